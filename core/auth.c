@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * auth.c - the five MACs of auth.h.  Only the signed part of a hello is hashed: its MAC field
+ * comes last, so M1 and M2 can be given whole.
+ */
+#include "core/auth.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <string.h>
+
+_Static_assert(BRAID_MAC_SIZE == crypto_generichash_BYTES, "MAC size");
+_Static_assert(BRAID_KEY_SIZE == crypto_generichash_KEYBYTES, "key size");
+
+int braid_auth_init(void)
+{
+	return sodium_init() < 0 ? -EIO : 0;
+}
+
+static void mac(const uint8_t *key, const char *label, const uint8_t *m1, const uint8_t *m2,
+		uint8_t *ret)
+{
+	crypto_generichash_state st;
+
+	crypto_generichash_init(&st, key, BRAID_KEY_SIZE, BRAID_MAC_SIZE);
+	crypto_generichash_update(&st, (const uint8_t *)label, strlen(label) + 1);
+	crypto_generichash_update(&st, m1, BRAID_HELLO_SIGNED);
+	if (m2)
+		crypto_generichash_update(&st, m2, BRAID_HELLO_SIGNED);
+	crypto_generichash_final(&st, ret, BRAID_MAC_SIZE);
+	sodium_memzero(&st, sizeof(st));
+}
+
+void braid_auth_hello(const uint8_t *key, const uint8_t *m1, uint8_t *ret)
+{
+	mac(key, "braid hello", m1, NULL, ret);
+}
+
+void braid_auth_answer(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, uint8_t *ret)
+{
+	mac(key, "braid answer", m1, m2, ret);
+}
+
+void braid_auth_proof(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, uint8_t *ret)
+{
+	mac(key, "braid proof", m1, m2, ret);
+}
+
+void braid_auth_session(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, uint8_t *ret)
+{
+	mac(key, "braid session", m1, m2, ret);
+}
+
+void braid_auth_open(const uint8_t *token, const uint8_t *session, uint32_t comm,
+		     uint64_t listen_id, uint8_t *ret)
+{
+	static const char label[] = "braid open";
+	uint8_t ids[12];
+	crypto_generichash_state st;
+
+	for (int i = 0; i < 4; i++)
+		ids[i] = (uint8_t)(comm >> 8 * i);
+	for (int i = 0; i < 8; i++)
+		ids[4 + i] = (uint8_t)(listen_id >> 8 * i);
+	crypto_generichash_init(&st, token, BRAID_KEY_SIZE, BRAID_MAC_SIZE);
+	crypto_generichash_update(&st, (const uint8_t *)label, sizeof(label));
+	crypto_generichash_update(&st, session, BRAID_KEY_SIZE);
+	crypto_generichash_update(&st, ids, sizeof(ids));
+	crypto_generichash_final(&st, ret, BRAID_MAC_SIZE);
+	sodium_memzero(&st, sizeof(st));
+}
+
+bool braid_auth_equal(const uint8_t *a, const uint8_t *b)
+{
+	return !sodium_memcmp(a, b, BRAID_MAC_SIZE);
+}
+
+void braid_auth_wipe(void *key, size_t len)
+{
+	sodium_memzero(key, len);
+}

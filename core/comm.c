@@ -1,0 +1,1083 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm.c - sends, receives, and how they meet; see comm.h for the rules.
+ *
+ * From top to bottom: windows, the sending side, the receiving side, what a comm has to tell,
+ * frames coming in (one row per type), and the calls that the plugin makes.
+ */
+#include "core/comm.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/copy.h"
+#include "core/link.h"
+#include "core/log.h"
+#include "core/param.h"
+#include "core/pool.h"
+
+enum { RETIRE_MAX = 64 };	/* retired messages that may stay untold */
+
+static struct braid_send *send_slot(struct braid_comm *c, uint32_t seq)
+{
+	return &c->send[seq % BRAID_SLOTS];
+}
+
+static struct braid_recv *recv_slot(struct braid_comm *c, uint32_t rseq)
+{
+	return &c->recv[rseq % BRAID_SLOTS];
+}
+
+/* --- windows: a floor for each comm, the rest shared by the link --------------------------- */
+
+static uint64_t over_floor(uint64_t bytes)
+{
+	return bytes > BRAID_FLOOR ? bytes - BRAID_FLOOR : 0;
+}
+
+static bool window_take(uint64_t *own, uint64_t *shared, uint64_t window, uint64_t size)
+{
+	uint64_t more = over_floor(*own + size + BRAID_UM_COST) - over_floor(*own);
+
+	if (more && *shared + more > window)
+		return false;
+	*shared += more;
+	*own += size + BRAID_UM_COST;
+	return true;
+}
+
+static void window_give(uint64_t *own, uint64_t *shared, uint64_t size)
+{
+	uint64_t before = over_floor(*own);
+
+	*own -= size + BRAID_UM_COST;
+	*shared -= before - over_floor(*own);
+}
+
+/* --- a comm -------------------------------------------------------------------------------- */
+
+struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sender)
+{
+	struct braid_comm *c = calloc(1, sizeof(*c));
+	struct braid_comm **bucket = &link->bucket[id % BRAID_LINK_BUCKETS];
+
+	if (!c)
+		return NULL;
+	if (sender) {
+		c->send = calloc(BRAID_SLOTS, sizeof(*c->send));
+		c->credit = calloc(BRAID_SLOTS, sizeof(*c->credit));
+	} else {
+		c->recv = calloc(BRAID_SLOTS, sizeof(*c->recv));
+	}
+	if (sender ? !c->send || !c->credit : !c->recv) {
+		free(c->send);
+		free(c->credit);
+		free(c->recv);
+		free(c);
+		return NULL;
+	}
+	c->link = link;
+	c->id = id;
+	c->sender = sender;
+	braid_list_init(&c->credits);
+	braid_list_init(&c->ums);
+	braid_list_init(&c->news_node);
+	braid_list_init(&c->listen_node);
+	braid_list_init(&c->ctx_node);
+	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
+		if (sender) {
+			braid_list_init(&c->send[i].node);
+			braid_list_init(&c->credit[i].node);
+			c->send[i].req.comm = c;
+		} else {
+			c->recv[i].req.comm = c;
+		}
+	}
+	c->hash_next = *bucket;
+	*bucket = c;
+	braid_list_add_tail(&link->comms, &c->node);
+	link->ncomms++;
+	return c;
+}
+
+static void um_free(struct braid_comm *c, struct braid_um *um)
+{
+	if (!um->want && !um->taken)
+		window_give(&c->um_bytes, &c->link->um_bytes, um->size);
+	braid_list_del(&um->node);
+	braid_pool_put(um->data, um->alloc);
+	braid_pool_put(um, sizeof(*um));
+}
+
+/* Messages nobody received, unless their bytes are just coming in: then rx_end frees them. */
+static void ums_drop(struct braid_comm *c)
+{
+	struct braid_um *um, *tmp;
+
+	braid_list_for_safe(um, tmp, &c->ums, node)
+		um_free(c, um);
+}
+
+void braid_comm_free(struct braid_comm *c)
+{
+	struct braid_link *link = c->link;
+	struct braid_comm **p = &link->bucket[c->id % BRAID_LINK_BUCKETS];
+
+	while (*p != c)
+		p = &(*p)->hash_next;
+	*p = c->hash_next;
+	ums_drop(c);
+	if (c->sender)
+		link->shared_out -= over_floor(c->eager_out);
+	braid_list_del(&c->news_node);
+	braid_list_del(&c->node);
+	link->ncomms--;
+	free(c->send);
+	free(c->credit);
+	free(c->recv);
+	free(c);
+}
+
+void braid_comm_fail(struct braid_comm *c, int err)
+{
+	int none = 0;
+
+	assert(err < 0);
+	atomic_compare_exchange_strong(&c->err, &none, err);
+}
+
+static void fail_tell(struct braid_comm *c, uint16_t code, uint64_t size, uint64_t room)
+{
+	c->fail_due = true;
+	c->fail_code = code;
+	c->fail_size = size;
+	c->fail_room = room;
+	braid_link_news(c->link, c);
+	c->link->urgent = true;
+}
+
+/* A size does not fit: both ends say so, naming both sizes. */
+static void comm_oversize(struct braid_comm *c, uint64_t size, uint64_t room, int32_t tag)
+{
+	if (atomic_load(&c->err))
+		return;
+	braid_comm_fail(c, -EMSGSIZE);
+	fail_tell(c, EMSGSIZE, size, room);
+	braid_warn("device %s, peer %s: a message of %llu bytes (tag %d) was sent to a receive posted "
+		   "with %llu bytes; nothing was delivered. Make both ranks use the same size",
+		   c->link->key.dev->net.name, c->link->peer, (unsigned long long)size, tag,
+		   (unsigned long long)room);
+}
+
+static void comm_orphaned(struct braid_comm *c)
+{
+	if (atomic_load(&c->err) || c->closed)
+		return;
+	braid_comm_fail(c, -EREMOTEIO);
+	braid_warn("device %s, peer %s: the peer closed this connection while a %s was waiting for it. "
+		   "Look for the first error in that rank's log", c->link->key.dev->net.name,
+		   c->link->peer, c->sender ? "send" : "receive");
+}
+
+/* --- the sending side ---------------------------------------------------------------------- */
+
+void braid_send_part_done(struct braid_send *s)
+{
+	assert(s->parts);
+	if (--s->parts == 0)
+		atomic_store_explicit(&s->req.done, true, memory_order_release);
+}
+
+static struct braid_credit *credit_find(struct braid_comm *c, int32_t tag)
+{
+	struct braid_credit *cr;
+
+	braid_list_for(cr, &c->credits, node) {
+		if (cr->tag == tag)
+			return cr;
+	}
+	return NULL;
+}
+
+static void send_met(struct braid_comm *c, struct braid_send *s)
+{
+	if (s->await == BRAID_AWAIT_EAGER)
+		window_give(&c->eager_out, &c->link->shared_out, s->size);
+	s->await = BRAID_MET;
+	while (c->oldest_await != c->next_seq && send_slot(c, c->oldest_await)->await == BRAID_MET)
+		c->oldest_await++;
+}
+
+/* One frame, if it is copied or short; chunks otherwise.  The receive is known: rseq. */
+static void send_to_credit(struct braid_comm *c, struct braid_send *s, uint32_t rseq)
+{
+	struct braid_hdr h = {
+		.type = BRAID_F_START, .comm = c->id, .seq = s->seq, .tag = s->tag, .rseq = rseq,
+		.size = s->size,
+	};
+
+	s->rseq = rseq;
+	braid_tx_add(braid_link_home(c->link), &h, NULL, NULL, NULL);
+	braid_list_add_tail(&c->link->pending, &s->node);
+}
+
+static void send_whole(struct braid_comm *c, struct braid_send *s, const struct braid_credit *cr)
+{
+	struct braid_hdr h = {
+		.type = BRAID_F_EAGER, .comm = c->id, .seq = s->seq, .tag = s->tag,
+		.len = (uint32_t)s->size, .size = s->size,
+		.flags = cr ? BRAID_FLAG_CREDITED : 0, .rseq = cr ? cr->rseq : 0,
+	};
+	bool copy = s->size <= BRAID_COPY_MAX;
+
+	braid_tx_add(braid_link_home(c->link), &h, copy && s->size ? s->data : NULL,
+		     copy ? NULL : s->data, s);
+}
+
+static void send_want(struct braid_comm *c, struct braid_send *s)
+{
+	struct braid_hdr h = {
+		.type = BRAID_F_WANT, .comm = c->id, .seq = s->seq, .tag = s->tag, .size = s->size,
+	};
+
+	s->await = BRAID_AWAIT_WANT;
+	braid_tx_add(braid_link_home(c->link), &h, NULL, NULL, NULL);
+}
+
+/* Decide how a message goes.  The slot is filled and home has room for its first frame. */
+static void send_start(struct braid_comm *c, struct braid_send *s)
+{
+	struct braid_credit *cr = credit_find(c, s->tag);
+
+	if (cr) {
+		cr->used = true;
+		braid_list_del(&cr->node);
+		if (s->size > cr->room)
+			comm_oversize(c, s->size, cr->room, s->tag);
+		else if (s->size <= braid_link_eager_max(c->link))
+			send_whole(c, s, cr);
+		else
+			send_to_credit(c, s, cr->rseq);
+	} else if (s->size <= braid_link_eager_max(c->link) &&
+		   window_take(&c->eager_out, &c->link->shared_out, c->link->tx_window, s->size)) {
+		s->await = BRAID_AWAIT_EAGER;
+		send_whole(c, s, NULL);
+	} else {
+		send_want(c, s);
+	}
+	if (s->await == BRAID_MET && c->oldest_await == s->seq)
+		c->oldest_await++;
+}
+
+/* Should this isend's frames leave now, or wait for more to go with them? */
+static bool send_now(struct braid_link *link, const struct braid_send *s)
+{
+	const struct braid_txq *q = &braid_link_home(link)->tx;
+
+	/* The caller was waiting, so latency counts; or the batch is full. */
+	return link->quiet || s->size > BRAID_COPY_MAX || q->unsent > 4 * BRAID_COPY_MAX ||
+	       q->f_head - q->f_sent >= 32;
+}
+
+static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
+			struct braid_mr *mr, struct braid_req **ret)
+{
+	struct braid_link *link = c->link;
+	struct braid_send *s = send_slot(c, c->next_seq);
+	bool now;
+
+	if (c->peer_closed) {
+		comm_orphaned(c);
+		return -EAGAIN;
+	}
+	if (link->urgent)
+		braid_link_tell(link);
+	if (!braid_txq_room(&braid_link_home(link)->tx, size <= BRAID_COPY_MAX ? size : 0))
+		return -EAGAIN;
+	s->req.n = 1;
+	atomic_store_explicit(&s->req.done, false, memory_order_relaxed);
+	s->busy = true;
+	s->await = BRAID_MET;
+	s->data = data;
+	s->size = size;
+	s->cut = 0;
+	s->seq = c->next_seq++;
+	s->tag = tag;
+	s->parts = 1;
+	s->chunks = 0;
+	s->mr = mr;
+	send_start(c, s);
+	link->isend_epoch++;
+	now = send_now(link, s);
+	link->quiet = false;
+	if (!braid_list_empty(&link->pending))
+		braid_link_feed(link);
+	if (now)
+		braid_link_flush(link);
+	*ret = &s->req;
+	return 0;
+}
+
+int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
+		     struct braid_mr *mr, struct braid_req **ret)
+{
+	struct braid_send *s = send_slot(c, c->next_seq);
+	int err = atomic_load_explicit(&c->err, memory_order_acquire);
+
+	*ret = NULL;
+	if (err) {
+		c->reported = true;
+		return err;
+	}
+	if (!s->busy && braid_trylock(&c->link->lock)) {
+		err = s->await == BRAID_MET ? isend_locked(c, data, size, tag, mr, ret) : -EAGAIN;
+		braid_unlock(&c->link->lock);
+		if (!err)
+			return 0;
+	}
+	braid_link_progress(c->link, c);	/* so that asking again is not in vain */
+	return 0;
+}
+
+/* --- the receiving side -------------------------------------------------------------------- */
+
+static void recv_advance(struct braid_comm *c)
+{
+	while (c->oldest_rseq != c->next_rseq) {
+		const struct braid_recv *e = recv_slot(c, c->oldest_rseq);
+
+		if (e->posted && !e->matched)
+			break;
+		c->oldest_rseq++;
+	}
+}
+
+static struct braid_recv *recv_find(struct braid_comm *c, int32_t tag)
+{
+	for (uint32_t r = c->oldest_rseq; r != c->next_rseq; r++) {
+		struct braid_recv *e = recv_slot(c, r);
+
+		if (e->posted && !e->matched && e->tag == tag)
+			return e;
+	}
+	return NULL;
+}
+
+static void recv_match(struct braid_comm *c, struct braid_recv *e, uint64_t size)
+{
+	e->matched = true;
+	e->size = size;
+	recv_advance(c);
+}
+
+static void recv_complete(struct braid_recv *e)
+{
+	e->posted = false;
+	if (--e->head->pending == 0)
+		atomic_store_explicit(&e->head->req.done, true, memory_order_release);
+}
+
+/* A message met its receive without our credit: remember to tell. */
+static void retire(struct braid_comm *c, uint32_t seq, uint64_t size)
+{
+	struct braid_link *link = c->link;
+
+	if (!c->retire_n++ || (int32_t)(seq - c->retire_first) < 0)
+		c->retire_first = seq;
+	c->retired[seq % BRAID_SLOTS / 64] |= 1ull << seq % 64;
+	c->retire_bytes += size + BRAID_UM_COST;
+	link->retire_bytes += size + BRAID_UM_COST;
+	braid_link_news(link, c);
+	if (c->retire_n >= RETIRE_MAX || link->retire_bytes * 4 >= link->rx_window)
+		link->urgent = true;
+}
+
+static void credit_due(struct braid_comm *c, struct braid_recv *e)
+{
+	e->credit_due = true;
+	if (!c->ndue++ || (int32_t)(e->rseq - c->credit_scan) < 0)
+		c->credit_scan = e->rseq;
+	braid_link_news(c->link, c);
+	c->link->urgent = true;
+}
+
+static void credit_not_due(struct braid_comm *c, struct braid_recv *e)
+{
+	if (e->credit_due)
+		c->ndue--;
+	e->credit_due = false;
+}
+
+static void recv_match_want(struct braid_comm *c, struct braid_recv *e, uint32_t seq, uint64_t size)
+{
+	recv_match(c, e, size);
+	e->wanted = true;
+	e->mseq = seq;
+	if (!e->credited && !e->credit_due)
+		credit_due(c, e);
+}
+
+static void um_deliver(struct braid_comm *c, struct braid_um *um)
+{
+	struct braid_recv *e = um->recv;
+
+	braid_copy_up(e->data, um->data, um->size);
+	um_free(c, um);
+	recv_complete(e);
+}
+
+/* A message that came earlier meets the receive posted now. */
+static void recv_take_um(struct braid_comm *c, struct braid_recv *e, struct braid_um *um)
+{
+	if (um->size > e->room) {
+		comm_oversize(c, um->size, e->room, um->tag);
+		return;
+	}
+	if (um->want) {
+		recv_match_want(c, e, um->seq, um->size);
+		um_free(c, um);
+		return;
+	}
+	recv_match(c, e, um->size);
+	retire(c, um->seq, um->size);	/* now, so that no credit posted after it overtakes */
+	window_give(&c->um_bytes, &c->link->um_bytes, um->size);
+	um->taken = true;
+	um->recv = e;
+	if (um->ready)
+		um_deliver(c, um);	/* else its bytes are still coming: rx_end does it */
+}
+
+static struct braid_um *um_find(struct braid_comm *c, int32_t tag)
+{
+	struct braid_um *um;
+
+	braid_list_for(um, &c->ums, node) {
+		if (um->tag == tag && !um->taken)
+			return um;
+	}
+	return NULL;
+}
+
+static void recv_post(struct braid_comm *c, struct braid_recv *e)
+{
+	struct braid_um *um = um_find(c, e->tag);
+
+	if (um)
+		recv_take_um(c, e, um);
+	else if (c->peer_closed)
+		comm_orphaned(c);
+	else if (c->large)
+		credit_due(c, e);
+}
+
+static void irecv_locked(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,
+			 const int *tags, struct braid_mr *const *mrs)
+{
+	struct braid_recv *head = recv_slot(c, c->next_rseq);
+
+	atomic_store_explicit(&head->req.done, false, memory_order_relaxed);
+	head->req.n = (uint8_t)n;
+	head->pending = n;
+	for (unsigned i = 0; i < n; i++) {
+		struct braid_recv *e = recv_slot(c, c->next_rseq);
+
+		e->busy = true;
+		e->posted = true;
+		e->matched = e->wanted = e->started = e->credited = e->credit_due = false;
+		e->data = data[i];
+		e->room = sizes[i];
+		e->size = e->begun = e->got = 0;
+		e->rseq = c->next_rseq;
+		e->tag = tags[i];
+		e->head = head;
+		e->mr = mrs ? mrs[i] : NULL;
+		memset(e->chunks, 0, sizeof(e->chunks));
+		c->next_rseq++;
+	}
+	for (unsigned i = 0; i < n; i++)
+		recv_post(c, recv_slot(c, head->rseq + i));
+}
+
+int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,
+		     const int *tags, struct braid_mr *const *mrs, struct braid_req **ret)
+{
+	int err = atomic_load_explicit(&c->err, memory_order_acquire);
+
+	*ret = NULL;
+	if (err) {
+		c->reported = true;
+		return err;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		if (recv_slot(c, c->next_rseq + i)->busy)
+			return 0;
+	}
+	if (!braid_trylock(&c->link->lock))
+		return 0;
+	*ret = &recv_slot(c, c->next_rseq)->req;
+	irecv_locked(c, n, data, sizes, tags, mrs);
+	braid_unlock(&c->link->lock);
+	return 0;
+}
+
+/* --- what a comm has to tell --------------------------------------------------------------- */
+
+static bool is_retired(const struct braid_comm *c, uint32_t seq)
+{
+	return c->retired[seq % BRAID_SLOTS / 64] >> seq % 64 & 1;
+}
+
+/* One frame for each run of numbers; with one tag that is one frame. */
+static bool tell_retired(struct braid_comm *c)
+{
+	while (c->retire_n) {
+		struct braid_hdr h = { .type = BRAID_F_RETIRE, .comm = c->id };
+
+		while (!is_retired(c, c->retire_first))
+			c->retire_first++;
+		h.seq = c->retire_first;
+		while (h.n < c->retire_n && is_retired(c, h.seq + h.n))
+			h.n++;
+		if (!braid_link_ctl(c->link, &h, NULL))
+			return false;
+		for (uint32_t q = h.seq; q != h.seq + h.n; q++)
+			c->retired[q % BRAID_SLOTS / 64] &= ~(1ull << q % 64);
+		c->retire_first += h.n;
+		c->retire_n -= h.n;
+	}
+	c->link->retire_bytes -= c->retire_bytes;
+	c->retire_bytes = 0;
+	return true;
+}
+
+static bool tell_credits(struct braid_comm *c)
+{
+	for (; c->ndue; c->credit_scan++) {
+		struct braid_recv *e = recv_slot(c, c->credit_scan);
+		struct braid_hdr h = {
+			.type = BRAID_F_CREDIT, .comm = c->id, .rseq = e->rseq, .tag = e->tag,
+			.size = e->room < BRAID_MSG_MAX ? e->room : BRAID_MSG_MAX,
+		};
+
+		if (!e->credit_due)
+			continue;
+		if (!braid_link_ctl(c->link, &h, NULL))
+			return false;
+		credit_not_due(c, e);
+		e->credited = true;
+	}
+	return true;
+}
+
+static bool tell_word(struct braid_comm *c, bool *due, struct braid_hdr *h)
+{
+	if (!*due)
+		return true;
+	if (!braid_link_ctl(c->link, h, NULL))
+		return false;
+	*due = false;
+	return true;
+}
+
+bool braid_comm_tell(struct braid_comm *c)
+{
+	struct braid_hdr opened = { .type = BRAID_F_OPENED, .comm = c->id };
+	struct braid_hdr fail = {
+		.type = BRAID_F_FAIL, .comm = c->id, .n = c->fail_code,
+		.size = c->fail_size, .offset = c->fail_room,
+	};
+	struct braid_hdr bye = { .type = BRAID_F_BYE, .comm = c->id };
+
+	return tell_word(c, &c->opened_due, &opened) && tell_retired(c) &&
+	       (c->sender || tell_credits(c)) && tell_word(c, &c->fail_due, &fail) &&
+	       tell_word(c, &c->bye_due, &bye);
+}
+
+static bool unfinished(const struct braid_comm *c)
+{
+	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
+		if (c->sender ? c->send[i].parts : c->recv[i].posted)
+			return true;
+	}
+	return false;
+}
+
+/* --- frames coming in ---------------------------------------------------------------------- */
+
+static bool drains(struct braid_comm *c)
+{
+	return c->closed || atomic_load_explicit(&c->err, memory_order_relaxed);
+}
+
+static int rx_to_entry(struct braid_lane *lane, struct braid_recv *e, uint64_t offset)
+{
+	lane->rx_kind = BRAID_RX_ENTRY;
+	lane->rx_target = e;
+	lane->rx_dst = e->data + offset;
+	return 0;
+}
+
+/* The message is the next of its comm: home carries them in order. */
+static int rx_in_order(struct braid_comm *c, const struct braid_hdr *h)
+{
+	if (c->sender || h->seq != c->rx_seq || is_retired(c, h->seq))
+		return -EBADMSG;	/* out of order, or more than a comm may have open */
+	c->rx_seq++;
+	return 0;
+}
+
+static int rx_um(struct braid_lane *lane, struct braid_comm *c, bool want)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_um *um;
+
+	if (!want && !window_take(&c->um_bytes, &c->link->um_bytes, c->link->rx_window, h->size))
+		return -EBADMSG;	/* beyond what we granted */
+	um = braid_pool_get(sizeof(*um));
+	if (!um)
+		return -ENOMEM;
+	*um = (struct braid_um){
+		.comm = c, .seq = h->seq, .tag = h->tag, .size = h->size, .want = want,
+		.ready = want, .alloc = want ? 0 : h->len,
+	};
+	if (um->alloc) {
+		um->data = braid_pool_get(um->alloc);
+		if (!um->data) {
+			braid_list_init(&um->node);
+			um_free(c, um);
+			return -ENOMEM;
+		}
+	}
+	braid_list_add_tail(&c->ums, &um->node);
+	if (!want) {
+		lane->rx_kind = BRAID_RX_UM;
+		lane->rx_target = um;
+		lane->rx_dst = um->data;
+	}
+	return 0;
+}
+
+static int begin_eager(struct braid_lane *lane, struct braid_comm *c)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_recv *e;
+
+	if (rx_in_order(c, h))
+		return -EBADMSG;
+	if (drains(c))
+		return 0;
+	if (h->flags & BRAID_FLAG_CREDITED) {
+		e = recv_slot(c, h->rseq);
+		if (!e->posted || e->matched || !e->credited || e->rseq != h->rseq ||
+		    e->tag != h->tag || h->size > e->room)
+			return -EBADMSG;
+	} else {
+		c->large = false;
+		e = recv_find(c, h->tag);
+		if (!e)
+			return rx_um(lane, c, false);
+	}
+	recv_match(c, e, h->size);
+	if (h->size > e->room) {
+		comm_oversize(c, h->size, e->room, h->tag);
+		return 0;
+	}
+	if (!e->credited) {
+		credit_not_due(c, e);
+		retire(c, h->seq, h->size);
+	}
+	return rx_to_entry(lane, e, 0);
+}
+
+static int end_eager(struct braid_lane *lane)
+{
+	struct braid_um *um = lane->rx_target;
+
+	if (lane->rx_kind == BRAID_RX_ENTRY) {
+		recv_complete(lane->rx_target);
+		return 0;
+	}
+	um->ready = true;
+	if (um->taken)
+		um_deliver(um->comm, um);
+	return 0;
+}
+
+static void chunked_complete(struct braid_comm *c, struct braid_recv *e)
+{
+	if (!e->started || e->got != e->size)
+		return;
+	if (c->link->spread)
+		c->link->spread--;
+	recv_complete(e);
+}
+
+static int begin_start(struct braid_lane *lane, struct braid_comm *c)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_recv *e;
+
+	if (drains(c))
+		return 0;
+	e = recv_slot(c, h->rseq);
+	if (c->sender || !e->posted || !e->credited || e->started || e->rseq != h->rseq ||
+	    e->tag != h->tag || h->size > e->room || !h->size || (e->begun && e->size != h->size))
+		return -EBADMSG;
+	if (e->wanted ? e->mseq != h->seq : e->matched || rx_in_order(c, h))
+		return -EBADMSG;
+	c->large = true;
+	recv_match(c, e, h->size);
+	e->started = true;
+	c->link->spread++;
+	chunked_complete(c, e);
+	return 0;
+}
+
+static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_recv *e;
+
+	if (c->sender)
+		return -EBADMSG;
+	if (drains(c))
+		return 0;
+	e = recv_slot(c, h->rseq);
+	if (!e->posted || !e->credited || e->rseq != h->rseq || h->size > e->room ||
+	    ((e->begun || e->matched) && e->size != h->size) || h->len > h->size - e->begun ||
+	    e->chunks[h->n / 64] >> (h->n % 64) & 1)
+		return -EBADMSG;
+	e->size = h->size;
+	e->begun += h->len;
+	e->chunks[h->n / 64] |= 1ull << (h->n % 64);
+	return rx_to_entry(lane, e, h->offset);
+}
+
+static int end_chunk(struct braid_lane *lane)
+{
+	struct braid_recv *e = lane->rx_target;
+
+	e->got += lane->rx_hdr.len;
+	chunked_complete(e->req.comm, e);
+	return 0;
+}
+
+static int begin_want(struct braid_lane *lane, struct braid_comm *c)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_recv *e;
+
+	if (rx_in_order(c, h))
+		return -EBADMSG;
+	if (drains(c))
+		return 0;
+	c->large = true;
+	e = recv_find(c, h->tag);
+	if (!e)
+		return rx_um(lane, c, true);
+	if (h->size > e->room) {
+		comm_oversize(c, h->size, e->room, h->tag);
+		return 0;
+	}
+	recv_match_want(c, e, h->seq, h->size);
+	return 0;
+}
+
+static int begin_credit(struct braid_lane *lane, struct braid_comm *c)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_credit *cr;
+
+	if (!c->sender)
+		return -EBADMSG;
+	if (drains(c))
+		return 0;
+	for (uint32_t q = c->oldest_await; q != c->next_seq; q++) {
+		struct braid_send *s = send_slot(c, q);
+		bool want = s->await == BRAID_AWAIT_WANT;
+
+		if (s->await == BRAID_MET || s->tag != h->tag)
+			continue;
+		send_met(c, s);
+		if (!want)
+			return 0;
+		if (s->size > h->size)
+			comm_oversize(c, s->size, h->size, s->tag);
+		else
+			send_to_credit(c, s, h->rseq);
+		return 0;
+	}
+	cr = &c->credit[h->rseq % BRAID_SLOTS];
+	if (!braid_list_empty(&cr->node))
+		return -EBADMSG;	/* more credits than a comm has receives */
+	cr->rseq = h->rseq;
+	cr->tag = h->tag;
+	cr->room = h->size;
+	braid_list_add_tail(&c->credits, &cr->node);
+	return 0;
+}
+
+static int begin_retire(struct braid_lane *lane, struct braid_comm *c)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+
+	if (!c->sender || h->n > BRAID_SLOTS)
+		return -EBADMSG;
+	for (uint32_t q = h->seq; q != h->seq + h->n; q++) {
+		struct braid_send *s = send_slot(c, q);
+
+		if (s->seq != q || s->await != BRAID_AWAIT_EAGER)
+			return -EBADMSG;
+		send_met(c, s);
+	}
+	return 0;
+}
+
+static int begin_opened(struct braid_lane *lane, struct braid_comm *c)
+{
+	(void)lane;
+	c->opened = true;
+	return c->sender ? 0 : -EBADMSG;
+}
+
+static int begin_refused(struct braid_lane *lane, struct braid_comm *c)
+{
+	(void)lane;
+	braid_comm_fail(c, -ECONNREFUSED);
+	c->peer_closed = true;
+	return c->sender ? 0 : -EBADMSG;
+}
+
+static int begin_bye(struct braid_lane *lane, struct braid_comm *c)
+{
+	(void)lane;
+	c->peer_closed = true;
+	if (unfinished(c))
+		comm_orphaned(c);
+	if (c->sender) {
+		c->link->shared_out -= over_floor(c->eager_out);
+		c->eager_out = 0;
+		for (uint32_t q = c->oldest_await; q != c->next_seq; q++)
+			send_slot(c, q)->await = BRAID_MET;
+		c->oldest_await = c->next_seq;
+	}
+	if (c->closed && !c->bye_due)
+		braid_comm_free(c);
+	return 0;
+}
+
+static int begin_fail(struct braid_lane *lane, struct braid_comm *c)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+
+	if (atomic_load(&c->err) || c->closed)
+		return 0;
+	if (h->n == EMSGSIZE) {
+		braid_warn("device %s, peer %s: a message of %llu bytes was sent to a receive posted "
+			   "with %llu bytes; nothing was delivered. Make both ranks use the same size",
+			   c->link->key.dev->net.name, c->link->peer, (unsigned long long)h->size,
+			   (unsigned long long)h->offset);
+		braid_comm_fail(c, -EMSGSIZE);
+	} else {
+		braid_warn("device %s, peer %s: the peer gave up this connection; its own log says why",
+			   c->link->key.dev->net.name, c->link->peer);
+		braid_comm_fail(c, -EREMOTEIO);
+	}
+	return 0;
+}
+
+static const struct {
+	int (*begin)(struct braid_lane *lane, struct braid_comm *c);
+	int (*end)(struct braid_lane *lane);	/* NULL: no payload */
+	bool any_lane;			/* else home only */
+} rx[BRAID_F_MAX] = {
+	[BRAID_F_EAGER]   = { begin_eager, end_eager, false },
+	[BRAID_F_START]   = { begin_start, NULL, false },
+	[BRAID_F_WANT]    = { begin_want, NULL, false },
+	[BRAID_F_CHUNK]   = { begin_chunk, end_chunk, true },
+	[BRAID_F_CREDIT]  = { begin_credit, NULL, false },
+	[BRAID_F_RETIRE]  = { begin_retire, NULL, false },
+	[BRAID_F_OPENED]  = { begin_opened, NULL, false },
+	[BRAID_F_REFUSED] = { begin_refused, NULL, false },
+	[BRAID_F_BYE]     = { begin_bye, NULL, false },
+	[BRAID_F_FAIL]    = { begin_fail, NULL, false },
+};
+
+int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c)
+{
+	unsigned type = lane->rx_hdr.type;
+
+	if (!rx[type].begin || (!rx[type].any_lane && lane->index))
+		return -EBADMSG;
+	return rx[type].begin(lane, c);
+}
+
+int braid_comm_rx_end(struct braid_lane *lane)
+{
+	return rx[lane->rx_hdr.type].end(lane);
+}
+
+/* --- test, cancel, close ------------------------------------------------------------------- */
+
+/* Done: fill in sizes and give the slots back. */
+static void req_finish(struct braid_req *req, uint64_t *sizes)
+{
+	struct braid_comm *c = req->comm;
+
+	if (c->sender) {
+		struct braid_send *s = braid_container(req, struct braid_send, req);
+
+		if (sizes)
+			sizes[0] = s->size;
+		s->busy = false;
+		return;
+	}
+	for (unsigned i = 0; i < req->n; i++) {
+		struct braid_recv *e =
+			recv_slot(c, braid_container(req, struct braid_recv, req)->rseq + i);
+
+		if (sizes)
+			sizes[i] = e->size;
+		e->busy = false;
+	}
+}
+
+int braid_comm_test(struct braid_req *req, bool *ret_done, uint64_t *sizes)
+{
+	struct braid_comm *c = req->comm;
+	bool done = atomic_load_explicit(&req->done, memory_order_acquire);
+	int err;
+
+	*ret_done = false;
+	if (!done) {
+		braid_link_progress(c->link, c);
+		done = atomic_load_explicit(&req->done, memory_order_acquire);
+	}
+	if (done && !c->reported) {
+		req_finish(req, sizes);
+		*ret_done = true;
+		return 0;
+	}
+	err = atomic_load_explicit(&c->err, memory_order_acquire);
+	if (err)
+		c->reported = true;
+	return err;
+}
+
+static void go_all(struct braid_link *link, unsigned n)
+{
+	braid_unlock(&link->lock);
+	for (unsigned i = 0; i < n; i++)
+		braid_unlock(&link->lane[i]->io);
+}
+
+/*
+ * Every lane stands still and the link is ours.  Lanes are only ever added, under the link's lock:
+ * if one was while we waited, start again.  Returns how many there are.
+ */
+static unsigned stop_all(struct braid_link *link)
+{
+	for (;;) {
+		unsigned n = atomic_load(&link->nlanes), i;
+
+		for (i = 0; i < n; i++)
+			braid_lock_wait(&link->lane[i]->io);
+		braid_lock_wait(&link->lock);
+		if (n == atomic_load(&link->nlanes))
+			return n;
+		go_all(link, n);
+	}
+}
+
+static bool uses(const struct braid_comm *c, const struct braid_mr *mr)
+{
+	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
+		if (c->sender ? c->send[i].parts && c->send[i].mr == mr :
+				c->recv[i].posted && c->recv[i].mr == mr)
+			return true;
+	}
+	return false;
+}
+
+static void forget_sends(struct braid_comm *c)
+{
+	for (unsigned i = 0; i < BRAID_SLOTS; i++)
+		braid_list_del(&c->send[i].node);
+	for (unsigned i = 0; i < c->link->nlanes; i++) {
+		if (braid_tx_release(c->link->lane[i], c))
+			braid_link_down(c->link, -ENOMEM, "out of memory");
+	}
+	for (unsigned i = 0; i < BRAID_SLOTS; i++)
+		c->send[i].parts = 0;
+}
+
+static void forget_recvs(struct braid_comm *c)
+{
+	for (unsigned i = 0; i < c->link->nlanes; i++) {
+		struct braid_lane *lane = c->link->lane[i];
+
+		if (lane->rx_hdr.comm != c->id ||
+		    (lane->rx_kind != BRAID_RX_ENTRY && lane->rx_kind != BRAID_RX_UM))
+			continue;
+		lane->rx_kind = BRAID_RX_DRAIN;
+		lane->rx_dst = NULL;
+	}
+	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
+		struct braid_recv *e = &c->recv[i];
+
+		if (e->posted && e->started && c->link->spread)
+			c->link->spread--;
+		e->posted = e->credit_due = false;
+	}
+	c->ndue = 0;
+	c->oldest_rseq = c->next_rseq;
+	ums_drop(c);
+}
+
+void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
+{
+	struct braid_link *link = c->link;
+	unsigned n = stop_all(link);
+
+	if (uses(c, mr)) {
+		if (!atomic_load(&c->err))
+			fail_tell(c, ECANCELED, 0, 0);
+		braid_comm_fail(c, -ECANCELED);
+		if (c->sender)
+			forget_sends(c);
+		else
+			forget_recvs(c);
+	}
+	go_all(link, n);
+	braid_link_progress(link, NULL);
+	braid_link_tidy(link);
+}
+
+void braid_comm_close(struct braid_comm *c)
+{
+	struct braid_link *link = c->link;
+	unsigned n = stop_all(link);
+	bool gone;
+
+	if (unfinished(c) && !atomic_load(&c->err) && !c->peer_closed)
+		fail_tell(c, ECANCELED, 0, 0);
+	if (c->sender)
+		forget_sends(c);
+	else
+		forget_recvs(c);
+	c->closed = true;
+	gone = atomic_load(&link->state) != BRAID_LINK_UP;
+	if (gone) {
+		braid_comm_free(c);
+	} else {		/* freed once both ends have said goodbye */
+		c->bye_due = true;
+		braid_link_news(link, c);
+	}
+	atomic_fetch_add(&link->pins, 1);
+	go_all(link, n);
+	braid_link_progress(link, NULL);
+	braid_link_tidy(link);
+	atomic_fetch_sub(&link->pins, 1);
+}

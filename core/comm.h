@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm.h - NCCL's one-way connections, and how messages meet receives.
+ *
+ * The k-th send with tag T meets the k-th receive with tag T.  Sends and receives are numbered;
+ * both ends work out the same pairs from their own numbers, so frames that cross agree:
+ *
+ *   - A small message goes at once (EAGER), in a window that bounds what nobody has asked for.
+ *   - A large one, or one without window, says WANT and waits for the CREDIT of its receive;
+ *     then START names the receive on the home lane and chunks follow on any lane.
+ *   - A credit that came first is used by the oldest send of its tag that has met none.
+ *   - A receive met by a message without a credit never gets one; RETIRE tells the sender,
+ *     always before any later credit of that comm.
+ *
+ * EAGER, WANT and START travel on the home lane in the order of their numbers, so the receiver
+ * sees every message of a comm in order and matches on arrival.
+ *
+ * All of it is guarded by the link's lock, but the requests' `done`, which test() reads.
+ */
+#ifndef BRAID_CORE_COMM_H
+#define BRAID_CORE_COMM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/list.h"
+#include "core/wire.h"
+
+struct braid_link;
+struct braid_lane;
+struct braid_listen;
+
+enum {
+	BRAID_RECVS_MAX = 8,			/* buffers of one receive request */
+	BRAID_SLOTS = 32 * BRAID_RECVS_MAX,	/* sends, or receive entries, of one comm */
+	BRAID_COPY_MAX = 8192,			/* messages up to here are copied and done at once */
+	BRAID_FLOOR = 16384,			/* window that each comm has to itself */
+	BRAID_UM_COST = 64,			/* window taken by a message beside its bytes */
+};
+
+struct braid_mr {			/* a registration; on TCP it only says what a request uses */
+	struct braid_comm *comm;
+	char *data;
+	size_t size;
+};
+
+struct braid_req {			/* what NCCL holds */
+	struct braid_comm *comm;
+	atomic_bool done;
+	uint8_t n;			/* receive entries, in following slots */
+	void *user[BRAID_RECVS_MAX];	/* the caller's, per entry (profiler events) */
+};
+
+enum braid_await { BRAID_MET, BRAID_AWAIT_EAGER, BRAID_AWAIT_WANT };
+
+struct braid_send {
+	struct braid_req req;
+	bool busy;			/* until test() has said done */
+	enum braid_await await;		/* has it met its receive, as far as we know? */
+	const char *data;
+	uint64_t size, cut;		/* of them, given to lanes as chunks */
+	uint32_t chunk;			/* bytes of all chunks but the last */
+	uint32_t seq, rseq;
+	int32_t tag;
+	uint32_t parts;			/* frames not done; +1 while something is left to cut */
+	uint16_t chunks;
+	struct braid_mr *mr;
+	struct braid_list node;		/* link->pending */
+};
+
+struct braid_recv {			/* one receive entry; the first of a request holds it */
+	struct braid_req req;
+	bool busy;			/* until test() of its request has said done */
+	bool posted;			/* waiting for bytes: data may be written */
+	bool matched;			/* to a message, whose bytes may still be missing */
+	bool wanted;			/* to one that said WANT: number mseq */
+	bool started;			/* START has come */
+	bool credited, credit_due;
+	uint32_t mseq;
+	char *data;
+	uint64_t room, size;
+	uint64_t begun, got;		/* bytes of chunks that began to arrive, that are here */
+	uint32_t rseq;
+	int32_t tag;
+	uint32_t pending;		/* first entry only: entries of the request not complete */
+	struct braid_recv *head;
+	struct braid_mr *mr;
+	uint64_t chunks[BRAID_CHUNKS_MAX / 64];	/* received */
+};
+
+struct braid_um {			/* a message that has met no receive yet */
+	struct braid_list node;
+	struct braid_comm *comm;
+	uint32_t seq;
+	int32_t tag;
+	uint64_t size;
+	bool want;			/* only announced */
+	bool ready;			/* all bytes are here */
+	bool taken;			/* told as retired; waits for its bytes only, then goes to recv */
+	struct braid_recv *recv;
+	char *data;
+	size_t alloc;
+};
+
+struct braid_credit {
+	struct braid_list node;
+	uint32_t rseq;
+	int32_t tag;
+	uint64_t room;
+	bool used;			/* node is in comm->credits */
+};
+
+struct braid_comm {
+	struct braid_list node;		/* link->comms */
+	struct braid_comm *hash_next;
+	struct braid_link *link;
+	uint32_t id;
+	bool sender;
+	bool opened;			/* sender: the peer has it */
+	bool closed;			/* here */
+	bool peer_closed;
+	bool reported;			/* an error has been returned */
+	atomic_int err;
+	void *ctx;			/* owner, for cleaning up */
+	void *user;			/* the plugin's */
+	struct braid_list ctx_node;	/* the context's objects */
+
+	/* sender */
+	struct braid_send *send;
+	uint32_t next_seq, oldest_await;
+	struct braid_list credits;
+	struct braid_credit *credit;	/* by rseq */
+	uint64_t eager_out;		/* window cost of messages that have met nothing yet */
+	uint64_t flush_epoch;		/* link->isend_epoch at the last fruitless test */
+
+	/* receiver */
+	struct braid_recv *recv;
+	uint32_t next_rseq, oldest_rseq;	/* entries in [oldest, next) may be unmatched */
+	uint32_t rx_seq;		/* next message number */
+	struct braid_list ums;		/* in order of arrival */
+	uint64_t um_bytes;
+	bool large;			/* messages wait for credits: give them unasked */
+	uint64_t retired[BRAID_SLOTS / 64];	/* messages to tell, by number */
+	uint32_t retire_first, retire_n;	/* the lowest may be; how many */
+	uint64_t retire_bytes;
+	uint32_t credit_scan, ndue;	/* credits due, none of them before the first */
+	struct braid_list news_node;	/* link->news: something below, or a credit, is to be told */
+	bool news, fail_due, bye_due, opened_due;
+	uint16_t fail_code;		/* errno for the peer */
+	uint64_t fail_size, fail_room;
+	struct braid_list listen_node;	/* listen->ready */
+	struct braid_listen *listen;
+};
+
+/* Both with the link's lock held; the id is fresh. */
+struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sender);
+void braid_comm_free(struct braid_comm *c);
+
+/*
+ * The first failure of a comm sticks; whoever finds it logs it.  err is a negative errno:
+ * -EREMOTEIO the peer or the path, -EMSGSIZE sizes that do not fit, others are local.
+ */
+void braid_comm_fail(struct braid_comm *c, int err);
+
+/*
+ * Data calls.  0 with *ret NULL: not now, ask again.  Sizes may be 0.  mr may be NULL.
+ * Until test() says done, the buffers are Braid's.
+ */
+int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
+		     struct braid_mr *mr, struct braid_req **ret);
+int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,
+		     const int *tags, struct braid_mr *const *mrs, struct braid_req **ret);
+/* 0 and *ret_done, or the comm's error.  When done, sizes[] has one entry per buffer. */
+int braid_comm_test(struct braid_req *req, bool *ret_done, uint64_t *sizes);
+
+/*
+ * Stop using the memory of this comm's requests, or of those on one registration, and fail the
+ * comm if there were any.  When it returns, nothing reads or writes that memory for us.
+ */
+void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr);
+void braid_comm_close(struct braid_comm *c);
+
+/* For lane.c and link.c, with the link's lock held. */
+void braid_send_part_done(struct braid_send *s);
+/* Put what `c` has to tell into frames; false: no room for all. */
+bool braid_comm_tell(struct braid_comm *c);
+/* Where a comm's frame goes, and that it is complete: 0 or a negative errno: the peer is broken. */
+int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c);
+int braid_comm_rx_end(struct braid_lane *lane);
+
+#endif

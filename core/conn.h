@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * conn.h - the handshake: how a TCP connection proves that it belongs to a link.
+ *
+ * One row per state in conn.c; the dialler sends first on every connection.  Nothing here waits:
+ * braid_conn_step() moves as far as the socket allows.  What a hello names (a listen, a link) is
+ * looked up by whoever owns the tables, through two upward calls.
+ */
+#ifndef BRAID_CORE_CONN_H
+#define BRAID_CORE_CONN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/list.h"
+#include "core/wire.h"
+
+struct braid_link;
+struct braid_dev;
+
+enum braid_conn_state {
+	BRAID_CONN_CONNECT, BRAID_CONN_TX_HELLO, BRAID_CONN_RX_ANSWER, BRAID_CONN_TX_PROOF,
+	BRAID_CONN_RX_HELLO, BRAID_CONN_TX_ANSWER, BRAID_CONN_RX_PROOF,
+	BRAID_CONN_UP,
+	BRAID_CONN_STATES,
+};
+
+struct braid_conn {
+	struct braid_list node;		/* the owner's */
+	int fd;
+	bool dialler;
+	bool known;			/* the other end has shown that it knows the key */
+	enum braid_conn_state state;
+	unsigned done;			/* bytes of the present message */
+	uint64_t deadline_ns;
+	struct braid_dev *dev;
+	struct braid_link *link;	/* dialler: whose; accepter, LANE: found by admit */
+	uint8_t key[BRAID_KEY_SIZE];
+	uint8_t m1[BRAID_HELLO_SIZE], m2[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
+	struct braid_hello mine, theirs;
+	char addr[64];			/* of the other end, for people */
+};
+
+/* Prepare one on a socket: the dialler's may still be connecting. c->mine is filled by the owner
+ * (all but versions, identity, nonce and MAC); for the dialler c->key as well. */
+void braid_conn_init(struct braid_conn *c, int fd, bool dialler);
+
+/*
+ * 0: up, the session key is braid_conn_session()'s; -EAGAIN: wait for *ret_events; otherwise the
+ * connection is to be closed: -EPROTO not Braid, -EPROTONOSUPPORT no common version, -EACCES a
+ * wrong key, -EREMOTEIO refused (c->theirs.status says why), or what the socket said.
+ */
+int braid_conn_step(struct braid_conn *c, uint32_t *ret_events);
+void braid_conn_session(const struct braid_conn *c, uint8_t *ret);
+
+/*
+ * Upward, accepting end: fill c->key, c->link and c->mine for the hello in c->theirs.
+ * -EACCES: no such thing, say nothing; otherwise the answer's status is in c->mine.
+ * Called once, before any key is checked.
+ */
+int braid_conn_find(struct braid_conn *c);
+/* The key fits: last word on the answer's status (both ends may be dialling each other). */
+void braid_conn_admit(struct braid_conn *c);
+
+#endif

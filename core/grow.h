@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * grow.h - how many lanes a link uses.
+ *
+ * It starts with what the link speed suggests.  While chunks wait because every lane is full, one
+ * end tries twice as many lanes, measures for a while what gets acknowledged, and keeps them only
+ * if the rate rose; tries become rarer as they fail.  A link that rests goes back to its start.
+ * Only the dialler dials; the other end asks by a LANES frame.  Called by the service thread.
+ */
+#ifndef BRAID_CORE_GROW_H
+#define BRAID_CORE_GROW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/link.h"
+
+unsigned braid_grow_first(int speed_mbps, bool speed_known);	/* lanes to start with */
+void braid_grow_start(struct braid_link *link);
+bool braid_grow_wants_dial(const struct braid_link *link);
+/* A lane that was dialled is up (err 0) or failed. */
+void braid_grow_dialled(struct braid_link *link, int err, uint64_t now);
+void braid_grow_tick(struct braid_link *link, uint64_t now);
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lane.c - the queue of frames of one lane; see lane.h for the picture. */
+#include "core/lane.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/link.h"
+
+enum {
+	CTL_BYTES = 8192, CTL_FRAMES = 64,	/* kept free for control frames */
+	HDR_ACK = 4,				/* offset of `ack` in a packed header */
+};
+
+int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t nframes)
+{
+	assert(!(nframes & (nframes - 1)));
+	q->ring = malloc(ring_size);
+	q->f = calloc(nframes, sizeof(*q->f));
+	if (!q->ring || !q->f) {
+		braid_txq_fini(q);
+		return -ENOMEM;
+	}
+	q->ring_size = ring_size;
+	q->fmask = nframes - 1;
+	q->head = q->tail = 0;
+	return 0;
+}
+
+void braid_txq_fini(struct braid_txq *q)
+{
+	if (q->f) {
+		for (uint32_t i = q->f_acked; i != q->f_head; i++)
+			free(q->f[i & q->fmask].own);
+	}
+	free(q->ring);
+	free(q->f);
+	q->ring = NULL;
+	q->f = NULL;
+	q->fmask = 0;
+	q->ring_size = 0;
+}
+
+/* Bytes a frame takes from the ring: itself, and what is skipped so that it does not wrap. */
+static uint32_t ring_need(const struct braid_txq *q, size_t inl, uint32_t *ret_off)
+{
+	uint32_t off = (uint32_t)(q->head % q->ring_size);
+	uint32_t len = (uint32_t)((inl + 15) & ~(size_t)15);
+
+	if (off + len > q->ring_size) {
+		*ret_off = 0;
+		return q->ring_size - off + len;
+	}
+	*ret_off = off;
+	return len;
+}
+
+static bool room(const struct braid_txq *q, size_t inl, uint32_t bytes_kept, uint32_t frames_kept)
+{
+	uint32_t off;
+
+	if (!q->ring || q->f_head - q->f_acked + frames_kept > q->fmask)
+		return false;
+	return q->head - q->tail + ring_need(q, BRAID_HDR_SIZE + inl, &off) + bytes_kept <=
+	       q->ring_size;
+}
+
+bool braid_txq_room(const struct braid_txq *q, size_t inl)
+{
+	uint32_t big = q->fmask > 4 * CTL_FRAMES;
+
+	return room(q, inl, big ? CTL_BYTES : 0, big ? CTL_FRAMES : 0);
+}
+
+bool braid_txq_room_ctl(const struct braid_txq *q)
+{
+	return room(q, BRAID_OPEN_SIZE, 0, 0);
+}
+
+void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy, const void *ext,
+		  struct braid_send *owner)
+{
+	struct braid_txq *q = &lane->tx;
+	struct braid_txf *f = &q->f[q->f_head & q->fmask];
+	uint32_t inl = BRAID_HDR_SIZE + (copy ? h->len : 0);
+
+	h->ack = lane->rx_frames;
+	h->lseq = q->f_head;
+	q->head += ring_need(q, inl, &f->off);
+	f->inl = inl;
+	f->ext = ext;
+	f->ext_len = ext ? h->len : 0;
+	f->owner = owner;
+	f->own = NULL;
+	braid_hdr_pack(h, q->ring + f->off);
+	if (copy)
+		memcpy(q->ring + f->off + BRAID_HDR_SIZE, copy, h->len);
+	q->f_head++;
+	q->unsent += inl + f->ext_len;
+	q->unacked += f->ext_len;
+	assert(q->head - q->tail <= q->ring_size);
+}
+
+static int iov_put(struct iovec *iov, int n, const char *p, size_t len)
+{
+	if (n && (char *)iov[n - 1].iov_base + iov[n - 1].iov_len == p) {
+		iov[n - 1].iov_len += len;
+		return n;
+	}
+	iov[n].iov_base = (void *)(uintptr_t)p;
+	iov[n].iov_len = len;
+	return n + 1;
+}
+
+int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
+		    size_t *ret_bytes)
+{
+	struct braid_txq *q = &lane->tx;
+	size_t skip = q->part, bytes = 0;
+	int n = 0;
+
+	if (!skip && q->f_sent != q->f_head) {
+		uint32_t ack = htole32(lane->rx_frames);
+
+		memcpy(q->ring + q->f[q->f_sent & q->fmask].off + HDR_ACK, &ack, sizeof(ack));
+		lane->rx_told = lane->rx_frames;
+		lane->rx_quiet = 0;
+		lane->rx_owed = lane->rx_some = false;
+	}
+	for (uint32_t i = q->f_sent; i != q->f_head && n + 2 <= max && bytes < budget; i++) {
+		const struct braid_txf *f = &q->f[i & q->fmask];
+
+		if (skip < f->inl) {
+			n = iov_put(iov, n, q->ring + f->off + skip, f->inl - skip);
+			bytes += f->inl - skip;
+			skip = 0;
+		} else {
+			skip -= f->inl;
+		}
+		if (f->ext_len && bytes < budget) {
+			size_t len = f->ext_len - skip;
+
+			if (len > budget - bytes)
+				len = budget - bytes;
+			n = iov_put(iov, n, f->ext + skip, len);
+			bytes += len;
+		}
+		skip = 0;
+	}
+	*ret_bytes = bytes;
+	return n;
+}
+
+void braid_tx_advance(struct braid_lane *lane, size_t n)
+{
+	struct braid_txq *q = &lane->tx;
+
+	assert(n <= q->unsent);
+	q->unsent -= n;
+	n += q->part;
+	while (q->f_sent != q->f_head) {
+		struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+
+		if (n < f->inl + f->ext_len)
+			break;
+		n -= f->inl + f->ext_len;
+		if (f->owner && !f->ext_len) {		/* copied: the ring can replay it */
+			braid_send_part_done(f->owner);
+			f->owner = NULL;
+		}
+		q->f_sent++;
+	}
+	q->part = n;
+}
+
+int braid_tx_acked(struct braid_lane *lane, uint32_t frames)
+{
+	struct braid_txq *q = &lane->tx;
+
+	if ((int32_t)(frames - q->f_acked) <= 0)
+		return 0;		/* older than one that came by another way */
+	if (frames - q->f_acked > q->f_sent - q->f_acked)
+		return -EPROTO;
+	while (q->f_acked != frames) {
+		struct braid_txf *f = &q->f[q->f_acked & q->fmask];
+		uint32_t off;
+
+		if (f->owner)
+			braid_send_part_done(f->owner);
+		free(f->own);
+		f->own = NULL;
+		q->unacked -= f->ext_len;
+		lane->link->acked_bytes += f->ext_len;
+		/* What it took from the ring: to the next frame's start, or all if it is the last. */
+		q->f_acked++;
+		if (q->f_acked == q->f_head) {
+			q->tail = q->head;
+		} else {
+			off = q->f[q->f_acked & q->fmask].off;
+			q->tail += (off + q->ring_size - (uint32_t)(q->tail % q->ring_size)) %
+				   q->ring_size;
+		}
+	}
+	return 0;
+}
+
+int braid_tx_release(struct braid_lane *lane, const void *comm)
+{
+	struct braid_txq *q = &lane->tx;
+
+	for (uint32_t i = q->f_acked; i != q->f_head; i++) {
+		struct braid_txf *f = &q->f[i & q->fmask];
+
+		if (!f->owner || f->owner->req.comm != comm)
+			continue;
+		f->owner = NULL;
+		if ((int32_t)(i - q->f_sent) < 0 || !f->ext_len)
+			continue;
+		f->own = malloc(f->ext_len);
+		if (!f->own)
+			return -ENOMEM;
+		memcpy(f->own, f->ext, f->ext_len);
+		f->ext = f->own;
+	}
+	return 0;
+}

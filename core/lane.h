@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * lane.h - one independent path of a link, and the queue of frames on it.
+ *
+ * A lane carries numbered frames in order, both ways.  The sender keeps every frame until the
+ * receiver has acknowledged it, by count: "I have received n frames of this lane" names exactly
+ * what would have to be sent again elsewhere if the lane died now.  Headers and small payloads
+ * are copied into a ring; large payloads stay where the user has them.
+ *
+ *	   acknowledged    handed to the wire          queued
+ *	---------------- f_acked ---------- f_sent ------------ f_head
+ *
+ * Everything here is guarded by the link's lock.
+ */
+#ifndef BRAID_CORE_LANE_H
+#define BRAID_CORE_LANE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "core/os.h"
+#include "core/transport.h"
+#include "core/wire.h"
+
+struct braid_send;
+struct braid_link;
+
+struct braid_txf {			/* one frame that waits, flies, or is not acknowledged yet */
+	uint32_t off, inl;		/* header and copied payload: bytes [off, off + inl) of the ring */
+	const char *ext;		/* payload that was not copied */
+	size_t ext_len;
+	struct braid_send *owner;	/* whose completion it is part of */
+	void *own;			/* ext was saved into memory of our own: free when acknowledged */
+};
+
+struct braid_txq {
+	char *ring;
+	uint32_t ring_size;
+	uint64_t head, tail;		/* ring bytes ever taken, ever given back */
+	struct braid_txf *f;
+	uint32_t fmask;
+	uint32_t f_head, f_sent, f_acked;	/* frames ever queued, handed over, acknowledged */
+	size_t part;			/* bytes of frame f_sent already handed over */
+	uint64_t unsent;		/* bytes queued and not handed over */
+	uint64_t unacked;		/* payload bytes of chunks queued and not acknowledged */
+};
+
+enum braid_rx_kind { BRAID_RX_NONE, BRAID_RX_DRAIN, BRAID_RX_CTL, BRAID_RX_ENTRY, BRAID_RX_UM };
+
+struct braid_lane {
+	struct braid_link *link;
+	const struct braid_transport *tr;
+	uint8_t index;
+	uint16_t epoch;
+	int fd;
+	struct braid_lock io;
+	atomic_bool readable, writable;	/* of lanes other than home, by epoll */
+	bool blocked;			/* the wire took no more at the last push */
+	bool attached;
+
+	struct braid_txq tx;
+
+	uint32_t rx_frames;		/* received whole */
+	uint32_t rx_told;		/* of them, acknowledged */
+	uint64_t rx_quiet;		/* bytes received since */
+	bool rx_some;			/* something since that deserves it, some time */
+	bool rx_owed;			/* something that the peer waits to have acknowledged */
+
+	/* The frame being received: where its payload goes. */
+	struct braid_hdr rx_hdr;
+	enum braid_rx_kind rx_kind;
+	void *rx_target;		/* struct braid_recv or braid_um */
+	char *rx_dst;			/* NULL: throw away */
+	size_t rx_left;
+	uint8_t rx_ctl[BRAID_OPEN_SIZE];
+};
+
+int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t frames);
+void braid_txq_fini(struct braid_txq *q);
+static inline bool braid_txq_idle(const struct braid_txq *q)
+{
+	return q->f_head == q->f_acked;
+}
+
+/* May a frame with `inl` bytes of copied payload be queued, leaving room for control frames? */
+bool braid_txq_room(const struct braid_txq *q, size_t inl);
+bool braid_txq_room_ctl(const struct braid_txq *q);
+
+/*
+ * Queue one frame: header, then either `copy` or `ext` of h->len bytes (or neither).  There must
+ * be room.  Fills in h->ack and h->lseq.  owner may be NULL.
+ */
+void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy, const void *ext,
+		  struct braid_send *owner);
+
+/* The next bytes to send, at most `budget`: fills iov, returns the count; *ret_bytes their sum. */
+int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
+		    size_t *ret_bytes);
+/* n bytes were handed to the wire: completes copied sends. */
+void braid_tx_advance(struct braid_lane *lane, size_t n);
+/* The peer has received `frames` in all: 0, or -EPROTO if it can't have. */
+int braid_tx_acked(struct braid_lane *lane, uint32_t frames);
+
+/*
+ * Forget a comm's memory: what of it is not handed over yet is saved into memory of our own, so
+ * that no frame is torn.  Needs the io lock too.  Out of memory: -ENOMEM, the lane must die.
+ */
+int braid_tx_release(struct braid_lane *lane, const void *comm);
+
+#endif

@@ -1,0 +1,608 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * link.c - what moves a link: lanes, chunks, acknowledgements, and the pace of it all.
+ *
+ * When things leave:
+ *   - A small isend leaves at once if its caller had been waiting; in a burst it waits for the
+ *     rest of the burst, until a second fruitless test() of one comm says that the burst is over.
+ *   - Acknowledgements and credits ride on the next frame that goes out.  Those that the peer
+ *     waits for (`urgent`) go alone at the first fruitless test(), the rest at half a window or
+ *     when the service thread comes by (braid_link_tidy).
+ *   - Chunks go to the open lane with the least unacknowledged bytes that takes more now.
+ */
+#include "core/link.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/auth.h"
+#include "core/log.h"
+#include "core/param.h"
+#include "core/pool.h"
+#include "core/service.h"
+
+enum {
+	HOME_RING = 256 << 10, HOME_FRAMES = 1024,
+	LANE_RING = 16 << 10, LANE_FRAMES = 128,
+	SPREAD_MIN = 64 << 10,		/* least bytes worth a lane of their own */
+	EAGER_SPREAD_MAX = 16 << 10,	/* largest eager message with several lanes */
+	LANE_QUEUE = 256 << 10,		/* bytes queued for a lane beyond what the wire took */
+	ACK_FRAMES = 128, ACK_BYTES = 64 << 10,	/* received, and acknowledged at the latest then */
+};
+
+/* --- life ---------------------------------------------------------------------------------- */
+
+struct braid_link *braid_link_new(const struct braid_link_key *key)
+{
+	struct braid_link *link = calloc(1, sizeof(*link));
+
+	if (!link)
+		return NULL;
+	link->bucket = calloc(BRAID_LINK_BUCKETS, sizeof(*link->bucket));
+	if (!link->bucket) {
+		free(link);
+		return NULL;
+	}
+	link->key = *key;
+	link->ep = -1;
+	link->quiet = true;
+	link->active = 1;
+	braid_list_init(&link->node);
+	braid_list_init(&link->comms);
+	braid_list_init(&link->pending);
+	braid_list_init(&link->news);
+	return link;
+}
+
+void braid_link_free(struct braid_link *link)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		struct braid_lane *lane = link->lane[i];
+
+		braid_lock_wait(&lane->io);
+		lane->tr->lane_close(lane);
+		braid_txq_fini(&lane->tx);
+		free(lane);
+	}
+	if (link->ep >= 0)
+		braid_os->close(link->ep);
+	braid_pool_unpromise(link->rx_window);
+	braid_auth_wipe(link->session, sizeof(link->session));
+	free(link->bucket);
+	free(link);
+}
+
+static int lane_attach(struct braid_lane *lane)
+{
+	int err = braid_txq_init(&lane->tx, lane->index ? LANE_RING : HOME_RING,
+				 lane->index ? LANE_FRAMES : HOME_FRAMES);
+
+	if (!err)
+		err = lane->tr->lane_attach(lane);
+	return err;
+}
+
+int braid_link_attach(struct braid_link *link)
+{
+	for (unsigned i = 0; !link->attached && i < link->nlanes; i++) {
+		int err = lane_attach(link->lane[i]);
+
+		if (err)
+			return err;
+	}
+	link->attached = true;
+	return 0;
+}
+
+void braid_link_detach(struct braid_link *link)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (!braid_txq_idle(&link->lane[i]->tx) || link->lane[i]->rx_left)
+			return;
+	}
+	for (unsigned i = 0; link->attached && i < link->nlanes; i++) {
+		link->lane[i]->tr->lane_detach(link->lane[i]);
+		braid_txq_fini(&link->lane[i]->tx);
+	}
+	link->attached = false;
+}
+
+static int watch_lane(struct braid_link *link, struct braid_lane *lane)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = lane };
+
+	if (!lane->index)
+		return 0;
+	if (link->ep < 0)
+		link->ep = braid_os->epoll_create();
+	if (link->ep < 0 || braid_os->epoll_ctl(link->ep, EPOLL_CTL_ADD, lane->fd, &ev))
+		return -errno;
+	return 0;
+}
+
+int braid_link_add_lane(struct braid_link *link, const struct braid_transport *tr, unsigned index,
+			uint16_t epoch, int fd)
+{
+	struct braid_lane *lane;
+	int err;
+
+	if (index != link->nlanes || index >= BRAID_LANES_MAX)
+		return -EEXIST;
+	lane = calloc(1, tr->lane_size);
+	if (!lane)
+		return -ENOMEM;
+	lane->link = link;
+	lane->tr = tr;
+	lane->index = (uint8_t)index;
+	lane->epoch = epoch;
+	lane->fd = fd;
+	atomic_store(&lane->readable, true);
+	atomic_store(&lane->writable, true);
+	err = tr->lane_open(lane);
+	if (!err && (index || link->attached))
+		err = lane_attach(lane);
+	if (!err)
+		err = watch_lane(link, lane);
+	if (err) {
+		lane->fd = -1;
+		tr->lane_close(lane);
+		braid_txq_fini(&lane->tx);
+		free(lane);
+		return err;
+	}
+	braid_lock_wait(&link->lock);
+	link->lane[index] = lane;
+	atomic_store(&link->nlanes, index + 1);
+	braid_unlock(&link->lock);
+	return 0;
+}
+
+void braid_link_down(struct braid_link *link, int err, const char *why)
+{
+	bool affected = false;
+	struct braid_comm *c;
+
+	if (atomic_load(&link->state) == BRAID_LINK_DEAD)
+		return;
+	atomic_store(&link->err, err);
+	braid_list_for(c, &link->comms, node) {
+		affected |= !c->closed;
+		braid_comm_fail(c, err);
+	}
+	atomic_store(&link->state, BRAID_LINK_DEAD);
+	if (affected)
+		braid_warn("device %s, peer %s: %s", link->key.dev->net.name, link->peer, why);
+	else
+		braid_info("device %s, peer %s: %s", link->key.dev->net.name, link->peer, why);
+	braid_service_kick();
+}
+
+void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)
+{
+	char why[BRAID_LOG_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	braid_lock_wait(&link->lock);
+	braid_link_down(link, err, why);
+	braid_unlock(&link->lock);
+}
+
+/* A lane's transport gave up: for now a link does not outlive any of its lanes. */
+static void lane_died(struct braid_lane *lane, int err)
+{
+	struct braid_link *link = lane->link;
+
+	if (err == -EBADMSG || err == -EPROTO)
+		braid_link_fail(link, -EREMOTEIO, "the peer sent a broken %s frame on lane %u; is its "
+				"libnccl-net-braid.so damaged or of another build?",
+				braid_frame_name(lane->rx_hdr.type), lane->index);
+	else if (link->peer_gone)
+		braid_link_fail(link, -EREMOTEIO, "the peer closed the link");
+	else if (err == -ECONNRESET || err == -EPIPE || err == -ENOTCONN)
+		braid_link_fail(link, -EREMOTEIO, "the connection was lost (%s); the peer's process has "
+				"ended or was killed: look for the first error in that rank's log",
+				err == -ENOTCONN ? "closed by the peer" : strerror(-err));
+	else if (err == -ENOMEM)
+		braid_link_fail(link, err, "out of memory");
+	else
+		braid_link_fail(link, -EREMOTEIO, "the connection failed (%s); check the network between "
+				"the two hosts", strerror(-err));
+}
+
+/* --- lookup and small talk ----------------------------------------------------------------- */
+
+uint64_t braid_link_eager_max(const struct braid_link *link)
+{
+	uint64_t max = (uint64_t)braid_param.eager;
+
+	return link->active > 1 && max > EAGER_SPREAD_MAX ? EAGER_SPREAD_MAX : max;
+}
+
+struct braid_comm *braid_link_comm(struct braid_link *link, uint32_t id)
+{
+	struct braid_comm *c = link->bucket[id % BRAID_LINK_BUCKETS];
+
+	while (c && c->id != id)
+		c = c->hash_next;
+	return c;
+}
+
+bool braid_link_ctl(struct braid_link *link, struct braid_hdr *h, const void *payload)
+{
+	struct braid_lane *home = braid_link_home(link);
+
+	if (!braid_txq_room_ctl(&home->tx))
+		return false;
+	braid_tx_add(home, h, payload, NULL, NULL);
+	return true;
+}
+
+void braid_link_news(struct braid_link *link, struct braid_comm *c)
+{
+	if (braid_list_empty(&c->news_node))
+		braid_list_add_tail(&link->news, &c->news_node);
+}
+
+/* Acknowledge what lanes other than home have received, and home if nothing else goes out. */
+static bool tell_acks(struct braid_link *link)
+{
+	struct braid_lane *home = braid_link_home(link);
+
+	for (unsigned i = link->nlanes; i-- > 0; ) {
+		struct braid_lane *lane = link->lane[i];
+		struct braid_hdr h = {
+			.type = BRAID_F_ACK, .n = (uint16_t)i, .seq = lane->rx_frames,
+		};
+
+		if (!lane->rx_some || (!i && home->tx.f_sent != home->tx.f_head))
+			continue;
+		if (!braid_link_ctl(link, &h, NULL))
+			return false;
+		lane->rx_told = lane->rx_frames;
+		lane->rx_quiet = 0;
+		lane->rx_owed = lane->rx_some = false;
+	}
+	return true;
+}
+
+bool braid_link_tell(struct braid_link *link)
+{
+	struct braid_comm *c, *tmp;
+
+	braid_list_for_safe(c, tmp, &link->news, news_node) {
+		if (!braid_comm_tell(c))
+			return false;
+		braid_list_del(&c->news_node);
+		if (c->closed && c->peer_closed)
+			braid_comm_free(c);
+	}
+	if (!tell_acks(link))
+		return false;
+	link->urgent = false;
+	return true;
+}
+
+/* --- sending ------------------------------------------------------------------------------- */
+
+/* With the link's lock held, which the transport may drop and take again. */
+static void lane_push(struct braid_lane *lane)
+{
+	int err;
+
+	if (!lane->tx.unsent || !braid_trylock(&lane->io))
+		return;
+	err = lane->tr->push(lane);
+	lane->blocked = err == -EAGAIN;
+	if (lane->blocked && lane->index)
+		atomic_store_explicit(&lane->link->others_blocked, true, memory_order_relaxed);
+	braid_unlock(&lane->io);
+	if (err && err != -EAGAIN) {
+		braid_unlock(&lane->link->lock);
+		lane_died(lane, err);
+		braid_lock_wait(&lane->link->lock);
+	}
+}
+
+void braid_link_flush(struct braid_link *link)
+{
+	lane_push(braid_link_home(link));
+}
+
+static struct braid_lane *pick_lane(struct braid_link *link)
+{
+	struct braid_lane *best = NULL;
+	unsigned n = link->active < link->nlanes ? link->active : link->nlanes;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct braid_lane *lane = link->lane[i];
+		const struct braid_txq *q = &lane->tx;
+
+		if (lane->blocked || q->unsent >= (n > 1 ? 1 : LANE_QUEUE) ||
+		    !braid_txq_room(q, 0))
+			continue;
+		if (!best || q->unacked < best->tx.unacked)
+			best = lane;
+	}
+	return best;
+}
+
+/* Every chunk but the last is that long: a multiple of BRAID_CHUNK_ALIGN, at most 256 of them. */
+static uint32_t chunk_len(const struct braid_link *link, uint64_t size)
+{
+	uint64_t most = (uint64_t)braid_param.chunk;
+	uint64_t len = link->active > 1 ? size / (2 * link->active) : most;
+
+	if (len < SPREAD_MIN)
+		len = SPREAD_MIN;
+	if (len > most)
+		len = most;
+	if (len < (size + BRAID_CHUNKS_MAX - 1) / BRAID_CHUNKS_MAX)
+		len = (size + BRAID_CHUNKS_MAX - 1) / BRAID_CHUNKS_MAX;
+	return (uint32_t)((len + BRAID_CHUNK_ALIGN - 1) & ~(uint64_t)(BRAID_CHUNK_ALIGN - 1));
+}
+
+static void cut_chunk(struct braid_lane *lane, struct braid_send *s)
+{
+	struct braid_hdr h = {
+		.type = BRAID_F_CHUNK, .comm = s->req.comm->id, .seq = s->seq, .rseq = s->rseq,
+		.tag = s->tag, .n = s->chunks, .offset = s->cut, .size = s->size,
+	};
+
+	if (!s->cut)
+		s->chunk = chunk_len(lane->link, s->size);
+	h.len = s->size - s->cut < s->chunk ? (uint32_t)(s->size - s->cut) : s->chunk;
+	s->parts++;
+	braid_tx_add(lane, &h, NULL, s->data + s->cut, s);
+	s->cut += h.len;
+	s->chunks++;
+	if (s->cut == s->size) {
+		braid_list_del(&s->node);
+		braid_send_part_done(s);
+	}
+}
+
+void braid_link_feed(struct braid_link *link)
+{
+	for (int budget = 8; budget && !braid_list_empty(&link->pending); budget--) {
+		struct braid_lane *lane = pick_lane(link);
+
+		if (!lane) {
+			atomic_fetch_add_explicit(&link->starved, 1, memory_order_relaxed);
+			break;
+		}
+		do {
+			struct braid_list *first = link->pending.next;
+
+			cut_chunk(lane, braid_list_entry(first, struct braid_send, node));
+			/* One lane takes several chunks with one call; of several, each its turn. */
+		} while (link->active == 1 && !braid_list_empty(&link->pending) &&
+			 pick_lane(link) == lane);
+		lane_push(lane);
+	}
+}
+
+/* --- receiving ----------------------------------------------------------------------------- */
+
+static int rx_ack(struct braid_link *link, const struct braid_hdr *h)
+{
+	if (h->n >= link->nlanes)
+		return -EBADMSG;
+	return braid_tx_acked(link->lane[h->n], h->seq);
+}
+
+static int rx_open(struct braid_lane *lane)
+{
+	struct braid_link *link = lane->link;
+	struct braid_hdr refused = { .type = BRAID_F_REFUSED, .comm = lane->rx_hdr.comm };
+	struct braid_comm *c;
+	struct braid_open open;
+
+	/* Ids that the other end may give: odd ones if it was dialled. */
+	if ((lane->rx_hdr.comm & 1) != link->dialler || braid_link_comm(link, lane->rx_hdr.comm))
+		return -EBADMSG;
+	braid_open_unpack(lane->rx_ctl, &open);
+	c = braid_comm_new(link, lane->rx_hdr.comm, false);
+	if (c && !braid_listen_offer(c, &open)) {
+		c->opened_due = true;
+		braid_link_news(link, c);
+		link->urgent = true;
+		return 0;
+	}
+	if (c)
+		braid_comm_free(c);
+	refused.n = BRAID_HELLO_NO_LISTEN;
+	return braid_link_ctl(link, &refused, NULL) ? 0 : -ENOMEM;
+}
+
+static int rx_link_frame(struct braid_lane *lane)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_link *link = lane->link;
+
+	switch (h->type) {
+	case BRAID_F_ACK:
+		return rx_ack(link, h);
+	case BRAID_F_OPEN:
+		lane->rx_kind = BRAID_RX_CTL;
+		lane->rx_dst = (char *)lane->rx_ctl;
+		return 0;
+	case BRAID_F_LANES:
+		if (!h->n || h->n > link->lanes_max || !link->dialler)
+			return -EBADMSG;
+		link->want_lanes = h->n;
+		braid_service_kick();
+		return 0;
+	default:
+		link->peer_gone = true;
+		return 0;
+	}
+}
+
+int braid_rx_begin(struct braid_lane *lane)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	bool links = h->type == BRAID_F_ACK || h->type == BRAID_F_OPEN ||
+		     h->type == BRAID_F_LANES || h->type == BRAID_F_CLOSE;
+	struct braid_comm *c;
+	int err;
+
+	lane->rx_kind = BRAID_RX_DRAIN;
+	lane->rx_target = NULL;
+	lane->rx_dst = NULL;
+	lane->rx_left = h->len;
+	if (h->lseq != lane->rx_frames)
+		return -EBADMSG;
+	err = braid_tx_acked(lane, h->ack);
+	if (err)
+		return err;
+	if (links)
+		return lane->index ? -EBADMSG : rx_link_frame(lane);
+	c = braid_link_comm(lane->link, h->comm);
+	return c ? braid_comm_rx_begin(lane, c) : 0;	/* late frames of a dead comm: dropped */
+}
+
+int braid_rx_end(struct braid_lane *lane)
+{
+	struct braid_link *link = lane->link;
+	const struct braid_hdr *h = &lane->rx_hdr;
+	int err = 0;
+
+	if (lane->rx_kind == BRAID_RX_CTL)
+		err = rx_open(lane);
+	else if (lane->rx_kind != BRAID_RX_DRAIN)
+		err = braid_comm_rx_end(lane);
+	lane->rx_kind = BRAID_RX_NONE;
+	lane->rx_frames++;
+	lane->rx_quiet += BRAID_HDR_SIZE + h->len;
+	if (h->type != BRAID_F_ACK)
+		lane->rx_some = true;
+	/* The sender waits for what was not copied, and for room at some point. */
+	if (h->len > BRAID_COPY_MAX || lane->rx_frames - lane->rx_told >= ACK_FRAMES ||
+	    lane->rx_quiet >= ACK_BYTES) {
+		lane->rx_owed = true;
+		link->urgent = true;
+	}
+	return err;
+}
+
+/* --- moving -------------------------------------------------------------------------------- */
+
+static int lane_poll(struct braid_lane *lane)
+{
+	int n;
+
+	if (!braid_trylock(&lane->io))
+		return 1;		/* somebody else is at it */
+	n = lane->tr->poll(lane);
+	braid_unlock(&lane->io);
+	if (n < 0)
+		lane_died(lane, n);
+	return n;
+}
+
+/* Lanes other than home: one epoll call says which have something; none if nothing is expected. */
+static int poll_others(struct braid_link *link)
+{
+	struct epoll_event ev[BRAID_LANES_MAX];
+	int moved = 0, n;
+
+	if (!atomic_load_explicit(&link->spread, memory_order_relaxed) &&
+	    !atomic_load_explicit(&link->others_blocked, memory_order_relaxed) &&
+	    atomic_load_explicit(&link->touched, memory_order_relaxed) % 64)
+		return 0;
+	n = braid_os->epoll_wait(link->ep, ev, BRAID_LANES_MAX, 0);
+	for (int i = 0; i < n; i++) {
+		struct braid_lane *lane = ev[i].data.ptr;
+
+		if (ev[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+			atomic_store(&lane->readable, true);
+		if (ev[i].events & EPOLLOUT)
+			atomic_store(&lane->writable, true);
+	}
+	for (unsigned i = 1; i < link->nlanes; i++) {
+		struct braid_lane *lane = link->lane[i];
+
+		if (!atomic_load(&lane->readable))
+			continue;
+		atomic_store(&lane->readable, false);
+		n = lane_poll(lane);
+		if (n < 0)
+			return n;
+		if (n > 0)		/* there may be more */
+			atomic_store(&lane->readable, true);
+		moved += n;
+	}
+	return moved;
+}
+
+/* Send what waits: lanes that were full, chunks that found no lane. */
+static void push_waiting(struct braid_link *link)
+{
+	if (!braid_trylock(&link->lock))
+		return;
+	atomic_store_explicit(&link->others_blocked, false, memory_order_relaxed);
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		struct braid_lane *lane = link->lane[i];
+
+		if (i && lane->blocked)
+			atomic_store_explicit(&link->others_blocked, true, memory_order_relaxed);
+		if (!lane->blocked || (i && !atomic_exchange(&lane->writable, false)))
+			continue;
+		lane->blocked = false;
+		lane_push(lane);
+	}
+	if (!braid_list_empty(&link->pending))
+		braid_link_feed(link);
+	braid_unlock(&link->lock);
+}
+
+/* Nothing moved and the caller has nothing else: end the burst, tell what is urgent. */
+static void fruitless(struct braid_link *link, struct braid_comm *c)
+{
+	if (!braid_trylock(&link->lock))
+		return;
+	if (c->flush_epoch == link->isend_epoch)
+		link->quiet = true;
+	c->flush_epoch = link->isend_epoch;
+	if (link->urgent)
+		braid_link_tell(link);
+	else if (!link->quiet)
+		goto out;
+	braid_link_flush(link);
+out:
+	braid_unlock(&link->lock);
+}
+
+void braid_link_progress(struct braid_link *link, struct braid_comm *idle)
+{
+	unsigned long touched = atomic_load_explicit(&link->touched, memory_order_relaxed);
+	int moved;
+
+	atomic_store_explicit(&link->touched, touched + 1, memory_order_relaxed);
+	if (atomic_load_explicit(&link->state, memory_order_acquire) != BRAID_LINK_UP)
+		return;
+	moved = lane_poll(braid_link_home(link));
+	if (moved >= 0 && atomic_load_explicit(&link->nlanes, memory_order_acquire) > 1)
+		moved += poll_others(link);
+	if (moved < 0)
+		return;
+	push_waiting(link);
+	if (!moved && idle)
+		fruitless(link, idle);
+}
+
+void braid_link_tidy(struct braid_link *link)
+{
+	if (!braid_trylock(&link->lock))
+		return;
+	braid_link_tell(link);
+	braid_link_flush(link);
+	braid_unlock(&link->lock);
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * link.h - all that two processes share over one pair of devices.
+ *
+ * A link owns lanes and carries the comms of both directions.  It is made by whoever connects
+ * first (core/service.c dials and accepts), keyed by peer process, both devices and traffic class.
+ *
+ * Locks, in this order: a lane's io lock; the link's lock.  The data path only tries; set-up,
+ * close and cancel wait.  Lane 0 is home: it carries eager messages and control frames.
+ *
+ * Who moves a link: any data call moves all of it.  Nobody calling for a tick, the service thread
+ * watches its descriptors instead and moves it when something arrives.
+ */
+#ifndef BRAID_CORE_LINK_H
+#define BRAID_CORE_LINK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/comm.h"
+#include "core/dev.h"
+#include "core/lane.h"
+#include "core/list.h"
+#include "core/os.h"
+#include "core/wire.h"
+
+enum braid_link_state {
+	BRAID_LINK_DIALING,		/* our own dial is on its way */
+	BRAID_LINK_WAITING,		/* theirs is: we dialled each other, and it won */
+	BRAID_LINK_UP,
+	BRAID_LINK_DEAD,
+};
+
+enum { BRAID_LINK_BUCKETS = 256 };
+
+struct braid_link_key {
+	uint8_t process[BRAID_ID_SIZE];
+	uint16_t peer_dev;
+	int16_t traffic_class;
+	struct braid_dev *dev;
+	bool self_accepted;		/* the accepting end of a link to our own process */
+};
+
+struct braid_link {
+	struct braid_list node;		/* all links */
+	struct braid_link_key key;
+	_Atomic int state;
+	atomic_int err;			/* once dead */
+	bool dialler;
+	uint64_t id;
+	uint8_t session[BRAID_KEY_SIZE];
+	char peer[192];			/* "host (pid N) at address", for people */
+
+	struct braid_lock lock;
+	struct braid_lane *lane[BRAID_LANES_MAX];
+	atomic_uint nlanes;		/* open; never fewer while the link lives */
+	unsigned active;		/* of them, used for chunks */
+	unsigned lanes_max;		/* of both ends */
+	int ep;				/* lanes other than home; -1 with one lane */
+
+	struct braid_list comms;
+	struct braid_comm **bucket;	/* by id */
+	unsigned ncomms;
+	uint32_t next_comm;
+	bool attached;
+
+	/* sending */
+	struct braid_list pending;	/* sends with chunks to cut */
+	uint64_t tx_window, shared_out;
+	uint64_t isend_epoch;		/* counts isend calls */
+	bool quiet;			/* a test found nothing since the last isend */
+	/* receiving */
+	struct braid_list news;		/* comms with credits or retirements to tell */
+	uint64_t rx_window, um_bytes;
+	uint64_t retire_bytes;
+	atomic_uint spread;		/* messages whose chunks may come on other lanes */
+	atomic_bool others_blocked;	/* a lane other than home waits for room */
+	bool urgent;			/* somebody waits for what we have to tell */
+	bool peer_gone;			/* F_CLOSE received */
+
+	/* for the service thread */
+	atomic_ulong touched;		/* calls that moved the link; may lose some, never all */
+	unsigned long seen;
+	bool watched;
+	unsigned want_lanes;		/* to dial; under lock */
+	uint64_t idle_since_ns;
+	atomic_uint pins;		/* calls and dials that still look at it */
+	struct braid_handle target;	/* dialler: who to dial, until it is up */
+	struct braid_conn *conn;	/* the dial on its way */
+	uint64_t dial_at_ns, dial_until_ns, refused_until_ns;
+	uint64_t acked_bytes;		/* chunks acknowledged, ever */
+	atomic_ulong starved;		/* times that every lane was full with work left */
+	struct {			/* core/grow.c: is another lane worth it? */
+		int phase;
+		uint64_t at_ns, moved_ns, next_try_ns, give_up_ns, wait_ns;
+		uint64_t bytes;
+		unsigned long starved;
+		double rate;		/* bytes per ns with `before` lanes */
+		unsigned before, target;
+	} grow;
+};
+
+struct braid_conn;
+
+struct braid_link *braid_link_new(const struct braid_link_key *key);
+void braid_link_free(struct braid_link *link);
+
+/* Take rings and buffers for traffic; 0 or -ENOMEM.  Idle links give them back. */
+int braid_link_attach(struct braid_link *link);
+void braid_link_detach(struct braid_link *link);
+
+/* An authenticated socket becomes lane `index`: 0, or a negative errno and fd is still ours. */
+int braid_link_add_lane(struct braid_link *link, const struct braid_transport *tr, unsigned index,
+			uint16_t epoch, int fd);
+
+/* The link is over: every comm on it fails with err.  One WARN, if anybody is affected. */
+void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Same, with the link's lock held by the caller; lanes are closed by the service thread later. */
+void braid_link_down(struct braid_link *link, int err, const char *why);
+
+/* Move everything that can move; `idle`: the caller has nothing else to do. */
+void braid_link_progress(struct braid_link *link, struct braid_comm *idle);
+
+/* Tell and send what waits without being urgent: for who comes by once in a while. */
+void braid_link_tidy(struct braid_link *link);
+
+/* With the link's lock held: */
+struct braid_comm *braid_link_comm(struct braid_link *link, uint32_t id);
+bool braid_link_ctl(struct braid_link *link, struct braid_hdr *h, const void *payload);
+void braid_link_feed(struct braid_link *link);	/* cut chunks, and push the lanes that got some */
+void braid_link_flush(struct braid_link *link);	/* push home, unless somebody else moves it */
+bool braid_link_tell(struct braid_link *link);
+void braid_link_news(struct braid_link *link, struct braid_comm *c);
+static inline struct braid_lane *braid_link_home(struct braid_link *link)
+{
+	return link->lane[0];
+}
+/* Largest message sent unasked: with several lanes larger ones are better spread. */
+uint64_t braid_link_eager_max(const struct braid_link *link);
+
+/*
+ * Upward calls of a transport, with the link's lock held.  begin: the header is in
+ * lane->rx_hdr; on 0, lane->rx_dst says where lane->rx_left bytes go (NULL: nowhere).  end: they
+ * are there.  A negative errno: the peer is broken, close the lane.
+ */
+int braid_rx_begin(struct braid_lane *lane);
+int braid_rx_end(struct braid_lane *lane);
+
+#endif

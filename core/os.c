@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * os.c - the real clock, sockets and threads behind braid_os.
+ *
+ * Descriptors are noted in a bitmap when made and forgotten when closed.  It is read in one place
+ * only: the child of a fork, which must close them without taking any lock.
+ */
+#include "core/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FDS_MAX = 1 << 20, WORD_BITS = 64 };
+
+static _Atomic uint64_t fd_bits[FDS_MAX / WORD_BITS];	/* zero pages until used */
+static atomic_int fd_top;				/* one past the highest ever noted */
+static void (*child_wipe)(void);
+
+atomic_bool braid_forked;
+
+static int fd_note(int fd)
+{
+	int top;
+
+	if (fd < 0)
+		return fd;
+	if (fd >= FDS_MAX) {
+		close(fd);
+		errno = EMFILE;
+		return -1;
+	}
+	atomic_fetch_or(&fd_bits[fd / WORD_BITS], 1ull << (fd % WORD_BITS));
+	top = atomic_load(&fd_top);
+	while (fd >= top && !atomic_compare_exchange_weak(&fd_top, &top, fd + 1))
+		;
+	return fd;
+}
+
+static int os_close(int fd)
+{
+	if (fd >= 0 && fd < FDS_MAX)
+		atomic_fetch_and(&fd_bits[fd / WORD_BITS], ~(1ull << (fd % WORD_BITS)));
+	return close(fd);
+}
+
+static void forked_child(void)
+{
+	int top = atomic_load(&fd_top);
+
+	atomic_store(&braid_forked, true);
+	for (int fd = 0; fd < top; fd++) {
+		if (atomic_load(&fd_bits[fd / WORD_BITS]) >> (fd % WORD_BITS) & 1)
+			close(fd);
+	}
+	if (child_wipe)
+		child_wipe();
+}
+
+int braid_os_atfork(void (*wipe)(void))
+{
+	static atomic_bool done;
+
+	if (atomic_exchange(&done, true))
+		return 0;
+	child_wipe = wipe;
+	return -pthread_atfork(NULL, NULL, forked_child);
+}
+
+void braid_lock_wait(struct braid_lock *l)
+{
+	for (unsigned spins = 0; !braid_trylock(l); spins++) {
+		if (spins > 100)
+			sched_yield();
+	}
+}
+
+static uint64_t os_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void os_random(void *buf, size_t len)
+{
+	char *p = buf;
+
+	while (len) {
+		ssize_t n = getrandom(p, len, 0);
+
+		if (n > 0) {
+			p += n;
+			len -= (size_t)n;
+		}
+	}
+}
+
+static int os_socket(int family)
+{
+	return fd_note(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+}
+
+static int os_accept(int fd, struct sockaddr *sa, socklen_t *len)
+{
+	return fd_note(accept4(fd, sa, len, SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
+
+static int os_epoll_create(void)
+{
+	return fd_note(epoll_create1(EPOLL_CLOEXEC));
+}
+
+static int os_eventfd(void)
+{
+	return fd_note(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+}
+
+static int os_wake(int efd)
+{
+	uint64_t one = 1;
+
+	return write(efd, &one, sizeof(one)) == sizeof(one) || errno == EAGAIN ? 0 : -errno;
+}
+
+static void os_unwake(int efd)
+{
+	uint64_t count;
+
+	while (read(efd, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+}
+
+static int os_thread_start(pthread_t *ret, void *(*fn)(void *), void *arg, const char *name)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(ret, NULL, fn, arg);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (!err)
+		pthread_setname_np(*ret, name);
+	return -err;
+}
+
+static int os_thread_join(pthread_t thread, unsigned timeout_ms)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_sec += timeout_ms / 1000;
+	ts.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+	if (ts.tv_nsec >= 1000000000) {
+		ts.tv_nsec -= 1000000000;
+		ts.tv_sec++;
+	}
+	return -pthread_timedjoin_np(thread, NULL, &ts);
+}
+
+static const struct braid_os real = {
+	.now_ns = os_now_ns,
+	.random = os_random,
+	.socket = os_socket,
+	.bind = bind,
+	.listen = listen,
+	.accept = os_accept,
+	.connect = connect,
+	.getsockname = getsockname,
+	.setsockopt = setsockopt,
+	.getsockopt = getsockopt,
+	.sendmsg = sendmsg,
+	.recvmsg = recvmsg,
+	.recv = recv,
+	.close = os_close,
+	.epoll_create = os_epoll_create,
+	.epoll_ctl = epoll_ctl,
+	.epoll_wait = epoll_wait,
+	.eventfd = os_eventfd,
+	.wake = os_wake,
+	.unwake = os_unwake,
+	.thread_start = os_thread_start,
+	.thread_join = os_thread_join,
+};
+
+const struct braid_os *braid_os = &real;

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * os.h - the one table through which time, randomness, sockets and threads reach Braid.
+ *
+ * Everything in core/ and in the stream engine goes through braid_os, so that a simulator can put
+ * a virtual clock and virtual sockets in its place.  Members have the meaning of the call they
+ * are named after; descriptors are close-on-exec and non-blocking, and known to the table, so
+ * that a forked child can close them all.
+ */
+#ifndef BRAID_CORE_OS_H
+#define BRAID_CORE_OS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+struct braid_os {
+	uint64_t (*now_ns)(void);			/* monotonic */
+	void (*random)(void *buf, size_t len);		/* cryptographic */
+
+	int (*socket)(int family);			/* a TCP socket */
+	int (*bind)(int fd, const struct sockaddr *sa, socklen_t len);
+	int (*listen)(int fd, int backlog);
+	int (*accept)(int fd, struct sockaddr *sa, socklen_t *len);
+	int (*connect)(int fd, const struct sockaddr *sa, socklen_t len);
+	int (*getsockname)(int fd, struct sockaddr *sa, socklen_t *len);
+	int (*setsockopt)(int fd, int level, int name, const void *val, socklen_t len);
+	int (*getsockopt)(int fd, int level, int name, void *val, socklen_t *len);
+	ssize_t (*sendmsg)(int fd, const struct msghdr *msg, int flags);
+	ssize_t (*recvmsg)(int fd, struct msghdr *msg, int flags);
+	ssize_t (*recv)(int fd, void *buf, size_t len, int flags);
+	int (*close)(int fd);
+
+	int (*epoll_create)(void);
+	int (*epoll_ctl)(int ep, int op, int fd, struct epoll_event *ev);
+	int (*epoll_wait)(int ep, struct epoll_event *ev, int max, int timeout_ms);
+	int (*eventfd)(void);
+	int (*wake)(int efd);				/* one write */
+	void (*unwake)(int efd);			/* one read */
+
+	/* A named thread with all signals blocked; it ends by returning. */
+	int (*thread_start)(pthread_t *ret, void *(*fn)(void *), void *arg, const char *name);
+	int (*thread_join)(pthread_t thread, unsigned timeout_ms);
+};
+
+extern const struct braid_os *braid_os;
+
+/* True in a child that forked without exec: everything of Braid's is closed and wiped there. */
+extern atomic_bool braid_forked;
+
+/*
+ * Arrange, once, that a forked child closes Braid's descriptors and then calls `wipe`, which must
+ * be async-signal-safe.
+ */
+int braid_os_atfork(void (*wipe)(void));
+
+/*
+ * A lock for a few instructions.  The data path only tries; who may wait spins and yields.
+ */
+struct braid_lock {
+	atomic_bool held;
+};
+
+static inline bool braid_trylock(struct braid_lock *l)
+{
+	return !atomic_load_explicit(&l->held, memory_order_relaxed) &&
+	       !atomic_exchange_explicit(&l->held, true, memory_order_acquire);
+}
+
+static inline void braid_unlock(struct braid_lock *l)
+{
+	atomic_store_explicit(&l->held, false, memory_order_release);
+}
+
+void braid_lock_wait(struct braid_lock *l);	/* not for the data path */
+
+#define braid_container(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+
+#endif

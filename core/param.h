@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * param.h - everything a user can set: one row each in param.def.
+ *
+ * A row feeds the parser, `braid info --params`, the man page and a test.  A parameter NAME is
+ * read from the environment variable BRAID_NAME (upper case) by secure_getenv, once, in
+ * braid_param_load(); some have NCCL's variable as a fall-back, BRAID_ wins.  Sizes take k, m and
+ * g (binary).  Afterwards braid_param is constant to everyone.
+ */
+#ifndef BRAID_CORE_PARAM_H
+#define BRAID_CORE_PARAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum braid_param_type { BRAID_PARAM_INT, BRAID_PARAM_SIZE, BRAID_PARAM_STR };
+
+enum { BRAID_PARAM_STR_MAX = 256 };
+
+struct braid_params {
+#define P_INT(name, ...) int64_t name;
+#define P_SIZE(name, ...) int64_t name;
+#define P_STR(name, ...) char name[BRAID_PARAM_STR_MAX];
+#include "core/param.def"
+#undef P_INT
+#undef P_SIZE
+#undef P_STR
+};
+
+extern struct braid_params braid_param;
+
+struct braid_param_row {		/* for tools, docs and tests */
+	const char *name;		/* lower case, as in param.def */
+	enum braid_param_type type;
+	const char *def;		/* default as a user would write it */
+	int64_t least, most;		/* INT and SIZE only */
+	const char *fallback;		/* NCCL variable read if BRAID_NAME is not set, or NULL */
+	const char *help;
+};
+extern const struct braid_param_row braid_param_rows[];
+extern const unsigned braid_param_count;
+
+/*
+ * Fill braid_param from the environment.  0, or -EINVAL if a value is bad: one WARN names the
+ * variable, the value and the range, and the parameter keeps its default.  A bad value in an NCCL
+ * fall-back is passed over with a WARN, -1 there means the default.  An empty variable is one that
+ * is not set.  An unknown BRAID_* variable gets one WARN with the nearest name.
+ * The first call does the work, later ones return its result: threads may be reading by then.
+ * Not thread-safe: called from init, which NCCL serialises.
+ */
+int braid_param_load(void);
+
+/* Set one parameter from text: 0 or -EINVAL (value) or -ENOENT (name); does not log. */
+int braid_param_set(struct braid_params *p, const char *name, const char *text);
+
+/* The parameter whose name (lower case) is most like `name`: never NULL. */
+const char *braid_param_nearest(const char *name);
+
+/*
+ * Text for people, cut to len: a value as they would write it ("64k"; INT and SIZE only), and
+ * what the row allows ("0 to 16", "4k to 16m", "at most 255 bytes").
+ */
+void braid_param_format(const struct braid_param_row *row, int64_t value, char *ret, size_t len);
+void braid_param_range(const struct braid_param_row *row, char *ret, size_t len);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * service.h - contexts, listens, dials, and the one thread behind them.
+ *
+ * The service thread accepts, dials, runs handshakes (core/conn.c), watches links that nobody is
+ * calling on, closes what is over.  It sleeps when there is nothing to do, never waits for a
+ * peer, and ends when the last listen and link are gone.  Calls from NCCL only move tables.
+ */
+#ifndef BRAID_CORE_SERVICE_H
+#define BRAID_CORE_SERVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/comm.h"
+#include "core/dev.h"
+#include "core/link.h"
+#include "core/wire.h"
+
+struct braid_listen {
+	struct braid_list node;		/* all listens */
+	uint64_t id;
+	uint8_t token[BRAID_KEY_SIZE];
+	struct braid_dev *dev;
+	struct braid_list ready;	/* comms that the peer has opened, oldest first */
+	unsigned nready;
+	void *ctx;
+	struct braid_list ctx_node;
+};
+
+struct braid_self {			/* this process, as its peers see it */
+	uint8_t process[BRAID_ID_SIZE];
+	char host[BRAID_HOST_SIZE];
+	uint32_t pid;
+};
+extern struct braid_self braid_self;
+
+/* Once per process before anything else: keys, ids, fork handling.  0 or a negative errno. */
+int braid_service_init(void);
+/* Wake the service thread, if there is one. */
+void braid_service_kick(void);
+/* End it now: close every link and listener, join within the deadline. */
+void braid_service_stop(void);
+/* Contexts hold the service: the last one to go stops it. */
+void braid_service_get(void);
+void braid_service_put(void);
+
+/* A listen on a device, ready for peers on return; the handle is 128 bytes for them. */
+int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **ret);
+/* The oldest comm that a peer has opened here, or NULL: none yet. */
+struct braid_comm *braid_listen_accept(struct braid_listen *l);
+/* Comms that were opened and never accepted are closed. */
+void braid_listen_close(struct braid_listen *l);
+/* From rx_open(), with the link's lock held: 0, or -EACCES, -ENOENT, -ENOSPC. */
+int braid_listen_offer(struct braid_comm *c, const struct braid_open *open);
+
+/*
+ * Move a connect on; `handle` is the caller's copy, in which the state of the dial is kept.
+ * 0 with *ret NULL: call again.  An error has been logged and ends the dial.
+ */
+int braid_dial(struct braid_dev *dev, int traffic_class, void *handle, struct braid_comm **ret);
+
+/* For the handshake: */
+struct braid_listen *braid_listen_find(uint64_t id, uint8_t *ret_token, struct braid_dev **ret_dev);
+
+#endif

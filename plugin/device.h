@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device.h - the table of devices, made once per process. */
+#ifndef BRAID_PLUGIN_DEVICE_H
+#define BRAID_PLUGIN_DEVICE_H
+
+#include "core/dev.h"
+
+/*
+ * Find the devices, the first time; later calls keep what was found, for NCCL holds on to
+ * indices.  Returns their number (0: said why in a WARN) or a negative errno.  Not thread-safe:
+ * called from init, which NCCL serialises.
+ */
+int braid_devices_find(void);
+unsigned braid_devices_count(void);
+struct braid_dev *braid_device(int index);	/* NULL: no such device */
+
+#endif

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * net.c - NCCL's calls over core/: check arguments, keep contexts, turn errno into ncclResult_t
+ * (here and nowhere else), and report to NCCL's profiler.
+ */
+#include "plugin/net.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/comm.h"
+#include "core/link.h"
+#include "core/log.h"
+#include "core/os.h"
+#include "core/param.h"
+#include "core/service.h"
+#include "plugin/device.h"
+
+/* Upper half: whose events (NCCL's own are 1 and 2); lower half: version of what they carry. */
+enum { PROFILER_ID = 'B' << 16 | 1 };
+
+struct context {
+	uint64_t comm_id;
+	int traffic_class;
+	ncclProfilerCallback_t prof;
+	struct braid_list comms, listens;	/* what finalize must close if nobody did */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* contexts and their lists */
+static _Atomic(ncclDebugLogger_t) logger;
+static struct context *shared;		/* of the ABIs that have none */
+static int failed;			/* why there are no devices, for those ABIs */
+
+static ncclResult_t result(int err)
+{
+	switch (-err) {
+	case 0:
+		return ncclSuccess;
+	case EREMOTEIO:
+	case ECONNREFUSED:
+	case ECONNRESET:
+	case ENOTCONN:
+	case EPIPE:
+	case ETIMEDOUT:
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+		return ncclRemoteError;
+	case EMSGSIZE:
+	case EPROTONOSUPPORT:
+	case EACCES:
+		return ncclInvalidUsage;
+	case EINVAL:
+	case ECANCELED:
+		return ncclInternalError;
+	default:
+		return ncclSystemError;
+	}
+}
+
+static bool forked(void)
+{
+	return atomic_load_explicit(&braid_forked, memory_order_relaxed);
+}
+
+static ncclResult_t misuse(const char *what)
+{
+	braid_warn("%s: NCCL called the plugin in a way that its ABI does not allow", what);
+	return ncclInternalError;
+}
+
+static void to_nccl(enum braid_log_level level, const char *file, int line, const char *text)
+{
+	ncclDebugLogger_t log = atomic_load(&logger);
+
+	if (log)
+		log(level == BRAID_LOG_WARN ? NCCL_LOG_WARN :
+		    level == BRAID_LOG_INFO ? NCCL_LOG_INFO : NCCL_LOG_TRACE,
+		    NCCL_INIT | NCCL_NET, file, line, "%s", text);
+}
+
+/* --- contexts ------------------------------------------------------------------------------ */
+
+static int start(ncclDebugLogger_t log)
+{
+	int err;
+
+	if (log) {
+		atomic_store(&logger, log);
+		braid_log_to(to_nccl);
+	}
+	if (forked())
+		return -EPERM;
+	err = braid_param_load();
+	if (!err)
+		err = braid_service_init();
+	if (!err)
+		err = braid_devices_find();
+	return err < 0 ? err : 0;
+}
+
+static struct context *context_new(uint64_t comm_id, int traffic_class, ncclProfilerCallback_t prof)
+{
+	struct context *ctx = calloc(1, sizeof(*ctx));
+
+	if (!ctx)
+		return NULL;
+	ctx->comm_id = comm_id;
+	ctx->traffic_class = traffic_class;
+	ctx->prof = prof;
+	braid_list_init(&ctx->comms);
+	braid_list_init(&ctx->listens);
+	return ctx;
+}
+
+ncclResult_t braid_net_init(void **ret, uint64_t comm_id, int traffic_class, ncclDebugLogger_t log,
+			    ncclProfilerCallback_t prof)
+{
+	struct context *ctx;
+	int err;
+
+	*ret = NULL;
+	pthread_mutex_lock(&lock);
+	err = start(log);
+	pthread_mutex_unlock(&lock);
+	if (err)
+		return err == -EINVAL ? ncclInvalidUsage : result(err);
+	ctx = context_new(comm_id, traffic_class, prof);
+	if (!ctx)
+		return ncclSystemError;
+	braid_service_get();
+	*ret = ctx;
+	return ncclSuccess;
+}
+
+void braid_net_init_shared(ncclDebugLogger_t log, ncclProfilerCallback_t prof)
+{
+	pthread_mutex_lock(&lock);
+	failed = start(log);
+	if (!failed && !shared)
+		shared = context_new(0, NCCL_NET_TRAFFIC_CLASS_UNDEF, prof);
+	if (!failed && !shared)
+		failed = -ENOMEM;
+	if (shared && prof)
+		shared->prof = prof;
+	pthread_mutex_unlock(&lock);
+}
+
+static struct braid_listen *first_listen(struct context *ctx)
+{
+	struct braid_listen *l = NULL;
+
+	pthread_mutex_lock(&lock);
+	if (!braid_list_empty(&ctx->listens)) {
+		l = braid_list_entry(ctx->listens.next, struct braid_listen, ctx_node);
+		braid_list_del(&l->ctx_node);
+	}
+	pthread_mutex_unlock(&lock);
+	return l;
+}
+
+static struct braid_comm *first_comm(struct context *ctx)
+{
+	struct braid_comm *c = NULL;
+
+	pthread_mutex_lock(&lock);
+	if (!braid_list_empty(&ctx->comms)) {
+		c = braid_list_entry(ctx->comms.next, struct braid_comm, ctx_node);
+		braid_list_del(&c->ctx_node);
+	}
+	pthread_mutex_unlock(&lock);
+	return c;
+}
+
+ncclResult_t braid_net_finalize(void *opaque)
+{
+	struct context *ctx = opaque;
+	struct braid_listen *l;
+	struct braid_comm *c;
+
+	if (!ctx)
+		return ncclSuccess;
+	if (forked())
+		return ncclSystemError;
+	while ((c = first_comm(ctx)))
+		braid_comm_close(c);
+	while ((l = first_listen(ctx)))
+		braid_listen_close(l);
+	free(ctx);
+	braid_service_put();
+	return ncclSuccess;
+}
+
+/* --- devices ------------------------------------------------------------------------------- */
+
+ncclResult_t braid_net_devices(int *ret_ndev)
+{
+	*ret_ndev = failed || forked() ? 0 : (int)braid_devices_count();
+	return ncclSuccess;
+}
+
+ncclResult_t braid_net_props(int index, struct braid_net_props *ret)
+{
+	struct braid_dev *dev = braid_device(index);
+
+	if (!dev)
+		return misuse("getProperties of a device that does not exist");
+	memset(ret, 0, sizeof(*ret));
+	ret->name = dev->net.name;
+	ret->pci_path = dev->net.pci_path[0] ? dev->net.pci_path : NULL;
+	ret->guid = dev->net.guid;
+	ret->ptr_support = NCCL_PTR_HOST;
+	ret->speed_mbps = dev->net.speed_mbps;
+	ret->port = dev->net.port;
+	ret->max_comms = 65536;
+	ret->max_recvs = BRAID_RECVS_MAX;
+	ret->ndevs = 1;
+	ret->devs[0] = index;
+	ret->max_p2p_bytes = BRAID_MSG_MAX;
+	ret->max_coll_bytes = BRAID_MSG_MAX;
+	ret->max_multi_request = 1;
+	ret->rail = NCCL_NET_ID_UNDEF;
+	ret->plane = NCCL_NET_ID_UNDEF;
+	return ncclSuccess;
+}
+
+/* --- connections --------------------------------------------------------------------------- */
+
+ncclResult_t braid_net_listen(void *opaque, int index, void *handle, void **ret_listen)
+{
+	struct context *ctx = opaque ? opaque : shared;
+	struct braid_dev *dev = braid_device(index);
+	struct braid_listen *l = NULL;
+	int err;
+
+	if (forked())
+		return ncclSystemError;
+	if (!ctx || !dev || !handle || !ret_listen)
+		return misuse("listen");
+	*ret_listen = NULL;
+	err = braid_listen_new(dev, handle, &l);
+	if (err)
+		return result(err);
+	pthread_mutex_lock(&lock);
+	l->ctx = ctx;
+	braid_list_add_tail(&ctx->listens, &l->ctx_node);
+	pthread_mutex_unlock(&lock);
+	*ret_listen = l;
+	return ncclSuccess;
+}
+
+static void adopt(struct context *ctx, struct braid_comm *c)
+{
+	pthread_mutex_lock(&lock);
+	c->ctx = ctx;
+	braid_list_add_tail(&ctx->comms, &c->ctx_node);
+	pthread_mutex_unlock(&lock);
+}
+
+ncclResult_t braid_net_connect(void *opaque, int index, int traffic_class, void *handle,
+			       void **ret_send)
+{
+	struct context *ctx = opaque ? opaque : shared;
+	struct braid_dev *dev = braid_device(index);
+	struct braid_comm *c = NULL;
+	int err;
+
+	if (forked())
+		return ncclSystemError;
+	if (!ctx || !dev || !handle || !ret_send)
+		return misuse("connect");
+	*ret_send = NULL;
+	if (traffic_class == NCCL_NET_TRAFFIC_CLASS_UNDEF)
+		traffic_class = ctx->traffic_class;
+	err = braid_dial(dev, traffic_class < 0 ? -1 : traffic_class & 0xff, handle, &c);
+	if (err)
+		return result(err);
+	if (c) {
+		adopt(ctx, c);
+		*ret_send = c;
+	}
+	return ncclSuccess;
+}
+
+ncclResult_t braid_net_accept(void *listen_comm, void **ret_recv)
+{
+	struct braid_listen *l = listen_comm;
+	struct braid_comm *c;
+
+	if (forked())
+		return ncclSystemError;
+	if (!l || !ret_recv)
+		return misuse("accept");
+	c = braid_listen_accept(l);
+	if (c)
+		adopt(l->ctx, c);
+	*ret_recv = c;
+	return ncclSuccess;
+}
+
+static ncclResult_t close_comm(struct braid_comm *c)
+{
+	if (!c)
+		return ncclSuccess;
+	if (forked())
+		return ncclSystemError;
+	pthread_mutex_lock(&lock);
+	braid_list_del(&c->ctx_node);
+	pthread_mutex_unlock(&lock);
+	braid_comm_close(c);
+	return ncclSuccess;
+}
+
+ncclResult_t braid_net_close_send(void *comm)
+{
+	return close_comm(comm);
+}
+
+ncclResult_t braid_net_close_recv(void *comm)
+{
+	return close_comm(comm);
+}
+
+ncclResult_t braid_net_close_listen(void *listen_comm)
+{
+	struct braid_listen *l = listen_comm;
+
+	if (!l)
+		return ncclSuccess;
+	if (forked())
+		return ncclSystemError;
+	pthread_mutex_lock(&lock);
+	braid_list_del(&l->ctx_node);
+	pthread_mutex_unlock(&lock);
+	braid_listen_close(l);
+	return ncclSuccess;
+}
+
+/* --- memory -------------------------------------------------------------------------------- */
+
+ncclResult_t braid_net_reg(void *comm, void *data, size_t size, int type, void **ret_mr)
+{
+	struct braid_mr *mr;
+
+	if (forked())
+		return ncclSystemError;
+	if (!comm || !ret_mr)
+		return misuse("regMr");
+	*ret_mr = NULL;
+	if (type != NCCL_PTR_HOST) {
+		braid_warn("regMr of memory of type %d: TCP reaches host memory only, and says so in its "
+			   "properties", type);
+		return ncclInternalError;
+	}
+	mr = malloc(sizeof(*mr));
+	if (!mr)
+		return ncclSystemError;
+	*mr = (struct braid_mr){ .comm = comm, .data = data, .size = size };
+	*ret_mr = mr;
+	return ncclSuccess;
+}
+
+ncclResult_t braid_net_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset,
+				  int fd, void **ret_mr)
+{
+	(void)data, (void)size, (void)offset, (void)fd;
+	if (!comm || !ret_mr)
+		return misuse("regMrDmaBuf");
+	*ret_mr = NULL;
+	braid_warn("regMrDmaBuf of memory of type %d: TCP reaches host memory only, and says so in its "
+		   "properties", type);
+	return ncclInternalError;
+}
+
+ncclResult_t braid_net_dereg(void *comm, void *opaque)
+{
+	struct braid_mr *mr = opaque;
+
+	if (forked())
+		return ncclSystemError;
+	if (comm && mr)
+		braid_comm_cancel(comm, mr);
+	free(mr);
+	return ncclSuccess;
+}
+
+/* --- data ---------------------------------------------------------------------------------- */
+
+static void prof_start(const struct braid_comm *c, struct braid_req *req, unsigned i, void *phandle)
+{
+	const struct context *ctx = c->ctx;
+
+	req->user[i] = NULL;
+	if (phandle && ctx->prof)
+		ctx->prof(&req->user[i], NCCL_PROFILER_START, phandle, PROFILER_ID, NULL);
+}
+
+static void prof_stop(const struct context *ctx, struct braid_req *req, unsigned n)
+{
+	for (unsigned i = 0; ctx->prof && i < n; i++) {
+		if (req->user[i])
+			ctx->prof(&req->user[i], NCCL_PROFILER_STOP, NULL, PROFILER_ID, NULL);
+		req->user[i] = NULL;
+	}
+}
+
+ncclResult_t braid_net_isend(void *comm, void *data, size_t size, int tag, void *mr, void *phandle,
+			     void **ret_req)
+{
+	struct braid_comm *c = comm;
+	struct braid_req *req;
+	int err;
+
+	if (forked())
+		return ncclSystemError;
+	if (!c || !ret_req || !c->sender || size > BRAID_MSG_MAX || (size && !data))
+		return misuse("isend");
+	*ret_req = NULL;
+	err = braid_comm_isend(c, data, size, tag, mr, &req);
+	if (!err && req) {
+		prof_start(c, req, 0, phandle);
+		*ret_req = req;
+	}
+	return result(err);
+}
+
+ncclResult_t braid_net_irecv(void *comm, int n, void **data, size_t *sizes, int *tags, void **mrs,
+			     void **phandles, void **ret_req)
+{
+	struct braid_comm *c = comm;
+	struct braid_req *req;
+	int err;
+
+	if (forked())
+		return ncclSystemError;
+	if (!c || !ret_req || c->sender || n < 1 || n > BRAID_RECVS_MAX || !data || !sizes || !tags)
+		return misuse("irecv");
+	*ret_req = NULL;
+	err = braid_comm_irecv(c, (unsigned)n, data, sizes, tags, (struct braid_mr *const *)mrs, &req);
+	if (err || !req)
+		return result(err);
+	for (int i = 0; i < n; i++)
+		prof_start(c, req, (unsigned)i, phandles ? phandles[i] : NULL);
+	*ret_req = req;
+	return ncclSuccess;
+}
+
+ncclResult_t braid_net_iflush(void *comm, int n, void **data, int *sizes, void **mrs,
+			      void **ret_req)
+{
+	(void)comm, (void)n, (void)data, (void)sizes, (void)mrs;
+	*ret_req = NULL;	/* host memory: received is visible */
+	return ncclSuccess;
+}
+
+ncclResult_t braid_net_test(void *opaque, int *done, int *sizes)
+{
+	struct braid_req *req = opaque;
+	uint64_t got[BRAID_RECVS_MAX];
+	const struct context *ctx;
+	bool is_done;
+	unsigned n;
+	int err;
+
+	if (forked())
+		return ncclSystemError;
+	if (!req || !done)
+		return misuse("test");
+	*done = 0;
+	ctx = req->comm->ctx;
+	n = req->n;
+	err = braid_comm_test(req, &is_done, got);
+	if (err)
+		return result(err);
+	if (!is_done)
+		return ncclSuccess;
+	prof_stop(ctx, req, n);
+	for (unsigned i = 0; sizes && i < n; i++)
+		sizes[i] = got[i] > INT_MAX ? INT_MAX : (int)got[i];
+	*done = 1;
+	return ncclSuccess;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* socket.c - TCP: the options of a lane's socket; the rest is the stream engine. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/ip.h>
+#include <netinet/tcp.h>
+#include <string.h>
+
+#include "core/link.h"
+#include "core/log.h"
+#include "core/os.h"
+#include "core/param.h"
+#include "core/transport.h"
+#include "socket/stream.h"
+
+#ifndef TCP_NOTSENT_LOWAT
+#define TCP_NOTSENT_LOWAT 25
+#endif
+
+static void set_int(int fd, int level, int name, int64_t value)
+{
+	int v = (int)value;
+
+	braid_os->setsockopt(fd, level, name, &v, sizeof(v));	/* all of these are wishes */
+}
+
+/* The DSCP byte: the parameter, else NCCL's traffic class, which is one already (upper 6 bits). */
+static int dscp_byte(const struct braid_link *link)
+{
+	if (braid_param.dscp >= 0)
+		return (int)braid_param.dscp << 2;
+	return link->key.traffic_class >= 0 ? link->key.traffic_class & 0xfc : -1;
+}
+
+static int tcp_open(struct braid_lane *lane)
+{
+	int tos = dscp_byte(lane->link);
+
+	set_int(lane->fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	if (braid_param.notsent)
+		set_int(lane->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, braid_param.notsent);
+	if (braid_param.sndbuf)
+		set_int(lane->fd, SOL_SOCKET, SO_SNDBUF, braid_param.sndbuf);
+	if (braid_param.rcvbuf)
+		set_int(lane->fd, SOL_SOCKET, SO_RCVBUF, braid_param.rcvbuf);
+	if (braid_param.busy_poll)
+		set_int(lane->fd, SOL_SOCKET, SO_BUSY_POLL, braid_param.busy_poll);
+	if (tos >= 0) {
+		bool ip6 = lane->link->key.dev->net.addr.sa.sa_family == AF_INET6;
+
+		set_int(lane->fd, ip6 ? IPPROTO_IPV6 : IPPROTO_IP, ip6 ? IPV6_TCLASS : IP_TOS, tos);
+	}
+	if (braid_param.congestion[0] &&
+	    braid_os->setsockopt(lane->fd, IPPROTO_TCP, TCP_CONGESTION, braid_param.congestion,
+				 (socklen_t)strlen(braid_param.congestion)) && !lane->index)
+		braid_warn("device %s: the kernel has no congestion control %s (%s); it keeps its own. "
+			   "See net.ipv4.tcp_available_congestion_control", lane->link->key.dev->net.name,
+			   braid_param.congestion, strerror(errno));
+	return 0;
+}
+
+const struct braid_transport braid_tcp = {
+	.name = "tcp",
+	.id = BRAID_TRANSPORT_TCP,
+	.lane_size = sizeof(struct braid_stream),
+	.lane_open = tcp_open,
+	.lane_attach = braid_stream_attach,
+	.lane_detach = braid_stream_detach,
+	.lane_close = braid_stream_close,
+	.push = braid_stream_push,
+	.poll = braid_stream_poll,
+};

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * stream.c - frames over a byte stream.
+ *
+ * Sending gathers queued frames, headers and payloads alike, into one sendmsg().  Receiving has
+ * two ways: small frames are read many at a time into a staging buffer and copied out; a large
+ * payload is read straight to where it belongs, with just enough behind it to know what is next.
+ * A read that came short means the socket is empty, so a small message costs one recvmsg().
+ */
+#include "socket/stream.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "core/copy.h"
+#include "core/link.h"
+#include "core/os.h"
+
+enum {
+	STAGE = 64 << 10,
+	AHEAD = 4 * BRAID_HDR_SIZE,	/* read behind a large payload: control frames, next header */
+	IOV_MAX_TX = 64,
+};
+
+static struct braid_stream *stream_of(struct braid_lane *lane)
+{
+	return braid_container(lane, struct braid_stream, lane);
+}
+
+int braid_stream_attach(struct braid_lane *lane)
+{
+	struct braid_stream *s = stream_of(lane);
+
+	if (!s->stage)
+		s->stage = malloc(STAGE);
+	return s->stage ? 0 : -ENOMEM;
+}
+
+void braid_stream_detach(struct braid_lane *lane)
+{
+	struct braid_stream *s = stream_of(lane);
+
+	if (s->beg != s->end)
+		return;
+	free(s->stage);
+	s->stage = NULL;
+	s->beg = s->end = 0;
+}
+
+void braid_stream_close(struct braid_lane *lane)
+{
+	struct braid_stream *s = stream_of(lane);
+
+	if (lane->fd >= 0)
+		braid_os->close(lane->fd);
+	lane->fd = -1;
+	lane->rx_dst = NULL;
+	free(s->stage);
+	s->stage = NULL;
+	s->beg = s->end = 0;
+}
+
+int braid_stream_push(struct braid_lane *lane)
+{
+	struct braid_lock *lock = &lane->link->lock;
+	size_t budget = BRAID_CALL_BUDGET;
+
+	if (lane->fd < 0)
+		return -EPIPE;
+	while (lane->tx.unsent && budget) {
+		struct iovec iov[IOV_MAX_TX];
+		struct msghdr msg = { .msg_iov = iov };
+		size_t bytes;
+		ssize_t n;
+		int err;
+
+		msg.msg_iovlen = (size_t)braid_tx_gather(lane, iov, IOV_MAX_TX, budget, &bytes);
+		if (bytes > BRAID_COPY_LOCKED)
+			braid_unlock(lock);
+		n = braid_os->sendmsg(lane->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+		err = n < 0 ? -errno : 0;
+		if (bytes > BRAID_COPY_LOCKED)
+			braid_lock_wait(lock);
+		if (err == -EINTR)
+			continue;
+		if (err)
+			return err;
+		braid_tx_advance(lane, (size_t)n);
+		if ((size_t)n < bytes)
+			return -EAGAIN;
+		budget -= (size_t)n;
+	}
+	return 0;
+}
+
+/* Read once: >0 bytes, *ret_short if the socket has no more; 0 at the end; or -errno. */
+static ssize_t receive(struct braid_stream *s, size_t budget, bool *ret_short)
+{
+	struct braid_lane *lane = &s->lane;
+	size_t direct = lane->rx_left, ahead = s->big ? AHEAD : STAGE;
+	struct iovec iov[2];
+	struct msghdr msg = { .msg_iov = iov };
+	ssize_t n;
+
+	assert(!direct || s->beg == s->end);
+	if (direct) {
+		if (direct > budget)
+			direct = budget;
+		if (!lane->rx_dst && direct > STAGE)	/* thrown away */
+			direct = STAGE;
+		iov[msg.msg_iovlen].iov_base = lane->rx_dst ? lane->rx_dst : (char *)s->stage;
+		iov[msg.msg_iovlen++].iov_len = direct;
+		s->beg = s->end = 0;
+	}
+	if (direct == lane->rx_left && (!direct || lane->rx_dst)) {
+		iov[msg.msg_iovlen].iov_base = s->stage + s->end;
+		iov[msg.msg_iovlen++].iov_len = ahead - s->end;
+		ahead -= s->end;
+	} else {
+		ahead = 0;
+	}
+	n = braid_os->recvmsg(lane->fd, &msg, MSG_DONTWAIT);
+	if (n <= 0)
+		return n < 0 ? -errno : 0;
+	*ret_short = (size_t)n < direct + ahead;
+	if ((size_t)n < direct)
+		direct = (size_t)n;
+	if (lane->rx_dst)
+		lane->rx_dst += direct;
+	lane->rx_left -= direct;
+	s->end += (unsigned)((size_t)n - direct);
+	return n;
+}
+
+/* The next header is whole: where does its payload go? */
+static int begin_frame(struct braid_stream *s)
+{
+	struct braid_lane *lane = &s->lane;
+	int err = braid_hdr_unpack(s->stage + s->beg, &lane->rx_hdr);
+
+	if (err)
+		return err;
+	s->beg += BRAID_HDR_SIZE;
+	if (lane->rx_hdr.type == BRAID_F_CHUNK || lane->rx_hdr.type == BRAID_F_EAGER)
+		s->big = lane->rx_hdr.len > BRAID_COPY_MAX;
+	else if (lane->rx_hdr.type == BRAID_F_START)
+		s->big = true;
+	return braid_rx_begin(lane);
+}
+
+/* Understand what is staged: 0, -EAGAIN if the link is busy, or the peer is broken. */
+static int parse(struct braid_stream *s)
+{
+	struct braid_lane *lane = &s->lane;
+	int err = 0;
+
+	if (!braid_trylock(&lane->link->lock))
+		return -EAGAIN;
+	for (;;) {
+		size_t n = s->end - s->beg;
+
+		if (lane->rx_kind == BRAID_RX_NONE) {
+			if (n < BRAID_HDR_SIZE)
+				break;
+			err = begin_frame(s);
+			if (err)
+				break;
+			continue;
+		}
+		if (n > lane->rx_left)
+			n = lane->rx_left;
+		if (n && lane->rx_dst) {
+			braid_copy_up(lane->rx_dst, s->stage + s->beg, n);
+			lane->rx_dst += n;
+		}
+		s->beg += (unsigned)n;
+		lane->rx_left -= n;
+		if (lane->rx_left)
+			break;
+		err = braid_rx_end(lane);
+		if (err)
+			break;
+	}
+	braid_unlock(&lane->link->lock);
+	if (s->beg) {
+		memmove(s->stage, s->stage + s->beg, s->end - s->beg);
+		s->end -= s->beg;
+		s->beg = 0;
+	}
+	return err;
+}
+
+int braid_stream_poll(struct braid_lane *lane)
+{
+	struct braid_stream *s = stream_of(lane);
+	size_t budget = BRAID_CALL_BUDGET;
+	bool dry = false;
+	int taken = 0, err;
+
+	if (lane->fd < 0)
+		return -EPIPE;
+	if (!s->stage) {
+		err = braid_stream_attach(lane);
+		if (err)
+			return err;
+	}
+	if (s->end || (lane->rx_kind != BRAID_RX_NONE && !lane->rx_left)) {
+		err = parse(s);		/* left over from when the link was busy */
+		if (err)
+			return err == -EAGAIN ? 1 : err;
+	}
+	while (!dry && budget) {
+		ssize_t n = receive(s, budget, &dry);
+
+		if (!n)
+			return -ENOTCONN;
+		if (n == -EINTR)
+			continue;
+		if (n == -EAGAIN)
+			break;
+		if (n < 0)
+			return (int)n;
+		budget -= (size_t)n < budget ? (size_t)n : budget;
+		taken++;
+		if (lane->rx_left && s->beg == s->end)
+			continue;	/* in the middle of a large payload: nothing to understand */
+		err = parse(s);
+		if (err)
+			return err == -EAGAIN ? taken : err;
+	}
+	return taken;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * netdev.h - which network interfaces of this machine Braid may use.
+ *
+ * Reads getifaddrs() and /sys/class/net; called at init only, never on the data path.
+ */
+#ifndef BRAID_TOPO_NETDEV_H
+#define BRAID_TOPO_NETDEV_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { BRAID_NETDEV_NAME = 16, BRAID_NETDEV_PATH = 512, BRAID_NETDEVS_MAX = 128 };
+
+union braid_netdev_addr {
+	struct sockaddr sa;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;	/* with scope for link-local */
+};
+
+struct braid_netdev {
+	char name[BRAID_NETDEV_NAME];
+	union braid_netdev_addr addr;
+	unsigned ifindex;
+	int speed_mbps;			/* of the slaves, summed, for a bond; of the lower device for
+					 * a VLAN; 10000 where the kernel does not know */
+	bool speed_known;
+	bool loopback;
+	char pci_path[BRAID_NETDEV_PATH];	/* "" if not PCI; else a real directory under /sys
+						 * whose subsystem is pci; of the lower device for
+						 * a VLAN, of the first slave for a bond */
+	uint64_t guid;			/* of the card: equal for the ports of one card and for its
+					 * virtual functions; the MAC address for the rest; never 0 */
+	int port;			/* tells the ports of one card apart, equal for the virtual
+					 * functions of one port: 8 * dev_port + PCI function */
+};
+
+/* A parsed interface filter, NCCL_SOCKET_IFNAME's syntax. */
+struct braid_netdev_filter {
+	bool exclude;			/* ^ */
+	bool exact;			/* = */
+	unsigned n;
+	char names[32][BRAID_NETDEV_NAME];
+};
+
+/*
+ * 0, or -EINVAL (a name too long, more than 32 names): *ret untouched.  Empty text, or marks
+ * alone: n 0, which matches all.  As in NCCL, what follows a ':' in a name does not count; blanks
+ * around a name, which no interface has, do not either.
+ */
+int braid_netdev_filter_parse(const char *text, struct braid_netdev_filter *ret);
+bool braid_netdev_filter_match(const struct braid_netdev_filter *f, const char *name);
+
+/*
+ * Find usable interfaces: up, running, with an address of `family` (AF_UNSPEC: IPv4 where there
+ * is one, else IPv6), one entry per interface.  Filter text as above; with none: NCCL's order
+ * and exclusions (names starting with ib first; else all but docker*, lo, virbr*; else docker*;
+ * else lo; else virbr*).  Loopback only if the filter asks for it or nothing else is there.
+ * IPv6 addresses: global before unique-local before link-local, lasting before temporary; no
+ * tentative or deprecated ones.
+ * Returns the count (0 is no error) or -errno; `why`, if not NULL, then says in one line why, and
+ * is "" if there is one to return.
+ * sysroot: "" or a directory that stands for / (tests).
+ */
+int braid_netdev_find(const char *filter, int family, const char *sysroot, struct braid_netdev *ret,
+		      unsigned max, char *why, unsigned why_len);
+
+#endif

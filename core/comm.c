@@ -210,17 +210,28 @@ static void send_met(struct braid_comm *c, struct braid_send *s)
 		c->oldest_await++;
 }
 
-/* One frame, if it is copied or short; chunks otherwise.  The receive is known: rseq. */
+/*
+ * The receive is known: chunks can go.  A message that has said WANT has its place in the order,
+ * so its START may wait for room; one that has not says START at once.
+ */
 static void send_to_credit(struct braid_comm *c, struct braid_send *s, uint32_t rseq)
 {
+	s->rseq = rseq;
+	s->start_due = true;
+	braid_list_add_tail(&c->link->pending, &s->node);
+}
+
+bool braid_send_say_start(struct braid_send *s)
+{
 	struct braid_hdr h = {
-		.type = BRAID_F_START, .comm = c->id, .seq = s->seq, .tag = s->tag, .rseq = rseq,
-		.size = s->size,
+		.type = BRAID_F_START, .comm = s->req.comm->id, .seq = s->seq, .tag = s->tag,
+		.rseq = s->rseq, .size = s->size,
 	};
 
-	s->rseq = rseq;
-	braid_tx_add(braid_link_home(c->link), &h, NULL, NULL, NULL);
-	braid_list_add_tail(&c->link->pending, &s->node);
+	if (s->start_due && !braid_link_ctl(s->req.comm->link, &h, NULL))
+		return false;
+	s->start_due = false;
+	return true;
 }
 
 static void send_whole(struct braid_comm *c, struct braid_send *s, const struct braid_credit *cr)
@@ -258,8 +269,10 @@ static void send_start(struct braid_comm *c, struct braid_send *s)
 			comm_oversize(c, s->size, cr->room, s->tag);
 		else if (s->size <= braid_link_eager_max(c->link))
 			send_whole(c, s, cr);
-		else
+		else {
 			send_to_credit(c, s, cr->rseq);
+			braid_send_say_start(s);	/* there is room, as the caller knows */
+		}
 	} else if (s->size <= braid_link_eager_max(c->link) &&
 		   window_take(&c->eager_out, &c->link->shared_out, c->link->tx_window, s->size)) {
 		s->await = BRAID_AWAIT_EAGER;
@@ -307,6 +320,7 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 	s->tag = tag;
 	s->parts = 1;
 	s->chunks = 0;
+	s->start_due = false;
 	s->mr = mr;
 	send_start(c, s);
 	link->isend_epoch++;
@@ -460,6 +474,20 @@ static struct braid_um *um_find(struct braid_comm *c, int32_t tag)
 	return NULL;
 }
 
+/* Credits go out in the order of the receives: none may be left behind. */
+static void credit_all(struct braid_comm *c)
+{
+	uint32_t r = c->plain ? c->oldest_rseq : c->next_rseq - 1;
+
+	for (; r != c->next_rseq; r++) {
+		struct braid_recv *e = recv_slot(c, r);
+
+		if (e->posted && !e->matched && !e->credited && !e->credit_due)
+			credit_due(c, e);
+	}
+	c->plain = false;
+}
+
 static void recv_post(struct braid_comm *c, struct braid_recv *e)
 {
 	struct braid_um *um = um_find(c, e->tag);
@@ -469,7 +497,9 @@ static void recv_post(struct braid_comm *c, struct braid_recv *e)
 	else if (c->peer_closed)
 		comm_orphaned(c);
 	else if (c->large)
-		credit_due(c, e);
+		credit_all(c);
+	else
+		c->plain = true;
 }
 
 static void irecv_locked(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,
@@ -495,9 +525,8 @@ static void irecv_locked(struct braid_comm *c, unsigned n, void *const *data, co
 		e->mr = mrs ? mrs[i] : NULL;
 		memset(e->chunks, 0, sizeof(e->chunks));
 		c->next_rseq++;
+		recv_post(c, e);
 	}
-	for (unsigned i = 0; i < n; i++)
-		recv_post(c, recv_slot(c, head->rseq + i));
 }
 
 int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,

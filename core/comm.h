@@ -66,6 +66,7 @@ struct braid_send {
 	int32_t tag;
 	uint32_t parts;			/* frames not done; +1 while something is left to cut */
 	uint16_t chunks;
+	bool start_due;
 	struct braid_mr *mr;
 	struct braid_list node;		/* link->pending */
 };
@@ -142,6 +143,7 @@ struct braid_comm {
 	struct braid_list ums;		/* in order of arrival */
 	uint64_t um_bytes;
 	bool large;			/* messages wait for credits: give them unasked */
+	bool plain;			/* receives may be posted that have no credit */
 	uint64_t retired[BRAID_SLOTS / 64];	/* messages to tell, by number */
 	uint32_t retire_first, retire_n;	/* the lowest may be; how many */
 	uint64_t retire_bytes;
@@ -184,6 +186,8 @@ void braid_comm_close(struct braid_comm *c);
 
 /* For lane.c and link.c, with the link's lock held. */
 void braid_send_part_done(struct braid_send *s);
+/* START, if it is still to be said; false: no room. */
+bool braid_send_say_start(struct braid_send *s);
 /* Put what `c` has to tell into frames; false: no room for all. */
 bool braid_comm_tell(struct braid_comm *c);
 /* Where a comm's frame goes, and that it is complete: 0 or a negative errno: the peer is broken. */

@@ -87,6 +87,7 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 	struct braid_txf *f = &q->f[q->f_head & q->fmask];
 	uint32_t inl = BRAID_HDR_SIZE + (copy ? h->len : 0);
 
+	assert(q->f_head - q->f_acked <= q->fmask);
 	h->ack = lane->rx_frames;
 	h->lseq = q->f_head;
 	q->head += ring_need(q, inl, &f->off);
@@ -154,6 +155,50 @@ int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t 
 	return n;
 }
 
+/* Let go of the oldest frame. */
+static void pop(struct braid_lane *lane)
+{
+	struct braid_txq *q = &lane->tx;
+	struct braid_txf *f = &q->f[q->f_acked & q->fmask];
+	uint32_t off;
+
+	if (f->owner)
+		braid_send_part_done(f->owner);
+	free(f->own);
+	f->own = NULL;
+	q->unacked -= f->ext_len;
+	lane->link->acked_bytes += f->ext_len;
+	q->f_acked++;
+	/* What it took from the ring: up to the next frame, or all of it. */
+	if (q->f_acked == q->f_head) {
+		q->tail = q->head;
+		return;
+	}
+	off = q->f[q->f_acked & q->fmask].off;
+	q->tail += (off + q->ring_size - (uint32_t)(q->tail % q->ring_size)) % q->ring_size;
+}
+
+static void pop_told(struct braid_lane *lane)
+{
+	struct braid_txq *q = &lane->tx;
+
+	while (q->f_acked != q->f_sent && (int32_t)(q->f_told - q->f_acked) > 0)
+		pop(lane);
+}
+
+int braid_tx_acked(struct braid_lane *lane, uint32_t frames)
+{
+	struct braid_txq *q = &lane->tx;
+
+	if ((int32_t)(frames - q->f_told) <= 0)
+		return 0;		/* older than one that came by another way */
+	if (frames - q->f_acked > q->f_head - q->f_acked)
+		return -EPROTO;
+	q->f_told = frames;
+	pop_told(lane);
+	return 0;
+}
+
 void braid_tx_advance(struct braid_lane *lane, size_t n)
 {
 	struct braid_txq *q = &lane->tx;
@@ -174,37 +219,7 @@ void braid_tx_advance(struct braid_lane *lane, size_t n)
 		q->f_sent++;
 	}
 	q->part = n;
-}
-
-int braid_tx_acked(struct braid_lane *lane, uint32_t frames)
-{
-	struct braid_txq *q = &lane->tx;
-
-	if ((int32_t)(frames - q->f_acked) <= 0)
-		return 0;		/* older than one that came by another way */
-	if (frames - q->f_acked > q->f_sent - q->f_acked)
-		return -EPROTO;
-	while (q->f_acked != frames) {
-		struct braid_txf *f = &q->f[q->f_acked & q->fmask];
-		uint32_t off;
-
-		if (f->owner)
-			braid_send_part_done(f->owner);
-		free(f->own);
-		f->own = NULL;
-		q->unacked -= f->ext_len;
-		lane->link->acked_bytes += f->ext_len;
-		/* What it took from the ring: to the next frame's start, or all if it is the last. */
-		q->f_acked++;
-		if (q->f_acked == q->f_head) {
-			q->tail = q->head;
-		} else {
-			off = q->f[q->f_acked & q->fmask].off;
-			q->tail += (off + q->ring_size - (uint32_t)(q->tail % q->ring_size)) %
-				   q->ring_size;
-		}
-	}
-	return 0;
+	pop_told(lane);
 }
 
 int braid_tx_release(struct braid_lane *lane, const void *comm)

@@ -42,6 +42,8 @@ struct braid_txq {
 	uint32_t fmask;
 	uint32_t f_head, f_sent, f_acked;	/* frames ever queued, handed over, acknowledged */
 	size_t part;			/* bytes of frame f_sent already handed over */
+	uint32_t f_told;		/* frames the peer says it has; may be ahead of f_sent for as
+					 * long as another thread is inside the system call */
 	uint64_t unsent;		/* bytes queued and not handed over */
 	uint64_t unacked;		/* payload bytes of chunks queued and not acknowledged */
 };
@@ -99,7 +101,7 @@ int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t 
 		    size_t *ret_bytes);
 /* n bytes were handed to the wire: completes copied sends. */
 void braid_tx_advance(struct braid_lane *lane, size_t n);
-/* The peer has received `frames` in all: 0, or -EPROTO if it can't have. */
+/* The peer says it has received `frames` in all: 0, or -EPROTO if it can't have. */
 int braid_tx_acked(struct braid_lane *lane, uint32_t frames);
 
 /*

@@ -143,22 +143,23 @@ int braid_link_add_lane(struct braid_link *link, const struct braid_transport *t
 	atomic_store(&lane->readable, true);
 	atomic_store(&lane->writable, true);
 	err = tr->lane_open(lane);
-	if (!err && (index || link->attached))
+	braid_lock_wait(&link->lock);
+	if (!err && link->attached)
 		err = lane_attach(lane);
 	if (!err)
 		err = watch_lane(link, lane);
+	if (!err) {
+		link->lane[index] = lane;
+		atomic_store(&link->nlanes, index + 1);
+	}
+	braid_unlock(&link->lock);
 	if (err) {
 		lane->fd = -1;
 		tr->lane_close(lane);
 		braid_txq_fini(&lane->tx);
 		free(lane);
-		return err;
 	}
-	braid_lock_wait(&link->lock);
-	link->lane[index] = lane;
-	atomic_store(&link->nlanes, index + 1);
-	braid_unlock(&link->lock);
-	return 0;
+	return err;
 }
 
 void braid_link_down(struct braid_link *link, int err, const char *why)
@@ -296,12 +297,14 @@ static void lane_push(struct braid_lane *lane)
 {
 	int err;
 
-	if (!lane->tx.unsent || !braid_trylock(&lane->io))
+	if (!lane->tx.unsent)
+		return;
+	if (lane->index)		/* push_waiting() looks after it until it is empty */
+		atomic_store_explicit(&lane->link->others_blocked, true, memory_order_relaxed);
+	if (!braid_trylock(&lane->io))
 		return;
 	err = lane->tr->push(lane);
 	lane->blocked = err == -EAGAIN;
-	if (lane->blocked && lane->index)
-		atomic_store_explicit(&lane->link->others_blocked, true, memory_order_relaxed);
 	braid_unlock(&lane->io);
 	if (err && err != -EAGAIN) {
 		braid_unlock(&lane->link->lock);
@@ -348,13 +351,16 @@ static uint32_t chunk_len(const struct braid_link *link, uint64_t size)
 	return (uint32_t)((len + BRAID_CHUNK_ALIGN - 1) & ~(uint64_t)(BRAID_CHUNK_ALIGN - 1));
 }
 
-static void cut_chunk(struct braid_lane *lane, struct braid_send *s)
+/* False: home has no room for the START that must come before. */
+static bool cut_chunk(struct braid_lane *lane, struct braid_send *s)
 {
 	struct braid_hdr h = {
 		.type = BRAID_F_CHUNK, .comm = s->req.comm->id, .seq = s->seq, .rseq = s->rseq,
 		.tag = s->tag, .n = s->chunks, .offset = s->cut, .size = s->size,
 	};
 
+	if (!braid_send_say_start(s) || !braid_txq_room(&lane->tx, 0))
+		return false;
 	if (!s->cut)
 		s->chunk = chunk_len(lane->link, s->size);
 	h.len = s->size - s->cut < s->chunk ? (uint32_t)(s->size - s->cut) : s->chunk;
@@ -366,6 +372,7 @@ static void cut_chunk(struct braid_lane *lane, struct braid_send *s)
 		braid_list_del(&s->node);
 		braid_send_part_done(s);
 	}
+	return true;
 }
 
 void braid_link_feed(struct braid_link *link)
@@ -380,10 +387,13 @@ void braid_link_feed(struct braid_link *link)
 		do {
 			struct braid_list *first = link->pending.next;
 
-			cut_chunk(lane, braid_list_entry(first, struct braid_send, node));
+			if (!cut_chunk(lane, braid_list_entry(first, struct braid_send, node)))
+				break;
 			/* One lane takes several chunks with one call; of several, each its turn. */
 		} while (link->active == 1 && !braid_list_empty(&link->pending) &&
 			 pick_lane(link) == lane);
+		if (lane->index)
+			braid_link_flush(link);		/* START goes ahead */
 		lane_push(lane);
 	}
 }
@@ -551,12 +561,11 @@ static void push_waiting(struct braid_link *link)
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
-		if (i && lane->blocked)
+		/* Home may hold back a burst; other lanes have something only if it is to go. */
+		if (i ? !lane->blocked || atomic_exchange(&lane->writable, false) : lane->blocked)
+			lane_push(lane);
+		if (i && lane->tx.unsent)
 			atomic_store_explicit(&link->others_blocked, true, memory_order_relaxed);
-		if (!lane->blocked || (i && !atomic_exchange(&lane->writable, false)))
-			continue;
-		lane->blocked = false;
-		lane_push(lane);
 	}
 	if (!braid_list_empty(&link->pending))
 		braid_link_feed(link);
@@ -580,22 +589,31 @@ out:
 	braid_unlock(&link->lock);
 }
 
-void braid_link_progress(struct braid_link *link, struct braid_comm *idle)
+int braid_link_move(struct braid_link *link)
 {
-	unsigned long touched = atomic_load_explicit(&link->touched, memory_order_relaxed);
 	int moved;
 
-	atomic_store_explicit(&link->touched, touched + 1, memory_order_relaxed);
 	if (atomic_load_explicit(&link->state, memory_order_acquire) != BRAID_LINK_UP)
-		return;
+		return -ENOTCONN;
 	moved = lane_poll(braid_link_home(link));
 	if (moved >= 0 && atomic_load_explicit(&link->nlanes, memory_order_acquire) > 1)
 		moved += poll_others(link);
-	if (moved < 0)
-		return;
-	push_waiting(link);
-	if (!moved && idle)
+	if (moved >= 0)
+		push_waiting(link);
+	return moved;
+}
+
+void braid_link_progress(struct braid_link *link, struct braid_comm *idle)
+{
+	unsigned long touched = atomic_load_explicit(&link->touched, memory_order_relaxed);
+
+	atomic_store_explicit(&link->touched, touched + 1, memory_order_relaxed);
+	if (!braid_link_move(link) && idle)
 		fruitless(link, idle);
+	/* What this call leaves unsaid is the service thread's to say: make sure that it looks. */
+	if (atomic_load_explicit(&link->watched, memory_order_relaxed) &&
+	    atomic_exchange(&link->watched, false))
+		braid_service_kick();
 }
 
 void braid_link_tidy(struct braid_link *link)

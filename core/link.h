@@ -82,7 +82,8 @@ struct braid_link {
 	/* for the service thread */
 	atomic_ulong touched;		/* calls that moved the link; may lose some, never all */
 	unsigned long seen;
-	bool watched;
+	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
+	bool settled;			/* and have been for a tick without a call */
 	unsigned want_lanes;		/* to dial; under lock */
 	uint64_t idle_since_ns;
 	atomic_uint pins;		/* calls and dials that still look at it */
@@ -120,8 +121,13 @@ void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)
 /* Same, with the link's lock held by the caller; lanes are closed by the service thread later. */
 void braid_link_down(struct braid_link *link, int err, const char *why);
 
-/* Move everything that can move; `idle`: the caller has nothing else to do. */
+/*
+ * Move everything that can move.  For callers from outside: `idle` is the comm whose request is
+ * not done yet, or NULL; the service thread leaves the link to them for a while.
+ */
 void braid_link_progress(struct braid_link *link, struct braid_comm *idle);
+/* The same for the service thread: >0 if anything moved. */
+int braid_link_move(struct braid_link *link);
 
 /* Tell and send what waits without being urgent: for who comes by once in a while. */
 void braid_link_tidy(struct braid_link *link);

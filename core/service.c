@@ -902,47 +902,49 @@ static void port_event(struct port *p, uint64_t now)
 
 /* --- links, as time goes by ---------------------------------------------------------------- */
 
+/*
+ * Nobody has called for a tick: say what was left unsaid, and watch the sockets.  A call that
+ * slips in between shows in `touched` at the next tick at the latest, so the link is looked at
+ * once more before the thread may sleep (settled).
+ */
 static void link_watch(struct braid_link *link)
 {
+	braid_link_move(link);
+	braid_link_tidy(link);
+	atomic_store(&link->watched, true);
+	link->settled = false;
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
 		watch(EPOLL_CTL_MOD, lane->fd, EPOLLIN | EPOLLRDHUP | EPOLLONESHOT |
 		      (lane->blocked ? EPOLLOUT : 0u), lane, TAG_LANE);
 	}
-	link->watched = true;
 }
 
-/* Something arrived on a link that nobody was calling on when it was last looked at. */
+/* Something arrived on a watched link: move it, unless somebody has begun to call on it. */
 static void link_event(struct braid_link *link)
 {
-	unsigned long touched = atomic_load(&link->touched);
-
-	link->watched = false;
-	if (touched != link->seen)	/* somebody is: leave it to them */
+	if (atomic_load(&link->state) != BRAID_LINK_UP)
 		return;
-	braid_link_progress(link, NULL);
-	braid_link_tidy(link);
-	link->seen = atomic_load(&link->touched);
-	if (atomic_load(&link->state) == BRAID_LINK_UP)
+	if (atomic_load(&link->touched) == link->seen && atomic_load(&link->watched))
 		link_watch(link);
+	else
+		atomic_store(&link->watched, false);
 }
 
 static void link_tick(struct braid_link *link)
 {
 	unsigned long touched = atomic_load(&link->touched);
 
-	if (link->watched)
-		return;
 	if (touched != link->seen) {
 		link->seen = touched;
+		atomic_store(&link->watched, false);
 		braid_link_tidy(link);
-		return;
+	} else if (!atomic_load(&link->watched)) {
+		link_watch(link);
+	} else {
+		link->settled = true;
 	}
-	braid_link_progress(link, NULL);
-	braid_link_tidy(link);
-	link->seen = atomic_load(&link->touched);
-	link_watch(link);
 }
 
 static void comms_bury(struct braid_link *link)
@@ -1111,7 +1113,7 @@ static int service_look(uint64_t now)
 		}
 		if (state == BRAID_LINK_UP)
 			braid_grow_tick(link, now);
-		if (state != BRAID_LINK_UP || !link->watched)
+		if (state != BRAID_LINK_UP || !atomic_load(&link->watched) || !link->settled)
 			wait_ms = TICK_MS;
 		else if (!link->ncomms && wait_ms < 0)
 			wait_ms = 100;
@@ -1150,7 +1152,7 @@ static void close_all(void)
 		braid_list_for(link, &svc.links, node) {
 			if (atomic_load(&link->state) != BRAID_LINK_UP)
 				continue;
-			braid_link_progress(link, NULL);
+			braid_link_move(link);
 			braid_link_tidy(link);
 			busy |= !link->peer_gone && !braid_txq_idle(&braid_link_home(link)->tx);
 		}

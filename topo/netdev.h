@@ -23,15 +23,16 @@ struct braid_netdev {
 	char name[BRAID_NETDEV_NAME];
 	union braid_netdev_addr addr;
 	unsigned ifindex;
-	int speed_mbps;			/* of the slaves, summed, for a bond; of the lower device for
-					 * a VLAN; 10000 where the kernel does not know */
+	int speed_mbps;			/* of the slaves, summed, for a bond; of the lower device
+					 * for a VLAN; 10000 where the kernel does not know */
 	bool speed_known;
 	bool loopback;
 	char pci_path[BRAID_NETDEV_PATH];	/* "" if not PCI; else a real directory under /sys
 						 * whose subsystem is pci; of the lower device for
 						 * a VLAN, of the first slave for a bond */
-	uint64_t guid;			/* of the card: equal for the ports of one card and for its
-					 * virtual functions; the MAC address for the rest; never 0 */
+	uint64_t guid;			/* of the card: equal for the ports of one card and for
+					 * its virtual functions, differs between hosts, lasts until
+					 * the next boot; the MAC address for the rest; never 0 */
 	int port;			/* tells the ports of one card apart, equal for the virtual
 					 * functions of one port: 8 * dev_port + PCI function */
 };

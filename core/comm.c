@@ -99,6 +99,7 @@ struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sen
 	*bucket = c;
 	braid_list_add_tail(&link->comms, &c->node);
 	link->ncomms++;
+	link->used = true;
 	return c;
 }
 

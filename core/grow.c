@@ -11,13 +11,14 @@
 enum {
 	LANE_MBPS = 25000,		/* what one stream is good for */
 	SAMPLE_MS = 50,			/* how long a rate is measured */
-	SETTLE_MS = 50,			/* new streams start slowly */
 	WAIT_MIN_MS = 1000, WAIT_MAX_MS = 60000,	/* between tries that did not help */
 	REST_MS = 10000,		/* nothing acknowledged: back to the start */
-	GAIN_PERCENT = 120,		/* what more lanes must bring */
+	ROUNDS = 3,			/* comparisons that more lanes must all win */
+	GAIN_PERCENT = 110,		/* by that much */
 };
 
-enum phase { STEADY, OPENING, SETTLING, TRYING };
+/* Each number of lanes gets one sample to settle in and one that counts. */
+enum phase { STEADY, OPENING, MANY_SETTLE, MANY, FEW_SETTLE, FEW };
 
 unsigned braid_grow_first(int speed_mbps, bool speed_known)
 {
@@ -80,72 +81,97 @@ void braid_grow_dialled(struct braid_link *link, int err, uint64_t now)
 	link->grow.next_try_ns = now + link->grow.wait_ns;
 }
 
-static void failed_try(struct braid_link *link, uint64_t now)
+static void finish(struct braid_link *link, bool keep, uint64_t now)
 {
-	use(link, link->grow.before);
+	use(link, keep ? link->grow.many : link->grow.few);
 	link->grow.phase = STEADY;
-	link->grow.next_try_ns = now + link->grow.wait_ns;
-	if (link->grow.wait_ns < WAIT_MAX_MS * MS)
+	link->grow.next_try_ns = keep ? now : now + link->grow.wait_ns;
+	if (!keep && link->grow.wait_ns < WAIT_MAX_MS * MS)
 		link->grow.wait_ns *= 2;
+	if (keep)
+		braid_info("device %s, peer %s: %u lanes now, at least %.2f Gbit/s after %.2f",
+			   link->key.dev->net.name, link->peer, link->grow.many,
+			   link->grow.least * 8, link->grow.most * 8);
 }
 
-static void sample(struct braid_link *link, uint64_t now)
+static void try_more(struct braid_link *link, double rate, uint64_t now)
 {
-	uint64_t bytes, dt = now - link->grow.at_ns;
-	unsigned long starved = atomic_load(&link->starved);
-	bool full = starved != link->grow.starved;
-	unsigned n;
-	double rate;
+	unsigned n = link->active * 2 < link->lanes_max ? link->active * 2 : link->lanes_max;
 
-	braid_lock_wait(&link->lock);
-	bytes = link->acked_bytes;
-	braid_unlock(&link->lock);
-	rate = (double)(bytes - link->grow.bytes) / (double)dt;
-	if (bytes != link->grow.bytes)
-		link->grow.moved_ns = now;
-	link->grow.at_ns = now;
-	link->grow.bytes = bytes;
-	link->grow.starved = starved;
+	link->grow.few = link->active;
+	link->grow.many = n;
+	link->grow.most = rate;
+	link->grow.least = 1e9;
+	link->grow.round = 0;
+	link->grow.phase = OPENING;
+	link->grow.give_up_ns = now + WAIT_MIN_MS * MS;
+	want(link, n);
+}
 
+static bool more_was_better(const struct braid_link *link)
+{
+	return link->grow.least * 100 >= link->grow.most * GAIN_PERCENT;
+}
+
+static void step(struct braid_link *link, double rate, bool full, uint64_t now)
+{
 	switch ((enum phase)link->grow.phase) {
 	case STEADY:
 		if (now - link->grow.moved_ns > REST_MS * MS && link->active != first(link)) {
 			use(link, first(link));
 			link->grow.wait_ns = WAIT_MIN_MS * MS;
 		}
-		if (!full || now < link->grow.next_try_ns || link->active >= link->lanes_max)
-			return;
-		n = link->active * 2 < link->lanes_max ? link->active * 2 : link->lanes_max;
-		link->grow.before = link->active;
-		link->grow.rate = rate;
-		link->grow.target = n;
-		link->grow.phase = OPENING;
-		link->grow.give_up_ns = now + WAIT_MIN_MS * MS;
-		want(link, n);
+		if (full && now >= link->grow.next_try_ns && link->active < link->lanes_max)
+			try_more(link, rate, now);
 		return;
 	case OPENING:
-		if (link->nlanes >= link->grow.target) {
-			use(link, link->grow.target);
-			link->grow.phase = SETTLING;
+		if (link->nlanes >= link->grow.many) {
+			use(link, link->grow.many);
+			link->grow.phase = MANY_SETTLE;
 		} else if (now >= link->grow.give_up_ns) {
-			failed_try(link, now);
+			finish(link, false, now);
 		}
 		return;
-	case SETTLING:
-		link->grow.phase = TRYING;
-		return;
-	case TRYING:
-		if (rate * 100 < link->grow.rate * GAIN_PERCENT) {
-			failed_try(link, now);
+	case MANY:
+		if (rate < link->grow.least)
+			link->grow.least = rate;
+		if (!more_was_better(link) || ++link->grow.round == ROUNDS) {
+			finish(link, more_was_better(link), now);
 			return;
 		}
-		link->grow.phase = STEADY;
-		link->grow.next_try_ns = now;
-		braid_info("device %s, peer %s: %u lanes now, %.2f Gbit/s after %.2f",
-			   link->key.dev->net.name, link->peer, link->grow.target, rate * 8,
-			   link->grow.rate * 8);
+		use(link, link->grow.few);
+		link->grow.phase = FEW_SETTLE;
+		return;
+	case FEW:
+		if (rate > link->grow.most)
+			link->grow.most = rate;
+		use(link, link->grow.many);
+		link->grow.phase = MANY_SETTLE;
+		return;
+	case MANY_SETTLE:
+	case FEW_SETTLE:
+		link->grow.phase++;
 		return;
 	}
+}
+
+static void sample(struct braid_link *link, uint64_t now)
+{
+	unsigned long starved = atomic_load(&link->starved);
+	bool full = starved != link->grow.starved;
+	uint64_t bytes;
+	double rate;
+
+	braid_lock_wait(&link->lock);
+	bytes = link->acked_bytes;
+	braid_unlock(&link->lock);
+	rate = (double)(bytes - link->grow.bytes) / (double)(now - link->grow.at_ns);
+	if (bytes != link->grow.bytes)
+		link->grow.moved_ns = now;
+	link->grow.at_ns = now;
+	link->grow.bytes = bytes;
+	link->grow.starved = starved;
+	step(link, rate, full, now);
 }
 
 void braid_grow_tick(struct braid_link *link, uint64_t now)

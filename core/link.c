@@ -171,7 +171,7 @@ void braid_link_down(struct braid_link *link, int err, const char *why)
 		return;
 	atomic_store(&link->err, err);
 	braid_list_for(c, &link->comms, node) {
-		affected |= !c->closed;
+		affected |= !c->closed && !c->peer_closed;
 		braid_comm_fail(c, err);
 	}
 	atomic_store(&link->state, BRAID_LINK_DEAD);

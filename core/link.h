@@ -63,7 +63,7 @@ struct braid_link {
 	struct braid_comm **bucket;	/* by id */
 	unsigned ncomms;
 	uint32_t next_comm;
-	bool attached;
+	bool attached, used;		/* has had a comm */
 
 	/* sending */
 	struct braid_list pending;	/* sends with chunks to cut */
@@ -97,8 +97,8 @@ struct braid_link {
 		uint64_t at_ns, moved_ns, next_try_ns, give_up_ns, wait_ns;
 		uint64_t bytes;
 		unsigned long starved;
-		double rate;		/* bytes per ns with `before` lanes */
-		unsigned before, target;
+		double most, least;	/* bytes per ns: best with few lanes, worst with many */
+		unsigned few, many, round;
 	} grow;
 };
 

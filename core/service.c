@@ -74,6 +74,7 @@ static struct {
 	bool running, stop;
 	pthread_t thread;
 	int ep, efd;
+	struct braid_lock kick_lock;	/* efd */
 	uint64_t idle_since_ns, looked_ns;
 
 	struct braid_list links, ports, conns;
@@ -145,13 +146,24 @@ out:
 
 void braid_service_kick(void)
 {
-	int efd = svc.efd;
-
-	if (efd >= 0)
-		braid_os->wake(efd);
+	braid_lock_wait(&svc.kick_lock);	/* a system call that does not wait, once in a while */
+	if (svc.efd >= 0)
+		braid_os->wake(svc.efd);
+	braid_unlock(&svc.kick_lock);
 }
 
 static void *service_thread(void *arg);
+
+static void close_fds(void)
+{
+	braid_lock_wait(&svc.kick_lock);
+	if (svc.efd >= 0)
+		braid_os->close(svc.efd);
+	svc.efd = -1;
+	braid_unlock(&svc.kick_lock);
+	braid_os->close(svc.ep);
+	svc.ep = -1;
+}
 
 /* With svc.lock held. */
 static int service_start(void)
@@ -163,16 +175,16 @@ static int service_start(void)
 	svc.ep = braid_os->epoll_create();
 	if (svc.ep < 0)
 		return -errno;
-	if (svc.efd < 0)		/* kept for good: kicks come without a lock */
-		svc.efd = braid_os->eventfd();
+	braid_lock_wait(&svc.kick_lock);
+	svc.efd = braid_os->eventfd();
+	braid_unlock(&svc.kick_lock);
 	err = svc.efd < 0 ? -errno : watch(EPOLL_CTL_ADD, svc.efd, EPOLLIN, NULL, TAG_WAKE);
 	svc.stop = false;
 	svc.idle_since_ns = 0;
 	if (!err)
 		err = braid_os->thread_start(&svc.thread, service_thread, NULL, "braid-service");
 	if (err) {
-		braid_os->close(svc.ep);
-		svc.ep = -1;
+		close_fds();
 		return err;
 	}
 	svc.running = true;
@@ -1010,6 +1022,14 @@ static void conns_drop(const struct braid_link *link)
 	}
 }
 
+/* A link that has just been dialled to us carries its first comm soon. */
+static uint64_t idle_limit(const struct braid_link *link)
+{
+	uint64_t limit = (uint64_t)braid_param.link_idle * SEC;
+
+	return link->dialler || link->used || limit > 2 * SEC ? limit : 2 * SEC;
+}
+
 /* True if the link is gone and freed.  svc.lock is held. */
 static bool link_reap(struct braid_link *link, uint64_t now)
 {
@@ -1037,7 +1057,7 @@ static bool link_reap(struct braid_link *link, uint64_t now)
 			braid_link_detach(link);
 		braid_unlock(&link->lock);
 	}
-	if (now - link->idle_since_ns >= (uint64_t)braid_param.link_idle * SEC || link->peer_gone) {
+	if (now - link->idle_since_ns >= idle_limit(link) || link->peer_gone) {
 		link_say_close(link);
 		braid_link_fail(link, -ENOTCONN, "idle link closed");
 	}
@@ -1177,8 +1197,7 @@ static void close_all(void)
 	free(svc.dials);
 	svc.dials = NULL;
 	svc.ndials = 0;
-	braid_os->close(svc.ep);
-	svc.ep = -1;
+	close_fds();
 	braid_pool_trim();
 }
 
@@ -1391,17 +1410,24 @@ static int dial_open(struct dial *d)
 	return err;
 }
 
-/* The link died before the peer said that it has our comm: nothing was sent on it yet. */
+/*
+ * The link died before the peer said that it has our comm: nothing was sent on it yet, so another
+ * link will do, unless it was ours to dial and the dial itself failed.
+ */
 static int dial_again(struct dial *d)
 {
 	int err = atomic_load(&d->link->err);
+	/* It was idle and closed just as we came; or it was dialled for a listen that is gone. */
+	bool closed = err == -ENOTCONN || d->link->peer_gone ||
+		      (!d->link->nlanes && d->link->target.listen_id != d->to.listen_id);
+	bool failed = !d->link->nlanes;
 
 	if (d->comm)
 		braid_comm_close(d->comm);
 	d->comm = NULL;
 	atomic_fetch_sub(&d->link->pins, 1);
 	d->link = NULL;
-	if (err != -ENOTCONN && (err != -EREMOTEIO || ++d->tries >= TRIES_MAX))
+	if (!closed && (failed || err != -EREMOTEIO || ++d->tries >= TRIES_MAX))
 		return err;
 	return -EAGAIN;
 }
@@ -1420,7 +1446,7 @@ static int dial_step(struct dial *d)
 	link = d->link;
 	state = atomic_load(&link->state);
 	if (state == BRAID_LINK_DEAD)
-		return link->nlanes ? dial_again(d) : atomic_load(&link->err);
+		return dial_again(d);
 	if (state != BRAID_LINK_UP)
 		return -EAGAIN;
 	if (!d->comm) {

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+dist_man_MANS += docs/man/braid.1
+nodist_man_MANS += docs/man/braid-params.7
+CLEANFILES += docs/man/braid-params.7
+
+docs/man/braid-params.7: tools/genman$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) docs/man && ./tools/genman >$@.tmp && mv $@.tmp $@

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_close.c - the end of a comm, orderly or not.
+ *
+ * NCCL aborts by deregistering and closing from its service thread with requests in flight, and
+ * the application frees the memory at once: after deregMr() or close() nobody may touch it.  Here
+ * fresh zero pages take its place and must stay zero.  The other end learns it as ncclRemoteError
+ * and, after the first error, gets the same answer to whatever it calls.
+ */
+#include "tests/abi/abi.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { FLIGHT = 8, BYTES = 1 << 20 };
+
+static void flight_new(struct net *net, void *comm, bool is_recv, struct buf *b, struct op *ops)
+{
+	for (int i = 0; i < FLIGHT; i++) {
+		b[i] = buf_new(net, comm, BYTES, 0);
+		ops[i] = is_recv ? op_recv(net, comm, &b[i], BYTES, 0) :
+				   op_send(net, comm, &b[i], BYTES, 0);
+		if (!is_recv)
+			fill(b[i].data, BYTES, (uint64_t)i);
+	}
+}
+
+/* What the end that did not close sees: some messages may have come, the rest are lost. */
+static void flight_lost(struct net *net, struct buf *b, struct op *ops)
+{
+	uint64_t limit = deadline_ms(1000);
+
+	ops_settle(ops, FLIGHT);
+	for (int i = 0; i < FLIGHT; i++) {
+		if (ops[i].res == ncclSuccess && ops[i].is_recv)
+			filled(b[i].data, BYTES, (uint64_t)i);
+		if (ops[i].res != ncclSuccess)
+			RES(ncclRemoteError, ops[i].res);
+	}
+	while (ops[0].res == ncclSuccess) {	/* all of them had come: the next will not */
+		struct op next = ops[0];
+
+		next.posted = next.done = false;
+		ops_settle(&next, 1);
+		ops[0].res = next.res;
+	}
+	RES(ncclRemoteError, ops[0].res);
+	if (now_us() > limit)
+		FAIL("told, but after more than a second");
+	for (int i = 0; i < FLIGHT; i++)
+		buf_free(net, &b[i]);
+}
+
+/* Other pages, all zero, in the place of a buffer that is ours no more. */
+static void pull_away(struct buf *b)
+{
+	TRUE(mmap(b->map, b->map_len, PROT_READ | PROT_WRITE,
+		  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == b->map);
+}
+
+static void still_zero(const struct buf *b)
+{
+	for (size_t i = 0; i < b->map_len; i++)
+		if (b->map[i])
+			FAIL("byte %zu of a buffer was written after it was taken back", i);
+}
+
+static void step_for_us(struct op *ops, uint64_t us)
+{
+	uint64_t until = now_us() + us;
+
+	while (now_us() < until)
+		ops_step(ops, FLIGHT);
+}
+
+/* -- close with requests in flight --------------------------------------------------------- */
+
+static int rounds(const struct abi *t)
+{
+	return t->newest ? 32 : 4;
+}
+
+static void in_flight_peer(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *other = send_to(net, fd);
+	struct buf b[FLIGHT];
+	struct op ops[FLIGHT];
+
+	warns_expected();
+	for (int i = 0; i < rounds(t); i++) {
+		bool is_recv = i % 2;
+		void *comm = is_recv ? recv_from(net, fd) : send_to(net, fd);
+
+		flight_new(net, comm, is_recv, b, ops);
+		flight_lost(net, b, ops);
+		OK(is_recv ? net_close_recv(net, comm) : net_close_send(net, comm));
+		send_one(net, other, 1000, (uint64_t)i);
+		meet(fd);
+	}
+	OK(net_close_send(net, other));
+	abi_down(net);
+}
+
+/*
+ * The rounds differ in which end we are, whether deregMr comes before close, and whether the
+ * memory is gone or somebody else's afterwards.
+ */
+static void in_flight(struct abi *t)
+{
+	struct peer peer = peer_start(t, in_flight_peer);
+	struct net *net = abi_up(t);
+	void *other = recv_from(net, peer.fd);
+	struct buf b[FLIGHT];
+	struct op ops[FLIGHT];
+
+	warns_expected();
+	for (int i = 0; i < rounds(t); i++) {
+		bool is_recv = i % 2 == 0, dereg = i & 2, gone = i & 4;
+		void *comm = is_recv ? recv_from(net, peer.fd) : send_to(net, peer.fd);
+
+		flight_new(net, comm, is_recv, b, ops);
+		step_for_us(ops, rnd_below(t, 3000));
+		for (int k = 0; k < FLIGHT && dereg; k++)
+			OK(net_dereg(net, comm, b[k].mr));
+		OK(is_recv ? net_close_recv(net, comm) : net_close_send(net, comm));
+		for (int k = 0; k < FLIGHT; k++) {
+			if (gone)
+				munmap(b[k].map, b[k].map_len);
+			else
+				pull_away(&b[k]);
+		}
+		recv_one(net, other, 1000, (uint64_t)i);
+		meet(peer.fd);
+		for (int k = 0; k < FLIGHT && !gone; k++) {
+			still_zero(&b[k]);
+			munmap(b[k].map, b[k].map_len);
+		}
+	}
+	OK(net_close_recv(net, other));
+	peer_join(&peer);
+	abi_down(net);
+}
+
+/* -- deregMr from another thread ------------------------------------------------------------ */
+
+struct dereg {
+	struct net *net;
+	void *comm;
+	struct buf *b;
+	unsigned after_us;
+	bool gone;
+};
+
+static void *dereg_main(void *arg)
+{
+	struct dereg *d = arg;
+
+	usleep(d->after_us);
+	for (int k = 0; k < FLIGHT; k++) {
+		OK(net_dereg(d->net, d->comm, d->b[k].mr));
+		if (d->gone)
+			munmap(d->b[k].map, d->b[k].map_len);
+		else
+			pull_away(&d->b[k]);
+	}
+	return NULL;
+}
+
+static void dereg_other_thread(struct abi *t)
+{
+	struct peer peer = peer_start(t, in_flight_peer);
+	struct net *net = abi_up(t);
+	void *other = recv_from(net, peer.fd);
+	struct buf b[FLIGHT];
+	struct op ops[FLIGHT];
+
+	warns_expected();
+	for (int i = 0; i < rounds(t); i++) {
+		bool is_recv = i % 2 == 0;
+		void *comm = is_recv ? recv_from(net, peer.fd) : send_to(net, peer.fd);
+		struct dereg d = { net, comm, b, 100 + rnd_below(t, 4000), i & 2 };
+		pthread_t thread;
+
+		flight_new(net, comm, is_recv, b, ops);
+		ops_post(ops, FLIGHT);
+		TRUE(!pthread_create(&thread, NULL, dereg_main, &d));
+		ops_settle(ops, FLIGHT);	/* done, or failed: but not for ever */
+		pthread_join(thread, NULL);
+		OK(is_recv ? net_close_recv(net, comm) : net_close_send(net, comm));
+		recv_one(net, other, 1000, (uint64_t)i);
+		meet(peer.fd);
+		for (int k = 0; k < FLIGHT && !d.gone; k++) {
+			still_zero(&b[k]);
+			munmap(b[k].map, b[k].map_len);
+		}
+	}
+	OK(net_close_recv(net, other));
+	peer_join(&peer);
+	abi_down(net);
+}
+
+/* -- an orderly end ------------------------------------------------------------------------- */
+
+enum { LAST_N = 16 };
+
+static size_t last_size(int i)
+{
+	return i % 4 == 3 ? 400000 : (size_t)i * 1999;
+}
+
+static void leaves_at_once(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *send = send_to(net, fd);
+	struct buf b[LAST_N];
+	struct op ops[LAST_N];
+
+	for (int i = 0; i < LAST_N; i++) {
+		b[i] = buf_new(net, send, last_size(i), 0);
+		fill(b[i].data, b[i].size, (uint64_t)i);
+		ops[i] = op_send(net, send, &b[i], b[i].size, 0);
+	}
+	ops_run(ops, LAST_N);
+	for (int i = 0; i < LAST_N; i++)
+		buf_free(net, &b[i]);
+	OK(net_close_send(net, send));
+	abi_down(net);
+	end_well();
+}
+
+/* A send that is done has been promised to arrive; its sender need not stay for that. */
+static void all_arrives(struct abi *t)
+{
+	enum { LEAVERS = 12 };
+	unsigned n = t->newest ? LEAVERS : 2;
+	struct peer peers[LEAVERS];
+	struct net *net;
+
+	for (unsigned i = 0; i < n; i++)
+		peers[i] = peer_start(t, leaves_at_once);
+	net = abi_up(t);
+	for (unsigned i = 0; i < n; i++) {
+		void *recv = recv_from(net, peers[i].fd);
+
+		nap_ms(rnd_below(t, 40));
+		for (int k = 0; k < LAST_N; k++)
+			recv_one(net, recv, last_size(k), (uint64_t)k);
+		OK(net_close_recv(net, recv));
+	}
+	for (unsigned i = 0; i < n; i++)
+		peer_join(&peers[i]);
+	abi_down(net);
+}
+
+static void ends_in_order(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *send = send_to(net, fd), *recv = recv_from(net, fd);
+
+	send_one(net, send, 1000, 1);
+	recv_one(net, recv, 1000, 2);
+	meet(fd);
+	OK(net_close_send(net, send));
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+	end_well();
+}
+
+/* Ranks do not leave at the same moment; the slower one has lost nothing. */
+static void no_warn(struct abi *t)
+{
+	struct peer peer = peer_start(t, ends_in_order);
+	struct net *net = abi_up(t);
+	void *recv = recv_from(net, peer.fd), *send = send_to(net, peer.fd);
+
+	recv_one(net, recv, 1000, 1);
+	send_one(net, send, 1000, 2);
+	meet(peer.fd);
+	peer_join(&peer);
+	nap_ms(30);
+	OK(net_close_send(net, send));
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+}
+
+static void delivered_then_error(struct abi *t)
+{
+	struct net *net = abi_up(t);
+	struct pair p;
+	struct buf b;
+	struct op op;
+
+	warns_expected();
+	pair_open(net, &p);
+	for (uint64_t i = 0; i < 3; i++)
+		send_one(net, p.send, 1000, i);
+	OK(net_close_send(net, p.send));
+	nap_ms(10);
+	for (uint64_t i = 0; i < 3; i++)
+		recv_one(net, p.recv, 1000, i);
+	b = buf_new(net, p.recv, 1000, 0);
+	op = op_recv(net, p.recv, &b, 1000, 0);
+	ops_settle(&op, 1);
+	RES(ncclRemoteError, op.res);
+	buf_free(net, &b);
+	OK(net_close_recv(net, p.recv));
+	abi_down(net);
+}
+
+/* -- after an error ------------------------------------------------------------------------- */
+
+/* Two requests that can't be done, then the error, then everything again and again. */
+static void sticks(struct net *net, void *comm, bool is_recv, struct op *ops, ncclResult_t res)
+{
+	uint64_t limit;
+
+	ops_settle(ops, 1);
+	RES(res, ops[0].res);
+	limit = deadline_ms(100);
+	for (int i = 0; i < 20; i++) {
+		struct op again = ops[1];
+
+		op_test(&again);
+		RES(res, again.res);
+		op_post(&again);
+		RES(res, again.res);
+	}
+	if (now_us() > limit)
+		FAIL("40 calls after an error took more than 100 ms");
+	OK(is_recv ? net_close_recv(net, comm) : net_close_send(net, comm));
+}
+
+static void sticky(struct abi *t)
+{
+	struct net *net = abi_up(t);
+	struct pair p, bystander;
+	struct buf b, other;
+	struct op ops[2], small;
+
+	warns_expected();
+	pair_open(net, &bystander);
+
+	pair_open(net, &p);		/* the sender leaves */
+	b = buf_new(net, p.recv, BYTES, 0);
+	ops[0] = ops[1] = op_recv(net, p.recv, &b, BYTES, 0);
+	ops_post(ops, 2);
+	OK(net_close_send(net, p.send));
+	sticks(net, p.recv, true, ops, ncclRemoteError);
+	munmap(b.map, b.map_len);
+	exchange(net, bystander.send, bystander.recv, 1000, 1);
+
+	pair_open(net, &p);		/* the receiver leaves */
+	b = buf_new(net, p.send, BYTES, 0);
+	ops[0] = ops[1] = op_send(net, p.send, &b, BYTES, 0);
+	ops_post(ops, 2);
+	OK(net_close_recv(net, p.recv));
+	sticks(net, p.send, false, ops, ncclRemoteError);
+	munmap(b.map, b.map_len);
+	exchange(net, bystander.send, bystander.recv, 1000, 2);
+
+	pair_open(net, &p);		/* too large for its receive: both ends */
+	b = buf_new(net, p.recv, 10, 0);
+	other = buf_new(net, p.send, BYTES, 0);
+	ops[0] = ops[1] = op_send(net, p.send, &other, BYTES, 0);
+	ops_post(ops, 2);
+	small = op_recv(net, p.recv, &b, 10, 0);
+	ops_settle(&small, 1);
+	RES(ncclInvalidUsage, small.res);
+	sticks(net, p.send, false, ops, ncclInvalidUsage);
+	OK(net_dereg(net, p.recv, b.mr));
+	OK(net_close_recv(net, p.recv));
+	munmap(b.map, b.map_len);
+	munmap(other.map, other.map_len);
+	exchange(net, bystander.send, bystander.recv, 1000, 3);
+
+	pair_close(net, &bystander);
+	abi_down(net);
+}
+
+/* -- finalize with everything open ---------------------------------------------------------- */
+
+static void abort_peer(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *send = send_to(net, fd), *recv = recv_from(net, fd);
+	struct buf out[FLIGHT], in[FLIGHT];
+	struct op sends[FLIGHT], recvs[FLIGHT];
+
+	warns_expected();
+	flight_new(net, send, false, out, sends);
+	flight_new(net, recv, true, in, recvs);
+	flight_lost(net, out, sends);
+	flight_lost(net, in, recvs);
+	meet(fd);
+	OK(net_close_send(net, send));
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+}
+
+static void finalize_in_flight(struct abi *t)
+{
+	struct peer peer = peer_start(t, abort_peer);
+	struct net *net = abi_up(t);
+	void *recv = recv_from(net, peer.fd), *send = send_to(net, peer.fd);
+	struct buf out[FLIGHT], in[FLIGHT];
+	struct op sends[FLIGHT], recvs[FLIGHT];
+
+	warns_expected();
+	flight_new(net, send, false, out, sends);
+	flight_new(net, recv, true, in, recvs);
+	step_for_us(sends, 500);
+	step_for_us(recvs, 500);
+	OK(net_finalize(net));
+	for (int i = 0; i < FLIGHT; i++) {
+		pull_away(&out[i]);
+		pull_away(&in[i]);
+	}
+	meet(peer.fd);
+	for (int i = 0; i < FLIGHT; i++)
+		still_zero(&in[i]);
+	net_unload(net);
+	peer_join(&peer);
+}
+
+static const struct abi_case cases[] = {
+	CASE("close takes the memory back at once, and the peer is told", in_flight,
+	     .seconds = 60),
+	CASE("deregMr on another thread takes the memory back at once", dereg_other_thread,
+	     .seconds = 60),
+	CASE("what was sent arrives though the sender leaves at once, and that is no WARN",
+	     all_arrives),
+	CASE("a peer that closes and ends in order is no cause for a WARN", no_warn),
+	CASE("a receive gets what was sent before the sender closed, then the error",
+	     delivered_then_error),
+	CASE("after an error every call gives it again at once, and close succeeds", sticky),
+	CASE("finalize with everything open takes the memory back", finalize_in_flight,
+	     .since = 11),
+};
+
+ABI_MAIN(cases)

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_death.c - a peer that is killed is noticed, and how soon.
+ *
+ * NCCL has no timeout on the data path: if the plugin does not say ncclRemoteError the job hangs.
+ * The promise is 100 ms; on a busy machine the test fails at ten times that, and prints what it
+ * measured.
+ */
+#include "tests/abi/abi.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+enum { BYTES = 1 << 20, FAIL_MS = 1000 };
+
+struct side {
+	void *send, *recv;
+	struct buf out, in;
+	struct op ops[2];
+};
+
+static struct side side_new(struct net *net, void *send, void *recv)
+{
+	struct side s = { .send = send, .recv = recv };
+
+	s.out = buf_new(net, send, BYTES, 0);
+	s.in = buf_new(net, recv, BYTES, 0);
+	s.ops[0] = op_recv(net, recv, &s.in, BYTES, 0);
+	s.ops[1] = op_send(net, send, &s.out, BYTES, 0);
+	return s;
+}
+
+/* One round; what is done starts again. */
+static void turn(struct side *s)
+{
+	ops_step(s->ops, 2);
+	for (int i = 0; i < 2; i++)
+		if (s->ops[i].done && s->ops[i].res == ncclSuccess)
+			s->ops[i].posted = s->ops[i].done = false;
+}
+
+static void busy_victim(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *send = send_to(net, fd), *recv = recv_from(net, fd);
+	struct side s = side_new(net, send, recv);
+
+	meet(fd);
+	for (;;)
+		turn(&s);
+}
+
+static void quiet_victim(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+
+	send_to(net, fd);
+	recv_from(net, fd);
+	meet(fd);
+	for (;;)
+		nap_ms(1000);
+}
+
+static void killed(struct abi *t, void (*body)(struct abi *t, int fd), const char *what)
+{
+	struct peer peer = peer_start(t, body);
+	struct net *net = abi_up(t);
+	void *recv = recv_from(net, peer.fd), *send = send_to(net, peer.fd);
+	struct side s = side_new(net, send, recv);
+	uint64_t until, from, limit;
+
+	warns_expected();
+	meet(peer.fd);
+	for (until = now_us() + 5000; now_us() < until;)
+		turn(&s);
+	kill(peer.pid, SIGKILL);
+	from = now_us();
+	limit = deadline_ms(FAIL_MS);
+	while (!s.ops[0].done || !s.ops[1].done) {
+		turn(&s);
+		wait_tick(limit, __FILE__, __LINE__, "the death of the peer");
+	}
+	printf("v%d: killed while %s: told after %llu us\n", t->abi, what,
+	       (unsigned long long)(now_us() - from));
+	RES(ncclRemoteError, s.ops[0].res);
+	RES(ncclRemoteError, s.ops[1].res);
+	waitpid(peer.pid, NULL, 0);
+	buf_free(net, &s.in);
+	buf_free(net, &s.out);
+	OK(net_close_send(net, send));
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+}
+
+static void killed_busy(struct abi *t)
+{
+	killed(t, busy_victim, "busy");
+}
+
+static void killed_quiet(struct abi *t)
+{
+	killed(t, quiet_victim, "quiet");
+}
+
+static const struct abi_case cases[] = {
+	CASE("a peer killed while data moves is a remote error in 100 ms", killed_busy),
+	CASE("a peer killed while all is quiet is a remote error in 100 ms", killed_quiet),
+};
+
+ABI_MAIN(cases)

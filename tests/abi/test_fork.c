@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_fork.c - a process that uses the plugin forks, as PyTorch's data loaders do.
+ *
+ * The child has copies of our descriptors and of all our state, and none of our threads.  Every
+ * call there is ncclSystemError, and whatever it does and however it ends, the parent's
+ * connections carry on: the two must not write to the same streams.
+ */
+#include "tests/abi/abi.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BYTES = 300000, FLIGHT = 8 };
+
+static void stream_peer(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *send = send_to(net, fd), *recv = recv_from(net, fd);
+	unsigned char more;
+
+	for (take(fd, &more, 1); more; take(fd, &more, 1)) {
+		for (unsigned i = 0; i < FLIGHT; i++) {
+			recv_one(net, recv, BYTES, i);
+			send_one(net, send, BYTES, i);
+		}
+	}
+	OK(net_close_send(net, send));
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+}
+
+struct mine {				/* what the parent has when it forks */
+	struct net *net;
+	void *send, *recv, *listen;
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+	struct op ops[2 * FLIGHT];
+	struct buf out, in;
+};
+
+/* In the child: everything is refused, nothing hangs. */
+static void child_calls(struct mine *m)
+{
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE] = { 0 };
+	struct op op = op_send(m->net, m->send, &m->out, 100, 0);
+	void *comm = NULL, *mr = NULL;
+
+	warns_expected();
+	alarm(10);			/* a hang here must not be the parent's */
+	RES(ncclSystemError, net_listen(m->net, 0, handle, &comm));
+	RES(ncclSystemError, net_connect(m->net, 0, m->handle, &comm));
+	RES(ncclSystemError, net_accept(m->net, m->listen, &comm));
+	RES(ncclSystemError, net_reg(m->net, m->send, m->out.data, 10, NCCL_PTR_HOST, &mr));
+	op_post(&op);
+	RES(ncclSystemError, op.res);
+	op = op_recv(m->net, m->recv, &m->in, 100, 0);
+	op_post(&op);
+	RES(ncclSystemError, op.res);
+	for (int i = 0; i < 2 * FLIGHT; i++) {
+		if (m->ops[i].posted && !m->ops[i].done) {
+			op_test(&m->ops[i]);
+			RES(ncclSystemError, m->ops[i].res);
+		}
+	}
+}
+
+/* A child that cleans up as its parent would; what the calls say is its own affair. */
+static void child_closes(struct mine *m)
+{
+	alarm(10);
+	net_dereg(m->net, m->send, m->out.mr);
+	net_dereg(m->net, m->recv, m->in.mr);
+	net_close_send(m->net, m->send);
+	net_close_recv(m->net, m->recv);
+	net_close_listen(m->net, m->listen);
+	net_finalize(m->net);
+}
+
+static pid_t fork_child(struct mine *m, int kind)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	TRUE(pid >= 0);
+	if (pid)
+		return pid;
+	switch (kind) {
+	case 0:
+		child_calls(m);
+		_exit(0);
+	case 1:
+		child_closes(m);
+		_exit(0);
+	case 2:
+		exit(0);		/* with all that runs at exit */
+	default:
+		for (int fd = 3; fd < 1024; fd++)
+			close(fd);
+		_exit(0);
+	}
+}
+
+static void child_ends_well(pid_t pid)
+{
+	int status = 0;
+
+	while (waitpid(pid, &status, 0) < 0)
+		TRUE(errno == EINTR);
+	if (WIFSIGNALED(status))
+		FAIL("the forked child was killed by signal %d", WTERMSIG(status));
+	EQ(0, WEXITSTATUS(status));
+}
+
+static void forks(struct abi *t)
+{
+	struct peer peer = peer_start(t, stream_peer);
+	unsigned char more = 1;
+	struct mine m = { .net = abi_up(t) };
+	struct pair p;
+
+	m.recv = recv_from(m.net, peer.fd);
+	m.send = send_to(m.net, peer.fd);
+	pair_listen(m.net, &p);
+	m.listen = p.listen;
+	memcpy(m.handle, p.handle, sizeof(m.handle));
+	m.out = buf_new(m.net, m.send, FLIGHT * BYTES, 0);
+	m.in = buf_new(m.net, m.recv, FLIGHT * BYTES, 0);
+
+	for (int kind = 0; kind < (t->newest ? 16 : 4); kind++) {
+		pid_t pid;
+
+		for (unsigned i = 0; i < FLIGHT; i++) {
+			uint8_t *out = m.out.data + i * BYTES, *in = m.in.data + i * BYTES;
+
+			fill(out, BYTES, i);
+			m.ops[2 * i] = op_send(m.net, m.send, &m.out, BYTES, 0);
+			m.ops[2 * i].data[0] = out;
+			m.ops[2 * i + 1] = op_recv(m.net, m.recv, &m.in, BYTES, 0);
+			m.ops[2 * i + 1].data[0] = in;
+		}
+		blank(m.in.data, m.in.size);
+		give(peer.fd, &more, 1);
+		for (unsigned k = rnd_below(t, 50); k; k--)
+			ops_step(m.ops, 2 * FLIGHT);
+		pid = fork_child(&m, kind % 4);
+		ops_run(m.ops, 2 * FLIGHT);
+		child_ends_well(pid);
+		for (unsigned i = 0; i < FLIGHT; i++)
+			filled(m.in.data + i * BYTES, BYTES, i);
+	}
+	more = 0;
+	give(peer.fd, &more, 1);
+	buf_free(m.net, &m.out);
+	buf_free(m.net, &m.in);
+	OK(net_close_send(m.net, m.send));
+	OK(net_close_recv(m.net, m.recv));
+	WAIT_FOR(pair_step(m.net, &p));	/* the listener is also still good */
+	exchange(m.net, p.send, p.recv, 1000, 1);
+	pair_close(m.net, &p);
+	peer_join(&peer);
+	abi_down(m.net);
+}
+
+static const struct abi_case cases[] = {
+	CASE("a forked child is refused everything and disturbs nothing", forks),
+};
+
+ABI_MAIN(cases)

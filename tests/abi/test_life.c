@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_life.c - load, init, finalize, unload: any number of times, and nothing stays behind.
+ *
+ * From v11 on NCCL calls init once per communicator: contexts live side by side and go one by
+ * one.  Before that there is one init and no finalize.  NCCL may dlclose the plugin when the last
+ * communicator is gone and load it again for the next.
+ */
+#include "tests/abi/abi.h"
+
+#include <stdlib.h>
+
+struct usage {
+	unsigned fds, threads;
+};
+
+static struct usage usage(void)
+{
+	return (struct usage){ count_fds(), count_threads() };
+}
+
+static void no_more_than(struct usage before)
+{
+	struct usage now = usage();
+
+	if (now.fds > before.fds || now.threads > before.threads)
+		FAIL("%u descriptors and %u threads, were %u and %u", now.fds, now.threads,
+		     before.fds, before.threads);
+}
+
+static void init_often(struct abi *t)
+{
+	struct net *net = abi_up(t);
+	struct usage before;
+	int ndev;
+
+	OK(net_finalize(net));
+	before = usage();
+	for (int i = 0; i < 1000; i++) {
+		OK(net_init(net, (uint64_t)i, -1, net_log, NULL));
+		OK(net_devices(net, &ndev));
+		TRUE(ndev >= 1);
+		OK(net_finalize(net));
+	}
+	no_more_than(before);
+	net_unload(net);
+}
+
+/* The same with a service thread, sockets and a link each time. */
+static void use_often(struct abi *t)
+{
+	struct usage before = { 0, 0 };
+	struct net *net;
+
+	setenv("BRAID_LANES", "1", 1);
+	net = abi_up(t);
+	for (int i = 0; i < (t->newest ? 60 : 10); i++) {
+		struct pair p;
+
+		if (i)
+			OK(net_init(net, (uint64_t)i, -1, net_log, NULL));
+		pair_open(net, &p);
+		exchange(net, p.send, p.recv, 100000, (uint64_t)i);
+		pair_close(net, &p);
+		OK(net_finalize(net));
+		if (i == 0)
+			before = usage();
+	}
+	no_more_than(before);
+	net_unload(net);
+}
+
+static void load_often(struct abi *t)
+{
+	struct usage before = { 0, 0 };
+
+	setenv("BRAID_LANES", "1", 1);
+	for (int i = 0; i < 100; i++) {
+		struct net *net = abi_up(t);
+
+		if (i % 10 == 0) {
+			struct pair p;
+
+			pair_open(net, &p);
+			exchange(net, p.send, p.recv, 1000, (uint64_t)i);
+			pair_close(net, &p);
+		}
+		abi_down(net);
+		if (i == 0)
+			before = usage();
+	}
+	no_more_than(before);
+}
+
+/* Without a finalize to wait for. */
+static void idle_goes(struct abi *t)
+{
+	struct usage before;
+	struct net *net;
+	struct pair p;
+
+	setenv("BRAID_LINK_IDLE", "0", 1);
+	net = abi_up(t);
+	before = usage();
+	pair_open(net, &p);
+	exchange(net, p.send, p.recv, 1000, 1);
+	pair_close(net, &p);
+	WAIT_FOR(count_threads() <= before.threads && count_fds() <= before.fds);
+	pair_open(net, &p);		/* and comes again */
+	exchange(net, p.send, p.recv, 1000, 2);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* -- contexts ------------------------------------------------------------------------------ */
+
+/* proxy.c calls for net->ctx; the two take turns in it. */
+static void as(struct net *net, void *ctx)
+{
+	net->ctx = ctx;
+}
+
+static void two_contexts(struct abi *t)
+{
+	struct net *net = abi_up(t);
+	void *ctx[2] = { net->ctx, NULL };
+	struct pair p[2][3];
+
+	OK(net_init_ctx(net, &ctx[1], 2, -1, net_log, NULL));
+	TRUE(ctx[0] && ctx[1] && ctx[0] != ctx[1]);
+	for (int i = 0; i < 6; i++) {
+		as(net, ctx[i % 2]);
+		pair_open(net, &p[i % 2][i / 2]);
+	}
+	for (int i = 0; i < 60; i++) {
+		struct pair *one = &p[i % 2][i % 3];
+
+		exchange(net, one->send, one->recv, (size_t)i * 1000, (uint64_t)i);
+	}
+	for (int i = 0; i < 3; i++)
+		pair_close(net, &p[0][i]);
+	OK(net_finalize_ctx(net, ctx[0]));
+	for (int i = 0; i < 3; i++)
+		exchange(net, p[1][i].send, p[1][i].recv, 200000, (uint64_t)i);
+	as(net, ctx[1]);
+	pair_close(net, &p[1][0]);
+	pair_open(net, &p[1][0]);	/* it can also still connect */
+	exchange(net, p[1][0].send, p[1][0].recv, 1000, 9);
+	for (int i = 0; i < 3; i++)
+		pair_close(net, &p[1][i]);
+	abi_down(net);
+}
+
+/* One job aborts and leaves everything open, with messages under way; the other's go on. */
+static void other_context_aborts(struct abi *t)
+{
+	struct net *net = abi_up(t);
+	void *ctx[2] = { net->ctx, NULL };
+	struct buf from, to;
+	struct op ops[2];
+	struct pair p[2];
+
+	warns_expected();
+	OK(net_init_ctx(net, &ctx[1], 2, -1, net_log, NULL));
+	for (int i = 0; i < 2; i++) {
+		as(net, ctx[i]);
+		pair_open(net, &p[i]);
+	}
+	for (int i = 0; i < 2; i++) {
+		size_t size = 8 << 20;
+
+		from = buf_new(net, p[i].send, size, 0);
+		to = buf_new(net, p[i].recv, size, 0);
+		fill(from.data, size, (uint64_t)i);
+		ops[0] = op_recv(net, p[i].recv, &to, size, 0);
+		ops[1] = op_send(net, p[i].send, &from, size, 0);
+		ops_post(ops, 2);
+	}
+	OK(net_finalize_ctx(net, ctx[0]));	/* the last posted are ctx[1]'s */
+	ops_run(ops, 2);
+	filled(to.data, to.size, 1);
+	buf_free(net, &from);
+	buf_free(net, &to);
+	pair_close(net, &p[1]);
+	abi_down(net);
+}
+
+static void many_contexts(struct abi *t)
+{
+	enum { N = 20 };
+	struct net *net = abi_up(t);
+	unsigned order[N];
+	struct usage before;
+	void *ctx[N];
+
+	OK(net_finalize(net));
+	before = usage();
+	for (int round = 0; round < (t->newest ? 20 : 3); round++) {
+		for (unsigned i = 0; i < N; i++)
+			OK(net_init_ctx(net, &ctx[i], i, -1, net_log, NULL));
+		shuffle(t, order, N);
+		for (unsigned i = 0; i < N; i++)
+			OK(net_finalize_ctx(net, ctx[order[i]]));
+	}
+	no_more_than(before);
+	net_unload(net);
+}
+
+static const struct abi_case cases[] = {
+	CASE("a thousand times init leave nothing behind", init_often),
+	CASE("contexts that were used leave nothing behind", use_often, .since = 11,
+	     .seconds = 40),
+	CASE("a hundred times load, init and unload leave nothing behind", load_often,
+	     .seconds = 40),
+	CASE("with no comm left the threads and descriptors go, and come again", idle_goes,
+	     .until = 10),
+	CASE("two contexts do not notice each other's end", two_contexts, .since = 11),
+	CASE("a context that aborts leaves the other's messages alone", other_context_aborts,
+	     .since = 11),
+	CASE("contexts end in any order", many_contexts, .since = 11),
+};
+
+ABI_MAIN(cases)

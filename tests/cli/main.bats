@@ -1,0 +1,63 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: BSD-3-Clause
+# main.bats - braid itself: which subcommands there are, and what it says to others.
+
+bats_require_minimum_version 1.5.0
+
+braid=${BRAID_TEST_BRAID:-braid}
+
+# A bad command line: exit status 2, one line on stderr that has $1 in it, nothing on stdout.
+bad()
+{
+	run -2 --separate-stderr "$braid" "${@:2}"
+	[ -z "$output" ]
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == *"$1"* ]]
+}
+
+@test "without a subcommand it says that one is needed" {
+	bad "subcommand is needed"
+}
+
+@test "an unknown subcommand is named" {
+	bad "no subcommand 'frobnicate'" frobnicate
+}
+
+@test "help lists the subcommands" {
+	run -0 "$braid" help
+	for word in demo perf info; do
+		[[ $output == *"  $word "* ]]
+	done
+}
+
+@test "--version prints one line" {
+	run -0 "$braid" --version
+	[[ $output =~ ^braid\ [0-9a-z.]+$ ]]
+}
+
+@test "each subcommand has --help within 80 columns" {
+	for sub in demo perf info; do
+		run -0 "$braid" $sub --help
+		[[ $output == "usage: braid $sub"* ]]
+		awk 'length > 80 { exit 1 }' <<<"$output"
+	done
+}
+
+@test "an option that no subcommand has is named by each" {
+	for sub in demo perf info; do
+		bad "--frobnicate" $sub --frobnicate
+		bad "unexpected argument 'x'" $sub x
+		bad "--plugin needs PATH" $sub --plugin
+		bad "--abi takes an integer from 5 to 12, not '13'" $sub --abi 13
+		bad "--verbose takes no value" $sub --verbose=1
+	done
+}
+
+@test "a plugin that is not there is one line and status 1" {
+	for sub in demo perf info; do
+		run -1 --separate-stderr "$braid" $sub --plugin /nowhere/x.so
+		[ -z "$output" ]
+		[ "${#stderr_lines[@]}" -eq 1 ]
+		[[ $stderr == *"/nowhere/x.so"* ]]
+	done
+}

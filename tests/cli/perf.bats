@@ -1,0 +1,165 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: BSD-3-Clause
+# perf.bats - braid perf: every pattern moves its data, mistakes are one line, nothing hangs.
+
+bats_require_minimum_version 1.5.0
+
+braid=${BRAID_TEST_BRAID:-braid}
+plugin=${BRAID_TEST_PLUGIN:-libnccl-net-braid.so}
+
+perf()
+{
+	timeout 120 "$braid" perf --plugin "$plugin" --seconds 0.02 "$@"
+}
+
+bad()					# WORDS OPTIONS...
+{
+	run -2 --separate-stderr perf "${@:2}"
+	[ -z "$output" ]
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == "braid perf: "*"$1"* ]]
+}
+
+# CSV and checked: FABRICS rows each, none with wrong values.
+checked()				# OPTIONS...
+{
+	run -0 --separate-stderr perf --check --raw --csv "$@"
+	awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+		{ n[$2]++; if ($at["wrong"] != 0 || $at["values"] == 0) bad++ }
+		END { exit bad || !n["plugin"] || n["plugin"] != n["raw"] }' <<<"$output"
+}
+
+@test "pingpong moves every byte right" {
+	checked --pattern pingpong --sizes 1,8,127,1k,65537,1m
+}
+
+@test "oneway moves every byte right" {
+	checked --pattern oneway --sizes 1,8,4k,65537,1m --inflight 32
+}
+
+@test "bidir with several comms and threads moves every byte right" {
+	checked --pattern bidir --sizes 8,4k,256k --comms 6 --threads 3
+}
+
+@test "rate moves every byte right" {
+	checked --pattern rate
+}
+
+@test "allreduce over 2, 3 and 5 processes sums right" {
+	for n in 2 3 5; do
+		checked --pattern allreduce --procs $n --sizes 4,100,64k,3m
+	done
+}
+
+@test "allreduce with two channels sums right" {
+	checked --pattern allreduce --procs 3 --comms 2 --threads 2 --sizes 40,1m
+}
+
+@test "alltoall over 4 processes moves every byte right" {
+	checked --pattern alltoall --procs 4 --sizes 8,64k
+}
+
+@test "empty messages go through" {
+	run -0 perf --pattern oneway --sizes 0
+}
+
+@test "setup tells of every comm" {
+	run -0 --separate-stderr perf --pattern setup --comms 5 --csv
+	[ "${#lines[@]}" -eq 6 ]
+}
+
+@test "every ABI version works" {
+	for v in 5 6 7 8 9 10 11 12; do
+		run -0 perf --abi $v --sizes 8,64k --check --csv
+	done
+}
+
+@test "the table fits: title, head and a line for each size" {
+	run -0 perf --sizes 8:64 --raw
+	[[ ${lines[0]} == *"ABI v12"*"2 processes"* ]]
+	[ "$(grep -cE '^ +(8|16|32|64) ' <<<"$output")" -eq 4 ]
+	[[ $output == *"ratio"* ]]
+}
+
+@test "--json is one JSON document with a row for each round" {
+	run -0 --separate-stderr perf --sizes 8,1k --rounds 2 --raw --json
+	[[ $output == *'"schema": "braid-perf-1"'* ]]
+	if command -v python3 >/dev/null; then
+		python3 -c 'import json, sys; assert len(json.load(sys.stdin)["rows"]) == 8' <<<"$output"
+	fi
+}
+
+@test "two sides over the side channel, and the listener ends after one session" {
+	perf --listen 127.0.0.1:0 --once 2>"$BATS_TEST_TMPDIR/err" &
+	listener=$!
+	for _ in $(seq 50); do
+		port=$(sed -n 's/^listening on port //p' "$BATS_TEST_TMPDIR/err")
+		[ -z "$port" ] || break
+		sleep 0.1
+	done
+	run -0 perf --connect 127.0.0.1:"$port" --sizes 8,64k --check --raw
+	wait $listener
+}
+
+@test "a stranger on the listening port harms nothing" {
+	perf --listen 127.0.0.1:0 2>"$BATS_TEST_TMPDIR/err" &
+	listener=$!
+	for _ in $(seq 50); do
+		port=$(sed -n 's/^listening on port //p' "$BATS_TEST_TMPDIR/err")
+		[ -z "$port" ] || break
+		sleep 0.1
+	done
+	head -c 5000 /dev/urandom >/dev/tcp/127.0.0.1/"$port" || true
+	exec 9<>/dev/tcp/127.0.0.1/"$port"
+	run -0 perf --connect 127.0.0.1:"$port" --sizes 8
+	exec 9>&-
+	kill $listener
+}
+
+@test "a process that dies is one line and status 1, at once" {
+	timeout 60 "$braid" perf --plugin "$plugin" --seconds 50 2>"$BATS_TEST_TMPDIR/err" &
+	perf=$!
+	sleep 1.5
+	coordinator=$(pgrep -P $perf)
+	kill -KILL "$(pgrep -n -P "$coordinator")"
+	SECONDS=0
+	status=0
+	wait $perf || status=$?
+	[ "$status" -eq 1 ]
+	[ $SECONDS -lt 20 ]
+	[ "$(wc -l <"$BATS_TEST_TMPDIR/err")" -eq 1 ]
+	grep -q 'died: Killed' "$BATS_TEST_TMPDIR/err"
+}
+
+@test "nobody at the other end is one line and status 1" {
+	run -1 --separate-stderr perf --connect 127.0.0.1:1
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == *"127.0.0.1:1"*refused* ]]
+}
+
+@test "mistakes are one line and status 2" {
+	bad "'fish' is none of pingpong" --pattern fish
+	bad "not '8:'" --sizes 8:
+	bad "not '1k:8'" --sizes 1k:8
+	bad "not '2g'" --sizes 2g
+	bad "not '-1'" --sizes -1
+	bad "not ''" --sizes ''
+	bad "--inflight takes an integer from 1 to 32, not '33'" --inflight 33
+	bad "--comms takes an integer from 1 to 256, not '0'" --comms 0
+	bad "--threads takes an integer" --threads x
+	bad "--seconds takes a number" --seconds 0
+	bad "pingpong is for 2 to 2 processes, not 3" --procs 3
+	bad "at least as many comms" --threads 4 --comms 2
+	bad "--json or --csv" --json --csv
+	bad "--listen or --connect" --listen 1 --connect a:1
+	bad "'nonsense' is not HOST:PORT" --connect nonsense
+	bad "'x:99999' is not HOST:PORT" --connect x:99999
+	bad "is not [ADDR]:PORT" --listen 70000
+	bad "--once is for --listen" --once
+}
+
+@test "a device that is not there is named" {
+	run -1 --separate-stderr perf --dev nothere0
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == *"no device 'nothere0'"* ]]
+}

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# To add a test, name it in one list.
+#   unit_tests  tests/unit/test_x    a cmocka program of that one file; all libraries are linked
+#   abi_tests   tests/abi/test_x     the same, with tests/abi/abi_util.c
+#   fuzz_tests  tests/fuzz/fuzz_x    LLVMFuzzerTestOneInput() of that one file, and one more line
+#                                    below; its corpus is tests/fuzz/corpus/x/
+#   tidy_tests, net_tests, cli_tests scripts (sh, bash or bats), executable
+# --wrap for a neighbour: tests_unit_test_x_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neighbour
+# A preloaded fake: check_LTLIBRARIES += tests/lib/fault.la, with
+#   tests_lib_fault_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
+#
+# Every test goes through tests/tap, which sees to the time limit and counts its cases.  It finds
+# in the environment: BRAID_TEST_PLUGIN (the built .so), BRAID_TEST_BRAID (the built command),
+# BRAID_TEST_SRCDIR, BRAID_TEST_BUILDDIR, BRAID_TEST_SANITIZER, BRAID_TEST_CC.
+
+unit_tests = \
+	tests/unit/test_log \
+	tests/unit/test_netdev \
+	tests/unit/test_param
+
+abi_tests = \
+	tests/abi/test_close \
+	tests/abi/test_connect \
+	tests/abi/test_death \
+	tests/abi/test_fork \
+	tests/abi/test_group \
+	tests/abi/test_hints \
+	tests/abi/test_life \
+	tests/abi/test_mixed \
+	tests/abi/test_order \
+	tests/abi/test_queue \
+	tests/abi/test_sizes \
+	tests/abi/test_threads
+
+fuzz_tests = \
+	tests/fuzz/fuzz_filter \
+	tests/fuzz/fuzz_param
+
+tidy_tests = \
+	tests/tidy/exports.sh \
+	tests/tidy/layers.sh \
+	tests/tidy/needed.sh \
+	tests/tidy/rules.sh
+
+net_tests =
+
+cli_tests = \
+	tests/cli/demo.bats \
+	tests/cli/info.bats \
+	tests/cli/main.bats \
+	tests/cli/perf.bats
+
+# -- libraries ------------------------------------------------------------------------------------
+
+LDADD = tests/abi/libabi.la $(tools_libs) $(CMOCKA_LIBS)
+
+check_LTLIBRARIES += tests/abi/libabi.la
+tests_abi_libabi_la_SOURCES = tests/abi/abi_util.c tests/abi/abi.h
+
+if FUZZ
+fuzz_libs = libbraid-core.la $(SODIUM_LIBS) $(FUZZ_LIBS)
+else
+check_LTLIBRARIES += tests/fuzz/libreplay.la
+tests_fuzz_libreplay_la_SOURCES = tests/fuzz/replay.c
+fuzz_libs = tests/fuzz/libreplay.la libbraid-core.la $(SODIUM_LIBS)
+endif
+tests_fuzz_fuzz_filter_LDADD = $(fuzz_libs)
+tests_fuzz_fuzz_param_LDADD = $(fuzz_libs)
+
+tests_unit_test_netdev_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=getifaddrs,--wrap=freeifaddrs
+
+# -- make check -----------------------------------------------------------------------------------
+
+check_PROGRAMS += $(fuzz_tests)
+if HAVE_CMOCKA
+check_PROGRAMS += $(unit_tests) $(abi_tests)
+cmocka_tests = $(unit_tests) $(abi_tests)
+else
+cmocka_tests = tests/no-cmocka.sh
+endif
+
+dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(cli_tests) tests/no-cmocka.sh \
+	tests/run tests/tap tests/count tests/coverage tests/fuzz/run
+EXTRA_DIST += tests/valgrind.supp tests/fuzz/corpus
+
+TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(net_tests) $(cli_tests)
+
+TEST_EXTENSIONS = .sh .bats
+TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+LOG_DRIVER = $(TAP_DRIVER)
+SH_LOG_DRIVER = $(TAP_DRIVER)
+BATS_LOG_DRIVER = $(TAP_DRIVER)
+LOG_COMPILER = $(SHELL) $(top_srcdir)/tests/tap
+SH_LOG_COMPILER = $(LOG_COMPILER)
+BATS_LOG_COMPILER = $(LOG_COMPILER)
+
+AM_TESTS_ENVIRONMENT = \
+	BRAID_TEST_PLUGIN='$(abs_top_builddir)/plugin/.libs/libnccl-net-braid.so'; \
+	BRAID_TEST_BRAID='$(abs_top_builddir)/braid'; \
+	BRAID_TEST_SRCDIR='$(abs_top_srcdir)'; \
+	BRAID_TEST_BUILDDIR='$(abs_top_builddir)'; \
+	BRAID_TEST_SANITIZER='$(SANITIZER)'; \
+	BRAID_TEST_CC='$(CC)'; \
+	export BRAID_TEST_PLUGIN BRAID_TEST_BRAID BRAID_TEST_SRCDIR BRAID_TEST_BUILDDIR \
+		BRAID_TEST_SANITIZER BRAID_TEST_CC;
+
+# One kind of test alone.
+check-unit: all
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(unit_tests)'
+check-abi: all
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(abi_tests)'
+check-fuzz: all
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(fuzz_tests)'
+check-tidy: all
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(tidy_tests)'
+check-net: all
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(net_tests)'
+check-cli: all
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(cli_tests)'
+
+# What has threads.
+check-threads: all
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(unit_tests) $(abi_tests)'
+
+# make check-valgrind VALGRIND_TESTS='tests/abi/test_x' for another choice.
+VALGRIND_TESTS = $(unit_tests)
+VALGRIND_FLAGS = --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite \
+	--show-leak-kinds=definite --suppressions=$(abs_top_srcdir)/tests/valgrind.supp
+check-valgrind: all
+	@test '$(VALGRIND)' != no || { echo 'valgrind is not installed'; exit 1; }
+	@test -z '$(SANITIZER)' || { echo 'valgrind cannot run a sanitizer build'; exit 1; }
+	BRAID_TEST_WRAP='$(VALGRIND) $(VALGRIND_FLAGS)' BRAID_TEST_SLOW=$${BRAID_TEST_SLOW:-20} \
+		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(VALGRIND_TESTS)'
+
+# -- fuzzing, coverage, lint ----------------------------------------------------------------------
+
+# make fuzz FUZZ_S=300: seconds for each target.  What is found lies in fuzz-out/.
+FUZZ_S = 60
+fuzz: all $(fuzz_tests)
+if FUZZ
+	BRAID_TEST_SRCDIR='$(abs_top_srcdir)' $(SHELL) $(srcdir)/tests/fuzz/run $(FUZZ_S) $(fuzz_tests)
+else
+	@echo 'configure with CC=clang --enable-fuzz first'; exit 1
+endif
+clean-local:
+	rm -rf fuzz-out
+
+coverage: check
+if COVERAGE
+	$(SHELL) $(srcdir)/tests/coverage
+else
+	@echo 'configure with --enable-coverage first'; exit 1
+endif
+
+# What of these is installed; any complaint fails.
+lint: docs/man/braid-params.7
+	@rc=0; cd $(srcdir); \
+	if command -v cppcheck >/dev/null; then \
+		echo cppcheck; \
+		cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr -j2 -I. \
+			--enable=warning,portability --suppress=missingIncludeSystem \
+			--library=posix,gnu --platform=unix64 -D__linux__ -D__x86_64__ \
+			-D__LP64__ --suppress=invalidFunctionArg --suppress=readdirCalled $(lint_dirs) || rc=1; \
+	else echo 'cppcheck: not installed'; fi; \
+	if command -v shellcheck >/dev/null; then \
+		echo shellcheck; \
+		shellcheck -x -S warning `grep -lE '^#!/bin/(sh|bash)|^#!/usr/bin/env bash' $(lint_scripts) 2>/dev/null` \
+			|| rc=1; \
+	else echo 'shellcheck: not installed'; fi; \
+	if command -v mandoc >/dev/null; then \
+		echo 'mandoc -Tlint'; \
+		mandoc -Tlint -Wwarning $(dist_man_MANS) $(abs_top_builddir)/docs/man/braid-params.7 || rc=1; \
+	else echo 'mandoc: not installed'; fi; \
+	exit $$rc
+lint_dirs = plugin core socket topo tools
+lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/*
+
+.PHONY: check-unit check-abi check-fuzz check-tidy check-net check-cli check-threads check-valgrind \
+	fuzz coverage lint

@@ -1,0 +1,114 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# layers.sh - includes point downwards only:
+#
+#	plugin -> core -> gdr, topo
+#	verbs, socket, smc, ucx -> core, gdr, topo	and smc -> socket/stream.h
+#
+# Nobody includes a transport, and all transports are named in one file, the same for all.
+# tools and tests/abi know what NCCL knows, and the parameters; tests/unit and tests/fuzz test
+# what is inside and may look at anything.
+set -u
+
+transports="verbs socket smc ucx"
+
+# What a file of directory $1 may include, as a regular expression over "dir/file.h".
+allowed()
+{
+	case $1 in
+	plugin) echo '^(plugin|core|gdr|topo)/' ;;
+	core) echo '^(core|gdr|topo)/' ;;
+	gdr) echo '^gdr/' ;;
+	topo) echo '^topo/' ;;
+	smc) echo '^(smc|core|gdr|topo)/|^socket/stream\.h$' ;;
+	verbs | socket | ucx) echo "^($1|core|gdr|topo)/" ;;
+	tools) echo '^tools/|^plugin/(abi|net)\.h$|^core/param\.(h|def)$' ;;
+	tests/abi | tests/lib | tests/net | tests/cli)
+		echo '^(tools|tests)/|^plugin/(abi|net)\.h$|^core/param\.(h|def)$' ;;
+	*) echo '/' ;;
+	esac
+}
+
+# Print every include of tree $1 that breaks the rule.
+includes()
+(
+	cd "$1" || exit
+	for dir in plugin core gdr topo $transports tools tests/*; do
+		[ -d "$dir" ] || continue
+		rule=$(allowed "$dir")
+		find "$dir" -name '*.[ch]' | sort | while read -r file; do
+			sed -n 's/^[ 	]*#[ 	]*include[ 	]*"\([^"]*\)".*/\1/p' "$file" |
+			while read -r inc; do
+				case $inc in
+				config.h | git-hash.h) continue ;;
+				esac
+				echo "$inc" | grep -Eq "$rule" || echo "$file includes \"$inc\""
+			done
+		done
+	done
+)
+
+# Print what is wrong with how tree $1 names its transports: each table `const struct
+# braid_transport NAME =` in a transport's directory must be used by one and the same .c file
+# outside.
+named()
+(
+	cd "$1" || exit
+	for dir in $transports; do
+		[ -d "$dir" ] || continue
+		cat "$dir"/*.c 2>/dev/null |
+		sed -n 's/^const struct braid_transport \([A-Za-z0-9_]*\) *=.*/\1/p' |
+		while read -r table; do
+			users=$(grep -lw "$table" plugin/*.c core/*.c gdr/*.c topo/*.c 2>/dev/null)
+			for t in $transports; do
+				[ "$t" = "$dir" ] ||
+					users="$users $(grep -lw "$table" "$t"/*.[ch] 2>/dev/null)"
+			done
+			# shellcheck disable=SC2086 # a list of files
+			set -- $users
+			[ $# = 1 ] || echo "$table of $dir is named in $# files: $*"
+			echo "@ $*"
+		done
+	done | sort -u | awk '/^@/ { if (n++) print "transports are named in several files: " $0; next }
+		{ print }'
+)
+
+n=0
+report()				# WHAT COMPLAINTS
+{
+	n=$((n + 1))
+	if [ -z "$2" ]; then
+		echo "ok $n - $1"
+	else
+		echo "$2"
+		echo "not ok $n - $1"
+	fi
+}
+
+faults=
+# A tree with one file; the checks must have something to say about it.
+planted()				# FILE TEXT CHECK
+{
+	rm -rf "$tmp/tree"
+	mkdir -p "$tmp/tree/core" "$tmp/tree/${1%/*}"
+	echo "$2" >"$tmp/tree/$1"
+	[ -n "$($3 "$tmp/tree")" ] || faults="$faults$1 with $2 was not noticed. "
+}
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+src=${BRAID_TEST_SRCDIR:-$(dirname "$0")/../..}
+
+report "includes point downwards" "$(includes "$src")"
+report "transports are named in one file" "$(named "$src")"
+planted core/a.c '#include "plugin/net.h"' includes
+planted topo/a.c '#include "core/os.h"' includes
+planted core/a.c '#include "socket/stream.h"' includes
+planted verbs/a.c '#include "socket/stream.h"' includes
+planted smc/a.c '#include "socket/socket.h"' includes
+planted tools/a.c '#  include "core/comm.h"' includes
+planted tests/abi/a.c '#include "core/comm.h"' includes
+planted plugin/a.c '#include "net.h"' includes
+planted verbs/a.c 'const struct braid_transport braid_verbs = {' named
+report "both rules notice their planted offences" "$faults"
+echo "1..$n"

@@ -1,0 +1,190 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# rules.sh - the house rules that a machine can check, each with a planted offence that proves it
+# can fail.  A rule is a function that prints complaints about the tree it is called in.
+set -u
+
+product="plugin core gdr topo verbs socket smc ucx"
+everything="$product tools tests"
+
+files()					# PATTERN DIR...
+{
+	local pattern=$1
+	shift
+	for dir; do
+		[ -d "$dir" ] && find "$dir" -name "$pattern" -type f
+	done | sort
+}
+
+# C without its comments and the text of its strings, line for line.
+bare()
+{
+	awk '{
+		out = ""
+		line = $0
+		while (line != "") {
+			if (in_comment) {
+				i = index(line, "*/")
+				if (!i)
+					break
+				line = substr(line, i + 2)
+				in_comment = 0
+			} else if (match(line, /^"([^"\\]|\\.)*"/) || match(line, /^\047([^\047\\]|\\.)*\047/)) {
+				out = out "\"\""
+				line = substr(line, RLENGTH + 1)
+			} else if (substr(line, 1, 2) == "/*") {
+				in_comment = 1
+				line = substr(line, 3)
+			} else if (substr(line, 1, 2) == "//") {
+				break
+			} else {
+				out = out substr(line, 1, 1)
+				line = substr(line, 2)
+			}
+		}
+		print out
+	}' "$1"
+}
+
+# We are a guest in NCCL's process.
+rule_guest()
+{
+	local banned='setenv|unsetenv|putenv|clearenv|atexit|on_exit|at_quick_exit|signal|sigaction'
+	banned="$banned|bsd_signal|exit|quick_exit|printf|vprintf|puts|putchar|system|popen|chdir|umask"
+
+	# shellcheck disable=SC2046,SC2086 # lists
+	for f in $(files '*.[ch]' $product); do
+		bare "$f" | grep -nE "(^|[^A-Za-z0-9_.>])($banned)[ 	]*\\(|(^|[^A-Za-z0-9_])stdout([^A-Za-z0-9_]|$)" |
+			sed "s|^|$f:|"
+	done
+}
+
+rule_width()
+{
+	# shellcheck disable=SC2046,SC2086
+	for f in $(files '*.[ch]' $everything) $(files '*.def' $everything); do
+		expand -t 8 "$f" | awk -v f="$f" 'length($0) > 100 { print f ":" NR ": " length($0) " columns" }'
+	done
+}
+
+rule_spdx()
+{
+	local want='/* SPDX-License-Identifier: BSD-3-Clause */'
+
+	# shellcheck disable=SC2046,SC2086
+	for f in $(files '*.[ch]' $everything) $(files '*.def' $everything); do
+		[ "$(head -n 1 "$f")" = "$want" ] || echo "$f: the first line is not $want"
+	done
+}
+
+rule_blanks()
+{
+	# shellcheck disable=SC2046,SC2086
+	grep -nE '[ 	]+$' /dev/null $(files '*.[ch]' $everything) $(files '*.def' $everything) \
+		$(files '*.sh' $everything) $(files '*.bats' $everything) $(files '*.mk' $everything docs) \
+		$(ls Makefile.am configure.ac autogen.sh m4/braid.m4 2>/dev/null)
+}
+
+# A file that no list names is in no tarball and, if it is a test, never run.
+rule_listed()
+{
+	local list
+
+	list=$(cat Makefile.am ./*/local.mk 2>/dev/null)
+	# shellcheck disable=SC2046,SC2086
+	for f in $(files '*.[ch]' $everything) $(files '*.def' $everything) \
+		$(files '*.sh' $everything) $(files '*.bats' $everything); do
+		grep -qE "(^|[^A-Za-z0-9_/])${f%.c}(\\.c)?([^A-Za-z0-9_.]|$)" <<<"$list" ||
+			echo "$f is in no list of Makefile.am or */local.mk"
+	done
+}
+
+rule_executable()
+{
+	# shellcheck disable=SC2046
+	for f in $(files '*.sh' tests tools) $(files '*.bats' tests); do
+		head -n 1 "$f" | grep -q '^#!' || continue
+		[ -x "$f" ] || echo "$f has a #! line but may not be executed"
+	done
+}
+
+# Every row of param.def is in the manual page made from it.
+rule_params()
+{
+	local page=${BRAID_TEST_BUILDDIR:-build}/docs/man/braid-params.7
+
+	[ -f core/param.def ] || return
+	if [ ! -f "$page" ]; then
+		echo "$page does not exist"
+		return
+	fi
+	sed -n 's/^P_[A-Z]*(\([a-z0-9_]*\),.*/\1/p' core/param.def | tr '[:lower:]' '[:upper:]' |
+	while read -r name; do
+		# \-, \& and the like are the page's own
+		sed 's/\\[-&]//g' "$page" | grep -qE "BRAID_$name([^A-Z0-9_]|$)" ||
+			echo "BRAID_$name is not in braid-params.7"
+	done
+}
+
+n=0
+report()				# WHAT COMPLAINTS
+{
+	n=$((n + 1))
+	if [ -z "$2" ]; then
+		echo "ok $n - $1"
+	else
+		echo "$2"
+		echo "not ok $n - $1"
+	fi
+}
+
+# Put TEXT into FILE of an otherwise empty tree: RULE must complain, or, with "fine", must not.
+faults=
+planted()				# RULE FILE TEXT [fine]
+{
+	local said
+
+	rm -rf "$tmp/tree"
+	mkdir -p "$tmp/tree/$(dirname "$2")"
+	printf '%s\n' "$3" >"$tmp/tree/$2"
+	said=$(cd "$tmp/tree" && "rule_$1")
+	if [ "${4-}" = fine ]; then
+		[ -z "$said" ] || faults+="$1 complains about: $3: $said"$'\n'
+	else
+		[ -n "$said" ] || faults+="$1 does not notice: $3"$'\n'
+	fi
+}
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cd "${BRAID_TEST_SRCDIR:-$(dirname "$0")/../..}" || exit 99
+
+report "a guest's manners: environment, signals, exit, stdout" "$(rule_guest)"
+report "no line is wider than 100 columns" "$(rule_width)"
+report "every source says its licence" "$(rule_spdx)"
+report "no blanks at the end of a line" "$(rule_blanks)"
+report "every file is in a list" "$(rule_listed)"
+report "scripts may be executed" "$(rule_executable)"
+report "every parameter is in braid-params.7" "$(rule_params)"
+
+planted guest core/a.c '	setenv("A", "b", 1);'
+planted guest socket/a.c '	/* why */ printf("x");'
+planted guest plugin/a.c '	fputs("x", stdout);'
+planted guest topo/a.h 'static inline void f(void) { exit (1); }'
+planted guest core/a.c '	/* printf("x") */ pthread_cond_signal(&c); log("exit(");' fine
+planted guest core/a.c '	_exit(1); snprintf(b, n, "%s", "exit(1)");' fine
+planted guest tools/a.c '	printf("x");' fine
+planted width core/a.c "$(printf '%101s' x)"
+planted width core/a.c "$(printf '\t\t\t\t\t\t\t\t\t\t\t\t%5s' x)"
+planted width core/a.c "$(printf '%100s' x)" fine
+planted spdx core/a.c 'int x;'
+planted spdx tests/unit/a.c '/* SPDX-License-Identifier: GPL-2.0 */'
+planted spdx core/a.c '/* SPDX-License-Identifier: BSD-3-Clause */' fine
+planted blanks core/a.c 'int x; '
+planted blanks tests/net/a.sh 'true	'
+planted listed core/a.c 'int x;'
+planted listed tests/net/a.sh 'true'
+planted executable tests/net/a.sh '#!/bin/sh'
+planted params core/param.def 'P_INT(planted_nowhere, 0, 0, 1, NULL, "x")'
+report "every rule notices its planted offences" "$faults"
+echo "1..$n"

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_param.c - what param.h promises.  braid_param_load() works once per process, so each of
+ * its cases runs in a forked child, with an environment of its own, that tells by its exit status.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE			/* clearenv */
+#endif
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/param.h"
+
+enum { WARNS_MAX = 8 };
+
+static struct {
+	unsigned n;
+	char text[WARNS_MAX][1024];
+} warns;
+
+static void keep(enum braid_log_level level, const char *file, int line, const char *text)
+{
+	(void)file;
+	(void)line;
+	if (level == BRAID_LOG_WARN && warns.n < WARNS_MAX)
+		snprintf(warns.text[warns.n++], sizeof(warns.text[0]), "%s", text);
+}
+
+static const struct braid_param_row *find(const char *name)
+{
+	for (unsigned i = 0; i < braid_param_count; i++) {
+		if (strcmp(braid_param_rows[i].name, name) == 0)
+			return &braid_param_rows[i];
+	}
+	fail_msg("no parameter %s", name);
+	return NULL;
+}
+
+/* The value of a parameter as text, whatever its type. */
+static void show(const struct braid_params *p, const char *name, char *ret, size_t len)
+{
+#define P_INT(n, ...) if (strcmp(name, #n) == 0) snprintf(ret, len, "%" PRId64, p->n);
+#define P_SIZE(n, ...) P_INT(n)
+#define P_STR(n, ...) if (strcmp(name, #n) == 0) snprintf(ret, len, "%s", p->n);
+#include "core/param.def"
+#undef P_INT
+#undef P_SIZE
+#undef P_STR
+}
+
+static void every_row_is_fit_for_code_and_page(void **state)
+{
+	(void)state;
+	assert_true(braid_param_count > 0);
+	for (unsigned i = 0; i < braid_param_count; i++) {
+		const struct braid_param_row *row = &braid_param_rows[i];
+
+		for (const char *c = row->name; *c; c++)
+			assert_true(islower((unsigned char)*c) || isdigit((unsigned char)*c) ||
+				    *c == '_');
+		assert_true(strlen(row->name) > 1 && strlen(row->name) < 32);
+		assert_true(row->least <= row->most);
+		assert_true(strlen(row->help) > 10 && row->help[strlen(row->help) - 1] == '.');
+		if (row->fallback)
+			assert_int_equal(strncmp(row->fallback, "NCCL_", 5), 0);
+		for (unsigned j = 0; j < i; j++)
+			assert_string_not_equal(row->name, braid_param_rows[j].name);
+	}
+}
+
+static void the_default_is_a_legal_value_and_there_from_the_start(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < braid_param_count; i++) {
+		const struct braid_param_row *row = &braid_param_rows[i];
+		char start[BRAID_PARAM_STR_MAX] = "", set[BRAID_PARAM_STR_MAX] = "";
+		struct braid_params p;
+
+		memset(&p, 0x5a, sizeof(p));
+		assert_int_equal(braid_param_set(&p, row->name, row->def), 0);
+		show(&braid_param, row->name, start, sizeof(start));
+		show(&p, row->name, set, sizeof(set));
+		assert_string_equal(start, set);
+	}
+}
+
+static void set_takes_what_the_row_allows_and_nothing_else(void **state)
+{
+	static const struct {
+		const char *name, *text;
+		int err;
+		const char *value;
+	} rows[] = {
+		{ "lanes", "0", 0, "0" },
+		{ "lanes", "16", 0, "16" },
+		{ "lanes", "007", 0, "7" },
+		{ "lanes", "17", -EINVAL, NULL },
+		{ "lanes", "-1", -EINVAL, NULL },
+		{ "lanes", "", -EINVAL, NULL },
+		{ "lanes", " 4", -EINVAL, NULL },
+		{ "lanes", "4 ", -EINVAL, NULL },
+		{ "lanes", "+4", -EINVAL, NULL },
+		{ "lanes", "4.0", -EINVAL, NULL },
+		{ "lanes", "0x4", -EINVAL, NULL },
+		{ "lanes", "4k", -EINVAL, NULL },
+		{ "lanes", "four", -EINVAL, NULL },
+		{ "lanes", "-", -EINVAL, NULL },
+		{ "lanes", "--4", -EINVAL, NULL },
+		{ "lanes", "99999999999999999999", -EINVAL, NULL },
+		{ "dscp", "-1", 0, "-1" },
+		{ "dscp", "63", 0, "63" },
+		{ "dscp", "-2", -EINVAL, NULL },
+		{ "dscp", "-99999999999999999999", -EINVAL, NULL },
+		{ "eager", "65536", 0, "65536" },
+		{ "eager", "64k", 0, "65536" },
+		{ "eager", "64K", 0, "65536" },
+		{ "eager", "1m", 0, "1048576" },
+		{ "eager", "1M", 0, "1048576" },
+		{ "eager", "1025k", -EINVAL, NULL },
+		{ "eager", "1g", -EINVAL, NULL },
+		{ "eager", "-1k", -EINVAL, NULL },
+		{ "eager", "1kb", -EINVAL, NULL },
+		{ "eager", "1t", -EINVAL, NULL },
+		{ "eager", "k", -EINVAL, NULL },
+		{ "eager", "1 k", -EINVAL, NULL },
+		{ "eager", "0k", 0, "0" },
+		{ "chunk", "4095", -EINVAL, NULL },
+		{ "chunk", "4k", 0, "4096" },
+		{ "pool", "64g", 0, "68719476736" },
+		{ "pool", "64G", 0, "68719476736" },
+		{ "pool", "65g", -EINVAL, NULL },
+		{ "pool", "9223372036854775807g", -EINVAL, NULL },
+		{ "pool", "9007199254740993k", -EINVAL, NULL },
+		{ "socket_ifname", "", 0, "" },
+		{ "socket_ifname", "^docker,lo", 0, "^docker,lo" },
+		{ "LANES", "4", -ENOENT, NULL },
+		{ "lane", "4", -ENOENT, NULL },
+		{ "lanes_", "4", -ENOENT, NULL },
+		{ "", "4", -ENOENT, NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct braid_params p = braid_param;
+		char value[BRAID_PARAM_STR_MAX] = "";
+
+		if (braid_param_set(&p, rows[i].name, rows[i].text) != rows[i].err)
+			fail_msg("%s '%s'", rows[i].name, rows[i].text);
+		if (rows[i].err) {
+			assert_memory_equal(&p, &braid_param, sizeof(p));
+		} else {
+			show(&p, rows[i].name, value, sizeof(value));
+			assert_string_equal(value, rows[i].value);
+		}
+	}
+	assert_int_equal(warns.n, 0);
+}
+
+static void a_text_fits_up_to_its_limit(void **state)
+{
+	struct braid_params p = braid_param;
+	char text[BRAID_PARAM_STR_MAX + 1];
+
+	(void)state;
+	memset(text, 'x', sizeof(text));
+	text[BRAID_PARAM_STR_MAX] = '\0';
+	assert_int_equal(braid_param_set(&p, "transports", text), -EINVAL);
+	assert_string_equal(p.transports, braid_param.transports);
+	text[BRAID_PARAM_STR_MAX - 1] = '\0';
+	assert_int_equal(braid_param_set(&p, "transports", text), 0);
+	assert_string_equal(p.transports, text);
+}
+
+static void values_and_ranges_read_as_people_write_them(void **state)
+{
+	static const struct {
+		const char *name;
+		int64_t value;
+		const char *text, *range;
+	} rows[] = {
+		{ "lanes", 16, "16", "0 to 16" },
+		{ "dscp", -1, "-1", "-1 to 63" },
+		{ "busy_poll", 1024, "1024", "0 to 1000" },
+		{ "chunk", 4096, "4k", "4k to 16m" },
+		{ "chunk", 4097, "4097", "4k to 16m" },
+		{ "chunk", 1536 * 1024, "1536k", "4k to 16m" },
+		{ "eager", 0, "0", "0 to 1m" },
+		{ "pool", 1ll << 36, "64g", "1m to 64g" },
+	};
+	char text[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		braid_param_format(find(rows[i].name), rows[i].value, text, sizeof(text));
+		assert_string_equal(text, rows[i].text);
+		braid_param_range(find(rows[i].name), text, sizeof(text));
+		assert_string_equal(text, rows[i].range);
+	}
+	braid_param_range(find("socket_ifname"), text, sizeof(text));
+	assert_string_equal(text, "at most 255 bytes");
+}
+
+static void a_short_buffer_cuts_the_text(void **state)
+{
+	char text[4] = "zzz";
+
+	(void)state;
+	braid_param_range(find("chunk"), text, 3);
+	assert_string_equal(text, "4k");
+	assert_int_equal(text[3], 0);
+}
+
+static void the_nearest_name_is_the_one_that_was_meant(void **state)
+{
+	static const char *const rows[][2] = {
+		{ "lane", "lanes" },
+		{ "lnaes", "lanes" },
+		{ "lanesmax", "lanes_max" },
+		{ "max_lanes", "lanes" },
+		{ "sokcet_ifname", "socket_ifname" },
+		{ "socket_if_name", "socket_ifname" },
+		{ "ifname", "socket_ifname" },
+		{ "transport", "transports" },
+		{ "connection_timeout", "connect_timeout" },
+		{ "chunk_size", "chunk" },
+		{ "send_buf", "sndbuf" },
+		{ "dscp", "dscp" },
+	};
+	char name[1000];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (strcmp(braid_param_nearest(rows[i][0]), rows[i][1]) != 0)
+			fail_msg("%s: %s", rows[i][0], braid_param_nearest(rows[i][0]));
+	}
+	memset(name, 'q', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	assert_non_null(braid_param_nearest(name));
+	assert_non_null(braid_param_nearest(""));
+}
+
+struct load_case {
+	const char *env[4];
+	int err;
+	unsigned n_warns;
+	const char *says[3];		/* in the first warning */
+	const char *name, *value;
+};
+
+/* In the child: a line on stderr and 1 if the case is not as it should be. */
+static int run_load(const struct load_case *c)
+{
+	char value[BRAID_PARAM_STR_MAX] = "";
+	int bad = 0;
+
+	clearenv();
+	for (int i = 0; i < 4 && c->env[i]; i++)
+		putenv((char *)(uintptr_t)c->env[i]);
+	braid_log_to(keep);
+	bad |= braid_param_load() != c->err;
+	bad |= warns.n != c->n_warns;
+	for (int i = 0; i < 3 && c->says[i]; i++)
+		bad |= !strstr(warns.text[0], c->says[i]);
+	if (c->name) {
+		show(&braid_param, c->name, value, sizeof(value));
+		bad |= strcmp(value, c->value) != 0;
+	}
+	/* Again: the same answer, no second warning, and nothing read. */
+	putenv((char *)(uintptr_t)"BRAID_LANES=13");
+	bad |= braid_param_load() != c->err || warns.n != c->n_warns || braid_param.lanes == 13;
+	if (bad)
+		fprintf(stderr, "%s: %u warnings, '%s', value '%s'\n", c->env[0], warns.n,
+			warns.text[0], value);
+	return bad;
+}
+
+#define LONG_16 "0123456789abcdef"
+#define LONG_64 LONG_16 LONG_16 LONG_16 LONG_16
+#define LONG_256 LONG_64 LONG_64 LONG_64 LONG_64
+
+static const struct load_case load_cases[] = {
+	{ .env = { "PATH=/bin" }, .name = "lanes", .value = "0" },
+	{ .env = { "BRAID_LANES=4" }, .name = "lanes", .value = "4" },
+	{ .env = { "BRAID_EAGER=32k" }, .name = "eager", .value = "32768" },
+	{ .env = { "BRAID_DSCP=-1" }, .name = "dscp", .value = "-1" },
+	{ .env = { "BRAID_SOCKET_IFNAME==eth0" }, .name = "socket_ifname", .value = "=eth0" },
+	{ .env = { "braid_lanes=4" }, .name = "lanes", .value = "0" },
+	/* Empty is not set. */
+	{ .env = { "BRAID_TRANSPORTS=" }, .name = "transports", .value = "tcp" },
+	{ .env = { "BRAID_LANES=" }, .name = "lanes", .value = "0" },
+	{ .env = { "BRAID_SNDBUF=", "NCCL_SOCKET_SNDBUF=1m" }, .name = "sndbuf",
+	  .value = "1048576" },
+	/* A bad value: variable, value, range; the default stays. */
+	{ .env = { "BRAID_LANES=99" }, .err = -EINVAL, .n_warns = 1,
+	  .says = { "BRAID_LANES", "'99'", "0 to 16" }, .name = "lanes", .value = "0" },
+	{ .env = { "BRAID_CHUNK=1" }, .err = -EINVAL, .n_warns = 1,
+	  .says = { "BRAID_CHUNK", "'1'", "4k to 16m" }, .name = "chunk", .value = "524288" },
+	{ .env = { "BRAID_LANES=x", "BRAID_DSCP=y", "BRAID_EAGER=1k" }, .err = -EINVAL,
+	  .n_warns = 2, .name = "eager", .value = "1024" },
+	{ .env = { "BRAID_TRANSPORTS=" LONG_256 }, .err = -EINVAL, .n_warns = 1,
+	  .says = { "BRAID_TRANSPORTS", "'" LONG_64 "'", "255" }, .name = "transports",
+	  .value = "tcp" },
+	/* NCCL's variables. */
+	{ .env = { "NCCL_SOCKET_IFNAME=^docker" }, .name = "socket_ifname", .value = "^docker" },
+	{ .env = { "NCCL_SOCKET_IFNAME=a", "BRAID_SOCKET_IFNAME=b" }, .name = "socket_ifname",
+	  .value = "b" },
+	{ .env = { "NCCL_SOCKET_SNDBUF=65536" }, .name = "sndbuf", .value = "65536" },
+	{ .env = { "NCCL_SOCKET_SNDBUF=-1" }, .name = "sndbuf", .value = "0" },
+	{ .env = { "NCCL_SOCKET_SNDBUF=much" }, .n_warns = 1,
+	  .says = { "NCCL_SOCKET_SNDBUF", "'much'", "0 to 1g" }, .name = "sndbuf", .value = "0" },
+	{ .env = { "NCCL_SOCKET_SNDBUF=much", "BRAID_SNDBUF=1k" }, .name = "sndbuf",
+	  .value = "1024" },
+	{ .env = { "NCCL_SOCKET_IFNAME=" LONG_256 }, .n_warns = 1,
+	  .says = { "NCCL_SOCKET_IFNAME", "ignored" }, .name = "socket_ifname", .value = "" },
+	{ .env = { "BRAID_SNDBUF=-1" }, .err = -EINVAL, .n_warns = 1,
+	  .says = { "BRAID_SNDBUF", "'-1'" }, .name = "sndbuf", .value = "0" },
+	/* Strangers. */
+	{ .env = { "BRAID_LANE=4" }, .n_warns = 1, .says = { "BRAID_LANE ", "BRAID_LANES" },
+	  .name = "lanes", .value = "0" },
+	{ .env = { "BRAID_lanes=4" }, .n_warns = 1, .says = { "BRAID_lanes ", "BRAID_LANES" } },
+	{ .env = { "BRAID_=1" }, .n_warns = 1, .says = { "BRAID_ " } },
+	{ .env = { "BRAID_IFNAME=x", "BRAID_TEST_X=1", "BRAID_GIT=abc", "BRAID_DEBUG=info" },
+	  .n_warns = 1, .says = { "BRAID_IFNAME", "BRAID_SOCKET_IFNAME" }, .name = "debug",
+	  .value = "info" },
+	{ .env = { "BRAID_GITHUB=1", "BRAID_TEST=1" }, .n_warns = 2 },
+	{ .env = { "BRAID_" LONG_256 "=1" }, .n_warns = 1, .says = { "BRAID_" LONG_64 } },
+	{ .env = { "BRAID=1", "XBRAID_LANES=4", "NCCL_LANES=1" } },
+};
+
+static void load_reads_the_environment_once_and_says_what_is_wrong(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(load_cases) / sizeof(load_cases[0]); i++) {
+		int status = -1;
+		pid_t pid;
+
+		fflush(stdout);
+		pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0)
+			exit(run_load(&load_cases[i]));
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (status)
+			fail_msg("case %zu, %s", i, load_cases[i].env[0]);
+	}
+}
+
+static void load_without_any_environment_is_fine(void **state)
+{
+	int status = -1;
+	pid_t pid;
+
+	(void)state;
+	fflush(stdout);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		clearenv();
+		exit(braid_param_load() != 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	warns.n = 0;
+	braid_log_to(keep);
+	return 0;
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup(name, setup)
+	const struct CMUnitTest tests[] = {
+		T(every_row_is_fit_for_code_and_page),
+		T(the_default_is_a_legal_value_and_there_from_the_start),
+		T(set_takes_what_the_row_allows_and_nothing_else),
+		T(a_text_fits_up_to_its_limit),
+		T(values_and_ranges_read_as_people_write_them),
+		T(a_short_buffer_cuts_the_text),
+		T(the_nearest_name_is_the_one_that_was_meant),
+		T(load_reads_the_environment_once_and_says_what_is_wrong),
+		T(load_without_any_environment_is_fine),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * cmd.h - the subcommands of `braid`.
+ *
+ * Each gets argv from its own name on and returns the exit status: 0 done, 1 failed (one line
+ * on stderr says why), 2 a bad command line.
+ */
+#ifndef BRAID_TOOLS_CMD_H
+#define BRAID_TOOLS_CMD_H
+
+int cmd_perf(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+int cmd_demo(int argc, char **argv);
+
+/*
+ * Where libnccl-net-braid.so is: beside this program, in ../lib, in a build tree, where make
+ * install put it, or else its bare name for the loader to look up.  Static storage.
+ */
+const char *plugin_find(void);
+
+#endif

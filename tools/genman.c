@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * genman.c - print braid-params(7), in mdoc, from the rows of param.def.
+ *
+ * Run by the build, never installed.  A new row in param.def is all that a new parameter's page
+ * takes.  mdoc wants every sentence on a line of its own, and a few characters spelled out.
+ */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/param.h"
+
+enum { COLUMNS = 70 };
+
+static const char head[] =
+	".\\\" Made by tools/genman.c from core/param.def: change it there.\n"
+	".Dd November 20, 2026\n"
+	".Dt BRAID-PARAMS 7\n"
+	".Os\n"
+	".Sh NAME\n"
+	".Nm braid-params\n"
+	".Nd what a user of the Braid network plugin can set\n"
+	".Sh DESCRIPTION\n"
+	"Braid reads its parameters from the environment once, when the first\n"
+	"communicator initialises it.\n"
+	"NCCL puts the lines of\n"
+	".Pa ~/.nccl.conf\n"
+	"and\n"
+	".Pa /etc/nccl.conf\n"
+	"into the environment before, so these variables can be set there as well.\n"
+	"In a process that runs with raised privileges (set-user-ID and the like)\n"
+	"nothing is read.\n"
+	".Pp\n"
+	"A size takes a suffix\n"
+	".Cm k , m\n"
+	"or\n"
+	".Cm g ,\n"
+	"for 1024, 1024\\(S2 and 1024\\(S3 bytes.\n"
+	"An empty variable is one that is not set.\n"
+	"Where a variable of NCCL's is named, it is read if Braid's own is not set;\n"
+	"\\-1 there means the default.\n"
+	".Pp\n"
+	"A bad value of a variable of Braid's own is an error, and Braid does not start:\n"
+	"one warning names the variable, the value and the range.\n"
+	"A bad value of a variable of NCCL's is passed over with a warning.\n"
+	"A variable whose name begins with\n"
+	".Ev BRAID_\n"
+	"and that is not listed here has no effect, and a warning says which one that\n"
+	"exists is nearest.\n"
+	".Sh ENVIRONMENT\n"
+	".Bl -tag -width Ds\n";
+
+static const char tail[] =
+	".El\n"
+	".Sh EXAMPLES\n"
+	"Two streams per link over the interfaces whose names begin with ens:\n"
+	".Bd -literal -offset indent\n"
+	"BRAID_LANES=2\n"
+	"BRAID_SOCKET_IFNAME=ens\n"
+	".Ed\n"
+	".Sh SEE ALSO\n"
+	".Xr braid 1\n";
+
+/* One character of running text. */
+static const char *spell(const char *p, const char *start)
+{
+	switch (*p) {
+	case '\\':
+		return "\\e";
+	case '^':
+		return "\\(ha";
+	case '~':
+		return "\\(ti";
+	case '`':
+		return "\\(ga";
+	case '\'':
+		/* A request at the start of a line, and a quote mark elsewhere but in "don't". */
+		return p > start && isalpha((unsigned char)p[-1]) ? "'" : "\\(aq";
+	case '"':
+		return "\\(dq";
+	case '-':
+		return isdigit((unsigned char)p[1]) ? "\\-" : "-";
+	default:
+		return NULL;
+	}
+}
+
+static void print_word(const char *word, size_t len, const char *start)
+{
+	if (*word == '.')
+		fputs("\\&", stdout);
+	for (const char *p = word; p < word + len; p++) {
+		const char *s = spell(p, start);
+
+		if (s)
+			fputs(s, stdout);
+		else
+			putchar(*p);
+	}
+}
+
+/* Running text: filled lines, a new one for each sentence. */
+static void print_text(const char *text)
+{
+	size_t column = 0;
+
+	for (const char *p = text; *(p += strspn(p, " ")); ) {
+		size_t len = strcspn(p, " ");
+
+		if (column && column + 1 + len > COLUMNS) {
+			putchar('\n');
+			column = 0;
+		} else if (column) {
+			putchar(' ');
+			column++;
+		}
+		print_word(p, len, text);
+		column += len;
+		p += len;
+		if (strchr(".!?", p[-1])) {
+			putchar('\n');
+			column = 0;
+		}
+	}
+	if (column)
+		putchar('\n');
+}
+
+static const char *type_name(enum braid_param_type type)
+{
+	switch (type) {
+	case BRAID_PARAM_INT:
+		return "integer";
+	case BRAID_PARAM_SIZE:
+		return "size";
+	case BRAID_PARAM_STR:
+	default:
+		return "text";
+	}
+}
+
+/* Type and range, default, and NCCL's variable, a line each. */
+static void print_facts(const struct braid_param_row *row)
+{
+	char range[96], def[64];
+
+	braid_param_range(row, range, sizeof(range));
+	if (row->type == BRAID_PARAM_STR)
+		snprintf(def, sizeof(def), "%s", *row->def ? row->def : "empty");
+	else
+		braid_param_format(row, strtoll(row->def, NULL, 10), def, sizeof(def));
+	printf("Type: %s, ", type_name(row->type));
+	print_text(range);
+	puts(".br");
+	fputs("Default: ", stdout);
+	print_text(def);
+	if (row->fallback)
+		printf(".br\nNCCL fall-back:\n.Ev %s\n", row->fallback);
+}
+
+static void print_row(const struct braid_param_row *row)
+{
+	fputs(".It Ev BRAID_", stdout);
+	for (const char *p = row->name; *p; p++)
+		putchar(toupper((unsigned char)*p));
+	putchar('\n');
+	print_text(row->help);
+	puts(".Pp");
+	print_facts(row);
+}
+
+int main(void)
+{
+	fputs(head, stdout);
+	for (unsigned i = 0; i < braid_param_count; i++)
+		print_row(&braid_param_rows[i]);
+	fputs(tail, stdout);
+	return fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * info.c - `braid info`: what a plugin offers on this machine, and what Braid can be told.
+ *
+ * Everything is asked through the plugin's ABI, so it works for any NCCL net plugin; the
+ * parameters alone are Braid's own.  One JSON document is put together, and the text is read
+ * from it.
+ */
+#include <dlfcn.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/param.h"
+#include "tools/cmd.h"
+#include "tools/opt.h"
+#include "tools/proxy.h"
+#include "tools/raw.h"
+
+enum { ERR = 600 };
+
+static const struct {
+	const char *so, *what;
+} libraries[] = {
+	{ "libibverbs.so.1", "InfiniBand, RoCE and iWARP" },
+	{ "librdmacm.so.1", "RDMA connections" },
+	{ "libucp.so.0", "UCX" },
+	{ "libcuda.so.1", "GPU memory" },
+	{ "libhwloc.so.15", "topology" },
+};
+
+/* -- the plugin --------------------------------------------------------------------------- */
+
+static json_t *abis_json(const char *path)
+{
+	json_t *list = json_array();
+	char err[ERR];
+	struct net *net;
+	int v;
+
+	for (v = NET_ABI_OLDEST; v <= NET_ABI_NEWEST; v++) {
+		net = net_load(path, v, err, sizeof(err));
+		if (!net)
+			continue;
+		json_array_append_new(list, json_integer(v));
+		net_unload(net);
+	}
+	return list;
+}
+
+/* NULL where no interface has that name. */
+static json_t *address_json(const char *name)
+{
+	char text[INET6_ADDRSTRLEN];
+	union raw_addr a;
+
+	if (!name || raw_addr_of_if(name, &a) != 0)
+		return json_null();
+	raw_addr_text(&a, text, sizeof(text));
+	return json_string(text);
+}
+
+static json_t *memory_json(int mask)
+{
+	json_t *list = json_array();
+
+	if (mask & NCCL_PTR_HOST)
+		json_array_append_new(list, json_string("host"));
+	if (mask & NCCL_PTR_CUDA)
+		json_array_append_new(list, json_string("cuda"));
+	if (mask & NCCL_PTR_DMABUF)
+		json_array_append_new(list, json_string("dmabuf"));
+	return list;
+}
+
+static json_t *device_json(int dev, const struct braid_net_props *p)
+{
+	char guid[24];
+	json_t *o = json_object();
+
+	snprintf(guid, sizeof(guid), "0x%016llx", (unsigned long long)p->guid);
+	json_object_set_new(o, "index", json_integer(dev));
+	json_object_set_new(o, "name", json_string(p->name ? p->name : "?"));
+	json_object_set_new(o, "address", address_json(p->name));
+	json_object_set_new(o, "speed_mbps", json_integer(p->speed_mbps));
+	json_object_set_new(o, "pci_path", p->pci_path ? json_string(p->pci_path) : json_null());
+	json_object_set_new(o, "guid", json_string(guid));
+	json_object_set_new(o, "port", json_integer(p->port));
+	json_object_set_new(o, "memory", memory_json(p->ptr_support));
+	json_object_set_new(o, "latency_us", json_real((double)p->latency_us));
+	json_object_set_new(o, "max_comms", json_integer(p->max_comms));
+	json_object_set_new(o, "max_recvs", json_integer(p->max_recvs));
+	json_object_set_new(o, "max_p2p_bytes", json_integer((json_int_t)p->max_p2p_bytes));
+	json_object_set_new(o, "max_coll_bytes", json_integer((json_int_t)p->max_coll_bytes));
+	json_object_set_new(o, "reg_is_global", json_boolean(p->reg_is_global));
+	json_object_set_new(o, "force_flush", json_boolean(p->force_flush));
+	return o;
+}
+
+static json_t *devices_json(struct net *net)
+{
+	json_t *list = json_array();
+	struct braid_net_props p;
+	int n = 0, i;
+
+	net_devices(net, &n);
+	for (i = 0; i < n; i++) {
+		memset(&p, 0, sizeof(p));
+		if (net_props(net, i, &p) == ncclSuccess)
+			json_array_append_new(list, device_json(i, &p));
+	}
+	return list;
+}
+
+/* NULL with a sentence in err. */
+static json_t *plugin_json(const char *path, int abi, char *err)
+{
+	struct net *net = net_load(path, abi, err, ERR);
+	ncclResult_t res;
+	json_t *o;
+
+	if (!net)
+		return NULL;
+	res = net_init(net, (uint64_t)getpid(), -1, net_log, NULL);
+	if (res != ncclSuccess) {
+		snprintf(err, ERR, "%s: init: %s %.300s", net->name, net_result_name(res),
+			 net_last_warn());
+		net_unload(net);
+		return NULL;
+	}
+	o = json_pack("{s:s, s:s, s:i, s:o, s:b, s:b}", "path", path, "name", net->name, "abi",
+		      net->abi, "devices", devices_json(net), "dmabuf", net->has_dmabuf, "fusion",
+		      net->has_vdevice);
+	json_object_set_new(o, "warning", *net_last_warn() ? json_string(net_last_warn()) : json_null());
+	net_finalize(net);
+	net_unload(net);
+	json_object_set_new(o, "abis", abis_json(path));
+	return o;
+}
+
+/* -- this host, and the parameters -------------------------------------------------------- */
+
+static json_t *libraries_json(void)
+{
+	json_t *list = json_array();
+	unsigned i;
+	void *dl;
+
+	for (i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {
+		dl = dlopen(libraries[i].so, RTLD_LAZY | RTLD_LOCAL);
+		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:o}", "name", libraries[i].so,
+						      "for", libraries[i].what, "found", dl != NULL,
+						      "why", dl ? json_null() : json_string(dlerror())));
+		if (dl)
+			dlclose(dl);
+	}
+	return list;
+}
+
+static const void *const values[] = {
+#define P_INT(name, ...) &braid_param.name,
+#define P_SIZE(name, ...) &braid_param.name,
+#define P_STR(name, ...) braid_param.name,
+#include "core/param.def"
+#undef P_INT
+#undef P_SIZE
+#undef P_STR
+};
+
+static json_t *param_json(const struct braid_param_row *row, const void *value)
+{
+	char now[BRAID_PARAM_STR_MAX], range[100], def[BRAID_PARAM_STR_MAX];
+
+	snprintf(now, sizeof(now), "%s", row->type == BRAID_PARAM_STR ? (const char *)value : "");
+	snprintf(def, sizeof(def), "%s", row->def);
+	if (row->type != BRAID_PARAM_STR) {
+		braid_param_format(row, *(const int64_t *)value, now, sizeof(now));
+		braid_param_format(row, strtoll(row->def, NULL, 10), def, sizeof(def));
+	}
+	braid_param_range(row, range, sizeof(range));
+	return json_pack("{s:s, s:s, s:s, s:s, s:s?, s:s}", "name", row->name, "value", now, "default",
+			 def, "range", range, "fallback", row->fallback, "help", row->help);
+}
+
+static json_t *params_json(void)
+{
+	json_t *list = json_array();
+	unsigned i;
+
+	for (i = 0; i < braid_param_count; i++)
+		json_array_append_new(list, param_json(&braid_param_rows[i], values[i]));
+	return list;
+}
+
+/* -- the text ----------------------------------------------------------------------------- */
+
+static const char *text_of(const json_t *o, const char *key)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+
+	return s ? s : "-";
+}
+
+static long long number_of(const json_t *o, const char *key)
+{
+	return json_integer_value(json_object_get(o, key));
+}
+
+static void print_list(const char *head, const json_t *list, const char *before)
+{
+	json_t *x;
+	size_t i;
+
+	printf("%s", head);
+	json_array_foreach(list, i, x) {
+		if (json_is_integer(x))
+			printf(" %s%lld", before, (long long)json_integer_value(x));
+		else
+			printf(" %s", json_string_value(x));
+	}
+	putchar('\n');
+}
+
+static void print_device(const json_t *d)
+{
+	printf("\ndevice %lld   %s\n", number_of(d, "index"), text_of(d, "name"));
+	printf("  address  %s\n", text_of(d, "address"));
+	printf("  speed    %g Gbit/s\n", (double)number_of(d, "speed_mbps") / 1000);
+	printf("  PCI      %s\n", text_of(d, "pci_path"));
+	printf("  guid     %s, port %lld\n", text_of(d, "guid"), number_of(d, "port"));
+	print_list("  memory  ", json_object_get(d, "memory"), "");
+	printf("  limits   %lld comms, %lld receives in one, %lld MiB a message\n",
+	       number_of(d, "max_comms"), number_of(d, "max_recvs"), number_of(d, "max_p2p_bytes") >> 20);
+}
+
+static void print_plugin(const json_t *doc)
+{
+	const json_t *p = json_object_get(doc, "plugin"), *list = json_object_get(p, "devices");
+	json_t *x;
+	size_t i;
+
+	printf("plugin     %s\n", text_of(p, "path"));
+	printf("name       %s\n", text_of(p, "name"));
+	print_list("ABI       ", json_object_get(p, "abis"), "v");
+	printf("           asked through v%lld; DMA-BUF registration %s, NIC fusion %s\n",
+	       number_of(p, "abi"), json_is_true(json_object_get(p, "dmabuf")) ? "yes" : "no",
+	       json_is_true(json_object_get(p, "fusion")) ? "yes" : "no");
+	if (json_is_string(json_object_get(p, "warning")))
+		printf("warning    %s\n", text_of(p, "warning"));
+	if (json_array_size(list) == 0)
+		puts("\nno devices");
+	json_array_foreach(list, i, x)
+		print_device(x);
+	puts("\noptional libraries on this host; this release of Braid moves data over TCP only");
+	puts("and uses none of them");
+	json_array_foreach(json_object_get(doc, "libraries"), i, x)
+		printf("  %-16s  %-27s %s\n", text_of(x, "name"), text_of(x, "for"),
+		       json_is_true(json_object_get(x, "found")) ? "found" :
+		       strstr(text_of(x, "why"), "No such file") ? "not installed" :
+		       text_of(x, "why"));
+}
+
+/* At most 80 columns, cut at blanks. */
+static void print_wrapped(const char *text, int indent)
+{
+	int room = 80 - indent, n;
+
+	while (*text) {
+		n = (int)strlen(text);
+		if (n > room)
+			for (n = room; n > 0 && text[n] != ' ';)
+				n--;
+		if (n == 0)
+			n = room;
+		printf("%*s%.*s\n", indent, "", n, text);
+		text += n;
+		text += strspn(text, " ");
+	}
+}
+
+static void print_params(const json_t *doc)
+{
+	const json_t *p;
+	char name[64];
+	size_t i, c;
+
+	puts("");
+	json_array_foreach(json_object_get(doc, "params"), i, p) {
+		snprintf(name, sizeof(name), "BRAID_%s", text_of(p, "name"));
+		for (c = 0; name[c]; c++)
+			if (name[c] >= 'a' && name[c] <= 'z')
+				name[c] = (char)(name[c] - 'a' + 'A');
+		printf("%s = %s\n", name, *text_of(p, "value") ? text_of(p, "value") : "(empty)");
+		printf("        default %s, %s",
+		       *text_of(p, "default") ? text_of(p, "default") : "(empty)", text_of(p, "range"));
+		if (json_is_string(json_object_get(p, "fallback")))
+			printf("; else %s", text_of(p, "fallback"));
+		putchar('\n');
+		print_wrapped(text_of(p, "help"), 8);
+	}
+}
+
+/* -- the command -------------------------------------------------------------------------- */
+
+struct wishes {
+	const char *plugin;
+	int abi;
+	bool params, json, verbose;
+};
+
+static int info(const struct wishes *w)
+{
+	char err[ERR] = "";
+	json_t *doc, *plugin;
+	int bad = braid_param_load();
+
+	net_log_verbose(w->verbose);
+	plugin = plugin_json(w->plugin, w->abi, err);
+	if (!plugin) {
+		fprintf(stderr, "braid info: %s\n", err);
+		return 1;
+	}
+	doc = json_pack("{s:s, s:o, s:o, s:o}", "schema", "braid-info-1", "plugin", plugin, "libraries",
+			libraries_json(), "params", params_json());
+	if (w->json) {
+		json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+		putchar('\n');
+	} else {
+		print_plugin(doc);
+		if (w->params)
+			print_params(doc);
+	}
+	json_decref(doc);
+	return bad ? 1 : 0;
+}
+
+int cmd_info(int argc, char **argv)
+{
+	struct wishes w = { .abi = 0 };
+	const struct opt rows[] = {
+		{ OPT_FLAG, "params", NULL, "every parameter: its value now, default, range", &w.params, 0,
+		  0 },
+		{ OPT_FLAG, "json", NULL, "everything as JSON", &w.json, 0, 0 },
+		{ OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &w.plugin, 0, 0 },
+		{ OPT_INT, "abi", "V", "ask through this ABI version (the newest)", &w.abi,
+		  NET_ABI_OLDEST, NET_ABI_NEWEST },
+		{ OPT_FLAG, "verbose", NULL, "print what the plugin logs", &w.verbose, 0, 0 },
+		{ OPT_END, NULL, NULL, NULL, NULL, 0, 0 },
+	};
+
+	switch (opt_parse("braid info", "What the plugin offers on this machine.", rows, argc, argv)) {
+	case OPT_BAD:
+		return 2;
+	case OPT_HELPED:
+		return 0;
+	case OPT_RUN:
+		break;
+	}
+	if (!w.plugin)
+		w.plugin = plugin_find();
+	return info(&w);
+}

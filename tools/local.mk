@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# All that braid, rawtcp and the ABI tests are made of; each links what it asks for.  Of the core
+# that is the parameter table alone: the plugin is loaded by path, as NCCL would.
+noinst_LTLIBRARIES += tools/libtools.la
+tools_libtools_la_SOURCES = \
+	tools/cmd.h \
+	tools/demo.c \
+	tools/fabric.h \
+	tools/find.c \
+	tools/info.c \
+	tools/opt.c \
+	tools/opt.h \
+	tools/perf.c \
+	tools/perf.h \
+	tools/perf_ctl.c \
+	tools/perf_model.c \
+	tools/perf_net.c \
+	tools/perf_pattern.c \
+	tools/perf_print.c \
+	tools/perf_pump.c \
+	tools/perf_pump.h \
+	tools/perf_ring.c \
+	tools/perf_ring.h \
+	tools/perf_session.c \
+	tools/perf_stat.c \
+	tools/perf_worker.c \
+	tools/proxy.c \
+	tools/proxy.h \
+	tools/raw.c \
+	tools/raw.h
+tools_libs = tools/libtools.la libbraid-core.la $(SODIUM_LIBS) $(JANSSON_LIBS) -lm -ldl -lpthread
+
+bin_PROGRAMS += braid
+braid_SOURCES = tools/main.c
+braid_LDADD = $(tools_libs)
+
+# Plain TCP sockets under the same patterns: what braid's figures are compared with.
+noinst_PROGRAMS += tools/rawtcp
+tools_rawtcp_LDADD = $(tools_libs)
+
+# Writes docs/man/braid-params.7 from core/param.def.
+noinst_PROGRAMS += tools/genman
+tools_genman_LDADD = libbraid-core.la $(SODIUM_LIBS)
+
+dist_noinst_SCRIPTS += \
+	tools/bench \
+	tools/capnet \
+	tools/quickstart
+EXTRA_DIST += tools/need.sh
+
+bench: all
+	cd $(srcdir) && BRAID='$(abs_top_builddir)/braid' \
+		BRAID_PLUGIN='$(abs_top_builddir)/plugin/.libs/libnccl-net-braid.so' \
+		BRAID_BUILDDIR='$(abs_top_builddir)' tools/bench
+.PHONY: bench

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * opt.c - see opt.h.  getopt_long and argp print two lines or hide which option was wrong, so
+ * the sixty lines that are needed are written out.
+ */
+#include "tools/opt.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HELP_COLUMN = 26 };
+
+int opt_error(const char *prog, const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(stderr, "%s: ", prog);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	return 2;
+}
+
+static void help(const char *prog, const char *about, const struct opt *o)
+{
+	int used;
+
+	printf("usage: %s [options]\n%s\n\n", prog, about);
+	for (; o->type != OPT_END; o++) {
+		used = printf("  --%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+		if (used > HELP_COLUMN - 2) {
+			putchar('\n');
+			used = 0;
+		}
+		printf("%*s%s\n", HELP_COLUMN - used, "", o->help);
+	}
+}
+
+/* The row named by `word` up to an optional "=value"; NULL if there is none. */
+static const struct opt *row_find(const struct opt *o, const char *word, const char **ret_value)
+{
+	size_t len = strcspn(word, "=");
+
+	for (; o->type != OPT_END; o++) {
+		if (strlen(o->name) == len && memcmp(o->name, word, len) == 0) {
+			*ret_value = word[len] ? word + len + 1 : NULL;
+			return o;
+		}
+	}
+	return NULL;
+}
+
+static int number_set(const char *prog, const struct opt *o, const char *value)
+{
+	char *end;
+	double x;
+
+	errno = 0;
+	x = strtod(value, &end);
+	if (*value == 0 || *end || errno || !(x >= o->least && x <= o->most) ||
+	    (o->type == OPT_INT && x != (double)(long long)x))
+		return opt_error(prog, "--%s takes a%s from %g to %g, not '%s'", o->name,
+				 o->type == OPT_INT ? "n integer" : " number", o->least, o->most, value);
+	if (o->type == OPT_INT)
+		*(int *)o->to = (int)x;
+	else
+		*(double *)o->to = x;
+	return 0;
+}
+
+static int value_set(const char *prog, const struct opt *o, const char *value)
+{
+	if (o->type != OPT_TEXT)
+		return number_set(prog, o, value);
+	*(const char **)o->to = value;
+	return 0;
+}
+
+enum opt_end opt_parse(const char *prog, const char *about, const struct opt *opts, int argc,
+		       char **argv)
+{
+	const struct opt *o;
+	const char *value;
+	int i;
+
+	for (i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+			help(prog, about, opts);
+			return OPT_HELPED;
+		}
+		if (strncmp(argv[i], "--", 2) != 0 || argv[i][2] == 0)
+			return opt_error(prog, "unexpected argument '%s', see --help", argv[i]), OPT_BAD;
+		o = row_find(opts, argv[i] + 2, &value);
+		if (!o)
+			return opt_error(prog, "unknown option '%s', see --help", argv[i]), OPT_BAD;
+		if (o->type == OPT_FLAG) {
+			if (value)
+				return opt_error(prog, "--%s takes no value", o->name), OPT_BAD;
+			*(bool *)o->to = true;
+			continue;
+		}
+		if (!value && i + 1 == argc)
+			return opt_error(prog, "--%s needs %s", o->name, o->arg), OPT_BAD;
+		if (value_set(prog, o, value ? value : argv[++i]) != 0)
+			return OPT_BAD;
+	}
+	return OPT_RUN;
+}

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf.c - `braid perf` and `rawtcp`: reads the options, runs one pattern over a list of sizes,
+ * the plugin and raw TCP in turn, in the same processes, and hands the rows to perf_print.c.
+ */
+#include "tools/perf.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/cmd.h"
+#include "tools/opt.h"
+#include "tools/raw.h"
+
+struct perf {				/* one invocation */
+	const char *prog;
+	struct perf_options opt;
+	struct perf_session s;
+	struct perf_report rep;
+	uint64_t iters[FABRIC_KINDS];	/* found for the size at hand; 0: not yet */
+	bool tty;
+};
+
+/* -- sizes -------------------------------------------------------------------------------- */
+
+/* A number with k, m or g; *end is where it stops. */
+static int64_t size_parse(const char *text, char **end)
+{
+	static const char units[] = "kmg";
+	const char *unit;
+	uint64_t x;
+
+	if (*text < '0' || *text > '9')
+		return -EINVAL;
+	errno = 0;
+	x = strtoull(text, end, 10);
+	unit = **end ? strchr(units, **end | 0x20) : NULL;
+	if (errno || x > PERF_SIZE_MAX)
+		return -EINVAL;
+	if (unit) {
+		x <<= 10 * (unit - units + 1);
+		(*end)++;
+	}
+	return x <= PERF_SIZE_MAX ? (int64_t)x : -EINVAL;
+}
+
+/* A list of sizes and of ranges FROM:TO by doubling. */
+int perf_sizes_parse(const char *text, uint64_t *sizes, int max)
+{
+	int64_t from, to, x;
+	char *at = (char *)(uintptr_t)text;
+	int n = 0;
+
+	do {
+		from = to = size_parse(at, &at);
+		if (from >= 0 && *at == ':')
+			to = size_parse(at + 1, &at);
+		if (from < 0 || to < from)
+			return -EINVAL;
+		for (x = from; x <= to; x = x > 0 ? 2 * x : 1) {
+			if (n == max)
+				return -EINVAL;
+			sizes[n++] = (uint64_t)x;
+		}
+	} while (*at++ == ',');
+	return at[-1] == 0 ? n : -EINVAL;
+}
+
+const char *perf_size_name(uint64_t size, char room[24])
+{
+	static const char units[] = " kmg";
+	unsigned u = 0;
+
+	while (u < 3 && size >= 1024 && size % 1024 == 0) {
+		size /= 1024;
+		u++;
+	}
+	snprintf(room, 24, u ? "%llu%c" : "%llu", (unsigned long long)size, units[u]);
+	return room;
+}
+
+/* -- one row ------------------------------------------------------------------------------ */
+
+static struct perf_run run_of(const struct perf *p, enum fabric_kind kind, uint64_t size,
+			      uint64_t iters)
+{
+	const struct perf_options *o = &p->opt;
+
+	return (struct perf_run){
+		.fabric = kind, .pattern = o->pattern, .comms = (uint32_t)o->comms,
+		.threads = (uint32_t)o->threads, .inflight = (uint32_t)o->inflight,
+		.check = o->check, .size = size, .iters = iters, .stall_s = o->timeout_s / 2,
+	};
+}
+
+/* All workers' results as one: the slowest one's time, everybody's messages, bytes and CPU. */
+static void row_sum(const struct perf *p, const struct perf_result *res, struct perf_row *row)
+{
+	double cpu = 0;
+	int i;
+
+	row->cpu_share = 1;
+	for (i = 0; i < p->s.nprocs; i++) {
+		row->seconds = fmax(row->seconds, (double)res[i].ns / 1e9);
+		row->bytes += (double)res[i].bytes;
+		row->messages += (double)res[i].messages;
+		row->msg_s += res[i].rate;
+		row->values += res[i].values;
+		row->wrong += res[i].wrong;
+		cpu += (double)res[i].cpu_ns / 1e9;
+		if (res[i].ns)
+			row->cpu_share = fmin(row->cpu_share, (double)res[i].cpu_ns / (double)res[i].ns);
+	}
+	row->lat = res[0].lat;
+	if (row->seconds <= 0)
+		return;
+	row->gbit_s = row->msg_s * (double)row->size * 8 / 1e9;
+	row->cpu_s_per_gb = row->bytes > 0 ? cpu / (row->bytes / 1e9) : 0;
+}
+
+static int run_once(struct perf *p, enum fabric_kind kind, uint64_t size, uint64_t iters,
+		    struct perf_row *ret)
+{
+	struct perf_run run = run_of(p, kind, size, iters);
+	struct perf_result res[PERF_PROCS_MAX];
+	int rc = perf_session_run(&p->s, &run, res);
+
+	*ret = (struct perf_row){ .kind = kind, .size = size, .iters = iters };
+	if (!rc)
+		row_sum(p, res, ret);
+	return rc;
+}
+
+/* How many iterations fill --seconds; what it takes to find out warms everything up. */
+static int calibrate(struct perf *p, enum fabric_kind kind, uint64_t size)
+{
+	double want = p->opt.seconds, grow, iters = 2;
+	struct perf_row row;
+	int rc;
+
+	for (;;) {
+		rc = run_once(p, kind, size, (uint64_t)iters, &row);
+		if (rc)
+			return rc;
+		if (row.seconds >= want / 10 || iters >= 1e9)
+			break;
+		grow = want / 8 / fmax(row.seconds, 1e-9);
+		iters = floor(iters * fmin(fmax(grow, 2), 16));
+	}
+	iters = fmax(iters * want / row.seconds, 1);
+	p->iters[kind] = (uint64_t)fmin(iters, 2e9);
+	return 0;
+}
+
+static int warm_up(struct perf *p, enum fabric_kind kind, uint64_t size)
+{
+	double warmup = p->opt.warmup;
+	struct perf_row unused;
+
+	if (p->opt.iters == 0 && p->iters[kind] == 0)
+		return calibrate(p, kind, size);
+	if (p->opt.iters > 0)
+		p->iters[kind] = (uint64_t)p->opt.iters;
+	if (warmup < 0)
+		warmup = fmax(1, floor((double)p->iters[kind] / 10));
+	return warmup > 0 ? run_once(p, kind, size, (uint64_t)warmup, &unused) : 0;
+}
+
+static double bounce(const struct perf *p)
+{
+	if (!p->opt.pin || p->opt.remote || perf_cpus() < 2)
+		return 0;
+	return perf_bounce_ns(perf_cpu_nth(0), perf_cpu_nth(1));
+}
+
+static void progress(const struct perf *p, enum fabric_kind kind, uint64_t size, int round)
+{
+	char room[24];
+
+	if (p->tty)
+		fprintf(stderr, "\r\033[K%s %s over %s, round %d of %d",
+			perf_kinds[p->opt.pattern].name, perf_size_name(size, room),
+			p->rep.about[kind].name, round + 1, p->opt.rounds);
+}
+
+static void progress_end(const struct perf *p)
+{
+	if (p->tty)
+		fputs("\r\033[K", stderr);
+}
+
+static int measure(struct perf *p, enum fabric_kind kind, uint64_t size, int round)
+{
+	struct perf_row row;
+	double before, after;
+	int rc;
+
+	progress(p, kind, size, round);
+	rc = warm_up(p, kind, size);
+	if (rc)
+		return rc;
+	before = bounce(p);
+	rc = run_once(p, kind, size, p->iters[kind], &row);
+	if (rc)
+		return rc;
+	after = bounce(p);
+	row.round = round;
+	row.bounce_ns = fmax(before, after);
+	row.regime_moved = row.bounce_ns > 1.5 * fmin(before, after);
+	return perf_row_add(&p->rep, &row);
+}
+
+/* -- all rows ----------------------------------------------------------------------------- */
+
+static int patterns_run(struct perf *p)
+{
+	enum fabric_kind kind;
+	int i, round, rc;
+
+	for (i = 0; i < p->opt.nsizes; i++) {
+		memset(p->iters, 0, sizeof(p->iters));
+		for (round = 0; round < p->opt.rounds; round++)
+			for (kind = 0; kind < FABRIC_KINDS; kind++) {
+				if (!p->rep.have[kind])
+					continue;
+				rc = measure(p, kind, p->opt.sizes[i], round);
+				if (rc)
+					return rc;
+			}
+	}
+	return 0;
+}
+
+/* Comm after comm; then all are closed. */
+static int setup_run(struct perf *p)
+{
+	struct perf_row row;
+	enum fabric_kind kind;
+	int idx, rc = 0;
+
+	for (kind = 0; kind < FABRIC_KINDS && !rc; kind++) {
+		for (idx = 0; p->rep.have[kind] && idx < p->opt.comms && !rc; idx++) {
+			row = (struct perf_row){ .kind = kind, .iters = (uint64_t)idx + 1 };
+			rc = perf_session_link(&p->s, kind, 0, 1, idx, &row.linked);
+			if (!rc)
+				rc = perf_row_add(&p->rep, &row);
+		}
+		if (p->rep.have[kind] && !rc)
+			rc = perf_session_unlink(&p->s, kind, &p->rep.close_ns[kind]);
+	}
+	return rc;
+}
+
+/* Room for the largest size, before the comms are made, as NCCL registers its buffers once. */
+static int arena_make(struct perf *p)
+{
+	uint64_t most = 1;
+	struct perf_run run;
+	int i;
+
+	for (i = 0; i < p->opt.nsizes; i++)
+		if (p->opt.sizes[i] > most)
+			most = p->opt.sizes[i];
+	run = run_of(p, FABRIC_RAW, most, 1);
+	return perf_session_arena(&p->s, perf_arena_bytes(&run, p->opt.procs));
+}
+
+static int fabrics_open(struct perf *p)
+{
+	enum fabric_kind kind;
+	int rc = arena_make(p);
+
+	for (kind = 0; kind < FABRIC_KINDS && !rc; kind++) {
+		if (!(kind == FABRIC_RAW ? p->opt.raw || p->opt.raw_only : !p->opt.raw_only))
+			continue;
+		p->rep.have[kind] = true;
+		rc = perf_session_load(&p->s, kind, &p->rep.about[kind]);
+		if (!rc && p->opt.pattern != PERF_SETUP)
+			rc = perf_session_link_all(&p->s, kind, p->opt.pattern, p->opt.comms);
+	}
+	return rc;
+}
+
+static bool all_right(const struct perf_report *rep)
+{
+	int i;
+
+	for (i = 0; i < rep->nrows; i++)
+		if (rep->rows[i].wrong)
+			return false;
+	return true;
+}
+
+static int perf_run(struct perf *p)
+{
+	int rc;
+
+	p->tty = isatty(STDERR_FILENO);
+	p->rep.opt = &p->opt;
+	rc = perf_session_open(&p->s, &p->opt.env, p->opt.procs, p->opt.pin, p->opt.remote,
+			       p->opt.timeout_s);
+	if (!rc)
+		rc = fabrics_open(p);
+	if (!rc)
+		rc = p->opt.pattern == PERF_SETUP ? setup_run(p) : patterns_run(p);
+	progress_end(p);
+	if (rc)
+		fprintf(stderr, "%s: %s\n", p->prog, p->s.err[0] ? p->s.err : strerror(-rc));
+	else
+		perf_print(&p->rep);
+	perf_session_close(&p->s);
+	rc = rc || !all_right(&p->rep) ? 1 : 0;
+	free(p->rep.rows);
+	return rc;
+}
+
+/* -- the command line --------------------------------------------------------------------- */
+
+struct words {				/* options as given */
+	const char *pattern, *sizes, *listen;
+	bool once;
+};
+
+static int pattern_find(const char *prog, const char *name, enum perf_pattern *ret)
+{
+	char names[200] = "";
+	size_t at = 0;
+	int i;
+
+	for (i = 0; i < PERF_DDP; i++) {
+		if (strcmp(name, perf_kinds[i].name) == 0) {
+			*ret = (enum perf_pattern)i;
+			return 0;
+		}
+		at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s", i ? ", " : "",
+				       perf_kinds[i].name);
+	}
+	return opt_error(prog, "--pattern '%s' is none of %s", name, names);
+}
+
+/* Fill what was not given from the pattern's row; 2 if things don't fit together. */
+static int options_settle(const char *prog, struct perf_options *o, const struct words *w)
+{
+	const struct perf_kind *kind;
+	int rc = pattern_find(prog, w->pattern, &o->pattern);
+
+	if (rc)
+		return rc;
+	kind = &perf_kinds[o->pattern];
+	if (o->procs == 0)
+		o->procs = kind->procs;
+	if (o->inflight == 0)
+		o->inflight = kind->inflight;
+	if (o->comms == 0)
+		o->comms = o->pattern == PERF_SETUP ? 8 : o->threads;
+	if (o->procs < kind->procs_least || o->procs > kind->procs_most)
+		return opt_error(prog, "--pattern %s is for %d to %d processes, not %d", kind->name,
+				 kind->procs_least, kind->procs_most, o->procs);
+	if (o->threads > o->comms)
+		return opt_error(prog, "%d threads need at least as many comms, not %d", o->threads,
+				 o->comms);
+	o->nsizes = perf_sizes_parse(w->sizes ? w->sizes : kind->sizes, o->sizes, PERF_SIZES_MAX);
+	if (o->nsizes < 0)
+		return opt_error(prog, "--sizes takes a list of sizes up to 1g and of ranges, such as "
+				 "8:1m or 8,1k,64k, not '%s'", w->sizes);
+	if (o->json && o->csv)
+		return opt_error(prog, "--json or --csv, not both");
+	if (o->env.verbose && o->raw_only)
+		return opt_error(prog, "--verbose is for a plugin");
+	return 0;
+}
+
+/* The text alone is a usage error; a host that does not answer is not. */
+static int remote_check(const char *prog, const struct perf_options *o, const struct words *w)
+{
+	char err[PERF_TEXT];
+	union raw_addr unused;
+
+	if (o->remote && w->listen)
+		return opt_error(prog, "--listen or --connect, not both");
+	if (w->once && !w->listen)
+		return opt_error(prog, "--once is for --listen");
+	if (o->remote && raw_addr_parse(o->remote, true, &unused, err, sizeof(err)) == -EINVAL)
+		return opt_error(prog, "--connect: %s", err);
+	if (w->listen && raw_addr_parse(w->listen, false, &unused, err, sizeof(err)) == -EINVAL)
+		return opt_error(prog, "--listen: %s", err);
+	return 0;
+}
+
+static int serve(const char *prog, const struct perf_options *o, const struct words *w)
+{
+	char err[PERF_TEXT] = "";
+	int rc;
+
+	rc = perf_worker_serve(w->listen, &o->env, o->pin, w->once, err);
+	if (rc < 0)
+		fprintf(stderr, "%s: %s\n", prog, err);
+	return rc ? 1 : 0;
+}
+
+int perf_main(const char *prog, bool raw_only, int argc, char **argv)
+{
+	struct perf p = { .prog = prog };
+	struct perf_options *o = &p.opt;
+	struct words w = { .pattern = "pingpong" };
+	const struct opt rows[] = {
+		{ OPT_TEXT, "pattern", "NAME",
+		  "pingpong, oneway, bidir, rate, allreduce, alltoall, setup", &w.pattern, 0, 0 },
+		{ OPT_TEXT, "sizes", "LIST", "8:1m by doubling, or 8,1k,64k; k, m, g", &w.sizes, 0, 0 },
+		{ OPT_INT, "inflight", "K", "messages posted and not done, per comm", &o->inflight, 1,
+		  PERF_INFLIGHT_MAX },
+		{ OPT_INT, "comms", "N", "comms from one rank to another", &o->comms, 1, PERF_COMMS_MAX },
+		{ OPT_INT, "threads", "N", "threads a process drives them with", &o->threads, 1,
+		  PERF_THREADS_MAX },
+		{ OPT_INT, "procs", "N", "processes", &o->procs, 2, PERF_PROCS_MAX },
+		{ OPT_REAL, "seconds", "S", "each measurement lasts so long (0.5)", &o->seconds, 0.001,
+		  3600 },
+		{ OPT_REAL, "iters", "N", "this many iterations instead", &o->iters, 1, 2e9 },
+		{ OPT_REAL, "warmup", "N", "iterations before (a tenth)", &o->warmup, 0, 2e9 },
+		{ OPT_INT, "rounds", "N", "measure so often, fabrics in turn; medians", &o->rounds, 1,
+		  1000 },
+		{ OPT_FLAG, "check", NULL, "verify every byte (slower)", &o->check, 0, 0 },
+		{ OPT_FLAG, "pin", NULL, "process r runs on CPU r only", &o->pin, 0, 0 },
+		{ OPT_TEXT, "dev", "DEV", "device, by number or name", &o->env.dev, 0, 0 },
+		{ OPT_TEXT, "listen", "[ADDR:]PORT", "serve --connect on another host", &w.listen, 0, 0 },
+		{ OPT_FLAG, "once", NULL, "with --listen: serve one session", &w.once, 0, 0 },
+		{ OPT_TEXT, "connect", "HOST:PORT", "half of the processes run there", &o->remote, 0, 0 },
+		{ OPT_REAL, "timeout", "S", "give up when a step takes longer (60)", &o->timeout_s, 1,
+		  3600 },
+		{ OPT_FLAG, "json", NULL, "print JSON", &o->json, 0, 0 },
+		{ OPT_FLAG, "csv", NULL, "print CSV", &o->csv, 0, 0 },
+		/* from here on for plugins only */
+		{ raw_only ? OPT_END : OPT_FLAG, "raw", NULL, "the same over raw TCP, and the ratio",
+		  &o->raw, 0, 0 },
+		{ OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &o->env.plugin, 0, 0 },
+		{ OPT_INT, "abi", "V", "its ABI version (the newest)", &o->env.abi, 5, 12 },
+		{ OPT_FLAG, "verbose", NULL, "print what the plugin logs", &o->env.verbose, 0, 0 },
+		{ OPT_END, NULL, NULL, NULL, NULL, 0, 0 },
+	};
+	enum opt_end end;
+	int rc;
+
+	o->threads = o->rounds = 1;
+	o->seconds = 0.5;
+	o->warmup = -1;
+	o->timeout_s = 60;
+	o->env.cpu = -1;
+	o->raw_only = raw_only;
+	end = opt_parse(prog, raw_only ? "Plain TCP, measured as braid perf measures plugins." :
+			"Measure a NCCL net plugin, by default Braid, between processes.", rows, argc,
+			argv);
+	if (end != OPT_RUN)
+		return end == OPT_BAD ? 2 : 0;
+	if (!o->env.plugin)
+		o->env.plugin = plugin_find();
+	rc = options_settle(prog, o, &w);
+	if (!rc)
+		rc = remote_check(prog, o, &w);
+	if (rc)
+		return rc;
+	return w.listen ? serve(prog, o, &w) : perf_run(&p);
+}
+
+int cmd_perf(int argc, char **argv)
+{
+	return perf_main("braid perf", false, argc, argv);
+}

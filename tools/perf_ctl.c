@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf_ctl.c - messages between a coordinator and its workers.
+ *
+ * All are one struct of one size in the sender's byte order, so there is nothing to parse; the
+ * magic number holds the size and the version, and another build or byte order fails at once.
+ */
+#include "tools/perf.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { VERSION = 1, SEND_MS = 5000 };
+
+static const uint32_t MAGIC = 0xb3000000u | (uint32_t)VERSION << 16 | sizeof(struct perf_ctl);
+
+static int wait_for(int fd, short events, uint64_t end_ns)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+	uint64_t now = perf_now_ns();
+	int n;
+
+	if (now >= end_ns)
+		return -ETIMEDOUT;
+	n = poll(&p, 1, (int)((end_ns - now) / 1000000 + 1));
+	if (n < 0 && errno != EINTR)
+		return -errno;
+	return 0;
+}
+
+/* Workers' ends block, the coordinator's don't; either way nobody waits past the deadline. */
+static int move(int fd, char *p, size_t left, bool out, int timeout_ms)
+{
+	uint64_t end_ns = perf_now_ns() + (uint64_t)timeout_ms * 1000000;
+	ssize_t n;
+	int rc;
+
+	while (left > 0) {
+		n = out ? send(fd, p, left, MSG_NOSIGNAL | MSG_DONTWAIT) :
+			  recv(fd, p, left, MSG_DONTWAIT);
+		if (n > 0) {
+			p += n;
+			left -= (size_t)n;
+			continue;
+		}
+		if (n == 0 || errno == ECONNRESET)
+			return -EPIPE;
+		if (errno != EAGAIN && errno != EINTR)
+			return -errno;
+		rc = wait_for(fd, out ? POLLOUT : POLLIN, end_ns);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+int perf_ctl_send(int fd, struct perf_ctl *m)
+{
+	m->magic = MAGIC;
+	return move(fd, (char *)m, sizeof(*m), true, SEND_MS);
+}
+
+int perf_ctl_recv(int fd, struct perf_ctl *ret, int timeout_ms)
+{
+	struct perf_ctl m;
+	int rc = move(fd, (char *)&m, sizeof(m), false, timeout_ms);
+
+	if (rc)
+		return rc;
+	if (m.magic != MAGIC)
+		return -EPROTO;
+	*ret = m;
+	return 0;
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf_print.c - rows as a table for a person, as JSON or as CSV: the same numbers in all.
+ *
+ * CSV and JSON have a row for each round; the table has medians over the rounds, and for a ratio
+ * the median of the rounds' own ratios, for plugin and raw TCP of one round met the same weather.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/perf.h"
+
+int perf_row_add(struct perf_report *rep, const struct perf_row *row)
+{
+	struct perf_row *v;
+
+	if (rep->nrows == rep->room) {
+		v = realloc(rep->rows, (size_t)(2 * rep->room + 64) * sizeof(*v));
+		if (!v)
+			return -ENOMEM;
+		rep->rows = v;
+		rep->room = 2 * rep->room + 64;
+	}
+	rep->rows[rep->nrows++] = *row;
+	return 0;
+}
+
+/* -- values of a row ---------------------------------------------------------------------- */
+
+struct column {
+	const char *name;		/* in CSV and JSON */
+	double (*get)(const struct perf_report *rep, const struct perf_row *r);
+	const char *head;		/* in the table */
+	int width, digits;
+	unsigned shows;			/* mask of enum perf_shows: tables it is in */
+};
+
+#define US(field) \
+	static double get_##field(const struct perf_report *rep, const struct perf_row *r) \
+	{ (void)rep; return r->lat.field / 1e3; }
+#define PLAIN(field) \
+	static double get_##field(const struct perf_report *rep, const struct perf_row *r) \
+	{ (void)rep; return (double)r->field; }
+#define LINKED(name, field, div) \
+	static double get_##name(const struct perf_report *rep, const struct perf_row *r) \
+	{ (void)rep; return (double)r->linked.field / (div); }
+
+US(min)
+US(p50)
+US(p90)
+US(p99)
+US(p999)
+US(max)
+US(mean)
+PLAIN(gbit_s)
+PLAIN(msg_s)
+PLAIN(cpu_s_per_gb)
+PLAIN(iters)
+PLAIN(seconds)
+PLAIN(bounce_ns)
+PLAIN(cpu_share)
+PLAIN(values)
+PLAIN(wrong)
+LINKED(connect_us, connect_ns, 1e3)
+LINKED(accept_us, accept_ns, 1e3)
+LINKED(fds_src, fds[0], 1)
+LINKED(fds_dst, fds[1], 1)
+LINKED(threads_src, threads[0], 1)
+LINKED(threads_dst, threads[1], 1)
+
+/* One operation of a collective, as if nothing overlapped. */
+static double get_op_us(const struct perf_report *rep, const struct perf_row *r)
+{
+	(void)rep;
+	return r->iters ? r->seconds * 1e6 / (double)r->iters : 0;
+}
+
+static double get_alg_gb_s(const struct perf_report *rep, const struct perf_row *r)
+{
+	(void)rep;
+	return r->seconds > 0 ? (double)r->size * (double)r->iters / 1e9 / r->seconds : 0;
+}
+
+/* What each process's wire carries: nccl-tests' busbw. */
+static double get_bus_gb_s(const struct perf_report *rep, const struct perf_row *r)
+{
+	double n = rep->opt->procs;
+
+	return get_alg_gb_s(rep, r) * 2 * (n - 1) / n;
+}
+
+enum {
+	LAT = 1 << PERF_SHOWS_LATENCY, BW = 1 << PERF_SHOWS_BANDWIDTH, RATE = 1 << PERF_SHOWS_RATE,
+	COLL = 1 << PERF_SHOWS_COLL, SETUP = 1 << PERF_SHOWS_SETUP,
+};
+
+static const struct column columns[] = {
+	{ "min_us", get_min, "min", 9, 2, LAT },
+	{ "p50_us", get_p50, "p50", 9, 2, LAT },
+	{ "p90_us", get_p90, "p90", 9, 2, LAT },
+	{ "p99_us", get_p99, "p99", 9, 2, LAT },
+	{ "p99.9_us", get_p999, "p99.9", 9, 2, LAT },
+	{ "max_us", get_max, "max", 10, 2, LAT },
+	{ "mean_us", get_mean, NULL, 0, 0, 0 },
+	{ "op_us", get_op_us, "time us", 11, 1, COLL },
+	{ "alg_gb_s", get_alg_gb_s, "alg GB/s", 10, 3, COLL },
+	{ "bus_gb_s", get_bus_gb_s, "bus GB/s", 10, 3, COLL },
+	{ "gbit_s", get_gbit_s, "Gbit/s", 9, 2, BW | RATE },
+	{ "msg_s", get_msg_s, "msg/s", 12, 0, BW | RATE },
+	{ "cpu_s_per_gb", get_cpu_s_per_gb, "CPU s/GB", 10, 3, BW | COLL },
+	{ "iters", get_iters, "comm", 8, 0, SETUP },
+	{ "seconds", get_seconds, NULL, 0, 0, 0 },
+	{ "bounce_ns", get_bounce_ns, NULL, 0, 0, 0 },
+	{ "cpu_share", get_cpu_share, NULL, 0, 0, 0 },
+	{ "values", get_values, NULL, 0, 0, 0 },
+	{ "wrong", get_wrong, NULL, 0, 0, 0 },
+	{ "connect_us", get_connect_us, "connect us", 12, 1, SETUP },
+	{ "accept_us", get_accept_us, "accept us", 12, 1, SETUP },
+	{ "fds_src", get_fds_src, "fds", 7, 0, SETUP },
+	{ "fds_dst", get_fds_dst, "fds", 7, 0, SETUP },
+	{ "threads_src", get_threads_src, "threads", 9, 0, SETUP },
+	{ "threads_dst", get_threads_dst, "threads", 9, 0, SETUP },
+};
+
+enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
+
+/* What a ratio is of, and in words whether more is better. */
+static const struct {
+	double (*get)(const struct perf_report *rep, const struct perf_row *r);
+	const char *head, *better;
+	int width, digits;
+} main_values[] = {
+	[PERF_SHOWS_LATENCY] = { get_p50, "raw p50", "less", 9, 2 },
+	[PERF_SHOWS_BANDWIDTH] = { get_gbit_s, "raw Gbit/s", "more", 11, 2 },
+	[PERF_SHOWS_RATE] = { get_msg_s, "raw msg/s", "more", 12, 0 },
+	[PERF_SHOWS_COLL] = { get_op_us, "raw us", "less", 11, 1 },
+	[PERF_SHOWS_SETUP] = { get_connect_us, "", "less", 0, 0 },
+};
+
+static enum perf_shows shows(const struct perf_report *rep)
+{
+	return perf_kinds[rep->opt->pattern].shows;
+}
+
+/* -- medians over rounds ------------------------------------------------------------------ */
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double median(double *v, int n)
+{
+	if (n == 0)
+		return 0;
+	qsort(v, (size_t)n, sizeof(*v), by_value);
+	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+/* `get` of the rows like `like`, whatever their round. */
+static double median_of(const struct perf_report *rep, const struct perf_row *like,
+			double (*get)(const struct perf_report *rep, const struct perf_row *r))
+{
+	double v[1000];
+	const struct perf_row *r;
+	int n = 0;
+
+	for (r = rep->rows; r < rep->rows + rep->nrows; r++)
+		if (r->kind == like->kind && r->size == like->size && n < 1000)
+			v[n++] = get(rep, r);
+	return median(v, n);
+}
+
+static const struct perf_row *row_find(const struct perf_report *rep, enum fabric_kind kind,
+				       uint64_t size, int round)
+{
+	const struct perf_row *r;
+
+	for (r = rep->rows; r < rep->rows + rep->nrows; r++)
+		if (r->kind == kind && r->size == size && r->round == round)
+			return r;
+	return NULL;
+}
+
+/* Plugin over raw TCP in each round; v has room for 1000. */
+static int ratios(const struct perf_report *rep, uint64_t size, double *v)
+{
+	const struct perf_row *plugin, *raw;
+	int round, n = 0;
+	double x;
+
+	for (round = 0; round < rep->opt->rounds; round++) {
+		plugin = row_find(rep, FABRIC_PLUGIN, size, round);
+		raw = row_find(rep, FABRIC_RAW, size, round);
+		x = raw ? main_values[shows(rep)].get(rep, raw) : 0;
+		if (plugin && x > 0)
+			v[n++] = main_values[shows(rep)].get(rep, plugin) / x;
+	}
+	return n;
+}
+
+/* -- the table ---------------------------------------------------------------------------- */
+
+static enum fabric_kind first_kind(const struct perf_report *rep)
+{
+	return rep->have[FABRIC_PLUGIN] ? FABRIC_PLUGIN : FABRIC_RAW;
+}
+
+static void title(const struct perf_report *rep)
+{
+	const struct perf_options *o = rep->opt;
+	const struct fabric_about *a = &rep->about[first_kind(rep)];
+
+	printf("%s", a->name);
+	if (a->abi)
+		printf(" (ABI v%d)", a->abi);
+	printf(" on %s", a->dev);
+	if (a->speed_mbps)
+		printf(" at %g Gbit/s", a->speed_mbps / 1e3);
+	printf(", %d processes%s%s\n", o->procs, o->remote ? ", half of them at " :
+	       o->pin ? ", one per CPU" : "", o->remote ? o->remote : "");
+	printf("%s: %s", perf_kinds[o->pattern].name, perf_kinds[o->pattern].help);
+	if (shows(rep) != PERF_SHOWS_SETUP)
+		printf("; %d comm%s, %d thread%s, %d in flight", o->comms, o->comms == 1 ? "" : "s",
+		       o->threads, o->threads == 1 ? "" : "s", o->inflight);
+	printf("%s\n", shows(rep) == PERF_SHOWS_LATENCY ? "\nhalf round trip in microseconds" : "");
+	if (o->rounds > 1)
+		printf("medians of %d rounds\n", o->rounds);
+}
+
+static void head(const struct perf_report *rep, bool both)
+{
+	unsigned i;
+
+	printf("%8s", shows(rep) == PERF_SHOWS_SETUP ? "" : "size");
+	for (i = 0; i < COLUMNS; i++)
+		if (columns[i].shows & 1u << shows(rep))
+			printf("%*s", columns[i].width, columns[i].head);
+	if (both)
+		printf("%*s%7s", main_values[shows(rep)].width, main_values[shows(rep)].head, "ratio");
+	putchar('\n');
+}
+
+static void line_ratio(const struct perf_report *rep, uint64_t size)
+{
+	const struct perf_row like = { .kind = FABRIC_RAW, .size = size };
+	double v[1000];
+	int n = ratios(rep, size, v);
+	double mid = median(v, n);
+
+	printf("%*.*f%7.2f", main_values[shows(rep)].width, main_values[shows(rep)].digits,
+	       median_of(rep, &like, main_values[shows(rep)].get), mid);
+	if (n > 1)
+		printf(" [%.2f-%.2f]", v[0], v[n - 1]);
+}
+
+static void line(const struct perf_report *rep, const struct perf_row *r, bool both)
+{
+	bool setup = shows(rep) == PERF_SHOWS_SETUP;
+	char room[24];
+	unsigned i;
+
+	printf("%8s", setup ? "" : perf_size_name(r->size, room));
+	for (i = 0; i < COLUMNS; i++)
+		if (columns[i].shows & 1u << shows(rep))
+			printf("%*.*f", columns[i].width, columns[i].digits,
+			       setup ? columns[i].get(rep, r) : median_of(rep, r, columns[i].get));
+	if (both)
+		line_ratio(rep, r->size);
+	putchar('\n');
+}
+
+static void verdict(const struct perf_report *rep)
+{
+	uint64_t values = 0, wrong = 0;
+	int i, moved = 0, disturbed = 0;
+
+	for (i = 0; i < rep->nrows; i++) {
+		values += rep->rows[i].values;
+		wrong += rep->rows[i].wrong;
+		moved += rep->rows[i].regime_moved;
+		disturbed += rep->opt->pin && rep->rows[i].cpu_share < 0.9;
+	}
+	if (values)
+		printf("checked: %llu words, %llu wrong (checking takes time: the figures are "
+		       "low)\n", (unsigned long long)values, (unsigned long long)wrong);
+	if (moved)
+		printf("note: in %d of %d measurements the two CPUs' distance changed, "
+		       "so their figures may not compare\n", moved, rep->nrows);
+	if (disturbed)
+		printf("note: in %d of %d measurements other programs took the CPU\n", disturbed,
+		       rep->nrows);
+}
+
+static void print_table(const struct perf_report *rep)
+{
+	enum fabric_kind kind = first_kind(rep);
+	bool setup = shows(rep) == PERF_SHOWS_SETUP;
+	bool both = rep->have[FABRIC_PLUGIN] && rep->have[FABRIC_RAW] && !setup;
+	const struct perf_row *r;
+
+	title(rep);
+	head(rep, both);
+	for (r = rep->rows; r < rep->rows + rep->nrows; r++) {
+		if (setup && r->kind != kind)
+			printf("closed in %.0f us; now %s\n", (double)rep->close_ns[kind] / 1e3,
+			       rep->about[r->kind].name);
+		if (setup)
+			kind = r->kind;
+		if (r->kind == kind && r->round == 0)
+			line(rep, r, both);
+	}
+	if (setup)
+		printf("closed in %.0f us\n", (double)rep->close_ns[kind] / 1e3);
+	if (both)
+		printf("ratio: %s over raw TCP, %s is better\n", rep->about[kind].name,
+		       main_values[shows(rep)].better);
+	verdict(rep);
+}
+
+/* -- for programs ------------------------------------------------------------------------- */
+
+static void print_csv(const struct perf_report *rep)
+{
+	const struct perf_row *r;
+	unsigned i;
+
+	printf("pattern,fabric,round,size");
+	for (i = 0; i < COLUMNS; i++)
+		printf(",%s", columns[i].name);
+	puts(",regime_moved");
+	for (r = rep->rows; r < rep->rows + rep->nrows; r++) {
+		printf("%s,%s,%d,%llu", perf_kinds[rep->opt->pattern].name, fabric_table[r->kind]->name,
+		       r->round, (unsigned long long)r->size);
+		for (i = 0; i < COLUMNS; i++)
+			printf(",%.9g", columns[i].get(rep, r));
+		printf(",%d\n", r->regime_moved);
+	}
+}
+
+static json_t *about_json(const struct fabric_about *a)
+{
+	return json_pack("{s:s, s:s, s:i, s:i}", "name", a->name, "device", a->dev, "abi", (int)a->abi,
+			 "speed_mbps", (int)a->speed_mbps);
+}
+
+static json_t *row_json(const struct perf_report *rep, const struct perf_row *r)
+{
+	json_t *o = json_pack("{s:s, s:i, s:I, s:b}", "fabric", fabric_table[r->kind]->name, "round",
+			      r->round, "size", (json_int_t)r->size, "regime_moved", r->regime_moved);
+	unsigned i;
+
+	for (i = 0; i < COLUMNS; i++)
+		json_object_set_new(o, columns[i].name, json_real(columns[i].get(rep, r)));
+	return o;
+}
+
+static void print_json(const struct perf_report *rep)
+{
+	const struct perf_options *opt = rep->opt;
+	json_t *fabrics = json_object(), *rows = json_array(), *o;
+	enum fabric_kind kind;
+	int i;
+
+	for (kind = 0; kind < FABRIC_KINDS; kind++)
+		if (rep->have[kind])
+			json_object_set_new(fabrics, fabric_table[kind]->name,
+					    about_json(&rep->about[kind]));
+	for (i = 0; i < rep->nrows; i++)
+		json_array_append_new(rows, row_json(rep, &rep->rows[i]));
+	o = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:b, s:o, s:o}", "schema", "braid-perf-1",
+		      "pattern", perf_kinds[opt->pattern].name, "procs", opt->procs, "comms", opt->comms,
+		      "threads", opt->threads, "inflight", opt->inflight, "pinned", opt->pin, "checked",
+		      opt->check, "fabrics", fabrics, "rows", rows);
+	json_dumpf(o, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+	putchar('\n');
+	json_decref(o);
+}
+
+void perf_print(const struct perf_report *rep)
+{
+	if (rep->opt->json)
+		print_json(rep);
+	else if (rep->opt->csv)
+		print_csv(rep);
+	else
+		print_table(rep);
+}

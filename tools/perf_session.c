@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf_session.c - the coordinator: starts workers, asks and waits for their answers.
+ *
+ * Everything has a deadline.  When one worker dies the others soon report errors of their own, so
+ * before an error is told we look for a death: that is the cause.
+ */
+#include "tools/perf.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/raw.h"
+
+enum { DIAL_MS = 10000, DEATH_MS = 300, QUIT_MS = 3000 };
+
+static int fail(struct perf_session *s, int err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static int fail(struct perf_session *s, int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(s->err, sizeof(s->err), fmt, ap);
+	va_end(ap);
+	return err;
+}
+
+/* -- starting ----------------------------------------------------------------------------- */
+
+static void worker_child(struct perf_session *s, int rank, int fd, const struct fabric_env *env,
+			 bool pin)
+{
+	struct fabric_env mine = *env;
+	int i;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (i = 0; i < PERF_PROCS_MAX; i++)
+		if (s->w[i].fd >= 0)
+			close(s->w[i].fd);
+	if (pin)
+		mine.cpu = perf_cpu_nth(rank);
+	_exit(perf_worker_main(fd, &mine));
+}
+
+static int worker_fork(struct perf_session *s, int rank, const struct fabric_env *env, bool pin)
+{
+	int pair[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+		return fail(s, -errno, "socketpair: %s", strerror(errno));
+	pid = fork();
+	if (pid < 0) {
+		close(pair[0]);
+		close(pair[1]);
+		return fail(s, -errno, "fork: %s", strerror(errno));
+	}
+	if (pid == 0) {
+		close(pair[0]);
+		worker_child(s, rank, pair[1], env, pin);
+	}
+	close(pair[1]);
+	s->w[rank].fd = pair[0];
+	s->w[rank].pid = pid;
+	return 0;
+}
+
+static int worker_dial(struct perf_session *s, int rank, const char *remote)
+{
+	union raw_addr a;
+	char err[PERF_TEXT];
+	int fd, rc;
+
+	rc = raw_addr_parse(remote, true, &a, err, sizeof(err));
+	if (rc)
+		return fail(s, rc, "%s", err);
+	fd = raw_dial(&a, DIAL_MS);
+	if (fd < 0)
+		return fail(s, fd, "connect to %s: %s", remote, strerror(-fd));
+	s->w[rank].fd = fd;
+	return 0;
+}
+
+/* -- asking ------------------------------------------------------------------------------- */
+
+/* What became of a worker whose end is closed. */
+static int death(struct perf_session *s, int rank)
+{
+	struct perf_worker *w = &s->w[rank];
+	int status, tries;
+
+	for (tries = 0; w->pid && tries < 100; tries++, usleep(2000)) {
+		if (waitpid(w->pid, &status, WNOHANG) != w->pid)
+			continue;
+		w->pid = 0;
+		if (WIFSIGNALED(status))
+			return fail(s, -EPIPE, "%s died: %s", w->where, strsignal(WTERMSIG(status)));
+		return fail(s, -EPIPE, "%s left with exit status %d", w->where, WEXITSTATUS(status));
+	}
+	return fail(s, -EPIPE, "%s is gone", w->where);
+}
+
+/* Is anyone dead by now?  Then that is the error; else `rc` and what s->err says. */
+static int cause(struct perf_session *s, int rc)
+{
+	struct pollfd p[PERF_PROCS_MAX];
+	int i;
+	char c;
+
+	for (i = 0; i < s->nprocs; i++)
+		p[i] = (struct pollfd){ .fd = s->w[i].fd, .events = POLLRDHUP };
+	poll(p, (nfds_t)s->nprocs, DEATH_MS);
+	for (i = 0; i < s->nprocs; i++)
+		if (p[i].revents && recv(p[i].fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+			return death(s, i);
+	return rc;
+}
+
+static int ask(struct perf_session *s, int rank, struct perf_ctl *m)
+{
+	int rc = perf_ctl_send(s->w[rank].fd, m);
+
+	if (!rc)
+		return 0;
+	return rc == -EPIPE ? death(s, rank) : fail(s, rc, "%s: %s", s->w[rank].where, strerror(-rc));
+}
+
+/* *m, received from `rank`, as an error or not. */
+static int judge(struct perf_session *s, int rank, int rc, const struct perf_ctl *m)
+{
+	if (rc == -EPIPE)
+		return death(s, rank);
+	if (rc == -EPROTO)
+		return fail(s, rc, "%s does not speak as this version does", s->w[rank].where);
+	if (rc)
+		return fail(s, rc, "%s: %s", s->w[rank].where, strerror(-rc));
+	if (m->status == 0)
+		return 0;
+	fail(s, m->status, "%s: %.*s", s->w[rank].where, PERF_TEXT, m->text);
+	return cause(s, m->status);
+}
+
+/* Whoever answers first; a death anywhere ends the wait. */
+static int answers(struct perf_session *s, bool *waiting, struct perf_ctl *ret)
+{
+	uint64_t end_ns = perf_now_ns() + (uint64_t)(s->timeout_s * 1e9);
+	struct pollfd p[PERF_PROCS_MAX];
+	int i, n, rc;
+
+	for (;;) {
+		for (i = n = 0; i < s->nprocs; i++) {
+			p[i] = (struct pollfd){ .fd = waiting[i] ? s->w[i].fd : -1, .events = POLLIN };
+			n += waiting[i];
+		}
+		if (n == 0)
+			return 0;
+		if (perf_now_ns() >= end_ns || poll(p, (nfds_t)s->nprocs, 1000) < 0)
+			break;
+		for (i = 0; i < s->nprocs; i++) {
+			if (!p[i].revents)
+				continue;
+			rc = judge(s, i, perf_ctl_recv(s->w[i].fd, &ret[i], DEATH_MS), &ret[i]);
+			if (rc)
+				return rc;
+			waiting[i] = false;
+		}
+	}
+	for (i = 0; !waiting[i];)
+		i++;
+	return fail(s, -ETIMEDOUT, "%s has not answered for %.0f s", s->w[i].where, s->timeout_s);
+}
+
+static int ask_all(struct perf_session *s, const struct perf_ctl *m, struct perf_ctl *ret)
+{
+	bool waiting[PERF_PROCS_MAX] = { false };
+	struct perf_ctl copy = *m;
+	int i, rc;
+
+	for (i = 0; i < s->nprocs; i++) {
+		copy.rank = i;
+		rc = ask(s, i, &copy);
+		if (rc)
+			return rc;
+		waiting[i] = true;
+	}
+	return answers(s, waiting, ret);
+}
+
+static int ask_one(struct perf_session *s, int rank, struct perf_ctl *m)
+{
+	bool waiting[PERF_PROCS_MAX] = { [0] = false };
+	struct perf_ctl ret[PERF_PROCS_MAX];
+	int rc = ask(s, rank, m);
+
+	if (rc)
+		return rc;
+	waiting[rank] = true;
+	rc = answers(s, waiting, ret);
+	if (!rc)
+		*m = ret[rank];
+	return rc;
+}
+
+/* -- what a coordinator does -------------------------------------------------------------- */
+
+/* Remote ones first: the local ones' raw TCP then uses the address that reaches them. */
+static int workers_start(struct perf_session *s, const struct fabric_env *env, bool pin,
+			 const char *remote)
+{
+	int local = remote ? s->nprocs / 2 : s->nprocs;
+	struct fabric_env mine = *env;
+	char addr[FABRIC_NAME];
+	int i, rc = 0;
+
+	for (i = local; i < s->nprocs && !rc; i++)
+		rc = worker_dial(s, i, remote);
+	if (remote && !rc) {
+		raw_addr_local(s->w[local].fd, addr, sizeof(addr));
+		mine.addr = addr;
+	}
+	for (i = 0; i < local && !rc; i++)
+		rc = worker_fork(s, i, &mine, pin);
+	return rc;
+}
+
+int perf_session_open(struct perf_session *s, const struct fabric_env *env, int nprocs, bool pin,
+		      const char *remote, double timeout_s)
+{
+	struct perf_ctl m = { .type = PERF_CTL_HELLO, .nprocs = nprocs };
+	struct perf_ctl ret[PERF_PROCS_MAX];
+	int i, rc;
+
+	*s = (struct perf_session){ .timeout_s = timeout_s, .nprocs = nprocs };
+	for (i = 0; i < PERF_PROCS_MAX; i++) {
+		s->w[i].fd = -1;
+		snprintf(s->w[i].where, sizeof(s->w[i].where), "rank %d", i);
+	}
+	rc = workers_start(s, env, pin, remote);
+	if (!rc)
+		rc = ask_all(s, &m, ret);
+	for (i = 0; !rc && i < nprocs; i++) {
+		ret[i].text[63] = 0;
+		snprintf(s->w[i].where, sizeof(s->w[i].where), "rank %d (pid %d on %.40s)", i,
+			 (int)ret[i].idx, ret[i].text);
+	}
+	return rc;
+}
+
+int perf_session_load(struct perf_session *s, enum fabric_kind kind, struct fabric_about *ret)
+{
+	struct perf_ctl m = { .type = PERF_CTL_LOAD, .fabric = kind };
+	struct perf_ctl all[PERF_PROCS_MAX];
+	int rc = ask_all(s, &m, all);
+
+	if (!rc)
+		*ret = all[0].about;
+	return rc;
+}
+
+int perf_session_link(struct perf_session *s, enum fabric_kind kind, int src, int dst, int idx,
+		      struct perf_linked *ret)
+{
+	struct perf_ctl m = { .type = PERF_CTL_LISTEN, .fabric = kind };
+	struct perf_ctl all[PERF_PROCS_MAX];
+	bool waiting[PERF_PROCS_MAX] = { false };
+	int rc = ask_one(s, dst, &m);
+
+	if (rc)
+		return rc;
+	waiting[src] = waiting[dst] = true;
+	m.idx = idx;
+	m.type = PERF_CTL_ACCEPT;
+	m.peer = src;
+	rc = ask(s, dst, &m);
+	m.type = PERF_CTL_CONNECT;
+	m.peer = dst;
+	if (!rc)
+		rc = ask(s, src, &m);
+	if (!rc)
+		rc = answers(s, waiting, all);
+	if (rc)
+		return rc;
+	*ret = (struct perf_linked){
+		.connect_ns = all[src].ns, .accept_ns = all[dst].ns,
+		.fds = { all[src].fds, all[dst].fds }, .threads = { all[src].threads, all[dst].threads },
+	};
+	return 0;
+}
+
+int perf_session_link_all(struct perf_session *s, enum fabric_kind kind, enum perf_pattern pattern,
+			  int comms)
+{
+	struct perf_linked unused;
+	int src, dst, idx, rc;
+
+	for (idx = 0; idx < comms; idx++)
+		for (src = 0; src < s->nprocs; src++)
+			for (dst = 0; dst < s->nprocs; dst++) {
+				if (src == dst || !perf_kinds[pattern].edge(s->nprocs, src, dst))
+					continue;
+				rc = perf_session_link(s, kind, src, dst, idx, &unused);
+				if (rc)
+					return rc;
+			}
+	return 0;
+}
+
+int perf_session_arena(struct perf_session *s, uint64_t bytes)
+{
+	struct perf_ctl m = { .type = PERF_CTL_ARENA, .bytes = bytes };
+	struct perf_ctl all[PERF_PROCS_MAX];
+
+	return ask_all(s, &m, all);
+}
+
+int perf_session_run(struct perf_session *s, const struct perf_run *run, struct perf_result *ret)
+{
+	struct perf_ctl m = { .type = PERF_CTL_RUN, .fabric = run->fabric, .run = *run };
+	struct perf_ctl all[PERF_PROCS_MAX];
+	int i, rc;
+
+	rc = ask_all(s, &m, all);
+	m.type = PERF_CTL_GO;
+	if (!rc)
+		rc = ask_all(s, &m, all);
+	for (i = 0; !rc && i < s->nprocs; i++)
+		ret[i] = all[i].result;
+	return rc;
+}
+
+int perf_session_unlink(struct perf_session *s, enum fabric_kind kind, uint64_t *ret_ns)
+{
+	struct perf_ctl m = { .type = PERF_CTL_CLOSE, .fabric = kind };
+	struct perf_ctl all[PERF_PROCS_MAX];
+	int i, rc = ask_all(s, &m, all);
+
+	*ret_ns = 0;
+	for (i = 0; !rc && i < s->nprocs; i++)
+		if (all[i].ns > *ret_ns)
+			*ret_ns = all[i].ns;
+	return rc;
+}
+
+/* Ask nicely, all at once so that they close together; who does not leave in time is killed. */
+void perf_session_close(struct perf_session *s)
+{
+	struct perf_ctl m = { .type = PERF_CTL_QUIT };
+	uint64_t end_ns = perf_now_ns() + (uint64_t)QUIT_MS * 1000000;
+	int i;
+
+	for (i = 0; i < s->nprocs; i++) {
+		if (s->w[i].fd < 0)
+			continue;
+		perf_ctl_send(s->w[i].fd, &m);
+		shutdown(s->w[i].fd, SHUT_WR);
+	}
+	for (i = 0; i < s->nprocs; i++) {
+		while (s->w[i].pid && waitpid(s->w[i].pid, NULL, WNOHANG) == 0) {
+			if (perf_now_ns() > end_ns)
+				kill(s->w[i].pid, SIGKILL);
+			usleep(1000);
+		}
+		if (s->w[i].fd >= 0)
+			close(s->w[i].fd);
+	}
+	s->nprocs = 0;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * proxy.h - a small NCCL proxy: loads a net plugin's .so by path, takes one ABI version and calls
+ * it as NCCL's own proxy threads would.  Shared by braid perf, braid info and tests/abi.
+ *
+ * One struct net hides which ABI version is behind it: absent members are absent pointers' stubs
+ * that say -1, old signatures get their arguments narrowed as NCCL's wrappers do.
+ */
+#ifndef BRAID_TOOLS_PROXY_H
+#define BRAID_TOOLS_PROXY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "plugin/abi.h"
+#include "plugin/net.h"		/* struct braid_net_props: the union of all versions' fields */
+
+enum { NET_ABI_OLDEST = 5, NET_ABI_NEWEST = 12 };
+
+struct net {				/* a loaded plugin at one ABI version */
+	void *dl;
+	int abi;
+	const void *table;		/* the exported ncclNetPlugin_vN */
+	const char *name;
+	void *ctx;			/* v11 and newer */
+	bool has_dmabuf, has_finalize, has_vdevice;
+};
+
+/*
+ * Load `path` and take ABI version `abi` (0: the newest it has).  NULL on failure with a
+ * sentence in err.  Does not call init.
+ */
+struct net *net_load(const char *path, int abi, char *err, size_t err_len);
+void net_unload(struct net *net);	/* dlclose; call net_finalize first */
+
+ncclResult_t net_init(struct net *net, uint64_t comm_id, int traffic_class, ncclDebugLogger_t log,
+		      ncclProfilerCallback_t prof);
+ncclResult_t net_finalize(struct net *net);	/* success where the ABI has none */
+/* Another context on the same table (v11+; older: the same init again). */
+ncclResult_t net_init_ctx(struct net *net, void **ctx, uint64_t comm_id, int traffic_class,
+			  ncclDebugLogger_t log, ncclProfilerCallback_t prof);
+ncclResult_t net_finalize_ctx(struct net *net, void *ctx);
+
+ncclResult_t net_devices(struct net *net, int *ndev);
+ncclResult_t net_props(struct net *net, int dev, struct braid_net_props *ret);
+ncclResult_t net_listen(struct net *net, int dev, void *handle, void **listen_comm);
+ncclResult_t net_connect(struct net *net, int dev, void *handle, void **send_comm);
+ncclResult_t net_accept(struct net *net, void *listen_comm, void **recv_comm);
+ncclResult_t net_reg(struct net *net, void *comm, void *data, size_t size, int type, void **mr);
+ncclResult_t net_dereg(struct net *net, void *comm, void *mr);
+ncclResult_t net_isend(struct net *net, void *comm, void *data, size_t size, int tag, void *mr,
+		       void *phandle, void **req);
+ncclResult_t net_irecv(struct net *net, void *comm, int n, void **data, size_t *sizes, int *tags,
+		       void **mrs, void **phandles, void **req);
+ncclResult_t net_iflush(struct net *net, void *comm, int n, void **data, int *sizes, void **mrs,
+			void **req);
+ncclResult_t net_test(struct net *net, void *req, int *done, int *sizes);
+ncclResult_t net_close_send(struct net *net, void *comm);
+ncclResult_t net_close_recv(struct net *net, void *comm);
+ncclResult_t net_close_listen(struct net *net, void *comm);
+
+const char *net_result_name(ncclResult_t res);
+
+/* A logger for tests and tools: keeps the last WARN line and counts them (thread-safe). */
+void net_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...);
+const char *net_last_warn(void);
+unsigned net_warn_count(void);
+void net_log_verbose(bool on);		/* also to stderr, prefixed by level */
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rawtcp.c - the reference alone: braid perf's patterns over plain TCP, without any plugin.
+ *
+ * What one message is stands at the head of raw.c.  Options as for braid perf.
+ */
+#include "tools/perf.h"
+
+const struct fabric_ops *const fabric_table[FABRIC_KINDS] = { [FABRIC_RAW] = &fabric_raw };
+
+int main(int argc, char **argv)
+{
+	return perf_main("rawtcp", true, argc, argv);
+}

@@ -292,6 +292,17 @@ bool braid_link_tell(struct braid_link *link)
 
 /* --- sending ------------------------------------------------------------------------------- */
 
+/* push_waiting() will look after it. */
+static void stall(struct braid_link *link)
+{
+	atomic_store_explicit(&link->stalled, true, memory_order_relaxed);
+}
+
+static bool is_stalled(const struct braid_link *link)
+{
+	return atomic_load_explicit(&link->stalled, memory_order_relaxed);
+}
+
 /* With the link's lock held, which the transport may drop and take again. */
 static void lane_push(struct braid_lane *lane)
 {
@@ -299,12 +310,14 @@ static void lane_push(struct braid_lane *lane)
 
 	if (!lane->tx.unsent)
 		return;
-	if (lane->index)		/* push_waiting() looks after it until it is empty */
-		atomic_store_explicit(&lane->link->others_blocked, true, memory_order_relaxed);
-	if (!braid_trylock(&lane->io))
+	if (!braid_trylock(&lane->io)) {
+		stall(lane->link);
 		return;
+	}
 	err = lane->tr->push(lane);
 	lane->blocked = err == -EAGAIN;
+	if (lane->tx.unsent)
+		stall(lane->link);
 	braid_unlock(&lane->io);
 	if (err && err != -EAGAIN) {
 		braid_unlock(&lane->link->lock);
@@ -396,6 +409,8 @@ void braid_link_feed(struct braid_link *link)
 			braid_link_flush(link);		/* START goes ahead */
 		lane_push(lane);
 	}
+	if (!braid_list_empty(&link->pending))
+		stall(link);
 }
 
 /* --- receiving ----------------------------------------------------------------------------- */
@@ -524,8 +539,7 @@ static int poll_others(struct braid_link *link)
 	int moved = 0, n;
 
 	if (!atomic_load_explicit(&link->spread, memory_order_relaxed) &&
-	    !atomic_load_explicit(&link->others_blocked, memory_order_relaxed) &&
-	    atomic_load_explicit(&link->touched, memory_order_relaxed) % 64)
+	    !is_stalled(link) && atomic_load_explicit(&link->touched, memory_order_relaxed) % 64)
 		return 0;
 	n = braid_os->epoll_wait(link->ep, ev, BRAID_LANES_MAX, 0);
 	for (int i = 0; i < n; i++) {
@@ -552,20 +566,20 @@ static int poll_others(struct braid_link *link)
 	return moved;
 }
 
-/* Send what waits: lanes that were full, chunks that found no lane. */
+/* Send what waits: lanes that were full or busy, chunks that found no lane. */
 static void push_waiting(struct braid_link *link)
 {
 	if (!braid_trylock(&link->lock))
 		return;
-	atomic_store_explicit(&link->others_blocked, false, memory_order_relaxed);
+	atomic_store_explicit(&link->stalled, false, memory_order_relaxed);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
-		/* Home may hold back a burst; other lanes have something only if it is to go. */
-		if (i ? !lane->blocked || atomic_exchange(&lane->writable, false) : lane->blocked)
+		/* What other lanes have is to go at once; epoll says when a full one takes more. */
+		if (!i || !lane->blocked || atomic_exchange(&lane->writable, false))
 			lane_push(lane);
-		if (i && lane->tx.unsent)
-			atomic_store_explicit(&link->others_blocked, true, memory_order_relaxed);
+		else
+			stall(link);
 	}
 	if (!braid_list_empty(&link->pending))
 		braid_link_feed(link);
@@ -575,17 +589,19 @@ static void push_waiting(struct braid_link *link)
 /* Nothing moved and the caller has nothing else: end the burst, tell what is urgent. */
 static void fruitless(struct braid_link *link, struct braid_comm *c)
 {
+	bool urgent = atomic_load_explicit(&link->urgent, memory_order_relaxed);
+
+	if (!urgent && atomic_load_explicit(&link->quiet, memory_order_relaxed))
+		return;
 	if (!braid_trylock(&link->lock))
 		return;
 	if (c->flush_epoch == link->isend_epoch)
 		link->quiet = true;
 	c->flush_epoch = link->isend_epoch;
-	if (link->urgent)
+	if (urgent)
 		braid_link_tell(link);
-	else if (!link->quiet)
-		goto out;
-	braid_link_flush(link);
-out:
+	if (urgent || link->quiet)
+		braid_link_flush(link);
 	braid_unlock(&link->lock);
 }
 
@@ -598,7 +614,7 @@ int braid_link_move(struct braid_link *link)
 	moved = lane_poll(braid_link_home(link));
 	if (moved >= 0 && atomic_load_explicit(&link->nlanes, memory_order_acquire) > 1)
 		moved += poll_others(link);
-	if (moved >= 0)
+	if (moved >= 0 && is_stalled(link))
 		push_waiting(link);
 	return moved;
 }

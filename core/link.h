@@ -69,20 +69,21 @@ struct braid_link {
 	struct braid_list pending;	/* sends with chunks to cut */
 	uint64_t tx_window, shared_out;
 	uint64_t isend_epoch;		/* counts isend calls */
-	bool quiet;			/* a test found nothing since the last isend */
+	atomic_bool quiet;		/* a caller waited since the last isend: no burst is on */
+	atomic_bool stalled;		/* something is to go that could not go yet */
 	/* receiving */
 	struct braid_list news;		/* comms with credits or retirements to tell */
 	uint64_t rx_window, um_bytes;
 	uint64_t retire_bytes;
 	atomic_uint spread;		/* messages whose chunks may come on other lanes */
-	atomic_bool others_blocked;	/* a lane other than home waits for room */
-	bool urgent;			/* somebody waits for what we have to tell */
+	atomic_bool urgent;		/* somebody waits for what we have to tell */
 	bool peer_gone;			/* F_CLOSE received */
 
 	/* for the service thread */
 	atomic_ulong touched;		/* calls that moved the link; may lose some, never all */
 	unsigned long seen;
 	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
+	unsigned in_epoll;		/* how many of them are, armed or not */
 	bool settled;			/* and have been for a tick without a call */
 	unsigned want_lanes;		/* to dial; under lock */
 	uint64_t idle_since_ns;

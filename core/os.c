@@ -179,6 +179,7 @@ static const struct braid_os real = {
 	.getsockopt = getsockopt,
 	.sendmsg = sendmsg,
 	.recvmsg = recvmsg,
+	.send = send,
 	.recv = recv,
 	.close = os_close,
 	.epoll_create = os_epoll_create,

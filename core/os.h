@@ -33,6 +33,7 @@ struct braid_os {
 	int (*getsockopt)(int fd, int level, int name, void *val, socklen_t *len);
 	ssize_t (*sendmsg)(int fd, const struct msghdr *msg, int flags);
 	ssize_t (*recvmsg)(int fd, struct msghdr *msg, int flags);
+	ssize_t (*send)(int fd, const void *buf, size_t len, int flags);
 	ssize_t (*recv)(int fd, void *buf, size_t len, int flags);
 	int (*close)(int fd);
 

@@ -442,10 +442,8 @@ static int link_take_conn(struct braid_link *link, struct braid_conn *c, unsigne
 
 	braid_os->epoll_ctl(svc.ep, EPOLL_CTL_DEL, c->fd, NULL);
 	err = braid_link_add_lane(link, tr, index, c->theirs.epoch, c->fd);
-	if (!err) {
-		watch(EPOLL_CTL_ADD, c->fd, 0, link->lane[index], TAG_LANE);
+	if (!err)
 		c->fd = -1;
-	}
 	return err;
 }
 
@@ -928,9 +926,20 @@ static void link_watch(struct braid_link *link)
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
-		watch(EPOLL_CTL_MOD, lane->fd, EPOLLIN | EPOLLRDHUP | EPOLLONESHOT |
-		      (lane->blocked ? EPOLLOUT : 0u), lane, TAG_LANE);
+		watch(i < link->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, lane->fd,
+		      EPOLLIN | EPOLLRDHUP | EPOLLONESHOT | (lane->blocked ? EPOLLOUT : 0u), lane,
+		      TAG_LANE);
 	}
+	link->in_epoll = link->nlanes;
+}
+
+/* Somebody calls again.  Even a disarmed entry costs every packet a look by the kernel. */
+static void link_unwatch(struct braid_link *link)
+{
+	atomic_store(&link->watched, false);
+	for (unsigned i = 0; i < link->in_epoll; i++)
+		braid_os->epoll_ctl(svc.ep, EPOLL_CTL_DEL, link->lane[i]->fd, NULL);
+	link->in_epoll = 0;
 }
 
 /* Something arrived on a watched link: move it, unless somebody has begun to call on it. */
@@ -941,7 +950,7 @@ static void link_event(struct braid_link *link)
 	if (atomic_load(&link->touched) == link->seen && atomic_load(&link->watched))
 		link_watch(link);
 	else
-		atomic_store(&link->watched, false);
+		link_unwatch(link);
 }
 
 static void link_tick(struct braid_link *link)
@@ -950,7 +959,7 @@ static void link_tick(struct braid_link *link)
 
 	if (touched != link->seen) {
 		link->seen = touched;
-		atomic_store(&link->watched, false);
+		link_unwatch(link);
 		braid_link_tidy(link);
 	} else if (!atomic_load(&link->watched)) {
 		link_watch(link);

@@ -63,6 +63,23 @@ void braid_stream_close(struct braid_lane *lane)
 	s->beg = s->end = 0;
 }
 
+/* One buffer goes cheaper without a vector. */
+static ssize_t tx(int fd, const struct msghdr *msg)
+{
+	if (msg->msg_iovlen == 1)
+		return braid_os->send(fd, msg->msg_iov->iov_base, msg->msg_iov->iov_len,
+				      MSG_NOSIGNAL | MSG_DONTWAIT);
+	return braid_os->sendmsg(fd, msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static ssize_t rx(int fd, struct msghdr *msg)
+{
+	if (msg->msg_iovlen == 1)
+		return braid_os->recv(fd, msg->msg_iov->iov_base, msg->msg_iov->iov_len,
+				      MSG_DONTWAIT);
+	return braid_os->recvmsg(fd, msg, MSG_DONTWAIT);
+}
+
 int braid_stream_push(struct braid_lane *lane)
 {
 	struct braid_lock *lock = &lane->link->lock;
@@ -80,7 +97,7 @@ int braid_stream_push(struct braid_lane *lane)
 		msg.msg_iovlen = (size_t)braid_tx_gather(lane, iov, IOV_MAX_TX, budget, &bytes);
 		if (bytes > BRAID_COPY_LOCKED)
 			braid_unlock(lock);
-		n = braid_os->sendmsg(lane->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+		n = tx(lane->fd, &msg);
 		err = n < 0 ? -errno : 0;
 		if (bytes > BRAID_COPY_LOCKED)
 			braid_lock_wait(lock);
@@ -122,7 +139,7 @@ static ssize_t receive(struct braid_stream *s, size_t budget, bool *ret_short)
 	} else {
 		ahead = 0;
 	}
-	n = braid_os->recvmsg(lane->fd, &msg, MSG_DONTWAIT);
+	n = rx(lane->fd, &msg);
 	if (n <= 0)
 		return n < 0 ? -errno : 0;
 	*ret_short = (size_t)n < direct + ahead;

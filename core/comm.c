@@ -219,7 +219,7 @@ static void send_to_credit(struct braid_comm *c, struct braid_send *s, uint32_t 
 {
 	s->rseq = rseq;
 	s->start_due = true;
-	braid_list_add_tail(&c->link->pending, &s->node);
+	braid_link_pending(c->link, &s->node);
 }
 
 bool braid_send_say_start(struct braid_send *s)
@@ -694,10 +694,10 @@ static int begin_eager(struct braid_lane *lane, struct braid_comm *c)
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_recv *e;
 
-	if (rx_in_order(c, h))
-		return -EBADMSG;
 	if (drains(c))
 		return 0;
+	if (rx_in_order(c, h))
+		return -EBADMSG;
 	if (h->flags & BRAID_FLAG_CREDITED) {
 		e = recv_slot(c, h->rseq);
 		if (!e->posted || e->matched || !e->credited || e->rseq != h->rseq ||
@@ -753,7 +753,7 @@ static int begin_start(struct braid_lane *lane, struct braid_comm *c)
 		return 0;
 	e = recv_slot(c, h->rseq);
 	if (c->sender || !e->posted || !e->credited || e->started || e->rseq != h->rseq ||
-	    e->tag != h->tag || h->size > e->room || !h->size || (e->begun && e->size != h->size))
+	    e->tag != h->tag || h->size > e->room || (e->begun && e->size != h->size))
 		return -EBADMSG;
 	if (e->wanted ? e->mseq != h->seq : e->matched || rx_in_order(c, h))
 		return -EBADMSG;
@@ -799,10 +799,10 @@ static int begin_want(struct braid_lane *lane, struct braid_comm *c)
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_recv *e;
 
-	if (rx_in_order(c, h))
-		return -EBADMSG;
 	if (drains(c))
 		return 0;
+	if (rx_in_order(c, h))
+		return -EBADMSG;
 	c->large = true;
 	e = recv_find(c, h->tag);
 	if (!e)

@@ -298,6 +298,12 @@ static void stall(struct braid_link *link)
 	atomic_store_explicit(&link->stalled, true, memory_order_relaxed);
 }
 
+void braid_link_pending(struct braid_link *link, struct braid_list *node)
+{
+	braid_list_add_tail(&link->pending, node);
+	stall(link);
+}
+
 static bool is_stalled(const struct braid_link *link)
 {
 	return atomic_load_explicit(&link->stalled, memory_order_relaxed);
@@ -374,6 +380,11 @@ static bool cut_chunk(struct braid_lane *lane, struct braid_send *s)
 
 	if (!braid_send_say_start(s) || !braid_txq_room(&lane->tx, 0))
 		return false;
+	if (!s->size) {			/* there was no window for its header: START says it all */
+		braid_list_del(&s->node);
+		braid_send_part_done(s);
+		return true;
+	}
 	if (!s->cut)
 		s->chunk = chunk_len(lane->link, s->size);
 	h.len = s->size - s->cut < s->chunk ? (uint32_t)(s->size - s->cut) : s->chunk;
@@ -509,8 +520,8 @@ int braid_rx_end(struct braid_lane *lane)
 	if (h->type != BRAID_F_ACK)
 		lane->rx_some = true;
 	/* The sender waits for what was not copied, and for room at some point. */
-	if (h->len > BRAID_COPY_MAX || lane->rx_frames - lane->rx_told >= ACK_FRAMES ||
-	    lane->rx_quiet >= ACK_BYTES) {
+	if (h->type == BRAID_F_CHUNK || h->len > BRAID_COPY_MAX ||
+	    lane->rx_frames - lane->rx_told >= ACK_FRAMES || lane->rx_quiet >= ACK_BYTES) {
 		lane->rx_owed = true;
 		link->urgent = true;
 	}
@@ -589,18 +600,19 @@ static void push_waiting(struct braid_link *link)
 /* Nothing moved and the caller has nothing else: end the burst, tell what is urgent. */
 static void fruitless(struct braid_link *link, struct braid_comm *c)
 {
-	bool urgent = atomic_load_explicit(&link->urgent, memory_order_relaxed);
+	bool urgent = atomic_load_explicit(&link->urgent, memory_order_relaxed), over;
 
 	if (!urgent && atomic_load_explicit(&link->quiet, memory_order_relaxed))
 		return;
 	if (!braid_trylock(&link->lock))
 		return;
-	if (c->flush_epoch == link->isend_epoch)
-		link->quiet = true;
+	over = c->flush_epoch == link->isend_epoch;
 	c->flush_epoch = link->isend_epoch;
 	if (urgent)
 		braid_link_tell(link);
-	if (urgent || link->quiet)
+	if (!braid_link_home(link)->tx.unsent)
+		link->quiet = true;
+	else if (urgent || over)
 		braid_link_flush(link);
 	braid_unlock(&link->lock);
 }

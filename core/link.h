@@ -136,6 +136,7 @@ void braid_link_tidy(struct braid_link *link);
 /* With the link's lock held: */
 struct braid_comm *braid_link_comm(struct braid_link *link, uint32_t id);
 bool braid_link_ctl(struct braid_link *link, struct braid_hdr *h, const void *payload);
+void braid_link_pending(struct braid_link *link, struct braid_list *node);	/* a send to cut */
 void braid_link_feed(struct braid_link *link);	/* cut chunks, and push the lanes that got some */
 void braid_link_flush(struct braid_link *link);	/* push home, unless somebody else moves it */
 bool braid_link_tell(struct braid_link *link);

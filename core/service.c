@@ -100,6 +100,15 @@ static int watch(int op, int fd, uint32_t events, void *obj, enum tag tag)
 	return braid_os->epoll_ctl(svc.ep, op, fd, &ev) ? -errno : 0;
 }
 
+/*
+ * Before close, which is not enough: a child that was forked and has not come to exec yet may hold
+ * the descriptor too, and epoll would go on to tell of it by a pointer to what is freed.
+ */
+static void unwatch(int fd)
+{
+	braid_os->epoll_ctl(svc.ep, EPOLL_CTL_DEL, fd, NULL);
+}
+
 /* --- process ------------------------------------------------------------------------------- */
 
 /* In a forked child: descriptors are closed already; keys must not stay. */
@@ -165,6 +174,12 @@ static void close_fds(void)
 	svc.ep = -1;
 }
 
+static int start_failed(int err)
+{
+	return braid_error(err, "can't start the service thread: %s%s", strerror(-err),
+			   err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
+}
+
 /* With svc.lock held. */
 static int service_start(void)
 {
@@ -174,7 +189,7 @@ static int service_start(void)
 		return 0;
 	svc.ep = braid_os->epoll_create();
 	if (svc.ep < 0)
-		return -errno;
+		return start_failed(-errno);
 	braid_lock_wait(&svc.kick_lock);
 	svc.efd = braid_os->eventfd();
 	braid_unlock(&svc.kick_lock);
@@ -185,7 +200,7 @@ static int service_start(void)
 		err = braid_os->thread_start(&svc.thread, service_thread, NULL, "braid-service");
 	if (err) {
 		close_fds();
-		return err;
+		return start_failed(err);
 	}
 	svc.running = true;
 	return 0;
@@ -428,8 +443,10 @@ static void conn_close(struct braid_conn *c)
 	if (c->link && c->link->conn == c)
 		c->link->conn = NULL;
 	braid_list_del(&c->node);
-	if (c->fd >= 0)
+	if (c->fd >= 0) {
+		unwatch(c->fd);
 		braid_os->close(c->fd);
+	}
 	braid_auth_wipe(c, sizeof(*c));
 	free(c);
 }
@@ -440,7 +457,7 @@ static int link_take_conn(struct braid_link *link, struct braid_conn *c, unsigne
 	const struct braid_transport *tr = braid_transport_find(BRAID_TRANSPORT_TCP);
 	int err;
 
-	braid_os->epoll_ctl(svc.ep, EPOLL_CTL_DEL, c->fd, NULL);
+	unwatch(c->fd);
 	err = braid_link_add_lane(link, tr, index, c->theirs.epoch, c->fd);
 	if (!err)
 		c->fd = -1;
@@ -686,6 +703,8 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, uint6
 	c->link = link;
 	c->dev = link->key.dev;
 	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
+	if (kind == BRAID_HELLO_LINK && c->deadline_ns > link->dial_until_ns)
+		c->deadline_ns = link->dial_until_ns;
 	target_addr(link, &sa, c->addr, sizeof(c->addr));
 	c->mine.kind = (uint8_t)kind;
 	c->mine.dev = (uint16_t)link->key.dev->index;
@@ -938,7 +957,7 @@ static void link_unwatch(struct braid_link *link)
 {
 	atomic_store(&link->watched, false);
 	for (unsigned i = 0; i < link->in_epoll; i++)
-		braid_os->epoll_ctl(svc.ep, EPOLL_CTL_DEL, link->lane[i]->fd, NULL);
+		unwatch(link->lane[i]->fd);
 	link->in_epoll = 0;
 }
 
@@ -1045,6 +1064,7 @@ static bool link_reap(struct braid_link *link, uint64_t now)
 	int state = atomic_load(&link->state);
 
 	if (state == BRAID_LINK_DEAD) {
+		link_unwatch(link);
 		link_close_lanes(link);
 		comms_bury(link);
 		if (link->ncomms || atomic_load(&link->pins))
@@ -1095,16 +1115,23 @@ static void conns_expire(uint64_t now)
 	}
 }
 
-static void ports_resume(uint64_t now)
+/* True if some still wait for descriptors. */
+static bool ports_resume(uint64_t now)
 {
+	bool waiting = false;
 	struct port *p;
 
 	braid_list_for(p, &svc.ports, node) {
-		if (!p->paused_until_ns || now < p->paused_until_ns)
+		if (!p->paused_until_ns)
 			continue;
+		if (now < p->paused_until_ns) {
+			waiting = true;
+			continue;
+		}
 		p->paused_until_ns = 0;
 		watch(EPOLL_CTL_MOD, p->fd, EPOLLIN, p, TAG_PORT);
 	}
+	return waiting;
 }
 
 static void tell_strangers(uint64_t now)
@@ -1121,9 +1148,10 @@ static int service_look(uint64_t now)
 {
 	struct braid_link *link, *tmp;
 	int wait_ms = -1;
+	bool paused;
 
 	conns_expire(now);
-	ports_resume(now);
+	paused = ports_resume(now);
 	tell_strangers(now);
 	braid_list_for_safe(link, tmp, &svc.links, node) {
 		int state = atomic_load(&link->state);
@@ -1147,7 +1175,7 @@ static int service_look(uint64_t now)
 		else if (!link->ncomms && wait_ms < 0)
 			wait_ms = 100;
 	}
-	if (!braid_list_empty(&svc.conns) && wait_ms < 0)
+	if ((paused || !braid_list_empty(&svc.conns)) && wait_ms < 0)
 		wait_ms = 100;
 	return wait_ms;
 }

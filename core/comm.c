@@ -18,7 +18,10 @@
 #include "core/param.h"
 #include "core/pool.h"
 
-enum { RETIRE_MAX = 64 };	/* retired messages that may stay untold */
+enum {
+	RETIRE_MAX = 64,		/* retired messages that may stay untold */
+	BURST_MAX = 32, BURST_TRY = 64,
+};
 
 static struct braid_send *send_slot(struct braid_comm *c, uint32_t seq)
 {
@@ -285,14 +288,21 @@ static void send_start(struct braid_comm *c, struct braid_send *s)
 		c->oldest_await++;
 }
 
-/* Should this isend's frames leave now, or wait for more to go with them? */
+/*
+ * Should this isend's frames leave now, or wait for more to go with them?  Now if the caller had
+ * been waiting, so that latency counts; or if the burst is as long as the last ones were.  Once
+ * in a while a longer one is tried.
+ */
 static bool send_now(struct braid_link *link, const struct braid_send *s)
 {
 	const struct braid_txq *q = &braid_link_home(link)->tx;
 
-	/* The caller was waiting, so latency counts; or the batch is full. */
+	if (++link->burst_run > BURST_TRY * link->burst && link->burst < BURST_MAX) {
+		link->burst++;
+		link->burst_run = 0;
+	}
 	return link->quiet || s->size > BRAID_COPY_MAX || q->unsent > 4 * BRAID_COPY_MAX ||
-	       q->f_head - q->f_sent >= 32;
+	       q->f_head - q->f_sent >= link->burst;
 }
 
 static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
@@ -327,6 +337,7 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 	link->isend_epoch++;
 	now = send_now(link, s);
 	link->quiet = false;
+	c->burst = now ? 0 : 1;
 	if (!braid_list_empty(&link->pending))
 		braid_link_feed(link);
 	if (now)
@@ -974,6 +985,29 @@ static void req_finish(struct braid_req *req, uint64_t *sizes)
 	}
 }
 
+/*
+ * The caller asks for a send that is held back so that more may go with it: once is how a caller
+ * goes on posting, twice in a row means that it is waiting.  Neither needs a look at the wire.
+ */
+static bool held_back(struct braid_comm *c)
+{
+	const struct braid_txq *q;
+
+	if (!c->burst)
+		return false;
+	if (c->burst++ == 1)
+		return true;
+	if (!braid_trylock(&c->link->lock))
+		return true;
+	q = &braid_link_home(c->link)->tx;
+	c->link->burst = q->f_head - q->f_sent;
+	c->link->burst_run = 0;
+	braid_link_flush(c->link);
+	braid_unlock(&c->link->lock);
+	c->burst = 0;
+	return true;
+}
+
 int braid_comm_test(struct braid_req *req, bool *ret_done, uint64_t *sizes)
 {
 	struct braid_comm *c = req->comm;
@@ -982,7 +1016,8 @@ int braid_comm_test(struct braid_req *req, bool *ret_done, uint64_t *sizes)
 
 	*ret_done = false;
 	if (!done) {
-		braid_link_progress(c->link, c);
+		if (!held_back(c))
+			braid_link_progress(c->link, c);
 		done = atomic_load_explicit(&req->done, memory_order_acquire);
 	}
 	if (done && !c->reported) {

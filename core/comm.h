@@ -135,6 +135,7 @@ struct braid_comm {
 	struct braid_credit *credit;	/* by rseq */
 	uint64_t eager_out;		/* window cost of messages that have met nothing yet */
 	uint64_t flush_epoch;		/* link->isend_epoch at the last fruitless test */
+	unsigned burst;			/* fruitless tests since an isend was held back, counted from 1 */
 
 	/* receiver */
 	struct braid_recv *recv;

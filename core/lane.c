@@ -48,7 +48,7 @@ void braid_txq_fini(struct braid_txq *q)
 static uint32_t ring_need(const struct braid_txq *q, size_t inl, uint32_t *ret_off)
 {
 	uint32_t off = (uint32_t)(q->head % q->ring_size);
-	uint32_t len = (uint32_t)((inl + 15) & ~(size_t)15);
+	uint32_t len = (uint32_t)inl;	/* back to back: several leave in one piece */
 
 	if (off + len > q->ring_size) {
 		*ret_off = 0;

@@ -50,6 +50,7 @@ struct braid_link *braid_link_new(const struct braid_link_key *key)
 	link->key = *key;
 	link->ep = -1;
 	link->quiet = true;
+	link->burst = 8;
 	link->active = 1;
 	braid_list_init(&link->node);
 	braid_list_init(&link->comms);

@@ -69,6 +69,8 @@ struct braid_link {
 	struct braid_list pending;	/* sends with chunks to cut */
 	uint64_t tx_window, shared_out;
 	uint64_t isend_epoch;		/* counts isend calls */
+	uint32_t burst;			/* frames that callers post before they wait, of late */
+	uint32_t burst_run;		/* isends since one waited */
 	atomic_bool quiet;		/* a caller waited since the last isend: no burst is on */
 	atomic_bool stalled;		/* something is to go that could not go yet */
 	/* receiving */

@@ -1262,11 +1262,20 @@ static bool is_lane(const struct epoll_event *ev)
 	return (ev->data.u64 & TAG_MASK) == TAG_LANE;
 }
 
+static void links_tick(void)
+{
+	struct braid_link *link;
+
+	braid_list_for(link, &svc.links, node) {
+		if (atomic_load(&link->state) == BRAID_LINK_UP)
+			link_tick(link);
+	}
+}
+
 /* Once round: false when there is nothing left to look after. */
 static bool service_step(int *wait_ms)
 {
 	struct epoll_event ev[1];
-	struct braid_link *link;
 	uint64_t now;
 	bool go_on, look;
 	int n;
@@ -1282,11 +1291,13 @@ static bool service_step(int *wait_ms)
 
 		link_event(lane->link);
 	}
-	pthread_mutex_lock(&svc.lock);
 	now = braid_os->now_ns();
+	look = n <= 0 || now - svc.looked_ns >= TICK_MS * MS;	/* also while events pour in */
+	pthread_mutex_lock(&svc.lock);
 	if (n > 0 && !is_lane(ev))
 		handle_event(ev, now);
-	look = n <= 0 || now - svc.looked_ns >= TICK_MS * MS;	/* also while events pour in */
+	if (look)
+		links_tick();		/* first: service_look() says how long to sleep after it */
 	*wait_ms = 0;
 	if (look) {
 		int ms = service_look(now);
@@ -1298,14 +1309,6 @@ static bool service_step(int *wait_ms)
 	if (go_on && *wait_ms < 0 && svc.idle_since_ns)
 		*wait_ms = 100;
 	pthread_mutex_unlock(&svc.lock);
-	if (look) {
-		/* Only this thread takes links off the list. */
-		for (struct braid_list *p = svc.links.next; p != &svc.links; p = p->next) {
-			link = braid_list_entry(p, struct braid_link, node);
-			if (atomic_load(&link->state) == BRAID_LINK_UP)
-				link_tick(link);
-		}
-	}
 	return go_on;
 }
 

@@ -89,6 +89,7 @@ struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sen
 	braid_list_init(&c->news_node);
 	braid_list_init(&c->listen_node);
 	braid_list_init(&c->ctx_node);
+	braid_list_init(&c->mrs);
 	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
 		if (sender) {
 			braid_list_init(&c->send[i].node);
@@ -167,22 +168,22 @@ static void comm_oversize(struct braid_comm *c, uint64_t size, uint64_t room, in
 {
 	if (atomic_load(&c->err))
 		return;
-	braid_comm_fail(c, -EMSGSIZE);
-	fail_tell(c, EMSGSIZE, size, room);
 	braid_warn("device %s, peer %s: a message of %llu bytes (tag %d) was sent to a receive posted "
 		   "with %llu bytes; nothing was delivered. Make both ranks use the same size",
 		   c->link->key.dev->net.name, c->link->peer, (unsigned long long)size, tag,
 		   (unsigned long long)room);
+	braid_comm_fail(c, -EMSGSIZE);	/* after the WARN: whoever sees it finds the reason */
+	fail_tell(c, EMSGSIZE, size, room);
 }
 
 static void comm_orphaned(struct braid_comm *c)
 {
 	if (atomic_load(&c->err) || c->closed)
 		return;
-	braid_comm_fail(c, -EREMOTEIO);
 	braid_warn("device %s, peer %s: the peer closed this connection while a %s was waiting for it. "
 		   "Look for the first error in that rank's log", c->link->key.dev->net.name,
 		   c->link->peer, c->sender ? "send" : "receive");
+	braid_comm_fail(c, -EREMOTEIO);
 }
 
 /* --- the sending side ---------------------------------------------------------------------- */
@@ -720,6 +721,8 @@ static int begin_eager(struct braid_lane *lane, struct braid_comm *c)
 		if (!e)
 			return rx_um(lane, c, false);
 	}
+	if (e->begun)			/* chunks of another message are coming in */
+		return -EBADMSG;
 	recv_match(c, e, h->size);
 	if (h->size > e->room) {
 		comm_oversize(c, h->size, e->room, h->tag);
@@ -787,7 +790,7 @@ static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
 		return 0;
 	e = recv_slot(c, h->rseq);
 	if (!e->posted || !e->credited || e->rseq != h->rseq || h->size > e->room ||
-	    ((e->begun || e->matched) && e->size != h->size) || h->len > h->size - e->begun ||
+	    (e->matched && !e->wanted && !e->started) || ((e->begun || e->matched) && e->size != h->size) || h->len > h->size - e->begun ||
 	    e->chunks[h->n / 64] >> (h->n % 64) & 1)
 		return -EBADMSG;
 	e->size = h->size;
@@ -818,6 +821,8 @@ static int begin_want(struct braid_lane *lane, struct braid_comm *c)
 	e = recv_find(c, h->tag);
 	if (!e)
 		return rx_um(lane, c, true);
+	if (e->begun && e->size != h->size)
+		return -EBADMSG;
 	if (h->size > e->room) {
 		comm_oversize(c, h->size, e->room, h->tag);
 		return 0;
@@ -886,9 +891,11 @@ static int begin_opened(struct braid_lane *lane, struct braid_comm *c)
 static int begin_refused(struct braid_lane *lane, struct braid_comm *c)
 {
 	(void)lane;
+	if (!c->sender)
+		return -EBADMSG;
 	braid_comm_fail(c, -ECONNREFUSED);
 	c->peer_closed = true;
-	return c->sender ? 0 : -EBADMSG;
+	return 0;
 }
 
 static int begin_bye(struct braid_lane *lane, struct braid_comm *c)

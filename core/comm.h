@@ -41,6 +41,7 @@ enum {
 };
 
 struct braid_mr {			/* a registration; on TCP it only says what a request uses */
+	struct braid_list node;		/* comm->mrs */
 	struct braid_comm *comm;
 	char *data;
 	size_t size;
@@ -127,6 +128,7 @@ struct braid_comm {
 	void *ctx;			/* owner, for cleaning up */
 	void *user;			/* the plugin's */
 	struct braid_list ctx_node;	/* the context's objects */
+	struct braid_list mrs;		/* the plugin's, freed with the comm */
 
 	/* sender */
 	struct braid_send *send;

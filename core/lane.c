@@ -36,12 +36,24 @@ void braid_txq_fini(struct braid_txq *q)
 		for (uint32_t i = q->f_acked; i != q->f_head; i++)
 			free(q->f[i & q->fmask].own);
 	}
+	q->f_acked = q->f_told = q->f_head;
 	free(q->ring);
 	free(q->f);
 	q->ring = NULL;
 	q->f = NULL;
 	q->fmask = 0;
 	q->ring_size = 0;
+}
+
+bool braid_txq_idle(const struct braid_txq *q)
+{
+	if (q->f_sent != q->f_head)
+		return false;
+	for (uint32_t i = q->f_acked; i != q->f_head; i++) {
+		if (q->ring[q->f[i & q->fmask].off] != BRAID_F_ACK)
+			return false;
+	}
+	return true;
 }
 
 /* Bytes a frame takes from the ring: itself, and what is skipped so that it does not wrap. */

@@ -80,10 +80,8 @@ struct braid_lane {
 
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t frames);
 void braid_txq_fini(struct braid_txq *q);
-static inline bool braid_txq_idle(const struct braid_txq *q)
-{
-	return q->f_head == q->f_acked;
-}
+/* The peer has all that it will ever acknowledge: acknowledgements themselves it does not. */
+bool braid_txq_idle(const struct braid_txq *q);
 
 /* May a frame with `inl` bytes of copied payload be queued, leaving room for control frames? */
 bool braid_txq_room(const struct braid_txq *q, size_t inl);

@@ -170,16 +170,16 @@ void braid_link_down(struct braid_link *link, int err, const char *why)
 
 	if (atomic_load(&link->state) == BRAID_LINK_DEAD)
 		return;
-	atomic_store(&link->err, err);
-	braid_list_for(c, &link->comms, node) {
+	braid_list_for(c, &link->comms, node)
 		affected |= !c->closed && !c->peer_closed;
-		braid_comm_fail(c, err);
-	}
-	atomic_store(&link->state, BRAID_LINK_DEAD);
 	if (affected)
 		braid_warn("device %s, peer %s: %s", link->key.dev->net.name, link->peer, why);
 	else
 		braid_info("device %s, peer %s: %s", link->key.dev->net.name, link->peer, why);
+	atomic_store(&link->err, err);
+	braid_list_for(c, &link->comms, node)
+		braid_comm_fail(c, err);	/* after the WARN: whoever sees it finds the reason */
+	atomic_store(&link->state, BRAID_LINK_DEAD);
 	braid_service_kick();
 }
 
@@ -287,7 +287,8 @@ bool braid_link_tell(struct braid_link *link)
 	}
 	if (!tell_acks(link))
 		return false;
-	link->urgent = false;
+	/* Home's own rides on the next frame that begins to leave; until then it is still owed. */
+	link->urgent = braid_link_home(link)->rx_owed;
 	return true;
 }
 
@@ -318,6 +319,7 @@ static void lane_push(struct braid_lane *lane)
 	if (!lane->tx.unsent)
 		return;
 	if (!braid_trylock(&lane->io)) {
+		atomic_store(&lane->writable, true);	/* epoll says so only once: keep the word */
 		stall(lane->link);
 		return;
 	}
@@ -445,6 +447,8 @@ static int rx_open(struct braid_lane *lane)
 	if ((lane->rx_hdr.comm & 1) != link->dialler || braid_link_comm(link, lane->rx_hdr.comm))
 		return -EBADMSG;
 	braid_open_unpack(lane->rx_ctl, &open);
+	if (braid_link_attach(link))	/* it may have been idle until now */
+		return -ENOMEM;
 	c = braid_comm_new(link, lane->rx_hdr.comm, false);
 	if (c && !braid_listen_offer(c, &open)) {
 		c->opened_due = true;
@@ -613,7 +617,7 @@ static void fruitless(struct braid_link *link, struct braid_comm *c)
 		braid_link_tell(link);
 	if (!braid_link_home(link)->tx.unsent)
 		link->quiet = true;
-	else if (urgent || over)
+	else if ((urgent || over) && !braid_link_home(link)->blocked)
 		braid_link_flush(link);
 	braid_unlock(&link->lock);
 }

@@ -1312,14 +1312,21 @@ static bool service_step(int *wait_ms)
 	return go_on;
 }
 
+/* Whether to end is decided with the lock held until it has: nobody may come in between. */
 static void *service_thread(void *arg)
 {
 	int wait_ms = 0;
 
 	(void)arg;
-	while (service_step(&wait_ms))
-		;
-	pthread_mutex_lock(&svc.lock);
+	for (;;) {
+		if (service_step(&wait_ms))
+			continue;
+		pthread_mutex_lock(&svc.lock);
+		if (svc.stop || nothing_left(braid_os->now_ns()))
+			break;
+		pthread_mutex_unlock(&svc.lock);
+		wait_ms = 0;
+	}
 	close_all();
 	if (!svc.stop)
 		pthread_detach(svc.thread);

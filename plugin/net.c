@@ -174,6 +174,24 @@ static struct braid_comm *first_comm(struct context *ctx)
 	return c;
 }
 
+/* Close, and free the registrations that nobody took back. */
+static void comm_end(struct braid_comm *c)
+{
+	struct braid_list mrs;
+	struct braid_mr *mr, *tmp;
+
+	braid_list_init(&mrs);
+	pthread_mutex_lock(&lock);
+	braid_list_for_safe(mr, tmp, &c->mrs, node) {
+		braid_list_del(&mr->node);
+		braid_list_add_tail(&mrs, &mr->node);
+	}
+	pthread_mutex_unlock(&lock);
+	braid_comm_close(c);
+	braid_list_for_safe(mr, tmp, &mrs, node)
+		free(mr);
+}
+
 ncclResult_t braid_net_finalize(void *opaque)
 {
 	struct context *ctx = opaque;
@@ -185,7 +203,7 @@ ncclResult_t braid_net_finalize(void *opaque)
 	if (forked())
 		return ncclSystemError;
 	while ((c = first_comm(ctx)))
-		braid_comm_close(c);
+		comm_end(c);
 	while ((l = first_listen(ctx)))
 		braid_listen_close(l);
 	free(ctx);
@@ -309,7 +327,7 @@ static ncclResult_t close_comm(struct braid_comm *c)
 	pthread_mutex_lock(&lock);
 	braid_list_del(&c->ctx_node);
 	pthread_mutex_unlock(&lock);
-	braid_comm_close(c);
+	comm_end(c);
 	return ncclSuccess;
 }
 
@@ -358,6 +376,9 @@ ncclResult_t braid_net_reg(void *comm, void *data, size_t size, int type, void *
 	if (!mr)
 		return ncclSystemError;
 	*mr = (struct braid_mr){ .comm = comm, .data = data, .size = size };
+	pthread_mutex_lock(&lock);
+	braid_list_add_tail(&mr->comm->mrs, &mr->node);
+	pthread_mutex_unlock(&lock);
 	*ret_mr = mr;
 	return ncclSuccess;
 }
@@ -380,8 +401,12 @@ ncclResult_t braid_net_dereg(void *comm, void *opaque)
 
 	if (forked())
 		return ncclSystemError;
-	if (comm && mr)
-		braid_comm_cancel(comm, mr);
+	if (!comm || !mr)
+		return ncclSuccess;
+	braid_comm_cancel(comm, mr);
+	pthread_mutex_lock(&lock);
+	braid_list_del(&mr->node);
+	pthread_mutex_unlock(&lock);
 	free(mr);
 	return ncclSuccess;
 }

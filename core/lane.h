@@ -58,8 +58,7 @@ struct braid_lane {
 	int fd;
 	struct braid_lock io;
 	atomic_bool readable, writable;	/* of lanes other than home, by epoll */
-	bool blocked;			/* the wire took no more at the last push */
-	bool attached;
+	atomic_bool blocked;		/* the wire took no more at the last push */
 
 	struct braid_txq tx;
 

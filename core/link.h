@@ -61,9 +61,9 @@ struct braid_link {
 
 	struct braid_list comms;
 	struct braid_comm **bucket;	/* by id */
-	unsigned ncomms;
+	atomic_uint ncomms;
 	uint32_t next_comm;
-	bool attached, used;		/* has had a comm */
+	atomic_bool attached, used;		/* has had a comm */
 
 	/* sending */
 	struct braid_list pending;	/* sends with chunks to cut */
@@ -79,7 +79,7 @@ struct braid_link {
 	uint64_t retire_bytes;
 	atomic_uint spread;		/* messages whose chunks may come on other lanes */
 	atomic_bool urgent;		/* somebody waits for what we have to tell */
-	bool peer_gone;			/* F_CLOSE received */
+	atomic_bool peer_gone;			/* F_CLOSE received */
 
 	/* for the service thread */
 	atomic_ulong touched;		/* calls that moved the link; may lose some, never all */
@@ -87,7 +87,7 @@ struct braid_link {
 	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
 	unsigned in_epoll;		/* how many of them are, armed or not */
 	bool settled;			/* and have been for a tick without a call */
-	unsigned want_lanes;		/* to dial; under lock */
+	atomic_uint want_lanes;		/* to dial */
 	uint64_t idle_since_ns;
 	atomic_uint pins;		/* calls and dials that still look at it */
 	struct braid_handle target;	/* dialler: who to dial, until it is up */

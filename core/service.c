@@ -87,7 +87,7 @@ static struct {
 
 	struct braid_lock listen_lock;
 	struct braid_list listens;
-	unsigned nlistens;
+	atomic_uint nlistens;
 } svc = { .lock = PTHREAD_MUTEX_INITIALIZER, .ep = -1, .efd = -1 };
 
 /* What an epoll event is about: the low bits of the pointer. */

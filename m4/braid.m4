@@ -37,6 +37,10 @@ AS_IF([test "x$with_$1" != xno], [
   AS_IF([test -n "$braid_path"], [m4_toupper([$1])_CPPFLAGS="-I$braid_path/include"])
   CPPFLAGS="$CPPFLAGS $m4_toupper([$1])_CPPFLAGS"
   for braid_header in $3; do
+    AS_IF([test "$braid_found" = yes && test -n "$braid_path" &&
+        test ! -f "$braid_path/include/$braid_header"], [
+      braid_found=no
+      why_$1="$braid_path/include/$braid_header not found"])
     AS_IF([test "$braid_found" = yes], [
       AC_MSG_CHECKING([for $braid_header])
       AC_COMPILE_IFELSE([AC_LANG_SOURCE([[#include <]]$braid_header[[>]])],
@@ -110,9 +114,11 @@ int f(void)
 CPPFLAGS=$braid_saved_CPPFLAGS CFLAGS=$braid_saved_CFLAGS
 LDFLAGS=$braid_saved_LDFLAGS LIBS=$braid_saved_LIBS
 
-# As a linker flag, for libtool warns about a static archive in a shared object, which is what
-# is wanted here.
-SODIUM_LIBS="-Wl,$sodium_a"
+SODIUM_LIBS=$sodium_a
+# For the plugin as a linker flag: libtool warns about a static archive in a shared object, which
+# is what is wanted here.
+SODIUM_MODULE_LIBS="-Wl,$sodium_a"
 AC_SUBST([SODIUM_CPPFLAGS])
 AC_SUBST([SODIUM_LIBS])
+AC_SUBST([SODIUM_MODULE_LIBS])
 ])

@@ -259,8 +259,8 @@ int cmd_demo(int argc, char **argv)
 	};
 
 	switch (opt_parse("braid demo",
-			  "All-reduce ResNet-50's gradients between processes, check every sum, "
-			  "compare with raw TCP.", rows, argc, argv)) {
+			  "All-reduce ResNet-50's gradients, check every sum, compare with raw TCP.",
+			  rows, argc, argv)) {
 	case OPT_BAD:
 		return 2;
 	case OPT_HELPED:

@@ -142,6 +142,7 @@ static json_t *plugin_json(const char *path, int abi, char *err)
 
 /* -- this host, and the parameters -------------------------------------------------------- */
 
+/* They stay open: not every library survives being closed. */
 static json_t *libraries_json(void)
 {
 	json_t *list = json_array();
@@ -153,8 +154,6 @@ static json_t *libraries_json(void)
 		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:o}", "name", libraries[i].so,
 						      "for", libraries[i].what, "found", dl != NULL,
 						      "why", dl ? json_null() : json_string(dlerror())));
-		if (dl)
-			dlclose(dl);
 	}
 	return list;
 }

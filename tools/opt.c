@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HELP_COLUMN = 26 };
+enum { HELP_COLUMN = 24 };
 
 int opt_error(const char *prog, const char *fmt, ...)
 {

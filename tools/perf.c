@@ -409,7 +409,7 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 	struct words w = { .pattern = "pingpong" };
 	const struct opt rows[] = {
 		{ OPT_TEXT, "pattern", "NAME",
-		  "pingpong, oneway, bidir, rate, allreduce, alltoall, setup", &w.pattern, 0, 0 },
+		  "pingpong oneway bidir rate allreduce alltoall setup", &w.pattern, 0, 0 },
 		{ OPT_TEXT, "sizes", "LIST", "8:1m by doubling, or 8,1k,64k; k, m, g", &w.sizes, 0, 0 },
 		{ OPT_INT, "inflight", "K", "messages posted and not done, per comm", &o->inflight, 1,
 		  PERF_INFLIGHT_MAX },

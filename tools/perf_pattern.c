@@ -254,6 +254,11 @@ static uint64_t vector_elems(const struct job *j)
 	return j->run->size / sizeof(float);
 }
 
+static float *vector(const struct job *j)
+{
+	return (void *)j->arena->base;
+}
+
 static uint64_t ring_arena(const struct perf_run *run, int n)
 {
 	uint64_t part = run->size / sizeof(float) / run->comms + 1;
@@ -297,7 +302,7 @@ static void rings_aim(struct strand *s, uint64_t at, uint64_t elems, bool fill)
 		idx = (unsigned)s->rings[i].tx->idx;
 		from = at + part_begin(j, elems, idx);
 		n = at + part_begin(j, elems, idx + 1) - from;
-		data = (float *)j->arena->base + from;
+		data = vector(j) + from;
 		if (fill)
 			ring_fill(data, n, from, j->rank, j->run->step);
 		ring_aim(&s->rings[i], data, n);
@@ -323,9 +328,9 @@ static void allreduce_end(struct strand *s, uint64_t op)
 	(void)op;
 	for (i = 0; j->run->check && i < s->pump.n / 2; i++) {
 		s->rings[i].rx->values += s->rings[i].elems;
-		s->rings[i].rx->wrong += ring_wrong(
-			s->rings[i].data, s->rings[i].elems,
-			(uint64_t)(s->rings[i].data - (float *)j->arena->base), j->n, j->run->step);
+		s->rings[i].rx->wrong += ring_wrong(s->rings[i].data, s->rings[i].elems,
+						    (uint64_t)(s->rings[i].data - vector(j)), j->n,
+						    j->run->step);
 	}
 }
 
@@ -351,7 +356,7 @@ static void ddp_lay(struct job *j)
 	j->run = &whole;
 	ring_lay(j);
 	j->run = asked;
-	ring_fill((float *)j->arena->base, j->model.params, 0, j->rank, j->run->step);
+	ring_fill(vector(j), j->model.params, 0, j->rank, j->run->step);
 }
 
 static uint64_t ddp_ops(const struct job *j)
@@ -372,7 +377,7 @@ static void ddp_begin(struct strand *s, uint64_t op)
 static void ddp_finish(struct job *j)
 {
 	j->values = j->model.params;
-	j->wrong = ring_wrong((float *)j->arena->base, j->model.params, 0, j->n, j->run->step);
+	j->wrong = ring_wrong(vector(j), j->model.params, 0, j->n, j->run->step);
 }
 
 static const struct layout stream = { stream_arena, stream_lay, stream_ops, stream_begin, stream_end,

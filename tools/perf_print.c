@@ -284,14 +284,14 @@ static void verdict(const struct perf_report *rep)
 		values += rep->rows[i].values;
 		wrong += rep->rows[i].wrong;
 		moved += rep->rows[i].regime_moved;
-		disturbed += rep->opt->pin && rep->rows[i].cpu_share < 0.9;
+		disturbed += rep->opt->pin && rep->rows[i].seconds > 0 && rep->rows[i].cpu_share < 0.9;
 	}
 	if (values)
-		printf("checked: %llu words, %llu wrong (checking takes time: the figures are "
-		       "low)\n", (unsigned long long)values, (unsigned long long)wrong);
+		printf("checked: %llu values, %llu wrong; checking takes time\n",
+		       (unsigned long long)values, (unsigned long long)wrong);
 	if (moved)
-		printf("note: in %d of %d measurements the two CPUs' distance changed, "
-		       "so their figures may not compare\n", moved, rep->nrows);
+		printf("note: in %d of %d measurements the distance of the two CPUs changed\n", moved,
+		       rep->nrows);
 	if (disturbed)
 		printf("note: in %d of %d measurements other programs took the CPU\n", disturbed,
 		       rep->nrows);

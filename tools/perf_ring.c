@@ -89,7 +89,7 @@ static void rx_arrived(struct flow *f, uint64_t t, struct piece p)
 	const struct ring *r = f->arg;
 
 	if (is_partial(r, t))
-		sum((float *)slice_at(r, t, 1).data, (const float *)p.data, p.size / sizeof(float));
+		sum((void *)slice_at(r, t, 1).data, (void *)p.data, p.size / sizeof(float));
 }
 
 void ring_aim(struct ring *r, float *data, uint64_t elems)

@@ -51,6 +51,8 @@ static int refuse(struct worker *w, struct perf_ctl *m, int err, const char *tex
 	char copy[PERF_TEXT];
 
 	snprintf(copy, sizeof(copy), "%s", text);
+	if (w->env.verbose)		/* the coordinator prints one rank's only */
+		fprintf(stderr, "rank %d: %s\n", w->rank, copy);
 	memcpy(m->text, copy, sizeof(copy));
 	m->status = err;
 	return perf_ctl_send(w->fd, m);
@@ -240,12 +242,13 @@ static int arena_reg(struct worker *w, struct perf_ends *t)
 /* Written once, so that no page is missing when the clock runs. */
 static int arena_new(struct worker *w, uint64_t bytes)
 {
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
 		return -errno;
+	w->arena.base = p;
+	w->arena.size = bytes;
 	memset(p, 0, bytes);
-	w->arena = (struct perf_arena){ p, bytes };
 	return 0;
 }
 

@@ -107,8 +107,8 @@ static void in_flight_peer(struct abi *t, int fd)
 }
 
 /*
- * The rounds differ in which end we are, whether deregMr comes before close, and whether the
- * memory is gone or somebody else's afterwards.
+ * The rounds differ in which end we are, whether deregMr comes before close (if it does not, close
+ * drops what was registered), and whether the memory is gone or somebody else's afterwards.
  */
 static void in_flight(struct abi *t)
 {
@@ -315,7 +315,7 @@ static void delivered_then_error(struct abi *t)
 /* -- after an error ------------------------------------------------------------------------- */
 
 /* Two requests that can't be done, then the error, then everything again and again. */
-static void sticks(struct net *net, void *comm, bool is_recv, struct op *ops, ncclResult_t res)
+static void sticks(struct net *net, void *comm, struct buf *b, struct op *ops, ncclResult_t res)
 {
 	uint64_t limit;
 
@@ -332,7 +332,8 @@ static void sticks(struct net *net, void *comm, bool is_recv, struct op *ops, nc
 	}
 	if (now_us() > limit)
 		FAIL("40 calls after an error took more than 100 ms");
-	OK(is_recv ? net_close_recv(net, comm) : net_close_send(net, comm));
+	buf_free(net, b);
+	OK(ops[0].is_recv ? net_close_recv(net, comm) : net_close_send(net, comm));
 }
 
 static void sticky(struct abi *t)
@@ -350,8 +351,7 @@ static void sticky(struct abi *t)
 	ops[0] = ops[1] = op_recv(net, p.recv, &b, BYTES, 0);
 	ops_post(ops, 2);
 	OK(net_close_send(net, p.send));
-	sticks(net, p.recv, true, ops, ncclRemoteError);
-	munmap(b.map, b.map_len);
+	sticks(net, p.recv, &b, ops, ncclRemoteError);
 	exchange(net, bystander.send, bystander.recv, 1000, 1);
 
 	pair_open(net, &p);		/* the receiver leaves */
@@ -359,8 +359,7 @@ static void sticky(struct abi *t)
 	ops[0] = ops[1] = op_send(net, p.send, &b, BYTES, 0);
 	ops_post(ops, 2);
 	OK(net_close_recv(net, p.recv));
-	sticks(net, p.send, false, ops, ncclRemoteError);
-	munmap(b.map, b.map_len);
+	sticks(net, p.send, &b, ops, ncclRemoteError);
 	exchange(net, bystander.send, bystander.recv, 1000, 2);
 
 	pair_open(net, &p);		/* too large for its receive: both ends */
@@ -371,11 +370,9 @@ static void sticky(struct abi *t)
 	small = op_recv(net, p.recv, &b, 10, 0);
 	ops_settle(&small, 1);
 	RES(ncclInvalidUsage, small.res);
-	sticks(net, p.send, false, ops, ncclInvalidUsage);
-	OK(net_dereg(net, p.recv, b.mr));
+	sticks(net, p.send, &other, ops, ncclInvalidUsage);
+	buf_free(net, &b);
 	OK(net_close_recv(net, p.recv));
-	munmap(b.map, b.map_len);
-	munmap(other.map, other.map_len);
 	exchange(net, bystander.send, bystander.recv, 1000, 3);
 
 	pair_close(net, &bystander);

@@ -21,7 +21,7 @@ struct hammer {
 	struct net *net;
 	struct pair *p;
 	const struct buf *from, *to;	/* registered again and again, while in use */
-	unsigned long n;
+	atomic_ulong n;
 };
 
 static void *hammer_main(void *arg)

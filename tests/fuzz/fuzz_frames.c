@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * fuzz_frames.c - an authenticated peer that says anything, to a link with four comms and three
+ * lanes, while its owner posts, tests, cancels and closes.
+ *
+ * Input: a list of steps (below), each a byte and what it needs.  Most frames are built from a
+ * few small numbers, with the frame's own number and acknowledgement made right, so that they get
+ * as far as they can; others are raw bytes.  Payload is a pattern.
+ *
+ * A sanitizer watches memory: every buffer is a block of its own, freed as soon as it is the
+ * owner's again (test() said done, cancel() or close() returned), so that a byte written outside,
+ * or after that, is seen.  What our end says is parsed: it must be well-formed, and numbered.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/link.h"
+#include "core/log.h"
+#include "core/os.h"
+#include "core/param.h"
+#include "core/pool.h"
+#include "core/service.h"
+#include "core/transport.h"
+
+enum step {				/* and the bytes that follow */
+	FRAME,				/* lane type flags n comm seq tag rseq len len offset size size */
+	RAW,				/* lane count bytes */
+	BITE,				/* how much the socket gives at a time */
+	RECV,				/* comm count (tag size size)* */
+	SEND,				/* comm tag size size */
+	TEST,				/* request */
+	LEAVE,				/* comm how */
+	MOVE,				/* how */
+	STEPS,
+};
+
+enum {
+	LANES = 3, COMMS = 4, REQS = 32, IN_MAX = 1 << 18, FD = 1 << 19, EP = 1 << 20,
+	WILD_SEQ = 0x40, WILD_ACK = 0x80,	/* in FRAME's lane: numbers as they come */
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct request {
+	struct braid_req *req;
+	struct braid_comm *comm;
+	unsigned n;
+	char *buf[BRAID_RECVS_MAX];
+};
+
+static struct {
+	const uint8_t *p, *end;		/* input */
+	struct braid_dev dev;
+	struct braid_link *link;
+	struct braid_comm *comm[COMMS];	/* 0 and 2 send, 1 and 3 receive; NULL: closed */
+	struct request req[REQS];
+	unsigned bite;
+	struct {
+		uint8_t *in;
+		size_t n, read;
+		uint32_t lseq;		/* of the next frame to us */
+		uint8_t hdr[BRAID_HDR_SIZE];	/* of the frame that our end is saying */
+		size_t said, left;
+		uint32_t out;		/* frames that it has said */
+	} lane[LANES];
+} w;
+
+static uint8_t byte(void)
+{
+	return w.p < w.end ? *w.p++ : 0;
+}
+
+static unsigned two(void)
+{
+	unsigned hi = byte();
+
+	return hi << 8 | byte();
+}
+
+/* --- the socket ---------------------------------------------------------------------------- */
+
+static ssize_t os_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	unsigned l = (unsigned)(fd - FD);
+	size_t have = w.lane[l].n - w.lane[l].read, moved = 0;
+
+	(void)flags;
+	if (w.bite && have > w.bite)
+		have = w.bite;
+	for (size_t i = 0; i < msg->msg_iovlen && have; i++) {
+		size_t n = msg->msg_iov[i].iov_len < have ? msg->msg_iov[i].iov_len : have;
+
+		memcpy(msg->msg_iov[i].iov_base, w.lane[l].in + w.lane[l].read, n);
+		w.lane[l].read += n;
+		have -= n;
+		moved += n;
+	}
+	if (moved)
+		return (ssize_t)moved;
+	errno = EAGAIN;
+	return -1;
+}
+
+static ssize_t os_recv(int fd, void *buf, size_t len, int flags)
+{
+	struct iovec iov = { buf, len };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	return os_recvmsg(fd, &msg, flags);
+}
+
+static void hear(unsigned l, const uint8_t *p, size_t n)
+{
+	while (n) {
+		struct braid_hdr h;
+		size_t part;
+
+		if (w.lane[l].left) {
+			part = n < w.lane[l].left ? n : w.lane[l].left;
+			w.lane[l].left -= part;
+		} else {
+			part = BRAID_HDR_SIZE - w.lane[l].said;
+			part = n < part ? n : part;
+			memcpy(w.lane[l].hdr + w.lane[l].said, p, part);
+			w.lane[l].said += part;
+		}
+		p += part;
+		n -= part;
+		if (w.lane[l].said < BRAID_HDR_SIZE || w.lane[l].left)
+			continue;
+		if (w.lane[l].hdr[0]) {
+			assert(braid_hdr_unpack(w.lane[l].hdr, &h) == 0);
+			assert(h.lseq == w.lane[l].out++);
+			w.lane[l].left = h.len;
+			w.lane[l].hdr[0] = 0;	/* understood */
+		}
+		if (!w.lane[l].left)
+			w.lane[l].said = 0;
+	}
+}
+
+static ssize_t os_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	ssize_t sum = 0;
+
+	(void)flags;
+	for (size_t i = 0; i < msg->msg_iovlen; i++) {
+		hear((unsigned)(fd - FD), msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len);
+		sum += (ssize_t)msg->msg_iov[i].iov_len;
+	}
+	return sum;
+}
+
+static ssize_t os_send(int fd, const void *buf, size_t len, int flags)
+{
+	struct iovec iov = { (void *)(uintptr_t)buf, len };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	return os_sendmsg(fd, &msg, flags);
+}
+
+static int os_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
+{
+	(void)fd, (void)level, (void)name, (void)val, (void)len;
+	return 0;
+}
+
+static int os_close(int fd)
+{
+	(void)fd;
+	return 0;
+}
+
+static int os_epoll_create(void)
+{
+	return EP;
+}
+
+static int os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
+{
+	(void)ep, (void)op, (void)fd, (void)ev;
+	return 0;
+}
+
+static int os_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout_ms)
+{
+	(void)ep, (void)max, (void)timeout_ms;
+	for (int i = 1; i < LANES; i++) {
+		ev[i - 1].events = EPOLLIN | EPOLLOUT;
+		ev[i - 1].data.ptr = w.link->lane[i];
+	}
+	return LANES - 1;
+}
+
+static void drop(enum braid_log_level level, const char *file, int line, const char *text)
+{
+	(void)level, (void)file, (void)line;
+	assert(strlen(text) <= BRAID_LOG_MAX);
+}
+
+/* --- the peer ------------------------------------------------------------------------------ */
+
+static void arrive(unsigned l, const void *bytes, size_t n)
+{
+	if (w.lane[l].read == w.lane[l].n)
+		w.lane[l].read = w.lane[l].n = 0;
+	if (n > IN_MAX - w.lane[l].n)
+		return;
+	memcpy(w.lane[l].in + w.lane[l].n, bytes, n);
+	w.lane[l].n += n;
+}
+
+static void frame(void)
+{
+	static const uint8_t payload[1 << 16] = { 1, 2, 3 };
+	unsigned where = byte(), l = where % LANES;
+	struct braid_hdr h = {
+		.type = byte(), .flags = byte(), .n = byte(), .comm = byte(), .seq = byte(),
+		.tag = byte(), .rseq = byte(),
+	};
+	uint8_t hdr[BRAID_HDR_SIZE];
+
+	h.len = two();
+	h.offset = byte();
+	h.offset *= 64;
+	h.size = two();
+	if (h.type == BRAID_F_EAGER)
+		h.size = h.len;
+	if (h.type == BRAID_F_OPEN)
+		h.len = BRAID_OPEN_SIZE;
+	h.lseq = where & WILD_SEQ ? h.seq : w.lane[l].lseq;
+	h.ack = where & WILD_ACK ? h.rseq : w.lane[l].out;
+	if (h.type == BRAID_F_ACK && h.n < LANES && !(where & WILD_ACK))
+		h.seq = w.lane[h.n].out;
+	w.lane[l].lseq++;
+	braid_hdr_pack(&h, hdr);
+	arrive(l, hdr, sizeof(hdr));
+	arrive(l, payload, h.len);
+}
+
+static void raw(void)
+{
+	unsigned l = byte() % LANES, n = byte();
+
+	if (n > (size_t)(w.end - w.p))
+		n = (unsigned)(w.end - w.p);
+	arrive(l, w.p, n);
+	w.p += n;
+}
+
+/* --- the owner ----------------------------------------------------------------------------- */
+
+static struct request *free_request(void)
+{
+	for (unsigned i = 0; i < REQS; i++) {
+		if (!w.req[i].comm)
+			return &w.req[i];
+	}
+	return NULL;
+}
+
+static void forget(struct request *r)
+{
+	for (unsigned i = 0; i < r->n; i++)
+		free(r->buf[i]);
+	memset(r, 0, sizeof(*r));
+}
+
+/* The memory of a comm's requests is the owner's again. */
+static void forget_all(const struct braid_comm *c)
+{
+	for (unsigned i = 0; i < REQS; i++) {
+		if (w.req[i].comm == c)
+			forget(&w.req[i]);
+	}
+}
+
+static void recv_some(void)
+{
+	struct braid_comm *c = w.comm[1 + 2 * (byte() % 2)];
+	unsigned n = 1 + byte() % BRAID_RECVS_MAX;
+	struct request *r = free_request();
+	size_t sizes[BRAID_RECVS_MAX];
+	int tags[BRAID_RECVS_MAX];
+
+	if (!c || !r)
+		return;
+	r->comm = c;
+	r->n = n;
+	for (unsigned i = 0; i < n; i++) {
+		tags[i] = byte();
+		sizes[i] = two();
+		r->buf[i] = malloc(sizes[i] ? sizes[i] : 1);
+	}
+	if (braid_comm_irecv(c, n, (void *const *)r->buf, sizes, tags, NULL, &r->req) || !r->req)
+		forget(r);
+}
+
+static void send_one(void)
+{
+	struct braid_comm *c = w.comm[2 * (byte() % 2)];
+	int tag = byte();
+	size_t size = two() * 3;
+	struct request *r = free_request();
+
+	if (!c || !r)
+		return;
+	r->comm = c;
+	r->n = 1;
+	r->buf[0] = malloc(size ? size : 1);
+	memset(r->buf[0], 7, size);
+	if (braid_comm_isend(c, r->buf[0], size, tag, NULL, &r->req) || !r->req)
+		forget(r);
+}
+
+static void test_one(struct request *r)
+{
+	uint64_t sizes[BRAID_RECVS_MAX];
+	bool done;
+
+	if (r->comm && !braid_comm_test(r->req, &done, sizes) && done)
+		forget(r);
+}
+
+static void leave(unsigned i, unsigned how)
+{
+	struct braid_comm *c = w.comm[i];
+
+	if (!c)
+		return;
+	if (how & 1) {
+		braid_comm_cancel(c, NULL);
+		forget_all(c);
+	}
+	if (how & 2)
+		return;
+	braid_comm_close(c);
+	forget_all(c);
+	w.comm[i] = NULL;
+}
+
+static void move(unsigned how)
+{
+	if (how & 1)
+		braid_link_tidy(w.link);
+	w.link->spread += how >> 1 & 1 && !w.link->spread;	/* look at all lanes */
+	braid_link_progress(w.link, w.comm[how >> 2 & 3]);
+}
+
+/* --- a link -------------------------------------------------------------------------------- */
+
+static void begin(void)
+{
+	static struct braid_os os;
+	struct braid_link_key key = { .dev = &w.dev, .traffic_class = -1 };
+
+	if (!os.recv) {
+		os = *braid_os;
+		os.recvmsg = os_recvmsg;
+		os.recv = os_recv;
+		os.sendmsg = os_sendmsg;
+		os.send = os_send;
+		os.setsockopt = os_setsockopt;
+		os.close = os_close;
+		os.epoll_create = os_epoll_create;
+		os.epoll_ctl = os_epoll_ctl;
+		os.epoll_wait = os_epoll_wait;
+		assert(braid_service_init() == 0);
+		braid_os = &os;
+		braid_log_to(drop);
+		braid_param.chunk = 16384;
+		braid_param.eager = 20000;
+		for (unsigned i = 0; i < LANES; i++) {
+			w.lane[i].in = malloc(IN_MAX);
+			assert(w.lane[i].in);
+		}
+	}
+	strcpy(w.dev.net.name, "fuzz0");
+	w.link = braid_link_new(&key);
+	assert(w.link);
+	w.link->dialler = true;
+	w.link->next_comm = 4;
+	w.link->lanes_max = 4;
+	w.link->tx_window = w.link->rx_window = braid_pool_promise(60000);
+	for (unsigned i = 0; i < LANES; i++) {
+		uint8_t *in = w.lane[i].in;
+
+		memset(&w.lane[i], 0, sizeof(w.lane[i]));
+		w.lane[i].in = in;
+		assert(!braid_link_add_lane(w.link, braid_transport_find(BRAID_TRANSPORT_TCP), i, 0,
+					    FD + (int)i));
+	}
+	assert(!braid_link_attach(w.link));
+	w.link->active = LANES;
+	atomic_store(&w.link->state, BRAID_LINK_UP);
+	braid_lock_wait(&w.link->lock);
+	for (unsigned i = 0; i < COMMS; i++) {
+		w.comm[i] = braid_comm_new(w.link, i, i % 2 == 0);
+		assert(w.comm[i]);
+	}
+	braid_unlock(&w.link->lock);
+	w.bite = 0;
+}
+
+static void end(void)
+{
+	for (unsigned i = 0; i < COMMS; i++)
+		leave(i, 0);
+	move(3);
+	braid_lock_wait(&w.link->lock);
+	while (!braid_list_empty(&w.link->comms))
+		braid_comm_free(braid_list_entry(w.link->comms.next, struct braid_comm, node));
+	braid_unlock(&w.link->lock);
+	assert(!w.link->um_bytes);
+	braid_link_free(w.link);
+	braid_pool_trim();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	begin();
+	w.p = data;
+	w.end = data + size;
+	while (w.p < w.end && atomic_load(&w.link->state) == BRAID_LINK_UP) {
+		switch ((enum step)(byte() % STEPS)) {
+		case FRAME:
+			frame();
+			break;
+		case RAW:
+			raw();
+			break;
+		case BITE:
+			w.bite = byte();
+			break;
+		case RECV:
+			recv_some();
+			break;
+		case SEND:
+			send_one();
+			break;
+		case TEST:
+			test_one(&w.req[byte() % REQS]);
+			break;
+		case LEAVE: {
+			unsigned i = byte() % COMMS;
+
+			leave(i, byte());
+			break;
+		}
+		case MOVE:
+			move(byte());
+			break;
+		case STEPS:
+			break;
+		}
+	}
+	end();
+	return 0;
+}

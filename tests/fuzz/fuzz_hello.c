@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * fuzz_hello.c - both roles of the handshake against any bytes.
+ *
+ * Input: a byte of switches, a byte for what the accepting end finds, and then what the other end
+ * sends.  With SIGN the MACs in it are made right for the key that the other end is supposed to
+ * know, for no fuzzer guesses those; without it nobody may ever come up, nor hear anything but
+ * that versions do not meet or that there is no such listen.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "core/auth.h"
+#include "core/conn.h"
+#include "core/os.h"
+#include "core/service.h"
+
+enum { DIAL = 1, SIGN = 2, SLOW = 4, END = 8, FIND_FAILS = 16, LATE = 32 };
+enum { OUT_MAX = 1024 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct braid_self braid_self;		/* instead of service.c's */
+
+static struct {
+	uint8_t switches, status;
+	uint8_t in[2048];
+	size_t n, read;
+	uint8_t out[OUT_MAX];
+	size_t nout;
+	unsigned calls, finds, admits;
+	bool signed_hello, signed_proof;
+	struct braid_conn c;
+} w;
+
+static const uint8_t key[BRAID_KEY_SIZE] = { 1, 2, 3, 4, 5 };
+
+/* --- the other end ------------------------------------------------------------------------- */
+
+/* As soon as both messages that a MAC covers are known, put it where it belongs. */
+static void sign(void)
+{
+	if (!(w.switches & SIGN) || w.n < BRAID_HELLO_SIZE)
+		return;
+	if (!w.signed_hello) {
+		if (!(w.switches & DIAL))
+			braid_auth_hello(key, w.in, w.in + BRAID_HELLO_SIGNED);
+		else if (w.nout >= BRAID_HELLO_SIZE)
+			braid_auth_answer(key, w.out, w.in, w.in + BRAID_HELLO_SIGNED);
+		else
+			return;
+		w.signed_hello = true;
+	}
+	if (!w.signed_proof && !(w.switches & DIAL) && w.nout >= BRAID_HELLO_SIZE &&
+	    w.n >= BRAID_HELLO_SIZE + BRAID_PROOF_SIZE) {
+		braid_auth_proof(key, w.in, w.out, w.in + BRAID_HELLO_SIZE + 8);
+		w.signed_proof = true;
+	}
+}
+
+static ssize_t os_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	size_t n = msg->msg_iov[0].iov_len;
+
+	(void)fd, (void)flags;
+	sign();
+	if (n > w.n - w.read)
+		n = w.n - w.read;
+	if (w.switches & SLOW) {
+		if (++w.calls % 3 == 0) {
+			errno = w.calls % 2 ? EINTR : EAGAIN;
+			return -1;
+		}
+		if (n > 7)
+			n = 7;
+	}
+	if (!n) {
+		errno = EAGAIN;
+		return w.switches & END ? 0 : -1;
+	}
+	memcpy(msg->msg_iov[0].iov_base, w.in + w.read, n);
+	w.read += n;
+	return (ssize_t)n;
+}
+
+static ssize_t os_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	size_t n = msg->msg_iov[0].iov_len;
+
+	(void)fd, (void)flags;
+	if (w.switches & SLOW && n > 5)
+		n = 5;
+	assert(w.nout + n <= OUT_MAX);
+	memcpy(w.out + w.nout, msg->msg_iov[0].iov_base, n);
+	w.nout += n;
+	return (ssize_t)n;
+}
+
+static int os_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
+{
+	(void)fd, (void)level, (void)name;
+	memset(val, 0, *len);
+	return 0;
+}
+
+static void os_random(void *buf, size_t len)
+{
+	memset(buf, 0x3c, len);
+}
+
+static const struct braid_os fake = {
+	.random = os_random, .sendmsg = os_sendmsg, .recvmsg = os_recvmsg,
+	.getsockopt = os_getsockopt,
+};
+
+/* --- the accepting end's tables ------------------------------------------------------------ */
+
+int braid_conn_find(struct braid_conn *c)
+{
+	w.finds++;
+	assert(!c->known && c->theirs.least <= BRAID_WIRE_MOST);
+	assert(c->theirs.lane < BRAID_LANES_MAX && c->theirs.lanes_max <= BRAID_LANES_MAX);
+	assert(memchr(c->theirs.host, 0, sizeof(c->theirs.host)));
+	if (w.switches & FIND_FAILS)
+		return -EACCES;
+	c->mine.kind = c->theirs.kind;
+	c->mine.lanes_max = 4;
+	c->mine.status = w.switches & LATE ? BRAID_HELLO_OK : w.status;
+	memcpy(c->key, key, sizeof(key));
+	return 0;
+}
+
+void braid_conn_admit(struct braid_conn *c)
+{
+	w.admits++;
+	assert(c->known && w.signed_hello);
+	c->mine.status = w.status;
+}
+
+/* --- */
+
+static void check_dialler(int err)
+{
+	assert(w.nout >= BRAID_HELLO_SIZE && !w.finds && !w.admits);
+	if (!w.signed_hello)
+		assert(err && !w.c.known && w.nout == BRAID_HELLO_SIZE);
+	if (err)
+		return;
+	assert(w.c.state == BRAID_CONN_UP && w.c.known && w.c.theirs.status == BRAID_HELLO_OK);
+	assert(w.nout == BRAID_HELLO_SIZE + BRAID_PROOF_SIZE);
+}
+
+static void check_accepter(int err)
+{
+	struct braid_hello h;
+
+	assert(w.finds <= 1 && w.admits <= w.finds);
+	assert(w.nout == 0 || w.nout == BRAID_HELLO_SIZE);
+	if (w.nout) {
+		/* Whatever we say, we say well. */
+		assert(braid_hello_unpack(w.out, &h) == 0);
+		assert(h.status == BRAID_HELLO_VERSION || w.finds);
+		assert(h.status != BRAID_HELLO_OK || w.signed_hello);
+	}
+	if (!err)
+		assert(w.signed_hello && w.signed_proof && w.c.known);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	uint8_t session[BRAID_KEY_SIZE];
+	uint32_t events = 0;
+	int err = -EAGAIN;
+
+	if (size < 2)
+		return 0;
+	braid_os = &fake;
+	assert(braid_auth_init() == 0);
+	memset(&w, 0, sizeof(w));
+	w.switches = data[0];
+	w.status = data[1] % BRAID_HELLO_STATUS_MAX;
+	w.n = size - 2 < sizeof(w.in) ? size - 2 : sizeof(w.in);
+	memcpy(w.in, data + 2, w.n);
+	strcpy(braid_self.host, "here");
+	braid_conn_init(&w.c, 0, w.switches & DIAL);
+	if (w.switches & DIAL) {
+		memcpy(w.c.key, key, sizeof(key));
+		w.c.mine.kind = BRAID_HELLO_LINK;
+		w.c.mine.lanes_max = 8;
+	}
+	for (unsigned still = 0; err == -EAGAIN && still < 4; still++) {
+		size_t before = w.read + w.nout;
+
+		err = braid_conn_step(&w.c, &events);
+		assert(err != -EAGAIN || events == EPOLLIN || events == EPOLLOUT);
+		if (w.read + w.nout != before)
+			still = 0;
+	}
+	assert(err <= 0 && (!err) == (w.c.state == BRAID_CONN_UP));
+	if (w.switches & DIAL)
+		check_dialler(err);
+	else
+		check_accepter(err);
+	if (!err)
+		braid_conn_session(&w.c, session);
+	return 0;
+}

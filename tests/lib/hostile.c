@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* hostile.c - see hostile.h. */
+#include "tests/lib/hostile.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FRIEND_MS = 10000, FRIEND_BYTES = 100000 };
+
+/* -- the plugin, and what it logs --------------------------------------------------------- */
+
+static atomic_uint n_infos;
+
+__attribute__((format(printf, 5, 6)))
+static void keep(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (level == NCCL_LOG_INFO)
+		n_infos++;
+	net_log(level, flags, file, line, "%s", text);
+}
+
+struct net *hostile_up(struct abi *t)
+{
+	struct net *net;
+	char err[512];
+	int ndev = 0;
+
+	warns_expected();
+	TRUE(!braid_auth_init());
+	net = net_load(t->plugin, t->abi, err, sizeof(err));
+	if (!net)
+		FAIL("%s", err);
+	OK(net_init(net, rnd(t), NCCL_NET_TRAFFIC_CLASS_UNDEF, keep, NULL));
+	OK(net_devices(net, &ndev));
+	TRUE(ndev > 0);
+	return net;
+}
+
+unsigned warns(void)
+{
+	return net_warn_count();
+}
+
+unsigned infos(void)
+{
+	return n_infos;
+}
+
+void warned(const char *first, ...)
+{
+	va_list ap;
+
+	if (!warns())
+		FAIL("nobody was warned of '%s'", first);
+	va_start(ap, first);
+	for (const char *word = first; word; word = va_arg(ap, const char *)) {
+		if (!strstr(net_last_warn(), word))
+			FAIL("'%s' is not in the last WARN", word);
+	}
+	va_end(ap);
+}
+
+/* -- how long a call takes ---------------------------------------------------------------- */
+
+static uint64_t longest_ns;
+static char longest[80];
+
+/* Of this thread: nanoseconds it was ready to run and did not. */
+static uint64_t queued_ns(void)
+{
+	static _Thread_local int fd = -1;
+	unsigned long long run, queued;
+	char text[96];
+	ssize_t n;
+
+	if (fd < 0)
+		fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	return sscanf(text, "%llu %llu", &run, &queued) == 2 ? queued : 0;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+struct lap lap_start(void)
+{
+	struct lap lap = { .queued_ns = queued_ns() };
+
+	lap.wall_ns = now_ns();
+	return lap;
+}
+
+void lap_end(const struct lap *lap, unsigned limit_ms, const char *file, int line, const char *what)
+{
+	uint64_t took = now_ns() - lap->wall_ns, queued = queued_ns() - lap->queued_ns;
+
+	took = took > queued ? took - queued : 0;
+	if (took > longest_ns) {
+		longest_ns = took;
+		snprintf(longest, sizeof(longest), "%s", what);
+	}
+	if (took > (deadline_ms(limit_ms) - now_us()) * 1000)
+		fail_at(file, line, "%s took %.1f ms in one call", what, (double)took / 1e6);
+}
+
+void laps_say(struct abi *t, const char *what)
+{
+	printf("v%d: %s: the longest call was %llu us, %s\n", t->abi, what,
+	       (unsigned long long)longest_ns / 1000, longest);
+	longest_ns = 0;
+}
+
+/* -- what we know of a listen ------------------------------------------------------------- */
+
+struct braid_handle handle_of(const void *handle)
+{
+	struct braid_handle h;
+
+	TRUE(!braid_handle_unpack(handle, &h));
+	return h;
+}
+
+void handle_forge(void *handle, uint16_t port, struct braid_handle *ret)
+{
+	struct braid_handle h = {
+		.least = BRAID_WIRE_LEAST, .most = BRAID_WIRE_MOST, .port = port,
+		.has4 = 1, .addr4 = { 127, 0, 0, 1 },
+	};
+
+	TRUE(getrandom(h.process, sizeof(h.process), 0) == sizeof(h.process));
+	TRUE(getrandom(h.token, sizeof(h.token), 0) == sizeof(h.token));
+	TRUE(getrandom(&h.listen_id, sizeof(h.listen_id), 0) == sizeof(h.listen_id));
+	braid_handle_pack(&h, handle);
+	*ret = h;
+}
+
+ncclResult_t connect_for(struct net *net, void *handle, unsigned ms, void **ret_send,
+			 unsigned *ret_ms)
+{
+	uint64_t from = now_us(), end = deadline_ms(ms);
+	ncclResult_t res;
+
+	*ret_send = NULL;
+	do {
+		res = TIMED(SETUP_MS, net_connect(net, 0, handle, ret_send));
+		wait_tick(end, __FILE__, __LINE__, "what connect() has to say");
+	} while (res == ncclSuccess && !*ret_send);
+	*ret_ms = (unsigned)((now_us() - from) / 1000);
+	return res;
+}
+
+/* -- the friend --------------------------------------------------------------------------- */
+
+static void friend_body(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *send;
+
+	meet(fd);
+	send = send_to(net, fd);
+	send_one(net, send, FRIEND_BYTES, 42);
+	meet(fd);
+	OK(net_close_send(net, send));
+	abi_down(net);
+	end_well();		/* peers that were started later hold our other end open */
+}
+
+struct peer friend_start(const struct abi *t)
+{
+	return peer_start(t, friend_body);
+}
+
+void friend_ready(struct peer *p)
+{
+	meet(p->fd);
+}
+
+void friend_served(struct abi *t, struct net *net, void *listen, const void *handle,
+		   struct peer *p, const char *while_)
+{
+	void *recv = NULL;
+	uint64_t from = now_us();
+	unsigned ms;
+
+	give(p->fd, handle, NCCL_NET_HANDLE_MAXSIZE);
+	WAIT_FOR_MS(FRIEND_MS, accept_step(net, listen, &recv));
+	ms = (unsigned)((now_us() - from) / 1000);
+	recv_one(net, recv, FRIEND_BYTES, 42);
+	printf("v%d: %s: the friend was in after %u ms\n", t->abi, while_, ms);
+	meet(p->fd);
+	OK(net_close_recv(net, recv));
+	peer_join(p);
+}

@@ -1,0 +1,688 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* null.c - see null.h. */
+#include "tests/lib/null.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/lane.h"
+#include "core/log.h"
+#include "core/os.h"
+#include "core/pool.h"
+
+enum { IOV_MAX_TX = 64, EPOLL_FD = 1 << 20 };
+
+struct null_lane {
+	struct braid_lane lane;		/* first */
+	struct null_lane *peer;
+	struct null_config config;
+	char *wire;			/* held: on its way to the peer */
+	size_t beg, end, size;
+	bool refused;			/* the core was told to come back */
+	bool room;			/* and that there is room now: epoll would say so, once */
+	uint32_t forged;		/* frames that came here and that the peer knows nothing of */
+	int err;			/* what arrived was broken */
+};
+
+uint64_t null_now_ns = 1000000000u;
+unsigned null_warns;
+char null_warn[1024];
+
+static struct null_lane *null_of(struct braid_lane *lane)
+{
+	return braid_container(lane, struct null_lane, lane);
+}
+
+static struct null_lane *lane_of(const struct null_pair *p, unsigned end, unsigned lane)
+{
+	assert(lane < p->end[end]->nlanes);
+	return null_of(p->end[end]->lane[lane]);
+}
+
+/* --- the receiving end --------------------------------------------------------------------- */
+
+static void start_at(struct null_lane *to, const void *hdr)
+{
+	struct braid_hdr *h = &to->lane.rx_hdr;
+
+	to->err = braid_hdr_unpack(hdr, h);
+	h->lseq += to->forged;
+	h->ack -= to->peer->forged;
+	if (h->type == BRAID_F_ACK && h->n < to->lane.link->nlanes)
+		h->seq -= null_of(to->lane.link->lane[h->n])->peer->forged;
+	if (!to->err)
+		to->err = braid_rx_begin(&to->lane);
+}
+
+static void take(struct null_lane *to, const void *from, size_t n)
+{
+	struct braid_lane *lane = &to->lane;
+
+	assert(n <= lane->rx_left);
+	if (n && lane->rx_dst) {
+		memcpy(lane->rx_dst, from, n);
+		lane->rx_dst += n;
+	}
+	lane->rx_left -= n;
+}
+
+static void end_frame(struct null_lane *to)
+{
+	to->err = braid_rx_end(&to->lane);
+}
+
+/* Both locks of the receiving end, as its own poll() would have them. */
+static bool enter(struct null_lane *to)
+{
+	if (!braid_trylock(&to->lane.io))
+		return false;
+	if (braid_trylock(&to->lane.link->lock))
+		return true;
+	braid_unlock(&to->lane.io);
+	return false;
+}
+
+static void leave(struct null_lane *to)
+{
+	braid_unlock(&to->lane.link->lock);
+	braid_unlock(&to->lane.io);
+}
+
+/* --- the sending end ----------------------------------------------------------------------- */
+
+/* Where the next n bytes lie that were gathered; they are never spread over two blocks. */
+struct walk {
+	const struct iovec *iov;
+	size_t off;
+};
+
+static const char *walk_take(struct walk *w, size_t n)
+{
+	const char *p;
+
+	if (w->off == w->iov->iov_len) {
+		w->iov++;
+		w->off = 0;
+	}
+	assert(w->iov->iov_len - w->off >= n);
+	p = (const char *)w->iov->iov_base + w->off;
+	w->off += n;
+	return p;
+}
+
+static int push_direct(struct null_lane *from)
+{
+	struct braid_lane *lane = &from->lane;
+	struct null_lane *to = from->peer;
+
+	if (!enter(to)) {
+		from->refused = true;
+		return -EAGAIN;
+	}
+	while (lane->tx.unsent) {
+		struct iovec iov[IOV_MAX_TX];
+		struct walk w = { .iov = iov };
+		size_t bytes, left;
+
+		braid_tx_gather(lane, iov, IOV_MAX_TX, SIZE_MAX / 2, &bytes);
+		for (left = bytes; left && !to->err; ) {
+			start_at(to, walk_take(&w, BRAID_HDR_SIZE));
+			left -= BRAID_HDR_SIZE;
+			if (to->err || !to->lane.rx_hdr.len) {
+				if (!to->err)
+					end_frame(to);
+				continue;
+			}
+			take(to, walk_take(&w, to->lane.rx_hdr.len), to->lane.rx_hdr.len);
+			left -= to->lane.rx_hdr.len;
+			end_frame(to);
+		}
+		braid_tx_advance(lane, bytes);
+	}
+	leave(to);
+	return 0;
+}
+
+static void wire_put(struct null_lane *from, const void *p, size_t n)
+{
+	if (from->beg && from->end + n > from->size) {
+		memmove(from->wire, from->wire + from->beg, from->end - from->beg);
+		from->end -= from->beg;
+		from->beg = 0;
+	}
+	if (from->end + n > from->size) {
+		from->size = (from->end + n) * 2;
+		from->wire = realloc(from->wire, from->size);
+		assert(from->wire);
+	}
+	memcpy(from->wire + from->end, p, n);
+	from->end += n;
+}
+
+static int push_held(struct null_lane *from)
+{
+	struct braid_lane *lane = &from->lane;
+	size_t held = from->end - from->beg, budget = SIZE_MAX / 2;
+
+	if (from->config.limit)
+		budget = held < from->config.limit ? from->config.limit - held : 0;
+	if (from->config.bite && budget > from->config.bite)
+		budget = from->config.bite;
+	while (lane->tx.unsent && budget) {
+		struct iovec iov[IOV_MAX_TX];
+		size_t bytes, left;
+		int n = braid_tx_gather(lane, iov, IOV_MAX_TX, budget, &bytes);
+
+		if (bytes > budget)		/* gather never splits a header; a socket may */
+			bytes = budget;
+		left = bytes;
+		for (int i = 0; i < n && left; i++) {
+			size_t len = iov[i].iov_len < left ? iov[i].iov_len : left;
+
+			wire_put(from, iov[i].iov_base, len);
+			left -= len;
+		}
+		braid_tx_advance(lane, bytes);
+		budget -= bytes;
+	}
+	if (!lane->tx.unsent)
+		return 0;
+	from->refused = true;
+	/* A bite leaves room behind it, and epoll's edge has come by the time anybody asks. */
+	from->room = !from->config.limit || from->end - from->beg < from->config.limit;
+	return -EAGAIN;
+}
+
+static int null_push(struct braid_lane *lane)
+{
+	struct null_lane *from = null_of(lane);
+
+	if (!from->peer)
+		return -EPIPE;
+	return from->config.held ? push_held(from) : push_direct(from);
+}
+
+static int null_poll(struct braid_lane *lane)
+{
+	return null_of(lane)->err;
+}
+
+static int null_open(struct braid_lane *lane)
+{
+	(void)lane;
+	return 0;
+}
+
+static int null_attach(struct braid_lane *lane)
+{
+	(void)lane;
+	return 0;
+}
+
+static void null_detach(struct braid_lane *lane)
+{
+	(void)lane;
+}
+
+static void null_close(struct braid_lane *lane)
+{
+	struct null_lane *n = null_of(lane);
+
+	if (n->peer)
+		n->peer->peer = NULL;
+	n->peer = NULL;
+	lane->rx_dst = NULL;
+	free(n->wire);
+	n->wire = NULL;
+	n->beg = n->end = n->size = 0;
+}
+
+/* --- delivery ------------------------------------------------------------------------------ */
+
+static size_t waiting(const struct null_lane *from)
+{
+	return from->end - from->beg;
+}
+
+int null_deliver_some(struct null_pair *p, unsigned from_end, unsigned lane, size_t n)
+{
+	struct null_lane *from = lane_of(p, from_end, lane), *to = from->peer;
+	int moved = 0;
+
+	if (!to || to->err)
+		return to ? to->err : -EPIPE;
+	if (!enter(to))
+		return 0;
+	if (to->lane.rx_kind == BRAID_RX_NONE) {
+		if (waiting(from) < BRAID_HDR_SIZE)
+			goto out;
+		start_at(to, from->wire + from->beg);
+		from->beg += BRAID_HDR_SIZE;
+		moved = 1;
+		if (to->err)
+			goto out;
+	}
+	if (n > to->lane.rx_left)
+		n = to->lane.rx_left;
+	if (n > waiting(from))
+		n = waiting(from);
+	if (n)
+		moved = 1;
+	take(to, from->wire + from->beg, n);
+	from->beg += n;
+	if (!to->lane.rx_left) {
+		end_frame(to);
+		moved = 1;
+	}
+out:
+	leave(to);
+	if (from->refused && waiting(from) < from->config.limit) {
+		from->refused = false;
+		from->room = true;
+	}
+	return to->err ? to->err : moved;
+}
+
+bool null_peek(const struct null_pair *p, unsigned from_end, unsigned lane, struct braid_hdr *ret)
+{
+	const struct null_lane *from = lane_of(p, from_end, lane);
+
+	if (from->peer && from->peer->lane.rx_kind != BRAID_RX_NONE) {
+		*ret = from->peer->lane.rx_hdr;
+		return true;
+	}
+	return waiting(from) >= BRAID_HDR_SIZE &&
+	       !braid_hdr_unpack(from->wire + from->beg, ret);
+}
+
+int null_deliver(struct null_pair *p, unsigned from_end, unsigned lane)
+{
+	struct null_lane *from = lane_of(p, from_end, lane);
+	struct braid_hdr h;
+	size_t need;
+
+	if (!null_peek(p, from_end, lane, &h))
+		return 0;
+	need = from->peer && from->peer->lane.rx_kind != BRAID_RX_NONE ?
+		       from->peer->lane.rx_left : BRAID_HDR_SIZE + h.len;
+	/* A frame that the wire is too short for comes in pieces. */
+	if (waiting(from) < need && !from->refused)
+		return 0;
+	return null_deliver_some(p, from_end, lane, SIZE_MAX);
+}
+
+size_t null_waiting(const struct null_pair *p, unsigned from, unsigned lane)
+{
+	return waiting(lane_of(p, from, lane));
+}
+
+int null_deliver_all(struct null_pair *p)
+{
+	int frames = 0, moved;
+
+	do {
+		moved = 0;
+		for (unsigned i = 0; i < 2 * p->end[0]->nlanes; i++) {
+			int n = null_deliver(p, i & 1, i / 2);
+
+			if (n < 0)
+				return n;
+			moved += n;
+		}
+		frames += moved;
+	} while (moved);
+	return frames;
+}
+
+static uint64_t unsent(const struct null_pair *p)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < 2 * p->end[0]->nlanes; i++)
+		n += p->end[i & 1]->lane[i / 2]->tx.unsent;
+	return n;
+}
+
+void null_settle(struct null_pair *p)
+{
+	for (int still = 0; still < 3; still++) {
+		uint64_t before = unsent(p);
+
+		for (unsigned i = 0; i < 2; i++) {
+			braid_link_progress(p->end[i], NULL);
+			braid_link_tidy(p->end[i]);
+		}
+		if (null_deliver_all(p) > 0 || unsent(p) != before)
+			still = 0;
+	}
+}
+
+int null_forge(struct null_pair *p, unsigned from_end, unsigned lane, struct braid_hdr *h,
+	       const void *payload)
+{
+	struct null_lane *from = lane_of(p, from_end, lane), *to = from->peer;
+
+	if (!enter(to))
+		return -EBUSY;
+	assert(to->lane.rx_kind == BRAID_RX_NONE);
+	h->lseq = to->lane.rx_frames;
+	to->lane.rx_hdr = *h;
+	to->err = braid_rx_begin(&to->lane);
+	if (!to->err) {
+		take(to, payload, h->len);
+		end_frame(to);
+		to->forged++;
+	}
+	leave(to);
+	return to->err;
+}
+
+/* --- the process around it ----------------------------------------------------------------- */
+
+static const struct braid_os *real_os;
+static unsigned pairs;
+
+/* Lanes that were added to the one epoll instance of each link. */
+static struct {
+	struct null_lane *lane[BRAID_LANES_MAX];
+	unsigned n;
+} epolls[64];
+
+static uint64_t os_now_ns(void)
+{
+	return null_now_ns;
+}
+
+static int os_epoll_create(void)
+{
+	for (unsigned i = 0; i < sizeof(epolls) / sizeof(epolls[0]); i++) {
+		if (!epolls[i].n)
+			return EPOLL_FD + (int)i;
+	}
+	errno = EMFILE;
+	return -1;
+}
+
+static int os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
+{
+	unsigned i = (unsigned)(ep - EPOLL_FD);
+
+	assert(op == EPOLL_CTL_ADD && fd == -1 && epolls[i].n < BRAID_LANES_MAX);
+	epolls[i].lane[epolls[i].n++] = null_of(ev->data.ptr);
+	return 0;
+}
+
+/* Edges, as with EPOLLET. */
+static int os_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout_ms)
+{
+	unsigned i = (unsigned)(ep - EPOLL_FD);
+	int n = 0;
+
+	(void)timeout_ms;
+	for (unsigned k = 0; k < epolls[i].n && n < max; k++) {
+		struct null_lane *lane = epolls[i].lane[k];
+		uint32_t events = (lane->room ? EPOLLOUT : 0u) | (lane->err ? EPOLLIN : 0u);
+
+		lane->room = false;
+		if (!events)
+			continue;
+		ev[n].events = events;
+		ev[n++].data.ptr = &lane->lane;
+	}
+	return n;
+}
+
+static int os_close(int fd)
+{
+	if (fd < EPOLL_FD)
+		return real_os->close(fd);
+	epolls[fd - EPOLL_FD].n = 0;
+	return 0;
+}
+
+static void keep_warn(enum braid_log_level level, const char *file, int line, const char *text)
+{
+	(void)file, (void)line;
+	if (level != BRAID_LOG_WARN)
+		return;
+	null_warns++;
+	snprintf(null_warn, sizeof(null_warn), "%s", text);
+}
+
+void null_warns_clear(void)
+{
+	null_warns = 0;
+	null_warn[0] = '\0';
+}
+
+static void os_enter(void)
+{
+	static struct braid_os os;
+
+	if (pairs++)
+		return;
+	real_os = braid_os;
+	os = *real_os;
+	os.now_ns = os_now_ns;
+	os.epoll_create = os_epoll_create;
+	os.epoll_ctl = os_epoll_ctl;
+	os.epoll_wait = os_epoll_wait;
+	os.close = os_close;
+	braid_os = &os;
+	braid_log_to(keep_warn);
+	null_warns_clear();
+}
+
+static void os_leave(void)
+{
+	if (--pairs)
+		return;
+	braid_os = real_os;
+	braid_log_to(NULL);
+}
+
+uint64_t null_rnd(struct null_rnd *r)
+{
+	r->s ^= r->s << 13;
+	r->s ^= r->s >> 7;
+	r->s ^= r->s << 17;
+	return r->s * 0x2545f4914f6cdd1dull;
+}
+
+uint64_t null_below(struct null_rnd *r, uint64_t n)
+{
+	return (null_rnd(r) >> 16) % n;
+}
+
+/* --- pairs --------------------------------------------------------------------------------- */
+
+void null_pair_add_lane(struct null_pair *p)
+{
+	struct null_lane *lane[2];
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct braid_link *link = p->end[i];
+		int err = braid_link_add_lane(link, &null_transport, link->nlanes, 0, -1);
+
+		assert(!err);
+		lane[i] = null_of(link->lane[link->nlanes - 1]);
+		lane[i]->config = p->config;
+	}
+	lane[0]->peer = lane[1];
+	lane[1]->peer = lane[0];
+}
+
+static struct braid_link *link_new(struct null_pair *p, unsigned end)
+{
+	struct braid_link_key key = { .dev = &p->dev[end], .traffic_class = -1 };
+	struct braid_link *link;
+
+	memset(key.process, (int)end + 1, sizeof(key.process));
+	snprintf(p->dev[end].net.name, sizeof(p->dev[end].net.name), "null%u", end);
+	p->dev[end].index = end;
+	link = braid_link_new(&key);
+	assert(link);
+	link->dialler = end == 0;
+	link->next_comm = end;
+	link->rx_window = braid_pool_promise(p->config.window);
+	link->lanes_max = BRAID_LANES_MAX;
+	snprintf(link->peer, sizeof(link->peer), "end %u", !end);
+	return link;
+}
+
+void null_pair_init(struct null_pair *p, const struct null_config *config)
+{
+	os_enter();
+	memset(p, 0, sizeof(*p));
+	p->config = *config;
+	for (unsigned i = 0; i < 2; i++)
+		p->end[i] = link_new(p, i);
+	for (unsigned i = 0; i < (config->lanes ? config->lanes : 1); i++)
+		null_pair_add_lane(p);
+	for (unsigned i = 0; i < 2; i++) {
+		int err = braid_link_attach(p->end[i]);
+
+		assert(!err);
+		p->end[i]->tx_window = p->end[!i]->rx_window;
+		p->end[i]->active = p->end[i]->nlanes;
+		atomic_store(&p->end[i]->state, BRAID_LINK_UP);
+	}
+}
+
+void null_pair_fini(struct null_pair *p)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct braid_link *link = p->end[i];
+
+		braid_lock_wait(&link->lock);
+		while (!braid_list_empty(&link->comms))
+			braid_comm_free(braid_list_entry(link->comms.next, struct braid_comm, node));
+		braid_unlock(&link->lock);
+		braid_link_free(link);
+	}
+	os_leave();
+}
+
+void null_comms(struct null_pair *p, unsigned from, struct braid_comm **ret_send,
+		struct braid_comm **ret_recv)
+{
+	uint32_t id = p->end[from]->next_comm;
+
+	p->end[from]->next_comm += 2;
+	for (unsigned i = 0; i < 2; i++) {
+		struct braid_link *link = p->end[i];
+		struct braid_comm *c;
+
+		braid_lock_wait(&link->lock);
+		c = braid_comm_new(link, id, i == from);
+		braid_unlock(&link->lock);
+		assert(c);
+		c->opened = true;
+		*(i == from ? ret_send : ret_recv) = c;
+	}
+}
+
+/* Acknowledgements themselves are not acknowledged. */
+static unsigned not_acked(const struct braid_txq *q)
+{
+	unsigned n = 0;
+
+	for (uint32_t i = q->f_acked; i != q->f_head; i++)
+		n += q->ring[q->f[i & q->fmask].off] != BRAID_F_ACK;
+	return n;
+}
+
+static const char *end_not_idle(const struct braid_link *link)
+{
+	static char why[96];
+
+#define LEFT(what, n) do {							\
+	unsigned long long n_ = (unsigned long long)(n);			\
+										\
+	if (n_) {								\
+		snprintf(why, sizeof(why), "%s end: %s %llu",			\
+			 link->dialler ? "dialling" : "accepting", what, n_);	\
+		return why;							\
+	}									\
+} while (0)
+
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		const struct braid_lane *lane = link->lane[i];
+
+		LEFT("frames not acknowledged", not_acked(&lane->tx));
+		LEFT("bytes not sent", lane->tx.unsent);
+		LEFT("bytes not acknowledged", lane->tx.unacked);
+		LEFT("bytes to receive", lane->rx_left);
+		LEFT("frame being received", lane->rx_kind != BRAID_RX_NONE);
+	}
+	LEFT("comms", link->ncomms);
+	LEFT("sends pending", !braid_list_empty(&link->pending));
+	LEFT("comms with news", !braid_list_empty(&link->news));
+	LEFT("window out", link->shared_out);
+	LEFT("window lent", link->um_bytes);
+	LEFT("retired bytes", link->retire_bytes);
+	LEFT("spread messages", atomic_load(&link->spread));
+	LEFT("link lock", atomic_load(&link->lock.held));
+	return NULL;
+}
+
+const char *null_not_idle(const struct null_pair *p)
+{
+	const char *why = end_not_idle(p->end[0]);
+
+	return why ? why : end_not_idle(p->end[1]);
+}
+
+void null_dump(const struct null_pair *p)
+{
+	for (unsigned e = 0; e < 2; e++) {
+		const struct braid_link *link = p->end[e];
+		const struct braid_comm *c;
+
+		fprintf(stderr, "end %u: active %u spread %u urgent %d quiet %d stalled %d "
+			"pending %d\n", e, link->active, link->spread, link->urgent, link->quiet,
+			link->stalled, !braid_list_empty(&link->pending));
+		for (unsigned i = 0; i < link->nlanes; i++) {
+			const struct braid_lane *l = link->lane[i];
+
+			fprintf(stderr, "  lane %u: tx %u/%u/%u part %zu unsent %llu blocked %d; rx %u told "
+				"%u some %d kind %d left %zu; wire %zu\n", i, l->tx.f_acked, l->tx.f_sent,
+				l->tx.f_head, l->tx.part, (unsigned long long)l->tx.unsent, l->blocked,
+				l->rx_frames, l->rx_told, l->rx_some, l->rx_kind, l->rx_left,
+				null_waiting(p, e, i));
+		}
+		braid_list_for(c, &link->comms, node) {
+			fprintf(stderr, "  comm %u %s:", c->id, c->sender ? "send" : "recv");
+			for (unsigned i = 0; i < BRAID_SLOTS; i++) {
+				const struct braid_send *s = c->sender ? &c->send[i] : NULL;
+				const struct braid_recv *r = c->sender ? NULL : &c->recv[i];
+
+				if (s && s->parts)
+					fprintf(stderr, " [%u tag %d size %llu await %d parts %u cut %llu]",
+						s->seq, s->tag, (unsigned long long)s->size, s->await,
+						s->parts, (unsigned long long)s->cut);
+				if (r && r->posted)
+					fprintf(stderr, " [%u tag %d room %llu matched %d wanted %d started %d "
+						"credited %d got %llu]", r->rseq, r->tag,
+						(unsigned long long)r->room, r->matched, r->wanted,
+						r->started, r->credited, (unsigned long long)r->got);
+			}
+			fprintf(stderr, "\n");
+		}
+	}
+}
+
+const struct braid_transport null_transport = {
+	.name = "null",
+	.id = NULL_TRANSPORT_ID,
+	.lane_size = sizeof(struct null_lane),
+	.lane_open = null_open,
+	.lane_attach = null_attach,
+	.lane_detach = null_detach,
+	.lane_close = null_close,
+	.push = null_push,
+	.poll = null_poll,
+};

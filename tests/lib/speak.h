@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * speak.h - a peer made by hand: it speaks Braid's handshake and frames over a plain blocking
+ * socket, rightly or as wrongly as a test asks.
+ *
+ * It packs and signs with core/wire.c and core/auth.c, so that what it gets wrong is what the test
+ * means to be wrong.  Nothing here fails a test: calls say whether they came through, and none
+ * waits longer than SPEAK_WAIT_S.
+ */
+#ifndef BRAID_TESTS_LIB_SPEAK_H
+#define BRAID_TESTS_LIB_SPEAK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/auth.h"
+#include "core/wire.h"
+
+enum { SPEAK_WAIT_S = 5 };
+
+/* How far a handshake has come, seen from the dialler. */
+enum speak_step {
+	SPEAK_CONNECTED,
+	SPEAK_HALF_HELLO,
+	SPEAK_HELLO,			/* sent */
+	SPEAK_ANSWER,			/* read, and rightly signed */
+	SPEAK_HALF_PROOF,
+	SPEAK_PROOF,			/* sent: the link is up */
+	SPEAK_STEPS,
+};
+
+struct speaker {
+	int fd;
+	enum speak_step step;
+	uint8_t key[BRAID_KEY_SIZE];
+	struct braid_hello mine, theirs;
+	uint8_t m1[BRAID_HELLO_SIZE], m2[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
+	uint8_t session[BRAID_KEY_SIZE];
+	uint32_t sent, got;		/* frames */
+};
+
+/* -- sockets on 127.0.0.1 ----------------------------------------------------------------- */
+
+int speak_listen(uint16_t *ret_port);		/* a descriptor or -1, as with those below */
+int speak_connect(uint16_t port);
+int speak_accept(int listener);
+bool speak_write(int fd, const void *data, size_t len);
+bool speak_read(int fd, void *data, size_t len);
+bool speak_closed(int fd, unsigned ms);		/* the other end closed; what it said is dropped */
+void speak_reset(int fd);			/* close with a RST, as a process that is killed may */
+
+/* -- handshakes --------------------------------------------------------------------------- */
+
+/* s->mine as an honest dialler of that listen would have it: a process nobody has met. */
+void speaker_init(struct speaker *s, const struct braid_handle *to);
+void speak_sign(struct speaker *s);		/* s->mine to s->m1, under s->key */
+/* Dial; and go on until that step.  speak_sign() is part of it unless `signed_` says it is done. */
+bool speak_dial(struct speaker *s, const struct braid_handle *to);
+bool speak_until(struct speaker *s, enum speak_step step, bool signed_);
+/* The other end: read M1 as s->m1, answer with s->mine and that status, read the proof. */
+bool speak_hear(struct speaker *s);
+bool speak_answer(struct speaker *s, uint8_t status);
+bool speak_believe(struct speaker *s);
+/* One more lane of a link that is up, for s->fd: `of` is its first. */
+void speaker_lane(struct speaker *s, const struct speaker *of, unsigned index);
+
+/* -- frames ------------------------------------------------------------------------------- */
+
+/* Numbered and acknowledged as it should be, and with len bytes of payload, whatever h says. */
+void speak_pack(struct speaker *s, const struct braid_hdr *h, uint8_t *to);
+bool speak_frame(struct speaker *s, const struct braid_hdr *h, const void *payload, size_t len);
+/* The next frame that is no acknowledgement; up to room bytes of payload, the rest is dropped. */
+bool speak_hear_frame(struct speaker *s, struct braid_hdr *ret, void *payload, size_t room);
+/* A comm with proof that we know the token of that listen; its other end has taken it. */
+bool speak_open(struct speaker *s, const struct braid_handle *to, uint32_t comm);
+
+#endif

@@ -1,0 +1,615 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_conn.c - the handshake, both roles against one another and against worse.
+ *
+ * Sockets are two queues of bytes behind a fake braid_os that can be stingy: so many bytes a
+ * call, interrupted calls, an end after so many bytes.  The tables that service.c keeps are two
+ * functions here, so a case says what the accepting end finds.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "core/auth.h"
+#include "core/conn.h"
+#include "core/os.h"
+#include "core/service.h"
+
+enum { PIPE_MAX = 4096, DIALLER = 0, ACCEPTER = 1, EITHER = -1 };
+
+struct braid_self braid_self;		/* instead of service.c's */
+
+static struct {
+	struct {			/* by the end that writes */
+		uint8_t buf[PIPE_MAX];
+		size_t n, read;
+		size_t total;		/* ever written */
+		bool ended, closed;	/* no more comes; nobody reads the other one */
+		unsigned calls;
+	} pipe[2];
+	size_t bite;			/* bytes that a call moves at most; 0: any number */
+	unsigned interrupt;		/* every so many calls are interrupted; 0: none */
+	int so_error, recv_error;
+
+	uint8_t token[BRAID_KEY_SIZE];
+	int find_err;
+	uint8_t status, admit_status;
+	unsigned finds, admits;
+	uint64_t found;
+	struct braid_conn c[2];
+	uint8_t seed;
+} w;
+
+/* --- the fake socket ----------------------------------------------------------------------- */
+
+static bool stingy(int fd, size_t *n)
+{
+	unsigned calls = ++w.pipe[fd].calls;
+
+	if (w.interrupt && calls % w.interrupt == 0) {
+		errno = EINTR;
+		return true;
+	}
+	/* Some calls move that much, others nothing, so that each step ends somewhere. */
+	if (w.bite && *n > w.bite)
+		*n = calls / 2 & 1 ? w.bite : 0;
+	return false;
+}
+
+static ssize_t os_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	size_t n = msg->msg_iov[0].iov_len;
+
+	assert_true(flags & MSG_NOSIGNAL);
+	assert_true(flags & MSG_DONTWAIT);
+	if (stingy(fd, &n))
+		return -1;
+	if (w.pipe[!fd].closed) {
+		errno = EPIPE;
+		return -1;
+	}
+	if (!n) {
+		errno = EAGAIN;
+		return -1;
+	}
+	assert_true(w.pipe[fd].n + n <= PIPE_MAX);
+	memcpy(w.pipe[fd].buf + w.pipe[fd].n, msg->msg_iov[0].iov_base, n);
+	w.pipe[fd].n += n;
+	w.pipe[fd].total += n;
+	return (ssize_t)n;
+}
+
+static ssize_t os_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	size_t have = w.pipe[!fd].n - w.pipe[!fd].read, n = msg->msg_iov[0].iov_len;
+
+	assert_true(flags & MSG_DONTWAIT);
+	assert_true(n > 0);
+	if (w.recv_error) {
+		errno = w.recv_error;
+		return -1;
+	}
+	if (n > have)
+		n = have;
+	if (!n && (w.pipe[!fd].closed || w.pipe[!fd].ended))
+		return 0;
+	if (stingy(fd, &n))
+		return -1;
+	if (!n) {
+		errno = EAGAIN;
+		return -1;
+	}
+	memcpy(msg->msg_iov[0].iov_base, w.pipe[!fd].buf + w.pipe[!fd].read, n);
+	w.pipe[!fd].read += n;
+	return (ssize_t)n;
+}
+
+static int os_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
+{
+	(void)fd;
+	assert_int_equal(level, SOL_SOCKET);
+	assert_int_equal(name, SO_ERROR);
+	assert_int_equal(*len, sizeof(int));
+	memcpy(val, &w.so_error, sizeof(w.so_error));
+	return 0;
+}
+
+static void os_random(void *buf, size_t len)
+{
+	memset(buf, ++w.seed, len);
+}
+
+static const struct braid_os fake = {
+	.random = os_random, .sendmsg = os_sendmsg, .recvmsg = os_recvmsg,
+	.getsockopt = os_getsockopt,
+};
+
+/* --- the accepting end's tables ------------------------------------------------------------ */
+
+int braid_conn_find(struct braid_conn *c)
+{
+	w.finds++;
+	w.found = c->theirs.ident;
+	if (w.find_err)
+		return w.find_err;
+	c->mine.kind = c->theirs.kind;
+	c->mine.status = w.status;
+	c->mine.lanes_max = 4;
+	memcpy(c->key, w.token, sizeof(c->key));
+	return 0;
+}
+
+void braid_conn_admit(struct braid_conn *c)
+{
+	w.admits++;
+	assert_true(c->known);
+	c->mine.status = w.admit_status;
+	c->mine.ident = 0x5555;
+}
+
+/* --- two ends ------------------------------------------------------------------------------ */
+
+static void be(const char *host, uint8_t id)
+{
+	memset(&braid_self, 0, sizeof(braid_self));
+	memset(braid_self.process, id, sizeof(braid_self.process));
+	strcpy(braid_self.host, host);
+	braid_self.pid = id;
+}
+
+static void meet(void)
+{
+	memset(&w, 0, sizeof(w));
+	for (unsigned i = 0; i < sizeof(w.token); i++)
+		w.token[i] = (uint8_t)(i + 1);
+	be("dialler", 1);
+	braid_conn_init(&w.c[DIALLER], DIALLER, true);
+	w.c[DIALLER].mine.kind = BRAID_HELLO_LINK;
+	w.c[DIALLER].mine.lanes_max = 8;
+	w.c[DIALLER].mine.ident = 0x1234;
+	w.c[DIALLER].mine.window = 524288;
+	memcpy(w.c[DIALLER].key, w.token, sizeof(w.token));
+	be("accepter", 2);
+	braid_conn_init(&w.c[ACCEPTER], ACCEPTER, false);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	braid_os = &fake;
+	meet();
+	return braid_auth_init();
+}
+
+static int step(int end)
+{
+	uint32_t events = 0;
+	int err = braid_conn_step(&w.c[end], &events);
+
+	if (err == -EAGAIN)
+		assert_true(events == EPOLLIN || events == EPOLLOUT);
+	else
+		assert_int_equal(events, 0);
+	return err;
+}
+
+struct verdict {
+	int err[2];
+};
+
+/* Step both until neither waits for anything that can still come; who fails closes. */
+static struct verdict shake(void)
+{
+	struct verdict v = { { -EAGAIN, -EAGAIN } };
+
+	for (unsigned still = 0; still < 8; still++) {
+		size_t before = w.pipe[0].total + w.pipe[1].total + w.pipe[0].read + w.pipe[1].read;
+
+		for (int i = 0; i < 2; i++) {
+			if (v.err[i] == -EAGAIN)
+				v.err[i] = step(i);
+			if (v.err[i] && v.err[i] != -EAGAIN)
+				w.pipe[i].closed = true;
+		}
+		if (before != w.pipe[0].total + w.pipe[1].total + w.pipe[0].read + w.pipe[1].read)
+			still = 0;
+	}
+	return v;
+}
+
+static void assert_up(void)
+{
+	uint8_t session[2][BRAID_KEY_SIZE];
+
+	assert_int_equal(w.c[DIALLER].state, BRAID_CONN_UP);
+	assert_int_equal(w.c[ACCEPTER].state, BRAID_CONN_UP);
+	braid_conn_session(&w.c[DIALLER], session[0]);
+	braid_conn_session(&w.c[ACCEPTER], session[1]);
+	assert_memory_equal(session[0], session[1], BRAID_KEY_SIZE);
+	assert_memory_not_equal(session[0], w.token, BRAID_KEY_SIZE);
+	assert_true(w.c[DIALLER].known && w.c[ACCEPTER].known);
+}
+
+/* --- what goes well ------------------------------------------------------------------------ */
+
+static void both_ends_come_up_and_know_each_other(void **state)
+{
+	struct verdict v = shake();
+
+	(void)state;
+	assert_int_equal(v.err[DIALLER], 0);
+	assert_int_equal(v.err[ACCEPTER], 0);
+	assert_up();
+	assert_int_equal(w.finds, 1);
+	assert_int_equal(w.admits, 1);
+	assert_int_equal(w.found, 0x1234);
+	assert_string_equal(w.c[DIALLER].theirs.host, "accepter");
+	assert_string_equal(w.c[ACCEPTER].theirs.host, "dialler");
+	assert_int_equal(w.c[DIALLER].theirs.pid, 2);
+	assert_int_equal(w.c[ACCEPTER].theirs.process[15], 1);
+	assert_int_equal(w.c[DIALLER].theirs.ident, 0x5555);
+	assert_int_equal(w.c[DIALLER].theirs.lanes_max, 4);
+	assert_int_equal(w.c[ACCEPTER].theirs.window, 524288);
+	assert_int_equal(w.pipe[DIALLER].total, BRAID_HELLO_SIZE + BRAID_PROOF_SIZE);
+	assert_int_equal(w.pipe[ACCEPTER].total, BRAID_HELLO_SIZE);
+}
+
+static void one_byte_at_a_time_does_as_well(void **state)
+{
+	(void)state;
+	for (size_t bite = 1; bite < 300; bite += 1 + bite / 8) {
+		for (unsigned interrupt = 0; interrupt < 5; interrupt++) {
+			struct verdict v;
+
+			meet();
+			w.bite = bite;
+			w.interrupt = interrupt == 1 ? 0 : interrupt;
+			v = shake();
+			assert_int_equal(v.err[DIALLER], 0);
+			assert_int_equal(v.err[ACCEPTER], 0);
+			assert_up();
+			assert_int_equal(w.finds, 1);
+		}
+	}
+}
+
+static void bytes_behind_the_handshake_stay_in_the_socket(void **state)
+{
+	struct verdict v;
+
+	(void)state;
+	step(DIALLER);
+	step(ACCEPTER);
+	assert_int_equal(step(DIALLER), 0);
+	memcpy(w.pipe[DIALLER].buf + w.pipe[DIALLER].n, "frames", 6);
+	w.pipe[DIALLER].n += 6;
+	v = shake();
+	assert_int_equal(v.err[ACCEPTER], 0);
+	assert_int_equal(w.pipe[DIALLER].n - w.pipe[DIALLER].read, 6);
+}
+
+static void every_handshake_has_a_session_of_its_own(void **state)
+{
+	uint8_t one[BRAID_KEY_SIZE], two[BRAID_KEY_SIZE];
+	uint8_t seed;
+
+	(void)state;
+	shake();
+	braid_conn_session(&w.c[DIALLER], one);
+	seed = w.seed;
+	meet();
+	w.seed = seed;				/* other nonces, everything else the same */
+	braid_conn_init(&w.c[DIALLER], DIALLER, true);
+	braid_conn_init(&w.c[ACCEPTER], ACCEPTER, false);
+	shake();
+	assert_up();
+	braid_conn_session(&w.c[DIALLER], two);
+	assert_memory_not_equal(one, two, sizeof(one));
+}
+
+/* --- what ends badly ----------------------------------------------------------------------- */
+
+/* The stream from `end` stops for good after n bytes. */
+static struct verdict cut_after(int end, size_t n)
+{
+	struct verdict v = { { -EAGAIN, -EAGAIN } };
+
+	for (unsigned i = 0; i < 20000 && (v.err[0] == -EAGAIN || v.err[1] == -EAGAIN); i++) {
+		int who = (int)(i & 1);
+
+		if (v.err[who] != -EAGAIN)
+			continue;
+		v.err[who] = step(who);
+		if (v.err[who] && v.err[who] != -EAGAIN)
+			w.pipe[who].closed = true;
+		if (w.pipe[end].total >= n) {
+			w.pipe[end].n -= w.pipe[end].total - n;
+			w.pipe[end].total = n;
+			w.pipe[end].ended = true;
+			v.err[end] = v.err[end] == -EAGAIN ? -ECANCELED : v.err[end];
+		}
+	}
+	return v;
+}
+
+static void a_stream_cut_at_any_byte_is_an_end_and_nothing_else(void **state)
+{
+	(void)state;
+	for (size_t n = 0; n < BRAID_HELLO_SIZE + BRAID_PROOF_SIZE; n++) {
+		struct verdict v;
+
+		meet();
+		w.bite = 1;
+		v = cut_after(DIALLER, n);
+		assert_int_equal(v.err[ACCEPTER], -ENOTCONN);
+		assert_int_equal(w.pipe[ACCEPTER].total, n < BRAID_HELLO_SIZE ? 0 : BRAID_HELLO_SIZE);
+		if (n >= BRAID_HELLO_SIZE)
+			continue;
+		meet();
+		w.bite = 1;
+		v = cut_after(ACCEPTER, n);
+		assert_int_equal(v.err[DIALLER], -ENOTCONN);
+		assert_int_not_equal(w.c[DIALLER].state, BRAID_CONN_UP);
+	}
+}
+
+static void what_the_socket_says_is_what_is_said(void **state)
+{
+	(void)state;
+	w.so_error = ECONNREFUSED;
+	assert_int_equal(step(DIALLER), -ECONNREFUSED);
+	assert_int_equal(w.pipe[DIALLER].total, 0);
+	meet();
+	w.recv_error = ECONNRESET;
+	assert_int_equal(step(DIALLER), -ECONNRESET);
+	assert_int_equal(step(ACCEPTER), -ECONNRESET);
+	meet();
+	w.pipe[ACCEPTER].closed = true;
+	assert_int_equal(step(DIALLER), -EPIPE);
+}
+
+static void a_stranger_is_known_by_its_first_eight_bytes_and_told_nothing(void **state)
+{
+	static const char http[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+	(void)state;
+	for (size_t n = 1; n < sizeof(http); n++) {
+		meet();
+		memcpy(w.pipe[DIALLER].buf, http, n);
+		w.pipe[DIALLER].n = n;
+		assert_int_equal(step(ACCEPTER), n < 8 ? -EAGAIN : -EPROTO);
+		assert_int_equal(w.pipe[ACCEPTER].total, 0);
+		assert_int_equal(w.finds, 0);
+	}
+	meet();				/* the same where we dialled */
+	memcpy(w.pipe[ACCEPTER].buf, http, 20);
+	w.pipe[ACCEPTER].n = 20;
+	assert_int_equal(step(DIALLER), -EPROTO);
+}
+
+static void versions_that_do_not_meet_are_named_at_both_ends(void **state)
+{
+	struct verdict v;
+
+	(void)state;
+	w.c[DIALLER].mine.least = 2;	/* a newer dialler */
+	w.c[DIALLER].mine.most = 5;
+	v = shake();
+	assert_int_equal(v.err[ACCEPTER], -EPROTONOSUPPORT);
+	assert_int_equal(w.c[ACCEPTER].theirs.least, 2);
+	assert_int_equal(w.c[ACCEPTER].theirs.most, 5);
+	assert_int_equal(v.err[DIALLER], -EPROTONOSUPPORT);
+	assert_int_equal(w.c[DIALLER].theirs.least, BRAID_WIRE_LEAST);
+	assert_int_equal(w.c[DIALLER].theirs.most, BRAID_WIRE_MOST);
+	assert_int_equal(w.finds, 0);
+
+	meet();				/* a newer accepter */
+	w.c[ACCEPTER].mine.least = 7;
+	w.c[ACCEPTER].mine.most = 9;
+	v = shake();
+	assert_int_equal(v.err[DIALLER], -EPROTONOSUPPORT);
+	assert_int_equal(w.c[DIALLER].theirs.least, 7);
+	assert_int_equal(w.c[DIALLER].theirs.most, 9);
+	assert_int_not_equal(v.err[ACCEPTER], 0);
+}
+
+static void a_wrong_key_is_refused_without_a_word(void **state)
+{
+	struct verdict v;
+
+	(void)state;
+	w.c[DIALLER].key[31] ^= 1;
+	v = shake();
+	assert_int_equal(v.err[ACCEPTER], -EACCES);
+	assert_false(w.c[ACCEPTER].known);
+	assert_int_equal(w.admits, 0);
+	assert_int_equal(w.pipe[ACCEPTER].total, 0);
+	assert_int_equal(v.err[DIALLER], -ENOTCONN);
+
+	meet();
+	w.find_err = -EACCES;
+	v = shake();
+	assert_int_equal(v.err[ACCEPTER], -EACCES);
+	assert_int_equal(w.pipe[ACCEPTER].total, 0);
+}
+
+static void a_refusal_says_why(void **state)
+{
+	static const struct {
+		uint8_t status;
+		bool known;		/* refused by someone who has the key */
+	} rows[] = {
+		{ BRAID_HELLO_NO_LISTEN, false },
+		{ BRAID_HELLO_NO_LINK, false },
+		{ BRAID_HELLO_NO_LINK, true },
+		{ BRAID_HELLO_CROSSED, true },
+		{ BRAID_HELLO_NO_TRANSPORT, true },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct verdict v;
+
+		meet();
+		w.status = rows[i].known ? BRAID_HELLO_OK : rows[i].status;
+		w.admit_status = rows[i].status;
+		v = shake();
+		assert_int_equal(v.err[DIALLER], -EREMOTEIO);
+		assert_int_equal(w.c[DIALLER].theirs.status, rows[i].status);
+		assert_int_equal(v.err[ACCEPTER], -EREMOTEIO);
+		assert_int_equal(w.admits, rows[i].known);
+	}
+}
+
+/* CROSSED makes us wait, NO_TRANSPORT makes us give up: only who has the key may say so. */
+static void what_changes_our_course_must_be_signed(void **state)
+{
+	(void)state;
+	for (uint8_t status = BRAID_HELLO_CROSSED; status < BRAID_HELLO_STATUS_MAX; status++) {
+		if (status == BRAID_HELLO_NO_LISTEN || status == BRAID_HELLO_NO_LINK)
+			continue;
+		meet();
+		w.admit_status = status;
+		assert_int_equal(step(DIALLER), -EAGAIN);
+		step(ACCEPTER);
+		w.pipe[ACCEPTER].buf[255] ^= 1;
+		assert_int_equal(step(DIALLER), -EACCES);
+	}
+}
+
+static void any_bit_flipped_on_the_way_keeps_the_link_down(void **state)
+{
+	size_t hello = BRAID_HELLO_SIZE * 8, proof = BRAID_PROOF_SIZE * 8;
+
+	(void)state;
+	for (size_t bit = 0; bit < hello; bit++) {		/* of M1 */
+		meet();
+		assert_int_equal(step(DIALLER), -EAGAIN);
+		w.pipe[DIALLER].buf[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		shake();
+		assert_int_not_equal(w.c[ACCEPTER].state, BRAID_CONN_UP);
+		assert_int_not_equal(w.c[DIALLER].state, BRAID_CONN_UP);
+		assert_int_equal(w.admits, 0);
+	}
+	for (size_t bit = 0; bit < hello; bit++) {		/* of M2 */
+		struct verdict v;
+
+		meet();
+		step(DIALLER);
+		assert_int_equal(step(ACCEPTER), -EAGAIN);
+		w.pipe[ACCEPTER].buf[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		v = shake();
+		assert_int_not_equal(w.c[DIALLER].state, BRAID_CONN_UP);
+		assert_int_not_equal(w.c[ACCEPTER].state, BRAID_CONN_UP);
+		assert_true(v.err[DIALLER] < 0 && v.err[DIALLER] != -EAGAIN);
+	}
+	for (size_t bit = 0; bit < 8 * (8 + BRAID_MAC_SIZE); bit++) {	/* of the proof */
+		struct verdict v;
+
+		meet();
+		step(DIALLER);
+		step(ACCEPTER);
+		assert_int_equal(step(DIALLER), 0);
+		w.pipe[DIALLER].buf[BRAID_HELLO_SIZE + bit / 8] ^= (uint8_t)(1u << bit % 8);
+		v = shake();
+		assert_int_equal(v.err[ACCEPTER], -EACCES);
+	}
+	assert_true(proof > 8 * (8 + BRAID_MAC_SIZE));	/* what is behind the MAC is reserved */
+}
+
+static void a_reflected_hello_is_no_answer(void **state)
+{
+	(void)state;
+	assert_int_equal(step(DIALLER), -EAGAIN);
+	memcpy(w.pipe[ACCEPTER].buf, w.pipe[DIALLER].buf, BRAID_HELLO_SIZE);
+	w.pipe[ACCEPTER].n = BRAID_HELLO_SIZE;
+	assert_int_equal(step(DIALLER), -EACCES);
+}
+
+static void a_recorded_handshake_does_not_work_again(void **state)
+{
+	uint8_t hello[BRAID_HELLO_SIZE], answer[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
+	uint8_t seed;
+
+	(void)state;
+	shake();
+	memcpy(hello, w.pipe[DIALLER].buf, sizeof(hello));
+	memcpy(answer, w.pipe[ACCEPTER].buf, sizeof(answer));
+	memcpy(proof, w.pipe[DIALLER].buf + sizeof(hello), sizeof(proof));
+	seed = w.seed;
+
+	meet();				/* to the accepter: its nonce is new */
+	w.seed = seed;
+	braid_conn_init(&w.c[ACCEPTER], ACCEPTER, false);
+	memcpy(w.pipe[DIALLER].buf, hello, sizeof(hello));
+	memcpy(w.pipe[DIALLER].buf + sizeof(hello), proof, sizeof(proof));
+	w.pipe[DIALLER].n = sizeof(hello) + sizeof(proof);
+	assert_int_equal(step(ACCEPTER), -EACCES);
+	assert_int_equal(w.admits, 1);
+
+	meet();				/* to the dialler: so is its */
+	w.seed = seed;
+	braid_conn_init(&w.c[DIALLER], DIALLER, true);
+	w.c[DIALLER].mine.kind = BRAID_HELLO_LINK;
+	w.c[DIALLER].mine.lanes_max = 8;
+	memcpy(w.pipe[ACCEPTER].buf, answer, sizeof(answer));
+	w.pipe[ACCEPTER].n = sizeof(answer);
+	assert_int_equal(step(DIALLER), -EACCES);
+}
+
+/* Without the key: M1 and the accepter's own words are all that a man in the middle has. */
+static void an_answer_is_no_proof(void **state)
+{
+	uint8_t *p;
+
+	(void)state;
+	step(DIALLER);
+	assert_int_equal(step(ACCEPTER), -EAGAIN);
+	p = w.pipe[DIALLER].buf + w.pipe[DIALLER].n;
+	memcpy(p, "!BRPROOF", 8);
+	memcpy(p + 8, w.c[ACCEPTER].m2 + BRAID_HELLO_SIGNED, BRAID_MAC_SIZE);
+	memset(p + 8 + BRAID_MAC_SIZE, 0, BRAID_PROOF_SIZE - 8 - BRAID_MAC_SIZE);
+	w.pipe[DIALLER].n += BRAID_PROOF_SIZE;
+	assert_int_equal(step(ACCEPTER), -EACCES);
+}
+
+static void nobody_is_up_twice(void **state)
+{
+	(void)state;
+	shake();
+	assert_int_equal(step(DIALLER), 0);
+	assert_int_equal(step(ACCEPTER), 0);
+	assert_up();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(both_ends_come_up_and_know_each_other, setup),
+		cmocka_unit_test_setup(one_byte_at_a_time_does_as_well, setup),
+		cmocka_unit_test_setup(bytes_behind_the_handshake_stay_in_the_socket, setup),
+		cmocka_unit_test_setup(every_handshake_has_a_session_of_its_own, setup),
+		cmocka_unit_test_setup(a_stream_cut_at_any_byte_is_an_end_and_nothing_else, setup),
+		cmocka_unit_test_setup(what_the_socket_says_is_what_is_said, setup),
+		cmocka_unit_test_setup(a_stranger_is_known_by_its_first_eight_bytes_and_told_nothing,
+				       setup),
+		cmocka_unit_test_setup(versions_that_do_not_meet_are_named_at_both_ends, setup),
+		cmocka_unit_test_setup(a_wrong_key_is_refused_without_a_word, setup),
+		cmocka_unit_test_setup(a_refusal_says_why, setup),
+		cmocka_unit_test_setup(what_changes_our_course_must_be_signed, setup),
+		cmocka_unit_test_setup(any_bit_flipped_on_the_way_keeps_the_link_down, setup),
+		cmocka_unit_test_setup(a_reflected_hello_is_no_answer, setup),
+		cmocka_unit_test_setup(a_recorded_handshake_does_not_work_again, setup),
+		cmocka_unit_test_setup(an_answer_is_no_proof, setup),
+		cmocka_unit_test_setup(nobody_is_up_twice, setup),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_grow.c - how many lanes a link uses, against networks made of a formula and a clock that
+ * only the test moves.
+ *
+ * A network says how many bytes per ms so many lanes bring.  Lanes are opened as the service
+ * thread would, a tick after the link wants them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/grow.h"
+#include "core/param.h"
+#include "tests/lib/null.h"
+
+enum { TICK_MS = 2 };
+
+struct network {
+	double (*rate)(unsigned lanes);		/* bytes per ms */
+	bool idle;				/* nothing is sent */
+	bool starving;				/* chunks wait because every lane is full */
+	bool no_dial;				/* lanes can't be opened */
+};
+
+static struct null_pair p;
+static struct braid_params saved;
+static unsigned end, most, least, changes;	/* of active, seen since the last reset */
+
+static void begin(int speed_mbps, unsigned lanes_max)
+{
+	struct null_config config = { .held = true };
+
+	null_pair_init(&p, &config);
+	for (unsigned i = 0; i < 2; i++) {
+		struct braid_link *link = p.end[i];
+
+		link->lanes_max = lanes_max;
+		p.dev[i].net.speed_mbps = speed_mbps;
+		p.dev[i].net.speed_known = speed_mbps != 0;
+		braid_grow_start(link);
+		link->ncomms = 1;		/* somebody rides on it */
+	}
+	end = 0;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	saved = braid_param;
+	begin(10000, 8);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	p.end[0]->ncomms = p.end[1]->ncomms = 0;
+	null_pair_fini(&p);
+	braid_param = saved;
+	return 0;
+}
+
+static unsigned active(void)
+{
+	return p.end[end]->active;
+}
+
+static void live(const struct network *net, unsigned ms)
+{
+	struct braid_link *link = p.end[end];
+	double bytes = 0;
+
+	most = least = active();
+	changes = 0;
+	for (unsigned t = 0; t < ms; t += TICK_MS) {
+		unsigned before = active();
+
+		null_now_ns += TICK_MS * 1000000ull;
+		bytes += net->idle ? 0 : net->rate(before) * TICK_MS;
+		link->acked_bytes += (uint64_t)bytes;
+		bytes -= (double)(uint64_t)bytes;
+		if (net->starving)
+			atomic_fetch_add(&link->starved, 1);
+		if (link->dialler && braid_grow_wants_dial(link)) {
+			if (net->no_dial)
+				braid_grow_dialled(link, -ECONNREFUSED, null_now_ns);
+			else
+				null_pair_add_lane(&p);
+		}
+		braid_grow_tick(link, null_now_ns);
+		changes += active() != before;
+		most = active() > most ? active() : most;
+		least = active() < least ? active() : least;
+	}
+}
+
+/* --- networks ------------------------------------------------------------------------------ */
+
+static double each_lane_adds(unsigned n)
+{
+	return 1e6 * n;
+}
+
+static double one_lane_fills_it(unsigned n)
+{
+	(void)n;
+	return 1e6;
+}
+
+static double up_to_four(unsigned n)
+{
+	return 1e6 * (n < 4 ? n : 4);
+}
+
+static double more_is_less(unsigned n)
+{
+	return 1e6 / n;
+}
+
+/* Twice as fast now and then, whoever is active. */
+static double weather(unsigned n)
+{
+	(void)n;
+	return null_now_ns / 130000000 % 3 ? 1e6 : 2e6;
+}
+
+/* --- cases --------------------------------------------------------------------------------- */
+
+static void the_start_is_what_the_link_speed_suggests(void **state)
+{
+	static const struct {
+		int mbps;
+		bool known;
+		unsigned lanes;
+	} rows[] = {
+		{ 1000, true, 1 }, { 10000, true, 1 }, { 25000, true, 1 }, { 40000, true, 1 },
+		{ 50000, true, 2 }, { 100000, true, 4 }, { 200000, true, 4 }, { 400000, true, 4 },
+		{ 100000, false, 1 }, { 0, true, 1 }, { -1, true, 1 },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		assert_int_equal(braid_grow_first(rows[i].mbps, rows[i].known), rows[i].lanes);
+}
+
+static void a_link_grows_while_that_makes_it_faster(void **state)
+{
+	struct network net = { .rate = each_lane_adds, .starving = true };
+
+	(void)state;
+	assert_int_equal(active(), 1);
+	live(&net, 20000);
+	assert_int_equal(active(), 8);
+	assert_int_equal(p.end[0]->nlanes, 8);
+	live(&net, 20000);
+	assert_int_equal(changes, 0);
+}
+
+static void it_stops_where_the_gain_stops(void **state)
+{
+	struct network net = { .rate = up_to_four, .starving = true };
+
+	(void)state;
+	live(&net, 60000);
+	assert_int_equal(active(), 4);
+	assert_int_equal(least, 1);
+	assert_int_equal(most, 8);		/* it has tried */
+}
+
+static void a_try_that_brings_nothing_is_taken_back_and_tried_ever_more_rarely(void **state)
+{
+	struct network net = { .rate = one_lane_fills_it, .starving = true };
+	unsigned tries_early, tries_late;
+
+	(void)state;
+	live(&net, 10000);
+	assert_int_equal(active(), 1);
+	assert_true(changes >= 2);
+	tries_early = changes;
+	live(&net, 60000);
+	live(&net, 60000);
+	tries_late = changes;
+	assert_true(tries_late <= tries_early);
+	assert_int_equal(active(), 1);
+	assert_int_equal(most, tries_late ? 2 : 1);
+}
+
+static void more_lanes_that_are_slower_are_taken_back(void **state)
+{
+	struct network net = { .rate = more_is_less, .starving = true };
+
+	(void)state;
+	live(&net, 30000);
+	assert_int_equal(active(), 1);
+}
+
+static void weather_is_not_taken_for_gain(void **state)
+{
+	struct network net = { .rate = weather, .starving = true };
+	unsigned grown = 0;
+
+	for (unsigned i = 0; i < 20; i++) {
+		live(&net, 20000 + i * 137);
+		grown += active() > 1;
+		teardown(state);
+		setup(state);
+		null_now_ns += i * 7000000;
+	}
+	assert_true(grown <= 2);
+}
+
+static void a_link_that_never_starves_is_left_alone(void **state)
+{
+	struct network net = { .rate = each_lane_adds };
+
+	(void)state;
+	live(&net, 30000);
+	assert_int_equal(changes, 0);
+	assert_int_equal(p.end[0]->nlanes, 1);
+}
+
+static void a_link_that_rests_goes_back_to_its_start(void **state)
+{
+	struct network busy = { .rate = each_lane_adds, .starving = true };
+	struct network idle = { .rate = each_lane_adds, .idle = true };
+
+	(void)state;
+	live(&busy, 20000);
+	assert_int_equal(active(), 8);
+	live(&idle, 8000);
+	assert_int_equal(active(), 8);
+	live(&idle, 4000);
+	assert_int_equal(active(), 1);
+	assert_int_equal(p.end[0]->nlanes, 8);	/* they stay open */
+	live(&busy, 20000);
+	assert_int_equal(active(), 8);
+}
+
+static void traffic_that_ends_in_a_try_leaves_no_more_lanes_in_use(void **state)
+{
+	struct network busy = { .rate = each_lane_adds, .starving = true };
+	struct network idle = { .rate = each_lane_adds, .idle = true };
+
+	for (unsigned ms = 100; ms < 900; ms += 30) {
+		teardown(state);
+		setup(state);
+		live(&busy, ms);
+		live(&idle, 3000);
+		assert_true(active() <= 2);
+		live(&idle, 12000);
+		assert_int_equal(active(), 1);
+	}
+}
+
+static void lanes_that_cannot_be_opened_are_done_without(void **state)
+{
+	struct network net = { .rate = each_lane_adds, .starving = true, .no_dial = true };
+
+	(void)state;
+	live(&net, 20000);
+	assert_int_equal(active(), 1);
+	assert_int_equal(changes, 0);
+	assert_int_equal(p.end[0]->nlanes, 1);
+	net.no_dial = false;			/* a later try finds them */
+	live(&net, 120000);
+	assert_int_equal(active(), 8);
+}
+
+static void a_user_who_says_how_many_gets_that_many(void **state)
+{
+	struct network net = { .rate = more_is_less, .starving = true };
+
+	teardown(state);
+	saved = braid_param;
+	braid_param.lanes = 5;
+	begin(10000, 8);
+	live(&net, 1000);
+	assert_int_equal(active(), 5);
+	assert_int_equal(p.end[0]->nlanes, 5);
+	live(&net, 30000);
+	assert_int_equal(changes, 0);
+}
+
+static void never_more_than_both_ends_allow(void **state)
+{
+	struct network net = { .rate = each_lane_adds, .starving = true };
+
+	teardown(state);
+	saved = braid_param;
+	begin(100000, 3);
+	assert_int_equal(active(), 3);
+	live(&net, 20000);
+	assert_int_equal(most, 3);
+	teardown(state);
+	saved = braid_param;
+	begin(10000, 6);			/* not a power of two */
+	live(&net, 20000);
+	assert_int_equal(active(), 6);
+	assert_int_equal(p.end[0]->nlanes, 6);
+}
+
+static void the_end_that_was_dialled_asks_by_a_frame(void **state)
+{
+	struct network net = { .rate = each_lane_adds, .starving = true };
+	struct braid_hdr h = { 0 };
+
+	(void)state;
+	end = 1;
+	live(&net, 300);
+	assert_true(null_peek(&p, 1, 0, &h));
+	assert_int_equal(h.type, BRAID_F_LANES);
+	assert_int_equal(h.n, 2);
+	assert_int_equal(p.end[1]->nlanes, 1);
+	assert_int_equal(active(), 1);		/* not before they are there */
+	assert_int_equal(null_deliver(&p, 1, 0), 1);
+	assert_int_equal(p.end[0]->want_lanes, 2);
+	assert_true(braid_grow_wants_dial(p.end[0]));
+	null_pair_add_lane(&p);
+	assert_false(braid_grow_wants_dial(p.end[0]));
+	live(&net, 100);
+	assert_int_equal(most, 2);
+}
+
+static void nobody_dials_for_a_link_without_comms(void **state)
+{
+	(void)state;
+	p.end[0]->want_lanes = 4;
+	assert_true(braid_grow_wants_dial(p.end[0]));
+	p.end[0]->ncomms = 0;
+	assert_false(braid_grow_wants_dial(p.end[0]));
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(the_start_is_what_the_link_speed_suggests),
+		CASE(a_link_grows_while_that_makes_it_faster),
+		CASE(it_stops_where_the_gain_stops),
+		CASE(a_try_that_brings_nothing_is_taken_back_and_tried_ever_more_rarely),
+		CASE(more_lanes_that_are_slower_are_taken_back),
+		CASE(weather_is_not_taken_for_gain),
+		CASE(a_link_that_never_starves_is_left_alone),
+		CASE(a_link_that_rests_goes_back_to_its_start),
+		CASE(traffic_that_ends_in_a_try_leaves_no_more_lanes_in_use),
+		CASE(lanes_that_cannot_be_opened_are_done_without),
+		CASE(a_user_who_says_how_many_gets_that_many),
+		CASE(never_more_than_both_ends_allow),
+		CASE(the_end_that_was_dialled_asks_by_a_frame),
+		CASE(nobody_dials_for_a_link_without_comms),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

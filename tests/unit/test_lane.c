@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_lane.c - the queue of frames of one lane, by itself: what it hands out is exactly what was
+ * queued, whatever the wire takes of it at a time; sends are done when they may be; nothing that
+ * the peer says can hurt it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/comm.h"
+#include "core/lane.h"
+#include "core/link.h"
+#include "tests/lib/null.h"
+
+enum { RING = 4096, FRAMES = 16, STREAM_MAX = 1 << 16, SENDS = 8, IOV = 64 };
+
+static struct fixture {
+	struct braid_link link;
+	struct braid_lane lane;
+	struct braid_comm comm[2];
+	struct braid_send send[SENDS];
+	char want[STREAM_MAX];		/* what the peer must see */
+	size_t nwant;
+	char got[STREAM_MAX];
+	size_t ngot;
+	uint32_t queued;
+} f;
+
+static int setup(void **state)
+{
+	(void)state;
+	memset(&f, 0, sizeof(f));
+	f.lane.link = &f.link;
+	return braid_txq_init(&f.lane.tx, RING, FRAMES);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	braid_txq_fini(&f.lane.tx);
+	return 0;
+}
+
+static struct braid_send *send_of(unsigned i, unsigned parts, unsigned comm)
+{
+	f.send[i] = (struct braid_send){ .parts = parts, .req.comm = &f.comm[comm] };
+	return &f.send[i];
+}
+
+static bool is_done(unsigned i)
+{
+	return atomic_load(&f.send[i].req.done);
+}
+
+/* Queue a frame, and note what it must look like; its ack is ours to know at hand-out. */
+static void add(const char *copy, const char *ext, size_t len, struct braid_send *owner)
+{
+	struct braid_hdr h = {
+		.type = BRAID_F_EAGER, .len = (uint32_t)len, .size = len, .seq = 1000 + f.queued,
+	};
+
+	braid_tx_add(&f.lane, &h, copy, ext, owner);
+	assert_int_equal(h.lseq, f.lane.tx.f_head - 1);
+	braid_hdr_pack(&h, f.want + f.nwant);
+	f.nwant += BRAID_HDR_SIZE;
+	if (len)
+		memcpy(f.want + f.nwant, copy ? copy : ext, len);
+	f.nwant += len;
+	f.queued++;
+}
+
+/* The wire takes at most n bytes of what is handed out. */
+static size_t move(size_t n, int max, size_t budget)
+{
+	struct iovec iov[IOV];
+	size_t bytes, sum = 0, left;
+	int count = braid_tx_gather(&f.lane, iov, max, budget, &bytes);
+
+	assert_true(count <= max);
+	for (int i = 0; i < count; i++)
+		sum += iov[i].iov_len;
+	assert_int_equal(sum, bytes);
+	if (n > bytes)
+		n = bytes;
+	left = n;
+	for (int i = 0; i < count && left; i++) {
+		size_t len = iov[i].iov_len < left ? iov[i].iov_len : left;
+
+		memcpy(f.got + f.ngot, iov[i].iov_base, len);
+		f.ngot += len;
+		left -= len;
+	}
+	braid_tx_advance(&f.lane, n);
+	return n;
+}
+
+static void assert_stream(void)
+{
+	assert_int_equal(f.ngot, f.nwant);
+	assert_memory_equal(f.got, f.want, f.nwant);
+}
+
+static const char text[] = "The quick brown fox jumps over the lazy dog, and the dog sleeps on.";
+
+static void five_frames(void)
+{
+	add(NULL, NULL, 0, NULL);
+	add(text, NULL, 11, send_of(0, 1, 0));
+	add(NULL, text + 3, 50, send_of(1, 1, 0));
+	add(NULL, NULL, 0, send_of(2, 1, 0));
+	add(text, NULL, sizeof(text), send_of(3, 1, 0));
+	add(NULL, text, 1, send_of(4, 1, 0));
+}
+
+static void frames_leave_whole_and_in_order(void **state)
+{
+	(void)state;
+	five_frames();
+	assert_int_equal(f.lane.tx.unsent, f.nwant);
+	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
+		;
+	assert_stream();
+	assert_int_equal(f.lane.tx.unsent, 0);
+	assert_int_equal(f.lane.tx.f_sent, 6);
+}
+
+static void the_wire_may_stop_at_any_byte(void **state)
+{
+	size_t all;
+
+	five_frames();
+	all = f.nwant;
+	for (size_t step = 1; step <= all; step++) {
+		teardown(state);
+		setup(state);
+		five_frames();
+		while (move(step, IOV, SIZE_MAX / 2))
+			;
+		assert_stream();
+	}
+}
+
+static void a_budget_and_a_short_list_are_kept(void **state)
+{
+	for (size_t budget = 1; budget < 200; budget += 7) {
+		for (int max = 2; max < 8; max++) {
+			size_t n;
+
+			teardown(state);
+			setup(state);
+			five_frames();
+			/* Beyond the budget by a header and what is copied behind it at most. */
+			while ((n = move(SIZE_MAX, max, budget)))
+				assert_true(n < budget + BRAID_HDR_SIZE + sizeof(text));
+			assert_stream();
+		}
+	}
+}
+
+static void a_copied_send_is_done_when_handed_over_any_other_when_acknowledged(void **state)
+{
+	(void)state;
+	five_frames();
+	move(BRAID_HDR_SIZE + BRAID_HDR_SIZE + 10, IOV, SIZE_MAX / 2);
+	assert_false(is_done(0));
+	move(1, IOV, SIZE_MAX / 2);
+	assert_true(is_done(0));
+	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
+		;
+	assert_false(is_done(1));
+	assert_true(is_done(2) && is_done(3));
+	assert_false(is_done(4));
+	assert_int_equal(braid_tx_acked(&f.lane, 2), 0);
+	assert_false(is_done(1));
+	assert_int_equal(braid_tx_acked(&f.lane, 3), 0);
+	assert_true(is_done(1));
+	assert_false(is_done(4));
+	assert_int_equal(f.lane.tx.unacked, 1);
+	assert_int_equal(braid_tx_acked(&f.lane, 6), 0);
+	assert_true(is_done(4));
+	assert_true(braid_txq_idle(&f.lane.tx));
+	assert_int_equal(f.lane.tx.unacked, 0);
+	assert_int_equal(f.link.acked_bytes, 51);
+}
+
+static void a_send_of_many_parts_is_done_with_the_last(void **state)
+{
+	struct braid_send *s = send_of(0, 3, 0);
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		add(NULL, text, 20, s);
+	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
+		;
+	for (uint32_t i = 1; i <= 3; i++) {
+		assert_false(is_done(0));
+		assert_int_equal(braid_tx_acked(&f.lane, i), 0);
+	}
+	assert_true(is_done(0));
+}
+
+static void an_acknowledgement_of_what_was_never_queued_is_refused(void **state)
+{
+	(void)state;
+	five_frames();
+	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
+		;
+	assert_int_equal(braid_tx_acked(&f.lane, 7), -EPROTO);
+	assert_int_equal(braid_tx_acked(&f.lane, 0x7fffffff), -EPROTO);
+	assert_int_equal(f.lane.tx.f_acked, 0);
+	assert_int_equal(braid_tx_acked(&f.lane, 0x80000001), 0);	/* an old one, as it seems */
+	assert_int_equal(f.lane.tx.f_acked, 0);
+	assert_int_equal(braid_tx_acked(&f.lane, 4), 0);
+	assert_int_equal(braid_tx_acked(&f.lane, 3), 0);		/* overtaken by a later one */
+	assert_int_equal(f.lane.tx.f_acked, 4);
+	assert_int_equal(braid_tx_acked(&f.lane, 7), -EPROTO);
+}
+
+/* The receiver may be quicker than the return of our system call. */
+static void an_acknowledgement_may_come_before_the_system_call_returns(void **state)
+{
+	struct iovec iov[IOV];
+	size_t bytes;
+
+	(void)state;
+	add(NULL, text, 30, send_of(0, 1, 0));
+	add(NULL, text, 30, send_of(1, 1, 0));
+	braid_tx_gather(&f.lane, iov, IOV, SIZE_MAX / 2, &bytes);
+	assert_int_equal(braid_tx_acked(&f.lane, 1), 0);
+	assert_false(is_done(0));		/* the kernel may still be reading it */
+	assert_int_equal(f.lane.tx.f_acked, 0);
+	braid_tx_advance(&f.lane, BRAID_HDR_SIZE + 30);
+	assert_true(is_done(0));
+	assert_int_equal(braid_tx_acked(&f.lane, 2), 0);
+	braid_tx_advance(&f.lane, BRAID_HDR_SIZE + 29);
+	assert_false(is_done(1));
+	braid_tx_advance(&f.lane, 1);
+	assert_true(is_done(1));
+	assert_true(braid_txq_idle(&f.lane.tx));
+}
+
+static void counts_may_wrap(void **state)
+{
+	(void)state;
+	f.lane.tx.f_head = f.lane.tx.f_sent = f.lane.tx.f_acked = f.lane.tx.f_told = 0xfffffffd;
+	five_frames();
+	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
+		;
+	assert_stream();
+	assert_int_equal(f.lane.tx.f_head, 3);
+	assert_int_equal(braid_tx_acked(&f.lane, 4), -EPROTO);
+	assert_int_equal(braid_tx_acked(&f.lane, 0), 0);
+	assert_true(is_done(1));
+	assert_false(is_done(4));
+	assert_int_equal(braid_tx_acked(&f.lane, 0xfffffffe), 0);
+	assert_int_equal(braid_tx_acked(&f.lane, 3), 0);
+	assert_true(is_done(4));
+}
+
+static void the_newest_count_of_what_we_received_rides_on_the_first_frame(void **state)
+{
+	struct iovec iov[IOV];
+	struct braid_hdr h;
+	size_t bytes;
+
+	(void)state;
+	f.lane.rx_frames = 5;
+	add(NULL, NULL, 0, NULL);
+	add(NULL, NULL, 0, NULL);
+	f.lane.rx_frames = 9;
+	f.lane.rx_some = true;
+	braid_tx_gather(&f.lane, iov, IOV, SIZE_MAX / 2, &bytes);
+	assert_int_equal(braid_hdr_unpack(iov[0].iov_base, &h), 0);
+	assert_int_equal(h.ack, 9);
+	assert_int_equal(f.lane.rx_told, 9);
+	assert_false(f.lane.rx_some);
+	/* Not under the hands of the wire: part of it has left. */
+	braid_tx_advance(&f.lane, 3);
+	f.lane.rx_frames = 10;
+	f.lane.rx_some = true;
+	braid_tx_gather(&f.lane, iov, 2, BRAID_HDR_SIZE - 3, &bytes);
+	assert_int_equal(f.lane.rx_told == 10, !f.lane.rx_some);
+	assert_int_equal(*((uint8_t *)iov[0].iov_base + 1), 9);
+}
+
+/* --- room ---------------------------------------------------------------------------------- */
+
+static void room_ends_with_the_frames_or_the_ring(void **state)
+{
+	unsigned n = 0;
+
+	(void)state;
+	while (braid_txq_room(&f.lane.tx, 0)) {
+		add(NULL, NULL, 0, NULL);
+		n++;
+	}
+	assert_int_equal(n, FRAMES);
+	assert_false(braid_txq_room_ctl(&f.lane.tx));
+	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
+		;
+	assert_false(braid_txq_room(&f.lane.tx, 0));
+	assert_int_equal(braid_tx_acked(&f.lane, 1), 0);
+	assert_true(braid_txq_room(&f.lane.tx, 0));
+	assert_int_equal(braid_tx_acked(&f.lane, FRAMES), 0);
+	assert_true(braid_txq_room(&f.lane.tx, RING / 2 - BRAID_HDR_SIZE));	/* wherever it is */
+	assert_false(braid_txq_room(&f.lane.tx, RING - BRAID_HDR_SIZE + 1));
+}
+
+static void a_queue_without_memory_has_no_room(void **state)
+{
+	struct braid_txq q = { 0 };
+
+	(void)state;
+	assert_false(braid_txq_room(&q, 0));
+	assert_false(braid_txq_room_ctl(&q));
+	assert_true(braid_txq_idle(&q));
+	braid_txq_fini(&q);
+	braid_txq_fini(&q);
+}
+
+/* As home's: data may not take the last places, which are for what must be said. */
+static void data_leaves_room_for_control_frames(void **state)
+{
+	unsigned data = 0, ctl = 0;
+
+	teardown(state);
+	assert_int_equal(braid_txq_init(&f.lane.tx, 256 << 10, 1024), 0);
+	while (braid_txq_room(&f.lane.tx, 0)) {
+		add(NULL, NULL, 0, NULL);
+		data++;
+	}
+	assert_true(braid_txq_room_ctl(&f.lane.tx));
+	while (braid_txq_room_ctl(&f.lane.tx)) {
+		add(NULL, NULL, 0, NULL);
+		ctl++;
+	}
+	assert_int_equal(data + ctl, 1024);
+	assert_int_equal(ctl, 64);
+}
+
+/* The ring wraps at every place, with frames of every size, and no byte is lost or overwritten. */
+static void the_ring_wraps_anywhere(void **state)
+{
+	struct null_rnd r = { 12345 };
+	char payload[1024];
+	uint32_t told = 0;
+	size_t seen = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 60000; i++) {
+		size_t len = null_below(&r, i % 7 ? 60 : 1000);
+		bool ext = null_below(&r, 5) == 0;
+
+		if (f.nwant > STREAM_MAX - 2000) {	/* what was compared may be forgotten */
+			assert_memory_equal(f.got + seen, f.want + seen, f.ngot - seen);
+			memmove(f.want, f.want + f.ngot, f.nwant - f.ngot);
+			f.nwant -= f.ngot;
+			f.ngot = seen = 0;
+		}
+		if (braid_txq_room(&f.lane.tx, ext ? 0 : len)) {
+			for (size_t k = 0; k < len; k++)
+				payload[k] = (char)(i + k);
+			/* Not copied: from a place that stays. */
+			add(ext || !len ? NULL : payload, ext ? text : NULL,
+			    ext ? len % sizeof(text) : len, NULL);
+		}
+		if (null_below(&r, 3))
+			move((size_t)null_below(&r, 700), 2 + (int)null_below(&r, 20), SIZE_MAX / 2);
+		if (null_below(&r, 3) == 0) {
+			told += (uint32_t)null_below(&r, f.lane.tx.f_sent - told + 1);
+			assert_int_equal(braid_tx_acked(&f.lane, told), 0);
+		}
+		assert_true(f.lane.tx.head - f.lane.tx.tail <= RING);
+	}
+	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
+		;
+	assert_stream();
+	assert_int_equal(braid_tx_acked(&f.lane, f.lane.tx.f_head), 0);
+	assert_true(f.lane.tx.head == f.lane.tx.tail);
+}
+
+/* --- letting go of a comm's memory --------------------------------------------------------- */
+
+static void what_was_not_handed_over_is_saved_before_its_memory_goes(void **state)
+{
+	char *gone[4];
+
+	for (unsigned cut = 0; cut <= 4 * (BRAID_HDR_SIZE + 100); cut += 13) {
+		teardown(state);
+		setup(state);
+		for (unsigned i = 0; i < 4; i++) {
+			gone[i] = malloc(100);
+			memset(gone[i], 'a' + (int)i, 100);
+			add(NULL, gone[i], 100, send_of(i, 1, i & 1));
+		}
+		move(cut, IOV, SIZE_MAX / 2);
+		assert_int_equal(braid_tx_release(&f.lane, &f.comm[1]), 0);
+		memset(gone[1], 'x', 100);
+		memset(gone[3], 'x', 100);
+		free(gone[1]);
+		free(gone[3]);
+		while (move(77, IOV, SIZE_MAX / 2))
+			;
+		assert_stream();
+		assert_int_equal(braid_tx_acked(&f.lane, 4), 0);
+		assert_true(is_done(0) && is_done(2));		/* the other comm's */
+		assert_false(is_done(1) || is_done(3));		/* nobody asks any more */
+		free(gone[0]);
+		free(gone[2]);
+	}
+}
+
+static void a_queue_ended_early_leaks_nothing(void **state)
+{
+	(void)state;
+	add(NULL, text, 30, send_of(0, 1, 0));
+	add(NULL, text, 30, send_of(1, 1, 0));
+	assert_int_equal(braid_tx_release(&f.lane, &f.comm[0]), 0);
+	move(BRAID_HDR_SIZE + 5, IOV, SIZE_MAX / 2);
+}
+
+static void a_queue_taken_down_and_up_again_goes_on_counting(void **state)
+{
+	(void)state;
+	five_frames();
+	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
+		;
+	assert_int_equal(braid_tx_acked(&f.lane, 6), 0);
+	braid_txq_fini(&f.lane.tx);
+	assert_int_equal(braid_tx_acked(&f.lane, 6), 0);
+	assert_int_equal(braid_tx_acked(&f.lane, 7), -EPROTO);
+	assert_int_equal(braid_txq_init(&f.lane.tx, RING, FRAMES), 0);
+	five_frames();
+	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
+		;
+	assert_stream();
+	assert_int_equal(f.lane.tx.f_head, 12);
+	assert_int_equal(braid_tx_acked(&f.lane, 12), 0);
+	assert_true(braid_txq_idle(&f.lane.tx));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(frames_leave_whole_and_in_order, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_wire_may_stop_at_any_byte, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_budget_and_a_short_list_are_kept, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_copied_send_is_done_when_handed_over_any_other_when_acknowledged, setup,
+			teardown),
+		cmocka_unit_test_setup_teardown(a_send_of_many_parts_is_done_with_the_last, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(
+			an_acknowledgement_of_what_was_never_queued_is_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			an_acknowledgement_may_come_before_the_system_call_returns, setup, teardown),
+		cmocka_unit_test_setup_teardown(counts_may_wrap, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			the_newest_count_of_what_we_received_rides_on_the_first_frame, setup, teardown),
+		cmocka_unit_test_setup_teardown(room_ends_with_the_frames_or_the_ring, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_queue_without_memory_has_no_room, setup, teardown),
+		cmocka_unit_test_setup_teardown(data_leaves_room_for_control_frames, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_ring_wraps_anywhere, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			what_was_not_handed_over_is_saved_before_its_memory_goes, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_queue_ended_early_leaks_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_queue_taken_down_and_up_again_goes_on_counting, setup,
+						teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

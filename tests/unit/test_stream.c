@@ -1,0 +1,804 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_stream.c - frames over a byte stream that is as unkind as a socket may be.
+ *
+ * Two links are joined by socket pairs with the TCP transport on top.  A braid_os of ours cuts
+ * reads and writes short, interrupts them, and says "not now" as it pleases; the frames must all
+ * arrive, whole, once and in order, into the right memory.  Bytes that no peer of ours would send
+ * must end in an error and nothing else.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/link.h"
+#include "core/log.h"
+#include "core/os.h"
+#include "core/param.h"
+#include "core/pool.h"
+#include "core/transport.h"
+#include "socket/stream.h"
+#include "tests/lib/null.h"
+
+enum { K = 1024, EP_FD = 1 << 20, BIG = 3 << 20 };
+
+static struct {
+	struct null_rnd rnd;
+	size_t most;			/* bytes a call moves at most, picked at random; 0: no limit */
+	unsigned again, interrupt;	/* one call in so many; 0: never */
+	unsigned sends, recvs;		/* calls */
+	size_t moved;			/* bytes, both ways */
+	unsigned warns;
+	char warn[512];
+} os;
+
+static const struct braid_os *real_os;
+static struct braid_link *end[2];
+static struct braid_dev dev[2];
+static struct braid_params saved;
+
+/* --- an unkind socket ---------------------------------------------------------------------- */
+
+static bool unkind(size_t *n)
+{
+	if (os.interrupt && !null_below(&os.rnd, os.interrupt)) {
+		errno = EINTR;
+		return true;
+	}
+	if (os.again && !null_below(&os.rnd, os.again)) {
+		errno = EAGAIN;
+		return true;
+	}
+	if (os.most) {
+		size_t most = 1 + null_below(&os.rnd, os.most);
+
+		*n = *n < most ? *n : most;
+	}
+	return false;
+}
+
+/* The first n bytes of a list of blocks, as another list. */
+static size_t shorten(const struct msghdr *msg, size_t n, struct iovec *ret)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < msg->msg_iovlen && n; i++) {
+		ret[count] = msg->msg_iov[i];
+		if (ret[count].iov_len > n)
+			ret[count].iov_len = n;
+		n -= ret[count++].iov_len;
+	}
+	return count;
+}
+
+static size_t length(const struct msghdr *msg)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < msg->msg_iovlen; i++)
+		n += msg->msg_iov[i].iov_len;
+	return n;
+}
+
+static ssize_t count(ssize_t n)
+{
+	if (n > 0)
+		os.moved += (size_t)n;
+	return n;
+}
+
+static ssize_t os_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	struct iovec iov[128];
+	struct msghdr part = { .msg_iov = iov };
+	size_t n = length(msg);
+
+	os.sends++;
+	assert_true(flags & MSG_NOSIGNAL);
+	assert_true(flags & MSG_DONTWAIT);
+	assert_true(n > 0);
+	if (unkind(&n))
+		return -1;
+	part.msg_iovlen = shorten(msg, n, iov);
+	return count(real_os->sendmsg(fd, &part, flags));
+}
+
+static ssize_t os_send(int fd, const void *buf, size_t len, int flags)
+{
+	struct iovec iov = { (void *)(uintptr_t)buf, len };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	return os_sendmsg(fd, &msg, flags);
+}
+
+static ssize_t os_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	struct iovec iov[128];
+	struct msghdr part = { .msg_iov = iov };
+	size_t n = length(msg);
+
+	os.recvs++;
+	assert_true(flags & MSG_DONTWAIT);
+	assert_true(n > 0);
+	if (unkind(&n))
+		return -1;
+	part.msg_iovlen = shorten(msg, n, iov);
+	return count(real_os->recvmsg(fd, &part, flags));
+}
+
+static ssize_t os_recv(int fd, void *buf, size_t len, int flags)
+{
+	struct iovec iov = { buf, len };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	return os_recvmsg(fd, &msg, flags);
+}
+
+/* "Not now" above is not the kernel's, so an edge would be waited for in vain: say all, always. */
+static struct {
+	void *lane[BRAID_LANES_MAX];
+	int n;
+} epolls[2];
+
+static int os_epoll_create(void)
+{
+	return EP_FD + (epolls[0].n ? 1 : 0);
+}
+
+static int os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
+{
+	(void)op, (void)fd;
+	epolls[ep - EP_FD].lane[epolls[ep - EP_FD].n++] = ev->data.ptr;
+	return 0;
+}
+
+static int os_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout_ms)
+{
+	int n = epolls[ep - EP_FD].n;
+
+	assert_int_equal(timeout_ms, 0);
+	for (int i = 0; i < n && i < max; i++) {
+		ev[i].events = EPOLLIN | EPOLLOUT;
+		ev[i].data.ptr = epolls[ep - EP_FD].lane[i];
+	}
+	return n;
+}
+
+static int os_close(int fd)
+{
+	if (fd < EP_FD)
+		return real_os->close(fd);
+	epolls[fd - EP_FD].n = 0;
+	return 0;
+}
+
+static void keep_warn(enum braid_log_level level, const char *file, int line, const char *text)
+{
+	(void)file, (void)line;
+	if (level != BRAID_LOG_WARN || strstr(text, "congestion"))
+		return;
+	os.warns++;
+	snprintf(os.warn, sizeof(os.warn), "%s", text);
+}
+
+/* --- two links ----------------------------------------------------------------------------- */
+
+static void add_lane(void)
+{
+	int fd[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(braid_link_add_lane(end[i], braid_transport_find(BRAID_TRANSPORT_TCP),
+						     end[i]->nlanes, 0, fd[i]), 0);
+		end[i]->active = end[i]->nlanes;
+	}
+}
+
+static void join(unsigned lanes)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct braid_link_key key = { .dev = &dev[i], .traffic_class = -1 };
+
+		strcpy(dev[i].net.name, i ? "right" : "left");
+		end[i] = braid_link_new(&key);
+		assert_non_null(end[i]);
+		end[i]->dialler = !i;
+		end[i]->next_comm = i;
+		end[i]->lanes_max = BRAID_LANES_MAX;
+		end[i]->rx_window = braid_pool_promise((size_t)braid_param.window);
+		end[i]->tx_window = end[i]->rx_window;
+		strcpy(end[i]->peer, i ? "left" : "right");
+	}
+	while (lanes--)
+		add_lane();
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(braid_link_attach(end[i]), 0);
+		atomic_store(&end[i]->state, BRAID_LINK_UP);
+	}
+}
+
+static void part(void)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct braid_link *link = end[i];
+
+		braid_lock_wait(&link->lock);
+		while (!braid_list_empty(&link->comms))
+			braid_comm_free(braid_list_entry(link->comms.next, struct braid_comm, node));
+		braid_unlock(&link->lock);
+		braid_link_free(link);
+	}
+}
+
+static int setup(void **state)
+{
+	static struct braid_os unkind_os;
+
+	(void)state;
+	memset(&os, 0, sizeof(os));
+	memset(epolls, 0, sizeof(epolls));
+	os.rnd.s = 88172645463325252u;
+	real_os = braid_os;
+	unkind_os = *real_os;
+	unkind_os.sendmsg = os_sendmsg;
+	unkind_os.recvmsg = os_recvmsg;
+	unkind_os.send = os_send;
+	unkind_os.recv = os_recv;
+	unkind_os.epoll_create = os_epoll_create;
+	unkind_os.epoll_ctl = os_epoll_ctl;
+	unkind_os.epoll_wait = os_epoll_wait;
+	unkind_os.close = os_close;
+	braid_os = &unkind_os;
+	saved = braid_param;
+	braid_log_to(keep_warn);
+	join(1);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	part();
+	braid_pool_trim();
+	braid_param = saved;
+	braid_os = real_os;
+	braid_log_to(NULL);
+	return 0;
+}
+
+static void comms(unsigned from, struct braid_comm **ret_send, struct braid_comm **ret_recv)
+{
+	uint32_t id = end[from]->next_comm;
+
+	end[from]->next_comm += 2;
+	for (unsigned i = 0; i < 2; i++) {
+		struct braid_comm *c;
+
+		braid_lock_wait(&end[i]->lock);
+		c = braid_comm_new(end[i], id, i == from);
+		braid_unlock(&end[i]->lock);
+		assert_non_null(c);
+		c->opened = true;
+		*(i == from ? ret_send : ret_recv) = c;
+	}
+}
+
+/* --- messages ------------------------------------------------------------------------------ */
+
+static char pattern(unsigned stream, unsigned k, size_t i)
+{
+	return (char)(stream * 97 + k * 31 + i * 11 + (i >> 8) * 3);
+}
+
+struct ring {				/* one comm, a few messages in flight */
+	struct braid_comm *send, *recv;
+	unsigned stream, n;
+	size_t max;
+	struct null_rnd sizes;
+	unsigned sent, received;
+	struct {
+		char *from, *to;
+		size_t size;
+		struct braid_req *s, *r;
+	} slot[4];
+};
+
+static void fill(struct ring *g, unsigned i, unsigned k)
+{
+	g->slot[i].size = null_below(&g->sizes, 4) ? null_below(&g->sizes, 300) :
+						     null_below(&g->sizes, g->max);
+	g->slot[i].from = malloc(g->slot[i].size + 1);
+	g->slot[i].to = malloc(g->slot[i].size + 1);
+	for (size_t b = 0; b < g->slot[i].size; b++)
+		g->slot[i].from[b] = pattern(g->stream, k, b);
+	memset(g->slot[i].to, 0x5a, g->slot[i].size + 1);
+}
+
+static bool finished(struct braid_req *req)
+{
+	bool done;
+
+	if (req->comm->sender && atomic_load(&req->done))
+		return true;
+	assert_int_equal(braid_comm_test(req, &done, NULL), 0);
+	return done;
+}
+
+/* One step of every slot; true when all n messages have arrived. */
+static bool turn(struct ring *g)
+{
+	for (unsigned i = 0; i < 4; i++) {
+		int tag = (int)i;
+		void *to;
+
+		if (!g->slot[i].from) {
+			unsigned k = g->sent;
+
+			if (k == g->n)
+				continue;
+			g->sent++;
+			g->slot[i].s = g->slot[i].r = NULL;
+			fill(g, i, k);
+			g->slot[i].from[g->slot[i].size] = (char)k;	/* which one it is */
+		}
+		to = g->slot[i].to;
+		if (!g->slot[i].r)
+			assert_int_equal(braid_comm_irecv(g->recv, 1, &to, &g->slot[i].size, &tag, NULL,
+							  &g->slot[i].r), 0);
+		if (!g->slot[i].s)
+			assert_int_equal(braid_comm_isend(g->send, g->slot[i].from, g->slot[i].size, tag,
+							  NULL, &g->slot[i].s), 0);
+		if (!g->slot[i].s || !g->slot[i].r)
+			continue;
+		/* Both, in any case: whoever asks moves the bytes of all. */
+		if (finished(g->slot[i].s) & finished(g->slot[i].r)) {
+			unsigned k = (uint8_t)g->slot[i].from[g->slot[i].size];
+			bool done;
+
+			for (size_t b = 0; b < g->slot[i].size; b++)
+				assert_int_equal(g->slot[i].to[b], g->slot[i].from[b]);
+			assert_int_equal(g->slot[i].to[g->slot[i].size], 0x5a);
+			if (g->slot[i].size)
+				assert_int_equal(g->slot[i].to[0], pattern(g->stream, k, 0));
+			assert_int_equal(braid_comm_test(g->slot[i].s, &done, NULL), 0);
+			free(g->slot[i].from);
+			free(g->slot[i].to);
+			g->slot[i].from = NULL;
+			g->received++;
+		}
+	}
+	return g->received == g->n;
+}
+
+static struct ring ring(unsigned from, unsigned stream, unsigned n, size_t max)
+{
+	struct ring g = { .stream = stream, .n = n, .max = max, .sizes = { stream + 1 } };
+
+	comms(from, &g.send, &g.recv);
+	return g;
+}
+
+static void traffic(unsigned n, size_t max)
+{
+	struct ring there = ring(0, 1, n, max), back = ring(1, 2, n, max);
+	bool more = true;
+
+	for (unsigned i = 0; more; i++) {
+		more = !turn(&there);
+		more |= !turn(&back);
+		if (i % 64 == 0) {		/* the service thread comes by */
+			braid_link_tidy(end[0]);
+			braid_link_tidy(end[1]);
+		}
+		assert_true(i < 4000000);
+	}
+	assert_int_equal(os.warns, 0);
+}
+
+static void every_frame_arrives_whole_through_a_kind_socket(void **state)
+{
+	(void)state;
+	traffic(200, 400 * K);
+}
+
+static void every_frame_arrives_whole_through_an_unkind_one(void **state)
+{
+	static const struct {
+		size_t most, max;
+		unsigned again, interrupt, n;
+	} rows[] = {
+		{ 1, 500, 0, 0, 60 },
+		{ 3, 3000, 5, 5, 60 },
+		{ 47, 20 * K, 3, 0, 60 },
+		{ 48, 20 * K, 0, 3, 60 },
+		{ 49, 20 * K, 4, 4, 60 },
+		{ 1000, 200 * K, 2, 9, 80 },
+		{ 70000, 600 * K, 3, 3, 100 },
+		{ 0, 600 * K, 2, 2, 200 },
+	};
+
+	for (unsigned lanes = 1; lanes <= 3; lanes += 2) {
+		for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+			teardown(state);
+			setup(state);
+			for (unsigned k = 1; k < lanes; k++)
+				add_lane();
+			os.most = rows[i].most;
+			os.again = rows[i].again;
+			os.interrupt = rows[i].interrupt;
+			braid_param.chunk = 64 * K;
+			traffic(rows[i].n, rows[i].max);
+		}
+	}
+}
+
+/* A message nobody has a place for is read all the same. */
+static void payload_of_a_dead_comm_is_thrown_away(void **state)
+{
+	static char big[BIG];
+	struct ring alive = ring(0, 3, 20, 300 * K);
+	struct braid_comm *s, *r;
+	struct braid_req *req, *rreq;
+	size_t size = sizeof(big);
+	void *to = malloc(BIG);
+	bool done;
+	int tag = 0;
+
+	(void)state;
+	comms(0, &s, &r);
+	assert_int_equal(braid_comm_irecv(r, 1, &to, &size, &tag, NULL, &rreq), 0);
+	assert_int_equal(braid_comm_isend(s, big, sizeof(big), 0, NULL, &req), 0);
+	for (unsigned i = 0; i < 6; i++) {
+		braid_comm_test(req, &done, NULL);
+		braid_comm_test(rreq, &done, NULL);
+	}
+	braid_comm_close(r);
+	free(to);
+	os.most = 100000;
+	while (!turn(&alive))
+		braid_link_tidy(end[1]);
+	braid_comm_close(s);
+	assert_int_equal(atomic_load(&end[1]->state), BRAID_LINK_UP);
+}
+
+/* --- what a small message costs ------------------------------------------------------------ */
+
+static void a_small_message_costs_one_call_at_each_end(void **state)
+{
+	struct braid_comm *s, *r;
+	struct braid_req *req, *rreq;
+	char to[8];
+	void *data = to;
+	size_t size = 8;
+	bool done;
+	int tag = 0;
+
+	(void)state;
+	comms(0, &s, &r);
+	for (unsigned i = 0; i < 20; i++) {
+		assert_int_equal(braid_comm_irecv(r, 1, &data, &size, &tag, NULL, &rreq), 0);
+		for (unsigned k = 0; k < 4; k++)	/* callers that wait */
+			braid_link_progress(end[0], s);
+		os.sends = os.recvs = 0;
+		assert_int_equal(braid_comm_isend(s, "12345678", 8, 0, NULL, &req), 0);
+		assert_int_equal(os.sends, 1);
+		assert_int_equal(os.recvs, 0);
+		assert_int_equal(braid_comm_test(req, &done, NULL), 0);
+		assert_true(done);
+		assert_int_equal(os.sends + os.recvs, 1);
+		assert_int_equal(braid_comm_test(rreq, &done, NULL), 0);
+		assert_true(done);
+		assert_int_equal(os.sends, 1);
+		assert_int_equal(os.recvs, 1);
+		assert_memory_equal(to, "12345678", 8);
+	}
+}
+
+static void a_burst_leaves_in_fewer_calls_than_messages(void **state)
+{
+	struct braid_comm *s, *r;
+	struct braid_req *req[32];
+	bool done;
+
+	(void)state;
+	comms(0, &s, &r);
+	braid_link_progress(end[0], s);
+	for (unsigned i = 0; i < 32; i++)
+		assert_int_equal(braid_comm_isend(s, "x", 1, 0, NULL, &req[i]), 0);
+	for (unsigned k = 0; k < 4; k++) {
+		for (unsigned i = 0; i < 32; i++)
+			assert_int_equal(braid_comm_test(req[i], &done, NULL), 0);
+	}
+	assert_true(os.sends <= 8);
+	(void)r;
+}
+
+static void a_call_moves_at_most_its_budget(void **state)
+{
+	static char big[BIG];
+	struct braid_comm *s, *r;
+	struct braid_req *req, *rreq;
+	void *to = malloc(BIG);
+	size_t size = BIG, most = 0;
+	int tag = 0, sndbuf = 16 << 20;
+	bool done = false, sent = false;
+
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		setsockopt(end[i]->lane[0]->fd, SOL_SOCKET, SO_SNDBUF, &sndbuf, sizeof(sndbuf));
+	braid_param.chunk = 16 << 20;
+	comms(0, &s, &r);
+	assert_int_equal(braid_comm_irecv(r, 1, &to, &size, &tag, NULL, &rreq), 0);
+	assert_int_equal(braid_comm_isend(s, big, sizeof(big), 0, NULL, &req), 0);
+	for (int i = 0; i < 100000 && !done; i++) {
+		os.moved = 0;
+		assert_int_equal(braid_comm_test(rreq, &done, NULL), 0);
+		most = os.moved > most ? os.moved : most;
+		os.moved = 0;
+		if (!sent)
+			assert_int_equal(braid_comm_test(req, &sent, NULL), 0);
+		most = os.moved > most ? os.moved : most;
+	}
+	assert_true(done);
+	assert_memory_equal(big, to, BIG);
+	/* Both directions have one, and what is read ahead comes on top. */
+	assert_true(most > 100 * K && most <= 2 * BRAID_CALL_BUDGET + 64 * K);
+	free(to);
+}
+
+/* --- the link is busy ---------------------------------------------------------------------- */
+
+static void what_arrives_while_the_link_is_busy_is_kept(void **state)
+{
+	struct braid_comm *s, *r;
+	struct braid_req *req, *rreq;
+	char to[8];
+	void *data = to;
+	size_t size = 8;
+	bool done;
+	int tag = 0;
+
+	(void)state;
+	comms(0, &s, &r);
+	assert_int_equal(braid_comm_irecv(r, 1, &data, &size, &tag, NULL, &rreq), 0);
+	assert_int_equal(braid_comm_isend(s, "kept", 5, 0, NULL, &req), 0);
+	assert_true(braid_trylock(&end[1]->lock));
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(braid_comm_test(rreq, &done, NULL), 0);
+		assert_false(done);
+	}
+	/* Not even memory may be given back: something lies in it. */
+	braid_stream_detach(end[1]->lane[0]);
+	braid_unlock(&end[1]->lock);
+	assert_int_equal(braid_comm_test(rreq, &done, NULL), 0);
+	assert_true(done);
+	assert_string_equal(to, "kept");
+}
+
+/* --- hostile bytes ------------------------------------------------------------------------- */
+
+static int poll_home(void)
+{
+	struct braid_lane *lane = end[1]->lane[0];
+	int n;
+
+	assert_true(braid_trylock(&lane->io));
+	n = lane->tr->poll(lane);
+	braid_unlock(&lane->io);
+	return n;
+}
+
+static void raw(const void *bytes, size_t n)
+{
+	assert_int_equal(send(end[0]->lane[0]->fd, bytes, n, 0), n);
+}
+
+static void an_end_is_an_end(void **state)
+{
+	uint8_t part_of_header[20] = { 0 };
+
+	(void)state;
+	assert_int_equal(poll_home(), 0);
+	raw(part_of_header, sizeof(part_of_header));
+	assert_true(poll_home() >= 0);
+	shutdown(end[0]->lane[0]->fd, SHUT_WR);
+	assert_int_equal(poll_home(), -ENOTCONN);
+}
+
+static void bytes_that_are_no_frame_are_an_error(void **state)
+{
+	struct braid_hdr ok = { .type = BRAID_F_ACK }, odd = { .type = BRAID_F_ACK, .lseq = 7 };
+	uint8_t bytes[BRAID_HDR_SIZE];
+
+	memset(bytes, 0xff, sizeof(bytes));
+	raw(bytes, sizeof(bytes));
+	assert_int_equal(poll_home(), -EBADMSG);
+
+	teardown(state);
+	setup(state);
+	braid_hdr_pack(&ok, bytes);
+	raw(bytes, sizeof(bytes));
+	assert_int_equal(poll_home(), 1);
+	braid_hdr_pack(&odd, bytes);			/* number 7 is not the next */
+	raw(bytes, sizeof(bytes));
+	assert_int_equal(poll_home(), -EBADMSG);
+}
+
+static void a_link_that_hears_nonsense_is_given_up_and_says_so(void **state)
+{
+	struct braid_comm *s, *r;
+	struct braid_req *req;
+	char to[8];
+	void *data = to;
+	size_t size = 8;
+	bool done;
+	int tag = 0;
+
+	(void)state;
+	comms(0, &s, &r);
+	assert_int_equal(braid_comm_irecv(r, 1, &data, &size, &tag, NULL, &req), 0);
+	raw("GET / HTTP/1.1\r\nHost: right\r\nAccept: */*\r\n\r\n", 44);
+	raw("more of it", 10);
+	assert_int_equal(braid_comm_test(req, &done, NULL), -EREMOTEIO);
+	assert_int_equal(os.warns, 1);
+	assert_non_null(strstr(os.warn, "right"));
+	assert_non_null(strstr(os.warn, "left"));
+}
+
+static void any_nonsense_ends_in_an_error_or_in_waiting_for_more(void **state)
+{
+	struct null_rnd r = { 4711 };
+
+	for (unsigned i = 0; i < 400; i++) {
+		uint8_t bytes[600];
+		struct braid_hdr h = { .type = (uint8_t)(1 + null_below(&r, BRAID_F_MAX - 1)) };
+		int n = 0;
+
+		teardown(state);
+		setup(state);
+		for (unsigned k = 0; k < sizeof(bytes); k++)
+			bytes[k] = (uint8_t)null_below(&r, 256);
+		h.len = (uint32_t)null_below(&r, 100);
+		h.size = h.len;
+		h.comm = 7;			/* nobody's */
+		braid_hdr_pack(&h, bytes);
+		raw(bytes, sizeof(bytes));
+		for (unsigned k = 0; k < 20 && n >= 0; k++)
+			n = poll_home();
+		assert_true(n == -EBADMSG || n == -EPROTO || n == 0);
+	}
+}
+
+/* --- threads ------------------------------------------------------------------------------- */
+
+struct worker {
+	struct braid_comm *c;
+	unsigned n;
+	size_t max;
+	const char *why;
+};
+
+static size_t size_of(const struct worker *w, unsigned k)
+{
+	return k % 7 ? k * 37 % 500 : k * 7919 % w->max;
+}
+
+/* Its own comm, in order, one message at a time. */
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	char *buf = malloc(w->max + 1);
+
+	for (unsigned k = 0; k < w->n && !w->why; k++) {
+		size_t size = size_of(w, k);
+		struct braid_req *req = NULL;
+		void *data = buf;
+		bool done = false;
+		int tag = 5, err = 0;
+
+		for (size_t b = 0; b < size && w->c->sender; b++)
+			buf[b] = pattern(w->c->id, k, b);
+		while (!req && !err)
+			err = w->c->sender ?
+				      braid_comm_isend(w->c, buf, size, tag, NULL, &req) :
+				      braid_comm_irecv(w->c, 1, &data, &size, &tag, NULL, &req);
+		while (!done && !err) {
+			err = braid_comm_test(req, &done, NULL);
+			if (!done)
+				sched_yield();
+		}
+		if (err)
+			w->why = strerror(-err);
+		for (size_t b = 0; b < size && !w->c->sender; b++) {
+			if (buf[b] != pattern(w->c->id, k, b))
+				w->why = "wrong bytes";
+		}
+	}
+	free(buf);
+	return NULL;
+}
+
+static atomic_bool tidy_stop;
+
+static void *tidy(void *arg)
+{
+	(void)arg;
+	while (!atomic_load(&tidy_stop)) {
+		braid_link_tidy(end[0]);
+		braid_link_tidy(end[1]);
+		usleep(500);
+	}
+	return NULL;
+}
+
+static void threads_may_call_on_one_link_at_once(void **state)
+{
+	enum { COMMS = 2 };
+	struct worker w[2 * COMMS];
+	pthread_t t[2 * COMMS], service;
+	struct braid_os plain = *real_os;
+
+	(void)state;
+	plain.epoll_create = os_epoll_create;
+	plain.epoll_ctl = os_epoll_ctl;
+	plain.epoll_wait = os_epoll_wait;
+	plain.close = os_close;
+	braid_os = &plain;
+	add_lane();
+	braid_param.chunk = 64 * K;
+	for (unsigned i = 0; i < COMMS; i++) {
+		w[2 * i] = w[2 * i + 1] = (struct worker){ .n = 150, .max = 400 * K };
+		comms(i & 1, &w[2 * i].c, &w[2 * i + 1].c);
+	}
+	atomic_store(&tidy_stop, false);
+	assert_int_equal(pthread_create(&service, NULL, tidy, NULL), 0);
+	for (unsigned i = 0; i < 2 * COMMS; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, work, &w[i]), 0);
+	for (unsigned i = 0; i < 2 * COMMS; i++)
+		pthread_join(t[i], NULL);
+	atomic_store(&tidy_stop, true);
+	pthread_join(service, NULL);
+	for (unsigned i = 0; i < 2 * COMMS; i++) {
+		if (w[i].why)
+			fail_msg("worker %u: %s", i, w[i].why);
+	}
+	assert_int_equal(os.warns, 0);
+	part();				/* while `plain` is there */
+	join(1);
+	braid_os = real_os;
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(every_frame_arrives_whole_through_a_kind_socket),
+		CASE(every_frame_arrives_whole_through_an_unkind_one),
+		CASE(payload_of_a_dead_comm_is_thrown_away),
+		CASE(a_small_message_costs_one_call_at_each_end),
+		CASE(a_burst_leaves_in_fewer_calls_than_messages),
+		CASE(a_call_moves_at_most_its_budget),
+		CASE(what_arrives_while_the_link_is_busy_is_kept),
+		CASE(an_end_is_an_end),
+		CASE(bytes_that_are_no_frame_are_an_error),
+		CASE(a_link_that_hears_nonsense_is_given_up_and_says_so),
+		CASE(any_nonsense_ends_in_an_error_or_in_waiting_for_more),
+		CASE(threads_may_call_on_one_link_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

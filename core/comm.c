@@ -168,7 +168,8 @@ static void comm_oversize(struct braid_comm *c, uint64_t size, uint64_t room, in
 {
 	if (atomic_load(&c->err))
 		return;
-	braid_warn("device %s, peer %s: a message of %llu bytes (tag %d) was sent to a receive posted "
+	braid_warn("device %s, peer %s: a message of %llu bytes (tag %d) was sent to a receive "
+		   "posted "
 		   "with %llu bytes; nothing was delivered. Make both ranks use the same size",
 		   c->link->key.dev->net.name, c->link->peer, (unsigned long long)size, tag,
 		   (unsigned long long)room);
@@ -180,9 +181,10 @@ static void comm_orphaned(struct braid_comm *c)
 {
 	if (atomic_load(&c->err) || c->closed)
 		return;
-	braid_warn("device %s, peer %s: the peer closed this connection while a %s was waiting for it. "
-		   "Look for the first error in that rank's log", c->link->key.dev->net.name,
-		   c->link->peer, c->sender ? "send" : "receive");
+	braid_warn("device %s, peer %s: the peer closed this connection while a %s was waiting for "
+		   "it. "
+		   "Look for the first error in that rank's log",
+		   c->link->key.dev->net.name, c->link->peer, c->sender ? "send" : "receive");
 	braid_comm_fail(c, -EREMOTEIO);
 }
 
@@ -763,10 +765,12 @@ static int begin_start(struct braid_lane *lane, struct braid_comm *c)
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_recv *e;
 
+	if (c->sender)
+		return -EBADMSG;
 	if (drains(c))
 		return 0;
 	e = recv_slot(c, h->rseq);
-	if (c->sender || !e->posted || !e->credited || e->started || e->rseq != h->rseq ||
+	if (!e->posted || !e->credited || e->started || e->rseq != h->rseq ||
 	    e->tag != h->tag || h->size > e->room || (e->begun && e->size != h->size))
 		return -EBADMSG;
 	if (e->wanted ? e->mseq != h->seq : e->matched || rx_in_order(c, h))
@@ -790,7 +794,8 @@ static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
 		return 0;
 	e = recv_slot(c, h->rseq);
 	if (!e->posted || !e->credited || e->rseq != h->rseq || h->size > e->room ||
-	    (e->matched && !e->wanted && !e->started) || ((e->begun || e->matched) && e->size != h->size) || h->len > h->size - e->begun ||
+	    (e->matched && !e->wanted && !e->started) ||
+	    ((e->begun || e->matched) && e->size != h->size) || h->len > h->size - e->begun ||
 	    e->chunks[h->n / 64] >> (h->n % 64) & 1)
 		return -EBADMSG;
 	e->size = h->size;
@@ -923,13 +928,15 @@ static int begin_fail(struct braid_lane *lane, struct braid_comm *c)
 	if (atomic_load(&c->err) || c->closed)
 		return 0;
 	if (h->n == EMSGSIZE) {
-		braid_warn("device %s, peer %s: a message of %llu bytes was sent to a receive posted "
-			   "with %llu bytes; nothing was delivered. Make both ranks use the same size",
-			   c->link->key.dev->net.name, c->link->peer, (unsigned long long)h->size,
-			   (unsigned long long)h->offset);
+		braid_warn(
+			"device %s, peer %s: a message of %llu bytes was sent to a receive posted "
+			"with %llu bytes; nothing was delivered. Make both ranks use the same size",
+			c->link->key.dev->net.name, c->link->peer, (unsigned long long)h->size,
+			(unsigned long long)h->offset);
 		braid_comm_fail(c, -EMSGSIZE);
 	} else {
-		braid_warn("device %s, peer %s: the peer gave up this connection; its own log says why",
+		braid_warn("device %s, peer %s: the peer gave up this connection; its own log says "
+			   "why",
 			   c->link->key.dev->net.name, c->link->peer);
 		braid_comm_fail(c, -EREMOTEIO);
 	}

@@ -35,12 +35,12 @@ struct braid_listen;
 enum {
 	BRAID_RECVS_MAX = 8,			/* buffers of one receive request */
 	BRAID_SLOTS = 32 * BRAID_RECVS_MAX,	/* sends, or receive entries, of one comm */
-	BRAID_COPY_MAX = 8192,			/* messages up to here are copied and done at once */
+	BRAID_COPY_MAX = 8192,			/* messages up to here are copied, done at once */
 	BRAID_FLOOR = 16384,			/* window that each comm has to itself */
 	BRAID_UM_COST = 64,			/* window taken by a message beside its bytes */
 };
 
-struct braid_mr {			/* a registration; on TCP it only says what a request uses */
+struct braid_mr {			/* a registration; TCP only notes who uses it */
 	struct braid_list node;		/* comm->mrs */
 	struct braid_comm *comm;
 	char *data;
@@ -100,7 +100,7 @@ struct braid_um {			/* a message that has met no receive yet */
 	uint64_t size;
 	bool want;			/* only announced */
 	bool ready;			/* all bytes are here */
-	bool taken;			/* told as retired; waits for its bytes only, then goes to recv */
+	bool taken;			/* retired; waits for its bytes, then goes to recv */
 	struct braid_recv *recv;
 	char *data;
 	size_t alloc;
@@ -137,7 +137,7 @@ struct braid_comm {
 	struct braid_credit *credit;	/* by rseq */
 	uint64_t eager_out;		/* window cost of messages that have met nothing yet */
 	uint64_t flush_epoch;		/* link->isend_epoch at the last fruitless test */
-	unsigned burst;			/* fruitless tests since an isend was held back, counted from 1 */
+	unsigned burst;			/* 1 + fruitless tests since an isend was held back */
 
 	/* receiver */
 	struct braid_recv *recv;
@@ -151,7 +151,7 @@ struct braid_comm {
 	uint32_t retire_first, retire_n;	/* the lowest may be; how many */
 	uint64_t retire_bytes;
 	uint32_t credit_scan, ndue;	/* credits due, none of them before the first */
-	struct braid_list news_node;	/* link->news: something below, or a credit, is to be told */
+	struct braid_list news_node;	/* link->news: something below is to be told */
 	bool news, fail_due, bye_due, opened_due;
 	uint16_t fail_code;		/* errno for the peer */
 	uint64_t fail_size, fail_room;

@@ -26,12 +26,12 @@
 struct braid_send;
 struct braid_link;
 
-struct braid_txf {			/* one frame that waits, flies, or is not acknowledged yet */
-	uint32_t off, inl;		/* header and copied payload: bytes [off, off + inl) of the ring */
+struct braid_txf {			/* one frame that waits, flies, or is not yet acked */
+	uint32_t off, inl;		/* header and copied payload: [off, off + inl) of the ring */
 	const char *ext;		/* payload that was not copied */
 	size_t ext_len;
 	struct braid_send *owner;	/* whose completion it is part of */
-	void *own;			/* ext was saved into memory of our own: free when acknowledged */
+	void *own;			/* ext, saved into memory of our own: free when acked */
 };
 
 struct braid_txq {
@@ -42,7 +42,7 @@ struct braid_txq {
 	uint32_t fmask;
 	uint32_t f_head, f_sent, f_acked;	/* frames ever queued, handed over, acknowledged */
 	size_t part;			/* bytes of frame f_sent already handed over */
-	uint32_t f_told;		/* frames the peer says it has; may be ahead of f_sent for as
+	uint32_t f_told; /* frames the peer says it has; may be ahead of f_sent for as
 					 * long as another thread is inside the system call */
 	uint64_t unsent;		/* bytes queued and not handed over */
 	uint64_t unacked;		/* payload bytes of chunks queued and not acknowledged */

@@ -178,7 +178,7 @@ void braid_link_down(struct braid_link *link, int err, const char *why)
 		braid_info("device %s, peer %s: %s", link->key.dev->net.name, link->peer, why);
 	atomic_store(&link->err, err);
 	braid_list_for(c, &link->comms, node)
-		braid_comm_fail(c, err);	/* after the WARN: whoever sees it finds the reason */
+		braid_comm_fail(c, err);	/* after the WARN: who sees it finds the reason */
 	atomic_store(&link->state, BRAID_LINK_DEAD);
 	braid_service_kick();
 }
@@ -202,20 +202,24 @@ static void lane_died(struct braid_lane *lane, int err)
 	struct braid_link *link = lane->link;
 
 	if (err == -EBADMSG || err == -EPROTO)
-		braid_link_fail(link, -EREMOTEIO, "the peer sent a broken %s frame on lane %u; is its "
+		braid_link_fail(link, -EREMOTEIO,
+				"the peer sent a broken %s frame on lane %u; is its "
 				"libnccl-net-braid.so damaged or of another build?",
 				braid_frame_name(lane->rx_hdr.type), lane->index);
 	else if (link->peer_gone)
 		braid_link_fail(link, -EREMOTEIO, "the peer closed the link");
 	else if (err == -ECONNRESET || err == -EPIPE || err == -ENOTCONN)
-		braid_link_fail(link, -EREMOTEIO, "the connection was lost (%s); the peer's process has "
+		braid_link_fail(link, -EREMOTEIO,
+				"the connection was lost (%s); the peer's process has "
 				"ended or was killed: look for the first error in that rank's log",
 				err == -ENOTCONN ? "closed by the peer" : strerror(-err));
 	else if (err == -ENOMEM)
 		braid_link_fail(link, err, "out of memory");
 	else
-		braid_link_fail(link, -EREMOTEIO, "the connection failed (%s); check the network between "
-				"the two hosts", strerror(-err));
+		braid_link_fail(link, -EREMOTEIO,
+				"the connection failed (%s); check the network between "
+				"the two hosts",
+				strerror(-err));
 }
 
 /* --- lookup and small talk ----------------------------------------------------------------- */
@@ -416,7 +420,7 @@ void braid_link_feed(struct braid_link *link)
 
 			if (!cut_chunk(lane, braid_list_entry(first, struct braid_send, node)))
 				break;
-			/* One lane takes several chunks with one call; of several, each its turn. */
+			/* One lane takes several chunks a call; of several, each its turn. */
 		} while (link->active == 1 && !braid_list_empty(&link->pending) &&
 			 pick_lane(link) == lane);
 		if (lane->index)

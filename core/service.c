@@ -155,7 +155,7 @@ out:
 
 void braid_service_kick(void)
 {
-	braid_lock_wait(&svc.kick_lock);	/* a system call that does not wait, once in a while */
+	braid_lock_wait(&svc.kick_lock);	/* now and then, for one write */
 	if (svc.efd >= 0)
 		braid_os->wake(svc.efd);
 	braid_unlock(&svc.kick_lock);
@@ -736,7 +736,8 @@ static const char *refusal(const struct braid_conn *c)
 	case BRAID_HELLO_NO_LISTEN:
 		return "it no longer listens for this connection; did that rank abort?";
 	case BRAID_HELLO_NO_TRANSPORT:
-		return "it has no transport in common with us; compare BRAID_TRANSPORTS on both hosts";
+		return "it has no transport in common with us; compare BRAID_TRANSPORTS on both "
+		       "hosts";
 	default:
 		return "it refused";
 	}
@@ -747,28 +748,40 @@ static void dial_failed_for_good(struct braid_link *link, const struct braid_con
 	const char *addr = c ? c->addr : "the peer";
 
 	if (err == -EPROTONOSUPPORT)
-		braid_link_fail(link, err, "%s speaks Braid's wire versions %u to %u, this library %u to "
-				"%u: install the same Braid release on both hosts", addr,
-				c ? c->theirs.least : 0, c ? c->theirs.most : 0, BRAID_WIRE_LEAST,
-				BRAID_WIRE_MOST);
+		braid_link_fail(link, err,
+				"%s speaks Braid's wire versions %u to %u, this library %u to "
+				"%u: install the same Braid release on both hosts",
+				addr, c ? c->theirs.least : 0, c ? c->theirs.most : 0,
+				BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
 	else if (err == -EPROTO)
-		braid_link_fail(link, -EPROTONOSUPPORT, "what answers at %s is not Braid (this library "
-				"speaks wire version %u): another program took the port, or the peer runs "
-				"another NCCL net plugin", addr, BRAID_WIRE_MOST);
+		braid_link_fail(link, -EPROTONOSUPPORT,
+				"what answers at %s is not Braid (this library "
+				"speaks wire version %u): another program took the port, or the "
+				"peer runs "
+				"another NCCL net plugin",
+				addr, BRAID_WIRE_MOST);
 	else if (err == -EACCES)
-		braid_link_fail(link, -EACCES, "%s does not know this connection's token: it is not the "
-				"process that made the handle", addr);
+		braid_link_fail(link, -EACCES,
+				"%s does not know this connection's token: it is not the "
+				"process that made the handle",
+				addr);
 	else if (err == -EREMOTEIO)
-		braid_link_fail(link, err, "%s answered, but %s", addr, c ? refusal(c) : "it refused");
+		braid_link_fail(link, err, "%s answered, but %s", addr,
+				c ? refusal(c) : "it refused");
 	else if (err == -ETIMEDOUT)
-		braid_link_fail(link, -EREMOTEIO, "no answer within %lld s (BRAID_CONNECT_TIMEOUT): is "
-				"there a firewall between the hosts, or is this the wrong interface "
-				"(NCCL_SOCKET_IFNAME)?", (long long)braid_param.connect_timeout);
+		braid_link_fail(link, -EREMOTEIO,
+				"no answer within %lld s (BRAID_CONNECT_TIMEOUT): is "
+				"there a firewall between the hosts, or is this the wrong "
+				"interface "
+				"(NCCL_SOCKET_IFNAME)?",
+				(long long)braid_param.connect_timeout);
 	else if (err == -EAFNOSUPPORT)
-		braid_link_fail(link, -EPROTONOSUPPORT, "the two ends have no IP version in common; set "
+		braid_link_fail(link, -EPROTONOSUPPORT,
+				"the two ends have no IP version in common; set "
 				"NCCL_SOCKET_FAMILY on both hosts");
 	else if (err == -ECONNREFUSED)
-		braid_link_fail(link, -EREMOTEIO, "nobody listens there any more: the peer's process has "
+		braid_link_fail(link, -EREMOTEIO,
+				"nobody listens there any more: the peer's process has "
 				"ended; look for the first error in that rank's log");
 	else
 		braid_link_fail(link, err, "can't connect: %s%s", strerror(-err),
@@ -838,9 +851,11 @@ static void conn_event(struct braid_conn *c, uint64_t now)
 	if (!c->dialler && (err == -EPROTO || err == -EACCES))
 		svc.strangers++;
 	if (!c->dialler && err == -EPROTONOSUPPORT && braid_log_gate_open(&svc.gate_version, now))
-		braid_warn("device %s: %s speaks Braid's wire versions %u to %u, this library %u to %u: "
-			   "refused. Install the same Braid release on both hosts", c->dev->net.name,
-			   c->addr, c->theirs.least, c->theirs.most, BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
+		braid_warn("device %s: %s speaks Braid's wire versions %u to %u, this library %u "
+			   "to %u: "
+			   "refused. Install the same Braid release on both hosts",
+			   c->dev->net.name, c->addr, c->theirs.least, c->theirs.most,
+			   BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
 	braid_pool_unpromise(c->mine.window);
 	conn_close(c);
 }
@@ -900,7 +915,8 @@ static void port_event(struct port *p, uint64_t now)
 				continue;
 			}
 			if (braid_log_gate_open(&svc.gate_fds, now))
-				braid_warn("device %s: can't accept a peer: %s; trying on. Raise ulimit -n",
+				braid_warn("device %s: can't accept a peer: %s; trying on. Raise "
+					   "ulimit -n",
 					   p->dev->net.name, strerror(errno));
 			p->paused_until_ns = now + 100 * MS;
 			watch(EPOLL_CTL_MOD, p->fd, 0, p, TAG_PORT);
@@ -1138,7 +1154,8 @@ static void tell_strangers(uint64_t now)
 {
 	if (svc.strangers + svc.dropped == 0 || !braid_log_gate_open(&svc.gate_strangers, now))
 		return;
-	braid_info("refused %llu connections of strangers, dropped %llu that proved nothing in time",
+	braid_info("refused %llu connections of strangers, dropped %llu that proved nothing in "
+		   "time",
 		   (unsigned long long)svc.strangers, (unsigned long long)svc.dropped);
 	svc.strangers = svc.dropped = 0;
 }
@@ -1509,12 +1526,15 @@ static int dial_step(struct dial *d)
 	if (opened)
 		return 0;
 	if (err == -ECONNREFUSED) {
-		braid_warn("device %s, peer %s: it no longer listens for this connection; did that rank "
-			   "abort?", d->dev->net.name, link->peer);
+		braid_warn("device %s, peer %s: it no longer listens for this connection; did that "
+			   "rank "
+			   "abort?",
+			   d->dev->net.name, link->peer);
 		return -EREMOTEIO;
 	}
 	if (braid_os->now_ns() >= d->deadline_ns)
-		return braid_error(-EREMOTEIO, "device %s, peer %s: connected, but no answer within "
+		return braid_error(-EREMOTEIO,
+				   "device %s, peer %s: connected, but no answer within "
 				   "%lld s (BRAID_CONNECT_TIMEOUT): is that process stopped?",
 				   d->dev->net.name, link->peer,
 				   (long long)braid_param.connect_timeout);
@@ -1529,13 +1549,17 @@ int braid_dial(struct braid_dev *dev, int traffic_class, void *handle, struct br
 
 	*ret = NULL;
 	if (err == -EPROTO)
-		return braid_error(-EPROTONOSUPPORT, "device %s: the peer's handle is not Braid's: it "
-				   "runs another NCCL net plugin; set NCCL_NET_PLUGIN=braid on every rank",
+		return braid_error(-EPROTONOSUPPORT,
+				   "device %s: the peer's handle is not Braid's: it "
+				   "runs another NCCL net plugin; set NCCL_NET_PLUGIN=braid on "
+				   "every rank",
 				   dev->net.name);
 	if (err == -EPROTONOSUPPORT)
-		return braid_error(err, "device %s: the peer speaks Braid's wire versions %u to %u, this "
-				   "library %u to %u: install the same Braid release on both hosts",
-				   dev->net.name, h.least, h.most, BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
+		return braid_error(
+			err,
+			"device %s: the peer speaks Braid's wire versions %u to %u, this "
+			"library %u to %u: install the same Braid release on both hosts",
+			dev->net.name, h.least, h.most, BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
 	if (err)
 		return braid_error(-EINVAL, "device %s: the peer's handle was damaged on its way",
 				   dev->net.name);
@@ -1556,7 +1580,9 @@ int braid_dial(struct braid_dev *dev, int traffic_class, void *handle, struct br
 	pthread_mutex_unlock(&svc.lock);
 	braid_auth_wipe(&h, sizeof(h));
 	if (err == -EBADMSG && !d)
-		return braid_error(-EINVAL, "device %s: the peer's handle was damaged, or used again "
-				   "after its connect had ended", dev->net.name);
+		return braid_error(-EINVAL,
+				   "device %s: the peer's handle was damaged, or used again "
+				   "after its connect had ended",
+				   dev->net.name);
 	return err == -EAGAIN ? 0 : err;
 }

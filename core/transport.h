@@ -43,7 +43,7 @@ struct braid_transport {
 
 	/* Take over lane->fd, which has just authenticated itself. */
 	int (*lane_open)(struct braid_lane *lane);
-	/* Memory for traffic, taken when the first comm attaches and lent back when the last left. */
+	/* Memory for traffic: taken when the first comm attaches, given back after the last. */
 	int (*lane_attach)(struct braid_lane *lane);
 	void (*lane_detach)(struct braid_lane *lane);
 	/* A fence: afterwards nothing of this lane reads or writes anybody's memory.  Any state. */

@@ -98,7 +98,7 @@ struct braid_hello {			/* each end sends one; the dialler first */
 	uint16_t epoch;			/* how often this lane was opened before */
 	uint32_t pid;
 	uint32_t window;		/* eager bytes the sender of this hello grants */
-	uint64_t ident;			/* LINK: listen id (dialler), new link id (answer); LANE: link id */
+	uint64_t ident;			/* LINK: listen id, in the answer link id; LANE: link id */
 	uint8_t process[BRAID_ID_SIZE];
 	uint8_t nonce[BRAID_NONCE_SIZE];
 	uint8_t transports[BRAID_TRANSPORTS_MAX];	/* ids, best first; 0 ends */
@@ -118,10 +118,10 @@ enum braid_frame {
 	BRAID_F_EAGER = 1,	/* a whole message: seq, tag, len; with rseq if CREDITED */
 	BRAID_F_START,		/* message seq goes into receive rseq: size; chunks follow */
 	BRAID_F_WANT,		/* message seq (tag, size) waits for a credit */
-	BRAID_F_CHUNK,		/* bytes [offset, offset + len) of the message for rseq; n: number */
+	BRAID_F_CHUNK,		/* bytes [offset, offset + len) of what goes to rseq; n: number */
 	BRAID_F_CREDIT,		/* receive rseq (tag) is posted with room for size bytes */
 	BRAID_F_RETIRE,		/* messages seq .. seq + n - 1 met receives without a credit */
-	BRAID_F_ACK,		/* lane n has received `seq` frames (home's own count rides in ack) */
+	BRAID_F_ACK,		/* lane n has received `seq` frames (home's count rides in ack) */
 	BRAID_F_OPEN,		/* a new comm: payload is struct braid_open */
 	BRAID_F_OPENED,
 	BRAID_F_REFUSED,	/* n: enum braid_hello_status */

@@ -44,11 +44,13 @@ int braid_devices_find(void)
 
 	if (count)
 		return (int)count;
-	n = braid_netdev_find(braid_param.socket_ifname, family(), "", found, BRAID_NETDEVS_MAX, why,
-			      sizeof(why));
+	n = braid_netdev_find(braid_param.socket_ifname, family(), "", found, BRAID_NETDEVS_MAX,
+			      why, sizeof(why));
 	if (n <= 0) {
-		braid_warn("no usable network interface: %s. Set NCCL_SOCKET_IFNAME to one that is up "
-			   "and has an address", n < 0 ? strerror(-n) : why);
+		braid_warn("no usable network interface: %s. Set NCCL_SOCKET_IFNAME to one that is "
+			   "up "
+			   "and has an address",
+			   n < 0 ? strerror(-n) : why);
 		return n;
 	}
 	for (int i = 0; i < n; i++) {
@@ -57,9 +59,10 @@ int braid_devices_find(void)
 		dev->index = (unsigned)i;
 		dev->net = found[i];
 		inet_ntop(found[i].addr.sa.sa_family,
-			  found[i].addr.sa.sa_family == AF_INET ?
-				  (const void *)&found[i].addr.in.sin_addr :
-				  (const void *)&found[i].addr.in6.sin6_addr, dev->addr, sizeof(dev->addr));
+			  found[i].addr.sa.sa_family == AF_INET
+				  ? (const void *)&found[i].addr.in.sin_addr
+				  : (const void *)&found[i].addr.in6.sin6_addr,
+			  dev->addr, sizeof(dev->addr));
 		braid_info("device %d: %s %s, %d Mbit/s%s, tcp", i, dev->net.name, dev->addr,
 			   dev->net.speed_mbps, dev->net.speed_known ? "" : " (assumed)");
 	}

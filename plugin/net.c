@@ -368,8 +368,10 @@ ncclResult_t braid_net_reg(void *comm, void *data, size_t size, int type, void *
 		return misuse("regMr");
 	*ret_mr = NULL;
 	if (type != NCCL_PTR_HOST) {
-		braid_warn("regMr of memory of type %d: TCP reaches host memory only, and says so in its "
-			   "properties", type);
+		braid_warn("regMr of memory of type %d: TCP reaches host memory only, and says so "
+			   "in its "
+			   "properties",
+			   type);
 		return ncclInternalError;
 	}
 	mr = malloc(sizeof(*mr));
@@ -390,8 +392,10 @@ ncclResult_t braid_net_reg_dmabuf(void *comm, void *data, size_t size, int type,
 	if (!comm || !ret_mr)
 		return misuse("regMrDmaBuf");
 	*ret_mr = NULL;
-	braid_warn("regMrDmaBuf of memory of type %d: TCP reaches host memory only, and says so in its "
-		   "properties", type);
+	braid_warn("regMrDmaBuf of memory of type %d: TCP reaches host memory only, and says so in "
+		   "its "
+		   "properties",
+		   type);
 	return ncclInternalError;
 }
 
@@ -463,7 +467,8 @@ ncclResult_t braid_net_irecv(void *comm, int n, void **data, size_t *sizes, int 
 	if (!c || !ret_req || c->sender || n < 1 || n > BRAID_RECVS_MAX || !data || !sizes || !tags)
 		return misuse("irecv");
 	*ret_req = NULL;
-	err = braid_comm_irecv(c, (unsigned)n, data, sizes, tags, (struct braid_mr *const *)mrs, &req);
+	err = braid_comm_irecv(c, (unsigned)n, data, sizes, tags, (struct braid_mr *const *)mrs,
+			       &req);
 	if (err || !req)
 		return result(err);
 	for (int i = 0; i < n; i++)

@@ -53,9 +53,10 @@ static int tcp_open(struct braid_lane *lane)
 	if (braid_param.congestion[0] &&
 	    braid_os->setsockopt(lane->fd, IPPROTO_TCP, TCP_CONGESTION, braid_param.congestion,
 				 (socklen_t)strlen(braid_param.congestion)) && !lane->index)
-		braid_warn("device %s: the kernel has no congestion control %s (%s); it keeps its own. "
-			   "See net.ipv4.tcp_available_congestion_control", lane->link->key.dev->net.name,
-			   braid_param.congestion, strerror(errno));
+		braid_warn("device %s: the kernel has no congestion control %s (%s); it keeps its "
+			   "own. "
+			   "See net.ipv4.tcp_available_congestion_control",
+			   lane->link->key.dev->net.name, braid_param.congestion, strerror(errno));
 	return 0;
 }
 

@@ -21,7 +21,7 @@
 
 enum {
 	STAGE = 64 << 10,
-	AHEAD = 4 * BRAID_HDR_SIZE,	/* read behind a large payload: control frames, next header */
+	AHEAD = 4 * BRAID_HDR_SIZE,	/* behind a large payload: control frames, next header */
 	IOV_MAX_TX = 64,
 };
 
@@ -243,7 +243,7 @@ int braid_stream_poll(struct braid_lane *lane)
 		budget -= (size_t)n < budget ? (size_t)n : budget;
 		taken++;
 		if (lane->rx_left && s->beg == s->end)
-			continue;	/* in the middle of a large payload: nothing to understand */
+			continue;	/* inside a large payload: nothing to understand */
 		err = parse(s);
 		if (err)
 			return err == -EAGAIN ? taken : err;

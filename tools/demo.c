@@ -97,9 +97,11 @@ static int links(struct demo *d, enum fabric_kind kind)
 
 static int start(struct demo *d)
 {
-	const struct perf_run stream = { .pattern = PERF_ONEWAY, .comms = 1, .inflight = 8, .size = LARGE };
+	const struct perf_run stream = {
+		.pattern = PERF_ONEWAY, .comms = 1, .inflight = 8, .size = LARGE};
 	const struct perf_run ddp = { .pattern = PERF_DDP, .comms = 1, .inflight = 8 };
-	uint64_t bytes = perf_arena_bytes(&ddp, d->procs), other = perf_arena_bytes(&stream, d->procs);
+	uint64_t bytes = perf_arena_bytes(&ddp, d->procs),
+		 other = perf_arena_bytes(&stream, d->procs);
 	enum fabric_kind kind;
 	int rc = perf_session_open(&d->s, &d->env, d->procs, false, NULL, 60);
 
@@ -128,8 +130,8 @@ static double median(double *v, int n)
 /* One figure of both, and plugin over raw. */
 static void line(const char *what, int digits, const double *v, const char *better)
 {
-	printf("  %-36s %11.*f %11.*f %7.2f  %s\n", what, digits, v[FABRIC_PLUGIN], digits, v[FABRIC_RAW],
-	       v[FABRIC_PLUGIN] / v[FABRIC_RAW], better);
+	printf("  %-36s %11.*f %11.*f %7.2f  %s\n", what, digits, v[FABRIC_PLUGIN], digits,
+	       v[FABRIC_RAW], v[FABRIC_PLUGIN] / v[FABRIC_RAW], better);
 }
 
 static void say_what(const struct demo *d)
@@ -155,11 +157,13 @@ static void say_steps(struct demo *d)
 	for (kind = 0; kind < FABRIC_KINDS; kind++) {
 		s[kind] = median(d->step_s[kind], d->done[kind]);
 		ms[kind] = s[kind] * 1e3;
-		gb_s[kind] = (double)d->model.params * sizeof(float) * 2 * (n - 1) / n / 1e9 / s[kind];
+		gb_s[kind] =
+			(double)d->model.params * sizeof(float) * 2 * (n - 1) / n / 1e9 / s[kind];
 	}
-	printf("  %-36s %11.11s %11s %7s  %s\n", "", d->about[FABRIC_PLUGIN].name, "raw TCP", "ratio",
-	       "better");
-	snprintf(what, sizeof(what), "all-reduce, ms per step, median of %d", d->done[FABRIC_PLUGIN]);
+	printf("  %-36s %11.11s %11s %7s  %s\n", "", d->about[FABRIC_PLUGIN].name, "raw TCP",
+	       "ratio", "better");
+	snprintf(what, sizeof(what), "all-reduce, ms per step, median of %d",
+		 d->done[FABRIC_PLUGIN]);
 	line(what, 1, ms, "less");
 	line("all-reduce, bus bandwidth, GB/s", 3, gb_s, "more");
 	fflush(stdout);
@@ -249,17 +253,19 @@ int cmd_demo(int argc, char **argv)
 {
 	struct demo d = { .procs = 4, .steps = 3, .env.cpu = -1 };
 	const struct opt rows[] = {
-		{ OPT_INT, "procs", "N", "processes (4)", &d.procs, 2, 16 },
-		{ OPT_INT, "steps", "N", "training steps that are timed (3)", &d.steps, 1, STEPS_MAX },
-		{ OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &d.env.plugin, 0, 0 },
-		{ OPT_INT, "abi", "V", "its ABI version (the newest)", &d.env.abi, 5, 12 },
-		{ OPT_TEXT, "dev", "DEV", "device, by number or name", &d.env.dev, 0, 0 },
-		{ OPT_FLAG, "verbose", NULL, "print what the plugin logs", &d.env.verbose, 0, 0 },
-		{ OPT_END, NULL, NULL, NULL, NULL, 0, 0 },
+		{OPT_INT, "procs", "N", "processes (4)", &d.procs, 2, 16},
+		{OPT_INT, "steps", "N", "training steps that are timed (3)", &d.steps, 1,
+		 STEPS_MAX},
+		{OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &d.env.plugin, 0, 0},
+		{OPT_INT, "abi", "V", "its ABI version (the newest)", &d.env.abi, 5, 12},
+		{OPT_TEXT, "dev", "DEV", "device, by number or name", &d.env.dev, 0, 0},
+		{OPT_FLAG, "verbose", NULL, "print what the plugin logs", &d.env.verbose, 0, 0},
+		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
 
 	switch (opt_parse("braid demo",
-			  "All-reduce ResNet-50's gradients, check every sum, compare with raw TCP.",
+			  "All-reduce ResNet-50's gradients, check every sum, compare with raw "
+			  "TCP.",
 			  rows, argc, argv)) {
 	case OPT_BAD:
 		return 2;

@@ -133,7 +133,8 @@ static json_t *plugin_json(const char *path, int abi, char *err)
 	o = json_pack("{s:s, s:s, s:i, s:o, s:b, s:b}", "path", path, "name", net->name, "abi",
 		      net->abi, "devices", devices_json(net), "dmabuf", net->has_dmabuf, "fusion",
 		      net->has_vdevice);
-	json_object_set_new(o, "warning", *net_last_warn() ? json_string(net_last_warn()) : json_null());
+	json_object_set_new(o, "warning",
+			    *net_last_warn() ? json_string(net_last_warn()) : json_null());
 	net_finalize(net);
 	net_unload(net);
 	json_object_set_new(o, "abis", abis_json(path));
@@ -151,9 +152,10 @@ static json_t *libraries_json(void)
 
 	for (i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {
 		dl = dlopen(libraries[i].so, RTLD_LAZY | RTLD_LOCAL);
-		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:o}", "name", libraries[i].so,
-						      "for", libraries[i].what, "found", dl != NULL,
-						      "why", dl ? json_null() : json_string(dlerror())));
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s, s:b, s:o}", "name", libraries[i].so,
+						"for", libraries[i].what, "found", dl != NULL,
+						"why", dl ? json_null() : json_string(dlerror())));
 	}
 	return list;
 }
@@ -179,8 +181,9 @@ static json_t *param_json(const struct braid_param_row *row, const void *value)
 		braid_param_format(row, strtoll(row->def, NULL, 10), def, sizeof(def));
 	}
 	braid_param_range(row, range, sizeof(range));
-	return json_pack("{s:s, s:s, s:s, s:s, s:s?, s:s}", "name", row->name, "value", now, "default",
-			 def, "range", range, "fallback", row->fallback, "help", row->help);
+	return json_pack("{s:s, s:s, s:s, s:s, s:s?, s:s}", "name", row->name, "value", now,
+			 "default", def, "range", range, "fallback", row->fallback, "help",
+			 row->help);
 }
 
 static json_t *params_json(void)
@@ -231,7 +234,8 @@ static void print_device(const json_t *d)
 	printf("  guid     %s, port %lld\n", text_of(d, "guid"), number_of(d, "port"));
 	print_list("  memory  ", json_object_get(d, "memory"), "");
 	printf("  limits   %lld comms, %lld receives in one, %lld MiB a message\n",
-	       number_of(d, "max_comms"), number_of(d, "max_recvs"), number_of(d, "max_p2p_bytes") >> 20);
+	       number_of(d, "max_comms"), number_of(d, "max_recvs"),
+	       number_of(d, "max_p2p_bytes") >> 20);
 }
 
 static void print_plugin(const json_t *doc)
@@ -293,7 +297,8 @@ static void print_params(const json_t *doc)
 				name[c] = (char)(name[c] - 'a' + 'A');
 		printf("%s = %s\n", name, *text_of(p, "value") ? text_of(p, "value") : "(empty)");
 		printf("        default %s, %s",
-		       *text_of(p, "default") ? text_of(p, "default") : "(empty)", text_of(p, "range"));
+		       *text_of(p, "default") ? text_of(p, "default") : "(empty)",
+		       text_of(p, "range"));
 		if (json_is_string(json_object_get(p, "fallback")))
 			printf("; else %s", text_of(p, "fallback"));
 		putchar('\n');
@@ -321,8 +326,8 @@ static int info(const struct wishes *w)
 		fprintf(stderr, "braid info: %s\n", err);
 		return 1;
 	}
-	doc = json_pack("{s:s, s:o, s:o, s:o}", "schema", "braid-info-1", "plugin", plugin, "libraries",
-			libraries_json(), "params", params_json());
+	doc = json_pack("{s:s, s:o, s:o, s:o}", "schema", "braid-info-1", "plugin", plugin,
+			"libraries", libraries_json(), "params", params_json());
 	if (w->json) {
 		json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 		putchar('\n');
@@ -339,17 +344,18 @@ int cmd_info(int argc, char **argv)
 {
 	struct wishes w = { .abi = 0 };
 	const struct opt rows[] = {
-		{ OPT_FLAG, "params", NULL, "every parameter: its value now, default, range", &w.params, 0,
-		  0 },
-		{ OPT_FLAG, "json", NULL, "everything as JSON", &w.json, 0, 0 },
-		{ OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &w.plugin, 0, 0 },
-		{ OPT_INT, "abi", "V", "ask through this ABI version (the newest)", &w.abi,
-		  NET_ABI_OLDEST, NET_ABI_NEWEST },
-		{ OPT_FLAG, "verbose", NULL, "print what the plugin logs", &w.verbose, 0, 0 },
-		{ OPT_END, NULL, NULL, NULL, NULL, 0, 0 },
+		{OPT_FLAG, "params", NULL, "every parameter: its value now, default, range",
+		 &w.params, 0, 0},
+		{OPT_FLAG, "json", NULL, "everything as JSON", &w.json, 0, 0},
+		{OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &w.plugin, 0, 0},
+		{OPT_INT, "abi", "V", "ask through this ABI version (the newest)", &w.abi,
+		 NET_ABI_OLDEST, NET_ABI_NEWEST},
+		{OPT_FLAG, "verbose", NULL, "print what the plugin logs", &w.verbose, 0, 0},
+		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
 
-	switch (opt_parse("braid info", "What the plugin offers on this machine.", rows, argc, argv)) {
+	switch (opt_parse("braid info", "What the plugin offers on this machine.", rows, argc,
+			  argv)) {
 	case OPT_BAD:
 		return 2;
 	case OPT_HELPED:

@@ -23,13 +23,14 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *help;
 } commands[] = {
-	{ "demo", cmd_demo, "A training step's communication on this machine, checked and timed" },
-	{ "perf", cmd_perf, "Measure latency, bandwidth, rate and set-up, beside raw TCP if you like" },
-	{ "info", cmd_info, "What the plugin offers here, and every parameter" },
-	{ "help", cmd_help, "This list" },
-	{ "--help", cmd_help, NULL },
-	{ "-h", cmd_help, NULL },
-	{ "--version", cmd_version, NULL },
+	{"demo", cmd_demo, "A training step's communication on this machine, checked and timed"},
+	{"perf", cmd_perf,
+	 "Measure latency, bandwidth, rate and set-up, beside raw TCP if you like"},
+	{"info", cmd_info, "What the plugin offers here, and every parameter"},
+	{"help", cmd_help, "This list"},
+	{"--help", cmd_help, NULL},
+	{"-h", cmd_help, NULL},
+	{"--version", cmd_version, NULL},
 };
 
 const struct fabric_ops *const fabric_table[FABRIC_KINDS] = {
@@ -46,7 +47,8 @@ static int cmd_help(int argc, char **argv)
 	for (i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		if (commands[i].help)
 			printf("  %-6s  %s\n", commands[i].name, commands[i].help);
-	puts("\n`braid SUBCOMMAND --help` lists its options; `braid --version` says which this is.");
+	puts("\n`braid SUBCOMMAND --help` lists its options; `braid --version` says which this "
+	     "is.");
 	return 0;
 }
 

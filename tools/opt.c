@@ -65,7 +65,8 @@ static int number_set(const char *prog, const struct opt *o, const char *value)
 	if (*value == 0 || *end || errno || !(x >= o->least && x <= o->most) ||
 	    (o->type == OPT_INT && x != (double)(long long)x))
 		return opt_error(prog, "--%s takes a%s from %g to %g, not '%s'", o->name,
-				 o->type == OPT_INT ? "n integer" : " number", o->least, o->most, value);
+				 o->type == OPT_INT ? "n integer" : " number", o->least, o->most,
+				 value);
 	if (o->type == OPT_INT)
 		*(int *)o->to = (int)x;
 	else
@@ -94,7 +95,8 @@ enum opt_end opt_parse(const char *prog, const char *about, const struct opt *op
 			return OPT_HELPED;
 		}
 		if (strncmp(argv[i], "--", 2) != 0 || argv[i][2] == 0)
-			return opt_error(prog, "unexpected argument '%s', see --help", argv[i]), OPT_BAD;
+			return opt_error(prog, "unexpected argument '%s', see --help", argv[i]),
+			       OPT_BAD;
 		o = row_find(opts, argv[i] + 2, &value);
 		if (!o)
 			return opt_error(prog, "unknown option '%s', see --help", argv[i]), OPT_BAD;

@@ -113,7 +113,8 @@ static void row_sum(const struct perf *p, const struct perf_result *res, struct 
 		row->wrong += res[i].wrong;
 		cpu += (double)res[i].cpu_ns / 1e9;
 		if (res[i].ns)
-			row->cpu_share = fmin(row->cpu_share, (double)res[i].cpu_ns / (double)res[i].ns);
+			row->cpu_share =
+				fmin(row->cpu_share, (double)res[i].cpu_ns / (double)res[i].ns);
 	}
 	row->lat = res[0].lat;
 	if (row->seconds <= 0)
@@ -365,8 +366,10 @@ static int options_settle(const char *prog, struct perf_options *o, const struct
 				 o->comms);
 	o->nsizes = perf_sizes_parse(w->sizes ? w->sizes : kind->sizes, o->sizes, PERF_SIZES_MAX);
 	if (o->nsizes < 0)
-		return opt_error(prog, "--sizes takes a list of sizes up to 1g and of ranges, such as "
-				 "8:1m or 8,1k,64k, not '%s'", w->sizes);
+		return opt_error(prog,
+				 "--sizes takes a list of sizes up to 1g and of ranges, such as "
+				 "8:1m or 8,1k,64k, not '%s'",
+				 w->sizes);
 	if (o->json && o->csv)
 		return opt_error(prog, "--json or --csv, not both");
 	if (o->env.verbose && o->raw_only)
@@ -408,38 +411,42 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 	struct perf_options *o = &p.opt;
 	struct words w = { .pattern = "pingpong" };
 	const struct opt rows[] = {
-		{ OPT_TEXT, "pattern", "NAME",
-		  "pingpong oneway bidir rate allreduce alltoall setup", &w.pattern, 0, 0 },
-		{ OPT_TEXT, "sizes", "LIST", "8:1m by doubling, or 8,1k,64k; k, m, g", &w.sizes, 0, 0 },
-		{ OPT_INT, "inflight", "K", "messages posted and not done, per comm", &o->inflight, 1,
-		  PERF_INFLIGHT_MAX },
-		{ OPT_INT, "comms", "N", "comms from one rank to another", &o->comms, 1, PERF_COMMS_MAX },
-		{ OPT_INT, "threads", "N", "threads a process drives them with", &o->threads, 1,
-		  PERF_THREADS_MAX },
-		{ OPT_INT, "procs", "N", "processes", &o->procs, 2, PERF_PROCS_MAX },
-		{ OPT_REAL, "seconds", "S", "each measurement lasts so long (0.5)", &o->seconds, 0.001,
-		  3600 },
-		{ OPT_REAL, "iters", "N", "this many iterations instead", &o->iters, 1, 2e9 },
-		{ OPT_REAL, "warmup", "N", "iterations before (a tenth)", &o->warmup, 0, 2e9 },
-		{ OPT_INT, "rounds", "N", "measure so often, fabrics in turn; medians", &o->rounds, 1,
-		  1000 },
-		{ OPT_FLAG, "check", NULL, "verify every byte (slower)", &o->check, 0, 0 },
-		{ OPT_FLAG, "pin", NULL, "process r runs on CPU r only", &o->pin, 0, 0 },
-		{ OPT_TEXT, "dev", "DEV", "device, by number or name", &o->env.dev, 0, 0 },
-		{ OPT_TEXT, "listen", "[ADDR:]PORT", "serve --connect on another host", &w.listen, 0, 0 },
-		{ OPT_FLAG, "once", NULL, "with --listen: serve one session", &w.once, 0, 0 },
-		{ OPT_TEXT, "connect", "HOST:PORT", "half of the processes run there", &o->remote, 0, 0 },
-		{ OPT_REAL, "timeout", "S", "give up when a step takes longer (60)", &o->timeout_s, 1,
-		  3600 },
-		{ OPT_FLAG, "json", NULL, "print JSON", &o->json, 0, 0 },
-		{ OPT_FLAG, "csv", NULL, "print CSV", &o->csv, 0, 0 },
+		{OPT_TEXT, "pattern", "NAME", "pingpong oneway bidir rate allreduce alltoall setup",
+		 &w.pattern, 0, 0},
+		{OPT_TEXT, "sizes", "LIST", "8:1m by doubling, or 8,1k,64k; k, m, g", &w.sizes, 0,
+		 0},
+		{OPT_INT, "inflight", "K", "messages posted and not done, per comm", &o->inflight,
+		 1, PERF_INFLIGHT_MAX},
+		{OPT_INT, "comms", "N", "comms from one rank to another", &o->comms, 1,
+		 PERF_COMMS_MAX},
+		{OPT_INT, "threads", "N", "threads a process drives them with", &o->threads, 1,
+		 PERF_THREADS_MAX},
+		{OPT_INT, "procs", "N", "processes", &o->procs, 2, PERF_PROCS_MAX},
+		{OPT_REAL, "seconds", "S", "each measurement lasts so long (0.5)", &o->seconds,
+		 0.001, 3600},
+		{OPT_REAL, "iters", "N", "this many iterations instead", &o->iters, 1, 2e9},
+		{OPT_REAL, "warmup", "N", "iterations before (a tenth)", &o->warmup, 0, 2e9},
+		{OPT_INT, "rounds", "N", "measure so often, fabrics in turn; medians", &o->rounds,
+		 1, 1000},
+		{OPT_FLAG, "check", NULL, "verify every byte (slower)", &o->check, 0, 0},
+		{OPT_FLAG, "pin", NULL, "process r runs on CPU r only", &o->pin, 0, 0},
+		{OPT_TEXT, "dev", "DEV", "device, by number or name", &o->env.dev, 0, 0},
+		{OPT_TEXT, "listen", "[ADDR:]PORT", "serve --connect on another host", &w.listen, 0,
+		 0},
+		{OPT_FLAG, "once", NULL, "with --listen: serve one session", &w.once, 0, 0},
+		{OPT_TEXT, "connect", "HOST:PORT", "half of the processes run there", &o->remote, 0,
+		 0},
+		{OPT_REAL, "timeout", "S", "give up when a step takes longer (60)", &o->timeout_s,
+		 1, 3600},
+		{OPT_FLAG, "json", NULL, "print JSON", &o->json, 0, 0},
+		{OPT_FLAG, "csv", NULL, "print CSV", &o->csv, 0, 0},
 		/* from here on for plugins only */
-		{ raw_only ? OPT_END : OPT_FLAG, "raw", NULL, "the same over raw TCP, and the ratio",
-		  &o->raw, 0, 0 },
-		{ OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &o->env.plugin, 0, 0 },
-		{ OPT_INT, "abi", "V", "its ABI version (the newest)", &o->env.abi, 5, 12 },
-		{ OPT_FLAG, "verbose", NULL, "print what the plugin logs", &o->env.verbose, 0, 0 },
-		{ OPT_END, NULL, NULL, NULL, NULL, 0, 0 },
+		{raw_only ? OPT_END : OPT_FLAG, "raw", NULL, "the same over raw TCP, and the ratio",
+		 &o->raw, 0, 0},
+		{OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &o->env.plugin, 0, 0},
+		{OPT_INT, "abi", "V", "its ABI version (the newest)", &o->env.abi, 5, 12},
+		{OPT_FLAG, "verbose", NULL, "print what the plugin logs", &o->env.verbose, 0, 0},
+		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
 	enum opt_end end;
 	int rc;
@@ -450,9 +457,11 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 	o->timeout_s = 60;
 	o->env.cpu = -1;
 	o->raw_only = raw_only;
-	end = opt_parse(prog, raw_only ? "Plain TCP, measured as braid perf measures plugins." :
-			"Measure a NCCL net plugin, by default Braid, between processes.", rows, argc,
-			argv);
+	end = opt_parse(prog,
+			raw_only
+				? "Plain TCP, measured as braid perf measures plugins."
+				: "Measure a NCCL net plugin, by default Braid, between processes.",
+			rows, argc, argv);
 	if (end != OPT_RUN)
 		return end == OPT_BAD ? 2 : 0;
 	if (!o->env.plugin)

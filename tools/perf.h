@@ -42,8 +42,15 @@ enum {
 /* -- patterns (perf_pattern.c) ------------------------------------------------------------ */
 
 enum perf_pattern {
-	PERF_PINGPONG, PERF_ONEWAY, PERF_BIDIR, PERF_RATE, PERF_ALLREDUCE, PERF_ALLTOALL, PERF_SETUP,
-	PERF_DDP, PERF_PATTERNS,
+	PERF_PINGPONG,
+	PERF_ONEWAY,
+	PERF_BIDIR,
+	PERF_RATE,
+	PERF_ALLREDUCE,
+	PERF_ALLTOALL,
+	PERF_SETUP,
+	PERF_DDP,
+	PERF_PATTERNS,
 };
 
 enum perf_shows { PERF_SHOWS_LATENCY, PERF_SHOWS_BANDWIDTH, PERF_SHOWS_RATE, PERF_SHOWS_COLL,

@@ -129,14 +129,16 @@ static void plugin_close(struct fabric *fab)
 
 static int plugin_listen(struct fabric *fab, void *handle, void **ret_listen)
 {
-	ncclResult_t res = net_listen(net_of(fab), ((struct net_fabric *)fab)->dev, handle, ret_listen);
+	ncclResult_t res =
+		net_listen(net_of(fab), ((struct net_fabric *)fab)->dev, handle, ret_listen);
 
 	return res == ncclSuccess ? 0 : fail(fab, res, "listen");
 }
 
 static int plugin_connect(struct fabric *fab, int peer, int idx, void *handle, void **ret_comm)
 {
-	ncclResult_t res = net_connect(net_of(fab), ((struct net_fabric *)fab)->dev, handle, ret_comm);
+	ncclResult_t res =
+		net_connect(net_of(fab), ((struct net_fabric *)fab)->dev, handle, ret_comm);
 
 	(void)peer, (void)idx;
 	return res == ncclSuccess ? 0 : fail(fab, res, "connect");

@@ -73,22 +73,22 @@ static bool edge_all(int n, int src, int dst)
 }
 
 const struct perf_kind perf_kinds[PERF_PATTERNS] = {
-	[PERF_PINGPONG] = { "pingpong", "there and back, one at a time: latency",
-			    PERF_SHOWS_LATENCY, 2, 2, 2, 2, "8,1k,4k,16k,64k,512k", edge_pair },
-	[PERF_ONEWAY] = { "oneway", "rank 0 to rank 1, K in flight: bandwidth",
-			  PERF_SHOWS_BANDWIDTH, 2, 2, 2, 8, "4k,64k,512k,4m", edge_forward },
-	[PERF_BIDIR] = { "bidir", "both ways at once", PERF_SHOWS_BANDWIDTH, 2, 2, 2, 8,
-			 "4k,64k,512k,4m", edge_pair },
-	[PERF_RATE] = { "rate", "oneway with small messages: messages per second",
-			PERF_SHOWS_RATE, 2, 2, 2, 8, "8,1k", edge_forward },
-	[PERF_ALLREDUCE] = { "allreduce", "ring all-reduce of floats over all processes",
-			     PERF_SHOWS_COLL, 2, PERF_PROCS_MAX, 4, 4, "64k:64m", edge_ring },
-	[PERF_ALLTOALL] = { "alltoall", "every process to every other", PERF_SHOWS_BANDWIDTH, 2,
-			    PERF_PROCS_MAX, 4, 8, "4k,64k,512k", edge_all },
-	[PERF_SETUP] = { "setup", "connection set-up, one comm after another", PERF_SHOWS_SETUP, 2, 2,
-			 2, 1, "8", edge_forward },
-	[PERF_DDP] = { "ddp", "a training step of ResNet-50", PERF_SHOWS_COLL, 2, PERF_PROCS_MAX, 4,
-		       8, "8", edge_ring },
+	[PERF_PINGPONG] = {"pingpong", "there and back, one at a time: latency", PERF_SHOWS_LATENCY,
+			   2, 2, 2, 2, "8,1k,4k,16k,64k,512k", edge_pair},
+	[PERF_ONEWAY] = {"oneway", "rank 0 to rank 1, K in flight: bandwidth", PERF_SHOWS_BANDWIDTH,
+			 2, 2, 2, 8, "4k,64k,512k,4m", edge_forward},
+	[PERF_BIDIR] = {"bidir", "both ways at once", PERF_SHOWS_BANDWIDTH, 2, 2, 2, 8,
+			"4k,64k,512k,4m", edge_pair},
+	[PERF_RATE] = {"rate", "oneway with small messages: messages per second", PERF_SHOWS_RATE,
+		       2, 2, 2, 8, "8,1k", edge_forward},
+	[PERF_ALLREDUCE] = {"allreduce", "ring all-reduce of floats over all processes",
+			    PERF_SHOWS_COLL, 2, PERF_PROCS_MAX, 4, 4, "64k:64m", edge_ring},
+	[PERF_ALLTOALL] = {"alltoall", "every process to every other", PERF_SHOWS_BANDWIDTH, 2,
+			   PERF_PROCS_MAX, 4, 8, "4k,64k,512k", edge_all},
+	[PERF_SETUP] = {"setup", "connection set-up, one comm after another", PERF_SHOWS_SETUP, 2,
+			2, 2, 1, "8", edge_forward},
+	[PERF_DDP] = {"ddp", "a training step of ResNet-50", PERF_SHOWS_COLL, 2, PERF_PROCS_MAX, 4,
+		      8, "8", edge_ring},
 };
 
 /* -- streams ------------------------------------------------------------------------------ */
@@ -380,8 +380,8 @@ static void ddp_finish(struct job *j)
 	j->wrong = ring_wrong(vector(j), j->model.params, 0, j->n, j->run->step);
 }
 
-static const struct layout stream = { stream_arena, stream_lay, stream_ops, stream_begin, stream_end,
-				      stream_finish };
+static const struct layout stream = {stream_arena, stream_lay, stream_ops,
+				     stream_begin, stream_end, stream_finish};
 static const struct layout pingpong = { stream_arena, pingpong_lay, stream_ops, stream_begin,
 					stream_end, stream_finish };
 static const struct layout allreduce = { ring_arena, ring_lay, allreduce_ops, allreduce_begin,
@@ -405,8 +405,8 @@ static bool end_takes_part(const struct job *j, const struct perf_end *e)
 {
 	const struct perf_kind *kind = &perf_kinds[j->run->pattern];
 
-	return e->idx < (int)j->run->comms &&
-	       (e->is_send ? kind->edge(j->n, j->rank, e->peer) : kind->edge(j->n, e->peer, j->rank));
+	return e->idx < (int)j->run->comms && (e->is_send ? kind->edge(j->n, j->rank, e->peer)
+							  : kind->edge(j->n, e->peer, j->rank));
 }
 
 static void flow_init(struct job *j, struct flow *f, const struct perf_end *e)

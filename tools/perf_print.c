@@ -242,7 +242,8 @@ static void head(const struct perf_report *rep, bool both)
 		if (columns[i].shows & 1u << shows(rep))
 			printf("%*s", columns[i].width, columns[i].head);
 	if (both)
-		printf("%*s%7s", main_values[shows(rep)].width, main_values[shows(rep)].head, "ratio");
+		printf("%*s%7s", main_values[shows(rep)].width, main_values[shows(rep)].head,
+		       "ratio");
 	putchar('\n');
 }
 
@@ -284,14 +285,15 @@ static void verdict(const struct perf_report *rep)
 		values += rep->rows[i].values;
 		wrong += rep->rows[i].wrong;
 		moved += rep->rows[i].regime_moved;
-		disturbed += rep->opt->pin && rep->rows[i].seconds > 0 && rep->rows[i].cpu_share < 0.9;
+		disturbed +=
+			rep->opt->pin && rep->rows[i].seconds > 0 && rep->rows[i].cpu_share < 0.9;
 	}
 	if (values)
 		printf("checked: %llu values, %llu wrong; checking takes time\n",
 		       (unsigned long long)values, (unsigned long long)wrong);
 	if (moved)
-		printf("note: in %d of %d measurements the distance of the two CPUs changed\n", moved,
-		       rep->nrows);
+		printf("note: in %d of %d measurements the distance of the two CPUs changed\n",
+		       moved, rep->nrows);
 	if (disturbed)
 		printf("note: in %d of %d measurements other programs took the CPU\n", disturbed,
 		       rep->nrows);
@@ -335,8 +337,8 @@ static void print_csv(const struct perf_report *rep)
 		printf(",%s", columns[i].name);
 	puts(",regime_moved");
 	for (r = rep->rows; r < rep->rows + rep->nrows; r++) {
-		printf("%s,%s,%d,%llu", perf_kinds[rep->opt->pattern].name, fabric_table[r->kind]->name,
-		       r->round, (unsigned long long)r->size);
+		printf("%s,%s,%d,%llu", perf_kinds[rep->opt->pattern].name,
+		       fabric_table[r->kind]->name, r->round, (unsigned long long)r->size);
 		for (i = 0; i < COLUMNS; i++)
 			printf(",%.9g", columns[i].get(rep, r));
 		printf(",%d\n", r->regime_moved);
@@ -345,14 +347,15 @@ static void print_csv(const struct perf_report *rep)
 
 static json_t *about_json(const struct fabric_about *a)
 {
-	return json_pack("{s:s, s:s, s:i, s:i}", "name", a->name, "device", a->dev, "abi", (int)a->abi,
-			 "speed_mbps", (int)a->speed_mbps);
+	return json_pack("{s:s, s:s, s:i, s:i}", "name", a->name, "device", a->dev, "abi",
+			 (int)a->abi, "speed_mbps", (int)a->speed_mbps);
 }
 
 static json_t *row_json(const struct perf_report *rep, const struct perf_row *r)
 {
-	json_t *o = json_pack("{s:s, s:i, s:I, s:b}", "fabric", fabric_table[r->kind]->name, "round",
-			      r->round, "size", (json_int_t)r->size, "regime_moved", r->regime_moved);
+	json_t *o =
+		json_pack("{s:s, s:i, s:I, s:b}", "fabric", fabric_table[r->kind]->name, "round",
+			  r->round, "size", (json_int_t)r->size, "regime_moved", r->regime_moved);
 	unsigned i;
 
 	for (i = 0; i < COLUMNS; i++)
@@ -373,10 +376,10 @@ static void print_json(const struct perf_report *rep)
 					    about_json(&rep->about[kind]));
 	for (i = 0; i < rep->nrows; i++)
 		json_array_append_new(rows, row_json(rep, &rep->rows[i]));
-	o = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:b, s:o, s:o}", "schema", "braid-perf-1",
-		      "pattern", perf_kinds[opt->pattern].name, "procs", opt->procs, "comms", opt->comms,
-		      "threads", opt->threads, "inflight", opt->inflight, "pinned", opt->pin, "checked",
-		      opt->check, "fabrics", fabrics, "rows", rows);
+	o = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:b, s:o, s:o}", "schema",
+		      "braid-perf-1", "pattern", perf_kinds[opt->pattern].name, "procs", opt->procs,
+		      "comms", opt->comms, "threads", opt->threads, "inflight", opt->inflight,
+		      "pinned", opt->pin, "checked", opt->check, "fabrics", fabrics, "rows", rows);
 	json_dumpf(o, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 	putchar('\n');
 	json_decref(o);

@@ -93,9 +93,12 @@ static int stalled(struct pump *p)
 	while (f->done >= f->goal)
 		f++;
 	snprintf(p->err, sizeof(p->err),
-		 "%s: nothing moved for %.0f s: %s rank %d, comm %d, has done %llu of %llu messages, "
-		 "posted %llu", f->fab->about.name, (double)p->stall_ns / 1e9,
-		 f->is_send ? "send to" : "receive from", f->peer, f->idx, (unsigned long long)f->done, (unsigned long long)f->goal,
+		 "%s: nothing moved for %.0f s: %s rank %d, comm %d, has done %llu of %llu "
+		 "messages, "
+		 "posted %llu",
+		 f->fab->about.name, (double)p->stall_ns / 1e9,
+		 f->is_send ? "send to" : "receive from", f->peer, f->idx,
+		 (unsigned long long)f->done, (unsigned long long)f->goal,
 		 (unsigned long long)f->posted);
 	return -ETIMEDOUT;
 }

@@ -49,8 +49,9 @@ struct pump {				/* one thread's */
 	uint64_t stall_ns;
 	atomic_bool *stop;		/* another thread has failed */
 	uint64_t idles, moved, seen_moved, seen_ns;
-	uint64_t full_ns, full_messages;	/* when a receive flow first got to its goal: now, and
-						 * what all had received: until then all were busy */
+	/* When a receive flow first got to its goal, and what all had received: until then all
+	 * were busy. */
+	uint64_t full_ns, full_messages;
 	char err[PERF_TEXT];
 };
 

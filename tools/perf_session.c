@@ -104,8 +104,10 @@ static int death(struct perf_session *s, int rank)
 			continue;
 		w->pid = 0;
 		if (WIFSIGNALED(status))
-			return fail(s, -EPIPE, "%s died: %s", w->where, strsignal(WTERMSIG(status)));
-		return fail(s, -EPIPE, "%s left with exit status %d", w->where, WEXITSTATUS(status));
+			return fail(s, -EPIPE, "%s died: %s", w->where,
+				    strsignal(WTERMSIG(status)));
+		return fail(s, -EPIPE, "%s left with exit status %d", w->where,
+			    WEXITSTATUS(status));
 	}
 	return fail(s, -EPIPE, "%s is gone", w->where);
 }
@@ -132,7 +134,8 @@ static int ask(struct perf_session *s, int rank, struct perf_ctl *m)
 
 	if (!rc)
 		return 0;
-	return rc == -EPIPE ? death(s, rank) : fail(s, rc, "%s: %s", s->w[rank].where, strerror(-rc));
+	return rc == -EPIPE ? death(s, rank)
+			    : fail(s, rc, "%s: %s", s->w[rank].where, strerror(-rc));
 }
 
 /* *m, received from `rank`, as an error or not. */
@@ -159,7 +162,8 @@ static int answers(struct perf_session *s, bool *waiting, struct perf_ctl *ret)
 
 	for (;;) {
 		for (i = n = 0; i < s->nprocs; i++) {
-			p[i] = (struct pollfd){ .fd = waiting[i] ? s->w[i].fd : -1, .events = POLLIN };
+			p[i] = (struct pollfd){.fd = waiting[i] ? s->w[i].fd : -1,
+					       .events = POLLIN};
 			n += waiting[i];
 		}
 		if (n == 0)
@@ -291,8 +295,10 @@ int perf_session_link(struct perf_session *s, enum fabric_kind kind, int src, in
 	if (rc)
 		return rc;
 	*ret = (struct perf_linked){
-		.connect_ns = all[src].ns, .accept_ns = all[dst].ns,
-		.fds = { all[src].fds, all[dst].fds }, .threads = { all[src].threads, all[dst].threads },
+		.connect_ns = all[src].ns,
+		.accept_ns = all[dst].ns,
+		.fds = {all[src].fds, all[dst].fds},
+		.threads = {all[src].threads, all[dst].threads},
 	};
 	return 0;
 }

@@ -45,7 +45,7 @@ int perf_samples_init(struct perf_samples *s)
 	s->v = malloc(SAMPLES * sizeof(*s->v));
 	if (!s->v)
 		return -ENOMEM;
-	memset(s->v, 0, SAMPLES * sizeof(*s->v));	/* its page faults now, not while measuring */
+	memset(s->v, 0, SAMPLES * sizeof(*s->v));	/* page faults now, not later */
 	return 0;
 }
 
@@ -197,7 +197,7 @@ static double bounces(struct ball *b, uint32_t from, uint32_t n)
 	return (double)(perf_now_ns() - start) / (2.0 * n);
 }
 
-/* The shortest of many batches: the others were interrupted, or the other thread did not run yet. */
+/* The shortest of many batches: others were interrupted, or the other thread did not run. */
 static double bounce(struct ball *b)
 {
 	double ns = INFINITY;

@@ -158,7 +158,8 @@ static int link_make(struct worker *w, struct fabric *fab, struct perf_end *e, v
 		if (e->comm)
 			break;
 		if (perf_now_ns() > end_ns) {
-			snprintf(fab->err, sizeof(fab->err), "%s rank %d, comm %d: not there after %d s",
+			snprintf(fab->err, sizeof(fab->err),
+				 "%s rank %d, comm %d: not there after %d s",
 				 e->is_send ? "connect to" : "accept from", e->peer, e->idx,
 				 LINK_MS / 1000);
 			return -ETIMEDOUT;
@@ -171,13 +172,15 @@ static int link_make(struct worker *w, struct fabric *fab, struct perf_end *e, v
 static int on_link(struct worker *w, struct perf_ctl *m)
 {
 	struct fabric *fab = w->fab[m->fabric];
-	struct perf_end e = { .peer = m->peer, .idx = m->idx, .is_send = m->type == PERF_CTL_CONNECT };
+	struct perf_end e = {
+		.peer = m->peer, .idx = m->idx, .is_send = m->type == PERF_CTL_CONNECT};
 	uint8_t handle[FABRIC_HANDLE] __attribute__((aligned(16)));
 	uint64_t start;
 	int rc;
 
 	if (m->peer < 0 || m->peer >= w->nprocs || m->idx < 0 || m->idx >= PERF_COMMS_MAX ||
-	    end_there(&w->ends[m->fabric], m->peer, m->idx, e.is_send) || (!e.is_send && !w->listen))
+	    end_there(&w->ends[m->fabric], m->peer, m->idx, e.is_send) ||
+	    (!e.is_send && !w->listen))
 		return refuse(w, m, -EINVAL, "no such comm");
 	memcpy(handle, m->handle, sizeof(handle));
 	start = perf_now_ns();

@@ -213,7 +213,8 @@ int raw_addr_parse(const char *text, bool host_needed, union raw_addr *ret, char
 		room[0] = 0;
 	port = port_cut(room, &host);
 	p = strtol(port, &end, 10);
-	if (*port == 0 || *end || p < 0 || p > 65535 || (host_needed && (!host || !*host || p == 0))) {
+	if (*port == 0 || *end || p < 0 || p > 65535 ||
+	    (host_needed && (!host || !*host || p == 0))) {
 		snprintf(err, n, "'%.100s' is not %s:PORT with a port from %d to 65535", text,
 			 host_needed ? "HOST" : "[ADDR]", host_needed ? 1 : 0);
 		return -EINVAL;

@@ -63,7 +63,10 @@ rule_width()
 {
 	# shellcheck disable=SC2046,SC2086
 	for f in $(files '*.[ch]' $everything) $(files '*.def' $everything); do
-		expand -t 8 "$f" | awk -v f="$f" 'length($0) > 100 { print f ":" NR ": " length($0) " columns" }'
+		# a row of a test's table may be a little wider: it reads better whole
+		case $f in tests/*) most=112 ;; *) most=100 ;; esac
+		expand -t 8 "$f" | awk -v f="$f" -v most=$most \
+			'length($0) > most { print f ":" NR ": " length($0) " columns" }'
 	done
 }
 
@@ -160,7 +163,7 @@ trap 'rm -rf "$tmp"' EXIT
 cd "${BRAID_TEST_SRCDIR:-$(dirname "$0")/../..}" || exit 99
 
 report "a guest's manners: environment, signals, exit, stdout" "$(rule_guest)"
-report "no line is wider than 100 columns" "$(rule_width)"
+report "no line is wider than 100 columns, 112 in tests" "$(rule_width)"
 report "every source says its licence" "$(rule_spdx)"
 report "no blanks at the end of a line" "$(rule_blanks)"
 report "every file is in a list" "$(rule_listed)"
@@ -177,6 +180,8 @@ planted guest tools/a.c '	printf("x");' fine
 planted width core/a.c "$(printf '%101s' x)"
 planted width core/a.c "$(printf '\t\t\t\t\t\t\t\t\t\t\t\t%5s' x)"
 planted width core/a.c "$(printf '%100s' x)" fine
+planted width tests/unit/a.c "$(printf '%113s' x)"
+planted width tests/unit/a.c "$(printf '%112s' x)" fine
 planted spdx core/a.c 'int x;'
 planted spdx tests/unit/a.c '/* SPDX-License-Identifier: GPL-2.0 */'
 planted spdx core/a.c '/* SPDX-License-Identifier: BSD-3-Clause */' fine

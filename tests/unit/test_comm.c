@@ -896,6 +896,32 @@ static void frames_of_a_comm_that_is_gone_are_dropped(void **state)
 	assert_int_equal(p.end[B]->ncomms, 1);
 }
 
+/* Ids that fall into the same bucket of the link's table. */
+static void comms_are_told_apart_by_their_whole_id(void **state)
+{
+	struct braid_comm *s[3] = { cs }, *r[3] = { cr };
+
+	(void)state;
+	for (unsigned i = 1; i < 3; i++) {
+		p.end[A]->next_comm = i * 2 * BRAID_LINK_BUCKETS;
+		null_comms(&p, A, &s[i], &r[i]);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		cs = s[i];
+		cr = r[i];
+		one_message(100 + i, 0);
+		one_message(BIG + i, 0);
+	}
+	for (unsigned i = 0; i < 3; i++) {	/* the oldest, which is last in the bucket, first */
+		braid_comm_close(s[i]);
+		braid_comm_close(r[i]);
+		null_settle(&p);
+		assert_int_equal(p.end[A]->ncomms, 2 - i);
+		assert_int_equal(p.end[B]->ncomms, 2 - i);
+	}
+	assert_null(null_not_idle(&p));
+}
+
 static void a_link_that_dies_takes_its_comms_with_it_and_says_so_once(void **state)
 {
 	struct braid_comm *other_s, *other_r;
@@ -1352,6 +1378,7 @@ int main(void)
 		CASE_LANES(a_receive_cancelled_in_the_middle_is_not_written_any_more),
 		CASE(a_failed_comm_ignores_what_still_comes),
 		CASE(frames_of_a_comm_that_is_gone_are_dropped),
+		CASE(comms_are_told_apart_by_their_whole_id),
 		CASE(a_link_that_dies_takes_its_comms_with_it_and_says_so_once),
 		CASE(every_chunk_is_acknowledged_at_the_first_idle_call),
 		CASE(an_acknowledgement_is_not_lost_behind_a_frame_half_sent),

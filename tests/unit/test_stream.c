@@ -343,6 +343,7 @@ static bool turn(struct ring *g)
 	for (unsigned i = 0; i < 4; i++) {
 		int tag = (int)i;
 		void *to;
+		bool sent;
 
 		if (!g->slot[i].from) {
 			unsigned k = g->sent;
@@ -363,8 +364,8 @@ static bool turn(struct ring *g)
 							  NULL, &g->slot[i].s), 0);
 		if (!g->slot[i].s || !g->slot[i].r)
 			continue;
-		/* Both, in any case: whoever asks moves the bytes of all. */
-		if (finished(g->slot[i].s) & finished(g->slot[i].r)) {
+		sent = finished(g->slot[i].s);	/* both, in any case: who asks moves all */
+		if (finished(g->slot[i].r) && sent) {
 			unsigned k = (uint8_t)g->slot[i].from[g->slot[i].size];
 			bool done;
 
@@ -618,6 +619,75 @@ static void an_end_is_an_end(void **state)
 	assert_int_equal(poll_home(), -ENOTCONN);
 }
 
+/* What a user reads when another rank was killed: device, peer, and where to look. */
+static void a_lost_connection_fails_the_comms_and_says_so_once(void **state)
+{
+	struct braid_comm *s, *r, *s2, *r2;
+	struct braid_req *req;
+	bool done;
+	char to[8];
+	void *data = to;
+	size_t size = 8;
+	int tag = 0;
+
+	(void)state;
+	comms(0, &s, &r);
+	comms(1, &s2, &r2);
+	assert_int_equal(braid_comm_irecv(r, 1, &data, &size, &tag, NULL, &req), 0);
+	shutdown(end[0]->lane[0]->fd, SHUT_RDWR);
+	assert_int_equal(braid_comm_test(req, &done, NULL), -EREMOTEIO);
+	assert_int_equal(os.warns, 1);
+	assert_non_null(strstr(os.warn, "device right, peer left: the connection was lost"));
+	assert_int_equal(braid_comm_isend(s2, "x", 1, 0, NULL, &req), -EREMOTEIO);
+	assert_int_equal(os.warns, 1);
+	(void)s, (void)r2;
+}
+
+static void a_send_into_a_lost_connection_fails_as_well(void **state)
+{
+	struct braid_comm *s, *r;
+	struct braid_req *req;
+
+	(void)state;
+	comms(0, &s, &r);
+	shutdown(end[1]->lane[0]->fd, SHUT_RDWR);
+	assert_int_equal(braid_comm_isend(s, "x", 1, 0, NULL, &req), 0);
+	for (int i = 0; i < 4 && !atomic_load(&s->err); i++)
+		braid_link_progress(end[0], s);
+	assert_int_equal(atomic_load(&s->err), -EREMOTEIO);
+	assert_int_equal(os.warns, 1);
+}
+
+static void a_link_closed_with_a_word_is_no_loss(void **state)
+{
+	struct braid_comm *s, *r;
+	struct braid_hdr h = { .type = BRAID_F_CLOSE };
+
+	(void)state;
+	braid_lock_wait(&end[0]->lock);
+	assert_true(braid_link_ctl(end[0], &h, NULL));
+	braid_link_flush(end[0]);
+	braid_unlock(&end[0]->lock);
+	shutdown(end[0]->lane[0]->fd, SHUT_WR);
+	for (int i = 0; i < 4; i++)
+		braid_link_progress(end[1], NULL);
+	assert_int_equal(atomic_load(&end[1]->state), BRAID_LINK_DEAD);
+	assert_int_equal(os.warns, 0);		/* nobody was on it */
+
+	teardown(state);
+	setup(state);
+	comms(0, &s, &r);
+	braid_lock_wait(&end[0]->lock);
+	assert_true(braid_link_ctl(end[0], &h, NULL));
+	braid_link_flush(end[0]);
+	braid_unlock(&end[0]->lock);
+	shutdown(end[0]->lane[0]->fd, SHUT_WR);
+	for (int i = 0; i < 4; i++)
+		braid_link_progress(end[1], r);
+	assert_int_equal(os.warns, 1);
+	assert_non_null(strstr(os.warn, "the peer closed the link"));
+}
+
 static void bytes_that_are_no_frame_are_an_error(void **state)
 {
 	struct braid_hdr ok = { .type = BRAID_F_ACK }, odd = { .type = BRAID_F_ACK, .lseq = 7 };
@@ -794,6 +864,9 @@ int main(void)
 		CASE(a_call_moves_at_most_its_budget),
 		CASE(what_arrives_while_the_link_is_busy_is_kept),
 		CASE(an_end_is_an_end),
+		CASE(a_lost_connection_fails_the_comms_and_says_so_once),
+		CASE(a_send_into_a_lost_connection_fails_as_well),
+		CASE(a_link_closed_with_a_word_is_no_loss),
 		CASE(bytes_that_are_no_frame_are_an_error),
 		CASE(a_link_that_hears_nonsense_is_given_up_and_says_so),
 		CASE(any_nonsense_ends_in_an_error_or_in_waiting_for_more),

@@ -1,0 +1,61 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# bind.sh - which addresses Braid's sockets are on: those of the chosen interface, never all.
+. "$(dirname "$0")/lib.sh"
+
+hosts
+wire 1500
+wire 1500
+
+# What listens: perf on its own wire and Braid on w1, nobody on w2 or everywhere.
+listeners()
+{
+	for ns in "$a" "$b"; do
+		all=$(ip netns exec "$ns" ss -Hltn | awk '{ print $4 }' | grep -v '^10\.77\.0\.')
+		[ -n "$all" ] || { echo "nobody listens"; return 1; }
+		if echo "$all" | grep -v '^10\.77\.1\.'; then
+			return 1
+		fi
+	done
+}
+
+# Every stream of data has both ends on w1, and none is perf's.
+streams()
+{
+	for ns in "$a" "$b"; do
+		all=$(ip netns exec "$ns" ss -Htn state established | awk '{ print $3, $4 }' |
+			grep -v '^10\.77\.0\.')
+		[ -n "$all" ] || { echo "no streams"; return 1; }
+		if echo "$all" | grep -vE '^10\.77\.1\.[12]:[0-9]+ 10\.77\.1\.[12]:[0-9]+$'; then
+			return 1
+		fi
+	done
+}
+
+# The far end has a way to us over w2 as well: what we dial from must be w1's address all the same.
+ip -n "$b" route add 10.77.1.1/32 via 10.77.2.1 dev w2
+
+env_both="BRAID_SOCKET_IFNAME==w1"
+case_ "listens on the chosen interface's address alone" while_talking listeners
+case_ "streams are between the chosen interfaces' addresses" while_talking streams
+env_both="$env_both BRAID_LANES=4"
+case_ "so are all lanes" while_talking streams
+env_both="NCCL_SOCKET_IFNAME==w1"
+case_ "NCCL_SOCKET_IFNAME chooses too" while_talking streams
+env_both="NCCL_SOCKET_IFNAME==w2 BRAID_SOCKET_IFNAME==w1"
+case_ "BRAID_SOCKET_IFNAME comes before it" while_talking listeners
+
+# A stranger from the other wire finds nobody there.
+knocked()
+{
+	port=$(in_b ss -Hltn | awk '{ print $4 }' | sed -n 's/^10\.77\.1\.2://p' | head -n 1)
+	[ -n "$port" ] || return 1
+	! in_a timeout 5 bash -c "exec 9<>/dev/tcp/10.77.2.2/$port" &&
+		in_a timeout 5 bash -c "exec 9<>/dev/tcp/10.77.1.2/$port"
+}
+if command -v bash >/dev/null; then
+	case_ "the other interface's address refuses the same port" while_talking knocked
+else
+	no_case "the other interface's address refuses the same port" "bash is not installed"
+fi
+done_

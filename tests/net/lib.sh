@@ -1,0 +1,196 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: BSD-3-Clause
+# lib.sh - two hosts in one: network namespaces joined by veth, and braid perf between them.
+# Sourced by the tests beside it, which need root; where namespaces are not to be had they skip.
+#
+# Everything is named after this process, so that runs side by side don't meet, and goes with it.
+# Host a is 10.77.N.1 and host b 10.77.N.2 on wire N, an interface called w0, w1... on both; wire
+# 0 is perf's own, for its control connection, and Braid is kept off it.
+#
+# shellcheck disable=SC2034 # used by those who source this
+
+set -u
+
+braid=${BRAID_TEST_BRAID:-braid}
+plugin=${BRAID_TEST_PLUGIN:-libnccl-net-braid.so}
+slow=${BRAID_TEST_SLOW:-1}
+[ "$slow" -ge 1 ] 2>/dev/null || slow=1
+a=braid-$$-a
+b=braid-$$-b
+tmp=$(mktemp -d)
+wires=0
+n=0
+env_a=				# variables for Braid on host a, and on both
+env_both=
+
+skip()				# WHY
+{
+	echo "skip: $1"
+	exit 77
+}
+
+clean_up()
+{
+	for pid in $(ip netns pids "$a" 2>/dev/null; ip netns pids "$b" 2>/dev/null); do
+		kill -KILL "$pid" 2>/dev/null
+	done
+	ip netns del "$a" 2>/dev/null
+	ip netns del "$b" 2>/dev/null
+	rm -rf "$tmp"
+}
+
+# -- hosts and wires ------------------------------------------------------------------------------
+
+in_a()
+{
+	ip netns exec "$a" "$@"
+}
+
+in_b()
+{
+	ip netns exec "$b" "$@"
+}
+
+# hosts - both of them, with loopback and the control wire up.
+hosts()
+{
+	command -v ip >/dev/null || skip "ip is not installed"
+	command -v ss >/dev/null || skip "ss is not installed"
+	[ "$(id -u)" = 0 ] || skip "only root may make network namespaces"
+	trap clean_up EXIT
+	trap 'exit 1' HUP INT TERM
+	ip netns add "$a" 2>"$tmp/why" || skip "ip netns add: $(cat "$tmp/why")"
+	ip netns add "$b" 2>"$tmp/why" || skip "ip netns add: $(cat "$tmp/why")"
+	for ns in "$a" "$b"; do
+		ip -n "$ns" link set lo up
+		# An address is good as soon as it is there: nobody else is on this wire.
+		ip netns exec "$ns" sh -c 'echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad' 2>/dev/null
+	done
+	wire 1500
+}
+
+# ready NETNS INTERFACE - wait until the kernel has noticed that it is up.
+ready()
+{
+	i=0
+	until ip -n "$1" link show "$2" | grep -qE 'LOWER_UP.* state (UP|UNKNOWN)'; do
+		sleep 0.02
+		i=$((i + 1))
+		[ $i -lt 250 ] || return
+	done
+}
+
+# wire MTU - one more between them.
+wire()
+{
+	ip link add "w$wires" netns "$a" mtu "$1" type veth peer name "w$wires" netns "$b" mtu "$1" \
+		2>"$tmp/why" || skip "ip link add type veth: $(cat "$tmp/why")"
+	ip -n "$a" addr add "10.77.$wires.1/24" dev "w$wires"
+	ip -n "$b" addr add "10.77.$wires.2/24" dev "w$wires"
+	ip -n "$a" link set "w$wires" up
+	ip -n "$b" link set "w$wires" up
+	ready "$a" "w$wires"
+	ready "$b" "w$wires"
+	wires=$((wires + 1))
+}
+
+has_ipv6()
+{
+	[ -e /proc/net/if_inet6 ]
+}
+
+# -- braid perf between them ----------------------------------------------------------------------
+
+# listening FILE - the port that perf says it listens on, or nothing.
+listening()
+{
+	i=0
+	while [ $i -lt $((100 * slow)) ]; do
+		sed -n 's/^listening on port //p' "$1" 2>/dev/null | grep . && return
+		sleep 0.1
+		i=$((i + 1))
+	done
+	return 1
+}
+
+# talk OPTIONS... - braid perf from a to b, every byte checked; $tmp/csv has the figures and
+# $tmp/err and $tmp/err.b what was complained of.
+talk()
+{
+	rm -f "$tmp/err.b"
+	# shellcheck disable=SC2086 # variables and their values
+	in_b env $env_both timeout $((60 * slow)) "$braid" perf --plugin "$plugin" \
+		--listen 10.77.0.2:0 --once >"$tmp/out.b" 2>"$tmp/err.b" &
+	listener=$!
+	port=$(listening "$tmp/err.b") || {
+		cat "$tmp/err.b"
+		kill $listener 2>/dev/null
+		return 1
+	}
+	# shellcheck disable=SC2086
+	in_a env $env_both $env_a timeout $((60 * slow)) "$braid" perf --plugin "$plugin" \
+		--connect 10.77.0.2:"$port" --check --csv --seconds 0.05 "$@" \
+		>"$tmp/csv" 2>"$tmp/err"
+	rc=$?
+	[ $rc = 0 ] || kill $listener 2>/dev/null
+	wait $listener 2>/dev/null
+	[ $rc = 0 ] || {
+		cat "$tmp/err" "$tmp/err.b"
+		return 1
+	}
+}
+
+# checked OPTIONS... - the same, and what moved was right.
+checked()
+{
+	talk "$@" && awk -F, '
+		NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+		{ n++; if ($at["wrong"] != 0 || $at["values"] == 0) bad++ }
+		END { exit bad || !n }' "$tmp/csv"
+}
+
+# while_talking COMMAND... - it runs while data moves; true if both end well.
+while_talking()
+{
+	checked --pattern bidir --sizes 64k --seconds "${talk_s:-2}" >"$tmp/talk" 2>&1 &
+	talker=$!
+	i=0
+	until [ "$(in_a ss -Htn state established | grep -vc '10\.77\.0\.')" -gt 0 ]; do
+		sleep 0.05
+		i=$((i + 1))
+		[ $i -lt $((200 * slow)) ] || break
+	done
+	sleep 0.3
+	said=$("$@" 2>&1)
+	well=$?
+	wait $talker || { cat "$tmp/talk"; well=1; }
+	[ -z "$said" ] || echo "$said"
+	return $well
+}
+
+# -- verdicts -------------------------------------------------------------------------------------
+
+# case_ WHAT COMMAND... - one line of TAP; what the command says comes with a failure.
+case_()
+{
+	what=$1
+	shift
+	n=$((n + 1))
+	if "$@" >"$tmp/said" 2>&1; then
+		echo "ok $n - $what"
+	else
+		cat "$tmp/said"
+		echo "not ok $n - $what"
+	fi
+}
+
+no_case()			# WHAT WHY
+{
+	n=$((n + 1))
+	echo "ok $n - $1 # SKIP $2"
+}
+
+done_()
+{
+	echo "1..$n"
+}

@@ -659,7 +659,7 @@ static int rx_to_entry(struct braid_lane *lane, struct braid_recv *e, uint64_t o
 {
 	lane->rx_kind = BRAID_RX_ENTRY;
 	lane->rx_target = e;
-	lane->rx_dst = e->data + offset;
+	lane->rx_dst = offset ? e->data + offset : e->data;	/* NULL if there is no room */
 	return 0;
 }
 

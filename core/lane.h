@@ -27,7 +27,7 @@ struct braid_send;
 struct braid_link;
 
 struct braid_txf {			/* one frame that waits, flies, or is not yet acked */
-	uint32_t off, inl;		/* header and copied payload: [off, off + inl) of the ring */
+	uint32_t off, inl;		/* header, copied payload: [off, off + inl) of the ring */
 	const char *ext;		/* payload that was not copied */
 	size_t ext_len;
 	struct braid_send *owner;	/* whose completion it is part of */
@@ -56,6 +56,7 @@ struct braid_lane {
 	uint8_t index;
 	uint16_t epoch;
 	int fd;
+	uint64_t flight_max;		/* chunk bytes not acknowledged; 0: no limit */
 	struct braid_lock io;
 	atomic_bool readable, writable;	/* of lanes other than home, by epoll */
 	atomic_bool blocked;		/* the wire took no more at the last push */

@@ -32,6 +32,7 @@ enum {
 	EAGER_SPREAD_MAX = 16 << 10,	/* largest eager message with several lanes */
 	LANE_QUEUE = 256 << 10,		/* bytes queued for a lane beyond what the wire took */
 	ACK_FRAMES = 128, ACK_BYTES = 64 << 10,	/* received, and acknowledged at the latest then */
+	TELL_BYTES = 256 << 10,		/* received, and told although data keeps coming */
 };
 
 /* --- life ---------------------------------------------------------------------------------- */
@@ -354,6 +355,7 @@ static struct braid_lane *pick_lane(struct braid_link *link)
 		const struct braid_txq *q = &lane->tx;
 
 		if (lane->blocked || q->unsent >= (n > 1 ? 1 : LANE_QUEUE) ||
+		    (lane->flight_max && q->unacked >= lane->flight_max) ||
 		    !braid_txq_room(q, 0))
 			continue;
 		if (!best || q->unacked < best->tx.unacked)
@@ -626,6 +628,25 @@ static void fruitless(struct braid_link *link, struct braid_comm *c)
 	braid_unlock(&link->lock);
 }
 
+/*
+ * Data pours in and the caller is still not served: do not let the sender run out of credit and
+ * acknowledgements for want of a quiet moment.
+ */
+static void overdue(struct braid_link *link)
+{
+	uint64_t owed = 0;
+
+	if (!braid_trylock(&link->lock))
+		return;
+	for (unsigned i = 0; i < link->nlanes; i++)
+		owed += link->lane[i]->rx_quiet;
+	if (owed >= TELL_BYTES) {
+		braid_link_tell(link);
+		braid_link_flush(link);
+	}
+	braid_unlock(&link->lock);
+}
+
 int braid_link_move(struct braid_link *link)
 {
 	int moved;
@@ -643,10 +664,14 @@ int braid_link_move(struct braid_link *link)
 void braid_link_progress(struct braid_link *link, struct braid_comm *idle)
 {
 	unsigned long touched = atomic_load_explicit(&link->touched, memory_order_relaxed);
+	int moved;
 
 	atomic_store_explicit(&link->touched, touched + 1, memory_order_relaxed);
-	if (!braid_link_move(link) && idle)
+	moved = braid_link_move(link);
+	if (!moved && idle)
 		fruitless(link, idle);
+	else if (moved > 0 && idle && atomic_load_explicit(&link->urgent, memory_order_relaxed))
+		overdue(link);
 	/* What this call leaves unsaid is the service thread's to say: make sure that it looks. */
 	if (atomic_load_explicit(&link->watched, memory_order_relaxed) &&
 	    atomic_exchange(&link->watched, false))

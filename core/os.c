@@ -175,6 +175,7 @@ static const struct braid_os real = {
 	.accept = os_accept,
 	.connect = connect,
 	.getsockname = getsockname,
+	.getpeername = getpeername,
 	.setsockopt = setsockopt,
 	.getsockopt = getsockopt,
 	.sendmsg = sendmsg,

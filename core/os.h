@@ -29,6 +29,7 @@ struct braid_os {
 	int (*accept)(int fd, struct sockaddr *sa, socklen_t *len);
 	int (*connect)(int fd, const struct sockaddr *sa, socklen_t len);
 	int (*getsockname)(int fd, struct sockaddr *sa, socklen_t *len);
+	int (*getpeername)(int fd, struct sockaddr *sa, socklen_t *len);
 	int (*setsockopt)(int fd, int level, int name, const void *val, socklen_t len);
 	int (*getsockopt)(int fd, int level, int name, void *val, socklen_t *len);
 	ssize_t (*sendmsg)(int fd, const struct msghdr *msg, int flags);

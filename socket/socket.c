@@ -32,6 +32,35 @@ static int dscp_byte(const struct braid_link *link)
 	return link->key.traffic_class >= 0 ? link->key.traffic_class & 0xfc : -1;
 }
 
+/* Both ends have one address: the path is this host's memory. */
+static bool same_host(int fd)
+{
+	union braid_netdev_addr a = { 0 }, b = { 0 };
+	socklen_t alen = sizeof(a), blen = sizeof(b);
+
+	if (braid_os->getsockname(fd, &a.sa, &alen) || braid_os->getpeername(fd, &b.sa, &blen))
+		return false;
+	if (a.sa.sa_family == AF_INET)
+		return a.in.sin_addr.s_addr == b.in.sin_addr.s_addr;
+	return !memcmp(&a.in6.sin6_addr, &b.in6.sin6_addr, sizeof(a.in6.sin6_addr));
+}
+
+enum { LOCAL_FLIGHT = 1 << 20 };	/* more would leave the caches before it is read */
+
+/*
+ * Within a host there is nothing to be fair to, and pacing (bbr's) only costs timers: every
+ * kernel has reno, which does not pace.
+ */
+static void set_congestion(struct braid_lane *lane, const char *name)
+{
+	if (!braid_os->setsockopt(lane->fd, IPPROTO_TCP, TCP_CONGESTION, name,
+				  (socklen_t)strlen(name)) || lane->index)
+		return;
+	braid_warn("device %s: the kernel has no congestion control %s (%s); it keeps its own. "
+		   "See net.ipv4.tcp_available_congestion_control",
+		   lane->link->key.dev->net.name, name, strerror(errno));
+}
+
 static int tcp_open(struct braid_lane *lane)
 {
 	int tos = dscp_byte(lane->link);
@@ -50,13 +79,13 @@ static int tcp_open(struct braid_lane *lane)
 
 		set_int(lane->fd, ip6 ? IPPROTO_IPV6 : IPPROTO_IP, ip6 ? IPV6_TCLASS : IP_TOS, tos);
 	}
-	if (braid_param.congestion[0] &&
-	    braid_os->setsockopt(lane->fd, IPPROTO_TCP, TCP_CONGESTION, braid_param.congestion,
-				 (socklen_t)strlen(braid_param.congestion)) && !lane->index)
-		braid_warn("device %s: the kernel has no congestion control %s (%s); it keeps its "
-			   "own. "
-			   "See net.ipv4.tcp_available_congestion_control",
-			   lane->link->key.dev->net.name, braid_param.congestion, strerror(errno));
+	if (braid_param.congestion[0])
+		set_congestion(lane, braid_param.congestion);
+	if (same_host(lane->fd)) {
+		lane->flight_max = LOCAL_FLIGHT;
+		if (!braid_param.congestion[0])
+			set_congestion(lane, "reno");
+	}
 	return 0;
 }
 

@@ -111,6 +111,8 @@ static void um_free(struct braid_comm *c, struct braid_um *um)
 {
 	if (!um->want && !um->taken)
 		window_give(&c->um_bytes, &c->link->um_bytes, um->size);
+	if (!braid_list_empty(&um->node))
+		c->nums--;
 	braid_list_del(&um->node);
 	braid_pool_put(um->data, um->alloc);
 	braid_pool_put(um, sizeof(*um));
@@ -160,7 +162,7 @@ static void fail_tell(struct braid_comm *c, uint16_t code, uint64_t size, uint64
 	c->fail_size = size;
 	c->fail_room = room;
 	braid_link_news(c->link, c);
-	c->link->urgent = true;
+	braid_hint(&c->link->urgent, true);
 }
 
 /* A size does not fit: both ends say so, naming both sizes. */
@@ -339,7 +341,7 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 	send_start(c, s);
 	link->isend_epoch++;
 	now = send_now(link, s);
-	link->quiet = false;
+	braid_hint(&link->quiet, false);
 	c->burst = now ? 0 : 1;
 	if (!braid_list_empty(&link->pending))
 		braid_link_feed(link);
@@ -420,7 +422,7 @@ static void retire(struct braid_comm *c, uint32_t seq, uint64_t size)
 	link->retire_bytes += size + BRAID_UM_COST;
 	braid_link_news(link, c);
 	if (c->retire_n >= RETIRE_MAX || link->retire_bytes * 4 >= link->rx_window)
-		link->urgent = true;
+		braid_hint(&link->urgent, true);
 }
 
 static void credit_due(struct braid_comm *c, struct braid_recv *e)
@@ -429,7 +431,7 @@ static void credit_due(struct braid_comm *c, struct braid_recv *e)
 	if (!c->ndue++ || (int32_t)(e->rseq - c->credit_scan) < 0)
 		c->credit_scan = e->rseq;
 	braid_link_news(c->link, c);
-	c->link->urgent = true;
+	braid_hint(&c->link->urgent, true);
 }
 
 static void credit_not_due(struct braid_comm *c, struct braid_recv *e)
@@ -677,6 +679,8 @@ static int rx_um(struct braid_lane *lane, struct braid_comm *c, bool want)
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_um *um;
 
+	if (c->nums >= BRAID_SLOTS)
+		return -EBADMSG;	/* more than a sender has open */
 	if (!want && !window_take(&c->um_bytes, &c->link->um_bytes, c->link->rx_window, h->size))
 		return -EBADMSG;	/* beyond what we granted */
 	um = braid_pool_get(sizeof(*um));
@@ -695,6 +699,7 @@ static int rx_um(struct braid_lane *lane, struct braid_comm *c, bool want)
 		}
 	}
 	braid_list_add_tail(&c->ums, &um->node);
+	c->nums++;
 	if (!want) {
 		lane->rx_kind = BRAID_RX_UM;
 		lane->rx_target = um;
@@ -773,7 +778,8 @@ static int begin_start(struct braid_lane *lane, struct braid_comm *c)
 	if (!e->posted || !e->credited || e->started || e->rseq != h->rseq ||
 	    e->tag != h->tag || h->size > e->room || (e->begun && e->size != h->size))
 		return -EBADMSG;
-	if (e->wanted ? e->mseq != h->seq : e->matched || rx_in_order(c, h))
+	if (e->wanted ? e->mseq != h->seq || e->size != h->size :
+			e->matched || rx_in_order(c, h))
 		return -EBADMSG;
 	c->large = true;
 	recv_match(c, e, h->size);
@@ -898,8 +904,11 @@ static int begin_refused(struct braid_lane *lane, struct braid_comm *c)
 	(void)lane;
 	if (!c->sender)
 		return -EBADMSG;
-	braid_comm_fail(c, -ECONNREFUSED);
 	c->peer_closed = true;
+	if (c->opened)
+		comm_orphaned(c);	/* it changed its mind */
+	else
+		braid_comm_fail(c, -ECONNREFUSED);	/* who dials says why */
 	return 0;
 }
 

@@ -144,6 +144,7 @@ struct braid_comm {
 	uint32_t next_rseq, oldest_rseq;	/* entries in [oldest, next) may be unmatched */
 	uint32_t rx_seq;		/* next message number */
 	struct braid_list ums;		/* in order of arrival */
+	unsigned nums;			/* of them */
 	uint64_t um_bytes;
 	bool large;			/* messages wait for credits: give them unasked */
 	bool plain;			/* receives may be posted that have no credit */

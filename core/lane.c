@@ -17,7 +17,7 @@ enum {
 
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t nframes)
 {
-	assert(!(nframes & (nframes - 1)));
+	assert(!(nframes & (nframes - 1)) && !(ring_size & (ring_size - 1)));
 	q->ring = malloc(ring_size);
 	q->f = calloc(nframes, sizeof(*q->f));
 	if (!q->ring || !q->f) {
@@ -59,7 +59,7 @@ bool braid_txq_idle(const struct braid_txq *q)
 /* Bytes a frame takes from the ring: itself, and what is skipped so that it does not wrap. */
 static uint32_t ring_need(const struct braid_txq *q, size_t inl, uint32_t *ret_off)
 {
-	uint32_t off = (uint32_t)(q->head % q->ring_size);
+	uint32_t off = (uint32_t)(q->head & (q->ring_size - 1));
 	uint32_t len = (uint32_t)inl;	/* back to back: several leave in one piece */
 
 	if (off + len > q->ring_size) {
@@ -187,7 +187,7 @@ static void pop(struct braid_lane *lane)
 		return;
 	}
 	off = q->f[q->f_acked & q->fmask].off;
-	q->tail += (off + q->ring_size - (uint32_t)(q->tail % q->ring_size)) % q->ring_size;
+	q->tail += (off + q->ring_size - (uint32_t)(q->tail & (q->ring_size - 1))) & (q->ring_size - 1);
 }
 
 static void pop_told(struct braid_lane *lane)

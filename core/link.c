@@ -50,7 +50,7 @@ struct braid_link *braid_link_new(const struct braid_link_key *key)
 	}
 	link->key = *key;
 	link->ep = -1;
-	link->quiet = true;
+	braid_hint(&link->quiet, true);
 	link->burst = 8;
 	link->active = 1;
 	braid_list_init(&link->node);
@@ -166,13 +166,16 @@ int braid_link_add_lane(struct braid_link *link, const struct braid_transport *t
 
 void braid_link_down(struct braid_link *link, int err, const char *why)
 {
-	bool affected = false;
+	int state = atomic_load(&link->state);
+	bool affected = state != BRAID_LINK_UP;		/* somebody waits for it to come up */
 	struct braid_comm *c;
 
-	if (atomic_load(&link->state) == BRAID_LINK_DEAD)
+	if (state == BRAID_LINK_DEAD)
 		return;
-	braid_list_for(c, &link->comms, node)
-		affected |= !c->closed && !c->peer_closed;
+	braid_list_for(c, &link->comms, node) {
+		/* One that is not opened yet is dialled again, or its dial says that it failed. */
+		affected |= !c->closed && !c->peer_closed && (!c->sender || c->opened);
+	}
 	if (affected)
 		braid_warn("device %s, peer %s: %s", link->key.dev->net.name, link->peer, why);
 	else
@@ -293,7 +296,7 @@ bool braid_link_tell(struct braid_link *link)
 	if (!tell_acks(link))
 		return false;
 	/* Home's own rides on the next frame that begins to leave; until then it is still owed. */
-	link->urgent = braid_link_home(link)->rx_owed;
+	braid_hint(&link->urgent, braid_link_home(link)->rx_owed);
 	return true;
 }
 
@@ -459,7 +462,7 @@ static int rx_open(struct braid_lane *lane)
 	if (c && !braid_listen_offer(c, &open)) {
 		c->opened_due = true;
 		braid_link_news(link, c);
-		link->urgent = true;
+		braid_hint(&link->urgent, true);
 		return 0;
 	}
 	if (c)
@@ -534,7 +537,7 @@ int braid_rx_end(struct braid_lane *lane)
 	if (h->type == BRAID_F_CHUNK || h->len > BRAID_COPY_MAX ||
 	    lane->rx_frames - lane->rx_told >= ACK_FRAMES || lane->rx_quiet >= ACK_BYTES) {
 		lane->rx_owed = true;
-		link->urgent = true;
+		braid_hint(&link->urgent, true);
 	}
 	return err;
 }
@@ -622,7 +625,7 @@ static void fruitless(struct braid_link *link, struct braid_comm *c)
 	if (urgent)
 		braid_link_tell(link);
 	if (!braid_link_home(link)->tx.unsent)
-		link->quiet = true;
+		braid_hint(&link->quiet, true);
 	else if ((urgent || over) && !braid_link_home(link)->blocked)
 		braid_link_flush(link);
 	braid_unlock(&link->lock);

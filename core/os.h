@@ -79,6 +79,12 @@ static inline void braid_unlock(struct braid_lock *l)
 	atomic_store_explicit(&l->held, false, memory_order_release);
 }
 
+/* A hint that a lock orders, or that need not be seen at once: no barrier. */
+static inline void braid_hint(atomic_bool *flag, bool value)
+{
+	atomic_store_explicit(flag, value, memory_order_relaxed);
+}
+
 void braid_lock_wait(struct braid_lock *l);	/* not for the data path */
 
 #define braid_container(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))

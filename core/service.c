@@ -978,8 +978,12 @@ static void link_unwatch(struct braid_link *link)
 }
 
 /* Something arrived on a watched link: move it, unless somebody has begun to call on it. */
-static void link_event(struct braid_link *link)
+static void link_event(struct braid_lane *lane)
 {
+	struct braid_link *link = lane->link;
+
+	atomic_store(&lane->readable, true);
+	atomic_store(&link->stalled, true);	/* look at all lanes, expected or not */
 	if (atomic_load(&link->state) != BRAID_LINK_UP)
 		return;
 	if (atomic_load(&link->touched) == link->seen && atomic_load(&link->watched))
@@ -1306,7 +1310,7 @@ static bool service_step(int *wait_ms)
 		struct braid_lane *lane =
 			(void *)(uintptr_t)(ev->data.u64 & ~(uint64_t)TAG_MASK);
 
-		link_event(lane->link);
+		link_event(lane);
 	}
 	now = braid_os->now_ns();
 	look = n <= 0 || now - svc.looked_ns >= TICK_MS * MS;	/* also while events pour in */
@@ -1485,15 +1489,21 @@ static int dial_again(struct dial *d)
 	bool closed = err == -ENOTCONN || d->link->peer_gone ||
 		      (!d->link->nlanes && d->link->target.listen_id != d->to.listen_id);
 	bool failed = !d->link->nlanes;
+	char peer[sizeof(d->link->peer)];
 
+	memcpy(peer, d->link->peer, sizeof(peer));
 	if (d->comm)
 		braid_comm_close(d->comm);
 	d->comm = NULL;
 	atomic_fetch_sub(&d->link->pins, 1);
 	d->link = NULL;
-	if (!closed && (failed || err != -EREMOTEIO || ++d->tries >= TRIES_MAX))
-		return err;
-	return -EAGAIN;
+	if (closed || (!failed && err == -EREMOTEIO && ++d->tries < TRIES_MAX))
+		return -EAGAIN;
+	if (!failed)		/* a dial that failed has said so */
+		braid_warn("device %s, peer %s: %u links in a row were lost before a connection "
+			   "was open; look for the first error in that rank's log",
+			   d->dev->net.name, peer, d->tries);
+	return err;
 }
 
 static int dial_step(struct dial *d)

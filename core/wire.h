@@ -44,7 +44,7 @@ enum {
 	BRAID_REASON_MAX = 256,
 };
 
-#define BRAID_MSG_MAX (1ull << 40)	/* NCCL's own limit is 1 TiB */
+#define BRAID_MSG_MAX (1ull << 38)	/* 256 chunks of 1 GiB; NCCL sends 1 GiB at most */
 
 /* --- the handle ---------------------------------------------------------------------------- */
 

@@ -146,7 +146,7 @@ struct row {
 };
 
 #define MINUS(n) ((uint64_t)0 - (n))
-#define TIB (1ull << 40)
+#define MOST (1ull << 38)
 #define ROW(what_, state_, outcome_, payload_, ...) \
 	{ what_, state_, outcome_, { __VA_ARGS__ }, payload_ }
 #define T(type_) .type = BRAID_F_##type_, .tag = TAG
@@ -158,21 +158,21 @@ static const struct row rows[] = {
 	ROW("one byte too much wanted", POSTED, TOO_LARGE, 0, T(WANT), .size = ROOM + 1),
 	ROW("2^31 wanted", POSTED, TOO_LARGE, 0, T(WANT), .size = 1ull << 31),
 	ROW("2^32 wanted", POSTED, TOO_LARGE, 0, T(WANT), .size = 1ull << 32),
-	ROW("2^40 wanted", POSTED, TOO_LARGE, 0, T(WANT), .size = TIB),
-	ROW("2^40 + 1 wanted", POSTED, BROKEN, 0, T(WANT), .size = TIB + 1),
+	ROW("2^38 wanted", POSTED, TOO_LARGE, 0, T(WANT), .size = MOST),
+	ROW("2^38 + 1 wanted", POSTED, BROKEN, 0, T(WANT), .size = MOST + 1),
 	ROW("-5 wanted", POSTED, BROKEN, 0, T(WANT), .size = MINUS(5)),
 	ROW("2^63 wanted", POSTED, BROKEN, 0, T(WANT), .size = 1ull << 63),
 	ROW("eager, 2 MiB", POSTED, BROKEN, 0, T(EAGER), .len = 2 << 20, .size = 2 << 20),
 	ROW("eager, size is not length", POSTED, BROKEN, 100, T(EAGER), .len = 100, .size = 99),
 	ROW("eager, length -1", POSTED, BROKEN, 0, T(EAGER), .len = UINT32_MAX, .size = UINT32_MAX),
-	ROW("start of 2^40", CREDITED, BROKEN, 0, T(START), .size = TIB),
+	ROW("start of 2^40", CREDITED, BROKEN, 0, T(START), .size = MOST),
 	ROW("start of -1", CREDITED, BROKEN, 0, T(START), .size = MINUS(1)),
 	ROW("start of one byte too much", CREDITED, BROKEN, 0, T(START), .size = ROOM + 1),
 	ROW("start of another size than was wanted", CREDITED, BROKEN, 0, T(START), .size = 100),
 	ROW("chunk past the end", CREDITED, BROKEN, 100,
 	    T(CHUNK), .offset = ROOM - 50, .len = 100, .size = ROOM),
 	ROW("chunk far past the end", CREDITED, BROKEN, 100,
-	    T(CHUNK), .offset = TIB - 100, .len = 100, .size = TIB),
+	    T(CHUNK), .offset = MOST - 100, .len = 100, .size = MOST),
 	ROW("chunk before the beginning", CREDITED, BROKEN, 100,
 	    T(CHUNK), .offset = MINUS(50), .len = 100, .size = ROOM),
 	ROW("chunk that says the message is larger", CREDITED, BROKEN, 100,
@@ -351,7 +351,7 @@ enum { LARGE = 1 << 20 };		/* such a send waits for a credit */
 static const struct row taker_rows[] = {
 	ROW("room for less than is to be sent", POSTED, TOO_LARGE, 0, T(CREDIT), .size = LARGE - 1),
 	ROW("room for nothing", POSTED, TOO_LARGE, 0, T(CREDIT)),
-	ROW("room for 2^40 + 1", POSTED, BROKEN, 0, T(CREDIT), .size = TIB + 1),
+	ROW("room for 2^40 + 1", POSTED, BROKEN, 0, T(CREDIT), .size = MOST + 1),
 	ROW("room for -1", POSTED, BROKEN, 0, T(CREDIT), .size = MINUS(1)),
 	ROW("a message", POSTED, BROKEN, 100, T(EAGER), .len = 100, .size = 100),
 	ROW("a want", POSTED, BROKEN, 0, T(WANT), .size = 100),
@@ -775,7 +775,7 @@ static uint64_t some_number(struct abi *t)
 {
 	static const uint64_t edges[] = {
 		0, 1, 2, 3, 99, 100, 127, 255, 256, 257, 4095, 4096, 4097, 65535, 65536, 1 << 20,
-		(1 << 20) + 1, 1 << 30, 0x7fffffff, 0x80000000, 0xffffffff, TIB - 1, TIB, TIB + 1,
+		(1 << 20) + 1, 1 << 30, 0x7fffffff, 0x80000000, 0xffffffff, MOST - 1, MOST, MOST + 1,
 		1ull << 63, UINT64_MAX,
 	};
 

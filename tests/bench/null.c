@@ -99,8 +99,9 @@ static void measure(unsigned n, double seconds)
 		ns[samples++] = (now_ns() - start) / BATCH;
 	}
 	qsort(ns, samples, sizeof(ns[0]), by_value);
-	printf("bursts of %2u: median %6.1f ns a message, least %6.1f, 90 %% below %6.1f (%u samples "
-	       "of %d)\n", n, ns[samples / 2], ns[0], ns[samples * 9 / 10], samples, BATCH);
+	printf("bursts of %2u: median %6.1f ns a message, least %6.1f, 90 %% below %6.1f "
+	       "(%u samples of %d)\n", n, ns[samples / 2], ns[0], ns[samples * 9 / 10], samples,
+	       BATCH);
 }
 
 int main(int argc, char **argv)

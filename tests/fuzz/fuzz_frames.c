@@ -28,7 +28,7 @@
 #include "core/transport.h"
 
 enum step {				/* and the bytes that follow */
-	FRAME,				/* lane type flags n comm seq tag rseq len len offset size size */
+	FRAME,		/* lane type flags n comm seq tag rseq len len offset size size */
 	RAW,				/* lane count bytes */
 	BITE,				/* how much the socket gives at a time */
 	RECV,				/* comm count (tag size size)* */
@@ -409,12 +409,14 @@ static void begin(void)
 
 static void end(void)
 {
+	struct braid_comm *c, *tmp;
+
 	for (unsigned i = 0; i < COMMS; i++)
 		leave(i, 0);
 	move(3);
 	braid_lock_wait(&w.link->lock);
-	while (!braid_list_empty(&w.link->comms))
-		braid_comm_free(braid_list_entry(w.link->comms.next, struct braid_comm, node));
+	braid_list_for_safe(c, tmp, &w.link->comms, node)
+		braid_comm_free(c);
 	braid_unlock(&w.link->lock);
 	assert(!w.link->um_bytes);
 	braid_link_free(w.link);

@@ -23,7 +23,7 @@ struct null_lane {
 	size_t beg, end, size;
 	bool refused;			/* the core was told to come back */
 	bool room;			/* and that there is room now: epoll would say so, once */
-	uint32_t forged;		/* frames that came here and that the peer knows nothing of */
+	uint32_t forged;		/* frames that came here and the peer knows nothing of */
 	int err;			/* what arrived was broken */
 };
 
@@ -557,9 +557,11 @@ void null_pair_fini(struct null_pair *p)
 	for (unsigned i = 0; i < 2; i++) {
 		struct braid_link *link = p->end[i];
 
+		struct braid_comm *c, *tmp;
+
 		braid_lock_wait(&link->lock);
-		while (!braid_list_empty(&link->comms))
-			braid_comm_free(braid_list_entry(link->comms.next, struct braid_comm, node));
+		braid_list_for_safe(c, tmp, &link->comms, node)
+			braid_comm_free(c);
 		braid_unlock(&link->lock);
 		braid_link_free(link);
 	}
@@ -636,41 +638,55 @@ const char *null_not_idle(const struct null_pair *p)
 	return why ? why : end_not_idle(p->end[1]);
 }
 
+static void dump_lane(const struct braid_lane *l)
+{
+	const struct braid_txq *q = &l->tx;
+
+	fprintf(stderr, "  lane %u: tx %u/%u/%u part %zu unsent %llu blocked %d", l->index,
+		q->f_acked, q->f_sent, q->f_head, q->part, (unsigned long long)q->unsent,
+		l->blocked);
+	fprintf(stderr, "; rx %u told %u some %d kind %d left %zu\n", l->rx_frames, l->rx_told,
+		l->rx_some, l->rx_kind, l->rx_left);
+}
+
+static void dump_send(const struct braid_send *s)
+{
+	if (s->parts)
+		fprintf(stderr, "    send %u tag %d size %llu await %d parts %u cut %llu\n", s->seq,
+			s->tag, (unsigned long long)s->size, s->await, s->parts,
+			(unsigned long long)s->cut);
+}
+
+static void dump_recv(const struct braid_recv *r)
+{
+	if (r->posted)
+		fprintf(stderr, "    receive %u tag %d room %llu matched %d wanted %d started %d "
+			"credited %d got %llu\n", r->rseq, r->tag, (unsigned long long)r->room,
+			r->matched, r->wanted, r->started, r->credited,
+			(unsigned long long)r->got);
+}
+
 void null_dump(const struct null_pair *p)
 {
 	for (unsigned e = 0; e < 2; e++) {
 		const struct braid_link *link = p->end[e];
 		const struct braid_comm *c;
 
-		fprintf(stderr, "end %u: active %u spread %u urgent %d quiet %d stalled %d "
-			"pending %d\n", e, link->active, link->spread, link->urgent, link->quiet,
+		fprintf(stderr, "end %u: active %u spread %u urgent %d quiet %d stalled %d pending "
+			"%d\n", e, link->active, link->spread, link->urgent, link->quiet,
 			link->stalled, !braid_list_empty(&link->pending));
 		for (unsigned i = 0; i < link->nlanes; i++) {
-			const struct braid_lane *l = link->lane[i];
-
-			fprintf(stderr, "  lane %u: tx %u/%u/%u part %zu unsent %llu blocked %d; rx %u told "
-				"%u some %d kind %d left %zu; wire %zu\n", i, l->tx.f_acked, l->tx.f_sent,
-				l->tx.f_head, l->tx.part, (unsigned long long)l->tx.unsent, l->blocked,
-				l->rx_frames, l->rx_told, l->rx_some, l->rx_kind, l->rx_left,
-				null_waiting(p, e, i));
+			dump_lane(link->lane[i]);
+			fprintf(stderr, "    on the wire %zu\n", null_waiting(p, e, i));
 		}
 		braid_list_for(c, &link->comms, node) {
-			fprintf(stderr, "  comm %u %s:", c->id, c->sender ? "send" : "recv");
+			fprintf(stderr, "  comm %u\n", c->id);
 			for (unsigned i = 0; i < BRAID_SLOTS; i++) {
-				const struct braid_send *s = c->sender ? &c->send[i] : NULL;
-				const struct braid_recv *r = c->sender ? NULL : &c->recv[i];
-
-				if (s && s->parts)
-					fprintf(stderr, " [%u tag %d size %llu await %d parts %u cut %llu]",
-						s->seq, s->tag, (unsigned long long)s->size, s->await,
-						s->parts, (unsigned long long)s->cut);
-				if (r && r->posted)
-					fprintf(stderr, " [%u tag %d room %llu matched %d wanted %d started %d "
-						"credited %d got %llu]", r->rseq, r->tag,
-						(unsigned long long)r->room, r->matched, r->wanted,
-						r->started, r->credited, (unsigned long long)r->got);
+				if (c->sender)
+					dump_send(&c->send[i]);
+				else
+					dump_recv(&c->recv[i]);
 			}
-			fprintf(stderr, "\n");
 		}
 	}
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # bind.sh - which addresses Braid's sockets are on: those of the chosen interface, never all.
+# shellcheck source=tests/net/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 hosts

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # blackhole.sh - the other host is there and its answers are not: a firewall, a wrong route.
+# shellcheck source=tests/net/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 hosts

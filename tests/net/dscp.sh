@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # dscp.sh - the DSCP that was asked for, seen on the sockets and on the wire.
+# shellcheck source=tests/net/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 hosts

@@ -149,20 +149,22 @@ checked()
 		END { exit bad || !n }' "$tmp/csv"
 }
 
-# while_talking COMMAND... - it runs while data moves; true if both end well.
+# while_talking COMMAND... - it comes true while data moves, and the data is right.
 while_talking()
 {
 	checked --pattern bidir --sizes 64k --seconds "${talk_s:-2}" >"$tmp/talk" 2>&1 &
 	talker=$!
-	i=0
-	until [ "$(in_a ss -Htn state established | grep -vc '10\.77\.0\.')" -gt 0 ]; do
+	while :; do
+		# Not before there are streams other than perf's own.
+		if in_a ss -Htn state established | grep -qv '10\.77\.0\.'; then
+			said=$("$@" 2>&1) && well=0 || well=1
+		else
+			said="no streams" well=1
+		fi
+		[ $well = 0 ] && break
+		kill -0 $talker 2>/dev/null || break
 		sleep 0.05
-		i=$((i + 1))
-		[ $i -lt $((200 * slow)) ] || break
 	done
-	sleep 0.3
-	said=$("$@" 2>&1)
-	well=$?
 	wait $talker || { cat "$tmp/talk"; well=1; }
 	[ -z "$said" ] || echo "$said"
 	return $well

@@ -177,7 +177,8 @@ static void bytes_appear_in_address_order_and_aligned_words_whole(void **state)
 				skip();
 			}
 			if (why)
-				fail_msg("%s: to %zu, from %zu, %zu bytes", why, to, from, sizes[i]);
+				fail_msg("%s: to %zu, from %zu, %zu bytes", why, to, from,
+					 sizes[i]);
 		}
 	}
 }

@@ -215,10 +215,10 @@ static void an_acknowledgement_of_what_was_never_queued_is_refused(void **state)
 	assert_int_equal(braid_tx_acked(&f.lane, 7), -EPROTO);
 	assert_int_equal(braid_tx_acked(&f.lane, 0x7fffffff), -EPROTO);
 	assert_int_equal(f.lane.tx.f_acked, 0);
-	assert_int_equal(braid_tx_acked(&f.lane, 0x80000001), 0);	/* an old one, as it seems */
+	assert_int_equal(braid_tx_acked(&f.lane, 0x80000001), 0);	/* seems an old one */
 	assert_int_equal(f.lane.tx.f_acked, 0);
 	assert_int_equal(braid_tx_acked(&f.lane, 4), 0);
-	assert_int_equal(braid_tx_acked(&f.lane, 3), 0);		/* overtaken by a later one */
+	assert_int_equal(braid_tx_acked(&f.lane, 3), 0);	/* overtaken by a later one */
 	assert_int_equal(f.lane.tx.f_acked, 4);
 	assert_int_equal(braid_tx_acked(&f.lane, 7), -EPROTO);
 }
@@ -372,7 +372,7 @@ static void the_ring_wraps_anywhere(void **state)
 			    ext ? len % sizeof(text) : len, NULL);
 		}
 		if (null_below(&r, 3))
-			move((size_t)null_below(&r, 700), 2 + (int)null_below(&r, 20), SIZE_MAX / 2);
+			move(null_below(&r, 700), 2 + (int)null_below(&r, 20), SIZE_MAX / 2);
 		if (null_below(&r, 3) == 0) {
 			told += (uint32_t)null_below(&r, f.lane.tx.f_sent - told + 1);
 			assert_int_equal(braid_tx_acked(&f.lane, told), 0);
@@ -446,33 +446,27 @@ static void a_queue_taken_down_and_up_again_goes_on_counting(void **state)
 	assert_true(braid_txq_idle(&f.lane.tx));
 }
 
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(frames_leave_whole_and_in_order, setup, teardown),
-		cmocka_unit_test_setup_teardown(the_wire_may_stop_at_any_byte, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_budget_and_a_short_list_are_kept, setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			a_copied_send_is_done_when_handed_over_any_other_when_acknowledged, setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(a_send_of_many_parts_is_done_with_the_last, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(
-			an_acknowledgement_of_what_was_never_queued_is_refused, setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			an_acknowledgement_may_come_before_the_system_call_returns, setup, teardown),
-		cmocka_unit_test_setup_teardown(counts_may_wrap, setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			the_newest_count_of_what_we_received_rides_on_the_first_frame, setup, teardown),
-		cmocka_unit_test_setup_teardown(room_ends_with_the_frames_or_the_ring, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_queue_without_memory_has_no_room, setup, teardown),
-		cmocka_unit_test_setup_teardown(data_leaves_room_for_control_frames, setup, teardown),
-		cmocka_unit_test_setup_teardown(the_ring_wraps_anywhere, setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			what_was_not_handed_over_is_saved_before_its_memory_goes, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_queue_ended_early_leaks_nothing, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_queue_taken_down_and_up_again_goes_on_counting, setup,
-						teardown),
+		CASE(frames_leave_whole_and_in_order),
+		CASE(the_wire_may_stop_at_any_byte),
+		CASE(a_budget_and_a_short_list_are_kept),
+		CASE(a_copied_send_is_done_when_handed_over_any_other_when_acknowledged),
+		CASE(a_send_of_many_parts_is_done_with_the_last),
+		CASE(an_acknowledgement_of_what_was_never_queued_is_refused),
+		CASE(an_acknowledgement_may_come_before_the_system_call_returns),
+		CASE(counts_may_wrap),
+		CASE(the_newest_count_of_what_we_received_rides_on_the_first_frame),
+		CASE(room_ends_with_the_frames_or_the_ring),
+		CASE(a_queue_without_memory_has_no_room),
+		CASE(data_leaves_room_for_control_frames),
+		CASE(the_ring_wraps_anywhere),
+		CASE(what_was_not_handed_over_is_saved_before_its_memory_goes),
+		CASE(a_queue_ended_early_leaks_nothing),
+		CASE(a_queue_taken_down_and_up_again_goes_on_counting),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

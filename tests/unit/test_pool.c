@@ -97,7 +97,7 @@ static void trim_gives_everything_back(void **state)
 
 	(void)state;
 	braid_pool_put(p, 100);
-	braid_pool_trim();			/* a sanitizer sees a leak, or a double free below */
+	braid_pool_trim();		/* a sanitizer sees a leak, or a double free below */
 	braid_pool_trim();
 	p = braid_pool_get(100);
 	assert_non_null(p);
@@ -139,16 +139,17 @@ static void threads_share_it(void **state)
 	braid_pool_unpromise(1000000);
 }
 
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(promises_end_where_the_pool_does, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_pool_made_smaller_promises_nothing_more, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(a_buffer_has_room_for_what_was_asked, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_was_given_back_is_taken_again, setup, teardown),
-		cmocka_unit_test_setup_teardown(trim_gives_everything_back, setup, teardown),
-		cmocka_unit_test_setup_teardown(threads_share_it, setup, teardown),
+		CASE(promises_end_where_the_pool_does),
+		CASE(a_pool_made_smaller_promises_nothing_more),
+		CASE(a_buffer_has_room_for_what_was_asked),
+		CASE(what_was_given_back_is_taken_again),
+		CASE(trim_gives_everything_back),
+		CASE(threads_share_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

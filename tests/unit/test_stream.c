@@ -36,7 +36,7 @@ enum { K = 1024, EP_FD = 1 << 20, BIG = 3 << 20 };
 
 static struct {
 	struct null_rnd rnd;
-	size_t most;			/* bytes a call moves at most, picked at random; 0: no limit */
+	size_t most;			/* bytes a call moves at most, less at random; 0: any */
 	unsigned again, interrupt;	/* one call in so many; 0: never */
 	unsigned sends, recvs;		/* calls */
 	size_t moved;			/* bytes, both ways */
@@ -197,12 +197,12 @@ static void keep_warn(enum braid_log_level level, const char *file, int line, co
 
 static void add_lane(void)
 {
+	const struct braid_transport *tcp = braid_transport_find(BRAID_TRANSPORT_TCP);
 	int fd[2];
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(braid_link_add_lane(end[i], braid_transport_find(BRAID_TRANSPORT_TCP),
-						     end[i]->nlanes, 0, fd[i]), 0);
+		assert_int_equal(braid_link_add_lane(end[i], tcp, end[i]->nlanes, 0, fd[i]), 0);
 		end[i]->active = end[i]->nlanes;
 	}
 }
@@ -234,10 +234,11 @@ static void part(void)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		struct braid_link *link = end[i];
+		struct braid_comm *c, *tmp;
 
 		braid_lock_wait(&link->lock);
-		while (!braid_list_empty(&link->comms))
-			braid_comm_free(braid_list_entry(link->comms.next, struct braid_comm, node));
+		braid_list_for_safe(c, tmp, &link->comms, node)
+			braid_comm_free(c);
 		braid_unlock(&link->lock);
 		braid_link_free(link);
 	}
@@ -303,28 +304,33 @@ static char pattern(unsigned stream, unsigned k, size_t i)
 	return (char)(stream * 97 + k * 31 + i * 11 + (i >> 8) * 3);
 }
 
+enum { SLOTS = 4 };
+
+struct slot {
+	char *from, *to;		/* a byte longer: which one it is; a guard */
+	size_t size;
+	struct braid_req *s, *r;
+};
+
 struct ring {				/* one comm, a few messages in flight */
 	struct braid_comm *send, *recv;
 	unsigned stream, n;
 	size_t max;
 	struct null_rnd sizes;
 	unsigned sent, received;
-	struct {
-		char *from, *to;
-		size_t size;
-		struct braid_req *s, *r;
-	} slot[4];
+	struct slot slot[SLOTS];
 };
 
-static void fill(struct ring *g, unsigned i, unsigned k)
+static void fill(struct ring *g, struct slot *t, unsigned k)
 {
-	g->slot[i].size = null_below(&g->sizes, 4) ? null_below(&g->sizes, 300) :
-						     null_below(&g->sizes, g->max);
-	g->slot[i].from = malloc(g->slot[i].size + 1);
-	g->slot[i].to = malloc(g->slot[i].size + 1);
-	for (size_t b = 0; b < g->slot[i].size; b++)
-		g->slot[i].from[b] = pattern(g->stream, k, b);
-	memset(g->slot[i].to, 0x5a, g->slot[i].size + 1);
+	t->size = null_below(&g->sizes, null_below(&g->sizes, 4) ? 300 : g->max);
+	t->from = malloc(t->size + 1);
+	t->to = malloc(t->size + 1);
+	t->s = t->r = NULL;
+	for (size_t b = 0; b < t->size; b++)
+		t->from[b] = pattern(g->stream, k, b);
+	t->from[t->size] = (char)k;
+	memset(t->to, 0x5a, t->size + 1);
 }
 
 static bool finished(struct braid_req *req)
@@ -337,49 +343,51 @@ static bool finished(struct braid_req *req)
 	return done;
 }
 
+static void post(struct ring *g, struct slot *t, int tag)
+{
+	void *to = t->to;
+
+	if (!t->r)
+		assert_int_equal(braid_comm_irecv(g->recv, 1, &to, &t->size, &tag, NULL, &t->r), 0);
+	if (!t->s)
+		assert_int_equal(braid_comm_isend(g->send, t->from, t->size, tag, NULL, &t->s), 0);
+}
+
+/* Both are done: the bytes are right, and nothing is written behind them. */
+static void check(struct ring *g, struct slot *t)
+{
+	unsigned k = (uint8_t)t->from[t->size];
+	bool done;
+
+	assert_memory_equal(t->to, t->from, t->size);
+	assert_int_equal(t->to[t->size], 0x5a);
+	if (t->size)
+		assert_int_equal(t->to[0], pattern(g->stream, k, 0));
+	assert_int_equal(braid_comm_test(t->s, &done, NULL), 0);
+	free(t->from);
+	free(t->to);
+	t->from = NULL;
+	g->received++;
+}
+
 /* One step of every slot; true when all n messages have arrived. */
 static bool turn(struct ring *g)
 {
-	for (unsigned i = 0; i < 4; i++) {
-		int tag = (int)i;
-		void *to;
+	for (int i = 0; i < SLOTS; i++) {
+		struct slot *t = &g->slot[i];
 		bool sent;
 
-		if (!g->slot[i].from) {
-			unsigned k = g->sent;
-
-			if (k == g->n)
+		if (!t->from) {
+			if (g->sent == g->n)
 				continue;
-			g->sent++;
-			g->slot[i].s = g->slot[i].r = NULL;
-			fill(g, i, k);
-			g->slot[i].from[g->slot[i].size] = (char)k;	/* which one it is */
+			fill(g, t, g->sent++);
 		}
-		to = g->slot[i].to;
-		if (!g->slot[i].r)
-			assert_int_equal(braid_comm_irecv(g->recv, 1, &to, &g->slot[i].size, &tag, NULL,
-							  &g->slot[i].r), 0);
-		if (!g->slot[i].s)
-			assert_int_equal(braid_comm_isend(g->send, g->slot[i].from, g->slot[i].size, tag,
-							  NULL, &g->slot[i].s), 0);
-		if (!g->slot[i].s || !g->slot[i].r)
+		post(g, t, i);
+		if (!t->s || !t->r)
 			continue;
-		sent = finished(g->slot[i].s);	/* both, in any case: who asks moves all */
-		if (finished(g->slot[i].r) && sent) {
-			unsigned k = (uint8_t)g->slot[i].from[g->slot[i].size];
-			bool done;
-
-			for (size_t b = 0; b < g->slot[i].size; b++)
-				assert_int_equal(g->slot[i].to[b], g->slot[i].from[b]);
-			assert_int_equal(g->slot[i].to[g->slot[i].size], 0x5a);
-			if (g->slot[i].size)
-				assert_int_equal(g->slot[i].to[0], pattern(g->stream, k, 0));
-			assert_int_equal(braid_comm_test(g->slot[i].s, &done, NULL), 0);
-			free(g->slot[i].from);
-			free(g->slot[i].to);
-			g->slot[i].from = NULL;
-			g->received++;
-		}
+		sent = finished(t->s);		/* both, in any case: who asks moves all */
+		if (finished(t->r) && sent)
+			check(g, t);
 	}
 	return g->received == g->n;
 }

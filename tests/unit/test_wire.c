@@ -168,7 +168,7 @@ static const struct version_row {
 	{ 2, 1, -EPROTONOSUPPORT }, { 1, 0, -EPROTONOSUPPORT }, { 0xffff, 0, -EPROTONOSUPPORT },
 };
 
-static void a_handle_without_a_common_version_is_refused_but_says_its_versions(void **state)
+static void a_handle_without_a_common_version_is_refused_but_says_its_own(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < N(versions); i++) {
@@ -255,7 +255,7 @@ static void a_hello_comes_back_whole(void **state)
 	assert_memory_equal(got.mac, h.mac, sizeof(h.mac));
 }
 
-static void a_hello_without_a_common_version_is_refused_but_says_its_versions(void **state)
+static void a_hello_without_a_common_version_is_refused_but_says_its_own(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < N(versions); i++) {
@@ -335,8 +335,9 @@ static const struct {
 	struct braid_hdr h;
 	const char *hex;
 } frames[] = {
-	{ { .type = BRAID_F_EAGER, .flags = BRAID_FLAG_CREDITED, .ack = 0x01020304, .lseq = 0x11121314,
-	    .comm = 0x21222324, .seq = 0x31323334, .tag = -2, .rseq = 0x41424344, .len = 8, .size = 8 },
+	{ { .type = BRAID_F_EAGER, .flags = BRAID_FLAG_CREDITED, .ack = 0x01020304,
+	    .lseq = 0x11121314, .comm = 0x21222324, .seq = 0x31323334, .tag = -2,
+	    .rseq = 0x41424344, .len = 8, .size = 8 },
 	  "01 01 0000 04030201 14131211 24232221 34333231 feffffff 44434241 08000000"
 	  "0000000000000000 0800000000000000" },
 	{ { .type = BRAID_F_EAGER, .comm = 2, .tag = 5, .len = BRAID_EAGER_MAX,
@@ -346,15 +347,17 @@ static const struct {
 	{ { .type = BRAID_F_START, .ack = 1, .lseq = 2, .comm = 3, .seq = 4, .tag = 5, .rseq = 6,
 	    .size = BRAID_MSG_MAX },
 	  "02 00 0000 01000000 02000000 03000000 04000000 05000000 06000000 00000000"
-	  "0000000000000000 0000000000010000" },
-	{ { .type = BRAID_F_WANT, .ack = 1, .lseq = 2, .comm = 3, .seq = 4, .tag = 5, .size = 100000 },
+	  "0000000000000000 0000000040000000" },
+	{ { .type = BRAID_F_WANT, .ack = 1, .lseq = 2, .comm = 3, .seq = 4, .tag = 5,
+	    .size = 100000 },
 	  "03 00 0000 01000000 02000000 03000000 04000000 05000000 00000000 00000000"
 	  "0000000000000000 a086010000000000" },
 	{ { .type = BRAID_F_CHUNK, .n = 255, .ack = 1, .lseq = 2, .comm = 3, .seq = 4, .tag = 5,
 	    .rseq = 6, .len = 128, .offset = 1024, .size = 1152 },
 	  "04 00 ff00 01000000 02000000 03000000 04000000 05000000 06000000 80000000"
 	  "0004000000000000 8004000000000000" },
-	{ { .type = BRAID_F_CREDIT, .ack = 1, .lseq = 2, .comm = 3, .tag = 5, .rseq = 6, .size = 4096 },
+	{ { .type = BRAID_F_CREDIT, .ack = 1, .lseq = 2, .comm = 3, .tag = 5, .rseq = 6,
+	    .size = 4096 },
 	  "05 00 0000 01000000 02000000 03000000 00000000 05000000 06000000 00000000"
 	  "0000000000000000 0010000000000000" },
 	{ { .type = BRAID_F_RETIRE, .n = 64, .ack = 1, .lseq = 2, .comm = 3, .seq = 4 },
@@ -375,7 +378,8 @@ static const struct {
 	{ { .type = BRAID_F_BYE, .ack = 1, .lseq = 2, .comm = 3 },
 	  "0b 00 0000 01000000 02000000 03000000 00000000 00000000 00000000 00000000"
 	  "0000000000000000 0000000000000000" },
-	{ { .type = BRAID_F_FAIL, .n = 90, .ack = 1, .lseq = 2, .comm = 3, .offset = 4096, .size = 8192 },
+	{ { .type = BRAID_F_FAIL, .n = 90, .ack = 1, .lseq = 2, .comm = 3, .offset = 4096,
+	    .size = 8192 },
 	  "0c 00 5a00 01000000 02000000 03000000 00000000 00000000 00000000 00000000"
 	  "0010000000000000 0020000000000000" },
 	{ { .type = BRAID_F_LANES, .n = 4, .ack = 1, .lseq = 2 },
@@ -477,8 +481,8 @@ static void frames_with_a_field_out_of_range_are_refused(void **state)
 		{ { .type = BRAID_F_EAGER, .len = 1 }, -EBADMSG },
 		{ { .type = BRAID_F_EAGER, .len = 1, .size = 2 }, -EBADMSG },
 		{ { .type = BRAID_F_EAGER, .size = 1 }, -EBADMSG },
-		{ { .type = BRAID_F_EAGER, .len = BRAID_EAGER_MAX + 1, .size = BRAID_EAGER_MAX + 1 },
-		  -EBADMSG },
+		{ { .type = BRAID_F_EAGER, .len = BRAID_EAGER_MAX + 1,
+		    .size = BRAID_EAGER_MAX + 1 }, -EBADMSG },
 		{ { .type = BRAID_F_START, .flags = BRAID_FLAG_CREDITED }, -EBADMSG },
 		{ { .type = BRAID_F_START, .size = BRAID_MSG_MAX + 1 }, -EBADMSG },
 		{ { .type = BRAID_F_WANT, .size = UINT64_MAX }, -EBADMSG },
@@ -489,7 +493,8 @@ static void frames_with_a_field_out_of_range_are_refused(void **state)
 		{ { .type = BRAID_F_CHUNK, .len = 2, .size = 1 }, -EBADMSG },
 		{ { .type = BRAID_F_CHUNK, .len = 1, .size = 1, .offset = 1 }, -EBADMSG },
 		{ { .type = BRAID_F_CHUNK, .len = 1, .size = 2, .offset = 1 }, 0 },
-		{ { .type = BRAID_F_CHUNK, .len = 1, .size = 1, .offset = BRAID_MSG_MAX }, -EBADMSG },
+		{ { .type = BRAID_F_CHUNK, .len = 1, .size = 1, .offset = BRAID_MSG_MAX },
+		  -EBADMSG },
 		{ { .type = BRAID_F_CHUNK, .len = BRAID_CHUNK_LEN_MAX, .size = BRAID_MSG_MAX }, 0 },
 		{ { .type = BRAID_F_CHUNK, .len = BRAID_CHUNK_LEN_MAX + 1u, .size = BRAID_MSG_MAX },
 		  -EBADMSG },
@@ -570,10 +575,10 @@ int main(void)
 		cmocka_unit_test(a_handle_comes_back_whole),
 		cmocka_unit_test(the_diallers_state_is_its_own_to_change),
 		cmocka_unit_test(any_bit_of_a_handle_flipped_is_an_error),
-		cmocka_unit_test(a_handle_without_a_common_version_is_refused_but_says_its_versions),
+		cmocka_unit_test(a_handle_without_a_common_version_is_refused_but_says_its_own),
 		cmocka_unit_test(the_hello_of_version_1_is_these_bytes),
 		cmocka_unit_test(a_hello_comes_back_whole),
-		cmocka_unit_test(a_hello_without_a_common_version_is_refused_but_says_its_versions),
+		cmocka_unit_test(a_hello_without_a_common_version_is_refused_but_says_its_own),
 		cmocka_unit_test(a_hello_that_is_not_ours_or_has_a_field_out_of_range_is_refused),
 		cmocka_unit_test(a_host_name_from_outside_is_fit_to_print),
 		cmocka_unit_test(every_frame_of_version_1_is_these_bytes),

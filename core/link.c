@@ -167,7 +167,8 @@ int braid_link_add_lane(struct braid_link *link, const struct braid_transport *t
 void braid_link_down(struct braid_link *link, int err, const char *why)
 {
 	int state = atomic_load(&link->state);
-	bool affected = state != BRAID_LINK_UP;		/* somebody waits for it to come up */
+	/* Somebody waits for one that is not up yet, unless it is we who end it. */
+	bool affected = state != BRAID_LINK_UP && err != -ENOTCONN;
 	struct braid_comm *c;
 
 	if (state == BRAID_LINK_DEAD)

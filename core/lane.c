@@ -187,7 +187,7 @@ static void pop(struct braid_lane *lane)
 		return;
 	}
 	off = q->f[q->f_acked & q->fmask].off;
-	q->tail += (off + q->ring_size - (uint32_t)(q->tail & (q->ring_size - 1))) & (q->ring_size - 1);
+	q->tail += (off - (uint32_t)q->tail) & (q->ring_size - 1);
 }
 
 static void pop_told(struct braid_lane *lane)

@@ -39,6 +39,9 @@ clean_up()
 	rm -rf "$tmp"
 }
 
+trap clean_up EXIT
+trap 'exit 1' HUP INT TERM
+
 # -- hosts and wires ------------------------------------------------------------------------------
 
 in_a()
@@ -54,13 +57,14 @@ in_b()
 # hosts - both of them, with loopback and the control wire up.
 hosts()
 {
+	command -v "$braid" >/dev/null || { echo "no $braid: build it, or set BRAID_TEST_BRAID"; exit 99; }
 	command -v ip >/dev/null || skip "ip is not installed"
 	command -v ss >/dev/null || skip "ss is not installed"
 	[ "$(id -u)" = 0 ] || skip "only root may make network namespaces"
-	trap clean_up EXIT
-	trap 'exit 1' HUP INT TERM
 	ip netns add "$a" 2>"$tmp/why" || skip "ip netns add: $(cat "$tmp/why")"
 	ip netns add "$b" 2>"$tmp/why" || skip "ip netns add: $(cat "$tmp/why")"
+	# in a chroot whose / is no mount point a namespace can be made, but not entered
+	in_a true 2>"$tmp/why" || skip "ip netns exec: $(head -n 1 "$tmp/why")"
 	for ns in "$a" "$b"; do
 		ip -n "$ns" link set lo up
 		# An address is good as soon as it is there: nobody else is on this wire.
@@ -101,11 +105,11 @@ has_ipv6()
 
 # -- braid perf between them ----------------------------------------------------------------------
 
-# listening FILE - the port that perf says it listens on, or nothing.
+# listening FILE PID - the port that this perf says there that it listens on; false if it ends.
 listening()
 {
 	i=0
-	while [ $i -lt $((100 * slow)) ]; do
+	while [ $i -lt $((100 * slow)) ] && kill -0 "$2" 2>/dev/null; do
 		sed -n 's/^listening on port //p' "$1" 2>/dev/null | grep . && return
 		sleep 0.1
 		i=$((i + 1))
@@ -122,7 +126,7 @@ talk()
 	in_b env $env_both timeout $((60 * slow)) "$braid" perf --plugin "$plugin" \
 		--listen 10.77.0.2:0 --once >"$tmp/out.b" 2>"$tmp/err.b" &
 	listener=$!
-	port=$(listening "$tmp/err.b") || {
+	port=$(listening "$tmp/err.b" $listener) || {
 		cat "$tmp/err.b"
 		kill $listener 2>/dev/null
 		return 1

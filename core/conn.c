@@ -112,6 +112,14 @@ static int conn_tx_proof(struct braid_conn *c)
 	return move(c, c->proof, sizeof(c->proof), true);
 }
 
+/* Who has not shown a key learns a status from us, and not who we are. */
+static void anonymous(struct braid_conn *c)
+{
+	c->mine.pid = 0;
+	memset(c->mine.process, 0, sizeof(c->mine.process));
+	memset(c->mine.host, 0, sizeof(c->mine.host));
+}
+
 static int conn_rx_hello(struct braid_conn *c)
 {
 	uint8_t mac[BRAID_MAC_SIZE];
@@ -124,6 +132,7 @@ static int conn_rx_hello(struct braid_conn *c)
 		c->mine.kind = BRAID_HELLO_LINK;
 		c->mine.lanes_max = 1;
 		c->mine.status = BRAID_HELLO_VERSION;
+		anonymous(c);
 		braid_hello_pack(&c->mine, c->m2);
 		return 0;
 	}
@@ -138,6 +147,8 @@ static int conn_rx_hello(struct braid_conn *c)
 			return -EACCES;
 		c->known = true;
 		braid_conn_admit(c);
+	} else {
+		anonymous(c);
 	}
 	braid_hello_pack(&c->mine, c->m2);
 	braid_auth_answer(c->key, c->m1, c->m2, c->mine.mac);

@@ -487,6 +487,38 @@ static void replay_crowd(struct abi *t)
 	stage_down(&s);
 }
 
+/* Who asks without a key for what is not there is told that much, and not who we are. */
+static void anonymous(struct abi *t)
+{
+	static const uint8_t nobody[BRAID_ID_SIZE];
+	struct stage s;
+
+	stage_up(t, &s);
+	for (int i = 0; i < 3; i++) {
+		struct braid_hello answer;
+		struct speaker sp;
+
+		speaker_init(&sp, &s.to);
+		fill(sp.key, sizeof(sp.key), rnd(t));
+		if (i == 0)
+			sp.mine.least = 7, sp.mine.most = 9;
+		if (i == 1)
+			sp.mine.ident ^= 1;
+		if (i == 2)
+			sp.mine.kind = BRAID_HELLO_LANE;
+		TRUE(speak_dial(&sp, &s.to));
+		TRUE(speak_until(&sp, SPEAK_HELLO, false));
+		TRUE(speak_read(sp.fd, sp.m2, sizeof(sp.m2)));
+		EQ(0, braid_hello_unpack(sp.m2, &answer));
+		TRUE(answer.status != BRAID_HELLO_OK);
+		TRUE(!answer.host[0] && !answer.pid);
+		TRUE(!memcmp(answer.process, nobody, sizeof(nobody)));
+		close(sp.fd);
+	}
+	stage_empty(&s);
+	stage_down(&s);
+}
+
 /* -- versions --------------------------------------------------------------------------------- */
 
 static void other_versions(struct abi *t)
@@ -1040,6 +1072,7 @@ static const struct abi_case cases[] = {
 	CASE("2000 strangers who come and go keep nobody out", passing, ONCE),
 	CASE("2000 strangers who stay hold 64 descriptors", sitting, ONCE, .seconds = 60),
 	CASE("who knows the protocol and not the token stays out", forged, ONCE, .seconds = 60),
+	CASE("who has no key does not learn who we are", anonymous, ONCE),
 	CASE("a recorded handshake opens nothing", replayed, ONCE),
 	CASE("good hellos without a proof keep nobody out", replay_crowd, ONCE),
 	CASE("a peer of another version is refused, naming both", other_versions, ONCE),

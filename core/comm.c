@@ -341,6 +341,7 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 	send_start(c, s);
 	link->isend_epoch++;
 	now = send_now(link, s);
+	link->burst_now = link->quiet ? 0 : link->burst_now + 1;
 	braid_hint(&link->quiet, false);
 	c->burst = now ? 0 : 1;
 	if (!braid_list_empty(&link->pending))
@@ -1014,19 +1015,19 @@ static void req_finish(struct braid_req *req, uint64_t *sizes)
  */
 static bool held_back(struct braid_comm *c)
 {
-	const struct braid_txq *q;
+	struct braid_link *link = c->link;
 
 	if (!c->burst)
 		return false;
 	if (c->burst++ == 1)
 		return true;
-	if (!braid_trylock(&c->link->lock))
+	if (!braid_trylock(&link->lock))
 		return true;
-	q = &braid_link_home(c->link)->tx;
-	c->link->burst = q->f_head - q->f_sent;
-	c->link->burst_run = 0;
-	braid_link_flush(c->link);
-	braid_unlock(&c->link->lock);
+	/* All of it, not just what is left: after one short burst all others would go in pieces. */
+	link->burst = link->burst_now < BURST_MAX ? link->burst_now : BURST_MAX;
+	link->burst_run = link->burst_now = 0;
+	braid_link_flush(link);
+	braid_unlock(&link->lock);
 	c->burst = 0;
 	return true;
 }

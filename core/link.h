@@ -71,6 +71,7 @@ struct braid_link {
 	uint64_t isend_epoch;		/* counts isend calls */
 	uint32_t burst;			/* frames that callers post before they wait, of late */
 	uint32_t burst_run;		/* isends since one waited */
+	uint32_t burst_now;		/* of the burst that is on, but for one that left alone */
 	atomic_bool quiet;		/* a caller waited since the last isend: no burst is on */
 	atomic_bool stalled;		/* something is to go that could not go yet */
 	/* receiving */

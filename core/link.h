@@ -3,7 +3,7 @@
  * link.h - all that two processes share over one pair of devices.
  *
  * A link owns lanes and carries the comms of both directions.  It is made by whoever connects
- * first (core/service.c dials and accepts), keyed by peer process, both devices and traffic class.
+ * first (core/dial.c and core/handshake.c), keyed by peer process, both devices and traffic class.
  *
  * Locks, in this order: a lane's io lock; the link's lock.  The data path only tries; set-up,
  * close and cancel wait.  Lane 0 is home: it carries eager messages and control frames.

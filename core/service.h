@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * service.h - contexts, listens, dials, and the one thread behind them.
+ * service.h - contexts, listens, connects, and the one thread behind them.
  *
  * The service thread accepts, dials, runs handshakes (core/conn.c), watches links that nobody is
  * calling on, closes what is over.  It sleeps when there is nothing to do, never waits for a
@@ -55,12 +55,9 @@ void braid_listen_close(struct braid_listen *l);
 int braid_listen_offer(struct braid_comm *c, const struct braid_open *open);
 
 /*
- * Move a connect on; `handle` is the caller's copy, in which the state of the dial is kept.
- * 0 with *ret NULL: call again.  An error has been logged and ends the dial.
+ * Move a connect on; `handle` is the caller's copy, in which the state of the attempt is kept.
+ * 0 with *ret NULL: call again.  An error has been logged and ends the attempt.
  */
-int braid_dial(struct braid_dev *dev, int traffic_class, void *handle, struct braid_comm **ret);
-
-/* For the handshake: */
-struct braid_listen *braid_listen_find(uint64_t id, uint8_t *ret_token, struct braid_dev **ret_dev);
+int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct braid_comm **ret);
 
 #endif

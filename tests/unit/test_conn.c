@@ -3,7 +3,7 @@
  * test_conn.c - the handshake, both roles against one another and against worse.
  *
  * Sockets are two queues of bytes behind a fake braid_os that can be stingy: so many bytes a
- * call, interrupted calls, an end after so many bytes.  The tables that service.c keeps are two
+ * call, interrupted calls, an end after so many bytes.  The tables that handshake.c keeps are two
  * functions here, so a case says what the accepting end finds.
  */
 #include <setjmp.h>

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * connect.c - connect(), from a peer's handle to a comm: the link to ride on, and the OPEN.
+ *
+ * NCCL calls again and again with its copy of the handle, in which slot, generation and nonce of
+ * an entry in our table are kept.  The entry rides on a link that is there, or on a new one that
+ * the service thread dials, opens a comm on it, and ends when the peer has answered.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/auth.h"
+#include "core/log.h"
+#include "core/os.h"
+#include "core/param.h"
+#include "core/service_int.h"
+
+enum { TRIES_MAX = 3 };			/* links tried for one connect */
+
+struct attempt {			/* one connect, until it is over */
+	uint32_t gen;
+	uint64_t nonce;
+	bool used;
+	struct braid_handle to;
+	struct braid_dev *dev;
+	int traffic_class;
+	struct braid_link *link;
+	struct braid_comm *comm;
+	unsigned tries;
+	uint64_t deadline_ns;
+};
+
+static struct attempt **attempts;	/* braid_svc.lock */
+static unsigned nattempts;
+static unsigned nused;			/* of them, used */
+
+void braid_connects_wipe(void)
+{
+	for (unsigned i = 0; i < nattempts; i++)
+		braid_auth_wipe(attempts[i]->to.token, BRAID_KEY_SIZE);
+}
+
+bool braid_connects_left(void)
+{
+	return nused;
+}
+
+void braid_connects_free(void)
+{
+	for (unsigned i = 0; i < nattempts; i++)
+		free(attempts[i]);
+	free(attempts);
+	attempts = NULL;
+	nattempts = nused = 0;
+}
+
+static struct attempt *attempt_new(void)
+{
+	struct attempt *a = NULL;
+	unsigned i;
+
+	for (i = 0; i < nattempts && attempts[i]->used; i++)
+		;
+	if (i == nattempts) {
+		struct attempt **more = realloc(attempts, (nattempts + 1) * sizeof(*more));
+
+		if (!more)
+			return NULL;
+		attempts = more;
+		a = calloc(1, sizeof(*a));
+		if (!a)
+			return NULL;
+		attempts[nattempts++] = a;
+	}
+	a = attempts[i];
+	*a = (struct attempt){ .used = true, .gen = a->gen + 1 };
+	braid_os->random(&a->nonce, sizeof(a->nonce));
+	nused++;
+	return a;
+}
+
+static void attempt_end(struct attempt *a)
+{
+	if (a->link)
+		atomic_fetch_sub(&a->link->pins, 1);
+	a->link = NULL;
+	a->used = false;
+	braid_auth_wipe(&a->to, sizeof(a->to));
+	nused--;
+}
+
+static int attempt_find(const struct braid_handle *h, void *handle, struct attempt **ret)
+{
+	struct braid_handle_state st;
+	struct attempt *a;
+
+	if (h->state.slot) {
+		if (h->state.slot > nattempts)
+			return -EBADMSG;
+		a = attempts[h->state.slot - 1];
+		if (!a->used || a->gen != h->state.gen || a->nonce != h->state.nonce)
+			return -EBADMSG;
+		*ret = a;
+		return 0;
+	}
+	if (h->state.gen || h->state.nonce)
+		return -EBADMSG;
+	a = attempt_new();
+	if (!a)
+		return -ENOMEM;
+	for (st.slot = 0; attempts[st.slot] != a; st.slot++)
+		;
+	st.slot++;
+	st.gen = a->gen;
+	st.nonce = a->nonce;
+	braid_handle_put_state(handle, &st);
+	a->to = *h;
+	a->deadline_ns = braid_os->now_ns() + (uint64_t)braid_param.connect_timeout * SEC;
+	*ret = a;
+	return 0;
+}
+
+/* The link to ride on: one that is there, or a new one that the service thread will dial. */
+static int attempt_link(struct attempt *a)
+{
+	struct braid_link_key key = { 0 };
+	struct braid_link *link;
+
+	memcpy(key.process, a->to.process, sizeof(key.process));
+	key.dev = a->dev;
+	key.peer_dev = a->to.dev;
+	key.traffic_class = (int16_t)a->traffic_class;
+	link = braid_link_find(&key);
+	if (!link) {
+		int err = braid_service_start();
+
+		link = err ? NULL : braid_link_new(&key);
+		if (!link)
+			return err ? err : -ENOMEM;
+		link->dialler = true;
+		link->target = a->to;
+		link->dial_until_ns = a->deadline_ns;
+		braid_dial_addr(link, link->peer, sizeof(link->peer));
+		braid_list_add_tail(&braid_svc.links, &link->node);
+		braid_service_kick();
+	}
+	atomic_fetch_add(&link->pins, 1);
+	a->link = link;
+	return 0;
+}
+
+static int attempt_open(struct attempt *a)
+{
+	struct braid_hdr h = { .type = BRAID_F_OPEN, .len = BRAID_OPEN_SIZE };
+	struct braid_link *link = a->link;
+	struct braid_open open = { .listen_id = a->to.listen_id };
+	uint8_t payload[BRAID_OPEN_SIZE];
+	int err = -EAGAIN;
+
+	braid_lock_wait(&link->lock);
+	if (!braid_link_attach(link) && braid_txq_room_ctl(&braid_link_home(link)->tx)) {
+		a->comm = braid_comm_new(link, link->next_comm, true);
+		err = a->comm ? 0 : -ENOMEM;
+	}
+	if (!err) {
+		h.comm = a->comm->id;
+		link->next_comm += 2;
+		braid_auth_open(a->to.token, link->session, h.comm, open.listen_id, open.mac);
+		braid_open_pack(&open, payload);
+		braid_link_ctl(link, &h, payload);
+		braid_link_flush(link);
+	}
+	braid_unlock(&link->lock);
+	return err;
+}
+
+/*
+ * The link died before the peer said that it has our comm: nothing was sent on it yet, so another
+ * link will do, unless it was ours to dial and the dial itself failed.
+ */
+static int attempt_again(struct attempt *a)
+{
+	int err = atomic_load(&a->link->err);
+	/* It was idle and closed just as we came; or it was dialled for a listen that is gone. */
+	bool closed = err == -ENOTCONN || a->link->peer_gone ||
+		      (!a->link->nlanes && a->link->target.listen_id != a->to.listen_id);
+	bool failed = !a->link->nlanes;
+	char peer[sizeof(a->link->peer)];
+
+	memcpy(peer, a->link->peer, sizeof(peer));
+	if (a->comm)
+		braid_comm_close(a->comm);
+	a->comm = NULL;
+	atomic_fetch_sub(&a->link->pins, 1);
+	a->link = NULL;
+	if (closed || (!failed && err == -EREMOTEIO && ++a->tries < TRIES_MAX))
+		return -EAGAIN;
+	if (!failed)		/* a dial that failed has said so */
+		braid_warn("device %s, peer %s: %u links in a row were lost before a connection "
+			   "was open; look for the first error in that rank's log",
+			   a->dev->net.name, peer, a->tries);
+	return err;
+}
+
+static int attempt_step(struct attempt *a)
+{
+	struct braid_link *link;
+	bool opened;
+	int err, state;
+
+	if (!a->link) {
+		err = attempt_link(a);
+		if (err)
+			return err;
+	}
+	link = a->link;
+	state = atomic_load(&link->state);
+	if (state == BRAID_LINK_DEAD)
+		return attempt_again(a);
+	if (state != BRAID_LINK_UP)
+		return -EAGAIN;
+	if (!a->comm) {
+		err = attempt_open(a);
+		if (err)
+			return err;
+	}
+	braid_link_progress(link, NULL);
+	braid_lock_wait(&link->lock);
+	opened = a->comm->opened;
+	err = atomic_load(&a->comm->err);
+	braid_unlock(&link->lock);
+	if (opened)
+		return 0;
+	if (err == -ECONNREFUSED) {
+		braid_warn("device %s, peer %s: it no longer listens for this connection; did that "
+			   "rank "
+			   "abort?",
+			   a->dev->net.name, link->peer);
+		return -EREMOTEIO;
+	}
+	if (braid_os->now_ns() >= a->deadline_ns)
+		return braid_error(-EREMOTEIO,
+				   "device %s, peer %s: connected, but no answer within "
+				   "%lld s (BRAID_CONNECT_TIMEOUT): is that process stopped?",
+				   a->dev->net.name, link->peer,
+				   (long long)braid_param.connect_timeout);
+	return -EAGAIN;
+}
+
+int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct braid_comm **ret)
+{
+	struct braid_handle h;
+	struct attempt *a = NULL;
+	int err = braid_handle_unpack(handle, &h);
+
+	*ret = NULL;
+	if (err == -EPROTO)
+		return braid_error(-EPROTONOSUPPORT,
+				   "device %s: the peer's handle is not Braid's: it "
+				   "runs another NCCL net plugin; set NCCL_NET_PLUGIN=braid on "
+				   "every rank",
+				   dev->net.name);
+	if (err == -EPROTONOSUPPORT)
+		return braid_error(
+			err,
+			"device %s: the peer speaks Braid's wire versions %u to %u, this "
+			"library %u to %u: install the same Braid release on both hosts",
+			dev->net.name, h.least, h.most, BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
+	if (err)
+		return braid_error(-EINVAL, "device %s: the peer's handle was damaged on its way",
+				   dev->net.name);
+	pthread_mutex_lock(&braid_svc.lock);
+	err = attempt_find(&h, handle, &a);
+	if (!err) {
+		a->dev = dev;
+		a->traffic_class = traffic_class;
+		err = attempt_step(a);
+		if (!err)
+			*ret = a->comm;
+		if (err != -EAGAIN) {
+			if (err && a->comm)
+				braid_comm_close(a->comm);
+			attempt_end(a);
+		}
+	}
+	pthread_mutex_unlock(&braid_svc.lock);
+	braid_auth_wipe(&h, sizeof(h));
+	if (err == -EBADMSG && !a)
+		return braid_error(-EINVAL,
+				   "device %s: the peer's handle was damaged, or used again "
+				   "after its connect had ended",
+				   dev->net.name);
+	return err == -EAGAIN ? 0 : err;
+}

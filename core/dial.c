@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * dial.c - the service thread dials: the first lane of a new link, more lanes of one that is up.
+ *
+ * A dial that fails is made again until its caller's deadline, unless what came back shows that
+ * it can't succeed; then the link is dead, with one line that says why and what to do.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "core/os.h"
+#include "core/param.h"
+#include "core/pool.h"
+#include "core/service_int.h"
+
+enum {
+	REDIAL_MS = 20, REDIAL_MAX_MS = 500,
+	REFUSED_S = 3,			/* a closed port is believed after that */
+};
+
+static struct braid_log_gate gate_fds;
+
+static socklen_t target_addr(const struct braid_link *link, struct sockaddr_storage *sa, char *text,
+			     size_t text_len)
+{
+	const struct braid_handle *h = &link->target;
+	char ip[INET6_ADDRSTRLEN] = "?";
+
+	memset(sa, 0, sizeof(*sa));
+	if (h->has4 && link->key.dev->net.addr.sa.sa_family == AF_INET) {
+		struct sockaddr_in *in = (struct sockaddr_in *)sa;
+
+		in->sin_family = AF_INET;
+		in->sin_port = htons(h->port);
+		memcpy(&in->sin_addr, h->addr4, sizeof(h->addr4));
+		inet_ntop(AF_INET, &in->sin_addr, ip, sizeof(ip));
+		snprintf(text, text_len, "%s:%u", ip, h->port);
+		return sizeof(*in);
+	}
+	if (h->has6 && link->key.dev->net.addr.sa.sa_family == AF_INET6) {
+		struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)sa;
+
+		in6->sin6_family = AF_INET6;
+		in6->sin6_port = htons(h->port);
+		memcpy(&in6->sin6_addr, h->addr6, sizeof(h->addr6));
+		if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
+			in6->sin6_scope_id = link->key.dev->net.ifindex;
+		inet_ntop(AF_INET6, &in6->sin6_addr, ip, sizeof(ip));
+		snprintf(text, text_len, "[%s]:%u", ip, h->port);
+		return sizeof(*in6);
+	}
+	snprintf(text, text_len, "an address of the other IP version");
+	return 0;
+}
+
+void braid_dial_addr(const struct braid_link *link, char *ret, size_t len)
+{
+	struct sockaddr_storage sa;
+
+	target_addr(link, &sa, ret, len);
+}
+
+/* A socket on its way to the peer, from the device's own address: a descriptor or -errno. */
+static int dial_socket(struct braid_link *link)
+{
+	struct sockaddr_storage to, from = { 0 };
+	char text[64];
+	socklen_t len = target_addr(link, &to, text, sizeof(text));
+	int fd, err, one = 1;
+
+	if (!len)
+		return -EAFNOSUPPORT;
+	fd = braid_os->socket(to.ss_family);
+	if (fd < 0)
+		return -errno;
+	memcpy(&from, &link->key.dev->net.addr, sizeof(link->key.dev->net.addr));
+	if (from.ss_family == AF_INET)
+		braid_os->setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
+	braid_os->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (!braid_os->bind(fd, (struct sockaddr *)&from, len) &&
+	    (!braid_os->connect(fd, (struct sockaddr *)&to, len) || errno == EINPROGRESS))
+		return fd;
+	err = -errno;
+	braid_os->close(fd);
+	return err;
+}
+
+static int dial_start(struct braid_link *link, enum braid_hello_kind kind, uint64_t now)
+{
+	struct braid_conn *c = calloc(1, sizeof(*c));
+	int fd;
+
+	if (!c)
+		return -ENOMEM;
+	fd = dial_socket(link);
+	if (fd < 0) {
+		free(c);
+		return fd;
+	}
+	braid_conn_init(c, fd, true);
+	c->link = link;
+	c->dev = link->key.dev;
+	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
+	if (kind == BRAID_HELLO_LINK && c->deadline_ns > link->dial_until_ns)
+		c->deadline_ns = link->dial_until_ns;
+	braid_dial_addr(link, c->addr, sizeof(c->addr));
+	c->mine.kind = (uint8_t)kind;
+	c->mine.dev = (uint16_t)link->key.dev->index;
+	c->mine.peer_dev = link->key.peer_dev;
+	c->mine.traffic_class = link->key.traffic_class;
+	braid_handshake_offer(&c->mine);
+	if (kind == BRAID_HELLO_LINK) {
+		c->mine.ident = link->target.listen_id;
+		c->mine.window = (uint32_t)braid_pool_promise((size_t)braid_param.window);
+		memcpy(c->key, link->target.token, sizeof(c->key));
+	} else {
+		c->mine.ident = link->id;
+		c->mine.lane = (uint8_t)link->nlanes;
+		memcpy(c->key, link->session, sizeof(c->key));
+	}
+	link->conn = c;
+	return braid_handshake_add(c, EPOLLOUT) ? -ENOMEM : 0;
+}
+
+static const char *refusal(const struct braid_conn *c)
+{
+	switch (c->theirs.status) {
+	case BRAID_HELLO_NO_LISTEN:
+		return "it no longer listens for this connection; did that rank abort?";
+	case BRAID_HELLO_NO_TRANSPORT:
+		return "it has no transport in common with us; compare BRAID_TRANSPORTS on both "
+		       "hosts";
+	default:
+		return "it refused";
+	}
+}
+
+static void dial_failed_for_good(struct braid_link *link, const struct braid_conn *c, int err)
+{
+	const char *addr = c ? c->addr : "the peer";
+
+	if (err == -EPROTONOSUPPORT)
+		braid_link_fail(link, err,
+				"%s speaks Braid's wire versions %u to %u, this library %u to "
+				"%u: install the same Braid release on both hosts",
+				addr, c ? c->theirs.least : 0, c ? c->theirs.most : 0,
+				BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
+	else if (err == -EPROTO)
+		braid_link_fail(link, -EPROTONOSUPPORT,
+				"what answers at %s is not Braid (this library "
+				"speaks wire version %u): another program took the port, or the "
+				"peer runs "
+				"another NCCL net plugin",
+				addr, BRAID_WIRE_MOST);
+	else if (err == -EACCES)
+		braid_link_fail(link, -EACCES,
+				"%s does not know this connection's token: it is not the "
+				"process that made the handle",
+				addr);
+	else if (err == -EREMOTEIO)
+		braid_link_fail(link, err, "%s answered, but %s", addr,
+				c ? refusal(c) : "it refused");
+	else if (err == -ETIMEDOUT)
+		braid_link_fail(link, -EREMOTEIO,
+				"no answer within %lld s (BRAID_CONNECT_TIMEOUT): is "
+				"there a firewall between the hosts, or is this the wrong "
+				"interface "
+				"(NCCL_SOCKET_IFNAME)?",
+				(long long)braid_param.connect_timeout);
+	else if (err == -EAFNOSUPPORT)
+		braid_link_fail(link, -EPROTONOSUPPORT,
+				"the two ends have no IP version in common; set "
+				"NCCL_SOCKET_FAMILY on both hosts");
+	else if (err == -ECONNREFUSED)
+		braid_link_fail(link, -EREMOTEIO,
+				"nobody listens there any more: the peer's process has "
+				"ended; look for the first error in that rank's log");
+	else
+		braid_link_fail(link, err, "can't connect: %s%s", strerror(-err),
+				err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
+}
+
+/* A dial of a new link did not come through: try again, wait for theirs, or give up. */
+void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, uint64_t now)
+{
+	bool crossed = err == -EREMOTEIO && c && c->theirs.status == BRAID_HELLO_CROSSED;
+
+	if (atomic_load(&link->state) == BRAID_LINK_UP)
+		return;
+	if (crossed) {			/* theirs is on its way; ask again if it does not come */
+		atomic_store(&link->state, BRAID_LINK_WAITING);
+		link->dial_at_ns = now + REDIAL_MAX_MS * MS;
+		return;
+	}
+	if (err == -ECONNREFUSED && !link->refused_until_ns)
+		link->refused_until_ns = now + REFUSED_S * SEC;
+	if (err == -EPROTONOSUPPORT || err == -EPROTO || err == -EACCES || err == -EREMOTEIO ||
+	    err == -EAFNOSUPPORT || now >= link->dial_until_ns ||
+	    (err == -ECONNREFUSED && now >= link->refused_until_ns)) {
+		dial_failed_for_good(link, c, now >= link->dial_until_ns ? -ETIMEDOUT : err);
+		return;
+	}
+	if ((err == -EMFILE || err == -ENFILE) && braid_log_gate_open(&gate_fds, now))
+		braid_warn("out of file descriptors while connecting; trying on. Raise ulimit -n");
+	link->dial_at_ns = now + REDIAL_MS * MS;
+}
+
+void braid_dial_link(struct braid_link *link, uint64_t now)
+{
+	int err;
+
+	atomic_store(&link->state, BRAID_LINK_DIALING);
+	link->dial_at_ns = 0;
+	err = dial_start(link, BRAID_HELLO_LINK, now);
+	if (err)
+		braid_dial_failed(link, NULL, err, now);
+}
+
+int braid_dial_lane(struct braid_link *link, uint64_t now)
+{
+	return dial_start(link, BRAID_HELLO_LANE, now);
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * handshake.c - handshakes under way in both directions, and the links and lanes they end in.
+ *
+ * core/conn.c knows what is said; here is what it is about: which listen or link a peer's hello
+ * names, whether it comes in, and what becomes of a socket whose handshake is over.  Everything
+ * here is called with the service's lock held.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/auth.h"
+#include "core/grow.h"
+#include "core/log.h"
+#include "core/os.h"
+#include "core/param.h"
+#include "core/pool.h"
+#include "core/service_int.h"
+#include "core/transport.h"
+
+static struct braid_list conns;
+static unsigned half_open;		/* of them, accepted ones, which have proved nothing */
+static uint64_t strangers, dropped;
+static struct braid_log_gate gate_strangers, gate_version;
+
+void braid_handshakes_init(void)
+{
+	braid_list_init(&conns);
+}
+
+bool braid_handshakes_left(void)
+{
+	return !braid_list_empty(&conns);
+}
+
+int braid_handshake_add(struct braid_conn *c, uint32_t events)
+{
+	int err;
+
+	if (!c->dialler)
+		half_open++;
+	braid_list_add_tail(&conns, &c->node);
+	err = braid_watch(EPOLL_CTL_ADD, c->fd, events, c, BRAID_TAG_CONN);
+	if (err)
+		braid_handshake_end(c);
+	return err;
+}
+
+void braid_handshake_end(struct braid_conn *c)
+{
+	if (!c->dialler)
+		half_open--;
+	if (c->link && c->link->conn == c)
+		c->link->conn = NULL;
+	braid_list_del(&c->node);
+	if (c->fd >= 0) {
+		braid_unwatch(c->fd);
+		braid_os->close(c->fd);
+	}
+	braid_auth_wipe(c, sizeof(*c));
+	free(c);
+}
+
+void braid_handshakes_close(void)
+{
+	while (!braid_list_empty(&conns))
+		braid_handshake_end(braid_list_entry(conns.next, struct braid_conn, node));
+}
+
+void braid_handshakes_drop(const struct braid_link *link)
+{
+	struct braid_conn *c, *tmp;
+
+	braid_list_for_safe(c, tmp, &conns, node) {
+		if (c->link == link) {
+			braid_pool_unpromise(c->mine.window);
+			braid_handshake_end(c);
+		}
+	}
+}
+
+/* --- what a hello is about ----------------------------------------------------------------- */
+
+void braid_handshake_offer(struct braid_hello *h)
+{
+	h->lanes_max = (uint8_t)(braid_param.lanes ? braid_param.lanes : braid_param.lanes_max);
+	for (unsigned i = 0; braid_transports[i] && i < BRAID_TRANSPORTS_MAX; i++)
+		h->transports[i] = braid_transports[i]->id;
+}
+
+static bool common_transport(const struct braid_hello *h)
+{
+	for (unsigned i = 0; i < BRAID_TRANSPORTS_MAX && h->transports[i]; i++) {
+		if (braid_transport_find(h->transports[i]))
+			return true;
+	}
+	return false;
+}
+
+static bool smaller_than_ours(const uint8_t *process)
+{
+	return memcmp(process, braid_self.process, BRAID_ID_SIZE) < 0;
+}
+
+static void key_of_hello(const struct braid_conn *c, struct braid_link_key *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	memcpy(ret->process, c->theirs.process, sizeof(ret->process));
+	ret->dev = c->dev;
+	ret->peer_dev = c->theirs.dev;
+	ret->traffic_class = c->theirs.traffic_class;
+	ret->self_accepted = !memcmp(ret->process, braid_self.process, sizeof(ret->process));
+}
+
+int braid_conn_find(struct braid_conn *c)
+{
+	struct braid_link *link;
+
+	c->mine.kind = c->theirs.kind;
+	c->mine.status = BRAID_HELLO_OK;
+	c->mine.lane = c->theirs.lane;
+	c->mine.epoch = c->theirs.epoch;
+	c->mine.dev = (uint16_t)c->dev->index;
+	c->mine.peer_dev = c->theirs.dev;
+	c->mine.traffic_class = c->theirs.traffic_class;
+	braid_handshake_offer(&c->mine);
+	if (c->theirs.kind == BRAID_HELLO_LINK) {
+		if (!braid_listen_token(c->theirs.ident, c->dev, c->key))
+			c->mine.status = BRAID_HELLO_NO_LISTEN;
+		return 0;
+	}
+	braid_list_for(link, &braid_svc.links, node) {
+		if (atomic_load(&link->state) != BRAID_LINK_UP || link->dialler ||
+		    link->id != c->theirs.ident)
+			continue;
+		memcpy(c->key, link->session, sizeof(c->key));
+		c->link = link;
+		return 0;
+	}
+	c->mine.status = BRAID_HELLO_NO_LINK;
+	return 0;
+}
+
+void braid_conn_admit(struct braid_conn *c)
+{
+	struct braid_link_key key;
+	struct braid_link *link;
+
+	if (c->theirs.kind == BRAID_HELLO_LANE) {
+		if (c->theirs.lane != c->link->nlanes)
+			c->mine.status = BRAID_HELLO_NO_LINK;
+		return;
+	}
+	key_of_hello(c, &key);
+	link = key.self_accepted ? NULL : braid_link_find(&key);
+	if (!common_transport(&c->theirs)) {
+		c->mine.status = BRAID_HELLO_NO_TRANSPORT;
+	} else if (link && link->dialler && !smaller_than_ours(key.process) &&
+		   atomic_load(&link->state) != BRAID_LINK_WAITING) {
+		c->mine.status = BRAID_HELLO_CROSSED;
+	} else {
+		braid_os->random(&c->mine.ident, sizeof(c->mine.ident));
+		c->mine.window = (uint32_t)braid_pool_promise((size_t)braid_param.window);
+	}
+}
+
+/* --- what becomes of it -------------------------------------------------------------------- */
+
+/* The peer has proved itself in `c`: its socket becomes a lane. */
+static int link_take_conn(struct braid_link *link, struct braid_conn *c, unsigned index)
+{
+	const struct braid_transport *tr = braid_transport_find(BRAID_TRANSPORT_TCP);
+	int err;
+
+	braid_unwatch(c->fd);
+	err = braid_link_add_lane(link, tr, index, c->theirs.epoch, c->fd);
+	if (!err)
+		c->fd = -1;
+	return err;
+}
+
+static int link_up(struct braid_link *link, struct braid_conn *c)
+{
+	int err;
+
+	braid_conn_session(c, link->session);
+	link->dialler = c->dialler;
+	link->id = c->dialler ? c->theirs.ident : c->mine.ident;
+	link->next_comm = c->dialler ? 0 : 1;
+	link->tx_window = c->theirs.window;
+	link->lanes_max = c->theirs.lanes_max < c->mine.lanes_max ? c->theirs.lanes_max :
+								    c->mine.lanes_max;
+	link->rx_window = c->mine.window;
+	c->mine.window = 0;
+	snprintf(link->peer, sizeof(link->peer), "%s (pid %u, %s)", c->theirs.host, c->theirs.pid,
+		 c->addr);
+	err = link_take_conn(link, c, 0);
+	if (!err)
+		err = braid_link_attach(link);
+	if (err)
+		return err;
+	braid_auth_wipe(link->target.token, BRAID_KEY_SIZE);
+	atomic_store(&link->state, BRAID_LINK_UP);
+	braid_grow_start(link);
+	braid_info("device %s: link to %s is up, %s", link->key.dev->net.name, link->peer,
+		   link->dialler ? "dialled" : "accepted");
+	return 0;
+}
+
+/* The accepting end's proof is in: make the link, or give the socket to the one that waits. */
+static int accepted(struct braid_conn *c)
+{
+	struct braid_link_key key;
+	struct braid_link *link;
+	int err;
+
+	if (c->theirs.kind == BRAID_HELLO_LANE)
+		return link_take_conn(c->link, c, c->theirs.lane);
+	key_of_hello(c, &key);
+	link = key.self_accepted ? NULL : braid_link_find(&key);
+	if (link && atomic_load(&link->state) == BRAID_LINK_UP)
+		link = NULL;
+	if (link) {
+		if (link->conn) {
+			struct braid_conn *ours = link->conn;
+
+			braid_pool_unpromise(ours->mine.window);
+			braid_handshake_end(ours);
+		}
+		return link_up(link, c);
+	}
+	link = braid_link_new(&key);
+	if (!link)
+		return -ENOMEM;
+	err = link_up(link, c);
+	if (err) {
+		braid_link_free(link);
+		return err;
+	}
+	braid_list_add_tail(&braid_svc.links, &link->node);
+	return 0;
+}
+
+void braid_handshake_event(struct braid_conn *c, uint64_t now)
+{
+	struct braid_link *link = c->link;
+	uint32_t events = 0;
+	int err = braid_conn_step(c, &events);
+
+	if (err == -EAGAIN) {
+		braid_watch(EPOLL_CTL_MOD, c->fd, events, c, BRAID_TAG_CONN);
+		return;
+	}
+	if (!err && !c->dialler) {
+		err = accepted(c);
+		braid_pool_unpromise(c->mine.window);
+		braid_handshake_end(c);
+		return;
+	}
+	if (!err && c->mine.kind == BRAID_HELLO_LANE)
+		err = link_take_conn(link, c, c->mine.lane);
+	else if (!err)
+		err = link_up(link, c);
+	if (c->dialler && c->mine.kind == BRAID_HELLO_LINK && err)
+		braid_dial_failed(link, c, err, now);
+	if (c->dialler && c->mine.kind == BRAID_HELLO_LANE)
+		braid_grow_dialled(link, err, now);
+	if (!c->dialler && (err == -EPROTO || err == -EACCES))
+		strangers++;
+	if (!c->dialler && err == -EPROTONOSUPPORT && braid_log_gate_open(&gate_version, now))
+		braid_warn("device %s: %s speaks Braid's wire versions %u to %u, this library %u "
+			   "to %u: "
+			   "refused. Install the same Braid release on both hosts",
+			   c->dev->net.name, c->addr, c->theirs.least, c->theirs.most,
+			   BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
+	braid_pool_unpromise(c->mine.window);
+	braid_handshake_end(c);
+}
+
+/* --- accepting ----------------------------------------------------------------------------- */
+
+static void addr_text(const struct sockaddr_storage *sa, char *text, size_t len)
+{
+	char ip[INET6_ADDRSTRLEN] = "?";
+
+	if (sa->ss_family == AF_INET) {
+		const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
+
+		inet_ntop(AF_INET, &in->sin_addr, ip, sizeof(ip));
+		snprintf(text, len, "%s:%u", ip, ntohs(in->sin_port));
+	} else {
+		const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
+
+		inet_ntop(AF_INET6, &in6->sin6_addr, ip, sizeof(ip));
+		snprintf(text, len, "[%s]:%u", ip, ntohs(in6->sin6_port));
+	}
+}
+
+/* Of those that have shown nothing if there is one. */
+bool braid_handshake_make_room(void)
+{
+	struct braid_conn *c, *victim = NULL;
+
+	braid_list_for(c, &conns, node) {
+		if (c->dialler)
+			continue;
+		if (!victim || !c->known)
+			victim = c;
+		if (!c->known)
+			break;
+	}
+	if (!victim)
+		return false;
+	dropped++;
+	braid_pool_unpromise(victim->mine.window);
+	braid_handshake_end(victim);
+	return true;
+}
+
+int braid_handshake_accept(int fd, struct braid_dev *dev, const struct sockaddr_storage *from,
+			   uint64_t now)
+{
+	struct braid_conn *c = calloc(1, sizeof(*c));
+	int err, one = 1;
+
+	if (!c) {
+		braid_os->close(fd);
+		return -ENOMEM;
+	}
+	if (half_open >= (unsigned)braid_param.half_open)
+		braid_handshake_make_room();
+	braid_os->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	braid_conn_init(c, fd, false);
+	c->dev = dev;
+	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
+	addr_text(from, c->addr, sizeof(c->addr));
+	err = braid_handshake_add(c, EPOLLIN);
+	if (!err)
+		braid_handshake_event(c, now);
+	return err;
+}
+
+/* --- as time goes by ----------------------------------------------------------------------- */
+
+void braid_handshakes_expire(uint64_t now)
+{
+	struct braid_conn *c, *tmp;
+
+	braid_list_for_safe(c, tmp, &conns, node) {
+		struct braid_link *link = c->link;
+
+		if (now < c->deadline_ns)
+			continue;
+		if (!c->dialler)
+			dropped++;
+		else if (c->mine.kind == BRAID_HELLO_LANE)
+			braid_grow_dialled(link, -ETIMEDOUT, now);
+		else
+			braid_dial_failed(link, c, -ETIMEDOUT, now);
+		braid_pool_unpromise(c->mine.window);
+		braid_handshake_end(c);
+	}
+}
+
+void braid_handshakes_tell(uint64_t now)
+{
+	if (strangers + dropped == 0 || !braid_log_gate_open(&gate_strangers, now))
+		return;
+	braid_info("refused %llu connections of strangers, dropped %llu that proved nothing in "
+		   "time",
+		   (unsigned long long)strangers, (unsigned long long)dropped);
+	strangers = dropped = 0;
+}

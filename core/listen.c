@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * listen.c - listening sockets, the listens behind them, and the comms that wait to be accepted.
+ *
+ * A device has one listening socket from its first listen() until the service thread ends; a
+ * listen is an id and a token that peers must know.  A comm that a peer opens on a link queues at
+ * the listen it names until accept() takes it.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/auth.h"
+#include "core/log.h"
+#include "core/os.h"
+#include "core/param.h"
+#include "core/service_int.h"
+
+enum {
+	BACKLOG = 1024,
+	READY_MAX = 1024,		/* comms opened and not accepted, per listen */
+	PAUSE_MS = 100,			/* out of descriptors: nothing is accepted for so long */
+};
+
+struct braid_port {			/* a device's listening socket */
+	struct braid_list node;
+	struct braid_dev *dev;
+	int fd;
+	uint16_t port;
+	uint64_t paused_until_ns;	/* out of descriptors */
+};
+
+static struct braid_list ports;		/* braid_svc.lock */
+static struct braid_log_gate gate_fds;
+
+static struct braid_lock lock;		/* the innermost lock: what follows */
+static struct braid_list listens;
+static unsigned nlistens;
+
+void braid_listens_init(void)
+{
+	braid_list_init(&ports);
+	braid_list_init(&listens);
+}
+
+void braid_listens_wipe(void)
+{
+	for (struct braid_list *n = listens.next; n && n != &listens; n = n->next)
+		braid_auth_wipe(braid_list_entry(n, struct braid_listen, node)->token,
+				BRAID_KEY_SIZE);
+}
+
+bool braid_listens_left(void)
+{
+	bool left;
+
+	braid_lock_wait(&lock);
+	left = nlistens;
+	braid_unlock(&lock);
+	return left;
+}
+
+/* --- ports --------------------------------------------------------------------------------- */
+
+static int port_open(struct braid_dev *dev, struct braid_port **ret)
+{
+	struct sockaddr_storage sa = { 0 };
+	socklen_t len = sizeof(sa);
+	struct braid_port *p;
+	int fd, err, one = 1;
+
+	braid_list_for(p, &ports, node) {
+		if (p->dev == dev) {
+			*ret = p;
+			return 0;
+		}
+	}
+	memcpy(&sa, &dev->net.addr, sizeof(dev->net.addr));
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	fd = braid_os->socket(sa.ss_family);
+	if (fd < 0)
+		goto fail;
+	if (sa.ss_family == AF_INET6)
+		braid_os->setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+	if (braid_os->bind(fd, (struct sockaddr *)&sa,
+			   sa.ss_family == AF_INET ? sizeof(struct sockaddr_in) :
+						     sizeof(struct sockaddr_in6)) ||
+	    braid_os->listen(fd, BACKLOG) ||
+	    braid_os->getsockname(fd, (struct sockaddr *)&sa, &len))
+		goto fail;
+	p->dev = dev;
+	p->fd = fd;
+	p->port = ntohs(sa.ss_family == AF_INET ? ((struct sockaddr_in *)&sa)->sin_port :
+						  ((struct sockaddr_in6 *)&sa)->sin6_port);
+	err = braid_watch(EPOLL_CTL_ADD, fd, EPOLLIN, p, BRAID_TAG_PORT);
+	if (!err) {
+		braid_list_add_tail(&ports, &p->node);
+		*ret = p;
+		return 0;
+	}
+	errno = -err;
+fail:
+	err = -errno;
+	if (fd >= 0)
+		braid_os->close(fd);
+	free(p);
+	return braid_error(err, "device %s: can't listen on %s: %s%s", dev->net.name, dev->addr,
+			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
+}
+
+void braid_port_event(struct braid_port *p, uint64_t now)
+{
+	/* A bounded bite, so that a flood does not keep the thread here. */
+	for (int i = 0; i < 128; i++) {
+		struct sockaddr_storage sa = { 0 };
+		socklen_t len = sizeof(sa);
+		int fd = braid_os->accept(p->fd, (struct sockaddr *)&sa, &len);
+
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+			       errno == ENOBUFS)) {
+			if (braid_handshake_make_room())	/* strangers may hold it */
+				continue;
+			if (braid_log_gate_open(&gate_fds, now))
+				braid_warn("device %s: can't accept a peer: %s; trying on. Raise "
+					   "ulimit -n",
+					   p->dev->net.name, strerror(errno));
+			p->paused_until_ns = now + PAUSE_MS * MS;
+			braid_watch(EPOLL_CTL_MOD, p->fd, 0, p, BRAID_TAG_PORT);
+			return;
+		}
+		if (fd < 0)
+			return;
+		if (braid_handshake_accept(fd, p->dev, &sa, now) == -ENOMEM)
+			return;
+	}
+}
+
+bool braid_ports_resume(uint64_t now)
+{
+	bool waiting = false;
+	struct braid_port *p;
+
+	braid_list_for(p, &ports, node) {
+		if (!p->paused_until_ns)
+			continue;
+		if (now < p->paused_until_ns) {
+			waiting = true;
+			continue;
+		}
+		p->paused_until_ns = 0;
+		braid_watch(EPOLL_CTL_MOD, p->fd, EPOLLIN, p, BRAID_TAG_PORT);
+	}
+	return waiting;
+}
+
+void braid_ports_close(void)
+{
+	while (!braid_list_empty(&ports)) {
+		struct braid_port *p = braid_list_entry(ports.next, struct braid_port, node);
+
+		braid_list_del(&p->node);
+		braid_os->close(p->fd);
+		free(p);
+	}
+}
+
+/* --- listens ------------------------------------------------------------------------------- */
+
+static void handle_fill(struct braid_handle *h, const struct braid_listen *l,
+			const struct braid_port *p)
+{
+	const struct braid_netdev *net = &l->dev->net;
+
+	h->least = BRAID_WIRE_LEAST;
+	h->most = BRAID_WIRE_MOST;
+	h->dev = (uint16_t)l->dev->index;
+	h->listen_id = l->id;
+	h->port = p->port;
+	memcpy(h->process, braid_self.process, sizeof(h->process));
+	memcpy(h->token, l->token, sizeof(h->token));
+	if (net->addr.sa.sa_family == AF_INET) {
+		h->has4 = 1;
+		memcpy(h->addr4, &net->addr.in.sin_addr, sizeof(h->addr4));
+	} else {
+		h->has6 = 1;
+		memcpy(h->addr6, &net->addr.in6.sin6_addr, sizeof(h->addr6));
+	}
+}
+
+int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **ret)
+{
+	struct braid_listen *l = calloc(1, sizeof(*l));
+	struct braid_handle h = { 0 };
+	struct braid_port *p = NULL;
+	int err;
+
+	if (!l)
+		return -ENOMEM;
+	l->dev = dev;
+	braid_os->random(&l->id, sizeof(l->id));
+	braid_os->random(l->token, sizeof(l->token));
+	braid_list_init(&l->ready);
+	braid_list_init(&l->ctx_node);
+	pthread_mutex_lock(&braid_svc.lock);
+	err = braid_service_start();
+	if (!err)
+		err = port_open(dev, &p);
+	if (!err) {
+		braid_lock_wait(&lock);
+		braid_list_add_tail(&listens, &l->node);
+		nlistens++;
+		braid_unlock(&lock);
+		handle_fill(&h, l, p);
+	}
+	pthread_mutex_unlock(&braid_svc.lock);
+	if (err) {
+		free(l);
+		return err;
+	}
+	braid_handle_pack(&h, handle);
+	braid_auth_wipe(&h, sizeof(h));
+	*ret = l;
+	return 0;
+}
+
+static struct braid_listen *listen_by_id(uint64_t id)
+{
+	struct braid_listen *l;
+
+	braid_list_for(l, &listens, node) {
+		if (l->id == id)
+			return l;
+	}
+	return NULL;
+}
+
+bool braid_listen_token(uint64_t id, const struct braid_dev *dev, uint8_t *ret)
+{
+	struct braid_listen *l;
+	bool found;
+
+	braid_lock_wait(&lock);
+	l = listen_by_id(id);
+	found = l && l->dev == dev;
+	if (found)
+		memcpy(ret, l->token, BRAID_KEY_SIZE);
+	braid_unlock(&lock);
+	return found;
+}
+
+int braid_listen_offer(struct braid_comm *c, const struct braid_open *open)
+{
+	uint8_t mac[BRAID_MAC_SIZE];
+	struct braid_listen *l;
+	int err = 0;
+
+	braid_lock_wait(&lock);
+	l = listen_by_id(open->listen_id);
+	if (!l) {
+		err = -ENOENT;
+	} else {
+		braid_auth_open(l->token, c->link->session, c->id, l->id, mac);
+		if (!braid_auth_equal(mac, open->mac))
+			err = -EACCES;
+		else if (l->nready >= READY_MAX || l->dev != c->link->key.dev)
+			err = -ENOSPC;
+	}
+	if (!err) {
+		c->listen = l;
+		l->nready++;
+		braid_list_add_tail(&l->ready, &c->listen_node);
+	}
+	braid_unlock(&lock);
+	return err;
+}
+
+struct braid_comm *braid_listen_accept(struct braid_listen *l)
+{
+	struct braid_comm *c = NULL;
+
+	braid_lock_wait(&lock);
+	if (!braid_list_empty(&l->ready)) {
+		c = braid_list_entry(l->ready.next, struct braid_comm, listen_node);
+		braid_list_del(&c->listen_node);
+		c->listen = NULL;
+		l->nready--;
+	}
+	braid_unlock(&lock);
+	return c;
+}
+
+void braid_listen_close(struct braid_listen *l)
+{
+	struct braid_comm *c;
+
+	braid_lock_wait(&lock);
+	braid_list_del(&l->node);
+	nlistens--;
+	braid_unlock(&lock);
+	while ((c = braid_listen_accept(l)))
+		braid_comm_close(c);
+	braid_auth_wipe(l->token, sizeof(l->token));
+	free(l);
+	braid_service_kick();
+}
+
+bool braid_listen_withdraw(struct braid_comm *c)
+{
+	bool waiting;
+
+	braid_lock_wait(&lock);
+	waiting = !braid_list_empty(&c->listen_node);
+	if (waiting) {
+		c->listen->nready--;
+		braid_list_del(&c->listen_node);
+	}
+	braid_unlock(&lock);
+	return waiting;
+}

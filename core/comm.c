@@ -266,6 +266,13 @@ static void send_want(struct braid_comm *c, struct braid_send *s)
 	braid_tx_add(braid_link_home(c->link), &h, NULL, NULL, NULL);
 }
 
+/* A transport's limit of bytes in flight also holds for messages that need not be cut. */
+static bool may_fly(const struct braid_lane *home, uint64_t size)
+{
+	return size <= BRAID_COPY_MAX || !home->flight_max ||
+	       home->tx.unacked + size <= home->flight_max;
+}
+
 /* Decide how a message goes.  The slot is filled and home has room for its first frame. */
 static void send_start(struct braid_comm *c, struct braid_send *s)
 {
@@ -276,7 +283,8 @@ static void send_start(struct braid_comm *c, struct braid_send *s)
 		braid_list_del(&cr->node);
 		if (s->size > cr->room)
 			comm_oversize(c, s->size, cr->room, s->tag);
-		else if (s->size <= braid_link_eager_max(c->link))
+		else if (s->size <= braid_link_eager_max(c->link) &&
+			 may_fly(braid_link_home(c->link), s->size))
 			send_whole(c, s, cr);
 		else {
 			send_to_credit(c, s, cr->rseq);
@@ -366,10 +374,12 @@ int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int3
 	if (!s->busy && braid_trylock(&c->link->lock)) {
 		err = s->await == BRAID_MET ? isend_locked(c, data, size, tag, mr, ret) : -EAGAIN;
 		braid_unlock(&c->link->lock);
-		if (!err)
+		if (!err) {
+			braid_link_touch(c->link);
 			return 0;
+		}
 	}
-	braid_link_progress(c->link, c);	/* so that asking again is not in vain */
+	braid_link_progress(c->link, c, NULL);	/* so that asking again is not in vain */
 	return 0;
 }
 
@@ -566,6 +576,7 @@ int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const 
 	*ret = &recv_slot(c, c->next_rseq)->req;
 	irecv_locked(c, n, data, sizes, tags, mrs);
 	braid_unlock(&c->link->lock);
+	braid_link_touch(c->link);
 	return 0;
 }
 
@@ -724,7 +735,8 @@ static int begin_eager(struct braid_lane *lane, struct braid_comm *c)
 		    e->tag != h->tag || h->size > e->room)
 			return -EBADMSG;
 	} else {
-		c->large = false;
+		if (h->size <= BRAID_COPY_MAX)
+			c->large = false;
 		e = recv_find(c, h->tag);
 		if (!e)
 			return rx_um(lane, c, false);
@@ -1041,7 +1053,7 @@ int braid_comm_test(struct braid_req *req, bool *ret_done, uint64_t *sizes)
 	*ret_done = false;
 	if (!done) {
 		if (!held_back(c))
-			braid_link_progress(c->link, c);
+			braid_link_progress(c->link, c, &req->done);
 		done = atomic_load_explicit(&req->done, memory_order_acquire);
 	}
 	if (done && !c->reported) {
@@ -1140,7 +1152,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 			forget_recvs(c);
 	}
 	go_all(link, n);
-	braid_link_progress(link, NULL);
+	braid_link_progress(link, NULL, NULL);
 	braid_link_tidy(link);
 }
 
@@ -1166,7 +1178,7 @@ void braid_comm_close(struct braid_comm *c)
 	}
 	atomic_fetch_add(&link->pins, 1);
 	go_all(link, n);
-	braid_link_progress(link, NULL);
+	braid_link_progress(link, NULL, NULL);
 	braid_link_tidy(link);
 	atomic_fetch_sub(&link->pins, 1);
 }

@@ -225,7 +225,7 @@ static int attempt_step(struct attempt *a)
 		if (err)
 			return err;
 	}
-	braid_link_progress(link, NULL);
+	braid_link_progress(link, NULL, NULL);
 	braid_lock_wait(&link->lock);
 	opened = a->comm->opened;
 	err = atomic_load(&a->comm->err);

@@ -5,10 +5,13 @@
 
 #include "topo/netdev.h"
 
+enum { BRAID_CONGESTION_SIZE = 16 };	/* TCP_CA_NAME_MAX */
+
 struct braid_dev {
 	unsigned index;
 	struct braid_netdev net;
 	char addr[64];			/* for people */
+	char congestion[BRAID_CONGESTION_SIZE];	/* to be given back to sockets accepted */
 };
 
 #endif

@@ -69,7 +69,7 @@ void braid_dial_addr(const struct braid_link *link, char *ret, size_t len)
 static int dial_socket(struct braid_link *link)
 {
 	struct sockaddr_storage to, from = { 0 };
-	char text[64];
+	char text[64], was[BRAID_CONGESTION_SIZE];
 	socklen_t len = target_addr(link, &to, text, sizeof(text));
 	int fd, err, one = 1;
 
@@ -79,6 +79,8 @@ static int dial_socket(struct braid_link *link)
 	if (fd < 0)
 		return -errno;
 	memcpy(&from, &link->key.dev->net.addr, sizeof(link->key.dev->net.addr));
+	if (braid_netdev_same_ip((struct sockaddr *)&to, (struct sockaddr *)&from))
+		braid_handshake_unpaced(fd, was);
 	if (from.ss_family == AF_INET)
 		braid_os->setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
 	braid_os->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));

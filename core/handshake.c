@@ -37,6 +37,23 @@ bool braid_handshakes_left(void)
 	return !braid_list_empty(&conns);
 }
 
+/*
+ * A socket that came up with bbr goes on pacing, by timers, whatever it is given later; within a
+ * host that can cost three quarters of the rate.  So such sockets begin with reno, which every
+ * kernel has and which does not pace.
+ */
+void braid_handshake_unpaced(int fd, char ret[BRAID_CONGESTION_SIZE])
+{
+	socklen_t len = BRAID_CONGESTION_SIZE - 1;
+
+	memset(ret, 0, BRAID_CONGESTION_SIZE);
+	if (braid_param.congestion[0] ||
+	    braid_os->getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, ret, &len) ||
+	    strncmp(ret, "bbr", 3) ||
+	    braid_os->setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4))
+		ret[0] = '\0';
+}
+
 int braid_handshake_add(struct braid_conn *c, uint32_t events)
 {
 	int err;

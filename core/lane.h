@@ -58,7 +58,6 @@ struct braid_lane {
 	int fd;
 	uint64_t flight_max;		/* chunk bytes not acknowledged; 0: no limit */
 	struct braid_lock io;
-	atomic_bool readable, writable;	/* of lanes other than home, by epoll */
 	atomic_bool blocked;		/* the wire took no more at the last push */
 
 	struct braid_txq tx;

@@ -32,6 +32,8 @@ enum {
 	EAGER_SPREAD_MAX = 16 << 10,	/* largest eager message with several lanes */
 	LANE_QUEUE = 256 << 10,		/* bytes queued for a lane beyond what the wire took */
 	ACK_FRAMES = 128, ACK_BYTES = 64 << 10,	/* received, and acknowledged at the latest then */
+	POLL_OTHERS = 4,		/* empty lanes that one call looks at, beside home */
+	POLL_RARELY = 64,		/* calls between looks at lanes that nothing is expected on */
 	TELL_BYTES = 256 << 10,		/* received, and told although data keeps coming */
 };
 
@@ -49,7 +51,6 @@ struct braid_link *braid_link_new(const struct braid_link_key *key)
 		return NULL;
 	}
 	link->key = *key;
-	link->ep = -1;
 	braid_hint(&link->quiet, true);
 	link->burst = 8;
 	link->active = 1;
@@ -70,8 +71,6 @@ void braid_link_free(struct braid_link *link)
 		braid_txq_fini(&lane->tx);
 		free(lane);
 	}
-	if (link->ep >= 0)
-		braid_os->close(link->ep);
 	braid_pool_unpromise(link->rx_window);
 	braid_auth_wipe(link->session, sizeof(link->session));
 	free(link->bucket);
@@ -113,19 +112,6 @@ void braid_link_detach(struct braid_link *link)
 	link->attached = false;
 }
 
-static int watch_lane(struct braid_link *link, struct braid_lane *lane)
-{
-	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = lane };
-
-	if (!lane->index)
-		return 0;
-	if (link->ep < 0)
-		link->ep = braid_os->epoll_create();
-	if (link->ep < 0 || braid_os->epoll_ctl(link->ep, EPOLL_CTL_ADD, lane->fd, &ev))
-		return -errno;
-	return 0;
-}
-
 int braid_link_add_lane(struct braid_link *link, const struct braid_transport *tr, unsigned index,
 			uint16_t epoch, int fd)
 {
@@ -142,14 +128,10 @@ int braid_link_add_lane(struct braid_link *link, const struct braid_transport *t
 	lane->index = (uint8_t)index;
 	lane->epoch = epoch;
 	lane->fd = fd;
-	atomic_store(&lane->readable, true);
-	atomic_store(&lane->writable, true);
 	err = tr->lane_open(lane);
 	braid_lock_wait(&link->lock);
 	if (!err && link->attached)
 		err = lane_attach(lane);
-	if (!err)
-		err = watch_lane(link, lane);
 	if (!err) {
 		link->lane[index] = lane;
 		atomic_store(&link->nlanes, index + 1);
@@ -328,7 +310,6 @@ static void lane_push(struct braid_lane *lane)
 	if (!lane->tx.unsent)
 		return;
 	if (!braid_trylock(&lane->io)) {
-		atomic_store(&lane->writable, true);	/* epoll says so only once: keep the word */
 		stall(lane->link);
 		return;
 	}
@@ -558,51 +539,45 @@ static int lane_poll(struct braid_lane *lane)
 	return n;
 }
 
-/* Lanes other than home: one epoll call says which have something; none if nothing is expected. */
-static int poll_others(struct braid_link *link)
+/*
+ * Lanes other than home, each in its turn, until one had something.  Reading an empty socket costs
+ * less than an epoll set: that has every packet take its lock, and say so to who asks all the time.
+ */
+static int poll_others(struct braid_link *link, unsigned most)
 {
-	struct epoll_event ev[BRAID_LANES_MAX];
-	int moved = 0, n;
+	unsigned others = atomic_load_explicit(&link->nlanes, memory_order_acquire) - 1;
+	unsigned turn = atomic_load_explicit(&link->poll_turn, memory_order_relaxed);
+	int moved = 0;
 
-	if (!atomic_load_explicit(&link->spread, memory_order_relaxed) &&
-	    !is_stalled(link) && atomic_load_explicit(&link->touched, memory_order_relaxed) % 64)
-		return 0;
-	n = braid_os->epoll_wait(link->ep, ev, BRAID_LANES_MAX, 0);
-	for (int i = 0; i < n; i++) {
-		struct braid_lane *lane = ev[i].data.ptr;
-
-		if (ev[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-			atomic_store(&lane->readable, true);
-		if (ev[i].events & EPOLLOUT)
-			atomic_store(&lane->writable, true);
-	}
-	for (unsigned i = 1; i < link->nlanes; i++) {
-		struct braid_lane *lane = link->lane[i];
-
-		if (!atomic_load(&lane->readable))
-			continue;
-		atomic_store(&lane->readable, false);
-		n = lane_poll(lane);
-		if (n < 0)
-			return n;
-		if (n > 0)		/* there may be more */
-			atomic_store(&lane->readable, true);
-		moved += n;
-	}
+	if (most > others)
+		most = others;
+	for (unsigned i = 0; i < most && !moved; i++)
+		moved = lane_poll(link->lane[1 + turn++ % others]);
+	atomic_store_explicit(&link->poll_turn, turn, memory_order_relaxed);
 	return moved;
+}
+
+/* Nothing is expected there if no message is in pieces; but a lane may have died. */
+static bool others_wait(struct braid_link *link)
+{
+	return atomic_load_explicit(&link->spread, memory_order_relaxed) ||
+	       atomic_load_explicit(&link->touched, memory_order_relaxed) % POLL_RARELY == 0;
 }
 
 /* Send what waits: lanes that were full or busy, chunks that found no lane. */
 static void push_waiting(struct braid_link *link)
 {
+	unsigned turn;
+
 	if (!braid_trylock(&link->lock))
 		return;
 	atomic_store_explicit(&link->stalled, false, memory_order_relaxed);
+	turn = link->push_turn++ % link->nlanes;
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
-		/* What other lanes have is to go at once; epoll says when a full one takes more. */
-		if (!i || !lane->blocked || atomic_exchange(&lane->writable, false))
+		/* Of those that were full, one a call is asked whether it takes more now. */
+		if (!i || !lane->blocked || i == turn)
 			lane_push(lane);
 		else
 			stall(link);
@@ -651,35 +626,47 @@ static void overdue(struct braid_link *link)
 	braid_unlock(&link->lock);
 }
 
-int braid_link_move(struct braid_link *link)
+static int move(struct braid_link *link, unsigned others)
 {
-	int moved;
+	int moved, more;
 
 	if (atomic_load_explicit(&link->state, memory_order_acquire) != BRAID_LINK_UP)
 		return -ENOTCONN;
 	moved = lane_poll(braid_link_home(link));
-	if (moved >= 0 && atomic_load_explicit(&link->nlanes, memory_order_acquire) > 1)
-		moved += poll_others(link);
+	if (moved >= 0 && others && atomic_load_explicit(&link->nlanes, memory_order_acquire) > 1) {
+		more = poll_others(link, others);
+		moved = more < 0 ? more : moved + more;
+	}
 	if (moved >= 0 && is_stalled(link))
 		push_waiting(link);
 	return moved;
 }
 
-void braid_link_progress(struct braid_link *link, struct braid_comm *idle)
+int braid_link_move(struct braid_link *link)
 {
-	unsigned long touched = atomic_load_explicit(&link->touched, memory_order_relaxed);
-	int moved;
+	return move(link, BRAID_LANES_MAX);
+}
 
-	atomic_store_explicit(&link->touched, touched + 1, memory_order_relaxed);
-	moved = braid_link_move(link);
+/* What calls leave unsaid is the service thread's to say: make sure that it looks. */
+void braid_link_unpark(struct braid_link *link)
+{
+	if (atomic_exchange(&link->watched, false))
+		braid_service_kick();
+}
+
+void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
+			 const atomic_bool *done)
+{
+	int moved = move(link, others_wait(link) ? POLL_OTHERS : 0);
+
+	/* Served: what is to be told goes with what the caller posts next. */
+	if (done && atomic_load_explicit(done, memory_order_relaxed))
+		idle = NULL;
 	if (!moved && idle)
 		fruitless(link, idle);
 	else if (moved > 0 && idle && atomic_load_explicit(&link->urgent, memory_order_relaxed))
 		overdue(link);
-	/* What this call leaves unsaid is the service thread's to say: make sure that it looks. */
-	if (atomic_load_explicit(&link->watched, memory_order_relaxed) &&
-	    atomic_exchange(&link->watched, false))
-		braid_service_kick();
+	braid_link_touch(link);
 }
 
 void braid_link_tidy(struct braid_link *link)

@@ -57,7 +57,6 @@ struct braid_link {
 	atomic_uint nlanes;		/* open; never fewer while the link lives */
 	unsigned active;		/* of them, used for chunks */
 	unsigned lanes_max;		/* of both ends */
-	int ep;				/* lanes other than home; -1 with one lane */
 
 	struct braid_list comms;
 	struct braid_comm **bucket;	/* by id */
@@ -73,11 +72,13 @@ struct braid_link {
 	uint32_t burst_run;		/* isends since one waited */
 	uint32_t burst_now;		/* of the burst that is on, but for one that left alone */
 	atomic_bool quiet;		/* a caller waited since the last isend: no burst is on */
+	unsigned push_turn;		/* of lanes that were full */
 	atomic_bool stalled;		/* something is to go that could not go yet */
 	/* receiving */
 	struct braid_list news;		/* comms with credits or retirements to tell */
 	uint64_t rx_window, um_bytes;
 	uint64_t retire_bytes;
+	atomic_uint poll_turn;		/* of lanes other than home */
 	atomic_uint spread;		/* messages whose chunks may come on other lanes */
 	atomic_bool urgent;		/* somebody waits for what we have to tell */
 	atomic_bool peer_gone;			/* F_CLOSE received */
@@ -126,10 +127,12 @@ void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)
 void braid_link_down(struct braid_link *link, int err, const char *why);
 
 /*
- * Move everything that can move.  For callers from outside: `idle` is the comm whose request is
- * not done yet, or NULL; the service thread leaves the link to them for a while.
+ * Move everything that can move, for callers from outside; the service thread leaves the link to
+ * them for a while.  `idle`: the comm whose request is not done yet; `done` is raised when it is.
+ * Both may be NULL.
  */
-void braid_link_progress(struct braid_link *link, struct braid_comm *idle);
+void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
+			 const atomic_bool *done);
 /* The same for the service thread: >0 if anything moved. */
 int braid_link_move(struct braid_link *link);
 
@@ -144,6 +147,18 @@ void braid_link_feed(struct braid_link *link);	/* cut chunks, and push the lanes
 void braid_link_flush(struct braid_link *link);	/* push home, unless somebody else moves it */
 bool braid_link_tell(struct braid_link *link);
 void braid_link_news(struct braid_link *link, struct braid_comm *c);
+void braid_link_unpark(struct braid_link *link);
+
+/* A data call was made: the service thread leaves the link to its caller for a tick. */
+static inline void braid_link_touch(struct braid_link *link)
+{
+	unsigned long touched = atomic_load_explicit(&link->touched, memory_order_relaxed);
+
+	atomic_store_explicit(&link->touched, touched + 1, memory_order_relaxed);
+	if (atomic_load_explicit(&link->watched, memory_order_relaxed))
+		braid_link_unpark(link);
+}
+
 static inline struct braid_lane *braid_link_home(struct braid_link *link)
 {
 	return link->lane[0];

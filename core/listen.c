@@ -85,6 +85,7 @@ static int port_open(struct braid_dev *dev, struct braid_port **ret)
 		goto fail;
 	if (sa.ss_family == AF_INET6)
 		braid_os->setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+	braid_handshake_unpaced(fd, dev->congestion);
 	if (braid_os->bind(fd, (struct sockaddr *)&sa,
 			   sa.ss_family == AF_INET ? sizeof(struct sockaddr_in) :
 						     sizeof(struct sockaddr_in6)) ||

@@ -241,8 +241,6 @@ static void link_event(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
 
-	atomic_store(&lane->readable, true);
-	atomic_store(&link->stalled, true);	/* look at all lanes, expected or not */
 	if (atomic_load(&link->state) != BRAID_LINK_UP)
 		return;
 	if (atomic_load(&link->touched) == link->seen && atomic_load(&link->watched))

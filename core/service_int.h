@@ -104,6 +104,12 @@ int braid_handshake_accept(int fd, struct braid_dev *dev, const struct sockaddr_
 void braid_handshake_event(struct braid_conn *c, uint64_t now);
 void braid_handshake_end(struct braid_conn *c);		/* close and free */
 
+/*
+ * Before listen or connect: a socket whose path may be this host's memory should not come up with
+ * a congestion control that paces.  What it gave up goes to ret, "" if nothing.
+ */
+void braid_handshake_unpaced(int fd, char ret[BRAID_CONGESTION_SIZE]);
+
 /* Drop the oldest accepted connection that has proved nothing; false if there is none. */
 bool braid_handshake_make_room(void);
 void braid_handshakes_expire(uint64_t now);

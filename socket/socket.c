@@ -38,19 +38,13 @@ static bool same_host(int fd)
 	union braid_netdev_addr a = { 0 }, b = { 0 };
 	socklen_t alen = sizeof(a), blen = sizeof(b);
 
-	if (braid_os->getsockname(fd, &a.sa, &alen) || braid_os->getpeername(fd, &b.sa, &blen))
-		return false;
-	if (a.sa.sa_family == AF_INET)
-		return a.in.sin_addr.s_addr == b.in.sin_addr.s_addr;
-	return !memcmp(&a.in6.sin6_addr, &b.in6.sin6_addr, sizeof(a.in6.sin6_addr));
+	return !braid_os->getsockname(fd, &a.sa, &alen) &&
+	       !braid_os->getpeername(fd, &b.sa, &blen) && braid_netdev_same_ip(&a.sa, &b.sa);
 }
 
-enum { LOCAL_FLIGHT = 1 << 20 };	/* more would leave the caches before it is read */
+enum { LOCAL_FLIGHT = 2 << 20 };	/* more would leave the caches before it is read */
 
-/*
- * Within a host there is nothing to be fair to, and pacing (bbr's) only costs timers: every
- * kernel has reno, which does not pace.
- */
+/* What is asked for; within a host, what the socket came with (see braid_handshake_unpaced). */
 static void set_congestion(struct braid_lane *lane, const char *name)
 {
 	if (!braid_os->setsockopt(lane->fd, IPPROTO_TCP, TCP_CONGESTION, name,
@@ -63,6 +57,8 @@ static void set_congestion(struct braid_lane *lane, const char *name)
 
 static int tcp_open(struct braid_lane *lane)
 {
+	const char *given_up = lane->link->key.dev->congestion;
+	bool local = same_host(lane->fd);
 	int tos = dscp_byte(lane->link);
 
 	set_int(lane->fd, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -81,11 +77,9 @@ static int tcp_open(struct braid_lane *lane)
 	}
 	if (braid_param.congestion[0])
 		set_congestion(lane, braid_param.congestion);
-	if (same_host(lane->fd)) {
-		lane->flight_max = LOCAL_FLIGHT;
-		if (!braid_param.congestion[0])
-			set_congestion(lane, "reno");
-	}
+	else if (given_up[0] && !local)
+		set_congestion(lane, given_up);
+	lane->flight_max = local ? LOCAL_FLIGHT : 0;
 	return 0;
 }
 

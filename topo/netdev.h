@@ -67,4 +67,7 @@ bool braid_netdev_filter_match(const struct braid_netdev_filter *f, const char *
 int braid_netdev_find(const char *filter, int family, const char *sysroot, struct braid_netdev *ret,
 		      unsigned max, char *why, unsigned why_len);
 
+/* One IP address, whatever the ports. */
+bool braid_netdev_same_ip(const struct sockaddr *a, const struct sockaddr *b);
+
 #endif

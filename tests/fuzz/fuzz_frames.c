@@ -349,7 +349,7 @@ static void move(unsigned how)
 	if (how & 1)
 		braid_link_tidy(w.link);
 	w.link->spread += how >> 1 & 1 && !w.link->spread;	/* look at all lanes */
-	braid_link_progress(w.link, w.comm[how >> 2 & 3]);
+	braid_link_progress(w.link, w.comm[how >> 2 & 3], NULL);
 }
 
 /* --- a link -------------------------------------------------------------------------------- */

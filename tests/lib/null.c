@@ -348,11 +348,12 @@ static uint64_t unsent(const struct null_pair *p)
 
 void null_settle(struct null_pair *p)
 {
-	for (int still = 0; still < 3; still++) {
+	/* Full lanes are asked in turn. */
+	for (int still = 0; still < 3 + BRAID_LANES_MAX; still++) {
 		uint64_t before = unsent(p);
 
 		for (unsigned i = 0; i < 2; i++) {
-			braid_link_progress(p->end[i], NULL);
+			braid_link_progress(p->end[i], NULL, NULL);
 			braid_link_tidy(p->end[i]);
 		}
 		if (null_deliver_all(p) > 0 || unsent(p) != before)

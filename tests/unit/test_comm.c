@@ -181,8 +181,8 @@ static void run(struct braid_req *a, struct braid_req *b)
 			braid_comm_test(a, &ret, NULL);
 		if (b && !atomic_load(&b->done))
 			braid_comm_test(b, &ret, NULL);
-		braid_link_progress(p.end[A], cs);
-		braid_link_progress(p.end[B], cr);
+		braid_link_progress(p.end[A], cs, NULL);
+		braid_link_progress(p.end[B], cr, NULL);
 		null_deliver_all(&p);
 	}
 }
@@ -240,7 +240,7 @@ static void an_uncopied_eager_message_is_done_when_acknowledged(void **state)
 	assert_memory_equal(from, to, 20 * K);
 	assert_false(done(s));
 	/* The sender waits for it, so it goes alone at the first call that finds nothing to do. */
-	braid_link_progress(p.end[B], cr);
+	braid_link_progress(p.end[B], cr, NULL);
 	while (null_deliver(&p, B, 0))
 		;
 	assert_true(done(s));
@@ -962,7 +962,7 @@ static void every_chunk_is_acknowledged_at_the_first_idle_call(void **state)
 		null_deliver_all(&p);
 	}
 	assert_int_equal(size_of(r), 64 * K + 100);
-	braid_link_progress(p.end[B], cr);
+	braid_link_progress(p.end[B], cr, NULL);
 	null_deliver_all(&p);
 	assert_true(done(s));
 	free(from);
@@ -991,7 +991,7 @@ static void an_acknowledgement_is_not_lost_behind_a_frame_half_sent(void **state
 	braid_param.eager = 64 * K;
 	back = isend(back_s, from, 30 * K, 0);	/* from B: a part of it in its short wire */
 	while (!atomic_load(&r->done)) {
-		braid_link_progress(p.end[A], cs);
+		braid_link_progress(p.end[A], cs, NULL);
 		null_deliver(&p, A, 0);
 	}
 	assert_int_equal(size_of(r), 30 * K);
@@ -1041,7 +1041,7 @@ static void an_open_is_answered(void **state)
 	assert_non_null(offered);
 	assert_int_equal(offered->id, 100);
 	assert_false(offered->sender);
-	braid_link_progress(p.end[B], cr);
+	braid_link_progress(p.end[B], cr, NULL);
 	assert_int_equal(next(B, BRAID_F_OPENED).comm, 100);
 }
 
@@ -1167,7 +1167,7 @@ static void lies_are_refused(void **state)
 		if (rows[i].lane)
 			p.end[B]->spread++;
 		assert_int_equal(null_warns, 0);
-		braid_link_progress(p.end[B], cr);
+		braid_link_progress(p.end[B], cr, NULL);
 		assert_int_equal(error_of(r), -EREMOTEIO);
 		assert_int_equal(null_warns, 1);
 		assert_non_null(strstr(null_warn, "broken"));
@@ -1220,7 +1220,7 @@ static void lies_to_a_sender_are_refused(void **state)
 		err = null_forge(&p, B, 0, &h, payload);
 		if (err != -EBADMSG)
 			fail_msg("%s: %d", rows[i].what, err);
-		braid_link_progress(p.end[A], cs);
+		braid_link_progress(p.end[A], cs, NULL);
 		assert_int_equal(error_of(s), -EREMOTEIO);
 	}
 	free(from);

@@ -500,7 +500,7 @@ static void a_small_message_costs_one_call_at_each_end(void **state)
 	for (unsigned i = 0; i < 20; i++) {
 		assert_int_equal(braid_comm_irecv(r, 1, &data, &size, &tag, NULL, &rreq), 0);
 		for (unsigned k = 0; k < 4; k++)	/* callers that wait */
-			braid_link_progress(end[0], s);
+			braid_link_progress(end[0], s, NULL);
 		os.sends = os.recvs = 0;
 		assert_int_equal(braid_comm_isend(s, "12345678", 8, 0, NULL, &req), 0);
 		assert_int_equal(os.sends, 1);
@@ -524,7 +524,7 @@ static void a_burst_leaves_in_fewer_calls_than_messages(void **state)
 
 	(void)state;
 	comms(0, &s, &r);
-	braid_link_progress(end[0], s);
+	braid_link_progress(end[0], s, NULL);
 	for (unsigned i = 0; i < 32; i++)
 		assert_int_equal(braid_comm_isend(s, "x", 1, 0, NULL, &req[i]), 0);
 	for (unsigned k = 0; k < 4; k++) {
@@ -661,7 +661,7 @@ static void a_send_into_a_lost_connection_fails_as_well(void **state)
 	shutdown(end[1]->lane[0]->fd, SHUT_RDWR);
 	assert_int_equal(braid_comm_isend(s, "x", 1, 0, NULL, &req), 0);
 	for (int i = 0; i < 4 && !atomic_load(&s->err); i++)
-		braid_link_progress(end[0], s);
+		braid_link_progress(end[0], s, NULL);
 	assert_int_equal(atomic_load(&s->err), -EREMOTEIO);
 	assert_int_equal(os.warns, 1);
 }
@@ -678,7 +678,7 @@ static void a_link_closed_with_a_word_is_no_loss(void **state)
 	braid_unlock(&end[0]->lock);
 	shutdown(end[0]->lane[0]->fd, SHUT_WR);
 	for (int i = 0; i < 4; i++)
-		braid_link_progress(end[1], NULL);
+		braid_link_progress(end[1], NULL, NULL);
 	assert_int_equal(atomic_load(&end[1]->state), BRAID_LINK_DEAD);
 	assert_int_equal(os.warns, 0);		/* nobody was on it */
 
@@ -691,7 +691,7 @@ static void a_link_closed_with_a_word_is_no_loss(void **state)
 	braid_unlock(&end[0]->lock);
 	shutdown(end[0]->lane[0]->fd, SHUT_WR);
 	for (int i = 0; i < 4; i++)
-		braid_link_progress(end[1], r);
+		braid_link_progress(end[1], r, NULL);
 	assert_int_equal(os.warns, 1);
 	assert_non_null(strstr(os.warn, "the peer closed the link"));
 }

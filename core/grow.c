@@ -11,10 +11,15 @@
 enum {
 	LANE_MBPS = 25000,		/* what one stream is good for */
 	SAMPLE_MS = 50,			/* how long a rate is measured */
-	WAIT_MIN_MS = 1000, WAIT_MAX_MS = 60000,	/* between tries that did not help */
+	WAIT_MIN_MS = 250, WAIT_MAX_MS = 60000,	/* between tries that did not help */
+	WAIT_LOCAL_MS = 1000,		/* before the first one within a host, where few do */
+	TRIM_MS = 10000, TRIM_MAX_MS = 300000,	/* between looks whether fewer would do */
+	OPEN_MS = 1000,			/* for lanes to come up */
 	REST_MS = 10000,		/* nothing acknowledged: back to the start */
-	ROUNDS = 3,			/* comparisons that more lanes must all win */
-	GAIN_PERCENT = 110,		/* by that much */
+	ROUNDS = 3,			/* comparisons that must all be won */
+	GAIN_PERCENT = 110,		/* more lanes must bring that */
+	CLEAR_PERCENT = 250,		/* one such comparison is enough */
+	LOSS_PERCENT = 95,		/* fewer lanes may bring that */
 };
 
 /* Each number of lanes gets one sample to settle in and one that counts. */
@@ -66,6 +71,7 @@ void braid_grow_start(struct braid_link *link)
 	link->active = n;
 	link->want_lanes = n;
 	link->grow.wait_ns = WAIT_MIN_MS * MS;
+	link->grow.trim_wait_ns = TRIM_MS * MS;
 }
 
 bool braid_grow_wants_dial(const struct braid_link *link)
@@ -83,46 +89,104 @@ void braid_grow_dialled(struct braid_link *link, int err, uint64_t now)
 
 static void finish(struct braid_link *link, bool keep, uint64_t now)
 {
-	use(link, keep ? link->grow.many : link->grow.few);
+	unsigned before = link->grow.trim ? link->grow.many : link->grow.few;
+	unsigned after = keep ? link->grow.many : link->grow.few;
+	uint64_t *wait = link->grow.trim ? &link->grow.trim_wait_ns : &link->grow.wait_ns;
+	uint64_t most = (link->grow.trim ? TRIM_MAX_MS : WAIT_MAX_MS) * MS;
+
+	use(link, after);
 	link->grow.phase = STEADY;
-	link->grow.next_try_ns = keep ? now : now + link->grow.wait_ns;
-	if (!keep && link->grow.wait_ns < WAIT_MAX_MS * MS)
-		link->grow.wait_ns *= 2;
-	if (keep)
-		braid_info("device %s, peer %s: %u lanes now, at least %.2f Gbit/s after %.2f",
-			   link->key.dev->net.name, link->peer, link->grow.many,
-			   link->grow.least * 8, link->grow.most * 8);
+	link->grow.next_try_ns = now + link->grow.wait_ns;
+	if (after != before)
+		braid_info("device %s, peer %s: %u lanes now, %.2f Gbit/s; %u brought %.2f",
+			   link->key.dev->net.name, link->peer, after,
+			   (keep ? link->grow.many_rate : link->grow.few_rate) * 8, before,
+			   (keep ? link->grow.few_rate : link->grow.many_rate) * 8);
+	if (after != before || keep)
+		link->grow.double_next = false;
+	else if (!link->grow.trim)
+		link->grow.double_next = !link->grow.double_next;
+	if (after == before && *wait < most)
+		*wait *= 2;
+	link->grow.trim_ns = now + link->grow.trim_wait_ns;
 }
 
+/* All lanes at once: where each flow has its cap, that is known soonest.  Else twice as many. */
 static void try_more(struct braid_link *link, double rate, uint64_t now)
 {
-	unsigned n = link->active * 2 < link->lanes_max ? link->active * 2 : link->lanes_max;
+	unsigned n = link->grow.double_next && link->active * 2 < link->lanes_max ?
+			     link->active * 2 : link->lanes_max;
 
+	link->grow.trim = false;
 	link->grow.few = link->active;
 	link->grow.many = n;
-	link->grow.most = rate;
+	link->grow.few_rate = link->grow.most = rate;
 	link->grow.least = 1e9;
 	link->grow.round = 0;
 	link->grow.phase = OPENING;
-	link->grow.give_up_ns = now + WAIT_MIN_MS * MS;
+	link->grow.give_up_ns = now + OPEN_MS * MS;
 	want(link, n);
 }
 
-static bool more_was_better(const struct braid_link *link)
+/* Would half of them do? */
+static void try_fewer(struct braid_link *link)
 {
-	return link->grow.least * 100 >= link->grow.most * GAIN_PERCENT;
+	link->grow.trim = true;
+	link->grow.many = link->active;
+	link->grow.few = link->active / 2 > first(link) ? link->active / 2 : first(link);
+	link->grow.round = 0;
+	link->grow.phase = FEW_SETTLE;
+	use(link, link->grow.few);
+}
+
+/* A number of lanes and another have been measured: is it clear which it shall be? */
+static void compare(struct braid_link *link, uint64_t now)
+{
+	double few = link->grow.few_rate, many = link->grow.many_rate;
+	bool last = ++link->grow.round == ROUNDS;
+
+	if (few > link->grow.most)
+		link->grow.most = few;
+	if (many < link->grow.least)
+		link->grow.least = many;
+	if (link->grow.trim) {
+		if (few * 100 < many * LOSS_PERCENT || last) {
+			finish(link, few * 100 < many * LOSS_PERCENT, now);
+			return;
+		}
+	} else {
+		bool better = link->grow.least * 100 >= link->grow.most * GAIN_PERCENT;
+		bool clear = link->grow.least * 100 >= link->grow.most * CLEAR_PERCENT;
+
+		if (!better || clear || last) {
+			finish(link, better, now);
+			return;
+		}
+	}
+	use(link, link->grow.few);
+	link->grow.phase = FEW_SETTLE;
+}
+
+static void steady(struct braid_link *link, double rate, bool full, uint64_t now)
+{
+	if (now - link->grow.moved_ns > REST_MS * MS && link->active != first(link)) {
+		use(link, first(link));
+		link->grow.wait_ns = WAIT_MIN_MS * MS;
+		link->grow.trim_wait_ns = TRIM_MS * MS;
+	}
+	if (!full)
+		return;
+	if (link->active > first(link) && now >= link->grow.trim_ns)
+		try_fewer(link);
+	else if (link->active < link->lanes_max && now >= link->grow.next_try_ns)
+		try_more(link, rate, now);
 }
 
 static void step(struct braid_link *link, double rate, bool full, uint64_t now)
 {
 	switch ((enum phase)link->grow.phase) {
 	case STEADY:
-		if (now - link->grow.moved_ns > REST_MS * MS && link->active != first(link)) {
-			use(link, first(link));
-			link->grow.wait_ns = WAIT_MIN_MS * MS;
-		}
-		if (full && now >= link->grow.next_try_ns && link->active < link->lanes_max)
-			try_more(link, rate, now);
+		steady(link, rate, full, now);
 		return;
 	case OPENING:
 		if (link->nlanes >= link->grow.many) {
@@ -133,18 +197,11 @@ static void step(struct braid_link *link, double rate, bool full, uint64_t now)
 		}
 		return;
 	case MANY:
-		if (rate < link->grow.least)
-			link->grow.least = rate;
-		if (!more_was_better(link) || ++link->grow.round == ROUNDS) {
-			finish(link, more_was_better(link), now);
-			return;
-		}
-		use(link, link->grow.few);
-		link->grow.phase = FEW_SETTLE;
+		link->grow.many_rate = rate;
+		compare(link, now);
 		return;
 	case FEW:
-		if (rate > link->grow.most)
-			link->grow.most = rate;
+		link->grow.few_rate = rate;
 		use(link, link->grow.many);
 		link->grow.phase = MANY_SETTLE;
 		return;
@@ -183,6 +240,8 @@ void braid_grow_tick(struct braid_link *link, uint64_t now)
 	}
 	if (!link->grow.at_ns) {
 		link->grow.at_ns = link->grow.moved_ns = now;
+		if (braid_link_home(link)->local)
+			link->grow.next_try_ns = now + WAIT_LOCAL_MS * MS;
 		return;
 	}
 	if (now - link->grow.at_ns >= SAMPLE_MS * MS)

@@ -56,6 +56,7 @@ struct braid_lane {
 	uint8_t index;
 	uint16_t epoch;
 	int fd;
+	bool local;			/* the path is this host's memory */
 	uint64_t flight_max;		/* chunk bytes not acknowledged; 0: no limit */
 	struct braid_lock io;
 	atomic_bool blocked;		/* the wire took no more at the last push */

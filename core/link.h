@@ -102,8 +102,12 @@ struct braid_link {
 		uint64_t at_ns, moved_ns, next_try_ns, give_up_ns, wait_ns;
 		uint64_t bytes;
 		unsigned long starved;
-		double most, least;	/* bytes per ns: best with few lanes, worst with many */
+		double few_rate, many_rate;	/* bytes per ns, of late */
+		double most, least;	/* best with few lanes, worst with many */
 		unsigned few, many, round;
+		bool trim;		/* the question is whether few would do */
+		bool double_next;	/* all lanes at once brought nothing */
+		uint64_t trim_ns, trim_wait_ns;
 	} grow;
 };
 

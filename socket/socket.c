@@ -58,9 +58,9 @@ static void set_congestion(struct braid_lane *lane, const char *name)
 static int tcp_open(struct braid_lane *lane)
 {
 	const char *given_up = lane->link->key.dev->congestion;
-	bool local = same_host(lane->fd);
 	int tos = dscp_byte(lane->link);
 
+	lane->local = same_host(lane->fd);
 	set_int(lane->fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	if (braid_param.notsent)
 		set_int(lane->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, braid_param.notsent);
@@ -77,9 +77,9 @@ static int tcp_open(struct braid_lane *lane)
 	}
 	if (braid_param.congestion[0])
 		set_congestion(lane, braid_param.congestion);
-	else if (given_up[0] && !local)
+	else if (given_up[0] && !lane->local)
 		set_congestion(lane, given_up);
-	lane->flight_max = local ? LOCAL_FLIGHT : 0;
+	lane->flight_max = lane->local ? LOCAL_FLIGHT : 0;
 	return 0;
 }
 

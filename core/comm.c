@@ -914,14 +914,14 @@ static int begin_opened(struct braid_lane *lane, struct braid_comm *c)
 
 static int begin_refused(struct braid_lane *lane, struct braid_comm *c)
 {
-	(void)lane;
 	if (!c->sender)
 		return -EBADMSG;
 	c->peer_closed = true;
 	if (c->opened)
 		comm_orphaned(c);	/* it changed its mind */
 	else
-		braid_comm_fail(c, -ECONNREFUSED);	/* who dials says why */
+		braid_comm_fail(c, lane->rx_hdr.n == BRAID_HELLO_NO_ROOM ?
+					   -ENOBUFS : -ECONNREFUSED);	/* who dials says why */
 	return 0;
 }
 

@@ -108,7 +108,7 @@ static int attempt_find(const struct braid_handle *h, void *handle, struct attem
 		return -EBADMSG;
 	a = attempt_new();
 	if (!a)
-		return -ENOMEM;
+		return braid_no_memory("a connect");
 	for (st.slot = 0; attempts[st.slot] != a; st.slot++)
 		;
 	st.slot++;
@@ -135,9 +135,11 @@ static int attempt_link(struct attempt *a)
 	if (!link) {
 		int err = braid_service_start();
 
-		link = err ? NULL : braid_link_new(&key);
+		if (err)
+			return err;
+		link = braid_link_new(&key);
 		if (!link)
-			return err ? err : -ENOMEM;
+			return braid_no_memory("a link");
 		link->dialler = true;
 		link->target = a->to;
 		link->dial_until_ns = a->deadline_ns;
@@ -156,10 +158,13 @@ static int attempt_open(struct attempt *a)
 	struct braid_link *link = a->link;
 	struct braid_open open = { .listen_id = a->to.listen_id };
 	uint8_t payload[BRAID_OPEN_SIZE];
-	int err = -EAGAIN;
+	int err;
 
 	braid_lock_wait(&link->lock);
-	if (!braid_link_attach(link) && braid_txq_room_ctl(&braid_link_home(link)->tx)) {
+	err = braid_link_attach(link);
+	if (!err && !braid_txq_room_ctl(&braid_link_home(link)->tx))
+		err = -EAGAIN;
+	if (!err) {
 		a->comm = braid_comm_new(link, link->next_comm, true);
 		err = a->comm ? 0 : -ENOMEM;
 	}
@@ -172,7 +177,7 @@ static int attempt_open(struct attempt *a)
 		braid_link_flush(link);
 	}
 	braid_unlock(&link->lock);
-	return err;
+	return err == -ENOMEM ? braid_no_memory("a connection") : err;
 }
 
 /*
@@ -232,13 +237,16 @@ static int attempt_step(struct attempt *a)
 	braid_unlock(&link->lock);
 	if (opened)
 		return 0;
-	if (err == -ECONNREFUSED) {
-		braid_warn("device %s, peer %s: it no longer listens for this connection; did that "
-			   "rank "
-			   "abort?",
-			   a->dev->net.name, link->peer);
-		return -EREMOTEIO;
-	}
+	if (err == -ECONNREFUSED)
+		return braid_error(-EREMOTEIO,
+				   "device %s, peer %s: it no longer listens for this connection; "
+				   "did that rank abort?",
+				   a->dev->net.name, link->peer);
+	if (err == -ENOBUFS)
+		return braid_error(-EREMOTEIO,
+				   "device %s, peer %s: it has no room for this connection; its "
+				   "own log says why",
+				   a->dev->net.name, link->peer);
 	if (braid_os->now_ns() >= a->deadline_ns)
 		return braid_error(-EREMOTEIO,
 				   "device %s, peer %s: connected, but no answer within "

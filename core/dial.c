@@ -182,6 +182,11 @@ static void dial_failed_for_good(struct braid_link *link, const struct braid_con
 		braid_link_fail(link, -EREMOTEIO,
 				"nobody listens there any more: the peer's process has "
 				"ended; look for the first error in that rank's log");
+	else if (err == -ENOTCONN || err == -ECONNRESET || err == -EPIPE)
+		braid_link_fail(link, -EREMOTEIO,
+				"%s takes connections and closes them at once, for %lld s: look "
+				"for the first error in that rank's log",
+				addr, (long long)braid_param.connect_timeout);
 	else
 		braid_link_fail(link, err, "can't connect: %s%s", strerror(-err),
 				err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
@@ -191,8 +196,9 @@ static void dial_failed_for_good(struct braid_link *link, const struct braid_con
 void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, uint64_t now)
 {
 	bool crossed = err == -EREMOTEIO && c && c->theirs.status == BRAID_HELLO_CROSSED;
+	int state = atomic_load(&link->state);
 
-	if (atomic_load(&link->state) == BRAID_LINK_UP)
+	if (state == BRAID_LINK_UP || state == BRAID_LINK_DEAD)
 		return;
 	if (crossed) {			/* theirs is on its way; ask again if it does not come */
 		atomic_store(&link->state, BRAID_LINK_WAITING);
@@ -202,9 +208,9 @@ void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, u
 	if (err == -ECONNREFUSED && !link->refused_until_ns)
 		link->refused_until_ns = now + REFUSED_S * SEC;
 	if (err == -EPROTONOSUPPORT || err == -EPROTO || err == -EACCES || err == -EREMOTEIO ||
-	    err == -EAFNOSUPPORT || now >= link->dial_until_ns ||
+	    err == -EAFNOSUPPORT || err == -ENOMEM || now >= link->dial_until_ns ||
 	    (err == -ECONNREFUSED && now >= link->refused_until_ns)) {
-		dial_failed_for_good(link, c, now >= link->dial_until_ns ? -ETIMEDOUT : err);
+		dial_failed_for_good(link, c, err);
 		return;
 	}
 	if ((err == -EMFILE || err == -ENFILE) && braid_log_gate_open(&gate_fds, now))

@@ -78,6 +78,7 @@ void braid_handshake_end(struct braid_conn *c)
 		braid_unwatch(c->fd);
 		braid_os->close(c->fd);
 	}
+	braid_pool_unpromise(c->mine.window);	/* unless a link has it now */
 	braid_auth_wipe(c, sizeof(*c));
 	free(c);
 }
@@ -93,10 +94,8 @@ void braid_handshakes_drop(const struct braid_link *link)
 	struct braid_conn *c, *tmp;
 
 	braid_list_for_safe(c, tmp, &conns, node) {
-		if (c->link == link) {
-			braid_pool_unpromise(c->mine.window);
+		if (c->link == link)
 			braid_handshake_end(c);
-		}
 	}
 }
 
@@ -195,11 +194,14 @@ static int link_take_conn(struct braid_link *link, struct braid_conn *c, unsigne
 
 	braid_unwatch(c->fd);
 	err = braid_link_add_lane(link, tr, index, c->theirs.epoch, c->fd);
-	if (!err)
-		c->fd = -1;
-	return err;
+	if (err)
+		return braid_error(err, "device %s, peer %s: can't open lane %u: %s",
+				   link->key.dev->net.name, link->peer, index, strerror(-err));
+	c->fd = -1;
+	return 0;
 }
 
+/* The first lane.  A link that can't have its memory is dead; whoever waits for it is told. */
 static int link_up(struct braid_link *link, struct braid_conn *c)
 {
 	int err;
@@ -216,10 +218,13 @@ static int link_up(struct braid_link *link, struct braid_conn *c)
 	snprintf(link->peer, sizeof(link->peer), "%s (pid %u, %s)", c->theirs.host, c->theirs.pid,
 		 c->addr);
 	err = link_take_conn(link, c, 0);
-	if (!err)
-		err = braid_link_attach(link);
 	if (err)
 		return err;
+	err = braid_link_attach(link);
+	if (err) {
+		braid_link_fail(link, err, "can't bring the link up: %s", strerror(-err));
+		return err;
+	}
 	braid_auth_wipe(link->target.token, BRAID_KEY_SIZE);
 	atomic_store(&link->state, BRAID_LINK_UP);
 	braid_grow_start(link);
@@ -242,17 +247,13 @@ static int accepted(struct braid_conn *c)
 	if (link && atomic_load(&link->state) == BRAID_LINK_UP)
 		link = NULL;
 	if (link) {
-		if (link->conn) {
-			struct braid_conn *ours = link->conn;
-
-			braid_pool_unpromise(ours->mine.window);
-			braid_handshake_end(ours);
-		}
+		if (link->conn)
+			braid_handshake_end(link->conn);
 		return link_up(link, c);
 	}
 	link = braid_link_new(&key);
 	if (!link)
-		return -ENOMEM;
+		return braid_no_memory("a link");
 	err = link_up(link, c);
 	if (err) {
 		braid_link_free(link);
@@ -273,8 +274,7 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 		return;
 	}
 	if (!err && !c->dialler) {
-		err = accepted(c);
-		braid_pool_unpromise(c->mine.window);
+		accepted(c);
 		braid_handshake_end(c);
 		return;
 	}
@@ -294,7 +294,6 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 			   "refused. Install the same Braid release on both hosts",
 			   c->dev->net.name, c->addr, c->theirs.least, c->theirs.most,
 			   BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
-	braid_pool_unpromise(c->mine.window);
 	braid_handshake_end(c);
 }
 
@@ -333,7 +332,6 @@ bool braid_handshake_make_room(void)
 	if (!victim)
 		return false;
 	dropped++;
-	braid_pool_unpromise(victim->mine.window);
 	braid_handshake_end(victim);
 	return true;
 }
@@ -378,7 +376,6 @@ void braid_handshakes_expire(uint64_t now)
 			braid_grow_dialled(link, -ETIMEDOUT, now);
 		else
 			braid_dial_failed(link, c, -ETIMEDOUT, now);
-		braid_pool_unpromise(c->mine.window);
 		braid_handshake_end(c);
 	}
 }

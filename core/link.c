@@ -307,7 +307,9 @@ static void lane_push(struct braid_lane *lane)
 {
 	int err;
 
-	if (!lane->tx.unsent)
+	/* A dead link's frames may name memory that is no longer ours. */
+	if (!lane->tx.unsent ||
+	    atomic_load_explicit(&lane->link->state, memory_order_relaxed) == BRAID_LINK_DEAD)
 		return;
 	if (!braid_trylock(&lane->io)) {
 		stall(lane->link);
@@ -433,6 +435,7 @@ static int rx_open(struct braid_lane *lane)
 	struct braid_hdr refused = { .type = BRAID_F_REFUSED, .comm = lane->rx_hdr.comm };
 	struct braid_comm *c;
 	struct braid_open open;
+	int err;
 
 	/* Ids that the other end may give: odd ones if it was dialled. */
 	if ((lane->rx_hdr.comm & 1) != link->dialler || braid_link_comm(link, lane->rx_hdr.comm))
@@ -441,7 +444,8 @@ static int rx_open(struct braid_lane *lane)
 	if (braid_link_attach(link))	/* it may have been idle until now */
 		return -ENOMEM;
 	c = braid_comm_new(link, lane->rx_hdr.comm, false);
-	if (c && !braid_listen_offer(c, &open)) {
+	err = c ? braid_listen_offer(c, &open) : braid_no_memory("a connection");
+	if (!err) {
 		c->opened_due = true;
 		braid_link_news(link, c);
 		braid_hint(&link->urgent, true);
@@ -449,7 +453,7 @@ static int rx_open(struct braid_lane *lane)
 	}
 	if (c)
 		braid_comm_free(c);
-	refused.n = BRAID_HELLO_NO_LISTEN;
+	refused.n = err == -ENOMEM || err == -ENOSPC ? BRAID_HELLO_NO_ROOM : BRAID_HELLO_NO_LISTEN;
 	return braid_link_ctl(link, &refused, NULL) ? 0 : -ENOMEM;
 }
 

@@ -79,7 +79,7 @@ static int port_open(struct braid_dev *dev, struct braid_port **ret)
 	memcpy(&sa, &dev->net.addr, sizeof(dev->net.addr));
 	p = calloc(1, sizeof(*p));
 	if (!p)
-		return -ENOMEM;
+		return braid_no_memory("a listening socket");
 	fd = braid_os->socket(sa.ss_family);
 	if (fd < 0)
 		goto fail;
@@ -199,7 +199,7 @@ int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **
 	int err;
 
 	if (!l)
-		return -ENOMEM;
+		return braid_no_memory("a listen");
 	l->dev = dev;
 	braid_os->random(&l->id, sizeof(l->id));
 	braid_os->random(l->token, sizeof(l->token));
@@ -266,7 +266,9 @@ int braid_listen_offer(struct braid_comm *c, const struct braid_open *open)
 		braid_auth_open(l->token, c->link->session, c->id, l->id, mac);
 		if (!braid_auth_equal(mac, open->mac))
 			err = -EACCES;
-		else if (l->nready >= READY_MAX || l->dev != c->link->key.dev)
+		else if (l->dev != c->link->key.dev)
+			err = -ENOENT;
+		else if (l->nready >= READY_MAX)
 			err = -ENOSPC;
 	}
 	if (!err) {

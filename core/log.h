@@ -35,6 +35,7 @@ int braid_error_at(const char *file, int line, int err, const char *fmt, ...)
 #define braid_warn(...) braid_log(BRAID_LOG_WARN, __FILE__, __LINE__, __VA_ARGS__)
 #define braid_info(...) braid_log(BRAID_LOG_INFO, __FILE__, __LINE__, __VA_ARGS__)
 #define braid_error(err, ...) braid_error_at(__FILE__, __LINE__, err, __VA_ARGS__)
+#define braid_no_memory(what) braid_error(-ENOMEM, "out of memory: no room for " what)
 
 /* A gate for lines that a stranger or a storm could repeat: true at most once per 10 s. */
 struct braid_log_gate {

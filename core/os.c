@@ -65,12 +65,15 @@ static void forked_child(void)
 
 int braid_os_atfork(void (*wipe)(void))
 {
-	static atomic_bool done;
+	static bool done;
+	int err;
 
-	if (atomic_exchange(&done, true))
+	if (done)
 		return 0;
 	child_wipe = wipe;
-	return -pthread_atfork(NULL, NULL, forked_child);
+	err = -pthread_atfork(NULL, NULL, forked_child);
+	done = !err;
+	return err;
 }
 
 void braid_lock_wait(struct braid_lock *l)

@@ -56,8 +56,8 @@ extern const struct braid_os *braid_os;
 extern atomic_bool braid_forked;
 
 /*
- * Arrange, once, that a forked child closes Braid's descriptors and then calls `wipe`, which must
- * be async-signal-safe.
+ * Arrange, once and under the caller's lock, that a forked child closes Braid's descriptors and
+ * then calls `wipe`, which must be async-signal-safe.  0 or a negative errno.
  */
 int braid_os_atfork(void (*wipe)(void));
 

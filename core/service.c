@@ -81,8 +81,10 @@ int braid_service_init(void)
 		err = braid_auth_init();
 		if (!err)
 			err = braid_os_atfork(wipe_child);
-		if (err)
+		if (err) {
+			braid_error(err, "can't prepare keys and forks: %s", strerror(-err));
 			goto out;
+		}
 		braid_list_init(&braid_svc.links);
 		braid_listens_init();
 		braid_handshakes_init();
@@ -206,6 +208,15 @@ struct braid_link *braid_link_find(const struct braid_link_key *key)
 	return NULL;
 }
 
+/* Somebody calls again.  Even a disarmed entry costs every packet a look by the kernel. */
+static void link_unwatch(struct braid_link *link)
+{
+	atomic_store(&link->watched, false);
+	for (unsigned i = 0; i < link->in_epoll; i++)
+		braid_unwatch(link->lane[i]->fd);
+	link->in_epoll = 0;
+}
+
 /*
  * Nobody has called for a tick: say what was left unsaid, and watch the sockets.  A call that
  * slips in between shows in `touched` at the next tick at the latest, so the link is looked at
@@ -219,21 +230,16 @@ static void link_watch(struct braid_link *link)
 	link->settled = false;
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
+		int op = i < link->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
-		braid_watch(i < link->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, lane->fd,
-			    EPOLLIN | EPOLLRDHUP | EPOLLONESHOT | (lane->blocked ? EPOLLOUT : 0u),
-			    lane, BRAID_TAG_LANE);
+		if (braid_watch(op, lane->fd, EPOLLIN | EPOLLRDHUP | EPOLLONESHOT |
+				(lane->blocked ? EPOLLOUT : 0u), lane, BRAID_TAG_LANE)) {
+			link_unwatch(link);	/* not now: the next tick tries again */
+			return;
+		}
+		if (op == EPOLL_CTL_ADD)
+			link->in_epoll++;
 	}
-	link->in_epoll = link->nlanes;
-}
-
-/* Somebody calls again.  Even a disarmed entry costs every packet a look by the kernel. */
-static void link_unwatch(struct braid_link *link)
-{
-	atomic_store(&link->watched, false);
-	for (unsigned i = 0; i < link->in_epoll; i++)
-		braid_unwatch(link->lane[i]->fd);
-	link->in_epoll = 0;
 }
 
 /* Something arrived on a watched link: move it, unless somebody has begun to call on it. */

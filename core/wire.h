@@ -85,6 +85,7 @@ enum braid_hello_status {
 	BRAID_HELLO_NO_LISTEN,		/* that listen was closed */
 	BRAID_HELLO_NO_LINK,		/* no such link (any more) */
 	BRAID_HELLO_NO_TRANSPORT,	/* no transport in common */
+	BRAID_HELLO_NO_ROOM,		/* no memory, or too many wait to be accepted (REFUSED) */
 	BRAID_HELLO_STATUS_MAX,
 };
 

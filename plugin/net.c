@@ -105,8 +105,10 @@ static struct context *context_new(uint64_t comm_id, int traffic_class, ncclProf
 {
 	struct context *ctx = calloc(1, sizeof(*ctx));
 
-	if (!ctx)
+	if (!ctx) {
+		braid_no_memory("a context");
 		return NULL;
+	}
 	ctx->comm_id = comm_id;
 	ctx->traffic_class = traffic_class;
 	ctx->prof = prof;
@@ -376,7 +378,7 @@ ncclResult_t braid_net_reg(void *comm, void *data, size_t size, int type, void *
 	}
 	mr = malloc(sizeof(*mr));
 	if (!mr)
-		return ncclSystemError;
+		return result(braid_no_memory("a registration"));
 	*mr = (struct braid_mr){ .comm = comm, .data = data, .size = size };
 	pthread_mutex_lock(&lock);
 	braid_list_add_tail(&mr->comm->mrs, &mr->node);

@@ -34,6 +34,7 @@ abi_tests = \
 	tests/abi/test_close \
 	tests/abi/test_connect \
 	tests/abi/test_death \
+	tests/abi/test_fault \
 	tests/abi/test_fork \
 	tests/abi/test_group \
 	tests/abi/test_hints \
@@ -108,6 +109,8 @@ tests_unit_test_netdev_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=getifaddrs,--wrap=free
 # stands in for send() and the like, so only those who ask for it may have it.
 tests_abi_test_shapes_SOURCES = tests/abi/test_shapes.c tests/lib/count.c tests/lib/count.h
 tests_abi_test_shapes_LDFLAGS = $(AM_LDFLAGS) -rdynamic
+
+tests_abi_test_fault_SOURCES = tests/abi/test_fault.c tests/lib/fault.c tests/lib/fault.h
 
 # -- make check -----------------------------------------------------------------------------------
 

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_fault.c - each call that can fail has failed.
+ *
+ * A life is all that NCCL does with a plugin: init, devices, listen, connect and accept, regMr,
+ * messages of all kinds, close, finalize.  It is lived again and again, each time in a process of
+ * its own in which the next of the plugin's calls into the C library fails: memory, sockets,
+ * descriptors, threads, files.  The life either succeeds all the same or ends with an error and
+ * a WARN that names the cause; nothing hangs, crashes or is left behind; and the next life in
+ * that process, in which nothing fails, is as good as any.
+ */
+#include "tests/abi/abi.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/lib/fault.h"
+
+enum { SMALL = 1000, EAGER = 40000, LARGE = 3 << 20, K_MAX = 2000, LIFE_S = 60 };
+enum { EXIT_BAD = 1, EXIT_NO_CALL, EXIT_NO_WAY };	/* how a life ended; 0: well */
+
+/* --- what the plugin says ------------------------------------------------------------------ */
+
+static char warns[8192];
+static atomic_uint warns_used;
+
+__attribute__((format(printf, 5, 6)))
+static void listen_to(int level, unsigned long flags, const char *file, int line, const char *fmt,
+		      ...)
+{
+	char text[1024];
+	unsigned at, len;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	net_log(level, flags, file, line, "%s", text);
+	if (level != NCCL_LOG_WARN)
+		return;
+	len = (unsigned)strlen(text) + 1;
+	at = atomic_fetch_add(&warns_used, len);
+	if (at + len >= sizeof(warns))
+		return;
+	memcpy(warns + at, text, len - 1);
+	warns[at + len - 1] = '\n';
+}
+
+static bool warned_of(int err)
+{
+	return strstr(warns, strerror(err)) ||
+	       (err == ENOMEM && strstr(warns, "out of memory"));
+}
+
+/* --- a life -------------------------------------------------------------------------------- */
+
+static ncclResult_t look(struct net *net)
+{
+	struct braid_net_props props;
+	int ndev = 0;
+	ncclResult_t res = net_devices(net, &ndev);
+
+	if (res == ncclSuccess && !ndev)
+		return ncclSystemError;		/* all that an ABI without a result can say */
+	return res ? res : net_props(net, 0, &props);
+}
+
+/*
+ * connect is through, but accept finds nothing: the link was lost in between.  NCCL's other end
+ * learns of that from its first send, and aborts both.
+ */
+static ncclResult_t left_alone(struct net *net, void *send)
+{
+	static char byte;
+	void *req = NULL;
+	int done = 0;
+	ncclResult_t res = net_isend(net, send, &byte, 1, 0, NULL, NULL, &req);
+
+	return res || !req ? res : net_test(net, req, &done, NULL);
+}
+
+static ncclResult_t meet_up(struct net *net, struct pair *p)
+{
+	uint64_t soon = now_us() + 1500000, end = deadline_ms(8000);
+	ncclResult_t res = net_listen(net, 0, p->handle, &p->listen);
+
+	while (!res && !(p->send && p->recv)) {
+		if (!p->send)
+			res = net_connect(net, 0, p->handle, &p->send);
+		if (!res && !p->recv)
+			res = net_accept(net, p->listen, &p->recv);
+		if (!res && p->send && !p->recv && now_us() > soon)
+			res = left_alone(net, p->send);
+		wait_tick(end, __FILE__, __LINE__, "connect and accept");
+	}
+	return res;
+}
+
+/* Until both are done, or one has failed: then NCCL closes everything. */
+static ncclResult_t settle(struct op *ops, size_t n)
+{
+	uint64_t end = deadline_ms(8000);
+
+	while (!ops_step(ops, n)) {
+		for (size_t i = 0; i < n; i++) {
+			if (ops[i].res)
+				return ops[i].res;
+		}
+		wait_tick(end, __FILE__, __LINE__, "messages");
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (ops[i].res)
+			return ops[i].res;
+	}
+	return ncclSuccess;
+}
+
+/* One message; `early`: it goes before anybody asks for it. */
+static ncclResult_t message(struct net *net, struct pair *p, size_t size, bool early)
+{
+	struct buf from = buf_new(net, NULL, size, 0), to = buf_new(net, NULL, size, 0);
+	ncclResult_t res = net_reg(net, p->send, from.data, size, NCCL_PTR_HOST, &from.mr);
+	uint64_t until = now_us() + 3000;
+	struct op ops[2];
+
+	if (!res)
+		res = net_reg(net, p->recv, to.data, size, NCCL_PTR_HOST, &to.mr);
+	fill(from.data, size, size);
+	ops[0] = op_send(net, p->send, &from, size, 0);
+	ops[1] = op_recv(net, p->recv, &to, size, 0);
+	if (!res && early) {
+		while (!ops_step(ops, 1) && now_us() < until)
+			sched_yield();
+		res = ops[0].res;
+	}
+	if (!res)
+		res = settle(ops, 2);
+	if (!res)
+		filled(to.data, size, size);
+	OK(net_dereg(net, p->send, from.mr));
+	OK(net_dereg(net, p->recv, to.mr));
+	buf_free(net, &from);
+	buf_free(net, &to);
+	return res;
+}
+
+static ncclResult_t talk(struct net *net, struct pair *p)
+{
+	static const struct {
+		size_t size;
+		bool early;
+	} all[] = {
+		{ SMALL, false }, { SMALL, true }, { EAGER, true }, { EAGER, false },
+		{ LARGE, true }, { LARGE, false },
+	};
+	ncclResult_t res = ncclSuccess;
+
+	for (size_t i = 0; !res && i < sizeof(all) / sizeof(all[0]); i++)
+		res = message(net, p, all[i].size, all[i].early);
+	return res;
+}
+
+static ncclResult_t life(struct net *net)
+{
+	ncclResult_t res = net_init(net, 1, -1, listen_to, NULL);
+	struct pair p = { 0 };
+
+	if (res)
+		return res;
+	res = look(net);
+	if (!res)
+		res = meet_up(net, &p);
+	if (!res)
+		res = talk(net, &p);
+	pair_close(net, &p);
+	OK(net_finalize(net));
+	return res;
+}
+
+/* --- again and again ----------------------------------------------------------------------- */
+
+struct usage {
+	unsigned fds, threads;
+	long blocks;
+};
+
+/*
+ * Where the ABI has no finalize, the thread goes when it finds nothing left; and one that has
+ * been joined is in /proc for a moment longer.
+ */
+static void quiet(const struct usage *empty)
+{
+	WAIT_FOR(count_threads() <= empty->threads && count_fds() <= empty->fds);
+}
+
+static void no_more_than(const struct usage *want, const char *what)
+{
+	if (count_threads() > want->threads || count_fds() > want->fds ||
+	    fault_blocks() > want->blocks)
+		FAIL("%s failed: %u descriptors, %u threads, %ld blocks are left; %u, %u and %ld "
+		     "should be", what, count_fds(), count_threads(), fault_blocks(), want->fds,
+		     want->threads, want->blocks);
+}
+
+struct run {
+	struct abi *t;
+	enum fault_kind kind;
+	enum fault_how how;
+	unsigned k;
+	int err;			/* 0: what each call is likely to say */
+	bool may_fail;
+	struct seen {			/* shared by all runs */
+		long blocks;		/* left after two good lives, in the run with k = 0 */
+		char name[32];		/* of the call that failed last */
+	} *seen;
+};
+
+/* In a process of its own. */
+static _Noreturn void run_one(const struct run *r)
+{
+	char err[256], what[128];
+	struct usage empty;
+	struct net *net = net_load(r->t->plugin, r->t->abi, err, sizeof(err));
+	ncclResult_t res;
+	const char *name;
+
+	if (!net)
+		FAIL("%s", err);
+	if (!fault_install(net->dl))
+		_exit(EXIT_NO_WAY);
+	empty = (struct usage){ count_fds(), count_threads(), 0 };
+	fault_errno(r->err);
+	fault_note(r->seen->name, sizeof(r->seen->name));
+	fault_arm(r->kind, r->k, r->how);
+	res = life(net);
+	name = fault_name();
+	snprintf(what, sizeof(what), "call %u, %s,", r->k, name ? name : "none");
+	if (res && (!name || !r->may_fail))
+		FAIL("%s failed: the life ended with %s: %s", what, net_result_name(res), warns);
+	if (res && !warned_of(fault_err()))
+		FAIL("%s failed with '%s', which no WARN says: '%s'", what,
+		     strerror(fault_err()), warns);
+	fault_arm(r->kind, 0, FAULT_ONCE);
+	quiet(&empty);
+	memset(warns, 0, sizeof(warns));
+	res = life(net);
+	if (res)
+		FAIL("%s failed, and the life after that ended with %s: %s", what,
+		     net_result_name(res), warns);
+	quiet(&empty);
+	if (!r->k)
+		r->seen->blocks = fault_blocks();
+	empty.blocks = r->seen->blocks;
+	no_more_than(&empty, what);
+	fflush(NULL);
+	exit(r->k && !name ? EXIT_NO_CALL : 0);
+}
+
+/* What it ended with; what it had to say it has said. */
+static int run_forked(const struct run *r)
+{
+	int status;
+	pid_t pid = fork();
+
+	TRUE(pid >= 0);
+	if (!pid) {
+		alarm(LIFE_S);
+		run_one(r);
+	}
+	TRUE(waitpid(pid, &status, 0) == pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) != EXIT_BAD)
+		return WEXITSTATUS(status);
+	fprintf(stderr, "  that was call %u, %s: %s\n", r->k, r->seen->name,
+		WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "see above");
+	return EXIT_BAD;
+}
+
+static void run_all(struct abi *t, enum fault_kind kind, enum fault_how how, int err, bool may_fail,
+		    unsigned most)
+{
+	struct run r = { .t = t, .kind = kind, .how = how, .err = err, .may_fail = may_fail };
+	unsigned bad = 0;
+	int end = 0;
+
+	r.seen = mmap(NULL, sizeof(*r.seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		      -1, 0);
+	TRUE(r.seen != MAP_FAILED);
+	warns_expected();
+	setenv("BRAID_LANES", "2", 1);
+	setenv("BRAID_LINK_IDLE", "0", 1);
+	setenv("BRAID_CONNECT_TIMEOUT", "1", 1);
+	setenv("BRAID_HANDSHAKE_TIMEOUT", "1", 1);
+	for (; r.k <= most && end != EXIT_NO_CALL; r.k++) {
+		end = run_forked(&r);
+		if (end == EXIT_NO_WAY)
+			skip_because("no way to reach the plugin's calls on this machine");
+		bad += end == EXIT_BAD || end > EXIT_NO_WAY;
+	}
+	if (bad)
+		FAIL("%u of %u lives were bad", bad, r.k);
+	printf("# v%d: %u calls failed, one in each life\n", t->abi, r.k - 1);
+}
+
+static void setup_once(struct abi *t)
+{
+	run_all(t, FAULT_SETUP, FAULT_ONCE, 0, true, K_MAX);
+}
+
+static void setup_on(struct abi *t)
+{
+	run_all(t, FAULT_SETUP, FAULT_ON, 0, true, K_MAX);
+}
+
+static void io_reset(struct abi *t)
+{
+	run_all(t, FAULT_IO, FAULT_ONCE, ECONNRESET, true, 60);
+}
+
+static void io_interrupted(struct abi *t)
+{
+	run_all(t, FAULT_IO, FAULT_ONCE, EINTR, false, 60);
+}
+
+static const struct abi_case cases[] = {
+	CASE("whichever call of set-up fails, a life ends well or says why", setup_once,
+	     .since = 12, .seconds = 180),
+	CASE("whichever call of set-up fails, the same without finalize", setup_once,
+	     .since = 10, .until = 10, .seconds = 180),
+	CASE("whichever call of set-up fails from then on, the same", setup_on, .since = 12,
+	     .seconds = 300),
+	CASE("whichever send or receive fails, the same", io_reset, .since = 12, .seconds = 60),
+	CASE("whichever send or receive is interrupted, nothing fails", io_interrupted,
+	     .since = 12, .seconds = 60),
+};
+
+ABI_MAIN(cases)

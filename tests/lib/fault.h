@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * fault.h - the plugin's own calls into the C library, counted, and one of them made to fail.
+ *
+ * What a loaded plugin imports is pointed elsewhere, in its relocations: only its calls are seen,
+ * from every thread, not the test's nor the C library's own; and the sanitizers' wrappers still
+ * come behind ours.  x86-64 and aarch64; elsewhere fault_install() says no.
+ */
+#ifndef BRAID_TESTS_LIB_FAULT_H
+#define BRAID_TESTS_LIB_FAULT_H
+
+#include <stdbool.h>
+
+enum fault_kind {
+	FAULT_SETUP,			/* memory, sockets, descriptors, threads, files */
+	FAULT_IO,			/* send, recv and the like, and waiting */
+	FAULT_KINDS,
+};
+
+enum fault_how {
+	FAULT_ONCE,			/* the k-th call only */
+	FAULT_ON,			/* and every later call of that name */
+};
+
+/* `dl` is what dlopen() gave.  False: can't be done on this machine. */
+bool fault_install(void *dl);
+
+/* Count calls of that kind from now on; the k-th fails, or none if k is 0. */
+void fault_arm(enum fault_kind kind, unsigned k, enum fault_how how);
+/* For FAULT_IO: with this errno instead of each call's own. */
+void fault_errno(int err);
+
+/* Also copy the failing call's name to there, for whoever outlives this process. */
+void fault_note(char *ret, unsigned len);
+const char *fault_name(void);		/* which call failed; NULL: none yet */
+int fault_err(void);			/* and its errno */
+
+/* Blocks of memory that the plugin has taken and not given back. */
+long fault_blocks(void);
+
+#endif

@@ -20,7 +20,7 @@
 
 enum {
 	REDIAL_MS = 20, REDIAL_MAX_MS = 500,
-	REFUSED_S = 3,			/* a closed port is believed after that */
+	REFUSED_MS = 500,		/* a closed port is believed after that: it was open once */
 };
 
 static struct braid_log_gate gate_fds;
@@ -206,7 +206,7 @@ void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, u
 		return;
 	}
 	if (err == -ECONNREFUSED && !link->refused_until_ns)
-		link->refused_until_ns = now + REFUSED_S * SEC;
+		link->refused_until_ns = now + REFUSED_MS * MS;
 	if (err == -EPROTONOSUPPORT || err == -EPROTO || err == -EACCES || err == -EREMOTEIO ||
 	    err == -EAFNOSUPPORT || err == -ENOMEM || now >= link->dial_until_ns ||
 	    (err == -ECONNREFUSED && now >= link->refused_until_ns)) {

@@ -103,9 +103,70 @@ static void killed_quiet(struct abi *t)
 	killed(t, quiet_victim, "quiet");
 }
 
+/* -- during connect ------------------------------------------------------------------------ */
+
+/* Listens and stops: the kernel goes on taking connections for it. */
+static void listening_victim(struct abi *t, int fd)
+{
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE] = { 0 };
+	struct net *net = abi_up(t);
+	void *listen;
+
+	OK(net_listen(net, 0, handle, &listen));
+	give(fd, handle, sizeof(handle));
+	raise(SIGSTOP);
+	for (;;)
+		nap_ms(1000);
+}
+
+/* Its death, `ms` after the first call of connect. */
+static void killed_after(struct abi *t, unsigned ms)
+{
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+	struct peer peer = peer_start(t, listening_victim);
+	struct net *net = abi_up(t);
+	uint64_t until, from, limit;
+	ncclResult_t res;
+	void *send = NULL;
+	struct pair p;
+	int status;
+
+	warns_expected();
+	take(peer.fd, handle, sizeof(handle));
+	TRUE(waitpid(peer.pid, &status, WUNTRACED) == peer.pid && WIFSTOPPED(status));
+	for (until = now_us() + ms * 1000; now_us() < until;)
+		TRUE(!connect_step(net, handle, &send));
+	kill(peer.pid, SIGKILL);
+	from = now_us();
+	limit = deadline_ms(FAIL_MS);
+	while ((res = net_connect(net, 0, handle, &send)) == ncclSuccess)
+		wait_tick(limit, __FILE__, __LINE__, "the death of the peer");
+	printf("v%d: killed %u ms into connect: told after %llu us: %s\n", t->abi, ms,
+	       (unsigned long long)(now_us() - from), net_last_warn());
+	RES(ncclRemoteError, res);
+	waitpid(peer.pid, NULL, 0);
+	pair_open(net, &p);		/* and others can still connect */
+	exchange(net, p.send, p.recv, 1000, 1);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+static void killed_in_handshake(struct abi *t)
+{
+	killed_after(t, 300);
+}
+
+static void killed_before(struct abi *t)
+{
+	killed_after(t, 0);
+}
+
 static const struct abi_case cases[] = {
 	CASE("a peer killed while data moves is a remote error in 100 ms", killed_busy),
 	CASE("a peer killed while all is quiet is a remote error in 100 ms", killed_quiet),
+	CASE("a listener killed in the handshake is a remote error in a second",
+	     killed_in_handshake),
+	CASE("a listener killed before connect is a remote error in a second", killed_before),
 };
 
 ABI_MAIN(cases)

@@ -537,9 +537,9 @@ static int lane_poll(struct braid_lane *lane)
 	if (!braid_trylock(&lane->io))
 		return 1;		/* somebody else is at it */
 	n = lane->tr->poll(lane);
-	braid_unlock(&lane->io);
 	if (n < 0)
-		lane_died(lane, n);
+		lane_died(lane, n);	/* before another thread reads on: it names the frame */
+	braid_unlock(&lane->io);
 	return n;
 }
 

@@ -96,7 +96,7 @@ static void finish(struct braid_link *link, bool keep, uint64_t now)
 
 	use(link, after);
 	link->grow.phase = STEADY;
-	link->grow.next_try_ns = now + link->grow.wait_ns;
+	link->grow.next_try_ns = keep ? now : now + link->grow.wait_ns;
 	if (after != before)
 		braid_info("device %s, peer %s: %u lanes now, %.2f Gbit/s; %u brought %.2f",
 			   link->key.dev->net.name, link->peer, after,

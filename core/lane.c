@@ -13,6 +13,9 @@
 enum {
 	CTL_BYTES = 8192, CTL_FRAMES = 64,	/* kept free for control frames */
 	HDR_ACK = 4,				/* offset of `ack` in a packed header */
+	SAMPLE_NS = 2000000,			/* a rate is measured over at least that */
+	AVERAGE_NS = 20000000,			/* and averaged over that */
+	SLOWEST = 16,				/* times slower than the best: not less is believed */
 };
 
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t nframes)
@@ -92,6 +95,44 @@ bool braid_txq_room_ctl(const struct braid_txq *q)
 	return room(q, BRAID_OPEN_SIZE, 0, 0);
 }
 
+/* --- how fast a lane is -------------------------------------------------------------------- */
+
+static bool is_timed(const struct braid_lane *lane)
+{
+	return atomic_load_explicit(&lane->link->nlanes, memory_order_relaxed) > 1;
+}
+
+static void time_start(struct braid_txq *q)
+{
+	q->timed_ns = braid_os->now_ns();
+	q->timed_bytes = 0;
+}
+
+/* A moving average over the time that something was flying. */
+static void time_acked(struct braid_txq *q)
+{
+	uint64_t now = braid_os->now_ns(), ns = now - q->timed_ns;
+	double weight = (double)ns / (double)(ns + AVERAGE_NS);
+
+	if (!q->timed_bytes || (ns < SAMPLE_NS && q->unacked))
+		return;
+	if (q->ns_per_byte <= 0)
+		weight = 1;
+	q->ns_per_byte += weight * ((double)ns / (double)q->timed_bytes - q->ns_per_byte);
+	q->timed_ns = q->unacked ? now : 0;
+	q->timed_bytes = 0;
+}
+
+double braid_txq_cost(const struct braid_txq *q, uint64_t more, double best)
+{
+	double ns = q->ns_per_byte;
+
+	/* One that seemed slow gets its chance now and then. */
+	if (ns > best * SLOWEST)
+		ns = best * SLOWEST;
+	return (double)(q->unacked + more) * (ns + 1e-3);
+}
+
 void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy, const void *ext,
 		  struct braid_send *owner)
 {
@@ -113,6 +154,8 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 		memcpy(q->ring + f->off + BRAID_HDR_SIZE, copy, h->len);
 	q->f_head++;
 	q->unsent += inl + f->ext_len;
+	if (f->ext_len && !q->unacked && is_timed(lane))
+		time_start(q);
 	q->unacked += f->ext_len;
 	assert(q->head - q->tail <= q->ring_size);
 }
@@ -179,6 +222,7 @@ static void pop(struct braid_lane *lane)
 	free(f->own);
 	f->own = NULL;
 	q->unacked -= f->ext_len;
+	q->timed_bytes += f->ext_len;
 	lane->link->acked_bytes += f->ext_len;
 	q->f_acked++;
 	/* What it took from the ring: up to the next frame, or all of it. */
@@ -208,6 +252,8 @@ int braid_tx_acked(struct braid_lane *lane, uint32_t frames)
 		return -EPROTO;
 	q->f_told = frames;
 	pop_told(lane);
+	if (q->timed_ns && is_timed(lane))
+		time_acked(q);
 	return 0;
 }
 

@@ -46,6 +46,9 @@ struct braid_txq {
 					 * long as another thread is inside the system call */
 	uint64_t unsent;		/* bytes queued and not handed over */
 	uint64_t unacked;		/* payload bytes of chunks queued and not acknowledged */
+	/* What the lane carries, where there are several: see braid_txq_cost(). */
+	uint64_t timed_ns, timed_bytes;	/* acknowledged since; only while something flies */
+	double ns_per_byte;		/* of late; 0: not known yet */
 };
 
 enum braid_rx_kind { BRAID_RX_NONE, BRAID_RX_DRAIN, BRAID_RX_CTL, BRAID_RX_ENTRY, BRAID_RX_UM };
@@ -82,6 +85,12 @@ int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t frames);
 void braid_txq_fini(struct braid_txq *q);
 /* The peer has all that it will ever acknowledge: acknowledgements themselves it does not. */
 bool braid_txq_idle(const struct braid_txq *q);
+
+/*
+ * Nanoseconds until `more` payload bytes given to the lane now would be acknowledged, if it goes on
+ * as of late; `best` is the least ns_per_byte of the link's lanes.
+ */
+double braid_txq_cost(const struct braid_txq *q, uint64_t more, double best);
 
 /* May a frame with `inl` bytes of copied payload be queued, leaving room for control frames? */
 bool braid_txq_room(const struct braid_txq *q, size_t inl);

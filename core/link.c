@@ -28,8 +28,9 @@
 enum {
 	HOME_RING = 256 << 10, HOME_FRAMES = 1024,
 	LANE_RING = 16 << 10, LANE_FRAMES = 128,
-	SPREAD_MIN = 64 << 10,		/* least bytes worth a lane of their own */
+	SPREAD_MIN = 32 << 10,		/* least bytes worth a lane of their own */
 	EAGER_SPREAD_MAX = 16 << 10,	/* largest eager message with several lanes */
+	WORTH_WAITING = 2,		/* times faster than any lane that takes more now */
 	LANE_QUEUE = 256 << 10,		/* bytes queued for a lane beyond what the wire took */
 	ACK_FRAMES = 128, ACK_BYTES = 64 << 10,	/* received, and acknowledged at the latest then */
 	POLL_OTHERS = 4,		/* empty lanes that one call looks at, beside home */
@@ -332,23 +333,38 @@ void braid_link_flush(struct braid_link *link)
 	lane_push(braid_link_home(link));
 }
 
+static bool takes_more(const struct braid_lane *lane, bool single)
+{
+	const struct braid_txq *q = &lane->tx;
+
+	return !lane->blocked && q->unsent < (single ? LANE_QUEUE : 1) &&
+	       (!lane->flight_max || q->unacked < lane->flight_max) && braid_txq_room(q, 0);
+}
+
+/*
+ * The lane on which a chunk would arrive first, of those that take more now.  But if another one
+ * were much faster the chunk waits for that: on a slow lane it would hold up its message.
+ */
 static struct braid_lane *pick_lane(struct braid_link *link)
 {
 	struct braid_lane *best = NULL;
 	unsigned n = link->active < link->nlanes ? link->active : link->nlanes;
+	double cost, least = 1e18, least_of_all = 1e18, fastest = 1e9;
 
-	for (unsigned i = 0; i < n; i++) {
-		struct braid_lane *lane = link->lane[i];
-		const struct braid_txq *q = &lane->tx;
-
-		if (lane->blocked || q->unsent >= (n > 1 ? 1 : LANE_QUEUE) ||
-		    (lane->flight_max && q->unacked >= lane->flight_max) ||
-		    !braid_txq_room(q, 0))
-			continue;
-		if (!best || q->unacked < best->tx.unacked)
-			best = lane;
+	for (unsigned i = 0; i < n && n > 1; i++) {
+		if (link->lane[i]->tx.ns_per_byte < fastest)
+			fastest = link->lane[i]->tx.ns_per_byte;
 	}
-	return best;
+	for (unsigned i = 0; i < n; i++) {
+		cost = braid_txq_cost(&link->lane[i]->tx, SPREAD_MIN, fastest);
+		if (cost < least_of_all)
+			least_of_all = cost;
+		if (cost < least && takes_more(link->lane[i], n == 1)) {
+			best = link->lane[i];
+			least = cost;
+		}
+	}
+	return least <= WORTH_WAITING * least_of_all ? best : NULL;
 }
 
 /* Every chunk but the last is that long: a multiple of BRAID_CHUNK_ALIGN, at most 256 of them. */

@@ -446,6 +446,55 @@ static void a_queue_taken_down_and_up_again_goes_on_counting(void **state)
 	assert_true(braid_txq_idle(&f.lane.tx));
 }
 
+/* --- how fast a lane is -------------------------------------------------------------------- */
+
+static uint64_t clock_ns;
+
+static uint64_t os_now_ns(void)
+{
+	return clock_ns;
+}
+
+/* n frames of len bytes, each acknowledged ns after it was queued. */
+static void carry(unsigned n, size_t len, uint64_t ns)
+{
+	static char bytes[1024];
+
+	while (n--) {
+		add(NULL, bytes, len, NULL);
+		move(SIZE_MAX, IOV, 1 << 20);
+		f.nwant = f.ngot = 0;
+		clock_ns += ns;
+		assert_int_equal(braid_tx_acked(&f.lane, f.lane.tx.f_head), 0);
+	}
+}
+
+static void the_cost_of_a_lane_is_the_time_that_bytes_took_of_late(void **state)
+{
+	const struct braid_os *saved = braid_os;
+	struct braid_os os = *braid_os;
+	struct braid_txq *q = &f.lane.tx;
+
+	(void)state;
+	os.now_ns = os_now_ns;
+	braid_os = &os;
+	clock_ns = 1;
+	carry(10, 1000, 100000);
+	assert_true(q->ns_per_byte <= 0);		/* a single lane is not timed */
+	atomic_store(&f.link.nlanes, 2);
+	carry(1000, 1000, 100000);
+	assert_true(q->ns_per_byte > 99 && q->ns_per_byte < 101);
+	assert_true(braid_txq_cost(q, 500, 100) > 49e3 && braid_txq_cost(q, 500, 100) < 51e3);
+	clock_ns += 3600ull * 1000000000;		/* a rest says nothing of the rate */
+	carry(1, 1000, 100000);
+	assert_true(q->ns_per_byte > 99 && q->ns_per_byte < 101);
+	carry(2000, 1000, 1000000);			/* ten times slower now */
+	assert_true(q->ns_per_byte > 990 && q->ns_per_byte < 1010);
+	/* It is never believed to be hopeless. */
+	assert_true(braid_txq_cost(q, 1000, 10) < 161e3);
+	braid_os = saved;
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -466,6 +515,7 @@ int main(void)
 		CASE(the_ring_wraps_anywhere),
 		CASE(what_was_not_handed_over_is_saved_before_its_memory_goes),
 		CASE(a_queue_ended_early_leaks_nothing),
+		CASE(the_cost_of_a_lane_is_the_time_that_bytes_took_of_late),
 		CASE(a_queue_taken_down_and_up_again_goes_on_counting),
 	};
 

@@ -1067,31 +1067,6 @@ int braid_comm_test(struct braid_req *req, bool *ret_done, uint64_t *sizes)
 	return err;
 }
 
-static void go_all(struct braid_link *link, unsigned n)
-{
-	braid_unlock(&link->lock);
-	for (unsigned i = 0; i < n; i++)
-		braid_unlock(&link->lane[i]->io);
-}
-
-/*
- * Every lane stands still and the link is ours.  Lanes are only ever added, under the link's lock:
- * if one was while we waited, start again.  Returns how many there are.
- */
-static unsigned stop_all(struct braid_link *link)
-{
-	for (;;) {
-		unsigned n = atomic_load(&link->nlanes), i;
-
-		for (i = 0; i < n; i++)
-			braid_lock_wait(&link->lane[i]->io);
-		braid_lock_wait(&link->lock);
-		if (n == atomic_load(&link->nlanes))
-			return n;
-		go_all(link, n);
-	}
-}
-
 static bool uses(const struct braid_comm *c, const struct braid_mr *mr)
 {
 	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
@@ -1140,7 +1115,7 @@ static void forget_recvs(struct braid_comm *c)
 void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 {
 	struct braid_link *link = c->link;
-	unsigned n = stop_all(link);
+	unsigned n = braid_link_stop(link);
 
 	if (uses(c, mr)) {
 		if (!atomic_load(&c->err))
@@ -1151,7 +1126,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 		else
 			forget_recvs(c);
 	}
-	go_all(link, n);
+	braid_link_go(link, n);
 	braid_link_progress(link, NULL, NULL);
 	braid_link_tidy(link);
 }
@@ -1159,7 +1134,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 void braid_comm_close(struct braid_comm *c)
 {
 	struct braid_link *link = c->link;
-	unsigned n = stop_all(link);
+	unsigned n = braid_link_stop(link);
 	bool gone;
 
 	if (unfinished(c) && !atomic_load(&c->err) && !c->peer_closed)
@@ -1177,7 +1152,7 @@ void braid_comm_close(struct braid_comm *c)
 		braid_link_news(link, c);
 	}
 	atomic_fetch_add(&link->pins, 1);
-	go_all(link, n);
+	braid_link_go(link, n);
 	braid_link_progress(link, NULL, NULL);
 	braid_link_tidy(link);
 	atomic_fetch_sub(&link->pins, 1);

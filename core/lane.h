@@ -61,7 +61,8 @@ struct braid_lane {
 	int fd;
 	bool local;			/* the path is this host's memory */
 	uint64_t flight_max;		/* chunk bytes not acknowledged; 0: no limit */
-	struct braid_lock io;
+	struct braid_lock io;		/* for reading */
+	bool pushing;			/* somebody is, and may have dropped the link's lock */
 	atomic_bool blocked;		/* the wire took no more at the last push */
 
 	struct braid_txq tx;
@@ -113,7 +114,7 @@ int braid_tx_acked(struct braid_lane *lane, uint32_t frames);
 
 /*
  * Forget a comm's memory: what of it is not handed over yet is saved into memory of our own, so
- * that no frame is torn.  Needs the io lock too.  Out of memory: -ENOMEM, the lane must die.
+ * that no frame is torn.  The lane stands still.  Out of memory: -ENOMEM, the lane must die.
  */
 int braid_tx_release(struct braid_lane *lane, const void *comm);
 

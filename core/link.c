@@ -312,15 +312,16 @@ static void lane_push(struct braid_lane *lane)
 	if (!lane->tx.unsent ||
 	    atomic_load_explicit(&lane->link->state, memory_order_relaxed) == BRAID_LINK_DEAD)
 		return;
-	if (!braid_trylock(&lane->io)) {
+	if (lane->pushing) {
 		stall(lane->link);
 		return;
 	}
+	lane->pushing = true;
 	err = lane->tr->push(lane);
+	lane->pushing = false;
 	lane->blocked = err == -EAGAIN;
 	if (lane->tx.unsent)
 		stall(lane->link);
-	braid_unlock(&lane->io);
 	if (err && err != -EAGAIN) {
 		braid_unlock(&lane->link->lock);
 		lane_died(lane, err);
@@ -687,6 +688,38 @@ void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
 	else if (moved > 0 && idle && atomic_load_explicit(&link->urgent, memory_order_relaxed))
 		overdue(link);
 	braid_link_touch(link);
+}
+
+static bool anybody_pushes(const struct braid_link *link)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (link->lane[i]->pushing)
+			return true;
+	}
+	return false;
+}
+
+unsigned braid_link_stop(struct braid_link *link)
+{
+	for (;;) {
+		unsigned n = atomic_load(&link->nlanes);
+
+		for (unsigned i = 0; i < n; i++)
+			braid_lock_wait(&link->lane[i]->io);
+		braid_lock_wait(&link->lock);
+		/* Lanes are only ever added, under the link's lock: one may have been. */
+		if (n == atomic_load(&link->nlanes) && !anybody_pushes(link))
+			return n;
+		braid_link_go(link, n);
+		braid_yield();
+	}
+}
+
+void braid_link_go(struct braid_link *link, unsigned n)
+{
+	braid_unlock(&link->lock);
+	for (unsigned i = 0; i < n; i++)
+		braid_unlock(&link->lane[i]->io);
 }
 
 void braid_link_tidy(struct braid_link *link)

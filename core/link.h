@@ -5,8 +5,9 @@
  * A link owns lanes and carries the comms of both directions.  It is made by whoever connects
  * first (core/dial.c and core/handshake.c), keyed by peer process, both devices and traffic class.
  *
- * Locks, in this order: a lane's io lock; the link's lock.  The data path only tries; set-up,
- * close and cancel wait.  Lane 0 is home: it carries eager messages and control frames.
+ * Locks, in this order: a lane's io lock, for who reads it; the link's lock, which who sends a lot
+ * drops meanwhile (`pushing` keeps others off).  The data path only tries; set-up, close and
+ * cancel wait.  Lane 0 is home: it carries eager messages and control frames.
  *
  * Who moves a link: any data call moves all of it.  Nobody calling for a tick, the service thread
  * watches its descriptors instead and moves it when something arrives.
@@ -139,6 +140,13 @@ void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
 			 const atomic_bool *done);
 /* The same for the service thread: >0 if anything moved. */
 int braid_link_move(struct braid_link *link);
+
+/*
+ * Every lane stands still and the link is ours, both locks held, until braid_link_go().  Waits for
+ * other threads' calls on it to end.  Returns the number of lanes, which go() wants back.
+ */
+unsigned braid_link_stop(struct braid_link *link);
+void braid_link_go(struct braid_link *link, unsigned n);
 
 /* Tell and send what waits without being urgent: for who comes by once in a while. */
 void braid_link_tidy(struct braid_link *link);

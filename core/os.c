@@ -76,11 +76,16 @@ int braid_os_atfork(void (*wipe)(void))
 	return err;
 }
 
+void braid_yield(void)
+{
+	sched_yield();
+}
+
 void braid_lock_wait(struct braid_lock *l)
 {
 	for (unsigned spins = 0; !braid_trylock(l); spins++) {
 		if (spins > 100)
-			sched_yield();
+			braid_yield();
 	}
 }
 

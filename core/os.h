@@ -85,7 +85,9 @@ static inline void braid_hint(atomic_bool *flag, bool value)
 	atomic_store_explicit(flag, value, memory_order_relaxed);
 }
 
-void braid_lock_wait(struct braid_lock *l);	/* not for the data path */
+/* Not for the data path. */
+void braid_lock_wait(struct braid_lock *l);
+void braid_yield(void);
 
 #define braid_container(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 

@@ -285,13 +285,11 @@ static void comms_bury(struct braid_link *link)
 
 static void link_close_lanes(struct braid_link *link)
 {
-	for (unsigned i = 0; i < link->nlanes; i++) {
-		struct braid_lane *lane = link->lane[i];
+	unsigned n = braid_link_stop(link);
 
-		braid_lock_wait(&lane->io);
-		lane->tr->lane_close(lane);
-		braid_unlock(&lane->io);
-	}
+	for (unsigned i = 0; i < n; i++)
+		link->lane[i]->tr->lane_close(link->lane[i]);
+	braid_link_go(link, n);
 }
 
 static void link_say_close(struct braid_link *link)

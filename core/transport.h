@@ -51,7 +51,8 @@ struct braid_transport {
 
 	/*
 	 * Hand queued frames to the wire, at most BRAID_CALL_BUDGET bytes, and tell the queue
-	 * (braid_tx_advance).  Called with the link's lock held as well.  0: none is left or the
+	 * (braid_tx_advance).  Called with the link's lock held, which it drops while it moves
+	 * more than BRAID_COPY_LOCKED bytes; never from two threads at once.  0: none is left or the
 	 * budget is spent; -EAGAIN: the wire takes no more now; else the lane is dead.
 	 */
 	int (*push)(struct braid_lane *lane);

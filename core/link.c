@@ -85,7 +85,15 @@ static int lane_attach(struct braid_lane *lane)
 
 	if (!err)
 		err = lane->tr->lane_attach(lane);
+	if (err)
+		braid_txq_fini(&lane->tx);
 	return err;
+}
+
+static void lane_detach(struct braid_lane *lane)
+{
+	lane->tr->lane_detach(lane);
+	braid_txq_fini(&lane->tx);
 }
 
 int braid_link_attach(struct braid_link *link)
@@ -93,8 +101,11 @@ int braid_link_attach(struct braid_link *link)
 	for (unsigned i = 0; !link->attached && i < link->nlanes; i++) {
 		int err = lane_attach(link->lane[i]);
 
-		if (err)
+		if (err) {
+			while (i--)
+				lane_detach(link->lane[i]);
 			return err;
+		}
 	}
 	link->attached = true;
 	return 0;
@@ -106,10 +117,8 @@ void braid_link_detach(struct braid_link *link)
 		if (!braid_txq_idle(&link->lane[i]->tx) || link->lane[i]->rx_left)
 			return;
 	}
-	for (unsigned i = 0; link->attached && i < link->nlanes; i++) {
-		link->lane[i]->tr->lane_detach(link->lane[i]);
-		braid_txq_fini(&link->lane[i]->tx);
-	}
+	for (unsigned i = 0; link->attached && i < link->nlanes; i++)
+		lane_detach(link->lane[i]);
 	link->attached = false;
 }
 

@@ -118,7 +118,7 @@ static void um_free(struct braid_comm *c, struct braid_um *um)
 	braid_pool_put(um, sizeof(*um));
 }
 
-/* Messages nobody received, unless their bytes are just coming in: then rx_end frees them. */
+/* Messages nobody received.  No lane is filling one any more: forget_recvs(), or it is closed. */
 static void ums_drop(struct braid_comm *c)
 {
 	struct braid_um *um, *tmp;

@@ -39,7 +39,7 @@ static int family(void)
 int braid_devices_find(void)
 {
 	static struct braid_netdev found[BRAID_NETDEVS_MAX];
-	char why[256] = "";
+	char why[512] = "";
 	int n;
 
 	if (count)
@@ -47,10 +47,7 @@ int braid_devices_find(void)
 	n = braid_netdev_find(braid_param.socket_ifname, family(), "", found, BRAID_NETDEVS_MAX,
 			      why, sizeof(why));
 	if (n <= 0) {
-		braid_warn("no usable network interface: %s. Set NCCL_SOCKET_IFNAME to one that is "
-			   "up "
-			   "and has an address",
-			   n < 0 ? strerror(-n) : why);
+		braid_warn("%s. Set NCCL_SOCKET_IFNAME to one that is up and has an address", why);
 		return n;
 	}
 	for (int i = 0; i < n; i++) {

@@ -565,8 +565,18 @@ static void say_why_none(struct says *w, const struct search *s)
 	say(w, "no usable network interface");
 	if (s->filter.n)
 		say(w, " for the filter '%s'", s->filter_text);
-	for (size_t i = 0; i < s->n_cands; i++)
-		say(w, "%s %s %s", i ? "," : ":", s->cands[i].name, cand_fault(s, &s->cands[i]));
+	for (size_t i = 0; i < s->n_cands; i++) {
+		const char *name = s->cands[i].name, *fault = cand_fault(s, &s->cands[i]);
+
+		size_t need = strlen(name) + strlen(fault) + sizeof(",  , and 9999 more");
+
+		/* A list that does not fit ends with how many it leaves out. */
+		if (w->used + need > w->len) {
+			say(w, i ? ", and %zu more" : " among %zu", s->n_cands - i);
+			break;
+		}
+		say(w, "%s %s %s", i ? "," : ":", name, fault);
+	}
 	if (!s->n_cands)
 		say(w, ": there is none at all");
 }

@@ -619,9 +619,18 @@ static void the_reason_for_none_names_each_interface(void **state)
 
 static void the_reason_is_cut_to_its_room(void **state)
 {
-	char text[16];
+	static const struct fake many[] = {
+		{ "eth0", 0, { "10.0.0.1" } }, { "eth1", 0, { "10.0.0.2" } },
+		{ "eth2", 0, { "10.0.0.3" } }, { "eth3", 0, { "10.0.0.4" } },
+		{ "eth4", 0, { "10.0.0.5" } }, { NULL, 0, { NULL } },
+	};
+	char text[16], list[80];
 
 	(void)state;
+	net.fakes = many;
+	assert_int_equal(braid_netdev_find("", AF_INET, root, devs, 1, list, sizeof(list)), 0);
+	assert_string_equal(list, "no usable network interface: eth0 is down, eth1 is down, and "
+				  "3 more");
 	net.fakes = full;
 	memset(text, 'w', sizeof(text));
 	assert_int_equal(braid_netdev_find("x", AF_INET, root, devs, 1, text, 10), 0);

@@ -117,7 +117,7 @@ static ncclResult_t isend_v9(void *comm, void *data, size_t size, int tag, void 
 
 static ncclResult_t isend_v5(void *comm, void *data, int size, int tag, void *mr, void **req)
 {
-	return size < 0 ? ncclInternalError : isend_v9(comm, data, (size_t)size, tag, mr, req);
+	return isend_v9(comm, data, (size_t)size, tag, mr, req);	/* net.c refuses < 0 */
 }
 
 /* -- irecv: has always changed together with isend: the matrix calls both `data` --------------- */
@@ -137,11 +137,8 @@ static ncclResult_t irecv_v5(void *comm, int n, void **data, int *sizes, int *ta
 
 	if (n < 0 || n > 64)
 		return ncclInternalError;
-	for (int i = 0; i < n; i++) {
-		if (sizes[i] < 0)
-			return ncclInternalError;
+	for (int i = 0; i < n; i++)
 		wide[i] = (size_t)sizes[i];
-	}
 	return irecv_v9(comm, n, data, wide, tags, mrs, req);
 }
 

@@ -71,6 +71,14 @@ static ncclResult_t misuse(const char *what)
 	return ncclInternalError;
 }
 
+/* An int below 0 of an old ABI comes here sign-extended, and is told as it was. */
+static ncclResult_t bad_size(const char *call, size_t size)
+{
+	braid_warn("%s of %lld bytes: a message has 0 to %llu", call, (long long)size,
+		   (unsigned long long)BRAID_MSG_MAX);
+	return ncclInvalidUsage;
+}
+
 static void to_nccl(enum braid_log_level level, const char *file, int line, const char *text)
 {
 	ncclDebugLogger_t log = atomic_load(&logger);
@@ -446,9 +454,11 @@ ncclResult_t braid_net_isend(void *comm, void *data, size_t size, int tag, void 
 
 	if (forked())
 		return ncclSystemError;
-	if (!c || !ret_req || !c->sender || size > BRAID_MSG_MAX || (size && !data))
+	if (!c || !ret_req || !c->sender || (size && !data))
 		return misuse("isend");
 	*ret_req = NULL;
+	if (size > BRAID_MSG_MAX)
+		return bad_size("isend", size);
 	err = braid_comm_isend(c, data, size, tag, mr, &req);
 	if (!err && req) {
 		prof_start(c, req, 0, phandle);
@@ -469,6 +479,10 @@ ncclResult_t braid_net_irecv(void *comm, int n, void **data, size_t *sizes, int 
 	if (!c || !ret_req || c->sender || n < 1 || n > BRAID_RECVS_MAX || !data || !sizes || !tags)
 		return misuse("irecv");
 	*ret_req = NULL;
+	for (int i = 0; i < n; i++) {
+		if (sizes[i] > BRAID_MSG_MAX)
+			return bad_size("irecv", sizes[i]);
+	}
 	err = braid_comm_irecv(c, (unsigned)n, data, sizes, tags, (struct braid_mr *const *)mrs,
 			       &req);
 	if (err || !req)

@@ -377,6 +377,36 @@ static void huge(struct abi *t)
 	abi_down(net);
 }
 
+static void absurd(struct abi *t)
+{
+	static const size_t bad[] = { (1ull << 38) + 1, 1ull << 63, SIZE_MAX };
+	struct net *net = abi_up(t);
+	struct pair p;
+	struct buf b;
+	char what[64];
+
+	warns_expected();
+	pair_open(net, &p);
+	b = buf_new(net, p.recv, 100, 0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		size_t size = bad[i];
+		void *data = b.data, *req = NULL;
+		int tag = 0;
+
+		RES(ncclInvalidUsage, net_isend(net, p.send, data, size, tag, NULL, NULL, &req));
+		snprintf(what, sizeof(what), "isend of %lld bytes", (long long)size);
+		TRUE(!req && strstr(net_last_warn(), what));
+		RES(ncclInvalidUsage, net_irecv(net, p.recv, 1, &data, &size, &tag, &b.mr, NULL,
+						&req));
+		snprintf(what, sizeof(what), "irecv of %lld bytes", (long long)size);
+		TRUE(!req && strstr(net_last_warn(), what));
+	}
+	buf_free(net, &b);
+	exchange(net, p.send, p.recv, 100, 1);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
 /* v8 and older have no room for such sizes; the caller learns it before the plugin does. */
 static void negative(struct abi *t)
 {
@@ -394,8 +424,10 @@ static void negative(struct abi *t)
 	pair_open(net, &p);
 	b = buf_new(net, p.recv, 100, 0);
 	data = b.data;
-	RES(ncclInternalError, isend(p.send, data, size, tag, NULL, &req));
-	RES(ncclInternalError, irecv(p.recv, 1, &data, &size, &tag, &b.mr, &req));
+	RES(ncclInvalidUsage, isend(p.send, data, size, tag, NULL, &req));
+	TRUE(strstr(net_last_warn(), "isend of -5 bytes"));
+	RES(ncclInvalidUsage, irecv(p.recv, 1, &data, &size, &tag, &b.mr, &req));
+	TRUE(strstr(net_last_warn(), "irecv of -5 bytes"));
 	if (t->abi < 8)
 		RES(ncclInternalError, v5->regMr(p.recv, data, size, NCCL_PTR_HOST, &mr));
 	buf_free(net, &b);
@@ -412,6 +444,7 @@ static const struct abi_case cases[] = {
 	CASE("a send larger than its receive is invalid usage at both ends, with both sizes",
 	     excess),
 	CASE("negative sizes are refused and do no harm", negative, .until = 8),
+	CASE("absurd sizes are invalid usage, and do no harm", absurd, .since = 9),
 	CASE("2^31 - 1 bytes and more are one message, reported as INT_MAX", huge,
 	     .since = NET_ABI_NEWEST, .seconds = 90),
 };

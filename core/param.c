@@ -39,10 +39,11 @@ static const char env_git[] = "BRAID_GIT";
 
 const struct braid_param_row braid_param_rows[] = {
 #define P_INT(name, def, least, most, fallback, help) \
-	{ #name, BRAID_PARAM_INT, #def, least, most, fallback, help },
+	{ #name, BRAID_PARAM_INT, #def, least, most, NULL, fallback, help },
 #define P_SIZE(name, def, least, most, fallback, help) \
-	{ #name, BRAID_PARAM_SIZE, #def, least, most, fallback, help },
-#define P_STR(name, def, fallback, help) { #name, BRAID_PARAM_STR, def, 0, 0, fallback, help },
+	{ #name, BRAID_PARAM_SIZE, #def, least, most, NULL, fallback, help },
+#define P_STR(name, def, words, fallback, help) \
+	{ #name, BRAID_PARAM_STR, def, 0, 0, words, fallback, help },
 #include "core/param.def"
 #undef P_INT
 #undef P_SIZE
@@ -115,6 +116,33 @@ static int parse_number(const struct braid_param_row *row, const char *text, int
 	return 0;
 }
 
+static bool is_word(const char *words, const char *text, size_t len)
+{
+	for (; *words; words += strcspn(words, "|,"), words += *words != '\0') {
+		if (strcspn(words, "|,") == len && strncmp(words, text, len) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Only legal words; a list has one at least and nothing between its commas but words. */
+static bool words_fit(const char *words, const char *text)
+{
+	if (!words || !*text)
+		return true;
+	if (!strchr(words, ','))
+		return is_word(words, text, strlen(text));
+	for (;; text++) {
+		size_t len = strcspn(text, ",");
+
+		if (!len || !is_word(words, text, len))
+			return false;
+		text += len;
+		if (!*text)
+			return true;
+	}
+}
+
 static int set_row(struct braid_params *p, unsigned i, const char *text)
 {
 	void *place = (char *)p + offsets[i];
@@ -123,7 +151,7 @@ static int set_row(struct braid_params *p, unsigned i, const char *text)
 	if (braid_param_rows[i].type != BRAID_PARAM_STR)
 		return parse_number(&braid_param_rows[i], text, place);
 	len = strlen(text);
-	if (len >= BRAID_PARAM_STR_MAX)
+	if (len >= BRAID_PARAM_STR_MAX || !words_fit(braid_param_rows[i].words, text))
 		return -EINVAL;
 	memcpy(place, text, len + 1);
 	return 0;
@@ -199,10 +227,29 @@ void braid_param_format(const struct braid_param_row *row, int64_t value, char *
 	snprintf(ret, len, "%" PRId64, value);
 }
 
+/* "one or other", "a comma list of one, other". */
+static void words_format(const char *words, char *ret, size_t len)
+{
+	bool list = strchr(words, ',');
+	size_t used = (size_t)snprintf(ret, len, "%s", list ? "a comma list of " : "");
+
+	while (*words && used < len) {
+		size_t n = strcspn(words, "|,");
+
+		used += (size_t)snprintf(ret + used, len - used, "%.*s%s", (int)n, words,
+					 !words[n] || !words[n + 1] ? "" : list ? ", " : " or ");
+		words += n + (words[n] != '\0');
+	}
+}
+
 void braid_param_range(const struct braid_param_row *row, char *ret, size_t len)
 {
 	char least[32], most[32];
 
+	if (row->words) {
+		words_format(row->words, ret, len);
+		return;
+	}
 	if (row->type == BRAID_PARAM_STR) {
 		snprintf(ret, len, "at most %d bytes", BRAID_PARAM_STR_MAX - 1);
 		return;

@@ -34,6 +34,7 @@ struct braid_param_row {		/* for tools, docs and tests */
 	enum braid_param_type type;
 	const char *def;		/* default as a user would write it */
 	int64_t least, most;		/* INT and SIZE only */
+	const char *words;		/* STR only: see param.def */
 	const char *fallback;		/* NCCL variable read if BRAID_NAME is not set, or NULL */
 	const char *help;
 };

@@ -178,11 +178,42 @@ static void a_text_fits_up_to_its_limit(void **state)
 	(void)state;
 	memset(text, 'x', sizeof(text));
 	text[BRAID_PARAM_STR_MAX] = '\0';
-	assert_int_equal(braid_param_set(&p, "transports", text), -EINVAL);
-	assert_string_equal(p.transports, braid_param.transports);
+	assert_int_equal(braid_param_set(&p, "congestion", text), -EINVAL);
+	assert_string_equal(p.congestion, braid_param.congestion);
 	text[BRAID_PARAM_STR_MAX - 1] = '\0';
-	assert_int_equal(braid_param_set(&p, "transports", text), 0);
-	assert_string_equal(p.transports, text);
+	assert_int_equal(braid_param_set(&p, "congestion", text), 0);
+	assert_string_equal(p.congestion, text);
+}
+
+static void only_legal_words_are_taken(void **state)
+{
+	static const struct {
+		const char *name, *text;
+		int err;
+	} rows[] = {
+		{ "socket_family", "AF_INET", 0 }, { "socket_family", "AF_INET6", 0 },
+		{ "socket_family", "", 0 }, { "socket_family", "AF_INET7", -EINVAL },
+		{ "socket_family", "AF_INE", -EINVAL }, { "socket_family", "af_inet", -EINVAL },
+		{ "socket_family", "AF_INET|AF_INET6", -EINVAL },
+		{ "socket_family", "AF_INET,", -EINVAL }, { "socket_family", "6", -EINVAL },
+		{ "transports", "tcp", 0 }, { "transports", "tcp,tcp", 0 },
+		{ "transports", "rdma", -EINVAL }, { "transports", "tcp,rdma", -EINVAL },
+		{ "transports", "tcp,", -EINVAL }, { "transports", ",tcp", -EINVAL },
+		{ "transports", "tc", -EINVAL }, { "transports", "tcp2", -EINVAL },
+	};
+	char range[96];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct braid_params p = braid_param;
+
+		if (braid_param_set(&p, rows[i].name, rows[i].text) != rows[i].err)
+			fail_msg("%s = '%s'", rows[i].name, rows[i].text);
+	}
+	braid_param_range(find("socket_family"), range, sizeof(range));
+	assert_string_equal(range, "AF_INET or AF_INET6");
+	braid_param_range(find("transports"), range, sizeof(range));
+	assert_string_equal(range, "a comma list of tcp");
 }
 
 static void values_and_ranges_read_as_people_write_them(void **state)
@@ -311,9 +342,18 @@ static const struct load_case load_cases[] = {
 	  .says = { "BRAID_CHUNK", "'1'", "4k to 16m" }, .name = "chunk", .value = "524288" },
 	{ .env = { "BRAID_LANES=x", "BRAID_DSCP=y", "BRAID_EAGER=1k" }, .err = -EINVAL,
 	  .n_warns = 2, .name = "eager", .value = "1024" },
-	{ .env = { "BRAID_TRANSPORTS=" LONG_256 }, .err = -EINVAL, .n_warns = 1,
-	  .says = { "BRAID_TRANSPORTS", "'" LONG_64 "'", "255" }, .name = "transports",
-	  .value = "tcp" },
+	{ .env = { "BRAID_TRANSPORTS=tcp,rdma" }, .err = -EINVAL, .n_warns = 1,
+	  .says = { "BRAID_TRANSPORTS", "'tcp,rdma'", "a comma list of tcp" },
+	  .name = "transports", .value = "tcp" },
+	{ .env = { "BRAID_SOCKET_FAMILY=inet6" }, .err = -EINVAL, .n_warns = 1,
+	  .says = { "BRAID_SOCKET_FAMILY", "'inet6'", "AF_INET or AF_INET6" },
+	  .name = "socket_family", .value = "" },
+	{ .env = { "NCCL_SOCKET_FAMILY=inet6" }, .n_warns = 1,
+	  .says = { "NCCL_SOCKET_FAMILY", "'inet6'", "ignored" },
+	  .name = "socket_family", .value = "" },
+	{ .env = { "BRAID_CONGESTION=" LONG_256 }, .err = -EINVAL, .n_warns = 1,
+	  .says = { "BRAID_CONGESTION", "'" LONG_64 "'", "255" }, .name = "congestion",
+	  .value = "" },
 	/* NCCL's variables. */
 	{ .env = { "NCCL_SOCKET_IFNAME=^docker" }, .name = "socket_ifname", .value = "^docker" },
 	{ .env = { "NCCL_SOCKET_IFNAME=a", "BRAID_SOCKET_IFNAME=b" }, .name = "socket_ifname",
@@ -392,6 +432,7 @@ int main(void)
 		T(the_default_is_a_legal_value_and_there_from_the_start),
 		T(set_takes_what_the_row_allows_and_nothing_else),
 		T(a_text_fits_up_to_its_limit),
+		T(only_legal_words_are_taken),
 		T(values_and_ranges_read_as_people_write_them),
 		T(a_short_buffer_cuts_the_text),
 		T(the_nearest_name_is_the_one_that_was_meant),

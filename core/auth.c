@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * auth.c - the five MACs of auth.h.  Only the signed part of a hello is hashed: its MAC field
+ * auth.c - the six MACs of auth.h.  Only the signed part of a hello is hashed: its MAC field
  * comes last, so M1 and M2 can be given whole.
  */
 #include "core/auth.h"
@@ -51,10 +51,9 @@ void braid_auth_session(const uint8_t *key, const uint8_t *m1, const uint8_t *m2
 	mac(key, "braid session", m1, m2, ret);
 }
 
-void braid_auth_open(const uint8_t *token, const uint8_t *session, uint32_t comm,
-		     uint64_t listen_id, uint8_t *ret)
+static void mac_open(const uint8_t *token, const char *label, const uint8_t *session,
+		     uint32_t comm, uint64_t listen_id, uint8_t *ret)
 {
-	static const char label[] = "braid open";
 	uint8_t ids[12];
 	crypto_generichash_state st;
 
@@ -63,11 +62,23 @@ void braid_auth_open(const uint8_t *token, const uint8_t *session, uint32_t comm
 	for (int i = 0; i < 8; i++)
 		ids[4 + i] = (uint8_t)(listen_id >> 8 * i);
 	crypto_generichash_init(&st, token, BRAID_KEY_SIZE, BRAID_MAC_SIZE);
-	crypto_generichash_update(&st, (const uint8_t *)label, sizeof(label));
+	crypto_generichash_update(&st, (const uint8_t *)label, strlen(label) + 1);
 	crypto_generichash_update(&st, session, BRAID_KEY_SIZE);
 	crypto_generichash_update(&st, ids, sizeof(ids));
 	crypto_generichash_final(&st, ret, BRAID_MAC_SIZE);
 	sodium_memzero(&st, sizeof(st));
+}
+
+void braid_auth_open(const uint8_t *token, const uint8_t *session, uint32_t comm,
+		     uint64_t listen_id, uint8_t *ret)
+{
+	mac_open(token, "braid open", session, comm, listen_id, ret);
+}
+
+void braid_auth_opened(const uint8_t *token, const uint8_t *session, uint32_t comm,
+		       uint64_t listen_id, uint8_t *ret)
+{
+	mac_open(token, "braid opened", session, comm, listen_id, ret);
 }
 
 bool braid_auth_equal(const uint8_t *a, const uint8_t *b)

@@ -31,9 +31,12 @@ void braid_auth_proof(const uint8_t *key, const uint8_t *m1,
 		      const uint8_t *m2, uint8_t *ret);
 void braid_auth_session(const uint8_t *key, const uint8_t *m1,
 			const uint8_t *m2, uint8_t *ret);
-/* Proof that who opens a comm on a link knows the token of the listen it names. */
+/* Proof that who opens a comm on a link knows the token of the listen it names; and the answer:
+ * so does who takes it. */
 void braid_auth_open(const uint8_t *token, const uint8_t *session,
 		     uint32_t comm, uint64_t listen_id, uint8_t *ret);
+void braid_auth_opened(const uint8_t *token, const uint8_t *session,
+		       uint32_t comm, uint64_t listen_id, uint8_t *ret);
 
 bool braid_auth_equal(const uint8_t *a, const uint8_t *b);
 void braid_auth_wipe(void *key, size_t len);	/* async-signal-safe */

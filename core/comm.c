@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/auth.h"
 #include "core/copy.h"
 #include "core/link.h"
 #include "core/log.h"
@@ -629,28 +630,38 @@ static bool tell_credits(struct braid_comm *c)
 	return true;
 }
 
-static bool tell_word(struct braid_comm *c, bool *due, struct braid_hdr *h)
+static bool tell_word(struct braid_comm *c, bool *due, struct braid_hdr *h, const void *payload)
 {
 	if (!*due)
 		return true;
-	if (!braid_link_ctl(c->link, h, NULL))
+	if (!braid_link_ctl(c->link, h, payload))
 		return false;
 	*due = false;
 	return true;
 }
 
+static bool tell_opened(struct braid_comm *c)
+{
+	struct braid_hdr h = { .type = BRAID_F_OPENED, .comm = c->id, .len = BRAID_OPEN_SIZE };
+	struct braid_open open = { .listen_id = c->listen_id };
+	uint8_t payload[BRAID_OPEN_SIZE];
+
+	memcpy(open.mac, c->opened_mac, sizeof(open.mac));
+	braid_open_pack(&open, payload);
+	return tell_word(c, &c->opened_due, &h, payload);
+}
+
 bool braid_comm_tell(struct braid_comm *c)
 {
-	struct braid_hdr opened = { .type = BRAID_F_OPENED, .comm = c->id };
 	struct braid_hdr fail = {
 		.type = BRAID_F_FAIL, .comm = c->id, .n = c->fail_code,
 		.size = c->fail_size, .offset = c->fail_room,
 	};
 	struct braid_hdr bye = { .type = BRAID_F_BYE, .comm = c->id };
 
-	return tell_word(c, &c->opened_due, &opened) && tell_retired(c) &&
-	       (c->sender || tell_credits(c)) && tell_word(c, &c->fail_due, &fail) &&
-	       tell_word(c, &c->bye_due, &bye);
+	return (!c->opened_due || tell_opened(c)) && tell_retired(c) &&
+	       (c->sender || tell_credits(c)) && tell_word(c, &c->fail_due, &fail, NULL) &&
+	       tell_word(c, &c->bye_due, &bye, NULL);
 }
 
 static bool unfinished(const struct braid_comm *c)
@@ -907,9 +918,26 @@ static int begin_retire(struct braid_lane *lane, struct braid_comm *c)
 
 static int begin_opened(struct braid_lane *lane, struct braid_comm *c)
 {
-	(void)lane;
-	c->opened = true;
-	return c->sender ? 0 : -EBADMSG;
+	if (!c->sender)
+		return -EBADMSG;
+	lane->rx_kind = BRAID_RX_CTL;
+	lane->rx_dst = (char *)lane->rx_ctl;
+	return 0;
+}
+
+/* Who answers must know the token too: the link may have been made with that of another listen. */
+static int end_opened(struct braid_lane *lane)
+{
+	struct braid_comm *c = braid_link_comm(lane->link, lane->rx_hdr.comm);
+	struct braid_open open;
+
+	if (!c || c->opened)
+		return 0;
+	braid_open_unpack(lane->rx_ctl, &open);
+	c->opened = braid_auth_equal(open.mac, c->opened_mac);
+	if (!c->opened)
+		braid_comm_fail(c, -EACCES);	/* who dials says why */
+	return 0;
 }
 
 static int begin_refused(struct braid_lane *lane, struct braid_comm *c)
@@ -976,7 +1004,7 @@ static const struct {
 	[BRAID_F_CHUNK]   = { begin_chunk, end_chunk, true },
 	[BRAID_F_CREDIT]  = { begin_credit, NULL, false },
 	[BRAID_F_RETIRE]  = { begin_retire, NULL, false },
-	[BRAID_F_OPENED]  = { begin_opened, NULL, false },
+	[BRAID_F_OPENED]  = { begin_opened, end_opened, false },
 	[BRAID_F_REFUSED] = { begin_refused, NULL, false },
 	[BRAID_F_BYE]     = { begin_bye, NULL, false },
 	[BRAID_F_FAIL]    = { begin_fail, NULL, false },

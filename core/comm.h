@@ -158,6 +158,8 @@ struct braid_comm {
 	uint64_t fail_size, fail_room;
 	struct braid_list listen_node;	/* listen->ready */
 	struct braid_listen *listen;
+	uint64_t listen_id;
+	uint8_t opened_mac[BRAID_MAC_SIZE];	/* what OPENED says: who sends it knows the token */
 };
 
 /* Both with the link's lock held; the id is fresh. */

@@ -172,6 +172,8 @@ static int attempt_open(struct attempt *a)
 		h.comm = a->comm->id;
 		link->next_comm += 2;
 		braid_auth_open(a->to.token, link->session, h.comm, open.listen_id, open.mac);
+		braid_auth_opened(a->to.token, link->session, h.comm, open.listen_id,
+				  a->comm->opened_mac);
 		braid_open_pack(&open, payload);
 		braid_link_ctl(link, &h, payload);
 		braid_link_flush(link);
@@ -241,6 +243,11 @@ static int attempt_step(struct attempt *a)
 		return braid_error(-EREMOTEIO,
 				   "device %s, peer %s: it no longer listens for this connection; "
 				   "did that rank abort?",
+				   a->dev->net.name, link->peer);
+	if (err == -EACCES)
+		return braid_error(err,
+				   "device %s, peer %s: it does not know this connection's token: "
+				   "it is not the process that made the handle",
 				   a->dev->net.name, link->peer);
 	if (err == -ENOBUFS)
 		return braid_error(-EREMOTEIO,

@@ -536,7 +536,7 @@ int braid_rx_end(struct braid_lane *lane)
 	const struct braid_hdr *h = &lane->rx_hdr;
 	int err = 0;
 
-	if (lane->rx_kind == BRAID_RX_CTL)
+	if (lane->rx_kind == BRAID_RX_CTL && h->type == BRAID_F_OPEN)
 		err = rx_open(lane);
 	else if (lane->rx_kind != BRAID_RX_DRAIN)
 		err = braid_comm_rx_end(lane);

@@ -272,6 +272,8 @@ int braid_listen_offer(struct braid_comm *c, const struct braid_open *open)
 			err = -ENOSPC;
 	}
 	if (!err) {
+		c->listen_id = l->id;
+		braid_auth_opened(l->token, c->link->session, c->id, l->id, c->opened_mac);
 		c->listen = l;
 		l->nready++;
 		braid_list_add_tail(&l->ready, &c->listen_node);

@@ -222,7 +222,7 @@ static const struct {
 	[BRAID_F_RETIRE]  = { "retire", 0, 0 },
 	[BRAID_F_ACK]     = { "ack", 0, 0 },
 	[BRAID_F_OPEN]    = { "open", BRAID_OPEN_SIZE, 0 },
-	[BRAID_F_OPENED]  = { "opened", 0, 0 },
+	[BRAID_F_OPENED]  = { "opened", BRAID_OPEN_SIZE, 0 },
 	[BRAID_F_REFUSED] = { "refused", 0, 0 },
 	[BRAID_F_BYE]     = { "bye", 0, 0 },
 	[BRAID_F_FAIL]    = { "fail", 0, 0 },
@@ -273,7 +273,8 @@ int braid_hdr_unpack(const void *from, struct braid_hdr *ret)
 	    ret->flags & ~frames[ret->type].flags || ret->len > frames[ret->type].len_max ||
 	    ret->size > BRAID_MSG_MAX || ret->offset > BRAID_MSG_MAX)
 		return -EBADMSG;
-	if (ret->type == BRAID_F_OPEN && ret->len != BRAID_OPEN_SIZE)
+	if ((ret->type == BRAID_F_OPEN || ret->type == BRAID_F_OPENED) &&
+	    ret->len != BRAID_OPEN_SIZE)
 		return -EBADMSG;
 	if (ret->type == BRAID_F_EAGER && ret->size != ret->len)
 		return -EBADMSG;

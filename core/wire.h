@@ -124,7 +124,7 @@ enum braid_frame {
 	BRAID_F_RETIRE,		/* messages seq .. seq + n - 1 met receives without a credit */
 	BRAID_F_ACK,		/* lane n has received `seq` frames (home's count rides in ack) */
 	BRAID_F_OPEN,		/* a new comm: payload is struct braid_open */
-	BRAID_F_OPENED,
+	BRAID_F_OPENED,		/* the answer: the same, with the other MAC */
 	BRAID_F_REFUSED,	/* n: enum braid_hello_status */
 	BRAID_F_BYE,		/* nothing more of this comm comes from here */
 	BRAID_F_FAIL,		/* the comm failed here: n is an errno, size and offset two sizes */
@@ -156,7 +156,7 @@ const char *braid_frame_name(unsigned type);
 
 struct braid_open {
 	uint64_t listen_id;
-	uint8_t mac[BRAID_MAC_SIZE];	/* token over session, comm id, listen id */
+	uint8_t mac[BRAID_MAC_SIZE];	/* braid_auth_open(), in the answer braid_auth_opened() */
 };
 
 void braid_open_pack(const struct braid_open *o, uint8_t *to);

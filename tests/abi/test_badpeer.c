@@ -206,7 +206,8 @@ static const struct row rows[] = {
 	/* what only a receiver says */
 	ROW("a credit from the sender", POSTED, BROKEN, 0, T(CREDIT), .size = 100),
 	ROW("retired by the sender", POSTED, BROKEN, 0, T(RETIRE), .n = 1),
-	ROW("opened by the opener", POSTED, BROKEN, 0, T(OPENED)),
+	ROW("opened by the opener", POSTED, BROKEN, BRAID_OPEN_SIZE,
+	    T(OPENED), .len = BRAID_OPEN_SIZE),
 	ROW("refused by the opener", POSTED, BROKEN, 0, T(REFUSED), .n = 3),
 	ROW("lanes asked of who did not dial", POSTED, BROKEN, 0, T(LANES), .n = 2),
 	/* links */
@@ -300,6 +301,7 @@ static void bad_frames(struct abi *t)
 
 struct taker {				/* we send, it receives; and we dialled */
 	struct speaker sp;
+	struct braid_handle to;
 	int listener;
 	void *send;
 	uint32_t comm;
@@ -307,19 +309,18 @@ struct taker {				/* we send, it receives; and we dialled */
 	struct op op;
 };
 
-static void taker_in(struct scene *s, struct taker *k, size_t size)
+/* It has dialled and opened a comm, and waits for our answer. */
+static void taker_opens(struct scene *s, struct taker *k, uint8_t *handle)
 {
-	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
-	struct braid_handle to;
-	struct braid_hdr h, opened = { .type = BRAID_F_OPENED };
+	struct braid_hdr h;
 	uint64_t end;
 	uint16_t port;
 
 	memset(k, 0, sizeof(*k));
 	TRUE((k->listener = speak_listen(&port)) >= 0);
-	handle_forge(handle, port, &to);
+	handle_forge(handle, port, &k->to);
 	OK(TIMED(SETUP_MS, net_connect(s->net, 0, handle, &k->send)));
-	speaker_init(&k->sp, &to);
+	speaker_init(&k->sp, &k->to);
 	TRUE((k->sp.fd = speak_accept(k->listener)) >= 0);
 	TRUE(speak_hear(&k->sp) && speak_answer(&k->sp, BRAID_HELLO_OK) && speak_believe(&k->sp));
 	for (end = now_us() + 20000; now_us() < end; nap_ms(1))
@@ -327,8 +328,15 @@ static void taker_in(struct scene *s, struct taker *k, size_t size)
 	TRUE(!k->send);
 	TRUE(speak_hear_frame(&k->sp, &h, NULL, 0));
 	EQ(BRAID_F_OPEN, h.type);
-	opened.comm = k->comm = h.comm;
-	TRUE(speak_frame(&k->sp, &opened, NULL, 0));
+	k->comm = h.comm;
+}
+
+static void taker_in(struct scene *s, struct taker *k, size_t size)
+{
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+
+	taker_opens(s, k, handle);
+	TRUE(speak_opened(&k->sp, &k->to, k->comm));
 	WAIT_FOR(connect_step(s->net, handle, &k->send));
 	k->buf = buf_new(s->net, k->send, size, 0);
 	fill(k->buf.data, size, 3);
@@ -344,6 +352,31 @@ static void taker_out(struct scene *s, struct taker *k)
 	buf_free(s->net, &k->buf);
 	close(k->sp.fd);
 	close(k->listener);
+}
+
+/* A peer of one job passes for that of another, whose token it does not know. */
+static void opened_without_token(struct abi *t)
+{
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+	struct scene s;
+	struct taker k;
+	ncclResult_t res;
+	uint64_t end;
+
+	scene_up(t, &s);
+	warns_expected();
+	taker_opens(&s, &k, handle);
+	k.to.token[0] ^= 1;
+	TRUE(speak_opened(&k.sp, &k.to, k.comm));
+	end = deadline_ms(5000);
+	while ((res = net_connect(s.net, 0, handle, &k.send)) == ncclSuccess)
+		wait_tick(end, __FILE__, __LINE__, "the refusal of a false answer");
+	RES(ncclInvalidUsage, res);
+	TRUE(!k.send && strstr(net_last_warn(), "does not know this connection's token"));
+	close(k.sp.fd);
+	close(k.listener);
+	scene_lives(&s);
+	scene_down(&s);
 }
 
 enum { LARGE = 1 << 20 };		/* such a send waits for a credit */
@@ -369,7 +402,8 @@ static const struct row taker_rows[] = {
 	    T(OPEN), .comm = 3, .len = BRAID_OPEN_SIZE),
 	ROW("no lanes", POSTED, BROKEN, 0, T(LANES)),
 	ROW("17 lanes", POSTED, BROKEN, 0, T(LANES), .n = 17),
-	ROW("opened again", POSTED, NOTHING, 0, T(OPENED)),
+	ROW("opened again", POSTED, NOTHING, BRAID_OPEN_SIZE, T(OPENED), .len = BRAID_OPEN_SIZE),
+	ROW("opened, and no proof of it", POSTED, BROKEN, 0, T(OPENED)),
 	ROW("a credit of another tag", POSTED, NOTHING, 0,
 	    .type = BRAID_F_CREDIT, .tag = TAG + 1, .rseq = 9, .size = LARGE),
 	ROW("retired none", POSTED, NOTHING, 0, T(RETIRE)),
@@ -1084,6 +1118,7 @@ static const struct abi_case cases[] = {
 	CASE("nothing is written after done: a chunk joins a message", message_then_chunk, ONCE),
 	CASE("a lane that dies while all is quiet costs nothing", quiet_lane_dies, ONCE),
 	CASE("a lane that speaks while all is quiet costs nothing", quiet_lane_speaks, ONCE),
+	CASE("who takes a comm proves that it knows the token", opened_without_token),
 	CASE("300 babbling senders harm nobody", babbling_sender, ONCE, .seconds = 120),
 	CASE("150 babbling receivers harm nobody", babbling_taker, ONCE, .seconds = 120),
 };

@@ -231,7 +231,7 @@ static void frame(void)
 	h.size = two();
 	if (h.type == BRAID_F_EAGER)
 		h.size = h.len;
-	if (h.type == BRAID_F_OPEN)
+	if (h.type == BRAID_F_OPEN || h.type == BRAID_F_OPENED)
 		h.len = BRAID_OPEN_SIZE;
 	h.lseq = where & WILD_SEQ ? h.seq : w.lane[l].lseq;
 	h.ack = where & WILD_ACK ? h.rseq : w.lane[l].out;

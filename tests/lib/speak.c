@@ -318,10 +318,26 @@ bool speak_open(struct speaker *s, const struct braid_handle *to, uint32_t comm)
 {
 	struct braid_open open = { .listen_id = to->listen_id };
 	struct braid_hdr h = { .type = BRAID_F_OPEN, .comm = comm, .len = BRAID_OPEN_SIZE };
-	uint8_t payload[BRAID_OPEN_SIZE];
+	uint8_t payload[BRAID_OPEN_SIZE], mac[BRAID_MAC_SIZE];
 
 	braid_auth_open(to->token, s->session, comm, to->listen_id, open.mac);
 	braid_open_pack(&open, payload);
-	return speak_frame(s, &h, payload, sizeof(payload)) &&
-	       speak_hear_frame(s, &h, NULL, 0) && h.type == BRAID_F_OPENED && h.comm == comm;
+	if (!speak_frame(s, &h, payload, sizeof(payload)) ||
+	    !speak_hear_frame(s, &h, payload, sizeof(payload)) || h.type != BRAID_F_OPENED ||
+	    h.comm != comm)
+		return false;
+	braid_auth_opened(to->token, s->session, comm, to->listen_id, mac);
+	braid_open_unpack(payload, &open);
+	return open.listen_id == to->listen_id && braid_auth_equal(mac, open.mac);
+}
+
+bool speak_opened(struct speaker *s, const struct braid_handle *to, uint32_t comm)
+{
+	struct braid_open open = { .listen_id = to->listen_id };
+	struct braid_hdr h = { .type = BRAID_F_OPENED, .comm = comm, .len = BRAID_OPEN_SIZE };
+	uint8_t payload[BRAID_OPEN_SIZE];
+
+	braid_auth_opened(to->token, s->session, comm, to->listen_id, open.mac);
+	braid_open_pack(&open, payload);
+	return speak_frame(s, &h, payload, sizeof(payload));
 }

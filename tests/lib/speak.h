@@ -74,5 +74,7 @@ bool speak_frame(struct speaker *s, const struct braid_hdr *h, const void *paylo
 bool speak_hear_frame(struct speaker *s, struct braid_hdr *ret, void *payload, size_t room);
 /* A comm with proof that we know the token of that listen; its other end has taken it. */
 bool speak_open(struct speaker *s, const struct braid_handle *to, uint32_t comm);
+/* The answer to one that was opened here, with proof that we know the token. */
+bool speak_opened(struct speaker *s, const struct braid_handle *to, uint32_t comm);
 
 #endif

@@ -123,6 +123,22 @@ static void an_open_is_bound_to_session_comm_and_listen(void **state)
 	assert_false(braid_auth_equal(mac, other));
 }
 
+static void an_answer_to_an_open_is_not_that_open(void **state)
+{
+	uint8_t key[BRAID_KEY_SIZE] = { 1 }, all[13 + BRAID_KEY_SIZE + 12];
+	uint8_t mac[BRAID_MAC_SIZE], other[BRAID_MAC_SIZE];
+
+	(void)state;
+	braid_auth_opened(key, key, 0x01020304, 0x1112131415161718, mac);
+	memcpy(all, "braid opened", 13);
+	memcpy(all + 13, key, sizeof(key));
+	memcpy(all + 13 + sizeof(key), "\4\3\2\1\x18\x17\x16\x15\x14\x13\x12\x11", 12);
+	crypto_generichash(other, sizeof(other), all, sizeof(all), key, sizeof(key));
+	assert_memory_equal(mac, other, sizeof(mac));
+	braid_auth_open(key, key, 0x01020304, 0x1112131415161718, other);
+	assert_false(braid_auth_equal(mac, other));
+}
+
 static void no_mac_can_stand_in_for_another(void **state)
 {
 	struct shake s = some_shake();
@@ -220,6 +236,7 @@ int main(void)
 		cmocka_unit_test(init_may_be_called_often),
 		cmocka_unit_test(each_mac_is_what_its_formula_says),
 		cmocka_unit_test(an_open_is_bound_to_session_comm_and_listen),
+		cmocka_unit_test(an_answer_to_an_open_is_not_that_open),
 		cmocka_unit_test(no_mac_can_stand_in_for_another),
 		cmocka_unit_test(each_bit_of_key_and_messages_counts),
 		cmocka_unit_test(the_mac_field_itself_is_not_covered),

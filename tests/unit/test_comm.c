@@ -1045,6 +1045,33 @@ static void an_open_is_answered(void **state)
 	assert_int_equal(next(B, BRAID_F_OPENED).comm, 100);
 }
 
+/* A send comm as connect() leaves it: OPEN is on its way. */
+static void opening(uint8_t mac)
+{
+	cs->opened = false;
+	memset(cs->opened_mac, mac, sizeof(cs->opened_mac));
+}
+
+static void an_answer_with_proof_opens_a_comm(void **state)
+{
+	struct braid_hdr h = { .type = BRAID_F_OPENED, .comm = cs->id, .len = BRAID_OPEN_SIZE };
+	struct braid_open open = { .listen_id = 1 };
+	uint8_t payload[BRAID_OPEN_SIZE];
+
+	(void)state;
+	memset(open.mac, 7, sizeof(open.mac));
+	braid_open_pack(&open, payload);
+	opening(7);
+	assert_int_equal(null_forge(&p, B, 0, &h, payload), 0);
+	assert_true(cs->opened);
+	assert_int_equal(atomic_load(&cs->err), 0);
+	opening(7);
+	payload[39] ^= 1;			/* the last byte of the MAC */
+	assert_int_equal(null_forge(&p, B, 0, &h, payload), 0);
+	assert_false(cs->opened);
+	assert_int_equal(atomic_load(&cs->err), -EACCES);
+}
+
 static void an_open_that_nobody_listens_for_is_refused(void **state)
 {
 	(void)state;
@@ -1392,6 +1419,7 @@ int main(void)
 		CASE(an_acknowledgement_is_not_lost_behind_a_frame_half_sent),
 		CASE(an_idle_link_gives_its_memory_back_and_takes_it_again),
 		CASE(an_open_is_answered),
+		CASE(an_answer_with_proof_opens_a_comm),
 		CASE(an_open_that_nobody_listens_for_is_refused),
 		CASE(a_comm_that_was_refused_fails),
 		CASE(an_open_is_answered_on_a_link_that_was_idle),

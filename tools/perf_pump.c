@@ -14,7 +14,6 @@
 #include <sys/socket.h>
 
 enum { IDLES_A_LOOK = 1024 };
-static const uint64_t STANDSTILL_NS = 5000000000;
 
 static bool may_post(const struct flow *f)
 {
@@ -111,12 +110,10 @@ static int look_round(struct pump *p)
 
 	if (atomic_load_explicit(p->stop, memory_order_relaxed))
 		return -ECANCELED;
-	/* The clock goes on while a virtual machine is paused: then nobody could move anything. */
-	if (p->moved != p->seen_moved || now - p->looked_ns > STANDSTILL_NS) {
+	if (p->moved != p->seen_moved || p->seen_ns == 0) {
 		p->seen_moved = p->moved;
 		p->seen_ns = now;
 	}
-	p->looked_ns = now;
 	if (now - p->seen_ns > p->stall_ns)
 		return stalled(p);
 	if (recv(p->ctl_fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
@@ -168,7 +165,7 @@ int pump_run(struct pump *p)
 	bool left = true;
 	int rc;
 
-	p->looked_ns = 0;
+	p->seen_ns = 0;
 	while (left) {
 		rc = pass(p, &left);
 		p->moved += rc > 0;

@@ -20,7 +20,7 @@
 
 #include "tools/raw.h"
 
-enum { DIAL_MS = 10000, DEATH_MS = 300, QUIT_MS = 3000, LOOK_MS = 1000 };
+enum { DIAL_MS = 10000, DEATH_MS = 300, QUIT_MS = 3000 };
 
 static int fail(struct perf_session *s, int err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -153,23 +153,10 @@ static int judge(struct perf_session *s, int rank, int rc, const struct perf_ctl
 	return cause(s, m->status);
 }
 
-/* As poll(), for LOOK_MS at most; *left_ns is less by the time it took. */
-static int look(struct pollfd *p, int n, uint64_t *left_ns)
-{
-	uint64_t from = perf_now_ns(), took;
-	int rc = poll(p, (nfds_t)n, LOOK_MS);
-
-	took = perf_now_ns() - from;
-	if (took > 2 * LOOK_MS * 1000000ull)	/* the machine was paused, not its clock */
-		took = 0;
-	*left_ns -= took < *left_ns ? took : *left_ns;
-	return rc;
-}
-
 /* Whoever answers first; a death anywhere ends the wait. */
 static int answers(struct perf_session *s, bool *waiting, struct perf_ctl *ret)
 {
-	uint64_t left_ns = (uint64_t)(s->timeout_s * 1e9);
+	uint64_t end_ns = perf_now_ns() + (uint64_t)(s->timeout_s * 1e9);
 	struct pollfd p[PERF_PROCS_MAX];
 	int i, n, rc;
 
@@ -181,7 +168,7 @@ static int answers(struct perf_session *s, bool *waiting, struct perf_ctl *ret)
 		}
 		if (n == 0)
 			return 0;
-		if (left_ns == 0 || look(p, s->nprocs, &left_ns) < 0)
+		if (perf_now_ns() >= end_ns || poll(p, (nfds_t)s->nprocs, 1000) < 0)
 			break;
 		for (i = 0; i < s->nprocs; i++) {
 			if (!p[i].revents)

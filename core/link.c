@@ -34,7 +34,7 @@ enum {
 	LANE_QUEUE = 256 << 10,		/* bytes queued for a lane beyond what the wire took */
 	ACK_FRAMES = 128, ACK_BYTES = 64 << 10,	/* received, and acknowledged at the latest then */
 	POLL_OTHERS = 4,		/* empty lanes that one call looks at, beside home */
-	POLL_RARELY = 64,		/* calls between looks at lanes that nothing is expected on */
+	POLL_RARELY = 64,		/* calls between looks at lanes that expect nothing */
 	TELL_BYTES = 256 << 10,		/* received, and told although data keeps coming */
 };
 

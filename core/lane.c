@@ -15,7 +15,7 @@ enum {
 	HDR_ACK = 4,				/* offset of `ack` in a packed header */
 	SAMPLE_NS = 2000000,			/* a rate is measured over at least that */
 	AVERAGE_NS = 20000000,			/* and averaged over that */
-	SLOWEST = 16,				/* times slower than the best: not less is believed */
+	SLOWEST = 16,				/* times slower than the best: no less believed */
 };
 
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t nframes)

@@ -52,8 +52,8 @@ struct braid_transport {
 	/*
 	 * Hand queued frames to the wire, at most BRAID_CALL_BUDGET bytes, and tell the queue
 	 * (braid_tx_advance).  Called with the link's lock held, which it drops while it moves
-	 * more than BRAID_COPY_LOCKED bytes; never from two threads at once.  0: none is left or the
-	 * budget is spent; -EAGAIN: the wire takes no more now; else the lane is dead.
+	 * more than BRAID_COPY_LOCKED bytes; never from two threads at once.  0: none is left or
+	 * the budget is spent; -EAGAIN: the wire takes no more now; else the lane is dead.
 	 */
 	int (*push)(struct braid_lane *lane);
 	/*

@@ -142,6 +142,12 @@ static const char *refusal(const struct braid_conn *c)
 	}
 }
 
+/* What connect() says where there is no way to the peer; EINVAL is a route that is a blackhole. */
+static bool is_unreachable(int err)
+{
+	return err == -EINVAL || err == -ENETUNREACH || err == -EHOSTUNREACH;
+}
+
 static void dial_failed_for_good(struct braid_link *link, const struct braid_conn *c, int err)
 {
 	const char *addr = c ? c->addr : "the peer";
@@ -167,7 +173,7 @@ static void dial_failed_for_good(struct braid_link *link, const struct braid_con
 	else if (err == -EREMOTEIO)
 		braid_link_fail(link, err, "%s answered, but %s", addr,
 				c ? refusal(c) : "it refused");
-	else if (err == -ETIMEDOUT)
+	else if (err == -ETIMEDOUT || is_unreachable(err))
 		braid_link_fail(link, -EREMOTEIO,
 				"no answer within %lld s (BRAID_CONNECT_TIMEOUT): is "
 				"there a firewall between the hosts, or is this the wrong "

@@ -142,12 +142,6 @@ static const char *refusal(const struct braid_conn *c)
 	}
 }
 
-/* What connect() says where there is no way to the peer; EINVAL is a route that is a blackhole. */
-static bool is_unreachable(int err)
-{
-	return err == -EINVAL || err == -ENETUNREACH || err == -EHOSTUNREACH;
-}
-
 static void dial_failed_for_good(struct braid_link *link, const struct braid_conn *c, int err)
 {
 	const char *addr = c ? c->addr : "the peer";
@@ -173,7 +167,7 @@ static void dial_failed_for_good(struct braid_link *link, const struct braid_con
 	else if (err == -EREMOTEIO)
 		braid_link_fail(link, err, "%s answered, but %s", addr,
 				c ? refusal(c) : "it refused");
-	else if (err == -ETIMEDOUT || is_unreachable(err))
+	else if (err == -ETIMEDOUT)
 		braid_link_fail(link, -EREMOTEIO,
 				"no answer within %lld s (BRAID_CONNECT_TIMEOUT): is "
 				"there a firewall between the hosts, or is this the wrong "
@@ -190,12 +184,19 @@ static void dial_failed_for_good(struct braid_link *link, const struct braid_con
 				"ended; look for the first error in that rank's log");
 	else if (err == -ENOTCONN || err == -ECONNRESET || err == -EPIPE)
 		braid_link_fail(link, -EREMOTEIO,
-				"%s takes connections and closes them at once, for %lld s: look "
-				"for the first error in that rank's log",
+				"%s takes connections and closes them at once, for %lld s "
+				"(BRAID_CONNECT_TIMEOUT): look for the first error in that rank's "
+				"log",
 				addr, (long long)braid_param.connect_timeout);
-	else
+	else if (err == -ENOMEM || err == -EMFILE || err == -ENFILE)
 		braid_link_fail(link, err, "can't connect: %s%s", strerror(-err),
 				err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
+	else			/* no way to the peer: EINVAL is a route that is a blackhole */
+		braid_link_fail(link, -EREMOTEIO,
+				"no connection within %lld s (BRAID_CONNECT_TIMEOUT): %s; check "
+				"the route to that host, or choose another interface "
+				"(NCCL_SOCKET_IFNAME)",
+				(long long)braid_param.connect_timeout, strerror(-err));
 }
 
 /* A dial of a new link did not come through: try again, wait for theirs, or give up. */

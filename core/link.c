@@ -458,7 +458,6 @@ static int rx_ack(struct braid_link *link, const struct braid_hdr *h)
 static int rx_open(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
-	struct braid_hdr refused = { .type = BRAID_F_REFUSED, .comm = lane->rx_hdr.comm };
 	struct braid_comm *c;
 	struct braid_open open;
 	int err;
@@ -470,17 +469,17 @@ static int rx_open(struct braid_lane *lane)
 	if (braid_link_attach(link))	/* it may have been idle until now */
 		return -ENOMEM;
 	c = braid_comm_new(link, lane->rx_hdr.comm, false);
-	err = c ? braid_listen_offer(c, &open) : braid_no_memory("a connection");
-	if (!err) {
+	if (!c)
+		return braid_no_memory("a connection");
+	err = braid_listen_offer(c, &open);
+	if (err)
+		braid_comm_refuse(c, err == -ENOMEM || err == -ENOSPC ? BRAID_HELLO_NO_ROOM :
+									BRAID_HELLO_NO_LISTEN);
+	else
 		c->opened_due = true;
-		braid_link_news(link, c);
-		braid_hint(&link->urgent, true);
-		return 0;
-	}
-	if (c)
-		braid_comm_free(c);
-	refused.n = err == -ENOMEM || err == -ENOSPC ? BRAID_HELLO_NO_ROOM : BRAID_HELLO_NO_LISTEN;
-	return braid_link_ctl(link, &refused, NULL) ? 0 : -ENOMEM;
+	braid_link_news(link, c);
+	braid_hint(&link->urgent, true);
+	return 0;
 }
 
 static int rx_link_frame(struct braid_lane *lane)

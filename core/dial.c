@@ -169,10 +169,10 @@ static void dial_failed_for_good(struct braid_link *link, const struct braid_con
 				c ? refusal(c) : "it refused");
 	else if (err == -ETIMEDOUT)
 		braid_link_fail(link, -EREMOTEIO,
-				"no answer within %lld s (BRAID_CONNECT_TIMEOUT; %s): is there a "
+				"no answer within %lld s (BRAID_CONNECT_TIMEOUT): is there a "
 				"firewall between the hosts, or is this the wrong interface "
 				"(NCCL_SOCKET_IFNAME)?",
-				(long long)braid_param.connect_timeout, strerror(-err));
+				(long long)braid_param.connect_timeout);
 	else if (err == -EAFNOSUPPORT)
 		braid_link_fail(link, -EPROTONOSUPPORT,
 				"the two ends have no IP version in common; set "

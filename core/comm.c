@@ -245,9 +245,12 @@ bool braid_send_say_start(struct braid_send *s)
 		.rseq = s->rseq, .size = s->size,
 	};
 
-	if (s->start_due && !braid_link_ctl(s->req.comm->link, &h, NULL))
+	if (!s->start_due)
+		return true;
+	if (!braid_link_ctl(s->req.comm->link, &h, NULL))
 		return false;
 	s->start_due = false;
+	braid_link_home(s->req.comm->link)->tx.starts += BRAID_HDR_SIZE;
 	return true;
 }
 
@@ -362,7 +365,7 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 	c->burst = now ? 0 : 1;
 	if (!braid_list_empty(&link->pending))
 		braid_link_feed(link);
-	if (now)
+	if (now && !braid_link_only_starts(link))
 		braid_link_flush(link);
 	*ret = &s->req;
 	return 0;

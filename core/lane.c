@@ -263,6 +263,8 @@ void braid_tx_advance(struct braid_lane *lane, size_t n)
 
 	assert(n <= q->unsent);
 	q->unsent -= n;
+	if (n)
+		q->starts = 0;
 	n += q->part;
 	while (q->f_sent != q->f_head) {
 		struct braid_txf *f = &q->f[q->f_sent & q->fmask];

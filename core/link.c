@@ -606,7 +606,7 @@ static void push_waiting(struct braid_link *link)
 		struct braid_lane *lane = link->lane[i];
 
 		/* Of those that were full, one a call is asked whether it takes more now. */
-		if (!i || !lane->blocked || i == turn)
+		if (i ? !lane->blocked || i == turn : !braid_link_only_starts(link))
 			lane_push(lane);
 		else
 			stall(link);

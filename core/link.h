@@ -175,6 +175,13 @@ static inline struct braid_lane *braid_link_home(struct braid_link *link)
 {
 	return link->lane[0];
 }
+/* All that home has to send is STARTs of messages whose chunks find no lane now: go with those. */
+static inline bool braid_link_only_starts(const struct braid_link *link)
+{
+	const struct braid_txq *q = &link->lane[0]->tx;
+
+	return q->unsent == q->starts && !braid_list_empty(&link->pending);
+}
 /* Largest message sent unasked: with several lanes larger ones are better spread. */
 uint64_t braid_link_eager_max(const struct braid_link *link);
 

@@ -249,6 +249,7 @@ static void link_event(struct braid_lane *lane)
 
 	if (atomic_load(&link->state) != BRAID_LINK_UP)
 		return;
+	braid_yield();			/* the callers may only have been waiting for this CPU */
 	if (atomic_load(&link->touched) == link->seen && atomic_load(&link->watched))
 		link_watch(link);
 	else

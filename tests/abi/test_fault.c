@@ -268,6 +268,7 @@ static _Noreturn void run_one(const struct run *r)
 		r->seen->blocks = fault_blocks();
 	empty.blocks = r->seen->blocks;
 	no_more_than(&empty, what);
+	net_unload(net);
 	fflush(NULL);
 	exit(r->k && !name ? EXIT_NO_CALL : 0);
 }
@@ -280,7 +281,7 @@ static pid_t run_start(struct run *r, unsigned k)
 	TRUE(pid >= 0);
 	if (pid)
 		return pid;
-	alarm(LIFE_S);
+	alarm((unsigned)((deadline_ms(LIFE_S * 1000) - now_us()) / 1000000));
 	r->k = k;
 	r->name = r->seen->name[k % JOBS];
 	run_one(r);

@@ -189,10 +189,14 @@ static void step(struct braid_link *link, double rate, bool full, uint64_t now)
 		steady(link, rate, full, now);
 		return;
 	case OPENING:
-		if (link->nlanes >= link->grow.many) {
+		if (link->nlanes < link->grow.many && now < link->grow.give_up_ns)
+			return;
+		if (link->nlanes < link->grow.many)
+			link->grow.many = link->nlanes;		/* make do with those that came */
+		if (link->grow.many > link->grow.few) {
 			use(link, link->grow.many);
 			link->grow.phase = MANY_SETTLE;
-		} else if (now >= link->grow.give_up_ns) {
+		} else {
 			finish(link, false, now);
 		}
 		return;

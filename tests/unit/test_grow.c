@@ -26,6 +26,7 @@ struct network {
 	bool idle;				/* nothing is sent */
 	bool starving;				/* chunks wait because every lane is full */
 	bool no_dial;				/* lanes can't be opened */
+	unsigned opens;				/* so many can, the next dial gets no answer; 0: all */
 };
 
 static struct null_pair p;
@@ -87,7 +88,8 @@ static void live(const struct network *net, unsigned ms)
 		bytes -= (double)(uint64_t)bytes;
 		if (net->starving)
 			atomic_fetch_add(&link->starved, 1);
-		if (link->dialler && braid_grow_wants_dial(link)) {
+		if (link->dialler && braid_grow_wants_dial(link) &&
+		    (!net->opens || link->nlanes < net->opens)) {
 			if (net->no_dial)
 				braid_grow_dialled(link, -ECONNREFUSED, null_now_ns);
 			else
@@ -318,6 +320,20 @@ static void lanes_that_cannot_be_opened_are_done_without(void **state)
 	assert_int_equal(active(), 8);
 }
 
+static void those_lanes_that_came_are_tried(void **state)
+{
+	struct network net = { .rate = each_lane_adds, .starving = true, .opens = 3 };
+
+	(void)state;
+	live(&net, 1500);
+	assert_int_equal(active(), 3);
+	live(&net, 5000);
+	assert_int_equal(active(), 3);
+	net.opens = 0;
+	live(&net, 20000);
+	assert_int_equal(active(), 8);
+}
+
 static void a_user_who_says_how_many_gets_that_many(void **state)
 {
 	struct network net = { .rate = more_is_less, .starving = true };
@@ -402,6 +418,7 @@ int main(void)
 		CASE(a_link_that_rests_goes_back_to_its_start),
 		CASE(traffic_that_ends_in_a_try_leaves_no_more_lanes_in_use),
 		CASE(lanes_that_cannot_be_opened_are_done_without),
+		CASE(those_lanes_that_came_are_tried),
 		CASE(a_user_who_says_how_many_gets_that_many),
 		CASE(never_more_than_both_ends_allow),
 		CASE(the_end_that_was_dialled_asks_by_a_frame),

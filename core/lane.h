@@ -45,7 +45,7 @@ struct braid_txq {
 	uint32_t f_told; /* frames the peer says it has; may be ahead of f_sent for as
 					 * long as another thread is inside the system call */
 	uint64_t unsent;		/* bytes queued and not handed over */
-	uint64_t starts;		/* of them, those of STARTs queued since all was handed over */
+	uint64_t starts;		/* of them, of STARTs, if nothing else was queued since */
 	uint64_t unacked;		/* payload bytes of chunks queued and not acknowledged */
 	/* What the lane carries, where there are several: see braid_txq_cost(). */
 	uint64_t timed_ns, timed_bytes;	/* acknowledged since; only while something flies */

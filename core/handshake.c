@@ -104,7 +104,7 @@ void braid_handshakes_drop(const struct braid_link *link)
 void braid_handshake_offer(struct braid_hello *h)
 {
 	h->lanes_max = (uint8_t)(braid_param.lanes ? braid_param.lanes : braid_param.lanes_max);
-	for (unsigned i = 0; braid_transports[i] && i < BRAID_TRANSPORTS_MAX; i++)
+	for (unsigned i = 0; i < BRAID_TRANSPORTS_MAX && braid_transports[i]; i++)
 		h->transports[i] = braid_transports[i]->id;
 }
 

@@ -589,8 +589,11 @@ static int poll_others(struct braid_link *link, unsigned most)
 /* Nothing is expected there if no message is in pieces; but a lane may have died. */
 static bool others_wait(struct braid_link *link)
 {
+	unsigned calls = atomic_load_explicit(&link->calls, memory_order_relaxed) + 1;
+
+	atomic_store_explicit(&link->calls, calls, memory_order_relaxed);
 	return atomic_load_explicit(&link->spread, memory_order_relaxed) ||
-	       atomic_load_explicit(&link->touched, memory_order_relaxed) % POLL_RARELY == 0;
+	       calls % POLL_RARELY == 0;
 }
 
 /* Send what waits: lanes that were full or busy, chunks that found no lane. */

@@ -79,7 +79,7 @@ struct braid_link {
 	struct braid_list news;		/* comms with credits or retirements to tell */
 	uint64_t rx_window, um_bytes;
 	uint64_t retire_bytes;
-	atomic_uint poll_turn;		/* of lanes other than home */
+	atomic_uint poll_turn, calls;	/* of lanes other than home; moves */
 	atomic_uint spread;		/* messages whose chunks may come on other lanes */
 	atomic_bool urgent;		/* somebody waits for what we have to tell */
 	atomic_bool peer_gone;			/* F_CLOSE received */

@@ -253,32 +253,33 @@ void braid_link_news(struct braid_link *link, struct braid_comm *c)
 		braid_list_add_tail(&link->news, &c->news_node);
 }
 
-/* Acknowledge what lanes other than home have received, and home if nothing else goes out. */
-static bool tell_acks(struct braid_link *link)
+/* Acknowledge what a lane has received; home's own needs no frame if one goes out anyway. */
+static bool tell_ack(struct braid_link *link, unsigned i)
 {
-	struct braid_lane *home = braid_link_home(link);
+	struct braid_lane *home = braid_link_home(link), *lane = link->lane[i];
+	struct braid_hdr h = {
+		.type = BRAID_F_ACK, .n = (uint16_t)i, .seq = lane->rx_frames,
+	};
 
-	for (unsigned i = link->nlanes; i-- > 0; ) {
-		struct braid_lane *lane = link->lane[i];
-		struct braid_hdr h = {
-			.type = BRAID_F_ACK, .n = (uint16_t)i, .seq = lane->rx_frames,
-		};
-
-		if (!lane->rx_some || (!i && home->tx.f_sent != home->tx.f_head))
-			continue;
-		if (!braid_link_ctl(link, &h, NULL))
-			return false;
-		lane->rx_told = lane->rx_frames;
-		lane->rx_quiet = 0;
-		lane->rx_owed = lane->rx_some = false;
-	}
+	if (!lane->rx_some || (!i && home->tx.f_sent != home->tx.f_head))
+		return true;
+	if (!braid_link_ctl(link, &h, NULL))
+		return false;
+	lane->rx_told = lane->rx_frames;
+	lane->rx_quiet = 0;
+	lane->rx_owed = lane->rx_some = false;
 	return true;
 }
 
+/* Other lanes' acknowledgements go first: after a goodbye they would find their sends failed. */
 bool braid_link_tell(struct braid_link *link)
 {
 	struct braid_comm *c, *tmp;
 
+	for (unsigned i = link->nlanes; --i > 0; ) {
+		if (!tell_ack(link, i))
+			return false;
+	}
 	braid_list_for_safe(c, tmp, &link->news, news_node) {
 		if (!braid_comm_tell(c))
 			return false;
@@ -286,7 +287,7 @@ bool braid_link_tell(struct braid_link *link)
 		if (c->closed && c->peer_closed)
 			braid_comm_free(c);
 	}
-	if (!tell_acks(link))
+	if (!tell_ack(link, 0))
 		return false;
 	/* Home's own rides on the next frame that begins to leave; until then it is still owed. */
 	braid_hint(&link->urgent, braid_link_home(link)->rx_owed);

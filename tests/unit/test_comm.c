@@ -549,6 +549,39 @@ static void a_chunk_may_overtake_its_start(void **state)
 	close_both();
 }
 
+/* The receiver leaves as soon as it has all of it, and its goodbye is the first that it says. */
+static void a_goodbye_finds_the_send_acknowledged_on_every_lane(void **state)
+{
+	char *from = message(BIG, 2), *to = malloc(BIG);
+	struct braid_req *s = isend(cs, from, BIG, 0), *r = irecv(cr, to, BIG, 0);
+	struct braid_hdr h;
+	bool ret;
+
+	(void)state;
+	pass(A, BRAID_F_WANT);
+	braid_link_progress(p.end[B], cr, NULL);
+	pass(B, BRAID_F_CREDIT);
+	for (int i = 0; i < 1000 && !atomic_load(&r->done); i++) {
+		braid_comm_test(s, &ret, NULL);
+		for (unsigned lane = 0; lane < 3; lane++)
+			null_deliver(&p, A, lane);
+	}
+	assert_int_equal(size_of(r), BIG);
+	assert_memory_equal(from, to, BIG);
+	assert_false(atomic_load(&s->done));
+	braid_comm_close(cr);
+	do
+		assert_true(null_peek(&p, B, 0, &h));
+	while (null_deliver(&p, B, 0) && h.type != BRAID_F_BYE);
+	assert_true(done(s));
+	assert_int_equal(null_warns, 0);
+	braid_comm_close(cs);
+	null_settle(&p);
+	assert_null(null_not_idle(&p));
+	free(from);
+	free(to);
+}
+
 /* --- windows ------------------------------------------------------------------------------- */
 
 static void without_window_a_message_goes_by_credit(void **state)
@@ -1401,6 +1434,7 @@ int main(void)
 		CASE(an_eager_message_that_crosses_a_credit_uses_it_up),
 		CASE(a_want_that_crosses_a_credit_gets_no_second_one),
 		CASE(a_retirement_is_told_before_any_later_credit),
+		CASE_LANES(a_goodbye_finds_the_send_acknowledged_on_every_lane),
 		CASE_LANES(a_chunk_may_overtake_its_start),
 		CASE_FLOOR(without_window_a_message_goes_by_credit),
 		CASE(a_comm_whose_receiver_posts_nothing_holds_up_no_other),

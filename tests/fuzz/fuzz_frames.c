@@ -40,7 +40,7 @@ enum step {				/* and the bytes that follow */
 };
 
 enum {
-	LANES = 3, COMMS = 4, REQS = 32, IN_MAX = 1 << 18, FD = 1 << 19, EP = 1 << 20,
+	LANES = 3, COMMS = 4, REQS = 32, IN_MAX = 1 << 18, FD = 1 << 19,
 	WILD_SEQ = 0x40, WILD_ACK = 0x80,	/* in FRAME's lane: numbers as they come */
 };
 
@@ -174,27 +174,6 @@ static int os_close(int fd)
 {
 	(void)fd;
 	return 0;
-}
-
-static int os_epoll_create(void)
-{
-	return EP;
-}
-
-static int os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
-{
-	(void)ep, (void)op, (void)fd, (void)ev;
-	return 0;
-}
-
-static int os_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout_ms)
-{
-	(void)ep, (void)max, (void)timeout_ms;
-	for (int i = 1; i < LANES; i++) {
-		ev[i - 1].events = EPOLLIN | EPOLLOUT;
-		ev[i - 1].data.ptr = w.link->lane[i];
-	}
-	return LANES - 1;
 }
 
 static void drop(enum braid_log_level level, const char *file, int line, const char *text)
@@ -367,9 +346,6 @@ static void begin(void)
 		os.send = os_send;
 		os.setsockopt = os_setsockopt;
 		os.close = os_close;
-		os.epoll_create = os_epoll_create;
-		os.epoll_ctl = os_epoll_ctl;
-		os.epoll_wait = os_epoll_wait;
 		assert(braid_service_init() == 0);
 		braid_os = &os;
 		braid_log_to(drop);

@@ -13,7 +13,7 @@
 #include "core/os.h"
 #include "core/pool.h"
 
-enum { IOV_MAX_TX = 64, EPOLL_FD = 1 << 20 };
+enum { IOV_MAX_TX = 64 };
 
 struct null_lane {
 	struct braid_lane lane;		/* first */
@@ -22,7 +22,6 @@ struct null_lane {
 	char *wire;			/* held: on its way to the peer */
 	size_t beg, end, size;
 	bool refused;			/* the core was told to come back */
-	bool room;			/* and that there is room now: epoll would say so, once */
 	uint32_t forged;		/* frames that came here and the peer knows nothing of */
 	int err;			/* what arrived was broken */
 };
@@ -191,8 +190,6 @@ static int push_held(struct null_lane *from)
 	if (!lane->tx.unsent)
 		return 0;
 	from->refused = true;
-	/* A bite leaves room behind it, and epoll's edge has come by the time anybody asks. */
-	from->room = !from->config.limit || from->end - from->beg < from->config.limit;
 	return -EAGAIN;
 }
 
@@ -279,10 +276,8 @@ int null_deliver_some(struct null_pair *p, unsigned from_end, unsigned lane, siz
 	}
 out:
 	leave(to);
-	if (from->refused && waiting(from) < from->config.limit) {
+	if (from->refused && waiting(from) < from->config.limit)
 		from->refused = false;
-		from->room = true;
-	}
 	return to->err ? to->err : moved;
 }
 
@@ -386,62 +381,9 @@ int null_forge(struct null_pair *p, unsigned from_end, unsigned lane, struct bra
 static const struct braid_os *real_os;
 static unsigned pairs;
 
-/* Lanes that were added to the one epoll instance of each link. */
-static struct {
-	struct null_lane *lane[BRAID_LANES_MAX];
-	unsigned n;
-} epolls[64];
-
 static uint64_t os_now_ns(void)
 {
 	return null_now_ns;
-}
-
-static int os_epoll_create(void)
-{
-	for (unsigned i = 0; i < sizeof(epolls) / sizeof(epolls[0]); i++) {
-		if (!epolls[i].n)
-			return EPOLL_FD + (int)i;
-	}
-	errno = EMFILE;
-	return -1;
-}
-
-static int os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
-{
-	unsigned i = (unsigned)(ep - EPOLL_FD);
-
-	assert(op == EPOLL_CTL_ADD && fd == -1 && epolls[i].n < BRAID_LANES_MAX);
-	epolls[i].lane[epolls[i].n++] = null_of(ev->data.ptr);
-	return 0;
-}
-
-/* Edges, as with EPOLLET. */
-static int os_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout_ms)
-{
-	unsigned i = (unsigned)(ep - EPOLL_FD);
-	int n = 0;
-
-	(void)timeout_ms;
-	for (unsigned k = 0; k < epolls[i].n && n < max; k++) {
-		struct null_lane *lane = epolls[i].lane[k];
-		uint32_t events = (lane->room ? EPOLLOUT : 0u) | (lane->err ? EPOLLIN : 0u);
-
-		lane->room = false;
-		if (!events)
-			continue;
-		ev[n].events = events;
-		ev[n++].data.ptr = &lane->lane;
-	}
-	return n;
-}
-
-static int os_close(int fd)
-{
-	if (fd < EPOLL_FD)
-		return real_os->close(fd);
-	epolls[fd - EPOLL_FD].n = 0;
-	return 0;
 }
 
 static void keep_warn(enum braid_log_level level, const char *file, int line, const char *text)
@@ -468,10 +410,6 @@ static void os_enter(void)
 	real_os = braid_os;
 	os = *real_os;
 	os.now_ns = os_now_ns;
-	os.epoll_create = os_epoll_create;
-	os.epoll_ctl = os_epoll_ctl;
-	os.epoll_wait = os_epoll_wait;
-	os.close = os_close;
 	braid_os = &os;
 	braid_log_to(keep_warn);
 	null_warns_clear();

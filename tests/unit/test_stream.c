@@ -32,7 +32,7 @@
 #include "socket/stream.h"
 #include "tests/lib/null.h"
 
-enum { K = 1024, EP_FD = 1 << 20, BIG = 3 << 20 };
+enum { K = 1024, BIG = 3 << 20 };
 
 static struct {
 	struct null_rnd rnd;
@@ -146,44 +146,6 @@ static ssize_t os_recv(int fd, void *buf, size_t len, int flags)
 	return os_recvmsg(fd, &msg, flags);
 }
 
-/* "Not now" above is not the kernel's, so an edge would be waited for in vain: say all, always. */
-static struct {
-	void *lane[BRAID_LANES_MAX];
-	int n;
-} epolls[2];
-
-static int os_epoll_create(void)
-{
-	return EP_FD + (epolls[0].n ? 1 : 0);
-}
-
-static int os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
-{
-	(void)op, (void)fd;
-	epolls[ep - EP_FD].lane[epolls[ep - EP_FD].n++] = ev->data.ptr;
-	return 0;
-}
-
-static int os_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout_ms)
-{
-	int n = epolls[ep - EP_FD].n;
-
-	assert_int_equal(timeout_ms, 0);
-	for (int i = 0; i < n && i < max; i++) {
-		ev[i].events = EPOLLIN | EPOLLOUT;
-		ev[i].data.ptr = epolls[ep - EP_FD].lane[i];
-	}
-	return n;
-}
-
-static int os_close(int fd)
-{
-	if (fd < EP_FD)
-		return real_os->close(fd);
-	epolls[fd - EP_FD].n = 0;
-	return 0;
-}
-
 static void keep_warn(enum braid_log_level level, const char *file, int line, const char *text)
 {
 	(void)file, (void)line;
@@ -250,7 +212,6 @@ static int setup(void **state)
 
 	(void)state;
 	memset(&os, 0, sizeof(os));
-	memset(epolls, 0, sizeof(epolls));
 	os.rnd.s = 88172645463325252u;
 	real_os = braid_os;
 	unkind_os = *real_os;
@@ -258,10 +219,6 @@ static int setup(void **state)
 	unkind_os.recvmsg = os_recvmsg;
 	unkind_os.send = os_send;
 	unkind_os.recv = os_recv;
-	unkind_os.epoll_create = os_epoll_create;
-	unkind_os.epoll_ctl = os_epoll_ctl;
-	unkind_os.epoll_wait = os_epoll_wait;
-	unkind_os.close = os_close;
 	braid_os = &unkind_os;
 	saved = braid_param;
 	braid_log_to(keep_warn);
@@ -827,14 +784,9 @@ static void threads_may_call_on_one_link_at_once(void **state)
 	enum { COMMS = 2 };
 	struct worker w[2 * COMMS];
 	pthread_t t[2 * COMMS], service;
-	struct braid_os plain = *real_os;
 
 	(void)state;
-	plain.epoll_create = os_epoll_create;
-	plain.epoll_ctl = os_epoll_ctl;
-	plain.epoll_wait = os_epoll_wait;
-	plain.close = os_close;
-	braid_os = &plain;
+	braid_os = real_os;
 	add_lane();
 	braid_param.chunk = 64 * K;
 	for (unsigned i = 0; i < COMMS; i++) {

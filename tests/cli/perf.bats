@@ -113,7 +113,8 @@ checked()				# OPTIONS...
 	exec 9<>/dev/tcp/127.0.0.1/"$port"
 	run -0 perf --connect 127.0.0.1:"$port" --sizes 8
 	exec 9>&-
-	kill $listener
+	pkill -P $listener		# $listener itself is only a shell that waits for it
+	wait $listener || true
 }
 
 @test "a process that dies is one line and status 1, at once" {

@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SMALL = 8, ROUNDS = 500, TRIES = 20, BURST = 8, BURSTS = 500 };
+enum { SMALL = 8, ROUNDS = 500, TRIES = 20, BURST = 8, BURSTS = 500,
+       TICK_MS = 2 };			/* of the service thread */
 
 /*
  * Ask until it is done, as a proxy does that has nothing else: who gives way after each question
@@ -112,13 +113,15 @@ static struct shape ping_shape(struct end *e)
 
 /*
  * What is not urgent is said when the service thread comes by, every other millisecond, so a busy
- * machine adds to the count: the best of several runs tells what a message costs.
+ * machine adds to the count: the best of several runs tells what a message costs, and each of its
+ * ticks may have added one.
  */
 static void per_message(struct abi *t)
 {
 	struct peer peer = peer_start(t, pong_body);
 	struct shape s, best = { .all.sends = UINT64_MAX };
 	struct end e = { 0 };
+	uint64_t most;
 	char more = 1;
 
 	end_up(&e, t, peer.fd, true, SMALL);
@@ -135,9 +138,10 @@ static void per_message(struct abi *t)
 	       (unsigned long long)best.us, (double)best.mine.sends / ROUNDS,
 	       (double)best.mine.recvs / ROUNDS, (double)best.mine.empty / ROUNDS,
 	       (double)best.all.sends / ROUNDS, (double)best.all.recvs / ROUNDS);
-	if (best.all.sends > ROUNDS + ROUNDS / 20)
+	most = ROUNDS + ROUNDS / 20 + best.us / (TICK_MS * 1000);
+	if (best.all.sends > most)
 		FAIL("%llu sends for %d messages", (unsigned long long)best.all.sends, ROUNDS);
-	if (best.all.recvs > ROUNDS + ROUNDS / 20)
+	if (best.all.recvs > most)
 		FAIL("%llu receives for %d messages", (unsigned long long)best.all.recvs, ROUNDS);
 	end_down(&e, peer.fd);
 	peer_join(&peer);

@@ -25,11 +25,10 @@ enum {
 
 static struct braid_log_gate gate_fds;
 
-static socklen_t target_addr(const struct braid_link *link, struct sockaddr_storage *sa, char *text,
-			     size_t text_len)
+/* 0: the two ends have no IP version in common. */
+static socklen_t target_addr(const struct braid_link *link, struct sockaddr_storage *sa)
 {
 	const struct braid_handle *h = &link->target;
-	char ip[INET6_ADDRSTRLEN] = "?";
 
 	memset(sa, 0, sizeof(*sa));
 	if (h->has4 && link->key.dev->net.addr.sa.sa_family == AF_INET) {
@@ -38,8 +37,6 @@ static socklen_t target_addr(const struct braid_link *link, struct sockaddr_stor
 		in->sin_family = AF_INET;
 		in->sin_port = htons(h->port);
 		memcpy(&in->sin_addr, h->addr4, sizeof(h->addr4));
-		inet_ntop(AF_INET, &in->sin_addr, ip, sizeof(ip));
-		snprintf(text, text_len, "%s:%u", ip, h->port);
 		return sizeof(*in);
 	}
 	if (h->has6 && link->key.dev->net.addr.sa.sa_family == AF_INET6) {
@@ -50,11 +47,8 @@ static socklen_t target_addr(const struct braid_link *link, struct sockaddr_stor
 		memcpy(&in6->sin6_addr, h->addr6, sizeof(h->addr6));
 		if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
 			in6->sin6_scope_id = link->key.dev->net.ifindex;
-		inet_ntop(AF_INET6, &in6->sin6_addr, ip, sizeof(ip));
-		snprintf(text, text_len, "[%s]:%u", ip, h->port);
 		return sizeof(*in6);
 	}
-	snprintf(text, text_len, "an address of the other IP version");
 	return 0;
 }
 
@@ -62,15 +56,18 @@ void braid_dial_addr(const struct braid_link *link, char *ret, size_t len)
 {
 	struct sockaddr_storage sa;
 
-	target_addr(link, &sa, ret, len);
+	if (target_addr(link, &sa))
+		braid_addr_text(&sa, ret, len);
+	else
+		snprintf(ret, len, "an address of the other IP version");
 }
 
 /* A socket on its way to the peer, from the device's own address: a descriptor or -errno. */
 static int dial_socket(struct braid_link *link)
 {
 	struct sockaddr_storage to, from = { 0 };
-	char text[64], was[BRAID_CONGESTION_SIZE];
-	socklen_t len = target_addr(link, &to, text, sizeof(text));
+	char was[BRAID_CONGESTION_SIZE];
+	socklen_t len = target_addr(link, &to);
 	int fd, err, one = 1;
 
 	if (!len)

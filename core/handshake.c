@@ -299,7 +299,7 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 
 /* --- accepting ----------------------------------------------------------------------------- */
 
-static void addr_text(const struct sockaddr_storage *sa, char *text, size_t len)
+void braid_addr_text(const struct sockaddr_storage *sa, char *text, size_t len)
 {
 	char ip[INET6_ADDRSTRLEN] = "?";
 
@@ -352,7 +352,7 @@ int braid_handshake_accept(int fd, struct braid_dev *dev, const struct sockaddr_
 	braid_conn_init(c, fd, false);
 	c->dev = dev;
 	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
-	addr_text(from, c->addr, sizeof(c->addr));
+	braid_addr_text(from, c->addr, sizeof(c->addr));
 	err = braid_handshake_add(c, EPOLLIN);
 	if (!err)
 		braid_handshake_event(c, now);

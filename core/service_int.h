@@ -117,6 +117,9 @@ void braid_handshakes_drop(const struct braid_link *link);	/* those of its lanes
 void braid_handshakes_close(void);
 void braid_handshakes_tell(uint64_t now);	/* one line about strangers, now and then */
 
+/* "address:port", for people. */
+void braid_addr_text(const struct sockaddr_storage *sa, char *text, size_t len);
+
 /* What both ends' hellos say about us: transports and lanes. */
 void braid_handshake_offer(struct braid_hello *h);
 

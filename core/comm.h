@@ -153,7 +153,7 @@ struct braid_comm {
 	uint64_t retire_bytes;
 	uint32_t credit_scan, ndue;	/* credits due, none of them before the first */
 	struct braid_list news_node;	/* link->news: something below is to be told */
-	bool news, fail_due, bye_due, opened_due, refused_due;
+	bool fail_due, bye_due, opened_due, refused_due;
 	uint16_t fail_code;		/* errno for the peer; why it is refused */
 	uint64_t fail_size, fail_room;
 	struct braid_list listen_node;	/* listen->ready */

@@ -143,25 +143,21 @@ static void try_fewer(struct braid_link *link)
 static void compare(struct braid_link *link, uint64_t now)
 {
 	double few = link->grow.few_rate, many = link->grow.many_rate;
-	bool last = ++link->grow.round == ROUNDS;
+	bool keep, clear, last = ++link->grow.round == ROUNDS;
 
 	if (few > link->grow.most)
 		link->grow.most = few;
 	if (many < link->grow.least)
 		link->grow.least = many;
 	if (link->grow.trim) {
-		if (few * 100 < many * LOSS_PERCENT || last) {
-			finish(link, few * 100 < many * LOSS_PERCENT, now);
-			return;
-		}
+		keep = clear = few * 100 < many * LOSS_PERCENT;
 	} else {
-		bool better = link->grow.least * 100 >= link->grow.most * GAIN_PERCENT;
-		bool clear = link->grow.least * 100 >= link->grow.most * CLEAR_PERCENT;
-
-		if (!better || clear || last) {
-			finish(link, better, now);
-			return;
-		}
+		keep = link->grow.least * 100 >= link->grow.most * GAIN_PERCENT;
+		clear = !keep || link->grow.least * 100 >= link->grow.most * CLEAR_PERCENT;
+	}
+	if (clear || last) {
+		finish(link, keep, now);
+		return;
 	}
 	use(link, link->grow.few);
 	link->grow.phase = FEW_SETTLE;

@@ -252,7 +252,7 @@ int braid_tx_acked(struct braid_lane *lane, uint32_t frames)
 		return -EPROTO;
 	q->f_told = frames;
 	pop_told(lane);
-	if (q->timed_ns && is_timed(lane))
+	if (q->timed_ns)
 		time_acked(q);
 	return 0;
 }

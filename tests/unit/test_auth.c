@@ -95,21 +95,31 @@ static void each_mac_is_what_its_formula_says(void **state)
 	}
 }
 
+/* For comm 0x01020304 and listen 0x1112131415161718, from the formula. */
+static void assert_open_mac(const uint8_t *mac, const char *label, const uint8_t *token,
+			    const uint8_t *session)
+{
+	size_t n = strlen(label) + 1;
+	uint8_t all[16 + BRAID_KEY_SIZE + 12], want[BRAID_MAC_SIZE];
+
+	memcpy(all, label, n);
+	memcpy(all + n, session, BRAID_KEY_SIZE);
+	memcpy(all + n + BRAID_KEY_SIZE, "\4\3\2\1\x18\x17\x16\x15\x14\x13\x12\x11", 12);
+	crypto_generichash(want, sizeof(want), all, n + BRAID_KEY_SIZE + 12, token,
+			   BRAID_KEY_SIZE);
+	assert_memory_equal(mac, want, sizeof(want));
+}
+
 static void an_open_is_bound_to_session_comm_and_listen(void **state)
 {
-	uint8_t token[BRAID_KEY_SIZE], session[BRAID_KEY_SIZE], all[11 + BRAID_KEY_SIZE + 12];
+	uint8_t token[BRAID_KEY_SIZE], session[BRAID_KEY_SIZE];
 	uint8_t mac[BRAID_MAC_SIZE], other[BRAID_MAC_SIZE];
 
 	(void)state;
 	memset(token, 1, sizeof(token));
 	memset(session, 2, sizeof(session));
 	braid_auth_open(token, session, 0x01020304, 0x1112131415161718, mac);
-	memcpy(all, "braid open", 11);
-	memcpy(all + 11, session, sizeof(session));
-	memcpy(all + 11 + sizeof(session), "\4\3\2\1\x18\x17\x16\x15\x14\x13\x12\x11", 12);
-	crypto_generichash(other, sizeof(other), all, sizeof(all), token, sizeof(token));
-	assert_memory_equal(mac, other, sizeof(mac));
-
+	assert_open_mac(mac, "braid open", token, session);
 	braid_auth_open(token, session, 0x01020305, 0x1112131415161718, other);
 	assert_false(braid_auth_equal(mac, other));
 	braid_auth_open(token, session, 0x01020304, 0x1112131415161719, other);
@@ -125,16 +135,12 @@ static void an_open_is_bound_to_session_comm_and_listen(void **state)
 
 static void an_answer_to_an_open_is_not_that_open(void **state)
 {
-	uint8_t key[BRAID_KEY_SIZE] = { 1 }, all[13 + BRAID_KEY_SIZE + 12];
+	uint8_t key[BRAID_KEY_SIZE] = { 1 };
 	uint8_t mac[BRAID_MAC_SIZE], other[BRAID_MAC_SIZE];
 
 	(void)state;
 	braid_auth_opened(key, key, 0x01020304, 0x1112131415161718, mac);
-	memcpy(all, "braid opened", 13);
-	memcpy(all + 13, key, sizeof(key));
-	memcpy(all + 13 + sizeof(key), "\4\3\2\1\x18\x17\x16\x15\x14\x13\x12\x11", 12);
-	crypto_generichash(other, sizeof(other), all, sizeof(all), key, sizeof(key));
-	assert_memory_equal(mac, other, sizeof(mac));
+	assert_open_mac(mac, "braid opened", key, key);
 	braid_auth_open(key, key, 0x01020304, 0x1112131415161718, other);
 	assert_false(braid_auth_equal(mac, other));
 }

@@ -587,14 +587,15 @@ static int poll_others(struct braid_link *link, unsigned most)
 	return moved;
 }
 
-/* Nothing is expected there if no message is in pieces; but a lane may have died. */
-static bool others_wait(struct braid_link *link)
+/* Nothing is expected there if no message is in pieces; but a lane may have died: one, rarely. */
+static unsigned others_due(struct braid_link *link)
 {
 	unsigned calls = atomic_load_explicit(&link->calls, memory_order_relaxed) + 1;
 
 	atomic_store_explicit(&link->calls, calls, memory_order_relaxed);
-	return atomic_load_explicit(&link->spread, memory_order_relaxed) ||
-	       calls % POLL_RARELY == 0;
+	if (atomic_load_explicit(&link->spread, memory_order_relaxed))
+		return POLL_OTHERS;
+	return calls % POLL_RARELY == 0;
 }
 
 /* Send what waits: lanes that were full or busy, chunks that found no lane. */
@@ -690,7 +691,7 @@ void braid_link_unpark(struct braid_link *link)
 void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
 			 const atomic_bool *done)
 {
-	int moved = move(link, others_wait(link) ? POLL_OTHERS : 0);
+	int moved = move(link, others_due(link));
 
 	/* Served: what is to be told goes with what the caller posts next. */
 	if (done && atomic_load_explicit(done, memory_order_relaxed))

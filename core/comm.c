@@ -846,6 +846,15 @@ static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
 	return rx_to_entry(lane, e, h->offset);
 }
 
+void braid_comm_rx_undo(struct braid_lane *lane)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_recv *e = lane->rx_target;
+
+	e->begun -= h->len;
+	e->chunks[h->n / 64] &= ~(1ull << (h->n % 64));
+}
+
 static int end_chunk(struct braid_lane *lane)
 {
 	struct braid_recv *e = lane->rx_target;
@@ -983,6 +992,18 @@ static int begin_bye(struct braid_lane *lane, struct braid_comm *c)
 	return 0;
 }
 
+/* What it stands for will never come: FAIL follows, and later messages may come before that. */
+static int begin_void(struct braid_lane *lane, struct braid_comm *c)
+{
+	(void)lane;
+	if (atomic_load(&c->err) || c->closed)
+		return 0;
+	braid_warn("device %s, peer %s: the peer gave up this connection; its own log says why",
+		   c->link->key.dev->net.name, c->link->peer);
+	braid_comm_fail(c, -EREMOTEIO);
+	return 0;
+}
+
 static int begin_fail(struct braid_lane *lane, struct braid_comm *c)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
@@ -997,10 +1018,7 @@ static int begin_fail(struct braid_lane *lane, struct braid_comm *c)
 			(unsigned long long)h->offset);
 		braid_comm_fail(c, -EMSGSIZE);
 	} else {
-		braid_warn("device %s, peer %s: the peer gave up this connection; its own log says "
-			   "why",
-			   c->link->key.dev->net.name, c->link->peer);
-		braid_comm_fail(c, -EREMOTEIO);
+		begin_void(lane, c);
 	}
 	return 0;
 }
@@ -1020,6 +1038,7 @@ static const struct {
 	[BRAID_F_REFUSED] = { begin_refused, NULL, false },
 	[BRAID_F_BYE]     = { begin_bye, NULL, false },
 	[BRAID_F_FAIL]    = { begin_fail, NULL, false },
+	[BRAID_F_VOID]    = { begin_void, NULL, true },
 };
 
 int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c)
@@ -1107,6 +1126,24 @@ int braid_comm_test(struct braid_req *req, bool *ret_done, uint64_t *sizes)
 	return err;
 }
 
+bool braid_comm_waits(const struct braid_comm *c, struct braid_waiting *ret)
+{
+	if (c->closed || atomic_load(&c->err))
+		return false;
+	if (!c->sender && c->oldest_rseq != c->next_rseq) {
+		const struct braid_recv *e = &c->recv[c->oldest_rseq % BRAID_SLOTS];
+
+		*ret = (struct braid_waiting){ true, e->rseq, e->tag, e->room };
+	}
+	for (uint32_t q = c->oldest_await; c->sender && q != c->next_seq && !ret->any; q++) {
+		const struct braid_send *s = &c->send[q % BRAID_SLOTS];
+
+		if (s->await == BRAID_AWAIT_WANT)
+			*ret = (struct braid_waiting){ true, s->seq, s->tag, s->size };
+	}
+	return ret->any;
+}
+
 static bool uses(const struct braid_comm *c, const struct braid_mr *mr)
 {
 	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
@@ -1134,6 +1171,8 @@ static void forget_recvs(struct braid_comm *c)
 	for (unsigned i = 0; i < c->link->nlanes; i++) {
 		struct braid_lane *lane = c->link->lane[i];
 
+		if (lane->rx_again && lane->rx_was.comm == c->id)
+			lane->rx_again = BRAID_RX_DRAIN;
 		if (lane->rx_hdr.comm != c->id ||
 		    (lane->rx_kind != BRAID_RX_ENTRY && lane->rx_kind != BRAID_RX_UM))
 			continue;

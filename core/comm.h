@@ -159,6 +159,8 @@ struct braid_comm {
 	struct braid_list listen_node;	/* listen->ready */
 	struct braid_listen *listen;
 	uint64_t listen_id;
+	uint32_t stall_seq;		/* core/heal.c: what has waited, since when */
+	uint64_t stall_ns;
 	uint8_t opened_mac[BRAID_MAC_SIZE];	/* what OPENED says: who sends it knows the token */
 };
 
@@ -193,6 +195,15 @@ int braid_comm_test(struct braid_req *req, bool *ret_done, uint64_t *sizes);
 void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr);
 void braid_comm_close(struct braid_comm *c);
 
+struct braid_waiting {			/* the oldest message that waits for the peer */
+	bool any;
+	uint32_t seq;			/* of the message or the receive */
+	int32_t tag;
+	uint64_t size;
+};
+/* Does one?  With the link's lock held. */
+bool braid_comm_waits(const struct braid_comm *c, struct braid_waiting *ret);
+
 /* For lane.c and link.c, with the link's lock held. */
 void braid_send_part_done(struct braid_send *s);
 /* START, if it is still to be said; false: no room. */
@@ -202,5 +213,7 @@ bool braid_comm_tell(struct braid_comm *c);
 /* Where a comm's frame goes, and that it is complete: 0 or a negative errno: the peer is broken. */
 int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c);
 int braid_comm_rx_end(struct braid_lane *lane);
+/* The chunk that was coming on this lane will come again. */
+void braid_comm_rx_undo(struct braid_lane *lane);
 
 #endif

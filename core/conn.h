@@ -16,6 +16,7 @@
 #include "core/wire.h"
 
 struct braid_link;
+struct braid_lane;
 struct braid_dev;
 
 enum braid_conn_state {
@@ -35,6 +36,7 @@ struct braid_conn {
 	uint64_t deadline_ns;
 	struct braid_dev *dev;
 	struct braid_link *link;	/* dialler: whose; accepter, LANE: found by admit */
+	struct braid_lane *lane;	/* of them, one that had a socket before */
 	uint8_t key[BRAID_KEY_SIZE];
 	uint8_t m1[BRAID_HELLO_SIZE], m2[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
 	struct braid_hello mine, theirs;
@@ -59,7 +61,9 @@ void braid_conn_session(const struct braid_conn *c, uint8_t *ret);
  * Called once, before any key is checked.
  */
 int braid_conn_find(struct braid_conn *c);
-/* The key fits: last word on the answer's status (both ends may be dialling each other). */
+/* The key fits: last word on the answer (both ends may be dialling each other). */
 void braid_conn_admit(struct braid_conn *c);
+/* Upward, dialling end: connected; last word on c->mine.  0, or -EALREADY: no need any more. */
+int braid_conn_ready(struct braid_conn *c);
 
 #endif

@@ -131,7 +131,7 @@ static int attempt_link(struct attempt *a)
 	key.dev = a->dev;
 	key.peer_dev = a->to.dev;
 	key.traffic_class = (int16_t)a->traffic_class;
-	link = braid_link_find(&key);
+	link = braid_param.share ? braid_link_find(&key, false) : NULL;
 	if (!link) {
 		int err = braid_service_start();
 

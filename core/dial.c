@@ -20,6 +20,7 @@
 
 enum {
 	REDIAL_MS = 20, REDIAL_MAX_MS = 500,
+	ATTEMPT_MS = 500,		/* for a lane of a link that had been up */
 	REFUSED_MS = 500,		/* a closed port is believed after that: it was open once */
 };
 
@@ -89,7 +90,8 @@ static int dial_socket(struct braid_link *link)
 	return err;
 }
 
-static int dial_start(struct braid_link *link, enum braid_hello_kind kind, uint64_t now)
+static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struct braid_lane *lane,
+		      uint64_t now)
 {
 	struct braid_conn *c = calloc(1, sizeof(*c));
 	int fd;
@@ -107,11 +109,14 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, uint6
 	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
 	if (kind == BRAID_HELLO_LINK && c->deadline_ns > link->dial_until_ns)
 		c->deadline_ns = link->dial_until_ns;
+	if (kind == BRAID_HELLO_ALIVE || lane)
+		c->deadline_ns = now + ATTEMPT_MS * MS;
 	braid_dial_addr(link, c->addr, sizeof(c->addr));
 	c->mine.kind = (uint8_t)kind;
 	c->mine.dev = (uint16_t)link->key.dev->index;
 	c->mine.peer_dev = link->key.peer_dev;
 	c->mine.traffic_class = link->key.traffic_class;
+	c->mine.port = braid_port(c->dev);
 	braid_handshake_offer(&c->mine);
 	if (kind == BRAID_HELLO_LINK) {
 		c->mine.ident = link->target.listen_id;
@@ -119,10 +124,15 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, uint6
 		memcpy(c->key, link->target.token, sizeof(c->key));
 	} else {
 		c->mine.ident = link->id;
-		c->mine.lane = (uint8_t)link->nlanes;
+		c->mine.lane = lane ? lane->index : (uint8_t)link->nlanes;
+		c->mine.epoch = lane ? ++lane->dialled : 0;
 		memcpy(c->key, link->session, sizeof(c->key));
 	}
-	link->conn = c;
+	c->lane = lane;
+	if (lane)
+		lane->conn = c;
+	else
+		link->conn = c;
 	return braid_handshake_add(c, EPOLLOUT) ? -ENOMEM : 0;
 }
 
@@ -227,12 +237,17 @@ void braid_dial_link(struct braid_link *link, uint64_t now)
 
 	atomic_store(&link->state, BRAID_LINK_DIALING);
 	link->dial_at_ns = 0;
-	err = dial_start(link, BRAID_HELLO_LINK, now);
+	err = dial_start(link, BRAID_HELLO_LINK, NULL, now);
 	if (err)
 		braid_dial_failed(link, NULL, err, now);
 }
 
-int braid_dial_lane(struct braid_link *link, uint64_t now)
+int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t now)
 {
-	return dial_start(link, BRAID_HELLO_LANE, now);
+	return dial_start(link, BRAID_HELLO_LANE, lane, now);
+}
+
+int braid_dial_ask(struct braid_link *link, uint64_t now)
+{
+	return dial_start(link, BRAID_HELLO_ALIVE, NULL, now);
 }

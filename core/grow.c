@@ -76,7 +76,7 @@ void braid_grow_start(struct braid_link *link)
 
 bool braid_grow_wants_dial(const struct braid_link *link)
 {
-	return link->nlanes < link->want_lanes && link->ncomms;
+	return link->nlanes < link->want_lanes && link->ncomms && !link->ndown;
 }
 
 void braid_grow_dialled(struct braid_link *link, int err, uint64_t now)

@@ -15,6 +15,7 @@
 
 #include "core/auth.h"
 #include "core/grow.h"
+#include "core/heal.h"
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
@@ -73,6 +74,8 @@ void braid_handshake_end(struct braid_conn *c)
 		half_open--;
 	if (c->link && c->link->conn == c)
 		c->link->conn = NULL;
+	if (c->lane && c->lane->conn == c)
+		c->lane->conn = NULL;
 	braid_list_del(&c->node);
 	if (c->fd >= 0) {
 		braid_unwatch(c->fd);
@@ -132,6 +135,13 @@ static void key_of_hello(const struct braid_conn *c, struct braid_link_key *ret)
 	ret->self_accepted = !memcmp(ret->process, braid_self.process, sizeof(ret->process));
 }
 
+/* A recorded one, or of a dial that was given up: only the last one counts. */
+static bool hello_is_old(const struct braid_conn *c)
+{
+	return c->theirs.kind == BRAID_HELLO_LANE && c->theirs.lane < c->link->nlanes &&
+	       (int16_t)(c->theirs.epoch - c->link->lane[c->theirs.lane]->dialled) <= 0;
+}
+
 int braid_conn_find(struct braid_conn *c)
 {
 	struct braid_link *link;
@@ -143,6 +153,7 @@ int braid_conn_find(struct braid_conn *c)
 	c->mine.dev = (uint16_t)c->dev->index;
 	c->mine.peer_dev = c->theirs.dev;
 	c->mine.traffic_class = c->theirs.traffic_class;
+	c->mine.port = braid_port(c->dev);
 	braid_handshake_offer(&c->mine);
 	if (c->theirs.kind == BRAID_HELLO_LINK) {
 		if (!braid_listen_token(c->theirs.ident, c->dev, c->key))
@@ -150,15 +161,52 @@ int braid_conn_find(struct braid_conn *c)
 		return 0;
 	}
 	braid_list_for(link, &braid_svc.links, node) {
-		if (atomic_load(&link->state) != BRAID_LINK_UP || link->dialler ||
-		    link->id != c->theirs.ident)
+		if (atomic_load(&link->state) != BRAID_LINK_UP || link->id != c->theirs.ident ||
+		    link->dialler != (c->theirs.kind == BRAID_HELLO_ALIVE))
 			continue;
 		memcpy(c->key, link->session, sizeof(c->key));
 		c->link = link;
-		return 0;
+		return hello_is_old(c) ? -EACCES : 0;
 	}
 	c->mine.status = BRAID_HELLO_NO_LINK;
 	return 0;
+}
+
+/* Close the lane that `c` is to replace, and say what came over it. */
+static void lane_close_for(struct braid_conn *c)
+{
+	struct braid_lane *lane = c->lane;
+
+	braid_lane_shut(lane);
+	braid_lock_wait(&lane->link->lock);
+	c->mine.frames = lane->rx_frames;
+	c->mine.first = lane->tx.f_acked;
+	braid_unlock(&lane->link->lock);
+}
+
+int braid_conn_ready(struct braid_conn *c)
+{
+	if (!c->lane)
+		return 0;
+	if (!braid_heal_wants(c->lane))
+		return -EALREADY;
+	lane_close_for(c);
+	return 0;
+}
+
+static void admit_lane(struct braid_conn *c)
+{
+	struct braid_link *link = c->link;
+
+	if (c->theirs.kind == BRAID_HELLO_ALIVE) {
+		braid_heal_wanted(link);
+	} else if (c->theirs.lane < link->nlanes) {
+		c->lane = link->lane[c->theirs.lane];
+		c->lane->dialled = c->theirs.epoch;
+		lane_close_for(c);
+	} else if (c->theirs.lane != link->nlanes) {
+		c->mine.status = BRAID_HELLO_NO_LINK;
+	}
 }
 
 void braid_conn_admit(struct braid_conn *c)
@@ -166,17 +214,16 @@ void braid_conn_admit(struct braid_conn *c)
 	struct braid_link_key key;
 	struct braid_link *link;
 
-	if (c->theirs.kind == BRAID_HELLO_LANE) {
-		if (c->theirs.lane != c->link->nlanes)
-			c->mine.status = BRAID_HELLO_NO_LINK;
+	if (c->theirs.kind != BRAID_HELLO_LINK) {
+		admit_lane(c);
 		return;
 	}
 	key_of_hello(c, &key);
-	link = key.self_accepted ? NULL : braid_link_find(&key);
+	link = key.self_accepted || !braid_param.share ? NULL : braid_link_find(&key, true);
 	if (!common_transport(&c->theirs)) {
 		c->mine.status = BRAID_HELLO_NO_TRANSPORT;
 	} else if (link && link->dialler && !smaller_than_ours(key.process) &&
-		   atomic_load(&link->state) != BRAID_LINK_WAITING) {
+		   atomic_load(&link->state) == BRAID_LINK_DIALING) {
 		c->mine.status = BRAID_HELLO_CROSSED;
 	} else {
 		braid_os->random(&c->mine.ident, sizeof(c->mine.ident));
@@ -201,6 +248,46 @@ static int link_take_conn(struct braid_link *link, struct braid_conn *c, unsigne
 	return 0;
 }
 
+/* The same for a lane that is there, and has lost its socket. */
+static int lane_take_conn(struct braid_lane *lane, struct braid_conn *c)
+{
+	struct braid_link *link = lane->link;
+	int err;
+
+	if (!c->dialler && c->theirs.epoch != lane->dialled)
+		return -EALREADY;		/* a later dial has come in between */
+	braid_unwatch(c->fd);
+	err = braid_lane_resume(lane, c->dialler ? c->mine.epoch : c->theirs.epoch, c->fd,
+				c->theirs.frames, c->theirs.first);
+	if (err) {
+		braid_link_fail(link, -EREMOTEIO, "lane %u can't be taken up again: %s",
+				lane->index,
+				err == -EPROTO ? "the two ends do not agree on what went over it" :
+						 strerror(-err));
+		return err;
+	}
+	c->fd = -1;
+	braid_link_move(link);
+	return 0;
+}
+
+/* Where the peer can be asked for a connection, should all be lost. */
+static void note_peer_port(struct braid_link *link, const struct braid_conn *c)
+{
+	union braid_netdev_addr a = { 0 };
+	socklen_t len = sizeof(a);
+
+	if (braid_os->getpeername(c->fd, &a.sa, &len))
+		return;
+	link->target.port = c->theirs.port;
+	link->target.has4 = a.sa.sa_family == AF_INET;
+	link->target.has6 = a.sa.sa_family == AF_INET6;
+	if (link->target.has4)
+		memcpy(link->target.addr4, &a.in.sin_addr, sizeof(link->target.addr4));
+	else
+		memcpy(link->target.addr6, &a.in6.sin6_addr, sizeof(link->target.addr6));
+}
+
 /* The first lane.  A link that can't have its memory is dead; whoever waits for it is told. */
 static int link_up(struct braid_link *link, struct braid_conn *c)
 {
@@ -217,6 +304,8 @@ static int link_up(struct braid_link *link, struct braid_conn *c)
 	c->mine.window = 0;
 	snprintf(link->peer, sizeof(link->peer), "%s (pid %u, %s)", c->theirs.host, c->theirs.pid,
 		 c->addr);
+	if (!c->dialler)
+		note_peer_port(link, c);
 	err = link_take_conn(link, c, 0);
 	if (err)
 		return err;
@@ -228,6 +317,7 @@ static int link_up(struct braid_link *link, struct braid_conn *c)
 	braid_auth_wipe(link->target.token, BRAID_KEY_SIZE);
 	atomic_store(&link->state, BRAID_LINK_UP);
 	braid_grow_start(link);
+	braid_heal_start(link, braid_os->now_ns());
 	braid_info("device %s: link to %s is up, %s", link->key.dev->net.name, link->peer,
 		   link->dialler ? "dialled" : "accepted");
 	return 0;
@@ -240,11 +330,14 @@ static int accepted(struct braid_conn *c)
 	struct braid_link *link;
 	int err;
 
+	if (c->theirs.kind == BRAID_HELLO_ALIVE)
+		return 0;
 	if (c->theirs.kind == BRAID_HELLO_LANE)
-		return link_take_conn(c->link, c, c->theirs.lane);
+		return c->lane ? lane_take_conn(c->lane, c) :
+				 link_take_conn(c->link, c, c->theirs.lane);
 	key_of_hello(c, &key);
-	link = key.self_accepted ? NULL : braid_link_find(&key);
-	if (link && atomic_load(&link->state) == BRAID_LINK_UP)
+	link = key.self_accepted ? NULL : braid_link_find(&key, true);
+	if (link && !braid_param.share && atomic_load(&link->state) == BRAID_LINK_DIALING)
 		link = NULL;
 	if (link) {
 		if (link->conn)
@@ -263,6 +356,19 @@ static int accepted(struct braid_conn *c)
 	return 0;
 }
 
+/* Whoever dialled hears how it ended. */
+static void dial_over(struct braid_conn *c, int err, uint64_t now)
+{
+	if (c->lane)
+		braid_heal_dialled(c->lane, c, err, now);
+	else if (c->mine.kind == BRAID_HELLO_LANE)
+		braid_grow_dialled(c->link, err, now);
+	else if (c->mine.kind == BRAID_HELLO_ALIVE)
+		braid_heal_asked(c->link, c, err, now);
+	else if (err)
+		braid_dial_failed(c->link, c, err, now);
+}
+
 void braid_handshake_event(struct braid_conn *c, uint64_t now)
 {
 	struct braid_link *link = c->link;
@@ -278,14 +384,14 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 		braid_handshake_end(c);
 		return;
 	}
-	if (!err && c->mine.kind == BRAID_HELLO_LANE)
+	if (!err && c->lane)
+		err = lane_take_conn(c->lane, c);
+	else if (!err && c->mine.kind == BRAID_HELLO_LANE)
 		err = link_take_conn(link, c, c->mine.lane);
-	else if (!err)
+	else if (!err && c->mine.kind == BRAID_HELLO_LINK)
 		err = link_up(link, c);
-	if (c->dialler && c->mine.kind == BRAID_HELLO_LINK && err)
-		braid_dial_failed(link, c, err, now);
-	if (c->dialler && c->mine.kind == BRAID_HELLO_LANE)
-		braid_grow_dialled(link, err, now);
+	if (c->dialler)
+		dial_over(c, err, now);
 	if (!c->dialler && (err == -EPROTO || err == -EACCES))
 		strangers++;
 	if (!c->dialler && err == -EPROTONOSUPPORT && braid_log_gate_open(&gate_version, now))
@@ -366,16 +472,12 @@ void braid_handshakes_expire(uint64_t now)
 	struct braid_conn *c, *tmp;
 
 	braid_list_for_safe(c, tmp, &conns, node) {
-		struct braid_link *link = c->link;
-
 		if (now < c->deadline_ns)
 			continue;
-		if (!c->dialler)
-			dropped++;
-		else if (c->mine.kind == BRAID_HELLO_LANE)
-			braid_grow_dialled(link, -ETIMEDOUT, now);
+		if (c->dialler)
+			dial_over(c, -ETIMEDOUT, now);
 		else
-			braid_dial_failed(link, c, -ETIMEDOUT, now);
+			dropped++;
 		braid_handshake_end(c);
 	}
 }

@@ -282,6 +282,60 @@ void braid_tx_advance(struct braid_lane *lane, size_t n)
 	pop_told(lane);
 }
 
+int braid_tx_rewind(struct braid_lane *lane, uint32_t frames)
+{
+	struct braid_txq *q = &lane->tx;
+
+	if ((int32_t)(frames - q->f_acked) < 0)
+		frames = q->f_acked;		/* the rest was told in the handshake (`first`) */
+	if (frames - q->f_acked > q->f_sent - q->f_acked || (int32_t)(frames - q->f_told) < 0)
+		return -EPROTO;
+	q->f_told = frames;
+	pop_told(lane);
+	q->f_sent = frames;
+	q->part = 0;
+	q->starts = 0;
+	q->unsent = 0;
+	for (uint32_t i = q->f_sent; i != q->f_head; i++)
+		q->unsent += q->f[i & q->fmask].inl + q->f[i & q->fmask].ext_len;
+	if (q->timed_ns)
+		time_start(q);
+	return 0;
+}
+
+void braid_tx_move(struct braid_lane *from, struct braid_lane *to)
+{
+	struct braid_txq *q = &from->tx;
+	struct braid_txf f = q->f[--q->f_head & q->fmask];
+	struct braid_hdr h;
+
+	braid_hdr_unpack(q->ring + f.off, &h);
+	q->head -= (q->head - f.off) & (q->ring_size - 1);
+	q->unsent -= f.inl + f.ext_len;
+	q->unacked -= f.ext_len;
+	if (h.type == BRAID_F_VOID)
+		return;
+	braid_tx_add(to, &h, NULL, f.ext, f.owner);
+	to->tx.f[(to->tx.f_head - 1) & to->tx.fmask].own = f.own;
+}
+
+/* The frame keeps its number, so that those behind it keep theirs. */
+static void make_void(struct braid_txq *q, struct braid_txf *f, bool sent)
+{
+	struct braid_hdr h;
+
+	braid_hdr_unpack(q->ring + f->off, &h);
+	h = (struct braid_hdr){
+		.type = BRAID_F_VOID, .ack = h.ack, .lseq = h.lseq, .comm = h.comm, .seq = h.seq,
+	};
+	braid_hdr_pack(&h, q->ring + f->off);
+	if (!sent)
+		q->unsent -= f->ext_len;
+	q->unacked -= f->ext_len;
+	f->ext = NULL;
+	f->ext_len = 0;
+}
+
 int braid_tx_release(struct braid_lane *lane, const void *comm)
 {
 	struct braid_txq *q = &lane->tx;
@@ -292,8 +346,12 @@ int braid_tx_release(struct braid_lane *lane, const void *comm)
 		if (!f->owner || f->owner->req.comm != comm)
 			continue;
 		f->owner = NULL;
-		if ((int32_t)(i - q->f_sent) < 0 || !f->ext_len)
+		if (!f->ext_len)
 			continue;
+		if (i != q->f_sent || !q->part) {
+			make_void(q, f, (int32_t)(i - q->f_sent) < 0);
+			continue;
+		}
 		f->own = malloc(f->ext_len);
 		if (!f->own)
 			return -ENOMEM;

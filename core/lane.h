@@ -23,6 +23,7 @@
 #include "core/transport.h"
 #include "core/wire.h"
 
+struct braid_conn;
 struct braid_send;
 struct braid_link;
 
@@ -60,6 +61,7 @@ struct braid_lane {
 	uint8_t index;
 	uint16_t epoch;
 	int fd;
+	atomic_bool up;			/* else its socket is lost: see core/heal.h */
 	bool local;			/* the path is this host's memory */
 	uint64_t flight_max;		/* chunk bytes not acknowledged; 0: no limit */
 	struct braid_lock io;		/* for reading */
@@ -81,6 +83,24 @@ struct braid_lane {
 	char *rx_dst;			/* NULL: throw away */
 	size_t rx_left;
 	uint8_t rx_ctl[BRAID_OPEN_SIZE];
+	_Atomic uint64_t rx_bytes;	/* ever, of anything: the peer lives */
+
+	/* Half received when the socket was lost: it comes again, to the same place. */
+	enum braid_rx_kind rx_again;	/* NONE: it was not */
+	struct braid_hdr rx_was;
+	char *rx_base;
+
+	/* Lost and found: core/heal.c, in the service thread. */
+	bool in_epoll;
+	bool down_due;			/* DOWN is to be told: it is closed here */
+	bool peer_down;			/* and at the other end, after so many frames: */
+	uint32_t peer_frames;
+	bool orphaned;			/* both: its chunks go to other lanes */
+	uint16_t dialled;		/* epoch of the last dial, or of the last one taken in */
+	struct braid_conn *conn;	/* the dial on its way */
+	uint64_t dial_at_ns;
+	unsigned dial_wait_ms;		/* after the next failure */
+	uint64_t suspect_ns;		/* nothing has been acknowledged since; 0: all is well */
 };
 
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t frames);
@@ -114,8 +134,17 @@ void braid_tx_advance(struct braid_lane *lane, size_t n);
 int braid_tx_acked(struct braid_lane *lane, uint32_t frames);
 
 /*
- * Forget a comm's memory: what of it is not handed over yet is saved into memory of our own, so
- * that no frame is torn.  The lane stands still.  Out of memory: -ENOMEM, the lane must die.
+ * The lane has a new socket, and the peer has received `frames` in all: the others go again, as
+ * they were.  The lane stands still.  0, or -EPROTO if the peer can't have.
+ */
+int braid_tx_rewind(struct braid_lane *lane, uint32_t frames);
+/* The newest frame, a chunk of a lane that is down and rewound, goes to `to`, which has room. */
+void braid_tx_move(struct braid_lane *from, struct braid_lane *to);
+
+/*
+ * Forget a comm's memory.  Frames that would be sent from it become VOID; one that is half sent is
+ * saved into memory of our own, so that it is not torn.  The lane stands still.  Out of memory:
+ * -ENOMEM, the link must die.
  */
 int braid_tx_release(struct braid_lane *lane, const void *comm);
 

@@ -143,6 +143,8 @@ int braid_link_add_lane(struct braid_link *link, const struct braid_transport *t
 	if (!err && link->attached)
 		err = lane_attach(lane);
 	if (!err) {
+		atomic_store(&lane->up, true);
+		lane->dialled = epoch;
 		link->lane[index] = lane;
 		atomic_store(&link->nlanes, index + 1);
 	}
@@ -193,30 +195,129 @@ void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)
 	braid_unlock(&link->lock);
 }
 
-/* A lane's transport gave up: for now a link does not outlive any of its lanes. */
+/* --- sockets come and go ------------------------------------------------------------------- */
+
+static bool lane_up(const struct braid_lane *lane)
+{
+	return atomic_load_explicit(&lane->up, memory_order_acquire);
+}
+
+void braid_lane_lost(struct braid_lane *lane, int err)
+{
+	struct braid_link *link = lane->link;
+
+	if (!lane_up(lane))
+		return;
+	braid_info("device %s, peer %s: lane %u is lost (%s)", link->key.dev->net.name, link->peer,
+		   lane->index, err == -ENOTCONN ? "closed by the peer" : strerror(-err));
+	atomic_store(&lane->up, false);
+	atomic_fetch_add(&link->ndown, 1);
+	braid_service_kick();
+}
+
+/* A lane's transport gave up: another socket may do, unless it is the peer that is broken. */
 static void lane_died(struct braid_lane *lane, int err)
 {
 	struct braid_link *link = lane->link;
 
-	if (err == -EBADMSG || err == -EPROTO)
+	if (err == -EBADMSG || err == -EPROTO) {
 		braid_link_fail(link, -EREMOTEIO,
 				"the peer sent a broken %s frame on lane %u; is its "
 				"libnccl-net-braid.so damaged or of another build?",
 				braid_frame_name(lane->rx_hdr.type), lane->index);
-	else if (link->peer_gone)
-		braid_link_fail(link, -EREMOTEIO, "the peer closed the link");
-	else if (err == -ECONNRESET || err == -EPIPE || err == -ENOTCONN)
-		braid_link_fail(link, -EREMOTEIO,
-				"the connection was lost (%s); the peer's process has "
-				"ended or was killed: look for the first error in that rank's log",
-				err == -ENOTCONN ? "closed by the peer" : strerror(-err));
-	else if (err == -ENOMEM)
+	} else if (err == -ENOMEM) {
 		braid_link_fail(link, err, "out of memory");
-	else
-		braid_link_fail(link, -EREMOTEIO,
-				"the connection failed (%s); check the network between "
-				"the two hosts",
-				strerror(-err));
+	} else if (link->peer_gone) {
+		braid_link_fail(link, -EREMOTEIO, "the peer closed the link");
+	} else {
+		braid_lock_wait(&link->lock);
+		braid_lane_lost(lane, err);
+		braid_unlock(&link->lock);
+	}
+}
+
+/* Where its chunks stopped is known to both ends: they may go on other lanes. */
+static void lane_orphan(struct braid_lane *lane)
+{
+	if (lane->orphaned || !lane->peer_down || lane->fd >= 0)
+		return;
+	if (braid_tx_rewind(lane, lane->peer_frames)) {
+		braid_link_down(lane->link, -EREMOTEIO, "the peer has lost count of its frames");
+		return;
+	}
+	lane->orphaned = true;
+	lane->link->norphaned++;
+	atomic_store_explicit(&lane->link->stalled, true, memory_order_relaxed);
+}
+
+/* A chunk comes anew, on whatever lane; a message that came in order comes again on this one. */
+static void rx_forget(struct braid_lane *lane)
+{
+	bool entry = lane->rx_kind == BRAID_RX_ENTRY;
+
+	if (entry && lane->rx_hdr.type == BRAID_F_CHUNK) {
+		braid_comm_rx_undo(lane);
+	} else if (entry || lane->rx_kind == BRAID_RX_UM) {
+		lane->rx_again = lane->rx_kind;
+		lane->rx_was = lane->rx_hdr;
+		lane->rx_base = lane->rx_dst;
+		if (lane->rx_dst)
+			lane->rx_base -= lane->rx_hdr.len - lane->rx_left;
+	}
+	lane->rx_kind = BRAID_RX_NONE;
+	lane->rx_left = 0;
+}
+
+void braid_lane_fence(struct braid_lane *lane)
+{
+	struct braid_link *link = lane->link;
+	unsigned n = braid_link_stop(link);
+
+	if (atomic_exchange(&lane->up, false))
+		atomic_fetch_add(&link->ndown, 1);
+	if (lane->fd >= 0) {
+		rx_forget(lane);
+		lane->tr->lane_close(lane);
+		lane->down_due = lane->index;	/* home's own is told by dialling it */
+		braid_hint(&link->urgent, true);
+		lane_orphan(lane);
+	}
+	braid_link_go(link, n);
+}
+
+int braid_lane_resume(struct braid_lane *lane, uint16_t epoch, int fd, uint32_t frames,
+		      uint32_t first)
+{
+	struct braid_link *link = lane->link;
+	unsigned n = braid_link_stop(link);
+	int err;
+
+	assert(lane->fd < 0);
+	lane->fd = fd;
+	lane->epoch = epoch;
+	err = braid_tx_rewind(lane, frames);
+	if (!err)
+		err = lane->tr->lane_open(lane);
+	if (!err) {
+		/* Acknowledgements that the peer has let go of. */
+		if ((int32_t)(first - lane->rx_frames) > 0) {
+			lane->rx_frames = first;
+			lane->rx_again = BRAID_RX_NONE;
+		}
+		lane->rx_told = lane->rx_frames;
+		lane->down_due = lane->peer_down = false;
+		link->norphaned -= lane->orphaned;
+		lane->orphaned = false;
+		lane->suspect_ns = 0;
+		braid_hint(&lane->blocked, false);
+		atomic_store(&lane->up, true);
+		atomic_fetch_sub(&link->ndown, 1);
+		atomic_store_explicit(&link->stalled, true, memory_order_relaxed);
+	} else {
+		lane->fd = -1;
+	}
+	braid_link_go(link, n);
+	return err;
 }
 
 /* --- lookup and small talk ----------------------------------------------------------------- */
@@ -271,13 +372,29 @@ static bool tell_ack(struct braid_link *link, unsigned i)
 	return true;
 }
 
+static bool tell_down(struct braid_link *link, unsigned i)
+{
+	struct braid_lane *lane = link->lane[i];
+	struct braid_hdr h = {
+		.type = BRAID_F_DOWN, .n = (uint16_t)i, .rseq = lane->epoch,
+		.seq = lane->rx_frames,
+	};
+
+	if (!lane->down_due)
+		return true;
+	if (!braid_link_ctl(link, &h, NULL))
+		return false;
+	lane->down_due = false;
+	return true;
+}
+
 /* Other lanes' acknowledgements go first: after a goodbye they would find their sends failed. */
 bool braid_link_tell(struct braid_link *link)
 {
 	struct braid_comm *c, *tmp;
 
 	for (unsigned i = link->nlanes; --i > 0; ) {
-		if (!tell_ack(link, i))
+		if (!tell_down(link, i) || !tell_ack(link, i))
 			return false;
 	}
 	braid_list_for_safe(c, tmp, &link->news, news_node) {
@@ -319,7 +436,7 @@ static void lane_push(struct braid_lane *lane)
 	int err;
 
 	/* A dead link's frames may name memory that is no longer ours. */
-	if (!lane->tx.unsent ||
+	if (!lane->tx.unsent || !lane_up(lane) ||
 	    atomic_load_explicit(&lane->link->state, memory_order_relaxed) == BRAID_LINK_DEAD)
 		return;
 	if (lane->pushing) {
@@ -348,7 +465,7 @@ static bool takes_more(const struct braid_lane *lane, bool single)
 {
 	const struct braid_txq *q = &lane->tx;
 
-	return !lane->blocked && q->unsent < (single ? LANE_QUEUE : 1) &&
+	return !lane->blocked && lane_up(lane) && q->unsent < (single ? LANE_QUEUE : 1) &&
 	       (!lane->flight_max || q->unacked < lane->flight_max) && braid_txq_room(q, 0);
 }
 
@@ -359,14 +476,16 @@ static bool takes_more(const struct braid_lane *lane, bool single)
 static struct braid_lane *pick_lane(struct braid_link *link)
 {
 	struct braid_lane *best = NULL;
-	unsigned n = link->active < link->nlanes ? link->active : link->nlanes;
+	unsigned n = link->active < link->nlanes && !link->ndown ? link->active : link->nlanes;
 	double cost, least = 1e18, least_of_all = 1e18, fastest = 1e9;
 
 	for (unsigned i = 0; i < n && n > 1; i++) {
-		if (link->lane[i]->tx.ns_per_byte < fastest)
+		if (lane_up(link->lane[i]) && link->lane[i]->tx.ns_per_byte < fastest)
 			fastest = link->lane[i]->tx.ns_per_byte;
 	}
 	for (unsigned i = 0; i < n; i++) {
+		if (!lane_up(link->lane[i]))
+			continue;
 		cost = braid_txq_cost(&link->lane[i]->tx, SPREAD_MIN, fastest);
 		if (cost < least_of_all)
 			least_of_all = cost;
@@ -422,8 +541,29 @@ static bool cut_chunk(struct braid_lane *lane, struct braid_send *s)
 	return true;
 }
 
+/* Chunks that were on lanes which are down: false: there are some left. */
+static bool feed_orphans(struct braid_link *link)
+{
+	for (unsigned i = 1; i < link->nlanes; i++) {
+		struct braid_lane *from = link->lane[i], *to;
+
+		while (from->orphaned && from->tx.f_head != from->tx.f_acked) {
+			to = pick_lane(link);
+			if (!to)
+				return false;
+			braid_tx_move(from, to);
+			lane_push(to);
+		}
+	}
+	return true;
+}
+
 void braid_link_feed(struct braid_link *link)
 {
+	if (link->norphaned && !feed_orphans(link)) {
+		stall(link);
+		return;
+	}
 	for (int budget = 8; budget && !braid_list_empty(&link->pending); budget--) {
 		struct braid_lane *lane = pick_lane(link);
 
@@ -483,6 +623,22 @@ static int rx_open(struct braid_lane *lane)
 	return 0;
 }
 
+static int rx_down(struct braid_link *link, const struct braid_hdr *h)
+{
+	struct braid_lane *lane;
+
+	if (!h->n || h->n >= link->nlanes)
+		return -EBADMSG;
+	lane = link->lane[h->n];
+	if ((uint16_t)h->rseq != lane->epoch)
+		return 0;			/* it has been dialled again meanwhile */
+	braid_lane_lost(lane, -ECONNRESET);
+	lane->peer_down = true;
+	lane->peer_frames = h->seq;
+	lane_orphan(lane);
+	return 0;
+}
+
 static int rx_link_frame(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
@@ -501,20 +657,45 @@ static int rx_link_frame(struct braid_lane *lane)
 		link->want_lanes = h->n;
 		braid_service_kick();
 		return 0;
+	case BRAID_F_DOWN:
+		return rx_down(link, h);
+	case BRAID_F_ALIVE:
+		return 0;
 	default:
 		link->peer_gone = true;
 		return 0;
 	}
 }
 
+/* The frame that was half received when the socket was lost: it goes where it went. */
+static int rx_begin_again(struct braid_lane *lane)
+{
+	const struct braid_hdr *h = &lane->rx_hdr, *was = &lane->rx_was;
+
+	lane->rx_kind = lane->rx_again;
+	lane->rx_again = BRAID_RX_NONE;
+	if (h->type == BRAID_F_VOID && h->lseq == was->lseq && h->comm == was->comm)
+		return braid_rx_begin(lane);
+	if (h->type != was->type || h->lseq != was->lseq || h->comm != was->comm ||
+	    h->seq != was->seq || h->rseq != was->rseq || h->tag != was->tag ||
+	    h->len != was->len || h->flags != was->flags)
+		return -EBADMSG;
+	lane->rx_dst = lane->rx_kind == BRAID_RX_DRAIN ? NULL : lane->rx_base;
+	lane->rx_left = h->len;
+	return braid_tx_acked(lane, h->ack);
+}
+
 int braid_rx_begin(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
 	bool links = h->type == BRAID_F_ACK || h->type == BRAID_F_OPEN ||
-		     h->type == BRAID_F_LANES || h->type == BRAID_F_CLOSE;
+		     h->type == BRAID_F_LANES || h->type == BRAID_F_CLOSE ||
+		     h->type == BRAID_F_DOWN || h->type == BRAID_F_ALIVE;
 	struct braid_comm *c;
 	int err;
 
+	if (lane->rx_again)
+		return rx_begin_again(lane);
 	lane->rx_kind = BRAID_RX_DRAIN;
 	lane->rx_target = NULL;
 	lane->rx_dst = NULL;
@@ -560,9 +741,11 @@ static int lane_poll(struct braid_lane *lane)
 {
 	int n;
 
+	if (!lane_up(lane))
+		return 0;
 	if (!braid_trylock(&lane->io))
 		return 1;		/* somebody else is at it */
-	n = lane->tr->poll(lane);
+	n = lane_up(lane) ? lane->tr->poll(lane) : 0;
 	if (n < 0)
 		lane_died(lane, n);	/* before another thread reads on: it names the frame */
 	braid_unlock(&lane->io);
@@ -593,7 +776,8 @@ static unsigned others_due(struct braid_link *link)
 	unsigned calls = atomic_load_explicit(&link->calls, memory_order_relaxed) + 1;
 
 	atomic_store_explicit(&link->calls, calls, memory_order_relaxed);
-	if (atomic_load_explicit(&link->spread, memory_order_relaxed))
+	if (atomic_load_explicit(&link->spread, memory_order_relaxed) ||
+	    atomic_load_explicit(&link->ndown, memory_order_relaxed))
 		return POLL_OTHERS;
 	return calls % POLL_RARELY == 0;
 }

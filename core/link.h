@@ -52,10 +52,13 @@ struct braid_link {
 	uint64_t id;
 	uint8_t session[BRAID_KEY_SIZE];
 	char peer[192];			/* "host (pid N) at address", for people */
+	struct braid_handle target;	/* where it listens; of a new link also the token */
 
 	struct braid_lock lock;
 	struct braid_lane *lane[BRAID_LANES_MAX];
-	atomic_uint nlanes;		/* open; never fewer while the link lives */
+	atomic_uint nlanes;		/* made; never fewer while the link lives */
+	atomic_uint ndown;		/* of them, without a socket */
+	unsigned norphaned;		/* of those, with chunks that other lanes may take */
 	unsigned active;		/* of them, used for chunks */
 	unsigned lanes_max;		/* of both ends */
 
@@ -88,14 +91,20 @@ struct braid_link {
 	atomic_ulong touched;		/* calls that moved the link; may lose some, never all */
 	unsigned long seen;
 	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
-	unsigned in_epoll;		/* how many of them are, armed or not */
 	bool settled;			/* and have been for a tick without a call */
 	atomic_uint want_lanes;		/* to dial */
 	uint64_t idle_since_ns;
 	atomic_uint pins;		/* calls and dials that still look at it */
-	struct braid_handle target;	/* dialler: who to dial, until it is up */
 	struct braid_conn *conn;	/* the dial on its way */
 	uint64_t dial_at_ns, dial_until_ns, refused_until_ns;
+	struct {			/* core/heal.c: does the peer live? */
+		uint64_t bytes, heard_ns;	/* received ever; when it last grew */
+		uint32_t said;		/* frames queued at home */
+		uint64_t said_ns;	/* when that last grew */
+		uint64_t looked_ns, health_ns, down_ns, probe_ns, stall_ns;
+		unsigned probe_wait_ms;
+		bool silent, refused, unanswered, late;
+	} heal;
 	uint64_t acked_bytes;		/* chunks acknowledged, ever */
 	atomic_ulong starved;		/* times that every lane was full with work left */
 	struct {			/* core/grow.c: is another lane worth it? */
@@ -124,6 +133,23 @@ void braid_link_detach(struct braid_link *link);
 /* An authenticated socket becomes lane `index`: 0, or a negative errno and fd is still ours. */
 int braid_link_add_lane(struct braid_link *link, const struct braid_transport *tr, unsigned index,
 			uint16_t epoch, int fd);
+
+/*
+ * A lane's socket, in the life of the link:
+ *
+ *	up --- lost: an error was met ---> down --- fenced: closed here ---> resumed on a new one
+ *
+ * Losing it is a mark and waits for nothing.  Fencing and resuming are the service thread's.
+ */
+void braid_lane_lost(struct braid_lane *lane, int err);	/* with the link's lock held */
+/* Close it.  What was half received is forgotten, and how many frames were received is final. */
+void braid_lane_fence(struct braid_lane *lane);
+/*
+ * It goes on over fd: the peer has `frames` of ours, and has kept its own from `first` on.
+ * 0, or a negative errno: fd is still ours, the link is to be failed.
+ */
+int braid_lane_resume(struct braid_lane *lane, uint16_t epoch, int fd, uint32_t frames,
+		      uint32_t first);
 
 /* The link is over: every comm on it fails with err.  One WARN, if anybody is affected. */
 void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)

@@ -112,6 +112,13 @@ fail:
 			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
 }
 
+uint16_t braid_port(struct braid_dev *dev)
+{
+	struct braid_port *p = NULL;
+
+	return port_open(dev, &p) ? 0 : p->port;
+}
+
 void braid_port_event(struct braid_port *p, uint64_t now)
 {
 	/* A bounded bite, so that a flood does not keep the thread here. */

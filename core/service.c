@@ -19,6 +19,7 @@
 
 #include "core/auth.h"
 #include "core/grow.h"
+#include "core/heal.h"
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
@@ -196,25 +197,39 @@ static bool same_key(const struct braid_link_key *a, const struct braid_link_key
 	       a->self_accepted == b->self_accepted;
 }
 
-struct braid_link *braid_link_find(const struct braid_link_key *key)
+struct braid_link *braid_link_find(const struct braid_link_key *key, bool pending)
 {
 	struct braid_link *link;
 
 	braid_list_for(link, &braid_svc.links, node) {
-		if (same_key(&link->key, key) && atomic_load(&link->state) != BRAID_LINK_DEAD &&
-		    !link->peer_gone)
+		int state = atomic_load(&link->state);
+
+		if (same_key(&link->key, key) && state != BRAID_LINK_DEAD && !link->peer_gone &&
+		    (!pending || state != BRAID_LINK_UP))
 			return link;
 	}
 	return NULL;
+}
+
+static void lane_unwatch(struct braid_lane *lane)
+{
+	if (lane->in_epoll)
+		braid_unwatch(lane->fd);
+	lane->in_epoll = false;
+}
+
+void braid_lane_shut(struct braid_lane *lane)
+{
+	lane_unwatch(lane);
+	braid_lane_fence(lane);
 }
 
 /* Somebody calls again.  Even a disarmed entry costs every packet a look by the kernel. */
 static void link_unwatch(struct braid_link *link)
 {
 	atomic_store(&link->watched, false);
-	for (unsigned i = 0; i < link->in_epoll; i++)
-		braid_unwatch(link->lane[i]->fd);
-	link->in_epoll = 0;
+	for (unsigned i = 0; i < link->nlanes; i++)
+		lane_unwatch(link->lane[i]);
 }
 
 /*
@@ -230,15 +245,16 @@ static void link_watch(struct braid_link *link)
 	link->settled = false;
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
-		int op = i < link->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+		int op = lane->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
+		if (!atomic_load(&lane->up))
+			continue;
 		if (braid_watch(op, lane->fd, EPOLLIN | EPOLLRDHUP | EPOLLONESHOT |
 				(lane->blocked ? EPOLLOUT : 0u), lane, BRAID_TAG_LANE)) {
 			link_unwatch(link);	/* not now: the next tick tries again */
 			return;
 		}
-		if (op == EPOLL_CTL_ADD)
-			link->in_epoll++;
+		lane->in_epoll = true;
 	}
 }
 
@@ -323,9 +339,9 @@ static bool link_reap(struct braid_link *link, uint64_t now)
 		link_unwatch(link);
 		link_close_lanes(link);
 		comms_bury(link);
+		braid_handshakes_drop(link);
 		if (link->ncomms || atomic_load(&link->pins))
 			return false;
-		braid_handshakes_drop(link);
 		braid_list_del(&link->node);
 		braid_link_free(link);
 		return true;
@@ -351,6 +367,12 @@ static bool link_reap(struct braid_link *link, uint64_t now)
 
 /* --- the thread ---------------------------------------------------------------------------- */
 
+/* Of two times to wait; below 0 is for ever. */
+static int sooner(int a, int b)
+{
+	return a < 0 || (b >= 0 && b < a) ? b : a;
+}
+
 /* Look at everything once: returns the milliseconds until there is something to do again. */
 static int service_look(uint64_t now)
 {
@@ -373,18 +395,20 @@ static int service_look(uint64_t now)
 			braid_dial_link(link, now);
 		if (state == BRAID_LINK_UP && link->dialler && !link->conn &&
 		    braid_grow_wants_dial(link)) {
-			if (braid_dial_lane(link, now))
+			if (braid_dial_lane(link, NULL, now))
 				braid_grow_dialled(link, -ENOMEM, now);
 		}
-		if (state == BRAID_LINK_UP)
+		if (state == BRAID_LINK_UP) {
 			braid_grow_tick(link, now);
+			wait_ms = sooner(wait_ms, braid_heal_tick(link, now));
+		}
 		if (state != BRAID_LINK_UP || !atomic_load(&link->watched) || !link->settled)
 			wait_ms = TICK_MS;
-		else if (!link->ncomms && wait_ms < 0)
-			wait_ms = 100;
+		else if (!link->ncomms)
+			wait_ms = sooner(wait_ms, 100);
 	}
-	if ((paused || braid_handshakes_left()) && wait_ms < 0)
-		wait_ms = 100;
+	if (paused || braid_handshakes_left())
+		wait_ms = sooner(wait_ms, 100);
 	return wait_ms;
 }
 
@@ -419,7 +443,8 @@ static void close_all(void)
 				continue;
 			braid_link_move(link);
 			braid_link_tidy(link);
-			busy |= !link->peer_gone && !braid_txq_idle(&braid_link_home(link)->tx);
+			busy |= !link->peer_gone && atomic_load(&braid_link_home(link)->up) &&
+				!braid_txq_idle(&braid_link_home(link)->tx);
 		}
 		if (busy)
 			braid_os->epoll_wait(svc.ep, ev, 1, 1);

@@ -49,8 +49,10 @@ void braid_unwatch(int fd);
 /* Start the thread unless it runs.  An error has been logged. */
 int braid_service_start(void);
 
-/* The link of that key which is up or on its way, or NULL. */
-struct braid_link *braid_link_find(const struct braid_link_key *key);
+/* The link of that key which is up or on its way, or NULL; `pending`: which is not up yet. */
+struct braid_link *braid_link_find(const struct braid_link_key *key, bool pending);
+/* Fence a lane that may be watched. */
+void braid_lane_shut(struct braid_lane *lane);
 
 /* --- listen.c ------------------------------------------------------------------------------ */
 
@@ -65,6 +67,9 @@ void braid_port_event(struct braid_port *p, uint64_t now);
 /* Accept again where descriptors had run out; true if some ports still wait for them. */
 bool braid_ports_resume(uint64_t now);
 void braid_ports_close(void);
+
+/* The TCP port at which a device listens, from now on if not before; 0: it can't. */
+uint16_t braid_port(struct braid_dev *dev);
 
 /* The token of a listen of that device; false if there is none. */
 bool braid_listen_token(uint64_t id, const struct braid_dev *dev, uint8_t *ret);
@@ -83,9 +88,13 @@ void braid_connects_free(void);
 void braid_dial_addr(const struct braid_link *link, char *ret, size_t len);
 /* Dial a new link.  What goes wrong goes to braid_dial_failed(). */
 void braid_dial_link(struct braid_link *link, uint64_t now);
-/* Dial a further lane of a link that is up; braid_grow_dialled() hears how it ended, but for an
- * error from here. */
-int braid_dial_lane(struct braid_link *link, uint64_t now);
+/*
+ * Dial a lane of a link that is up: one more (lane NULL), or one that is lost or suspect.
+ * braid_grow_dialled() or braid_heal_dialled() hears how it ended, but for an error from here.
+ */
+int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t now);
+/* Ask the end that dialled this link to dial again; then braid_heal_asked(), as above. */
+int braid_dial_ask(struct braid_link *link, uint64_t now);
 /* A dial of a new link did not come through: try again, wait for theirs, or give up.  `c` may be
  * NULL: there was no connection. */
 void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, uint64_t now);

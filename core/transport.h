@@ -22,6 +22,7 @@
 #ifndef BRAID_CORE_TRANSPORT_H
 #define BRAID_CORE_TRANSPORT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,11 @@ enum {				/* ids on the wire */
 };
 
 enum { BRAID_COPY_LOCKED = 16384, BRAID_CALL_BUDGET = 1 << 20 };
+
+struct braid_health {			/* what the wire says of a lane */
+	bool unacked;			/* bytes are under way that the peer's host has not taken */
+	unsigned resent;		/* times in a row that they were sent again */
+};
 
 struct braid_transport {
 	const char *name;
@@ -61,6 +67,8 @@ struct braid_transport {
 	 * pieces were taken (0: nothing there), or a negative errno: the lane is dead.
 	 */
 	int (*poll)(struct braid_lane *lane);
+	/* How is it?  Called by the service thread, with no lock, now and then. */
+	int (*health)(struct braid_lane *lane, struct braid_health *ret);
 };
 
 /* All of them, NULL-terminated: plugin/device.c is the one place that names them. */

@@ -162,6 +162,9 @@ void braid_hello_pack(const struct braid_hello *h, uint8_t *to)
 	put_bytes(&c, h->nonce, sizeof(h->nonce));
 	put_bytes(&c, h->transports, sizeof(h->transports));
 	put_bytes(&c, h->host, sizeof(h->host));
+	put32(&c, h->frames);
+	put32(&c, h->first);
+	put16(&c, h->port);
 	c.w = to + BRAID_HELLO_SIGNED;
 	put_bytes(&c, h->mac, sizeof(h->mac));
 }
@@ -197,9 +200,12 @@ int braid_hello_unpack(const uint8_t *from, struct braid_hello *ret)
 		if (*p < '!' || *p > '~')
 			*p = '?';
 	}
+	h.frames = get32(&c);
+	h.first = get32(&c);
+	h.port = get16(&c);
 	c.r = from + BRAID_HELLO_SIGNED;
 	get_bytes(&c, h.mac, sizeof(h.mac));
-	if (!err && ((h.kind != BRAID_HELLO_LINK && h.kind != BRAID_HELLO_LANE) ||
+	if (!err && (h.kind < BRAID_HELLO_LINK || h.kind > BRAID_HELLO_ALIVE ||
 		     h.status >= BRAID_HELLO_STATUS_MAX || h.lane >= BRAID_LANES_MAX ||
 		     h.lanes_max < 1 || h.lanes_max > BRAID_LANES_MAX))
 		return -EBADMSG;
@@ -228,6 +234,9 @@ static const struct {
 	[BRAID_F_FAIL]    = { "fail", 0, 0 },
 	[BRAID_F_LANES]   = { "lanes", 0, 0 },
 	[BRAID_F_CLOSE]   = { "close", 0, 0 },
+	[BRAID_F_DOWN]    = { "down", 0, 0 },
+	[BRAID_F_ALIVE]   = { "alive", 0, 0 },
+	[BRAID_F_VOID]    = { "void", 0, 0 },
 };
 
 const char *braid_frame_name(unsigned type)

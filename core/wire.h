@@ -76,7 +76,11 @@ void braid_handle_put_state(void *handle, const struct braid_handle_state *s);
 
 /* --- the handshake ------------------------------------------------------------------------- */
 
-enum braid_hello_kind { BRAID_HELLO_LINK = 1, BRAID_HELLO_LANE = 2 };
+enum braid_hello_kind {
+	BRAID_HELLO_LINK = 1,		/* a new link */
+	BRAID_HELLO_LANE,		/* a lane of a link: one more, or one that was lost */
+	BRAID_HELLO_ALIVE,		/* whose link was dialled has lost all lanes: dial again */
+};
 
 enum braid_hello_status {
 	BRAID_HELLO_OK,
@@ -104,6 +108,9 @@ struct braid_hello {			/* each end sends one; the dialler first */
 	uint8_t nonce[BRAID_NONCE_SIZE];
 	uint8_t transports[BRAID_TRANSPORTS_MAX];	/* ids, best first; 0 ends */
 	char host[BRAID_HOST_SIZE];	/* for people; always terminated */
+	uint32_t frames;		/* LANE: received on this lane, ever */
+	uint32_t first;			/* LANE: oldest that the sender of this hello still has */
+	uint16_t port;			/* where the sender of this hello listens; 0: nowhere */
 	uint8_t mac[BRAID_MAC_SIZE];
 };
 
@@ -130,6 +137,9 @@ enum braid_frame {
 	BRAID_F_FAIL,		/* the comm failed here: n is an errno, size and offset two sizes */
 	BRAID_F_LANES,		/* please let the link have n lanes */
 	BRAID_F_CLOSE,		/* nothing more comes on this link */
+	BRAID_F_DOWN,		/* lane n, epoch rseq, is closed here after `seq` frames */
+	BRAID_F_ALIVE,		/* nothing else to say */
+	BRAID_F_VOID,		/* in place of a frame whose memory was taken back: it has failed */
 	BRAID_F_MAX,
 };
 

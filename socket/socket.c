@@ -16,6 +16,11 @@
 #ifndef TCP_NOTSENT_LOWAT
 #define TCP_NOTSENT_LOWAT 25
 #endif
+#ifndef TCP_RTO_MAX_MS			/* Linux 6.15 */
+#define TCP_RTO_MAX_MS 44
+#endif
+
+enum { RTO_MAX_MS = 1000, GRACE_S = 10 };
 
 static void set_int(int fd, int level, int name, int64_t value)
 {
@@ -70,6 +75,10 @@ static int tcp_open(struct braid_lane *lane)
 		set_int(lane->fd, SOL_SOCKET, SO_RCVBUF, braid_param.rcvbuf);
 	if (braid_param.busy_poll)
 		set_int(lane->fd, SOL_SOCKET, SO_BUSY_POLL, braid_param.busy_poll);
+	/* core/heal.c says when it is over, not the kernel. */
+	set_int(lane->fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
+		(braid_param.peer_timeout + GRACE_S) * 1000);
+	set_int(lane->fd, IPPROTO_TCP, TCP_RTO_MAX_MS, RTO_MAX_MS);
 	if (tos >= 0) {
 		bool ip6 = lane->link->key.dev->net.addr.sa.sa_family == AF_INET6;
 
@@ -83,6 +92,19 @@ static int tcp_open(struct braid_lane *lane)
 	return 0;
 }
 
+/* A closed window is no loss: the peer's host answers. */
+static int tcp_health(struct braid_lane *lane, struct braid_health *ret)
+{
+	struct tcp_info info = { 0 };
+	socklen_t len = sizeof(info);
+
+	if (braid_os->getsockopt(lane->fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+		return -errno;
+	ret->unacked = info.tcpi_unacked > 0;
+	ret->resent = info.tcpi_retransmits;
+	return 0;
+}
+
 const struct braid_transport braid_tcp = {
 	.name = "tcp",
 	.id = BRAID_TRANSPORT_TCP,
@@ -93,4 +115,5 @@ const struct braid_transport braid_tcp = {
 	.lane_close = braid_stream_close,
 	.push = braid_stream_push,
 	.poll = braid_stream_poll,
+	.health = tcp_health,
 };

@@ -61,6 +61,7 @@ void braid_stream_close(struct braid_lane *lane)
 	free(s->stage);
 	s->stage = NULL;
 	s->beg = s->end = 0;
+	s->big = false;
 }
 
 /* One buffer goes cheaper without a vector. */
@@ -142,6 +143,7 @@ static ssize_t receive(struct braid_stream *s, size_t budget, bool *ret_short)
 	n = rx(lane->fd, &msg);
 	if (n <= 0)
 		return n < 0 ? -errno : 0;
+	atomic_store_explicit(&lane->rx_bytes, lane->rx_bytes + (uint64_t)n, memory_order_relaxed);
 	*ret_short = (size_t)n < direct + ahead;
 	if ((size_t)n < direct)
 		direct = (size_t)n;

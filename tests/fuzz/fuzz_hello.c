@@ -135,6 +135,12 @@ int braid_conn_find(struct braid_conn *c)
 	return 0;
 }
 
+int braid_conn_ready(struct braid_conn *c)
+{
+	(void)c;
+	return 0;
+}
+
 void braid_conn_admit(struct braid_conn *c)
 {
 	w.admits++;

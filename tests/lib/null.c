@@ -207,6 +207,13 @@ static int null_poll(struct braid_lane *lane)
 	return null_of(lane)->err;
 }
 
+static int null_health(struct braid_lane *lane, struct braid_health *ret)
+{
+	(void)lane;
+	*ret = (struct braid_health){ 0 };
+	return 0;
+}
+
 static int null_open(struct braid_lane *lane)
 {
 	(void)lane;
@@ -640,4 +647,5 @@ const struct braid_transport null_transport = {
 	.lane_close = null_close,
 	.push = null_push,
 	.poll = null_poll,
+	.health = null_health,
 };

@@ -388,8 +388,29 @@ static void the_ring_wraps_anywhere(void **state)
 
 /* --- letting go of a comm's memory --------------------------------------------------------- */
 
-static void what_was_not_handed_over_is_saved_before_its_memory_goes(void **state)
+/* Frame i of four with 100 bytes each is a word without bytes from now on. */
+static void want_void(unsigned i)
 {
+	char *at = f.want;
+	struct braid_hdr h;
+
+	for (; i; i--) {
+		assert_int_equal(braid_hdr_unpack(at, &h), 0);
+		at += BRAID_HDR_SIZE + h.len;
+	}
+	assert_int_equal(braid_hdr_unpack(at, &h), 0);
+	memmove(at + BRAID_HDR_SIZE, at + BRAID_HDR_SIZE + h.len,
+		f.nwant - (size_t)(at - f.want) - BRAID_HDR_SIZE - h.len);
+	f.nwant -= h.len;
+	h = (struct braid_hdr){
+		.type = BRAID_F_VOID, .lseq = h.lseq, .comm = h.comm, .seq = h.seq,
+	};
+	braid_hdr_pack(&h, at);
+}
+
+static void what_was_not_handed_over_is_void_when_its_memory_goes_but_never_torn(void **state)
+{
+	enum { WHOLE = BRAID_HDR_SIZE + 100 };
 	char *gone[4];
 
 	for (unsigned cut = 0; cut <= 4 * (BRAID_HDR_SIZE + 100); cut += 13) {
@@ -402,6 +423,10 @@ static void what_was_not_handed_over_is_saved_before_its_memory_goes(void **stat
 		}
 		move(cut, IOV, SIZE_MAX / 2);
 		assert_int_equal(braid_tx_release(&f.lane, &f.comm[1]), 0);
+		if (cut <= 3 * WHOLE)
+			want_void(3);
+		if (cut <= 1 * WHOLE)
+			want_void(1);
 		memset(gone[1], 'x', 100);
 		memset(gone[3], 'x', 100);
 		free(gone[1]);
@@ -415,6 +440,89 @@ static void what_was_not_handed_over_is_saved_before_its_memory_goes(void **stat
 		free(gone[0]);
 		free(gone[2]);
 	}
+}
+
+/* --- a socket is lost ---------------------------------------------------------------------- */
+
+/* Whatever the peer has received, the rest goes again, as it was. */
+static void the_rest_goes_again(void **state)
+{
+	size_t all, at[7] = { 0 };
+
+	five_frames();
+	all = f.nwant;
+	for (size_t cut = 0; cut <= all; cut += 3) {
+		for (uint32_t has = 0; has <= 6; has++) {
+			size_t n = 0;
+
+			teardown(state);
+			setup(state);
+			five_frames();
+			for (uint32_t i = 0; i < 6; i++) {
+				const struct braid_txf *x = &f.lane.tx.f[i];
+
+				at[i + 1] = at[i] + x->inl + x->ext_len;
+			}
+			while (n < cut)
+				n += move(cut - n, IOV, SIZE_MAX / 2);
+			if (at[has] > cut) {
+				assert_int_equal(braid_tx_rewind(&f.lane, has), -EPROTO);
+				continue;
+			}
+			assert_int_equal(braid_tx_rewind(&f.lane, has), 0);
+			assert_int_equal(f.lane.tx.f_acked, has);
+			assert_int_equal(f.lane.tx.unsent, all - at[has]);
+			f.ngot = at[has];
+			while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
+				;
+			assert_stream();
+			assert_int_equal(braid_tx_acked(&f.lane, 6), 0);
+			assert_true(is_done(0) && is_done(1) && is_done(2) && is_done(3) &&
+				    is_done(4));
+		}
+	}
+}
+
+static void a_peer_can_not_have_lost_what_it_has_acknowledged(void **state)
+{
+	(void)state;
+	five_frames();
+	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
+		;
+	assert_int_equal(braid_tx_acked(&f.lane, 4), 0);
+	assert_int_equal(braid_tx_rewind(&f.lane, 3), 0);	/* goes on from what there is */
+	assert_int_equal(f.lane.tx.f_sent, 4);
+	assert_int_equal(braid_tx_rewind(&f.lane, 7), -EPROTO);
+}
+
+/* Chunks that were not acknowledged go to another lane, the newest first, and fit in there. */
+static void chunks_of_a_lost_lane_go_to_another(void **state)
+{
+	struct braid_lane other = { .link = &f.link };
+	struct braid_hdr h;
+
+	(void)state;
+	assert_int_equal(braid_txq_init(&other.tx, RING, FRAMES), 0);
+	for (unsigned i = 0; i < 3; i++)
+		add(NULL, text + i, 10, send_of(i, 1, 0));
+	move(BRAID_HDR_SIZE + 5, IOV, SIZE_MAX / 2);
+	assert_int_equal(braid_tx_rewind(&f.lane, 0), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		braid_tx_move(&f.lane, &other);
+		assert_int_equal(braid_hdr_unpack(other.tx.ring + other.tx.f[i].off, &h), 0);
+		assert_int_equal(h.lseq, i);
+		assert_int_equal(h.seq, 1000 + 2 - i);
+		assert_ptr_equal(other.tx.f[i].ext, text + 2 - i);
+	}
+	assert_int_equal(f.lane.tx.f_head, 0);
+	assert_int_equal(f.lane.tx.unsent, 0);
+	assert_int_equal(f.lane.tx.unacked, 0);
+	assert_int_equal(other.tx.unacked, 30);
+	assert_int_equal(other.tx.unsent, 3 * (BRAID_HDR_SIZE + 10));
+	other.tx.f_sent = 3;
+	assert_int_equal(braid_tx_acked(&other, 3), 0);
+	assert_true(is_done(0) && is_done(1) && is_done(2));
+	braid_txq_fini(&other.tx);
 }
 
 static void a_queue_ended_early_leaks_nothing(void **state)
@@ -513,7 +621,10 @@ int main(void)
 		CASE(a_queue_without_memory_has_no_room),
 		CASE(data_leaves_room_for_control_frames),
 		CASE(the_ring_wraps_anywhere),
-		CASE(what_was_not_handed_over_is_saved_before_its_memory_goes),
+		CASE(what_was_not_handed_over_is_void_when_its_memory_goes_but_never_torn),
+		CASE(the_rest_goes_again),
+		CASE(a_peer_can_not_have_lost_what_it_has_acknowledged),
+		CASE(chunks_of_a_lost_lane_go_to_another),
 		CASE(a_queue_ended_early_leaks_nothing),
 		CASE(the_cost_of_a_lane_is_the_time_that_bytes_took_of_late),
 		CASE(a_queue_taken_down_and_up_again_goes_on_counting),

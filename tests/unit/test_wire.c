@@ -202,7 +202,7 @@ static const char golden_hello[] =
 	"00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
 	"00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
 	"00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
-	"00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"	/* reserved */
+	"11 12 13 14 21 22 23 24 31 32 00 00 00 00 00 00"	/* frames, first, port, reserved */
 	"00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
 	"00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
 	"00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
@@ -215,7 +215,7 @@ static struct braid_hello some_hello(void)
 		.least = 1, .most = 1, .kind = BRAID_HELLO_LANE, .status = BRAID_HELLO_NO_LINK,
 		.lane = 5, .lanes_max = 8, .dev = 3, .peer_dev = 4, .traffic_class = -2, .epoch = 6,
 		.pid = 1234, .window = 524288, .ident = 0x0102030405060708, .transports = { 2, 1 },
-		.host = "node7",
+		.host = "node7", .frames = 0x14131211, .first = 0x24232221, .port = 0x3231,
 	};
 
 	for (unsigned i = 0; i < sizeof(h.process); i++)
@@ -280,7 +280,7 @@ static void a_hello_that_is_not_ours_or_has_a_field_out_of_range_is_refused(void
 		unsigned at, most;
 		bool zero;
 	} rows[] = {
-		{ 12, BRAID_HELLO_LANE, false },
+		{ 12, BRAID_HELLO_ALIVE, false },
 		{ 13, BRAID_HELLO_STATUS_MAX - 1, true },
 		{ 14, BRAID_LANES_MAX - 1, true },
 		{ 15, BRAID_LANES_MAX, false },
@@ -387,6 +387,15 @@ static const struct {
 	  "0000000000000000 0000000000000000" },
 	{ { .type = BRAID_F_CLOSE, .ack = 1, .lseq = 2 },
 	  "0e 00 0000 01000000 02000000 00000000 00000000 00000000 00000000 00000000"
+	  "0000000000000000 0000000000000000" },
+	{ { .type = BRAID_F_DOWN, .n = 3, .ack = 1, .lseq = 2, .seq = 7, .rseq = 0xfffe },
+	  "0f 00 0300 01000000 02000000 00000000 07000000 00000000 feff0000 00000000"
+	  "0000000000000000 0000000000000000" },
+	{ { .type = BRAID_F_ALIVE, .ack = 1, .lseq = 2 },
+	  "10 00 0000 01000000 02000000 00000000 00000000 00000000 00000000 00000000"
+	  "0000000000000000 0000000000000000" },
+	{ { .type = BRAID_F_VOID, .ack = 1, .lseq = 2, .comm = 3, .seq = 4 },
+	  "11 00 0000 01000000 02000000 03000000 04000000 00000000 00000000 00000000"
 	  "0000000000000000 0000000000000000" },
 };
 

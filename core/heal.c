@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* heal.c - see heal.h. */
+#include "core/heal.h"
+
+#include <errno.h>
+
+#include "core/log.h"
+#include "core/param.h"
+#include "core/service_int.h"
+#include "core/transport.h"
+
+enum {
+	HEALTH_MS = 100,		/* between looks at what the kernel says of a lane */
+	SUSPECT_MS = 200,		/* sent again and not acknowledged for that long */
+	SAY_MS = 1000,			/* without a word of ours */
+	SAY_SOON_MS = 250,		/* the same while a caller waits and hears nothing */
+	SILENT_MS = 3000,		/* then one line says so */
+	ASLEEP_MS = 3000,		/* between two looks: it is us who did not run */
+	STALL_MS = 1000,		/* between looks for messages that wait for a live peer */
+	WAIT_MIN_MS = 5, WAIT_MAX_MS = 500,	/* between dials that fail */
+	WAIT_UNANSWERED_MS = 5000,	/* its kernel answers, the process does not */
+	GIVE_UP_MS = 500,		/* for a peer that can't be asked, or that nobody needs */
+};
+
+static bool is_up(const struct braid_lane *lane)
+{
+	return atomic_load(&lane->up);
+}
+
+static bool is_suspect(const struct braid_lane *lane, uint64_t now)
+{
+	return lane->suspect_ns && now - lane->suspect_ns >= SUSPECT_MS * MS;
+}
+
+static bool is_well(const struct braid_lane *lane, uint64_t now)
+{
+	return is_up(lane) && !is_suspect(lane, now);
+}
+
+static bool any_well(const struct braid_link *link, uint64_t now)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (is_well(link->lane[i], now))
+			return true;
+	}
+	return false;
+}
+
+static uint64_t seconds(uint64_t ns)
+{
+	return (ns + SEC / 2) / SEC;
+}
+
+/* --- dialling again ------------------------------------------------------------------------ */
+
+/* Three quarters to five quarters of it, so that those who lost a switch don't return at once. */
+static uint64_t jitter(unsigned ms)
+{
+	uint8_t r;
+
+	braid_os->random(&r, sizeof(r));
+	return ms * MS * (192 + r / 2u) / 256;
+}
+
+/* After a dial that failed: when is the next one? */
+static uint64_t back_off(unsigned *wait_ms, const struct braid_conn *c, int err)
+{
+	unsigned most = WAIT_MAX_MS;
+
+	if (err == -ETIMEDOUT && c && c->state == BRAID_CONN_CONNECT)
+		return jitter(WAIT_MIN_MS);	/* the attempt took its time already */
+	if (err == -ETIMEDOUT)
+		most = WAIT_UNANSWERED_MS;
+	*wait_ms = *wait_ms ? *wait_ms * 2 : WAIT_MIN_MS;
+	if (*wait_ms > most)
+		*wait_ms = most;
+	return jitter(*wait_ms);
+}
+
+/* What comes from who has taken the place of a process that is gone. */
+static bool is_refusal(int err)
+{
+	return err == -ECONNREFUSED || err == -EREMOTEIO || err == -EPROTO ||
+	       err == -EPROTONOSUPPORT || err == -EACCES;
+}
+
+static void note(struct braid_link *link, const struct braid_conn *c, int err)
+{
+	if (is_refusal(err))
+		link->heal.refused = true;
+	link->heal.unanswered = err == -ETIMEDOUT && c && c->state != BRAID_CONN_CONNECT;
+}
+
+void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int err, uint64_t now)
+{
+	struct braid_link *link = lane->link;
+
+	if (err == -EALREADY)
+		return;
+	note(link, c, err);
+	if (err) {
+		lane->dial_at_ns = now + back_off(&lane->dial_wait_ms, c, err);
+		return;
+	}
+	lane->dial_wait_ms = 0;
+	lane->dial_at_ns = 0;
+	link->heal.refused = false;
+	link->heal.heard_ns = now;
+	braid_info("device %s, peer %s: lane %u is back (opened %u times)",
+		   link->key.dev->net.name, link->peer, lane->index, lane->epoch + 1);
+}
+
+void braid_heal_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
+{
+	note(link, c, err);
+	link->heal.probe_ns = now + (err ? back_off(&link->heal.probe_wait_ms, c, err) :
+					   jitter(WAIT_MAX_MS));
+}
+
+bool braid_heal_wants(const struct braid_lane *lane)
+{
+	return !is_up(lane) || lane->suspect_ns;
+}
+
+void braid_heal_wanted(struct braid_link *link)
+{
+	braid_lock_wait(&link->lock);
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		braid_lane_lost(link->lane[i], -ECONNRESET);
+		link->lane[i]->dial_at_ns = 0;
+	}
+	braid_unlock(&link->lock);
+}
+
+/* The end that dialled the link dials its lanes. */
+static void dial(struct braid_link *link, uint64_t now)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		struct braid_lane *lane = link->lane[i];
+		int err;
+
+		if (is_well(lane, now) || lane->conn || now < lane->dial_at_ns)
+			continue;
+		if (is_up(lane) && lane->index)
+			continue;		/* home first: then it is closed there and here */
+		err = braid_dial_lane(link, lane, now);
+		if (err)
+			braid_heal_dialled(lane, NULL, err, now);
+	}
+}
+
+/* The other end asks it to, if nothing else is left. */
+static void ask(struct braid_link *link, uint64_t now)
+{
+	int err;
+
+	if (link->ndown < link->nlanes || link->conn || !link->target.port ||
+	    now < link->heal.probe_ns)
+		return;
+	err = braid_dial_ask(link, now);
+	if (err)
+		braid_heal_asked(link, NULL, err, now);
+}
+
+/* --- how the lanes are --------------------------------------------------------------------- */
+
+static void shut_lost(struct braid_link *link, uint64_t now)
+{
+	if (!link->ndown) {
+		link->heal.down_ns = 0;
+		link->heal.probe_wait_ms = 0;
+		return;
+	}
+	braid_link_move(link);			/* who else has ended? */
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (!is_up(link->lane[i]) && link->lane[i]->fd >= 0)
+			braid_lane_shut(link->lane[i]);
+	}
+	braid_link_tidy(link);
+	if (link->ndown < link->nlanes) {
+		link->heal.down_ns = 0;
+	} else if (!link->heal.down_ns) {
+		link->heal.down_ns = now;
+	}
+}
+
+/* True if some lane has bytes under way. */
+static bool look_at_health(struct braid_link *link, uint64_t now)
+{
+	bool under_way = false, home_well;
+
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		struct braid_lane *lane = link->lane[i];
+		struct braid_health h = { 0 };
+
+		if (!is_up(lane) || lane->tr->health(lane, &h))
+			continue;
+		under_way |= h.unacked;
+		if (!h.unacked || !h.resent)
+			lane->suspect_ns = 0;
+		else if (!lane->suspect_ns)
+			lane->suspect_ns = now;
+	}
+	/* What a suspect lane holds can go on the others at once. */
+	home_well = is_well(braid_link_home(link), now);
+	for (unsigned i = 1; i < link->nlanes && home_well; i++) {
+		if (!is_suspect(link->lane[i], now))
+			continue;
+		braid_lock_wait(&link->lock);
+		braid_lane_lost(link->lane[i], -ETIMEDOUT);
+		braid_unlock(&link->lock);
+	}
+	return under_way;
+}
+
+/* --- is the peer there? -------------------------------------------------------------------- */
+
+static void hear(struct braid_link *link, uint64_t now)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < link->nlanes; i++)
+		bytes += atomic_load_explicit(&link->lane[i]->rx_bytes, memory_order_relaxed);
+	if (bytes == link->heal.bytes)
+		return;
+	link->heal.bytes = bytes;
+	if (link->heal.silent)
+		braid_info("device %s, peer %s: heard again after %llu s", link->key.dev->net.name,
+			   link->peer, (unsigned long long)seconds(now - link->heal.heard_ns));
+	link->heal.heard_ns = now;
+	link->heal.silent = false;
+}
+
+static void tell_silence(struct braid_link *link, uint64_t now)
+{
+	const struct braid_lane *home = braid_link_home(link);
+	bool answers = is_up(home) ? !home->suspect_ns : link->heal.unanswered;
+
+	link->heal.silent = true;
+	braid_warn("device %s, peer %s: not a word for %llu s, %s; giving up after %lld s "
+		   "(BRAID_PEER_TIMEOUT)",
+		   link->key.dev->net.name, link->peer,
+		   (unsigned long long)seconds(now - link->heal.heard_ns),
+		   answers ? "though its host acknowledges what we send: the process is stopped "
+			     "(SIGSTOP, a debugger, swapped out)" :
+			     "and nothing that we send is acknowledged: the path to that host, or "
+			     "the host, is down; trying to reconnect",
+		   (long long)braid_param.peer_timeout);
+}
+
+/* Comms that are only waiting for the peer's goodbye. */
+static bool nobody_needs(struct braid_link *link)
+{
+	bool needed = false;
+	struct braid_comm *c;
+
+	braid_lock_wait(&link->lock);
+	braid_list_for(c, &link->comms, node)
+		needed |= !c->closed;
+	braid_unlock(&link->lock);
+	return !needed;
+}
+
+/* True if the link is over. */
+static bool is_over(struct braid_link *link, uint64_t now)
+{
+	uint64_t silent = now - link->heal.heard_ns;
+	bool gone = link->heal.refused && !any_well(link, now);
+	bool lost = link->heal.down_ns && now - link->heal.down_ns >= GIVE_UP_MS * MS;
+
+	if (gone || (lost && !link->dialler && !link->target.port))
+		braid_link_fail(link, -EREMOTEIO,
+				"the connection was lost, and nobody listens there any more: the "
+				"peer's process has ended or was killed: look for the first error "
+				"in that rank's log");
+	else if (lost && nobody_needs(link))
+		braid_link_fail(link, -ENOTCONN, "the connection was lost, and nobody needs it");
+	else if (silent >= (uint64_t)braid_param.peer_timeout * SEC)
+		braid_link_fail(link, -EREMOTEIO,
+				"not a word for %llu s (BRAID_PEER_TIMEOUT): %s",
+				(unsigned long long)seconds(silent),
+				any_well(link, now) || link->heal.unanswered ?
+					"its host is there, the process is stopped or hangs" :
+					"the path to that host, or the host, is down");
+	else
+		return false;
+	return true;
+}
+
+/* Let the peer hear from us. */
+static void say(struct braid_link *link, uint64_t now)
+{
+	struct braid_hdr h = { .type = BRAID_F_ALIVE };
+	const struct braid_txq *q = &braid_link_home(link)->tx;
+	uint64_t quiet, silent = now - link->heal.heard_ns;
+	bool waits = !atomic_load(&link->watched);
+
+	if (!braid_trylock(&link->lock))
+		return;
+	if (q->f_head != link->heal.said)
+		link->heal.said_ns = now;
+	quiet = now - link->heal.said_ns;
+	if (!q->unsent && is_up(braid_link_home(link)) &&
+	    (quiet >= SAY_MS * MS ||
+	     (waits && quiet >= SAY_SOON_MS * MS && silent >= SAY_SOON_MS * MS)) &&
+	    braid_link_ctl(link, &h, NULL)) {
+		braid_link_flush(link);
+		link->heal.said_ns = now;
+	}
+	link->heal.said = q->f_head;
+	braid_unlock(&link->lock);
+}
+
+/* A message has waited for long, of a peer that is there: say who is late. */
+static void look_for_stalls(struct braid_link *link, uint64_t now)
+{
+	uint64_t limit = (uint64_t)braid_param.stall_warn * SEC;
+	bool late = false;
+	struct braid_comm *c;
+
+	if (!limit || !braid_trylock(&link->lock))
+		return;
+	braid_list_for(c, &link->comms, node) {
+		struct braid_waiting w = { 0 };
+
+		if (!braid_comm_waits(c, &w) || w.seq != c->stall_seq || !c->stall_ns) {
+			c->stall_ns = w.any ? now : 0;
+			c->stall_seq = w.seq;
+			continue;
+		}
+		if (now - c->stall_ns < limit)
+			continue;
+		if (!late && !link->heal.late)
+			braid_warn("device %s, peer %s: a %s (tag %d, %llu bytes) has waited for "
+				   "%llu s; the peer was heard %llu ms ago and %s: that rank is "
+				   "late, the network is fine",
+				   link->key.dev->net.name, link->peer,
+				   c->sender ? "send" : "receive", w.tag,
+				   (unsigned long long)w.size,
+				   (unsigned long long)seconds(now - c->stall_ns),
+				   (unsigned long long)((now - link->heal.heard_ns) / MS),
+				   c->sender ? "has not posted its receive" : "has not sent it");
+		late = true;
+	}
+	link->heal.late = late;
+	braid_unlock(&link->lock);
+}
+
+/* --- all of it ----------------------------------------------------------------------------- */
+
+void braid_heal_start(struct braid_link *link, uint64_t now)
+{
+	link->heal.heard_ns = link->heal.said_ns = link->heal.looked_ns = now;
+}
+
+/* How soon the next look is due, as things stand. */
+static int next_look(const struct braid_link *link, bool under_way, uint64_t now)
+{
+	uint64_t quiet = (now - link->heal.said_ns) / MS;
+
+	if (link->ndown)
+		return WAIT_MIN_MS;
+	if (under_way)
+		return HEALTH_MS;
+	return quiet < SAY_MS ? (int)(SAY_MS - quiet) : HEALTH_MS;
+}
+
+int braid_heal_tick(struct braid_link *link, uint64_t now)
+{
+	uint64_t asleep = now - link->heal.looked_ns;
+	bool under_way = true;
+
+	link->heal.looked_ns = now;
+	if (asleep > ASLEEP_MS * MS)
+		link->heal.heard_ns += asleep;
+	shut_lost(link, now);
+	if (!link->ncomms) {
+		if (link->ndown)
+			braid_link_fail(link, -ENOTCONN, "the idle link was lost");
+		return -1;
+	}
+	hear(link, now);
+	if (now - link->heal.health_ns >= HEALTH_MS * MS) {
+		link->heal.health_ns = now;
+		under_way = look_at_health(link, now);
+	}
+	if (link->dialler)
+		dial(link, now);
+	else
+		ask(link, now);
+	if (is_over(link, now))
+		return -1;
+	if (!link->heal.silent && now - link->heal.heard_ns >= SILENT_MS * MS)
+		tell_silence(link, now);
+	if (!link->heal.silent && now - link->heal.stall_ns >= STALL_MS * MS) {
+		link->heal.stall_ns = now;
+		look_for_stalls(link, now);
+	}
+	say(link, now);
+	return next_look(link, under_way, now);
+}

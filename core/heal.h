@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * heal.h - links that lose their sockets and get them back, and peers that are gone for good.
+ *
+ * The service thread looks at every link that carries comms:
+ *
+ *   - A lane whose socket was lost is closed (fenced) and dialled again, by the end that dialled
+ *     the link; the other end asks it to, by a connection of its own, if it has no lane left.
+ *   - A lane on which nothing is acknowledged for long is suspect: another socket is dialled while
+ *     the old one still stands, and whichever comes to life first carries on.
+ *   - Who has nothing to say says ALIVE now and then.  Silence is told after some seconds, and is
+ *     the peer's end after BRAID_PEER_TIMEOUT.
+ *   - Nobody listens where the peer did, and no lane is left: its process has ended.
+ *
+ * Time in which this process itself did not run (stopped, suspended) does not count.
+ */
+#ifndef BRAID_CORE_HEAL_H
+#define BRAID_CORE_HEAL_H
+
+#include <stdint.h>
+
+#include "core/link.h"
+
+struct braid_conn;
+
+/* The link is up. */
+void braid_heal_start(struct braid_link *link, uint64_t now);
+/* Look at a link that is up: the milliseconds until it wants to be looked at again, or -1. */
+int braid_heal_tick(struct braid_link *link, uint64_t now);
+
+/* A lane that was lost or suspect was dialled: 0 and it is back, or why not. */
+void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int err, uint64_t now);
+/* The peer was asked to dial: 0 and it will, or why not. */
+void braid_heal_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now);
+/* The peer has no lane left, and asks us to dial. */
+void braid_heal_wanted(struct braid_link *link);
+/* Is there still need of the connection that was dialled for this lane? */
+bool braid_heal_wants(const struct braid_lane *lane);
+
+#endif

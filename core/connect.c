@@ -143,7 +143,8 @@ static int attempt_link(struct attempt *a)
 		link->dialler = true;
 		link->target = a->to;
 		link->dial_until_ns = a->deadline_ns;
-		braid_dial_addr(link, link->peer, sizeof(link->peer));
+		braid_path_first(link, &a->to);
+		braid_dial_addr(link, 0, link->peer, sizeof(link->peer));
 		braid_list_add_tail(&braid_svc.links, &link->node);
 		braid_service_kick();
 	}

@@ -3,13 +3,16 @@
 #ifndef BRAID_CORE_DEV_H
 #define BRAID_CORE_DEV_H
 
+#include "core/wire.h"
 #include "topo/netdev.h"
 
 enum { BRAID_CONGESTION_SIZE = 16 };	/* TCP_CA_NAME_MAX */
 
 struct braid_dev {
 	unsigned index;
-	struct braid_netdev net;
+	struct braid_netdev net;	/* of several: the first one's, with their names and speed */
+	unsigned nmembers;
+	struct braid_dev *member[BRAID_PATHS_MAX];	/* itself, or what it is made of */
 	char addr[64];			/* for people */
 	char congestion[BRAID_CONGESTION_SIZE];	/* to be given back to sockets accepted */
 };

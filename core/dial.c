@@ -26,49 +26,22 @@ enum {
 
 static struct braid_log_gate gate_fds;
 
-/* 0: the two ends have no IP version in common. */
-static socklen_t target_addr(const struct braid_link *link, struct sockaddr_storage *sa)
-{
-	const struct braid_handle *h = &link->target;
-
-	memset(sa, 0, sizeof(*sa));
-	if (h->has4 && link->key.dev->net.addr.sa.sa_family == AF_INET) {
-		struct sockaddr_in *in = (struct sockaddr_in *)sa;
-
-		in->sin_family = AF_INET;
-		in->sin_port = htons(h->port);
-		memcpy(&in->sin_addr, h->addr4, sizeof(h->addr4));
-		return sizeof(*in);
-	}
-	if (h->has6 && link->key.dev->net.addr.sa.sa_family == AF_INET6) {
-		struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)sa;
-
-		in6->sin6_family = AF_INET6;
-		in6->sin6_port = htons(h->port);
-		memcpy(&in6->sin6_addr, h->addr6, sizeof(h->addr6));
-		if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
-			in6->sin6_scope_id = link->key.dev->net.ifindex;
-		return sizeof(*in6);
-	}
-	return 0;
-}
-
-void braid_dial_addr(const struct braid_link *link, char *ret, size_t len)
+void braid_dial_addr(const struct braid_link *link, unsigned path, char *ret, size_t len)
 {
 	struct sockaddr_storage sa;
 
-	if (target_addr(link, &sa))
+	if (braid_path_sockaddr(&link->path[path], &sa))
 		braid_addr_text(&sa, ret, len);
 	else
 		snprintf(ret, len, "an address of the other IP version");
 }
 
-/* A socket on its way to the peer, from the device's own address: a descriptor or -errno. */
-static int dial_socket(struct braid_link *link)
+/* A socket on its way to the peer, from the member's own address: a descriptor or -errno. */
+static int dial_socket(const struct braid_path *path)
 {
 	struct sockaddr_storage to, from = { 0 };
 	char was[BRAID_CONGESTION_SIZE];
-	socklen_t len = target_addr(link, &to);
+	socklen_t len = braid_path_sockaddr(path, &to);
 	int fd, err, one = 1;
 
 	if (!len)
@@ -76,7 +49,7 @@ static int dial_socket(struct braid_link *link)
 	fd = braid_os->socket(to.ss_family);
 	if (fd < 0)
 		return -errno;
-	memcpy(&from, &link->key.dev->net.addr, sizeof(link->key.dev->net.addr));
+	memcpy(&from, &path->dev->net.addr, sizeof(path->dev->net.addr));
 	if (braid_netdev_same_ip((struct sockaddr *)&to, (struct sockaddr *)&from))
 		braid_handshake_unpaced(fd, was);
 	if (from.ss_family == AF_INET)
@@ -91,32 +64,33 @@ static int dial_socket(struct braid_link *link)
 }
 
 static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struct braid_lane *lane,
-		      uint64_t now)
+		      unsigned path, uint64_t now)
 {
 	struct braid_conn *c = calloc(1, sizeof(*c));
 	int fd;
 
 	if (!c)
 		return -ENOMEM;
-	fd = dial_socket(link);
+	fd = dial_socket(&link->path[path]);
 	if (fd < 0) {
 		free(c);
 		return fd;
 	}
 	braid_conn_init(c, fd, true);
 	c->link = link;
+	c->path = path;
 	c->dev = link->key.dev;
 	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
 	if (kind == BRAID_HELLO_LINK && c->deadline_ns > link->dial_until_ns)
 		c->deadline_ns = link->dial_until_ns;
 	if (kind == BRAID_HELLO_ALIVE || lane)
 		c->deadline_ns = now + ATTEMPT_MS * MS;
-	braid_dial_addr(link, c->addr, sizeof(c->addr));
+	braid_dial_addr(link, path, c->addr, sizeof(c->addr));
 	c->mine.kind = (uint8_t)kind;
 	c->mine.dev = (uint16_t)link->key.dev->index;
 	c->mine.peer_dev = link->key.peer_dev;
 	c->mine.traffic_class = link->key.traffic_class;
-	c->mine.port = braid_port(c->dev);
+	braid_paths_tell(c->dev, link->path[path].dev, &c->mine);
 	braid_handshake_offer(&c->mine);
 	if (kind == BRAID_HELLO_LINK) {
 		c->mine.ident = link->target.listen_id;
@@ -237,17 +211,19 @@ void braid_dial_link(struct braid_link *link, uint64_t now)
 
 	atomic_store(&link->state, BRAID_LINK_DIALING);
 	link->dial_at_ns = 0;
-	err = dial_start(link, BRAID_HELLO_LINK, NULL, now);
+	err = dial_start(link, BRAID_HELLO_LINK, NULL, 0, now);
 	if (err)
 		braid_dial_failed(link, NULL, err, now);
 }
 
 int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t now)
 {
-	return dial_start(link, BRAID_HELLO_LANE, lane, now);
+	unsigned index = lane ? lane->index : link->nlanes;
+
+	return dial_start(link, BRAID_HELLO_LANE, lane, braid_path_for(link, index, now), now);
 }
 
 int braid_dial_ask(struct braid_link *link, uint64_t now)
 {
-	return dial_start(link, BRAID_HELLO_ALIVE, NULL, now);
+	return dial_start(link, BRAID_HELLO_ALIVE, NULL, braid_path_for(link, 0, now), now);
 }

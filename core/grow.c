@@ -38,6 +38,8 @@ static unsigned first(const struct braid_link *link)
 	unsigned n = braid_param.lanes ? (unsigned)braid_param.lanes :
 					 braid_grow_first(net->speed_mbps, net->speed_known);
 
+	if (!braid_param.lanes && n < link->npaths)
+		n = link->npaths;
 	return n < link->lanes_max ? n : link->lanes_max;
 }
 

@@ -144,20 +144,23 @@ static bool hello_is_old(const struct braid_conn *c)
 
 int braid_conn_find(struct braid_conn *c)
 {
+	const struct braid_dev *met;
 	struct braid_link *link;
 
 	c->mine.kind = c->theirs.kind;
 	c->mine.status = BRAID_HELLO_OK;
 	c->mine.lane = c->theirs.lane;
 	c->mine.epoch = c->theirs.epoch;
-	c->mine.dev = (uint16_t)c->dev->index;
 	c->mine.peer_dev = c->theirs.dev;
 	c->mine.traffic_class = c->theirs.traffic_class;
-	c->mine.port = braid_port(c->dev);
 	braid_handshake_offer(&c->mine);
 	if (c->theirs.kind == BRAID_HELLO_LINK) {
-		if (!braid_listen_token(c->theirs.ident, c->dev, c->key))
+		met = c->dev;
+		if (!braid_listen_token(c->theirs.ident, &c->dev, c->key))
 			c->mine.status = BRAID_HELLO_NO_LISTEN;
+		else
+			braid_paths_tell(c->dev, met, &c->mine);
+		c->mine.dev = (uint16_t)c->dev->index;
 		return 0;
 	}
 	braid_list_for(link, &braid_svc.links, node) {
@@ -188,7 +191,7 @@ int braid_conn_ready(struct braid_conn *c)
 {
 	if (!c->lane)
 		return 0;
-	if (!braid_heal_wants(c->lane))
+	if (!braid_heal_wants(c->lane, c->path))
 		return -EALREADY;
 	lane_close_for(c);
 	return 0;
@@ -245,6 +248,7 @@ static int link_take_conn(struct braid_link *link, struct braid_conn *c, unsigne
 		return braid_error(err, "device %s, peer %s: can't open lane %u: %s",
 				   link->key.dev->net.name, link->peer, index, strerror(-err));
 	c->fd = -1;
+	link->lane[index]->path = (uint8_t)c->path;
 	return 0;
 }
 
@@ -267,25 +271,24 @@ static int lane_take_conn(struct braid_lane *lane, struct braid_conn *c)
 		return err;
 	}
 	c->fd = -1;
+	lane->path = (uint8_t)c->path;
 	braid_link_move(link);
 	return 0;
 }
 
-/* Where the peer can be asked for a connection, should all be lost. */
-static void note_peer_port(struct braid_link *link, const struct braid_conn *c)
+/* The ways to the peer: also those to ask it for a connection, should all be lost. */
+static void find_paths(struct braid_link *link, const struct braid_conn *c)
 {
-	union braid_netdev_addr a = { 0 };
-	socklen_t len = sizeof(a);
+	union braid_netdev_addr sa = { 0 };
+	socklen_t len = sizeof(sa);
+	struct braid_addr at = link->path[0].to;
 
-	if (braid_os->getpeername(c->fd, &a.sa, &len))
-		return;
-	link->target.port = c->theirs.port;
-	link->target.has4 = a.sa.sa_family == AF_INET;
-	link->target.has6 = a.sa.sa_family == AF_INET6;
-	if (link->target.has4)
-		memcpy(link->target.addr4, &a.in.sin_addr, sizeof(link->target.addr4));
-	else
-		memcpy(link->target.addr6, &a.in6.sin6_addr, sizeof(link->target.addr6));
+	if (!c->dialler) {
+		if (!braid_os->getpeername(c->fd, &sa.sa, &len))
+			at = braid_addr_of(&sa.sa);
+		at.port = c->theirs.port;
+	}
+	braid_paths_all(link, &at, &c->theirs);
 }
 
 /* The first lane.  A link that can't have its memory is dead; whoever waits for it is told. */
@@ -304,8 +307,7 @@ static int link_up(struct braid_link *link, struct braid_conn *c)
 	c->mine.window = 0;
 	snprintf(link->peer, sizeof(link->peer), "%s (pid %u, %s)", c->theirs.host, c->theirs.pid,
 		 c->addr);
-	if (!c->dialler)
-		note_peer_port(link, c);
+	find_paths(link, c);
 	err = link_take_conn(link, c, 0);
 	if (err)
 		return err;

@@ -3,9 +3,11 @@
 #include "core/heal.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "core/log.h"
 #include "core/param.h"
+#include "core/path.h"
 #include "core/service_int.h"
 #include "core/transport.h"
 
@@ -21,6 +23,8 @@ enum {
 	WAIT_UNANSWERED_MS = 5000,	/* its kernel answers, the process does not */
 	GIVE_UP_MS = 500,		/* for a peer that can't be asked, or that nobody needs */
 };
+
+static struct braid_log_gate gate_local;
 
 static bool is_up(const struct braid_lane *lane)
 {
@@ -84,11 +88,26 @@ static bool is_refusal(int err)
 	       err == -EPROTONOSUPPORT || err == -EACCES;
 }
 
-static void note(struct braid_link *link, const struct braid_conn *c, int err)
+static void note(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
 {
+	if ((err == -ENOMEM || err == -EMFILE || err == -ENFILE) &&
+	    braid_log_gate_open(&gate_local, now))
+		braid_warn("device %s, peer %s: the connection was lost and can't be dialled "
+			   "again: %s; trying on%s", link->key.dev->net.name, link->peer,
+			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
 	if (is_refusal(err))
 		link->heal.refused = true;
 	link->heal.unanswered = err == -ETIMEDOUT && c && c->state != BRAID_CONN_CONNECT;
+}
+
+/* Those that it failed may try another at once. */
+static void path_fails(struct braid_link *link, unsigned path, uint64_t now)
+{
+	braid_path_bad(link, path, now);
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (braid_path_for(link, i, now) != path)
+			link->lane[i]->dial_at_ns = 0;
+	}
 }
 
 void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int err, uint64_t now)
@@ -97,11 +116,14 @@ void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int
 
 	if (err == -EALREADY)
 		return;
-	note(link, c, err);
+	note(link, c, err, now);
 	if (err) {
 		lane->dial_at_ns = now + back_off(&lane->dial_wait_ms, c, err);
+		if (c && !is_refusal(err))
+			path_fails(link, c->path, now);
 		return;
 	}
+	braid_path_good(link, c->path, now);
 	lane->dial_wait_ms = 0;
 	lane->dial_at_ns = 0;
 	link->heal.refused = false;
@@ -112,14 +134,16 @@ void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int
 
 void braid_heal_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
 {
-	note(link, c, err);
+	note(link, c, err, now);
+	if (c && err && !is_refusal(err))
+		path_fails(link, c->path, now);
 	link->heal.probe_ns = now + (err ? back_off(&link->heal.probe_wait_ms, c, err) :
 					   jitter(WAIT_MAX_MS));
 }
 
-bool braid_heal_wants(const struct braid_lane *lane)
+bool braid_heal_wants(const struct braid_lane *lane, unsigned path)
 {
-	return !is_up(lane) || lane->suspect_ns;
+	return !is_up(lane) || lane->suspect_ns || lane->path != path;
 }
 
 void braid_heal_wanted(struct braid_link *link)
@@ -137,11 +161,12 @@ static void dial(struct braid_link *link, uint64_t now)
 {
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
+		bool astray = lane->path != braid_path_for(link, i, now);
 		int err;
 
-		if (is_well(lane, now) || lane->conn || now < lane->dial_at_ns)
+		if (lane->conn || now < lane->dial_at_ns || (is_well(lane, now) && !astray))
 			continue;
-		if (is_up(lane) && lane->index)
+		if (is_up(lane) && lane->index && !astray)
 			continue;		/* home first: then it is closed there and here */
 		err = braid_dial_lane(link, lane, now);
 		if (err)
@@ -154,7 +179,7 @@ static void ask(struct braid_link *link, uint64_t now)
 {
 	int err;
 
-	if (link->ndown < link->nlanes || link->conn || !link->target.port ||
+	if (link->ndown < link->nlanes || link->conn || !link->path[0].to.port ||
 	    now < link->heal.probe_ns)
 		return;
 	err = braid_dial_ask(link, now);
@@ -200,6 +225,9 @@ static bool look_at_health(struct braid_link *link, uint64_t now)
 			lane->suspect_ns = 0;
 		else if (!lane->suspect_ns)
 			lane->suspect_ns = now;
+		else if (link->dialler && is_suspect(lane, now) &&
+			 lane->path == braid_path_for(link, i, now))
+			path_fails(link, lane->path, now);
 	}
 	/* What a suspect lane holds can go on the others at once. */
 	home_well = is_well(braid_link_home(link), now);
@@ -268,7 +296,7 @@ static bool is_over(struct braid_link *link, uint64_t now)
 	bool gone = link->heal.refused && !any_well(link, now);
 	bool lost = link->heal.down_ns && now - link->heal.down_ns >= GIVE_UP_MS * MS;
 
-	if (gone || (lost && !link->dialler && !link->target.port))
+	if (gone || (lost && !link->dialler && !link->path[0].to.port))
 		braid_link_fail(link, -EREMOTEIO,
 				"the connection was lost, and nobody listens there any more: the "
 				"peer's process has ended or was killed: look for the first error "
@@ -302,7 +330,8 @@ static void say(struct braid_link *link, uint64_t now)
 	quiet = now - link->heal.said_ns;
 	if (!q->unsent && is_up(braid_link_home(link)) &&
 	    (quiet >= SAY_MS * MS ||
-	     (waits && quiet >= SAY_SOON_MS * MS && silent >= SAY_SOON_MS * MS)) &&
+	     (waits && quiet >= SAY_SOON_MS * MS &&
+	      (silent >= SAY_SOON_MS * MS || link->npaths > 1))) &&
 	    braid_link_ctl(link, &h, NULL)) {
 		braid_link_flush(link);
 		link->heal.said_ns = now;

@@ -34,7 +34,7 @@ void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int
 void braid_heal_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now);
 /* The peer has no lane left, and asks us to dial. */
 void braid_heal_wanted(struct braid_link *link);
-/* Is there still need of the connection that was dialled for this lane? */
-bool braid_heal_wants(const struct braid_lane *lane);
+/* Is there still need of the connection that was dialled for this lane, over that path? */
+bool braid_heal_wants(const struct braid_lane *lane, unsigned path);
 
 #endif

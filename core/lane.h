@@ -96,6 +96,7 @@ struct braid_lane {
 	bool peer_down;			/* and at the other end, after so many frames: */
 	uint32_t peer_frames;
 	bool orphaned;			/* both: its chunks go to other lanes */
+	uint8_t path;			/* of the dialler's, which the socket takes */
 	uint16_t dialled;		/* epoch of the last dial, or of the last one taken in */
 	struct braid_conn *conn;	/* the dial on its way */
 	uint64_t dial_at_ns;

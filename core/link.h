@@ -24,6 +24,7 @@
 #include "core/lane.h"
 #include "core/list.h"
 #include "core/os.h"
+#include "core/path.h"
 #include "core/wire.h"
 
 enum braid_link_state {
@@ -52,7 +53,9 @@ struct braid_link {
 	uint64_t id;
 	uint8_t session[BRAID_KEY_SIZE];
 	char peer[192];			/* "host (pid N) at address", for people */
-	struct braid_handle target;	/* where it listens; of a new link also the token */
+	struct braid_handle target;	/* dialler: what to dial for, until it is up */
+	struct braid_path path[BRAID_PATHS_MAX];
+	unsigned npaths;
 
 	struct braid_lock lock;
 	struct braid_lane *lane[BRAID_LANES_MAX];

@@ -214,8 +214,8 @@ int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **
 	braid_list_init(&l->ctx_node);
 	pthread_mutex_lock(&braid_svc.lock);
 	err = braid_service_start();
-	if (!err)
-		err = port_open(dev, &p);
+	for (unsigned i = dev->nmembers; !err && i--; )
+		err = port_open(dev->member[i], &p);
 	if (!err) {
 		braid_lock_wait(&lock);
 		braid_list_add_tail(&listens, &l->node);
@@ -245,16 +245,27 @@ static struct braid_listen *listen_by_id(uint64_t id)
 	return NULL;
 }
 
-bool braid_listen_token(uint64_t id, const struct braid_dev *dev, uint8_t *ret)
+static bool has_member(const struct braid_dev *dev, const struct braid_dev *member)
+{
+	for (unsigned i = 0; i < dev->nmembers; i++) {
+		if (dev->member[i] == member)
+			return true;
+	}
+	return false;
+}
+
+bool braid_listen_token(uint64_t id, struct braid_dev **dev, uint8_t *ret)
 {
 	struct braid_listen *l;
 	bool found;
 
 	braid_lock_wait(&lock);
 	l = listen_by_id(id);
-	found = l && l->dev == dev;
-	if (found)
+	found = l && has_member(l->dev, *dev);
+	if (found) {
+		*dev = l->dev;
 		memcpy(ret, l->token, BRAID_KEY_SIZE);
+	}
 	braid_unlock(&lock);
 	return found;
 }

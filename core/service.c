@@ -322,10 +322,16 @@ static void link_say_close(struct braid_link *link)
 	braid_unlock(&link->lock);
 }
 
+static void link_close_idle(struct braid_link *link)
+{
+	link_say_close(link);
+	braid_link_fail(link, -ENOTCONN, "idle link closed");
+}
+
 /* A link that has just been dialled to us carries its first comm soon. */
 static uint64_t idle_limit(const struct braid_link *link)
 {
-	uint64_t limit = (uint64_t)braid_param.link_idle * SEC;
+	uint64_t limit = braid_param.share ? (uint64_t)braid_param.link_idle * SEC : 0;
 
 	return link->dialler || link->used || limit > 2 * SEC ? limit : 2 * SEC;
 }
@@ -358,11 +364,26 @@ static bool link_reap(struct braid_link *link, uint64_t now)
 			braid_link_detach(link);
 		braid_unlock(&link->lock);
 	}
-	if (now - link->idle_since_ns >= idle_limit(link) || link->peer_gone) {
-		link_say_close(link);
-		braid_link_fail(link, -ENOTCONN, "idle link closed");
-	}
+	if (now - link->idle_since_ns >= idle_limit(link) || link->peer_gone)
+		link_close_idle(link);
 	return false;
+}
+
+/* One too many that carry nothing: the one that has for the longest time goes. */
+static void bound_idle(void)
+{
+	struct braid_link *link, *oldest = NULL;
+	unsigned n = 0;
+
+	braid_list_for(link, &braid_svc.links, node) {
+		if (!link->idle_since_ns || atomic_load(&link->state) != BRAID_LINK_UP)
+			continue;
+		n++;
+		if (!oldest || link->idle_since_ns < oldest->idle_since_ns)
+			oldest = link;
+	}
+	if (n > (unsigned)braid_param.links_idle)
+		link_close_idle(oldest);
 }
 
 /* --- the thread ---------------------------------------------------------------------------- */
@@ -407,6 +428,7 @@ static int service_look(uint64_t now)
 		else if (!link->ncomms)
 			wait_ms = sooner(wait_ms, 100);
 	}
+	bound_idle();
 	if (paused || braid_handshakes_left())
 		wait_ms = sooner(wait_ms, 100);
 	return wait_ms;

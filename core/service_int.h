@@ -71,8 +71,8 @@ void braid_ports_close(void);
 /* The TCP port at which a device listens, from now on if not before; 0: it can't. */
 uint16_t braid_port(struct braid_dev *dev);
 
-/* The token of a listen of that device; false if there is none. */
-bool braid_listen_token(uint64_t id, const struct braid_dev *dev, uint8_t *ret);
+/* The token of a listen, and its device, of which *dev is one or a member; false: none such. */
+bool braid_listen_token(uint64_t id, struct braid_dev **dev, uint8_t *ret);
 /* Take a comm of a dead link back from its listen; false if it is at none.  Link's lock held. */
 bool braid_listen_withdraw(struct braid_comm *c);
 
@@ -85,7 +85,7 @@ void braid_connects_free(void);
 /* --- dial.c -------------------------------------------------------------------------------- */
 
 /* The address to dial as text: a new link's name until its peer has told its own. */
-void braid_dial_addr(const struct braid_link *link, char *ret, size_t len);
+void braid_dial_addr(const struct braid_link *link, unsigned path, char *ret, size_t len);
 /* Dial a new link.  What goes wrong goes to braid_dial_failed(). */
 void braid_dial_link(struct braid_link *link, uint64_t now);
 /*

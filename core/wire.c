@@ -165,6 +165,10 @@ void braid_hello_pack(const struct braid_hello *h, uint8_t *to)
 	put32(&c, h->frames);
 	put32(&c, h->first);
 	put16(&c, h->port);
+	for (unsigned i = 0; i < BRAID_PATHS_MAX - 1; i++) {
+		put_bytes(&c, h->more[i].ip, sizeof(h->more[i].ip));
+		put16(&c, h->more[i].port);
+	}
 	c.w = to + BRAID_HELLO_SIGNED;
 	put_bytes(&c, h->mac, sizeof(h->mac));
 }
@@ -203,6 +207,10 @@ int braid_hello_unpack(const uint8_t *from, struct braid_hello *ret)
 	h.frames = get32(&c);
 	h.first = get32(&c);
 	h.port = get16(&c);
+	for (unsigned i = 0; i < BRAID_PATHS_MAX - 1; i++) {
+		get_bytes(&c, h.more[i].ip, sizeof(h.more[i].ip));
+		h.more[i].port = get16(&c);
+	}
 	c.r = from + BRAID_HELLO_SIGNED;
 	get_bytes(&c, h.mac, sizeof(h.mac));
 	if (!err && (h.kind < BRAID_HELLO_LINK || h.kind > BRAID_HELLO_ALIVE ||

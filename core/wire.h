@@ -42,6 +42,7 @@ enum {
 	BRAID_CHUNK_LEN_MAX = 1 << 30,
 	BRAID_OPEN_SIZE = 48,
 	BRAID_REASON_MAX = 256,
+	BRAID_PATHS_MAX = 4,		/* members of a device made of several */
 };
 
 #define BRAID_MSG_MAX (1ull << 38)	/* 256 chunks of 1 GiB; NCCL sends 1 GiB at most */
@@ -93,6 +94,11 @@ enum braid_hello_status {
 	BRAID_HELLO_STATUS_MAX,
 };
 
+struct braid_addr {
+	uint8_t ip[16];			/* IPv6; IPv4 as ::ffff:a.b.c.d */
+	uint16_t port;			/* 0: none */
+};
+
 struct braid_hello {			/* each end sends one; the dialler first */
 	uint16_t least, most;
 	uint8_t kind, status;
@@ -111,6 +117,7 @@ struct braid_hello {			/* each end sends one; the dialler first */
 	uint32_t frames;		/* LANE: received on this lane, ever */
 	uint32_t first;			/* LANE: oldest that the sender of this hello still has */
 	uint16_t port;			/* where the sender of this hello listens; 0: nowhere */
+	struct braid_addr more[BRAID_PATHS_MAX - 1];	/* its other members' */
 	uint8_t mac[BRAID_MAC_SIZE];
 };
 

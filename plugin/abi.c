@@ -151,6 +151,18 @@ static ncclResult_t attr_v11(void *ctx, ncclNetAttr_v11_t *attr)
 	return ncclSuccess;
 }
 
+/* -- makeVDevice ------------------------------------------------------------------------------ */
+
+static ncclResult_t vdevice_v9(int *dev, ncclNetVDeviceProps_v9_t *p)
+{
+	return braid_net_fuse(dev, p ? p->ndevs : 0, p ? p->devs : NULL);
+}
+
+static ncclResult_t vdevice_v12(int *dev, ncclNetVDeviceProps_v12_t *p)
+{
+	return braid_net_fuse(dev, p ? p->ndevs : 0, p ? p->devs : NULL);
+}
+
 /* -- getProperties: every version is the one before and a little more ------------------------- */
 
 #define FIELDS_V5								\
@@ -236,7 +248,7 @@ PROPS(12, FIELDS_V12)
 
 #define DMABUF		.regMrDmaBuf = braid_net_reg_dmabuf
 #define OFFLOAD		.getDeviceMr = NULL, .irecvConsumed = NULL	/* we never offload */
-#define VDEV(V)		.makeVDevice = NULL				/* no NIC fusion yet */
+#define VDEV(V)		.makeVDevice = vdevice_v##V
 #define FINALIZE	.finalize = braid_net_finalize, .setNetAttr = attr_v11
 
 /* clang-format off */

@@ -14,4 +14,10 @@ int braid_devices_find(void);
 unsigned braid_devices_count(void);
 struct braid_dev *braid_device(int index);	/* NULL: no such device */
 
+/*
+ * Make one device of n others, none of them made so itself: its index, the same for the same
+ * members, or -EINVAL.  Not thread-safe: NCCL serialises makeVDevice.
+ */
+int braid_devices_fuse(unsigned n, const int *indices);
+
 #endif

@@ -244,13 +244,32 @@ ncclResult_t braid_net_props(int index, struct braid_net_props *ret)
 	ret->port = dev->net.port;
 	ret->max_comms = 65536;
 	ret->max_recvs = BRAID_RECVS_MAX;
-	ret->ndevs = 1;
-	ret->devs[0] = index;
+	ret->ndevs = (int)dev->nmembers;
+	for (unsigned i = 0; i < dev->nmembers; i++)
+		ret->devs[i] = (int)dev->member[i]->index;
 	ret->max_p2p_bytes = BRAID_MSG_MAX;
 	ret->max_coll_bytes = BRAID_MSG_MAX;
 	ret->max_multi_request = 1;
 	ret->rail = NCCL_NET_ID_UNDEF;
 	ret->plane = NCCL_NET_ID_UNDEF;
+	return ncclSuccess;
+}
+
+ncclResult_t braid_net_fuse(int *ret_dev, int n, const int *devs)
+{
+	int index;
+
+	if (forked())
+		return ncclSystemError;
+	if (!ret_dev || !devs || n < 1)
+		return misuse("makeVDevice");
+	index = braid_devices_fuse((unsigned)n, devs);
+	if (index < 0) {
+		braid_info("makeVDevice: %d devices can't be made one; at most %d that are there, "
+			   "and not made of others themselves", n, BRAID_PATHS_MAX);
+		return ncclInvalidUsage;
+	}
+	*ret_dev = index;
 	return ncclSuccess;
 }
 

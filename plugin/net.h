@@ -56,6 +56,9 @@ ncclResult_t braid_net_finalize(void *ctx);
 ncclResult_t braid_net_devices(int *ret_ndev);
 ncclResult_t braid_net_props(int dev, struct braid_net_props *ret);
 
+/* One device, whose index goes to *ret_dev, made of n others. */
+ncclResult_t braid_net_fuse(int *ret_dev, int n, const int *devs);
+
 /* ctx NULL: the shared context.  traffic_class -1: the context's. */
 ncclResult_t braid_net_listen(void *ctx, int dev, void *handle, void **ret_listen);
 ncclResult_t braid_net_connect(void *ctx, int dev, int traffic_class, void *handle,

@@ -62,7 +62,7 @@ static void set_congestion(struct braid_lane *lane, const char *name)
 
 static int tcp_open(struct braid_lane *lane)
 {
-	const char *given_up = lane->link->key.dev->congestion;
+	const char *given_up = lane->link->key.dev->member[0]->congestion;
 	int tos = dscp_byte(lane->link);
 
 	lane->local = same_host(lane->fd);

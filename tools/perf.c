@@ -430,7 +430,7 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 		 1, 1000},
 		{OPT_FLAG, "check", NULL, "verify every byte (slower)", &o->check, 0, 0},
 		{OPT_FLAG, "pin", NULL, "process r runs on CPU r only", &o->pin, 0, 0},
-		{OPT_TEXT, "dev", "DEV", "device, by number or name", &o->env.dev, 0, 0},
+		{OPT_TEXT, "dev", "DEV", "device, by number or name; several to be fused: a+b", &o->env.dev, 0, 0},
 		{OPT_TEXT, "listen", "[ADDR:]PORT", "serve --connect on another host", &w.listen, 0,
 		 0},
 		{OPT_FLAG, "once", NULL, "with --listen: serve one session", &w.once, 0, 0},

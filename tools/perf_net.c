@@ -41,12 +41,26 @@ static int fail(struct fabric *fab, ncclResult_t res, const char *what)
 	return result_errno(res);
 }
 
-/* A device by number or by name. */
-static int dev_find(struct net_fabric *f, const char *want, char *err)
+/* A device by number or by name: below 0, there is none. */
+static int dev_named(struct net_fabric *f, const char *want, int n)
 {
 	struct braid_net_props props;
-	int n = 0, i;
 	char *end;
+	int i = (int)strtol(want, &end, 10);
+
+	if (*want && *end == 0 && i >= 0 && i < n)
+		return i;
+	for (i = 0; i < n; i++)
+		if (net_props(f->net, i, &props) == ncclSuccess && strcmp(props.name, want) == 0)
+			return i;
+	return -ENODEV;
+}
+
+/* The same, or several joined by +, which NCCL calls fusing them. */
+static int dev_find(struct net_fabric *f, const char *want, char *err)
+{
+	char names[FABRIC_ERR], *save = NULL;
+	int n = 0, devs[8], ndevs = 0, dev;
 
 	if (net_devices(f->net, &n) != ncclSuccess || n <= 0) {
 		snprintf(err, FABRIC_ERR, "%s: no devices%s%.300s", f->net->name,
@@ -55,13 +69,21 @@ static int dev_find(struct net_fabric *f, const char *want, char *err)
 	}
 	if (!want)
 		return 0;
-	i = (int)strtol(want, &end, 10);
-	if (*want && *end == 0 && i >= 0 && i < n)
-		return i;
-	for (i = 0; i < n; i++)
-		if (net_props(f->net, i, &props) == ncclSuccess && strcmp(props.name, want) == 0)
-			return i;
-	snprintf(err, FABRIC_ERR, "%s: no device '%s' among its %d", f->net->name, want, n);
+	snprintf(names, sizeof(names), "%s", want);
+	for (char *name = strtok_r(names, "+", &save); name && ndevs < 8;
+	     name = strtok_r(NULL, "+", &save)) {
+		devs[ndevs++] = dev_named(f, name, n);
+		if (devs[ndevs - 1] < 0) {
+			snprintf(err, FABRIC_ERR, "%s: no device '%s' among its %d", f->net->name,
+				 name, n);
+			return -ENODEV;
+		}
+	}
+	if (ndevs == 1)
+		return devs[0];
+	if (net_fuse(f->net, ndevs, devs, &dev) == ncclSuccess)
+		return dev;
+	snprintf(err, FABRIC_ERR, "%s: can't make one device of '%s'", f->net->name, want);
 	return -ENODEV;
 }
 

@@ -147,6 +147,26 @@ ncclResult_t net_devices(struct net *net, int *ndev)
 	return MEMBER(devices)(ndev);
 }
 
+#define FUSE(V)									\
+	do {									\
+		ncclNetVDeviceProps_v##V##_t p = { .ndevs = n };		\
+										\
+		for (int i = 0; i < n; i++)					\
+			p.devs[i] = devs[i];					\
+		return TABLE(9)->makeVDevice ? MAKE_##V(ret_dev, &p) : ncclInvalidUsage; \
+	} while (0)
+#define MAKE_9 TABLE(9)->makeVDevice
+#define MAKE_12 TABLE(12)->makeVDevice
+
+ncclResult_t net_fuse(struct net *net, int n, const int *devs, int *ret_dev)
+{
+	if (net->abi < 9 || n < 1 || n > (net->abi < 12 ? 4 : 8))
+		return ncclInvalidUsage;
+	if (net->abi < 12)
+		FUSE(9);
+	FUSE(12);
+}
+
 /* What every version has, then what each added; as in abi.c, the other way round. */
 #define FIELDS_V5								\
 	q.name = p.name;							\

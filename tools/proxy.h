@@ -43,6 +43,8 @@ ncclResult_t net_init_ctx(struct net *net, void **ctx, uint64_t comm_id, int tra
 ncclResult_t net_finalize_ctx(struct net *net, void *ctx);
 
 ncclResult_t net_devices(struct net *net, int *ndev);
+/* makeVDevice: one of several; ncclInvalidUsage if the plugin or its ABI has none. */
+ncclResult_t net_fuse(struct net *net, int n, const int *devs, int *ret_dev);
 ncclResult_t net_props(struct net *net, int dev, struct braid_net_props *ret);
 ncclResult_t net_listen(struct net *net, int dev, void *handle, void **listen_comm);
 ncclResult_t net_connect(struct net *net, int dev, void *handle, void **send_comm);

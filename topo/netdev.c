@@ -74,6 +74,7 @@ struct cand {
 	unsigned ifindex;
 	enum rank rank;
 	union braid_netdev_addr addr;	/* unless RANK_NONE */
+	unsigned prefix;
 };
 
 struct search {
@@ -235,7 +236,25 @@ static struct cand *cand_get(struct search *s, const char *entry)
 	return c;
 }
 
-static void cand_offer(const struct search *s, struct cand *c, const struct sockaddr *sa)
+static unsigned prefix_of(const struct sockaddr *mask)
+{
+	const uint8_t *p = NULL;
+	unsigned n = 0, bits = 0;
+
+	if (mask && mask->sa_family == AF_INET) {
+		p = (const uint8_t *)&((const struct sockaddr_in *)mask)->sin_addr;
+		n = 4;
+	} else if (mask && mask->sa_family == AF_INET6) {
+		p = (const uint8_t *)&((const struct sockaddr_in6 *)mask)->sin6_addr;
+		n = 16;
+	}
+	while (bits < 8 * n && p[bits / 8] >> (7 - bits % 8) & 1)
+		bits++;
+	return bits;
+}
+
+static void cand_offer(const struct search *s, struct cand *c, const struct sockaddr *sa,
+		       const struct sockaddr *mask)
 {
 	union braid_netdev_addr addr = { .sa.sa_family = sa->sa_family };
 	enum rank rank = RANK_NONE;
@@ -255,6 +274,7 @@ static void cand_offer(const struct search *s, struct cand *c, const struct sock
 	if (rank < c->rank) {
 		c->rank = rank;
 		c->addr = addr;
+		c->prefix = prefix_of(mask);
 	}
 }
 
@@ -274,7 +294,7 @@ static int collect(struct search *s, const struct ifaddrs *list)
 			continue;
 		c->flags = e->ifa_flags;
 		if (e->ifa_addr)
-			cand_offer(s, c, e->ifa_addr);
+			cand_offer(s, c, e->ifa_addr, e->ifa_netmask);
 	}
 	return 0;
 }
@@ -516,11 +536,12 @@ static void describe(const struct search *s, const struct cand *c, struct braid_
 {
 	struct braid_netdev dev = {
 		.addr = c->addr,
+		.prefix = c->prefix,
 		.ifindex = c->ifindex ? c->ifindex : if_nametoindex(c->name),
 		.loopback = c->flags & IFF_LOOPBACK,
 	};
 
-	memcpy(dev.name, c->name, sizeof(dev.name));
+	memcpy(dev.name, c->name, sizeof(c->name));
 	if (c->rank == RANK_V6_LINK_LOCAL && !dev.addr.in6.sin6_scope_id)
 		dev.addr.in6.sin6_scope_id = dev.ifindex;
 	if (sysfs_is_ours(s, c)) {

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { BRAID_NETDEV_NAME = 16, BRAID_NETDEV_PATH = 512, BRAID_NETDEVS_MAX = 128 };
+enum { BRAID_NETDEV_NAME = 16, BRAID_NETDEV_NAMES = 64, BRAID_NETDEV_PATH = 512, BRAID_NETDEVS_MAX = 128 };
 
 union braid_netdev_addr {
 	struct sockaddr sa;
@@ -20,8 +20,9 @@ union braid_netdev_addr {
 };
 
 struct braid_netdev {
-	char name[BRAID_NETDEV_NAME];
+	char name[BRAID_NETDEV_NAMES];	/* of several, joined by + */
 	union braid_netdev_addr addr;
+	unsigned prefix;		/* bits of it that the subnet has in common */
 	unsigned ifindex;
 	int speed_mbps;			/* of the slaves, summed, for a bond; of the lower device
 					 * for a VLAN; 10000 where the kernel does not know */

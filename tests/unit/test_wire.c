@@ -202,8 +202,8 @@ static const char golden_hello[] =
 	"00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
 	"00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
 	"00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
-	"11 12 13 14 21 22 23 24 31 32 00 00 00 00 00 00"	/* frames, first, port, reserved */
-	"00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
+	"11 12 13 14 21 22 23 24 31 32 00 00 00 00 00 00"	/* frames, first, port */
+	"00 00 00 00 ff ff 0a 01 02 03 33 34 00 00 00 00"	/* further addresses */
 	"00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
 	"00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
 	"c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 ca cb cc cd ce cf"	/* MAC of all above */
@@ -216,6 +216,7 @@ static struct braid_hello some_hello(void)
 		.lane = 5, .lanes_max = 8, .dev = 3, .peer_dev = 4, .traffic_class = -2, .epoch = 6,
 		.pid = 1234, .window = 524288, .ident = 0x0102030405060708, .transports = { 2, 1 },
 		.host = "node7", .frames = 0x14131211, .first = 0x24232221, .port = 0x3231,
+		.more = { { .ip = { [10] = 0xff, 0xff, 10, 1, 2, 3 }, .port = 0x3433 } },
 	};
 
 	for (unsigned i = 0; i < sizeof(h.process); i++)

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* path.c - see path.h. */
+#include "core/path.h"
+
+#include <string.h>
+
+#include "core/link.h"
+#include "core/service_int.h"
+
+enum {
+	HOLD_MS = 2000, HOLD_MAX_MS = 60000,
+	LASTS_MS = 10000,		/* lost sooner than that: it flaps */
+};
+
+static const uint8_t v4_prefix[12] = { [10] = 0xff, [11] = 0xff };
+
+static bool is_v4(const struct braid_addr *a)
+{
+	return !memcmp(a->ip, v4_prefix, sizeof(v4_prefix));
+}
+
+struct braid_addr braid_addr_of(const struct sockaddr *sa)
+{
+	struct braid_addr a = { 0 };
+
+	if (sa->sa_family == AF_INET) {
+		const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
+
+		memcpy(a.ip, v4_prefix, sizeof(v4_prefix));
+		memcpy(a.ip + 12, &in->sin_addr, 4);
+		a.port = ntohs(in->sin_port);
+	} else {
+		const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
+
+		memcpy(a.ip, &in6->sin6_addr, 16);
+		a.port = ntohs(in6->sin6_port);
+	}
+	return a;
+}
+
+socklen_t braid_path_sockaddr(const struct braid_path *p, struct sockaddr_storage *ret)
+{
+	const struct braid_netdev *net = &p->dev->net;
+
+	memset(ret, 0, sizeof(*ret));
+	if (!p->to.port || is_v4(&p->to) != (net->addr.sa.sa_family == AF_INET))
+		return 0;
+	if (is_v4(&p->to)) {
+		struct sockaddr_in *in = (struct sockaddr_in *)ret;
+
+		in->sin_family = AF_INET;
+		in->sin_port = htons(p->to.port);
+		memcpy(&in->sin_addr, p->to.ip + 12, 4);
+		return sizeof(*in);
+	} else {
+		struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ret;
+
+		in6->sin6_family = AF_INET6;
+		in6->sin6_port = htons(p->to.port);
+		memcpy(&in6->sin6_addr, p->to.ip, 16);
+		if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
+			in6->sin6_scope_id = net->ifindex;
+		return sizeof(*in6);
+	}
+}
+
+/* --- which there are ----------------------------------------------------------------------- */
+
+void braid_path_first(struct braid_link *link, const struct braid_handle *to)
+{
+	struct braid_path *p = &link->path[0];
+
+	link->npaths = 1;
+	p->dev = link->key.dev->member[0];
+	if (to->has4 && p->dev->net.addr.sa.sa_family == AF_INET) {
+		memcpy(p->to.ip, v4_prefix, sizeof(v4_prefix));
+		memcpy(p->to.ip + 12, to->addr4, sizeof(to->addr4));
+		p->to.port = to->port;
+	} else if (to->has6 && p->dev->net.addr.sa.sa_family == AF_INET6) {
+		memcpy(p->to.ip, to->addr6, sizeof(to->addr6));
+		p->to.port = to->port;
+	}
+}
+
+static bool same_subnet(const struct braid_dev *dev, const struct braid_addr *a)
+{
+	struct braid_addr ours = braid_addr_of(&dev->net.addr.sa);
+	unsigned bits = dev->net.prefix + (is_v4(&ours) ? 96 : 0);
+
+	if (is_v4(&ours) != is_v4(a) || memcmp(ours.ip, a->ip, bits / 8))
+		return false;
+	return !(bits % 8) || !((ours.ip[bits / 8] ^ a->ip[bits / 8]) >> (8 - bits % 8));
+}
+
+void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
+		     const struct braid_hello *theirs)
+{
+	const struct braid_dev *dev = link->key.dev;
+	struct braid_addr to[BRAID_PATHS_MAX] = { *at };
+	unsigned n = 1;
+
+	for (unsigned i = 0; i < BRAID_PATHS_MAX - 1 && theirs->more[i].port; i++)
+		to[n++] = theirs->more[i];
+	link->npaths = dev->nmembers > n ? dev->nmembers : n;
+	for (unsigned i = 0; i < link->npaths; i++) {
+		struct braid_path *p = &link->path[i];
+
+		*p = (struct braid_path){ .dev = dev->member[i % dev->nmembers], .to = to[i % n] };
+		/* The longer row is gone through; of the other the one in the same subnet. */
+		for (unsigned k = 0; dev->nmembers >= n && k < n; k++) {
+			if (same_subnet(p->dev, &to[k]))
+				p->to = to[k];
+		}
+		for (unsigned k = 0; dev->nmembers < n && k < dev->nmembers; k++) {
+			if (same_subnet(dev->member[k], &p->to))
+				p->dev = dev->member[k];
+		}
+	}
+}
+
+void braid_paths_tell(struct braid_dev *dev, const struct braid_dev *met, struct braid_hello *h)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < dev->nmembers; i++) {
+		struct braid_dev *m = dev->member[i];
+		uint16_t port = braid_port(m);
+
+		if (m == met) {
+			h->port = port;
+		} else if (port && n < BRAID_PATHS_MAX - 1) {
+			h->more[n] = braid_addr_of(&m->net.addr.sa);
+			h->more[n++].port = port;
+		}
+	}
+}
+
+/* --- which of them works ------------------------------------------------------------------- */
+
+unsigned braid_path_for(const struct braid_link *link, unsigned lane, uint64_t now)
+{
+	unsigned best = lane % link->npaths;
+
+	for (unsigned i = 0; i < link->npaths; i++) {
+		unsigned p = (lane + i) % link->npaths;
+
+		if (now >= link->path[p].bad_until_ns)
+			return p;
+		if (link->path[p].bad_until_ns < link->path[best].bad_until_ns)
+			best = p;
+	}
+	return best;
+}
+
+void braid_path_bad(struct braid_link *link, unsigned path, uint64_t now)
+{
+	struct braid_path *p = &link->path[path];
+
+	if (link->npaths < 2)
+		return;
+	if (!p->hold_ms || (p->back_ns && now - p->back_ns > LASTS_MS * MS))
+		p->hold_ms = HOLD_MS;
+	else if (p->back_ns && p->hold_ms < HOLD_MAX_MS)
+		p->hold_ms *= 2;
+	p->back_ns = 0;
+	p->bad_until_ns = now + p->hold_ms * MS;
+}
+
+void braid_path_good(struct braid_link *link, unsigned path, uint64_t now)
+{
+	struct braid_path *p = &link->path[path];
+
+	if (p->bad_until_ns)
+		p->back_ns = now;
+	p->bad_until_ns = 0;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * path.h - the ways from here to a peer: which of our interfaces, to which of its addresses.
+ *
+ * A plain device has one.  A device made of several (NIC fusion) has one for each of its members,
+ * paired with the peer's by subnet: lane i prefers path i modulo their number.  A path that failed
+ * is left alone for a while, longer each time that it does not last; then its lanes go back.
+ *
+ * Only the service thread looks at them; connect() makes the first.
+ */
+#ifndef BRAID_CORE_PATH_H
+#define BRAID_CORE_PATH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "core/dev.h"
+#include "core/wire.h"
+
+struct braid_link;
+
+struct braid_path {
+	struct braid_dev *dev;		/* a member of the link's */
+	struct braid_addr to;
+	uint64_t bad_until_ns;		/* 0: good */
+	uint64_t back_ns;		/* when it last was taken back */
+	unsigned hold_ms;		/* how long it is left alone, next time */
+};
+
+/* The first one, to the address in a peer's handle; none if no IP version is in common. */
+void braid_path_first(struct braid_link *link, const struct braid_handle *to);
+/* All of them, once the peer has told its addresses: `at`, where it is, and those in its hello. */
+void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
+		     const struct braid_hello *theirs);
+/* What our hello says of our other members: their addresses and ports. */
+void braid_paths_tell(struct braid_dev *dev, const struct braid_dev *met, struct braid_hello *h);
+
+struct braid_addr braid_addr_of(const struct sockaddr *sa);	/* port as in sa */
+/* Its length; 0: no IP version in common. */
+socklen_t braid_path_sockaddr(const struct braid_path *p, struct sockaddr_storage *ret);
+
+/* Which one a lane should take now. */
+unsigned braid_path_for(const struct braid_link *link, unsigned lane, uint64_t now);
+/* It does not work; or it does. */
+void braid_path_bad(struct braid_link *link, unsigned path, uint64_t now);
+void braid_path_good(struct braid_link *link, unsigned path, uint64_t now);
+
+#endif

@@ -39,8 +39,10 @@ abi_tests = \
 	tests/abi/test_group \
 	tests/abi/test_hints \
 	tests/abi/test_life \
+	tests/abi/test_loss \
 	tests/abi/test_mixed \
 	tests/abi/test_order \
+	tests/abi/test_pool \
 	tests/abi/test_queue \
 	tests/abi/test_shapes \
 	tests/abi/test_sizes \

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_pool.c - links outlive their comms, and comms between the same two processes share one.
+ *
+ * What is promised: the second comm and the thousandth take no new descriptor and a fraction of
+ * the first one's time; an idle link holds at most 64 KiB of memory; idle links are bounded in
+ * number; sharing can be turned off.
+ */
+#include "tests/abi/abi.h"
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+enum { COMMS = 1000, PEERS = 256, IDLE_MAX = 64 << 10 };
+
+static bool any_stream(int fd)
+{
+	(void)fd;
+	return true;
+}
+
+/* -- one after another ------------------------------------------------------------------------ */
+
+static void taker(struct abi *t, int fd)
+{
+	static void *recv[COMMS];
+	struct net *net = abi_up(t);
+	unsigned fds = 0;
+
+	for (int i = 0; i < COMMS; i++) {
+		recv[i] = recv_from(net, fd);
+		if (!i)
+			fds = count_fds();
+	}
+	EQ(fds, count_fds());
+	recv_one(net, recv[0], 1000, 1);
+	recv_one(net, recv[COMMS - 1], 1000, 2);
+	for (int i = 0; i < COMMS; i++)
+		OK(net_close_recv(net, recv[i]));
+	meet(fd);
+	abi_down(net);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static void thousand(struct abi *t)
+{
+	static void *send[COMMS];
+	static uint64_t us[COMMS];
+	struct peer peer = peer_start(t, taker);
+	struct net *net = abi_up(t);
+	uint64_t first, median;
+	unsigned fds = 0;
+
+	for (int i = 0; i < COMMS; i++) {
+		_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+
+		take(peer.fd, handle, sizeof(handle));
+		us[i] = now_us();
+		WAIT_FOR(connect_step(net, handle, &send[i]));
+		us[i] = now_us() - us[i];
+		if (!i)
+			fds = count_fds();
+	}
+	EQ(fds, count_fds());
+	first = us[0];
+	qsort(us + 1, COMMS - 1, sizeof(us[0]), by_value);
+	median = us[COMMS / 2];
+	printf("v%d: the first of %d connects took %llu us, the median of the others %llu us (%.3f "
+	       "of it, promised 0.2), the longest %llu; no descriptor more\n", t->abi, COMMS,
+	       (unsigned long long)first, (unsigned long long)median,
+	       (double)median / (double)first, (unsigned long long)us[COMMS - 1]);
+	TRUE(median <= 2 * first);		/* ten times the promise */
+	send_one(net, send[0], 1000, 1);
+	send_one(net, send[COMMS - 1], 1000, 2);
+	for (int i = 0; i < COMMS; i++)
+		OK(net_close_send(net, send[i]));
+	meet(peer.fd);
+	abi_down(net);
+	peer_join(&peer);
+}
+
+/* -- many peers ------------------------------------------------------------------------------- */
+
+static void visitor(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *send = send_to(net, fd);
+
+	send_one(net, send, 100000, 3);
+	OK(net_close_send(net, send));
+	meet(fd);
+	abi_down(net);
+}
+
+/* Each comes, sends something, closes its comm, and leaves its link behind. */
+static void visit(struct net *net, struct peer *peer)
+{
+	void *recv = recv_from(net, peer->fd);
+
+	recv_one(net, recv, 100000, 3);
+	OK(net_close_recv(net, recv));
+}
+
+/* Each was forked with the descriptors of those before it: closing them is not enough. */
+static void all_leave(struct peer *peer, int n)
+{
+	for (int i = 0; i < n; i++)
+		meet(peer[i].fd);
+	for (int i = 0; i < n; i++)
+		shutdown(peer[i].fd, SHUT_RDWR);
+	for (int i = 0; i < n; i++)
+		peer_join(&peer[i]);
+}
+
+static void idle_links(struct abi *t)
+{
+	static struct peer peer[PEERS];
+	struct net *net;
+	size_t before, after, each;
+
+	setenv("BRAID_LINK_IDLE", "60", 1);
+	for (int i = 0; i < PEERS; i++)
+		peer[i] = peer_start(t, visitor);
+	net = abi_up(t);
+	visit(net, &peer[0]);		/* brings what all share */
+	nap_ms(300);
+	before = mallinfo2().uordblks;
+	for (int i = 1; i < PEERS; i++)
+		visit(net, &peer[i]);
+	nap_ms(300);
+	after = mallinfo2().uordblks;
+	each = (after > before ? after - before : 0) / (PEERS - 1);
+	printf("v%d: %d idle links: %zu bytes each, %u streams\n", t->abi, PEERS, each,
+	       count_streams(any_stream));
+	EQ(PEERS, count_streams(any_stream));
+	TRUE(each <= IDLE_MAX);
+	all_leave(peer, PEERS);
+	abi_down(net);
+}
+
+static void bounded(struct abi *t)
+{
+	enum { FEW = 5, MOST = 2 };
+	struct peer peer[FEW];
+	struct net *net;
+
+	setenv("BRAID_LINK_IDLE", "60", 1);
+	for (int i = 0; i < FEW; i++)
+		peer[i] = peer_start(t, visitor);
+	setenv("BRAID_LINKS_IDLE", "2", 1);
+	net = abi_up(t);
+	for (int i = 0; i < FEW; i++)
+		visit(net, &peer[i]);
+	WAIT_FOR(count_streams(any_stream) == MOST);
+	all_leave(peer, FEW);
+	abi_down(net);
+}
+
+/* -- not shared ------------------------------------------------------------------------------- */
+
+static void two_of_them(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *recv[2];
+
+	for (int i = 0; i < 2; i++)
+		recv[i] = recv_from(net, fd);
+	EQ(2, count_streams(any_stream));
+	for (int i = 0; i < 2; i++)
+		recv_one(net, recv[i], 1000, 4);
+	for (int i = 0; i < 2; i++)
+		OK(net_close_recv(net, recv[i]));
+	meet(fd);
+	abi_down(net);
+}
+
+static void unshared(struct abi *t)
+{
+	struct peer peer;
+	struct net *net;
+	void *send[2];
+
+	setenv("BRAID_SHARE", "0", 1);
+	peer = peer_start(t, two_of_them);
+	net = abi_up(t);
+	for (int i = 0; i < 2; i++)
+		send[i] = send_to(net, peer.fd);
+	for (int i = 0; i < 2; i++)
+		send_one(net, send[i], 1000, 4);
+	for (int i = 0; i < 2; i++)
+		OK(net_close_send(net, send[i]));
+	meet(peer.fd);
+	abi_down(net);
+	peer_join(&peer);
+}
+
+#define ONCE .since = NET_ABI_NEWEST
+
+static const struct abi_case cases[] = {
+	CASE("the thousandth comm takes no descriptor, and less time than the first", thousand, ONCE,
+	     .seconds = 60),
+	CASE("idle links of 256 peers hold at most 64 KiB each", idle_links, ONCE, .seconds = 60),
+	CASE("idle links are bounded in number", bounded, ONCE),
+	CASE("with sharing off each comm has its link", unshared, .since = 5),
+};
+
+ABI_MAIN(cases)

@@ -56,6 +56,9 @@ fuzz_tests = \
 	tests/fuzz/fuzz_hello \
 	tests/fuzz/fuzz_param
 
+# Run as make soak-sim, too.
+sim_tests = tests/sim/test_sim
+
 tidy_tests = \
 	tests/tidy/exports.sh \
 	tests/tidy/layers.sh \
@@ -114,9 +117,27 @@ tests_abi_test_shapes_LDFLAGS = $(AM_LDFLAGS) -rdynamic
 
 tests_abi_test_fault_SOURCES = tests/abi/test_fault.c tests/lib/fault.c tests/lib/fault.h
 
+# The simulator: the product as a module, and what it takes from libc taken from the simulator.
+check_LTLIBRARIES += tests/sim/node.la
+tests_sim_node_la_SOURCES = tests/sim/node.c tests/sim/node.h
+tests_sim_node_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere \
+	-Wl,--exclude-libs,ALL \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free \
+	-Wl,--wrap=sched_yield,--wrap=pthread_mutex_lock,--wrap=pthread_detach \
+	-Wl,--wrap=pthread_atfork,--wrap=getpid,--wrap=gethostname
+tests_sim_node_la_LIBADD = libbraid-core.la $(SODIUM_MODULE_LIBS)
+tests_sim_test_sim_SOURCES = \
+	tests/sim/sim.h \
+	tests/sim/sim_model.c \
+	tests/sim/sim_net.c \
+	tests/sim/sim_plan.c \
+	tests/sim/sim_run.c \
+	tests/sim/test_sim.c
+tests_sim_test_sim_LDADD = -ldl
+
 # -- make check -----------------------------------------------------------------------------------
 
-check_PROGRAMS += $(fuzz_tests)
+check_PROGRAMS += $(fuzz_tests) $(sim_tests)
 # A measurement, not a test: tests/bench/null [SECONDS].
 check_PROGRAMS += tests/bench/null
 if HAVE_CMOCKA
@@ -130,7 +151,7 @@ dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(cli_tests) tests/no-cmocka.s
 	tests/run tests/tap tests/count tests/coverage tests/fuzz/run
 EXTRA_DIST += tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh
 
-TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(net_tests) $(cli_tests)
+TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(sim_tests) $(net_tests) $(cli_tests)
 
 TEST_EXTENSIONS = .sh .bats
 TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * node.c - the product as the simulator loads it: libbraid-core as it is, in a module, and in the
+ * place of what it takes from libc (see the --wrap options in tests/local.mk) calls to the
+ * simulator, which must know what memory a process holds, and when a thread waits for another.
+ */
+#include "tests/sim/node.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct sim_host *host;
+
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+void __wrap_free(void *p);
+int __wrap_sched_yield(void);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *m);
+int __wrap_pthread_detach(pthread_t thread);
+int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
+pid_t __wrap_getpid(void);
+int __wrap_gethostname(char *name, size_t len);
+
+void *__wrap_malloc(size_t size)
+{
+	return host->alloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	void *p = host->alloc(n * size);
+
+	return p ? memset(p, 0, n * size) : NULL;
+}
+
+void *__wrap_realloc(void *p, size_t size)
+{
+	return host->resize(p, size);
+}
+
+void __wrap_free(void *p)
+{
+	host->release(p);
+}
+
+int __wrap_sched_yield(void)
+{
+	host->yield();
+	return 0;
+}
+
+/* All threads are one: what holds a lock is a coroutine that has given way. */
+int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
+{
+	while (pthread_mutex_trylock(m))
+		host->yield();
+	return 0;
+}
+
+int __wrap_pthread_detach(pthread_t thread)
+{
+	(void)thread;
+	return 0;
+}
+
+int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
+{
+	(void)prepare, (void)parent, (void)child;
+	return 0;
+}
+
+pid_t __wrap_getpid(void)
+{
+	return host->pid();
+}
+
+int __wrap_gethostname(char *name, size_t len)
+{
+	snprintf(name, len, "sim");
+	return 0;
+}
+
+__attribute__((visibility("default"))) const struct sim_node sim_node = {
+	.os = &braid_os,
+	.param = &braid_param,
+	.host = &host,
+	.log_to = braid_log_to,
+	.service_init = braid_service_init,
+	.service_get = braid_service_get,
+	.service_put = braid_service_put,
+	.listen = braid_listen_new,
+	.accept = braid_listen_accept,
+	.close_listen = braid_listen_close,
+	.connect = braid_connect,
+	.isend = braid_comm_isend,
+	.irecv = braid_comm_irecv,
+	.test = braid_comm_test,
+	.close = braid_comm_close,
+};

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * node.h - what the simulator and the module node.c know of each other: the calls that the module
+ * takes to the simulator, and those that the simulator makes into it.
+ */
+#ifndef BRAID_TESTS_SIM_NODE_H
+#define BRAID_TESTS_SIM_NODE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/comm.h"
+#include "core/log.h"
+#include "core/os.h"
+#include "core/param.h"
+#include "core/service.h"
+
+/* What the product takes from libc beside braid_os, as far as a simulator must see it. */
+struct sim_host {
+	void *(*alloc)(size_t size);
+	void *(*resize)(void *p, size_t size);
+	void (*release)(void *p);
+	void (*yield)(void);
+	int (*pid)(void);
+};
+
+struct sim_node {
+	const struct braid_os **os;
+	struct braid_params *param;
+	const struct sim_host **host;
+
+	void (*log_to)(braid_log_sink sink);
+	int (*service_init)(void);
+	void (*service_get)(void);
+	void (*service_put)(void);
+	int (*listen)(struct braid_dev *dev, void *handle, struct braid_listen **ret);
+	struct braid_comm *(*accept)(struct braid_listen *l);
+	void (*close_listen)(struct braid_listen *l);
+	int (*connect)(struct braid_dev *dev, int traffic_class, void *handle,
+		       struct braid_comm **ret);
+	int (*isend)(struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
+		     struct braid_mr *mr, struct braid_req **ret);
+	int (*irecv)(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,
+		     const int *tags, struct braid_mr *const *mrs, struct braid_req **ret);
+	int (*test)(struct braid_req *req, bool *ret_done, uint64_t *sizes);
+	void (*close)(struct braid_comm *c);
+};
+
+/* The module's one symbol. */
+extern const struct sim_node sim_node;
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sim.h - a deterministic simulator: several Braid processes, their kernels and the network
+ * between them, in one process and one thread, on a virtual clock.
+ *
+ *	test_sim.c	seeds in, verdicts out; the command line
+ *	sim_plan.c	what one seed does: processes, parameters, comms, and the table of faults
+ *	sim_model.c	drivers that call like NCCL's proxy, and the model that judges them
+ *	sim_net.c	struct braid_os over virtual sockets: TCP as its users can see it
+ *	sim_run.c	the clock, threads as coroutines, processes
+ *	node.c		the product, as a module that is loaded once for each process
+ *
+ * The product runs unchanged.  Each process has a copy of it, whose data is put back to what it
+ * was before anything ran when a process is started in its place.  Its threads are coroutines:
+ * they give way where a thread would wait, and now and then inside a system call, as if another
+ * thread came first.  Whatever happens is chosen by generators that start from the seed, so a seed
+ * always takes the same course; a hash over all events shows it.
+ */
+#ifndef BRAID_TESTS_SIM_H
+#define BRAID_TESTS_SIM_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/comm.h"
+#include "core/dev.h"
+#include "core/log.h"
+#include "core/os.h"
+#include "core/param.h"
+#include "core/service.h"
+#include "tests/sim/node.h"
+
+#define US 1000ull
+#define MS 1000000ull
+#define SEC 1000000000ull
+
+enum {
+	SIM_PROCS = 3,			/* processes at a time */
+	SIM_FILES = 512,		/* descriptors of a process */
+};
+
+/* --- chance -------------------------------------------------------------------------------- */
+
+struct sim_rng {
+	uint64_t state;
+};
+
+uint64_t sim_next(struct sim_rng *r);
+/* 0 ... n - 1; n is not 0. */
+uint64_t sim_below(struct sim_rng *r, uint64_t n);
+/* least ... most, small ones as likely as large ones: each power of two gets its share. */
+uint64_t sim_between(struct sim_rng *r, uint64_t least, uint64_t most);
+bool sim_chance(struct sim_rng *r, unsigned per_mille);
+
+/* --- the world ----------------------------------------------------------------------------- */
+
+struct sim_co;
+struct sim_file;
+
+struct sim_proc {
+	unsigned index;			/* its place: host, module, paths */
+	unsigned life;			/* how many processes have been here */
+	bool alive, stopped;
+	bool orderly;			/* it has ended by itself */
+	struct sim_rng rng;		/* what the product takes for random */
+	struct braid_dev dev;
+	const struct sim_node *node;
+	struct sim_file *file[SIM_FILES];
+	struct braid_list cos;
+	struct braid_list blocks;	/* memory that the product holds */
+};
+
+struct sim {
+	uint64_t seed, now, hash, events;
+	struct sim_rng plan, net, sched;	/* apart, so that one's use does not move another's */
+	struct sim_proc proc[SIM_PROCS];
+	unsigned nprocs;
+	unsigned preempt;		/* per mille of system calls that let another thread in */
+	bool verbose, over;
+	char failure[512];		/* the first one */
+};
+extern struct sim sim;
+
+/* Something happened: it goes into the hash, and with verbose to stderr. */
+#define sim_event(name, a, b, c) \
+	sim_event_at(name, (uint64_t)(a), (uint64_t)(b), (uint64_t)(c))
+void sim_event_at(const char *name, uint64_t a, uint64_t b, uint64_t c);
+/* This run has failed; the first reason counts. */
+void sim_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* --- sim_run.c ----------------------------------------------------------------------------- */
+
+/* Call fn(arg, a, b) at that time. */
+typedef void sim_fn(void *arg, uint64_t a, uint64_t b);
+void sim_at(uint64_t when, sim_fn *fn, void *arg, uint64_t a, uint64_t b);
+/* Until it is over, has failed, or nothing is left. */
+void sim_run(void);
+
+/* The thread that runs now, and its process; NULL between threads. */
+struct sim_co *sim_self(void);
+struct sim_proc *sim_proc(void);
+struct sim_co *sim_spawn(struct sim_proc *p, void *(*fn)(void *), void *arg);
+/* For who runs: give way for so long; or until it is woken, at the latest at `until`. */
+void sim_sleep(uint64_t ns);
+void sim_park(uint64_t until);
+void sim_wake(struct sim_co *co);
+/* A system call: sometimes another thread comes first. */
+void sim_preempt(void);
+
+int sim_thread_start(pthread_t *ret, void *(*fn)(void *), void *arg, const char *name);
+int sim_thread_join(pthread_t thread, unsigned timeout_ms);
+
+/* Load the modules: once. */
+void sim_load(const char *module);
+void sim_world_begin(uint64_t seed);
+void sim_world_end(void);
+/* A new process at that place, which must be empty; its first thread runs fn(p). */
+struct sim_proc *sim_proc_start(unsigned index, void *(*fn)(void *));
+/* It ends by itself, from its own thread: complains about what it leaves behind. */
+void sim_proc_exit(struct sim_proc *p);
+void sim_proc_kill(struct sim_proc *p);
+void sim_proc_stop(struct sim_proc *p);
+void sim_proc_cont(struct sim_proc *p);
+/* The last lines of their logs, to stderr. */
+void sim_log_tell(void);
+
+/* --- sim_net.c ----------------------------------------------------------------------------- */
+
+extern const struct braid_os sim_os;
+
+/* How the network is, chosen by the plan. */
+struct sim_weather {
+	uint64_t latency_ns;		/* most, one way; each connection has its own */
+	uint64_t jitter_ns;		/* most, per segment */
+	double ns_per_byte;		/* of each connection */
+	size_t sndbuf, rcvbuf, segment;	/* bytes; most */
+	unsigned partial;		/* per mille of sends and receives that are cut short */
+	unsigned eintr;			/* and that are interrupted */
+	bool same_host;			/* all processes have one address */
+};
+
+void sim_net_begin(const struct sim_weather *w);
+void sim_net_end(void);
+void sim_net_addr(unsigned proc, union braid_netdev_addr *ret);
+/* The files of a process that ends. */
+void sim_net_close_all(struct sim_proc *p);
+unsigned sim_net_open_files(const struct sim_proc *p);
+
+/* One way from a place to another: nothing arrives that leaves until then. */
+void sim_net_blackhole(unsigned from, unsigned to, uint64_t until);
+/* Each segment takes so much longer until then. */
+void sim_net_delay(unsigned from, unsigned to, uint64_t more_ns, uint64_t until);
+/* What befalls one connection; which: any number, taken modulo how many there are. */
+enum sim_cut {
+	SIM_CUT_ABORT,			/* ss -K at one end */
+	SIM_CUT_RESET,			/* a middlebox resets both ends */
+	SIM_CUT_HALF,			/* a middlebox resets one end, the other learns by sending */
+	SIM_CUT_SILENT,			/* a middlebox has forgotten it: nothing arrives any more */
+};
+bool sim_net_cut(uint64_t which, enum sim_cut how);
+unsigned sim_net_connections(void);
+
+/* --- sim_model.c --------------------------------------------------------------------------- */
+
+void sim_model_begin(void);
+void sim_model_end(void);
+/* A comm between two processes, with messages chosen by the plan's generator. */
+void sim_comm_add(unsigned from, unsigned to, uint64_t start_ns);
+/* The first thread of a process. */
+void *sim_proc_main(void *proc);
+/* The process at that place is killed now: comms with it may fail from now on. */
+void sim_comms_doom(unsigned proc);
+/* Every comm is over: processes may end. */
+bool sim_comms_over(void);
+/* Raised by the plan: they do so now. */
+extern bool sim_model_finish;
+/* When the last message came to its end. */
+extern uint64_t sim_model_moved;
+/* What is not over, for people. */
+void sim_comms_tell(void);
+
+/* --- sim_plan.c ---------------------------------------------------------------------------- */
+
+/* Run one seed: 0 if it passed, else sim.failure says why. */
+int sim_seed(uint64_t seed);
+
+#endif

@@ -1,0 +1,630 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sim_model.c - drivers that call as NCCL's proxy threads do, and the model that judges them.
+ *
+ * A comm has its messages from the beginning: tag, size, content.  The sender posts them in order.
+ * The receiver's order may differ between tags, in groups of up to eight; for each tag the k-th
+ * receive must get the k-th message, and that is known when the comm is made.  So what a receive
+ * says when it is done is compared at once, byte by byte.
+ *
+ * Memory shows who touches it when he must not: a send's is overwritten as soon as it is done, a
+ * receive's too, and looked at once more when the comm is over.
+ *
+ * An error is right if somebody gave a reason: the other process was killed, or the other end was
+ * closed before its time.
+ */
+#include "tests/sim/sim.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	MESSAGES_MAX = 48, BLOCK = 8,	/* receives are posted in another order within a block */
+	GUARD = 32, UNTOUCHED = 0xee, GONE = 0x55,
+	DRIVERS = 2, PAUSE_MAX = 5000000,
+};
+
+struct message {
+	int32_t tag;
+	uint64_t size, room, salt;
+	char *out, *in;
+	struct braid_req *req;		/* of the send */
+	bool sent, received;
+};
+
+struct group {				/* one irecv */
+	unsigned n;
+	struct message *msg[BRAID_RECVS_MAX];
+	struct braid_req *req;
+	bool done;
+};
+
+enum side_state { SIDE_WAIT, SIDE_OPEN, SIDE_RUN, SIDE_CLOSED, SIDE_FAILED, SIDE_KILLED };
+
+struct side {
+	enum side_state state;
+	struct braid_comm *c;
+	unsigned next, done, flying, depth;	/* posted, done; the difference; its bound */
+	bool lifo;				/* looks at its requests in the other order */
+	uint64_t over_at;
+	int err;
+};
+
+struct comm {
+	struct braid_list node;
+	unsigned index, proc[2], life[2];
+	uint64_t start_ns;
+	uint8_t handle[BRAID_HANDLE_SIZE], mine[BRAID_HANDLE_SIZE];
+	struct braid_listen *listen;
+	bool listening;
+	uint64_t doomed_at;		/* somebody gave a reason to fail */
+	uint64_t leave_at;		/* one side closes before its time */
+	unsigned leaver;
+	struct side side[2];		/* sender, receiver */
+	unsigned nmsgs, ngroups;
+	struct message msg[MESSAGES_MAX];
+	struct group group[MESSAGES_MAX];
+};
+
+static struct braid_list comms;
+static unsigned ncomms;
+bool sim_model_finish;
+uint64_t sim_model_moved;
+
+static const char *const state_names[] = { "wait", "open", "run", "closed", "failed", "killed" };
+
+/* --- content ------------------------------------------------------------------------------- */
+
+static uint64_t word_of(uint64_t salt, uint64_t i)
+{
+	return (salt + i) * 0x9e3779b97f4a7c15u;
+}
+
+static void fill(const struct message *m)
+{
+	for (uint64_t i = 0; i < m->size; i += 8) {
+		uint64_t w = word_of(m->salt, i);
+
+		memcpy(m->out + i, &w, m->size - i < 8 ? m->size - i : 8);
+	}
+}
+
+/* The first word that differs, or m->size. */
+static uint64_t compare(const struct message *m)
+{
+	uint64_t i = 0, w, is;
+
+	for (; i + 8 <= m->size; i += 8) {
+		memcpy(&is, m->in + i, 8);
+		if (is != word_of(m->salt, i))
+			return i;
+	}
+	w = word_of(m->salt, i);
+	return memcmp(m->in + i, &w, m->size - i) ? i : m->size;
+}
+
+static bool all_are(const char *p, uint64_t n, int byte)
+{
+	return !n || (*p == (char)byte && !memcmp(p, p + 1, n - 1));
+}
+
+/* --- making a comm ------------------------------------------------------------------------- */
+
+/* Sizes about which core/ decides, and their neighbours; all others. */
+static uint64_t choose_size(struct sim_rng *r)
+{
+	static const uint64_t edges[] = { 0, 1, 128, 8192, 16384, 32768, 65536, 131072 };
+
+	switch (sim_below(r, 16)) {
+	case 0 ... 5:
+		return sim_between(r, 0, 4096);
+	case 6 ... 9:
+		return edges[sim_below(r, 8)] + sim_below(r, 3);
+	case 10 ... 13:
+		return sim_between(r, 0, 128 << 10);
+	case 14:
+		return sim_between(r, 0, 1 << 20);
+	default:
+		return sim_chance(r, 200) ? sim_between(r, 1 << 20, 4 << 20) : 0;
+	}
+}
+
+static char *buffer(uint64_t size)
+{
+	char *p = malloc(size + GUARD);
+
+	if (!p)
+		abort();
+	return p;
+}
+
+static void choose_messages(struct comm *c)
+{
+	struct sim_rng *r = &sim.plan;
+	unsigned ntags = 1 + (unsigned)sim_below(r, 4);
+
+	c->nmsgs = 1 + (unsigned)sim_between(r, 0, MESSAGES_MAX - 1);
+	for (unsigned i = 0; i < c->nmsgs; i++) {
+		struct message *m = &c->msg[i];
+
+		m->tag = (int32_t)sim_below(r, ntags) * 7;
+		m->size = choose_size(r);
+		m->room = m->size + (sim_chance(r, 300) ? sim_below(r, 1000) : 0);
+		m->salt = sim_next(r);
+		m->out = buffer(m->size);
+		m->in = buffer(m->room);
+		fill(m);
+		memset(m->in + m->size, UNTOUCHED, m->room - m->size + GUARD);
+	}
+}
+
+/* The order of the receives, which messages they will get, and how they are grouped. */
+static void choose_receives(struct comm *c, unsigned block)
+{
+	struct sim_rng *r = &sim.plan;
+	unsigned order[MESSAGES_MAX], most = 1 + (unsigned)sim_below(r, BRAID_RECVS_MAX);
+	bool taken[MESSAGES_MAX] = { false };
+
+	for (unsigned i = 0; i < c->nmsgs; i++)
+		order[i] = i;
+	for (unsigned i = 0; i < c->nmsgs; i++) {
+		unsigned end = (i / block + 1) * block, j, t;
+
+		j = i + (unsigned)sim_below(r, (end < c->nmsgs ? end : c->nmsgs) - i);
+		t = order[i];
+		order[i] = order[j];
+		order[j] = t;
+	}
+	for (unsigned i = 0; i < c->nmsgs; ) {
+		struct group *g = &c->group[c->ngroups++];
+		unsigned n = 1 + (unsigned)sim_below(r, most);
+
+		while (i < c->nmsgs && g->n < n) {
+			unsigned m = 0;
+
+			while (taken[m] || c->msg[m].tag != c->msg[order[i]].tag)
+				m++;
+			taken[m] = true;
+			g->msg[g->n++] = &c->msg[m];
+			i++;
+		}
+	}
+}
+
+void sim_comm_add(unsigned from, unsigned to, uint64_t start_ns)
+{
+	struct comm *c = calloc(1, sizeof(*c));
+	struct sim_rng *r = &sim.plan;
+	unsigned block;
+
+	if (!c)
+		abort();
+	c->index = ncomms++;
+	c->proc[0] = from;
+	c->proc[1] = to;
+	c->life[0] = sim.proc[from].life;
+	c->life[1] = sim.proc[to].life;
+	c->start_ns = start_ns;
+	block = sim_chance(r, 500) ? BLOCK : 1;
+	choose_messages(c);
+	choose_receives(c, block);
+	for (int i = 0; i < 2; i++) {
+		c->side[i].depth = block + (unsigned)sim_between(r, 0, 24);
+		c->side[i].lifo = sim_chance(r, 200);
+	}
+	if (sim_chance(r, 60)) {
+		c->leave_at = start_ns + sim_between(r, 0, 20 * MS);
+		c->leaver = (unsigned)sim_below(r, 2);
+	}
+	braid_list_add_tail(&comms, &c->node);
+	sim_event("comm", from, to, c->nmsgs);
+}
+
+/* --- judging ------------------------------------------------------------------------------- */
+
+static bool remote_error(int err)
+{
+	return err == -EREMOTEIO || err == -ECONNREFUSED || err == -ECONNRESET ||
+	       err == -ENOTCONN || err == -EPIPE || err == -ETIMEDOUT;
+}
+
+static const char *side_name(const struct comm *c, const struct side *s)
+{
+	return s == &c->side[0] ? "sender" : "receiver";
+}
+
+static void side_over(struct comm *c, struct side *s, enum side_state state)
+{
+	if (s->c)
+		sim.proc[c->proc[s == &c->side[1]]].node->close(s->c);
+	s->c = NULL;
+	s->state = state;
+	s->over_at = sim.now;
+	sim_event("over", c->index, s == &c->side[1], state);
+}
+
+static void side_fails(struct comm *c, struct side *s, int err, const char *what)
+{
+	s->err = err;
+	if (!c->doomed_at)
+		sim_fail("comm %u, %s: %s says %s without a reason", c->index, side_name(c, s), what,
+			 strerror(-err));
+	else if (!remote_error(err))
+		sim_fail("comm %u, %s: %s says %s, not that the peer is gone", c->index,
+			 side_name(c, s), what, strerror(-err));
+	side_over(c, s, SIDE_FAILED);
+	if (!c->doomed_at)
+		c->doomed_at = sim.now;
+}
+
+static void judge_message(struct comm *c, struct message *m, uint64_t size)
+{
+	uint64_t same = size == m->size ? compare(m) : 0;
+	unsigned i = (unsigned)(m - c->msg);
+
+	if (m->received)
+		sim_fail("comm %u, message %u: received twice", c->index, i);
+	else if (size != m->size)
+		sim_fail("comm %u, message %u (tag %d): %llu bytes, not %llu", c->index, i, m->tag,
+			 (unsigned long long)size, (unsigned long long)m->size);
+	else if (same != size)
+		sim_fail("comm %u, message %u (tag %d, %llu bytes): wrong from byte %llu on", c->index,
+			 i, m->tag, (unsigned long long)size, (unsigned long long)same);
+	else if (!all_are(m->in + m->size, m->room - m->size + GUARD, UNTOUCHED))
+		sim_fail("comm %u, message %u: written beyond its end", c->index, i);
+	m->received = true;
+	memset(m->in, UNTOUCHED, m->size);
+	sim_model_moved = sim.now;
+	sim_event("got", c->index, i, size);
+}
+
+/* Whoever wrote after a receive was done, or after its comm was closed, shows here. */
+static void judge_memory(const struct comm *c)
+{
+	for (unsigned i = 0; i < c->nmsgs; i++) {
+		if (c->msg[i].received && !all_are(c->msg[i].in, c->msg[i].size, UNTOUCHED))
+			sim_fail("comm %u, message %u: written after its receive was over", c->index, i);
+	}
+}
+
+/* --- a sender ------------------------------------------------------------------------------ */
+
+static bool send_connect(struct comm *c, struct side *s)
+{
+	struct sim_proc *p = sim_proc();
+	int err;
+
+	if (sim.now < c->start_ns || !c->listening)
+		return false;
+	if (s->state == SIDE_WAIT)
+		memcpy(c->mine, c->handle, sizeof(c->mine));
+	s->state = SIDE_OPEN;
+	err = p->node->connect(&p->dev, -1, c->mine, &s->c);
+	if (err)
+		side_fails(c, s, err, "connect");
+	else if (s->c)
+		s->state = SIDE_RUN;
+	return err || s->c;
+}
+
+static bool send_post(struct comm *c, struct side *s)
+{
+	struct message *m = &c->msg[s->next];
+	int err;
+
+	if (s->next == c->nmsgs || s->next - s->done >= s->depth)
+		return false;
+	err = sim_proc()->node->isend(s->c, m->size ? m->out : NULL, m->size, m->tag, NULL, &m->req);
+	if (err)
+		side_fails(c, s, err, "isend");
+	else if (m->req)
+		s->next++;
+	return err || m->req;
+}
+
+static bool send_test(struct comm *c, struct side *s, struct message *m)
+{
+	uint64_t size = 0;
+	bool done;
+	int err;
+
+	if (!m->req || m->sent)
+		return false;
+	err = sim_proc()->node->test(m->req, &done, &size);
+	if (err) {
+		side_fails(c, s, err, "test");
+		return true;
+	}
+	if (!done)
+		return false;
+	if (size != m->size)
+		sim_fail("comm %u: a send of %llu bytes says %llu", c->index,
+			 (unsigned long long)m->size, (unsigned long long)size);
+	m->sent = true;
+	memset(m->out, GONE, m->size);
+	s->done++;
+	sim_event("sent", c->index, m - c->msg, size);
+	return true;
+}
+
+static bool send_step(struct comm *c, struct side *s)
+{
+	bool moved = false;
+
+	if (s->state == SIDE_WAIT || s->state == SIDE_OPEN)
+		return send_connect(c, s);
+	while (s->state == SIDE_RUN && send_post(c, s))
+		moved = true;
+	for (unsigned i = 0; i < s->next && s->state == SIDE_RUN; i++)
+		moved |= send_test(c, s, &c->msg[s->lifo ? s->next - 1 - i : i]);
+	if (s->state == SIDE_RUN && s->done == c->nmsgs)
+		side_over(c, s, SIDE_CLOSED);
+	return moved;
+}
+
+/* --- a receiver ---------------------------------------------------------------------------- */
+
+static void recv_stop_listening(struct comm *c)
+{
+	if (c->listen)
+		sim_proc()->node->close_listen(c->listen);
+	c->listen = NULL;
+}
+
+static bool recv_accept(struct comm *c, struct side *s)
+{
+	struct sim_proc *p = sim_proc();
+
+	if (s->state == SIDE_WAIT) {
+		int err = p->node->listen(&p->dev, c->handle, &c->listen);
+
+		if (err)
+			sim_fail("comm %u: listen says %s", c->index, strerror(-err));
+		s->state = SIDE_OPEN;
+		c->listening = true;
+		return true;
+	}
+	s->c = p->node->accept(c->listen);
+	if (!s->c)
+		return false;
+	recv_stop_listening(c);
+	s->state = SIDE_RUN;
+	return true;
+}
+
+static bool recv_post(struct comm *c, struct side *s)
+{
+	struct group *g = &c->group[s->next];
+	void *data[BRAID_RECVS_MAX];
+	size_t sizes[BRAID_RECVS_MAX];
+	int tags[BRAID_RECVS_MAX], err;
+
+	if (s->next == c->ngroups || s->next - s->done >= s->depth)
+		return false;
+	for (unsigned i = 0; i < g->n; i++) {
+		data[i] = g->msg[i]->room ? g->msg[i]->in : NULL;
+		sizes[i] = g->msg[i]->room;
+		tags[i] = g->msg[i]->tag;
+	}
+	err = sim_proc()->node->irecv(s->c, g->n, data, sizes, tags, NULL, &g->req);
+	if (err)
+		side_fails(c, s, err, "irecv");
+	else if (g->req)
+		s->next++;
+	return err || g->req;
+}
+
+static bool recv_test(struct comm *c, struct side *s, struct group *g)
+{
+	uint64_t sizes[BRAID_RECVS_MAX] = { 0 };
+	bool done;
+	int err;
+
+	if (!g->req || g->done)
+		return false;
+	err = sim_proc()->node->test(g->req, &done, sizes);
+	if (err) {
+		side_fails(c, s, err, "test");
+		return true;
+	}
+	if (!done)
+		return false;
+	g->done = true;
+	s->done++;
+	for (unsigned i = 0; i < g->n; i++)
+		judge_message(c, g->msg[i], sizes[i]);
+	return true;
+}
+
+static bool recv_step(struct comm *c, struct side *s)
+{
+	bool moved = false;
+
+	if (s->state == SIDE_WAIT || s->state == SIDE_OPEN)
+		return recv_accept(c, s);
+	while (s->state == SIDE_RUN && recv_post(c, s))
+		moved = true;
+	for (unsigned i = 0; i < s->next && s->state == SIDE_RUN; i++)
+		moved |= recv_test(c, s, &c->group[s->lifo ? s->next - 1 - i : i]);
+	if (s->state == SIDE_RUN && s->done == c->ngroups)
+		side_over(c, s, SIDE_CLOSED);
+	return moved;
+}
+
+/* --- drivers ------------------------------------------------------------------------------- */
+
+static bool is_over(const struct side *s)
+{
+	return s->state >= SIDE_CLOSED;
+}
+
+/* One side closes though requests are open: its memory is its own again. */
+static void leave(struct comm *c, struct side *s)
+{
+	c->doomed_at = sim.now;
+	sim_event("leave", c->index, c->leaver, 0);
+	side_over(c, s, SIDE_CLOSED);
+	for (unsigned i = 0; i < c->nmsgs; i++) {
+		struct message *m = &c->msg[i];
+
+		if (c->leaver) {
+			memset(m->in, UNTOUCHED, m->size);
+			m->received = true;
+		} else {
+			memset(m->out, GONE, m->size);
+		}
+	}
+}
+
+static bool side_step(struct comm *c, unsigned i)
+{
+	struct side *s = &c->side[i];
+
+	if (is_over(s))
+		return false;
+	if (c->leave_at && sim.now >= c->leave_at && i == c->leaver && s->state == SIDE_RUN) {
+		leave(c, s);
+		return true;
+	}
+	/* The other end will never come. */
+	if (c->doomed_at && (s->state == SIDE_WAIT || (i && s->state == SIDE_OPEN))) {
+		if (i)
+			recv_stop_listening(c);
+		side_over(c, s, SIDE_FAILED);
+		return true;
+	}
+	return i ? recv_step(c, s) : send_step(c, s);
+}
+
+struct driver {
+	struct sim_proc *proc;
+	unsigned index;
+};
+
+static struct {
+	struct driver driver[DRIVERS];
+	unsigned ndrivers, running;
+	uint64_t pace_ns;		/* longest pause between calls */
+	struct sim_co *main;
+} places[SIM_PROCS];
+
+static void *drive(void *arg)
+{
+	struct driver *d = arg;
+	struct sim_proc *p = d->proc;
+	uint64_t pause = US;
+
+	while (!sim_model_finish) {
+		bool moved = false;
+		struct comm *c;
+
+		braid_list_for(c, &comms, node) {
+			for (unsigned i = 0; i < 2; i++) {
+				if (c->proc[i] == p->index && c->life[i] == p->life &&
+				    (c->index + i) % places[p->index].ndrivers == d->index)
+					moved |= side_step(c, i);
+			}
+		}
+		/* Asks again at its pace, but less and less often when that goes on for long. */
+		if (moved)
+			pause = US;
+		else
+			pause += pause < places[p->index].pace_ns ? pause : pause / 64;
+		if (pause > PAUSE_MAX)
+			pause = PAUSE_MAX;
+		sim_sleep(sim_below(&sim.sched, pause) + 1);
+	}
+	if (!--places[p->index].running)
+		sim_wake(places[p->index].main);
+	return NULL;
+}
+
+void *sim_proc_main(void *arg)
+{
+	struct sim_proc *p = arg;
+	int err = p->node->service_init();
+
+	if (err)
+		sim_fail("init says %s", strerror(-err));
+	p->node->service_get();
+	places[p->index].main = sim_self();
+	places[p->index].ndrivers = 1 + (unsigned)sim_below(&sim.plan, DRIVERS);
+	places[p->index].running = places[p->index].ndrivers;
+	places[p->index].pace_ns = sim_between(&sim.plan, 10 * US, 4 * MS);
+	for (unsigned i = 0; i < places[p->index].ndrivers; i++) {
+		places[p->index].driver[i] = (struct driver){ p, i };
+		sim_spawn(p, drive, &places[p->index].driver[i]);
+	}
+	while (places[p->index].running)
+		sim_park(UINT64_MAX);
+	p->node->service_put();
+	sim_proc_exit(p);
+	return NULL;
+}
+
+/* --- for the plan -------------------------------------------------------------------------- */
+
+void sim_model_begin(void)
+{
+	braid_list_init(&comms);
+	ncomms = 0;
+	sim_model_moved = sim.now;
+	sim_model_finish = false;
+}
+
+void sim_model_end(void)
+{
+	struct comm *c, *tmp;
+
+	braid_list_for_safe(c, tmp, &comms, node) {
+		judge_memory(c);
+		for (unsigned i = 0; i < c->nmsgs; i++) {
+			free(c->msg[i].in);
+			free(c->msg[i].out);
+		}
+		free(c);
+	}
+	braid_list_init(&comms);
+}
+
+void sim_comms_doom(unsigned proc)
+{
+	struct comm *c;
+
+	braid_list_for(c, &comms, node) {
+		for (unsigned i = 0; i < 2; i++) {
+			if (c->proc[i] != proc || c->life[i] != sim.proc[proc].life)
+				continue;
+			if (!c->doomed_at)
+				c->doomed_at = sim.now;
+			if (!is_over(&c->side[i]))
+				c->side[i].state = SIDE_KILLED;
+			if (i)
+				c->listen = NULL;
+		}
+	}
+}
+
+bool sim_comms_over(void)
+{
+	struct comm *c;
+
+	braid_list_for(c, &comms, node) {
+		if (!is_over(&c->side[0]) || !is_over(&c->side[1]))
+			return false;
+	}
+	return true;
+}
+
+void sim_comms_tell(void)
+{
+	struct comm *c;
+
+	braid_list_for(c, &comms, node)
+		fprintf(stderr, "comm %u, %u -> %u: sender %s, %u and %u of %u sends posted and done; "
+			"receiver %s, %u and %u of %u groups\n", c->index, c->proc[0], c->proc[1],
+			state_names[c->side[0].state], c->side[0].next, c->side[0].done, c->nmsgs,
+			state_names[c->side[1].state], c->side[1].next, c->side[1].done, c->ngroups);
+}

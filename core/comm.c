@@ -974,11 +974,29 @@ static int begin_refused(struct braid_lane *lane, struct braid_comm *c)
 	return 0;
 }
 
+/*
+ * Is there something that the peer, who says goodbye, will never take or send?  A send that has met
+ * its receive and was given to the lanes has arrived, or FAIL would have come first; how it is
+ * acknowledged may still be on its way on another lane.
+ */
+static bool orphans(const struct braid_comm *c)
+{
+	if (!c->sender)
+		return unfinished(c);
+	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
+		const struct braid_send *s = &c->send[i];
+
+		if (s->parts && (s->await != BRAID_MET || !braid_list_empty(&s->node)))
+			return true;
+	}
+	return false;
+}
+
 static int begin_bye(struct braid_lane *lane, struct braid_comm *c)
 {
 	(void)lane;
 	c->peer_closed = true;
-	if (unfinished(c))
+	if (orphans(c))
 		comm_orphaned(c);
 	if (c->sender) {
 		c->link->shared_out -= over_floor(c->eager_out);

@@ -165,26 +165,22 @@ static void fault_none(void)
 {
 }
 
-/* Links do not outlive a lost lane yet: faults that need it are left out. */
-static const bool links_recover = false;
-
 static const struct {
 	const char *name;
 	unsigned weight;
-	bool loses_lanes;
 	void (*strike)(void);
 } faults[] = {
-	{ "none", 1, false, fault_none },
-	{ "slow", 2, false, fault_slow },
-	{ "blackhole", 2, false, fault_blackhole },
-	{ "one-way", 2, false, fault_one_way },
-	{ "stop", 2, false, fault_stop },
-	{ "kill", 2, false, fault_kill },
-	{ "abort", 6, true, fault_abort },
-	{ "reset", 4, true, fault_reset },
-	{ "half", 4, true, fault_half },
-	{ "silent", 2, true, fault_silent },
-	{ "storm", 1, true, fault_storm },
+	{ "none", 1, fault_none },
+	{ "slow", 2, fault_slow },
+	{ "blackhole", 2, fault_blackhole },
+	{ "one-way", 2, fault_one_way },
+	{ "stop", 2, fault_stop },
+	{ "kill", 2, fault_kill },
+	{ "abort", 6, fault_abort },
+	{ "reset", 4, fault_reset },
+	{ "half", 4, fault_half },
+	{ "silent", 2, fault_silent },
+	{ "storm", 1, fault_storm },
 };
 
 enum { KINDS = sizeof(faults) / sizeof(faults[0]) };
@@ -194,15 +190,10 @@ static unsigned choose_kind(void)
 	unsigned sum = 0, k, i;
 
 	for (i = 0; i < KINDS; i++)
-		sum += links_recover || !faults[i].loses_lanes ? faults[i].weight : 0;
+		sum += faults[i].weight;
 	k = (unsigned)sim_below(&sim.plan, sum);
-	for (i = 0; i < KINDS; i++) {
-		unsigned w = links_recover || !faults[i].loses_lanes ? faults[i].weight : 0;
-
-		if (k < w)
-			break;
-		k -= w;
-	}
+	for (i = 0; k >= faults[i].weight; i++)
+		k -= faults[i].weight;
 	return i;
 }
 
@@ -270,6 +261,9 @@ static void choose_params(void)
 	params.connect_timeout = (int64_t)ONE_OF(5, 8);
 	params.handshake_timeout = (int64_t)ONE_OF(1, 5);
 	params.link_idle = (int64_t)ONE_OF(0, 0, 0, 1);
+	params.links_idle = (int64_t)ONE_OF(0, 1, 256);
+	params.share = (int64_t)ONE_OF(0, 1, 1, 1);
+	params.peer_timeout = (int64_t)ONE_OF(6, 20, 240);
 }
 
 /* --- a run --------------------------------------------------------------------------------- */

@@ -376,7 +376,8 @@ static void bound_idle(void)
 	unsigned n = 0;
 
 	braid_list_for(link, &braid_svc.links, node) {
-		if (!link->idle_since_ns || atomic_load(&link->state) != BRAID_LINK_UP)
+		if (!link->idle_since_ns || atomic_load(&link->state) != BRAID_LINK_UP ||
+		    (!link->dialler && !link->used))	/* its first comm is on its way */
 			continue;
 		n++;
 		if (!oldest || link->idle_since_ns < oldest->idle_since_ns)

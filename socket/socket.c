@@ -92,7 +92,7 @@ static int tcp_open(struct braid_lane *lane)
 	return 0;
 }
 
-/* A closed window is no loss: the peer's host answers. */
+/* A closed window is no loss while the peer's host answers when it is asked for it. */
 static int tcp_health(struct braid_lane *lane, struct braid_health *ret)
 {
 	struct tcp_info info = { 0 };
@@ -100,8 +100,8 @@ static int tcp_health(struct braid_lane *lane, struct braid_health *ret)
 
 	if (braid_os->getsockopt(lane->fd, IPPROTO_TCP, TCP_INFO, &info, &len))
 		return -errno;
-	ret->unacked = info.tcpi_unacked > 0;
-	ret->resent = info.tcpi_retransmits;
+	ret->unacked = info.tcpi_unacked || info.tcpi_probes;
+	ret->resent = info.tcpi_retransmits + info.tcpi_probes;
 	return 0;
 }
 

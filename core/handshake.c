@@ -249,6 +249,7 @@ static int link_take_conn(struct braid_link *link, struct braid_conn *c, unsigne
 				   link->key.dev->net.name, link->peer, index, strerror(-err));
 	c->fd = -1;
 	link->lane[index]->path = (uint8_t)c->path;
+	atomic_store(&link->watched, false);	/* the next tick watches this one, too */
 	return 0;
 }
 
@@ -272,6 +273,7 @@ static int lane_take_conn(struct braid_lane *lane, struct braid_conn *c)
 	}
 	c->fd = -1;
 	lane->path = (uint8_t)c->path;
+	atomic_store(&link->watched, false);
 	braid_link_move(link);
 	return 0;
 }

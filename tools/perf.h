@@ -29,7 +29,7 @@
 
 enum {
 	PERF_PROCS_MAX = 64,
-	PERF_COMMS_MAX = 256,		/* idx of the comms from one rank to another */
+	PERF_COMMS_MAX = 1024,		/* idx of the comms from one rank to another */
 	PERF_THREADS_MAX = 64,
 	PERF_INFLIGHT_MAX = 32,		/* NCCL's own bound for one comm */
 	PERF_SIZES_MAX = 64,

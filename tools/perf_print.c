@@ -299,6 +299,38 @@ static void verdict(const struct perf_report *rep)
 		       rep->nrows);
 }
 
+/* Of many comms set up one after another, these tell the story. */
+static bool telling(const struct perf_report *rep, const struct perf_row *r)
+{
+	return r->iters <= 8 || !(r->iters & (r->iters - 1)) ||
+	       r->iters == (uint64_t)rep->opt->comms;
+}
+
+static void setup_verdict(const struct perf_report *rep, enum fabric_kind kind)
+{
+	double *v = calloc((size_t)rep->nrows + 1, sizeof(*v));
+	const struct perf_row *r, *one = NULL, *last = NULL;
+	int n = 0;
+
+	for (r = rep->rows; r < rep->rows + rep->nrows; r++) {
+		if (r->kind != kind)
+			continue;
+		if (!one)
+			one = r;
+		else if (v)
+			v[n++] = get_connect_us(rep, r);
+		last = r;
+	}
+	if (n)
+		printf("the others: connect %.1f us (median), %.2f of the first one's time; "
+		       "descriptors %+.0f and %+.0f\n", median(v, n),
+		       median(v, n) / get_connect_us(rep, one),
+		       get_fds_src(rep, last) - get_fds_src(rep, one),
+		       get_fds_dst(rep, last) - get_fds_dst(rep, one));
+	printf("closed in %.0f us\n", (double)rep->close_ns[kind] / 1e3);
+	free(v);
+}
+
 static void print_table(const struct perf_report *rep)
 {
 	enum fabric_kind kind = first_kind(rep);
@@ -309,16 +341,17 @@ static void print_table(const struct perf_report *rep)
 	title(rep);
 	head(rep, both);
 	for (r = rep->rows; r < rep->rows + rep->nrows; r++) {
-		if (setup && r->kind != kind)
-			printf("closed in %.0f us; now %s\n", (double)rep->close_ns[kind] / 1e3,
-			       rep->about[r->kind].name);
+		if (setup && r->kind != kind) {
+			setup_verdict(rep, kind);
+			printf("now %s\n", rep->about[r->kind].name);
+		}
 		if (setup)
 			kind = r->kind;
-		if (r->kind == kind && r->round == 0)
+		if (r->kind == kind && r->round == 0 && (!setup || telling(rep, r)))
 			line(rep, r, both);
 	}
 	if (setup)
-		printf("closed in %.0f us\n", (double)rep->close_ns[kind] / 1e3);
+		setup_verdict(rep, kind);
 	if (both)
 		printf("ratio: %s over raw TCP, %s is better\n", rep->about[kind].name,
 		       main_values[shows(rep)].better);

@@ -146,7 +146,7 @@ checked()				# OPTIONS...
 	bad "not '-1'" --sizes -1
 	bad "not ''" --sizes ''
 	bad "--inflight takes an integer from 1 to 32, not '33'" --inflight 33
-	bad "--comms takes an integer from 1 to 256, not '0'" --comms 0
+	bad "--comms takes an integer from 1 to 1024, not '0'" --comms 0
 	bad "--threads takes an integer" --threads x
 	bad "--seconds takes a number" --seconds 0
 	bad "pingpong is for 2 to 2 processes, not 3" --procs 3

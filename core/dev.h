@@ -10,7 +10,7 @@ enum { BRAID_CONGESTION_SIZE = 16 };	/* TCP_CA_NAME_MAX */
 
 struct braid_dev {
 	unsigned index;
-	struct braid_netdev net;	/* of several: the first one's, with their names and speed */
+	struct braid_netdev net;	/* of several: the first's, with all names and speeds */
 	unsigned nmembers;
 	struct braid_dev *member[BRAID_PATHS_MAX];	/* itself, or what it is made of */
 	char addr[64];			/* for people */

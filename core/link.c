@@ -430,18 +430,22 @@ static bool is_stalled(const struct braid_link *link)
 	return atomic_load_explicit(&link->stalled, memory_order_relaxed);
 }
 
-/* With the link's lock held, which the transport may drop and take again. */
-static void lane_push(struct braid_lane *lane)
+/*
+ * With the link's lock held, which the transport may drop and take again.  Returns the bytes that
+ * left: a call moves a bounded number of them, however many lanes there are.
+ */
+static size_t lane_push(struct braid_lane *lane)
 {
+	uint64_t before = lane->tx.unsent;
 	int err;
 
 	/* A dead link's frames may name memory that is no longer ours. */
 	if (!lane->tx.unsent || !lane_up(lane) ||
 	    atomic_load_explicit(&lane->link->state, memory_order_relaxed) == BRAID_LINK_DEAD)
-		return;
+		return 0;
 	if (lane->pushing) {
 		stall(lane->link);
-		return;
+		return 0;
 	}
 	lane->pushing = true;
 	err = lane->tr->push(lane);
@@ -454,6 +458,8 @@ static void lane_push(struct braid_lane *lane)
 		lane_died(lane, err);
 		braid_lock_wait(&lane->link->lock);
 	}
+	/* Others may have queued more meanwhile. */
+	return before > lane->tx.unsent ? before - lane->tx.unsent : 0;
 }
 
 void braid_link_flush(struct braid_link *link)
@@ -544,15 +550,17 @@ static bool cut_chunk(struct braid_lane *lane, struct braid_send *s)
 /* Chunks that were on lanes which are down: false: there are some left. */
 static bool feed_orphans(struct braid_link *link)
 {
+	size_t moved = 0;
+
 	for (unsigned i = 1; i < link->nlanes; i++) {
 		struct braid_lane *from = link->lane[i], *to;
 
 		while (from->orphaned && from->tx.f_head != from->tx.f_acked) {
 			to = pick_lane(link);
-			if (!to)
+			if (!to || moved >= BRAID_CALL_BUDGET)
 				return false;
 			braid_tx_move(from, to);
-			lane_push(to);
+			moved += lane_push(to);
 		}
 	}
 	return true;
@@ -560,11 +568,13 @@ static bool feed_orphans(struct braid_link *link)
 
 void braid_link_feed(struct braid_link *link)
 {
+	size_t moved = 0;
+
 	if (link->norphaned && !feed_orphans(link)) {
 		stall(link);
 		return;
 	}
-	for (int budget = 8; budget && !braid_list_empty(&link->pending); budget--) {
+	for (int n = 8; n && moved < BRAID_CALL_BUDGET && !braid_list_empty(&link->pending); n--) {
 		struct braid_lane *lane = pick_lane(link);
 
 		if (!lane) {
@@ -581,7 +591,7 @@ void braid_link_feed(struct braid_link *link)
 			 pick_lane(link) == lane);
 		if (lane->index)
 			braid_link_flush(link);		/* START goes ahead */
-		lane_push(lane);
+		moved += lane_push(lane);
 	}
 	if (!braid_list_empty(&link->pending))
 		stall(link);
@@ -785,23 +795,30 @@ static unsigned others_due(struct braid_link *link)
 /* Send what waits: lanes that were full or busy, chunks that found no lane. */
 static void push_waiting(struct braid_link *link)
 {
+	size_t moved = 0;
 	unsigned turn;
 
 	if (!braid_trylock(&link->lock))
 		return;
 	atomic_store_explicit(&link->stalled, false, memory_order_relaxed);
-	turn = link->push_turn++ % link->nlanes;
-	for (unsigned i = 0; i < link->nlanes; i++) {
+	turn = link->push_turn++;
+	for (unsigned k = 0; k < link->nlanes; k++) {
+		/* Home first, then the others, from another one each time. */
+		unsigned i = k ? 1 + (k - 1 + turn) % (link->nlanes - 1) : 0;
 		struct braid_lane *lane = link->lane[i];
 
 		/* Of those that were full, one a call is asked whether it takes more now. */
-		if (i ? !lane->blocked || i == turn : !braid_link_only_starts(link))
-			lane_push(lane);
+		if (moved < BRAID_CALL_BUDGET &&
+		    (i ? !lane->blocked || k == 1 : !braid_link_only_starts(link)))
+			moved += lane_push(lane);
 		else
 			stall(link);
 	}
-	if (!braid_list_empty(&link->pending))
+	if (moved < BRAID_CALL_BUDGET &&
+	    (link->norphaned || !braid_list_empty(&link->pending)))
 		braid_link_feed(link);
+	else if (!braid_list_empty(&link->pending))
+		stall(link);
 	braid_unlock(&link->lock);
 }
 

@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { BRAID_NETDEV_NAME = 16, BRAID_NETDEV_NAMES = 64, BRAID_NETDEV_PATH = 512, BRAID_NETDEVS_MAX = 128 };
+enum { BRAID_NETDEV_NAME = 16, BRAID_NETDEV_NAMES = 64, BRAID_NETDEV_PATH = 512,
+       BRAID_NETDEVS_MAX = 128 };
 
 union braid_netdev_addr {
 	struct sockaddr sa;

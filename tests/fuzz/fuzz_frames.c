@@ -356,6 +356,8 @@ static void begin(void)
 			assert(w.lane[i].in);
 		}
 	}
+	w.dev.nmembers = 1;
+	w.dev.member[0] = &w.dev;
 	strcpy(w.dev.net.name, "fuzz0");
 	w.link = braid_link_new(&key);
 	assert(w.link);

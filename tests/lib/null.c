@@ -469,6 +469,8 @@ static struct braid_link *link_new(struct null_pair *p, unsigned end)
 	memset(key.process, (int)end + 1, sizeof(key.process));
 	snprintf(p->dev[end].net.name, sizeof(p->dev[end].net.name), "null%u", end);
 	p->dev[end].index = end;
+	p->dev[end].nmembers = 1;
+	p->dev[end].member[0] = &p->dev[end];
 	link = braid_link_new(&key);
 	assert(link);
 	link->dialler = end == 0;

@@ -174,6 +174,8 @@ static void join(unsigned lanes)
 	for (unsigned i = 0; i < 2; i++) {
 		struct braid_link_key key = { .dev = &dev[i], .traffic_class = -1 };
 
+		dev[i].nmembers = 1;
+		dev[i].member[0] = &dev[i];
 		strcpy(dev[i].net.name, i ? "right" : "left");
 		end[i] = braid_link_new(&key);
 		assert_non_null(end[i]);

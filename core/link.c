@@ -637,8 +637,10 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 {
 	struct braid_lane *lane;
 
-	if (!h->n || h->n >= link->nlanes)
+	if (!h->n || h->n >= link->lanes_max)
 		return -EBADMSG;
+	if (h->n >= link->nlanes)
+		return 0;			/* lost before its handshake was over here */
 	lane = link->lane[h->n];
 	if ((uint16_t)h->rseq != lane->epoch)
 		return 0;			/* it has been dialled again meanwhile */

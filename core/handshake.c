@@ -142,6 +142,19 @@ static bool hello_is_old(const struct braid_conn *c)
 	       (int16_t)(c->theirs.epoch - c->link->lane[c->theirs.lane]->dialled) <= 0;
 }
 
+/* Its dialler has it already, and its proof is on its way: who asks for it may ask again. */
+static bool link_is_coming(uint64_t id)
+{
+	struct braid_conn *c;
+
+	braid_list_for(c, &conns, node) {
+		if (!c->dialler && c->state == BRAID_CONN_RX_PROOF &&
+		    c->theirs.kind == BRAID_HELLO_LINK && c->mine.ident == id)
+			return true;
+	}
+	return false;
+}
+
 int braid_conn_find(struct braid_conn *c)
 {
 	const struct braid_dev *met;
@@ -171,6 +184,8 @@ int braid_conn_find(struct braid_conn *c)
 		c->link = link;
 		return hello_is_old(c) ? -EACCES : 0;
 	}
+	if (link_is_coming(c->theirs.ident))
+		return -EALREADY;
 	c->mine.status = BRAID_HELLO_NO_LINK;
 	return 0;
 }

@@ -174,12 +174,12 @@ static void dial(struct braid_link *link, uint64_t now)
 	}
 }
 
-/* The other end asks it to, if nothing else is left. */
+/* The other end asks it to, if no lane is well: the peer need not have noticed, or is dead. */
 static void ask(struct braid_link *link, uint64_t now)
 {
 	int err;
 
-	if (link->ndown < link->nlanes || link->conn || !link->path[0].to.port ||
+	if (any_well(link, now) || link->conn || !link->path[0].to.port ||
 	    now < link->heal.probe_ns)
 		return;
 	err = braid_dial_ask(link, now);

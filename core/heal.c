@@ -276,13 +276,17 @@ static void tell_silence(struct braid_link *link, uint64_t now)
 		   (long long)braid_param.peer_timeout);
 }
 
-/* Comms that are only waiting for the peer's goodbye. */
+/*
+ * Comms that are only waiting for the peer's goodbye, which has ours and so all that went before: else
+ * it may still wait for an acknowledgement.
+ */
 static bool nobody_needs(struct braid_link *link)
 {
-	bool needed = false;
+	bool needed;
 	struct braid_comm *c;
 
 	braid_lock_wait(&link->lock);
+	needed = !braid_txq_idle(&braid_link_home(link)->tx);
 	braid_list_for(c, &link->comms, node)
 		needed |= !c->closed;
 	braid_unlock(&link->lock);

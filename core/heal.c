@@ -297,7 +297,10 @@ static bool nobody_needs(struct braid_link *link)
 static bool is_over(struct braid_link *link, uint64_t now)
 {
 	uint64_t silent = now - link->heal.heard_ns;
-	bool gone = link->heal.refused && !any_well(link, now);
+	/* A lane on which nothing is under way says nothing: it may be as dead as home is. */
+	bool gone = link->heal.refused &&
+		    (!any_well(link, now) || (!is_well(braid_link_home(link), now) &&
+					      silent >= SUSPECT_MS * MS));
 	bool lost = link->heal.down_ns && now - link->heal.down_ns >= GIVE_UP_MS * MS;
 
 	if (gone || (lost && !link->dialler && !link->path[0].to.port))

@@ -174,13 +174,16 @@ static void dial(struct braid_link *link, uint64_t now)
 	}
 }
 
-/* The other end asks it to, if no lane is well: the peer need not have noticed, or is dead. */
+/* The other end asks it to: the peer need not have noticed, or is dead. */
 static void ask(struct braid_link *link, uint64_t now)
 {
 	int err;
 
-	if (any_well(link, now) || link->conn || !link->path[0].to.port ||
-	    now < link->heal.probe_ns)
+	/* One that is left may be idle, and as dead as home is. */
+	if (is_well(braid_link_home(link), now) ||
+	    (any_well(link, now) && now - link->heal.heard_ns < GIVE_UP_MS * MS))
+		return;
+	if (link->conn || !link->path[0].to.port || now < link->heal.probe_ns)
 		return;
 	err = braid_dial_ask(link, now);
 	if (err)

@@ -212,6 +212,22 @@ int braid_conn_ready(struct braid_conn *c)
 	return 0;
 }
 
+/* Of several dials of a lane that has not come up here the last one counts; drop those before. */
+static bool last_dial(const struct braid_conn *c)
+{
+	struct braid_conn *k, *tmp;
+
+	braid_list_for_safe(k, tmp, &conns, node) {
+		if (k == c || k->dialler || k->link != c->link || k->theirs.lane != c->theirs.lane ||
+		    k->theirs.kind != BRAID_HELLO_LANE)
+			continue;
+		if ((int16_t)(c->theirs.epoch - k->theirs.epoch) <= 0)
+			return false;
+		braid_handshake_end(k);
+	}
+	return true;
+}
+
 static void admit_lane(struct braid_conn *c)
 {
 	struct braid_link *link = c->link;
@@ -222,8 +238,8 @@ static void admit_lane(struct braid_conn *c)
 		c->lane = link->lane[c->theirs.lane];
 		c->lane->dialled = c->theirs.epoch;
 		lane_close_for(c);
-	} else if (c->theirs.lane != link->nlanes) {
-		c->mine.status = BRAID_HELLO_NO_LINK;
+	} else if (c->theirs.lane != link->nlanes || !last_dial(c)) {
+		c->mine.status = BRAID_HELLO_NO_ROOM;	/* not now */
 	}
 }
 

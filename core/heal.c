@@ -82,10 +82,11 @@ static uint64_t back_off(unsigned *wait_ms, const struct braid_conn *c, int err)
 }
 
 /* What comes from who has taken the place of a process that is gone. */
-static bool is_refusal(int err)
+static bool is_refusal(const struct braid_conn *c, int err)
 {
-	return err == -ECONNREFUSED || err == -EREMOTEIO || err == -EPROTO ||
-	       err == -EPROTONOSUPPORT || err == -EACCES;
+	if (c && err == -EREMOTEIO)
+		return c->theirs.status != BRAID_HELLO_NO_ROOM;
+	return err == -ECONNREFUSED || err == -EPROTO || err == -EPROTONOSUPPORT || err == -EACCES;
 }
 
 static void note(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
@@ -95,7 +96,7 @@ static void note(struct braid_link *link, const struct braid_conn *c, int err, u
 		braid_warn("device %s, peer %s: the connection was lost and can't be dialled "
 			   "again: %s; trying on%s", link->key.dev->net.name, link->peer,
 			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
-	if (is_refusal(err))
+	if (is_refusal(c, err))
 		link->heal.refused = true;
 	link->heal.unanswered = err == -ETIMEDOUT && c && c->state != BRAID_CONN_CONNECT;
 }
@@ -119,7 +120,7 @@ void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int
 	note(link, c, err, now);
 	if (err) {
 		lane->dial_at_ns = now + back_off(&lane->dial_wait_ms, c, err);
-		if (c && !is_refusal(err))
+		if (c && !is_refusal(c, err))
 			path_fails(link, c->path, now);
 		return;
 	}
@@ -135,7 +136,7 @@ void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int
 void braid_heal_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
 {
 	note(link, c, err, now);
-	if (c && err && !is_refusal(err))
+	if (c && err && !is_refusal(c, err))
 		path_fails(link, c->path, now);
 	link->heal.probe_ns = now + (err ? back_off(&link->heal.probe_wait_ms, c, err) :
 					   jitter(WAIT_MAX_MS));

@@ -58,7 +58,8 @@ void braid_conn_session(const struct braid_conn *c, uint8_t *ret);
 
 /*
  * Upward, accepting end: fill c->key, c->link and c->mine for the hello in c->theirs.
- * -EACCES: no such thing, say nothing; otherwise the answer's status is in c->mine.
+ * -EACCES: no such thing, -EALREADY: not yet: say nothing; otherwise the answer's status is in
+ * c->mine.
  * Called once, before any key is checked.
  */
 int braid_conn_find(struct braid_conn *c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * fuzz_frames.c - an authenticated peer that says anything, to a link with four comms and three
- * lanes, while its owner posts, tests, cancels and closes.
+ * lanes, while its owner posts, tests, cancels and closes, and sockets are lost and found.
  *
  * Input: a list of steps (below), each a byte and what it needs.  Most frames are built from a
  * few small numbers, with the frame's own number and acknowledgement made right, so that they get
@@ -36,6 +36,7 @@ enum step {				/* and the bytes that follow */
 	TEST,				/* request */
 	LEAVE,				/* comm how */
 	MOVE,				/* how */
+	LOSE,				/* lane how, and frames or first as they come */
 	STEPS,
 };
 
@@ -331,6 +332,32 @@ static void move(unsigned how)
 	braid_link_progress(w.link, w.comm[how >> 2 & 3], NULL);
 }
 
+/*
+ * A lane's socket is lost, and perhaps another one comes: the peer states how many frames it has
+ * had, and which is the oldest that it has kept, truly or not.
+ */
+static void lose(void)
+{
+	enum { STAYS_DOWN = 1, WILD_FRAMES = 2, WILD_FIRST = 4 };
+	unsigned l = byte() % LANES, how = byte();
+	struct braid_lane *lane = w.link->lane[l];
+	uint32_t frames, first;
+
+	braid_lane_fence(lane);
+	w.lane[l].n = w.lane[l].read = w.lane[l].said = w.lane[l].left = 0;
+	if (how & STAYS_DOWN)
+		return;
+	frames = how & WILD_FRAMES ? byte() : w.lane[l].out;
+	first = how & WILD_FIRST ? byte() : lane->rx_frames;
+	/* What it says again begins where we start to listen. */
+	if (braid_lane_resume(lane, (uint16_t)(lane->epoch + 1), FD + (int)l, frames, first)) {
+		braid_link_fail(w.link, -EREMOTEIO, "a peer that can't count");
+		return;
+	}
+	w.lane[l].lseq = lane->rx_frames;
+	w.lane[l].out = lane->tx.f_sent;
+}
+
 /* --- a link -------------------------------------------------------------------------------- */
 
 static void begin(void)
@@ -434,6 +461,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		case MOVE:
 			move(byte());
+			break;
+		case LOSE:
+			lose();
 			break;
 		case STEPS:
 			break;

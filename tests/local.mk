@@ -56,7 +56,7 @@ fuzz_tests = \
 	tests/fuzz/fuzz_hello \
 	tests/fuzz/fuzz_param
 
-# Run as make soak-sim, too.
+# Programs that go through the TAP driver and need nothing of the above.
 sim_tests = tests/sim/test_sim
 
 tidy_tests = \
@@ -202,6 +202,16 @@ check-valgrind: all
 	@test -z '$(SANITIZER)' || { echo 'valgrind cannot run a sanitizer build'; exit 1; }
 	BRAID_TEST_WRAP='$(VALGRIND) $(VALGRIND_FLAGS)' BRAID_TEST_SLOW=$${BRAID_TEST_SLOW:-20} \
 		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(VALGRIND_TESTS)'
+
+# -- soaking --------------------------------------------------------------------------------------
+
+# make soak-sim SEEDS=1000000 SEED=1000: the simulator, from that seed on.
+SEEDS = 100000
+SEED = 1
+soak-sim: all tests/sim/test_sim tests/sim/node.la
+	tests/sim/test_sim -n $(SEEDS) -s $(SEED)
+soak: soak-sim
+.PHONY: soak soak-sim
 
 # -- fuzzing, coverage, lint ----------------------------------------------------------------------
 

@@ -172,6 +172,8 @@ void sim_comm_add(unsigned from, unsigned to, uint64_t start_ns);
 void *sim_proc_main(void *proc);
 /* The process at that place is killed now: comms with it may fail from now on. */
 void sim_comms_doom(unsigned proc);
+/* Some comm has a reason to fail. */
+bool sim_comms_doomed(void);
 /* Every comm is over: processes may end. */
 bool sim_comms_over(void);
 /* Raised by the plan: they do so now. */

@@ -607,6 +607,17 @@ void sim_comms_doom(unsigned proc)
 	}
 }
 
+bool sim_comms_doomed(void)
+{
+	struct comm *c;
+
+	braid_list_for(c, &comms, node) {
+		if (c->doomed_at)
+			return true;
+	}
+	return false;
+}
+
 bool sim_comms_over(void)
 {
 	struct comm *c;

@@ -10,7 +10,7 @@
 
 enum {
 	COMMS_MAX = 4, FAULTS_MAX = 6,
-	BOUND_MS = 10000,		/* for all that is left when the last fault is over */
+	BOUND_MS = 3000,		/* for all that is left when the last fault is over */
 	EXIT_MS = 3000,			/* for a process to end */
 	WATCH_US = 500,
 };

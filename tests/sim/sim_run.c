@@ -221,7 +221,8 @@ static void arrive(void *fake, const void **bottom, size_t *size)
 #endif
 }
 
-static void co_switch_to(struct sim_co *co)
+/* Neither of the two may be inlined: a caller's variables need not survive setjmp(). */
+__attribute__((noinline)) static void co_switch_to(struct sim_co *co)
 {
 	running = co;
 	leave_for(&loop_fake, co->stack, STACK);
@@ -235,7 +236,7 @@ static void co_switch_to(struct sim_co *co)
 	running = NULL;
 }
 
-static void co_leave(struct sim_co *co)
+__attribute__((noinline)) static void co_leave(struct sim_co *co)
 {
 	leave_for(co->over ? NULL : &co->fake_stack, loop_bottom, loop_size);
 	if (!_setjmp(co->env))
@@ -516,6 +517,11 @@ static void log_line(enum braid_log_level level, const char *file, int line, con
 		 level == BRAID_LOG_WARN ? "WARN" : "INFO", text);
 	if (sim.verbose)
 		fprintf(stderr, "%s\n", log_tail[(nlog - 1) % 32]);
+	/* Lines about waiting are true whenever a fault takes long enough. */
+	if (level == BRAID_LOG_WARN && !sim_comms_doomed() && !strstr(text, "not a word for") &&
+	    !strstr(text, "has waited for"))
+		sim_fail("process %u.%u warns without a reason: %s", running->proc->index,
+			 running->proc->life, text);
 }
 
 void sim_log_tell(void)

@@ -142,22 +142,23 @@ static bool hello_is_old(const struct braid_conn *c)
 	       (int16_t)(c->theirs.epoch - c->link->lane[c->theirs.lane]->dialled) <= 0;
 }
 
-/* Its dialler has it already, and its proof is on its way: who asks for it may ask again. */
-static bool link_is_coming(uint64_t id)
+/* The handshake of a link that its dialler has already, for the proof is on its way; or NULL. */
+static struct braid_conn *link_coming(uint64_t id)
 {
 	struct braid_conn *c;
 
 	braid_list_for(c, &conns, node) {
 		if (!c->dialler && c->state == BRAID_CONN_RX_PROOF &&
 		    c->theirs.kind == BRAID_HELLO_LINK && c->mine.ident == id)
-			return true;
+			return c;
 	}
-	return false;
+	return NULL;
 }
 
 int braid_conn_find(struct braid_conn *c)
 {
 	const struct braid_dev *met;
+	struct braid_conn *coming;
 	struct braid_link *link;
 
 	c->mine.kind = c->theirs.kind;
@@ -184,9 +185,13 @@ int braid_conn_find(struct braid_conn *c)
 		c->link = link;
 		return hello_is_old(c) ? -EACCES : 0;
 	}
-	if (link_is_coming(c->theirs.ident))
+	coming = link_coming(c->theirs.ident);
+	if (coming && c->theirs.lane)
 		return -EALREADY;
-	c->mine.status = BRAID_HELLO_NO_LINK;
+	if (coming)
+		braid_conn_session(coming, c->key);
+	else
+		c->mine.status = BRAID_HELLO_NO_LINK;
 	return 0;
 }
 
@@ -232,7 +237,10 @@ static void admit_lane(struct braid_conn *c)
 {
 	struct braid_link *link = c->link;
 
-	if (c->theirs.kind == BRAID_HELLO_ALIVE) {
+	if (!link) {			/* its home was lost before its proof was read */
+		braid_handshake_end(link_coming(c->theirs.ident));
+		c->mine.status = BRAID_HELLO_NO_LINK;
+	} else if (c->theirs.kind == BRAID_HELLO_ALIVE) {
 		braid_heal_wanted(link);
 	} else if (c->theirs.lane < link->nlanes) {
 		c->lane = link->lane[c->theirs.lane];

@@ -259,7 +259,7 @@ static void choose_params(void)
 	params.window = (int64_t)ONE_OF(0, 20000, 524288);
 	params.chunk = (int64_t)ONE_OF(4096, 65536, 524288);
 	params.connect_timeout = (int64_t)ONE_OF(20, 60);
-	params.handshake_timeout = (int64_t)ONE_OF(1, 5);
+	params.handshake_timeout = (int64_t)ONE_OF(1, 2);
 	params.link_idle = (int64_t)ONE_OF(0, 0, 0, 1);
 	params.links_idle = (int64_t)ONE_OF(0, 1, 256);
 	params.share = (int64_t)ONE_OF(0, 1, 1, 1);

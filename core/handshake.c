@@ -223,8 +223,8 @@ static bool last_dial(const struct braid_conn *c)
 	struct braid_conn *k, *tmp;
 
 	braid_list_for_safe(k, tmp, &conns, node) {
-		if (k == c || k->dialler || k->link != c->link || k->theirs.lane != c->theirs.lane ||
-		    k->theirs.kind != BRAID_HELLO_LANE)
+		if (k == c || k->dialler || k->link != c->link ||
+		    k->theirs.kind != BRAID_HELLO_LANE || k->theirs.lane != c->theirs.lane)
 			continue;
 		if ((int16_t)(c->theirs.epoch - k->theirs.epoch) <= 0)
 			return false;

@@ -281,8 +281,8 @@ static void tell_silence(struct braid_link *link, uint64_t now)
 }
 
 /*
- * Comms that are only waiting for the peer's goodbye, which has ours and so all that went before: else
- * it may still wait for an acknowledgement.
+ * Comms that are only waiting for the peer's goodbye, which has ours and so all that went before:
+ * else it may still wait for an acknowledgement.
  */
 static bool nobody_needs(struct braid_link *link)
 {

@@ -123,9 +123,9 @@ int main(int argc, char **argv)
 {
 	uint64_t first = 1, n = SEEDS, total = 0, events = 0, runs = 0;
 	unsigned failed = 0, astray = 0;
-	const char *module = NULL;
+	const char *module = NULL, *single = NULL;
 	double begin;
-	int opt, single = 0;
+	int opt;
 
 	while ((opt = getopt(argc, argv, "n:s:m:v:")) > 0) {
 		switch (opt) {
@@ -133,8 +133,8 @@ int main(int argc, char **argv)
 			n = strtoull(optarg, NULL, 0);
 			break;
 		case 'v':
-			single = 1;
-			/* fall through */
+			single = optarg;
+			break;
 		case 's':
 			first = strtoull(optarg, NULL, 0);
 			break;
@@ -150,7 +150,7 @@ int main(int argc, char **argv)
 	catch_signals();
 	load(module);
 	if (single)
-		return one(first);
+		return one(strtoull(single, NULL, 0));
 	begin = seconds();
 	for (uint64_t seed = first; seed != first + n && failed + astray < FAILURES_MAX; seed++) {
 		uint64_t hash;

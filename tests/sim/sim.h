@@ -38,6 +38,7 @@
 
 enum {
 	SIM_PROCS = 3,			/* processes at a time */
+	SIM_RAILS = 2,			/* networks between them, each with a device of its own */
 	SIM_FILES = 512,		/* descriptors of a process */
 };
 
@@ -65,7 +66,8 @@ struct sim_proc {
 	bool alive, stopped;
 	bool orderly;			/* it has ended by itself */
 	struct sim_rng rng;		/* what the product takes for random */
-	struct braid_dev dev;
+	struct braid_dev rail[SIM_RAILS], fused;
+	struct braid_dev *dev;		/* what it uses: one of them */
 	const struct sim_node *node;
 	struct sim_file *file[SIM_FILES];
 	struct braid_list cos;
@@ -77,6 +79,7 @@ struct sim {
 	struct sim_rng plan, net, sched;	/* apart, so that one's use does not move another's */
 	struct sim_proc proc[SIM_PROCS];
 	unsigned nprocs;
+	bool lossy;			/* something has been lost, or somebody stopped: times are off */
 	unsigned preempt;		/* per mille of system calls that let another thread in */
 	bool verbose, over;
 	char failure[512];		/* the first one */
@@ -143,15 +146,15 @@ struct sim_weather {
 
 void sim_net_begin(const struct sim_weather *w);
 void sim_net_end(void);
-void sim_net_addr(unsigned proc, union braid_netdev_addr *ret);
+void sim_net_addr(unsigned proc, unsigned rail, union braid_netdev_addr *ret);
 /* The files of a process that ends. */
 void sim_net_close_all(struct sim_proc *p);
 unsigned sim_net_open_files(const struct sim_proc *p);
 
-/* One way from a place to another: nothing arrives that leaves until then. */
-void sim_net_blackhole(unsigned from, unsigned to, uint64_t until);
+/* One way from a place to another on a rail: nothing arrives that leaves until then. */
+void sim_net_blackhole(unsigned from, unsigned to, unsigned rail, uint64_t until);
 /* Each segment takes so much longer until then. */
-void sim_net_delay(unsigned from, unsigned to, uint64_t more_ns, uint64_t until);
+void sim_net_delay(unsigned from, unsigned to, unsigned rail, uint64_t more_ns, uint64_t until);
 /* What befalls one connection; which: any number, taken modulo how many there are. */
 enum sim_cut {
 	SIM_CUT_ABORT,			/* ss -K at one end */
@@ -171,7 +174,9 @@ void sim_comm_add(unsigned from, unsigned to, uint64_t start_ns);
 /* The first thread of a process. */
 void *sim_proc_main(void *proc);
 /* The process at that place is killed now: comms with it may fail from now on. */
-void sim_comms_doom(unsigned proc);
+void sim_comms_killed(unsigned proc);
+/* Comms between two places may fail from now on. */
+void sim_comms_doom(unsigned a, unsigned b);
 /* Some comm has a reason to fail. */
 bool sim_comms_doomed(void);
 /* Every comm is over: processes may end. */

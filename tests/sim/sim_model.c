@@ -24,6 +24,7 @@ enum {
 	MESSAGES_MAX = 48, BLOCK = 8,	/* receives are posted in another order within a block */
 	GUARD = 32, UNTOUCHED = 0xee, GONE = 0x55,
 	DRIVERS = 2, PAUSE_MAX = 5000000,
+	TOLD_MS = 200,			/* until a driver hears of a death: 100, and the way there */
 };
 
 struct message {
@@ -60,6 +61,7 @@ struct comm {
 	struct braid_listen *listen;
 	bool listening;
 	uint64_t doomed_at;		/* somebody gave a reason to fail */
+	uint64_t killed_at;		/* namely the death of one of the two */
 	uint64_t leave_at;		/* one side closes before its time */
 	unsigned leaver;
 	struct side side[2];		/* sender, receiver */
@@ -254,6 +256,10 @@ static void side_fails(struct comm *c, struct side *s, int err, const char *what
 	else if (!remote_error(err))
 		sim_fail("comm %u, %s: %s says %s, not that the peer is gone", c->index,
 			 side_name(c, s), what, strerror(-err));
+	if (c->killed_at && !sim.lossy && s->state == SIDE_RUN &&
+	    sim.now > c->killed_at + TOLD_MS * MS)
+		sim_fail("comm %u, %s: told %llu ms after the peer's end", c->index, side_name(c, s),
+			 (unsigned long long)((sim.now - c->killed_at) / MS));
 	side_over(c, s, SIDE_FAILED);
 	if (!c->doomed_at)
 		c->doomed_at = sim.now;
@@ -301,7 +307,7 @@ static bool send_connect(struct comm *c, struct side *s)
 	if (s->state == SIDE_WAIT)
 		memcpy(c->mine, c->handle, sizeof(c->mine));
 	s->state = SIDE_OPEN;
-	err = p->node->connect(&p->dev, -1, c->mine, &s->c);
+	err = p->node->connect(p->dev, -1, c->mine, &s->c);
 	if (err)
 		side_fails(c, s, err, "connect");
 	else if (s->c)
@@ -378,7 +384,7 @@ static bool recv_accept(struct comm *c, struct side *s)
 	struct sim_proc *p = sim_proc();
 
 	if (s->state == SIDE_WAIT) {
-		int err = p->node->listen(&p->dev, c->handle, &c->listen);
+		int err = p->node->listen(p->dev, c->handle, &c->listen);
 
 		if (err)
 			sim_fail("comm %u: listen says %s", c->index, strerror(-err));
@@ -589,7 +595,7 @@ void sim_model_end(void)
 	braid_list_init(&comms);
 }
 
-void sim_comms_doom(unsigned proc)
+void sim_comms_killed(unsigned proc)
 {
 	struct comm *c;
 
@@ -599,11 +605,23 @@ void sim_comms_doom(unsigned proc)
 				continue;
 			if (!c->doomed_at)
 				c->doomed_at = sim.now;
+			c->killed_at = sim.now;
 			if (!is_over(&c->side[i]))
 				c->side[i].state = SIDE_KILLED;
 			if (i)
 				c->listen = NULL;
 		}
+	}
+}
+
+void sim_comms_doom(unsigned a, unsigned b)
+{
+	struct comm *c;
+
+	braid_list_for(c, &comms, node) {
+		if (!c->doomed_at && ((c->proc[0] == a && c->proc[1] == b) ||
+				      (c->proc[0] == b && c->proc[1] == a)))
+			c->doomed_at = sim.now;
 	}
 }
 

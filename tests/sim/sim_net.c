@@ -57,7 +57,7 @@ struct end {			/* of a connection */
 struct conn {
 	struct braid_list node;
 	struct end end[2];	/* 0 has dialled */
-	unsigned proc[2];
+	unsigned proc[2], rail;
 	union braid_netdev_addr to, from;
 	uint64_t latency;
 	unsigned syns;
@@ -95,7 +95,7 @@ static struct braid_list listeners;
 static unsigned next_port;
 static struct {
 	uint64_t black_until, slow_until, slow_ns;
-} paths[SIM_PROCS][SIM_PROCS];
+} paths[SIM_PROCS][SIM_PROCS][SIM_RAILS];
 
 /* --- paths --------------------------------------------------------------------------------- */
 
@@ -113,33 +113,33 @@ static unsigned place_of(const struct end *e)
 static bool path_up(const struct end *from)
 {
 	return !from->conn->silent &&
-	       sim.now >= paths[place_of(from)][place_of(peer_of(from))].black_until;
+	       sim.now >= paths[place_of(from)][place_of(peer_of(from))][from->conn->rail].black_until;
 }
 
 static uint64_t path_ns(const struct end *from)
 {
-	unsigned a = place_of(from), b = place_of(peer_of(from));
+	unsigned a = place_of(from), b = place_of(peer_of(from)), r = from->conn->rail;
 	uint64_t ns = from->conn->latency;
 
 	if (weather.jitter_ns)
 		ns += sim_between(&sim.net, 0, weather.jitter_ns);
-	if (sim.now < paths[a][b].slow_until)
-		ns += paths[a][b].slow_ns;
+	if (sim.now < paths[a][b][r].slow_until)
+		ns += paths[a][b][r].slow_ns;
 	return ns;
 }
 
-void sim_net_blackhole(unsigned from, unsigned to, uint64_t until)
+void sim_net_blackhole(unsigned from, unsigned to, unsigned rail, uint64_t until)
 {
-	sim_event("blackhole", from, to, until);
-	if (until > paths[from][to].black_until)
-		paths[from][to].black_until = until;
+	sim_event("blackhole", from, to, rail);
+	if (until > paths[from][to][rail].black_until)
+		paths[from][to][rail].black_until = until;
 }
 
-void sim_net_delay(unsigned from, unsigned to, uint64_t more_ns, uint64_t until)
+void sim_net_delay(unsigned from, unsigned to, unsigned rail, uint64_t more_ns, uint64_t until)
 {
 	sim_event("delay", from, to, more_ns);
-	paths[from][to].slow_until = until;
-	paths[from][to].slow_ns = more_ns;
+	paths[from][to][rail].slow_until = until;
+	paths[from][to][rail].slow_ns = more_ns;
 }
 
 /* --- readiness ----------------------------------------------------------------------------- */
@@ -583,11 +583,18 @@ void sim_net_end(void)
 	}
 }
 
-void sim_net_addr(unsigned proc, union braid_netdev_addr *ret)
+/* 10.RAIL.0.PLACE */
+void sim_net_addr(unsigned proc, unsigned rail, union braid_netdev_addr *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	ret->in.sin_family = AF_INET;
-	ret->in.sin_addr.s_addr = htonl(0x0a000001u + (weather.same_host ? 0 : proc));
+	ret->in.sin_addr.s_addr =
+		htonl(0x0a000001u + (rail << 16) + (weather.same_host ? 0 : proc));
+}
+
+static unsigned rail_of(const union braid_netdev_addr *a)
+{
+	return ntohl(a->in.sin_addr.s_addr) >> 16 & 0xff;
 }
 
 /* --- faults -------------------------------------------------------------------------------- */
@@ -738,6 +745,7 @@ static int os_connect(int fd, const struct sockaddr *sa, socklen_t len)
 	c->from.in.sin_port = port_new(f->proc->index);
 	c->proc[0] = f->proc->index;
 	c->proc[1] = port_place(c->to.in.sin_port);
+	c->rail = rail_of(&c->to);
 	c->latency = sim_between(&sim.net, 5 * US, weather.latency_ns);
 	for (int i = 0; i < 2; i++) {
 		c->end[i].conn = c;

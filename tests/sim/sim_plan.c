@@ -13,9 +13,11 @@ enum {
 	BOUND_MS = 3000,		/* for all that is left when the last fault is over */
 	EXIT_MS = 3000,			/* for a process to end */
 	WATCH_US = 500,
+	SHORT_TIMEOUT_S = 6,		/* a peer timeout that is worth waiting for */
 };
 
 static struct braid_params params;
+static unsigned rails;			/* that a device is made of */
 static uint64_t quiet_at;		/* when the last fault is over */
 static unsigned faults_left;
 
@@ -32,33 +34,76 @@ static unsigned any_place(void)
 	return (unsigned)sim_below(&sim.plan, sim.nprocs);
 }
 
+static unsigned any_rail(void)
+{
+	return (unsigned)sim_below(&sim.plan, rails);
+}
+
 static void fault_slow(void)
 {
 	uint64_t until = sim.now + sim_between(&sim.plan, MS, 300 * MS);
 	uint64_t more = sim_between(&sim.plan, 100 * US, 50 * MS);
 
-	sim_net_delay(any_place(), any_place(), more, until);
+	sim.lossy = true;		/* times are off */
+	sim_net_delay(any_place(), any_place(), any_rail(), more, until);
 	lasts_until(until + more);
 }
 
-static void blackhole(bool both, uint64_t ns)
+static void blackhole(unsigned a, unsigned b, unsigned rail, uint64_t ns)
 {
-	unsigned a = any_place(), b = any_place();
-
-	sim_net_blackhole(a, b, sim.now + ns);
-	if (both)
-		sim_net_blackhole(b, a, sim.now + ns);
+	sim.lossy = true;
+	sim_net_blackhole(a, b, rail, sim.now + ns);
 	lasts_until(sim.now + ns);
-}
-
-static void fault_blackhole(void)
-{
-	blackhole(true, sim_between(&sim.plan, MS, 3 * SEC));
 }
 
 static void fault_one_way(void)
 {
-	blackhole(false, sim_between(&sim.plan, MS, 3 * SEC));
+	blackhole(any_place(), any_place(), any_rail(), sim_between(&sim.plan, MS, 3 * SEC));
+}
+
+static void fault_rail(void)
+{
+	unsigned a = any_place(), b = any_place(), rail = any_rail();
+	uint64_t ns = sim_between(&sim.plan, MS, 3 * SEC);
+
+	blackhole(a, b, rail, ns);
+	blackhole(b, a, rail, ns);
+}
+
+static void all_rails(unsigned a, unsigned b, uint64_t ns)
+{
+	for (unsigned rail = 0; rail < rails; rail++) {
+		blackhole(a, b, rail, ns);
+		blackhole(b, a, rail, ns);
+	}
+}
+
+static void fault_blackhole(void)
+{
+	all_rails(any_place(), any_place(), sim_between(&sim.plan, MS, 3 * SEC));
+}
+
+static void doom(void *arg, uint64_t a, uint64_t b)
+{
+	(void)arg;
+	sim_comms_doom((unsigned)a, (unsigned)b);
+}
+
+/* Nobody may give up before the timeout, but for a tenth of it; everybody must soon after. */
+static uint64_t beyond_peer_timeout(unsigned a, unsigned b)
+{
+	uint64_t timeout = (uint64_t)params.peer_timeout * SEC;
+
+	sim_at(sim.now + timeout - timeout / 10, doom, NULL, a, b);
+	return timeout + timeout / 2;
+}
+
+static void fault_cut_off(void)
+{
+	unsigned a = any_place(), b = any_place();
+
+	if (params.peer_timeout <= SHORT_TIMEOUT_S)
+		all_rails(a, b, beyond_peer_timeout(a, b));
 }
 
 static void cont(void *arg, uint64_t life, uint64_t unused)
@@ -70,16 +115,31 @@ static void cont(void *arg, uint64_t life, uint64_t unused)
 		sim_proc_cont(p);
 }
 
-static void fault_stop(void)
+static void stop(struct sim_proc *p, uint64_t ns)
 {
-	struct sim_proc *p = &sim.proc[any_place()];
-	uint64_t until = sim.now + sim_between(&sim.plan, MS, 2 * SEC);
-
 	if (!p->alive || p->stopped)
 		return;
+	sim.lossy = true;
 	sim_proc_stop(p);
-	sim_at(until, cont, p, p->life, 0);
-	lasts_until(until);
+	sim_at(sim.now + ns, cont, p, p->life, 0);
+	lasts_until(sim.now + ns);
+}
+
+static void fault_stop(void)
+{
+	stop(&sim.proc[any_place()], sim_between(&sim.plan, MS, 2 * SEC));
+}
+
+static void fault_freeze(void)
+{
+	unsigned a = any_place();
+	uint64_t ns = 0;
+
+	if (params.peer_timeout > SHORT_TIMEOUT_S)
+		return;
+	for (unsigned b = 0; b < sim.nprocs; b++)
+		ns = beyond_peer_timeout(a, b);
+	stop(&sim.proc[a], ns);
 }
 
 static void place_start(unsigned i)
@@ -87,14 +147,25 @@ static void place_start(unsigned i)
 	struct sim_proc *p = sim_proc_start(i, sim_proc_main);
 
 	*p->node->param = params;
-	memset(&p->dev, 0, sizeof(p->dev));
-	snprintf(p->dev.net.name, sizeof(p->dev.net.name), "sim%u", i);
-	snprintf(p->dev.addr, sizeof(p->dev.addr), "place %u", i);
-	sim_net_addr(i, &p->dev.net.addr);
-	p->dev.net.speed_mbps = 10000;
-	p->dev.net.prefix = 24;
-	p->dev.nmembers = 1;
-	p->dev.member[0] = &p->dev;
+	for (unsigned rail = 0; rail < SIM_RAILS; rail++) {
+		struct braid_dev *d = &p->rail[rail];
+
+		memset(d, 0, sizeof(*d));
+		snprintf(d->net.name, sizeof(d->net.name), "p%urail%u", i, rail);
+		snprintf(d->addr, sizeof(d->addr), "10.%u.0.%u", rail, i + 1);
+		sim_net_addr(i, rail, &d->net.addr);
+		d->net.speed_mbps = 10000;
+		d->net.prefix = 24;
+		d->index = rail;
+		d->nmembers = 1;
+		d->member[0] = d;
+	}
+	p->fused = p->rail[0];
+	p->fused.index = SIM_RAILS;
+	p->fused.nmembers = SIM_RAILS;
+	for (unsigned rail = 0; rail < SIM_RAILS; rail++)
+		p->fused.member[rail] = &p->rail[rail];
+	p->dev = rails > 1 ? &p->fused : &p->rail[0];
 }
 
 static void restart(void *arg, uint64_t a, uint64_t b)
@@ -119,7 +190,7 @@ static void fault_kill(void)
 
 	if (!p->alive)
 		return;
-	sim_comms_doom(p->index);
+	sim_comms_killed(p->index);
 	sim_proc_kill(p);
 	lasts_until(sim.now);
 	if (sim_chance(&sim.plan, 500)) {
@@ -146,11 +217,13 @@ static void fault_reset(void)
 
 static void fault_half(void)
 {
+	sim.lossy = true;
 	cut(SIM_CUT_HALF);
 }
 
 static void fault_silent(void)
 {
+	sim.lossy = true;
 	cut(SIM_CUT_SILENT);
 }
 
@@ -174,7 +247,10 @@ static const struct {
 	{ "slow", 2, fault_slow },
 	{ "blackhole", 2, fault_blackhole },
 	{ "one-way", 2, fault_one_way },
+	{ "rail", 2, fault_rail },
+	{ "cut-off", 1, fault_cut_off },
 	{ "stop", 2, fault_stop },
+	{ "freeze", 1, fault_freeze },
 	{ "kill", 2, fault_kill },
 	{ "abort", 6, fault_abort },
 	{ "reset", 4, fault_reset },
@@ -241,7 +317,7 @@ static struct sim_weather choose_weather(void)
 		.eintr = (unsigned)ONE_OF(0, 0, 20),
 		.same_host = sim_chance(&sim.plan, 150),
 	};
-	size_t far = w.latency_ns > MS ? 64 << 10 : 0;
+	size_t far = w.latency_ns > MS ? 256 << 10 : 0;
 
 	if (w.sndbuf < far)
 		w.sndbuf = far;
@@ -263,7 +339,7 @@ static void choose_params(void)
 	params.link_idle = (int64_t)ONE_OF(0, 0, 0, 1);
 	params.links_idle = (int64_t)ONE_OF(0, 1, 256);
 	params.share = (int64_t)ONE_OF(0, 1, 1, 1);
-	params.peer_timeout = (int64_t)ONE_OF(6, 20, 240);
+	params.peer_timeout = (int64_t)ONE_OF(SHORT_TIMEOUT_S, 20, 240);
 }
 
 /* --- a run --------------------------------------------------------------------------------- */
@@ -307,6 +383,8 @@ int sim_seed(uint64_t seed)
 	choose_params();
 	sim.preempt = (unsigned)ONE_OF(0, 10, 100);
 	sim.nprocs = 2 + sim_chance(&sim.plan, 400);
+	sim.lossy = false;
+	rails = 1 + sim_chance(&sim.plan, 250);
 	sim_net_begin(&weather);
 	sim_model_begin();
 	quiet_at = sim.now;

@@ -195,6 +195,8 @@ static void ask(struct braid_link *link, uint64_t now)
 
 static void shut_lost(struct braid_link *link, uint64_t now)
 {
+	if (is_up(braid_link_home(link)))
+		link->heal.probe_ns = 0;	/* should it be lost again, ask at once */
 	if (!link->ndown) {
 		link->heal.down_ns = 0;
 		link->heal.probe_wait_ms = 0;

@@ -16,7 +16,7 @@
 #include "core/param.h"
 #include "core/service_int.h"
 
-enum { TRIES_MAX = 3 };			/* links tried for one connect */
+enum { TRIES_MAX = 10 };			/* links tried for one connect */
 
 struct attempt {			/* one connect, until it is over */
 	uint32_t gen;

@@ -80,6 +80,7 @@ struct sim {
 	struct sim_proc proc[SIM_PROCS];
 	unsigned nprocs;
 	bool lossy;			/* something has been lost, or somebody stopped: times are off */
+	bool cut;			/* a connection was reset: some times are longer */
 	unsigned preempt;		/* per mille of system calls that let another thread in */
 	bool verbose, over;
 	char failure[512];		/* the first one */

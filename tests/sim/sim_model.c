@@ -25,6 +25,7 @@ enum {
 	GUARD = 32, UNTOUCHED = 0xee, GONE = 0x55,
 	DRIVERS = 2, PAUSE_MAX = 5000000,
 	TOLD_MS = 200,			/* until a driver hears of a death: 100, and the way there */
+	TOLD_LATE_MS = 800,		/* if the peer died just after it was asked to dial again */
 };
 
 struct message {
@@ -257,7 +258,7 @@ static void side_fails(struct comm *c, struct side *s, int err, const char *what
 		sim_fail("comm %u, %s: %s says %s, not that the peer is gone", c->index,
 			 side_name(c, s), what, strerror(-err));
 	if (c->killed_at && !sim.lossy && s->state == SIDE_RUN &&
-	    sim.now > c->killed_at + TOLD_MS * MS)
+	    sim.now > c->killed_at + (sim.cut ? TOLD_LATE_MS : TOLD_MS) * MS)
 		sim_fail("comm %u, %s: told %llu ms after the peer's end", c->index, side_name(c, s),
 			 (unsigned long long)((sim.now - c->killed_at) / MS));
 	side_over(c, s, SIDE_FAILED);

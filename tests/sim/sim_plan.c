@@ -201,6 +201,7 @@ static void fault_kill(void)
 
 static void cut(enum sim_cut how)
 {
+	sim.cut = true;
 	sim_net_cut(sim_next(&sim.plan), how);
 	lasts_until(sim.now);
 }
@@ -383,7 +384,7 @@ int sim_seed(uint64_t seed)
 	choose_params();
 	sim.preempt = (unsigned)ONE_OF(0, 10, 100);
 	sim.nprocs = 2 + sim_chance(&sim.plan, 400);
-	sim.lossy = false;
+	sim.lossy = sim.cut = false;
 	rails = 1 + sim_chance(&sim.plan, 250);
 	sim_net_begin(&weather);
 	sim_model_begin();

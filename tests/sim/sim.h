@@ -81,8 +81,10 @@ struct sim {
 	unsigned nprocs;
 	bool lossy;			/* something has been lost, or somebody stopped: times are off */
 	bool cut;			/* a connection was reset: some times are longer */
+	bool doomed;			/* some comm had a reason to fail */
 	unsigned preempt;		/* per mille of system calls that let another thread in */
 	bool verbose, over;
+	bool sabotage;			/* change a byte: does anybody notice? */
 	char failure[512];		/* the first one */
 };
 extern struct sim sim;

@@ -30,7 +30,8 @@
 #define TCP_RTO_MAX_MS 44
 #endif
 
-enum { RTO_MIN_MS = 200, RTO_MAX_MS = 120000, SYN_MS = 1000, BACKLOG_MAX = 1024, PORTS = 3000 };
+enum { RTO_MIN_MS = 200, RTO_MAX_MS = 120000, SYN_MS = 1000, BACKLOG_MAX = 1024, PORTS = 3000,
+       SABOTAGE = 1000 /* bytes of a piece that is worth it */ };
 
 enum kind { FILE_TCP, FILE_LISTEN, FILE_EPOLL, FILE_EVENT };
 
@@ -906,6 +907,10 @@ static ssize_t os_sendmsg(int fd, const struct msghdr *msg, int flags)
 				piece = cap - at;
 			if (e->ring)
 				memcpy(e->ring + at, from, piece);
+			if (e->ring && sim.sabotage && left > SABOTAGE) {
+				e->ring[at + piece / 2] ^= 1;
+				sim.sabotage = false;
+			}
 			e->wrote += piece;
 			done += piece;
 			from += piece;

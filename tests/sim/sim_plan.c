@@ -406,6 +406,7 @@ int sim_seed(uint64_t seed)
 	sim_run();
 	if (sim.failure[0] && sim.verbose)
 		sim_comms_tell();
+	sim.doomed = sim_comms_doomed();
 	sim_world_end();
 	sim_net_end();
 	sim_model_end();

@@ -94,6 +94,7 @@ static struct sim_weather weather;
 static struct braid_list conns;
 static struct braid_list listeners;
 static unsigned next_port;
+static uint16_t last_port[SIM_PROCS];	/* of a listener there */
 static struct {
 	uint64_t black_until, slow_until, slow_ns;
 } paths[SIM_PROCS][SIM_PROCS][SIM_RAILS];
@@ -568,6 +569,7 @@ void sim_net_begin(const struct sim_weather *w)
 {
 	weather = *w;
 	next_port = 0;
+	memset(last_port, 0, sizeof(last_port));
 	memset(paths, 0, sizeof(paths));
 	braid_list_init(&conns);
 	braid_list_init(&listeners);
@@ -692,16 +694,30 @@ static int os_bind(int fd, const struct sockaddr *sa, socklen_t len)
 	return 0;
 }
 
+/* A kernel may give a port again that a process before has had. */
+static bool port_again(unsigned place)
+{
+	struct sim_file *l;
+
+	braid_list_for(l, &listeners, listen_node) {
+		if (l->bound.in.sin_port == last_port[place])
+			return false;
+	}
+	return last_port[place] && sim_chance(&sim.net, 300);
+}
+
 static int os_listen(int fd, int backlog)
 {
 	struct sim_file *f = file_of(fd);
+	unsigned place = sim_proc()->index;
 
 	if (!f)
 		return fail(EBADF);
 	f->kind = FILE_LISTEN;
 	f->backlog = (unsigned)backlog < BACKLOG_MAX ? (unsigned)backlog : BACKLOG_MAX;
 	if (!f->bound.in.sin_port)
-		f->bound.in.sin_port = port_new(f->proc->index);
+		f->bound.in.sin_port = port_again(place) ? last_port[place] : port_new(place);
+	last_port[place] = f->bound.in.sin_port;
 	braid_list_add_tail(&listeners, &f->listen_node);
 	return 0;
 }

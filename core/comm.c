@@ -1044,28 +1044,25 @@ static int begin_fail(struct braid_lane *lane, struct braid_comm *c)
 static const struct {
 	int (*begin)(struct braid_lane *lane, struct braid_comm *c);
 	int (*end)(struct braid_lane *lane);	/* NULL: no payload */
-	bool any_lane;			/* else home only */
 } rx[BRAID_F_MAX] = {
-	[BRAID_F_EAGER]   = { begin_eager, end_eager, false },
-	[BRAID_F_START]   = { begin_start, NULL, false },
-	[BRAID_F_WANT]    = { begin_want, NULL, false },
-	[BRAID_F_CHUNK]   = { begin_chunk, end_chunk, true },
-	[BRAID_F_CREDIT]  = { begin_credit, NULL, false },
-	[BRAID_F_RETIRE]  = { begin_retire, NULL, false },
-	[BRAID_F_OPENED]  = { begin_opened, end_opened, false },
-	[BRAID_F_REFUSED] = { begin_refused, NULL, false },
-	[BRAID_F_BYE]     = { begin_bye, NULL, false },
-	[BRAID_F_FAIL]    = { begin_fail, NULL, false },
-	[BRAID_F_VOID]    = { begin_void, NULL, true },
+	[BRAID_F_EAGER]   = { begin_eager, end_eager },
+	[BRAID_F_START]   = { begin_start, NULL },
+	[BRAID_F_WANT]    = { begin_want, NULL },
+	[BRAID_F_CHUNK]   = { begin_chunk, end_chunk },
+	[BRAID_F_CREDIT]  = { begin_credit, NULL },
+	[BRAID_F_RETIRE]  = { begin_retire, NULL },
+	[BRAID_F_OPENED]  = { begin_opened, end_opened },
+	[BRAID_F_REFUSED] = { begin_refused, NULL },
+	[BRAID_F_BYE]     = { begin_bye, NULL },
+	[BRAID_F_FAIL]    = { begin_fail, NULL },
+	[BRAID_F_VOID]    = { begin_void, NULL },
 };
 
 int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c)
 {
 	unsigned type = lane->rx_hdr.type;
 
-	if (!rx[type].begin || (!rx[type].any_lane && lane->index))
-		return -EBADMSG;
-	return rx[type].begin(lane, c);
+	return rx[type].begin ? rx[type].begin(lane, c) : -EBADMSG;
 }
 
 int braid_comm_rx_end(struct braid_lane *lane)
@@ -1186,11 +1183,11 @@ static void forget_sends(struct braid_comm *c)
 
 static void forget_recvs(struct braid_comm *c)
 {
+	if (c->link->again.kind && c->link->again.hdr.comm == c->id)
+		c->link->again.kind = BRAID_RX_DRAIN;
 	for (unsigned i = 0; i < c->link->nlanes; i++) {
 		struct braid_lane *lane = c->link->lane[i];
 
-		if (lane->rx_again && lane->rx_was.comm == c->id)
-			lane->rx_again = BRAID_RX_DRAIN;
 		if (lane->rx_hdr.comm != c->id ||
 		    (lane->rx_kind != BRAID_RX_ENTRY && lane->rx_kind != BRAID_RX_UM))
 			continue;

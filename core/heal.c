@@ -167,7 +167,7 @@ static void dial(struct braid_link *link, uint64_t now)
 
 		if (lane->conn || now < lane->dial_at_ns || (is_well(lane, now) && !astray))
 			continue;
-		if (is_up(lane) && lane->index && !astray)
+		if (is_up(lane) && lane != braid_link_home(link) && !astray)
 			continue;		/* home first: then it is closed there and here */
 		err = braid_dial_lane(link, lane, now);
 		if (err)
@@ -207,6 +207,7 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 		if (!is_up(link->lane[i]) && link->lane[i]->fd >= 0)
 			braid_lane_shut(link->lane[i]);
 	}
+	braid_link_rehome(link);
 	braid_link_tidy(link);
 	if (link->ndown < link->nlanes) {
 		link->heal.down_ns = 0;
@@ -218,7 +219,7 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 /* True if some lane has bytes under way. */
 static bool look_at_health(struct braid_link *link, uint64_t now)
 {
-	bool under_way = false, home_well;
+	bool under_way = false;
 
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
@@ -236,8 +237,7 @@ static bool look_at_health(struct braid_link *link, uint64_t now)
 			path_fails(link, lane->path, now);
 	}
 	/* What a suspect lane holds can go on the others at once. */
-	home_well = is_well(braid_link_home(link), now);
-	for (unsigned i = 1; i < link->nlanes && home_well; i++) {
+	for (unsigned i = 0; i < link->nlanes && any_well(link, now); i++) {
 		if (!is_suspect(link->lane[i], now))
 			continue;
 		braid_lock_wait(&link->lock);

@@ -319,6 +319,61 @@ void braid_tx_move(struct braid_lane *from, struct braid_lane *to)
 	to->tx.f[(to->tx.f_head - 1) & to->tx.fmask].own = f.own;
 }
 
+/* Append a frame as it is, but for where it lies in the ring. */
+static void append(struct braid_txq *q, const struct braid_txq *from, struct braid_txf f)
+{
+	uint32_t off;
+
+	q->head += ring_need(q, f.inl, &off);
+	memcpy(q->ring + off, from->ring + f.off, f.inl);
+	f.off = off;
+	q->f[q->f_head++ & q->fmask] = f;
+}
+
+static uint32_t power_of_two(uint64_t least)
+{
+	uint32_t n = 1;
+
+	while (n < least)
+		n *= 2;
+	return n;
+}
+
+int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to)
+{
+	struct braid_txq *a = &to->tx, *b = &from->tx, q = *a;
+	uint64_t bytes = (a->head - a->tail) + (b->head - b->tail) + CTL_BYTES;
+	uint32_t frames = (a->f_head - a->f_acked) + (b->f_head - b->f_acked) + 4 * CTL_FRAMES + 1;
+
+	assert(b->f_sent == b->f_acked && !b->part);
+	if (braid_txq_init(&q, power_of_two(bytes > b->ring_size ? bytes : b->ring_size),
+			   power_of_two(frames > b->fmask ? frames : b->fmask)))
+		return -ENOMEM;
+	q.f_head = q.f_acked;
+	for (uint32_t i = a->f_acked; i != a->f_head; i++)
+		append(&q, a, a->f[i & a->fmask]);
+	for (uint32_t i = b->f_acked; i != b->f_head; i++) {
+		struct braid_hdr h;
+		char *at = b->ring + b->f[i & b->fmask].off;
+
+		braid_hdr_unpack(at, &h);
+		h.lseq = q.f_head;
+		h.ack = to->rx_frames;
+		braid_hdr_pack(&h, at);
+		append(&q, b, b->f[i & b->fmask]);
+	}
+	q.unsent += b->unsent;
+	q.unacked += b->unacked;
+	q.starts = 0;
+	free(a->ring);
+	free(a->f);
+	*a = q;
+	b->f_head = b->f_acked;
+	b->tail = b->head;
+	b->unsent = b->unacked = b->starts = 0;
+	return 0;
+}
+
 /* The frame keeps its number, so that those behind it keep theirs. */
 static void make_void(struct braid_txq *q, struct braid_txf *f, bool sent)
 {

@@ -85,11 +85,6 @@ struct braid_lane {
 	uint8_t rx_ctl[BRAID_OPEN_SIZE];
 	_Atomic uint64_t rx_bytes;	/* ever, of anything: the peer lives */
 
-	/* Half received when the socket was lost: it comes again, to the same place. */
-	enum braid_rx_kind rx_again;	/* NONE: it was not */
-	struct braid_hdr rx_was;
-	char *rx_base;
-
 	/* Lost and found: core/heal.c, in the service thread. */
 	bool in_epoll;
 	bool down_due;			/* DOWN is to be told: it is closed here */
@@ -141,6 +136,11 @@ int braid_tx_acked(struct braid_lane *lane, uint32_t frames);
 int braid_tx_rewind(struct braid_lane *lane, uint32_t frames);
 /* The newest frame, a chunk of a lane that is down and rewound, goes to `to`, which has room. */
 void braid_tx_move(struct braid_lane *from, struct braid_lane *to);
+/*
+ * All frames of a lane that is down and rewound follow those of `to`, in their order.  Both lanes
+ * stand still.  0, or -ENOMEM: nothing has changed.
+ */
+int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to);
 
 /*
  * Forget a comm's memory.  Frames that would be sent from it become VOID; one that is half sent is

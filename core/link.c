@@ -80,8 +80,9 @@ void braid_link_free(struct braid_link *link)
 
 static int lane_attach(struct braid_lane *lane)
 {
-	int err = braid_txq_init(&lane->tx, lane->index ? LANE_RING : HOME_RING,
-				 lane->index ? LANE_FRAMES : HOME_FRAMES);
+	bool home = lane->index == lane->link->home;
+	int err = braid_txq_init(&lane->tx, home ? HOME_RING : LANE_RING,
+				 home ? HOME_FRAMES : LANE_FRAMES);
 
 	if (!err)
 		err = lane->tr->lane_attach(lane);
@@ -197,6 +198,12 @@ void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)
 
 /* --- sockets come and go ------------------------------------------------------------------- */
 
+/* push_waiting() will look after it. */
+static void stall(struct braid_link *link)
+{
+	atomic_store_explicit(&link->stalled, true, memory_order_relaxed);
+}
+
 static bool lane_up(const struct braid_lane *lane)
 {
 	return atomic_load_explicit(&lane->up, memory_order_acquire);
@@ -241,31 +248,72 @@ static void lane_orphan(struct braid_lane *lane)
 {
 	if (lane->orphaned || !lane->peer_down || lane->fd >= 0)
 		return;
+	if (lane->index == lane->link->home) {	/* order matters there: braid_link_rehome() */
+		braid_service_kick();
+		return;
+	}
 	if (braid_tx_rewind(lane, lane->peer_frames)) {
 		braid_link_down(lane->link, -EREMOTEIO, "the peer has lost count of its frames");
 		return;
 	}
 	lane->orphaned = true;
 	lane->link->norphaned++;
-	atomic_store_explicit(&lane->link->stalled, true, memory_order_relaxed);
+	stall(lane->link);
 }
 
-/* A chunk comes anew, on whatever lane; a message that came in order comes again on this one. */
+/* A chunk comes anew, on whatever lane; a message that came in order is the next one to come. */
 static void rx_forget(struct braid_lane *lane)
 {
+	struct braid_link *link = lane->link;
 	bool entry = lane->rx_kind == BRAID_RX_ENTRY;
 
 	if (entry && lane->rx_hdr.type == BRAID_F_CHUNK) {
 		braid_comm_rx_undo(lane);
 	} else if (entry || lane->rx_kind == BRAID_RX_UM) {
-		lane->rx_again = lane->rx_kind;
-		lane->rx_was = lane->rx_hdr;
-		lane->rx_base = lane->rx_dst;
+		link->again.kind = lane->rx_kind;
+		link->again.hdr = lane->rx_hdr;
+		link->again.target = lane->rx_target;
+		link->again.dst = lane->rx_dst;
 		if (lane->rx_dst)
-			lane->rx_base -= lane->rx_hdr.len - lane->rx_left;
+			link->again.dst -= lane->rx_hdr.len - lane->rx_left;
 	}
 	lane->rx_kind = BRAID_RX_NONE;
 	lane->rx_left = 0;
+}
+
+/* A lane that would do as home. */
+static struct braid_lane *another_home(const struct braid_link *link)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (i != link->home && lane_up(link->lane[i]) && !link->lane[i]->suspect_ns)
+			return link->lane[i];
+	}
+	return NULL;
+}
+
+void braid_link_rehome(struct braid_link *link)
+{
+	struct braid_lane *home = braid_link_home(link), *to = another_home(link);
+	unsigned n;
+	int err;
+
+	if (lane_up(home) || home->fd >= 0 || !home->peer_down || !to)
+		return;
+	n = braid_link_stop(link);
+	err = braid_tx_rewind(home, home->peer_frames);
+	if (!err)
+		err = braid_tx_take_over(home, to);
+	if (!err) {
+		link->home = to->index;
+		braid_info("device %s, peer %s: lane %u is home now, lane %u is lost",
+			   link->key.dev->net.name, link->peer, to->index, home->index);
+		stall(link);
+	} else {
+		braid_link_down(link, err == -EPROTO ? -EREMOTEIO : err,
+				err == -EPROTO ? "the peer has lost count of its frames" :
+						 "out of memory");
+	}
+	braid_link_go(link, n);
 }
 
 void braid_lane_fence(struct braid_lane *lane)
@@ -278,7 +326,7 @@ void braid_lane_fence(struct braid_lane *lane)
 	if (lane->fd >= 0) {
 		rx_forget(lane);
 		lane->tr->lane_close(lane);
-		lane->down_due = lane->index;	/* home's own is told by dialling it */
+		lane->down_due = true;
 		braid_hint(&link->urgent, true);
 		lane_orphan(lane);
 	}
@@ -300,10 +348,8 @@ int braid_lane_resume(struct braid_lane *lane, uint16_t epoch, int fd, uint32_t 
 		err = lane->tr->lane_open(lane);
 	if (!err) {
 		/* Acknowledgements that the peer has let go of. */
-		if ((int32_t)(first - lane->rx_frames) > 0) {
+		if ((int32_t)(first - lane->rx_frames) > 0)
 			lane->rx_frames = first;
-			lane->rx_again = BRAID_RX_NONE;
-		}
 		lane->rx_told = lane->rx_frames;
 		lane->down_due = lane->peer_down = false;
 		link->norphaned -= lane->orphaned;
@@ -312,7 +358,7 @@ int braid_lane_resume(struct braid_lane *lane, uint16_t epoch, int fd, uint32_t 
 		braid_hint(&lane->blocked, false);
 		atomic_store(&lane->up, true);
 		atomic_fetch_sub(&link->ndown, 1);
-		atomic_store_explicit(&link->stalled, true, memory_order_relaxed);
+		stall(link);
 	} else {
 		lane->fd = -1;
 	}
@@ -362,7 +408,7 @@ static bool tell_ack(struct braid_link *link, unsigned i)
 		.type = BRAID_F_ACK, .n = (uint16_t)i, .seq = lane->rx_frames,
 	};
 
-	if (!lane->rx_some || (!i && home->tx.f_sent != home->tx.f_head))
+	if (!lane->rx_some || (lane == home && home->tx.f_sent != home->tx.f_head))
 		return true;
 	if (!braid_link_ctl(link, &h, NULL))
 		return false;
@@ -372,9 +418,10 @@ static bool tell_ack(struct braid_link *link, unsigned i)
 	return true;
 }
 
+/* That a lane is closed here goes over home; that home is, over another one at once. */
 static bool tell_down(struct braid_link *link, unsigned i)
 {
-	struct braid_lane *lane = link->lane[i];
+	struct braid_lane *lane = link->lane[i], *over = braid_link_home(link);
 	struct braid_hdr h = {
 		.type = BRAID_F_DOWN, .n = (uint16_t)i, .rseq = lane->epoch,
 		.seq = lane->rx_frames,
@@ -382,9 +429,13 @@ static bool tell_down(struct braid_link *link, unsigned i)
 
 	if (!lane->down_due)
 		return true;
-	if (!braid_link_ctl(link, &h, NULL))
-		return false;
+	if (lane == over)
+		over = another_home(link);
+	if (!over || !braid_txq_room_ctl(&over->tx))
+		return i == link->home;		/* nothing else need wait for that */
+	braid_tx_add(over, &h, NULL, NULL, NULL);
 	lane->down_due = false;
+	stall(link);
 	return true;
 }
 
@@ -393,8 +444,8 @@ bool braid_link_tell(struct braid_link *link)
 {
 	struct braid_comm *c, *tmp;
 
-	for (unsigned i = link->nlanes; --i > 0; ) {
-		if (!tell_down(link, i) || !tell_ack(link, i))
+	for (unsigned i = link->nlanes; i-- > 0; ) {
+		if (!tell_down(link, i) || (i != link->home && !tell_ack(link, i)))
 			return false;
 	}
 	braid_list_for_safe(c, tmp, &link->news, news_node) {
@@ -404,7 +455,7 @@ bool braid_link_tell(struct braid_link *link)
 		if (c->closed && c->peer_closed)
 			braid_comm_free(c);
 	}
-	if (!tell_ack(link, 0))
+	if (!tell_ack(link, link->home))
 		return false;
 	/* Home's own rides on the next frame that begins to leave; until then it is still owed. */
 	braid_hint(&link->urgent, braid_link_home(link)->rx_owed);
@@ -412,12 +463,6 @@ bool braid_link_tell(struct braid_link *link)
 }
 
 /* --- sending ------------------------------------------------------------------------------- */
-
-/* push_waiting() will look after it. */
-static void stall(struct braid_link *link)
-{
-	atomic_store_explicit(&link->stalled, true, memory_order_relaxed);
-}
 
 void braid_link_pending(struct braid_link *link, struct braid_list *node)
 {
@@ -552,7 +597,7 @@ static bool feed_orphans(struct braid_link *link)
 {
 	size_t moved = 0;
 
-	for (unsigned i = 1; i < link->nlanes; i++) {
+	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *from = link->lane[i], *to;
 
 		while (from->orphaned && from->tx.f_head != from->tx.f_acked) {
@@ -589,7 +634,7 @@ void braid_link_feed(struct braid_link *link)
 			/* One lane takes several chunks a call; of several, each its turn. */
 		} while (link->active == 1 && !braid_list_empty(&link->pending) &&
 			 pick_lane(link) == lane);
-		if (lane->index)
+		if (lane != braid_link_home(link))
 			braid_link_flush(link);		/* START goes ahead */
 		moved += lane_push(lane);
 	}
@@ -637,7 +682,7 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 {
 	struct braid_lane *lane;
 
-	if (!h->n || h->n >= link->lanes_max)
+	if (h->n >= link->lanes_max)
 		return -EBADMSG;
 	if (h->n >= link->nlanes)
 		return 0;			/* lost before its handshake was over here */
@@ -679,22 +724,26 @@ static int rx_link_frame(struct braid_lane *lane)
 	}
 }
 
-/* The frame that was half received when the socket was lost: it goes where it went. */
+/* The message that was half received when its lane was lost: it goes where it went. */
 static int rx_begin_again(struct braid_lane *lane)
 {
-	const struct braid_hdr *h = &lane->rx_hdr, *was = &lane->rx_was;
+	struct braid_link *link = lane->link;
+	const struct braid_hdr *h = &lane->rx_hdr, *was = &link->again.hdr;
 
-	lane->rx_kind = lane->rx_again;
-	lane->rx_again = BRAID_RX_NONE;
-	if (h->type == BRAID_F_VOID && h->lseq == was->lseq && h->comm == was->comm)
-		return braid_rx_begin(lane);
-	if (h->type != was->type || h->lseq != was->lseq || h->comm != was->comm ||
-	    h->seq != was->seq || h->rseq != was->rseq || h->tag != was->tag ||
-	    h->len != was->len || h->flags != was->flags)
+	if (h->comm != was->comm || h->seq != was->seq || h->rseq != was->rseq ||
+	    h->tag != was->tag || h->len != was->len || h->flags != was->flags)
 		return -EBADMSG;
-	lane->rx_dst = lane->rx_kind == BRAID_RX_DRAIN ? NULL : lane->rx_base;
-	lane->rx_left = h->len;
-	return braid_tx_acked(lane, h->ack);
+	lane->rx_kind = link->again.kind;
+	lane->rx_target = link->again.target;
+	lane->rx_dst = lane->rx_kind == BRAID_RX_DRAIN ? NULL : link->again.dst;
+	link->again.kind = BRAID_RX_NONE;
+	return 0;
+}
+
+/* Frames that each end sends at home only. */
+static bool is_homely(unsigned type)
+{
+	return type != BRAID_F_CHUNK && type != BRAID_F_VOID && type != BRAID_F_DOWN;
 }
 
 int braid_rx_begin(struct braid_lane *lane)
@@ -703,11 +752,10 @@ int braid_rx_begin(struct braid_lane *lane)
 	bool links = h->type == BRAID_F_ACK || h->type == BRAID_F_OPEN ||
 		     h->type == BRAID_F_LANES || h->type == BRAID_F_CLOSE ||
 		     h->type == BRAID_F_DOWN || h->type == BRAID_F_ALIVE;
+	struct braid_link *link = lane->link;
 	struct braid_comm *c;
 	int err;
 
-	if (lane->rx_again)
-		return rx_begin_again(lane);
 	lane->rx_kind = BRAID_RX_DRAIN;
 	lane->rx_target = NULL;
 	lane->rx_dst = NULL;
@@ -717,9 +765,17 @@ int braid_rx_begin(struct braid_lane *lane)
 	err = braid_tx_acked(lane, h->ack);
 	if (err)
 		return err;
+	if (is_homely(h->type) && atomic_load_explicit(&link->rx_home, memory_order_relaxed) !=
+					  lane->index)
+		atomic_store(&link->rx_home, lane->index);
 	if (links)
-		return lane->index ? -EBADMSG : rx_link_frame(lane);
-	c = braid_link_comm(lane->link, h->comm);
+		return rx_link_frame(lane);
+	if (link->again.kind && h->type == BRAID_F_EAGER)
+		return rx_begin_again(lane);
+	if (link->again.kind && h->type == BRAID_F_VOID && h->comm == link->again.hdr.comm &&
+	    h->seq == link->again.hdr.seq)
+		link->again.kind = BRAID_RX_NONE;
+	c = braid_link_comm(link, h->comm);
 	return c ? braid_comm_rx_begin(lane, c) : 0;	/* late frames of a dead comm: dropped */
 }
 
@@ -765,19 +821,20 @@ static int lane_poll(struct braid_lane *lane)
 }
 
 /*
- * Lanes other than home, each in its turn, until one had something.  Reading an empty socket costs
+ * Lanes other than the peer's home, each in its turn, until one had something.  Reading an empty socket costs
  * less than an epoll set: that has every packet take its lock, and say so to who asks all the time.
  */
 static int poll_others(struct braid_link *link, unsigned most)
 {
 	unsigned others = atomic_load_explicit(&link->nlanes, memory_order_acquire) - 1;
 	unsigned turn = atomic_load_explicit(&link->poll_turn, memory_order_relaxed);
+	unsigned home = atomic_load_explicit(&link->rx_home, memory_order_relaxed);
 	int moved = 0;
 
 	if (most > others)
 		most = others;
 	for (unsigned i = 0; i < most && !moved; i++)
-		moved = lane_poll(link->lane[1 + turn++ % others]);
+		moved = lane_poll(link->lane[(home + 1 + turn++ % others) % (others + 1)]);
 	atomic_store_explicit(&link->poll_turn, turn, memory_order_relaxed);
 	return moved;
 }
@@ -807,11 +864,11 @@ static void push_waiting(struct braid_link *link)
 	for (unsigned k = 0; k < link->nlanes; k++) {
 		/* Home first, then the others, from another one each time. */
 		unsigned i = k ? 1 + (k - 1 + turn) % (link->nlanes - 1) : 0;
-		struct braid_lane *lane = link->lane[i];
+		struct braid_lane *lane = link->lane[(link->home + i) % link->nlanes];
 
 		/* Of those that were full, one a call is asked whether it takes more now. */
 		if (moved < BRAID_CALL_BUDGET &&
-		    (i ? !lane->blocked || k == 1 : !braid_link_only_starts(link)))
+		    (k ? !lane->blocked || k == 1 : !braid_link_only_starts(link)))
 			moved += lane_push(lane);
 		else
 			stall(link);
@@ -869,7 +926,7 @@ static int move(struct braid_link *link, unsigned others)
 
 	if (atomic_load_explicit(&link->state, memory_order_acquire) != BRAID_LINK_UP)
 		return -ENOTCONN;
-	moved = lane_poll(braid_link_home(link));
+	moved = lane_poll(link->lane[atomic_load_explicit(&link->rx_home, memory_order_relaxed)]);
 	if (moved >= 0 && others && atomic_load_explicit(&link->nlanes, memory_order_acquire) > 1) {
 		more = poll_others(link, others);
 		moved = more < 0 ? more : moved + more;

@@ -7,7 +7,8 @@
  *
  * Locks, in this order: a lane's io lock, for who reads it; the link's lock, which who sends a lot
  * drops meanwhile (`pushing` keeps others off).  The data path only tries; set-up, close and
- * cancel wait.  Lane 0 is home: it carries eager messages and control frames.
+ * cancel wait.  One lane is home to each end: it sends eager messages and control frames there.
+ * That is lane 0 until it dies.
  *
  * Who moves a link: any data call moves all of it.  Nobody calling for a tick, the service thread
  * watches its descriptors instead and moves it when something arrives.
@@ -62,6 +63,8 @@ struct braid_link {
 	atomic_uint nlanes;		/* made; never fewer while the link lives */
 	atomic_uint ndown;		/* of them, without a socket */
 	unsigned norphaned;		/* of those, with chunks that other lanes may take */
+	unsigned home;			/* ours; changed by the service thread, all standing still */
+	atomic_uint rx_home;		/* theirs: where the last such frame came from */
 	unsigned active;		/* of them, used for chunks */
 	unsigned lanes_max;		/* of both ends */
 
@@ -87,6 +90,12 @@ struct braid_link {
 	uint64_t retire_bytes;
 	atomic_uint poll_turn, calls;	/* of lanes other than home; moves */
 	atomic_uint spread;		/* messages whose chunks may come on other lanes */
+	struct {			/* half received when its lane was lost: it comes again */
+		enum braid_rx_kind kind;	/* NONE: there is none */
+		struct braid_hdr hdr;
+		void *target;
+		char *dst;
+	} again;
 	atomic_bool urgent;		/* somebody waits for what we have to tell */
 	atomic_bool peer_gone;			/* F_CLOSE received */
 
@@ -147,6 +156,8 @@ int braid_link_add_lane(struct braid_link *link, const struct braid_transport *t
 void braid_lane_lost(struct braid_lane *lane, int err);	/* with the link's lock held */
 /* Close it.  What was half received is forgotten, and how many frames were received is final. */
 void braid_lane_fence(struct braid_lane *lane);
+/* If home is closed at both ends: another lane is home from now on, and has all that home had. */
+void braid_link_rehome(struct braid_link *link);
 /*
  * It goes on over fd: the peer has `frames` of ours, and has kept its own from `first` on.
  * 0, or a negative errno: fd is still ours, the link is to be failed.
@@ -202,12 +213,13 @@ static inline void braid_link_touch(struct braid_link *link)
 
 static inline struct braid_lane *braid_link_home(struct braid_link *link)
 {
-	return link->lane[0];
+	return link->lane[link->home];
 }
+
 /* All that home has to send is STARTs of messages whose chunks find no lane now: go with those. */
 static inline bool braid_link_only_starts(const struct braid_link *link)
 {
-	const struct braid_txq *q = &link->lane[0]->tx;
+	const struct braid_txq *q = &link->lane[link->home]->tx;
 
 	return q->unsent == q->starts && !braid_list_empty(&link->pending);
 }

@@ -326,7 +326,9 @@ void braid_lane_fence(struct braid_lane *lane)
 	if (lane->fd >= 0) {
 		rx_forget(lane);
 		lane->tr->lane_close(lane);
-		lane->down_due = true;
+		/* What was told of others over this one need not have arrived. */
+		for (unsigned i = 0; i < link->nlanes; i++)
+			link->lane[i]->down_due = link->lane[i]->fd < 0;
 		braid_hint(&link->urgent, true);
 		lane_orphan(lane);
 	}
@@ -418,8 +420,8 @@ static bool tell_ack(struct braid_link *link, unsigned i)
 	return true;
 }
 
-/* That a lane is closed here goes over home; that home is, over another one at once. */
-static bool tell_down(struct braid_link *link, unsigned i)
+/* That a lane is closed here goes over home, or if that is, over another one, at once. */
+static void tell_down(struct braid_link *link, unsigned i)
 {
 	struct braid_lane *lane = link->lane[i], *over = braid_link_home(link);
 	struct braid_hdr h = {
@@ -427,16 +429,13 @@ static bool tell_down(struct braid_link *link, unsigned i)
 		.seq = lane->rx_frames,
 	};
 
-	if (!lane->down_due)
-		return true;
-	if (lane == over)
+	if (!lane_up(over))
 		over = another_home(link);
-	if (!over || !braid_txq_room_ctl(&over->tx))
-		return i == link->home;		/* nothing else need wait for that */
+	if (!lane->down_due || !over || !braid_txq_room_ctl(&over->tx))
+		return;
 	braid_tx_add(over, &h, NULL, NULL, NULL);
 	lane->down_due = false;
 	stall(link);
-	return true;
 }
 
 /* Other lanes' acknowledgements go first: after a goodbye they would find their sends failed. */
@@ -444,8 +443,9 @@ bool braid_link_tell(struct braid_link *link)
 {
 	struct braid_comm *c, *tmp;
 
-	for (unsigned i = link->nlanes; i-- > 0; ) {
-		if (!tell_down(link, i) || (i != link->home && !tell_ack(link, i)))
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		tell_down(link, i);
+		if (i != link->home && !tell_ack(link, i))
 			return false;
 	}
 	braid_list_for_safe(c, tmp, &link->news, news_node) {
@@ -821,8 +821,9 @@ static int lane_poll(struct braid_lane *lane)
 }
 
 /*
- * Lanes other than the peer's home, each in its turn, until one had something.  Reading an empty socket costs
- * less than an epoll set: that has every packet take its lock, and say so to who asks all the time.
+ * Lanes other than the peer's home, each in its turn, until one had something.  Reading an empty
+ * socket costs less than an epoll set: that has every packet take its lock, and say so to who asks
+ * all the time.
  */
 static int poll_others(struct braid_link *link, unsigned most)
 {

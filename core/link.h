@@ -63,7 +63,7 @@ struct braid_link {
 	atomic_uint nlanes;		/* made; never fewer while the link lives */
 	atomic_uint ndown;		/* of them, without a socket */
 	unsigned norphaned;		/* of those, with chunks that other lanes may take */
-	unsigned home;			/* ours; changed by the service thread, all standing still */
+	unsigned home;			/* ours; changed while all stand still */
 	atomic_uint rx_home;		/* theirs: where the last such frame came from */
 	unsigned active;		/* of them, used for chunks */
 	unsigned lanes_max;		/* of both ends */

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 enum { DEPTH = 4, ROUNDS = 400, MOST = 1 << 20 };
@@ -18,12 +19,13 @@ static const size_t sizes[] = { 8, 0, 5000, 65536, 8193, 300001, 64, MOST };
 static struct {
 	struct abi *t;
 	unsigned one_in;		/* of the sockets, 1: all */
+	unsigned most;			/* of them, 0: any number */
 	unsigned shut;
 } killer;
 
 static bool shut_some(int fd)
 {
-	if (rnd_below(killer.t, killer.one_in))
+	if (rnd_below(killer.t, killer.one_in) || (killer.most && killer.shut == killer.most))
 		return false;
 	shutdown(fd, SHUT_RDWR);
 	killer.shut++;
@@ -131,6 +133,66 @@ static void other(struct abi *t, int fd)
 	abi_down(net);
 }
 
+/* Descriptors that are open stay so; there will be no new ones. */
+static void no_more_descriptors(void)
+{
+	struct rlimit lim;
+
+	TRUE(!getrlimit(RLIMIT_NOFILE, &lim));
+	lim.rlim_cur = 3;
+	TRUE(!setrlimit(RLIMIT_NOFILE, &lim));
+}
+
+static void stuck_other(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *send = send_to(net, fd), *recv = recv_from(net, fd);
+
+	warns_expected();
+	meet(fd);
+	no_more_descriptors();
+	both_ways(t, net, send, recv, false);
+	meet(fd);
+	OK(net_close_send(net, send));
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+}
+
+static bool any_stream(int fd)
+{
+	(void)fd;
+	return true;
+}
+
+/* All but one of the lanes go, home among them, for good: the job goes on over the last. */
+static void all_but_one(struct abi *t)
+{
+	struct peer peer;
+	struct net *net;
+	void *send, *recv;
+
+	setenv("BRAID_LANES", "4", 1);
+	peer = peer_start(t, stuck_other);
+	net = abi_up(t);
+	recv = recv_from(net, peer.fd);
+	send = send_to(net, peer.fd);
+	warns_expected();
+	WAIT_FOR(count_streams(any_stream) == 4);
+	nap_ms(50);
+	meet(peer.fd);
+	no_more_descriptors();
+	killer.t = t;
+	killer.one_in = 1;
+	killer.most = 3;
+	both_ways(t, net, send, recv, true);
+	EQ(3, killer.shut);
+	meet(peer.fd);
+	OK(net_close_send(net, send));
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+	peer_join(&peer);
+}
+
 static void lose(struct abi *t, const char *lanes, unsigned one_in)
 {
 	struct peer peer;
@@ -176,6 +238,7 @@ static const struct abi_case cases[] = {
 	CASE("the only lane is lost again and again, and nothing else", only_lane, ONCE),
 	CASE("some of four lanes are lost, and nothing else", some_lanes, ONCE),
 	CASE("all of four lanes are lost, and nothing else", all_lanes, ONCE),
+	CASE("three of four are lost for good, home among them, and nothing else", all_but_one, ONCE),
 };
 
 ABI_MAIN(cases)

@@ -6,6 +6,7 @@
 #   fuzz_tests  tests/fuzz/fuzz_x    LLVMFuzzerTestOneInput() of that one file, and one more line
 #                                    below; its corpus is tests/fuzz/corpus/x/
 #   tidy_tests, net_tests, cli_tests scripts (sh, bash or bats), executable
+#   vm_tests    tests/vm/cases/x.sh  a script for virtual machines (tests/vm/run), not in make check
 # --wrap for a neighbour: tests_unit_test_x_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neighbour
 # A preloaded fake: check_LTLIBRARIES += tests/lib/fault.la, with
 #   tests_lib_fault_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
@@ -79,6 +80,11 @@ cli_tests = \
 	tests/cli/main.bats \
 	tests/cli/perf.bats
 
+vm_tests = \
+	tests/vm/cases/boot.sh \
+	tests/vm/cases/loss.sh \
+	tests/vm/cases/pair.sh
+
 # -- libraries ------------------------------------------------------------------------------------
 
 # What tests share; each links what it asks for.
@@ -147,9 +153,10 @@ else
 cmocka_tests = tests/no-cmocka.sh
 endif
 
-dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(cli_tests) tests/no-cmocka.sh \
-	tests/run tests/tap tests/count tests/coverage tests/fuzz/run
-EXTRA_DIST += tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh
+dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(cli_tests) $(vm_tests) tests/no-cmocka.sh \
+	tests/run tests/tap tests/count tests/coverage tests/fuzz/run tests/vm/run tests/vm/init
+EXTRA_DIST += tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
+	tests/vm/lib.sh tests/vm/modules tests/vm/dmesg.ok
 
 TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(sim_tests) $(net_tests) $(cli_tests)
 
@@ -213,6 +220,17 @@ soak-sim: all tests/sim/test_sim tests/sim/node.la
 soak: soak-sim
 .PHONY: soak soak-sim
 
+# -- virtual machines -----------------------------------------------------------------------------
+
+# make vm VM_TESTS=tests/vm/cases/x.sh for some of them.  One at a time: they take all CPUs.
+VM_TESTS = $(vm_tests)
+vm: all
+	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/vm/run --prepare || test $$? = 77
+	@rm -f tests/vm/cases/*.trs
+	@rc=0; BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-600} $(MAKE) $(AM_MAKEFLAGS) -j1 check-TESTS \
+		check_PROGRAMS= check_LTLIBRARIES= TESTS='$(VM_TESTS)' || rc=1; \
+	$(SHELL) $(top_srcdir)/tests/count tests/vm || :; exit $$rc
+
 # -- fuzzing, coverage, lint ----------------------------------------------------------------------
 
 # make fuzz FUZZ_S=300: seconds for each target.  What is found lies in fuzz-out/.
@@ -224,7 +242,7 @@ else
 	@echo 'configure with CC=clang --enable-fuzz first'; exit 1
 endif
 clean-local:
-	rm -rf fuzz-out
+	rm -rf fuzz-out vm
 
 coverage: check
 if COVERAGE
@@ -254,7 +272,7 @@ lint: docs/man/braid-params.7
 	else echo 'mandoc: not installed'; fi; \
 	exit $$rc
 lint_dirs = plugin core socket topo tools
-lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/*
+lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
 .PHONY: check-unit check-abi check-fuzz check-tidy check-net check-cli check-threads check-valgrind \
-	fuzz coverage lint
+	vm fuzz coverage lint

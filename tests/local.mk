@@ -83,6 +83,7 @@ cli_tests = \
 vm_tests = \
 	tests/vm/cases/boot.sh \
 	tests/vm/cases/loss.sh \
+	tests/vm/cases/outage.sh \
 	tests/vm/cases/pair.sh
 
 # -- libraries ------------------------------------------------------------------------------------

@@ -74,6 +74,8 @@ net_tests = \
 	tests/net/names.sh \
 	tests/net/veth.sh
 
+fault_tests = tests/faults/check.sh
+
 cli_tests = \
 	tests/cli/demo.bats \
 	tests/cli/info.bats \
@@ -142,6 +144,29 @@ tests_sim_test_sim_SOURCES = \
 	tests/sim/test_sim.c
 tests_sim_test_sim_LDADD = -ldl
 
+# Faults on the real thing, against any plugin: tests/faults/faults --help.
+check_PROGRAMS += tests/faults/faults
+tests_faults_faults_SOURCES = \
+	tests/faults/faults.c \
+	tests/faults/host.c \
+	tests/faults/hosts.c \
+	tests/faults/hosts.h \
+	tests/faults/path.c \
+	tests/faults/peer.c \
+	tests/faults/play.h \
+	tests/faults/rows.c \
+	tests/faults/run.c \
+	tests/faults/run.h \
+	tests/faults/stage.c \
+	tests/faults/stage.h \
+	tests/faults/strangers.c \
+	tests/faults/traffic.c \
+	tests/faults/wire.c \
+	tests/faults/wire.h \
+	tests/faults/witness.c \
+	tests/faults/witness.h
+tests_faults_faults_LDADD = $(tools_libs)
+
 # -- make check -----------------------------------------------------------------------------------
 
 check_PROGRAMS += $(fuzz_tests) $(sim_tests)
@@ -154,12 +179,14 @@ else
 cmocka_tests = tests/no-cmocka.sh
 endif
 
-dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(cli_tests) $(vm_tests) tests/no-cmocka.sh \
-	tests/run tests/tap tests/count tests/coverage tests/fuzz/run tests/vm/run tests/vm/init
+dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(fault_tests) $(cli_tests) $(vm_tests) \
+	tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
+	tests/vm/run tests/vm/init
 EXTRA_DIST += tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
 	tests/vm/lib.sh tests/vm/modules tests/vm/dmesg.ok
 
-TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(sim_tests) $(net_tests) $(cli_tests)
+TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(sim_tests) $(net_tests) \
+	$(fault_tests) $(cli_tests)
 
 TEST_EXTENSIONS = .sh .bats
 TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
@@ -191,6 +218,8 @@ check-tidy: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(tidy_tests)'
 check-net: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(net_tests)'
+check-faults: all tests/faults/faults
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(fault_tests)'
 check-cli: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(cli_tests)'
 
@@ -218,8 +247,13 @@ SEEDS = 100000
 SEED = 1
 soak-sim: all tests/sim/test_sim tests/sim/node.la
 	tests/sim/test_sim -n $(SEEDS) -s $(SEED)
-soak: soak-sim
-.PHONY: soak soak-sim
+
+# Hours: make soak-faults SOAK_FAULTS='--rows F27' for fewer.  What came of each run lies in
+# soak-faults.json.
+soak-faults: all tests/faults/faults
+	tests/faults/faults --plugin '$(abs_top_builddir)/plugin/.libs/libnccl-net-braid.so' \
+		--soak --seeds 20 --jobs 2 --json soak-faults.json $(SOAK_FAULTS)
+soak: soak-sim soak-faults
 
 # -- virtual machines -----------------------------------------------------------------------------
 
@@ -243,6 +277,7 @@ else
 	@echo 'configure with CC=clang --enable-fuzz first'; exit 1
 endif
 clean-local:
+	rm -f soak-faults.json
 	rm -rf fuzz-out vm
 
 coverage: check
@@ -275,5 +310,5 @@ lint: docs/man/braid-params.7
 lint_dirs = plugin core socket topo tools
 lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
-.PHONY: check-unit check-abi check-fuzz check-tidy check-net check-cli check-threads check-valgrind \
-	vm fuzz coverage lint
+.PHONY: check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-threads \
+	check-valgrind vm fuzz coverage lint soak soak-sim soak-faults

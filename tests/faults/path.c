@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* path.c - F16 to F21, F31 and F42: what becomes of packets on their way; see play.h. */
+#include "tests/faults/play.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* -- F16 to F18: a bad wire --------------------------------------------------------------- */
+
+static const struct wire_trouble troubles[] = {
+	[LOSS_01] = { .loss = 1000, .burst = 3 },
+	[LOSS_1] = { .loss = 10000, .burst = 3 },
+	[LOSS_5] = { .loss = 50000, .burst = 3 },
+	[LOSS_30] = { .loss = 300000, .burst = 3 },
+	[OVERTAKEN] = { .reorder = 250000, .reorder_us = 3000 },
+	[DOUBLED] = { .twice = 100000 },
+	[JITTER] = { .jitter_us = 50000 },
+	[DAMAGED] = { .damage = 10000 },
+	[FORGED] = { .forge = 1000 },
+};
+
+void play_bad_wire(struct run *r)
+{
+	struct wire_trouble none = { 0 };
+
+	run_begins(r);
+	run_faults(r);
+	must(r, hosts_trouble(&r->hosts, &troubles[r->row->arg[0]]));
+	run_wait(r, (unsigned)r->row->arg[r->o->soak ? 2 : 1]);
+	must(r, hosts_trouble(&r->hosts, &none));
+	run_heals(r);
+	run_recovers(r);
+}
+
+/* A test of us more than of others, for as long as nobody adds a checksum of his own. */
+void play_forged(struct run *r)
+{
+	run_begins(r);
+	if (r->hosts.kind != WIRE_TAP)
+		run_skips(r, "only the wire between TAP devices can forge");
+	r->st->errors_ok = true;
+	r->wrong_is_right = true;
+	run_faults(r);
+	must(r, hosts_trouble(&r->hosts, &troubles[r->row->arg[0]]));
+	run_wait(r, 3000);
+	if (r->hosts.wire->damaged)
+		run_fails(r, "bytes were changed, and nobody has noticed");
+	run_skips(r, "nothing was changed");
+}
+
+/* -- F19, F21, F31: outages --------------------------------------------------------------- */
+
+struct trouble_at {
+	int what;
+	unsigned side;			/* in the middle: which interface, which way; 2: both */
+};
+
+static struct trouble_at outage_of(struct run *r)
+{
+	return (struct trouble_at){ .what = r->row->arg[0], .side = run_rnd(r, 3) };
+}
+
+static void outage_begins(struct run *r, struct trouble_at t)
+{
+	struct wire_trouble cut = { .cut = t.side == 2 ? 3 : 1U << t.side };
+	struct hosts *h = &r->hosts;
+
+	switch (t.what) {
+	case DOWN_A:
+	case DOWN_B:
+		must(r, host_link(h, t.what, "w0", false));
+		break;
+	case DOWN_MIDDLE:
+		must(r, host_link(h, HOST_M, t.side ? "a0" : "b0", false));
+		break;
+	case HOLE_A:
+	case HOLE_B:
+		must(r, host_ip(h, t.what == HOLE_A ? HOST_A : HOST_B, "route add blackhole %s/32\n",
+				host_address(h, t.what == HOLE_A ? HOST_B : HOST_A, 0)));
+		break;
+	case HOLE_MIDDLE:
+		for (unsigned i = 0; i < 2; i++) {
+			if (t.side == 2 || t.side == i)
+				must(r, host_ip(h, HOST_M, "route add blackhole %s/32\n",
+						host_address(h, (int)i, 0)));
+		}
+		break;
+	case CUT:
+		must(r, hosts_trouble(h, &cut));
+		break;
+	}
+}
+
+static void outage_ends(struct run *r, struct trouble_at t)
+{
+	struct wire_trouble none = { 0 };
+	struct hosts *h = &r->hosts;
+
+	switch (t.what) {
+	case DOWN_A:
+	case DOWN_B:
+		must(r, host_link(h, t.what, "w0", true) && host_route(h, t.what, 0));
+		break;
+	case DOWN_MIDDLE:
+		must(r, host_link(h, HOST_M, t.side ? "a0" : "b0", true));
+		break;
+	case HOLE_A:
+	case HOLE_B:
+		must(r, host_ip(h, t.what == HOLE_A ? HOST_A : HOST_B, "route del blackhole %s/32\n",
+				host_address(h, t.what == HOLE_A ? HOST_B : HOST_A, 0)));
+		break;
+	case HOLE_MIDDLE:
+		for (unsigned i = 0; i < 2; i++) {
+			if (t.side == 2 || t.side == i)
+				must(r, host_ip(h, HOST_M, "route del blackhole %s/32\n",
+						host_address(h, (int)i, 0)));
+		}
+		break;
+	case CUT:
+		must(r, hosts_trouble(h, &none));
+		break;
+	}
+}
+
+void play_outage(struct run *r)
+{
+	static const unsigned soak_ms[] = { 10, 100, 1000, 3000, 10000, 30000, 120000 };
+	struct trouble_at t = outage_of(r);
+	unsigned ms = (unsigned)r->row->arg[1];
+
+	if (r->o->soak)
+		ms = soak_ms[r->seed % (sizeof(soak_ms) / sizeof(soak_ms[0]))];
+	run_note(r, "%u ms, side %u", ms, t.side);
+	run_begins(r);
+	outage_begins(r, t);
+	run_faults(r);
+	run_wait(r, ms);
+	outage_ends(r, t);
+	run_heals(r);
+	run_recovers(r);
+}
+
+/* While comms connect and lanes are opened. */
+void play_outage_early(struct run *r)
+{
+	struct trouble_at t = outage_of(r);
+	unsigned us = run_rnd(r, 8000), ms = 300 + run_rnd(r, 1000);
+
+	run_note(r, "after %u us for %u ms, side %u", us, ms, t.side);
+	run_starts(r);
+	r->st->go = true;
+	usleep(us);
+	outage_begins(r, t);
+	run_faults(r);
+	run_wait(r, ms);
+	outage_ends(r, t);
+	run_heals(r);
+	run_recovers(r);
+}
+
+void play_flap(struct run *r)
+{
+	unsigned times = 5 + run_rnd(r, r->o->soak ? 50 : 5);
+
+	run_note(r, "%u times", times);
+	run_begins(r);
+	run_faults(r);
+	for (unsigned i = 0; i < times; i++) {
+		struct trouble_at t = { .what = (int)run_rnd(r, CUT), .side = run_rnd(r, 3) };
+
+		outage_begins(r, t);
+		run_wait(r, 10 + run_rnd(r, 150));
+		outage_ends(r, t);
+		run_wait(r, 10 + run_rnd(r, 150));
+	}
+	run_heals(r);
+	run_recovers(r);
+}
+
+void play_path_dies(struct run *r)
+{
+	struct trouble_at t = outage_of(r);
+
+	run_begins(r);
+	outage_begins(r, t);
+	run_faults(r);
+	run_errs(r, true, run_peer_timeout_s(r) * 0.8);
+}
+
+/* The other host is gone from one moment to the next, and nobody says so. */
+void play_power_loss(struct run *r)
+{
+	run_begins(r);
+	must(r, host_ip(&r->hosts, HOST_B, "link set w0 netns /proc/%d/fd/%d\n", getpid(),
+			r->hosts.ns[HOST_NOWHERE]));
+	run_faults(r);
+	run_errs(r, true, run_peer_timeout_s(r) * 0.8);
+}
+
+/* What is idle is forgotten on the way, and nobody says so. */
+void play_forgotten(struct run *r)
+{
+	run_begins(r);
+	if (r->hosts.kind != WIRE_TAP)
+		run_skips(r, "only the wire between TAP devices can forget");
+	r->st->idle = run_rnd(r, 2);
+	run_note(r, r->st->idle ? "idle" : "busy");
+	run_wait(r, 300);
+	run_faults(r);
+	must(r, hosts_trouble(&r->hosts, &(struct wire_trouble){ .forget = 1 }));
+	r->st->idle = false;
+	run_healed(r);
+	run_recovers(r);
+}
+
+/* A new lease: what is open has the old address for ever. */
+void play_new_address(struct run *r)
+{
+	unsigned who = run_rnd(r, 2);
+
+	run_begins(r);
+	must(r, host_ip(&r->hosts, (int)who, "addr del %s/24 dev w0\n" "addr add 10.77.%u.77/24 dev w0\n",
+			host_address(&r->hosts, (int)who, 0), who + 1) && host_route(&r->hosts, (int)who, 0));
+	run_faults(r);
+	run_recovers_or_errs(r, run_peer_timeout_s(r) * 0.8);
+}
+
+/* -- F20: one of two paths ---------------------------------------------------------------- */
+
+/* Until so many bytes more have come in over what was dead. */
+static void wait_for_use(struct run *r, const char *dev)
+{
+	uint64_t from = now_ns(), bytes = host_received(&r->hosts, HOST_B, dev) + (1 << 20);
+
+	while (host_received(&r->hosts, HOST_B, dev) < bytes) {
+		if ((double)(now_ns() - from) / 1e9 > 50.0 * r->o->slow)
+			run_fails(r, "%s is back, and nothing goes over it after 50 s", dev);
+		run_wait(r, 5);
+	}
+	r->taken_s = (double)(now_ns() - from) / 1e9;
+}
+
+void play_one_path_dies(struct run *r)
+{
+	bool comes_back = r->row->arg[0];
+	unsigned path = run_rnd(r, 2), side = run_rnd(r, 2);
+	char dev[] = { side ? 'b' : 'a', path ? '1' : '0', '\0' };
+	bool used;
+
+	run_note(r, "%s", dev);
+	run_begins(r);
+	used = host_received(&r->hosts, HOST_B, path ? "w1" : "w0") > 1 << 20;
+	run_faults(r);
+	must(r, host_link(&r->hosts, HOST_M, dev, false));
+	run_healed(r);			/* the other one is there */
+	if (comes_back) {
+		run_goes_on(r);
+		run_wait(r, 500 + run_rnd(r, 1000));
+		must(r, host_link(&r->hosts, HOST_M, dev, true) && hosts_reach(&r->hosts, (int)path, 10000));
+		if (used)
+			wait_for_use(r, path ? "w1" : "w0");
+		run_wait(r, 200);
+		run_ends_well(r);
+	}
+	run_recovers(r);
+}
+
+/* -- all of it together ------------------------------------------------------------------- */
+
+static void one_more(struct run *r, struct trouble_at *t, bool *out)
+{
+	unsigned who = run_rnd(r, 2);
+
+	switch (run_rnd(r, 6)) {
+	case 0:
+		if (*out) {
+			outage_ends(r, *t);
+		} else {
+			*t = (struct trouble_at){ .what = (int)run_rnd(r, CUT), .side = run_rnd(r, 3) };
+			outage_begins(r, *t);
+		}
+		*out = !*out;
+		break;
+	case 1:
+		run_kills_streams(r, who, UINT_MAX, UINT_MAX);
+		break;
+	case 2:
+		run_kills_streams(r, who, 1, UINT_MAX);
+		break;
+	case 3:
+		end_signal(r, who, SIGSTOP);
+		run_wait(r, run_rnd(r, 600));
+		end_signal(r, who, SIGCONT);
+		break;
+	case 4:
+		r->st->idle = !r->st->idle;
+		break;
+	case 5:
+		end_forks(r, who, 1, run_rnd(r, 300));
+		break;
+	}
+}
+
+void play_chaos(struct run *r)
+{
+	uint64_t end = now_ns() + (unsigned)r->row->arg[r->o->soak ? 1 : 0] * 1000000ULL;
+	struct trouble_at t = { 0 };
+	bool out = false;
+
+	run_begins(r);
+	run_faults(r);
+	while (now_ns() < end) {
+		one_more(r, &t, &out);
+		run_wait(r, run_rnd(r, 200));
+	}
+	if (out)
+		outage_ends(r, t);
+	r->st->idle = false;
+	run_note(r, "%u kills", r->kills);
+	run_heals(r);
+	run_recovers(r);
+}

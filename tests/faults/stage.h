@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * stage.h - what one run of the fault runner is played on: memory that the run and its two ends
+ * share, so that all of them see what has moved, whatever has become of the network between.
+ *
+ * An end is a process (traffic.c) that loads a plugin and keeps messages going both ways over
+ * several comms; every byte of what it receives it knows beforehand.  A flow is one comm: its
+ * sender is one end, its receiver the other.  The run (rows.c) opens the gates, brings the fault
+ * about, and judges by what it finds here.  Handles travel here too.
+ */
+#ifndef BRAID_TESTS_FAULTS_STAGE_H
+#define BRAID_TESTS_FAULTS_STAGE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "plugin/abi.h"
+
+enum { END_A, END_B, ENDS };
+enum { FLOWS_EACH_WAY = 3, FLOWS = FLOWS_EACH_WAY * ENDS, SLOTS_MAX = 32, CHILDREN_MAX = 16 };
+
+/* -- how long calls take ------------------------------------------------------------------ */
+
+enum call {
+	CALL_TEST, CALL_ISEND, CALL_IRECV, CALL_CONNECT, CALL_ACCEPT, CALL_CLOSE,
+	CALL_LISTEN, CALL_REG, CALL_DEREG, CALLS, CALL_NONE = CALLS,
+};
+extern const char *const call_names[CALLS];
+
+/* Eight buckets per power of two of nanoseconds; one writer. */
+struct spread {
+	uint64_t n, max_ns;
+	uint32_t bucket[8 * 48];
+};
+
+void spread_add(struct spread *s, uint64_t ns);
+void spread_merge(struct spread *s, const struct spread *from);
+uint64_t spread_at(const struct spread *s, double share);	/* ns that so many don't exceed */
+
+struct timing {
+	struct spread cpu;		/* of the calling thread */
+	struct spread wall;		/* for set-up and close less the time in line for a CPU */
+};
+
+/* -- the stage ---------------------------------------------------------------------------- */
+
+enum state { ST_BORN, ST_LISTENING, ST_OPEN, ST_CLOSED, ST_ENDED };
+
+struct end {
+	_Atomic int state;		/* enum state, of this act */
+	_Atomic int call;		/* enum call: what it is in, since when */
+	_Atomic uint64_t call_ns;
+	_Atomic uint64_t open_ns;	/* when all comms were there */
+	_Atomic uint64_t wrong;		/* messages with a wrong byte or size */
+	_Atomic int error;		/* the first one: ncclResult_t */
+	_Atomic uint64_t error_ns, errors_ns;	/* when it came; when all flows had one */
+	_Atomic uint64_t warn_ns;	/* the last WARN */
+	_Atomic unsigned warns, forks, broken;
+	_Atomic bool lacks_fusion;	/* the run can't be: no makeVDevice */
+	_Atomic int files;		/* descriptors below this were taken before the plugin came */
+	_Atomic pid_t child[CHILDREN_MAX];
+	char text[256];			/* what is broken, in words */
+	char warn[512];
+	struct {
+		_Atomic uint64_t posted, done;
+		_Atomic int error;
+	} half[FLOWS];			/* of its flows, for who looks into a failure */
+	struct timing timing[CALLS];
+	_Atomic uint32_t log_len;
+	char log[24576];		/* "seconds level text" lines since the run began */
+};
+
+struct flow {				/* flow f goes from A to B if f is even */
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+	_Atomic bool listening;
+	_Atomic uint64_t limit;		/* the sender will send so many; the receiver may ask for them */
+	_Atomic bool final;		/* and no more than that */
+	_Atomic uint64_t sent, received, bytes;
+	_Atomic uint64_t last_ns;	/* when the last one had been received */
+	_Atomic uint64_t gap_ns;	/* longest time without one since the fault */
+};
+
+struct stage {
+	/* set before the ends are born */
+	const char *plugin;
+	int abi[ENDS];
+	uint64_t seed, born_ns;
+	unsigned slots;			/* in flight per flow */
+	size_t max_size;
+	int devices;			/* fused, if more than one */
+
+	/* the run's orders */
+	_Atomic bool go;		/* connect */
+	_Atomic bool stop;		/* send no more; end when all has arrived */
+	_Atomic bool last_act;		/* after closing, finalize and end */
+	_Atomic unsigned act;		/* which connect-to-close we are in */
+	_Atomic bool errors_ok;		/* the other end may just have gone */
+	_Atomic bool hold[ENDS];	/* post no receive */
+	_Atomic bool idle;		/* send nothing for a while */
+	_Atomic bool abort[ENDS];	/* close, whatever is in flight */
+	_Atomic unsigned fork_ask[ENDS];	/* so many children in all, each for fork_ms */
+	_Atomic unsigned fork_ms;
+	_Atomic uint64_t fault_ns;	/* 0: not yet */
+
+	struct end end[ENDS];
+	struct flow flow[FLOWS];
+};
+
+static inline unsigned flow_sender(unsigned f)
+{
+	return f % 2 ? END_B : END_A;
+}
+
+uint64_t now_ns(void);
+uint64_t mix(uint64_t a, uint64_t b);		/* a good hash of two numbers */
+
+/* The life of one end; never returns. */
+_Noreturn void traffic_end(struct stage *st, unsigned who);
+
+#endif

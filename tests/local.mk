@@ -84,6 +84,7 @@ cli_tests = \
 
 vm_tests = \
 	tests/vm/cases/boot.sh \
+	tests/vm/cases/faults.sh \
 	tests/vm/cases/loss.sh \
 	tests/vm/cases/outage.sh \
 	tests/vm/cases/pair.sh
@@ -259,7 +260,7 @@ soak: soak-sim soak-faults
 
 # make vm VM_TESTS=tests/vm/cases/x.sh for some of them.  One at a time: they take all CPUs.
 VM_TESTS = $(vm_tests)
-vm: all
+vm: all tests/faults/faults
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/vm/run --prepare || test $$? = 77
 	@rm -f tests/vm/cases/*.trs
 	@rc=0; BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-600} $(MAKE) $(AM_MAKEFLAGS) -j1 check-TESTS \

@@ -16,7 +16,10 @@
 #include "core/param.h"
 #include "core/service_int.h"
 
-enum { TRIES_MAX = 10 };			/* links tried for one connect */
+enum {
+	TRIES_MAX = 10,			/* links tried for one connect */
+	PATIENCE_NS = 1000000,		/* one call waits so long for the service thread */
+};
 
 struct attempt {			/* one connect, until it is over */
 	uint32_t gen;
@@ -264,6 +267,19 @@ static int attempt_step(struct attempt *a)
 	return -EAGAIN;
 }
 
+/* The service thread may hold the lock and not be running: the caller asks again anyway. */
+static bool enter(void)
+{
+	uint64_t until = braid_os->now_ns() + PATIENCE_NS;
+
+	while (pthread_mutex_trylock(&braid_svc.lock)) {
+		if (braid_os->now_ns() >= until)
+			return false;
+		braid_yield();
+	}
+	return true;
+}
+
 int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct braid_comm **ret)
 {
 	struct braid_handle h;
@@ -286,7 +302,10 @@ int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct
 	if (err)
 		return braid_error(-EINVAL, "device %s: the peer's handle was damaged on its way",
 				   dev->net.name);
-	pthread_mutex_lock(&braid_svc.lock);
+	if (!enter()) {
+		braid_auth_wipe(&h, sizeof(h));
+		return 0;
+	}
 	err = attempt_find(&h, handle, &a);
 	if (!err) {
 		a->dev = dev;

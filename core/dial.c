@@ -218,9 +218,14 @@ void braid_dial_link(struct braid_link *link, uint64_t now)
 
 int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t now)
 {
-	unsigned index = lane ? lane->index : link->nlanes;
+	unsigned path = braid_path_for(link, lane ? lane->index : link->nlanes, now);
 
-	return dial_start(link, BRAID_HELLO_LANE, lane, braid_path_for(link, index, now), now);
+	/* Who closed it may know more of that path than we do yet. */
+	if (lane && lane->detour && path == lane->path)
+		path = (path + 1) % link->npaths;
+	if (lane)
+		lane->detour = false;
+	return dial_start(link, BRAID_HELLO_LANE, lane, path, now);
 }
 
 int braid_dial_ask(struct braid_link *link, uint64_t now)

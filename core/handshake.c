@@ -312,6 +312,7 @@ static int lane_take_conn(struct braid_lane *lane, struct braid_conn *c)
 	}
 	c->fd = -1;
 	lane->path = (uint8_t)c->path;
+	braid_heal_resumed(lane, braid_os->now_ns());
 	atomic_store(&link->watched, false);
 	braid_link_move(link);
 	return 0;

@@ -14,6 +14,8 @@
 enum {
 	HEALTH_MS = 100,		/* between looks at what the kernel says of a lane */
 	SUSPECT_MS = 200,		/* sent again and not acknowledged for that long */
+	SUSPECT_MAX_MS = 1600,		/* and more for a lane that was taken up again */
+	CALM_MS = 10000,		/* less than that ago: it may be the host that is slow */
 	SAY_MS = 1000,			/* without a word of ours */
 	SAY_SOON_MS = 250,		/* the same while a caller waits and hears nothing */
 	SILENT_MS = 3000,		/* then one line says so */
@@ -33,7 +35,11 @@ static bool is_up(const struct braid_lane *lane)
 
 static bool is_suspect(const struct braid_lane *lane, uint64_t now)
 {
-	return lane->suspect_ns && now - lane->suspect_ns >= SUSPECT_MS * MS;
+	unsigned ms = lane->patience_ms > SUSPECT_MS ? lane->patience_ms : SUSPECT_MS;
+
+	if (ms < 2 * lane->rtt_ms)
+		ms = 2 * lane->rtt_ms;
+	return lane->suspect_ns && now - lane->suspect_ns >= ms * MS;
 }
 
 static bool is_well(const struct braid_lane *lane, uint64_t now)
@@ -142,6 +148,15 @@ void braid_heal_asked(struct braid_link *link, const struct braid_conn *c, int e
 					   jitter(WAIT_MAX_MS));
 }
 
+void braid_heal_resumed(struct braid_lane *lane, uint64_t now)
+{
+	if (now - lane->resumed_ns > CALM_MS * MS)
+		lane->patience_ms = SUSPECT_MS;
+	else if (lane->patience_ms < SUSPECT_MAX_MS)
+		lane->patience_ms *= 2;
+	lane->resumed_ns = now;
+}
+
 bool braid_heal_wants(const struct braid_lane *lane, unsigned path)
 {
 	return !is_up(lane) || lane->suspect_ns || lane->path != path;
@@ -228,6 +243,7 @@ static bool look_at_health(struct braid_link *link, uint64_t now)
 		if (!is_up(lane) || lane->tr->health(lane, &h))
 			continue;
 		under_way |= h.unacked;
+		lane->rtt_ms = h.rtt_ms;
 		if (!h.unacked || !h.resent)
 			lane->suspect_ns = 0;
 		else if (!lane->suspect_ns)

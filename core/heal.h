@@ -30,6 +30,8 @@ int braid_heal_tick(struct braid_link *link, uint64_t now);
 
 /* A lane that was lost or suspect was dialled: 0 and it is back, or why not. */
 void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int err, uint64_t now);
+/* A lane goes on over a new socket, at either end. */
+void braid_heal_resumed(struct braid_lane *lane, uint64_t now);
 /* The peer was asked to dial: 0 and it will, or why not. */
 void braid_heal_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now);
 /* The peer has no lane left, and asks us to dial. */

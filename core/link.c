@@ -689,6 +689,7 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 	lane = link->lane[h->n];
 	if ((uint16_t)h->rseq != lane->epoch)
 		return 0;			/* it has been dialled again meanwhile */
+	lane->detour = lane_up(lane);
 	braid_lane_lost(lane, -ECONNRESET);
 	lane->peer_down = true;
 	lane->peer_frames = h->seq;

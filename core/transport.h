@@ -40,6 +40,7 @@ enum { BRAID_COPY_LOCKED = 16384, BRAID_CALL_BUDGET = 1 << 20 };
 struct braid_health {			/* what the wire says of a lane */
 	bool unacked;			/* bytes are under way that the peer's host has not taken */
 	unsigned resent;		/* times in a row that they were sent again */
+	unsigned rtt_ms;		/* to the peer's host and back */
 };
 
 struct braid_transport {

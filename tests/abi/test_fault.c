@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -168,7 +169,13 @@ static ncclResult_t talk(struct net *net, struct pair *p)
 	return res;
 }
 
-static ncclResult_t life(struct net *net)
+static bool shut_it(int fd)
+{
+	return !shutdown(fd, SHUT_RDWR);
+}
+
+/* `in_middle`, if given, is called between messages, before all connections are lost. */
+static ncclResult_t life(struct net *net, void (*in_middle)(void))
 {
 	ncclResult_t res = net_init(net, 1, -1, listen_to, NULL);
 	struct pair p = { 0 };
@@ -180,6 +187,11 @@ static ncclResult_t life(struct net *net)
 		res = meet_up(net, &p);
 	if (!res)
 		res = talk(net, &p);
+	if (!res && in_middle) {
+		in_middle();
+		count_streams(shut_it);
+		res = talk(net, &p);
+	}
 	pair_close(net, &p);
 	nap_ms(120);			/* an idle link gives its memory back, and takes it again */
 	if (!res)
@@ -223,12 +235,20 @@ struct run {
 	unsigned k;
 	int err;			/* 0: what each call is likely to say */
 	bool may_fail;
+	bool lossy;			/* it begins when connections are lost */
 	struct seen {			/* shared by all runs */
 		long blocks;		/* left after two good lives, in the run with k = 0 */
 		char name[JOBS][32];	/* of the call that failed */
 	} *seen;
 	char *name;			/* our own of these */
 };
+
+static const struct run *running;
+
+static void arm(void)
+{
+	fault_arm(running->kind, running->k, running->how);
+}
 
 /* In a process of its own. */
 static _Noreturn void run_one(const struct run *r)
@@ -246,8 +266,10 @@ static _Noreturn void run_one(const struct run *r)
 	empty = (struct usage){ count_fds(), count_threads(), 0 };
 	fault_errno(r->err);
 	fault_note(r->name, sizeof(r->seen->name[0]));
-	fault_arm(r->kind, r->k, r->how);
-	res = life(net);
+	running = r;
+	if (!r->lossy)
+		arm();
+	res = life(net, r->lossy ? arm : NULL);
 	name = fault_name();
 	snprintf(what, sizeof(what), "call %u, %s,", r->k, name ? name : "none");
 	if (res && (!name || !r->may_fail))
@@ -259,7 +281,7 @@ static _Noreturn void run_one(const struct run *r)
 	fault_arm(r->kind, 0, FAULT_ONCE);
 	quiet(&empty);
 	memset(warns, 0, sizeof(warns));
-	res = life(net);
+	res = life(net, NULL);
 	if (res)
 		FAIL("%s failed, and the life after that ended with %s: %s", what,
 		     net_result_name(res), warns);
@@ -303,14 +325,13 @@ static int run_end(const struct run *r, pid_t pid, unsigned k)
 }
 
 /* Several lives at a time: they wait more than they work. */
-static void run_all(struct abi *t, enum fault_kind kind, enum fault_how how, int err, bool may_fail,
-		    unsigned most)
+static void run_these(struct abi *t, struct run r, unsigned most)
 {
-	struct run r = { .t = t, .kind = kind, .how = how, .err = err, .may_fail = may_fail };
 	unsigned bad = 0, failed = 0, k, next = 1;
 	pid_t pid[JOBS];
 	bool last = false;
 
+	r.t = t;
 	r.seen = mmap(NULL, sizeof(*r.seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		      -1, 0);
 	TRUE(r.seen != MAP_FAILED);
@@ -319,6 +340,7 @@ static void run_all(struct abi *t, enum fault_kind kind, enum fault_how how, int
 	setenv("BRAID_LINK_IDLE", t->abi < 11 ? "0" : "1", 1);
 	setenv("BRAID_CONNECT_TIMEOUT", "3", 1);
 	setenv("BRAID_HANDSHAKE_TIMEOUT", "2", 1);
+	setenv("BRAID_PEER_TIMEOUT", "4", 1);
 	TRUE(!run_end(&r, run_start(&r, 0), 0));	/* nothing fails, to compare with */
 	for (k = 1; k < next || !last; k++) {
 		int end;
@@ -340,22 +362,30 @@ static void run_all(struct abi *t, enum fault_kind kind, enum fault_how how, int
 
 static void setup_once(struct abi *t)
 {
-	run_all(t, FAULT_SETUP, FAULT_ONCE, 0, true, K_MAX);
+	run_these(t, (struct run){ .kind = FAULT_SETUP, .how = FAULT_ONCE, .may_fail = true },
+		  K_MAX);
 }
 
 static void setup_on(struct abi *t)
 {
-	run_all(t, FAULT_SETUP, FAULT_ON, 0, true, K_MAX);
+	run_these(t, (struct run){ .kind = FAULT_SETUP, .how = FAULT_ON, .may_fail = true }, K_MAX);
+}
+
+static void recovery(struct abi *t)
+{
+	run_these(t, (struct run){ .kind = FAULT_SETUP, .how = FAULT_ONCE, .may_fail = true,
+				   .lossy = true }, K_MAX);
 }
 
 static void io_reset(struct abi *t)
 {
-	run_all(t, FAULT_IO, FAULT_ONCE, ECONNRESET, true, 60);
+	run_these(t, (struct run){ .kind = FAULT_IO, .how = FAULT_ONCE, .err = ECONNRESET,
+				   .may_fail = true }, 60);
 }
 
 static void io_interrupted(struct abi *t)
 {
-	run_all(t, FAULT_IO, FAULT_ONCE, EINTR, false, 60);
+	run_these(t, (struct run){ .kind = FAULT_IO, .how = FAULT_ONCE, .err = EINTR }, 60);
 }
 
 static const struct abi_case cases[] = {
@@ -364,6 +394,8 @@ static const struct abi_case cases[] = {
 	CASE("whichever call of set-up fails, the same without finalize", setup_once,
 	     .since = 10, .until = 10, .seconds = 180),
 	CASE("whichever call of set-up fails from then on, the same", setup_on, .since = 12,
+	     .seconds = 300),
+	CASE("whichever call fails once connections are lost, the same", recovery, .since = 12,
 	     .seconds = 300),
 	CASE("whichever send or receive fails, the same", io_reset, .since = 12, .seconds = 60),
 	CASE("whichever send or receive is interrupted, nothing fails", io_interrupted,

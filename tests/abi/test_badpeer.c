@@ -319,7 +319,7 @@ static void taker_opens(struct scene *s, struct taker *k, uint8_t *handle)
 	memset(k, 0, sizeof(*k));
 	TRUE((k->listener = speak_listen(&port)) >= 0);
 	handle_forge(handle, port, &k->to);
-	OK(TIMED(SETUP_MS, net_connect(s->net, 0, handle, &k->send)));
+	connect_begins(s->net, handle, k->listener, &k->send);
 	speaker_init(&k->sp, &k->to);
 	TRUE((k->sp.fd = speak_accept(k->listener)) >= 0);
 	TRUE(speak_hear(&k->sp) && speak_answer(&k->sp, BRAID_HELLO_OK) && speak_believe(&k->sp));

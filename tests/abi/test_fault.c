@@ -25,7 +25,7 @@
 
 #include "tests/lib/fault.h"
 
-enum { SMALL = 1000, EAGER = 40000, LARGE = 3 << 20, K_MAX = 2000, LIFE_S = 60, JOBS = 4 };
+enum { SMALL = 1000, EAGER = 40000, LARGE = 3 << 20, K_MAX = 2000, LIFE_S = 60, JOBS = 8 };
 enum { EXIT_BAD = 1, EXIT_NO_CALL, EXIT_NO_WAY };	/* how a life ended; 0: well */
 
 /* --- what the plugin says ------------------------------------------------------------------ */

@@ -210,7 +210,7 @@ static void order_recv(struct abi *t, int fd, bool words_only)
 	if (p.early)
 		printf("v%d: %u of %u flags watched were there before their data\n", t->abi,
 		       p.early, p.watched);
-	if (p.late || p.early > 1 + p.watched / 100)
+	if (p.late || p.early > 1 + p.watched / 32)
 		FAIL("of %u flags watched %u were there before their data, %u long before",
 		     p.watched, p.early, p.late);
 	buf_free(net, &b);

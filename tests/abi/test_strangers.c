@@ -590,7 +590,7 @@ static ncclResult_t answered(struct abi *t, struct net *net, enum answer how, un
 
 	TRUE(listener >= 0);
 	handle_forge(handle, port, &to);
-	OK(TIMED(SETUP_MS, net_connect(net, 0, handle, &send)));
+	connect_begins(net, handle, listener, &send);
 	speaker_init(&sp, &to);
 	TRUE((sp.fd = speak_accept(listener)) >= 0);
 	if (how == ANSWER_SSH)
@@ -754,7 +754,7 @@ static void die_listening(struct net *net, struct dying *d)
 
 	TRUE(listener >= 0);
 	handle_forge(d->handle, port, &to);
-	OK(TIMED(SETUP_MS, net_connect(net, 0, d->handle, &d->send)));
+	connect_begins(net, d->handle, listener, &d->send);
 	speaker_init(&sp, &to);
 	TRUE((sp.fd = speak_accept(listener)) >= 0);
 	if (d->last >= SPEAK_HALF_HELLO)

@@ -3,6 +3,7 @@
 #include "tests/lib/hostile.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -183,6 +184,15 @@ static void friend_body(struct abi *t, int fd)
 	OK(net_close_send(net, send));
 	abi_down(net);
 	end_well();		/* peers that were started later hold our other end open */
+}
+
+void connect_begins(struct net *net, void *handle, int listener, void **ret_send)
+{
+	struct pollfd pfd = { .fd = listener, .events = POLLIN };
+
+	do
+		OK(TIMED(SETUP_MS, net_connect(net, 0, handle, ret_send)));
+	while (poll(&pfd, 1, 5) <= 0);
 }
 
 struct peer friend_start(const struct abi *t)

@@ -54,6 +54,9 @@ void handle_forge(void *handle, uint16_t port, struct braid_handle *ret);
 ncclResult_t connect_for(struct net *net, void *handle, unsigned ms, void **ret_send,
 			 unsigned *ret_ms);
 
+/* Call connect() until it has begun to dial that listener; each call is timed. */
+void connect_begins(struct net *net, void *handle, int listener, void **ret_send);
+
 /* -- the friend --------------------------------------------------------------------------- */
 
 /* Before hostile_up().  It is ready when friend_ready() returns, and serves once. */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-	COMMS_MAX = 4, FAULTS_MAX = 6,
+	COMMS_MAX = 4, FEW = 6, MANY = 60,	/* faults */
 	BOUND_MS = 3000,		/* for all that is left when the last fault is over */
 	EXIT_MS = 3000,			/* for a process to end */
 	WATCH_US = 500,
@@ -290,7 +290,7 @@ static void choose_faults(void)
 
 	if (sim_chance(&sim.plan, 250))
 		return;
-	faults_left = 1 + (unsigned)sim_between(&sim.plan, 0, FAULTS_MAX - 1);
+	faults_left = 1 + (unsigned)sim_below(&sim.plan, sim_chance(&sim.plan, 50) ? MANY : FEW);
 	for (unsigned i = 0; i < faults_left; i++)
 		sim_at(sim.now + sim_below(&sim.plan, span), strike, NULL, choose_kind(), 0);
 }

@@ -241,7 +241,7 @@ __attribute__((noinline)) static void co_leave(struct sim_co *co)
 	leave_for(co->over ? NULL : &co->fake_stack, loop_bottom, loop_size);
 	if (!_setjmp(co->env))
 		_longjmp(loop, 1);
-	arrive(co->fake_stack, &loop_bottom, &loop_size);
+	arrive(running->fake_stack, &loop_bottom, &loop_size);
 }
 
 static void co_main(void)

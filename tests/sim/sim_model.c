@@ -10,8 +10,8 @@
  * Memory shows who touches it when he must not: a send's is overwritten as soon as it is done, a
  * receive's too, and looked at once more when the comm is over.
  *
- * An error is right if somebody gave a reason: the other process was killed, or the other end was
- * closed before its time.
+ * No call may wait.  An error is right if somebody gave a reason: the other process was killed, the
+ * outage outlasts the peer timeout, or the other end was closed before its time.
  */
 #include "tests/sim/sim.h"
 
@@ -24,6 +24,7 @@ enum {
 	MESSAGES_MAX = 48, BLOCK = 8,	/* receives are posted in another order within a block */
 	GUARD = 32, UNTOUCHED = 0xee, GONE = 0x55,
 	DRIVERS = 2, PAUSE_MAX = 5000000,
+	CALLS_MS = 5,
 	TOLD_MS = 200,			/* until a driver hears of a death: 100, and the way there */
 	TOLD_LATE_MS = 800,		/* if the peer died just after it was asked to dial again */
 };
@@ -488,6 +489,8 @@ static void leave(struct comm *c, struct side *s)
 static bool side_step(struct comm *c, unsigned i)
 {
 	struct side *s = &c->side[i];
+	uint64_t begin = sim.now;
+	bool moved;
 
 	if (is_over(s))
 		return false;
@@ -502,7 +505,12 @@ static bool side_step(struct comm *c, unsigned i)
 		side_over(c, s, SIDE_FAILED);
 		return true;
 	}
-	return i ? recv_step(c, s) : send_step(c, s);
+	moved = i ? recv_step(c, s) : send_step(c, s);
+	/* Only system calls and other threads take time; no call may wait for more than that. */
+	if (sim.now - begin > CALLS_MS * MS && !sim.lossy)
+		sim_fail("comm %u, %s: a round of calls took %llu ms", c->index, side_name(c, s),
+			 (unsigned long long)((sim.now - begin) / MS));
+	return moved;
 }
 
 struct driver {

@@ -309,23 +309,27 @@ static void link_close_lanes(struct braid_link *link)
 	braid_link_go(link, n);
 }
 
+/* With the link's lock held. */
 static void link_say_close(struct braid_link *link)
 {
 	struct braid_hdr h = { .type = BRAID_F_CLOSE };
 
-	braid_lock_wait(&link->lock);
 	if (!braid_link_attach(link) && !link->peer_gone) {
 		braid_link_tell(link);
 		braid_link_ctl(link, &h, NULL);
 		braid_link_flush(link);
 	}
-	braid_unlock(&link->lock);
 }
 
+/* Unless a comm has come since somebody looked. */
 static void link_close_idle(struct braid_link *link)
 {
-	link_say_close(link);
-	braid_link_fail(link, -ENOTCONN, "idle link closed");
+	braid_lock_wait(&link->lock);
+	if (!link->ncomms) {
+		link_say_close(link);
+		braid_link_down(link, -ENOTCONN, "idle link closed");
+	}
+	braid_unlock(&link->lock);
 }
 
 /* A link that has just been dialled to us carries its first comm soon. */
@@ -453,8 +457,11 @@ static void close_all(void)
 	bool busy = true;
 
 	braid_list_for(link, &braid_svc.links, node) {
-		if (atomic_load(&link->state) == BRAID_LINK_UP)
-			link_say_close(link);
+		if (atomic_load(&link->state) != BRAID_LINK_UP)
+			continue;
+		braid_lock_wait(&link->lock);
+		link_say_close(link);
+		braid_unlock(&link->lock);
 	}
 	/* Let the goodbyes and what goes before them reach the peers, within bounds. */
 	while (busy && braid_os->now_ns() < until) {

@@ -99,7 +99,8 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 	} else {
 		c->mine.ident = link->id;
 		c->mine.lane = lane ? lane->index : (uint8_t)link->nlanes;
-		c->mine.epoch = lane ? ++lane->dialled : 0;
+		c->mine.epoch = lane ? ++lane->dialled :
+				kind == BRAID_HELLO_ALIVE ? braid_link_home(link)->dialled : 0;
 		memcpy(c->key, link->session, sizeof(c->key));
 	}
 	c->lane = lane;

@@ -42,6 +42,7 @@ struct braid_conn {
 	uint8_t m1[BRAID_HELLO_SIZE], m2[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
 	struct braid_hello mine, theirs;
 	char addr[64];			/* of the other end, for people */
+	struct braid_addr from;		/* accepter: the same; a socket that is reset has none */
 };
 
 /* Prepare one on a socket: the dialler's may still be connecting. c->mine is filled by the owner

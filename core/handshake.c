@@ -321,15 +321,10 @@ static int lane_take_conn(struct braid_lane *lane, struct braid_conn *c)
 /* The ways to the peer: also those to ask it for a connection, should all be lost. */
 static void find_paths(struct braid_link *link, const struct braid_conn *c)
 {
-	union braid_netdev_addr sa = { 0 };
-	socklen_t len = sizeof(sa);
-	struct braid_addr at = link->path[0].to;
+	struct braid_addr at = c->dialler ? link->path[0].to : c->from;
 
-	if (!c->dialler) {
-		if (!braid_os->getpeername(c->fd, &sa.sa, &len))
-			at = braid_addr_of(&sa.sa);
+	if (!c->dialler)
 		at.port = c->theirs.port;
-	}
 	braid_paths_all(link, &at, &c->theirs);
 }
 
@@ -503,6 +498,7 @@ int braid_handshake_accept(int fd, struct braid_dev *dev, const struct sockaddr_
 	c->dev = dev;
 	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
 	braid_addr_text(from, c->addr, sizeof(c->addr));
+	c->from = braid_addr_of((const struct sockaddr *)from);
 	err = braid_handshake_add(c, EPOLLIN);
 	if (!err)
 		braid_handshake_event(c, now);

@@ -186,7 +186,7 @@ bool sim_comms_doomed(void);
 bool sim_comms_over(void);
 /* Raised by the plan: they do so now. */
 extern bool sim_model_finish;
-/* When the last message came to its end. */
+/* When the last message, or side of a comm, came to its end. */
 extern uint64_t sim_model_moved;
 /* What is not over, for people. */
 void sim_comms_tell(void);

@@ -51,7 +51,6 @@ struct side {
 	struct braid_comm *c;
 	unsigned next, done, flying, depth;	/* posted, done; the difference; its bound */
 	bool lifo;				/* looks at its requests in the other order */
-	uint64_t over_at;
 	int err;
 };
 
@@ -245,7 +244,7 @@ static void side_over(struct comm *c, struct side *s, enum side_state state)
 		sim.proc[c->proc[s == &c->side[1]]].node->close(s->c);
 	s->c = NULL;
 	s->state = state;
-	s->over_at = sim.now;
+	sim_model_moved = sim.now;
 	sim_event("over", c->index, s == &c->side[1], state);
 }
 

@@ -98,9 +98,13 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 		memcpy(c->key, link->target.token, sizeof(c->key));
 	} else {
 		c->mine.ident = link->id;
-		c->mine.lane = lane ? lane->index : (uint8_t)link->nlanes;
-		c->mine.epoch = lane ? ++lane->dialled :
-				kind == BRAID_HELLO_ALIVE ? braid_link_home(link)->dialled : 0;
+		if (kind == BRAID_HELLO_ALIVE) {
+			c->mine.lane = braid_link_home(link)->index;
+			c->mine.epoch = braid_link_home(link)->dialled;
+		} else {
+			c->mine.lane = lane ? lane->index : (uint8_t)link->nlanes;
+			c->mine.epoch = lane ? ++lane->dialled : 0;
+		}
 		memcpy(c->key, link->session, sizeof(c->key));
 	}
 	c->lane = lane;

@@ -241,7 +241,7 @@ static void admit_lane(struct braid_conn *c)
 		braid_handshake_end(link_coming(c->theirs.ident));
 		c->mine.status = BRAID_HELLO_NO_LINK;
 	} else if (c->theirs.kind == BRAID_HELLO_ALIVE) {
-		braid_heal_wanted(link, c->theirs.epoch);
+		braid_heal_wanted(link, c->theirs.lane, c->theirs.epoch);
 	} else if (c->theirs.lane < link->nlanes) {
 		c->lane = link->lane[c->theirs.lane];
 		c->lane->dialled = c->theirs.epoch;

@@ -162,12 +162,12 @@ bool braid_heal_wants(const struct braid_lane *lane, unsigned path)
 	return !is_up(lane) || lane->suspect_ns || lane->path != path;
 }
 
-void braid_heal_wanted(struct braid_link *link, uint16_t epoch)
+void braid_heal_wanted(struct braid_link *link, unsigned index, uint16_t epoch)
 {
-	const struct braid_lane *home = braid_link_home(link);
+	const struct braid_lane *lane = index < link->nlanes ? link->lane[index] : NULL;
 
 	/* Its question has crossed with our last dial. */
-	if (is_up(home) && (int16_t)(home->epoch - epoch) > 0)
+	if (lane && is_up(lane) && (int16_t)(lane->epoch - epoch) > 0)
 		return;
 	braid_lock_wait(&link->lock);
 	for (unsigned i = 0; i < link->nlanes; i++) {

@@ -281,6 +281,34 @@ bool host_route(const struct hosts *h, int host, int path)
 		       2 - host, 77 + path, host + 1, path);
 }
 
+/* The kernel says so a while after it carries frames; a plugin does not take it before. */
+static bool wait_running(const struct hosts *h, int p)
+{
+	struct ifreq req = { 0 };
+
+	for (int i = 0; i < 2; i++) {
+		bool runs = false;
+		int fd;
+
+		if (!host_enter(h, i))
+			return false;
+		fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		snprintf(req.ifr_name, sizeof(req.ifr_name), "w%d", p);
+		for (int n = 0; n < 1000 && !runs; n++) {
+			runs = fd >= 0 && !ioctl(fd, SIOCGIFFLAGS, &req) &&
+			       req.ifr_flags & IFF_RUNNING;
+			if (!runs)
+				usleep(10000);
+		}
+		if (fd >= 0)
+			close(fd);
+		host_leave(h);
+		if (!runs)
+			return because("w%d does not run", p);
+	}
+	return true;
+}
+
 static bool make_path(struct hosts *h, int p)
 {
 	int self = getpid();
@@ -295,7 +323,9 @@ static bool make_path(struct hosts *h, int p)
 			     host_address(h, i, p), p, p) || !host_route(h, i, p))
 			return false;
 	}
-	return hosts_reach(h, p, 5000) || because("no way through the router");
+	if (!hosts_reach(h, p, 5000))
+		return because("no way through the router");
+	return wait_running(h, p);
 }
 
 static int make_tap(const struct hosts *h, int host)
@@ -337,7 +367,9 @@ static bool make_wire(struct hosts *h, uint64_t seed)
 	}
 	close(tap[0]);
 	close(tap[1]);
-	return hosts_reach(h, 0, 5000) || because("no way through the wire");
+	if (!hosts_reach(h, 0, 5000))
+		return because("no way through the wire");
+	return wait_running(h, 0);
 }
 
 bool hosts_make(struct hosts *h, enum wire_kind kind, int paths, uint64_t seed)

@@ -15,10 +15,10 @@
 # guest 1 and 10.77.N.2 in guest 2, and perf's own connection is on wire 0.
 
 vm=$(cd "$(dirname "$0")/.." && pwd)
-if [ -z "${BRAID_VM_GUEST-}" ]; then
+if [ -z "${BRAID_TEST_GUEST-}" ]; then
 	exec "$vm/run" --guests "${guests:-1}" --minutes "${minutes:-4}" "$0"
 fi
-guest=$BRAID_VM_GUEST
+guest=$BRAID_TEST_GUEST
 # shellcheck source=tests/net/lib.sh
 . "$vm/../net/lib.sh"
 
@@ -53,23 +53,23 @@ counted()
 
 other_ended()
 {
-	[ -e "$BRAID_VM_SHARE/rc.$((3 - guest))" ]
+	[ -e "$BRAID_TEST_SHARE/rc.$((3 - guest))" ]
 }
 
 give()				# NAME [VALUE]
 {
-	printf '%s\n' "${2-}" >"$BRAID_VM_SHARE/word.new.$guest"
-	mv "$BRAID_VM_SHARE/word.new.$guest" "$BRAID_VM_SHARE/word.$1"
+	printf '%s\n' "${2-}" >"$BRAID_TEST_SHARE/word.new.$guest"
+	mv "$BRAID_TEST_SHARE/word.new.$guest" "$BRAID_TEST_SHARE/word.$1"
 }
 
 # take NAME - its value, as soon as the other guest has given it; false if that has ended instead.
 take()
 {
-	until [ -e "$BRAID_VM_SHARE/word.$1" ]; do
+	until [ -e "$BRAID_TEST_SHARE/word.$1" ]; do
 		! other_ended || return
 		sleep 0.1
 	done
-	cat "$BRAID_VM_SHARE/word.$1"
+	cat "$BRAID_TEST_SHARE/word.$1"
 }
 
 # serve - what guest 2 does for talk and there in guest 1, until that has ended.
@@ -81,7 +81,7 @@ serve()
 	give port "$(listening "$tmp/err.b" $listener)"
 	done=0
 	until other_ended; do
-		if [ -e "$BRAID_VM_SHARE/word.do.$done" ]; then
+		if [ -e "$BRAID_TEST_SHARE/word.do.$done" ]; then
 			sh -c "$(take do.$done)"
 			give did.$done $?
 			done=$((done + 1))

@@ -437,7 +437,8 @@ int braid_heal_tick(struct braid_link *link, uint64_t now)
 	if (asleep > ASLEEP_MS * MS)
 		link->heal.heard_ns += asleep;
 	shut_lost(link, now);
-	if (!link->ncomms) {
+	if (!link->ncomms) {			/* nobody expects a word */
+		link->heal.heard_ns = now;
 		if (link->ndown)
 			braid_link_fail(link, -ENOTCONN, "the idle link was lost");
 		return -1;

@@ -164,6 +164,46 @@ static void bounded(struct abi *t)
 	abi_down(net);
 }
 
+/* -- long idle -------------------------------------------------------------------------------- */
+
+static void returning(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *recv;
+
+	for (int i = 0; i < 2; i++) {
+		recv = recv_from(net, fd);
+		recv_one(net, recv, 1000, 5);
+		OK(net_close_recv(net, recv));
+		meet(fd);
+	}
+	abi_down(net);
+}
+
+/* Nobody has said a word for longer than a peer may be silent: nobody had to. */
+static void long_idle(struct abi *t)
+{
+	struct peer peer;
+	struct net *net;
+	void *send;
+
+	setenv("BRAID_LINK_IDLE", "60", 1);
+	setenv("BRAID_PEER_TIMEOUT", "1", 1);
+	peer = peer_start(t, returning);
+	net = abi_up(t);
+	for (int i = 0; i < 2; i++) {
+		send = send_to(net, peer.fd);
+		send_one(net, send, 1000, 5);
+		OK(net_close_send(net, send));
+		meet(peer.fd);
+		EQ(1, count_streams(any_stream));
+		if (!i)
+			nap_ms(2500);
+	}
+	abi_down(net);
+	peer_join(&peer);
+}
+
 /* -- not shared ------------------------------------------------------------------------------- */
 
 static void two_of_them(struct abi *t, int fd)
@@ -209,6 +249,7 @@ static const struct abi_case cases[] = {
 	     .seconds = 60),
 	CASE("idle links of 256 peers hold at most 64 KiB each", idle_links, ONCE, .seconds = 60),
 	CASE("idle links are bounded in number", bounded, ONCE),
+	CASE("a link that was idle for long serves the next comm", long_idle, ONCE),
 	CASE("with sharing off each comm has its link", unshared, .since = 5),
 };
 

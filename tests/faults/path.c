@@ -63,64 +63,35 @@ static struct trouble_at outage_of(struct run *r)
 	return (struct trouble_at){ .what = r->row->arg[0], .side = run_rnd(r, 3) };
 }
 
-static void outage_begins(struct run *r, struct trouble_at t)
+static void outage(struct run *r, struct trouble_at t, bool begins)
 {
-	struct wire_trouble cut = { .cut = t.side == 2 ? 3 : 1U << t.side };
+	struct wire_trouble cut = { .cut = t.side == 2 ? 3 : 1U << t.side }, none = { 0 };
+	const char *what = begins ? "add" : "del";
 	struct hosts *h = &r->hosts;
 
 	switch (t.what) {
 	case DOWN_A:
 	case DOWN_B:
-		must(r, host_link(h, t.what, "w0", false));
+		must(r, host_link(h, t.what, "w0", !begins) &&
+			(begins || host_route(h, t.what, 0)));
 		break;
 	case DOWN_MIDDLE:
-		must(r, host_link(h, HOST_M, t.side ? "a0" : "b0", false));
+		must(r, host_link(h, HOST_M, t.side ? "a0" : "b0", !begins));
 		break;
 	case HOLE_A:
 	case HOLE_B:
-		must(r, host_ip(h, t.what == HOLE_A ? HOST_A : HOST_B, "route add blackhole %s/32\n",
-				host_address(h, t.what == HOLE_A ? HOST_B : HOST_A, 0)));
+		must(r, host_ip(h, t.what == HOLE_A ? HOST_A : HOST_B, "route %s blackhole %s/32\n",
+				what, host_address(h, t.what == HOLE_A ? HOST_B : HOST_A, 0)));
 		break;
 	case HOLE_MIDDLE:
 		for (unsigned i = 0; i < 2; i++) {
 			if (t.side == 2 || t.side == i)
-				must(r, host_ip(h, HOST_M, "route add blackhole %s/32\n",
+				must(r, host_ip(h, HOST_M, "route %s blackhole %s/32\n", what,
 						host_address(h, (int)i, 0)));
 		}
 		break;
 	case CUT:
-		must(r, hosts_trouble(h, &cut));
-		break;
-	}
-}
-
-static void outage_ends(struct run *r, struct trouble_at t)
-{
-	struct wire_trouble none = { 0 };
-	struct hosts *h = &r->hosts;
-
-	switch (t.what) {
-	case DOWN_A:
-	case DOWN_B:
-		must(r, host_link(h, t.what, "w0", true) && host_route(h, t.what, 0));
-		break;
-	case DOWN_MIDDLE:
-		must(r, host_link(h, HOST_M, t.side ? "a0" : "b0", true));
-		break;
-	case HOLE_A:
-	case HOLE_B:
-		must(r, host_ip(h, t.what == HOLE_A ? HOST_A : HOST_B, "route del blackhole %s/32\n",
-				host_address(h, t.what == HOLE_A ? HOST_B : HOST_A, 0)));
-		break;
-	case HOLE_MIDDLE:
-		for (unsigned i = 0; i < 2; i++) {
-			if (t.side == 2 || t.side == i)
-				must(r, host_ip(h, HOST_M, "route del blackhole %s/32\n",
-						host_address(h, (int)i, 0)));
-		}
-		break;
-	case CUT:
-		must(r, hosts_trouble(h, &none));
+		must(r, hosts_trouble(h, begins ? &cut : &none));
 		break;
 	}
 }
@@ -135,10 +106,10 @@ void play_outage(struct run *r)
 		ms = soak_ms[r->seed % (sizeof(soak_ms) / sizeof(soak_ms[0]))];
 	run_note(r, "%u ms, side %u", ms, t.side);
 	run_begins(r);
-	outage_begins(r, t);
+	outage(r, t, true);
 	run_faults(r);
 	run_wait(r, ms);
-	outage_ends(r, t);
+	outage(r, t, false);
 	run_heals(r);
 	run_recovers(r);
 }
@@ -153,10 +124,10 @@ void play_outage_early(struct run *r)
 	run_starts(r);
 	r->st->go = true;
 	usleep(us);
-	outage_begins(r, t);
+	outage(r, t, true);
 	run_faults(r);
 	run_wait(r, ms);
-	outage_ends(r, t);
+	outage(r, t, false);
 	run_heals(r);
 	run_recovers(r);
 }
@@ -171,9 +142,9 @@ void play_flap(struct run *r)
 	for (unsigned i = 0; i < times; i++) {
 		struct trouble_at t = { .what = (int)run_rnd(r, CUT), .side = run_rnd(r, 3) };
 
-		outage_begins(r, t);
+		outage(r, t, true);
 		run_wait(r, 10 + run_rnd(r, 150));
-		outage_ends(r, t);
+		outage(r, t, false);
 		run_wait(r, 10 + run_rnd(r, 150));
 	}
 	run_heals(r);
@@ -185,7 +156,7 @@ void play_path_dies(struct run *r)
 	struct trouble_at t = outage_of(r);
 
 	run_begins(r);
-	outage_begins(r, t);
+	outage(r, t, true);
 	run_faults(r);
 	run_errs(r, true, run_peer_timeout_s(r) * 0.8);
 }
@@ -277,10 +248,10 @@ static void one_more(struct run *r, struct trouble_at *t, bool *out)
 	switch (run_rnd(r, 6)) {
 	case 0:
 		if (*out) {
-			outage_ends(r, *t);
+			outage(r, *t, false);
 		} else {
 			*t = (struct trouble_at){ .what = (int)run_rnd(r, CUT), .side = run_rnd(r, 3) };
-			outage_begins(r, *t);
+			outage(r, *t, true);
 		}
 		*out = !*out;
 		break;
@@ -317,7 +288,7 @@ void play_chaos(struct run *r)
 		run_wait(r, run_rnd(r, 200));
 	}
 	if (out)
-		outage_ends(r, t);
+		outage(r, t, false);
 	r->st->idle = false;
 	run_note(r, "%u kills", r->kills);
 	run_heals(r);

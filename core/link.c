@@ -8,7 +8,10 @@
  *   - Acknowledgements and credits ride on the next frame that goes out.  Those that the peer
  *     waits for (`urgent`) go alone at the first fruitless test(), the rest at half a window or
  *     when the service thread comes by (braid_link_tidy).
- *   - Chunks go to the open lane with the least unacknowledged bytes that takes more now.
+ *   - Chunks go to the lane on which they would arrive first, of those that take more now.
+ *
+ * Lanes lose their sockets and get others.  Here is what that means for what was on them; when and
+ * why it is done is core/heal.c's.
  */
 #include "core/link.h"
 

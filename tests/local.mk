@@ -26,6 +26,7 @@ unit_tests = \
 	tests/unit/test_match \
 	tests/unit/test_netdev \
 	tests/unit/test_param \
+	tests/unit/test_path \
 	tests/unit/test_pool \
 	tests/unit/test_stream \
 	tests/unit/test_wire
@@ -48,7 +49,8 @@ abi_tests = \
 	tests/abi/test_shapes \
 	tests/abi/test_sizes \
 	tests/abi/test_strangers \
-	tests/abi/test_threads
+	tests/abi/test_threads \
+	tests/abi/test_vdevice
 
 fuzz_tests = \
 	tests/fuzz/fuzz_filter \

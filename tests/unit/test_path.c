@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_path.c - the ways to a peer: how two ends' members are paired, which way a lane takes, and
+ * how long one that failed is left alone.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "core/link.h"
+#include "core/path.h"
+
+#define SEC 1000000000ull
+
+static struct braid_dev member[3], dev;
+static struct braid_link link_;
+
+static struct braid_addr addr(const char *ip, uint16_t port)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(port) };
+
+	assert_int_equal(inet_pton(AF_INET, ip, &in.sin_addr), 1);
+	return braid_addr_of((struct sockaddr *)&in);
+}
+
+/* A device of ours with those addresses, each in a subnet of 24 bits. */
+static void ours(unsigned n, const char *const *ips)
+{
+	memset(&dev, 0, sizeof(dev));
+	memset(member, 0, sizeof(member));
+	memset(&link_, 0, sizeof(link_));
+	dev.nmembers = n;
+	for (unsigned i = 0; i < n; i++) {
+		member[i].net.addr.in.sin_family = AF_INET;
+		member[i].net.prefix = 24;
+		inet_pton(AF_INET, ips[i], &member[i].net.addr.in.sin_addr);
+		dev.member[i] = &member[i];
+	}
+	link_.key.dev = &dev;
+}
+
+static void theirs(unsigned n, const char *const *ips)
+{
+	struct braid_hello h = { 0 };
+	struct braid_addr at = addr(ips[0], 1000);
+
+	for (unsigned i = 1; i < n; i++)
+		h.more[i - 1] = addr(ips[i], (uint16_t)(1000 + i));
+	braid_paths_all(&link_, &at, &h);
+}
+
+static void assert_path(unsigned i, const struct braid_dev *from, const char *ip, uint16_t port)
+{
+	struct braid_addr to = addr(ip, port);
+
+	assert_ptr_equal(link_.path[i].dev, from);
+	assert_memory_equal(link_.path[i].to.ip, to.ip, sizeof(to.ip));
+	assert_int_equal(link_.path[i].to.port, port);
+}
+
+static void members_are_paired_by_subnet(void **state)
+{
+	static const char *const a[] = { "10.1.0.1", "10.2.0.1" };
+	static const char *const b[] = { "10.2.0.2", "10.1.0.2" };
+
+	(void)state;
+	ours(2, a);
+	theirs(2, b);
+	assert_int_equal(link_.npaths, 2);
+	assert_path(0, &member[0], "10.1.0.2", 1001);
+	assert_path(1, &member[1], "10.2.0.2", 1000);
+}
+
+static void unequal_numbers_use_all_of_the_longer_row(void **state)
+{
+	static const char *const a[] = { "10.1.0.1", "10.2.0.1", "10.3.0.1" };
+	static const char *const b[] = { "10.2.0.2" };
+
+	(void)state;
+	ours(3, a);
+	theirs(1, b);
+	assert_int_equal(link_.npaths, 3);
+	for (unsigned i = 0; i < 3; i++)
+		assert_path(i, &member[i], "10.2.0.2", 1000);
+	ours(1, b);
+	theirs(3, a);
+	assert_int_equal(link_.npaths, 3);
+	for (unsigned i = 0; i < 3; i++)
+		assert_path(i, &member[0], a[i], (uint16_t)(1000 + i));
+}
+
+static void other_subnets_are_paired_in_order(void **state)
+{
+	static const char *const a[] = { "10.1.0.1", "10.2.0.1" };
+	static const char *const b[] = { "10.8.0.2", "10.9.0.2" };
+
+	(void)state;
+	ours(2, a);
+	theirs(2, b);
+	assert_path(0, &member[0], "10.8.0.2", 1000);
+	assert_path(1, &member[1], "10.9.0.2", 1001);
+}
+
+static void two_paths(void)
+{
+	static const char *const a[] = { "10.1.0.1", "10.2.0.1" };
+	static const char *const b[] = { "10.1.0.2", "10.2.0.2" };
+
+	ours(2, a);
+	theirs(2, b);
+}
+
+static void lanes_alternate_and_leave_a_path_that_is_bad(void **state)
+{
+	uint64_t now = 100 * SEC;
+
+	(void)state;
+	two_paths();
+	for (unsigned lane = 0; lane < 4; lane++)
+		assert_int_equal(braid_path_for(&link_, lane, now), lane % 2);
+	braid_path_bad(&link_, 1, now);
+	for (unsigned lane = 0; lane < 4; lane++)
+		assert_int_equal(braid_path_for(&link_, lane, now), 0);
+	/* Both: the one that failed first has its turn first. */
+	braid_path_bad(&link_, 0, now + SEC);
+	assert_int_equal(braid_path_for(&link_, 0, now + SEC), 1);
+	/* After a while it is tried again. */
+	assert_int_equal(braid_path_for(&link_, 1, now + 3 * SEC), 1);
+	assert_int_equal(braid_path_for(&link_, 0, now + 4 * SEC), 0);
+}
+
+/* Seconds for which a path is left alone that fails now. */
+static uint64_t hold(uint64_t now)
+{
+	uint64_t s = 0;
+
+	braid_path_bad(&link_, 1, now);
+	while (braid_path_for(&link_, 1, now + s * SEC) != 1)
+		s++;
+	return s;
+}
+
+static void a_path_that_flaps_is_left_alone_for_longer(void **state)
+{
+	uint64_t now = 100 * SEC;
+
+	(void)state;
+	two_paths();
+	assert_int_equal(hold(now), 2);
+	/* It does not answer: no flap, tried as often. */
+	assert_int_equal(hold(now += 3 * SEC), 2);
+	/* It comes back, and is lost again at once, and again. */
+	for (uint64_t want = 4; want <= 64; want *= 2) {
+		braid_path_good(&link_, 1, now += 10 * SEC);
+		assert_int_equal(hold(now += SEC), want);
+	}
+	braid_path_good(&link_, 1, now += 100 * SEC);
+	assert_int_equal(hold(now += SEC), 64);
+	/* It has lasted for long: all is forgotten. */
+	braid_path_good(&link_, 1, now += 100 * SEC);
+	assert_int_equal(hold(now += 20 * SEC), 2);
+}
+
+static void the_only_path_is_never_left_alone(void **state)
+{
+	static const char *const a[] = { "10.1.0.1" }, *const b[] = { "10.1.0.2" };
+
+	(void)state;
+	ours(1, a);
+	theirs(1, b);
+	braid_path_bad(&link_, 0, SEC);
+	assert_int_equal(link_.path[0].bad_until_ns, 0);
+	assert_int_equal(braid_path_for(&link_, 3, SEC), 0);
+}
+
+static void an_address_of_the_other_version_is_no_way(void **state)
+{
+	static const char *const a[] = { "10.1.0.1" };
+	struct braid_handle to = { .has6 = 1, .addr6 = { 0xfd }, .port = 5 };
+	struct sockaddr_storage sa;
+
+	(void)state;
+	ours(1, a);
+	braid_path_first(&link_, &to);
+	assert_int_equal(braid_path_sockaddr(&link_.path[0], &sa), 0);
+	to = (struct braid_handle){ .has4 = 1, .addr4 = { 10, 1, 0, 2 }, .port = 5 };
+	braid_path_first(&link_, &to);
+	assert_int_equal(braid_path_sockaddr(&link_.path[0], &sa), sizeof(struct sockaddr_in));
+	assert_int_equal(((struct sockaddr_in *)&sa)->sin_port, htons(5));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(members_are_paired_by_subnet),
+		cmocka_unit_test(unequal_numbers_use_all_of_the_longer_row),
+		cmocka_unit_test(other_subnets_are_paired_in_order),
+		cmocka_unit_test(lanes_alternate_and_leave_a_path_that_is_bad),
+		cmocka_unit_test(a_path_that_flaps_is_left_alone_for_longer),
+		cmocka_unit_test(the_only_path_is_never_left_alone),
+		cmocka_unit_test(an_address_of_the_other_version_is_no_way),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

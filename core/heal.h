@@ -34,7 +34,7 @@ void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int
 void braid_heal_resumed(struct braid_lane *lane, uint64_t now);
 /* The peer was asked to dial: 0 and it will, or why not. */
 void braid_heal_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now);
-/* The peer has lost its home and asks us to dial; the last dial of that lane that it saw is told. */
+/* The peer has lost its home, and asks us to dial; it tells the last dial of it that it saw. */
 void braid_heal_wanted(struct braid_link *link, unsigned index, uint16_t epoch);
 /* Is there still need of the connection that was dialled for this lane, over that path? */
 bool braid_heal_wants(const struct braid_lane *lane, unsigned path);

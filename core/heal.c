@@ -381,8 +381,9 @@ static void look_for_stalls(struct braid_link *link, uint64_t now)
 	bool late = false;
 	struct braid_comm *c;
 
-	if (!limit || !braid_trylock(&link->lock))
+	if (!limit)
 		return;
+	braid_lock_wait(&link->lock);
 	braid_list_for(c, &link->comms, node) {
 		struct braid_waiting w = { 0 };
 

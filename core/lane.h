@@ -91,13 +91,13 @@ struct braid_lane {
 	bool peer_down;			/* and at the other end, after so many frames: */
 	uint32_t peer_frames;
 	bool orphaned;			/* both: its chunks go to other lanes */
-	bool detour;			/* the peer closed it: first try another path */
+	atomic_bool detour;		/* the peer closed it: first try another path */
 	uint8_t path;			/* of the dialler's, which the socket takes */
 	uint16_t dialled;		/* epoch of the last dial, or of the last one taken in */
 	struct braid_conn *conn;	/* the dial on its way */
 	uint64_t dial_at_ns;
 	unsigned dial_wait_ms;		/* after the next failure */
-	uint64_t suspect_ns;		/* nothing has been acknowledged since; 0: all is well */
+	_Atomic uint64_t suspect_ns;	/* nothing has been acknowledged since; 0: all is well */
 	unsigned patience_ms, rtt_ms;	/* how long that may be */
 	uint64_t resumed_ns;
 };

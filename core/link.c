@@ -297,10 +297,14 @@ static struct braid_lane *another_home(const struct braid_link *link)
 void braid_link_rehome(struct braid_link *link)
 {
 	struct braid_lane *home = braid_link_home(link), *to = another_home(link);
+	bool closed;
 	unsigned n;
 	int err;
 
-	if (lane_up(home) || home->fd >= 0 || !home->peer_down || !to)
+	braid_lock_wait(&link->lock);
+	closed = home->fd < 0 && home->peer_down;
+	braid_unlock(&link->lock);
+	if (!closed || !to)
 		return;
 	n = braid_link_stop(link);
 	err = braid_tx_rewind(home, home->peer_frames);

@@ -30,13 +30,11 @@ static struct braid_stream *stream_of(struct braid_lane *lane)
 	return braid_container(lane, struct braid_stream, lane);
 }
 
+/* The stage comes with the first read, whose io lock it belongs to. */
 int braid_stream_attach(struct braid_lane *lane)
 {
-	struct braid_stream *s = stream_of(lane);
-
-	if (!s->stage)
-		s->stage = malloc(STAGE);
-	return s->stage ? 0 : -ENOMEM;
+	(void)lane;
+	return 0;
 }
 
 void braid_stream_detach(struct braid_lane *lane)
@@ -222,9 +220,9 @@ int braid_stream_poll(struct braid_lane *lane)
 	if (lane->fd < 0)
 		return -EPIPE;
 	if (!s->stage) {
-		err = braid_stream_attach(lane);
-		if (err)
-			return err;
+		s->stage = malloc(STAGE);
+		if (!s->stage)
+			return -ENOMEM;
 	}
 	if (s->end || (lane->rx_kind != BRAID_RX_NONE && !lane->rx_left)) {
 		err = parse(s);		/* left over from when the link was busy */

@@ -17,6 +17,7 @@
 
 #include "core/copy.h"
 #include "core/link.h"
+#include "core/log.h"
 #include "core/os.h"
 
 enum {
@@ -222,7 +223,7 @@ int braid_stream_poll(struct braid_lane *lane)
 	if (!s->stage) {
 		s->stage = malloc(STAGE);
 		if (!s->stage)
-			return -ENOMEM;
+			return braid_no_memory("a stream's buffer");
 	}
 	if (s->end || (lane->rx_kind != BRAID_RX_NONE && !lane->rx_left)) {
 		err = parse(s);		/* left over from when the link was busy */

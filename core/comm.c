@@ -1141,17 +1141,17 @@ int braid_comm_test(struct braid_req *req, bool *ret_done, uint64_t *sizes)
 	return err;
 }
 
-bool braid_comm_waits(const struct braid_comm *c, struct braid_waiting *ret)
+bool braid_comm_waits(struct braid_comm *c, struct braid_waiting *ret)
 {
 	if (c->closed || atomic_load(&c->err))
 		return false;
 	if (!c->sender && c->oldest_rseq != c->next_rseq) {
-		const struct braid_recv *e = &c->recv[c->oldest_rseq % BRAID_SLOTS];
+		const struct braid_recv *e = recv_slot(c, c->oldest_rseq);
 
 		*ret = (struct braid_waiting){ true, e->rseq, e->tag, e->room };
 	}
 	for (uint32_t q = c->oldest_await; c->sender && q != c->next_seq && !ret->any; q++) {
-		const struct braid_send *s = &c->send[q % BRAID_SLOTS];
+		const struct braid_send *s = send_slot(c, q);
 
 		if (s->await == BRAID_AWAIT_WANT)
 			*ret = (struct braid_waiting){ true, s->seq, s->tag, s->size };

@@ -202,7 +202,7 @@ struct braid_waiting {			/* the oldest message that waits for the peer */
 	uint64_t size;
 };
 /* Does one?  With the link's lock held. */
-bool braid_comm_waits(const struct braid_comm *c, struct braid_waiting *ret);
+bool braid_comm_waits(struct braid_comm *c, struct braid_waiting *ret);
 
 /* For lane.c and link.c, with the link's lock held. */
 void braid_send_part_done(struct braid_send *s);

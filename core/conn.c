@@ -70,10 +70,11 @@ static int conn_connect(struct braid_conn *c)
 
 	if (braid_os->getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &err, &len))
 		return -errno;
-	if (!err)
-		err = -braid_conn_ready(c);
 	if (err)
 		return -err;
+	err = braid_conn_ready(c);
+	if (err)
+		return err;
 	braid_hello_pack(&c->mine, c->m1);
 	braid_auth_hello(c->key, c->m1, c->mine.mac);
 	braid_hello_pack(&c->mine, c->m1);

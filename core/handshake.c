@@ -275,6 +275,14 @@ void braid_conn_admit(struct braid_conn *c)
 
 /* --- what becomes of it -------------------------------------------------------------------- */
 
+/* The socket is the lane's; on a link that is watched the next tick watches it, too. */
+static void taken(struct braid_lane *lane, struct braid_conn *c)
+{
+	c->fd = -1;
+	lane->path = (uint8_t)c->path;
+	atomic_store(&lane->link->watched, false);
+}
+
 /* The peer has proved itself in `c`: its socket becomes a lane. */
 static int link_take_conn(struct braid_link *link, struct braid_conn *c, unsigned index)
 {
@@ -286,9 +294,7 @@ static int link_take_conn(struct braid_link *link, struct braid_conn *c, unsigne
 	if (err)
 		return braid_error(err, "device %s, peer %s: can't open lane %u: %s",
 				   link->key.dev->net.name, link->peer, index, strerror(-err));
-	c->fd = -1;
-	link->lane[index]->path = (uint8_t)c->path;
-	atomic_store(&link->watched, false);	/* the next tick watches this one, too */
+	taken(link->lane[index], c);
 	return 0;
 }
 
@@ -310,10 +316,8 @@ static int lane_take_conn(struct braid_lane *lane, struct braid_conn *c)
 						 strerror(-err));
 		return err;
 	}
-	c->fd = -1;
-	lane->path = (uint8_t)c->path;
+	taken(lane, c);
 	braid_heal_resumed(lane, braid_os->now_ns());
-	atomic_store(&link->watched, false);
 	braid_link_move(link);
 	return 0;
 }

@@ -28,11 +28,6 @@ enum {
 
 static struct braid_log_gate gate_local;
 
-static bool is_up(const struct braid_lane *lane)
-{
-	return atomic_load(&lane->up);
-}
-
 static bool is_suspect(const struct braid_lane *lane, uint64_t now)
 {
 	unsigned ms = lane->patience_ms > SUSPECT_MS ? lane->patience_ms : SUSPECT_MS;
@@ -44,7 +39,7 @@ static bool is_suspect(const struct braid_lane *lane, uint64_t now)
 
 static bool is_well(const struct braid_lane *lane, uint64_t now)
 {
-	return is_up(lane) && !is_suspect(lane, now);
+	return braid_lane_up(lane) && !is_suspect(lane, now);
 }
 
 static bool any_well(const struct braid_link *link, uint64_t now)
@@ -95,18 +90,6 @@ static bool is_refusal(const struct braid_conn *c, int err)
 	return err == -ECONNREFUSED || err == -EPROTO || err == -EPROTONOSUPPORT || err == -EACCES;
 }
 
-static void note(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
-{
-	if ((err == -ENOMEM || err == -EMFILE || err == -ENFILE) &&
-	    braid_log_gate_open(&gate_local, now))
-		braid_warn("device %s, peer %s: the connection was lost and can't be dialled "
-			   "again: %s; trying on%s", link->key.dev->net.name, link->peer,
-			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
-	if (is_refusal(c, err))
-		link->heal.refused = true;
-	link->heal.unanswered = err == -ETIMEDOUT && c && c->state != BRAID_CONN_CONNECT;
-}
-
 /* Those that it failed may try another at once. */
 static void path_fails(struct braid_link *link, unsigned path, uint64_t now)
 {
@@ -117,19 +100,32 @@ static void path_fails(struct braid_link *link, unsigned path, uint64_t now)
 	}
 }
 
+/* How a dial, or a question, ended. */
+static void note(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
+{
+	if ((err == -ENOMEM || err == -EMFILE || err == -ENFILE) &&
+	    braid_log_gate_open(&gate_local, now))
+		braid_warn("device %s, peer %s: the connection was lost and can't be dialled "
+			   "again: %s; trying on%s", link->key.dev->net.name, link->peer,
+			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
+	if (is_refusal(c, err))
+		link->heal.refused = true;
+	link->heal.unanswered = err == -ETIMEDOUT && c && c->state != BRAID_CONN_CONNECT;
+	if (c && err && !is_refusal(c, err))
+		path_fails(link, c->path, now);
+}
+
 void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int err, uint64_t now)
 {
 	struct braid_link *link = lane->link;
 
 	if (err == -EALREADY)
 		return;
-	note(link, c, err, now);
-	if (err) {
+	if (err)
 		lane->dial_at_ns = now + back_off(&lane->dial_wait_ms, c, err);
-		if (c && !is_refusal(c, err))
-			path_fails(link, c->path, now);
+	note(link, c, err, now);
+	if (err)
 		return;
-	}
 	braid_path_good(link, c->path, now);
 	lane->dial_wait_ms = 0;
 	lane->dial_at_ns = 0;
@@ -142,8 +138,6 @@ void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int
 void braid_heal_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
 {
 	note(link, c, err, now);
-	if (c && err && !is_refusal(c, err))
-		path_fails(link, c->path, now);
 	link->heal.probe_ns = now + (err ? back_off(&link->heal.probe_wait_ms, c, err) :
 					   jitter(WAIT_MAX_MS));
 }
@@ -159,7 +153,7 @@ void braid_heal_resumed(struct braid_lane *lane, uint64_t now)
 
 bool braid_heal_wants(const struct braid_lane *lane, unsigned path)
 {
-	return !is_up(lane) || lane->suspect_ns || lane->path != path;
+	return !braid_lane_up(lane) || lane->suspect_ns || lane->path != path;
 }
 
 void braid_heal_wanted(struct braid_link *link, unsigned index, uint16_t epoch)
@@ -167,7 +161,7 @@ void braid_heal_wanted(struct braid_link *link, unsigned index, uint16_t epoch)
 	const struct braid_lane *lane = index < link->nlanes ? link->lane[index] : NULL;
 
 	/* Its question has crossed with our last dial. */
-	if (lane && is_up(lane) && (int16_t)(lane->epoch - epoch) > 0)
+	if (lane && braid_lane_up(lane) && (int16_t)(lane->epoch - epoch) > 0)
 		return;
 	braid_lock_wait(&link->lock);
 	for (unsigned i = 0; i < link->nlanes; i++) {
@@ -187,7 +181,7 @@ static void dial(struct braid_link *link, uint64_t now)
 
 		if (lane->conn || now < lane->dial_at_ns || (is_well(lane, now) && !astray))
 			continue;
-		if (is_up(lane) && lane != braid_link_home(link) && !astray)
+		if (braid_lane_up(lane) && lane != braid_link_home(link) && !astray)
 			continue;		/* home first: then it is closed there and here */
 		err = braid_dial_lane(link, lane, now);
 		if (err)
@@ -215,7 +209,7 @@ static void ask(struct braid_link *link, uint64_t now)
 
 static void shut_lost(struct braid_link *link, uint64_t now)
 {
-	if (is_up(braid_link_home(link)))
+	if (braid_lane_up(braid_link_home(link)))
 		link->heal.probe_ns = 0;	/* should it be lost again, ask at once */
 	if (!link->ndown) {
 		link->heal.down_ns = 0;
@@ -224,7 +218,7 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 	}
 	braid_link_move(link);			/* who else has ended? */
 	for (unsigned i = 0; i < link->nlanes; i++) {
-		if (!is_up(link->lane[i]) && link->lane[i]->fd >= 0)
+		if (!braid_lane_up(link->lane[i]) && link->lane[i]->fd >= 0)
 			braid_lane_shut(link->lane[i]);
 	}
 	braid_link_rehome(link);
@@ -245,7 +239,7 @@ static bool look_at_health(struct braid_link *link, uint64_t now)
 		struct braid_lane *lane = link->lane[i];
 		struct braid_health h = { 0 };
 
-		if (!is_up(lane) || lane->tr->health(lane, &h))
+		if (!braid_lane_up(lane) || lane->tr->health(lane, &h))
 			continue;
 		under_way |= h.unacked;
 		lane->rtt_ms = h.rtt_ms;
@@ -289,7 +283,7 @@ static void hear(struct braid_link *link, uint64_t now)
 static void tell_silence(struct braid_link *link, uint64_t now)
 {
 	const struct braid_lane *home = braid_link_home(link);
-	bool answers = is_up(home) ? !home->suspect_ns : link->heal.unanswered;
+	bool answers = braid_lane_up(home) ? !home->suspect_ns : link->heal.unanswered;
 
 	link->heal.silent = true;
 	braid_warn("device %s, peer %s: not a word for %llu s, %s; giving up after %lld s "
@@ -362,7 +356,7 @@ static void say(struct braid_link *link, uint64_t now)
 	if (q->f_head != link->heal.said)
 		link->heal.said_ns = now;
 	quiet = now - link->heal.said_ns;
-	if (!q->unsent && is_up(braid_link_home(link)) &&
+	if (!q->unsent && braid_lane_up(braid_link_home(link)) &&
 	    (quiet >= SAY_MS * MS ||
 	     (waits && quiet >= SAY_SOON_MS * MS &&
 	      (silent >= SAY_SOON_MS * MS || link->npaths > 1))) &&

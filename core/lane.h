@@ -102,6 +102,11 @@ struct braid_lane {
 	uint64_t resumed_ns;
 };
 
+static inline bool braid_lane_up(const struct braid_lane *lane)
+{
+	return atomic_load_explicit(&lane->up, memory_order_acquire);
+}
+
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t frames);
 void braid_txq_fini(struct braid_txq *q);
 /* The peer has all that it will ever acknowledge: acknowledgements themselves it does not. */

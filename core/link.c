@@ -207,16 +207,11 @@ static void stall(struct braid_link *link)
 	atomic_store_explicit(&link->stalled, true, memory_order_relaxed);
 }
 
-static bool lane_up(const struct braid_lane *lane)
-{
-	return atomic_load_explicit(&lane->up, memory_order_acquire);
-}
-
 void braid_lane_lost(struct braid_lane *lane, int err)
 {
 	struct braid_link *link = lane->link;
 
-	if (!lane_up(lane))
+	if (!braid_lane_up(lane))
 		return;
 	braid_info("device %s, peer %s: lane %u is lost (%s)", link->key.dev->net.name, link->peer,
 		   lane->index, err == -ENOTCONN ? "closed by the peer" : strerror(-err));
@@ -288,7 +283,7 @@ static void rx_forget(struct braid_lane *lane)
 static struct braid_lane *another_home(const struct braid_link *link)
 {
 	for (unsigned i = 0; i < link->nlanes; i++) {
-		if (i != link->home && lane_up(link->lane[i]) && !link->lane[i]->suspect_ns)
+		if (i != link->home && braid_lane_up(link->lane[i]) && !link->lane[i]->suspect_ns)
 			return link->lane[i];
 	}
 	return NULL;
@@ -436,7 +431,7 @@ static void tell_down(struct braid_link *link, unsigned i)
 		.seq = lane->rx_frames,
 	};
 
-	if (!lane_up(over))
+	if (!braid_lane_up(over))
 		over = another_home(link);
 	if (!lane->down_due || !over || !braid_txq_room_ctl(&over->tx))
 		return;
@@ -492,7 +487,7 @@ static size_t lane_push(struct braid_lane *lane)
 	int err;
 
 	/* A dead link's frames may name memory that is no longer ours. */
-	if (!lane->tx.unsent || !lane_up(lane) ||
+	if (!lane->tx.unsent || !braid_lane_up(lane) ||
 	    atomic_load_explicit(&lane->link->state, memory_order_relaxed) == BRAID_LINK_DEAD)
 		return 0;
 	if (lane->pushing) {
@@ -523,7 +518,7 @@ static bool takes_more(const struct braid_lane *lane, bool single)
 {
 	const struct braid_txq *q = &lane->tx;
 
-	return !lane->blocked && lane_up(lane) && q->unsent < (single ? LANE_QUEUE : 1) &&
+	return !lane->blocked && braid_lane_up(lane) && q->unsent < (single ? LANE_QUEUE : 1) &&
 	       (!lane->flight_max || q->unacked < lane->flight_max) && braid_txq_room(q, 0);
 }
 
@@ -538,11 +533,11 @@ static struct braid_lane *pick_lane(struct braid_link *link)
 	double cost, least = 1e18, least_of_all = 1e18, fastest = 1e9;
 
 	for (unsigned i = 0; i < n && n > 1; i++) {
-		if (lane_up(link->lane[i]) && link->lane[i]->tx.ns_per_byte < fastest)
+		if (braid_lane_up(link->lane[i]) && link->lane[i]->tx.ns_per_byte < fastest)
 			fastest = link->lane[i]->tx.ns_per_byte;
 	}
 	for (unsigned i = 0; i < n; i++) {
-		if (!lane_up(link->lane[i]))
+		if (!braid_lane_up(link->lane[i]))
 			continue;
 		cost = braid_txq_cost(&link->lane[i]->tx, SPREAD_MIN, fastest);
 		if (cost < least_of_all)
@@ -696,7 +691,7 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 	lane = link->lane[h->n];
 	if ((uint16_t)h->rseq != lane->epoch)
 		return 0;			/* it has been dialled again meanwhile */
-	lane->detour = lane_up(lane);
+	lane->detour = braid_lane_up(lane);
 	braid_lane_lost(lane, -ECONNRESET);
 	lane->peer_down = true;
 	lane->peer_frames = h->seq;
@@ -817,11 +812,11 @@ static int lane_poll(struct braid_lane *lane)
 {
 	int n;
 
-	if (!lane_up(lane))
+	if (!braid_lane_up(lane))
 		return 0;
 	if (!braid_trylock(&lane->io))
 		return 1;		/* somebody else is at it */
-	n = lane_up(lane) ? lane->tr->poll(lane) : 0;
+	n = braid_lane_up(lane) ? lane->tr->poll(lane) : 0;
 	if (n < 0)
 		lane_died(lane, n);	/* before another thread reads on: it names the frame */
 	braid_unlock(&lane->io);

@@ -211,7 +211,7 @@ static inline void braid_link_touch(struct braid_link *link)
 		braid_link_unpark(link);
 }
 
-static inline struct braid_lane *braid_link_home(struct braid_link *link)
+static inline struct braid_lane *braid_link_home(const struct braid_link *link)
 {
 	return link->lane[link->home];
 }
@@ -219,7 +219,7 @@ static inline struct braid_lane *braid_link_home(struct braid_link *link)
 /* All that home has to send is STARTs of messages whose chunks find no lane now: go with those. */
 static inline bool braid_link_only_starts(const struct braid_link *link)
 {
-	const struct braid_txq *q = &link->lane[link->home]->tx;
+	const struct braid_txq *q = &braid_link_home(link)->tx;
 
 	return q->unsent == q->starts && !braid_list_empty(&link->pending);
 }

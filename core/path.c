@@ -19,23 +19,30 @@ static bool is_v4(const struct braid_addr *a)
 	return !memcmp(a->ip, v4_prefix, sizeof(v4_prefix));
 }
 
+static struct braid_addr addr_v4(const void *ip, uint16_t port)
+{
+	struct braid_addr a = { .port = port };
+
+	memcpy(a.ip, v4_prefix, sizeof(v4_prefix));
+	memcpy(a.ip + sizeof(v4_prefix), ip, 4);
+	return a;
+}
+
+static struct braid_addr addr_v6(const void *ip, uint16_t port)
+{
+	struct braid_addr a = { .port = port };
+
+	memcpy(a.ip, ip, sizeof(a.ip));
+	return a;
+}
+
 struct braid_addr braid_addr_of(const struct sockaddr *sa)
 {
-	struct braid_addr a = { 0 };
+	const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
 
-	if (sa->sa_family == AF_INET) {
-		const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
-
-		memcpy(a.ip, v4_prefix, sizeof(v4_prefix));
-		memcpy(a.ip + 12, &in->sin_addr, 4);
-		a.port = ntohs(in->sin_port);
-	} else {
-		const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
-
-		memcpy(a.ip, &in6->sin6_addr, 16);
-		a.port = ntohs(in6->sin6_port);
-	}
-	return a;
+	return sa->sa_family == AF_INET ? addr_v4(&in->sin_addr, ntohs(in->sin_port)) :
+					  addr_v6(&in6->sin6_addr, ntohs(in6->sin6_port));
 }
 
 socklen_t braid_path_sockaddr(const struct braid_path *p, struct sockaddr_storage *ret)
@@ -72,14 +79,10 @@ void braid_path_first(struct braid_link *link, const struct braid_handle *to)
 
 	link->npaths = 1;
 	p->dev = link->key.dev->member[0];
-	if (to->has4 && p->dev->net.addr.sa.sa_family == AF_INET) {
-		memcpy(p->to.ip, v4_prefix, sizeof(v4_prefix));
-		memcpy(p->to.ip + 12, to->addr4, sizeof(to->addr4));
-		p->to.port = to->port;
-	} else if (to->has6 && p->dev->net.addr.sa.sa_family == AF_INET6) {
-		memcpy(p->to.ip, to->addr6, sizeof(to->addr6));
-		p->to.port = to->port;
-	}
+	if (to->has4 && p->dev->net.addr.sa.sa_family == AF_INET)
+		p->to = addr_v4(to->addr4, to->port);
+	else if (to->has6 && p->dev->net.addr.sa.sa_family == AF_INET6)
+		p->to = addr_v6(to->addr6, to->port);
 }
 
 static bool same_subnet(const struct braid_dev *dev, const struct braid_addr *a)

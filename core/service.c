@@ -247,7 +247,7 @@ static void link_watch(struct braid_link *link)
 		struct braid_lane *lane = link->lane[i];
 		int op = lane->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
-		if (!atomic_load(&lane->up))
+		if (!braid_lane_up(lane))
 			continue;
 		if (braid_watch(op, lane->fd, EPOLLIN | EPOLLRDHUP | EPOLLONESHOT |
 				(lane->blocked ? EPOLLOUT : 0u), lane, BRAID_TAG_LANE)) {
@@ -473,7 +473,7 @@ static void close_all(void)
 				continue;
 			braid_link_move(link);
 			braid_link_tidy(link);
-			busy |= !link->peer_gone && atomic_load(&braid_link_home(link)->up) &&
+			busy |= !link->peer_gone && braid_lane_up(braid_link_home(link)) &&
 				!braid_txq_idle(&braid_link_home(link)->tx);
 		}
 		if (busy)

@@ -151,16 +151,13 @@ ncclResult_t net_devices(struct net *net, int *ndev)
 	do {									\
 		ncclNetVDeviceProps_v##V##_t p = { .ndevs = n };		\
 										\
-		for (int i = 0; i < n; i++)					\
-			p.devs[i] = devs[i];					\
-		return TABLE(9)->makeVDevice ? MAKE_##V(ret_dev, &p) : ncclInvalidUsage; \
+		memcpy(p.devs, devs, (size_t)n * sizeof(*devs));		\
+		return TABLE(V)->makeVDevice(ret_dev, &p);			\
 	} while (0)
-#define MAKE_9 TABLE(9)->makeVDevice
-#define MAKE_12 TABLE(12)->makeVDevice
 
 ncclResult_t net_fuse(struct net *net, int n, const int *devs, int *ret_dev)
 {
-	if (net->abi < 9 || n < 1 || n > (net->abi < 12 ? 4 : 8))
+	if (!net->has_vdevice || n < 1 || n > (net->abi < 12 ? 4 : 8))
 		return ncclInvalidUsage;
 	if (net->abi < 12)
 		FUSE(9);

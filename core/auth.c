@@ -18,7 +18,7 @@ int braid_auth_init(void)
 }
 
 static void mac(const uint8_t *key, const char *label, const uint8_t *m1, const uint8_t *m2,
-		uint8_t *ret)
+		const uint8_t *setup, uint8_t *ret)
 {
 	crypto_generichash_state st;
 
@@ -27,28 +27,36 @@ static void mac(const uint8_t *key, const char *label, const uint8_t *m1, const 
 	crypto_generichash_update(&st, m1, BRAID_HELLO_SIGNED);
 	if (m2)
 		crypto_generichash_update(&st, m2, BRAID_HELLO_SIGNED);
+	if (setup)
+		crypto_generichash_update(&st, setup, BRAID_SETUP_SIGNED);
 	crypto_generichash_final(&st, ret, BRAID_MAC_SIZE);
 	sodium_memzero(&st, sizeof(st));
 }
 
 void braid_auth_hello(const uint8_t *key, const uint8_t *m1, uint8_t *ret)
 {
-	mac(key, "braid hello", m1, NULL, ret);
+	mac(key, "braid hello", m1, NULL, NULL, ret);
 }
 
 void braid_auth_answer(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, uint8_t *ret)
 {
-	mac(key, "braid answer", m1, m2, ret);
+	mac(key, "braid answer", m1, m2, NULL, ret);
 }
 
 void braid_auth_proof(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, uint8_t *ret)
 {
-	mac(key, "braid proof", m1, m2, ret);
+	mac(key, "braid proof", m1, m2, NULL, ret);
 }
 
 void braid_auth_session(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, uint8_t *ret)
 {
-	mac(key, "braid session", m1, m2, ret);
+	mac(key, "braid session", m1, m2, NULL, ret);
+}
+
+void braid_auth_setup(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, bool dialler,
+		      const uint8_t *msg, uint8_t *ret)
+{
+	mac(key, dialler ? "braid setup" : "braid setup answer", m1, m2, msg, ret);
 }
 
 static void mac_open(const uint8_t *token, const char *label, const uint8_t *session,

@@ -38,6 +38,10 @@ void braid_auth_open(const uint8_t *token, const uint8_t *session,
 void braid_auth_opened(const uint8_t *token, const uint8_t *session,
 		       uint32_t comm, uint64_t listen_id, uint8_t *ret);
 
+/* What an end says in the set-up of a lane, in this handshake. */
+void braid_auth_setup(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, bool dialler,
+		      const uint8_t *msg, uint8_t *ret);
+
 bool braid_auth_equal(const uint8_t *a, const uint8_t *b);
 void braid_auth_wipe(void *key, size_t len);	/* async-signal-safe */
 

@@ -231,9 +231,11 @@ static void send_met(struct braid_comm *c, struct braid_send *s)
  * The receive is known: chunks can go.  A message that has said WANT has its place in the order,
  * so its START may wait for room; one that has not says START at once.
  */
-static void send_to_credit(struct braid_comm *c, struct braid_send *s, uint32_t rseq)
+static void send_to_credit(struct braid_comm *c, struct braid_send *s, uint32_t rseq,
+			   const struct braid_place *to)
 {
 	s->rseq = rseq;
+	s->to = *to;
 	s->start_due = true;
 	braid_link_pending(c->link, &s->node);
 }
@@ -298,7 +300,7 @@ static void send_start(struct braid_comm *c, struct braid_send *s)
 			 may_fly(braid_link_home(c->link), s->size))
 			send_whole(c, s, cr);
 		else {
-			send_to_credit(c, s, cr->rseq);
+			send_to_credit(c, s, cr->rseq, &cr->to);
 			braid_send_say_start(s);	/* there is room, as the caller knows */
 		}
 	} else if (s->size <= braid_link_eager_max(c->link) &&
@@ -421,6 +423,7 @@ static struct braid_recv *recv_find(struct braid_comm *c, int32_t tag)
 static void recv_match(struct braid_comm *c, struct braid_recv *e, uint64_t size)
 {
 	e->matched = true;
+	e->unsized = false;
 	e->size = size;
 	recv_advance(c);
 }
@@ -555,6 +558,7 @@ static void irecv_locked(struct braid_comm *c, unsigned n, void *const *data, co
 		e->busy = true;
 		e->posted = true;
 		e->matched = e->wanted = e->started = e->credited = e->credit_due = false;
+		e->placed = e->unsized = false;
 		e->data = data[i];
 		e->room = sizes[i];
 		e->size = e->begun = e->got = 0;
@@ -621,6 +625,25 @@ static bool tell_retired(struct braid_comm *c)
 	return true;
 }
 
+/* What NICs call the memory of a receive: bytes of `payload` that say it; 0: they can't reach it. */
+static uint32_t place_of(const struct braid_recv *e, uint8_t *payload)
+{
+	const struct braid_mr *mr = e->mr;
+	unsigned n = mr ? mr->comm->link->key.dev->nmembers : 0;
+	uint32_t key[BRAID_PATHS_MAX];
+
+	for (unsigned i = 0; i < n; i++) {
+		if (!mr->key[i].mr)
+			return 0;
+		key[i] = mr->key[i].remote;
+	}
+	if (!n || e->data < mr->data || e->room > mr->size ||
+	    (size_t)(e->data - mr->data) > mr->size - e->room)
+		return 0;
+	braid_keys_pack(key, n, payload);
+	return 4 * n;
+}
+
 static bool tell_credits(struct braid_comm *c)
 {
 	for (; c->ndue; c->credit_scan++) {
@@ -629,10 +652,17 @@ static bool tell_credits(struct braid_comm *c)
 			.type = BRAID_F_CREDIT, .comm = c->id, .rseq = e->rseq, .tag = e->tag,
 			.size = e->room < BRAID_MSG_MAX ? e->room : BRAID_MSG_MAX,
 		};
+		uint8_t keys[4 * BRAID_PATHS_MAX];
 
 		if (!e->credit_due)
 			continue;
-		if (!braid_link_ctl(c->link, &h, NULL))
+		h.len = place_of(e, keys);
+		if (h.len) {
+			h.offset = (uint64_t)(uintptr_t)e->data;
+			h.seq = c->link->grant;
+			e->placed = true;
+		}
+		if (!braid_link_ctl(c->link, &h, h.len ? keys : NULL))
 			return false;
 		credit_not_due(c, e);
 		e->credited = true;
@@ -801,6 +831,12 @@ static void chunked_complete(struct braid_comm *c, struct braid_recv *e)
 	recv_complete(e);
 }
 
+/* May chunks that have come be of a message of that size? */
+static bool size_fits(const struct braid_recv *e, uint64_t size)
+{
+	return !e->begun || (e->unsized ? e->begun <= size : e->size == size);
+}
+
 static int begin_start(struct braid_lane *lane, struct braid_comm *c)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
@@ -812,7 +848,7 @@ static int begin_start(struct braid_lane *lane, struct braid_comm *c)
 		return 0;
 	e = recv_slot(c, h->rseq);
 	if (!e->posted || !e->credited || e->started || e->rseq != h->rseq ||
-	    e->tag != h->tag || h->size > e->room || (e->begun && e->size != h->size))
+	    e->tag != h->tag || h->size > e->room || !size_fits(e, h->size))
 		return -EBADMSG;
 	if (e->wanted ? e->mseq != h->seq || e->size != h->size :
 			e->matched || rx_in_order(c, h))
@@ -823,6 +859,17 @@ static int begin_start(struct braid_lane *lane, struct braid_comm *c)
 	c->link->spread++;
 	chunked_complete(c, e);
 	return 0;
+}
+
+static bool chunk_is_new(struct braid_recv *e, const struct braid_hdr *h)
+{
+	uint64_t bit = 1ull << (h->n % 64), *word = &e->chunks[h->n / 64];
+
+	if (*word & bit)
+		return false;
+	*word |= bit;
+	e->begun += h->len;
+	return true;
 }
 
 static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
@@ -837,13 +884,31 @@ static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
 	e = recv_slot(c, h->rseq);
 	if (!e->posted || !e->credited || e->rseq != h->rseq || h->size > e->room ||
 	    (e->matched && !e->wanted && !e->started) ||
-	    ((e->begun || e->matched) && e->size != h->size) || h->len > h->size - e->begun ||
-	    e->chunks[h->n / 64] >> (h->n % 64) & 1)
+	    (e->matched ? e->size != h->size : !size_fits(e, h->size)) ||
+	    h->len > h->size - e->begun || !chunk_is_new(e, h))
 		return -EBADMSG;
 	e->size = h->size;
-	e->begun += h->len;
-	e->chunks[h->n / 64] |= 1ull << (h->n % 64);
+	e->unsized = false;
 	return rx_to_entry(lane, e, h->offset);
+}
+
+int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot)
+{
+	struct braid_recv *e;
+
+	if (c->sender)
+		return -EBADMSG;
+	if (drains(c))
+		return 0;
+	e = recv_slot(c, slot);
+	if (!e->posted || !e->placed || (e->matched && !e->wanted && !e->started))
+		return -EBADMSG;
+	if (!e->begun && !e->matched)
+		e->unsized = true;
+	if (lane->rx_hdr.len > (e->unsized ? e->room : e->size) - e->begun ||
+	    !chunk_is_new(e, &lane->rx_hdr))
+		return -EBADMSG;
+	return rx_to_entry(lane, e, 0);
 }
 
 void braid_comm_rx_undo(struct braid_lane *lane)
@@ -877,7 +942,7 @@ static int begin_want(struct braid_lane *lane, struct braid_comm *c)
 	e = recv_find(c, h->tag);
 	if (!e)
 		return rx_um(lane, c, true);
-	if (e->begun && e->size != h->size)
+	if (!size_fits(e, h->size))
 		return -EBADMSG;
 	if (h->size > e->room) {
 		comm_oversize(c, h->size, e->room, h->tag);
@@ -889,13 +954,23 @@ static int begin_want(struct braid_lane *lane, struct braid_comm *c)
 
 static int begin_credit(struct braid_lane *lane, struct braid_comm *c)
 {
-	const struct braid_hdr *h = &lane->rx_hdr;
-	struct braid_credit *cr;
-
 	if (!c->sender)
 		return -EBADMSG;
-	if (drains(c))
+	lane->rx_kind = BRAID_RX_CTL;
+	lane->rx_dst = (char *)lane->rx_ctl;
+	return 0;
+}
+
+static int end_credit(struct braid_lane *lane)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_comm *c = braid_link_comm(lane->link, h->comm);
+	struct braid_place to = { .addr = h->offset, .grant = h->seq, .nkeys = h->len / 4 };
+	struct braid_credit *cr;
+
+	if (!c || drains(c))
 		return 0;
+	braid_keys_unpack(lane->rx_ctl, to.nkeys, to.key);
 	for (uint32_t q = c->oldest_await; q != c->next_seq; q++) {
 		struct braid_send *s = send_slot(c, q);
 		bool want = s->await == BRAID_AWAIT_WANT;
@@ -908,7 +983,7 @@ static int begin_credit(struct braid_lane *lane, struct braid_comm *c)
 		if (s->size > h->size)
 			comm_oversize(c, s->size, h->size, s->tag);
 		else
-			send_to_credit(c, s, h->rseq);
+			send_to_credit(c, s, h->rseq, &to);
 		return 0;
 	}
 	cr = &c->credit[h->rseq % BRAID_SLOTS];
@@ -917,6 +992,7 @@ static int begin_credit(struct braid_lane *lane, struct braid_comm *c)
 	cr->rseq = h->rseq;
 	cr->tag = h->tag;
 	cr->room = h->size;
+	cr->to = to;
 	braid_list_add_tail(&c->credits, &cr->node);
 	return 0;
 }
@@ -1049,7 +1125,7 @@ static const struct {
 	[BRAID_F_START]   = { begin_start, NULL },
 	[BRAID_F_WANT]    = { begin_want, NULL },
 	[BRAID_F_CHUNK]   = { begin_chunk, end_chunk },
-	[BRAID_F_CREDIT]  = { begin_credit, NULL },
+	[BRAID_F_CREDIT]  = { begin_credit, end_credit },
 	[BRAID_F_RETIRE]  = { begin_retire, NULL },
 	[BRAID_F_OPENED]  = { begin_opened, end_opened },
 	[BRAID_F_REFUSED] = { begin_refused, NULL },
@@ -1169,8 +1245,23 @@ static bool uses(const struct braid_comm *c, const struct braid_mr *mr)
 	return false;
 }
 
+/* A chunk of the comm's has left, and its memory may still be read. */
+static bool is_sending(const struct braid_lane *lane, const struct braid_comm *c)
+{
+	const struct braid_txq *q = &lane->tx;
+
+	for (uint32_t i = q->f_acked; i != q->f_sent; i++) {
+		const struct braid_txf *f = &q->f[i & q->fmask];
+
+		if (f->ext_len && f->owner && f->owner->req.comm == c)
+			return true;
+	}
+	return q->part && q->f[q->f_sent & q->fmask].ext_len;
+}
+
 static void forget_sends(struct braid_comm *c)
 {
+	braid_link_revoke(c->link, is_sending, c);
 	for (unsigned i = 0; i < BRAID_SLOTS; i++)
 		braid_list_del(&c->send[i].node);
 	for (unsigned i = 0; i < c->link->nlanes; i++) {
@@ -1183,6 +1274,12 @@ static void forget_sends(struct braid_comm *c)
 
 static void forget_recvs(struct braid_comm *c)
 {
+	bool placed = false;
+
+	for (unsigned i = 0; i < BRAID_SLOTS; i++)
+		placed |= c->recv[i].posted && c->recv[i].credited && c->recv[i].placed;
+	if (placed)
+		braid_link_revoke(c->link, NULL, c);
 	if (c->link->again.kind && c->link->again.hdr.comm == c->id)
 		c->link->again.kind = BRAID_RX_DRAIN;
 	for (unsigned i = 0; i < c->link->nlanes; i++) {

@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "core/list.h"
+#include "core/transport.h"
 #include "core/wire.h"
 
 struct braid_link;
@@ -40,11 +41,20 @@ enum {
 	BRAID_UM_COST = 64,			/* window taken by a message beside its bytes */
 };
 
-struct braid_mr {			/* a registration; TCP only notes who uses it */
+struct braid_mr {			/* a registration: who may use it, and what NICs call it */
 	struct braid_list node;		/* comm->mrs */
 	struct braid_comm *comm;
 	char *data;
 	size_t size;
+	struct braid_key key[BRAID_PATHS_MAX];	/* by member; mr NULL: that one can't reach it */
+	struct braid_mrc *cached[BRAID_PATHS_MAX];	/* core/mrcache.c */
+};
+
+struct braid_place {			/* where a receive is, for NICs that write it themselves */
+	uint64_t addr;
+	uint32_t grant;			/* the receiver's link->grant then */
+	unsigned nkeys;			/* 0: bytes are to go through the peer's hands */
+	uint32_t key[BRAID_PATHS_MAX];	/* of each of its members */
 };
 
 struct braid_req {			/* what NCCL holds */
@@ -69,6 +79,7 @@ struct braid_send {
 	uint16_t chunks;
 	bool start_due;
 	struct braid_mr *mr;
+	struct braid_place to;
 	struct braid_list node;		/* link->pending */
 };
 
@@ -80,6 +91,8 @@ struct braid_recv {			/* one receive entry; the first of a request holds it */
 	bool wanted;			/* to one that said WANT: number mseq */
 	bool started;			/* START has come */
 	bool credited, credit_due;
+	bool placed;			/* the credit said where it is */
+	bool unsized;			/* chunks began to arrive that did not say its size */
 	uint32_t mseq;
 	char *data;
 	uint64_t room, size;
@@ -111,6 +124,7 @@ struct braid_credit {
 	uint32_t rseq;
 	int32_t tag;
 	uint64_t room;
+	struct braid_place to;
 	bool used;			/* node is in comm->credits */
 };
 
@@ -213,6 +227,8 @@ bool braid_comm_tell(struct braid_comm *c);
 /* Where a comm's frame goes, and that it is complete: 0 or a negative errno: the peer is broken. */
 int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c);
 int braid_comm_rx_end(struct braid_lane *lane);
+/* A chunk without a header is in its place, in the receive of that slot. */
+int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot);
 /* The chunk that was coming on this lane will come again. */
 void braid_comm_rx_undo(struct braid_lane *lane);
 

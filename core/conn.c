@@ -5,6 +5,13 @@
  *	dialler    connect -> tx hello ------------> rx answer -> tx proof ------------> up
  *	accepter              rx hello -> tx answer ------------------------> rx proof -> up
  *
+ * Where the transport that both prefer is made of more than the socket, two more messages and an
+ * "it is ready" come before "up".  Each of them can say that it can't be had; then the socket
+ * itself carries the lane.
+ *
+ *	dialler    ask setup ------------------------> rx answered -> wait ready -> tx ready -> up
+ *	accepter   rx asked -> answer setup ------------------------------> rx ready -> wait -> up
+ *
  * The accepter checks the hello's MAC before it answers, so a stranger costs one 256-byte read.
  * A refusal is an answer whose status is not OK; the accepter closes once it is sent.
  */
@@ -63,6 +70,23 @@ static int move(struct braid_conn *c, uint8_t *buf, unsigned size, bool tx)
 	return 0;
 }
 
+static bool offers(const struct braid_hello *h, uint8_t id)
+{
+	return memchr(h->transports, id, sizeof(h->transports));
+}
+
+/* The best of the dialler's that the accepter has too; NULL: there is none. */
+static const struct braid_transport *agreed(const struct braid_hello *dialler,
+					     const struct braid_hello *accepter)
+{
+	for (unsigned i = 0; i < BRAID_TRANSPORTS_MAX && dialler->transports[i]; i++) {
+		if (offers(accepter, dialler->transports[i]) &&
+		    braid_transport_find(dialler->transports[i]))
+			return braid_transport_find(dialler->transports[i]);
+	}
+	return NULL;
+}
+
 static int conn_connect(struct braid_conn *c)
 {
 	socklen_t len = sizeof(int);
@@ -105,6 +129,8 @@ static int conn_rx_answer(struct braid_conn *c)
 	c->known = true;
 	if (c->theirs.status != BRAID_HELLO_OK)
 		return -EREMOTEIO;
+	if (c->mine.kind != BRAID_HELLO_ALIVE)
+		c->tr = agreed(&c->mine, &c->theirs);
 	memcpy(c->proof, proof_tag, sizeof(proof_tag));
 	braid_auth_proof(c->key, c->m1, c->m2, c->proof + sizeof(proof_tag));
 	return 0;
@@ -149,6 +175,8 @@ static int conn_rx_hello(struct braid_conn *c)
 		if (!braid_auth_equal(mac, c->theirs.mac))
 			return -EACCES;
 		c->known = true;
+		if (c->theirs.kind != BRAID_HELLO_ALIVE)
+			c->tr = agreed(&c->theirs, &c->mine);
 		braid_conn_admit(c);
 	} else {
 		anonymous(c);
@@ -181,6 +209,159 @@ static int conn_rx_proof(struct braid_conn *c)
 	       braid_auth_equal(mac, c->proof + sizeof(proof_tag)) ? 0 : -EACCES;
 }
 
+/* --- set-up of a lane that is more than its socket ----------------------------------------- */
+
+static bool is_set_up(const struct braid_conn *c)
+{
+	return !c->tr || !c->tr->blob;
+}
+
+void braid_conn_drop(struct braid_conn *c)
+{
+	if (c->tr && c->tr->blob && c->setup.wire)
+		c->tr->setup_drop(&c->setup);
+	c->setup.wire = NULL;
+}
+
+/* It can't be had: the socket will do, if both ends allow it. */
+static int use_socket(struct braid_conn *c)
+{
+	braid_conn_drop(c);
+	if (!offers(&c->mine, BRAID_TRANSPORT_TCP) || !offers(&c->theirs, BRAID_TRANSPORT_TCP)) {
+		c->theirs.status = BRAID_HELLO_NO_TRANSPORT;
+		return -EREMOTEIO;
+	}
+	c->tr = braid_transport_find(BRAID_TRANSPORT_TCP);
+	return 0;
+}
+
+static int tx_setup(struct braid_conn *c)
+{
+	int err;
+
+	if (!c->packed) {
+		braid_setup_pack(&c->mine_setup, c->msg);
+		braid_auth_setup(c->key, c->m1, c->m2, c->dialler, c->msg, c->mine_setup.mac);
+		braid_setup_pack(&c->mine_setup, c->msg);
+		c->packed = true;
+	}
+	err = move(c, c->msg, sizeof(c->msg), true);
+	if (err)
+		return err;
+	c->packed = false;
+	return c->mine_setup.err ? use_socket(c) : 0;
+}
+
+static int rx_setup(struct braid_conn *c)
+{
+	uint8_t mac[BRAID_MAC_SIZE];
+	int err = move(c, c->msg, sizeof(c->msg), false);
+
+	if (!err)
+		err = braid_setup_unpack(c->msg, &c->their_setup);
+	if (err)
+		return err;
+	braid_auth_setup(c->key, c->m1, c->m2, !c->dialler, c->msg, mac);
+	if (!braid_auth_equal(mac, c->their_setup.mac))
+		return -EACCES;
+	return c->their_setup.err ? use_socket(c) : 0;
+}
+
+static void make_setup(struct braid_conn *c, const uint8_t *theirs)
+{
+	int err;
+
+	braid_conn_setup(c);
+	if (c->mine_setup.err)
+		return;
+	err = c->tr->setup(&c->setup, theirs, c->mine_setup.blob);
+	c->mine_setup.err = (uint16_t)-err;
+}
+
+static int conn_ask_setup(struct braid_conn *c)
+{
+	if (is_set_up(c))
+		return 0;
+	if (!c->packed)
+		make_setup(c, NULL);
+	return tx_setup(c);
+}
+
+static int conn_rx_answered(struct braid_conn *c)
+{
+	int err = is_set_up(c) ? 0 : rx_setup(c);
+
+	if (err || is_set_up(c))
+		return err;
+	err = c->tr->setup_peer(&c->setup, c->their_setup.blob);
+	c->mine_setup.err = (uint16_t)-err;
+	return 0;
+}
+
+/* Nothing can come yet: what the socket has to say is that it is over. */
+static int socket_lives(struct braid_conn *c)
+{
+	char byte;
+	ssize_t n = braid_os->recv(c->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+
+	return n < 0 && errno != EINTR ? -errno : n ? -EAGAIN : -ENOTCONN;
+}
+
+static int conn_wait_ready(struct braid_conn *c)
+{
+	int err;
+
+	if (is_set_up(c) || c->mine_setup.err)
+		return 0;
+	err = c->tr->setup_ready(&c->setup);
+	if (err == -EAGAIN)
+		return socket_lives(c);
+	c->mine_setup.err = (uint16_t)-err;
+	return 0;
+}
+
+static int conn_tx_ready(struct braid_conn *c)
+{
+	return is_set_up(c) ? 0 : tx_setup(c);
+}
+
+static int conn_rx_asked(struct braid_conn *c)
+{
+	return is_set_up(c) ? 0 : rx_setup(c);
+}
+
+static int conn_answer_setup(struct braid_conn *c)
+{
+	if (is_set_up(c))
+		return 0;
+	if (!c->packed)
+		make_setup(c, c->their_setup.blob);
+	return tx_setup(c);
+}
+
+static int conn_rx_ready(struct braid_conn *c)
+{
+	if (!is_set_up(c))
+		c->tr->setup_ready(&c->setup);	/* it may have something to do meanwhile */
+	return is_set_up(c) ? 0 : rx_setup(c);
+}
+
+static int conn_wait(struct braid_conn *c)
+{
+	int err = is_set_up(c) ? 0 : c->tr->setup_ready(&c->setup);
+
+	/* Frames may be coming already, if the lane is to be carried by more than the socket. */
+	return err == -EAGAIN && socket_lives(c) == -ENOTCONN ? -ENOTCONN : err;
+}
+
+bool braid_conn_polls(const struct braid_conn *c)
+{
+	return c->state == BRAID_CONN_WAIT_READY || c->state == BRAID_CONN_WAIT ||
+	       (c->state == BRAID_CONN_RX_READY && !is_set_up(c));
+}
+
+/* --- all of it ----------------------------------------------------------------------------- */
+
 static const struct {
 	int (*step)(struct braid_conn *c);	/* 0: go on; -EAGAIN: wait for `events` */
 	uint32_t events;
@@ -189,10 +370,18 @@ static const struct {
 	[BRAID_CONN_CONNECT]   = { conn_connect, EPOLLOUT, BRAID_CONN_TX_HELLO },
 	[BRAID_CONN_TX_HELLO]  = { conn_tx_hello, EPOLLOUT, BRAID_CONN_RX_ANSWER },
 	[BRAID_CONN_RX_ANSWER] = { conn_rx_answer, EPOLLIN, BRAID_CONN_TX_PROOF },
-	[BRAID_CONN_TX_PROOF]  = { conn_tx_proof, EPOLLOUT, BRAID_CONN_UP },
+	[BRAID_CONN_TX_PROOF]  = { conn_tx_proof, EPOLLOUT, BRAID_CONN_ASK_SETUP },
+	[BRAID_CONN_ASK_SETUP] = { conn_ask_setup, EPOLLOUT, BRAID_CONN_RX_ANSWERED },
+	[BRAID_CONN_RX_ANSWERED] = { conn_rx_answered, EPOLLIN, BRAID_CONN_WAIT_READY },
+	[BRAID_CONN_WAIT_READY] = { conn_wait_ready, 0, BRAID_CONN_TX_READY },
+	[BRAID_CONN_TX_READY]  = { conn_tx_ready, EPOLLOUT, BRAID_CONN_UP },
 	[BRAID_CONN_RX_HELLO]  = { conn_rx_hello, EPOLLIN, BRAID_CONN_TX_ANSWER },
 	[BRAID_CONN_TX_ANSWER] = { conn_tx_answer, EPOLLOUT, BRAID_CONN_RX_PROOF },
-	[BRAID_CONN_RX_PROOF]  = { conn_rx_proof, EPOLLIN, BRAID_CONN_UP },
+	[BRAID_CONN_RX_PROOF]  = { conn_rx_proof, EPOLLIN, BRAID_CONN_RX_ASKED },
+	[BRAID_CONN_RX_ASKED]  = { conn_rx_asked, EPOLLIN, BRAID_CONN_ANSWER_SETUP },
+	[BRAID_CONN_ANSWER_SETUP] = { conn_answer_setup, EPOLLOUT, BRAID_CONN_RX_READY },
+	[BRAID_CONN_RX_READY]  = { conn_rx_ready, EPOLLIN, BRAID_CONN_WAIT },
+	[BRAID_CONN_WAIT]      = { conn_wait, 0, BRAID_CONN_UP },
 };
 
 int braid_conn_step(struct braid_conn *c, uint32_t *ret_events)

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "core/list.h"
+#include "core/transport.h"
 #include "core/wire.h"
 
 struct braid_link;
@@ -21,7 +22,9 @@ struct braid_dev;
 
 enum braid_conn_state {
 	BRAID_CONN_CONNECT, BRAID_CONN_TX_HELLO, BRAID_CONN_RX_ANSWER, BRAID_CONN_TX_PROOF,
+	BRAID_CONN_ASK_SETUP, BRAID_CONN_RX_ANSWERED, BRAID_CONN_WAIT_READY, BRAID_CONN_TX_READY,
 	BRAID_CONN_RX_HELLO, BRAID_CONN_TX_ANSWER, BRAID_CONN_RX_PROOF,
+	BRAID_CONN_RX_ASKED, BRAID_CONN_ANSWER_SETUP, BRAID_CONN_RX_READY, BRAID_CONN_WAIT,
 	BRAID_CONN_UP,
 	BRAID_CONN_STATES,
 };
@@ -35,6 +38,7 @@ struct braid_conn {
 	unsigned done;			/* bytes of the present message */
 	uint64_t deadline_ns;
 	struct braid_dev *dev;
+	struct braid_dev *met;		/* of its members, the one whose socket it is */
 	struct braid_link *link;	/* dialler: whose; accepter, LANE: found by admit */
 	struct braid_lane *lane;	/* of them, one that had a socket before */
 	unsigned path;			/* dialler: of the link's, the one taken */
@@ -43,6 +47,13 @@ struct braid_conn {
 	struct braid_hello mine, theirs;
 	char addr[64];			/* of the other end, for people */
 	struct braid_addr from;		/* accepter: the same; a socket that is reset has none */
+	const struct braid_transport *tr;	/* agreed upon; NULL: no lane comes of it */
+	struct braid_setup setup;
+	struct sockaddr_storage to;	/* setup.to */
+	struct braid_setup_msg mine_setup, their_setup;
+	uint8_t msg[BRAID_SETUP_SIZE];
+	bool packed;			/* msg is to be sent, not made */
+	bool patient;			/* its deadline is that of a set-up */
 };
 
 /* Prepare one on a socket: the dialler's may still be connecting. c->mine is filled by the owner
@@ -55,6 +66,7 @@ void braid_conn_init(struct braid_conn *c, int fd, bool dialler);
  * wrong key, -EREMOTEIO refused (c->theirs.status says why), or what the socket said.
  */
 int braid_conn_step(struct braid_conn *c, uint32_t *ret_events);
+void braid_conn_drop(struct braid_conn *c);	/* what c->tr had made and no lane has taken */
 void braid_conn_session(const struct braid_conn *c, uint8_t *ret);
 
 /*
@@ -68,5 +80,9 @@ int braid_conn_find(struct braid_conn *c);
 void braid_conn_admit(struct braid_conn *c);
 /* Upward, dialling end: connected; last word on c->mine.  0, or -EALREADY: no need any more. */
 int braid_conn_ready(struct braid_conn *c);
+/* Upward: prepare c->setup and c->mine_setup, but for the blob; an errno there declines. */
+void braid_conn_setup(struct braid_conn *c);
+/* In one of the states that wait for c->tr, which no socket tells of. */
+bool braid_conn_polls(const struct braid_conn *c);
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef BRAID_CORE_DEV_H
 #define BRAID_CORE_DEV_H
 
+#include "core/transport.h"
 #include "core/wire.h"
 #include "topo/netdev.h"
 
@@ -14,6 +15,9 @@ struct braid_dev {
 	unsigned nmembers;
 	struct braid_dev *member[BRAID_PATHS_MAX];	/* itself, or what it is made of */
 	char addr[64];			/* for people */
+	void *port[BRAID_TRANSPORT_IDS];	/* of each transport that can use it; NULL: can't */
+	const struct braid_transport *best;	/* of those; of several: of the first */
+	struct braid_mrc *mrs;		/* core/mrcache.c */
 	char congestion[BRAID_CONGESTION_SIZE];	/* to be given back to sockets accepted */
 };
 

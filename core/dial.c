@@ -80,6 +80,8 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 	c->link = link;
 	c->path = path;
 	c->dev = link->key.dev;
+	c->met = link->path[path].dev;
+	braid_path_sockaddr(&link->path[path], &c->to);
 	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
 	if (kind == BRAID_HELLO_LINK && c->deadline_ns > link->dial_until_ns)
 		c->deadline_ns = link->dial_until_ns;
@@ -90,8 +92,8 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 	c->mine.dev = (uint16_t)link->key.dev->index;
 	c->mine.peer_dev = link->key.peer_dev;
 	c->mine.traffic_class = link->key.traffic_class;
-	braid_paths_tell(c->dev, link->path[path].dev, &c->mine);
-	braid_handshake_offer(&c->mine);
+	braid_paths_tell(c->dev, c->met, &c->mine);
+	braid_handshake_offer(&c->mine, c->met, now < link->path[path].plain_until_ns);
 	if (kind == BRAID_HELLO_LINK) {
 		c->mine.ident = link->target.listen_id;
 		c->mine.window = (uint32_t)braid_pool_promise((size_t)braid_param.window);

@@ -81,6 +81,7 @@ void braid_handshake_end(struct braid_conn *c)
 		braid_unwatch(c->fd);
 		braid_os->close(c->fd);
 	}
+	braid_conn_drop(c);
 	braid_pool_unpromise(c->mine.window);	/* unless a link has it now */
 	braid_auth_wipe(c, sizeof(*c));
 	free(c);
@@ -104,20 +105,17 @@ void braid_handshakes_drop(const struct braid_link *link)
 
 /* --- what a hello is about ----------------------------------------------------------------- */
 
-void braid_handshake_offer(struct braid_hello *h)
+void braid_handshake_offer(struct braid_hello *h, const struct braid_dev *met, bool plain)
 {
-	h->lanes_max = (uint8_t)(braid_param.lanes ? braid_param.lanes : braid_param.lanes_max);
-	for (unsigned i = 0; i < BRAID_TRANSPORTS_MAX && braid_transports[i]; i++)
-		h->transports[i] = braid_transports[i]->id;
-}
+	unsigned n = 0;
 
-static bool common_transport(const struct braid_hello *h)
-{
-	for (unsigned i = 0; i < BRAID_TRANSPORTS_MAX && h->transports[i]; i++) {
-		if (braid_transport_find(h->transports[i]))
-			return true;
+	h->lanes_max = (uint8_t)(braid_param.lanes ? braid_param.lanes : braid_param.lanes_max);
+	for (unsigned i = 0; braid_transports[i] && n < BRAID_TRANSPORTS_MAX; i++) {
+		const struct braid_transport *tr = braid_transports[i];
+
+		if (met->port[tr->id] && !(plain && tr->blob))
+			h->transports[n++] = tr->id;
 	}
-	return false;
 }
 
 static bool smaller_than_ours(const uint8_t *process)
@@ -157,7 +155,6 @@ static struct braid_conn *link_coming(uint64_t id)
 
 int braid_conn_find(struct braid_conn *c)
 {
-	const struct braid_dev *met;
 	struct braid_conn *coming;
 	struct braid_link *link;
 
@@ -167,13 +164,12 @@ int braid_conn_find(struct braid_conn *c)
 	c->mine.epoch = c->theirs.epoch;
 	c->mine.peer_dev = c->theirs.dev;
 	c->mine.traffic_class = c->theirs.traffic_class;
-	braid_handshake_offer(&c->mine);
+	braid_handshake_offer(&c->mine, c->met, false);
 	if (c->theirs.kind == BRAID_HELLO_LINK) {
-		met = c->dev;
 		if (!braid_listen_token(c->theirs.ident, &c->dev, c->key))
 			c->mine.status = BRAID_HELLO_NO_LISTEN;
 		else
-			braid_paths_tell(c->dev, met, &c->mine);
+			braid_paths_tell(c->dev, c->met, &c->mine);
 		c->mine.dev = (uint16_t)c->dev->index;
 		return 0;
 	}
@@ -262,7 +258,7 @@ void braid_conn_admit(struct braid_conn *c)
 	}
 	key_of_hello(c, &key);
 	link = key.self_accepted || !braid_param.share ? NULL : braid_link_find(&key, true);
-	if (!common_transport(&c->theirs)) {
+	if (!c->tr) {
 		c->mine.status = BRAID_HELLO_NO_TRANSPORT;
 	} else if (link && link->dialler && !smaller_than_ours(key.process) &&
 		   atomic_load(&link->state) == BRAID_LINK_DIALING) {
@@ -273,28 +269,83 @@ void braid_conn_admit(struct braid_conn *c)
 	}
 }
 
+void braid_conn_setup(struct braid_conn *c)
+{
+	const struct braid_link *link = c->link;
+
+	c->setup.dev = c->met;
+	c->setup.lane = c->mine.lane;
+	c->setup.traffic_class = c->mine.traffic_class;
+	c->setup.dialler = c->dialler;
+	c->setup.to = (const struct sockaddr *)&c->to;
+	c->mine_setup.grant = link ? link->grant : 0;
+	for (unsigned i = 0; link && i < link->key.dev->nmembers; i++) {
+		if (link->key.dev->member[i] == c->met)
+			c->mine_setup.member = (uint8_t)i;
+	}
+	/* It has just failed us. */
+	c->mine_setup.err = c->lane && c->lane->sour && !c->dialler ? ENETDOWN : 0;
+	if (c->lane)
+		c->lane->sour = false;
+}
+
 /* --- what becomes of it -------------------------------------------------------------------- */
 
 /* The socket is the lane's; on a link that is watched the next tick watches it, too. */
 static void taken(struct braid_lane *lane, struct braid_conn *c)
 {
 	c->fd = -1;
+	c->setup.wire = NULL;
 	lane->path = (uint8_t)c->path;
 	atomic_store(&lane->link->watched, false);
+}
+
+static struct braid_carrier carrier(const struct braid_conn *c)
+{
+	return (struct braid_carrier){
+		.tr = c->tr, .fd = c->fd, .wire = c->setup.wire,
+		.epoch = c->dialler ? c->mine.epoch : c->theirs.epoch,
+		.member = c->mine_setup.member, .peer_member = c->their_setup.member,
+		.peer_grant = c->their_setup.grant,
+	};
+}
+
+/* A dialler that was refused the better transport tries again later. */
+static void agreed_on(struct braid_link *link, const struct braid_conn *c, unsigned index)
+{
+	int err = c->mine_setup.err ? c->mine_setup.err : c->their_setup.err;
+	const struct braid_transport *best = link->key.dev->best;
+
+	link->better |= c->tr->blob || err;
+	if (err && link->dialler)
+		braid_path_plain(link, c->path, braid_os->now_ns());
+	if (err && !link->told_plain)
+		braid_warn("device %s, peer %s: %s carries lane %u: %s can't have %s (%s); %s",
+			   link->key.dev->net.name, link->peer, c->tr->name, index,
+			   c->mine_setup.err ? "this end" : "the peer", best->name, strerror(err),
+			   "it is tried again now and then");
+	else if (!err && best && c->tr != best && !link->told_plain && !link->better)
+		braid_warn("device %s, peer %s: %s carries this link: the peer does not offer %s; "
+			   "braid info on its host says why", link->key.dev->net.name, link->peer,
+			   c->tr->name, best->name);
+	else
+		return;
+	link->told_plain = true;
 }
 
 /* The peer has proved itself in `c`: its socket becomes a lane. */
 static int link_take_conn(struct braid_link *link, struct braid_conn *c, unsigned index)
 {
-	const struct braid_transport *tr = braid_transport_find(BRAID_TRANSPORT_TCP);
+	struct braid_carrier carried = carrier(c);
 	int err;
 
 	braid_unwatch(c->fd);
-	err = braid_link_add_lane(link, tr, index, c->theirs.epoch, c->fd);
+	err = braid_link_add_lane(link, index, &carried);
 	if (err)
 		return braid_error(err, "device %s, peer %s: can't open lane %u: %s",
 				   link->key.dev->net.name, link->peer, index, strerror(-err));
 	taken(link->lane[index], c);
+	agreed_on(link, c, index);
 	return 0;
 }
 
@@ -302,13 +353,13 @@ static int link_take_conn(struct braid_link *link, struct braid_conn *c, unsigne
 static int lane_take_conn(struct braid_lane *lane, struct braid_conn *c)
 {
 	struct braid_link *link = lane->link;
+	struct braid_carrier carried = carrier(c);
 	int err;
 
 	if (!c->dialler && c->theirs.epoch != lane->dialled)
 		return -EALREADY;		/* a later dial has come in between */
 	braid_unwatch(c->fd);
-	err = braid_lane_resume(lane, c->dialler ? c->mine.epoch : c->theirs.epoch, c->fd,
-				c->theirs.frames, c->theirs.first);
+	err = braid_lane_resume(lane, &carried, c->theirs.frames, c->theirs.first);
 	if (err) {
 		braid_link_fail(link, -EREMOTEIO, "lane %u can't be taken up again: %s",
 				lane->index,
@@ -317,6 +368,7 @@ static int lane_take_conn(struct braid_lane *lane, struct braid_conn *c)
 		return err;
 	}
 	taken(lane, c);
+	agreed_on(link, c, lane->index);
 	braid_heal_resumed(lane, braid_os->now_ns());
 	braid_link_move(link);
 	return 0;
@@ -419,6 +471,10 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 	int err = braid_conn_step(c, &events);
 
 	if (err == -EAGAIN) {
+		if (c->state >= BRAID_CONN_ASK_SETUP && c->tr && c->tr->blob && !c->patient) {
+			c->patient = true;
+			c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
+		}
 		braid_watch(EPOLL_CTL_MOD, c->fd, events, c, BRAID_TAG_CONN);
 		return;
 	}
@@ -499,7 +555,8 @@ int braid_handshake_accept(int fd, struct braid_dev *dev, const struct sockaddr_
 		braid_handshake_make_room();
 	braid_os->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	braid_conn_init(c, fd, false);
-	c->dev = dev;
+	c->dev = c->met = dev;
+	c->to = *from;
 	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
 	braid_addr_text(from, c->addr, sizeof(c->addr));
 	c->from = braid_addr_of((const struct sockaddr *)from);
@@ -524,6 +581,21 @@ void braid_handshakes_expire(uint64_t now)
 			dropped++;
 		braid_handshake_end(c);
 	}
+}
+
+bool braid_handshakes_poll(uint64_t now)
+{
+	struct braid_conn *c, *tmp;
+	bool any = false;
+
+	braid_list_for_safe(c, tmp, &conns, node) {
+		if (!braid_conn_polls(c))
+			continue;
+		any = true;
+		braid_handshake_event(c, now);
+		break;		/* which may have freed more than that one */
+	}
+	return any;
 }
 
 void braid_handshakes_tell(uint64_t now)

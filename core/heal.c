@@ -176,9 +176,16 @@ static void dial(struct braid_link *link, uint64_t now)
 {
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
-		bool astray = lane->path != braid_path_for(link, i, now);
+		unsigned path = braid_path_for(link, i, now);
+		bool astray = lane->path != path;
 		int err;
 
+		if (lane->sour && lane->fd < 0) {
+			braid_path_plain(link, lane->path, now);
+			lane->sour = false;
+		}
+		/* On a socket, where better can be had. */
+		astray |= link->better && !lane->tr->dma && now >= link->path[path].plain_until_ns;
 		if (lane->conn || now < lane->dial_at_ns || (is_well(lane, now) && !astray))
 			continue;
 		if (braid_lane_up(lane) && lane != braid_link_home(link) && !astray)

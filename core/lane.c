@@ -18,6 +18,11 @@ enum {
 	SLOWEST = 16,				/* times slower than the best: no less believed */
 };
 
+struct braid_kept {
+	struct braid_kept *next;
+	char *ring;
+};
+
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t nframes)
 {
 	assert(!(nframes & (nframes - 1)) && !(ring_size & (ring_size - 1)));
@@ -40,6 +45,13 @@ void braid_txq_fini(struct braid_txq *q)
 			free(q->f[i & q->fmask].own);
 	}
 	q->f_acked = q->f_told = q->f_head;
+	while (q->kept) {
+		struct braid_kept *k = q->kept;
+
+		q->kept = k->next;
+		free(k->ring);
+		free(k);
+	}
 	free(q->ring);
 	free(q->f);
 	q->ring = NULL;
@@ -171,6 +183,44 @@ static int iov_put(struct iovec *iov, int n, const char *p, size_t len)
 	return n + 1;
 }
 
+void braid_lane_told(struct braid_lane *lane)
+{
+	lane->rx_told = lane->rx_frames;
+	lane->rx_quiet = 0;
+	lane->rx_owed = lane->rx_some = false;
+}
+
+void braid_tx_stamp(struct braid_lane *lane)
+{
+	struct braid_txq *q = &lane->tx;
+	uint32_t ack = htole32(lane->rx_frames);
+
+	memcpy(q->ring + q->f[q->f_sent & q->fmask].off + HDR_ACK, &ack, sizeof(ack));
+	braid_lane_told(lane);
+}
+
+bool braid_tx_put(const struct braid_lane *lane, struct braid_put *ret)
+{
+	const struct braid_txq *q = &lane->tx;
+	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+	const struct braid_send *s = f->owner;
+	unsigned m = lane->member, pm = lane->peer_member;
+	struct braid_hdr h;
+
+	if (q->part || !f->ext_len || f->own || !s || !s->mr || pm >= s->to.nkeys ||
+	    (int32_t)(s->to.grant - lane->peer_grant) < 0 || !s->mr->key[m].mr ||
+	    q->ring[f->off] != BRAID_F_CHUNK)
+		return false;
+	braid_hdr_unpack(q->ring + f->off, &h);
+	*ret = (struct braid_put){
+		.data = f->ext, .len = h.len, .to = s->to.addr + h.offset,
+		.local = s->mr->key[m].local, .remote = s->to.key[pm],
+		.has_imm = h.comm <= UINT16_MAX,
+		.imm = h.comm << 16 | h.rseq % BRAID_SLOTS << 8 | h.n,
+	};
+	return true;
+}
+
 int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
 		    size_t *ret_bytes)
 {
@@ -178,14 +228,8 @@ int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t 
 	size_t skip = q->part, bytes = 0;
 	int n = 0;
 
-	if (!skip && q->f_sent != q->f_head) {
-		uint32_t ack = htole32(lane->rx_frames);
-
-		memcpy(q->ring + q->f[q->f_sent & q->fmask].off + HDR_ACK, &ack, sizeof(ack));
-		lane->rx_told = lane->rx_frames;
-		lane->rx_quiet = 0;
-		lane->rx_owed = lane->rx_some = false;
-	}
+	if (!skip && q->f_sent != q->f_head)
+		braid_tx_stamp(lane);
 	for (uint32_t i = q->f_sent; i != q->f_head && n + 2 <= max && bytes < budget; i++) {
 		const struct braid_txf *f = &q->f[i & q->fmask];
 
@@ -342,13 +386,21 @@ static uint32_t power_of_two(uint64_t least)
 int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to)
 {
 	struct braid_txq *a = &to->tx, *b = &from->tx, q = *a;
+	struct braid_kept *kept = NULL;
 	uint64_t bytes = (a->head - a->tail) + (b->head - b->tail) + CTL_BYTES;
 	uint32_t frames = (a->f_head - a->f_acked) + (b->f_head - b->f_acked) + 4 * CTL_FRAMES + 1;
 
 	assert(b->f_sent == b->f_acked && !b->part);
+	if (to->tr->dma) {
+		kept = malloc(sizeof(*kept));
+		if (!kept)
+			return -ENOMEM;
+	}
 	if (braid_txq_init(&q, power_of_two(bytes > b->ring_size ? bytes : b->ring_size),
-			   power_of_two(frames > b->fmask ? frames : b->fmask)))
+			   power_of_two(frames > b->fmask ? frames : b->fmask))) {
+		free(kept);
 		return -ENOMEM;
+	}
 	q.f_head = q.f_acked;
 	for (uint32_t i = a->f_acked; i != a->f_head; i++)
 		append(&q, a, a->f[i & a->fmask]);
@@ -365,7 +417,12 @@ int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to)
 	q.unsent += b->unsent;
 	q.unacked += b->unacked;
 	q.starts = 0;
-	free(a->ring);
+	if (kept) {
+		*kept = (struct braid_kept){ q.kept, a->ring };
+		q.kept = kept;
+	} else {
+		free(a->ring);
+	}
 	free(a->f);
 	*a = q;
 	b->f_head = b->f_acked;

@@ -51,18 +51,26 @@ struct braid_txq {
 	/* What the lane carries, where there are several: see braid_txq_cost(). */
 	uint64_t timed_ns, timed_bytes;	/* acknowledged since; only while something flies */
 	double ns_per_byte;		/* of late; 0: not known yet */
+	struct braid_kept *kept;	/* rings that it had before, which a NIC may still read */
 };
 
 enum braid_rx_kind { BRAID_RX_NONE, BRAID_RX_DRAIN, BRAID_RX_CTL, BRAID_RX_ENTRY, BRAID_RX_UM };
 
 struct braid_lane {
 	struct braid_link *link;
-	const struct braid_transport *tr;
+	const struct braid_transport *tr;	/* of the present; another one may take over */
+	size_t size;			/* of this struct, and what transports add */
 	uint8_t index;
 	uint16_t epoch;
 	int fd;
+	void *wire;			/* what the transport's setup() made: lane_open() takes it */
+	int event_fd;			/* see struct braid_transport, arm; -1: none */
+	uint8_t member;			/* of our device, and of the peer's, that it connects */
+	uint8_t peer_member;
+	uint32_t peer_grant;		/* the peer's link->grant when it was opened */
 	atomic_bool up;			/* else its socket is lost: see core/heal.h */
 	bool local;			/* the path is this host's memory */
+	uint32_t ack_frames;		/* received: then they are to be acknowledged */
 	uint64_t flight_max;		/* chunk bytes not acknowledged; 0: no limit */
 	struct braid_lock io;		/* for reading */
 	bool pushing;			/* somebody is, and may have dropped the link's lock */
@@ -86,11 +94,12 @@ struct braid_lane {
 	_Atomic uint64_t rx_bytes;	/* ever, of anything: the peer lives */
 
 	/* Lost and found: core/heal.c, in the service thread. */
-	bool in_epoll;
+	bool in_epoll, event_in_epoll;
 	bool down_due;			/* DOWN is to be told: it is closed here */
 	bool peer_down;			/* and at the other end, after so many frames: */
 	uint32_t peer_frames;
 	bool orphaned;			/* both: its chunks go to other lanes */
+	bool sour;			/* what carried it failed by itself */
 	atomic_bool detour;		/* the peer closed it: first try another path */
 	uint8_t path;			/* of the dialler's, which the socket takes */
 	uint16_t dialled;		/* epoch of the last dial, or of the last one taken in */
@@ -108,7 +117,7 @@ static inline bool braid_lane_up(const struct braid_lane *lane)
 }
 
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t frames);
-void braid_txq_fini(struct braid_txq *q);
+void braid_txq_fini(struct braid_txq *q);	/* nothing reads it any more */
 /* The peer has all that it will ever acknowledge: acknowledgements themselves it does not. */
 bool braid_txq_idle(const struct braid_txq *q);
 
@@ -129,9 +138,24 @@ bool braid_txq_room_ctl(const struct braid_txq *q);
 void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy, const void *ext,
 		  struct braid_send *owner);
 
+void braid_lane_told(struct braid_lane *lane);	/* the peer, of all that has been received */
+/* The frame at f_sent is about to leave: its header says what has been received here. */
+void braid_tx_stamp(struct braid_lane *lane);
 /* The next bytes to send, at most `budget`: fills iov, returns the count; *ret_bytes their sum. */
 int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
 		    size_t *ret_bytes);
+struct braid_put {			/* a chunk that can be written into its place */
+	const char *data;
+	uint64_t to;
+	uint32_t len, local, remote;	/* length, keys */
+	uint32_t imm;			/* braid_rx_imm() */
+	bool has_imm;			/* else its header is to follow, with BRAID_FLAG_PLACED */
+};
+/*
+ * Is the frame at f_sent one?  Both its memory here and that at the peer must be known to the NICs
+ * that the lane connects, and the peer's grant not older than the lane.
+ */
+bool braid_tx_put(const struct braid_lane *lane, struct braid_put *ret);
 /* n bytes were handed to the wire: completes copied sends. */
 void braid_tx_advance(struct braid_lane *lane, size_t n);
 /* The peer says it has received `frames` in all: 0, or -EPROTO if it can't have. */

@@ -118,7 +118,8 @@ int braid_link_attach(struct braid_link *link)
 void braid_link_detach(struct braid_link *link)
 {
 	for (unsigned i = 0; i < link->nlanes; i++) {
-		if (!braid_txq_idle(&link->lane[i]->tx) || link->lane[i]->rx_left)
+		if (!braid_txq_idle(&link->lane[i]->tx) || link->lane[i]->rx_left ||
+		    link->lane[i]->tr->dma)	/* which may be reading it yet */
 			return;
 	}
 	for (unsigned i = 0; link->attached && i < link->nlanes; i++)
@@ -126,36 +127,62 @@ void braid_link_detach(struct braid_link *link)
 	link->attached = false;
 }
 
-int braid_link_add_lane(struct braid_link *link, const struct braid_transport *tr, unsigned index,
-			uint16_t epoch, int fd)
+/* Of whatever transport may carry it one day. */
+static size_t lane_size(const struct braid_transport *tr)
+{
+	size_t size = tr->lane_size;
+
+	for (unsigned i = 0; braid_transports[i]; i++) {
+		if (braid_transports[i]->lane_size > size)
+			size = braid_transports[i]->lane_size;
+	}
+	return size;
+}
+
+/* The lane takes what carries it from now on. */
+static int lane_take(struct braid_lane *lane, const struct braid_carrier *c)
+{
+	memset(lane + 1, 0, lane->size - sizeof(*lane));
+	lane->tr = c->tr;
+	lane->epoch = c->epoch;
+	lane->fd = c->fd;
+	lane->event_fd = -1;
+	lane->wire = c->wire;
+	lane->member = c->member;
+	lane->peer_member = c->peer_member;
+	lane->peer_grant = c->peer_grant;
+	lane->ack_frames = ACK_FRAMES;
+	return c->tr->lane_open(lane);
+}
+
+int braid_link_add_lane(struct braid_link *link, unsigned index, const struct braid_carrier *c)
 {
 	struct braid_lane *lane;
 	int err;
 
 	if (index != link->nlanes || index >= BRAID_LANES_MAX)
 		return -EEXIST;
-	lane = calloc(1, tr->lane_size);
+	lane = calloc(1, lane_size(c->tr));
 	if (!lane)
 		return -ENOMEM;
+	lane->size = lane_size(c->tr);
 	lane->link = link;
-	lane->tr = tr;
 	lane->index = (uint8_t)index;
-	lane->epoch = epoch;
-	lane->fd = fd;
-	err = tr->lane_open(lane);
+	err = lane_take(lane, c);
 	braid_lock_wait(&link->lock);
 	if (!err && link->attached)
 		err = lane_attach(lane);
 	if (!err) {
 		atomic_store(&lane->up, true);
-		lane->dialled = epoch;
+		lane->dialled = c->epoch;
 		link->lane[index] = lane;
 		atomic_store(&link->nlanes, index + 1);
 	}
 	braid_unlock(&link->lock);
 	if (err) {
 		lane->fd = -1;
-		tr->lane_close(lane);
+		lane->wire = NULL;
+		c->tr->lane_close(lane);
 		braid_txq_fini(&lane->tx);
 		free(lane);
 	}
@@ -215,6 +242,7 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 		return;
 	braid_info("device %s, peer %s: lane %u is lost (%s)", link->key.dev->net.name, link->peer,
 		   lane->index, err == -ENOTCONN ? "closed by the peer" : strerror(-err));
+	lane->sour = lane->tr->dma && err != -ENOTCONN && err != -ECANCELED;
 	atomic_store(&lane->up, false);
 	atomic_fetch_add(&link->ndown, 1);
 	braid_service_kick();
@@ -318,6 +346,25 @@ void braid_link_rehome(struct braid_link *link)
 	braid_link_go(link, n);
 }
 
+void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_lane *lane,
+							     const struct braid_comm *c),
+		       const struct braid_comm *c)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		struct braid_lane *lane = link->lane[i];
+
+		if (!lane->tr->dma || !braid_lane_up(lane) || (uses && !uses(lane, c)))
+			continue;
+		lane->tr->lane_fence(lane);
+		braid_lane_lost(lane, -ECANCELED);
+		any = true;
+	}
+	if (any && !uses)
+		link->grant++;
+}
+
 void braid_lane_fence(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
@@ -337,7 +384,7 @@ void braid_lane_fence(struct braid_lane *lane)
 	braid_link_go(link, n);
 }
 
-int braid_lane_resume(struct braid_lane *lane, uint16_t epoch, int fd, uint32_t frames,
+int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, uint32_t frames,
 		      uint32_t first)
 {
 	struct braid_link *link = lane->link;
@@ -345,11 +392,9 @@ int braid_lane_resume(struct braid_lane *lane, uint16_t epoch, int fd, uint32_t 
 	int err;
 
 	assert(lane->fd < 0);
-	lane->fd = fd;
-	lane->epoch = epoch;
 	err = braid_tx_rewind(lane, frames);
 	if (!err)
-		err = lane->tr->lane_open(lane);
+		err = lane_take(lane, c);
 	if (!err) {
 		/* Acknowledgements that the peer has let go of. */
 		if ((int32_t)(first - lane->rx_frames) > 0)
@@ -365,6 +410,7 @@ int braid_lane_resume(struct braid_lane *lane, uint16_t epoch, int fd, uint32_t 
 		stall(link);
 	} else {
 		lane->fd = -1;
+		lane->wire = NULL;
 	}
 	braid_link_go(link, n);
 	return err;
@@ -376,6 +422,8 @@ uint64_t braid_link_eager_max(const struct braid_link *link)
 {
 	uint64_t max = (uint64_t)braid_param.eager;
 
+	if (braid_link_home(link)->tr->dma && max > BRAID_COPY_MAX)
+		return BRAID_COPY_MAX;		/* larger ones are written into their place */
 	return link->active > 1 && max > EAGER_SPREAD_MAX ? EAGER_SPREAD_MAX : max;
 }
 
@@ -416,9 +464,7 @@ static bool tell_ack(struct braid_link *link, unsigned i)
 		return true;
 	if (!braid_link_ctl(link, &h, NULL))
 		return false;
-	lane->rx_told = lane->rx_frames;
-	lane->rx_quiet = 0;
-	lane->rx_owed = lane->rx_some = false;
+	braid_lane_told(lane);
 	return true;
 }
 
@@ -762,8 +808,8 @@ int braid_rx_begin(struct braid_lane *lane)
 	lane->rx_kind = BRAID_RX_DRAIN;
 	lane->rx_target = NULL;
 	lane->rx_dst = NULL;
-	lane->rx_left = h->len;
-	if (h->lseq != lane->rx_frames)
+	lane->rx_left = h->flags & BRAID_FLAG_PLACED ? 0 : h->len;
+	if (h->lseq != lane->rx_frames || (h->flags & BRAID_FLAG_PLACED && !lane->tr->dma))
 		return -EBADMSG;
 	err = braid_tx_acked(lane, h->ack);
 	if (err)
@@ -799,11 +845,27 @@ int braid_rx_end(struct braid_lane *lane)
 		lane->rx_some = true;
 	/* The sender waits for what was not copied, and for room at some point. */
 	if (h->type == BRAID_F_CHUNK || h->len > BRAID_COPY_MAX ||
-	    lane->rx_frames - lane->rx_told >= ACK_FRAMES || lane->rx_quiet >= ACK_BYTES) {
+	    lane->rx_frames - lane->rx_told >= lane->ack_frames || lane->rx_quiet >= ACK_BYTES) {
 		lane->rx_owed = true;
 		braid_hint(&link->urgent, true);
 	}
 	return err;
+}
+
+int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len)
+{
+	struct braid_comm *c = braid_link_comm(lane->link, imm >> 16);
+	int err = 0;
+
+	lane->rx_hdr = (struct braid_hdr){
+		.type = BRAID_F_CHUNK, .flags = BRAID_FLAG_PLACED, .comm = imm >> 16, .len = len,
+		.n = imm & 0xff, .lseq = lane->rx_frames,
+	};
+	lane->rx_kind = BRAID_RX_DRAIN;
+	lane->rx_left = 0;
+	if (c)
+		err = braid_comm_rx_imm(lane, c, imm >> 8 & 0xff);
+	return err ? err : braid_rx_end(lane);
 }
 
 /* --- moving -------------------------------------------------------------------------------- */

@@ -51,6 +51,8 @@ struct braid_link {
 	_Atomic int state;
 	atomic_int err;			/* once dead */
 	bool dialler;
+	bool better;			/* both ends have more than sockets */
+	bool told_plain;
 	uint64_t id;
 	uint8_t session[BRAID_KEY_SIZE];
 	char peer[192];			/* "host (pid N) at address", for people */
@@ -66,6 +68,7 @@ struct braid_link {
 	unsigned home;			/* ours; changed while all stand still */
 	atomic_uint rx_home;		/* theirs: where the last such frame came from */
 	unsigned active;		/* of them, used for chunks */
+	uint32_t grant;			/* counts when credits were revoked: see docs/wire.md */
 	unsigned lanes_max;		/* of both ends */
 
 	struct braid_list comms;
@@ -142,9 +145,17 @@ void braid_link_free(struct braid_link *link);
 int braid_link_attach(struct braid_link *link);
 void braid_link_detach(struct braid_link *link);
 
-/* An authenticated socket becomes lane `index`: 0, or a negative errno and fd is still ours. */
-int braid_link_add_lane(struct braid_link *link, const struct braid_transport *tr, unsigned index,
-			uint16_t epoch, int fd);
+struct braid_carrier {		/* what a handshake ends in: it carries a lane's frames */
+	const struct braid_transport *tr;
+	int fd;
+	void *wire;
+	uint16_t epoch;
+	uint8_t member, peer_member;
+	uint32_t peer_grant;
+};
+
+/* It becomes lane `index`: 0, or a negative errno and fd and wire are still the caller's. */
+int braid_link_add_lane(struct braid_link *link, unsigned index, const struct braid_carrier *c);
 
 /*
  * A lane's socket, in the life of the link:
@@ -159,11 +170,18 @@ void braid_lane_fence(struct braid_lane *lane);
 /* If home is closed at both ends: another lane is home from now on, and has all that home had. */
 void braid_link_rehome(struct braid_link *link);
 /*
- * It goes on over fd: the peer has `frames` of ours, and has kept its own from `first` on.
- * 0, or a negative errno: fd is still ours, the link is to be failed.
+ * It goes on over another carrier: the peer has `frames` of ours, and has kept its own from
+ * `first` on.  0, or a negative errno: fd and wire are still ours, the link is to be failed.
  */
-int braid_lane_resume(struct braid_lane *lane, uint16_t epoch, int fd, uint32_t frames,
+int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, uint32_t frames,
 		      uint32_t first);
+/*
+ * While all stand still: lanes whose NIC may touch memory that somebody takes back lose their
+ * carriers, at once.  `uses` says which (NULL: all, and what was granted until now is void).
+ */
+void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_lane *lane,
+							     const struct braid_comm *c),
+		       const struct braid_comm *c);
 
 /* The link is over: every comm on it fails with err.  One WARN, if anybody is affected. */
 void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)
@@ -233,5 +251,7 @@ uint64_t braid_link_eager_max(const struct braid_link *link);
  */
 int braid_rx_begin(struct braid_lane *lane);
 int braid_rx_end(struct braid_lane *lane);
+/* A chunk of len bytes was written into its place, and this is all that came with it. */
+int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len);
 
 #endif

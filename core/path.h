@@ -27,6 +27,8 @@ struct braid_path {
 	uint64_t bad_until_ns;		/* 0: good */
 	uint64_t back_ns;		/* when it last was taken back */
 	unsigned hold_ms;		/* how long it is left alone, next time */
+	uint64_t plain_until_ns;	/* till then only sockets go this way */
+	unsigned plain_ms;
 };
 
 /* The first one, to the address in a peer's handle; none if no IP version is in common. */
@@ -46,5 +48,7 @@ unsigned braid_path_for(const struct braid_link *link, unsigned lane, uint64_t n
 /* It does not work; or it does. */
 void braid_path_bad(struct braid_link *link, unsigned path, uint64_t now);
 void braid_path_good(struct braid_link *link, unsigned path, uint64_t now);
+/* What is more than a socket failed on it: for a while, longer each time, it is not tried there. */
+void braid_path_plain(struct braid_link *link, unsigned path, uint64_t now);
 
 #endif

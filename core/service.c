@@ -215,7 +215,25 @@ static void lane_unwatch(struct braid_lane *lane)
 {
 	if (lane->in_epoll)
 		braid_unwatch(lane->fd);
-	lane->in_epoll = false;
+	if (lane->event_in_epoll)
+		braid_unwatch(lane->event_fd);
+	lane->in_epoll = lane->event_in_epoll = false;
+}
+
+static int lane_watch(struct braid_lane *lane)
+{
+	int err = braid_watch(lane->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, lane->fd,
+			      EPOLLIN | EPOLLRDHUP | EPOLLONESHOT |
+			      (lane->blocked && !lane->tr->dma ? EPOLLOUT : 0u), lane,
+			      BRAID_TAG_LANE);
+
+	lane->in_epoll |= !err;
+	if (err || lane->event_fd < 0)
+		return err;
+	err = braid_watch(lane->event_in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, lane->event_fd,
+			  EPOLLIN | EPOLLONESHOT, lane, BRAID_TAG_LANE);
+	lane->event_in_epoll |= !err;
+	return err;
 }
 
 void braid_lane_shut(struct braid_lane *lane)
@@ -239,22 +257,19 @@ static void link_unwatch(struct braid_link *link)
  */
 static void link_watch(struct braid_link *link)
 {
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (braid_lane_up(link->lane[i]))
+			link->lane[i]->tr->arm(link->lane[i]);
+	}
 	braid_link_move(link);
 	braid_link_tidy(link);
 	atomic_store(&link->watched, true);
 	link->settled = false;
 	for (unsigned i = 0; i < link->nlanes; i++) {
-		struct braid_lane *lane = link->lane[i];
-		int op = lane->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-
-		if (!braid_lane_up(lane))
-			continue;
-		if (braid_watch(op, lane->fd, EPOLLIN | EPOLLRDHUP | EPOLLONESHOT |
-				(lane->blocked ? EPOLLOUT : 0u), lane, BRAID_TAG_LANE)) {
+		if (braid_lane_up(link->lane[i]) && lane_watch(link->lane[i])) {
 			link_unwatch(link);	/* not now: the next tick tries again */
 			return;
 		}
-		lane->in_epoll = true;
 	}
 }
 
@@ -435,7 +450,7 @@ static int service_look(uint64_t now)
 	}
 	bound_idle();
 	if (paused || braid_handshakes_left())
-		wait_ms = sooner(wait_ms, 100);
+		wait_ms = sooner(wait_ms, braid_handshakes_poll(now) ? 1 : 100);
 	return wait_ms;
 }
 

@@ -129,7 +129,9 @@ void braid_handshakes_tell(uint64_t now);	/* one line about strangers, now and t
 /* "address:port", for people. */
 void braid_addr_text(const struct sockaddr_storage *sa, char *text, size_t len);
 
-/* What both ends' hellos say about us: transports and lanes. */
-void braid_handshake_offer(struct braid_hello *h);
+/* What both ends' hellos say about us: transports of `met`, and lanes.  plain: the socket alone. */
+void braid_handshake_offer(struct braid_hello *h, const struct braid_dev *met, bool plain);
+/* Move on those that wait for something else than their socket; true if there are any. */
+bool braid_handshakes_poll(uint64_t now);
 
 #endif

@@ -25,7 +25,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
+struct braid_dev;
 struct braid_lane;
 
 enum {				/* ids on the wire */
@@ -33,9 +35,17 @@ enum {				/* ids on the wire */
 	BRAID_TRANSPORT_VERBS,
 	BRAID_TRANSPORT_SMC,
 	BRAID_TRANSPORT_UCX,
+	BRAID_TRANSPORT_IDS,
 };
 
 enum { BRAID_COPY_LOCKED = 16384, BRAID_CALL_BUDGET = 1 << 20 };
+
+enum { BRAID_BLOB_SIZE = 192 };
+
+struct braid_key {			/* what the wire calls a piece of memory */
+	void *mr;
+	uint32_t local, remote;
+};
 
 struct braid_health {			/* what the wire says of a lane */
 	bool unacked;			/* bytes are under way that the peer's host has not taken */
@@ -43,18 +53,59 @@ struct braid_health {			/* what the wire says of a lane */
 	unsigned rtt_ms;		/* to the peer's host and back */
 };
 
+struct braid_setup {			/* one lane on its way up, over an authenticated socket */
+	struct braid_dev *dev;		/* the member whose socket it is */
+	const struct sockaddr *to;	/* where the other end is */
+	unsigned lane;
+	int traffic_class;
+	bool dialler;
+	void *wire;			/* what setup() made, for lane_open() to take */
+};
+
 struct braid_transport {
 	const char *name;
 	uint8_t id;
+	bool dma;			/* the wire reads and writes memory without being called:
+					 * lane_fence() must be, before somebody takes it back */
 	size_t lane_size;
 
-	/* Take over lane->fd, which has just authenticated itself. */
+	/*
+	 * At init: note in dev->port[id] of each device what this transport needs to use it, and
+	 * add devices that nobody else has found.  Finding none is success; `why`, if not NULL,
+	 * then says in one line why. 
+	 */
+	int (*probe)(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len);
+	/* Memory of the user that the wire may read and write from now on: keys for dev. */
+	int (*reg)(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
+	void (*dereg)(struct braid_dev *dev, struct braid_key *key);
+
+	/*
+	 * In the handshake the two ends of a lane tell each other BRAID_BLOB_SIZE bytes, the
+	 * dialler first.  setup() makes s->wire and fills `mine`; it has `theirs` at the accepting
+	 * end.  setup_peer(), at the dialling end, has the answer.  setup_ready(): 0, or -EAGAIN:
+	 * ask again in a moment.  setup_drop(): at any time, unless lane_open() has taken s->wire.
+	 * Where `blob` is false nothing is told, and none of them is called.
+	 */
+	bool blob;
+	int (*setup)(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);
+	int (*setup_peer)(struct braid_setup *s, const uint8_t *theirs);
+	int (*setup_ready)(struct braid_setup *s);
+	void (*setup_drop)(struct braid_setup *s);
+
+	/* Take over lane->fd, which has just authenticated itself, and lane->wire. */
 	int (*lane_open)(struct braid_lane *lane);
 	/* Memory for traffic: taken when the first comm attaches, given back after the last. */
 	int (*lane_attach)(struct braid_lane *lane);
 	void (*lane_detach)(struct braid_lane *lane);
 	/* A fence: afterwards nothing of this lane reads or writes anybody's memory.  Any state. */
 	void (*lane_close)(struct braid_lane *lane);
+	/* The same, and no more: lane->fd stays. */
+	void (*lane_fence)(struct braid_lane *lane);
+	/*
+	 * The service thread is about to sleep: have lane->event_fd, if there is one, become
+	 * readable when something arrives.  What came before is to be polled once more.
+	 */
+	void (*arm)(struct braid_lane *lane);
 
 	/*
 	 * Hand queued frames to the wire, at most BRAID_CALL_BUDGET bytes, and tell the queue
@@ -72,8 +123,17 @@ struct braid_transport {
 	int (*health)(struct braid_lane *lane, struct braid_health *ret);
 };
 
-/* All of them, NULL-terminated: plugin/device.c is the one place that names them. */
-extern const struct braid_transport *const braid_transports[];
-const struct braid_transport *braid_transport_find(uint8_t id);
+/* For members that a transport has nothing to do in. */
+int braid_no_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
+void braid_no_dereg(struct braid_dev *dev, struct braid_key *key);
+int braid_no_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);
+int braid_no_setup_peer(struct braid_setup *s, const uint8_t *theirs);
+int braid_no_setup_ready(struct braid_setup *s);
+void braid_no_setup_drop(struct braid_setup *s);
+void braid_no_lane(struct braid_lane *lane);
+
+/* Those in use, best first, NULL-terminated: plugin/device.c is the one place that names them. */
+extern const struct braid_transport *braid_transports[];
+const struct braid_transport *braid_transport_find(uint8_t id);	/* NULL: not among them */
 
 #endif

@@ -221,6 +221,39 @@ int braid_hello_unpack(const uint8_t *from, struct braid_hello *ret)
 	return err;
 }
 
+/* --- set-up -------------------------------------------------------------------------------- */
+
+void braid_setup_pack(const struct braid_setup_msg *m, uint8_t *to)
+{
+	struct cursor c = { .w = to };
+
+	memset(to, 0, BRAID_SETUP_SIZE);
+	put64(&c, BRAID_SETUP_MAGIC);
+	put16(&c, m->err);
+	put8(&c, m->member);
+	put8(&c, 0);
+	put32(&c, m->grant);
+	put_bytes(&c, m->blob, sizeof(m->blob));
+	c.w = to + BRAID_SETUP_SIGNED;
+	put_bytes(&c, m->mac, sizeof(m->mac));
+}
+
+int braid_setup_unpack(const uint8_t *from, struct braid_setup_msg *ret)
+{
+	struct cursor c = { .r = from };
+
+	if (get64(&c) != BRAID_SETUP_MAGIC)
+		return -EBADMSG;
+	ret->err = get16(&c);
+	ret->member = get8(&c);
+	get8(&c);
+	ret->grant = get32(&c);
+	get_bytes(&c, ret->blob, sizeof(ret->blob));
+	c.r = from + BRAID_SETUP_SIGNED;
+	get_bytes(&c, ret->mac, sizeof(ret->mac));
+	return ret->member < BRAID_PATHS_MAX ? 0 : -EBADMSG;
+}
+
 /* --- frames -------------------------------------------------------------------------------- */
 
 static const struct {
@@ -231,8 +264,8 @@ static const struct {
 	[BRAID_F_EAGER]   = { "eager", BRAID_EAGER_MAX, BRAID_FLAG_CREDITED },
 	[BRAID_F_START]   = { "start", 0, 0 },
 	[BRAID_F_WANT]    = { "want", 0, 0 },
-	[BRAID_F_CHUNK]   = { "chunk", BRAID_CHUNK_LEN_MAX, 0 },
-	[BRAID_F_CREDIT]  = { "credit", 0, 0 },
+	[BRAID_F_CHUNK]   = { "chunk", BRAID_CHUNK_LEN_MAX, BRAID_FLAG_PLACED },
+	[BRAID_F_CREDIT]  = { "credit", 4 * BRAID_PATHS_MAX, 0 },
 	[BRAID_F_RETIRE]  = { "retire", 0, 0 },
 	[BRAID_F_ACK]     = { "ack", 0, 0 },
 	[BRAID_F_OPEN]    = { "open", BRAID_OPEN_SIZE, 0 },
@@ -288,7 +321,10 @@ int braid_hdr_unpack(const void *from, struct braid_hdr *ret)
 	ret->size = get64(&c);
 	if (ret->type >= BRAID_F_MAX || !frames[ret->type].name ||
 	    ret->flags & ~frames[ret->type].flags || ret->len > frames[ret->type].len_max ||
-	    ret->size > BRAID_MSG_MAX || ret->offset > BRAID_MSG_MAX)
+	    ret->size > BRAID_MSG_MAX ||
+	    (ret->offset > BRAID_MSG_MAX && ret->type != BRAID_F_CREDIT))
+		return -EBADMSG;
+	if (ret->type == BRAID_F_CREDIT && ret->len % 4)
 		return -EBADMSG;
 	if ((ret->type == BRAID_F_OPEN || ret->type == BRAID_F_OPENED) &&
 	    ret->len != BRAID_OPEN_SIZE)
@@ -299,6 +335,22 @@ int braid_hdr_unpack(const void *from, struct braid_hdr *ret)
 	    (!ret->len || ret->n >= BRAID_CHUNKS_MAX || ret->offset + ret->len > ret->size))
 		return -EBADMSG;
 	return 0;
+}
+
+void braid_keys_pack(const uint32_t *key, unsigned n, uint8_t *to)
+{
+	struct cursor c = { .w = to };
+
+	for (unsigned i = 0; i < n; i++)
+		put32(&c, key[i]);
+}
+
+void braid_keys_unpack(const uint8_t *from, unsigned n, uint32_t *ret)
+{
+	struct cursor c = { .r = from };
+
+	for (unsigned i = 0; i < n; i++)
+		ret[i] = get32(&c);
 }
 
 void braid_open_pack(const struct braid_open *o, uint8_t *to)

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #define BRAID_WIRE_MAGIC 0x4c57444941524221ull	/* "!BRAIDWL" */
+#define BRAID_SETUP_MAGIC 0x5553444941524221ull	/* "!BRAIDSU" */
 #define BRAID_HANDLE_MAGIC 0x4c48444941524221ull	/* "!BRAIDHL" */
 
 enum {
@@ -43,6 +44,7 @@ enum {
 	BRAID_OPEN_SIZE = 48,
 	BRAID_REASON_MAX = 256,
 	BRAID_PATHS_MAX = 4,		/* members of a device made of several */
+	BRAID_SETUP_SIZE = 256,
 };
 
 #define BRAID_MSG_MAX (1ull << 38)	/* 256 chunks of 1 GiB; NCCL sends 1 GiB at most */
@@ -127,6 +129,21 @@ void braid_hello_pack(const struct braid_hello *h, uint8_t *to);
 /* 0, -EPROTO not Braid, -EPROTONOSUPPORT no common version (*ret is filled), -EBADMSG. */
 int braid_hello_unpack(const uint8_t *from, struct braid_hello *ret);
 
+/* --- set-up of a lane that needs more than a socket ------------------------------------------ */
+
+struct braid_setup_msg {
+	uint16_t err;			/* an errno: it can't be had, use the socket; 0: it can */
+	uint8_t member;			/* of the sender's device, whose it is */
+	uint32_t grant;			/* the sender's link->grant */
+	uint8_t blob[192];		/* the transport's */
+	uint8_t mac[BRAID_MAC_SIZE];
+};
+
+enum { BRAID_SETUP_SIGNED = BRAID_SETUP_SIZE - BRAID_MAC_SIZE };
+
+void braid_setup_pack(const struct braid_setup_msg *m, uint8_t *to);
+int braid_setup_unpack(const uint8_t *from, struct braid_setup_msg *ret);	/* 0 or -EBADMSG */
+
 /* --- frames -------------------------------------------------------------------------------- */
 
 enum braid_frame {
@@ -134,7 +151,8 @@ enum braid_frame {
 	BRAID_F_START,		/* message seq goes into receive rseq: size; chunks follow */
 	BRAID_F_WANT,		/* message seq (tag, size) waits for a credit */
 	BRAID_F_CHUNK,		/* bytes [offset, offset + len) of what goes to rseq; n: number */
-	BRAID_F_CREDIT,		/* receive rseq (tag) is posted with room for size bytes */
+	BRAID_F_CREDIT,		/* receive rseq (tag) is posted with room for size bytes; with a
+				 * payload: at offset, under grant seq, with a key per member */
 	BRAID_F_RETIRE,		/* messages seq .. seq + n - 1 met receives without a credit */
 	BRAID_F_ACK,		/* lane n has received `seq` frames (home's count rides in ack) */
 	BRAID_F_OPEN,		/* a new comm: payload is struct braid_open */
@@ -150,7 +168,10 @@ enum braid_frame {
 	BRAID_F_MAX,
 };
 
-enum { BRAID_FLAG_CREDITED = 1 };
+enum {
+	BRAID_FLAG_CREDITED = 1,
+	BRAID_FLAG_PLACED = 2,	/* the payload is in its place already: none follows */
+};
 
 struct braid_hdr {
 	uint8_t type, flags;
@@ -175,6 +196,9 @@ struct braid_open {
 	uint64_t listen_id;
 	uint8_t mac[BRAID_MAC_SIZE];	/* braid_auth_open(), in the answer braid_auth_opened() */
 };
+
+void braid_keys_pack(const uint32_t *key, unsigned n, uint8_t *to);	/* 4 n bytes */
+void braid_keys_unpack(const uint8_t *from, unsigned n, uint32_t *ret);
 
 void braid_open_pack(const struct braid_open *o, uint8_t *to);
 void braid_open_unpack(const uint8_t *from, struct braid_open *ret);

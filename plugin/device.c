@@ -2,8 +2,8 @@
 /*
  * device.c - the table of devices, and the one list of transports.
  *
- * A device is an interface that topo/ found usable, or several that NCCL has fused; in this release
- * TCP serves all of them.
+ * A device is an interface that topo/ found usable, with the RDMA port behind it if there is one,
+ * or several that NCCL has fused.
  */
 #include "plugin/device.h"
 
@@ -17,8 +17,24 @@
 #include "core/transport.h"
 
 extern const struct braid_transport braid_tcp;
+#ifdef HAVE_VERBS
+extern const struct braid_transport braid_verbs;
+#endif
 
-const struct braid_transport *const braid_transports[] = { &braid_tcp, NULL };
+static const struct braid_transport *const known[] = {
+#ifdef HAVE_VERBS
+	&braid_verbs,
+#endif
+	&braid_tcp,
+};
+enum { KNOWN = sizeof(known) / sizeof(known[0]) };
+
+const struct braid_transport *braid_transports[KNOWN + 1] = {
+#ifdef HAVE_VERBS
+	&braid_verbs,
+#endif
+	&braid_tcp,
+};
 
 static struct braid_dev table[BRAID_NETDEVS_MAX];
 static unsigned count;
@@ -38,6 +54,88 @@ static int family(void)
 	       !strcmp(braid_param.socket_family, "AF_INET6") ? AF_INET6 : AF_UNSPEC;
 }
 
+/* Those of BRAID_TRANSPORTS, in that order. */
+static void choose_transports(void)
+{
+	const char *p = braid_param.transports;
+	unsigned n = 0;
+
+	while (*p) {
+		size_t len = strcspn(p, ",");
+
+		for (unsigned i = 0; i < KNOWN; i++) {
+			bool fits = len == strlen(known[i]->name) && !strncmp(p, known[i]->name, len);
+
+			for (unsigned k = 0; k < n; k++)
+				fits &= braid_transports[k] != known[i];
+			if (fits)
+				braid_transports[n++] = known[i];
+		}
+		p += len + (p[len] == ',');
+	}
+	braid_transports[n] = NULL;
+}
+
+/* What each transport can use; returns how many have something better than a socket. */
+static unsigned probe(void)
+{
+	unsigned better = 0;
+
+	for (unsigned i = 0; braid_transports[i]; i++) {
+		char why[512] = "";
+
+		braid_transports[i]->probe(table, &count, BRAID_NETDEVS_MAX, why, sizeof(why));
+		if (why[0])
+			braid_info("%s: %s", braid_transports[i]->name, why);
+	}
+	for (unsigned i = 0; i < count; i++) {
+		struct braid_dev *dev = &table[i];
+
+		for (unsigned t = 0; braid_transports[t] && !dev->best; t++) {
+			if (dev->port[braid_transports[t]->id])
+				dev->best = braid_transports[t];
+		}
+		better += dev->best && dev->best->blob;
+	}
+	return better;
+}
+
+/* Interfaces that nothing can use, or nothing better than a socket where others have it. */
+static void drop_poor(bool better)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (!table[i].best || (better && !table[i].best->blob &&
+				       !braid_param.socket_ifname[0]))
+			continue;
+		if (n != i)
+			table[n] = table[i];
+		n++;
+	}
+	count = n;
+	for (unsigned i = 0; i < count; i++) {
+		table[i].index = i;
+		table[i].member[0] = &table[i];
+		if (table[i].port[BRAID_TRANSPORT_TCP])
+			table[i].port[BRAID_TRANSPORT_TCP] = &table[i];
+	}
+}
+
+static void tell(const struct braid_dev *dev)
+{
+	char names[64] = "";
+	size_t len = 0;
+
+	for (unsigned t = 0; braid_transports[t]; t++) {
+		if (dev->port[braid_transports[t]->id])
+			len += (size_t)snprintf(names + len, sizeof(names) - len, ", %s",
+						braid_transports[t]->name);
+	}
+	braid_info("device %u: %s %s, %d Mbit/s%s%s", dev->index, dev->net.name, dev->addr,
+		   dev->net.speed_mbps, dev->net.speed_known ? "" : " (assumed)", names);
+}
+
 int braid_devices_find(void)
 {
 	static struct braid_netdev found[BRAID_NETDEVS_MAX];
@@ -46,6 +144,7 @@ int braid_devices_find(void)
 
 	if (count)
 		return (int)count;
+	choose_transports();
 	n = braid_netdev_find(braid_param.socket_ifname, family(), "", found, BRAID_NETDEVS_MAX,
 			      why, sizeof(why));
 	if (n <= 0) {
@@ -64,11 +163,12 @@ int braid_devices_find(void)
 				  ? (const void *)&found[i].addr.in.sin_addr
 				  : (const void *)&found[i].addr.in6.sin6_addr,
 			  dev->addr, sizeof(dev->addr));
-		braid_info("device %d: %s %s, %d Mbit/s%s, tcp", i, dev->net.name, dev->addr,
-			   dev->net.speed_mbps, dev->net.speed_known ? "" : " (assumed)");
 	}
 	count = (unsigned)n;
-	return n;
+	drop_poor(probe() > 0);
+	for (unsigned i = 0; i < count; i++)
+		tell(&table[i]);
+	return (int)count;
 }
 
 static bool same_members(const struct braid_dev *a, const struct braid_dev *b)
@@ -98,6 +198,7 @@ int braid_devices_fuse(unsigned n, const int *indices)
 			return (int)i;
 	}
 	dev.net = dev.member[0]->net;
+	dev.best = dev.member[0]->best;
 	memcpy(dev.addr, dev.member[0]->addr, sizeof(dev.addr));
 	for (unsigned i = 0; i < n; i++) {
 		const struct braid_netdev *net = &dev.member[i]->net;

@@ -14,6 +14,7 @@
 #include "core/comm.h"
 #include "core/link.h"
 #include "core/log.h"
+#include "core/mrcache.h"
 #include "core/os.h"
 #include "core/param.h"
 #include "core/service.h"
@@ -199,7 +200,7 @@ static void comm_end(struct braid_comm *c)
 	pthread_mutex_unlock(&lock);
 	braid_comm_close(c);
 	braid_list_for_safe(mr, tmp, &mrs, node)
-		free(mr);
+		braid_mr_free(mr);
 }
 
 ncclResult_t braid_net_finalize(void *opaque)
@@ -390,6 +391,7 @@ ncclResult_t braid_net_close_listen(void *listen_comm)
 ncclResult_t braid_net_reg(void *comm, void *data, size_t size, int type, void **ret_mr)
 {
 	struct braid_mr *mr;
+	int err;
 
 	if (forked())
 		return ncclSystemError;
@@ -403,10 +405,9 @@ ncclResult_t braid_net_reg(void *comm, void *data, size_t size, int type, void *
 			   type);
 		return ncclInternalError;
 	}
-	mr = malloc(sizeof(*mr));
-	if (!mr)
-		return result(braid_no_memory("a registration"));
-	*mr = (struct braid_mr){ .comm = comm, .data = data, .size = size };
+	err = braid_mr_new(comm, data, size, &mr);
+	if (err)
+		return result(err);
 	pthread_mutex_lock(&lock);
 	braid_list_add_tail(&mr->comm->mrs, &mr->node);
 	pthread_mutex_unlock(&lock);
@@ -440,7 +441,7 @@ ncclResult_t braid_net_dereg(void *comm, void *opaque)
 	pthread_mutex_lock(&lock);
 	braid_list_del(&mr->node);
 	pthread_mutex_unlock(&lock);
-	free(mr);
+	braid_mr_free(mr);
 	return ncclSuccess;
 }
 

@@ -106,14 +106,32 @@ static int tcp_health(struct braid_lane *lane, struct braid_health *ret)
 	return 0;
 }
 
+/* Every interface will do. */
+static int tcp_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len)
+{
+	(void)max, (void)why, (void)len;
+	for (unsigned i = 0; i < *count; i++)
+		table[i].port[BRAID_TRANSPORT_TCP] = &table[i];
+	return 0;
+}
+
 const struct braid_transport braid_tcp = {
 	.name = "tcp",
 	.id = BRAID_TRANSPORT_TCP,
 	.lane_size = sizeof(struct braid_stream),
+	.probe = tcp_probe,
+	.reg = braid_no_reg,
+	.dereg = braid_no_dereg,
+	.setup = braid_no_setup,
+	.setup_peer = braid_no_setup_peer,
+	.setup_ready = braid_no_setup_ready,
+	.setup_drop = braid_no_setup_drop,
 	.lane_open = tcp_open,
 	.lane_attach = braid_stream_attach,
 	.lane_detach = braid_stream_detach,
 	.lane_close = braid_stream_close,
+	.lane_fence = braid_no_lane,
+	.arm = braid_no_lane,
 	.push = braid_stream_push,
 	.poll = braid_stream_poll,
 	.health = tcp_health,

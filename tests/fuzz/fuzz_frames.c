@@ -350,7 +350,9 @@ static void lose(void)
 	frames = how & WILD_FRAMES ? byte() : w.lane[l].out;
 	first = how & WILD_FIRST ? byte() : lane->rx_frames;
 	/* What it says again begins where we start to listen. */
-	if (braid_lane_resume(lane, (uint16_t)(lane->epoch + 1), FD + (int)l, frames, first)) {
+	if (braid_lane_resume(lane, &(struct braid_carrier){
+		.tr = lane->tr, .fd = FD + (int)l, .epoch = (uint16_t)(lane->epoch + 1),
+	}, frames, first)) {
 		braid_link_fail(w.link, -EREMOTEIO, "a peer that can't count");
 		return;
 	}
@@ -397,8 +399,9 @@ static void begin(void)
 
 		memset(&w.lane[i], 0, sizeof(w.lane[i]));
 		w.lane[i].in = in;
-		assert(!braid_link_add_lane(w.link, braid_transport_find(BRAID_TRANSPORT_TCP), i, 0,
-					    FD + (int)i));
+		assert(!braid_link_add_lane(w.link, i, &(struct braid_carrier){
+			.tr = braid_transport_find(BRAID_TRANSPORT_TCP), .fd = FD + (int)i,
+		}));
 	}
 	assert(!braid_link_attach(w.link));
 	w.link->active = LANES;

@@ -20,7 +20,7 @@
 #include "core/os.h"
 #include "core/service.h"
 
-enum { DIAL = 1, SIGN = 2, SLOW = 4, END = 8, FIND_FAILS = 16, LATE = 32 };
+enum { DIAL = 1, SIGN = 2, SLOW = 4, END = 8, FIND_FAILS = 16, LATE = 32, MORE = 64, FAILS = 128 };
 enum { OUT_MAX = 1024 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -35,12 +35,24 @@ static struct {
 	size_t nout;
 	unsigned calls, finds, admits;
 	bool signed_hello, signed_proof;
+	unsigned wires;
 	struct braid_conn c;
 } w;
 
 static const uint8_t key[BRAID_KEY_SIZE] = { 1, 2, 3, 4, 5 };
 
 /* --- the other end ------------------------------------------------------------------------- */
+
+/* What the peer says in a lane's set-up follows its proof or answer; an accepter hears two. */
+static void sign_setup(void)
+{
+	bool dialler = w.switches & DIAL;
+	size_t at = BRAID_HELLO_SIZE + (dialler ? 0 : BRAID_PROOF_SIZE);
+
+	for (; at + BRAID_SETUP_SIZE <= w.n && w.nout >= BRAID_HELLO_SIZE; at += BRAID_SETUP_SIZE)
+		braid_auth_setup(key, dialler ? w.out : w.in, dialler ? w.in : w.out, !dialler,
+				 w.in + at, w.in + at + BRAID_SETUP_SIGNED);
+}
 
 /* As soon as both messages that a MAC covers are known, put it where it belongs. */
 static void sign(void)
@@ -61,6 +73,7 @@ static void sign(void)
 		braid_auth_proof(key, w.in, w.out, w.in + BRAID_HELLO_SIZE + 8);
 		w.signed_proof = true;
 	}
+	sign_setup();
 }
 
 static ssize_t os_recvmsg(int fd, struct msghdr *msg, int flags)
@@ -120,6 +133,52 @@ static const struct braid_os fake = {
 
 /* --- the accepting end's tables ------------------------------------------------------------ */
 
+static int fuzz_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
+{
+	(void)theirs;
+	if (w.switches & FAILS && w.status & 1)
+		return -ENODEV;
+	memset(mine, 0x77, BRAID_BLOB_SIZE);
+	s->wire = &w;
+	w.wires++;
+	return 0;
+}
+
+static int fuzz_setup_peer(struct braid_setup *s, const uint8_t *theirs)
+{
+	assert(s->wire && theirs);
+	return w.switches & FAILS && w.status & 2 ? -EIO : 0;
+}
+
+static int fuzz_setup_ready(struct braid_setup *s)
+{
+	assert(s->wire);
+	return w.switches & FAILS && w.status & 4 ? -EIO : 0;
+}
+
+static void fuzz_setup_drop(struct braid_setup *s)
+{
+	assert(s->wire && w.wires);
+	w.wires--;
+}
+
+static const uint8_t both[] = { BRAID_TRANSPORT_VERBS, BRAID_TRANSPORT_TCP };
+static const struct braid_transport more = {
+	.name = "more", .id = BRAID_TRANSPORT_VERBS, .blob = true, .setup = fuzz_setup,
+	.setup_peer = fuzz_setup_peer, .setup_ready = fuzz_setup_ready,
+	.setup_drop = fuzz_setup_drop,
+}, tcp = { .name = "tcp", .id = BRAID_TRANSPORT_TCP };
+
+const struct braid_transport *braid_transport_find(uint8_t id)
+{
+	return id == more.id ? &more : id == tcp.id ? &tcp : NULL;
+}
+
+void braid_conn_setup(struct braid_conn *c)
+{
+	c->setup.dialler = c->dialler;
+}
+
 int braid_conn_find(struct braid_conn *c)
 {
 	w.finds++;
@@ -132,6 +191,8 @@ int braid_conn_find(struct braid_conn *c)
 	c->mine.lanes_max = 4;
 	c->mine.status = w.switches & LATE ? BRAID_HELLO_OK : w.status;
 	memcpy(c->key, key, sizeof(key));
+	if (w.switches & MORE)
+		memcpy(c->mine.transports, both, sizeof(both));
 	return 0;
 }
 
@@ -158,7 +219,7 @@ static void check_dialler(int err)
 	if (err)
 		return;
 	assert(w.c.state == BRAID_CONN_UP && w.c.known && w.c.theirs.status == BRAID_HELLO_OK);
-	assert(w.nout == BRAID_HELLO_SIZE + BRAID_PROOF_SIZE);
+	assert(w.nout == BRAID_HELLO_SIZE + BRAID_PROOF_SIZE || w.c.mine.transports[0]);
 }
 
 static void check_accepter(int err)
@@ -166,7 +227,7 @@ static void check_accepter(int err)
 	struct braid_hello h;
 
 	assert(w.finds <= 1 && w.admits <= w.finds);
-	assert(w.nout == 0 || w.nout == BRAID_HELLO_SIZE);
+	assert(w.nout == 0 || w.nout == BRAID_HELLO_SIZE || w.switches & MORE);
 	if (w.nout) {
 		/* Whatever we say, we say well. */
 		assert(braid_hello_unpack(w.out, &h) == 0);
@@ -198,6 +259,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		memcpy(w.c.key, key, sizeof(key));
 		w.c.mine.kind = BRAID_HELLO_LINK;
 		w.c.mine.lanes_max = 8;
+		if (w.switches & MORE)
+			memcpy(w.c.mine.transports, both, sizeof(both));
 	}
 	for (unsigned still = 0; err == -EAGAIN && still < 4; still++) {
 		size_t before = w.read + w.nout;
@@ -212,7 +275,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check_dialler(err);
 	else
 		check_accepter(err);
+	assert(err || w.wires == (w.c.tr == &more));
 	if (!err)
 		braid_conn_session(&w.c, session);
+	braid_conn_drop(&w.c);
+	assert(!w.wires);
 	return 0;
 }

@@ -451,7 +451,8 @@ void null_pair_add_lane(struct null_pair *p)
 
 	for (unsigned i = 0; i < 2; i++) {
 		struct braid_link *link = p->end[i];
-		int err = braid_link_add_lane(link, &null_transport, link->nlanes, 0, -1);
+		struct braid_carrier c = { .tr = &null_transport, .fd = -1 };
+		int err = braid_link_add_lane(link, link->nlanes, &c);
 
 		assert(!err);
 		lane[i] = null_of(link->lane[link->nlanes - 1]);
@@ -643,10 +644,18 @@ const struct braid_transport null_transport = {
 	.name = "null",
 	.id = NULL_TRANSPORT_ID,
 	.lane_size = sizeof(struct null_lane),
+	.reg = braid_no_reg,
+	.dereg = braid_no_dereg,
+	.setup = braid_no_setup,
+	.setup_peer = braid_no_setup_peer,
+	.setup_ready = braid_no_setup_ready,
+	.setup_drop = braid_no_setup_drop,
 	.lane_open = null_open,
 	.lane_attach = null_attach,
 	.lane_detach = null_detach,
 	.lane_close = null_close,
+	.lane_fence = braid_no_lane,
+	.arm = braid_no_lane,
 	.push = null_push,
 	.poll = null_poll,
 	.health = null_health,

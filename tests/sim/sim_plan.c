@@ -159,6 +159,7 @@ static void place_start(unsigned i)
 		d->index = rail;
 		d->nmembers = 1;
 		d->member[0] = d;
+		d->port[BRAID_TRANSPORT_TCP] = d;
 	}
 	p->fused = p->rail[0];
 	p->fused.index = SIM_RAILS;

@@ -164,7 +164,9 @@ static void add_lane(void)
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(braid_link_add_lane(end[i], tcp, end[i]->nlanes, 0, fd[i]), 0);
+		struct braid_carrier c = { .tr = tcp, .fd = fd[i] };
+
+		assert_int_equal(braid_link_add_lane(end[i], end[i]->nlanes, &c), 0);
 		end[i]->active = end[i]->nlanes;
 	}
 }
@@ -596,8 +598,12 @@ static void reconnect(void)
 	braid_lane_fence(a);
 	braid_lane_fence(b);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, sv), 0);
-	assert_int_equal(braid_lane_resume(a, a->epoch + 1, sv[0], b->rx_frames, a->tx.f_acked), 0);
-	assert_int_equal(braid_lane_resume(b, b->epoch + 1, sv[1], a->rx_frames, b->tx.f_acked), 0);
+	assert_int_equal(braid_lane_resume(a, &(struct braid_carrier){
+		.tr = a->tr, .fd = sv[0], .epoch = (uint16_t)(a->epoch + 1),
+	}, b->rx_frames, a->tx.f_acked), 0);
+	assert_int_equal(braid_lane_resume(b, &(struct braid_carrier){
+		.tr = b->tr, .fd = sv[1], .epoch = (uint16_t)(b->epoch + 1),
+	}, a->rx_frames, b->tx.f_acked), 0);
 }
 
 /* Whether the other end or this one loses it, and however far it had come. */

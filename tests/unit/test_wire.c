@@ -496,7 +496,12 @@ static void frames_with_a_field_out_of_range_are_refused(void **state)
 		{ { .type = BRAID_F_START, .flags = BRAID_FLAG_CREDITED }, -EBADMSG },
 		{ { .type = BRAID_F_START, .size = BRAID_MSG_MAX + 1 }, -EBADMSG },
 		{ { .type = BRAID_F_WANT, .size = UINT64_MAX }, -EBADMSG },
-		{ { .type = BRAID_F_CREDIT, .offset = BRAID_MSG_MAX + 1 }, -EBADMSG },
+		{ { .type = BRAID_F_CREDIT, .offset = UINT64_MAX }, 0 },	/* an address */
+		{ { .type = BRAID_F_CREDIT, .len = 4 * BRAID_PATHS_MAX }, 0 },
+		{ { .type = BRAID_F_CREDIT, .len = 4 * BRAID_PATHS_MAX + 4 }, -EBADMSG },
+		{ { .type = BRAID_F_CREDIT, .len = 5 }, -EBADMSG },
+		{ { .type = BRAID_F_CHUNK, .flags = BRAID_FLAG_PLACED, .len = 1, .size = 1 }, 0 },
+		{ { .type = BRAID_F_EAGER, .flags = BRAID_FLAG_PLACED }, -EBADMSG },
 		{ { .type = BRAID_F_CREDIT, .size = BRAID_MSG_MAX, .offset = BRAID_MSG_MAX }, 0 },
 		{ { .type = BRAID_F_CHUNK, .len = 1, .size = 1 }, 0 },
 		{ { .type = BRAID_F_CHUNK, .len = 0, .size = 1 }, -EBADMSG },

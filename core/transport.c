@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* transport.c - members for transports that have nothing to do there. */
+#include "core/transport.h"
+
+#include <errno.h>
+
+#include "core/lane.h"
+
+int braid_no_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret)
+{
+	(void)dev, (void)data, (void)size, (void)ret;
+	return -EOPNOTSUPP;
+}
+
+void braid_no_dereg(struct braid_dev *dev, struct braid_key *key)
+{
+	(void)dev, (void)key;
+}
+
+int braid_no_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
+{
+	(void)s, (void)theirs, (void)mine;
+	return -EOPNOTSUPP;
+}
+
+int braid_no_setup_peer(struct braid_setup *s, const uint8_t *theirs)
+{
+	(void)s, (void)theirs;
+	return -EOPNOTSUPP;
+}
+
+int braid_no_setup_ready(struct braid_setup *s)
+{
+	(void)s;
+	return 0;
+}
+
+void braid_no_setup_drop(struct braid_setup *s)
+{
+	(void)s;
+}
+
+void braid_no_lane(struct braid_lane *lane)
+{
+	(void)lane;
+}

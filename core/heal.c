@@ -246,8 +246,16 @@ static bool look_at_health(struct braid_link *link, uint64_t now)
 		struct braid_lane *lane = link->lane[i];
 		struct braid_health h = { 0 };
 
-		if (!braid_lane_up(lane) || lane->tr->health(lane, &h))
+		if (!braid_lane_up(lane))
 			continue;
+		if (lane->tr->health(lane, &h)) {
+			if (lane->tr->dma) {	/* its port is down */
+				braid_lock_wait(&link->lock);
+				braid_lane_lost(lane, -ENETDOWN);
+				braid_unlock(&link->lock);
+			}
+			continue;
+		}
 		under_way |= h.unacked;
 		lane->rtt_ms = h.rtt_ms;
 		if (!h.unacked || !h.resent)

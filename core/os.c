@@ -50,6 +50,14 @@ static int os_close(int fd)
 	return close(fd);
 }
 
+static void os_note(int fd, bool ours)
+{
+	if (ours)
+		fd_note(fd);
+	else if (fd >= 0 && fd < FDS_MAX)
+		atomic_fetch_and(&fd_bits[fd / WORD_BITS], ~(1ull << (fd % WORD_BITS)));
+}
+
 static void forked_child(void)
 {
 	int top = atomic_load(&fd_top);
@@ -191,6 +199,7 @@ static const struct braid_os real = {
 	.send = send,
 	.recv = recv,
 	.close = os_close,
+	.note = os_note,
 	.epoll_create = os_epoll_create,
 	.epoll_ctl = epoll_ctl,
 	.epoll_wait = epoll_wait,

@@ -37,6 +37,7 @@ struct braid_os {
 	ssize_t (*send)(int fd, const void *buf, size_t len, int flags);
 	ssize_t (*recv)(int fd, void *buf, size_t len, int flags);
 	int (*close)(int fd);
+	void (*note)(int fd, bool ours);		/* a descriptor that others made for us */
 
 	int (*epoll_create)(void);
 	int (*epoll_ctl)(int ep, int op, int fd, struct epoll_event *ev);

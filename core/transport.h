@@ -72,7 +72,7 @@ struct braid_transport {
 	/*
 	 * At init: note in dev->port[id] of each device what this transport needs to use it, and
 	 * add devices that nobody else has found.  Finding none is success; `why`, if not NULL,
-	 * then says in one line why. 
+	 * then says in one line why.
 	 */
 	int (*probe)(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len);
 	/* Memory of the user that the wire may read and write from now on: keys for dev. */

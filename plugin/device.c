@@ -5,6 +5,7 @@
  * A device is an interface that topo/ found usable, with the RDMA port behind it if there is one,
  * or several that NCCL has fused.
  */
+#include "config.h"
 #include "plugin/device.h"
 
 #include <arpa/inet.h>
@@ -17,12 +18,12 @@
 #include "core/transport.h"
 
 extern const struct braid_transport braid_tcp;
-#ifdef HAVE_VERBS
+#ifdef HAVE_RDMA
 extern const struct braid_transport braid_verbs;
 #endif
 
 static const struct braid_transport *const known[] = {
-#ifdef HAVE_VERBS
+#ifdef HAVE_RDMA
 	&braid_verbs,
 #endif
 	&braid_tcp,
@@ -30,7 +31,7 @@ static const struct braid_transport *const known[] = {
 enum { KNOWN = sizeof(known) / sizeof(known[0]) };
 
 const struct braid_transport *braid_transports[KNOWN + 1] = {
-#ifdef HAVE_VERBS
+#ifdef HAVE_RDMA
 	&braid_verbs,
 #endif
 	&braid_tcp,

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * cm.c - see cm.h.
+ *
+ *	dialler    resolve address -> resolve route -> connect (nonce) ----------> established
+ *	accepter                        connect request: whose nonce? -> accept -> established
+ *
+ * One event channel per port serves all its ids.
+ */
+#include "verbs/cm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/os.h"
+
+enum { BACKLOG = 128, RESOLVE_MS = 2000 };
+
+static int last_error(void)
+{
+	return errno ? -errno : -EIO;
+}
+
+/* --- ports --------------------------------------------------------------------------------- */
+
+static void set_port(struct sockaddr_storage *sa, uint16_t port)
+{
+	if (sa->ss_family == AF_INET)
+		((struct sockaddr_in *)sa)->sin_port = htons(port);
+	else
+		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
+}
+
+static bool is_same(const struct rdma_cm_id *id, const struct braid_port *p)
+{
+	return id->verbs && !strcmp(id->verbs->device->name, p->ctx->device->name) &&
+	       id->port_num == p->num;
+}
+
+/* Does rdma_cm find the port at this device's address? */
+static bool try_dev(struct braid_port *p, const struct braid_dev *dev)
+{
+	struct sockaddr_storage sa = { 0 };
+
+	memcpy(&sa, &dev->net.addr, sizeof(dev->net.addr));
+	set_port(&sa, 0);
+	if (braid_rdma.create_id(p->cm, &p->listen, NULL, RDMA_PS_TCP)) {
+		p->listen = NULL;
+		return false;
+	}
+	if (!braid_rdma.bind_addr(p->listen, (struct sockaddr *)&sa) && is_same(p->listen, p) &&
+	    !braid_rdma.listen(p->listen, BACKLOG)) {
+		p->cm_port = ntohs(braid_rdma.get_src_port(p->listen));
+		return true;
+	}
+	braid_rdma.destroy_id(p->listen);
+	p->listen = NULL;
+	return false;
+}
+
+struct braid_dev *braid_cm_find(struct braid_port *p, struct braid_dev *table, unsigned count,
+				const char **why)
+{
+	static char text[256];
+
+	if (braid_rdma_load(text, sizeof(text))) {
+		*why = text;
+		return NULL;
+	}
+	p->cm = braid_rdma.create_event_channel();
+	if (!p->cm) {
+		*why = "can't have an rdma_cm event channel";
+		return NULL;
+	}
+	braid_os->note(p->cm->fd, true);
+	fcntl(p->cm->fd, F_SETFL, fcntl(p->cm->fd, F_GETFL) | O_NONBLOCK);
+	for (unsigned i = 0; i < count; i++) {
+		if (table[i].port[BRAID_TRANSPORT_VERBS] || !try_dev(p, &table[i]))
+			continue;
+		p->ctx = p->listen->verbs;
+		braid_port_adopt(p->ctx);
+		return &table[i];
+	}
+	return NULL;
+}
+
+void braid_cm_forget(struct braid_port *p)
+{
+	if (p->listen)
+		braid_rdma.destroy_id(p->listen);
+	if (p->cm) {
+		braid_os->note(p->cm->fd, false);
+		braid_rdma.destroy_event_channel(p->cm);
+	}
+	p->listen = NULL;
+	p->cm = NULL;
+}
+
+/* --- connections --------------------------------------------------------------------------- */
+
+static void leave(struct braid_wire *w)
+{
+	struct braid_wire **at = &w->port->wires;
+
+	while (*at && *at != w)
+		at = &(*at)->next;
+	if (*at)
+		*at = w->next;
+}
+
+static void failed(struct braid_wire *w, int err)
+{
+	w->cm = BRAID_CM_FAILED;
+	w->cm_err = err;
+}
+
+static void proceed(struct braid_wire *w, int err)
+{
+	if (err)
+		failed(w, err);
+}
+
+static int make_qp(struct braid_wire *w)
+{
+	int err = braid_wire_qp(w);
+
+	return err ? err : braid_wire_post_all(w);
+}
+
+static int say_connect(struct braid_wire *w)
+{
+	struct rdma_conn_param param = {
+		.private_data = &w->nonce, .private_data_len = sizeof(w->nonce),
+		.retry_count = 7, .rnr_retry_count = 7,
+	};
+	int err = make_qp(w);
+
+	return err ? err : braid_rdma.connect(w->id, &param) ? last_error() : 0;
+}
+
+static int say_accept(struct braid_wire *w)
+{
+	struct rdma_conn_param param = { .rnr_retry_count = 7 };
+	int err = make_qp(w);
+
+	return err ? err : braid_rdma.accept(w->id, &param) ? last_error() : 0;
+}
+
+/* Whose is it?  NULL: nobody's. */
+static struct braid_wire *asked_for(struct braid_port *p, const struct rdma_cm_event *ev)
+{
+	uint64_t nonce;
+
+	if (ev->param.conn.private_data_len < sizeof(nonce))
+		return NULL;
+	memcpy(&nonce, ev->param.conn.private_data, sizeof(nonce));
+	for (struct braid_wire *w = p->wires; w; w = w->next) {
+		if (!w->dialler && !w->id && w->nonce == nonce)
+			return w;
+	}
+	return NULL;
+}
+
+static void event(struct braid_port *p, struct rdma_cm_event *ev, struct rdma_cm_id **ret_stray)
+{
+	struct braid_wire *w = ev->id->context;
+
+	switch (ev->event) {
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		w = asked_for(p, ev);
+		if (!w) {
+			braid_rdma.reject(ev->id, NULL, 0);
+			*ret_stray = ev->id;
+			return;
+		}
+		w->id = ev->id;
+		w->id->context = w;
+		proceed(w, say_accept(w));
+		break;
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		proceed(w, braid_rdma.resolve_route(w->id, RESOLVE_MS) ? last_error() : 0);
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		proceed(w, say_connect(w));
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		w->cm = BRAID_CM_UP;
+		break;
+	default:
+		if (w)
+			failed(w, ev->status < 0 ? ev->status : -ECONNREFUSED);
+	}
+}
+
+static void pump(struct braid_port *p)
+{
+	struct rdma_cm_event *ev;
+
+	while (!braid_rdma.get_cm_event(p->cm, &ev)) {
+		struct rdma_cm_id *stray = NULL;
+
+		event(p, ev, &stray);
+		braid_rdma.ack_cm_event(ev);
+		if (stray)
+			braid_rdma.destroy_id(stray);
+	}
+}
+
+int braid_cm_accept(struct braid_wire *w)
+{
+	w->cm = BRAID_CM_WORKS;
+	w->next = w->port->wires;
+	w->port->wires = w;
+	return 0;
+}
+
+int braid_cm_connect(struct braid_wire *w, const struct sockaddr *from, const struct sockaddr *to,
+		     uint16_t port)
+{
+	struct sockaddr_storage src = { 0 }, dst = { 0 };
+	size_t len = to->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
+						sizeof(struct sockaddr_in6);
+
+	memcpy(&src, from, len);
+	memcpy(&dst, to, len);
+	set_port(&src, 0);
+	set_port(&dst, port);
+	if (braid_rdma.create_id(w->port->cm, &w->id, w, RDMA_PS_TCP)) {
+		w->id = NULL;
+		return last_error();
+	}
+	w->cm = BRAID_CM_WORKS;
+	w->next = w->port->wires;
+	w->port->wires = w;
+	return braid_rdma.resolve_addr(w->id, (struct sockaddr *)&src, (struct sockaddr *)&dst,
+				       RESOLVE_MS) ? last_error() : 0;
+}
+
+int braid_cm_step(struct braid_wire *w)
+{
+	pump(w->port);
+	return w->cm == BRAID_CM_UP ? 0 : w->cm == BRAID_CM_FAILED ? w->cm_err : -EAGAIN;
+}
+
+void braid_cm_close(struct braid_wire *w)
+{
+	if (w->cm == BRAID_CM_NONE)
+		return;
+	leave(w);
+	if (w->id)
+		braid_rdma.destroy_id(w->id);
+	w->id = NULL;
+	w->cm = BRAID_CM_NONE;
+}

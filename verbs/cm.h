@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * cm.h - iWARP queue pairs, which only librdmacm can connect.
+ *
+ * Both ends have met over TCP already; rdma_cm's own connection is found by a nonce, which the
+ * accepting end has given in the handshake.  Everything here is the service thread's, and waits
+ * for nothing: what rdma_cm has to say is looked at by braid_cm_step().
+ */
+#ifndef BRAID_VERBS_CM_H
+#define BRAID_VERBS_CM_H
+
+#include "verbs/wire.h"
+
+/*
+ * The device at whose address rdma_cm finds this port, which then has rdma_cm's own context and a
+ * listening id; or NULL, and why.
+ */
+struct braid_dev *braid_cm_find(struct braid_port *p, struct braid_dev *table, unsigned count,
+				const char **why);
+void braid_cm_forget(struct braid_port *p);
+
+/* Wait for a connection with w->nonce; or make one.  The queue pair comes with it. */
+int braid_cm_accept(struct braid_wire *w);
+int braid_cm_connect(struct braid_wire *w, const struct sockaddr *from, const struct sockaddr *to,
+		     uint16_t port);
+int braid_cm_step(struct braid_wire *w);	/* 0: up; -EAGAIN; or it failed */
+void braid_cm_close(struct braid_wire *w);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* gid.c - see gid.h. */
+#include "verbs/gid.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+static const uint8_t v4_prefix[12] = { [10] = 0xff, [11] = 0xff };
+
+const char *braid_gid_type_name(enum braid_gid_type type)
+{
+	return type == BRAID_GID_ROCE_V2 ? "RoCE v2" : type == BRAID_GID_ROCE_V1 ? "RoCE v1" : "IB";
+}
+
+static bool is_v4(const uint8_t *raw)
+{
+	return !memcmp(raw, v4_prefix, sizeof(v4_prefix));
+}
+
+void braid_gid_text(const uint8_t *raw, char *ret, size_t len)
+{
+	if (is_v4(raw))
+		inet_ntop(AF_INET, raw + 12, ret, (socklen_t)len);
+	else
+		inet_ntop(AF_INET6, raw, ret, (socklen_t)len);
+}
+
+static bool is_link_local(const uint8_t *raw)
+{
+	return raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80;
+}
+
+static bool is_zero(const uint8_t *raw)
+{
+	static const uint8_t zero[16];
+
+	return !memcmp(raw, zero, sizeof(zero));
+}
+
+static bool is_addr(const uint8_t *raw, const struct sockaddr *sa)
+{
+	if (sa->sa_family == AF_INET)
+		return is_v4(raw) &&
+		       !memcmp(raw + 12, &((const struct sockaddr_in *)sa)->sin_addr, 4);
+	return sa->sa_family == AF_INET6 &&
+	       !memcmp(raw, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
+}
+
+/* 0: it can't be used; else the more the better. */
+static int score(const struct braid_gid *g, const struct sockaddr *addr, unsigned ifindex,
+		 const char **why)
+{
+	if (is_zero(g->raw)) {
+		*why = "empty";
+		return 0;
+	}
+	if (g->ifindex && g->ifindex != ifindex) {
+		*why = "another interface's";
+		return 0;
+	}
+	if (is_addr(g->raw, addr))
+		return 5;
+	*why = "not the address in use";
+	if (is_link_local(g->raw))
+		return 1;
+	/* One of the family in use before one of the other. */
+	return is_v4(g->raw) == (addr->sa_family == AF_INET) ? 3 : 2;
+}
+
+static void say(char *why, size_t len, const struct braid_gid *g, const char *reason)
+{
+	size_t at = why ? strlen(why) : 0;
+	char text[INET6_ADDRSTRLEN];
+
+	if (!why || at + 1 >= len)
+		return;
+	braid_gid_text(g->raw, text, sizeof(text));
+	snprintf(why + at, len - at, "%s%u %s %s: %s", at ? "; " : "", g->index,
+		 braid_gid_type_name(g->type), text, reason);
+}
+
+int braid_gid_choose(const struct braid_gid *table, unsigned n, enum braid_gid_type type,
+		     const struct sockaddr *addr, unsigned ifindex, int forced, char *why,
+		     size_t len)
+{
+	int best = BRAID_GID_NONE, best_score = 0;
+
+	if (why && len)
+		why[0] = '\0';
+	for (unsigned i = 0; i < n; i++) {
+		const char *reason = "a better one is there";
+		int s;
+
+		if (forced != BRAID_GID_NONE) {
+			if (table[i].index == (unsigned)forced && table[i].type == type)
+				return (int)i;
+			continue;
+		}
+		if (table[i].type != type)
+			continue;
+		s = score(&table[i], addr, ifindex, &reason);
+		if (s > best_score) {
+			if (best != BRAID_GID_NONE)
+				say(why, len, &table[best], "a better one is there");
+			best = (int)i;
+			best_score = s;
+		} else if (!is_zero(table[i].raw)) {
+			say(why, len, &table[i], reason);
+		}
+	}
+	return best;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * gid.h - which entry of a RoCE port's GID table to use.
+ *
+ * The table has an entry for each address of the port's interface and of those on top of it
+ * (VLANs), for RoCE v2 (UDP, routed) and v1 (Ethernet only).  Wrong choices look like a network
+ * that is down: the first byte times out.  So the one is taken that has the address which our TCP
+ * handshake has just used, whose path to the peer is therefore known to work; v2 before v1.
+ */
+#ifndef BRAID_VERBS_GID_H
+#define BRAID_VERBS_GID_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum braid_gid_type { BRAID_GID_IB, BRAID_GID_ROCE_V1, BRAID_GID_ROCE_V2 };
+
+struct braid_gid {
+	uint8_t raw[16];
+	unsigned index;			/* in the port's table */
+	unsigned ifindex;		/* of the interface whose address it is; 0: not in our
+					 * network namespace, or the kernel does not tell */
+	enum braid_gid_type type;
+};
+
+enum { BRAID_GIDS_MAX = 256, BRAID_GID_NONE = -1 };
+
+/*
+ * The best of n for a path from `addr`, of interface `ifindex`: its place in the table, or
+ * BRAID_GID_NONE.  type: of these only.  `forced`: BRAID_GID_NONE, or the index that the user
+ * wants, whatever it is.  `why`, if not NULL, gets what was passed over and why, in one line.
+ */
+int braid_gid_choose(const struct braid_gid *table, unsigned n, enum braid_gid_type type,
+		     const struct sockaddr *addr, unsigned ifindex, int forced, char *why,
+		     size_t len);
+
+/* "RoCE v2", and an address as people write it. */
+const char *braid_gid_type_name(enum braid_gid_type type);
+void braid_gid_text(const uint8_t *raw, char *ret, size_t len);
+
+#endif

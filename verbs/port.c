@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* port.c - see port.h. */
+#include "verbs/port.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "core/log.h"
+#include "core/os.h"
+#include "core/param.h"
+#include "topo/netdev.h"
+#include "topo/pci.h"
+#include "verbs/cm.h"
+
+static struct braid_log_gate gate_reg, gate_event;
+static struct braid_port *ports;
+
+/* --- what a port is ------------------------------------------------------------------------ */
+
+static int lanes_of(uint8_t width)
+{
+	return width == 1 ? 1 : width == 2 ? 4 : width == 4 ? 8 : width == 8 ? 12 :
+	       width == 16 ? 2 : 1;
+}
+
+/* IBTA PortInfo LinkSpeedActive, in Mbit/s of a lane. */
+static int lane_mbps(unsigned speed)
+{
+	static const struct {
+		unsigned code;
+		int mbps;
+	} rows[] = {
+		{ 1, 2500 }, { 2, 5000 }, { 4, 10000 }, { 8, 10000 }, { 16, 14000 }, { 32, 25000 },
+		{ 64, 50000 }, { 128, 100000 }, { 256, 200000 },
+	};
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (rows[i].code == speed)
+			return rows[i].mbps;
+	}
+	return 0;
+}
+
+/* NCCL_IB_HCA's: "mlx5_0:1,mlx5_2", prefixes; ^ excludes, = matches whole names. */
+static bool wanted(const char *name, unsigned num)
+{
+	const char *p = braid_param.ib_hca;
+	bool exclude = *p == '^', exact, found = false;
+
+	p += exclude;
+	exact = *p == '=';
+	p += exact;
+	if (!*p)
+		return true;
+	while (*p && !found) {
+		size_t len = strcspn(p, ","), host = strcspn(p, ":,");
+		bool same = exact ? strlen(name) == host && !strncmp(name, p, host) :
+				    !strncmp(name, p, host);
+
+		found = same && (host == len || (unsigned)atoi(p + host + 1) == num);
+		p += len + (p[len] == ',');
+	}
+	return found != exclude;
+}
+
+static bool gid_from_sysfs(const struct braid_port *p, unsigned i, struct braid_gid *g)
+{
+	char path[IBV_SYSFS_PATH_MAX + 64], text[64] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/ports/%u/gid_attrs/types/%u", p->ctx->device->ibdev_path,
+		 p->num, i);
+	f = fopen(path, "re");
+	if (!f || !fgets(text, sizeof(text), f))
+		text[0] = '\0';
+	if (f)
+		fclose(f);
+	g->type = strstr(text, "v2") ? BRAID_GID_ROCE_V2 :
+		  text[0] ? BRAID_GID_ROCE_V1 : BRAID_GID_IB;
+	return text[0];
+}
+
+unsigned braid_port_gids(const struct braid_port *p, struct braid_gid *ret, unsigned max)
+{
+	struct ibv_port_attr attr = { 0 };
+	unsigned n = 0;
+
+	if (braid_ibv.query_port(p->ctx, p->num, &attr))
+		return 0;
+	for (unsigned i = 0; i < (unsigned)attr.gid_tbl_len && n < max; i++) {
+		struct braid_gid g = { .index = i };
+		struct ibv_gid_entry e = { 0 };
+		union ibv_gid gid;
+
+		if (braid_ibv.query_gid_ex) {
+			/* Entries of other namespaces, and holes, are errors: nothing to tell of. */
+			if (braid_ibv.query_gid_ex(p->ctx, p->num, i, &e, 0, sizeof(e)))
+				continue;
+			memcpy(g.raw, e.gid.raw, sizeof(g.raw));
+			g.type = e.gid_type == IBV_GID_TYPE_ROCE_V2 ? BRAID_GID_ROCE_V2 :
+				 e.gid_type == IBV_GID_TYPE_ROCE_V1 ? BRAID_GID_ROCE_V1 :
+								      BRAID_GID_IB;
+			g.ifindex = e.ndev_ifindex;
+		} else {
+			if (braid_ibv.query_gid(p->ctx, p->num, (int)i, &gid) ||
+			    (p->fabric == BRAID_FABRIC_ROCE && !gid_from_sysfs(p, i, &g)))
+				continue;
+			memcpy(g.raw, gid.raw, sizeof(g.raw));
+		}
+		ret[n++] = g;
+	}
+	return n;
+}
+
+/* --- which device it belongs to ------------------------------------------------------------ */
+
+static struct braid_dev *dev_of_gids(const struct braid_port *p, struct braid_dev *table,
+				     unsigned count)
+{
+	struct braid_gid gids[BRAID_GIDS_MAX];
+	unsigned n = braid_port_gids(p, gids, BRAID_GIDS_MAX);
+
+	for (unsigned i = 0; i < n; i++) {
+		for (unsigned k = 0; k < count; k++) {
+			const struct braid_netdev *net = &table[k].net;
+			char addr[64], text[64];
+
+			braid_gid_text(gids[i].raw, text, sizeof(text));
+			snprintf(addr, sizeof(addr), "%s", table[k].addr);
+			if (!table[k].port[BRAID_TRANSPORT_VERBS] &&
+			    (gids[i].ifindex ? gids[i].ifindex == net->ifindex :
+					       !strcmp(addr, text)))
+				return &table[k];
+		}
+	}
+	return NULL;
+}
+
+/* One more, with an interface's address but a card and a name of its own. */
+static struct braid_dev *dev_add(const struct braid_port *p, struct braid_dev *table,
+				 unsigned *count, unsigned max)
+{
+	struct braid_dev *dev = &table[*count];
+	char device[PATH_MAX];
+
+	if (*count == max || !*count)
+		return NULL;
+	*dev = table[0];
+	memset(dev->port, 0, sizeof(dev->port));
+	dev->port[BRAID_TRANSPORT_TCP] = dev;
+	dev->index = (*count)++;
+	dev->member[0] = dev;
+	snprintf(device, sizeof(device), "%s/device", p->ctx->device->ibdev_path);
+	if (braid_pci_find("", device, dev->net.pci_path, sizeof(dev->net.pci_path)))
+		dev->net.pci_path[0] = '\0';
+	dev->net.guid = 0;
+	for (unsigned i = 0; i < 8; i++)
+		dev->net.guid = dev->net.guid << 8 | (uint8_t)p->name[i % strlen(p->name)];
+	dev->net.port = p->num;
+	return dev;
+}
+
+static void give(struct braid_port *p, struct braid_dev *dev)
+{
+	dev->port[BRAID_TRANSPORT_VERBS] = p;
+	snprintf(dev->net.name, sizeof(dev->net.name), "%.*s", (int)sizeof(dev->net.name) - 1,
+		 p->name);
+	if (p->speed_mbps) {
+		dev->net.speed_mbps = p->speed_mbps;
+		dev->net.speed_known = true;
+	}
+}
+
+/* --- finding them -------------------------------------------------------------------------- */
+
+static void note(char *why, size_t len, const char *name, const char *text)
+{
+	size_t at = strlen(why);
+
+	if (at + 1 < len)
+		snprintf(why + at, len - at, "%s%s %s", at ? "; " : "", name, text);
+}
+
+static void port_limits(struct braid_port *p, const struct ibv_device_attr *dev)
+{
+	p->qp_wr = (unsigned)dev->max_qp_wr;
+	p->cq_max = (unsigned)dev->max_cqe;
+	p->sge_max = (unsigned)dev->max_sge;
+}
+
+static const char *port_fill(struct braid_port *p, const struct ibv_device_attr *dev)
+{
+	struct ibv_port_attr attr = { 0 };
+
+	if (braid_ibv.query_port(p->ctx, p->num, &attr))
+		return "can't be queried";
+	if (attr.state != IBV_PORT_ACTIVE)
+		return "is not active";
+	p->fabric = p->ctx->device->transport_type == IBV_TRANSPORT_IWARP ? BRAID_FABRIC_IWARP :
+		    attr.link_layer == IBV_LINK_LAYER_ETHERNET ? BRAID_FABRIC_ROCE :
+								 BRAID_FABRIC_IB;
+	if (p->fabric == BRAID_FABRIC_IB && !attr.lid)
+		return "has no LID: is a subnet manager running?";
+	p->mtu = attr.active_mtu;
+	p->lid = attr.lid;
+	p->speed_mbps = lane_mbps(attr.active_speed) * lanes_of(attr.active_width);
+	p->pkey_index = (uint16_t)braid_param.ib_pkey;
+	port_limits(p, dev);
+	return NULL;
+}
+
+/* Descriptors of the library's that a forked child must not keep. */
+void braid_port_adopt(const struct ibv_context *ctx)
+{
+	braid_os->note(ctx->cmd_fd, true);
+	braid_os->note(ctx->async_fd, true);
+	fcntl(ctx->async_fd, F_SETFL, fcntl(ctx->async_fd, F_GETFL) | O_NONBLOCK);
+}
+
+/* A port that may be used, or NULL with why not. */
+static struct braid_port *port_new(struct ibv_context *ctx, uint8_t num,
+				   const struct ibv_device_attr *attr, const char **why)
+{
+	struct braid_port *p = calloc(1, sizeof(*p));
+
+	*why = "no memory";
+	if (!p)
+		return NULL;
+	p->ctx = ctx;
+	p->num = num;
+	snprintf(p->name, sizeof(p->name), "%s:%u", ctx->device->name, num);
+	*why = port_fill(p, attr);
+	if (*why) {
+		free(p);
+		return NULL;
+	}
+	return p;
+}
+
+static struct braid_dev *place(struct braid_port *p, struct braid_dev *table, unsigned *count,
+			       unsigned max, const char **why)
+{
+	struct braid_dev *dev;
+
+	switch (p->fabric) {
+	case BRAID_FABRIC_IWARP:
+		*why = "has no interface among those that are used";
+		return braid_cm_find(p, table, *count, why);
+	case BRAID_FABRIC_ROCE:
+		*why = "has no GID of an interface that is used";
+		return dev_of_gids(p, table, *count);
+	default:
+		*why = "is one too many";
+		dev = dev_of_gids(p, table, *count);
+		return dev ? dev : dev_add(p, table, count, max);
+	}
+}
+
+static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsigned *count,
+			 unsigned max, char *why, size_t len)
+{
+	struct ibv_device_attr attr = { 0 };
+	unsigned used = 0;
+
+	if (braid_ibv.query_device(ctx, &attr)) {
+		note(why, len, ctx->device->name, "can't be queried");
+		return 0;
+	}
+	for (uint8_t num = 1; num <= attr.phys_port_cnt; num++) {
+		const char *reason = NULL;
+		struct braid_port *p;
+		struct braid_dev *dev = NULL;
+		char name[BRAID_PORT_NAME];
+
+		snprintf(name, sizeof(name), "%s:%u", ctx->device->name, num);
+		if (!wanted(ctx->device->name, num)) {
+			note(why, len, name, "is not in BRAID_IB_HCA");
+			continue;
+		}
+		p = port_new(ctx, num, &attr, &reason);
+		if (p)
+			dev = place(p, table, count, max, &reason);
+		if (dev && !p->pd) {
+			p->pd = braid_ibv.alloc_pd(p->ctx);
+			reason = "can't have a protection domain";
+		}
+		if (!dev || !p->pd) {
+			note(why, len, name, reason);
+			if (p)
+				braid_cm_forget(p);
+			free(p);
+			continue;
+		}
+		give(p, dev);
+		p->next = ports;
+		ports = p;
+		used += p->ctx == ctx;
+	}
+	return used;
+}
+
+int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len)
+{
+	struct ibv_device **list;
+	int n = 0, err = braid_ibv_load(why, len);
+
+	if (err)
+		return 0;
+	list = braid_ibv.get_device_list(&n);
+	if (!list || !n)
+		note(why, len, "libibverbs", "knows no RDMA device");
+	for (int i = 0; list && i < n; i++) {
+		struct ibv_context *ctx = braid_ibv.open_device(list[i]);
+
+		if (!ctx) {
+			note(why, len, list[i]->name, strerror(errno));
+			continue;
+		}
+		if (ports_of(ctx, table, count, max, why, len))
+			braid_port_adopt(ctx);
+		else
+			braid_ibv.close_device(ctx);
+	}
+	if (list)
+		braid_ibv.free_device_list(list);
+	return 0;
+}
+
+/* --- what happens to it -------------------------------------------------------------------- */
+
+static void port_event(struct braid_port *p, const struct ibv_async_event *ev)
+{
+	bool ours = ev->element.port_num == p->num;
+
+	switch (ev->event_type) {
+	case IBV_EVENT_PORT_ERR:
+		if (ours)
+			atomic_store(&p->down, true);
+		break;
+	case IBV_EVENT_PORT_ACTIVE:
+		if (ours)
+			atomic_store(&p->down, false);
+		break;
+	case IBV_EVENT_DEVICE_FATAL:
+		atomic_store(&p->down, true);
+		break;
+	default:
+		return;
+	}
+	if (braid_log_gate_open(&gate_event, braid_os->now_ns()))
+		braid_info("port %s: %s", p->name, braid_ibv.event_type_str(ev->event_type));
+}
+
+void braid_port_events(struct braid_port *p)
+{
+	struct ibv_async_event ev;
+
+	while (!braid_ibv.get_async_event(p->ctx, &ev)) {
+		for (struct braid_port *q = ports; q; q = q->next) {
+			if (q->ctx == p->ctx)
+				port_event(q, &ev);
+		}
+		braid_ibv.ack_async_event(&ev);
+	}
+}
+
+/* --- memory -------------------------------------------------------------------------------- */
+
+/* Pages that may not be swapped are limited per process; the line that raises it. */
+static void tell_no_memory(const struct braid_port *p, size_t size, int err, const char *then)
+{
+	struct rlimit lim = { 0 };
+	unsigned long locked = 0;
+	char line[128];
+	FILE *f;
+
+	if (!braid_log_gate_open(&gate_reg, braid_os->now_ns()))
+		return;
+	f = fopen("/proc/self/status", "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "VmPin: %lu", &locked) == 1)
+			break;
+	}
+	if (f)
+		fclose(f);
+	getrlimit(RLIMIT_MEMLOCK, &lim);
+	if (err == -ENOMEM && lim.rlim_cur != RLIM_INFINITY)
+		braid_warn("port %s: can't register %zu bytes: %s; the memlock limit is %llu KiB "
+			   "and %lu KiB are pinned; %s. Raise it: ulimit -l unlimited, or "
+			   "'* - memlock unlimited' in /etc/security/limits.conf, or "
+			   "LimitMEMLOCK=infinity in the service's unit",
+			   p->name, size, strerror(-err), (unsigned long long)lim.rlim_cur / 1024,
+			   locked, then);
+	else
+		braid_warn("port %s: can't register %zu bytes: %s; %s", p->name, size,
+			   strerror(-err), then);
+}
+
+int braid_port_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret)
+{
+	struct braid_port *p = braid_port_of(dev);
+	struct ibv_mr *mr = braid_ibv.reg_mr(p->pd, data, size,
+					     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	int err;
+
+	/* Memory that can't be written can still be sent from. */
+	if (!mr)
+		mr = braid_ibv.reg_mr(p->pd, data, size, 0);
+	if (!mr) {
+		err = errno ? -errno : -EIO;
+		tell_no_memory(p, size, err, "messages there are copied");
+		return err == -ENOMEM ? -EAGAIN : err;
+	}
+	*ret = (struct braid_key){ .mr = mr, .local = mr->lkey, .remote = mr->rkey };
+	return 0;
+}
+
+void braid_port_dereg(struct braid_dev *dev, struct braid_key *key)
+{
+	(void)dev;
+	braid_ibv.dereg_mr(key->mr);
+}
+
+struct ibv_mr *braid_port_own(struct braid_port *p, void *data, size_t size, int access)
+{
+	struct ibv_mr *mr = braid_ibv.reg_mr(p->pd, data, size, access);
+
+	if (!mr)
+		tell_no_memory(p, size, errno ? -errno : -EIO, "TCP carries what it can");
+	return mr;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * port.h - RDMA ports: which this machine has, what they can do, and memory they may touch.
+ *
+ * A port belongs to the device (core/dev.h) whose interface its GID table names, or whose address
+ * rdma_cm finds at it.  An InfiniBand port without one is a device of its own; its handshakes take
+ * the interface that NCCL would choose.
+ */
+#ifndef BRAID_VERBS_PORT_H
+#define BRAID_VERBS_PORT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/dev.h"
+#include "core/transport.h"
+#include "verbs/gid.h"
+#include "verbs/lib.h"
+
+enum { BRAID_PORT_NAME = IBV_SYSFS_NAME_MAX + 8 };
+
+enum braid_fabric { BRAID_FABRIC_IB, BRAID_FABRIC_ROCE, BRAID_FABRIC_IWARP };
+
+struct braid_port {
+	struct braid_port *next;	/* of all */
+	char name[BRAID_PORT_NAME];	/* mlx5_0:1 */
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	uint8_t num;
+	enum braid_fabric fabric;
+	enum ibv_mtu mtu;
+	uint16_t lid;
+	uint16_t pkey_index;
+	unsigned qp_wr, cq_max, sge_max;	/* limits */
+	int speed_mbps;
+	atomic_bool down;		/* an event said so */
+	char chosen[512];		/* what was chosen last, and why: for the log */
+
+	/* iWARP: verbs/cm.c */
+	struct rdma_event_channel *cm;
+	struct rdma_cm_id *listen;
+	uint16_t cm_port;
+	struct braid_wire *wires;	/* set-ups that wait for cm events; service thread only */
+};
+
+int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len);
+static inline struct braid_port *braid_port_of(const struct braid_dev *dev)
+{
+	return dev->port[BRAID_TRANSPORT_VERBS];
+}
+
+/* The GID table as it is now: how many entries. */
+unsigned braid_port_gids(const struct braid_port *p, struct braid_gid *ret, unsigned max);
+
+/* A device's descriptors are not for a forked child, and never waited for. */
+void braid_port_adopt(const struct ibv_context *ctx);
+
+/* Look at what the device says has happened to it; with no lock, now and then. */
+void braid_port_events(struct braid_port *p);
+
+int braid_port_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
+void braid_port_dereg(struct braid_dev *dev, struct braid_key *key);
+/* Our own memory: a key, or NULL and what is to be done about it has been said. */
+struct ibv_mr *braid_port_own(struct braid_port *p, void *data, size_t size, int access);
+
+#endif

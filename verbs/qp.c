@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * qp.c - how a queue pair comes up.
+ *
+ * The dialler makes one and tells its number, first packet number, LID, MTU and the GIDs that it
+ * could use; the accepter makes its own, chooses a GID of the same kind as one of those, connects,
+ * and tells the same; then the dialler connects.  Sources: InfiniBand Architecture Specification
+ * vol. 1, 10.3 (queue pair states and what each transition needs), Annex A17 (RoCE v2).
+ */
+#include <arpa/inet.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/link.h"
+#include "core/log.h"
+#include "core/os.h"
+#include "core/param.h"
+#include "verbs/cm.h"
+#include "verbs/wire.h"
+
+enum {
+	RNR_TIMER = 12,			/* 0.64 ms: never needed, for receives are counted */
+	RNR_FOREVER = 7,
+	HOPS = 64,
+	PAGE = 4096,
+};
+
+/* --- the blob ------------------------------------------------------------------------------ */
+
+enum {
+	AT_FABRIC = 0, AT_MTU = 1, AT_IMM = 2, AT_NGIDS = 3, AT_LID = 4, AT_SLOTS = 6, AT_CM_PORT = 8,
+	AT_QPN = 12, AT_PSN = 16, AT_ACK_KEY = 20, AT_ACK = 24, AT_NONCE = 32, AT_GIDS = 40,
+	GID_STEP = 17,
+};
+
+static void put(uint8_t *to, uint64_t v, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		to[i] = (uint8_t)(v >> 8 * i);
+}
+
+static uint64_t get(const uint8_t *from, unsigned n)
+{
+	uint64_t v = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		v |= (uint64_t)from[i] << 8 * i;
+	return v;
+}
+
+void braid_wire_blob_pack(const struct braid_wire_blob *b, uint8_t *to)
+{
+	memset(to, 0, BRAID_BLOB_SIZE);
+	to[AT_FABRIC] = b->fabric;
+	to[AT_MTU] = b->mtu;
+	to[AT_IMM] = b->imm;
+	to[AT_NGIDS] = b->ngids;
+	put(to + AT_LID, b->lid, 2);
+	put(to + AT_SLOTS, b->slots, 2);
+	put(to + AT_CM_PORT, b->cm_port, 2);
+	put(to + AT_QPN, b->qpn, 4);
+	put(to + AT_PSN, b->psn, 4);
+	put(to + AT_ACK_KEY, b->ack_key, 4);
+	put(to + AT_ACK, b->ack, 8);
+	put(to + AT_NONCE, b->nonce, 8);
+	for (unsigned i = 0; i < b->ngids; i++) {
+		to[AT_GIDS + i * GID_STEP] = b->gid[i].type;
+		memcpy(to + AT_GIDS + i * GID_STEP + 1, b->gid[i].raw, 16);
+	}
+}
+
+int braid_wire_blob_unpack(const uint8_t *from, struct braid_wire_blob *ret)
+{
+	*ret = (struct braid_wire_blob){
+		.fabric = from[AT_FABRIC], .mtu = from[AT_MTU], .imm = from[AT_IMM],
+		.ngids = from[AT_NGIDS], .lid = (uint16_t)get(from + AT_LID, 2),
+		.slots = (uint16_t)get(from + AT_SLOTS, 2),
+		.cm_port = (uint16_t)get(from + AT_CM_PORT, 2),
+		.qpn = (uint32_t)get(from + AT_QPN, 4), .psn = (uint32_t)get(from + AT_PSN, 4),
+		.ack_key = (uint32_t)get(from + AT_ACK_KEY, 4), .ack = get(from + AT_ACK, 8),
+		.nonce = get(from + AT_NONCE, 8),
+	};
+	if (ret->fabric > BRAID_FABRIC_IWARP || ret->mtu < IBV_MTU_256 || ret->mtu > IBV_MTU_4096 ||
+	    ret->imm > 1 || ret->ngids > 2 || ret->slots < 16 || ret->qpn > 0xffffff ||
+	    ret->psn > 0xffffff)
+		return -EBADMSG;
+	for (unsigned i = 0; i < ret->ngids; i++) {
+		ret->gid[i].type = from[AT_GIDS + i * GID_STEP];
+		memcpy(ret->gid[i].raw, from + AT_GIDS + i * GID_STEP + 1, 16);
+		if (ret->gid[i].type > BRAID_GID_ROCE_V2)
+			return -EBADMSG;
+	}
+	return 0;
+}
+
+/* --- memory and queues --------------------------------------------------------------------- */
+
+static char *pages(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+enum {
+	RX_BYTES = BRAID_SLOTS_RX * BRAID_SLOT,
+	BOUNCE_BYTES = BRAID_BOUNCES * BRAID_SLOT,
+};
+
+static int wire_memory(struct braid_wire *w)
+{
+	w->rx = pages(RX_BYTES);
+	w->bounce = pages(BOUNCE_BYTES);
+	w->ack = (void *)pages(PAGE);
+	if (!w->rx || !w->bounce || !w->ack)
+		return -ENOMEM;
+	w->rx_mr = braid_port_own(w->port, w->rx, RX_BYTES, IBV_ACCESS_LOCAL_WRITE);
+	if (w->rx_mr)
+		w->bounce_mr = braid_port_own(w->port, w->bounce, BOUNCE_BYTES, 0);
+	if (w->bounce_mr)
+		w->ack_mr = braid_port_own(w->port, (void *)w->ack, PAGE,
+					   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	return w->ack_mr ? 0 : -ENOMEM;
+}
+
+int braid_wire_ring(struct braid_wire *w, char *ring, size_t size)
+{
+	struct ibv_mr **more = realloc(w->ring_mr, (w->nrings + 1) * sizeof(struct ibv_mr *));
+
+	if (!more)
+		return -ENOMEM;
+	w->ring_mr = more;
+	w->ring_mr[w->nrings] = braid_port_own(w->port, ring, size, 0);
+	if (!w->ring_mr[w->nrings])
+		return -ENOBUFS;
+	w->nrings++;
+	w->ring = ring;
+	return 0;
+}
+
+static int wire_cq(struct braid_wire *w)
+{
+	int cqe = BRAID_WR_TX + BRAID_SLOTS_RX;
+
+	w->channel = braid_ibv.create_comp_channel(w->port->ctx);
+	if (!w->channel)
+		return errno ? -errno : -EIO;
+	braid_os->note(w->channel->fd, true);
+	fcntl(w->channel->fd, F_SETFL, fcntl(w->channel->fd, F_GETFL) | O_NONBLOCK);
+	w->cq = braid_ibv.create_cq(w->port->ctx, cqe, NULL, w->channel, 0);
+	return w->cq ? 0 : errno ? -errno : -EIO;
+}
+
+int braid_wire_qp(struct braid_wire *w)
+{
+	static const unsigned inlines[] = { BRAID_INLINE, 128, 64, 0 };
+	struct ibv_qp_init_attr a;
+	int err = 0;
+
+	/* What a device takes inline is known by asking. */
+	for (unsigned i = 0; i < sizeof(inlines) / sizeof(inlines[0]); i++) {
+		a = (struct ibv_qp_init_attr){
+			.send_cq = w->cq, .recv_cq = w->cq, .qp_type = IBV_QPT_RC,
+			.cap = {
+				.max_send_wr = w->sq_max, .max_recv_wr = BRAID_SLOTS_RX,
+				.max_send_sge = 1, .max_recv_sge = 1,
+				.max_inline_data = inlines[i],
+			},
+		};
+		errno = 0;
+		if (w->id) {
+			err = braid_rdma.create_qp(w->id, w->port->pd, &a) ?
+				      errno ? -errno : -EIO : 0;
+			w->qp = err ? NULL : w->id->qp;
+		} else {
+			w->qp = braid_ibv.create_qp(w->port->pd, &a);
+			err = w->qp ? 0 : errno ? -errno : -EIO;
+		}
+		if (!err)
+			break;
+	}
+	if (err)
+		return err;
+	w->inline_max = a.cap.max_inline_data;
+	return 0;
+}
+
+/* More can't be had: say what the limit is and which line raises it. */
+static int tell_limit(const struct braid_wire *w, const char *what, int err)
+{
+	static struct braid_log_gate gate;
+	struct ibv_device_attr attr = { 0 };
+
+	if (!braid_log_gate_open(&gate, braid_os->now_ns()))
+		return err;
+	braid_ibv.query_device(w->port->ctx, &attr);
+	braid_warn("port %s: can't have a %s: %s; the device has at most %d queue pairs, %d "
+		   "completion queues of %d entries and %d registrations for all processes%s",
+		   w->port->name, what, strerror(-err), attr.max_qp, attr.max_cq, attr.max_cqe,
+		   attr.max_mr,
+		   err == -ENOMEM ? "; or memlock is short: ulimit -l unlimited" : "");
+	return err;
+}
+
+void braid_wire_fence(struct braid_wire *w)
+{
+	if (w->qp && w->id)
+		braid_rdma.destroy_qp(w->id);
+	else if (w->qp)
+		braid_ibv.destroy_qp(w->qp);
+	w->qp = NULL;
+}
+
+static void dereg(struct ibv_mr *mr)
+{
+	if (mr)
+		braid_ibv.dereg_mr(mr);
+}
+
+static void unmap(void *p, size_t size)
+{
+	if (p)
+		munmap(p, size);
+}
+
+void braid_wire_free(struct braid_wire *w)
+{
+	if (!w)
+		return;
+	braid_wire_fence(w);
+	braid_cm_close(w);
+	if (w->cq)
+		braid_ibv.destroy_cq(w->cq);
+	if (w->channel) {
+		braid_os->note(w->channel->fd, false);
+		braid_ibv.destroy_comp_channel(w->channel);
+	}
+	for (unsigned i = 0; i < w->nrings; i++)
+		dereg(w->ring_mr[i]);
+	free(w->ring_mr);
+	dereg(w->rx_mr);
+	dereg(w->bounce_mr);
+	dereg(w->ack_mr);
+	unmap(w->rx, RX_BYTES);
+	unmap(w->bounce, BOUNCE_BYTES);
+	unmap((void *)w->ack, PAGE);
+	free(w);
+}
+
+static struct braid_wire *wire_new(struct braid_port *p, int *ret_err)
+{
+	struct braid_wire *w = calloc(1, sizeof(*w));
+	int err = -ENOMEM;
+
+	if (w) {
+		w->port = p;
+		w->gid = BRAID_GID_NONE;
+		w->sq_max = p->qp_wr < BRAID_WR_TX ? p->qp_wr : BRAID_WR_TX;
+		w->has_imm = p->fabric != BRAID_FABRIC_IWARP;
+		err = wire_memory(w);
+		if (!err)
+			err = wire_cq(w);
+		if (err)
+			tell_limit(w, "completion queue or its memory", err);
+		if (!err && p->fabric != BRAID_FABRIC_IWARP) {
+			err = braid_wire_qp(w);
+			if (err)
+				tell_limit(w, "queue pair", err);
+		}
+	}
+	if (err) {
+		braid_wire_free(w);
+		w = NULL;
+	}
+	*ret_err = err;
+	return w;
+}
+
+int braid_wire_post_recv(struct braid_wire *w, const unsigned *slots, unsigned n)
+{
+	struct ibv_recv_wr wr[BRAID_POLL_MAX], *bad;
+	struct ibv_sge sge[BRAID_POLL_MAX];
+
+	for (unsigned i = 0; i < n; i++) {
+		sge[i] = (struct ibv_sge){
+			.addr = (uint64_t)(uintptr_t)(w->rx + slots[i] * BRAID_SLOT),
+			.length = BRAID_SLOT, .lkey = w->rx_mr->lkey,
+		};
+		wr[i] = (struct ibv_recv_wr){
+			.wr_id = slots[i], .sg_list = &sge[i], .num_sge = 1,
+			.next = i + 1 < n ? &wr[i + 1] : NULL,
+		};
+	}
+	return n ? -ibv_post_recv(w->qp, wr, &bad) : 0;
+}
+
+int braid_wire_post_all(struct braid_wire *w)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < BRAID_SLOTS_RX && !err; i++)
+		err = braid_wire_post_recv(w, &i, 1);
+	return err;
+}
+
+/* --- states -------------------------------------------------------------------------------- */
+
+static int to_init(struct braid_wire *w)
+{
+	struct ibv_qp_attr a = {
+		.qp_state = IBV_QPS_INIT, .pkey_index = w->port->pkey_index,
+		.port_num = w->port->num, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+	};
+
+	return -braid_ibv.modify_qp(w->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					       IBV_QP_ACCESS_FLAGS);
+}
+
+/* NCCL's traffic class is the byte of the IP header, as is what DSCP is part of. */
+static uint8_t traffic_byte(int traffic_class)
+{
+	if (braid_param.dscp >= 0)
+		return (uint8_t)(braid_param.dscp << 2);
+	return traffic_class >= 0 ? (uint8_t)traffic_class : 0;
+}
+
+static struct ibv_ah_attr address(const struct braid_wire *w, const struct braid_wire_blob *peer,
+				  int traffic_class)
+{
+	struct ibv_ah_attr a = {
+		.port_num = w->port->num, .sl = (uint8_t)braid_param.ib_sl, .dlid = peer->lid,
+	};
+	uint32_t flow = 0;
+
+	/* Within an InfiniBand subnet LIDs do; between subnets, and on Ethernet, GIDs. */
+	if (w->gid == BRAID_GID_NONE || !peer->ngids)
+		return a;
+	braid_os->random(&flow, sizeof(flow));	/* each queue pair may take another way */
+	a.is_global = 1;
+	memcpy(a.grh.dgid.raw, peer->gid[0].raw, 16);
+	a.grh.sgid_index = (uint8_t)w->gid;
+	a.grh.flow_label = flow & 0xfffff;
+	a.grh.hop_limit = HOPS;
+	a.grh.traffic_class = traffic_byte(traffic_class);
+	if (w->port->fabric == BRAID_FABRIC_ROCE)
+		a.dlid = 0;
+	return a;
+}
+
+static int to_ready(struct braid_wire *w, const struct braid_wire_blob *peer, int traffic_class)
+{
+	struct ibv_qp_attr r = {
+		.qp_state = IBV_QPS_RTR, .ah_attr = address(w, peer, traffic_class),
+		.path_mtu = peer->mtu < w->port->mtu ? peer->mtu : w->port->mtu,
+		.dest_qp_num = peer->qpn, .rq_psn = peer->psn, .max_dest_rd_atomic = 1,
+		.min_rnr_timer = RNR_TIMER,
+	};
+	struct ibv_qp_attr s = {
+		.qp_state = IBV_QPS_RTS, .timeout = (uint8_t)braid_param.ib_timeout,
+		.retry_cnt = (uint8_t)braid_param.ib_retry, .rnr_retry = RNR_FOREVER,
+		.sq_psn = w->psn, .max_rd_atomic = 1,
+	};
+	struct ibv_ah *ah = NULL;
+	int err;
+
+	/* An address that can't be reached shows here, and not as a timeout. */
+	if (r.ah_attr.is_global) {
+		errno = 0;
+		ah = braid_ibv.create_ah(w->port->pd, &r.ah_attr);
+		if (!ah)
+			return errno ? -errno : -EHOSTUNREACH;
+		braid_ibv.destroy_ah(ah);
+	}
+	err = -braid_ibv.modify_qp(w->qp, &r, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+					      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	if (!err)
+		err = -braid_ibv.modify_qp(w->qp, &s, IBV_QP_STATE | IBV_QP_TIMEOUT |
+						      IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+						      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	return err;
+}
+
+/* --- what is told -------------------------------------------------------------------------- */
+
+/* The line that says which GID, once per choice. */
+static void tell_gid(struct braid_port *p, const struct braid_gid *g, const char *why)
+{
+	char text[512], addr[INET6_ADDRSTRLEN];
+
+	braid_gid_text(g->raw, addr, sizeof(addr));
+	snprintf(text, sizeof(text), "GID %u, %s, %s%s%.300s", g->index,
+		 braid_gid_type_name(g->type), addr, why[0] ? "; passed over: " : "", why);
+	if (!strcmp(text, p->chosen))
+		return;
+	strcpy(p->chosen, text);
+	if (g->type == BRAID_GID_ROCE_V1)
+		braid_warn("port %s: %s. RoCE v1 is not routed: both hosts must be in one "
+			   "Ethernet segment", p->name, text);
+	else
+		braid_info("port %s: %s", p->name, text);
+}
+
+/* Ours of that type, for the address in use. */
+static int pick_gid(struct braid_wire *w, const struct braid_dev *dev, enum braid_gid_type type,
+		    struct braid_gid *ret)
+{
+	struct braid_gid table[BRAID_GIDS_MAX];
+	unsigned n = braid_port_gids(w->port, table, BRAID_GIDS_MAX);
+	char why[400];
+	int i = braid_gid_choose(table, n, type, &dev->net.addr.sa, dev->net.ifindex,
+				 (int)braid_param.ib_gid_index, why, sizeof(why));
+
+	if (i == BRAID_GID_NONE)
+		return -EADDRNOTAVAIL;
+	*ret = table[i];
+	tell_gid(w->port, ret, why);
+	return 0;
+}
+
+static void add_gid(struct braid_wire_blob *b, const struct braid_gid *g)
+{
+	b->gid[b->ngids].type = (uint8_t)g->type;
+	memcpy(b->gid[b->ngids++].raw, g->raw, 16);
+}
+
+/* The dialler offers one of each type; the accepter takes the first that it has too. */
+static int gids_for(struct braid_wire *w, const struct braid_dev *dev,
+		    const struct braid_wire_blob *peer, struct braid_wire_blob *b)
+{
+	static const enum braid_gid_type roce[] = { BRAID_GID_ROCE_V2, BRAID_GID_ROCE_V1 };
+	struct braid_gid g;
+
+	if (w->port->fabric == BRAID_FABRIC_IWARP)
+		return 0;
+	if (w->port->fabric == BRAID_FABRIC_IB) {
+		/* Only between subnets: both prefixes are known at the accepter. */
+		if (braid_port_gids(w->port, &g, 1)) {
+			g.type = BRAID_GID_IB;
+			add_gid(b, &g);
+			if (peer && peer->ngids && memcmp(peer->gid[0].raw, g.raw, 8))
+				w->gid = (int)g.index;
+		}
+		return 0;
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		enum braid_gid_type type = peer ? i < peer->ngids ? peer->gid[i].type :
+					   BRAID_GID_IB : roce[i];
+
+		if (type == BRAID_GID_IB || pick_gid(w, dev, type, &g))
+			continue;
+		add_gid(b, &g);
+		w->gid = (int)g.index;
+		if (peer)
+			break;
+	}
+	return b->ngids ? 0 : -EADDRNOTAVAIL;
+}
+
+/* The dialler learns which of its GIDs it is. */
+static int settle_gid(struct braid_wire *w, const struct braid_setup *s,
+		      const struct braid_wire_blob *peer)
+{
+	struct braid_gid g;
+
+	if (w->port->fabric == BRAID_FABRIC_IB) {
+		if (braid_port_gids(w->port, &g, 1) && peer->ngids &&
+		    memcmp(peer->gid[0].raw, g.raw, 8))
+			w->gid = (int)g.index;
+		return 0;
+	}
+	if (!peer->ngids)
+		return -EPROTO;
+	if (pick_gid(w, s->dev, peer->gid[0].type, &g))
+		return -EADDRNOTAVAIL;
+	w->gid = (int)g.index;
+	return 0;
+}
+
+static void take_peer(struct braid_wire *w, const struct braid_wire_blob *peer)
+{
+	w->has_imm &= peer->imm;
+	w->wr_max = peer->slots < BRAID_SLOTS_RX ? peer->slots : BRAID_SLOTS_RX;
+	w->peer_ack = peer->ack;
+	w->peer_ack_key = peer->ack_key;
+}
+
+/* RoCE looks at the first GID of the accepter's choice; the dialler's of that type is the peer's. */
+static struct braid_wire_blob of_type(const struct braid_wire_blob *peer, uint8_t type)
+{
+	struct braid_wire_blob b = *peer;
+
+	for (unsigned i = 0; i < peer->ngids; i++) {
+		if (peer->gid[i].type == type)
+			b.gid[0] = peer->gid[i];
+	}
+	return b;
+}
+
+static int setup(struct braid_setup *s, struct braid_wire *w, const struct braid_wire_blob *peer,
+		 struct braid_wire_blob *b)
+{
+	int err = gids_for(w, s->dev, peer, b);
+
+	if (!err && w->port->fabric == BRAID_FABRIC_IWARP && peer)
+		err = braid_cm_accept(w);
+	else if (!err && w->port->fabric != BRAID_FABRIC_IWARP)
+		err = to_init(w);
+	if (!err && w->qp)
+		err = braid_wire_post_all(w);
+	if (!err && peer && w->qp) {
+		struct braid_wire_blob mine = of_type(peer, b->ngids ? b->gid[0].type : 0);
+
+		err = to_ready(w, &mine, s->traffic_class);
+	}
+	return err;
+}
+
+int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
+{
+	struct braid_port *p = braid_port_of(s->dev);
+	struct braid_wire_blob peer, b = { 0 };
+	struct braid_wire *w;
+	int err = 0;
+
+	if (atomic_load(&p->down))
+		return -ENETDOWN;
+	if (theirs)
+		err = braid_wire_blob_unpack(theirs, &peer);
+	if (!err && theirs && peer.fabric != p->fabric)
+		err = -EPROTOTYPE;	/* InfiniBand here, RoCE or iWARP there */
+	if (err)
+		return err;
+	w = wire_new(p, &err);
+	if (!w)
+		return err;
+	w->dialler = s->dialler;
+	braid_os->random(&w->psn, sizeof(w->psn));
+	braid_os->random(&w->nonce, sizeof(w->nonce));
+	w->psn &= 0xffffff;
+	if (theirs)
+		take_peer(w, &peer);
+	err = setup(s, w, theirs ? &peer : NULL, &b);
+	if (err) {
+		braid_wire_free(w);
+		return err;
+	}
+	b.fabric = (uint8_t)p->fabric;
+	b.mtu = (uint8_t)p->mtu;
+	b.imm = w->has_imm;
+	b.lid = p->lid;
+	b.slots = BRAID_SLOTS_RX;
+	b.cm_port = p->cm_port;
+	b.qpn = w->qp ? w->qp->qp_num : 0;
+	b.psn = w->psn;
+	b.ack = (uint64_t)(uintptr_t)w->ack;
+	b.ack_key = w->ack_mr->rkey;
+	b.nonce = w->nonce;
+	braid_wire_blob_pack(&b, mine);
+	s->wire = w;
+	return 0;
+}
+
+int braid_wire_peer(struct braid_setup *s, const uint8_t *theirs)
+{
+	struct braid_wire *w = s->wire;
+	struct braid_wire_blob peer;
+	int err = braid_wire_blob_unpack(theirs, &peer);
+
+	if (err)
+		return err;
+	take_peer(w, &peer);
+	if (w->port->fabric == BRAID_FABRIC_IWARP) {
+		w->nonce = peer.nonce;
+		return braid_cm_connect(w, &s->dev->net.addr.sa, s->to, peer.cm_port);
+	}
+	err = settle_gid(w, s, &peer);
+	return err ? err : to_ready(w, &peer, s->traffic_class);
+}
+
+int braid_wire_ready(struct braid_setup *s)
+{
+	struct braid_wire *w = s->wire;
+
+	return w->port->fabric == BRAID_FABRIC_IWARP ? braid_cm_step(w) : 0;
+}
+
+void braid_wire_drop(struct braid_setup *s)
+{
+	braid_wire_free(s->wire);
+	s->wire = NULL;
+}

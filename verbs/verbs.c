@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * verbs.c - RDMA: frames over a reliable queue pair.
+ *
+ *	small frames, control	one SEND, as many as fit into a slot together; the peer has posted
+ *				its slots before, and takes the frames out of them
+ *	chunks			one RDMA WRITE into the place that the credit named, which says with
+ *				32 bits of immediate data whose it was; where those can't be had
+ *				(iWARP), the chunk's header follows as a SEND
+ *	chunks that NICs can't	as SENDs, piece by piece, copied where memory is not registered:
+ *	place			always possible, for whatever came from another transport
+ *
+ * The peer's slots are counted: each work request that takes one is noted with the frame whose
+ * acknowledgement will say that the slot is posted again.  Who has none left, and owes many
+ * acknowledgements, writes his count into the peer's memory, which takes no slot: so two ends that
+ * have filled each other's slots go on.
+ *
+ * lane->fd is the socket of the handshake: it ends when the peer's process does.
+ */
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/copy.h"
+#include "core/link.h"
+#include "core/log.h"
+#include "core/os.h"
+#include "core/param.h"
+#include "verbs/wire.h"
+
+enum {
+	CHAIN = 16,			/* work requests posted together */
+	SIGNAL_EVERY = 32,
+	LOOK_AT_FD = 256,		/* polls in vain */
+	POLLS = 4,			/* batches of completions a call */
+};
+
+struct braid_vlane {
+	struct braid_lane lane;		/* first */
+	struct braid_wire *w;
+};
+
+static struct braid_wire *wire_of(struct braid_lane *lane)
+{
+	return braid_container(lane, struct braid_vlane, lane)->w;
+}
+
+/* --- sending ------------------------------------------------------------------------------- */
+
+struct chain {				/* work requests on their way to the NIC */
+	struct braid_wire *w;
+	struct ibv_send_wr wr[CHAIN];
+	struct ibv_sge sge[CHAIN];
+	char hdr[CHAIN][BRAID_HDR_SIZE];
+	unsigned n;
+};
+
+static unsigned sq_used(const struct braid_wire *w)
+{
+	return w->sq_posted - atomic_load_explicit(&w->sq_done, memory_order_acquire);
+}
+
+static bool sq_room(const struct braid_wire *w, unsigned n)
+{
+	return sq_used(w) + n <= w->sq_max;
+}
+
+/* One more, of which only the last few are told when they are over. */
+static struct ibv_send_wr *chain_add(struct chain *c, enum ibv_wr_opcode op, const void *data,
+				     uint32_t len, uint32_t key)
+{
+	struct braid_wire *w = c->w;
+	struct ibv_send_wr *wr = &c->wr[c->n];
+
+	assert(c->n < CHAIN);
+	c->sge[c->n] = (struct ibv_sge){ (uint64_t)(uintptr_t)data, len, key };
+	*wr = (struct ibv_send_wr){
+		.wr_id = ++w->sq_posted, .sg_list = &c->sge[c->n], .num_sge = len ? 1 : 0,
+		.opcode = op,
+	};
+	if (len <= w->inline_max && op != IBV_WR_RDMA_WRITE_WITH_IMM)
+		wr->send_flags = IBV_SEND_INLINE;
+	if (w->sq_posted - w->sq_signal >= SIGNAL_EVERY) {
+		wr->send_flags |= IBV_SEND_SIGNALED;
+		w->sq_signal = w->sq_posted;
+	}
+	if (c->n)
+		c->wr[c->n - 1].next = wr;
+	c->n++;
+	return wr;
+}
+
+static void signal_it(struct braid_wire *w, struct ibv_send_wr *wr)
+{
+	wr->send_flags |= IBV_SEND_SIGNALED;
+	w->sq_signal = w->sq_posted;
+}
+
+static int chain_post(struct chain *c)
+{
+	struct ibv_send_wr *bad;
+	int err = c->n ? ibv_post_send(c->w->qp, c->wr, &bad) : 0;
+
+	c->n = 0;
+	return err ? -EIO : 0;
+}
+
+/* What of the peer's slots is free again, for their frames have been acknowledged. */
+static unsigned slots_free(struct braid_wire *w, const struct braid_txq *q)
+{
+	while (w->wr_tail != w->wr_head &&
+	       (int32_t)(q->f_told - w->wr_frame[w->wr_tail % BRAID_SLOTS_RX]) >= 0)
+		w->wr_tail++;
+	return w->wr_max - (w->wr_head - w->wr_tail);
+}
+
+/* A slot is used, by the frame that is partly sent or else by the one before. */
+static void slot_used(struct braid_wire *w, const struct braid_txq *q)
+{
+	w->wr_frame[w->wr_head++ % BRAID_SLOTS_RX] = q->f_sent + (q->part != 0);
+}
+
+/* The count of what has been received, and that we speak, into the peer's memory. */
+static void say_count(struct braid_lane *lane, struct chain *c, uint32_t words[2])
+{
+	struct braid_wire *w = c->w;
+	struct ibv_send_wr *wr;
+
+	if (w->inline_max < 8)
+		return;
+	words[0] = htole32(lane->rx_frames);
+	words[1] = htole32(1);
+	wr = chain_add(c, IBV_WR_RDMA_WRITE, words, 8, 0);
+	wr->wr.rdma.remote_addr = w->peer_ack;
+	wr->wr.rdma.rkey = w->peer_ack_key;
+	braid_lane_told(lane);
+}
+
+static void add_write(struct braid_lane *lane, struct chain *c, const struct braid_put *p)
+{
+	struct braid_txq *q = &lane->tx;
+	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+	bool imm = c->w->has_imm && p->has_imm;
+	struct ibv_send_wr *wr;
+
+	wr = chain_add(c, imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, p->data, p->len,
+		       p->local);
+	wr->wr.rdma.remote_addr = p->to;
+	wr->wr.rdma.rkey = p->remote;
+	if (imm) {
+		wr->imm_data = htobe32(p->imm);
+	} else {
+		char *hdr = c->hdr[c->n];
+
+		braid_tx_stamp(lane);
+		memcpy(hdr, q->ring + f->off, BRAID_HDR_SIZE);
+		hdr[1] |= BRAID_FLAG_PLACED;
+		chain_add(c, IBV_WR_SEND, hdr, BRAID_HDR_SIZE, 0);
+	}
+	braid_tx_advance(lane, f->inl + f->ext_len);
+	slot_used(c->w, q);
+}
+
+/* A free piece of registered memory, or NULL: not now. */
+static char *bounce(struct braid_wire *w)
+{
+	uint32_t at = w->bounces % BRAID_BOUNCES;
+
+	if (w->bounces >= BRAID_BOUNCES &&
+	    (int32_t)(atomic_load(&w->sq_done) - w->bounce_wr[at]) < 0)
+		return NULL;
+	return w->bounce + at * BRAID_SLOT;
+}
+
+static void bounce_used(struct braid_wire *w, struct ibv_send_wr *wr)
+{
+	w->bounce_wr[w->bounces++ % BRAID_BOUNCES] = w->sq_posted;
+	signal_it(w, wr);
+}
+
+/* Bytes of the ring from f_sent on that one slot takes: whole frames without payload elsewhere. */
+static uint32_t ring_piece(const struct braid_txq *q)
+{
+	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+	uint32_t end = f->off + f->inl, len = f->inl;
+
+	for (uint32_t i = q->f_sent + 1; i != q->f_head && !f->ext_len; i++) {
+		f = &q->f[i & q->fmask];
+		if (f->ext_len || f->off != end || len + f->inl > BRAID_SLOT)
+			break;
+		end += f->inl;
+		len += f->inl;
+	}
+	return len;
+}
+
+/* One SEND: 0, or -EAGAIN: no memory to send from. */
+static int add_send(struct braid_lane *lane, struct chain *c)
+{
+	struct braid_wire *w = c->w;
+	struct braid_txq *q = &lane->tx;
+	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+	size_t len, at;
+	char *copy;
+
+	if (q->part < f->inl) {
+		assert(!q->part);
+		braid_tx_stamp(lane);
+		len = ring_piece(q);
+		chain_add(c, IBV_WR_SEND, q->ring + f->off, (uint32_t)len,
+			  w->ring_mr[w->nrings - 1]->lkey);
+	} else {
+		at = q->part - f->inl;
+		len = f->ext_len - at < BRAID_SLOT ? f->ext_len - at : BRAID_SLOT;
+		copy = bounce(w);
+		if (!copy)
+			return -EAGAIN;
+		memcpy(copy, f->ext + at, len);
+		bounce_used(w, chain_add(c, IBV_WR_SEND, copy, (uint32_t)len, w->bounce_mr->lkey));
+	}
+	braid_tx_advance(lane, len);
+	slot_used(w, q);
+	return 0;
+}
+
+static bool may_speak(struct braid_wire *w)
+{
+	if (!w->may_speak)
+		w->may_speak = atomic_load_explicit(&w->ack[1], memory_order_relaxed);
+	return w->may_speak;
+}
+
+/* Fill the chain: 0, or -EAGAIN: the NIC or the peer has no room. */
+static int fill(struct braid_lane *lane, struct chain *c, size_t *budget, uint32_t words[2])
+{
+	struct braid_txq *q = &lane->tx;
+	struct braid_wire *w = c->w;
+	int err = 0;
+
+	while (q->unsent && *budget && c->n + 2 <= CHAIN && !err) {
+		uint64_t before = q->unsent;
+		struct braid_put put;
+
+		if (!sq_room(w, 3))
+			return -EAGAIN;
+		if (!slots_free(w, q)) {
+			if (lane->rx_frames - lane->rx_told >= w->wr_max / 4)
+				say_count(lane, c, words);
+			return -EAGAIN;
+		}
+		if (braid_tx_put(lane, &put))
+			add_write(lane, c, &put);
+		else
+			err = add_send(lane, c);
+		*budget -= before - q->unsent < *budget ? before - q->unsent : *budget;
+	}
+	return err;
+}
+
+static int verbs_push(struct braid_lane *lane)
+{
+	struct braid_wire *w = wire_of(lane);
+	size_t budget = BRAID_CALL_BUDGET;
+	struct chain c = { .w = w };
+	uint32_t words[2];
+	int err = 0, posted;
+
+	if (!w->qp)
+		return -ENETRESET;
+	if (!may_speak(w))
+		return -EAGAIN;
+	if (w->ring != lane->tx.ring) {		/* home has moved here, with all that it had */
+		err = braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size);
+		if (err)
+			return err == -ENOMEM ? err : -EIO;
+	}
+	while (lane->tx.unsent && budget && !err) {
+		err = fill(lane, &c, &budget, words);
+		posted = chain_post(&c);
+		if (posted)
+			return posted;
+	}
+	return err;
+}
+
+/* --- receiving ----------------------------------------------------------------------------- */
+
+/* The frames of one slot, or a piece of one.  With the link's lock held. */
+static int take(struct braid_lane *lane, const char *p, size_t n)
+{
+	int err = 0;
+
+	while (!err && (n || (lane->rx_kind != BRAID_RX_NONE && !lane->rx_left))) {
+		if (lane->rx_kind == BRAID_RX_NONE) {
+			if (n < BRAID_HDR_SIZE)
+				return -EBADMSG;
+			err = braid_hdr_unpack(p, &lane->rx_hdr);
+			if (!err)
+				err = braid_rx_begin(lane);
+			p += BRAID_HDR_SIZE;
+			n -= BRAID_HDR_SIZE;
+		} else {
+			size_t len = n < lane->rx_left ? n : lane->rx_left;
+
+			if (len && lane->rx_dst) {
+				braid_copy_up(lane->rx_dst, p, len);
+				lane->rx_dst += len;
+			}
+			p += len;
+			n -= len;
+			lane->rx_left -= len;
+			if (!lane->rx_left)
+				err = braid_rx_end(lane);
+		}
+	}
+	return err;
+}
+
+static int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
+{
+	const struct braid_wire *w = wire_of((struct braid_lane *)(uintptr_t)lane);
+	const char *hint = wc->status == IBV_WC_RETRY_EXC_ERR ?
+			   "; the peer did not answer: a path that is down, or a GID, VLAN or "
+			   "firewall (UDP 4791) that does not let it through" :
+			   wc->status == IBV_WC_LOC_PROT_ERR ?
+			   "; if memory of a GPU is concerned, look at PCIe ACS" : "";
+
+	braid_info("port %s, peer %s: queue pair 0x%x: %s (vendor 0x%x)%s", w->port->name,
+		   lane->link->peer, w->qp ? w->qp->qp_num : 0,
+		   braid_ibv.wc_status_str(wc->status), wc->vendor_err, hint);
+	return wc->status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -EIO;
+}
+
+/* What has come with completions beg .. end, whose slots are then posted again. */
+static int take_all(struct braid_lane *lane, struct braid_wire *w)
+{
+	unsigned slots[BRAID_POLL_MAX], n = 0;
+	uint64_t bytes = 0;
+	int err = 0, again;
+
+	for (; w->wc_beg < w->wc_end && !err; w->wc_beg++) {
+		const struct ibv_wc *wc = &w->wc[w->wc_beg];
+
+		if (wc->status != IBV_WC_SUCCESS) {
+			err = wc_failed(lane, wc);
+			break;
+		}
+		if (!(wc->opcode & IBV_WC_RECV)) {
+			atomic_store_explicit(&w->sq_done, (uint32_t)wc->wr_id,
+					      memory_order_release);
+			continue;
+		}
+		bytes += wc->byte_len + 1;
+		slots[n++] = (unsigned)wc->wr_id;
+		if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+			err = braid_rx_imm(lane, be32toh(wc->imm_data), wc->byte_len);
+		else
+			err = take(lane, w->rx + wc->wr_id * BRAID_SLOT, wc->byte_len);
+	}
+	/* Before the lock is given back: what says that they are there goes under it. */
+	again = err ? 0 : braid_wire_post_recv(w, slots, n);
+	atomic_store_explicit(&lane->rx_bytes, lane->rx_bytes + bytes, memory_order_relaxed);
+	return err ? err : again ? -EIO : 0;
+}
+
+/* The peer has written its count: with the link's lock held. */
+static int take_count(struct braid_lane *lane, struct braid_wire *w)
+{
+	uint32_t count = le32toh(atomic_load_explicit(w->ack, memory_order_acquire));
+	int err;
+
+	if (count == w->ack_seen)
+		return 0;
+	w->ack_seen = count;
+	err = braid_tx_acked(lane, count);
+	if (!err)
+		atomic_store_explicit(&lane->rx_bytes, lane->rx_bytes + 1, memory_order_relaxed);
+	return err;
+}
+
+static bool has_count(const struct braid_wire *w)
+{
+	return le32toh(atomic_load_explicit(w->ack, memory_order_relaxed)) != w->ack_seen;
+}
+
+/* Does the peer's process live?  Nothing comes over the socket but its end. */
+static int look_at_fd(struct braid_lane *lane)
+{
+	char byte;
+	ssize_t n = braid_os->recv(lane->fd, &byte, 1, MSG_DONTWAIT);
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -ENOTCONN;
+	return n ? -EBADMSG : -ENOTCONN;
+}
+
+static int verbs_poll(struct braid_lane *lane)
+{
+	struct braid_wire *w = wire_of(lane);
+	struct braid_lock *lock = &lane->link->lock;
+	int taken = 0, err = 0;
+
+	if (!w->qp)
+		return 0;
+	for (unsigned i = 0; i < POLLS && !err; i++) {
+		if (w->wc_beg == w->wc_end) {
+			w->wc_beg = 0;
+			w->wc_end = ibv_poll_cq(w->cq, BRAID_POLL_MAX, w->wc);
+			if (w->wc_end < 0) {
+				w->wc_end = 0;
+				return -EIO;
+			}
+		}
+		if (w->wc_beg == w->wc_end && !has_count(w))
+			break;
+		if (!braid_trylock(lock))
+			return 1;
+		err = take_all(lane, w);
+		if (!err)
+			err = take_count(lane, w);
+		braid_unlock(lock);
+		taken++;
+		if (w->wc_end < BRAID_POLL_MAX)
+			break;
+	}
+	if (err)
+		return err;
+	if (taken) {
+		w->fruitless = 0;
+		return taken;
+	}
+	if (++w->fruitless % LOOK_AT_FD == 0 || atomic_load(&lane->link->watched))
+		return look_at_fd(lane);
+	return 0;
+}
+
+/* --- lanes --------------------------------------------------------------------------------- */
+
+static int verbs_open(struct braid_lane *lane)
+{
+	struct braid_vlane *v = braid_container(lane, struct braid_vlane, lane);
+	struct braid_wire *w = lane->wire;
+	struct chain c = { .w = w };
+	uint32_t words[2];
+	int err = 0;
+
+	if (lane->tx.ring)
+		err = braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size);
+	if (err)
+		return err;
+	v->w = w;
+	lane->local = false;
+	lane->flight_max = 0;
+	lane->ack_frames = w->wr_max / 2;
+	lane->event_fd = w->channel->fd;
+	w->may_speak = w->dialler || w->port->fabric != BRAID_FABRIC_IWARP;
+	/* iWARP: who has dialled must be the first to say something. */
+	if (w->dialler && w->port->fabric == BRAID_FABRIC_IWARP) {
+		say_count(lane, &c, words);
+		err = chain_post(&c);
+		if (err)
+			return err;
+	}
+	w->ack_seen = 0;
+	return 0;
+}
+
+static int verbs_attach(struct braid_lane *lane)
+{
+	struct braid_wire *w = wire_of(lane);
+
+	return w->ring == lane->tx.ring ? 0 :
+	       braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size) ? -ENOMEM : 0;
+}
+
+static void verbs_close(struct braid_lane *lane)
+{
+	struct braid_vlane *v = braid_container(lane, struct braid_vlane, lane);
+
+	braid_wire_free(v->w);
+	v->w = NULL;
+	lane->wire = NULL;
+	lane->event_fd = -1;
+	if (lane->fd >= 0)
+		braid_os->close(lane->fd);
+	lane->fd = -1;
+	lane->rx_dst = NULL;
+}
+
+static void verbs_fence(struct braid_lane *lane)
+{
+	struct braid_wire *w = wire_of(lane);
+
+	if (w)
+		braid_wire_fence(w);
+}
+
+static void verbs_arm(struct braid_lane *lane)
+{
+	struct braid_wire *w = wire_of(lane);
+	struct ibv_cq *cq;
+	unsigned n = 0;
+	void *user;
+
+	while (!braid_ibv.get_cq_event(w->channel, &cq, &user))
+		n++;
+	if (n)
+		braid_ibv.ack_cq_events(w->cq, n);
+	ibv_req_notify_cq(w->cq, 0);
+}
+
+static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
+{
+	struct braid_wire *w = wire_of(lane);
+
+	ret->unacked = lane->tx.f_sent != lane->tx.f_told;
+	braid_port_events(w->port);
+	return atomic_load(&w->port->down) ? -ENETDOWN : 0;
+}
+
+const struct braid_transport braid_verbs = {
+	.name = "verbs",
+	.id = BRAID_TRANSPORT_VERBS,
+	.dma = true,
+	.lane_size = sizeof(struct braid_vlane),
+	.probe = braid_port_probe,
+	.reg = braid_port_reg,
+	.dereg = braid_port_dereg,
+	.blob = true,
+	.setup = braid_wire_setup,
+	.setup_peer = braid_wire_peer,
+	.setup_ready = braid_wire_ready,
+	.setup_drop = braid_wire_drop,
+	.lane_open = verbs_open,
+	.lane_attach = verbs_attach,
+	.lane_detach = braid_no_lane,
+	.lane_close = verbs_close,
+	.lane_fence = verbs_fence,
+	.arm = verbs_arm,
+	.push = verbs_push,
+	.poll = verbs_poll,
+	.health = verbs_health,
+};

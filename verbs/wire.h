@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * wire.h - a queue pair and all that belongs to it: what carries a lane over verbs.
+ *
+ * Made in the handshake (qp.c; for iWARP with the help of cm.c), moved by verbs.c, closed by the
+ * lane.  Receives are posted in advance, SLOTS of them, each with room for SLOT bytes; a sender
+ * never has more on the way than there are, for each that is used is acknowledged by the frame
+ * that it was part of.
+ */
+#ifndef BRAID_VERBS_WIRE_H
+#define BRAID_VERBS_WIRE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/comm.h"
+#include "core/lane.h"
+#include "verbs/port.h"
+
+enum {
+	BRAID_SLOT = BRAID_HDR_SIZE + BRAID_COPY_MAX,	/* an eager message, or part of a frame */
+	BRAID_SLOTS_RX = 128,
+	BRAID_BOUNCES = 16,		/* for memory that the NIC does not know */
+	BRAID_WR_TX = 256,
+	BRAID_POLL_MAX = 16,
+	BRAID_INLINE = 220,		/* asked for; what there is is taken */
+};
+
+enum braid_cm_state { BRAID_CM_NONE, BRAID_CM_WORKS, BRAID_CM_UP, BRAID_CM_FAILED };
+
+struct braid_wire {
+	struct braid_port *port;
+	struct ibv_qp *qp;		/* NULL: fenced */
+	struct ibv_cq *cq;
+	struct ibv_comp_channel *channel;
+	uint32_t psn;
+	bool has_imm;			/* both ends may use it */
+	int gid;			/* index of ours; BRAID_GID_NONE */
+
+	/* iWARP: verbs/cm.c; service thread only */
+	struct braid_wire *next;	/* port->wires */
+	struct rdma_cm_id *id;
+	uint64_t nonce;
+	enum braid_cm_state cm;
+	int cm_err;
+	bool dialler;
+
+	/* sending: the link's lock */
+	char *ring;			/* the lane's, as registered */
+	struct ibv_mr **ring_mr;	/* the last is that of `ring` */
+	unsigned nrings;
+	char *bounce;			/* BRAID_BOUNCES pieces */
+	struct ibv_mr *bounce_mr;
+	uint32_t bounces;		/* ever taken */
+	uint32_t bounce_wr[BRAID_BOUNCES];	/* sq_posted when that one is free again */
+	uint32_t sq_posted, sq_signal;	/* work requests ever, at the last one that is signalled */
+	_Atomic uint32_t sq_done;	/* of them, known to be over */
+	unsigned sq_max, inline_max;
+	uint32_t wr_head, wr_tail;	/* the peer's receives: used, known to be posted again */
+	uint32_t wr_frame[BRAID_SLOTS_RX];	/* which frame's acknowledgement says so */
+	unsigned wr_max;
+	bool may_speak;			/* iWARP: the dialler has */
+	uint64_t peer_ack;		/* where the peer looks for acknowledgements */
+	uint32_t peer_ack_key;
+
+	/* receiving: the lane's io lock */
+	char *rx;			/* BRAID_SLOTS_RX slots */
+	struct ibv_mr *rx_mr;
+	_Atomic uint32_t *ack;		/* two words that the peer writes: frames that it has
+					 * received; 1: it has begun to speak */
+	struct ibv_mr *ack_mr;
+	uint32_t ack_seen;
+	struct ibv_wc wc[BRAID_POLL_MAX];
+	int wc_beg, wc_end;
+	unsigned fruitless;
+};
+
+/* The transport's setup members, which see: core/transport.h. */
+int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);
+int braid_wire_peer(struct braid_setup *s, const uint8_t *theirs);
+int braid_wire_ready(struct braid_setup *s);
+void braid_wire_drop(struct braid_setup *s);
+
+/* Nothing more is read or written by the NIC. */
+void braid_wire_fence(struct braid_wire *w);
+void braid_wire_free(struct braid_wire *w);
+/* The NIC may read `size` bytes there from now on: 0, or a negative errno. */
+int braid_wire_ring(struct braid_wire *w, char *ring, size_t size);
+/* The queue pair, on w->id if there is one; then all its receives.  0 or a negative errno. */
+int braid_wire_qp(struct braid_wire *w);
+int braid_wire_post_all(struct braid_wire *w);
+/* n receives, from that slot on; 0 or a negative errno. */
+int braid_wire_post_recv(struct braid_wire *w, const unsigned *slots, unsigned n);
+
+/* What both ends tell each other in the handshake. */
+struct braid_wire_blob {
+	uint8_t fabric, mtu, imm, ngids;
+	uint16_t lid, slots, cm_port;
+	uint32_t qpn, psn, ack_key;
+	uint64_t ack, nonce;
+	struct {
+		uint8_t type, raw[16];
+	} gid[2];			/* the dialler's, best first; the accepter's choice */
+};
+
+void braid_wire_blob_pack(const struct braid_wire_blob *b, uint8_t *to);
+int braid_wire_blob_unpack(const uint8_t *from, struct braid_wire_blob *ret);
+
+#endif

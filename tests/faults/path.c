@@ -96,6 +96,16 @@ static void outage(struct run *r, struct trouble_at t, bool begins)
 	}
 }
 
+static _Noreturn void outage_lasts(struct run *r, struct trouble_at t, unsigned ms)
+{
+	outage(r, t, true);
+	run_faults(r);
+	run_wait(r, ms);
+	outage(r, t, false);
+	run_heals(r);
+	run_recovers(r);
+}
+
 void play_outage(struct run *r)
 {
 	static const unsigned soak_ms[] = { 10, 100, 1000, 3000, 10000, 30000, 120000 };
@@ -106,12 +116,7 @@ void play_outage(struct run *r)
 		ms = soak_ms[r->seed % (sizeof(soak_ms) / sizeof(soak_ms[0]))];
 	run_note(r, "%u ms, side %u", ms, t.side);
 	run_begins(r);
-	outage(r, t, true);
-	run_faults(r);
-	run_wait(r, ms);
-	outage(r, t, false);
-	run_heals(r);
-	run_recovers(r);
+	outage_lasts(r, t, ms);
 }
 
 /* While comms connect and lanes are opened. */
@@ -124,12 +129,7 @@ void play_outage_early(struct run *r)
 	run_starts(r);
 	r->st->go = true;
 	usleep(us);
-	outage(r, t, true);
-	run_faults(r);
-	run_wait(r, ms);
-	outage(r, t, false);
-	run_heals(r);
-	run_recovers(r);
+	outage_lasts(r, t, ms);
 }
 
 void play_flap(struct run *r)

@@ -150,7 +150,7 @@ static _Noreturn void end_run(struct run *r, const char *verdict, const char *wh
 	_exit(0);
 }
 
-void run_fails(struct run *r, const char *fmt, ...)
+void run_is(struct run *r, const char *verdict, const char *fmt, ...)
 {
 	char why[512];
 	va_list ap;
@@ -158,18 +158,7 @@ void run_fails(struct run *r, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
-	end_run(r, "failed", why);
-}
-
-void run_skips(struct run *r, const char *fmt, ...)
-{
-	char why[512];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(why, sizeof(why), fmt, ap);
-	va_end(ap);
-	end_run(r, "skipped", why);
+	end_run(r, verdict, why);
 }
 
 void must(struct run *r, bool well)

@@ -72,8 +72,10 @@ _Noreturn void run_play(const struct row *row, const struct options *o, unsigned
 
 /* -- verdicts ----------------------------------------------------------------------------- */
 
-_Noreturn void run_fails(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-_Noreturn void run_skips(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void run_is(struct run *r, const char *verdict, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+#define run_fails(r, ...) run_is(r, "failed", __VA_ARGS__)
+#define run_skips(r, ...) run_is(r, "skipped", __VA_ARGS__)
 void must(struct run *r, bool well);	/* else the run fails with hosts_why() */
 void run_note(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -135,6 +135,19 @@ static void failed(struct actor *a, struct stream *s, ncclResult_t res)
 	}
 }
 
+/* What came of a call that posts; without a request it is made again. */
+static bool posted(struct actor *a, struct stream *s, const struct slot *slot, ncclResult_t res)
+{
+	if (res != ncclSuccess)
+		failed(a, s, res);
+	if (res != ncclSuccess || !slot->req)
+		return false;
+	s->posted++;
+	if (s->sends)
+		s->flow->sent++;
+	return true;
+}
+
 static bool post_send(struct actor *a, struct stream *s)
 {
 	uint64_t key = message_key(a->st, a->act, s->f, s->posted);
@@ -150,15 +163,7 @@ static bool post_send(struct actor *a, struct stream *s)
 	slot->req = NULL;
 	res = TIMED(a->end, CALL_ISEND, net_isend(a->net, s->comm, p, size, message_tag(key), s->mr, NULL,
 					     &slot->req));
-	if (res != ncclSuccess) {
-		failed(a, s, res);
-		return false;
-	}
-	if (!slot->req)
-		return false;
-	s->posted++;
-	s->flow->sent++;
-	return true;
+	return posted(a, s, slot, res);
 }
 
 static bool post_recv(struct actor *a, struct stream *s)
@@ -179,14 +184,7 @@ static bool post_recv(struct actor *a, struct stream *s)
 	slot->req = NULL;
 	res = TIMED(a->end, CALL_IRECV, net_irecv(a->net, s->comm, 1, &data, &room, &tag, &s->mr, NULL,
 					     &slot->req));
-	if (res != ncclSuccess) {
-		failed(a, s, res);
-		return false;
-	}
-	if (!slot->req)
-		return false;
-	s->posted++;
-	return true;
+	return posted(a, s, slot, res);
 }
 
 static bool may_post(struct actor *a, struct stream *s)

@@ -30,6 +30,8 @@ void play_forgotten(struct run *r);
 void play_path_dies(struct run *r);	/* which */
 void play_power_loss(struct run *r);
 void play_new_address(struct run *r);
+void play_pmtu(struct run *r);		/* tcp_mtu_probing */
+void play_mtu_mismatch(struct run *r);
 void play_one_path_dies(struct run *r);	/* comes back? */
 void play_chaos(struct run *r);		/* ms in check, in soak */
 

@@ -501,6 +501,8 @@ static void judge_error(struct run *r, unsigned who, double least_s)
 			  net_result_name((ncclResult_t)e->error));
 	if (!e->warns)
 		run_fails(r, "end %c: an error, and no WARN says why", 'A' + who);
+	if (r->names && !(strstr(e->warn, "w0") && strstr(e->warn, host_address(&r->hosts, !who, 0))))
+		run_fails(r, "end %c: the WARN does not name device and peer: %s", 'A' + who, e->warn);
 	if (took < least_s)
 		run_fails(r, "end %c: given up after %.2f s, before %.2f s were over", 'A' + who, took,
 			  least_s);

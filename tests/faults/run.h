@@ -59,6 +59,7 @@ struct run {
 	uint64_t go_ns, heal_ns;	/* 0: not, or not yet */
 	uint64_t mark[FLOWS];		/* received when it healed */
 	unsigned kills;
+	bool names;			/* an error's WARN must name the device and the peer */
 	bool wrong_is_right;		/* bytes are damaged on the way: that must be noticed */
 	char note[128];			/* which choice the seed made */
 

@@ -25,10 +25,22 @@ static void (*child_wipe)(void);
 
 atomic_bool braid_forked;
 
+/* Where stdout is closed, its number is still what everybody prints to: not into our streams. */
+static int above_stdio(int fd)
+{
+	int up = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), err = errno;
+
+	close(fd);
+	errno = err;
+	return up;
+}
+
 static int fd_note(int fd)
 {
 	int top;
 
+	if (fd >= 0 && fd <= STDERR_FILENO)
+		fd = above_stdio(fd);
 	if (fd < 0)
 		return fd;
 	if (fd >= FDS_MAX) {

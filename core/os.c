@@ -174,16 +174,14 @@ static int os_thread_start(pthread_t *ret, void *(*fn)(void *), void *arg, const
 
 static int os_thread_join(pthread_t thread, unsigned timeout_ms)
 {
-	struct timespec ts;
+	static const struct timespec nap = { .tv_nsec = 100000 };
+	uint64_t end = os_now_ns() + timeout_ms * 1000000ull;
+	int err;
 
-	clock_gettime(CLOCK_REALTIME, &ts);
-	ts.tv_sec += timeout_ms / 1000;
-	ts.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (ts.tv_nsec >= 1000000000) {
-		ts.tv_nsec -= 1000000000;
-		ts.tv_sec++;
-	}
-	return -pthread_timedjoin_np(thread, NULL, &ts);
+	/* pthread_timedjoin_np() goes by a clock that may be set. */
+	while ((err = pthread_tryjoin_np(thread, NULL)) == EBUSY && os_now_ns() < end)
+		nanosleep(&nap, NULL);
+	return -err;
 }
 
 static const struct braid_os real = {

@@ -155,6 +155,7 @@ tests_faults_faults_SOURCES = \
 	tests/faults/host.c \
 	tests/faults/hosts.c \
 	tests/faults/hosts.h \
+	tests/faults/jobs.c \
 	tests/faults/path.c \
 	tests/faults/peer.c \
 	tests/faults/play.h \

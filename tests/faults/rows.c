@@ -2,7 +2,8 @@
 /*
  * rows.c - the fault table: each fault of it that a TCP transport can meet between two processes,
  * as a short story.  Those that need no second process or no network are shown elsewhere: F06 to
- * F09, F33 to F36 in tests/abi, F15 in test_fault.
+ * F09, F33 to F36 and F41 in tests/abi, F15 in test_fault.  F14, F22 to F24 and F45 are of RDMA and
+ * SMC, which there is not yet.
  */
 #include "tests/faults/play.h"
 
@@ -94,6 +95,8 @@ const struct row rows[] = {
 	{ "F32", "abort and close, 32 in flight", 'R', BOTH, play_abort, { 20, 1000 }, .heal_s = 1,
 	  .max_size = 64 * K, .slots = 32, .limit_s = 200 },
 	{ "F37", "EINTR, 1,000 a second", 'R', BOTH, play_eintr, { 700, 10000 }, .heal_s = 1 },
+	{ "F38", "the clock jumps, an hour ahead, an hour behind", 'X', BOTH, play_clock, { 1000, 60000 },
+	  .stall_s = 1, .limit_s = 120 },
 	{ "F39", "5 % of a CPU", 'R', BOTH, play_no_cpu, { 2000, 60000 }, .late = true, .limit_s = 120 },
 	{ "F40", "fork without exec", 'R', BOTH, play_fork, .heal_s = 1 },
 	{ "F42", "an address changes", 'E', BOTH, play_new_address, .error_s = 4, .env = { SOON } },
@@ -101,6 +104,26 @@ const struct row rows[] = {
 	{ "F43", "PMTU black hole, tcp_mtu_probing 1", 'R', BOTH, play_pmtu, { 1 }, WIRED, .heal_s = 2 },
 	{ "F43", "PMTU black hole, tcp_mtu_probing 2", 'R', BOTH, play_pmtu, { 2 }, WIRED, .heal_s = 2 },
 	{ "F43", "MTU of B is less than the router's", 'R', BOTH, play_mtu_mismatch, .heal_s = 1 },
+	{ "F44", "A has a NIC more, which leads nowhere", 'X', BOTH, play_nothing, { 0, 500 },
+	  .net = SPARE_AT_A, .nic = { FIRST, FIRST }, .stall_s = 1 },
+	{ "F44", "A uses the NIC that leads nowhere", 'E', BOTH, play_no_way, .net = SPARE_AT_A,
+	  .nic = { SECOND, FIRST }, .error_s = 2, .env = { "BRAID_CONNECT_TIMEOUT=2" } },
+	{ "F44", "A fuses two, one leads nowhere, B has one", 'X', BOTH, play_nothing, { 0, 2000 },
+	  .net = SPARE_AT_A, .stall_s = 1 },
+	{ "F44", "A fuses two, B uses its first", 'X', BOTH, play_nothing, { 0, 2000 }, .net = TWO_PATHS,
+	  .nic = { ALL, FIRST }, .stall_s = 1 },
+	{ "F44", "A uses its second, B fuses two", 'X', BOTH, play_nothing, { 0, 2000 }, .net = TWO_PATHS,
+	  .nic = { SECOND, ALL }, .stall_s = 1 },
+	{ "F46", "log lines to stdout, which is closed", 'X', BOTH, play_log, .log = STDIO_CLOSED,
+	  .stall_s = 1 },
+	{ "F46", "no logger, stderr is closed", 'X', BOTH, play_log, .log = STDIO_CLOSED | NO_LOGGER,
+	  .stall_s = 1, .env = { "BRAID_DEBUG=info" } },
+	{ "F46", "no logger, stderr is full", 'X', BOTH, play_log, .log = STDIO_FULL | NO_LOGGER,
+	  .stall_s = 1, .env = { "BRAID_DEBUG=info" } },
+	{ "F46", "no logger, nobody reads stderr", 'X', BOTH, play_log, .log = STDIO_UNREAD | NO_LOGGER,
+	  .stall_s = 1, .env = { "BRAID_DEBUG=info" } },
+	{ "F47", "job after job at the same port", 'X', BOTH, play_jobs, { 20, 1000 }, .stall_s = 1,
+	  .limit_s = 900 },
 	{ "F48", "the other end has ABI v6", 'X', BOTH, play_nothing, { -6 }, .stall_s = 1 },
 	{ "mix", "outages, resets, stops, forks, idle times", 'R', BOTH, play_chaos,
 	  { 3000, 60000 }, .heal_s = 1, .limit_s = 150 },

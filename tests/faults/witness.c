@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/lib/queued.h"
 
@@ -14,6 +15,7 @@ enum { TAGS = 3 };
 
 static struct end *logs_to;		/* for the logger, which is given no context */
 static uint64_t logs_since;
+static bool logs_printed;
 
 /* -- log lines ---------------------------------------------------------------------------- */
 
@@ -21,6 +23,11 @@ void witness_starts(struct end *e, uint64_t since_ns)
 {
 	logs_to = e;
 	logs_since = since_ns;
+}
+
+void witness_prints(void)
+{
+	logs_printed = true;
 }
 
 void witness_keeps(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
@@ -53,6 +60,8 @@ void witness_keeps(int level, unsigned long flags, const char *file, int line, c
 		e->warns++;
 	}
 	pthread_mutex_unlock(&lock);
+	if (logs_printed)
+		dprintf(STDOUT_FILENO, "%s\n", text);
 }
 
 /* -- how long calls take ------------------------------------------------------------------ */

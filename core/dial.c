@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/heal.h"
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
@@ -21,6 +22,7 @@
 enum {
 	REDIAL_MS = 20, REDIAL_MAX_MS = 500,
 	ATTEMPT_MS = 500,		/* for a lane of a link that had been up */
+	SMALL_SEGMENT = 1024,		/* what fits into any tunnel: the kernel's tcp_base_mss */
 	REFUSED_MS = 500,		/* a closed port is believed after that: it was open once */
 };
 
@@ -36,13 +38,16 @@ void braid_dial_addr(const struct braid_link *link, unsigned path, char *ret, si
 		snprintf(ret, len, "an address of the other IP version");
 }
 
-/* A socket on its way to the peer, from the member's own address: a descriptor or -errno. */
-static int dial_socket(const struct braid_path *path)
+/*
+ * A socket on its way to the peer, from the member's own address: a descriptor or -errno.  Small
+ * segments go both ways, for SYN tells the peer.
+ */
+static int dial_socket(const struct braid_path *path, bool small_segments)
 {
 	struct sockaddr_storage to, from = { 0 };
 	char was[BRAID_CONGESTION_SIZE];
 	socklen_t len = braid_path_sockaddr(path, &to);
-	int fd, err, one = 1;
+	int fd, err, one = 1, segment = SMALL_SEGMENT;
 
 	if (!len)
 		return -EAFNOSUPPORT;
@@ -55,6 +60,8 @@ static int dial_socket(const struct braid_path *path)
 	if (from.ss_family == AF_INET)
 		braid_os->setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
 	braid_os->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (small_segments)
+		braid_os->setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment));
 	if (!braid_os->bind(fd, (struct sockaddr *)&from, len) &&
 	    (!braid_os->connect(fd, (struct sockaddr *)&to, len) || errno == EINPROGRESS))
 		return fd;
@@ -71,7 +78,7 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 
 	if (!c)
 		return -ENOMEM;
-	fd = dial_socket(&link->path[path]);
+	fd = dial_socket(&link->path[path], lane && braid_heal_again(lane, now));
 	if (fd < 0) {
 		free(c);
 		return fd;

@@ -142,9 +142,14 @@ void braid_heal_asked(struct braid_link *link, const struct braid_conn *c, int e
 					   jitter(WAIT_MAX_MS));
 }
 
+bool braid_heal_again(const struct braid_lane *lane, uint64_t now)
+{
+	return now - lane->resumed_ns <= CALM_MS * MS;
+}
+
 void braid_heal_resumed(struct braid_lane *lane, uint64_t now)
 {
-	if (now - lane->resumed_ns > CALM_MS * MS)
+	if (!braid_heal_again(lane, now))
 		lane->patience_ms = SUSPECT_MS;
 	else if (lane->patience_ms < SUSPECT_MAX_MS)
 		lane->patience_ms *= 2;

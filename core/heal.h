@@ -8,6 +8,7 @@
  *     the link; the other end asks it to, by a connection of its own, if it has no lane left.
  *   - A lane on which nothing is acknowledged for long is suspect: another socket is dialled while
  *     the old one still stands, and whichever comes to life first carries on.
+ *   - One that is dialled again soon after has small segments: perhaps what is long is lost.
  *   - Who has nothing to say says ALIVE now and then.  Silence is told after some seconds, and is
  *     the peer's end after BRAID_PEER_TIMEOUT.
  *   - Nobody listens where the peer did, and no lane is left: its process has ended.
@@ -32,6 +33,8 @@ int braid_heal_tick(struct braid_link *link, uint64_t now);
 void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int err, uint64_t now);
 /* A lane goes on over a new socket, at either end. */
 void braid_heal_resumed(struct braid_lane *lane, uint64_t now);
+/* Has it done so just now? */
+bool braid_heal_again(const struct braid_lane *lane, uint64_t now);
 /* The peer was asked to dial: 0 and it will, or why not. */
 void braid_heal_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now);
 /* The peer has lost its home, and asks us to dial; it tells the last dial of it that it saw. */

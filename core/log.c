@@ -11,6 +11,7 @@
 #include "core/log.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -74,6 +75,14 @@ static bool stderr_wants(enum braid_log_level level)
 	       (level == BRAID_LOG_INFO && strcasecmp(braid_param.debug, "info") == 0);
 }
 
+/* A pipe that nobody reads would end the process, or hold it up for ever: then a line is lost. */
+static bool stderr_takes(void)
+{
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+	return poll(&p, 1, 0) == 1 && p.revents == POLLOUT;
+}
+
 __attribute__((format(printf, 4, 0)))
 static void log_line(enum braid_log_level level, const char *file, int line, const char *fmt,
 		     va_list ap)
@@ -88,7 +97,7 @@ static void log_line(enum braid_log_level level, const char *file, int line, con
 	len = format_line(buf, fmt, ap);
 	if (sink) {
 		sink(level, file, line, buf);
-	} else {
+	} else if (stderr_takes()) {
 		buf[len++] = '\n';
 		/* A line that stderr refuses is lost: there is nobody left to tell. */
 		while (write(STDERR_FILENO, buf, len) < 0 && errno == EINTR)

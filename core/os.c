@@ -25,10 +25,22 @@ static void (*child_wipe)(void);
 
 atomic_bool braid_forked;
 
+/* Where stdout is closed, its number is still what everybody prints to: not into our streams. */
+static int above_stdio(int fd)
+{
+	int up = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), err = errno;
+
+	close(fd);
+	errno = err;
+	return up;
+}
+
 static int fd_note(int fd)
 {
 	int top;
 
+	if (fd >= 0 && fd <= STDERR_FILENO)
+		fd = above_stdio(fd);
 	if (fd < 0)
 		return fd;
 	if (fd >= FDS_MAX) {
@@ -170,16 +182,14 @@ static int os_thread_start(pthread_t *ret, void *(*fn)(void *), void *arg, const
 
 static int os_thread_join(pthread_t thread, unsigned timeout_ms)
 {
-	struct timespec ts;
+	static const struct timespec nap = { .tv_nsec = 100000 };
+	uint64_t end = os_now_ns() + timeout_ms * 1000000ull;
+	int err;
 
-	clock_gettime(CLOCK_REALTIME, &ts);
-	ts.tv_sec += timeout_ms / 1000;
-	ts.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (ts.tv_nsec >= 1000000000) {
-		ts.tv_nsec -= 1000000000;
-		ts.tv_sec++;
-	}
-	return -pthread_timedjoin_np(thread, NULL, &ts);
+	/* pthread_timedjoin_np() goes by a clock that may be set. */
+	while ((err = pthread_tryjoin_np(thread, NULL)) == EBUSY && os_now_ns() < end)
+		nanosleep(&nap, NULL);
+	return -err;
 }
 
 static const struct braid_os real = {

@@ -102,6 +102,7 @@ tests_libtest_la_SOURCES = \
 	tests/lib/hostile.h \
 	tests/lib/null.c \
 	tests/lib/null.h \
+	tests/lib/queued.h \
 	tests/lib/speak.c \
 	tests/lib/speak.h
 LDADD = tests/libtest.la $(tools_libs) $(CMOCKA_LIBS)
@@ -154,6 +155,7 @@ tests_faults_faults_SOURCES = \
 	tests/faults/host.c \
 	tests/faults/hosts.c \
 	tests/faults/hosts.h \
+	tests/faults/jobs.c \
 	tests/faults/path.c \
 	tests/faults/peer.c \
 	tests/faults/play.h \
@@ -167,7 +169,8 @@ tests_faults_faults_SOURCES = \
 	tests/faults/wire.c \
 	tests/faults/wire.h \
 	tests/faults/witness.c \
-	tests/faults/witness.h
+	tests/faults/witness.h \
+	tests/lib/queued.h
 tests_faults_faults_LDADD = $(tools_libs)
 
 # -- make check -----------------------------------------------------------------------------------

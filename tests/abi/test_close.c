@@ -146,6 +146,98 @@ static void in_flight(struct abi *t)
 	abi_down(net);
 }
 
+/* -- how soon what close() began has ended -------------------------------------------------- */
+
+enum { TOLD_MS = 100 };			/* ten times that fails */
+
+/* Moments are those of a clock that all processes share. */
+static void told_peer(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	struct buf b[FLIGHT];
+	struct op ops[FLIGHT];
+
+	warns_expected();
+	for (int i = 0; i < rounds(t); i++) {
+		bool is_recv = i % 2, told = false;
+		void *comm = is_recv ? recv_from(net, fd) : send_to(net, fd);
+		uint64_t at;
+
+		flight_new(net, comm, is_recv, b, ops);
+		while (!told) {
+			ops_step(ops, FLIGHT);
+			for (int k = 0; k < FLIGHT; k++) {
+				told |= ops[k].res != ncclSuccess;
+				if (ops[k].done && ops[k].res == ncclSuccess)
+					ops[k].posted = ops[k].done = false;	/* there is always one more */
+			}
+		}
+		at = now_us();
+		give(fd, &at, sizeof(at));
+		for (int k = 0; k < FLIGHT; k++)
+			buf_free(net, &b[k]);
+		OK(is_recv ? net_close_recv(net, comm) : net_close_send(net, comm));
+		meet(fd);
+	}
+	abi_down(net);
+}
+
+static bool any(int fd)
+{
+	(void)fd;
+	return true;
+}
+
+static void in_time(const char *what, uint64_t *most, uint64_t from, uint64_t limit)
+{
+	uint64_t now = now_us();
+
+	if (now > limit)
+		FAIL("%s %llu ms after close()", what, (unsigned long long)(now - from) / 1000);
+	if (now - from > *most)
+		*most = now - from;
+}
+
+/* No pool: with the last comm the link goes too, and its sockets. */
+static void told_in_time(struct abi *t)
+{
+	uint64_t most_told = 0, most_gone = 0;
+	struct peer peer;
+	struct net *net;
+
+	setenv("BRAID_LINK_IDLE", "0", 1);
+	peer = peer_start(t, told_peer);
+	net = abi_up(t);
+	warns_expected();
+	for (int i = 0; i < rounds(t); i++) {
+		bool is_recv = i % 2 == 0;
+		void *comm = is_recv ? recv_from(net, peer.fd) : send_to(net, peer.fd);
+		struct buf b[FLIGHT];
+		struct op ops[FLIGHT];
+		uint64_t from, told, limit;
+
+		flight_new(net, comm, is_recv, b, ops);
+		step_for_us(ops, rnd_below(t, 3000));
+		OK(is_recv ? net_close_recv(net, comm) : net_close_send(net, comm));
+		from = now_us();
+		limit = deadline_ms(TOLD_MS * 10);
+		take(peer.fd, &told, sizeof(told));
+		if (told > from && told - from > most_told)
+			most_told = told - from;
+		in_time("the peer was told", &most_gone, from, limit);
+		while (count_streams(any))
+			in_time("there are still sockets", &most_gone, from, limit);
+		in_time("the sockets were gone", &most_gone, from, limit);
+		meet(peer.fd);
+		for (int k = 0; k < FLIGHT; k++)
+			munmap(b[k].map, b[k].map_len);
+	}
+	printf("v%d: after close() the peer was told within %llu us, the sockets were gone within %llu us\n",
+	       t->abi, (unsigned long long)most_told, (unsigned long long)most_gone);
+	peer_join(&peer);
+	abi_down(net);
+}
+
 /* -- deregMr from another thread ------------------------------------------------------------ */
 
 struct dereg {
@@ -427,6 +519,8 @@ static void finalize_in_flight(struct abi *t)
 static const struct abi_case cases[] = {
 	CASE("close takes the memory back at once, and the peer is told", in_flight,
 	     .seconds = 60),
+	CASE("what close began has ended soon: the peer knows, and an unpooled link has no sockets",
+	     told_in_time, .seconds = 60),
 	CASE("deregMr on another thread takes the memory back at once", dereg_other_thread,
 	     .seconds = 60),
 	CASE("what was sent arrives though the sender leaves at once, and that is no WARN",

@@ -327,6 +327,8 @@ static bool take_options(int argc, char **argv, int *ret_rc)
 		{ OPT_TEXT, "wire", "KIND", "what damages packets: tap, netem or auto (auto)", &o->wire, 0, 0 },
 		{ OPT_TEXT, "json", "FILE", "a line of JSON for each run", &o->json, 0, 0 },
 		{ OPT_FLAG, "soak", NULL, "the long variants of the rows", &o->soak, 0, 0 },
+		{ OPT_FLAG, "own-machine", NULL, "nobody else is on it: its clock may be set", &o->own_machine,
+		  0, 0 },
 		{ OPT_FLAG, "tap", NULL, "print TAP", &o->tap, 0, 0 },
 		{ OPT_FLAG, "list", NULL, "name the rows and end", &o->list, 0, 0 },
 		{ OPT_FLAG, "verbose", NULL, "print what both ends logged, of all runs", &o->verbose, 0, 0 },

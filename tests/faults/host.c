@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* host.c - F12, F13, F37, F39 and F40: what a host does to its processes; see play.h. */
+/* host.c - F12, F13, F37 to F40 and F46: what a host does to its processes; see play.h. */
 #include "tests/faults/play.h"
 
 #include <dirent.h>
@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* -- F12, F13: what runs out -------------------------------------------------------------- */
@@ -133,6 +135,76 @@ void play_eintr(struct run *r)
 	run_goes_on(r);
 	run_helper_ends(pid);
 	run_ends_well(r);
+}
+
+enum { HOUR = 3600 };
+
+static int64_t real_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return ts.tv_sec * 1000000000LL + ts.tv_nsec;
+}
+
+static void set_clock(int64_t ahead_ns)
+{
+	int64_t ns = (int64_t)now_ns() + ahead_ns;
+	struct timespec ts = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
+
+	if (clock_settime(CLOCK_REALTIME, &ts))
+		_exit(1);
+}
+
+/* An hour ahead, an hour behind, and so on; it outlives the run, however that ends, to put it right. */
+static _Noreturn void clock_jumps(int alive, int64_t ahead_ns)
+{
+	struct pollfd p = { .fd = alive, .events = POLLIN };
+
+	setpgid(0, 0);
+	for (unsigned i = 0; poll(&p, 1, 50) == 0; i++)
+		set_clock(ahead_ns + (i % 2 ? -HOUR : HOUR) * 1000000000LL);
+	set_clock(ahead_ns);
+	_exit(0);
+}
+
+void play_clock(struct run *r)
+{
+	unsigned ms = (unsigned)r->row->arg[r->o->soak ? 1 : 0];
+	int64_t ahead_ns = real_ns() - (int64_t)now_ns();
+	bool off = false;
+	int fds[2];
+
+	if (!r->o->own_machine)
+		run_skips(r, "the machine's clock is not ours to set (--own-machine)");
+	run_begins(r);
+	must(r, pipe2(fds, O_CLOEXEC) == 0);
+	run_faults(r);
+	if (fork() == 0) {
+		close(fds[1]);
+		clock_jumps(fds[0], ahead_ns);
+	}
+	for (unsigned waited = 0; waited < ms; waited += 10) {
+		off |= llabs(real_ns() - (int64_t)now_ns() - ahead_ns) > HOUR / 2 * 1000000000LL;
+		run_wait(r, 10);
+	}
+	if (!off)
+		run_fails(r, "the clock can't be set");
+	run_healed(r);
+	run_recovers(r);		/* it closes and ends while the clock still jumps */
+}
+
+/* Nobody can read what is logged, and much is: streams are lost and come back. */
+void play_log(struct run *r)
+{
+	run_begins(r);
+	run_faults(r);
+	for (unsigned i = 0; i < 3; i++) {
+		run_kills_streams(r, run_rnd(r, 2), 1, UINT_MAX);
+		run_wait(r, 30);
+	}
+	run_healed(r);
+	run_recovers(r);
 }
 
 /* A group of 5 % of a CPU, in either version of cgroups; false: there is none to be had. */

@@ -282,31 +282,33 @@ bool host_route(const struct hosts *h, int host, int path)
 }
 
 /* The kernel says so a while after it carries frames; a plugin does not take it before. */
-static bool wait_running(const struct hosts *h, int p)
+static bool wait_running(const struct hosts *h, int host, int p)
 {
 	struct ifreq req = { 0 };
+	bool runs = false;
+	int fd;
 
-	for (int i = 0; i < 2; i++) {
-		bool runs = false;
-		int fd;
-
-		if (!host_enter(h, i))
-			return false;
-		fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-		snprintf(req.ifr_name, sizeof(req.ifr_name), "w%d", p);
-		for (int n = 0; n < 1000 && !runs; n++) {
-			runs = fd >= 0 && !ioctl(fd, SIOCGIFFLAGS, &req) &&
-			       req.ifr_flags & IFF_RUNNING;
-			if (!runs)
-				usleep(10000);
-		}
-		if (fd >= 0)
-			close(fd);
-		host_leave(h);
+	if (!host_enter(h, host))
+		return false;
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	snprintf(req.ifr_name, sizeof(req.ifr_name), "w%d", p);
+	for (int n = 0; n < 1000 && !runs; n++) {
+		runs = fd >= 0 && !ioctl(fd, SIOCGIFFLAGS, &req) && req.ifr_flags & IFF_RUNNING;
 		if (!runs)
-			return because("w%d does not run", p);
+			usleep(10000);
 	}
-	return true;
+	if (fd >= 0)
+		close(fd);
+	host_leave(h);
+	return runs || because("w%d does not run", p);
+}
+
+bool hosts_spare(const struct hosts *h, int host)
+{
+	return host_ip(h, host, "link add w1 type veth peer name spare netns /proc/%d/fd/%d\n"
+		       "addr add %s/24 dev w1\n" "link set w1 up\n", getpid(), h->ns[HOST_NOWHERE],
+		       host_address(h, host, 1)) &&
+	       host_link(h, HOST_NOWHERE, "spare", true) && wait_running(h, host, 1);
 }
 
 static bool make_path(struct hosts *h, int p)
@@ -325,7 +327,7 @@ static bool make_path(struct hosts *h, int p)
 	}
 	if (!hosts_reach(h, p, 5000))
 		return because("no way through the router");
-	return wait_running(h, p);
+	return wait_running(h, HOST_A, p) && wait_running(h, HOST_B, p);
 }
 
 static int make_tap(const struct hosts *h, int host)
@@ -369,7 +371,7 @@ static bool make_wire(struct hosts *h, uint64_t seed)
 	close(tap[1]);
 	if (!hosts_reach(h, 0, 5000))
 		return because("no way through the wire");
-	return wait_running(h, 0);
+	return wait_running(h, HOST_A, 0) && wait_running(h, HOST_B, 0);
 }
 
 bool hosts_make(struct hosts *h, enum wire_kind kind, int paths, uint64_t seed)

@@ -37,6 +37,7 @@ struct hosts {
 /* False: no such thing here, for the reason in hosts_why(). */
 bool hosts_make(struct hosts *h, enum wire_kind kind, int paths, uint64_t seed);
 const char *hosts_why(void);
+bool hosts_spare(const struct hosts *h, int host);	/* and a w1 that leads to nobody */
 
 /* Which wire `word` (auto, tap or netem) means here; WIRE_NONE: none can be had. */
 enum wire_kind wire_choose(const char *word);

@@ -96,6 +96,16 @@ static void outage(struct run *r, struct trouble_at t, bool begins)
 	}
 }
 
+static _Noreturn void outage_lasts(struct run *r, struct trouble_at t, unsigned ms)
+{
+	outage(r, t, true);
+	run_faults(r);
+	run_wait(r, ms);
+	outage(r, t, false);
+	run_heals(r);
+	run_recovers(r);
+}
+
 void play_outage(struct run *r)
 {
 	static const unsigned soak_ms[] = { 10, 100, 1000, 3000, 10000, 30000, 120000 };
@@ -106,12 +116,7 @@ void play_outage(struct run *r)
 		ms = soak_ms[r->seed % (sizeof(soak_ms) / sizeof(soak_ms[0]))];
 	run_note(r, "%u ms, side %u", ms, t.side);
 	run_begins(r);
-	outage(r, t, true);
-	run_faults(r);
-	run_wait(r, ms);
-	outage(r, t, false);
-	run_heals(r);
-	run_recovers(r);
+	outage_lasts(r, t, ms);
 }
 
 /* While comms connect and lanes are opened. */
@@ -124,12 +129,7 @@ void play_outage_early(struct run *r)
 	run_starts(r);
 	r->st->go = true;
 	usleep(us);
-	outage(r, t, true);
-	run_faults(r);
-	run_wait(r, ms);
-	outage(r, t, false);
-	run_heals(r);
-	run_recovers(r);
+	outage_lasts(r, t, ms);
 }
 
 void play_flap(struct run *r)
@@ -158,6 +158,7 @@ void play_path_dies(struct run *r)
 	run_begins(r);
 	outage(r, t, true);
 	run_faults(r);
+	r->names = true;
 	run_errs(r, true, run_peer_timeout_s(r) * 0.8);
 }
 
@@ -169,6 +170,40 @@ void play_power_loss(struct run *r)
 			r->hosts.ns[HOST_NOWHERE]));
 	run_faults(r);
 	run_errs(r, true, run_peer_timeout_s(r) * 0.8);
+}
+
+/* -- F43: how long a packet may be -------------------------------------------------------- */
+
+/*
+ * A tunnel on the way takes less than both ends think, and its ICMP is dropped.  Small frames come
+ * through, so that all seems well to whoever looks only for signs of life.
+ */
+void play_pmtu(struct run *r)
+{
+	static const char *const probing[] = { "0", "1", "2" };
+
+	run_starts(r);
+	if (r->hosts.kind != WIRE_TAP)
+		run_skips(r, "only the wire between TAP devices drops by length");
+	for (int host = HOST_A; host <= HOST_B; host++)
+		must(r, host_sysctl(&r->hosts, host, "ipv4/tcp_mtu_probing",
+				    probing[r->row->arg[0]]));
+	run_opens(r);
+	run_talks(r);
+	run_faults(r);
+	must(r, hosts_trouble(&r->hosts, &(struct wire_trouble){ .mtu = 1400 }));
+	run_healed(r);			/* as well as it ever will be */
+	run_recovers(r);
+}
+
+/* Less than the router takes: what is too long for B is dropped at its door. */
+void play_mtu_mismatch(struct run *r)
+{
+	run_begins(r);
+	run_faults(r);
+	must(r, host_ip(&r->hosts, HOST_B, "link set w0 mtu 1400\n"));
+	run_healed(r);
+	run_recovers(r);
 }
 
 /* What is idle is forgotten on the way, and nobody says so. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * peer.c - F10, F11 and F25 to F32: what the other process does, or has done to it, and what
+ * peer.c - F10, F11, F25 to F32 and F44: what the other process does, or has done to it, and what
  * becomes of the streams to it; see play.h.
  */
 #include "tests/faults/play.h"
@@ -14,6 +14,7 @@ void play_nothing(struct run *r)
 {
 	run_begins(r);
 	run_faults(r);
+	run_wait(r, (unsigned)r->row->arg[1]);
 	run_healed(r);
 	run_recovers(r);
 }
@@ -44,6 +45,16 @@ void play_dead_port(struct run *r)
 				host_address(&r->hosts, HOST_B, 0)));
 	else
 		end_signal(r, END_B, SIGKILL);
+	r->st->go = true;
+	run_errs(r, false, 0);
+}
+
+/* The NIC that one end takes leads nowhere. */
+void play_no_way(struct run *r)
+{
+	run_starts(r);
+	run_faults(r);
+	r->st->errors_ok = true;
 	r->st->go = true;
 	run_errs(r, false, 0);
 }

@@ -30,6 +30,8 @@ void play_forgotten(struct run *r);
 void play_path_dies(struct run *r);	/* which */
 void play_power_loss(struct run *r);
 void play_new_address(struct run *r);
+void play_pmtu(struct run *r);		/* tcp_mtu_probing */
+void play_mtu_mismatch(struct run *r);
 void play_one_path_dies(struct run *r);	/* comes back? */
 void play_chaos(struct run *r);		/* ms in check, in soak */
 
@@ -37,9 +39,10 @@ void play_chaos(struct run *r);		/* ms in check, in soak */
 
 enum { BUSY, IDLE };
 
-void play_nothing(struct run *r);	/* less than 0: minus the other end's ABI version */
+void play_nothing(struct run *r);	/* less than 0: minus the other end's ABI version; ms */
 void play_kill_connecting(struct run *r);
 void play_dead_port(struct run *r);	/* black hole? */
+void play_no_way(struct run *r);
 void play_late(struct run *r);		/* ms in check, in soak */
 void play_reset_some(struct run *r);	/* more than one? */
 void play_reset_all(struct run *r);	/* BUSY, IDLE */
@@ -56,5 +59,11 @@ void play_no_ports(struct run *r);
 void play_eintr(struct run *r);		/* ms in check, in soak */
 void play_no_cpu(struct run *r);	/* ms in check, in soak */
 void play_fork(struct run *r);
+void play_log(struct run *r);
+void play_clock(struct run *r);		/* ms in check, in soak */
+
+/* -- jobs.c: more than one job on the same hosts ------------------------------------------ */
+
+void play_jobs(struct run *r);		/* how many in check, in soak */
 
 #endif

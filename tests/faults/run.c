@@ -150,7 +150,7 @@ static _Noreturn void end_run(struct run *r, const char *verdict, const char *wh
 	_exit(0);
 }
 
-void run_fails(struct run *r, const char *fmt, ...)
+void run_is(struct run *r, const char *verdict, const char *fmt, ...)
 {
 	char why[512];
 	va_list ap;
@@ -158,18 +158,7 @@ void run_fails(struct run *r, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
-	end_run(r, "failed", why);
-}
-
-void run_skips(struct run *r, const char *fmt, ...)
-{
-	char why[512];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(why, sizeof(why), fmt, ap);
-	va_end(ap);
-	end_run(r, "skipped", why);
+	end_run(r, verdict, why);
 }
 
 void must(struct run *r, bool well)
@@ -310,15 +299,16 @@ static void make_hosts(struct run *r)
 		if (kind == WIRE_NONE)
 			run_skips(r, "no wire: %s", hosts_why());
 	}
-	if (!hosts_make(&r->hosts, kind, r->row->net == TWO_PATHS ? 2 : 1, r->seed))
+	if (!hosts_make(&r->hosts, kind, r->row->net == TWO_PATHS ? 2 : 1, r->seed) ||
+	    (r->row->net == SPARE_AT_A && !hosts_spare(&r->hosts, HOST_A)))
 		run_skips(r, "%s", hosts_why());
 }
 
-void run_starts(struct run *r)
+static void start_ends(struct run *r, const struct flow *old)
 {
+	int nics[ENDS] = { r->row->net >= TWO_PATHS ? 2 : 1, r->row->net == TWO_PATHS ? 2 : 1 };
 	struct stage *st;
 
-	make_hosts(r);
 	st = mmap(NULL, sizeof(*st), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (st == MAP_FAILED)
 		run_fails(r, "mmap: %s", strerror(errno));
@@ -330,14 +320,42 @@ void run_starts(struct run *r)
 	st->born_ns = now_ns();
 	st->slots = r->row->slots ? r->row->slots : 8;
 	st->max_size = r->row->max_size ? r->row->max_size : 1 << 20;
-	st->devices = r->row->net == TWO_PATHS ? 2 : 1;
 	r->st = st;
+	if (old)
+		memcpy(st->old, old->handle, sizeof(st->old));
+	st->has_old = old;
+	st->stdio = r->row->log & STDIO_MASK;
+	st->no_logger = r->row->log & NO_LOGGER;
 	for (unsigned e = 0; e < ENDS; e++) {
+		st->devices[e] = r->row->nic[e] == ALL ? nics[e] : 1;
+		st->dev[e] = r->row->nic[e] == SECOND;
 		st->end[e].call = CALL_NONE;
 		start_end(r, e);
 	}
 	UNTIL(r, PLENTY_S * r->o->slow, st->end[END_A].state >= ST_LISTENING &&
 	      st->end[END_B].state >= ST_LISTENING, "the ends don't even listen");
+}
+
+void run_starts(struct run *r)
+{
+	make_hosts(r);
+	start_ends(r, NULL);
+}
+
+void run_joins(struct run *r, const struct run *first, uint64_t seed, const struct flow *old)
+{
+	*r = *first;
+	r->seed = seed;
+	start_ends(r, old);
+}
+
+void run_leaves(struct run *r)
+{
+	for (unsigned e = 0; e < ENDS; e++) {
+		if (!r->dead[e])
+			end_signal(r, e, SIGKILL);
+	}
+	munmap(r->st, sizeof(*r->st));
 }
 
 void run_opens(struct run *r)
@@ -463,7 +481,7 @@ static void judge_calls(struct run *r)
 	}
 }
 
-void run_ends_well(struct run *r)
+void run_closes(struct run *r)
 {
 	wait_for_ends(r);
 	for (int f = 0; f < FLOWS; f++) {
@@ -473,6 +491,11 @@ void run_ends_well(struct run *r)
 			run_fails(r, "flow %d: %llu were sent and %llu received", f,
 				  (unsigned long long)flow->sent, (unsigned long long)flow->received);
 	}
+}
+
+void run_ends_well(struct run *r)
+{
+	run_closes(r);
 	if (r->row->stall_s > 0 && r->stall_s > deadline(r, r->row->stall_s))
 		run_fails(r, "stalled for %.2f s", r->stall_s);
 	judge_calls(r);
@@ -512,6 +535,8 @@ static void judge_error(struct run *r, unsigned who, double least_s)
 			  net_result_name((ncclResult_t)e->error));
 	if (!e->warns)
 		run_fails(r, "end %c: an error, and no WARN says why", 'A' + who);
+	if (r->names && !(strstr(e->warn, "w0") && strstr(e->warn, host_address(&r->hosts, !who, 0))))
+		run_fails(r, "end %c: the WARN does not name device and peer: %s", 'A' + who, e->warn);
 	if (took < least_s)
 		run_fails(r, "end %c: given up after %.2f s, before %.2f s were over", 'A' + who, took,
 			  least_s);

@@ -29,7 +29,9 @@ struct row {
 	unsigned when;			/* CHECK | SOAK */
 	void (*play)(struct run *r);
 	int arg[3];			/* the row's own */
-	enum { ROUTED, WIRED, TWO_PATHS } net;
+	enum { ROUTED, WIRED, TWO_PATHS, SPARE_AT_A } net;
+	enum { ALL, FIRST, SECOND } nic[ENDS];	/* what it uses; all: as one device */
+	unsigned log;			/* STDIO_..., NO_LOGGER */
 	const char *env[3];		/* NAME=VALUE for both ends */
 	double stall_s, heal_s, error_s;	/* what is promised; 0: nothing */
 	size_t max_size;		/* of messages; 0: 1 MiB */
@@ -44,7 +46,7 @@ extern const unsigned n_rows;
 struct options {
 	const char *plugin, *rows, *what, *json, *wire;
 	int abi, seeds, seed, lanes, jobs;
-	bool soak, tap, list, verbose;
+	bool soak, tap, list, verbose, own_machine;
 	unsigned slow;			/* a factor on all deadlines */
 };
 
@@ -59,6 +61,7 @@ struct run {
 	uint64_t go_ns, heal_ns;	/* 0: not, or not yet */
 	uint64_t mark[FLOWS];		/* received when it healed */
 	unsigned kills;
+	bool names;			/* an error's WARN must name the device and the peer */
 	bool wrong_is_right;		/* bytes are damaged on the way: that must be noticed */
 	char note[128];			/* which choice the seed made */
 
@@ -72,8 +75,10 @@ _Noreturn void run_play(const struct row *row, const struct options *o, unsigned
 
 /* -- verdicts ----------------------------------------------------------------------------- */
 
-_Noreturn void run_fails(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-_Noreturn void run_skips(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void run_is(struct run *r, const char *verdict, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+#define run_fails(r, ...) run_is(r, "failed", __VA_ARGS__)
+#define run_skips(r, ...) run_is(r, "skipped", __VA_ARGS__)
 void must(struct run *r, bool well);	/* else the run fails with hosts_why() */
 void run_note(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -85,6 +90,9 @@ void run_wait(struct run *r, unsigned ms);	/* with an eye on the ends */
 /* -- the story ---------------------------------------------------------------------------- */
 
 void run_starts(struct run *r);		/* hosts, and ends that listen */
+/* Another job, on the hosts of the first; `old`: handles that it is to try, if not NULL. */
+void run_joins(struct run *r, const struct run *first, uint64_t seed, const struct flow *old);
+void run_leaves(struct run *r);		/* that job; what is left of it is killed */
 void run_opens(struct run *r);		/* the ends connect */
 void run_connects(struct run *r);	/* starts and opens */
 void run_talks(struct run *r);		/* all flows move, for a seeded moment */
@@ -93,8 +101,9 @@ void run_begins(struct run *r);		/* connects and talks: what most rows begin wit
 void run_faults(struct run *r);		/* the fault comes now */
 void run_heals(struct run *r);		/* taken away: it is over as soon as a packet comes through */
 void run_healed(struct run *r);		/* it is over now */
+void run_closes(struct run *r);		/* all arrives, all closes */
 void run_goes_on(struct run *r);	/* every flow has moved since, in time */
-_Noreturn void run_ends_well(struct run *r);	/* all arrives, all closes; times are judged */
+_Noreturn void run_ends_well(struct run *r);	/* closes; times are judged */
 _Noreturn void run_recovers(struct run *r);	/* goes on and ends well */
 _Noreturn void run_noticed(struct run *r, const char *by);
 

@@ -22,6 +22,9 @@
 enum { END_A, END_B, ENDS };
 enum { FLOWS_EACH_WAY = 3, FLOWS = FLOWS_EACH_WAY * ENDS, SLOTS_MAX = 32, CHILDREN_MAX = 16 };
 
+/* Where log lines go. */
+enum { STDIO_KEPT, STDIO_CLOSED, STDIO_FULL, STDIO_UNREAD, STDIO_MASK = 3, NO_LOGGER = 4 };
+
 /* -- how long calls take ------------------------------------------------------------------ */
 
 enum call {
@@ -56,6 +59,7 @@ struct end {
 	_Atomic uint64_t open_ns;	/* when all comms were there */
 	_Atomic uint64_t wrong;		/* messages with a wrong byte or size */
 	_Atomic int error;		/* the first one: ncclResult_t */
+	_Atomic int old_error;		/* what came of the old handle */
 	_Atomic uint64_t error_ns, errors_ns;	/* when it came; when all flows had one */
 	_Atomic uint64_t warn_ns;	/* the last WARN */
 	_Atomic unsigned warns, forks, broken;
@@ -90,7 +94,11 @@ struct stage {
 	uint64_t seed, born_ns;
 	unsigned slots;			/* in flight per flow */
 	size_t max_size;
-	int devices;			/* fused, if more than one */
+	int devices[ENDS], dev[ENDS];	/* so many as one; if one, which */
+	unsigned stdio;			/* STDIO_KEPT, ... */
+	bool no_logger;			/* the plugin writes to stderr itself */
+	_Alignas(16) uint8_t old[NCCL_NET_HANDLE_MAXSIZE];	/* of a job that is over: END_A tries it */
+	bool has_old;
 
 	/* the run's orders */
 	_Atomic bool go;		/* connect */

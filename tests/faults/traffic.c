@@ -9,6 +9,7 @@
  * that was asked for arrives, and nothing is left behind.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -135,6 +136,19 @@ static void failed(struct actor *a, struct stream *s, ncclResult_t res)
 	}
 }
 
+/* What came of a call that posts; without a request it is made again. */
+static bool posted(struct actor *a, struct stream *s, const struct slot *slot, ncclResult_t res)
+{
+	if (res != ncclSuccess)
+		failed(a, s, res);
+	if (res != ncclSuccess || !slot->req)
+		return false;
+	s->posted++;
+	if (s->sends)
+		s->flow->sent++;
+	return true;
+}
+
 static bool post_send(struct actor *a, struct stream *s)
 {
 	uint64_t key = message_key(a->st, a->act, s->f, s->posted);
@@ -150,15 +164,7 @@ static bool post_send(struct actor *a, struct stream *s)
 	slot->req = NULL;
 	res = TIMED(a->end, CALL_ISEND, net_isend(a->net, s->comm, p, size, message_tag(key), s->mr, NULL,
 					     &slot->req));
-	if (res != ncclSuccess) {
-		failed(a, s, res);
-		return false;
-	}
-	if (!slot->req)
-		return false;
-	s->posted++;
-	s->flow->sent++;
-	return true;
+	return posted(a, s, slot, res);
 }
 
 static bool post_recv(struct actor *a, struct stream *s)
@@ -179,14 +185,7 @@ static bool post_recv(struct actor *a, struct stream *s)
 	slot->req = NULL;
 	res = TIMED(a->end, CALL_IRECV, net_irecv(a->net, s->comm, 1, &data, &room, &tag, &s->mr, NULL,
 					     &slot->req));
-	if (res != ncclSuccess) {
-		failed(a, s, res);
-		return false;
-	}
-	if (!slot->req)
-		return false;
-	s->posted++;
-	return true;
+	return posted(a, s, slot, res);
 }
 
 static bool may_post(struct actor *a, struct stream *s)
@@ -320,6 +319,58 @@ static void listen_all(struct actor *a)
 		usleep(200);
 }
 
+/* A pipe that nobody reads: the other end is closed, or is not looked at. */
+static int unread_pipe(bool closed)
+{
+	char page[4096] = { 0 };
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK))
+		return -1;
+	while (write(fds[1], page, sizeof(page)) > 0)
+		;
+	fcntl(fds[1], F_SETFL, 0);
+	if (closed)
+		close(fds[0]);
+	return fds[1];
+}
+
+/* What is opened next takes the numbers of what is closed: streams do, now that we listen. */
+static void spoil_stdio(struct actor *a)
+{
+	int fd = -1;
+
+	if (a->st->stdio == STDIO_KEPT)
+		return;
+	witness_prints();
+	if (a->st->stdio == STDIO_FULL)
+		fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+	if (a->st->stdio == STDIO_UNREAD)
+		fd = unread_pipe(a->who == END_A);
+	for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++) {
+		if (a->st->stdio == STDIO_CLOSED)
+			close(i);
+		else
+			dup2(fd, i);
+	}
+}
+
+/* At its port somebody else listens now: who gets in has come to a job that is not his. */
+static void try_old(struct actor *a)
+{
+	uint64_t from = now_ns();
+	ncclResult_t res;
+	void *comm = NULL;
+
+	do {
+		res = TIMED(a->end, CALL_CONNECT, net_connect(a->net, a->dev, a->st->old, &comm));
+		usleep(100);
+	} while (res == ncclSuccess && !comm && now_ns() - from < 10000000000);
+	if (res == ncclSuccess)
+		broken(a, "the handle of a job that is over %s", comm ? "was accepted" : "gives no error");
+	a->end->old_error = (int)res;
+}
+
 /* One call; an error ends this flow. */
 static void open_step(struct actor *a, struct stream *s, uint8_t *handle)
 {
@@ -441,6 +492,9 @@ static void play_act(struct actor *a)
 				      .sends = flow_sender(f) == a->who };
 	}
 	listen_all(a);
+	spoil_stdio(a);
+	if (a->st->has_old && a->who == END_A)
+		try_old(a);
 	open_all(a);
 	for (unsigned f = 0; f < FLOWS && a->end->state == ST_OPEN; f++)
 		close_one(a, &a->stream[f], 0);
@@ -466,9 +520,9 @@ static void *memory(size_t size)
 /* All devices as one, if the run has several paths. */
 static ncclResult_t fuse(struct actor *a, int ndev)
 {
-	ncclNetVDeviceProps_v12_t all = { .ndevs = a->st->devices };
+	ncclNetVDeviceProps_v12_t all = { .ndevs = a->st->devices[a->who] };
 
-	if (ndev < a->st->devices)
+	if (ndev < all.ndevs)
 		return ncclInvalidUsage;
 	for (int i = 0; i < all.ndevs; i++)
 		all.devs[i] = i;
@@ -491,12 +545,16 @@ static void take_plugin(struct actor *a)
 		broken(a, "%s", err);
 		give_up(a);
 	}
-	if (net_init(a->net, a->st->seed, NCCL_NET_TRAFFIC_CLASS_UNDEF, witness_keeps, NULL) != ncclSuccess ||
-	    net_devices(a->net, &ndev) != ncclSuccess || ndev < 1) {
+	if (a->st->no_logger)		/* not now into what the runner says */
+		dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
+	if (net_init(a->net, a->st->seed, NCCL_NET_TRAFFIC_CLASS_UNDEF,
+		     a->st->no_logger ? NULL : witness_keeps, NULL) != ncclSuccess ||
+	    net_devices(a->net, &ndev) != ncclSuccess || ndev <= a->st->dev[a->who]) {
 		broken(a, "init found no device");
 		give_up(a);
 	}
-	if (a->st->devices > 1) {
+	a->dev = a->st->dev[a->who];
+	if (a->st->devices[a->who] > 1) {
 		a->end->lacks_fusion = !a->net->has_vdevice;
 		if (a->end->lacks_fusion || fuse(a, ndev) != ncclSuccess) {
 			broken(a, "makeVDevice failed");

@@ -182,13 +182,18 @@ static void forge(struct bench *b, uint8_t *data, unsigned len)
 	b->wire->damaged++;
 }
 
+static bool is_too_long(const struct bench *b, unsigned len)
+{
+	return b->t.mtu && len > b->t.mtu + ETHER_HEADER;
+}
+
 static void carry(struct bench *b, unsigned from, uint8_t *data, unsigned len)
 {
 	uint64_t now = now_ns(), wait_us = b->t.delay_us + up_to(b, b->t.jitter_us, 3);
 	unsigned copies = 1;
 
 	b->frames++;
-	if (is_lost(b, from) || is_forgotten(b, data, len)) {
+	if (is_lost(b, from) || is_too_long(b, len) || is_forgotten(b, data, len)) {
 		b->wire->lost++;
 		return;
 	}

@@ -19,6 +19,7 @@ struct wire_trouble {			/* shares in a million of frames; times in microseconds 
 	unsigned forge;			/* one bit of TCP's payload, and the checksum agrees */
 	unsigned delay_us, jitter_us;
 	unsigned cut;			/* bit 0: all from A is lost; bit 1: all from B */
+	unsigned mtu;			/* not 0: longer packets are lost, and nobody says so */
 	unsigned forget;		/* not 0: of TCP only connections begun since then go through */
 };
 

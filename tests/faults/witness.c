@@ -2,7 +2,6 @@
 /* witness.c - see witness.h. */
 #include "tests/faults/witness.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,10 +9,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/lib/queued.h"
+
 enum { TAGS = 3 };
 
 static struct end *logs_to;		/* for the logger, which is given no context */
 static uint64_t logs_since;
+static bool logs_printed;
 
 /* -- log lines ---------------------------------------------------------------------------- */
 
@@ -21,6 +23,11 @@ void witness_starts(struct end *e, uint64_t since_ns)
 {
 	logs_to = e;
 	logs_since = since_ns;
+}
+
+void witness_prints(void)
+{
+	logs_printed = true;
 }
 
 void witness_keeps(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
@@ -53,6 +60,8 @@ void witness_keeps(int level, unsigned long flags, const char *file, int line, c
 		e->warns++;
 	}
 	pthread_mutex_unlock(&lock);
+	if (logs_printed)
+		dprintf(STDOUT_FILENO, "%s\n", text);
 }
 
 /* -- how long calls take ------------------------------------------------------------------ */
@@ -63,23 +72,6 @@ static uint64_t cpu_ns(void)
 
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
-
-/* Of this thread: how long it was ready to run and did not. */
-static uint64_t queued_ns(void)
-{
-	static int fd = -1;
-	unsigned long long run, queued;
-	char text[96];
-	ssize_t n;
-
-	if (fd < 0)
-		fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
-	if (n <= 0)
-		return 0;
-	text[n] = '\0';
-	return sscanf(text, "%llu %llu", &run, &queued) == 2 ? queued : 0;
 }
 
 struct lap lap_start(struct end *e, enum call call)

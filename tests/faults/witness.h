@@ -11,6 +11,7 @@
 /* -- log lines ---------------------------------------------------------------------------- */
 
 void witness_starts(struct end *e, uint64_t since_ns);	/* once, before there is a plugin */
+void witness_prints(void);		/* to stdout too, as NCCL does */
 void witness_keeps(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 

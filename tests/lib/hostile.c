@@ -2,7 +2,6 @@
 /* hostile.c - see hostile.h. */
 #include "tests/lib/hostile.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -10,7 +9,8 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "tests/lib/queued.h"
 
 enum { FRIEND_MS = 10000, FRIEND_BYTES = 100000 };
 
@@ -77,23 +77,6 @@ void warned(const char *first, ...)
 
 static uint64_t longest_ns;
 static char longest[80];
-
-/* Of this thread: nanoseconds it was ready to run and did not. */
-static uint64_t queued_ns(void)
-{
-	static _Thread_local int fd = -1;
-	unsigned long long run, queued;
-	char text[96];
-	ssize_t n;
-
-	if (fd < 0)
-		fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
-	if (n <= 0)
-		return 0;
-	text[n] = '\0';
-	return sscanf(text, "%llu %llu", &run, &queued) == 2 ? queued : 0;
-}
 
 static uint64_t now_ns(void)
 {

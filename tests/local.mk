@@ -130,6 +130,31 @@ tests_abi_test_shapes_LDFLAGS = $(AM_LDFLAGS) -rdynamic
 
 tests_abi_test_fault_SOURCES = tests/abi/test_fault.c tests/lib/fault.c tests/lib/fault.h
 
+# NICs that exist in memory only, in place of the real libraries (tests/fake/ctl.h).  -version-info
+# makes them libibverbs.so.1 and librdmacm.so.1, in tests/fake/.libs.
+if WITH_RDMA
+fake_ldflags = $(AM_LDFLAGS) -shared -version-info 1:0:0 -rpath /nowhere -Wl,-z,nodelete \
+	-Wl,-rpath,'$$ORIGIN'
+check_LTLIBRARIES += tests/fake/libibverbs.la
+tests_fake_libibverbs_la_SOURCES = \
+	tests/fake/cq.c \
+	tests/fake/ctl.h \
+	tests/fake/device.c \
+	tests/fake/fabric.c \
+	tests/fake/fake.h \
+	tests/fake/fault.c \
+	tests/fake/mr.c \
+	tests/fake/nic.c \
+	tests/fake/qp.c
+tests_fake_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
+tests_fake_libibverbs_la_LDFLAGS = $(fake_ldflags)
+unit_tests += tests/unit/test_fake
+tests_unit_test_fake_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
+tests_unit_test_fake_LDFLAGS = $(AM_LDFLAGS) -no-install
+tests_unit_test_fake_LDADD = tests/fake/libibverbs.la $(CMOCKA_LIBS)
+endif
+
+
 # The simulator: the product as a module, and what it takes from libc taken from the simulator.
 check_LTLIBRARIES += tests/sim/node.la
 tests_sim_node_la_SOURCES = tests/sim/node.c tests/sim/node.h

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ctl.h - how a test talks to the fake NICs of tests/fake (libibverbs.so.1 there).
+ *
+ * What stands in the environment:
+ *   BRAID_FAKE_FABRIC   the file through which all processes of a test reach each other, made when
+ *                       it is not there; without it a process has a fabric of its own
+ *   BRAID_FAKE_DEVICES  the NICs of this process: NAME:KIND[,KEY=VALUE...] with ; between them.
+ *                       Two processes that name the same NIC (and host) share it.
+ *   BRAID_FAKE_HOST     which host this process is on ("host"): the same NIC name on another host
+ *                       is another NIC
+ *   BRAID_FAKE_CTL      commands for braid_fake_ctl(), ; between them, done when the library is
+ *                       first asked for devices
+ *
+ * KIND is ib, rocev1, rocev2 (has v1 entries too) or iwarp.  The keys, with what they are unasked:
+ *   netdev=lo           GIDs and IP addresses are that interface's (none)
+ *   addr=A+B+...        these addresses as well, of that interface or of none
+ *   ports=1 (or 2)  lid=N  guid=HEX  mtu=4096  speed=100 (Gb/s)  net=0 (who has another: no path)
+ *   pkeys=ffff+8001     the P_Key table (ffff)
+ *   path=0000:01:00.0   what .../device of ibdev_path is called
+ *   max_qp max_cq max_mr max_cqe max_wr max_sge max_inline max_rd max_srq   limits
+ *   memlock=BYTES       what may be registered at one time in a process (no limit)
+ *   srq=1  imm=1 (iwarp: 0)  dmabuf=1  v1=1  linger=MS (iwarp: how long TCP tries; 10000)
+ *
+ * Commands.  Where one ends in [pid], it is meant for this process alone, else for the fabric:
+ *   port HOST/NAME/PORT down|up       events PORT_ERR, PORT_ACTIVE; packets are lost meanwhile
+ *   drop HOST/NAME/PORT 0|1           packets are lost, and nobody is told
+ *   lose HOST/NAME/PORT N             the next N packets from there are lost
+ *   delay HOST/NAME/PORT USEC         each packet into there takes that much longer
+ *   gid HOST/NAME/PORT INDEX none|ADDRESS [v1|v2]   event GID_CHANGE
+ *   fatal HOST/NAME                   event DEVICE_FATAL; everything is EIO from then on
+ *   qp QPN error                      the queue pair ends as if the NIC had found a fault
+ *   count WHAT [QPN]                  sends recvs packets retries rnr acks, of all if no QPN
+ *   fail K [WHICH] [ERRNO] [on]       [pid] the K-th call fails (0: none); WHICH: a function's
+ *                                     name, setup, post (the ops), poll, or all but poll; on:
+ *                                     every later one too.  Starts the count anew.
+ *   calls                             [pid] how many of WHICH there were
+ *   live WHAT                         [pid] how many ctx pd mr cq qp srq ah channel there are
+ * HOST/ may be left out (this process's own); so may /PORT (1).
+ */
+#ifndef BRAID_TESTS_FAKE_CTL_H
+#define BRAID_TESTS_FAKE_CTL_H
+
+/* 0 or a count; -EINVAL: not understood, -ENOENT: no such NIC, port or queue pair. */
+__attribute__((visibility("default"))) long braid_fake_ctl(const char *cmd);
+
+/* Which call was failed last, NULL: none. */
+__attribute__((visibility("default"))) const char *braid_fake_failed(void);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * mr.c - registered memory: keys, bounds, rights.
+ *
+ * One table for the process, a key is its index and eight bits that change.  Whoever touches
+ * registered memory does so between mr_enter() and mr_leave(), so when ibv_dereg_mr() returns,
+ * nobody does any more.
+ */
+#include "tests/fake/fake.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MRS_MAX = 1 << 17 };
+
+static pthread_rwlock_t mr_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+static struct fmr *table[MRS_MAX];
+static uint8_t salt[MRS_MAX];
+static unsigned next_mr;
+static uint64_t pinned;
+
+void mr_enter(void)
+{
+	pthread_rwlock_rdlock(&mr_lock);
+}
+
+void mr_leave(void)
+{
+	pthread_rwlock_unlock(&mr_lock);
+}
+
+uint8_t *mr_at(struct ibv_pd *pd, uint32_t key, uint64_t va, uint64_t len, unsigned access)
+{
+	struct fmr *mr = key >> 8 < MRS_MAX ? table[key >> 8] : NULL;
+
+	if (!mr || mr->ibv.lkey != key || mr->ibv.pd != pd || (mr->access & access) != access)
+		return NULL;
+	if (va < mr->iova || len > mr->ibv.length || va - mr->iova > mr->ibv.length - len)
+		return NULL;
+	return mr->host + (va - mr->iova);
+}
+
+/* Are there pages?  The kernel would have to pin them. */
+static bool is_mapped(const uint8_t *addr, size_t len)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uintptr_t at = (uintptr_t)addr & ~(page - 1), end = (uintptr_t)addr + len;
+	unsigned char vec[4096];
+
+	while (at < end) {
+		size_t n = (end - at + page - 1) / page;
+
+		if (n > sizeof(vec))
+			n = sizeof(vec);
+		if (mincore((void *)at, n * page, vec) < 0)
+			return false;
+		at += n * page;
+	}
+	return true;
+}
+
+static struct ibv_mr *reg(struct ibv_pd *pd, uint8_t *host, void *addr, size_t len, uint64_t iova,
+			  unsigned access)
+{
+	const unsigned known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+			       IB_UVERBS_ACCESS_OPTIONAL_RANGE;
+	struct fdev *d = to_ctx(pd->context)->dev;
+	struct fmr *mr;
+	unsigned i;
+
+	errno = EINVAL;
+	if (!len || access & ~known || (uintptr_t)host + len < (uintptr_t)host || iova + len < iova)
+		return NULL;
+	/* IBA: remote write needs local write */
+	if (access & IBV_ACCESS_REMOTE_WRITE && !(access & IBV_ACCESS_LOCAL_WRITE))
+		return NULL;
+	errno = EFAULT;
+	if (!is_mapped(host, len))
+		return NULL;
+	mr = calloc(1, sizeof(*mr));
+	if (!mr)
+		return NULL;
+	pthread_rwlock_wrlock(&mr_lock);
+	if (atomic_load(&d->mrs) >= d->max.max_mr || (d->memlock && pinned + len > d->memlock))
+		goto full;
+	for (unsigned n = 0;; n++) {
+		if (n == MRS_MAX)
+			goto full;
+		i = (next_mr + n) % MRS_MAX;
+		if (!table[i])
+			break;
+	}
+	next_mr = i + 1;
+	salt[i]++;
+	*mr = (struct fmr){
+		.ibv = { pd->context, pd, addr, len, i, i << 8 | salt[i], i << 8 | salt[i] },
+		.iova = iova, .host = host, .access = access,
+	};
+	table[i] = mr;
+	pinned += len;
+	atomic_fetch_add(&d->mrs, 1);
+	pthread_rwlock_unlock(&mr_lock);
+	atomic_fetch_add(&TO(fpd, pd)->users, 1);
+	atomic_fetch_add(&live_mr, 1);
+	return &mr->ibv;
+full:
+	pthread_rwlock_unlock(&mr_lock);
+	free(mr);
+	errno = ENOMEM;
+	return NULL;
+}
+
+EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len, int access)
+{
+	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(pd->context))
+		return NULL;
+	return reg(pd, addr, addr, len, (uintptr_t)addr, (unsigned)access);
+}
+
+EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova,
+				       unsigned access)
+{
+	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(pd->context))
+		return NULL;
+	return reg(pd, addr, addr, len, iova, access);
+}
+
+EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, int access)
+{
+	return ibv_reg_mr_iova2(pd, addr, len, iova, (unsigned)access);
+}
+
+/* The buffer is any file that can be mapped (udmabuf, memfd). */
+EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova,
+					int fd, int access)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t skip = offset % page;
+	struct ibv_mr *mr;
+	void *map;
+
+	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(pd->context))
+		return NULL;
+	if (!to_ctx(pd->context)->dev->has_dmabuf) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (fd < 0) {
+		errno = EBADF;
+		return NULL;
+	}
+	if (!len || (iova - offset) % page) {
+		errno = EINVAL;
+		return NULL;
+	}
+	map = mmap(NULL, len + skip, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(offset - skip));
+	if (map == MAP_FAILED)
+		return NULL;
+	mr = reg(pd, (uint8_t *)map + skip, NULL, len, iova, (unsigned)access);
+	if (!mr) {
+		int err = errno;
+
+		munmap(map, len + skip);
+		errno = err;
+		return NULL;
+	}
+	pthread_rwlock_wrlock(&mr_lock);
+	TO(fmr, mr)->map = map;
+	TO(fmr, mr)->map_len = len + skip;
+	pthread_rwlock_unlock(&mr_lock);
+	return mr;
+}
+
+EXPORT int ibv_dereg_mr(struct ibv_mr *ibv)
+{
+	struct fmr *mr = TO(fmr, ibv);
+
+	pthread_rwlock_wrlock(&mr_lock);
+	table[ibv->handle] = NULL;
+	pinned -= ibv->length;
+	pthread_rwlock_unlock(&mr_lock);
+	atomic_fetch_sub(&to_ctx(ibv->context)->dev->mrs, 1);
+	atomic_fetch_sub(&TO(fpd, ibv->pd)->users, 1);
+	if (mr->map)
+		munmap(mr->map, mr->map_len);
+	free(mr);
+	atomic_fetch_sub(&live_mr, 1);
+	return 0;
+}

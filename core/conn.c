@@ -58,7 +58,7 @@ static int move(struct braid_conn *c, uint8_t *buf, unsigned size, bool tx)
 		else if (errno != EINTR)
 			return -errno;
 		/* A stranger is found out by its first eight bytes. */
-		if (!tx && size == BRAID_HELLO_SIZE && c->done >= 8) {
+		if (!tx && (buf == c->m1 || buf == c->m2) && c->done >= 8) {
 			uint64_t magic;
 
 			memcpy(&magic, buf, sizeof(magic));

@@ -408,7 +408,7 @@ static void tell_gid(struct braid_port *p, const struct braid_gid *g, const char
 
 /* Ours of that type, for the address in use. */
 static int pick_gid(struct braid_wire *w, const struct braid_dev *dev, enum braid_gid_type type,
-		    struct braid_gid *ret)
+		    bool final, struct braid_gid *ret)
 {
 	struct braid_gid table[BRAID_GIDS_MAX];
 	unsigned n = braid_port_gids(w->port, table, BRAID_GIDS_MAX);
@@ -419,7 +419,8 @@ static int pick_gid(struct braid_wire *w, const struct braid_dev *dev, enum brai
 	if (i == BRAID_GID_NONE)
 		return -EADDRNOTAVAIL;
 	*ret = table[i];
-	tell_gid(w->port, ret, why);
+	if (final)
+		tell_gid(w->port, ret, why);
 	return 0;
 }
 
@@ -452,7 +453,7 @@ static int gids_for(struct braid_wire *w, const struct braid_dev *dev,
 		enum braid_gid_type type = peer ? i < peer->ngids ? peer->gid[i].type :
 					   BRAID_GID_IB : roce[i];
 
-		if (type == BRAID_GID_IB || pick_gid(w, dev, type, &g))
+		if (type == BRAID_GID_IB || pick_gid(w, dev, type, peer, &g))
 			continue;
 		add_gid(b, &g);
 		w->gid = (int)g.index;
@@ -476,7 +477,7 @@ static int settle_gid(struct braid_wire *w, const struct braid_setup *s,
 	}
 	if (!peer->ngids)
 		return -EPROTO;
-	if (pick_gid(w, s->dev, peer->gid[0].type, &g))
+	if (pick_gid(w, s->dev, peer->gid[0].type, true, &g))
 		return -EADDRNOTAVAIL;
 	w->gid = (int)g.index;
 	return 0;

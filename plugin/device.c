@@ -101,14 +101,17 @@ static unsigned probe(void)
 	return better;
 }
 
-/* Interfaces that nothing can use, or nothing better than a socket where others have it. */
-static void drop_poor(bool better)
+/*
+ * Interfaces that nothing can use; or nothing better than a socket, where others have it and it
+ * is wanted, or where nobody has asked for that interface.
+ */
+static void drop_poor(bool better, const bool *extra)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < count; i++) {
-		if (!table[i].best || (better && !table[i].best->blob &&
-				       !braid_param.socket_ifname[0]))
+		if (!table[i].best ||
+		    (!table[i].best->blob && (extra[i] || (better && braid_transports[0]->blob))))
 			continue;
 		if (n != i)
 			table[n] = table[i];
@@ -137,10 +140,36 @@ static void tell(const struct braid_dev *dev)
 		   dev->net.speed_mbps, dev->net.speed_known ? "" : " (assumed)", names);
 }
 
+#define NO_VIRTUAL "^lo,docker,virbr,veth"
+
+static void add_found(const struct braid_netdev *found, int n)
+{
+	for (int i = 0; i < n && count < BRAID_NETDEVS_MAX; i++) {
+		struct braid_dev *dev = &table[count];
+		bool there = false;
+
+		for (unsigned k = 0; k < count; k++)
+			there |= table[k].net.ifindex == found[i].ifindex;
+		if (there)
+			continue;
+		dev->index = count++;
+		dev->net = found[i];
+		dev->nmembers = 1;
+		dev->member[0] = dev;
+		inet_ntop(found[i].addr.sa.sa_family,
+			  found[i].addr.sa.sa_family == AF_INET
+				  ? (const void *)&found[i].addr.in.sin_addr
+				  : (const void *)&found[i].addr.in6.sin6_addr,
+			  dev->addr, sizeof(dev->addr));
+	}
+}
+
 int braid_devices_find(void)
 {
 	static struct braid_netdev found[BRAID_NETDEVS_MAX];
+	bool extra[BRAID_NETDEVS_MAX] = { false };
 	char why[512] = "";
+	unsigned asked;
 	int n;
 
 	if (count)
@@ -152,21 +181,15 @@ int braid_devices_find(void)
 		braid_warn("%s. Set NCCL_SOCKET_IFNAME to one that is up and has an address", why);
 		return n;
 	}
-	for (int i = 0; i < n; i++) {
-		struct braid_dev *dev = &table[i];
-
-		dev->index = (unsigned)i;
-		dev->net = found[i];
-		dev->nmembers = 1;
-		dev->member[0] = dev;
-		inet_ntop(found[i].addr.sa.sa_family,
-			  found[i].addr.sa.sa_family == AF_INET
-				  ? (const void *)&found[i].addr.in.sin_addr
-				  : (const void *)&found[i].addr.in6.sin6_addr,
-			  dev->addr, sizeof(dev->addr));
-	}
-	count = (unsigned)n;
-	drop_poor(probe() > 0);
+	add_found(found, n);
+	/* What names sockets' interfaces does not say which RDMA ports to use. */
+	asked = count;
+	if (braid_transports[0]->blob)
+		add_found(found, braid_netdev_find(NO_VIRTUAL, family(), "", found,
+						   BRAID_NETDEVS_MAX, NULL, 0));
+	for (unsigned i = asked; i < count; i++)
+		extra[i] = true;
+	drop_poor(probe() > 0, extra);
 	for (unsigned i = 0; i < count; i++)
 		tell(&table[i]);
 	return (int)count;

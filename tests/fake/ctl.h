@@ -3,13 +3,13 @@
  * ctl.h - how a test talks to the fake NICs of tests/fake (libibverbs.so.1 there).
  *
  * What stands in the environment:
- *   BRAID_FAKE_FABRIC   the file through which all processes of a test reach each other, made when
+ *   BRAID_TEST_FAKE_FABRIC   the file through which all processes of a test reach each other, made when
  *                       it is not there; without it a process has a fabric of its own
- *   BRAID_FAKE_DEVICES  the NICs of this process: NAME:KIND[,KEY=VALUE...] with ; between them.
+ *   BRAID_TEST_FAKE_DEVICES  the NICs of this process: NAME:KIND[,KEY=VALUE...] with ; between them.
  *                       Two processes that name the same NIC (and host) share it.
- *   BRAID_FAKE_HOST     which host this process is on ("host"): the same NIC name on another host
+ *   BRAID_TEST_FAKE_HOST     which host this process is on ("host"): the same NIC name on another host
  *                       is another NIC
- *   BRAID_FAKE_CTL      commands for braid_fake_ctl(), ; between them, done when the library is
+ *   BRAID_TEST_FAKE_CTL      commands for braid_fake_ctl(), ; between them, done when the library is
  *                       first asked for devices
  *
  * KIND is ib, rocev1, rocev2 (has v1 entries too) or iwarp.  The keys, with what they are unasked:

@@ -2,7 +2,7 @@
 /*
  * device.c - which NICs there are, opening them, asking them, and their asynchronous events.
  *
- * BRAID_FAKE_DEVICES says what this process has (ctl.h has the words).  A NIC that is new to the
+ * BRAID_TEST_FAKE_DEVICES says what this process has (ctl.h has the words).  A NIC that is new to the
  * fabric is entered there; its ports, GIDs and state are then the fabric's, its limits ours.
  */
 #include "tests/fake/ctl.h"
@@ -36,7 +36,7 @@ struct spec {
 
 const char *fake_host(void)
 {
-	const char *host = getenv("BRAID_FAKE_HOST");
+	const char *host = getenv("BRAID_TEST_FAKE_HOST");
 
 	return host && host[0] ? host : "host";
 }
@@ -343,7 +343,7 @@ static struct fdev *dev_get(const char *text)
 
 EXPORT struct ibv_device **ibv_get_device_list(int *num)
 {
-	const char *env = getenv("BRAID_FAKE_DEVICES");
+	const char *env = getenv("BRAID_TEST_FAKE_DEVICES");
 	struct ibv_device **list;
 	char *copy, *save;
 	int n = 0;

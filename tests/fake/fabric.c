@@ -44,7 +44,7 @@ int futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t timeout_ns)
 
 static void *map(void)
 {
-	const char *path = getenv("BRAID_FAKE_FABRIC");
+	const char *path = getenv("BRAID_TEST_FAKE_FABRIC");
 	struct stat st;
 	void *p;
 	int fd;
@@ -87,7 +87,7 @@ struct fab *fake_fabric(void)
 /* Where rdma_cm's sockets lie: a directory beside the file, or one of this process alone. */
 int fake_fabric_dir(void)
 {
-	const char *path = getenv("BRAID_FAKE_FABRIC");
+	const char *path = getenv("BRAID_TEST_FAKE_FABRIC");
 	char name[PATH_MAX];
 
 	pthread_mutex_lock(&map_lock);

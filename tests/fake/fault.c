@@ -296,11 +296,11 @@ long braid_fake_ctl(const char *cmd)
 	return -EINVAL;
 }
 
-/* BRAID_FAKE_CTL: calls to fail before the first call, the rest once the NICs are there. */
+/* BRAID_TEST_FAKE_CTL: calls to fail before the first call, the rest once the NICs are there. */
 void fake_init(bool devices)
 {
 	static atomic_bool done[2];
-	const char *env = getenv("BRAID_FAKE_CTL");
+	const char *env = getenv("BRAID_TEST_FAKE_CTL");
 	char *copy, *save;
 
 	if (!env || atomic_exchange(&done[devices], true))

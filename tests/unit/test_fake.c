@@ -332,6 +332,6 @@ int main(void)
 		cmocka_unit_test(test_roce_v2_data),
 	};
 
-	setenv("BRAID_FAKE_DEVICES", DEVICES, 1);
+	setenv("BRAID_TEST_FAKE_DEVICES", DEVICES, 1);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

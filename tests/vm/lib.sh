@@ -133,6 +133,7 @@ vm_rdma()
 	if [ ! -e "/sys/class/net/$vm_netdev" ]; then
 		ip link add "$vm_netdev" type veth peer name "$vm_netdev.far" &&
 			ip addr add "10.78.$vm_netdevs.1/24" dev "$vm_netdev" &&
+			ip link set "$vm_netdev.far" addrgenmode none &&
 			ip link set "$vm_netdev" up && ip link set "$vm_netdev.far" up || return
 		vm_netdevs=$((vm_netdevs + 1))
 	fi
@@ -210,6 +211,14 @@ perftest()
 	fi
 	[ $perftest_rc = 0 ] || cat "$tmp"/perftest.[ab]
 	return $perftest_rc
+}
+
+# has_verbs - braid info names a device that verbs serves; what it says of devices is printed.
+has_verbs()
+{
+	"$braid" info --plugin "$plugin" --json >"$tmp/info" || return
+	sed -n '/^  "devices": \[/,/^  \]/p' "$tmp/info" | tee "$tmp/devices"
+	grep -q '"verbs"' "$tmp/devices"
 }
 
 # runs PROGRAM... - each program of the build directory's tests/ is a case of its own; its limit is

@@ -10,6 +10,9 @@
 #	give, take	hand a word from a guest to the other
 #	serve, talk	with two guests: braid perf between them
 #	there		run a command in the other guest
+#	vm_rxe, vm_siw	an RDMA device over a network interface
+#	perftest	a program of that name's package, between two processes or two guests
+#	runs		a test program of the build directory, as cases of this one
 #
 # Two guests have three wires, as two hosts of tests/net/lib.sh have: w0, w1 and w2, 10.77.N.1 in
 # guest 1 and 10.77.N.2 in guest 2, and perf's own connection is on wire 0.
@@ -113,3 +116,125 @@ if [ "${guests:-1}" = 2 ]; then
 			>"$tmp/csv" 2>"$tmp/err" || { cat "$tmp/err"; return 1; }
 	}
 fi
+
+# -- RDMA -----------------------------------------------------------------------------------------
+
+# vm_rdma TYPE NETDEV - the device TYPE0, or the next one, over NETDEV, as soon as it is active; in
+# $rdma its name and in $rdma_ip its address.  A NETDEV that isn't there is made, 10.78.N.1: a veth
+# whose far end has no address, for processes of this guest among themselves.
+#
+# Only the first network namespace will do, and two rxe devices of one guest don't meet: the way
+# from one address of a host to another is lo.
+vm_netdevs=0
+vm_rdma()
+{
+	vm_type=$1 vm_netdev=$2
+	[ "$vm_type" != siw ] || [ -d /sys/module/siw ] || skip "no siw: ${BRAID_TEST_NO_SIW-}"
+	if [ ! -e "/sys/class/net/$vm_netdev" ]; then
+		ip link add "$vm_netdev" type veth peer name "$vm_netdev.far" &&
+			ip addr add "10.78.$vm_netdevs.1/24" dev "$vm_netdev" &&
+			ip link set "$vm_netdev.far" addrgenmode none &&
+			ip link set "$vm_netdev" up && ip link set "$vm_netdev.far" up || return
+		vm_netdevs=$((vm_netdevs + 1))
+	fi
+	vm_i=0
+	while [ -e "/sys/class/infiniband/$vm_type$vm_i" ]; do
+		vm_i=$((vm_i + 1))
+	done
+	rdma=$vm_type$vm_i
+	rdma_ip=$(ip -4 -o addr show dev "$vm_netdev" | sed -n 's,.* inet \([0-9.]*\)/.*,\1,p')
+	rdma link add "$rdma" type "$vm_type" netdev "$vm_netdev" || return
+	vm_i=0
+	until grep -q ACTIVE "/sys/class/infiniband/$rdma/ports/1/state"; do
+		vm_i=$((vm_i + 1))
+		[ $vm_i -lt 100 ] || { echo "$rdma is not active"; return 1; }
+		sleep 0.1
+	done
+}
+
+vm_rxe()			# NETDEV
+{
+	vm_rdma rxe "$1"
+}
+
+vm_siw()			# NETDEV
+{
+	vm_rdma siw "$1"
+}
+
+# iWARP's queue pairs are the connection manager's.
+rdma_cm()			# OPTIONS...
+{
+	case " $* " in
+	*" -R "*) return 0 ;;
+	esac
+	case $rdma in
+	siw*) return 0 ;;
+	*) return 1 ;;
+	esac
+}
+
+# perftest_server - in the background; true as soon as it listens.
+perftest_server()
+{
+	timeout $((20 * slow)) "$@" >"$tmp/perftest.b" 2>&1 &
+	perftest_pid=$!
+	until ss -Htln "sport = :$perftest_port" | grep -q . ||
+		rdma resource show cm_id | grep -q "state LISTEN.*:$perftest_port "; do
+		kill -0 $perftest_pid 2>/dev/null || return
+		sleep 0.1
+	done
+}
+
+perftest_client()
+{
+	timeout $((20 * slow)) "$@" >"$tmp/perftest.a" 2>&1
+}
+
+# perftest PROGRAM OPTIONS... - over $rdma, to $rdma_ip (two guests: both call it, and it goes from 1
+# to 2); what it printed is in $tmp/perftest.a.
+perftest_port=18515
+perftest()
+{
+	perftest_port=$((perftest_port + 1))
+	! rdma_cm "$@" || set -- "$@" -R
+	set -- "$@" -d "$rdma" -p $perftest_port -F
+	perftest_rc=0
+	if [ "${guests:-1}" = 1 ]; then
+		perftest_server "$@" && perftest_client "$@" "$rdma_ip" || perftest_rc=1
+		wait $perftest_pid || perftest_rc=1
+	elif [ "$guest" = 2 ]; then
+		perftest_server "$@" && give "perftest.$perftest_port" "$rdma_ip"
+		wait $perftest_pid || perftest_rc=1
+	else
+		perftest_client "$@" "$(take "perftest.$perftest_port")" || perftest_rc=1
+	fi
+	[ $perftest_rc = 0 ] || cat "$tmp"/perftest.[ab]
+	return $perftest_rc
+}
+
+# has_verbs - braid info names a device that verbs serves; what it says of devices is printed.
+has_verbs()
+{
+	"$braid" info --plugin "$plugin" --json >"$tmp/info" || return
+	sed -n '/^  "devices": \[/,/^  \]/p' "$tmp/info" | tee "$tmp/devices"
+	grep -q '"verbs"' "$tmp/devices"
+}
+
+# runs PROGRAM... - each program of the build directory's tests/ is a case of its own; its limit is
+# $program_s seconds, 60 if not set, times what emulation takes.
+runs()
+{
+	for program; do
+		case_ "$program" runs_one "$program"
+	done
+}
+
+# A program without cases, or with only skipped ones, shows nothing.
+runs_one()			# PROGRAM
+{
+	BRAID_TEST_TIMEOUT=${program_s:-60} sh "$BRAID_TEST_SRCDIR/tests/tap" \
+		"$BRAID_TEST_BUILDDIR/tests/$1" >"$tmp/tap" 2>&1
+	cat "$tmp/tap"
+	! grep -q '^not ok' "$tmp/tap" && grep '^ok' "$tmp/tap" | grep -qv '# SKIP'
+}

@@ -1,0 +1,138 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# bench.sh - Braid beside perftest: make vm-bench.  In one guest, between two processes on one RDMA
+# device, first soft-RoCE, then soft-iWARP.  It only prints.
+#
+# A round measures every row, and within a row the programs one after the other.  Printed are medians
+# over BRAID_TEST_ROUNDS (5) and, for the ratio, the median of the rounds' own ratios with its range:
+# absolute figures of an emulated machine mean nothing, and on a busy host ratios don't either.
+#
+# Latency is half a round trip, the median of a run.  perftest's MB is a MiB, and so is ours here.
+minutes=40
+# shellcheck source=tests/vm/lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+rounds=${BRAID_TEST_ROUNDS:-5}
+command -v ib_send_lat >/dev/null || skip "perftest is not installed"
+
+# figure ROW PROGRAM COMMAND... - what the command prints, or else prints the second time.
+figure()
+{
+	row=$1 who=$2
+	shift 2
+	"$@" >"$tmp/value" || "$@" >"$tmp/value" || echo "$rdma $row: $who gave no figure"
+	echo "$row $who $round $(cat "$tmp/value")" >>"$tmp/figures"
+}
+
+# by_perftest COLUMN SIZE PROGRAM OPTIONS... - from the row that starts with the size.  On a busy host
+# it may not find out how fast the clock ticks, and times are "inf".
+by_perftest()
+{
+	column=$1 size=$2
+	shift 2
+	if perftest "$@" -s "$size" >"$tmp/said"; then
+		awk -v size="$size" -v column="$column" '
+			$1 == size && $column ~ /^[0-9.]+$/ { print $column; found = 1; exit }
+			END { exit !found }' "$tmp/perftest.a"
+	else
+		cat "$tmp/said" >&2
+		return 1
+	fi
+}
+
+# by_braid COLUMN SCALE OPTIONS... - from braid perf's CSV.
+by_braid()
+{
+	column=$1 scale=$2
+	shift 2
+	timeout $((30 * slow)) "$braid" perf --plugin "$plugin" --csv "$@" >"$tmp/csv" 2>"$tmp/err" || {
+		cat "$tmp/err" >&2
+		return 1
+	}
+	awk -F, -v column="$column" -v scale="$scale" '
+		NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+		{ printf "%.3f\n", $at[column] * scale }' "$tmp/csv"
+}
+
+latency()			# ROW SIZE ITERATIONS
+{
+	figure "$1" ib_send_lat by_perftest 5 "$2" ib_send_lat -n "$3"
+	figure "$1" braid by_braid p50_us 1 --pattern pingpong --sizes "$2" --iters "$3"
+	figure "$1" ib_write_lat by_perftest 5 "$2" ib_write_lat -n "$3"
+}
+
+bandwidth()			# ROW SIZE ITERATIONS
+{
+	figure "$1" ib_write_bw by_perftest 4 "$2" ib_write_bw -n "$3" -t 8
+	figure "$1" braid by_braid alg_gb_s 953.674 --pattern oneway --inflight 8 \
+		--sizes "$2" --iters "$3"
+}
+
+table()				# ROW UNIT REFERENCE [BESIDE]
+{
+	awk -v row="$1" -v unit="$2" -v ref="$3" -v beside="${4-}" '
+		$1 != row || $4 == "" { next }
+		{
+			value[$2, $3] = $4
+			list[$2] = list[$2] " " $4
+			rounds[$3]
+		}
+		function median(text,	v, n, i, j, t) {
+			n = split(text, v, " ")
+			for (i = 2; i <= n; i++)
+				for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) {
+					t = v[j]
+					v[j] = v[j - 1]
+					v[j - 1] = t
+				}
+			lowest = n ? v[1] : 0
+			highest = n ? v[n] : 0
+			return n % 2 ? v[(n + 1) / 2] : n ? (v[n / 2] + v[n / 2 + 1]) / 2 : 0
+		}
+		END {
+			for (r in rounds)
+				if (value[ref, r] > 0 && value["braid", r] > 0)
+					ratios = ratios " " value["braid", r] / value[ref, r]
+			printf "%-4s %-5s %9.1f", row, unit, median(list["braid"])
+			printf "  %-11s %9.1f", ref, median(list[ref])
+			ratio = median(ratios)
+			printf "  ratio %5.2f (%.2f to %.2f)", ratio, lowest, highest
+			if (beside != "")
+				printf "  %s %.1f", beside, median(list[beside])
+			print ""
+		}' "$tmp/figures"
+}
+
+measure()			# TYPE
+{
+	vm_rdma "$1" v0 || return
+	export BRAID_TRANSPORTS=verbs,tcp
+	over=verbs
+	has_verbs >/dev/null 2>&1 || { over="TCP: it has no verbs"; unset BRAID_TRANSPORTS; }
+	echo
+	echo "$rdma, $rounds rounds; braid moves this over $over"
+	: >"$tmp/figures"
+	round=0
+	while [ $round -lt "$rounds" ]; do
+		round=$((round + 1))
+		latency 8 8 2000
+		latency 4k 4096 2000
+		bandwidth 64k 65536 500
+		bandwidth 1m 1048576 50
+	done
+	echo "          braid"
+	table 8 us ib_send_lat ib_write_lat
+	table 4k us ib_send_lat ib_write_lat
+	table 64k MB/s ib_write_bw
+	table 1m MB/s ib_write_bw
+	rdma link delete "$rdma"
+	ip link del v0
+}
+
+uname -r
+measure rxe
+if [ -d /sys/module/siw ]; then
+	measure siw
+else
+	echo "no siw: ${BRAID_TEST_NO_SIW-}"
+fi

@@ -425,8 +425,9 @@ static int verbs_poll(struct braid_lane *lane)
 		if (w->wc_end < BRAID_POLL_MAX)
 			break;
 	}
+	/* That its queue pair does not answer is then no wonder, nor the NIC's fault. */
 	if (err)
-		return err;
+		return look_at_fd(lane) == -ENOTCONN ? -ENOTCONN : err;
 	if (taken) {
 		w->fruitless = 0;
 		return taken;

@@ -154,10 +154,15 @@ tests_fake_libibverbs_la_SOURCES = \
 	tests/fake/qp.c
 tests_fake_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_fake_libibverbs_la_LDFLAGS = $(fake_ldflags)
+check_LTLIBRARIES += tests/fake/librdmacm.la
+tests_fake_librdmacm_la_SOURCES = tests/fake/cm.c
+tests_fake_librdmacm_la_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
+tests_fake_librdmacm_la_LDFLAGS = $(fake_ldflags)
+tests_fake_librdmacm_la_LIBADD = tests/fake/libibverbs.la
 unit_tests += tests/unit/test_fake
 tests_unit_test_fake_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_unit_test_fake_LDFLAGS = $(AM_LDFLAGS) -no-install
-tests_unit_test_fake_LDADD = tests/fake/libibverbs.la $(CMOCKA_LIBS)
+tests_unit_test_fake_LDADD = tests/fake/librdmacm.la tests/fake/libibverbs.la $(CMOCKA_LIBS)
 endif
 
 

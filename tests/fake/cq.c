@@ -304,5 +304,6 @@ int req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 	else if (cq->armed == ARM_NO)
 		cq->armed = ARM_SOLICITED;
 	pthread_mutex_unlock(&cq->lock);
+	nic_armed(to_ctx(ibv->context));
 	return 0;
 }

@@ -21,9 +21,11 @@
 #pragma GCC visibility push(default)
 #include <infiniband/verbs.h>
 #pragma GCC visibility pop
+#ifndef FAKE_CM				/* who implements them can't have them wrapped */
 #undef ibv_query_port
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
+#endif
 
 #include <netinet/in.h>
 #include <stdatomic.h>
@@ -204,6 +206,7 @@ struct fctx {
 	pthread_t thread;
 	atomic_bool stop;
 	atomic_uint polls;		/* calls that did the thread's work */
+	atomic_uint armed_at;		/* how many at the last ibv_req_notify_cq() */
 	atomic_uint_fast64_t wake_ns;	/* when the thread wakes by itself; 0: now */
 	pthread_mutex_t lock;
 	pthread_cond_t gone;
@@ -370,6 +373,7 @@ struct fqp *qp_get(struct fctx *ctx, unsigned slot);		/* NULL: none */
 void qp_put(struct fqp *qp);
 uint32_t mtu_bytes(enum ibv_mtu mtu);
 void nic_help(struct fctx *ctx);
+void nic_armed(struct fctx *ctx);
 int nic_start(struct fctx *ctx);
 void nic_stop(struct fctx *ctx);
 

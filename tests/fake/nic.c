@@ -13,11 +13,8 @@
 #include "tests/fake/fake.h"
 
 #include <errno.h>
-#include <sched.h>
+#include <linux/futex.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -1048,6 +1045,22 @@ static uint64_t timers(struct fctx *c)
 	return next;
 }
 
+/* Somebody polls, and doesn't just look once more before waiting for an event. */
+static bool is_polled(struct fctx *c)
+{
+	return atomic_load(&c->polls) - atomic_load(&c->armed_at) > 4;
+}
+
+/* Whoever arms a queue is about to sleep: the thread must be there. */
+void nic_armed(struct fctx *c)
+{
+	bool napping = is_polled(c);
+
+	atomic_store(&c->armed_at, atomic_load(&c->polls));
+	if (napping)
+		syscall(SYS_futex, &fab_get()->nic[c->nic].bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
 static void *nic_main(void *arg)
 {
 	struct fctx *c = arg;
@@ -1072,7 +1085,7 @@ static void *nic_main(void *arg)
 			atomic_store(&c->wake_ns, 0);
 			continue;
 		}
-		if (polls != atomic_load(&c->polls)) {
+		if (polls != atomic_load(&c->polls) && is_polled(c)) {
 			polls = atomic_load(&c->polls);
 			futex_wait(&n->bell, bell, NAP_NS);
 			atomic_store(&c->wake_ns, 0);
@@ -1107,6 +1120,6 @@ void nic_stop(struct fctx *c)
 
 	atomic_store(&c->stop, true);
 	atomic_fetch_add(&n->bell, 1);
-	syscall(SYS_futex, &n->bell, 1 /* FUTEX_WAKE */, 1, NULL, NULL, 0);
+	syscall(SYS_futex, &n->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
 	pthread_join(c->thread, NULL);
 }

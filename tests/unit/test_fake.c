@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
 
 #include "tests/fake/ctl.h"
 
@@ -311,6 +312,152 @@ static void test_roce_v2_data(void **state)
 	every_opcode("v2", "w2");
 }
 
+/* --- rdma_cm ------------------------------------------------------------------------------------ */
+
+static struct rdma_event_channel *chan;
+
+static struct rdma_cm_id *next_event(enum rdma_cm_event_type type)
+{
+	struct rdma_cm_event *ev;
+	struct rdma_cm_id *id;
+
+	assert_int_equal(rdma_get_cm_event(chan, &ev), 0);
+	if (ev->event != type)
+		fail_msg("%s instead of %s", rdma_event_str(ev->event), rdma_event_str(type));
+	id = ev->id;
+	assert_int_equal(rdma_ack_cm_event(ev), 0);
+	return id;
+}
+
+static struct sockaddr_in ip4(const char *ip, uint16_t port)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = port };
+
+	inet_pton(AF_INET, ip, &in.sin_addr);
+	return in;
+}
+
+/* What an end needs beside its id, on that id's context. */
+static void end_on(struct end *e, struct rdma_cm_id *id)
+{
+	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC, .cap = { DEPTH, DEPTH, 4, 4, 64 } };
+
+	memset(e, 0, sizeof(*e));
+	e->ctx = id->verbs;
+	e->pd = ibv_alloc_pd(e->ctx);
+	e->cq = ibv_create_cq(e->ctx, 4 * DEPTH, NULL, NULL, 0);
+	init.send_cq = init.recv_cq = e->cq;
+	assert_int_equal(rdma_create_qp(id, e->pd, &init), 0);
+	e->qp = id->qp;
+	e->buf = mmap(NULL, BUF, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	e->mr = ibv_reg_mr(e->pd, e->buf, BUF, ALL);
+	assert_non_null(e->mr);
+}
+
+static void end_off(struct end *e, struct rdma_cm_id *id)
+{
+	rdma_destroy_qp(id);
+	assert_int_equal(ibv_dereg_mr(e->mr), 0);
+	assert_int_equal(ibv_destroy_cq(e->cq), 0);
+	assert_int_equal(ibv_dealloc_pd(e->pd), 0);
+	munmap(e->buf, BUF);
+	assert_int_equal(rdma_destroy_id(id), 0);
+}
+
+struct cm_pair {
+	struct rdma_cm_id *listener, *active, *passive;
+	struct end a, p;
+};
+
+static void cm_connect(struct cm_pair *c, const char *ip)
+{
+	struct rdma_conn_param param = {
+		.private_data = "cookie", .private_data_len = 7, .responder_resources = 2, .initiator_depth = 2,
+		.retry_count = 7, .rnr_retry_count = 7,
+	};
+	struct sockaddr_in in = ip4(ip, 0);
+	struct rdma_cm_event *ev;
+
+	chan = rdma_create_event_channel();
+	assert_int_equal(rdma_create_id(chan, &c->listener, NULL, RDMA_PS_TCP), 0);
+	assert_int_equal(rdma_bind_addr(c->listener, (struct sockaddr *)&in), 0);
+	assert_int_equal(rdma_listen(c->listener, 4), 0);
+	in = ip4(ip, rdma_get_src_port(c->listener));
+	assert_int_equal(rdma_create_id(chan, &c->active, c, RDMA_PS_TCP), 0);
+	assert_int_equal(rdma_resolve_addr(c->active, NULL, (struct sockaddr *)&in, 100), 0);
+	assert_ptr_equal(next_event(RDMA_CM_EVENT_ADDR_RESOLVED), c->active);
+	assert_int_equal(rdma_resolve_route(c->active, 100), 0);
+	next_event(RDMA_CM_EVENT_ROUTE_RESOLVED);
+	end_on(&c->a, c->active);
+	assert_int_equal(rdma_connect(c->active, &param), 0);
+	assert_int_equal(rdma_get_cm_event(chan, &ev), 0);
+	assert_int_equal(ev->event, RDMA_CM_EVENT_CONNECT_REQUEST);
+	assert_ptr_equal(ev->listen_id, c->listener);
+	assert_memory_equal(ev->param.conn.private_data, "cookie", 7);
+	c->passive = ev->id;
+	rdma_ack_cm_event(ev);
+	end_on(&c->p, c->passive);
+	assert_int_equal(take(&c->p, 0, 64), 0);
+	assert_int_equal(rdma_accept(c->passive, &param), 0);
+	next_event(RDMA_CM_EVENT_ESTABLISHED);
+	next_event(RDMA_CM_EVENT_ESTABLISHED);
+}
+
+static void cm_close(struct cm_pair *c)
+{
+	end_off(&c->a, c->active);
+	end_off(&c->p, c->passive);
+	assert_int_equal(rdma_destroy_id(c->listener), 0);
+	rdma_destroy_event_channel(chan);
+}
+
+static struct addr addr_cm(struct end *e)
+{
+	return (struct addr){ .va = (uintptr_t)e->buf, .rkey = e->mr->rkey };
+}
+
+static void test_iwarp_connects(void **state)
+{
+	struct cm_pair c;
+	struct addr to;
+
+	(void)state;
+	cm_connect(&c, "192.0.2.4");
+	to = addr_cm(&c.p);
+	fill(&c.a, BUF, 4);
+	assert_int_equal(post(&c.a, IBV_WR_RDMA_WRITE, &to, 0, BUF, 0), 0);
+	assert_int_equal(post(&c.a, IBV_WR_SEND, &to, 0, 64, IBV_SEND_SIGNALED), 0);
+	wait_status(&c.p, IBV_WC_SUCCESS);
+	assert_memory_equal(c.a.buf, c.p.buf, BUF);
+	wait_status(&c.a, IBV_WC_SUCCESS);
+	/* the one thing it can't */
+	assert_int_equal(post(&c.a, IBV_WR_RDMA_WRITE_WITH_IMM, &to, 0, 64, 0), EINVAL);
+	assert_int_equal(post(&c.a, IBV_WR_RDMA_READ, &to, 0, BUF, IBV_SEND_SIGNALED), 0);
+	wait_status(&c.a, IBV_WC_SUCCESS);
+	assert_int_equal(rdma_disconnect(c.active), 0);
+	next_event(RDMA_CM_EVENT_DISCONNECTED);
+	next_event(RDMA_CM_EVENT_DISCONNECTED);
+	cm_close(&c);
+}
+
+static void test_cm_on_ib_and_roce(void **state)
+{
+	static const char *const ips[] = { "192.0.2.1", "192.0.2.2" };
+	struct cm_pair c;
+	struct addr to;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		cm_connect(&c, ips[i]);
+		to = addr_cm(&c.p);
+		fill(&c.a, BUF, i);
+		assert_int_equal(post(&c.a, IBV_WR_RDMA_WRITE_WITH_IMM, &to, 0, BUF, 0), 0);
+		wait_status(&c.p, IBV_WC_SUCCESS);
+		assert_memory_equal(c.a.buf, c.p.buf, BUF);
+		cm_close(&c);
+	}
+}
+
 static void test_ctl_words(void **state)
 {
 	struct ibv_context *ctx = open_dev("ib0");
@@ -330,6 +477,8 @@ int main(void)
 		cmocka_unit_test(test_ib_data),
 		cmocka_unit_test(test_roce_v1_data),
 		cmocka_unit_test(test_roce_v2_data),
+		cmocka_unit_test(test_iwarp_connects),
+		cmocka_unit_test(test_cm_on_ib_and_roce),
 	};
 
 	setenv("BRAID_TEST_FAKE_DEVICES", DEVICES, 1);

@@ -925,10 +925,10 @@ EXPORT int ibv_fork_init(void)
 	return 0;
 }
 
-/* BRAID_FAKE_FORK=unneeded: a kernel that copies pinned pages for the child. */
+/* BRAID_TEST_FAKE_FORK=unneeded: a kernel that copies pinned pages for the child. */
 EXPORT enum ibv_fork_status ibv_is_fork_initialized(void)
 {
-	const char *env = getenv("BRAID_FAKE_FORK");
+	const char *env = getenv("BRAID_TEST_FAKE_FORK");
 
 	if (env && !strcmp(env, "unneeded"))
 		return IBV_FORK_UNNEEDED;

@@ -892,21 +892,32 @@ static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
 	return rx_to_entry(lane, e, h->offset);
 }
 
-int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot)
+int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot, bool whole)
 {
+	struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_recv *e;
+	int err;
 
 	if (c->sender)
 		return -EBADMSG;
 	if (drains(c))
 		return 0;
 	e = recv_slot(c, slot);
-	if (!e->posted || !e->placed || (e->matched && !e->wanted && !e->started))
+	if (!e->posted || !e->placed)
+		return -EBADMSG;
+	if (whole) {			/* as if it had been said */
+		h->rseq = e->rseq;
+		h->tag = e->tag;
+		h->seq = e->wanted ? e->mseq : c->rx_seq;
+		err = begin_start(lane, c);
+		if (err)
+			return err;
+	}
+	if (e->matched && !e->wanted && !e->started)
 		return -EBADMSG;
 	if (!e->begun && !e->matched)
 		e->unsized = true;
-	if (lane->rx_hdr.len > (e->unsized ? e->room : e->size) - e->begun ||
-	    !chunk_is_new(e, &lane->rx_hdr))
+	if (h->len > (e->unsized ? e->room : e->size) - e->begun || !chunk_is_new(e, h))
 		return -EBADMSG;
 	return rx_to_entry(lane, e, 0);
 }

@@ -227,8 +227,8 @@ bool braid_comm_tell(struct braid_comm *c);
 /* Where a comm's frame goes, and that it is complete: 0 or a negative errno: the peer is broken. */
 int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c);
 int braid_comm_rx_end(struct braid_lane *lane);
-/* A chunk without a header is in its place, in the receive of that slot. */
-int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot);
+/* A chunk without a header is in its place, in the receive of that slot; whole: so is START. */
+int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot, bool whole);
 /* The chunk that was coming on this lane will come again. */
 void braid_comm_rx_undo(struct braid_lane *lane);
 

@@ -199,24 +199,49 @@ void braid_tx_stamp(struct braid_lane *lane)
 	braid_lane_told(lane);
 }
 
-bool braid_tx_put(const struct braid_lane *lane, struct braid_put *ret)
+/* The message's only chunk, right behind the START at f_sent; or NULL. */
+static const struct braid_txf *whole_message(const struct braid_txq *q)
+{
+	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+	const struct braid_txf *g = &q->f[(q->f_sent + 1) & q->fmask];
+	struct braid_hdr start, chunk;
+
+	if (q->ring[f->off] != BRAID_F_START || q->f_sent + 1 == q->f_head ||
+	    q->ring[g->off] != BRAID_F_CHUNK)
+		return NULL;
+	braid_hdr_unpack(q->ring + f->off, &start);
+	braid_hdr_unpack(q->ring + g->off, &chunk);
+	return chunk.comm == start.comm && chunk.rseq == start.rseq && chunk.len == start.size ? g :
+											 NULL;
+}
+
+bool braid_tx_put(const struct braid_lane *lane, bool imm, struct braid_put *ret)
 {
 	const struct braid_txq *q = &lane->tx;
-	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
-	const struct braid_send *s = f->owner;
+	const struct braid_txf *f = &q->f[q->f_sent & q->fmask], *whole = NULL;
 	unsigned m = lane->member, pm = lane->peer_member;
+	const struct braid_send *s;
 	struct braid_hdr h;
 
+	if (imm && !q->part)
+		whole = whole_message(q);
+	if (whole)
+		f = whole;
+	s = f->owner;
 	if (q->part || !f->ext_len || f->own || !s || !s->mr || pm >= s->to.nkeys ||
 	    (int32_t)(s->to.grant - lane->peer_grant) < 0 || !s->mr->key[m].mr ||
 	    q->ring[f->off] != BRAID_F_CHUNK)
 		return false;
 	braid_hdr_unpack(q->ring + f->off, &h);
+	imm &= h.comm <= UINT16_MAX && h.n != BRAID_IMM_WHOLE;
+	if (whole && !imm)
+		return false;
 	*ret = (struct braid_put){
 		.data = f->ext, .len = h.len, .to = s->to.addr + h.offset,
-		.local = s->mr->key[m].local, .remote = s->to.key[pm],
-		.has_imm = h.comm <= UINT16_MAX,
-		.imm = h.comm << 16 | h.rseq % BRAID_SLOTS << 8 | h.n,
+		.local = s->mr->key[m].local, .remote = s->to.key[pm], .has_imm = imm,
+		.imm = h.comm << 16 | h.rseq % BRAID_SLOTS << 8 | (whole ? BRAID_IMM_WHOLE : h.n),
+		.hdr = q->ring + f->off,
+		.bytes = f->inl + f->ext_len + (whole ? BRAID_HDR_SIZE : 0),
 	};
 	return true;
 }

@@ -855,16 +855,18 @@ int braid_rx_end(struct braid_lane *lane)
 int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len)
 {
 	struct braid_comm *c = braid_link_comm(lane->link, imm >> 16);
+	bool whole = (imm & 0xff) == BRAID_IMM_WHOLE;
 	int err = 0;
 
 	lane->rx_hdr = (struct braid_hdr){
 		.type = BRAID_F_CHUNK, .flags = BRAID_FLAG_PLACED, .comm = imm >> 16, .len = len,
-		.n = imm & 0xff, .lseq = lane->rx_frames,
+		.n = whole ? 0 : imm & 0xff, .size = len,
 	};
 	lane->rx_kind = BRAID_RX_DRAIN;
 	lane->rx_left = 0;
+	lane->rx_frames += whole;
 	if (c)
-		err = braid_comm_rx_imm(lane, c, imm >> 8 & 0xff);
+		err = braid_comm_rx_imm(lane, c, imm >> 8 & 0xff, whole);
 	return err ? err : braid_rx_end(lane);
 }
 

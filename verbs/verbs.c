@@ -140,27 +140,24 @@ static void say_count(struct braid_lane *lane, struct chain *c, uint32_t words[2
 
 static void add_write(struct braid_lane *lane, struct chain *c, const struct braid_put *p)
 {
-	struct braid_txq *q = &lane->tx;
-	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
-	bool imm = c->w->has_imm && p->has_imm;
 	struct ibv_send_wr *wr;
 
-	wr = chain_add(c, imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, p->data, p->len,
-		       p->local);
+	wr = chain_add(c, p->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, p->data,
+		       p->len, p->local);
 	wr->wr.rdma.remote_addr = p->to;
 	wr->wr.rdma.rkey = p->remote;
-	if (imm) {
+	if (p->has_imm) {
 		wr->imm_data = htobe32(p->imm);
 	} else {
 		char *hdr = c->hdr[c->n];
 
 		braid_tx_stamp(lane);
-		memcpy(hdr, q->ring + f->off, BRAID_HDR_SIZE);
+		memcpy(hdr, p->hdr, BRAID_HDR_SIZE);
 		hdr[1] |= BRAID_FLAG_PLACED;
 		chain_add(c, IBV_WR_SEND, hdr, BRAID_HDR_SIZE, 0);
 	}
-	braid_tx_advance(lane, f->inl + f->ext_len);
-	slot_used(c->w, q);
+	braid_tx_advance(lane, p->bytes);
+	slot_used(c->w, &lane->tx);
 }
 
 /* A free piece of registered memory, or NULL: not now. */
@@ -242,6 +239,7 @@ static int fill(struct braid_lane *lane, struct chain *c, size_t *budget, uint32
 	while (q->unsent && *budget && c->n + 2 <= CHAIN && !err) {
 		uint64_t before = q->unsent;
 		struct braid_put put;
+		bool imm;
 
 		if (!sq_room(w, 3))
 			return -EAGAIN;
@@ -250,7 +248,9 @@ static int fill(struct braid_lane *lane, struct chain *c, size_t *budget, uint32
 				say_count(lane, c, words);
 			return -EAGAIN;
 		}
-		if (braid_tx_put(lane, &put))
+		/* Now and then a header, which says what has been received here. */
+		imm = w->has_imm && lane->rx_frames - lane->rx_told < w->wr_max / 4;
+		if (braid_tx_put(lane, imm, &put))
 			add_write(lane, c, &put);
 		else
 			err = add_send(lane, c);

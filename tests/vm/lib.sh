@@ -218,7 +218,7 @@ has_verbs()
 {
 	"$braid" info --plugin "$plugin" --json >"$tmp/info" || return
 	sed -n '/^  "devices": \[/,/^  \]/p' "$tmp/info" | tee "$tmp/devices"
-	grep -q '"verbs"' "$tmp/devices"
+	grep -q '"verbs"\|:1"' "$tmp/devices"
 }
 
 # runs PROGRAM... - each program of the build directory's tests/ is a case of its own; its limit is

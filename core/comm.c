@@ -625,7 +625,7 @@ static bool tell_retired(struct braid_comm *c)
 	return true;
 }
 
-/* What NICs call the memory of a receive: bytes of `payload` that say it; 0: they can't reach it. */
+/* What NICs call the memory of a receive: bytes that say it; 0: they can't reach it. */
 static uint32_t place_of(const struct braid_recv *e, uint8_t *payload)
 {
 	const struct braid_mr *mr = e->mr;

@@ -63,7 +63,7 @@ struct braid_lane {
 	uint8_t index;
 	uint16_t epoch;
 	int fd;
-	void *wire;			/* what the transport's setup() made: lane_open() takes it */
+	void *wire;			/* what setup() made: lane_open() takes it */
 	int event_fd;			/* see struct braid_transport, arm; -1: none */
 	uint8_t member;			/* of our device, and of the peer's, that it connects */
 	uint8_t peer_member;

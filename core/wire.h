@@ -45,7 +45,7 @@ enum {
 	BRAID_REASON_MAX = 256,
 	BRAID_PATHS_MAX = 4,		/* members of a device made of several */
 	BRAID_SETUP_SIZE = 256,
-	BRAID_IMM_WHOLE = 255,		/* in place of a chunk's number: the message, START and all */
+	BRAID_IMM_WHOLE = 255,		/* for a chunk's number: all of a message */
 };
 
 #define BRAID_MSG_MAX (1ull << 38)	/* 256 chunks of 1 GiB; NCCL sends 1 GiB at most */

@@ -65,7 +65,8 @@ static void choose_transports(void)
 		size_t len = strcspn(p, ",");
 
 		for (unsigned i = 0; i < KNOWN; i++) {
-			bool fits = len == strlen(known[i]->name) && !strncmp(p, known[i]->name, len);
+			const char *name = known[i]->name;
+			bool fits = len == strlen(name) && !strncmp(p, name, len);
 
 			for (unsigned k = 0; k < n; k++)
 				fits &= braid_transports[k] != known[i];

@@ -46,9 +46,9 @@ static void arrange_forks(void)
 {
 	if (braid_ibv.is_fork_initialized &&
 	    braid_ibv.is_fork_initialized() == IBV_FORK_UNNEEDED)
-		fork_by = "kernel";
+		fork_by = "the kernel";
 	else
-		fork_by = braid_ibv.fork_init() ? "not safe" : "libibverbs";
+		fork_by = braid_ibv.fork_init() ? "nothing: do not fork" : "libibverbs";
 }
 
 const char *braid_ibv_fork(void)

@@ -96,7 +96,7 @@ extern struct braid_rdma braid_rdma;
 int braid_ibv_load(char *why, size_t len);
 int braid_rdma_load(char *why, size_t len);
 
-/* "kernel" if pinned memory survives fork() by itself, else how it was arranged for. */
+/* "the kernel" if pinned memory survives fork() by itself, else how it was arranged for. */
 const char *braid_ibv_fork(void);
 
 #endif

@@ -17,6 +17,7 @@
 #include "topo/netdev.h"
 #include "topo/pci.h"
 #include "verbs/cm.h"
+#include "verbs/wire.h"
 
 static struct braid_log_gate gate_reg, gate_event;
 static struct braid_port *ports;
@@ -187,14 +188,29 @@ static void note(char *why, size_t len, const char *name, const char *text)
 		snprintf(why + at, len - at, "%s%s %s", at ? "; " : "", name, text);
 }
 
-static void port_limits(struct braid_port *p, const struct ibv_device_attr *dev)
+/* Limits that would bite later: is there room for one lane at all?  Else why not. */
+static const char *port_room(struct braid_port *p, const struct ibv_device_attr *dev)
 {
-	p->qp_wr = (unsigned)dev->max_qp_wr;
-	p->cq_max = (unsigned)dev->max_cqe;
-	p->sge_max = (unsigned)dev->max_sge;
+	static char why[160];
+	struct ibv_mr *mr;
+	char *lane;
+
+	if (dev->max_qp_wr < BRAID_SLOTS_RX || dev->max_cqe < BRAID_SLOTS_RX + BRAID_WR_TX) {
+		snprintf(why, sizeof(why), "takes %d work requests a queue pair and %d completions a "
+			 "queue; a lane needs %d and %d", dev->max_qp_wr, dev->max_cqe,
+			 BRAID_SLOTS_RX, BRAID_SLOTS_RX + BRAID_WR_TX);
+		return why;
+	}
+	lane = calloc(BRAID_SLOTS_RX, BRAID_SLOT);
+	mr = lane ? braid_port_own(p, lane, BRAID_SLOTS_RX * BRAID_SLOT, IBV_ACCESS_LOCAL_WRITE) :
+		    NULL;
+	if (mr)
+		braid_ibv.dereg_mr(mr);
+	free(lane);
+	return mr ? NULL : "may not pin the memory of a single lane";
 }
 
-static const char *port_fill(struct braid_port *p, const struct ibv_device_attr *dev)
+static const char *port_fill(struct braid_port *p)
 {
 	struct ibv_port_attr attr = { 0 };
 
@@ -211,7 +227,6 @@ static const char *port_fill(struct braid_port *p, const struct ibv_device_attr 
 	p->lid = attr.lid;
 	p->speed_mbps = lane_mbps(attr.active_speed) * lanes_of(attr.active_width);
 	p->pkey_index = (uint16_t)braid_param.ib_pkey;
-	port_limits(p, dev);
 	return NULL;
 }
 
@@ -225,7 +240,7 @@ void braid_port_adopt(const struct ibv_context *ctx)
 
 /* A port that may be used, or NULL with why not. */
 static struct braid_port *port_new(struct ibv_context *ctx, uint8_t num,
-				   const struct ibv_device_attr *attr, const char **why)
+				   const char **why)
 {
 	struct braid_port *p = calloc(1, sizeof(*p));
 
@@ -235,7 +250,7 @@ static struct braid_port *port_new(struct ibv_context *ctx, uint8_t num,
 	p->ctx = ctx;
 	p->num = num;
 	snprintf(p->name, sizeof(p->name), "%s:%u", ctx->device->name, num);
-	*why = port_fill(p, attr);
+	*why = port_fill(p);
 	if (*why) {
 		free(p);
 		return NULL;
@@ -274,6 +289,7 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 	}
 	for (uint8_t num = 1; num <= attr.phys_port_cnt; num++) {
 		const char *reason = NULL;
+		unsigned before = *count;
 		struct braid_port *p;
 		struct braid_dev *dev = NULL;
 		char name[BRAID_PORT_NAME];
@@ -283,15 +299,18 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 			note(why, len, name, "is not in BRAID_IB_HCA");
 			continue;
 		}
-		p = port_new(ctx, num, &attr, &reason);
+		p = port_new(ctx, num, &reason);
 		if (p)
 			dev = place(p, table, count, max, &reason);
-		if (dev && !p->pd) {
+		if (dev) {
 			p->pd = braid_ibv.alloc_pd(p->ctx);
-			reason = "can't have a protection domain";
+			reason = p->pd ? port_room(p, &attr) : "can't have a protection domain";
 		}
-		if (!dev || !p->pd) {
+		if (!dev || reason) {
 			note(why, len, name, reason);
+			*count = before;
+			if (p && p->pd)
+				braid_ibv.dealloc_pd(p->pd);
 			if (p)
 				braid_cm_forget(p);
 			free(p);
@@ -329,6 +348,8 @@ int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, cha
 	}
 	if (list)
 		braid_ibv.free_device_list(list);
+	if (ports)
+		braid_info("fork: pinned memory survives it by %s", braid_ibv_fork());
 	return 0;
 }
 

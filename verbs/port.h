@@ -33,7 +33,6 @@ struct braid_port {
 	enum ibv_mtu mtu;
 	uint16_t lid;
 	uint16_t pkey_index;
-	unsigned qp_wr, cq_max, sge_max;	/* limits */
 	int speed_mbps;
 	atomic_bool down;		/* an event said so */
 	char chosen[512];		/* what was chosen last, and why: for the log */

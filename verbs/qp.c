@@ -260,7 +260,7 @@ static struct braid_wire *wire_new(struct braid_port *p, int *ret_err)
 	if (w) {
 		w->port = p;
 		w->gid = BRAID_GID_NONE;
-		w->sq_max = p->qp_wr < BRAID_WR_TX ? p->qp_wr : BRAID_WR_TX;
+		w->sq_max = BRAID_WR_TX;
 		w->has_imm = p->fabric != BRAID_FABRIC_IWARP;
 		err = wire_memory(w);
 		if (!err)

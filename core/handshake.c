@@ -310,6 +310,21 @@ static struct braid_carrier carrier(const struct braid_conn *c)
 	};
 }
 
+/* Why a set-up did not come about, for people. */
+static const char *setup_text(int err)
+{
+	switch (err) {
+	case EPROTOTYPE:
+		return "the two ports are of different kinds: InfiniBand, RoCE or iWARP";
+	case EADDRNOTAVAIL:
+		return "no GID of a type that the other has too";
+	case ENETDOWN:
+		return "its port is down, or has just failed";
+	default:
+		return strerror(err);
+	}
+}
+
 /* A dialler that was refused the better transport tries again later. */
 static void agreed_on(struct braid_link *link, const struct braid_conn *c, unsigned index)
 {
@@ -320,10 +335,10 @@ static void agreed_on(struct braid_link *link, const struct braid_conn *c, unsig
 	if (err && link->dialler)
 		braid_path_plain(link, c->path, braid_os->now_ns());
 	if (err && !link->told_plain)
-		braid_warn("device %s, peer %s: %s carries lane %u: %s can't have %s (%s); %s",
-			   link->key.dev->net.name, link->peer, c->tr->name, index,
-			   c->mine_setup.err ? "this end" : "the peer", best->name, strerror(err),
-			   "it is tried again now and then");
+		braid_warn("device %s, peer %s: %s carries lane %u: %s can't have %s (%s); it is "
+			   "tried again now and then", link->key.dev->net.name, link->peer,
+			   c->tr->name, index, c->mine_setup.err ? "this end" : "the peer",
+			   best->name, setup_text(err));
 	else if (!err && best && c->tr != best && !link->told_plain && !link->better)
 		braid_warn("device %s, peer %s: %s carries this link: the peer does not offer %s; "
 			   "braid info on its host says why", link->key.dev->net.name, link->peer,

@@ -109,13 +109,16 @@ void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 		struct braid_path *p = &link->path[i];
 
 		*p = (struct braid_path){ .dev = dev->member[i % dev->nmembers], .to = to[i % n] };
-		/* The longer row is gone through; of the other the one in the same subnet. */
+		/*
+		 * The longer row is gone through; of the other the one in the same subnet, and of
+		 * several there the one of the same place: ports may share an address.
+		 */
 		for (unsigned k = 0; dev->nmembers >= n && k < n; k++) {
-			if (same_subnet(p->dev, &to[k]))
+			if (!same_subnet(p->dev, &p->to) && same_subnet(p->dev, &to[k]))
 				p->to = to[k];
 		}
 		for (unsigned k = 0; dev->nmembers < n && k < dev->nmembers; k++) {
-			if (same_subnet(dev->member[k], &p->to))
+			if (!same_subnet(p->dev, &p->to) && same_subnet(dev->member[k], &p->to))
 				p->dev = dev->member[k];
 		}
 	}

@@ -185,7 +185,7 @@ int braid_devices_find(void)
 	add_found(found, n);
 	/* What names sockets' interfaces does not say which RDMA ports to use. */
 	asked = count;
-	if (braid_transports[0]->blob)
+	if (braid_transports[0] && braid_transports[0]->blob)
 		add_found(found, braid_netdev_find(NO_VIRTUAL, family(), "", found,
 						   BRAID_NETDEVS_MAX, NULL, 0));
 	for (unsigned i = asked; i < count; i++)
@@ -193,6 +193,9 @@ int braid_devices_find(void)
 	drop_poor(probe() > 0, extra);
 	for (unsigned i = 0; i < count; i++)
 		tell(&table[i]);
+	if (!count)
+		braid_warn("none of BRAID_TRANSPORTS=%s can use anything of this machine; braid info "
+			   "says why", braid_param.transports);
 	return (int)count;
 }
 

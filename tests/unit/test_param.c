@@ -196,7 +196,8 @@ static void only_legal_words_are_taken(void **state)
 		{ "socket_family", "AF_INE", -EINVAL }, { "socket_family", "af_inet", -EINVAL },
 		{ "socket_family", "AF_INET|AF_INET6", -EINVAL },
 		{ "socket_family", "AF_INET,", -EINVAL }, { "socket_family", "6", -EINVAL },
-		{ "transports", "tcp", 0 }, { "transports", "tcp,tcp", 0 },
+		{ "transports", "tcp", 0 }, { "transports", "tcp,verbs", 0 },
+		{ "transports", "tcp,tcp", 0 },
 		{ "transports", "rdma", -EINVAL }, { "transports", "tcp,rdma", -EINVAL },
 		{ "transports", "tcp,", -EINVAL }, { "transports", ",tcp", -EINVAL },
 		{ "transports", "tc", -EINVAL }, { "transports", "tcp2", -EINVAL },
@@ -213,7 +214,7 @@ static void only_legal_words_are_taken(void **state)
 	braid_param_range(find("socket_family"), range, sizeof(range));
 	assert_string_equal(range, "AF_INET or AF_INET6");
 	braid_param_range(find("transports"), range, sizeof(range));
-	assert_string_equal(range, "a comma list of tcp");
+	assert_string_equal(range, "a comma list of verbs, tcp");
 }
 
 static void values_and_ranges_read_as_people_write_them(void **state)
@@ -331,7 +332,7 @@ static const struct load_case load_cases[] = {
 	{ .env = { "BRAID_SOCKET_IFNAME==eth0" }, .name = "socket_ifname", .value = "=eth0" },
 	{ .env = { "braid_lanes=4" }, .name = "lanes", .value = "0" },
 	/* Empty is not set. */
-	{ .env = { "BRAID_TRANSPORTS=" }, .name = "transports", .value = "tcp" },
+	{ .env = { "BRAID_TRANSPORTS=" }, .name = "transports", .value = "verbs,tcp" },
 	{ .env = { "BRAID_LANES=" }, .name = "lanes", .value = "0" },
 	{ .env = { "BRAID_SNDBUF=", "NCCL_SOCKET_SNDBUF=1m" }, .name = "sndbuf",
 	  .value = "1048576" },
@@ -343,8 +344,8 @@ static const struct load_case load_cases[] = {
 	{ .env = { "BRAID_LANES=x", "BRAID_DSCP=y", "BRAID_EAGER=1k" }, .err = -EINVAL,
 	  .n_warns = 2, .name = "eager", .value = "1024" },
 	{ .env = { "BRAID_TRANSPORTS=tcp,rdma" }, .err = -EINVAL, .n_warns = 1,
-	  .says = { "BRAID_TRANSPORTS", "'tcp,rdma'", "a comma list of tcp" },
-	  .name = "transports", .value = "tcp" },
+	  .says = { "BRAID_TRANSPORTS", "'tcp,rdma'", "a comma list of verbs, tcp" },
+	  .name = "transports", .value = "verbs,tcp" },
 	{ .env = { "BRAID_SOCKET_FAMILY=inet6" }, .err = -EINVAL, .n_warns = 1,
 	  .says = { "BRAID_SOCKET_FAMILY", "'inet6'", "AF_INET or AF_INET6" },
 	  .name = "socket_family", .value = "" },

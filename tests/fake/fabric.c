@@ -118,9 +118,22 @@ __attribute__((destructor)) static void leave(void)
 
 /* --- one lock, for what is rare ----------------------------------------------------------------- */
 
+/* One that nobody has waited for yet is gone, too. */
 static bool pid_gone(uint32_t pid)
 {
-	return kill((pid_t)pid, 0) < 0 && errno == ESRCH;
+	char path[64], text[256] = "", *end;
+	FILE *f;
+
+	if (kill((pid_t)pid, 0) < 0 && errno == ESRCH)
+		return true;
+	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	f = fopen(path, "re");
+	if (f && !fgets(text, sizeof(text), f))
+		text[0] = '\0';
+	if (f)
+		fclose(f);
+	end = strrchr(text, ')');
+	return end && end[1] && (end[2] == 'Z' || end[2] == 'X');
 }
 
 void fab_lock(void)

@@ -78,9 +78,10 @@ static struct ibv_mr *reg(struct ibv_pd *pd, uint8_t *host, void *addr, size_t l
 	/* IBA: remote write needs local write */
 	if (access & IBV_ACCESS_REMOTE_WRITE && !(access & IBV_ACCESS_LOCAL_WRITE))
 		return NULL;
-	errno = EFAULT;
-	if (!is_mapped(host, len))
+	if (!is_mapped(host, len)) {
+		errno = EFAULT;
 		return NULL;
+	}
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		return NULL;

@@ -179,20 +179,26 @@ static bool pkeys_meet(uint32_t a, uint32_t b)
 	return (a & 0x7fff) == (b & 0x7fff) && ((a | b) & 0x8000);
 }
 
-/* Would it take a packet from us? */
-static bool peer_listens(const struct fqp *qp)
+/* Are we each other's peer?  It may have ended, and what it said before still counts. */
+static bool peer_fits(const struct fqp *qp)
 {
 	struct fab_qp *me = qp->fab, *peer = peer_of(qp);
-	uint32_t state = atomic_load(&peer->state);
 
 	return atomic_load(&peer->nic) && atomic_load(&peer->qpn) == qp->attr.dest_qp_num &&
-	       (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
 	       atomic_load(&peer->dest_qpn) == qp->ibv.qp_num &&
 	       atomic_load(&peer->port) == atomic_load(&me->dst_port) &&
 	       atomic_load(&peer->dst_port) == atomic_load(&me->port) &&
 	       atomic_load(&peer->mtu) == atomic_load(&me->mtu) &&
 	       atomic_load(&peer->gid_type) == atomic_load(&me->gid_type) &&
 	       pkeys_meet(atomic_load(&peer->pkey), atomic_load(&me->pkey));
+}
+
+/* Would it take a packet from us? */
+static bool peer_listens(const struct fqp *qp)
+{
+	uint32_t state = atomic_load(&peer_of(qp)->state);
+
+	return (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) && peer_fits(qp);
 }
 
 static bool lose_one(struct fqp *qp)
@@ -568,7 +574,7 @@ static bool resp_in(struct fqp *qp)
 	bool was_full;
 	unsigned n;
 
-	if (ring_idle(ring) || !peer_listens(qp) || !ring_lock(ring, qp->ctx->nic))
+	if (ring_idle(ring) || !peer_fits(qp) || !ring_lock(ring, qp->ctx->nic))
 		return false;
 	for (n = 0; n < BUDGET && qp->ibv.state != IBV_QPS_ERR; n++) {
 		struct rec *r = ring_peek(ring);

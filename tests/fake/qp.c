@@ -499,6 +499,8 @@ void fake_qp_stop(struct ibv_qp *ibv)
 
 	pthread_mutex_lock(&qp->lock);
 	qp->cm_fd = -1;
+	if (atomic_load(&qp->fab->force))
+		qp_run(qp);		/* why it ended */
 	if (qp->ibv.state != IBV_QPS_RESET && qp->ibv.state != IBV_QPS_ERR)
 		qp_error(qp);
 	pthread_mutex_unlock(&qp->lock);

@@ -93,6 +93,22 @@ static enum kind kind_of(uint32_t port)
 	return (enum kind)fake_fabric()->dev[port / PORTS_MAX].kind;
 }
 
+/* A child has its parent's ids in memory, and that is all: it may only free them. */
+static bool is_forked(const struct cm_chan *c)
+{
+	return c->pid != getpid();
+}
+
+/* A call on an id: counted, and not for a child. */
+static bool call_fails_on(struct rdma_cm_id *id, const char *name)
+{
+	if (is_forked(TO(cm_chan, id->channel))) {
+		errno = EIO;
+		return true;
+	}
+	return fake_call_fails(name);
+}
+
 /* --- events ------------------------------------------------------------------------------------- */
 
 /* `m`: whose private data comes with it; InfiniBand's has a fixed length, the rest of it zeros. */
@@ -387,6 +403,11 @@ EXPORT int rdma_destroy_id(struct rdma_cm_id *ibv)
 {
 	struct cm_id *id = TO(cm_id, ibv);
 
+	if (is_forked(id->chan)) {
+		close(id->fd);
+		free(id);
+		return 0;
+	}
 	pthread_mutex_lock(&lock);
 	id->state = CM_GONE;
 	close_fd(id);
@@ -404,7 +425,7 @@ EXPORT int rdma_bind_addr(struct rdma_cm_id *ibv, struct sockaddr *addr)
 	uint32_t port;
 	int err = 0;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	if (!fake_fabric())
 		return -1;
@@ -437,7 +458,7 @@ EXPORT int rdma_listen(struct rdma_cm_id *ibv, int backlog)
 	struct sockaddr_un un;
 	int err = 0;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (id->state == CM_IDLE) {
@@ -490,7 +511,7 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *ibv, struct sockaddr *src, struc
 	int err;
 
 	(void)timeout_ms;
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	list = ibv_get_device_list(NULL);
 	if (!list)
@@ -527,7 +548,7 @@ EXPORT int rdma_resolve_route(struct rdma_cm_id *ibv, int timeout_ms)
 	int err = 0;
 
 	(void)timeout_ms;
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (id->state != CM_ADDR) {
@@ -546,7 +567,7 @@ EXPORT int rdma_create_qp(struct rdma_cm_id *ibv, struct ibv_pd *pd, struct ibv_
 {
 	struct ibv_qp *qp;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	if (ibv->qp || !ibv->verbs || !pd || pd->context != ibv->verbs)
 		return failed(EINVAL);
@@ -566,12 +587,13 @@ EXPORT int rdma_create_qp(struct rdma_cm_id *ibv, struct ibv_pd *pd, struct ibv_
 
 EXPORT void rdma_destroy_qp(struct rdma_cm_id *ibv)
 {
-	struct ibv_qp *qp;
+	struct ibv_qp *qp = ibv->qp;
 
-	pthread_mutex_lock(&lock);
-	qp = ibv->qp;
-	ibv->qp = NULL;
-	pthread_mutex_unlock(&lock);
+	if (!is_forked(TO(cm_chan, ibv->channel))) {
+		pthread_mutex_lock(&lock);
+		ibv->qp = NULL;
+		pthread_mutex_unlock(&lock);
+	}
 	if (qp)
 		ibv_destroy_qp(qp);
 }
@@ -687,7 +709,7 @@ EXPORT int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *param)
 	struct cm_id *id = TO(cm_id, ibv);
 	int err = 0;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (id->state != CM_ROUTE || !fill(id, &id->local, MSG_REQ, param, 56)) {
@@ -712,7 +734,7 @@ EXPORT int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *param)
 	struct rdma_conn_param none = { 0 };
 	int err = EINVAL;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (!param) {
@@ -744,7 +766,7 @@ EXPORT int rdma_reject(struct rdma_cm_id *ibv, const void *data, uint8_t len)
 	struct rdma_conn_param p = { .private_data = data, .private_data_len = len };
 	int err = EINVAL;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (id->state == CM_REQUESTED && fill(id, &id->local, MSG_REJ, &p, 148)) {
@@ -763,7 +785,7 @@ EXPORT int rdma_establish(struct rdma_cm_id *ibv)
 	struct msg m;
 	int err = EINVAL;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (id->state == CM_CONNECTED && !ibv->qp && fill(id, &m, MSG_RTU, NULL, 0))
@@ -787,7 +809,7 @@ EXPORT int rdma_disconnect(struct rdma_cm_id *ibv)
 	struct cm_id *id = TO(cm_id, ibv);
 	int err = 0;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (id->state == CM_CONNECTED || id->state == CM_ACCEPTING)
@@ -964,8 +986,22 @@ static void *chan_main(void *arg)
 	}
 }
 
+/* A child starts afresh. */
+static void in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	ids = NULL;
+	memset(devices, 0, sizeof(devices));
+}
+
+static void register_fork(void)
+{
+	pthread_atfork(NULL, NULL, in_child);
+}
+
 EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct epoll_event ev = { .events = EPOLLIN };
 	sigset_t all, old;
 	struct cm_chan *c;
@@ -973,6 +1009,7 @@ EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 
 	if (fake_call_fails(__func__))
 		return NULL;
+	pthread_once(&once, register_fork);
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return NULL;
@@ -1004,7 +1041,7 @@ EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 	struct cm_chan *c = TO(cm_chan, channel);
 	uint64_t one = 1;
 
-	if (c->pid == getpid()) {
+	if (!is_forked(c)) {
 		if (write(c->stopfd, &one, sizeof(one)) < 0)
 			perror("fake librdmacm: eventfd");
 		pthread_join(c->thread, NULL);

@@ -11,6 +11,8 @@
  *                       is another NIC
  *   BRAID_FAKE_CTL      commands for braid_fake_ctl(), ; between them, done when the library is
  *                       first asked for devices
+ *   BRAID_FAKE_CALLS    a file that gets a line "PID CALLS FAILED" when a process ends
+ *   BRAID_FAKE_FORK     "unneeded": what ibv_is_fork_initialized() says of a newer kernel
  *
  * KIND is ib, rocev1, rocev2 (has v1 entries too) or iwarp.  The keys, with what they are unasked:
  *   netdev=lo           GIDs and IP addresses are that interface's (none)

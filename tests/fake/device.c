@@ -411,6 +411,8 @@ static void in_child(void)
 		c->dead = true;
 	pthread_mutex_init(&fork_lock, NULL);
 	pthread_mutex_init(&devs_lock, NULL);
+	mr_forked();
+	calls_forked();
 }
 
 static void register_fork(void)

@@ -244,12 +244,24 @@ int fab_qp_take(unsigned nic)
 	return slot;
 }
 
+/* Give back the memory of what went through it; there is nothing in it any more. */
+static void ring_free(struct ring *r)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE) - 1;
+	uintptr_t from = ((uintptr_t)r->data + page) & ~page, to = ((uintptr_t)r->data + RING_BYTES) & ~page;
+
+	if (ring_idle(r))
+		madvise((void *)from, to - from, MADV_REMOVE);
+}
+
 void fab_qp_give(unsigned slot)
 {
 	struct fab_qp *q = &fab->qp[slot];
 
 	atomic_store(&q->state, IBV_QPS_RESET);
 	atomic_store(&q->qpn, 0);
+	ring_free(&q->req);
+	ring_free(&q->resp);
 	atomic_store(&q->nic, 0);
 }
 

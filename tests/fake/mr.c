@@ -33,6 +33,14 @@ void mr_leave(void)
 	pthread_rwlock_unlock(&mr_lock);
 }
 
+/* Our parent's thread may have held it. */
+void mr_forked(void)
+{
+	static const pthread_rwlock_t fresh = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+
+	mr_lock = fresh;
+}
+
 uint8_t *mr_at(struct ibv_pd *pd, uint32_t key, uint64_t va, uint64_t len, unsigned access)
 {
 	struct fmr *mr = key >> 8 < MRS_MAX ? table[key >> 8] : NULL;

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum {
-	BUDGET = 8,			/* records of each kind at a time */
+	BUDGET = 4,			/* records of each kind at a time */
 	NAP_NS = 200000,		/* while somebody polls, the thread only looks now and then */
 	SPINS = 500,
 };
@@ -256,6 +256,8 @@ static void set_wake(struct fqp *qp)
 
 	if (qp->rnr_until && (!t || qp->rnr_until < t))
 		t = qp->rnr_until;
+	if (qp->due && (!t || qp->due < t))
+		t = qp->due;
 	if (t != atomic_load(&qp->wake))
 		wake_at(qp, t);
 }
@@ -562,8 +564,8 @@ static bool is_delayed(struct fqp *qp, const struct rec *r)
 
 	if (due <= now_ns())
 		return false;
-	if (!atomic_load(&qp->wake) || atomic_load(&qp->wake) > due)
-		wake_at(qp, due);
+	if (!qp->due || due < qp->due)
+		qp->due = due;
 	return true;
 }
 
@@ -771,7 +773,7 @@ static bool take_write(struct fqp *qp, const struct rec *r, const uint8_t *data)
 	return true;
 }
 
-static bool take_read(struct fqp *qp, const struct rec *r, bool dup)
+static bool take_read(struct fqp *qp, const struct rec *r)
 {
 	bool good;
 
@@ -788,13 +790,11 @@ static bool take_read(struct fqp *qp, const struct rec *r, bool dup)
 		return false;
 	}
 	qp->rd.on = true;
-	qp->rd.dup = dup;
 	qp->rd.va = r->va;
 	qp->rd.len = r->msg_len;
 	qp->rd.off = 0;
 	qp->rd.key = r->rkey;
 	qp->rd.psn = r->psn;
-	qp->rd.packets = r->packets;
 	return true;
 }
 
@@ -849,7 +849,7 @@ static void take_request(struct fqp *qp, struct rec *at)
 
 	if (late > 0 && r.op == REC_READ) {
 		if (!qp->rd.on)
-			take_read(qp, &r, true);
+			take_read(qp, &r);
 		return;
 	}
 	if (late > 0 && (uint32_t)late >= r.packets) {
@@ -872,10 +872,12 @@ static void take_request(struct fqp *qp, struct rec *at)
 	}
 	qp->nak_sent = false;
 	qp->mpa_wait = false;
-	if (qp->ibv.state == IBV_QPS_RTR && r.flags & REC_FIRST && !qp->got++)
+	if (qp->ibv.state == IBV_QPS_RTR && !qp->established) {
+		qp->established = true;
 		ctx_event(qp->ctx, IBV_EVENT_COMM_EST, qp, 0);
+	}
 	if (r.op == REC_READ)
-		good = take_read(qp, &r, false);
+		good = take_read(qp, &r);
 	else if (r.op == REC_SEND)
 		good = take_send(qp, &r, data);
 	else
@@ -938,6 +940,7 @@ void qp_run(struct fqp *qp)
 {
 	bool more = false;
 
+	qp->due = 0;
 	if (atomic_load(&qp->fab->force))
 		obey(qp);
 	if (has_peer(qp))

@@ -173,9 +173,9 @@ static void qp_reset(struct fqp *qp)
 	qp->rq_tail = qp->rq_head = 0;
 	atomic_store(&qp->sq_polled, 0);
 	atomic_store(&qp->rq_polled, 0);
-	qp->rnr_until = qp->timer = 0;
+	qp->rnr_until = qp->timer = qp->due = 0;
 	atomic_store(&qp->wake, 0);
-	qp->cur_used = qp->nak_sent = qp->rd.on = qp->draining = qp->last_wqe = qp->mpa_wait = false;
+	qp->established = qp->cur_used = qp->nak_sent = qp->rd.on = qp->draining = qp->last_wqe = qp->mpa_wait = false;
 	qp->routes = 0;
 }
 
@@ -206,7 +206,7 @@ static void flush_recvs(struct fqp *qp)
 void qp_error(struct fqp *qp)
 {
 	qp_set_state(qp, IBV_QPS_ERR);
-	qp->timer = qp->rnr_until = 0;
+	qp->timer = qp->rnr_until = qp->due = 0;
 	atomic_store(&qp->wake, 0);
 	qp->rd.on = false;
 	flush_sends(qp);

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ enum {
 	ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
 };
 
-#define DEVICES "ib0:ib;ib1:ib;v1:rocev1,addr=192.0.2.1;v2:rocev2,addr=192.0.2.2+2001:db8::2;" \
+#define DEVICES "ib0:ib,addr=192.0.2.10;ib1:ib;v1:rocev1,addr=192.0.2.1;v2:rocev2,addr=192.0.2.2+2001:db8::2;" \
 	"w2:rocev2,addr=192.0.2.3;iw0:iwarp,addr=192.0.2.4,linger=300;dies:ib;" \
 	"small:ib,max_qp=2,max_cq=2,max_mr=2,max_cqe=64,max_wr=16,memlock=8192"
 
@@ -1280,6 +1281,67 @@ static void test_every_call_can_fail(void **state)
 	assert_int_equal(braid_fake_ctl("live ctx"), 0);
 }
 
+/* --- threads -------------------------------------------------------------------------------------- */
+
+static struct end shared[2];
+
+/* Queue pairs come and go on two devices that others use too; no byte of theirs is ours. */
+static void *busy(void *arg)
+{
+	unsigned me = (unsigned)(uintptr_t)arg;
+
+	for (unsigned round = 0; round < 10; round++) {
+		struct end e[2] = { shared[0], shared[1] };
+		struct addr to[2];
+
+		for (unsigned i = 0; i < 2; i++) {
+			e[i].cq = ibv_create_cq(e[i].ctx, 4 * DEPTH, NULL, NULL, 0);
+			e[i].qp = make_qp(&e[i]);
+			e[i].buf = malloc(BUF);
+			memset(e[i].buf, 0, BUF);
+			e[i].mr = ibv_reg_mr(e[i].pd, e[i].buf, BUF, ALL);
+			assert_true(e[i].cq && e[i].qp && e[i].mr);
+			to[i] = addr_of(&e[i]);
+		}
+		join(&e[0], &to[1]);
+		join(&e[1], &to[0]);
+		for (unsigned k = 0; k < 10; k++) {
+			uint32_t n = (me * 7919 + round * 104729 + k * 1299709) % BUF;
+
+			fill(&e[0], BUF, me + k);
+			assert_int_equal(take(&e[1], 0, 0), 0);
+			assert_int_equal(post(&e[0], IBV_WR_RDMA_WRITE_WITH_IMM, &to[1], 0, n, IBV_SEND_SIGNALED), 0);
+			wait_status(&e[1], IBV_WC_SUCCESS);
+			wait_status(&e[0], IBV_WC_SUCCESS);
+			assert_memory_equal(e[0].buf, e[1].buf, n);
+		}
+		/* the last leaves with work outstanding */
+		post(&e[0], IBV_WR_RDMA_WRITE, &to[1], 0, BUF, 0);
+		for (unsigned i = 0; i < 2; i++) {
+			assert_int_equal(ibv_dereg_mr(e[i].mr), 0);
+			free(e[i].buf);
+			assert_int_equal(ibv_destroy_qp(e[i].qp), 0);
+			assert_int_equal(ibv_destroy_cq(e[i].cq), 0);
+		}
+	}
+	return NULL;
+}
+
+static void test_threads_share_devices(void **state)
+{
+	pthread_t t[4];
+
+	(void)state;
+	end_open(&shared[0], "ib0", BUF);
+	end_open(&shared[1], "ib1", BUF);
+	for (uintptr_t i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, busy, (void *)i), 0);
+	for (unsigned i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	end_close(&shared[0]);
+	end_close(&shared[1]);
+}
+
 /* --- processes -------------------------------------------------------------------------------------- */
 
 struct other {
@@ -1566,12 +1628,12 @@ static void test_iwarp_connects(void **state)
 
 static void test_cm_on_ib_and_roce(void **state)
 {
-	static const char *const ips[] = { "192.0.2.1", "192.0.2.2" };
+	static const char *const ips[] = { "192.0.2.1", "192.0.2.2", "192.0.2.10" };
 	struct cm_pair c;
 	struct addr to;
 
 	(void)state;
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < 3; i++) {
 		cm_connect(&c, ips[i]);
 		to = addr_cm(&c.p);
 		fill(&c.a, BUF, i);
@@ -1777,6 +1839,7 @@ int main(void)
 		cmocka_unit_test(test_device_dies),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_every_call_can_fail),
+		cmocka_unit_test(test_threads_share_devices),
 		cmocka_unit_test(test_another_process_is_written_to),
 		cmocka_unit_test(test_a_killed_peer_is_noticed),
 		cmocka_unit_test(test_a_forked_child_does_nothing),

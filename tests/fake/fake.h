@@ -142,6 +142,7 @@ struct fab {
 };
 
 struct fab *fab_get(void);		/* maps it if need be; NULL with errno */
+const char *fab_dir(void);
 void fab_lock(void);
 void fab_unlock(void);
 struct fab_port *fab_port(uint32_t id);

@@ -5,6 +5,9 @@
  * What a rule forbids is tried and must be refused in the way that the specification, or a real
  * driver, does it.  Two ends are two devices of one process, or of two (fork before anything is open).
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE			/* nftw */
+#endif
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -15,6 +18,8 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -37,7 +42,7 @@ enum {
 	ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
 };
 
-#define DEVICES "ib0:ib,addr=192.0.2.10;ib1:ib;v1:rocev1,addr=192.0.2.1;v2:rocev2,addr=192.0.2.2+2001:db8::2;" \
+#define DEVICES "ib0:ib,addr=192.0.2.10;ib1:ib;v1:rocev1,addr=192.0.2.1,path=0000:01:00.0;v2:rocev2,addr=192.0.2.2+2001:db8::2;" \
 	"w2:rocev2,addr=192.0.2.3;iw0:iwarp,addr=192.0.2.4,linger=300;dies:ib;" \
 	"small:ib,max_qp=2,max_cq=2,max_mr=2,max_cqe=64,max_wr=16,memlock=8192"
 
@@ -1143,6 +1148,18 @@ static void test_gid_tables(void **state)
 	end_close(&a);
 }
 
+static void test_pci_address(void **state)
+{
+	struct ibv_context *ctx = open_dev("v1");
+	char path[512], real[PATH_MAX];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/device", ctx->device->ibdev_path);
+	assert_non_null(realpath(path, real));
+	assert_string_equal(strrchr(real, '/'), "/0000:01:00.0");
+	assert_int_equal(ibv_close_device(ctx), 0);
+}
+
 /* RoCE resolves an address when a handle is made: one that nobody has fails. */
 static void test_address_handles(void **state)
 {
@@ -1797,12 +1814,20 @@ static int set_up(void **state)
 	return 0;
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
 static int tear_down(void **state)
 {
 	(void)state;
 	unlink(fabric);
-	strcat(fabric, ".cm");
-	rmdir(fabric);
+	strcat(fabric, ".d");
+	nftw(fabric, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 	return 0;
 }
 
@@ -1835,6 +1860,7 @@ int main(void)
 		cmocka_unit_test(test_queue_pair_is_forced_into_error),
 		cmocka_unit_test(test_send_queue_drains),
 		cmocka_unit_test(test_gid_tables),
+		cmocka_unit_test(test_pci_address),
 		cmocka_unit_test(test_address_handles),
 		cmocka_unit_test(test_device_dies),
 		cmocka_unit_test(test_limits),

@@ -4,7 +4,8 @@
  *
  * What stands in the environment:
  *   BRAID_FAKE_FABRIC   the file through which all processes of a test reach each other, made when
- *                       it is not there; beside it comes a directory, FABRIC.d.  Without it a process has a fabric of its own
+ *                       it is not there; beside it comes a directory, FABRIC.d.  Without it a
+ *                       process has a fabric of its own
  *   BRAID_FAKE_DEVICES  the NICs of this process: NAME:KIND[,KEY=VALUE...] with ; between them.
  *                       Two processes that name the same NIC (and host) share it.
  *   BRAID_FAKE_HOST     which host this process is on ("host"): the same NIC name on another host

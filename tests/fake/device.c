@@ -295,7 +295,8 @@ static struct fdev *dev_new(const char *text)
 		const char *name;
 		enum kind kind;
 	} kinds[] = {
-		{ "ib", KIND_IB }, { "rocev1", KIND_ROCEV1 }, { "rocev2", KIND_ROCEV2 }, { "iwarp", KIND_IWARP },
+		{ "ib", KIND_IB }, { "rocev1", KIND_ROCEV1 }, { "rocev2", KIND_ROCEV2 },
+		{ "iwarp", KIND_IWARP },
 	};
 	char *copy = strdup(text), *save, *kind = copy ? strchr(copy, ':') : NULL, *w;
 	struct fdev *d = calloc(1, sizeof(*d));
@@ -971,7 +972,8 @@ EXPORT enum ibv_fork_status ibv_is_fork_initialized(void)
 
 /* --- words ---------------------------------------------------------------------------------------- */
 
-#define NAMED(table, i) ((unsigned)(i) < sizeof(table) / sizeof((table)[0]) && (table)[i] ? (table)[i] : "unknown")
+#define NAMED(table, i) \
+	((unsigned)(i) < sizeof(table) / sizeof((table)[0]) && (table)[i] ? (table)[i] : "unknown")
 
 EXPORT const char *ibv_wc_status_str(enum ibv_wc_status status)
 {

@@ -560,7 +560,8 @@ static void resp_data(struct fqp *qp, struct rec *r)
 /* Not due yet, or it is lost on its way in? */
 static bool is_delayed(struct fqp *qp, const struct rec *r)
 {
-	uint64_t due = r->sent_ns + UINT64_C(1000) * atomic_load(&fab_port(atomic_load(&qp->fab->port))->delay_us);
+	const struct fab_port *port = fab_port(atomic_load(&qp->fab->port));
+	uint64_t due = r->sent_ns + UINT64_C(1000) * atomic_load(&port->delay_us);
 
 	if (due <= now_ns())
 		return false;
@@ -1007,8 +1008,8 @@ static void port_events(struct fctx *c)
 		uint32_t n = atomic_load(&port->events);
 
 		for (; c->events_seen[p] != n; c->events_seen[p]++)
-			ctx_event(c, (enum ibv_event_type)atomic_load(&port->event[c->events_seen[p] % EVENTS_MAX]),
-				  NULL, (int)p + 1);
+			ctx_event(c, atomic_load(&port->event[c->events_seen[p] % EVENTS_MAX]), NULL,
+				  (int)p + 1);
 	}
 	if (c->fatal_seen || !atomic_load(&fab_get()->dev[c->dev->index].fatal))
 		return;
@@ -1030,27 +1031,23 @@ static void port_events(struct fctx *c)
 /* Run what is due; when is the next? */
 static uint64_t timers(struct fctx *c)
 {
-	uint64_t next = UINT64_MAX, now = now_ns();
+	uint64_t next = UINT64_MAX, now = now_ns(), due[QPS_MAX / 64] = { 0 };
 
+	pthread_mutex_lock(&c->lock);
 	for (unsigned i = 0; i < QPS_MAX; i++) {
-		struct fqp *qp = qp_get(c, i);
-		uint64_t wake;
+		uint64_t wake = c->qp[i] ? atomic_load(&c->qp[i]->wake) : 0;
 
-		if (!qp)
-			continue;
-		wake = atomic_load(&qp->wake);
-		if (wake && wake <= now) {
-			pthread_mutex_lock(&qp->lock);
-			qp_run(qp);
-			if (atomic_load(&qp->wake) == wake)
-				atomic_store(&qp->wake, 0);
-			pthread_mutex_unlock(&qp->lock);
-			wake = atomic_load(&qp->wake);
-		}
-		if (wake && wake < next)
+		if (wake && wake <= now)
+			due[i / 64] |= UINT64_C(1) << i % 64;
+		else if (wake && wake < next)
 			next = wake;
-		qp_put(qp);
 	}
+	pthread_mutex_unlock(&c->lock);
+	for (unsigned i = 0; i < QPS_MAX / 64; i++)
+		for (uint64_t bits = due[i]; bits; bits &= bits - 1) {
+			run_slot(c, i * 64 + (unsigned)__builtin_ctzll(bits));
+			next = 0;	/* look again */
+		}
 	return next;
 }
 
@@ -1082,13 +1079,11 @@ static void *nic_main(void *arg)
 		uint64_t next, now;
 
 		port_events(c);
-		atomic_store(&c->wake_ns, UINT64_MAX);
+		if (drain(c))
+			continue;
+		atomic_store(&c->wake_ns, UINT64_MAX);	/* whoever starts a timer now rings */
 		next = timers(c);
 		atomic_store(&c->wake_ns, next);
-		if (drain(c)) {
-			atomic_store(&c->wake_ns, 0);
-			continue;
-		}
 		now = now_ns();
 		if (next <= now) {
 			atomic_store(&c->wake_ns, 0);

@@ -42,8 +42,9 @@ enum {
 	ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
 };
 
-#define DEVICES "ib0:ib,addr=192.0.2.10;ib1:ib;v1:rocev1,addr=192.0.2.1,path=0000:01:00.0;v2:rocev2,addr=192.0.2.2+2001:db8::2;" \
-	"w2:rocev2,addr=192.0.2.3;iw0:iwarp,addr=192.0.2.4,linger=300;dies:ib;" \
+#define DEVICES "ib0:ib,addr=192.0.2.10;ib1:ib;v1:rocev1,addr=192.0.2.1,path=0000:01:00.0;" \
+	"v2:rocev2,addr=192.0.2.2+2001:db8::2;w2:rocev2,addr=192.0.2.3;" \
+	"iw0:iwarp,addr=192.0.2.4,linger=2000;dies:ib;" \
 	"small:ib,max_qp=2,max_cq=2,max_mr=2,max_cqe=64,max_wr=16,memlock=8192"
 
 static void ok(const char *cmd)
@@ -470,7 +471,8 @@ static void s_sgid(struct ibv_qp_attr *a) { a->ah_attr.grh.sgid_index = 31; }
 static void test_values_are_checked(void **state)
 {
 	static void (*const bad[])(struct ibv_qp_attr *) = {
-		s_dlid_0, s_dlid_mcast, s_port, s_av_port, s_pkey, s_mtu, s_psn, s_rd, s_dest_rd, s_retry, s_rights,
+		s_dlid_0, s_dlid_mcast, s_port, s_av_port, s_pkey, s_mtu, s_psn, s_rd, s_dest_rd, s_retry,
+		s_rights,
 	};
 	struct end a, b;
 	struct addr to;
@@ -1170,7 +1172,8 @@ static void test_address_handles(void **state)
 	(void)state;
 	end_open(&a, "v2", BUF);
 	a.sgid_index = 3;
-	attr = (struct ibv_ah_attr){ .is_global = 1, .port_num = 1, .grh = { .dgid = addr_of(&a).gid, .sgid_index = 3 } };
+	attr = (struct ibv_ah_attr){ .is_global = 1, .port_num = 1,
+		.grh = { .dgid = addr_of(&a).gid, .sgid_index = 3 } };
 	ah = ibv_create_ah(a.pd, &attr);
 	assert_non_null(ah);
 	assert_int_equal(ibv_destroy_ah(ah), 0);
@@ -1327,7 +1330,8 @@ static void *busy(void *arg)
 
 			fill(&e[0], BUF, me + k);
 			assert_int_equal(take(&e[1], 0, 0), 0);
-			assert_int_equal(post(&e[0], IBV_WR_RDMA_WRITE_WITH_IMM, &to[1], 0, n, IBV_SEND_SIGNALED), 0);
+			assert_int_equal(post(&e[0], IBV_WR_RDMA_WRITE_WITH_IMM, &to[1], 0, n,
+					      IBV_SEND_SIGNALED), 0);
 			wait_status(&e[1], IBV_WC_SUCCESS);
 			wait_status(&e[0], IBV_WC_SUCCESS);
 			assert_memory_equal(e[0].buf, e[1].buf, n);

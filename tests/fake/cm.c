@@ -93,6 +93,27 @@ static enum kind kind_of(uint32_t port)
 	return (enum kind)fake_fabric()->dev[port / PORTS_MAX].kind;
 }
 
+/* A child has its parent's ids in memory, and that is all: it may only free them. */
+static bool is_forked(const struct cm_chan *c)
+{
+	return c->pid != getpid();
+}
+
+/* A call on an id: counted, and not for a child. */
+static bool call_fails_on(struct rdma_cm_id *id, const char *name)
+{
+	if (is_forked(TO(cm_chan, id->channel))) {
+		errno = EIO;
+		return true;
+	}
+	return fake_call_fails(name);
+}
+
+static bool is_iwarp(const struct cm_id *id)
+{
+	return id->src_port != PORT_NONE && kind_of(id->src_port) == KIND_IWARP;
+}
+
 /* --- events ------------------------------------------------------------------------------------- */
 
 /* `m`: whose private data comes with it; InfiniBand's has a fixed length, the rest of it zeros. */
@@ -222,7 +243,7 @@ static void give_device(struct cm_id *id)
 		return;
 	if (!--devices[index].users) {
 		if (ibv_close_device(devices[index].ctx))
-			fprintf(stderr, "fake librdmacm: the last id is gone, but not all of its device's objects\n");
+			fprintf(stderr, "fake librdmacm: objects outlive the last id\n");
 		else
 			devices[index].ctx = NULL;
 	}
@@ -342,7 +363,7 @@ static void close_fd(struct cm_id *id)
 {
 	if (id->fd < 0)
 		return;
-	if (id->ibv.qp && kind_of(id->src_port) == KIND_IWARP)
+	if (id->ibv.qp && is_iwarp(id))
 		fake_qp_stop(id->ibv.qp);
 	close(id->fd);
 	id->fd = -1;
@@ -387,6 +408,11 @@ EXPORT int rdma_destroy_id(struct rdma_cm_id *ibv)
 {
 	struct cm_id *id = TO(cm_id, ibv);
 
+	if (is_forked(id->chan)) {
+		close(id->fd);
+		free(id);
+		return 0;
+	}
 	pthread_mutex_lock(&lock);
 	id->state = CM_GONE;
 	close_fd(id);
@@ -404,7 +430,7 @@ EXPORT int rdma_bind_addr(struct rdma_cm_id *ibv, struct sockaddr *addr)
 	uint32_t port;
 	int err = 0;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	if (!fake_fabric())
 		return -1;
@@ -437,7 +463,7 @@ EXPORT int rdma_listen(struct rdma_cm_id *ibv, int backlog)
 	struct sockaddr_un un;
 	int err = 0;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (id->state == CM_IDLE) {
@@ -490,7 +516,7 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *ibv, struct sockaddr *src, struc
 	int err;
 
 	(void)timeout_ms;
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	list = ibv_get_device_list(NULL);
 	if (!list)
@@ -501,7 +527,8 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *ibv, struct sockaddr *src, struc
 	err = EINVAL;
 	if ((id->state == CM_IDLE || id->state == CM_BOUND) && from_sockaddr(dst, &id->dst, &id->dport) &&
 	    (!src || from_sockaddr(src, &from, &port))) {
-		err = fake_route(fake_host(), is_any(&from) ? NULL : &from, &id->dst, &src_port, &dst_port, &ip);
+		err = fake_route(fake_host(), is_any(&from) ? NULL : &from, &id->dst, &src_port, &dst_port,
+				 &ip);
 		if (err) {
 			push(id, id, RDMA_CM_EVENT_ADDR_ERROR, -err, NULL);
 			err = 0;
@@ -527,7 +554,7 @@ EXPORT int rdma_resolve_route(struct rdma_cm_id *ibv, int timeout_ms)
 	int err = 0;
 
 	(void)timeout_ms;
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (id->state != CM_ADDR) {
@@ -546,7 +573,7 @@ EXPORT int rdma_create_qp(struct rdma_cm_id *ibv, struct ibv_pd *pd, struct ibv_
 {
 	struct ibv_qp *qp;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	if (ibv->qp || !ibv->verbs || !pd || pd->context != ibv->verbs)
 		return failed(EINVAL);
@@ -566,12 +593,13 @@ EXPORT int rdma_create_qp(struct rdma_cm_id *ibv, struct ibv_pd *pd, struct ibv_
 
 EXPORT void rdma_destroy_qp(struct rdma_cm_id *ibv)
 {
-	struct ibv_qp *qp;
+	struct ibv_qp *qp = ibv->qp;
 
-	pthread_mutex_lock(&lock);
-	qp = ibv->qp;
-	ibv->qp = NULL;
-	pthread_mutex_unlock(&lock);
+	if (!is_forked(TO(cm_chan, ibv->channel))) {
+		pthread_mutex_lock(&lock);
+		ibv->qp = NULL;
+		pthread_mutex_unlock(&lock);
+	}
 	if (qp)
 		ibv_destroy_qp(qp);
 }
@@ -587,7 +615,7 @@ static int start_qp(struct cm_id *id, bool passive)
 		.rnr_retry = passive ? r->rnr_retry : l->rnr_retry,
 	};
 
-	if (kind_of(id->src_port) == KIND_IWARP)
+	if (is_iwarp(id))
 		return fake_qp_start(id->ibv.qp, r->qpn, r->port, l->psn, r->psn, l->rd_out, l->rd_in, passive,
 				     id->fd);
 	a.ah_attr.port_num = id->ibv.port_num;
@@ -597,11 +625,12 @@ static int start_qp(struct cm_id *id, bool passive)
 	a.ah_attr.grh.hop_limit = 64;
 	if (a.ah_attr.is_global) {
 		struct ibv_gid_entry e;
-		uint32_t want = kind_of(id->src_port) == KIND_ROCEV2 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
+		bool v2 = kind_of(id->src_port) == KIND_ROCEV2;
 
 		for (uint8_t i = 0; i < GIDS_MAX; i++)
 			if (!ibv_query_gid_ex(id->ibv.verbs, id->ibv.port_num, i, &e, 0) &&
-			    e.gid_type == want && !memcmp(&e.gid, &id->src, sizeof(e.gid)))
+			    e.gid_type == (v2 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1) &&
+			    !memcmp(&e.gid, &id->src, sizeof(e.gid)))
 				a.ah_attr.grh.sgid_index = i;
 	}
 	if (ibv_modify_qp(id->ibv.qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
@@ -614,7 +643,8 @@ static int start_qp(struct cm_id *id, bool passive)
 
 /* --- connecting --------------------------------------------------------------------------------- */
 
-static bool fill(struct cm_id *id, struct msg *m, enum msg_type type, const struct rdma_conn_param *p, uint8_t max)
+static bool fill(struct cm_id *id, struct msg *m, enum msg_type type, const struct rdma_conn_param *p,
+		 uint8_t max)
 {
 	struct ibv_port_attr port;
 
@@ -628,7 +658,7 @@ static bool fill(struct cm_id *id, struct msg *m, enum msg_type type, const stru
 	m->psn = (uint32_t)(serials * 2654435761u) & 0xffffff;
 	memcpy(&m->gid, &id->src, sizeof(m->gid));
 	if (p) {
-		if (kind_of(id->src_port) != KIND_IWARP && p->private_data_len > max)
+		if (!is_iwarp(id) && p->private_data_len > max)
 			return false;
 		m->private_len = p->private_data ? p->private_data_len : 0;
 		if (m->private_len)
@@ -653,6 +683,7 @@ static int say(struct cm_id *id, const struct msg *m)
 
 static int dial(struct cm_id *id)
 {
+	const char *host;
 	char name[80];
 	struct sockaddr_un un;
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -664,7 +695,8 @@ static int dial(struct cm_id *id)
 	if (connect(fd, (struct sockaddr *)&un, sizeof(un)) < 0) {
 		const struct in6_addr any = IN6ADDR_ANY_INIT;
 
-		socket_name(name, sizeof(name), fake_fabric()->dev[id->dst_port / PORTS_MAX].host, &any, id->dport);
+		host = fake_fabric()->dev[id->dst_port / PORTS_MAX].host;
+		socket_name(name, sizeof(name), host, &any, id->dport);
 		un = socket_addr(name);
 		if (connect(fd, (struct sockaddr *)&un, sizeof(un)) < 0) {
 			close(fd);
@@ -687,7 +719,7 @@ EXPORT int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *param)
 	struct cm_id *id = TO(cm_id, ibv);
 	int err = 0;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (id->state != CM_ROUTE || !fill(id, &id->local, MSG_REQ, param, 56)) {
@@ -697,7 +729,7 @@ EXPORT int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *param)
 		push(id, id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
 	} else if (dial(id) || say(id, &id->local)) {
 		id->state = CM_GONE;
-		push(id, id, RDMA_CM_EVENT_REJECTED, kind_of(id->src_port) == KIND_IWARP ? -ECONNREFUSED : 8, NULL);
+		push(id, id, RDMA_CM_EVENT_REJECTED, is_iwarp(id) ? -ECONNREFUSED : 8, NULL);
 	} else {
 		id->state = CM_CONNECTING;
 		watch(id);
@@ -712,7 +744,7 @@ EXPORT int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *param)
 	struct rdma_conn_param none = { 0 };
 	int err = EINVAL;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (!param) {
@@ -724,7 +756,7 @@ EXPORT int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *param)
 	if (id->state == CM_REQUESTED && fill(id, &id->local, MSG_REP, param, 196)) {
 		err = id->ibv.qp ? start_qp(id, true) : 0;
 		if (!err) {
-			bool iwarp = kind_of(id->src_port) == KIND_IWARP;
+			bool iwarp = is_iwarp(id);
 
 			/* if it is gone, its end of file says so */
 			say(id, &id->local);
@@ -744,7 +776,7 @@ EXPORT int rdma_reject(struct rdma_cm_id *ibv, const void *data, uint8_t len)
 	struct rdma_conn_param p = { .private_data = data, .private_data_len = len };
 	int err = EINVAL;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (id->state == CM_REQUESTED && fill(id, &id->local, MSG_REJ, &p, 148)) {
@@ -763,7 +795,7 @@ EXPORT int rdma_establish(struct rdma_cm_id *ibv)
 	struct msg m;
 	int err = EINVAL;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (id->state == CM_CONNECTED && !ibv->qp && fill(id, &m, MSG_RTU, NULL, 0))
@@ -778,7 +810,7 @@ static void hang_up(struct cm_id *id)
 	id->state = CM_ENDED;
 	close_fd(id);
 	push(id, id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
-	if (kind_of(id->src_port) != KIND_IWARP)
+	if (!is_iwarp(id))
 		push(id, id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, NULL);
 }
 
@@ -787,7 +819,7 @@ EXPORT int rdma_disconnect(struct rdma_cm_id *ibv)
 	struct cm_id *id = TO(cm_id, ibv);
 	int err = 0;
 
-	if (fake_call_fails(__func__))
+	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (id->state == CM_CONNECTED || id->state == CM_ACCEPTING)
@@ -856,7 +888,7 @@ static void on_request(struct cm_id *id)
 
 static void on_message(struct cm_id *id)
 {
-	bool iwarp = id->src_port != PORT_NONE && kind_of(id->src_port) == KIND_IWARP;
+	bool iwarp = is_iwarp(id);
 	struct msg m;
 
 	switch (id->remote.type) {
@@ -907,7 +939,7 @@ static void on_end(struct cm_id *id)
 	case CM_CONNECTING:
 		id->state = CM_GONE;
 		close_fd(id);
-		push(id, id, RDMA_CM_EVENT_REJECTED, kind_of(id->src_port) == KIND_IWARP ? -ECONNRESET : 28, NULL);
+		push(id, id, RDMA_CM_EVENT_REJECTED, is_iwarp(id) ? -ECONNRESET : 28, NULL);
 		return;
 	case CM_ACCEPTING:
 	case CM_CONNECTED:
@@ -964,8 +996,22 @@ static void *chan_main(void *arg)
 	}
 }
 
+/* A child starts afresh. */
+static void in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	ids = NULL;
+	memset(devices, 0, sizeof(devices));
+}
+
+static void register_fork(void)
+{
+	pthread_atfork(NULL, NULL, in_child);
+}
+
 EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct epoll_event ev = { .events = EPOLLIN };
 	sigset_t all, old;
 	struct cm_chan *c;
@@ -973,6 +1019,7 @@ EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 
 	if (fake_call_fails(__func__))
 		return NULL;
+	pthread_once(&once, register_fork);
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return NULL;
@@ -984,7 +1031,8 @@ EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 	epoll_ctl(c->epfd, EPOLL_CTL_ADD, c->stopfd, &ev);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = c->ibv.fd < 0 || c->epfd < 0 || c->stopfd < 0 ? EMFILE : pthread_create(&c->thread, NULL, chan_main, c);
+	err = c->ibv.fd < 0 || c->epfd < 0 || c->stopfd < 0 ? EMFILE :
+		pthread_create(&c->thread, NULL, chan_main, c);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (!err)
 		return &c->ibv;
@@ -1004,7 +1052,7 @@ EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 	struct cm_chan *c = TO(cm_chan, channel);
 	uint64_t one = 1;
 
-	if (c->pid == getpid()) {
+	if (!is_forked(c)) {
 		if (write(c->stopfd, &one, sizeof(one)) < 0)
 			perror("fake librdmacm: eventfd");
 		pthread_join(c->thread, NULL);

@@ -4,20 +4,24 @@
  *
  * What stands in the environment:
  *   BRAID_TEST_FAKE_FABRIC   the file through which all processes of a test reach each other, made when
- *                       it is not there; without it a process has a fabric of its own
+ *                       it is not there; beside it comes a directory, FABRIC.d.  Without it a
+ *                       process has a fabric of its own
  *   BRAID_TEST_FAKE_DEVICES  the NICs of this process: NAME:KIND[,KEY=VALUE...] with ; between them.
  *                       Two processes that name the same NIC (and host) share it.
  *   BRAID_TEST_FAKE_HOST     which host this process is on ("host"): the same NIC name on another host
  *                       is another NIC
  *   BRAID_TEST_FAKE_CTL      commands for braid_fake_ctl(), ; between them, done when the library is
  *                       first asked for devices
+ *   BRAID_TEST_FAKE_CALLS    a file that gets a line "PID CALLS FAILED" when a process ends
+ *   BRAID_TEST_FAKE_FORK     "unneeded": what ibv_is_fork_initialized() says of a newer kernel
  *
  * KIND is ib, rocev1, rocev2 (has v1 entries too) or iwarp.  The keys, with what they are unasked:
  *   netdev=lo           GIDs and IP addresses are that interface's (none)
  *   addr=A+B+...        these addresses as well, of that interface or of none
  *   ports=1 (or 2)  lid=N  guid=HEX  mtu=4096  speed=100 (Gb/s)  net=0 (who has another: no path)
  *   pkeys=ffff+8001     the P_Key table (ffff)
- *   path=0000:01:00.0   what .../device of ibdev_path is called
+ *   path=0000:01:00.0   its PCI address: ibdev_path is then a directory that is there, with a link
+ *                       "device" to one of that name (without it, nothing is there)
  *   max_qp max_cq max_mr max_cqe max_wr max_sge max_inline max_rd max_srq   limits
  *   memlock=BYTES       what may be registered at one time in a process (no limit)
  *   srq=1  imm=1 (iwarp: 0)  dmabuf=1  v1=1  linger=MS (iwarp: how long TCP tries; 10000)

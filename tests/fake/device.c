@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static pthread_mutex_t devs_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -257,6 +258,35 @@ static int fab_enter(const struct spec *s)
 	return (int)n;
 }
 
+/*
+ * A piece of /sys for a NIC that has a PCI address: ibdev_path, with a link "device" to the card,
+ * in which there is net/NETDEV.
+ */
+static void make_sys(struct fdev *d, const struct spec *s)
+{
+	const char *parts[] = { fake_host(), "pci0000:00", s->path, "infiniband", d->ibv.name };
+	char at[IBV_SYSFS_PATH_MAX], link[IBV_SYSFS_PATH_MAX + 8];
+	size_t n;
+
+	n = (size_t)snprintf(at, sizeof(at), "%s", fab_dir());
+	for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]) && n < sizeof(at); i++) {
+		n += (size_t)snprintf(at + n, sizeof(at) - n, "/%s", parts[i]);
+		mkdir(at, 0700);
+		if (i == 2 && s->netdev[0]) {
+			snprintf(link, sizeof(link), "%s/net", at);
+			mkdir(link, 0700);
+			strncat(link, "/", sizeof(link) - strlen(link) - 1);
+			strncat(link, s->netdev, sizeof(link) - strlen(link) - 1);
+			mkdir(link, 0700);
+		}
+	}
+	if (n >= sizeof(at))
+		return;
+	snprintf(link, sizeof(link), "%s/device", at);
+	if (!symlink("../..", link) || errno == EEXIST)
+		memcpy(d->ibv.ibdev_path, at, n + 1);
+}
+
 /* --- the list ----------------------------------------------------------------------------------- */
 
 static struct fdev *dev_new(const char *text)
@@ -265,7 +295,8 @@ static struct fdev *dev_new(const char *text)
 		const char *name;
 		enum kind kind;
 	} kinds[] = {
-		{ "ib", KIND_IB }, { "rocev1", KIND_ROCEV1 }, { "rocev2", KIND_ROCEV2 }, { "iwarp", KIND_IWARP },
+		{ "ib", KIND_IB }, { "rocev1", KIND_ROCEV1 }, { "rocev2", KIND_ROCEV2 },
+		{ "iwarp", KIND_IWARP },
 	};
 	char *copy = strdup(text), *save, *kind = copy ? strchr(copy, ':') : NULL, *w;
 	struct fdev *d = calloc(1, sizeof(*d));
@@ -314,6 +345,8 @@ static struct fdev *dev_new(const char *text)
 	snprintf(d->ibv.dev_name, sizeof(d->ibv.dev_name), "uverbs%d", index);
 	snprintf(d->ibv.dev_path, sizeof(d->ibv.dev_path), "/sys/class/infiniband_verbs/uverbs%d", index);
 	snprintf(d->ibv.ibdev_path, sizeof(d->ibv.ibdev_path), "/sys/class/infiniband/%s", d->ibv.name);
+	if (s.path[0])
+		make_sys(d, &s);
 	free(copy);
 	return d;
 bad:
@@ -411,6 +444,8 @@ static void in_child(void)
 		c->dead = true;
 	pthread_mutex_init(&fork_lock, NULL);
 	pthread_mutex_init(&devs_lock, NULL);
+	mr_forked();
+	calls_forked();
 }
 
 static void register_fork(void)
@@ -937,7 +972,8 @@ EXPORT enum ibv_fork_status ibv_is_fork_initialized(void)
 
 /* --- words ---------------------------------------------------------------------------------------- */
 
-#define NAMED(table, i) ((unsigned)(i) < sizeof(table) / sizeof((table)[0]) && (table)[i] ? (table)[i] : "unknown")
+#define NAMED(table, i) \
+	((unsigned)(i) < sizeof(table) / sizeof((table)[0]) && (table)[i] ? (table)[i] : "unknown")
 
 EXPORT const char *ibv_wc_status_str(enum ibv_wc_status status)
 {

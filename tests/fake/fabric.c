@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -24,7 +25,8 @@
 
 static struct fab *_Atomic fab;
 static int dir_fd = -1;
-static char own_dir[32];
+static const char *own_dir;
+static pid_t own_dir_pid;
 static pthread_mutex_t map_lock = PTHREAD_MUTEX_INITIALIZER;
 
 uint64_t now_ns(void)
@@ -84,36 +86,51 @@ struct fab *fake_fabric(void)
 	return fab_get();
 }
 
-/* Where rdma_cm's sockets lie: a directory beside the file, or one of this process alone. */
-int fake_fabric_dir(void)
+/*
+ * A directory beside the file (FABRIC.d), or one of this process alone: rdma_cm's sockets lie there,
+ * and what looks like a piece of /sys.
+ */
+const char *fab_dir(void)
 {
+	static char name[PATH_MAX];
 	const char *path = getenv("BRAID_TEST_FAKE_FABRIC");
-	char name[PATH_MAX];
 
 	pthread_mutex_lock(&map_lock);
 	if (dir_fd < 0) {
 		if (path && path[0]) {
-			snprintf(name, sizeof(name), "%s.cm", path);
-			if (mkdir(name, 0700) < 0 && errno != EEXIST)
-				name[0] = '\0';
+			snprintf(name, sizeof(name), "%s.d", path);
+			mkdir(name, 0700);
 		} else {
 			snprintf(name, sizeof(name), "/tmp/braid-fake-XXXXXX");
-			if (mkdtemp(name))
-				memcpy(own_dir, name, sizeof("/tmp/braid-fake-XXXXXX"));
-			else
-				name[0] = '\0';
+			own_dir = mkdtemp(name);
+			own_dir_pid = getpid();
 		}
-		if (name[0])
-			dir_fd = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		dir_fd = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (dir_fd < 0)
+			perror(name);
 	}
 	pthread_mutex_unlock(&map_lock);
+	return name;
+}
+
+int fake_fabric_dir(void)
+{
+	fab_dir();
 	return dir_fd;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
 }
 
 __attribute__((destructor)) static void leave(void)
 {
-	if (own_dir[0])
-		rmdir(own_dir);
+	if (own_dir && own_dir_pid == getpid())
+		nftw(own_dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* --- one lock, for what is rare ----------------------------------------------------------------- */
@@ -244,12 +261,24 @@ int fab_qp_take(unsigned nic)
 	return slot;
 }
 
+/* Give back the memory of what went through it; there is nothing in it any more. */
+static void ring_free(struct ring *r)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE) - 1;
+	uintptr_t from = ((uintptr_t)r->data + page) & ~page, to = ((uintptr_t)r->data + RING_BYTES) & ~page;
+
+	if (ring_idle(r))
+		madvise((void *)from, to - from, MADV_REMOVE);
+}
+
 void fab_qp_give(unsigned slot)
 {
 	struct fab_qp *q = &fab->qp[slot];
 
 	atomic_store(&q->state, IBV_QPS_RESET);
 	atomic_store(&q->qpn, 0);
+	ring_free(&q->req);
+	ring_free(&q->resp);
 	atomic_store(&q->nic, 0);
 }
 

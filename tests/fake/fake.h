@@ -142,6 +142,7 @@ struct fab {
 };
 
 struct fab *fab_get(void);		/* maps it if need be; NULL with errno */
+const char *fab_dir(void);
 void fab_lock(void);
 void fab_unlock(void);
 struct fab_port *fab_port(uint32_t id);
@@ -305,8 +306,8 @@ struct fqp {
 	uint32_t psn, una_psn;		/* of the next new request; of the oldest not acknowledged */
 	uint32_t rd_out;		/* READs on their way */
 	uint32_t retries, rnr_retries;
-	uint64_t rnr_until, timer;	/* 0: not running */
-	_Atomic uint64_t wake;		/* the nearer of them, for the thread */
+	uint64_t rnr_until, timer, due;	/* 0: not running; due: of a delayed packet */
+	_Atomic uint64_t wake;		/* the nearest of them, for the thread */
 	bool draining;
 
 	struct rwqe *rq, cur;
@@ -314,10 +315,12 @@ struct fqp {
 	_Atomic uint32_t rq_polled;
 	bool cur_used, nak_sent, last_wqe;
 	uint32_t epsn;			/* expected */
-	uint64_t got;			/* bytes of the message so far */
-	uint64_t wr_va, wr_len;		/* of the write that is coming in */
-	uint32_t wr_key;
-	struct { bool on, dup; uint64_t va, len, off; uint32_t key, psn, packets; } rd;
+	bool established;		/* something came while in RTR */
+	struct {			/* the READ that we answer */
+		bool on;
+		uint64_t va, len, off;
+		uint32_t key, psn;
+	} rd;
 
 	uint32_t routes;		/* fab->routes when this was found: */
 	bool src_ok;
@@ -353,6 +356,7 @@ EXPORT const char *fake_host(void);
 /* mr.c: the host's place of that much of a region, or NULL.  Between mr_enter() and mr_leave(). */
 void mr_enter(void);
 void mr_leave(void);
+void mr_forked(void);
 uint8_t *mr_at(struct ibv_pd *pd, uint32_t key, uint64_t va, uint64_t len, unsigned access);
 
 /* cq.c */
@@ -380,6 +384,7 @@ void nic_stop(struct fctx *ctx);
 /* fault.c */
 enum call { CALL_SETUP, CALL_POST, CALL_POLL };
 bool call_fails(enum call kind, const char *name);		/* then errno is set */
+void calls_forked(void);
 extern atomic_int live_ctx, live_pd, live_mr, live_cq, live_qp, live_srq, live_ah, live_channel;
 
 /* For librdmacm.so.1 of this directory. */

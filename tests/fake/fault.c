@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 atomic_int live_ctx, live_pd, live_mr, live_cq, live_qp, live_srq, live_ah, live_channel;
 
@@ -39,6 +40,23 @@ static bool is_counted(enum call kind, const char *name)
 		yes = !strcmp(which, name);
 	pthread_mutex_unlock(&lock);
 	return yes;
+}
+
+void calls_forked(void)
+{
+	pthread_mutex_init(&lock, NULL);
+}
+
+/* BRAID_TEST_FAKE_CALLS: a file that gets a line with the pid, the count, and what was failed. */
+__attribute__((destructor)) static void leave(void)
+{
+	const char *path = getenv("BRAID_TEST_FAKE_CALLS"), *name = atomic_load(&failed);
+	FILE *f = path ? fopen(path, "ae") : NULL;
+
+	if (!f)
+		return;
+	fprintf(f, "%d %lu %s\n", (int)getpid(), atomic_load(&calls), name ? name : "-");
+	fclose(f);
 }
 
 bool call_fails(enum call kind, const char *name)

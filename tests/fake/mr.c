@@ -33,6 +33,14 @@ void mr_leave(void)
 	pthread_rwlock_unlock(&mr_lock);
 }
 
+/* Our parent's thread may have held it. */
+void mr_forked(void)
+{
+	static const pthread_rwlock_t fresh = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+
+	mr_lock = fresh;
+}
+
 uint8_t *mr_at(struct ibv_pd *pd, uint32_t key, uint64_t va, uint64_t len, unsigned access)
 {
 	struct fmr *mr = key >> 8 < MRS_MAX ? table[key >> 8] : NULL;
@@ -78,9 +86,10 @@ static struct ibv_mr *reg(struct ibv_pd *pd, uint8_t *host, void *addr, size_t l
 	/* IBA: remote write needs local write */
 	if (access & IBV_ACCESS_REMOTE_WRITE && !(access & IBV_ACCESS_LOCAL_WRITE))
 		return NULL;
-	errno = EFAULT;
-	if (!is_mapped(host, len))
+	if (!is_mapped(host, len)) {
+		errno = EFAULT;
 		return NULL;
+	}
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		return NULL;

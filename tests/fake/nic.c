@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum {
-	BUDGET = 8,			/* records of each kind at a time */
+	BUDGET = 4,			/* records of each kind at a time */
 	NAP_NS = 200000,		/* while somebody polls, the thread only looks now and then */
 	SPINS = 500,
 };
@@ -179,20 +179,26 @@ static bool pkeys_meet(uint32_t a, uint32_t b)
 	return (a & 0x7fff) == (b & 0x7fff) && ((a | b) & 0x8000);
 }
 
-/* Would it take a packet from us? */
-static bool peer_listens(const struct fqp *qp)
+/* Are we each other's peer?  It may have ended, and what it said before still counts. */
+static bool peer_fits(const struct fqp *qp)
 {
 	struct fab_qp *me = qp->fab, *peer = peer_of(qp);
-	uint32_t state = atomic_load(&peer->state);
 
 	return atomic_load(&peer->nic) && atomic_load(&peer->qpn) == qp->attr.dest_qp_num &&
-	       (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
 	       atomic_load(&peer->dest_qpn) == qp->ibv.qp_num &&
 	       atomic_load(&peer->port) == atomic_load(&me->dst_port) &&
 	       atomic_load(&peer->dst_port) == atomic_load(&me->port) &&
 	       atomic_load(&peer->mtu) == atomic_load(&me->mtu) &&
 	       atomic_load(&peer->gid_type) == atomic_load(&me->gid_type) &&
 	       pkeys_meet(atomic_load(&peer->pkey), atomic_load(&me->pkey));
+}
+
+/* Would it take a packet from us? */
+static bool peer_listens(const struct fqp *qp)
+{
+	uint32_t state = atomic_load(&peer_of(qp)->state);
+
+	return (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) && peer_fits(qp);
 }
 
 static bool lose_one(struct fqp *qp)
@@ -250,6 +256,8 @@ static void set_wake(struct fqp *qp)
 
 	if (qp->rnr_until && (!t || qp->rnr_until < t))
 		t = qp->rnr_until;
+	if (qp->due && (!t || qp->due < t))
+		t = qp->due;
 	if (t != atomic_load(&qp->wake))
 		wake_at(qp, t);
 }
@@ -552,12 +560,13 @@ static void resp_data(struct fqp *qp, struct rec *r)
 /* Not due yet, or it is lost on its way in? */
 static bool is_delayed(struct fqp *qp, const struct rec *r)
 {
-	uint64_t due = r->sent_ns + UINT64_C(1000) * atomic_load(&fab_port(atomic_load(&qp->fab->port))->delay_us);
+	const struct fab_port *port = fab_port(atomic_load(&qp->fab->port));
+	uint64_t due = r->sent_ns + UINT64_C(1000) * atomic_load(&port->delay_us);
 
 	if (due <= now_ns())
 		return false;
-	if (!atomic_load(&qp->wake) || atomic_load(&qp->wake) > due)
-		wake_at(qp, due);
+	if (!qp->due || due < qp->due)
+		qp->due = due;
 	return true;
 }
 
@@ -568,7 +577,7 @@ static bool resp_in(struct fqp *qp)
 	bool was_full;
 	unsigned n;
 
-	if (ring_idle(ring) || !peer_listens(qp) || !ring_lock(ring, qp->ctx->nic))
+	if (ring_idle(ring) || !peer_fits(qp) || !ring_lock(ring, qp->ctx->nic))
 		return false;
 	for (n = 0; n < BUDGET && qp->ibv.state != IBV_QPS_ERR; n++) {
 		struct rec *r = ring_peek(ring);
@@ -765,7 +774,7 @@ static bool take_write(struct fqp *qp, const struct rec *r, const uint8_t *data)
 	return true;
 }
 
-static bool take_read(struct fqp *qp, const struct rec *r, bool dup)
+static bool take_read(struct fqp *qp, const struct rec *r)
 {
 	bool good;
 
@@ -782,13 +791,11 @@ static bool take_read(struct fqp *qp, const struct rec *r, bool dup)
 		return false;
 	}
 	qp->rd.on = true;
-	qp->rd.dup = dup;
 	qp->rd.va = r->va;
 	qp->rd.len = r->msg_len;
 	qp->rd.off = 0;
 	qp->rd.key = r->rkey;
 	qp->rd.psn = r->psn;
-	qp->rd.packets = r->packets;
 	return true;
 }
 
@@ -843,7 +850,7 @@ static void take_request(struct fqp *qp, struct rec *at)
 
 	if (late > 0 && r.op == REC_READ) {
 		if (!qp->rd.on)
-			take_read(qp, &r, true);
+			take_read(qp, &r);
 		return;
 	}
 	if (late > 0 && (uint32_t)late >= r.packets) {
@@ -866,10 +873,12 @@ static void take_request(struct fqp *qp, struct rec *at)
 	}
 	qp->nak_sent = false;
 	qp->mpa_wait = false;
-	if (qp->ibv.state == IBV_QPS_RTR && r.flags & REC_FIRST && !qp->got++)
+	if (qp->ibv.state == IBV_QPS_RTR && !qp->established) {
+		qp->established = true;
 		ctx_event(qp->ctx, IBV_EVENT_COMM_EST, qp, 0);
+	}
 	if (r.op == REC_READ)
-		good = take_read(qp, &r, false);
+		good = take_read(qp, &r);
 	else if (r.op == REC_SEND)
 		good = take_send(qp, &r, data);
 	else
@@ -932,6 +941,7 @@ void qp_run(struct fqp *qp)
 {
 	bool more = false;
 
+	qp->due = 0;
 	if (atomic_load(&qp->fab->force))
 		obey(qp);
 	if (has_peer(qp))
@@ -998,8 +1008,8 @@ static void port_events(struct fctx *c)
 		uint32_t n = atomic_load(&port->events);
 
 		for (; c->events_seen[p] != n; c->events_seen[p]++)
-			ctx_event(c, (enum ibv_event_type)atomic_load(&port->event[c->events_seen[p] % EVENTS_MAX]),
-				  NULL, (int)p + 1);
+			ctx_event(c, atomic_load(&port->event[c->events_seen[p] % EVENTS_MAX]), NULL,
+				  (int)p + 1);
 	}
 	if (c->fatal_seen || !atomic_load(&fab_get()->dev[c->dev->index].fatal))
 		return;
@@ -1021,27 +1031,23 @@ static void port_events(struct fctx *c)
 /* Run what is due; when is the next? */
 static uint64_t timers(struct fctx *c)
 {
-	uint64_t next = UINT64_MAX, now = now_ns();
+	uint64_t next = UINT64_MAX, now = now_ns(), due[QPS_MAX / 64] = { 0 };
 
+	pthread_mutex_lock(&c->lock);
 	for (unsigned i = 0; i < QPS_MAX; i++) {
-		struct fqp *qp = qp_get(c, i);
-		uint64_t wake;
+		uint64_t wake = c->qp[i] ? atomic_load(&c->qp[i]->wake) : 0;
 
-		if (!qp)
-			continue;
-		wake = atomic_load(&qp->wake);
-		if (wake && wake <= now) {
-			pthread_mutex_lock(&qp->lock);
-			qp_run(qp);
-			if (atomic_load(&qp->wake) == wake)
-				atomic_store(&qp->wake, 0);
-			pthread_mutex_unlock(&qp->lock);
-			wake = atomic_load(&qp->wake);
-		}
-		if (wake && wake < next)
+		if (wake && wake <= now)
+			due[i / 64] |= UINT64_C(1) << i % 64;
+		else if (wake && wake < next)
 			next = wake;
-		qp_put(qp);
 	}
+	pthread_mutex_unlock(&c->lock);
+	for (unsigned i = 0; i < QPS_MAX / 64; i++)
+		for (uint64_t bits = due[i]; bits; bits &= bits - 1) {
+			run_slot(c, i * 64 + (unsigned)__builtin_ctzll(bits));
+			next = 0;	/* look again */
+		}
 	return next;
 }
 
@@ -1073,13 +1079,11 @@ static void *nic_main(void *arg)
 		uint64_t next, now;
 
 		port_events(c);
-		atomic_store(&c->wake_ns, UINT64_MAX);
+		if (drain(c))
+			continue;
+		atomic_store(&c->wake_ns, UINT64_MAX);	/* whoever starts a timer now rings */
 		next = timers(c);
 		atomic_store(&c->wake_ns, next);
-		if (drain(c)) {
-			atomic_store(&c->wake_ns, 0);
-			continue;
-		}
 		now = now_ns();
 		if (next <= now) {
 			atomic_store(&c->wake_ns, 0);

@@ -173,9 +173,10 @@ static void qp_reset(struct fqp *qp)
 	qp->rq_tail = qp->rq_head = 0;
 	atomic_store(&qp->sq_polled, 0);
 	atomic_store(&qp->rq_polled, 0);
-	qp->rnr_until = qp->timer = 0;
+	qp->rnr_until = qp->timer = qp->due = 0;
 	atomic_store(&qp->wake, 0);
-	qp->cur_used = qp->nak_sent = qp->rd.on = qp->draining = qp->last_wqe = qp->mpa_wait = false;
+	qp->established = qp->cur_used = qp->nak_sent = qp->rd.on = false;
+	qp->draining = qp->last_wqe = qp->mpa_wait = false;
 	qp->routes = 0;
 }
 
@@ -206,7 +207,7 @@ static void flush_recvs(struct fqp *qp)
 void qp_error(struct fqp *qp)
 {
 	qp_set_state(qp, IBV_QPS_ERR);
-	qp->timer = qp->rnr_until = 0;
+	qp->timer = qp->rnr_until = qp->due = 0;
 	atomic_store(&qp->wake, 0);
 	qp->rd.on = false;
 	flush_sends(qp);
@@ -475,7 +476,8 @@ int fake_qp_start(struct ibv_qp *ibv, uint32_t dest_qpn, uint32_t dst_port, uint
 	struct fqp *qp = TO(fqp, ibv);
 	struct ibv_qp_attr a = {
 		.path_mtu = IBV_MTU_4096, .dest_qp_num = dest_qpn, .rq_psn = dest_psn, .sq_psn = psn,
-		.max_rd_atomic = rd_out, .max_dest_rd_atomic = rd_in, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
+		.max_rd_atomic = rd_out, .max_dest_rd_atomic = rd_in,
+		.timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
 	};
 
 	pthread_mutex_lock(&qp->lock);
@@ -499,6 +501,8 @@ void fake_qp_stop(struct ibv_qp *ibv)
 
 	pthread_mutex_lock(&qp->lock);
 	qp->cm_fd = -1;
+	if (atomic_load(&qp->fab->force))
+		qp_run(qp);		/* why it ended */
 	if (qp->ibv.state != IBV_QPS_RESET && qp->ibv.state != IBV_QPS_ERR)
 		qp_error(qp);
 	pthread_mutex_unlock(&qp->lock);

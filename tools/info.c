@@ -2,12 +2,16 @@
 /*
  * info.c - `braid info`: what a plugin offers on this machine, and what Braid can be told.
  *
- * Everything is asked through the plugin's ABI, so it works for any NCCL net plugin; the
- * parameters alone are Braid's own.  One JSON document is put together, and the text is read
- * from it.
+ * Everything is asked through the plugin's ABI, so it works for any NCCL net plugin; Braid's own
+ * are the parameters, and what the ABI has no word for and Braid logs at init: a device's address
+ * and transports, and why an RDMA port is not used.  One JSON document is put together, and the
+ * text is read from it.
  */
+#include "config.h"
+
 #include <dlfcn.h>
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +23,13 @@
 #include "tools/proxy.h"
 #include "tools/raw.h"
 
-enum { ERR = 600 };
+enum { ERR = 600, LINE = 1024 };
+
+#ifdef HAVE_RDMA
+#define USED "this release uses the first two, for RDMA"
+#else
+#define USED "this build uses none of them"
+#endif
 
 static const struct {
 	const char *so, *what;
@@ -30,6 +40,69 @@ static const struct {
 	{ "libcuda.so.1", "GPU memory" },
 	{ "libhwloc.so.15", "topology" },
 };
+
+/* -- what the plugin logs at init --------------------------------------------------------- */
+
+static _Thread_local json_t *heard;	/* lines; NULL: nobody listens */
+
+static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+	static const char prefix[] = "braid: ";
+	char text[LINE];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	net_log(level, flags, file, line, "%s", text);
+	if (heard && !strncmp(text, prefix, strlen(prefix)))
+		json_array_append_new(heard, json_string(text + strlen(prefix)));
+}
+
+/* Of "device 0: NAME ADDRESS, 25000 Mbit/s, verbs, tcp" what is behind the name; or NULL. */
+static const char *heard_of_device(const json_t *lines, int dev, const char *name)
+{
+	char head[LINE];
+	json_t *x;
+	size_t i, len;
+
+	len = (size_t)snprintf(head, sizeof(head), "device %d: %s ", dev, name);
+	json_array_foreach(lines, i, x) {
+		if (!strncmp(json_string_value(x), head, len))
+			return json_string_value(x) + len;
+	}
+	return NULL;
+}
+
+/* Why an RDMA port, or all, are not used; what keeps pinned memory over a fork. */
+static json_t *notes_json(const json_t *lines)
+{
+	json_t *list = json_array(), *x;
+	size_t i;
+
+	json_array_foreach(lines, i, x) {
+		const char *text = json_string_value(x);
+
+		if (!strncmp(text, "verbs: ", 7) || !strncmp(text, "fork: ", 6))
+			json_array_append(list, x);
+	}
+	return list;
+}
+
+static json_t *transports_json(const char *said)
+{
+	static const char unit[] = " Mbit/s";
+	json_t *list = json_array();
+	const char *p = said ? strstr(said, unit) : NULL;
+
+	for (p = p ? strchr(p, ',') : NULL; p; p = strchr(p, ',')) {
+		p += strspn(p, ", ");
+		json_array_append_new(list, json_stringn(p, strcspn(p, ",")));
+	}
+	return list;
+}
 
 /* -- the plugin --------------------------------------------------------------------------- */
 
@@ -50,12 +123,14 @@ static json_t *abis_json(const char *path)
 	return list;
 }
 
-/* NULL where no interface has that name. */
-static json_t *address_json(const char *name)
+/* What was said, or is the interface's of that name; or NULL. */
+static json_t *address_json(const char *said, const char *name)
 {
 	char text[INET6_ADDRSTRLEN];
 	union raw_addr a;
 
+	if (said)
+		return json_stringn(said, strcspn(said, ","));
 	if (!name || raw_addr_of_if(name, &a) != 0)
 		return json_null();
 	raw_addr_text(&a, text, sizeof(text));
@@ -75,15 +150,17 @@ static json_t *memory_json(int mask)
 	return list;
 }
 
-static json_t *device_json(int dev, const struct braid_net_props *p)
+static json_t *device_json(int dev, const struct braid_net_props *p, const json_t *lines)
 {
+	const char *said = p->name ? heard_of_device(lines, dev, p->name) : NULL;
 	char guid[24];
 	json_t *o = json_object();
 
 	snprintf(guid, sizeof(guid), "0x%016llx", (unsigned long long)p->guid);
 	json_object_set_new(o, "index", json_integer(dev));
 	json_object_set_new(o, "name", json_string(p->name ? p->name : "?"));
-	json_object_set_new(o, "address", address_json(p->name));
+	json_object_set_new(o, "address", address_json(said, p->name));
+	json_object_set_new(o, "transports", transports_json(said));
 	json_object_set_new(o, "speed_mbps", json_integer(p->speed_mbps));
 	json_object_set_new(o, "pci_path", p->pci_path ? json_string(p->pci_path) : json_null());
 	json_object_set_new(o, "guid", json_string(guid));
@@ -99,7 +176,7 @@ static json_t *device_json(int dev, const struct braid_net_props *p)
 	return o;
 }
 
-static json_t *devices_json(struct net *net)
+static json_t *devices_json(struct net *net, const json_t *lines)
 {
 	json_t *list = json_array();
 	struct braid_net_props p;
@@ -109,7 +186,7 @@ static json_t *devices_json(struct net *net)
 	for (i = 0; i < n; i++) {
 		memset(&p, 0, sizeof(p));
 		if (net_props(net, i, &p) == ncclSuccess)
-			json_array_append_new(list, device_json(i, &p));
+			json_array_append_new(list, device_json(i, &p, lines));
 	}
 	return list;
 }
@@ -119,20 +196,24 @@ static json_t *plugin_json(const char *path, int abi, char *err)
 {
 	struct net *net = net_load(path, abi, err, ERR);
 	ncclResult_t res;
-	json_t *o;
+	json_t *o, *lines;
 
 	if (!net)
 		return NULL;
-	res = net_init(net, (uint64_t)getpid(), -1, net_log, NULL);
+	heard = lines = json_array();
+	res = net_init(net, (uint64_t)getpid(), -1, hear, NULL);
+	heard = NULL;
 	if (res != ncclSuccess) {
+		json_decref(lines);
 		snprintf(err, ERR, "%s: init: %s %.300s", net->name, net_result_name(res),
 			 net_last_warn());
 		net_unload(net);
 		return NULL;
 	}
-	o = json_pack("{s:s, s:s, s:i, s:o, s:b, s:b}", "path", path, "name", net->name, "abi",
-		      net->abi, "devices", devices_json(net), "dmabuf", net->has_dmabuf, "fusion",
-		      net->has_vdevice);
+	o = json_pack("{s:s, s:s, s:i, s:o, s:o, s:b, s:b}", "path", path, "name", net->name, "abi",
+		      net->abi, "devices", devices_json(net, lines), "notes", notes_json(lines),
+		      "dmabuf", net->has_dmabuf, "fusion", net->has_vdevice);
+	json_decref(lines);
 	json_object_set_new(o, "warning",
 			    *net_last_warn() ? json_string(net_last_warn()) : json_null());
 	net_finalize(net);
@@ -210,30 +291,37 @@ static long long number_of(const json_t *o, const char *key)
 	return json_integer_value(json_object_get(o, key));
 }
 
-static void print_list(const char *head, const json_t *list, const char *before)
+static void print_list(const char *head, const json_t *list, const char *before,
+		       const char *between)
 {
 	json_t *x;
 	size_t i;
 
 	printf("%s", head);
 	json_array_foreach(list, i, x) {
+		if (i)
+			printf("%s", between);
 		if (json_is_integer(x))
-			printf(" %s%lld", before, (long long)json_integer_value(x));
+			printf("%s%lld", before, (long long)json_integer_value(x));
 		else
-			printf(" %s", json_string_value(x));
+			printf("%s", json_string_value(x));
 	}
 	putchar('\n');
 }
 
 static void print_device(const json_t *d)
 {
-	printf("\ndevice %lld   %s\n", number_of(d, "index"), text_of(d, "name"));
-	printf("  address  %s\n", text_of(d, "address"));
-	printf("  speed    %g Gbit/s\n", (double)number_of(d, "speed_mbps") / 1000);
-	printf("  PCI      %s\n", text_of(d, "pci_path"));
-	printf("  guid     %s, port %lld\n", text_of(d, "guid"), number_of(d, "port"));
-	print_list("  memory  ", json_object_get(d, "memory"), "");
-	printf("  limits   %lld comms, %lld receives in one, %lld MiB a message\n",
+	const json_t *transports = json_object_get(d, "transports");
+
+	printf("\ndevice %lld     %s\n", number_of(d, "index"), text_of(d, "name"));
+	printf("  address    %s\n", text_of(d, "address"));
+	if (json_array_size(transports))
+		print_list("  transports ", transports, "", ", ");
+	printf("  speed      %g Gbit/s\n", (double)number_of(d, "speed_mbps") / 1000);
+	printf("  PCI        %s\n", text_of(d, "pci_path"));
+	printf("  guid       %s, port %lld\n", text_of(d, "guid"), number_of(d, "port"));
+	print_list("  memory     ", json_object_get(d, "memory"), "", " ");
+	printf("  limits     %lld comms, %lld receives in one, %lld MiB a message\n",
 	       number_of(d, "max_comms"), number_of(d, "max_recvs"),
 	       number_of(d, "max_p2p_bytes") >> 20);
 }
@@ -246,18 +334,19 @@ static void print_plugin(const json_t *doc)
 
 	printf("plugin     %s\n", text_of(p, "path"));
 	printf("name       %s\n", text_of(p, "name"));
-	print_list("ABI       ", json_object_get(p, "abis"), "v");
+	print_list("ABI        ", json_object_get(p, "abis"), "v", " ");
 	printf("           asked through v%lld; DMA-BUF registration %s, NIC fusion %s\n",
 	       number_of(p, "abi"), json_is_true(json_object_get(p, "dmabuf")) ? "yes" : "no",
 	       json_is_true(json_object_get(p, "fusion")) ? "yes" : "no");
+	json_array_foreach(json_object_get(p, "notes"), i, x)
+		printf("%s %s\n", i ? "          " : "notes     ", json_string_value(x));
 	if (json_is_string(json_object_get(p, "warning")))
 		printf("warning    %s\n", text_of(p, "warning"));
 	if (json_array_size(list) == 0)
 		puts("\nno devices");
 	json_array_foreach(list, i, x)
 		print_device(x);
-	puts("\noptional libraries on this host; this release of Braid moves data over TCP only");
-	puts("and uses none of them");
+	puts("\noptional libraries on this host; " USED);
 	json_array_foreach(json_object_get(doc, "libraries"), i, x)
 		printf("  %-16s  %-27s %s\n", text_of(x, "name"), text_of(x, "for"),
 		       json_is_true(json_object_get(x, "found")) ? "found" :

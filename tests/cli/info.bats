@@ -6,13 +6,20 @@ bats_require_minimum_version 1.5.0
 
 braid=${BRAID_TEST_BRAID:-braid}
 plugin=${BRAID_TEST_PLUGIN:-libnccl-net-braid.so}
+fake=${BRAID_TEST_BUILDDIR:-.}/tests/fake/.libs
+
+# with_nics WHICH COMMAND... - NICs that exist in memory only: tests/fake/ctl.h.
+with_nics()
+{
+	[ -e "$fake/libibverbs.so.1" ] || skip "built without RDMA"
+	env LD_LIBRARY_PATH="$fake" BRAID_TEST_FAKE_DEVICES="$1" BRAID_SOCKET_IFNAME=lo "${@:2}"
+}
 
 @test "it names plugin, ABI versions and at least one device" {
 	run -0 "$braid" info --plugin "$plugin"
 	[[ $output == *"plugin     $plugin"* ]]
 	[[ $output == *"ABI        v5 v6 v7 v8 v9 v10 v11 v12"* ]]
 	[[ $output == *"device 0 "* ]]
-	[[ $output == *"TCP only"* ]]
 }
 
 @test "it finds the plugin without being told" {
@@ -54,4 +61,26 @@ plugin=${BRAID_TEST_PLUGIN:-libnccl-net-braid.so}
 	if command -v python3 >/dev/null; then
 		python3 -c 'import json, sys; d = json.load(sys.stdin); assert d["plugin"]["devices"]; assert len(d["params"]) > 5' <<<"$output"
 	fi
+}
+
+@test "an RDMA port is a device that verbs and tcp serve, at its interface's address" {
+	run -0 with_nics roce0:rocev2,netdev=lo "$braid" info --plugin "$plugin"
+	[[ $output == *"device 0     roce0:1"* ]]
+	[[ $output == *"  address    127.0.0.1"$'\n'"  transports verbs, tcp"$'\n'* ]]
+	BRAID_TRANSPORTS=tcp run -0 with_nics roce0:rocev2,netdev=lo "$braid" info --plugin "$plugin"
+	[[ $output == *"device 0     lo"* && $output == *"  transports tcp"$'\n'* ]]
+}
+
+@test "why an RDMA port is not used is told in one line" {
+	run -0 with_nics "roce0:rocev2,netdev=lo;iw0:iwarp" "$braid" info --plugin "$plugin"
+	[[ $output == *"notes      verbs: iw0:1 has no interface"* ]]
+}
+
+@test "--json has the transports and the notes as lists" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	run -0 --separate-stderr with_nics "ib0:ib;iw0:iwarp" "$braid" info --plugin "$plugin" --json
+	python3 -c 'import json, sys
+p = json.load(sys.stdin)["plugin"]
+assert p["devices"][0]["transports"] == ["verbs", "tcp"]
+assert p["notes"][0].startswith("verbs: iw0:1 ")' <<<"$output"
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/os.h"
 #include "core/param.h"
 #include "core/path.h"
 #include "core/service_int.h"
@@ -156,9 +157,18 @@ void braid_heal_resumed(struct braid_lane *lane, uint64_t now)
 	lane->resumed_ns = now;
 }
 
+/* On a socket, where better can be had. */
+static bool is_poor(const struct braid_lane *lane, unsigned path, uint64_t now)
+{
+	const struct braid_link *link = lane->link;
+
+	return link->better && !lane->tr->dma && now >= link->path[path].plain_until_ns;
+}
+
 bool braid_heal_wants(const struct braid_lane *lane, unsigned path)
 {
-	return !braid_lane_up(lane) || lane->suspect_ns || lane->path != path;
+	return !braid_lane_up(lane) || lane->suspect_ns || lane->path != path ||
+	       is_poor(lane, path, braid_os->now_ns());
 }
 
 void braid_heal_wanted(struct braid_link *link, unsigned index, uint16_t epoch)
@@ -182,15 +192,14 @@ static void dial(struct braid_link *link, uint64_t now)
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 		unsigned path = braid_path_for(link, i, now);
-		bool astray = lane->path != path;
+		bool astray;
 		int err;
 
 		if (lane->sour && lane->fd < 0) {
 			braid_path_plain(link, lane->path, now);
 			lane->sour = false;
 		}
-		/* On a socket, where better can be had. */
-		astray |= link->better && !lane->tr->dma && now >= link->path[path].plain_until_ns;
+		astray = lane->path != path || is_poor(lane, path, now);
 		if (lane->conn || now < lane->dial_at_ns || (is_well(lane, now) && !astray))
 			continue;
 		if (braid_lane_up(lane) && lane != braid_link_home(link) && !astray)

@@ -529,6 +529,7 @@ int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 	struct braid_wire *w;
 	int err = 0;
 
+	braid_port_events(p);		/* with no lane there, nobody else asks */
 	if (atomic_load(&p->down))
 		return -ENETDOWN;
 	if (theirs)

@@ -314,8 +314,10 @@ static int conn_wait_ready(struct braid_conn *c)
 	if (is_set_up(c) || c->mine_setup.err)
 		return 0;
 	err = c->tr->setup_ready(&c->setup);
+	if (err && socket_lives(c) != -EAGAIN)
+		return -ENOTCONN;	/* the peer has changed its mind: that is no failure */
 	if (err == -EAGAIN)
-		return socket_lives(c);
+		return err;
 	c->mine_setup.err = (uint16_t)-err;
 	return 0;
 }

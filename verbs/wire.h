@@ -20,8 +20,8 @@
 
 enum {
 	BRAID_SLOT = BRAID_HDR_SIZE + BRAID_COPY_MAX,	/* an eager message, or part of a frame */
-	BRAID_SLOTS_RX = 128,
-	BRAID_BOUNCES = 16,		/* for memory that the NIC does not know */
+	BRAID_SLOTS_RX = 64,
+	BRAID_BOUNCES = 8,		/* for memory that the NIC does not know */
 	BRAID_WR_TX = 256,
 	BRAID_POLL_MAX = 16,
 	BRAID_INLINE = 220,		/* asked for; what there is is taken */

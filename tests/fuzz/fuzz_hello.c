@@ -121,6 +121,13 @@ static int os_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 	return 0;
 }
 
+static ssize_t os_recv(int fd, void *buf, size_t len, int flags)
+{
+	(void)fd, (void)buf, (void)len, (void)flags;
+	errno = EAGAIN;
+	return w.switches & END ? 0 : -1;
+}
+
 static void os_random(void *buf, size_t len)
 {
 	memset(buf, 0x3c, len);
@@ -128,7 +135,7 @@ static void os_random(void *buf, size_t len)
 
 static const struct braid_os fake = {
 	.random = os_random, .sendmsg = os_sendmsg, .recvmsg = os_recvmsg,
-	.getsockopt = os_getsockopt,
+	.getsockopt = os_getsockopt, .recv = os_recv,
 };
 
 /* --- the accepting end's tables ------------------------------------------------------------ */

@@ -215,15 +215,16 @@ static const struct braid_txf *whole_message(const struct braid_txq *q)
 											 NULL;
 }
 
-bool braid_tx_put(const struct braid_lane *lane, bool imm, struct braid_put *ret)
+bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret)
 {
 	const struct braid_txq *q = &lane->tx;
 	const struct braid_txf *f = &q->f[q->f_sent & q->fmask], *whole = NULL;
 	unsigned m = lane->member, pm = lane->peer_member;
 	const struct braid_send *s;
 	struct braid_hdr h;
+	bool imm;
 
-	if (imm && !q->part)
+	if (imm_max && !q->part)
 		whole = whole_message(q);
 	if (whole)
 		f = whole;
@@ -233,7 +234,7 @@ bool braid_tx_put(const struct braid_lane *lane, bool imm, struct braid_put *ret
 	    q->ring[f->off] != BRAID_F_CHUNK)
 		return false;
 	braid_hdr_unpack(q->ring + f->off, &h);
-	imm &= h.comm <= UINT16_MAX && h.n != BRAID_IMM_WHOLE;
+	imm = h.len <= imm_max && h.comm <= UINT16_MAX && h.n != BRAID_IMM_WHOLE;
 	if (whole && !imm)
 		return false;
 	*ret = (struct braid_put){

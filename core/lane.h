@@ -155,10 +155,10 @@ struct braid_put {			/* a chunk that can be written into its place */
 };
 /*
  * Is the frame at f_sent one?  Both its memory here and that at the peer must be known to the NICs
- * that the lane connects, and the peer's grant not older than the lane.  `imm`: may it be all that
- * comes with it?  Then a START and the message's only chunk are one.
+ * that the lane connects, and the peer's grant not older than the lane.  Chunks of up to imm_max
+ * bytes may come with nothing but ret->imm; then a START and the message's only chunk are one.
  */
-bool braid_tx_put(const struct braid_lane *lane, bool imm, struct braid_put *ret);
+bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret);
 /* n bytes were handed to the wire: completes copied sends. */
 void braid_tx_advance(struct braid_lane *lane, size_t n);
 /* The peer says it has received `frames` in all: 0, or -EPROTO if it can't have. */

@@ -327,9 +327,13 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len)
 {
 	struct ibv_device **list;
-	int n = 0, err = braid_ibv_load(why, len);
+	int n = 0;
 
-	if (err)
+	if (braid_param.ib_disable) {
+		snprintf(why, len, "BRAID_IB_DISABLE or NCCL_IB_DISABLE is set");
+		return 0;
+	}
+	if (braid_ibv_load(why, len))
 		return 0;
 	list = braid_ibv.get_device_list(&n);
 	if (!list || !n)

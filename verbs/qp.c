@@ -261,7 +261,13 @@ static struct braid_wire *wire_new(struct braid_port *p, int *ret_err)
 		w->port = p;
 		w->gid = BRAID_GID_NONE;
 		w->sq_max = BRAID_WR_TX;
-		w->has_imm = p->fabric != BRAID_FABRIC_IWARP;
+		/*
+		 * Where switches choose a way for each packet, only plain writes take part: what
+		 * says that a large one is there goes after it.
+		 */
+		w->imm_max = p->fabric == BRAID_FABRIC_IWARP ? 0 :
+			     p->fabric == BRAID_FABRIC_IB ? (uint32_t)braid_param.ib_ar_threshold :
+							    UINT32_MAX;
 		err = wire_memory(w);
 		if (!err)
 			err = wire_cq(w);
@@ -326,7 +332,7 @@ static uint8_t traffic_byte(int traffic_class)
 {
 	if (braid_param.dscp >= 0)
 		return (uint8_t)(braid_param.dscp << 2);
-	return traffic_class >= 0 ? (uint8_t)traffic_class : 0;
+	return (uint8_t)(traffic_class >= 0 ? traffic_class : braid_param.ib_tc);
 }
 
 static struct ibv_ah_attr address(const struct braid_wire *w, const struct braid_wire_blob *peer,
@@ -485,7 +491,8 @@ static int settle_gid(struct braid_wire *w, const struct braid_setup *s,
 
 static void take_peer(struct braid_wire *w, const struct braid_wire_blob *peer)
 {
-	w->has_imm &= peer->imm;
+	if (!peer->imm)
+		w->imm_max = 0;
 	w->wr_max = peer->slots < BRAID_SLOTS_RX ? peer->slots : BRAID_SLOTS_RX;
 	w->peer_ack = peer->ack;
 	w->peer_ack_key = peer->ack_key;
@@ -554,7 +561,7 @@ int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 	}
 	b.fabric = (uint8_t)p->fabric;
 	b.mtu = (uint8_t)p->mtu;
-	b.imm = w->has_imm;
+	b.imm = p->fabric != BRAID_FABRIC_IWARP;
 	b.lid = p->lid;
 	b.slots = BRAID_SLOTS_RX;
 	b.cm_port = p->cm_port;

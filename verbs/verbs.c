@@ -239,7 +239,7 @@ static int fill(struct braid_lane *lane, struct chain *c, size_t *budget, uint32
 	while (q->unsent && *budget && c->n + 2 <= CHAIN && !err) {
 		uint64_t before = q->unsent;
 		struct braid_put put;
-		bool imm;
+		uint32_t heard;
 
 		if (!sq_room(w, 3))
 			return -EAGAIN;
@@ -249,8 +249,8 @@ static int fill(struct braid_lane *lane, struct chain *c, size_t *budget, uint32
 			return -EAGAIN;
 		}
 		/* Now and then a header, which says what has been received here. */
-		imm = w->has_imm && lane->rx_frames - lane->rx_told < w->wr_max / 4;
-		if (braid_tx_put(lane, imm, &put))
+		heard = lane->rx_frames - lane->rx_told;
+		if (braid_tx_put(lane, heard < w->wr_max / 4 ? w->imm_max : 0, &put))
 			add_write(lane, c, &put);
 		else
 			err = add_send(lane, c);

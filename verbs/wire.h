@@ -35,7 +35,7 @@ struct braid_wire {
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *channel;
 	uint32_t psn;
-	bool has_imm;			/* both ends may use it */
+	uint32_t imm_max;		/* both ends take immediate data with that many bytes */
 	int gid;			/* index of ours; BRAID_GID_NONE */
 
 	/* iWARP: verbs/cm.c; service thread only */

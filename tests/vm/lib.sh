@@ -125,11 +125,14 @@ fi
 #
 # Only the first network namespace will do, and two rxe devices of one guest don't meet: the way
 # from one address of a host to another is lo.
+# siw holds root to the memlock limit as well, so that is raised.
 vm_netdevs=0
 vm_rdma()
 {
 	vm_type=$1 vm_netdev=$2
 	[ "$vm_type" != siw ] || [ -d /sys/module/siw ] || skip "no siw: ${BRAID_TEST_NO_SIW-}"
+	# shellcheck disable=SC3045 # dash and bash have it
+	ulimit -l unlimited || return
 	if [ ! -e "/sys/class/net/$vm_netdev" ]; then
 		ip link add "$vm_netdev" type veth peer name "$vm_netdev.far" &&
 			ip addr add "10.78.$vm_netdevs.1/24" dev "$vm_netdev" &&

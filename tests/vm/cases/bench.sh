@@ -129,7 +129,7 @@ measure()			# TYPE
 	ip link del v0
 }
 
-uname -r
+uname -rv
 measure rxe
 if [ -d /sys/module/siw ]; then
 	measure siw

@@ -284,7 +284,7 @@ void braid_conn_setup(struct braid_conn *c)
 			c->mine_setup.member = (uint8_t)i;
 	}
 	/* It has just failed us. */
-	c->mine_setup.err = c->lane && c->lane->sour && !c->dialler ? ENETDOWN : 0;
+	c->mine_setup.err = c->lane && c->lane->sour && !c->dialler ? EIO : 0;
 	if (c->lane)
 		c->lane->sour = false;
 }
@@ -316,14 +316,16 @@ static void agreed_on(struct braid_link *link, const struct braid_conn *c, unsig
 	int err = c->mine_setup.err ? c->mine_setup.err : c->their_setup.err;
 	const struct braid_transport *best = link->key.dev->best;
 
-	link->better |= c->tr->blob || err;
+	/* InfiniBand here and RoCE there stay so. */
+	link->better |= c->tr->blob || (err && err != EPROTOTYPE);
 	if (err && link->dialler)
-		braid_path_plain(link, c->path, braid_os->now_ns());
+		braid_path_plain(link, c->path, err != ENETDOWN, braid_os->now_ns());
 	if (err && !link->told_plain)
 		braid_warn("device %s, peer %s: %s carries lane %u: %s can't have %s (%s); %s",
 			   link->key.dev->net.name, link->peer, c->tr->name, index,
 			   c->mine_setup.err ? "this end" : "the peer", best->name, strerror(err),
-			   "it is tried again now and then");
+			   err == EPROTOTYPE ? "the two ends' NICs are of different kinds" :
+					       "it is tried again now and then");
 	else if (!err && best && c->tr != best && !link->told_plain && !link->better)
 		braid_warn("device %s, peer %s: %s carries this link: the peer does not offer %s; "
 			   "braid info on its host says why", link->key.dev->net.name, link->peer,

@@ -196,7 +196,7 @@ static void dial(struct braid_link *link, uint64_t now)
 		int err;
 
 		if (lane->sour && lane->fd < 0) {
-			braid_path_plain(link, lane->path, now);
+			braid_path_plain(link, lane->path, true, now);
 			lane->sour = false;
 		}
 		astray = lane->path != path || is_poor(lane, path, now);

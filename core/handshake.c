@@ -23,6 +23,8 @@
 #include "core/service_int.h"
 #include "core/transport.h"
 
+enum { READY_MS = 1000 };		/* for what a transport sets up: then the socket will do */
+
 static struct braid_list conns;
 static unsigned half_open;		/* of them, accepted ones, which have proved nothing */
 static uint64_t strangers, dropped;
@@ -477,6 +479,8 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 			c->patient = true;
 			c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
 		}
+		if (c->state == BRAID_CONN_WAIT_READY && !c->ready_by_ns)
+			c->ready_by_ns = now + READY_MS * MS;
 		braid_watch(EPOLL_CTL_MOD, c->fd, events, c, BRAID_TAG_CONN);
 		return;
 	}
@@ -594,6 +598,10 @@ bool braid_handshakes_poll(uint64_t now)
 		if (!braid_conn_polls(c))
 			continue;
 		any = true;
+		if (c->state == BRAID_CONN_WAIT_READY && c->ready_by_ns && now >= c->ready_by_ns)
+			c->mine_setup.err = ETIMEDOUT;
+		braid_list_del(&c->node);	/* another one's turn is next */
+		braid_list_add_tail(&conns, &c->node);
 		braid_handshake_event(c, now);
 		break;		/* which may have freed more than that one */
 	}

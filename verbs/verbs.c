@@ -35,6 +35,7 @@ enum {
 	SIGNAL_EVERY = 32,
 	LOOK_AT_FD = 256,		/* polls in vain */
 	POLLS = 4,			/* batches of completions a call */
+	STUCK = 15,			/* looks, a tenth of a second apart */
 };
 
 struct braid_vlane {
@@ -512,13 +513,37 @@ static void verbs_arm(struct braid_lane *lane)
 	ibv_req_notify_cq(w->cq, 0);
 }
 
+/*
+ * iWARP goes by TCP's patience, which is minutes, and nobody can shorten it.  A peer that lives
+ * acknowledges what it gets; if this one is only stopped, the next lane waits for it as well.
+ */
+static bool is_stuck(const struct braid_lane *lane, struct braid_wire *w, bool unacked)
+{
+	uint64_t bytes = atomic_load_explicit(&lane->rx_bytes, memory_order_relaxed);
+	uint32_t told = lane->tx.f_told;
+
+	if (!unacked || bytes != w->looked_bytes || told != w->looked_told)
+		w->stuck = 0;
+	w->looked_bytes = bytes;
+	w->looked_told = told;
+	return w->port->fabric == BRAID_FABRIC_IWARP && ++w->stuck > STUCK;
+}
+
 static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
 {
 	struct braid_wire *w = wire_of(lane);
+	int err;
 
-	ret->unacked = lane->tx.f_sent != lane->tx.f_told;
 	braid_port_events(w->port);
-	return atomic_load(&w->port->down) ? -ENETDOWN : 0;
+	if (atomic_load(&w->port->down))
+		return -ENETDOWN;
+	ret->unacked = true;
+	if (!braid_trylock(&lane->link->lock))
+		return 0;		/* it is being moved */
+	ret->unacked = lane->tx.f_sent != lane->tx.f_told;
+	err = is_stuck(lane, w, ret->unacked) ? -ETIMEDOUT : 0;
+	braid_unlock(&lane->link->lock);
+	return err;
 }
 
 const struct braid_transport braid_verbs = {

@@ -54,6 +54,7 @@ struct braid_conn {
 	uint8_t msg[BRAID_SETUP_SIZE];
 	bool packed;			/* msg is to be sent, not made */
 	bool patient;			/* its deadline is that of a set-up */
+	uint64_t ready_by_ns;		/* dialler: else what is set up can't be had */
 };
 
 /* Prepare one on a socket: the dialler's may still be connecting. c->mine is filled by the owner

@@ -23,6 +23,8 @@
 #include "core/service_int.h"
 #include "core/transport.h"
 
+enum { READY_MS = 1000 };		/* for what a transport sets up: then the socket will do */
+
 static struct braid_list conns;
 static unsigned half_open;		/* of them, accepted ones, which have proved nothing */
 static uint64_t strangers, dropped;
@@ -284,7 +286,7 @@ void braid_conn_setup(struct braid_conn *c)
 			c->mine_setup.member = (uint8_t)i;
 	}
 	/* It has just failed us. */
-	c->mine_setup.err = c->lane && c->lane->sour && !c->dialler ? ENETDOWN : 0;
+	c->mine_setup.err = c->lane && c->lane->sour && !c->dialler ? EIO : 0;
 	if (c->lane)
 		c->lane->sour = false;
 }
@@ -331,14 +333,15 @@ static void agreed_on(struct braid_link *link, const struct braid_conn *c, unsig
 	int err = c->mine_setup.err ? c->mine_setup.err : c->their_setup.err;
 	const struct braid_transport *best = link->key.dev->best;
 
-	link->better |= c->tr->blob || err;
+	/* InfiniBand here and RoCE there stay so. */
+	link->better |= c->tr->blob || (err && err != EPROTOTYPE);
 	if (err && link->dialler)
-		braid_path_plain(link, c->path, braid_os->now_ns());
+		braid_path_plain(link, c->path, err != ENETDOWN, braid_os->now_ns());
 	if (err && !link->told_plain)
-		braid_warn("device %s, peer %s: %s carries lane %u: %s can't have %s (%s); it is "
-			   "tried again now and then", link->key.dev->net.name, link->peer,
-			   c->tr->name, index, c->mine_setup.err ? "this end" : "the peer",
-			   best->name, setup_text(err));
+		braid_warn("device %s, peer %s: %s carries lane %u: %s can't have %s (%s)%s",
+			   link->key.dev->net.name, link->peer, c->tr->name, index,
+			   c->mine_setup.err ? "this end" : "the peer", best->name, setup_text(err),
+			   err == EPROTOTYPE ? "" : "; it is tried again now and then");
 	else if (!err && best && c->tr != best && !link->told_plain && !link->better)
 		braid_warn("device %s, peer %s: %s carries this link: the peer does not offer %s; "
 			   "braid info on its host says why", link->key.dev->net.name, link->peer,
@@ -490,6 +493,8 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 			c->patient = true;
 			c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
 		}
+		if (c->state == BRAID_CONN_WAIT_READY && !c->ready_by_ns)
+			c->ready_by_ns = now + READY_MS * MS;
 		braid_watch(EPOLL_CTL_MOD, c->fd, events, c, BRAID_TAG_CONN);
 		return;
 	}
@@ -607,6 +612,10 @@ bool braid_handshakes_poll(uint64_t now)
 		if (!braid_conn_polls(c))
 			continue;
 		any = true;
+		if (c->state == BRAID_CONN_WAIT_READY && c->ready_by_ns && now >= c->ready_by_ns)
+			c->mine_setup.err = ETIMEDOUT;
+		braid_list_del(&c->node);	/* another one's turn is next */
+		braid_list_add_tail(&conns, &c->node);
 		braid_handshake_event(c, now);
 		break;		/* which may have freed more than that one */
 	}

@@ -196,7 +196,7 @@ static void dial(struct braid_link *link, uint64_t now)
 		int err;
 
 		if (lane->sour && lane->fd < 0) {
-			braid_path_plain(link, lane->path, now);
+			braid_path_plain(link, lane->path, true, now);
 			lane->sour = false;
 		}
 		astray = lane->path != path || is_poor(lane, path, now);
@@ -259,13 +259,15 @@ static bool look_at_health(struct braid_link *link, uint64_t now)
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 		struct braid_health h = { 0 };
+		int err;
 
 		if (!braid_lane_up(lane))
 			continue;
-		if (lane->tr->health(lane, &h)) {
+		err = lane->tr->health(lane, &h);
+		if (err) {
 			if (lane->tr->dma) {	/* its port is down */
 				braid_lock_wait(&link->lock);
-				braid_lane_lost(lane, -ENETDOWN);
+				braid_lane_lost(lane, err);
 				braid_unlock(&link->lock);
 			}
 			continue;

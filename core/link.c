@@ -242,7 +242,8 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 		return;
 	braid_info("device %s, peer %s: lane %u is lost (%s)", link->key.dev->net.name, link->peer,
 		   lane->index, err == -ENOTCONN ? "closed by the peer" : strerror(-err));
-	lane->sour = lane->tr->dma && err != -ENOTCONN && err != -ECANCELED;
+	/* By itself: not because the peer or we closed it. */
+	lane->sour = lane->tr->dma && err != -ENOTCONN && err != -ECANCELED && err != -ECONNRESET;
 	atomic_store(&lane->up, false);
 	atomic_fetch_add(&link->ndown, 1);
 	braid_service_kick();
@@ -404,6 +405,7 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 		link->norphaned -= lane->orphaned;
 		lane->orphaned = false;
 		lane->suspect_ns = 0;
+		lane->sour = false;
 		braid_hint(&lane->blocked, false);
 		atomic_store(&lane->up, true);
 		atomic_fetch_sub(&link->ndown, 1);

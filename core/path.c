@@ -181,13 +181,15 @@ void braid_path_good(struct braid_link *link, unsigned path, uint64_t now)
 	p->bad_until_ns = 0;
 }
 
-void braid_path_plain(struct braid_link *link, unsigned path, uint64_t now)
+void braid_path_plain(struct braid_link *link, unsigned path, bool worse, uint64_t now)
 {
 	struct braid_path *p = &link->path[path];
 
+	if (now < p->plain_until_ns)	/* another lane, the same fault */
+		return;
 	if (!p->plain_ms || now - p->plain_until_ns > LASTS_MS * MS)
 		p->plain_ms = HOLD_MS;
-	else if (p->plain_ms < HOLD_MAX_MS)
+	else if (worse && p->plain_ms < HOLD_MAX_MS)
 		p->plain_ms *= 2;
 	p->plain_until_ns = now + p->plain_ms * MS;
 }

@@ -48,7 +48,10 @@ unsigned braid_path_for(const struct braid_link *link, unsigned lane, uint64_t n
 /* It does not work; or it does. */
 void braid_path_bad(struct braid_link *link, unsigned path, uint64_t now);
 void braid_path_good(struct braid_link *link, unsigned path, uint64_t now);
-/* What is more than a socket failed on it: for a while, longer each time, it is not tried there. */
-void braid_path_plain(struct braid_link *link, unsigned path, uint64_t now);
+/*
+ * What is more than a socket failed on it: for a while it is not tried there; longer each time if
+ * that is `worse` than a port which is known to be down.
+ */
+void braid_path_plain(struct braid_link *link, unsigned path, bool worse, uint64_t now);
 
 #endif

@@ -146,7 +146,11 @@ static int say_accept(struct braid_wire *w)
 	struct rdma_conn_param param = { .rnr_retry_count = 7 };
 	int err = make_qp(w);
 
-	return err ? err : braid_rdma.accept(w->id, &param) ? last_error() : 0;
+	if (!err && braid_rdma.accept(w->id, &param))
+		err = last_error();
+	if (err)
+		braid_rdma.reject(w->id, NULL, 0);
+	return err;
 }
 
 /* Whose is it?  NULL: nobody's. */

@@ -35,16 +35,12 @@ enum {
 	SIGNAL_EVERY = 32,
 	LOOK_AT_FD = 256,		/* polls in vain */
 	POLLS = 4,			/* batches of completions a call */
+	STUCK = 15,			/* looks, a tenth of a second apart */
 };
 
-struct braid_vlane {
-	struct braid_lane lane;		/* first */
-	struct braid_wire *w;
-};
-
-static struct braid_wire *wire_of(struct braid_lane *lane)
+static struct braid_wire *wire_of(const struct braid_lane *lane)
 {
-	return braid_container(lane, struct braid_vlane, lane)->w;
+	return lane->wire;
 }
 
 /* --- sending ------------------------------------------------------------------------------- */
@@ -320,7 +316,7 @@ static int take(struct braid_lane *lane, const char *p, size_t n)
 
 static int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
 {
-	const struct braid_wire *w = wire_of((struct braid_lane *)(uintptr_t)lane);
+	const struct braid_wire *w = wire_of(lane);
 	const char *hint = wc->status == IBV_WC_RETRY_EXC_ERR ?
 			   "; the peer did not answer: a path that is down, or a GID, VLAN or "
 			   "firewall (UDP 4791) that does not let it through" :
@@ -441,8 +437,7 @@ static int verbs_poll(struct braid_lane *lane)
 
 static int verbs_open(struct braid_lane *lane)
 {
-	struct braid_vlane *v = braid_container(lane, struct braid_vlane, lane);
-	struct braid_wire *w = lane->wire;
+	struct braid_wire *w = wire_of(lane);
 	struct chain c = { .w = w };
 	uint32_t words[2];
 	int err = 0;
@@ -451,7 +446,6 @@ static int verbs_open(struct braid_lane *lane)
 		err = braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size);
 	if (err)
 		return err;
-	v->w = w;
 	lane->local = false;
 	lane->flight_max = 0;
 	lane->ack_frames = w->wr_max / 2;
@@ -478,10 +472,7 @@ static int verbs_attach(struct braid_lane *lane)
 
 static void verbs_close(struct braid_lane *lane)
 {
-	struct braid_vlane *v = braid_container(lane, struct braid_vlane, lane);
-
-	braid_wire_free(v->w);
-	v->w = NULL;
+	braid_wire_free(wire_of(lane));
 	lane->wire = NULL;
 	lane->event_fd = -1;
 	if (lane->fd >= 0)
@@ -512,20 +503,44 @@ static void verbs_arm(struct braid_lane *lane)
 	ibv_req_notify_cq(w->cq, 0);
 }
 
+/*
+ * iWARP goes by TCP's patience, which is minutes, and nobody can shorten it.  A peer that lives
+ * acknowledges what it gets; if this one is only stopped, the next lane waits for it as well.
+ */
+static bool is_stuck(const struct braid_lane *lane, struct braid_wire *w, bool unacked)
+{
+	uint64_t bytes = atomic_load_explicit(&lane->rx_bytes, memory_order_relaxed);
+	uint32_t told = lane->tx.f_told;
+
+	if (!unacked || bytes != w->looked_bytes || told != w->looked_told)
+		w->stuck = 0;
+	w->looked_bytes = bytes;
+	w->looked_told = told;
+	return w->port->fabric == BRAID_FABRIC_IWARP && ++w->stuck > STUCK;
+}
+
 static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
 {
 	struct braid_wire *w = wire_of(lane);
+	int err;
 
-	ret->unacked = lane->tx.f_sent != lane->tx.f_told;
 	braid_port_events(w->port);
-	return atomic_load(&w->port->down) ? -ENETDOWN : 0;
+	if (atomic_load(&w->port->down))
+		return -ENETDOWN;
+	ret->unacked = true;
+	if (!braid_trylock(&lane->link->lock))
+		return 0;		/* it is being moved */
+	ret->unacked = lane->tx.f_sent != lane->tx.f_told;
+	err = is_stuck(lane, w, ret->unacked) ? -ETIMEDOUT : 0;
+	braid_unlock(&lane->link->lock);
+	return err;
 }
 
 const struct braid_transport braid_verbs = {
 	.name = "verbs",
 	.id = BRAID_TRANSPORT_VERBS,
 	.dma = true,
-	.lane_size = sizeof(struct braid_vlane),
+	.lane_size = sizeof(struct braid_lane),
 	.probe = braid_port_probe,
 	.reg = braid_port_reg,
 	.dereg = braid_port_dereg,

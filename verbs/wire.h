@@ -74,6 +74,11 @@ struct braid_wire {
 	struct ibv_wc wc[BRAID_POLL_MAX];
 	int wc_beg, wc_end;
 	unsigned fruitless;
+
+	/* health: the service thread */
+	uint64_t looked_bytes;		/* received, at the last look */
+	uint32_t looked_told;		/* acknowledged */
+	unsigned stuck;			/* looks at which nothing of that had changed */
 };
 
 /* The transport's setup members, which see: core/transport.h. */

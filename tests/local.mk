@@ -145,13 +145,19 @@ check_LTLIBRARIES += tests/fake/libibverbs.la
 tests_fake_libibverbs_la_SOURCES = \
 	tests/fake/cq.c \
 	tests/fake/ctl.h \
+	tests/fake/describe.c \
 	tests/fake/device.c \
+	tests/fake/event.c \
 	tests/fake/fabric.c \
 	tests/fake/fake.h \
 	tests/fake/fault.c \
 	tests/fake/mr.c \
 	tests/fake/nic.c \
-	tests/fake/qp.c
+	tests/fake/nic.h \
+	tests/fake/path.c \
+	tests/fake/qp.c \
+	tests/fake/requester.c \
+	tests/fake/responder.c
 tests_fake_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_fake_libibverbs_la_LDFLAGS = $(fake_ldflags)
 check_LTLIBRARIES += tests/fake/librdmacm.la

@@ -14,9 +14,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
-int req_notify_cq(struct ibv_cq *cq, int solicited_only);
-
 EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
 	struct fctx *c = to_ctx(context);

@@ -2,18 +2,18 @@
 /*
  * ctl.h - how a test talks to the fake NICs of tests/fake (libibverbs.so.1 there).
  *
- * What stands in the environment:
- *   BRAID_TEST_FAKE_FABRIC   the file through which all processes of a test reach each other, made when
+ * What stands in the environment, each with BRAID_TEST_FAKE_ before it:
+ *   FABRIC              the file through which all processes of a test reach each other, made when
  *                       it is not there; beside it comes a directory, FABRIC.d.  Without it a
  *                       process has a fabric of its own
- *   BRAID_TEST_FAKE_DEVICES  the NICs of this process: NAME:KIND[,KEY=VALUE...] with ; between them.
+ *   DEVICES             the NICs of this process: NAME:KIND[,KEY=VALUE...] with ; between them.
  *                       Two processes that name the same NIC (and host) share it.
- *   BRAID_TEST_FAKE_HOST     which host this process is on ("host"): the same NIC name on another host
+ *   HOST                which host this process is on ("host"): the same NIC name on another host
  *                       is another NIC
- *   BRAID_TEST_FAKE_CTL      commands for braid_fake_ctl(), ; between them, done when the library is
+ *   CTL                 commands for braid_fake_ctl(), ; between them, done when the library is
  *                       first asked for devices
- *   BRAID_TEST_FAKE_CALLS    a file that gets a line "PID CALLS FAILED" when a process ends
- *   BRAID_TEST_FAKE_FORK     "unneeded": what ibv_is_fork_initialized() says of a newer kernel
+ *   CALLS               a file that gets a line "PID CALLS FAILED" when a process ends
+ *   FORK                "unneeded": what ibv_is_fork_initialized() says of a newer kernel
  *
  * KIND is ib, rocev1, rocev2 (has v1 entries too) or iwarp.  The keys, with what they are unasked:
  *   netdev=lo           GIDs and IP addresses are that interface's (none)

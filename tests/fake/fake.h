@@ -345,13 +345,23 @@ static inline uint32_t psn_add(uint32_t a, uint32_t b)
 	return (a + b) & 0xffffff;
 }
 
-/* device.c */
+/* describe.c */
+void devs_forked(void);
+
+/* device.c, event.c */
 bool ctx_is_dead(struct ibv_context *ctx);	/* fatal, or not this process's; sets errno */
 void ctx_event(struct fctx *ctx, enum ibv_event_type type, void *element, int port);
 void ctx_events_drop(struct fctx *ctx, void *element);
 void ctx_events_wait(struct fctx *ctx, const unsigned *given, const uint32_t *acked);
 void fake_init(bool devices);
 EXPORT const char *fake_host(void);
+
+/* cq.c, qp.c: what verbs.h finds in the context's table */
+int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+int req_notify_cq(struct ibv_cq *cq, int solicited_only);
+int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 /* mr.c: the host's place of that much of a region, or NULL.  Between mr_enter() and mr_leave(). */
 void mr_enter(void);

@@ -12,10 +12,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
-int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
-int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
-
 uint32_t mtu_bytes(enum ibv_mtu mtu)
 {
 	return 128u << mtu;
@@ -285,6 +281,13 @@ EXPORT int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
 		.srq = ibv->srq, .cap = qp->cap, .qp_type = ibv->qp_type, .sq_sig_all = qp->sig_all,
 	};
 	return 0;
+}
+
+/* No extended posting here. */
+EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	(void)qp;
+	return NULL;
 }
 
 /* --- making and ending them --------------------------------------------------------------------- */

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * path.c - what both ends of a queue pair need: memory by key, the way to the peer, time.
+ */
+#include "tests/fake/nic.h"
+
+#define TIMEOUT_MIN_NS UINT64_C(1000000)	/* a shorter one only finds busy machines */
+
+/* --- memory ------------------------------------------------------------------------------------- */
+
+#if defined(__SANITIZE_THREAD__)
+#define UNSEEN __attribute__((no_sanitize("thread")))
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNSEEN __attribute__((no_sanitize("thread")))
+#endif
+#endif
+#ifndef UNSEEN
+#define UNSEEN
+#endif
+
+/*
+ * As a NIC does it: upwards, aligned words whole, and not seen by ThreadSanitizer, for which
+ * nothing else than a completion orders it with what the program does.
+ */
+UNSEEN void place(uint8_t *to, const uint8_t *from, size_t n)
+{
+	while (n && (uintptr_t)to % 8) {
+		*(volatile uint8_t *)to++ = *from++;
+		n--;
+	}
+	for (; n >= 8; n -= 8, to += 8, from += 8) {
+		uint64_t word;
+
+		__builtin_memcpy(&word, from, 8);
+		*(volatile uint64_t *)(void *)to = word;
+	}
+	while (n--)
+		*(volatile uint8_t *)to++ = *from++;
+}
+
+/* Bytes [off, off + n) of a list, to or from flat memory.  False: a key, bound or right is wrong. */
+bool sge_copy(struct ibv_pd *pd, const struct ibv_sge *sge, int num, uint64_t off, uint8_t *flat,
+		     uint64_t n, bool to_list, unsigned access)
+{
+	bool good = true;
+
+	mr_enter();
+	for (int i = 0; n && i < num; i++) {
+		uint64_t len = sge[i].length, part;
+		uint8_t *at;
+
+		if (off >= len) {
+			off -= len;
+			continue;
+		}
+		part = len - off < n ? len - off : n;
+		at = mr_at(pd, sge[i].lkey, sge[i].addr, len, access);
+		if (!at) {
+			good = false;
+			break;
+		}
+		if (to_list)
+			place(at + off, flat, part);
+		else
+			place(flat, at + off, part);
+		flat += part;
+		n -= part;
+		off = 0;
+	}
+	mr_leave();
+	return good;
+}
+
+bool sge_valid(struct ibv_pd *pd, const struct ibv_sge *sge, int num, unsigned access)
+{
+	bool good = true;
+
+	mr_enter();
+	for (int i = 0; i < num; i++)
+		good = good && (!sge[i].length || mr_at(pd, sge[i].lkey, sge[i].addr, sge[i].length, access));
+	mr_leave();
+	return good;
+}
+
+uint64_t sge_len(const struct rwqe *w)
+{
+	uint64_t len = 0;
+
+	for (int i = 0; i < w->num_sge; i++)
+		len += w->sge[i].length;
+	return len;
+}
+
+/* --- the way to the peer ------------------------------------------------------------------------ */
+
+bool is_iwarp(const struct fqp *qp)
+{
+	return qp->ctx->dev->kind == KIND_IWARP;
+}
+
+struct fab_qp *peer_of(const struct fqp *qp)
+{
+	return &fab_get()->qp[qp->attr.dest_qp_num % QPS_MAX];
+}
+
+/* Look up again where our packets go, if anything has changed since. */
+void route(struct fqp *qp)
+{
+	struct fab *fab = fab_get();
+	uint32_t routes = atomic_load(&fab->routes) + 1;	/* 0: never */
+	const struct ibv_ah_attr *av = &qp->attr.ah_attr;
+	const struct fdev *d = qp->ctx->dev;
+	uint32_t net = fab->dev[d->index].net, to, type;
+	const struct fab_gid *g;
+
+	if (qp->routes == routes)
+		return;
+	qp->routes = routes;
+	qp->src_ok = true;
+	if (is_iwarp(qp))
+		return;
+	type = atomic_load(&qp->fab->gid_type);
+	fab_lock();
+	g = &fab_port(atomic_load(&qp->fab->port))->gid[av->grh.sgid_index % GIDS_MAX];
+	if (av->is_global && (!g->used || g->type != type))
+		qp->src_ok = false;
+	if (d->kind == KIND_IB) {
+		to = fab_find_lid(av->dlid, net);
+		if (av->is_global && fab_find_gid(&av->grh.dgid, type, net, to) != to)
+			to = PORT_NONE;
+	} else {
+		to = fab_find_gid(&av->grh.dgid, type, net, atomic_load(&peer_of(qp)->port));
+	}
+	fab_unlock();
+	atomic_store(&qp->fab->dst_port, to);
+}
+
+static bool port_works(uint32_t id)
+{
+	struct fab_port *p;
+
+	if (id == PORT_NONE)
+		return false;
+	p = fab_port(id);
+	return atomic_load(&p->up) && !atomic_load(&p->drop) && !atomic_load(&fab_port_dev(id)->fatal);
+}
+
+bool path_works(struct fqp *qp)
+{
+	route(qp);
+	return qp->src_ok && port_works(atomic_load(&qp->fab->port)) &&
+	       port_works(atomic_load(&qp->fab->dst_port));
+}
+
+/* Two keys meet if they are the same partition and one of them is a full member. */
+static bool pkeys_meet(uint32_t a, uint32_t b)
+{
+	return (a & 0x7fff) == (b & 0x7fff) && ((a | b) & 0x8000);
+}
+
+/* Are we each other's peer?  It may have ended, and what it said before still counts. */
+bool peer_fits(const struct fqp *qp)
+{
+	struct fab_qp *me = qp->fab, *peer = peer_of(qp);
+
+	return atomic_load(&peer->nic) && atomic_load(&peer->qpn) == qp->attr.dest_qp_num &&
+	       atomic_load(&peer->dest_qpn) == qp->ibv.qp_num &&
+	       atomic_load(&peer->port) == atomic_load(&me->dst_port) &&
+	       atomic_load(&peer->dst_port) == atomic_load(&me->port) &&
+	       atomic_load(&peer->mtu) == atomic_load(&me->mtu) &&
+	       atomic_load(&peer->gid_type) == atomic_load(&me->gid_type) &&
+	       pkeys_meet(atomic_load(&peer->pkey), atomic_load(&me->pkey));
+}
+
+/* Would it take a packet from us? */
+bool peer_listens(const struct fqp *qp)
+{
+	uint32_t state = atomic_load(&peer_of(qp)->state);
+
+	return (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) && peer_fits(qp);
+}
+
+bool lose_one(struct fqp *qp)
+{
+	struct fab_port *p = fab_port(atomic_load(&qp->fab->port));
+	uint32_t n = atomic_load(&p->lose);
+
+	while (n)
+		if (atomic_compare_exchange_weak(&p->lose, &n, n - 1))
+			return true;
+	return false;
+}
+
+void kick_peer(const struct fqp *qp)
+{
+	fab_kick(qp->attr.dest_qp_num % QPS_MAX);
+}
+
+struct rec plain_rec(const struct fqp *qp)
+{
+	return (struct rec){ .src_qpn = qp->ibv.qp_num, .dst_qpn = qp->attr.dest_qp_num, .sent_ns = now_ns() };
+}
+
+/* A connection of TCP ends at both ends, and says why. */
+void terminate(struct fqp *qp)
+{
+	atomic_store(&peer_of(qp)->force, FORCE_TERMINATE);
+	kick_peer(qp);
+	qp_error(qp);
+	ctx_event(qp->ctx, IBV_EVENT_QP_FATAL, qp, 0);
+}
+
+/* --- time --------------------------------------------------------------------------------------- */
+
+static uint64_t timeout_ns(const struct fqp *qp)
+{
+	uint64_t t = UINT64_C(4096) << qp->attr.timeout;
+
+	if (is_iwarp(qp))
+		return (uint64_t)qp->ctx->dev->linger_ms * 1000000;
+	if (!qp->attr.timeout)
+		return 0;		/* never */
+	return t < TIMEOUT_MIN_NS ? TIMEOUT_MIN_NS : t;
+}
+
+/* IBA's code of a receiver-not-ready time, in units of 10 us. */
+uint64_t rnr_ns(uint32_t code)
+{
+	static const uint32_t tens[32] = {
+		65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+		2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+	};
+
+	return (uint64_t)tens[code % 32] * 10000;
+}
+
+void timer_start(struct fqp *qp)
+{
+	uint64_t t = timeout_ns(qp);
+
+	qp->timer = t ? now_ns() + t : 0;
+}
+
+/* Not due yet, or it is lost on its way in? */
+bool is_delayed(struct fqp *qp, const struct rec *r)
+{
+	const struct fab_port *port = fab_port(atomic_load(&qp->fab->port));
+	uint64_t due = r->sent_ns + UINT64_C(1000) * atomic_load(&port->delay_us);
+
+	if (due <= now_ns())
+		return false;
+	if (!qp->due || due < qp->due)
+		qp->due = due;
+	return true;
+}

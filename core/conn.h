@@ -53,6 +53,7 @@ struct braid_conn {
 	struct braid_setup_msg mine_setup, their_setup;
 	uint8_t msg[BRAID_SETUP_SIZE];
 	bool packed;			/* msg is to be sent, not made */
+	bool answered;			/* somebody is there: its deadline is later */
 	bool patient;			/* its deadline is that of a set-up */
 	uint64_t ready_by_ns;		/* dialler: else what is set up can't be had */
 };

@@ -23,7 +23,10 @@
 #include "core/service_int.h"
 #include "core/transport.h"
 
-enum { READY_MS = 1000 };		/* for what a transport sets up: then the socket will do */
+enum {
+	READY_MS = 1000,		/* for what a transport sets up: then the socket will do */
+	ANSWER_MS = 2000,		/* of who is there, for a lane that RDMA carried */
+};
 
 static struct braid_list conns;
 static unsigned half_open;		/* of them, accepted ones, which have proved nothing */
@@ -489,6 +492,12 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 	int err = braid_conn_step(c, &events);
 
 	if (err == -EAGAIN) {
+		/* The peer has to give up a queue pair first, which takes its time. */
+		if (c->dialler && c->lane && link->better && !c->answered &&
+		    c->state > BRAID_CONN_CONNECT) {
+			c->answered = true;
+			c->deadline_ns = now + ANSWER_MS * MS;
+		}
 		if (c->state >= BRAID_CONN_ASK_SETUP && c->tr && c->tr->blob && !c->patient) {
 			c->patient = true;
 			c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;

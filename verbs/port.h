@@ -37,6 +37,9 @@ struct braid_port {
 	atomic_bool down;		/* an event said so */
 	char chosen[512];		/* what was chosen last, and why: for the log */
 
+	struct braid_wire_memory *spare;	/* verbs/qp.c; service thread only */
+	unsigned nspare;
+
 	/* iWARP: verbs/cm.c */
 	struct rdma_event_channel *cm;
 	struct rdma_cm_id *listen;

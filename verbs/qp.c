@@ -27,6 +27,7 @@ enum {
 	RNR_TIMER = 12,			/* 0.64 ms: never needed, for receives are counted */
 	RNR_FOREVER = 7,
 	HOPS = 64,
+	SPARE_MAX = 8,			/* lanes' memory that a port keeps */
 	PAGE = 4096,
 };
 
@@ -112,20 +113,74 @@ enum {
 	BOUNCE_BYTES = BRAID_BOUNCES * BRAID_SLOT,
 };
 
-static int wire_memory(struct braid_wire *w)
+static void dereg(struct ibv_mr *mr)
 {
-	w->rx = pages(RX_BYTES);
-	w->bounce = pages(BOUNCE_BYTES);
-	w->ack = (void *)pages(PAGE);
-	if (!w->rx || !w->bounce || !w->ack)
+	if (mr)
+		braid_ibv.dereg_mr(mr);
+}
+
+static void unmap(void *p, size_t size)
+{
+	if (p)
+		munmap(p, size);
+}
+
+static void memory_free(struct braid_wire_memory *m)
+{
+	dereg(m->rx_mr);
+	dereg(m->bounce_mr);
+	dereg(m->ack_mr);
+	unmap(m->rx, RX_BYTES);
+	unmap(m->bounce, BOUNCE_BYTES);
+	unmap((void *)m->ack, PAGE);
+	free(m);
+}
+
+static int memory_fill(struct braid_port *p, struct braid_wire_memory *m)
+{
+	m->rx = pages(RX_BYTES);
+	m->bounce = pages(BOUNCE_BYTES);
+	m->ack = (void *)pages(PAGE);
+	if (!m->rx || !m->bounce || !m->ack)
 		return -ENOMEM;
-	w->rx_mr = braid_port_own(w->port, w->rx, RX_BYTES, IBV_ACCESS_LOCAL_WRITE);
-	if (w->rx_mr)
-		w->bounce_mr = braid_port_own(w->port, w->bounce, BOUNCE_BYTES, 0);
-	if (w->bounce_mr)
-		w->ack_mr = braid_port_own(w->port, (void *)w->ack, PAGE,
+	m->rx_mr = braid_port_own(p, m->rx, RX_BYTES, IBV_ACCESS_LOCAL_WRITE);
+	if (m->rx_mr)
+		m->bounce_mr = braid_port_own(p, m->bounce, BOUNCE_BYTES, 0);
+	if (m->bounce_mr)
+		m->ack_mr = braid_port_own(p, (void *)m->ack, PAGE,
 					   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	return w->ack_mr ? 0 : -ENOMEM;
+	return m->ack_mr ? 0 : -ENOMEM;
+}
+
+/* Pinning pages takes its time: a lane that is lost gets back what it had. */
+static struct braid_wire_memory *memory_get(struct braid_port *p)
+{
+	struct braid_wire_memory *m = p->spare;
+
+	if (m) {
+		p->spare = m->next;
+		p->nspare--;
+		atomic_store(&m->ack[0], 0);
+		atomic_store(&m->ack[1], 0);
+		return m;
+	}
+	m = calloc(1, sizeof(*m));
+	if (m && memory_fill(p, m)) {
+		memory_free(m);
+		m = NULL;
+	}
+	return m;
+}
+
+static void memory_put(struct braid_port *p, struct braid_wire_memory *m)
+{
+	if (p->nspare >= SPARE_MAX) {
+		memory_free(m);
+		return;
+	}
+	m->next = p->spare;
+	p->spare = m;
+	p->nspare++;
 }
 
 int braid_wire_ring(struct braid_wire *w, char *ring, size_t size)
@@ -216,18 +271,6 @@ void braid_wire_fence(struct braid_wire *w)
 	w->qp = NULL;
 }
 
-static void dereg(struct ibv_mr *mr)
-{
-	if (mr)
-		braid_ibv.dereg_mr(mr);
-}
-
-static void unmap(void *p, size_t size)
-{
-	if (p)
-		munmap(p, size);
-}
-
 void braid_wire_free(struct braid_wire *w)
 {
 	if (!w)
@@ -243,12 +286,8 @@ void braid_wire_free(struct braid_wire *w)
 	for (unsigned i = 0; i < w->nrings; i++)
 		dereg(w->ring_mr[i]);
 	free(w->ring_mr);
-	dereg(w->rx_mr);
-	dereg(w->bounce_mr);
-	dereg(w->ack_mr);
-	unmap(w->rx, RX_BYTES);
-	unmap(w->bounce, BOUNCE_BYTES);
-	unmap((void *)w->ack, PAGE);
+	if (w->m)
+		memory_put(w->port, w->m);
 	free(w);
 }
 
@@ -268,8 +307,8 @@ static struct braid_wire *wire_new(struct braid_port *p, int *ret_err)
 		w->imm_max = p->fabric == BRAID_FABRIC_IWARP ? 0 :
 			     p->fabric == BRAID_FABRIC_IB ? (uint32_t)braid_param.ib_ar_threshold :
 							    UINT32_MAX;
-		err = wire_memory(w);
-		if (!err)
+		w->m = memory_get(p);
+		if (w->m)
 			err = wire_cq(w);
 		if (err)
 			tell_limit(w, "completion queue or its memory", err);
@@ -294,8 +333,8 @@ int braid_wire_post_recv(struct braid_wire *w, const unsigned *slots, unsigned n
 
 	for (unsigned i = 0; i < n; i++) {
 		sge[i] = (struct ibv_sge){
-			.addr = (uint64_t)(uintptr_t)(w->rx + slots[i] * BRAID_SLOT),
-			.length = BRAID_SLOT, .lkey = w->rx_mr->lkey,
+			.addr = (uint64_t)(uintptr_t)(w->m->rx + slots[i] * BRAID_SLOT),
+			.length = BRAID_SLOT, .lkey = w->m->rx_mr->lkey,
 		};
 		wr[i] = (struct ibv_recv_wr){
 			.wr_id = slots[i], .sg_list = &sge[i], .num_sge = 1,
@@ -567,8 +606,8 @@ int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 	b.cm_port = p->cm_port;
 	b.qpn = w->qp ? w->qp->qp_num : 0;
 	b.psn = w->psn;
-	b.ack = (uint64_t)(uintptr_t)w->ack;
-	b.ack_key = w->ack_mr->rkey;
+	b.ack = (uint64_t)(uintptr_t)w->m->ack;
+	b.ack_key = w->m->ack_mr->rkey;
 	b.nonce = w->nonce;
 	braid_wire_blob_pack(&b, mine);
 	s->wire = w;

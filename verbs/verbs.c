@@ -164,7 +164,7 @@ static char *bounce(struct braid_wire *w)
 	if (w->bounces >= BRAID_BOUNCES &&
 	    (int32_t)(atomic_load(&w->sq_done) - w->bounce_wr[at]) < 0)
 		return NULL;
-	return w->bounce + at * BRAID_SLOT;
+	return w->m->bounce + at * BRAID_SLOT;
 }
 
 static void bounce_used(struct braid_wire *w, struct ibv_send_wr *wr)
@@ -211,7 +211,7 @@ static int add_send(struct braid_lane *lane, struct chain *c)
 		if (!copy)
 			return -EAGAIN;
 		memcpy(copy, f->ext + at, len);
-		bounce_used(w, chain_add(c, IBV_WR_SEND, copy, (uint32_t)len, w->bounce_mr->lkey));
+		bounce_used(w, chain_add(c, IBV_WR_SEND, copy, (uint32_t)len, w->m->bounce_mr->lkey));
 	}
 	braid_tx_advance(lane, len);
 	slot_used(w, q);
@@ -221,7 +221,7 @@ static int add_send(struct braid_lane *lane, struct chain *c)
 static bool may_speak(struct braid_wire *w)
 {
 	if (!w->may_speak)
-		w->may_speak = atomic_load_explicit(&w->ack[1], memory_order_relaxed);
+		w->may_speak = atomic_load_explicit(&w->m->ack[1], memory_order_relaxed);
 	return w->may_speak;
 }
 
@@ -353,7 +353,7 @@ static int take_all(struct braid_lane *lane, struct braid_wire *w)
 		if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
 			err = braid_rx_imm(lane, be32toh(wc->imm_data), wc->byte_len);
 		else
-			err = take(lane, w->rx + wc->wr_id * BRAID_SLOT, wc->byte_len);
+			err = take(lane, w->m->rx + wc->wr_id * BRAID_SLOT, wc->byte_len);
 	}
 	/* Before the lock is given back: what says that they are there goes under it. */
 	again = err ? 0 : braid_wire_post_recv(w, slots, n);
@@ -364,7 +364,7 @@ static int take_all(struct braid_lane *lane, struct braid_wire *w)
 /* The peer has written its count: with the link's lock held. */
 static int take_count(struct braid_lane *lane, struct braid_wire *w)
 {
-	uint32_t count = le32toh(atomic_load_explicit(w->ack, memory_order_acquire));
+	uint32_t count = le32toh(atomic_load_explicit(w->m->ack, memory_order_acquire));
 	int err;
 
 	if (count == w->ack_seen)
@@ -378,7 +378,7 @@ static int take_count(struct braid_lane *lane, struct braid_wire *w)
 
 static bool has_count(const struct braid_wire *w)
 {
-	return le32toh(atomic_load_explicit(w->ack, memory_order_relaxed)) != w->ack_seen;
+	return le32toh(atomic_load_explicit(w->m->ack, memory_order_relaxed)) != w->ack_seen;
 }
 
 /* Does the peer's process live?  Nothing comes over the socket but its end. */

@@ -27,10 +27,21 @@ enum {
 	BRAID_INLINE = 220,		/* asked for; what there is is taken */
 };
 
+/* What a wire reads and writes itself: kept registered by its port for the next one. */
+struct braid_wire_memory {
+	struct braid_wire_memory *next;
+	char *rx;			/* BRAID_SLOTS_RX slots */
+	char *bounce;			/* BRAID_BOUNCES pieces */
+	_Atomic uint32_t *ack;		/* two words that the peer writes: frames that it has
+					 * received; 1: it has begun to speak */
+	struct ibv_mr *rx_mr, *bounce_mr, *ack_mr;
+};
+
 enum braid_cm_state { BRAID_CM_NONE, BRAID_CM_WORKS, BRAID_CM_UP, BRAID_CM_FAILED };
 
 struct braid_wire {
 	struct braid_port *port;
+	struct braid_wire_memory *m;
 	struct ibv_qp *qp;		/* NULL: fenced */
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *channel;
@@ -50,8 +61,6 @@ struct braid_wire {
 	char *ring;			/* the lane's, as registered */
 	struct ibv_mr **ring_mr;	/* the last is that of `ring` */
 	unsigned nrings;
-	char *bounce;			/* BRAID_BOUNCES pieces */
-	struct ibv_mr *bounce_mr;
 	uint32_t bounces;		/* ever taken */
 	uint32_t bounce_wr[BRAID_BOUNCES];	/* sq_posted when that one is free again */
 	uint32_t sq_posted, sq_signal;	/* work requests ever, at the last one that is signalled */
@@ -65,11 +74,6 @@ struct braid_wire {
 	uint32_t peer_ack_key;
 
 	/* receiving: the lane's io lock */
-	char *rx;			/* BRAID_SLOTS_RX slots */
-	struct ibv_mr *rx_mr;
-	_Atomic uint32_t *ack;		/* two words that the peer writes: frames that it has
-					 * received; 1: it has begun to speak */
-	struct ibv_mr *ack_mr;
 	uint32_t ack_seen;
 	struct ibv_wc wc[BRAID_POLL_MAX];
 	int wc_beg, wc_end;

@@ -11,9 +11,9 @@
  *	place			always possible, for whatever came from another transport
  *
  * The peer's slots are counted: each work request that takes one is noted with the frame whose
- * acknowledgement will say that the slot is posted again.  Who has none left, and owes many
- * acknowledgements, writes his count into the peer's memory, which takes no slot: so two ends that
- * have filled each other's slots go on.
+ * acknowledgement will say that the slot is posted again.  But a frame may take more slots than
+ * there are, and two ends may fill each other's.  So who has posted half of his again, and not
+ * said so by a frame, writes his counts into the peer's memory, which takes no slot.
  *
  * lane->fd is the socket of the handshake: it ends when the peer's process does.
  */
@@ -103,9 +103,21 @@ static int chain_post(struct chain *c)
 	return err ? -EIO : 0;
 }
 
-/* What of the peer's slots is free again, for their frames have been acknowledged. */
+static bool may_speak(struct braid_wire *w)
+{
+	if (!w->may_speak)
+		w->may_speak = atomic_load_explicit(&w->ack[1], memory_order_relaxed);
+	return w->may_speak;
+}
+
+/* What of the peer's slots is free again: frames were acknowledged, or it has counted. */
 static unsigned slots_free(struct braid_wire *w, const struct braid_txq *q)
 {
+	uint32_t counted = le32toh(atomic_load_explicit(&w->ack[1], memory_order_acquire));
+
+	if (counted != w->count_seen && counted - 1 - w->wr_tail <= w->wr_head - w->wr_tail)
+		w->wr_tail = counted - 1;
+	w->count_seen = counted;
 	while (w->wr_tail != w->wr_head &&
 	       (int32_t)(q->f_told - w->wr_frame[w->wr_tail % BRAID_SLOTS_RX]) >= 0)
 		w->wr_tail++;
@@ -118,20 +130,47 @@ static void slot_used(struct braid_wire *w, const struct braid_txq *q)
 	w->wr_frame[w->wr_head++ % BRAID_SLOTS_RX] = q->f_sent + (q->part != 0);
 }
 
-/* The count of what has been received, and that we speak, into the peer's memory. */
-static void say_count(struct braid_lane *lane, struct chain *c, uint32_t words[2])
+/* The counts of what has been received, into the peer's memory. */
+static void say_count(struct braid_lane *lane, struct chain *c)
 {
 	struct braid_wire *w = c->w;
+	_Atomic uint32_t *words = w->ack + BRAID_ACK_OUT;
 	struct ibv_send_wr *wr;
 
-	if (w->inline_max < 8)
-		return;
-	words[0] = htole32(lane->rx_frames);
-	words[1] = htole32(1);
-	wr = chain_add(c, IBV_WR_RDMA_WRITE, words, 8, 0);
+	atomic_store_explicit(&words[0], htole32(lane->rx_frames), memory_order_relaxed);
+	atomic_store_explicit(&words[1], htole32(w->slots + 1), memory_order_relaxed);
+	wr = chain_add(c, IBV_WR_RDMA_WRITE, (const void *)words, 8, w->ack_mr->lkey);
 	wr->wr.rdma.remote_addr = w->peer_ack;
 	wr->wr.rdma.rkey = w->peer_ack_key;
+	w->slots_told = w->slots;
 	braid_lane_told(lane);
+}
+
+/* How many slots are there again that the peer does not know of, as far as we know. */
+static unsigned slots_untold(const struct braid_lane *lane, struct braid_wire *w)
+{
+	if ((int32_t)(lane->rx_told - w->mark_frames) >= 0) {
+		if ((int32_t)(w->mark_slots - w->slots_told) > 0)
+			w->slots_told = w->mark_slots;
+		if (lane->rx_kind == BRAID_RX_NONE) {
+			w->mark_frames = lane->rx_frames;
+			w->mark_slots = w->slots;
+		}
+	}
+	return w->slots - w->slots_told;
+}
+
+/* With the link's lock held. */
+static int count_if_due(struct braid_lane *lane, struct braid_wire *w)
+{
+	struct chain c = { .w = w };
+
+	w->count_due = slots_untold(lane, w) >= BRAID_SLOTS_RX / 2;
+	if (!w->count_due || !may_speak(w) || !sq_room(w, 1))
+		return 0;
+	w->count_due = false;
+	say_count(lane, &c);
+	return chain_post(&c);
 }
 
 static void add_write(struct braid_lane *lane, struct chain *c, const struct braid_put *p)
@@ -218,15 +257,8 @@ static int add_send(struct braid_lane *lane, struct chain *c)
 	return 0;
 }
 
-static bool may_speak(struct braid_wire *w)
-{
-	if (!w->may_speak)
-		w->may_speak = atomic_load_explicit(&w->ack[1], memory_order_relaxed);
-	return w->may_speak;
-}
-
 /* Fill the chain: 0, or -EAGAIN: the NIC or the peer has no room. */
-static int fill(struct braid_lane *lane, struct chain *c, size_t *budget, uint32_t words[2])
+static int fill(struct braid_lane *lane, struct chain *c, size_t *budget)
 {
 	struct braid_txq *q = &lane->tx;
 	struct braid_wire *w = c->w;
@@ -241,7 +273,7 @@ static int fill(struct braid_lane *lane, struct chain *c, size_t *budget, uint32
 			return -EAGAIN;
 		if (!slots_free(w, q)) {
 			if (lane->rx_frames - lane->rx_told >= w->wr_max / 4)
-				say_count(lane, c, words);
+				say_count(lane, c);
 			return -EAGAIN;
 		}
 		/* Now and then a header, which says what has been received here. */
@@ -260,7 +292,6 @@ static int verbs_push(struct braid_lane *lane)
 	struct braid_wire *w = wire_of(lane);
 	size_t budget = BRAID_CALL_BUDGET;
 	struct chain c = { .w = w };
-	uint32_t words[2];
 	int err = 0, posted;
 
 	if (!w->qp)
@@ -273,7 +304,7 @@ static int verbs_push(struct braid_lane *lane)
 			return err == -ENOMEM ? err : -EIO;
 	}
 	while (lane->tx.unsent && budget && !err) {
-		err = fill(lane, &c, &budget, words);
+		err = fill(lane, &c, &budget);
 		posted = chain_post(&c);
 		if (posted)
 			return posted;
@@ -357,6 +388,7 @@ static int take_all(struct braid_lane *lane, struct braid_wire *w)
 	}
 	/* Before the lock is given back: what says that they are there goes under it. */
 	again = err ? 0 : braid_wire_post_recv(w, slots, n);
+	w->slots += n;
 	atomic_store_explicit(&lane->rx_bytes, lane->rx_bytes + bytes, memory_order_relaxed);
 	return err ? err : again ? -EIO : 0;
 }
@@ -409,13 +441,15 @@ static int verbs_poll(struct braid_lane *lane)
 				return -EIO;
 			}
 		}
-		if (w->wc_beg == w->wc_end && !has_count(w))
+		if (w->wc_beg == w->wc_end && !has_count(w) && !w->count_due)
 			break;
 		if (!braid_trylock(lock))
 			return 1;
 		err = take_all(lane, w);
 		if (!err)
 			err = take_count(lane, w);
+		if (!err)
+			err = count_if_due(lane, w);
 		braid_unlock(lock);
 		taken++;
 		if (w->wc_end < BRAID_POLL_MAX)
@@ -439,7 +473,6 @@ static int verbs_open(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
 	struct chain c = { .w = w };
-	uint32_t words[2];
 	int err = 0;
 
 	if (lane->tx.ring)
@@ -453,7 +486,7 @@ static int verbs_open(struct braid_lane *lane)
 	w->may_speak = w->dialler || w->port->fabric != BRAID_FABRIC_IWARP;
 	/* iWARP: who has dialled must be the first to say something. */
 	if (w->dialler && w->port->fabric == BRAID_FABRIC_IWARP) {
-		say_count(lane, &c, words);
+		say_count(lane, &c);
 		err = chain_post(&c);
 		if (err)
 			return err;

@@ -4,8 +4,8 @@
  *
  * Made in the handshake (qp.c; for iWARP with the help of cm.c), moved by verbs.c, closed by the
  * lane.  Receives are posted in advance, SLOTS of them, each with room for SLOT bytes; a sender
- * never has more on the way than there are, for each that is used is acknowledged by the frame
- * that it was part of.
+ * never has more on the way than there are: one that was used is known to be there again once the
+ * frame that it was part of is acknowledged, or the peer has counted it.
  */
 #ifndef BRAID_VERBS_WIRE_H
 #define BRAID_VERBS_WIRE_H
@@ -25,6 +25,7 @@ enum {
 	BRAID_WR_TX = 256,
 	BRAID_POLL_MAX = 16,
 	BRAID_INLINE = 220,		/* asked for; what there is is taken */
+	BRAID_ACK_OUT = 16,		/* words from ack on: what is written into the peer's */
 };
 
 enum braid_cm_state { BRAID_CM_NONE, BRAID_CM_WORKS, BRAID_CM_UP, BRAID_CM_FAILED };
@@ -60,6 +61,7 @@ struct braid_wire {
 	uint32_t wr_head, wr_tail;	/* the peer's receives: used, known to be posted again */
 	uint32_t wr_frame[BRAID_SLOTS_RX];	/* which frame's acknowledgement says so */
 	unsigned wr_max;
+	uint32_t count_seen;		/* the peer's count of them, as it was last */
 	bool may_speak;			/* iWARP: the dialler has */
 	uint64_t peer_ack;		/* where the peer looks for acknowledgements */
 	uint32_t peer_ack_key;
@@ -68,9 +70,13 @@ struct braid_wire {
 	char *rx;			/* BRAID_SLOTS_RX slots */
 	struct ibv_mr *rx_mr;
 	_Atomic uint32_t *ack;		/* two words that the peer writes: frames that it has
-					 * received; 1: it has begun to speak */
+					 * received; slots that it has posted again, and 1 */
 	struct ibv_mr *ack_mr;
 	uint32_t ack_seen;
+	uint32_t slots;			/* of ours that were used and are posted again, ever */
+	uint32_t slots_told;		/* of them, known to the peer */
+	uint32_t mark_frames, mark_slots;	/* so many had been used for so many frames */
+	bool count_due;
 	struct ibv_wc wc[BRAID_POLL_MAX];
 	int wc_beg, wc_end;
 	unsigned fruitless;

@@ -173,28 +173,6 @@ static int count_if_due(struct braid_lane *lane, struct braid_wire *w)
 	return chain_post(&c);
 }
 
-static void add_write(struct braid_lane *lane, struct chain *c, const struct braid_put *p)
-{
-	struct ibv_send_wr *wr;
-
-	wr = chain_add(c, p->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, p->data,
-		       p->len, p->local);
-	wr->wr.rdma.remote_addr = p->to;
-	wr->wr.rdma.rkey = p->remote;
-	if (p->has_imm) {
-		wr->imm_data = htobe32(p->imm);
-	} else {
-		char *hdr = c->hdr[c->n];
-
-		braid_tx_stamp(lane);
-		memcpy(hdr, p->hdr, BRAID_HDR_SIZE);
-		hdr[1] |= BRAID_FLAG_PLACED;
-		chain_add(c, IBV_WR_SEND, hdr, BRAID_HDR_SIZE, 0);
-	}
-	braid_tx_advance(lane, p->bytes);
-	slot_used(c->w, &lane->tx);
-}
-
 /* A free piece of registered memory, or NULL: not now. */
 static char *bounce(struct braid_wire *w)
 {
@@ -210,6 +188,37 @@ static void bounce_used(struct braid_wire *w, struct ibv_send_wr *wr)
 {
 	w->bounce_wr[w->bounces++ % BRAID_BOUNCES] = w->sq_posted;
 	signal_it(w, wr);
+}
+
+/* A chunk into its place: 0, or -EAGAIN: no memory to send its header from. */
+static int add_write(struct braid_lane *lane, struct chain *c, const struct braid_put *p)
+{
+	struct braid_wire *w = c->w;
+	struct ibv_send_wr *wr;
+	char *hdr = c->hdr[c->n];
+	bool copied = !p->has_imm && w->inline_max < BRAID_HDR_SIZE;
+
+	if (copied)
+		hdr = bounce(w);
+	if (!hdr)
+		return -EAGAIN;
+	wr = chain_add(c, p->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, p->data,
+		       p->len, p->local);
+	wr->wr.rdma.remote_addr = p->to;
+	wr->wr.rdma.rkey = p->remote;
+	if (p->has_imm) {
+		wr->imm_data = htobe32(p->imm);
+	} else {
+		braid_tx_stamp(lane);
+		memcpy(hdr, p->hdr, BRAID_HDR_SIZE);
+		hdr[1] |= BRAID_FLAG_PLACED;
+		wr = chain_add(c, IBV_WR_SEND, hdr, BRAID_HDR_SIZE, w->bounce_mr->lkey);
+	}
+	if (copied)
+		bounce_used(w, wr);
+	braid_tx_advance(lane, p->bytes);
+	slot_used(w, &lane->tx);
+	return 0;
 }
 
 /* Bytes of the ring from f_sent on that one slot takes: whole frames without payload elsewhere. */
@@ -279,7 +288,7 @@ static int fill(struct braid_lane *lane, struct chain *c, size_t *budget)
 		/* Now and then a header, which says what has been received here. */
 		heard = lane->rx_frames - lane->rx_told;
 		if (braid_tx_put(lane, heard < w->wr_max / 4 ? w->imm_max : 0, &put))
-			add_write(lane, c, &put);
+			err = add_write(lane, c, &put);
 		else
 			err = add_send(lane, c);
 		*budget -= before - q->unsent < *budget ? before - q->unsent : *budget;

@@ -243,23 +243,29 @@ static int add_send(struct braid_lane *lane, struct chain *c)
 	struct braid_wire *w = c->w;
 	struct braid_txq *q = &lane->tx;
 	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
-	size_t len, at;
-	char *copy;
+	const struct ibv_mr *ring = w->ring_mr[w->nrings - 1];
+	bool whole = q->part < f->inl;
+	size_t len, at = q->part - f->inl;
+	const char *from = whole ? q->ring + f->off : f->ext + at;
+	char *copy = NULL;
 
-	if (q->part < f->inl) {
-		assert(!q->part);
-		braid_tx_stamp(lane);
-		len = ring_piece(q);
-		chain_add(c, IBV_WR_SEND, q->ring + f->off, (uint32_t)len,
-			  w->ring_mr[w->nrings - 1]->lkey);
-	} else {
-		at = q->part - f->inl;
-		len = f->ext_len - at < BRAID_SLOT ? f->ext_len - at : BRAID_SLOT;
+	if (!whole || !ring) {
 		copy = bounce(w);
 		if (!copy)
 			return -EAGAIN;
-		memcpy(copy, f->ext + at, len);
+	}
+	if (whole) {
+		assert(!q->part);
+		braid_tx_stamp(lane);
+		len = ring_piece(q);
+	} else {
+		len = f->ext_len - at < BRAID_SLOT ? f->ext_len - at : BRAID_SLOT;
+	}
+	if (copy) {
+		memcpy(copy, from, len);
 		bounce_used(w, chain_add(c, IBV_WR_SEND, copy, (uint32_t)len, w->bounce_mr->lkey));
+	} else {
+		chain_add(c, IBV_WR_SEND, from, (uint32_t)len, ring->lkey);
 	}
 	braid_tx_advance(lane, len);
 	slot_used(w, q);
@@ -310,7 +316,7 @@ static int verbs_push(struct braid_lane *lane)
 	if (w->ring != lane->tx.ring) {		/* home has moved here, with all that it had */
 		err = braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size);
 		if (err)
-			return err == -ENOMEM ? err : -EIO;
+			return err;
 	}
 	while (lane->tx.unsent && budget && !err) {
 		err = fill(lane, &c, &budget);
@@ -509,7 +515,7 @@ static int verbs_attach(struct braid_lane *lane)
 	struct braid_wire *w = wire_of(lane);
 
 	return w->ring == lane->tx.ring ? 0 :
-	       braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size) ? -ENOMEM : 0;
+	       braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size);
 }
 
 static void verbs_close(struct braid_lane *lane)

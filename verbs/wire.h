@@ -49,7 +49,7 @@ struct braid_wire {
 
 	/* sending: the link's lock */
 	char *ring;			/* the lane's, as registered */
-	struct ibv_mr **ring_mr;	/* the last is that of `ring` */
+	struct ibv_mr **ring_mr;	/* the last is that of `ring`; NULL: what goes is copied */
 	unsigned nrings;
 	char *bounce;			/* BRAID_BOUNCES pieces */
 	struct ibv_mr *bounce_mr;
@@ -96,7 +96,7 @@ void braid_wire_drop(struct braid_setup *s);
 /* Nothing more is read or written by the NIC. */
 void braid_wire_fence(struct braid_wire *w);
 void braid_wire_free(struct braid_wire *w);
-/* The NIC may read `size` bytes there from now on: 0, or a negative errno. */
+/* The NIC may read `size` bytes there from now on, if it can: 0 or -ENOMEM. */
 int braid_wire_ring(struct braid_wire *w, char *ring, size_t size);
 /* The queue pair, on w->id if there is one; then all its receives.  0 or a negative errno. */
 int braid_wire_qp(struct braid_wire *w);

@@ -18,6 +18,7 @@
 #include "core/log.h"
 #include "core/param.h"
 #include "core/pool.h"
+#include "core/service.h"
 
 enum {
 	RETIRE_MAX = 64,		/* retired messages that may stay untold */
@@ -1318,6 +1319,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 {
 	struct braid_link *link = c->link;
 	unsigned n = braid_link_stop(link);
+	uint32_t grant = link->grant;
 
 	if (uses(c, mr)) {
 		if (!atomic_load(&c->err))
@@ -1329,6 +1331,8 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 			forget_recvs(c);
 	}
 	braid_link_go(link, n);
+	if (grant != link->grant)
+		braid_handshakes_revoke(link);
 	braid_link_progress(link, NULL, NULL);
 	braid_link_tidy(link);
 }
@@ -1337,6 +1341,7 @@ void braid_comm_close(struct braid_comm *c)
 {
 	struct braid_link *link = c->link;
 	unsigned n = braid_link_stop(link);
+	uint32_t grant = link->grant;
 	bool gone;
 
 	if (unfinished(c) && !atomic_load(&c->err) && !c->peer_closed)
@@ -1355,6 +1360,8 @@ void braid_comm_close(struct braid_comm *c)
 	}
 	atomic_fetch_add(&link->pins, 1);
 	braid_link_go(link, n);
+	if (grant != link->grant)
+		braid_handshakes_revoke(link);
 	braid_link_progress(link, NULL, NULL);
 	braid_link_tidy(link);
 	atomic_fetch_sub(&link->pins, 1);

@@ -389,7 +389,7 @@ static const struct {
 int braid_conn_step(struct braid_conn *c, uint32_t *ret_events)
 {
 	while (c->state != BRAID_CONN_UP) {
-		int err = states[c->state].step(c);
+		int err = c->revoked ? -EALREADY : states[c->state].step(c);
 
 		if (err) {
 			if (err == -EAGAIN)

@@ -55,6 +55,7 @@ struct braid_conn {
 	bool packed;			/* msg is to be sent, not made */
 	bool answered;			/* somebody is there: its deadline is later */
 	bool patient;			/* its deadline is that of a set-up */
+	bool revoked;			/* what was set up has been taken back */
 	uint64_t ready_by_ns;		/* dialler: else what is set up can't be had */
 };
 
@@ -64,7 +65,7 @@ void braid_conn_init(struct braid_conn *c, int fd, bool dialler);
 
 /*
  * 0: up, the session key is braid_conn_session()'s; -EAGAIN: wait for *ret_events; otherwise the
- * connection is to be closed: -EPROTO not Braid, -EPROTONOSUPPORT no common version, -EACCES a
+ * connection is to be closed: -EALREADY it is revoked, -EPROTO not Braid, -EPROTONOSUPPORT no common version, -EACCES a
  * wrong key, -EREMOTEIO refused (c->theirs.status says why), or what the socket said.
  */
 int braid_conn_step(struct braid_conn *c, uint32_t *ret_events);

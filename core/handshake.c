@@ -98,6 +98,21 @@ void braid_handshakes_close(void)
 		braid_handshake_end(braid_list_entry(conns.next, struct braid_conn, node));
 }
 
+/* They are freed by the thread: it may have an event of theirs in its hands. */
+void braid_handshakes_revoke(const struct braid_link *link)
+{
+	struct braid_conn *c;
+
+	pthread_mutex_lock(&braid_svc.lock);
+	braid_list_for(c, &conns, node) {
+		if (c->link != link || !c->setup.wire || c->mine_setup.grant == link->grant)
+			continue;
+		braid_conn_drop(c);
+		c->revoked = true;
+	}
+	pthread_mutex_unlock(&braid_svc.lock);
+}
+
 void braid_handshakes_drop(const struct braid_link *link)
 {
 	struct braid_conn *c, *tmp;
@@ -311,6 +326,7 @@ static struct braid_carrier carrier(const struct braid_conn *c)
 		.tr = c->tr, .fd = c->fd, .wire = c->setup.wire,
 		.epoch = c->dialler ? c->mine.epoch : c->theirs.epoch,
 		.member = c->mine_setup.member, .peer_member = c->their_setup.member,
+		.grant = c->mine_setup.grant,
 		.peer_grant = c->their_setup.grant,
 	};
 }
@@ -362,6 +378,8 @@ static int link_take_conn(struct braid_link *link, struct braid_conn *c, unsigne
 
 	braid_unwatch(c->fd);
 	err = braid_link_add_lane(link, index, &carried);
+	if (err == -EALREADY)
+		return err;
 	if (err)
 		return braid_error(err, "device %s, peer %s: can't open lane %u: %s",
 				   link->key.dev->net.name, link->peer, index, strerror(-err));
@@ -381,6 +399,8 @@ static int lane_take_conn(struct braid_lane *lane, struct braid_conn *c)
 		return -EALREADY;		/* a later dial has come in between */
 	braid_unwatch(c->fd);
 	err = braid_lane_resume(lane, &carried, c->theirs.frames, c->theirs.first);
+	if (err == -EALREADY)
+		return err;
 	if (err) {
 		braid_link_fail(link, -EREMOTEIO, "lane %u can't be taken up again: %s",
 				lane->index,

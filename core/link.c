@@ -155,6 +155,12 @@ static int lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 	return c->tr->lane_open(lane);
 }
 
+/* The peer was told of it before memory was taken back, and could still write there. */
+static bool is_outdated(const struct braid_link *link, const struct braid_carrier *c)
+{
+	return c->tr->dma && c->grant != link->grant;
+}
+
 int braid_link_add_lane(struct braid_link *link, unsigned index, const struct braid_carrier *c)
 {
 	struct braid_lane *lane;
@@ -170,6 +176,8 @@ int braid_link_add_lane(struct braid_link *link, unsigned index, const struct br
 	lane->index = (uint8_t)index;
 	err = lane_take(lane, c);
 	braid_lock_wait(&link->lock);
+	if (!err && is_outdated(link, c))
+		err = -EALREADY;
 	if (!err && link->attached)
 		err = lane_attach(lane);
 	if (!err) {
@@ -351,18 +359,15 @@ void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_
 							     const struct braid_comm *c),
 		       const struct braid_comm *c)
 {
-	bool any = false;
-
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
-		if (!lane->tr->dma || !braid_lane_up(lane) || (uses && !uses(lane, c)))
+		if (!lane->tr->dma || (uses && !uses(lane, c)))
 			continue;
-		lane->tr->lane_fence(lane);
+		lane->tr->lane_fence(lane);	/* lost already: its NIC need not know */
 		braid_lane_lost(lane, -ECANCELED);
-		any = true;
 	}
-	if (any && !uses)
+	if (!uses)
 		link->grant++;
 }
 
@@ -393,6 +398,10 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 	int err;
 
 	assert(lane->fd < 0);
+	if (is_outdated(link, c)) {
+		braid_link_go(link, n);
+		return -EALREADY;
+	}
 	err = braid_tx_rewind(lane, frames);
 	if (!err)
 		err = lane_take(lane, c);

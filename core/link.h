@@ -68,7 +68,7 @@ struct braid_link {
 	unsigned home;			/* ours; changed while all stand still */
 	atomic_uint rx_home;		/* theirs: where the last such frame came from */
 	unsigned active;		/* of them, used for chunks */
-	uint32_t grant;			/* counts when credits were revoked: see docs/wire.md */
+	_Atomic uint32_t grant;		/* counts when credits were revoked: see docs/wire.md */
 	unsigned lanes_max;		/* of both ends */
 
 	struct braid_list comms;
@@ -151,10 +151,13 @@ struct braid_carrier {		/* what a handshake ends in: it carries a lane's frames 
 	void *wire;
 	uint16_t epoch;
 	uint8_t member, peer_member;
-	uint32_t peer_grant;
+	uint32_t grant, peer_grant;	/* when it was set up */
 };
 
-/* It becomes lane `index`: 0, or a negative errno and fd and wire are still the caller's. */
+/*
+ * It becomes lane `index`: 0, or a negative errno and fd and wire are still the caller's.
+ * -EALREADY, here and below: memory was taken back meanwhile, another one may do.
+ */
 int braid_link_add_lane(struct braid_link *link, unsigned index, const struct braid_carrier *c);
 
 /*

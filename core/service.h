@@ -51,6 +51,11 @@ int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **
 struct braid_comm *braid_listen_accept(struct braid_listen *l);
 /* Comms that were opened and never accepted are closed. */
 void braid_listen_close(struct braid_listen *l);
+/*
+ * Memory that peers may write was taken back on this link: lanes on their way up that were set up
+ * before can't write it any more.  Waits for the service's lock, so none is held.
+ */
+void braid_handshakes_revoke(const struct braid_link *link);
 /* From rx_open(), with the link's lock held: 0, or -EACCES, -ENOENT, -ENOSPC. */
 int braid_listen_offer(struct braid_comm *c, const struct braid_open *open);
 

@@ -172,6 +172,7 @@ unit_tests += tests/unit/test_fake
 tests_unit_test_fake_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_unit_test_fake_LDFLAGS = $(AM_LDFLAGS) -no-install
 tests_unit_test_fake_LDADD = tests/fake/librdmacm.la tests/fake/libibverbs.la $(CMOCKA_LIBS)
+abi_tests += tests/abi/test_rdma
 endif
 
 

@@ -190,10 +190,7 @@ int braid_wire_ring(struct braid_wire *w, char *ring, size_t size)
 	if (!more)
 		return -ENOMEM;
 	w->ring_mr = more;
-	w->ring_mr[w->nrings] = braid_port_own(w->port, ring, size, 0);
-	if (!w->ring_mr[w->nrings])
-		return -ENOBUFS;
-	w->nrings++;
+	w->ring_mr[w->nrings++] = braid_port_own(w->port, ring, size, 0);
 	w->ring = ring;
 	return 0;
 }

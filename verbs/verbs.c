@@ -11,9 +11,9 @@
  *	place			always possible, for whatever came from another transport
  *
  * The peer's slots are counted: each work request that takes one is noted with the frame whose
- * acknowledgement will say that the slot is posted again.  Who has none left, and owes many
- * acknowledgements, writes his count into the peer's memory, which takes no slot: so two ends that
- * have filled each other's slots go on.
+ * acknowledgement will say that the slot is posted again.  But a frame may take more slots than
+ * there are, and two ends may fill each other's.  So who has posted half of his again, and not
+ * said so by a frame, writes his counts into the peer's memory, which takes no slot.
  *
  * lane->fd is the socket of the handshake: it ends when the peer's process does.
  */
@@ -103,9 +103,21 @@ static int chain_post(struct chain *c)
 	return err ? -EIO : 0;
 }
 
-/* What of the peer's slots is free again, for their frames have been acknowledged. */
+static bool may_speak(struct braid_wire *w)
+{
+	if (!w->may_speak)
+		w->may_speak = atomic_load_explicit(&w->m->ack[1], memory_order_relaxed);
+	return w->may_speak;
+}
+
+/* What of the peer's slots is free again: frames were acknowledged, or it has counted. */
 static unsigned slots_free(struct braid_wire *w, const struct braid_txq *q)
 {
+	uint32_t counted = le32toh(atomic_load_explicit(&w->m->ack[1], memory_order_acquire));
+
+	if (counted != w->count_seen && counted - 1 - w->wr_tail <= w->wr_head - w->wr_tail)
+		w->wr_tail = counted - 1;
+	w->count_seen = counted;
 	while (w->wr_tail != w->wr_head &&
 	       (int32_t)(q->f_told - w->wr_frame[w->wr_tail % BRAID_SLOTS_RX]) >= 0)
 		w->wr_tail++;
@@ -118,42 +130,47 @@ static void slot_used(struct braid_wire *w, const struct braid_txq *q)
 	w->wr_frame[w->wr_head++ % BRAID_SLOTS_RX] = q->f_sent + (q->part != 0);
 }
 
-/* The count of what has been received, and that we speak, into the peer's memory. */
-static void say_count(struct braid_lane *lane, struct chain *c, uint32_t words[2])
+/* The counts of what has been received, into the peer's memory. */
+static void say_count(struct braid_lane *lane, struct chain *c)
 {
 	struct braid_wire *w = c->w;
+	_Atomic uint32_t *words = w->m->ack + BRAID_ACK_OUT;
 	struct ibv_send_wr *wr;
 
-	if (w->inline_max < 8)
-		return;
-	words[0] = htole32(lane->rx_frames);
-	words[1] = htole32(1);
-	wr = chain_add(c, IBV_WR_RDMA_WRITE, words, 8, 0);
+	atomic_store_explicit(&words[0], htole32(lane->rx_frames), memory_order_relaxed);
+	atomic_store_explicit(&words[1], htole32(w->slots + 1), memory_order_relaxed);
+	wr = chain_add(c, IBV_WR_RDMA_WRITE, (const void *)words, 8, w->m->ack_mr->lkey);
 	wr->wr.rdma.remote_addr = w->peer_ack;
 	wr->wr.rdma.rkey = w->peer_ack_key;
+	w->slots_told = w->slots;
 	braid_lane_told(lane);
 }
 
-static void add_write(struct braid_lane *lane, struct chain *c, const struct braid_put *p)
+/* How many slots are there again that the peer does not know of, as far as we know. */
+static unsigned slots_untold(const struct braid_lane *lane, struct braid_wire *w)
 {
-	struct ibv_send_wr *wr;
-
-	wr = chain_add(c, p->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, p->data,
-		       p->len, p->local);
-	wr->wr.rdma.remote_addr = p->to;
-	wr->wr.rdma.rkey = p->remote;
-	if (p->has_imm) {
-		wr->imm_data = htobe32(p->imm);
-	} else {
-		char *hdr = c->hdr[c->n];
-
-		braid_tx_stamp(lane);
-		memcpy(hdr, p->hdr, BRAID_HDR_SIZE);
-		hdr[1] |= BRAID_FLAG_PLACED;
-		chain_add(c, IBV_WR_SEND, hdr, BRAID_HDR_SIZE, 0);
+	if ((int32_t)(lane->rx_told - w->mark_frames) >= 0) {
+		if ((int32_t)(w->mark_slots - w->slots_told) > 0)
+			w->slots_told = w->mark_slots;
+		if (lane->rx_kind == BRAID_RX_NONE) {
+			w->mark_frames = lane->rx_frames;
+			w->mark_slots = w->slots;
+		}
 	}
-	braid_tx_advance(lane, p->bytes);
-	slot_used(c->w, &lane->tx);
+	return w->slots - w->slots_told;
+}
+
+/* With the link's lock held. */
+static int count_if_due(struct braid_lane *lane, struct braid_wire *w)
+{
+	struct chain c = { .w = w };
+
+	w->count_due = slots_untold(lane, w) >= BRAID_SLOTS_RX / 2;
+	if (!w->count_due || !may_speak(w) || !sq_room(w, 1))
+		return 0;
+	w->count_due = false;
+	say_count(lane, &c);
+	return chain_post(&c);
 }
 
 /* A free piece of registered memory, or NULL: not now. */
@@ -171,6 +188,37 @@ static void bounce_used(struct braid_wire *w, struct ibv_send_wr *wr)
 {
 	w->bounce_wr[w->bounces++ % BRAID_BOUNCES] = w->sq_posted;
 	signal_it(w, wr);
+}
+
+/* A chunk into its place: 0, or -EAGAIN: no memory to send its header from. */
+static int add_write(struct braid_lane *lane, struct chain *c, const struct braid_put *p)
+{
+	struct braid_wire *w = c->w;
+	struct ibv_send_wr *wr;
+	char *hdr = c->hdr[c->n];
+	bool copied = !p->has_imm && w->inline_max < BRAID_HDR_SIZE;
+
+	if (copied)
+		hdr = bounce(w);
+	if (!hdr)
+		return -EAGAIN;
+	wr = chain_add(c, p->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, p->data,
+		       p->len, p->local);
+	wr->wr.rdma.remote_addr = p->to;
+	wr->wr.rdma.rkey = p->remote;
+	if (p->has_imm) {
+		wr->imm_data = htobe32(p->imm);
+	} else {
+		braid_tx_stamp(lane);
+		memcpy(hdr, p->hdr, BRAID_HDR_SIZE);
+		hdr[1] |= BRAID_FLAG_PLACED;
+		wr = chain_add(c, IBV_WR_SEND, hdr, BRAID_HDR_SIZE, w->m->bounce_mr->lkey);
+	}
+	if (copied)
+		bounce_used(w, wr);
+	braid_tx_advance(lane, p->bytes);
+	slot_used(w, &lane->tx);
+	return 0;
 }
 
 /* Bytes of the ring from f_sent on that one slot takes: whole frames without payload elsewhere. */
@@ -195,38 +243,37 @@ static int add_send(struct braid_lane *lane, struct chain *c)
 	struct braid_wire *w = c->w;
 	struct braid_txq *q = &lane->tx;
 	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
-	size_t len, at;
-	char *copy;
+	const struct ibv_mr *ring = w->ring_mr[w->nrings - 1];
+	bool whole = q->part < f->inl;
+	size_t len, at = q->part - f->inl;
+	const char *from = whole ? q->ring + f->off : f->ext + at;
+	char *copy = NULL;
 
-	if (q->part < f->inl) {
-		assert(!q->part);
-		braid_tx_stamp(lane);
-		len = ring_piece(q);
-		chain_add(c, IBV_WR_SEND, q->ring + f->off, (uint32_t)len,
-			  w->ring_mr[w->nrings - 1]->lkey);
-	} else {
-		at = q->part - f->inl;
-		len = f->ext_len - at < BRAID_SLOT ? f->ext_len - at : BRAID_SLOT;
+	if (!whole || !ring) {
 		copy = bounce(w);
 		if (!copy)
 			return -EAGAIN;
-		memcpy(copy, f->ext + at, len);
+	}
+	if (whole) {
+		assert(!q->part);
+		braid_tx_stamp(lane);
+		len = ring_piece(q);
+	} else {
+		len = f->ext_len - at < BRAID_SLOT ? f->ext_len - at : BRAID_SLOT;
+	}
+	if (copy) {
+		memcpy(copy, from, len);
 		bounce_used(w, chain_add(c, IBV_WR_SEND, copy, (uint32_t)len, w->m->bounce_mr->lkey));
+	} else {
+		chain_add(c, IBV_WR_SEND, from, (uint32_t)len, ring->lkey);
 	}
 	braid_tx_advance(lane, len);
 	slot_used(w, q);
 	return 0;
 }
 
-static bool may_speak(struct braid_wire *w)
-{
-	if (!w->may_speak)
-		w->may_speak = atomic_load_explicit(&w->m->ack[1], memory_order_relaxed);
-	return w->may_speak;
-}
-
 /* Fill the chain: 0, or -EAGAIN: the NIC or the peer has no room. */
-static int fill(struct braid_lane *lane, struct chain *c, size_t *budget, uint32_t words[2])
+static int fill(struct braid_lane *lane, struct chain *c, size_t *budget)
 {
 	struct braid_txq *q = &lane->tx;
 	struct braid_wire *w = c->w;
@@ -241,13 +288,13 @@ static int fill(struct braid_lane *lane, struct chain *c, size_t *budget, uint32
 			return -EAGAIN;
 		if (!slots_free(w, q)) {
 			if (lane->rx_frames - lane->rx_told >= w->wr_max / 4)
-				say_count(lane, c, words);
+				say_count(lane, c);
 			return -EAGAIN;
 		}
 		/* Now and then a header, which says what has been received here. */
 		heard = lane->rx_frames - lane->rx_told;
 		if (braid_tx_put(lane, heard < w->wr_max / 4 ? w->imm_max : 0, &put))
-			add_write(lane, c, &put);
+			err = add_write(lane, c, &put);
 		else
 			err = add_send(lane, c);
 		*budget -= before - q->unsent < *budget ? before - q->unsent : *budget;
@@ -260,7 +307,6 @@ static int verbs_push(struct braid_lane *lane)
 	struct braid_wire *w = wire_of(lane);
 	size_t budget = BRAID_CALL_BUDGET;
 	struct chain c = { .w = w };
-	uint32_t words[2];
 	int err = 0, posted;
 
 	if (!w->qp)
@@ -270,10 +316,10 @@ static int verbs_push(struct braid_lane *lane)
 	if (w->ring != lane->tx.ring) {		/* home has moved here, with all that it had */
 		err = braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size);
 		if (err)
-			return err == -ENOMEM ? err : -EIO;
+			return err;
 	}
 	while (lane->tx.unsent && budget && !err) {
-		err = fill(lane, &c, &budget, words);
+		err = fill(lane, &c, &budget);
 		posted = chain_post(&c);
 		if (posted)
 			return posted;
@@ -357,6 +403,7 @@ static int take_all(struct braid_lane *lane, struct braid_wire *w)
 	}
 	/* Before the lock is given back: what says that they are there goes under it. */
 	again = err ? 0 : braid_wire_post_recv(w, slots, n);
+	w->slots += n;
 	atomic_store_explicit(&lane->rx_bytes, lane->rx_bytes + bytes, memory_order_relaxed);
 	return err ? err : again ? -EIO : 0;
 }
@@ -409,13 +456,15 @@ static int verbs_poll(struct braid_lane *lane)
 				return -EIO;
 			}
 		}
-		if (w->wc_beg == w->wc_end && !has_count(w))
+		if (w->wc_beg == w->wc_end && !has_count(w) && !w->count_due)
 			break;
 		if (!braid_trylock(lock))
 			return 1;
 		err = take_all(lane, w);
 		if (!err)
 			err = take_count(lane, w);
+		if (!err)
+			err = count_if_due(lane, w);
 		braid_unlock(lock);
 		taken++;
 		if (w->wc_end < BRAID_POLL_MAX)
@@ -439,7 +488,6 @@ static int verbs_open(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
 	struct chain c = { .w = w };
-	uint32_t words[2];
 	int err = 0;
 
 	if (lane->tx.ring)
@@ -453,7 +501,7 @@ static int verbs_open(struct braid_lane *lane)
 	w->may_speak = w->dialler || w->port->fabric != BRAID_FABRIC_IWARP;
 	/* iWARP: who has dialled must be the first to say something. */
 	if (w->dialler && w->port->fabric == BRAID_FABRIC_IWARP) {
-		say_count(lane, &c, words);
+		say_count(lane, &c);
 		err = chain_post(&c);
 		if (err)
 			return err;
@@ -467,7 +515,7 @@ static int verbs_attach(struct braid_lane *lane)
 	struct braid_wire *w = wire_of(lane);
 
 	return w->ring == lane->tx.ring ? 0 :
-	       braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size) ? -ENOMEM : 0;
+	       braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size);
 }
 
 static void verbs_close(struct braid_lane *lane)

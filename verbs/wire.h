@@ -4,8 +4,8 @@
  *
  * Made in the handshake (qp.c; for iWARP with the help of cm.c), moved by verbs.c, closed by the
  * lane.  Receives are posted in advance, SLOTS of them, each with room for SLOT bytes; a sender
- * never has more on the way than there are, for each that is used is acknowledged by the frame
- * that it was part of.
+ * never has more on the way than there are: one that was used is known to be there again once the
+ * frame that it was part of is acknowledged, or the peer has counted it.
  */
 #ifndef BRAID_VERBS_WIRE_H
 #define BRAID_VERBS_WIRE_H
@@ -25,6 +25,7 @@ enum {
 	BRAID_WR_TX = 256,
 	BRAID_POLL_MAX = 16,
 	BRAID_INLINE = 220,		/* asked for; what there is is taken */
+	BRAID_ACK_OUT = 16,		/* words from ack on: what is written into the peer's */
 };
 
 /* What a wire reads and writes itself: kept registered by its port for the next one. */
@@ -33,7 +34,7 @@ struct braid_wire_memory {
 	char *rx;			/* BRAID_SLOTS_RX slots */
 	char *bounce;			/* BRAID_BOUNCES pieces */
 	_Atomic uint32_t *ack;		/* two words that the peer writes: frames that it has
-					 * received; 1: it has begun to speak */
+					 * received; slots that it has posted again, and 1 */
 	struct ibv_mr *rx_mr, *bounce_mr, *ack_mr;
 };
 
@@ -59,7 +60,7 @@ struct braid_wire {
 
 	/* sending: the link's lock */
 	char *ring;			/* the lane's, as registered */
-	struct ibv_mr **ring_mr;	/* the last is that of `ring` */
+	struct ibv_mr **ring_mr;	/* the last is that of `ring`; NULL: what goes is copied */
 	unsigned nrings;
 	uint32_t bounces;		/* ever taken */
 	uint32_t bounce_wr[BRAID_BOUNCES];	/* sq_posted when that one is free again */
@@ -69,12 +70,17 @@ struct braid_wire {
 	uint32_t wr_head, wr_tail;	/* the peer's receives: used, known to be posted again */
 	uint32_t wr_frame[BRAID_SLOTS_RX];	/* which frame's acknowledgement says so */
 	unsigned wr_max;
+	uint32_t count_seen;		/* the peer's count of them, as it was last */
 	bool may_speak;			/* iWARP: the dialler has */
 	uint64_t peer_ack;		/* where the peer looks for acknowledgements */
 	uint32_t peer_ack_key;
 
 	/* receiving: the lane's io lock */
 	uint32_t ack_seen;
+	uint32_t slots;			/* of ours that were used and are posted again, ever */
+	uint32_t slots_told;		/* of them, known to the peer */
+	uint32_t mark_frames, mark_slots;	/* so many had been used for so many frames */
+	bool count_due;
 	struct ibv_wc wc[BRAID_POLL_MAX];
 	int wc_beg, wc_end;
 	unsigned fruitless;
@@ -94,7 +100,7 @@ void braid_wire_drop(struct braid_setup *s);
 /* Nothing more is read or written by the NIC. */
 void braid_wire_fence(struct braid_wire *w);
 void braid_wire_free(struct braid_wire *w);
-/* The NIC may read `size` bytes there from now on: 0, or a negative errno. */
+/* The NIC may read `size` bytes there from now on, if it can: 0 or -ENOMEM. */
 int braid_wire_ring(struct braid_wire *w, char *ring, size_t size);
 /* The queue pair, on w->id if there is one; then all its receives.  0 or a negative errno. */
 int braid_wire_qp(struct braid_wire *w);

@@ -1,10 +1,8 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: BSD-3-Clause
 # lib.sh - the ABI tests over a NIC that exists in memory only (tests/fake).  Sourced by the scripts
-# beside it, which say what $nics there are (tests/fake/ctl.h), and may say:
-#
-#	transports	verbs,tcp as unasked, else verbs alone: then TCP carries nothing
-#	programs	more of the build directory's tests/ than those below
+# beside it, which say what $nics there are (tests/fake/ctl.h), and which $programs they run
+# besides those below.  TCP is there to fall back to, as it is unasked.
 #
 # Over TCP most of them would pass as well.  So each is followed by a case that says how many work
 # requests the NIC was given meanwhile, and a case before all shows that over TCP there are none.
@@ -53,7 +51,7 @@ trap 'exit 1' HUP INT TERM
 
 export LD_LIBRARY_PATH="$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export BRAID_TEST_FAKE_FABRIC="$tmp/fabric" BRAID_TEST_FAKE_DEVICES="${nics:?}"
-export BRAID_TRANSPORTS="${transports:-verbs}" BRAID_SOCKET_IFNAME=lo
+export BRAID_SOCKET_IFNAME=lo
 BRAID_TEST_RDMA=$(basename "$0" .sh)
 export BRAID_TEST_RDMA BRAID_TEST_FILTER="${BRAID_TEST_FILTER:-v12*}"
 
@@ -86,6 +84,10 @@ perf tcp && [ "$during" = 0 ]
 verdict $? "over TCP the NIC is given nothing"
 perf verbs,tcp && [ "$during" -gt 0 ]
 verdict $? "unasked it is"
+
+BRAID_TEST_FAKE_DEVICES=$nics,memlock=4000000 BRAID_LANES=1 perf verbs --timeout 20 &&
+	[ "$during" -gt 0 ]
+verdict $? "memory that the NIC is refused is sent all the same"
 
 for program in $BRAID_TEST_PROGRAMS; do
 	before=$(sent)

@@ -5,7 +5,7 @@
 #   abi_tests   tests/abi/test_x     the same, made of tests/abi/abi.h
 #   fuzz_tests  tests/fuzz/fuzz_x    LLVMFuzzerTestOneInput() of that one file, and one more line
 #                                    below; its corpus is tests/fuzz/corpus/x/
-#   tidy_tests, net_tests, cli_tests scripts (sh, bash or bats), executable
+#   tidy_tests, net_tests, rdma_tests, cli_tests scripts (sh, bash or bats), executable
 #   vm_tests    tests/vm/cases/x.sh  a script for virtual machines (tests/vm/run), not in make check
 # --wrap for a neighbour: tests_unit_test_x_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neighbour
 # A preloaded fake: check_LTLIBRARIES += tests/lib/fault.la, with
@@ -75,6 +75,13 @@ net_tests = \
 	tests/net/ipv6.sh \
 	tests/net/names.sh \
 	tests/net/veth.sh
+
+# The ABI tests over NICs that exist in memory only.
+rdma_tests = \
+	tests/rdma/ib.sh \
+	tests/rdma/iwarp.sh \
+	tests/rdma/roce1.sh \
+	tests/rdma/roce2.sh
 
 fault_tests = tests/faults/check.sh
 
@@ -173,6 +180,10 @@ tests_unit_test_fake_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_unit_test_fake_LDFLAGS = $(AM_LDFLAGS) -no-install
 tests_unit_test_fake_LDADD = tests/fake/librdmacm.la tests/fake/libibverbs.la $(CMOCKA_LIBS)
 abi_tests += tests/abi/test_rdma
+# What tests/rdma/*.sh run besides the ABI tests.
+check_PROGRAMS += tests/rdma/fabric
+tests_rdma_fabric_LDADD = -ldl
+rdma_programs = tests/rdma/test_counts
 endif
 
 
@@ -225,20 +236,20 @@ check_PROGRAMS += $(fuzz_tests) $(sim_tests)
 # A measurement, not a test: tests/bench/null [SECONDS].
 check_PROGRAMS += tests/bench/null
 if HAVE_CMOCKA
-check_PROGRAMS += $(unit_tests) $(abi_tests)
+check_PROGRAMS += $(unit_tests) $(abi_tests) $(rdma_programs)
 cmocka_tests = $(unit_tests) $(abi_tests)
 else
 cmocka_tests = tests/no-cmocka.sh
 endif
 
-dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(fault_tests) $(cli_tests) $(vm_tests) \
+dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(fault_tests) $(cli_tests) $(vm_tests) \
 	$(vm_verbs_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh
-EXTRA_DIST += tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
+EXTRA_DIST += tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh tests/rdma/lib.sh \
 	tests/vm/lib.sh tests/vm/abi.sh tests/vm/modules tests/vm/dmesg.ok
 
 TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(sim_tests) $(net_tests) \
-	$(fault_tests) $(cli_tests)
+	$(rdma_tests) $(fault_tests) $(cli_tests)
 
 TEST_EXTENSIONS = .sh .bats
 TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
@@ -270,6 +281,10 @@ check-tidy: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(tidy_tests)'
 check-net: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(net_tests)'
+# The same over NICs that exist in memory only, through every ABI version.
+check-rdma: all
+	BRAID_TEST_FILTER=$${BRAID_TEST_FILTER:-*} BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-1200} \
+		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(rdma_tests)'
 check-faults: all tests/faults/faults
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(fault_tests)'
 check-cli: all
@@ -370,5 +385,5 @@ lint: docs/man/braid-params.7
 lint_dirs = plugin core socket topo tools
 lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
-.PHONY: check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-threads \
+.PHONY: check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-threads \
 	check-valgrind vm vm-bench fuzz coverage lint soak soak-sim soak-faults

@@ -421,7 +421,7 @@ static void left_half_way(struct abi *t)
 	OK(net_finalize(net));		/* what it keeps for good it has now */
 	fds = count_fds();
 	threads = count_threads();
-	OK(net_init(net, 1, -1, net_log, NULL));
+	OK(net_init(net, 1, -1, abi_log, NULL));
 	warns_expected();		/* a dial may find that its listen was closed before it */
 	for (int i = 0; i < 20; i++) {
 		struct pair p;

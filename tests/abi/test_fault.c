@@ -44,7 +44,7 @@ static void listen_to(int level, unsigned long flags, const char *file, int line
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	net_log(level, flags, file, line, "%s", text);
+	abi_log(level, flags, file, line, "%s", text);
 	if (level != NCCL_LOG_WARN)
 		return;
 	len = (unsigned)strlen(text) + 1;

@@ -37,7 +37,7 @@ static void init_often(struct abi *t)
 	OK(net_finalize(net));
 	before = usage();
 	for (int i = 0; i < 1000; i++) {
-		OK(net_init(net, (uint64_t)i, -1, net_log, NULL));
+		OK(net_init(net, (uint64_t)i, -1, abi_log, NULL));
 		OK(net_devices(net, &ndev));
 		TRUE(ndev >= 1);
 		OK(net_finalize(net));
@@ -58,7 +58,7 @@ static void use_often(struct abi *t)
 		struct pair p;
 
 		if (i)
-			OK(net_init(net, (uint64_t)i, -1, net_log, NULL));
+			OK(net_init(net, (uint64_t)i, -1, abi_log, NULL));
 		pair_open(net, &p);
 		exchange(net, p.send, p.recv, 100000, (uint64_t)i);
 		pair_close(net, &p);
@@ -126,7 +126,7 @@ static void two_contexts(struct abi *t)
 	void *ctx[2] = { net->ctx, NULL };
 	struct pair p[2][3];
 
-	OK(net_init_ctx(net, &ctx[1], 2, -1, net_log, NULL));
+	OK(net_init_ctx(net, &ctx[1], 2, -1, abi_log, NULL));
 	TRUE(ctx[0] && ctx[1] && ctx[0] != ctx[1]);
 	for (int i = 0; i < 6; i++) {
 		as(net, ctx[i % 2]);
@@ -161,7 +161,7 @@ static void other_context_aborts(struct abi *t)
 	struct pair p[2];
 
 	warns_expected();
-	OK(net_init_ctx(net, &ctx[1], 2, -1, net_log, NULL));
+	OK(net_init_ctx(net, &ctx[1], 2, -1, abi_log, NULL));
 	for (int i = 0; i < 2; i++) {
 		as(net, ctx[i]);
 		pair_open(net, &p[i]);
@@ -197,7 +197,7 @@ static void many_contexts(struct abi *t)
 	before = usage();
 	for (int round = 0; round < (t->newest ? 20 : 3); round++) {
 		for (unsigned i = 0; i < N; i++)
-			OK(net_init_ctx(net, &ctx[i], i, -1, net_log, NULL));
+			OK(net_init_ctx(net, &ctx[i], i, -1, abi_log, NULL));
 		shuffle(t, order, N);
 		for (unsigned i = 0; i < N; i++)
 			OK(net_finalize_ctx(net, ctx[order[i]]));

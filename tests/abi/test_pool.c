@@ -137,6 +137,8 @@ static void idle_links(struct abi *t)
 	struct net *net;
 	size_t before, after, each;
 
+	if (over_rdma())
+		skip_because("a queue pair keeps a megabyte of receives posted");
 	one_lane();
 	setenv("BRAID_LINK_IDLE", "60", 1);
 	for (int i = 0; i < peers; i++)

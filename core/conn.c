@@ -129,8 +129,11 @@ static int conn_rx_answer(struct braid_conn *c)
 	c->known = true;
 	if (c->theirs.status != BRAID_HELLO_OK)
 		return -EREMOTEIO;
-	if (c->mine.kind != BRAID_HELLO_ALIVE)
+	if (c->mine.kind != BRAID_HELLO_ALIVE) {
 		c->tr = agreed(&c->mine, &c->theirs);
+		if (!c->tr)		/* it should have refused */
+			return -EBADMSG;
+	}
 	memcpy(c->proof, proof_tag, sizeof(proof_tag));
 	braid_auth_proof(c->key, c->m1, c->m2, c->proof + sizeof(proof_tag));
 	return 0;
@@ -228,7 +231,9 @@ static int use_socket(struct braid_conn *c)
 {
 	braid_conn_drop(c);
 	if (!offers(&c->mine, BRAID_TRANSPORT_TCP) || !offers(&c->theirs, BRAID_TRANSPORT_TCP)) {
-		c->theirs.status = BRAID_HELLO_NO_TRANSPORT;
+		/* A link that was up may have it again later. */
+		c->theirs.status = c->theirs.kind == BRAID_HELLO_LINK ? BRAID_HELLO_NO_TRANSPORT :
+									BRAID_HELLO_NO_ROOM;
 		return -EREMOTEIO;
 	}
 	c->tr = braid_transport_find(BRAID_TRANSPORT_TCP);

@@ -125,6 +125,11 @@ void braid_handshakes_drop(const struct braid_link *link)
 
 /* --- what a hello is about ----------------------------------------------------------------- */
 
+static bool has_socket(const struct braid_dev *dev)
+{
+	return braid_transport_find(BRAID_TRANSPORT_TCP) && dev->port[BRAID_TRANSPORT_TCP];
+}
+
 void braid_handshake_offer(struct braid_hello *h, const struct braid_dev *met, bool plain)
 {
 	unsigned n = 0;
@@ -133,7 +138,7 @@ void braid_handshake_offer(struct braid_hello *h, const struct braid_dev *met, b
 	for (unsigned i = 0; braid_transports[i] && n < BRAID_TRANSPORTS_MAX; i++) {
 		const struct braid_transport *tr = braid_transports[i];
 
-		if (met->port[tr->id] && !(plain && tr->blob))
+		if (met->port[tr->id] && !(plain && tr->blob && has_socket(met)))
 			h->transports[n++] = tr->id;
 	}
 }
@@ -256,6 +261,8 @@ static void admit_lane(struct braid_conn *c)
 	if (!link) {			/* its home was lost before its proof was read */
 		braid_handshake_end(link_coming(c->theirs.ident));
 		c->mine.status = BRAID_HELLO_NO_LINK;
+	} else if (c->theirs.kind == BRAID_HELLO_LANE && !c->tr) {
+		c->mine.status = BRAID_HELLO_NO_ROOM;	/* it may have it again later */
 	} else if (c->theirs.kind == BRAID_HELLO_ALIVE) {
 		braid_heal_wanted(link, c->theirs.lane, c->theirs.epoch);
 	} else if (c->theirs.lane < link->nlanes) {

@@ -307,7 +307,7 @@ static void finish(struct job *j, struct peer *p)
 }
 
 /* Does what is sent go over RDMA? */
-static bool over_rdma(struct job *j)
+static bool went_over_rdma(struct job *j)
 {
 	long before = sends();
 
@@ -327,7 +327,7 @@ static void returns(struct job *j, const char *what)
 {
 	uint64_t from = now_us(), end = deadline_ms(RETURN_MS * SLACK);
 
-	while (!over_rdma(j))
+	while (!went_over_rdma(j))
 		wait_tick(end, __FILE__, __LINE__, "RDMA to be used again");
 	printf("%s: back on RDMA after %llu ms\n", what, (unsigned long long)(now_us() - from) / 1000);
 	j->longest_us = 0;
@@ -347,11 +347,11 @@ static void down_and_up(struct abi *t, const char *kind, const char *lanes, cons
 	setenv("BRAID_LANES", lanes, 1);
 	j = start(t, &p);
 	job_play(j, 200);
-	TRUE(over_rdma(j));
+	TRUE(went_over_rdma(j));
 	ctl(down);
 	stall_ends(j, what);
 	job_play(j, 500);
-	TRUE(!over_rdma(j));
+	TRUE(!went_over_rdma(j));
 	ctl(up);
 	returns(j, what);
 	finish(j, &p);

@@ -176,6 +176,14 @@ static const struct braid_transport more = {
 	.setup_drop = fuzz_setup_drop,
 }, tcp = { .name = "tcp", .id = BRAID_TRANSPORT_TCP };
 
+static void offer(struct braid_hello *h)
+{
+	if (w.switches & MORE)
+		memcpy(h->transports, both, sizeof(both));
+	else
+		h->transports[0] = tcp.id;
+}
+
 const struct braid_transport *braid_transport_find(uint8_t id)
 {
 	return id == more.id ? &more : id == tcp.id ? &tcp : NULL;
@@ -198,8 +206,7 @@ int braid_conn_find(struct braid_conn *c)
 	c->mine.lanes_max = 4;
 	c->mine.status = w.switches & LATE ? BRAID_HELLO_OK : w.status;
 	memcpy(c->key, key, sizeof(key));
-	if (w.switches & MORE)
-		memcpy(c->mine.transports, both, sizeof(both));
+	offer(&c->mine);
 	return 0;
 }
 
@@ -226,7 +233,7 @@ static void check_dialler(int err)
 	if (err)
 		return;
 	assert(w.c.state == BRAID_CONN_UP && w.c.known && w.c.theirs.status == BRAID_HELLO_OK);
-	assert(w.nout == BRAID_HELLO_SIZE + BRAID_PROOF_SIZE || w.c.mine.transports[0]);
+	assert(w.nout == BRAID_HELLO_SIZE + BRAID_PROOF_SIZE || w.switches & MORE);
 }
 
 static void check_accepter(int err)
@@ -266,8 +273,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		memcpy(w.c.key, key, sizeof(key));
 		w.c.mine.kind = BRAID_HELLO_LINK;
 		w.c.mine.lanes_max = 8;
-		if (w.switches & MORE)
-			memcpy(w.c.mine.transports, both, sizeof(both));
+		offer(&w.c.mine);
 	}
 	for (unsigned still = 0; err == -EAGAIN && still < 4; still++) {
 		size_t before = w.read + w.nout;

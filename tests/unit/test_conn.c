@@ -142,6 +142,7 @@ int braid_conn_find(struct braid_conn *c)
 	c->mine.kind = c->theirs.kind;
 	c->mine.status = w.status;
 	c->mine.lanes_max = 4;
+	c->mine.transports[0] = BRAID_TRANSPORT_TCP;
 	memcpy(c->key, w.token, sizeof(c->key));
 	return 0;
 }
@@ -154,8 +155,9 @@ int braid_conn_ready(struct braid_conn *c)
 
 const struct braid_transport *braid_transport_find(uint8_t id)
 {
-	(void)id;
-	return NULL;
+	static const struct braid_transport tcp = { .name = "tcp", .id = BRAID_TRANSPORT_TCP };
+
+	return id == tcp.id ? &tcp : NULL;
 }
 
 void braid_conn_setup(struct braid_conn *c)
@@ -190,6 +192,7 @@ static void meet(void)
 	braid_conn_init(&w.c[DIALLER], DIALLER, true);
 	w.c[DIALLER].mine.kind = BRAID_HELLO_LINK;
 	w.c[DIALLER].mine.lanes_max = 8;
+	w.c[DIALLER].mine.transports[0] = BRAID_TRANSPORT_TCP;
 	w.c[DIALLER].mine.ident = 0x1234;
 	w.c[DIALLER].mine.window = 524288;
 	memcpy(w.c[DIALLER].key, w.token, sizeof(w.token));
@@ -578,6 +581,7 @@ static void a_recorded_handshake_does_not_work_again(void **state)
 	braid_conn_init(&w.c[DIALLER], DIALLER, true);
 	w.c[DIALLER].mine.kind = BRAID_HELLO_LINK;
 	w.c[DIALLER].mine.lanes_max = 8;
+	w.c[DIALLER].mine.transports[0] = BRAID_TRANSPORT_TCP;
 	memcpy(w.pipe[ACCEPTER].buf, answer, sizeof(answer));
 	w.pipe[ACCEPTER].n = sizeof(answer);
 	assert_int_equal(step(DIALLER), -EACCES);

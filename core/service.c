@@ -30,6 +30,7 @@
 enum {
 	TICK_MS = 2,
 	STOP_MS = 100,			/* for goodbyes to leave */
+	LINGER_MS = 1000,		/* for lanes to come back that have something to bring */
 };
 
 struct braid_self braid_self;
@@ -44,6 +45,7 @@ static struct {
 	int ep, efd;
 	struct braid_lock kick_lock;	/* efd */
 	uint64_t idle_since_ns, looked_ns;
+	uint64_t stop_ns;		/* when it was asked to stop; 0: not yet */
 } svc = { .ep = -1, .efd = -1 };
 
 int braid_watch(int op, int fd, uint32_t events, void *obj, enum braid_tag tag)
@@ -142,6 +144,7 @@ int braid_service_start(void)
 	err = svc.efd < 0 ? -errno :
 			    braid_watch(EPOLL_CTL_ADD, svc.efd, EPOLLIN, NULL, BRAID_TAG_WAKE);
 	svc.stop = false;
+	svc.stop_ns = 0;
 	svc.idle_since_ns = 0;
 	if (!err)
 		err = braid_os->thread_start(&svc.thread, service_thread, NULL, "braid-service");
@@ -465,6 +468,27 @@ static bool nothing_left(uint64_t now)
 	return now - svc.idle_since_ns >= (uint64_t)braid_param.link_idle * SEC;
 }
 
+/* Asked to stop: is there a link that has lost its lanes, and would take messages with it? */
+static bool must_linger(uint64_t now)
+{
+	struct braid_link *link;
+	bool any = false;
+
+	if (!svc.stop_ns)
+		svc.stop_ns = now;
+	if (now - svc.stop_ns >= LINGER_MS * MS)
+		return false;
+	braid_list_for(link, &braid_svc.links, node) {
+		if (atomic_load(&link->state) != BRAID_LINK_UP || link->peer_gone ||
+		    braid_lane_up(braid_link_home(link)))
+			continue;
+		braid_lock_wait(&link->lock);
+		any |= !braid_txq_idle(&braid_link_home(link)->tx);
+		braid_unlock(&link->lock);
+	}
+	return any;
+}
+
 static void close_all(void)
 {
 	struct braid_link *link, *tmp;
@@ -572,7 +596,9 @@ static bool service_step(int *wait_ms)
 		svc.looked_ns = now;
 		*wait_ms = n > 0 ? 0 : ms;
 	}
-	go_on = !svc.stop && !nothing_left(now);
+	go_on = (!svc.stop || must_linger(now)) && !nothing_left(now);
+	if (go_on && svc.stop)
+		*wait_ms = sooner(*wait_ms, 1);
 	if (go_on && *wait_ms < 0 && svc.idle_since_ns)
 		*wait_ms = 100;
 	pthread_mutex_unlock(&braid_svc.lock);
@@ -589,7 +615,8 @@ static void *service_thread(void *arg)
 		if (service_step(&wait_ms))
 			continue;
 		pthread_mutex_lock(&braid_svc.lock);
-		if (svc.stop || nothing_left(braid_os->now_ns()))
+		if ((svc.stop && !must_linger(braid_os->now_ns())) ||
+		    nothing_left(braid_os->now_ns()))
 			break;
 		pthread_mutex_unlock(&braid_svc.lock);
 		wait_ms = 0;

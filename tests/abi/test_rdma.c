@@ -443,6 +443,64 @@ static void flaps(struct abi *t, const char *kind)
 	finish(j, &p);
 }
 
+/* The next queue pair that there is, from one that is given. */
+static bool break_one(unsigned from)
+{
+	char cmd[32];
+
+	for (unsigned i = 0; i < QPNS; i++) {
+		snprintf(cmd, sizeof(cmd), "qp %u error", (from + i) % QPNS);
+		if (!fake_ctl(cmd))
+			return true;
+	}
+	return false;
+}
+
+/* One at a time: what it carried goes on over the others, in the order that there was. */
+static void one_of_several(struct abi *t, const char *kind)
+{
+	unsigned times = 0;
+	struct peer p;
+	struct job *j;
+
+	nic(kind, "");
+	setenv("BRAID_LANES", "4", 1);
+	j = start(t, &p);
+	job_play(j, 100);
+	TRUE(over_rdma(j));
+	for (unsigned i = 0; i < 24; i++) {
+		times += break_one(rnd_below(t, QPNS));
+		job_play(j, 50 + rnd_below(t, 400));
+	}
+	printf("%s: %u queue pairs of four lanes failed, the longest stall was %llu ms\n", kind, times,
+	       (unsigned long long)j->longest_us / 1000);
+	TRUE(times > 4);
+	TRUE(j->longest_us < deadline_ms(STALL_MS * SLACK) - now_us());
+	returns(j, kind);
+	finish(j, &p);
+}
+
+/* The address of a NIC moves to another entry, then is gone: the next lanes take what there is. */
+static void gid_moves(struct abi *t)
+{
+	struct peer p;
+	struct job *j;
+
+	nic(kinds[0], "");
+	j = start(t, &p);
+	job_play(j, 100);
+	for (unsigned i = 0; i < 2; i++) {
+		ctl(i ? "gid nic0 9 none" : "gid nic0 9 127.0.0.1");
+		ctl("gid nic0 3 none");
+		stall_ends(j, "a GID changes");
+		ctl("port nic0 down");
+		stall_ends(j, "a port goes down");
+		ctl("port nic0 up");
+		returns(j, "with another GID");
+	}
+	finish(j, &p);
+}
+
 /* -- the peer ------------------------------------------------------------------------------ */
 
 static void killed(struct abi *t, const char *kind)
@@ -916,6 +974,37 @@ static void post_calls(struct abi *t, const char *kind)
 	each_call(t, kind, "post");
 }
 
+/* -- the end comes early ------------------------------------------------------------------- */
+
+/* Finalize finds a connection that is half made, or a lane that is being dialled again. */
+static void early(struct abi *t, const char *kind)
+{
+	warns_expected();
+	setenv("BRAID_LANES", "2", 1);
+	for (unsigned i = 0; i < 60; i++) {
+		uint64_t until;
+		struct net *net;
+		struct pair p;
+
+		nic(kind, "");
+		net = abi_up(t);
+		pair_listen(net, &p);
+		if (i % 3 == 2) {
+			WAIT_FOR(pair_step(net, &p));
+			exchange(net, p.send, p.recv, MOST, i);
+			while (break_one(rnd_below(t, QPNS)))
+				;
+		}
+		for (until = now_us() + rnd_below(t, 6000); now_us() < until;)
+			pair_step(net, &p);
+		pair_close(net, &p);
+		if (i % 3)
+			nap_ms(rnd_below(t, 4));
+		abi_down(net);
+		objects_gone();
+	}
+}
+
 /* -- again and again ----------------------------------------------------------------------- */
 
 static void cycles(struct abi *t, const char *kind)
@@ -962,6 +1051,18 @@ EACH_KIND(memlock_messages)
 EACH_KIND(setup_calls)
 EACH_KIND(post_calls)
 EACH_KIND(cycles)
+EACH_KIND(one_of_several)
+EACH_KIND(early)
+
+static void port_down_ib(struct abi *t)
+{
+	port_down(t, kinds[2]);
+}
+
+static void memory_ib(struct abi *t)
+{
+	memory_lanes(t, kinds[2]);
+}
 
 #define ONCE .since = NET_ABI_NEWEST, .seconds = 120
 
@@ -996,6 +1097,11 @@ static const struct abi_case cases[] = {
 	BOTH("each call that sets something up fails", setup_calls),
 	BOTH("each call that moves data fails", post_calls),
 	BOTH("a thousand connections leave nothing", cycles),
+	BOTH("some queue pairs of several fail", one_of_several),
+	BOTH("the end comes while a connection is made", early),
+	CASE("RoCE: a GID that changes is followed", gid_moves, ONCE),
+	CASE("IB: a port that goes down costs a moment", port_down_ib, ONCE),
+	CASE("IB: memory that is taken back is left alone", memory_ib, ONCE),
 };
 
 int main(void)

@@ -208,6 +208,23 @@ static int wire_cq(struct braid_wire *w)
 	return w->cq ? 0 : errno ? -errno : -EIO;
 }
 
+/* More can't be had: say what the limit is and which line raises it. */
+static int tell_limit(const struct braid_wire *w, const char *what, int err)
+{
+	static struct braid_log_gate gate;
+	struct ibv_device_attr attr = { 0 };
+
+	if (!braid_log_gate_open(&gate, braid_os->now_ns()))
+		return err;
+	braid_ibv.query_device(w->port->ctx, &attr);
+	braid_warn("port %s: can't have a %s: %s; the device has at most %d queue pairs, %d "
+		   "completion queues of %d entries and %d registrations for all processes%s",
+		   w->port->name, what, strerror(-err), attr.max_qp, attr.max_cq, attr.max_cqe,
+		   attr.max_mr,
+		   err == -ENOMEM ? "; or memlock is short: ulimit -l unlimited" : "");
+	return err;
+}
+
 int braid_wire_qp(struct braid_wire *w)
 {
 	static const unsigned inlines[] = { BRAID_INLINE, 128, 64, 0 };
@@ -237,26 +254,9 @@ int braid_wire_qp(struct braid_wire *w)
 			break;
 	}
 	if (err)
-		return err;
+		return tell_limit(w, "queue pair", err);
 	w->inline_max = a.cap.max_inline_data;
 	return 0;
-}
-
-/* More can't be had: say what the limit is and which line raises it. */
-static int tell_limit(const struct braid_wire *w, const char *what, int err)
-{
-	static struct braid_log_gate gate;
-	struct ibv_device_attr attr = { 0 };
-
-	if (!braid_log_gate_open(&gate, braid_os->now_ns()))
-		return err;
-	braid_ibv.query_device(w->port->ctx, &attr);
-	braid_warn("port %s: can't have a %s: %s; the device has at most %d queue pairs, %d "
-		   "completion queues of %d entries and %d registrations for all processes%s",
-		   w->port->name, what, strerror(-err), attr.max_qp, attr.max_cq, attr.max_cqe,
-		   attr.max_mr,
-		   err == -ENOMEM ? "; or memlock is short: ulimit -l unlimited" : "");
-	return err;
 }
 
 void braid_wire_fence(struct braid_wire *w)
@@ -309,11 +309,8 @@ static struct braid_wire *wire_new(struct braid_port *p, int *ret_err)
 			err = wire_cq(w);
 		if (err)
 			tell_limit(w, "completion queue or its memory", err);
-		if (!err && p->fabric != BRAID_FABRIC_IWARP) {
+		if (!err && p->fabric != BRAID_FABRIC_IWARP)
 			err = braid_wire_qp(w);
-			if (err)
-				tell_limit(w, "queue pair", err);
-		}
 	}
 	if (err) {
 		braid_wire_free(w);

@@ -14,15 +14,18 @@
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { DEPTH = 4, MOST = 1 << 20, STOP = 3, STRIDE = 7 };
-enum { STALL_MS = 2000, RETURN_MS = 5000, SLACK = 10 };
+enum { STALL_MS = 2000, RETURN_MS = 5000, SLACK = 10, QPNS = 1 << 14, MRS_KEPT = 24 };
 
 /* -- the NICs ----------------------------------------------------------------------------- */
 
@@ -251,13 +254,16 @@ static void job_close(struct job *j)
 	abi_down(j->net);
 }
 
+/* A port keeps the memory of some lanes. */
 static void objects_gone(void)
 {
-	static const char *const what[] = { "live qp", "live cq", "live mr", "live ah", "live channel" };
+	static const char *const what[] = { "live qp", "live cq", "live ah", "live channel" };
 
-	for (unsigned i = 0; i < 5; i++)
+	for (unsigned i = 0; i < 4; i++)
 		if (ctl(what[i]))
 			FAIL("%s is %ld after finalize", what[i], ctl(what[i]));
+	if (ctl("live mr") > MRS_KEPT)
+		FAIL("%ld registrations after finalize", ctl("live mr"));
 }
 
 /* The other end: it does as it is told by the last messages. */
@@ -281,19 +287,24 @@ static void follow(struct abi *t, int fd)
 	objects_gone();
 }
 
-static struct job *start(struct abi *t, struct peer *p)
+static struct job *start_with(struct abi *t, struct peer *p, void (*body)(struct abi *t, int fd))
 {
 	static struct job j;
 	struct net *net;
 	void *send, *recv;
 
-	*p = peer_start(t, follow);
+	*p = peer_start(t, body);
 	net = abi_up(t);
 	recv = recv_from(net, p->fd);
 	send = send_to(net, p->fd);
 	warns_expected();
 	job_new(&j, net, send, recv);
 	return &j;
+}
+
+static struct job *start(struct abi *t, struct peer *p)
+{
+	return start_with(t, p, follow);
 }
 
 static void finish(struct job *j, struct peer *p)
@@ -386,7 +397,677 @@ EACH_KIND(port_down_lanes)
 EACH_KIND(black_hole)
 EACH_KIND(black_hole_lanes)
 
+/* -- it is gone for good ------------------------------------------------------------------- */
+
+static void removed(struct abi *t, const char *kind)
+{
+	struct peer p;
+	struct job *j;
+
+	nic(kind, "");
+	j = start(t, &p);
+	job_play(j, 200);
+	TRUE(over_rdma(j));
+	ctl("fatal nic0");
+	stall_ends(j, "the NIC is removed");
+	job_play(j, 2500);
+	job_need(j, 100, STALL_MS * SLACK);
+	finish(j, &p);
+}
+
+/* Its queue pairs end one by one, as fast as there are new ones: RDMA is left alone for longer. */
+static void flaps(struct abi *t, const char *kind)
+{
+	uint64_t until;
+	unsigned times = 0;
+	struct peer p;
+	struct job *j;
+
+	nic(kind, "");
+	setenv("BRAID_LANES", "2", 1);
+	j = start(t, &p);
+	job_play(j, 100);
+	for (until = now_us() + 7000000; now_us() < until; job_play(j, 20)) {
+		for (unsigned qpn = 0; qpn < QPNS; qpn++) {
+			char cmd[32];
+
+			snprintf(cmd, sizeof(cmd), "qp %u error", qpn);
+			times += fake_ctl(cmd) == 0;
+		}
+	}
+	printf("%s: %u queue pairs failed in 7 s, the longest stall was %llu ms\n", kind, times,
+	       (unsigned long long)j->longest_us / 1000);
+	TRUE(times >= 4 && times <= 100);
+	TRUE(j->longest_us < deadline_ms(STALL_MS * SLACK) - now_us());
+	returns(j, kind);
+	finish(j, &p);
+}
+
+/* The next queue pair that there is, from one that is given. */
+static bool break_one(unsigned from)
+{
+	char cmd[32];
+
+	for (unsigned i = 0; i < QPNS; i++) {
+		snprintf(cmd, sizeof(cmd), "qp %u error", (from + i) % QPNS);
+		if (!fake_ctl(cmd))
+			return true;
+	}
+	return false;
+}
+
+/* One at a time: what it carried goes on over the others, in the order that there was. */
+static void one_of_several(struct abi *t, const char *kind)
+{
+	unsigned times = 0;
+	struct peer p;
+	struct job *j;
+
+	nic(kind, "");
+	setenv("BRAID_LANES", "4", 1);
+	j = start(t, &p);
+	job_play(j, 100);
+	TRUE(over_rdma(j));
+	for (unsigned i = 0; i < 24; i++) {
+		times += break_one(rnd_below(t, QPNS));
+		job_play(j, 50 + rnd_below(t, 400));
+	}
+	printf("%s: %u queue pairs of four lanes failed, the longest stall was %llu ms\n", kind, times,
+	       (unsigned long long)j->longest_us / 1000);
+	TRUE(times > 4);
+	TRUE(j->longest_us < deadline_ms(STALL_MS * SLACK) - now_us());
+	returns(j, kind);
+	finish(j, &p);
+}
+
+/* The address of a NIC moves to another entry, then is gone: the next lanes take what there is. */
+static void gid_moves(struct abi *t)
+{
+	struct peer p;
+	struct job *j;
+
+	nic(kinds[0], "");
+	j = start(t, &p);
+	job_play(j, 100);
+	for (unsigned i = 0; i < 2; i++) {
+		ctl(i ? "gid nic0 9 none" : "gid nic0 9 127.0.0.1");
+		ctl("gid nic0 3 none");
+		stall_ends(j, "a GID changes");
+		ctl("port nic0 down");
+		stall_ends(j, "a port goes down");
+		ctl("port nic0 up");
+		returns(j, "with another GID");
+	}
+	finish(j, &p);
+}
+
+/* -- the peer ------------------------------------------------------------------------------ */
+
+static void killed(struct abi *t, const char *kind)
+{
+	uint64_t from, end;
+	struct peer p;
+	struct job *j;
+
+	nic(kind, "");
+	j = start(t, &p);
+	job_play(j, 200);
+	TRUE(over_rdma(j));
+	kill(p.pid, SIGKILL);
+	from = now_us();
+	end = deadline_ms(100 * SLACK);
+	for (;;) {
+		struct op *op = &j->in.op[j->in.oldest % DEPTH];
+
+		if (!op->posted && !op_post(op))
+			continue;
+		if ((op->done || op_test(op)) && op->res)
+			break;
+		if (op->done)
+			op->posted = op->done = false;
+		wait_tick(end, __FILE__, __LINE__, "an error");
+	}
+	printf("%s: %s after %llu ms\n", kind, net_result_name(j->in.op[j->in.oldest % DEPTH].res),
+	       (unsigned long long)(now_us() - from) / 1000);
+	OK(net_close_send(j->net, j->out.comm));
+	OK(net_close_recv(j->net, j->in.comm));
+	abi_down(j->net);
+	objects_gone();
+	peer_kill(&p);
+}
+
+static void stopped(struct abi *t, const char *kind)
+{
+	struct peer p;
+	struct job *j;
+
+	nic(kind, "");
+	j = start(t, &p);
+	job_play(j, 200);
+	TRUE(over_rdma(j));
+	kill(p.pid, SIGSTOP);
+	job_play(j, 4500);
+	kill(p.pid, SIGCONT);
+	job_need(j, 100, STALL_MS * SLACK);
+	returns(j, kind);
+	finish(j, &p);
+}
+
+static void without(struct abi *t, int fd)
+{
+	setenv("BRAID_TRANSPORTS", "tcp", 1);
+	follow(t, fd);
+}
+
+static void elsewhere(struct abi *t, int fd)
+{
+	const char *other = strstr(getenv("BRAID_TEST_FAKE_DEVICES"), kinds[0]) ? kinds[1] : kinds[0];
+	char text[64];
+
+	setenv("BRAID_TEST_FAKE_HOST", "elsewhere", 1);
+	snprintf(text, sizeof(text), "nic0:%s,netdev=lo", other);
+	setenv("BRAID_TEST_FAKE_DEVICES", text, 1);
+	follow(t, fd);
+}
+
+static void unlike(struct abi *t, const char *kind, void (*body)(struct abi *t, int fd))
+{
+	struct peer p;
+	struct job *j;
+
+	nic(kind, "");
+	j = start_with(t, &p, body);
+	job_need(j, 200, STALL_MS * SLACK);
+	job_play(j, 3000);
+	TRUE(!over_rdma(j));
+	EQ(1, net_warn_count());
+	printf("%s: %s\n", kind, net_last_warn());
+	finish(j, &p);
+}
+
+static void peer_has_none(struct abi *t, const char *kind)
+{
+	unlike(t, kind, without);
+}
+
+static void peer_has_other(struct abi *t, const char *kind)
+{
+	unlike(t, kind, elsewhere);
+}
+
+/* -- memory -------------------------------------------------------------------------------- */
+
+enum { BIG = 9 << 20, BATCH = 4 };
+
+static void plain_messages(struct net *net, void *send, void *recv)
+{
+	struct buf out = buf_new(net, NULL, BIG, 1), in = buf_new(net, NULL, BIG, 3);
+
+	for (unsigned i = 0; i < 6; i++) {
+		struct op ops[] = { op_recv(net, recv, &in, BIG, 0), op_send(net, send, &out, BIG, 0) };
+
+		if (i & 1)
+			OK(net_reg(net, send, out.data, BIG, NCCL_PTR_HOST, &ops[1].mr[0]));
+		fill(out.data, BIG, i);
+		blank(in.data, BIG);
+		/* What is only there to be read is sent as well. */
+		TRUE(!mprotect(out.map, out.map_len, PROT_READ));
+		ops_run(ops, 2);
+		filled(in.data, BIG, i);
+		if (ops[1].mr[0])
+			OK(net_dereg(net, send, ops[1].mr[0]));
+		TRUE(!mprotect(out.map, out.map_len, PROT_READ | PROT_WRITE));
+	}
+	buf_free(net, &out);
+	buf_free(net, &in);
+}
+
+static void plain_other(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *send = send_to(net, fd), *recv = recv_from(net, fd);
+
+	plain_messages(net, send, recv);
+	meet(fd);
+	OK(net_close_send(net, send));
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+	objects_gone();
+}
+
+/* Chunks of unregistered memory that take more slots than there are, both ways, nothing inline. */
+static void plain_memory(struct abi *t, const char *kind)
+{
+	struct peer p;
+	struct net *net;
+	void *send, *recv;
+
+	nic(kind, ",max_inline=0");
+	setenv("BRAID_CHUNK", "4m", 1);
+	p = peer_start(t, plain_other);
+	net = abi_up(t);
+	recv = recv_from(net, p.fd);
+	send = send_to(net, p.fd);
+	plain_messages(net, send, recv);
+	TRUE(sends() > BIG / 8240);
+	meet(p.fd);
+	OK(net_close_send(net, send));
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+	objects_gone();
+	peer_join(&p);
+}
+
+enum { DEREG_RECV, CLOSE_RECV, DEREG_SEND, ROUND_KINDS, ROUNDS = 24 };
+
+/* Of each round, the end that sends: the first message shows that they are large. */
+static void round_send(struct abi *t, struct job *j, int fd, char kind)
+{
+	uint64_t end = deadline_ms(20000);
+	struct buf b[BATCH];
+	struct op ops[BATCH];
+	void *comm = send_to(j->net, fd);
+	bool over = false;
+
+	send_one(j->net, comm, MOST, 7);
+	for (unsigned i = 0; i < BATCH; i++) {
+		b[i] = buf_new(j->net, comm, MOST, 0);
+		fill(b[i].data, MOST, i);
+		/* What the NIC knows of this stays: it is registered twice. */
+		OK(net_reg(j->net, j->out.comm, b[i].data, MOST, NCCL_PTR_HOST, &b[i].comm));
+		ops[i] = op_send(j->net, comm, &b[i], MOST, 0);
+	}
+	for (uint64_t until = now_us() + rnd_below(t, 4000); now_us() < until;) {
+		ops_step(ops, BATCH);
+		job_step(j);
+	}
+	for (unsigned i = 0; kind == DEREG_SEND && i < BATCH; i++) {
+		OK(net_dereg(j->net, comm, b[i].mr));
+		blank(b[i].data, MOST);
+	}
+	while (kind != DEREG_SEND && !over) {
+		over = ops_step(ops, BATCH);
+		job_step(j);
+		wait_tick(end, __FILE__, __LINE__, "sends to end");
+	}
+	for (unsigned i = 0; i < BATCH; i++) {
+		if (kind != DEREG_SEND)
+			OK(net_dereg(j->net, comm, b[i].mr));
+		OK(net_dereg(j->net, j->out.comm, b[i].comm));
+		b[i].comm = NULL;
+		buf_free(j->net, &b[i]);
+	}
+	OK(net_close_send(j->net, comm));
+}
+
+/* The end that receives: what is taken back is not written any more. */
+static void round_recv(struct abi *t, struct job *j, int fd, char kind)
+{
+	uint64_t end = deadline_ms(20000);
+	struct buf b[BATCH];
+	struct op ops[BATCH];
+	void *comm = recv_from(j->net, fd);
+	bool over = false;
+
+	recv_one(j->net, comm, MOST, 7);
+	for (unsigned i = 0; i < BATCH; i++) {
+		b[i] = buf_new(j->net, comm, MOST, 0);
+		OK(net_reg(j->net, j->in.comm, b[i].data, MOST, NCCL_PTR_HOST, &b[i].comm));
+		ops[i] = op_recv(j->net, comm, &b[i], MOST, 0);
+	}
+	ops_post(ops, BATCH);
+	for (uint64_t until = now_us() + rnd_below(t, 3000); now_us() < until;) {
+		ops_step(ops, BATCH);
+		job_step(j);
+	}
+	while (kind == DEREG_SEND && !over) {
+		over = ops_step(ops, BATCH);
+		job_step(j);
+		wait_tick(end, __FILE__, __LINE__, "receives to end");
+	}
+	for (unsigned i = 0; i < BATCH; i++)
+		if (ops[i].done && !ops[i].res)
+			filled(b[i].data, MOST, i);
+	if (kind == CLOSE_RECV)
+		OK(net_close_recv(j->net, comm));
+	for (unsigned i = 0; kind != CLOSE_RECV && i < BATCH; i++)
+		OK(net_dereg(j->net, comm, b[i].mr));
+	for (unsigned i = 0; i < BATCH; i++)
+		memset(b[i].data, 0x77, MOST);
+	job_play(j, 30);
+	for (unsigned i = 0; i < BATCH; i++) {
+		for (size_t k = 0; k < MOST; k++)
+			if (b[i].data[k] != 0x77)
+				FAIL("byte %zu was written after it was taken back", k);
+		OK(net_dereg(j->net, j->in.comm, b[i].comm));
+		b[i].comm = NULL;
+		buf_free(j->net, &b[i]);
+	}
+	if (kind != CLOSE_RECV)
+		OK(net_close_recv(j->net, comm));
+}
+
+static bool recv_now(int fd, char *ret)
+{
+	return recv(fd, ret, 1, MSG_DONTWAIT) == 1;
+}
+
+static void follow_rounds(struct abi *t, int fd)
+{
+	static struct job j;
+	struct net *net = abi_up(t);
+	void *send = send_to(net, fd), *recv = recv_from(net, fd);
+	char kind;
+
+	warns_expected();
+	job_new(&j, net, send, recv);
+	while (!j.in.stops) {
+		job_step(&j);
+		if (recv_now(fd, &kind))
+			round_send(t, &j, fd, kind);
+	}
+	j.out.stop = true;
+	job_finish(&j);
+	meet(fd);
+	job_close(&j);
+	objects_gone();
+}
+
+static void taken_back(struct abi *t, const char *kind, const char *lanes)
+{
+	struct peer p;
+	struct job *j;
+
+	nic(kind, "");
+	setenv("BRAID_LANES", lanes, 1);
+	j = start_with(t, &p, follow_rounds);
+	job_play(j, 100);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		char how = (char)(i % ROUND_KINDS);
+
+		give(p.fd, &how, 1);
+		round_recv(t, j, p.fd, how);
+		job_need(j, 4, STALL_MS * SLACK);
+	}
+	returns(j, kind);
+	finish(j, &p);
+}
+
+static void memory(struct abi *t, const char *kind)
+{
+	taken_back(t, kind, "1");
+}
+
+static void memory_lanes(struct abi *t, const char *kind)
+{
+	taken_back(t, kind, "4");
+}
+
+/* -- limits -------------------------------------------------------------------------------- */
+
+static char said[16384];
+static atomic_uint said_len;
+
+__attribute__((format(printf, 5, 6)))
+static void listen_to(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+	char text[1024];
+	unsigned at, len;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	net_log(level, flags, file, line, "%s", text);
+	if (level != NCCL_LOG_WARN && level != NCCL_LOG_INFO)
+		return;
+	len = (unsigned)strlen(text);
+	at = atomic_fetch_add(&said_len, len + 1);
+	if (at + len + 2 > sizeof(said))
+		return;
+	memcpy(said + at, text, len);
+	said[at + len] = '\n';
+}
+
+static struct net *up(struct abi *t)
+{
+	char err[512];
+	struct net *net = net_load(t->plugin, t->abi, err, sizeof(err));
+	int ndev = 0;
+
+	if (!net)
+		FAIL("%s", err);
+	OK(net_init(net, rnd(t), NCCL_NET_TRAFFIC_CLASS_UNDEF, listen_to, NULL));
+	OK(net_devices(net, &ndev));
+	TRUE(ndev >= 1);
+	return net;
+}
+
+static void limit(struct abi *t, const char *kind, const char *more, const char *warn)
+{
+	struct net *net;
+	struct pair p;
+
+	nic(kind, more);
+	warns_expected();
+	net = up(t);
+	pair_open(net, &p);
+	for (unsigned i = 0; i < 8; i++)
+		exchange(net, p.send, p.recv, sizes[i], i);
+	pair_close(net, &p);
+	abi_down(net);
+	objects_gone();
+	if (!strstr(said, warn))
+		FAIL("nobody said '%s'", warn);
+}
+
+static void few_qps(struct abi *t, const char *kind)
+{
+	limit(t, kind, ",max_qp=1", "1 queue pair");
+}
+
+static void few_cqs(struct abi *t, const char *kind)
+{
+	limit(t, kind, ",max_cq=1", "1 completion queue");
+}
+
+static void few_cqes(struct abi *t, const char *kind)
+{
+	limit(t, kind, ",max_cqe=64", "64");
+}
+
+static void few_mrs(struct abi *t, const char *kind)
+{
+	limit(t, kind, ",max_mr=2", "2 registrations");
+}
+
+static void few_wrs(struct abi *t, const char *kind)
+{
+	limit(t, kind, ",max_wr=32", "32");
+}
+
+static void memlock(struct abi *t, const char *kind)
+{
+	limit(t, kind, ",memlock=65536", "ulimit -l unlimited");
+}
+
+/* Enough for a lane, not for the messages: those are copied. */
+static void memlock_messages(struct abi *t, const char *kind)
+{
+	setenv("BRAID_LANES", "1", 1);
+	limit(t, kind, ",memlock=2000000", "are copied");
+	TRUE(sends() > 100);
+}
+
+/* -- calls --------------------------------------------------------------------------------- */
+
+enum { EXIT_NO_CALL = 3 };
+
+/* Two comms; one receive is taken back on the way, so that the lane is made anew. */
+static void life(struct abi *t, unsigned k, const char *which)
+{
+	struct pair a, b;
+	struct net *net;
+	struct buf buf;
+	struct op op;
+	char cmd[64];
+
+	snprintf(cmd, sizeof(cmd), "fail %u %s", k, which);
+	ctl(cmd);
+	net = up(t);
+	pair_open(net, &a);
+	exchange(net, a.send, a.recv, 100, 1);
+	exchange(net, a.send, a.recv, MOST, 2);
+	pair_open(net, &b);
+	exchange(net, b.send, b.recv, MOST, 3);
+	buf = buf_new(net, b.recv, MOST, 0);
+	op = op_recv(net, b.recv, &buf, MOST, 0);
+	ops_post(&op, 1);
+	for (unsigned i = 0; i < 8; i++)
+		exchange(net, a.send, a.recv, sizes[i], i);
+	buf_free(net, &buf);
+	for (unsigned i = 0; i < 8; i++)
+		exchange(net, a.send, a.recv, sizes[i], i);
+	pair_close(net, &b);
+	pair_close(net, &a);
+	abi_down(net);
+	objects_gone();
+	if (!fake_failed())
+		_exit(EXIT_NO_CALL);
+}
+
+static void each_call(struct abi *t, const char *kind, const char *which)
+{
+	unsigned step = getenv("BRAID_TEST_RDMA_CALLS") ? 1 : STRIDE, k, ended = 0;
+	int status = 0;
+
+	unsetenv("BRAID_TEST_RDMA_CALLS");
+	setenv("BRAID_LINK_IDLE", "1", 1);
+	for (k = 1 + rnd_below(t, step); !ended; k += step) {
+		pid_t pid;
+
+		fflush(NULL);
+		nic(kind, "");
+		pid = fork();
+		TRUE(pid >= 0);
+		if (!pid) {
+			nic(kind, "");
+			warns_expected();
+			life(t, k, which);
+			_exit(0);
+		}
+		TRUE(waitpid(pid, &status, 0) == pid);
+		ended = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NO_CALL;
+		if (!ended && status)
+			FAIL("call %u of %s of %s: status %x", k, which, kind, status);
+	}
+	printf("%s, %s: %u calls, one in %u was failed\n", kind, which, k - step - 1, step);
+}
+
+static void setup_calls(struct abi *t, const char *kind)
+{
+	each_call(t, kind, "setup");
+}
+
+static void post_calls(struct abi *t, const char *kind)
+{
+	each_call(t, kind, "post");
+}
+
+/* -- the end comes early ------------------------------------------------------------------- */
+
+/* Finalize finds a connection that is half made, or a lane that is being dialled again. */
+static void early(struct abi *t, const char *kind)
+{
+	warns_expected();
+	setenv("BRAID_LANES", "2", 1);
+	for (unsigned i = 0; i < 60; i++) {
+		uint64_t until;
+		struct net *net;
+		struct pair p;
+
+		nic(kind, "");
+		net = abi_up(t);
+		pair_listen(net, &p);
+		if (i % 3 == 2) {
+			WAIT_FOR(pair_step(net, &p));
+			exchange(net, p.send, p.recv, MOST, i);
+			while (break_one(rnd_below(t, QPNS)))
+				;
+		}
+		for (until = now_us() + rnd_below(t, 6000); now_us() < until;)
+			pair_step(net, &p);
+		pair_close(net, &p);
+		if (i % 3)
+			nap_ms(rnd_below(t, 4));
+		abi_down(net);
+		objects_gone();
+	}
+}
+
+/* -- again and again ----------------------------------------------------------------------- */
+
+static void cycles(struct abi *t, const char *kind)
+{
+	uint64_t from = now_us();
+	unsigned fds = 0;
+	struct net *net;
+
+	nic(kind, "");
+	setenv("BRAID_SHARE", "0", 1);
+	net = abi_up(t);
+	for (unsigned i = 0; i < 1000; i++) {
+		struct pair p;
+
+		pair_open(net, &p);
+		exchange(net, p.send, p.recv, i % 2 ? 100 : 20000, i);
+		pair_close(net, &p);
+		if (i == 100)
+			fds = count_fds();
+	}
+	printf("%s: %u us a cycle\n", kind, (unsigned)((now_us() - from) / 1000));
+	WAIT_FOR(!ctl("live qp") && ctl("live mr") <= MRS_KEPT && !ctl("live cq"));
+	TRUE(count_fds() <= fds);
+	abi_down(net);
+	objects_gone();
+}
+
+EACH_KIND(removed)
+EACH_KIND(flaps)
+EACH_KIND(killed)
+EACH_KIND(stopped)
+EACH_KIND(peer_has_none)
+EACH_KIND(peer_has_other)
+EACH_KIND(plain_memory)
+EACH_KIND(memory)
+EACH_KIND(memory_lanes)
+EACH_KIND(few_qps)
+EACH_KIND(few_cqs)
+EACH_KIND(few_cqes)
+EACH_KIND(few_mrs)
+EACH_KIND(few_wrs)
+EACH_KIND(memlock)
+EACH_KIND(memlock_messages)
+EACH_KIND(setup_calls)
+EACH_KIND(post_calls)
+EACH_KIND(cycles)
+EACH_KIND(one_of_several)
+EACH_KIND(early)
+
+static void port_down_ib(struct abi *t)
+{
+	port_down(t, kinds[2]);
+}
+
+static void memory_ib(struct abi *t)
+{
+	memory_lanes(t, kinds[2]);
+}
+
 #define ONCE .since = NET_ABI_NEWEST, .seconds = 120
+
+#define BOTH(promise, body)						\
+	CASE("RoCE: " promise, body##_roce, ONCE), CASE("iWARP: " promise, body##_iwarp, ONCE)
 
 static const struct abi_case cases[] = {
 	CASE("RoCE: a port that goes down costs a moment", port_down_roce, ONCE),
@@ -397,6 +1078,30 @@ static const struct abi_case cases[] = {
 	CASE("iWARP: packets that vanish cost a moment", black_hole_iwarp, ONCE),
 	CASE("RoCE: so they do with several lanes", black_hole_lanes_roce, ONCE),
 	CASE("iWARP: so they do with several lanes", black_hole_lanes_iwarp, ONCE),
+	BOTH("a NIC that is removed costs a moment", removed),
+	BOTH("queue pairs that fail again and again are left alone", flaps),
+	BOTH("a peer that is killed is noticed at once", killed),
+	BOTH("a peer that is stopped is waited for", stopped),
+	BOTH("a peer without RDMA is met over TCP", peer_has_none),
+	BOTH("a peer with another kind of NIC is met over TCP", peer_has_other),
+	BOTH("memory that the NIC does not know is sent and received", plain_memory),
+	BOTH("memory that is taken back is left alone", memory),
+	BOTH("so it is with several lanes", memory_lanes),
+	BOTH("too few queue pairs", few_qps),
+	BOTH("too few completion queues", few_cqs),
+	BOTH("completion queues too short", few_cqes),
+	BOTH("too few registrations", few_mrs),
+	BOTH("too few work requests", few_wrs),
+	BOTH("memlock too small for a lane", memlock),
+	BOTH("memlock too small for messages", memlock_messages),
+	BOTH("each call that sets something up fails", setup_calls),
+	BOTH("each call that moves data fails", post_calls),
+	BOTH("a thousand connections leave nothing", cycles),
+	BOTH("some queue pairs of several fail", one_of_several),
+	BOTH("the end comes while a connection is made", early),
+	CASE("RoCE: a GID that changes is followed", gid_moves, ONCE),
+	CASE("IB: a port that goes down costs a moment", port_down_ib, ONCE),
+	CASE("IB: memory that is taken back is left alone", memory_ib, ONCE),
 };
 
 int main(void)

@@ -138,7 +138,7 @@ static void idle_links(struct abi *t)
 	size_t before, after, each;
 
 	if (over_rdma())
-		skip_because("a queue pair keeps a megabyte of receives posted");
+		skip_because("a queue pair keeps half a megabyte of receives posted");
 	one_lane();
 	setenv("BRAID_LINK_IDLE", "60", 1);
 	for (int i = 0; i < peers; i++)

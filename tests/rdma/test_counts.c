@@ -204,8 +204,8 @@ static void eager(struct abi *t, size_t size)
 }
 
 /*
- * Credit and write; where that has no immediate data (iWARP; InfiniBand, whose routers may then
- * let packets overtake each other) a header that says what was written; and what of start and
+ * Credit and write; where that has no immediate data (iWARP; InfiniBand, see
+ * BRAID_IB_AR_THRESHOLD) a header that says what was written; and what of start and
  * acknowledgement had nothing to ride on: at most one.
  */
 static void large(struct abi *t, size_t size)

@@ -363,6 +363,9 @@ static void agreed_on(struct braid_link *link, const struct braid_conn *c, unsig
 	link->better |= c->tr->blob || (err && err != EPROTOTYPE);
 	if (err && link->dialler)
 		braid_path_plain(link, c->path, err != ENETDOWN, braid_os->now_ns());
+	/* A peer that closes the lane once more while it comes back refuses as well. */
+	if (c->lane && err == ECONNREFUSED)
+		return;
 	if (err && !link->told_plain)
 		braid_warn("device %s, peer %s: %s carries lane %u: %s can't have %s (%s)%s",
 			   link->key.dev->net.name, link->peer, c->tr->name, index,

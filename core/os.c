@@ -62,6 +62,11 @@ static int os_close(int fd)
 	return close(fd);
 }
 
+static int os_shutdown(int fd)
+{
+	return shutdown(fd, SHUT_RDWR);
+}
+
 static void os_note(int fd, bool ours)
 {
 	if (ours)
@@ -208,6 +213,7 @@ static const struct braid_os real = {
 	.recvmsg = recvmsg,
 	.send = send,
 	.recv = recv,
+	.shutdown = os_shutdown,
 	.close = os_close,
 	.note = os_note,
 	.epoll_create = os_epoll_create,

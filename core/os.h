@@ -36,6 +36,7 @@ struct braid_os {
 	ssize_t (*recvmsg)(int fd, struct msghdr *msg, int flags);
 	ssize_t (*send)(int fd, const void *buf, size_t len, int flags);
 	ssize_t (*recv)(int fd, void *buf, size_t len, int flags);
+	int (*shutdown)(int fd);			/* both ways */
 	int (*close)(int fd);
 	void (*note)(int fd, bool ours);		/* a descriptor that others made for us */
 

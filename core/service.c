@@ -269,7 +269,10 @@ static void link_watch(struct braid_link *link)
 	atomic_store(&link->watched, true);
 	link->settled = false;
 	for (unsigned i = 0; i < link->nlanes; i++) {
-		if (braid_lane_up(link->lane[i]) && lane_watch(link->lane[i])) {
+		struct braid_lane *lane = link->lane[i];
+
+		/* That a peer's NIC has room again is in our memory: nothing wakes anybody. */
+		if (braid_lane_up(lane) && ((lane->tr->dma && lane->blocked) || lane_watch(lane))) {
 			link_unwatch(link);	/* not now: the next tick tries again */
 			return;
 		}

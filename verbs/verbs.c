@@ -518,14 +518,17 @@ static int verbs_attach(struct braid_lane *lane)
 	       braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size);
 }
 
+/*
+ * The socket ends first: a peer whose queue pair then fails looks there, and knows that it was us.
+ */
 static void verbs_close(struct braid_lane *lane)
 {
-	braid_wire_free(wire_of(lane));
-	lane->wire = NULL;
-	lane->event_fd = -1;
 	if (lane->fd >= 0)
 		braid_os->close(lane->fd);
 	lane->fd = -1;
+	braid_wire_free(wire_of(lane));
+	lane->wire = NULL;
+	lane->event_fd = -1;
 	lane->rx_dst = NULL;
 }
 
@@ -533,6 +536,8 @@ static void verbs_fence(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
 
+	if (lane->fd >= 0)
+		braid_os->shutdown(lane->fd);
 	if (w)
 		braid_wire_fence(w);
 }

@@ -69,6 +69,8 @@ void braid_conn_init(struct braid_conn *c, int fd, bool dialler);
  * wrong key, -EREMOTEIO refused (c->theirs.status says why), or what the socket said.
  */
 int braid_conn_step(struct braid_conn *c, uint32_t *ret_events);
+/* What is set up goes at once, the rest at the next step, which says -EALREADY. */
+void braid_conn_revoke(struct braid_conn *c);
 void braid_conn_drop(struct braid_conn *c);	/* what c->tr had made and no lane has taken */
 void braid_conn_session(const struct braid_conn *c, uint8_t *ret);
 

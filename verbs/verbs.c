@@ -15,7 +15,8 @@
  * there are, and two ends may fill each other's.  So who has posted half of his again, and not
  * said so by a frame, writes his counts into the peer's memory, which takes no slot.
  *
- * lane->fd is the socket of the handshake: it ends when the peer's process does.
+ * lane->fd is the socket of the handshake: it ends when the peer's process does.  A byte on it says
+ * that the peer has closed its queue pair for its own reasons.
  */
 #include <assert.h>
 #include <endian.h>
@@ -428,15 +429,13 @@ static bool has_count(const struct braid_wire *w)
 	return le32toh(atomic_load_explicit(w->m->ack, memory_order_relaxed)) != w->ack_seen;
 }
 
-/* Does the peer's process live?  Nothing comes over the socket but its end. */
+/* Does the peer's process live?  Nothing comes over the socket but that the lane is closed there. */
 static int look_at_fd(struct braid_lane *lane)
 {
 	char byte;
 	ssize_t n = braid_os->recv(lane->fd, &byte, 1, MSG_DONTWAIT);
 
-	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -ENOTCONN;
-	return n ? -EBADMSG : -ENOTCONN;
+	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -ENOTCONN;
 }
 
 static int verbs_poll(struct braid_lane *lane)
@@ -533,8 +532,11 @@ static void verbs_fence(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
 
-	if (w)
-		braid_wire_fence(w);
+	if (!w || !w->qp)
+		return;
+	/* Else the peer could take the end of its queue pair for a fault of its NIC. */
+	braid_os->send(lane->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	braid_wire_fence(w);
 }
 
 static void verbs_arm(struct braid_lane *lane)

@@ -318,7 +318,7 @@ static void finish(struct job *j, struct peer *p)
 }
 
 /* Does what is sent go over RDMA? */
-static bool went_over_rdma(struct job *j)
+static bool uses_rdma(struct job *j)
 {
 	long before = sends();
 
@@ -338,7 +338,7 @@ static void returns(struct job *j, const char *what)
 {
 	uint64_t from = now_us(), end = deadline_ms(RETURN_MS * SLACK);
 
-	while (!went_over_rdma(j))
+	while (!uses_rdma(j))
 		wait_tick(end, __FILE__, __LINE__, "RDMA to be used again");
 	printf("%s: back on RDMA after %llu ms\n", what, (unsigned long long)(now_us() - from) / 1000);
 	j->longest_us = 0;
@@ -358,11 +358,11 @@ static void down_and_up(struct abi *t, const char *kind, const char *lanes, cons
 	setenv("BRAID_LANES", lanes, 1);
 	j = start(t, &p);
 	job_play(j, 200);
-	TRUE(went_over_rdma(j));
+	TRUE(uses_rdma(j));
 	ctl(down);
 	stall_ends(j, what);
 	job_play(j, 500);
-	TRUE(!went_over_rdma(j));
+	TRUE(!uses_rdma(j));
 	ctl(up);
 	returns(j, what);
 	finish(j, &p);
@@ -407,7 +407,7 @@ static void removed(struct abi *t, const char *kind)
 	nic(kind, "");
 	j = start(t, &p);
 	job_play(j, 200);
-	TRUE(over_rdma(j));
+	TRUE(uses_rdma(j));
 	ctl("fatal nic0");
 	stall_ends(j, "the NIC is removed");
 	job_play(j, 2500);
@@ -467,7 +467,7 @@ static void one_of_several(struct abi *t, const char *kind)
 	setenv("BRAID_LANES", "4", 1);
 	j = start(t, &p);
 	job_play(j, 100);
-	TRUE(over_rdma(j));
+	TRUE(uses_rdma(j));
 	for (unsigned i = 0; i < 24; i++) {
 		times += break_one(rnd_below(t, QPNS));
 		job_play(j, 50 + rnd_below(t, 400));
@@ -512,7 +512,7 @@ static void killed(struct abi *t, const char *kind)
 	nic(kind, "");
 	j = start(t, &p);
 	job_play(j, 200);
-	TRUE(over_rdma(j));
+	TRUE(uses_rdma(j));
 	kill(p.pid, SIGKILL);
 	from = now_us();
 	end = deadline_ms(100 * SLACK);
@@ -544,7 +544,7 @@ static void stopped(struct abi *t, const char *kind)
 	nic(kind, "");
 	j = start(t, &p);
 	job_play(j, 200);
-	TRUE(over_rdma(j));
+	TRUE(uses_rdma(j));
 	kill(p.pid, SIGSTOP);
 	job_play(j, 4500);
 	kill(p.pid, SIGCONT);
@@ -579,7 +579,7 @@ static void unlike(struct abi *t, const char *kind, void (*body)(struct abi *t, 
 	j = start_with(t, &p, body);
 	job_need(j, 200, STALL_MS * SLACK);
 	job_play(j, 3000);
-	TRUE(!over_rdma(j));
+	TRUE(!uses_rdma(j));
 	EQ(1, net_warn_count());
 	printf("%s: %s\n", kind, net_last_warn());
 	finish(j, &p);

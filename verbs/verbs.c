@@ -264,7 +264,8 @@ static int add_send(struct braid_lane *lane, struct chain *c)
 	}
 	if (copy) {
 		memcpy(copy, from, len);
-		bounce_used(w, chain_add(c, IBV_WR_SEND, copy, (uint32_t)len, w->m->bounce_mr->lkey));
+		bounce_used(w, chain_add(c, IBV_WR_SEND, copy, (uint32_t)len,
+					 w->m->bounce_mr->lkey));
 	} else {
 		chain_add(c, IBV_WR_SEND, from, (uint32_t)len, ring->lkey);
 	}
@@ -429,7 +430,7 @@ static bool has_count(const struct braid_wire *w)
 	return le32toh(atomic_load_explicit(w->m->ack, memory_order_relaxed)) != w->ack_seen;
 }
 
-/* Does the peer's process live?  Nothing comes over the socket but that the lane is closed there. */
+/* Does the peer's process live?  Nothing comes over the socket but that the lane is closed. */
 static int look_at_fd(struct braid_lane *lane)
 {
 	char byte;

@@ -970,6 +970,11 @@ static void setup_calls(struct abi *t, const char *kind)
 	each_call(t, kind, "setup");
 }
 
+static void setup_calls_on(struct abi *t, const char *kind)
+{
+	each_call(t, kind, "setup EIO on");
+}
+
 static void post_calls(struct abi *t, const char *kind)
 {
 	each_call(t, kind, "post");
@@ -1050,6 +1055,7 @@ EACH_KIND(few_wrs)
 EACH_KIND(memlock)
 EACH_KIND(memlock_messages)
 EACH_KIND(setup_calls)
+EACH_KIND(setup_calls_on)
 EACH_KIND(post_calls)
 EACH_KIND(cycles)
 EACH_KIND(one_of_several)
@@ -1096,6 +1102,7 @@ static const struct abi_case cases[] = {
 	BOTH("memlock too small for a lane", memlock),
 	BOTH("memlock too small for messages", memlock_messages),
 	BOTH("each call that sets something up fails", setup_calls),
+	BOTH("each call that sets something up fails, and all that follow", setup_calls_on),
 	BOTH("each call that moves data fails", post_calls),
 	BOTH("a thousand connections leave nothing", cycles),
 	BOTH("some queue pairs of several fail", one_of_several),

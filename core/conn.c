@@ -303,26 +303,36 @@ static int conn_rx_answered(struct braid_conn *c)
 	return 0;
 }
 
-/* Nothing can come yet: what the socket has to say is that it is over. */
+/* Nothing can come yet: what the socket has to say is that it is over, or revoked. */
 static int socket_lives(struct braid_conn *c)
 {
 	char byte;
 	ssize_t n = braid_os->recv(c->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
 
-	return n < 0 && errno != EINTR ? -errno : n ? -EAGAIN : -ENOTCONN;
+	if (n < 0)
+		return errno == EINTR ? -EAGAIN : -errno;
+	return n ? -EALREADY : -ENOTCONN;
+}
+
+void braid_conn_revoke(struct braid_conn *c)
+{
+	/* The other end may have gone on already: it is not to take this for a fault. */
+	if (c->state == BRAID_CONN_RX_READY || c->state == BRAID_CONN_WAIT)
+		braid_os->send(c->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	braid_conn_drop(c);
+	c->revoked = true;
 }
 
 static int conn_wait_ready(struct braid_conn *c)
 {
-	int err;
+	int err, lives;
 
 	if (is_set_up(c) || c->mine_setup.err)
 		return 0;
 	err = c->tr->setup_ready(&c->setup);
-	if (err && socket_lives(c) != -EAGAIN)
-		return -ENOTCONN;	/* the peer has changed its mind: that is no failure */
-	if (err == -EAGAIN)
-		return err;
+	lives = err ? socket_lives(c) : 0;
+	if (err == -EAGAIN || (err && lives != -EAGAIN))
+		return lives;		/* the peer has changed its mind: that is no failure */
 	c->mine_setup.err = (uint16_t)-err;
 	return 0;
 }
@@ -357,8 +367,7 @@ static int conn_wait(struct braid_conn *c)
 {
 	int err = is_set_up(c) ? 0 : c->tr->setup_ready(&c->setup);
 
-	/* Frames may be coming already, if the lane is to be carried by more than the socket. */
-	return err == -EAGAIN && socket_lives(c) == -ENOTCONN ? -ENOTCONN : err;
+	return err == -EAGAIN ? socket_lives(c) : err;
 }
 
 bool braid_conn_polls(const struct braid_conn *c)

@@ -65,10 +65,13 @@ void braid_conn_init(struct braid_conn *c, int fd, bool dialler);
 
 /*
  * 0: up, the session key is braid_conn_session()'s; -EAGAIN: wait for *ret_events; otherwise the
- * connection is to be closed: -EALREADY it is revoked, -EPROTO not Braid, -EPROTONOSUPPORT no common version, -EACCES a
- * wrong key, -EREMOTEIO refused (c->theirs.status says why), or what the socket said.
+ * connection is to be closed: -EALREADY it is revoked, -EPROTO not Braid, -EPROTONOSUPPORT no
+ * common version, -EACCES a wrong key, -EREMOTEIO refused (c->theirs.status says why), or what
+ * the socket said.
  */
 int braid_conn_step(struct braid_conn *c, uint32_t *ret_events);
+/* What is set up goes at once, the rest at the next step, which says -EALREADY. */
+void braid_conn_revoke(struct braid_conn *c);
 void braid_conn_drop(struct braid_conn *c);	/* what c->tr had made and no lane has taken */
 void braid_conn_session(const struct braid_conn *c, uint8_t *ret);
 

@@ -107,8 +107,7 @@ void braid_handshakes_revoke(const struct braid_link *link)
 	braid_list_for(c, &conns, node) {
 		if (c->link != link || !c->setup.wire || c->mine_setup.grant == link->grant)
 			continue;
-		braid_conn_drop(c);
-		c->revoked = true;
+		braid_conn_revoke(c);
 	}
 	pthread_mutex_unlock(&braid_svc.lock);
 }

@@ -15,7 +15,8 @@
  * there are, and two ends may fill each other's.  So who has posted half of his again, and not
  * said so by a frame, writes his counts into the peer's memory, which takes no slot.
  *
- * lane->fd is the socket of the handshake: it ends when the peer's process does.
+ * lane->fd is the socket of the handshake: it ends when the peer's process does.  A byte on it says
+ * that the peer has closed its queue pair for its own reasons.
  */
 #include <assert.h>
 #include <endian.h>
@@ -263,7 +264,8 @@ static int add_send(struct braid_lane *lane, struct chain *c)
 	}
 	if (copy) {
 		memcpy(copy, from, len);
-		bounce_used(w, chain_add(c, IBV_WR_SEND, copy, (uint32_t)len, w->m->bounce_mr->lkey));
+		bounce_used(w, chain_add(c, IBV_WR_SEND, copy, (uint32_t)len,
+					 w->m->bounce_mr->lkey));
 	} else {
 		chain_add(c, IBV_WR_SEND, from, (uint32_t)len, ring->lkey);
 	}
@@ -428,15 +430,13 @@ static bool has_count(const struct braid_wire *w)
 	return le32toh(atomic_load_explicit(w->m->ack, memory_order_relaxed)) != w->ack_seen;
 }
 
-/* Does the peer's process live?  Nothing comes over the socket but its end. */
+/* Does the peer's process live?  Nothing comes over the socket but that the lane is closed. */
 static int look_at_fd(struct braid_lane *lane)
 {
 	char byte;
 	ssize_t n = braid_os->recv(lane->fd, &byte, 1, MSG_DONTWAIT);
 
-	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -ENOTCONN;
-	return n ? -EBADMSG : -ENOTCONN;
+	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -ENOTCONN;
 }
 
 static int verbs_poll(struct braid_lane *lane)
@@ -536,10 +536,10 @@ static void verbs_fence(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
 
-	if (lane->fd >= 0)
-		braid_os->shutdown(lane->fd);
-	if (w)
-		braid_wire_fence(w);
+	if (!w || !w->qp)
+		return;
+	braid_os->shutdown(lane->fd);
+	braid_wire_fence(w);
 }
 
 static void verbs_arm(struct braid_lane *lane)

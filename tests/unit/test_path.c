@@ -166,6 +166,33 @@ static void a_path_that_flaps_is_left_alone_for_longer(void **state)
 	assert_int_equal(hold(now += 20 * SEC), 2);
 }
 
+/* Seconds without RDMA on a path where it fails now. */
+static uint64_t plain(uint64_t now, bool worse)
+{
+	braid_path_plain(&link_, 1, worse, now);
+	return (link_.path[1].plain_until_ns - now) / SEC;
+}
+
+static void rdma_that_flaps_is_left_alone_for_longer(void **state)
+{
+	uint64_t now = 100 * SEC;
+
+	(void)state;
+	two_paths();
+	assert_int_equal(plain(now, true), 2);
+	/* Other lanes, the same fault. */
+	assert_int_equal(plain(now, true), 2);
+	assert_int_equal(plain(now + SEC, true), 1);
+	for (uint64_t want = 4; want <= 64; want *= 2)
+		assert_int_equal(plain(now = link_.path[1].plain_until_ns + SEC, true), want);
+	assert_int_equal(plain(now = link_.path[1].plain_until_ns + SEC, true), 64);
+	/* It has lasted for long: all is forgotten. */
+	assert_int_equal(plain(now = link_.path[1].plain_until_ns + 20 * SEC, true), 2);
+	/* A port that is down is no flap. */
+	assert_int_equal(plain(now = link_.path[1].plain_until_ns, false), 2);
+	assert_int_equal(plain(link_.path[1].plain_until_ns, false), 2);
+}
+
 static void the_only_path_is_never_left_alone(void **state)
 {
 	static const char *const a[] = { "10.1.0.1" }, *const b[] = { "10.1.0.2" };
@@ -202,6 +229,7 @@ int main(void)
 		cmocka_unit_test(other_subnets_are_paired_in_order),
 		cmocka_unit_test(lanes_alternate_and_leave_a_path_that_is_bad),
 		cmocka_unit_test(a_path_that_flaps_is_left_alone_for_longer),
+		cmocka_unit_test(rdma_that_flaps_is_left_alone_for_longer),
 		cmocka_unit_test(the_only_path_is_never_left_alone),
 		cmocka_unit_test(an_address_of_the_other_version_is_no_way),
 	};

@@ -181,8 +181,6 @@ tests_unit_test_fake_LDFLAGS = $(AM_LDFLAGS) -no-install
 tests_unit_test_fake_LDADD = tests/fake/librdmacm.la tests/fake/libibverbs.la $(CMOCKA_LIBS)
 abi_tests += tests/abi/test_rdma
 # What tests/rdma/*.sh run besides the ABI tests.
-check_PROGRAMS += tests/rdma/fabric
-tests_rdma_fabric_LDADD = -ldl
 rdma_programs = tests/rdma/test_counts
 endif
 

@@ -58,7 +58,7 @@ export BRAID_TEST_RDMA BRAID_TEST_FILTER="${BRAID_TEST_FILTER:-v12*}"
 # What all NICs together have been given so far.
 sent()
 {
-	"$build/tests/rdma/fabric" count sends
+	"$build/tests/fake/fakectl" "count sends"
 }
 
 verdict()			# GOOD? WHAT

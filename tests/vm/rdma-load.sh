@@ -1,0 +1,137 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: BSD-3-Clause
+# rdma-load.sh - Braid over the kernel's RDMA drivers while something breaks: what rdma-faults.sh, in
+# one guest, and rdma-outage.sh, in two, have in common.
+#
+# In each case data moves over verbs first, by the device's own counters; then comes the fault, and
+# every byte must be right.  What a case took is a comment after its verdict, and no more: an
+# emulated CPU on a busy host can stand still for seconds.
+#
+# BRAID_TEST_FAULTS: only those, by the names of their functions.  BRAID_TEST_LOGS=1: also all that
+# Braid logged.
+
+export BRAID_TRANSPORTS=verbs,tcp
+
+# -- what moves -----------------------------------------------------------------------------------
+
+# acked PATTERN - KiB that TCP got acknowledged on connections that live, of those that ss shows so.
+acked()
+{
+	ss -HtniOp state established | sed -n "$1"'s/.* bytes_acked:\([0-9]*\).*/\1/p' |
+		awk '{ n += $1 } END { print int(n / 1024) }'
+}
+
+# by_verbs - packets of all rxe devices, which carry 1 KiB each; or what siw's own connections
+# have moved, which are the kernel's and no process's.
+by_verbs()
+{
+	case $rdma in
+	siw*) acked '/users:/!' ;;
+	*) cat /sys/class/infiniband/*/ports/1/hw_counters/sent_pkts | awk '{ n += $1 } END { print n }' ;;
+	esac
+}
+
+by_tcp()
+{
+	acked '/users:.*braid/'
+}
+
+# Queue pairs of siw do not say their state, on this kernel; their connections do.
+connected()
+{
+	case $rdma in
+	siw*) rdma resource show cm_id | grep -c 'state CONNECT' ;;
+	*) rdma resource show qp | grep -c 'type RC.*state RTS' ;;
+	esac
+}
+
+packets()			# DEVICE
+{
+	cat "/sys/class/infiniband/$1/ports/1/hw_counters/sent_pkts"
+}
+
+# -- waiting, as long as data moves ---------------------------------------------------------------
+
+note()				# WHAT... - in the log, and a comment after the verdict
+{
+	echo "= $*"
+}
+
+now()
+{
+	date +%s%3N
+}
+
+talks()
+{
+	kill -0 $talker 2>/dev/null
+}
+
+# grows WHAT COMMAND... - what the command prints gets to be 300 more.
+grows()
+{
+	label=$1
+	shift
+	from=$(now)
+	want=$(($("$@") + 300))
+	until [ "$("$@")" -ge $want ]; do
+		talks || { echo "it was over before $label carried 300 KiB"; return 1; }
+		sleep 0.1
+	done
+	note "$label carries data after $(($(now) - from)) ms"
+}
+
+# logged PATTERN
+logged()
+{
+	from=$(now)
+	until grep -q "$1" "$tmp/err"; do
+		talks || { echo "it was over, and the log has no '$1'"; return 1; }
+		sleep 0.1
+	done
+	note "logged after $(($(now) - from)) ms: $(grep "$1" "$tmp/err" | tail -n 1 | cut -c 1-150)"
+}
+
+# load OPTIONS... - in the background.
+bidir="--pattern bidir --sizes 64k"
+load()
+{
+	checked --verbose "$@" >"$tmp/talk" 2>&1 &
+	talker=$!
+	bad=0
+	grows verbs by_verbs || bad=1
+}
+
+# ends - and what was moved was right; false if anything was bad.
+ends()
+{
+	from=$(now)
+	wait $talker || bad=1
+	cat "$tmp/talk"
+	note "over $(($(now) - from)) ms later"
+	return $bad
+}
+
+# fault WHAT FUNCTION... - a case, and what it noted.
+fault()
+{
+	case " ${BRAID_TEST_FAULTS-$2} " in
+	*" $2 "*) ;;
+	*) return ;;
+	esac
+	case_ "$rdma: $1" with_log "$@"
+	if [ -n "${BRAID_TEST_LOGS-}" ]; then
+		cat "$tmp/said"
+	else
+		sed -n 's/^= /# /p' "$tmp/said"
+	fi
+}
+
+with_log()
+{
+	shift
+	"$@"
+	fault_rc=$?
+	cat "$tmp/err"
+	return $fault_rc
+}

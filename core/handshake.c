@@ -360,6 +360,8 @@ static void agreed_on(struct braid_link *link, const struct braid_conn *c, unsig
 
 	/* InfiniBand here and RoCE there stay so. */
 	link->better |= c->tr->blob || (err && err != EPROTOTYPE);
+	if (link->dialler && (c->tr->blob || err))
+		link->path[c->path].better = err != EPROTOTYPE;
 	if (err && link->dialler)
 		braid_path_plain(link, c->path, err != ENETDOWN, braid_os->now_ns());
 	/* A peer that closes the lane once more while it comes back refuses as well. */

@@ -161,8 +161,19 @@ void braid_heal_resumed(struct braid_lane *lane, uint64_t now)
 static bool is_poor(const struct braid_lane *lane, unsigned path, uint64_t now)
 {
 	const struct braid_link *link = lane->link;
+	const struct braid_dev *dev = link->path[path].dev;
 
-	return link->better && !lane->tr->dma && now >= link->path[path].plain_until_ns;
+	if (!link->path[path].better || lane->tr->dma ||
+	    now < link->path[path].plain_until_ns || !dev->best->usable(dev))
+		return false;
+	/* One tries; where it has come through, the others follow. */
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		const struct braid_lane *k = link->lane[i];
+
+		if (k != lane && k->path == path && i < lane->index && !k->tr->dma)
+			return false;
+	}
+	return true;
 }
 
 bool braid_heal_wants(const struct braid_lane *lane, unsigned path)

@@ -27,6 +27,7 @@ struct braid_path {
 	uint64_t bad_until_ns;		/* 0: good */
 	uint64_t back_ns;		/* when it last was taken back */
 	unsigned hold_ms;		/* how long it is left alone, next time */
+	bool better;			/* both of its ends have more than sockets */
 	uint64_t plain_until_ns;	/* till then only sockets go this way */
 	unsigned plain_ms;
 };

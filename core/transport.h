@@ -75,6 +75,8 @@ struct braid_transport {
 	 * then says in one line why.
 	 */
 	int (*probe)(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len);
+	/* May a lane be had over dev now, as far as this end knows?  With no lock, never waits. */
+	bool (*usable)(const struct braid_dev *dev);
 	/* Memory of the user that the wire may read and write from now on: keys for dev. */
 	int (*reg)(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
 	void (*dereg)(struct braid_dev *dev, struct braid_key *key);
@@ -131,6 +133,7 @@ int braid_no_setup_peer(struct braid_setup *s, const uint8_t *theirs);
 int braid_no_setup_ready(struct braid_setup *s);
 void braid_no_setup_drop(struct braid_setup *s);
 void braid_no_lane(struct braid_lane *lane);
+bool braid_always(const struct braid_dev *dev);
 
 /* Those in use, best first, NULL-terminated: plugin/device.c is the one place that names them. */
 extern const struct braid_transport *braid_transports[];

@@ -120,6 +120,7 @@ const struct braid_transport braid_tcp = {
 	.id = BRAID_TRANSPORT_TCP,
 	.lane_size = sizeof(struct braid_stream),
 	.probe = tcp_probe,
+	.usable = braid_always,
 	.reg = braid_no_reg,
 	.dereg = braid_no_dereg,
 	.setup = braid_no_setup,

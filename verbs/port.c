@@ -395,6 +395,16 @@ void braid_port_events(struct braid_port *p)
 	}
 }
 
+bool braid_port_usable(const struct braid_dev *dev)
+{
+	struct braid_port *p = braid_port_of(dev);
+
+	if (!p)
+		return false;
+	braid_port_events(p);
+	return !atomic_load(&p->down);
+}
+
 /* --- memory -------------------------------------------------------------------------------- */
 
 /* Pages that may not be swapped are limited per process; the line that raises it. */

@@ -62,6 +62,7 @@ void braid_port_adopt(const struct ibv_context *ctx);
 /* Look at what the device says has happened to it; with no lock, now and then. */
 void braid_port_events(struct braid_port *p);
 
+bool braid_port_usable(const struct braid_dev *dev);
 int braid_port_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
 void braid_port_dereg(struct braid_dev *dev, struct braid_key *key);
 /* Our own memory: a key, or NULL and what is to be done about it has been said. */

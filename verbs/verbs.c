@@ -595,6 +595,7 @@ const struct braid_transport braid_verbs = {
 	.dma = true,
 	.lane_size = sizeof(struct braid_lane),
 	.probe = braid_port_probe,
+	.usable = braid_port_usable,
 	.reg = braid_port_reg,
 	.dereg = braid_port_dereg,
 	.blob = true,

@@ -644,6 +644,7 @@ const struct braid_transport null_transport = {
 	.name = "null",
 	.id = NULL_TRANSPORT_ID,
 	.lane_size = sizeof(struct null_lane),
+	.usable = braid_always,
 	.reg = braid_no_reg,
 	.dereg = braid_no_dereg,
 	.setup = braid_no_setup,

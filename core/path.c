@@ -95,6 +95,27 @@ static bool same_subnet(const struct braid_dev *dev, const struct braid_addr *a)
 	return !(bits % 8) || !((ours.ip[bits / 8] ^ a->ip[bits / 8]) >> (8 - bits % 8));
 }
 
+static bool is_near(const struct braid_path *p)
+{
+	return same_subnet(p->dev, &p->to);
+}
+
+/*
+ * A member of the peer's in none of our subnets is left alone, if others are in one: sockets go by
+ * routes, and get there all the same; what goes out of an RDMA port need not.
+ */
+static void drop_far(struct braid_link *link)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < link->npaths; i++) {
+		if (is_near(&link->path[i]))
+			link->path[n++] = link->path[i];
+	}
+	if (n)
+		link->npaths = n;
+}
+
 void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 		     const struct braid_hello *theirs)
 {
@@ -122,6 +143,8 @@ void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 				p->dev = dev->member[k];
 		}
 	}
+	if (dev->member[0]->best && dev->member[0]->best->blob)
+		drop_far(link);
 }
 
 void braid_paths_tell(struct braid_dev *dev, const struct braid_dev *met, struct braid_hello *h)

@@ -353,12 +353,13 @@ static void link_close_idle(struct braid_link *link)
 	braid_unlock(&link->lock);
 }
 
-/* A link that has just been dialled to us carries its first comm soon. */
+/* A link that has just been dialled to us carries its first comm soon, if need be over a socket. */
 static uint64_t idle_limit(const struct braid_link *link)
 {
 	uint64_t limit = braid_param.share ? (uint64_t)braid_param.link_idle * SEC : 0;
+	uint64_t first = (link->better ? 10 : 2) * SEC;
 
-	return link->dialler || link->used || limit > 2 * SEC ? limit : 2 * SEC;
+	return link->dialler || link->used || limit > first ? limit : first;
 }
 
 /* True if the link is gone and freed.  braid_svc.lock is held. */

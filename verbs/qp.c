@@ -26,6 +26,7 @@
 enum {
 	RNR_TIMER = 12,			/* 0.64 ms: never needed, for receives are counted */
 	RNR_FOREVER = 7,
+	RETRY_MAX = 6,			/* 7 is for ever with some drivers */
 	HOPS = 64,
 	SPARE_MAX = 8,			/* lanes' memory that a port keeps */
 	PAGE = 4096,
@@ -401,7 +402,9 @@ static int to_ready(struct braid_wire *w, const struct braid_wire_blob *peer, in
 	};
 	struct ibv_qp_attr s = {
 		.qp_state = IBV_QPS_RTS, .timeout = (uint8_t)braid_param.ib_timeout,
-		.retry_cnt = (uint8_t)braid_param.ib_retry, .rnr_retry = RNR_FOREVER,
+		.retry_cnt = (uint8_t)(braid_param.ib_retry < RETRY_MAX ? braid_param.ib_retry :
+									  RETRY_MAX),
+		.rnr_retry = RNR_FOREVER,
 		.sq_psn = w->psn, .max_rd_atomic = 1,
 	};
 	struct ibv_ah *ah = NULL;

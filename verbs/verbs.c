@@ -36,7 +36,8 @@ enum {
 	SIGNAL_EVERY = 32,
 	LOOK_AT_FD = 256,		/* polls in vain */
 	POLLS = 4,			/* batches of completions a call */
-	STUCK = 15,			/* looks, a tenth of a second apart */
+	STUCK_IWARP = 15, STUCK = 40,	/* looks, a tenth of a second apart */
+	FLIGHT = 4 << 20,		/* more would be in the way of what we have to say */
 };
 
 static struct braid_wire *wire_of(const struct braid_lane *lane)
@@ -495,7 +496,7 @@ static int verbs_open(struct braid_lane *lane)
 	if (err)
 		return err;
 	lane->local = false;
-	lane->flight_max = 0;
+	lane->flight_max = FLIGHT;
 	lane->ack_frames = w->wr_max / 2;
 	lane->event_fd = w->channel->fd;
 	w->may_speak = w->dialler || w->port->fabric != BRAID_FABRIC_IWARP;
@@ -557,8 +558,9 @@ static void verbs_arm(struct braid_lane *lane)
 }
 
 /*
- * iWARP goes by TCP's patience, which is minutes, and nobody can shorten it.  A peer that lives
- * acknowledges what it gets; if this one is only stopped, the next lane waits for it as well.
+ * A queue pair notices by itself, but for iWARP, which goes by TCP's patience, and for drivers that
+ * never do.  A peer that lives acknowledges what it gets; if this one is only stopped, the next lane
+ * waits for it as well.
  */
 static bool is_stuck(const struct braid_lane *lane, struct braid_wire *w, bool unacked)
 {
@@ -569,7 +571,7 @@ static bool is_stuck(const struct braid_lane *lane, struct braid_wire *w, bool u
 		w->stuck = 0;
 	w->looked_bytes = bytes;
 	w->looked_told = told;
-	return w->port->fabric == BRAID_FABRIC_IWARP && ++w->stuck > STUCK;
+	return ++w->stuck > (w->port->fabric == BRAID_FABRIC_IWARP ? STUCK_IWARP : STUCK);
 }
 
 static int verbs_health(struct braid_lane *lane, struct braid_health *ret)

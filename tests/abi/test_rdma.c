@@ -716,7 +716,8 @@ static void round_recv(struct abi *t, struct job *j, int fd, char kind)
 		OK(net_reg(j->net, j->in.comm, b[i].data, MOST, NCCL_PTR_HOST, &b[i].comm));
 		ops[i] = op_recv(j->net, comm, &b[i], MOST, 0);
 	}
-	ops_post(ops, BATCH);
+	for (unsigned i = 0; i < BATCH; i++)	/* who sends may have taken his back already */
+		WAIT_FOR(op_post(&ops[i]));
 	for (uint64_t until = now_us() + rnd_below(t, 3000); now_us() < until;) {
 		ops_step(ops, BATCH);
 		job_step(j);

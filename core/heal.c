@@ -476,7 +476,8 @@ int braid_heal_tick(struct braid_link *link, uint64_t now)
 	shut_lost(link, now);
 	if (!link->ncomms) {			/* nobody expects a word */
 		link->heal.heard_ns = now;
-		if (link->ndown)
+		/* But who dialled us may be on its way with the first comm, over another socket. */
+		if (link->ndown && (link->dialler || link->used))
 			braid_link_fail(link, -ENOTCONN, "the idle link was lost");
 		return -1;
 	}

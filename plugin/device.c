@@ -194,8 +194,8 @@ int braid_devices_find(void)
 	for (unsigned i = 0; i < count; i++)
 		tell(&table[i]);
 	if (!count)
-		braid_warn("none of BRAID_TRANSPORTS=%s can use anything of this machine; braid info "
-			   "says why", braid_param.transports);
+		braid_warn("none of BRAID_TRANSPORTS=%s can use anything of this machine; "
+			   "braid info says why", braid_param.transports);
 	return (int)count;
 }
 

@@ -100,7 +100,7 @@ unsigned braid_port_gids(const struct braid_port *p, struct braid_gid *ret, unsi
 		union ibv_gid gid;
 
 		if (braid_ibv.query_gid_ex) {
-			/* Entries of other namespaces, and holes, are errors: nothing to tell of. */
+			/* Entries of other namespaces, and holes, are errors. */
 			if (braid_ibv.query_gid_ex(p->ctx, p->num, i, &e, 0, sizeof(e)))
 				continue;
 			memcpy(g.raw, e.gid.raw, sizeof(g.raw));
@@ -196,8 +196,8 @@ static const char *port_room(struct braid_port *p, const struct ibv_device_attr 
 	char *lane;
 
 	if (dev->max_qp_wr < BRAID_SLOTS_RX || dev->max_cqe < BRAID_SLOTS_RX + BRAID_WR_TX) {
-		snprintf(why, sizeof(why), "takes %d work requests a queue pair and %d completions a "
-			 "queue; a lane needs %d and %d", dev->max_qp_wr, dev->max_cqe,
+		snprintf(why, sizeof(why), "takes %d work requests a queue pair and %d completions "
+			 "a queue; a lane needs %d and %d", dev->max_qp_wr, dev->max_cqe,
 			 BRAID_SLOTS_RX, BRAID_SLOTS_RX + BRAID_WR_TX);
 		return why;
 	}

@@ -35,7 +35,8 @@ enum {
 /* --- the blob ------------------------------------------------------------------------------ */
 
 enum {
-	AT_FABRIC = 0, AT_MTU = 1, AT_IMM = 2, AT_NGIDS = 3, AT_LID = 4, AT_SLOTS = 6, AT_CM_PORT = 8,
+	AT_FABRIC = 0, AT_MTU = 1, AT_IMM = 2, AT_NGIDS = 3, AT_LID = 4, AT_SLOTS = 6,
+	AT_CM_PORT = 8,
 	AT_QPN = 12, AT_PSN = 16, AT_ACK_KEY = 20, AT_ACK = 24, AT_NONCE = 32, AT_GIDS = 40,
 	GID_STEP = 17,
 };
@@ -534,7 +535,7 @@ static void take_peer(struct braid_wire *w, const struct braid_wire_blob *peer)
 	w->peer_ack_key = peer->ack_key;
 }
 
-/* RoCE looks at the first GID of the accepter's choice; the dialler's of that type is the peer's. */
+/* The accepter chooses a type: of the dialler's GIDs the one of that is its peer. */
 static struct braid_wire_blob of_type(const struct braid_wire_blob *peer, uint8_t type)
 {
 	struct braid_wire_blob b = *peer;

@@ -559,8 +559,8 @@ static void verbs_arm(struct braid_lane *lane)
 
 /*
  * A queue pair notices by itself, but for iWARP, which goes by TCP's patience, and for drivers that
- * never do.  A peer that lives acknowledges what it gets; if this one is only stopped, the next lane
- * waits for it as well.
+ * never do.  A peer that lives acknowledges what it gets; if this one is only stopped, the next
+ * lane waits for it as well.
  */
 static bool is_stuck(const struct braid_lane *lane, struct braid_wire *w, bool unacked)
 {

@@ -97,6 +97,9 @@ vm_tests = \
 	tests/vm/cases/loss.sh \
 	tests/vm/cases/outage.sh \
 	tests/vm/cases/pair.sh \
+	tests/vm/cases/rdma-faults-siw.sh \
+	tests/vm/cases/rdma-faults.sh \
+	tests/vm/cases/rdma-outage.sh \
 	tests/vm/cases/rdma-pair.sh \
 	tests/vm/cases/rdma.sh
 # They fail until verbs moves data: not yet in make vm, but make vm VM_TESTS=...
@@ -244,7 +247,8 @@ dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(fault_tests) $
 	$(vm_verbs_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh
 EXTRA_DIST += tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh tests/rdma/lib.sh \
-	tests/vm/lib.sh tests/vm/abi.sh tests/vm/modules tests/vm/dmesg.ok
+	tests/vm/lib.sh tests/vm/abi.sh tests/vm/rdma-faults.sh \
+	tests/vm/rdma-load.sh tests/vm/modules tests/vm/dmesg.ok
 
 TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(sim_tests) $(net_tests) \
 	$(rdma_tests) $(fault_tests) $(cli_tests)

@@ -8,23 +8,54 @@ guests=2 minutes=9
 # shellcheck source=tests/vm/rdma-load.sh
 . "$vm/rdma-load.sh"
 
+both="rxe0:1+rxe1:1"
 vm_rxe w1 || exit
 vm_rxe w2 || exit
 if [ "$guest" = 2 ]; then
-	serve --dev "rxe0:1+rxe1:1" --verbose
+	serve --dev $both --verbose
 	exit
 fi
 
 all_reduce()
 {
-	load --dev rxe0:1 --pattern allreduce --procs 2 --sizes 2m --iters 8 --warmup 0
+	load --dev $both --pattern allreduce --procs 2 --sizes 2m --iters 8 --warmup 0
+	ends
+}
+
+# both_wires COMMAND... - with WIRE for the interface.
+both_wires()
+{
+	for wire in w1 w2; do
+		eval "$(echo "$*" | sed "s/WIRE/$wire/")" || return
+	done
+}
+
+losing()			# PERCENT
+{
+	both_wires tc qdisc replace dev WIRE root netem limit 10000 loss "$1%" &&
+		both_wires there tc qdisc replace dev WIRE root netem limit 10000 loss "$1%"
+}
+
+good_again()
+{
+	tc -s qdisc show dev w1 | sed -n 's/.*(dropped \([0-9]*\),.*/= \1 frames dropped/p'
+	both_wires tc qdisc del dev WIRE root && both_wires there tc qdisc del dev WIRE root
+}
+
+lossy()
+{
+	load --dev $both $bidir --seconds 8
+	losing 1 || bad=1
+	grows "verbs with losses" by_verbs || bad=1
+	sleep 3
+	good_again || bad=1
 	ends
 }
 
 # outage SECONDS BREAK MEND - no way at all meanwhile, for nobody.
 outage()
 {
-	load --dev rxe0:1 $bidir --seconds 15
+	load --dev $both $bidir --seconds 15
 	$2 || bad=1
 	sleep "$1"
 	$3 || bad=1
@@ -34,32 +65,10 @@ outage()
 	ends
 }
 
-netem_loss()			# PERCENT
-{
-	tc qdisc replace dev w1 root netem limit 10000 loss "$1%" && there \
-		tc qdisc replace dev w1 root netem limit 10000 loss "$1%"
-}
-
-netem_gone()
-{
-	tc -s qdisc show dev w1 | sed -n 's/.*dropped \([0-9]*\).*/= \1 frames dropped/p' | head -n 1
-	tc qdisc del dev w1 root && there tc qdisc del dev w1 root
-}
-
-lossy()
-{
-	load --dev rxe0:1 $bidir --seconds 6
-	netem_loss 1 || bad=1
-	grows "verbs with losses" packets rxe0 || bad=1
-	sleep 3
-	netem_gone || bad=1
-	ends
-}
-
 # one_of_two - of two fused ports one goes down, and later comes up.
 one_of_two()
 {
-	load --dev "rxe0:1+rxe1:1" $bidir --seconds 25
+	load --dev $both $bidir --seconds 25
 	ip link set w1 down || bad=1
 	grows "the other port" packets rxe1 || bad=1
 	ip link set w1 up || bad=1
@@ -67,9 +76,18 @@ one_of_two()
 	ends
 }
 
+# one_to_two - the peer has two ports, of which one is not to be had from here.
+one_to_two()
+{
+	load --dev rxe0:1 --pattern bidir --sizes 64k --iters 60
+	ends
+}
+
 fault "an all-reduce between two hosts" all_reduce
+fault "one port here, two there" one_to_two
 fault "1 % of all frames are lost" lossy
-fault "the interface goes down at this end" outage 2 "ip link set w1 down" "ip link set w1 up"
-fault "nothing gets through any more" outage 3 "netem_loss 100" netem_gone
+fault "the interfaces go down at this end" outage 2 "both_wires ip link set WIRE down" \
+	"both_wires ip link set WIRE up"
+fault "nothing gets through any more" outage 3 "losing 100" good_again
 fault "one of two interfaces goes down" one_of_two
 done_

@@ -448,6 +448,8 @@ static int verbs_poll(struct braid_lane *lane)
 
 	if (!w->qp)
 		return 0;
+	if (w->broken)
+		return -EIO;
 	for (unsigned i = 0; i < POLLS && !err; i++) {
 		if (w->wc_beg == w->wc_end) {
 			w->wc_beg = 0;
@@ -503,9 +505,7 @@ static int verbs_open(struct braid_lane *lane)
 	/* iWARP: who has dialled must be the first to say something. */
 	if (w->dialler && w->port->fabric == BRAID_FABRIC_IWARP) {
 		say_count(lane, &c);
-		err = chain_post(&c);
-		if (err)
-			return err;
+		w->broken = chain_post(&c) != 0;	/* heard at the first poll, as any fault */
 	}
 	w->ack_seen = 0;
 	return 0;

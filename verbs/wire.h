@@ -81,6 +81,7 @@ struct braid_wire {
 	uint32_t slots_told;		/* of them, known to the peer */
 	uint32_t mark_frames, mark_slots;	/* so many had been used for so many frames */
 	bool count_due;
+	bool broken;			/* before it was used */
 	struct ibv_wc wc[BRAID_POLL_MAX];
 	int wc_beg, wc_end;
 	unsigned fruitless;

@@ -7,11 +7,14 @@
  * iWARP, some over InfiniBand too.  BRAID_TEST_RDMA_CALLS=1 fails each call, not one in STRIDE; it
  * takes minutes, which BRAID_TEST_SLOW=20 gives it.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE			/* nftw */
+#endif
 #include "tests/abi/abi.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <ftw.h>
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
@@ -62,18 +65,15 @@ static void fakes_load(void)
 		exit(99);
 }
 
+static int forget(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st, (void)type, (void)at;
+	return remove(path);
+}
+
 static void fakes_forget(void)
 {
-	DIR *d = opendir(dir);
-	char path[PATH_MAX];
-
-	for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
-		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
-		unlink(path);
-	}
-	if (d)
-		closedir(d);
-	rmdir(dir);
+	nftw(dir, forget, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static const char *const kinds[] = { "rocev2", "iwarp", "ib" };

@@ -886,7 +886,8 @@ static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
 	if (!e->posted || !e->credited || e->rseq != h->rseq || h->size > e->room ||
 	    (e->matched && !e->wanted && !e->started) ||
 	    (e->matched ? e->size != h->size : !size_fits(e, h->size)) ||
-	    h->len > h->size - e->begun || !chunk_is_new(e, h))
+	    (h->flags & BRAID_FLAG_PLACED && !e->placed) || h->len > h->size - e->begun ||
+	    !chunk_is_new(e, h))
 		return -EBADMSG;
 	e->size = h->size;
 	e->unsized = false;

@@ -197,6 +197,12 @@ void play_clock(struct run *r)
 /* Nobody can read what is logged, and much is: streams are lost and come back. */
 void play_log(struct run *r)
 {
+#ifdef __SANITIZE_ADDRESS__
+	if ((r->row->log & STDIO_MASK) == STDIO_CLOSED && !(r->row->log & NO_LOGGER)) {
+		run_skips(r, "libc loses the buffer of a stream that is closed, which is a leak here");
+		return;
+	}
+#endif
 	run_begins(r);
 	run_faults(r);
 	for (unsigned i = 0; i < 3; i++) {

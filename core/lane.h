@@ -99,7 +99,7 @@ struct braid_lane {
 	bool peer_down;			/* and at the other end, after so many frames: */
 	uint32_t peer_frames;
 	bool orphaned;			/* both: its chunks go to other lanes */
-	bool sour;			/* what carried it failed by itself */
+	atomic_bool sour;		/* what carried it failed by itself */
 	atomic_bool detour;		/* the peer closed it: first try another path */
 	uint8_t path;			/* of the dialler's, which the socket takes */
 	uint16_t dialled;		/* epoch of the last dial, or of the last one taken in */

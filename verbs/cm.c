@@ -258,4 +258,5 @@ void braid_cm_close(struct braid_wire *w)
 		braid_rdma.destroy_id(w->id);
 	w->id = NULL;
 	w->cm = BRAID_CM_NONE;
+	pump(w->port);			/* a request that was on its way to it: refuse it now */
 }

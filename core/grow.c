@@ -12,6 +12,7 @@ enum {
 	LANE_MBPS = 25000,		/* what one stream is good for */
 	SAMPLE_MS = 50,			/* how long a rate is measured */
 	WAIT_MIN_MS = 250, WAIT_MAX_MS = 60000,	/* between tries that did not help */
+	REDIAL_MIN_MS = 10,		/* a lane that was refused: the peer is at the one before */
 	WAIT_LOCAL_MS = 1000,		/* before the first one within a host, where few do */
 	TRIM_MS = 10000, TRIM_MAX_MS = 300000,	/* between looks whether fewer would do */
 	OPEN_MS = 1000,			/* for lanes to come up */
@@ -81,12 +82,21 @@ bool braid_grow_wants_dial(const struct braid_link *link)
 	return link->nlanes < link->want_lanes && link->ncomms && !link->ndown;
 }
 
+bool braid_grow_may_dial(const struct braid_link *link, uint64_t now)
+{
+	return braid_grow_wants_dial(link) && now >= link->grow.dial_ns;
+}
+
 void braid_grow_dialled(struct braid_link *link, int err, uint64_t now)
 {
-	if (!err)
-		return;
-	link->want_lanes = link->nlanes;	/* make do; a later try asks again */
-	link->grow.next_try_ns = now + link->grow.wait_ns;
+	uint64_t wait = link->grow.redial_ns * 2;
+
+	if (wait < REDIAL_MIN_MS * MS)
+		wait = REDIAL_MIN_MS * MS;
+	if (wait > WAIT_MAX_MS * MS)
+		wait = WAIT_MAX_MS * MS;
+	link->grow.redial_ns = err ? wait : 0;
+	link->grow.dial_ns = now + link->grow.redial_ns;
 }
 
 static void finish(struct braid_link *link, bool keep, uint64_t now)
@@ -180,6 +190,15 @@ static void steady(struct braid_link *link, double rate, bool full, uint64_t now
 		try_more(link, rate, now);
 }
 
+/* The lanes that were tried for did not come: those that did will do. */
+static void make_do(struct braid_link *link)
+{
+	unsigned n = first(link);
+
+	link->grow.many = link->nlanes;
+	link->want_lanes = link->nlanes > n ? link->nlanes : n;
+}
+
 static void step(struct braid_link *link, double rate, bool full, uint64_t now)
 {
 	switch ((enum phase)link->grow.phase) {
@@ -190,7 +209,7 @@ static void step(struct braid_link *link, double rate, bool full, uint64_t now)
 		if (link->nlanes < link->grow.many && now < link->grow.give_up_ns)
 			return;
 		if (link->nlanes < link->grow.many)
-			link->grow.many = link->nlanes;		/* make do with those that came */
+			make_do(link);
 		if (link->grow.many > link->grow.few) {
 			use(link, link->grow.many);
 			link->grow.phase = MANY_SETTLE;

@@ -21,7 +21,8 @@
 unsigned braid_grow_first(int speed_mbps, bool speed_known);	/* lanes to start with */
 void braid_grow_start(struct braid_link *link);
 bool braid_grow_wants_dial(const struct braid_link *link);
-/* A lane that was dialled is up (err 0) or failed. */
+bool braid_grow_may_dial(const struct braid_link *link, uint64_t now);	/* and it is time to */
+/* A lane that was dialled is up (err 0) or failed: it is dialled again, ever more seldom. */
 void braid_grow_dialled(struct braid_link *link, int err, uint64_t now);
 void braid_grow_tick(struct braid_link *link, uint64_t now);
 

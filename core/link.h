@@ -125,6 +125,7 @@ struct braid_link {
 	struct {			/* core/grow.c: is another lane worth it? */
 		int phase;
 		uint64_t at_ns, moved_ns, next_try_ns, give_up_ns, wait_ns;
+		uint64_t dial_ns, redial_ns;	/* not before; the last wait for it */
 		uint64_t bytes;
 		unsigned long starved;
 		double few_rate, many_rate;	/* bytes per ns, of late */

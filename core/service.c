@@ -442,7 +442,7 @@ static int service_look(uint64_t now)
 		    now >= link->dial_at_ns)
 			braid_dial_link(link, now);
 		if (state == BRAID_LINK_UP && link->dialler && !link->conn &&
-		    braid_grow_wants_dial(link)) {
+		    braid_grow_may_dial(link, now)) {
 			if (braid_dial_lane(link, NULL, now))
 				braid_grow_dialled(link, -ENOMEM, now);
 		}
@@ -452,7 +452,7 @@ static int service_look(uint64_t now)
 		}
 		if (state != BRAID_LINK_UP || !atomic_load(&link->watched) || !link->settled)
 			wait_ms = TICK_MS;
-		else if (!link->ncomms)
+		else if (!link->ncomms || (link->dialler && braid_grow_wants_dial(link)))
 			wait_ms = sooner(wait_ms, 100);
 	}
 	bound_idle();

@@ -193,6 +193,12 @@ bool fab_alive(uint32_t nic)
 	return pid && !pid_gone(pid);
 }
 
+/* A process that died may have been reading a ring; its slot's next owner is not it. */
+static void ring_abandon(struct ring *r, uint32_t nic)
+{
+	atomic_compare_exchange_strong(&r->reader, &nic, 0);
+}
+
 int fab_nic_take(uint32_t dev)
 {
 	int slot = -1;
@@ -212,6 +218,10 @@ int fab_nic_take(uint32_t dev)
 	if (slot >= 0) {
 		struct fab_nic *n = &fab->nic[slot];
 
+		for (unsigned q = 0; q < QPS_MAX; q++) {
+			ring_abandon(&fab->qp[q].req, (uint32_t)slot + 1);
+			ring_abandon(&fab->qp[q].resp, (uint32_t)slot + 1);
+		}
 		for (unsigned i = 0; i < QPS_MAX / 64; i++)
 			atomic_store(&n->pending[i], 0);
 		atomic_store(&n->asleep, 0);

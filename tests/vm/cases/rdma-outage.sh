@@ -44,7 +44,7 @@ good_again()
 
 lossy()
 {
-	load --dev $both $bidir --seconds 8
+	load --dev $both $bidir --seconds 25
 	losing 1 || bad=1
 	grows "verbs with losses" by_verbs || bad=1
 	sleep 3

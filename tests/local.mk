@@ -245,9 +245,10 @@ endif
 
 dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(fault_tests) $(cli_tests) $(vm_tests) \
 	$(vm_verbs_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
-	tests/vm/run tests/vm/init tests/vm/cases/bench.sh
-EXTRA_DIST += tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh tests/rdma/lib.sh \
-	tests/vm/lib.sh tests/vm/abi.sh tests/vm/rdma-faults.sh \
+	tests/vm/run tests/vm/init tests/vm/cases/bench.sh \
+	tests/rdma/device.sh
+EXTRA_DIST += tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
+	tests/rdma/lib.sh tests/rdma/suite.sh tests/vm/lib.sh tests/vm/abi.sh tests/vm/rdma-faults.sh \
 	tests/vm/rdma-load.sh tests/vm/modules tests/vm/dmesg.ok
 
 TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(sim_tests) $(net_tests) \
@@ -291,6 +292,11 @@ check-faults: all tests/faults/faults
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(fault_tests)'
 check-cli: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(cli_tests)'
+
+# The same over a NIC, and also to another host: make check-device DEV=mlx5_0 [PEER=HOST:PORT].
+check-device: all
+	BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-1200} DEV='$(DEV)' PEER='$(PEER)' \
+		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS=tests/rdma/device.sh
 
 # What has threads, for ThreadSanitizer; but test_order looks on while the plugin writes, as a GPU
 # would, and that is a data race; test_rdma's memory is written by a NIC, which is one as well.
@@ -384,8 +390,8 @@ lint: docs/man/braid-params.7
 		mandoc -Tlint -Wwarning $(dist_man_MANS) $(abs_top_builddir)/docs/man/braid-params.7 || rc=1; \
 	else echo 'mandoc: not installed'; fi; \
 	exit $$rc
-lint_dirs = plugin core socket topo tools
+lint_dirs = plugin core verbs socket topo tools
 lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
-.PHONY: check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-threads \
+.PHONY: check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-threads \
 	check-valgrind vm vm-bench fuzz coverage lint soak soak-sim soak-faults

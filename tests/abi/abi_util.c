@@ -335,7 +335,7 @@ void abi_log(int level, unsigned long flags, const char *file, int line, const c
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	if (nic && !strcmp(nic, "roce1") && strstr(text, "RoCE v1 is not routed"))
+	if (nic && strcmp(nic, "roce2") && strstr(text, "RoCE v1 is not routed"))
 		level = NCCL_LOG_INFO;
 	net_log(level, flags, file, line, "%s", text);
 }

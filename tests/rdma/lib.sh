@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # lib.sh - the ABI tests over a NIC that exists in memory only (tests/fake).  Sourced by the scripts
 # beside it, which say what $nics there are (tests/fake/ctl.h), and which $programs they run
-# besides those below.  TCP is there to fall back to, as it is unasked.
+# besides those of suite.sh.  TCP is there to fall back to, as it is unasked.
 #
 # Over TCP most of them would pass as well.  So each is followed by a case that says how many work
 # requests the NIC was given meanwhile, and a case before all shows that over TCP there are none.
-# BRAID_TEST_FILTER: cmocka's pattern ("v12*"); BRAID_TEST_PROGRAMS: those and no others.
 set -u
 
+newest="rdma/test_counts abi/test_shapes"
+# shellcheck source=tests/rdma/suite.sh
+. "$(dirname "$0")/suite.sh"
 build=${BRAID_TEST_BUILDDIR:-.}
 fake=$build/tests/fake/.libs
 
@@ -20,29 +22,6 @@ skip()				# WHY
 
 [ -e "$fake/libibverbs.so.1" ] || skip "built without RDMA"
 [ -x "$build/tests/abi/test_life" ] || skip "cmocka is not installed"
-
-export BRAID_TEST_FILTER="${BRAID_TEST_FILTER:-v12*}"
-
-case $BRAID_TEST_FILTER in	# what is below the shims is tested for one version
-v12*) newest="rdma/test_counts abi/test_loss abi/test_shapes" ;;
-esac
-# Not what fails calls into libc (test_fault), nor what one NIC is not enough for (test_vdevice).
-: "${BRAID_TEST_PROGRAMS:=
-	abi/test_life
-	abi/test_connect
-	abi/test_sizes
-	abi/test_order
-	abi/test_group
-	abi/test_queue
-	abi/test_pool
-	abi/test_threads
-	abi/test_hints
-	abi/test_mixed
-	abi/test_fork
-	abi/test_close
-	abi/test_death
-	${newest-}
-	${programs-}}"
 
 if [ -w /dev/shm ]; then
 	tmp=$(mktemp -d /dev/shm/braid-XXXXXX)
@@ -64,21 +43,13 @@ sent()
 	"$build/tests/fake/fakectl" "count sends"
 }
 
-verdict()			# GOOD? WHAT
-{
-	[ "$1" = 0 ] || printf 'not '
-	printf 'ok - %s\n1..1\n' "$2"
-}
-
 # perf OVER OPTIONS... - between two processes; what was sent is $during.
 perf()
 {
 	over=$1
 	shift
 	before=$(sent) &&
-		BRAID_TRANSPORTS=$over "$BRAID_TEST_BRAID" perf --plugin "$BRAID_TEST_PLUGIN" \
-			--sizes 8,1m --iters 20 --check "$@" >"$tmp/perf" 2>&1 ||
-		{ cat "$tmp/perf"; return 1; }
+		BRAID_TRANSPORTS=$over braid_perf --sizes 8,1m --iters 20 "$@" || return
 	during=$(($(sent) - before))
 	echo "$over: $during work requests"
 }
@@ -94,7 +65,7 @@ verdict $? "memory that the NIC is refused is sent all the same"
 
 for program in $BRAID_TEST_PROGRAMS; do
 	before=$(sent)
-	sh "$BRAID_TEST_SRCDIR/tests/tap" "$build/tests/$program" 2>&1
+	program "$program"
 	during=$(($(sent) - before))
 	echo "$program: $during work requests"
 	[ $during -gt 0 ]

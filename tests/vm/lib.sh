@@ -12,7 +12,6 @@
 #	there		run a command in the other guest
 #	vm_rxe, vm_siw	an RDMA device over a network interface
 #	perftest	a program of that name's package, between two processes or two guests
-#	runs		a test program of the build directory, as cases of this one
 #
 # Two guests have three wires, as two hosts of tests/net/lib.sh have: w0, w1 and w2, 10.77.N.1 in
 # guest 1 and 10.77.N.2 in guest 2, and perf's own connection is on wire 0.
@@ -222,22 +221,4 @@ has_verbs()
 	"$braid" info --plugin "$plugin" --json >"$tmp/info" || return
 	sed -n '/^  "devices": \[/,/^  \]/p' "$tmp/info" | tee "$tmp/devices"
 	grep -q '"verbs"\|:1"' "$tmp/devices"
-}
-
-# runs PROGRAM... - each program of the build directory's tests/ is a case of its own; its limit is
-# $program_s seconds, 60 if not set, times what emulation takes.
-runs()
-{
-	for program; do
-		case_ "$program" runs_one "$program"
-	done
-}
-
-# A program without cases, or with only skipped ones, shows nothing.
-runs_one()			# PROGRAM
-{
-	BRAID_TEST_TIMEOUT=${program_s:-60} sh "$BRAID_TEST_SRCDIR/tests/tap" \
-		"$BRAID_TEST_BUILDDIR/tests/$1" >"$tmp/tap" 2>&1
-	cat "$tmp/tap"
-	! grep -q '^not ok' "$tmp/tap" && grep '^ok' "$tmp/tap" | grep -qv '# SKIP'
 }

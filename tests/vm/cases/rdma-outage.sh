@@ -55,7 +55,7 @@ lossy()
 # outage SECONDS BREAK MEND - no way at all meanwhile, for nobody.
 outage()
 {
-	load --dev $both $bidir --seconds 15
+	load --dev $both $bidir --seconds 30
 	$2 || bad=1
 	sleep "$1"
 	$3 || bad=1

@@ -238,6 +238,13 @@ void braid_port_adopt(const struct ibv_context *ctx)
 	fcntl(ctx->async_fd, F_SETFL, fcntl(ctx->async_fd, F_GETFL) | O_NONBLOCK);
 }
 
+static void device_close(struct ibv_context *ctx)
+{
+	braid_os->note(ctx->cmd_fd, false);
+	braid_os->note(ctx->async_fd, false);
+	braid_ibv.close_device(ctx);
+}
+
 /* A port that may be used, or NULL with why not. */
 static struct braid_port *port_new(struct ibv_context *ctx, uint8_t num,
 				   const char **why)
@@ -317,6 +324,10 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 			continue;
 		}
 		give(p, dev);
+		p->imm = p->fabric != BRAID_FABRIC_IWARP && braid_wire_proves_imm(dev);
+		if (!p->imm && p->fabric != BRAID_FABRIC_IWARP)
+			note(why, len, name, "shows no immediate data of its writes: each is "
+			     "followed by a message");
 		p->next = ports;
 		ports = p;
 		used += p->ctx == ctx;
@@ -345,10 +356,9 @@ int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, cha
 			note(why, len, list[i]->name, strerror(errno));
 			continue;
 		}
-		if (ports_of(ctx, table, count, max, why, len))
-			braid_port_adopt(ctx);
-		else
-			braid_ibv.close_device(ctx);
+		braid_port_adopt(ctx);
+		if (!ports_of(ctx, table, count, max, why, len))
+			device_close(ctx);
 	}
 	if (list)
 		braid_ibv.free_device_list(list);

@@ -303,7 +303,7 @@ static struct braid_wire *wire_new(struct braid_port *p, int *ret_err)
 		 * Where switches choose a way for each packet, only plain writes take part: what
 		 * says that a large one is there goes after it.
 		 */
-		w->imm_max = p->fabric == BRAID_FABRIC_IWARP ? 0 :
+		w->imm_max = !p->imm ? 0 :
 			     p->fabric == BRAID_FABRIC_IB ? (uint32_t)braid_param.ib_ar_threshold :
 							    UINT32_MAX;
 		w->m = memory_get(p);
@@ -598,7 +598,7 @@ int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 	}
 	b.fabric = (uint8_t)p->fabric;
 	b.mtu = (uint8_t)p->mtu;
-	b.imm = p->fabric != BRAID_FABRIC_IWARP;
+	b.imm = p->imm;
 	b.lid = p->lid;
 	b.slots = BRAID_SLOTS_RX;
 	b.cm_port = p->cm_port;
@@ -640,4 +640,59 @@ void braid_wire_drop(struct braid_setup *s)
 {
 	braid_wire_free(s->wire);
 	s->wire = NULL;
+}
+
+/* --- the port with itself ------------------------------------------------------------------ */
+
+enum {
+	PROOF = 0x62726169, PROOF_AT = 32,	/* a word of the page that has the peer's two */
+	PROOF_MS = 1000,
+};
+
+static bool imm_arrives(struct braid_wire *from, struct braid_wire *to)
+{
+	uint64_t until = braid_os->now_ns() + PROOF_MS * 1000000ull;
+	struct ibv_sge sge = {
+		.addr = (uint64_t)(uintptr_t)from->m->bounce, .length = sizeof(uint32_t),
+		.lkey = from->m->bounce_mr->lkey,
+	};
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+		.send_flags = IBV_SEND_SIGNALED, .imm_data = htobe32(PROOF),
+		.wr.rdma = {
+			.remote_addr = (uint64_t)(uintptr_t)&to->m->ack[PROOF_AT],
+			.rkey = to->m->ack_mr->rkey,
+		},
+	};
+	uint32_t word = PROOF;
+	struct ibv_wc wc;
+
+	memcpy(from->m->bounce, &word, sizeof(word));
+	atomic_store(&to->m->ack[PROOF_AT], 0);
+	if (ibv_post_send(from->qp, &wr, &bad))
+		return false;
+	while (braid_os->now_ns() < until) {
+		if (ibv_poll_cq(from->cq, 1, &wc) > 0 && wc.status != IBV_WC_SUCCESS)
+			return false;
+		if (ibv_poll_cq(to->cq, 1, &wc) > 0)
+			return wc.status == IBV_WC_SUCCESS &&
+			       wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
+			       wc.wc_flags & IBV_WC_WITH_IMM && be32toh(wc.imm_data) == PROOF &&
+			       atomic_load(&to->m->ack[PROOF_AT]) == PROOF;
+	}
+	return false;
+}
+
+bool braid_wire_proves_imm(struct braid_dev *dev)
+{
+	uint8_t first[BRAID_BLOB_SIZE] = { 0 }, second[BRAID_BLOB_SIZE] = { 0 };
+	struct braid_setup from = { .dev = dev, .traffic_class = -1, .dialler = true };
+	struct braid_setup to = { .dev = dev, .traffic_class = -1 };
+	bool proven = !braid_wire_setup(&from, NULL, first) &&
+		      !braid_wire_setup(&to, first, second) && !braid_wire_peer(&from, second) &&
+		      imm_arrives(from.wire, to.wire);
+
+	braid_wire_drop(&from);
+	braid_wire_drop(&to);
+	return proven;
 }

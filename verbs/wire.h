@@ -98,6 +98,12 @@ int braid_wire_peer(struct braid_setup *s, const uint8_t *theirs);
 int braid_wire_ready(struct braid_setup *s);
 void braid_wire_drop(struct braid_setup *s);
 
+/*
+ * Does immediate data that goes with a write arrive?  Two queue pairs of the port try it, which
+ * takes some ms, a second if it does not.  At init; never for iWARP, whose standard writes lack it.
+ */
+bool braid_wire_proves_imm(struct braid_dev *dev);
+
 /* Nothing more is read or written by the NIC. */
 void braid_wire_fence(struct braid_wire *w);
 void braid_wire_free(struct braid_wire *w);

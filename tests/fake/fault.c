@@ -251,7 +251,9 @@ static struct fab_qp *find_qp(const char *text)
 
 static long do_count(char **w, unsigned n)
 {
-	static const char *const names[COUNTERS] = { "sends", "recvs", "packets", "retries", "rnr", "acks" };
+	static const char *const names[COUNTERS] = {
+		"sends", "messages", "recvs", "packets", "retries", "rnr", "acks"
+	};
 	struct fab_qp *q;
 
 	for (unsigned c = 0; n > 1 && c < COUNTERS; c++) {

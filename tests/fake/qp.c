@@ -611,6 +611,8 @@ static int send_take(struct fqp *qp, const struct ibv_send_wr *wr)
 	}
 	qp->sq_tail++;
 	fab_count(qp->slot, C_SENDS, 1);
+	if (wr->opcode == IBV_WR_SEND)
+		fab_count(qp->slot, C_MESSAGES, 1);
 	return 0;
 }
 

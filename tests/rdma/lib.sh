@@ -37,10 +37,10 @@ export BRAID_SOCKET_IFNAME=lo
 BRAID_TEST_RDMA=$(basename "$0" .sh)
 export BRAID_TEST_RDMA
 
-# What all NICs together have been given so far.
+# What all NICs together have been given so far; not the write by which a port is probed.
 sent()
 {
-	"$build/tests/fake/fakectl" "count sends"
+	"$build/tests/fake/fakectl" "count messages"
 }
 
 # perf OVER OPTIONS... - between two processes; what was sent is $during.

@@ -5,3 +5,12 @@ nics=roce0:rocev2,netdev=lo
 programs="abi/test_badpeer abi/test_strangers"
 # shellcheck source=tests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
+
+# A NIC that takes no immediate data, whatever its kind promises, is found out at init.
+without_immediate()
+{
+	BRAID_TEST_FAKE_DEVICES=$nics,imm=0 perf verbs --verbose && [ "$during" -gt 0 ] &&
+		grep "roce0:1 shows no immediate data of its writes" "$tmp/perf"
+}
+without_immediate
+verdict $? "a NIC without immediate data is found out, and carries all the same"

@@ -106,7 +106,7 @@ table()				# ROW UNIT REFERENCE [BESIDE]
 measure()			# TYPE
 {
 	vm_rdma "$1" v0 || return
-	export BRAID_TRANSPORTS=verbs,tcp
+	export BRAID_TRANSPORTS=verbs
 	over=verbs
 	has_verbs >/dev/null 2>&1 || { over="TCP: it has no verbs"; unset BRAID_TRANSPORTS; }
 	echo

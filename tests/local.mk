@@ -187,6 +187,7 @@ abi_tests += tests/abi/test_rdma
 check_LTLIBRARIES += tests/fakecuda/libcuda.la
 tests_fakecuda_libcuda_la_SOURCES = tests/fakecuda/cuda.c tests/fakecuda/ctl.h
 tests_fakecuda_libcuda_la_LDFLAGS = $(fake_ldflags)
+abi_tests += tests/abi/test_gpu
 # What tests/rdma/*.sh run besides the ABI tests.
 rdma_programs = tests/rdma/test_counts
 endif

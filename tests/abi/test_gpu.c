@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MEG = 1 << 20, REGS = 2000, DMA_BUF_FD = 1, EARLY = 200, ENDS = 24, QPNS = 1 << 14,
+enum { MEG = 1 << 20, REGS = 2000, DMA_BUF_FD = 1, EARLY = 200, EARLY_MS = 5, ENDS = 24, QPNS = 1 << 14,
        TAKEN = 24 };
 
 /* -- the fakes -------------------------------------------------------------------------------- */
@@ -155,6 +155,8 @@ static void move(struct net *net, struct pair *p, bool from_gpu, bool to_gpu, si
 	ops_post(&ops[0], 1);
 	for (int i = 0; early && i < EARLY && !ops[0].done; i++)
 		op_test(&ops[0]);
+	if (early)
+		nap_ms(EARLY_MS);	/* the service thread takes it in */
 	ops_run(ops, 2);
 	EQ(size, ops[1].got[0]);
 	filled(bytes_of(&to), size, size);
@@ -207,6 +209,13 @@ static void no_export(struct abi *t)
 {
 	cuda_load();
 	gpu("dmabuf 0");
+	offer_is(t, "rocev2", ALL_WAYS, HOST | CUDA);
+}
+
+static void lies(struct abi *t)
+{
+	cuda_load();
+	gpu("lies 1");
 	offer_is(t, "rocev2", ALL_WAYS, HOST | CUDA);
 }
 
@@ -755,6 +764,7 @@ static const struct abi_case cases[] = {
 	CASE("without either nothing is", no_way, ONCE),
 	CASE("iWARP: nothing is", iwarp, ONCE),
 	CASE("memory that the driver does not export: nvidia-peermem", no_export, ONCE),
+	CASE("a DMA-BUF that holds other bytes is not offered", lies, ONCE),
 	CASE("BRAID_GPU=none: nothing is offered", named_none, ONCE),
 	CASE("BRAID_GPU=peermem: that is, and no DMA-BUF", named_peermem, ONCE),
 	CASE("a process without the driver: nothing is offered", no_driver, ONCE),

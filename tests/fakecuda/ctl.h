@@ -13,6 +13,7 @@
  *   context 0|1          the calling thread has one (1)
  *   dmabuf 0|1           memory can be exported (1)
  *   pcie 0|1             ... with the PCIe mapping (0: INVALID_VALUE, as from older drivers)
+ *   lies 0|1             what is exported is other memory (0)
  *   pieces N             each allocation after that is N in a row, as of VMM (1); those are not
  *                        exported as one, nor known to nvidia-peermem
  *   ids 0|1              allocations have an id (1)

@@ -32,7 +32,7 @@ static struct alloc allocs[ALLOCS_MAX];
 static unsigned nallocs;
 static uint64_t next_id = 1;
 
-static long has_dmabuf = 1, has_pcie, has_ids = 1, pieces = 1;
+static long has_dmabuf = 1, has_pcie, has_ids = 1, lies, pieces = 1;
 static __thread long no_context;
 
 static struct {
@@ -78,7 +78,8 @@ static long command(char **w, unsigned n)
 		const char *name;
 		long *value;
 	} numbers[] = {
-		{ "dmabuf", &has_dmabuf }, { "pcie", &has_pcie }, { "ids", &has_ids }, { "pieces", &pieces },
+		{ "dmabuf", &has_dmabuf }, { "pcie", &has_pcie }, { "ids", &has_ids }, { "lies", &lies },
+		{ "pieces", &pieces },
 	};
 	long live = 0;
 
@@ -372,8 +373,8 @@ int cuMemGetHandleForAddressRange(void *ret, uint64_t ptr, size_t size, int type
 		code = INVALID_VALUE;
 	if (!code) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", a->fd);
-		fd = open(path, O_RDWR);
-		if (fd < 0 || lseek(fd, (off_t)(ptr - a->at), SEEK_SET) < 0)
+		fd = lies ? memfd_create("other", 0) : open(path, O_RDWR);
+		if (fd < 0 || (lies && ftruncate(fd, (off_t)a->len)) || lseek(fd, (off_t)(ptr - a->at), SEEK_SET) < 0)
 			code = UNKNOWN;
 		else
 			memcpy(ret, &fd, sizeof(fd));

@@ -26,7 +26,7 @@
 enum { ERR = 600, LINE = 1024 };
 
 #ifdef HAVE_RDMA
-#define USED "this release uses the first two, for RDMA, and libcuda"
+#define USED "this release uses the first two and libcuda"
 #else
 #define USED "this build uses none of them"
 #endif

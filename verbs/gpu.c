@@ -15,7 +15,7 @@
 
 enum { DMABUF_PCIE, DMABUF, PEERMEM, WAYS };
 
-static const char *const way_name[WAYS] = { "dmabuf-pcie", "dmabuf", "peermem" };
+static const char *const way_name[WAYS] = { "pcie", "dmabuf", "peermem" };
 
 enum {
 	LOOP_BYTES = BRAID_SLOTS_RX * BRAID_SLOT,	/* of our own memory: the wire's slots */

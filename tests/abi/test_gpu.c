@@ -533,20 +533,24 @@ static void second(struct abi *t)
 	struct net *net = up(t, "rocev2", ALL_WAYS);
 	struct pair p = { 0 };
 	struct buf first;
-	uint64_t start;
+	uint64_t start, took, best = UINT64_MAX;
 
 	pair_open(net, &p);
 	first = gpu_new(net, p.recv, 64 * MEG);
 	count_regs();
-	start = now_us();
-	for (unsigned i = 0; i < REGS; i++) {
-		void *mr;
+	for (unsigned i = 0; i < 20; i++) {
+		start = now_us();
+		for (unsigned k = 0; k < REGS; k++) {
+			void *mr;
 
-		OK(net_reg(net, p.recv, first.data, 64 * MEG, NCCL_PTR_CUDA, &mr));
-		OK(net_dereg(net, p.recv, mr));
+			OK(net_reg(net, p.recv, first.data, 64 * MEG, NCCL_PTR_CUDA, &mr));
+			OK(net_dereg(net, p.recv, mr));
+		}
+		took = now_us() - start;
+		best = took < best ? took : best;
 	}
-	printf("the second registration of 64 MiB, and taking it back: %.2f us with a fake driver\n",
-	       (double)(now_us() - start) / REGS);
+	printf("the second registration of 64 MiB, and taking it back: %.2f us with a fake driver, the best "
+	       "of 20 runs\n", (double)best / REGS);
 	fflush(stdout);
 	EQ(0, regs());
 	gpu_end(net, &first);
@@ -640,6 +644,38 @@ static void flushes(struct abi *t)
 	TRUE(nic("count sends") > reads);
 	OK(flush(net, p.recv, &b, 0));		/* nothing has come: nothing to wait for */
 	gpu_end(net, &b);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* What is on its way on the bus when the NIC says that it has come. */
+static void late(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS ",late=1");
+	static const uint8_t none[MEG];
+	struct pair p = { 0 };
+	struct buf from, to;
+	struct op ops[2];
+
+	pair_open(net, &p);
+	from = buf_new(net, p.send, MEG, 0);
+	to = gpu_new(net, p.recv, MEG);
+	fill(from.data, MEG, 9);
+	ops[0] = op_send(net, p.send, &from, MEG, 0);
+	ops[1] = op_recv(net, p.recv, &to, MEG, 0);
+	ops_run(ops, 2);
+	TRUE(!memcmp(bytes_of(&to), none, MEG));	/* or this shows nothing */
+	OK(flush(net, p.recv, &to, MEG));
+	filled(bytes_of(&to), MEG, 9);
+	for (unsigned i = 0; i < 10; i++) {		/* by way of the CPU */
+		fill(from.data, 8, i);
+		ops[0] = op_send(net, p.send, &from, 8, 0);
+		ops[1] = op_recv(net, p.recv, &to, 8, 0);
+		ops_run(ops, 2);
+		filled(bytes_of(&to), 8, i);
+	}
+	gpu_end(net, &to);
+	buf_free(net, &from);
 	pair_close(net, &p);
 	abi_down(net);
 }
@@ -785,6 +821,7 @@ static const struct abi_case cases[] = {
 	CASE("a buffer of several allocations is refused, and says so", pieces, ONCE),
 	CASE("pinned memory of the host, registered as CUDA's, is the host's", pinned, ONCE),
 	CASE("a flush is a read of the NIC's", flushes, ONCE),
+	CASE("what the NIC has written and the GPU can't see yet, it sees after a flush", late, ONCE),
 	CASE("a flush that fails is an error, and the next one works", flush_fails, ONCE),
 	CASE("BRAID_GPU_FLUSH=2: NCCL is asked to flush always", always, ONCE),
 	CASE("each call into the driver fails once", driver_fails, .since = NET_ABI_NEWEST, .seconds = 240),

@@ -9,7 +9,7 @@
  * Memory of a GPU is that of tests/fakecuda, if the process has it: through nvidia-peermem, where a
  * NIC has that, or by its DMA-BUF.
  */
-#include "tests/fake/fake.h"
+#include "tests/fake/nic.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -54,6 +54,49 @@ uint8_t *mr_at(struct ibv_pd *pd, uint32_t key, uint64_t va, uint64_t len, unsig
 	if (va < mr->iova || len > mr->ibv.length || va - mr->iova > mr->ibv.length - len)
 		return NULL;
 	return mr->host + (va - mr->iova);
+}
+
+/* Writes into a GPU that the bus has not delivered. */
+struct late {
+	struct late *next;
+	uint8_t *to;
+	size_t n;
+	uint8_t bytes[];
+};
+
+static pthread_mutex_t late_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct late *first, **last = &first;
+
+void mr_settle(void)
+{
+	struct late *l;
+
+	pthread_mutex_lock(&late_lock);
+	while ((l = first)) {
+		first = l->next;
+		place(l->to, l->bytes, l->n);
+		free(l);
+	}
+	last = &first;
+	pthread_mutex_unlock(&late_lock);
+}
+
+void mr_write(struct ibv_pd *pd, uint32_t key, uint8_t *to, const uint8_t *from, size_t n)
+{
+	const struct fmr *mr = table[key >> 8];
+	bool gpu = (uintptr_t)mr->host != mr->iova;
+	struct late *l = gpu && to_ctx(pd->context)->dev->has_late ? malloc(sizeof(*l) + n) : NULL;
+
+	if (!l) {
+		place(to, from, n);
+		return;
+	}
+	*l = (struct late){ .to = to, .n = n };
+	memcpy(l->bytes, from, n);
+	pthread_mutex_lock(&late_lock);
+	*last = l;
+	last = &l->next;
+	pthread_mutex_unlock(&late_lock);
 }
 
 /* Are there pages?  The kernel would have to pin them. */
@@ -224,6 +267,7 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *ibv)
 {
 	struct fmr *mr = TO(fmr, ibv);
 
+	mr_settle();
 	pthread_rwlock_wrlock(&mr_lock);
 	table[ibv->handle] = NULL;
 	pinned -= ibv->length;

@@ -16,6 +16,7 @@
 #include "core/copy.h"
 #include "core/link.h"
 #include "core/log.h"
+#include "core/mrcache.h"
 #include "core/param.h"
 #include "core/pool.h"
 #include "core/service.h"
@@ -199,6 +200,24 @@ static void comm_orphaned(struct braid_comm *c)
 	braid_comm_fail(c, -EREMOTEIO);
 }
 
+/* Nobody could have its bytes: a NIC's fault, which has been told, or there is none any more. */
+static void comm_no_gpu(struct braid_comm *c, int err)
+{
+	if (atomic_load(&c->err) || c->closed)
+		return;
+	braid_warn("device %s, peer %s: %s memory of a GPU, which had to go through the CPU, could "
+		   "not be copied by the NIC (%s); docs/gpu.md says when that is",
+		   c->link->key.dev->net.name, c->link->peer,
+		   c->sender ? "a message from" : "a message to", strerror(-err));
+	braid_comm_fail(c, -EIO);
+	fail_tell(c, ECANCELED, 0, 0);
+}
+
+void braid_send_no_gpu(struct braid_send *s, int err)
+{
+	comm_no_gpu(s->req.comm, err);
+}
+
 /* --- the sending side ---------------------------------------------------------------------- */
 
 void braid_send_part_done(struct braid_send *s)
@@ -287,6 +306,12 @@ static bool may_fly(const struct braid_lane *home, uint64_t size)
 	       home->tx.unacked + size <= home->flight_max;
 }
 
+/* Small enough to go in one piece?  Not from a GPU: we can't copy it, nor can the peer. */
+static bool is_small(const struct braid_comm *c, const struct braid_send *s)
+{
+	return s->size <= braid_link_eager_max(c->link) && !(s->size && braid_send_is_gpu(s));
+}
+
 /* Decide how a message goes.  The slot is filled and home has room for its first frame. */
 static void send_start(struct braid_comm *c, struct braid_send *s)
 {
@@ -297,14 +322,13 @@ static void send_start(struct braid_comm *c, struct braid_send *s)
 		braid_list_del(&cr->node);
 		if (s->size > cr->room)
 			comm_oversize(c, s->size, cr->room, s->tag);
-		else if (s->size <= braid_link_eager_max(c->link) &&
-			 may_fly(braid_link_home(c->link), s->size))
+		else if (is_small(c, s) && may_fly(braid_link_home(c->link), s->size))
 			send_whole(c, s, cr);
 		else {
 			send_to_credit(c, s, cr->rseq, &cr->to);
 			braid_send_say_start(s);	/* there is room, as the caller knows */
 		}
-	} else if (s->size <= braid_link_eager_max(c->link) &&
+	} else if (is_small(c, s) &&
 		   window_take(&c->eager_out, &c->link->shared_out, c->link->tx_window, s->size)) {
 		s->await = BRAID_AWAIT_EAGER;
 		send_whole(c, s, NULL);
@@ -476,13 +500,33 @@ static void recv_match_want(struct braid_comm *c, struct braid_recv *e, uint32_t
 		credit_due(c, e);
 }
 
+static bool is_gpu(const struct braid_recv *e)
+{
+	return e->mr && e->mr->gpu;
+}
+
+/* Or the comm has failed. */
+static bool to_gpu(struct braid_recv *e, char *at, void *from, size_t len)
+{
+	int err = braid_mr_copy(e->mr, at, from, len, true);
+
+	if (err)
+		comm_no_gpu(e->req.comm, err);
+	return !err;
+}
+
 static void um_deliver(struct braid_comm *c, struct braid_um *um)
 {
 	struct braid_recv *e = um->recv;
+	bool there = true;
 
-	braid_copy_up(e->data, um->data, um->size);
+	if (is_gpu(e) && um->size)
+		there = to_gpu(e, e->data, um->data, um->size);
+	else
+		braid_copy_up(e->data, um->data, um->size);
 	um_free(c, um);
-	recv_complete(e);
+	if (there)
+		recv_complete(e);
 }
 
 /* A message that came earlier meets the receive posted now. */
@@ -728,7 +772,34 @@ static int rx_to_entry(struct braid_lane *lane, struct braid_recv *e, uint64_t o
 	lane->rx_kind = BRAID_RX_ENTRY;
 	lane->rx_target = e;
 	lane->rx_dst = offset ? e->data + offset : e->data;	/* NULL if there is no room */
+	return lane->rx_left ? braid_comm_rx_stage(lane) : 0;
+}
+
+int braid_comm_rx_stage(struct braid_lane *lane)
+{
+	struct braid_recv *e = lane->rx_target;
+
+	if (lane->rx_kind != BRAID_RX_ENTRY || !is_gpu(e) || !lane->rx_left)
+		return 0;
+	lane->rx_stage = malloc(lane->rx_left);
+	if (!lane->rx_stage)
+		return -ENOMEM;
+	lane->rx_gpu = lane->rx_dst;
+	lane->rx_dst = lane->rx_stage;
 	return 0;
+}
+
+/* What came for a GPU goes there: false: it did not, and the comm has failed. */
+static bool unstage(struct braid_lane *lane)
+{
+	char *stage = lane->rx_stage;
+	bool there = true;
+
+	lane->rx_stage = NULL;
+	if (stage)
+		there = to_gpu(lane->rx_target, lane->rx_gpu, stage, lane->rx_hdr.len);
+	free(stage);
+	return there;
 }
 
 /* The message is the next of its comm: home carries them in order. */
@@ -814,7 +885,8 @@ static int end_eager(struct braid_lane *lane)
 	struct braid_um *um = lane->rx_target;
 
 	if (lane->rx_kind == BRAID_RX_ENTRY) {
-		recv_complete(lane->rx_target);
+		if (unstage(lane))
+			recv_complete(lane->rx_target);
 		return 0;
 	}
 	um->ready = true;
@@ -937,6 +1009,8 @@ static int end_chunk(struct braid_lane *lane)
 {
 	struct braid_recv *e = lane->rx_target;
 
+	if (!unstage(lane))
+		return 0;
 	e->got += lane->rx_hdr.len;
 	chunked_complete(e->req.comm, e);
 	return 0;
@@ -1303,6 +1377,8 @@ static void forget_recvs(struct braid_comm *c)
 			continue;
 		lane->rx_kind = BRAID_RX_DRAIN;
 		lane->rx_dst = NULL;
+		free(lane->rx_stage);
+		lane->rx_stage = NULL;
 	}
 	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
 		struct braid_recv *e = &c->recv[i];

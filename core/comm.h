@@ -46,6 +46,7 @@ struct braid_mr {			/* a registration: who may use it, and what NICs call it */
 	struct braid_comm *comm;
 	char *data;
 	size_t size;
+	bool gpu;			/* not the CPU's to touch */
 	struct braid_key key[BRAID_PATHS_MAX];	/* by member; mr NULL: that one can't reach it */
 	struct braid_mrc *cached[BRAID_PATHS_MAX];	/* core/mrcache.c */
 };
@@ -219,6 +220,12 @@ struct braid_waiting {			/* the oldest message that waits for the peer */
 bool braid_comm_waits(struct braid_comm *c, struct braid_waiting *ret);
 
 /* For lane.c and link.c, with the link's lock held. */
+static inline bool braid_send_is_gpu(const struct braid_send *s)
+{
+	return s && s->mr && s->mr->gpu;
+}
+/* Memory of a GPU that its bytes can't be had from: no NIC does it. */
+void braid_send_no_gpu(struct braid_send *s, int err);
 void braid_send_part_done(struct braid_send *s);
 /* START, if it is still to be said; false: no room. */
 bool braid_send_say_start(struct braid_send *s);
@@ -229,6 +236,8 @@ int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c);
 int braid_comm_rx_end(struct braid_lane *lane);
 /* A chunk without a header is in its place, in the receive of that slot; whole: so is START. */
 int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot, bool whole);
+/* The payload at lane->rx_dst is for a receive: by way of our own memory, if it is a GPU's. */
+int braid_comm_rx_stage(struct braid_lane *lane);
 /* The chunk that was coming on this lane will come again. */
 void braid_comm_rx_undo(struct braid_lane *lane);
 

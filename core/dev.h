@@ -18,6 +18,8 @@ struct braid_dev {
 	void *port[BRAID_TRANSPORT_IDS];	/* of each transport that can use it; NULL: can't */
 	const struct braid_transport *best;	/* of those; of several: of the first */
 	struct braid_mrc *mrs;		/* core/mrcache.c */
+	unsigned gpu;			/* BRAID_GPU_*, of all members */
+	bool gpu_probed;
 	char congestion[BRAID_CONGESTION_SIZE];	/* to be given back to sockets accepted */
 };
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/link.h"
+#include "core/mrcache.h"
 
 enum {
 	CTL_BYTES = 8192, CTL_FRAMES = 64,	/* kept free for control frames */
@@ -238,13 +239,44 @@ bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_
 	if (whole && !imm)
 		return false;
 	*ret = (struct braid_put){
-		.data = f->ext, .len = h.len, .to = s->to.addr + h.offset,
+		.data = f->ext, .gpu = s->mr->gpu, .len = h.len, .to = s->to.addr + h.offset,
 		.local = s->mr->key[m].local, .remote = s->to.key[pm], .has_imm = imm,
 		.imm = h.comm << 16 | h.rseq % BRAID_SLOTS << 8 | (whole ? BRAID_IMM_WHOLE : h.n),
 		.hdr = q->ring + f->off,
 		.bytes = f->inl + f->ext_len + (whole ? BRAID_HDR_SIZE : 0),
 	};
 	return true;
+}
+
+const struct braid_key *braid_tx_gpu(const struct braid_lane *lane)
+{
+	const struct braid_txq *q = &lane->tx;
+	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+
+	return f->ext_len && !f->own && braid_send_is_gpu(f->owner) ?
+		       &f->owner->mr->key[lane->member] : NULL;
+}
+
+static void make_void(struct braid_txq *q, struct braid_txf *f, bool sent);
+
+/* A GPU's memory, which a socket can't read: our own copy goes.  Or the comm fails. */
+static void bring_here(struct braid_txq *q, struct braid_txf *f)
+{
+	int err = -ENOMEM;
+
+	if (!f->ext_len || f->own || !braid_send_is_gpu(f->owner))
+		return;
+	f->own = malloc(f->ext_len);
+	if (f->own)
+		err = braid_mr_copy(f->owner->mr, (char *)(uintptr_t)f->ext, f->own, f->ext_len,
+				    false);
+	if (!err) {
+		f->ext = f->own;
+		return;
+	}
+	braid_send_no_gpu(f->owner, err);
+	f->owner = NULL;
+	make_void(q, f, false);
 }
 
 int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
@@ -257,8 +289,9 @@ int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t 
 	if (!skip && q->f_sent != q->f_head)
 		braid_tx_stamp(lane);
 	for (uint32_t i = q->f_sent; i != q->f_head && n + 2 <= max && bytes < budget; i++) {
-		const struct braid_txf *f = &q->f[i & q->fmask];
+		struct braid_txf *f = &q->f[i & q->fmask];
 
+		bring_here(q, f);
 		if (skip < f->inl) {
 			n = iov_put(iov, n, q->ring + f->off + skip, f->inl - skip);
 			bytes += f->inl - skip;
@@ -383,8 +416,10 @@ void braid_tx_move(struct braid_lane *from, struct braid_lane *to)
 	q->head -= (q->head - f.off) & (q->ring_size - 1);
 	q->unsent -= f.inl + f.ext_len;
 	q->unacked -= f.ext_len;
-	if (h.type == BRAID_F_VOID)
+	if (h.type == BRAID_F_VOID) {
+		free(f.own);
 		return;
+	}
 	braid_tx_add(to, &h, NULL, f.ext, f.owner);
 	to->tx.f[(to->tx.f_head - 1) & to->tx.fmask].own = f.own;
 }
@@ -477,17 +512,25 @@ static void make_void(struct braid_txq *q, struct braid_txf *f, bool sent)
 int braid_tx_release(struct braid_lane *lane, const void *comm)
 {
 	struct braid_txq *q = &lane->tx;
+	bool gpu;
 
 	for (uint32_t i = q->f_acked; i != q->f_head; i++) {
 		struct braid_txf *f = &q->f[i & q->fmask];
 
 		if (!f->owner || f->owner->req.comm != comm)
 			continue;
+		gpu = braid_send_is_gpu(f->owner);
 		f->owner = NULL;
-		if (!f->ext_len)
+		if (!f->ext_len || (f->own && i == q->f_sent && q->part))
 			continue;
 		if (i != q->f_sent || !q->part) {
 			make_void(q, f, (int32_t)(i - q->f_sent) < 0);
+			continue;
+		}
+		if (gpu) {		/* half out of a NIC, whose lane was fenced for it */
+			q->unsent += q->part - f->inl;
+			q->part = f->inl;
+			make_void(q, f, false);
 			continue;
 		}
 		f->own = malloc(f->ext_len);

@@ -90,6 +90,7 @@ struct braid_lane {
 	void *rx_target;		/* struct braid_recv or braid_um */
 	char *rx_dst;			/* NULL: throw away */
 	size_t rx_left;
+	char *rx_stage, *rx_gpu;	/* of a GPU: what comes lies here first; where it goes */
 	uint8_t rx_ctl[BRAID_OPEN_SIZE];
 	_Atomic uint64_t rx_bytes;	/* ever, of anything: the peer lives */
 
@@ -146,6 +147,7 @@ int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t 
 		    size_t *ret_bytes);
 struct braid_put {			/* a chunk that can be written into its place */
 	const char *data;
+	bool gpu;
 	uint64_t to;
 	uint32_t len, local, remote;	/* length, keys */
 	uint32_t imm;			/* braid_rx_imm() */
@@ -159,6 +161,8 @@ struct braid_put {			/* a chunk that can be written into its place */
  * bytes may come with nothing but ret->imm; then a START and the message's only chunk are one.
  */
 bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret);
+/* The frame at f_sent has a payload of a GPU's memory: what the lane's NIC calls it.  Or NULL. */
+const struct braid_key *braid_tx_gpu(const struct braid_lane *lane);
 /* n bytes were handed to the wire: completes copied sends. */
 void braid_tx_advance(struct braid_lane *lane, size_t n);
 /* The peer says it has received `frames` in all: 0, or -EPROTO if it can't have. */

@@ -73,6 +73,7 @@ void braid_link_free(struct braid_link *link)
 		braid_lock_wait(&lane->io);
 		lane->tr->lane_close(lane);
 		braid_txq_fini(&lane->tx);
+		free(lane->rx_stage);
 		free(lane);
 	}
 	braid_pool_unpromise(link->rx_window);
@@ -309,9 +310,13 @@ static void rx_forget(struct braid_lane *lane)
 		link->again.hdr = lane->rx_hdr;
 		link->again.target = lane->rx_target;
 		link->again.dst = lane->rx_dst;
-		if (lane->rx_dst)
+		if (lane->rx_stage)
+			link->again.dst = lane->rx_gpu;
+		else if (lane->rx_dst)
 			link->again.dst -= lane->rx_hdr.len - lane->rx_left;
 	}
+	free(lane->rx_stage);
+	lane->rx_stage = NULL;
 	lane->rx_kind = BRAID_RX_NONE;
 	lane->rx_left = 0;
 }
@@ -797,7 +802,7 @@ static int rx_begin_again(struct braid_lane *lane)
 	lane->rx_target = link->again.target;
 	lane->rx_dst = lane->rx_kind == BRAID_RX_DRAIN ? NULL : link->again.dst;
 	link->again.kind = BRAID_RX_NONE;
-	return 0;
+	return braid_comm_rx_stage(lane);
 }
 
 /* Frames that each end sends at home only. */

@@ -13,12 +13,15 @@
 #include "core/dev.h"
 #include "core/link.h"
 #include "core/log.h"
+#include "gdr/cuda.h"
 
 struct braid_mrc {
 	struct braid_mrc *kid[2];
 	uint64_t beg, end, reach;	/* reach: the largest end of the subtree */
 	uint32_t prio;
 	unsigned refs;
+	uint64_t id;			/* of a GPU's memory; 0: the CPU's, or not shared */
+	bool gpu;
 	struct braid_dev *dev;
 	const struct braid_transport *tr;
 	struct braid_key key;
@@ -90,25 +93,27 @@ static struct braid_mrc *take_out(struct braid_mrc *root, const struct braid_mrc
 	return root;
 }
 
-/* One that covers [beg, end), or NULL. */
-static struct braid_mrc *find(struct braid_mrc *root, uint64_t beg, uint64_t end)
+/* One of the same memory that covers [beg, end), or NULL. */
+static struct braid_mrc *find(struct braid_mrc *root, uint64_t beg, uint64_t end, bool gpu,
+			      uint64_t id)
 {
 	struct braid_mrc *n;
 
 	if (!root || root->reach < end)
 		return NULL;
-	n = find(root->kid[0], beg, end);
+	n = find(root->kid[0], beg, end, gpu, id);
 	if (n || root->beg > beg)
 		return n;
-	return root->end >= end ? root : find(root->kid[1], beg, end);
+	return root->end >= end && root->gpu == gpu && root->id == id ?
+		       root : find(root->kid[1], beg, end, gpu, id);
 }
 
-static struct braid_mrc *get(struct braid_dev *dev, const struct braid_transport *tr, void *data,
-			     size_t size, int *ret_err)
+static struct braid_mrc *get(struct braid_dev *dev, const struct braid_transport *tr,
+			     const struct braid_mem *mem, uint64_t id, int *ret_err)
 {
 	static uint32_t random = 2463534242u;
-	uint64_t beg = (uint64_t)(uintptr_t)data;
-	struct braid_mrc *n = find(dev->mrs, beg, beg + size);
+	uint64_t beg = (uint64_t)(uintptr_t)mem->data, end = beg + mem->size;
+	struct braid_mrc *n = mem->gpu && !id ? NULL : find(dev->mrs, beg, end, mem->gpu, id);
 
 	*ret_err = 0;
 	if (n) {
@@ -120,7 +125,8 @@ static struct braid_mrc *get(struct braid_dev *dev, const struct braid_transport
 		*ret_err = -ENOMEM;
 		return NULL;
 	}
-	*ret_err = tr->reg(dev, data, size, &n->key);
+	*ret_err = mem->gpu ? tr->gpu->reg(dev, mem, &n->key) :
+			      tr->reg(dev, mem->data, mem->size, &n->key);
 	if (*ret_err) {
 		free(n);
 		return NULL;
@@ -130,7 +136,9 @@ static struct braid_mrc *get(struct braid_dev *dev, const struct braid_transport
 	random ^= random << 5;
 	n->prio = random;
 	n->beg = beg;
-	n->end = n->reach = beg + size;
+	n->end = n->reach = end;
+	n->gpu = mem->gpu;
+	n->id = id;
 	n->refs = 1;
 	n->dev = dev;
 	n->tr = tr;
@@ -147,29 +155,48 @@ static void put(struct braid_mrc *n)
 	free(n);
 }
 
-int braid_mr_new(struct braid_comm *c, void *data, size_t size, struct braid_mr **ret)
+/* Of a GPU's memory every NIC must have it, for nobody else can touch it. */
+static int get_all(struct braid_mr *mr, const struct braid_mem *mem, uint64_t id)
 {
-	const struct braid_dev *dev = c->link->key.dev;
-	struct braid_mr *mr = calloc(1, sizeof(*mr));
+	const struct braid_dev *dev = mr->comm->link->key.dev;
 	int err = 0;
 
-	if (!mr)
-		return braid_no_memory("a registration");
-	mr->comm = c;
-	mr->data = data;
-	mr->size = size;
-	braid_list_init(&mr->node);
-	pthread_mutex_lock(&lock);
-	for (unsigned i = 0; i < dev->nmembers && size && err != -ENOMEM; i++) {
+	for (unsigned i = 0; i < dev->nmembers && mem->size && err != -ENOMEM; i++) {
 		struct braid_dev *m = dev->member[i];
 
 		if (!m->best || !m->best->dma)
 			continue;
-		mr->cached[i] = get(m, m->best, data, size, &err);
+		mr->cached[i] = get(m, m->best, mem, id, &err);
 		if (mr->cached[i])
 			mr->key[i] = mr->cached[i]->key;
+		else if (mem->gpu)
+			return err;
 	}
+	return 0;
+}
+
+int braid_mr_new(struct braid_comm *c, const struct braid_mem *mem, struct braid_mr **ret)
+{
+	struct braid_mr *mr = calloc(1, sizeof(*mr));
+	struct braid_gpu_mem gpu = { 0 };
+	int err;
+
+	if (!mr)
+		return braid_no_memory("a registration");
+	mr->comm = c;
+	mr->data = mem->data;
+	mr->size = mem->size;
+	mr->gpu = mem->gpu;
+	braid_list_init(&mr->node);
+	if (mem->gpu && braid_gpu_look(mem->data, mem->size, &gpu))
+		gpu.id = 0;
+	pthread_mutex_lock(&lock);
+	err = get_all(mr, mem, gpu.id);
 	pthread_mutex_unlock(&lock);
+	if (err) {
+		braid_mr_free(mr);
+		return err;
+	}
 	*ret = mr;		/* a NIC that does not have it costs a copy, not the job */
 	return 0;
 }
@@ -181,4 +208,31 @@ void braid_mr_free(struct braid_mr *mr)
 		put(mr->cached[i]);
 	pthread_mutex_unlock(&lock);
 	free(mr);
+}
+
+int braid_mr_copy(const struct braid_mr *mr, char *at, void *own, size_t len, bool to_gpu)
+{
+	int err = -EOPNOTSUPP;
+
+	for (unsigned i = 0; i < BRAID_PATHS_MAX && err; i++) {
+		const struct braid_mrc *n = mr->cached[i];
+
+		if (n)
+			err = n->tr->gpu->copy(n->dev, &n->key, at, own, len, to_gpu);
+	}
+	return err;
+}
+
+int braid_mr_flush(const struct braid_mr *mr, char *at)
+{
+	char byte;
+	int err = 0;
+
+	for (unsigned i = 0; i < BRAID_PATHS_MAX && !err; i++) {
+		const struct braid_mrc *n = mr->cached[i];
+
+		if (n)
+			err = n->tr->gpu->copy(n->dev, &n->key, at, &byte, 1, false);
+	}
+	return err;
 }

@@ -4,7 +4,8 @@
  *
  * NCCL registers one buffer again for each comm.  What a NIC has been told of once serves all of
  * them, for as long as one of them lasts: no longer, for after that the addresses may be those of
- * other memory.  One cache per device; any thread may call.
+ * other memory.  A GPU's may be those of other memory before: it is known by its allocation's id
+ * as well, and one without an id is shared by nobody.  One cache per device; any thread may call.
  */
 #ifndef BRAID_CORE_MRCACHE_H
 #define BRAID_CORE_MRCACHE_H
@@ -13,9 +14,18 @@
 
 /*
  * Tell the NICs of the comm's device, of which each member may have one.  A NIC that can't have it
- * is told once in a WARN and left out: bytes are then copied.  0, or -ENOMEM and a WARN.
+ * is told once in a WARN and left out: bytes are then copied.  0, or -ENOMEM and a WARN.  Of a GPU
+ * all must have it, else that is an error, and a WARN.
  */
-int braid_mr_new(struct braid_comm *c, void *data, size_t size, struct braid_mr **ret);
+int braid_mr_new(struct braid_comm *c, const struct braid_mem *mem, struct braid_mr **ret);
 void braid_mr_free(struct braid_mr *mr);
+
+/*
+ * Bytes of a GPU's memory to or from our own, by whichever NIC can; what NICs have written there
+ * is seen.  0 or a negative errno.
+ */
+int braid_mr_copy(const struct braid_mr *mr, char *at, void *own, size_t len, bool to_gpu);
+/* What any NIC of the device has written there is seen by the GPU.  0 or a negative errno. */
+int braid_mr_flush(const struct braid_mr *mr, char *at);
 
 #endif

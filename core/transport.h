@@ -11,7 +11,7 @@
  *     error and never logged.
  *   - Nothing waits.
  *   - Lanes come from the core, zeroed, lane_size bytes long with struct braid_lane first.
- *   - All members are set.
+ *   - All members are set, but for `gpu`.
  *
  * Locks: every lane call but lane_open() is made with the lane's `io` lock held, so one thread at
  * a time moves a lane.  The queue of frames (core/lane.h) and the upward calls (core/link.h:
@@ -47,6 +47,32 @@ struct braid_key {			/* what the wire calls a piece of memory */
 	uint32_t local, remote;
 };
 
+struct braid_mem {			/* of the user */
+	void *data;
+	size_t size;
+	bool gpu;			/* a GPU's, which the CPU never touches */
+	int fd;				/* its DMA-BUF, in which it begins at `offset`; -1: none */
+	uint64_t offset;
+};
+
+enum { BRAID_GPU_REG = 1, BRAID_GPU_DMABUF = 2 };	/* reg() takes it without, with a DMA-BUF */
+
+/* What a transport can do with memory of a GPU.  Any thread may call, also with a link's lock. */
+struct braid_gpu {
+	/*
+	 * At init, in a thread that has a context of the driver's: which of BRAID_GPU_* was seen
+	 * to work on that device.  `why` says in one line what was tried.
+	 */
+	unsigned (*probe)(struct braid_dev *dev, char *why, size_t len);
+	int (*reg)(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret);
+	/*
+	 * Bytes of memory that reg() took, from `at` on, to or from our own; what the wire has
+	 * written there before is seen.  Waits for the device alone, and not for long.
+	 */
+	int (*copy)(struct braid_dev *dev, const struct braid_key *key, char *at, void *own,
+		    size_t len, bool to_gpu);
+};
+
 struct braid_health {			/* what the wire says of a lane */
 	bool unacked;			/* bytes are under way that the peer's host has not taken */
 	unsigned resent;		/* times in a row that they were sent again */
@@ -80,6 +106,7 @@ struct braid_transport {
 	/* Memory of the user that the wire may read and write from now on: keys for dev. */
 	int (*reg)(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
 	void (*dereg)(struct braid_dev *dev, struct braid_key *key);
+	const struct braid_gpu *gpu;	/* NULL: it knows nothing of GPUs */
 
 	/*
 	 * In the handshake the two ends of a lane tell each other BRAID_BLOB_SIZE bytes, the

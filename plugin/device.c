@@ -16,6 +16,7 @@
 #include "core/log.h"
 #include "core/param.h"
 #include "core/transport.h"
+#include "gdr/cuda.h"
 
 extern const struct braid_transport braid_tcp;
 #ifdef HAVE_RDMA
@@ -199,6 +200,50 @@ int braid_devices_find(void)
 	return (int)count;
 }
 
+/* Of several, what all can. */
+static unsigned gpu_of_all(const struct braid_dev *dev)
+{
+	unsigned gpu = BRAID_GPU_REG | BRAID_GPU_DMABUF;
+
+	for (unsigned i = 0; i < dev->nmembers; i++)
+		gpu &= dev->member[i]->gpu;
+	return gpu;
+}
+
+static void probe_gpu(struct braid_dev *dev)
+{
+	char why[512] = "";
+
+	dev->gpu = dev->best->gpu->probe(dev, why, sizeof(why));
+	dev->gpu_probed = true;
+	braid_info("gpu: memory is %soffered by %s%s: %s", dev->gpu ? "" : "not ", dev->net.name,
+		   dev->gpu & BRAID_GPU_DMABUF ? ", also as DMA-BUF" : "", why);
+}
+
+void braid_devices_gpu(void)
+{
+	static bool told;
+	char why[256] = "no context of CUDA is current in the thread that called init";
+	unsigned left = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		left += table[i].nmembers == 1 && table[i].best->gpu && !table[i].gpu_probed;
+	if (!left)
+		return;
+	if (braid_gpu_load(why, sizeof(why)) || !braid_gpu_current()) {
+		if (!told)
+			braid_info("gpu: memory is not offered: %s", why);
+		told = true;
+		return;
+	}
+	for (unsigned i = 0; i < count; i++) {
+		if (table[i].nmembers == 1 && table[i].best->gpu && !table[i].gpu_probed)
+			probe_gpu(&table[i]);
+	}
+	for (unsigned i = 0; i < count; i++)
+		table[i].gpu = gpu_of_all(&table[i]);
+}
+
 static bool same_members(const struct braid_dev *a, const struct braid_dev *b)
 {
 	return a->nmembers == b->nmembers &&
@@ -227,6 +272,7 @@ int braid_devices_fuse(unsigned n, const int *indices)
 	}
 	dev.net = dev.member[0]->net;
 	dev.best = dev.member[0]->best;
+	dev.gpu = gpu_of_all(&dev);
 	memcpy(dev.addr, dev.member[0]->addr, sizeof(dev.addr));
 	for (unsigned i = 0; i < n; i++) {
 		const struct braid_netdev *net = &dev.member[i]->net;

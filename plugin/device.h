@@ -11,6 +11,11 @@
  * called from init, which NCCL serialises.
  */
 int braid_devices_find(void);
+/*
+ * Which of them reach memory of GPUs: tried once, by the first init whose thread has a context of
+ * the driver's.  Until then none does.  Not thread-safe, as above.
+ */
+void braid_devices_gpu(void);
 unsigned braid_devices_count(void);
 struct braid_dev *braid_device(int index);	/* NULL: no such device */
 

@@ -18,6 +18,7 @@
 #include "core/os.h"
 #include "core/param.h"
 #include "core/service.h"
+#include "gdr/cuda.h"
 #include "plugin/device.h"
 
 /* Upper half: whose events (NCCL's own are 1 and 2); lower half: version of what they carry. */
@@ -107,6 +108,8 @@ static int start(ncclDebugLogger_t log)
 		err = braid_service_init();
 	if (!err)
 		err = braid_devices_find();
+	if (err > 0)
+		braid_devices_gpu();
 	return err < 0 ? err : 0;
 }
 
@@ -240,7 +243,9 @@ ncclResult_t braid_net_props(int index, struct braid_net_props *ret)
 	ret->name = dev->net.name;
 	ret->pci_path = dev->net.pci_path[0] ? dev->net.pci_path : NULL;
 	ret->guid = dev->net.guid;
-	ret->ptr_support = NCCL_PTR_HOST;
+	ret->ptr_support = NCCL_PTR_HOST | (dev->gpu & BRAID_GPU_REG ? NCCL_PTR_CUDA : 0) |
+			   (dev->gpu & BRAID_GPU_DMABUF ? NCCL_PTR_DMABUF : 0);
+	ret->force_flush = dev->gpu && braid_param.gpu_flush == 2;
 	ret->speed_mbps = dev->net.speed_mbps;
 	ret->port = dev->net.port;
 	ret->max_comms = 65536;
@@ -388,24 +393,22 @@ ncclResult_t braid_net_close_listen(void *listen_comm)
 
 /* --- memory -------------------------------------------------------------------------------- */
 
-ncclResult_t braid_net_reg(void *comm, void *data, size_t size, int type, void **ret_mr)
+/* Memory that CUDA gave out may still be the CPU's (pinned): then it is as any other. */
+static ncclResult_t reg(struct braid_comm *c, struct braid_mem *mem, int type, void **ret_mr)
 {
+	const struct braid_dev *dev = c->link->key.dev;
+	struct braid_gpu_mem gpu;
 	struct braid_mr *mr;
 	int err;
 
-	if (forked())
-		return ncclSystemError;
-	if (!comm || !ret_mr)
-		return misuse("regMr");
 	*ret_mr = NULL;
-	if (type != NCCL_PTR_HOST) {
-		braid_warn("regMr of memory of type %d: TCP reaches host memory only, and says so "
-			   "in its "
-			   "properties",
-			   type);
+	if (type != NCCL_PTR_HOST && !(type == NCCL_PTR_CUDA && dev->gpu)) {
+		braid_warn("device %s: memory of type %d, which its properties do not offer",
+			   dev->net.name, type);
 		return ncclInternalError;
 	}
-	err = braid_mr_new(comm, data, size, &mr);
+	mem->gpu = type == NCCL_PTR_CUDA && braid_gpu_look(mem->data, mem->size, &gpu) != -EINVAL;
+	err = braid_mr_new(c, mem, &mr);
 	if (err)
 		return result(err);
 	pthread_mutex_lock(&lock);
@@ -415,18 +418,23 @@ ncclResult_t braid_net_reg(void *comm, void *data, size_t size, int type, void *
 	return ncclSuccess;
 }
 
+ncclResult_t braid_net_reg(void *comm, void *data, size_t size, int type, void **ret_mr)
+{
+	struct braid_mem mem = { .data = data, .size = size, .fd = -1 };
+
+	if (forked())
+		return ncclSystemError;
+	return comm && ret_mr ? reg(comm, &mem, type, ret_mr) : misuse("regMr");
+}
+
 ncclResult_t braid_net_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset,
 				  int fd, void **ret_mr)
 {
-	(void)data, (void)size, (void)offset, (void)fd;
-	if (!comm || !ret_mr)
-		return misuse("regMrDmaBuf");
-	*ret_mr = NULL;
-	braid_warn("regMrDmaBuf of memory of type %d: TCP reaches host memory only, and says so in "
-		   "its "
-		   "properties",
-		   type);
-	return ncclInternalError;
+	struct braid_mem mem = { .data = data, .size = size, .fd = fd, .offset = offset };
+
+	if (forked())
+		return ncclSystemError;
+	return comm && ret_mr ? reg(comm, &mem, type, ret_mr) : misuse("regMrDmaBuf");
 }
 
 ncclResult_t braid_net_dereg(void *comm, void *opaque)
@@ -516,9 +524,22 @@ ncclResult_t braid_net_irecv(void *comm, int n, void **data, size_t *sizes, int 
 ncclResult_t braid_net_iflush(void *comm, int n, void **data, int *sizes, void **mrs,
 			      void **ret_req)
 {
-	(void)comm, (void)n, (void)data, (void)sizes, (void)mrs;
-	*ret_req = NULL;	/* host memory: received is visible */
-	return ncclSuccess;
+	int err = 0;
+
+	if (forked())
+		return ncclSystemError;
+	if (!comm || !ret_req || (n > 0 && (!data || !sizes || !mrs)))
+		return misuse("iflush");
+	*ret_req = NULL;	/* it is over; memory of the host needs none */
+	for (int i = 0; i < n && !err && braid_param.gpu_flush; i++) {
+		const struct braid_mr *mr = mrs[i];
+
+		if (mr && mr->gpu && sizes[i] > 0)
+			err = braid_mr_flush(mr, data[i]);
+	}
+	if (err)
+		braid_warn("iflush: the NIC could not read memory of the GPU: %s", strerror(-err));
+	return result(err);
 }
 
 ncclResult_t braid_net_test(void *opaque, int *done, int *sizes)

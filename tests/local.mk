@@ -183,6 +183,11 @@ tests_unit_test_fake_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_unit_test_fake_LDFLAGS = $(AM_LDFLAGS) -no-install
 tests_unit_test_fake_LDADD = tests/fake/librdmacm.la tests/fake/libibverbs.la $(CMOCKA_LIBS)
 abi_tests += tests/abi/test_rdma
+# A GPU that exists in memory only, as libcuda.so.1 in tests/fakecuda/.libs (its ctl.h).
+check_LTLIBRARIES += tests/fakecuda/libcuda.la
+tests_fakecuda_libcuda_la_SOURCES = tests/fakecuda/cuda.c tests/fakecuda/ctl.h
+tests_fakecuda_libcuda_la_LDFLAGS = $(fake_ldflags)
+abi_tests += tests/abi/test_gpu
 # What tests/rdma/*.sh run besides the ABI tests.
 rdma_programs = tests/rdma/test_counts
 endif

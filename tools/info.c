@@ -26,7 +26,7 @@
 enum { ERR = 600, LINE = 1024 };
 
 #ifdef HAVE_RDMA
-#define USED "this release uses the first two, for RDMA"
+#define USED "this release uses the first two and libcuda"
 #else
 #define USED "this build uses none of them"
 #endif
@@ -76,7 +76,7 @@ static const char *heard_of_device(const json_t *lines, int dev, const char *nam
 	return NULL;
 }
 
-/* Why an RDMA port, or all, are not used; what keeps pinned memory over a fork. */
+/* Why an RDMA port, or all, are not used; what keeps pinned memory over a fork; GPUs. */
 static json_t *notes_json(const json_t *lines)
 {
 	json_t *list = json_array(), *x;
@@ -85,7 +85,8 @@ static json_t *notes_json(const json_t *lines)
 	json_array_foreach(lines, i, x) {
 		const char *text = json_string_value(x);
 
-		if (!strncmp(text, "verbs: ", 7) || !strncmp(text, "fork: ", 6))
+		if (!strncmp(text, "verbs: ", 7) || !strncmp(text, "fork: ", 6) ||
+		    !strncmp(text, "gpu: ", 5))
 			json_array_append(list, x);
 	}
 	return list;
@@ -191,6 +192,31 @@ static json_t *devices_json(struct net *net, const json_t *lines)
 	return list;
 }
 
+/*
+ * A plugin finds the CUDA driver where NCCL has brought it, with a context.  Here we are in its
+ * place: the first GPU's, if there is one, until we end.
+ */
+static void bring_gpu(void)
+{
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *at, *ctx = NULL;
+	int (*init)(unsigned flags);
+	int (*get)(int *ret, int ordinal);
+	int (*retain)(void **ret, int device);
+	int (*set)(void *context);
+	int gpu = 0;
+
+	if (!lib)
+		return;
+#define FIND(call, name) at = dlsym(lib, name), memcpy(&call, &at, sizeof(at))
+	FIND(init, "cuInit");
+	FIND(get, "cuDeviceGet");
+	FIND(retain, "cuDevicePrimaryCtxRetain");
+	FIND(set, "cuCtxSetCurrent");
+#undef FIND
+	if (init && get && retain && set && !init(0) && !get(&gpu, 0) && !retain(&ctx, gpu))
+		set(ctx);
+}
+
 /* NULL with a sentence in err. */
 static json_t *plugin_json(const char *path, int abi, char *err)
 {
@@ -200,6 +226,7 @@ static json_t *plugin_json(const char *path, int abi, char *err)
 
 	if (!net)
 		return NULL;
+	bring_gpu();
 	heard = lines = json_array();
 	res = net_init(net, (uint64_t)getpid(), -1, hear, NULL);
 	heard = NULL;

@@ -293,6 +293,14 @@ ncclResult_t net_reg(struct net *net, void *comm, void *data, size_t size, int t
 	return MEMBER(regMr)(comm, data, (int)size, type, mr);
 }
 
+ncclResult_t net_reg_dmabuf(struct net *net, void *comm, void *data, size_t size, int type,
+			    uint64_t offset, int fd, void **mr)
+{
+	if (!net->has_dmabuf)
+		return ncclInvalidUsage;
+	return TABLE(6)->regMrDmaBuf(comm, data, size, type, offset, fd, mr);
+}
+
 ncclResult_t net_dereg(struct net *net, void *comm, void *mr)
 {
 	return MEMBER(deregMr)(comm, mr);

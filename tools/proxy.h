@@ -50,6 +50,9 @@ ncclResult_t net_listen(struct net *net, int dev, void *handle, void **listen_co
 ncclResult_t net_connect(struct net *net, int dev, void *handle, void **send_comm);
 ncclResult_t net_accept(struct net *net, void *listen_comm, void **recv_comm);
 ncclResult_t net_reg(struct net *net, void *comm, void *data, size_t size, int type, void **mr);
+/* ncclInvalidUsage if the plugin or its ABI has none. */
+ncclResult_t net_reg_dmabuf(struct net *net, void *comm, void *data, size_t size, int type,
+			    uint64_t offset, int fd, void **mr);
 ncclResult_t net_dereg(struct net *net, void *comm, void *mr);
 ncclResult_t net_isend(struct net *net, void *comm, void *data, size_t size, int tag, void *mr,
 		       void *phandle, void **req);

@@ -50,7 +50,11 @@
 	X(const char *, event_type_str, (enum ibv_event_type type))
 
 #define BRAID_IBV_WANTED(X) \
-	X(enum ibv_fork_status, is_fork_initialized, (void))
+	X(enum ibv_fork_status, is_fork_initialized, (void)) \
+	X(struct ibv_mr *, reg_mr_iova2, (struct ibv_pd *pd, void *addr, size_t len, \
+					  uint64_t iova, unsigned access)) \
+	X(struct ibv_mr *, reg_dmabuf_mr, (struct ibv_pd *pd, uint64_t offset, size_t len, \
+					   uint64_t iova, int fd, int access))
 
 #define BRAID_RDMA_NEEDED(X) \
 	X(struct rdma_event_channel *, create_event_channel, (void)) \

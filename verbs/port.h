@@ -38,8 +38,14 @@ struct braid_port {
 	atomic_bool down;		/* an event said so */
 	char chosen[512];		/* what was chosen last, and why: for the log */
 
-	struct braid_wire_memory *spare;	/* verbs/qp.c; service thread only */
+	struct braid_wire_memory *spare;	/* verbs/qp.c, under a lock there */
 	unsigned nspare;
+
+	/* memory of GPUs: verbs/gpu.c */
+	pthread_mutex_t loop_lock;
+	struct braid_wire *loop;	/* to itself; NULL: not yet, or not now */
+	struct braid_dev *loop_dev;
+	unsigned gpu_ways;		/* seen to work */
 
 	/* iWARP: verbs/cm.c */
 	struct rdma_event_channel *cm;

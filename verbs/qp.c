@@ -154,14 +154,28 @@ static int memory_fill(struct braid_port *p, struct braid_wire_memory *m)
 	return m->ack_mr ? 0 : -ENOMEM;
 }
 
-/* Pinning pages takes its time: a lane that is lost gets back what it had. */
-static struct braid_wire_memory *memory_get(struct braid_port *p)
-{
-	struct braid_wire_memory *m = p->spare;
+static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
 
+static struct braid_wire_memory *spare_take(struct braid_port *p)
+{
+	struct braid_wire_memory *m;
+
+	pthread_mutex_lock(&spare_lock);
+	m = p->spare;
 	if (m) {
 		p->spare = m->next;
 		p->nspare--;
+	}
+	pthread_mutex_unlock(&spare_lock);
+	return m;
+}
+
+/* Pinning pages takes its time: a lane that is lost gets back what it had. */
+static struct braid_wire_memory *memory_get(struct braid_port *p)
+{
+	struct braid_wire_memory *m = spare_take(p);
+
+	if (m) {
 		atomic_store(&m->ack[0], 0);
 		atomic_store(&m->ack[1], 0);
 		return m;
@@ -176,13 +190,16 @@ static struct braid_wire_memory *memory_get(struct braid_port *p)
 
 static void memory_put(struct braid_port *p, struct braid_wire_memory *m)
 {
-	if (p->nspare >= SPARE_MAX) {
-		memory_free(m);
-		return;
+	pthread_mutex_lock(&spare_lock);
+	if (p->nspare < SPARE_MAX) {
+		m->next = p->spare;
+		p->spare = m;
+		p->nspare++;
+		m = NULL;
 	}
-	m->next = p->spare;
-	p->spare = m;
-	p->nspare++;
+	pthread_mutex_unlock(&spare_lock);
+	if (m)
+		memory_free(m);
 }
 
 int braid_wire_ring(struct braid_wire *w, char *ring, size_t size)
@@ -351,11 +368,11 @@ int braid_wire_post_all(struct braid_wire *w)
 
 /* --- states -------------------------------------------------------------------------------- */
 
-static int to_init(struct braid_wire *w)
+static int to_init(struct braid_wire *w, unsigned access)
 {
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_INIT, .pkey_index = w->port->pkey_index,
-		.port_num = w->port->num, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+		.port_num = w->port->num, .qp_access_flags = access,
 	};
 
 	return -braid_ibv.modify_qp(w->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
@@ -555,7 +572,7 @@ static int setup(struct braid_setup *s, struct braid_wire *w, const struct braid
 	if (!err && w->port->fabric == BRAID_FABRIC_IWARP && peer)
 		err = braid_cm_accept(w);
 	else if (!err && w->port->fabric != BRAID_FABRIC_IWARP)
-		err = to_init(w);
+		err = to_init(w, IBV_ACCESS_REMOTE_WRITE);
 	if (!err && w->qp)
 		err = braid_wire_post_all(w);
 	if (!err && peer && w->qp) {
@@ -695,4 +712,36 @@ bool braid_wire_proves_imm(struct braid_dev *dev)
 	braid_wire_drop(&from);
 	braid_wire_drop(&to);
 	return proven;
+}
+
+int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wire **ret)
+{
+	struct braid_wire_blob b = { 0 };
+	struct braid_wire *w;
+	struct braid_gid g;
+	int err = -EOPNOTSUPP;
+
+	if (p->fabric == BRAID_FABRIC_IWARP)
+		return err;
+	w = wire_new(p, &err);
+	if (!w)
+		return err;
+	err = gids_for(w, dev, NULL, &b);
+	if (p->fabric == BRAID_FABRIC_ROCE && !err) {
+		err = pick_gid(w, dev, b.gid[0].type, false, &g);
+		w->gid = (int)g.index;
+	}
+	if (!err)
+		err = to_init(w, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	b.mtu = (uint8_t)p->mtu;
+	b.lid = p->lid;
+	b.qpn = w->qp->qp_num;
+	if (!err)
+		err = to_ready(w, &b, -1);
+	if (err) {
+		braid_wire_free(w);
+		return err;
+	}
+	*ret = w;
+	return 0;
 }

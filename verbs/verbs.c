@@ -29,6 +29,7 @@
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
+#include "verbs/gpu.h"
 #include "verbs/wire.h"
 
 enum {
@@ -208,6 +209,8 @@ static int add_write(struct braid_lane *lane, struct chain *c, const struct brai
 		       p->len, p->local);
 	wr->wr.rdma.remote_addr = p->to;
 	wr->wr.rdma.rkey = p->remote;
+	if (p->gpu)
+		wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;	/* which the CPU would read */
 	if (p->has_imm) {
 		wr->imm_data = htobe32(p->imm);
 	} else {
@@ -249,9 +252,10 @@ static int add_send(struct braid_lane *lane, struct chain *c)
 	bool whole = q->part < f->inl;
 	size_t len, at = q->part - f->inl;
 	const char *from = whole ? q->ring + f->off : f->ext + at;
+	const struct braid_key *gpu = whole ? NULL : braid_tx_gpu(lane);
 	char *copy = NULL;
 
-	if (!whole || !ring) {
+	if (!gpu && (!whole || !ring)) {
 		copy = bounce(w);
 		if (!copy)
 			return -EAGAIN;
@@ -267,6 +271,9 @@ static int add_send(struct braid_lane *lane, struct chain *c)
 		memcpy(copy, from, len);
 		bounce_used(w, chain_add(c, IBV_WR_SEND, copy, (uint32_t)len,
 					 w->m->bounce_mr->lkey));
+	} else if (gpu) {
+		chain_add(c, IBV_WR_SEND, from, (uint32_t)len, gpu->local)->send_flags &=
+			~(unsigned)IBV_SEND_INLINE;
 	} else {
 		chain_add(c, IBV_WR_SEND, from, (uint32_t)len, ring->lkey);
 	}
@@ -600,6 +607,7 @@ const struct braid_transport braid_verbs = {
 	.usable = braid_port_usable,
 	.reg = braid_port_reg,
 	.dereg = braid_port_dereg,
+	.gpu = &braid_port_gpu,
 	.blob = true,
 	.setup = braid_wire_setup,
 	.setup_peer = braid_wire_peer,

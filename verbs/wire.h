@@ -103,6 +103,8 @@ void braid_wire_drop(struct braid_setup *s);
  * takes some ms, a second if it does not.  At init; never for iWARP, whose standard writes lack it.
  */
 bool braid_wire_proves_imm(struct braid_dev *dev);
+/* A queue pair that is its own peer, and may read what it may write.  Not with iWARP. */
+int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wire **ret);
 
 /* Nothing more is read or written by the NIC. */
 void braid_wire_fence(struct braid_wire *w);

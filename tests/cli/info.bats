@@ -71,6 +71,18 @@ with_nics()
 	[[ $output == *"device 0     lo"* && $output == *"  transports tcp"$'\n'* ]]
 }
 
+@test "whether a port reaches memory of GPUs is told, and what was tried" {
+	gpu=${BRAID_TEST_BUILDDIR:-.}/tests/fakecuda/.libs
+	[ -e "$gpu/libcuda.so.1" ] || skip "built without RDMA"
+	run -0 with_nics "nic0:rocev2,netdev=lo,dmabuf=1,peermem=0" env LD_LIBRARY_PATH="$fake:$gpu" \
+		"$braid" info --plugin "$plugin"
+	[[ $output == *"memory     host cuda dmabuf"* ]]
+	[[ $output == *"gpu: memory is offered by nic0:1, also as DMA-BUF: pcie: "*", dmabuf, peermem: Bad address"* ]]
+	run -0 with_nics "nic0:rocev2,netdev=lo,dmabuf=1" env LD_LIBRARY_PATH="$fake:$gpu" \
+		BRAID_TEST_FAKECUDA="fail 1 cuMemAlloc_v2 2" "$braid" info --plugin "$plugin"
+	[[ $output == *"gpu: memory is not offered by nic0:1: no memory of the GPU to try it with: Cannot allocate memory"* ]]
+}
+
 @test "why an RDMA port is not used is told in one line" {
 	run -0 with_nics "roce0:rocev2,netdev=lo;iw0:iwarp" "$braid" info --plugin "$plugin"
 	[[ $output == *$'\n'"notes      "* && $output == *" verbs: iw0:1 has no interface"* ]]

@@ -24,7 +24,8 @@
  *                       "device" to one of that name (without it, nothing is there)
  *   max_qp max_cq max_mr max_cqe max_wr max_sge max_inline max_rd max_srq   limits
  *   memlock=BYTES       what may be registered at one time in a process (no limit)
- *   srq=1  imm=1 (iwarp: 0)  dmabuf=1  v1=1  linger=MS (iwarp: how long TCP tries; 10000)
+ *   srq=1  imm=1 (iwarp: 0)  dmabuf=1  peermem=1  v1=1  linger=MS (iwarp: how long TCP tries; 10000)
+ *   late=0              1: what is written into a GPU arrives when a NIC of this process reads next
  *
  * Commands.  Where one ends in [pid], it is meant for this process alone, else for the fabric:
  *   port HOST/NAME/PORT down|up       events PORT_ERR, PORT_ACTIVE; packets are lost meanwhile

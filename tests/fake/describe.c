@@ -86,7 +86,8 @@ static bool parse_key(struct spec *s, const char *key, char *value)
 	} numbers[] = {
 		{ "ports", &d->nports }, { "lid", &s->lid }, { "mtu", &d->mtu }, { "speed", &d->speed },
 		{ "net", &s->net }, { "v1", &s->v1 }, { "srq", &d->has_srq }, { "imm", &d->has_imm },
-		{ "dmabuf", &d->has_dmabuf }, { "linger", &d->linger_ms },
+		{ "dmabuf", &d->has_dmabuf }, { "peermem", &d->has_peermem }, { "late", &d->has_late },
+		{ "linger", &d->linger_ms },
 		{ "max_qp", &d->max.max_qp }, { "max_cq", &d->max.max_cq },
 		{ "max_mr", &d->max.max_mr }, { "max_cqe", &d->max.max_cqe },
 		{ "max_wr", &d->max.max_wr }, { "max_sge", &d->max.max_sge },
@@ -323,6 +324,7 @@ static struct fdev *dev_new(const char *text)
 	d->npkeys = 1;
 	d->pkey[0] = 0xffff;
 	d->has_srq = 1;
+	d->has_peermem = 1;
 	d->has_imm = d->kind != KIND_IWARP;
 	d->linger_ms = 10000;
 	d->max = (struct limits){ .max_qp = 512, .max_cq = 1024, .max_mr = 65536, .max_cqe = 65535,

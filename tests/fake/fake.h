@@ -190,7 +190,7 @@ struct fdev {
 	uint32_t nports, mtu, speed, npkeys;
 	uint16_t pkey[PKEYS_MAX];
 	uint64_t guid, memlock;
-	uint32_t has_srq, has_imm, has_dmabuf, linger_ms;
+	uint32_t has_srq, has_imm, has_dmabuf, has_peermem, has_late, linger_ms;
 	struct limits max;
 	_Atomic uint32_t qps, cqs, mrs, srqs;
 };
@@ -368,6 +368,9 @@ void mr_enter(void);
 void mr_leave(void);
 void mr_forked(void);
 uint8_t *mr_at(struct ibv_pd *pd, uint32_t key, uint64_t va, uint64_t len, unsigned access);
+/* What a peer writes at `to`, which mr_at() gave.  To a GPU's memory it may be on its way (late=1) ... */
+void mr_write(struct ibv_pd *pd, uint32_t key, uint8_t *to, const uint8_t *from, size_t n);
+void mr_settle(void);			/* ... until a NIC reads */
 
 /* cq.c */
 void cq_push(struct fcq *cq, const struct fcqe *e, bool solicited);

@@ -5,9 +5,13 @@
  * One table for the process, a key is its index and eight bits that change.  Whoever touches
  * registered memory does so between mr_enter() and mr_leave(), so when ibv_dereg_mr() returns,
  * nobody does any more.
+ *
+ * Memory of a GPU is that of tests/fakecuda, if the process has it: through nvidia-peermem, where a
+ * NIC has that, or by its DMA-BUF.
  */
-#include "tests/fake/fake.h"
+#include "tests/fake/nic.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -50,6 +54,49 @@ uint8_t *mr_at(struct ibv_pd *pd, uint32_t key, uint64_t va, uint64_t len, unsig
 	if (va < mr->iova || len > mr->ibv.length || va - mr->iova > mr->ibv.length - len)
 		return NULL;
 	return mr->host + (va - mr->iova);
+}
+
+/* Writes into a GPU that the bus has not delivered. */
+struct late {
+	struct late *next;
+	uint8_t *to;
+	size_t n;
+	uint8_t bytes[];
+};
+
+static pthread_mutex_t late_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct late *first, **last = &first;
+
+void mr_settle(void)
+{
+	struct late *l;
+
+	pthread_mutex_lock(&late_lock);
+	while ((l = first)) {
+		first = l->next;
+		place(l->to, l->bytes, l->n);
+		free(l);
+	}
+	last = &first;
+	pthread_mutex_unlock(&late_lock);
+}
+
+void mr_write(struct ibv_pd *pd, uint32_t key, uint8_t *to, const uint8_t *from, size_t n)
+{
+	const struct fmr *mr = table[key >> 8];
+	bool gpu = (uintptr_t)mr->host != mr->iova;
+	struct late *l = gpu && to_ctx(pd->context)->dev->has_late ? malloc(sizeof(*l) + n) : NULL;
+
+	if (!l) {
+		place(to, from, n);
+		return;
+	}
+	*l = (struct late){ .to = to, .n = n };
+	memcpy(l->bytes, from, n);
+	pthread_mutex_lock(&late_lock);
+	*last = l;
+	last = &l->next;
+	pthread_mutex_unlock(&late_lock);
 }
 
 /* Are there pages?  The kernel would have to pin them. */
@@ -123,19 +170,47 @@ full:
 	return NULL;
 }
 
+/* Where the bytes are that a program says are at addr; NULL: there is no way to them. */
+static uint8_t *bytes_at(struct ibv_pd *pd, void *addr, size_t len)
+{
+	void *(*bytes)(const void *ptr, size_t size);
+	bool (*peermem)(const void *ptr, size_t size);
+	void *gpu = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	void *f = gpu ? dlsym(gpu, "braid_fakecuda_bytes") : NULL, *at;
+
+	memcpy(&bytes, &f, sizeof(f));
+	at = f ? bytes(addr, 1) : NULL;
+	f = at ? dlsym(gpu, "braid_fakecuda_peermem") : NULL;
+	memcpy(&peermem, &f, sizeof(f));
+	if (gpu)
+		dlclose(gpu);
+	if (!at)
+		return addr;		/* the CPU's */
+	if (to_ctx(pd->context)->dev->has_peermem && peermem(addr, len))
+		return at;
+	errno = EFAULT;
+	return NULL;
+}
+
 EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len, int access)
 {
+	uint8_t *at;
+
 	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(pd->context))
 		return NULL;
-	return reg(pd, addr, addr, len, (uintptr_t)addr, (unsigned)access);
+	at = bytes_at(pd, addr, len);
+	return at ? reg(pd, at, addr, len, (uintptr_t)addr, (unsigned)access) : NULL;
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova,
 				       unsigned access)
 {
+	uint8_t *at;
+
 	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(pd->context))
 		return NULL;
-	return reg(pd, addr, addr, len, iova, access);
+	at = bytes_at(pd, addr, len);
+	return at ? reg(pd, at, addr, len, iova, access) : NULL;
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, int access)
@@ -143,12 +218,13 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
 	return ibv_reg_mr_iova2(pd, addr, len, iova, (unsigned)access);
 }
 
-/* The buffer is any file that can be mapped (udmabuf, memfd). */
+/* The buffer is any file that can be mapped (udmabuf, memfd), from its position on. */
 EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova,
 					int fd, int access)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	size_t skip = offset % page;
+	off_t beg;
 	struct ibv_mr *mr;
 	void *map;
 
@@ -166,7 +242,10 @@ EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
 		errno = EINVAL;
 		return NULL;
 	}
-	map = mmap(NULL, len + skip, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(offset - skip));
+	beg = lseek(fd, 0, SEEK_CUR);
+	if (beg < 0)
+		beg = 0;
+	map = mmap(NULL, len + skip, PROT_READ | PROT_WRITE, MAP_SHARED, fd, beg + (off_t)(offset - skip));
 	if (map == MAP_FAILED)
 		return NULL;
 	mr = reg(pd, (uint8_t *)map + skip, NULL, len, iova, (unsigned)access);
@@ -188,6 +267,7 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *ibv)
 {
 	struct fmr *mr = TO(fmr, ibv);
 
+	mr_settle();
 	pthread_rwlock_wrlock(&mr_lock);
 	table[ibv->handle] = NULL;
 	pinned -= ibv->length;

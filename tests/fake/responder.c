@@ -128,7 +128,7 @@ static bool take_write(struct fqp *qp, const struct rec *r, const uint8_t *data)
 		if (mr_at(qp->ibv.pd, r->rkey, r->va, r->msg_len, IBV_ACCESS_REMOTE_WRITE))
 			to = mr_at(qp->ibv.pd, r->rkey, r->va + r->off, r->bytes, IBV_ACCESS_REMOTE_WRITE);
 		if (to)
-			place(to, data, r->bytes);
+			mr_write(qp->ibv.pd, r->rkey, to, data, r->bytes);
 		mr_leave();
 		if (!to) {
 			refuse(qp, NAK_ACCESS, 0);
@@ -184,6 +184,7 @@ static bool read_out(struct fqp *qp)
 		r.packets = bytes ? (bytes + mtu - 1) / mtu : 1;
 		if (bytes) {
 			mr_enter();
+			mr_settle();
 			from = mr_at(qp->ibv.pd, qp->rd.key, qp->rd.va + qp->rd.off, bytes,
 				     IBV_ACCESS_REMOTE_READ);
 			if (from)

@@ -525,6 +525,32 @@ static void chunks_of_a_lost_lane_go_to_another(void **state)
 	braid_txq_fini(&other.tx);
 }
 
+/* Nobody may read it, not even to save it; its lane was fenced, so that it need not be whole. */
+static void a_gpus_frame_that_is_half_out_is_void_when_its_memory_goes(void **state)
+{
+	struct braid_mr mr = { .gpu = true };
+	const char *untouchable = (const char *)64;
+	struct braid_hdr h;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		h = (struct braid_hdr){ .type = BRAID_F_CHUNK, .len = 100, .size = 100 };
+		braid_tx_add(&f.lane, &h, NULL, untouchable, send_of(i, 1, 0));
+		f.send[i].mr = &mr;
+	}
+	braid_tx_advance(&f.lane, BRAID_HDR_SIZE + 40);
+	assert_int_equal(braid_tx_release(&f.lane, &f.comm[0]), 0);
+	assert_int_equal(f.lane.tx.unacked, 0);
+	assert_int_equal(f.lane.tx.unsent, BRAID_HDR_SIZE);
+	assert_int_equal(braid_tx_rewind(&f.lane, 0), 0);
+	assert_int_equal(f.lane.tx.unsent, 2 * BRAID_HDR_SIZE);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(braid_hdr_unpack(f.lane.tx.ring + f.lane.tx.f[i].off, &h), 0);
+		assert_int_equal(h.type, BRAID_F_VOID);
+		assert_int_equal(f.lane.tx.f[i].ext_len, 0);
+	}
+}
+
 static void a_queue_ended_early_leaks_nothing(void **state)
 {
 	(void)state;
@@ -625,6 +651,7 @@ int main(void)
 		CASE(the_rest_goes_again),
 		CASE(a_peer_can_not_have_lost_what_it_has_acknowledged),
 		CASE(chunks_of_a_lost_lane_go_to_another),
+		CASE(a_gpus_frame_that_is_half_out_is_void_when_its_memory_goes),
 		CASE(a_queue_ended_early_leaks_nothing),
 		CASE(the_cost_of_a_lane_is_the_time_that_bytes_took_of_late),
 		CASE(a_queue_taken_down_and_up_again_goes_on_counting),

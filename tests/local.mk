@@ -23,6 +23,7 @@ unit_tests = \
 	tests/unit/test_grow \
 	tests/unit/test_lane \
 	tests/unit/test_log \
+	tests/unit/test_machine \
 	tests/unit/test_match \
 	tests/unit/test_netdev \
 	tests/unit/test_param \
@@ -53,6 +54,7 @@ abi_tests = \
 	tests/abi/test_vdevice
 
 fuzz_tests = \
+	tests/fuzz/fuzz_cpus \
 	tests/fuzz/fuzz_filter \
 	tests/fuzz/fuzz_frames \
 	tests/fuzz/fuzz_handle \
@@ -107,6 +109,17 @@ vm_verbs_tests = \
 	tests/vm/cases/abi-rxe.sh \
 	tests/vm/cases/abi-siw.sh
 
+recorded_machines = \
+	tests/topo/cloud-vm.txt \
+	tests/topo/dgx-a100.txt \
+	tests/topo/dgx1-v100.txt \
+	tests/topo/four-gpu.txt \
+	tests/topo/grace-hopper.txt \
+	tests/topo/hgx-h100.txt \
+	tests/topo/hyperv-vm.txt \
+	tests/topo/mixed.txt \
+	tests/topo/one-side.txt
+
 # -- libraries ------------------------------------------------------------------------------------
 
 # What tests share; each links what it asks for.
@@ -130,6 +143,7 @@ check_LTLIBRARIES += tests/fuzz/libreplay.la
 tests_fuzz_libreplay_la_SOURCES = tests/fuzz/replay.c
 fuzz_libs = tests/fuzz/libreplay.la libbraid-core.la $(SODIUM_LIBS)
 endif
+tests_fuzz_fuzz_cpus_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_filter_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_frames_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_handle_LDADD = $(fuzz_libs)
@@ -246,8 +260,8 @@ endif
 dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(fault_tests) $(cli_tests) $(vm_tests) \
 	$(vm_verbs_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh \
-	tests/rdma/device.sh
-EXTRA_DIST += tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
+	tests/rdma/device.sh tests/topo/mktree
+EXTRA_DIST += $(recorded_machines) tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
 	tests/rdma/lib.sh tests/rdma/suite.sh tests/vm/lib.sh tests/vm/abi.sh tests/vm/rdma-faults.sh \
 	tests/vm/rdma-load.sh tests/vm/modules tests/vm/dmesg.ok
 

@@ -91,7 +91,8 @@ cli_tests = \
 	tests/cli/demo.bats \
 	tests/cli/info.bats \
 	tests/cli/main.bats \
-	tests/cli/perf.bats
+	tests/cli/perf.bats \
+	tests/cli/topo.bats
 
 vm_tests = \
 	tests/vm/cases/boot.sh \
@@ -109,6 +110,7 @@ vm_verbs_tests = \
 	tests/vm/cases/abi-rxe.sh \
 	tests/vm/cases/abi-siw.sh
 
+# What tests/unit/test_machine and tests/cli/topo.bats look at: tests/topo/mktree makes trees of them.
 recorded_machines = \
 	tests/topo/cloud-vm.txt \
 	tests/topo/dgx-a100.txt \

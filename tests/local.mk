@@ -26,6 +26,7 @@ unit_tests = \
 	tests/unit/test_machine \
 	tests/unit/test_match \
 	tests/unit/test_netdev \
+	tests/unit/test_os \
 	tests/unit/test_param \
 	tests/unit/test_path \
 	tests/unit/test_pool \

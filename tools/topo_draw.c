@@ -4,8 +4,10 @@
  *
  * NCCL's tree has a <cpu> for each NUMA node, a <pci> for each switch and a <pci> for each device.
  * It leaves out root ports and the downstream ports of switches, which in /sys is every other
- * level, and so do we: what NCCL would have read itself is what it gets.  Attributes that it
- * finds out better by itself (a GPU's sm and rank) are left to it.
+ * level, and so do we: what NCCL would have read itself is what it gets.  It takes what a file says
+ * before what it finds out, so what the driver or the plugin knows better (a GPU's sm, a NIC's
+ * speed, port and guid) is left out; but a NIC's pci and cpu it takes as they are, so these are
+ * whole.  It takes values of up to 253 letters.
  */
 #include "tools/topo.h"
 
@@ -15,7 +17,8 @@
 
 #include "topo/sys.h"
 
-enum { ATTR = 64, LEAF_W = 112, LEAF_H = 46, LEVEL_H = 64, GAP = 12, MARGIN = 16 };
+enum { ATTR = 64, VALUE_MOST = 253 };
+enum { LEAF_W = 112, LEAF_H = 46, LEVEL_H = 64, GAP = 12, MARGIN = 16 };	/* of the picture */
 
 /* For attributes and text alike; what XML can't have becomes a question mark. */
 static void put_escaped(const char *text)
@@ -66,12 +69,44 @@ static int listed_above(const struct braid_machine *m, int spot)
 	return spot;
 }
 
-static void put_file(const struct braid_machine *m, int spot, const char *name, const char *file)
+static void put_file(const struct braid_machine *m, int spot, const char *file,
+		     const char *otherwise)
 {
 	char text[ATTR];
 
-	if (braid_machine_attr(m, spot, file, text, sizeof(text)) && *text)
-		put_attr(name, text);
+	if (!braid_machine_attr(m, spot, file, text, sizeof(text)) || !*text)
+		put_attr(file, otherwise);
+	else
+		put_attr(file, text);
+}
+
+/* The leading number of a spot's file; very much if it has none. */
+static double number_of(const struct braid_machine *m, int spot, const char *file, char *text)
+{
+	char *end;
+	double v;
+
+	*text = '\0';
+	if (spot < 0 || !braid_machine_attr(m, spot, file, text, ATTR))
+		return 1e9;
+	v = strtod(text, &end);
+	return end == text ? 1e9 : v;
+}
+
+/* A link is as fast and as wide as the slower and narrower of its ends. */
+static void put_link(const struct braid_machine *m, int spot)
+{
+	char speed[ATTR], width[ATTR], above[ATTR];
+	int up = m->spots[spot].up;
+
+	if (number_of(m, up, "max_link_speed", above) < number_of(m, spot, "max_link_speed", speed))
+		put_attr("link_speed", above);
+	else
+		put_attr("link_speed", speed);
+	if (number_of(m, up, "max_link_width", above) < number_of(m, spot, "max_link_width", width))
+		put_attr("link_width", above);
+	else
+		put_attr("link_width", width);
 }
 
 static void put_gpu(const struct braid_machine *m, int spot, unsigned depth)
@@ -86,18 +121,10 @@ static void put_gpu(const struct braid_machine *m, int spot, unsigned depth)
 
 static void put_net(const struct braid_machine *m, unsigned i, unsigned depth)
 {
-	const struct braid_nic *nic = &m->nics[i];
-
 	indent(depth);
 	printf("<net");
-	put_attr("name", nic->name);
-	printf(" dev=\"%u\"", i);
-	if (nic->speed_mbps)
-		printf(" speed=\"%d\"", nic->speed_mbps);
-	printf(" port=\"%d\"", nic->port);
-	if (nic->guid)
-		printf(" guid=\"0x%llx\"", (unsigned long long)nic->guid);
-	puts("/>");
+	put_attr("name", m->nics[i].name);
+	printf(" dev=\"%u\"/>\n", i);
 }
 
 /* A bond is where its first member is, as its pciPath says. */
@@ -126,13 +153,12 @@ static void put_pci(const struct braid_machine *m, int spot, unsigned depth)
 	indent(depth);
 	printf("<pci");
 	put_attr("busid", m->spots[spot].name);
-	put_file(m, spot, "class", "class");
-	put_file(m, spot, "vendor", "vendor");
-	put_file(m, spot, "device", "device");
-	put_file(m, spot, "subsystem_vendor", "subsystem_vendor");
-	put_file(m, spot, "subsystem_device", "subsystem_device");
-	put_file(m, spot, "link_speed", "max_link_speed");
-	put_file(m, spot, "link_width", "max_link_width");
+	put_file(m, spot, "class", m->spots[spot].nic ? "0x020000" : "0x060400");
+	put_file(m, spot, "vendor", "0x0000");
+	put_file(m, spot, "device", "0x0000");
+	put_file(m, spot, "subsystem_vendor", "0x0000");
+	put_file(m, spot, "subsystem_device", "0x0000");
+	put_link(m, spot);
 	puts(">");
 	put_gpu(m, spot, depth + 1);
 	put_nets(m, spot, depth + 1);
@@ -151,6 +177,8 @@ static void put_mask(const struct braid_cpus *c)
 
 	while (word > 0 && !(uint32_t)(c->bits[word / 2] >> (word % 2 * 32)))
 		word--;
+	if (9 * (word + 1) > VALUE_MOST)
+		return;
 	printf(" affinity=\"");
 	for (int i = word; i >= 0; i--)
 		printf("%s%08x", i < word ? "," : "",
@@ -190,8 +218,7 @@ static void put_cpu_kind(const struct braid_machine *m)
 	int family;
 
 	if (!cpuinfo(m, "vendor_id", text)) {
-		if (cpuinfo(m, "CPU implementer", text))
-			put_attr("arch", "arm64");
+		put_attr("arch", cpuinfo(m, "cpu", text) ? "ppc64" : "arm64");
 		return;
 	}
 	put_attr("arch", "x86_64");

@@ -453,24 +453,6 @@ static void nics_of_nets(struct reader *r)
 
 /* -------------------------------------------------------------------------------- RDMA ports */
 
-/* "506b:4b03:00aa:bbcc" */
-static uint64_t parse_guid(const char *text)
-{
-	uint64_t v = 0;
-	unsigned digits = 0;
-
-	for (; *text; text++) {
-		int c = tolower((unsigned char)*text);
-
-		if (c == ':')
-			continue;
-		if (!isxdigit(c) || ++digits > 16)
-			return 0;
-		v = v << 4 | (uint64_t)(isdigit(c) ? c - '0' : c - 'a' + 10);
-	}
-	return v;
-}
-
 /* "100 Gb/sec (4X EDR)" in Mb/s, else 0. */
 static int parse_rate(const char *text)
 {
@@ -514,9 +496,6 @@ static void read_port(struct reader *r, const char *device, const char *pci, int
 	struct net *net;
 
 	snprintf(nic.name, sizeof(nic.name), "%s:%d", device, port);
-	snprintf(dir, sizeof(dir), "/sys/class/infiniband/%s", device);
-	if (sys_line(r->m, dir, "node_guid", text, sizeof(text)))
-		nic.guid = parse_guid(text);
 	snprintf(dir, sizeof(dir), "/sys/class/infiniband/%s/ports/%d", device, port);
 	if (sys_line(r->m, dir, "state", text, sizeof(text)))
 		nic.carrier = strncmp(text, "4:", 2) == 0 ? BRAID_CARRIER_UP : BRAID_CARRIER_DOWN;

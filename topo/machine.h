@@ -66,7 +66,6 @@ struct braid_nic {			/* an RDMA port, or an interface that no RDMA port has */
 	int port;
 	enum braid_carrier carrier;
 	int speed_mbps;			/* 0: not told */
-	uint64_t guid;			/* of an RDMA device, else 0 */
 	bool virtual_function;
 	bool bond;
 	unsigned n_spots;		/* 0: no PCI address; several: a bond of them */

@@ -60,6 +60,7 @@ fuzz_tests = \
 	tests/fuzz/fuzz_frames \
 	tests/fuzz/fuzz_handle \
 	tests/fuzz/fuzz_hello \
+	tests/fuzz/fuzz_machine \
 	tests/fuzz/fuzz_param
 
 # Programs that go through the TAP driver and need nothing of the above.
@@ -151,6 +152,7 @@ tests_fuzz_fuzz_filter_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_frames_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_handle_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_hello_LDADD = $(fuzz_libs)
+tests_fuzz_fuzz_machine_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_param_LDADD = $(fuzz_libs)
 
 # Programs that need more than that.

@@ -611,9 +611,9 @@ static int moved(const int *to, int spot)
  */
 static int sort_spots(struct braid_machine *m)
 {
-	struct braid_spot *sorted = calloc(BRAID_MACHINE_SPOTS, sizeof(*sorted));
-	int *from = calloc(BRAID_MACHINE_SPOTS, sizeof(*from));
-	int *to = calloc(BRAID_MACHINE_SPOTS, sizeof(*to));
+	struct braid_spot *sorted = calloc(m->n_spots + 1, sizeof(*sorted));
+	int *from = calloc(m->n_spots + 1, sizeof(*from));
+	int *to = calloc(m->n_spots + 1, sizeof(*to));
 	int err = sorted && from && to ? 0 : -ENOMEM;
 
 	for (unsigned i = 0; !err && i < m->n_spots; i++)

@@ -152,6 +152,16 @@ assert have == sys.argv[2:], (have, sys.argv)' "$n" $choices <<<"$output"
 		run -0 --separate-stderr topo "$machine" --svg
 		[[ $output == "<svg "* && $output == *"GPU0"* && $output == *"NIC0"* ]]
 		echo "$output" >"$BATS_TEST_TMPDIR/a.svg"
+		# no box lies on another
+		sed -n 's/^<rect x="\([0-9]*\)" y="\([0-9]*\)" width="\([0-9]*\)" height="\([0-9]*\)".*/\1 \2 \3 \4/p' \
+			<<<"$output" | awk '
+			{
+				for (i = 1; i < NR; i++)
+					if ($1 < x[i] + w[i] && x[i] < $1 + $3 && $2 < y[i] + h[i] && y[i] < $2 + $4)
+						bad = 1
+				x[NR] = $1; y[NR] = $2; w[NR] = $3; h[NR] = $4
+			}
+			END { exit bad || NR < 4 }'
 		if command -v xmllint >/dev/null; then
 			xmllint --noout "$BATS_TEST_TMPDIR/a.xml" "$BATS_TEST_TMPDIR/a.svg"
 		fi

@@ -22,6 +22,7 @@ enum { FDS_MAX = 1 << 20, WORD_BITS = 64 };
 static _Atomic uint64_t fd_bits[FDS_MAX / WORD_BITS];	/* zero pages until used */
 static atomic_int fd_top;				/* one past the highest ever noted */
 static void (*child_wipe)(void);
+static struct braid_cpus near_cpus;			/* empty: anywhere */
 
 atomic_bool braid_forked;
 
@@ -171,6 +172,24 @@ static void os_unwake(int efd)
 		;
 }
 
+void braid_os_near(const struct braid_cpus *near)
+{
+	near_cpus = near ? *near : (struct braid_cpus){ .bits = { 0 } };
+}
+
+/* A thread inherits its starter's CPUs; narrower only, and where that can't be had, as it was. */
+static void pin(pthread_t thread)
+{
+	struct braid_cpus cpus = { .bits = { 0 } };
+	cpu_set_t *set = (cpu_set_t *)(void *)cpus.bits;
+
+	if (pthread_getaffinity_np(pthread_self(), sizeof(cpus), set) != 0)
+		return;
+	braid_cpus_keep(&cpus, &near_cpus);
+	if (!braid_cpus_empty(&cpus))
+		pthread_setaffinity_np(thread, sizeof(cpus), set);
+}
+
 static int os_thread_start(pthread_t *ret, void *(*fn)(void *), void *arg, const char *name)
 {
 	sigset_t all, old;
@@ -180,8 +199,10 @@ static int os_thread_start(pthread_t *ret, void *(*fn)(void *), void *arg, const
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(ret, NULL, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (!err)
+	if (!err) {
 		pthread_setname_np(*ret, name);
+		pin(*ret);
+	}
 	return -err;
 }
 

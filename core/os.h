@@ -19,6 +19,8 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include "topo/cpus.h"
+
 struct braid_os {
 	uint64_t (*now_ns)(void);			/* monotonic */
 	void (*random)(void *buf, size_t len);		/* cryptographic */
@@ -62,6 +64,12 @@ extern atomic_bool braid_forked;
  * then calls `wipe`, which must be async-signal-safe.  0 or a negative errno.
  */
 int braid_os_atfork(void (*wipe)(void));
+
+/*
+ * Where threads that are started from now on should run: on those of these CPUs that they inherit;
+ * if that is none, or `near` is NULL, on all that they inherit.  Called from init.
+ */
+void braid_os_near(const struct braid_cpus *near);
 
 /*
  * A lock for a few instructions.  The data path only tries; who may wait spins and yields.

@@ -14,9 +14,11 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/os.h"
 #include "core/param.h"
 #include "core/transport.h"
 #include "gdr/cuda.h"
+#include "topo/pci.h"
 
 extern const struct braid_transport braid_tcp;
 #ifdef HAVE_RDMA
@@ -166,6 +168,25 @@ static void add_found(const struct braid_netdev *found, int n)
 	}
 }
 
+/* Threads of ours near the devices, as far as their place is told. */
+static void pin_near(void)
+{
+	struct braid_cpus all = { .bits = { 0 } }, some;
+	char text[256];
+
+	for (unsigned i = 0; i < count && braid_param.pin; i++) {
+		const char *path = table[i].net.pci_path;
+
+		if (*path && braid_pci_cpus("", path, &some))
+			braid_cpus_add(&all, &some);
+	}
+	braid_os_near(&all);
+	braid_cpus_format(&all, text, sizeof(text));
+	if (*text)
+		braid_info("the service thread keeps to CPUs %s, which are near the devices, if "
+			   "the process may use any of them", text);
+}
+
 int braid_devices_find(void)
 {
 	static struct braid_netdev found[BRAID_NETDEVS_MAX];
@@ -194,6 +215,7 @@ int braid_devices_find(void)
 	drop_poor(probe() > 0, extra);
 	for (unsigned i = 0; i < count; i++)
 		tell(&table[i]);
+	pin_near();
 	if (!count)
 		braid_warn("none of BRAID_TRANSPORTS=%s can use anything of this machine; "
 			   "braid info says why", braid_param.transports);

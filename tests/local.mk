@@ -23,8 +23,10 @@ unit_tests = \
 	tests/unit/test_grow \
 	tests/unit/test_lane \
 	tests/unit/test_log \
+	tests/unit/test_machine \
 	tests/unit/test_match \
 	tests/unit/test_netdev \
+	tests/unit/test_os \
 	tests/unit/test_param \
 	tests/unit/test_path \
 	tests/unit/test_pool \
@@ -53,10 +55,12 @@ abi_tests = \
 	tests/abi/test_vdevice
 
 fuzz_tests = \
+	tests/fuzz/fuzz_cpus \
 	tests/fuzz/fuzz_filter \
 	tests/fuzz/fuzz_frames \
 	tests/fuzz/fuzz_handle \
 	tests/fuzz/fuzz_hello \
+	tests/fuzz/fuzz_machine \
 	tests/fuzz/fuzz_param
 
 # Programs that go through the TAP driver and need nothing of the above.
@@ -89,7 +93,8 @@ cli_tests = \
 	tests/cli/demo.bats \
 	tests/cli/info.bats \
 	tests/cli/main.bats \
-	tests/cli/perf.bats
+	tests/cli/perf.bats \
+	tests/cli/topo.bats
 
 vm_tests = \
 	tests/vm/cases/boot.sh \
@@ -106,6 +111,18 @@ vm_tests = \
 vm_verbs_tests = \
 	tests/vm/cases/abi-rxe.sh \
 	tests/vm/cases/abi-siw.sh
+
+# What tests/unit/test_machine and tests/cli/topo.bats look at: tests/topo/mktree makes trees of them.
+recorded_machines = \
+	tests/topo/cloud-vm.txt \
+	tests/topo/dgx-a100.txt \
+	tests/topo/dgx1-v100.txt \
+	tests/topo/four-gpu.txt \
+	tests/topo/grace-hopper.txt \
+	tests/topo/hgx-h100.txt \
+	tests/topo/hyperv-vm.txt \
+	tests/topo/mixed.txt \
+	tests/topo/one-side.txt
 
 # -- libraries ------------------------------------------------------------------------------------
 
@@ -130,10 +147,12 @@ check_LTLIBRARIES += tests/fuzz/libreplay.la
 tests_fuzz_libreplay_la_SOURCES = tests/fuzz/replay.c
 fuzz_libs = tests/fuzz/libreplay.la libbraid-core.la $(SODIUM_LIBS)
 endif
+tests_fuzz_fuzz_cpus_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_filter_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_frames_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_handle_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_hello_LDADD = $(fuzz_libs)
+tests_fuzz_fuzz_machine_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_param_LDADD = $(fuzz_libs)
 
 # Programs that need more than that.
@@ -251,8 +270,8 @@ endif
 dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(fault_tests) $(cli_tests) $(vm_tests) \
 	$(vm_verbs_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh \
-	tests/rdma/device.sh
-EXTRA_DIST += tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
+	tests/rdma/device.sh tests/topo/mktree
+EXTRA_DIST += $(recorded_machines) tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
 	tests/rdma/lib.sh tests/rdma/suite.sh tests/vm/lib.sh tests/vm/abi.sh tests/vm/rdma-faults.sh \
 	tests/vm/rdma-load.sh tests/vm/modules tests/vm/dmesg.ok
 

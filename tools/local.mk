@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # All that braid, rawtcp and the ABI tests are made of; each links what it asks for.  Of the core
-# that is the parameter table alone: the plugin is loaded by path, as NCCL would.
+# that is the parameter table alone, and of topo/ the machine: the plugin is loaded by path, as
+# NCCL would.
 noinst_LTLIBRARIES += tools/libtools.la
 tools_libtools_la_SOURCES = \
 	tools/cmd.h \
@@ -28,7 +29,10 @@ tools_libtools_la_SOURCES = \
 	tools/proxy.c \
 	tools/proxy.h \
 	tools/raw.c \
-	tools/raw.h
+	tools/raw.h \
+	tools/topo.c \
+	tools/topo.h \
+	tools/topo_draw.c
 tools_libs = tools/libtools.la libbraid-core.la $(SODIUM_LIBS) $(JANSSON_LIBS) -lm -ldl -lpthread
 
 bin_PROGRAMS += braid
@@ -46,7 +50,8 @@ tools_genman_LDADD = libbraid-core.la $(SODIUM_LIBS)
 dist_noinst_SCRIPTS += \
 	tools/bench \
 	tools/capnet \
-	tools/quickstart
+	tools/quickstart \
+	tools/recordsys
 EXTRA_DIST += tools/need.sh
 
 bench: all

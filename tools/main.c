@@ -27,6 +27,7 @@ static const struct {
 	{"perf", cmd_perf,
 	 "Measure latency, bandwidth, rate and set-up, beside raw TCP if you like"},
 	{"info", cmd_info, "What the plugin offers here, and every parameter"},
+	{"topo", cmd_topo, "How near GPUs and NICs are, and which a GPU should use"},
 	{"help", cmd_help, "This list"},
 	{"--help", cmd_help, NULL},
 	{"-h", cmd_help, NULL},

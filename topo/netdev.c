@@ -15,7 +15,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <limits.h>
 #include <net/if.h>
@@ -27,6 +26,7 @@
 #include <unistd.h>
 
 #include "topo/pci.h"
+#include "topo/sys.h"
 
 enum {
 	FILTER_NAMES = sizeof(((struct braid_netdev_filter *)NULL)->names) / BRAID_NETDEV_NAME,
@@ -350,23 +350,6 @@ static size_t choose(struct search *s)
 
 /* ------------------------------------------------------------------------------------- sysfs */
 
-/* The first line of a small file of the kernel's, without its newline. */
-static bool read_line(const char *path, char *ret, size_t len)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return false;
-	n = read(fd, ret, len - 1);
-	close(fd);
-	if (n < 0)
-		return false;
-	ret[n] = '\0';
-	ret[strcspn(ret, "\n")] = '\0';
-	return true;
-}
-
 static void net_path(const struct search *s, const char *name, const char *file, char *ret)
 {
 	snprintf(ret, PATH_MAX, "%s/sys/class/net/%s/%s", s->sysroot, name, file);
@@ -378,7 +361,7 @@ static bool net_read(const struct search *s, const char *name, const char *file,
 	char path[PATH_MAX];
 
 	net_path(s, name, file, path);
-	return read_line(path, ret, len);
+	return braid_sys_line(path, ret, len);
 }
 
 /* A number of 0 to most, else 0. */
@@ -483,7 +466,7 @@ static uint64_t host_salt(const struct search *s)
 	char path[PATH_MAX], text[64];
 
 	snprintf(path, sizeof(path), "%s/proc/sys/kernel/random/boot_id", s->sysroot);
-	if (!read_line(path, text, sizeof(text)))
+	if (!braid_sys_line(path, text, sizeof(text)))
 		return 0;
 	for (const char *p = text; *p; p++)
 		hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;

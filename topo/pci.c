@@ -11,10 +11,11 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "topo/sys.h"
 
 static const char *const climbable[] = { "virtio", "vdpa", "auxiliary" };
 
@@ -105,4 +106,13 @@ int braid_pci_physfn(const char *sysroot, const char *path, struct braid_pci_add
 
 	name = strrchr(name, '/');
 	return name ? braid_pci_parse(name + 1, ret) : -EINVAL;
+}
+
+bool braid_pci_cpus(const char *sysroot, const char *path, struct braid_cpus *ret)
+{
+	char file[PATH_MAX], text[PATH_MAX];
+
+	return snprintf(file, sizeof(file), "%s%s/local_cpulist", sysroot, path) <
+	       (int)sizeof(file) && braid_sys_line(file, text, sizeof(text)) && *text &&
+	       braid_cpus_parse(text, ret) == 0;
 }

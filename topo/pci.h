@@ -8,8 +8,11 @@
 #ifndef BRAID_TOPO_PCI_H
 #define BRAID_TOPO_PCI_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "topo/cpus.h"
 
 struct braid_pci_addr {
 	uint32_t domain;
@@ -31,5 +34,8 @@ int braid_pci_find(const char *sysroot, const char *device, char *ret, size_t le
  * or that of its physfn link for a virtual function.  0 or -EINVAL.
  */
 int braid_pci_physfn(const char *sysroot, const char *path, struct braid_pci_addr *ret);
+
+/* The CPUs next to the device of such a directory; false: not told. */
+bool braid_pci_cpus(const char *sysroot, const char *path, struct braid_cpus *ret);
 
 #endif

@@ -97,3 +97,16 @@ assert p["devices"][0]["transports"] == ["verbs", "tcp"]
 assert any(n.startswith("verbs: iw0:1 ") for n in p["notes"])
 assert any(n.startswith("fork: ") for n in p["notes"])' <<<"$output"
 }
+
+@test "the service thread keeps near the devices, unless BRAID_PIN says not to" {
+	run -0 "$braid" info --plugin "$plugin"
+	paths=$(sed -n 's/^  PCI  *\(\/sys.*\)/\1/p' <<<"$output")
+	[ -n "$paths" ] || skip "no device is on PCI here"
+	# shellcheck disable=SC2086 # a list of directories
+	[ -n "$(cd / && for p in $paths; do cat "$p/local_cpulist"; done)" ] ||
+		skip "/sys does not tell the CPUs near the devices"
+	run -0 --separate-stderr "$braid" info --plugin "$plugin" --verbose
+	[[ $stderr == *"the service thread keeps to CPUs "* ]]
+	BRAID_PIN=0 run -0 --separate-stderr "$braid" info --plugin "$plugin" --verbose
+	[[ $stderr != *"the service thread keeps"* ]]
+}

@@ -6,8 +6,8 @@
 #	verbs, socket, smc, ucx -> core, gdr, topo	and smc -> socket/stream.h
 #
 # Nobody includes a transport, and all transports are named in one file, the same for all.
-# tools and tests/abi know what NCCL knows, and the parameters; tests/unit, tests/lib and
-# tests/fuzz test what is inside and may look at anything.
+# tools and tests/abi know what NCCL knows, and the parameters; tools also what the machine is
+# (topo); tests/unit, tests/lib and tests/fuzz test what is inside and may look at anything.
 set -u
 
 transports="verbs socket smc ucx"
@@ -22,7 +22,7 @@ allowed()
 	topo) echo '^topo/' ;;
 	smc) echo '^(smc|core|gdr|topo)/|^socket/stream\.h$' ;;
 	verbs | socket | ucx) echo "^($1|core|gdr|topo)/" ;;
-	tools) echo '^tools/|^plugin/(abi|net)\.h$|^core/param\.(h|def)$' ;;
+	tools) echo '^(tools|topo)/|^plugin/(abi|net)\.h$|^core/param\.(h|def)$' ;;
 	tests/abi | tests/net | tests/cli)
 		echo '^(tools|tests)/|^plugin/(abi|net)\.h$|^core/param\.(h|def)$' ;;
 	*) echo '/' ;;

@@ -1,0 +1,214 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: BSD-3-Clause
+# topo.bats - braid topo on recorded machines: the matrix, the choice in words, XML, SVG, JSON.
+
+bats_require_minimum_version 1.5.0
+
+braid=${BRAID_TEST_BRAID:-braid}
+src=${BRAID_TEST_SRCDIR:-.}
+machines="cloud-vm dgx-a100 dgx1-v100 four-gpu grace-hopper hgx-h100 hyperv-vm mixed one-side"
+
+# topo MACHINE OPTION...
+topo()
+{
+	root=$BATS_TEST_TMPDIR/$1
+	[ -d "$root" ] || bash "$src/tests/topo/mktree" "$src/tests/topo/$1.txt" "$root"
+	"$braid" topo --root "$root" "${@:2}"
+}
+
+# Section $2 of machine $1's description.
+section()
+{
+	sed -n "/^== $2/,/^==/p" "$src/tests/topo/$1.txt" | grep -v -e '^==' -e '^#' -e '^$'
+}
+
+squeezed()
+{
+	sed 's/  */ /g; s/ $//'
+}
+
+@test "the matrix of every recorded machine is the one worked out by hand" {
+	for machine in $machines; do
+		run -0 --separate-stderr topo "$machine"
+		[ -z "$stderr" ]
+		diff <(section "$machine" matrix | squeezed) \
+			<(sed '/^$/,$d' <<<"$output" | squeezed)
+		diff <(section "$machine" nics) <(section "$machine" nics |
+			while read -r nic name; do
+				grep -qE "^  $nic +$name( |,|$)" <<<"$output" && echo "$nic $name"
+			done)
+	done
+}
+
+@test "JSON tells the same choices, for every number of GPUs" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	checked=0
+	for machine in $machines; do
+		while read -r n choices; do
+			run -0 --separate-stderr topo "$machine" --json --gpus "$n"
+			python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+assert d["schema"] == "braid-topo-1"
+names = [n["name"] for n in d["nics"]]
+have = [",".join(str(names.index(u)) for u in g["uses"]) for g in d["gpus"]][:int(sys.argv[1])]
+assert have == sys.argv[2:], (have, sys.argv)' "$n" $choices <<<"$output"
+			checked=$((checked + 1))
+		done < <(section "$machine" choices)
+	done
+	[ $checked -eq 50 ]		# 5 machines of 8 GPUs, one of 4, 3, 2, 1
+}
+
+@test "the legend explains what is in the matrix, and nothing else" {
+	run -0 topo four-gpu
+	[[ $output == *"  PIX   through at most one PCIe switch"* ]]
+	[[ $output == *"  SYS   between NUMA nodes"* ]]
+	[[ $output != *"  PXB"* ]]
+	[[ $output == *"  NIC3   mlx5_3:1 (ib3), 100 Gbit/s, 0000:b2:00.0"* ]]
+	[[ $output == *"NVLink is not shown"* ]]
+}
+
+@test "a link that is down, a bond and a virtual function are told" {
+	run -0 topo mixed
+	[[ $output == *"  NIC6   bond0, 50 Gbit/s, a bond, 0000:04:00.0 + 0000:81:00.0"* ]]
+	[[ $output == *"  NIC3   mlx5_2:1 (ens1f0v0), 100 Gbit/s, a virtual function, 0000:02:00.2"* ]]
+	run -0 topo hgx-h100
+	[[ $output == *"  NIC1   eno2, down, 0000:01:00.1"* ]]
+}
+
+@test "--explain says which, why, and why not the others, within 80 columns" {
+	run -0 topo dgx-a100 --explain 1
+	[[ $output == "GPU1 uses NIC1 (mlx5_1:1)."* ]]
+	flat=$(tr '\n' ' ' <<<"$output")
+	[[ $flat == *"Nearest, at PXB "*": NIC0 (mlx5_0:1), NIC1 (mlx5_1:1)."* ]]
+	[[ $flat == *"2 GPUs share these 2; GPU1 is number 1 of them"* ]]
+	[[ $flat == *"Not NIC5 (mlx5_5:1), NIC11 (mlx5_11:1): their links are down."* ]]
+	[[ $flat == *"NIC10 (mlx5_10:1): they are farther."* ]]
+	for machine in $machines; do
+		run -0 topo "$machine" --explain 0
+		awk 'length > 80 { exit 1 }' <<<"$output"
+	done
+}
+
+@test "--explain takes a number, GPU3 or a PCI address" {
+	run -0 topo dgx1-v100 --explain 3
+	three=$output
+	run -0 topo dgx1-v100 --explain gpu3
+	[ "$output" = "$three" ]
+	run -0 topo dgx1-v100 --explain 0000:0B:00.0
+	[ "$output" = "$three" ]
+}
+
+@test "a virtual machine without distances says so, and spreads" {
+	run -0 topo cloud-vm --explain 5
+	[[ $output == "GPU5 uses NIC2 (mlx5_1:1)."* ]]
+	flat=$(tr '\n' ' ' <<<"$output")
+	[[ $flat == *"/sys does not tell, so none is preferred"* ]]
+	[[ $flat == *"number 5 mod 4 = 1 of these"* ]]
+	[[ $flat == *"Not NIC0 (eth0): it has no RDMA, which others have."* ]]
+	[[ $flat == *"this is a virtual machine"* ]]
+}
+
+@test "a NIC for management is not taken for a rail" {
+	run -0 topo grace-hopper --explain 0
+	[[ $output == "GPU0 uses NIC0 (mlx5_0:1)."* ]]
+	rm "$BATS_TEST_TMPDIR/grace-hopper/sys/class/infiniband/mlx5_0"
+	run -0 topo grace-hopper --explain 0
+	[[ $output == "GPU0 uses NIC0 (ib0), NIC1 (eth0)."* ]]	# nothing tells ib0's speed
+	echo 400000 >"$BATS_TEST_TMPDIR/grace-hopper/sys/class/net/ib0/speed"
+	run -0 topo grace-hopper --explain 0
+	[[ $output == "GPU0 uses NIC0 (ib0)."* ]]
+	[[ $(tr '\n' ' ' <<<"$output") == *"Not NIC1 (eth0): it has less than a quarter of the fastest's speed."* ]]
+}
+
+@test "--xml is NCCL's: switches without their ports, cpu, gpu and net where they are" {
+	run -0 --separate-stderr topo four-gpu --xml
+	[ "${lines[0]}" = '<system version="1">' ]
+	[ "${lines[1]}" = '  <cpu numaid="0" affinity="000000ff,ffff0000,00ffffff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">' ]
+	[[ ${lines[2]} == '    <pci busid="0000:18:00.0" class="0x060400" vendor="0x10b5" '*' link_speed="16.0 GT/s PCIe" link_width="16">' ]]
+	[[ ${lines[3]} == '      <pci busid="0000:1a:00.0" class="0x030200" '* ]]
+	[ "${lines[4]}" = '        <gpu dev="0"/>' ]
+	[[ ${lines[6]} == '      <pci busid="0000:1b:00.0" class="0x020700" '* ]]
+	[ "${lines[7]}" = '        <nic>' ]
+	[ "${lines[8]}" = '          <net name="mlx5_0:1" dev="0"/>' ]
+	[ "${lines[-1]}" = '</system>' ]
+	[[ $output != *0000:17:00.0* && $output != *0000:19:00.0* ]]
+	run -0 topo dgx1-v100 --xml			# the slower end of a link
+	[[ $output == *'busid="0000:05:00.0" '*' link_speed="8.0 GT/s PCIe"'* ]]
+	run -0 topo dgx-a100 --xml
+	[[ $output == *'vendor="AuthenticAMD" familyid="143" modelid="49"'* ]]
+}
+
+@test "XML and SVG of every machine are well-formed and have every GPU and NIC" {
+	for machine in $machines; do
+		run -0 topo "$machine"
+		gpus=$(grep -c '^  GPU' <<<"$output")
+		placed=$(grep -c '^  NIC.*[0-9a-f]:[0-9a-f][0-9a-f]\.' <<<"$output")
+		run -0 --separate-stderr topo "$machine" --xml
+		[ "$(grep -c '<gpu ' <<<"$output")" -eq "$gpus" ]
+		[ "$(grep -c '<net ' <<<"$output")" -eq "$placed" ]
+		[ "$(grep -c '<pci ' <<<"$output")" -eq "$(grep -c '</pci>' <<<"$output")" ]
+		echo "$output" >"$BATS_TEST_TMPDIR/a.xml"
+		run -0 --separate-stderr topo "$machine" --svg
+		[[ $output == "<svg "* && $output == *"GPU0"* && $output == *"NIC0"* ]]
+		echo "$output" >"$BATS_TEST_TMPDIR/a.svg"
+		# no box lies on another
+		sed -n 's/^<rect x="\([0-9]*\)" y="\([0-9]*\)" width="\([0-9]*\)" height="\([0-9]*\)".*/\1 \2 \3 \4/p' \
+			<<<"$output" | awk '
+			{
+				for (i = 1; i < NR; i++)
+					if ($1 < x[i] + w[i] && x[i] < $1 + $3 && $2 < y[i] + h[i] && y[i] < $2 + $4)
+						bad = 1
+				x[NR] = $1; y[NR] = $2; w[NR] = $3; h[NR] = $4
+			}
+			END { exit bad || NR < 4 }'
+		if command -v xmllint >/dev/null; then
+			xmllint --noout "$BATS_TEST_TMPDIR/a.xml" "$BATS_TEST_TMPDIR/a.svg"
+		fi
+	done
+}
+
+@test "names out of a hostile tree do not break XML, SVG or JSON" {
+	root=$BATS_TEST_TMPDIR/hostile
+	bash "$src/tests/topo/mktree" "$src/tests/topo/four-gpu.txt" "$root"
+	mv "$root/sys/class/infiniband/mlx5_0" "$root/sys/class/infiniband/"$'<&"\'\x01\xff>'
+	run -0 --separate-stderr "$braid" topo --root "$root" --xml
+	[[ $output == *'name="&lt;&amp;&quot;'* ]]
+	echo "$output" >"$BATS_TEST_TMPDIR/a.xml"
+	run -0 --separate-stderr "$braid" topo --root "$root" --svg
+	echo "$output" >"$BATS_TEST_TMPDIR/a.svg"
+	if command -v xmllint >/dev/null; then
+		xmllint --noout "$BATS_TEST_TMPDIR/a.xml" "$BATS_TEST_TMPDIR/a.svg"
+	fi
+	run -0 --separate-stderr "$braid" topo --root "$root" --json
+	if command -v python3 >/dev/null; then
+		python3 -c 'import json, sys; assert len(json.load(sys.stdin)["nics"]) == 4' <<<"$output"
+	fi
+	run -0 --separate-stderr "$braid" topo --root "$root"
+	[[ $output != *$'\x01'* ]]
+}
+
+@test "this machine can be looked at, and looks the same when it was recorded" {
+	run -0 --separate-stderr "$braid" topo --json
+	live=$output
+	run -0 sh "$src/tools/recordsys" "$BATS_TEST_TMPDIR/recorded"
+	run -0 --separate-stderr "$braid" topo --json --root "$BATS_TEST_TMPDIR/recorded"
+	diff <(echo "$live") <(echo "$output")
+	run -0 --separate-stderr "$braid" topo --xml
+	live=$output
+	run -0 --separate-stderr "$braid" topo --xml --root "$BATS_TEST_TMPDIR/recorded"
+	diff <(echo "$live") <(echo "$output")
+}
+
+@test "mistakes are one line" {
+	for words in "--explain 4" "--explain -1" "--explain x" "--explain 3 --gpus 2"; do
+		# shellcheck disable=SC2086
+		run -1 --separate-stderr topo four-gpu $words
+		[ -z "$output" ]
+		[ "${#stderr_lines[@]}" -eq 1 ]
+	done
+	run -1 --separate-stderr "$braid" topo --root /nowhere
+	[ "$stderr" = "braid topo: /nowhere/sys: No such file or directory" ]
+	run -2 --separate-stderr "$braid" topo --json --xml
+	[ "${#stderr_lines[@]}" -eq 1 ]
+}

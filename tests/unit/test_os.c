@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_os.c - where os.h's threads run: near, but never where they might not run without us. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/os.h"
+
+static struct braid_cpus inherited;		/* when the test began */
+static unsigned first, second;			/* two of them */
+
+static cpu_set_t *set_of(struct braid_cpus *c)
+{
+	return (cpu_set_t *)(void *)c->bits;
+}
+
+static struct braid_cpus only(unsigned cpu)
+{
+	struct braid_cpus c = { .bits = { 0 } };
+
+	c.bits[cpu / 64] = 1ull << (cpu % 64);
+	return c;
+}
+
+static void run_on(struct braid_cpus c)
+{
+	assert_int_equal(sched_setaffinity(0, sizeof(c), set_of(&c)), 0);
+}
+
+/* It says where it may run once it has been told so: its starter does that. */
+static atomic_bool told;
+
+static void *body(void *arg)
+{
+	while (!atomic_load(&told))
+		sched_yield();
+	if (pthread_getaffinity_np(pthread_self(), sizeof(struct braid_cpus), set_of(arg)) != 0)
+		abort();
+	return NULL;
+}
+
+static struct braid_cpus cpus_of_thread(void)
+{
+	struct braid_cpus c = { .bits = { 0 } };
+	pthread_t thread;
+
+	atomic_store(&told, false);
+	assert_int_equal(braid_os->thread_start(&thread, body, &c, "test"), 0);
+	atomic_store(&told, true);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	return c;
+}
+
+static int begin(void **state)
+{
+	unsigned n = 0;
+
+	(void)state;
+	memset(&inherited, 0, sizeof(inherited));
+	if (sched_getaffinity(0, sizeof(inherited), set_of(&inherited)) < 0)
+		return -1;
+	for (unsigned i = 0; i < BRAID_CPUS_MAX; i++) {
+		if (!braid_cpus_has(&inherited, i))
+			continue;
+		if (n == 0)
+			first = i;
+		if (n == 1)
+			second = i;
+		n++;
+	}
+	braid_os_near(NULL);
+	return n ? 0 : -1;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	braid_os_near(NULL);
+	return sched_setaffinity(0, sizeof(inherited), set_of(&inherited));
+}
+
+static void need_two(void)
+{
+	if (second == first || !braid_cpus_has(&inherited, second)) {
+		print_message("skip: this process may use one CPU alone\n");
+		skip();
+	}
+}
+
+static void equal(struct braid_cpus a, struct braid_cpus b)
+{
+	char x[256], y[256];
+
+	braid_cpus_format(&a, x, sizeof(x));
+	braid_cpus_format(&b, y, sizeof(y));
+	assert_string_equal(x, y);
+}
+
+static void test_untold_is_inherited(void **state)
+{
+	(void)state;
+	equal(cpus_of_thread(), inherited);
+}
+
+static void test_near(void **state)
+{
+	struct braid_cpus near;
+
+	(void)state;
+	need_two();
+	near = only(second);
+	braid_os_near(&near);
+	equal(cpus_of_thread(), only(second));
+	near = only(first);
+	braid_os_near(&near);
+	equal(cpus_of_thread(), only(first));
+	braid_os_near(NULL);
+	equal(cpus_of_thread(), inherited);
+}
+
+/* Near is wider than what the starter may use: what is outside stays outside. */
+static void test_never_wider(void **state)
+{
+	struct braid_cpus near = inherited;
+
+	(void)state;
+	need_two();
+	braid_os_near(&near);
+	run_on(only(first));
+	equal(cpus_of_thread(), only(first));
+}
+
+static void test_nothing_in_common(void **state)
+{
+	struct braid_cpus near;
+
+	(void)state;
+	need_two();
+	near = only(second);
+	braid_os_near(&near);
+	run_on(only(first));
+	equal(cpus_of_thread(), only(first));
+}
+
+/* The starter's own place is its own. */
+static void test_starter_stays(void **state)
+{
+	struct braid_cpus near = only(first), now = { .bits = { 0 } };
+
+	(void)state;
+	braid_os_near(&near);
+	cpus_of_thread();
+	assert_true(sched_getaffinity(0, sizeof(now), set_of(&now)) == 0);
+	equal(now, inherited);
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_untold_is_inherited),
+		CASE(test_near),
+		CASE(test_never_wider),
+		CASE(test_nothing_in_common),
+		CASE(test_starter_stays),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo_draw.c - the machine as NCCL's topology XML, and as a picture.
+ *
+ * NCCL's tree has a <cpu> for each NUMA node, a <pci> for each switch and a <pci> for each device.
+ * It leaves out root ports and the downstream ports of switches, which in /sys is every other
+ * level, and so do we: what NCCL would have read itself is what it gets.  It takes what a file says
+ * before what it finds out, so what the driver or the plugin knows better (a GPU's sm, a NIC's
+ * speed, port and guid) is left out; but a NIC's pci and cpu it takes as they are, so these are
+ * whole.  It takes values of up to 253 letters.
+ */
+#include "tools/topo.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topo/sys.h"
+
+enum { ATTR = 64, VALUE_MOST = 253 };
+enum { LEAF_W = 112, LEAF_H = 46, LEVEL_H = 64, GAP = 12, MARGIN = 16 };	/* of the picture */
+
+/* For attributes and text alike; what XML can't have becomes a question mark. */
+static void put_escaped(const char *text)
+{
+	for (; *text; text++) {
+		unsigned char c = (unsigned char)*text;
+
+		if (c == '&')
+			fputs("&amp;", stdout);
+		else if (c == '<')
+			fputs("&lt;", stdout);
+		else if (c == '>')
+			fputs("&gt;", stdout);
+		else if (c == '"')
+			fputs("&quot;", stdout);
+		else
+			putchar(c < ' ' || c > '~' ? '?' : c);
+	}
+}
+
+static void put_attr(const char *name, const char *value)
+{
+	printf(" %s=\"", name);
+	put_escaped(value);
+	putchar('"');
+}
+
+static void indent(unsigned depth)
+{
+	printf("%*s", 2 * (int)depth, "");
+}
+
+/* ---------------------------------------------------------------------------------- NCCL's XML */
+
+static bool is_listed(const struct braid_machine *m, int spot)
+{
+	const struct braid_spot *s = &m->spots[spot];
+
+	return s->gpu || s->nic || (s->depth > 0 && s->depth % 2 == 0);
+}
+
+/* The listed spot above; -1: none, so that it is the CPU's. */
+static int listed_above(const struct braid_machine *m, int spot)
+{
+	do
+		spot = m->spots[spot].up;
+	while (spot >= 0 && !is_listed(m, spot));
+	return spot;
+}
+
+static void put_file(const struct braid_machine *m, int spot, const char *file,
+		     const char *otherwise)
+{
+	char text[ATTR];
+
+	if (!braid_machine_attr(m, spot, file, text, sizeof(text)) || !*text)
+		put_attr(file, otherwise);
+	else
+		put_attr(file, text);
+}
+
+/* The leading number of a spot's file; very much if it has none. */
+static double number_of(const struct braid_machine *m, int spot, const char *file, char *text)
+{
+	char *end;
+	double v;
+
+	*text = '\0';
+	if (spot < 0 || !braid_machine_attr(m, spot, file, text, ATTR))
+		return 1e9;
+	v = strtod(text, &end);
+	return end == text ? 1e9 : v;
+}
+
+/* A link is as fast and as wide as the slower and narrower of its ends. */
+static void put_link(const struct braid_machine *m, int spot)
+{
+	char speed[ATTR], width[ATTR], above[ATTR];
+	int up = m->spots[spot].up;
+
+	if (number_of(m, up, "max_link_speed", above) < number_of(m, spot, "max_link_speed", speed))
+		put_attr("link_speed", above);
+	else
+		put_attr("link_speed", speed);
+	if (number_of(m, up, "max_link_width", above) < number_of(m, spot, "max_link_width", width))
+		put_attr("link_width", above);
+	else
+		put_attr("link_width", width);
+}
+
+static void put_gpu(const struct braid_machine *m, int spot, unsigned depth)
+{
+	for (unsigned i = 0; i < m->n_gpus; i++) {
+		if (m->gpus[i].spot != spot)
+			continue;
+		indent(depth);
+		printf("<gpu dev=\"%u\"/>\n", i);
+	}
+}
+
+static void put_net(const struct braid_machine *m, unsigned i, unsigned depth)
+{
+	indent(depth);
+	printf("<net");
+	put_attr("name", m->nics[i].name);
+	printf(" dev=\"%u\"/>\n", i);
+}
+
+/* A bond is where its first member is, as its pciPath says. */
+static void put_nets(const struct braid_machine *m, int spot, unsigned depth)
+{
+	bool open = false;
+
+	for (unsigned i = 0; i < m->n_nics; i++) {
+		if (!m->nics[i].n_spots || m->nics[i].spots[0] != spot)
+			continue;
+		if (!open) {
+			indent(depth);
+			puts("<nic>");
+		}
+		open = true;
+		put_net(m, i, depth + 1);
+	}
+	if (open) {
+		indent(depth);
+		puts("</nic>");
+	}
+}
+
+static void put_pci(const struct braid_machine *m, int spot, unsigned depth)
+{
+	indent(depth);
+	printf("<pci");
+	put_attr("busid", m->spots[spot].name);
+	put_file(m, spot, "class", m->spots[spot].nic ? "0x020000" : "0x060400");
+	put_file(m, spot, "vendor", "0x0000");
+	put_file(m, spot, "device", "0x0000");
+	put_file(m, spot, "subsystem_vendor", "0x0000");
+	put_file(m, spot, "subsystem_device", "0x0000");
+	put_link(m, spot);
+	puts(">");
+	put_gpu(m, spot, depth + 1);
+	put_nets(m, spot, depth + 1);
+	for (unsigned i = 0; i < m->n_spots; i++) {
+		if (m->spots[i].depth && is_listed(m, (int)i) && listed_above(m, (int)i) == spot)
+			put_pci(m, (int)i, depth + 1);
+	}
+	indent(depth);
+	puts("</pci>");
+}
+
+/* "0000ffff,00000000": 32 CPUs a word, the highest first, as the kernel writes masks. */
+static void put_mask(const struct braid_cpus *c)
+{
+	int word = BRAID_CPUS_MAX / 32 - 1;
+
+	while (word > 0 && !(uint32_t)(c->bits[word / 2] >> (word % 2 * 32)))
+		word--;
+	if (9 * (word + 1) > VALUE_MOST)
+		return;
+	printf(" affinity=\"");
+	for (int i = word; i >= 0; i--)
+		printf("%s%08x", i < word ? "," : "",
+		       (unsigned)(uint32_t)(c->bits[i / 2] >> (i % 2 * 32)));
+	putchar('"');
+}
+
+/* The value of "key : value" in /proc/cpuinfo. */
+static bool cpuinfo(const struct braid_machine *m, const char *key, char *ret)
+{
+	char path[PATH_MAX + 16], text[4096];
+	size_t len = strlen(key);
+	const char *value;
+
+	snprintf(path, sizeof(path), "%s/proc/cpuinfo", m->root);
+	if (braid_sys_read(path, text, sizeof(text)) < 0)
+		return false;
+	for (const char *line = text; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		value = line + len;
+		if (strncmp(line, key, len) != 0)
+			continue;
+		value += strspn(value, " \t");
+		if (*value != ':')
+			continue;
+		value += 1 + strspn(value + 1, " \t");
+		snprintf(ret, ATTR, "%.*s", (int)strcspn(value, "\n"), value);
+		return true;
+	}
+	return false;
+}
+
+/* NCCL counts an extended family, 0xf + x, as 0xf + 16 x. */
+static void put_cpu_kind(const struct braid_machine *m)
+{
+	char text[ATTR];
+	int family;
+
+	if (!cpuinfo(m, "vendor_id", text)) {
+		put_attr("arch", cpuinfo(m, "cpu", text) ? "ppc64" : "arm64");
+		return;
+	}
+	put_attr("arch", "x86_64");
+	put_attr("vendor", text);
+	if (cpuinfo(m, "cpu family", text)) {
+		family = atoi(text);
+		printf(" familyid=\"%d\"", family > 15 ? 15 + 16 * (family - 15) : family);
+	}
+	if (cpuinfo(m, "model", text))
+		printf(" modelid=\"%d\"", atoi(text));
+}
+
+/* A NUMA node and what is at the top there; nothing if that is nothing. */
+static void put_cpu(const struct braid_machine *m, int numa, const struct braid_cpus *cpus)
+{
+	bool open = false;
+
+	for (unsigned i = 0; i < m->n_spots; i++) {
+		if (!m->spots[i].depth || m->spots[i].numa != numa || !is_listed(m, (int)i) ||
+		    listed_above(m, (int)i) >= 0)
+			continue;
+		if (!open) {
+			printf("  <cpu numaid=\"%d\"", numa);
+			if (cpus)
+				put_mask(cpus);
+			put_cpu_kind(m);
+			puts(">");
+		}
+		open = true;
+		put_pci(m, (int)i, 2);
+	}
+	if (open)
+		puts("  </cpu>");
+}
+
+void topo_xml(const struct braid_machine *m)
+{
+	bool known[4096] = { false };
+
+	puts("<system version=\"1\">");
+	for (unsigned i = 0; i < m->n_numas; i++) {
+		put_cpu(m, m->numas[i].id, &m->numas[i].cpus);
+		if (m->numas[i].id < 4096)
+			known[m->numas[i].id] = true;
+	}
+	/* Devices may name nodes that the machine does not have, or none. */
+	put_cpu(m, -1, NULL);
+	for (int id = 0; id < 4096; id++) {
+		if (!known[id])
+			put_cpu(m, id, NULL);
+	}
+	puts("</system>");
+}
+
+/* --------------------------------------------------------------------------------- the picture */
+
+/*
+ * Every spot that has nothing below is as wide as a box, every other one as wide as all that is
+ * below; children are from left to right in the order of the tree.
+ */
+struct picture {
+	const struct braid_machine *m;
+	int *x;				/* of each spot's middle */
+	unsigned deepest;
+};
+
+static void put_box(int x, int y, int width, const char *fill, const char *title, const char *text)
+{
+	printf("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\" fill=\"%s\" "
+	       "stroke=\"#555\"/>\n", x - width / 2, y, width, LEAF_H, fill);
+	printf("<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" font-weight=\"bold\">", x, y + 19);
+	put_escaped(title);
+	puts("</text>");
+	printf("<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" fill=\"#444\">", x, y + 36);
+	put_escaped(text);
+	puts("</text>");
+}
+
+static void put_line(int x1, int y1, int x2, int y2)
+{
+	printf("<path d=\"M%d %dV%dH%dV%d\" fill=\"none\" stroke=\"#777\"/>\n", x1, y1,
+	       (y1 + y2) / 2, x2, y2);
+}
+
+static int spot_y(unsigned depth)
+{
+	return MARGIN + 24 + (int)depth * (LEAF_H + LEVEL_H / 2);
+}
+
+/* Lay out what is below `spot` from `left` on; returns where it ends. */
+static int lay_out(struct picture *p, int spot, int left)
+{
+	const struct braid_machine *m = p->m;
+	int at = left;
+
+	if (m->spots[spot].depth > p->deepest)
+		p->deepest = m->spots[spot].depth;
+	for (unsigned i = (unsigned)spot + 1; i < m->n_spots; i++) {
+		if (m->spots[i].up == spot)
+			at = lay_out(p, (int)i, at);
+	}
+	if (at == left)
+		at += LEAF_W + GAP;
+	p->x[spot] = left + (at - left - GAP) / 2;
+	return at;
+}
+
+/* "NIC0 NIC1", and what the first is called. */
+static void nic_label(const struct braid_machine *m, int spot, char *title, char *text)
+{
+	size_t used = 0;
+
+	title[0] = text[0] = '\0';
+	for (unsigned i = 0; i < m->n_nics && used + 16 < ATTR; i++) {
+		const struct braid_nic *nic = &m->nics[i];
+		bool on = false;
+
+		for (unsigned k = 0; k < nic->n_spots; k++)
+			on |= nic->spots[k] == spot;
+		if (!on)
+			continue;
+		if (!used)
+			snprintf(text, ATTR, "%.15s", nic->name);
+		used += (size_t)snprintf(title + used, ATTR - used, "%sNIC%u", used ? " " : "", i);
+	}
+}
+
+static void put_spot(const struct picture *p, int spot)
+{
+	const struct braid_machine *m = p->m;
+	const struct braid_spot *s = &m->spots[spot];
+	char title[ATTR], text[ATTR];
+	int y = spot_y(s->depth);
+
+	if (s->up >= 0)
+		put_line(p->x[s->up], spot_y(s->depth - 1) + LEAF_H, p->x[spot], y);
+	if (s->gpu) {
+		for (unsigned i = 0; i < m->n_gpus; i++) {
+			if (m->gpus[i].spot == spot)
+				snprintf(title, sizeof(title), "GPU%u", i);
+		}
+		put_box(p->x[spot], y, LEAF_W, "#cfe8c0", title, s->name);
+	} else if (s->nic) {
+		nic_label(m, spot, title, text);
+		put_box(p->x[spot], y, LEAF_W, "#c9dcf2", title, text);
+	} else if (s->depth) {
+		put_box(p->x[spot], y, LEAF_W, "#eeeeee", s->depth % 2 ? "port" : "switch",
+			s->name);
+	} else {
+		if (s->numa >= 0)
+			snprintf(title, sizeof(title), "NUMA node %d", s->numa);
+		else
+			snprintf(title, sizeof(title), "host bridge");
+		put_box(p->x[spot], y, LEAF_W, "#f3dfb8", title, s->name);
+	}
+}
+
+void topo_svg(const struct braid_machine *m)
+{
+	struct picture p = { .m = m, .x = calloc(m->n_spots + 1, sizeof(int)) };
+	int width = MARGIN, height;
+
+	if (!p.x)
+		return;
+	for (unsigned i = 0; i < m->n_spots; i++) {
+		if (m->spots[i].up < 0)
+			width = lay_out(&p, (int)i, width);
+	}
+	if (width < 480)
+		width = 480;
+	height = spot_y(p.deepest) + LEAF_H + MARGIN + 16 * ((int)m->n_notes + 1);
+	printf("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+	       "viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" font-size=\"12\">\n",
+	       width + MARGIN, height, width + MARGIN, height);
+	puts("<rect width=\"100%\" height=\"100%\" fill=\"white\"/>");
+	printf("<text x=\"%d\" y=\"%d\" font-size=\"14\">%u GPUs, %u NICs</text>\n", MARGIN,
+	       MARGIN + 8, m->n_gpus, m->n_nics);
+	for (unsigned i = 0; i < m->n_spots; i++)
+		put_spot(&p, (int)i);
+	for (unsigned i = 0; i < m->n_notes; i++) {
+		printf("<text x=\"%d\" y=\"%d\">Note: ", MARGIN, height - 16 * (int)i - 8);
+		put_escaped(m->notes[i]);
+		puts(".</text>");
+	}
+	puts("</svg>");
+	free(p.x);
+}

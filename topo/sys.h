@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* sys.h - small files of the kernel's. */
+#ifndef BRAID_TOPO_SYS_H
+#define BRAID_TOPO_SYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/*
+ * The beginning of a file, with a zero behind it; how many bytes, or -1: it can't be read.  Never
+ * waits: what is not a plain file, such as a pipe in a tree that somebody recorded, is not read.
+ */
+ssize_t braid_sys_read(const char *path, char *ret, size_t len);
+
+/* The first line, without its newline, cut to len; false: it can't be read. */
+bool braid_sys_line(const char *path, char *ret, size_t len);
+
+/* A whole line that is one number of least to most, with a leading 0x as a hexadecimal one. */
+bool braid_sys_number(const char *path, long least, long most, long *ret);
+
+#endif

@@ -325,7 +325,7 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 			continue;
 		}
 		give(p, dev);
-		p->imm = p->fabric != BRAID_FABRIC_IWARP && braid_wire_proves_imm(dev);
+		p->imm = p->fabric != BRAID_FABRIC_IWARP && braid_wire_proves_imm(p, dev);
 		if (!p->imm && p->fabric != BRAID_FABRIC_IWARP)
 			note(why, len, name, "shows no immediate data of its writes: each is "
 			     "followed by a message");

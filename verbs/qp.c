@@ -661,59 +661,6 @@ void braid_wire_drop(struct braid_setup *s)
 
 /* --- the port with itself ------------------------------------------------------------------ */
 
-enum {
-	PROOF = 0x62726169, PROOF_AT = 32,	/* a word of the page that has the peer's two */
-	PROOF_MS = 1000,
-};
-
-static bool imm_arrives(struct braid_wire *from, struct braid_wire *to)
-{
-	uint64_t until = braid_os->now_ns() + PROOF_MS * 1000000ull;
-	struct ibv_sge sge = {
-		.addr = (uint64_t)(uintptr_t)from->m->bounce, .length = sizeof(uint32_t),
-		.lkey = from->m->bounce_mr->lkey,
-	};
-	struct ibv_send_wr *bad, wr = {
-		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-		.send_flags = IBV_SEND_SIGNALED, .imm_data = htobe32(PROOF),
-		.wr.rdma = {
-			.remote_addr = (uint64_t)(uintptr_t)&to->m->ack[PROOF_AT],
-			.rkey = to->m->ack_mr->rkey,
-		},
-	};
-	uint32_t word = PROOF;
-	struct ibv_wc wc;
-
-	memcpy(from->m->bounce, &word, sizeof(word));
-	atomic_store(&to->m->ack[PROOF_AT], 0);
-	if (ibv_post_send(from->qp, &wr, &bad))
-		return false;
-	while (braid_os->now_ns() < until) {
-		if (ibv_poll_cq(from->cq, 1, &wc) > 0 && wc.status != IBV_WC_SUCCESS)
-			return false;
-		if (ibv_poll_cq(to->cq, 1, &wc) > 0)
-			return wc.status == IBV_WC_SUCCESS &&
-			       wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
-			       wc.wc_flags & IBV_WC_WITH_IMM && be32toh(wc.imm_data) == PROOF &&
-			       atomic_load(&to->m->ack[PROOF_AT]) == PROOF;
-	}
-	return false;
-}
-
-bool braid_wire_proves_imm(struct braid_dev *dev)
-{
-	uint8_t first[BRAID_BLOB_SIZE] = { 0 }, second[BRAID_BLOB_SIZE] = { 0 };
-	struct braid_setup from = { .dev = dev, .traffic_class = -1, .dialler = true };
-	struct braid_setup to = { .dev = dev, .traffic_class = -1 };
-	bool proven = !braid_wire_setup(&from, NULL, first) &&
-		      !braid_wire_setup(&to, first, second) && !braid_wire_peer(&from, second) &&
-		      imm_arrives(from.wire, to.wire);
-
-	braid_wire_drop(&from);
-	braid_wire_drop(&to);
-	return proven;
-}
-
 int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wire **ret)
 {
 	struct braid_wire_blob b = { 0 };
@@ -744,4 +691,61 @@ int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wi
 	}
 	*ret = w;
 	return 0;
+}
+
+enum {
+	PROOF = 0x62726169, PROOF_AT = 32,	/* a word of the page that has the peer's two */
+	PROOF_MS = 1000,
+};
+
+static bool is_proof(const struct braid_wire *w, const struct ibv_wc *wc)
+{
+	return wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM && wc->wc_flags & IBV_WC_WITH_IMM &&
+	       be32toh(wc->imm_data) == PROOF && atomic_load(&w->m->ack[PROOF_AT]) == PROOF;
+}
+
+static bool imm_arrives(struct braid_wire *w)
+{
+	uint64_t until = braid_os->now_ns() + PROOF_MS * 1000000ull;
+	struct ibv_sge sge = {
+		.addr = (uint64_t)(uintptr_t)w->m->bounce, .length = sizeof(uint32_t),
+		.lkey = w->m->bounce_mr->lkey,
+	};
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+		.send_flags = IBV_SEND_SIGNALED, .imm_data = htobe32(PROOF),
+		.wr.rdma = {
+			.remote_addr = (uint64_t)(uintptr_t)&w->m->ack[PROOF_AT],
+			.rkey = w->m->ack_mr->rkey,
+		},
+	};
+	const uint32_t word = PROOF;
+	const unsigned slot = 0;
+	struct ibv_wc wc;
+
+	memcpy(w->m->bounce, &word, sizeof(word));
+	atomic_store(&w->m->ack[PROOF_AT], 0);
+	if (braid_wire_post_recv(w, &slot, 1) || ibv_post_send(w->qp, &wr, &bad))
+		return false;
+	while (braid_os->now_ns() < until) {
+		if (ibv_poll_cq(w->cq, 1, &wc) <= 0)
+			continue;
+		if (wc.status != IBV_WC_SUCCESS)
+			return false;
+		if (wc.opcode & IBV_WC_RECV)
+			return is_proof(w, &wc);
+	}
+	return false;
+}
+
+bool braid_wire_proves_imm(struct braid_port *p, struct braid_dev *dev)
+{
+	struct braid_wire *w;
+	bool proven;
+
+	if (braid_wire_loop(p, dev, &w))
+		return false;
+	proven = imm_arrives(w);
+	braid_wire_free(w);
+	return proven;
 }

@@ -99,10 +99,11 @@ int braid_wire_ready(struct braid_setup *s);
 void braid_wire_drop(struct braid_setup *s);
 
 /*
- * Does immediate data that goes with a write arrive?  Two queue pairs of the port try it, which
- * takes some ms, a second if it does not.  At init; never for iWARP, whose standard writes lack it.
+ * Does immediate data that goes with a write arrive?  A queue pair to itself tries it, which takes
+ * some ms, a second if it does not.  At init; never for iWARP, whose standard writes lack it.
  */
-bool braid_wire_proves_imm(struct braid_dev *dev);
+bool braid_wire_proves_imm(struct braid_port *p, struct braid_dev *dev);
+
 /* A queue pair that is its own peer, and may read what it may write.  Not with iWARP. */
 int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wire **ret);
 

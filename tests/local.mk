@@ -415,7 +415,7 @@ lint: docs/man/braid-params.7
 		mandoc -Tlint -Wwarning $(dist_man_MANS) $(abs_top_builddir)/docs/man/braid-params.7 || rc=1; \
 	else echo 'mandoc: not installed'; fi; \
 	exit $$rc
-lint_dirs = plugin core verbs socket topo tools
+lint_dirs = plugin core gdr verbs socket topo tools
 lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
 .PHONY: check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-threads \

@@ -323,10 +323,11 @@ check-device: all
 		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS=tests/rdma/device.sh
 
 # What has threads, for ThreadSanitizer; but test_order looks on while the plugin writes, as a GPU
-# would, and that is a data race; test_rdma's memory is written by a NIC, which is one as well.
+# would, and that is a data race; what test_rdma and test_gpu look at is written by a NIC, which is
+# one as well.
 check-threads: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS \
-		TESTS='$(filter-out tests/abi/test_order tests/abi/test_rdma,$(unit_tests) $(abi_tests))'
+		TESTS='$(filter-out tests/abi/test_order tests/abi/test_rdma tests/abi/test_gpu,$(unit_tests) $(abi_tests))'
 
 # make check-valgrind VALGRIND_TESTS='tests/abi/test_x' for another choice.
 # test_copy single-steps a child, which valgrind can't.
@@ -414,7 +415,7 @@ lint: docs/man/braid-params.7
 		mandoc -Tlint -Wwarning $(dist_man_MANS) $(abs_top_builddir)/docs/man/braid-params.7 || rc=1; \
 	else echo 'mandoc: not installed'; fi; \
 	exit $$rc
-lint_dirs = plugin core verbs socket topo tools
+lint_dirs = plugin core gdr verbs socket topo tools
 lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
 .PHONY: check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-threads \

@@ -374,7 +374,8 @@ int cuMemGetHandleForAddressRange(void *ret, uint64_t ptr, size_t size, int type
 	if (!code) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", a->fd);
 		fd = lies ? memfd_create("other", 0) : open(path, O_RDWR);
-		if (fd < 0 || (lies && ftruncate(fd, (off_t)a->len)) || lseek(fd, (off_t)(ptr - a->at), SEEK_SET) < 0)
+		if (fd < 0 || (lies && ftruncate(fd, (off_t)a->len)) ||
+		    lseek(fd, (off_t)(ptr - a->at), SEEK_SET) < 0)
 			code = UNKNOWN;
 		else
 			memcpy(ret, &fd, sizeof(fd));

@@ -42,6 +42,7 @@ _Static_assert(sizeof(int) == 4, "enumerations and handles are 32 bits");
 	  (void *ret, device_ptr ptr, size_t size, int type, unsigned long long flags))
 
 static struct {
+	void *lib;			/* kept */
 #define MEMBER(needed, name, symbol, args) int (*name) args;
 	CALLS(MEMBER)
 #undef MEMBER
@@ -70,18 +71,19 @@ static int result(int code)
 
 static int load(char *why, size_t len)
 {
-	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *at;
+	void *at;
 
-	if (!lib) {
+	cu.lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	if (!cu.lib) {
 		snprintf(why, len, "this process has not loaded libcuda.so.1");
 		return -ENOENT;
 	}
 #define FIND(needed, name, symbol, args) \
-	at = dlsym(lib, symbol); \
+	at = dlsym(cu.lib, symbol); \
 	memcpy(&cu.name, &at, sizeof(at)); \
 	if (needed && !at) { \
 		snprintf(why, len, "libcuda.so.1 is too old: it has no %s", symbol); \
-		dlclose(lib); \
+		dlclose(cu.lib); \
 		return -ENOENT; \
 	}
 	CALLS(FIND)

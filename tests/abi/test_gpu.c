@@ -143,6 +143,15 @@ static void some_end(struct net *net, struct buf *b)
 		gpu_end(net, b);
 }
 
+static ncclResult_t flush(struct net *net, void *recv, struct buf *b, int size)
+{
+	void *data = b->data, *mr = b->mr, *req = b;
+	ncclResult_t res = net_iflush(net, recv, 1, &data, &size, &mr, &req);
+
+	TRUE(!req);
+	return res;
+}
+
 /* One message; `early`: it has come before its receive is posted. */
 static void move(struct net *net, struct pair *p, bool from_gpu, bool to_gpu, size_t size, bool early)
 {
@@ -329,6 +338,64 @@ static void its_dmabuf(struct abi *t)
 	OK(net_dereg(net, p.recv, to.mr));
 	buf_free(net, &from);
 	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* -- two NICs as one -------------------------------------------------------------------------- */
+
+static int fuse(struct net *net, int *dev)
+{
+	static const int members[] = { 0, 1 };
+	struct braid_net_props p;
+
+	OK(net_fuse(net, 2, members, dev));
+	OK(net_props(net, *dev, &p));
+	return p.ptr_support;
+}
+
+static void pair_on(struct net *net, int dev, struct pair *p)
+{
+	OK(net_listen(net, dev, p->handle, &p->listen));
+	while (!p->send || !p->recv) {
+		if (!p->send)
+			OK(net_connect(net, dev, p->handle, &p->send));
+		if (!p->recv)
+			OK(net_accept(net, p->listen, &p->recv));
+		nap_ms(1);
+	}
+}
+
+static void fused(struct abi *t)
+{
+	struct net *net = up(t, "ib", ALL_WAYS ";nic1:ib,dmabuf=1");
+	struct pair p = { 0 };
+	struct buf to;
+	long before;
+	int dev;
+
+	EQ(HOST | CUDA | DMABUF, fuse(net, &dev));
+	pair_on(net, dev, &p);
+	for (unsigned how = 0; how < 4; how++) {
+		move(net, &p, how & 1, how & 2, 3 * MEG + 1, false);
+		move(net, &p, how & 1, how & 2, 100, false);
+	}
+	to = gpu_new(net, p.recv, MEG);
+	nap_ms(50);
+	before = nic("count sends");
+	OK(flush(net, p.recv, &to, MEG));
+	TRUE(nic("count sends") >= before + 2);	/* whichever of them has written */
+	gpu_end(net, &to);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+static void half_fused(struct abi *t)
+{
+	struct net *net = up(t, "ib", ALL_WAYS ";nic1:ib,dmabuf=0,peermem=0");
+	int dev;
+
+	EQ(HOST | CUDA | DMABUF, offered(net));
+	EQ(HOST, fuse(net, &dev));
 	abi_down(net);
 }
 
@@ -618,15 +685,6 @@ static void pinned(struct abi *t)
 
 /* -- flush ------------------------------------------------------------------------------------ */
 
-static ncclResult_t flush(struct net *net, void *recv, struct buf *b, int size)
-{
-	void *data = b->data, *mr = b->mr, *req = b;
-	ncclResult_t res = net_iflush(net, recv, 1, &data, &size, &mr, &req);
-
-	TRUE(!req);
-	return res;
-}
-
 static void flushes(struct abi *t)
 {
 	struct net *net = up(t, "rocev2", ALL_WAYS);
@@ -811,6 +869,8 @@ static const struct abi_case cases[] = {
 	CASE("nvidia-peermem: messages between GPU and host", by_peermem, ONCE),
 	CASE("a NIC that sends nothing inline: messages between GPU and host", no_inline, ONCE),
 	CASE("a DMA-BUF of NCCL's own, closed after it was registered", its_dmabuf, ONCE),
+	CASE("two NICs as one: both reach it, and both flush", fused, ONCE),
+	CASE("two NICs as one: what one can't is not offered", half_fused, ONCE),
 	CASE("a peer that has TCP alone gets what is in a GPU, and the other way", over_sockets, ONCE),
 	CASE("and if the NIC can't fetch it, the comm fails and says so", nothing_left, ONCE),
 	CASE("queue pairs end with messages of a GPU under way: all arrive", ends, ONCE),

@@ -22,6 +22,7 @@ enum {				/* CUpointer_attribute */
 };
 
 enum { TYPE_DEVICE = 2 };	/* CUmemorytype */
+enum { CAPTURE_RELAXED = 2 };	/* CUstreamCaptureMode */
 enum { DMA_BUF_FD = 1, MAPPING_PCIE = 1 };	/* CUmemRangeHandleType, CUmemRangeFlags */
 
 typedef uint64_t device_ptr;	/* CUdeviceptr, where a pointer has 64 bits */
@@ -38,6 +39,7 @@ _Static_assert(sizeof(int) == 4, "enumerations and handles are 32 bits");
 	X(true, mem_free, "cuMemFree_v2", (device_ptr ptr)) \
 	X(true, memcpy_to, "cuMemcpyHtoD_v2", (device_ptr to, const void *from, size_t size)) \
 	X(true, memcpy_from, "cuMemcpyDtoH_v2", (void *to, device_ptr from, size_t size)) \
+	X(false, exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode)) \
 	X(false, get_handle, "cuMemGetHandleForAddressRange", \
 	  (void *ret, device_ptr ptr, size_t size, int type, unsigned long long flags))
 
@@ -189,6 +191,20 @@ int braid_gpu_export(const void *data, size_t size, bool pcie, int *ret_fd, uint
 	*ret_fd = fd;
 	*ret_offset = at - beg;
 	return 0;
+}
+
+int braid_gpu_enter(void)
+{
+	int mode = CAPTURE_RELAXED;
+
+	return is_there() && cu.exchange_capture_mode && !cu.exchange_capture_mode(&mode) ?
+		       mode : -1;
+}
+
+void braid_gpu_leave(int was)
+{
+	if (was >= 0)
+		cu.exchange_capture_mode(&was);
 }
 
 int braid_gpu_alloc(size_t size, void **ret)

@@ -41,7 +41,12 @@ int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret);
  */
 int braid_gpu_export(const void *data, size_t size, bool pcie, int *ret_fd, uint64_t *ret_offset);
 
-/* For a probe, before there is any traffic: these wait for the GPU. */
+/*
+ * For a probe, before there is any traffic: these wait for the GPU.  Between enter, whose result
+ * leave takes, they are none of a graph's that another thread may be capturing.
+ */
+int braid_gpu_enter(void);
+void braid_gpu_leave(int was);
 int braid_gpu_alloc(size_t size, void **ret);
 void braid_gpu_free(void *data);
 int braid_gpu_write(void *data, const void *from, size_t size);

@@ -278,12 +278,14 @@ static int try_way(struct braid_port *p, void *gpu, unsigned way)
 /* Every way, so that what does not work is known before it is needed. */
 static unsigned try_all(struct braid_port *p, char *why, size_t len)
 {
+	int mode = braid_gpu_enter();
 	unsigned ways = 0;
 	void *gpu;
 	int err = braid_gpu_alloc(PROBE_BYTES, &gpu);
 
 	if (err) {
 		note(why, len, "no memory of the GPU to try it with", err);
+		braid_gpu_leave(mode);
 		return 0;
 	}
 	for (unsigned way = 0; way < WAYS; way++) {
@@ -295,6 +297,7 @@ static unsigned try_all(struct braid_port *p, char *why, size_t len)
 		note(why, len, way_name[way], err);
 	}
 	braid_gpu_free(gpu);
+	braid_gpu_leave(mode);
 	return ways;
 }
 

@@ -228,6 +228,14 @@ static void lies(struct abi *t)
 	offer_is(t, "rocev2", ALL_WAYS, HOST | CUDA);
 }
 
+static void capture(struct abi *t)
+{
+	cuda_load();
+	gpu("capture 1");
+	offer_is(t, "rocev2", ALL_WAYS, HOST | CUDA | DMABUF);
+	EQ(0, gpu("mode"));
+}
+
 static void named_none(struct abi *t)
 {
 	setenv("BRAID_GPU", "none", 1);
@@ -859,6 +867,7 @@ static const struct abi_case cases[] = {
 	CASE("iWARP: nothing is", iwarp, ONCE),
 	CASE("memory that the driver does not export: nvidia-peermem", no_export, ONCE),
 	CASE("a DMA-BUF that holds other bytes is not offered", lies, ONCE),
+	CASE("while another thread captures a graph the same is offered", capture, ONCE),
 	CASE("BRAID_GPU=none: nothing is offered", named_none, ONCE),
 	CASE("BRAID_GPU=peermem: that is, and no DMA-BUF", named_peermem, ONCE),
 	CASE("a process without the driver: nothing is offered", no_driver, ONCE),

@@ -14,6 +14,9 @@
  *   dmabuf 0|1           memory can be exported (1)
  *   pcie 0|1             ... with the PCIe mapping (0: INVALID_VALUE, as from older drivers)
  *   lies 0|1             what is exported is other memory (0)
+ *   capture 0|1          another thread captures a graph: who waits for the GPU, or allocates, and
+ *                        is not in the relaxed mode, is refused (0)
+ *   mode                 of the calling thread: 0 as it is unasked, 2 relaxed
  *   pieces N             each allocation after that is N in a row, as of VMM (1); those are not
  *                        exported as one, nor known to nvidia-peermem
  *   ids 0|1              allocations have an id (1)

@@ -13,6 +13,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+enum { CAPTURING = 900, RELAXED = 2 };
 enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_CONTEXT = 201, NOT_SUPPORTED = 801,
        UNKNOWN = 999 };
 enum { MEMORY_TYPE = 2, BUFFER_ID = 7, IS_MANAGED = 8, DEVICE_ORDINAL = 9, RANGE_START = 11, RANGE_SIZE = 12 };
@@ -32,8 +33,9 @@ static struct alloc allocs[ALLOCS_MAX];
 static unsigned nallocs;
 static uint64_t next_id = 1;
 
-static long has_dmabuf = 1, has_pcie, has_ids = 1, lies, pieces = 1;
+static long has_dmabuf = 1, has_pcie, has_ids = 1, lies, captures, pieces = 1;
 static __thread long no_context;
+static __thread int mode;
 
 static struct {
 	unsigned long k, calls;
@@ -47,6 +49,7 @@ EXPORT int cuInit(unsigned flags);
 EXPORT int cuDeviceGet(int *ret, int ordinal);
 EXPORT int cuDevicePrimaryCtxRetain(void **ret, int device);
 EXPORT int cuCtxSetCurrent(void *ctx);
+EXPORT int cuThreadExchangeStreamCaptureMode(int *ret);
 EXPORT int cuCtxGetCurrent(void **ctx);
 EXPORT int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t ptr);
 EXPORT int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size);
@@ -79,12 +82,14 @@ static long command(char **w, unsigned n)
 		long *value;
 	} numbers[] = {
 		{ "dmabuf", &has_dmabuf }, { "pcie", &has_pcie }, { "ids", &has_ids }, { "lies", &lies },
-		{ "pieces", &pieces },
+		{ "capture", &captures }, { "pieces", &pieces },
 	};
 	long live = 0;
 
 	if (n == 1 && !strcmp(w[0], "calls"))
 		return (long)fault.calls;
+	if (n == 1 && !strcmp(w[0], "mode"))
+		return mode;
 	if (n == 1 && !strcmp(w[0], "waits"))
 		return waits;
 	for (unsigned i = 0; i < nallocs; i++)
@@ -231,6 +236,8 @@ int cuMemAlloc_v2(uint64_t *ret, size_t size)
 
 	if (!code && no_context)
 		code = INVALID_CONTEXT;
+	if (!code && captures && mode != RELAXED)
+		code = CAPTURING;
 	if (!code && !size)
 		code = INVALID_VALUE;
 	if (!code) {
@@ -315,6 +322,17 @@ int cuCtxSetCurrent(void *ctx)
 	return leave(code);
 }
 
+int cuThreadExchangeStreamCaptureMode(int *ret)
+{
+	int code = begin(__func__), was = mode;
+
+	if (!code) {
+		mode = *ret;
+		*ret = was;
+	}
+	return leave(code);
+}
+
 int cuCtxGetCurrent(void **ctx)
 {
 	int code = begin(__func__);
@@ -391,6 +409,8 @@ static int copy(int code, uint64_t gpu, void *to, const void *from, size_t size)
 	waits++;
 	if (!code && no_context)
 		code = INVALID_CONTEXT;
+	if (!code && captures && mode != RELAXED)
+		code = CAPTURING;
 	if (!code && !a)
 		code = INVALID_VALUE;
 	if (!code)

@@ -30,7 +30,7 @@
 enum {
 	TICK_MS = 2,
 	STOP_MS = 100,			/* for goodbyes to leave */
-	LINGER_MS = 1000,		/* for lanes to come back that have something to bring */
+	LINGER_MS = 3000,		/* for lanes to come back that have something to bring */
 };
 
 struct braid_self braid_self;

@@ -452,6 +452,8 @@ int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to)
 	uint32_t frames = (a->f_head - a->f_acked) + (b->f_head - b->f_acked) + 4 * CTL_FRAMES + 1;
 
 	assert(b->f_sent == b->f_acked && !b->part);
+	if (!a->ring && !b->ring)
+		return 0;		/* the link is idle, and has given its queues back */
 	if (to->tr->dma) {
 		kept = malloc(sizeof(*kept));
 		if (!kept)

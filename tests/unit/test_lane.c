@@ -629,6 +629,19 @@ static void the_cost_of_a_lane_is_the_time_that_bytes_took_of_late(void **state)
 	braid_os = saved;
 }
 
+/* What it has then is not the next attach's to lose. */
+static void an_idle_link_changes_home_without_queues(void **state)
+{
+	const struct braid_transport tr = { .name = "none" };
+	struct braid_lane to = { .link = &f.link, .tr = &tr };
+
+	(void)state;
+	braid_txq_fini(&f.lane.tx);
+	assert_int_equal(braid_tx_take_over(&f.lane, &to), 0);
+	assert_null(to.tx.ring);
+	assert_null(to.tx.f);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -655,6 +668,7 @@ int main(void)
 		CASE(a_queue_ended_early_leaks_nothing),
 		CASE(the_cost_of_a_lane_is_the_time_that_bytes_took_of_late),
 		CASE(a_queue_taken_down_and_up_again_goes_on_counting),
+		CASE(an_idle_link_changes_home_without_queues),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -71,11 +72,22 @@ static int result(int code)
 	}
 }
 
+static int is_driver(struct dl_phdr_info *info, size_t size, void *unused)
+{
+	const char *slash = strrchr(info->dlpi_name, '/');
+
+	(void)size;
+	(void)unused;
+	return !strncmp(slash ? slash + 1 : info->dlpi_name, "libcuda.so", 10);
+}
+
 static int load(char *why, size_t len)
 {
 	void *at;
 
-	cu.lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	/* A dlopen() that fails leaves its message with the thread. */
+	cu.lib = dl_iterate_phdr(is_driver, NULL) ?
+			 dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) : NULL;
 	if (!cu.lib) {
 		snprintf(why, len, "this process has not loaded libcuda.so.1");
 		return -ENOENT;

@@ -178,6 +178,9 @@ static uint8_t *bytes_at(struct ibv_pd *pd, void *addr, size_t len)
 	void *gpu = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 	void *f = gpu ? dlsym(gpu, "braid_fakecuda_bytes") : NULL, *at;
 
+	/* The thread keeps what went wrong until it is asked for, and asked once more. */
+	if (!f && dlerror())
+		dlerror();
 	memcpy(&bytes, &f, sizeof(f));
 	at = f ? bytes(addr, 1) : NULL;
 	f = at ? dlsym(gpu, "braid_fakecuda_peermem") : NULL;

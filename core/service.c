@@ -29,7 +29,7 @@
 
 enum {
 	TICK_MS = 2,
-	STOP_MS = 100,			/* for goodbyes to leave */
+	STOP_MS = 1000,			/* for goodbyes to leave, of a host that is busy */
 	LINGER_MS = 3000,		/* for lanes to come back that have something to bring */
 };
 

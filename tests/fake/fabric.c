@@ -23,6 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { LOOK = 16 };	/* tries of a lock, each a time slice on a busy machine: does who has it live? */
+
 static struct fab *_Atomic fab;
 static int dir_fd = -1;
 static const char *own_dir;
@@ -162,7 +164,7 @@ void fab_lock(void)
 
 		if (atomic_compare_exchange_weak(&fab->lock, &held, me))
 			return;
-		if (held && n % 1024 == 0 && pid_gone(held) &&
+		if (held && n % LOOK == 0 && pid_gone(held) &&
 		    atomic_compare_exchange_strong(&fab->lock, &held, me))
 			return;
 		sched_yield();
@@ -513,7 +515,7 @@ void ring_clear(struct ring *r, unsigned nic)
 	for (unsigned n = 1; !ring_lock(r, nic); n++) {
 		uint32_t held = atomic_load(&r->reader);
 
-		if (n % 1024 == 0 && held && !fab_alive(held) &&
+		if (n % LOOK == 0 && held && !fab_alive(held) &&
 		    atomic_compare_exchange_strong(&r->reader, &held, nic + 1))
 			break;
 		sched_yield();

@@ -273,11 +273,18 @@ int fab_qp_take(unsigned nic)
 	return slot;
 }
 
+static uint8_t *ring_data(struct ring *r)
+{
+	size_t at = (size_t)((char *)r - (char *)fab->qp), slot = at / sizeof(fab->qp[0]);
+
+	return fab->data[slot][r == &fab->qp[slot].resp];
+}
+
 /* Give back the memory of what went through it; there is nothing in it any more. */
 static void ring_free(struct ring *r)
 {
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE) - 1;
-	uintptr_t from = ((uintptr_t)r->data + page) & ~page, to = ((uintptr_t)r->data + RING_BYTES) & ~page;
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE) - 1, data = (uintptr_t)ring_data(r);
+	uintptr_t from = (data + page) & ~page, to = (data + RING_BYTES) & ~page;
 
 	if (ring_idle(r))
 		madvise((void *)from, to - from, MADV_REMOVE);
@@ -456,13 +463,13 @@ struct rec *ring_reserve(struct ring *r, uint32_t bytes)
 	if (left < size) {
 		if (room < (uint64_t)left + size)
 			return NULL;
-		TO(rec, r->data + pos)->bytes = REC_SKIP;
+		TO(rec, ring_data(r) + pos)->bytes = REC_SKIP;
 		atomic_store(&r->tail, tail + left);
 		pos = 0;
 	} else if (room < size) {
 		return NULL;
 	}
-	return TO(rec, r->data + pos);
+	return TO(rec, ring_data(r) + pos);
 }
 
 void ring_commit(struct ring *r, uint32_t bytes)
@@ -492,7 +499,7 @@ struct rec *ring_peek(struct ring *r)
 	for (;;) {
 		uint64_t head = atomic_load(&r->head);
 		uint32_t pos = (uint32_t)(head % RING_BYTES);
-		struct rec *rec = TO(rec, r->data + pos);
+		struct rec *rec = TO(rec, ring_data(r) + pos);
 
 		if (head == atomic_load(&r->tail))
 			return NULL;
@@ -506,7 +513,7 @@ void ring_pop(struct ring *r)
 {
 	uint64_t head = atomic_load(&r->head);
 
-	atomic_store(&r->head, head + rec_size(TO(rec, r->data + head % RING_BYTES)->bytes));
+	atomic_store(&r->head, head + rec_size(TO(rec, ring_data(r) + head % RING_BYTES)->bytes));
 }
 
 /* Its writer forgets what is in it; a reader may have died with the lock held. */

@@ -111,7 +111,6 @@ struct ring {
 	_Atomic uint64_t head;
 	_Atomic uint32_t reader;	/* who may move `head` now: a NIC's slot + 1 */
 	uint32_t pad2[13];
-	uint8_t data[RING_BYTES];
 };
 
 enum counter { C_SENDS, C_MESSAGES, C_RECVS, C_PACKETS, C_RETRIES, C_RNR, C_ACKS, COUNTERS };
@@ -139,6 +138,7 @@ struct fab {
 	struct fab_nic nic[NICS_MAX];
 	struct fab_dev dev[DEVS_MAX];
 	struct fab_qp qp[QPS_MAX];
+	uint8_t data[QPS_MAX][2][RING_BYTES];	/* of req and resp; apart, so that tables take few pages */
 };
 
 struct fab *fab_get(void);		/* maps it if need be; NULL with errno */

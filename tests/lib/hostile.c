@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "tests/lib/queued.h"
@@ -86,27 +87,40 @@ void warned(const char *first, ...)
 static uint64_t longest_ns;
 static char longest[80];
 
-static uint64_t now_ns(void)
+static uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(clock, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* How often this thread has waited for something other than a CPU. */
+static long slept(void)
+{
+	struct rusage u = { 0 };
+
+	getrusage(RUSAGE_THREAD, &u);
+	return u.ru_nvcsw;
 }
 
 struct lap lap_start(void)
 {
-	struct lap lap = { .queued_ns = queued_ns() };
+	struct lap lap = { .queued_ns = queued_ns(), .slept = slept() };
 
-	lap.wall_ns = now_ns();
+	lap.cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	lap.wall_ns = clock_ns(CLOCK_MONOTONIC);
 	return lap;
 }
 
 void lap_end(const struct lap *lap, unsigned limit_ms, const char *file, int line, const char *what)
 {
-	uint64_t took = now_ns() - lap->wall_ns, queued = queued_ns() - lap->queued_ns;
+	uint64_t took = clock_ns(CLOCK_MONOTONIC) - lap->wall_ns;
+	uint64_t queued = queued_ns() - lap->queued_ns;
 
 	took = took > queued ? took - queued : 0;
+	if (slept() == lap->slept && took > clock_ns(CLOCK_THREAD_CPUTIME_ID) - lap->cpu_ns)
+		took = clock_ns(CLOCK_THREAD_CPUTIME_ID) - lap->cpu_ns;
 	if (took > longest_ns) {
 		longest_ns = took;
 		snprintf(longest, sizeof(longest), "%s", what);

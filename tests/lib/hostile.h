@@ -22,10 +22,12 @@ void warned(const char *first, ...) __attribute__((sentinel));
 
 /*
  * A call that waits for something is found by the clock, and so is a machine that has better
- * things to do than to run us: the time we stood in line for a CPU is taken off.
+ * things to do than to run us: the time we stood in line for a CPU is taken off, and a call that
+ * neither slept nor computed that long has met a virtual machine's own host.
  */
 struct lap {
-	uint64_t wall_ns, queued_ns;
+	uint64_t wall_ns, queued_ns, cpu_ns;
+	long slept;
 };
 
 struct lap lap_start(void);

@@ -56,6 +56,13 @@ struct chain {				/* work requests on their way to the NIC */
 	unsigned n;
 };
 
+/* Not all zeros: that would cost more than the rest of a small message. */
+static void chain_init(struct chain *c, struct braid_wire *w)
+{
+	c->w = w;
+	c->n = 0;
+}
+
 static unsigned sq_used(const struct braid_wire *w)
 {
 	return w->sq_posted - atomic_load_explicit(&w->sq_done, memory_order_acquire);
@@ -166,8 +173,9 @@ static unsigned slots_untold(const struct braid_lane *lane, struct braid_wire *w
 /* With the link's lock held. */
 static int count_if_due(struct braid_lane *lane, struct braid_wire *w)
 {
-	struct chain c = { .w = w };
+	struct chain c;
 
+	chain_init(&c, w);
 	w->count_due = slots_untold(lane, w) >= BRAID_SLOTS_RX / 2;
 	if (!w->count_due || !may_speak(w) || !sq_room(w, 1))
 		return 0;
@@ -316,9 +324,10 @@ static int verbs_push(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
 	size_t budget = BRAID_CALL_BUDGET;
-	struct chain c = { .w = w };
+	struct chain c;
 	int err = 0, posted;
 
+	chain_init(&c, w);
 	if (!w->qp)
 		return -ENETRESET;
 	if (!may_speak(w))
@@ -497,9 +506,10 @@ static int verbs_poll(struct braid_lane *lane)
 static int verbs_open(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
-	struct chain c = { .w = w };
+	struct chain c;
 	int err = 0;
 
+	chain_init(&c, w);
 	if (lane->tx.ring)
 		err = braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size);
 	if (err)

@@ -25,7 +25,7 @@ struct fabric_env {			/* one process's wishes; never taken from the network */
 	const char *dev;		/* number or name; NULL: the first */
 	const char *addr;		/* raw: the address to use where dev names no interface */
 	int cpu;			/* run there; -1: anywhere */
-	bool verbose;
+	bool verbose, spin;		/* spin: never give up the CPU while nothing moves */
 };
 
 struct fabric_about {

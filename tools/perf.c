@@ -430,6 +430,8 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 		 1, 1000},
 		{OPT_FLAG, "check", NULL, "verify every byte (slower)", &o->check, 0, 0},
 		{OPT_FLAG, "pin", NULL, "process r runs on CPU r only", &o->pin, 0, 0},
+		{OPT_FLAG, "spin", NULL, "keep the CPU while nothing moves, as perftest does",
+		 &o->env.spin, 0, 0},
 		{OPT_TEXT, "dev", "DEV", "device, by number or name; a+b: both, fused",
 		 &o->env.dev, 0, 0},
 		{OPT_TEXT, "listen", "[ADDR:]PORT", "serve --connect on another host", &w.listen, 0,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * perf_pump.c - the loop of NCCL's proxy progress thread: for each comm post one message if a
- * slot is free, else test the oldest one; sched_yield when a whole pass moved nothing.
+ * slot is free, else test the oldest one; sched_yield when a whole pass moved nothing (--spin: no).
  *
  * It costs two indirect calls a step; the same for a plugin and for raw TCP.
  */
@@ -121,9 +121,17 @@ static int look_round(struct pump *p)
 	return 0;
 }
 
+static bool spin;
+
+void pump_spin(bool on)
+{
+	spin = on;
+}
+
 static int idle(struct pump *p)
 {
-	sched_yield();
+	if (!spin)
+		sched_yield();
 	return ++p->idles % IDLES_A_LOOK ? 0 : look_round(p);
 }
 

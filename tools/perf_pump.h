@@ -55,6 +55,9 @@ struct pump {				/* one thread's */
 	char err[PERF_TEXT];
 };
 
+/* Of this process: keep the CPU while nothing moves, as perftest does; NCCL's proxy gives it up. */
+void pump_spin(bool on);
+
 /* Until all flows are at their goals: 0, or -errno with a sentence in p->err. */
 int pump_run(struct pump *p);
 

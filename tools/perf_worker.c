@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tools/perf_pump.h"
 #include "tools/raw.h"
 
 enum { HELLO_MS = 5000, ASK_MS = 600000, LINK_MS = 20000, SESSIONS_MAX = 64 };
@@ -389,6 +390,7 @@ int perf_worker_main(int fd, const struct fabric_env *env)
 	int rc;
 
 	perf_cpu_pin(env->cpu);
+	pump_spin(env->spin);
 	do {
 		rc = perf_ctl_recv(fd, &m, w.nprocs ? ASK_MS : HELLO_MS);
 		if (!rc)

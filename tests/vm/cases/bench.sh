@@ -45,7 +45,7 @@ by_braid()
 {
 	column=$1 scale=$2
 	shift 2
-	timeout $((30 * slow)) "$braid" perf --plugin "$plugin" --csv "$@" >"$tmp/csv" 2>"$tmp/err" || {
+	timeout $((30 * slow)) "$braid" perf --plugin "$plugin" --csv --spin "$@" >"$tmp/csv" 2>"$tmp/err" || {
 		cat "$tmp/err" >&2
 		return 1
 	}

@@ -109,8 +109,12 @@ void braid_yield(void)
 
 void braid_lock_wait(struct braid_lock *l)
 {
+	const struct timespec nap = { .tv_nsec = 20000 };
+
 	for (unsigned spins = 0; !braid_trylock(l); spins++) {
-		if (spins > 100)
+		if (spins > 120)
+			nanosleep(&nap, NULL);	/* who has it may wait for this very CPU */
+		else if (spins > 100)
 			braid_yield();
 	}
 }

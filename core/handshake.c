@@ -356,6 +356,7 @@ static const char *setup_text(int err)
 static void agreed_on(struct braid_link *link, const struct braid_conn *c, unsigned index)
 {
 	int err = c->mine_setup.err ? c->mine_setup.err : c->their_setup.err;
+	const char *call = c->mine_setup.err ? c->setup.failed : NULL;
 	const struct braid_transport *best = link->key.dev->best;
 
 	/* InfiniBand here and RoCE there stay so. */
@@ -368,9 +369,10 @@ static void agreed_on(struct braid_link *link, const struct braid_conn *c, unsig
 	if (c->lane && err == ECONNREFUSED)
 		return;
 	if (err && !link->told_plain)
-		braid_warn("device %s, peer %s: %s carries lane %u: %s can't have %s (%s)%s",
+		braid_warn("device %s, peer %s: %s carries lane %u: %s can't have %s (%s%s%s)%s",
 			   link->key.dev->net.name, link->peer, c->tr->name, index,
-			   c->mine_setup.err ? "this end" : "the peer", best->name, setup_text(err),
+			   c->mine_setup.err ? "this end" : "the peer", best->name,
+			   call ? call : "", call ? ": " : "", setup_text(err),
 			   err == EPROTOTYPE ? "" : "; it is tried again now and then");
 	else if (!err && best && c->tr != best && !link->told_plain && !link->better)
 		braid_warn("device %s, peer %s: %s carries this link: the peer does not offer %s; "

@@ -86,6 +86,7 @@ struct braid_setup {			/* one lane on its way up, over an authenticated socket *
 	int traffic_class;
 	bool dialler;
 	void *wire;			/* what setup() made, for lane_open() to take */
+	const char *failed;		/* the call of a library that did, for people; or NULL */
 };
 
 struct braid_transport {

@@ -138,7 +138,9 @@ static int say_connect(struct braid_wire *w)
 	};
 	int err = make_qp(w);
 
-	return err ? err : braid_rdma.connect(w->id, &param) ? last_error() : 0;
+	if (!err && braid_rdma.connect(w->id, &param))
+		err = braid_wire_failed(w, "rdma_connect", last_error());
+	return err;
 }
 
 static int say_accept(struct braid_wire *w)
@@ -147,7 +149,7 @@ static int say_accept(struct braid_wire *w)
 	int err = make_qp(w);
 
 	if (!err && braid_rdma.accept(w->id, &param))
-		err = last_error();
+		err = braid_wire_failed(w, "rdma_accept", last_error());
 	if (err)
 		braid_rdma.reject(w->id, NULL, 0);
 	return err;
@@ -168,6 +170,19 @@ static struct braid_wire *asked_for(struct braid_port *p, const struct rdma_cm_e
 	return NULL;
 }
 
+/* What of rdma_cm's it was that ended the attempt. */
+static const char *event_text(enum rdma_cm_event_type type)
+{
+	switch (type) {
+	case RDMA_CM_EVENT_ADDR_ERROR:
+		return "rdma_resolve_addr";
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+		return "rdma_resolve_route";
+	default:
+		return "rdma_connect";
+	}
+}
+
 static void event(struct braid_port *p, struct rdma_cm_event *ev, struct rdma_cm_id **ret_stray)
 {
 	struct braid_wire *w = ev->id->context;
@@ -185,7 +200,8 @@ static void event(struct braid_port *p, struct rdma_cm_event *ev, struct rdma_cm
 		proceed(w, say_accept(w));
 		break;
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		proceed(w, braid_rdma.resolve_route(w->id, RESOLVE_MS) ? last_error() : 0);
+		if (braid_rdma.resolve_route(w->id, RESOLVE_MS))
+			failed(w, braid_wire_failed(w, "rdma_resolve_route", last_error()));
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		proceed(w, say_connect(w));
@@ -195,7 +211,8 @@ static void event(struct braid_port *p, struct rdma_cm_event *ev, struct rdma_cm
 		break;
 	default:
 		if (w)
-			failed(w, ev->status < 0 ? ev->status : -ECONNREFUSED);
+			failed(w, braid_wire_failed(w, event_text(ev->event), ev->status < 0 ?
+						    ev->status : -ECONNREFUSED));
 	}
 }
 
@@ -234,13 +251,15 @@ int braid_cm_connect(struct braid_wire *w, const struct sockaddr *from, const st
 	set_port(&dst, port);
 	if (braid_rdma.create_id(w->port->cm, &w->id, w, RDMA_PS_TCP)) {
 		w->id = NULL;
-		return last_error();
+		return braid_wire_failed(w, "rdma_create_id", last_error());
 	}
 	w->cm = BRAID_CM_WORKS;
 	w->next = w->port->wires;
 	w->port->wires = w;
-	return braid_rdma.resolve_addr(w->id, (struct sockaddr *)&src, (struct sockaddr *)&dst,
-				       RESOLVE_MS) ? last_error() : 0;
+	if (braid_rdma.resolve_addr(w->id, (struct sockaddr *)&src, (struct sockaddr *)&dst,
+				    RESOLVE_MS))
+		return braid_wire_failed(w, "rdma_resolve_addr", last_error());
+	return 0;
 }
 
 int braid_cm_step(struct braid_wire *w)

@@ -214,17 +214,24 @@ int braid_wire_ring(struct braid_wire *w, char *ring, size_t size)
 	return 0;
 }
 
+int braid_wire_failed(struct braid_wire *w, const char *call, int err)
+{
+	if (err)
+		w->failed = call;
+	return err;
+}
+
 static int wire_cq(struct braid_wire *w)
 {
 	int cqe = BRAID_WR_TX + BRAID_SLOTS_RX;
 
 	w->channel = braid_ibv.create_comp_channel(w->port->ctx);
 	if (!w->channel)
-		return errno ? -errno : -EIO;
+		return braid_wire_failed(w, "ibv_create_comp_channel", errno ? -errno : -EIO);
 	braid_os->note(w->channel->fd, true);
 	fcntl(w->channel->fd, F_SETFL, fcntl(w->channel->fd, F_GETFL) | O_NONBLOCK);
 	w->cq = braid_ibv.create_cq(w->port->ctx, cqe, NULL, w->channel, 0);
-	return w->cq ? 0 : errno ? -errno : -EIO;
+	return braid_wire_failed(w, "ibv_create_cq", w->cq ? 0 : errno ? -errno : -EIO);
 }
 
 /* More can't be had: say what the limit is and which line raises it. */
@@ -273,7 +280,7 @@ int braid_wire_qp(struct braid_wire *w)
 			break;
 	}
 	if (err)
-		return tell_limit(w, "queue pair", err);
+		return tell_limit(w, "queue pair", braid_wire_failed(w, "ibv_create_qp", err));
 	w->inline_max = a.cap.max_inline_data;
 	return 0;
 }
@@ -307,7 +314,8 @@ void braid_wire_free(struct braid_wire *w)
 	free(w);
 }
 
-static struct braid_wire *wire_new(struct braid_port *p, int *ret_err)
+/* ret_failed may be NULL. */
+static struct braid_wire *wire_new(struct braid_port *p, int *ret_err, const char **ret_failed)
 {
 	struct braid_wire *w = calloc(1, sizeof(*w));
 	int err = -ENOMEM;
@@ -324,14 +332,15 @@ static struct braid_wire *wire_new(struct braid_port *p, int *ret_err)
 			     p->fabric == BRAID_FABRIC_IB ? (uint32_t)braid_param.ib_ar_threshold :
 							    UINT32_MAX;
 		w->m = memory_get(p);
-		if (w->m)
-			err = wire_cq(w);
+		err = w->m ? wire_cq(w) : braid_wire_failed(w, "ibv_reg_mr", -ENOMEM);
 		if (err)
 			tell_limit(w, "completion queue or its memory", err);
 		if (!err && p->fabric != BRAID_FABRIC_IWARP)
 			err = braid_wire_qp(w);
 	}
 	if (err) {
+		if (w && ret_failed)
+			*ret_failed = w->failed;
 		braid_wire_free(w);
 		w = NULL;
 	}
@@ -363,7 +372,7 @@ int braid_wire_post_all(struct braid_wire *w)
 
 	for (unsigned i = 0; i < BRAID_SLOTS_RX && !err; i++)
 		err = braid_wire_post_recv(w, &i, 1);
-	return err;
+	return braid_wire_failed(w, "ibv_post_recv", err);
 }
 
 /* --- states -------------------------------------------------------------------------------- */
@@ -374,9 +383,10 @@ static int to_init(struct braid_wire *w, unsigned access)
 		.qp_state = IBV_QPS_INIT, .pkey_index = w->port->pkey_index,
 		.port_num = w->port->num, .qp_access_flags = access,
 	};
+	int err = -braid_ibv.modify_qp(w->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+						  IBV_QP_ACCESS_FLAGS);
 
-	return -braid_ibv.modify_qp(w->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					       IBV_QP_ACCESS_FLAGS);
+	return braid_wire_failed(w, "ibv_modify_qp to INIT", err);
 }
 
 /* NCCL's traffic class is the byte of the IP header, as is what DSCP is part of. */
@@ -433,17 +443,19 @@ static int to_ready(struct braid_wire *w, const struct braid_wire_blob *peer, in
 		errno = 0;
 		ah = braid_ibv.create_ah(w->port->pd, &r.ah_attr);
 		if (!ah)
-			return errno ? -errno : -EHOSTUNREACH;
+			return braid_wire_failed(w, "ibv_create_ah",
+						 errno ? -errno : -EHOSTUNREACH);
 		braid_ibv.destroy_ah(ah);
 	}
 	err = -braid_ibv.modify_qp(w->qp, &r, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
 					      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 					      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-	if (!err)
-		err = -braid_ibv.modify_qp(w->qp, &s, IBV_QP_STATE | IBV_QP_TIMEOUT |
-						      IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-						      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-	return err;
+	if (err)
+		return braid_wire_failed(w, "ibv_modify_qp to RTR", err);
+	err = -braid_ibv.modify_qp(w->qp, &s, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+					      IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+					      IBV_QP_MAX_QP_RD_ATOMIC);
+	return braid_wire_failed(w, "ibv_modify_qp to RTS", err);
 }
 
 /* --- what is told -------------------------------------------------------------------------- */
@@ -599,7 +611,7 @@ int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 		err = -EPROTOTYPE;	/* InfiniBand here, RoCE or iWARP there */
 	if (err)
 		return err;
-	w = wire_new(p, &err);
+	w = wire_new(p, &err, &s->failed);
 	if (!w)
 		return err;
 	w->dialler = s->dialler;
@@ -609,6 +621,7 @@ int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 	if (theirs)
 		take_peer(w, &peer);
 	err = setup(s, w, theirs ? &peer : NULL, &b);
+	s->failed = w->failed;
 	if (err) {
 		braid_wire_free(w);
 		return err;
@@ -640,17 +653,23 @@ int braid_wire_peer(struct braid_setup *s, const uint8_t *theirs)
 	take_peer(w, &peer);
 	if (w->port->fabric == BRAID_FABRIC_IWARP) {
 		w->nonce = peer.nonce;
-		return braid_cm_connect(w, &s->dev->net.addr.sa, s->to, peer.cm_port);
+		err = braid_cm_connect(w, &s->dev->net.addr.sa, s->to, peer.cm_port);
+	} else {
+		err = settle_gid(w, s, &peer);
+		if (!err)
+			err = to_ready(w, &peer, s->traffic_class);
 	}
-	err = settle_gid(w, s, &peer);
-	return err ? err : to_ready(w, &peer, s->traffic_class);
+	s->failed = w->failed;
+	return err;
 }
 
 int braid_wire_ready(struct braid_setup *s)
 {
 	struct braid_wire *w = s->wire;
+	int err = w->port->fabric == BRAID_FABRIC_IWARP ? braid_cm_step(w) : 0;
 
-	return w->port->fabric == BRAID_FABRIC_IWARP ? braid_cm_step(w) : 0;
+	s->failed = w->failed;
+	return err;
 }
 
 void braid_wire_drop(struct braid_setup *s)
@@ -670,7 +689,7 @@ int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wi
 
 	if (p->fabric == BRAID_FABRIC_IWARP)
 		return err;
-	w = wire_new(p, &err);
+	w = wire_new(p, &err, NULL);
 	if (!w)
 		return err;
 	err = gids_for(w, dev, NULL, &b);

@@ -46,6 +46,7 @@ struct braid_wire {
 	struct ibv_qp *qp;		/* NULL: fenced */
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *channel;
+	const char *failed;		/* the call that did, while it comes up */
 	uint32_t psn;
 	uint32_t imm_max;		/* both ends take immediate data with that many bytes */
 	int gid;			/* index of ours; BRAID_GID_NONE */
@@ -113,6 +114,8 @@ void braid_wire_free(struct braid_wire *w);
 /* The NIC may read `size` bytes there from now on, if it can: 0 or -ENOMEM. */
 int braid_wire_ring(struct braid_wire *w, char *ring, size_t size);
 /* The queue pair, on w->id if there is one; then all its receives.  0 or a negative errno. */
+/* Notes which call failed, if err is one; returns err. */
+int braid_wire_failed(struct braid_wire *w, const char *call, int err);
 int braid_wire_qp(struct braid_wire *w);
 int braid_wire_post_all(struct braid_wire *w);
 /* n receives, from that slot on; 0 or a negative errno. */

@@ -36,6 +36,7 @@ enum { STALL_MS = 2000, RETURN_MS = 5000, SLACK = 10, QPNS = 1 << 14, MRS_KEPT =
 
 static char dir[64];			/* of the fabrics */
 static long (*fake_ctl)(const char *cmd);
+static const char *(*fake_failed)(void);
 
 static void load(const char *libs, const char *name)
 {
@@ -48,8 +49,10 @@ static void load(const char *libs, const char *name)
 		fprintf(stderr, "%s\n", dlerror());
 		exit(99);
 	}
-	if (!fake_ctl)
+	if (!fake_ctl) {
 		*(void **)&fake_ctl = dlsym(lib, "braid_fake_ctl");
+		*(void **)&fake_failed = dlsym(lib, "braid_fake_failed");
+	}
 }
 
 /* In containers it is small, and a file that has no room is a SIGBUS. */
@@ -921,6 +924,23 @@ static void memlock_messages(struct abi *t, const char *kind)
 /* -- calls --------------------------------------------------------------------------------- */
 
 static long *most_calls;		/* that a life has made, of all of them */
+static atomic_long *calls_named;	/* WARNs that had to say which it was */
+
+/* Who is told that a lane has no queue pair is told which call it was. */
+static void names_call(const char *which)
+{
+	static const char *const calls[] = { "ibv_create_comp_channel", "ibv_create_cq", "ibv_create_qp",
+					     "ibv_create_ah", "ibv_modify_qp", "rdma_create_id",
+					     "rdma_resolve_addr", "rdma_resolve_route", "rdma_connect" };
+	const char *name = fake_failed(), *line = strstr(said, "this end can't have verbs (");
+
+	if (!line || !name || strcmp(which, "setup"))
+		return;
+	for (unsigned i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (!strcmp(name, calls[i]) && strncmp(strchr(line, '(') + 1, name, strlen(name)))
+			FAIL("%s failed, and what was said is: %.200s", name, line);
+	atomic_fetch_add(calls_named, 1);
+}
 
 /* Two comms; one receive is taken back on the way, so that the lane is made anew. */
 static void life(struct abi *t, unsigned k, const char *which)
@@ -951,6 +971,7 @@ static void life(struct abi *t, unsigned k, const char *which)
 	pair_close(net, &a);
 	abi_down(net);
 	objects_gone();
+	names_call(which);
 	if (ctl("calls") > *most_calls)
 		*most_calls = ctl("calls");
 }
@@ -960,8 +981,9 @@ static void each_call(struct abi *t, const char *kind, const char *which)
 	unsigned step = getenv("BRAID_TEST_RDMA_CALLS") ? 1 : STRIDE, k = 0;
 	int status = 0;
 
-	most_calls = mmap(NULL, sizeof(long), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	most_calls = mmap(NULL, 2 * sizeof(long), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	TRUE(most_calls != MAP_FAILED);
+	calls_named = (atomic_long *)&most_calls[1];
 	unsetenv("BRAID_TEST_RDMA_CALLS");
 	setenv("BRAID_LINK_IDLE", "1", 1);
 	/* The first life is without a fault, and counts. */
@@ -983,7 +1005,8 @@ static void each_call(struct abi *t, const char *kind, const char *which)
 			FAIL("call %u of %s of %s: status %x", k, which, kind, status);
 	}
 	TRUE(*most_calls > 50);
-	printf("%s, %s: %ld calls, one in %u was failed\n", kind, which, *most_calls, step);
+	printf("%s, %s: %ld calls, one in %u was failed; %ld times a lane had to do without\n", kind,
+	       which, *most_calls, step, (long)*calls_named);
 }
 
 static void setup_calls(struct abi *t, const char *kind)

@@ -9,6 +9,7 @@
 #include "tests/lib/hostile.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,6 +313,7 @@ struct taker {				/* we send, it receives; and we dialled */
 /* It has dialled and opened a comm, and waits for our answer. */
 static void taker_opens(struct scene *s, struct taker *k, uint8_t *handle)
 {
+	struct pollfd heard = { .events = POLLIN };
 	struct braid_hdr h;
 	uint64_t end;
 	uint16_t port;
@@ -323,7 +325,9 @@ static void taker_opens(struct scene *s, struct taker *k, uint8_t *handle)
 	speaker_init(&k->sp, &k->to);
 	TRUE((k->sp.fd = speak_accept(k->listener)) >= 0);
 	TRUE(speak_hear(&k->sp) && speak_answer(&k->sp, BRAID_HELLO_OK) && speak_believe(&k->sp));
-	for (end = now_us() + 20000; now_us() < end; nap_ms(1))
+	heard.fd = k->sp.fd;
+	/* It is the calls of connect that bring the link up and the comm upon it. */
+	for (end = deadline_ms(5000); now_us() < end && poll(&heard, 1, 1) <= 0;)
 		OK(TIMED(SETUP_MS, net_connect(s->net, 0, handle, &k->send)));
 	TRUE(!k->send);
 	TRUE(speak_hear_frame(&k->sp, &h, NULL, 0));

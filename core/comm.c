@@ -93,6 +93,7 @@ struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sen
 	braid_list_init(&c->listen_node);
 	braid_list_init(&c->ctx_node);
 	braid_list_init(&c->mrs);
+	braid_list_init(&c->flushes);
 	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
 		if (sender) {
 			braid_list_init(&c->send[i].node);

@@ -61,6 +61,7 @@ struct braid_place {			/* where a receive is, for NICs that write it themselves 
 struct braid_req {			/* what NCCL holds */
 	struct braid_comm *comm;
 	atomic_bool done;
+	bool flush;			/* core/flush.c; else a send or a receive */
 	uint8_t n;			/* receive entries, in following slots */
 	void *user[BRAID_RECVS_MAX];	/* the caller's, per entry (profiler events) */
 };
@@ -144,6 +145,7 @@ struct braid_comm {
 	void *user;			/* the plugin's */
 	struct braid_list ctx_node;	/* the context's objects */
 	struct braid_list mrs;		/* the plugin's, freed with the comm */
+	struct braid_list flushes;	/* core/flush.c */
 
 	/* sender */
 	struct braid_send *send;

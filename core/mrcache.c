@@ -223,16 +223,21 @@ int braid_mr_copy(const struct braid_mr *mr, char *at, void *own, size_t len, bo
 	return err;
 }
 
-int braid_mr_flush(const struct braid_mr *mr, char *at)
+int braid_mr_flush(const struct braid_mr *mr, char *at, struct braid_mr_flush *f)
 {
-	char byte;
-	int err = 0;
+	int ret = 0;
 
-	for (unsigned i = 0; i < BRAID_PATHS_MAX && !err; i++) {
+	for (unsigned i = 0; i < BRAID_PATHS_MAX; i++) {
 		const struct braid_mrc *n = mr->cached[i];
+		int err = n && !(f->done & 1u << i) ?
+				  n->tr->gpu->flush(n->dev, &n->key, at, &f->member[i]) : 0;
 
-		if (n)
-			err = n->tr->gpu->copy(n->dev, &n->key, at, &byte, 1, false);
+		if (!err)
+			f->done |= 1u << i;
+		else if (err != -EAGAIN)
+			return err;
+		else
+			ret = err;
 	}
-	return err;
+	return ret;
 }

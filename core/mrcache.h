@@ -25,7 +25,14 @@ void braid_mr_free(struct braid_mr *mr);
  * is seen.  0 or a negative errno.
  */
 int braid_mr_copy(const struct braid_mr *mr, char *at, void *own, size_t len, bool to_gpu);
-/* What any NIC of the device has written there is seen by the GPU.  0 or a negative errno. */
-int braid_mr_flush(const struct braid_mr *mr, char *at);
+/*
+ * What any NIC of the device has written there is seen by the GPU: 0, -EAGAIN: call again with the
+ * same `f`, zeroed at first, else it can't be said.
+ */
+struct braid_mr_flush {
+	struct braid_gpu_flush member[BRAID_PATHS_MAX];
+	unsigned done;			/* a bit for each of them */
+};
+int braid_mr_flush(const struct braid_mr *mr, char *at, struct braid_mr_flush *f);
 
 #endif

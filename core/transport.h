@@ -57,6 +57,12 @@ struct braid_mem {			/* of the user */
 
 enum { BRAID_GPU_REG = 1, BRAID_GPU_DMABUF = 2 };	/* reg() takes it without, with a DMA-BUF */
 
+struct braid_gpu_flush {		/* one that may be under way; the transport's */
+	uint64_t id;
+	unsigned tries;
+	int err;
+};
+
 /* What a transport can do with memory of a GPU.  Any thread may call, also with a link's lock. */
 struct braid_gpu {
 	/*
@@ -71,6 +77,13 @@ struct braid_gpu {
 	 */
 	int (*copy)(struct braid_dev *dev, const struct braid_key *key, char *at, void *own,
 		    size_t len, bool to_gpu);
+	/*
+	 * What the wire has written into that memory before is seen: 0, -EAGAIN: not yet, call
+	 * again with the same, else it can't be said.  *f is zeroed by the caller at first, who may
+	 * forget it at any time.
+	 */
+	int (*flush)(struct braid_dev *dev, const struct braid_key *key, char *at,
+		     struct braid_gpu_flush *f);
 };
 
 struct braid_health {			/* what the wire says of a lane */

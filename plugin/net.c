@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/comm.h"
+#include "core/flush.h"
 #include "core/link.h"
 #include "core/log.h"
 #include "core/mrcache.h"
@@ -201,6 +202,7 @@ static void comm_end(struct braid_comm *c)
 		braid_list_add_tail(&mrs, &mr->node);
 	}
 	pthread_mutex_unlock(&lock);
+	braid_flush_forget(c);
 	braid_comm_close(c);
 	braid_list_for_safe(mr, tmp, &mrs, node)
 		braid_mr_free(mr);
@@ -445,6 +447,7 @@ ncclResult_t braid_net_dereg(void *comm, void *opaque)
 		return ncclSystemError;
 	if (!comm || !mr)
 		return ncclSuccess;
+	braid_flush_cancel(comm, mr);
 	braid_comm_cancel(comm, mr);
 	pthread_mutex_lock(&lock);
 	braid_list_del(&mr->node);
@@ -524,21 +527,18 @@ ncclResult_t braid_net_irecv(void *comm, int n, void **data, size_t *sizes, int 
 ncclResult_t braid_net_iflush(void *comm, int n, void **data, int *sizes, void **mrs,
 			      void **ret_req)
 {
+	struct braid_req *req = NULL;
 	int err = 0;
 
 	if (forked())
 		return ncclSystemError;
-	if (!comm || !ret_req || (n > 0 && (!data || !sizes || !mrs)))
+	if (!comm || !ret_req || n > BRAID_RECVS_MAX || (n > 0 && (!data || !sizes || !mrs)))
 		return misuse("iflush");
-	*ret_req = NULL;	/* it is over; memory of the host needs none */
-	for (int i = 0; i < n && !err && braid_param.gpu_flush; i++) {
-		const struct braid_mr *mr = mrs[i];
-
-		if (mr && mr->gpu && sizes[i] > 0)
-			err = braid_mr_flush(mr, data[i]);
-	}
-	if (err)
-		braid_warn("iflush: the NIC could not read memory of the GPU: %s", strerror(-err));
+	*ret_req = NULL;
+	if (n > 0 && braid_param.gpu_flush)
+		err = braid_flush_start(comm, (unsigned)n, data, sizes,
+					(struct braid_mr *const *)mrs, &req);
+	*ret_req = req;
 	return result(err);
 }
 
@@ -556,6 +556,11 @@ ncclResult_t braid_net_test(void *opaque, int *done, int *sizes)
 	if (!req || !done)
 		return misuse("test");
 	*done = 0;
+	if (req->flush) {
+		err = braid_flush_test(req, &is_done);
+		*done = !err && is_done;
+		return result(err);
+	}
 	ctx = req->comm->ctx;
 	n = req->n;
 	err = braid_comm_test(req, &is_done, got);

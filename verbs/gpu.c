@@ -18,8 +18,11 @@ enum { DMABUF_PCIE, DMABUF, PEERMEM, WAYS };
 static const char *const way_name[WAYS] = { "pcie", "dmabuf", "peermem" };
 
 enum {
-	LOOP_BYTES = BRAID_SLOTS_RX * BRAID_SLOT,	/* of our own memory: the wire's slots */
+	LOOP_BYTES = (BRAID_SLOTS_RX - 1) * BRAID_SLOT,	/* of a copy: slots of the wire's */
+	LOOP_FLUSHED = LOOP_BYTES,	/* the last slot: what flushes read, never looked at */
 	LOOP_MS = 500,			/* a port that can't do it in that time can't */
+	LOOP_TRIES = 2,
+	LOOP_COPY = 2,			/* work requests of a copy, for which flushes leave room */
 	PROBE_BYTES = 2 << 20,		/* the unit that drivers pin */
 	PROBE_AT = 4096 - 8,		/* over a page's end */
 	PROBE_LEN = 16,
@@ -35,51 +38,77 @@ static void loop_drop(struct braid_port *p)
 
 static int loop_up(struct braid_port *p)
 {
-	return p->loop ? 0 : braid_wire_loop(p, p->loop_dev, &p->loop);
+	if (p->loop)
+		return 0;
+	p->loop_base = p->loop_done = p->loop_posted;
+	return braid_wire_loop(p, p->loop_dev, &p->loop);
 }
 
-/* Until the last of the work requests posted is over. */
-static int loop_wait(struct braid_wire *w, uint64_t last)
+static void loop_moves(struct braid_port *p)
 {
-	uint64_t end = braid_os->now_ns() + LOOP_MS * UINT64_C(1000000);
+	p->loop_until = braid_os->now_ns() + LOOP_MS * UINT64_C(1000000);
+}
+
+static int loop_post(struct braid_port *p, enum ibv_wr_opcode opcode, char *own, size_t len,
+		     const struct braid_key *key, char *at)
+{
+	struct ibv_sge sge = { (uint64_t)(uintptr_t)own, (uint32_t)len, p->loop->m->rx_mr->lkey };
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = ++p->loop_posted, .sg_list = &sge, .num_sge = 1, .opcode = opcode,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .remote_addr = (uint64_t)(uintptr_t)at, .rkey = key->remote },
+	};
+
+	if (p->loop_done + 1 == p->loop_posted)
+		loop_moves(p);
+	return ibv_post_send(p->loop->qp, &wr, &bad) ? -EIO : 0;
+}
+
+/* What is over by now, in the order in which it was posted.  On failure the loop is dropped. */
+static int loop_poll(struct braid_port *p)
+{
 	struct ibv_wc wc;
+	int n;
 
-	for (;;) {
-		int n = ibv_poll_cq(w->cq, 1, &wc);
-
-		if (n < 0 || (n && wc.status != IBV_WC_SUCCESS))
-			return -EIO;
-		if (n && wc.wr_id == last)
-			return 0;
-		if (!n && braid_os->now_ns() > end)
-			return -ETIMEDOUT;
+	while ((n = ibv_poll_cq(p->loop->cq, 1, &wc)) > 0 && wc.status == IBV_WC_SUCCESS) {
+		p->loop_done = wc.wr_id;
+		loop_moves(p);
 	}
+	if (!n && (p->loop_done == p->loop_posted || braid_os->now_ns() < p->loop_until))
+		return 0;
+	loop_drop(p);
+	return n ? -EIO : -ETIMEDOUT;
+}
+
+/* Until all that was posted is over. */
+static int loop_wait(struct braid_port *p)
+{
+	int err;
+
+	do {
+		err = loop_poll(p);
+	} while (!err && p->loop_done != p->loop_posted);
+	return err;
 }
 
 /*
  * One piece, from or to the slots.  Into a GPU: a read after it brings the write before it in
  * front of whoever looks there.
  */
-static int loop_move(struct braid_wire *w, const struct braid_key *key, char *at, size_t len,
+static int loop_move(struct braid_port *p, const struct braid_key *key, char *at, size_t len,
 		     bool to_gpu)
 {
-	struct ibv_sge sge[2] = {
-		{ (uint64_t)(uintptr_t)w->m->rx, (uint32_t)len, w->m->rx_mr->lkey },
-		{ (uint64_t)(uintptr_t)w->m->rx, 1, w->m->rx_mr->lkey },
-	};
-	struct ibv_send_wr wr[2] = { 0 }, *bad;
-	unsigned n = to_gpu ? 2 : 1;
+	char *rx = p->loop->m->rx;
+	int err;
 
-	for (unsigned i = 0; i < n; i++) {
-		wr[i] = (struct ibv_send_wr){
-			.wr_id = ++w->sq_posted, .sg_list = &sge[i], .num_sge = 1,
-			.opcode = to_gpu && !i ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
-			.send_flags = IBV_SEND_SIGNALED, .next = i + 1 < n ? &wr[1] : NULL,
-		};
-		wr[i].wr.rdma.remote_addr = (uint64_t)(uintptr_t)(i ? at + len - 1 : at);
-		wr[i].wr.rdma.rkey = key->remote;
+	if (!to_gpu) {
+		err = loop_post(p, IBV_WR_RDMA_READ, rx, len, key, at);
+	} else {
+		err = loop_post(p, IBV_WR_RDMA_WRITE, rx, len, key, at);
+		if (!err)
+			err = loop_post(p, IBV_WR_RDMA_READ, rx, 1, key, at + len - 1);
 	}
-	return ibv_post_send(w->qp, wr, &bad) ? -EIO : loop_wait(w, w->sq_posted);
+	return err ? err : loop_wait(p);
 }
 
 static int loop_piece(struct braid_port *p, const struct braid_key *key, char *at, char *own,
@@ -91,7 +120,7 @@ static int loop_piece(struct braid_port *p, const struct braid_key *key, char *a
 		return err;
 	if (to_gpu)
 		memcpy(p->loop->m->rx, own, len);
-	err = loop_move(p->loop, key, at, len, to_gpu);
+	err = loop_move(p, key, at, len, to_gpu);
 	if (err)
 		loop_drop(p);
 	else if (!to_gpu)
@@ -127,6 +156,60 @@ static int gpu_copy(struct braid_dev *dev, const struct braid_key *key, char *at
 
 	pthread_mutex_lock(&p->loop_lock);
 	err = loop_copy(p, key, at, own, len, to_gpu);
+	pthread_mutex_unlock(&p->loop_lock);
+	return err;
+}
+
+/* --- flush --------------------------------------------------------------------------------- */
+
+static int flush_post(struct braid_port *p, const struct braid_key *key, char *at,
+		      struct braid_gpu_flush *f)
+{
+	int err = loop_up(p);
+
+	if (err)
+		return err;
+	if (p->loop_posted - p->loop_done + LOOP_COPY >= p->loop->sq_max)
+		return -EAGAIN;
+	f->tries++;
+	f->err = -EIO;
+	err = loop_post(p, IBV_WR_RDMA_READ, p->loop->m->rx + LOOP_FLUSHED, 1, key, at);
+	f->id = p->loop_posted;
+	if (err)
+		loop_drop(p);
+	return -EAGAIN;
+}
+
+/*
+ * A read.  It is lost with its queue pair, which others may have found broken: whether it was over
+ * before is not known once there is another one, and twice does no harm.
+ */
+static int flush_step(struct braid_port *p, const struct braid_key *key, char *at,
+		      struct braid_gpu_flush *f)
+{
+	int err = p->loop ? loop_poll(p) : 0;
+
+	if (f->id > p->loop_base) {
+		if (f->id <= p->loop_done)
+			return 0;
+		if (p->loop)
+			return -EAGAIN;
+		if (err)
+			f->err = err;
+	}
+	return f->tries == LOOP_TRIES ? f->err : flush_post(p, key, at, f);
+}
+
+/* A copy of somebody else's may have the loop for longer than a call may take. */
+static int gpu_flush(struct braid_dev *dev, const struct braid_key *key, char *at,
+		     struct braid_gpu_flush *f)
+{
+	struct braid_port *p = braid_port_of(dev);
+	int err;
+
+	if (pthread_mutex_trylock(&p->loop_lock))
+		return -EAGAIN;
+	err = flush_step(p, key, at, f);
 	pthread_mutex_unlock(&p->loop_lock);
 	return err;
 }
@@ -330,4 +413,5 @@ const struct braid_gpu braid_port_gpu = {
 	.probe = gpu_probe,
 	.reg = gpu_reg,
 	.copy = gpu_copy,
+	.flush = gpu_flush,
 };

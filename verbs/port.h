@@ -44,6 +44,9 @@ struct braid_port {
 	/* memory of GPUs: verbs/gpu.c */
 	pthread_mutex_t loop_lock;
 	struct braid_wire *loop;	/* to itself; NULL: not yet, or not now */
+	/* Work requests ever; of them, over; of them, before the last loop's first. */
+	uint64_t loop_posted, loop_done, loop_base;
+	uint64_t loop_until;		/* when the next of them must be over */
 	struct braid_dev *loop_dev;
 	unsigned gpu_ways;		/* seen to work */
 

@@ -8,6 +8,7 @@
  */
 #include "tests/abi/abi.h"
 #include "tests/fakecuda/ctl.h"
+#include "tests/lib/hostile.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -18,7 +19,7 @@
 #include <unistd.h>
 
 enum { MEG = 1 << 20, REGS = 2000, DMA_BUF_FD = 1, EARLY = 200, EARLY_MS = 5, ENDS = 24, QPNS = 1 << 14,
-       TAKEN = 24 };
+       TAKEN = 24, FLUSHES = 300, STUCK_MS = 500, GONE_MS = 5000 };
 
 /* -- the fakes -------------------------------------------------------------------------------- */
 
@@ -143,13 +144,32 @@ static void some_end(struct net *net, struct buf *b)
 		gpu_end(net, b);
 }
 
-static ncclResult_t flush(struct net *net, void *recv, struct buf *b, int size)
+/* Each call is timed: none waits for the NIC.  NULL: it is done. */
+static void *flush_begin(struct net *net, void *recv, struct buf *b, int size)
 {
 	void *data = b->data, *mr = b->mr, *req = b;
-	ncclResult_t res = net_iflush(net, recv, 1, &data, &size, &mr, &req);
 
-	TRUE(!req);
+	OK(TIMED(DATA_MS, net_iflush(net, recv, 1, &data, &size, &mr, &req)));
+	TRUE(req != b);
+	return req;
+}
+
+static ncclResult_t flush_end(struct net *net, void *req)
+{
+	uint64_t end = deadline_ms(GONE_MS);
+	ncclResult_t res = ncclSuccess;
+	int done = !req;
+
+	while (!done && res == ncclSuccess) {
+		res = TIMED(DATA_MS, net_test(net, req, &done, NULL));
+		wait_tick(end, __FILE__, __LINE__, "a flush");
+	}
 	return res;
+}
+
+static ncclResult_t flush(struct net *net, void *recv, struct buf *b, int size)
+{
+	return flush_end(net, flush_begin(net, recv, b, size));
 }
 
 /* One message; `early`: it has come before its receive is posted. */
@@ -763,6 +783,151 @@ static void flush_fails(struct abi *t)
 	end_well();
 }
 
+/* More than the NIC takes at a time, of two comms, and more than it does in the time for one. */
+static void flush_slow(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p[2] = { 0 };
+	struct buf b[2];
+	void *req[FLUSHES];
+	uint64_t start;
+
+	for (unsigned i = 0; i < 2; i++) {
+		pair_open(net, &p[i]);
+		b[i] = gpu_new(net, p[i].recv, MEG);
+	}
+	nic("delay nic0 2000");
+	start = now_us();
+	for (unsigned i = 0; i < FLUSHES; i++) {
+		req[i] = flush_begin(net, p[i % 2].recv, &b[i % 2], MEG);
+		TRUE(req[i]);
+	}
+	for (unsigned i = 0; i < FLUSHES; i++)
+		OK(flush_end(net, req[FLUSHES - 1 - i]));
+	TRUE(now_us() - start > STUCK_MS * 1000);	/* in which it answered, one by one */
+	laps_say(t, "with a slow NIC");
+	nic("delay nic0 0");
+	for (unsigned i = 0; i < 2; i++) {
+		gpu_end(net, &b[i]);
+		pair_close(net, &p[i]);
+	}
+	abi_down(net);
+}
+
+static void flush_lost(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	struct buf b;
+	void *req;
+	int done;
+
+	warns_expected();
+	pair_open(net, &p);
+	b = gpu_new(net, p.recv, MEG);
+	nap_ms(50);
+	nic("drop nic0 1");
+	req = flush_begin(net, p.recv, &b, MEG);
+	RES(ncclSystemError, flush_end(net, req));
+	if (!strstr(net_last_warn(), "could not read memory of the GPU"))
+		FAIL("the reason is not told but: %s", net_last_warn());
+	RES(ncclSystemError, net_test(net, req, &done, NULL));	/* that stays */
+	nic("drop nic0 0");
+	OK(flush(net, p.recv, &b, MEG));
+	laps_say(t, "with a NIC that never answers");
+	end_well();
+}
+
+static void flush_gone(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	struct buf b;
+
+	warns_expected();
+	pair_open(net, &p);
+	b = gpu_new(net, p.recv, MEG);
+	nic("fatal nic0");
+	TRUE(flush(net, p.recv, &b, MEG) != ncclSuccess);
+	laps_say(t, "with a NIC whose device is gone");
+	end_well();
+}
+
+/* Memory is taken back, and a comm closed, with flushes under way: others' still end well. */
+static void flush_dropped(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p[3] = { 0 };
+	struct buf b[3];
+	void *req[3];
+
+	for (unsigned i = 0; i < 3; i++) {
+		pair_open(net, &p[i]);
+		b[i] = gpu_new(net, p[i].recv, MEG);
+	}
+	nic("delay nic0 100000");
+	for (unsigned i = 0; i < 3; i++)
+		req[i] = flush_begin(net, p[i].recv, &b[i], MEG);
+	gpu_end(net, &b[0]);
+	RES(ncclInternalError, flush_end(net, req[0]));
+	OK(net_close_recv(net, p[1].recv));
+	p[1].recv = NULL;
+	OK(flush_end(net, req[2]));
+	nic("delay nic0 0");
+	OK(flush(net, p[2].recv, &b[2], MEG));
+	gpu_end(net, &b[2]);
+	EQ(0, gpu_free((uint64_t)(uintptr_t)b[1].data));
+	for (unsigned i = 0; i < 3; i++)
+		pair_close(net, &p[i]);
+	abi_down(net);
+}
+
+static void late_sender(struct abi *t, int fd)
+{
+	struct net *net;
+	void *send;
+
+	setenv("BRAID_TRANSPORTS", "tcp", 1);
+	net = abi_up(t);
+	send = send_to(net, fd);
+	meet(fd);
+	send_one(net, send, 8, 1);
+	meet(fd);
+	OK(net_close_send(net, send));
+	abi_down(net);
+}
+
+/* Somebody else waits for a copy meanwhile, which is not to be waited for. */
+static void flush_behind(struct abi *t)
+{
+	struct peer peer = peer_start(t, late_sender);
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct buf in;
+	struct op op;
+	long before;
+	void *recv;
+
+	warns_expected();		/* that the link is carried by TCP */
+	recv = recv_from(net, peer.fd);
+	in = gpu_new(net, recv, 8);
+	op = op_recv(net, recv, &in, 8, 0);
+	ops_post(&op, 1);
+	nic("delay nic0 100000");
+	before = nic("count sends");
+	meet(peer.fd);
+	WAIT_FOR(nic("count sends") > before);	/* by the service thread */
+	OK(flush(net, recv, &in, 8));
+	laps_say(t, "while a copy is under way");
+	ops_run(&op, 1);
+	filled(bytes_of(&in), 8, 1);
+	nic("delay nic0 0");
+	meet(peer.fd);
+	gpu_end(net, &in);
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+	peer_join(&peer);
+}
+
 static void always(struct abi *t)
 {
 	struct braid_net_props props;
@@ -892,6 +1057,11 @@ static const struct abi_case cases[] = {
 	CASE("a flush is a read of the NIC's", flushes, ONCE),
 	CASE("what the NIC has written and the GPU can't see yet, it sees after a flush", late, ONCE),
 	CASE("a flush that fails is an error, and the next one works", flush_fails, ONCE),
+	CASE("flushes that a slow NIC answers late wait in no call", flush_slow, ONCE),
+	CASE("nor those that are never answered, which are errors", flush_lost, ONCE),
+	CASE("nor those of a NIC whose device is gone", flush_gone, ONCE),
+	CASE("nor those of a NIC that copies for somebody else", flush_behind, ONCE),
+	CASE("memory and comms end with flushes under way, and others' flushes are done", flush_dropped, ONCE),
 	CASE("BRAID_GPU_FLUSH=2: NCCL is asked to flush always", always, ONCE),
 	CASE("each call into the driver fails once", driver_fails, .since = NET_ABI_NEWEST, .seconds = 240),
 	CASE("each registration fails once", nic_fails, .since = NET_ABI_NEWEST, .seconds = 240),

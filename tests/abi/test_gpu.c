@@ -12,6 +12,8 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +21,7 @@
 #include <unistd.h>
 
 enum { MEG = 1 << 20, REGS = 2000, DMA_BUF_FD = 1, EARLY = 200, EARLY_MS = 5, ENDS = 24, QPNS = 1 << 14,
-       TAKEN = 24, FLUSHES = 300, STUCK_MS = 500, GONE_MS = 5000 };
+       TAKEN = 24, FLUSHES = 300, STUCK_MS = 500, THREADS = 4, CUTS = 20, FEW = 100, GONE_MS = 40000 };
 
 /* -- the fakes -------------------------------------------------------------------------------- */
 
@@ -853,6 +855,77 @@ static void flush_gone(struct abi *t)
 	end_well();
 }
 
+struct flusher {
+	pthread_t thread;
+	struct net *net;
+	struct pair p;
+	struct buf b;
+	unsigned all, failed;
+};
+
+static atomic_bool enough;
+
+static void *flush_many(void *arg)
+{
+	struct flusher *f = arg;
+	void *data = f->b.data, *mr = f->b.mr;
+	int size = MEG;
+
+	for (; !atomic_load(&enough); f->all++) {
+		uint64_t end = deadline_ms(GONE_MS);
+		ncclResult_t res;
+		int done = 0;
+		void *req;
+
+		OK(net_iflush(f->net, f->p.recv, 1, &data, &size, &mr, &req));
+		for (res = ncclSuccess; req && !done && res == ncclSuccess;) {
+			res = net_test(f->net, req, &done, NULL);
+			wait_tick(end, __FILE__, __LINE__, "a flush");
+		}
+		f->failed += res != ncclSuccess;
+	}
+	return NULL;
+}
+
+/* And the queue pair ends now and then under them: twice in one flush is an error. */
+static void flush_threads(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	static struct flusher f[THREADS];
+	unsigned all = 0, failed = 0;
+
+	warns_expected();
+	for (unsigned i = 0; i < THREADS; i++) {
+		f[i].net = net;
+		pair_open(net, &f[i].p);
+		f[i].b = gpu_new(net, f[i].p.recv, MEG);
+	}
+	for (unsigned i = 0; i < THREADS; i++)
+		TRUE(!pthread_create(&f[i].thread, NULL, flush_many, &f[i]));
+	for (unsigned i = 0; i < CUTS; i++) {
+		nap_ms(10);
+		for (unsigned q = QPNS; q--;) {	/* new ones have higher numbers: once each */
+			char text[32];
+
+			snprintf(text, sizeof(text), "qp %u error", q);
+			nic_ctl(text);
+		}
+	}
+	atomic_store(&enough, true);
+	for (unsigned i = 0; i < THREADS; i++) {
+		TRUE(!pthread_join(f[i].thread, NULL));
+		all += f[i].all;
+		failed += f[i].failed;
+		OK(flush(net, f[i].p.recv, &f[i].b, MEG));
+		gpu_end(net, &f[i].b);
+		pair_close(net, &f[i].p);
+	}
+	printf("%u of %u flushes of %u threads failed when queue pairs ended\n", failed, all, THREADS);
+	fflush(stdout);
+	TRUE(all > FEW && failed < CUTS);	/* with no second try: about two each */
+	abi_down(net);
+}
+
 /* Memory is taken back, and a comm closed, with flushes under way: others' still end well. */
 static void flush_dropped(struct abi *t)
 {
@@ -1061,6 +1134,7 @@ static const struct abi_case cases[] = {
 	CASE("nor those that are never answered, which are errors", flush_lost, ONCE),
 	CASE("nor those of a NIC whose device is gone", flush_gone, ONCE),
 	CASE("nor those of a NIC that copies for somebody else", flush_behind, ONCE),
+	CASE("threads that flush at one time, and queue pairs that end meanwhile", flush_threads, ONCE),
 	CASE("memory and comms end with flushes under way, and others' flushes are done", flush_dropped, ONCE),
 	CASE("BRAID_GPU_FLUSH=2: NCCL is asked to flush always", always, ONCE),
 	CASE("each call into the driver fails once", driver_fails, .since = NET_ABI_NEWEST, .seconds = 240),

@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "topo/sys.h"
-
 enum { ATTR = 64, VALUE_MOST = 253 };
 enum { LEAF_W = 112, LEAF_H = 46, LEVEL_H = 64, GAP = 12, MARGIN = 16 };	/* of the picture */
 
@@ -69,44 +67,30 @@ static int listed_above(const struct braid_machine *m, int spot)
 	return spot;
 }
 
-static void put_file(const struct braid_machine *m, int spot, const char *file,
-		     const char *otherwise)
+static void put_hex(const char *name, int digits, unsigned value)
 {
-	char text[ATTR];
-
-	if (!braid_machine_attr(m, spot, file, text, sizeof(text)) || !*text)
-		put_attr(file, otherwise);
-	else
-		put_attr(file, text);
+	printf(" %s=\"0x%0*x\"", name, digits, value);
 }
 
-/* The leading number of a spot's file; very much if it has none. */
-static double number_of(const struct braid_machine *m, int spot, const char *file, char *text)
+static double lesser(double a, double b)
 {
-	char *end;
-	double v;
-
-	*text = '\0';
-	if (spot < 0 || !braid_machine_attr(m, spot, file, text, ATTR))
-		return 1e9;
-	v = strtod(text, &end);
-	return end == text ? 1e9 : v;
+	return !b || (a && a < b) ? a : b;
 }
 
 /* A link is as fast and as wide as the slower and narrower of its ends. */
 static void put_link(const struct braid_machine *m, int spot)
 {
-	char speed[ATTR], width[ATTR], above[ATTR];
-	int up = m->spots[spot].up;
+	struct braid_link above = m->spots[m->spots[spot].up].most, link = m->spots[spot].most;
+	char speed[ATTR] = "", width[ATTR] = "";
 
-	if (number_of(m, up, "max_link_speed", above) < number_of(m, spot, "max_link_speed", speed))
-		put_attr("link_speed", above);
-	else
-		put_attr("link_speed", speed);
-	if (number_of(m, up, "max_link_width", above) < number_of(m, spot, "max_link_width", width))
-		put_attr("link_width", above);
-	else
-		put_attr("link_width", width);
+	link.gts = lesser(above.gts, link.gts);
+	link.width = (unsigned)lesser(above.width, link.width);
+	if (link.gts > 0)
+		snprintf(speed, sizeof(speed), "%.1f GT/s PCIe", link.gts);
+	if (link.width)
+		snprintf(width, sizeof(width), "%u", link.width);
+	put_attr("link_speed", speed);
+	put_attr("link_width", width);
 }
 
 static void put_gpu(const struct braid_machine *m, int spot, unsigned depth)
@@ -150,14 +134,16 @@ static void put_nets(const struct braid_machine *m, int spot, unsigned depth)
 
 static void put_pci(const struct braid_machine *m, int spot, unsigned depth)
 {
+	const struct braid_spot *s = &m->spots[spot];
+
 	indent(depth);
 	printf("<pci");
-	put_attr("busid", m->spots[spot].name);
-	put_file(m, spot, "class", m->spots[spot].nic ? "0x020000" : "0x060400");
-	put_file(m, spot, "vendor", "0x0000");
-	put_file(m, spot, "device", "0x0000");
-	put_file(m, spot, "subsystem_vendor", "0x0000");
-	put_file(m, spot, "subsystem_device", "0x0000");
+	put_attr("busid", s->name);
+	put_hex("class", 6, s->class ? s->class : s->nic ? 0x020000 : 0x060400);
+	put_hex("vendor", 4, s->vendor);
+	put_hex("device", 4, s->device);
+	put_hex("subsystem_vendor", 4, s->sub_vendor);
+	put_hex("subsystem_device", 4, s->sub_device);
 	put_link(m, spot);
 	puts(">");
 	put_gpu(m, spot, depth + 1);
@@ -186,49 +172,18 @@ static void put_mask(const struct braid_cpus *c)
 	putchar('"');
 }
 
-/* The value of "key : value" in /proc/cpuinfo. */
-static bool cpuinfo(const struct braid_machine *m, const char *key, char *ret)
-{
-	char path[PATH_MAX + 16], text[4096];
-	size_t len = strlen(key);
-	const char *value;
-
-	snprintf(path, sizeof(path), "%s/proc/cpuinfo", m->root);
-	if (braid_sys_read(path, text, sizeof(text)) < 0)
-		return false;
-	for (const char *line = text; line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		value = line + len;
-		if (strncmp(line, key, len) != 0)
-			continue;
-		value += strspn(value, " \t");
-		if (*value != ':')
-			continue;
-		value += 1 + strspn(value + 1, " \t");
-		snprintf(ret, ATTR, "%.*s", (int)strcspn(value, "\n"), value);
-		return true;
-	}
-	return false;
-}
-
 /* NCCL counts an extended family, 0xf + x, as 0xf + 16 x. */
-static void put_cpu_kind(const struct braid_machine *m)
+static void put_cpu_kind(const struct braid_cpu_kind *cpu)
 {
-	char text[ATTR];
-	int family;
-
-	if (!cpuinfo(m, "vendor_id", text)) {
-		put_attr("arch", cpuinfo(m, "cpu", text) ? "ppc64" : "arm64");
+	put_attr("arch", cpu->arch);
+	if (!*cpu->vendor)
 		return;
-	}
-	put_attr("arch", "x86_64");
-	put_attr("vendor", text);
-	if (cpuinfo(m, "cpu family", text)) {
-		family = atoi(text);
-		printf(" familyid=\"%d\"", family > 15 ? 15 + 16 * (family - 15) : family);
-	}
-	if (cpuinfo(m, "model", text))
-		printf(" modelid=\"%d\"", atoi(text));
+	put_attr("vendor", cpu->vendor);
+	if (cpu->family >= 0)
+		printf(" familyid=\"%d\"",
+		       cpu->family > 15 ? 15 + 16 * (cpu->family - 15) : cpu->family);
+	if (cpu->model >= 0)
+		printf(" modelid=\"%d\"", cpu->model);
 }
 
 /* A NUMA node and what is at the top there; nothing if that is nothing. */
@@ -244,7 +199,7 @@ static void put_cpu(const struct braid_machine *m, int numa, const struct braid_
 			printf("  <cpu numaid=\"%d\"", numa);
 			if (cpus)
 				put_mask(cpus);
-			put_cpu_kind(m);
+			put_cpu_kind(&m->cpu);
 			puts(">");
 		}
 		open = true;

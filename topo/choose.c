@@ -211,7 +211,7 @@ static void say_all(struct words *w, const struct braid_machine *m, unsigned gpu
 	if (!c->n)
 		return;
 	if (c->distance == BRAID_DISTANCE_UNKNOWN)
-		say(w, "How near it is to any NIC /sys does not tell, so none is preferred: ");
+		say(w, "How near it is to any NIC is not told, so none is preferred: ");
 	else
 		say(w, "Nearest, at %s (%s): ", braid_distance_name(c->distance),
 		    braid_distance_words(c->distance));

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * machine.c - read the tree out of /sys.
+ * machine.c - the machine that a reader found: put together, sorted, asked for distances.
  *
- * The real path of a PCI device is its chain of bridges:
- *
- *	/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:08.0/0000:05:00.0
- *	             host bridge, root port,  a switch's upstream and downstream port, device
- *
- * so every path that a GPU or NIC has becomes a chain of spots, shared where the beginnings are
+ * Every GPU and NIC has a chain of spots from the host bridge down, shared where the beginnings are
  * the same, and the distance of two devices is where their chains part.
  *
  * A hypervisor that hides the tree puts devices on the root bus.  Real GPUs are behind a port, so
@@ -16,42 +11,19 @@
  */
 #include "topo/machine.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "topo/sys.h"
+#include "topo/machine_int.h"
 
 enum {
-	NETS_MAX = 1024,
-	PORTS_MAX = 16,
-	SPEED_MOST = 10000000,		/* Mb/s; as in netdev.c */
-	SPEED_NONE_16 = 65535,
-	NUMA_MOST = 4095,
-	CPUINFO_LEN = 16384,
 	CLASS_DISPLAY = 0x03,
 	CLASS_ACCELERATOR = 0x12,
 	VENDOR_NVIDIA = 0x10de,
 	VENDOR_AMD = 0x1002,
-};
-
-struct net {				/* a network interface */
-	char name[16];
-	char pci[BRAID_MACHINE_PATH];	/* "": not on PCI */
-	bool device;			/* stands for hardware, or for what poses as it */
-	bool bond, slave, representor;
-	bool taken;			/* an RDMA port has it */
-};
-
-struct reader {
-	struct braid_machine *m;
-	struct net *nets;
-	unsigned n_nets;
-	unsigned left_out;		/* devices beyond a table's most */
 };
 
 static const struct {
@@ -63,7 +35,7 @@ static const struct {
 	[BRAID_DISTANCE_PHB] = {"PHB", "through a PCIe host bridge, so through the CPU"},
 	[BRAID_DISTANCE_NODE] = {"NODE", "within a NUMA node, between PCIe host bridges"},
 	[BRAID_DISTANCE_SYS] = {"SYS", "between NUMA nodes"},
-	[BRAID_DISTANCE_UNKNOWN] = {"?", "/sys does not tell"},
+	[BRAID_DISTANCE_UNKNOWN] = {"?", "not told"},
 };
 
 const char *braid_distance_name(enum braid_distance d)
@@ -76,70 +48,9 @@ const char *braid_distance_words(enum braid_distance d)
 	return distances[d].words;
 }
 
-/* ------------------------------------------------------------------------------------- files */
-
-__attribute__((format(printf, 3, 4)))
-static bool sys_path(const struct braid_machine *m, char *ret, const char *fmt, ...)
-{
-	size_t head = strlen(m->root);
-	va_list ap;
-	int n;
-
-	memcpy(ret, m->root, head);
-	va_start(ap, fmt);
-	n = vsnprintf(ret + head, PATH_MAX - head, fmt, ap);
-	va_end(ap);
-	return n >= 0 && (size_t)n < PATH_MAX - head;
-}
-
-static bool sys_number(const struct braid_machine *m, const char *dir, const char *file, long least,
-		       long most, long *ret)
-{
-	char path[PATH_MAX];
-
-	return sys_path(m, path, "%s/%s", dir, file) && braid_sys_number(path, least, most, ret);
-}
-
-static bool sys_line(const struct braid_machine *m, const char *dir, const char *file, char *ret,
-		     size_t len)
-{
-	char path[PATH_MAX];
-
-	return sys_path(m, path, "%s/%s", dir, file) && braid_sys_line(path, ret, len);
-}
-
-/* A directory of /sys/class and the like: false if there is none. */
-static DIR *sys_dir(const struct braid_machine *m, const char *dir)
-{
-	char path[PATH_MAX];
-
-	return sys_path(m, path, "%s", dir) ? opendir(path) : NULL;
-}
-
-/* The next entry that is not hidden and not longer than most. */
-static const char *next_name(DIR *dir, size_t most)
-{
-	struct dirent *e;
-
-	while ((e = readdir(dir))) {
-		if (e->d_name[0] != '.' && strlen(e->d_name) <= most)
-			return e->d_name;
-	}
-	return NULL;
-}
-
 /* ------------------------------------------------------------------------------------- spots */
 
-static bool is_host_bridge(const char *name)
-{
-	unsigned domain, bus;
-	int used = 0;
-
-	return strncmp(name, "pci", 3) == 0 && isxdigit((unsigned char)name[3]) &&
-	       sscanf(name, "pci%8x:%2x%n", &domain, &bus, &used) == 2 && !name[used];
-}
-
-static int spot_find(const struct braid_machine *m, const char *path)
+int braid_machine_find(const struct braid_machine *m, const char *path)
 {
 	for (unsigned i = 0; i < m->n_spots; i++) {
 		if (strcmp(m->spots[i].path, path) == 0)
@@ -148,74 +59,23 @@ static int spot_find(const struct braid_machine *m, const char *path)
 	return -1;
 }
 
-/* The spot of the first `len` letters of path, whose last component is `name`; -1: no room. */
-static int spot_get(struct braid_machine *m, int up, const char *path, size_t len, const char *name,
-		    size_t name_len)
+int braid_machine_add(struct braid_machine *m, const struct braid_spot *s)
 {
-	struct braid_spot s = { .up = up, .depth = up < 0 ? 0 : m->spots[up].depth + 1 };
-	long numa = -1;
-	int there;
+	struct braid_spot *to = &m->spots[m->n_spots];
 
-	memcpy(s.path, path, len);
-	memcpy(s.name, name, name_len);
-	there = spot_find(m, s.path);
-	if (there >= 0)
-		return there;
-	if (m->n_spots == BRAID_MACHINE_SPOTS)
+	if (m->n_spots == BRAID_MACHINE_SPOTS) {
+		m->left_out++;
 		return -1;
-	sys_number(m, s.path, "numa_node", -1, NUMA_MOST, &numa);
-	s.numa = (int)numa;
-	if (s.numa < 0 && up >= 0)
-		s.numa = m->spots[up].numa;
-	m->spots[m->n_spots] = s;
-	return (int)m->n_spots++;
-}
-
-/* The spot of a path that braid_pci_find() wrote; -1: no host bridge is in it, or no room. */
-static int spot_of(struct reader *r, const char *path)
-{
-	struct braid_machine *m = r->m;
-	const char *p = path;
-	int spot = -1;
-
-	while (*p) {
-		const char *name = ++p;
-		char text[BRAID_SPOT_NAME];
-		struct braid_pci_addr addr;
-		size_t len = strcspn(name, "/");
-
-		p += len;
-		if (len >= sizeof(text)) {
-			if (spot >= 0)
-				return -1;
-			continue;
-		}
-		memcpy(text, name, len);
-		text[len] = '\0';
-		if (is_host_bridge(text) ||
-		    (spot >= 0 && braid_pci_parse(text, &addr) == 0))
-			spot = spot_get(m, spot, path, (size_t)(p - path), name, len);
-		else if (spot >= 0)
-			return -1;
-		else
-			continue;
-		if (spot < 0) {
-			r->left_out++;
-			return -1;
-		}
-		if (m->spots[spot].depth > BRAID_SPOT_DEPTH)
-			return -1;
 	}
-	return spot;
-}
-
-static int spot_of_device(struct reader *r, const char *device)
-{
-	char path[BRAID_MACHINE_PATH];
-
-	if (braid_pci_find(r->m->root, device, path, sizeof(path)) < 0)
+	if (s->up >= 0 && m->spots[s->up].depth == BRAID_SPOT_DEPTH)
 		return -1;
-	return spot_of(r, path);
+	*to = *s;
+	if (to->up >= 0) {
+		to->depth = m->spots[to->up].depth + 1;
+		if (to->numa < 0)
+			to->numa = m->spots[to->up].numa;
+	}
+	return (int)m->n_spots++;
 }
 
 /* A host bridge has no numa_node of its own: that of what is under it.  One node is all nodes. */
@@ -242,39 +102,66 @@ static void settle_numa(struct braid_machine *m)
 	}
 }
 
-/* -------------------------------------------------------------------------------------- GPUs */
+/* ------------------------------------------------------------------------------ GPUs and NICs */
 
-static bool is_gpu(const struct braid_machine *m, const char *dir, unsigned *ret_vendor)
+bool braid_machine_is_gpu(unsigned class, unsigned vendor)
 {
-	long class, vendor;
-
-	if (!sys_number(m, dir, "class", 0, 0xffffff, &class) ||
-	    !sys_number(m, dir, "vendor", 0, 0xffff, &vendor))
-		return false;
-	*ret_vendor = (unsigned)vendor;
 	return (class >> 16 == CLASS_DISPLAY && vendor == VENDOR_NVIDIA) ||
 	       ((class >> 16 == CLASS_DISPLAY || class >> 16 == CLASS_ACCELERATOR) &&
 		vendor == VENDOR_AMD);
 }
 
-static void read_gpu(struct reader *r, const char *name)
+void braid_machine_add_gpu(struct braid_machine *m, const struct braid_gpu *gpu)
 {
-	struct braid_machine *m = r->m;
-	struct braid_gpu gpu = { .spot = -1 };
-	char dir[PATH_MAX];
-
-	snprintf(dir, sizeof(dir), "/sys/bus/pci/devices/%s", name);
-	if (braid_pci_parse(name, &gpu.addr) < 0 || !is_gpu(m, dir, &gpu.vendor))
-		return;
 	if (m->n_gpus == BRAID_MACHINE_GPUS) {
-		r->left_out++;
+		m->left_out++;
 		return;
 	}
-	gpu.spot = spot_of_device(r, dir);
-	if (gpu.spot >= 0)
-		m->spots[gpu.spot].gpu = true;
-	m->gpus[m->n_gpus++] = gpu;
+	if (gpu->spot >= 0)
+		m->spots[gpu->spot].gpu = true;
+	m->gpus[m->n_gpus++] = *gpu;
 }
+
+void braid_machine_add_numa(struct braid_machine *m, const struct braid_numa *numa)
+{
+	if (m->n_numas == BRAID_MACHINE_NUMAS)
+		m->left_out++;
+	else
+		m->numas[m->n_numas++] = *numa;
+}
+
+void braid_machine_stand(struct braid_machine *m, struct braid_nic *nic, int spot)
+{
+	for (unsigned i = 0; i < nic->n_spots; i++) {
+		if (nic->spots[i] == spot)
+			return;
+	}
+	if (spot < 0 || nic->n_spots == BRAID_NIC_SPOTS)
+		return;
+	nic->spots[nic->n_spots++] = spot;
+	m->spots[spot].nic = true;
+}
+
+/* To be printed and written into documents: no control characters, nothing beyond ASCII. */
+static void make_plain(char *name)
+{
+	for (; *name; name++) {
+		if (*name < ' ' || *name > '~')
+			*name = '?';
+	}
+}
+
+void braid_machine_add_nic(struct braid_machine *m, struct braid_nic *nic)
+{
+	make_plain(nic->name);
+	make_plain(nic->netdev);
+	if (m->n_nics == BRAID_MACHINE_NICS)
+		m->left_out++;
+	else
+		m->nics[m->n_nics++] = *nic;
+}
+
+/* ------------------------------------------------------------------------------------- order */
 
 static uint64_t addr_key(const struct braid_pci_addr *a)
 {
@@ -292,265 +179,6 @@ static int compare_gpus(const void *a, const void *b)
 {
 	return compare_addr(&((const struct braid_gpu *)a)->addr,
 			    &((const struct braid_gpu *)b)->addr);
-}
-
-static void read_gpus(struct reader *r)
-{
-	DIR *dir = sys_dir(r->m, "/sys/bus/pci/devices");
-	const char *name;
-
-	while (dir && (name = next_name(dir, BRAID_SPOT_NAME - 1)))
-		read_gpu(r, name);
-	if (dir)
-		closedir(dir);
-	qsort(r->m->gpus, r->m->n_gpus, sizeof(r->m->gpus[0]), compare_gpus);
-}
-
-/* -------------------------------------------------------------------------------- interfaces */
-
-static bool net_has(const struct braid_machine *m, const char *name, const char *file)
-{
-	char path[PATH_MAX], real[PATH_MAX];
-
-	return sys_path(m, path, "/sys/class/net/%s/%s", name, file) && realpath(path, real);
-}
-
-/* The kernel names them after the function that they stand for: "pf0vf3". */
-static bool is_representor(const struct braid_machine *m, const char *dir)
-{
-	char text[32];
-
-	return sys_line(m, dir, "phys_port_name", text, sizeof(text)) &&
-	       strncmp(text, "pf", 2) == 0 && (strstr(text, "vf") || strstr(text, "sf"));
-}
-
-static void read_nets(struct reader *r)
-{
-	const struct braid_machine *m = r->m;
-	DIR *dir = sys_dir(m, "/sys/class/net");
-	const char *name;
-
-	while (dir && (name = next_name(dir, sizeof(r->nets->name) - 1))) {
-		struct net *n = &r->nets[r->n_nets];
-		char device[PATH_MAX];
-
-		if (r->n_nets == NETS_MAX) {
-			r->left_out++;
-			continue;
-		}
-		*n = (struct net){ .bond = net_has(m, name, "bonding/slaves") };
-		memcpy(n->name, name, strlen(name));
-		snprintf(device, sizeof(device), "/sys/class/net/%s", name);
-		n->device = net_has(m, name, "device");
-		n->slave = net_has(m, name, "bonding_slave");
-		n->representor = is_representor(m, device);
-		strcat(device, "/device");
-		if (braid_pci_find(m->root, device, n->pci, sizeof(n->pci)) < 0)
-			n->pci[0] = '\0';
-		if (n->device || n->bond)
-			r->n_nets++;
-	}
-	if (dir)
-		closedir(dir);
-}
-
-static struct net *net_find(struct reader *r, const char *name)
-{
-	for (unsigned i = 0; i < r->n_nets; i++) {
-		if (strcmp(r->nets[i].name, name) == 0)
-			return &r->nets[i];
-	}
-	return NULL;
-}
-
-static void nic_stand_on(struct reader *r, struct braid_nic *nic, const char *pci)
-{
-	int spot = *pci ? spot_of(r, pci) : -1;
-	char path[PATH_MAX], real[PATH_MAX];
-
-	for (unsigned i = 0; i < nic->n_spots; i++) {
-		if (nic->spots[i] == spot)
-			return;
-	}
-	if (spot < 0 || nic->n_spots == BRAID_NIC_SPOTS)
-		return;
-	nic->spots[nic->n_spots++] = spot;
-	r->m->spots[spot].nic = true;
-	nic->virtual_function = sys_path(r->m, path, "%s/physfn", pci) && realpath(path, real);
-}
-
-/* An interface's own place, or those of a bond's members. */
-static void nic_stand_on_net(struct reader *r, struct braid_nic *nic, const struct net *net)
-{
-	char dir[PATH_MAX], text[16 * BRAID_NIC_SPOTS], *rest = text, *name;
-
-	if (!net->bond) {
-		nic_stand_on(r, nic, net->pci);
-		return;
-	}
-	nic->bond = true;
-	snprintf(dir, sizeof(dir), "/sys/class/net/%s/bonding", net->name);
-	if (!sys_line(r->m, dir, "slaves", text, sizeof(text)))
-		return;
-	while ((name = strtok_r(rest, " ", &rest))) {
-		const struct net *slave = net_find(r, name);
-
-		if (slave && !slave->bond)
-			nic_stand_on(r, nic, slave->pci);
-	}
-}
-
-static void net_facts(const struct braid_machine *m, const struct net *net, struct braid_nic *nic)
-{
-	char dir[PATH_MAX], text[16];
-	long v;
-
-	snprintf(dir, sizeof(dir), "/sys/class/net/%s", net->name);
-	if (!nic->speed_mbps && sys_number(m, dir, "speed", 1, SPEED_MOST, &v) &&
-	    v != SPEED_NONE_16)
-		nic->speed_mbps = (int)v;
-	if (nic->carrier == BRAID_CARRIER_UNKNOWN &&
-	    sys_line(m, dir, "operstate", text, sizeof(text)))
-		nic->carrier = strcmp(text, "up") == 0 ? BRAID_CARRIER_UP :
-			       strcmp(text, "unknown") == 0 ? BRAID_CARRIER_UNKNOWN :
-							      BRAID_CARRIER_DOWN;
-}
-
-/* To be printed and written into documents: no control characters, nothing beyond ASCII. */
-static void make_plain(char *name)
-{
-	for (; *name; name++) {
-		if (*name < ' ' || *name > '~')
-			*name = '?';
-	}
-}
-
-static void nic_add(struct reader *r, struct braid_nic *nic)
-{
-	make_plain(nic->name);
-	make_plain(nic->netdev);
-	if (r->m->n_nics == BRAID_MACHINE_NICS)
-		r->left_out++;
-	else
-		r->m->nics[r->m->n_nics++] = *nic;
-}
-
-static void nics_of_nets(struct reader *r)
-{
-	for (unsigned i = 0; i < r->n_nets; i++) {
-		const struct net *net = &r->nets[i];
-		struct braid_nic nic = { .port = 1 };
-
-		if (net->taken || net->slave || net->representor)
-			continue;
-		memcpy(nic.name, net->name, sizeof(net->name));
-		memcpy(nic.netdev, net->name, sizeof(net->name));
-		nic_stand_on_net(r, &nic, net);
-		net_facts(r->m, net, &nic);
-		nic_add(r, &nic);
-	}
-}
-
-/* -------------------------------------------------------------------------------- RDMA ports */
-
-/* "100 Gb/sec (4X EDR)" in Mb/s, else 0. */
-static int parse_rate(const char *text)
-{
-	char *end;
-	double gbps;
-
-	if (!isdigit((unsigned char)*text))
-		return 0;
-	gbps = strtod(text, &end);
-	if (strncmp(end, " Gb/sec", 7) != 0 || !(gbps > 0 && gbps <= SPEED_MOST / 1000))
-		return 0;
-	return (int)(gbps * 1000);
-}
-
-/* The interface of a port: the kernel's word, or the one on the same function. */
-static struct net *port_net(struct reader *r, const char *port_dir, const char *pci, int port,
-			    bool single)
-{
-	char name[16], dir[PATH_MAX];
-	long dev_port;
-
-	if (sys_line(r->m, port_dir, "gid_attrs/ndevs/0", name, sizeof(name)))
-		return net_find(r, name);
-	for (unsigned i = 0; i < r->n_nets && *pci; i++) {
-		struct net *net = &r->nets[i];
-
-		if (strcmp(net->pci, pci) != 0 || net->representor)
-			continue;
-		snprintf(dir, sizeof(dir), "/sys/class/net/%s", net->name);
-		if (single || (sys_number(r->m, dir, "dev_port", 0, 255, &dev_port) &&
-			       dev_port + 1 == port))
-			return net;
-	}
-	return NULL;
-}
-
-static void read_port(struct reader *r, const char *device, const char *pci, int port, bool single)
-{
-	struct braid_nic nic = { .rdma = true, .port = port };
-	char dir[PATH_MAX], text[64];
-	struct net *net;
-
-	snprintf(nic.name, sizeof(nic.name), "%s:%d", device, port);
-	snprintf(dir, sizeof(dir), "/sys/class/infiniband/%s/ports/%d", device, port);
-	if (sys_line(r->m, dir, "state", text, sizeof(text)))
-		nic.carrier = strncmp(text, "4:", 2) == 0 ? BRAID_CARRIER_UP : BRAID_CARRIER_DOWN;
-	if (nic.carrier != BRAID_CARRIER_DOWN && sys_line(r->m, dir, "rate", text, sizeof(text)))
-		nic.speed_mbps = parse_rate(text);
-	net = port_net(r, dir, pci, port, single);
-	if (net) {
-		net->taken = true;
-		memcpy(nic.netdev, net->name, sizeof(net->name));
-		nic_stand_on_net(r, &nic, net);
-		net_facts(r->m, net, &nic);
-	}
-	if (!nic.n_spots)
-		nic_stand_on(r, &nic, pci);
-	nic_add(r, &nic);
-}
-
-static void read_rdma(struct reader *r, const char *device)
-{
-	char path[PATH_MAX], pci[BRAID_MACHINE_PATH];
-	bool ports[PORTS_MAX + 1] = { false };
-	unsigned n = 0;
-	const char *name;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device", device);
-	if (braid_pci_find(r->m->root, path, pci, sizeof(pci)) < 0)
-		pci[0] = '\0';
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports", device);
-	dir = sys_dir(r->m, path);
-	while (dir && (name = next_name(dir, 2))) {
-		int port = atoi(name);
-
-		if (port < 1 || port > PORTS_MAX || ports[port])
-			continue;
-		ports[port] = true;
-		n++;
-	}
-	if (dir)
-		closedir(dir);
-	for (int port = 1; port <= PORTS_MAX; port++) {
-		if (ports[port])
-			read_port(r, device, pci, port, n == 1);
-	}
-}
-
-static void nics_of_rdma(struct reader *r)
-{
-	DIR *dir = sys_dir(r->m, "/sys/class/infiniband");
-	const char *name;
-
-	while (dir && (name = next_name(dir, 63)))
-		read_rdma(r, name);
-	if (dir)
-		closedir(dir);
 }
 
 struct nic_key {
@@ -590,8 +218,6 @@ static int sort_nics(struct braid_machine *m)
 	free(keys);
 	return 0;
 }
-
-/* ------------------------------------------------------------------------------------- order */
 
 static int compare_paths(const void *a, const void *b, void *arg)
 {
@@ -642,73 +268,21 @@ static int sort_spots(struct braid_machine *m)
 	return err;
 }
 
-/* ------------------------------------------------------------------------------ CPUs and NUMA */
-
 static int compare_numas(const void *a, const void *b)
 {
 	return ((const struct braid_numa *)a)->id - ((const struct braid_numa *)b)->id;
 }
 
-static void read_numas(struct reader *r)
-{
-	struct braid_machine *m = r->m;
-	DIR *dir = sys_dir(m, "/sys/devices/system/node");
-	const char *name;
-
-	while (dir && (name = next_name(dir, 8))) {
-		struct braid_numa *numa = &m->numas[m->n_numas];
-		char path[PATH_MAX], text[8 * BRAID_MACHINE_PATH] = "";
-		int used = 0;
-
-		if (sscanf(name, "node%4d%n", &numa->id, &used) != 1 || name[used] || numa->id < 0)
-			continue;
-		if (m->n_numas == BRAID_MACHINE_NUMAS) {
-			r->left_out++;
-			continue;
-		}
-		snprintf(path, sizeof(path), "/sys/devices/system/node/%s", name);
-		numa->cpus = (struct braid_cpus){ .bits = { 0 } };
-		if (sys_line(m, path, "cpulist", text, sizeof(text)))
-			braid_cpus_parse(text, &numa->cpus);
-		m->n_numas++;
-	}
-	if (dir)
-		closedir(dir);
-	qsort(m->numas, m->n_numas, sizeof(m->numas[0]), compare_numas);
-}
-
-/* x86 has a CPU flag for it; Xen a directory. */
-static bool runs_virtual(const struct braid_machine *m)
-{
-	char path[PATH_MAX], text[CPUINFO_LEN], *flags, *word;
-
-	if (sys_path(m, path, "/sys/hypervisor/type") && braid_sys_line(path, text, sizeof(text)))
-		return true;
-	if (!sys_path(m, path, "/proc/cpuinfo") || braid_sys_read(path, text, sizeof(text)) < 0)
-		return false;
-	flags = strstr(text, "\nflags");
-	if (!flags)
-		return false;
-	flags[1 + strcspn(flags + 1, "\n")] = '\0';
-	word = strstr(flags, " hypervisor");
-	return word && (word[11] == ' ' || !word[11]);
-}
-
 void braid_machine_cpus(const struct braid_machine *m, int spot, struct braid_cpus *ret)
 {
 	*ret = (struct braid_cpus){ .bits = { 0 } };
-	if (spot < 0 || braid_pci_cpus(m->root, m->spots[spot].path, ret))
+	if (spot < 0)
 		return;
-	for (unsigned i = 0; i < m->n_numas; i++) {
+	*ret = m->spots[spot].cpus;
+	for (unsigned i = 0; i < m->n_numas && braid_cpus_empty(ret); i++) {
 		if (m->numas[i].id == m->spots[spot].numa)
 			*ret = m->numas[i].cpus;
 	}
-}
-
-bool braid_machine_attr(const struct braid_machine *m, int spot, const char *file, char *ret,
-			size_t len)
-{
-	return sys_line(m, m->spots[spot].path, file, ret, len);
 }
 
 /* ----------------------------------------------------------------------------------- distance */
@@ -848,13 +422,12 @@ static bool nic_has_no_pci(const struct braid_machine *m, unsigned i)
 	return m->nics[i].n_spots == 0;
 }
 
-static void write_notes(struct reader *r)
+static void write_notes(struct braid_machine *m)
 {
-	struct braid_machine *m = r->m;
 	char who[160];
 
 	if (m->is_virtual)
-		note(m, "this is a virtual machine: /sys shows the PCI tree of its hypervisor's "
+		note(m, "this is a virtual machine: the PCI tree is of its hypervisor's "
 		     "making");
 	if (name_all(m, "GPU", m->n_gpus, gpu_is_hidden, who, sizeof(who)))
 		note(m, "%s: no PCIe port is shown above, as where a hypervisor hides the tree: "
@@ -863,53 +436,37 @@ static void write_notes(struct reader *r)
 		note(m, "%s: the NUMA node is not told", who);
 	if (name_all(m, "NIC", m->n_nics, nic_has_no_pci, who, sizeof(who)))
 		note(m, "%s: no PCI address", who);
-	if (r->left_out)
-		note(m, "%u devices left out: more than this program has room for", r->left_out);
+	if (m->left_out)
+		note(m, "%u devices left out: more than this program has room for", m->left_out);
 }
 
-/* --------------------------------------------------------------------------------------- read */
+/* -------------------------------------------------------------------------------------- whole */
 
-static int read_all(struct reader *r)
+int braid_machine_new(struct braid_machine **ret)
 {
-	DIR *dir = sys_dir(r->m, "/sys");
-	int err = dir ? 0 : -errno;
+	struct braid_machine *m = calloc(1, sizeof(*m));
 
-	if (err)
-		return err;
-	closedir(dir);
-	r->m->is_virtual = runs_virtual(r->m);
-	read_numas(r);
-	read_gpus(r);
-	read_nets(r);
-	nics_of_rdma(r);
-	nics_of_nets(r);
-	err = sort_spots(r->m);
-	settle_numa(r->m);
-	if (!err)
-		err = sort_nics(r->m);
-	write_notes(r);
-	return err;
-}
-
-int braid_machine_read(const char *root, struct braid_machine **ret)
-{
-	struct reader r = { .m = calloc(1, sizeof(*r.m)),
-			    .nets = calloc(NETS_MAX + 1, sizeof(*r.nets)) };
-	int err = -ENOMEM;
-
-	if (r.m && strlen(root) < sizeof(r.m->root)) {
-		strcpy(r.m->root, root);
-		r.m->spots = calloc(BRAID_MACHINE_SPOTS, sizeof(*r.m->spots));
-		if (r.m->spots && r.nets)
-			err = read_all(&r);
-	} else if (r.m) {
-		err = -ENAMETOOLONG;
+	if (m)
+		m->spots = calloc(BRAID_MACHINE_SPOTS, sizeof(*m->spots));
+	if (!m || !m->spots) {
+		free(m);
+		return -ENOMEM;
 	}
-	free(r.nets);
-	if (err)
-		braid_machine_free(r.m);
-	else
-		*ret = r.m;
+	*ret = m;
+	return 0;
+}
+
+int braid_machine_settle(struct braid_machine *m)
+{
+	int err;
+
+	qsort(m->numas, m->n_numas, sizeof(m->numas[0]), compare_numas);
+	qsort(m->gpus, m->n_gpus, sizeof(m->gpus[0]), compare_gpus);
+	err = sort_spots(m);
+	settle_numa(m);
+	if (!err)
+		err = sort_nics(m);
+	write_notes(m);
 	return err;
 }
 
@@ -919,3 +476,4 @@ void braid_machine_free(struct braid_machine *m)
 		free(m->spots);
 	free(m);
 }
+

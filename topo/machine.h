@@ -2,9 +2,8 @@
 /*
  * machine.h - the machine as a tree: GPUs and NICs, the PCI bridges above them, NUMA nodes.
  *
- * Read from /sys alone, once; for tools, never on the data path.  What /sys does not tell stays
- * unknown: a distance is never guessed.  Nothing that a tree says is trusted to be sane: every
- * table has a most, every link has to stay inside the root.
+ * Read from /sys alone, once; for tools, never on the data path.  What is not told there stays
+ * unknown: a distance is never guessed.
  */
 #ifndef BRAID_TOPO_MACHINE_H
 #define BRAID_TOPO_MACHINE_H
@@ -42,13 +41,21 @@ enum braid_distance {
 	BRAID_DISTANCES,
 };
 
+struct braid_link {		/* of PCIe */
+	double gts;			/* transfers a lane, 10^9/s; 0: not told */
+	unsigned width;			/* lanes; 0: not told */
+};
+
 struct braid_spot {		/* a host bridge, a bridge or a device */
 	int up;				/* the spot above; -1: this is a host bridge */
 	unsigned depth;			/* 0: a host bridge */
 	int numa;			/* -1: not told */
 	bool gpu, nic;
+	unsigned class, vendor, device, sub_vendor, sub_device;		/* 0: not told */
+	struct braid_link most, now;	/* of the device's own end */
+	struct braid_cpus cpus;		/* next to it; empty: not told */
 	char name[BRAID_SPOT_NAME];	/* "pci0000:00", "0000:03:00.0" */
-	char path[BRAID_MACHINE_PATH];	/* /sys/devices/..., without the root */
+	char path[BRAID_MACHINE_PATH];	/* the names from the top down; sorted by it */
 };
 
 struct braid_gpu {
@@ -77,10 +84,17 @@ struct braid_numa {
 	struct braid_cpus cpus;		/* empty: memory alone */
 };
 
+struct braid_cpu_kind {
+	const char *arch;		/* NCCL's name: "x86_64" */
+	char vendor[64];		/* "GenuineIntel"; "": not told */
+	int family, model;		/* -1: not told */
+};
+
 struct braid_machine {
-	char root[PATH_MAX];
 	bool is_virtual;		/* runs under a hypervisor, as far as the machine tells */
 	unsigned n_spots, n_gpus, n_nics, n_numas, n_notes;
+	unsigned left_out;		/* devices that there was no room for */
+	struct braid_cpu_kind cpu;
 	struct braid_spot *spots;
 	struct braid_gpu gpus[BRAID_MACHINE_GPUS];	/* by PCI address, as nvidia-smi has them */
 	struct braid_nic nics[BRAID_MACHINE_NICS];	/* by PCI address and port; then the rest */
@@ -107,9 +121,5 @@ const char *braid_distance_words(enum braid_distance d);	/* as in the legend */
 
 /* The CPUs next to a spot: its own list, or its NUMA node's; empty: not told. */
 void braid_machine_cpus(const struct braid_machine *m, int spot, struct braid_cpus *ret);
-
-/* The first line of a spot's file, such as "max_link_width". */
-bool braid_machine_attr(const struct braid_machine *m, int spot, const char *file, char *ret,
-			size_t len);
 
 #endif

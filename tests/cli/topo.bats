@@ -103,7 +103,7 @@ assert have == sys.argv[2:], (have, sys.argv)' "$n" $choices <<<"$output"
 	run -0 topo cloud-vm --explain 5
 	[[ $output == "GPU5 uses NIC2 (mlx5_1:1)."* ]]
 	flat=$(tr '\n' ' ' <<<"$output")
-	[[ $flat == *"/sys does not tell, so none is preferred"* ]]
+	[[ $flat == *"is not told, so none is preferred"* ]]
 	[[ $flat == *"number 5 mod 4 = 1 of these"* ]]
 	[[ $flat == *"Not NIC0 (eth0): it has no RDMA, which others have."* ]]
 	[[ $flat == *"this is a virtual machine"* ]]

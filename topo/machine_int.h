@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * machine_int.h - what a reader of machines (machine_sys.c, machine_hwloc.c) makes one with.
+ *
+ * A reader begins with braid_machine_new(), puts in NUMA nodes, GPUs and NICs with the spots that
+ * are above them, in any order, and ends with braid_machine_settle(), which sorts all of it.
+ */
+#ifndef BRAID_TOPO_MACHINE_INT_H
+#define BRAID_TOPO_MACHINE_INT_H
+
+#include "topo/machine.h"
+
+enum { BRAID_PORTS_MAX = 16, BRAID_NUMA_MOST = 4095 };
+
+int braid_machine_new(struct braid_machine **ret);		/* 0 or -ENOMEM */
+int braid_machine_settle(struct braid_machine *m);		/* 0 or -ENOMEM */
+
+/* The spot of a path; -1: none yet. */
+int braid_machine_find(const struct braid_machine *m, const char *path);
+
+/* Put a spot in that is not there yet, below s->up; -1: no room, or it is too deep. */
+int braid_machine_add(struct braid_machine *m, const struct braid_spot *s);
+
+/* Devices beyond a table's most are counted. */
+bool braid_machine_is_gpu(unsigned class, unsigned vendor);	/* class: 24 bits */
+void braid_machine_add_gpu(struct braid_machine *m, const struct braid_gpu *gpu);
+void braid_machine_add_nic(struct braid_machine *m, struct braid_nic *nic);
+void braid_machine_add_numa(struct braid_machine *m, const struct braid_numa *numa);
+void braid_machine_stand(struct braid_machine *m, struct braid_nic *nic, int spot);
+
+/* The kind of CPU, and whether it runs under a hypervisor, of ROOT/proc/cpuinfo. */
+void braid_machine_cpu(struct braid_machine *m, const char *root);
+
+#endif

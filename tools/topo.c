@@ -123,6 +123,16 @@ static const char *maker(const struct braid_gpu *gpu)
 	return gpu->vendor == 0x10de ? "NVIDIA" : "AMD";
 }
 
+/* ", 0000:03:00.0", and the PCIe link if it runs below what the device can. */
+static void print_spot(const struct braid_spot *s, const char *before)
+{
+	printf("%s%s", before, s->name);
+	if (braid_machine_is_slower(s))
+		printf(" (PCIe %g of %g GT/s)", s->now.gts, s->most.gts);
+	if (braid_machine_is_narrower(s))
+		printf(" (PCIe x%u of x%u)", s->now.width, s->most.width);
+}
+
 static void print_nic(const struct braid_machine *m, unsigned i)
 {
 	static const char *const carriers[] = { [BRAID_CARRIER_UNKNOWN] = "",
@@ -141,7 +151,19 @@ static void print_nic(const struct braid_machine *m, unsigned i)
 	if (nic->virtual_function)
 		printf(", a virtual function");
 	for (unsigned k = 0; k < nic->n_spots; k++)
-		printf("%s%s", k ? " + " : ", ", m->spots[nic->spots[k]].name);
+		print_spot(&m->spots[nic->spots[k]], k ? " + " : ", ");
+	putchar('\n');
+}
+
+static void print_gpu(const struct braid_machine *m, unsigned i)
+{
+	const struct braid_gpu *gpu = &m->gpus[i];
+
+	printf("  GPU%-2u  %s, ", i, maker(gpu));
+	if (gpu->spot < 0)
+		putchar('?');
+	else
+		print_spot(&m->spots[gpu->spot], "");
 	putchar('\n');
 }
 
@@ -151,8 +173,7 @@ static void print_table(const struct braid_machine *m)
 	print_legend(m);
 	puts("");
 	for (unsigned i = 0; i < m->n_gpus; i++)
-		printf("  GPU%-2u  %s, %s\n", i, maker(&m->gpus[i]),
-		       m->gpus[i].spot < 0 ? "?" : m->spots[m->gpus[i].spot].name);
+		print_gpu(m, i);
 	if (!m->n_gpus)
 		puts("  no GPU");
 	for (unsigned i = 0; i < m->n_nics; i++)

@@ -375,6 +375,16 @@ enum braid_distance braid_machine_gpu_gpu(const struct braid_machine *m, unsigne
 			braid_machine_between(m, m->gpus[a].spot, m->gpus[b].spot);
 }
 
+bool braid_machine_is_slower(const struct braid_spot *s)
+{
+	return s->now.gts > 0 && s->now.gts < s->most.gts;
+}
+
+bool braid_machine_is_narrower(const struct braid_spot *s)
+{
+	return s->now.width && s->now.width < s->most.width;
+}
+
 /* -------------------------------------------------------------------------------------- notes */
 
 __attribute__((format(printf, 2, 3)))
@@ -422,6 +432,25 @@ static bool nic_has_no_pci(const struct braid_machine *m, unsigned i)
 	return m->nics[i].n_spots == 0;
 }
 
+static bool is_slowed(const struct braid_spot *s)
+{
+	return braid_machine_is_slower(s) || braid_machine_is_narrower(s);
+}
+
+static bool gpu_is_slowed(const struct braid_machine *m, unsigned i)
+{
+	return m->gpus[i].spot >= 0 && is_slowed(&m->spots[m->gpus[i].spot]);
+}
+
+static bool nic_is_slowed(const struct braid_machine *m, unsigned i)
+{
+	bool less = false;
+
+	for (unsigned k = 0; k < m->nics[i].n_spots; k++)
+		less |= is_slowed(&m->spots[m->nics[i].spots[k]]);
+	return less;
+}
+
 static void write_notes(struct braid_machine *m)
 {
 	char who[160];
@@ -436,6 +465,11 @@ static void write_notes(struct braid_machine *m)
 		note(m, "%s: the NUMA node is not told", who);
 	if (name_all(m, "NIC", m->n_nics, nic_has_no_pci, who, sizeof(who)))
 		note(m, "%s: no PCI address", who);
+	if (name_all(m, "NIC", m->n_nics, nic_is_slowed, who, sizeof(who)))
+		note(m, "%s: the PCIe link is slower or narrower than the device can", who);
+	if (name_all(m, "GPU", m->n_gpus, gpu_is_slowed, who, sizeof(who)))
+		note(m, "%s: the PCIe link is slower or narrower than the device can; "
+		     "slower is usual for a GPU that has nothing to do", who);
 	if (m->left_out)
 		note(m, "%u devices left out: more than this program has room for", m->left_out);
 }

@@ -122,4 +122,8 @@ const char *braid_distance_words(enum braid_distance d);	/* as in the legend */
 /* The CPUs next to a spot: its own list, or its NUMA node's; empty: not told. */
 void braid_machine_cpus(const struct braid_machine *m, int spot, struct braid_cpus *ret);
 
+/* Its PCIe link runs below what the device can. */
+bool braid_machine_is_slower(const struct braid_spot *s);
+bool braid_machine_is_narrower(const struct braid_spot *s);
+
 #endif

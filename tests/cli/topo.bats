@@ -76,6 +76,24 @@ assert have == sys.argv[2:], (have, sys.argv)' "$n" $choices <<<"$output"
 	[[ $output == *"  NIC1   eno2, down, 0000:01:00.1"* ]]
 }
 
+@test "a PCIe link that is slower or narrower than the device can is told" {
+	run -0 topo four-gpu
+	[[ $output != *"(PCIe "* && $output != *"PCIe link"* ]]
+	nic=$BATS_TEST_TMPDIR/four-gpu/sys/bus/pci/devices/0000:3e:00.0
+	gpu=$BATS_TEST_TMPDIR/four-gpu/sys/bus/pci/devices/0000:b1:00.0
+	echo 8 >"$nic/current_link_width"
+	echo "2.5 GT/s PCIe" >"$gpu/current_link_speed"
+	run -0 topo four-gpu
+	[[ $output == *"  NIC1   mlx5_1:1 (ib1), 100 Gbit/s, 0000:3e:00.0 (PCIe x8 of x16)"* ]]
+	[[ $output == *"  GPU3   NVIDIA, 0000:b1:00.0 (PCIe 2.5 of 16 GT/s)"* ]]
+	[[ $output == *"Note: NIC1: the PCIe link is slower or narrower than the device can."* ]]
+	[[ $output == *"Note: GPU3: the PCIe link is "* ]]
+	echo Unknown >"$gpu/current_link_speed"		# as a device that sleeps may have it
+	echo 255 >"$nic/current_link_width"
+	run -0 topo four-gpu
+	[[ $output != *"PCIe link"* ]]
+}
+
 @test "--explain says which, why, and why not the others, within 80 columns" {
 	run -0 topo dgx-a100 --explain 1
 	[[ $output == "GPU1 uses NIC1 (mlx5_1:1)."* ]]

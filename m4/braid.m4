@@ -17,10 +17,11 @@ for braid_flag in $2; do
 done
 ])
 
-# BRAID_WITH(NAME, WHAT, HEADER...)
+# BRAID_WITH(NAME, WHAT, HEADER..., [LIB, STATEMENT])
 # --with-NAME=PATH|no for something that is loaded at run time, so that only its headers matter
-# here: used where found, an error where asked for and not found.  Sets with_NAME (yes or no),
-# why_NAME (for the summary) and NAME_CPPFLAGS, and defines HAVE_NAME.
+# here; or, with LIB, that is linked: STATEMENT must compile and link.  Used where found, an error
+# where asked for and not found.  Sets with_NAME (yes or no), why_NAME (for the summary),
+# NAME_CPPFLAGS and NAME_LIBS, and defines HAVE_NAME.
 AC_DEFUN([BRAID_WITH], [
 AC_ARG_WITH([$1],
   [AS_HELP_STRING([--with-$1=PATH], [$2 from PATH; "no": leave it out @<:@if found@:>@])],
@@ -50,6 +51,18 @@ AS_IF([test "x$with_$1" != xno], [
          why_$1="$braid_header not found"])
     ])
   done
+  m4_ifval([$4], [AS_IF([test "$braid_found" = yes], [
+    m4_toupper([$1])_LIBS="${braid_path:+-L$braid_path/lib }-l$4"
+    braid_saved_LIBS=$LIBS
+    LIBS="$m4_toupper([$1])_LIBS $LIBS"
+    AC_MSG_CHECKING([for $2 in -l$4])
+    AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <]$3[>]], [[$5]])],
+      [AC_MSG_RESULT([yes])],
+      [AC_MSG_RESULT([no])
+       braid_found=no
+       why_$1="$2 not found"])
+    LIBS=$braid_saved_LIBS
+  ])])
   CPPFLAGS=$braid_saved_CPPFLAGS
   AS_IF([test "$braid_found" = yes], [
     with_$1=yes
@@ -59,9 +72,11 @@ AS_IF([test "x$with_$1" != xno], [
     AS_IF([test "x$with_$1" != xauto], [AC_MSG_ERROR([--with-$1: $why_$1])])
     with_$1=no
     m4_toupper([$1])_CPPFLAGS=
+    m4_toupper([$1])_LIBS=
   ])
 ])
 AC_SUBST(m4_toupper([$1])_CPPFLAGS)
+AC_SUBST(m4_toupper([$1])_LIBS)
 ])
 
 # BRAID_SODIUM

@@ -112,12 +112,16 @@ vm_verbs_tests = \
 	tests/vm/cases/abi-rxe.sh \
 	tests/vm/cases/abi-siw.sh
 
-# What tests/unit/test_machine and tests/cli/topo.bats look at: tests/topo/mktree makes trees of them.
+# What tests/unit/test_machine and tests/cli/topo.bats look at: tests/topo/mktree makes trees of the
+# descriptions; the XML is what libhwloc 2.9.0 wrote of such trees.
 recorded_machines = \
 	tests/topo/cloud-vm.txt \
 	tests/topo/dgx-a100.txt \
+	tests/topo/dgx-a100.xml \
 	tests/topo/dgx1-v100.txt \
+	tests/topo/dgx1-v100.xml \
 	tests/topo/four-gpu.txt \
+	tests/topo/four-gpu.xml \
 	tests/topo/grace-hopper.txt \
 	tests/topo/hgx-h100.txt \
 	tests/topo/hyperv-vm.txt \

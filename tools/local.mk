@@ -33,11 +33,14 @@ tools_libtools_la_SOURCES = \
 	tools/topo.c \
 	tools/topo.h \
 	tools/topo_draw.c
+if WITH_HWLOC
+tools_libtools_la_SOURCES += tools/topo_hwloc.c
+endif
 tools_libs = tools/libtools.la libbraid-core.la $(SODIUM_LIBS) $(JANSSON_LIBS) -lm -ldl -lpthread
 
 bin_PROGRAMS += braid
 braid_SOURCES = tools/main.c
-braid_LDADD = $(tools_libs)
+braid_LDADD = $(tools_libs) $(HWLOC_LIBS)
 
 # Plain TCP sockets under the same patterns: what braid's figures are compared with.
 noinst_PROGRAMS += tools/rawtcp

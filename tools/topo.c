@@ -2,10 +2,12 @@
 /*
  * topo.c - `braid topo`: how near GPUs and NICs are, and which NICs a GPU should use.
  *
- * The matrix is the one of `nvidia-smi topo -m`, without NVLink, which /sys does not show.
+ * The matrix is the one of `nvidia-smi topo -m`; NVLink is shown where hwloc tells it.
  */
+#include "config.h"
 #include "tools/topo.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,7 +182,9 @@ static void print_table(const struct braid_machine *m)
 		print_nic(m, i);
 	if (!m->n_nics)
 		puts("  no NIC");
-	puts("\nNVLink is not shown: /sys does not have it.");
+	puts("");
+	if (!m->has_nvlink)
+		puts("NVLink is not shown: it is not told here.");
 	for (unsigned i = 0; i < m->n_notes; i++)
 		printf("Note: %s.\n", m->notes[i]);
 }
@@ -269,7 +273,7 @@ static void print_json(const struct braid_machine *m, unsigned n_gpus)
 /* -- the command -------------------------------------------------------------------------- */
 
 struct wishes {
-	const char *explain, *root;
+	const char *explain, *root, *hwloc;
 	int gpus;
 	bool json, svg, xml;
 };
@@ -311,16 +315,45 @@ static int explain(const struct braid_machine *m, const struct wishes *w, unsign
 	return 0;
 }
 
+#ifdef HAVE_HWLOC
+static int read_hwloc(const char *file, struct braid_machine **ret)
+{
+	bool live = strcmp(file, "live") == 0;
+	int err = topo_hwloc(live ? NULL : file, ret);
+
+	if (err == -EINVAL)
+		return opt_error("braid topo", "%s: hwloc can't read this", file);
+	return err ? opt_error("braid topo", "%s: %s", file, strerror(-err)) : 0;
+}
+#else
+static int read_hwloc(const char *file, struct braid_machine **ret)
+{
+	(void)file;
+	(void)ret;
+	return opt_error("braid topo", "--hwloc: this braid was built without hwloc");
+}
+#endif
+
+static int read_machine(const struct wishes *w, struct braid_machine **ret)
+{
+	int err;
+
+	if (w->hwloc)
+		return read_hwloc(w->hwloc, ret);
+	err = braid_machine_read(w->root, ret);
+	if (err)
+		fprintf(stderr, "braid topo: %s/sys: %s\n", w->root, strerror(-err));
+	return !!err;
+}
+
 static int topo(const struct wishes *w)
 {
 	struct braid_machine *m;
-	int err = braid_machine_read(w->root, &m), rc = 0;
+	int rc = read_machine(w, &m);
 	unsigned n_gpus;
 
-	if (err) {
-		fprintf(stderr, "braid topo: %s/sys: %s\n", w->root, strerror(-err));
-		return 1;
-	}
+	if (rc)
+		return rc;
 	n_gpus = w->gpus && (unsigned)w->gpus < m->n_gpus ? (unsigned)w->gpus : m->n_gpus;
 	if (w->explain)
 		rc = explain(m, w, n_gpus);
@@ -348,6 +381,8 @@ int cmd_topo(int argc, char **argv)
 		{OPT_FLAG, "svg", NULL, "a picture of the PCI tree", &w.svg, 0, 0},
 		{OPT_FLAG, "xml", NULL, "a topology for NCCL_TOPO_FILE", &w.xml, 0, 0},
 		{OPT_TEXT, "root", "DIR", "read DIR/sys, recorded elsewhere", &w.root, 0, 0},
+		{OPT_TEXT, "hwloc", "FILE", "read hwloc's XML; 'live': this machine by hwloc",
+		 &w.hwloc, 0, 0},
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
 
@@ -362,5 +397,7 @@ int cmd_topo(int argc, char **argv)
 	}
 	if (!!w.explain + w.json + w.svg + w.xml > 1)
 		return opt_error("braid topo", "one of --explain, --json, --svg and --xml");
+	if (w.hwloc && *w.root)
+		return opt_error("braid topo", "one of --hwloc and --root");
 	return topo(&w);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* topo.h - the pictures of `braid topo`: each is one document on stdout. */
+/* topo.h - the parts of `braid topo`: pictures, each one document on stdout, and hwloc. */
 #ifndef BRAID_TOOLS_TOPO_H
 #define BRAID_TOOLS_TOPO_H
 
@@ -7,5 +7,11 @@
 
 void topo_xml(const struct braid_machine *m);	/* as NCCL_TOPO_FILE wants it */
 void topo_svg(const struct braid_machine *m);
+
+/*
+ * The machine as hwloc tells it, of an XML file; NULL: this one.  0 with *ret, or -errno, -EINVAL
+ * where hwloc can't read the file.  Only where configure found hwloc.
+ */
+int topo_hwloc(const char *file, struct braid_machine **ret);
 
 #endif

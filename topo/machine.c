@@ -30,6 +30,7 @@ static const struct {
 	const char *name, *words;
 } distances[BRAID_DISTANCES] = {
 	[BRAID_DISTANCE_SELF] = {"X", "itself"},
+	[BRAID_DISTANCE_NVL] = {"NVL", "through NVLink"},
 	[BRAID_DISTANCE_PIX] = {"PIX", "through at most one PCIe switch"},
 	[BRAID_DISTANCE_PXB] = {"PXB", "through several PCIe switches, not through the CPU"},
 	[BRAID_DISTANCE_PHB] = {"PHB", "through a PCIe host bridge, so through the CPU"},
@@ -371,8 +372,10 @@ enum braid_distance braid_machine_nic_nic(const struct braid_machine *m, unsigne
 
 enum braid_distance braid_machine_gpu_gpu(const struct braid_machine *m, unsigned a, unsigned b)
 {
-	return a == b ? BRAID_DISTANCE_SELF :
-			braid_machine_between(m, m->gpus[a].spot, m->gpus[b].spot);
+	if (a == b)
+		return BRAID_DISTANCE_SELF;
+	return m->nvlink[a][b] ? BRAID_DISTANCE_NVL :
+				 braid_machine_between(m, m->gpus[a].spot, m->gpus[b].spot);
 }
 
 bool braid_machine_is_slower(const struct braid_spot *s)
@@ -383,6 +386,12 @@ bool braid_machine_is_slower(const struct braid_spot *s)
 bool braid_machine_is_narrower(const struct braid_spot *s)
 {
 	return s->now.width && s->now.width < s->most.width;
+}
+
+void braid_machine_nvlink(struct braid_machine *m, unsigned a, unsigned b)
+{
+	m->has_nvlink = true;
+	m->nvlink[a][b] = m->nvlink[b][a] = true;
 }
 
 /* -------------------------------------------------------------------------------------- notes */

@@ -2,8 +2,8 @@
 /*
  * machine.h - the machine as a tree: GPUs and NICs, the PCI bridges above them, NUMA nodes.
  *
- * Read from /sys alone, once; for tools, never on the data path.  What is not told there stays
- * unknown: a distance is never guessed.
+ * Read once, from /sys or by hwloc; for tools, never on the data path.  What is not told there
+ * stays unknown: a distance is never guessed.
  */
 #ifndef BRAID_TOPO_MACHINE_H
 #define BRAID_TOPO_MACHINE_H
@@ -32,6 +32,7 @@ enum {
 /* NCCL's names, nearest first.  NCCL itself counts NODE as PHB. */
 enum braid_distance {
 	BRAID_DISTANCE_SELF,	/* X */
+	BRAID_DISTANCE_NVL,	/* NVLink, direct or through its switches; of two GPUs */
 	BRAID_DISTANCE_PIX,	/* at most one PCIe switch between */
 	BRAID_DISTANCE_PXB,	/* several, but not the host bridge */
 	BRAID_DISTANCE_PHB,	/* the same host bridge */
@@ -93,6 +94,8 @@ struct braid_cpu_kind {
 struct braid_machine {
 	bool is_virtual;		/* runs under a hypervisor, as far as the machine tells */
 	unsigned n_spots, n_gpus, n_nics, n_numas, n_notes;
+	bool has_nvlink;
+	bool nvlink[BRAID_MACHINE_GPUS][BRAID_MACHINE_GPUS];
 	unsigned left_out;		/* devices that there was no room for */
 	struct braid_cpu_kind cpu;
 	struct braid_spot *spots;

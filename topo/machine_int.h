@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * machine_int.h - what a reader of machines (machine_sys.c, machine_hwloc.c) makes one with.
+ * machine_int.h - what a reader of machines (machine_sys.c, tools/topo_hwloc.c) makes one with.
  *
  * A reader begins with braid_machine_new(), puts in NUMA nodes, GPUs and NICs with the spots that
  * are above them, in any order, and ends with braid_machine_settle(), which sorts all of it.
@@ -27,6 +27,9 @@ void braid_machine_add_gpu(struct braid_machine *m, const struct braid_gpu *gpu)
 void braid_machine_add_nic(struct braid_machine *m, struct braid_nic *nic);
 void braid_machine_add_numa(struct braid_machine *m, const struct braid_numa *numa);
 void braid_machine_stand(struct braid_machine *m, struct braid_nic *nic, int spot);
+
+/* Two GPUs, by their numbers once the machine is settled. */
+void braid_machine_nvlink(struct braid_machine *m, unsigned a, unsigned b);
 
 /* The kind of CPU, and whether it runs under a hypervisor, of ROOT/proc/cpuinfo. */
 void braid_machine_cpu(struct braid_machine *m, const char *root);

@@ -16,6 +16,15 @@ topo()
 	"$braid" topo --root "$root" "${@:2}"
 }
 
+# by_hwloc FILE OPTION...: skips where braid has no hwloc, having seen that it says so.
+by_hwloc()
+{
+	run --separate-stderr "$braid" topo --hwloc "$@"
+	if [ "$stderr" = "braid topo: --hwloc: this braid was built without hwloc" ]; then
+		[ "$status" -eq 2 ] && skip "braid was built without hwloc"
+	fi
+}
+
 # Section $2 of machine $1's description.
 section()
 {
@@ -216,6 +225,96 @@ assert have == sys.argv[2:], (have, sys.argv)' "$n" $choices <<<"$output"
 	live=$output
 	run -0 --separate-stderr "$braid" topo --xml --root "$BATS_TEST_TMPDIR/recorded"
 	diff <(echo "$live") <(echo "$output")
+}
+
+# dgx-a100 has devices under one bridge and under five: of its 190 pairs of PCI devices 64 are such
+# that hwloc_get_common_ancestor_obj() of 2.9.0 runs off the tree.
+@test "hwloc's XML gives the matrix and the choices that /sys gives" {
+	for machine in dgx1-v100 four-gpu dgx-a100; do
+		xml=$src/tests/topo/$machine.xml
+		by_hwloc "$xml"
+		[ "$status" -eq 0 ]
+		[ -z "$stderr" ]
+		diff <(section "$machine" matrix | squeezed) \
+			<(sed '/^$/,$d' <<<"$output" | squeezed)
+		[[ $output == *"NVLink is not shown"* ]]
+		for gpu in 0 1 2 3; do
+			run -0 topo "$machine" --explain $gpu --gpus 4
+			said=$output
+			by_hwloc "$xml" --explain $gpu --gpus 4
+			diff <(echo "$said") <(echo "$output")
+		done
+		run -0 topo "$machine" --svg
+		drawn=$output
+		by_hwloc "$xml" --svg
+		diff <(echo "$drawn") <(echo "$output")
+		run -0 topo "$machine" --xml		# hwloc does not tell what a link can
+		[[ $output == *link_width=\"16\"* ]]
+		drawn=$(sed 's/ link_[a-z]*="[^"]*"//g' <<<"$output")
+		by_hwloc "$xml" --xml
+		diff <(echo "$drawn") <(sed 's/ link_[a-z]*="[^"]*"//g' <<<"$output")
+	done
+}
+
+# nvlink OBJECTS VALUES: looks at four-gpu with a matrix of NVLink's bandwidths, as hwloc exports it.
+nvlink()
+{
+	{
+		sed '$d' "$src/tests/topo/four-gpu.xml"
+		cat <<-END
+		<distances2 type="PCIDev" nbobjs="$(wc -w <<<"$1")" kind="9" name="NVLinkBandwidth" indexing="gp">
+		<indexes length="$((${#1} + 1))">$1 </indexes>
+		<u64values length="$((${#2} + 1))">$2 </u64values>
+		</distances2>
+		</topology>
+		END
+	} >"$BATS_TEST_TMPDIR/nvlink.xml"
+	by_hwloc "$BATS_TEST_TMPDIR/nvlink.xml"
+	[ "$status" -eq 0 ]
+}
+
+@test "NVLink is shown where hwloc tells it, direct or through a switch" {
+	# GPU0 and GPU1, GPU0 and GPU2; themselves as hwloc has it
+	nvlink "122 120 105 121" "9 2 1 0  2 9 0 0  1 0 9 0  0 0 0 9"
+	[[ $output == *$'\n'"GPU0  X    NVL  NVL  SYS  PIX "* ]]
+	[[ $output == *$'\n'"GPU1  NVL  X    SYS  SYS  NODE "* ]]
+	[[ $output == *$'\n'"GPU2  NVL  SYS  X    NODE SYS "* ]]
+	[[ $output == *$'\n'"GPU3  SYS  SYS  NODE X    SYS "* ]]
+	[[ $output == *"  NVL   through NVLink"* && $output != *"NVLink is not shown"* ]]
+	# GPU0 and GPU3, each with a link to what is no GPU
+	nvlink "122 121 113" "0 0 2  0 0 2  2 2 0"
+	[[ $output == *$'\n'"GPU0  X    NODE SYS  NVL  PIX "* ]]
+	[[ $output == *$'\n'"GPU3  NVL  SYS  NODE X    SYS "* ]]
+	# no links
+	nvlink "122 121" "9 0 0 9"
+	[[ $output != *NVL\ * && $output == *"NVLink is not shown"* ]]
+}
+
+@test "hwloc's XML that is damaged, or not there, is one line" {
+	cut=$BATS_TEST_TMPDIR/cut.xml
+	head -c 9000 "$src/tests/topo/four-gpu.xml" >"$cut"
+	by_hwloc "$cut"
+	[ "$stderr" = "braid topo: $cut: hwloc can't read this" ]
+	[ "$status" -eq 2 ]
+	# well-formed, but libhwloc 2.9.0 dies of it; another one may not
+	sed 's/ complete_cpuset="[^"]*"//' "$src/tests/topo/four-gpu.xml" >"$cut"
+	run --separate-stderr "$braid" topo --hwloc "$cut"
+	[ "$status" -eq 0 ] || [ "$stderr" = "braid topo: $cut: hwloc can't read this" ]
+	: >"$cut"
+	run -2 --separate-stderr "$braid" topo --hwloc "$cut" --json
+	[ "$stderr" = "braid topo: $cut: hwloc can't read this" ]
+	[ -z "$output" ]
+	run -2 --separate-stderr "$braid" topo --hwloc /nowhere
+	[ "$stderr" = "braid topo: /nowhere: No such file or directory" ]
+	run -2 --separate-stderr "$braid" topo --hwloc "$cut" --root /
+	[ "${#stderr_lines[@]}" -eq 1 ]
+}
+
+@test "this machine can be looked at by hwloc" {
+	by_hwloc live --json
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	[[ $output == *'"schema": "braid-topo-1"'* ]]
 }
 
 @test "mistakes are one line" {

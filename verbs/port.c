@@ -19,6 +19,8 @@
 #include "verbs/cm.h"
 #include "verbs/wire.h"
 
+enum { VENDOR_SIW = 0x626d74 };		/* as it names itself: no IEEE number, "bmt" */
+
 static struct braid_log_gate gate_reg, gate_event;
 static struct braid_port *ports;
 
@@ -311,6 +313,7 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 		if (p)
 			dev = place(p, table, count, max, &reason);
 		if (dev) {
+			p->sigpipe = attr.vendor_id == VENDOR_SIW;
 			p->pd = braid_ibv.alloc_pd(p->ctx);
 			reason = p->pd ? port_room(p, &attr) : "can't have a protection domain";
 		}

@@ -11,6 +11,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -285,12 +286,45 @@ int braid_wire_qp(struct braid_wire *w)
 	return 0;
 }
 
+void braid_hush(const struct braid_port *p, struct braid_hush *h)
+{
+	sigset_t set;
+
+	h->on = p->sigpipe;
+	if (!h->on)
+		return;
+	sigemptyset(&set);
+	sigpending(&set);
+	h->was_pending = sigismember(&set, SIGPIPE);
+	sigemptyset(&set);
+	sigaddset(&set, SIGPIPE);
+	pthread_sigmask(SIG_BLOCK, &set, &h->old);
+}
+
+void braid_unhush(const struct braid_hush *h)
+{
+	static const struct timespec now;
+	sigset_t set;
+
+	if (!h->on)
+		return;
+	sigemptyset(&set);
+	sigaddset(&set, SIGPIPE);
+	while (!h->was_pending && sigtimedwait(&set, NULL, &now) < 0 && errno == EINTR)
+		;
+	pthread_sigmask(SIG_SETMASK, &h->old, NULL);
+}
+
 void braid_wire_fence(struct braid_wire *w)
 {
+	struct braid_hush h;
+
+	braid_hush(w->port, &h);
 	if (w->qp && w->id)
 		braid_rdma.destroy_qp(w->id);
 	else if (w->qp)
 		braid_ibv.destroy_qp(w->qp);
+	braid_unhush(&h);
 	w->qp = NULL;
 }
 

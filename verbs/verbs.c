@@ -107,8 +107,14 @@ static void signal_it(struct braid_wire *w, struct ibv_send_wr *wr)
 static int chain_post(struct chain *c)
 {
 	struct ibv_send_wr *bad;
-	int err = c->n ? ibv_post_send(c->w->qp, c->wr, &bad) : 0;
+	struct braid_hush h;
+	int err;
 
+	if (!c->n)
+		return 0;
+	braid_hush(c->w->port, &h);
+	err = ibv_post_send(c->w->qp, c->wr, &bad);
+	braid_unhush(&h);
 	c->n = 0;
 	return err ? -EIO : 0;
 }

@@ -10,6 +10,7 @@
 #ifndef BRAID_VERBS_WIRE_H
 #define BRAID_VERBS_WIRE_H
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -114,6 +115,17 @@ void braid_wire_free(struct braid_wire *w);
 /* The NIC may read `size` bytes there from now on, if it can: 0 or -ENOMEM. */
 int braid_wire_ring(struct braid_wire *w, char *ring, size_t size);
 /* The queue pair, on w->id if there is one; then all its receives.  0 or a negative errno. */
+/*
+ * Around what may make soft-iWARP (siw) write to a socket in our own call: of one that the peer has
+ * closed it raises SIGPIPE, as the kernel's TCP does for who does not ask it not to.
+ */
+struct braid_hush {
+	bool on, was_pending;
+	sigset_t old;
+};
+void braid_hush(const struct braid_port *p, struct braid_hush *h);
+void braid_unhush(const struct braid_hush *h);
+
 /* Notes which call failed, if err is one; returns err. */
 int braid_wire_failed(struct braid_wire *w, const char *call, int err);
 int braid_wire_qp(struct braid_wire *w);

@@ -478,13 +478,13 @@ static bool break_one(unsigned from)
 }
 
 /* One at a time: what it carried goes on over the others, in the order that there was. */
-static void one_of_several(struct abi *t, const char *kind)
+static void several(struct abi *t, const char *kind, const char *more)
 {
 	unsigned times = 0;
 	struct peer p;
 	struct job *j;
 
-	nic(kind, "");
+	nic(kind, more);
 	setenv("BRAID_LANES", "4", 1);
 	j = start(t, &p);
 	job_play(j, 100);
@@ -499,6 +499,18 @@ static void one_of_several(struct abi *t, const char *kind)
 	TRUE(j->longest_us < deadline_ms(STALL_MS * SLACK) - now_us());
 	returns(j, kind);
 	finish(j, &p);
+}
+
+static void one_of_several(struct abi *t, const char *kind)
+{
+	several(t, kind, "");
+}
+
+/* siw writes to a socket in the caller's name: the process must not die of that. */
+static void sigpipe(struct abi *t)
+{
+	signal(SIGPIPE, SIG_DFL);
+	several(t, kinds[1], ",sigpipe=1");
 }
 
 /* The address of a NIC moves to another entry, then is gone: the next lanes take what there is. */
@@ -1150,6 +1162,7 @@ static const struct abi_case cases[] = {
 	BOTH("each call that moves data fails", post_calls),
 	BOTH("a thousand connections leave nothing", cycles),
 	BOTH("some queue pairs of several fail", one_of_several),
+	CASE("iWARP: nobody hears of a SIGPIPE of the driver's", sigpipe, ONCE),
 	BOTH("the end comes while a connection is made", early),
 	CASE("RoCE: a GID that changes is followed", gid_moves, ONCE),
 	CASE("IB: a port that goes down costs a moment", port_down_ib, ONCE),

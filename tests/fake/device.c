@@ -148,7 +148,8 @@ EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr 
 		return errno;
 	*attr = (struct ibv_device_attr){
 		.fw_ver = "0.0.1", .node_guid = htobe64(d->guid), .sys_image_guid = htobe64(d->guid),
-		.max_mr_size = UINT64_C(1) << 40, .page_size_cap = 4096, .vendor_id = 0xfa4e,
+		.max_mr_size = UINT64_C(1) << 40, .page_size_cap = 4096,
+		.vendor_id = d->has_sigpipe ? 0x626d74 : 0xfa4e,
 		.vendor_part_id = 1 + (uint32_t)d->kind, .hw_ver = 1,
 		.max_qp = (int)d->max.max_qp, .max_qp_wr = (int)d->max.max_wr,
 		.device_cap_flags = d->kind == KIND_IWARP ? 0 : IBV_DEVICE_RC_RNR_NAK_GEN,

@@ -8,6 +8,7 @@
 #include "tests/fake/fake.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -619,6 +620,7 @@ static int send_take(struct fqp *qp, const struct ibv_send_wr *wr)
 int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct fqp *qp = TO(fqp, ibv);
+	bool over;
 	int err = 0;
 
 	*bad = wr;
@@ -631,11 +633,14 @@ int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **b
 		*bad = wr;
 		err = send_take(qp, wr);
 	}
-	if (ibv->state == IBV_QPS_ERR)
+	over = ibv->state == IBV_QPS_ERR;
+	if (over)
 		flush_sends(qp);
 	else
 		qp_run(qp);
 	pthread_mutex_unlock(&qp->lock);
+	if (over && qp->ctx->dev->has_sigpipe)
+		raise(SIGPIPE);
 	return err;
 }
 

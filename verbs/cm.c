@@ -6,6 +6,9 @@
  *	accepter                        connect request: whose nonce? -> accept -> established
  *
  * One event channel per port serves all its ids.
+ *
+ * rdma_cm hands out ports of its own, but soft-iWARP takes them from TCP as well, where somebody
+ * may have them already: then it is tried with another.
  */
 #include "verbs/cm.h"
 
@@ -17,7 +20,7 @@
 
 #include "core/os.h"
 
-enum { BACKLOG = 128, RESOLVE_MS = 2000 };
+enum { BACKLOG = 128, RESOLVE_MS = 2000, PORTS_TRIED = 16 };
 
 static int last_error(void)
 {
@@ -40,25 +43,37 @@ static bool is_same(const struct rdma_cm_id *id, const struct braid_port *p)
 	       id->port_num == p->num;
 }
 
-/* Does rdma_cm find the port at this device's address? */
-static bool try_dev(struct braid_port *p, const struct braid_dev *dev)
+/* 0, -ENODEV: not at this port, or another errno. */
+static int try_port(struct braid_port *p, const struct braid_dev *dev)
 {
 	struct sockaddr_storage sa = { 0 };
+	int err = -ENODEV;
 
 	memcpy(&sa, &dev->net.addr, sizeof(dev->net.addr));
 	set_port(&sa, 0);
 	if (braid_rdma.create_id(p->cm, &p->listen, NULL, RDMA_PS_TCP)) {
 		p->listen = NULL;
-		return false;
+		return err;
 	}
-	if (!braid_rdma.bind_addr(p->listen, (struct sockaddr *)&sa) && is_same(p->listen, p) &&
-	    !braid_rdma.listen(p->listen, BACKLOG)) {
+	if (!braid_rdma.bind_addr(p->listen, (struct sockaddr *)&sa) && is_same(p->listen, p))
+		err = braid_rdma.listen(p->listen, BACKLOG) ? last_error() : 0;
+	if (!err) {
 		p->cm_port = ntohs(braid_rdma.get_src_port(p->listen));
-		return true;
+		return 0;
 	}
 	braid_rdma.destroy_id(p->listen);
 	p->listen = NULL;
-	return false;
+	return err;
+}
+
+/* Does rdma_cm find the port at this device's address? */
+static bool try_dev(struct braid_port *p, const struct braid_dev *dev)
+{
+	int err = -EADDRINUSE;
+
+	for (unsigned i = 0; i < PORTS_TRIED && err == -EADDRINUSE; i++)
+		err = try_port(p, dev);
+	return !err;
 }
 
 struct braid_dev *braid_cm_find(struct braid_port *p, struct braid_dev *table, unsigned count,
@@ -254,6 +269,8 @@ int braid_cm_connect(struct braid_wire *w, const struct sockaddr *from, const st
 		return braid_wire_failed(w, "rdma_create_id", last_error());
 	}
 	w->cm = BRAID_CM_WORKS;
+	w->cm_port = port;
+	w->dials++;
 	w->next = w->port->wires;
 	w->port->wires = w;
 	if (braid_rdma.resolve_addr(w->id, (struct sockaddr *)&src, (struct sockaddr *)&dst,
@@ -266,6 +283,18 @@ int braid_cm_step(struct braid_wire *w)
 {
 	pump(w->port);
 	return w->cm == BRAID_CM_UP ? 0 : w->cm == BRAID_CM_FAILED ? w->cm_err : -EAGAIN;
+}
+
+int braid_cm_again(struct braid_wire *w, const struct sockaddr *from, const struct sockaddr *to)
+{
+	int err;
+
+	if (!w->dialler || w->cm_err != -EADDRINUSE || w->dials >= PORTS_TRIED)
+		return w->cm_err;
+	braid_wire_fence(w);
+	braid_cm_close(w);
+	err = braid_cm_connect(w, from, to, w->cm_port);
+	return err ? err : -EAGAIN;
 }
 
 void braid_cm_close(struct braid_wire *w)

@@ -24,6 +24,8 @@ int braid_cm_accept(struct braid_wire *w);
 int braid_cm_connect(struct braid_wire *w, const struct sockaddr *from, const struct sockaddr *to,
 		     uint16_t port);
 int braid_cm_step(struct braid_wire *w);	/* 0: up; -EAGAIN; or it failed */
+/* When it has: -EAGAIN, dialled from another port, for that one was in use; or why it failed. */
+int braid_cm_again(struct braid_wire *w, const struct sockaddr *from, const struct sockaddr *to);
 void braid_cm_close(struct braid_wire *w);
 
 #endif

@@ -702,6 +702,8 @@ int braid_wire_ready(struct braid_setup *s)
 	struct braid_wire *w = s->wire;
 	int err = w->port->fabric == BRAID_FABRIC_IWARP ? braid_cm_step(w) : 0;
 
+	if (err && err != -EAGAIN)
+		err = braid_cm_again(w, &s->dev->net.addr.sa, s->to);
 	s->failed = w->failed;
 	return err;
 }

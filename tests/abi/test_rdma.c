@@ -837,6 +837,20 @@ static void memory_lanes(struct abi *t, const char *kind)
 	taken_back(t, kind, "4");
 }
 
+/* Ports that rdma_cm hands out may be TCP's already: the next will do, and RDMA it is. */
+static void ports_taken(struct abi *t)
+{
+	struct peer p;
+	struct job *j;
+
+	nic(kinds[1], ",busy=7,busy_dials=9");
+	setenv("BRAID_TRANSPORTS", "verbs", 1);
+	j = start(t, &p);
+	job_play(j, 100);
+	TRUE(uses_rdma(j));
+	finish(j, &p);
+}
+
 /* -- limits -------------------------------------------------------------------------------- */
 
 static char said[16384];
@@ -1162,6 +1176,7 @@ static const struct abi_case cases[] = {
 	BOTH("each call that moves data fails", post_calls),
 	BOTH("a thousand connections leave nothing", cycles),
 	BOTH("some queue pairs of several fail", one_of_several),
+	CASE("iWARP: a port that is in use costs nothing", ports_taken, ONCE),
 	CASE("iWARP: nobody hears of a SIGPIPE of the driver's", sigpipe, ONCE),
 	BOTH("the end comes while a connection is made", early),
 	CASE("RoCE: a GID that changes is followed", gid_moves, ONCE),

@@ -457,13 +457,26 @@ EXPORT int rdma_bind_addr(struct rdma_cm_id *ibv, struct sockaddr *addr)
 	return err ? failed(err) : 0;
 }
 
+/* rdma_cm has chosen a port that TCP has given to somebody else. */
+static bool port_taken(struct rdma_cm_id *ibv, bool dials)
+{
+	struct fdev *d = ibv->verbs ? to_ctx(ibv->verbs)->dev : NULL;
+	uint32_t *left = d ? dials ? &d->busy_dials : &d->busy : NULL;
+
+	if (!left || !*left)
+		return false;
+	--*left;
+	errno = EADDRINUSE;
+	return true;
+}
+
 EXPORT int rdma_listen(struct rdma_cm_id *ibv, int backlog)
 {
 	struct cm_id *id = TO(cm_id, ibv);
 	struct sockaddr_un un;
 	int err = 0;
 
-	if (call_fails_on(ibv, __func__))
+	if (call_fails_on(ibv, __func__) || port_taken(ibv, false))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (id->state == CM_IDLE) {
@@ -719,7 +732,7 @@ EXPORT int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *param)
 	struct cm_id *id = TO(cm_id, ibv);
 	int err = 0;
 
-	if (call_fails_on(ibv, __func__))
+	if (call_fails_on(ibv, __func__) || port_taken(ibv, true))
 		return -1;
 	pthread_mutex_lock(&lock);
 	if (id->state != CM_ROUTE || !fill(id, &id->local, MSG_REQ, param, 56)) {

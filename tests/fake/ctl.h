@@ -26,6 +26,7 @@
  *   memlock=BYTES       what may be registered at one time in a process (no limit)
  *   srq=1  imm=1 (iwarp: 0)  dmabuf=1  peermem=1  v1=1  linger=MS (iwarp: how long TCP tries; 10000)
  *   sigpipe=0 (1: as siw, a send on a queue pair that is over raises SIGPIPE)
+ *   busy=N  busy_dials=N (iwarp: the first N ports to listen on, to dial from, are in use)
  *   late=0              1: what is written into a GPU arrives when a NIC of this process reads next
  *
  * Commands.  Where one ends in [pid], it is meant for this process alone, else for the fabric:

@@ -88,6 +88,8 @@ static bool parse_key(struct spec *s, const char *key, char *value)
 		{ "net", &s->net }, { "v1", &s->v1 }, { "srq", &d->has_srq }, { "imm", &d->has_imm },
 		{ "dmabuf", &d->has_dmabuf }, { "peermem", &d->has_peermem }, { "late", &d->has_late },
 		{ "linger", &d->linger_ms }, { "sigpipe", &d->has_sigpipe },
+		{ "busy", &d->busy },
+		{ "busy_dials", &d->busy_dials },
 		{ "max_qp", &d->max.max_qp }, { "max_cq", &d->max.max_cq },
 		{ "max_mr", &d->max.max_mr }, { "max_cqe", &d->max.max_cqe },
 		{ "max_wr", &d->max.max_wr }, { "max_sge", &d->max.max_sge },

@@ -190,7 +190,7 @@ struct fdev {
 	uint32_t nports, mtu, speed, npkeys;
 	uint16_t pkey[PKEYS_MAX];
 	uint64_t guid, memlock;
-	uint32_t has_srq, has_imm, has_dmabuf, has_peermem, has_late, has_sigpipe, linger_ms;
+	uint32_t has_srq, has_imm, has_dmabuf, has_peermem, has_late, has_sigpipe, linger_ms, busy, busy_dials;
 	struct limits max;
 	_Atomic uint32_t qps, cqs, mrs, srqs;
 };

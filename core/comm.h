@@ -145,7 +145,8 @@ struct braid_comm {
 	void *user;			/* the plugin's */
 	struct braid_list ctx_node;	/* the context's objects */
 	struct braid_list mrs;		/* the plugin's, freed with the comm */
-	struct braid_list flushes;	/* core/flush.c */
+	struct braid_list flushes;	/* core/flush.c, under flush_lock */
+	struct braid_lock flush_lock;
 
 	/* sender */
 	struct braid_send *send;

@@ -23,6 +23,7 @@ struct braid_flush {
 	} buf[BRAID_RECVS_MAX];
 };
 
+/* With the comm's flush_lock held, here and below: another thread may take back the memory. */
 static void flush_free(struct braid_flush *f)
 {
 	braid_list_del(&f->node);
@@ -64,6 +65,7 @@ int braid_flush_start(struct braid_comm *c, unsigned n, void *const *data, const
 	memset(f, 0, sizeof(*f));
 	f->req.comm = c;
 	f->req.flush = true;
+	braid_lock_wait(&c->flush_lock);
 	braid_list_add_tail(&c->flushes, &f->node);
 	for (unsigned i = 0; i < n; i++) {
 		if (!mrs[i] || !mrs[i]->gpu || sizes[i] <= 0)
@@ -75,17 +77,22 @@ int braid_flush_start(struct braid_comm *c, unsigned n, void *const *data, const
 		*ret = &f->req;
 	else
 		flush_free(f);
+	braid_unlock(&c->flush_lock);
 	return 0;
 }
 
 int braid_flush_test(struct braid_req *req, bool *ret_done)
 {
 	struct braid_flush *f = braid_container(req, struct braid_flush, req);
-	int err = f->err ? f->err : flush_step(f);
+	struct braid_comm *c = req->comm;
+	int err;
 
+	braid_lock_wait(&c->flush_lock);
+	err = f->err ? f->err : flush_step(f);
 	*ret_done = !err;
 	if (!err)
 		flush_free(f);
+	braid_unlock(&c->flush_lock);
 	return err == -EAGAIN ? 0 : err;
 }
 
@@ -93,18 +100,22 @@ void braid_flush_cancel(struct braid_comm *c, const struct braid_mr *mr)
 {
 	struct braid_flush *f;
 
+	braid_lock_wait(&c->flush_lock);
 	braid_list_for(f, &c->flushes, node) {
 		for (unsigned i = 0; i < f->n && !f->err; i++) {
 			if (f->buf[i].mr == mr)
 				f->err = -ECANCELED;
 		}
 	}
+	braid_unlock(&c->flush_lock);
 }
 
 void braid_flush_forget(struct braid_comm *c)
 {
 	struct braid_flush *f, *tmp;
 
+	braid_lock_wait(&c->flush_lock);
 	braid_list_for_safe(f, tmp, &c->flushes, node)
 		flush_free(f);
+	braid_unlock(&c->flush_lock);
 }

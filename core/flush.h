@@ -4,7 +4,7 @@
  *
  * One is made by iflush and ends in test, where it is moved.  What the NIC reads for it lies in no
  * memory of the user's, so that a comm may be closed, and memory taken back, with one under way.
- * All calls for a comm come from one thread at a time, as NCCL's do.
+ * Flushes of a comm come from one thread at a time, as NCCL's do; memory may go on another.
  */
 #ifndef BRAID_CORE_FLUSH_H
 #define BRAID_CORE_FLUSH_H

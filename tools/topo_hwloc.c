@@ -346,21 +346,21 @@ static int load(const char *file, hwloc_topology_t *ret)
 static int try(const char *file)
 {
 	hwloc_topology_t t;
-	pid_t pid = fork();
 	int status;
+	pid_t pid;
 
+	if (access(file, R_OK))
+		return -errno;
+	pid = fork();
 	if (pid < 0)
 		return -errno;
-	if (!pid) {
-		if (freopen("/dev/null", "w", stderr))
-			_exit(-load(file, &t));
-		_exit(EINVAL);
-	}
+	if (!pid)
+		_exit(!freopen("/dev/null", "w", stderr) || load(file, &t));
 	while (waitpid(pid, &status, 0) < 0) {
 		if (errno != EINTR)
 			return -errno;
 	}
-	return WIFEXITED(status) ? -WEXITSTATUS(status) : -EINVAL;
+	return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -EINVAL;
 }
 
 int topo_hwloc(const char *file, struct braid_machine **ret)

@@ -311,6 +311,8 @@ nvlink()
 }
 
 @test "this machine can be looked at by hwloc" {
+	# its plugins for PCI keep what they know of names, and are unloaded before leaks are looked for
+	export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 	by_hwloc live --json
 	[ "$status" -eq 0 ]
 	[ -z "$stderr" ]

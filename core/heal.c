@@ -131,6 +131,7 @@ void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int
 	lane->dial_wait_ms = 0;
 	lane->dial_at_ns = 0;
 	link->heal.refused = false;
+	link->heal.heard_ns = now;
 	braid_info("device %s, peer %s: lane %u is back (opened %u times)",
 		   link->key.dev->net.name, link->peer, lane->index, lane->epoch + 1);
 }
@@ -154,7 +155,6 @@ void braid_heal_resumed(struct braid_lane *lane, uint64_t now)
 	else if (lane->patience_ms < SUSPECT_MAX_MS)
 		lane->patience_ms *= 2;
 	lane->resumed_ns = now;
-	lane->link->heal.heard_ns = now;	/* in the handshake, whoever dialled */
 }
 
 /* On a socket, where better can be had. */

@@ -72,9 +72,12 @@ static void put_hex(const char *name, int digits, unsigned value)
 	printf(" %s=\"0x%0*x\"", name, digits, value);
 }
 
+/* The lesser of the two that is known: 0 is unknown. */
 static double lesser(double a, double b)
 {
-	return !b || (a && a < b) ? a : b;
+	if (a <= 0 || b <= 0)
+		return a > b ? a : b;
+	return a < b ? a : b;
 }
 
 /* A link is as fast and as wide as the slower and narrower of its ends. */

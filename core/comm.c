@@ -1376,6 +1376,10 @@ static void forget_recvs(struct braid_comm *c)
 		if (lane->rx_hdr.comm != c->id ||
 		    (lane->rx_kind != BRAID_RX_ENTRY && lane->rx_kind != BRAID_RX_UM))
 			continue;
+		if (lane->tr->lands && lane->rx_left) {
+			lane->tr->lane_fence(lane);
+			braid_lane_lost(lane, -ECANCELED);
+		}
 		lane->rx_kind = BRAID_RX_DRAIN;
 		lane->rx_dst = NULL;
 		free(lane->rx_stage);

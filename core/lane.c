@@ -200,6 +200,21 @@ void braid_tx_stamp(struct braid_lane *lane)
 	braid_lane_told(lane);
 }
 
+uint32_t braid_tx_piece(const struct braid_txq *q, uint32_t max, bool with_head)
+{
+	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+	uint32_t end = f->off + f->inl, len = f->inl;
+
+	for (uint32_t i = q->f_sent + 1; i != q->f_head && !f->ext_len; i++) {
+		f = &q->f[i & q->fmask];
+		if ((f->ext_len && !with_head) || f->off != end || len + f->inl > max)
+			break;
+		end += f->inl;
+		len += f->inl;
+	}
+	return len;
+}
+
 /* The message's only chunk, right behind the START at f_sent; or NULL. */
 static const struct braid_txf *whole_message(const struct braid_txq *q)
 {
@@ -277,6 +292,16 @@ static void bring_here(struct braid_txq *q, struct braid_txf *f)
 	braid_send_no_gpu(f->owner, err);
 	f->owner = NULL;
 	make_void(q, f, false);
+}
+
+const struct braid_txf *braid_tx_here(struct braid_lane *lane)
+{
+	struct braid_txq *q = &lane->tx;
+	struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+
+	if (!q->part)
+		bring_here(q, f);
+	return f;
 }
 
 int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
@@ -542,4 +567,16 @@ int braid_tx_release(struct braid_lane *lane, const void *comm)
 		f->ext = f->own;
 	}
 	return 0;
+}
+
+bool braid_lane_stuck(const struct braid_lane *lane, struct braid_look *look, unsigned most)
+{
+	uint64_t bytes = atomic_load_explicit(&lane->rx_bytes, memory_order_relaxed);
+	uint32_t told = lane->tx.f_told;
+
+	if (lane->tx.f_sent == told || bytes != look->bytes || told != look->told)
+		look->stuck = 0;
+	look->bytes = bytes;
+	look->told = told;
+	return ++look->stuck > most;
 }

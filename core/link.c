@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "core/auth.h"
+#include "core/copy.h"
 #include "core/log.h"
 #include "core/param.h"
 #include "core/pool.h"
@@ -384,6 +385,7 @@ void braid_lane_fence(struct braid_lane *lane)
 	if (atomic_exchange(&lane->up, false))
 		atomic_fetch_add(&link->ndown, 1);
 	if (lane->fd >= 0) {
+		lane->tr->lane_fence(lane);	/* it may be writing what is forgotten now */
 		rx_forget(lane);
 		lane->tr->lane_close(lane);
 		/* What was told of others over this one need not have arrived. */
@@ -864,6 +866,36 @@ int braid_rx_end(struct braid_lane *lane)
 	    lane->rx_frames - lane->rx_told >= lane->ack_frames || lane->rx_quiet >= ACK_BYTES) {
 		lane->rx_owed = true;
 		braid_hint(&link->urgent, true);
+	}
+	return err;
+}
+
+int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
+{
+	int err = 0;
+
+	while (!err && (n || (lane->rx_kind != BRAID_RX_NONE && !lane->rx_left))) {
+		if (lane->rx_kind == BRAID_RX_NONE) {
+			if (n < BRAID_HDR_SIZE)
+				return -EBADMSG;
+			err = braid_hdr_unpack(p, &lane->rx_hdr);
+			if (!err)
+				err = braid_rx_begin(lane);
+			p += BRAID_HDR_SIZE;
+			n -= BRAID_HDR_SIZE;
+		} else {
+			size_t len = n < lane->rx_left ? n : lane->rx_left;
+
+			if (len && lane->rx_dst) {
+				braid_copy_up(lane->rx_dst, p, len);
+				lane->rx_dst += len;
+			}
+			p += len;
+			n -= len;
+			lane->rx_left -= len;
+			if (!lane->rx_left)
+				err = braid_rx_end(lane);
+		}
 	}
 	return err;
 }

@@ -255,6 +255,8 @@ uint64_t braid_link_eager_max(const struct braid_link *link);
  */
 int braid_rx_begin(struct braid_lane *lane);
 int braid_rx_end(struct braid_lane *lane);
+/* What came in one message: whole frames, or a piece of one, which the next goes on with. */
+int braid_rx_take(struct braid_lane *lane, const char *p, size_t n);
 /* A chunk of len bytes was written into its place, and this is all that came with it. */
 int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len);
 

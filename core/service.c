@@ -260,12 +260,18 @@ static void link_unwatch(struct braid_link *link)
  */
 static void link_watch(struct braid_link *link)
 {
+	bool armed = true;
+
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		if (braid_lane_up(link->lane[i]))
-			link->lane[i]->tr->arm(link->lane[i]);
+			armed &= link->lane[i]->tr->arm(link->lane[i]);
 	}
 	braid_link_move(link);
 	braid_link_tidy(link);
+	if (!armed) {
+		link_unwatch(link);
+		return;
+	}
 	atomic_store(&link->watched, true);
 	link->settled = false;
 	for (unsigned i = 0; i < link->nlanes; i++) {

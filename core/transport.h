@@ -27,6 +27,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "core/wire.h"
+
 struct braid_dev;
 struct braid_lane;
 
@@ -39,8 +41,6 @@ enum {				/* ids on the wire */
 };
 
 enum { BRAID_COPY_LOCKED = 16384, BRAID_CALL_BUDGET = 1 << 20 };
-
-enum { BRAID_BLOB_SIZE = 192 };
 
 struct braid_key {			/* what the wire calls a piece of memory */
 	void *mr;
@@ -107,6 +107,9 @@ struct braid_transport {
 	uint8_t id;
 	bool dma;			/* the wire reads and writes memory without being called:
 					 * lane_fence() must be, before somebody takes it back */
+	bool lands;			/* and goes on filling lane->rx_dst between calls of poll */
+	bool ports;			/* it finds ports by itself, which names of interfaces
+					 * neither name nor exclude */
 	size_t lane_size;
 
 	/*
@@ -146,9 +149,10 @@ struct braid_transport {
 	void (*lane_fence)(struct braid_lane *lane);
 	/*
 	 * The service thread is about to sleep: have lane->event_fd, if there is one, become
-	 * readable when something arrives.  What came before is to be polled once more.
+	 * readable when something arrives.  What came before is to be polled once more.  False:
+	 * there is always something left to do, the next tick tries again.
 	 */
-	void (*arm)(struct braid_lane *lane);
+	bool (*arm)(struct braid_lane *lane);
 
 	/*
 	 * Hand queued frames to the wire, at most BRAID_CALL_BUDGET bytes, and tell the queue
@@ -174,6 +178,7 @@ int braid_no_setup_peer(struct braid_setup *s, const uint8_t *theirs);
 int braid_no_setup_ready(struct braid_setup *s);
 void braid_no_setup_drop(struct braid_setup *s);
 void braid_no_lane(struct braid_lane *lane);
+bool braid_no_arm(struct braid_lane *lane);
 bool braid_always(const struct braid_dev *dev);
 
 /* Those in use, best first, NULL-terminated: plugin/device.c is the one place that names them. */

@@ -24,10 +24,16 @@ extern const struct braid_transport braid_tcp;
 #ifdef HAVE_RDMA
 extern const struct braid_transport braid_verbs;
 #endif
+#ifdef HAVE_UCX
+extern const struct braid_transport braid_ucx;
+#endif
 
 static const struct braid_transport *const known[] = {
 #ifdef HAVE_RDMA
 	&braid_verbs,
+#endif
+#ifdef HAVE_UCX
+	&braid_ucx,
 #endif
 	&braid_tcp,
 };
@@ -100,7 +106,7 @@ static unsigned probe(void)
 			if (dev->port[braid_transports[t]->id])
 				dev->best = braid_transports[t];
 		}
-		better += dev->best && dev->best->blob;
+		better += dev->best && dev->best->ports;
 	}
 	return better;
 }
@@ -115,7 +121,7 @@ static void drop_poor(bool better, const bool *extra)
 
 	for (unsigned i = 0; i < count; i++) {
 		if (!table[i].best ||
-		    (!table[i].best->blob && (extra[i] || (better && braid_transports[0]->blob))))
+		    (!table[i].best->ports && (extra[i] || (better && braid_transports[0]->ports))))
 			continue;
 		if (n != i)
 			table[n] = table[i];
@@ -207,7 +213,7 @@ int braid_devices_find(void)
 	add_found(found, n);
 	/* What names sockets' interfaces does not say which RDMA ports to use. */
 	asked = count;
-	if (braid_transports[0] && braid_transports[0]->blob)
+	if (braid_transports[0] && braid_transports[0]->ports)
 		add_found(found, braid_netdev_find(NO_VIRTUAL, family(), "", found,
 						   BRAID_NETDEVS_MAX, NULL, 0));
 	for (unsigned i = asked; i < count; i++)

@@ -5,7 +5,7 @@
 #   abi_tests   tests/abi/test_x     the same, made of tests/abi/abi.h
 #   fuzz_tests  tests/fuzz/fuzz_x    LLVMFuzzerTestOneInput() of that one file, and one more line
 #                                    below; its corpus is tests/fuzz/corpus/x/
-#   tidy_tests, net_tests, rdma_tests, cli_tests scripts (sh, bash or bats), executable
+#   tidy_tests, net_tests, rdma_tests, ucx_tests, cli_tests scripts (sh, bash or bats), executable
 #   vm_tests    tests/vm/cases/x.sh  a script for virtual machines (tests/vm/run), not in make check
 # --wrap for a neighbour: tests_unit_test_x_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neighbour
 # A preloaded fake: check_LTLIBRARIES += tests/lib/fault.la, with
@@ -86,6 +86,9 @@ rdma_tests = \
 	tests/rdma/iwarp.sh \
 	tests/rdma/roce1.sh \
 	tests/rdma/roce2.sh
+ucx_tests = \
+	tests/ucx/shm.sh \
+	tests/ucx/tcp.sh
 
 fault_tests = tests/faults/check.sh
 
@@ -271,16 +274,16 @@ else
 cmocka_tests = tests/no-cmocka.sh
 endif
 
-dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(fault_tests) $(cli_tests) $(vm_tests) \
+dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(fault_tests) $(cli_tests) $(vm_tests) \
 	$(vm_verbs_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh \
 	tests/rdma/device.sh tests/topo/mktree
 EXTRA_DIST += $(recorded_machines) tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
-	tests/rdma/lib.sh tests/rdma/suite.sh tests/vm/lib.sh tests/vm/abi.sh tests/vm/rdma-faults.sh \
+	tests/rdma/lib.sh tests/rdma/suite.sh tests/ucx/lib.sh tests/vm/lib.sh tests/vm/abi.sh tests/vm/rdma-faults.sh \
 	tests/vm/rdma-load.sh tests/vm/modules tests/vm/dmesg.ok
 
 TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(sim_tests) $(net_tests) \
-	$(rdma_tests) $(fault_tests) $(cli_tests)
+	$(rdma_tests) $(ucx_tests) $(fault_tests) $(cli_tests)
 
 TEST_EXTENSIONS = .sh .bats
 TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
@@ -316,6 +319,10 @@ check-net: all
 check-rdma: all
 	BRAID_TEST_FILTER=$${BRAID_TEST_FILTER:-*} BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-1200} \
 		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(rdma_tests)'
+# The same over UCX.
+check-ucx: all
+	BRAID_TEST_FILTER=$${BRAID_TEST_FILTER:-*} BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-1200} \
+		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(ucx_tests)'
 check-faults: all tests/faults/faults
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(fault_tests)'
 check-cli: all
@@ -422,5 +429,5 @@ lint: docs/man/braid-params.7
 lint_dirs = plugin core gdr verbs socket topo tools
 lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
-.PHONY: check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-threads \
+.PHONY: check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-threads \
 	check-valgrind vm vm-bench fuzz coverage lint soak soak-sim soak-faults

@@ -26,7 +26,7 @@
 enum { ERR = 600, LINE = 1024 };
 
 #ifdef HAVE_RDMA
-#define USED "this release uses the first two and libcuda"
+#define USED "UCX is used if BRAID_TRANSPORTS names it"
 #else
 #define USED "this build uses none of them"
 #endif
@@ -85,7 +85,8 @@ static json_t *notes_json(const json_t *lines)
 	json_array_foreach(lines, i, x) {
 		const char *text = json_string_value(x);
 
-		if (!strncmp(text, "verbs: ", 7) || !strncmp(text, "fork: ", 6) ||
+		if (!strncmp(text, "verbs: ", 7) || !strncmp(text, "ucx: ", 5) ||
+		    !strncmp(text, "fork: ", 6) ||
 		    !strncmp(text, "gpu: ", 5))
 			json_array_append(list, x);
 	}

@@ -208,6 +208,14 @@ static void comm_end(struct braid_comm *c)
 		braid_mr_free(mr);
 }
 
+/* A context's last comm is gone: what its memory came to, if the log is there to hear it. */
+static void tell_mrs(void)
+{
+	pthread_mutex_lock(&lock);
+	braid_devices_tell_mrs();
+	pthread_mutex_unlock(&lock);
+}
+
 ncclResult_t braid_net_finalize(void *opaque)
 {
 	struct context *ctx = opaque;
@@ -222,6 +230,7 @@ ncclResult_t braid_net_finalize(void *opaque)
 		comm_end(c);
 	while ((l = first_listen(ctx)))
 		braid_listen_close(l);
+	tell_mrs();
 	free(ctx);
 	braid_service_put();
 	return ncclSuccess;
@@ -357,14 +366,21 @@ ncclResult_t braid_net_accept(void *listen_comm, void **ret_recv)
 
 static ncclResult_t close_comm(struct braid_comm *c)
 {
+	const struct context *ctx;
+	bool last;
+
 	if (!c)
 		return ncclSuccess;
 	if (forked())
 		return ncclSystemError;
 	pthread_mutex_lock(&lock);
+	ctx = c->ctx;
 	braid_list_del(&c->ctx_node);
+	last = braid_list_empty(&ctx->comms);
 	pthread_mutex_unlock(&lock);
 	comm_end(c);
+	if (last)
+		tell_mrs();
 	return ncclSuccess;
 }
 

@@ -25,6 +25,7 @@ unit_tests = \
 	tests/unit/test_log \
 	tests/unit/test_machine \
 	tests/unit/test_match \
+	tests/unit/test_mrcache \
 	tests/unit/test_netdev \
 	tests/unit/test_os \
 	tests/unit/test_param \

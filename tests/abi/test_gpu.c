@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -625,30 +626,55 @@ static void reuse(struct abi *t)
 	abi_down(net);
 }
 
-static void second(struct abi *t)
+/* A microsecond is promised, ten fail. */
+static void reg_again(struct net *net, struct pair *p, const struct buf *b, int type)
 {
-	struct net *net = up(t, "rocev2", ALL_WAYS);
-	struct pair p = { 0 };
-	struct buf first;
 	uint64_t start, took, best = UINT64_MAX;
 
-	pair_open(net, &p);
-	first = gpu_new(net, p.recv, 64 * MEG);
-	count_regs();
 	for (unsigned i = 0; i < 20; i++) {
 		start = now_us();
 		for (unsigned k = 0; k < REGS; k++) {
 			void *mr;
 
-			OK(net_reg(net, p.recv, first.data, 64 * MEG, NCCL_PTR_CUDA, &mr));
-			OK(net_dereg(net, p.recv, mr));
+			OK(net_reg(net, p->recv, b->data, b->size, type, &mr));
+			OK(net_dereg(net, p->recv, mr));
 		}
 		took = now_us() - start;
 		best = took < best ? took : best;
 	}
-	printf("the second registration of 64 MiB, and taking it back: %.2f us with a fake driver, the best "
-	       "of 20 runs\n", (double)best / REGS);
+	printf("the second registration of %zu MiB%s, and taking it back: %.2f us, the best of 20 runs\n",
+	       b->size / MEG, type == NCCL_PTR_CUDA ? " of a GPU, with a fake driver" : "",
+	       (double)best / REGS);
 	fflush(stdout);
+	TRUE(getenv("BRAID_TEST_SLOW") || best <= 10 * REGS);
+}
+
+static void second_host(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	struct buf first;
+
+	pair_open(net, &p);
+	first = buf_new(net, p.recv, 64 * MEG, 0);
+	nic("fail 0 ibv_reg_mr");
+	reg_again(net, &p, &first, NCCL_PTR_HOST);
+	TRUE(regs() < FEW);			/* of lanes that come up */
+	buf_free(net, &first);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+static void second(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	struct buf first;
+
+	pair_open(net, &p);
+	first = gpu_new(net, p.recv, 64 * MEG);
+	count_regs();
+	reg_again(net, &p, &first, NCCL_PTR_CUDA);
 	EQ(0, regs());
 	gpu_end(net, &first);
 	first = gpu_new(net, p.recv, 64 * MEG);
@@ -675,6 +701,94 @@ static void no_ids(struct abi *t)
 	gpu_end(net, &b);
 	pair_close(net, &p);
 	abi_down(net);
+}
+
+/* What is there when a limit is reached serves on, what is not there is copied or refused. */
+static void limits(struct abi *t)
+{
+	static const size_t size = 3 * MEG;
+	struct pair p = { 0 };
+	struct buf b[3];
+	struct op ops[2];
+	struct net *net;
+	uint64_t at;
+	void *mr;
+
+	warns_expected();
+	setenv("BRAID_MR_MAX", "2", 1);
+	net = up(t, "rocev2", ALL_WAYS);
+	pair_open(net, &p);
+	b[0] = gpu_new(net, p.recv, size);
+	b[1] = buf_new(net, p.send, size, 0);
+	b[2] = buf_new(net, p.recv, size, 0);		/* one too many */
+	if (!strstr(net_last_warn(), "BRAID_MR_MAX") || !strstr(net_last_warn(), "are copied"))
+		FAIL("the limit is not told but: %s", net_last_warn());
+	EQ(0, gpu_alloc(&at, size));
+	RES(ncclSystemError, net_reg(net, p.recv, (void *)(uintptr_t)at, size, NCCL_PTR_CUDA, &mr));
+	if (!strstr(net_last_warn(), "of a GPU are not registered: 2 registrations"))
+		FAIL("the limit is not told but: %s", net_last_warn());
+	OK(net_reg(net, p.recv, b[0].data, size, NCCL_PTR_CUDA, &mr));	/* that is there */
+	OK(net_dereg(net, p.recv, mr));
+	for (unsigned i = 0; i < 3; i += 2) {
+		fill(b[1].data, size, i);
+		ops[0] = op_send(net, p.send, &b[1], size, 0);
+		ops[1] = op_recv(net, p.recv, &b[i], size, 0);
+		ops_run(ops, 2);
+		filled(bytes_of(&b[i]), size, i);
+	}
+	buf_free(net, &b[1]);
+	OK(net_reg(net, p.recv, (void *)(uintptr_t)at, size, NCCL_PTR_CUDA, &mr));
+	OK(net_dereg(net, p.recv, mr));
+	gpu_end(net, &b[0]);
+	buf_free(net, &b[2]);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+static char told[512];			/* the last line of registrations */
+
+static void hear_mrs(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+static void hear_mrs(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	net_log(level, flags, file, line, "%s", text);
+	if (strstr(text, "registrations: "))
+		snprintf(told, sizeof(told), "%s", strstr(text, "registrations: "));
+}
+
+/* When a context has no comm any more, and again only if there was something new. */
+static void counted(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p[2] = { 0 };
+	struct buf a, b;
+	void *ctx;
+
+	OK(net_init_ctx(net, &ctx, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, hear_mrs, NULL));
+	pair_open(net, &p[0]);
+	pair_open(net, &p[1]);
+	a = gpu_new(net, p[0].recv, MEG);
+	b = a;
+	b.comm = p[1].recv;
+	OK(net_reg(net, b.comm, b.data, MEG, NCCL_PTR_CUDA, &b.mr));
+	OK(net_dereg(net, b.comm, b.mr));
+	gpu_end(net, &a);
+	pair_close(net, &p[0]);
+	EQ(0, told[0]);
+	pair_close(net, &p[1]);
+	if (strcmp(told, "registrations: 1 hits, 1 misses, 0 refused; at most 1 of 1048576 bytes at a time; "
+		   "now 0 of 0 bytes") != 0)
+		FAIL("what is told is: %s", told);
+	told[0] = '\0';
+	OK(net_finalize_ctx(net, ctx));
+	abi_down(net);
+	EQ(0, told[0]);
 }
 
 /* Several allocations in a row: none of the ways takes them as one. */
@@ -1129,6 +1243,9 @@ static const struct abi_case cases[] = {
 	CASE("memory of a GPU is taken back with messages under way", taken_back, ONCE),
 	CASE("memory freed and allocated at the same address is other memory", reuse, ONCE),
 	CASE("the second registration of a buffer asks no NIC", second, ONCE),
+	CASE("the same of the host's memory", second_host, ONCE),
+	CASE("at the limit what is there serves, the host's is copied, and a GPU's an error", limits, ONCE),
+	CASE("registrations are counted, and told when the last comm is closed", counted, ONCE),
 	CASE("memory that the driver has no id for is shared by nobody", no_ids, ONCE),
 	CASE("a buffer of several allocations is refused, and says so", pieces, ONCE),
 	CASE("pinned memory of the host, registered as CUDA's, is the host's", pinned, ONCE),

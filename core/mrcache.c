@@ -16,7 +16,6 @@
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
-#include "gdr/cuda.h"
 
 struct braid_mrc {
 	struct braid_mrc *kid[2];
@@ -172,10 +171,11 @@ static int reg(struct braid_dev *dev, const struct braid_transport *tr, const st
 }
 
 static struct braid_mrc *get(struct braid_dev *dev, const struct braid_transport *tr,
-			     const struct braid_mem *mem, uint64_t id, int *ret_err)
+			     const struct braid_mem *mem, int *ret_err)
 {
 	static uint32_t random = 2463534242u;
 	uint64_t beg = (uint64_t)(uintptr_t)mem->data, end = beg + mem->size;
+	uint64_t id = mem->gpu ? mem->gpu_id : 0;
 	struct braid_mrc *n = mem->gpu && !id ? NULL : find(dev->mrs, beg, end, mem->gpu, id);
 
 	*ret_err = 0;
@@ -221,7 +221,7 @@ static void put(struct braid_mrc *n)
 }
 
 /* Of a GPU's memory every NIC must have it, for nobody else can touch it. */
-static int get_all(struct braid_mr *mr, const struct braid_mem *mem, uint64_t id)
+static int get_all(struct braid_mr *mr, const struct braid_mem *mem)
 {
 	const struct braid_dev *dev = mr->comm->link->key.dev;
 	int err = 0;
@@ -231,7 +231,7 @@ static int get_all(struct braid_mr *mr, const struct braid_mem *mem, uint64_t id
 
 		if (!m->best || !m->best->dma)
 			continue;
-		mr->cached[i] = get(m, m->best, mem, id, &err);
+		mr->cached[i] = get(m, m->best, mem, &err);
 		if (mr->cached[i])
 			mr->key[i] = mr->cached[i]->key;
 		else if (mem->gpu)
@@ -243,7 +243,6 @@ static int get_all(struct braid_mr *mr, const struct braid_mem *mem, uint64_t id
 int braid_mr_new(struct braid_comm *c, const struct braid_mem *mem, struct braid_mr **ret)
 {
 	struct braid_mr *mr = calloc(1, sizeof(*mr));
-	struct braid_gpu_mem gpu = { 0 };
 	int err;
 
 	if (!mr)
@@ -253,10 +252,8 @@ int braid_mr_new(struct braid_comm *c, const struct braid_mem *mem, struct braid
 	mr->size = mem->size;
 	mr->gpu = mem->gpu;
 	braid_list_init(&mr->node);
-	if (mem->gpu && braid_gpu_look(mem->data, mem->size, &gpu))
-		gpu.id = 0;
 	pthread_mutex_lock(&lock);
-	err = get_all(mr, mem, gpu.id);
+	err = get_all(mr, mem);
 	pthread_mutex_unlock(&lock);
 	if (err) {
 		braid_mr_free(mr);

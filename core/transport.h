@@ -51,6 +51,8 @@ struct braid_mem {			/* of the user */
 	void *data;
 	size_t size;
 	bool gpu;			/* a GPU's, which the CPU never touches */
+	int gpu_index;			/* the driver's number of that; -1: not known */
+	uint64_t gpu_id;		/* of its allocations, as in gdr/cuda.h; 0: not known */
 	int fd;				/* its DMA-BUF, in which it begins at `offset`; -1: none */
 	uint64_t offset;
 };

@@ -160,7 +160,7 @@ static uint64_t mix(uint64_t h, uint64_t id)
 int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret)
 {
 	device_ptr at = (device_ptr)(uintptr_t)data, end = at + size;
-	bool known = true;
+	bool known = true, host = false, device = false;
 	uint64_t id = 0;
 	struct range r;
 
@@ -173,12 +173,16 @@ int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret)
 		if (err)
 			return err;
 		if (r.type != TYPE_DEVICE || r.managed)
-			return -EINVAL;
+			host = true;
+		else
+			device = true;
 		known &= r.id != 0;
 		id = ret->pieces++ ? mix(mix(1, id), r.id) : r.id;
 		ret->gpu = r.gpu;
 		at = r.beg + r.size;
 	} while (r.size && at < end && at > r.beg);
+	if (host)
+		return device ? -EOPNOTSUPP : -EINVAL;
 	if (at < end)
 		known = false;		/* a driver that tells no ranges */
 	ret->id = known ? id : 0;

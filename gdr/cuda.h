@@ -32,7 +32,10 @@ int braid_gpu_load(char *why, size_t len);
 /* Does the calling thread have a context, which what follows needs? */
 bool braid_gpu_current(void);
 
-/* Only memory that the CPU may not touch is a GPU's; -EINVAL: it is not. */
+/*
+ * Only memory that the CPU may not touch is a GPU's; -EINVAL: it is not; -EOPNOTSUPP: some of it
+ * is, which is nobody's then but a NIC's that the driver tells of all of it.
+ */
 int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret);
 
 /*

@@ -412,10 +412,19 @@ ncclResult_t braid_net_close_listen(void *listen_comm)
 /* --- memory -------------------------------------------------------------------------------- */
 
 /* Memory that CUDA gave out may still be the CPU's (pinned): then it is as any other. */
+static void look(struct braid_mem *mem)
+{
+	struct braid_gpu_mem gpu;
+	int err = braid_gpu_look(mem->data, mem->size, &gpu);
+
+	mem->gpu = err != -EINVAL;
+	mem->gpu_index = err ? -1 : gpu.gpu;
+	mem->gpu_id = err ? 0 : gpu.id;
+}
+
 static ncclResult_t reg(struct braid_comm *c, struct braid_mem *mem, int type, void **ret_mr)
 {
 	const struct braid_dev *dev = c->link->key.dev;
-	struct braid_gpu_mem gpu;
 	struct braid_mr *mr;
 	int err;
 
@@ -425,7 +434,8 @@ static ncclResult_t reg(struct braid_comm *c, struct braid_mem *mem, int type, v
 			   dev->net.name, type);
 		return ncclInternalError;
 	}
-	mem->gpu = type == NCCL_PTR_CUDA && braid_gpu_look(mem->data, mem->size, &gpu) != -EINVAL;
+	if (type == NCCL_PTR_CUDA)
+		look(mem);
 	err = braid_mr_new(c, mem, &mr);
 	if (err)
 		return result(err);

@@ -26,6 +26,7 @@ enum {
 	PROBE_BYTES = 2 << 20,		/* the unit that drivers pin */
 	PROBE_AT = 4096 - 8,		/* over a page's end */
 	PROBE_LEN = 16,
+	GPUS_TOLD = 16,		/* the log hears of each by itself */
 };
 
 /* --- the loop ------------------------------------------------------------------------------ */
@@ -296,10 +297,22 @@ static void note(char *why, size_t len, const char *name, int err)
 			 err ? strerror(-err) : "");
 }
 
+static void tell_not(const struct braid_port *p, const struct braid_mem *mem, const char *why)
+{
+	char which[80] = "a GPU that the driver does not name";
+
+	if (mem->gpu_index >= 0)
+		snprintf(which, sizeof(which), "GPU %d (CUDA's number)%s", mem->gpu_index,
+			 mem->gpu_index == p->gpu_tried ? "" :
+			 ", which is not the one that was tried at init");
+	braid_warn("port %s: can't register %zu bytes of %s: %s; docs/gpu.md says what each needs",
+		   p->name, mem->size, which, why);
+}
+
 /* The caller's DMA-BUF, if it has one, then what the probe has seen to work. */
 static int gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret)
 {
-	static struct braid_log_gate gate;
+	static struct braid_log_gate gate[GPUS_TOLD];
 	struct braid_port *p = braid_port_of(dev);
 	char why[256] = "";
 	int err = -EOPNOTSUPP;
@@ -318,9 +331,8 @@ static int gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct br
 			return 0;
 		note(why, sizeof(why), way_name[way], err);
 	}
-	if (braid_log_gate_open(&gate, braid_os->now_ns()))
-		braid_warn("port %s: can't register %zu bytes of a GPU (%s); docs/gpu.md says what "
-			   "each needs", p->name, mem->size, why);
+	if (braid_log_gate_open(&gate[(unsigned)mem->gpu_index % GPUS_TOLD], braid_os->now_ns()))
+		tell_not(p, mem, why);
 	return err;
 }
 
@@ -347,7 +359,8 @@ static int prove(struct braid_port *p, char *gpu, const struct braid_key *key)
 
 static int try_way(struct braid_port *p, void *gpu, unsigned way)
 {
-	struct braid_mem mem = { .data = gpu, .size = PROBE_BYTES, .gpu = true, .fd = -1 };
+	struct braid_mem mem = { .data = gpu, .size = PROBE_BYTES, .gpu = true, .fd = -1,
+				 .gpu_index = p->gpu_tried };
 	struct braid_key key;
 	int err = reg_way(p, &mem, way, &key);
 
@@ -362,6 +375,7 @@ static int try_way(struct braid_port *p, void *gpu, unsigned way)
 static unsigned try_all(struct braid_port *p, char *why, size_t len)
 {
 	int mode = braid_gpu_enter();
+	struct braid_gpu_mem what;
 	unsigned ways = 0;
 	void *gpu;
 	int err = braid_gpu_alloc(PROBE_BYTES, &gpu);
@@ -371,6 +385,7 @@ static unsigned try_all(struct braid_port *p, char *why, size_t len)
 		braid_gpu_leave(mode);
 		return 0;
 	}
+	p->gpu_tried = braid_gpu_look(gpu, PROBE_BYTES, &what) ? -1 : what.gpu;
 	for (unsigned way = 0; way < WAYS; way++) {
 		if (!is_wanted(way_name[way]))
 			continue;

@@ -50,6 +50,7 @@ struct braid_port {
 	uint64_t loop_until;		/* when the next of them must be over */
 	struct braid_dev *loop_dev;
 	unsigned gpu_ways;		/* seen to work */
+	int gpu_tried;			/* with which GPU; -1: not known */
 
 	/* iWARP: verbs/cm.c */
 	struct rdma_event_channel *cm;

@@ -804,8 +804,80 @@ static void pieces(struct abi *t)
 	gpu("pieces 4");
 	EQ(0, gpu_alloc(&at, MEG));
 	RES(ncclSystemError, net_reg(net, p.recv, (void *)(uintptr_t)at, MEG, NCCL_PTR_CUDA, &mr));
-	if (!strstr(net_last_warn(), "can't register"))
+	if (!strstr(net_last_warn(), "can't register 1048576 bytes of GPU 0 (CUDA's number): "))
 		FAIL("the reason is not told but: %s", net_last_warn());
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* A driver that exports them as one: so does the NIC have them, and nobody else's. */
+static void spans(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	struct buf to, again;
+
+	pair_open(net, &p);
+	gpu("pieces 4");
+	gpu("spans 1");
+	move(net, &p, true, true, MEG, false);
+	to = gpu_new(net, p.recv, MEG);
+	count_regs();
+	again = to;
+	OK(net_reg(net, p.recv, again.data + MEG / 8, MEG / 2, NCCL_PTR_CUDA, &again.mr));
+	EQ(1, regs());				/* what is of three of them is not known to be of these */
+	OK(net_dereg(net, p.recv, again.mr));
+	OK(net_reg(net, p.recv, again.data, MEG, NCCL_PTR_CUDA, &again.mr));
+	EQ(1, regs());
+	OK(net_dereg(net, p.recv, again.mr));
+	EQ(0, gpu_free((uint64_t)(uintptr_t)to.data));
+	again = gpu_new(net, p.recv, MEG);
+	TRUE(again.data == to.data);
+	EQ(2, regs());				/* others, at the same address */
+	OK(net_dereg(net, p.recv, to.mr));
+	gpu_end(net, &again);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* Some of the host's among them: the CPU keeps away all the same. */
+static void mixed(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	uint64_t at;
+	void *mr;
+
+	warns_expected();
+	pair_open(net, &p);
+	gpu("pieces 4");
+	gpu("mixed 1");
+	EQ(0, gpu_alloc(&at, MEG));
+	RES(ncclSystemError, net_reg(net, p.recv, (void *)(uintptr_t)at, MEG, NCCL_PTR_CUDA, &mr));
+	gpu("spans 1");
+	OK(net_reg(net, p.recv, (void *)(uintptr_t)at, MEG, NCCL_PTR_CUDA, &mr));
+	OK(net_dereg(net, p.recv, mr));
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* Not the GPU that was tried: who reads the line learns which it is. */
+static void other_gpu(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	uint64_t at;
+	void *mr;
+
+	warns_expected();
+	pair_open(net, &p);
+	gpu("number 3");
+	EQ(0, gpu_alloc(&at, MEG));
+	gpu("dmabuf 0");
+	nic("fail 1 ibv_reg_mr_iova2 EFAULT");
+	RES(ncclSystemError, net_reg(net, p.recv, (void *)(uintptr_t)at, MEG, NCCL_PTR_CUDA, &mr));
+	if (!strstr(net_last_warn(), "of GPU 3 (CUDA's number), which is not the one that was tried at init: "))
+		FAIL("the GPU is not named but: %s", net_last_warn());
 	pair_close(net, &p);
 	abi_down(net);
 }
@@ -1248,6 +1320,9 @@ static const struct abi_case cases[] = {
 	CASE("registrations are counted, and told when the last comm is closed", counted, ONCE),
 	CASE("memory that the driver has no id for is shared by nobody", no_ids, ONCE),
 	CASE("a buffer of several allocations is refused, and says so", pieces, ONCE),
+	CASE("a buffer of several allocations that the driver exports as one", spans, ONCE),
+	CASE("one of a GPU's and the host's is no memory of the CPU's", mixed, ONCE),
+	CASE("memory of a GPU that was not tried: the line names it", other_gpu, ONCE),
 	CASE("pinned memory of the host, registered as CUDA's, is the host's", pinned, ONCE),
 	CASE("a flush is a read of the NIC's", flushes, ONCE),
 	CASE("what the NIC has written and the GPU can't see yet, it sees after a flush", late, ONCE),

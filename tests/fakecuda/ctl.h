@@ -18,7 +18,10 @@
  *                        is not in the relaxed mode, is refused (0)
  *   mode                 of the calling thread: 0 as it is unasked, 2 relaxed
  *   pieces N             each allocation after that is N in a row, as of VMM (1); those are not
- *                        exported as one, nor known to nvidia-peermem
+ *                        known to nvidia-peermem, nor exported as one
+ *   spans 0|1            ... but exported as one, as newer drivers do (0)
+ *   mixed 0|1            the last of the pieces is memory of the host (0)
+ *   number N             each allocation after that is of that GPU (0)
  *   ids 0|1              allocations have an id (1)
  *   fail K [NAME] [CODE] [on]   the K-th call fails (0: none) with that CUresult (999); NAME: of
  *                        that function; on: every later one too.  Starts the count anew

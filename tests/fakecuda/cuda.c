@@ -17,7 +17,7 @@ enum { CAPTURING = 900, RELAXED = 2 };
 enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_CONTEXT = 201, NOT_SUPPORTED = 801,
        UNKNOWN = 999 };
 enum { MEMORY_TYPE = 2, BUFFER_ID = 7, IS_MANAGED = 8, DEVICE_ORDINAL = 9, RANGE_START = 11, RANGE_SIZE = 12 };
-enum { TYPE_DEVICE = 2, DMA_BUF_FD = 1, MAPPING_PCIE = 1 };
+enum { TYPE_HOST = 1, TYPE_DEVICE = 2, DMA_BUF_FD = 1, MAPPING_PCIE = 1 };
 enum { ALLOCS_MAX = 256, UNIT = 64 << 10 };
 
 struct alloc {				/* live; or free, and still mapped */
@@ -26,6 +26,7 @@ struct alloc {				/* live; or free, and still mapped */
 	int fd;
 	unsigned pieces;
 	uint64_t id;			/* of the first piece; 0: it is free */
+	uint32_t gpu;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -33,7 +34,7 @@ static struct alloc allocs[ALLOCS_MAX];
 static unsigned nallocs;
 static uint64_t next_id = 1;
 
-static long has_dmabuf = 1, has_pcie, has_ids = 1, lies, captures, pieces = 1;
+static long has_dmabuf = 1, has_pcie, has_ids = 1, lies, captures, pieces = 1, spans, mixed, number;
 static __thread long no_context;
 static __thread int mode;
 
@@ -82,7 +83,8 @@ static long command(char **w, unsigned n)
 		long *value;
 	} numbers[] = {
 		{ "dmabuf", &has_dmabuf }, { "pcie", &has_pcie }, { "ids", &has_ids }, { "lies", &lies },
-		{ "capture", &captures }, { "pieces", &pieces },
+		{ "capture", &captures }, { "pieces", &pieces }, { "spans", &spans }, { "mixed", &mixed },
+		{ "number", &number },
 	};
 	long live = 0;
 
@@ -246,6 +248,7 @@ int cuMemAlloc_v2(uint64_t *ret, size_t size)
 	}
 	if (a) {
 		a->pieces = (unsigned)pieces;
+		a->gpu = (uint32_t)number;
 		a->id = next_id;
 		next_id += a->pieces;
 		*ret = a->at;
@@ -349,14 +352,17 @@ int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t 
 	for (unsigned i = 0; i < n && !code; i++) {
 		uint64_t piece = a ? a->len / a->pieces : 0, k = a ? (ptr - a->at) / piece : 0;
 		uint64_t id = a && has_ids ? a->id + k : 0, beg = a ? a->at + k * piece : 0;
-		uint32_t type = a ? TYPE_DEVICE : 0, none = 0;
+		bool is_host = a && mixed && k == a->pieces - 1;
+		uint32_t type = is_host ? TYPE_HOST : a ? TYPE_DEVICE : 0, none = 0;
 
 		switch (attributes[i]) {
 		case MEMORY_TYPE:
 			memcpy(values[i], &type, sizeof(type));
 			break;
-		case IS_MANAGED:
 		case DEVICE_ORDINAL:
+			memcpy(values[i], a ? &a->gpu : &none, sizeof(none));
+			break;
+		case IS_MANAGED:
 			memcpy(values[i], &none, sizeof(none));
 			break;
 		case BUFFER_ID:
@@ -383,7 +389,7 @@ int cuMemGetHandleForAddressRange(void *ret, uint64_t ptr, size_t size, int type
 	const struct alloc *a = find(ptr, size);
 	char path[64];
 
-	if (!code && (!a || type != DMA_BUF_FD || ptr % page || size % page || a->pieces > 1))
+	if (!code && (!a || type != DMA_BUF_FD || ptr % page || size % page || (a->pieces > 1 && !spans)))
 		code = INVALID_VALUE;
 	if (!code && !has_dmabuf)
 		code = NOT_SUPPORTED;

@@ -45,6 +45,7 @@ enum { BRAID_BLOB_SIZE = 192 };
 struct braid_key {			/* what the wire calls a piece of memory */
 	void *mr;
 	uint32_t local, remote;
+	int gpu;			/* whose memory it is; -1: the CPU's, or not known */
 };
 
 struct braid_mem {			/* of the user */

@@ -26,7 +26,7 @@
 enum { ERR = 600, LINE = 1024 };
 
 #ifdef HAVE_RDMA
-#define USED "this release uses the first two and libcuda"
+#define USED "this release uses the first two, libcuda and libgdrapi"
 #else
 #define USED "this build uses none of them"
 #endif
@@ -38,6 +38,7 @@ static const struct {
 	{ "librdmacm.so.1", "RDMA connections" },
 	{ "libucp.so.0", "UCX" },
 	{ "libcuda.so.1", "GPU memory" },
+	{ "libgdrapi.so.2", "flushes of GPU memory" },
 	{ "libhwloc.so.15", "topology" },
 };
 

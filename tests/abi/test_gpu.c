@@ -923,7 +923,7 @@ static void flushes(struct abi *t)
 }
 
 /* What is on its way on the bus when the NIC says that it has come. */
-static void late(struct abi *t)
+static void late_with(struct abi *t)
 {
 	struct net *net = up(t, "rocev2", ALL_WAYS ",late=1");
 	static const uint8_t none[MEG];
@@ -952,6 +952,168 @@ static void late(struct abi *t)
 	buf_free(net, &from);
 	pair_close(net, &p);
 	abi_down(net);
+}
+
+static void late(struct abi *t)
+{
+	late_with(t);
+}
+
+/* BRAID_GPU_FLUSH_BY, and a logger that keeps what is said of it. */
+static char chosen[512];
+
+static void hear_choice(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+static void hear_choice(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	net_log(level, flags, file, line, "%s", text);
+	if (strstr(text, "flush by "))
+		snprintf(chosen, sizeof(chosen), "%s", strstr(text, "flush by "));
+}
+
+/* Up, with this way to flush asked for, and this one chosen. */
+static struct net *up_by(struct abi *t, const char *by, const char *want)
+{
+	struct net *net;
+	void *ctx;
+
+	setenv("BRAID_GPU_FLUSH_BY", by, 1);
+	if (!gpu_ctl)
+		cuda_load();
+	gpu("context 0");		/* the first init hears of nothing, the next tries */
+	net = up(t, "rocev2", ALL_WAYS);
+	gpu("context 1");
+	OK(net_init_ctx(net, &ctx, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, hear_choice, NULL));
+	if (strncmp(chosen, want, strlen(want)) != 0)
+		FAIL("what is said is: %s", chosen);
+	return net;
+}
+
+/* Flushes of GPU memory, one by one: how many by the CPU? */
+static long by_cpu(struct net *net, struct pair *p, struct buf *b, unsigned n)
+{
+	long seen = gpu("seen"), reads = nic("count sends"), by;
+
+	for (unsigned i = 0; i < n; i++)
+		OK(flush(net, p->recv, b, MEG));
+	by = gpu("seen") - seen;
+	if (by != n)
+		TRUE(nic("count sends") >= reads + (long)n - by);
+	return by;
+}
+
+/* At once, in the call, and what was on its way on the bus is there. */
+static void gdrcopy(struct abi *t)
+{
+	struct net *net;
+	struct pair p = { 0 };
+	struct buf b;
+
+	cuda_load();
+	load("fakecuda", "libgdrapi.so.2");
+	net = up_by(t, "gdrcopy", "flush by GDRCopy, ");
+	pair_open(net, &p);
+	b = gpu_new(net, p.recv, MEG);
+	TRUE(!flush_begin(net, p.recv, &b, MEG));
+	EQ(FEW, by_cpu(net, &p, &b, FEW));
+	gpu_end(net, &b);
+	pair_close(net, &p);
+	end_well();			/* its context is of two */
+}
+
+static void gdrcopy_late(struct abi *t)
+{
+	long reads;
+
+	setenv("BRAID_GPU_FLUSH_BY", "gdrcopy", 1);
+	cuda_load();
+	load("fakecuda", "libgdrapi.so.2");
+	reads = gpu("seen");
+	late_with(t);
+	TRUE(gpu("seen") > reads);
+}
+
+/* A window that the driver takes away, and memory of a GPU that there is no window on. */
+static void gdrcopy_gone(struct abi *t)
+{
+	struct net *net;
+	struct pair p = { 0 };
+	struct buf b, other;
+
+	cuda_load();
+	load("fakecuda", "libgdrapi.so.2");
+	net = up_by(t, "gdrcopy", "flush by GDRCopy, ");
+	pair_open(net, &p);
+	b = gpu_new(net, p.recv, MEG);
+	gpu("number 1");
+	other = gpu_new(net, p.recv, MEG);
+	EQ(0, by_cpu(net, &p, &other, 3));
+	EQ(3, by_cpu(net, &p, &b, 3));
+	gpu("take");
+	EQ(0, by_cpu(net, &p, &b, 3));
+	gpu_end(net, &b);
+	gpu_end(net, &other);
+	pair_close(net, &p);
+	end_well();
+}
+
+/* Asked for or not, what is not there is not used. */
+static void gdrcopy_none(struct abi *t)
+{
+	struct net *net = up_by(t, "gdrcopy", "flush by the NIC, ");
+	struct pair p = { 0 };
+	struct buf b;
+
+	/* Or a real one is, whose driver is not or knows nothing of a fake GPU. */
+	if (!strstr(chosen, "libgdrapi.so.2") && !strstr(chosen, "gdr_pin_buffer"))
+		FAIL("what is said is: %s", chosen);
+	pair_open(net, &p);
+	b = gpu_new(net, p.recv, MEG);
+	EQ(0, by_cpu(net, &p, &b, 3));
+	end_well();
+}
+
+/* Where it is not seen to be valid. */
+static void gdrcopy_unasked(struct abi *t)
+{
+	cuda_load();
+	load("fakecuda", "libgdrapi.so.2");
+	up_by(t, "auto", "flush by the NIC, ");
+	if (!strstr(chosen, "not seen to be below one PCIe switch"))
+		FAIL("what is said is: %s", chosen);
+	EQ(0, gpu("live"));
+	end_well();
+}
+
+static void driver_flushes(struct abi *t)
+{
+	struct net *net;
+	struct pair p = { 0 };
+	struct buf b;
+
+	cuda_load();
+	gpu("flush 1");
+	net = up_by(t, "driver", "flush by the driver");
+	pair_open(net, &p);
+	b = gpu_new(net, p.recv, MEG);
+	EQ(3, by_cpu(net, &p, &b, 3));
+	gpu("context 0");		/* this thread's */
+	EQ(0, by_cpu(net, &p, &b, 3));
+	end_well();
+}
+
+static void driver_does_not(struct abi *t)
+{
+	up_by(t, "driver", "flush by the NIC, ");
+	if (!strstr(chosen, "the driver: Operation not supported"))
+		FAIL("what is said is: %s", chosen);
+	end_well();
 }
 
 static void flush_fails(struct abi *t)
@@ -1231,6 +1393,11 @@ static void life(struct abi *t)
 			filled(to.data, MEG, 3);
 			OK(net_dereg(net, p.send, from.mr));
 		}
+		from.comm = p.recv;
+		if (net_reg(net, p.recv, from.data, MEG, NCCL_PTR_CUDA, &from.mr) == ncclSuccess) {
+			OK(flush(net, p.recv, &from, MEG));
+			OK(net_dereg(net, p.recv, from.mr));
+		}
 		gpu_free(at);
 	}
 	buf_free(net, &to);
@@ -1255,6 +1422,36 @@ static bool life_with(struct abi *t, long (*ctl)(const char *cmd), const char *w
 	if (!WIFEXITED(status) || (WEXITSTATUS(status) && WEXITSTATUS(status) != 42))
 		FAIL("status 0x%x when call %u fails", (unsigned)status, k);
 	return !WEXITSTATUS(status);
+}
+
+static void gdrcopy_fails(struct abi *t)
+{
+	static const char *const calls[] = { "gdr_open", "gdr_pin_buffer", "gdr_map", "gdr_get_callback_flag" };
+
+	setenv("BRAID_GPU_FLUSH_BY", "gdrcopy", 1);
+	cuda_load();
+	load("fakecuda", "libgdrapi.so.2");
+	warns_expected();
+	for (unsigned i = 0; i < 4; i++) {
+		unsigned k = 1;
+
+		while (life_with(t, gpu_ctl, calls[i], k))
+			k++;
+		TRUE(k > 1);
+	}
+}
+
+static void driver_flush_fails(struct abi *t)
+{
+	unsigned k = 1;
+
+	setenv("BRAID_GPU_FLUSH_BY", "driver", 1);
+	cuda_load();
+	gpu("flush 1");
+	warns_expected();
+	while (life_with(t, gpu_ctl, "cuFlushGPUDirectRDMAWrites", k))
+		k++;
+	TRUE(k > 1);
 }
 
 static void driver_fails(struct abi *t)
@@ -1326,6 +1523,13 @@ static const struct abi_case cases[] = {
 	CASE("pinned memory of the host, registered as CUDA's, is the host's", pinned, ONCE),
 	CASE("a flush is a read of the NIC's", flushes, ONCE),
 	CASE("what the NIC has written and the GPU can't see yet, it sees after a flush", late, ONCE),
+	CASE("a flush through GDRCopy is over in the call, and no NIC reads", gdrcopy, ONCE),
+	CASE("what the NIC has written and the GPU can't see yet, it sees after that", gdrcopy_late, ONCE),
+	CASE("of another GPU, and when its window is taken away, the NIC flushes", gdrcopy_gone, ONCE),
+	CASE("without GDRCopy the NIC flushes, and that is said", gdrcopy_none, ONCE),
+	CASE("unasked, GDRCopy is used below one PCIe switch alone", gdrcopy_unasked, ONCE),
+	CASE("a flush by the driver, where a context is current", driver_flushes, ONCE),
+	CASE("a driver that has no flush: the NIC flushes, and that is said", driver_does_not, ONCE),
 	CASE("a flush that fails is an error, and the next one works", flush_fails, ONCE),
 	CASE("flushes that a slow NIC answers late wait in no call", flush_slow, ONCE),
 	CASE("nor those that are never answered, which are errors", flush_lost, ONCE),
@@ -1335,6 +1539,8 @@ static const struct abi_case cases[] = {
 	CASE("memory and comms end with flushes under way, and others' flushes are done", flush_dropped, ONCE),
 	CASE("BRAID_GPU_FLUSH=2: NCCL is asked to flush always", always, ONCE),
 	CASE("each call into the driver fails once", driver_fails, .since = NET_ABI_NEWEST, .seconds = 240),
+	CASE("each call of GDRCopy's fails once", gdrcopy_fails, .since = NET_ABI_NEWEST, .seconds = 240),
+	CASE("the driver's flush fails once", driver_flush_fails, .since = NET_ABI_NEWEST, .seconds = 240),
 	CASE("each registration fails once", nic_fails, .since = NET_ABI_NEWEST, .seconds = 240),
 };
 

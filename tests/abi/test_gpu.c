@@ -11,13 +11,18 @@
 #include "tests/lib/hostile.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <linux/udmabuf.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -366,6 +371,59 @@ static void its_dmabuf(struct abi *t)
 	ops[1] = op_recv(net, p.recv, &to, MEG, 0);
 	ops_run(ops, 2);
 	filled(bytes_of(&to), MEG, 1);
+	OK(net_dereg(net, p.recv, to.mr));
+	buf_free(net, &from);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* A DMA-BUF of the kernel's own, made of that memory, or why not. */
+static int udmabuf(int memfd, size_t size)
+{
+	struct udmabuf_create create = { .memfd = (uint32_t)memfd, .flags = UDMABUF_FLAGS_CLOEXEC,
+					 .size = size };
+	int dev = open("/dev/udmabuf", O_RDWR | O_CLOEXEC), fd;
+
+	if (dev < 0)
+		skip_because("/dev/udmabuf: %s", strerror(errno));
+	fd = ioctl(dev, UDMABUF_CREATE, &create);
+	close(dev);
+	if (fd < 0)
+		skip_because("/dev/udmabuf: UDMABUF_CREATE: %s", strerror(errno));
+	return fd;
+}
+
+/* What is said to be the GPU's is what the descriptor has, which here is known to be elsewhere. */
+static void real_dmabuf(struct abi *t)
+{
+	static const size_t sizes[] = { 8, 65536, MEG };
+	int memfd = memfd_create("gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING), fd;
+	struct buf to = { .size = MEG }, from;
+	struct pair p = { 0 };
+	struct net *net;
+	uint8_t *bytes;
+	uint64_t at;
+
+	TRUE(memfd >= 0 && !ftruncate(memfd, MEG + 4096) && !fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK));
+	bytes = mmap(NULL, MEG + 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	TRUE(bytes != MAP_FAILED);
+	fd = udmabuf(memfd, MEG + 4096);
+	net = up(t, "rocev2", ",dmabuf=1,peermem=0");
+	pair_open(net, &p);
+	EQ(0, gpu_alloc(&at, 2 * MEG));
+	to.data = (uint8_t *)(uintptr_t)(at + 128);
+	OK(net_reg_dmabuf(net, p.recv, to.data, MEG, NCCL_PTR_CUDA, 128, fd, &to.mr));
+	close(fd);
+	from = buf_new(net, p.send, MEG, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		struct op ops[] = { op_send(net, p.send, &from, sizes[i], 0),
+				    op_recv(net, p.recv, &to, sizes[i], 0) };
+
+		fill(from.data, sizes[i], i);
+		ops_run(ops, 2);
+		OK(flush(net, p.recv, &to, (int)sizes[i]));
+		filled(bytes + 128, sizes[i], i);
+	}
 	OK(net_dereg(net, p.recv, to.mr));
 	buf_free(net, &from);
 	pair_close(net, &p);
@@ -1504,6 +1562,7 @@ static const struct abi_case cases[] = {
 	CASE("nvidia-peermem: messages between GPU and host", by_peermem, ONCE),
 	CASE("a NIC that sends nothing inline: messages between GPU and host", no_inline, ONCE),
 	CASE("a DMA-BUF of NCCL's own, closed after it was registered", its_dmabuf, ONCE),
+	CASE("a DMA-BUF that the kernel made is where messages go", real_dmabuf, ONCE),
 	CASE("two NICs as one: both reach it, and both flush", fused, ONCE),
 	CASE("two NICs as one: what one can't is not offered", half_fused, ONCE),
 	CASE("a peer that has TCP alone gets what is in a GPU, and the other way", over_sockets, ONCE),

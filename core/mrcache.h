@@ -6,11 +6,16 @@
  * them, for as long as one of them lasts: no longer, for after that the addresses may be those of
  * other memory.  A GPU's may be those of other memory before: it is known by its allocation's id
  * as well, and one without an id is shared by nobody.  One cache per device; any thread may call.
+ *
+ * A device has so many registrations and no more, of which lanes need some, and memory that NICs
+ * may touch is taken from everybody else.  So there are limits (BRAID_MR_MAX, BRAID_MR_BYTES), and
+ * what is beyond them no NIC is asked for.
  */
 #ifndef BRAID_CORE_MRCACHE_H
 #define BRAID_CORE_MRCACHE_H
 
 #include "core/comm.h"
+#include "core/dev.h"
 
 /*
  * Tell the NICs of the comm's device, of which each member may have one.  A NIC that can't have it
@@ -34,5 +39,8 @@ struct braid_mr_flush {
 	unsigned done;			/* a bit for each of them */
 };
 int braid_mr_flush(const struct braid_mr *mr, char *at, struct braid_mr_flush *f);
+
+/* What it has come to, on a device that is none of several. */
+void braid_mr_stats(const struct braid_dev *dev, struct braid_mr_stats *ret);
 
 #endif

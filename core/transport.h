@@ -45,12 +45,15 @@ enum { BRAID_COPY_LOCKED = 16384, BRAID_CALL_BUDGET = 1 << 20 };
 struct braid_key {			/* what the wire calls a piece of memory */
 	void *mr;
 	uint32_t local, remote;
+	int gpu;			/* whose memory it is; -1: the CPU's, or not known */
 };
 
 struct braid_mem {			/* of the user */
 	void *data;
 	size_t size;
 	bool gpu;			/* a GPU's, which the CPU never touches */
+	int gpu_index;			/* the driver's number of that; -1: not known */
+	uint64_t gpu_id;		/* of its allocations, as in gdr/cuda.h; 0: not known */
 	int fd;				/* its DMA-BUF, in which it begins at `offset`; -1: none */
 	uint64_t offset;
 };

@@ -2,6 +2,7 @@
 /* cuda.c - see cuda.h.  Numbers and types are those of the CUDA Driver API's reference manual. */
 #include "gdr/cuda.h"
 
+#include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +24,8 @@ enum {				/* CUpointer_attribute */
 };
 
 enum { TYPE_DEVICE = 2 };	/* CUmemorytype */
+enum { FLUSH_OPTIONS = 117 };	/* CUdevice_attribute */
+enum { FLUSH_HOST = 1, FLUSH_CURRENT = 0, FLUSH_TO_OWNER = 100 };
 enum { CAPTURE_RELAXED = 2 };	/* CUstreamCaptureMode */
 enum { DMA_BUF_FD = 1, MAPPING_PCIE = 1 };	/* CUmemRangeHandleType, CUmemRangeFlags */
 
@@ -40,6 +43,11 @@ _Static_assert(sizeof(int) == 4, "enumerations and handles are 32 bits");
 	X(true, mem_free, "cuMemFree_v2", (device_ptr ptr)) \
 	X(true, memcpy_to, "cuMemcpyHtoD_v2", (device_ptr to, const void *from, size_t size)) \
 	X(true, memcpy_from, "cuMemcpyDtoH_v2", (void *to, device_ptr from, size_t size)) \
+	X(false, ctx_get_device, "cuCtxGetDevice", (int *ret)) \
+	X(false, device_get, "cuDeviceGet", (int *ret, int ordinal)) \
+	X(false, device_attribute, "cuDeviceGetAttribute", (int *ret, int attribute, int device)) \
+	X(false, device_pci, "cuDeviceGetPCIBusId", (char *ret, int len, int device)) \
+	X(false, flush_writes, "cuFlushGPUDirectRDMAWrites", (int target, int scope)) \
 	X(false, exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode)) \
 	X(false, get_handle, "cuMemGetHandleForAddressRange", \
 	  (void *ret, device_ptr ptr, size_t size, int type, unsigned long long flags))
@@ -160,7 +168,7 @@ static uint64_t mix(uint64_t h, uint64_t id)
 int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret)
 {
 	device_ptr at = (device_ptr)(uintptr_t)data, end = at + size;
-	bool known = true;
+	bool known = true, host = false, device = false;
 	uint64_t id = 0;
 	struct range r;
 
@@ -173,12 +181,16 @@ int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret)
 		if (err)
 			return err;
 		if (r.type != TYPE_DEVICE || r.managed)
-			return -EINVAL;
+			host = true;
+		else
+			device = true;
 		known &= r.id != 0;
 		id = ret->pieces++ ? mix(mix(1, id), r.id) : r.id;
 		ret->gpu = r.gpu;
 		at = r.beg + r.size;
 	} while (r.size && at < end && at > r.beg);
+	if (host)
+		return device ? -EOPNOTSUPP : -EINVAL;
 	if (at < end)
 		known = false;		/* a driver that tells no ranges */
 	ret->id = known ? id : 0;
@@ -203,6 +215,49 @@ int braid_gpu_export(const void *data, size_t size, bool pcie, int *ret_fd, uint
 	*ret_fd = fd;
 	*ret_offset = at - beg;
 	return 0;
+}
+
+/* The driver's handle for the GPU of that number. */
+static int device(int gpu, int *ret)
+{
+	if (!is_there())
+		return -ENOENT;
+	return gpu < 0 || !cu.device_get ? -EOPNOTSUPP : result(cu.device_get(ret, gpu));
+}
+
+int braid_gpu_pci(int gpu, char *ret, size_t len)
+{
+	int dev, err = device(gpu, &dev);
+
+	if (!err && !cu.device_pci)
+		err = -EOPNOTSUPP;
+	if (!err)
+		err = result(cu.device_pci(ret, (int)len, dev));
+	for (; !err && *ret; ret++)
+		*ret = (char)tolower((unsigned char)*ret);
+	return err;
+}
+
+int braid_gpu_can_flush(int gpu)
+{
+	int dev, options = 0, err = device(gpu, &dev);
+
+	if (!err && (!cu.flush_writes || !cu.device_attribute || !cu.ctx_get_device))
+		err = -EOPNOTSUPP;
+	if (!err)
+		err = result(cu.device_attribute(&options, FLUSH_OPTIONS, dev));
+	return err ? err : options & FLUSH_HOST ? 0 : -EOPNOTSUPP;
+}
+
+int braid_gpu_flush(int gpu)
+{
+	int dev, current, err = device(gpu, &dev);
+
+	if (!err)
+		err = result(cu.ctx_get_device(&current));
+	if (!err && current != dev)
+		err = -ENOTCONN;
+	return err ? err : result(cu.flush_writes(FLUSH_CURRENT, FLUSH_TO_OWNER));
 }
 
 int braid_gpu_enter(void)

@@ -32,7 +32,10 @@ int braid_gpu_load(char *why, size_t len);
 /* Does the calling thread have a context, which what follows needs? */
 bool braid_gpu_current(void);
 
-/* Only memory that the CPU may not touch is a GPU's; -EINVAL: it is not. */
+/*
+ * Only memory that the CPU may not touch is a GPU's; -EINVAL: it is not; -EOPNOTSUPP: some of it
+ * is, which is nobody's then but a NIC's that the driver tells of all of it.
+ */
 int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret);
 
 /*
@@ -40,6 +43,16 @@ int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret);
  * `pcie`: mapped so that a device on PCIe reaches it where the GPU hangs on the CPU's own bus.
  */
 int braid_gpu_export(const void *data, size_t size, bool pcie, int *ret_fd, uint64_t *ret_offset);
+
+/* Its PCI address as in /sys, 13 bytes: "0000:3b:00.0". */
+int braid_gpu_pci(int gpu, char *ret, size_t len);
+
+/*
+ * The driver's own flush: does it have one for that GPU, and do it, in a thread whose context is
+ * that GPU's.  May wait for other calls into the driver, and these for a kernel.
+ */
+int braid_gpu_can_flush(int gpu);
+int braid_gpu_flush(int gpu);
 
 /*
  * For a probe, before there is any traffic: these wait for the GPU.  Between enter, whose result

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/mrcache.h"
 #include "core/os.h"
 #include "core/param.h"
 #include "core/transport.h"
@@ -270,6 +271,25 @@ void braid_devices_gpu(void)
 	}
 	for (unsigned i = 0; i < count; i++)
 		table[i].gpu = gpu_of_all(&table[i]);
+}
+
+void braid_devices_tell_mrs(void)
+{
+	static uint64_t told[BRAID_NETDEVS_MAX];
+
+	for (unsigned i = 0; i < count; i++) {
+		struct braid_mr_stats s;
+
+		braid_mr_stats(&table[i], &s);
+		if (s.hits + s.misses == told[i])
+			continue;
+		told[i] = s.hits + s.misses;
+		braid_info("device %u: registrations: %llu hits, %llu misses, %llu refused; at "
+			   "most %u of %llu bytes at a time; now %u of %llu bytes", i,
+			   (unsigned long long)s.hits, (unsigned long long)s.misses,
+			   (unsigned long long)s.refused, s.most_alive,
+			   (unsigned long long)s.most_bytes, s.alive, (unsigned long long)s.bytes);
+	}
 }
 
 static bool same_members(const struct braid_dev *a, const struct braid_dev *b)

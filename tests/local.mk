@@ -25,6 +25,7 @@ unit_tests = \
 	tests/unit/test_log \
 	tests/unit/test_machine \
 	tests/unit/test_match \
+	tests/unit/test_mrcache \
 	tests/unit/test_netdev \
 	tests/unit/test_os \
 	tests/unit/test_param \
@@ -213,6 +214,12 @@ abi_tests += tests/abi/test_rdma
 check_LTLIBRARIES += tests/fakecuda/libcuda.la
 tests_fakecuda_libcuda_la_SOURCES = tests/fakecuda/cuda.c tests/fakecuda/ctl.h
 tests_fakecuda_libcuda_la_LDFLAGS = $(fake_ldflags)
+# ... and GDRCopy's library for it, libgdrapi.so.2.
+check_LTLIBRARIES += tests/fakecuda/libgdrapi.la
+tests_fakecuda_libgdrapi_la_SOURCES = tests/fakecuda/gdr.c
+tests_fakecuda_libgdrapi_la_LDFLAGS = $(AM_LDFLAGS) -shared -version-info 2:0:0 -rpath /nowhere \
+	-Wl,-z,nodelete -Wl,-rpath,'$$ORIGIN'
+tests_fakecuda_libgdrapi_la_LIBADD = tests/fakecuda/libcuda.la
 abi_tests += tests/abi/test_gpu
 # What tests/rdma/*.sh run besides the ABI tests.
 rdma_programs = tests/rdma/test_counts

@@ -28,7 +28,7 @@ enum { ERR = 600, LINE = 1024 };
 #ifdef HAVE_RDMA
 #define USED "UCX is used if BRAID_TRANSPORTS names it"
 #else
-#define USED "this build uses none of them"
+#define USED "this build uses neither of the first two"
 #endif
 
 static const struct {
@@ -38,6 +38,7 @@ static const struct {
 	{ "librdmacm.so.1", "RDMA connections" },
 	{ "libucp.so.0", "UCX" },
 	{ "libcuda.so.1", "GPU memory" },
+	{ "libgdrapi.so.2", "flushes of GPU memory" },
 	{ "libhwloc.so.15", "topology" },
 };
 

@@ -10,12 +10,16 @@
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
+#include "gdr/bar.h"
 #include "gdr/cuda.h"
+#include "topo/pci.h"
 #include "verbs/wire.h"
 
 enum { DMABUF_PCIE, DMABUF, PEERMEM, WAYS };
 
 static const char *const way_name[WAYS] = { "pcie", "dmabuf", "peermem" };
+
+enum { FLUSH_READ, FLUSH_GDRCOPY, FLUSH_DRIVER };
 
 enum {
 	LOOP_BYTES = (BRAID_SLOTS_RX - 1) * BRAID_SLOT,	/* of a copy: slots of the wire's */
@@ -26,6 +30,8 @@ enum {
 	PROBE_BYTES = 2 << 20,		/* the unit that drivers pin */
 	PROBE_AT = 4096 - 8,		/* over a page's end */
 	PROBE_LEN = 16,
+	FLUSH_RUNS = 16,	/* of which the best counts */
+	GPUS_TOLD = 16,		/* the log hears of each by itself */
 };
 
 /* --- the loop ------------------------------------------------------------------------------ */
@@ -200,6 +206,13 @@ static int flush_step(struct braid_port *p, const struct braid_key *key, char *a
 	return f->tries == LOOP_TRIES ? f->err : flush_post(p, key, at, f);
 }
 
+/* Not by the NIC, where that was chosen and there is a way: of other GPUs there may be none. */
+static bool flush_by_cpu(const struct braid_port *p, int gpu)
+{
+	return p->flush_by == FLUSH_GDRCOPY ? gpu == p->gpu_tried && braid_bar_read(gpu) :
+	       p->flush_by == FLUSH_DRIVER && !braid_gpu_flush(gpu);
+}
+
 /* A copy of somebody else's may have the loop for longer than a call may take. */
 static int gpu_flush(struct braid_dev *dev, const struct braid_key *key, char *at,
 		     struct braid_gpu_flush *f)
@@ -207,6 +220,8 @@ static int gpu_flush(struct braid_dev *dev, const struct braid_key *key, char *a
 	struct braid_port *p = braid_port_of(dev);
 	int err;
 
+	if (flush_by_cpu(p, key->gpu))
+		return 0;
 	if (pthread_mutex_trylock(&p->loop_lock))
 		return -EAGAIN;
 	err = flush_step(p, key, at, f);
@@ -226,11 +241,13 @@ static unsigned access_of(void)
 	return access;
 }
 
-static int mr_key(struct ibv_mr *mr, struct braid_key *ret)
+static int mr_key(struct ibv_mr *mr, int gpu, struct braid_key *ret)
 {
 	if (!mr)
 		return errno ? -errno : -EIO;
-	*ret = (struct braid_key){ .mr = mr, .local = mr->lkey, .remote = mr->rkey };
+	*ret = (struct braid_key){
+		.mr = mr, .local = mr->lkey, .remote = mr->rkey, .gpu = gpu,
+	};
 	return 0;
 }
 
@@ -242,7 +259,7 @@ static int reg_fd(struct braid_port *p, const struct braid_mem *mem, int fd, uin
 	errno = 0;
 	return mr_key(braid_ibv.reg_dmabuf_mr(p->pd, offset, mem->size,
 					      (uint64_t)(uintptr_t)mem->data, fd,
-					      (int)access_of()), ret);
+					      (int)access_of()), mem->gpu_index, ret);
 }
 
 static int reg_export(struct braid_port *p, const struct braid_mem *mem, bool pcie,
@@ -264,8 +281,9 @@ static int reg_peermem(struct braid_port *p, const struct braid_mem *mem, struct
 	if (braid_ibv.reg_mr_iova2)
 		return mr_key(braid_ibv.reg_mr_iova2(p->pd, mem->data, mem->size,
 						     (uint64_t)(uintptr_t)mem->data, access_of()),
-			      ret);
-	return mr_key(braid_ibv.reg_mr(p->pd, mem->data, mem->size, (int)access_of()), ret);
+			      mem->gpu_index, ret);
+	return mr_key(braid_ibv.reg_mr(p->pd, mem->data, mem->size, (int)access_of()),
+		      mem->gpu_index, ret);
 }
 
 static int reg_way(struct braid_port *p, const struct braid_mem *mem, unsigned way,
@@ -296,10 +314,22 @@ static void note(char *why, size_t len, const char *name, int err)
 			 err ? strerror(-err) : "");
 }
 
+static void tell_not(const struct braid_port *p, const struct braid_mem *mem, const char *why)
+{
+	char which[80] = "a GPU that the driver does not name";
+
+	if (mem->gpu_index >= 0)
+		snprintf(which, sizeof(which), "GPU %d (CUDA's number)%s", mem->gpu_index,
+			 mem->gpu_index == p->gpu_tried ? "" :
+			 ", which is not the one that was tried at init");
+	braid_warn("port %s: can't register %zu bytes of %s: %s; docs/gpu.md says what each needs",
+		   p->name, mem->size, which, why);
+}
+
 /* The caller's DMA-BUF, if it has one, then what the probe has seen to work. */
 static int gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret)
 {
-	static struct braid_log_gate gate;
+	static struct braid_log_gate gate[GPUS_TOLD];
 	struct braid_port *p = braid_port_of(dev);
 	char why[256] = "";
 	int err = -EOPNOTSUPP;
@@ -318,9 +348,8 @@ static int gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct br
 			return 0;
 		note(why, sizeof(why), way_name[way], err);
 	}
-	if (braid_log_gate_open(&gate, braid_os->now_ns()))
-		braid_warn("port %s: can't register %zu bytes of a GPU (%s); docs/gpu.md says what "
-			   "each needs", p->name, mem->size, why);
+	if (braid_log_gate_open(&gate[(unsigned)mem->gpu_index % GPUS_TOLD], braid_os->now_ns()))
+		tell_not(p, mem, why);
 	return err;
 }
 
@@ -345,23 +374,125 @@ static int prove(struct braid_port *p, char *gpu, const struct braid_key *key)
 	return err ? err : memcmp(got, two, PROBE_LEN) ? -EBADMSG : 0;
 }
 
+static uint64_t now(void)
+{
+	return braid_os->now_ns();
+}
+
+/* A flush by the NIC. */
+static int time_read(struct braid_port *p, char *gpu, const struct braid_key *key)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < FLUSH_RUNS && !err; i++) {
+		uint64_t start = now();
+
+		err = loop_post(p, IBV_WR_RDMA_READ, p->loop->m->rx + LOOP_FLUSHED, 1, key, gpu);
+		if (!err)
+			err = loop_wait(p);
+		if (!err && now() - start < p->flush_ns)
+			p->flush_ns = now() - start;
+	}
+	if (err)
+		loop_drop(p);
+	return err;
+}
+
 static int try_way(struct braid_port *p, void *gpu, unsigned way)
 {
-	struct braid_mem mem = { .data = gpu, .size = PROBE_BYTES, .gpu = true, .fd = -1 };
+	struct braid_mem mem = { .data = gpu, .size = PROBE_BYTES, .gpu = true, .fd = -1,
+				 .gpu_index = p->gpu_tried };
 	struct braid_key key;
 	int err = reg_way(p, &mem, way, &key);
 
 	if (err)
 		return err;
 	err = prove(p, gpu, &key);
+	if (!err)
+		err = time_read(p, gpu, &key);
 	braid_ibv.dereg_mr(key.mr);
 	return err;
+}
+
+/*
+ * PCIe keeps what a NIC writes, its word of that, and the CPU's read then in order as long as one
+ * switch has all of them.  Above, it is the host's own affair; a NIC's read always goes the way
+ * that its writes went.
+ */
+static bool may_look(const struct braid_port *p, const struct braid_dev *dev)
+{
+	char addr[32];
+
+	return !braid_bar_virtual() && !braid_gpu_pci(p->gpu_tried, addr, sizeof(addr)) &&
+	       braid_pci_one_port("", dev->net.pci_path, addr);
+}
+
+static bool by_gdrcopy(struct braid_port *p, const struct braid_dev *dev, char *why, size_t len)
+{
+	bool forced = !strcmp(braid_param.gpu_flush_by, "gdrcopy");
+	uint64_t best = UINT64_MAX;
+
+	if (!forced && !may_look(p, dev)) {
+		snprintf(why, len, "not seen to be below one PCIe switch with it");
+		return false;
+	}
+	if (braid_bar_open(p->gpu_tried, why, len))
+		return false;
+	for (unsigned i = 0; i < FLUSH_RUNS; i++) {
+		uint64_t start = now();
+
+		if (!braid_bar_read(p->gpu_tried)) {
+			snprintf(why, len, "its window is gone");
+			return false;
+		}
+		best = now() - start < best ? now() - start : best;
+	}
+	snprintf(why, len, "%.1f us", (double)best / 1000);
+	return forced || best < p->flush_ns;
+}
+
+/* Once: of what is valid the quickest.  The driver may wait for a kernel, and is never chosen. */
+static void choose_flush(struct braid_port *p, const struct braid_dev *dev, char *ret, size_t len)
+{
+	double ns = (double)p->flush_ns;
+	char said[128], other[160] = "";
+	int err;
+
+	p->flush_by = FLUSH_READ;
+	if (!strcmp(braid_param.gpu_flush_by, "driver")) {
+		err = braid_gpu_can_flush(p->gpu_tried);
+		if (!err) {
+			p->flush_by = FLUSH_DRIVER;
+			snprintf(ret, len, "the driver; by the NIC %.1f us", ns / 1000);
+			return;
+		}
+		snprintf(other, sizeof(other), "; the driver: %s", strerror(-err));
+	} else if (strcmp(braid_param.gpu_flush_by, "read") != 0) {
+		if (by_gdrcopy(p, dev, said, sizeof(said))) {
+			p->flush_by = FLUSH_GDRCOPY;
+			snprintf(ret, len, "GDRCopy, %s; by the NIC %.1f us", said, ns / 1000);
+			return;
+		}
+		snprintf(other, sizeof(other), "; GDRCopy: %s", said);
+	}
+	snprintf(ret, len, "the NIC, %.1f us%s", ns / 1000, other);
+}
+
+static void tell_flush(struct braid_port *p, char *why, size_t len)
+{
+	char by[256];
+	size_t at = strlen(why);
+
+	choose_flush(p, p->loop_dev, by, sizeof(by));
+	if (at + 1 < len)
+		snprintf(why + at, len - at, "; flush by %s", by);
 }
 
 /* Every way, so that what does not work is known before it is needed. */
 static unsigned try_all(struct braid_port *p, char *why, size_t len)
 {
 	int mode = braid_gpu_enter();
+	struct braid_gpu_mem what;
 	unsigned ways = 0;
 	void *gpu;
 	int err = braid_gpu_alloc(PROBE_BYTES, &gpu);
@@ -371,6 +502,8 @@ static unsigned try_all(struct braid_port *p, char *why, size_t len)
 		braid_gpu_leave(mode);
 		return 0;
 	}
+	p->flush_ns = UINT64_MAX;
+	p->gpu_tried = braid_gpu_look(gpu, PROBE_BYTES, &what) ? -1 : what.gpu;
 	for (unsigned way = 0; way < WAYS; way++) {
 		if (!is_wanted(way_name[way]))
 			continue;
@@ -379,6 +512,8 @@ static unsigned try_all(struct braid_port *p, char *why, size_t len)
 			ways |= 1u << way;
 		note(why, len, way_name[way], err);
 	}
+	if (ways && braid_param.gpu_flush)
+		tell_flush(p, why, len);
 	braid_gpu_free(gpu);
 	braid_gpu_leave(mode);
 	return ways;

@@ -50,6 +50,9 @@ struct braid_port {
 	uint64_t loop_until;		/* when the next of them must be over */
 	struct braid_dev *loop_dev;
 	unsigned gpu_ways;		/* seen to work */
+	int gpu_tried;			/* with which GPU; -1: not known */
+	unsigned flush_by;		/* and how what was written there is seen */
+	uint64_t flush_ns;		/* by a read of the NIC's */
 
 	/* iWARP: verbs/cm.c */
 	struct rdma_event_channel *cm;

@@ -11,12 +11,18 @@
 #include "tests/lib/hostile.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <linux/udmabuf.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -371,6 +377,59 @@ static void its_dmabuf(struct abi *t)
 	abi_down(net);
 }
 
+/* A DMA-BUF of the kernel's own, made of that memory, or why not. */
+static int udmabuf(int memfd, size_t size)
+{
+	struct udmabuf_create create = { .memfd = (uint32_t)memfd, .flags = UDMABUF_FLAGS_CLOEXEC,
+					 .size = size };
+	int dev = open("/dev/udmabuf", O_RDWR | O_CLOEXEC), fd;
+
+	if (dev < 0)
+		skip_because("/dev/udmabuf: %s", strerror(errno));
+	fd = ioctl(dev, UDMABUF_CREATE, &create);
+	close(dev);
+	if (fd < 0)
+		skip_because("/dev/udmabuf: UDMABUF_CREATE: %s", strerror(errno));
+	return fd;
+}
+
+/* What is said to be the GPU's is what the descriptor has, which here is known to be elsewhere. */
+static void real_dmabuf(struct abi *t)
+{
+	static const size_t sizes[] = { 8, 65536, MEG };
+	int memfd = memfd_create("gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING), fd;
+	struct buf to = { .size = MEG }, from;
+	struct pair p = { 0 };
+	struct net *net;
+	uint8_t *bytes;
+	uint64_t at;
+
+	TRUE(memfd >= 0 && !ftruncate(memfd, MEG + 4096) && !fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK));
+	bytes = mmap(NULL, MEG + 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	TRUE(bytes != MAP_FAILED);
+	fd = udmabuf(memfd, MEG + 4096);
+	net = up(t, "rocev2", ",dmabuf=1,peermem=0");
+	pair_open(net, &p);
+	EQ(0, gpu_alloc(&at, 2 * MEG));
+	to.data = (uint8_t *)(uintptr_t)(at + 128);
+	OK(net_reg_dmabuf(net, p.recv, to.data, MEG, NCCL_PTR_CUDA, 128, fd, &to.mr));
+	close(fd);
+	from = buf_new(net, p.send, MEG, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		struct op ops[] = { op_send(net, p.send, &from, sizes[i], 0),
+				    op_recv(net, p.recv, &to, sizes[i], 0) };
+
+		fill(from.data, sizes[i], i);
+		ops_run(ops, 2);
+		OK(flush(net, p.recv, &to, (int)sizes[i]));
+		filled(bytes + 128, sizes[i], i);
+	}
+	OK(net_dereg(net, p.recv, to.mr));
+	buf_free(net, &from);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
 /* -- two NICs as one -------------------------------------------------------------------------- */
 
 static int fuse(struct net *net, int *dev)
@@ -625,30 +684,55 @@ static void reuse(struct abi *t)
 	abi_down(net);
 }
 
-static void second(struct abi *t)
+/* A microsecond is promised, ten fail. */
+static void reg_again(struct net *net, struct pair *p, const struct buf *b, int type)
 {
-	struct net *net = up(t, "rocev2", ALL_WAYS);
-	struct pair p = { 0 };
-	struct buf first;
 	uint64_t start, took, best = UINT64_MAX;
 
-	pair_open(net, &p);
-	first = gpu_new(net, p.recv, 64 * MEG);
-	count_regs();
 	for (unsigned i = 0; i < 20; i++) {
 		start = now_us();
 		for (unsigned k = 0; k < REGS; k++) {
 			void *mr;
 
-			OK(net_reg(net, p.recv, first.data, 64 * MEG, NCCL_PTR_CUDA, &mr));
-			OK(net_dereg(net, p.recv, mr));
+			OK(net_reg(net, p->recv, b->data, b->size, type, &mr));
+			OK(net_dereg(net, p->recv, mr));
 		}
 		took = now_us() - start;
 		best = took < best ? took : best;
 	}
-	printf("the second registration of 64 MiB, and taking it back: %.2f us with a fake driver, the best "
-	       "of 20 runs\n", (double)best / REGS);
+	printf("the second registration of %zu MiB%s, and taking it back: %.2f us, the best of 20 runs\n",
+	       b->size / MEG, type == NCCL_PTR_CUDA ? " of a GPU, with a fake driver" : "",
+	       (double)best / REGS);
 	fflush(stdout);
+	TRUE(getenv("BRAID_TEST_SLOW") || best <= 10 * REGS);
+}
+
+static void second_host(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	struct buf first;
+
+	pair_open(net, &p);
+	first = buf_new(net, p.recv, 64 * MEG, 0);
+	nic("fail 0 ibv_reg_mr");
+	reg_again(net, &p, &first, NCCL_PTR_HOST);
+	TRUE(regs() < FEW);			/* of lanes that come up */
+	buf_free(net, &first);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+static void second(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	struct buf first;
+
+	pair_open(net, &p);
+	first = gpu_new(net, p.recv, 64 * MEG);
+	count_regs();
+	reg_again(net, &p, &first, NCCL_PTR_CUDA);
 	EQ(0, regs());
 	gpu_end(net, &first);
 	first = gpu_new(net, p.recv, 64 * MEG);
@@ -677,6 +761,94 @@ static void no_ids(struct abi *t)
 	abi_down(net);
 }
 
+/* What is there when a limit is reached serves on, what is not there is copied or refused. */
+static void limits(struct abi *t)
+{
+	static const size_t size = 3 * MEG;
+	struct pair p = { 0 };
+	struct buf b[3];
+	struct op ops[2];
+	struct net *net;
+	uint64_t at;
+	void *mr;
+
+	warns_expected();
+	setenv("BRAID_MR_MAX", "2", 1);
+	net = up(t, "rocev2", ALL_WAYS);
+	pair_open(net, &p);
+	b[0] = gpu_new(net, p.recv, size);
+	b[1] = buf_new(net, p.send, size, 0);
+	b[2] = buf_new(net, p.recv, size, 0);		/* one too many */
+	if (!strstr(net_last_warn(), "BRAID_MR_MAX") || !strstr(net_last_warn(), "are copied"))
+		FAIL("the limit is not told but: %s", net_last_warn());
+	EQ(0, gpu_alloc(&at, size));
+	RES(ncclSystemError, net_reg(net, p.recv, (void *)(uintptr_t)at, size, NCCL_PTR_CUDA, &mr));
+	if (!strstr(net_last_warn(), "of a GPU are not registered: 2 registrations"))
+		FAIL("the limit is not told but: %s", net_last_warn());
+	OK(net_reg(net, p.recv, b[0].data, size, NCCL_PTR_CUDA, &mr));	/* that is there */
+	OK(net_dereg(net, p.recv, mr));
+	for (unsigned i = 0; i < 3; i += 2) {
+		fill(b[1].data, size, i);
+		ops[0] = op_send(net, p.send, &b[1], size, 0);
+		ops[1] = op_recv(net, p.recv, &b[i], size, 0);
+		ops_run(ops, 2);
+		filled(bytes_of(&b[i]), size, i);
+	}
+	buf_free(net, &b[1]);
+	OK(net_reg(net, p.recv, (void *)(uintptr_t)at, size, NCCL_PTR_CUDA, &mr));
+	OK(net_dereg(net, p.recv, mr));
+	gpu_end(net, &b[0]);
+	buf_free(net, &b[2]);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+static char told[512];			/* the last line of registrations */
+
+static void hear_mrs(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+static void hear_mrs(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	net_log(level, flags, file, line, "%s", text);
+	if (strstr(text, "registrations: "))
+		snprintf(told, sizeof(told), "%s", strstr(text, "registrations: "));
+}
+
+/* When a context has no comm any more, and again only if there was something new. */
+static void counted(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p[2] = { 0 };
+	struct buf a, b;
+	void *ctx;
+
+	OK(net_init_ctx(net, &ctx, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, hear_mrs, NULL));
+	pair_open(net, &p[0]);
+	pair_open(net, &p[1]);
+	a = gpu_new(net, p[0].recv, MEG);
+	b = a;
+	b.comm = p[1].recv;
+	OK(net_reg(net, b.comm, b.data, MEG, NCCL_PTR_CUDA, &b.mr));
+	OK(net_dereg(net, b.comm, b.mr));
+	gpu_end(net, &a);
+	pair_close(net, &p[0]);
+	EQ(0, told[0]);
+	pair_close(net, &p[1]);
+	if (strcmp(told, "registrations: 1 hits, 1 misses, 0 refused; at most 1 of 1048576 bytes at a time; "
+		   "now 0 of 0 bytes") != 0)
+		FAIL("what is told is: %s", told);
+	told[0] = '\0';
+	OK(net_finalize_ctx(net, ctx));
+	abi_down(net);
+	EQ(0, told[0]);
+}
+
 /* Several allocations in a row: none of the ways takes them as one. */
 static void pieces(struct abi *t)
 {
@@ -690,8 +862,80 @@ static void pieces(struct abi *t)
 	gpu("pieces 4");
 	EQ(0, gpu_alloc(&at, MEG));
 	RES(ncclSystemError, net_reg(net, p.recv, (void *)(uintptr_t)at, MEG, NCCL_PTR_CUDA, &mr));
-	if (!strstr(net_last_warn(), "can't register"))
+	if (!strstr(net_last_warn(), "can't register 1048576 bytes of GPU 0 (CUDA's number): "))
 		FAIL("the reason is not told but: %s", net_last_warn());
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* A driver that exports them as one: so does the NIC have them, and nobody else's. */
+static void spans(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	struct buf to, again;
+
+	pair_open(net, &p);
+	gpu("pieces 4");
+	gpu("spans 1");
+	move(net, &p, true, true, MEG, false);
+	to = gpu_new(net, p.recv, MEG);
+	count_regs();
+	again = to;
+	OK(net_reg(net, p.recv, again.data + MEG / 8, MEG / 2, NCCL_PTR_CUDA, &again.mr));
+	EQ(1, regs());				/* what is of three of them is not known to be of these */
+	OK(net_dereg(net, p.recv, again.mr));
+	OK(net_reg(net, p.recv, again.data, MEG, NCCL_PTR_CUDA, &again.mr));
+	EQ(1, regs());
+	OK(net_dereg(net, p.recv, again.mr));
+	EQ(0, gpu_free((uint64_t)(uintptr_t)to.data));
+	again = gpu_new(net, p.recv, MEG);
+	TRUE(again.data == to.data);
+	EQ(2, regs());				/* others, at the same address */
+	OK(net_dereg(net, p.recv, to.mr));
+	gpu_end(net, &again);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* Some of the host's among them: the CPU keeps away all the same. */
+static void mixed(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	uint64_t at;
+	void *mr;
+
+	warns_expected();
+	pair_open(net, &p);
+	gpu("pieces 4");
+	gpu("mixed 1");
+	EQ(0, gpu_alloc(&at, MEG));
+	RES(ncclSystemError, net_reg(net, p.recv, (void *)(uintptr_t)at, MEG, NCCL_PTR_CUDA, &mr));
+	gpu("spans 1");
+	OK(net_reg(net, p.recv, (void *)(uintptr_t)at, MEG, NCCL_PTR_CUDA, &mr));
+	OK(net_dereg(net, p.recv, mr));
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* Not the GPU that was tried: who reads the line learns which it is. */
+static void other_gpu(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	uint64_t at;
+	void *mr;
+
+	warns_expected();
+	pair_open(net, &p);
+	gpu("number 3");
+	EQ(0, gpu_alloc(&at, MEG));
+	gpu("dmabuf 0");
+	nic("fail 1 ibv_reg_mr_iova2 EFAULT");
+	RES(ncclSystemError, net_reg(net, p.recv, (void *)(uintptr_t)at, MEG, NCCL_PTR_CUDA, &mr));
+	if (!strstr(net_last_warn(), "of GPU 3 (CUDA's number), which is not the one that was tried at init: "))
+		FAIL("the GPU is not named but: %s", net_last_warn());
 	pair_close(net, &p);
 	abi_down(net);
 }
@@ -737,7 +981,7 @@ static void flushes(struct abi *t)
 }
 
 /* What is on its way on the bus when the NIC says that it has come. */
-static void late(struct abi *t)
+static void late_with(struct abi *t)
 {
 	struct net *net = up(t, "rocev2", ALL_WAYS ",late=1");
 	static const uint8_t none[MEG];
@@ -766,6 +1010,168 @@ static void late(struct abi *t)
 	buf_free(net, &from);
 	pair_close(net, &p);
 	abi_down(net);
+}
+
+static void late(struct abi *t)
+{
+	late_with(t);
+}
+
+/* BRAID_GPU_FLUSH_BY, and a logger that keeps what is said of it. */
+static char chosen[512];
+
+static void hear_choice(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+static void hear_choice(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	net_log(level, flags, file, line, "%s", text);
+	if (strstr(text, "flush by "))
+		snprintf(chosen, sizeof(chosen), "%s", strstr(text, "flush by "));
+}
+
+/* Up, with this way to flush asked for, and this one chosen. */
+static struct net *up_by(struct abi *t, const char *by, const char *want)
+{
+	struct net *net;
+	void *ctx;
+
+	setenv("BRAID_GPU_FLUSH_BY", by, 1);
+	if (!gpu_ctl)
+		cuda_load();
+	gpu("context 0");		/* the first init hears of nothing, the next tries */
+	net = up(t, "rocev2", ALL_WAYS);
+	gpu("context 1");
+	OK(net_init_ctx(net, &ctx, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, hear_choice, NULL));
+	if (strncmp(chosen, want, strlen(want)) != 0)
+		FAIL("what is said is: %s", chosen);
+	return net;
+}
+
+/* Flushes of GPU memory, one by one: how many by the CPU? */
+static long by_cpu(struct net *net, struct pair *p, struct buf *b, unsigned n)
+{
+	long seen = gpu("seen"), reads = nic("count sends"), by;
+
+	for (unsigned i = 0; i < n; i++)
+		OK(flush(net, p->recv, b, MEG));
+	by = gpu("seen") - seen;
+	if (by != n)
+		TRUE(nic("count sends") >= reads + (long)n - by);
+	return by;
+}
+
+/* At once, in the call, and what was on its way on the bus is there. */
+static void gdrcopy(struct abi *t)
+{
+	struct net *net;
+	struct pair p = { 0 };
+	struct buf b;
+
+	cuda_load();
+	load("fakecuda", "libgdrapi.so.2");
+	net = up_by(t, "gdrcopy", "flush by GDRCopy, ");
+	pair_open(net, &p);
+	b = gpu_new(net, p.recv, MEG);
+	TRUE(!flush_begin(net, p.recv, &b, MEG));
+	EQ(FEW, by_cpu(net, &p, &b, FEW));
+	gpu_end(net, &b);
+	pair_close(net, &p);
+	end_well();			/* its context is of two */
+}
+
+static void gdrcopy_late(struct abi *t)
+{
+	long reads;
+
+	setenv("BRAID_GPU_FLUSH_BY", "gdrcopy", 1);
+	cuda_load();
+	load("fakecuda", "libgdrapi.so.2");
+	reads = gpu("seen");
+	late_with(t);
+	TRUE(gpu("seen") > reads);
+}
+
+/* A window that the driver takes away, and memory of a GPU that there is no window on. */
+static void gdrcopy_gone(struct abi *t)
+{
+	struct net *net;
+	struct pair p = { 0 };
+	struct buf b, other;
+
+	cuda_load();
+	load("fakecuda", "libgdrapi.so.2");
+	net = up_by(t, "gdrcopy", "flush by GDRCopy, ");
+	pair_open(net, &p);
+	b = gpu_new(net, p.recv, MEG);
+	gpu("number 1");
+	other = gpu_new(net, p.recv, MEG);
+	EQ(0, by_cpu(net, &p, &other, 3));
+	EQ(3, by_cpu(net, &p, &b, 3));
+	gpu("take");
+	EQ(0, by_cpu(net, &p, &b, 3));
+	gpu_end(net, &b);
+	gpu_end(net, &other);
+	pair_close(net, &p);
+	end_well();
+}
+
+/* Asked for or not, what is not there is not used. */
+static void gdrcopy_none(struct abi *t)
+{
+	struct net *net = up_by(t, "gdrcopy", "flush by the NIC, ");
+	struct pair p = { 0 };
+	struct buf b;
+
+	/* Or a real one is, whose driver is not or knows nothing of a fake GPU. */
+	if (!strstr(chosen, "libgdrapi.so.2") && !strstr(chosen, "gdr_pin_buffer"))
+		FAIL("what is said is: %s", chosen);
+	pair_open(net, &p);
+	b = gpu_new(net, p.recv, MEG);
+	EQ(0, by_cpu(net, &p, &b, 3));
+	end_well();
+}
+
+/* Where it is not seen to be valid. */
+static void gdrcopy_unasked(struct abi *t)
+{
+	cuda_load();
+	load("fakecuda", "libgdrapi.so.2");
+	up_by(t, "auto", "flush by the NIC, ");
+	if (!strstr(chosen, "not seen to be below one PCIe switch"))
+		FAIL("what is said is: %s", chosen);
+	EQ(0, gpu("live"));
+	end_well();
+}
+
+static void driver_flushes(struct abi *t)
+{
+	struct net *net;
+	struct pair p = { 0 };
+	struct buf b;
+
+	cuda_load();
+	gpu("flush 1");
+	net = up_by(t, "driver", "flush by the driver");
+	pair_open(net, &p);
+	b = gpu_new(net, p.recv, MEG);
+	EQ(3, by_cpu(net, &p, &b, 3));
+	gpu("context 0");		/* this thread's */
+	EQ(0, by_cpu(net, &p, &b, 3));
+	end_well();
+}
+
+static void driver_does_not(struct abi *t)
+{
+	up_by(t, "driver", "flush by the NIC, ");
+	if (!strstr(chosen, "the driver: Operation not supported"))
+		FAIL("what is said is: %s", chosen);
+	end_well();
 }
 
 static void flush_fails(struct abi *t)
@@ -1045,6 +1451,11 @@ static void life(struct abi *t)
 			filled(to.data, MEG, 3);
 			OK(net_dereg(net, p.send, from.mr));
 		}
+		from.comm = p.recv;
+		if (net_reg(net, p.recv, from.data, MEG, NCCL_PTR_CUDA, &from.mr) == ncclSuccess) {
+			OK(flush(net, p.recv, &from, MEG));
+			OK(net_dereg(net, p.recv, from.mr));
+		}
 		gpu_free(at);
 	}
 	buf_free(net, &to);
@@ -1069,6 +1480,36 @@ static bool life_with(struct abi *t, long (*ctl)(const char *cmd), const char *w
 	if (!WIFEXITED(status) || (WEXITSTATUS(status) && WEXITSTATUS(status) != 42))
 		FAIL("status 0x%x when call %u fails", (unsigned)status, k);
 	return !WEXITSTATUS(status);
+}
+
+static void gdrcopy_fails(struct abi *t)
+{
+	static const char *const calls[] = { "gdr_open", "gdr_pin_buffer", "gdr_map", "gdr_get_callback_flag" };
+
+	setenv("BRAID_GPU_FLUSH_BY", "gdrcopy", 1);
+	cuda_load();
+	load("fakecuda", "libgdrapi.so.2");
+	warns_expected();
+	for (unsigned i = 0; i < 4; i++) {
+		unsigned k = 1;
+
+		while (life_with(t, gpu_ctl, calls[i], k))
+			k++;
+		TRUE(k > 1);
+	}
+}
+
+static void driver_flush_fails(struct abi *t)
+{
+	unsigned k = 1;
+
+	setenv("BRAID_GPU_FLUSH_BY", "driver", 1);
+	cuda_load();
+	gpu("flush 1");
+	warns_expected();
+	while (life_with(t, gpu_ctl, "cuFlushGPUDirectRDMAWrites", k))
+		k++;
+	TRUE(k > 1);
 }
 
 static void driver_fails(struct abi *t)
@@ -1121,6 +1562,7 @@ static const struct abi_case cases[] = {
 	CASE("nvidia-peermem: messages between GPU and host", by_peermem, ONCE),
 	CASE("a NIC that sends nothing inline: messages between GPU and host", no_inline, ONCE),
 	CASE("a DMA-BUF of NCCL's own, closed after it was registered", its_dmabuf, ONCE),
+	CASE("a DMA-BUF that the kernel made is where messages go", real_dmabuf, ONCE),
 	CASE("two NICs as one: both reach it, and both flush", fused, ONCE),
 	CASE("two NICs as one: what one can't is not offered", half_fused, ONCE),
 	CASE("a peer that has TCP alone gets what is in a GPU, and the other way", over_sockets, ONCE),
@@ -1129,11 +1571,24 @@ static const struct abi_case cases[] = {
 	CASE("memory of a GPU is taken back with messages under way", taken_back, ONCE),
 	CASE("memory freed and allocated at the same address is other memory", reuse, ONCE),
 	CASE("the second registration of a buffer asks no NIC", second, ONCE),
+	CASE("the same of the host's memory", second_host, ONCE),
+	CASE("at the limit what is there serves, the host's is copied, and a GPU's an error", limits, ONCE),
+	CASE("registrations are counted, and told when the last comm is closed", counted, ONCE),
 	CASE("memory that the driver has no id for is shared by nobody", no_ids, ONCE),
 	CASE("a buffer of several allocations is refused, and says so", pieces, ONCE),
+	CASE("a buffer of several allocations that the driver exports as one", spans, ONCE),
+	CASE("one of a GPU's and the host's is no memory of the CPU's", mixed, ONCE),
+	CASE("memory of a GPU that was not tried: the line names it", other_gpu, ONCE),
 	CASE("pinned memory of the host, registered as CUDA's, is the host's", pinned, ONCE),
 	CASE("a flush is a read of the NIC's", flushes, ONCE),
 	CASE("what the NIC has written and the GPU can't see yet, it sees after a flush", late, ONCE),
+	CASE("a flush through GDRCopy is over in the call, and no NIC reads", gdrcopy, ONCE),
+	CASE("what the NIC has written and the GPU can't see yet, it sees after that", gdrcopy_late, ONCE),
+	CASE("of another GPU, and when its window is taken away, the NIC flushes", gdrcopy_gone, ONCE),
+	CASE("without GDRCopy the NIC flushes, and that is said", gdrcopy_none, ONCE),
+	CASE("unasked, GDRCopy is used below one PCIe switch alone", gdrcopy_unasked, ONCE),
+	CASE("a flush by the driver, where a context is current", driver_flushes, ONCE),
+	CASE("a driver that has no flush: the NIC flushes, and that is said", driver_does_not, ONCE),
 	CASE("a flush that fails is an error, and the next one works", flush_fails, ONCE),
 	CASE("flushes that a slow NIC answers late wait in no call", flush_slow, ONCE),
 	CASE("nor those that are never answered, which are errors", flush_lost, ONCE),
@@ -1143,6 +1598,8 @@ static const struct abi_case cases[] = {
 	CASE("memory and comms end with flushes under way, and others' flushes are done", flush_dropped, ONCE),
 	CASE("BRAID_GPU_FLUSH=2: NCCL is asked to flush always", always, ONCE),
 	CASE("each call into the driver fails once", driver_fails, .since = NET_ABI_NEWEST, .seconds = 240),
+	CASE("each call of GDRCopy's fails once", gdrcopy_fails, .since = NET_ABI_NEWEST, .seconds = 240),
+	CASE("the driver's flush fails once", driver_flush_fails, .since = NET_ABI_NEWEST, .seconds = 240),
 	CASE("each registration fails once", nic_fails, .since = NET_ABI_NEWEST, .seconds = 240),
 };
 

@@ -18,8 +18,15 @@
  *                        is not in the relaxed mode, is refused (0)
  *   mode                 of the calling thread: 0 as it is unasked, 2 relaxed
  *   pieces N             each allocation after that is N in a row, as of VMM (1); those are not
- *                        exported as one, nor known to nvidia-peermem
+ *                        known to nvidia-peermem, nor exported as one
+ *   spans 0|1            ... but exported as one, as newer drivers do (0)
+ *   mixed 0|1            the last of the pieces is memory of the host (0)
+ *   number N             each allocation after that is of that GPU (0)
  *   ids 0|1              allocations have an id (1)
+ *   flush 0|1            the driver has a flush of its own (0)
+ *   take                 GDRCopy's window is taken away; taken: whether it was
+ *   seen                 times that what NICs have written was flushed, by the driver or through
+ *                        GDRCopy's window (libgdrapi.so.2 here)
  *   fail K [NAME] [CODE] [on]   the K-th call fails (0: none) with that CUresult (999); NAME: of
  *                        that function; on: every later one too.  Starts the count anew
  *   calls                how many of those there were
@@ -43,6 +50,10 @@ __attribute__((visibility("default"))) void *braid_fakecuda_bytes(const void *pt
 
 /* May nvidia-peermem tell a NIC where they are? */
 __attribute__((visibility("default"))) bool braid_fakecuda_peermem(const void *ptr, size_t size);
+
+/* For GDRCopy: is that call to fail?  And: what NICs have written is there, and counted. */
+__attribute__((visibility("default"))) bool braid_fakecuda_fails(const char *name);
+__attribute__((visibility("default"))) void braid_fakecuda_seen(void);
 
 /* Of the driver's own, for tests. */
 __attribute__((visibility("default"))) int cuMemAlloc_v2(uint64_t *ret, size_t size);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda.c - see ctl.h.  What gdr/cuda.c and tools/info.c call, and no more. */
+/* cuda.c - see ctl.h.  What gdr/ and tools/info.c call, and no more. */
 #include "tests/fakecuda/ctl.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,8 @@ enum { CAPTURING = 900, RELAXED = 2 };
 enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_CONTEXT = 201, NOT_SUPPORTED = 801,
        UNKNOWN = 999 };
 enum { MEMORY_TYPE = 2, BUFFER_ID = 7, IS_MANAGED = 8, DEVICE_ORDINAL = 9, RANGE_START = 11, RANGE_SIZE = 12 };
-enum { TYPE_DEVICE = 2, DMA_BUF_FD = 1, MAPPING_PCIE = 1 };
+enum { FLUSH_OPTIONS = 117, FLUSH_HOST = 1, FLUSH_TO_OWNER = 100 };
+enum { TYPE_HOST = 1, TYPE_DEVICE = 2, DMA_BUF_FD = 1, MAPPING_PCIE = 1 };
 enum { ALLOCS_MAX = 256, UNIT = 64 << 10 };
 
 struct alloc {				/* live; or free, and still mapped */
@@ -26,6 +29,7 @@ struct alloc {				/* live; or free, and still mapped */
 	int fd;
 	unsigned pieces;
 	uint64_t id;			/* of the first piece; 0: it is free */
+	uint32_t gpu;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -33,7 +37,9 @@ static struct alloc allocs[ALLOCS_MAX];
 static unsigned nallocs;
 static uint64_t next_id = 1;
 
-static long has_dmabuf = 1, has_pcie, has_ids = 1, lies, captures, pieces = 1;
+static long has_dmabuf = 1, has_pcie, has_ids = 1, lies, captures, pieces = 1, spans, mixed, number;
+static long can_flush, taken;
+static atomic_long seen;
 static __thread long no_context;
 static __thread int mode;
 
@@ -51,6 +57,10 @@ EXPORT int cuDevicePrimaryCtxRetain(void **ret, int device);
 EXPORT int cuCtxSetCurrent(void *ctx);
 EXPORT int cuThreadExchangeStreamCaptureMode(int *ret);
 EXPORT int cuCtxGetCurrent(void **ctx);
+EXPORT int cuCtxGetDevice(int *ret);
+EXPORT int cuDeviceGetAttribute(int *ret, int attribute, int device);
+EXPORT int cuDeviceGetPCIBusId(char *ret, int len, int device);
+EXPORT int cuFlushGPUDirectRDMAWrites(int target, int scope);
 EXPORT int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t ptr);
 EXPORT int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size);
 EXPORT int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size);
@@ -82,7 +92,8 @@ static long command(char **w, unsigned n)
 		long *value;
 	} numbers[] = {
 		{ "dmabuf", &has_dmabuf }, { "pcie", &has_pcie }, { "ids", &has_ids }, { "lies", &lies },
-		{ "capture", &captures }, { "pieces", &pieces },
+		{ "capture", &captures }, { "pieces", &pieces }, { "spans", &spans }, { "mixed", &mixed },
+		{ "number", &number }, { "flush", &can_flush },
 	};
 	long live = 0;
 
@@ -92,6 +103,10 @@ static long command(char **w, unsigned n)
 		return mode;
 	if (n == 1 && !strcmp(w[0], "waits"))
 		return waits;
+	if (n == 1 && !strcmp(w[0], "seen"))
+		return atomic_load(&seen);
+	if (n == 1 && !strncmp(w[0], "take", 4))
+		return w[0][4] ? taken : !(taken = 1);
 	for (unsigned i = 0; i < nallocs; i++)
 		live += allocs[i].id != 0;
 	if (n == 1 && !strcmp(w[0], "live"))
@@ -246,6 +261,7 @@ int cuMemAlloc_v2(uint64_t *ret, size_t size)
 	}
 	if (a) {
 		a->pieces = (unsigned)pieces;
+		a->gpu = (uint32_t)number;
 		a->id = next_id;
 		next_id += a->pieces;
 		*ret = a->at;
@@ -341,6 +357,62 @@ int cuCtxGetCurrent(void **ctx)
 	return leave(code);
 }
 
+int cuCtxGetDevice(int *ret)
+{
+	int code = begin(__func__);
+
+	*ret = 0;
+	return leave(code ? code : no_context ? INVALID_CONTEXT : OK);
+}
+
+int cuDeviceGetAttribute(int *ret, int attribute, int device)
+{
+	int code = begin(__func__);
+
+	*ret = can_flush ? FLUSH_HOST : 0;
+	return leave(code ? code : attribute != FLUSH_OPTIONS || device ? INVALID_VALUE : OK);
+}
+
+/* No host has it. */
+int cuDeviceGetPCIBusId(char *ret, int len, int device)
+{
+	int code = begin(__func__);
+
+	snprintf(ret, (size_t)len, "FFFF:FF:%02X.7", (unsigned)device);
+	return leave(code);
+}
+
+int cuFlushGPUDirectRDMAWrites(int target, int scope)
+{
+	int code = begin(__func__);
+
+	if (!code && (!can_flush || target || scope != FLUSH_TO_OWNER))
+		code = NOT_SUPPORTED;
+	if (!code && no_context)
+		code = INVALID_CONTEXT;
+	leave(0);
+	if (!code)
+		braid_fakecuda_seen();
+	return code;
+}
+
+void braid_fakecuda_seen(void)
+{
+	void *nic = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD);
+	void *at = nic ? dlsym(nic, "braid_fake_settle") : NULL;
+	void (*settle)(void);
+
+	memcpy(&settle, &at, sizeof(at));
+	if (settle)
+		settle();
+	atomic_fetch_add(&seen, 1);
+}
+
+bool braid_fakecuda_fails(const char *name)
+{
+	return leave(begin(name));
+}
+
 int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t ptr)
 {
 	int code = begin(__func__);
@@ -349,14 +421,17 @@ int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t 
 	for (unsigned i = 0; i < n && !code; i++) {
 		uint64_t piece = a ? a->len / a->pieces : 0, k = a ? (ptr - a->at) / piece : 0;
 		uint64_t id = a && has_ids ? a->id + k : 0, beg = a ? a->at + k * piece : 0;
-		uint32_t type = a ? TYPE_DEVICE : 0, none = 0;
+		bool is_host = a && mixed && k == a->pieces - 1;
+		uint32_t type = is_host ? TYPE_HOST : a ? TYPE_DEVICE : 0, none = 0;
 
 		switch (attributes[i]) {
 		case MEMORY_TYPE:
 			memcpy(values[i], &type, sizeof(type));
 			break;
-		case IS_MANAGED:
 		case DEVICE_ORDINAL:
+			memcpy(values[i], a ? &a->gpu : &none, sizeof(none));
+			break;
+		case IS_MANAGED:
 			memcpy(values[i], &none, sizeof(none));
 			break;
 		case BUFFER_ID:
@@ -383,7 +458,7 @@ int cuMemGetHandleForAddressRange(void *ret, uint64_t ptr, size_t size, int type
 	const struct alloc *a = find(ptr, size);
 	char path[64];
 
-	if (!code && (!a || type != DMA_BUF_FD || ptr % page || size % page || a->pieces > 1))
+	if (!code && (!a || type != DMA_BUF_FD || ptr % page || size % page || (a->pieces > 1 && !spans)))
 		code = INVALID_VALUE;
 	if (!code && !has_dmabuf)
 		code = NOT_SUPPORTED;

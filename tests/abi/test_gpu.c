@@ -1048,6 +1048,7 @@ static struct net *up_by(struct abi *t, const char *by, const char *want)
 	net = up(t, "rocev2", ALL_WAYS);
 	gpu("context 1");
 	OK(net_init_ctx(net, &ctx, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, hear_choice, NULL));
+	OK(net_finalize_ctx(net, ctx));
 	if (strncmp(chosen, want, strlen(want)) != 0)
 		FAIL("what is said is: %s", chosen);
 	return net;
@@ -1082,7 +1083,7 @@ static void gdrcopy(struct abi *t)
 	EQ(FEW, by_cpu(net, &p, &b, FEW));
 	gpu_end(net, &b);
 	pair_close(net, &p);
-	end_well();			/* its context is of two */
+	end_well();
 }
 
 static void gdrcopy_late(struct abi *t)
@@ -1142,11 +1143,10 @@ static void gdrcopy_unasked(struct abi *t)
 {
 	cuda_load();
 	load("fakecuda", "libgdrapi.so.2");
-	up_by(t, "auto", "flush by the NIC, ");
+	abi_down(up_by(t, "auto", "flush by the NIC, "));
 	if (!strstr(chosen, "not seen to be below one PCIe switch"))
 		FAIL("what is said is: %s", chosen);
 	EQ(0, gpu("live"));
-	end_well();
 }
 
 static void driver_flushes(struct abi *t)
@@ -1168,10 +1168,9 @@ static void driver_flushes(struct abi *t)
 
 static void driver_does_not(struct abi *t)
 {
-	up_by(t, "driver", "flush by the NIC, ");
+	abi_down(up_by(t, "driver", "flush by the NIC, "));
 	if (!strstr(chosen, "the driver: Operation not supported"))
 		FAIL("what is said is: %s", chosen);
-	end_well();
 }
 
 static void flush_fails(struct abi *t)

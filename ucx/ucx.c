@@ -205,8 +205,11 @@ static void wire_free(struct wire *w)
 
 static int failed(struct braid_setup *s, const char *call, ucs_status_t status)
 {
-	if (status != UCS_OK)
+	if (status != UCS_OK) {
 		s->failed = call;
+		braid_info("ucx: %s: %s: %s", braid_ucx_port_of(s->dev)->nets, call,
+			   braid_ucp.status_string(status));
+	}
 	return braid_ucp_errno(status);
 }
 
@@ -338,6 +341,15 @@ static int ucx_setup_ready(struct braid_setup *s)
 
 /* --- sending ------------------------------------------------------------------------------- */
 
+/* Does the peer's process live?  Nothing comes over the socket. */
+static int look_at_fd(const struct braid_lane *lane)
+{
+	char byte;
+	ssize_t n = braid_os->recv(lane->fd, &byte, 1, MSG_DONTWAIT);
+
+	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -ENOTCONN;
+}
+
 /* The link's lock is not held while much is copied. */
 static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, uint64_t tag)
 {
@@ -378,7 +390,8 @@ static int ucx_push(struct braid_lane *lane)
 		braid_tx_advance(lane, len);
 		budget -= len < budget ? len : budget;
 	}
-	return err;
+	/* That its endpoint fails is then no wonder. */
+	return err == -EIO && look_at_fd(lane) ? -ENOTCONN : err;
 }
 
 /* --- receiving, with the link's lock held -------------------------------------------------- */
@@ -444,15 +457,6 @@ static int take(struct braid_lane *lane, struct wire *w)
 static bool has_something(const struct wire *w)
 {
 	return w->awaits_payload ? w->payload.done : w->slot[w->slots % SLOTS].done;
-}
-
-/* Does the peer's process live?  Nothing comes over the socket. */
-static int look_at_fd(const struct braid_lane *lane)
-{
-	char byte;
-	ssize_t n = braid_os->recv(lane->fd, &byte, 1, MSG_DONTWAIT);
-
-	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -ENOTCONN;
 }
 
 static int broken(const struct braid_lane *lane, const struct wire *w)

@@ -88,6 +88,7 @@ rdma_tests = \
 	tests/rdma/roce1.sh \
 	tests/rdma/roce2.sh
 ucx_tests = \
+	tests/ucx/faults.sh \
 	tests/ucx/shm.sh \
 	tests/ucx/tcp.sh
 
@@ -272,6 +273,15 @@ tests_faults_faults_LDADD = $(tools_libs)
 # -- make check -----------------------------------------------------------------------------------
 
 check_PROGRAMS += $(fuzz_tests) $(sim_tests)
+if WITH_UCX
+# In place of the real library, which it calls: libucp.so.0 in tests/ucx/.libs.
+check_LTLIBRARIES += tests/ucx/libucp.la
+tests_ucx_libucp_la_SOURCES = tests/ucx/shim.c
+tests_ucx_libucp_la_CPPFLAGS = $(AM_CPPFLAGS) $(UCX_CPPFLAGS)
+tests_ucx_libucp_la_LDFLAGS = $(AM_LDFLAGS) -shared -version-info 0:0:0 -rpath /nowhere
+tests_ucx_libucp_la_LIBADD = -ldl
+endif
+
 # A measurement, not a test: tests/bench/null [SECONDS].
 check_PROGRAMS += tests/bench/null
 if HAVE_CMOCKA

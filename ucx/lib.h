@@ -32,6 +32,7 @@
 	X(tag_send, ucp_tag_send_nbx) \
 	X(tag_recv, ucp_tag_recv_nbx) \
 	X(request_free, ucp_request_free) \
+	X(request_cancel, ucp_request_cancel) \
 	X(request_status, ucp_request_check_status) \
 	X(status_string, ucs_status_string)
 

@@ -45,8 +45,8 @@ enum {
 enum { TAG_HEAD, TAG_PAYLOAD, TAG_HELLO, TAG_BITS = 2 };
 
 struct slot {
-	struct wire *w;
-	bool done;
+	bool waits;
+	void *req;			/* while it waits */
 	ucs_status_t status;
 	size_t len;
 	char *at;
@@ -101,11 +101,11 @@ static void received(void *req, ucs_status_t status, const ucp_tag_recv_info_t *
 
 	s->status = status;
 	s->len = status == UCS_OK ? info->length : 0;
-	s->done = true;
-	if (req)
-		braid_ucp.request_free(req);
+	s->waits = false;
+	braid_ucp.request_free(req);
 }
 
+/* Without completion at once, of which UCX 1.13 does not tell the length. */
 static void post(struct wire *w, struct slot *s, size_t size, uint64_t tag)
 {
 	ucp_request_param_t param = {
@@ -113,12 +113,14 @@ static void post(struct wire *w, struct slot *s, size_t size, uint64_t tag)
 				UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
 		.cb.recv = received, .user_data = s, .memory_type = UCS_MEMORY_TYPE_HOST,
 	};
-	ucs_status_ptr_t req;
 
-	s->done = false;
-	req = braid_ucp.tag_recv(w->worker, s->at, size, w->tag_rx | tag, UINT64_MAX, &param);
-	if (UCS_PTR_IS_ERR(req))
-		on_error(w, NULL, UCS_PTR_STATUS(req));
+	s->waits = true;		/* it may be called back before this returns */
+	s->req = braid_ucp.tag_recv(w->worker, s->at, size, w->tag_rx | tag, UINT64_MAX, &param);
+	if (!UCS_PTR_IS_ERR(s->req))
+		return;
+	s->waits = false;
+	s->status = UCS_PTR_STATUS(s->req);
+	on_error(w, NULL, s->status);
 }
 
 static void post_head(struct wire *w, struct slot *s)
@@ -180,13 +182,25 @@ static void end_sends(struct wire *w)
 		braid_ucp.request_free(req);
 }
 
+static void cancel(struct wire *w, struct slot *s)
+{
+	if (s->waits)
+		braid_ucp.request_cancel(w->worker, s->req);
+}
+
 static void fence(struct wire *w)
 {
 	braid_lock_wait(&w->lock);
-	if (w->worker && w->ep)
-		end_sends(w);
-	if (w->worker)
+	if (w->worker) {
+		if (w->ep)
+			end_sends(w);
+		for (unsigned i = 0; i < SLOTS; i++)
+			cancel(w, &w->slot[i]);
+		cancel(w, &w->payload);
+		cancel(w, &w->hello);
+		progress(w);
 		braid_ucp.worker_destroy(w->worker);
+	}
 	w->worker = NULL;
 	braid_unlock(&w->lock);
 }
@@ -296,7 +310,6 @@ static int open_wire(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 	if (w->memory)
 		err = open_worker(s, w);
 	for (unsigned i = 0; i < SLOTS && !err; i++) {
-		w->slot[i].w = w;
 		w->slot[i].at = w->memory + i * SLOT;
 		post_head(w, &w->slot[i]);
 	}
@@ -336,7 +349,7 @@ static int ucx_setup_ready(struct braid_setup *s)
 	progress(w);
 	if (w->status != UCS_OK)
 		return failed(s, "the endpoint", w->status);
-	return w->hello.done ? 0 : -EAGAIN;
+	return w->hello.waits ? -EAGAIN : 0;
 }
 
 /* --- sending ------------------------------------------------------------------------------- */
@@ -438,25 +451,24 @@ static int take_head(struct braid_lane *lane, struct wire *w)
 	return 0;
 }
 
+/* The next in order has come. */
+static bool has_something(const struct wire *w)
+{
+	return !(w->awaits_payload ? w->payload.waits : w->slot[w->slots % SLOTS].waits);
+}
+
 /* What has come, in order: how much of it, or an error. */
 static int take(struct braid_lane *lane, struct wire *w)
 {
 	int taken = 0, err = 0;
 
-	while (!err) {
-		if (w->awaits_payload ? !w->payload.done : !w->slot[w->slots % SLOTS].done)
-			break;
+	while (!err && has_something(w)) {
 		err = w->awaits_payload ? take_payload(lane, w) : take_head(lane, w);
 		if (!err && lane->rx_kind != BRAID_RX_NONE && lane->rx_left)
 			err = await_payload(lane, w);
 		taken++;
 	}
 	return err ? err : taken;
-}
-
-static bool has_something(const struct wire *w)
-{
-	return w->awaits_payload ? w->payload.done : w->slot[w->slots % SLOTS].done;
 }
 
 static int broken(const struct braid_lane *lane, const struct wire *w)

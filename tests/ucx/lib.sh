@@ -31,5 +31,5 @@ braid_perf --sizes 8,1m --iters 20
 verdict $? "messages of 8 B and 1 MiB"
 
 for program in $BRAID_TEST_PROGRAMS; do
-	program "$program"
+	[ "$program" = none ] || program "$program"
 done

@@ -13,8 +13,8 @@
  * with no plugin at all, shows some 10 of a million flags before the first word of their line
  * (measured on a Xeon, Linux 6.18; none of 7 million with whole recv()s).  NCCL knows: it does
  * not offer LL128 to host memory by default.  What such a copy leaves behind is there in no time;
- * that is counted and said; over UCX, whose copies are its own, no more than that.  A line cut in two by a chunk's end waits for another packet or lane:
- * that fails.
+ * that is counted and said; over UCX, whose copies are its own, no more than that.  A line cut in
+ * two by a chunk's end waits for another packet or lane: that fails.
  */
 #include "tests/abi/abi.h"
 

@@ -16,6 +16,7 @@
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
+#include "gdr/stage.h"
 
 struct braid_mrc {
 	struct braid_mrc *kid[2];
@@ -240,6 +241,20 @@ static int get_all(struct braid_mr *mr, const struct braid_mem *mem)
 	return 0;
 }
 
+/* What its copies by the driver need, now that this may wait. */
+static void get_stage(struct braid_mr *mr, const struct braid_mem *mem)
+{
+	if (!braid_param.gpu_stage) {
+		mr->stage_why = "BRAID_GPU_STAGE";
+		mr->stage_err = -EPERM;
+	} else if (mem->gpu_index < 0) {
+		mr->stage_why = "cuPointerGetAttributes";
+		mr->stage_err = -EOPNOTSUPP;
+	} else {
+		mr->stage_err = braid_stage_get(mem->gpu_index, &mr->stage, &mr->stage_why);
+	}
+}
+
 int braid_mr_new(struct braid_comm *c, const struct braid_mem *mem, struct braid_mr **ret)
 {
 	struct braid_mr *mr = calloc(1, sizeof(*mr));
@@ -252,6 +267,8 @@ int braid_mr_new(struct braid_comm *c, const struct braid_mem *mem, struct braid
 	mr->size = mem->size;
 	mr->gpu = mem->gpu;
 	braid_list_init(&mr->node);
+	if (mem->gpu)
+		get_stage(mr, mem);
 	pthread_mutex_lock(&lock);
 	err = get_all(mr, mem);
 	pthread_mutex_unlock(&lock);
@@ -269,20 +286,39 @@ void braid_mr_free(struct braid_mr *mr)
 	for (unsigned i = 0; i < BRAID_PATHS_MAX; i++)
 		put(mr->cached[i]);
 	pthread_mutex_unlock(&lock);
+	braid_stage_put(mr->stage);
 	free(mr);
 }
 
-int braid_mr_copy(const struct braid_mr *mr, char *at, void *own, size_t len, bool to_gpu)
+int braid_mr_nic_copy(const struct braid_mr *mr, unsigned i, struct braid_gpu_copy *c)
 {
-	int err = -EOPNOTSUPP;
+	const struct braid_mrc *n = mr->cached[i];
 
-	for (unsigned i = 0; i < BRAID_PATHS_MAX && err; i++) {
-		const struct braid_mrc *n = mr->cached[i];
+	return n ? n->tr->gpu->copy(n->dev, &n->key, c) : -ENODEV;
+}
 
-		if (n)
-			err = n->tr->gpu->copy(n->dev, &n->key, at, own, len, to_gpu);
-	}
-	return err;
+void braid_mr_nic_copy_end(const struct braid_mr *mr, unsigned i, struct braid_gpu_copy *c)
+{
+	const struct braid_mrc *n = mr->cached[i];
+
+	if (n)
+		n->tr->gpu->copy_end(n->dev, c);
+}
+
+/* By the NIC, or if it fails or has of late, by the driver; if that does not do it, by the NIC. */
+static int flush_one(const struct braid_mr *mr, unsigned i, char *at, struct braid_gpu_flush *f)
+{
+	const struct braid_mrc *n = mr->cached[i];
+	int err = n->tr->gpu->flush(n->dev, &n->key, at, f);
+
+	if (!err || err == -EAGAIN)
+		return err;
+	if (mr->stage && !braid_stage_flush(mr->stage))
+		return 0;
+	if (err != -EHOSTDOWN)
+		return err;
+	f->insist = true;
+	return -EAGAIN;
 }
 
 int braid_mr_flush(const struct braid_mr *mr, char *at, struct braid_mr_flush *f)
@@ -290,9 +326,8 @@ int braid_mr_flush(const struct braid_mr *mr, char *at, struct braid_mr_flush *f
 	int ret = 0;
 
 	for (unsigned i = 0; i < BRAID_PATHS_MAX; i++) {
-		const struct braid_mrc *n = mr->cached[i];
-		int err = n && !(f->done & 1u << i) ?
-				  n->tr->gpu->flush(n->dev, &n->key, at, &f->member[i]) : 0;
+		int err = mr->cached[i] && !(f->done & 1u << i) ?
+				  flush_one(mr, i, at, &f->member[i]) : 0;
 
 		if (!err)
 			f->done |= 1u << i;

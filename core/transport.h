@@ -60,7 +60,19 @@ struct braid_mem {			/* of the user */
 
 enum { BRAID_GPU_REG = 1, BRAID_GPU_DMABUF = 2 };	/* reg() takes it without, with a DMA-BUF */
 
-struct braid_gpu_flush {		/* one that may be under way; the transport's */
+struct braid_gpu_flush {		/* one that may be under way; the transport's, but for */
+	bool insist;			/* else -EHOSTDOWN if it has failed of late */
+	uint64_t id;
+	unsigned tries;
+	int err;
+};
+
+struct braid_gpu_copy {			/* of a GPU's memory, to or from our own */
+	char *at, *own;			/* what is left of it */
+	size_t len;
+	bool to_gpu;
+	bool insist;			/* else -EHOSTDOWN if it has failed of late */
+	size_t piece;			/* the transport's: under way; 0: nothing is */
 	uint64_t id;
 	unsigned tries;
 	int err;
@@ -75,11 +87,12 @@ struct braid_gpu {
 	unsigned (*probe)(struct braid_dev *dev, char *why, size_t len);
 	int (*reg)(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret);
 	/*
-	 * Bytes of memory that reg() took, from `at` on, to or from our own; what the wire has
-	 * written there before is seen.  Waits for the device alone, and not for long.
+	 * Bytes of memory that reg() took; what the wire has written there before is seen.  0,
+	 * -EAGAIN: not yet, call again with the same, else it can't, and nothing is under way.
 	 */
-	int (*copy)(struct braid_dev *dev, const struct braid_key *key, char *at, void *own,
-		    size_t len, bool to_gpu);
+	int (*copy)(struct braid_dev *dev, const struct braid_key *key, struct braid_gpu_copy *c);
+	/* That copy is given up: nothing of it is under way any more. */
+	void (*copy_end)(struct braid_dev *dev, struct braid_gpu_copy *c);
 	/*
 	 * What the wire has written into that memory before is seen: 0, -EAGAIN: not yet, call
 	 * again with the same, else it can't be said.  *f is zeroed by the caller at first, who may

@@ -3,7 +3,7 @@
  * cuda.h - whose memory a pointer is: NVIDIA's driver, picked up at run time.
  *
  * The driver's library is never loaded here: a process that has memory of a GPU has loaded it.
- * What is used of it is declared in cuda.c from its public documentation, so that no header of
+ * What is used of it is declared in driver.h from its public documentation, so that no header of
  * CUDA is needed to build.
  *
  * 0 is success, a negative errno failure: -ENOENT no driver in this process, -ENOTCONN no context
@@ -55,11 +55,12 @@ int braid_gpu_can_flush(int gpu);
 int braid_gpu_flush(int gpu);
 
 /*
- * For a probe, before there is any traffic: these wait for the GPU.  Between enter, whose result
- * leave takes, they are none of a graph's that another thread may be capturing.
+ * Between enter, whose result leave takes, the thread's calls into the driver are none of a graph's
+ * that another thread may be capturing.
  */
 int braid_gpu_enter(void);
 void braid_gpu_leave(int was);
+/* For a probe, before there is any traffic: these wait for the GPU. */
 int braid_gpu_alloc(size_t size, void **ret);
 void braid_gpu_free(void *data);
 int braid_gpu_write(void *data, const void *from, size_t size);

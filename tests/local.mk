@@ -213,7 +213,8 @@ tests_unit_test_fake_LDADD = tests/fake/librdmacm.la tests/fake/libibverbs.la $(
 abi_tests += tests/abi/test_rdma
 # A GPU that exists in memory only, as libcuda.so.1 in tests/fakecuda/.libs (its ctl.h).
 check_LTLIBRARIES += tests/fakecuda/libcuda.la
-tests_fakecuda_libcuda_la_SOURCES = tests/fakecuda/cuda.c tests/fakecuda/ctl.h
+tests_fakecuda_libcuda_la_SOURCES = tests/fakecuda/cuda.c tests/fakecuda/ctl.h \
+	tests/fakecuda/fake.h tests/fakecuda/stream.c
 tests_fakecuda_libcuda_la_LDFLAGS = $(fake_ldflags)
 # ... and GDRCopy's library for it, libgdrapi.so.2.
 check_LTLIBRARIES += tests/fakecuda/libgdrapi.la

@@ -389,6 +389,8 @@ static int ucx_push(struct braid_lane *lane)
 		const struct braid_txf *f = braid_tx_here(lane);
 		size_t len;
 
+		if (!f)
+			return -EAGAIN;
 		if (q->part < f->inl) {
 			assert(!q->part);
 			braid_tx_stamp(lane);
@@ -427,21 +429,27 @@ static int await_payload(struct braid_lane *lane, struct wire *w)
 
 static int take_payload(struct braid_lane *lane, struct wire *w)
 {
-	w->awaits_payload = false;
+	int err;
+
 	free(w->scratch);
 	w->scratch = NULL;
-	if (w->payload.status != UCS_OK || w->payload.len != lane->rx_left)
+	if (lane->rx_left && (w->payload.status != UCS_OK || w->payload.len != lane->rx_left))
 		return w->payload.status == UCS_OK ? -EBADMSG : -EIO;
 	lane->rx_bytes += lane->rx_left;
 	lane->rx_left = 0;
-	return braid_rx_end(lane);
+	err = braid_rx_end(lane);
+	w->awaits_payload = err == -EAGAIN;
+	return err;
 }
 
 static int take_head(struct braid_lane *lane, struct wire *w)
 {
-	struct slot *s = &w->slot[w->slots++ % SLOTS];
+	struct slot *s = &w->slot[w->slots % SLOTS];
 	int err = s->status == UCS_OK ? braid_rx_take(lane, s->at, s->len) : -EIO;
 
+	if (err == -EAGAIN)
+		return err;
+	w->slots++;
 	lane->rx_bytes += s->len + 1;
 	if (err)
 		return err;
@@ -457,7 +465,7 @@ static bool has_something(const struct wire *w)
 	return !(w->awaits_payload ? w->payload.waits : w->slot[w->slots % SLOTS].waits);
 }
 
-/* What has come, in order: how much of it, or an error. */
+/* What has come, in order: how much of it, or an error.  A GPU may not have the last of it yet. */
 static int take(struct braid_lane *lane, struct wire *w)
 {
 	int taken = 0, err = 0;
@@ -468,7 +476,7 @@ static int take(struct braid_lane *lane, struct wire *w)
 			err = await_payload(lane, w);
 		taken++;
 	}
-	return err ? err : taken;
+	return err && err != -EAGAIN ? err : taken;
 }
 
 static int broken(const struct braid_lane *lane, const struct wire *w)

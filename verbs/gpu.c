@@ -26,6 +26,8 @@ enum {
 	LOOP_FLUSHED = LOOP_BYTES,	/* the last slot: what flushes read, never looked at */
 	LOOP_MS = 500,			/* a port that can't do it in that time can't */
 	LOOP_TRIES = 2,
+	LOOP_REST_MS = 10000,
+	LOOP_END_MS = 10,
 	LOOP_COPY = 2,			/* work requests of a copy, for which flushes leave room */
 	PROBE_BYTES = 2 << 20,		/* the unit that drivers pin */
 	PROBE_AT = 4096 - 8,		/* over a page's end */
@@ -36,10 +38,18 @@ enum {
 
 /* --- the loop ------------------------------------------------------------------------------ */
 
-static void loop_drop(struct braid_port *p)
+/* Its queue pair ends, and with it what was under way. */
+static void loop_drop(struct braid_port *p, int err)
 {
+	struct braid_gpu_copy *c = p->copier;
+
 	braid_wire_free(p->loop);
 	p->loop = NULL;
+	p->copier = NULL;
+	if (c) {
+		c->piece = 0;
+		c->err = err;
+	}
 }
 
 static int loop_up(struct braid_port *p)
@@ -53,6 +63,17 @@ static int loop_up(struct braid_port *p)
 static void loop_moves(struct braid_port *p)
 {
 	p->loop_until = braid_os->now_ns() + LOOP_MS * UINT64_C(1000000);
+}
+
+/* It has failed: for a while, who has another way takes that. */
+static void rest(struct braid_port *p)
+{
+	p->loop_rest = braid_os->now_ns() + LOOP_REST_MS * UINT64_C(1000000);
+}
+
+static bool is_resting(const struct braid_port *p)
+{
+	return braid_os->now_ns() < p->loop_rest;
 }
 
 static int loop_post(struct braid_port *p, enum ibv_wr_opcode opcode, char *own, size_t len,
@@ -70,6 +91,26 @@ static int loop_post(struct braid_port *p, enum ibv_wr_opcode opcode, char *own,
 	return ibv_post_send(p->loop->qp, &wr, &bad) ? -EIO : 0;
 }
 
+/*
+ * Is the piece over that has the slots?  Whoever comes by looks, so that nobody waits for a copy
+ * whose owner does not come.
+ */
+static void copier_look(struct braid_port *p)
+{
+	struct braid_gpu_copy *c = p->copier;
+
+	if (!c || c->id > p->loop_done)
+		return;
+	if (!c->to_gpu)
+		memcpy(c->own, p->loop->m->rx, c->piece);
+	c->at += c->piece;
+	c->own += c->piece;
+	c->len -= c->piece;
+	c->piece = 0;
+	c->tries = 0;
+	p->copier = NULL;
+}
+
 /* What is over by now, in the order in which it was posted.  On failure the loop is dropped. */
 static int loop_poll(struct braid_port *p)
 {
@@ -80,13 +121,15 @@ static int loop_poll(struct braid_port *p)
 		p->loop_done = wc.wr_id;
 		loop_moves(p);
 	}
+	copier_look(p);
 	if (!n && (p->loop_done == p->loop_posted || braid_os->now_ns() < p->loop_until))
 		return 0;
-	loop_drop(p);
-	return n ? -EIO : -ETIMEDOUT;
+	n = n ? -EIO : -ETIMEDOUT;
+	loop_drop(p, n);
+	return n;
 }
 
-/* Until all that was posted is over. */
+/* Until all that was posted is over: for a probe. */
 static int loop_wait(struct braid_port *p)
 {
 	int err;
@@ -97,72 +140,105 @@ static int loop_wait(struct braid_port *p)
 	return err;
 }
 
+/* --- copies -------------------------------------------------------------------------------- */
+
 /*
  * One piece, from or to the slots.  Into a GPU: a read after it brings the write before it in
  * front of whoever looks there.
  */
-static int loop_move(struct braid_port *p, const struct braid_key *key, char *at, size_t len,
-		     bool to_gpu)
+static int piece_post(struct braid_port *p, const struct braid_key *key, struct braid_gpu_copy *c)
 {
 	char *rx = p->loop->m->rx;
 	int err;
 
-	if (!to_gpu) {
-		err = loop_post(p, IBV_WR_RDMA_READ, rx, len, key, at);
+	if (!c->to_gpu) {
+		err = loop_post(p, IBV_WR_RDMA_READ, rx, c->piece, key, c->at);
 	} else {
-		err = loop_post(p, IBV_WR_RDMA_WRITE, rx, len, key, at);
+		memcpy(rx, c->own, c->piece);
+		err = loop_post(p, IBV_WR_RDMA_WRITE, rx, c->piece, key, c->at);
 		if (!err)
-			err = loop_post(p, IBV_WR_RDMA_READ, rx, 1, key, at + len - 1);
+			err = loop_post(p, IBV_WR_RDMA_READ, rx, 1, key, c->at + c->piece - 1);
 	}
-	return err ? err : loop_wait(p);
+	c->id = p->loop_posted;
+	return err;
 }
 
-static int loop_piece(struct braid_port *p, const struct braid_key *key, char *at, char *own,
-		      size_t len, bool to_gpu)
+static int copy_post(struct braid_port *p, const struct braid_key *key, struct braid_gpu_copy *c)
 {
 	int err = loop_up(p);
 
 	if (err)
 		return err;
-	if (to_gpu)
-		memcpy(p->loop->m->rx, own, len);
-	err = loop_move(p, key, at, len, to_gpu);
+	c->tries++;
+	c->piece = c->len < LOOP_BYTES ? c->len : LOOP_BYTES;
+	p->copier = c;
+	err = piece_post(p, key, c);
 	if (err)
-		loop_drop(p);
-	else if (!to_gpu)
-		memcpy(own, p->loop->m->rx, len);
+		loop_drop(p, err);	/* which tells c */
+	return -EAGAIN;
+}
+
+/*
+ * What ended the lanes' queue pairs may have ended this one too, since: so a piece has a second
+ * try, unless the port answers nothing.
+ */
+static int copy_step(struct braid_port *p, const struct braid_key *key, struct braid_gpu_copy *c)
+{
+	int err;
+
+	if (p->loop)
+		loop_poll(p);		/* whose piece has failed is told so */
+	if (!c->len)
+		return 0;
+	if (c->piece || p->copier)
+		return -EAGAIN;
+	if (!c->insist && is_resting(p))
+		return -EHOSTDOWN;
+	err = c->tries == LOOP_TRIES || c->err == -ETIMEDOUT ? c->err : copy_post(p, key, c);
+	if (err != -EAGAIN)
+		rest(p);
 	return err;
 }
 
-static int loop_copy(struct braid_port *p, const struct braid_key *key, char *at, char *own,
-		     size_t len, bool to_gpu)
-{
-	while (len) {
-		size_t n = len < LOOP_BYTES ? len : LOOP_BYTES;
-		bool fresh = !p->loop;
-		int err = loop_piece(p, key, at, own, n, to_gpu);
-
-		/* What ended the lanes' queue pairs may have ended this one too, since. */
-		if (err && !fresh)
-			err = loop_piece(p, key, at, own, n, to_gpu);
-		if (err)
-			return err;
-		at += n;
-		own += n;
-		len -= n;
-	}
-	return 0;
-}
-
-static int gpu_copy(struct braid_dev *dev, const struct braid_key *key, char *at, void *own,
-		    size_t len, bool to_gpu)
+/* Somebody's probe or set-up may have the loop for longer than a call may take. */
+static int gpu_copy(struct braid_dev *dev, const struct braid_key *key, struct braid_gpu_copy *c)
 {
 	struct braid_port *p = braid_port_of(dev);
 	int err;
 
-	pthread_mutex_lock(&p->loop_lock);
-	err = loop_copy(p, key, at, own, len, to_gpu);
+	if (pthread_mutex_trylock(&p->loop_lock))
+		return -EAGAIN;
+	err = copy_step(p, key, c);
 	pthread_mutex_unlock(&p->loop_lock);
+	return err;
+}
+
+/* A moment more, for others' flushes end with the queue pair. */
+static void gpu_copy_end(struct braid_dev *dev, struct braid_gpu_copy *c)
+{
+	struct braid_port *p = braid_port_of(dev);
+	uint64_t until = braid_os->now_ns() + LOOP_END_MS * UINT64_C(1000000);
+
+	pthread_mutex_lock(&p->loop_lock);
+	while (c->piece && braid_os->now_ns() < until)
+		loop_poll(p);
+	if (c->piece)
+		loop_drop(p, -ECANCELED);
+	pthread_mutex_unlock(&p->loop_lock);
+}
+
+/* For the probe, which waits. */
+static int copy_now(struct braid_port *p, const struct braid_key *key, char *at, char *own,
+		    size_t len, bool to_gpu)
+{
+	struct braid_gpu_copy c = {
+		.at = at, .own = own, .len = len, .to_gpu = to_gpu, .insist = true,
+	};
+	int err;
+
+	do {
+		err = copy_step(p, key, &c);
+	} while (err == -EAGAIN);
 	return err;
 }
 
@@ -182,7 +258,7 @@ static int flush_post(struct braid_port *p, const struct braid_key *key, char *a
 	err = loop_post(p, IBV_WR_RDMA_READ, p->loop->m->rx + LOOP_FLUSHED, 1, key, at);
 	f->id = p->loop_posted;
 	if (err)
-		loop_drop(p);
+		loop_drop(p, err);
 	return -EAGAIN;
 }
 
@@ -203,7 +279,12 @@ static int flush_step(struct braid_port *p, const struct braid_key *key, char *a
 		if (err)
 			f->err = err;
 	}
-	return f->tries == LOOP_TRIES ? f->err : flush_post(p, key, at, f);
+	if (!f->insist && !f->tries && is_resting(p))
+		return -EHOSTDOWN;
+	err = f->tries == LOOP_TRIES ? f->err : flush_post(p, key, at, f);
+	if (err != -EAGAIN)
+		rest(p);
+	return err;
 }
 
 /* Not by the NIC, where that was chosen and there is a way: of other GPUs there may be none. */
@@ -363,12 +444,12 @@ static int prove(struct braid_port *p, char *gpu, const struct braid_key *key)
 	int err = braid_gpu_write(at, one, PROBE_LEN);
 
 	if (!err)
-		err = loop_copy(p, key, at, got, PROBE_LEN, false);
+		err = copy_now(p, key, at, got, PROBE_LEN, false);
 	if (!err && memcmp(got, one, PROBE_LEN) != 0)
 		return -EBADMSG;
 	memcpy(copy, two, PROBE_LEN);
 	if (!err)
-		err = loop_copy(p, key, at, copy, PROBE_LEN, true);
+		err = copy_now(p, key, at, copy, PROBE_LEN, true);
 	if (!err)
 		err = braid_gpu_read(got, at, PROBE_LEN);
 	return err ? err : memcmp(got, two, PROBE_LEN) ? -EBADMSG : 0;
@@ -394,7 +475,7 @@ static int time_read(struct braid_port *p, char *gpu, const struct braid_key *ke
 			p->flush_ns = now() - start;
 	}
 	if (err)
-		loop_drop(p);
+		loop_drop(p, err);
 	return err;
 }
 
@@ -538,7 +619,7 @@ static unsigned gpu_probe(struct braid_dev *dev, char *why, size_t len)
 	else
 		note(why, len, "no queue pair to itself", err);
 	if (!p->gpu_ways && p->loop)
-		loop_drop(p);
+		loop_drop(p, 0);
 	pthread_mutex_unlock(&p->loop_lock);
 	return (p->gpu_ways ? BRAID_GPU_REG : 0) |
 	       (p->gpu_ways & (1u << DMABUF_PCIE | 1u << DMABUF) ? BRAID_GPU_DMABUF : 0);
@@ -548,5 +629,6 @@ const struct braid_gpu braid_port_gpu = {
 	.probe = gpu_probe,
 	.reg = gpu_reg,
 	.copy = gpu_copy,
+	.copy_end = gpu_copy_end,
 	.flush = gpu_flush,
 };

@@ -352,7 +352,10 @@ static int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
 	return wc->status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -EIO;
 }
 
-/* What has come with completions beg .. end, whose slots are then posted again. */
+/*
+ * What has come with completions beg .. end, whose slots are then posted again.  -EAGAIN: the next
+ * of them is on its way into a GPU.
+ */
 static int take_all(struct braid_lane *lane, struct braid_wire *w)
 {
 	unsigned slots[BRAID_POLL_MAX], n = 0;
@@ -371,18 +374,20 @@ static int take_all(struct braid_lane *lane, struct braid_wire *w)
 					      memory_order_release);
 			continue;
 		}
-		bytes += wc->byte_len + 1;
-		slots[n++] = (unsigned)wc->wr_id;
 		if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
 			err = braid_rx_imm(lane, be32toh(wc->imm_data), wc->byte_len);
 		else
 			err = braid_rx_take(lane, w->m->rx + wc->wr_id * BRAID_SLOT, wc->byte_len);
+		if (err == -EAGAIN)
+			break;
+		bytes += wc->byte_len + 1;
+		slots[n++] = (unsigned)wc->wr_id;
 	}
 	/* Before the lock is given back: what says that they are there goes under it. */
-	again = err ? 0 : braid_wire_post_recv(w, slots, n);
+	again = err && err != -EAGAIN ? 0 : braid_wire_post_recv(w, slots, n);
 	w->slots += n;
 	atomic_store_explicit(&lane->rx_bytes, lane->rx_bytes + bytes, memory_order_relaxed);
-	return err ? err : again ? -EIO : 0;
+	return again ? -EIO : err;
 }
 
 /* The peer has written its count: with the link's lock held. */
@@ -418,7 +423,7 @@ static int verbs_poll(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
 	struct braid_lock *lock = &lane->link->lock;
-	int taken = 0, err = 0;
+	int taken = 0, err = 0, later;
 
 	if (!w->qp)
 		return 0;
@@ -437,13 +442,16 @@ static int verbs_poll(struct braid_lane *lane)
 			break;
 		if (!braid_trylock(lock))
 			return 1;
-		err = take_all(lane, w);
+		later = take_all(lane, w);
+		err = later == -EAGAIN ? 0 : later;
 		if (!err)
 			err = take_count(lane, w);
 		if (!err)
 			err = count_if_due(lane, w);
 		braid_unlock(lock);
 		taken++;
+		if (later)
+			break;
 		if (w->wc_end < BRAID_POLL_MAX)
 			break;
 	}

@@ -10,7 +10,7 @@
  * The environment: BRAID_TEST_FAKECUDA=COMMAND;COMMAND... done at the first call.
  *
  * Commands:
- *   context 0|1          the calling thread has one (1)
+ *   context 0|1          the calling thread has one (the main thread: 1, else 0)
  *   dmabuf 0|1           memory can be exported (1)
  *   pcie 0|1             ... with the PCIe mapping (0: INVALID_VALUE, as from older drivers)
  *   lies 0|1             what is exported is other memory (0)
@@ -30,8 +30,16 @@
  *   fail K [NAME] [CODE] [on]   the K-th call fails (0: none) with that CUresult (999); NAME: of
  *                        that function; on: every later one too.  Starts the count anew
  *   calls                how many of those there were
- *   waits                calls ever that wait for the GPU
+ *   waits                calls ever that wait for the GPU, as allocations and what is not asynchronous
+ *   kernel 0|1           one is running that waits for messages (0)
+ *   blocked              calls that have waited for it
+ *   engine USEC          what a copy takes that goes on by itself (50)
+ *   hold 0|1             none goes on (0)
+ *   copies               how many were begun
+ *   under_way            how many are not over
+ *   stray                of them, how many were of memory that was freed meanwhile
  *   live                 allocations
+ *   staging              streams, events, pieces of pinned memory, contexts retained
  *
  * Memory that was freed is given out again first, at the same address, with another id.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda.c - see ctl.h.  What gdr/ and tools/info.c call, and no more. */
+/* cuda.c - see ctl.h.  What gdr/ and tools/info.c call, and no more; stream.c has the other half. */
 #include "tests/fakecuda/ctl.h"
+#include "tests/fakecuda/fake.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,11 +14,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
-enum { CAPTURING = 900, RELAXED = 2 };
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_CONTEXT = 201, NOT_SUPPORTED = 801,
-       UNKNOWN = 999 };
 enum { MEMORY_TYPE = 2, BUFFER_ID = 7, IS_MANAGED = 8, DEVICE_ORDINAL = 9, RANGE_START = 11, RANGE_SIZE = 12 };
 enum { FLUSH_OPTIONS = 117, FLUSH_HOST = 1, FLUSH_TO_OWNER = 100 };
 enum { TYPE_HOST = 1, TYPE_DEVICE = 2, DMA_BUF_FD = 1, MAPPING_PCIE = 1 };
@@ -38,10 +34,10 @@ static unsigned nallocs;
 static uint64_t next_id = 1;
 
 static long has_dmabuf = 1, has_pcie, has_ids = 1, lies, captures, pieces = 1, spans, mixed, number;
+static long kernel;
 static long can_flush, taken;
 static atomic_long seen;
-static __thread long no_context;
-static __thread int mode;
+static PER_THREAD int mode;
 
 static struct {
 	unsigned long k, calls;
@@ -49,14 +45,10 @@ static struct {
 	bool on;
 	char name[64];
 } fault;
-static long waits;
+static long waits, blocked;
 
 EXPORT int cuInit(unsigned flags);
-EXPORT int cuDeviceGet(int *ret, int ordinal);
-EXPORT int cuDevicePrimaryCtxRetain(void **ret, int device);
-EXPORT int cuCtxSetCurrent(void *ctx);
 EXPORT int cuThreadExchangeStreamCaptureMode(int *ret);
-EXPORT int cuCtxGetCurrent(void **ctx);
 EXPORT int cuCtxGetDevice(int *ret);
 EXPORT int cuDeviceGetAttribute(int *ret, int attribute, int device);
 EXPORT int cuDeviceGetPCIBusId(char *ret, int len, int device);
@@ -93,16 +85,20 @@ static long command(char **w, unsigned n)
 	} numbers[] = {
 		{ "dmabuf", &has_dmabuf }, { "pcie", &has_pcie }, { "ids", &has_ids }, { "lies", &lies },
 		{ "capture", &captures }, { "pieces", &pieces }, { "spans", &spans }, { "mixed", &mixed },
-		{ "number", &number }, { "flush", &can_flush },
+		{ "number", &number }, { "flush", &can_flush }, { "kernel", &kernel },
 	};
-	long live = 0;
+	long live = 0, ret;
 
+	if (stream_command(w, n, &ret))
+		return ret;
 	if (n == 1 && !strcmp(w[0], "calls"))
 		return (long)fault.calls;
 	if (n == 1 && !strcmp(w[0], "mode"))
 		return mode;
 	if (n == 1 && !strcmp(w[0], "waits"))
 		return waits;
+	if (n == 1 && !strcmp(w[0], "blocked"))
+		return blocked;
 	if (n == 1 && !strcmp(w[0], "seen"))
 		return atomic_load(&seen);
 	if (n == 1 && !strncmp(w[0], "take", 4))
@@ -113,10 +109,6 @@ static long command(char **w, unsigned n)
 		return live;
 	if (n && !strcmp(w[0], "fail"))
 		return set_fault(w, n);
-	if (n == 2 && !strcmp(w[0], "context")) {
-		no_context = !atoi(w[1]);
-		return 0;
-	}
 	for (unsigned i = 0; n == 2 && i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		if (!strcmp(w[0], numbers[i].name)) {
 			*numbers[i].value = atol(w[1]);
@@ -154,15 +146,20 @@ static void from_env(void)
 	free(copy);
 }
 
-static void enter(void)
+void fake_lock(void)
 {
 	pthread_mutex_lock(&lock);
 	from_env();
 }
 
-static int leave(int code)
+void fake_unlock(void)
 {
 	pthread_mutex_unlock(&lock);
+}
+
+int fake_end(int code)
+{
+	fake_unlock();
 	return code;
 }
 
@@ -170,20 +167,31 @@ EXPORT long braid_fakecuda_ctl(const char *cmd)
 {
 	long n;
 
-	enter();
+	fake_lock();
 	n = ctl_locked(cmd);
-	leave(0);
+	fake_unlock();
 	return n;
 }
 
-/* 0, or the CUresult that this call is to fail with. */
-static int begin(const char *name)
+int fake_begin(const char *name)
 {
-	enter();
+	fake_lock();
 	if (fault.name[0] && strcmp(fault.name, name) != 0)
 		return 0;
 	fault.calls++;
 	return fault.k && (fault.calls == fault.k || (fault.on && fault.calls > fault.k)) ? fault.code : 0;
+}
+
+int fake_capture(int code)
+{
+	return !code && captures && mode != RELAXED ? CAPTURING : code;
+}
+
+int fake_wait(int code)
+{
+	waits++;
+	blocked += kernel;
+	return code;
 }
 
 /* --- memory -------------------------------------------------------------------------------------- */
@@ -246,13 +254,10 @@ static struct alloc *alloc(size_t size)
 
 int cuMemAlloc_v2(uint64_t *ret, size_t size)
 {
-	int code = begin(__func__);
+	int code = fake_begin(__func__);
 	struct alloc *a = NULL;
 
-	if (!code && no_context)
-		code = INVALID_CONTEXT;
-	if (!code && captures && mode != RELAXED)
-		code = CAPTURING;
+	code = fake_wait(fake_capture(fake_context(code)));
 	if (!code && !size)
 		code = INVALID_VALUE;
 	if (!code) {
@@ -266,19 +271,28 @@ int cuMemAlloc_v2(uint64_t *ret, size_t size)
 		next_id += a->pieces;
 		*ret = a->at;
 	}
-	return leave(code);
+	return fake_end(code);
 }
 
 int cuMemFree_v2(uint64_t ptr)
 {
-	int code = begin(__func__);
+	int code = fake_begin(__func__);
 	struct alloc *a = find(ptr, 0);
 
+	code = fake_wait(code);
 	if (!code && (!a || a->at != ptr))
 		code = INVALID_VALUE;
 	if (a && !code)
 		a->id = 0;
-	return leave(code);
+	return fake_end(code);
+}
+
+uint8_t *fake_bytes(uint64_t at, size_t size, uint64_t *ret_id)
+{
+	const struct alloc *a = find(at, size);
+
+	*ret_id = a ? a->id : 0;
+	return a ? a->bytes + (at - a->at) : NULL;
 }
 
 void *braid_fakecuda_bytes(const void *ptr, size_t size)
@@ -287,10 +301,10 @@ void *braid_fakecuda_bytes(const void *ptr, size_t size)
 	struct alloc *a;
 	void *bytes;
 
-	enter();
+	fake_lock();
 	a = find(at, size);
 	bytes = a ? a->bytes + (at - a->at) : NULL;
-	leave(0);
+	fake_unlock();
 	return bytes;
 }
 
@@ -299,98 +313,65 @@ bool braid_fakecuda_peermem(const void *ptr, size_t size)
 	struct alloc *a;
 	bool yes;
 
-	enter();
+	fake_lock();
 	a = find((uint64_t)(uintptr_t)ptr, size);
 	yes = a && a->pieces == 1;
-	leave(0);
+	fake_unlock();
 	return yes;
 }
 
 /* --- the rest ------------------------------------------------------------------------------------ */
 
-static int primary;			/* where it is, is the context */
-
 int cuInit(unsigned flags)
 {
 	(void)flags;
-	return leave(begin(__func__));
-}
-
-int cuDeviceGet(int *ret, int ordinal)
-{
-	*ret = ordinal;
-	return leave(begin(__func__));
-}
-
-int cuDevicePrimaryCtxRetain(void **ret, int device)
-{
-	(void)device;
-	*ret = &primary;
-	return leave(begin(__func__));
-}
-
-int cuCtxSetCurrent(void *ctx)
-{
-	int code = begin(__func__);
-
-	if (!code)
-		no_context = !ctx;
-	return leave(code);
+	return fake_end(fake_begin(__func__));
 }
 
 int cuThreadExchangeStreamCaptureMode(int *ret)
 {
-	int code = begin(__func__), was = mode;
+	int code = fake_begin(__func__), was = mode;
 
 	if (!code) {
 		mode = *ret;
 		*ret = was;
 	}
-	return leave(code);
-}
-
-int cuCtxGetCurrent(void **ctx)
-{
-	int code = begin(__func__);
-
-	*ctx = code || no_context ? NULL : &primary;
-	return leave(code);
+	return fake_end(code);
 }
 
 int cuCtxGetDevice(int *ret)
 {
-	int code = begin(__func__);
+	int code = fake_begin(__func__);
 
 	*ret = 0;
-	return leave(code ? code : no_context ? INVALID_CONTEXT : OK);
+	return fake_end(fake_context(code));
 }
 
 int cuDeviceGetAttribute(int *ret, int attribute, int device)
 {
-	int code = begin(__func__);
+	int code = fake_begin(__func__);
 
 	*ret = can_flush ? FLUSH_HOST : 0;
-	return leave(code ? code : attribute != FLUSH_OPTIONS || device ? INVALID_VALUE : OK);
+	return fake_end(code ? code : attribute != FLUSH_OPTIONS || device ? INVALID_VALUE : OK);
 }
 
 /* No host has it. */
 int cuDeviceGetPCIBusId(char *ret, int len, int device)
 {
-	int code = begin(__func__);
+	int code = fake_begin(__func__);
 
 	snprintf(ret, (size_t)len, "FFFF:FF:%02X.7", (unsigned)device);
-	return leave(code);
+	return fake_end(code);
 }
 
 int cuFlushGPUDirectRDMAWrites(int target, int scope)
 {
-	int code = begin(__func__);
+	int code = fake_begin(__func__);
 
 	if (!code && (!can_flush || target || scope != FLUSH_TO_OWNER))
 		code = NOT_SUPPORTED;
-	if (!code && no_context)
-		code = INVALID_CONTEXT;
-	leave(0);
+	code = fake_context(code);
+	fake_unlock();
 	if (!code)
 		braid_fakecuda_seen();
 	return code;
@@ -410,12 +391,12 @@ void braid_fakecuda_seen(void)
 
 bool braid_fakecuda_fails(const char *name)
 {
-	return leave(begin(name));
+	return fake_end(fake_begin(name));
 }
 
 int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t ptr)
 {
-	int code = begin(__func__);
+	int code = fake_begin(__func__);
 	const struct alloc *a = find(ptr, 0);
 
 	for (unsigned i = 0; i < n && !code; i++) {
@@ -447,13 +428,13 @@ int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t 
 			code = INVALID_VALUE;
 		}
 	}
-	return leave(code);
+	return fake_end(code);
 }
 
 /* A DMA-BUF begins where the range does; where in our file that is, its position says. */
 int cuMemGetHandleForAddressRange(void *ret, uint64_t ptr, size_t size, int type, unsigned long long flags)
 {
-	int code = begin(__func__), fd = -1;
+	int code = fake_begin(__func__), fd = -1;
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	const struct alloc *a = find(ptr, size);
 	char path[64];
@@ -473,7 +454,7 @@ int cuMemGetHandleForAddressRange(void *ret, uint64_t ptr, size_t size, int type
 		else
 			memcpy(ret, &fd, sizeof(fd));
 	}
-	return leave(code);
+	return fake_end(code);
 }
 
 static int copy(int code, uint64_t gpu, void *to, const void *from, size_t size)
@@ -481,24 +462,20 @@ static int copy(int code, uint64_t gpu, void *to, const void *from, size_t size)
 	const struct alloc *a = find(gpu, size);
 	uint8_t *bytes = a ? a->bytes + (gpu - a->at) : NULL;
 
-	waits++;
-	if (!code && no_context)
-		code = INVALID_CONTEXT;
-	if (!code && captures && mode != RELAXED)
-		code = CAPTURING;
+	code = fake_wait(fake_capture(fake_context(code)));
 	if (!code && !a)
 		code = INVALID_VALUE;
 	if (!code)
 		memcpy(to ? to : bytes, to ? bytes : from, size);
-	return leave(code);
+	return fake_end(code);
 }
 
 int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size)
 {
-	return copy(begin(__func__), to, NULL, from, size);
+	return copy(fake_begin(__func__), to, NULL, from, size);
 }
 
 int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size)
 {
-	return copy(begin(__func__), from, to, NULL, size);
+	return copy(fake_begin(__func__), from, to, NULL, size);
 }

@@ -294,10 +294,10 @@ endif
 
 dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(fault_tests) $(cli_tests) $(vm_tests) \
 	$(vm_verbs_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
-	tests/vm/run tests/vm/init tests/vm/cases/bench.sh \
+	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/ucx/bench.sh \
 	tests/rdma/device.sh tests/topo/mktree
 EXTRA_DIST += $(recorded_machines) tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
-	tests/rdma/lib.sh tests/rdma/suite.sh tests/ucx/lib.sh tests/vm/lib.sh tests/vm/abi.sh tests/vm/rdma-faults.sh \
+	tests/rdma/lib.sh tests/rdma/suite.sh tests/ucx/lib.sh tests/bench/figures.sh tests/vm/lib.sh tests/vm/abi.sh tests/vm/rdma-faults.sh \
 	tests/vm/rdma-load.sh tests/vm/modules tests/vm/dmesg.ok
 
 TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(sim_tests) $(net_tests) \
@@ -400,6 +400,8 @@ vm: all $(vm_programs)
 	$(SHELL) $(top_srcdir)/tests/count tests/vm || :; exit $$rc
 
 # Braid beside perftest on emulated RDMA devices; it only prints.
+ucx-bench: all
+	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/ucx/bench.sh
 vm-bench: all
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/vm/cases/bench.sh
 

@@ -32,7 +32,8 @@ static void flight_new(struct net *net, void *comm, bool is_recv, struct buf *b,
 /* What the end that did not close sees: some messages may have come, the rest are lost. */
 static void flight_lost(struct net *net, struct buf *b, struct op *ops)
 {
-	uint64_t limit = deadline_ms(1000);
+	/* A NIC that the CPU plays is emulation; and queue pairs may have to come back first. */
+	uint64_t limit = deadline_ms(over_rdma() ? 10000 : 1000);
 
 	ops_settle(ops, FLIGHT);
 	for (int i = 0; i < FLIGHT; i++) {
@@ -50,7 +51,7 @@ static void flight_lost(struct net *net, struct buf *b, struct op *ops)
 	}
 	RES(ncclRemoteError, ops[0].res);
 	if (now_us() > limit)
-		FAIL("told, but after more than a second");
+		FAIL("told, but late");
 	for (int i = 0; i < FLIGHT; i++)
 		buf_free(net, &b[i]);
 }

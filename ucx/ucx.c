@@ -20,6 +20,7 @@
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,8 +46,8 @@ enum {
 enum { TAG_HEAD, TAG_PAYLOAD, TAG_HELLO, TAG_BITS = 2 };
 
 struct slot {
-	bool waits;
-	void *req;			/* while it waits */
+	atomic_bool waits;		/* till it is false, the rest is UCX's */
+	void *req;
 	ucs_status_t status;
 	size_t len;
 	char *at;
@@ -57,7 +58,7 @@ struct wire {
 	ucp_worker_h worker;		/* NULL: fenced */
 	ucp_ep_h ep;
 	int efd;
-	ucs_status_t status;		/* what it has failed of; UCS_OK: it has not */
+	_Atomic ucs_status_t status;	/* what it has failed of; UCS_OK: it has not */
 	uint64_t tag_rx, tag_tx;
 	unsigned flying;
 	char *memory;

@@ -177,7 +177,8 @@ static void all_but_one(struct abi *t)
 	struct net *net;
 	void *send, *recv;
 
-	streams_are_ours();
+	if (getenv("BRAID_TEST_UCX"))
+		skip_because("UCX does not do without descriptors: docs/ucx.md");
 	setenv("BRAID_LANES", "4", 1);
 	peer = peer_start(t, stuck_other);
 	net = abi_up(t);

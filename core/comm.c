@@ -118,6 +118,8 @@ static void um_free(struct braid_comm *c, struct braid_um *um)
 	if (!braid_list_empty(&um->node))
 		c->nums--;
 	braid_list_del(&um->node);
+	braid_list_del(&um->copy_node);
+	braid_gpucopy_end(&um->copy);
 	braid_pool_put(um->data, um->alloc);
 	braid_pool_put(um, sizeof(*um));
 }
@@ -202,21 +204,29 @@ static void comm_orphaned(struct braid_comm *c)
 }
 
 /* Nobody could have its bytes: a NIC's fault, which has been told, or there is none any more. */
-static void comm_no_gpu(struct braid_comm *c, int err)
+static void comm_no_gpu(struct braid_comm *c, const struct braid_gpucopy *copy)
 {
+	const char *call = copy && copy->of->stage_why ? copy->of->stage_why : "";
+
 	if (atomic_load(&c->err) || c->closed)
 		return;
-	braid_warn("device %s, peer %s: %s memory of a GPU, which had to go through the CPU, could "
-		   "not be copied by the NIC (%s); docs/gpu.md says when that is",
-		   c->link->key.dev->net.name, c->link->peer,
-		   c->sender ? "a message from" : "a message to", strerror(-err));
+	if (copy)
+		braid_warn("device %s, peer %s: %s memory of a GPU, which had to go through the "
+			   "CPU, could not be copied by the NIC (%s), nor by the driver (%s%s%s); "
+			   "docs/gpu.md says when that is",
+			   c->link->key.dev->net.name, c->link->peer,
+			   c->sender ? "a message from" : "a message to",
+			   copy->nic_err ? strerror(-copy->nic_err) : "not asked",
+			   call, *call ? ": " : "", strerror(-copy->stage_err));
+	else
+		braid_no_memory("a message from memory of a GPU");
 	braid_comm_fail(c, -EIO);
 	fail_tell(c, ECANCELED, 0, 0);
 }
 
-void braid_send_no_gpu(struct braid_send *s, int err)
+void braid_send_no_gpu(struct braid_send *s, const struct braid_gpucopy *copy)
 {
-	comm_no_gpu(s->req.comm, err);
+	comm_no_gpu(s->req.comm, copy);
 }
 
 /* --- the sending side ---------------------------------------------------------------------- */
@@ -506,28 +516,63 @@ static bool is_gpu(const struct braid_recv *e)
 	return e->mr && e->mr->gpu;
 }
 
-/* Or the comm has failed. */
-static bool to_gpu(struct braid_recv *e, char *at, void *from, size_t len)
+/* 0; -EAGAIN: it is under way; else it is not, and the comm has failed. */
+static int to_gpu(struct braid_recv *e, struct braid_gpucopy *copy)
 {
-	int err = braid_mr_copy(e->mr, at, from, len, true);
+	int err = braid_gpucopy_move(copy);
 
-	if (err)
-		comm_no_gpu(e->req.comm, err);
-	return !err;
+	if (err && err != -EAGAIN)
+		comm_no_gpu(e->req.comm, copy);
+	return err;
 }
 
-static void um_deliver(struct braid_comm *c, struct braid_um *um)
+/* False: it is on its way. */
+static bool um_deliver(struct braid_um *um)
 {
 	struct braid_recv *e = um->recv;
-	bool there = true;
+	int err = 0;
 
-	if (is_gpu(e) && um->size)
-		there = to_gpu(e, e->data, um->data, um->size);
-	else
+	if (!is_gpu(e) || !um->size) {
 		braid_copy_up(e->data, um->data, um->size);
-	um_free(c, um);
-	if (there)
+	} else {
+		if (!um->copy.mr)
+			braid_gpucopy_begin(&um->copy, e->mr, e->data, um->data, um->size, true);
+		err = to_gpu(e, &um->copy);
+	}
+	if (err == -EAGAIN)
+		return false;
+	um_free(um->comm, um);
+	if (!err)
 		recv_complete(e);
+	return true;
+}
+
+/* It is the receive's now, and all of it is here. */
+static void um_move(struct braid_um *um)
+{
+	struct braid_link *link = um->comm->link;
+
+	if (um_deliver(um))
+		return;
+	braid_list_add_tail(&link->copying, &um->copy_node);
+	braid_hint(&link->stalled, true);
+}
+
+bool braid_comm_deliver(struct braid_link *link)
+{
+	struct braid_um *um, *tmp;
+
+	braid_list_for_safe(um, tmp, &link->copying, copy_node)
+		um_deliver(um);
+	return braid_list_empty(&link->copying);
+}
+
+void braid_comm_leave(struct braid_link *link)
+{
+	struct braid_um *um;
+
+	braid_list_for(um, &link->copying, copy_node)
+		braid_gpucopy_end(&um->copy);
 }
 
 /* A message that came earlier meets the receive posted now. */
@@ -548,7 +593,7 @@ static void recv_take_um(struct braid_comm *c, struct braid_recv *e, struct brai
 	um->taken = true;
 	um->recv = e;
 	if (um->ready)
-		um_deliver(c, um);	/* else its bytes are still coming: rx_end does it */
+		um_move(um);		/* else its bytes are still coming: rx_end does it */
 }
 
 static struct braid_um *um_find(struct braid_comm *c, int32_t tag)
@@ -790,17 +835,23 @@ int braid_comm_rx_stage(struct braid_lane *lane)
 	return 0;
 }
 
-/* What came for a GPU goes there: false: it did not, and the comm has failed. */
-static bool unstage(struct braid_lane *lane)
+/* What came for a GPU goes there: as to_gpu(). */
+static int unstage(struct braid_lane *lane)
 {
-	char *stage = lane->rx_stage;
-	bool there = true;
+	struct braid_recv *e = lane->rx_target;
+	int err;
 
+	if (!lane->rx_stage)
+		return 0;
+	if (!lane->rx_copy.mr)
+		braid_gpucopy_begin(&lane->rx_copy, e->mr, lane->rx_gpu, lane->rx_stage,
+				    lane->rx_hdr.len, true);
+	err = to_gpu(e, &lane->rx_copy);
+	if (err == -EAGAIN)
+		return err;
+	free(lane->rx_stage);
 	lane->rx_stage = NULL;
-	if (stage)
-		there = to_gpu(lane->rx_target, lane->rx_gpu, stage, lane->rx_hdr.len);
-	free(stage);
-	return there;
+	return err;
 }
 
 /* The message is the next of its comm: home carries them in order. */
@@ -828,6 +879,7 @@ static int rx_um(struct braid_lane *lane, struct braid_comm *c, bool want)
 		.comm = c, .seq = h->seq, .tag = h->tag, .size = h->size, .want = want,
 		.ready = want, .alloc = want ? 0 : h->len,
 	};
+	braid_list_init(&um->copy_node);
 	if (um->alloc) {
 		um->data = braid_pool_get(um->alloc);
 		if (!um->data) {
@@ -886,13 +938,15 @@ static int end_eager(struct braid_lane *lane)
 	struct braid_um *um = lane->rx_target;
 
 	if (lane->rx_kind == BRAID_RX_ENTRY) {
-		if (unstage(lane))
+		int err = unstage(lane);
+
+		if (!err)
 			recv_complete(lane->rx_target);
-		return 0;
+		return err == -EAGAIN ? err : 0;
 	}
 	um->ready = true;
 	if (um->taken)
-		um_deliver(um->comm, um);
+		um_move(um);
 	return 0;
 }
 
@@ -1009,9 +1063,10 @@ void braid_comm_rx_undo(struct braid_lane *lane)
 static int end_chunk(struct braid_lane *lane)
 {
 	struct braid_recv *e = lane->rx_target;
+	int err = unstage(lane);
 
-	if (!unstage(lane))
-		return 0;
+	if (err)
+		return err == -EAGAIN ? err : 0;
 	e->got += lane->rx_hdr.len;
 	chunked_complete(e->req.comm, e);
 	return 0;
@@ -1376,8 +1431,13 @@ static void forget_recvs(struct braid_comm *c)
 		if (lane->rx_hdr.comm != c->id ||
 		    (lane->rx_kind != BRAID_RX_ENTRY && lane->rx_kind != BRAID_RX_UM))
 			continue;
+		if (lane->tr->lands && lane->rx_left) {
+			lane->tr->lane_fence(lane);
+			braid_lane_lost(lane, -ECANCELED);
+		}
 		lane->rx_kind = BRAID_RX_DRAIN;
 		lane->rx_dst = NULL;
+		braid_gpucopy_end(&lane->rx_copy);
 		free(lane->rx_stage);
 		lane->rx_stage = NULL;
 	}

@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/gpucopy.h"
 #include "core/list.h"
 #include "core/transport.h"
 #include "core/wire.h"
@@ -49,6 +50,9 @@ struct braid_mr {			/* a registration: who may use it, and what NICs call it */
 	bool gpu;			/* not the CPU's to touch */
 	struct braid_key key[BRAID_PATHS_MAX];	/* by member; mr NULL: that one can't reach it */
 	struct braid_mrc *cached[BRAID_PATHS_MAX];	/* core/mrcache.c */
+	struct braid_stage *stage;	/* of a GPU: the driver copies; NULL: it can't, as */
+	const char *stage_why;		/* that call failed */
+	int stage_err;			/* with this */
 };
 
 struct braid_place {			/* where a receive is, for NICs that write it themselves */
@@ -119,6 +123,8 @@ struct braid_um {			/* a message that has met no receive yet */
 	struct braid_recv *recv;
 	char *data;
 	size_t alloc;
+	struct braid_gpucopy copy;	/* taken, ready, and on its way into a GPU */
+	struct braid_list copy_node;	/* link->copying */
 };
 
 struct braid_credit {
@@ -227,14 +233,20 @@ static inline bool braid_send_is_gpu(const struct braid_send *s)
 {
 	return s && s->mr && s->mr->gpu;
 }
-/* Memory of a GPU that its bytes can't be had from: no NIC does it. */
-void braid_send_no_gpu(struct braid_send *s, int err);
+/* Memory of a GPU that its bytes can't be had from, as that copy says; NULL: no memory for them. */
+void braid_send_no_gpu(struct braid_send *s, const struct braid_gpucopy *copy);
 void braid_send_part_done(struct braid_send *s);
 /* START, if it is still to be said; false: no room. */
 bool braid_send_say_start(struct braid_send *s);
 /* Put what `c` has to tell into frames; false: no room for all. */
 bool braid_comm_tell(struct braid_comm *c);
-/* Where a comm's frame goes, and that it is complete: 0 or a negative errno: the peer is broken. */
+/* Messages that came early, on their way into a GPU: false: some of them still are. */
+bool braid_comm_deliver(struct braid_link *link);
+void braid_comm_leave(struct braid_link *link);	/* they stay where they are */
+/*
+ * Where a comm's frame goes, and that it is complete: 0 or a negative errno: the peer is broken;
+ * -EAGAIN: it is not yet where it belongs, ask again.
+ */
 int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c);
 int braid_comm_rx_end(struct braid_lane *lane);
 /* A chunk without a header is in its place, in the receive of that slot; whole: so is START. */

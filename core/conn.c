@@ -327,9 +327,9 @@ static int conn_wait_ready(struct braid_conn *c)
 {
 	int err, lives;
 
-	if (is_set_up(c) || c->mine_setup.err)
+	if (is_set_up(c))
 		return 0;
-	err = c->tr->setup_ready(&c->setup);
+	err = c->mine_setup.err ? -c->mine_setup.err : c->tr->setup_ready(&c->setup);
 	lives = err ? socket_lives(c) : 0;
 	if (err == -EAGAIN || (err && lives != -EAGAIN))
 		return lives;		/* the peer has changed its mind: that is no failure */

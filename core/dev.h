@@ -9,6 +9,13 @@
 
 enum { BRAID_CONGESTION_SIZE = 16 };	/* TCP_CA_NAME_MAX */
 
+struct braid_mr_stats {			/* registrations of the user's memory: core/mrcache.c */
+	uint64_t hits;			/* somebody had it already */
+	uint64_t misses, refused;	/* the NIC was to be told; of them, could not be */
+	unsigned alive, most_alive;
+	uint64_t bytes, most_bytes;	/* of those alive */
+};
+
 struct braid_dev {
 	unsigned index;
 	struct braid_netdev net;	/* of several: the first's, with all names and speeds */
@@ -18,6 +25,8 @@ struct braid_dev {
 	void *port[BRAID_TRANSPORT_IDS];	/* of each transport that can use it; NULL: can't */
 	const struct braid_transport *best;	/* of those; of several: of the first */
 	struct braid_mrc *mrs;		/* core/mrcache.c */
+	struct braid_mr_stats mr_stats;
+	unsigned mr_max;		/* registrations that its port has room for; 0: not known */
 	unsigned gpu;			/* BRAID_GPU_*, of all members */
 	bool gpu_probed;
 	char congestion[BRAID_CONGESTION_SIZE];	/* to be given back to sockets accepted */

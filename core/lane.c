@@ -24,6 +24,27 @@ struct braid_kept {
 	char *ring;
 };
 
+struct brought {			/* f->own of a frame whose bytes were a GPU's */
+	struct braid_gpucopy copy;
+	char bytes[];
+};
+
+static void leave_there(struct braid_txf *f)
+{
+	struct brought *b = f->own;
+
+	if (f->bringing)
+		braid_gpucopy_end(&b->copy);
+	f->bringing = false;
+}
+
+static void drop_own(struct braid_txf *f)
+{
+	leave_there(f);
+	free(f->own);
+	f->own = NULL;
+}
+
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t nframes)
 {
 	assert(!(nframes & (nframes - 1)) && !(ring_size & (ring_size - 1)));
@@ -43,7 +64,7 @@ void braid_txq_fini(struct braid_txq *q)
 {
 	if (q->f) {
 		for (uint32_t i = q->f_acked; i != q->f_head; i++)
-			free(q->f[i & q->fmask].own);
+			drop_own(&q->f[i & q->fmask]);
 	}
 	q->f_acked = q->f_told = q->f_head;
 	while (q->kept) {
@@ -162,6 +183,7 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 	f->ext_len = ext ? h->len : 0;
 	f->owner = owner;
 	f->own = NULL;
+	f->bringing = false;
 	braid_hdr_pack(h, q->ring + f->off);
 	if (copy)
 		memcpy(q->ring + f->off + BRAID_HDR_SIZE, copy, h->len);
@@ -198,6 +220,21 @@ void braid_tx_stamp(struct braid_lane *lane)
 
 	memcpy(q->ring + q->f[q->f_sent & q->fmask].off + HDR_ACK, &ack, sizeof(ack));
 	braid_lane_told(lane);
+}
+
+uint32_t braid_tx_piece(const struct braid_txq *q, uint32_t max, bool with_head)
+{
+	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+	uint32_t end = f->off + f->inl, len = f->inl;
+
+	for (uint32_t i = q->f_sent + 1; i != q->f_head && !f->ext_len; i++) {
+		f = &q->f[i & q->fmask];
+		if ((f->ext_len && !with_head) || f->off != end || len + f->inl > max)
+			break;
+		end += f->inl;
+		len += f->inl;
+	}
+	return len;
 }
 
 /* The message's only chunk, right behind the START at f_sent; or NULL. */
@@ -259,24 +296,59 @@ const struct braid_key *braid_tx_gpu(const struct braid_lane *lane)
 
 static void make_void(struct braid_txq *q, struct braid_txf *f, bool sent);
 
-/* A GPU's memory, which a socket can't read: our own copy goes.  Or the comm fails. */
-static void bring_here(struct braid_txq *q, struct braid_txf *f)
+/* No way to have its bytes: the comm has failed. */
+static int not_here(struct braid_txq *q, struct braid_txf *f, const struct braid_gpucopy *copy)
 {
-	int err = -ENOMEM;
-
-	if (!f->ext_len || f->own || !braid_send_is_gpu(f->owner))
-		return;
-	f->own = malloc(f->ext_len);
-	if (f->own)
-		err = braid_mr_copy(f->owner->mr, (char *)(uintptr_t)f->ext, f->own, f->ext_len,
-				    false);
-	if (!err) {
-		f->ext = f->own;
-		return;
-	}
-	braid_send_no_gpu(f->owner, err);
+	braid_send_no_gpu(f->owner, copy);
 	f->owner = NULL;
 	make_void(q, f, false);
+	return 0;
+}
+
+/* A GPU's memory, which a socket can't read: our own copy goes.  0, or -EAGAIN: not yet. */
+static int bring_here(struct braid_txq *q, struct braid_txf *f)
+{
+	struct brought *b = f->own;
+	int err;
+
+	if (!f->bringing) {
+		if (!f->ext_len || f->own || !braid_send_is_gpu(f->owner))
+			return 0;
+		b = malloc(sizeof(*b) + f->ext_len);
+		if (!b)
+			return not_here(q, f, NULL);
+		braid_gpucopy_begin(&b->copy, f->owner->mr, (char *)(uintptr_t)f->ext, b->bytes,
+				    f->ext_len, false);
+		f->own = b;
+		f->bringing = true;
+	}
+	err = braid_gpucopy_move(&b->copy);
+	if (err == -EAGAIN)
+		return err;
+	f->bringing = false;
+	if (err)
+		return not_here(q, f, &b->copy);
+	f->ext = b->bytes;
+	return 0;
+}
+
+/* Begun anew if a socket is to send it; its place with the driver is others' until then. */
+void braid_tx_leave(struct braid_lane *lane)
+{
+	struct braid_txq *q = &lane->tx;
+
+	for (uint32_t i = q->f_acked; i != q->f_head; i++) {
+		if (q->f[i & q->fmask].bringing)
+			drop_own(&q->f[i & q->fmask]);
+	}
+}
+
+const struct braid_txf *braid_tx_here(struct braid_lane *lane)
+{
+	struct braid_txq *q = &lane->tx;
+	struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+
+	return !q->part && bring_here(q, f) ? NULL : f;
 }
 
 int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
@@ -291,7 +363,8 @@ int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t 
 	for (uint32_t i = q->f_sent; i != q->f_head && n + 2 <= max && bytes < budget; i++) {
 		struct braid_txf *f = &q->f[i & q->fmask];
 
-		bring_here(q, f);
+		if (bring_here(q, f))
+			break;
 		if (skip < f->inl) {
 			n = iov_put(iov, n, q->ring + f->off + skip, f->inl - skip);
 			bytes += f->inl - skip;
@@ -322,8 +395,7 @@ static void pop(struct braid_lane *lane)
 
 	if (f->owner)
 		braid_send_part_done(f->owner);
-	free(f->own);
-	f->own = NULL;
+	drop_own(f);
 	q->unacked -= f->ext_len;
 	q->timed_bytes += f->ext_len;
 	lane->link->acked_bytes += f->ext_len;
@@ -522,6 +594,7 @@ int braid_tx_release(struct braid_lane *lane, const void *comm)
 		if (!f->owner || f->owner->req.comm != comm)
 			continue;
 		gpu = braid_send_is_gpu(f->owner);
+		leave_there(f);
 		f->owner = NULL;
 		if (!f->ext_len || (f->own && i == q->f_sent && q->part))
 			continue;
@@ -542,4 +615,16 @@ int braid_tx_release(struct braid_lane *lane, const void *comm)
 		f->ext = f->own;
 	}
 	return 0;
+}
+
+bool braid_lane_stuck(const struct braid_lane *lane, struct braid_look *look, unsigned most)
+{
+	uint64_t bytes = atomic_load_explicit(&lane->rx_bytes, memory_order_relaxed);
+	uint32_t told = lane->tx.f_told;
+
+	if (lane->tx.f_sent == told || bytes != look->bytes || told != look->told)
+		look->stuck = 0;
+	look->bytes = bytes;
+	look->told = told;
+	return ++look->stuck > most;
 }

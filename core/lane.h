@@ -19,6 +19,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "core/gpucopy.h"
 #include "core/os.h"
 #include "core/transport.h"
 #include "core/wire.h"
@@ -33,6 +34,7 @@ struct braid_txf {			/* one frame that waits, flies, or is not yet acked */
 	size_t ext_len;
 	struct braid_send *owner;	/* whose completion it is part of */
 	void *own;			/* ext, saved into memory of our own: free when acked */
+	bool bringing;			/* not yet: a GPU's, on its way there (lane.c) */
 };
 
 struct braid_txq {
@@ -90,7 +92,9 @@ struct braid_lane {
 	void *rx_target;		/* struct braid_recv or braid_um */
 	char *rx_dst;			/* NULL: throw away */
 	size_t rx_left;
+	size_t rx_at;			/* taken of what braid_rx_take() is called with again */
 	char *rx_stage, *rx_gpu;	/* of a GPU: what comes lies here first; where it goes */
+	struct braid_gpucopy rx_copy;	/* there */
 	uint8_t rx_ctl[BRAID_OPEN_SIZE];
 	_Atomic uint64_t rx_bytes;	/* ever, of anything: the peer lives */
 
@@ -142,9 +146,18 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 void braid_lane_told(struct braid_lane *lane);	/* the peer, of all that has been received */
 /* The frame at f_sent is about to leave: its header says what has been received here. */
 void braid_tx_stamp(struct braid_lane *lane);
-/* The next bytes to send, at most `budget`: fills iov, returns the count; *ret_bytes their sum. */
+/*
+ * The next bytes to send, at most `budget`: fills iov, returns the count; *ret_bytes their sum.  0
+ * although some are queued: they are a GPU's, on their way into memory that a socket can read.
+ */
 int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
 		    size_t *ret_bytes);
+/*
+ * Bytes of the ring from f_sent on, of which none has been sent, that go in one message of at most
+ * `max`: whole frames, or the header of one whose payload lies elsewhere; `with_head`: it may
+ * follow others.
+ */
+uint32_t braid_tx_piece(const struct braid_txq *q, uint32_t max, bool with_head);
 struct braid_put {			/* a chunk that can be written into its place */
 	const char *data;
 	bool gpu;
@@ -161,6 +174,13 @@ struct braid_put {			/* a chunk that can be written into its place */
  * bytes may come with nothing but ret->imm; then a START and the message's only chunk are one.
  */
 bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret);
+/*
+ * The frame at f_sent, with its payload where the CPU can read it.  NULL: not yet, it is on its way
+ * there, as above.
+ */
+const struct braid_txf *braid_tx_here(struct braid_lane *lane);
+/* No frame's are on their way any more, as above.  The lane stands still. */
+void braid_tx_leave(struct braid_lane *lane);
 /* The frame at f_sent has a payload of a GPU's memory: what the lane's NIC calls it.  Or NULL. */
 const struct braid_key *braid_tx_gpu(const struct braid_lane *lane);
 /* n bytes were handed to the wire: completes copied sends. */
@@ -180,6 +200,17 @@ void braid_tx_move(struct braid_lane *from, struct braid_lane *to);
  * stand still.  0, or -ENOMEM: nothing has changed.
  */
 int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to);
+
+/*
+ * Does nothing come of what is under way, at `most` looks in a row?  A peer that lives acknowledges
+ * what it gets.  With the link's lock held.
+ */
+struct braid_look {
+	uint64_t bytes;			/* received, at the last look */
+	uint32_t told;			/* acknowledged */
+	unsigned stuck;			/* looks at which nothing of that had changed */
+};
+bool braid_lane_stuck(const struct braid_lane *lane, struct braid_look *look, unsigned most);
 
 /*
  * Forget a comm's memory.  Frames that would be sent from it become VOID; one that is half sent is

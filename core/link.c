@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "core/auth.h"
+#include "core/copy.h"
 #include "core/log.h"
 #include "core/param.h"
 #include "core/pool.h"
@@ -62,6 +63,7 @@ struct braid_link *braid_link_new(const struct braid_link_key *key)
 	braid_list_init(&link->comms);
 	braid_list_init(&link->pending);
 	braid_list_init(&link->news);
+	braid_list_init(&link->copying);
 	return link;
 }
 
@@ -303,6 +305,7 @@ static void rx_forget(struct braid_lane *lane)
 	struct braid_link *link = lane->link;
 	bool entry = lane->rx_kind == BRAID_RX_ENTRY;
 
+	braid_gpucopy_end(&lane->rx_copy);
 	if (entry && lane->rx_hdr.type == BRAID_F_CHUNK) {
 		braid_comm_rx_undo(lane);
 	} else if (entry || lane->rx_kind == BRAID_RX_UM) {
@@ -318,7 +321,7 @@ static void rx_forget(struct braid_lane *lane)
 	free(lane->rx_stage);
 	lane->rx_stage = NULL;
 	lane->rx_kind = BRAID_RX_NONE;
-	lane->rx_left = 0;
+	lane->rx_left = lane->rx_at = 0;
 }
 
 /* A lane that would do as home. */
@@ -376,6 +379,15 @@ void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_
 		link->grant++;
 }
 
+void braid_link_end_copies(struct braid_link *link)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		braid_tx_leave(link->lane[i]);
+		braid_gpucopy_end(&link->lane[i]->rx_copy);
+	}
+	braid_comm_leave(link);
+}
+
 void braid_lane_fence(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
@@ -384,7 +396,9 @@ void braid_lane_fence(struct braid_lane *lane)
 	if (atomic_exchange(&lane->up, false))
 		atomic_fetch_add(&link->ndown, 1);
 	if (lane->fd >= 0) {
+		lane->tr->lane_fence(lane);	/* it may be writing what is forgotten now */
 		rx_forget(lane);
+		braid_tx_leave(lane);
 		lane->tr->lane_close(lane);
 		/* What was told of others over this one need not have arrived. */
 		for (unsigned i = 0; i < link->nlanes; i++)
@@ -854,6 +868,8 @@ int braid_rx_end(struct braid_lane *lane)
 		err = rx_open(lane);
 	else if (lane->rx_kind != BRAID_RX_DRAIN)
 		err = braid_comm_rx_end(lane);
+	if (err == -EAGAIN)
+		return err;
 	lane->rx_kind = BRAID_RX_NONE;
 	lane->rx_frames++;
 	lane->rx_quiet += BRAID_HDR_SIZE + h->len;
@@ -865,6 +881,36 @@ int braid_rx_end(struct braid_lane *lane)
 		lane->rx_owed = true;
 		braid_hint(&link->urgent, true);
 	}
+	return err;
+}
+
+int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
+{
+	size_t at = lane->rx_at;
+	int err = 0;
+
+	while (!err && (at < n || (lane->rx_kind != BRAID_RX_NONE && !lane->rx_left))) {
+		size_t len = n - at < lane->rx_left ? n - at : lane->rx_left;
+
+		if (lane->rx_kind == BRAID_RX_NONE) {
+			if (n - at < BRAID_HDR_SIZE)
+				return -EBADMSG;
+			err = braid_hdr_unpack(p + at, &lane->rx_hdr);
+			if (!err)
+				err = braid_rx_begin(lane);
+			at += BRAID_HDR_SIZE;
+			continue;
+		}
+		if (len && lane->rx_dst) {
+			braid_copy_up(lane->rx_dst, p + at, len);
+			lane->rx_dst += len;
+		}
+		at += len;
+		lane->rx_left -= len;
+		if (!lane->rx_left)
+			err = braid_rx_end(lane);
+	}
+	lane->rx_at = err == -EAGAIN ? at : 0;
 	return err;
 }
 
@@ -930,12 +976,13 @@ static unsigned others_due(struct braid_link *link)
 
 	atomic_store_explicit(&link->calls, calls, memory_order_relaxed);
 	if (atomic_load_explicit(&link->spread, memory_order_relaxed) ||
+	    atomic_load_explicit(&link->copies, memory_order_relaxed) ||
 	    atomic_load_explicit(&link->ndown, memory_order_relaxed))
 		return POLL_OTHERS;
 	return calls % POLL_RARELY == 0;
 }
 
-/* Send what waits: lanes that were full or busy, chunks that found no lane. */
+/* What waits: lanes that were full or busy, chunks that found no lane, bytes for a GPU. */
 static void push_waiting(struct braid_link *link)
 {
 	size_t moved = 0;
@@ -944,6 +991,8 @@ static void push_waiting(struct braid_link *link)
 	if (!braid_trylock(&link->lock))
 		return;
 	atomic_store_explicit(&link->stalled, false, memory_order_relaxed);
+	if (!braid_comm_deliver(link))
+		stall(link);
 	turn = link->push_turn++;
 	for (unsigned k = 0; k < link->nlanes; k++) {
 		/* Home first, then the others, from another one each time. */

@@ -99,6 +99,8 @@ struct braid_link {
 		void *target;
 		char *dst;
 	} again;
+	struct braid_list copying;	/* messages that came early, on their way into a GPU */
+	atomic_uint copies;		/* copies of memory of GPUs under way, of whatever */
 	atomic_bool urgent;		/* somebody waits for what we have to tell */
 	atomic_bool peer_gone;			/* F_CLOSE received */
 
@@ -187,6 +189,9 @@ void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_
 							     const struct braid_comm *c),
 		       const struct braid_comm *c);
 
+/* While all stand still, of a link that is dead: nothing goes into a GPU or out of it any more. */
+void braid_link_end_copies(struct braid_link *link);
+
 /* The link is over: every comm on it fails with err.  One WARN, if anybody is affected. */
 void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -251,10 +256,16 @@ uint64_t braid_link_eager_max(const struct braid_link *link);
 /*
  * Upward calls of a transport, with the link's lock held.  begin: the header is in
  * lane->rx_hdr; on 0, lane->rx_dst says where lane->rx_left bytes go (NULL: nowhere).  end: they
- * are there.  A negative errno: the peer is broken, close the lane.
+ * are there; -EAGAIN: not yet where they belong, ask again, and take nothing else of that lane
+ * before.  A negative errno: the peer is broken, close the lane.
  */
 int braid_rx_begin(struct braid_lane *lane);
 int braid_rx_end(struct braid_lane *lane);
+/*
+ * What came in one message: whole frames, or a piece of one, which the next goes on with.  -EAGAIN:
+ * the rest later, call again with the same.
+ */
+int braid_rx_take(struct braid_lane *lane, const char *p, size_t n);
 /* A chunk of len bytes was written into its place, and this is all that came with it. */
 int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len);
 

@@ -7,13 +7,16 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/dev.h"
 #include "core/link.h"
 #include "core/log.h"
-#include "gdr/cuda.h"
+#include "core/os.h"
+#include "core/param.h"
+#include "gdr/stage.h"
 
 struct braid_mrc {
 	struct braid_mrc *kid[2];
@@ -108,25 +111,86 @@ static struct braid_mrc *find(struct braid_mrc *root, uint64_t beg, uint64_t end
 		       root : find(root->kid[1], beg, end, gpu, id);
 }
 
+/* Where a limit bites, one line says which, and what raises it. */
+static int refuse(const struct braid_dev *dev, const struct braid_mem *mem, const char *limit)
+{
+	static struct braid_log_gate gate;
+	const struct braid_mr_stats *s = &dev->mr_stats;
+
+	if (mem->gpu || braid_log_gate_open(&gate, braid_os->now_ns()))
+		braid_warn("device %s: %zu bytes%s are not registered: %u registrations of %llu "
+			   "bytes are there, and %s; %s", dev->net.name, mem->size,
+			   mem->gpu ? " of a GPU" : "", s->alive, (unsigned long long)s->bytes,
+			   limit, mem->gpu ? "no message can be there" :
+					     "messages there are copied");
+	return -ENOSPC;
+}
+
+/* 0, or -ENOSPC and a WARN. */
+static int room(const struct braid_dev *dev, const struct braid_mem *mem)
+{
+	uint64_t most = braid_param.mr_max ? (uint64_t)braid_param.mr_max : dev->mr_max;
+	uint64_t bytes = (uint64_t)braid_param.mr_bytes;
+	const struct braid_mr_stats *s = &dev->mr_stats;
+	char limit[128];
+
+	if (most && s->alive >= most) {
+		snprintf(limit, sizeof(limit), "the limit is %llu of them, %s",
+			 (unsigned long long)most, braid_param.mr_max ? "BRAID_MR_MAX" :
+			 "most of what the device has: BRAID_MR_MAX raises it");
+		return refuse(dev, mem, limit);
+	}
+	if (bytes && (mem->size > bytes || s->bytes > bytes - mem->size)) {
+		snprintf(limit, sizeof(limit), "the limit is %llu bytes, BRAID_MR_BYTES",
+			 (unsigned long long)bytes);
+		return refuse(dev, mem, limit);
+	}
+	return 0;
+}
+
+static int reg(struct braid_dev *dev, const struct braid_transport *tr, const struct braid_mem *mem,
+	       struct braid_key *ret)
+{
+	struct braid_mr_stats *s = &dev->mr_stats;
+	int err = room(dev, mem);
+
+	if (!err)
+		err = mem->gpu ? tr->gpu->reg(dev, mem, ret) :
+				 tr->reg(dev, mem->data, mem->size, ret);
+	s->misses++;
+	if (err) {
+		s->refused++;
+		return err;
+	}
+	s->bytes += mem->size;
+	s->alive++;
+	if (s->alive > s->most_alive)
+		s->most_alive = s->alive;
+	if (s->bytes > s->most_bytes)
+		s->most_bytes = s->bytes;
+	return 0;
+}
+
 static struct braid_mrc *get(struct braid_dev *dev, const struct braid_transport *tr,
-			     const struct braid_mem *mem, uint64_t id, int *ret_err)
+			     const struct braid_mem *mem, int *ret_err)
 {
 	static uint32_t random = 2463534242u;
 	uint64_t beg = (uint64_t)(uintptr_t)mem->data, end = beg + mem->size;
+	uint64_t id = mem->gpu ? mem->gpu_id : 0;
 	struct braid_mrc *n = mem->gpu && !id ? NULL : find(dev->mrs, beg, end, mem->gpu, id);
 
 	*ret_err = 0;
 	if (n) {
+		dev->mr_stats.hits++;
 		n->refs++;
 		return n;
 	}
 	n = calloc(1, sizeof(*n));
 	if (!n) {
-		*ret_err = -ENOMEM;
+		*ret_err = braid_no_memory("a registration");
 		return NULL;
 	}
-	*ret_err = mem->gpu ? tr->gpu->reg(dev, mem, &n->key) :
-			      tr->reg(dev, mem->data, mem->size, &n->key);
+	*ret_err = reg(dev, tr, mem, &n->key);
 	if (*ret_err) {
 		free(n);
 		return NULL;
@@ -151,12 +215,14 @@ static void put(struct braid_mrc *n)
 	if (!n || --n->refs)
 		return;
 	n->dev->mrs = take_out(n->dev->mrs, n);
+	n->dev->mr_stats.alive--;
+	n->dev->mr_stats.bytes -= n->end - n->beg;
 	n->tr->dereg(n->dev, &n->key);
 	free(n);
 }
 
 /* Of a GPU's memory every NIC must have it, for nobody else can touch it. */
-static int get_all(struct braid_mr *mr, const struct braid_mem *mem, uint64_t id)
+static int get_all(struct braid_mr *mr, const struct braid_mem *mem)
 {
 	const struct braid_dev *dev = mr->comm->link->key.dev;
 	int err = 0;
@@ -164,9 +230,9 @@ static int get_all(struct braid_mr *mr, const struct braid_mem *mem, uint64_t id
 	for (unsigned i = 0; i < dev->nmembers && mem->size && err != -ENOMEM; i++) {
 		struct braid_dev *m = dev->member[i];
 
-		if (!m->best || !m->best->dma)
+		if (!m->best || m->best->reg == braid_no_reg)
 			continue;
-		mr->cached[i] = get(m, m->best, mem, id, &err);
+		mr->cached[i] = get(m, m->best, mem, &err);
 		if (mr->cached[i])
 			mr->key[i] = mr->cached[i]->key;
 		else if (mem->gpu)
@@ -175,10 +241,23 @@ static int get_all(struct braid_mr *mr, const struct braid_mem *mem, uint64_t id
 	return 0;
 }
 
+/* What its copies by the driver need, now that this may wait. */
+static void get_stage(struct braid_mr *mr, const struct braid_mem *mem)
+{
+	if (!braid_param.gpu_stage) {
+		mr->stage_why = "BRAID_GPU_STAGE";
+		mr->stage_err = -EPERM;
+	} else if (mem->gpu_index < 0) {
+		mr->stage_why = "cuPointerGetAttributes";
+		mr->stage_err = -EOPNOTSUPP;
+	} else {
+		mr->stage_err = braid_stage_get(mem->gpu_index, &mr->stage, &mr->stage_why);
+	}
+}
+
 int braid_mr_new(struct braid_comm *c, const struct braid_mem *mem, struct braid_mr **ret)
 {
 	struct braid_mr *mr = calloc(1, sizeof(*mr));
-	struct braid_gpu_mem gpu = { 0 };
 	int err;
 
 	if (!mr)
@@ -188,10 +267,10 @@ int braid_mr_new(struct braid_comm *c, const struct braid_mem *mem, struct braid
 	mr->size = mem->size;
 	mr->gpu = mem->gpu;
 	braid_list_init(&mr->node);
-	if (mem->gpu && braid_gpu_look(mem->data, mem->size, &gpu))
-		gpu.id = 0;
+	if (mem->gpu)
+		get_stage(mr, mem);
 	pthread_mutex_lock(&lock);
-	err = get_all(mr, mem, gpu.id);
+	err = get_all(mr, mem);
 	pthread_mutex_unlock(&lock);
 	if (err) {
 		braid_mr_free(mr);
@@ -207,20 +286,39 @@ void braid_mr_free(struct braid_mr *mr)
 	for (unsigned i = 0; i < BRAID_PATHS_MAX; i++)
 		put(mr->cached[i]);
 	pthread_mutex_unlock(&lock);
+	braid_stage_put(mr->stage);
 	free(mr);
 }
 
-int braid_mr_copy(const struct braid_mr *mr, char *at, void *own, size_t len, bool to_gpu)
+int braid_mr_nic_copy(const struct braid_mr *mr, unsigned i, struct braid_gpu_copy *c)
 {
-	int err = -EOPNOTSUPP;
+	const struct braid_mrc *n = mr->cached[i];
 
-	for (unsigned i = 0; i < BRAID_PATHS_MAX && err; i++) {
-		const struct braid_mrc *n = mr->cached[i];
+	return n ? n->tr->gpu->copy(n->dev, &n->key, c) : -ENODEV;
+}
 
-		if (n)
-			err = n->tr->gpu->copy(n->dev, &n->key, at, own, len, to_gpu);
-	}
-	return err;
+void braid_mr_nic_copy_end(const struct braid_mr *mr, unsigned i, struct braid_gpu_copy *c)
+{
+	const struct braid_mrc *n = mr->cached[i];
+
+	if (n)
+		n->tr->gpu->copy_end(n->dev, c);
+}
+
+/* By the NIC, or if it fails or has of late, by the driver; if that does not do it, by the NIC. */
+static int flush_one(const struct braid_mr *mr, unsigned i, char *at, struct braid_gpu_flush *f)
+{
+	const struct braid_mrc *n = mr->cached[i];
+	int err = n->tr->gpu->flush(n->dev, &n->key, at, f);
+
+	if (!err || err == -EAGAIN)
+		return err;
+	if (mr->stage && !braid_stage_flush(mr->stage))
+		return 0;
+	if (err != -EHOSTDOWN)
+		return err;
+	f->insist = true;
+	return -EAGAIN;
 }
 
 int braid_mr_flush(const struct braid_mr *mr, char *at, struct braid_mr_flush *f)
@@ -228,9 +326,8 @@ int braid_mr_flush(const struct braid_mr *mr, char *at, struct braid_mr_flush *f
 	int ret = 0;
 
 	for (unsigned i = 0; i < BRAID_PATHS_MAX; i++) {
-		const struct braid_mrc *n = mr->cached[i];
-		int err = n && !(f->done & 1u << i) ?
-				  n->tr->gpu->flush(n->dev, &n->key, at, &f->member[i]) : 0;
+		int err = mr->cached[i] && !(f->done & 1u << i) ?
+				  flush_one(mr, i, at, &f->member[i]) : 0;
 
 		if (!err)
 			f->done |= 1u << i;
@@ -240,4 +337,11 @@ int braid_mr_flush(const struct braid_mr *mr, char *at, struct braid_mr_flush *f
 			ret = err;
 	}
 	return ret;
+}
+
+void braid_mr_stats(const struct braid_dev *dev, struct braid_mr_stats *ret)
+{
+	pthread_mutex_lock(&lock);
+	*ret = dev->mr_stats;
+	pthread_mutex_unlock(&lock);
 }

@@ -260,14 +260,24 @@ static void link_unwatch(struct braid_link *link)
  */
 static void link_watch(struct braid_link *link)
 {
+	bool armed = true;
+
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		if (braid_lane_up(link->lane[i]))
-			link->lane[i]->tr->arm(link->lane[i]);
+			armed &= link->lane[i]->tr->arm(link->lane[i]);
 	}
 	braid_link_move(link);
 	braid_link_tidy(link);
+	if (!armed) {
+		link_unwatch(link);
+		return;
+	}
 	atomic_store(&link->watched, true);
 	link->settled = false;
+	if (atomic_load(&link->copies)) {	/* nothing wakes anybody when they are done */
+		link_unwatch(link);
+		return;
+	}
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
@@ -325,6 +335,7 @@ static void link_close_lanes(struct braid_link *link)
 {
 	unsigned n = braid_link_stop(link);
 
+	braid_link_end_copies(link);
 	for (unsigned i = 0; i < n; i++)
 		link->lane[i]->tr->lane_close(link->lane[i]);
 	braid_link_go(link, n);

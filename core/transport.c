@@ -45,6 +45,12 @@ void braid_no_lane(struct braid_lane *lane)
 	(void)lane;
 }
 
+bool braid_no_arm(struct braid_lane *lane)
+{
+	(void)lane;
+	return true;
+}
+
 bool braid_always(const struct braid_dev *dev)
 {
 	(void)dev;

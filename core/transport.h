@@ -27,6 +27,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "core/wire.h"
+
 struct braid_dev;
 struct braid_lane;
 
@@ -40,24 +42,37 @@ enum {				/* ids on the wire */
 
 enum { BRAID_COPY_LOCKED = 16384, BRAID_CALL_BUDGET = 1 << 20 };
 
-enum { BRAID_BLOB_SIZE = 192 };
-
 struct braid_key {			/* what the wire calls a piece of memory */
 	void *mr;
 	uint32_t local, remote;
+	int gpu;			/* whose memory it is; -1: the CPU's, or not known */
 };
 
 struct braid_mem {			/* of the user */
 	void *data;
 	size_t size;
 	bool gpu;			/* a GPU's, which the CPU never touches */
+	int gpu_index;			/* the driver's number of that; -1: not known */
+	uint64_t gpu_id;		/* of its allocations, as in gdr/cuda.h; 0: not known */
 	int fd;				/* its DMA-BUF, in which it begins at `offset`; -1: none */
 	uint64_t offset;
 };
 
 enum { BRAID_GPU_REG = 1, BRAID_GPU_DMABUF = 2 };	/* reg() takes it without, with a DMA-BUF */
 
-struct braid_gpu_flush {		/* one that may be under way; the transport's */
+struct braid_gpu_flush {		/* one that may be under way; the transport's, but for */
+	bool insist;			/* else -EHOSTDOWN if it has failed of late */
+	uint64_t id;
+	unsigned tries;
+	int err;
+};
+
+struct braid_gpu_copy {			/* of a GPU's memory, to or from our own */
+	char *at, *own;			/* what is left of it */
+	size_t len;
+	bool to_gpu;
+	bool insist;			/* else -EHOSTDOWN if it has failed of late */
+	size_t piece;			/* the transport's: under way; 0: nothing is */
 	uint64_t id;
 	unsigned tries;
 	int err;
@@ -72,11 +87,12 @@ struct braid_gpu {
 	unsigned (*probe)(struct braid_dev *dev, char *why, size_t len);
 	int (*reg)(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret);
 	/*
-	 * Bytes of memory that reg() took, from `at` on, to or from our own; what the wire has
-	 * written there before is seen.  Waits for the device alone, and not for long.
+	 * Bytes of memory that reg() took; what the wire has written there before is seen.  0,
+	 * -EAGAIN: not yet, call again with the same, else it can't, and nothing is under way.
 	 */
-	int (*copy)(struct braid_dev *dev, const struct braid_key *key, char *at, void *own,
-		    size_t len, bool to_gpu);
+	int (*copy)(struct braid_dev *dev, const struct braid_key *key, struct braid_gpu_copy *c);
+	/* That copy is given up: nothing of it is under way any more. */
+	void (*copy_end)(struct braid_dev *dev, struct braid_gpu_copy *c);
 	/*
 	 * What the wire has written into that memory before is seen: 0, -EAGAIN: not yet, call
 	 * again with the same, else it can't be said.  *f is zeroed by the caller at first, who may
@@ -107,6 +123,9 @@ struct braid_transport {
 	uint8_t id;
 	bool dma;			/* the wire reads and writes memory without being called:
 					 * lane_fence() must be, before somebody takes it back */
+	bool lands;			/* and goes on filling lane->rx_dst between calls of poll */
+	bool ports;			/* it finds ports by itself, which names of interfaces
+					 * neither name nor exclude */
 	size_t lane_size;
 
 	/*
@@ -146,9 +165,10 @@ struct braid_transport {
 	void (*lane_fence)(struct braid_lane *lane);
 	/*
 	 * The service thread is about to sleep: have lane->event_fd, if there is one, become
-	 * readable when something arrives.  What came before is to be polled once more.
+	 * readable when something arrives.  What came before is to be polled once more.  False:
+	 * there is always something left to do, the next tick tries again.
 	 */
-	void (*arm)(struct braid_lane *lane);
+	bool (*arm)(struct braid_lane *lane);
 
 	/*
 	 * Hand queued frames to the wire, at most BRAID_CALL_BUDGET bytes, and tell the queue
@@ -174,6 +194,7 @@ int braid_no_setup_peer(struct braid_setup *s, const uint8_t *theirs);
 int braid_no_setup_ready(struct braid_setup *s);
 void braid_no_setup_drop(struct braid_setup *s);
 void braid_no_lane(struct braid_lane *lane);
+bool braid_no_arm(struct braid_lane *lane);
 bool braid_always(const struct braid_dev *dev);
 
 /* Those in use, best first, NULL-terminated: plugin/device.c is the one place that names them. */

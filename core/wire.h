@@ -44,7 +44,8 @@ enum {
 	BRAID_OPEN_SIZE = 48,
 	BRAID_REASON_MAX = 256,
 	BRAID_PATHS_MAX = 4,		/* members of a device made of several */
-	BRAID_SETUP_SIZE = 256,
+	BRAID_SETUP_SIZE = 1024,
+	BRAID_BLOB_SIZE = 960,
 	BRAID_IMM_WHOLE = 255,		/* for a chunk's number: all of a message */
 };
 
@@ -136,7 +137,7 @@ struct braid_setup_msg {
 	uint16_t err;			/* an errno: it can't be had, use the socket; 0: it can */
 	uint8_t member;			/* of the sender's device, whose it is */
 	uint32_t grant;			/* the sender's link->grant */
-	uint8_t blob[192];		/* the transport's */
+	uint8_t blob[BRAID_BLOB_SIZE];		/* the transport's */
 	uint8_t mac[BRAID_MAC_SIZE];
 };
 

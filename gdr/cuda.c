@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda.c - see cuda.h.  Numbers and types are those of the CUDA Driver API's reference manual. */
+/* cuda.c - see cuda.h. */
 #include "gdr/cuda.h"
 
+#include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,10 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {				/* CUresult */
-	OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_CONTEXT = 201,
-	NOT_SUPPORTED = 801,
-};
+#include "gdr/driver.h"
 
 enum {				/* CUpointer_attribute */
 	MEMORY_TYPE = 2, BUFFER_ID = 7, IS_MANAGED = 8, DEVICE_ORDINAL = 9, RANGE_START = 11,
@@ -23,49 +21,28 @@ enum {				/* CUpointer_attribute */
 };
 
 enum { TYPE_DEVICE = 2 };	/* CUmemorytype */
+enum { FLUSH_OPTIONS = 117 };	/* CUdevice_attribute */
+enum { FLUSH_HOST = 1, FLUSH_CURRENT = 0, FLUSH_TO_OWNER = 100 };
 enum { CAPTURE_RELAXED = 2 };	/* CUstreamCaptureMode */
 enum { DMA_BUF_FD = 1, MAPPING_PCIE = 1 };	/* CUmemRangeHandleType, CUmemRangeFlags */
 
-typedef uint64_t device_ptr;	/* CUdeviceptr, where a pointer has 64 bits */
-_Static_assert(sizeof(void *) == sizeof(device_ptr), "a device pointer is as wide as ours");
-_Static_assert(sizeof(size_t) == 8, "RANGE_SIZE is a size_t");
-_Static_assert(sizeof(int) == 4, "enumerations and handles are 32 bits");
-
-/* X(needed, our name, the driver's name, arguments) */
-#define CALLS(X) \
-	X(true, ctx_get_current, "cuCtxGetCurrent", (void **ctx)) \
-	X(true, pointer_get_attributes, "cuPointerGetAttributes", \
-	  (unsigned n, int *attributes, void **values, device_ptr ptr)) \
-	X(true, mem_alloc, "cuMemAlloc_v2", (device_ptr *ret, size_t size)) \
-	X(true, mem_free, "cuMemFree_v2", (device_ptr ptr)) \
-	X(true, memcpy_to, "cuMemcpyHtoD_v2", (device_ptr to, const void *from, size_t size)) \
-	X(true, memcpy_from, "cuMemcpyDtoH_v2", (void *to, device_ptr from, size_t size)) \
-	X(false, exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode)) \
-	X(false, get_handle, "cuMemGetHandleForAddressRange", \
-	  (void *ret, device_ptr ptr, size_t size, int type, unsigned long long flags))
-
-static struct {
-	void *lib;			/* kept */
-#define MEMBER(needed, name, symbol, args) int (*name) args;
-	CALLS(MEMBER)
-#undef MEMBER
-} cu;
+struct braid_cu braid_cu;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool loaded;
 
-static int result(int code)
+int braid_cu_result(int code)
 {
 	switch (code) {
-	case OK:
+	case BRAID_CU_OK:
 		return 0;
-	case OUT_OF_MEMORY:
+	case BRAID_CU_OUT_OF_MEMORY:
 		return -ENOMEM;
-	case NOT_INITIALIZED:
-	case INVALID_CONTEXT:
+	case BRAID_CU_NOT_INITIALIZED:
+	case BRAID_CU_INVALID_CONTEXT:
 		return -ENOTCONN;
-	case INVALID_VALUE:
-	case NOT_SUPPORTED:
+	case BRAID_CU_INVALID_VALUE:
+	case BRAID_CU_NOT_SUPPORTED:
 		return -EOPNOTSUPP;
 	default:
 		return -EIO;
@@ -86,21 +63,23 @@ static int load(char *why, size_t len)
 	void *at;
 
 	/* A dlopen() that fails leaves its message with the thread. */
-	cu.lib = dl_iterate_phdr(is_driver, NULL) ?
-			 dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) : NULL;
-	if (!cu.lib) {
+	braid_cu.lib = dl_iterate_phdr(is_driver, NULL) ?
+			       dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) : NULL;
+	if (!braid_cu.lib) {
 		snprintf(why, len, "this process has not loaded libcuda.so.1");
 		return -ENOENT;
 	}
-#define FIND(needed, name, symbol, args) \
-	at = dlsym(cu.lib, symbol); \
-	memcpy(&cu.name, &at, sizeof(at)); \
-	if (needed && !at) { \
+#define FIND(who, name, symbol, args) \
+	at = dlsym(braid_cu.lib, symbol); \
+	memcpy(&braid_cu.name, &at, sizeof(at)); \
+	if (BRAID_CU_##who == BRAID_CU_ALL && !at) { \
 		snprintf(why, len, "libcuda.so.1 is too old: it has no %s", symbol); \
-		dlclose(cu.lib); \
+		dlclose(braid_cu.lib); \
 		return -ENOENT; \
-	}
-	CALLS(FIND)
+	} \
+	if (BRAID_CU_##who == BRAID_CU_STAGE && !at && !braid_cu.no_stage) \
+		braid_cu.no_stage = symbol;
+	BRAID_CU_CALLS(FIND)
 #undef FIND
 	return 0;
 }
@@ -131,7 +110,7 @@ bool braid_gpu_current(void)
 {
 	void *ctx = NULL;
 
-	return is_there() && !cu.ctx_get_current(&ctx) && ctx;
+	return is_there() && !braid_cu.ctx_get_current(&ctx) && ctx;
 }
 
 struct range {
@@ -140,15 +119,15 @@ struct range {
 	uint64_t id, beg, size;
 };
 
-static int look(device_ptr at, struct range *r)
+static int look(braid_cu_ptr at, struct range *r)
 {
 	int attributes[] = { MEMORY_TYPE, IS_MANAGED, DEVICE_ORDINAL, BUFFER_ID, RANGE_START,
 			     RANGE_SIZE };
 	void *values[] = { &r->type, &r->managed, &r->gpu, &r->id, &r->beg, &r->size };
 
 	*r = (struct range){ 0 };
-	return result(cu.pointer_get_attributes(sizeof(values) / sizeof(values[0]), attributes,
-						values, at));
+	return braid_cu_result(braid_cu.pointer_get_attributes(
+		sizeof(values) / sizeof(values[0]), attributes, values, at));
 }
 
 static uint64_t mix(uint64_t h, uint64_t id)
@@ -159,8 +138,8 @@ static uint64_t mix(uint64_t h, uint64_t id)
 
 int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret)
 {
-	device_ptr at = (device_ptr)(uintptr_t)data, end = at + size;
-	bool known = true;
+	braid_cu_ptr at = (braid_cu_ptr)(uintptr_t)data, end = at + size;
+	bool known = true, host = false, device = false;
 	uint64_t id = 0;
 	struct range r;
 
@@ -173,12 +152,16 @@ int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret)
 		if (err)
 			return err;
 		if (r.type != TYPE_DEVICE || r.managed)
-			return -EINVAL;
+			host = true;
+		else
+			device = true;
 		known &= r.id != 0;
 		id = ret->pieces++ ? mix(mix(1, id), r.id) : r.id;
 		ret->gpu = r.gpu;
 		at = r.beg + r.size;
 	} while (r.size && at < end && at > r.beg);
+	if (host)
+		return device ? -EOPNOTSUPP : -EINVAL;
 	if (at < end)
 		known = false;		/* a driver that tells no ranges */
 	ret->id = known ? id : 0;
@@ -188,15 +171,16 @@ int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret)
 int braid_gpu_export(const void *data, size_t size, bool pcie, int *ret_fd, uint64_t *ret_offset)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	device_ptr at = (device_ptr)(uintptr_t)data, beg = at & ~(page - 1);
-	device_ptr end = (at + size + page - 1) & ~(page - 1);
+	braid_cu_ptr at = (braid_cu_ptr)(uintptr_t)data, beg = at & ~(page - 1);
+	braid_cu_ptr end = (at + size + page - 1) & ~(page - 1);
 	int fd = -1, err;
 
 	if (!is_there())
 		return -ENOENT;
-	if (!cu.get_handle)
+	if (!braid_cu.get_handle)
 		return -EOPNOTSUPP;
-	err = result(cu.get_handle(&fd, beg, end - beg, DMA_BUF_FD, pcie ? MAPPING_PCIE : 0));
+	err = braid_cu_result(braid_cu.get_handle(&fd, beg, end - beg, DMA_BUF_FD,
+						  pcie ? MAPPING_PCIE : 0));
 	if (err)
 		return err;
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -205,43 +189,88 @@ int braid_gpu_export(const void *data, size_t size, bool pcie, int *ret_fd, uint
 	return 0;
 }
 
+/* The driver's handle for the GPU of that number. */
+static int device(int gpu, int *ret)
+{
+	if (!is_there())
+		return -ENOENT;
+	return gpu < 0 || !braid_cu.device_get ? -EOPNOTSUPP :
+						 braid_cu_result(braid_cu.device_get(ret, gpu));
+}
+
+int braid_gpu_pci(int gpu, char *ret, size_t len)
+{
+	int dev, err = device(gpu, &dev);
+
+	if (!err && !braid_cu.device_pci)
+		err = -EOPNOTSUPP;
+	if (!err)
+		err = braid_cu_result(braid_cu.device_pci(ret, (int)len, dev));
+	for (; !err && *ret; ret++)
+		*ret = (char)tolower((unsigned char)*ret);
+	return err;
+}
+
+int braid_gpu_can_flush(int gpu)
+{
+	int dev, options = 0, err = device(gpu, &dev);
+
+	if (!err && (!braid_cu.flush_writes || !braid_cu.device_attribute ||
+		     !braid_cu.ctx_get_device))
+		err = -EOPNOTSUPP;
+	if (!err)
+		err = braid_cu_result(braid_cu.device_attribute(&options, FLUSH_OPTIONS, dev));
+	return err ? err : options & FLUSH_HOST ? 0 : -EOPNOTSUPP;
+}
+
+int braid_gpu_flush(int gpu)
+{
+	int dev, current, err = device(gpu, &dev);
+
+	if (!err)
+		err = braid_cu_result(braid_cu.ctx_get_device(&current));
+	if (!err && current != dev)
+		err = -ENOTCONN;
+	return err ? err : braid_cu_result(braid_cu.flush_writes(FLUSH_CURRENT, FLUSH_TO_OWNER));
+}
+
 int braid_gpu_enter(void)
 {
 	int mode = CAPTURE_RELAXED;
 
-	return is_there() && cu.exchange_capture_mode && !cu.exchange_capture_mode(&mode) ?
-		       mode : -1;
+	return is_there() && braid_cu.exchange_capture_mode &&
+		       !braid_cu.exchange_capture_mode(&mode) ? mode : -1;
 }
 
 void braid_gpu_leave(int was)
 {
 	if (was >= 0)
-		cu.exchange_capture_mode(&was);
+		braid_cu.exchange_capture_mode(&was);
 }
 
 int braid_gpu_alloc(size_t size, void **ret)
 {
-	device_ptr at = 0;
+	braid_cu_ptr at = 0;
 	int err;
 
 	if (!is_there())
 		return -ENOENT;
-	err = result(cu.mem_alloc(&at, size));
+	err = braid_cu_result(braid_cu.mem_alloc(&at, size));
 	*ret = (void *)(uintptr_t)at;
 	return err;
 }
 
 void braid_gpu_free(void *data)
 {
-	cu.mem_free((device_ptr)(uintptr_t)data);
+	braid_cu.mem_free((braid_cu_ptr)(uintptr_t)data);
 }
 
 int braid_gpu_write(void *data, const void *from, size_t size)
 {
-	return result(cu.memcpy_to((device_ptr)(uintptr_t)data, from, size));
+	return braid_cu_result(braid_cu.memcpy_to((braid_cu_ptr)(uintptr_t)data, from, size));
 }
 
 int braid_gpu_read(void *to, const void *data, size_t size)
 {
-	return result(cu.memcpy_from(to, (device_ptr)(uintptr_t)data, size));
+	return braid_cu_result(braid_cu.memcpy_from(to, (braid_cu_ptr)(uintptr_t)data, size));
 }

@@ -3,7 +3,7 @@
  * cuda.h - whose memory a pointer is: NVIDIA's driver, picked up at run time.
  *
  * The driver's library is never loaded here: a process that has memory of a GPU has loaded it.
- * What is used of it is declared in cuda.c from its public documentation, so that no header of
+ * What is used of it is declared in driver.h from its public documentation, so that no header of
  * CUDA is needed to build.
  *
  * 0 is success, a negative errno failure: -ENOENT no driver in this process, -ENOTCONN no context
@@ -32,7 +32,10 @@ int braid_gpu_load(char *why, size_t len);
 /* Does the calling thread have a context, which what follows needs? */
 bool braid_gpu_current(void);
 
-/* Only memory that the CPU may not touch is a GPU's; -EINVAL: it is not. */
+/*
+ * Only memory that the CPU may not touch is a GPU's; -EINVAL: it is not; -EOPNOTSUPP: some of it
+ * is, which is nobody's then but a NIC's that the driver tells of all of it.
+ */
 int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret);
 
 /*
@@ -41,12 +44,23 @@ int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret);
  */
 int braid_gpu_export(const void *data, size_t size, bool pcie, int *ret_fd, uint64_t *ret_offset);
 
+/* Its PCI address as in /sys, 13 bytes: "0000:3b:00.0". */
+int braid_gpu_pci(int gpu, char *ret, size_t len);
+
 /*
- * For a probe, before there is any traffic: these wait for the GPU.  Between enter, whose result
- * leave takes, they are none of a graph's that another thread may be capturing.
+ * The driver's own flush: does it have one for that GPU, and do it, in a thread whose context is
+ * that GPU's.  May wait for other calls into the driver, and these for a kernel.
+ */
+int braid_gpu_can_flush(int gpu);
+int braid_gpu_flush(int gpu);
+
+/*
+ * Between enter, whose result leave takes, the thread's calls into the driver are none of a graph's
+ * that another thread may be capturing.
  */
 int braid_gpu_enter(void);
 void braid_gpu_leave(int was);
+/* For a probe, before there is any traffic: these wait for the GPU. */
 int braid_gpu_alloc(size_t size, void **ret);
 void braid_gpu_free(void *data);
 int braid_gpu_write(void *data, const void *from, size_t size);

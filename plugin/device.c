@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/mrcache.h"
 #include "core/os.h"
 #include "core/param.h"
 #include "core/transport.h"
@@ -24,10 +25,16 @@ extern const struct braid_transport braid_tcp;
 #ifdef HAVE_RDMA
 extern const struct braid_transport braid_verbs;
 #endif
+#ifdef HAVE_UCX
+extern const struct braid_transport braid_ucx;
+#endif
 
 static const struct braid_transport *const known[] = {
 #ifdef HAVE_RDMA
 	&braid_verbs,
+#endif
+#ifdef HAVE_UCX
+	&braid_ucx,
 #endif
 	&braid_tcp,
 };
@@ -100,7 +107,7 @@ static unsigned probe(void)
 			if (dev->port[braid_transports[t]->id])
 				dev->best = braid_transports[t];
 		}
-		better += dev->best && dev->best->blob;
+		better += dev->best && dev->best->ports;
 	}
 	return better;
 }
@@ -115,7 +122,7 @@ static void drop_poor(bool better, const bool *extra)
 
 	for (unsigned i = 0; i < count; i++) {
 		if (!table[i].best ||
-		    (!table[i].best->blob && (extra[i] || (better && braid_transports[0]->blob))))
+		    (!table[i].best->ports && (extra[i] || (better && braid_transports[0]->ports))))
 			continue;
 		if (n != i)
 			table[n] = table[i];
@@ -207,7 +214,7 @@ int braid_devices_find(void)
 	add_found(found, n);
 	/* What names sockets' interfaces does not say which RDMA ports to use. */
 	asked = count;
-	if (braid_transports[0] && braid_transports[0]->blob)
+	if (braid_transports[0] && braid_transports[0]->ports)
 		add_found(found, braid_netdev_find(NO_VIRTUAL, family(), "", found,
 						   BRAID_NETDEVS_MAX, NULL, 0));
 	for (unsigned i = asked; i < count; i++)
@@ -264,6 +271,25 @@ void braid_devices_gpu(void)
 	}
 	for (unsigned i = 0; i < count; i++)
 		table[i].gpu = gpu_of_all(&table[i]);
+}
+
+void braid_devices_tell_mrs(void)
+{
+	static uint64_t told[BRAID_NETDEVS_MAX];
+
+	for (unsigned i = 0; i < count; i++) {
+		struct braid_mr_stats s;
+
+		braid_mr_stats(&table[i], &s);
+		if (s.hits + s.misses == told[i])
+			continue;
+		told[i] = s.hits + s.misses;
+		braid_info("device %u: registrations: %llu hits, %llu misses, %llu refused; at "
+			   "most %u of %llu bytes at a time; now %u of %llu bytes", i,
+			   (unsigned long long)s.hits, (unsigned long long)s.misses,
+			   (unsigned long long)s.refused, s.most_alive,
+			   (unsigned long long)s.most_bytes, s.alive, (unsigned long long)s.bytes);
+	}
 }
 
 static bool same_members(const struct braid_dev *a, const struct braid_dev *b)

@@ -208,6 +208,14 @@ static void comm_end(struct braid_comm *c)
 		braid_mr_free(mr);
 }
 
+/* A context's last comm is gone: what its memory came to, if the log is there to hear it. */
+static void tell_mrs(void)
+{
+	pthread_mutex_lock(&lock);
+	braid_devices_tell_mrs();
+	pthread_mutex_unlock(&lock);
+}
+
 ncclResult_t braid_net_finalize(void *opaque)
 {
 	struct context *ctx = opaque;
@@ -222,6 +230,7 @@ ncclResult_t braid_net_finalize(void *opaque)
 		comm_end(c);
 	while ((l = first_listen(ctx)))
 		braid_listen_close(l);
+	tell_mrs();
 	free(ctx);
 	braid_service_put();
 	return ncclSuccess;
@@ -357,14 +366,21 @@ ncclResult_t braid_net_accept(void *listen_comm, void **ret_recv)
 
 static ncclResult_t close_comm(struct braid_comm *c)
 {
+	const struct context *ctx;
+	bool last;
+
 	if (!c)
 		return ncclSuccess;
 	if (forked())
 		return ncclSystemError;
 	pthread_mutex_lock(&lock);
+	ctx = c->ctx;
 	braid_list_del(&c->ctx_node);
+	last = braid_list_empty(&ctx->comms);
 	pthread_mutex_unlock(&lock);
 	comm_end(c);
+	if (last)
+		tell_mrs();
 	return ncclSuccess;
 }
 
@@ -396,10 +412,19 @@ ncclResult_t braid_net_close_listen(void *listen_comm)
 /* --- memory -------------------------------------------------------------------------------- */
 
 /* Memory that CUDA gave out may still be the CPU's (pinned): then it is as any other. */
+static void look(struct braid_mem *mem)
+{
+	struct braid_gpu_mem gpu;
+	int err = braid_gpu_look(mem->data, mem->size, &gpu);
+
+	mem->gpu = err != -EINVAL;
+	mem->gpu_index = err ? -1 : gpu.gpu;
+	mem->gpu_id = err ? 0 : gpu.id;
+}
+
 static ncclResult_t reg(struct braid_comm *c, struct braid_mem *mem, int type, void **ret_mr)
 {
 	const struct braid_dev *dev = c->link->key.dev;
-	struct braid_gpu_mem gpu;
 	struct braid_mr *mr;
 	int err;
 
@@ -409,7 +434,8 @@ static ncclResult_t reg(struct braid_comm *c, struct braid_mem *mem, int type, v
 			   dev->net.name, type);
 		return ncclInternalError;
 	}
-	mem->gpu = type == NCCL_PTR_CUDA && braid_gpu_look(mem->data, mem->size, &gpu) != -EINVAL;
+	if (type == NCCL_PTR_CUDA)
+		look(mem);
 	err = braid_mr_new(c, mem, &mr);
 	if (err)
 		return result(err);

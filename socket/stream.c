@@ -95,6 +95,8 @@ int braid_stream_push(struct braid_lane *lane)
 		int err;
 
 		msg.msg_iovlen = (size_t)braid_tx_gather(lane, iov, IOV_MAX_TX, budget, &bytes);
+		if (!bytes)
+			return lane->tx.unsent ? -EAGAIN : 0;
 		if (bytes > BRAID_COPY_LOCKED)
 			braid_unlock(lock);
 		n = tx(lane->fd, &msg);
@@ -169,7 +171,7 @@ static int begin_frame(struct braid_stream *s)
 	return braid_rx_begin(lane);
 }
 
-/* Understand what is staged: 0, -EAGAIN if the link is busy, or the peer is broken. */
+/* Understand what is staged: 0, -EAGAIN if the link or a GPU is busy, or the peer is broken. */
 static int parse(struct braid_stream *s)
 {
 	struct braid_lane *lane = &s->lane;
@@ -226,7 +228,7 @@ int braid_stream_poll(struct braid_lane *lane)
 			return braid_no_memory("a stream's buffer");
 	}
 	if (s->end || (lane->rx_kind != BRAID_RX_NONE && !lane->rx_left)) {
-		err = parse(s);		/* left over from when the link was busy */
+		err = parse(s);		/* left over from then */
 		if (err)
 			return err == -EAGAIN ? 1 : err;
 	}

@@ -5,7 +5,7 @@
 #   abi_tests   tests/abi/test_x     the same, made of tests/abi/abi.h
 #   fuzz_tests  tests/fuzz/fuzz_x    LLVMFuzzerTestOneInput() of that one file, and one more line
 #                                    below; its corpus is tests/fuzz/corpus/x/
-#   tidy_tests, net_tests, rdma_tests, cli_tests scripts (sh, bash or bats), executable
+#   tidy_tests, net_tests, rdma_tests, ucx_tests, cli_tests scripts (sh, bash or bats), executable
 #   vm_tests    tests/vm/cases/x.sh  a script for virtual machines (tests/vm/run), not in make check
 # --wrap for a neighbour: tests_unit_test_x_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neighbour
 # A preloaded fake: check_LTLIBRARIES += tests/lib/fault.la, with
@@ -25,6 +25,7 @@ unit_tests = \
 	tests/unit/test_log \
 	tests/unit/test_machine \
 	tests/unit/test_match \
+	tests/unit/test_mrcache \
 	tests/unit/test_netdev \
 	tests/unit/test_os \
 	tests/unit/test_param \
@@ -86,6 +87,10 @@ rdma_tests = \
 	tests/rdma/iwarp.sh \
 	tests/rdma/roce1.sh \
 	tests/rdma/roce2.sh
+ucx_tests = \
+	tests/ucx/faults.sh \
+	tests/ucx/shm.sh \
+	tests/ucx/tcp.sh
 
 fault_tests = tests/faults/check.sh
 
@@ -208,8 +213,15 @@ tests_unit_test_fake_LDADD = tests/fake/librdmacm.la tests/fake/libibverbs.la $(
 abi_tests += tests/abi/test_rdma
 # A GPU that exists in memory only, as libcuda.so.1 in tests/fakecuda/.libs (its ctl.h).
 check_LTLIBRARIES += tests/fakecuda/libcuda.la
-tests_fakecuda_libcuda_la_SOURCES = tests/fakecuda/cuda.c tests/fakecuda/ctl.h
+tests_fakecuda_libcuda_la_SOURCES = tests/fakecuda/cuda.c tests/fakecuda/ctl.h \
+	tests/fakecuda/fake.h tests/fakecuda/stream.c
 tests_fakecuda_libcuda_la_LDFLAGS = $(fake_ldflags)
+# ... and GDRCopy's library for it, libgdrapi.so.2.
+check_LTLIBRARIES += tests/fakecuda/libgdrapi.la
+tests_fakecuda_libgdrapi_la_SOURCES = tests/fakecuda/gdr.c
+tests_fakecuda_libgdrapi_la_LDFLAGS = $(AM_LDFLAGS) -shared -version-info 2:0:0 -rpath /nowhere \
+	-Wl,-z,nodelete -Wl,-rpath,'$$ORIGIN'
+tests_fakecuda_libgdrapi_la_LIBADD = tests/fakecuda/libcuda.la
 abi_tests += tests/abi/test_gpu
 # What tests/rdma/*.sh run besides the ABI tests.
 rdma_programs = tests/rdma/test_counts
@@ -262,6 +274,15 @@ tests_faults_faults_LDADD = $(tools_libs)
 # -- make check -----------------------------------------------------------------------------------
 
 check_PROGRAMS += $(fuzz_tests) $(sim_tests)
+if WITH_UCX
+# In place of the real library, which it calls: libucp.so.0 in tests/ucx/.libs.
+check_LTLIBRARIES += tests/ucx/libucp.la
+tests_ucx_libucp_la_SOURCES = tests/ucx/shim.c
+tests_ucx_libucp_la_CPPFLAGS = $(AM_CPPFLAGS) $(UCX_CPPFLAGS)
+tests_ucx_libucp_la_LDFLAGS = $(AM_LDFLAGS) -shared -version-info 0:0:0 -rpath /nowhere
+tests_ucx_libucp_la_LIBADD = -ldl
+endif
+
 # A measurement, not a test: tests/bench/null [SECONDS].
 check_PROGRAMS += tests/bench/null
 if HAVE_CMOCKA
@@ -271,16 +292,16 @@ else
 cmocka_tests = tests/no-cmocka.sh
 endif
 
-dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(fault_tests) $(cli_tests) $(vm_tests) \
+dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(fault_tests) $(cli_tests) $(vm_tests) \
 	$(vm_verbs_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
-	tests/vm/run tests/vm/init tests/vm/cases/bench.sh \
+	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/ucx/bench.sh \
 	tests/rdma/device.sh tests/topo/mktree
 EXTRA_DIST += $(recorded_machines) tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
-	tests/rdma/lib.sh tests/rdma/suite.sh tests/vm/lib.sh tests/vm/abi.sh tests/vm/rdma-faults.sh \
+	tests/rdma/lib.sh tests/rdma/suite.sh tests/ucx/lib.sh tests/bench/figures.sh tests/vm/lib.sh tests/vm/abi.sh tests/vm/rdma-faults.sh \
 	tests/vm/rdma-load.sh tests/vm/modules tests/vm/dmesg.ok
 
 TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(sim_tests) $(net_tests) \
-	$(rdma_tests) $(fault_tests) $(cli_tests)
+	$(rdma_tests) $(ucx_tests) $(fault_tests) $(cli_tests)
 
 TEST_EXTENSIONS = .sh .bats
 TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
@@ -316,6 +337,10 @@ check-net: all
 check-rdma: all
 	BRAID_TEST_FILTER=$${BRAID_TEST_FILTER:-*} BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-1200} \
 		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(rdma_tests)'
+# The same over UCX.
+check-ucx: all
+	BRAID_TEST_FILTER=$${BRAID_TEST_FILTER:-*} BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-1200} \
+		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(ucx_tests)'
 check-faults: all tests/faults/faults
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(fault_tests)'
 check-cli: all
@@ -375,6 +400,8 @@ vm: all $(vm_programs)
 	$(SHELL) $(top_srcdir)/tests/count tests/vm || :; exit $$rc
 
 # Braid beside perftest on emulated RDMA devices; it only prints.
+ucx-bench: all
+	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/ucx/bench.sh
 vm-bench: all
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/vm/cases/bench.sh
 
@@ -422,5 +449,5 @@ lint: docs/man/braid-params.7
 lint_dirs = plugin core gdr verbs socket topo tools
 lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
-.PHONY: check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-threads \
+.PHONY: check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-threads \
 	check-valgrind vm vm-bench fuzz coverage lint soak soak-sim soak-faults

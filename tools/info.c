@@ -26,9 +26,9 @@
 enum { ERR = 600, LINE = 1024 };
 
 #ifdef HAVE_RDMA
-#define USED "this release uses the first two and libcuda"
+#define USED "UCX is used if BRAID_TRANSPORTS names it"
 #else
-#define USED "this build uses none of them"
+#define USED "this build uses neither of the first two"
 #endif
 
 static const struct {
@@ -38,6 +38,7 @@ static const struct {
 	{ "librdmacm.so.1", "RDMA connections" },
 	{ "libucp.so.0", "UCX" },
 	{ "libcuda.so.1", "GPU memory" },
+	{ "libgdrapi.so.2", "flushes of GPU memory" },
 	{ "libhwloc.so.15", "topology" },
 };
 
@@ -85,7 +86,8 @@ static json_t *notes_json(const json_t *lines)
 	json_array_foreach(lines, i, x) {
 		const char *text = json_string_value(x);
 
-		if (!strncmp(text, "verbs: ", 7) || !strncmp(text, "fork: ", 6) ||
+		if (!strncmp(text, "verbs: ", 7) || !strncmp(text, "ucx: ", 5) ||
+		    !strncmp(text, "fork: ", 6) ||
 		    !strncmp(text, "gpu: ", 5))
 			json_array_append(list, x);
 	}

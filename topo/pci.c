@@ -108,6 +108,34 @@ int braid_pci_physfn(const char *sysroot, const char *path, struct braid_pci_add
 	return name ? braid_pci_parse(name + 1, ret) : -EINVAL;
 }
 
+/* ".../pci0000:17/0000:17:00.0/" of a directory that goes on: how long; 0: it is no such. */
+static size_t port_len(const char *dir)
+{
+	const char *p = dir;
+	size_t hex;
+
+	while ((p = strstr(p, "/pci"))) {
+		p += 4;
+		hex = strspn(p, "0123456789abcdef");
+		if (hex >= 4 && p[hex] == ':')
+			break;
+	}
+	p = p ? strchr(p, '/') : NULL;
+	p = p ? strchr(p + 1, '/') : NULL;
+	return p ? (size_t)(p + 1 - dir) : 0;
+}
+
+bool braid_pci_one_port(const char *sysroot, const char *path, const char *addr)
+{
+	char a[PATH_MAX], b[PATH_MAX];
+	size_t len;
+
+	if (resolve(sysroot, path, "", a) || resolve(sysroot, "/sys/bus/pci/devices/", addr, b))
+		return false;
+	len = port_len(a);
+	return len && !strncmp(a, b, len);
+}
+
 bool braid_pci_cpus(const char *sysroot, const char *path, struct braid_cpus *ret)
 {
 	char file[PATH_MAX], text[PATH_MAX];

@@ -35,6 +35,12 @@ int braid_pci_find(const char *sysroot, const char *device, char *ret, size_t le
  */
 int braid_pci_physfn(const char *sysroot, const char *path, struct braid_pci_addr *ret);
 
+/*
+ * Are such a directory's device and the one of that address ("0000:3b:00.0") below one port of the
+ * root complex, so that what goes from one to the other turns round in a switch?
+ */
+bool braid_pci_one_port(const char *sysroot, const char *path, const char *addr);
+
 /* The CPUs next to the device of such a directory; false: not told. */
 bool braid_pci_cpus(const char *sysroot, const char *path, struct braid_cpus *ret);
 

@@ -10,30 +10,46 @@
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
+#include "gdr/bar.h"
 #include "gdr/cuda.h"
+#include "topo/pci.h"
 #include "verbs/wire.h"
 
 enum { DMABUF_PCIE, DMABUF, PEERMEM, WAYS };
 
 static const char *const way_name[WAYS] = { "pcie", "dmabuf", "peermem" };
 
+enum { FLUSH_READ, FLUSH_GDRCOPY, FLUSH_DRIVER };
+
 enum {
 	LOOP_BYTES = (BRAID_SLOTS_RX - 1) * BRAID_SLOT,	/* of a copy: slots of the wire's */
 	LOOP_FLUSHED = LOOP_BYTES,	/* the last slot: what flushes read, never looked at */
 	LOOP_MS = 500,			/* a port that can't do it in that time can't */
 	LOOP_TRIES = 2,
+	LOOP_REST_MS = 10000,
+	LOOP_END_MS = 10,
 	LOOP_COPY = 2,			/* work requests of a copy, for which flushes leave room */
 	PROBE_BYTES = 2 << 20,		/* the unit that drivers pin */
 	PROBE_AT = 4096 - 8,		/* over a page's end */
 	PROBE_LEN = 16,
+	FLUSH_RUNS = 16,	/* of which the best counts */
+	GPUS_TOLD = 16,		/* the log hears of each by itself */
 };
 
 /* --- the loop ------------------------------------------------------------------------------ */
 
-static void loop_drop(struct braid_port *p)
+/* Its queue pair ends, and with it what was under way. */
+static void loop_drop(struct braid_port *p, int err)
 {
+	struct braid_gpu_copy *c = p->copier;
+
 	braid_wire_free(p->loop);
 	p->loop = NULL;
+	p->copier = NULL;
+	if (c) {
+		c->piece = 0;
+		c->err = err;
+	}
 }
 
 static int loop_up(struct braid_port *p)
@@ -47,6 +63,17 @@ static int loop_up(struct braid_port *p)
 static void loop_moves(struct braid_port *p)
 {
 	p->loop_until = braid_os->now_ns() + LOOP_MS * UINT64_C(1000000);
+}
+
+/* It has failed: for a while, who has another way takes that. */
+static void rest(struct braid_port *p)
+{
+	p->loop_rest = braid_os->now_ns() + LOOP_REST_MS * UINT64_C(1000000);
+}
+
+static bool is_resting(const struct braid_port *p)
+{
+	return braid_os->now_ns() < p->loop_rest;
 }
 
 static int loop_post(struct braid_port *p, enum ibv_wr_opcode opcode, char *own, size_t len,
@@ -64,6 +91,26 @@ static int loop_post(struct braid_port *p, enum ibv_wr_opcode opcode, char *own,
 	return ibv_post_send(p->loop->qp, &wr, &bad) ? -EIO : 0;
 }
 
+/*
+ * Is the piece over that has the slots?  Whoever comes by looks, so that nobody waits for a copy
+ * whose owner does not come.
+ */
+static void copier_look(struct braid_port *p)
+{
+	struct braid_gpu_copy *c = p->copier;
+
+	if (!c || c->id > p->loop_done)
+		return;
+	if (!c->to_gpu)
+		memcpy(c->own, p->loop->m->rx, c->piece);
+	c->at += c->piece;
+	c->own += c->piece;
+	c->len -= c->piece;
+	c->piece = 0;
+	c->tries = 0;
+	p->copier = NULL;
+}
+
 /* What is over by now, in the order in which it was posted.  On failure the loop is dropped. */
 static int loop_poll(struct braid_port *p)
 {
@@ -74,13 +121,15 @@ static int loop_poll(struct braid_port *p)
 		p->loop_done = wc.wr_id;
 		loop_moves(p);
 	}
+	copier_look(p);
 	if (!n && (p->loop_done == p->loop_posted || braid_os->now_ns() < p->loop_until))
 		return 0;
-	loop_drop(p);
-	return n ? -EIO : -ETIMEDOUT;
+	n = n ? -EIO : -ETIMEDOUT;
+	loop_drop(p, n);
+	return n;
 }
 
-/* Until all that was posted is over. */
+/* Until all that was posted is over: for a probe. */
 static int loop_wait(struct braid_port *p)
 {
 	int err;
@@ -91,72 +140,105 @@ static int loop_wait(struct braid_port *p)
 	return err;
 }
 
+/* --- copies -------------------------------------------------------------------------------- */
+
 /*
  * One piece, from or to the slots.  Into a GPU: a read after it brings the write before it in
  * front of whoever looks there.
  */
-static int loop_move(struct braid_port *p, const struct braid_key *key, char *at, size_t len,
-		     bool to_gpu)
+static int piece_post(struct braid_port *p, const struct braid_key *key, struct braid_gpu_copy *c)
 {
 	char *rx = p->loop->m->rx;
 	int err;
 
-	if (!to_gpu) {
-		err = loop_post(p, IBV_WR_RDMA_READ, rx, len, key, at);
+	if (!c->to_gpu) {
+		err = loop_post(p, IBV_WR_RDMA_READ, rx, c->piece, key, c->at);
 	} else {
-		err = loop_post(p, IBV_WR_RDMA_WRITE, rx, len, key, at);
+		memcpy(rx, c->own, c->piece);
+		err = loop_post(p, IBV_WR_RDMA_WRITE, rx, c->piece, key, c->at);
 		if (!err)
-			err = loop_post(p, IBV_WR_RDMA_READ, rx, 1, key, at + len - 1);
+			err = loop_post(p, IBV_WR_RDMA_READ, rx, 1, key, c->at + c->piece - 1);
 	}
-	return err ? err : loop_wait(p);
+	c->id = p->loop_posted;
+	return err;
 }
 
-static int loop_piece(struct braid_port *p, const struct braid_key *key, char *at, char *own,
-		      size_t len, bool to_gpu)
+static int copy_post(struct braid_port *p, const struct braid_key *key, struct braid_gpu_copy *c)
 {
 	int err = loop_up(p);
 
 	if (err)
 		return err;
-	if (to_gpu)
-		memcpy(p->loop->m->rx, own, len);
-	err = loop_move(p, key, at, len, to_gpu);
+	c->tries++;
+	c->piece = c->len < LOOP_BYTES ? c->len : LOOP_BYTES;
+	p->copier = c;
+	err = piece_post(p, key, c);
 	if (err)
-		loop_drop(p);
-	else if (!to_gpu)
-		memcpy(own, p->loop->m->rx, len);
+		loop_drop(p, err);	/* which tells c */
+	return -EAGAIN;
+}
+
+/*
+ * What ended the lanes' queue pairs may have ended this one too, since: so a piece has a second
+ * try, unless the port answers nothing.
+ */
+static int copy_step(struct braid_port *p, const struct braid_key *key, struct braid_gpu_copy *c)
+{
+	int err;
+
+	if (p->loop)
+		loop_poll(p);		/* whose piece has failed is told so */
+	if (!c->len)
+		return 0;
+	if (c->piece || p->copier)
+		return -EAGAIN;
+	if (!c->insist && is_resting(p))
+		return -EHOSTDOWN;
+	err = c->tries == LOOP_TRIES || c->err == -ETIMEDOUT ? c->err : copy_post(p, key, c);
+	if (err != -EAGAIN)
+		rest(p);
 	return err;
 }
 
-static int loop_copy(struct braid_port *p, const struct braid_key *key, char *at, char *own,
-		     size_t len, bool to_gpu)
-{
-	while (len) {
-		size_t n = len < LOOP_BYTES ? len : LOOP_BYTES;
-		bool fresh = !p->loop;
-		int err = loop_piece(p, key, at, own, n, to_gpu);
-
-		/* What ended the lanes' queue pairs may have ended this one too, since. */
-		if (err && !fresh)
-			err = loop_piece(p, key, at, own, n, to_gpu);
-		if (err)
-			return err;
-		at += n;
-		own += n;
-		len -= n;
-	}
-	return 0;
-}
-
-static int gpu_copy(struct braid_dev *dev, const struct braid_key *key, char *at, void *own,
-		    size_t len, bool to_gpu)
+/* Somebody's probe or set-up may have the loop for longer than a call may take. */
+static int gpu_copy(struct braid_dev *dev, const struct braid_key *key, struct braid_gpu_copy *c)
 {
 	struct braid_port *p = braid_port_of(dev);
 	int err;
 
-	pthread_mutex_lock(&p->loop_lock);
-	err = loop_copy(p, key, at, own, len, to_gpu);
+	if (pthread_mutex_trylock(&p->loop_lock))
+		return -EAGAIN;
+	err = copy_step(p, key, c);
 	pthread_mutex_unlock(&p->loop_lock);
+	return err;
+}
+
+/* A moment more, for others' flushes end with the queue pair. */
+static void gpu_copy_end(struct braid_dev *dev, struct braid_gpu_copy *c)
+{
+	struct braid_port *p = braid_port_of(dev);
+	uint64_t until = braid_os->now_ns() + LOOP_END_MS * UINT64_C(1000000);
+
+	pthread_mutex_lock(&p->loop_lock);
+	while (c->piece && braid_os->now_ns() < until)
+		loop_poll(p);
+	if (c->piece)
+		loop_drop(p, -ECANCELED);
+	pthread_mutex_unlock(&p->loop_lock);
+}
+
+/* For the probe, which waits. */
+static int copy_now(struct braid_port *p, const struct braid_key *key, char *at, char *own,
+		    size_t len, bool to_gpu)
+{
+	struct braid_gpu_copy c = {
+		.at = at, .own = own, .len = len, .to_gpu = to_gpu, .insist = true,
+	};
+	int err;
+
+	do {
+		err = copy_step(p, key, &c);
+	} while (err == -EAGAIN);
 	return err;
 }
 
@@ -176,7 +258,7 @@ static int flush_post(struct braid_port *p, const struct braid_key *key, char *a
 	err = loop_post(p, IBV_WR_RDMA_READ, p->loop->m->rx + LOOP_FLUSHED, 1, key, at);
 	f->id = p->loop_posted;
 	if (err)
-		loop_drop(p);
+		loop_drop(p, err);
 	return -EAGAIN;
 }
 
@@ -197,7 +279,19 @@ static int flush_step(struct braid_port *p, const struct braid_key *key, char *a
 		if (err)
 			f->err = err;
 	}
-	return f->tries == LOOP_TRIES ? f->err : flush_post(p, key, at, f);
+	if (!f->insist && !f->tries && is_resting(p))
+		return -EHOSTDOWN;
+	err = f->tries == LOOP_TRIES ? f->err : flush_post(p, key, at, f);
+	if (err != -EAGAIN)
+		rest(p);
+	return err;
+}
+
+/* Not by the NIC, where that was chosen and there is a way: of other GPUs there may be none. */
+static bool flush_by_cpu(const struct braid_port *p, int gpu)
+{
+	return p->flush_by == FLUSH_GDRCOPY ? gpu == p->gpu_tried && braid_bar_read(gpu) :
+	       p->flush_by == FLUSH_DRIVER && !braid_gpu_flush(gpu);
 }
 
 /* A copy of somebody else's may have the loop for longer than a call may take. */
@@ -207,6 +301,8 @@ static int gpu_flush(struct braid_dev *dev, const struct braid_key *key, char *a
 	struct braid_port *p = braid_port_of(dev);
 	int err;
 
+	if (flush_by_cpu(p, key->gpu))
+		return 0;
 	if (pthread_mutex_trylock(&p->loop_lock))
 		return -EAGAIN;
 	err = flush_step(p, key, at, f);
@@ -226,11 +322,13 @@ static unsigned access_of(void)
 	return access;
 }
 
-static int mr_key(struct ibv_mr *mr, struct braid_key *ret)
+static int mr_key(struct ibv_mr *mr, int gpu, struct braid_key *ret)
 {
 	if (!mr)
 		return errno ? -errno : -EIO;
-	*ret = (struct braid_key){ .mr = mr, .local = mr->lkey, .remote = mr->rkey };
+	*ret = (struct braid_key){
+		.mr = mr, .local = mr->lkey, .remote = mr->rkey, .gpu = gpu,
+	};
 	return 0;
 }
 
@@ -242,7 +340,7 @@ static int reg_fd(struct braid_port *p, const struct braid_mem *mem, int fd, uin
 	errno = 0;
 	return mr_key(braid_ibv.reg_dmabuf_mr(p->pd, offset, mem->size,
 					      (uint64_t)(uintptr_t)mem->data, fd,
-					      (int)access_of()), ret);
+					      (int)access_of()), mem->gpu_index, ret);
 }
 
 static int reg_export(struct braid_port *p, const struct braid_mem *mem, bool pcie,
@@ -264,8 +362,9 @@ static int reg_peermem(struct braid_port *p, const struct braid_mem *mem, struct
 	if (braid_ibv.reg_mr_iova2)
 		return mr_key(braid_ibv.reg_mr_iova2(p->pd, mem->data, mem->size,
 						     (uint64_t)(uintptr_t)mem->data, access_of()),
-			      ret);
-	return mr_key(braid_ibv.reg_mr(p->pd, mem->data, mem->size, (int)access_of()), ret);
+			      mem->gpu_index, ret);
+	return mr_key(braid_ibv.reg_mr(p->pd, mem->data, mem->size, (int)access_of()),
+		      mem->gpu_index, ret);
 }
 
 static int reg_way(struct braid_port *p, const struct braid_mem *mem, unsigned way,
@@ -296,10 +395,22 @@ static void note(char *why, size_t len, const char *name, int err)
 			 err ? strerror(-err) : "");
 }
 
+static void tell_not(const struct braid_port *p, const struct braid_mem *mem, const char *why)
+{
+	char which[80] = "a GPU that the driver does not name";
+
+	if (mem->gpu_index >= 0)
+		snprintf(which, sizeof(which), "GPU %d (CUDA's number)%s", mem->gpu_index,
+			 mem->gpu_index == p->gpu_tried ? "" :
+			 ", which is not the one that was tried at init");
+	braid_warn("port %s: can't register %zu bytes of %s: %s; docs/gpu.md says what each needs",
+		   p->name, mem->size, which, why);
+}
+
 /* The caller's DMA-BUF, if it has one, then what the probe has seen to work. */
 static int gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret)
 {
-	static struct braid_log_gate gate;
+	static struct braid_log_gate gate[GPUS_TOLD];
 	struct braid_port *p = braid_port_of(dev);
 	char why[256] = "";
 	int err = -EOPNOTSUPP;
@@ -318,9 +429,8 @@ static int gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct br
 			return 0;
 		note(why, sizeof(why), way_name[way], err);
 	}
-	if (braid_log_gate_open(&gate, braid_os->now_ns()))
-		braid_warn("port %s: can't register %zu bytes of a GPU (%s); docs/gpu.md says what "
-			   "each needs", p->name, mem->size, why);
+	if (braid_log_gate_open(&gate[(unsigned)mem->gpu_index % GPUS_TOLD], braid_os->now_ns()))
+		tell_not(p, mem, why);
 	return err;
 }
 
@@ -334,34 +444,136 @@ static int prove(struct braid_port *p, char *gpu, const struct braid_key *key)
 	int err = braid_gpu_write(at, one, PROBE_LEN);
 
 	if (!err)
-		err = loop_copy(p, key, at, got, PROBE_LEN, false);
+		err = copy_now(p, key, at, got, PROBE_LEN, false);
 	if (!err && memcmp(got, one, PROBE_LEN) != 0)
 		return -EBADMSG;
 	memcpy(copy, two, PROBE_LEN);
 	if (!err)
-		err = loop_copy(p, key, at, copy, PROBE_LEN, true);
+		err = copy_now(p, key, at, copy, PROBE_LEN, true);
 	if (!err)
 		err = braid_gpu_read(got, at, PROBE_LEN);
 	return err ? err : memcmp(got, two, PROBE_LEN) ? -EBADMSG : 0;
 }
 
+static uint64_t now(void)
+{
+	return braid_os->now_ns();
+}
+
+/* A flush by the NIC. */
+static int time_read(struct braid_port *p, char *gpu, const struct braid_key *key)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < FLUSH_RUNS && !err; i++) {
+		uint64_t start = now();
+
+		err = loop_post(p, IBV_WR_RDMA_READ, p->loop->m->rx + LOOP_FLUSHED, 1, key, gpu);
+		if (!err)
+			err = loop_wait(p);
+		if (!err && now() - start < p->flush_ns)
+			p->flush_ns = now() - start;
+	}
+	if (err)
+		loop_drop(p, err);
+	return err;
+}
+
 static int try_way(struct braid_port *p, void *gpu, unsigned way)
 {
-	struct braid_mem mem = { .data = gpu, .size = PROBE_BYTES, .gpu = true, .fd = -1 };
+	struct braid_mem mem = { .data = gpu, .size = PROBE_BYTES, .gpu = true, .fd = -1,
+				 .gpu_index = p->gpu_tried };
 	struct braid_key key;
 	int err = reg_way(p, &mem, way, &key);
 
 	if (err)
 		return err;
 	err = prove(p, gpu, &key);
+	if (!err)
+		err = time_read(p, gpu, &key);
 	braid_ibv.dereg_mr(key.mr);
 	return err;
+}
+
+/*
+ * PCIe keeps what a NIC writes, its word of that, and the CPU's read then in order as long as one
+ * switch has all of them.  Above, it is the host's own affair; a NIC's read always goes the way
+ * that its writes went.
+ */
+static bool may_look(const struct braid_port *p, const struct braid_dev *dev)
+{
+	char addr[32];
+
+	return !braid_bar_virtual() && !braid_gpu_pci(p->gpu_tried, addr, sizeof(addr)) &&
+	       braid_pci_one_port("", dev->net.pci_path, addr);
+}
+
+static bool by_gdrcopy(struct braid_port *p, const struct braid_dev *dev, char *why, size_t len)
+{
+	bool forced = !strcmp(braid_param.gpu_flush_by, "gdrcopy");
+	uint64_t best = UINT64_MAX;
+
+	if (!forced && !may_look(p, dev)) {
+		snprintf(why, len, "not seen to be below one PCIe switch with it");
+		return false;
+	}
+	if (braid_bar_open(p->gpu_tried, why, len))
+		return false;
+	for (unsigned i = 0; i < FLUSH_RUNS; i++) {
+		uint64_t start = now();
+
+		if (!braid_bar_read(p->gpu_tried)) {
+			snprintf(why, len, "its window is gone");
+			return false;
+		}
+		best = now() - start < best ? now() - start : best;
+	}
+	snprintf(why, len, "%.1f us", (double)best / 1000);
+	return forced || best < p->flush_ns;
+}
+
+/* Once: of what is valid the quickest.  The driver may wait for a kernel, and is never chosen. */
+static void choose_flush(struct braid_port *p, const struct braid_dev *dev, char *ret, size_t len)
+{
+	double ns = (double)p->flush_ns;
+	char said[128], other[160] = "";
+	int err;
+
+	p->flush_by = FLUSH_READ;
+	if (!strcmp(braid_param.gpu_flush_by, "driver")) {
+		err = braid_gpu_can_flush(p->gpu_tried);
+		if (!err) {
+			p->flush_by = FLUSH_DRIVER;
+			snprintf(ret, len, "the driver; by the NIC %.1f us", ns / 1000);
+			return;
+		}
+		snprintf(other, sizeof(other), "; the driver: %s", strerror(-err));
+	} else if (strcmp(braid_param.gpu_flush_by, "read") != 0) {
+		if (by_gdrcopy(p, dev, said, sizeof(said))) {
+			p->flush_by = FLUSH_GDRCOPY;
+			snprintf(ret, len, "GDRCopy, %s; by the NIC %.1f us", said, ns / 1000);
+			return;
+		}
+		snprintf(other, sizeof(other), "; GDRCopy: %s", said);
+	}
+	snprintf(ret, len, "the NIC, %.1f us%s", ns / 1000, other);
+}
+
+static void tell_flush(struct braid_port *p, char *why, size_t len)
+{
+	char by[256];
+	size_t at = strlen(why);
+
+	choose_flush(p, p->loop_dev, by, sizeof(by));
+	if (at + 1 < len)
+		snprintf(why + at, len - at, "; flush by %s", by);
 }
 
 /* Every way, so that what does not work is known before it is needed. */
 static unsigned try_all(struct braid_port *p, char *why, size_t len)
 {
 	int mode = braid_gpu_enter();
+	struct braid_gpu_mem what;
 	unsigned ways = 0;
 	void *gpu;
 	int err = braid_gpu_alloc(PROBE_BYTES, &gpu);
@@ -371,6 +583,8 @@ static unsigned try_all(struct braid_port *p, char *why, size_t len)
 		braid_gpu_leave(mode);
 		return 0;
 	}
+	p->flush_ns = UINT64_MAX;
+	p->gpu_tried = braid_gpu_look(gpu, PROBE_BYTES, &what) ? -1 : what.gpu;
 	for (unsigned way = 0; way < WAYS; way++) {
 		if (!is_wanted(way_name[way]))
 			continue;
@@ -379,6 +593,8 @@ static unsigned try_all(struct braid_port *p, char *why, size_t len)
 			ways |= 1u << way;
 		note(why, len, way_name[way], err);
 	}
+	if (ways && braid_param.gpu_flush)
+		tell_flush(p, why, len);
 	braid_gpu_free(gpu);
 	braid_gpu_leave(mode);
 	return ways;
@@ -403,7 +619,7 @@ static unsigned gpu_probe(struct braid_dev *dev, char *why, size_t len)
 	else
 		note(why, len, "no queue pair to itself", err);
 	if (!p->gpu_ways && p->loop)
-		loop_drop(p);
+		loop_drop(p, 0);
 	pthread_mutex_unlock(&p->loop_lock);
 	return (p->gpu_ways ? BRAID_GPU_REG : 0) |
 	       (p->gpu_ways & (1u << DMABUF_PCIE | 1u << DMABUF) ? BRAID_GPU_DMABUF : 0);
@@ -413,5 +629,6 @@ const struct braid_gpu braid_port_gpu = {
 	.probe = gpu_probe,
 	.reg = gpu_reg,
 	.copy = gpu_copy,
+	.copy_end = gpu_copy_end,
 	.flush = gpu_flush,
 };

@@ -2,43 +2,21 @@
 /* lib.c - see lib.h. */
 #include "verbs/lib.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
+
+#include "core/lib.h"
 
 struct braid_ibv braid_ibv;
 struct braid_rdma braid_rdma;
 
 static const char *fork_by = "not checked";
 
-/* A function's address, where a pointer to data is what dlsym() gives. */
-static bool find(void *lib, const char *name, void *member)
-{
-	void *at = dlsym(lib, name);
-
-	memcpy(member, &at, sizeof(at));
-	return at;
-}
-
 static int missing(const char *lib, const char *name, char *why, size_t len)
 {
 	snprintf(why, len, "%s is too old: it has no %s; install rdma-core 17 or newer", lib, name);
 	return -ENOSYS;
-}
-
-/* dlopen() says more than that it is not there: a library of the wrong kind, one it needs. */
-static void *open_lib(const char *name, const char *package, char *why, size_t len)
-{
-	void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-	const char *text;
-
-	if (lib)
-		return lib;
-	text = dlerror();
-	snprintf(why, len, "%s; install %s for RDMA", text ? text : name, package);
-	return NULL;
 }
 
 /* Kernels from 5.12 on copy pinned pages when they fork; older ones must be told of each page. */
@@ -62,20 +40,21 @@ int braid_ibv_load(char *why, size_t len)
 
 	if (braid_ibv.get_device_list)
 		return 0;
-	lib = open_lib("libibverbs.so.1", "libibverbs1 and ibverbs-providers", why, len);
+	lib = braid_lib_open("libibverbs.so.1", "libibverbs1 and ibverbs-providers for RDMA", why,
+			     len);
 	if (!lib)
 		return -ENOENT;
 #define NEED(result, name, args) \
-	if (!find(lib, "ibv_" #name, &braid_ibv.name)) { \
+	if (!braid_lib_find(lib, "ibv_" #name, &braid_ibv.name)) { \
 		braid_ibv.get_device_list = NULL; \
 		return missing("libibverbs", "ibv_" #name, why, len); \
 	}
 	BRAID_IBV_NEEDED(NEED)
 #undef NEED
-#define WANT(result, name, args) find(lib, "ibv_" #name, &braid_ibv.name);
+#define WANT(result, name, args) braid_lib_find(lib, "ibv_" #name, &braid_ibv.name);
 	BRAID_IBV_WANTED(WANT)
 #undef WANT
-	find(lib, "_ibv_query_gid_ex", &braid_ibv.query_gid_ex);
+	braid_lib_find(lib, "_ibv_query_gid_ex", &braid_ibv.query_gid_ex);
 	arrange_forks();
 	return 0;
 }
@@ -86,11 +65,11 @@ int braid_rdma_load(char *why, size_t len)
 
 	if (braid_rdma.create_event_channel)
 		return 0;
-	lib = open_lib("librdmacm.so.1", "librdmacm1", why, len);
+	lib = braid_lib_open("librdmacm.so.1", "librdmacm1 for RDMA", why, len);
 	if (!lib)
 		return -ENOENT;
 #define NEED(result, name, args) \
-	if (!find(lib, "rdma_" #name, &braid_rdma.name)) { \
+	if (!braid_lib_find(lib, "rdma_" #name, &braid_rdma.name)) { \
 		braid_rdma.create_event_channel = NULL; \
 		return missing("librdmacm", "rdma_" #name, why, len); \
 	}

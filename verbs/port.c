@@ -212,6 +212,22 @@ static const char *port_room(struct braid_port *p, const struct ibv_device_attr 
 	return mr ? NULL : "may not pin the memory of a single lane";
 }
 
+/* What user memory gets of it, known before it bites; the rest is for lanes. */
+static void tell_room(struct braid_dev *dev, const struct braid_port *p, int max_mr)
+{
+	struct rlimit lim = { RLIM_INFINITY, RLIM_INFINITY };
+	char memlock[64] = "no memlock limit";
+
+	dev->mr_max = (unsigned)(max_mr - max_mr / 4);
+	getrlimit(RLIMIT_MEMLOCK, &lim);
+	if (lim.rlim_cur != RLIM_INFINITY)
+		snprintf(memlock, sizeof(memlock), "memlock limit %llu KiB",
+			 (unsigned long long)lim.rlim_cur / 1024);
+	braid_info("verbs: %s has %d registrations for all processes; of the user's memory there "
+		   "will be at most %lld; %s", p->name, max_mr, braid_param.mr_max ?
+		   (long long)braid_param.mr_max : (long long)dev->mr_max, memlock);
+}
+
 static const char *port_fill(struct braid_port *p)
 {
 	struct ibv_port_attr attr = { 0 };
@@ -328,6 +344,7 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 			continue;
 		}
 		give(p, dev);
+		tell_room(dev, p, attr.max_mr);
 		p->imm = p->fabric != BRAID_FABRIC_IWARP && braid_wire_proves_imm(p, dev);
 		if (!p->imm && p->fabric != BRAID_FABRIC_IWARP)
 			note(why, len, name, "shows no immediate data of its writes: each is "

@@ -48,8 +48,13 @@ struct braid_port {
 	/* Work requests ever; of them, over; of them, before the last loop's first. */
 	uint64_t loop_posted, loop_done, loop_base;
 	uint64_t loop_until;		/* when the next of them must be over */
+	struct braid_gpu_copy *copier;	/* whose piece lies in the loop's slots; NULL: nobody's */
+	uint64_t loop_rest;		/* till when it need not be tried, after a failure */
 	struct braid_dev *loop_dev;
 	unsigned gpu_ways;		/* seen to work */
+	int gpu_tried;			/* with which GPU; -1: not known */
+	unsigned flush_by;		/* and how what was written there is seen */
+	uint64_t flush_ns;		/* by a read of the NIC's */
 
 	/* iWARP: verbs/cm.c */
 	struct rdma_event_channel *cm;

@@ -24,7 +24,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/copy.h"
 #include "core/link.h"
 #include "core/log.h"
 #include "core/os.h"
@@ -240,22 +239,6 @@ static int add_write(struct braid_lane *lane, struct chain *c, const struct brai
 	return 0;
 }
 
-/* Bytes of the ring from f_sent on that one slot takes: whole frames without payload elsewhere. */
-static uint32_t ring_piece(const struct braid_txq *q)
-{
-	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
-	uint32_t end = f->off + f->inl, len = f->inl;
-
-	for (uint32_t i = q->f_sent + 1; i != q->f_head && !f->ext_len; i++) {
-		f = &q->f[i & q->fmask];
-		if (f->ext_len || f->off != end || len + f->inl > BRAID_SLOT)
-			break;
-		end += f->inl;
-		len += f->inl;
-	}
-	return len;
-}
-
 /* One SEND: 0, or -EAGAIN: no memory to send from. */
 static int add_send(struct braid_lane *lane, struct chain *c)
 {
@@ -277,7 +260,7 @@ static int add_send(struct braid_lane *lane, struct chain *c)
 	if (whole) {
 		assert(!q->part);
 		braid_tx_stamp(lane);
-		len = ring_piece(q);
+		len = braid_tx_piece(q, BRAID_SLOT, false);
 	} else {
 		len = f->ext_len - at < BRAID_SLOT ? f->ext_len - at : BRAID_SLOT;
 	}
@@ -354,37 +337,6 @@ static int verbs_push(struct braid_lane *lane)
 
 /* --- receiving ----------------------------------------------------------------------------- */
 
-/* The frames of one slot, or a piece of one.  With the link's lock held. */
-static int take(struct braid_lane *lane, const char *p, size_t n)
-{
-	int err = 0;
-
-	while (!err && (n || (lane->rx_kind != BRAID_RX_NONE && !lane->rx_left))) {
-		if (lane->rx_kind == BRAID_RX_NONE) {
-			if (n < BRAID_HDR_SIZE)
-				return -EBADMSG;
-			err = braid_hdr_unpack(p, &lane->rx_hdr);
-			if (!err)
-				err = braid_rx_begin(lane);
-			p += BRAID_HDR_SIZE;
-			n -= BRAID_HDR_SIZE;
-		} else {
-			size_t len = n < lane->rx_left ? n : lane->rx_left;
-
-			if (len && lane->rx_dst) {
-				braid_copy_up(lane->rx_dst, p, len);
-				lane->rx_dst += len;
-			}
-			p += len;
-			n -= len;
-			lane->rx_left -= len;
-			if (!lane->rx_left)
-				err = braid_rx_end(lane);
-		}
-	}
-	return err;
-}
-
 static int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
 {
 	const struct braid_wire *w = wire_of(lane);
@@ -400,7 +352,10 @@ static int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
 	return wc->status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -EIO;
 }
 
-/* What has come with completions beg .. end, whose slots are then posted again. */
+/*
+ * What has come with completions beg .. end, whose slots are then posted again.  -EAGAIN: the next
+ * of them is on its way into a GPU.
+ */
 static int take_all(struct braid_lane *lane, struct braid_wire *w)
 {
 	unsigned slots[BRAID_POLL_MAX], n = 0;
@@ -419,18 +374,20 @@ static int take_all(struct braid_lane *lane, struct braid_wire *w)
 					      memory_order_release);
 			continue;
 		}
-		bytes += wc->byte_len + 1;
-		slots[n++] = (unsigned)wc->wr_id;
 		if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
 			err = braid_rx_imm(lane, be32toh(wc->imm_data), wc->byte_len);
 		else
-			err = take(lane, w->m->rx + wc->wr_id * BRAID_SLOT, wc->byte_len);
+			err = braid_rx_take(lane, w->m->rx + wc->wr_id * BRAID_SLOT, wc->byte_len);
+		if (err == -EAGAIN)
+			break;
+		bytes += wc->byte_len + 1;
+		slots[n++] = (unsigned)wc->wr_id;
 	}
 	/* Before the lock is given back: what says that they are there goes under it. */
-	again = err ? 0 : braid_wire_post_recv(w, slots, n);
+	again = err && err != -EAGAIN ? 0 : braid_wire_post_recv(w, slots, n);
 	w->slots += n;
 	atomic_store_explicit(&lane->rx_bytes, lane->rx_bytes + bytes, memory_order_relaxed);
-	return err ? err : again ? -EIO : 0;
+	return again ? -EIO : err;
 }
 
 /* The peer has written its count: with the link's lock held. */
@@ -466,7 +423,7 @@ static int verbs_poll(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
 	struct braid_lock *lock = &lane->link->lock;
-	int taken = 0, err = 0;
+	int taken = 0, err = 0, later;
 
 	if (!w->qp)
 		return 0;
@@ -485,13 +442,16 @@ static int verbs_poll(struct braid_lane *lane)
 			break;
 		if (!braid_trylock(lock))
 			return 1;
-		err = take_all(lane, w);
+		later = take_all(lane, w);
+		err = later == -EAGAIN ? 0 : later;
 		if (!err)
 			err = take_count(lane, w);
 		if (!err)
 			err = count_if_due(lane, w);
 		braid_unlock(lock);
 		taken++;
+		if (later)
+			break;
 		if (w->wc_end < BRAID_POLL_MAX)
 			break;
 	}
@@ -566,7 +526,7 @@ static void verbs_fence(struct braid_lane *lane)
 	braid_wire_fence(w);
 }
 
-static void verbs_arm(struct braid_lane *lane)
+static bool verbs_arm(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
 	struct ibv_cq *cq;
@@ -577,24 +537,7 @@ static void verbs_arm(struct braid_lane *lane)
 		n++;
 	if (n)
 		braid_ibv.ack_cq_events(w->cq, n);
-	ibv_req_notify_cq(w->cq, 0);
-}
-
-/*
- * A queue pair notices by itself, but for iWARP, which goes by TCP's patience, and for drivers that
- * never do.  A peer that lives acknowledges what it gets; if this one is only stopped, the next
- * lane waits for it as well.
- */
-static bool is_stuck(const struct braid_lane *lane, struct braid_wire *w, bool unacked)
-{
-	uint64_t bytes = atomic_load_explicit(&lane->rx_bytes, memory_order_relaxed);
-	uint32_t told = lane->tx.f_told;
-
-	if (!unacked || bytes != w->looked_bytes || told != w->looked_told)
-		w->stuck = 0;
-	w->looked_bytes = bytes;
-	w->looked_told = told;
-	return ++w->stuck > (w->port->fabric == BRAID_FABRIC_IWARP ? STUCK_IWARP : STUCK);
+	return !ibv_req_notify_cq(w->cq, 0);
 }
 
 static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
@@ -609,7 +552,10 @@ static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
 	if (!braid_trylock(&lane->link->lock))
 		return 0;		/* it is being moved */
 	ret->unacked = lane->tx.f_sent != lane->tx.f_told;
-	err = is_stuck(lane, w, ret->unacked) ? -ETIMEDOUT : 0;
+	/* A queue pair notices by itself, but for iWARP, which goes by TCP's patience. */
+	err = braid_lane_stuck(lane, &w->look,
+			       w->port->fabric == BRAID_FABRIC_IWARP ? STUCK_IWARP : STUCK) ?
+		      -ETIMEDOUT : 0;
 	braid_unlock(&lane->link->lock);
 	return err;
 }
@@ -618,6 +564,7 @@ const struct braid_transport braid_verbs = {
 	.name = "verbs",
 	.id = BRAID_TRANSPORT_VERBS,
 	.dma = true,
+	.ports = true,
 	.lane_size = sizeof(struct braid_lane),
 	.probe = braid_port_probe,
 	.usable = braid_port_usable,

@@ -91,9 +91,7 @@ struct braid_wire {
 	unsigned fruitless;
 
 	/* health: the service thread */
-	uint64_t looked_bytes;		/* received, at the last look */
-	uint32_t looked_told;		/* acknowledged */
-	unsigned stuck;			/* looks at which nothing of that had changed */
+	struct braid_look look;
 };
 
 /* The transport's setup members, which see: core/transport.h. */
@@ -116,7 +114,6 @@ void braid_wire_fence(struct braid_wire *w);
 void braid_wire_free(struct braid_wire *w);
 /* The NIC may read `size` bytes there from now on, if it can: 0 or -ENOMEM. */
 int braid_wire_ring(struct braid_wire *w, char *ring, size_t size);
-/* The queue pair, on w->id if there is one; then all its receives.  0 or a negative errno. */
 /*
  * Around what may make soft-iWARP (siw) write to a socket in our own call: of one that the peer has
  * closed it raises SIGPIPE, as the kernel's TCP does for who does not ask it not to.
@@ -130,6 +127,7 @@ void braid_unhush(const struct braid_hush *h);
 
 /* Notes which call failed, if err is one; returns err. */
 int braid_wire_failed(struct braid_wire *w, const char *call, int err);
+/* The queue pair, on w->id if there is one; then all its receives.  0 or a negative errno. */
 int braid_wire_qp(struct braid_wire *w);
 int braid_wire_post_all(struct braid_wire *w);
 /* n receives, from that slot on; 0 or a negative errno. */

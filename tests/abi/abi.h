@@ -14,7 +14,7 @@
  * Environment: BRAID_TEST_PLUGIN (path of the .so), BRAID_TEST_FILTER (cmocka's pattern, such as
  * "v12*"), BRAID_TEST_SEED, BRAID_TEST_SLOW (a factor on all deadlines, for valgrind),
  * BRAID_TEST_VERBOSE (log lines to stderr), BRAID_TEST_RDMA (set by tests/rdma: the kind of NIC
- * that device 0 is).  Other BRAID_* variables reach the plugin.
+ * that device 0 is), BRAID_TEST_UCX (by tests/ucx).  Other BRAID_* variables reach the plugin.
  */
 #ifndef BRAID_TESTS_ABI_ABI_H
 #define BRAID_TESTS_ABI_ABI_H
@@ -92,7 +92,8 @@ void shuffle(struct abi *t, unsigned *v, unsigned n);	/* fills v with 0..n-1 in 
 
 /* -- the plugin --------------------------------------------------------------------------- */
 
-bool over_rdma(void);		/* sockets are for the handshake alone */
+bool over_rdma(void);		/* or UCX: sockets are for the handshake alone */
+void streams_are_ours(void);	/* or the case is skipped */
 /* For init: net_log(), but what is always warned of over this kind of NIC is no WARN. */
 void abi_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));

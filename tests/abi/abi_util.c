@@ -323,7 +323,15 @@ int abi_main(const char *group, const struct abi_case *cases, size_t n)
 
 bool over_rdma(void)
 {
-	return getenv("BRAID_TEST_RDMA") != NULL;
+	return getenv("BRAID_TEST_RDMA") || getenv("BRAID_TEST_UCX");
+}
+
+void streams_are_ours(void)
+{
+	const char *ucx = getenv("BRAID_TEST_UCX");
+
+	if (ucx && !strcmp(ucx, "tcp"))
+		skip_because("UCX has TCP connections of its own, which can't be told from ours");
 }
 
 void abi_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)

@@ -11,17 +11,24 @@
 #include "tests/lib/hostile.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <linux/udmabuf.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { MEG = 1 << 20, REGS = 2000, DMA_BUF_FD = 1, EARLY = 200, EARLY_MS = 5, ENDS = 24, QPNS = 1 << 14,
-       TAKEN = 24, FLUSHES = 300, STUCK_MS = 500, THREADS = 4, CUTS = 20, FEW = 100, GONE_MS = 40000 };
+       TAKEN = 24, FLUSHES = 300, STUCK_MS = 500, THREADS = 4, CUTS = 20, FEW = 100,
+       GONE_MS = 40000, BIG = 8 << 20, ALONE_MS = 3000 };
 
 /* -- the fakes -------------------------------------------------------------------------------- */
 
@@ -183,12 +190,14 @@ static void move(struct net *net, struct pair *p, bool from_gpu, bool to_gpu, si
 
 	fill(bytes_of(&from), size, size);
 	blank(bytes_of(&to), size);
+	gpu("kernel 1");
 	ops_post(&ops[0], 1);
 	for (int i = 0; early && i < EARLY && !ops[0].done; i++)
 		op_test(&ops[0]);
 	if (early)
 		nap_ms(EARLY_MS);	/* the service thread takes it in */
 	ops_run(ops, 2);
+	gpu("kernel 0");
 	EQ(size, ops[1].got[0]);
 	filled(bytes_of(&to), size, size);
 	some_end(net, &from);
@@ -304,14 +313,14 @@ static void messages(struct abi *t, const char *kind, const char *more)
 	static const size_t sizes[] = { 0, 1, 8, 127, 4096, 8192, 8193, 65536, 300001, MEG + 1 };
 	struct net *net = up(t, kind, more);
 	struct pair p = { 0 };
-	long waits = gpu("waits");
 
 	pair_open(net, &p);
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		for (unsigned how = 0; how < 8; how++)
 			move(net, &p, how & 1, how & 2, sizes[i], how & 4);
 	}
-	EQ(waits, gpu("waits"));		/* nothing that would wait for NCCL's kernel */
+	EQ(0, gpu("blocked"));			/* nothing that would wait for NCCL's kernel */
+	EQ(0, gpu("staging"));			/* nor is anything kept */
 	pair_close(net, &p);
 	abi_down(net);
 }
@@ -365,6 +374,59 @@ static void its_dmabuf(struct abi *t)
 	ops[1] = op_recv(net, p.recv, &to, MEG, 0);
 	ops_run(ops, 2);
 	filled(bytes_of(&to), MEG, 1);
+	OK(net_dereg(net, p.recv, to.mr));
+	buf_free(net, &from);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* A DMA-BUF of the kernel's own, made of that memory, or why not. */
+static int udmabuf(int memfd, size_t size)
+{
+	struct udmabuf_create create = { .memfd = (uint32_t)memfd, .flags = UDMABUF_FLAGS_CLOEXEC,
+					 .size = size };
+	int dev = open("/dev/udmabuf", O_RDWR | O_CLOEXEC), fd;
+
+	if (dev < 0)
+		skip_because("/dev/udmabuf: %s", strerror(errno));
+	fd = ioctl(dev, UDMABUF_CREATE, &create);
+	close(dev);
+	if (fd < 0)
+		skip_because("/dev/udmabuf: UDMABUF_CREATE: %s", strerror(errno));
+	return fd;
+}
+
+/* What is said to be the GPU's is what the descriptor has, which here is known to be elsewhere. */
+static void real_dmabuf(struct abi *t)
+{
+	static const size_t sizes[] = { 8, 65536, MEG };
+	int memfd = memfd_create("gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING), fd;
+	struct buf to = { .size = MEG }, from;
+	struct pair p = { 0 };
+	struct net *net;
+	uint8_t *bytes;
+	uint64_t at;
+
+	TRUE(memfd >= 0 && !ftruncate(memfd, MEG + 4096) && !fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK));
+	bytes = mmap(NULL, MEG + 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	TRUE(bytes != MAP_FAILED);
+	fd = udmabuf(memfd, MEG + 4096);
+	net = up(t, "rocev2", ",dmabuf=1,peermem=0");
+	pair_open(net, &p);
+	EQ(0, gpu_alloc(&at, 2 * MEG));
+	to.data = (uint8_t *)(uintptr_t)(at + 128);
+	OK(net_reg_dmabuf(net, p.recv, to.data, MEG, NCCL_PTR_CUDA, 128, fd, &to.mr));
+	close(fd);
+	from = buf_new(net, p.send, MEG, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		struct op ops[] = { op_send(net, p.send, &from, sizes[i], 0),
+				    op_recv(net, p.recv, &to, sizes[i], 0) };
+
+		fill(from.data, sizes[i], i);
+		ops_run(ops, 2);
+		OK(flush(net, p.recv, &to, (int)sizes[i]));
+		filled(bytes + 128, sizes[i], i);
+	}
 	OK(net_dereg(net, p.recv, to.mr));
 	buf_free(net, &from);
 	pair_close(net, &p);
@@ -453,33 +515,77 @@ static void plain_peer(struct abi *t, int fd)
 	abi_down(net);
 }
 
-/* The lane is a socket, which can't have it: the NIC of this end fetches it, and puts it there. */
-static void over_sockets(struct abi *t)
+/*
+ * The lane is a socket, which can't have it: the NIC of this end, or the driver, fetches it and puts
+ * it there.  Returns the copies that the driver made.
+ */
+static long over_sockets(struct abi *t, const char *stage, const char *cmd)
 {
 	struct peer peer = peer_start(t, plain_peer);
-	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct buf out[OVER_TCP], in[OVER_TCP];
+	struct net *net;
 	void *send, *recv;
+	long copies;
 
+	setenv("BRAID_GPU_STAGE", stage, 1);
+	net = up(t, "rocev2", ALL_WAYS);
 	warns_expected();		/* that the link is carried by TCP */
 	send = send_to(net, peer.fd);
 	recv = recv_from(net, peer.fd);
 	for (unsigned i = 0; i < OVER_TCP; i++) {
-		struct buf out = gpu_new(net, send, over_tcp[i]), in = gpu_new(net, recv, over_tcp[i]);
-		struct op op = op_send(net, send, &out, over_tcp[i], 0);
-
-		fill(bytes_of(&out), over_tcp[i], i);
-		ops_run(&op, 1);
-		op = op_recv(net, recv, &in, over_tcp[i], 0);
-		ops_run(&op, 1);
-		filled(bytes_of(&in), over_tcp[i], i + 100);
-		gpu_end(net, &out);
-		gpu_end(net, &in);
+		out[i] = gpu_new(net, send, over_tcp[i]);
+		in[i] = gpu_new(net, recv, over_tcp[i]);
+		fill(bytes_of(&out[i]), over_tcp[i], i);
 	}
+	nic(cmd);
+	gpu("kernel 1");
+	for (unsigned i = 0; i < OVER_TCP; i++) {
+		struct op op = op_send(net, send, &out[i], over_tcp[i], 0);
+
+		ops_run(&op, 1);
+		op = op_recv(net, recv, &in[i], over_tcp[i], 0);
+		ops_run(&op, 1);
+		filled(bytes_of(&in[i]), over_tcp[i], i + 100);
+	}
+	gpu("kernel 0");
+	for (unsigned i = 0; i < OVER_TCP; i++) {
+		gpu_end(net, &out[i]);
+		gpu_end(net, &in[i]);
+	}
+	EQ(0, gpu("blocked"));
+	EQ(0, gpu("stray"));
+	EQ(0, gpu("staging"));
+	copies = gpu("copies");
 	meet(peer.fd);
 	OK(net_close_send(net, send));
 	OK(net_close_recv(net, recv));
 	abi_down(net);
 	peer_join(&peer);
+	return copies;
+}
+
+static void by_nic(struct abi *t)
+{
+	EQ(0, over_sockets(t, "1", "drop nic0 0"));
+}
+
+static void by_driver(struct abi *t)
+{
+	TRUE(over_sockets(t, "2", "drop nic0 0") > 0);
+}
+
+static void nic_gone(struct abi *t)
+{
+	TRUE(over_sockets(t, "1", "fatal nic0") > 0);
+}
+
+/* That it answers nothing is found out once: the pieces are some dozen. */
+static void no_loop(struct abi *t)
+{
+	uint64_t start = now_us();
+
+	TRUE(over_sockets(t, "1", "drop nic0 1") > 0);
+	TRUE(now_us() - start < 40 * STUCK_MS * 1000);
 }
 
 /* Waits for what will not come. */
@@ -500,26 +606,44 @@ static void idle_peer(struct abi *t, int fd)
 		pause();
 }
 
-/* Then there is no way at all: the comm ends, with the reason. */
-static void nothing_left(struct abi *t)
+/* Then there is no way at all: the comm ends, with the reasons. */
+static void no_way_left(struct abi *t, const char *stage, const char *cmd, const char *reason)
 {
 	struct peer peer = peer_start(t, idle_peer);
-	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct net *net;
 	struct buf out;
 	struct op op;
 	void *send;
 
+	setenv("BRAID_GPU_STAGE", stage, 1);
+	net = up(t, "rocev2", ALL_WAYS);
 	warns_expected();
 	send = send_to(net, peer.fd);
+	gpu(cmd);
 	out = gpu_new(net, send, over_tcp[0]);
 	nic("fail 1 post EIO on");
 	op = op_send(net, send, &out, over_tcp[0], 0);
 	ops_settle(&op, 1);
 	TRUE(op.res != ncclSuccess);
-	if (!strstr(net_last_warn(), "memory of a GPU"))
+	if (!strstr(net_last_warn(), "memory of a GPU") || !strstr(net_last_warn(), reason))
 		FAIL("the reason is not told but: %s", net_last_warn());
 	peer_kill(&peer);
 	end_well();
+}
+
+static void nothing_left(struct abi *t)
+{
+	no_way_left(t, "0", "fail 0", "nor by the driver (BRAID_GPU_STAGE: ");
+}
+
+static void no_stage(struct abi *t)
+{
+	no_way_left(t, "1", "fail 1 cuMemHostAlloc on", "nor by the driver (cuMemHostAlloc: Input");
+}
+
+static void no_engine(struct abi *t)
+{
+	no_way_left(t, "1", "fail 1 cuMemcpyDtoHAsync_v2 on", "nor by the driver (Input/output error)");
 }
 
 /* All queue pairs end, that to itself too: what was under way goes by sockets, then by others. */
@@ -584,6 +708,349 @@ static void taken_back(struct abi *t)
 	abi_down(net);
 }
 
+/* -- by the driver ---------------------------------------------------------------------------- */
+
+/* With a kernel that spins until it is there.  False: the comm has failed. */
+static bool pass(struct net *net, struct pair *p, struct buf *from, struct buf *to, size_t size, uint64_t seed)
+{
+	struct op ops[] = { op_recv(net, p->recv, to, size, 0), op_send(net, p->send, from, size, 0) };
+
+	fill(bytes_of(from), size, seed);
+	blank(bytes_of(to), size);
+	gpu("kernel 1");
+	ops_settle(ops, 2);
+	gpu("kernel 0");
+	if (ops[0].res == ncclSuccess)
+		filled(bytes_of(to), size, seed);
+	return ops[0].res == ncclSuccess && ops[1].res == ncclSuccess;
+}
+
+static void staged(struct abi *t)
+{
+	setenv("BRAID_GPU_STAGE", "2", 1);
+	messages(t, "rocev2", ALL_WAYS);
+	TRUE(gpu("copies") > 0);
+	EQ(0, gpu("stray"));
+}
+
+/* All that is done under capture is, set-up too; so it is in a thread that has no context. */
+static void staged_capture(struct abi *t)
+{
+	struct buf from = { .size = MEG }, host;
+	struct pair p = { 0 };
+	struct net *net;
+	uint64_t at;
+
+	setenv("BRAID_GPU_STAGE", "2", 1);
+	net = up(t, "rocev2", ALL_WAYS);
+	pair_open(net, &p);
+	EQ(0, gpu_alloc(&at, MEG));
+	from.data = (uint8_t *)(uintptr_t)at;
+	from.comm = p.recv;
+	host = buf_new(net, p.send, MEG, 0);
+	gpu("capture 1");
+	gpu("context 0");
+	OK(net_reg(net, p.recv, from.data, MEG, NCCL_PTR_CUDA, &from.mr));
+	for (unsigned i = 0; i < FEW; i++)
+		TRUE(pass(net, &p, &host, &from, 8 * i, i));
+	TRUE(gpu("copies") >= FEW);
+	EQ(0, gpu("mode"));
+	OK(net_dereg(net, p.recv, from.mr));
+	EQ(0, gpu("staging"));
+	EQ(0, gpu("mode"));
+	buf_free(net, &host);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+static const size_t dying[] = { 8, 8192, 65536, MEG };
+enum { DYING = sizeof(dying) / sizeof(dying[0]), DEATHS = 40 };
+
+/* The NIC is gone under messages both ways: the job goes on over TCP, flushes too. */
+static void dies(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	struct buf from, to, host[2];
+
+	warns_expected();
+	pair_open(net, &p);
+	from = gpu_new(net, p.send, MEG);
+	to = gpu_new(net, p.recv, MEG);
+	host[0] = buf_new(net, p.send, MEG, 0);
+	host[1] = buf_new(net, p.recv, MEG, 0);
+	gpu("flush 1");
+	for (unsigned i = 0; i < DEATHS; i++) {
+		struct op ops[] = { op_recv(net, p.recv, &to, MEG, 0), op_send(net, p.send, &from, MEG, 0) };
+
+		if (i == 4) {
+			fill(bytes_of(&from), MEG, i);
+			ops_post(ops, 2);
+			op_test(&ops[0]);
+			nic("fatal nic0");
+			ops_run(ops, 2);
+			filled(bytes_of(&to), MEG, i);
+		}
+		TRUE(pass(net, &p, &from, &to, dying[i % DYING], 3 * i));
+		TRUE(pass(net, &p, &from, &host[1], dying[i % DYING], 3 * i + 1));
+		TRUE(pass(net, &p, &host[0], &to, dying[i % DYING], 3 * i + 2));
+		OK(flush(net, p.recv, &to, 8));
+	}
+	TRUE(gpu("copies") > 0 && gpu("seen") > 0);
+	laps_say(t, "with a NIC that is gone");
+	EQ(0, gpu("blocked"));
+	EQ(0, gpu("stray"));
+	gpu_end(net, &from);
+	gpu_end(net, &to);
+	EQ(0, gpu("staging"));
+	buf_free(net, &host[0]);
+	buf_free(net, &host[1]);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* Its port goes down and comes up again: so does what goes over it. */
+static void returns(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	uint64_t end = deadline_ms(GONE_MS);
+	struct pair p = { 0 };
+	struct buf from, to;
+	long copies;
+
+	warns_expected();
+	pair_open(net, &p);
+	from = gpu_new(net, p.send, MEG);
+	to = gpu_new(net, p.recv, MEG);
+	TRUE(pass(net, &p, &from, &to, MEG, 1));
+	EQ(0, gpu("copies"));
+	nic("port nic0 down");
+	for (unsigned i = 0; !gpu("copies"); i++) {
+		TRUE(pass(net, &p, &from, &to, MEG, i));
+		wait_tick(end, __FILE__, __LINE__, "a copy by the driver");
+	}
+	nic("port nic0 up");
+	do {
+		nap_ms(10);
+		copies = gpu("copies");
+		TRUE(pass(net, &p, &from, &to, MEG, 7));
+		wait_tick(end, __FILE__, __LINE__, "the NIC to be used again");
+	} while (copies != gpu("copies"));
+	EQ(0, gpu("blocked"));
+	EQ(0, gpu("stray"));
+	gpu_end(net, &from);
+	gpu_end(net, &to);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* A kernel that polls the flags of LL128, and words of LL, of which none is half there. */
+struct poller {
+	const _Atomic uint64_t *at;
+	atomic_uint sent, early, wrong;	/* messages; lines seen before it was said that they are there */
+	atomic_bool stop;
+};
+
+enum { LINES = 64, LINE_WORDS = 16, SENT = 60, ENGINE_US = 400 };
+
+static void *poll_lines(void *arg)
+{
+	struct poller *p = arg;
+
+	while (!atomic_load(&p->stop)) {
+		uint64_t sent = atomic_load(&p->sent), want = sent << 32 | sent;
+
+		for (unsigned i = 0; i < LINES; i++) {
+			const _Atomic uint64_t *line = p->at + (size_t)i * LINE_WORDS;
+			bool flag = atomic_load(&line[LINE_WORDS - 1]) == want;
+
+			for (unsigned k = 0; k < LINE_WORDS; k++) {
+				uint64_t w = atomic_load(&line[k]);
+
+				p->wrong += w >> 32 != (uint32_t)w || (flag && w < want);
+			}
+			p->early += flag && atomic_load(&p->sent) == sent;
+		}
+	}
+	return NULL;
+}
+
+static void lines(struct abi *t)
+{
+	size_t size = (size_t)LINES * LINE_WORDS * 8;
+	struct poller poller = { 0 };
+	struct pair p = { 0 };
+	struct buf from, to;
+	pthread_t thread;
+	struct net *net;
+	uint64_t *words;
+
+	setenv("BRAID_GPU_STAGE", "2", 1);
+	net = up(t, "rocev2", ALL_WAYS);
+	pair_open(net, &p);
+	from = buf_new(net, p.send, size, 0);
+	to = gpu_new(net, p.recv, size);
+	gpu("engine 400");
+	poller.at = bytes_of(&to);
+	words = (uint64_t *)(void *)from.data;
+	TRUE(!pthread_create(&thread, NULL, poll_lines, &poller));
+	for (uint64_t i = 1; i <= SENT; i++) {
+		struct op ops[] = { op_recv(net, p.recv, &to, size, 0), op_send(net, p.send, &from, size, 0) };
+
+		for (unsigned k = 0; k < LINES * LINE_WORDS; k++)
+			words[k] = i << 32 | i;
+		atomic_store(&poller.sent, (unsigned)i);
+		ops_run(ops, 2);
+	}
+	atomic_store(&poller.stop, true);
+	TRUE(!pthread_join(thread, NULL));
+	printf("%u times a line was seen whole before the message was said to be there\n", poller.early);
+	fflush(stdout);
+	TRUE(poller.early > SENT);
+	EQ(0, poller.wrong);
+	EQ(2 * SENT, gpu("copies"));
+	gpu_end(net, &to);
+	buf_free(net, &from);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* Memory goes, or its comm, with copies into it and out of it under way: nobody touches it then. */
+static void staged_taken(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p[TAKEN] = { 0 };
+	struct buf from[TAKEN], to[TAKEN];
+	unsigned under_way = 0;
+
+	warns_expected();
+	for (unsigned i = 0; i < TAKEN; i++) {
+		pair_open(net, &p[i]);
+		from[i] = gpu_new(net, p[i].send, MEG);
+		to[i] = gpu_new(net, p[i].recv, MEG);
+	}
+	gpu("engine 3000");
+	nic("fatal nic0");
+	TRUE(pass(net, &p[0], &from[0], &to[0], MEG, 1));
+	for (unsigned i = 0; i < TAKEN; i++) {
+		struct op ops[] = { op_recv(net, p[i].recv, &to[i], MEG, 0),
+				    op_send(net, p[i].send, &from[i], MEG, 0) };
+		bool out = i & 1;
+
+		ops_post(ops, 2);
+		for (uint64_t until = now_us() + i * 3000; now_us() < until;) {
+			op_test(&ops[0]);
+			op_test(&ops[1]);
+		}
+		under_way += gpu("under_way") > 0;
+		if (i & 2)
+			gpu_end(net, out ? &from[i] : &to[i]);
+		else if (out)
+			OK(net_close_send(net, p[i].send));
+		else
+			OK(net_close_recv(net, p[i].recv));
+		if (!(i & 2))
+			EQ(0, gpu_free((uint64_t)(uintptr_t)(out ? from : to)[i].data));
+		if (!(i & 2) && out)
+			p[i].send = NULL;
+		else if (!(i & 2))
+			p[i].recv = NULL;
+		ops_settle(&ops[out ? 0 : 1], i & 2 ? 1 : 0);
+		gpu_end(net, out ? &to[i] : &from[i]);
+		pair_close(net, &p[i]);
+	}
+	printf("memory was taken back %u times with copies under way\n", under_way);
+	fflush(stdout);
+	TRUE(under_way > TAKEN / 4);
+	WAIT_FOR(!gpu("under_way"));
+	EQ(0, gpu("stray"));
+	EQ(0, gpu("staging"));
+	abi_down(net);
+}
+
+static void big_sender(struct abi *t, int fd)
+{
+	struct net *net;
+	void *send;
+
+	setenv("BRAID_TRANSPORTS", "tcp", 1);
+	setenv("BRAID_CHUNK", "8m", 1);
+	net = abi_up(t);
+	send = send_to(net, fd);
+	meet(fd);
+	send_one(net, send, BIG, 1);
+	meet(fd);
+	OK(net_close_send(net, send));
+	abi_down(net);
+}
+
+/* Of many pieces, and nobody calls: NCCL's thread may be asleep. */
+static void nobody_calls(struct abi *t)
+{
+	struct peer peer = peer_start(t, big_sender);
+	uint8_t *bytes, was;
+	struct net *net;
+	struct buf in;
+	struct op op;
+	void *recv;
+
+	setenv("BRAID_GPU_STAGE", "2", 1);
+	net = up(t, "rocev2", ALL_WAYS);
+	warns_expected();		/* that the link is carried by TCP */
+	recv = recv_from(net, peer.fd);
+	in = gpu_new(net, recv, BIG);
+	bytes = bytes_of(&in);
+	blank(bytes, BIG);
+	was = bytes[BIG - 1];		/* the last to come */
+	op = op_recv(net, recv, &in, BIG, 0);
+	ops_post(&op, 1);
+	meet(peer.fd);
+	WAIT_FOR_MS(ALONE_MS, *(volatile uint8_t *)&bytes[BIG - 1] != was);
+	ops_run(&op, 1);
+	filled(bytes, BIG, 1);
+	meet(peer.fd);
+	gpu_end(net, &in);
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+	peer_join(&peer);
+}
+
+/* A GPU that does nothing any more: an error in bounded time, and deregMr returns in such. */
+static void stuck(struct abi *t)
+{
+	struct pair p[2] = { 0 };
+	struct buf from[2], to[2];
+	struct op ops[2];
+	struct net *net;
+	uint64_t start;
+	long before;
+
+	warns_expected();
+	setenv("BRAID_GPU_STAGE", "2", 1);
+	net = up(t, "rocev2", ALL_WAYS);
+	for (unsigned i = 0; i < 2; i++) {
+		pair_open(net, &p[i]);
+		from[i] = buf_new(net, p[i].send, 8192, 0);
+		to[i] = gpu_new(net, p[i].recv, 8192);
+	}
+	gpu("hold 1");
+	start = now_us();
+	TRUE(!pass(net, &p[0], &from[0], &to[0], 8192, 1));
+	if (!strstr(net_last_warn(), "nor by the driver (Connection timed out)"))
+		FAIL("the reason is not told but: %s", net_last_warn());
+	ops[0] = op_recv(net, p[1].recv, &to[1], 8192, 0);
+	ops[1] = op_send(net, p[1].send, &from[1], 8192, 0);
+	before = gpu("under_way");
+	ops_post(ops, 2);
+	WAIT_FOR((op_test(&ops[0]), gpu("under_way") > before));
+	gpu_end(net, &to[1]);
+	if (!strstr(net_last_warn(), "is the GPU alive"))
+		FAIL("the reason is not told but: %s", net_last_warn());
+	TRUE(now_us() - start < 8000000);
+	gpu("hold 0");
+	end_well();
+}
+
 /* -- registrations ---------------------------------------------------------------------------- */
 
 /* Of DMA-BUFs, from now on: only memory of a GPU is one. */
@@ -625,30 +1092,55 @@ static void reuse(struct abi *t)
 	abi_down(net);
 }
 
-static void second(struct abi *t)
+/* A microsecond is promised, ten fail. */
+static void reg_again(struct net *net, struct pair *p, const struct buf *b, int type)
 {
-	struct net *net = up(t, "rocev2", ALL_WAYS);
-	struct pair p = { 0 };
-	struct buf first;
 	uint64_t start, took, best = UINT64_MAX;
 
-	pair_open(net, &p);
-	first = gpu_new(net, p.recv, 64 * MEG);
-	count_regs();
 	for (unsigned i = 0; i < 20; i++) {
 		start = now_us();
 		for (unsigned k = 0; k < REGS; k++) {
 			void *mr;
 
-			OK(net_reg(net, p.recv, first.data, 64 * MEG, NCCL_PTR_CUDA, &mr));
-			OK(net_dereg(net, p.recv, mr));
+			OK(net_reg(net, p->recv, b->data, b->size, type, &mr));
+			OK(net_dereg(net, p->recv, mr));
 		}
 		took = now_us() - start;
 		best = took < best ? took : best;
 	}
-	printf("the second registration of 64 MiB, and taking it back: %.2f us with a fake driver, the best "
-	       "of 20 runs\n", (double)best / REGS);
+	printf("the second registration of %zu MiB%s, and taking it back: %.2f us, the best of 20 runs\n",
+	       b->size / MEG, type == NCCL_PTR_CUDA ? " of a GPU, with a fake driver" : "",
+	       (double)best / REGS);
 	fflush(stdout);
+	TRUE(getenv("BRAID_TEST_SLOW") || best <= 10 * REGS);
+}
+
+static void second_host(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	struct buf first;
+
+	pair_open(net, &p);
+	first = buf_new(net, p.recv, 64 * MEG, 0);
+	nic("fail 0 ibv_reg_mr");
+	reg_again(net, &p, &first, NCCL_PTR_HOST);
+	TRUE(regs() < FEW);			/* of lanes that come up */
+	buf_free(net, &first);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+static void second(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	struct buf first;
+
+	pair_open(net, &p);
+	first = gpu_new(net, p.recv, 64 * MEG);
+	count_regs();
+	reg_again(net, &p, &first, NCCL_PTR_CUDA);
 	EQ(0, regs());
 	gpu_end(net, &first);
 	first = gpu_new(net, p.recv, 64 * MEG);
@@ -677,6 +1169,94 @@ static void no_ids(struct abi *t)
 	abi_down(net);
 }
 
+/* What is there when a limit is reached serves on, what is not there is copied or refused. */
+static void limits(struct abi *t)
+{
+	static const size_t size = 3 * MEG;
+	struct pair p = { 0 };
+	struct buf b[3];
+	struct op ops[2];
+	struct net *net;
+	uint64_t at;
+	void *mr;
+
+	warns_expected();
+	setenv("BRAID_MR_MAX", "2", 1);
+	net = up(t, "rocev2", ALL_WAYS);
+	pair_open(net, &p);
+	b[0] = gpu_new(net, p.recv, size);
+	b[1] = buf_new(net, p.send, size, 0);
+	b[2] = buf_new(net, p.recv, size, 0);		/* one too many */
+	if (!strstr(net_last_warn(), "BRAID_MR_MAX") || !strstr(net_last_warn(), "are copied"))
+		FAIL("the limit is not told but: %s", net_last_warn());
+	EQ(0, gpu_alloc(&at, size));
+	RES(ncclSystemError, net_reg(net, p.recv, (void *)(uintptr_t)at, size, NCCL_PTR_CUDA, &mr));
+	if (!strstr(net_last_warn(), "of a GPU are not registered: 2 registrations"))
+		FAIL("the limit is not told but: %s", net_last_warn());
+	OK(net_reg(net, p.recv, b[0].data, size, NCCL_PTR_CUDA, &mr));	/* that is there */
+	OK(net_dereg(net, p.recv, mr));
+	for (unsigned i = 0; i < 3; i += 2) {
+		fill(b[1].data, size, i);
+		ops[0] = op_send(net, p.send, &b[1], size, 0);
+		ops[1] = op_recv(net, p.recv, &b[i], size, 0);
+		ops_run(ops, 2);
+		filled(bytes_of(&b[i]), size, i);
+	}
+	buf_free(net, &b[1]);
+	OK(net_reg(net, p.recv, (void *)(uintptr_t)at, size, NCCL_PTR_CUDA, &mr));
+	OK(net_dereg(net, p.recv, mr));
+	gpu_end(net, &b[0]);
+	buf_free(net, &b[2]);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+static char told[512];			/* the last line of registrations */
+
+static void hear_mrs(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+static void hear_mrs(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	net_log(level, flags, file, line, "%s", text);
+	if (strstr(text, "registrations: "))
+		snprintf(told, sizeof(told), "%s", strstr(text, "registrations: "));
+}
+
+/* When a context has no comm any more, and again only if there was something new. */
+static void counted(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p[2] = { 0 };
+	struct buf a, b;
+	void *ctx;
+
+	OK(net_init_ctx(net, &ctx, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, hear_mrs, NULL));
+	pair_open(net, &p[0]);
+	pair_open(net, &p[1]);
+	a = gpu_new(net, p[0].recv, MEG);
+	b = a;
+	b.comm = p[1].recv;
+	OK(net_reg(net, b.comm, b.data, MEG, NCCL_PTR_CUDA, &b.mr));
+	OK(net_dereg(net, b.comm, b.mr));
+	gpu_end(net, &a);
+	pair_close(net, &p[0]);
+	EQ(0, told[0]);
+	pair_close(net, &p[1]);
+	if (strcmp(told, "registrations: 1 hits, 1 misses, 0 refused; at most 1 of 1048576 bytes at a time; "
+		   "now 0 of 0 bytes") != 0)
+		FAIL("what is told is: %s", told);
+	told[0] = '\0';
+	OK(net_finalize_ctx(net, ctx));
+	abi_down(net);
+	EQ(0, told[0]);
+}
+
 /* Several allocations in a row: none of the ways takes them as one. */
 static void pieces(struct abi *t)
 {
@@ -690,8 +1270,80 @@ static void pieces(struct abi *t)
 	gpu("pieces 4");
 	EQ(0, gpu_alloc(&at, MEG));
 	RES(ncclSystemError, net_reg(net, p.recv, (void *)(uintptr_t)at, MEG, NCCL_PTR_CUDA, &mr));
-	if (!strstr(net_last_warn(), "can't register"))
+	if (!strstr(net_last_warn(), "can't register 1048576 bytes of GPU 0 (CUDA's number): "))
 		FAIL("the reason is not told but: %s", net_last_warn());
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* A driver that exports them as one: so does the NIC have them, and nobody else's. */
+static void spans(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	struct buf to, again;
+
+	pair_open(net, &p);
+	gpu("pieces 4");
+	gpu("spans 1");
+	move(net, &p, true, true, MEG, false);
+	to = gpu_new(net, p.recv, MEG);
+	count_regs();
+	again = to;
+	OK(net_reg(net, p.recv, again.data + MEG / 8, MEG / 2, NCCL_PTR_CUDA, &again.mr));
+	EQ(1, regs());				/* what is of three of them is not known to be of these */
+	OK(net_dereg(net, p.recv, again.mr));
+	OK(net_reg(net, p.recv, again.data, MEG, NCCL_PTR_CUDA, &again.mr));
+	EQ(1, regs());
+	OK(net_dereg(net, p.recv, again.mr));
+	EQ(0, gpu_free((uint64_t)(uintptr_t)to.data));
+	again = gpu_new(net, p.recv, MEG);
+	TRUE(again.data == to.data);
+	EQ(2, regs());				/* others, at the same address */
+	OK(net_dereg(net, p.recv, to.mr));
+	gpu_end(net, &again);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* Some of the host's among them: the CPU keeps away all the same. */
+static void mixed(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	uint64_t at;
+	void *mr;
+
+	warns_expected();
+	pair_open(net, &p);
+	gpu("pieces 4");
+	gpu("mixed 1");
+	EQ(0, gpu_alloc(&at, MEG));
+	RES(ncclSystemError, net_reg(net, p.recv, (void *)(uintptr_t)at, MEG, NCCL_PTR_CUDA, &mr));
+	gpu("spans 1");
+	OK(net_reg(net, p.recv, (void *)(uintptr_t)at, MEG, NCCL_PTR_CUDA, &mr));
+	OK(net_dereg(net, p.recv, mr));
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* Not the GPU that was tried: who reads the line learns which it is. */
+static void other_gpu(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	uint64_t at;
+	void *mr;
+
+	warns_expected();
+	pair_open(net, &p);
+	gpu("number 3");
+	EQ(0, gpu_alloc(&at, MEG));
+	gpu("dmabuf 0");
+	nic("fail 1 ibv_reg_mr_iova2 EFAULT");
+	RES(ncclSystemError, net_reg(net, p.recv, (void *)(uintptr_t)at, MEG, NCCL_PTR_CUDA, &mr));
+	if (!strstr(net_last_warn(), "of GPU 3 (CUDA's number), which is not the one that was tried at init: "))
+		FAIL("the GPU is not named but: %s", net_last_warn());
 	pair_close(net, &p);
 	abi_down(net);
 }
@@ -737,7 +1389,7 @@ static void flushes(struct abi *t)
 }
 
 /* What is on its way on the bus when the NIC says that it has come. */
-static void late(struct abi *t)
+static void late_with(struct abi *t)
 {
 	struct net *net = up(t, "rocev2", ALL_WAYS ",late=1");
 	static const uint8_t none[MEG];
@@ -766,6 +1418,167 @@ static void late(struct abi *t)
 	buf_free(net, &from);
 	pair_close(net, &p);
 	abi_down(net);
+}
+
+static void late(struct abi *t)
+{
+	late_with(t);
+}
+
+/* BRAID_GPU_FLUSH_BY, and a logger that keeps what is said of it. */
+static char chosen[512];
+
+static void hear_choice(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+static void hear_choice(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	net_log(level, flags, file, line, "%s", text);
+	if (strstr(text, "flush by "))
+		snprintf(chosen, sizeof(chosen), "%s", strstr(text, "flush by "));
+}
+
+/* Up, with this way to flush asked for, and this one chosen. */
+static struct net *up_by(struct abi *t, const char *by, const char *want)
+{
+	struct net *net;
+	void *ctx;
+
+	setenv("BRAID_GPU_FLUSH_BY", by, 1);
+	if (!gpu_ctl)
+		cuda_load();
+	gpu("context 0");		/* the first init hears of nothing, the next tries */
+	net = up(t, "rocev2", ALL_WAYS);
+	gpu("context 1");
+	OK(net_init_ctx(net, &ctx, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, hear_choice, NULL));
+	OK(net_finalize_ctx(net, ctx));
+	if (strncmp(chosen, want, strlen(want)) != 0)
+		FAIL("what is said is: %s", chosen);
+	return net;
+}
+
+/* Flushes of GPU memory, one by one: how many by the CPU? */
+static long by_cpu(struct net *net, struct pair *p, struct buf *b, unsigned n)
+{
+	long seen = gpu("seen"), reads = nic("count sends"), by;
+
+	for (unsigned i = 0; i < n; i++)
+		OK(flush(net, p->recv, b, MEG));
+	by = gpu("seen") - seen;
+	if (by != n)
+		TRUE(nic("count sends") >= reads + (long)n - by);
+	return by;
+}
+
+/* At once, in the call, and what was on its way on the bus is there. */
+static void gdrcopy(struct abi *t)
+{
+	struct net *net;
+	struct pair p = { 0 };
+	struct buf b;
+
+	cuda_load();
+	load("fakecuda", "libgdrapi.so.2");
+	net = up_by(t, "gdrcopy", "flush by GDRCopy, ");
+	pair_open(net, &p);
+	b = gpu_new(net, p.recv, MEG);
+	TRUE(!flush_begin(net, p.recv, &b, MEG));
+	EQ(FEW, by_cpu(net, &p, &b, FEW));
+	gpu_end(net, &b);
+	pair_close(net, &p);
+	end_well();
+}
+
+static void gdrcopy_late(struct abi *t)
+{
+	long reads;
+
+	setenv("BRAID_GPU_FLUSH_BY", "gdrcopy", 1);
+	cuda_load();
+	load("fakecuda", "libgdrapi.so.2");
+	reads = gpu("seen");
+	late_with(t);
+	TRUE(gpu("seen") > reads);
+}
+
+/* A window that the driver takes away, and memory of a GPU that there is no window on. */
+static void gdrcopy_gone(struct abi *t)
+{
+	struct net *net;
+	struct pair p = { 0 };
+	struct buf b, other;
+
+	cuda_load();
+	load("fakecuda", "libgdrapi.so.2");
+	net = up_by(t, "gdrcopy", "flush by GDRCopy, ");
+	pair_open(net, &p);
+	b = gpu_new(net, p.recv, MEG);
+	gpu("number 1");
+	other = gpu_new(net, p.recv, MEG);
+	EQ(0, by_cpu(net, &p, &other, 3));
+	EQ(3, by_cpu(net, &p, &b, 3));
+	gpu("take");
+	EQ(0, by_cpu(net, &p, &b, 3));
+	gpu_end(net, &b);
+	gpu_end(net, &other);
+	pair_close(net, &p);
+	end_well();
+}
+
+/* Asked for or not, what is not there is not used. */
+static void gdrcopy_none(struct abi *t)
+{
+	struct net *net = up_by(t, "gdrcopy", "flush by the NIC, ");
+	struct pair p = { 0 };
+	struct buf b;
+
+	/* Or a real one is, whose driver is not or knows nothing of a fake GPU. */
+	if (!strstr(chosen, "libgdrapi.so.2") && !strstr(chosen, "gdr_pin_buffer"))
+		FAIL("what is said is: %s", chosen);
+	pair_open(net, &p);
+	b = gpu_new(net, p.recv, MEG);
+	EQ(0, by_cpu(net, &p, &b, 3));
+	end_well();
+}
+
+/* Where it is not seen to be valid. */
+static void gdrcopy_unasked(struct abi *t)
+{
+	cuda_load();
+	load("fakecuda", "libgdrapi.so.2");
+	abi_down(up_by(t, "auto", "flush by the NIC, "));
+	if (!strstr(chosen, "not seen to be below one PCIe switch"))
+		FAIL("what is said is: %s", chosen);
+	EQ(0, gpu("live"));
+}
+
+static void driver_flushes(struct abi *t)
+{
+	struct net *net;
+	struct pair p = { 0 };
+	struct buf b;
+
+	cuda_load();
+	gpu("flush 1");
+	net = up_by(t, "driver", "flush by the driver");
+	pair_open(net, &p);
+	b = gpu_new(net, p.recv, MEG);
+	EQ(3, by_cpu(net, &p, &b, 3));
+	gpu("context 0");		/* this thread's */
+	EQ(0, by_cpu(net, &p, &b, 3));
+	end_well();
+}
+
+static void driver_does_not(struct abi *t)
+{
+	abi_down(up_by(t, "driver", "flush by the NIC, "));
+	if (!strstr(chosen, "the driver: Operation not supported"))
+		FAIL("what is said is: %s", chosen);
 }
 
 static void flush_fails(struct abi *t)
@@ -1006,6 +1819,48 @@ static void flush_behind(struct abi *t)
 	peer_join(&peer);
 }
 
+static void last_sender(struct abi *t, int fd)
+{
+	struct net *net;
+
+	setenv("BRAID_TRANSPORTS", "tcp", 1);
+	net = abi_up(t);
+	send_one(net, send_to(net, fd), 8, 1);
+	for (;;)
+		pause();
+}
+
+/* Others have it registered, so that the NIC could go on. */
+static void copy_taken(struct abi *t)
+{
+	struct peer peer = peer_start(t, last_sender);
+	static const uint8_t none[8];
+	struct net *net;
+	struct buf in;
+	struct op op;
+	long before;
+	void *recv, *other;
+
+	setenv("BRAID_GPU_STAGE", "0", 1);
+	net = up(t, "rocev2", ALL_WAYS);
+	warns_expected();
+	recv = recv_from(net, peer.fd);
+	in = gpu_new(net, recv, 8);
+	OK(net_reg(net, recv, in.data, 8, NCCL_PTR_CUDA, &other));
+	nic("delay nic0 100000");
+	before = nic("count sends");
+	op = op_recv(net, recv, &in, 8, 0);
+	ops_post(&op, 1);
+	WAIT_FOR((op_test(&op), nic("count sends") > before));
+	OK(net_dereg(net, recv, in.mr));
+	TRUE(!memcmp(bytes_of(&in), none, 8));		/* or this shows nothing */
+	nap_ms(300);
+	TRUE(!memcmp(bytes_of(&in), none, 8));
+	nic("delay nic0 0");
+	peer_kill(&peer);
+	end_well();
+}
+
 static void always(struct abi *t)
 {
 	struct braid_net_props props;
@@ -1045,6 +1900,11 @@ static void life(struct abi *t)
 			filled(to.data, MEG, 3);
 			OK(net_dereg(net, p.send, from.mr));
 		}
+		from.comm = p.recv;
+		if (net_reg(net, p.recv, from.data, MEG, NCCL_PTR_CUDA, &from.mr) == ncclSuccess) {
+			OK(flush(net, p.recv, &from, MEG));
+			OK(net_dereg(net, p.recv, from.mr));
+		}
 		gpu_free(at);
 	}
 	buf_free(net, &to);
@@ -1052,23 +1912,113 @@ static void life(struct abi *t)
 	abi_down(net);
 }
 
-/* In a process of its own; `which` call ("": any) fails at the k-th time.  False: there was none. */
-static bool life_with(struct abi *t, long (*ctl)(const char *cmd), const char *which, unsigned k)
+/* In a process of its own, with what fails said so; false: there was no k-th call of those. */
+static bool life_in_fork(struct abi *t, void (*one)(struct abi *t), long (*ctl)(const char *cmd),
+			 const char *cmd, unsigned k)
 {
 	pid_t pid = fork();
-	char text[64];
 	int status;
 
 	if (!pid) {
-		snprintf(text, sizeof(text), "fail %u %s", k, which);
-		TRUE(ctl(text) >= 0);
-		life(t);
+		TRUE(ctl(cmd) >= 0);
+		one(t);
 		_exit(ctl("calls") >= (long)k ? 0 : 42);
 	}
 	TRUE(pid > 0 && waitpid(pid, &status, 0) == pid);
 	if (!WIFEXITED(status) || (WEXITSTATUS(status) && WEXITSTATUS(status) != 42))
-		FAIL("status 0x%x when call %u fails", (unsigned)status, k);
+		FAIL("status 0x%x after: %s", (unsigned)status, cmd);
 	return !WEXITSTATUS(status);
+}
+
+/* `which` call ("": any) fails at the k-th time. */
+static bool life_with(struct abi *t, long (*ctl)(const char *cmd), const char *which, unsigned k)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "fail %u %s", k, which);
+	return life_in_fork(t, life, ctl, text, k);
+}
+
+/* And with copies by the driver: what is said to be there must be. */
+static void staged_life(struct abi *t)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	struct buf from, to, host;
+
+	pair_open(net, &p);
+	host = buf_new(net, p.send, MEG, 0);
+	from = gpu_new(net, p.send, MEG);
+	to = gpu_new(net, p.recv, MEG);
+	if (pass(net, &p, &host, &to, 8192, 1)) {
+		nic("fatal nic0");
+		pass(net, &p, &from, &to, MEG, 2);
+	}
+	EQ(0, gpu("blocked"));
+	EQ(0, gpu("stray"));
+	gpu_end(net, &from);
+	gpu_end(net, &to);
+	buf_free(net, &host);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+static void stage_fails(struct abi *t)
+{
+	static const char *const calls[] = {
+		"cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
+		"cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuMemHostAlloc", "cuMemFreeHost",
+		"cuStreamCreate", "cuStreamDestroy_v2", "cuEventCreate", "cuEventDestroy_v2",
+		"cuEventRecord", "cuEventQuery", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+		"cuMemcpy2DAsync_v2", "cuThreadExchangeStreamCaptureMode",
+	};
+	static const char *const how[] = { "1", "2", "3", "1 on", "5 on" };
+	unsigned lives = 0, failed = 0;
+
+	cuda_load();
+	warns_expected();
+	setenv("BRAID_GPU_STAGE", "2", 1);
+	for (unsigned i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		for (unsigned k = 0; k < sizeof(how) / sizeof(how[0]); k++, lives++) {
+			char text[80];
+
+			snprintf(text, sizeof(text), "fail %c %s%s", how[k][0], calls[i], how[k] + 1);
+			failed += life_in_fork(t, staged_life, gpu_ctl, text, (unsigned)(how[k][0] - '0'));
+		}
+	}
+	printf("%u lives, in %u of them a call of the driver's failed\n", lives, failed);
+	fflush(stdout);
+	TRUE(failed > lives / 2);
+}
+
+static void gdrcopy_fails(struct abi *t)
+{
+	static const char *const calls[] = { "gdr_open", "gdr_pin_buffer", "gdr_map", "gdr_get_callback_flag" };
+
+	setenv("BRAID_GPU_FLUSH_BY", "gdrcopy", 1);
+	cuda_load();
+	load("fakecuda", "libgdrapi.so.2");
+	warns_expected();
+	for (unsigned i = 0; i < 4; i++) {
+		unsigned k = 1;
+
+		while (life_with(t, gpu_ctl, calls[i], k))
+			k++;
+		TRUE(k > 1);
+	}
+}
+
+static void driver_flush_fails(struct abi *t)
+{
+	unsigned k = 1;
+
+	setenv("BRAID_GPU_FLUSH_BY", "driver", 1);
+	cuda_load();
+	gpu("flush 1");
+	warns_expected();
+	while (life_with(t, gpu_ctl, "cuFlushGPUDirectRDMAWrites", k))
+		k++;
+	TRUE(k > 1);
 }
 
 static void driver_fails(struct abi *t)
@@ -1121,19 +2071,47 @@ static const struct abi_case cases[] = {
 	CASE("nvidia-peermem: messages between GPU and host", by_peermem, ONCE),
 	CASE("a NIC that sends nothing inline: messages between GPU and host", no_inline, ONCE),
 	CASE("a DMA-BUF of NCCL's own, closed after it was registered", its_dmabuf, ONCE),
+	CASE("a DMA-BUF that the kernel made is where messages go", real_dmabuf, ONCE),
 	CASE("two NICs as one: both reach it, and both flush", fused, ONCE),
 	CASE("two NICs as one: what one can't is not offered", half_fused, ONCE),
-	CASE("a peer that has TCP alone gets what is in a GPU, and the other way", over_sockets, ONCE),
-	CASE("and if the NIC can't fetch it, the comm fails and says so", nothing_left, ONCE),
+	CASE("a peer that has TCP alone gets what is in a GPU, and the other way", by_nic, ONCE),
+	CASE("the same by the driver", by_driver, ONCE),
+	CASE("the same if the NIC is gone", nic_gone, ONCE),
+	CASE("the same if the NIC does not answer, which is found out once", no_loop, ONCE),
+	CASE("if neither NIC nor driver fetch it, the comm fails and says so", nothing_left, ONCE),
+	CASE("the same if the driver has no memory to spare", no_stage, ONCE),
+	CASE("the same if the driver does not copy", no_engine, ONCE),
+	CASE("messages between GPU and host, by the driver", staged, ONCE),
+	CASE("the same while a graph is captured, and with no context", staged_capture, ONCE),
+	CASE("the NIC is gone under messages of a GPU: they go on over TCP, as flushes do", dies, ONCE),
+	CASE("a port goes down and up again: the driver copies, and no more", returns, ONCE),
+	CASE("who polls lines sees flags after payload, and no half words", lines, ONCE),
+	CASE("memory is taken back, and comms are closed, with copies under way", staged_taken, ONCE),
+	CASE("memory is taken back with a NIC's copy under way", copy_taken, ONCE),
+	CASE("a message is copied into a GPU although nobody calls", nobody_calls, ONCE),
+	CASE("a GPU that copies nothing any more is an error, and deregMr returns", stuck, ONCE),
 	CASE("queue pairs end with messages of a GPU under way: all arrive", ends, ONCE),
 	CASE("memory of a GPU is taken back with messages under way", taken_back, ONCE),
 	CASE("memory freed and allocated at the same address is other memory", reuse, ONCE),
 	CASE("the second registration of a buffer asks no NIC", second, ONCE),
+	CASE("the same of the host's memory", second_host, ONCE),
+	CASE("at the limit what is there serves, the host's is copied, and a GPU's an error", limits, ONCE),
+	CASE("registrations are counted, and told when the last comm is closed", counted, ONCE),
 	CASE("memory that the driver has no id for is shared by nobody", no_ids, ONCE),
 	CASE("a buffer of several allocations is refused, and says so", pieces, ONCE),
+	CASE("a buffer of several allocations that the driver exports as one", spans, ONCE),
+	CASE("one of a GPU's and the host's is no memory of the CPU's", mixed, ONCE),
+	CASE("memory of a GPU that was not tried: the line names it", other_gpu, ONCE),
 	CASE("pinned memory of the host, registered as CUDA's, is the host's", pinned, ONCE),
 	CASE("a flush is a read of the NIC's", flushes, ONCE),
 	CASE("what the NIC has written and the GPU can't see yet, it sees after a flush", late, ONCE),
+	CASE("a flush through GDRCopy is over in the call, and no NIC reads", gdrcopy, ONCE),
+	CASE("what the NIC has written and the GPU can't see yet, it sees after that", gdrcopy_late, ONCE),
+	CASE("of another GPU, and when its window is taken away, the NIC flushes", gdrcopy_gone, ONCE),
+	CASE("without GDRCopy the NIC flushes, and that is said", gdrcopy_none, ONCE),
+	CASE("unasked, GDRCopy is used below one PCIe switch alone", gdrcopy_unasked, ONCE),
+	CASE("a flush by the driver, where a context is current", driver_flushes, ONCE),
+	CASE("a driver that has no flush: the NIC flushes, and that is said", driver_does_not, ONCE),
 	CASE("a flush that fails is an error, and the next one works", flush_fails, ONCE),
 	CASE("flushes that a slow NIC answers late wait in no call", flush_slow, ONCE),
 	CASE("nor those that are never answered, which are errors", flush_lost, ONCE),
@@ -1143,6 +2121,9 @@ static const struct abi_case cases[] = {
 	CASE("memory and comms end with flushes under way, and others' flushes are done", flush_dropped, ONCE),
 	CASE("BRAID_GPU_FLUSH=2: NCCL is asked to flush always", always, ONCE),
 	CASE("each call into the driver fails once", driver_fails, .since = NET_ABI_NEWEST, .seconds = 240),
+	CASE("each call of GDRCopy's fails once", gdrcopy_fails, .since = NET_ABI_NEWEST, .seconds = 240),
+	CASE("the driver's flush fails once", driver_flush_fails, .since = NET_ABI_NEWEST, .seconds = 240),
+	CASE("calls for the driver's copies fail", stage_fails, .since = NET_ABI_NEWEST, .seconds = 240),
 	CASE("each registration fails once", nic_fails, .since = NET_ABI_NEWEST, .seconds = 240),
 };
 

@@ -131,7 +131,7 @@ static void marked(struct abi *t, int traffic_class, unsigned least)
 	struct pair p;
 
 	if (over_rdma())
-		skip_because("queue pairs have the class in their address, which nobody here sees");
+		skip_because("a NIC is told the class, not a socket of which we could ask");
 	pair_open(net, &p);
 	exchange(net, p.send, p.recv, 1 << 20, 1);
 	TRUE(count_streams(is_any) >= 2);

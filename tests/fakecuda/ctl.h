@@ -10,7 +10,7 @@
  * The environment: BRAID_TEST_FAKECUDA=COMMAND;COMMAND... done at the first call.
  *
  * Commands:
- *   context 0|1          the calling thread has one (1)
+ *   context 0|1          the calling thread has one (the main thread: 1, else 0)
  *   dmabuf 0|1           memory can be exported (1)
  *   pcie 0|1             ... with the PCIe mapping (0: INVALID_VALUE, as from older drivers)
  *   lies 0|1             what is exported is other memory (0)
@@ -18,13 +18,28 @@
  *                        is not in the relaxed mode, is refused (0)
  *   mode                 of the calling thread: 0 as it is unasked, 2 relaxed
  *   pieces N             each allocation after that is N in a row, as of VMM (1); those are not
- *                        exported as one, nor known to nvidia-peermem
+ *                        known to nvidia-peermem, nor exported as one
+ *   spans 0|1            ... but exported as one, as newer drivers do (0)
+ *   mixed 0|1            the last of the pieces is memory of the host (0)
+ *   number N             each allocation after that is of that GPU (0)
  *   ids 0|1              allocations have an id (1)
+ *   flush 0|1            the driver has a flush of its own (0)
+ *   take                 GDRCopy's window is taken away; taken: whether it was
+ *   seen                 times that what NICs have written was flushed, by the driver or through
+ *                        GDRCopy's window (libgdrapi.so.2 here)
  *   fail K [NAME] [CODE] [on]   the K-th call fails (0: none) with that CUresult (999); NAME: of
  *                        that function; on: every later one too.  Starts the count anew
  *   calls                how many of those there were
- *   waits                calls ever that wait for the GPU
+ *   waits                calls ever that wait for the GPU, as allocations and what is not asynchronous
+ *   kernel 0|1           one is running that waits for messages (0)
+ *   blocked              calls that have waited for it
+ *   engine USEC          what a copy takes that goes on by itself (50)
+ *   hold 0|1             none goes on (0)
+ *   copies               how many were begun
+ *   under_way            how many are not over
+ *   stray                of them, how many were of memory that was freed meanwhile
  *   live                 allocations
+ *   staging              streams, events, pieces of pinned memory, contexts retained
  *
  * Memory that was freed is given out again first, at the same address, with another id.
  */
@@ -43,6 +58,10 @@ __attribute__((visibility("default"))) void *braid_fakecuda_bytes(const void *pt
 
 /* May nvidia-peermem tell a NIC where they are? */
 __attribute__((visibility("default"))) bool braid_fakecuda_peermem(const void *ptr, size_t size);
+
+/* For GDRCopy: is that call to fail?  And: what NICs have written is there, and counted. */
+__attribute__((visibility("default"))) bool braid_fakecuda_fails(const char *name);
+__attribute__((visibility("default"))) void braid_fakecuda_seen(void);
 
 /* Of the driver's own, for tests. */
 __attribute__((visibility("default"))) int cuMemAlloc_v2(uint64_t *ret, size_t size);

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda.c - see ctl.h.  What gdr/cuda.c and tools/info.c call, and no more. */
+/* cuda.c - see ctl.h.  What gdr/ and tools/info.c call, and no more; stream.c has the other half. */
 #include "tests/fakecuda/ctl.h"
+#include "tests/fakecuda/fake.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
-enum { CAPTURING = 900, RELAXED = 2 };
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_CONTEXT = 201, NOT_SUPPORTED = 801,
-       UNKNOWN = 999 };
 enum { MEMORY_TYPE = 2, BUFFER_ID = 7, IS_MANAGED = 8, DEVICE_ORDINAL = 9, RANGE_START = 11, RANGE_SIZE = 12 };
-enum { TYPE_DEVICE = 2, DMA_BUF_FD = 1, MAPPING_PCIE = 1 };
+enum { FLUSH_OPTIONS = 117, FLUSH_HOST = 1, FLUSH_TO_OWNER = 100 };
+enum { TYPE_HOST = 1, TYPE_DEVICE = 2, DMA_BUF_FD = 1, MAPPING_PCIE = 1 };
 enum { ALLOCS_MAX = 256, UNIT = 64 << 10 };
 
 struct alloc {				/* live; or free, and still mapped */
@@ -26,6 +25,7 @@ struct alloc {				/* live; or free, and still mapped */
 	int fd;
 	unsigned pieces;
 	uint64_t id;			/* of the first piece; 0: it is free */
+	uint32_t gpu;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -33,9 +33,11 @@ static struct alloc allocs[ALLOCS_MAX];
 static unsigned nallocs;
 static uint64_t next_id = 1;
 
-static long has_dmabuf = 1, has_pcie, has_ids = 1, lies, captures, pieces = 1;
-static __thread long no_context;
-static __thread int mode;
+static long has_dmabuf = 1, has_pcie, has_ids = 1, lies, captures, pieces = 1, spans, mixed, number;
+static long kernel;
+static long can_flush, taken;
+static atomic_long seen;
+static PER_THREAD int mode;
 
 static struct {
 	unsigned long k, calls;
@@ -43,14 +45,14 @@ static struct {
 	bool on;
 	char name[64];
 } fault;
-static long waits;
+static long waits, blocked;
 
 EXPORT int cuInit(unsigned flags);
-EXPORT int cuDeviceGet(int *ret, int ordinal);
-EXPORT int cuDevicePrimaryCtxRetain(void **ret, int device);
-EXPORT int cuCtxSetCurrent(void *ctx);
 EXPORT int cuThreadExchangeStreamCaptureMode(int *ret);
-EXPORT int cuCtxGetCurrent(void **ctx);
+EXPORT int cuCtxGetDevice(int *ret);
+EXPORT int cuDeviceGetAttribute(int *ret, int attribute, int device);
+EXPORT int cuDeviceGetPCIBusId(char *ret, int len, int device);
+EXPORT int cuFlushGPUDirectRDMAWrites(int target, int scope);
 EXPORT int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t ptr);
 EXPORT int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size);
 EXPORT int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size);
@@ -82,26 +84,31 @@ static long command(char **w, unsigned n)
 		long *value;
 	} numbers[] = {
 		{ "dmabuf", &has_dmabuf }, { "pcie", &has_pcie }, { "ids", &has_ids }, { "lies", &lies },
-		{ "capture", &captures }, { "pieces", &pieces },
+		{ "capture", &captures }, { "pieces", &pieces }, { "spans", &spans }, { "mixed", &mixed },
+		{ "number", &number }, { "flush", &can_flush }, { "kernel", &kernel },
 	};
-	long live = 0;
+	long live = 0, ret;
 
+	if (stream_command(w, n, &ret))
+		return ret;
 	if (n == 1 && !strcmp(w[0], "calls"))
 		return (long)fault.calls;
 	if (n == 1 && !strcmp(w[0], "mode"))
 		return mode;
 	if (n == 1 && !strcmp(w[0], "waits"))
 		return waits;
+	if (n == 1 && !strcmp(w[0], "blocked"))
+		return blocked;
+	if (n == 1 && !strcmp(w[0], "seen"))
+		return atomic_load(&seen);
+	if (n == 1 && !strncmp(w[0], "take", 4))
+		return w[0][4] ? taken : !(taken = 1);
 	for (unsigned i = 0; i < nallocs; i++)
 		live += allocs[i].id != 0;
 	if (n == 1 && !strcmp(w[0], "live"))
 		return live;
 	if (n && !strcmp(w[0], "fail"))
 		return set_fault(w, n);
-	if (n == 2 && !strcmp(w[0], "context")) {
-		no_context = !atoi(w[1]);
-		return 0;
-	}
 	for (unsigned i = 0; n == 2 && i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		if (!strcmp(w[0], numbers[i].name)) {
 			*numbers[i].value = atol(w[1]);
@@ -139,15 +146,20 @@ static void from_env(void)
 	free(copy);
 }
 
-static void enter(void)
+void fake_lock(void)
 {
 	pthread_mutex_lock(&lock);
 	from_env();
 }
 
-static int leave(int code)
+void fake_unlock(void)
 {
 	pthread_mutex_unlock(&lock);
+}
+
+int fake_end(int code)
+{
+	fake_unlock();
 	return code;
 }
 
@@ -155,20 +167,31 @@ EXPORT long braid_fakecuda_ctl(const char *cmd)
 {
 	long n;
 
-	enter();
+	fake_lock();
 	n = ctl_locked(cmd);
-	leave(0);
+	fake_unlock();
 	return n;
 }
 
-/* 0, or the CUresult that this call is to fail with. */
-static int begin(const char *name)
+int fake_begin(const char *name)
 {
-	enter();
+	fake_lock();
 	if (fault.name[0] && strcmp(fault.name, name) != 0)
 		return 0;
 	fault.calls++;
 	return fault.k && (fault.calls == fault.k || (fault.on && fault.calls > fault.k)) ? fault.code : 0;
+}
+
+int fake_capture(int code)
+{
+	return !code && captures && mode != RELAXED ? CAPTURING : code;
+}
+
+int fake_wait(int code)
+{
+	waits++;
+	blocked += kernel;
+	return code;
 }
 
 /* --- memory -------------------------------------------------------------------------------------- */
@@ -231,13 +254,10 @@ static struct alloc *alloc(size_t size)
 
 int cuMemAlloc_v2(uint64_t *ret, size_t size)
 {
-	int code = begin(__func__);
+	int code = fake_begin(__func__);
 	struct alloc *a = NULL;
 
-	if (!code && no_context)
-		code = INVALID_CONTEXT;
-	if (!code && captures && mode != RELAXED)
-		code = CAPTURING;
+	code = fake_wait(fake_capture(fake_context(code)));
 	if (!code && !size)
 		code = INVALID_VALUE;
 	if (!code) {
@@ -246,23 +266,33 @@ int cuMemAlloc_v2(uint64_t *ret, size_t size)
 	}
 	if (a) {
 		a->pieces = (unsigned)pieces;
+		a->gpu = (uint32_t)number;
 		a->id = next_id;
 		next_id += a->pieces;
 		*ret = a->at;
 	}
-	return leave(code);
+	return fake_end(code);
 }
 
 int cuMemFree_v2(uint64_t ptr)
 {
-	int code = begin(__func__);
+	int code = fake_begin(__func__);
 	struct alloc *a = find(ptr, 0);
 
+	code = fake_wait(code);
 	if (!code && (!a || a->at != ptr))
 		code = INVALID_VALUE;
 	if (a && !code)
 		a->id = 0;
-	return leave(code);
+	return fake_end(code);
+}
+
+uint8_t *fake_bytes(uint64_t at, size_t size, uint64_t *ret_id)
+{
+	const struct alloc *a = find(at, size);
+
+	*ret_id = a ? a->id : 0;
+	return a ? a->bytes + (at - a->at) : NULL;
 }
 
 void *braid_fakecuda_bytes(const void *ptr, size_t size)
@@ -271,10 +301,10 @@ void *braid_fakecuda_bytes(const void *ptr, size_t size)
 	struct alloc *a;
 	void *bytes;
 
-	enter();
+	fake_lock();
 	a = find(at, size);
 	bytes = a ? a->bytes + (at - a->at) : NULL;
-	leave(0);
+	fake_unlock();
 	return bytes;
 }
 
@@ -283,80 +313,106 @@ bool braid_fakecuda_peermem(const void *ptr, size_t size)
 	struct alloc *a;
 	bool yes;
 
-	enter();
+	fake_lock();
 	a = find((uint64_t)(uintptr_t)ptr, size);
 	yes = a && a->pieces == 1;
-	leave(0);
+	fake_unlock();
 	return yes;
 }
 
 /* --- the rest ------------------------------------------------------------------------------------ */
 
-static int primary;			/* where it is, is the context */
-
 int cuInit(unsigned flags)
 {
 	(void)flags;
-	return leave(begin(__func__));
-}
-
-int cuDeviceGet(int *ret, int ordinal)
-{
-	*ret = ordinal;
-	return leave(begin(__func__));
-}
-
-int cuDevicePrimaryCtxRetain(void **ret, int device)
-{
-	(void)device;
-	*ret = &primary;
-	return leave(begin(__func__));
-}
-
-int cuCtxSetCurrent(void *ctx)
-{
-	int code = begin(__func__);
-
-	if (!code)
-		no_context = !ctx;
-	return leave(code);
+	return fake_end(fake_begin(__func__));
 }
 
 int cuThreadExchangeStreamCaptureMode(int *ret)
 {
-	int code = begin(__func__), was = mode;
+	int code = fake_begin(__func__), was = mode;
 
 	if (!code) {
 		mode = *ret;
 		*ret = was;
 	}
-	return leave(code);
+	return fake_end(code);
 }
 
-int cuCtxGetCurrent(void **ctx)
+int cuCtxGetDevice(int *ret)
 {
-	int code = begin(__func__);
+	int code = fake_begin(__func__);
 
-	*ctx = code || no_context ? NULL : &primary;
-	return leave(code);
+	*ret = 0;
+	return fake_end(fake_context(code));
+}
+
+int cuDeviceGetAttribute(int *ret, int attribute, int device)
+{
+	int code = fake_begin(__func__);
+
+	*ret = can_flush ? FLUSH_HOST : 0;
+	return fake_end(code ? code : attribute != FLUSH_OPTIONS || device ? INVALID_VALUE : OK);
+}
+
+/* No host has it. */
+int cuDeviceGetPCIBusId(char *ret, int len, int device)
+{
+	int code = fake_begin(__func__);
+
+	snprintf(ret, (size_t)len, "FFFF:FF:%02X.7", (unsigned)device);
+	return fake_end(code);
+}
+
+int cuFlushGPUDirectRDMAWrites(int target, int scope)
+{
+	int code = fake_begin(__func__);
+
+	if (!code && (!can_flush || target || scope != FLUSH_TO_OWNER))
+		code = NOT_SUPPORTED;
+	code = fake_context(code);
+	fake_unlock();
+	if (!code)
+		braid_fakecuda_seen();
+	return code;
+}
+
+void braid_fakecuda_seen(void)
+{
+	void *nic = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD);
+	void *at = nic ? dlsym(nic, "braid_fake_settle") : NULL;
+	void (*settle)(void);
+
+	memcpy(&settle, &at, sizeof(at));
+	if (settle)
+		settle();
+	atomic_fetch_add(&seen, 1);
+}
+
+bool braid_fakecuda_fails(const char *name)
+{
+	return fake_end(fake_begin(name));
 }
 
 int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t ptr)
 {
-	int code = begin(__func__);
+	int code = fake_begin(__func__);
 	const struct alloc *a = find(ptr, 0);
 
 	for (unsigned i = 0; i < n && !code; i++) {
 		uint64_t piece = a ? a->len / a->pieces : 0, k = a ? (ptr - a->at) / piece : 0;
 		uint64_t id = a && has_ids ? a->id + k : 0, beg = a ? a->at + k * piece : 0;
-		uint32_t type = a ? TYPE_DEVICE : 0, none = 0;
+		bool is_host = a && mixed && k == a->pieces - 1;
+		uint32_t type = is_host ? TYPE_HOST : a ? TYPE_DEVICE : 0, none = 0;
 
 		switch (attributes[i]) {
 		case MEMORY_TYPE:
 			memcpy(values[i], &type, sizeof(type));
 			break;
-		case IS_MANAGED:
 		case DEVICE_ORDINAL:
+			memcpy(values[i], a ? &a->gpu : &none, sizeof(none));
+			break;
+		case IS_MANAGED:
 			memcpy(values[i], &none, sizeof(none));
 			break;
 		case BUFFER_ID:
@@ -372,18 +428,18 @@ int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t 
 			code = INVALID_VALUE;
 		}
 	}
-	return leave(code);
+	return fake_end(code);
 }
 
 /* A DMA-BUF begins where the range does; where in our file that is, its position says. */
 int cuMemGetHandleForAddressRange(void *ret, uint64_t ptr, size_t size, int type, unsigned long long flags)
 {
-	int code = begin(__func__), fd = -1;
+	int code = fake_begin(__func__), fd = -1;
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	const struct alloc *a = find(ptr, size);
 	char path[64];
 
-	if (!code && (!a || type != DMA_BUF_FD || ptr % page || size % page || a->pieces > 1))
+	if (!code && (!a || type != DMA_BUF_FD || ptr % page || size % page || (a->pieces > 1 && !spans)))
 		code = INVALID_VALUE;
 	if (!code && !has_dmabuf)
 		code = NOT_SUPPORTED;
@@ -398,7 +454,7 @@ int cuMemGetHandleForAddressRange(void *ret, uint64_t ptr, size_t size, int type
 		else
 			memcpy(ret, &fd, sizeof(fd));
 	}
-	return leave(code);
+	return fake_end(code);
 }
 
 static int copy(int code, uint64_t gpu, void *to, const void *from, size_t size)
@@ -406,24 +462,20 @@ static int copy(int code, uint64_t gpu, void *to, const void *from, size_t size)
 	const struct alloc *a = find(gpu, size);
 	uint8_t *bytes = a ? a->bytes + (gpu - a->at) : NULL;
 
-	waits++;
-	if (!code && no_context)
-		code = INVALID_CONTEXT;
-	if (!code && captures && mode != RELAXED)
-		code = CAPTURING;
+	code = fake_wait(fake_capture(fake_context(code)));
 	if (!code && !a)
 		code = INVALID_VALUE;
 	if (!code)
 		memcpy(to ? to : bytes, to ? bytes : from, size);
-	return leave(code);
+	return fake_end(code);
 }
 
 int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size)
 {
-	return copy(begin(__func__), to, NULL, from, size);
+	return copy(fake_begin(__func__), to, NULL, from, size);
 }
 
 int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size)
 {
-	return copy(begin(__func__), from, to, NULL, size);
+	return copy(fake_begin(__func__), from, to, NULL, size);
 }

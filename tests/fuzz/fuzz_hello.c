@@ -21,7 +21,8 @@
 #include "core/service.h"
 
 enum { DIAL = 1, SIGN = 2, SLOW = 4, END = 8, FIND_FAILS = 16, LATE = 32, MORE = 64, FAILS = 128 };
-enum { OUT_MAX = 1024 };
+/* A hello, a proof, and two set-ups of a lane. */
+enum { OUT_MAX = BRAID_HELLO_SIZE + BRAID_PROOF_SIZE + 2 * BRAID_SETUP_SIZE };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -29,7 +30,7 @@ struct braid_self braid_self;		/* instead of service.c's */
 
 static struct {
 	uint8_t switches, status;
-	uint8_t in[2048];
+	uint8_t in[4096];
 	size_t n, read;
 	uint8_t out[OUT_MAX];
 	size_t nout;

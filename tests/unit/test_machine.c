@@ -22,6 +22,7 @@
 #include "topo/choose.h"
 #include "topo/cpus.h"
 #include "topo/machine.h"
+#include "topo/pci.h"
 
 enum { LINE = 512 };
 
@@ -351,6 +352,36 @@ static void test_nothing_there(void **state)
 	braid_machine_free(m);
 }
 
+/* A recorded machine, a NIC, a GPU, and whether one port of the root complex is above both. */
+static void test_one_port(void **state)
+{
+	static const struct {
+		const char *machine, *nic, *gpu;
+		bool one;
+	} rows[] = {
+		{ "four-gpu", "mlx5_0", "0000:1a:00.0", true },
+		{ "four-gpu", "mlx5_0", "0000:3d:00.0", false },	/* another host bridge */
+		{ "four-gpu", "mlx5_3", "0000:1a:00.0", false },	/* another socket */
+		{ "four-gpu", "mlx5_0", "0000:1a:00.1", false },	/* nobody's */
+		{ "four-gpu", "mlx5_9", "0000:1a:00.0", false },
+		{ "dgx-a100", "mlx5_0", "0000:0f:00.0", true },		/* switches below a switch */
+		{ "dgx-a100", "mlx5_4", "0000:0f:00.0", false },
+		{ "cloud-vm", "mlx5_0", "0000:00:10.0", false },	/* on the root bus, both */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char link[64], path[4096] = "/nowhere";
+
+		shell("rm -rf '%s'; mkdir '%s'", root, root);
+		make(rows[i].machine);
+		snprintf(link, sizeof(link), "/sys/class/infiniband/%s/device", rows[i].nic);
+		braid_pci_find(root, link, path, sizeof(path));
+		if (braid_pci_one_port(root, path, rows[i].gpu) != rows[i].one)
+			fail_msg("%s: %s and %s", rows[i].machine, rows[i].nic, rows[i].gpu);
+	}
+}
+
 static void test_long_root(void **state)
 {
 	char *name = calloc(1, 2 * PATH_MAX);
@@ -543,6 +574,7 @@ int main(void)
 		ON_TREE(test_no_nic),
 		ON_TREE(test_nothing_there),
 		cmocka_unit_test(test_long_root),
+		cmocka_unit_test_setup_teardown(test_one_port, fresh_root, drop_root),
 		ON_TREE(test_garbage),
 		ON_TREE(test_links),
 		ON_TREE(test_pipe_is_no_file),

@@ -12,17 +12,9 @@ minutes=40
 # shellcheck source=tests/vm/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-rounds=${BRAID_TEST_ROUNDS:-5}
+# shellcheck source=tests/bench/figures.sh
+. "$BRAID_TEST_SRCDIR/tests/bench/figures.sh"
 command -v ib_send_lat >/dev/null || skip "perftest is not installed"
-
-# figure ROW PROGRAM COMMAND... - what the command prints, or else prints the second time.
-figure()
-{
-	row=$1 who=$2
-	shift 2
-	"$@" >"$tmp/value" || "$@" >"$tmp/value" || echo "$rdma $row: $who gave no figure"
-	echo "$row $who $round $(cat "$tmp/value")" >>"$tmp/figures"
-}
 
 # by_perftest COLUMN SIZE PROGRAM OPTIONS... - from the row that starts with the size.  On a busy host
 # it may not find out how fast the clock ticks, and times are "inf".
@@ -40,20 +32,6 @@ by_perftest()
 	fi
 }
 
-# by_braid COLUMN SCALE OPTIONS... - from braid perf's CSV.
-by_braid()
-{
-	column=$1 scale=$2
-	shift 2
-	timeout $((30 * slow)) "$braid" perf --plugin "$plugin" --csv --spin "$@" >"$tmp/csv" 2>"$tmp/err" || {
-		cat "$tmp/err" >&2
-		return 1
-	}
-	awk -F, -v column="$column" -v scale="$scale" '
-		NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
-		{ printf "%.3f\n", $at[column] * scale }' "$tmp/csv"
-}
-
 latency()			# ROW SIZE ITERATIONS
 {
 	figure "$1" ib_send_lat by_perftest 5 "$2" ib_send_lat -n "$3"
@@ -66,41 +44,6 @@ bandwidth()			# ROW SIZE ITERATIONS
 	figure "$1" ib_write_bw by_perftest 4 "$2" ib_write_bw -n "$3" -t 8
 	figure "$1" braid by_braid alg_gb_s 953.674 --pattern oneway --inflight 8 \
 		--sizes "$2" --iters "$3"
-}
-
-table()				# ROW UNIT REFERENCE [BESIDE]
-{
-	awk -v row="$1" -v unit="$2" -v ref="$3" -v beside="${4-}" '
-		$1 != row || $4 == "" { next }
-		{
-			value[$2, $3] = $4
-			list[$2] = list[$2] " " $4
-			rounds[$3]
-		}
-		function median(text,	v, n, i, j, t) {
-			n = split(text, v, " ")
-			for (i = 2; i <= n; i++)
-				for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) {
-					t = v[j]
-					v[j] = v[j - 1]
-					v[j - 1] = t
-				}
-			lowest = n ? v[1] : 0
-			highest = n ? v[n] : 0
-			return n % 2 ? v[(n + 1) / 2] : n ? (v[n / 2] + v[n / 2 + 1]) / 2 : 0
-		}
-		END {
-			for (r in rounds)
-				if (value[ref, r] > 0 && value["braid", r] > 0)
-					ratios = ratios " " value["braid", r] / value[ref, r]
-			printf "%-4s %-5s %9.1f", row, unit, median(list["braid"])
-			printf "  %-11s %9.1f", ref, median(list[ref])
-			ratio = median(ratios)
-			printf "  ratio %5.2f (%.2f to %.2f)", ratio, lowest, highest
-			if (beside != "")
-				printf "  %s %.1f", beside, median(list[beside])
-			print ""
-		}' "$tmp/figures"
 }
 
 measure()			# TYPE

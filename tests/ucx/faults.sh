@@ -1,0 +1,63 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# faults.sh - UCX whose calls fail and whose endpoints break (tests/ucx/shim.c), TCP beside it: the
+# bytes arrive all the same.  BRAID_TEST_UCX_STEP: of the calls, every so many-th fails (7).
+tls=shm,self
+programs=
+BRAID_TEST_PROGRAMS=none
+# shellcheck source=tests/ucx/lib.sh
+. "$(dirname "$0")/lib.sh"
+: "${BRAID_TEST_UCX_STEP:=7}"
+
+BRAID_TEST_UCP=$(ldconfig -p | awk '$1 == "libucp.so.0" { print $NF; exit }')
+export BRAID_TEST_UCP
+[ -n "$BRAID_TEST_UCP" ] || skip "ldconfig does not know where libucp.so.0 is"
+[ -e "$build/tests/ucx/.libs/libucp.so.0" ] || skip "built without UCX"
+plain=${LD_LIBRARY_PATH-}
+LD_LIBRARY_PATH=$build/tests/ucx/.libs${plain:+:$plain}
+export LD_LIBRARY_PATH
+
+# transfer OPTIONS... - there and back, by UCX or else by TCP.
+transfer()
+{
+	BRAID_TRANSPORTS=ucx,tcp braid_perf --sizes 8,20000,300000 --timeout 30 "${@:---iters=30}"
+}
+
+rm -f "$tmp/count"
+BRAID_TEST_UCP_COUNT=$tmp/count transfer && [ -s "$tmp/count" ]
+verdict $? "the shim passes calls on"
+calls=$(sort -n "$tmp/count" | tail -n 1)
+
+tried=0 bad=0 k=1
+while [ "$k" -le "$calls" ]; do
+	BRAID_TEST_UCP_FAIL=$k transfer || { echo "call $k of $calls"; bad=$((bad + 1)); }
+	tried=$((tried + 1))
+	# Each of those by which a lane comes up, then some of those that move bytes.
+	[ "$k" -lt 60 ] && k=$((k + BRAID_TEST_UCX_STEP)) || k=$((k + 7 * BRAID_TEST_UCX_STEP + 1))
+done
+echo "$tried of $calls calls have failed, one by one"
+[ $bad = 0 ] && [ $tried -gt 5 ]
+verdict $? "each call fails once: the bytes arrive"
+
+for k in 1 5 22 30 40; do
+	BRAID_TEST_UCP_FAIL=$k+ transfer
+	verdict $? "all calls fail from number $k on: the bytes arrive"
+done
+
+! BRAID_TEST_UCP_FAIL=1+ BRAID_TRANSPORTS=ucx braid_perf --sizes 8 --iters 5 --timeout 10 >/dev/null &&
+	grep -q "ucx" "$tmp/perf"
+verdict $? "without TCP that is an error, which names UCX"
+
+BRAID_TEST_UCP_BREAK=20000 transfer --seconds 4 --verbose &&
+	grep -q "UCX says: Connection reset" "$tmp/perf" &&
+	grep -q "tcp carries lane 0" "$tmp/perf" && grep -q "opened 3 times" "$tmp/perf"
+verdict $? "an endpoint breaks while data moves: TCP carries the lane, then UCX again"
+
+BRAID_TEST_UCP_BREAK=20000+ transfer --seconds 1
+verdict $? "endpoints break again and again: the bytes arrive"
+
+mkdir "$tmp/none" && echo no library >"$tmp/none/libucp.so.0"
+LD_LIBRARY_PATH=$tmp/none${plain:+:$plain}
+transfer --iters 5 --verbose &&
+	grep -q "ucx: .*libucp.so.0: .*; install libucx0" "$tmp/perf"
+verdict $? "a libucp that can't be loaded is told, and TCP carries"

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * shim.c - libucp.so.0 that passes every call on to the real one, whose path is BRAID_TEST_UCP, and
+ * fails some of them.
+ *
+ * BRAID_TEST_UCP_FAIL=K	the K-th call in a process fails, if it can; =K+: all from then on
+ * BRAID_TEST_UCP_BREAK=K	the K-th progress in a process says that the endpoint is broken; =K+:
+ *				from then on every endpoint is, as soon as it has been made
+ * BRAID_TEST_UCP_COUNT=FILE	the number of calls that could have failed is appended as workers go
+ */
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucp/api/ucp.h>
+
+#define OUT __attribute__((visibility("default")))
+
+enum { ENDPOINTS = 4096 };
+
+static struct {
+	unsigned long at;		/* 0: never */
+	bool on;			/* and all after it */
+} fail, broken;
+static atomic_ulong calls, turns;
+static struct {
+	ucp_worker_h worker;
+	ucp_ep_h ep;
+	ucp_err_handler_t handler;
+	bool told;
+} ends[ENDPOINTS];
+static atomic_uint nends;
+
+static void *real;
+
+static void read_point(const char *env, unsigned long *at, bool *on)
+{
+	const char *text = getenv(env);
+	char *end = NULL;
+
+	if (text)
+		*at = strtoul(text, &end, 10);
+	*on = end && *end == '+';
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	const char *path = getenv("BRAID_TEST_UCP");
+
+	real = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+	read_point("BRAID_TEST_UCP_FAIL", &fail.at, &fail.on);
+	read_point("BRAID_TEST_UCP_BREAK", &broken.at, &broken.on);
+}
+
+static void *find(const char *name)
+{
+	void *at = real ? dlsym(real, name) : NULL;
+
+	if (!at)
+		abort();
+	return at;
+}
+
+static bool fails(void)
+{
+	unsigned long n = atomic_fetch_add(&calls, 1) + 1;
+
+	return fail.at && (n == fail.at || (fail.on && n > fail.at));
+}
+
+/* The real function of that name, called with these arguments. */
+#define REAL(name, ...) (((__typeof__(name) *)find(#name))(__VA_ARGS__))
+
+OUT const char *ucp_get_version_string(void)
+{
+	return REAL(ucp_get_version_string);
+}
+
+OUT const char *ucs_status_string(ucs_status_t status)
+{
+	return REAL(ucs_status_string, status);
+}
+
+OUT ucs_status_t ucp_config_read(const char *prefix, const char *file, ucp_config_t **ret)
+{
+	return fails() ? UCS_ERR_NO_MEMORY : REAL(ucp_config_read, prefix, file, ret);
+}
+
+OUT ucs_status_t ucp_config_modify(ucp_config_t *config, const char *name, const char *value)
+{
+	return fails() ? UCS_ERR_NO_ELEM : REAL(ucp_config_modify, config, name, value);
+}
+
+OUT void ucp_config_release(ucp_config_t *config)
+{
+	REAL(ucp_config_release, config);
+}
+
+OUT ucs_status_t ucp_init_version(unsigned major, unsigned minor, const ucp_params_t *params,
+				  const ucp_config_t *config, ucp_context_h *ret)
+{
+	return fails() ? UCS_ERR_NO_DEVICE :
+			 REAL(ucp_init_version, major, minor, params, config, ret);
+}
+
+OUT void ucp_cleanup(ucp_context_h context)
+{
+	REAL(ucp_cleanup, context);
+}
+
+OUT ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t *params,
+				   ucp_worker_h *ret)
+{
+	return fails() ? UCS_ERR_NO_RESOURCE : REAL(ucp_worker_create, context, params, ret);
+}
+
+static void tell_count(void)
+{
+	const char *path = getenv("BRAID_TEST_UCP_COUNT");
+	FILE *f = path ? fopen(path, "ae") : NULL;
+
+	if (f) {
+		fprintf(f, "%lu\n", atomic_load(&calls));
+		fclose(f);
+	}
+}
+
+OUT void ucp_worker_destroy(ucp_worker_h worker)
+{
+	tell_count();
+	for (unsigned i = 0; i < atomic_load(&nends); i++) {
+		if (ends[i].worker == worker)
+			ends[i].worker = NULL;
+	}
+	REAL(ucp_worker_destroy, worker);
+}
+
+OUT ucs_status_t ucp_worker_get_address(ucp_worker_h worker, ucp_address_t **ret, size_t *len)
+{
+	return fails() ? UCS_ERR_NO_MEMORY : REAL(ucp_worker_get_address, worker, ret, len);
+}
+
+OUT void ucp_worker_release_address(ucp_worker_h worker, ucp_address_t *address)
+{
+	REAL(ucp_worker_release_address, worker, address);
+}
+
+OUT ucs_status_t ucp_worker_get_efd(ucp_worker_h worker, int *fd)
+{
+	return fails() ? UCS_ERR_UNSUPPORTED : REAL(ucp_worker_get_efd, worker, fd);
+}
+
+OUT ucs_status_t ucp_worker_arm(ucp_worker_h worker)
+{
+	return fails() ? UCS_ERR_IO_ERROR : REAL(ucp_worker_arm, worker);
+}
+
+OUT unsigned ucp_worker_progress(ucp_worker_h worker)
+{
+	unsigned long n = atomic_fetch_add(&turns, 1) + 1;
+
+	for (unsigned i = 0; broken.at && n >= broken.at && i < atomic_load(&nends); i++) {
+		if (ends[i].worker != worker || ends[i].told || (n > broken.at && !broken.on))
+			continue;
+		ends[i].told = true;
+		ends[i].handler.cb(ends[i].handler.arg, ends[i].ep, UCS_ERR_CONNECTION_RESET);
+	}
+	return REAL(ucp_worker_progress, worker);
+}
+
+OUT ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *ret)
+{
+	ucs_status_t status = fails() ? UCS_ERR_UNREACHABLE :
+					REAL(ucp_ep_create, worker, params, ret);
+	unsigned i;
+
+	if (status != UCS_OK)
+		return status;
+	i = atomic_fetch_add(&nends, 1);
+	if (i >= ENDPOINTS)
+		abort();
+	ends[i].ep = *ret;
+	ends[i].handler = params->err_handler;
+	ends[i].told = false;
+	ends[i].worker = worker;
+	return status;
+}
+
+OUT ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
+{
+	return REAL(ucp_ep_close_nbx, ep, param);
+}
+
+OUT ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void *data, size_t count, ucp_tag_t tag,
+				      const ucp_request_param_t *param)
+{
+	return fails() ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR) :
+			 REAL(ucp_tag_send_nbx, ep, data, count, tag, param);
+}
+
+OUT ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *data, size_t count, ucp_tag_t tag,
+				      ucp_tag_t mask, const ucp_request_param_t *param)
+{
+	return fails() ? UCS_STATUS_PTR(UCS_ERR_NO_MEMORY) :
+			 REAL(ucp_tag_recv_nbx, worker, data, count, tag, mask, param);
+}
+
+OUT void ucp_request_cancel(ucp_worker_h worker, void *request)
+{
+	REAL(ucp_request_cancel, worker, request);
+}
+
+OUT void ucp_request_free(void *request)
+{
+	REAL(ucp_request_free, request);
+}
+
+OUT ucs_status_t ucp_request_check_status(void *request)
+{
+	return REAL(ucp_request_check_status, request);
+}
+
+/* Of libucs, whose header is not for everybody. */
+OUT ucs_status_t ucs_global_opts_set_value(const char *name, const char *value);
+OUT ucs_status_t ucs_global_opts_set_value(const char *name, const char *value)
+{
+	return REAL(ucs_global_opts_set_value, name, value);
+}

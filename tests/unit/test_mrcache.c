@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_mrcache.c - what mrcache.h promises, of a NIC that counts, beside a list that is searched. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/link.h"
+#include "core/log.h"
+#include "core/mrcache.h"
+#include "core/param.h"
+
+enum { STEPS = 100000, FEW = 5000, HELD = 64, PAGES = 200, LONGEST = 20, PAGE = 4096 };
+
+static unsigned asked, given, fails;	/* fails: the NIC says no */
+
+static int nic_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret)
+{
+	(void)dev, (void)size;
+	asked++;
+	if (fails)
+		return -EIO;
+	given++;
+	*ret = (struct braid_key){ .mr = data, .local = asked, .remote = asked };
+	return 0;
+}
+
+static void nic_dereg(struct braid_dev *dev, struct braid_key *key)
+{
+	(void)dev, (void)key;
+	given--;
+}
+
+static const struct braid_transport nic = { .name = "nic", .dma = true, .reg = nic_reg, .dereg = nic_dereg };
+static struct braid_dev dev;
+static struct braid_link link = { .key.dev = &dev };
+static struct braid_comm comm = { .link = &link };
+static char warn[BRAID_LOG_MAX];
+
+static void hear(enum braid_log_level level, const char *file, int line, const char *text)
+{
+	(void)file, (void)line;
+	if (level == BRAID_LOG_WARN)
+		snprintf(warn, sizeof(warn), "%s", text);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	dev = (struct braid_dev){ .net.name = "nic0:1", .nmembers = 1, .member = { &dev }, .best = &nic };
+	asked = given = fails = 0;
+	braid_param.mr_max = braid_param.mr_bytes = 0;
+	braid_log_to(hear);
+	return 0;
+}
+
+/* Pages `beg` to `end`, which nobody touches. */
+static struct braid_mr *reg(unsigned beg, unsigned end)
+{
+	struct braid_mem mem = { .data = (void *)(uintptr_t)((beg + 1) * PAGE),
+				 .size = (size_t)(end - beg) * PAGE, .fd = -1 };
+	struct braid_mr *mr;
+
+	assert_int_equal(braid_mr_new(&comm, &mem, &mr), 0);
+	return mr;
+}
+
+static struct braid_mr_stats stats(void)
+{
+	struct braid_mr_stats s;
+
+	braid_mr_stats(&dev, &s);
+	return s;
+}
+
+static void what_covers_it_serves_and_else_the_nic_is_told(void **state)
+{
+	struct braid_mr *a = reg(0, 4), *b = reg(1, 3), *c = reg(3, 5), *d = reg(0, 4);
+
+	(void)state;
+	assert_int_equal(asked, 2);
+	assert_int_equal(a->key[0].remote, b->key[0].remote);
+	assert_int_equal(a->key[0].remote, d->key[0].remote);
+	assert_int_not_equal(a->key[0].remote, c->key[0].remote);
+	braid_mr_free(a);
+	braid_mr_free(d);
+	assert_int_equal(given, 2);		/* b has it still */
+	braid_mr_free(b);
+	assert_int_equal(given, 1);
+	a = reg(1, 2);
+	assert_int_equal(asked, 3);
+	braid_mr_free(a);
+	braid_mr_free(c);
+	assert_int_equal(given, 0);
+}
+
+/* What the NIC was told of, by its key. */
+static struct { unsigned beg, end; } ranges[STEPS + 1];
+
+static bool covers(const struct braid_mr *mr, unsigned beg, unsigned end)
+{
+	return mr && ranges[mr->key[0].remote].beg <= beg && ranges[mr->key[0].remote].end >= end;
+}
+
+/* Which registration serves is free among those that cover; whether one does is not. */
+static void any_order_of_calls_ends_as_in_a_list(void **state)
+{
+	static struct braid_mr *held[HELD];
+	uint64_t hits = 0, misses = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < STEPS; i++) {
+		unsigned k = (unsigned)rand() % HELD, beg = (unsigned)rand() % PAGES;
+		unsigned end = beg + 1 + (unsigned)rand() % LONGEST, before = asked;
+		bool there = false;
+		struct braid_mr *mr;
+
+		if (held[k]) {
+			braid_mr_free(held[k]);
+			held[k] = NULL;
+			continue;
+		}
+		for (unsigned j = 0; j < HELD; j++)
+			there |= covers(held[j], beg, end);
+		mr = held[k] = reg(beg, end);
+		assert_int_equal(asked == before, there);
+		if (!there) {
+			ranges[mr->key[0].remote].beg = beg;
+			ranges[mr->key[0].remote].end = end;
+		}
+		assert_true(covers(mr, beg, end));
+		*(there ? &hits : &misses) += 1;
+	}
+	for (unsigned k = 0; k < HELD; k++) {
+		if (held[k])
+			braid_mr_free(held[k]);
+	}
+	assert_int_equal(given, 0);
+	assert_null(dev.mrs);
+	assert_int_equal(stats().hits, hits);
+	assert_int_equal(stats().misses, misses);
+	assert_true(hits > FEW && misses > FEW);
+}
+
+static void they_are_counted(void **state)
+{
+	struct braid_mr *a = reg(0, 4), *b = reg(1, 3), *c = reg(8, 9);
+	struct braid_mr_stats s = stats();
+
+	(void)state;
+	assert_int_equal(s.hits, 1);
+	assert_int_equal(s.misses, 2);
+	assert_int_equal(s.refused, 0);
+	assert_int_equal(s.alive, 2);
+	assert_int_equal(s.bytes, 5 * PAGE);
+	braid_mr_free(b);
+	braid_mr_free(a);
+	fails = 1;
+	a = reg(20, 24);
+	s = stats();
+	assert_int_equal(s.misses, 3);
+	assert_int_equal(s.refused, 1);
+	assert_int_equal(s.alive, 1);
+	assert_int_equal(s.bytes, PAGE);
+	assert_int_equal(s.most_alive, 2);
+	assert_int_equal(s.most_bytes, 5 * PAGE);
+	assert_null(a->cached[0]);
+	braid_mr_free(a);
+	braid_mr_free(c);
+	assert_int_equal(stats().alive, 0);
+	assert_int_equal(stats().bytes, 0);
+}
+
+static void beyond_the_ports_limit_no_nic_is_asked(void **state)
+{
+	struct braid_mr *a, *b, *c;
+
+	(void)state;
+	dev.mr_max = 1;
+	a = reg(0, 4);
+	b = reg(2, 5);
+	c = reg(2, 4);				/* there already: no room is needed */
+	assert_int_equal(asked, 1);
+	assert_null(b->cached[0]);
+	assert_non_null(c->cached[0]);
+	assert_non_null(strstr(warn, "1 registrations of 16384 bytes"));
+	assert_non_null(strstr(warn, "BRAID_MR_MAX"));
+	braid_mr_free(c);
+	braid_mr_free(b);
+	braid_mr_free(a);
+	a = reg(2, 5);
+	assert_non_null(a->cached[0]);
+	braid_mr_free(a);
+}
+
+static void the_parameter_stands_above_the_port(void **state)
+{
+	struct braid_mr *a, *b;
+
+	(void)state;
+	dev.mr_max = 1;
+	braid_param.mr_max = 2;
+	a = reg(0, 4);
+	b = reg(4, 8);
+	assert_non_null(b->cached[0]);
+	braid_mr_free(b);
+	braid_mr_free(a);
+}
+
+static void bytes_have_a_limit_too(void **state)
+{
+	struct braid_mr *a, *b, *c, *d;
+
+	(void)state;
+	braid_param.mr_bytes = 6 * PAGE;
+	a = reg(0, 4);
+	b = reg(10, 13);
+	c = reg(10, 12);
+	d = reg(10, 17);
+	assert_null(b->cached[0]);
+	assert_non_null(c->cached[0]);
+	assert_null(d->cached[0]);
+	assert_int_equal(asked, 2);
+	assert_int_equal(stats().refused, 2);
+	braid_mr_free(d);
+	braid_mr_free(c);
+	braid_mr_free(b);
+	braid_mr_free(a);
+}
+
+/* Nobody else can touch it, so there it is an error, and each time one line. */
+static void of_a_gpu_it_is_an_error_with_its_reason(void **state)
+{
+	struct braid_mem mem = { .data = (void *)PAGE, .size = PAGE, .gpu = true, .fd = -1 };
+	struct braid_mr *a, *mr;
+
+	(void)state;
+	dev.mr_max = 1;
+	a = reg(8, 12);
+	for (unsigned i = 0; i < 2; i++) {
+		warn[0] = '\0';
+		assert_int_equal(braid_mr_new(&comm, &mem, &mr), -ENOSPC);
+		assert_non_null(strstr(warn, "4096 bytes of a GPU"));
+	}
+	braid_mr_free(a);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(what_covers_it_serves_and_else_the_nic_is_told, setup),
+		cmocka_unit_test_setup(any_order_of_calls_ends_as_in_a_list, setup),
+		cmocka_unit_test_setup(they_are_counted, setup),
+		cmocka_unit_test_setup(beyond_the_ports_limit_no_nic_is_asked, setup),
+		cmocka_unit_test_setup(the_parameter_stands_above_the_port, setup),
+		cmocka_unit_test_setup(bytes_have_a_limit_too, setup),
+		cmocka_unit_test_setup(of_a_gpu_it_is_an_error_with_its_reason, setup),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

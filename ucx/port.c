@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * port.c - which devices UCX can use, each through a context of its own.
+ *
+ * UCX names an RDMA port "mlx5_0:1" and an interface "eth0".  A context gets those of its device,
+ * the RDMA ports being the ones whose GID table names its interface; within a host UCX takes shared
+ * memory besides.  What the user has set for UCX (UCX_NET_DEVICES, UCX_TLS, ...) goes before.
+ */
+#include "ucx/port.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+
+#define IB "/sys/class/infiniband/"
+
+/* PORT_DIR/gid_attrs/ndevs/I names the interface: "mlx5_0:1" is appended. */
+static void add_rdma(char *nets, size_t size, const char *path, const char *netdev)
+{
+	char name[64], port[16], at[64] = "";
+	size_t len = strlen(nets);
+	FILE *f = fopen(path, "re");
+
+	if (!f)
+		return;
+	if (fscanf(f, "%63s", at) == 1 && !strcmp(at, netdev) &&
+	    sscanf(path, IB "%63[^/]/ports/%15[^/]/", name, port) == 2) {
+		snprintf(at, sizeof(at), "%.40s:%.8s", name, port);
+		if (!strstr(nets, at))
+			snprintf(nets + len, size - len, "%s,", at);
+	}
+	fclose(f);
+}
+
+static void name_nets(const char *netdev, char *nets, size_t size)
+{
+	glob_t g;
+
+	nets[0] = '\0';
+	if (!glob(IB "*/ports/*/gid_attrs/ndevs/*", GLOB_NOSORT, NULL, &g)) {
+		for (size_t i = 0; i < g.gl_pathc; i++)
+			add_rdma(nets, size - strlen(netdev) - 1, g.gl_pathv[i], netdev);
+		globfree(&g);
+	}
+	strcat(nets, netdev);		/* for which there is room */
+}
+
+/*
+ * Without UCX_MM_ERROR_HANDLING UCX knows no endpoint over shared memory whose peer may die, and
+ * with it all else works as before.
+ */
+static const struct {
+	const char *name, *value;
+} wishes[] = {
+	{ "MM_ERROR_HANDLING", "y" },
+};
+
+static ucs_status_t open_context(struct braid_ucx_port *p)
+{
+	ucp_params_t params = {
+		.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME,
+		.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP, .name = "braid",
+	};
+	ucp_config_t *config;
+	ucs_status_t status = braid_ucp.config_read(NULL, NULL, &config);
+
+	if (status != UCS_OK)
+		return status;
+	if (!getenv("UCX_NET_DEVICES"))
+		status = braid_ucp.config_modify(config, "NET_DEVICES", p->nets);
+	for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
+		char env[64];
+
+		snprintf(env, sizeof(env), "UCX_%s", wishes[i].name);
+		if (!getenv(env))
+			braid_ucp.config_modify(config, wishes[i].name, wishes[i].value);
+	}
+	if (status == UCS_OK)
+		status = braid_ucp.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config,
+						&p->ctx);
+	braid_ucp.config_release(config);
+	return status;
+}
+
+int braid_ucx_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len)
+{
+	struct braid_ucp_guard g;
+	int err = braid_ucp_load(why, len);
+
+	(void)max;
+	for (unsigned i = 0; i < *count && !err; i++) {
+		struct braid_ucx_port *p = calloc(1, sizeof(*p));
+		ucs_status_t status;
+
+		if (!p)
+			return -ENOMEM;
+		name_nets(table[i].net.name, p->nets, sizeof(p->nets));
+		braid_ucp_guard(&g);
+		status = open_context(p);
+		braid_ucp_unguard(&g);
+		if (status == UCS_OK) {
+			table[i].port[BRAID_TRANSPORT_UCX] = p;
+			continue;
+		}
+		braid_info("ucx: %s can't be used: ucp_init: %s", p->nets,
+			   braid_ucp.status_string(status));
+		free(p);
+	}
+	if (!err)
+		snprintf(why, len, "UCX %s", braid_ucp.version_string());
+	return err == -ENOMEM ? err : 0;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* port.h - a device as UCX uses it: a context that is bound to it. */
+#ifndef BRAID_UCX_PORT_H
+#define BRAID_UCX_PORT_H
+
+#include "core/dev.h"
+#include "ucx/lib.h"
+
+struct braid_ucx_port {
+	ucp_context_h ctx;
+	char nets[256];			/* what UCX calls the device */
+};
+
+int braid_ucx_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len);
+
+static inline struct braid_ucx_port *braid_ucx_port_of(const struct braid_dev *dev)
+{
+	return dev->port[BRAID_TRANSPORT_UCX];
+}
+
+#endif

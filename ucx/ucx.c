@@ -1,0 +1,616 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ucx.c - UCX: frames as tagged messages over a UCP endpoint.
+ *
+ *	heads		whole frames, as many as fit into a slot together, the last of them perhaps
+ *			without its payload; into slots that the peer keeps posted
+ *	payload		of a chunk, in one message of its own, which the peer receives into the
+ *			place that the head before it told; a large one is fetched by UCX then
+ *
+ * Both have a tag of their own, which the receiver has chosen at random and told in the handshake.
+ * UCX keeps messages of one tag in order, so the two sequences are merged again by what heads say.
+ *
+ * Each lane has a worker of its own: nothing of it is shared with other lanes, and once it is
+ * destroyed nothing of the lane's is read or written any more.  UCX's calls on it are made with
+ * w->lock held, which its callbacks thus hold as well; the link's lock is taken before, or not at
+ * all.
+ *
+ * lane->fd is the socket of the handshake: it ends when the peer's process does.
+ */
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/comm.h"
+#include "core/link.h"
+#include "core/log.h"
+#include "core/os.h"
+#include "ucx/port.h"
+
+enum {
+	SLOT = BRAID_HDR_SIZE + BRAID_COPY_MAX,
+	SLOTS = 16,
+	FLYING = 64,			/* messages of ours that UCX has not done with */
+	TURNS = 8,			/* of progress, a call */
+	ARM_TURNS = 1000,
+	LOOK_AT_FD = 256,		/* polls in vain */
+	STUCK = 15,			/* looks, a tenth of a second apart */
+	FLIGHT = 8 << 20,		/* payload that may be under way */
+};
+
+#define END_NS 2000000ull
+
+enum { TAG_HEAD, TAG_PAYLOAD, TAG_HELLO, TAG_BITS = 2 };
+
+struct slot {
+	atomic_bool waits;		/* till it is false, the rest is UCX's */
+	void *req;
+	ucs_status_t status;
+	size_t len;
+	char *at;
+};
+
+struct wire {
+	struct braid_lock lock;
+	ucp_worker_h worker;		/* NULL: fenced */
+	ucp_ep_h ep;
+	int efd;
+	_Atomic ucs_status_t status;	/* what it has failed of; UCS_OK: it has not */
+	uint64_t tag_rx, tag_tx;
+	unsigned flying;
+	char *memory;
+	struct slot slot[SLOTS];	/* heads; the oldest is number `slots` */
+	struct slot payload, hello;
+	bool awaits_payload;
+	char *scratch;			/* for a payload that nobody wants */
+	unsigned slots;
+	unsigned fruitless;
+	struct braid_look look;		/* the service thread's */
+};
+
+static struct wire *wire_of(const struct braid_lane *lane)
+{
+	return lane->wire;
+}
+
+/* --- messages, with w->lock held ----------------------------------------------------------- */
+
+static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+	struct wire *w = arg;
+
+	(void)ep;
+	if (w->status == UCS_OK)
+		w->status = status;
+}
+
+static void sent(void *req, ucs_status_t status, void *arg)
+{
+	struct wire *w = arg;
+
+	w->flying--;
+	on_error(w, NULL, status);
+	braid_ucp.request_free(req);
+}
+
+static void received(void *req, ucs_status_t status, const ucp_tag_recv_info_t *info, void *arg)
+{
+	struct slot *s = arg;
+
+	s->status = status;
+	s->len = status == UCS_OK ? info->length : 0;
+	s->waits = false;
+	braid_ucp.request_free(req);
+}
+
+/* Without completion at once, of which UCX 1.13 does not tell the length. */
+static void post(struct wire *w, struct slot *s, size_t size, uint64_t tag)
+{
+	ucp_request_param_t param = {
+		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+				UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+		.cb.recv = received, .user_data = s, .memory_type = UCS_MEMORY_TYPE_HOST,
+	};
+
+	s->waits = true;		/* it may be called back before this returns */
+	s->req = braid_ucp.tag_recv(w->worker, s->at, size, w->tag_rx | tag, UINT64_MAX, &param);
+	if (!UCS_PTR_IS_ERR(s->req))
+		return;
+	s->waits = false;
+	s->status = UCS_PTR_STATUS(s->req);
+	on_error(w, NULL, s->status);
+}
+
+static void post_head(struct wire *w, struct slot *s)
+{
+	post(w, s, SLOT, TAG_HEAD);
+}
+
+/* 0, -EAGAIN: UCX has enough to do, or an error. */
+static int send_msg(struct wire *w, const void *data, size_t len, uint64_t tag)
+{
+	ucp_request_param_t param = {
+		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+				UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+		.cb.send = sent, .user_data = w, .memory_type = UCS_MEMORY_TYPE_HOST,
+	};
+	ucs_status_ptr_t req;
+
+	if (!w->worker || w->status != UCS_OK)
+		return -EIO;
+	if (w->flying >= FLYING)
+		return -EAGAIN;
+	req = braid_ucp.tag_send(w->ep, data, len, w->tag_tx | tag, &param);
+	if (UCS_PTR_IS_ERR(req)) {
+		on_error(w, NULL, UCS_PTR_STATUS(req));
+		return -EIO;
+	}
+	w->flying += req != NULL;
+	return 0;
+}
+
+static void progress(struct wire *w)
+{
+	for (unsigned i = 0; i < TURNS && braid_ucp.worker_progress(w->worker); i++)
+		;
+}
+
+/* --- coming up ----------------------------------------------------------------------------- */
+
+enum { AT_TAG = 0, AT_LEN = 8, AT_ADDRESS = 16, ADDRESS_MAX = BRAID_BLOB_SIZE - AT_ADDRESS };
+
+/*
+ * What is under way ends with an error.  UCX forgets some of what waits for the peer's word: of
+ * that nothing is left to do once its worker is gone.
+ */
+static void end_sends(struct wire *w)
+{
+	ucp_request_param_t param = {
+		.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE,
+	};
+	uint64_t until = braid_os->now_ns() + END_NS;
+	ucs_status_ptr_t req = braid_ucp.ep_close(w->ep, &param);
+
+	while ((UCS_PTR_IS_PTR(req) && braid_ucp.request_status(req) == UCS_INPROGRESS) ||
+	       w->flying) {
+		if (!braid_ucp.worker_progress(w->worker) && braid_os->now_ns() > until)
+			break;
+	}
+	if (UCS_PTR_IS_PTR(req))
+		braid_ucp.request_free(req);
+}
+
+static void cancel(struct wire *w, struct slot *s)
+{
+	if (s->waits)
+		braid_ucp.request_cancel(w->worker, s->req);
+}
+
+static void fence(struct wire *w)
+{
+	braid_lock_wait(&w->lock);
+	if (w->worker) {
+		if (w->ep)
+			end_sends(w);
+		for (unsigned i = 0; i < SLOTS; i++)
+			cancel(w, &w->slot[i]);
+		cancel(w, &w->payload);
+		cancel(w, &w->hello);
+		progress(w);
+		braid_ucp.worker_destroy(w->worker);
+	}
+	w->worker = NULL;
+	braid_unlock(&w->lock);
+}
+
+static void wire_free(struct wire *w)
+{
+	if (!w)
+		return;
+	if (w->efd >= 0)
+		braid_os->note(w->efd, false);
+	fence(w);
+	free(w->memory);
+	free(w->scratch);
+	free(w);
+}
+
+static int failed(struct braid_setup *s, const char *call, ucs_status_t status)
+{
+	if (status != UCS_OK) {
+		s->failed = call;
+		braid_info("ucx: %s: %s: %s", braid_ucx_port_of(s->dev)->nets, call,
+			   braid_ucp.status_string(status));
+	}
+	return braid_ucp_errno(status);
+}
+
+static int open_worker(struct braid_setup *s, struct wire *w)
+{
+	ucp_worker_params_t params = {
+		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+		.thread_mode = UCS_THREAD_MODE_SERIALIZED,
+	};
+	ucs_status_t status;
+
+	status = braid_ucp.worker_create(braid_ucx_port_of(s->dev)->ctx, &params, &w->worker);
+	if (status != UCS_OK) {
+		w->worker = NULL;
+		return failed(s, "ucp_worker_create", status);
+	}
+	status = braid_ucp.worker_get_efd(w->worker, &w->efd);
+	if (status != UCS_OK) {
+		w->efd = -1;
+		return failed(s, "ucp_worker_get_efd", status);
+	}
+	braid_os->note(w->efd, true);
+	return 0;
+}
+
+static int tell_address(struct braid_setup *s, struct wire *w, uint8_t *mine)
+{
+	uint64_t tag = htole64(w->tag_rx);
+	ucp_address_t *address;
+	size_t len;
+	ucs_status_t status = braid_ucp.worker_get_address(w->worker, &address, &len);
+	uint16_t len16;
+
+	if (status != UCS_OK)
+		return failed(s, "ucp_worker_get_address", status);
+	if (len > ADDRESS_MAX) {
+		braid_warn("ucx: the address of %s is %zu bytes, and the handshake has room for "
+			   "%d: have fewer devices or transports, by UCX_NET_DEVICES or UCX_TLS",
+			   braid_ucx_port_of(s->dev)->nets, len, ADDRESS_MAX);
+		braid_ucp.worker_release_address(w->worker, address);
+		return -EMSGSIZE;
+	}
+	len16 = htole16((uint16_t)len);
+	memset(mine, 0, BRAID_BLOB_SIZE);
+	memcpy(mine + AT_TAG, &tag, sizeof(tag));
+	memcpy(mine + AT_LEN, &len16, sizeof(len16));
+	memcpy(mine + AT_ADDRESS, address, len);
+	braid_ucp.worker_release_address(w->worker, address);
+	return 0;
+}
+
+/* To the peer's worker; what goes there first says that it gets through. */
+static int ucx_setup_peer(struct braid_setup *s, const uint8_t *theirs)
+{
+	ucp_ep_params_t params = {
+		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+			      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER,
+		.address = (const ucp_address_t *)(theirs + AT_ADDRESS),
+		.err_mode = UCP_ERR_HANDLING_MODE_PEER,
+		.err_handler = { .cb = on_error, .arg = s->wire },
+	};
+	struct wire *w = s->wire;
+	uint16_t len;
+	int err;
+
+	memcpy(&w->tag_tx, theirs + AT_TAG, sizeof(w->tag_tx));
+	memcpy(&len, theirs + AT_LEN, sizeof(len));
+	w->tag_tx = le64toh(w->tag_tx);
+	if (!len || le16toh(len) > ADDRESS_MAX || w->tag_tx & ((1 << TAG_BITS) - 1))
+		return -EBADMSG;
+	err = failed(s, "ucp_ep_create", braid_ucp.ep_create(w->worker, &params, &w->ep));
+	return err ? err : send_msg(w, "", 0, TAG_HELLO);
+}
+
+static int open_wire(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
+{
+	struct wire *w = s->wire;
+	int err = -ENOMEM;
+
+	w->efd = -1;
+	w->memory = malloc(SLOTS * SLOT);
+	braid_os->random(&w->tag_rx, sizeof(w->tag_rx));
+	w->tag_rx &= ~(uint64_t)((1 << TAG_BITS) - 1);
+	if (w->memory)
+		err = open_worker(s, w);
+	for (unsigned i = 0; i < SLOTS && !err; i++) {
+		w->slot[i].at = w->memory + i * SLOT;
+		post_head(w, &w->slot[i]);
+	}
+	if (!err) {
+		post(w, &w->hello, 0, TAG_HELLO);
+		err = tell_address(s, w, mine);
+	}
+	return !err && theirs ? ucx_setup_peer(s, theirs) : err;
+}
+
+static void ucx_setup_drop(struct braid_setup *s)
+{
+	wire_free(s->wire);
+	s->wire = NULL;
+}
+
+static int ucx_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
+{
+	struct braid_ucp_guard g;
+	int err;
+
+	s->wire = calloc(1, sizeof(struct wire));
+	if (!s->wire)
+		return -ENOMEM;
+	braid_ucp_guard(&g);
+	err = open_wire(s, theirs, mine);
+	braid_ucp_unguard(&g);
+	if (err)
+		ucx_setup_drop(s);
+	return err;
+}
+
+static int ucx_setup_ready(struct braid_setup *s)
+{
+	struct wire *w = s->wire;
+
+	progress(w);
+	if (w->status != UCS_OK)
+		return failed(s, "the endpoint", w->status);
+	return w->hello.waits ? -EAGAIN : 0;
+}
+
+/* --- sending ------------------------------------------------------------------------------- */
+
+/* Does the peer's process live?  Nothing comes over the socket. */
+static int look_at_fd(const struct braid_lane *lane)
+{
+	char byte;
+	ssize_t n = braid_os->recv(lane->fd, &byte, 1, MSG_DONTWAIT);
+
+	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -ENOTCONN;
+}
+
+/* The link's lock is not held while much is copied. */
+static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, uint64_t tag)
+{
+	struct wire *w = wire_of(lane);
+	int err;
+
+	if (len > BRAID_COPY_LOCKED)
+		braid_unlock(&lane->link->lock);
+	braid_lock_wait(&w->lock);
+	err = send_msg(w, data, len, tag);
+	braid_unlock(&w->lock);
+	if (len > BRAID_COPY_LOCKED)
+		braid_lock_wait(&lane->link->lock);
+	return err;
+}
+
+static int ucx_push(struct braid_lane *lane)
+{
+	struct braid_txq *q = &lane->tx;
+	size_t budget = BRAID_CALL_BUDGET;
+	int err = 0;
+
+	while (q->unsent && budget && !err) {
+		const struct braid_txf *f = braid_tx_here(lane);
+		size_t len;
+
+		if (!f)
+			return -EAGAIN;
+		if (q->part < f->inl) {
+			assert(!q->part);
+			braid_tx_stamp(lane);
+			len = braid_tx_piece(q, SLOT, true);
+			err = send_unlocked(lane, q->ring + f->off, len, TAG_HEAD);
+		} else {
+			len = f->ext_len;
+			err = send_unlocked(lane, f->ext, len, TAG_PAYLOAD);
+		}
+		if (err)
+			break;
+		braid_tx_advance(lane, len);
+		budget -= len < budget ? len : budget;
+	}
+	/* That its endpoint fails is then no wonder. */
+	return err == -EIO && look_at_fd(lane) ? -ENOTCONN : err;
+}
+
+/* --- receiving, with the link's lock held -------------------------------------------------- */
+
+static int await_payload(struct braid_lane *lane, struct wire *w)
+{
+	w->payload.at = lane->rx_dst;
+	if (!lane->rx_dst) {
+		w->scratch = malloc(lane->rx_left);
+		if (!w->scratch)
+			return braid_no_memory("a message that nobody waits for");
+		w->payload.at = w->scratch;
+	}
+	braid_lock_wait(&w->lock);
+	w->awaits_payload = true;
+	post(w, &w->payload, lane->rx_left, TAG_PAYLOAD);
+	braid_unlock(&w->lock);
+	return 0;
+}
+
+static int take_payload(struct braid_lane *lane, struct wire *w)
+{
+	int err;
+
+	free(w->scratch);
+	w->scratch = NULL;
+	if (lane->rx_left && (w->payload.status != UCS_OK || w->payload.len != lane->rx_left))
+		return w->payload.status == UCS_OK ? -EBADMSG : -EIO;
+	lane->rx_bytes += lane->rx_left;
+	lane->rx_left = 0;
+	err = braid_rx_end(lane);
+	w->awaits_payload = err == -EAGAIN;
+	return err;
+}
+
+static int take_head(struct braid_lane *lane, struct wire *w)
+{
+	struct slot *s = &w->slot[w->slots % SLOTS];
+	int err = s->status == UCS_OK ? braid_rx_take(lane, s->at, s->len) : -EIO;
+
+	if (err == -EAGAIN)
+		return err;
+	w->slots++;
+	lane->rx_bytes += s->len + 1;
+	if (err)
+		return err;
+	braid_lock_wait(&w->lock);
+	post_head(w, s);
+	braid_unlock(&w->lock);
+	return 0;
+}
+
+/* The next in order has come. */
+static bool has_something(const struct wire *w)
+{
+	return !(w->awaits_payload ? w->payload.waits : w->slot[w->slots % SLOTS].waits);
+}
+
+/* What has come, in order: how much of it, or an error.  A GPU may not have the last of it yet. */
+static int take(struct braid_lane *lane, struct wire *w)
+{
+	int taken = 0, err = 0;
+
+	while (!err && has_something(w)) {
+		err = w->awaits_payload ? take_payload(lane, w) : take_head(lane, w);
+		if (!err && lane->rx_kind != BRAID_RX_NONE && lane->rx_left)
+			err = await_payload(lane, w);
+		taken++;
+	}
+	return err && err != -EAGAIN ? err : taken;
+}
+
+static int broken(const struct braid_lane *lane, const struct wire *w)
+{
+	if (look_at_fd(lane))
+		return -ENOTCONN;
+	braid_info("device %s, peer %s: lane %u: UCX says: %s", lane->link->key.dev->net.name,
+		   lane->link->peer, lane->index, braid_ucp.status_string(w->status));
+	return -EIO;
+}
+
+static int ucx_poll(struct braid_lane *lane)
+{
+	struct wire *w = wire_of(lane);
+	bool some;
+	int n;
+
+	if (!braid_trylock(&w->lock))
+		return 1;		/* somebody sends */
+	if (!w->worker) {
+		braid_unlock(&w->lock);
+		return 0;
+	}
+	progress(w);
+	some = has_something(w);
+	braid_unlock(&w->lock);
+	if (w->status != UCS_OK)
+		return broken(lane, w);
+	if (some) {
+		if (!braid_trylock(&lane->link->lock))
+			return 1;
+		n = take(lane, w);
+		braid_unlock(&lane->link->lock);
+		if (n < 0)
+			return look_at_fd(lane) ? -ENOTCONN : n;
+		w->fruitless = 0;
+		return n;
+	}
+	if (++w->fruitless % LOOK_AT_FD == 0 || atomic_load(&lane->link->watched))
+		return look_at_fd(lane);
+	return 0;
+}
+
+/* --- lanes --------------------------------------------------------------------------------- */
+
+static int ucx_open(struct braid_lane *lane)
+{
+	lane->local = false;
+	lane->flight_max = FLIGHT;
+	lane->event_fd = wire_of(lane)->efd;
+	return 0;
+}
+
+static int ucx_attach(struct braid_lane *lane)
+{
+	(void)lane;
+	return 0;
+}
+
+static void ucx_fence(struct braid_lane *lane)
+{
+	struct wire *w = wire_of(lane);
+
+	if (!w || !w->worker)
+		return;
+	braid_os->shutdown(lane->fd);
+	fence(w);
+}
+
+/* The socket ends first: a peer whose endpoint then fails looks there. */
+static void ucx_close(struct braid_lane *lane)
+{
+	if (lane->fd >= 0)
+		braid_os->close(lane->fd);
+	lane->fd = -1;
+	wire_free(wire_of(lane));
+	lane->wire = NULL;
+	lane->event_fd = -1;
+	lane->rx_dst = NULL;
+}
+
+/* A worker can be armed only when it has nothing left to do. */
+static bool ucx_arm(struct braid_lane *lane)
+{
+	struct wire *w = wire_of(lane);
+	ucs_status_t status = UCS_OK;
+
+	braid_lock_wait(&w->lock);
+	for (unsigned i = 0; i < ARM_TURNS && w->worker; i++) {
+		status = braid_ucp.worker_arm(w->worker);
+		if (status != UCS_ERR_BUSY)
+			break;
+		braid_ucp.worker_progress(w->worker);
+	}
+	braid_unlock(&w->lock);
+	return status == UCS_OK;
+}
+
+static int ucx_health(struct braid_lane *lane, struct braid_health *ret)
+{
+	int err;
+
+	ret->unacked = true;
+	if (!braid_trylock(&lane->link->lock))
+		return 0;		/* it is being moved */
+	ret->unacked = lane->tx.f_sent != lane->tx.f_told;
+	err = braid_lane_stuck(lane, &wire_of(lane)->look, STUCK) ? -ETIMEDOUT : 0;
+	braid_unlock(&lane->link->lock);
+	return err;
+}
+
+const struct braid_transport braid_ucx = {
+	.name = "ucx",
+	.id = BRAID_TRANSPORT_UCX,
+	.dma = true,
+	.lands = true,
+	.lane_size = sizeof(struct braid_lane),
+	.probe = braid_ucx_probe,
+	.usable = braid_always,
+	.reg = braid_no_reg,
+	.dereg = braid_no_dereg,
+	.blob = true,
+	.setup = ucx_setup,
+	.setup_peer = ucx_setup_peer,
+	.setup_ready = ucx_setup_ready,
+	.setup_drop = ucx_setup_drop,
+	.lane_open = ucx_open,
+	.lane_attach = ucx_attach,
+	.lane_detach = braid_no_lane,
+	.lane_close = ucx_close,
+	.lane_fence = ucx_fence,
+	.arm = ucx_arm,
+	.push = ucx_push,
+	.poll = ucx_poll,
+	.health = ucx_health,
+};

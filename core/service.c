@@ -538,6 +538,11 @@ static void close_all(void)
 		link_reap(link, 0);
 	}
 	braid_handshakes_close();
+	while (braid_ports_news() && braid_os->now_ns() < until) {
+		struct epoll_event ev[1];
+
+		braid_os->epoll_wait(svc.ep, ev, 1, 1);
+	}
 	braid_ports_close();
 	braid_connects_free();
 	close_fds();
@@ -557,6 +562,9 @@ static void handle_event(const struct epoll_event *ev, uint64_t now)
 		break;
 	case BRAID_TAG_CONN:
 		braid_handshake_event(obj, now);
+		break;
+	case BRAID_TAG_DEVICE:
+		braid_port_news(obj);
 		break;
 	default:
 		break;

@@ -136,6 +136,13 @@ struct braid_transport {
 	int (*probe)(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len);
 	/* May a lane be had over dev now, as far as this end knows?  With no lock, never waits. */
 	bool (*usable)(const struct braid_dev *dev);
+	/*
+	 * What a device hears that is no lane's: a descriptor (-1: there is none), and what the
+	 * service thread calls when it has become readable, and at its end.  True: there is more
+	 * to come, for which it is worth waiting a moment at the end.
+	 */
+	int (*event_fd)(const struct braid_dev *dev);
+	bool (*events)(struct braid_dev *dev);
 	/* Memory of the user that the wire may read and write from now on: keys for dev. */
 	int (*reg)(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
 	void (*dereg)(struct braid_dev *dev, struct braid_key *key);
@@ -196,6 +203,8 @@ void braid_no_setup_drop(struct braid_setup *s);
 void braid_no_lane(struct braid_lane *lane);
 bool braid_no_arm(struct braid_lane *lane);
 bool braid_always(const struct braid_dev *dev);
+int braid_no_event_fd(const struct braid_dev *dev);
+bool braid_no_events(struct braid_dev *dev);
 
 /* Those in use, best first, NULL-terminated: plugin/device.c is the one place that names them. */
 extern const struct braid_transport *braid_transports[];

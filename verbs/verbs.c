@@ -28,6 +28,7 @@
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
+#include "verbs/cm.h"
 #include "verbs/gpu.h"
 #include "verbs/wire.h"
 
@@ -568,6 +569,8 @@ const struct braid_transport braid_verbs = {
 	.lane_size = sizeof(struct braid_lane),
 	.probe = braid_port_probe,
 	.usable = braid_port_usable,
+	.event_fd = braid_cm_fd,
+	.events = braid_cm_events,
 	.reg = braid_port_reg,
 	.dereg = braid_port_dereg,
 	.gpu = &braid_port_gpu,

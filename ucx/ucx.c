@@ -446,18 +446,9 @@ static bool has_something(const struct wire *w)
 	return w->awaits_payload ? w->payload.done : w->slot[w->slots % SLOTS].done;
 }
 
-/* Does the peer's process live?  Nothing comes over the socket. */
-static int look_at_fd(const struct braid_lane *lane)
-{
-	char byte;
-	ssize_t n = braid_os->recv(lane->fd, &byte, 1, MSG_DONTWAIT);
-
-	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -ENOTCONN;
-}
-
 static int broken(const struct braid_lane *lane, const struct wire *w)
 {
-	if (look_at_fd(lane))
+	if (braid_lane_look_at_fd(lane))
 		return -ENOTCONN;
 	braid_info("device %s, peer %s: lane %u: UCX says: %s", lane->link->key.dev->net.name,
 		   lane->link->peer, lane->index, braid_ucp.status_string(w->status));
@@ -487,12 +478,12 @@ static int ucx_poll(struct braid_lane *lane)
 		n = take(lane, w);
 		braid_unlock(&lane->link->lock);
 		if (n < 0)
-			return look_at_fd(lane) ? -ENOTCONN : n;
+			return braid_lane_look_at_fd(lane) ? -ENOTCONN : n;
 		w->fruitless = 0;
 		return n;
 	}
 	if (++w->fruitless % LOOK_AT_FD == 0 || atomic_load(&lane->link->watched))
-		return look_at_fd(lane);
+		return braid_lane_look_at_fd(lane);
 	return 0;
 }
 

@@ -346,6 +346,8 @@ static const char *setup_text(int err)
 		return "the two ports are of different kinds: InfiniBand, RoCE or iWARP";
 	case EADDRNOTAVAIL:
 		return "no GID of a type that the other has too";
+	case ENOPROTOOPT:
+		return "what came up is plain TCP: that end's log says why";
 	case ENETDOWN:
 		return "its port is down, or has just failed";
 	default:

@@ -8,6 +8,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,7 +92,7 @@ static int port_open(struct braid_dev *dev, struct braid_port **ret)
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return braid_no_memory("a listening socket");
-	fd = braid_os->socket(sa.ss_family);
+	fd = braid_os->socket(sa.ss_family, IPPROTO_TCP);
 	if (fd < 0)
 		goto fail;
 	if (sa.ss_family == AF_INET6)

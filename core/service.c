@@ -26,6 +26,7 @@
 #include "core/pool.h"
 #include "core/service_int.h"
 #include "core/transport.h"
+#include "core/work.h"
 
 enum {
 	TICK_MS = 2,
@@ -225,16 +226,16 @@ static void lane_unwatch(struct braid_lane *lane)
 
 static int lane_watch(struct braid_lane *lane)
 {
+	uint32_t room = lane->blocked && !lane->tr->dma ? EPOLLOUT : 0u;
 	int err = braid_watch(lane->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, lane->fd,
 			      EPOLLIN | EPOLLRDHUP | EPOLLONESHOT |
-			      (lane->blocked && !lane->tr->dma ? EPOLLOUT : 0u), lane,
-			      BRAID_TAG_LANE);
+			      (lane->event_fd < 0 ? room : 0), lane, BRAID_TAG_LANE);
 
 	lane->in_epoll |= !err;
 	if (err || lane->event_fd < 0)
 		return err;
 	err = braid_watch(lane->event_in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, lane->event_fd,
-			  EPOLLIN | EPOLLONESHOT, lane, BRAID_TAG_LANE);
+			  EPOLLIN | EPOLLONESHOT | room, lane, BRAID_TAG_LANE);
 	lane->event_in_epoll |= !err;
 	return err;
 }
@@ -543,6 +544,7 @@ static void close_all(void)
 
 		braid_os->epoll_wait(svc.ep, ev, 1, 1);
 	}
+	braid_work_end();
 	braid_ports_close();
 	braid_connects_free();
 	close_fds();

@@ -134,6 +134,8 @@ void braid_addr_text(const struct sockaddr_storage *sa, char *text, size_t len);
 
 /* What both ends' hellos say about us: transports of `met`, and lanes.  plain: the socket alone. */
 void braid_handshake_offer(struct braid_hello *h, const struct braid_dev *met, bool plain);
+/* Who can't have what both wanted, and why, for people; "" if that did not happen. */
+void braid_handshake_refused(const struct braid_conn *c, char *ret, size_t len);
 /* Move on those that wait for something else than their socket; true if there are any. */
 bool braid_handshakes_poll(uint64_t now);
 

@@ -1128,11 +1128,12 @@ void braid_link_go(struct braid_link *link, unsigned n)
 		braid_unlock(&link->lane[i]->io);
 }
 
-void braid_link_tidy(struct braid_link *link)
+bool braid_link_tidy(struct braid_link *link)
 {
 	if (!braid_trylock(&link->lock))
-		return;
+		return false;
 	braid_link_tell(link);
 	braid_link_flush(link);
 	braid_unlock(&link->lock);
+	return true;
 }

@@ -31,6 +31,7 @@
 enum {
 	TICK_MS = 2,
 	STOP_MS = 1000,			/* for goodbyes to leave, of a host that is busy */
+	WATCH_MOVES = 4,		/* of a link that is about to be watched */
 	LINGER_MS = 3000,		/* for lanes to come back that have something to bring */
 };
 
@@ -261,24 +262,22 @@ static void link_unwatch(struct braid_link *link)
  */
 static void link_watch(struct braid_link *link)
 {
-	bool armed = true;
+	bool idle = true;
+	int moved = 1;
 
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		if (braid_lane_up(link->lane[i]))
-			armed &= link->lane[i]->tr->arm(link->lane[i]);
+			idle &= link->lane[i]->tr->arm(link->lane[i]);
 	}
-	braid_link_move(link);
-	braid_link_tidy(link);
-	if (!armed) {
+	for (unsigned i = 0; i < WATCH_MOVES && moved > 0; i++)
+		moved = braid_link_move(link);
+	/* What is left because a lock is held, or a copy into a GPU not done, wakes nobody. */
+	if (!braid_link_tidy(link) || moved > 0 || atomic_load(&link->copies) || !idle) {
 		link_unwatch(link);
 		return;
 	}
 	atomic_store(&link->watched, true);
 	link->settled = false;
-	if (atomic_load(&link->copies)) {	/* nothing wakes anybody when they are done */
-		link_unwatch(link);
-		return;
-	}
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 

@@ -2,8 +2,8 @@
 /*
  * smc.c - `braid smc`: what the kernel's SMC has, and what it lacks; `braid smc setup` adds that.
  *
- * All of it is the kernel's, told and taken by generic netlink (linux/smc.h) through libnl, of which
- * the plugin knows nothing.  One JSON document is put together, and the text is read from it.
+ * All of it is the kernel's, told and taken by generic netlink (linux/smc.h) through libnl, which
+ * the plugin has no part of.  One JSON document is put together, and the text is read from it.
  */
 #include "config.h"
 #include "tools/smc.h"

@@ -230,6 +230,7 @@ void braid_conn_drop(struct braid_conn *c)
 static int use_socket(struct braid_conn *c)
 {
 	braid_conn_drop(c);
+	c->refused = c->tr;
 	if (!offers(&c->mine, BRAID_TRANSPORT_TCP) || !offers(&c->theirs, BRAID_TRANSPORT_TCP)) {
 		/* A link that was up may have it again later. */
 		c->theirs.status = c->theirs.kind == BRAID_HELLO_LINK ? BRAID_HELLO_NO_TRANSPORT :

@@ -48,6 +48,7 @@ struct braid_conn {
 	char addr[64];			/* of the other end, for people */
 	struct braid_addr from;		/* accepter: the same; a socket that is reset has none */
 	const struct braid_transport *tr;	/* agreed upon; NULL: no lane comes of it */
+	const struct braid_transport *refused;	/* before that one, and can't be had */
 	struct braid_setup setup;
 	struct sockaddr_storage to;	/* setup.to */
 	struct braid_setup_msg mine_setup, their_setup;

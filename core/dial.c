@@ -51,7 +51,7 @@ static int dial_socket(const struct braid_path *path, bool small_segments)
 
 	if (!len)
 		return -EAFNOSUPPORT;
-	fd = braid_os->socket(to.ss_family);
+	fd = braid_os->socket(to.ss_family, IPPROTO_TCP);
 	if (fd < 0)
 		return -errno;
 	memcpy(&from, &path->dev->net.addr, sizeof(path->dev->net.addr));
@@ -124,8 +124,11 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 	return braid_handshake_add(c, EPOLLOUT) ? -ENOMEM : 0;
 }
 
-static const char *refusal(const struct braid_conn *c)
+static const char *refusal(const struct braid_conn *c, char *text, size_t len)
 {
+	braid_handshake_refused(c, text, len);
+	if (*text)
+		return text;
 	switch (c->theirs.status) {
 	case BRAID_HELLO_NO_LISTEN:
 		return "it no longer listens for this connection; did that rank abort?";
@@ -140,6 +143,7 @@ static const char *refusal(const struct braid_conn *c)
 static void dial_failed_for_good(struct braid_link *link, const struct braid_conn *c, int err)
 {
 	const char *addr = c ? c->addr : "the peer";
+	char text[320];
 
 	if (err == -EPROTONOSUPPORT)
 		braid_link_fail(link, err,
@@ -161,7 +165,7 @@ static void dial_failed_for_good(struct braid_link *link, const struct braid_con
 				addr);
 	else if (err == -EREMOTEIO)
 		braid_link_fail(link, err, "%s answered, but %s", addr,
-				c ? refusal(c) : "it refused");
+				c ? refusal(c, text, sizeof(text)) : "it refused");
 	else if (err == -ETIMEDOUT)
 		braid_link_fail(link, -EREMOTEIO,
 				"no answer within %lld s (BRAID_CONNECT_TIMEOUT): is there a "

@@ -105,7 +105,8 @@ void braid_handshakes_revoke(const struct braid_link *link)
 
 	pthread_mutex_lock(&braid_svc.lock);
 	braid_list_for(c, &conns, node) {
-		if (c->link != link || !c->setup.wire || c->mine_setup.grant == link->grant)
+		if (c->link != link || !c->setup.wire || !c->tr->dma ||
+		    c->mine_setup.grant == link->grant)
 			continue;
 		braid_conn_revoke(c);
 	}
@@ -345,6 +346,8 @@ static const char *setup_text(int err)
 		return "the two ports are of different kinds: InfiniBand, RoCE or iWARP";
 	case EADDRNOTAVAIL:
 		return "no GID of a type that the other has too";
+	case ENOPROTOOPT:
+		return "what came up is plain TCP: that end's log says why";
 	case ENETDOWN:
 		return "its port is down, or has just failed";
 	default:
@@ -352,28 +355,53 @@ static const char *setup_text(int err)
 	}
 }
 
+static int setup_err(const struct braid_conn *c)
+{
+	return c->mine_setup.err ? c->mine_setup.err : c->their_setup.err;
+}
+
+void braid_handshake_refused(const struct braid_conn *c, char *ret, size_t len)
+{
+	const char *call = c->mine_setup.err ? c->setup.failed : NULL;
+
+	*ret = '\0';
+	if (c->refused)
+		snprintf(ret, len, "%s can't have %s (%s%s%s)",
+			 c->mine_setup.err ? "this end" : "the peer", c->refused->name,
+			 call ? call : "", call ? ": " : "",
+			 c->setup.why[0] ? c->setup.why : setup_text(setup_err(c)));
+}
+
+/* InfiniBand here and RoCE there stay so; what hangs, and would hold a lane up each time, too. */
+static bool is_final(const struct braid_conn *c, int err)
+{
+	return err == EPROTOTYPE || err == EALREADY ||
+	       (err == ETIMEDOUT && c->refused && c->refused->slow);
+}
+
 /* A dialler that was refused the better transport tries again later. */
 static void agreed_on(struct braid_link *link, const struct braid_conn *c, unsigned index)
 {
-	int err = c->mine_setup.err ? c->mine_setup.err : c->their_setup.err;
-	const char *call = c->mine_setup.err ? c->setup.failed : NULL;
+	uint64_t now = braid_os->now_ns();
+	int err = setup_err(c);
+	bool final = is_final(c, err);
 	const struct braid_transport *best = link->key.dev->best;
+	char why[320];
 
-	/* InfiniBand here and RoCE there stay so. */
-	link->better |= c->tr->blob || (err && err != EPROTOTYPE);
+	link->better |= c->tr->blob || (err && !final);
 	if (link->dialler && (c->tr->blob || err))
-		link->path[c->path].better = err != EPROTOTYPE;
-	if (err && link->dialler)
-		braid_path_plain(link, c->path, err != ENETDOWN, braid_os->now_ns());
+		link->path[c->path].better = !final;
+	if (err && link->dialler)	/* EIO: it had come up before, and failed */
+		braid_path_plain(link, c->path, err != ENETDOWN,
+				 c->refused && err != EIO ? c->refused->rest_s : 0, now);
 	/* A peer that closes the lane once more while it comes back refuses as well. */
-	if (c->lane && err == ECONNREFUSED)
+	if ((c->lane && err == ECONNREFUSED) || err == EALREADY)
 		return;
+	braid_handshake_refused(c, why, sizeof(why));
 	if (err && !link->told_plain)
-		braid_warn("device %s, peer %s: %s carries lane %u: %s can't have %s (%s%s%s)%s",
-			   link->key.dev->net.name, link->peer, c->tr->name, index,
-			   c->mine_setup.err ? "this end" : "the peer", best->name,
-			   call ? call : "", call ? ": " : "", setup_text(err),
-			   err == EPROTOTYPE ? "" : "; it is tried again now and then");
+		braid_warn("device %s, peer %s: %s carries lane %u: %s%s",
+			   link->key.dev->net.name, link->peer, c->tr->name, index, why,
+			   final ? "" : "; it is tried again now and then");
 	else if (!err && best && c->tr != best && !link->told_plain && !link->better)
 		braid_warn("device %s, peer %s: %s carries this link: the peer does not offer %s; "
 			   "braid info on its host says why", link->key.dev->net.name, link->peer,
@@ -521,6 +549,7 @@ static void dial_over(struct braid_conn *c, int err, uint64_t now)
 void braid_handshake_event(struct braid_conn *c, uint64_t now)
 {
 	struct braid_link *link = c->link;
+	uint64_t timeout = (uint64_t)braid_param.handshake_timeout * SEC;
 	uint32_t events = 0;
 	int err = braid_conn_step(c, &events);
 
@@ -533,10 +562,10 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 		}
 		if (c->state >= BRAID_CONN_ASK_SETUP && c->tr && c->tr->blob && !c->patient) {
 			c->patient = true;
-			c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
+			c->deadline_ns = now + timeout;
 		}
 		if (c->state == BRAID_CONN_WAIT_READY && !c->ready_by_ns)
-			c->ready_by_ns = now + READY_MS * MS;
+			c->ready_by_ns = now + (c->tr->slow ? timeout / 2 : READY_MS * MS);
 		braid_watch(EPOLL_CTL_MOD, c->fd, events, c, BRAID_TAG_CONN);
 		return;
 	}

@@ -163,14 +163,14 @@ static bool is_poor(const struct braid_lane *lane, unsigned path, uint64_t now)
 	const struct braid_link *link = lane->link;
 	const struct braid_dev *dev = link->path[path].dev;
 
-	if (!link->path[path].better || lane->tr->dma ||
+	if (!link->path[path].better || lane->tr->blob ||
 	    now < link->path[path].plain_until_ns || !dev->best->usable(dev))
 		return false;
 	/* One tries; where it has come through, the others follow. */
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		const struct braid_lane *k = link->lane[i];
 
-		if (k != lane && k->path == path && i < lane->index && !k->tr->dma)
+		if (k != lane && k->path == path && i < lane->index && !k->tr->blob)
 			return false;
 	}
 	return true;
@@ -207,7 +207,7 @@ static void dial(struct braid_link *link, uint64_t now)
 		int err;
 
 		if (lane->sour && lane->fd < 0) {
-			braid_path_plain(link, lane->path, true, now);
+			braid_path_plain(link, lane->path, true, 0, now);
 			lane->sour = false;
 		}
 		astray = lane->path != path || is_poor(lane, path, now);
@@ -276,7 +276,7 @@ static bool look_at_health(struct braid_link *link, uint64_t now)
 			continue;
 		err = lane->tr->health(lane, &h);
 		if (err) {
-			if (lane->tr->dma) {	/* its port is down */
+			if (lane->tr->blob) {	/* its port is down */
 				braid_lock_wait(&link->lock);
 				braid_lane_lost(lane, err);
 				braid_unlock(&link->lock);

@@ -617,6 +617,14 @@ int braid_tx_release(struct braid_lane *lane, const void *comm)
 	return 0;
 }
 
+int braid_lane_look_at_fd(const struct braid_lane *lane)
+{
+	char byte;
+	ssize_t n = braid_os->recv(lane->fd, &byte, 1, MSG_DONTWAIT);
+
+	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -ENOTCONN;
+}
+
 bool braid_lane_stuck(const struct braid_lane *lane, struct braid_look *look, unsigned most)
 {
 	uint64_t bytes = atomic_load_explicit(&lane->rx_bytes, memory_order_relaxed);

@@ -202,6 +202,12 @@ void braid_tx_move(struct braid_lane *from, struct braid_lane *to);
 int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to);
 
 /*
+ * Of a lane that more than its socket carries: does the peer's process live?  0 or -ENOTCONN.
+ * Nothing comes over that socket but that the lane is closed.
+ */
+int braid_lane_look_at_fd(const struct braid_lane *lane);
+
+/*
  * Does nothing come of what is under way, at `most` looks in a row?  A peer that lives acknowledges
  * what it gets.  With the link's lock held.
  */

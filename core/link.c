@@ -254,7 +254,7 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 	braid_info("device %s, peer %s: lane %u is lost (%s)", link->key.dev->net.name, link->peer,
 		   lane->index, err == -ENOTCONN ? "closed by the peer" : strerror(-err));
 	/* By itself: not because the peer or we closed it. */
-	lane->sour = lane->tr->dma && err != -ENOTCONN && err != -ECANCELED && err != -ECONNRESET;
+	lane->sour = lane->tr->blob && err != -ENOTCONN && err != -ECANCELED && err != -ECONNRESET;
 	atomic_store(&lane->up, false);
 	atomic_fetch_add(&link->ndown, 1);
 	braid_service_kick();
@@ -1128,11 +1128,12 @@ void braid_link_go(struct braid_link *link, unsigned n)
 		braid_unlock(&link->lane[i]->io);
 }
 
-void braid_link_tidy(struct braid_link *link)
+bool braid_link_tidy(struct braid_link *link)
 {
 	if (!braid_trylock(&link->lock))
-		return;
+		return false;
 	braid_link_tell(link);
 	braid_link_flush(link);
 	braid_unlock(&link->lock);
+	return true;
 }

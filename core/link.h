@@ -215,8 +215,11 @@ int braid_link_move(struct braid_link *link);
 unsigned braid_link_stop(struct braid_link *link);
 void braid_link_go(struct braid_link *link, unsigned n);
 
-/* Tell and send what waits without being urgent: for who comes by once in a while. */
-void braid_link_tidy(struct braid_link *link);
+/*
+ * Tell and send what waits without being urgent: for who comes by once in a while.  False: somebody
+ * has the lock, and need not do it.
+ */
+bool braid_link_tidy(struct braid_link *link);
 
 /* With the link's lock held: */
 struct braid_comm *braid_link_comm(struct braid_link *link, uint32_t id);

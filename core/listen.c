@@ -8,6 +8,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +64,17 @@ bool braid_listens_left(void)
 
 /* --- ports --------------------------------------------------------------------------------- */
 
+/* Once for all that has come: what can't be read is no reason to be woken again and again. */
+static void watch_device(struct braid_port *p)
+{
+	for (unsigned i = 0; braid_transports[i]; i++) {
+		int fd = braid_transports[i]->event_fd(p->dev);
+
+		if (fd >= 0)
+			braid_watch(EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, p, BRAID_TAG_DEVICE);
+	}
+}
+
 static int port_open(struct braid_dev *dev, struct braid_port **ret)
 {
 	struct sockaddr_storage sa = { 0 };
@@ -80,7 +92,7 @@ static int port_open(struct braid_dev *dev, struct braid_port **ret)
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return braid_no_memory("a listening socket");
-	fd = braid_os->socket(sa.ss_family);
+	fd = braid_os->socket(sa.ss_family, IPPROTO_TCP);
 	if (fd < 0)
 		goto fail;
 	if (sa.ss_family == AF_INET6)
@@ -98,6 +110,7 @@ static int port_open(struct braid_dev *dev, struct braid_port **ret)
 						  ((struct sockaddr_in6 *)&sa)->sin6_port);
 	err = braid_watch(EPOLL_CTL_ADD, fd, EPOLLIN, p, BRAID_TAG_PORT);
 	if (!err) {
+		watch_device(p);
 		braid_list_add_tail(&ports, &p->node);
 		*ret = p;
 		return 0;
@@ -164,11 +177,36 @@ bool braid_ports_resume(uint64_t now)
 	return waiting;
 }
 
+bool braid_port_news(struct braid_port *p)
+{
+	bool more = false;
+
+	for (unsigned i = 0; braid_transports[i]; i++)
+		more |= braid_transports[i]->events(p->dev);
+	return more;
+}
+
+bool braid_ports_news(void)
+{
+	struct braid_port *p;
+	bool more = false;
+
+	braid_list_for(p, &ports, node)
+		more |= braid_port_news(p);
+	return more;
+}
+
 void braid_ports_close(void)
 {
 	while (!braid_list_empty(&ports)) {
 		struct braid_port *p = braid_list_entry(ports.next, struct braid_port, node);
 
+		for (unsigned i = 0; braid_transports[i]; i++) {
+			int fd = braid_transports[i]->event_fd(p->dev);
+
+			if (fd >= 0)
+				braid_unwatch(fd);
+		}
 		braid_list_del(&p->node);
 		braid_os->close(p->fd);
 		free(p);

@@ -141,9 +141,9 @@ static void os_random(void *buf, size_t len)
 	}
 }
 
-static int os_socket(int family)
+static int os_socket(int family, int protocol)
 {
-	return fd_note(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+	return fd_note(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
 }
 
 static int os_accept(int fd, struct sockaddr *sa, socklen_t *len)

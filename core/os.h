@@ -25,7 +25,7 @@ struct braid_os {
 	uint64_t (*now_ns)(void);			/* monotonic */
 	void (*random)(void *buf, size_t len);		/* cryptographic */
 
-	int (*socket)(int family);			/* a TCP socket */
+	int (*socket)(int family, int protocol);	/* SOCK_STREAM */
 	int (*bind)(int fd, const struct sockaddr *sa, socklen_t len);
 	int (*listen)(int fd, int backlog);
 	int (*accept)(int fd, struct sockaddr *sa, socklen_t *len);

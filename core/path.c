@@ -204,7 +204,8 @@ void braid_path_good(struct braid_link *link, unsigned path, uint64_t now)
 	p->bad_until_ns = 0;
 }
 
-void braid_path_plain(struct braid_link *link, unsigned path, bool worse, uint64_t now)
+void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsigned least_s,
+		      uint64_t now)
 {
 	struct braid_path *p = &link->path[path];
 
@@ -215,4 +216,6 @@ void braid_path_plain(struct braid_link *link, unsigned path, bool worse, uint64
 	else if (worse && p->plain_ms < HOLD_MAX_MS)
 		p->plain_ms *= 2;
 	p->plain_until_ns = now + p->plain_ms * MS;
+	if (p->plain_until_ns < now + least_s * SEC)
+		p->plain_until_ns = now + least_s * SEC;
 }

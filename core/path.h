@@ -51,8 +51,9 @@ void braid_path_bad(struct braid_link *link, unsigned path, uint64_t now);
 void braid_path_good(struct braid_link *link, unsigned path, uint64_t now);
 /*
  * What is more than a socket failed on it: for a while it is not tried there; longer each time if
- * that is `worse` than a port which is known to be down.
+ * that is `worse` than a port which is known to be down, and for least_s seconds at least.
  */
-void braid_path_plain(struct braid_link *link, unsigned path, bool worse, uint64_t now);
+void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsigned least_s,
+		      uint64_t now);
 
 #endif

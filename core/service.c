@@ -26,10 +26,12 @@
 #include "core/pool.h"
 #include "core/service_int.h"
 #include "core/transport.h"
+#include "core/work.h"
 
 enum {
 	TICK_MS = 2,
 	STOP_MS = 1000,			/* for goodbyes to leave, of a host that is busy */
+	WATCH_MOVES = 4,		/* of a link that is about to be watched */
 	LINGER_MS = 3000,		/* for lanes to come back that have something to bring */
 };
 
@@ -225,16 +227,16 @@ static void lane_unwatch(struct braid_lane *lane)
 
 static int lane_watch(struct braid_lane *lane)
 {
+	uint32_t room = lane->blocked && !lane->tr->dma ? EPOLLOUT : 0u;
 	int err = braid_watch(lane->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, lane->fd,
 			      EPOLLIN | EPOLLRDHUP | EPOLLONESHOT |
-			      (lane->blocked && !lane->tr->dma ? EPOLLOUT : 0u), lane,
-			      BRAID_TAG_LANE);
+			      (lane->event_fd < 0 ? room : 0), lane, BRAID_TAG_LANE);
 
 	lane->in_epoll |= !err;
 	if (err || lane->event_fd < 0)
 		return err;
 	err = braid_watch(lane->event_in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, lane->event_fd,
-			  EPOLLIN | EPOLLONESHOT, lane, BRAID_TAG_LANE);
+			  EPOLLIN | EPOLLONESHOT | room, lane, BRAID_TAG_LANE);
 	lane->event_in_epoll |= !err;
 	return err;
 }
@@ -260,24 +262,22 @@ static void link_unwatch(struct braid_link *link)
  */
 static void link_watch(struct braid_link *link)
 {
-	bool armed = true;
+	bool idle = true;
+	int moved = 1;
 
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		if (braid_lane_up(link->lane[i]))
-			armed &= link->lane[i]->tr->arm(link->lane[i]);
+			idle &= link->lane[i]->tr->arm(link->lane[i]);
 	}
-	braid_link_move(link);
-	braid_link_tidy(link);
-	if (!armed) {
+	for (unsigned i = 0; i < WATCH_MOVES && moved > 0; i++)
+		moved = braid_link_move(link);
+	/* What is left because a lock is held, or a copy into a GPU not done, wakes nobody. */
+	if (!braid_link_tidy(link) || moved > 0 || atomic_load(&link->copies) || !idle) {
 		link_unwatch(link);
 		return;
 	}
 	atomic_store(&link->watched, true);
 	link->settled = false;
-	if (atomic_load(&link->copies)) {	/* nothing wakes anybody when they are done */
-		link_unwatch(link);
-		return;
-	}
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
@@ -538,6 +538,12 @@ static void close_all(void)
 		link_reap(link, 0);
 	}
 	braid_handshakes_close();
+	while (braid_ports_news() && braid_os->now_ns() < until) {
+		struct epoll_event ev[1];
+
+		braid_os->epoll_wait(svc.ep, ev, 1, 1);
+	}
+	braid_work_end();
 	braid_ports_close();
 	braid_connects_free();
 	close_fds();
@@ -557,6 +563,9 @@ static void handle_event(const struct epoll_event *ev, uint64_t now)
 		break;
 	case BRAID_TAG_CONN:
 		braid_handshake_event(obj, now);
+		break;
+	case BRAID_TAG_DEVICE:
+		braid_port_news(obj);
 		break;
 	default:
 		break;

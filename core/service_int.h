@@ -34,7 +34,7 @@ extern struct braid_svc braid_svc;
 
 /* What an epoll event is about: the low bits of the pointer. */
 enum braid_tag {
-	BRAID_TAG_WAKE, BRAID_TAG_PORT, BRAID_TAG_CONN, BRAID_TAG_LANE,
+	BRAID_TAG_WAKE, BRAID_TAG_PORT, BRAID_TAG_CONN, BRAID_TAG_LANE, BRAID_TAG_DEVICE,
 	BRAID_TAG_MASK = 7,
 };
 
@@ -67,6 +67,9 @@ void braid_port_event(struct braid_port *p, uint64_t now);
 /* Accept again where descriptors had run out; true if some ports still wait for them. */
 bool braid_ports_resume(uint64_t now);
 void braid_ports_close(void);
+/* What transports' devices have heard; true if more is to come of the port's, or of any. */
+bool braid_port_news(struct braid_port *p);
+bool braid_ports_news(void);
 
 /* The TCP port at which a device listens, from now on if not before; 0: it can't. */
 uint16_t braid_port(struct braid_dev *dev);
@@ -131,6 +134,8 @@ void braid_addr_text(const struct sockaddr_storage *sa, char *text, size_t len);
 
 /* What both ends' hellos say about us: transports of `met`, and lanes.  plain: the socket alone. */
 void braid_handshake_offer(struct braid_hello *h, const struct braid_dev *met, bool plain);
+/* Who can't have what both wanted, and why, for people; "" if that did not happen. */
+void braid_handshake_refused(const struct braid_conn *c, char *ret, size_t len);
 /* Move on those that wait for something else than their socket; true if there are any. */
 bool braid_handshakes_poll(uint64_t now);
 

@@ -56,3 +56,15 @@ bool braid_always(const struct braid_dev *dev)
 	(void)dev;
 	return true;
 }
+
+int braid_no_event_fd(const struct braid_dev *dev)
+{
+	(void)dev;
+	return -1;
+}
+
+bool braid_no_events(struct braid_dev *dev)
+{
+	(void)dev;
+	return false;
+}

@@ -116,6 +116,7 @@ struct braid_setup {			/* one lane on its way up, over an authenticated socket *
 	bool dialler;
 	void *wire;			/* what setup() made, for lane_open() to take */
 	const char *failed;		/* the call of a library that did, for people; or NULL */
+	char why[160];			/* what is to be said in place of the errno; or "" */
 };
 
 struct braid_transport {
@@ -136,6 +137,13 @@ struct braid_transport {
 	int (*probe)(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len);
 	/* May a lane be had over dev now, as far as this end knows?  With no lock, never waits. */
 	bool (*usable)(const struct braid_dev *dev);
+	/*
+	 * What a device hears that is no lane's: a descriptor (-1: there is none), and what the
+	 * service thread calls when it has become readable, and at its end.  True: there is more
+	 * to come, for which it is worth waiting a moment at the end.
+	 */
+	int (*event_fd)(const struct braid_dev *dev);
+	bool (*events)(struct braid_dev *dev);
 	/* Memory of the user that the wire may read and write from now on: keys for dev. */
 	int (*reg)(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
 	void (*dereg)(struct braid_dev *dev, struct braid_key *key);
@@ -146,9 +154,13 @@ struct braid_transport {
 	 * dialler first.  setup() makes s->wire and fills `mine`; it has `theirs` at the accepting
 	 * end.  setup_peer(), at the dialling end, has the answer.  setup_ready(): 0, or -EAGAIN:
 	 * ask again in a moment.  setup_drop(): at any time, unless lane_open() has taken s->wire.
+	 * -EALREADY of any of them: it has failed lately with this peer, and people know.
 	 * Where `blob` is false nothing is told, and none of them is called.
 	 */
 	bool blob;
+	bool slow;			/* it may take half of BRAID_HANDSHAKE_TIMEOUT; else 1 s */
+	unsigned rest_s;		/* once it has failed, sockets have that path for so long,
+					 * at least; 0: as core/path.c thinks */
 	int (*setup)(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);
 	int (*setup_peer)(struct braid_setup *s, const uint8_t *theirs);
 	int (*setup_ready)(struct braid_setup *s);
@@ -165,7 +177,8 @@ struct braid_transport {
 	void (*lane_fence)(struct braid_lane *lane);
 	/*
 	 * The service thread is about to sleep: have lane->event_fd, if there is one, become
-	 * readable when something arrives.  What came before is to be polled once more.  False:
+	 * readable when something arrives (and, without dma, writable where lane->blocked says
+	 * that room is waited for).  What came before is to be polled once more.  False:
 	 * there is always something left to do, the next tick tries again.
 	 */
 	bool (*arm)(struct braid_lane *lane);
@@ -196,6 +209,8 @@ void braid_no_setup_drop(struct braid_setup *s);
 void braid_no_lane(struct braid_lane *lane);
 bool braid_no_arm(struct braid_lane *lane);
 bool braid_always(const struct braid_dev *dev);
+int braid_no_event_fd(const struct braid_dev *dev);
+bool braid_no_events(struct braid_dev *dev);
 
 /* Those in use, best first, NULL-terminated: plugin/device.c is the one place that names them. */
 extern const struct braid_transport *braid_transports[];

@@ -21,6 +21,7 @@
 #include "gdr/cuda.h"
 #include "topo/pci.h"
 
+extern const struct braid_transport braid_smc;
 extern const struct braid_transport braid_tcp;
 #ifdef HAVE_RDMA
 extern const struct braid_transport braid_verbs;
@@ -33,6 +34,7 @@ static const struct braid_transport *const known[] = {
 #ifdef HAVE_RDMA
 	&braid_verbs,
 #endif
+	&braid_smc,
 #ifdef HAVE_UCX
 	&braid_ucx,
 #endif

@@ -65,6 +65,7 @@ static int tcp_open(struct braid_lane *lane)
 	const char *given_up = lane->link->key.dev->member[0]->congestion;
 	int tos = dscp_byte(lane->link);
 
+	((struct braid_stream *)lane)->fd = lane->fd;
 	lane->local = same_host(lane->fd);
 	set_int(lane->fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	if (braid_param.notsent)
@@ -121,6 +122,8 @@ const struct braid_transport braid_tcp = {
 	.lane_size = sizeof(struct braid_stream),
 	.probe = tcp_probe,
 	.usable = braid_always,
+	.event_fd = braid_no_event_fd,
+	.events = braid_no_events,
 	.reg = braid_no_reg,
 	.dereg = braid_no_dereg,
 	.setup = braid_no_setup,

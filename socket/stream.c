@@ -82,6 +82,7 @@ static ssize_t rx(int fd, struct msghdr *msg)
 
 int braid_stream_push(struct braid_lane *lane)
 {
+	const struct braid_stream *s = stream_of(lane);
 	struct braid_lock *lock = &lane->link->lock;
 	size_t budget = BRAID_CALL_BUDGET;
 
@@ -99,7 +100,7 @@ int braid_stream_push(struct braid_lane *lane)
 			return lane->tx.unsent ? -EAGAIN : 0;
 		if (bytes > BRAID_COPY_LOCKED)
 			braid_unlock(lock);
-		n = tx(lane->fd, &msg);
+		n = tx(s->fd, &msg);
 		err = n < 0 ? -errno : 0;
 		if (bytes > BRAID_COPY_LOCKED)
 			braid_lock_wait(lock);
@@ -141,7 +142,7 @@ static ssize_t receive(struct braid_stream *s, size_t budget, bool *ret_short)
 	} else {
 		ahead = 0;
 	}
-	n = rx(lane->fd, &msg);
+	n = rx(s->fd, &msg);
 	if (n <= 0)
 		return n < 0 ? -errno : 0;
 	atomic_store_explicit(&lane->rx_bytes, lane->rx_bytes + (uint64_t)n, memory_order_relaxed);

@@ -10,6 +10,7 @@
 
 struct braid_stream {
 	struct braid_lane lane;		/* first */
+	int fd;				/* its owner's: lane->fd, or a socket beside that one */
 	uint8_t *stage;			/* what was read ahead of being understood */
 	unsigned beg, end;		/* of it, not understood yet */
 	bool big;			/* the last payload was: read headers, not ahead */

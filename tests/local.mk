@@ -5,7 +5,7 @@
 #   abi_tests   tests/abi/test_x     the same, made of tests/abi/abi.h
 #   fuzz_tests  tests/fuzz/fuzz_x    LLVMFuzzerTestOneInput() of that one file, and one more line
 #                                    below; its corpus is tests/fuzz/corpus/x/
-#   tidy_tests, net_tests, rdma_tests, ucx_tests, cli_tests scripts (sh, bash or bats), executable
+#   tidy_tests, net_tests, rdma_tests, ucx_tests, smc_tests, cli_tests scripts (sh, bash or bats), executable
 #   vm_tests    tests/vm/cases/x.sh  a script for virtual machines (tests/vm/run), not in make check
 # --wrap for a neighbour: tests_unit_test_x_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neighbour
 # A preloaded fake: check_LTLIBRARIES += tests/lib/fault.la, with
@@ -31,8 +31,10 @@ unit_tests = \
 	tests/unit/test_param \
 	tests/unit/test_path \
 	tests/unit/test_pool \
+	tests/unit/test_smc \
 	tests/unit/test_stream \
-	tests/unit/test_wire
+	tests/unit/test_wire \
+	tests/unit/test_work
 
 abi_tests = \
 	tests/abi/test_badpeer \
@@ -62,7 +64,8 @@ fuzz_tests = \
 	tests/fuzz/fuzz_handle \
 	tests/fuzz/fuzz_hello \
 	tests/fuzz/fuzz_machine \
-	tests/fuzz/fuzz_param
+	tests/fuzz/fuzz_param \
+	tests/fuzz/fuzz_smcdiag
 
 # Programs that go through the TAP driver and need nothing of the above.
 sim_tests = tests/sim/test_sim
@@ -91,6 +94,9 @@ ucx_tests = \
 	tests/ucx/faults.sh \
 	tests/ucx/shm.sh \
 	tests/ucx/tcp.sh
+smc_tests = \
+	tests/smc/abi.sh \
+	tests/smc/fallback.sh
 
 fault_tests = tests/faults/check.sh
 
@@ -163,6 +169,7 @@ tests_fuzz_fuzz_handle_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_hello_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_machine_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_param_LDADD = $(fuzz_libs)
+tests_fuzz_fuzz_smcdiag_LDADD = $(fuzz_libs)
 
 # Programs that need more than that.
 tests_unit_test_comm_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_listen_offer
@@ -227,6 +234,11 @@ abi_tests += tests/abi/test_gpu
 rdma_programs = tests/rdma/test_counts
 endif
 
+# A kernel that has SMC, preloaded: its sockets are TCP's.
+check_LTLIBRARIES += tests/fakesmc/smc.la
+tests_fakesmc_smc_la_SOURCES = tests/fakesmc/smc.c
+tests_fakesmc_smc_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
+tests_fakesmc_smc_la_LIBADD = -ldl
 
 # The simulator: the product as a module, and what it takes from libc taken from the simulator.
 check_LTLIBRARIES += tests/sim/node.la
@@ -292,16 +304,18 @@ else
 cmocka_tests = tests/no-cmocka.sh
 endif
 
-dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(fault_tests) $(cli_tests) $(vm_tests) \
+dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(smc_tests) \
+	$(fault_tests) $(cli_tests) $(vm_tests) \
 	$(vm_verbs_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/ucx/bench.sh \
 	tests/rdma/device.sh tests/topo/mktree
 EXTRA_DIST += $(recorded_machines) tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
-	tests/rdma/lib.sh tests/rdma/suite.sh tests/ucx/lib.sh tests/bench/figures.sh tests/vm/lib.sh tests/vm/abi.sh tests/vm/rdma-faults.sh \
+	tests/rdma/lib.sh tests/rdma/suite.sh tests/ucx/lib.sh tests/smc/lib.sh tests/bench/figures.sh tests/vm/lib.sh \
+	tests/vm/abi.sh tests/vm/rdma-faults.sh \
 	tests/vm/rdma-load.sh tests/vm/modules tests/vm/dmesg.ok
 
 TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(sim_tests) $(net_tests) \
-	$(rdma_tests) $(ucx_tests) $(fault_tests) $(cli_tests)
+	$(rdma_tests) $(ucx_tests) $(smc_tests) $(fault_tests) $(cli_tests)
 
 TEST_EXTENSIONS = .sh .bats
 TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
@@ -341,6 +355,10 @@ check-rdma: all
 check-ucx: all
 	BRAID_TEST_FILTER=$${BRAID_TEST_FILTER:-*} BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-1200} \
 		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(ucx_tests)'
+# The same over SMC, of a fake kernel.
+check-smc: all $(check_LTLIBRARIES)
+	BRAID_TEST_FILTER=$${BRAID_TEST_FILTER:-*} BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-1200} \
+		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(smc_tests)'
 check-faults: all tests/faults/faults
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(fault_tests)'
 check-cli: all

@@ -22,6 +22,7 @@
 #include "tools/opt.h"
 #include "tools/proxy.h"
 #include "tools/raw.h"
+#include "tools/smc.h"
 
 enum { ERR = 600, LINE = 1024 };
 
@@ -87,6 +88,7 @@ static json_t *notes_json(const json_t *lines)
 		const char *text = json_string_value(x);
 
 		if (!strncmp(text, "verbs: ", 7) || !strncmp(text, "ucx: ", 5) ||
+		    !strncmp(text, "smc: ", 5) ||
 		    !strncmp(text, "fork: ", 6) ||
 		    !strncmp(text, "gpu: ", 5))
 			json_array_append(list, x);
@@ -375,6 +377,8 @@ static void print_plugin(const json_t *doc)
 		puts("\nno devices");
 	json_array_foreach(list, i, x)
 		print_device(x);
+	putchar('\n');
+	smc_print(json_object_get(doc, "smc"));
 	puts("\noptional libraries on this host; " USED);
 	json_array_foreach(json_object_get(doc, "libraries"), i, x)
 		printf("  %-16s  %-27s %s\n", text_of(x, "name"), text_of(x, "for"),
@@ -444,8 +448,9 @@ static int info(const struct wishes *w)
 		fprintf(stderr, "braid info: %s\n", err);
 		return 1;
 	}
-	doc = json_pack("{s:s, s:o, s:o, s:o}", "schema", "braid-info-1", "plugin", plugin,
-			"libraries", libraries_json(), "params", params_json());
+	doc = json_pack("{s:s, s:o, s:o, s:o, s:o}", "schema", "braid-info-1", "plugin", plugin,
+			"smc", smc_json(), "libraries", libraries_json(), "params",
+			params_json());
 	if (w->json) {
 		json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 		putchar('\n');

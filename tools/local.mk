@@ -30,6 +30,8 @@ tools_libtools_la_SOURCES = \
 	tools/proxy.h \
 	tools/raw.c \
 	tools/raw.h \
+	tools/smc.c \
+	tools/smc.h \
 	tools/topo.c \
 	tools/topo.h \
 	tools/topo_draw.c
@@ -40,7 +42,7 @@ tools_libs = tools/libtools.la libbraid-core.la $(SODIUM_LIBS) $(JANSSON_LIBS) -
 
 bin_PROGRAMS += braid
 braid_SOURCES = tools/main.c
-braid_LDADD = $(tools_libs) $(HWLOC_LIBS)
+braid_LDADD = $(tools_libs) $(HWLOC_LIBS) $(LIBNL_LIBS)
 
 # Plain TCP sockets under the same patterns: what braid's figures are compared with.
 noinst_PROGRAMS += tools/rawtcp

@@ -28,6 +28,7 @@ static const struct {
 	 "Measure latency, bandwidth, rate and set-up, beside raw TCP if you like"},
 	{"info", cmd_info, "What the plugin offers here, and every parameter"},
 	{"topo", cmd_topo, "How near GPUs and NICs are, and which a GPU should use"},
+	{"smc", cmd_smc, "What the kernel's SMC has and lacks, and how to add it"},
 	{"help", cmd_help, "This list"},
 	{"--help", cmd_help, NULL},
 	{"-h", cmd_help, NULL},

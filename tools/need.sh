@@ -3,7 +3,7 @@
 # need.sh - what a bare Debian 12 lacks.  Sourced by tools/quickstart, tests/run and .ci/run.
 
 # shellcheck disable=SC2034 # for those who source this
-need_build="autoconf automake libtool make gcc libc6-dev libsodium-dev libjansson-dev libibverbs-dev librdmacm-dev libhwloc-dev libucx-dev"
+need_build="autoconf automake libtool make gcc libc6-dev libsodium-dev libjansson-dev libibverbs-dev librdmacm-dev libhwloc-dev libucx-dev libnl-genl-3-dev"
 # shellcheck disable=SC2034
 need_tests="libcmocka-dev bats binutils iproute2 procps tcpdump"
 

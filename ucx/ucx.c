@@ -355,15 +355,6 @@ static int ucx_setup_ready(struct braid_setup *s)
 
 /* --- sending ------------------------------------------------------------------------------- */
 
-/* Does the peer's process live?  Nothing comes over the socket. */
-static int look_at_fd(const struct braid_lane *lane)
-{
-	char byte;
-	ssize_t n = braid_os->recv(lane->fd, &byte, 1, MSG_DONTWAIT);
-
-	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -ENOTCONN;
-}
-
 /* The link's lock is not held while much is copied. */
 static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, uint64_t tag)
 {
@@ -407,7 +398,7 @@ static int ucx_push(struct braid_lane *lane)
 		budget -= len < budget ? len : budget;
 	}
 	/* That its endpoint fails is then no wonder. */
-	return err == -EIO && look_at_fd(lane) ? -ENOTCONN : err;
+	return err == -EIO && braid_lane_look_at_fd(lane) ? -ENOTCONN : err;
 }
 
 /* --- receiving, with the link's lock held -------------------------------------------------- */
@@ -482,7 +473,7 @@ static int take(struct braid_lane *lane, struct wire *w)
 
 static int broken(const struct braid_lane *lane, const struct wire *w)
 {
-	if (look_at_fd(lane))
+	if (braid_lane_look_at_fd(lane))
 		return -ENOTCONN;
 	braid_info("device %s, peer %s: lane %u: UCX says: %s", lane->link->key.dev->net.name,
 		   lane->link->peer, lane->index, braid_ucp.status_string(w->status));
@@ -512,12 +503,12 @@ static int ucx_poll(struct braid_lane *lane)
 		n = take(lane, w);
 		braid_unlock(&lane->link->lock);
 		if (n < 0)
-			return look_at_fd(lane) ? -ENOTCONN : n;
+			return braid_lane_look_at_fd(lane) ? -ENOTCONN : n;
 		w->fruitless = 0;
 		return n;
 	}
 	if (++w->fruitless % LOOK_AT_FD == 0 || atomic_load(&lane->link->watched))
-		return look_at_fd(lane);
+		return braid_lane_look_at_fd(lane);
 	return 0;
 }
 
@@ -597,6 +588,8 @@ const struct braid_transport braid_ucx = {
 	.lane_size = sizeof(struct braid_lane),
 	.probe = braid_ucx_probe,
 	.usable = braid_always,
+	.event_fd = braid_no_event_fd,
+	.events = braid_no_events,
 	.reg = braid_no_reg,
 	.dereg = braid_no_dereg,
 	.blob = true,

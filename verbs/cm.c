@@ -7,6 +7,9 @@
  *
  * One event channel per port serves all its ids.
  *
+ * A queue pair can't be ended between connect or accept and what comes of it: drivers have the
+ * caller wait for that, ten seconds if the peer says nothing.  So it is left to itself until then.
+ *
  * rdma_cm hands out ports of its own, but soft-iWARP takes them from TCP as well, where somebody
  * may have them already: then it is tried with another.
  */
@@ -155,6 +158,7 @@ static int say_connect(struct braid_wire *w)
 
 	if (!err && braid_rdma.connect(w->id, &param))
 		err = braid_wire_failed(w, "rdma_connect", last_error());
+	w->asked = !err;
 	return err;
 }
 
@@ -167,6 +171,7 @@ static int say_accept(struct braid_wire *w)
 		err = braid_wire_failed(w, "rdma_accept", last_error());
 	if (err)
 		braid_rdma.reject(w->id, NULL, 0);
+	w->asked = !err;
 	return err;
 }
 
@@ -202,6 +207,8 @@ static void event(struct braid_port *p, struct rdma_cm_event *ev, struct rdma_cm
 {
 	struct braid_wire *w = ev->id->context;
 
+	if (w && ev->event != RDMA_CM_EVENT_CONNECT_REQUEST)
+		w->asked = false;
 	switch (ev->event) {
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
 		w = asked_for(p, ev);
@@ -231,18 +238,24 @@ static void event(struct braid_port *p, struct rdma_cm_event *ev, struct rdma_cm
 	}
 }
 
-static void pump(struct braid_port *p)
+/* False: something could not be heard. */
+static bool pump(struct braid_port *p)
 {
 	struct rdma_cm_event *ev;
 
 	while (!braid_rdma.get_cm_event(p->cm, &ev)) {
 		struct rdma_cm_id *stray = NULL;
+		struct braid_wire *w = ev->event == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL :
+				       ev->id->context;
 
 		event(p, ev, &stray);
 		braid_rdma.ack_cm_event(ev);
 		if (stray)
 			braid_rdma.destroy_id(stray);
+		if (w && w->left && !w->asked)
+			braid_wire_free(w);
 	}
+	return errno == EAGAIN || errno == EINTR;
 }
 
 int braid_cm_accept(struct braid_wire *w)
@@ -307,4 +320,48 @@ void braid_cm_close(struct braid_wire *w)
 	w->id = NULL;
 	w->cm = BRAID_CM_NONE;
 	pump(w->port);			/* a request that was on its way to it: refuse it now */
+}
+
+/* Once may be for want of memory. */
+static bool hears(struct braid_port *p)
+{
+	return pump(p) || pump(p);
+}
+
+bool braid_cm_leave(struct braid_wire *w)
+{
+	if (w->cm == BRAID_CM_NONE || !w->asked)
+		return false;
+	w->left = hears(w->port) && w->asked;	/* the answer may be here */
+	return w->left;
+}
+
+int braid_cm_fd(const struct braid_dev *dev)
+{
+	const struct braid_port *p = dev->port[BRAID_TRANSPORT_VERBS];
+
+	return p && p->cm ? p->cm->fd : -1;
+}
+
+static struct braid_wire *a_left_one(const struct braid_port *p)
+{
+	struct braid_wire *w = p->wires;
+
+	while (w && !w->left)
+		w = w->next;
+	return w;
+}
+
+bool braid_cm_events(struct braid_dev *dev)
+{
+	struct braid_port *p = dev->port[BRAID_TRANSPORT_VERBS];
+	struct braid_wire *w;
+
+	if (!p || !p->cm)
+		return false;
+	while (!hears(p) && (w = a_left_one(p))) {	/* in vain: then it is to be waited for */
+		w->asked = false;
+		braid_wire_free(w);
+	}
+	return a_left_one(p);
 }

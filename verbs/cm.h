@@ -27,5 +27,14 @@ int braid_cm_step(struct braid_wire *w);	/* 0: up; -EAGAIN; or it failed */
 /* When it has: -EAGAIN, dialled from another port, for that one was in use; or why it failed. */
 int braid_cm_again(struct braid_wire *w, const struct sockaddr *from, const struct sockaddr *to);
 void braid_cm_close(struct braid_wire *w);
+/*
+ * True: the peer has not answered yet, and a driver may keep who ends such a queue pair waiting for
+ * that, or for many seconds if it never does.  The wire is freed when the answer comes.
+ */
+bool braid_cm_leave(struct braid_wire *w);
+
+/* See struct braid_transport, events: peers' requests are answered, also when nobody waits. */
+int braid_cm_fd(const struct braid_dev *dev);
+bool braid_cm_events(struct braid_dev *dev);
 
 #endif

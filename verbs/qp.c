@@ -330,7 +330,7 @@ void braid_wire_fence(struct braid_wire *w)
 
 void braid_wire_free(struct braid_wire *w)
 {
-	if (!w)
+	if (!w || braid_cm_leave(w))
 		return;
 	braid_wire_fence(w);
 	braid_cm_close(w);

@@ -28,6 +28,7 @@
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
+#include "verbs/cm.h"
 #include "verbs/gpu.h"
 #include "verbs/wire.h"
 
@@ -410,15 +411,6 @@ static bool has_count(const struct braid_wire *w)
 	return le32toh(atomic_load_explicit(w->m->ack, memory_order_relaxed)) != w->ack_seen;
 }
 
-/* Does the peer's process live?  Nothing comes over the socket but that the lane is closed. */
-static int look_at_fd(struct braid_lane *lane)
-{
-	char byte;
-	ssize_t n = braid_os->recv(lane->fd, &byte, 1, MSG_DONTWAIT);
-
-	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -ENOTCONN;
-}
-
 static int verbs_poll(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
@@ -457,13 +449,13 @@ static int verbs_poll(struct braid_lane *lane)
 	}
 	/* That its queue pair does not answer is then no wonder, nor the NIC's fault. */
 	if (err)
-		return look_at_fd(lane) == -ENOTCONN ? -ENOTCONN : err;
+		return braid_lane_look_at_fd(lane) == -ENOTCONN ? -ENOTCONN : err;
 	if (taken) {
 		w->fruitless = 0;
 		return taken;
 	}
 	if (++w->fruitless % LOOK_AT_FD == 0 || atomic_load(&lane->link->watched))
-		return look_at_fd(lane);
+		return braid_lane_look_at_fd(lane);
 	return 0;
 }
 
@@ -568,6 +560,8 @@ const struct braid_transport braid_verbs = {
 	.lane_size = sizeof(struct braid_lane),
 	.probe = braid_port_probe,
 	.usable = braid_port_usable,
+	.event_fd = braid_cm_fd,
+	.events = braid_cm_events,
 	.reg = braid_port_reg,
 	.dereg = braid_port_dereg,
 	.gpu = &braid_port_gpu,

@@ -57,6 +57,8 @@ struct braid_wire {
 	struct rdma_cm_id *id;
 	uint64_t nonce;
 	enum braid_cm_state cm;
+	bool asked;			/* the peer, who has not answered yet */
+	bool left;			/* goes with the answer */
 	uint16_t cm_port;		/* of the peer that is dialled */
 	unsigned dials;
 	int cm_err;

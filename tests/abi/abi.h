@@ -14,7 +14,8 @@
  * Environment: BRAID_TEST_PLUGIN (path of the .so), BRAID_TEST_FILTER (cmocka's pattern, such as
  * "v12*"), BRAID_TEST_SEED, BRAID_TEST_SLOW (a factor on all deadlines, for valgrind),
  * BRAID_TEST_VERBOSE (log lines to stderr), BRAID_TEST_RDMA (set by tests/rdma: the kind of NIC
- * that device 0 is), BRAID_TEST_UCX (by tests/ucx).  Other BRAID_* variables reach the plugin.
+ * that device 0 is), BRAID_TEST_UCX (by tests/ucx), BRAID_TEST_SMC
+ * (by tests/smc).  Other BRAID_* variables reach the plugin.
  */
 #ifndef BRAID_TESTS_ABI_ABI_H
 #define BRAID_TESTS_ABI_ABI_H

@@ -323,13 +323,15 @@ int abi_main(const char *group, const struct abi_case *cases, size_t n)
 
 bool over_rdma(void)
 {
-	return getenv("BRAID_TEST_RDMA") || getenv("BRAID_TEST_UCX");
+	return getenv("BRAID_TEST_RDMA") || getenv("BRAID_TEST_UCX") || getenv("BRAID_TEST_SMC");
 }
 
 void streams_are_ours(void)
 {
 	const char *ucx = getenv("BRAID_TEST_UCX");
 
+	if (getenv("BRAID_TEST_SMC"))
+		skip_because("SMC has TCP connections of its own, which can't be told from ours");
 	if (ucx && !strcmp(ucx, "tcp"))
 		skip_because("UCX has TCP connections of its own, which can't be told from ours");
 }

@@ -287,6 +287,8 @@ static void objects_gone(void)
 		FAIL("%ld registrations after finalize", ctl("live mr"));
 }
 
+static unsigned qps_left;		/* so many there are at the end, if not 0 */
+
 /* The other end: it does as it is told by the last messages. */
 static void follow(struct abi *t, int fd)
 {
@@ -303,6 +305,8 @@ static void follow(struct abi *t, int fd)
 	}
 	j.out.stop = true;
 	job_finish(&j);
+	if (qps_left)
+		EQ(qps_left, ctl("live qp"));
 	meet(fd);
 	job_close(&j);
 	objects_gone();
@@ -511,6 +515,41 @@ static void sigpipe(struct abi *t)
 {
 	signal(SIGPIPE, SIG_DFL);
 	several(t, kinds[1], ",sigpipe=1");
+}
+
+/*
+ * Requests come when it is too late for them.  Nobody waits until they are answered, as who ended
+ * the queue pair would have to; and they are answered, although nobody expects them any more.
+ */
+static void late_requests(struct abi *t)
+{
+	enum { LATE_MS = 8000, GIVEN_UP_MS = 900 };
+	uint64_t end;
+	struct peer p;
+	struct job *j;
+
+	nic(kinds[1], ",mpa=60000");
+	setenv("BRAID_LANES", "1", 1);
+	qps_left = 1;			/* the peer has dialled: its send is connected first */
+	j = start(t, &p);
+	job_play(j, 200);
+	TRUE(uses_rdma(j));
+	ctl("requests nic0 8000");
+	ctl("port nic0 down");
+	stall_ends(j, "a port goes down");
+	ctl("port nic0 up");
+	end = deadline_ms(20000);
+	while (j->longest_us < GIVEN_UP_MS * 1000) {
+		job_step(j);
+		wait_tick(end, __FILE__, __LINE__, "RDMA to be tried in vain");
+	}
+	printf("requests are late: the longest stall was %llu ms\n",
+	       (unsigned long long)j->longest_us / 1000);
+	TRUE(j->longest_us < (LATE_MS - 2000) * 1000);
+	ctl("requests nic0 0");
+	returns(j, "requests are late");
+	job_play(j, LATE_MS);
+	finish(j, &p);
 }
 
 /* The address of a NIC moves to another entry, then is gone: the next lanes take what there is. */
@@ -1004,6 +1043,8 @@ static void life(struct abi *t, unsigned k, const char *which)
 
 static void each_call(struct abi *t, const char *kind, const char *which)
 {
+	/* Where no events can be had, who ends a queue pair that has asked does wait. */
+	const char *more = strstr(which, " on") ? ",mpa=200" : "";
 	unsigned step = getenv("BRAID_TEST_RDMA_CALLS") ? 1 : STRIDE, k = 0;
 	int status = 0;
 
@@ -1017,11 +1058,11 @@ static void each_call(struct abi *t, const char *kind, const char *which)
 		pid_t pid;
 
 		fflush(NULL);
-		nic(kind, "");
+		nic(kind, more);
 		pid = fork();
 		TRUE(pid >= 0);
 		if (!pid) {
-			nic(kind, "");
+			nic(kind, more);
 			warns_expected();
 			life(t, k, which);
 			_exit(0);
@@ -1178,6 +1219,7 @@ static const struct abi_case cases[] = {
 	BOTH("some queue pairs of several fail", one_of_several),
 	CASE("iWARP: a port that is in use costs nothing", ports_taken, ONCE),
 	CASE("iWARP: nobody hears of a SIGPIPE of the driver's", sigpipe, ONCE),
+	CASE("iWARP: a request that comes too late costs a moment", late_requests, ONCE),
 	BOTH("the end comes while a connection is made", early),
 	CASE("RoCE: a GID that changes is followed", gid_moves, ONCE),
 	CASE("IB: a port that goes down costs a moment", port_down_ib, ONCE),

@@ -25,7 +25,7 @@ bad()
 
 @test "help lists the subcommands" {
 	run -0 "$braid" help
-	for word in demo perf info topo; do
+	for word in demo perf info topo smc; do
 		[[ $output == *"  $word "* ]]
 	done
 }
@@ -36,7 +36,7 @@ bad()
 }
 
 @test "each subcommand has --help within 80 columns" {
-	for sub in demo perf info topo; do
+	for sub in demo perf info topo smc "smc setup"; do
 		run -0 "$braid" $sub --help
 		[[ $output == "usage: braid $sub"* ]]
 		awk 'length > 80 { exit 1 }' <<<"$output"
@@ -60,4 +60,19 @@ bad()
 		[ "${#stderr_lines[@]}" -eq 1 ]
 		[[ $stderr == *"/nowhere/x.so"* ]]
 	done
+}
+
+@test "smc says what is missing, and setup minds what it is given" {
+	run -0 "$braid" smc
+	[[ ${lines[0]} == "SMC  "* ]]
+	run -0 "$braid" smc --json
+	[[ $output == *'"missing": ['* ]]
+	bad "--frobnicate" smc --frobnicate
+	bad "--ueid or --pnetid" smc setup
+	bad "--ueid is up to 32" smc setup --ueid lower
+	bad "--ueid is up to 32" smc setup --ueid ABCDEFGHIJKLMNOPQRSTUVWXYZ.123456
+	bad "--ueid is up to 32" smc setup --ueid .A
+	bad "--pnetid is up to 16" smc setup --pnetid A.B --net lo
+	bad "--pnetid is of --net" smc setup --pnetid NET1
+	bad "from 1 to 2" smc setup --pnetid NET1 --ib x0 --port 3
 }

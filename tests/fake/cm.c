@@ -6,6 +6,9 @@
  * socket's name made of address and port.  On it go a request, a reply or a refusal, and "ready to
  * use"; then it stays open as long as the connection, so that whoever dies is noticed.  One thread
  * for each event channel does all that.
+ *
+ * As with the kernel's drivers, who destroys an iWARP queue pair whose request has not been answered
+ * waits until it is, or until it is too late for that.
  */
 #define FAKE_CM
 #include "tests/fake/fake.h"
@@ -23,9 +26,10 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { PRIVATE_MAX = 256 };
+enum { PRIVATE_MAX = 256, STOP = 1 << 20 };
 
 enum msg_type { MSG_REQ = 1, MSG_REP, MSG_REJ, MSG_RTU };
 
@@ -55,7 +59,7 @@ struct cm_id {
 	uint32_t src_port, dst_port;	/* PORT_ID */
 	struct msg local, remote;
 	unsigned unacked;
-	bool dying;
+	uint64_t due_ns;		/* CONNECTING: too late for an answer; EMBRYO: its request comes */
 };
 
 struct cm_event {
@@ -74,13 +78,21 @@ struct cm_chan {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t acked = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t acked = PTHREAD_COND_INITIALIZER, answered = PTHREAD_COND_INITIALIZER;
 static struct cm_id *ids;
 static uint64_t serials;
 static struct {
 	struct ibv_context *ctx;
 	unsigned users;
 } devices[DEVS_MAX];
+
+static uint64_t clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
 
 static int failed(int err)
 {
@@ -359,6 +371,15 @@ static void watch(struct cm_id *id)
 	epoll_ctl(id->chan->epfd, EPOLL_CTL_ADD, id->fd, &ev);
 }
 
+/* Its thread has something to wait for that is not a descriptor. */
+static void wake(struct cm_chan *c)
+{
+	uint64_t one = 1;
+
+	if (write(c->stopfd, &one, sizeof(one)) < 0)
+		perror("fake librdmacm: eventfd");
+}
+
 static void close_fd(struct cm_id *id)
 {
 	if (id->fd < 0)
@@ -606,10 +627,13 @@ EXPORT int rdma_create_qp(struct rdma_cm_id *ibv, struct ibv_pd *pd, struct ibv_
 
 EXPORT void rdma_destroy_qp(struct rdma_cm_id *ibv)
 {
+	struct cm_id *id = TO(cm_id, ibv);
 	struct ibv_qp *qp = ibv->qp;
 
-	if (!is_forked(TO(cm_chan, ibv->channel))) {
+	if (!is_forked(id->chan)) {
 		pthread_mutex_lock(&lock);
+		while (qp && is_iwarp(id) && id->state == CM_CONNECTING)
+			pthread_cond_wait(&answered, &lock);
 		ibv->qp = NULL;
 		pthread_mutex_unlock(&lock);
 	}
@@ -720,9 +744,14 @@ static int dial(struct cm_id *id)
 	return 0;
 }
 
+static struct fab_port *port_of(uint32_t id)
+{
+	return &fake_fabric()->dev[id / PORTS_MAX].port[id % PORTS_MAX];
+}
+
 static bool port_up(uint32_t id)
 {
-	struct fab_port *p = &fake_fabric()->dev[id / PORTS_MAX].port[id % PORTS_MAX];
+	struct fab_port *p = port_of(id);
 
 	return atomic_load(&p->up) && !atomic_load(&p->drop);
 }
@@ -745,7 +774,9 @@ EXPORT int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *param)
 		push(id, id, RDMA_CM_EVENT_REJECTED, is_iwarp(id) ? -ECONNREFUSED : 8, NULL);
 	} else {
 		id->state = CM_CONNECTING;
+		id->due_ns = clock_ns() + to_ctx(ibv->verbs)->dev->mpa_ms * UINT64_C(1000000);
 		watch(id);
+		wake(id->chan);
 	}
 	pthread_mutex_unlock(&lock);
 	return err ? failed(err) : 0;
@@ -881,7 +912,12 @@ static void on_request(struct cm_id *id)
 {
 	struct cm_id *listener = listener_of(id);
 	uint32_t port = listener ? fake_find_ip(fake_host(), &id->remote.dst) : PORT_NONE;
+	uint32_t late = port == PORT_NONE ? 0 : atomic_load(&port_of(port)->request_ms);
 
+	if (late && !id->due_ns) {
+		id->due_ns = clock_ns() + late * UINT64_C(1000000);
+		return;
+	}
 	if (port != PORT_NONE && kind_of(port) != kind_of(id->remote.port))
 		port = PORT_NONE;
 	if (port == PORT_NONE || take_device(id, port)) {
@@ -899,6 +935,13 @@ static void on_request(struct cm_id *id)
 	push(id, listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0, &id->remote);
 }
 
+static void refused(struct cm_id *id)
+{
+	id->state = CM_GONE;
+	close_fd(id);
+	pthread_cond_broadcast(&answered);
+}
+
 static void on_message(struct cm_id *id)
 {
 	bool iwarp = is_iwarp(id);
@@ -910,14 +953,14 @@ static void on_message(struct cm_id *id)
 			on_request(id);
 		return;
 	case MSG_REJ:
-		id->state = CM_GONE;
-		close_fd(id);
+		refused(id);
 		push(id, id, RDMA_CM_EVENT_REJECTED, iwarp ? -ECONNREFUSED : 28, &id->remote);
 		return;
 	case MSG_REP:
 		if (id->state != CM_CONNECTING)
 			return;
 		id->state = CM_CONNECTED;
+		pthread_cond_broadcast(&answered);
 		if (!id->ibv.qp) {
 			push(id, id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, &id->remote);
 			return;
@@ -950,8 +993,7 @@ static void on_end(struct cm_id *id)
 		id_free(id);
 		return;
 	case CM_CONNECTING:
-		id->state = CM_GONE;
-		close_fd(id);
+		refused(id);
 		push(id, id, RDMA_CM_EVENT_REJECTED, is_iwarp(id) ? -ECONNRESET : 28, NULL);
 		return;
 	case CM_ACCEPTING:
@@ -989,24 +1031,59 @@ static void on_ready(uint64_t serial)
 	}
 }
 
+static bool is_due(const struct cm_id *id, const struct cm_chan *c, uint64_t now)
+{
+	return id->chan == c && id->due_ns && id->due_ns <= now &&
+	       (id->state == CM_CONNECTING || id->state == CM_EMBRYO);
+}
+
+/* What is late now; returns the milliseconds until something will be. */
+static int look_at_clock(struct cm_chan *c)
+{
+	uint64_t now = clock_ns(), next = UINT64_MAX;
+	struct cm_id *id = ids;
+
+	while (id) {
+		if (is_due(id, c, now)) {
+			if (id->state == CM_CONNECTING) {
+				refused(id);
+				push(id, id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
+			} else {
+				on_request(id);
+			}
+			id = ids;		/* which may have freed it */
+			continue;
+		}
+		if (is_due(id, c, UINT64_MAX) && id->due_ns < next)
+			next = id->due_ns;
+		id = id->next;
+	}
+	return next == UINT64_MAX ? -1 : (int)((next - now) / 1000000) + 1;
+}
+
 static void *chan_main(void *arg)
 {
 	struct cm_chan *c = arg;
 	struct epoll_event ev[16];
+	int wait_ms = -1;
 
 	for (;;) {
-		int n = epoll_wait(c->epfd, ev, 16, -1);
+		int n = epoll_wait(c->epfd, ev, 16, wait_ms);
+		uint64_t what = 0;
 
 		pthread_mutex_lock(&lock);
 		for (int i = 0; i < n; i++) {
-			if (!ev[i].data.u64) {
-				pthread_mutex_unlock(&lock);
-				return NULL;
-			}
-			on_ready(ev[i].data.u64);
+			if (ev[i].data.u64)
+				on_ready(ev[i].data.u64);
+			else if (read(c->stopfd, &what, sizeof(what)) < 0 || what >= STOP)
+				goto out;
 		}
+		wait_ms = look_at_clock(c);
 		pthread_mutex_unlock(&lock);
 	}
+out:
+	pthread_mutex_unlock(&lock);
+	return NULL;
 }
 
 /* A child starts afresh. */
@@ -1063,10 +1140,10 @@ EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
 	struct cm_chan *c = TO(cm_chan, channel);
-	uint64_t one = 1;
+	uint64_t stop = STOP;
 
 	if (!is_forked(c)) {
-		if (write(c->stopfd, &one, sizeof(one)) < 0)
+		if (write(c->stopfd, &stop, sizeof(stop)) < 0)
 			perror("fake librdmacm: eventfd");
 		pthread_join(c->thread, NULL);
 		pthread_mutex_lock(&lock);

@@ -25,6 +25,7 @@
  *   max_qp max_cq max_mr max_cqe max_wr max_sge max_inline max_rd max_srq   limits
  *   memlock=BYTES       what may be registered at one time in a process (no limit)
  *   srq=1  imm=1 (iwarp: 0)  dmabuf=1  peermem=1  v1=1  linger=MS (iwarp: how long TCP tries; 10000)
+ *   mpa=MS (iwarp: how long a request waits for its answer, and who ends the queue pair with it; 10000)
  *   sigpipe=0 (1: as siw, a send on a queue pair that is over raises SIGPIPE)
  *   busy=N  busy_dials=N (iwarp: the first N ports to listen on, to dial from, are in use)
  *   late=0              1: what is written into a GPU arrives when a NIC of this process reads next
@@ -34,6 +35,7 @@
  *   drop HOST/NAME/PORT 0|1           packets are lost, and nobody is told
  *   lose HOST/NAME/PORT N             the next N packets from there are lost
  *   delay HOST/NAME/PORT USEC         each packet into there takes that much longer
+ *   requests HOST/NAME/PORT MSEC      rdma_cm's requests take that much longer into there
  *   gid HOST/NAME/PORT INDEX none|ADDRESS [v1|v2]   event GID_CHANGE
  *   fatal HOST/NAME                   event DEVICE_FATAL; everything is EIO from then on
  *   qp QPN error                      the queue pair ends as if the NIC had found a fault

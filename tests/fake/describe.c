@@ -87,7 +87,7 @@ static bool parse_key(struct spec *s, const char *key, char *value)
 		{ "ports", &d->nports }, { "lid", &s->lid }, { "mtu", &d->mtu }, { "speed", &d->speed },
 		{ "net", &s->net }, { "v1", &s->v1 }, { "srq", &d->has_srq }, { "imm", &d->has_imm },
 		{ "dmabuf", &d->has_dmabuf }, { "peermem", &d->has_peermem }, { "late", &d->has_late },
-		{ "linger", &d->linger_ms }, { "sigpipe", &d->has_sigpipe },
+		{ "linger", &d->linger_ms }, { "mpa", &d->mpa_ms }, { "sigpipe", &d->has_sigpipe },
 		{ "busy", &d->busy },
 		{ "busy_dials", &d->busy_dials },
 		{ "max_qp", &d->max.max_qp }, { "max_cq", &d->max.max_cq },
@@ -328,7 +328,7 @@ static struct fdev *dev_new(const char *text)
 	d->has_srq = 1;
 	d->has_peermem = 1;
 	d->has_imm = d->kind != KIND_IWARP;
-	d->linger_ms = 10000;
+	d->linger_ms = d->mpa_ms = 10000;
 	d->max = (struct limits){ .max_qp = 512, .max_cq = 1024, .max_mr = 65536, .max_cqe = 65535,
 		.max_wr = 4096, .max_sge = 16, .max_inline = 256, .max_rd = 16, .max_srq = 256 };
 	snprintf(d->ibv.name, sizeof(d->ibv.name), "%s", copy);

@@ -64,7 +64,7 @@ struct fab_gid {
 };
 
 struct fab_port {
-	_Atomic uint32_t up, drop, delay_us, lid;
+	_Atomic uint32_t up, drop, delay_us, lid, request_ms;
 	_Atomic uint32_t lose;
 	_Atomic uint32_t events;	/* how many there were ... */
 	_Atomic uint32_t event[EVENTS_MAX];	/* ... and the last of them: enum ibv_event_type */
@@ -190,7 +190,8 @@ struct fdev {
 	uint32_t nports, mtu, speed, npkeys;
 	uint16_t pkey[PKEYS_MAX];
 	uint64_t guid, memlock;
-	uint32_t has_srq, has_imm, has_dmabuf, has_peermem, has_late, has_sigpipe, linger_ms, busy, busy_dials;
+	uint32_t has_srq, has_imm, has_dmabuf, has_peermem, has_late, has_sigpipe, linger_ms, mpa_ms, busy,
+		busy_dials;
 	struct limits max;
 	_Atomic uint32_t qps, cqs, mrs, srqs;
 };

@@ -224,6 +224,8 @@ static long do_port(char **w, unsigned n)
 		atomic_store(&p->drop, (uint32_t)strtoul(w[2], NULL, 0));
 	} else if (!strcmp(w[0], "lose")) {
 		atomic_store(&p->lose, (uint32_t)strtoul(w[2], NULL, 0));
+	} else if (!strcmp(w[0], "requests")) {
+		atomic_store(&p->request_ms, (uint32_t)strtoul(w[2], NULL, 0));
 	} else if (!strcmp(w[0], "delay")) {
 		atomic_store(&p->delay_us, (uint32_t)strtoul(w[2], NULL, 0));
 	} else {
@@ -311,7 +313,7 @@ long braid_fake_ctl(const char *cmd)
 		return 0;
 	}
 	if (!strcmp(w[0], "port") || !strcmp(w[0], "drop") || !strcmp(w[0], "lose") || !strcmp(w[0], "delay") ||
-	    !strcmp(w[0], "gid") || !strcmp(w[0], "fatal"))
+	    !strcmp(w[0], "requests") || !strcmp(w[0], "gid") || !strcmp(w[0], "fatal"))
 		return do_port(w, n);
 	return -EINVAL;
 }

@@ -677,9 +677,9 @@ static void os_random(void *buf, size_t len)
 	}
 }
 
-static int os_socket(int family)
+static int os_socket(int family, int protocol)
 {
-	struct sim_file *f = family == AF_INET ? file_new(FILE_TCP) : NULL;
+	struct sim_file *f = family == AF_INET && protocol == IPPROTO_TCP ? file_new(FILE_TCP) : NULL;
 
 	return f ? f->fd : -1;
 }

@@ -44,7 +44,7 @@ enum {
 
 #define DEVICES "ib0:ib,addr=192.0.2.10;ib1:ib;v1:rocev1,addr=192.0.2.1,path=0000:01:00.0;" \
 	"v2:rocev2,addr=192.0.2.2+2001:db8::2;w2:rocev2,addr=192.0.2.3;" \
-	"iw0:iwarp,addr=192.0.2.4,linger=2000;dies:ib;" \
+	"iw0:iwarp,addr=192.0.2.4,linger=2000,mpa=1000;dies:ib;" \
 	"small:ib,max_qp=2,max_cq=2,max_mr=2,max_cqe=64,max_wr=16,memlock=8192"
 
 static void ok(const char *cmd)
@@ -1576,14 +1576,9 @@ struct cm_pair {
 	struct end a, p;
 };
 
-static void cm_connect(struct cm_pair *c, const char *ip)
+static void cm_dial(struct cm_pair *c, const char *ip, struct rdma_conn_param *param)
 {
-	struct rdma_conn_param param = {
-		.private_data = "cookie", .private_data_len = 7, .responder_resources = 2, .initiator_depth = 2,
-		.retry_count = 7, .rnr_retry_count = 7,
-	};
 	struct sockaddr_in in = ip4(ip, 0);
-	struct rdma_cm_event *ev;
 
 	chan = rdma_create_event_channel();
 	assert_int_equal(rdma_create_id(chan, &c->listener, NULL, RDMA_PS_TCP), 0);
@@ -1596,7 +1591,18 @@ static void cm_connect(struct cm_pair *c, const char *ip)
 	assert_int_equal(rdma_resolve_route(c->active, 100), 0);
 	next_event(RDMA_CM_EVENT_ROUTE_RESOLVED);
 	end_on(&c->a, c->active);
-	assert_int_equal(rdma_connect(c->active, &param), 0);
+	assert_int_equal(rdma_connect(c->active, param), 0);
+}
+
+static void cm_connect(struct cm_pair *c, const char *ip)
+{
+	struct rdma_conn_param param = {
+		.private_data = "cookie", .private_data_len = 7, .responder_resources = 2, .initiator_depth = 2,
+		.retry_count = 7, .rnr_retry_count = 7,
+	};
+	struct rdma_cm_event *ev;
+
+	cm_dial(c, ip, &param);
 	assert_int_equal(rdma_get_cm_event(chan, &ev), 0);
 	assert_int_equal(ev->event, RDMA_CM_EVENT_CONNECT_REQUEST);
 	assert_ptr_equal(ev->listen_id, c->listener);
@@ -1794,6 +1800,36 @@ static void test_cm_refusals(void **state)
 	rdma_destroy_event_channel(chan);
 }
 
+/* A request that takes its time is answered all the same; who ends its queue pair waits for that. */
+static void test_iwarp_waits_for_an_answer(void **state)
+{
+	struct rdma_conn_param param = { 0 };
+	struct cm_pair c;
+	uint64_t from = ms_now();
+
+	(void)state;
+	ok("requests iw0 200");
+	cm_dial(&c, "192.0.2.4", &param);
+	c.passive = next_event(RDMA_CM_EVENT_CONNECT_REQUEST);
+	assert_true(ms_now() - from >= 200);
+	assert_int_equal(rdma_reject(c.passive, NULL, 0), 0);
+	end_off(&c.a, c.active);
+	assert_int_equal(rdma_destroy_id(c.passive), 0);
+	assert_int_equal(rdma_destroy_id(c.listener), 0);
+	rdma_destroy_event_channel(chan);
+
+	ok("requests iw0 60000");
+	from = ms_now();
+	cm_dial(&c, "192.0.2.4", &param);
+	rdma_destroy_qp(c.active);
+	assert_true(ms_now() - from >= 1000);
+	next_event(RDMA_CM_EVENT_UNREACHABLE);
+	end_off(&c.a, c.active);
+	assert_int_equal(rdma_destroy_id(c.listener), 0);
+	rdma_destroy_event_channel(chan);
+	ok("requests iw0 0");
+}
+
 static void test_ctl_words(void **state)
 {
 	struct ibv_context *ctx = open_dev("ib0");
@@ -1881,6 +1917,7 @@ int main(void)
 		cmocka_unit_test(test_iwarp_read_needs_a_writable_sink),
 		cmocka_unit_test(test_iwarp_survives_a_short_outage),
 		cmocka_unit_test(test_cm_refusals),
+		cmocka_unit_test(test_iwarp_waits_for_an_answer),
 		cmocka_unit_test(test_ctl_words),
 	};
 

@@ -214,7 +214,7 @@ static void only_legal_words_are_taken(void **state)
 	braid_param_range(find("socket_family"), range, sizeof(range));
 	assert_string_equal(range, "AF_INET or AF_INET6");
 	braid_param_range(find("transports"), range, sizeof(range));
-	assert_string_equal(range, "a comma list of verbs, ucx, tcp");
+	assert_string_equal(range, "a comma list of verbs, smc, ucx, tcp");
 }
 
 static void values_and_ranges_read_as_people_write_them(void **state)
@@ -344,7 +344,7 @@ static const struct load_case load_cases[] = {
 	{ .env = { "BRAID_LANES=x", "BRAID_DSCP=y", "BRAID_EAGER=1k" }, .err = -EINVAL,
 	  .n_warns = 2, .name = "eager", .value = "1024" },
 	{ .env = { "BRAID_TRANSPORTS=tcp,rdma" }, .err = -EINVAL, .n_warns = 1,
-	  .says = { "BRAID_TRANSPORTS", "'tcp,rdma'", "a comma list of verbs, ucx, tcp" },
+	  .says = { "BRAID_TRANSPORTS", "'tcp,rdma'", "a comma list of verbs, smc, ucx, tcp" },
 	  .name = "transports", .value = "verbs,tcp" },
 	{ .env = { "BRAID_SOCKET_FAMILY=inet6" }, .err = -EINVAL, .n_warns = 1,
 	  .says = { "BRAID_SOCKET_FAMILY", "'inet6'", "AF_INET or AF_INET6" },

@@ -169,7 +169,7 @@ static void a_path_that_flaps_is_left_alone_for_longer(void **state)
 /* Seconds without RDMA on a path where it fails now. */
 static uint64_t plain(uint64_t now, bool worse)
 {
-	braid_path_plain(&link_, 1, worse, now);
+	braid_path_plain(&link_, 1, worse, 0, now);
 	return (link_.path[1].plain_until_ns - now) / SEC;
 }
 

@@ -10,6 +10,7 @@
 #	give, take	hand a word from a guest to the other
 #	serve, talk	with two guests: braid perf between them
 #	there		run a command in the other guest
+#	vm_later	modules with a + in the file modules are loaded now
 #	vm_rxe, vm_siw	an RDMA device over a network interface
 #	perftest	a program of that name's package, between two processes or two guests
 #
@@ -18,7 +19,7 @@
 
 vm=$(cd "$(dirname "$0")/.." && pwd)
 if [ -z "${BRAID_TEST_GUEST-}" ]; then
-	exec "$vm/run" --guests "${guests:-1}" --minutes "${minutes:-4}" "$0"
+	exec "$vm/run" --guests "${guests:-1}" --minutes "${minutes:-4}" --suite "${suite-}" "$0"
 fi
 guest=$BRAID_TEST_GUEST
 # shellcheck source=tests/net/lib.sh
@@ -115,6 +116,13 @@ if [ "${guests:-1}" = 2 ]; then
 			>"$tmp/csv" 2>"$tmp/err" || { cat "$tmp/err"; return 1; }
 	}
 fi
+
+vm_later()
+{
+	while read -r vm_module; do
+		busybox insmod "/run/braid-modules/$vm_module" || return
+	done </run/braid-modules/later
+}
 
 # -- RDMA -----------------------------------------------------------------------------------------
 

@@ -112,7 +112,8 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 			c->mine.epoch = braid_link_home(link)->dialled;
 		} else {
 			c->mine.lane = lane ? lane->index : (uint8_t)link->nlanes;
-			c->mine.epoch = lane ? ++lane->dialled : 0;
+			/* The peer may have taken in the last one, of which we have nothing. */
+			c->mine.epoch = lane ? ++lane->dialled : link->grow.dials++;
 		}
 		memcpy(c->key, link->session, sizeof(c->key));
 	}

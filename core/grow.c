@@ -79,7 +79,8 @@ void braid_grow_start(struct braid_link *link)
 
 bool braid_grow_wants_dial(const struct braid_link *link)
 {
-	return link->nlanes < link->want_lanes && link->ncomms && !link->ndown;
+	return (link->nlanes < link->want_lanes || link->nlanes < link->peer_lanes) &&
+	       link->ncomms && !link->ndown;
 }
 
 bool braid_grow_may_dial(const struct braid_link *link, uint64_t now)

@@ -762,8 +762,12 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 
 	if (h->n >= link->lanes_max)
 		return -EBADMSG;
-	if (h->n >= link->nlanes)
-		return 0;			/* lost before its handshake was over here */
+	if (h->n >= link->nlanes) {		/* lost before its handshake was over here */
+		if (link->dialler && link->peer_lanes <= h->n)
+			link->peer_lanes = h->n + 1u;
+		braid_service_kick();
+		return 0;
+	}
 	lane = link->lane[h->n];
 	if ((uint16_t)h->rseq != lane->epoch)
 		return 0;			/* it has been dialled again meanwhile */

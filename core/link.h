@@ -110,6 +110,7 @@ struct braid_link {
 	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
 	bool settled;			/* and have been for a tick without a call */
 	atomic_uint want_lanes;		/* to dial */
+	atomic_uint peer_lanes;		/* so many the peer has: to dial in any case */
 	uint64_t idle_since_ns;
 	atomic_uint pins;		/* calls and dials that still look at it */
 	struct braid_conn *conn;	/* the dial on its way */
@@ -128,6 +129,7 @@ struct braid_link {
 		int phase;
 		uint64_t at_ns, moved_ns, next_try_ns, give_up_ns, wait_ns;
 		uint64_t dial_ns, redial_ns;	/* not before; the last wait for it */
+		uint16_t dials;			/* of new lanes */
 		uint64_t bytes;
 		unsigned long starved;
 		double few_rate, many_rate;	/* bytes per ns, of late */

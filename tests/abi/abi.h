@@ -177,6 +177,7 @@ bool connect_step(struct net *net, void *handle, void **send);
 bool accept_step(struct net *net, void *listen, void **recv);
 bool pair_step(struct net *net, struct pair *p);
 
+void on_device(int dev);	/* what is connected from now on, instead of 0 */
 void *send_to(struct net *net, int fd);	/* with recv_from() at the other end of fd */
 void *recv_from(struct net *net, int fd);
 

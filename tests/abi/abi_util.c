@@ -650,10 +650,17 @@ void recv_one(struct net *net, void *recv, size_t size, uint64_t seed)
 
 /* -- connections -------------------------------------------------------------------------- */
 
+static int device;
+
+void on_device(int dev)
+{
+	device = dev;
+}
+
 bool connect_step(struct net *net, void *handle, void **send)
 {
 	if (!*send)
-		OK(net_connect(net, 0, handle, send));
+		OK(net_connect(net, device, handle, send));
 	return *send;
 }
 
@@ -667,7 +674,7 @@ bool accept_step(struct net *net, void *listen, void **recv)
 void pair_listen(struct net *net, struct pair *p)
 {
 	memset(p, 0, sizeof(*p));
-	OK(net_listen(net, 0, p->handle, &p->listen));
+	OK(net_listen(net, device, p->handle, &p->listen));
 	TRUE(p->listen);
 }
 
@@ -709,7 +716,7 @@ void *recv_from(struct net *net, int fd)
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE] = { 0 };
 	void *listen = NULL, *recv = NULL;
 
-	OK(net_listen(net, 0, handle, &listen));
+	OK(net_listen(net, device, handle, &listen));
 	give(fd, handle, sizeof(handle));
 	WAIT_FOR(accept_step(net, listen, &recv));
 	OK(net_close_listen(net, listen));

@@ -388,6 +388,125 @@ static void io_interrupted(struct abi *t)
 	run_these(t, (struct run){ .kind = FAULT_IO, .how = FAULT_ONCE, .err = EINTR }, 60);
 }
 
+/* --- two processes --------------------------------------------------------------------------- */
+
+enum { ROUNDS = 8, ROUND_CALLS = 400 };
+
+static ncclResult_t both_ways(struct net *net, struct pair *p)
+{
+	struct buf out = buf_new(net, NULL, LARGE, 0), in = buf_new(net, NULL, LARGE, 0);
+	ncclResult_t res = net_reg(net, p->send, out.data, LARGE, NCCL_PTR_HOST, &out.mr);
+	struct op ops[2];
+
+	if (!res)
+		res = net_reg(net, p->recv, in.data, LARGE, NCCL_PTR_HOST, &in.mr);
+	for (unsigned i = 0; !res && i < ROUNDS; i++) {
+		fill(out.data, LARGE, i);
+		ops[0] = op_send(net, p->send, &out, LARGE, 0);
+		ops[1] = op_recv(net, p->recv, &in, LARGE, 0);
+		res = settle(ops, 2);
+		if (!res)
+			filled(in.data, LARGE, i);
+	}
+	OK(net_dereg(net, p->send, out.mr));
+	OK(net_dereg(net, p->recv, in.mr));
+	buf_free(net, &out);
+	buf_free(net, &in);
+	return res;
+}
+
+static void dialled(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	struct pair p = { .recv = recv_from(net, fd), .send = send_to(net, fd) };
+
+	warns_expected();
+	OK(both_ways(net, &p));
+	meet(fd);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+static ncclResult_t dial(struct net *net, struct pair *p, int fd)
+{
+	uint64_t end = deadline_ms(8000);
+	ncclResult_t res = ncclSuccess;
+
+	take(fd, p->handle, sizeof(p->handle));
+	while (!res && !p->send) {
+		res = net_connect(net, 0, p->handle, &p->send);
+		wait_tick(end, __FILE__, __LINE__, "connect");
+	}
+	memset(p->handle, 0, sizeof(p->handle));
+	if (!res)
+		res = net_listen(net, 0, p->handle, &p->listen);
+	if (!res)
+		give(fd, p->handle, sizeof(p->handle));
+	while (!res && !p->recv) {
+		res = net_accept(net, p->listen, &p->recv);
+		wait_tick(end, __FILE__, __LINE__, "accept");
+	}
+	return res;
+}
+
+/* One of two processes, whose call k fails.  False: there is no such call. */
+static bool dialler(struct abi *t, unsigned k)
+{
+	struct peer peer = peer_start(t, dialled);
+	struct pair p = { 0 };
+	struct net *net;
+	ncclResult_t res;
+	char err[256];
+
+	net = net_load(t->plugin, t->abi, err, sizeof(err));
+	if (!net)
+		FAIL("%s", err);
+	if (!fault_install(net->dl))
+		_exit(EXIT_NO_WAY);
+	OK(net_init(net, 1, -1, listen_to, NULL));
+	OK(look(net));
+	fault_arm(FAULT_SETUP, k, FAULT_ONCE);
+	res = dial(net, &p, peer.fd);
+	if (!res)
+		res = both_ways(net, &p);
+	if (res && (!fault_name() || !warned_of(fault_err())))
+		FAIL("call %u, %s, failed: it ended with %s: %s", k,
+		     fault_name() ? fault_name() : "none", net_result_name(res), warns);
+	if (res) {
+		peer_kill(&peer);
+		return true;
+	}
+	fault_arm(FAULT_SETUP, 0, FAULT_ONCE);
+	meet(peer.fd);
+	pair_close(net, &p);
+	OK(net_finalize(net));
+	peer_join(&peer);
+	return fault_name();
+}
+
+/* A lane can't be had at the end that dials it; the other end has it, and may have used it. */
+static void half_a_lane(struct abi *t)
+{
+	int status = 0;
+
+	warns_expected();
+	setenv("BRAID_LANES", "2", 1);
+	setenv("BRAID_CONNECT_TIMEOUT", "3", 1);
+	for (unsigned k = 1; !status; k++) {
+		pid_t pid = fork();
+
+		TRUE(pid >= 0);
+		if (!pid)
+			_exit(dialler(t, k) ? 0 : EXIT_NO_CALL);
+		TRUE(waitpid(pid, &status, 0) == pid);
+		if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NO_WAY)
+			skip_because("no way to reach the plugin's calls on this machine");
+		if (status && (!WIFEXITED(status) || WEXITSTATUS(status) != EXIT_NO_CALL))
+			FAIL("call %u: status %x", k, status);
+		TRUE(k < ROUND_CALLS);
+	}
+}
+
 static const struct abi_case cases[] = {
 	CASE("whichever call of set-up fails, a life ends well or says why", setup_once,
 	     .since = 12, .seconds = 180),
@@ -397,6 +516,8 @@ static const struct abi_case cases[] = {
 	     .seconds = 300),
 	CASE("whichever call fails once connections are lost, the same", recovery, .since = 12,
 	     .seconds = 300),
+	CASE("whichever call of one of two processes fails, a lane is had by both or by none",
+	     half_a_lane, .since = 12, .seconds = 120),
 	CASE("whichever send or receive fails, the same", io_reset, .since = 12, .seconds = 60),
 	CASE("whichever send or receive is interrupted, nothing fails", io_interrupted,
 	     .since = 12, .seconds = 60),

@@ -5,7 +5,8 @@
  * Two processes send messages of all sizes to each other and check every byte, while their NIC is
  * taken away and given back, is full, or refuses the k-th call.  Each case is run over RoCE v2 and
  * iWARP, some over InfiniBand too.  BRAID_TEST_RDMA_CALLS=1 fails each call, not one in STRIDE; it
- * takes minutes, which BRAID_TEST_SLOW=20 gives it.
+ * takes minutes, which BRAID_TEST_SLOW=20 gives it; so does BRAID_TEST_RDMA_ROUNDS=200, of faults of
+ * two ports that were made one.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE			/* nftw */
@@ -15,7 +16,9 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <ftw.h>
+#include <ifaddrs.h>
 #include <limits.h>
+#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -288,12 +291,25 @@ static void objects_gone(void)
 }
 
 static unsigned qps_left;		/* so many there are at the end, if not 0 */
+static bool fuses;			/* the first two devices are made one, which is used */
+
+static struct net *net_up(struct abi *t)
+{
+	static const int members[] = { 0, 1 };
+	struct net *net = abi_up(t);
+	int dev = 0;
+
+	if (fuses)
+		OK(net_fuse(net, 2, members, &dev));
+	on_device(dev);
+	return net;
+}
 
 /* The other end: it does as it is told by the last messages. */
 static void follow(struct abi *t, int fd)
 {
 	static struct job j;
-	struct net *net = abi_up(t);
+	struct net *net = net_up(t);
 	void *send = send_to(net, fd), *recv = recv_from(net, fd);
 	uint64_t end = deadline_ms(300000);
 
@@ -319,7 +335,7 @@ static struct job *start_with(struct abi *t, struct peer *p, void (*body)(struct
 	void *send, *recv;
 
 	*p = peer_start(t, body);
-	net = abi_up(t);
+	net = net_up(t);
 	recv = recv_from(net, p->fd);
 	send = send_to(net, p->fd);
 	warns_expected();
@@ -508,6 +524,66 @@ static void several(struct abi *t, const char *kind, const char *more)
 static void one_of_several(struct abi *t, const char *kind)
 {
 	several(t, kind, "");
+}
+
+/* Another interface than loopback; or the case is skipped. */
+static const char *second_interface(void)
+{
+	static char name[IF_NAMESIZE];
+	struct ifaddrs *all, *i;
+
+	TRUE(!getifaddrs(&all));
+	for (i = all; i && !name[0]; i = i->ifa_next) {
+		if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && i->ifa_flags & IFF_UP &&
+		    i->ifa_flags & IFF_RUNNING && !(i->ifa_flags & IFF_LOOPBACK))
+			snprintf(name, sizeof(name), "%s", i->ifa_name);
+	}
+	freeifaddrs(all);
+	if (!name[0])
+		skip_because("only one interface is up");
+	return name;
+}
+
+/* One of two ports, or both, is down or loses everything for a moment, again and again. */
+static void fused(struct abi *t, const char *kind)
+{
+	static const char *const faults[][2][2] = {	/* which, how; broken and mended */
+		{ { "port nic0 down", "port nic0 up" }, { "port nic1 down", "port nic1 up" } },
+		{ { "drop nic0 1", "drop nic0 0" }, { "drop nic1 1", "drop nic1 0" } },
+	};
+	const char *rounds = getenv("BRAID_TEST_RDMA_ROUNDS");
+	unsigned n = rounds ? (unsigned)atoi(rounds) : 4;
+	char more[64], names[64];
+	struct peer p;
+	struct job *j;
+
+	snprintf(more, sizeof(more), ";nic1:%s,netdev=%s", kind, second_interface());
+	nic(kind, more);
+	snprintf(names, sizeof(names), "=lo,%s", second_interface());
+	setenv("BRAID_SOCKET_IFNAME", names, 1);
+	setenv("BRAID_SOCKET_FAMILY", "AF_INET", 1);
+	unsetenv("BRAID_TEST_RDMA_ROUNDS");
+	fuses = true;
+	j = start(t, &p);
+	job_play(j, 200);
+	TRUE(uses_rdma(j));
+	for (unsigned i = 0; i < n; i++) {
+		unsigned which = 1 + rnd_below(t, 3), how = rnd_below(t, 2);
+
+		for (unsigned mends = 0; mends < 2; mends++) {
+			for (unsigned k = 0; k < 2; k++) {
+				if (which & 1u << k)
+					ctl(faults[how][k][mends]);
+			}
+			job_play(j, rnd_below(t, 2000));
+		}
+	}
+	job_need(j, 100, STALL_MS * SLACK);
+	printf("%s: the longest stall of %u was %llu ms, %llu messages came\n", kind, n,
+	       (unsigned long long)j->longest_us / 1000, (unsigned long long)j->in.oldest);
+	TRUE(j->longest_us < deadline_ms(STALL_MS * SLACK) - now_us());
+	returns(j, kind);
+	finish(j, &p);
 }
 
 /* siw writes to a socket in the caller's name: the process must not die of that. */
@@ -1170,6 +1246,7 @@ EACH_KIND(setup_calls_on)
 EACH_KIND(post_calls)
 EACH_KIND(cycles)
 EACH_KIND(one_of_several)
+EACH_KIND(fused)
 EACH_KIND(early)
 
 static void port_down_ib(struct abi *t)
@@ -1217,6 +1294,7 @@ static const struct abi_case cases[] = {
 	BOTH("each call that moves data fails", post_calls),
 	BOTH("a thousand connections leave nothing", cycles),
 	BOTH("some queue pairs of several fail", one_of_several),
+	BOTH("two ports that were made one fail", fused),
 	CASE("iWARP: a port that is in use costs nothing", ports_taken, ONCE),
 	CASE("iWARP: nobody hears of a SIGPIPE of the driver's", sigpipe, ONCE),
 	CASE("iWARP: a request that comes too late costs a moment", late_requests, ONCE),

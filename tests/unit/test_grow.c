@@ -391,6 +391,22 @@ static void the_end_that_was_dialled_asks_by_a_frame(void **state)
 	assert_int_equal(most, 8);
 }
 
+/* It came up there and not here, and what was sent over it waits for it. */
+static void a_lane_that_only_the_peer_has_is_dialled(void **state)
+{
+	struct braid_hdr down = { .type = BRAID_F_DOWN, .n = 1 };
+
+	(void)state;
+	assert_int_equal(p.end[0]->nlanes, 1);
+	assert_false(braid_grow_wants_dial(p.end[0]));
+	assert_true(braid_link_ctl(p.end[1], &down, NULL));
+	braid_link_flush(p.end[1]);
+	assert_int_equal(null_deliver(&p, 1, 0), 1);
+	assert_true(braid_grow_wants_dial(p.end[0]));
+	null_pair_add_lane(&p);
+	assert_false(braid_grow_wants_dial(p.end[0]));
+}
+
 static void nobody_dials_for_a_link_without_comms(void **state)
 {
 	(void)state;
@@ -422,6 +438,7 @@ int main(void)
 		CASE(a_user_who_says_how_many_gets_that_many),
 		CASE(never_more_than_both_ends_allow),
 		CASE(the_end_that_was_dialled_asks_by_a_frame),
+		CASE(a_lane_that_only_the_peer_has_is_dialled),
 		CASE(nobody_dials_for_a_link_without_comms),
 	};
 

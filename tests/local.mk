@@ -115,7 +115,9 @@ vm_tests = \
 	tests/vm/cases/pair.sh \
 	tests/vm/cases/rdma-faults-siw.sh \
 	tests/vm/cases/rdma-faults.sh \
+	tests/vm/cases/rdma-outage-siw.sh \
 	tests/vm/cases/rdma-outage.sh \
+	tests/vm/cases/rdma-pair-siw.sh \
 	tests/vm/cases/rdma-pair.sh \
 	tests/vm/cases/rdma.sh
 # They fail until verbs moves data: not yet in make vm, but make vm VM_TESTS=...
@@ -311,8 +313,8 @@ dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(s
 	tests/rdma/device.sh tests/topo/mktree
 EXTRA_DIST += $(recorded_machines) tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
 	tests/rdma/lib.sh tests/rdma/suite.sh tests/ucx/lib.sh tests/smc/lib.sh tests/bench/figures.sh tests/vm/lib.sh \
-	tests/vm/abi.sh tests/vm/rdma-faults.sh \
-	tests/vm/rdma-load.sh tests/vm/modules tests/vm/dmesg.ok
+	tests/vm/abi.sh tests/vm/rdma-faults.sh tests/vm/rdma-load.sh tests/vm/rdma-outage.sh \
+	tests/vm/rdma-pair.sh tests/vm/modules tests/vm/dmesg.ok
 
 TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(sim_tests) $(net_tests) \
 	$(rdma_tests) $(ucx_tests) $(smc_tests) $(fault_tests) $(cli_tests)

@@ -14,21 +14,42 @@ export BRAID_TRANSPORTS=verbs,tcp
 
 # -- what moves -----------------------------------------------------------------------------------
 
-# Queue pairs of siw do not say their state, on this kernel; their connections do.
+# connected [DEVICE] - of siw it is connections: its queue pairs do not say their state, on this kernel.
 connected()
 {
 	case $rdma in
-	siw*) rdma resource show cm_id | grep -c 'state CONNECT' ;;
-	*) rdma resource show qp | grep -c 'type RC.*state RTS' ;;
+	siw*) rdma resource show cm_id | grep -c "link ${1-}.*state CONNECT" ;;
+	*) rdma resource show qp | grep -c "link ${1-}.*type RC.*state RTS" ;;
 	esac
 }
 
-# by_verbs - KiB, or 0 if none do: packets of all rxe devices carry one each.  What siw moves within a
-# guest goes over lo as TCP does, so there it is who is connected that counts.
+# on WIRE... - KiB that were sent there.
+on()
+{
+	sent=0
+	for carrier in "$@"; do
+		sent=$((sent + $(cat "/sys/class/net/$carrier/statistics/tx_bytes") / 1024))
+	done
+	echo $sent
+}
+
+# What siw moves goes over the same wires as TCP does, so it is who is connected that counts.
+if_connected()			# DEVICE WIRE...
+{
+	[ "$(connected "$1")" = 0 ] && echo 0 && return
+	shift
+	on "$@"
+}
+
+carriers="lo"			# on which data moves
+[ "${guests:-1}" = 1 ] || carriers="w1 w2"
+
+# by_verbs - KiB, or 0 if none do: packets of all rxe devices carry one each.
 by_verbs()
 {
+	# shellcheck disable=SC2086 # one or two
 	case $rdma in
-	siw*) [ "$(connected)" = 0 ] && echo 0 || on_lo ;;
+	siw*) if_connected siw $carriers ;;
 	*) cat /sys/class/infiniband/*/ports/1/hw_counters/sent_pkts | awk '{ n += $1 } END { print n }' ;;
 	esac
 }
@@ -37,19 +58,18 @@ by_verbs()
 by_tcp()
 {
 	case $rdma in
-	siw*) [ "$(connected)" = 0 ] && on_lo || echo 0 ;;
-	*) on_lo ;;
+	siw*) [ "$(connected)" = 0 ] && on lo || echo 0 ;;
+	*) on lo ;;
 	esac
 }
 
-on_lo()
+# by_device DEVICE WIRE - the same for one of them.
+by_device()
 {
-	echo $(($(cat /sys/class/net/lo/statistics/tx_bytes) / 1024))
-}
-
-packets()			# DEVICE
-{
-	cat "/sys/class/infiniband/$1/ports/1/hw_counters/sent_pkts"
+	case $rdma in
+	siw*) if_connected "$@" ;;
+	*) cat "/sys/class/infiniband/$1/ports/1/hw_counters/sent_pkts" ;;
+	esac
 }
 
 # -- waiting, as long as data moves ---------------------------------------------------------------

@@ -218,21 +218,26 @@ static bool take(struct braid_staged *p, int from)
 	return atomic_compare_exchange_strong(&p->state, &from, TAKEN);
 }
 
-static struct braid_staged *slot(struct braid_stage *s)
+/* -EAGAIN: all are taken; -EIO: none will ever be had again. */
+static int slot(struct braid_stage *s, struct braid_staged **ret)
 {
+	int err = -EIO;
+
 	for (unsigned i = 0; i < BRAID_STAGE_SLOTS; i++) {
-		struct braid_staged *p = &s->slot[i];
+		struct braid_staged *p = *ret = &s->slot[i];
 
 		if (take(p, FREE))
-			return p;
-		if (!take(p, LEFT))
-			continue;
-		braid_stage_look(p);
-		if (p->after == FREE)
-			return p;
-		braid_stage_end(p);
+			return 0;
+		if (take(p, LEFT)) {
+			braid_stage_look(p);
+			if (p->after == FREE)
+				return 0;
+			braid_stage_end(p);
+		}
+		if (atomic_load(&p->state) != LOST)
+			err = -EAGAIN;
 	}
-	return NULL;
+	return err;
 }
 
 /* Of each of the lines, `width` bytes from `x` on. */
@@ -263,11 +268,12 @@ static int copy_in(const struct braid_staged *p, char *at, size_t len)
 int braid_stage_begin(struct braid_stage *s, char *at, const void *own, size_t len, bool to_gpu,
 		      struct braid_staged **ret)
 {
-	struct braid_staged *p = slot(s);
+	struct braid_staged *p;
 	int mode, err;
 
-	if (!p)
-		return -EAGAIN;
+	err = slot(s, &p);
+	if (err)
+		return err;
 	err = enter(s, &mode);
 	if (err) {
 		atomic_store(&p->state, FREE);

@@ -34,7 +34,7 @@ void braid_stage_put(struct braid_stage *s);
 
 /*
  * At most BRAID_STAGE_PIECE bytes of the GPU's, to or from our own, are put under way; `own` is
- * read at once, if it is.  -EAGAIN: as many pieces as can be are; -EIO: the driver has lost them all.
+ * read at once, if it is.  -EAGAIN: all pieces are under way; -EIO: all are lost.
  */
 int braid_stage_begin(struct braid_stage *s, char *at, const void *own, size_t len, bool to_gpu,
 		      struct braid_staged **ret);

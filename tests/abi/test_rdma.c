@@ -628,6 +628,22 @@ static void late_requests(struct abi *t)
 	finish(j, &p);
 }
 
+/* There is nothing else that a link could have: then slow is not too slow. */
+static void slow_alone(struct abi *t)
+{
+	struct peer p;
+	struct job *j;
+
+	nic(kinds[1], "");
+	setenv("BRAID_LANES", "1", 1);
+	setenv("BRAID_TRANSPORTS", "verbs", 1);
+	setenv("BRAID_TEST_FAKE_CTL", "requests nic0 2500", 1);
+	j = start(t, &p);
+	job_play(j, 200);
+	TRUE(uses_rdma(j));
+	finish(j, &p);
+}
+
 /* The address of a NIC moves to another entry, then is gone: the next lanes take what there is. */
 static void gid_moves(struct abi *t)
 {
@@ -1298,6 +1314,7 @@ static const struct abi_case cases[] = {
 	CASE("iWARP: a port that is in use costs nothing", ports_taken, ONCE),
 	CASE("iWARP: nobody hears of a SIGPIPE of the driver's", sigpipe, ONCE),
 	CASE("iWARP: a request that comes too late costs a moment", late_requests, ONCE),
+	CASE("iWARP: alone, a link has time to come up", slow_alone, ONCE),
 	BOTH("the end comes while a connection is made", early),
 	CASE("RoCE: a GID that changes is followed", gid_moves, ONCE),
 	CASE("IB: a port that goes down costs a moment", port_down_ib, ONCE),

@@ -27,7 +27,7 @@ all_reduce()
 
 down_up()
 {
-	load $bidir --seconds 25
+	load $bidir --seconds $long
 	ip link set v0 down
 	logged 'is lost' || bad=1
 	grows tcp by_tcp || bad=1
@@ -41,7 +41,7 @@ down_up()
 # killed - the survivor hears of it, long before a timeout.
 killed()
 {
-	"$braid" perf --plugin "$plugin" --check --csv --verbose $bidir --seconds 30 \
+	"$braid" perf --plugin "$plugin" --check --csv --verbose $bidir --seconds $long \
 		>"$tmp/csv" 2>"$tmp/err" &
 	talker=$! bad=0
 	grows verbs by_verbs || bad=1

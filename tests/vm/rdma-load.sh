@@ -117,8 +117,10 @@ logged()
 	note "logged after $(($(now) - from)) ms: $(grep "$1" "$tmp/err" | tail -n 1 | cut -c 1-150)"
 }
 
-# load OPTIONS... - in the background.
+# load OPTIONS... - in the background.  For $long seconds, if it is to outlast a fault and what comes
+# after it: on a busy host, which is what BRAID_TEST_SLOW is for, a command of tc's takes seconds.
 bidir="--pattern bidir --sizes 64k"
+long=$((20 + 4 * slow))
 load()
 {
 	checked --verbose "$@" >"$tmp/talk" 2>&1 &

@@ -45,7 +45,7 @@ good_again()
 
 lossy()
 {
-	load --dev $both $bidir --seconds 25
+	load --dev $both $bidir --seconds $long
 	losing 1 || bad=1
 	grows "verbs with losses" by_verbs || bad=1
 	sleep 3
@@ -56,7 +56,7 @@ lossy()
 # outage SECONDS BREAK MEND - no way at all meanwhile, for nobody.
 outage()
 {
-	load --dev $both $bidir --seconds 30
+	load --dev $both $bidir --seconds $long
 	$2 || bad=1
 	sleep "$1"
 	$3 || bad=1
@@ -69,7 +69,7 @@ outage()
 # one_of_two - of two fused ports one goes down, and later comes up.
 one_of_two()
 {
-	load --dev $both $bidir --seconds 25
+	load --dev $both $bidir --seconds $long
 	ip link set w1 down || bad=1
 	grows "the other port" by_device "${type}1" w2 || bad=1
 	ip link set w1 up || bad=1

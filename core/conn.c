@@ -226,12 +226,17 @@ void braid_conn_drop(struct braid_conn *c)
 	c->setup.wire = NULL;
 }
 
+bool braid_conn_socket_will_do(const struct braid_conn *c)
+{
+	return offers(&c->mine, BRAID_TRANSPORT_TCP) && offers(&c->theirs, BRAID_TRANSPORT_TCP);
+}
+
 /* It can't be had: the socket will do, if both ends allow it. */
 static int use_socket(struct braid_conn *c)
 {
 	braid_conn_drop(c);
 	c->refused = c->tr;
-	if (!offers(&c->mine, BRAID_TRANSPORT_TCP) || !offers(&c->theirs, BRAID_TRANSPORT_TCP)) {
+	if (!braid_conn_socket_will_do(c)) {
 		/* A link that was up may have it again later. */
 		c->theirs.status = c->theirs.kind == BRAID_HELLO_LINK ? BRAID_HELLO_NO_TRANSPORT :
 									BRAID_HELLO_NO_ROOM;

@@ -89,6 +89,8 @@ void braid_conn_admit(struct braid_conn *c);
 int braid_conn_ready(struct braid_conn *c);
 /* Upward: prepare c->setup and c->mine_setup, but for the blob; an errno there declines. */
 void braid_conn_setup(struct braid_conn *c);
+/* Instead of what c->tr would set up; after the hellos. */
+bool braid_conn_socket_will_do(const struct braid_conn *c);
 /* In one of the states that wait for c->tr, which no socket tells of. */
 bool braid_conn_polls(const struct braid_conn *c);
 

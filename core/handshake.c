@@ -546,6 +546,14 @@ static void dial_over(struct braid_conn *c, int err, uint64_t now)
 		braid_dial_failed(c->link, c, err, now);
 }
 
+/* A new link that can have nothing else waits as long as there is time, and is dialled again. */
+static uint64_t ready_by(const struct braid_conn *c, uint64_t now, uint64_t timeout)
+{
+	if (c->mine.kind == BRAID_HELLO_LINK && !braid_conn_socket_will_do(c))
+		return UINT64_MAX;
+	return now + (c->tr->slow ? timeout / 2 : READY_MS * MS);
+}
+
 void braid_handshake_event(struct braid_conn *c, uint64_t now)
 {
 	struct braid_link *link = c->link;
@@ -565,7 +573,7 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 			c->deadline_ns = now + timeout;
 		}
 		if (c->state == BRAID_CONN_WAIT_READY && !c->ready_by_ns)
-			c->ready_by_ns = now + (c->tr->slow ? timeout / 2 : READY_MS * MS);
+			c->ready_by_ns = ready_by(c, now, timeout);
 		braid_watch(EPOLL_CTL_MOD, c->fd, events, c, BRAID_TAG_CONN);
 		return;
 	}

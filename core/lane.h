@@ -96,6 +96,7 @@ struct braid_lane {
 	char *rx_stage, *rx_gpu;	/* of a GPU: what comes lies here first; where it goes */
 	struct braid_gpucopy rx_copy;	/* there */
 	uint8_t rx_ctl[BRAID_OPEN_SIZE];
+	const char *rx_broken;		/* what the peer sent and should not have; or NULL */
 	_Atomic uint64_t rx_bytes;	/* ever, of anything: the peer lives */
 
 	/* Lost and found: core/heal.c, in the service thread. */

@@ -155,6 +155,7 @@ static int lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 	lane->peer_member = c->peer_member;
 	lane->peer_grant = c->peer_grant;
 	lane->ack_frames = ACK_FRAMES;
+	lane->rx_broken = NULL;
 	return c->tr->lane_open(lane);
 }
 
@@ -260,16 +261,33 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 	braid_service_kick();
 }
 
+/* All numbers of a lane on which something broken came, for who has to find out why. */
+static void tell_broken(struct braid_lane *lane)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	const struct braid_txq *q = &lane->tx;
+
+	braid_lock_wait(&lane->link->lock);
+	braid_info("device %s, peer %s: lane %u (%s, opened %u times), broken: %s; last header: "
+		   "%s %u, acknowledges %u, n %u, seq %u; received here: %u; sent: %u of %u, "
+		   "acknowledged %u",
+		   lane->link->key.dev->net.name, lane->link->peer, lane->index, lane->tr->name,
+		   lane->epoch + 1, lane->rx_broken, braid_frame_name(h->type), h->lseq, h->ack,
+		   h->n, h->seq, lane->rx_frames, q->f_sent, q->f_head, q->f_told);
+	braid_unlock(&lane->link->lock);
+}
+
 /* A lane's transport gave up: another socket may do, unless it is the peer that is broken. */
-static void lane_died(struct braid_lane *lane, int err)
+static void lane_died(struct braid_lane *lane, const char *broken, int err)
 {
 	struct braid_link *link = lane->link;
 
-	if (err == -EBADMSG || err == -EPROTO) {
+	if (broken && (err == -EBADMSG || err == -EPROTO)) {
+		tell_broken(lane);
 		braid_link_fail(link, -EREMOTEIO,
-				"the peer sent a broken %s frame on lane %u; is its "
+				"the peer sent something broken on lane %u (%s); is its "
 				"libnccl-net-braid.so damaged or of another build?",
-				braid_frame_name(lane->rx_hdr.type), lane->index);
+				lane->index, broken);
 	} else if (err == -ENOMEM) {
 		braid_link_fail(link, err, "out of memory");
 	} else if (link->peer_gone) {
@@ -578,7 +596,7 @@ static size_t lane_push(struct braid_lane *lane)
 		stall(lane->link);
 	if (err && err != -EAGAIN) {
 		braid_unlock(&lane->link->lock);
-		lane_died(lane, err);
+		lane_died(lane, NULL, err);
 		braid_lock_wait(&lane->link->lock);
 	}
 	/* Others may have queued more meanwhile. */
@@ -829,7 +847,7 @@ static bool is_homely(unsigned type)
 	return type != BRAID_F_CHUNK && type != BRAID_F_VOID && type != BRAID_F_DOWN;
 }
 
-int braid_rx_begin(struct braid_lane *lane)
+static int rx_begin(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
 	bool links = h->type == BRAID_F_ACK || h->type == BRAID_F_OPEN ||
@@ -862,7 +880,7 @@ int braid_rx_begin(struct braid_lane *lane)
 	return c ? braid_comm_rx_begin(lane, c) : 0;	/* late frames of a dead comm: dropped */
 }
 
-int braid_rx_end(struct braid_lane *lane)
+static int rx_end(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
 	const struct braid_hdr *h = &lane->rx_hdr;
@@ -888,6 +906,28 @@ int braid_rx_end(struct braid_lane *lane)
 	return err;
 }
 
+int braid_rx_broken(struct braid_lane *lane, const char *what, int err)
+{
+	if (err == -EBADMSG || err == -EPROTO)
+		lane->rx_broken = what;
+	return err;
+}
+
+static int of_frame(struct braid_lane *lane, int err)
+{
+	return braid_rx_broken(lane, braid_frame_name(lane->rx_hdr.type), err);
+}
+
+int braid_rx_begin(struct braid_lane *lane)
+{
+	return of_frame(lane, rx_begin(lane));
+}
+
+int braid_rx_end(struct braid_lane *lane)
+{
+	return of_frame(lane, rx_end(lane));
+}
+
 int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
 {
 	size_t at = lane->rx_at;
@@ -898,8 +938,8 @@ int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
 
 		if (lane->rx_kind == BRAID_RX_NONE) {
 			if (n - at < BRAID_HDR_SIZE)
-				return -EBADMSG;
-			err = braid_hdr_unpack(p + at, &lane->rx_hdr);
+				return braid_rx_broken(lane, "a piece of a header", -EBADMSG);
+			err = of_frame(lane, braid_hdr_unpack(p + at, &lane->rx_hdr));
 			if (!err)
 				err = braid_rx_begin(lane);
 			at += BRAID_HDR_SIZE;
@@ -933,7 +973,7 @@ int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len)
 	lane->rx_frames += whole;
 	if (c)
 		err = braid_comm_rx_imm(lane, c, imm >> 8 & 0xff, whole);
-	return err ? err : braid_rx_end(lane);
+	return err ? of_frame(lane, err) : braid_rx_end(lane);
 }
 
 /* --- moving -------------------------------------------------------------------------------- */
@@ -948,7 +988,7 @@ static int lane_poll(struct braid_lane *lane)
 		return 1;		/* somebody else is at it */
 	n = braid_lane_up(lane) ? lane->tr->poll(lane) : 0;
 	if (n < 0)
-		lane_died(lane, n);	/* before another thread reads on: it names the frame */
+		lane_died(lane, lane->rx_broken, n);	/* before another thread reads on */
 	braid_unlock(&lane->io);
 	return n;
 }

@@ -273,5 +273,10 @@ int braid_rx_end(struct braid_lane *lane);
 int braid_rx_take(struct braid_lane *lane, const char *p, size_t n);
 /* A chunk of len bytes was written into its place, and this is all that came with it. */
 int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len);
+/*
+ * `what` the peer sent is broken if err is -EBADMSG or -EPROTO: poll() is to return it.  The same
+ * numbers without this are the kernel's, or a library's, and the lane is lost like any other.
+ */
+int braid_rx_broken(struct braid_lane *lane, const char *what, int err);
 
 #endif

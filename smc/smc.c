@@ -481,7 +481,7 @@ static void smc_close(struct braid_lane *lane)
 /* A stream that fails while the peer's process lives failed by itself. */
 static int verdict(const struct braid_lane *lane, int err)
 {
-	if (err == -EAGAIN || err == -EBADMSG || err == -EPROTO || err == -ENOMEM)
+	if (err == -EAGAIN || lane->rx_broken || err == -ENOMEM)
 		return err;
 	if (braid_lane_look_at_fd(lane))
 		return -ENOTCONN;

@@ -163,7 +163,7 @@ static int begin_frame(struct braid_stream *s)
 	int err = braid_hdr_unpack(s->stage + s->beg, &lane->rx_hdr);
 
 	if (err)
-		return err;
+		return braid_rx_broken(lane, braid_frame_name(lane->rx_hdr.type), err);
 	s->beg += BRAID_HDR_SIZE;
 	if (lane->rx_hdr.type == BRAID_F_CHUNK || lane->rx_hdr.type == BRAID_F_EAGER)
 		s->big = lane->rx_hdr.len > BRAID_COPY_MAX;

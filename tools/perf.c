@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,6 +216,25 @@ static int measure(struct perf *p, enum fabric_kind kind, uint64_t size, int rou
 	return perf_row_add(&p->rep, &row);
 }
 
+/* -- rounds that somebody ends ---------------------------------------------------------------- */
+
+static volatile sig_atomic_t no_more;
+
+static void stop(int sig)
+{
+	(void)sig;
+	no_more = 1;
+}
+
+/* Once: the next SIGTERM is the end, as it is for a single round. */
+static void stop_on_term(const struct perf_options *o)
+{
+	struct sigaction sa = { .sa_handler = stop, .sa_flags = SA_RESTART | (int)SA_RESETHAND };
+
+	if (o->rounds > 1)
+		sigaction(SIGTERM, &sa, NULL);
+}
+
 /* -- all rows ----------------------------------------------------------------------------- */
 
 static int patterns_run(struct perf *p)
@@ -224,7 +244,7 @@ static int patterns_run(struct perf *p)
 
 	for (i = 0; i < p->opt.nsizes; i++) {
 		memset(p->iters, 0, sizeof(p->iters));
-		for (round = 0; round < p->opt.rounds; round++)
+		for (round = 0; round < p->opt.rounds && (!round || !no_more); round++)
 			for (kind = 0; kind < FABRIC_KINDS; kind++) {
 				if (!p->rep.have[kind])
 					continue;
@@ -302,6 +322,7 @@ static int perf_run(struct perf *p)
 
 	p->tty = isatty(STDERR_FILENO);
 	p->rep.opt = &p->opt;
+	stop_on_term(&p->opt);
 	rc = perf_session_open(&p->s, &p->opt.env, p->opt.procs, p->opt.pin, p->opt.remote,
 			       p->opt.timeout_s);
 	if (!rc)

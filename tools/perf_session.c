@@ -168,7 +168,8 @@ static int answers(struct perf_session *s, bool *waiting, struct perf_ctl *ret)
 		}
 		if (n == 0)
 			return 0;
-		if (perf_now_ns() >= end_ns || poll(p, (nfds_t)s->nprocs, 1000) < 0)
+		if (perf_now_ns() >= end_ns ||
+		    (poll(p, (nfds_t)s->nprocs, 1000) < 0 && errno != EINTR))
 			break;
 		for (i = 0; i < s->nprocs; i++) {
 			if (!p[i].revents)

@@ -426,7 +426,8 @@ static int take_payload(struct braid_lane *lane, struct wire *w)
 	free(w->scratch);
 	w->scratch = NULL;
 	if (lane->rx_left && (w->payload.status != UCS_OK || w->payload.len != lane->rx_left))
-		return w->payload.status == UCS_OK ? -EBADMSG : -EIO;
+		return w->payload.status == UCS_OK ?
+			       braid_rx_broken(lane, "payload", -EBADMSG) : -EIO;
 	lane->rx_bytes += lane->rx_left;
 	lane->rx_left = 0;
 	err = braid_rx_end(lane);

@@ -400,7 +400,8 @@ static int take_count(struct braid_lane *lane, struct braid_wire *w)
 	if (count == w->ack_seen)
 		return 0;
 	w->ack_seen = count;
-	err = braid_tx_acked(lane, count);
+	err = braid_rx_broken(lane, "a count of more than was sent",
+			      braid_tx_acked(lane, count));
 	if (!err)
 		atomic_store_explicit(&lane->rx_bytes, lane->rx_bytes + 1, memory_order_relaxed);
 	return err;

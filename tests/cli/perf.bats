@@ -89,6 +89,17 @@ checked()				# OPTIONS...
 	fi
 }
 
+@test "SIGTERM ends the rounds, and what was measured is told" {
+	"$braid" perf --plugin "$plugin" --sizes 8 --rounds 1000 --seconds 0.5 --check --csv \
+		>"$BATS_TEST_TMPDIR/csv" &
+	perf=$!
+	sleep 3
+	kill -TERM $perf
+	wait $perf
+	rows=$(wc -l <"$BATS_TEST_TMPDIR/csv")
+	[ "$rows" -ge 2 ] && [ "$rows" -lt 500 ]
+}
+
 @test "two sides over the side channel, and the listener ends after one session" {
 	perf --listen 127.0.0.1:0 --once 2>"$BATS_TEST_TMPDIR/err" &
 	listener=$!

@@ -47,7 +47,7 @@ static void start_at(struct null_lane *to, const void *hdr)
 {
 	struct braid_hdr *h = &to->lane.rx_hdr;
 
-	to->err = braid_hdr_unpack(hdr, h);
+	to->err = braid_rx_broken(&to->lane, "header", braid_hdr_unpack(hdr, h));
 	h->lseq += to->forged;
 	h->ack -= to->peer->forged;
 	if (h->type == BRAID_F_ACK && h->n < to->lane.link->nlanes)

@@ -1301,6 +1301,47 @@ static void a_frame_out_of_its_number_is_refused(void **state)
 	assert_int_equal(braid_rx_begin(lane), -EBADMSG);
 }
 
+/* What a lane's poll() finds, other than frames. */
+static const char *odd_what;
+
+static int odd_poll(struct braid_lane *lane)
+{
+	return odd_what ? braid_rx_broken(lane, odd_what, -EPROTO) : -EPROTO;
+}
+
+static void poll_oddly(struct braid_link *link, const char *what)
+{
+	static struct braid_transport odd;
+	struct braid_lane *lane = link->lane[0];
+
+	odd = *lane->tr;
+	odd.poll = odd_poll;
+	odd_what = what;
+	lane->tr = &odd;
+	lane->rx_hdr.type = BRAID_F_LANES;	/* of long ago */
+	null_warns_clear();
+	braid_link_move(link);
+	lane->tr = &null_transport;
+}
+
+static void what_is_broken_but_no_frame_is_not_called_by_the_last_one(void **state)
+{
+	(void)state;
+	poll_oddly(p.end[B], "count");
+	assert_int_equal(atomic_load(&p.end[B]->state), BRAID_LINK_DEAD);
+	assert_non_null(strstr(null_warn, "(count)"));
+}
+
+/* A socket can say so, of a path that ICMP speaks ill of. */
+static void an_error_of_the_kernels_is_not_the_peers(void **state)
+{
+	(void)state;
+	poll_oddly(p.end[B], NULL);
+	assert_int_equal(atomic_load(&p.end[B]->state), BRAID_LINK_UP);
+	assert_false(braid_lane_up(p.end[B]->lane[0]));
+	assert_int_equal(null_warns, 0);
+}
+
 /*
  * What a receive with a credit may be told: chunks of one size, each once, in bounds, and a START
  * that fits; and nothing else may be going on in its buffer.
@@ -1457,6 +1498,8 @@ int main(void)
 		CASE(lies_to_a_sender_are_refused),
 		CASE(credits_beyond_what_a_comm_can_have_are_refused),
 		CASE(a_frame_out_of_its_number_is_refused),
+		CASE(what_is_broken_but_no_frame_is_not_called_by_the_last_one),
+		CASE(an_error_of_the_kernels_is_not_the_peers),
 		CASE(lies_about_a_credited_receive_are_refused),
 		CASE_LANES(nobody_completes_a_receive_that_is_being_written),
 	};

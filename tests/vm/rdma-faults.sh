@@ -27,7 +27,7 @@ all_reduce()
 
 down_up()
 {
-	load $bidir --seconds 25
+	load $endless
 	ip link set v0 down
 	logged 'is lost' || bad=1
 	grows tcp by_tcp || bad=1
@@ -35,17 +35,17 @@ down_up()
 	grows "verbs again" by_verbs || bad=1
 	logged 'is back' || bad=1
 	note "$(connected) queue pairs connected"
-	ends
+	stops
 }
 
 # killed - the survivor hears of it, long before a timeout.
 killed()
 {
-	"$braid" perf --plugin "$plugin" --check --csv --verbose $bidir --seconds 30 \
+	"$braid" perf --plugin "$plugin" --check --csv --verbose $endless \
 		>"$tmp/csv" 2>"$tmp/err" &
 	talker=$! bad=0
 	grows verbs by_verbs || bad=1
-	victim=$(cut -d ' ' -f 2 "/proc/$talker/task/$talker/children")
+	victim=$(children $talker | cut -d ' ' -f 2)
 	kill -KILL "$victim" || bad=1
 	logged '^rank 0: .*ncclRemoteError' || bad=1
 	wait $talker && { echo "perf noticed nothing"; bad=1; }

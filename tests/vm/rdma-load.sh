@@ -117,14 +117,29 @@ logged()
 	note "logged after $(($(now) - from)) ms: $(grep "$1" "$tmp/err" | tail -n 1 | cut -c 1-150)"
 }
 
-# load OPTIONS... - in the background.
 bidir="--pattern bidir --sizes 64k"
+endless="$bidir --seconds 1 --rounds 1000"	# no number of seconds would do: a busy host is slow
+
+# load OPTIONS... - in the background.
 load()
 {
 	checked --verbose "$@" >"$tmp/talk" 2>&1 &
 	talker=$!
 	bad=0
 	grows verbs by_verbs || bad=1
+}
+
+children()			# PID
+{
+	cat "/proc/$1/task/$1/children"
+}
+
+# stops - an endless load is told to end with the round that it is in.
+stops()
+{
+	# shellcheck disable=SC2046 # one: timeout, and of that braid perf
+	kill -TERM $(children $(children $talker)) || bad=1
+	ends
 }
 
 # ends - and what was moved was right; false if anything was bad.

@@ -45,36 +45,36 @@ good_again()
 
 lossy()
 {
-	load --dev $both $bidir --seconds 25
+	load --dev $both $endless
 	losing 1 || bad=1
 	grows "verbs with losses" by_verbs || bad=1
 	sleep 3
 	good_again || bad=1
-	ends
+	stops
 }
 
 # outage SECONDS BREAK MEND - no way at all meanwhile, for nobody.
 outage()
 {
-	load --dev $both $bidir --seconds 30
+	load --dev $both $endless
 	$2 || bad=1
 	sleep "$1"
 	$3 || bad=1
 	grows "verbs again" by_verbs || bad=1
 	logged 'is back' || bad=1
 	note "$(connected) queue pairs connected"
-	ends
+	stops
 }
 
 # one_of_two - of two fused ports one goes down, and later comes up.
 one_of_two()
 {
-	load --dev $both $bidir --seconds 25
+	load --dev $both $endless
 	ip link set w1 down || bad=1
 	grows "the other port" by_device "${type}1" w2 || bad=1
 	ip link set w1 up || bad=1
 	grows "the first port" by_device "${type}0" w1 || bad=1
-	ends
+	stops
 }
 
 # one_to_two - the peer has two ports, of which one is not to be had from here.

@@ -1291,8 +1291,7 @@ int braid_comm_rx_end(struct braid_lane *lane)
 
 /* --- test, cancel, close ------------------------------------------------------------------- */
 
-/* Done: fill in sizes and give the slots back. */
-static void req_finish(struct braid_req *req, uint64_t *sizes)
+void braid_comm_finish(struct braid_req *req, uint64_t *sizes)
 {
 	struct braid_comm *c = req->comm;
 
@@ -1304,7 +1303,7 @@ static void req_finish(struct braid_req *req, uint64_t *sizes)
 		s->busy = false;
 		return;
 	}
-	for (unsigned i = 0; i < req->n; i++) {
+	for (unsigned i = 0, n = req->n; i < n; i++) {
 		struct braid_recv *e =
 			recv_slot(c, braid_container(req, struct braid_recv, req)->rseq + i);
 
@@ -1318,46 +1317,48 @@ static void req_finish(struct braid_req *req, uint64_t *sizes)
  * The caller asks for a send that is held back so that more may go with it: once is how a caller
  * goes on posting, twice in a row means that it is waiting.  Neither needs a look at the wire.
  */
-static bool held_back(struct braid_comm *c)
+static void hold_back(struct braid_comm *c)
 {
 	struct braid_link *link = c->link;
 
-	if (!c->burst)
-		return false;
-	if (c->burst++ == 1)
-		return true;
-	if (!braid_trylock(&link->lock))
-		return true;
+	if (c->burst++ == 1 || !braid_trylock(&link->lock))
+		return;
 	/* All of it, not just what is left: after one short burst all others would go in pieces. */
 	link->burst = link->burst_now < BURST_MAX ? link->burst_now : BURST_MAX;
 	link->burst_run = link->burst_now = 0;
 	braid_link_flush(link);
 	braid_unlock(&link->lock);
 	c->burst = 0;
-	return true;
 }
 
-int braid_comm_test(struct braid_req *req, bool *ret_done, uint64_t *sizes)
+int braid_comm_ask(struct braid_req *req)
 {
 	struct braid_comm *c = req->comm;
-	bool done = atomic_load_explicit(&req->done, memory_order_acquire);
 	int err;
 
-	*ret_done = false;
-	if (!done) {
-		if (!held_back(c))
+	if (!atomic_load_explicit(&req->done, memory_order_acquire)) {
+		if (c->burst)
+			hold_back(c);
+		else
 			braid_link_progress(c->link, c, &req->done);
-		done = atomic_load_explicit(&req->done, memory_order_acquire);
 	}
-	if (done && !c->reported) {
-		req_finish(req, sizes);
-		*ret_done = true;
-		return 0;
-	}
+	if (atomic_load_explicit(&req->done, memory_order_acquire) && !c->reported)
+		return 1;
 	err = atomic_load_explicit(&c->err, memory_order_acquire);
 	if (err)
 		c->reported = true;
 	return err;
+}
+
+int braid_comm_test(struct braid_req *req, bool *ret_done, uint64_t *sizes)
+{
+	int res = braid_comm_ask(req);
+
+	*ret_done = res > 0;
+	if (res <= 0)
+		return res;
+	braid_comm_finish(req, sizes);
+	return 0;
 }
 
 bool braid_comm_waits(struct braid_comm *c, struct braid_waiting *ret)

@@ -209,7 +209,11 @@ int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int3
 		     struct braid_mr *mr, struct braid_req **ret);
 int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,
 		     const int *tags, struct braid_mr *const *mrs, struct braid_req **ret);
-/* 0 and *ret_done, or the comm's error.  When done, sizes[] has one entry per buffer. */
+/* 1: it is done, and to be finished; 0: not yet; or the comm's error. */
+int braid_comm_ask(struct braid_req *req);
+/* sizes[] gets one entry per buffer; may be NULL.  The request is gone then. */
+void braid_comm_finish(struct braid_req *req, uint64_t *sizes);
+/* Both: 0 and *ret_done, or the comm's error. */
 int braid_comm_test(struct braid_req *req, bool *ret_done, uint64_t *sizes);
 
 /*

@@ -938,7 +938,7 @@ int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len)
 
 /* --- moving -------------------------------------------------------------------------------- */
 
-static int lane_poll(struct braid_lane *lane)
+static inline int lane_poll(struct braid_lane *lane)
 {
 	int n;
 
@@ -958,7 +958,7 @@ static int lane_poll(struct braid_lane *lane)
  * socket costs less than an epoll set: that has every packet take its lock, and say so to who asks
  * all the time.
  */
-static int poll_others(struct braid_link *link, unsigned most)
+static BRAID_APART int poll_others(struct braid_link *link, unsigned most)
 {
 	unsigned others = atomic_load_explicit(&link->nlanes, memory_order_acquire) - 1;
 	unsigned turn = atomic_load_explicit(&link->poll_turn, memory_order_relaxed);
@@ -987,7 +987,7 @@ static unsigned others_due(struct braid_link *link)
 }
 
 /* What waits: lanes that were full or busy, chunks that found no lane, bytes for a GPU. */
-static void push_waiting(struct braid_link *link)
+static BRAID_APART void push_waiting(struct braid_link *link)
 {
 	size_t moved = 0;
 	unsigned turn;
@@ -1018,13 +1018,16 @@ static void push_waiting(struct braid_link *link)
 	braid_unlock(&link->lock);
 }
 
-/* Nothing moved and the caller has nothing else: end the burst, tell what is urgent. */
-static void fruitless(struct braid_link *link, struct braid_comm *c)
+static bool is_urgent(const struct braid_link *link)
 {
-	bool urgent = atomic_load_explicit(&link->urgent, memory_order_relaxed), over;
+	return atomic_load_explicit(&link->urgent, memory_order_relaxed);
+}
 
-	if (!urgent && atomic_load_explicit(&link->quiet, memory_order_relaxed))
-		return;
+/* Nothing moved and the caller has nothing else: end the burst, tell what is urgent. */
+static BRAID_APART void fruitless(struct braid_link *link, struct braid_comm *c)
+{
+	bool urgent = is_urgent(link), over;
+
 	if (!braid_trylock(&link->lock))
 		return;
 	over = c->flush_epoch == link->isend_epoch;
@@ -1042,7 +1045,7 @@ static void fruitless(struct braid_link *link, struct braid_comm *c)
  * Data pours in and the caller is still not served: do not let the sender run out of credit and
  * acknowledgements for want of a quiet moment.
  */
-static void overdue(struct braid_link *link)
+static BRAID_APART void overdue(struct braid_link *link)
 {
 	uint64_t owed = 0;
 
@@ -1057,15 +1060,18 @@ static void overdue(struct braid_link *link)
 	braid_unlock(&link->lock);
 }
 
-static int move(struct braid_link *link, unsigned others)
+/* `all`: every lane is looked at. */
+static inline int move(struct braid_link *link, bool all)
 {
+	unsigned others;
 	int moved, more;
 
 	if (atomic_load_explicit(&link->state, memory_order_acquire) != BRAID_LINK_UP)
 		return -ENOTCONN;
 	moved = lane_poll(link->lane[atomic_load_explicit(&link->rx_home, memory_order_relaxed)]);
-	if (moved >= 0 && others && atomic_load_explicit(&link->nlanes, memory_order_acquire) > 1) {
-		more = poll_others(link, others);
+	if (moved >= 0 && atomic_load_explicit(&link->nlanes, memory_order_acquire) > 1) {
+		others = all ? BRAID_LANES_MAX : others_due(link);
+		more = others ? poll_others(link, others) : 0;
 		moved = more < 0 ? more : moved + more;
 	}
 	if (moved >= 0 && is_stalled(link))
@@ -1075,7 +1081,7 @@ static int move(struct braid_link *link, unsigned others)
 
 int braid_link_move(struct braid_link *link)
 {
-	return move(link, BRAID_LANES_MAX);
+	return move(link, true);
 }
 
 /* What calls leave unsaid is the service thread's to say: make sure that it looks. */
@@ -1088,16 +1094,17 @@ void braid_link_unpark(struct braid_link *link)
 void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
 			 const atomic_bool *done)
 {
-	int moved = move(link, others_due(link));
+	int moved = move(link, false);
 
-	/* Served: what is to be told goes with what the caller posts next. */
-	if (done && atomic_load_explicit(done, memory_order_relaxed))
-		idle = NULL;
-	if (!moved && idle)
-		fruitless(link, idle);
-	else if (moved > 0 && idle && atomic_load_explicit(&link->urgent, memory_order_relaxed))
-		overdue(link);
 	braid_link_touch(link);
+	/* Served: what is to be told goes with what the caller posts next. */
+	if (!idle || (done && atomic_load_explicit(done, memory_order_relaxed)))
+		return;
+	if (!moved &&
+	    (is_urgent(link) || !atomic_load_explicit(&link->quiet, memory_order_relaxed)))
+		fruitless(link, idle);
+	else if (moved > 0 && is_urgent(link))
+		overdue(link);
 }
 
 static bool anybody_pushes(const struct braid_link *link)

@@ -411,27 +411,28 @@ static bool has_count(const struct braid_wire *w)
 	return le32toh(atomic_load_explicit(w->m->ack, memory_order_relaxed)) != w->ack_seen;
 }
 
-static int verbs_poll(struct braid_lane *lane)
+/* Is there something to take?  1, 0 or -EIO. */
+static int look(struct braid_wire *w)
 {
-	struct braid_wire *w = wire_of(lane);
-	struct braid_lock *lock = &lane->link->lock;
-	int taken = 0, err = 0, later;
+	int n;
 
-	if (!w->qp)
-		return 0;
-	if (w->broken)
-		return -EIO;
-	for (unsigned i = 0; i < POLLS && !err; i++) {
-		if (w->wc_beg == w->wc_end) {
-			w->wc_beg = 0;
-			w->wc_end = ibv_poll_cq(w->cq, BRAID_POLL_MAX, w->wc);
-			if (w->wc_end < 0) {
-				w->wc_end = 0;
-				return -EIO;
-			}
-		}
-		if (w->wc_beg == w->wc_end && !has_count(w) && !w->count_due)
-			break;
+	if (w->wc_beg == w->wc_end) {
+		n = ibv_poll_cq(w->cq, BRAID_POLL_MAX, w->wc);
+		w->wc_beg = 0;
+		w->wc_end = n < 0 ? 0 : n;
+		if (n)
+			return n < 0 ? -EIO : 1;
+	}
+	return w->wc_beg != w->wc_end || has_count(w) || w->count_due;
+}
+
+/* There is. */
+static BRAID_APART int take(struct braid_lane *lane, struct braid_wire *w)
+{
+	struct braid_lock *lock = &lane->link->lock;
+	int taken = 0, err, later;
+
+	do {
 		if (!braid_trylock(lock))
 			return 1;
 		later = take_all(lane, w);
@@ -442,18 +443,29 @@ static int verbs_poll(struct braid_lane *lane)
 			err = count_if_due(lane, w);
 		braid_unlock(lock);
 		taken++;
-		if (later)
+		if (err || later || w->wc_end < BRAID_POLL_MAX || taken == POLLS)
 			break;
-		if (w->wc_end < BRAID_POLL_MAX)
-			break;
-	}
+		err = look(w);
+	} while (err > 0);
+	w->fruitless = 0;
 	/* That its queue pair does not answer is then no wonder, nor the NIC's fault. */
 	if (err)
 		return braid_lane_look_at_fd(lane) == -ENOTCONN ? -ENOTCONN : err;
-	if (taken) {
-		w->fruitless = 0;
-		return taken;
-	}
+	return taken;
+}
+
+static int verbs_poll(struct braid_lane *lane)
+{
+	struct braid_wire *w = wire_of(lane);
+	int res;
+
+	if (!w->qp)
+		return 0;
+	if (w->broken)
+		return -EIO;
+	res = look(w);
+	if (res)
+		return res < 0 ? res : take(lane, w);
 	if (++w->fruitless % LOOK_AT_FD == 0 || atomic_load(&lane->link->watched))
 		return braid_lane_look_at_fd(lane);
 	return 0;

@@ -211,10 +211,10 @@ int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const 
 		     const int *tags, struct braid_mr *const *mrs, struct braid_req **ret);
 /* 1: it is done, and to be finished; 0: not yet; or the comm's error. */
 int braid_comm_ask(struct braid_req *req);
-/* sizes[] gets one entry per buffer; may be NULL.  The request is gone then. */
-void braid_comm_finish(struct braid_req *req, uint64_t *sizes);
+/* sizes[], if not NULL, gets one entry per buffer, at most INT_MAX.  The request is gone then. */
+void braid_comm_finish(struct braid_req *req, int *sizes);
 /* Both: 0 and *ret_done, or the comm's error. */
-int braid_comm_test(struct braid_req *req, bool *ret_done, uint64_t *sizes);
+int braid_comm_test(struct braid_req *req, bool *ret_done, int *sizes);
 
 /*
  * Stop using the memory of this comm's requests, or of those on one registration, and fail the

@@ -33,7 +33,6 @@ enum {
 	HOME_RING = 256 << 10, HOME_FRAMES = 1024,
 	LANE_RING = 16 << 10, LANE_FRAMES = 128,
 	SPREAD_MIN = 32 << 10,		/* least bytes worth a lane of their own */
-	EAGER_SPREAD_MAX = 16 << 10,	/* largest eager message with several lanes */
 	WORTH_WAITING = 2,		/* times faster than any lane that takes more now */
 	LANE_QUEUE = 256 << 10,		/* bytes queued for a lane beyond what the wire took */
 	ACK_FRAMES = 128, ACK_BYTES = 64 << 10,	/* received, and acknowledged at the latest then */
@@ -448,15 +447,6 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 
 /* --- lookup and small talk ----------------------------------------------------------------- */
 
-uint64_t braid_link_eager_max(const struct braid_link *link)
-{
-	uint64_t max = (uint64_t)braid_param.eager;
-
-	if (braid_link_home(link)->tr->dma && max > BRAID_COPY_MAX)
-		return BRAID_COPY_MAX;		/* larger ones are written into their place */
-	return link->active > 1 && max > EAGER_SPREAD_MAX ? EAGER_SPREAD_MAX : max;
-}
-
 struct braid_comm *braid_link_comm(struct braid_link *link, uint32_t id)
 {
 	struct braid_comm *c = link->bucket[id % BRAID_LINK_BUCKETS];
@@ -729,7 +719,7 @@ static int rx_ack(struct braid_link *link, const struct braid_hdr *h)
 	return braid_tx_acked(link->lane[h->n], h->seq);
 }
 
-static int rx_open(struct braid_lane *lane)
+static BRAID_APART int rx_open(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
 	struct braid_comm *c;
@@ -779,7 +769,7 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 	return 0;
 }
 
-static int rx_link_frame(struct braid_lane *lane)
+static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_link *link = lane->link;
@@ -808,7 +798,7 @@ static int rx_link_frame(struct braid_lane *lane)
 }
 
 /* The message that was half received when its lane was lost: it goes where it went. */
-static int rx_begin_again(struct braid_lane *lane)
+static BRAID_APART int rx_begin_again(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
 	const struct braid_hdr *h = &lane->rx_hdr, *was = &link->again.hdr;
@@ -864,7 +854,6 @@ int braid_rx_begin(struct braid_lane *lane)
 
 int braid_rx_end(struct braid_lane *lane)
 {
-	struct braid_link *link = lane->link;
 	const struct braid_hdr *h = &lane->rx_hdr;
 	int err = 0;
 
@@ -883,28 +872,30 @@ int braid_rx_end(struct braid_lane *lane)
 	if (h->type == BRAID_F_CHUNK || h->len > BRAID_COPY_MAX ||
 	    lane->rx_frames - lane->rx_told >= lane->ack_frames || lane->rx_quiet >= ACK_BYTES) {
 		lane->rx_owed = true;
-		braid_hint(&link->urgent, true);
+		braid_hint(&lane->link->urgent, true);
 	}
 	return err;
 }
 
 int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
 {
-	size_t at = lane->rx_at;
+	size_t at = lane->rx_at, len;
 	int err = 0;
 
-	while (!err && (at < n || (lane->rx_kind != BRAID_RX_NONE && !lane->rx_left))) {
-		size_t len = n - at < lane->rx_left ? n - at : lane->rx_left;
-
+	if (!n)
+		return 0;
+	do {
 		if (lane->rx_kind == BRAID_RX_NONE) {
 			if (n - at < BRAID_HDR_SIZE)
 				return -EBADMSG;
 			err = braid_hdr_unpack(p + at, &lane->rx_hdr);
 			if (!err)
 				err = braid_rx_begin(lane);
+			if (err)
+				return err;
 			at += BRAID_HDR_SIZE;
-			continue;
 		}
+		len = n - at < lane->rx_left ? n - at : lane->rx_left;
 		if (len && lane->rx_dst) {
 			braid_copy_up(lane->rx_dst, p + at, len);
 			lane->rx_dst += len;
@@ -913,7 +904,7 @@ int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
 		lane->rx_left -= len;
 		if (!lane->rx_left)
 			err = braid_rx_end(lane);
-	}
+	} while (!err && at < n);
 	lane->rx_at = err == -EAGAIN ? at : 0;
 	return err;
 }

@@ -6,7 +6,6 @@
 #include "plugin/net.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -580,22 +579,10 @@ static BRAID_APART ncclResult_t test_flush(struct braid_req *req, int *done)
 	return result(err);
 }
 
-static BRAID_APART void finish(struct braid_req *req, int *sizes)
-{
-	const struct context *ctx = req->comm->ctx;
-	uint64_t got[BRAID_RECVS_MAX];
-	unsigned n = req->n;
-
-	if (ctx->prof)
-		prof_stop(ctx, req);
-	braid_comm_finish(req, got);
-	for (unsigned i = 0; sizes && i < n; i++)
-		sizes[i] = got[i] > INT_MAX ? INT_MAX : (int)got[i];
-}
-
 ncclResult_t braid_net_test(void *opaque, int *done, int *sizes)
 {
 	struct braid_req *req = opaque;
+	const struct context *ctx;
 	int res;
 
 	if (forked())
@@ -608,7 +595,10 @@ ncclResult_t braid_net_test(void *opaque, int *done, int *sizes)
 	res = braid_comm_ask(req);
 	if (res <= 0)
 		return result(res);
-	finish(req, sizes);
+	ctx = req->comm->ctx;
+	if (ctx->prof)
+		prof_stop(ctx, req);
+	braid_comm_finish(req, sizes);
 	*done = 1;
 	return ncclSuccess;
 }

@@ -268,58 +268,49 @@ static int add_send(struct braid_lane *lane, struct braid_wire *w)
 	return 0;
 }
 
-/* Fill the chain: 0, or -EAGAIN: the NIC or the peer has no room. */
-static int fill(struct braid_lane *lane, struct braid_wire *w, size_t *budget)
+/* The next frame, or a piece of it: 0, or -EAGAIN: the NIC or the peer has no room. */
+static int add_next(struct braid_lane *lane, struct braid_wire *w)
 {
 	struct braid_txq *q = &lane->tx;
-	int err = 0;
+	uint32_t heard = lane->rx_frames - lane->rx_told;
+	struct braid_put put;
 
-	while (q->unsent && *budget && w->chain.n + 2 <= BRAID_CHAIN && !err) {
-		uint64_t before = q->unsent;
-		struct braid_put put;
-		uint32_t heard;
-
-		if (!sq_room(w, 3))
-			return -EAGAIN;
-		if (!slots_free(w, q)) {
-			if (lane->rx_frames - lane->rx_told >= w->wr_max / 4)
-				say_count(lane, w);
-			return -EAGAIN;
-		}
-		/* Now and then a header, which says what has been received here. */
-		heard = lane->rx_frames - lane->rx_told;
-		if (braid_tx_may_put(q) &&
-		    braid_tx_put(lane, heard < w->wr_max / 4 ? w->imm_max : 0, &put))
-			err = add_write(lane, w, &put);
-		else
-			err = add_send(lane, w);
-		*budget -= before - q->unsent < *budget ? before - q->unsent : *budget;
+	if (!sq_room(w, 3))
+		return -EAGAIN;
+	if (!slots_free(w, q)) {
+		if (heard >= w->wr_max / 4)
+			say_count(lane, w);
+		return -EAGAIN;
 	}
-	return err;
+	/* Now and then a header, which says what has been received here. */
+	if (braid_tx_may_put(q) &&
+	    braid_tx_put(lane, heard < w->wr_max / 4 ? w->imm_max : 0, &put))
+		return add_write(lane, w, &put);
+	return add_send(lane, w);
 }
 
 static int verbs_push(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
-	size_t budget = BRAID_CALL_BUDGET;
-	int err = 0, posted;
+	struct braid_txq *q = &lane->tx;
+	uint64_t later = q->unsent > BRAID_CALL_BUDGET ? q->unsent - BRAID_CALL_BUDGET : 0;
+	int err = 0;
 
 	if (!w->qp)
 		return -ENETRESET;
 	if (!may_speak(w))
 		return -EAGAIN;
-	if (w->ring != lane->tx.ring) {		/* home has moved here, with all that it had */
-		err = braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size);
+	if (w->ring != q->ring) {		/* home has moved here, with all that it had */
+		err = braid_wire_ring(w, q->ring, q->ring_size);
 		if (err)
 			return err;
 	}
-	while (lane->tx.unsent && budget && !err) {
-		err = fill(lane, w, &budget);
-		posted = chain_post(w);
-		if (posted)
-			return posted;
+	while (q->unsent > later && !err) {
+		if (w->chain.n + 2 > BRAID_CHAIN && chain_post(w))
+			return -EIO;
+		err = add_next(lane, w);
 	}
-	return err;
+	return chain_post(w) ? -EIO : err;
 }
 
 /* --- receiving ----------------------------------------------------------------------------- */
@@ -347,10 +338,10 @@ static int take_all(struct braid_lane *lane, struct braid_wire *w)
 {
 	struct ibv_recv_wr *first = NULL, **last = &first;
 	uint64_t bytes = 0;
-	int err = 0, again = 0;
+	int i = w->wc_beg, err = 0, again = 0;
 
-	for (; w->wc_beg < w->wc_end && !err; w->wc_beg++) {
-		const struct ibv_wc *wc = &w->wc[w->wc_beg];
+	for (; i < w->wc_end && !err; i++) {
+		const struct ibv_wc *wc = &w->wc[i];
 
 		if (wc->status != IBV_WC_SUCCESS) {
 			err = wc_failed(lane, wc);
@@ -372,6 +363,7 @@ static int take_all(struct braid_lane *lane, struct braid_wire *w)
 		last = &(*last)->next;
 		w->slots++;
 	}
+	w->wc_beg = i;
 	*last = NULL;
 	/* Before the lock is given back: what says that they are there goes under it. */
 	if (first && (!err || err == -EAGAIN))

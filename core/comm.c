@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@
 enum {
 	RETIRE_MAX = 64,		/* retired messages that may stay untold */
 	BURST_MAX = 32, BURST_TRY = 64,
+	EAGER_SPREAD_MAX = 16 << 10,	/* largest eager message with several lanes */
 };
 
 static struct braid_send *send_slot(struct braid_comm *c, uint32_t seq)
@@ -317,10 +319,20 @@ static bool may_fly(const struct braid_lane *home, uint64_t size)
 	       home->tx.unacked + size <= home->flight_max;
 }
 
+/* Largest message sent unasked: with several lanes larger ones are better spread. */
+static uint64_t eager_max(const struct braid_link *link)
+{
+	uint64_t max = (uint64_t)braid_param.eager;
+
+	if (braid_link_home(link)->tr->dma && max > BRAID_COPY_MAX)
+		return BRAID_COPY_MAX;		/* larger ones are written into their place */
+	return link->active > 1 && max > EAGER_SPREAD_MAX ? EAGER_SPREAD_MAX : max;
+}
+
 /* Small enough to go in one piece?  Not from a GPU: we can't copy it, nor can the peer. */
 static bool is_small(const struct braid_comm *c, const struct braid_send *s)
 {
-	return s->size <= braid_link_eager_max(c->link) && !(s->size && braid_send_is_gpu(s));
+	return s->size <= eager_max(c->link) && !(s->size && braid_send_is_gpu(s));
 }
 
 /* Decide how a message goes.  The slot is filled and home has room for its first frame. */
@@ -367,11 +379,10 @@ static bool send_now(struct braid_link *link, const struct braid_send *s)
 	       q->f_head - q->f_sent >= link->burst;
 }
 
-static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
-			struct braid_mr *mr, struct braid_req **ret)
+static int isend_locked(struct braid_comm *c, struct braid_send *s, const void *data, uint64_t size,
+			int32_t tag, struct braid_mr *mr)
 {
 	struct braid_link *link = c->link;
-	struct braid_send *s = send_slot(c, c->next_seq);
 	bool now;
 
 	if (c->peer_closed) {
@@ -405,7 +416,6 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 		braid_link_feed(link);
 	if (now && !braid_link_only_starts(link))
 		braid_link_flush(link);
-	*ret = &s->req;
 	return 0;
 }
 
@@ -421,9 +431,10 @@ int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int3
 		return err;
 	}
 	if (!s->busy && braid_trylock(&c->link->lock)) {
-		err = s->await == BRAID_MET ? isend_locked(c, data, size, tag, mr, ret) : -EAGAIN;
+		err = s->await == BRAID_MET ? isend_locked(c, s, data, size, tag, mr) : -EAGAIN;
 		braid_unlock(&c->link->lock);
 		if (!err) {
+			*ret = &s->req;
 			braid_link_touch(c->link);
 			return 0;
 		}
@@ -818,7 +829,7 @@ static int rx_to_entry(struct braid_lane *lane, struct braid_recv *e, uint64_t o
 	lane->rx_kind = BRAID_RX_ENTRY;
 	lane->rx_target = e;
 	lane->rx_dst = offset ? e->data + offset : e->data;	/* NULL if there is no room */
-	return lane->rx_left ? braid_comm_rx_stage(lane) : 0;
+	return is_gpu(e) && lane->rx_left ? braid_comm_rx_stage(lane) : 0;
 }
 
 int braid_comm_rx_stage(struct braid_lane *lane)
@@ -835,14 +846,12 @@ int braid_comm_rx_stage(struct braid_lane *lane)
 	return 0;
 }
 
-/* What came for a GPU goes there: as to_gpu(). */
-static int unstage(struct braid_lane *lane)
+/* What came for a GPU (lane->rx_stage) goes there: as to_gpu(). */
+static BRAID_APART int unstage(struct braid_lane *lane)
 {
 	struct braid_recv *e = lane->rx_target;
 	int err;
 
-	if (!lane->rx_stage)
-		return 0;
 	if (!lane->rx_copy.mr)
 		braid_gpucopy_begin(&lane->rx_copy, e->mr, lane->rx_gpu, lane->rx_stage,
 				    lane->rx_hdr.len, true);
@@ -938,7 +947,7 @@ static int end_eager(struct braid_lane *lane)
 	struct braid_um *um = lane->rx_target;
 
 	if (lane->rx_kind == BRAID_RX_ENTRY) {
-		int err = unstage(lane);
+		int err = lane->rx_stage ? unstage(lane) : 0;
 
 		if (!err)
 			recv_complete(lane->rx_target);
@@ -1063,7 +1072,7 @@ void braid_comm_rx_undo(struct braid_lane *lane)
 static int end_chunk(struct braid_lane *lane)
 {
 	struct braid_recv *e = lane->rx_target;
-	int err = unstage(lane);
+	int err = lane->rx_stage ? unstage(lane) : 0;
 
 	if (err)
 		return err == -EAGAIN ? err : 0;
@@ -1291,8 +1300,12 @@ int braid_comm_rx_end(struct braid_lane *lane)
 
 /* --- test, cancel, close ------------------------------------------------------------------- */
 
-/* Done: fill in sizes and give the slots back. */
-static void req_finish(struct braid_req *req, uint64_t *sizes)
+static int as_int(uint64_t size)
+{
+	return size > INT_MAX ? INT_MAX : (int)size;
+}
+
+void braid_comm_finish(struct braid_req *req, int *sizes)
 {
 	struct braid_comm *c = req->comm;
 
@@ -1300,16 +1313,16 @@ static void req_finish(struct braid_req *req, uint64_t *sizes)
 		struct braid_send *s = braid_container(req, struct braid_send, req);
 
 		if (sizes)
-			sizes[0] = s->size;
+			sizes[0] = as_int(s->size);
 		s->busy = false;
 		return;
 	}
-	for (unsigned i = 0; i < req->n; i++) {
+	for (unsigned i = 0, n = req->n; i < n; i++) {
 		struct braid_recv *e =
 			recv_slot(c, braid_container(req, struct braid_recv, req)->rseq + i);
 
 		if (sizes)
-			sizes[i] = e->size;
+			sizes[i] = as_int(e->size);
 		e->busy = false;
 	}
 }
@@ -1318,46 +1331,48 @@ static void req_finish(struct braid_req *req, uint64_t *sizes)
  * The caller asks for a send that is held back so that more may go with it: once is how a caller
  * goes on posting, twice in a row means that it is waiting.  Neither needs a look at the wire.
  */
-static bool held_back(struct braid_comm *c)
+static void hold_back(struct braid_comm *c)
 {
 	struct braid_link *link = c->link;
 
-	if (!c->burst)
-		return false;
-	if (c->burst++ == 1)
-		return true;
-	if (!braid_trylock(&link->lock))
-		return true;
+	if (c->burst++ == 1 || !braid_trylock(&link->lock))
+		return;
 	/* All of it, not just what is left: after one short burst all others would go in pieces. */
 	link->burst = link->burst_now < BURST_MAX ? link->burst_now : BURST_MAX;
 	link->burst_run = link->burst_now = 0;
 	braid_link_flush(link);
 	braid_unlock(&link->lock);
 	c->burst = 0;
-	return true;
 }
 
-int braid_comm_test(struct braid_req *req, bool *ret_done, uint64_t *sizes)
+int braid_comm_ask(struct braid_req *req)
 {
 	struct braid_comm *c = req->comm;
-	bool done = atomic_load_explicit(&req->done, memory_order_acquire);
 	int err;
 
-	*ret_done = false;
-	if (!done) {
-		if (!held_back(c))
+	if (!atomic_load_explicit(&req->done, memory_order_acquire)) {
+		if (c->burst)
+			hold_back(c);
+		else
 			braid_link_progress(c->link, c, &req->done);
-		done = atomic_load_explicit(&req->done, memory_order_acquire);
 	}
-	if (done && !c->reported) {
-		req_finish(req, sizes);
-		*ret_done = true;
-		return 0;
-	}
+	if (atomic_load_explicit(&req->done, memory_order_acquire) && !c->reported)
+		return 1;
 	err = atomic_load_explicit(&c->err, memory_order_acquire);
 	if (err)
 		c->reported = true;
 	return err;
+}
+
+int braid_comm_test(struct braid_req *req, bool *ret_done, int *sizes)
+{
+	int res = braid_comm_ask(req);
+
+	*ret_done = res > 0;
+	if (res <= 0)
+		return res;
+	braid_comm_finish(req, sizes);
+	return 0;
 }
 
 bool braid_comm_waits(struct braid_comm *c, struct braid_waiting *ret)

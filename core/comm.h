@@ -209,8 +209,12 @@ int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int3
 		     struct braid_mr *mr, struct braid_req **ret);
 int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,
 		     const int *tags, struct braid_mr *const *mrs, struct braid_req **ret);
-/* 0 and *ret_done, or the comm's error.  When done, sizes[] has one entry per buffer. */
-int braid_comm_test(struct braid_req *req, bool *ret_done, uint64_t *sizes);
+/* 1: it is done, and to be finished; 0: not yet; or the comm's error. */
+int braid_comm_ask(struct braid_req *req);
+/* sizes[], if not NULL, gets one entry per buffer, at most INT_MAX.  The request is gone then. */
+void braid_comm_finish(struct braid_req *req, int *sizes);
+/* Both: 0 and *ret_done, or the comm's error. */
+int braid_comm_test(struct braid_req *req, bool *ret_done, int *sizes);
 
 /*
  * Stop using the memory of this comm's requests, or of those on one registration, and fail the

@@ -395,7 +395,8 @@ static void pop(struct braid_lane *lane)
 
 	if (f->owner)
 		braid_send_part_done(f->owner);
-	drop_own(f);
+	if (f->own)
+		drop_own(f);
 	q->unacked -= f->ext_len;
 	q->timed_bytes += f->ext_len;
 	lane->link->acked_bytes += f->ext_len;
@@ -409,11 +410,14 @@ static void pop(struct braid_lane *lane)
 	q->tail += (off - (uint32_t)q->tail) & (q->ring_size - 1);
 }
 
+static bool is_told(const struct braid_txq *q)
+{
+	return q->f_acked != q->f_sent && (int32_t)(q->f_told - q->f_acked) > 0;
+}
+
 static void pop_told(struct braid_lane *lane)
 {
-	struct braid_txq *q = &lane->tx;
-
-	while (q->f_acked != q->f_sent && (int32_t)(q->f_told - q->f_acked) > 0)
+	while (is_told(&lane->tx))
 		pop(lane);
 }
 
@@ -454,7 +458,8 @@ void braid_tx_advance(struct braid_lane *lane, size_t n)
 		q->f_sent++;
 	}
 	q->part = n;
-	pop_told(lane);
+	if (is_told(q))
+		pop_told(lane);
 }
 
 int braid_tx_rewind(struct braid_lane *lane, uint32_t frames)

@@ -175,6 +175,13 @@ struct braid_put {			/* a chunk that can be written into its place */
  * bytes may come with nothing but ret->imm; then a START and the message's only chunk are one.
  */
 bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret);
+/* Most frames are not, nor a START. */
+static inline bool braid_tx_may_put(const struct braid_txq *q)
+{
+	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+
+	return f->ext_len || q->ring[f->off] == BRAID_F_START;
+}
 /*
  * The frame at f_sent, with its payload where the CPU can read it.  NULL: not yet, it is on its way
  * there, as above.

@@ -33,7 +33,6 @@ enum {
 	HOME_RING = 256 << 10, HOME_FRAMES = 1024,
 	LANE_RING = 16 << 10, LANE_FRAMES = 128,
 	SPREAD_MIN = 32 << 10,		/* least bytes worth a lane of their own */
-	EAGER_SPREAD_MAX = 16 << 10,	/* largest eager message with several lanes */
 	WORTH_WAITING = 2,		/* times faster than any lane that takes more now */
 	LANE_QUEUE = 256 << 10,		/* bytes queued for a lane beyond what the wire took */
 	ACK_FRAMES = 128, ACK_BYTES = 64 << 10,	/* received, and acknowledged at the latest then */
@@ -466,15 +465,6 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 
 /* --- lookup and small talk ----------------------------------------------------------------- */
 
-uint64_t braid_link_eager_max(const struct braid_link *link)
-{
-	uint64_t max = (uint64_t)braid_param.eager;
-
-	if (braid_link_home(link)->tr->dma && max > BRAID_COPY_MAX)
-		return BRAID_COPY_MAX;		/* larger ones are written into their place */
-	return link->active > 1 && max > EAGER_SPREAD_MAX ? EAGER_SPREAD_MAX : max;
-}
-
 struct braid_comm *braid_link_comm(struct braid_link *link, uint32_t id)
 {
 	struct braid_comm *c = link->bucket[id % BRAID_LINK_BUCKETS];
@@ -747,7 +737,7 @@ static int rx_ack(struct braid_link *link, const struct braid_hdr *h)
 	return braid_tx_acked(link->lane[h->n], h->seq);
 }
 
-static int rx_open(struct braid_lane *lane)
+static BRAID_APART int rx_open(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
 	struct braid_comm *c;
@@ -797,7 +787,7 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 	return 0;
 }
 
-static int rx_link_frame(struct braid_lane *lane)
+static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_link *link = lane->link;
@@ -826,7 +816,7 @@ static int rx_link_frame(struct braid_lane *lane)
 }
 
 /* The message that was half received when its lane was lost: it goes where it went. */
-static int rx_begin_again(struct braid_lane *lane)
+static BRAID_APART int rx_begin_again(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
 	const struct braid_hdr *h = &lane->rx_hdr, *was = &link->again.hdr;
@@ -882,7 +872,6 @@ static int rx_begin(struct braid_lane *lane)
 
 static int rx_end(struct braid_lane *lane)
 {
-	struct braid_link *link = lane->link;
 	const struct braid_hdr *h = &lane->rx_hdr;
 	int err = 0;
 
@@ -901,7 +890,7 @@ static int rx_end(struct braid_lane *lane)
 	if (h->type == BRAID_F_CHUNK || h->len > BRAID_COPY_MAX ||
 	    lane->rx_frames - lane->rx_told >= lane->ack_frames || lane->rx_quiet >= ACK_BYTES) {
 		lane->rx_owed = true;
-		braid_hint(&link->urgent, true);
+		braid_hint(&lane->link->urgent, true);
 	}
 	return err;
 }
@@ -930,21 +919,23 @@ int braid_rx_end(struct braid_lane *lane)
 
 int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
 {
-	size_t at = lane->rx_at;
+	size_t at = lane->rx_at, len;
 	int err = 0;
 
-	while (!err && (at < n || (lane->rx_kind != BRAID_RX_NONE && !lane->rx_left))) {
-		size_t len = n - at < lane->rx_left ? n - at : lane->rx_left;
-
+	if (!n)
+		return 0;
+	do {
 		if (lane->rx_kind == BRAID_RX_NONE) {
 			if (n - at < BRAID_HDR_SIZE)
 				return braid_rx_broken(lane, "a piece of a header", -EBADMSG);
 			err = of_frame(lane, braid_hdr_unpack(p + at, &lane->rx_hdr));
 			if (!err)
 				err = braid_rx_begin(lane);
+			if (err)
+				return err;
 			at += BRAID_HDR_SIZE;
-			continue;
 		}
+		len = n - at < lane->rx_left ? n - at : lane->rx_left;
 		if (len && lane->rx_dst) {
 			braid_copy_up(lane->rx_dst, p + at, len);
 			lane->rx_dst += len;
@@ -953,7 +944,7 @@ int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
 		lane->rx_left -= len;
 		if (!lane->rx_left)
 			err = braid_rx_end(lane);
-	}
+	} while (!err && at < n);
 	lane->rx_at = err == -EAGAIN ? at : 0;
 	return err;
 }
@@ -978,7 +969,7 @@ int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len)
 
 /* --- moving -------------------------------------------------------------------------------- */
 
-static int lane_poll(struct braid_lane *lane)
+static inline int lane_poll(struct braid_lane *lane)
 {
 	int n;
 
@@ -998,7 +989,7 @@ static int lane_poll(struct braid_lane *lane)
  * socket costs less than an epoll set: that has every packet take its lock, and say so to who asks
  * all the time.
  */
-static int poll_others(struct braid_link *link, unsigned most)
+static BRAID_APART int poll_others(struct braid_link *link, unsigned most)
 {
 	unsigned others = atomic_load_explicit(&link->nlanes, memory_order_acquire) - 1;
 	unsigned turn = atomic_load_explicit(&link->poll_turn, memory_order_relaxed);
@@ -1027,7 +1018,7 @@ static unsigned others_due(struct braid_link *link)
 }
 
 /* What waits: lanes that were full or busy, chunks that found no lane, bytes for a GPU. */
-static void push_waiting(struct braid_link *link)
+static BRAID_APART void push_waiting(struct braid_link *link)
 {
 	size_t moved = 0;
 	unsigned turn;
@@ -1058,13 +1049,16 @@ static void push_waiting(struct braid_link *link)
 	braid_unlock(&link->lock);
 }
 
-/* Nothing moved and the caller has nothing else: end the burst, tell what is urgent. */
-static void fruitless(struct braid_link *link, struct braid_comm *c)
+static bool is_urgent(const struct braid_link *link)
 {
-	bool urgent = atomic_load_explicit(&link->urgent, memory_order_relaxed), over;
+	return atomic_load_explicit(&link->urgent, memory_order_relaxed);
+}
 
-	if (!urgent && atomic_load_explicit(&link->quiet, memory_order_relaxed))
-		return;
+/* Nothing moved and the caller has nothing else: end the burst, tell what is urgent. */
+static BRAID_APART void fruitless(struct braid_link *link, struct braid_comm *c)
+{
+	bool urgent = is_urgent(link), over;
+
 	if (!braid_trylock(&link->lock))
 		return;
 	over = c->flush_epoch == link->isend_epoch;
@@ -1082,7 +1076,7 @@ static void fruitless(struct braid_link *link, struct braid_comm *c)
  * Data pours in and the caller is still not served: do not let the sender run out of credit and
  * acknowledgements for want of a quiet moment.
  */
-static void overdue(struct braid_link *link)
+static BRAID_APART void overdue(struct braid_link *link)
 {
 	uint64_t owed = 0;
 
@@ -1097,15 +1091,18 @@ static void overdue(struct braid_link *link)
 	braid_unlock(&link->lock);
 }
 
-static int move(struct braid_link *link, unsigned others)
+/* `all`: every lane is looked at. */
+static inline int move(struct braid_link *link, bool all)
 {
+	unsigned others;
 	int moved, more;
 
 	if (atomic_load_explicit(&link->state, memory_order_acquire) != BRAID_LINK_UP)
 		return -ENOTCONN;
 	moved = lane_poll(link->lane[atomic_load_explicit(&link->rx_home, memory_order_relaxed)]);
-	if (moved >= 0 && others && atomic_load_explicit(&link->nlanes, memory_order_acquire) > 1) {
-		more = poll_others(link, others);
+	if (moved >= 0 && atomic_load_explicit(&link->nlanes, memory_order_acquire) > 1) {
+		others = all ? BRAID_LANES_MAX : others_due(link);
+		more = others ? poll_others(link, others) : 0;
 		moved = more < 0 ? more : moved + more;
 	}
 	if (moved >= 0 && is_stalled(link))
@@ -1115,7 +1112,7 @@ static int move(struct braid_link *link, unsigned others)
 
 int braid_link_move(struct braid_link *link)
 {
-	return move(link, BRAID_LANES_MAX);
+	return move(link, true);
 }
 
 /* What calls leave unsaid is the service thread's to say: make sure that it looks. */
@@ -1128,16 +1125,17 @@ void braid_link_unpark(struct braid_link *link)
 void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
 			 const atomic_bool *done)
 {
-	int moved = move(link, others_due(link));
+	int moved = move(link, false);
 
-	/* Served: what is to be told goes with what the caller posts next. */
-	if (done && atomic_load_explicit(done, memory_order_relaxed))
-		idle = NULL;
-	if (!moved && idle)
-		fruitless(link, idle);
-	else if (moved > 0 && idle && atomic_load_explicit(&link->urgent, memory_order_relaxed))
-		overdue(link);
 	braid_link_touch(link);
+	/* Served: what is to be told goes with what the caller posts next. */
+	if (!idle || (done && atomic_load_explicit(done, memory_order_relaxed)))
+		return;
+	if (!moved &&
+	    (is_urgent(link) || !atomic_load_explicit(&link->quiet, memory_order_relaxed)))
+		fruitless(link, idle);
+	else if (moved > 0 && is_urgent(link))
+		overdue(link);
 }
 
 static bool anybody_pushes(const struct braid_link *link)

@@ -255,8 +255,6 @@ static inline bool braid_link_only_starts(const struct braid_link *link)
 
 	return q->unsent == q->starts && !braid_list_empty(&link->pending);
 }
-/* Largest message sent unasked: with several lanes larger ones are better spread. */
-uint64_t braid_link_eager_max(const struct braid_link *link);
 
 /*
  * Upward calls of a transport, with the link's lock held.  begin: the header is in

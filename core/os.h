@@ -99,6 +99,9 @@ static inline void braid_hint(atomic_bool *flag, bool value)
 void braid_lock_wait(struct braid_lock *l);
 void braid_yield(void);
 
+/* A call of its own in any case, so that who seldom makes it need not save registers for it. */
+#define BRAID_APART __attribute__((noinline))
+
 #define braid_container(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 #endif

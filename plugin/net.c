@@ -6,7 +6,6 @@
 #include "plugin/net.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,11 +36,9 @@ static _Atomic(ncclDebugLogger_t) logger;
 static struct context *shared;		/* of the ABIs that have none */
 static int failed;			/* why there are no devices, for those ABIs */
 
-static ncclResult_t result(int err)
+static BRAID_APART ncclResult_t failure(int err)
 {
 	switch (-err) {
-	case 0:
-		return ncclSuccess;
 	case EREMOTEIO:
 	case ECONNREFUSED:
 	case ECONNRESET:
@@ -61,6 +58,11 @@ static ncclResult_t result(int err)
 	default:
 		return ncclSystemError;
 	}
+}
+
+static ncclResult_t result(int err)
+{
+	return err ? failure(err) : ncclSuccess;
 }
 
 static bool forked(void)
@@ -484,18 +486,18 @@ ncclResult_t braid_net_dereg(void *comm, void *opaque)
 
 /* --- data ---------------------------------------------------------------------------------- */
 
+/* A request's events: NULL where there is none, as from the first on. */
 static void prof_start(const struct braid_comm *c, struct braid_req *req, unsigned i, void *phandle)
 {
 	const struct context *ctx = c->ctx;
 
-	req->user[i] = NULL;
 	if (phandle && ctx->prof)
 		ctx->prof(&req->user[i], NCCL_PROFILER_START, phandle, PROFILER_ID, NULL);
 }
 
-static void prof_stop(const struct context *ctx, struct braid_req *req, unsigned n)
+static BRAID_APART void prof_stop(const struct context *ctx, struct braid_req *req)
 {
-	for (unsigned i = 0; ctx->prof && i < n; i++) {
+	for (unsigned i = 0; i < req->n; i++) {
 		if (req->user[i])
 			ctx->prof(&req->user[i], NCCL_PROFILER_STOP, NULL, PROFILER_ID, NULL);
 		req->user[i] = NULL;
@@ -544,8 +546,8 @@ ncclResult_t braid_net_irecv(void *comm, int n, void **data, size_t *sizes, int 
 			       &req);
 	if (err || !req)
 		return result(err);
-	for (int i = 0; i < n; i++)
-		prof_start(c, req, (unsigned)i, phandles ? phandles[i] : NULL);
+	for (int i = 0; phandles && i < n; i++)
+		prof_start(c, req, (unsigned)i, phandles[i]);
 	*ret_req = req;
 	return ncclSuccess;
 }
@@ -568,35 +570,35 @@ ncclResult_t braid_net_iflush(void *comm, int n, void **data, int *sizes, void *
 	return result(err);
 }
 
+static BRAID_APART ncclResult_t test_flush(struct braid_req *req, int *done)
+{
+	bool is_done;
+	int err = braid_flush_test(req, &is_done);
+
+	*done = !err && is_done;
+	return result(err);
+}
+
 ncclResult_t braid_net_test(void *opaque, int *done, int *sizes)
 {
 	struct braid_req *req = opaque;
-	uint64_t got[BRAID_RECVS_MAX];
 	const struct context *ctx;
-	bool is_done;
-	unsigned n;
-	int err;
+	int res;
 
 	if (forked())
 		return ncclSystemError;
 	if (!req || !done)
 		return misuse("test");
 	*done = 0;
-	if (req->flush) {
-		err = braid_flush_test(req, &is_done);
-		*done = !err && is_done;
-		return result(err);
-	}
+	if (req->flush)
+		return test_flush(req, done);
+	res = braid_comm_ask(req);
+	if (res <= 0)
+		return result(res);
 	ctx = req->comm->ctx;
-	n = req->n;
-	err = braid_comm_test(req, &is_done, got);
-	if (err)
-		return result(err);
-	if (!is_done)
-		return ncclSuccess;
-	prof_stop(ctx, req, n);
-	for (unsigned i = 0; sizes && i < n; i++)
-		sizes[i] = got[i] > INT_MAX ? INT_MAX : (int)got[i];
+	if (ctx->prof)
+		prof_stop(ctx, req);
+	braid_comm_finish(req, sizes);
 	*done = 1;
 	return ncclSuccess;
 }

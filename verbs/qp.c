@@ -147,6 +147,14 @@ static int memory_fill(struct braid_port *p, struct braid_wire_memory *m)
 	if (!m->rx || !m->bounce || !m->ack)
 		return -ENOMEM;
 	m->rx_mr = braid_port_own(p, m->rx, RX_BYTES, IBV_ACCESS_LOCAL_WRITE);
+	for (unsigned i = 0; m->rx_mr && i < BRAID_SLOTS_RX; i++) {
+		m->recv_sge[i] = (struct ibv_sge){
+			(uint64_t)(uintptr_t)(m->rx + i * BRAID_SLOT), BRAID_SLOT, m->rx_mr->lkey,
+		};
+		m->recv[i] = (struct ibv_recv_wr){
+			.wr_id = i, .sg_list = &m->recv_sge[i], .num_sge = 1,
+		};
+	}
 	if (m->rx_mr)
 		m->bounce_mr = braid_port_own(p, m->bounce, BOUNCE_BYTES, 0);
 	if (m->bounce_mr)
@@ -382,30 +390,21 @@ static struct braid_wire *wire_new(struct braid_port *p, int *ret_err, const cha
 	return w;
 }
 
-int braid_wire_post_recv(struct braid_wire *w, const unsigned *slots, unsigned n)
+int braid_wire_post_recv(struct braid_wire *w, struct ibv_recv_wr *first)
 {
-	struct ibv_recv_wr wr[BRAID_POLL_MAX], *bad;
-	struct ibv_sge sge[BRAID_POLL_MAX];
+	struct ibv_recv_wr *bad;
 
-	for (unsigned i = 0; i < n; i++) {
-		sge[i] = (struct ibv_sge){
-			.addr = (uint64_t)(uintptr_t)(w->m->rx + slots[i] * BRAID_SLOT),
-			.length = BRAID_SLOT, .lkey = w->m->rx_mr->lkey,
-		};
-		wr[i] = (struct ibv_recv_wr){
-			.wr_id = slots[i], .sg_list = &sge[i], .num_sge = 1,
-			.next = i + 1 < n ? &wr[i + 1] : NULL,
-		};
-	}
-	return n ? -ibv_post_recv(w->qp, wr, &bad) : 0;
+	return -ibv_post_recv(w->qp, first, &bad);
 }
 
 int braid_wire_post_all(struct braid_wire *w)
 {
 	int err = 0;
 
-	for (unsigned i = 0; i < BRAID_SLOTS_RX && !err; i++)
-		err = braid_wire_post_recv(w, &i, 1);
+	for (unsigned i = 0; i < BRAID_SLOTS_RX && !err; i++) {
+		w->m->recv[i].next = NULL;
+		err = braid_wire_post_recv(w, &w->m->recv[i]);
+	}
 	return braid_wire_failed(w, "ibv_post_recv", err);
 }
 
@@ -775,12 +774,11 @@ static bool imm_arrives(struct braid_wire *w)
 		},
 	};
 	const uint32_t word = PROOF;
-	const unsigned slot = 0;
 	struct ibv_wc wc;
 
 	memcpy(w->m->bounce, &word, sizeof(word));
 	atomic_store(&w->m->ack[PROOF_AT], 0);
-	if (braid_wire_post_recv(w, &slot, 1) || ibv_post_send(w->qp, &wr, &bad))
+	if (braid_wire_post_recv(w, w->m->recv) || ibv_post_send(w->qp, &wr, &bad))
 		return false;
 	while (braid_os->now_ns() < until) {
 		if (ibv_poll_cq(w->cq, 1, &wc) <= 0)

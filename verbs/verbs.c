@@ -33,7 +33,6 @@
 #include "verbs/wire.h"
 
 enum {
-	CHAIN = 16,			/* work requests posted together */
 	SIGNAL_EVERY = 32,
 	LOOK_AT_FD = 256,		/* polls in vain */
 	POLLS = 4,			/* batches of completions a call */
@@ -48,21 +47,6 @@ static struct braid_wire *wire_of(const struct braid_lane *lane)
 
 /* --- sending ------------------------------------------------------------------------------- */
 
-struct chain {				/* work requests on their way to the NIC */
-	struct braid_wire *w;
-	struct ibv_send_wr wr[CHAIN];
-	struct ibv_sge sge[CHAIN];
-	char hdr[CHAIN][BRAID_HDR_SIZE];
-	unsigned n;
-};
-
-/* Not all zeros: that would cost more than the rest of a small message. */
-static void chain_init(struct chain *c, struct braid_wire *w)
-{
-	c->w = w;
-	c->n = 0;
-}
-
 static unsigned sq_used(const struct braid_wire *w)
 {
 	return w->sq_posted - atomic_load_explicit(&w->sq_done, memory_order_acquire);
@@ -74,20 +58,21 @@ static bool sq_room(const struct braid_wire *w, unsigned n)
 }
 
 /* One more, of which only the last few are told when they are over. */
-static struct ibv_send_wr *chain_add(struct chain *c, enum ibv_wr_opcode op, const void *data,
+static struct ibv_send_wr *chain_add(struct braid_wire *w, enum ibv_wr_opcode op, const void *data,
 				     uint32_t len, uint32_t key)
 {
-	struct braid_wire *w = c->w;
+	struct braid_chain *c = &w->chain;
 	struct ibv_send_wr *wr = &c->wr[c->n];
 
-	assert(c->n < CHAIN);
+	assert(c->n < BRAID_CHAIN);
 	c->sge[c->n] = (struct ibv_sge){ (uint64_t)(uintptr_t)data, len, key };
-	*wr = (struct ibv_send_wr){
-		.wr_id = ++w->sq_posted, .sg_list = &c->sge[c->n], .num_sge = len ? 1 : 0,
-		.opcode = op,
-	};
-	if (len <= w->inline_max && op != IBV_WR_RDMA_WRITE_WITH_IMM)
-		wr->send_flags = IBV_SEND_INLINE;
+	wr->wr_id = ++w->sq_posted;
+	wr->next = NULL;
+	wr->sg_list = &c->sge[c->n];
+	wr->num_sge = len ? 1 : 0;
+	wr->opcode = op;
+	wr->send_flags = len <= w->inline_max && op != IBV_WR_RDMA_WRITE_WITH_IMM ?
+				 IBV_SEND_INLINE : 0;
 	if (w->sq_posted - w->sq_signal >= SIGNAL_EVERY) {
 		wr->send_flags |= IBV_SEND_SIGNALED;
 		w->sq_signal = w->sq_posted;
@@ -104,18 +89,27 @@ static void signal_it(struct braid_wire *w, struct ibv_send_wr *wr)
 	w->sq_signal = w->sq_posted;
 }
 
-static int chain_post(struct chain *c)
+static BRAID_APART int post_hushed(struct braid_wire *w)
 {
 	struct ibv_send_wr *bad;
 	struct braid_hush h;
 	int err;
 
-	if (!c->n)
-		return 0;
-	braid_hush(c->w->port, &h);
-	err = ibv_post_send(c->w->qp, c->wr, &bad);
+	braid_hush(w->port, &h);
+	err = ibv_post_send(w->qp, w->chain.wr, &bad);
 	braid_unhush(&h);
-	c->n = 0;
+	return err;
+}
+
+static int chain_post(struct braid_wire *w)
+{
+	struct ibv_send_wr *bad;
+	int err;
+
+	if (!w->chain.n)
+		return 0;
+	err = w->port->sigpipe ? post_hushed(w) : ibv_post_send(w->qp, w->chain.wr, &bad);
+	w->chain.n = 0;
 	return err ? -EIO : 0;
 }
 
@@ -147,15 +141,14 @@ static void slot_used(struct braid_wire *w, const struct braid_txq *q)
 }
 
 /* The counts of what has been received, into the peer's memory. */
-static void say_count(struct braid_lane *lane, struct chain *c)
+static void say_count(struct braid_lane *lane, struct braid_wire *w)
 {
-	struct braid_wire *w = c->w;
 	_Atomic uint32_t *words = w->m->ack + BRAID_ACK_OUT;
 	struct ibv_send_wr *wr;
 
 	atomic_store_explicit(&words[0], htole32(lane->rx_frames), memory_order_relaxed);
 	atomic_store_explicit(&words[1], htole32(w->slots + 1), memory_order_relaxed);
-	wr = chain_add(c, IBV_WR_RDMA_WRITE, (const void *)words, 8, w->m->ack_mr->lkey);
+	wr = chain_add(w, IBV_WR_RDMA_WRITE, (const void *)words, 8, w->m->ack_mr->lkey);
 	wr->wr.rdma.remote_addr = w->peer_ack;
 	wr->wr.rdma.rkey = w->peer_ack_key;
 	w->slots_told = w->slots;
@@ -179,15 +172,12 @@ static unsigned slots_untold(const struct braid_lane *lane, struct braid_wire *w
 /* With the link's lock held. */
 static int count_if_due(struct braid_lane *lane, struct braid_wire *w)
 {
-	struct chain c;
-
-	chain_init(&c, w);
 	w->count_due = slots_untold(lane, w) >= BRAID_SLOTS_RX / 2;
 	if (!w->count_due || !may_speak(w) || !sq_room(w, 1))
 		return 0;
 	w->count_due = false;
-	say_count(lane, &c);
-	return chain_post(&c);
+	say_count(lane, w);
+	return chain_post(w);
 }
 
 /* A free piece of registered memory, or NULL: not now. */
@@ -208,18 +198,17 @@ static void bounce_used(struct braid_wire *w, struct ibv_send_wr *wr)
 }
 
 /* A chunk into its place: 0, or -EAGAIN: no memory to send its header from. */
-static int add_write(struct braid_lane *lane, struct chain *c, const struct braid_put *p)
+static int add_write(struct braid_lane *lane, struct braid_wire *w, const struct braid_put *p)
 {
-	struct braid_wire *w = c->w;
 	struct ibv_send_wr *wr;
-	char *hdr = c->hdr[c->n];
+	char *hdr = w->chain.hdr[w->chain.n];
 	bool copied = !p->has_imm && w->inline_max < BRAID_HDR_SIZE;
 
 	if (copied)
 		hdr = bounce(w);
 	if (!hdr)
 		return -EAGAIN;
-	wr = chain_add(c, p->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, p->data,
+	wr = chain_add(w, p->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, p->data,
 		       p->len, p->local);
 	wr->wr.rdma.remote_addr = p->to;
 	wr->wr.rdma.rkey = p->remote;
@@ -231,7 +220,7 @@ static int add_write(struct braid_lane *lane, struct chain *c, const struct brai
 		braid_tx_stamp(lane);
 		memcpy(hdr, p->hdr, BRAID_HDR_SIZE);
 		hdr[1] |= BRAID_FLAG_PLACED;
-		wr = chain_add(c, IBV_WR_SEND, hdr, BRAID_HDR_SIZE, w->m->bounce_mr->lkey);
+		wr = chain_add(w, IBV_WR_SEND, hdr, BRAID_HDR_SIZE, w->m->bounce_mr->lkey);
 	}
 	if (copied)
 		bounce_used(w, wr);
@@ -241,9 +230,8 @@ static int add_write(struct braid_lane *lane, struct chain *c, const struct brai
 }
 
 /* One SEND: 0, or -EAGAIN: no memory to send from. */
-static int add_send(struct braid_lane *lane, struct chain *c)
+static int add_send(struct braid_lane *lane, struct braid_wire *w)
 {
-	struct braid_wire *w = c->w;
 	struct braid_txq *q = &lane->tx;
 	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
 	const struct ibv_mr *ring = w->ring_mr[w->nrings - 1];
@@ -267,78 +255,67 @@ static int add_send(struct braid_lane *lane, struct chain *c)
 	}
 	if (copy) {
 		memcpy(copy, from, len);
-		bounce_used(w, chain_add(c, IBV_WR_SEND, copy, (uint32_t)len,
+		bounce_used(w, chain_add(w, IBV_WR_SEND, copy, (uint32_t)len,
 					 w->m->bounce_mr->lkey));
 	} else if (gpu) {
-		chain_add(c, IBV_WR_SEND, from, (uint32_t)len, gpu->local)->send_flags &=
+		chain_add(w, IBV_WR_SEND, from, (uint32_t)len, gpu->local)->send_flags &=
 			~(unsigned)IBV_SEND_INLINE;
 	} else {
-		chain_add(c, IBV_WR_SEND, from, (uint32_t)len, ring->lkey);
+		chain_add(w, IBV_WR_SEND, from, (uint32_t)len, ring->lkey);
 	}
 	braid_tx_advance(lane, len);
 	slot_used(w, q);
 	return 0;
 }
 
-/* Fill the chain: 0, or -EAGAIN: the NIC or the peer has no room. */
-static int fill(struct braid_lane *lane, struct chain *c, size_t *budget)
+/* The next frame, or a piece of it: 0, or -EAGAIN: the NIC or the peer has no room. */
+static int add_next(struct braid_lane *lane, struct braid_wire *w)
 {
 	struct braid_txq *q = &lane->tx;
-	struct braid_wire *w = c->w;
-	int err = 0;
+	uint32_t heard = lane->rx_frames - lane->rx_told;
+	struct braid_put put;
 
-	while (q->unsent && *budget && c->n + 2 <= CHAIN && !err) {
-		uint64_t before = q->unsent;
-		struct braid_put put;
-		uint32_t heard;
-
-		if (!sq_room(w, 3))
-			return -EAGAIN;
-		if (!slots_free(w, q)) {
-			if (lane->rx_frames - lane->rx_told >= w->wr_max / 4)
-				say_count(lane, c);
-			return -EAGAIN;
-		}
-		/* Now and then a header, which says what has been received here. */
-		heard = lane->rx_frames - lane->rx_told;
-		if (braid_tx_put(lane, heard < w->wr_max / 4 ? w->imm_max : 0, &put))
-			err = add_write(lane, c, &put);
-		else
-			err = add_send(lane, c);
-		*budget -= before - q->unsent < *budget ? before - q->unsent : *budget;
+	if (!sq_room(w, 3))
+		return -EAGAIN;
+	if (!slots_free(w, q)) {
+		if (heard >= w->wr_max / 4)
+			say_count(lane, w);
+		return -EAGAIN;
 	}
-	return err;
+	/* Now and then a header, which says what has been received here. */
+	if (braid_tx_may_put(q) &&
+	    braid_tx_put(lane, heard < w->wr_max / 4 ? w->imm_max : 0, &put))
+		return add_write(lane, w, &put);
+	return add_send(lane, w);
 }
 
 static int verbs_push(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
-	size_t budget = BRAID_CALL_BUDGET;
-	struct chain c;
-	int err = 0, posted;
+	struct braid_txq *q = &lane->tx;
+	uint64_t later = q->unsent > BRAID_CALL_BUDGET ? q->unsent - BRAID_CALL_BUDGET : 0;
+	int err = 0;
 
-	chain_init(&c, w);
 	if (!w->qp)
 		return -ENETRESET;
 	if (!may_speak(w))
 		return -EAGAIN;
-	if (w->ring != lane->tx.ring) {		/* home has moved here, with all that it had */
-		err = braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size);
+	if (w->ring != q->ring) {		/* home has moved here, with all that it had */
+		err = braid_wire_ring(w, q->ring, q->ring_size);
 		if (err)
 			return err;
 	}
-	while (lane->tx.unsent && budget && !err) {
-		err = fill(lane, &c, &budget);
-		posted = chain_post(&c);
-		if (posted)
-			return posted;
+	while (q->unsent > later && !err) {
+		if (w->chain.n + 2 > BRAID_CHAIN && chain_post(w))
+			return -EIO;
+		err = add_next(lane, w);
 	}
-	return err;
+	return chain_post(w) ? -EIO : err;
 }
 
 /* --- receiving ----------------------------------------------------------------------------- */
 
-static int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
+static BRAID_APART int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
 {
 	const struct braid_wire *w = wire_of(lane);
 	const char *hint = wc->status == IBV_WC_RETRY_EXC_ERR ?
@@ -359,12 +336,12 @@ static int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
  */
 static int take_all(struct braid_lane *lane, struct braid_wire *w)
 {
-	unsigned slots[BRAID_POLL_MAX], n = 0;
+	struct ibv_recv_wr *first = NULL, **last = &first;
 	uint64_t bytes = 0;
-	int err = 0, again;
+	int i = w->wc_beg, err = 0, again = 0;
 
-	for (; w->wc_beg < w->wc_end && !err; w->wc_beg++) {
-		const struct ibv_wc *wc = &w->wc[w->wc_beg];
+	for (; i < w->wc_end && !err; i++) {
+		const struct ibv_wc *wc = &w->wc[i];
 
 		if (wc->status != IBV_WC_SUCCESS) {
 			err = wc_failed(lane, wc);
@@ -382,11 +359,15 @@ static int take_all(struct braid_lane *lane, struct braid_wire *w)
 		if (err == -EAGAIN)
 			break;
 		bytes += wc->byte_len + 1;
-		slots[n++] = (unsigned)wc->wr_id;
+		*last = &w->m->recv[wc->wr_id];
+		last = &(*last)->next;
+		w->slots++;
 	}
+	w->wc_beg = i;
+	*last = NULL;
 	/* Before the lock is given back: what says that they are there goes under it. */
-	again = err && err != -EAGAIN ? 0 : braid_wire_post_recv(w, slots, n);
-	w->slots += n;
+	if (first && (!err || err == -EAGAIN))
+		again = braid_wire_post_recv(w, first);
 	atomic_store_explicit(&lane->rx_bytes, lane->rx_bytes + bytes, memory_order_relaxed);
 	return again ? -EIO : err;
 }
@@ -412,27 +393,28 @@ static bool has_count(const struct braid_wire *w)
 	return le32toh(atomic_load_explicit(w->m->ack, memory_order_relaxed)) != w->ack_seen;
 }
 
-static int verbs_poll(struct braid_lane *lane)
+/* Is there something to take?  1, 0 or -EIO. */
+static int look(struct braid_wire *w)
 {
-	struct braid_wire *w = wire_of(lane);
-	struct braid_lock *lock = &lane->link->lock;
-	int taken = 0, err = 0, later;
+	int n;
 
-	if (!w->qp)
-		return 0;
-	if (w->broken)
-		return -EIO;
-	for (unsigned i = 0; i < POLLS && !err; i++) {
-		if (w->wc_beg == w->wc_end) {
-			w->wc_beg = 0;
-			w->wc_end = ibv_poll_cq(w->cq, BRAID_POLL_MAX, w->wc);
-			if (w->wc_end < 0) {
-				w->wc_end = 0;
-				return -EIO;
-			}
-		}
-		if (w->wc_beg == w->wc_end && !has_count(w) && !w->count_due)
-			break;
+	if (w->wc_beg == w->wc_end) {
+		n = ibv_poll_cq(w->cq, BRAID_POLL_MAX, w->wc);
+		w->wc_beg = 0;
+		w->wc_end = n < 0 ? 0 : n;
+		if (n)
+			return n < 0 ? -EIO : 1;
+	}
+	return w->wc_beg != w->wc_end || has_count(w) || w->count_due;
+}
+
+/* There is. */
+static BRAID_APART int take(struct braid_lane *lane, struct braid_wire *w)
+{
+	struct braid_lock *lock = &lane->link->lock;
+	int taken = 0, err, later;
+
+	do {
 		if (!braid_trylock(lock))
 			return 1;
 		later = take_all(lane, w);
@@ -443,18 +425,29 @@ static int verbs_poll(struct braid_lane *lane)
 			err = count_if_due(lane, w);
 		braid_unlock(lock);
 		taken++;
-		if (later)
+		if (err || later || w->wc_end < BRAID_POLL_MAX || taken == POLLS)
 			break;
-		if (w->wc_end < BRAID_POLL_MAX)
-			break;
-	}
+		err = look(w);
+	} while (err > 0);
+	w->fruitless = 0;
 	/* That its queue pair does not answer is then no wonder, nor the NIC's fault. */
 	if (err)
 		return braid_lane_look_at_fd(lane) == -ENOTCONN ? -ENOTCONN : err;
-	if (taken) {
-		w->fruitless = 0;
-		return taken;
-	}
+	return taken;
+}
+
+static int verbs_poll(struct braid_lane *lane)
+{
+	struct braid_wire *w = wire_of(lane);
+	int res;
+
+	if (!w->qp)
+		return 0;
+	if (w->broken)
+		return -EIO;
+	res = look(w);
+	if (res)
+		return res < 0 ? res : take(lane, w);
 	if (++w->fruitless % LOOK_AT_FD == 0 || atomic_load(&lane->link->watched))
 		return braid_lane_look_at_fd(lane);
 	return 0;
@@ -465,10 +458,8 @@ static int verbs_poll(struct braid_lane *lane)
 static int verbs_open(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
-	struct chain c;
 	int err = 0;
 
-	chain_init(&c, w);
 	if (lane->tx.ring)
 		err = braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size);
 	if (err)
@@ -480,8 +471,8 @@ static int verbs_open(struct braid_lane *lane)
 	w->may_speak = w->dialler || w->port->fabric != BRAID_FABRIC_IWARP;
 	/* iWARP: who has dialled must be the first to say something. */
 	if (w->dialler && w->port->fabric == BRAID_FABRIC_IWARP) {
-		say_count(lane, &c);
-		w->broken = chain_post(&c) != 0;	/* heard at the first poll, as any fault */
+		say_count(lane, w);
+		w->broken = chain_post(w) != 0;	/* heard at the first poll, as any fault */
 	}
 	w->ack_seen = 0;
 	return 0;

@@ -24,6 +24,7 @@ enum {
 	BRAID_SLOTS_RX = 64,
 	BRAID_BOUNCES = 8,		/* for memory that the NIC does not know */
 	BRAID_WR_TX = 256,
+	BRAID_CHAIN = 16,		/* work requests posted together */
 	BRAID_POLL_MAX = 16,
 	BRAID_INLINE = 220,		/* asked for; what there is is taken */
 	BRAID_ACK_OUT = 16,		/* words from ack on: what is written into the peer's */
@@ -37,6 +38,16 @@ struct braid_wire_memory {
 	_Atomic uint32_t *ack;		/* two words that the peer writes: frames that it has
 					 * received; slots that it has posted again, and 1 */
 	struct ibv_mr *rx_mr, *bounce_mr, *ack_mr;
+	struct ibv_recv_wr recv[BRAID_SLOTS_RX];	/* of each slot, but for `next` */
+	struct ibv_sge recv_sge[BRAID_SLOTS_RX];
+};
+
+/* Work requests on their way to the NIC. */
+struct braid_chain {
+	struct ibv_send_wr wr[BRAID_CHAIN];
+	struct ibv_sge sge[BRAID_CHAIN];
+	char hdr[BRAID_CHAIN][BRAID_HDR_SIZE];
+	unsigned n;
 };
 
 enum braid_cm_state { BRAID_CM_NONE, BRAID_CM_WORKS, BRAID_CM_UP, BRAID_CM_FAILED };
@@ -65,6 +76,7 @@ struct braid_wire {
 	bool dialler;
 
 	/* sending: the link's lock */
+	struct braid_chain chain;
 	char *ring;			/* the lane's, as registered */
 	struct ibv_mr **ring_mr;	/* the last is that of `ring`; NULL: what goes is copied */
 	unsigned nrings;
@@ -132,8 +144,8 @@ int braid_wire_failed(struct braid_wire *w, const char *call, int err);
 /* The queue pair, on w->id if there is one; then all its receives.  0 or a negative errno. */
 int braid_wire_qp(struct braid_wire *w);
 int braid_wire_post_all(struct braid_wire *w);
-/* n receives, from that slot on; 0 or a negative errno. */
-int braid_wire_post_recv(struct braid_wire *w, const unsigned *slots, unsigned n);
+/* Receives, chained by `next`; 0 or a negative errno. */
+int braid_wire_post_recv(struct braid_wire *w, struct ibv_recv_wr *first);
 
 /* What both ends tell each other in the handshake. */
 struct braid_wire_blob {

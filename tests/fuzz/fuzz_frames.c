@@ -300,7 +300,7 @@ static void send_one(void)
 
 static void test_one(struct request *r)
 {
-	uint64_t sizes[BRAID_RECVS_MAX];
+	int sizes[BRAID_RECVS_MAX];
 	bool done;
 
 	if (r->comm && !braid_comm_test(r->req, &done, sizes) && done)

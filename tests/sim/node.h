@@ -42,7 +42,7 @@ struct sim_node {
 		     struct braid_mr *mr, struct braid_req **ret);
 	int (*irecv)(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,
 		     const int *tags, struct braid_mr *const *mrs, struct braid_req **ret);
-	int (*test)(struct braid_req *req, bool *ret_done, uint64_t *sizes);
+	int (*test)(struct braid_req *req, bool *ret_done, int *sizes);
 	void (*close)(struct braid_comm *c);
 };
 

@@ -333,9 +333,8 @@ static bool send_post(struct comm *c, struct side *s)
 
 static bool send_test(struct comm *c, struct side *s, struct message *m)
 {
-	uint64_t size = 0;
+	int err, size = 0;
 	bool done;
-	int err;
 
 	if (!m->req || m->sent)
 		return false;
@@ -346,9 +345,9 @@ static bool send_test(struct comm *c, struct side *s, struct message *m)
 	}
 	if (!done)
 		return false;
-	if (size != m->size)
-		sim_fail("comm %u: a send of %llu bytes says %llu", c->index,
-			 (unsigned long long)m->size, (unsigned long long)size);
+	if ((size_t)size != m->size)
+		sim_fail("comm %u: a send of %llu bytes says %d", c->index,
+			 (unsigned long long)m->size, size);
 	m->sent = true;
 	memset(m->out, GONE, m->size);
 	s->done++;
@@ -425,9 +424,8 @@ static bool recv_post(struct comm *c, struct side *s)
 
 static bool recv_test(struct comm *c, struct side *s, struct group *g)
 {
-	uint64_t sizes[BRAID_RECVS_MAX] = { 0 };
+	int sizes[BRAID_RECVS_MAX] = { 0 }, err;
 	bool done;
-	int err;
 
 	if (!g->req || g->done)
 		return false;
@@ -441,7 +439,7 @@ static bool recv_test(struct comm *c, struct side *s, struct group *g)
 	g->done = true;
 	s->done++;
 	for (unsigned i = 0; i < g->n; i++)
-		judge_message(c, g->msg[i], sizes[i]);
+		judge_message(c, g->msg[i], (uint64_t)sizes[i]);
 	return true;
 }
 

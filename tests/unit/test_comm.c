@@ -129,9 +129,9 @@ static int error_of(struct braid_req *req)
 	return braid_comm_test(req, &ret, NULL);
 }
 
-static size_t size_of(struct braid_req *req)
+static int size_of(struct braid_req *req)
 {
-	uint64_t size[BRAID_RECVS_MAX];
+	int size[BRAID_RECVS_MAX];
 	bool ret;
 
 	assert_int_equal(braid_comm_test(req, &ret, size), 0);
@@ -360,7 +360,7 @@ static void a_group_takes_its_messages_in_any_order_of_tags(void **state)
 	void *data[4] = { to[0], to[1], to[2], to[3] };
 	size_t sizes[4] = { 16, 16, 16, 16 };
 	int tags[4] = { 7, 5, 7, 6 };
-	uint64_t got[BRAID_RECVS_MAX];
+	int got[BRAID_RECVS_MAX];
 	struct braid_req *r;
 	bool is_done;
 

@@ -301,9 +301,8 @@ static void gone(char **buf)
 static bool test_send(struct flow *f, unsigned i)
 {
 	struct msg *m = &f->msg[i];
-	uint64_t size = 0;
 	bool done;
-	int err;
+	int err, size = 0;
 
 	if (i >= f->sent || m->done || f->send_left)
 		return false;
@@ -316,8 +315,8 @@ static bool test_send(struct flow *f, unsigned i)
 	}
 	if (!done)
 		return false;
-	if (size != m->size)
-		return wrong("send %u of %zu bytes says %zu", i, m->size, (size_t)size);
+	if ((size_t)size != m->size)
+		return wrong("send %u of %zu bytes says %d", i, m->size, size);
 	m->done = true;
 	f->sent_done++;
 	memset(m->buf, 0xdd, m->size);
@@ -348,9 +347,8 @@ static bool check_entry(struct flow *f, unsigned i, uint64_t size)
 static bool test_group(struct flow *f, unsigned i)
 {
 	struct group *g = &f->group[i];
-	uint64_t sizes[BRAID_RECVS_MAX];
+	int sizes[BRAID_RECVS_MAX], err;
 	bool done;
-	int err;
 
 	if (i >= f->posted || g->done || f->recv_left)
 		return false;
@@ -366,7 +364,7 @@ static bool test_group(struct flow *f, unsigned i)
 	g->done = true;
 	f->posted_done++;
 	for (unsigned k = 0; k < g->n; k++) {
-		if (!check_entry(f, g->first + k, sizes[k]))
+		if (!check_entry(f, g->first + k, (uint64_t)sizes[k]))
 			return false;
 	}
 	return true;

@@ -66,6 +66,7 @@ struct wire {
 	_Atomic ucs_status_t status;	/* what it has failed of; UCS_OK: it has not */
 	uint64_t tag_rx, tag_tx;
 	unsigned flying;
+	bool wired, stranded;
 	char *memory;
 	struct slot slot[SLOTS];	/* heads; the oldest is number `slots` */
 	struct slot payload, hello;
@@ -266,10 +267,15 @@ static void fence(struct wire *w)
 	braid_unlock(&w->lock);
 }
 
-static void wire_free(struct wire *w)
+/* Both ends have said hello to each other.  The peer's has come, and ours has gone. */
+static bool is_wired(struct wire *w)
 {
-	if (!w)
-		return;
+	w->wired |= !w->hello.waits && !w->flying;
+	return w->wired;
+}
+
+static void wire_end(struct wire *w)
+{
 	if (w->efd >= 0)
 		braid_os->note(w->efd, false);
 	fence(w);
@@ -279,6 +285,41 @@ static void wire_free(struct wire *w)
 	free(w->memory);
 	free(w->scratch);
 	free(w);
+}
+
+/*
+ * UCX 1.13 aborts where an endpoint is closed whose first message has not gone yet, as over RDMA,
+ * where that takes time: it waits until that has gone or failed.
+ */
+static void wire_free(struct wire *w)
+{
+	if (!w)
+		return;
+	w->stranded = w->ep && !is_wired(w) && w->flying && w->status == UCS_OK;
+	if (!w->stranded)
+		wire_end(w);
+}
+
+/* The service thread's, now and then. */
+static void sweep(void)
+{
+	struct braid_list done = { &done, &done };
+	struct wire *w, *tmp;
+
+	if (!enter())
+		return;
+	braid_list_for_safe(w, tmp, &wires, node) {
+		if (!w->stranded)
+			continue;
+		progress(w);
+		if (w->flying && w->status == UCS_OK)
+			continue;
+		braid_list_del(&w->node);
+		braid_list_add_tail(&done, &w->node);
+	}
+	braid_unlock(&coming_up);
+	braid_list_for_safe(w, tmp, &done, node)
+		wire_end(w);
 }
 
 static int failed(struct braid_setup *s, const char *call, ucs_status_t status)
@@ -407,6 +448,7 @@ static int ucx_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 	struct wire *w;
 	int err;
 
+	sweep();
 	if (!enter())
 		return -EALREADY;
 	w = s->wire = calloc(1, sizeof(*w));
@@ -434,7 +476,7 @@ static int ucx_setup_ready(struct braid_setup *s)
 	braid_unlock(&coming_up);
 	if (w->status != UCS_OK)
 		return failed(s, "the endpoint", w->status);
-	return w->hello.waits ? -EAGAIN : 0;
+	return is_wired(w) ? 0 : -EAGAIN;
 }
 
 /* --- sending ------------------------------------------------------------------------------- */
@@ -678,6 +720,7 @@ const struct braid_transport braid_ucx = {
 	.reg = braid_no_reg,
 	.dereg = braid_no_dereg,
 	.blob = true,
+	.slow = true,
 	.setup = ucx_setup,
 	.setup_peer = ucx_setup_peer,
 	.setup_ready = ucx_setup_ready,

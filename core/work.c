@@ -10,10 +10,7 @@
 
 #define MS 1000000ull
 
-enum {
-	LONG_MS = 900,			/* in a call: it does not come back soon */
-	END_MS = 200,			/* for the last ones */
-};
+enum { LONG_MS = 900 };		/* in a call: it does not come back soon */
 
 static atomic_uint running;
 static struct braid_log_gate gate_stuck;
@@ -70,7 +67,7 @@ void braid_work_leave(struct braid_work *w)
 void braid_work_end(void)
 {
 	const struct timespec nap = { .tv_nsec = 1000000 };
-	uint64_t until = braid_os->now_ns() + END_MS * MS;
+	uint64_t until = braid_os->now_ns() + LONG_MS * MS;
 
 	while (atomic_load(&running) && braid_os->now_ns() < until)
 		nanosleep(&nap, NULL);

@@ -28,7 +28,7 @@ static const struct {
 	{ 0x03000000, "the configuration of SMC" },
 	{ 0x03010000, "the peer's kernel did not offer SMC: modprobe smc there" },
 	{ 0x03020000, "IPsec is in use" },
-	{ 0x03030000, "no device for SMC at this interface: see braid smc" },
+	{ 0x03030000, "no device for SMC at this interface, or no UEID in common: see braid smc" },
 	{ 0x03030001, "no device for SMC-D at this interface" },
 	{ 0x03030002, "no RDMA device for SMC-R at this interface: see braid smc" },
 	{ 0x03030003, "the hardware has no ISM version 2" },

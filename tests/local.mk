@@ -122,6 +122,10 @@ vm_tests = \
 	tests/vm/cases/rdma-pair-siw.sh \
 	tests/vm/cases/rdma-pair.sh \
 	tests/vm/cases/rdma.sh
+# Newer and older kernels' SMC: some minutes each, and a kernel of backports'; make vm-smc.
+vm_smc_tests = \
+	tests/vm/cases/smc-hang.sh \
+	tests/vm/cases/smc.sh
 
 # What tests/unit/test_machine and tests/cli/topo.bats look at: tests/topo/mktree makes trees of the
 # descriptions; the XML is what libhwloc 2.9.0 wrote of such trees.
@@ -306,7 +310,7 @@ endif
 
 dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(smc_tests) \
 	$(fault_tests) $(cli_tests) $(vm_tests) \
-	tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
+	$(vm_smc_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/ucx/bench.sh \
 	tests/rdma/device.sh tests/topo/mktree
 EXTRA_DIST += $(recorded_machines) tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
@@ -417,6 +421,9 @@ vm: all $(vm_programs)
 		check_PROGRAMS= check_LTLIBRARIES= TESTS='$(VM_TESTS)' || rc=1; \
 	$(SHELL) $(top_srcdir)/tests/count tests/vm || :; exit $$rc
 
+vm-smc: all
+	$(MAKE) $(AM_MAKEFLAGS) vm VM_TESTS='$(vm_smc_tests)'
+
 # Braid beside perftest on emulated RDMA devices; it only prints.
 ucx-bench: all
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/ucx/bench.sh
@@ -467,5 +474,5 @@ lint: docs/man/braid-params.7
 lint_dirs = plugin core gdr verbs socket topo tools
 lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
-.PHONY: check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-threads \
-	check-valgrind vm vm-bench fuzz coverage lint soak soak-sim soak-faults
+.PHONY: check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-smc check-threads \
+	check-valgrind vm vm-bench vm-smc fuzz coverage lint soak soak-sim soak-faults

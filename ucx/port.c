@@ -62,8 +62,10 @@ static const struct {
 static ucs_status_t open_context(struct braid_ucx_port *p)
 {
 	ucp_params_t params = {
-		.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME,
+		.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME |
+			      UCP_PARAM_FIELD_MT_WORKERS_SHARED,
 		.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP, .name = "braid",
+		.mt_workers_shared = 1,		/* each on a thread of its own */
 	};
 	ucp_config_t *config;
 	ucs_status_t status = braid_ucp.config_read(NULL, NULL, &config);

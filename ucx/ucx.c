@@ -16,6 +16,9 @@
  * all.
  *
  * lane->fd is the socket of the handshake: it ends when the peer's process does.
+ *
+ * A process may exit while lanes move, and UCX takes itself down then, as libraries do.  So first
+ * (leave_all) every worker is left as it is, and from then on UCX is not called any more.
  */
 #include <assert.h>
 #include <endian.h>
@@ -42,6 +45,7 @@ enum {
 };
 
 #define END_NS 2000000ull
+#define LEAVE_NS 1000000000ull
 
 enum { TAG_HEAD, TAG_PAYLOAD, TAG_HELLO, TAG_BITS = 2 };
 
@@ -54,13 +58,15 @@ struct slot {
 };
 
 struct wire {
+	struct braid_list node;
 	struct braid_lock lock;
-	ucp_worker_h worker;		/* NULL: fenced */
+	ucp_worker_h worker;		/* NULL: fenced, or left */
 	ucp_ep_h ep;
 	int efd;
 	_Atomic ucs_status_t status;	/* what it has failed of; UCS_OK: it has not */
 	uint64_t tag_rx, tag_tx;
 	unsigned flying;
+	bool wired, stranded;
 	char *memory;
 	struct slot slot[SLOTS];	/* heads; the oldest is number `slots` */
 	struct slot payload, hello;
@@ -74,6 +80,57 @@ struct wire {
 static struct wire *wire_of(const struct braid_lane *lane)
 {
 	return lane->wire;
+}
+
+/* --- the process exits --------------------------------------------------------------------- */
+
+/* Held by set-up while it calls UCX, and taken before a wire's. */
+static struct braid_lock coming_up;
+static struct braid_list wires = { &wires, &wires };	/* under coming_up */
+static atomic_bool left;
+
+/* Who holds it may be the thread that exits, or sit in UCX for good. */
+static bool lock_until(struct braid_lock *l, uint64_t until_ns)
+{
+	while (!braid_trylock(l)) {
+		if (braid_os->now_ns() > until_ns)
+			return false;
+		braid_yield();
+	}
+	return true;
+}
+
+static void leave_all(void)
+{
+	uint64_t until = braid_os->now_ns() + LEAVE_NS;
+	struct wire *w;
+
+	if (atomic_load(&braid_forked))
+		return;			/* the locks are the parent's */
+	atomic_store(&left, true);
+	if (!lock_until(&coming_up, until))
+		return;
+	braid_list_for(w, &wires, node) {
+		if (!lock_until(&w->lock, until))
+			break;
+		w->worker = NULL;
+		braid_unlock(&w->lock);
+	}
+	braid_unlock(&coming_up);
+}
+
+/* With coming_up held: UCX may be called. */
+static bool enter(void)
+{
+	static bool once;
+
+	braid_lock_wait(&coming_up);
+	if (!once && !atomic_load(&left))
+		once = !atexit(leave_all);
+	if (once && !atomic_load(&left))
+		return true;
+	braid_unlock(&coming_up);
+	return false;
 }
 
 /* --- messages, with w->lock held ----------------------------------------------------------- */
@@ -116,6 +173,8 @@ static void post(struct wire *w, struct slot *s, size_t size, uint64_t tag)
 	};
 
 	s->waits = true;		/* it may be called back before this returns */
+	if (!w->worker)
+		return;			/* left in between */
 	s->req = braid_ucp.tag_recv(w->worker, s->at, size, w->tag_rx | tag, UINT64_MAX, &param);
 	if (!UCS_PTR_IS_ERR(s->req))
 		return;
@@ -139,6 +198,8 @@ static int send_msg(struct wire *w, const void *data, size_t len, uint64_t tag)
 	};
 	ucs_status_ptr_t req;
 
+	if (atomic_load(&left))
+		return -EAGAIN;
 	if (!w->worker || w->status != UCS_OK)
 		return -EIO;
 	if (w->flying >= FLYING)
@@ -206,16 +267,59 @@ static void fence(struct wire *w)
 	braid_unlock(&w->lock);
 }
 
+/* Both ends have said hello to each other.  The peer's has come, and ours has gone. */
+static bool is_wired(struct wire *w)
+{
+	w->wired |= !w->hello.waits && !w->flying;
+	return w->wired;
+}
+
+static void wire_end(struct wire *w)
+{
+	if (w->efd >= 0)
+		braid_os->note(w->efd, false);
+	fence(w);
+	braid_lock_wait(&coming_up);
+	braid_list_del(&w->node);
+	braid_unlock(&coming_up);
+	free(w->memory);
+	free(w->scratch);
+	free(w);
+}
+
+/*
+ * UCX 1.13 aborts where an endpoint is closed whose first message has not gone yet, as over RDMA,
+ * where that takes time: it waits until that has gone or failed.
+ */
 static void wire_free(struct wire *w)
 {
 	if (!w)
 		return;
-	if (w->efd >= 0)
-		braid_os->note(w->efd, false);
-	fence(w);
-	free(w->memory);
-	free(w->scratch);
-	free(w);
+	w->stranded = w->ep && !is_wired(w) && w->flying && w->status == UCS_OK;
+	if (!w->stranded)
+		wire_end(w);
+}
+
+/* The service thread's, now and then. */
+static void sweep(void)
+{
+	struct braid_list done = { &done, &done };
+	struct wire *w, *tmp;
+
+	if (!enter())
+		return;
+	braid_list_for_safe(w, tmp, &wires, node) {
+		if (!w->stranded)
+			continue;
+		progress(w);
+		if (w->flying && w->status == UCS_OK)
+			continue;
+		braid_list_del(&w->node);
+		braid_list_add_tail(&done, &w->node);
+	}
+	braid_unlock(&coming_up);
+	braid_list_for_safe(w, tmp, &done, node)
+		wire_end(w);
 }
 
 static int failed(struct braid_setup *s, const char *call, ucs_status_t status)
@@ -277,7 +381,7 @@ static int tell_address(struct braid_setup *s, struct wire *w, uint8_t *mine)
 }
 
 /* To the peer's worker; what goes there first says that it gets through. */
-static int ucx_setup_peer(struct braid_setup *s, const uint8_t *theirs)
+static int meet_peer(struct braid_setup *s, const uint8_t *theirs)
 {
 	ucp_ep_params_t params = {
 		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
@@ -299,6 +403,17 @@ static int ucx_setup_peer(struct braid_setup *s, const uint8_t *theirs)
 	return err ? err : send_msg(w, "", 0, TAG_HELLO);
 }
 
+static int ucx_setup_peer(struct braid_setup *s, const uint8_t *theirs)
+{
+	int err;
+
+	if (!enter())
+		return -EALREADY;
+	err = meet_peer(s, theirs);
+	braid_unlock(&coming_up);
+	return err;
+}
+
 static int open_wire(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
 {
 	struct wire *w = s->wire;
@@ -318,7 +433,7 @@ static int open_wire(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 		post(w, &w->hello, 0, TAG_HELLO);
 		err = tell_address(s, w, mine);
 	}
-	return !err && theirs ? ucx_setup_peer(s, theirs) : err;
+	return !err && theirs ? meet_peer(s, theirs) : err;
 }
 
 static void ucx_setup_drop(struct braid_setup *s)
@@ -330,14 +445,22 @@ static void ucx_setup_drop(struct braid_setup *s)
 static int ucx_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
 {
 	struct braid_ucp_guard g;
+	struct wire *w;
 	int err;
 
-	s->wire = calloc(1, sizeof(struct wire));
-	if (!s->wire)
+	sweep();
+	if (!enter())
+		return -EALREADY;
+	w = s->wire = calloc(1, sizeof(*w));
+	if (w) {
+		braid_list_add_tail(&wires, &w->node);
+		braid_ucp_guard(&g);
+		err = open_wire(s, theirs, mine);
+		braid_ucp_unguard(&g);
+	}
+	braid_unlock(&coming_up);
+	if (!w)
 		return -ENOMEM;
-	braid_ucp_guard(&g);
-	err = open_wire(s, theirs, mine);
-	braid_ucp_unguard(&g);
 	if (err)
 		ucx_setup_drop(s);
 	return err;
@@ -347,10 +470,13 @@ static int ucx_setup_ready(struct braid_setup *s)
 {
 	struct wire *w = s->wire;
 
+	if (!enter())
+		return -EAGAIN;
 	progress(w);
+	braid_unlock(&coming_up);
 	if (w->status != UCS_OK)
 		return failed(s, "the endpoint", w->status);
-	return w->hello.waits ? -EAGAIN : 0;
+	return is_wired(w) ? 0 : -EAGAIN;
 }
 
 /* --- sending ------------------------------------------------------------------------------- */
@@ -576,7 +702,8 @@ static int ucx_health(struct braid_lane *lane, struct braid_health *ret)
 	if (!braid_trylock(&lane->link->lock))
 		return 0;		/* it is being moved */
 	ret->unacked = lane->tx.f_sent != lane->tx.f_told;
-	err = braid_lane_stuck(lane, &wire_of(lane)->look, STUCK) ? -ETIMEDOUT : 0;
+	err = braid_lane_stuck(lane, &wire_of(lane)->look, STUCK) && !atomic_load(&left) ?
+	      -ETIMEDOUT : 0;
 	braid_unlock(&lane->link->lock);
 	return err;
 }
@@ -594,6 +721,7 @@ const struct braid_transport braid_ucx = {
 	.reg = braid_no_reg,
 	.dereg = braid_no_dereg,
 	.blob = true,
+	.slow = true,
 	.setup = ucx_setup,
 	.setup_peer = ucx_setup_peer,
 	.setup_ready = ucx_setup_ready,

@@ -8,8 +8,10 @@
  */
 #include "tests/abi/abi.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 
 enum { BYTES = 1 << 20, FAIL_MS = 1000 };
@@ -60,6 +62,50 @@ static void quiet_victim(struct abi *t, int fd)
 	meet(fd);
 	for (;;)
 		nap_ms(1000);
+}
+
+static void *turn_forever(void *arg)
+{
+	for (;;)
+		turn(arg);
+	return NULL;
+}
+
+/* As programs do that never take their communicators down: NCCL's threads go on meanwhile. */
+static void exiting_victim(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *recv = recv_from(net, fd), *send = send_to(net, fd);
+	struct side s = side_new(net, send, recv);
+	pthread_t th;
+
+	warns_expected();
+	meet(fd);
+	TRUE(!pthread_create(&th, NULL, turn_forever, &s));
+	nap_ms(5);
+	exit(0);
+}
+
+static void pass_handle(int from, int to)
+{
+	uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+
+	take(from, handle, sizeof(handle));
+	give(to, handle, sizeof(handle));
+}
+
+/* Its links end while it does, for its own peer is killed. */
+static void exits(struct abi *t)
+{
+	struct peer peer = peer_start(t, exiting_victim), killed = peer_start(t, busy_victim);
+
+	pass_handle(peer.fd, killed.fd);
+	pass_handle(killed.fd, peer.fd);
+	meet(killed.fd);
+	meet(peer.fd);
+	nap_ms(20);
+	peer_kill(&killed);
+	peer_join(&peer);		/* it died of nothing */
 }
 
 static void killed(struct abi *t, void (*body)(struct abi *t, int fd), const char *what)
@@ -164,6 +210,7 @@ static void killed_before(struct abi *t)
 static const struct abi_case cases[] = {
 	CASE("a peer killed while data moves is a remote error in 100 ms", killed_busy),
 	CASE("a peer killed while all is quiet is a remote error in 100 ms", killed_quiet),
+	CASE("a process exits well while data moves and peers go", exits),
 	CASE("a listener killed in the handshake is a remote error in a second",
 	     killed_in_handshake),
 	CASE("a listener killed before connect is a remote error in a second", killed_before),

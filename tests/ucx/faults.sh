@@ -61,3 +61,15 @@ LD_LIBRARY_PATH=$tmp/none${plain:+:$plain}
 transfer --iters 5 --verbose &&
 	grep -q "ucx: .*libucp.so.0: .*; install libucx0" "$tmp/perf"
 verdict $? "a libucp that can't be loaded is told, and TCP carries"
+LD_LIBRARY_PATH=$plain
+
+# UCX's last step but one stands still for a moment, in which the threads of a process that exits go on.
+cat >"$tmp/linger.c" <<-EOF
+	#include <unistd.h>
+	void ucs_log_cleanup(void);
+	void ucs_log_cleanup(void) { usleep(300000); }
+EOF
+"${BRAID_TEST_CC:-cc}" -shared -fPIC -o "$tmp/linger.so" "$tmp/linger.c" &&
+	BRAID_TEST_FILTER='*a process exits well*' ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0 \
+		BRAID_TEST_WRAP="env LD_PRELOAD=$tmp/linger.so" program abi/test_death ||
+	verdict 1 "a process that exits"

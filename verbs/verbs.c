@@ -408,7 +408,7 @@ static int look(struct braid_wire *w)
 	return w->wc_beg != w->wc_end || has_count(w) || w->count_due;
 }
 
-/* There is. */
+/* There is: how often something was taken, or a negative errno. */
 static BRAID_APART int take(struct braid_lane *lane, struct braid_wire *w)
 {
 	struct braid_lock *lock = &lane->link->lock;

@@ -376,7 +376,7 @@ void braid_handshake_refused(const struct braid_conn *c, char *ret, size_t len)
 static bool is_final(const struct braid_conn *c, int err)
 {
 	return err == EPROTOTYPE || err == EALREADY ||
-	       (err == ETIMEDOUT && c->refused && c->refused->slow);
+	       (err == ETIMEDOUT && c->refused && c->refused->rest_s);
 }
 
 /* A dialler that was refused the better transport tries again later. */

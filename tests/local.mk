@@ -121,8 +121,9 @@ vm_tests = \
 	tests/vm/cases/rdma-outage.sh \
 	tests/vm/cases/rdma-pair-siw.sh \
 	tests/vm/cases/rdma-pair.sh \
-	tests/vm/cases/rdma.sh
-# Newer and older kernels' SMC: some minutes each, and a kernel of backports'; make vm-smc.
+	tests/vm/cases/rdma.sh \
+	tests/vm/cases/ucx-rxe.sh
+# SMC, of 6.12 and of 6.1: some minutes each, and a kernel of backports'; make vm-smc.
 vm_smc_tests = \
 	tests/vm/cases/smc-hang.sh \
 	tests/vm/cases/smc.sh
@@ -312,7 +313,7 @@ dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(s
 	$(fault_tests) $(cli_tests) $(vm_tests) \
 	$(vm_smc_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/ucx/bench.sh \
-	tests/rdma/device.sh tests/topo/mktree
+	tests/rdma/device.sh tests/ucx/device.sh tests/topo/mktree
 EXTRA_DIST += $(recorded_machines) tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
 	tests/rdma/lib.sh tests/rdma/suite.sh tests/ucx/lib.sh tests/smc/lib.sh tests/bench/figures.sh tests/vm/lib.sh \
 	tests/vm/abi.sh tests/vm/rdma-faults.sh tests/vm/rdma-load.sh tests/vm/rdma-outage.sh \

@@ -1,12 +1,14 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: BSD-3-Clause
-# lib.sh - the ABI tests over UCX alone, by the UCX transports of $tls.  Sourced by the scripts beside
-# it.  There is no TCP to fall back to, so what passes was carried by UCX.
+# lib.sh - the ABI tests over UCX alone, by the UCX transports of $tls, on interface $netdev (lo).
+# Sourced by the scripts beside it.  There is no TCP to fall back to, so what passes was carried by
+# UCX.
 set -u
 
 # shellcheck source=tests/rdma/suite.sh
 . "$(dirname "$0")/../rdma/suite.sh"
 build=${BRAID_TEST_BUILDDIR:-.}
+: "${netdev:=lo}"
 
 skip()				# WHY
 {
@@ -16,7 +18,7 @@ skip()				# WHY
 
 [ -x "$build/tests/abi/test_life" ] || skip "cmocka is not installed"
 case $tls in
-tcp*) [ -e /sys/class/net/lo ] || skip "UCX finds interfaces in /sys, which is not mounted" ;;
+tcp*) [ -e "/sys/class/net/$netdev" ] || skip "UCX finds interfaces in /sys, which is not mounted" ;;
 esac
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -24,7 +26,7 @@ trap 'exit 1' HUP INT TERM
 
 # LeakSanitizer ends with a signal of its own where UCX is loaded: looked at in memory that UCX has.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
-export BRAID_TRANSPORTS=ucx BRAID_SOCKET_IFNAME=lo UCX_TLS="${tls:?}"
+export BRAID_TRANSPORTS=ucx BRAID_SOCKET_IFNAME="=$netdev" UCX_TLS="${tls:?}"
 BRAID_TEST_UCX=$(basename "$0" .sh)
 export BRAID_TEST_UCX
 "$BRAID_TEST_BRAID" info --plugin "$BRAID_TEST_PLUGIN" >"$tmp/info" 2>&1

@@ -3,14 +3,14 @@
 # rdma-load.sh - Braid over the kernel's RDMA drivers while something breaks: what rdma-faults.sh, in
 # one guest, and rdma-outage.sh, in two, have in common.
 #
-# In each case data moves over verbs first, by the device's own counters; then comes the fault, and
-# every byte must be right.  What a case took is a comment after its verdict, and no more: an
+# In each case data moves over verbs first (or what else $over says), by the device's own counters;
+# then comes the fault, and every byte must be right.  What a case took is a comment after its verdict, and no more: an
 # emulated CPU on a busy host can stand still for seconds.
 #
 # BRAID_TEST_FAULTS: only those, by the names of their functions.  BRAID_TEST_LOGS=1: also all that
 # Braid logged.
 
-export BRAID_TRANSPORTS=verbs,tcp
+export BRAID_TRANSPORTS="${over:=verbs},tcp"
 
 # -- what moves -----------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ load()
 	checked --verbose "$@" >"$tmp/talk" 2>&1 &
 	talker=$!
 	bad=0
-	grows verbs by_verbs || bad=1
+	grows "$over" by_verbs || bad=1
 }
 
 children()			# PID

@@ -1,0 +1,73 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# ucx-rxe.sh - UCX over soft-RoCE, within a guest: an all-reduce; TCP takes over while the interface is
+# down, and UCX has it again; a peer is killed; and with nothing but UCX some of the ABI tests.
+minutes=9
+# shellcheck source=tests/vm/lib.sh
+. "$(dirname "$0")/../lib.sh"
+over=ucx
+# shellcheck source=tests/vm/rdma-load.sh
+. "$vm/rdma-load.sh"
+
+ldconfig -p | grep -q 'libucp\.so\.0 ' || skip "libucx0 is not installed"
+
+talk()
+{
+	timeout $((60 * slow)) "$braid" perf --plugin "$plugin" --check --csv "$@" \
+		>"$tmp/csv" 2>"$tmp/err" || { cat "$tmp/err"; return 1; }
+}
+
+all_reduce()
+{
+	load --pattern allreduce --procs 3 --sizes 2m --iters 4 --warmup 0
+	ends
+}
+
+# What is shared with UCX left to itself is memory, so here the ports are all that it may use.
+down_up()
+{
+	load $bidir --seconds 40
+	ip link set v0 down
+	logged 'is lost' || bad=1
+	grows tcp by_tcp || bad=1
+	ip link set v0 up
+	grows "ucx again" by_verbs || bad=1
+	logged 'is back' || bad=1
+	ends
+}
+
+# killed - the survivor hears of it, long before a timeout.
+killed()
+{
+	"$braid" perf --plugin "$plugin" --check --csv --verbose $bidir --seconds 30 \
+		>"$tmp/csv" 2>"$tmp/err" &
+	talker=$! bad=0
+	grows ucx by_verbs || bad=1
+	victim=$(cut -d ' ' -f 2 "/proc/$talker/task/$talker/children")
+	kill -KILL "$victim" || bad=1
+	logged '^rank 0: .*ncclRemoteError' || bad=1
+	wait $talker && { echo "perf noticed nothing"; bad=1; }
+	return $bad
+}
+
+# by_itself - UCX chooses, of all that it has: the address of its worker fits into the handshake.
+by_itself()
+{
+	(unset UCX_TLS; checked $bidir --seconds 1 --verbose) || { cat "$tmp/err"; return 1; }
+	! grep "WARN.*carries" "$tmp/err"
+}
+
+# UCX would have 33 MiB of receives for each queue pair, and each lane has some; an emulated RDMA
+# device takes its time.
+export BRAID_HANDSHAKE_TIMEOUT=24 UCX_RC_RX_QUEUE_LEN=256 UCX_UD_RX_QUEUE_LEN=256 UCX_TLS=rc
+vm_rdma rxe v0 || exit
+export BRAID_SOCKET_IFNAME==v0
+fault "an all-reduce of three processes" all_reduce
+fault "the interface goes down and comes up" down_up
+fault "a peer is killed" killed
+fault "UCX chooses" by_itself
+done_
+
+: "${BRAID_TEST_PROGRAMS=abi/test_connect abi/test_sizes abi/test_order abi/test_queue}"
+export BRAID_TEST_PROGRAMS netdev=v0
+sh "$BRAID_TEST_SRCDIR/tests/ucx/device.sh"

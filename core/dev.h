@@ -27,7 +27,8 @@ struct braid_dev {
 	struct braid_mrc *mrs;		/* core/mrcache.c */
 	struct braid_mr_stats mr_stats;
 	unsigned mr_max;		/* registrations that its port has room for; 0: not known */
-	unsigned gpu;			/* BRAID_GPU_*, of all members */
+	unsigned gpu;			/* BRAID_GPU_*, of all members; _DIRECT, of any */
+	char direct[BRAID_NETDEV_PATH];	/* by which PCI function then; "": not under /sys */
 	bool gpu_probed;
 	char congestion[BRAID_CONGESTION_SIZE];	/* to be given back to sockets accepted */
 };

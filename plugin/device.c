@@ -231,14 +231,16 @@ int braid_devices_find(void)
 	return (int)count;
 }
 
-/* Of several, what all can. */
+/* Of several, what all can; and where one of them needs a flush. */
 static unsigned gpu_of_all(const struct braid_dev *dev)
 {
-	unsigned gpu = BRAID_GPU_REG | BRAID_GPU_DMABUF;
+	unsigned gpu = BRAID_GPU_REG | BRAID_GPU_DMABUF, any = 0;
 
-	for (unsigned i = 0; i < dev->nmembers; i++)
+	for (unsigned i = 0; i < dev->nmembers; i++) {
 		gpu &= dev->member[i]->gpu;
-	return gpu;
+		any |= dev->member[i]->gpu & BRAID_GPU_DIRECT;
+	}
+	return gpu ? gpu | any : 0;
 }
 
 static void probe_gpu(struct braid_dev *dev)

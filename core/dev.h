@@ -22,6 +22,7 @@ struct braid_dev {
 	unsigned nmembers;
 	struct braid_dev *member[BRAID_PATHS_MAX];	/* itself, or what it is made of */
 	char addr[64];			/* for people */
+	int16_t rail, plane;		/* as the user has told; -1: not */
 	void *port[BRAID_TRANSPORT_IDS];	/* of each transport that can use it; NULL: can't */
 	const struct braid_transport *best;	/* of those; of several: of the first */
 	struct braid_mrc *mrs;		/* core/mrcache.c */

@@ -280,8 +280,8 @@ ncclResult_t braid_net_props(int index, struct braid_net_props *ret)
 	ret->max_p2p_bytes = BRAID_MSG_MAX;
 	ret->max_coll_bytes = BRAID_MSG_MAX;
 	ret->max_multi_request = 1;
-	ret->rail = NCCL_NET_ID_UNDEF;
-	ret->plane = NCCL_NET_ID_UNDEF;
+	ret->rail = dev->rail;
+	ret->plane = dev->plane;
 	return ncclSuccess;
 }
 

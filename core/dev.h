@@ -22,12 +22,14 @@ struct braid_dev {
 	unsigned nmembers;
 	struct braid_dev *member[BRAID_PATHS_MAX];	/* itself, or what it is made of */
 	char addr[64];			/* for people */
+	int16_t rail, plane;		/* as the user has told; -1: not */
 	void *port[BRAID_TRANSPORT_IDS];	/* of each transport that can use it; NULL: can't */
 	const struct braid_transport *best;	/* of those; of several: of the first */
 	struct braid_mrc *mrs;		/* core/mrcache.c */
 	struct braid_mr_stats mr_stats;
 	unsigned mr_max;		/* registrations that its port has room for; 0: not known */
-	unsigned gpu;			/* BRAID_GPU_*, of all members */
+	unsigned gpu;			/* BRAID_GPU_*, of all members; _DIRECT, of any */
+	char direct[BRAID_NETDEV_PATH];	/* by which PCI function then; "": not under /sys */
 	bool gpu_probed;
 	char congestion[BRAID_CONGESTION_SIZE];	/* to be given back to sockets accepted */
 };

@@ -58,7 +58,11 @@ struct braid_mem {			/* of the user */
 	uint64_t offset;
 };
 
-enum { BRAID_GPU_REG = 1, BRAID_GPU_DMABUF = 2 };	/* reg() takes it without, with a DMA-BUF */
+enum {				/* what a NIC can with memory of GPUs */
+	BRAID_GPU_REG = 1,	/* reg() takes it */
+	BRAID_GPU_DMABUF = 2,	/* also with a DMA-BUF */
+	BRAID_GPU_DIRECT = 4,	/* it writes by another way than it says so: always flush */
+};
 
 struct braid_gpu_flush {		/* one that may be under way; the transport's, but for */
 	bool insist;			/* else -EHOSTDOWN if it has failed of late */

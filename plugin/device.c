@@ -169,6 +169,7 @@ static void add_found(const struct braid_netdev *found, int n)
 		dev->net = found[i];
 		dev->nmembers = 1;
 		dev->member[0] = dev;
+		dev->rail = dev->plane = -1;
 		inet_ntop(found[i].addr.sa.sa_family,
 			  found[i].addr.sa.sa_family == AF_INET
 				  ? (const void *)&found[i].addr.in.sin_addr
@@ -231,14 +232,16 @@ int braid_devices_find(void)
 	return (int)count;
 }
 
-/* Of several, what all can. */
+/* Of several, what all can; and where one of them needs a flush. */
 static unsigned gpu_of_all(const struct braid_dev *dev)
 {
-	unsigned gpu = BRAID_GPU_REG | BRAID_GPU_DMABUF;
+	unsigned gpu = BRAID_GPU_REG | BRAID_GPU_DMABUF, any = 0;
 
-	for (unsigned i = 0; i < dev->nmembers; i++)
+	for (unsigned i = 0; i < dev->nmembers; i++) {
 		gpu &= dev->member[i]->gpu;
-	return gpu;
+		any |= dev->member[i]->gpu & BRAID_GPU_DIRECT;
+	}
+	return gpu ? gpu | any : 0;
 }
 
 static void probe_gpu(struct braid_dev *dev)
@@ -323,10 +326,16 @@ int braid_devices_fuse(unsigned n, const int *indices)
 	dev.net = dev.member[0]->net;
 	dev.best = dev.member[0]->best;
 	dev.gpu = gpu_of_all(&dev);
+	dev.rail = dev.member[0]->rail;
+	dev.plane = dev.member[0]->plane;
 	memcpy(dev.addr, dev.member[0]->addr, sizeof(dev.addr));
 	for (unsigned i = 0; i < n; i++) {
 		const struct braid_netdev *net = &dev.member[i]->net;
 
+		if (dev.member[i]->rail != dev.rail)
+			dev.rail = -1;
+		if (dev.member[i]->plane != dev.plane)
+			dev.plane = -1;
 		len += (size_t)snprintf(dev.net.name + len, sizeof(dev.net.name) - len, "%s%s",
 					i ? "+" : "", net->name);
 		if (i)

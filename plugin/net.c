@@ -246,6 +246,16 @@ ncclResult_t braid_net_devices(int *ret_ndev)
 	return ncclSuccess;
 }
 
+/* Where NCCL is to think that it is, which is how near it is to GPUs; of several, the first. */
+static char *pci_path(struct braid_dev *dev)
+{
+	struct braid_dev *first = dev->member[0];
+	char *path = first->gpu & BRAID_GPU_DIRECT && first->direct[0] ? first->direct :
+									 first->net.pci_path;
+
+	return path[0] ? path : NULL;
+}
+
 ncclResult_t braid_net_props(int index, struct braid_net_props *ret)
 {
 	struct braid_dev *dev = braid_device(index);
@@ -254,11 +264,12 @@ ncclResult_t braid_net_props(int index, struct braid_net_props *ret)
 		return misuse("getProperties of a device that does not exist");
 	memset(ret, 0, sizeof(*ret));
 	ret->name = dev->net.name;
-	ret->pci_path = dev->net.pci_path[0] ? dev->net.pci_path : NULL;
+	ret->pci_path = pci_path(dev);
 	ret->guid = dev->net.guid;
 	ret->ptr_support = NCCL_PTR_HOST | (dev->gpu & BRAID_GPU_REG ? NCCL_PTR_CUDA : 0) |
 			   (dev->gpu & BRAID_GPU_DMABUF ? NCCL_PTR_DMABUF : 0);
-	ret->force_flush = dev->gpu && braid_param.gpu_flush == 2;
+	ret->force_flush = (dev->gpu && braid_param.gpu_flush == 2) ||
+			   (dev->gpu & BRAID_GPU_DIRECT && braid_param.gpu_flush);
 	ret->speed_mbps = dev->net.speed_mbps;
 	ret->port = dev->net.port;
 	ret->max_comms = 65536;
@@ -269,8 +280,8 @@ ncclResult_t braid_net_props(int index, struct braid_net_props *ret)
 	ret->max_p2p_bytes = BRAID_MSG_MAX;
 	ret->max_coll_bytes = BRAID_MSG_MAX;
 	ret->max_multi_request = 1;
-	ret->rail = NCCL_NET_ID_UNDEF;
-	ret->plane = NCCL_NET_ID_UNDEF;
+	ret->rail = dev->rail;
+	ret->plane = dev->plane;
 	return ncclSuccess;
 }
 

@@ -187,7 +187,7 @@ tests_abi_test_shapes_LDFLAGS = $(AM_LDFLAGS) -rdynamic
 tests_abi_test_fault_SOURCES = tests/abi/test_fault.c tests/lib/fault.c tests/lib/fault.h
 
 # NICs that exist in memory only, in place of the real libraries (tests/fake/ctl.h).  -version-info
-# makes them libibverbs.so.1 and librdmacm.so.1, in tests/fake/.libs.
+# makes them libibverbs.so.1, librdmacm.so.1 and libmlx5.so.1, in tests/fake/.libs.
 if WITH_RDMA
 fake_ldflags = $(AM_LDFLAGS) -shared -version-info 1:0:0 -rpath /nowhere -Wl,-z,nodelete \
 	-Wl,-rpath,'$$ORIGIN'
@@ -215,6 +215,11 @@ tests_fake_librdmacm_la_SOURCES = tests/fake/cm.c
 tests_fake_librdmacm_la_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_fake_librdmacm_la_LDFLAGS = $(fake_ldflags)
 tests_fake_librdmacm_la_LIBADD = tests/fake/libibverbs.la
+check_LTLIBRARIES += tests/fake/libmlx5.la
+tests_fake_libmlx5_la_SOURCES = tests/fake/mlx5.c
+tests_fake_libmlx5_la_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
+tests_fake_libmlx5_la_LDFLAGS = $(fake_ldflags)
+tests_fake_libmlx5_la_LIBADD = tests/fake/libibverbs.la
 check_PROGRAMS += tests/fake/fakectl
 tests_fake_fakectl_LDFLAGS = $(AM_LDFLAGS) -no-install
 tests_fake_fakectl_LDADD = tests/fake/libibverbs.la

@@ -479,6 +479,9 @@ static void write_notes(struct braid_machine *m)
 	if (name_all(m, "GPU", m->n_gpus, gpu_is_slowed, who, sizeof(who)))
 		note(m, "%s: the PCIe link is slower or narrower than the device can; "
 		     "slower is usual for a GPU that has nothing to do", who);
+	if (m->direct[0])
+		note(m, "%s: of NICs with Data Direct; GPU memory that goes there is as near as "
+		     "these, and braid info tells which NIC's (PCI)", m->direct);
 	if (m->left_out)
 		note(m, "%u devices left out: more than this program has room for", m->left_out);
 }

@@ -94,6 +94,7 @@ struct braid_cpu_kind {
 struct braid_machine {
 	bool is_virtual;		/* runs under a hypervisor, as far as the machine tells */
 	unsigned n_spots, n_gpus, n_nics, n_numas, n_notes;
+	char direct[160];	/* PCI functions of Data Direct, as far as there is room; "" */
 	bool has_nvlink;
 	bool nvlink[BRAID_MACHINE_GPUS][BRAID_MACHINE_GPUS];
 	unsigned left_out;		/* devices that there was no room for */

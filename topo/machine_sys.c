@@ -32,6 +32,8 @@ enum {
 	ID_MOST = 0xffff,
 	WIDTH_MOST = 32,
 	GTS_MOST = 1024,
+	VENDOR_MELLANOX = 0x15b3,
+	DEVICE_DIRECT = 0x2100,
 };
 
 struct net {				/* a network interface */
@@ -228,13 +230,27 @@ static void read_gpu(struct reader *r, const char *name)
 	braid_machine_add_gpu(r->m, &gpu);
 }
 
-static void read_gpus(struct reader *r)
+/* ConnectX-8's second function, which is nobody's NIC: whose it is /sys does not tell. */
+static void read_direct(struct reader *r, const char *name)
+{
+	char dir[PATH_MAX], *all = r->m->direct;
+	size_t at = strlen(all);
+
+	snprintf(dir, sizeof(dir), "/sys/bus/pci/devices/%s", name);
+	if (number_of(r, dir, "vendor", ID_MOST) == VENDOR_MELLANOX &&
+	    number_of(r, dir, "device", ID_MOST) == DEVICE_DIRECT)
+		snprintf(all + at, sizeof(r->m->direct) - at, "%s%s", at ? ", " : "", name);
+}
+
+static void read_cards(struct reader *r)
 {
 	DIR *dir = sys_dir(r, "/sys/bus/pci/devices");
 	const char *name;
 
-	while (dir && (name = next_name(dir, BRAID_SPOT_NAME - 1)))
+	while (dir && (name = next_name(dir, BRAID_SPOT_NAME - 1))) {
 		read_gpu(r, name);
+		read_direct(r, name);
+	}
 	if (dir)
 		closedir(dir);
 }
@@ -543,7 +559,7 @@ static int read_all(struct reader *r)
 	closedir(dir);
 	braid_machine_cpu(r->m, r->root);
 	read_numas(r);
-	read_gpus(r);
+	read_cards(r);
 	read_nets(r);
 	nics_of_rdma(r);
 	nics_of_nets(r);

@@ -3,6 +3,7 @@
 #include "verbs/gpu.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,11 +14,17 @@
 #include "gdr/bar.h"
 #include "gdr/cuda.h"
 #include "topo/pci.h"
+#include "verbs/direct.h"
 #include "verbs/wire.h"
 
-enum { DMABUF_PCIE, DMABUF, PEERMEM, WAYS };
+enum { DIRECT_PCIE, DIRECT, DMABUF_PCIE, DMABUF, PEERMEM, WAYS };
+enum {				/* sets of them */
+	WITH_DIRECT = 1 << DIRECT_PCIE | 1 << DIRECT,
+	WITH_DMABUF = 1 << DMABUF_PCIE | 1 << DMABUF,
+};
 
-static const char *const way_name[WAYS] = { "pcie", "dmabuf", "peermem" };
+static const char *const way_name[WAYS] = { "direct-pcie", "direct", "pcie", "dmabuf", "peermem" };
+static const char *const way_word[WAYS] = { "pcie", "dmabuf", "pcie", "dmabuf", "peermem" };
 
 enum { FLUSH_READ, FLUSH_GDRCOPY, FLUSH_DRIVER };
 
@@ -332,26 +339,36 @@ static int mr_key(struct ibv_mr *mr, int gpu, struct braid_key *ret)
 	return 0;
 }
 
-static int reg_fd(struct braid_port *p, const struct braid_mem *mem, int fd, uint64_t offset,
-		  struct braid_key *ret)
+static bool is_direct(unsigned way)
 {
-	if (!braid_ibv.reg_dmabuf_mr)
-		return -EOPNOTSUPP;
-	errno = 0;
-	return mr_key(braid_ibv.reg_dmabuf_mr(p->pd, offset, mem->size,
-					      (uint64_t)(uintptr_t)mem->data, fd,
-					      (int)access_of()), mem->gpu_index, ret);
+	return WITH_DIRECT & 1u << way;
 }
 
-static int reg_export(struct braid_port *p, const struct braid_mem *mem, bool pcie,
+static int reg_fd(struct braid_port *p, const struct braid_mem *mem, unsigned way, int fd,
+		  uint64_t offset, struct braid_key *ret)
+{
+	uint64_t at = (uint64_t)(uintptr_t)mem->data;
+	int access = (int)access_of();
+	struct ibv_mr *mr;
+
+	if (!is_direct(way) && !braid_ibv.reg_dmabuf_mr)
+		return -EOPNOTSUPP;
+	errno = 0;
+	mr = is_direct(way) ? braid_direct_reg(p->pd, offset, mem->size, at, fd, access) :
+			      braid_ibv.reg_dmabuf_mr(p->pd, offset, mem->size, at, fd, access);
+	return mr_key(mr, mem->gpu_index, ret);
+}
+
+static int reg_export(struct braid_port *p, const struct braid_mem *mem, unsigned way,
 		      struct braid_key *ret)
 {
+	bool pcie = way == DIRECT_PCIE || way == DMABUF_PCIE;
 	uint64_t offset;
 	int fd, err = braid_gpu_export(mem->data, mem->size, pcie, &fd, &offset);
 
 	if (err)
 		return err;
-	err = reg_fd(p, mem, fd, offset, ret);
+	err = reg_fd(p, mem, way, fd, offset, ret);
 	close(fd);
 	return err;
 }
@@ -370,8 +387,7 @@ static int reg_peermem(struct braid_port *p, const struct braid_mem *mem, struct
 static int reg_way(struct braid_port *p, const struct braid_mem *mem, unsigned way,
 		   struct braid_key *ret)
 {
-	return way == PEERMEM ? reg_peermem(p, mem, ret) :
-				reg_export(p, mem, way == DMABUF_PCIE, ret);
+	return way == PEERMEM ? reg_peermem(p, mem, ret) : reg_export(p, mem, way, ret);
 }
 
 /* Is it among those that BRAID_GPU names? */
@@ -386,13 +402,18 @@ static bool is_wanted(const char *name)
 	return false;
 }
 
-static void note(char *why, size_t len, const char *name, int err)
+static void note_text(char *why, size_t len, const char *name, const char *text)
 {
 	size_t at = strlen(why);
 
 	if (at + 1 < len)
-		snprintf(why + at, len - at, "%s%s%s%s", at ? ", " : "", name, err ? ": " : "",
-			 err ? strerror(-err) : "");
+		snprintf(why + at, len - at, "%s%s%s%s", at ? ", " : "", name, *text ? ": " : "",
+			 text);
+}
+
+static void note(char *why, size_t len, const char *name, int err)
+{
+	note_text(why, len, name, err ? strerror(-err) : "");
 }
 
 static void tell_not(const struct braid_port *p, const struct braid_mem *mem, const char *why)
@@ -407,7 +428,17 @@ static void tell_not(const struct braid_port *p, const struct braid_mem *mem, co
 		   p->name, mem->size, which, why);
 }
 
-/* The caller's DMA-BUF, if it has one, then what the probe has seen to work. */
+/*
+ * May that be the turn of the caller's DMA-BUF, before the way's own?  How it was made is not known
+ * here: it is one of two ways.
+ */
+static bool takes_theirs(const struct braid_port *p, unsigned way)
+{
+	return (way == DIRECT_PCIE && p->gpu_ways & WITH_DIRECT) ||
+	       (way == DMABUF_PCIE && p->gpu_ways & WITH_DMABUF);
+}
+
+/* The caller's DMA-BUF, if it has one, and what the probe has seen to work. */
 static int gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret)
 {
 	static struct braid_log_gate gate[GPUS_TOLD];
@@ -415,13 +446,14 @@ static int gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct br
 	char why[256] = "";
 	int err = -EOPNOTSUPP;
 
-	if (mem->fd >= 0 && dev->gpu & BRAID_GPU_DMABUF) {
-		err = reg_fd(p, mem, mem->fd, mem->offset, ret);
-		if (!err)
-			return 0;
-		note(why, sizeof(why), "NCCL's DMA-BUF", err);
-	}
 	for (unsigned way = 0; way < WAYS; way++) {
+		if (mem->fd >= 0 && takes_theirs(p, way)) {
+			err = reg_fd(p, mem, way, mem->fd, mem->offset, ret);
+			if (!err)
+				return 0;
+			note(why, sizeof(why), is_direct(way) ? "NCCL's DMA-BUF, direct" :
+								"NCCL's DMA-BUF", err);
+		}
 		if (!(p->gpu_ways & 1u << way))
 			continue;
 		err = reg_way(p, mem, way, ret);
@@ -513,6 +545,10 @@ static bool by_gdrcopy(struct braid_port *p, const struct braid_dev *dev, char *
 	bool forced = !strcmp(braid_param.gpu_flush_by, "gdrcopy");
 	uint64_t best = UINT64_MAX;
 
+	if (!forced && p->gpu_ways & WITH_DIRECT) {
+		snprintf(why, len, "the NIC writes by another PCIe function than its own");
+		return false;
+	}
 	if (!forced && !may_look(p, dev)) {
 		snprintf(why, len, "not seen to be below one PCIe switch with it");
 		return false;
@@ -569,35 +605,67 @@ static void tell_flush(struct braid_port *p, char *why, size_t len)
 		snprintf(why + at, len - at, "; flush by %s", by);
 }
 
+/* What most NICs are not is not worth a word. */
+static bool has_direct(struct braid_port *p, char *path, size_t path_len, char *why, size_t len)
+{
+	char said[128];
+	int err;
+
+	if (!braid_param.ib_data_direct)
+		return false;
+	err = braid_direct_find(p->ctx, path, path_len, said, sizeof(said));
+	if (err && err != -ENODEV)
+		note_text(why, len, "direct", said);
+	return !err;
+}
+
+/* Where NCCL is to think that the NIC is; outside this /sys, where it is. */
+static void place_direct(struct braid_dev *dev, const char *path, char *why, size_t len)
+{
+	size_t at = strlen(why);
+	int err = braid_pci_find("", path, dev->direct, sizeof(dev->direct));
+
+	if (err)
+		dev->direct[0] = '\0';
+	if (at + 1 < len)
+		snprintf(why + at, len - at, "; Data Direct's PCI function is %s%s%s",
+			 err ? path : dev->direct, err ? ": " : "", err ? strerror(-err) : "");
+}
+
 /* Every way, so that what does not work is known before it is needed. */
-static unsigned try_all(struct braid_port *p, char *why, size_t len)
+static void try_all(struct braid_port *p, char *why, size_t len)
 {
 	int mode = braid_gpu_enter();
+	char path[PATH_MAX];
 	struct braid_gpu_mem what;
 	unsigned ways = 0;
+	bool direct;
 	void *gpu;
 	int err = braid_gpu_alloc(PROBE_BYTES, &gpu);
 
 	if (err) {
 		note(why, len, "no memory of the GPU to try it with", err);
 		braid_gpu_leave(mode);
-		return 0;
+		return;
 	}
 	p->flush_ns = UINT64_MAX;
 	p->gpu_tried = braid_gpu_look(gpu, PROBE_BYTES, &what) ? -1 : what.gpu;
+	direct = has_direct(p, path, sizeof(path), why, len);
 	for (unsigned way = 0; way < WAYS; way++) {
-		if (!is_wanted(way_name[way]))
+		if (!is_wanted(way_word[way]) || (is_direct(way) && !direct))
 			continue;
 		err = try_way(p, gpu, way);
 		if (!err)
 			ways |= 1u << way;
 		note(why, len, way_name[way], err);
 	}
+	p->gpu_ways = ways;
+	if (ways & WITH_DIRECT)
+		place_direct(p->loop_dev, path, why, len);
 	if (ways && braid_param.gpu_flush)
 		tell_flush(p, why, len);
 	braid_gpu_free(gpu);
 	braid_gpu_leave(mode);
-	return ways;
 }
 
 static unsigned gpu_probe(struct braid_dev *dev, char *why, size_t len)
@@ -613,7 +681,7 @@ static unsigned gpu_probe(struct braid_dev *dev, char *why, size_t len)
 	p->loop_dev = dev;
 	err = loop_up(p);
 	if (!err)
-		p->gpu_ways = try_all(p, why, len);
+		try_all(p, why, len);
 	else if (p->fabric == BRAID_FABRIC_IWARP)
 		snprintf(why, len, "iWARP has no queue pair to itself, which the flush needs");
 	else
@@ -622,7 +690,8 @@ static unsigned gpu_probe(struct braid_dev *dev, char *why, size_t len)
 		loop_drop(p, 0);
 	pthread_mutex_unlock(&p->loop_lock);
 	return (p->gpu_ways ? BRAID_GPU_REG : 0) |
-	       (p->gpu_ways & (1u << DMABUF_PCIE | 1u << DMABUF) ? BRAID_GPU_DMABUF : 0);
+	       (p->gpu_ways & (WITH_DIRECT | WITH_DMABUF) ? BRAID_GPU_DMABUF : 0) |
+	       (p->gpu_ways & WITH_DIRECT ? BRAID_GPU_DIRECT : 0);
 }
 
 const struct braid_gpu braid_port_gpu = {

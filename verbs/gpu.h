@@ -2,7 +2,7 @@
 /*
  * gpu.h - memory of GPUs that a port reads and writes by itself.
  *
- * There are three ways to tell it of such memory, and a host may have none of them.  So each is
+ * There are several ways to tell it of such memory, and a host may have none of them.  So each is
  * tried at init with memory of our own: registered, then read and written by the NIC, through a
  * queue pair to itself (the loop), and compared with what the driver says is there.  What was seen
  * to work is offered, and tried in the same order for each buffer.

@@ -10,12 +10,14 @@
 
 struct braid_ibv braid_ibv;
 struct braid_rdma braid_rdma;
+struct braid_mlx5 braid_mlx5;
 
 static const char *fork_by = "not checked";
 
-static int missing(const char *lib, const char *name, char *why, size_t len)
+static int missing(const char *lib, const char *name, int since, char *why, size_t len)
 {
-	snprintf(why, len, "%s is too old: it has no %s; install rdma-core 17 or newer", lib, name);
+	snprintf(why, len, "%s is too old: it has no %s; install rdma-core %d or newer", lib, name,
+		 since);
 	return -ENOSYS;
 }
 
@@ -47,7 +49,7 @@ int braid_ibv_load(char *why, size_t len)
 #define NEED(result, name, args) \
 	if (!braid_lib_find(lib, "ibv_" #name, &braid_ibv.name)) { \
 		braid_ibv.get_device_list = NULL; \
-		return missing("libibverbs", "ibv_" #name, why, len); \
+		return missing("libibverbs", "ibv_" #name, 17, why, len); \
 	}
 	BRAID_IBV_NEEDED(NEED)
 #undef NEED
@@ -71,9 +73,27 @@ int braid_rdma_load(char *why, size_t len)
 #define NEED(result, name, args) \
 	if (!braid_lib_find(lib, "rdma_" #name, &braid_rdma.name)) { \
 		braid_rdma.create_event_channel = NULL; \
-		return missing("librdmacm", "rdma_" #name, why, len); \
+		return missing("librdmacm", "rdma_" #name, 17, why, len); \
 	}
 	BRAID_RDMA_NEEDED(NEED)
+#undef NEED
+	return 0;
+}
+
+/* It is where libibverbs finds it as the driver of those NICs: one file, loaded once. */
+int braid_mlx5_load(char *why, size_t len)
+{
+	void *lib;
+
+	if (braid_mlx5.reg_dmabuf_mr)
+		return 0;
+	lib = braid_lib_open("libmlx5.so.1", "ibverbs-providers for Data Direct", why, len);
+	if (!lib)
+		return -ENOENT;
+#define NEED(result, name, args) \
+	if (!braid_lib_find(lib, "mlx5dv_" #name, &braid_mlx5.name)) \
+		return missing("libmlx5", "mlx5dv_" #name, 54, why, len);
+	BRAID_MLX5_NEEDED(NEED)
 #undef NEED
 	return 0;
 }

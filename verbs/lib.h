@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * lib.h - libibverbs and librdmacm, picked up at run time.
+ * lib.h - libibverbs, librdmacm and libmlx5, picked up at run time.
  *
  * Their headers are used to build, the libraries themselves only where they are: a host without
  * them loads the plugin all the same.  What the headers do inline (posting, polling) goes through
@@ -76,6 +76,12 @@
 	X(int, ack_cm_event, (struct rdma_cm_event *ev)) \
 	X(__be16, get_src_port, (struct rdma_cm_id *id))
 
+/* From rdma-core 54 on: verbs/direct.h. */
+#define BRAID_MLX5_NEEDED(X) \
+	X(int, get_data_direct_sysfs_path, (struct ibv_context *ctx, char *ret, size_t len)) \
+	X(struct ibv_mr *, reg_dmabuf_mr, (struct ibv_pd *pd, uint64_t offset, size_t len, \
+					   uint64_t iova, int fd, int access, int mlx5_access))
+
 #define BRAID_LIB_MEMBER(result, name, args) result (*name) args;
 
 struct braid_ibv {
@@ -90,8 +96,13 @@ struct braid_rdma {
 	BRAID_RDMA_NEEDED(BRAID_LIB_MEMBER)
 };
 
+struct braid_mlx5 {
+	BRAID_MLX5_NEEDED(BRAID_LIB_MEMBER)
+};
+
 extern struct braid_ibv braid_ibv;
 extern struct braid_rdma braid_rdma;
+extern struct braid_mlx5 braid_mlx5;
 
 /*
  * Once per process, at init.  0, or -ENOENT (no such library) or -ENOSYS (too old: a function is
@@ -99,6 +110,7 @@ extern struct braid_rdma braid_rdma;
  */
 int braid_ibv_load(char *why, size_t len);
 int braid_rdma_load(char *why, size_t len);
+int braid_mlx5_load(char *why, size_t len);
 
 /* "the kernel" if pinned memory survives fork() by itself, else how it was arranged for. */
 const char *braid_ibv_fork(void);

@@ -50,12 +50,16 @@ static int lane_mbps(unsigned speed)
 	return 0;
 }
 
-/* NCCL_IB_HCA's: "mlx5_0:1,mlx5_2", prefixes; ^ excludes, = matches whole names. */
-static bool wanted(const char *name, unsigned num)
+/*
+ * NCCL_IB_HCA's: "mlx5_0:1,mlx5_2", prefixes; ^ excludes, = matches whole names.  A port may be
+ * followed by its rail and plane, ":1:3:0".
+ */
+static bool wanted(const char *name, unsigned num, int16_t *rail, int16_t *plane)
 {
 	const char *p = braid_param.ib_hca;
 	bool exclude = *p == '^', exact, found = false;
 
+	*rail = *plane = -1;
 	p += exclude;
 	exact = *p == '=';
 	p += exact;
@@ -67,6 +71,8 @@ static bool wanted(const char *name, unsigned num)
 				    !strncmp(name, p, host);
 
 		found = same && (host == len || (unsigned)atoi(p + host + 1) == num);
+		if (found)
+			sscanf(p, "%*[^:,]:%*u:%5hd:%5hd", rail, plane);
 		p += len + (p[len] == ',');
 	}
 	return found != exclude;
@@ -169,8 +175,10 @@ static struct braid_dev *dev_add(const struct braid_port *p, struct braid_dev *t
 	return dev;
 }
 
-static void give(struct braid_port *p, struct braid_dev *dev)
+static void give(struct braid_port *p, struct braid_dev *dev, int16_t rail, int16_t plane)
 {
+	dev->rail = rail;
+	dev->plane = plane;
 	dev->port[BRAID_TRANSPORT_VERBS] = p;
 	snprintf(dev->net.name, sizeof(dev->net.name), "%.*s", (int)sizeof(dev->net.name) - 1,
 		 p->name);
@@ -319,9 +327,10 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 		struct braid_port *p;
 		struct braid_dev *dev = NULL;
 		char name[BRAID_PORT_NAME];
+		int16_t rail, plane;
 
 		snprintf(name, sizeof(name), "%s:%u", ctx->device->name, num);
-		if (!wanted(ctx->device->name, num)) {
+		if (!wanted(ctx->device->name, num, &rail, &plane)) {
 			note(why, len, name, "is not in BRAID_IB_HCA");
 			continue;
 		}
@@ -343,7 +352,7 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 			free(p);
 			continue;
 		}
-		give(p, dev);
+		give(p, dev, rail, plane);
 		tell_room(dev, p, attr.max_mr);
 		p->imm = p->fabric != BRAID_FABRIC_IWARP && braid_wire_proves_imm(p, dev);
 		if (!p->imm && p->fabric != BRAID_FABRIC_IWARP)

@@ -93,7 +93,7 @@ static long nic(const char *cmd)
 /* A process that has loaded the driver, and a NIC, of which `more` is known. */
 static struct net *up(struct abi *t, const char *kind, const char *more)
 {
-	char text[128];
+	char text[256];
 
 	snprintf(text, sizeof(text), "nic0:%s,netdev=lo%s", kind, more);
 	setenv("BRAID_TEST_FAKE_DEVICES", text, 1);
@@ -353,9 +353,9 @@ static void no_inline(struct abi *t)
 }
 
 /* NCCL's own descriptor, which it closes at once. */
-static void its_dmabuf(struct abi *t)
+static void its_dmabuf_on(struct abi *t, const char *more)
 {
-	struct net *net = up(t, "rocev2", ",dmabuf=1,peermem=0");
+	struct net *net = up(t, "rocev2", more);
 	struct buf to = { .size = MEG }, from;
 	struct pair p = { 0 };
 	struct op ops[2];
@@ -365,6 +365,7 @@ static void its_dmabuf(struct abi *t)
 	pair_open(net, &p);
 	EQ(0, gpu_alloc(&at, 2 * MEG));
 	EQ(0, gpu_export(&fd, at + 65536, MEG + 4096, DMA_BUF_FD, 0));
+	gpu("dmabuf 0");			/* there is no other */
 	to.data = (uint8_t *)(uintptr_t)(at + 65536 + 128);
 	OK(net_reg_dmabuf(net, p.recv, to.data, MEG, NCCL_PTR_CUDA, 128, fd, &to.mr));
 	close(fd);
@@ -378,6 +379,11 @@ static void its_dmabuf(struct abi *t)
 	buf_free(net, &from);
 	pair_close(net, &p);
 	abi_down(net);
+}
+
+static void its_dmabuf(struct abi *t)
+{
+	its_dmabuf_on(t, ",dmabuf=1,peermem=0");
 }
 
 /* A DMA-BUF of the kernel's own, made of that memory, or why not. */
@@ -1389,9 +1395,9 @@ static void flushes(struct abi *t)
 }
 
 /* What is on its way on the bus when the NIC says that it has come. */
-static void late_with(struct abi *t)
+static void late_on(struct abi *t, const char *more)
 {
-	struct net *net = up(t, "rocev2", ALL_WAYS ",late=1");
+	struct net *net = up(t, "rocev2", more);
 	static const uint8_t none[MEG];
 	struct pair p = { 0 };
 	struct buf from, to;
@@ -1422,11 +1428,11 @@ static void late_with(struct abi *t)
 
 static void late(struct abi *t)
 {
-	late_with(t);
+	late_on(t, ALL_WAYS ",late=1");
 }
 
-/* BRAID_GPU_FLUSH_BY, and a logger that keeps what is said of it. */
-static char chosen[512];
+/* BRAID_GPU_FLUSH_BY, and a logger that keeps what is said of it, and of all. */
+static char chosen[512], said[1024];
 
 static void hear_choice(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
@@ -1439,24 +1445,34 @@ static void hear_choice(int level, unsigned long flags, const char *file, int li
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	net_log(level, flags, file, line, "%s", text);
+	if (strstr(text, "gpu: memory is "))
+		snprintf(said, sizeof(said), "%s", text);
 	if (strstr(text, "flush by "))
 		snprintf(chosen, sizeof(chosen), "%s", strstr(text, "flush by "));
+}
+
+static struct net *up_heard(struct abi *t, const char *more)
+{
+	struct net *net;
+	void *ctx;
+
+	if (!gpu_ctl)
+		cuda_load();
+	gpu("context 0");		/* the first init hears of nothing, the next tries */
+	net = up(t, "rocev2", more);
+	gpu("context 1");
+	OK(net_init_ctx(net, &ctx, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, hear_choice, NULL));
+	OK(net_finalize_ctx(net, ctx));
+	return net;
 }
 
 /* Up, with this way to flush asked for, and this one chosen. */
 static struct net *up_by(struct abi *t, const char *by, const char *want)
 {
 	struct net *net;
-	void *ctx;
 
 	setenv("BRAID_GPU_FLUSH_BY", by, 1);
-	if (!gpu_ctl)
-		cuda_load();
-	gpu("context 0");		/* the first init hears of nothing, the next tries */
-	net = up(t, "rocev2", ALL_WAYS);
-	gpu("context 1");
-	OK(net_init_ctx(net, &ctx, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, hear_choice, NULL));
-	OK(net_finalize_ctx(net, ctx));
+	net = up_heard(t, ALL_WAYS);
 	if (strncmp(chosen, want, strlen(want)) != 0)
 		FAIL("what is said is: %s", chosen);
 	return net;
@@ -1502,7 +1518,7 @@ static void gdrcopy_late(struct abi *t)
 	cuda_load();
 	load("fakecuda", "libgdrapi.so.2");
 	reads = gpu("seen");
-	late_with(t);
+	late_on(t, ALL_WAYS ",late=1");
 	TRUE(gpu("seen") > reads);
 }
 
@@ -1873,12 +1889,248 @@ static void always(struct abi *t)
 	abi_down(net);
 }
 
+/* -- Data Direct ------------------------------------------------------------------------------ */
+
+#define MLX5 ",path=0000:01:00.0,driver=mlx5_core"
+#define DIRECT MLX5 ",direct=1"
+
+/* Is it used?  NCCL then hears of the second function, and that it must flush. */
+static void is_direct(struct net *net, int dev, bool want)
+{
+	struct braid_net_props p;
+	const char *end;
+
+	OK(net_props(net, dev, &p));
+	EQ(HOST | CUDA | DMABUF, p.ptr_support);
+	EQ(want, p.force_flush);
+	end = p.pci_path ? strrchr(p.pci_path, '/') : NULL;
+	EQ(want, end && !strcmp(end, "/0000:01:00.1"));
+}
+
+static void is_told(const char *text, bool want)
+{
+	if (want != (strstr(said, text) != NULL))
+		FAIL("what is said is: %s", said);
+}
+
+static void direct_alone(struct abi *t)
+{
+	struct net *net;
+
+	load("fake", "libmlx5.so.1");
+	net = up_heard(t, DIRECT ",dmabuf=0,peermem=0");
+	is_direct(net, 0, true);
+	is_told("direct-pcie: Operation not supported, direct, pcie: ", true);
+	is_told("Data Direct's PCI function is /", true);
+	abi_down(net);
+}
+
+static void direct_pcie(struct abi *t)
+{
+	struct net *net;
+
+	cuda_load();
+	gpu("pcie 1");
+	load("fake", "libmlx5.so.1");
+	net = up_heard(t, DIRECT ALL_WAYS);
+	is_direct(net, 0, true);
+	is_told("direct-pcie, direct, pcie, dmabuf, peermem; ", true);
+	abi_down(net);
+}
+
+static void direct_messages(struct abi *t)
+{
+	load("fake", "libmlx5.so.1");
+	messages(t, "rocev2", DIRECT ",dmabuf=0,peermem=0");
+}
+
+/* What can be registered so is, and in no other way. */
+static void direct_first(struct abi *t)
+{
+	struct pair p = { 0 };
+	struct net *net;
+	struct buf b;
+
+	load("fake", "libmlx5.so.1");
+	net = up(t, "rocev2", DIRECT ALL_WAYS);
+	pair_open(net, &p);
+	nic("fail 0 mlx5dv_reg_dmabuf_mr");
+	b = gpu_new(net, p.recv, MEG);
+	EQ(1, nic("calls"));
+	gpu_end(net, &b);
+	nic("fail 1 mlx5dv_reg_dmabuf_mr");	/* as for this buffer alone */
+	b = gpu_new(net, p.recv, MEG);
+	EQ(1, nic("calls"));
+	OK(flush(net, p.recv, &b, MEG));
+	gpu_end(net, &b);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+static void direct_dmabuf(struct abi *t)
+{
+	load("fake", "libmlx5.so.1");
+	its_dmabuf_on(t, DIRECT ",dmabuf=0,peermem=0");
+}
+
+/* Nothing is changed by what is not there. */
+static void direct_no_library(struct abi *t)
+{
+	struct net *net = up_heard(t, DIRECT ALL_WAYS);
+
+	is_direct(net, 0, false);
+	is_told("direct: ", true);
+	is_told("pcie: Operation not supported, dmabuf, peermem; ", true);
+	abi_down(net);
+}
+
+static void direct_other_nic(struct abi *t)
+{
+	struct net *net;
+
+	load("fake", "libmlx5.so.1");
+	nic("fail 0 mlx5dv_get_data_direct_sysfs_path");
+	net = up_heard(t, ",path=0000:01:00.0,driver=other_core,direct=1" ALL_WAYS);
+	EQ(0, nic("calls"));
+	is_direct(net, 0, false);
+	is_told("direct", false);
+	abi_down(net);
+}
+
+static void direct_no_function(struct abi *t)
+{
+	struct net *net;
+
+	load("fake", "libmlx5.so.1");
+	nic("fail 0 mlx5dv_get_data_direct_sysfs_path");
+	net = up_heard(t, MLX5 ALL_WAYS);
+	EQ(1, nic("calls"));
+	is_direct(net, 0, false);
+	is_told("direct", false);
+	abi_down(net);
+}
+
+static void direct_refused(struct abi *t)
+{
+	struct net *net;
+
+	load("fake", "libmlx5.so.1");
+	nic("fail 1 mlx5dv_reg_dmabuf_mr EINVAL on");
+	net = up_heard(t, DIRECT ALL_WAYS);
+	is_direct(net, 0, false);
+	is_told("direct: Invalid argument, ", true);
+	abi_down(net);
+}
+
+static void direct_unknown(struct abi *t)
+{
+	struct net *net;
+
+	load("fake", "libmlx5.so.1");
+	nic("fail 1 mlx5dv_get_data_direct_sysfs_path EIO");
+	net = up_heard(t, DIRECT ALL_WAYS);
+	is_direct(net, 0, false);
+	is_told("direct: Input/output error, ", true);
+	abi_down(net);
+}
+
+static void direct_lies(struct abi *t)
+{
+	struct net *net;
+
+	cuda_load();
+	gpu("lies 1");
+	load("fake", "libmlx5.so.1");
+	net = up(t, "rocev2", DIRECT ALL_WAYS);
+	EQ(HOST | CUDA, offered(net));
+	abi_down(net);
+}
+
+static void direct_off(struct abi *t)
+{
+	struct net *net;
+
+	setenv("NCCL_IB_DATA_DIRECT", "0", 1);
+	load("fake", "libmlx5.so.1");
+	net = up_heard(t, DIRECT ALL_WAYS);
+	is_direct(net, 0, false);
+	is_told("direct", false);
+	abi_down(net);
+}
+
+static void direct_dmabuf_named(struct abi *t)
+{
+	struct net *net;
+
+	setenv("BRAID_GPU", "dmabuf", 1);
+	load("fake", "libmlx5.so.1");
+	net = up_heard(t, DIRECT ALL_WAYS);
+	is_direct(net, 0, true);
+	is_told("direct, dmabuf; ", true);
+	is_told("pcie", false);
+	abi_down(net);
+}
+
+static void direct_no_flush(struct abi *t)
+{
+	struct braid_net_props p;
+	struct net *net;
+
+	setenv("BRAID_GPU_FLUSH", "0", 1);
+	load("fake", "libmlx5.so.1");
+	net = up_heard(t, DIRECT ALL_WAYS);
+	OK(net_props(net, 0, &p));
+	EQ(0, p.force_flush);
+	TRUE(p.pci_path);
+	abi_down(net);
+}
+
+static void direct_fused(struct abi *t)
+{
+	struct braid_net_props p;
+	struct net *net;
+	int dev;
+
+	load("fake", "libmlx5.so.1");
+	setenv("BRAID_TEST_FAKE_DEVICES", "nic0:ib,netdev=lo" DIRECT ";nic1:ib,dmabuf=1", 1);
+	cuda_load();
+	net = abi_up(t);
+	is_direct(net, 0, true);
+	fuse(net, &dev);
+	is_direct(net, dev, true);
+	OK(net_props(net, 1, &p));
+	EQ(0, p.force_flush);
+	abi_down(net);
+}
+
+/* The NIC's read goes the way that its writes went, and the CPU's does not. */
+static void direct_late(struct abi *t)
+{
+	load("fakecuda", "libgdrapi.so.2");
+	load("fake", "libmlx5.so.1");
+	late_on(t, DIRECT ALL_WAYS ",late=1");
+}
+
+static void direct_gdrcopy(struct abi *t)
+{
+	struct net *net;
+
+	load("fakecuda", "libgdrapi.so.2");
+	load("fake", "libmlx5.so.1");
+	net = up_heard(t, DIRECT ALL_WAYS);
+	if (strncmp(chosen, "flush by the NIC, ", 18) != 0 || !strstr(chosen, "another PCIe function"))
+		FAIL("what is said is: %s", chosen);
+	abi_down(net);
+}
+
 /* -- each call fails once --------------------------------------------------------------------- */
+
+static const char *life_nic = ALL_WAYS;
 
 /* A life; what is offered must work, but for what fails later. */
 static void life(struct abi *t)
 {
-	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct net *net = up(t, "rocev2", life_nic);
 	struct pair p = { 0 };
 	struct buf to;
 	uint64_t at;
@@ -2049,6 +2301,24 @@ static void nic_fails(struct abi *t)
 	}
 }
 
+static void direct_fails(struct abi *t)
+{
+	static const char *const calls[] = { "mlx5dv_get_data_direct_sysfs_path", "mlx5dv_reg_dmabuf_mr",
+					     "ibv_reg_dmabuf_mr" };
+
+	cuda_load();
+	load("fake", "libmlx5.so.1");
+	life_nic = DIRECT ALL_WAYS;
+	warns_expected();
+	for (unsigned i = 0; i < 3; i++) {
+		unsigned k = 1;
+
+		while (life_with(t, nic_ctl, calls[i], k))
+			k++;
+		TRUE(k > 1);
+	}
+}
+
 #define ONCE .since = NET_ABI_NEWEST, .seconds = 60
 
 static const struct abi_case cases[] = {
@@ -2120,6 +2390,24 @@ static const struct abi_case cases[] = {
 	CASE("threads that flush at one time, and queue pairs that end meanwhile", flush_threads, ONCE),
 	CASE("memory and comms end with flushes under way, and others' flushes are done", flush_dropped, ONCE),
 	CASE("BRAID_GPU_FLUSH=2: NCCL is asked to flush always", always, ONCE),
+	CASE("Data Direct: it is offered, NCCL is told where, and to flush", direct_alone, .since = 9),
+	CASE("Data Direct: with the PCIe mapping, where the driver has that", direct_pcie, ONCE),
+	CASE("Data Direct: messages between GPU and host", direct_messages, ONCE),
+	CASE("Data Direct: a buffer is registered so, and if that fails in the next way", direct_first, ONCE),
+	CASE("Data Direct: a DMA-BUF of NCCL's own", direct_dmabuf, ONCE),
+	CASE("Data Direct: without libmlx5 nothing changes, and that is said", direct_no_library, ONCE),
+	CASE("Data Direct: a NIC of another driver is not asked", direct_other_nic, ONCE),
+	CASE("Data Direct: a NIC without a second function is like any", direct_no_function, ONCE),
+	CASE("Data Direct: what is refused is not offered, and that is said", direct_refused, ONCE),
+	CASE("Data Direct: nor is what can't be asked for", direct_unknown, ONCE),
+	CASE("Data Direct: nor is what has other bytes", direct_lies, ONCE),
+	CASE("Data Direct: NCCL_IB_DATA_DIRECT=0: none of it", direct_off, ONCE),
+	CASE("Data Direct: BRAID_GPU=dmabuf: not with the PCIe mapping", direct_dmabuf_named, ONCE),
+	CASE("Data Direct: BRAID_GPU_FLUSH=0: no flush all the same", direct_no_flush, ONCE),
+	CASE("Data Direct: two NICs as one, of which one has it", direct_fused, ONCE),
+	CASE("Data Direct: what the GPU can't see yet, it sees after a flush", direct_late, ONCE),
+	CASE("Data Direct: GDRCopy is not used unasked, and that is said", direct_gdrcopy, ONCE),
+	CASE("Data Direct: each call fails once", direct_fails, .since = NET_ABI_NEWEST, .seconds = 240),
 	CASE("each call into the driver fails once", driver_fails, .since = NET_ABI_NEWEST, .seconds = 240),
 	CASE("each call of GDRCopy's fails once", gdrcopy_fails, .since = NET_ABI_NEWEST, .seconds = 240),
 	CASE("the driver's flush fails once", driver_flush_fails, .since = NET_ABI_NEWEST, .seconds = 240),

@@ -1281,7 +1281,35 @@ static void memory_ib(struct abi *t)
 #define BOTH(promise, body)						\
 	CASE("RoCE: " promise, body##_roce, ONCE), CASE("iWARP: " promise, body##_iwarp, ONCE)
 
+/* What the user tells of rails, NCCL hears; with two ports as one, what both have. */
+static void rails(struct abi *t)
+{
+	static const int members[] = { 0, 1 };
+	struct braid_net_props p;
+	struct net *net;
+	int dev;
+
+	nic("ib", ";nic1:ib;nic2:ib");
+	setenv("NCCL_IB_HCA", "=nic0:1:3:0,nic1:1:3:1,nic2:1", 1);
+	net = abi_up(t);
+	OK(net_props(net, 0, &p));
+	EQ(3, p.rail);
+	EQ(0, p.plane);
+	OK(net_props(net, 1, &p));
+	EQ(3, p.rail);
+	EQ(1, p.plane);
+	OK(net_props(net, 2, &p));
+	EQ(-1, p.rail);
+	EQ(-1, p.plane);
+	OK(net_fuse(net, 2, members, &dev));
+	OK(net_props(net, dev, &p));
+	EQ(3, p.rail);
+	EQ(-1, p.plane);
+	abi_down(net);
+}
+
 static const struct abi_case cases[] = {
+	CASE("rails and planes that BRAID_IB_HCA tells of are NCCL's", rails, .since = 12),
 	CASE("RoCE: a port that goes down costs a moment", port_down_roce, ONCE),
 	CASE("iWARP: a port that goes down costs a moment", port_down_iwarp, ONCE),
 	CASE("RoCE: so it does with several lanes", port_down_lanes_roce, ONCE),

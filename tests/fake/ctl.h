@@ -22,6 +22,9 @@
  *   pkeys=ffff+8001     the P_Key table (ffff)
  *   path=0000:01:00.0   its PCI address: ibdev_path is then a directory that is there, with a link
  *                       "device" to one of that name (without it, nothing is there)
+ *   driver=mlx5_core    and there is a link "driver" to that (none)
+ *   direct=0            1: memory can be registered with its second PCI function, path's with 1 at
+ *                       its end (Data Direct; libmlx5.so.1 here)
  *   max_qp max_cq max_mr max_cqe max_wr max_sge max_inline max_rd max_srq   limits
  *   memlock=BYTES       what may be registered at one time in a process (no limit)
  *   srq=1  imm=1 (iwarp: 0)  dmabuf=1  peermem=1  v1=1  linger=MS (iwarp: how long TCP tries; 10000)

@@ -33,7 +33,7 @@ struct spec {
 	struct fdev *dev;
 	uint32_t lid, net, v1;
 	uint64_t guid;
-	char netdev[IF_NAMESIZE], path[64];
+	char netdev[IF_NAMESIZE], path[64], driver[64];
 	struct in6_addr addr[IPS_MAX];
 	uint32_t naddrs, ifindex;
 };
@@ -87,6 +87,7 @@ static bool parse_key(struct spec *s, const char *key, char *value)
 		{ "ports", &d->nports }, { "lid", &s->lid }, { "mtu", &d->mtu }, { "speed", &d->speed },
 		{ "net", &s->net }, { "v1", &s->v1 }, { "srq", &d->has_srq }, { "imm", &d->has_imm },
 		{ "dmabuf", &d->has_dmabuf }, { "peermem", &d->has_peermem }, { "late", &d->has_late },
+		{ "direct", &d->has_direct },
 		{ "linger", &d->linger_ms }, { "mpa", &d->mpa_ms }, { "sigpipe", &d->has_sigpipe },
 		{ "busy", &d->busy },
 		{ "busy_dials", &d->busy_dials },
@@ -104,6 +105,10 @@ static bool parse_key(struct spec *s, const char *key, char *value)
 	}
 	if (!strcmp(key, "path")) {
 		snprintf(s->path, sizeof(s->path), "%s", value);
+		return true;
+	}
+	if (!strcmp(key, "driver")) {
+		snprintf(s->driver, sizeof(s->driver), "%s", value);
 		return true;
 	}
 	if (!strcmp(key, "guid")) {
@@ -264,9 +269,24 @@ static int fab_enter(const struct spec *s)
 	return (int)n;
 }
 
+/* Its second function: a PCI device, at the same address but for the last digit, which is 1. */
+static void make_direct(struct fdev *d, const char *card)
+{
+	char bus[IBV_SYSFS_PATH_MAX], link[IBV_SYSFS_PATH_MAX + 16];
+
+	snprintf(d->direct_path, sizeof(d->direct_path), "%.*s1", (int)strlen(card) - 1, card);
+	mkdir(d->direct_path, 0700);
+	if (snprintf(bus, sizeof(bus), "%s/pci", fab_dir()) >= (int)sizeof(bus))
+		return;
+	mkdir(bus, 0700);
+	snprintf(link, sizeof(link), "%s/subsystem", d->direct_path);
+	if (symlink(bus, link) && errno != EEXIST)
+		perror(link);
+}
+
 /*
  * A piece of /sys for a NIC that has a PCI address: ibdev_path, with a link "device" to the card,
- * in which there is net/NETDEV.
+ * in which there is net/NETDEV, and a link "driver".
  */
 static void make_sys(struct fdev *d, const struct spec *s)
 {
@@ -285,6 +305,13 @@ static void make_sys(struct fdev *d, const struct spec *s)
 			strncat(link, s->netdev, sizeof(link) - strlen(link) - 1);
 			mkdir(link, 0700);
 		}
+		if (i == 2 && s->driver[0]) {
+			snprintf(link, sizeof(link), "%s/driver", at);
+			if (symlink(s->driver, link) && errno != EEXIST)
+				perror(link);
+		}
+		if (i == 2 && d->has_direct)
+			make_direct(d, at);
 	}
 	if (n >= sizeof(at))
 		return;

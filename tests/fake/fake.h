@@ -190,8 +190,9 @@ struct fdev {
 	uint32_t nports, mtu, speed, npkeys;
 	uint16_t pkey[PKEYS_MAX];
 	uint64_t guid, memlock;
-	uint32_t has_srq, has_imm, has_dmabuf, has_peermem, has_late, has_sigpipe, linger_ms, mpa_ms, busy,
-		busy_dials;
+	uint32_t has_srq, has_imm, has_dmabuf, has_peermem, has_direct, has_late, has_sigpipe, linger_ms,
+		mpa_ms, busy, busy_dials;
+	char direct_path[IBV_SYSFS_PATH_MAX];	/* of its second PCI function; "": none */
 	struct limits max;
 	_Atomic uint32_t qps, cqs, mrs, srqs;
 };
@@ -233,6 +234,7 @@ struct fmr {
 	uint64_t iova;
 	uint8_t *host;			/* where iova is */
 	unsigned access;
+	bool direct;			/* it is written by another PCI function */
 	void *map;			/* of a DMA-BUF */
 	size_t map_len;
 };
@@ -400,6 +402,11 @@ enum call { CALL_SETUP, CALL_POST, CALL_POLL };
 bool call_fails(enum call kind, const char *name);		/* then errno is set */
 void calls_forked(void);
 extern atomic_int live_ctx, live_pd, live_mr, live_cq, live_qp, live_srq, live_ah, live_channel;
+
+/* For libmlx5.so.1 of this directory. */
+EXPORT struct ibv_mr *fake_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd,
+				      int access, bool direct);
+EXPORT const char *fake_direct_path(struct ibv_context *ctx);
 
 /* For librdmacm.so.1 of this directory. */
 EXPORT int fake_qp_start(struct ibv_qp *qp, uint32_t dest_qpn, uint32_t dst_port, uint32_t psn,

@@ -59,6 +59,7 @@ uint8_t *mr_at(struct ibv_pd *pd, uint32_t key, uint64_t va, uint64_t len, unsig
 /* Writes into a GPU that the bus has not delivered. */
 struct late {
 	struct late *next;
+	bool direct;
 	uint8_t *to;
 	size_t n;
 	uint8_t bytes[];
@@ -67,25 +68,34 @@ struct late {
 static pthread_mutex_t late_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct late *first, **last = &first;
 
-void mr_settle(void)
+static void settle(bool direct)
 {
-	struct late *l;
+	struct late **at = &first, *l;
 
 	pthread_mutex_lock(&late_lock);
-	while ((l = first)) {
-		first = l->next;
+	while ((l = *at)) {
+		if (l->direct && !direct) {
+			at = &l->next;
+			continue;
+		}
+		*at = l->next;
 		place(l->to, l->bytes, l->n);
 		free(l);
 	}
-	last = &first;
+	last = at;
 	pthread_mutex_unlock(&late_lock);
 }
 
-/* For tests/fakecuda, which is the CPU that reads. */
+void mr_settle(void)
+{
+	settle(true);
+}
+
+/* For tests/fakecuda, which is the CPU that reads: it does not come by the way of Data Direct. */
 EXPORT void braid_fake_settle(void);
 void braid_fake_settle(void)
 {
-	mr_settle();
+	settle(false);
 }
 
 void mr_write(struct ibv_pd *pd, uint32_t key, uint8_t *to, const uint8_t *from, size_t n)
@@ -98,7 +108,7 @@ void mr_write(struct ibv_pd *pd, uint32_t key, uint8_t *to, const uint8_t *from,
 		place(to, from, n);
 		return;
 	}
-	*l = (struct late){ .to = to, .n = n };
+	*l = (struct late){ .to = to, .n = n, .direct = mr->direct };
 	memcpy(l->bytes, from, n);
 	pthread_mutex_lock(&late_lock);
 	*last = l;
@@ -229,18 +239,20 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
 }
 
 /* The buffer is any file that can be mapped (udmabuf, memfd), from its position on. */
-EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova,
-					int fd, int access)
+struct ibv_mr *fake_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd,
+			       int access, bool direct)
 {
+	const struct fdev *d = to_ctx(pd->context)->dev;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	size_t skip = offset % page;
 	off_t beg;
 	struct ibv_mr *mr;
 	void *map;
 
-	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(pd->context))
+	if (call_fails(CALL_SETUP, direct ? "mlx5dv_reg_dmabuf_mr" : "ibv_reg_dmabuf_mr") ||
+	    ctx_is_dead(pd->context))
 		return NULL;
-	if (!to_ctx(pd->context)->dev->has_dmabuf) {
+	if (direct ? !d->has_direct : !d->has_dmabuf) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
@@ -267,10 +279,22 @@ EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
 		return NULL;
 	}
 	pthread_rwlock_wrlock(&mr_lock);
+	TO(fmr, mr)->direct = direct;
 	TO(fmr, mr)->map = map;
 	TO(fmr, mr)->map_len = len + skip;
 	pthread_rwlock_unlock(&mr_lock);
 	return mr;
+}
+
+EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova,
+					int fd, int access)
+{
+	return fake_reg_dmabuf(pd, offset, len, iova, fd, access, false);
+}
+
+const char *fake_direct_path(struct ibv_context *ctx)
+{
+	return to_ctx(ctx)->dev->direct_path;
 }
 
 EXPORT int ibv_dereg_mr(struct ibv_mr *ibv)

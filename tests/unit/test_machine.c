@@ -291,6 +291,8 @@ static void test_mixed(void **state)
 	assert_int_equal(m->nics[5].port, 2);
 	assert_int_equal(m->nics[5].speed_mbps, 40000);
 	assert_string_equal(m->notes[0], "NIC7, NIC8: no PCI address");
+	assert_int_equal(m->n_notes, 2);
+	assert_non_null(strstr(m->notes[1], "0000:01:00.2: of NICs with Data Direct"));
 	braid_machine_free(m);
 }
 

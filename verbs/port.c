@@ -50,28 +50,6 @@ static int lane_mbps(unsigned speed)
 	return 0;
 }
 
-/* NCCL_IB_HCA's: "mlx5_0:1,mlx5_2", prefixes; ^ excludes, = matches whole names. */
-static bool wanted(const char *name, unsigned num)
-{
-	const char *p = braid_param.ib_hca;
-	bool exclude = *p == '^', exact, found = false;
-
-	p += exclude;
-	exact = *p == '=';
-	p += exact;
-	if (!*p)
-		return true;
-	while (*p && !found) {
-		size_t len = strcspn(p, ","), host = strcspn(p, ":,");
-		bool same = exact ? strlen(name) == host && !strncmp(name, p, host) :
-				    !strncmp(name, p, host);
-
-		found = same && (host == len || (unsigned)atoi(p + host + 1) == num);
-		p += len + (p[len] == ',');
-	}
-	return found != exclude;
-}
-
 static bool gid_from_sysfs(const struct braid_port *p, unsigned i, struct braid_gid *g)
 {
 	char path[IBV_SYSFS_PATH_MAX + 64], text[64] = "";
@@ -321,7 +299,7 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 		char name[BRAID_PORT_NAME];
 
 		snprintf(name, sizeof(name), "%s:%u", ctx->device->name, num);
-		if (!wanted(ctx->device->name, num)) {
+		if (!braid_netdev_port_match(braid_param.ib_hca, ctx->device->name, num)) {
 			note(why, len, name, "is not in BRAID_IB_HCA");
 			continue;
 		}

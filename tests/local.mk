@@ -79,6 +79,7 @@ tidy_tests = \
 net_tests = \
 	tests/net/bind.sh \
 	tests/net/blackhole.sh \
+	tests/net/doctor.sh \
 	tests/net/dscp.sh \
 	tests/net/ipv6.sh \
 	tests/net/names.sh \
@@ -102,6 +103,7 @@ fault_tests = tests/faults/check.sh
 
 cli_tests = \
 	tests/cli/demo.bats \
+	tests/cli/doctor.bats \
 	tests/cli/info.bats \
 	tests/cli/main.bats \
 	tests/cli/perf.bats \
@@ -111,6 +113,7 @@ vm_tests = \
 	tests/vm/cases/abi-rxe.sh \
 	tests/vm/cases/abi-siw.sh \
 	tests/vm/cases/boot.sh \
+	tests/vm/cases/doctor.sh \
 	tests/vm/cases/faults.sh \
 	tests/vm/cases/loss.sh \
 	tests/vm/cases/outage.sh \
@@ -319,7 +322,8 @@ dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(s
 	$(vm_smc_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/ucx/bench.sh \
 	tests/rdma/device.sh tests/ucx/device.sh tests/topo/mktree
-EXTRA_DIST += $(recorded_machines) tests/valgrind.supp tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
+EXTRA_DIST += $(recorded_machines) tests/doctor/healthy.txt tests/doctor/cases.bash tests/valgrind.supp \
+	tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
 	tests/rdma/lib.sh tests/rdma/suite.sh tests/ucx/lib.sh tests/smc/lib.sh tests/bench/figures.sh tests/vm/lib.sh \
 	tests/vm/abi.sh tests/vm/rdma-faults.sh tests/vm/rdma-load.sh tests/vm/rdma-outage.sh \
 	tests/vm/rdma-pair.sh tests/vm/modules tests/vm/dmesg.ok

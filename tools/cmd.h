@@ -13,6 +13,7 @@ int cmd_info(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_topo(int argc, char **argv);
 int cmd_smc(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 
 /*
  * Where libnccl-net-braid.so is: beside this program, in ../lib, in a build tree, where make

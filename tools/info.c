@@ -19,12 +19,14 @@
 
 #include "core/param.h"
 #include "tools/cmd.h"
+#include "tools/info.h"
 #include "tools/opt.h"
 #include "tools/proxy.h"
 #include "tools/raw.h"
 #include "tools/smc.h"
+#include "tools/text.h"
 
-enum { ERR = 600, LINE = 1024 };
+enum { LINE = 1024 };
 
 #ifdef HAVE_RDMA
 #define USED "UCX is used if BRAID_TRANSPORTS names it"
@@ -114,7 +116,7 @@ static json_t *transports_json(const char *said)
 static json_t *abis_json(const char *path)
 {
 	json_t *list = json_array();
-	char err[ERR];
+	char err[INFO_ERR];
 	struct net *net;
 	int v;
 
@@ -221,10 +223,9 @@ static void bring_gpu(void)
 		set(ctx);
 }
 
-/* NULL with a sentence in err. */
-static json_t *plugin_json(const char *path, int abi, char *err)
+json_t *info_plugin(const char *path, int abi, char *err)
 {
-	struct net *net = net_load(path, abi, err, ERR);
+	struct net *net = net_load(path, abi, err, INFO_ERR);
 	ncclResult_t res;
 	json_t *o, *lines;
 
@@ -236,7 +237,7 @@ static json_t *plugin_json(const char *path, int abi, char *err)
 	heard = NULL;
 	if (res != ncclSuccess) {
 		json_decref(lines);
-		snprintf(err, ERR, "%s: init: %s %.300s", net->name, net_result_name(res),
+		snprintf(err, INFO_ERR, "%s: init: %s %.300s", net->name, net_result_name(res),
 			 net_last_warn());
 		net_unload(net);
 		return NULL;
@@ -256,7 +257,7 @@ static json_t *plugin_json(const char *path, int abi, char *err)
 /* -- this host, and the parameters -------------------------------------------------------- */
 
 /* They stay open: not every library survives being closed. */
-static json_t *libraries_json(void)
+json_t *info_libraries(void)
 {
 	json_t *list = json_array();
 	unsigned i;
@@ -387,24 +388,6 @@ static void print_plugin(const json_t *doc)
 		       text_of(x, "why"));
 }
 
-/* At most 80 columns, cut at blanks. */
-static void print_wrapped(const char *text, int indent)
-{
-	int room = 80 - indent, n;
-
-	while (*text) {
-		n = (int)strlen(text);
-		if (n > room)
-			for (n = room; n > 0 && text[n] != ' ';)
-				n--;
-		if (n == 0)
-			n = room;
-		printf("%*s%.*s\n", indent, "", n, text);
-		text += n;
-		text += strspn(text, " ");
-	}
-}
-
 static void print_params(const json_t *doc)
 {
 	const json_t *p;
@@ -424,7 +407,7 @@ static void print_params(const json_t *doc)
 		if (json_is_string(json_object_get(p, "fallback")))
 			printf("; else %s", text_of(p, "fallback"));
 		putchar('\n');
-		print_wrapped(text_of(p, "help"), 8);
+		text_wrap(text_of(p, "help"), 8, 0);
 	}
 }
 
@@ -438,18 +421,18 @@ struct wishes {
 
 static int info(const struct wishes *w)
 {
-	char err[ERR] = "";
+	char err[INFO_ERR] = "";
 	json_t *doc, *plugin;
 	int bad = braid_param_load();
 
 	net_log_verbose(w->verbose);
-	plugin = plugin_json(w->plugin, w->abi, err);
+	plugin = info_plugin(w->plugin, w->abi, err);
 	if (!plugin) {
 		fprintf(stderr, "braid info: %s\n", err);
 		return 1;
 	}
 	doc = json_pack("{s:s, s:o, s:o, s:o, s:o}", "schema", "braid-info-1", "plugin", plugin,
-			"smc", smc_json(), "libraries", libraries_json(), "params",
+			"smc", smc_json(), "libraries", info_libraries(), "params",
 			params_json());
 	if (w->json) {
 		json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));

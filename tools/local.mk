@@ -7,9 +7,32 @@ noinst_LTLIBRARIES += tools/libtools.la
 tools_libtools_la_SOURCES = \
 	tools/cmd.h \
 	tools/demo.c \
+	tools/doctor.c \
+	tools/doctor/child.c \
+	tools/doctor/child.h \
+	tools/doctor/counters.c \
+	tools/doctor/doctor.h \
+	tools/doctor/doctor_int.h \
+	tools/doctor/gpu.c \
+	tools/doctor/kernel.c \
+	tools/doctor/limits.c \
+	tools/doctor/nccl.c \
+	tools/doctor/nccl_names.h \
+	tools/doctor/net.c \
+	tools/doctor/nodes.c \
+	tools/doctor/other.c \
+	tools/doctor/pcie.c \
+	tools/doctor/peer.c \
+	tools/doctor/plugin.c \
+	tools/doctor/probes.c \
+	tools/doctor/rdma.c \
+	tools/doctor/run.c \
+	tools/doctor/sys.c \
+	tools/doctor/tcp.c \
 	tools/fabric.h \
 	tools/find.c \
 	tools/info.c \
+	tools/info.h \
 	tools/opt.c \
 	tools/opt.h \
 	tools/perf.c \
@@ -32,6 +55,8 @@ tools_libtools_la_SOURCES = \
 	tools/raw.h \
 	tools/smc.c \
 	tools/smc.h \
+	tools/text.c \
+	tools/text.h \
 	tools/topo.c \
 	tools/topo.h \
 	tools/topo_draw.c

@@ -29,6 +29,7 @@ static const struct {
 	{"info", cmd_info, "What the plugin offers here, and every parameter"},
 	{"topo", cmd_topo, "How near GPUs and NICs are, and which a GPU should use"},
 	{"smc", cmd_smc, "What the kernel's SMC has and lacks, and how to add it"},
+	{"doctor", cmd_doctor, "What is wrong with this host, or between hosts, and what mends it"},
 	{"help", cmd_help, "This list"},
 	{"--help", cmd_help, NULL},
 	{"-h", cmd_help, NULL},

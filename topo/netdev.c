@@ -138,6 +138,32 @@ bool braid_netdev_filter_match(const struct braid_netdev_filter *f, const char *
 	return f->n == 0 || found != f->exclude;
 }
 
+bool braid_netdev_port_match(const char *filter, const char *name, unsigned num, int16_t *rail,
+			     int16_t *plane)
+{
+	const char *p = filter;
+	bool exclude = *p == '^', exact, found = false;
+
+	if (rail)
+		*rail = *plane = -1;
+	p += exclude;
+	exact = *p == '=';
+	p += exact;
+	if (!*p)
+		return true;
+	while (*p && !found) {
+		size_t len = strcspn(p, ","), host = strcspn(p, ":,");
+		bool same = exact ? strlen(name) == host && !strncmp(name, p, host) :
+				    !strncmp(name, p, host);
+
+		found = same && (host == len || (unsigned)atoi(p + host + 1) == num);
+		if (found && rail)
+			sscanf(p, "%*[^:,]:%*u:%5hd:%5hd", rail, plane);
+		p += len + (p[len] == ',');
+	}
+	return found != exclude;
+}
+
 /* --------------------------------------------------------------------------------- addresses */
 
 /* 32 hex digits, as in /proc/net/if_inet6. */
@@ -317,26 +343,29 @@ static const char *cand_fault(const struct search *s, const struct cand *c)
 	return NULL;
 }
 
-static enum group cand_group(const struct search *s, const struct cand *c)
+unsigned braid_netdev_rank(const struct braid_netdev_filter *f, const char *name, bool loopback)
 {
-	bool loopback = c->flags & IFF_LOOPBACK;
-
-	if (s->filter.n)
-		return loopback && s->filter.exclude ? GROUP_LOOPBACK : GROUP_PLAIN;
+	if (f->n)
+		return loopback && f->exclude ? GROUP_LOOPBACK : GROUP_PLAIN;
 	return loopback ? GROUP_LOOPBACK :
-	       has_prefix(c->name, "ib") ? GROUP_IB :
-	       has_prefix(c->name, "docker") ? GROUP_DOCKER :
-	       has_prefix(c->name, "virbr") ? GROUP_VIRBR : GROUP_PLAIN;
+	       has_prefix(name, "ib") ? GROUP_IB :
+	       has_prefix(name, "docker") ? GROUP_DOCKER :
+	       has_prefix(name, "virbr") ? GROUP_VIRBR : GROUP_PLAIN;
+}
+
+static unsigned cand_group(const struct search *s, const struct cand *c)
+{
+	return braid_netdev_rank(&s->filter, c->name, c->flags & IFF_LOOPBACK);
 }
 
 /* Move the usable candidates of the first group that has any to the front; returns how many. */
 static size_t choose(struct search *s)
 {
-	enum group first = GROUP_NONE;
+	unsigned first = GROUP_NONE;
 	size_t n = 0;
 
 	for (size_t i = 0; i < s->n_cands; i++) {
-		enum group g = cand_group(s, &s->cands[i]);
+		unsigned g = cand_group(s, &s->cands[i]);
 
 		if (!cand_fault(s, &s->cands[i]) && g < first)
 			first = g;

@@ -56,6 +56,17 @@ int braid_netdev_filter_parse(const char *text, struct braid_netdev_filter *ret)
 bool braid_netdev_filter_match(const struct braid_netdev_filter *f, const char *name);
 
 /*
+ * Of RDMA ports, NCCL_IB_HCA's syntax: "mlx5_0:1,mlx5_2", prefixes; ^ excludes, = matches whole
+ * names.  Nothing matches all.  A port may be followed by its rail and plane, ":1:3:0"; if
+ * not, they are -1.  Both may be NULL.
+ */
+bool braid_netdev_port_match(const char *filter, const char *name, unsigned num, int16_t *rail,
+			     int16_t *plane);
+
+/* Of usable interfaces those of the lowest rank are taken: NCCL's order of names. */
+unsigned braid_netdev_rank(const struct braid_netdev_filter *f, const char *name, bool loopback);
+
+/*
  * Find usable interfaces: up, running, with an address of `family` (AF_UNSPEC: IPv4 where there
  * is one, else IPv6), one entry per interface.  Filter text as above; with none: NCCL's order
  * and exclusions (names starting with ib first; else all but docker*, lo, virbr*; else docker*;

@@ -50,34 +50,6 @@ static int lane_mbps(unsigned speed)
 	return 0;
 }
 
-/*
- * NCCL_IB_HCA's: "mlx5_0:1,mlx5_2", prefixes; ^ excludes, = matches whole names.  A port may be
- * followed by its rail and plane, ":1:3:0".
- */
-static bool wanted(const char *name, unsigned num, int16_t *rail, int16_t *plane)
-{
-	const char *p = braid_param.ib_hca;
-	bool exclude = *p == '^', exact, found = false;
-
-	*rail = *plane = -1;
-	p += exclude;
-	exact = *p == '=';
-	p += exact;
-	if (!*p)
-		return true;
-	while (*p && !found) {
-		size_t len = strcspn(p, ","), host = strcspn(p, ":,");
-		bool same = exact ? strlen(name) == host && !strncmp(name, p, host) :
-				    !strncmp(name, p, host);
-
-		found = same && (host == len || (unsigned)atoi(p + host + 1) == num);
-		if (found)
-			sscanf(p, "%*[^:,]:%*u:%5hd:%5hd", rail, plane);
-		p += len + (p[len] == ',');
-	}
-	return found != exclude;
-}
-
 static bool gid_from_sysfs(const struct braid_port *p, unsigned i, struct braid_gid *g)
 {
 	char path[IBV_SYSFS_PATH_MAX + 64], text[64] = "";
@@ -330,7 +302,8 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 		int16_t rail, plane;
 
 		snprintf(name, sizeof(name), "%s:%u", ctx->device->name, num);
-		if (!wanted(ctx->device->name, num, &rail, &plane)) {
+		if (!braid_netdev_port_match(braid_param.ib_hca, ctx->device->name, num, &rail,
+					     &plane)) {
 			note(why, len, name, "is not in BRAID_IB_HCA");
 			continue;
 		}

@@ -1,0 +1,359 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: BSD-3-Clause
+# doctor.bats - braid doctor: every check on a host where it fires and one where it does not, what
+# is printed, the comparison of hosts, and this host.
+# shellcheck disable=SC2154 # what run sets
+
+bats_require_minimum_version 1.5.0
+
+braid=${BRAID_TEST_BRAID:-braid}
+plugin=${BRAID_TEST_PLUGIN:-libnccl-net-braid.so}
+src=${BRAID_TEST_SRCDIR:-.}
+
+setup_file()
+{
+	root=$BATS_FILE_TMPDIR/healthy
+	bash "$src/tests/topo/mktree" "$src/tests/doctor/healthy.txt" "$root"
+	# shellcheck source=tests/doctor/cases.bash
+	. "$src/tests/doctor/cases.bash"
+	complete
+}
+
+setup()
+{
+	. "$src/tests/doctor/cases.bash"
+	healthy=$BATS_FILE_TMPDIR/healthy
+	root=$BATS_TEST_TMPDIR/root
+	touched=()
+	cp -a "$healthy" "$root"
+}
+
+ids()
+{
+	"$braid" doctor --list | cut -d' ' -f1
+}
+
+doctor()
+{
+	run --separate-stderr "$braid" doctor --root "$root" --peer node2:5201 "$@"
+	[ -z "$stderr" ]
+	flat=$(tr -s ' \n' ' ' <<<"$output")
+}
+
+# A bad command line: exit status 2, one line on stderr that has $1 in it, nothing on stdout.
+bad()
+{
+	run -2 --separate-stderr "$braid" doctor "${@:2}"
+	[ -z "$output" ]
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == *"$1"* ]]
+}
+
+@test "there are 40 checks and more, each with a title and an id of its own" {
+	run -0 "$braid" doctor --list
+	[ "${#lines[@]}" -ge 40 ]
+	grep -vE '^[a-z]+(-[a-z]+)+ +[A-Z/l]' <<<"$output" && false
+	[ -z "$(ids | sort | uniq -d)" ]
+}
+
+@test "every check is content with a host that is right for it" {
+	complaints=
+	[ "$(ids | wc -l)" -ge 40 ]
+	for id in $(ids); do
+		if declare -F "good_${id//-/_}" >/dev/null; then
+			"good_${id//-/_}"
+		fi
+		doctor --only "$id" --all
+		[ "$status" -eq 0 ] && [ "${output%% *}" = ok ] || complaints+="$id: $output"$'\n'
+		declare -F "good_${id//-/_}" >/dev/null && again
+	done
+	echo "$complaints"
+	[ -z "$complaints" ]
+}
+
+@test "every check finds what is wrong with another, says it, and what mends it" {
+	complaints=
+	[ "$(ids | wc -l)" -ge 40 ]
+	for id in $(ids); do
+		if ! declare -F "bad_${id//-/_}" >/dev/null; then
+			complaints+="$id: no case of tests/doctor/cases.bash breaks it"$'\n'
+			continue
+		fi
+		"bad_${id//-/_}"
+		doctor --only "$id"
+		[ "${output%% *}" = "$level" ] && [[ $flat == *"$words"* ]] &&
+			grep -qF -- "$mend" <(grep '^      \$ ' <<<"$output") &&
+			[[ $flat == *" why: "* ]] && [ "$status" -eq "$([ "$level" = fail ]; echo $((! $?)))" ] ||
+			complaints+="$id: not $level, '$words', '$mend': $output"$'\n'
+		again
+	done
+	echo "$complaints"
+	[ -z "$complaints" ]
+}
+
+@test "no case is left over" {
+	diff <(declare -F | sed -n 's/^declare -f bad_\(.*_.*\)$/\1/p' | sort) <(ids | tr - _ | sort)
+}
+
+@test "every check has its page, with what it means, and no page is without a check" {
+	page=$src/docs/doctor.md
+	diff <(sed -n 's/^### //p' "$page" | sort) <(ids | sort)
+	awk '/^### / { if (id && !(mean && cause && mend)) { print id; bad = 1 }; id = $2; mean = cause = mend = 0 }
+		/^Means: / { mean = 1 } /^Cause: / { cause = 1 } /^Remedy: / { mend = 1 }
+		END { exit bad || !mean || !cause || !mend }' "$page"
+}
+
+@test "a right host is said to be right, in few words" {
+	doctor
+	[ "$status" -eq 0 ]
+	[ "${lines[-1]}" = "Nothing is wrong here." ]
+	[ "${#lines[@]}" -le 4 ]
+}
+
+@test "six faults of a quiz are each named by themselves" {
+	for fault in rdma_gid_index net_mtu plugin_fallback limits_memlock net_flaps numa_binding; do
+		"bad_$fault"
+		doctor
+		[[ $flat == *"$words"* ]]
+		again
+	done
+}
+
+@test "nothing but the line that mends is wider than 80 columns, and no escapes are in it" {
+	for id in $(ids); do
+		"bad_${id//-/_}" 2>/dev/null || :	# what one breaks another may look for
+	done
+	doctor --all
+	grep -v '^      \$ ' <<<"$output" | awk 'length > 80 { exit 1 }'
+	[[ $output != *$'\033'* ]]
+	[ "$status" -eq 1 ]
+}
+
+@test "colours are for a terminal, unless NO_COLOR is set" {
+	command -v script >/dev/null || skip "script is not installed"
+	bad_net_mtu
+	TERM=xterm run script -qec "'$braid' doctor --root '$root' --only net-mtu" /dev/null
+	[[ $output == *$'\033[1;31mfail\033[0m'* ]]
+	TERM=xterm NO_COLOR=1 run script -qec "'$braid' doctor --root '$root' --only net-mtu" /dev/null
+	[[ $output != *$'\033'* && $output == *fail* ]]
+}
+
+@test "JSON has a schema, every check, and the facts" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	bad_net_mtu
+	doctor --json
+	[ "$status" -eq 1 ]
+	python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+assert d["schema"] == "braid-doctor-1" and d["host"] == "node1"
+assert len(d["checks"]) == int(sys.argv[1]) == sum(d["counts"].values())
+c = [c for c in d["checks"] if c["id"] == "net-mtu"][0]
+assert c["level"] == "fail" and c["why"] and c["says"][0]["mend"].startswith("sudo ip link")
+assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == "3"
+' "$(ids | wc -l)" <<<"$output"
+}
+
+@test "--strict counts warnings; --only takes groups" {
+	bad_net_flaps
+	doctor --only net
+	[ "$status" -eq 0 ]
+	[[ ${lines[-2]} == "13 checks of node1: 0 fail, 1 warn"* ]]
+	doctor --only net --strict
+	[ "$status" -eq 1 ]
+}
+
+@test "what NCCL's configuration files say counts, and is mended there" {
+	put etc/nccl.conf "NCCL_IB_TIMEOUT=99" "NCCL_NET=Socket"
+	doctor --only nccl-values
+	[[ $flat == *"NCCL_IB_TIMEOUT=99 is not from 1 to 31"* ]]
+	[[ $flat == *"sed -i 's|^NCCL_IB_TIMEOUT=.*||' /etc/nccl.conf"* ]]
+	put home/me/.nccl.conf "NCCL_IB_RETRY_CNT=9"
+	variables HOME=/home/me
+	doctor --only nccl-values
+	[[ $flat == *"NCCL_IB_RETRY_CNT=9 is not"* ]]
+	variables NCCL_IB_TIMEOUT=20		# the environment wins
+	doctor --only nccl-values
+	[[ $flat != *"is not from"* ]]
+}
+
+@test "a limit is mended where it comes from" {
+	bad_limits_memlock
+	variables SLURM_JOB_ID=1
+	doctor --only limits-memlock
+	[[ $flat == *"systemctl edit slurmd"* ]]
+	put .dockerenv
+	doctor --only limits-memlock
+	[[ $flat == *"docker run --ulimit memlock=-1"* ]]
+	drop .dockerenv
+	variables A=b
+	put proc/self/limits "Max locked memory         65536            unlimited            bytes"
+	doctor --only limits-memlock
+	[[ $flat == *'$ ulimit -l unlimited'* ]]
+	# who has CAP_IPC_LOCK is not limited
+	put proc/self/status "CapEff:	0000000000004000"
+	doctor --only limits-memlock --all
+	[ "${output%% *}" = ok ]
+	# and without RDMA it does not matter
+	again
+	bad_limits_memlock
+	drop sys/class/infiniband
+	doctor --only limits-memlock
+	[ "${output%% *}" = note ]
+}
+
+@test "an empty host is no error, nor is a hostile one" {
+	rm -rf "$root"
+	mkdir -p "$root/proc" "$root/sys"
+	doctor --all
+	[ "${#lines[@]}" -gt 40 ]
+	mkdir -p "$root/sys/class/net/"$'e\033[31m' "$root/proc/self/net" "$root/sys/class/infiniband/%s%n/ports/1"
+	put "sys/class/net/"$'e\033[31m'"/operstate" up
+	put "sys/class/infiniband/%s%n/ports/1/state" "4: ACTIVE"
+	put proc/self/net/route $'e\033[31m 0 0' "%n%n%n" "x"
+	head -c 3000 /dev/urandom >"$root/proc/self/environ"
+	for f in limits status mounts cgroup net/snmp net/netstat net/softnet_stat; do
+		head -c 3000 /dev/urandom >"$root/proc/self/$f"
+	done
+	mkdir "$root/probe"
+	for f in plugin libraries smc ethtool peer; do
+		echo '[1, {"name": 3}, null]' >"$root/probe/$f.json"
+	done
+	doctor --all
+	[[ $output != *$'\033'* ]]
+	[[ $output != *"killed by"* && $output != *"no answer"* ]]
+	doctor --json
+	[ "${output:0:1}" = "{" ]
+}
+
+@test "this host gets a verdict in three seconds" {
+	start=$(date +%s%N)
+	run "$braid" doctor --all
+	took=$((($(date +%s%N) - start) / 1000000))
+	[ "$status" -le 1 ]
+	[[ ${lines[-2]} =~ ^[0-9]+\ checks\ of ]]
+	[ -n "${BRAID_TEST_SANITIZER-}" ] || [ $took -lt 3000 ]
+	[[ $output != *"no answer"* && $output != *"killed by"* ]]
+}
+
+@test "the plugin is tried as NCCL would, and what is silent there is said" {
+	NCCL_NET_PLUGIN=$plugin NCCL_NET=braid run "$braid" doctor --only plugin-load,plugin-net --all
+	[[ $(tr -s ' \n' ' ' <<<"$output") == *"NCCL finds Braid in "*"ABI version 12"*"is the plugin's name"* ]]
+	unset NCCL_NET
+	NCCL_NET_PLUGIN=/nowhere/x.so run -1 "$braid" doctor --only plugin
+	[[ $output == *"silent fallback"* && $output == *"can't load the plugin"* ]]
+	NCCL_NET=Braid NCCL_NET_PLUGIN=/nowhere/x.so run -1 "$braid" doctor --only plugin
+	[[ $output != *"silent fallback"* && $output == *"NCCL_NET=Braid, and no plugin"* ]]
+}
+
+@test "a plugin that crashes, or hangs, is said to" {
+	command -v "${BRAID_TEST_CC%% *}" >/dev/null || skip "no compiler"
+	for what in 'abort()' 'for (;;) sleep(1)'; do
+		printf '#include <stdlib.h>\n#include <unistd.h>\n%s\n' \
+			"__attribute__((constructor)) static void start(void) { $what; }" >"$BATS_TEST_TMPDIR/x.c"
+		# shellcheck disable=SC2086 # it may have options
+		$BRAID_TEST_CC -shared -fPIC -o "$BATS_TEST_TMPDIR/x.so" "$BATS_TEST_TMPDIR/x.c"
+		NCCL_NET_PLUGIN=$BATS_TEST_TMPDIR/x.so run -1 "$braid" doctor --only plugin-load
+		said+=$(tr -s ' \n' ' ' <<<"$output")
+	done
+	[[ $said == *"killed by signal 6"* && $said == *"no answer within 2500 ms"* ]]
+}
+
+@test "--pid looks at another process" {
+	(exec -a job env NCCL_DEBUGG=INFO sleep 30) &
+	pid=$!
+	for _ in 1 2 3 4 5 6 7 8 9 10; do
+		tr '\0' '\n' <"/proc/$pid/environ" | grep -q NCCL_DEBUGG && break
+		sleep 0.1
+	done
+	run "$braid" doctor --pid $pid --only nccl-misspelt
+	kill $pid
+	[[ $output == *"NCCL_DEBUGG is no variable of NCCL's: NCCL_DEBUG?"* ]]
+	bad "/proc/4194304: No such file" --pid 4194304
+}
+
+# reports N: as many reports of the healthy host, n1.json ...
+reports()
+{
+	for host in $(seq -f n%g "$1"); do
+		echo "$host" >"$root/proc/sys/kernel/hostname"
+		"$braid" doctor --root "$root" --json >"$BATS_TEST_TMPDIR/$host.json"
+		echo "$BATS_TEST_TMPDIR/$host.json" >>"$BATS_TEST_TMPDIR/list"
+	done
+}
+
+@test "--nodes: hosts that are alike do not differ" {
+	reports 3
+	run -0 --separate-stderr "$braid" doctor --nodes "$BATS_TEST_TMPDIR/list"
+	[[ ${lines[0]} == "3 of 3 hosts compared" && $output == *"They do not differ."* ]]
+	[ -z "$stderr" ]
+}
+
+@test "--nodes: the host that is another is named, and what matters comes first" {
+	reports 3
+	put sys/class/net/eth0/mtu 1500
+	put proc/sys/kernel/osrelease 6.1.0
+	echo n4 >"$root/proc/sys/kernel/hostname"
+	doctor --json
+	echo "$output" >"$BATS_TEST_TMPDIR/n4.json"
+	echo "$BATS_TEST_TMPDIR/n4.json   # the new one" >>"$BATS_TEST_TMPDIR/list"
+	run -1 --separate-stderr "$braid" doctor --nodes "$BATS_TEST_TMPDIR/list"
+	flat=$(tr -s ' \n' ' ' <<<"$output")
+	[[ $flat == *"fail mtu eth0 9000 n1, n2, n3 1500 n4 "*"note kernel "*"6.1.0 n4 "* ]]
+	[[ $output == *"n4 fails: net-mtu"* ]]
+	run -1 --separate-stderr "$braid" doctor --json --nodes "$BATS_TEST_TMPDIR/list"
+	if command -v python3 >/dev/null; then
+		python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+assert d["schema"] == "braid-doctor-nodes-1" and len(d["hosts"]) == 4
+assert d["differences"][0]["values"][1] == {"value": "1500", "hosts": ["n4"]}' <<<"$output"
+	fi
+}
+
+@test "--nodes: a host is asked by ssh; who does not answer is named" {
+	reports 1
+	mkdir "$BATS_TEST_TMPDIR/bin"
+	cat >"$BATS_TEST_TMPDIR/bin/ssh" <<-END
+	#!/bin/sh
+	case "\$*" in
+	*" -- far braid doctor --json") sed s/9000/1500/ "$BATS_TEST_TMPDIR/n1.json" ;;
+	*) exit 255 ;;
+	esac
+	END
+	chmod +x "$BATS_TEST_TMPDIR/bin/ssh"
+	printf 'far\nlost\n' >>"$BATS_TEST_TMPDIR/list"
+	PATH=$BATS_TEST_TMPDIR/bin:$PATH run -1 --separate-stderr "$braid" doctor --nodes "$BATS_TEST_TMPDIR/list"
+	[ "$stderr" = "braid doctor: lost: ssh: ended with status 255" ]
+	[[ ${lines[0]} == "2 of 3 hosts compared" ]]
+	[[ $(tr -s ' \n' ' ' <<<"$output") == *"mtu eth0 9000 n1 1500 far "* ]]
+}
+
+@test "--nodes: a report from the future, or none, is one line; the others are compared" {
+	reports 2
+	sed s/braid-doctor-1/braid-doctor-2/ "$BATS_TEST_TMPDIR/n1.json" >"$BATS_TEST_TMPDIR/new.json"
+	echo '{"schema": 3}' >"$BATS_TEST_TMPDIR/odd.json"
+	echo '{"schema": "braid-doctor-1", "facts": {' >"$BATS_TEST_TMPDIR/cut.json"
+	for f in new odd cut none; do
+		echo "$BATS_TEST_TMPDIR/$f.json" >>"$BATS_TEST_TMPDIR/list"
+	done
+	run -2 --separate-stderr "$braid" doctor --nodes "$BATS_TEST_TMPDIR/list"
+	[ "${#stderr_lines[@]}" -eq 4 ]
+	[[ ${stderr_lines[0]} == *"new.json: is of schema braid-doctor-2, and this braid knows braid-doctor-1" ]]
+	[[ ${stderr_lines[1]} == *"odd.json: is no report of braid doctor --json" ]]
+	[[ ${lines[0]} == "2 of 6 hosts compared" ]]
+}
+
+@test "mistakes are one line" {
+	bad "no check or group 'frob'" --only net,frob
+	bad "--peer takes HOST or HOST:PORT" --peer node2:0
+	bad "--peer takes HOST or HOST:PORT" --peer node2:ssh
+	bad "--peer takes HOST or HOST:PORT" --peer :22
+	bad "--peer takes HOST or HOST:PORT" --peer '[::1'
+	bad "/nowhere/proc: No such file or directory" --root /nowhere
+	bad "/nowhere: No such file or directory" --nodes /nowhere
+	bad "two lines at least" --nodes /dev/null
+	bad "--nodes goes with" --nodes list --only net
+	bad "unknown option '--frobnicate'" --frobnicate
+	bad "unexpected argument 'x'" x
+}

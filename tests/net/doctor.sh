@@ -1,0 +1,86 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# doctor.sh - braid doctor on real interfaces between two namespaces: what is broken is named.
+# shellcheck source=tests/net/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+hosts
+wire 9000
+
+# doctor ID OPTIONS... - what that check says of host a, in one line.
+doctor()
+{
+	in_a env NCCL_SOCKET_IFNAME==w1 "$braid" doctor --all --only "$@" | tr -s ' \n' ' '
+}
+
+# says "WORDS" ID OPTIONS...
+says()
+{
+	words=$1
+	shift
+	said=$(doctor "$@")
+	case $said in
+	*"$words"*) ;;
+	*) echo "not '$words' but: $said"; return 1 ;;
+	esac
+}
+
+in_a sh -c 'echo "0 2147483647" >/proc/sys/net/ipv4/ping_group_range' 2>"$tmp/why" ||
+	skip "ping_group_range: $(cat "$tmp/why")"
+
+good()
+{
+	says "ok peer-name" peer --peer 10.77.1.2 &&
+		says "10.77.1.2 is reached by w1" peer-route --peer 10.77.1.2 &&
+		says "10.77.1.2 answers at port 50007: no firewall" peer-port --peer 10.77.1.2 &&
+		says "packets of 9000 bytes arrive at 10.77.1.2" peer-mtu --peer 10.77.1.2
+}
+case_ "a wire without a fault has none" good
+
+other_way()
+{
+	says "10.77.0.2 is reached by w0, which NCCL and Braid would not use" peer-route --peer 10.77.0.2
+}
+case_ "a route by another interface is named" other_way
+
+mtu()
+{
+	ip -n "$b" link set w1 mtu 1500
+	says "MTU mismatch: w1 has MTU 9000, but only 1500 bytes arrive at 10.77.1.2" peer-mtu \
+		--peer 10.77.1.2
+	rc=$?
+	ip -n "$b" link set w1 mtu 9000
+	return $rc
+}
+case_ "a smaller MTU at the other end is found by what arrives" mtu
+
+firewall()
+{
+	ip -n "$b" route add blackhole 10.77.1.1
+	says "a firewall is between: 10.77.1.2 port 50007" peer-port --peer 10.77.1.2 &&
+		says "the peer does not answer pings" peer-mtu --peer 10.77.1.2
+	rc=$?
+	ip -n "$b" route del blackhole 10.77.1.1
+	return $rc
+}
+case_ "a host that answers nothing is behind a firewall" firewall
+
+nobody()
+{
+	says "there is no route to 10.99.0.1" peer-route --peer 10.99.0.1
+}
+case_ "a host that no route leads to is said to be" nobody
+
+flaps()
+{
+	for i in 1 2 3 4 5; do
+		ip -n "$b" link set w1 down
+		sleep 0.05
+		ip -n "$b" link set w1 up
+		ready "$a" w1
+	done
+	says "w1 flaps: its link was lost" net-flaps
+}
+case_ "a link that comes and goes is named" flaps
+
+done_

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * doctor.h - what a check of `braid doctor` is, and what it may ask and say.
+ *
+ * A check is a row of its group's table: one function that looks at one thing and says what it
+ * saw.  It reads the system through the calls below alone, so that a directory with recorded
+ * files (--root) stands for a host: /sys, /proc, the environment of /proc/self/environ, and
+ * probe/NAME.json for what no file tells.
+ *
+ * Checks run one after the other in a child process, which is given up if a check hangs.
+ */
+#ifndef BRAID_TOOLS_DOCTOR_H
+#define BRAID_TOOLS_DOCTOR_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "topo/machine.h"
+
+/* A check's is the highest of what it says. */
+enum level { LEVEL_SKIP, LEVEL_OK, LEVEL_NOTE, LEVEL_WARN, LEVEL_FAIL, LEVELS };
+const char *level_name(enum level level);		/* "skip" */
+enum level level_of(const char *name);			/* LEVELS: no such */
+
+struct doctor;
+
+struct check {
+	const char *id;			/* "limits-memlock": also its heading in docs/doctor.md */
+	const char *title;		/* what is looked at */
+	const char *why;		/* what comes of it where it is wrong */
+	void (*run)(struct doctor *d);
+};
+
+/* Each in a file of that name; the last row of each is empty. */
+extern const struct check doctor_limits[], doctor_kernel[], doctor_tcp[], doctor_net[],
+	doctor_rdma[], doctor_counters[], doctor_pcie[], doctor_gpu[], doctor_nccl[],
+	doctor_plugin[], doctor_other[], doctor_peer[];
+
+/* -- what a check says -------------------------------------------------------------------- */
+
+/* One sentence without its full stop, that names the thing and its value. */
+void doctor_ok(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void doctor_skip(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void doctor_find(struct doctor *d, enum level level, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The line that mends what was found last. */
+void doctor_mend(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void doctor_mend_install(struct doctor *d, const char *deb, const char *rpm);
+/* For the comparison of hosts: "mtu eth0" is "9000". */
+void doctor_fact(struct doctor *d, const char *key, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* -- what it may ask ---------------------------------------------------------------------- */
+
+enum { PATH_LEN = 512, TEXT_LEN = 256, NAME_LEN = 64, NAMES_MAX = 256 };
+
+/* As braid_sys_line() and braid_sys_number(), of a path below the root. */
+bool sys_line(struct doctor *d, char *ret, size_t len, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+bool sys_number(struct doctor *d, long long *ret, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* A whole file of at most 1 MiB, to be freed; NULL: it can't be read. */
+char *sys_text(struct doctor *d, size_t *ret_len, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+bool sys_has(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* May this user open it for reading and writing? */
+bool sys_may(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The last component of what a link leads to. */
+bool sys_link(struct doctor *d, char *ret, size_t len, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+struct names {
+	unsigned n;
+	char name[NAMES_MAX][NAME_LEN];		/* sorted */
+};
+void sys_names(struct doctor *d, struct names *ret, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* "/proc/self", or that of the process that was asked about. */
+const char *sys_proc(const struct doctor *d);
+/* A limit by its name in /proc/self/limits; -1: unlimited. */
+bool sys_limit(struct doctor *d, const char *name, long long *soft, long long *hard);
+/* The value of "NAME: value" in a file such as /proc/self/status. */
+bool sys_field(struct doctor *d, const char *path, const char *name, char *ret, size_t len);
+/* A counter of /proc/net/snmp or netstat, "Tcp", "RetransSegs". */
+bool sys_snmp(struct doctor *d, const char *file, const char *group, const char *name,
+	      long long *ret);
+
+/*
+ * The environment of a job, as NCCL sees it: variables, then what its configuration files add.
+ * NULL: not set, or empty.
+ */
+struct env {
+	char *name, *value;
+	const char *where;		/* "the environment", or the file */
+};
+const char *env_get(struct doctor *d, const char *name);
+bool env_number(struct doctor *d, const char *name, long long *ret);
+unsigned env_all(struct doctor *d, const struct env **ret);
+/* Of BRAID_NAME and what it falls back on: the one that counts, and its name. */
+const char *env_param(struct doctor *d, const char *name, const char **ret_name);
+
+/* Facts that no file tells: NULL with a reason for doctor_skip() if there are none. */
+const json_t *doctor_probe(struct doctor *d, const char *name, const char **ret_why);
+
+const struct braid_machine *doctor_machine(struct doctor *d);	/* never NULL */
+
+struct rdma_port {
+	char dev[NAME_LEN], name[NAME_LEN + 8];		/* mlx5_0, mlx5_0:1 */
+	char dir[PATH_LEN];				/* /sys/class/infiniband/mlx5_0/ports/1 */
+	char netdev[NAME_LEN];				/* "" */
+	int num;
+	bool roce, iwarp, active, soft;			/* none of the first two: InfiniBand */
+};
+unsigned doctor_ports(struct doctor *d, const struct rdma_port **ret);
+
+struct iface {
+	char name[NAME_LEN];
+	long long mtu, mbps;				/* 0: not told */
+	bool up, loopback, physical, addressed, bond, slave;
+	bool chosen;					/* NCCL and Braid would use it */
+};
+unsigned doctor_ifaces(struct doctor *d, const struct iface **ret);
+
+bool doctor_is_live(const struct doctor *d);		/* this host, nothing recorded */
+bool doctor_in_container(struct doctor *d);
+bool doctor_wants(struct doctor *d, const char *transport);	/* BRAID_TRANSPORTS has it */
+const char *doctor_host(const struct doctor *d);	/* the peer's, of --peer; or NULL */
+int doctor_port(const struct doctor *d);		/* 0: not given */
+
+/* -- between its files -------------------------------------------------------------------- */
+
+struct wishes {
+	const char *root, *peer, *only, *nodes;
+	int pid, port;
+	bool json, all, list, strict;
+};
+
+/* A report, schema braid-doctor-1; NULL with a line on stderr. */
+json_t *doctor_report(const struct wishes *w);
+void doctor_list(void);
+/* Is each of a comma list a check or a group?  Else the first that is not, in ret. */
+bool doctor_known(const char *only, char *ret, size_t len);
+int doctor_nodes(const struct wishes *w);
+
+struct doctor *doctor_new(const struct wishes *w);
+void doctor_free(struct doctor *d);
+void doctor_run(struct doctor *d, const struct check *c);
+/* What it came to, and the facts so far, which are taken away. */
+json_t *doctor_result(struct doctor *d, const struct check *c);
+/* In a process of its own. */
+json_t *probe_run(struct doctor *d, const char *name, char *why, size_t len);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* doctor_int.h - what sys.c and run.c keep between checks. */
+#ifndef BRAID_TOOLS_DOCTOR_INT_H
+#define BRAID_TOOLS_DOCTOR_INT_H
+
+#include "tools/doctor/doctor.h"
+
+enum { ENV_MAX = 4096, PORTS_MAX = 64, IFACES_MAX = 256, PROBES_MAX = 8 };
+
+struct doctor {
+	const struct wishes *w;
+	char proc[32];
+
+	json_t *says, *facts;		/* of the check that runs */
+	enum level level;
+
+	/* read once, when first asked for */
+	struct env *env;
+	unsigned n_env;
+	struct braid_machine *machine;
+	struct rdma_port *ports;
+	unsigned n_ports;
+	struct iface *ifaces;
+	unsigned n_ifaces;
+	struct {
+		const char *name;
+		json_t *json;
+		char why[TEXT_LEN];
+	} probes[PROBES_MAX];
+	unsigned n_probes;
+};
+
+#endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * plugin.c - which network plugin NCCL would load, and whether it would silently do without.
+ *
+ * NCCL tries the names of NCCL_NET_PLUGIN in turn, or libnccl-net.so; then its own "IB" and
+ * "Socket".  Who can't be loaded, fails at init or has no device is passed over, which is told at
+ * INFO only; but if NCCL_NET asks for a name, nobody else is taken.  The probe (probes.c) does the
+ * same, in a process of its own.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "tools/cmd.h"
+#include "tools/doctor/doctor.h"
+
+enum { NAMES_KEPT = 14, NAME_MOST = 254 };
+
+static const char *text(const json_t *o, const char *key)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+
+	return s ? s : "";
+}
+
+static long long number(const json_t *o, const char *key)
+{
+	return json_integer_value(json_object_get(o, key));
+}
+
+/* The list of candidates, in NCCL's order; NULL: a reason was given. */
+static const json_t *candidates(struct doctor *d)
+{
+	const char *why;
+	const json_t *list = doctor_probe(d, "plugin", &why);
+
+	if (!list)
+		doctor_skip(d, "plugins: %s", why);
+	return list;
+}
+
+/* The one that NCCL would use; NULL: none. */
+static const json_t *taken(struct doctor *d, const json_t *list)
+{
+	const char *net = env_get(d, "NCCL_NET");
+
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_t *c = json_array_get(list, i);
+
+		if (number(c, "devices") > 0 && (!net || strcasecmp(net, text(c, "net")) == 0))
+			return c;
+	}
+	return NULL;
+}
+
+/* How Braid is asked for, if it is here. */
+static void mend_braid(struct doctor *d)
+{
+	const char *path = plugin_find();
+
+	doctor_mend(d, "export NCCL_NET_PLUGIN=%s NCCL_NET=Braid",
+		    *path == '/' && doctor_is_live(d) ? path : "braid");
+}
+
+static void load(struct doctor *d)
+{
+	const char *asked = env_get(d, "NCCL_NET_PLUGIN"), *why;
+	const json_t *list = doctor_probe(d, "plugin", &why), *c;
+
+	if (!list && doctor_is_live(d)) {
+		doctor_find(d, LEVEL_FAIL, "the plugin '%s' can't be tried: %s",
+			    asked ? asked : "libnccl-net.so", why);
+		mend_braid(d);
+	} else if (!list) {
+		doctor_skip(d, "plugins: %s", why);
+	}
+	if (!list)
+		return;
+	if (!json_array_size(list)) {
+		doctor_find(d, LEVEL_WARN, "NCCL_NET_PLUGIN=%s: NCCL loads no plugin",
+			    asked ? asked : "");
+		mend_braid(d);
+	}
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		c = json_array_get(list, i);
+		if (json_is_true(json_object_get(c, "loaded"))) {
+			doctor_fact(d, "plugin", "%s", text(c, "net"));
+			doctor_ok(d, "NCCL finds %s in %s, ABI version %lld", text(c, "net"),
+				  text(c, "file"), number(c, "abi"));
+		} else if (asked) {
+			doctor_find(d, LEVEL_FAIL, "NCCL can't load the plugin '%s': %s",
+				    text(c, "name"), text(c, "why"));
+			mend_braid(d);
+		} else {
+			doctor_find(d, LEVEL_WARN, "no plugin is asked for, and there is no %s",
+				    text(c, "name"));
+			mend_braid(d);
+		}
+	}
+}
+
+/* What a name may not be, whether there is such a file or not. */
+static void names(struct doctor *d)
+{
+	const char *asked = env_get(d, "NCCL_NET_PLUGIN"), *at;
+	unsigned n = 0, bad = 0;
+
+	if (!asked) {
+		doctor_ok(d, "NCCL_NET_PLUGIN is not set");
+		return;
+	}
+	for (at = asked; *at; at += strspn(at, ",")) {
+		int len = (int)strcspn(at, ",");
+
+		bad++;
+		if (len && strncasecmp(at, "STATIC_PLUGIN", (size_t)len) == 0)
+			doctor_find(d, LEVEL_FAIL, "'%.*s' is the beginning of STATIC_PLUGIN: NCCL "
+				    "looks in the program itself", len, at);
+		else if (at[0] == ' ' || (len && at[len - 1] == ' '))
+			doctor_find(d, LEVEL_FAIL, "'%.*s' has a blank, which NCCL takes as part "
+				    "of the name", len, at);
+		else if (len > NAME_MOST)
+			doctor_find(d, LEVEL_FAIL, "a name of %d characters is too long", len);
+		else if (strchr(asked, ',') && len == 4 && strncasecmp(at, "none", 4) == 0)
+			doctor_find(d, LEVEL_WARN, "'none' in a list is a plugin of that name");
+		else if (++n > NAMES_KEPT)
+			doctor_find(d, LEVEL_WARN, "NCCL keeps %d names, not '%.*s'", NAMES_KEPT,
+				    len, at);
+		else
+			bad--;
+		if (bad)
+			doctor_mend(d, "export NCCL_NET_PLUGIN=braid");
+		at += len;
+		if (bad)
+			return;
+	}
+	doctor_ok(d, "NCCL_NET_PLUGIN=%s", asked);
+}
+
+static void net(struct doctor *d)
+{
+	const char *asked = env_get(d, "NCCL_NET");
+	const json_t *list = candidates(d), *c;
+
+	if (!list)
+		return;
+	if (!asked) {
+		doctor_ok(d, "NCCL_NET is not set: the first that works is taken");
+		return;
+	}
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		c = json_array_get(list, i);
+		if (strcasecmp(asked, text(c, "net")) == 0) {
+			doctor_ok(d, "NCCL_NET=%s is the plugin's name", asked);
+			return;
+		}
+	}
+	if (strcasecmp(asked, "IB") == 0 || strcasecmp(asked, "Socket") == 0) {
+		doctor_ok(d, "NCCL_NET=%s is NCCL's own", asked);
+		return;
+	}
+	doctor_find(d, LEVEL_FAIL, "NCCL_NET=%s, and no plugin that can be loaded is called so",
+		    asked);
+	c = json_array_get(list, 0);
+	if (*text(c, "net"))
+		doctor_mend(d, "export NCCL_NET='%s'", text(c, "net"));
+	else
+		mend_braid(d);
+}
+
+static void devices(struct doctor *d)
+{
+	const json_t *list = candidates(d), *c;
+	bool seen = false;
+
+	for (size_t i = 0; list && i < json_array_size(list); i++) {
+		c = json_array_get(list, i);
+		if (!json_is_true(json_object_get(c, "loaded")))
+			continue;
+		seen = true;
+		doctor_fact(d, "plugin devices", "%lld", number(c, "devices"));
+		if (number(c, "devices") > 0) {
+			doctor_ok(d, "%s has %lld devices", text(c, "net"), number(c, "devices"));
+			continue;
+		}
+		doctor_find(d, LEVEL_FAIL, "%s has no device%s%s", text(c, "net"),
+			    *text(c, "why") ? ": " : "", text(c, "why"));
+		doctor_mend(d, "braid info --verbose --plugin %s", text(c, "file"));
+	}
+	if (list && !seen)
+		doctor_skip(d, "no plugin is loaded");
+}
+
+static unsigned active(struct doctor *d)
+{
+	const struct rdma_port *ports;
+	unsigned n = doctor_ports(d, &ports), ret = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		ret += ports[i].active && !ports[i].soft;
+	return ret;
+}
+
+static void fallback(struct doctor *d)
+{
+	const json_t *list = candidates(d), *c;
+	const char *asked = env_get(d, "NCCL_NET");
+	const char *own = "its own IB";
+	long long off;
+
+	if (!list)
+		return;
+	c = taken(d, list);
+	if (!active(d) || (env_number(d, "NCCL_IB_DISABLE", &off) && off))
+		own = "its own Socket, over TCP";
+	doctor_fact(d, "nccl would use", "%s", c ? text(c, "net") : asked ? asked : own);
+	if (c && asked) {
+		doctor_ok(d, "NCCL uses %s, or says that it can't", text(c, "net"));
+	} else if (c) {
+		doctor_find(d, LEVEL_NOTE, "NCCL uses %s; if it fails on some host, %s there, "
+			    "silently", text(c, "net"), own);
+		doctor_mend(d, "export NCCL_NET='%s'", text(c, "net"));
+	} else if (asked && strcasecmp(asked, "IB") != 0 && strcasecmp(asked, "Socket") != 0) {
+		doctor_ok(d, "NCCL stops rather than go on without %s", asked);
+	} else if (env_get(d, "NCCL_NET_PLUGIN") &&
+		   strcasecmp(env_get(d, "NCCL_NET_PLUGIN"), "none") != 0) {
+		doctor_find(d, LEVEL_FAIL, "silent fallback: NCCL goes on with %s",
+			    asked ? asked : own);
+		mend_braid(d);
+	} else if (active(d) && strstr(own, "TCP")) {
+		doctor_find(d, LEVEL_FAIL, "silent fallback: %u RDMA ports are active, but NCCL "
+			    "uses %s", active(d), own);
+		doctor_mend(d, "unset NCCL_IB_DISABLE");
+	} else {
+		doctor_find(d, LEVEL_NOTE, "NCCL uses %s", asked ? asked : own);
+		mend_braid(d);
+	}
+}
+
+static bool has(const json_t *list, const char *word)
+{
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *s = json_string_value(json_array_get(list, i));
+
+		if (s && strcmp(s, word) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* RDMA, or TCP alone?  Why is in the plugin's notes. */
+static void transports(struct doctor *d)
+{
+	const json_t *list = candidates(d), *c = list ? taken(d, list) : NULL, *devs, *notes;
+	bool any = false;
+
+	if (!list)
+		return;
+	if (!c || strcmp(text(c, "net"), "Braid") != 0) {
+		doctor_skip(d, "Braid would not be used");
+		return;
+	}
+	devs = json_object_get(c, "list");
+	for (size_t i = 0; i < json_array_size(devs); i++) {
+		const json_t *dev = json_array_get(devs, i);
+
+		any |= has(json_object_get(dev, "transports"), "verbs");
+		doctor_ok(d, "%s: %s first", text(dev, "name"),
+			  json_array_size(json_object_get(dev, "transports")) ?
+			  json_string_value(json_array_get(json_object_get(dev, "transports"), 0)) :
+			  "?");
+	}
+	if (any || !active(d))
+		return;
+	notes = json_object_get(c, "notes");
+	doctor_find(d, LEVEL_FAIL, "silent fallback: %u RDMA ports are active, but Braid would use "
+		    "TCP alone%s%s", active(d), json_array_size(notes) ? ": " : "",
+		    json_array_size(notes) ? json_string_value(json_array_get(notes, 0)) : "");
+	doctor_mend(d, doctor_wants(d, "verbs") ? "braid info   # its notes say why" :
+		    "unset BRAID_TRANSPORTS");
+}
+
+/* 2.28.9 is 22809. */
+static void library(struct doctor *d)
+{
+	enum { OLDEST_V6 = 21200, RELOADS_BADLY = 22800, RELOADS_WELL = 23003 };
+	const char *why;
+	const json_t *libs = doctor_probe(d, "libraries", &why), *x;
+	long long v = 0, keep;
+
+	for (size_t i = 0; libs && i < json_array_size(libs); i++) {
+		x = json_array_get(libs, i);
+		if (strncmp(text(x, "name"), "libnccl", 7) == 0)
+			v = number(x, "version");
+	}
+	if (!v) {
+		doctor_skip(d, "libnccl.so.2 is not where the loader looks");
+		return;
+	}
+	doctor_fact(d, "nccl", "%lld.%lld.%lld", v / 10000, v / 100 % 100, v % 100);
+	if (v < OLDEST_V6) {
+		doctor_find(d, LEVEL_WARN, "NCCL %lld.%lld is older than 2.12", v / 10000,
+			    v / 100 % 100);
+		doctor_mend_install(d, "libnccl2", "libnccl");
+	} else if (v >= RELOADS_BADLY && v < RELOADS_WELL && env_get(d, "NCCL_NET_PLUGIN") &&
+		   !(env_number(d, "NCCL_NET_PLUGIN_REF_COUNT", &keep) && keep)) {
+		doctor_find(d, LEVEL_NOTE, "NCCL %lld.%lld.%lld forgets the plugin's name when all "
+			    "communicators are gone", v / 10000, v / 100 % 100, v % 100);
+		doctor_mend(d, "export NCCL_NET_PLUGIN_REF_COUNT=1");
+	} else {
+		doctor_ok(d, "NCCL %lld.%lld.%lld", v / 10000, v / 100 % 100, v % 100);
+	}
+}
+
+const struct check doctor_plugin[] = {
+	{ "plugin-load", "The plugin that NCCL loads",
+	  "NCCL goes on with its own transports, and says so at INFO only", load },
+	{ "plugin-name", "The names in NCCL_NET_PLUGIN",
+	  "NCCL does not find what was meant", names },
+	{ "plugin-net", "The name in NCCL_NET",
+	  "No communicator can be made: \"failed to initialize any NET plugin\"", net },
+	{ "plugin-devices", "The plugin's devices",
+	  "NCCL passes over a plugin without devices, and goes on with its own transports",
+	  devices },
+	{ "plugin-fallback", "What NCCL would use in the end",
+	  "A job on the wrong transport runs, and is slow", fallback },
+	{ "plugin-transports", "What Braid would use",
+	  "RDMA is there and not used: a job runs, and is slow", transports },
+	{ "plugin-nccl", "NCCL's version",
+	  "Known of this version; a later communicator may come without the plugin", library },
+	{ NULL, NULL, NULL, NULL },
+};

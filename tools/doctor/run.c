@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * run.c - the checks, one after the other, and the report that comes of it.
+ *
+ * A worker process runs them and writes each result as a line of JSON.  If one is silent for too
+ * long, or kills its process, that is its result, and another worker goes on behind it; the third
+ * time the rest is left out.
+ */
+#include "config.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/doctor/child.h"
+#include "tools/doctor/doctor_int.h"
+
+enum { CHECK_MS = 6000, WORKERS = 3, SENTENCE = 1024 };
+
+static const struct check *const tables[] = {
+	doctor_limits, doctor_kernel, doctor_tcp, doctor_net, doctor_rdma, doctor_counters,
+	doctor_pcie, doctor_gpu, doctor_nccl, doctor_plugin, doctor_other, doctor_peer,
+};
+enum { TABLES = sizeof(tables) / sizeof(tables[0]) };
+
+static const char *const level_names[LEVELS] = { "skip", "ok", "note", "warn", "fail" };
+
+const char *level_name(enum level level)
+{
+	return level_names[level];
+}
+
+enum level level_of(const char *name)
+{
+	unsigned i;
+
+	for (i = 0; i < LEVELS; i++)
+		if (name && strcmp(level_names[i], name) == 0)
+			break;
+	return (enum level)i;
+}
+
+/* -- saying ------------------------------------------------------------------------------- */
+
+/* Names out of the system may have anything in them, escapes as well. */
+static void line_make(char *ret, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
+static void line_make(char *ret, const char *fmt, va_list ap)
+{
+	vsnprintf(ret, SENTENCE, fmt, ap);
+	for (; *ret; ret++)
+		if ((unsigned char)*ret < ' ' || *ret == 127)
+			*ret = '?';
+}
+
+static void say(struct doctor *d, enum level level, const char *fmt, va_list ap)
+	__attribute__((format(printf, 3, 0)));
+static void say(struct doctor *d, enum level level, const char *fmt, va_list ap)
+{
+	char text[SENTENCE];
+	json_t *s;
+
+	line_make(text, fmt, ap);
+	s = json_string(text);
+	json_array_append_new(d->says, json_pack("{s:s, s:o}", "level", level_name(level), "text",
+						 s ? s : json_string("(not UTF-8)")));
+	if (level > d->level)
+		d->level = level;
+}
+
+void doctor_ok(struct doctor *d, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(d, LEVEL_OK, fmt, ap);
+	va_end(ap);
+}
+
+void doctor_skip(struct doctor *d, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(d, LEVEL_SKIP, fmt, ap);
+	va_end(ap);
+}
+
+void doctor_find(struct doctor *d, enum level level, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(d, level, fmt, ap);
+	va_end(ap);
+}
+
+void doctor_mend(struct doctor *d, const char *fmt, ...)
+{
+	json_t *last = json_array_get(d->says, json_array_size(d->says) - 1);
+	char text[SENTENCE];
+	va_list ap;
+
+	va_start(ap, fmt);
+	line_make(text, fmt, ap);
+	va_end(ap);
+	json_object_set_new(last, "mend", json_string(text));
+}
+
+void doctor_mend_install(struct doctor *d, const char *deb, const char *rpm)
+{
+	if (sys_has(d, "/etc/redhat-release"))
+		doctor_mend(d, "sudo dnf install %s", rpm);
+	else
+		doctor_mend(d, "sudo apt-get install %s", deb);
+}
+
+void doctor_fact(struct doctor *d, const char *key, const char *fmt, ...)
+{
+	char text[SENTENCE];
+	va_list ap;
+
+	va_start(ap, fmt);
+	line_make(text, fmt, ap);
+	va_end(ap);
+	json_object_set_new(d->facts, key, json_string(text));
+}
+
+void doctor_run(struct doctor *d, const struct check *c)
+{
+	json_decref(d->says);
+	json_decref(d->facts);
+	d->says = json_array();
+	d->facts = json_object();
+	d->level = LEVEL_SKIP;
+	c->run(d);
+}
+
+json_t *doctor_result(struct doctor *d, const struct check *c)
+{
+	json_t *o = json_pack("{s:s, s:s, s:s, s:o, s:o}", "id", c->id, "title", c->title, "level",
+			      level_name(d->level), "says", d->says, "facts", d->facts);
+
+	d->says = d->facts = NULL;
+	if (d->level > LEVEL_OK)
+		json_object_set_new(o, "why", json_string(c->why));
+	return o;
+}
+
+/* -- which -------------------------------------------------------------------------------- */
+
+/* Is this check in a comma list, or its group, which is the word before the dash? */
+static bool is_named(const char *list, const char *id)
+{
+	for (const char *at = list; *at; at += strspn(at, ",")) {
+		size_t n = strcspn(at, ",");
+
+		if (strncmp(at, id, n) == 0 && (!id[n] || n == strcspn(id, "-")))
+			return true;
+		at += n;
+	}
+	return false;
+}
+
+/* The i-th of all that are wanted; NULL: no more. */
+static const struct check *check_at(const struct wishes *w, unsigned i)
+{
+	for (unsigned t = 0; t < TABLES; t++)
+		for (const struct check *c = tables[t]; c->id; c++)
+			if ((!w->only || is_named(w->only, c->id)) && i-- == 0)
+				return c;
+	return NULL;
+}
+
+bool doctor_known(const char *only, char *ret, size_t len)
+{
+	for (const char *at = only; *at; at += strspn(at, ",")) {
+		size_t n = strcspn(at, ",");
+		struct wishes w = { .only = ret };
+
+		snprintf(ret, len, "%.*s", (int)n, at);
+		if (!check_at(&w, 0))
+			return false;
+		at += n;
+	}
+	return true;
+}
+
+void doctor_list(void)
+{
+	const struct check *c;
+	struct wishes all = { .only = NULL };
+
+	for (unsigned i = 0; (c = check_at(&all, i)); i++)
+		printf("%-22s %s\n", c->id, c->title);
+}
+
+/* -- the worker --------------------------------------------------------------------------- */
+
+struct work {
+	const struct wishes *w;
+	unsigned first;
+};
+
+static void work(void *arg, int fd)
+{
+	const struct work *work = arg;
+	struct doctor *d = doctor_new(work->w);
+	const struct check *c;
+	FILE *f = fdopen(fd, "w");
+
+	for (unsigned i = work->first; d && f && (c = check_at(work->w, i)); i++) {
+		json_t *o;
+
+		doctor_run(d, c);
+		o = doctor_result(d, c);
+		json_dumpf(o, f, JSON_COMPACT | JSON_ENSURE_ASCII);
+		fputc('\n', f);
+		fflush(f);
+		json_decref(o);
+	}
+	if (d)
+		doctor_free(d);
+	if (f)
+		fclose(f);
+}
+
+/* The checks whose results are there as whole lines; how many there were. */
+static unsigned take(struct child *c, size_t *at, json_t *checks)
+{
+	unsigned n = 0;
+	char *end;
+
+	while (c->text && (end = memchr(c->text + *at, '\n', c->len - *at))) {
+		json_t *o = json_loadb(c->text + *at, (size_t)(end - c->text) - *at, 0, NULL);
+
+		*at = (size_t)(end - c->text) + 1;
+		if (o) {
+			json_array_append_new(checks, o);
+			n++;
+		}
+	}
+	return n;
+}
+
+static json_t *lost(const struct check *c, enum level level, const char *text)
+{
+	return json_pack("{s:s, s:s, s:s, s:[{s:s, s:s}], s:{}, s:s}", "id", c->id, "title",
+			 c->title, "level", level_name(level), "says", "level", level_name(level),
+			 "text", text, "facts", "why",
+			 "What it looks at did not answer: a driver or a file system may hang");
+}
+
+/* From check `first` on, until all are through or one is lost; the number of the next. */
+static unsigned run_some(const struct wishes *w, unsigned first, json_t *checks)
+{
+	struct work arg = { w, first };
+	long long until = child_now() + CHECK_MS;
+	unsigned next = first;
+	struct child c;
+	char text[TEXT_LEN] = "no process can be started";
+	size_t at = 0;
+	bool over = false;
+
+	if (child_start(&c, work, &arg) == 0) {
+		while (!over && child_now() < until) {
+			unsigned n;
+
+			over = !child_read(&c, (int)(until - child_now())) && c.fd < 0;
+			n = take(&c, &at, checks);
+			if (n)
+				until = child_now() + CHECK_MS;
+			next += n;
+		}
+		child_end(&c);
+		snprintf(text, sizeof(text), "the check gave no answer within %d s",
+			 CHECK_MS / 1000);
+		if (over) {
+			snprintf(text, sizeof(text), "the check was ");
+			child_fate(&c, text + strlen(text), sizeof(text) - strlen(text));
+		}
+		child_free(&c);
+	}
+	if (check_at(w, next))
+		json_array_append_new(checks, lost(check_at(w, next++), LEVEL_FAIL, text));
+	return next;
+}
+
+static json_t *counts(const json_t *checks)
+{
+	json_t *o = json_object(), *c;
+	size_t i;
+
+	for (int l = LEVEL_FAIL; l >= 0; l--) {
+		int n = 0;
+
+		json_array_foreach(checks, i, c)
+			n += level_of(json_string_value(json_object_get(c, "level"))) ==
+			     (enum level)l;
+		json_object_set_new(o, level_name((enum level)l), json_integer(n));
+	}
+	return o;
+}
+
+/* Each check's facts, in one place. */
+static json_t *gather(json_t *checks)
+{
+	json_t *all = json_object(), *c;
+	size_t i;
+
+	json_array_foreach(checks, i, c) {
+		json_object_update(all, json_object_get(c, "facts"));
+		json_object_del(c, "facts");
+	}
+	return all;
+}
+
+static json_t *host_name(const struct wishes *w)
+{
+	struct doctor *d = doctor_new(w);
+	char name[TEXT_LEN] = "?";
+
+	if (d) {
+		sys_line(d, name, sizeof(name), "/proc/sys/kernel/hostname");
+		doctor_free(d);
+	}
+	return json_string(name);
+}
+
+json_t *doctor_report(const struct wishes *w)
+{
+	json_t *checks = json_array(), *host = host_name(w), *facts;
+	unsigned next = 0;
+
+	for (unsigned i = 0; i < WORKERS && check_at(w, next); i++)
+		next = run_some(w, next, checks);
+	for (; check_at(w, next); next++)
+		json_array_append_new(checks, lost(check_at(w, next), LEVEL_SKIP,
+						   "left out: too many checks gave no answer"));
+	facts = gather(checks);
+	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "schema", "braid-doctor-1", "braid",
+			 PACKAGE_VERSION, "host", host ? host : json_string("?"), "counts",
+			 counts(checks), "facts", facts, "checks", checks);
+}

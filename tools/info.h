@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* info.h - the parts of braid info that braid doctor asks for as well. */
+#ifndef BRAID_TOOLS_INFO_H
+#define BRAID_TOOLS_INFO_H
+
+#include <jansson.h>
+
+enum { INFO_ERR = 600 };
+
+/* A plugin after its init; NULL with a sentence in err, of INFO_ERR bytes. */
+json_t *info_plugin(const char *path, int abi, char *err);
+/* The optional libraries, and whether they can be loaded here; they stay open. */
+json_t *info_libraries(void);
+
+#endif

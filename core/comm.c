@@ -1300,6 +1300,25 @@ int braid_comm_rx_end(struct braid_lane *lane)
 
 /* --- test, cancel, close ------------------------------------------------------------------- */
 
+/* By the one thread that makes the comm's data calls; another may close it. */
+static void count_done(struct braid_comm *c, uint64_t size)
+{
+	uint64_t messages = atomic_load_explicit(&c->done.messages, memory_order_relaxed);
+	uint64_t bytes = atomic_load_explicit(&c->done.bytes, memory_order_relaxed);
+
+	atomic_store_explicit(&c->done.messages, messages + 1, memory_order_relaxed);
+	atomic_store_explicit(&c->done.bytes, bytes + size, memory_order_relaxed);
+}
+
+static void count_closed(struct braid_comm *c)
+{
+	struct braid_dev *dev = c->link->key.dev;
+	struct braid_traffic *t = c->sender ? &dev->sent : &dev->got;
+
+	atomic_fetch_add(&t->messages, atomic_load(&c->done.messages));
+	atomic_fetch_add(&t->bytes, atomic_load(&c->done.bytes));
+}
+
 static int as_int(uint64_t size)
 {
 	return size > INT_MAX ? INT_MAX : (int)size;
@@ -1314,6 +1333,7 @@ void braid_comm_finish(struct braid_req *req, int *sizes)
 
 		if (sizes)
 			sizes[0] = as_int(s->size);
+		count_done(c, s->size);
 		s->busy = false;
 		return;
 	}
@@ -1323,6 +1343,7 @@ void braid_comm_finish(struct braid_req *req, int *sizes)
 
 		if (sizes)
 			sizes[i] = as_int(e->size);
+		count_done(c, e->size);
 		e->busy = false;
 	}
 }
@@ -1504,6 +1525,7 @@ void braid_comm_close(struct braid_comm *c)
 	else
 		forget_recvs(c);
 	c->closed = true;
+	count_closed(c);
 	gone = atomic_load(&link->state) != BRAID_LINK_UP;
 	if (gone) {
 		braid_comm_free(c);

@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/dev.h"
 #include "core/gpucopy.h"
 #include "core/list.h"
 #include "core/transport.h"
@@ -153,6 +154,7 @@ struct braid_comm {
 	struct braid_list mrs;		/* the plugin's, freed with the comm */
 	struct braid_list flushes;	/* core/flush.c, under flush_lock */
 	struct braid_lock flush_lock;
+	struct braid_traffic done;	/* until close, when its device has it */
 
 	/* sender */
 	struct braid_send *send;

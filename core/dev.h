@@ -3,6 +3,8 @@
 #ifndef BRAID_CORE_DEV_H
 #define BRAID_CORE_DEV_H
 
+#include <stdint.h>
+
 #include "core/transport.h"
 #include "core/wire.h"
 #include "topo/netdev.h"
@@ -16,6 +18,10 @@ struct braid_mr_stats {			/* registrations of the user's memory: core/mrcache.c 
 	uint64_t bytes, most_bytes;	/* of those alive */
 };
 
+struct braid_traffic {			/* messages that test() has said were done */
+	_Atomic uint64_t messages, bytes;
+};
+
 struct braid_dev {
 	unsigned index;
 	struct braid_netdev net;	/* of several: the first's, with all names and speeds */
@@ -27,6 +33,7 @@ struct braid_dev {
 	const struct braid_transport *best;	/* of those; of several: of the first */
 	struct braid_mrc *mrs;		/* core/mrcache.c */
 	struct braid_mr_stats mr_stats;
+	struct braid_traffic sent, got;	/* of comms that were closed */
 	unsigned mr_max;		/* registrations that its port has room for; 0: not known */
 	unsigned gpu;			/* BRAID_GPU_*, of all members; _DIRECT, of any */
 	char direct[BRAID_NETDEV_PATH];	/* by which PCI function then; "": not under /sys */

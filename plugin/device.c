@@ -278,22 +278,41 @@ void braid_devices_gpu(void)
 		table[i].gpu = gpu_of_all(&table[i]);
 }
 
-void braid_devices_tell_mrs(void)
+static void tell_mrs(struct braid_dev *dev)
 {
 	static uint64_t told[BRAID_NETDEVS_MAX];
+	struct braid_mr_stats s;
 
+	braid_mr_stats(dev, &s);
+	if (s.hits + s.misses == told[dev->index])
+		return;
+	told[dev->index] = s.hits + s.misses;
+	braid_info("device %u: registrations: %llu hits, %llu misses, %llu refused; at most %u of "
+		   "%llu bytes at a time; now %u of %llu bytes", dev->index,
+		   (unsigned long long)s.hits, (unsigned long long)s.misses,
+		   (unsigned long long)s.refused, s.most_alive, (unsigned long long)s.most_bytes,
+		   s.alive, (unsigned long long)s.bytes);
+}
+
+static void tell_traffic(struct braid_dev *dev)
+{
+	static uint64_t told[BRAID_NETDEVS_MAX];
+	uint64_t sent = atomic_load(&dev->sent.messages), got = atomic_load(&dev->got.messages);
+
+	if (sent + got == told[dev->index])
+		return;
+	told[dev->index] = sent + got;
+	braid_info("device %u: traffic: sent %llu messages of %llu bytes, received %llu of %llu, "
+		   "since it was found", dev->index, (unsigned long long)sent,
+		   (unsigned long long)atomic_load(&dev->sent.bytes), (unsigned long long)got,
+		   (unsigned long long)atomic_load(&dev->got.bytes));
+}
+
+void braid_devices_tell(void)
+{
 	for (unsigned i = 0; i < count; i++) {
-		struct braid_mr_stats s;
-
-		braid_mr_stats(&table[i], &s);
-		if (s.hits + s.misses == told[i])
-			continue;
-		told[i] = s.hits + s.misses;
-		braid_info("device %u: registrations: %llu hits, %llu misses, %llu refused; at "
-			   "most %u of %llu bytes at a time; now %u of %llu bytes", i,
-			   (unsigned long long)s.hits, (unsigned long long)s.misses,
-			   (unsigned long long)s.refused, s.most_alive,
-			   (unsigned long long)s.most_bytes, s.alive, (unsigned long long)s.bytes);
+		tell_mrs(&table[i]);
+		tell_traffic(&table[i]);
 	}
 }
 

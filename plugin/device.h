@@ -16,8 +16,11 @@ int braid_devices_find(void);
  * the driver's.  Until then none does.  Not thread-safe, as above.
  */
 void braid_devices_gpu(void);
-/* One line for each device that has had registrations since the last.  Not from two threads. */
-void braid_devices_tell_mrs(void);
+/*
+ * For each device one line of its registrations, if there were any since the last, and one of the
+ * messages of its closed comms.  Not from two threads.
+ */
+void braid_devices_tell(void);
 unsigned braid_devices_count(void);
 struct braid_dev *braid_device(int index);	/* NULL: no such device */
 

@@ -210,11 +210,11 @@ static void comm_end(struct braid_comm *c)
 		braid_mr_free(mr);
 }
 
-/* A context's last comm is gone: what its memory came to, if the log is there to hear it. */
-static void tell_mrs(void)
+/* A context's last comm is gone: what it all came to, if the log is there to hear it. */
+static void tell(void)
 {
 	pthread_mutex_lock(&lock);
-	braid_devices_tell_mrs();
+	braid_devices_tell();
 	pthread_mutex_unlock(&lock);
 }
 
@@ -232,7 +232,7 @@ ncclResult_t braid_net_finalize(void *opaque)
 		comm_end(c);
 	while ((l = first_listen(ctx)))
 		braid_listen_close(l);
-	tell_mrs();
+	tell();
 	free(ctx);
 	braid_service_put();
 	return ncclSuccess;
@@ -393,7 +393,7 @@ static ncclResult_t close_comm(struct braid_comm *c)
 	pthread_mutex_unlock(&lock);
 	comm_end(c);
 	if (last)
-		tell_mrs();
+		tell();
 	return ncclSuccess;
 }
 

@@ -321,12 +321,14 @@ dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(s
 	$(fault_tests) $(cli_tests) $(vm_tests) \
 	$(vm_smc_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/ucx/bench.sh \
-	tests/rdma/device.sh tests/ucx/device.sh tests/topo/mktree
+	tests/rdma/device.sh tests/ucx/device.sh tests/topo/mktree tests/gpu/run
 EXTRA_DIST += $(recorded_machines) tests/doctor/healthy.txt tests/doctor/cases.bash tests/valgrind.supp \
 	tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
 	tests/rdma/lib.sh tests/rdma/suite.sh tests/ucx/lib.sh tests/smc/lib.sh tests/bench/figures.sh tests/vm/lib.sh \
 	tests/vm/abi.sh tests/vm/rdma-faults.sh tests/vm/rdma-load.sh tests/vm/rdma-outage.sh \
-	tests/vm/rdma-pair.sh tests/vm/modules tests/vm/dmesg.ok
+	tests/vm/rdma-pair.sh tests/vm/modules tests/vm/dmesg.ok \
+	tests/gpu/cases.py tests/gpu/collectives.py tests/gpu/faults.py tests/gpu/group.py tests/gpu/litmus.c \
+	tests/gpu/litmus.cu tests/gpu/litmus.h tests/gpu/sodium/sodium.c tests/gpu/sodium/sodium.h tests/gpu/speed.py
 
 TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(sim_tests) $(net_tests) \
 	$(rdma_tests) $(ucx_tests) $(smc_tests) $(fault_tests) $(cli_tests)

@@ -8,7 +8,10 @@
  */
 #include "tests/abi/abi.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct usage {
@@ -212,6 +215,58 @@ static void many_contexts(struct abi *t)
 	net_unload(net);
 }
 
+/* -- what is told at the end ---------------------------------------------------------------- */
+
+static char told[512];			/* the last line of traffic */
+
+static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	abi_log(level, flags, file, line, "%s", text);
+	if (strstr(text, "traffic: "))
+		snprintf(told, sizeof(told), "%s", strstr(text, "traffic: "));
+}
+
+static void told_is(const char *want)
+{
+	if (strcmp(told, want) != 0)
+		FAIL("what is told is \"%s\", not \"%s\"", told, want);
+	told[0] = '\0';
+}
+
+static void traffic_told(struct abi *t)
+{
+	struct net *net = abi_up(t);
+	struct pair p[2];
+
+	OK(net_finalize(net));
+	OK(net_init(net, 3, -1, hear, NULL));
+	for (int i = 0; i < 2; i++)
+		pair_open(net, &p[i]);
+	exchange(net, p[0].send, p[0].recv, 1000, 1);
+	exchange(net, p[0].send, p[0].recv, 0, 2);
+	exchange(net, p[1].send, p[1].recv, 300000, 3);
+	pair_close(net, &p[0]);
+	told_is("");
+	pair_close(net, &p[1]);
+	told_is("traffic: sent 3 messages of 301000 bytes, received 3 of 301000, since it was found");
+	pair_open(net, &p[0]);
+	pair_close(net, &p[0]);
+	told_is("");
+	pair_open(net, &p[0]);
+	exchange(net, p[0].send, p[0].recv, 24, 4);
+	pair_close(net, &p[0]);
+	told_is("traffic: sent 4 messages of 301024 bytes, received 4 of 301024, since it was found");
+	abi_down(net);
+}
+
 static const struct abi_case cases[] = {
 	CASE("a thousand times init leave nothing behind", init_often),
 	CASE("contexts that were used leave nothing behind", use_often, .since = 11,
@@ -224,6 +279,7 @@ static const struct abi_case cases[] = {
 	CASE("a context that aborts leaves the other's messages alone", other_context_aborts,
 	     .since = 11),
 	CASE("contexts end in any order", many_contexts, .since = 11),
+	CASE("when the last comm is closed the traffic is told, if there was any", traffic_told),
 };
 
 ABI_MAIN(cases)

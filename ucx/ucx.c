@@ -623,8 +623,8 @@ static int ucx_poll(struct braid_lane *lane)
 	progress(w);
 	some = has_something(w);
 	braid_unlock(&w->lock);
-	if (w->status != UCS_OK)
-		return broken(lane, w);
+	if (w->status != UCS_OK && !some)
+		return broken(lane, w);	/* what came before that has been taken */
 	if (some) {
 		if (!braid_trylock(&lane->link->lock))
 			return 1;

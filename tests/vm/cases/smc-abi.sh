@@ -60,9 +60,10 @@ case_ "a UEID" "$braid" smc setup --ueid BRAID.TEST
 case_ "the other guest sends back" take ready
 case_ "around by the other guest" around
 case_ "SMC-R" smc_r
+# Not test_queue: under emulation a send waits for 10 s, which is a WARN.
 before=$(packets)
 export BRAID_TEST_SMC=rxe BRAID_TEST_FILTER="${BRAID_TEST_FILTER:-v12*}"
-for program in ${BRAID_TEST_PROGRAMS:-test_connect test_group test_order test_queue}; do
+for program in ${BRAID_TEST_PROGRAMS:-test_connect test_group test_order}; do
 	sh "$BRAID_TEST_SRCDIR/tests/tap" "$BRAID_TEST_BUILDDIR/tests/abi/${program#abi/}" 2>&1
 done
 case_ "the device was given $(($(packets) - before)) packets" test $(($(packets) - before)) -gt 1000

@@ -101,6 +101,7 @@ int braid_ucx_probe(struct braid_dev *table, unsigned *count, unsigned max, char
 		if (!p)
 			return -ENOMEM;
 		name_nets(table[i].net.name, p->nets, sizeof(p->nets));
+		p->rdma = strchr(p->nets, ':') || getenv("UCX_NET_DEVICES");
 		braid_ucp_guard(&g);
 		status = open_context(p);
 		braid_ucp_unguard(&g);

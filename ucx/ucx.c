@@ -66,7 +66,7 @@ struct wire {
 	_Atomic ucs_status_t status;	/* what it has failed of; UCS_OK: it has not */
 	uint64_t tag_rx, tag_tx;
 	unsigned flying;
-	bool wired, stranded;
+	bool rdma, wired, stranded;
 	char *memory;
 	struct slot slot[SLOTS];	/* heads; the oldest is number `slots` */
 	struct slot payload, hello;
@@ -295,7 +295,7 @@ static void wire_free(struct wire *w)
 {
 	if (!w)
 		return;
-	w->stranded = w->ep && !is_wired(w) && w->flying && w->status == UCS_OK;
+	w->stranded = w->rdma && w->ep && !is_wired(w) && w->flying && w->status == UCS_OK;
 	if (!w->stranded)
 		wire_end(w);
 }
@@ -453,6 +453,7 @@ static int ucx_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 		return -EALREADY;
 	w = s->wire = calloc(1, sizeof(*w));
 	if (w) {
+		w->rdma = braid_ucx_port_of(s->dev)->rdma;
 		braid_list_add_tail(&wires, &w->node);
 		braid_ucp_guard(&g);
 		err = open_wire(s, theirs, mine);
@@ -622,8 +623,8 @@ static int ucx_poll(struct braid_lane *lane)
 	progress(w);
 	some = has_something(w);
 	braid_unlock(&w->lock);
-	if (w->status != UCS_OK)
-		return broken(lane, w);
+	if (w->status != UCS_OK && !some)
+		return broken(lane, w);	/* what came before that has been taken */
 	if (some) {
 		if (!braid_trylock(&lane->link->lock))
 			return 1;

@@ -498,6 +498,16 @@ static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, 
 	return err;
 }
 
+/* The lane's end; -ENOTCONN: the peer has ended it, which is no fault of UCX's. */
+static int broken(const struct braid_lane *lane, const struct wire *w)
+{
+	if (braid_lane_look_at_fd(lane))
+		return -ENOTCONN;
+	braid_info("device %s, peer %s: lane %u: UCX says: %s", lane->link->key.dev->net.name,
+		   lane->link->peer, lane->index, braid_ucp.status_string(w->status));
+	return -EIO;
+}
+
 static int ucx_push(struct braid_lane *lane)
 {
 	struct braid_txq *q = &lane->tx;
@@ -524,8 +534,7 @@ static int ucx_push(struct braid_lane *lane)
 		braid_tx_advance(lane, len);
 		budget -= len < budget ? len : budget;
 	}
-	/* That its endpoint fails is then no wonder. */
-	return err == -EIO && braid_lane_look_at_fd(lane) ? -ENOTCONN : err;
+	return err == -EIO ? broken(lane, wire_of(lane)) : err;
 }
 
 /* --- receiving, with the link's lock held -------------------------------------------------- */
@@ -546,15 +555,23 @@ static int await_payload(struct braid_lane *lane, struct wire *w)
 	return 0;
 }
 
+/* A receive has failed: with its endpoint, which may not have been told yet. */
+static int lost(struct wire *w, ucs_status_t status)
+{
+	on_error(w, NULL, status);
+	return -EIO;
+}
+
 static int take_payload(struct braid_lane *lane, struct wire *w)
 {
 	int err;
 
 	free(w->scratch);
 	w->scratch = NULL;
-	if (lane->rx_left && (w->payload.status != UCS_OK || w->payload.len != lane->rx_left))
-		return w->payload.status == UCS_OK ?
-			       braid_rx_broken(lane, "payload", -EBADMSG) : -EIO;
+	if (lane->rx_left && w->payload.status != UCS_OK)
+		return lost(w, w->payload.status);
+	if (lane->rx_left && w->payload.len != lane->rx_left)
+		return braid_rx_broken(lane, "payload", -EBADMSG);
 	lane->rx_bytes += lane->rx_left;
 	lane->rx_left = 0;
 	err = braid_rx_end(lane);
@@ -565,7 +582,7 @@ static int take_payload(struct braid_lane *lane, struct wire *w)
 static int take_head(struct braid_lane *lane, struct wire *w)
 {
 	struct slot *s = &w->slot[w->slots % SLOTS];
-	int err = s->status == UCS_OK ? braid_rx_take(lane, s->at, s->len) : -EIO;
+	int err = s->status == UCS_OK ? braid_rx_take(lane, s->at, s->len) : lost(w, s->status);
 
 	if (err == -EAGAIN)
 		return err;
@@ -599,15 +616,6 @@ static int take(struct braid_lane *lane, struct wire *w)
 	return err && err != -EAGAIN ? err : taken;
 }
 
-static int broken(const struct braid_lane *lane, const struct wire *w)
-{
-	if (braid_lane_look_at_fd(lane))
-		return -ENOTCONN;
-	braid_info("device %s, peer %s: lane %u: UCX says: %s", lane->link->key.dev->net.name,
-		   lane->link->peer, lane->index, braid_ucp.status_string(w->status));
-	return -EIO;
-}
-
 static int ucx_poll(struct braid_lane *lane)
 {
 	struct wire *w = wire_of(lane);
@@ -630,6 +638,8 @@ static int ucx_poll(struct braid_lane *lane)
 			return 1;
 		n = take(lane, w);
 		braid_unlock(&lane->link->lock);
+		if (n == -EIO)
+			return broken(lane, w);
 		if (n < 0)
 			return braid_lane_look_at_fd(lane) ? -ENOTCONN : n;
 		w->fruitless = 0;

@@ -125,11 +125,12 @@ vm_tests = \
 	tests/vm/cases/rdma-pair-siw.sh \
 	tests/vm/cases/rdma-pair.sh \
 	tests/vm/cases/rdma.sh
-# SMC, of 6.12 and of 6.1: some minutes each, and a kernel of backports'; make vm-smc.
+# SMC, of 6.12 and of 6.1, and udmabuf: some minutes each, and a kernel of backports'; make vm-smc.
 vm_smc_tests = \
 	tests/vm/cases/smc-abi.sh \
 	tests/vm/cases/smc-hang.sh \
-	tests/vm/cases/smc.sh
+	tests/vm/cases/smc.sh \
+	tests/vm/cases/udmabuf.sh
 # Not yet seen to pass: under emulation UCX is not up within the time that a set-up may take.
 vm_ucx_tests = \
 	tests/vm/cases/ucx-rxe.sh

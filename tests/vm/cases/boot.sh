@@ -7,7 +7,7 @@
 modules_are_there()
 {
 	# built in or loaded, each is a directory
-	for module in $(sed 's/#.*//;/?$/d' "$vm/modules"); do
+	for module in $(sed 's/#.*//;/[?+]$/d' "$vm/modules"); do
 		[ -d "/sys/module/$module" ] || { echo "no $module"; return 1; }
 	done
 }

@@ -131,6 +131,7 @@ bad()
 
 @test "colours are for a terminal, unless NO_COLOR is set" {
 	command -v script >/dev/null || skip "script is not installed"
+	script -qec true /dev/null >/dev/null 2>&1 || skip "no pseudo-terminal can be had"
 	bad_net_mtu
 	TERM=xterm run script -qec "'$braid' doctor --root '$root' --only net-mtu" /dev/null
 	[[ $output == *$'\033[1;31mfail\033[0m'* ]]

@@ -179,6 +179,7 @@ static void all_but_one(struct abi *t)
 
 	if (getenv("BRAID_TEST_UCX"))
 		skip_because("UCX does not do without descriptors: docs/ucx.md");
+	streams_are_ours();
 	setenv("BRAID_LANES", "4", 1);
 	peer = peer_start(t, stuck_other);
 	net = abi_up(t);

@@ -187,7 +187,8 @@ static void comm_oversize(struct braid_comm *c, uint64_t size, uint64_t room, in
 		return;
 	braid_warn("device %s, peer %s: a message of %llu bytes (tag %d) was sent to a receive "
 		   "posted "
-		   "with %llu bytes; nothing was delivered. Make both ranks use the same size",
+		   "with %llu bytes; nothing was delivered. Make both ranks use the same size "
+		   "[size-mismatch]",
 		   c->link->key.dev->net.name, c->link->peer, (unsigned long long)size, tag,
 		   (unsigned long long)room);
 	braid_comm_fail(c, -EMSGSIZE);	/* after the WARN: whoever sees it finds the reason */
@@ -200,7 +201,7 @@ static void comm_orphaned(struct braid_comm *c)
 		return;
 	braid_warn("device %s, peer %s: the peer closed this connection while a %s was waiting for "
 		   "it. "
-		   "Look for the first error in that rank's log",
+		   "Look for the first error in that rank's log [peer-closed]",
 		   c->link->key.dev->net.name, c->link->peer, c->sender ? "send" : "receive");
 	braid_comm_fail(c, -EREMOTEIO);
 }
@@ -215,7 +216,7 @@ static void comm_no_gpu(struct braid_comm *c, const struct braid_gpucopy *copy)
 	if (copy)
 		braid_warn("device %s, peer %s: %s memory of a GPU, which had to go through the "
 			   "CPU, could not be copied by the NIC (%s), nor by the driver (%s%s%s); "
-			   "docs/gpu.md says when that is",
+			   "docs/gpu.md says when that is [gpu-copy-failed]",
 			   c->link->key.dev->net.name, c->link->peer,
 			   c->sender ? "a message from" : "a message to",
 			   copy->nic_err ? strerror(-copy->nic_err) : "not asked",
@@ -1244,7 +1245,8 @@ static int begin_void(struct braid_lane *lane, struct braid_comm *c)
 	(void)lane;
 	if (atomic_load(&c->err) || c->closed)
 		return 0;
-	braid_warn("device %s, peer %s: the peer gave up this connection; its own log says why",
+	braid_warn("device %s, peer %s: the peer gave up this connection; its own log says why "
+		   "[peer-gave-up]",
 		   c->link->key.dev->net.name, c->link->peer);
 	braid_comm_fail(c, -EREMOTEIO);
 	return 0;
@@ -1259,7 +1261,8 @@ static int begin_fail(struct braid_lane *lane, struct braid_comm *c)
 	if (h->n == EMSGSIZE) {
 		braid_warn(
 			"device %s, peer %s: a message of %llu bytes was sent to a receive posted "
-			"with %llu bytes; nothing was delivered. Make both ranks use the same size",
+			"with %llu bytes; nothing was delivered. Make both ranks use the same size "
+			"[size-mismatch]",
 			c->link->key.dev->net.name, c->link->peer, (unsigned long long)h->size,
 			(unsigned long long)h->offset);
 		braid_comm_fail(c, -EMSGSIZE);
@@ -1445,7 +1448,7 @@ static void forget_sends(struct braid_comm *c)
 		braid_list_del(&c->send[i].node);
 	for (unsigned i = 0; i < c->link->nlanes; i++) {
 		if (braid_tx_release(c->link->lane[i], c))
-			braid_link_down(c->link, -ENOMEM, "out of memory");
+			braid_link_down(c->link, -ENOMEM, "out of memory [no-memory]");
 	}
 	for (unsigned i = 0; i < BRAID_SLOTS; i++)
 		c->send[i].parts = 0;

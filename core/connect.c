@@ -209,7 +209,7 @@ static int attempt_again(struct attempt *a)
 		return -EAGAIN;
 	if (!failed)		/* a dial that failed has said so */
 		braid_warn("device %s, peer %s: %u links in a row were lost before a connection "
-			   "was open; look for the first error in that rank's log",
+			   "was open; look for the first error in that rank's log [links-lost]",
 			   a->dev->net.name, peer, a->tries);
 	return err;
 }
@@ -246,22 +246,23 @@ static int attempt_step(struct attempt *a)
 	if (err == -ECONNREFUSED)
 		return braid_error(-EREMOTEIO,
 				   "device %s, peer %s: it no longer listens for this connection; "
-				   "did that rank abort?",
+				   "did that rank abort? [not-listening]",
 				   a->dev->net.name, link->peer);
 	if (err == -EACCES)
 		return braid_error(err,
 				   "device %s, peer %s: it does not know this connection's token: "
-				   "it is not the process that made the handle",
+				   "it is not the process that made the handle [wrong-token]",
 				   a->dev->net.name, link->peer);
 	if (err == -ENOBUFS)
 		return braid_error(-EREMOTEIO,
 				   "device %s, peer %s: it has no room for this connection; its "
-				   "own log says why",
+				   "own log says why [peer-no-room]",
 				   a->dev->net.name, link->peer);
 	if (braid_os->now_ns() >= a->deadline_ns)
 		return braid_error(-EREMOTEIO,
 				   "device %s, peer %s: connected, but no answer within "
-				   "%lld s (BRAID_CONNECT_TIMEOUT): is that process stopped?",
+				   "%lld s (BRAID_CONNECT_TIMEOUT): is that process stopped? "
+				   "[no-answer]",
 				   a->dev->net.name, link->peer,
 				   (long long)braid_param.connect_timeout);
 	return -EAGAIN;
@@ -291,16 +292,18 @@ int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct
 		return braid_error(-EPROTONOSUPPORT,
 				   "device %s: the peer's handle is not Braid's: it "
 				   "runs another NCCL net plugin; set NCCL_NET_PLUGIN=braid on "
-				   "every rank",
+				   "every rank [other-plugin]",
 				   dev->net.name);
 	if (err == -EPROTONOSUPPORT)
 		return braid_error(
 			err,
 			"device %s: the peer speaks Braid's wire versions %u to %u, this "
-			"library %u to %u: install the same Braid release on both hosts",
+			"library %u to %u: install the same Braid release on both hosts "
+			"[wire-version]",
 			dev->net.name, h.least, h.most, BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
 	if (err)
-		return braid_error(-EINVAL, "device %s: the peer's handle was damaged on its way",
+		return braid_error(-EINVAL, "device %s: the peer's handle was damaged on its way "
+				   "[bad-handle]",
 				   dev->net.name);
 	if (!enter()) {
 		braid_auth_wipe(&h, sizeof(h));
@@ -324,7 +327,7 @@ int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct
 	if (err == -EBADMSG && !a)
 		return braid_error(-EINVAL,
 				   "device %s: the peer's handle was damaged, or used again "
-				   "after its connect had ended",
+				   "after its connect had ended [bad-handle]",
 				   dev->net.name);
 	return err == -EAGAIN ? 0 : err;
 }

@@ -149,7 +149,7 @@ static void dial_failed_for_good(struct braid_link *link, const struct braid_con
 	if (err == -EPROTONOSUPPORT)
 		braid_link_fail(link, err,
 				"%s speaks Braid's wire versions %u to %u, this library %u to "
-				"%u: install the same Braid release on both hosts",
+				"%u: install the same Braid release on both hosts [wire-version]",
 				addr, c ? c->theirs.least : 0, c ? c->theirs.most : 0,
 				BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
 	else if (err == -EPROTO)
@@ -157,44 +157,44 @@ static void dial_failed_for_good(struct braid_link *link, const struct braid_con
 				"what answers at %s is not Braid (this library "
 				"speaks wire version %u): another program took the port, or the "
 				"peer runs "
-				"another NCCL net plugin",
+				"another NCCL net plugin [not-braid]",
 				addr, BRAID_WIRE_MOST);
 	else if (err == -EACCES)
 		braid_link_fail(link, -EACCES,
 				"%s does not know this connection's token: it is not the "
-				"process that made the handle",
+				"process that made the handle [wrong-token]",
 				addr);
 	else if (err == -EREMOTEIO)
-		braid_link_fail(link, err, "%s answered, but %s", addr,
+		braid_link_fail(link, err, "%s answered, but %s [peer-refused]", addr,
 				c ? refusal(c, text, sizeof(text)) : "it refused");
 	else if (err == -ETIMEDOUT)
 		braid_link_fail(link, -EREMOTEIO,
 				"no answer within %lld s (BRAID_CONNECT_TIMEOUT): is there a "
 				"firewall between the hosts, or is this the wrong interface "
-				"(NCCL_SOCKET_IFNAME)?",
+				"(NCCL_SOCKET_IFNAME)? [no-route]",
 				(long long)braid_param.connect_timeout);
 	else if (err == -EAFNOSUPPORT)
 		braid_link_fail(link, -EPROTONOSUPPORT,
 				"the two ends have no IP version in common; set "
-				"NCCL_SOCKET_FAMILY on both hosts");
+				"NCCL_SOCKET_FAMILY on both hosts [no-ip-version]");
 	else if (err == -ECONNREFUSED)
 		braid_link_fail(link, -EREMOTEIO,
 				"nobody listens there any more: the peer's process has "
-				"ended; look for the first error in that rank's log");
+				"ended; look for the first error in that rank's log [peer-ended]");
 	else if (err == -ENOTCONN || err == -ECONNRESET || err == -EPIPE)
 		braid_link_fail(link, -EREMOTEIO,
 				"%s takes connections and closes them at once, for %lld s "
 				"(BRAID_CONNECT_TIMEOUT): look for the first error in that rank's "
-				"log",
+				"log [peer-hangs-up]",
 				addr, (long long)braid_param.connect_timeout);
 	else if (err == -ENOMEM || err == -EMFILE || err == -ENFILE)
-		braid_link_fail(link, err, "can't connect: %s%s", strerror(-err),
+		braid_link_fail(link, err, "can't connect: %s%s [cannot-connect]", strerror(-err),
 				err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
 	else			/* no way to the peer: EINVAL is a route that is a blackhole */
 		braid_link_fail(link, -EREMOTEIO,
 				"no connection within %lld s (BRAID_CONNECT_TIMEOUT): %s; check "
 				"the route to that host, or choose another interface "
-				"(NCCL_SOCKET_IFNAME)",
+				"(NCCL_SOCKET_IFNAME) [no-route]",
 				(long long)braid_param.connect_timeout, strerror(-err));
 }
 
@@ -220,7 +220,8 @@ void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, u
 		return;
 	}
 	if ((err == -EMFILE || err == -ENFILE) && braid_log_gate_open(&gate_fds, now))
-		braid_warn("out of file descriptors while connecting; trying on. Raise ulimit -n");
+		braid_warn("out of file descriptors while connecting; trying on. Raise ulimit -n "
+			   "[no-descriptors]");
 	link->dial_at_ns = now + REDIAL_MS * MS;
 }
 

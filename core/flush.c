@@ -33,7 +33,7 @@ static void flush_free(struct braid_flush *f)
 /* This host's fault, whatever it is. */
 static int failed(const struct braid_flush *f, int err)
 {
-	braid_warn("device %s: iflush: the NIC could not read memory of the GPU: %s",
+	braid_warn("device %s: iflush: the NIC could not read memory of the GPU: %s [flush-failed]",
 		   f->req.comm->link->key.dev->net.name, strerror(-err));
 	return -EIO;
 }

@@ -56,7 +56,8 @@ static int stage_late(struct braid_gpucopy *c)
 		return -EAGAIN;
 	if (c->piece)
 		braid_warn("GPU memory at %p: the driver has not copied %zu bytes in %d s, and may "
-			   "yet; is the GPU alive (nvidia-smi, dmesg)?", (void *)c->left.at,
+			   "yet; is the GPU alive (nvidia-smi, dmesg)? "
+			   "[gpu-copy-late]", (void *)c->left.at,
 			   c->piece_len, STAGE_S);
 	stage_drop(c);
 	return -ETIMEDOUT;

@@ -399,12 +399,13 @@ static void agreed_on(struct braid_link *link, const struct braid_conn *c, unsig
 		return;
 	braid_handshake_refused(c, why, sizeof(why));
 	if (err && !link->told_plain)
-		braid_warn("device %s, peer %s: %s carries lane %u: %s%s",
+		braid_warn("device %s, peer %s: %s carries lane %u: %s%s [lesser-transport]",
 			   link->key.dev->net.name, link->peer, c->tr->name, index, why,
 			   final ? "" : "; it is tried again now and then");
 	else if (!err && best && c->tr != best && !link->told_plain && !link->better)
 		braid_warn("device %s, peer %s: %s carries this link: the peer does not offer %s; "
-			   "braid info on its host says why", link->key.dev->net.name, link->peer,
+			   "braid info on its host says why "
+			   "[peer-lacks-transport]", link->key.dev->net.name, link->peer,
 			   c->tr->name, best->name);
 	else
 		return;
@@ -422,7 +423,7 @@ static int link_take_conn(struct braid_link *link, struct braid_conn *c, unsigne
 	if (err == -EALREADY)
 		return err;
 	if (err)
-		return braid_error(err, "device %s, peer %s: can't open lane %u: %s",
+		return braid_error(err, "device %s, peer %s: can't open lane %u: %s [no-lane]",
 				   link->key.dev->net.name, link->peer, index, strerror(-err));
 	taken(link->lane[index], c);
 	agreed_on(link, c, index);
@@ -443,7 +444,8 @@ static int lane_take_conn(struct braid_lane *lane, struct braid_conn *c)
 	if (err == -EALREADY)
 		return err;
 	if (err) {
-		braid_link_fail(link, -EREMOTEIO, "lane %u can't be taken up again: %s",
+		braid_link_fail(link, -EREMOTEIO, "lane %u can't be taken up again: %s "
+				"[broken-link]",
 				lane->index,
 				err == -EPROTO ? "the two ends do not agree on what went over it" :
 						 strerror(-err));
@@ -488,7 +490,7 @@ static int link_up(struct braid_link *link, struct braid_conn *c)
 		return err;
 	err = braid_link_attach(link);
 	if (err) {
-		braid_link_fail(link, err, "can't bring the link up: %s", strerror(-err));
+		braid_link_fail(link, err, "can't bring the link up: %s [no-link]", strerror(-err));
 		return err;
 	}
 	braid_auth_wipe(link->target.token, BRAID_KEY_SIZE);
@@ -595,7 +597,7 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 	if (!c->dialler && err == -EPROTONOSUPPORT && braid_log_gate_open(&gate_version, now))
 		braid_warn("device %s: %s speaks Braid's wire versions %u to %u, this library %u "
 			   "to %u: "
-			   "refused. Install the same Braid release on both hosts",
+			   "refused. Install the same Braid release on both hosts [wire-version]",
 			   c->dev->net.name, c->addr, c->theirs.least, c->theirs.most,
 			   BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
 	braid_handshake_end(c);

@@ -107,7 +107,8 @@ static void note(struct braid_link *link, const struct braid_conn *c, int err, u
 	if ((err == -ENOMEM || err == -EMFILE || err == -ENFILE) &&
 	    braid_log_gate_open(&gate_local, now))
 		braid_warn("device %s, peer %s: the connection was lost and can't be dialled "
-			   "again: %s; trying on%s", link->key.dev->net.name, link->peer,
+			   "again: %s; trying on%s "
+			   "[no-redial]", link->key.dev->net.name, link->peer,
 			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
 	if (is_refusal(c, err))
 		link->heal.refused = true;
@@ -329,7 +330,7 @@ static void tell_silence(struct braid_link *link, uint64_t now)
 
 	link->heal.silent = true;
 	braid_warn("device %s, peer %s: not a word for %llu s, %s; giving up after %lld s "
-		   "(BRAID_PEER_TIMEOUT)",
+		   "(BRAID_PEER_TIMEOUT) [peer-silent]",
 		   link->key.dev->net.name, link->peer,
 		   (unsigned long long)seconds(now - link->heal.heard_ns),
 		   answers ? "though its host acknowledges what we send: the process is stopped "
@@ -370,12 +371,13 @@ static bool is_over(struct braid_link *link, uint64_t now)
 		braid_link_fail(link, -EREMOTEIO,
 				"the connection was lost, and nobody listens there any more: the "
 				"peer's process has ended or was killed: look for the first error "
-				"in that rank's log");
+				"in that rank's log [peer-ended]");
 	else if (lost && nobody_needs(link))
-		braid_link_fail(link, -ENOTCONN, "the connection was lost, and nobody needs it");
+		braid_link_fail(link, -ENOTCONN, "the connection was lost, and nobody needs it "
+				"[link-closed]");
 	else if (silent >= (uint64_t)braid_param.peer_timeout * SEC)
 		braid_link_fail(link, -EREMOTEIO,
-				"not a word for %llu s (BRAID_PEER_TIMEOUT): %s",
+				"not a word for %llu s (BRAID_PEER_TIMEOUT): %s [peer-lost]",
 				(unsigned long long)seconds(silent),
 				any_well(link, now) || link->heal.unanswered ?
 					"its host is there, the process is stopped or hangs" :
@@ -433,7 +435,7 @@ static void look_for_stalls(struct braid_link *link, uint64_t now)
 		if (!late && !link->heal.late)
 			braid_warn("device %s, peer %s: a %s (tag %d, %llu bytes) has waited for "
 				   "%llu s; the peer was heard %llu ms ago and %s: that rank is "
-				   "late, the network is fine",
+				   "late, the network is fine [peer-late]",
 				   link->key.dev->net.name, link->peer,
 				   c->sender ? "send" : "receive", w.tag,
 				   (unsigned long long)w.size,
@@ -478,7 +480,7 @@ int braid_heal_tick(struct braid_link *link, uint64_t now)
 		link->heal.heard_ns = now;
 		/* But who dialled us may be on its way with the first comm, over another socket. */
 		if (link->ndown && (link->dialler || link->used))
-			braid_link_fail(link, -ENOTCONN, "the idle link was lost");
+			braid_link_fail(link, -ENOTCONN, "the idle link was lost [link-closed]");
 		return -1;
 	}
 	hear(link, now);

@@ -213,10 +213,8 @@ void braid_link_down(struct braid_link *link, int err, const char *why)
 		/* One that is not opened yet is dialled again, or its dial says that it failed. */
 		affected |= !c->closed && !c->peer_closed && (!c->sender || c->opened);
 	}
-	if (affected)
-		braid_warn("device %s, peer %s: %s", link->key.dev->net.name, link->peer, why);
-	else
-		braid_info("device %s, peer %s: %s", link->key.dev->net.name, link->peer, why);
+	braid_log(affected ? BRAID_LOG_WARN : BRAID_LOG_INFO, __FILE__, __LINE__,
+		  "device %s, peer %s: %s", link->key.dev->net.name, link->peer, why);
 	atomic_store(&link->err, err);
 	braid_list_for(c, &link->comms, node)
 		braid_comm_fail(c, err);	/* after the WARN: who sees it finds the reason */
@@ -285,12 +283,12 @@ static void lane_died(struct braid_lane *lane, const char *broken, int err)
 		tell_broken(lane);
 		braid_link_fail(link, -EREMOTEIO,
 				"the peer sent something broken on lane %u (%s); is its "
-				"libnccl-net-braid.so damaged or of another build?",
+				"libnccl-net-braid.so damaged or of another build? [broken-link]",
 				lane->index, broken);
 	} else if (err == -ENOMEM) {
-		braid_link_fail(link, err, "out of memory");
+		braid_link_fail(link, err, "out of memory [no-memory]");
 	} else if (link->peer_gone) {
-		braid_link_fail(link, -EREMOTEIO, "the peer closed the link");
+		braid_link_fail(link, -EREMOTEIO, "the peer closed the link [link-ended]");
 	} else {
 		braid_lock_wait(&link->lock);
 		braid_lane_lost(lane, err);
@@ -308,7 +306,8 @@ static void lane_orphan(struct braid_lane *lane)
 		return;
 	}
 	if (braid_tx_rewind(lane, lane->peer_frames)) {
-		braid_link_down(lane->link, -EREMOTEIO, "the peer has lost count of its frames");
+		braid_link_down(lane->link, -EREMOTEIO, "the peer has lost count of its frames "
+				"[broken-link]");
 		return;
 	}
 	lane->orphaned = true;
@@ -374,8 +373,9 @@ void braid_link_rehome(struct braid_link *link)
 		stall(link);
 	} else {
 		braid_link_down(link, err == -EPROTO ? -EREMOTEIO : err,
-				err == -EPROTO ? "the peer has lost count of its frames" :
-						 "out of memory");
+				err == -EPROTO ? "the peer has lost count of its frames "
+						 "[broken-link]" :
+						 "out of memory [no-memory]");
 	}
 	braid_link_go(link, n);
 }

@@ -121,7 +121,8 @@ fail:
 	if (fd >= 0)
 		braid_os->close(fd);
 	free(p);
-	return braid_error(err, "device %s: can't listen on %s: %s%s", dev->net.name, dev->addr,
+	return braid_error(err, "device %s: can't listen on %s: %s%s "
+			   "[cannot-listen]", dev->net.name, dev->addr,
 			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
 }
 
@@ -146,7 +147,7 @@ void braid_port_event(struct braid_port *p, uint64_t now)
 				continue;
 			if (braid_log_gate_open(&gate_fds, now))
 				braid_warn("device %s: can't accept a peer: %s; trying on. Raise "
-					   "ulimit -n",
+					   "ulimit -n [no-descriptors]",
 					   p->dev->net.name, strerror(errno));
 			p->paused_until_ns = now + PAUSE_MS * MS;
 			braid_watch(EPOLL_CTL_MOD, p->fd, 0, p, BRAID_TAG_PORT);

@@ -4,8 +4,9 @@
  *
  * A WARN is what PyTorch prints as "Last error": it names device, peer, cause and remedy in one
  * line of at most BRAID_LOG_MAX bytes (longer ones are cut), and is written once, where the error
- * is born.  All calls keep errno, never wait for anything but the logger, and may be used from
- * any thread.  Nothing is ever written to stdout.
+ * is born.  It ends in its id, "[wire-version]", which has a heading in docs/messages.md.  All
+ * calls keep errno, never wait for anything but the logger, and may be used from any thread.
+ * Nothing is ever written to stdout.
  */
 #ifndef BRAID_CORE_LOG_H
 #define BRAID_CORE_LOG_H
@@ -35,7 +36,8 @@ int braid_error_at(const char *file, int line, int err, const char *fmt, ...)
 #define braid_warn(...) braid_log(BRAID_LOG_WARN, __FILE__, __LINE__, __VA_ARGS__)
 #define braid_info(...) braid_log(BRAID_LOG_INFO, __FILE__, __LINE__, __VA_ARGS__)
 #define braid_error(err, ...) braid_error_at(__FILE__, __LINE__, err, __VA_ARGS__)
-#define braid_no_memory(what) braid_error(-ENOMEM, "out of memory: no room for " what)
+#define braid_no_memory(what) \
+	braid_error(-ENOMEM, "out of memory: no room for " what " [no-memory]")
 
 /* A gate for lines that a stranger or a storm could repeat: true at most once per 10 s. */
 struct braid_log_gate {

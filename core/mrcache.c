@@ -119,7 +119,7 @@ static int refuse(const struct braid_dev *dev, const struct braid_mem *mem, cons
 
 	if (mem->gpu || braid_log_gate_open(&gate, braid_os->now_ns()))
 		braid_warn("device %s: %zu bytes%s are not registered: %u registrations of %llu "
-			   "bytes are there, and %s; %s", dev->net.name, mem->size,
+			   "bytes are there, and %s; %s [not-registered]", dev->net.name, mem->size,
 			   mem->gpu ? " of a GPU" : "", s->alive, (unsigned long long)s->bytes,
 			   limit, mem->gpu ? "no message can be there" :
 					     "messages there are copied");

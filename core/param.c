@@ -296,7 +296,8 @@ static int load_own(unsigned i, const char *name, const char *text)
 	if (set_row(&braid_param, i, text) == 0)
 		return 0;
 	braid_param_range(row, range, sizeof(range));
-	return braid_error(-EINVAL, "environment variable %s is '%.*s', but must be %s%s", name,
+	return braid_error(-EINVAL, "environment variable %s is '%.*s', but must be %s%s "
+			   "[bad-parameter]", name,
 			   QUOTE_MAX, text, wanted(row), range);
 }
 
@@ -312,7 +313,8 @@ static void load_fallback(unsigned i)
 	if (set_row(&braid_param, i, text) == 0)
 		return;
 	braid_param_range(row, range, sizeof(range));
-	braid_warn("environment variable %s is '%.*s', which is ignored: %s takes %s%s",
+	braid_warn("environment variable %s is '%.*s', which is ignored: %s takes %s%s "
+		   "[parameter-ignored]",
 		   row->fallback, QUOTE_MAX, text, row->name, wanted(row), range);
 }
 
@@ -346,7 +348,7 @@ static void check_entry(const char *entry)
 	lower[i - head] = '\0';
 	env_name(braid_param_nearest(lower), near);
 	braid_warn("environment variable %s is unknown and has no effect; the nearest that exists "
-		   "is %s", name, near);
+		   "is %s [unknown-parameter]", name, near);
 }
 
 static void check_environment(void)

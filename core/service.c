@@ -87,7 +87,8 @@ int braid_service_init(void)
 		if (!err)
 			err = braid_os_atfork(wipe_child);
 		if (err) {
-			braid_error(err, "can't prepare keys and forks: %s", strerror(-err));
+			braid_error(err, "can't prepare keys and forks: %s "
+				    "[no-start]", strerror(-err));
 			goto out;
 		}
 		braid_list_init(&braid_svc.links);
@@ -127,7 +128,7 @@ static void close_fds(void)
 
 static int start_failed(int err)
 {
-	return braid_error(err, "can't start the service thread: %s%s", strerror(-err),
+	return braid_error(err, "can't start the service thread: %s%s [no-start]", strerror(-err),
 			   err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
 }
 
@@ -190,7 +191,8 @@ void braid_service_stop(void)
 		return;
 	braid_service_kick();
 	if (braid_os->thread_join(thread, 2000))
-		braid_warn("the service thread did not end within 2 s; it is left behind");
+		braid_warn("the service thread did not end within 2 s; it is left behind "
+			   "[thread-left]");
 }
 
 /* --- links, as time goes by ---------------------------------------------------------------- */
@@ -359,7 +361,7 @@ static void link_close_idle(struct braid_link *link)
 	braid_lock_wait(&link->lock);
 	if (!link->ncomms) {
 		link_say_close(link);
-		braid_link_down(link, -ENOTCONN, "idle link closed");
+		braid_link_down(link, -ENOTCONN, "idle link closed [link-closed]");
 	}
 	braid_unlock(&link->lock);
 }
@@ -534,7 +536,7 @@ static void close_all(void)
 			braid_os->epoll_wait(svc.ep, ev, 1, 1);
 	}
 	braid_list_for_safe(link, tmp, &braid_svc.links, node) {
-		braid_link_fail(link, -ENOTCONN, "the last context was finalized");
+		braid_link_fail(link, -ENOTCONN, "the last context was finalized [link-closed]");
 		link_reap(link, 0);
 	}
 	braid_handshakes_close();

@@ -59,7 +59,8 @@ void braid_work_leave(struct braid_work *w)
 
 	if (!braid_work_done(w) && ns >= LONG_MS * MS && braid_log_gate_open(&gate_stuck, now))
 		braid_warn("%s has not come back from the kernel for %.1f s; its thread is left "
-			   "behind, %u in all; the process's exit may have to wait for the kernel",
+			   "behind, %u in all; the process's exit may have to wait for the kernel "
+			   "[stuck-in-kernel]",
 			   w->what, (double)ns / 1e9, atomic_load(&running));
 	let_go(w);
 }
@@ -73,5 +74,6 @@ void braid_work_end(void)
 		nanosleep(&nap, NULL);
 	if (atomic_load(&running))
 		braid_warn("%u threads are still inside calls of the kernel and are left behind; "
-			   "the process's exit may have to wait for them", atomic_load(&running));
+			   "the process's exit may have to wait for them "
+			   "[stuck-in-kernel]", atomic_load(&running));
 }

@@ -211,7 +211,8 @@ int braid_devices_find(void)
 	n = braid_netdev_find(braid_param.socket_ifname, family(), "", found, BRAID_NETDEVS_MAX,
 			      why, sizeof(why));
 	if (n <= 0) {
-		braid_warn("%s. Set NCCL_SOCKET_IFNAME to one that is up and has an address", why);
+		braid_warn("%s. Set NCCL_SOCKET_IFNAME to one that is up and has an address "
+			   "[no-interface]", why);
 		return n;
 	}
 	add_found(found, n);
@@ -228,7 +229,7 @@ int braid_devices_find(void)
 	pin_near();
 	if (!count)
 		braid_warn("none of BRAID_TRANSPORTS=%s can use anything of this machine; "
-			   "braid info says why", braid_param.transports);
+			   "braid info says why [no-transport]", braid_param.transports);
 	return (int)count;
 }
 

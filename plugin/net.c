@@ -72,14 +72,15 @@ static bool forked(void)
 
 static ncclResult_t misuse(const char *what)
 {
-	braid_warn("%s: NCCL called the plugin in a way that its ABI does not allow", what);
+	braid_warn("%s: NCCL called the plugin in a way that its ABI does not allow "
+		   "[bad-call]", what);
 	return ncclInternalError;
 }
 
 /* An int below 0 of an old ABI comes here sign-extended, and is told as it was. */
 static ncclResult_t bad_size(const char *call, size_t size)
 {
-	braid_warn("%s of %lld bytes: a message has 0 to %llu", call, (long long)size,
+	braid_warn("%s of %lld bytes: a message has 0 to %llu [bad-size]", call, (long long)size,
 		   (unsigned long long)BRAID_MSG_MAX);
 	return ncclInvalidUsage;
 }
@@ -443,7 +444,8 @@ static ncclResult_t reg(struct braid_comm *c, struct braid_mem *mem, int type, v
 
 	*ret_mr = NULL;
 	if (type != NCCL_PTR_HOST && !(type == NCCL_PTR_CUDA && dev->gpu)) {
-		braid_warn("device %s: memory of type %d, which its properties do not offer",
+		braid_warn("device %s: memory of type %d, which its properties do not offer "
+			   "[bad-memory-type]",
 			   dev->net.name, type);
 		return ncclInternalError;
 	}

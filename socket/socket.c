@@ -56,7 +56,7 @@ static void set_congestion(struct braid_lane *lane, const char *name)
 				  (socklen_t)strlen(name)) || lane->index)
 		return;
 	braid_warn("device %s: the kernel has no congestion control %s (%s); it keeps its own. "
-		   "See net.ipv4.tcp_available_congestion_control",
+		   "See net.ipv4.tcp_available_congestion_control [no-congestion-control]",
 		   lane->link->key.dev->net.name, name, strerror(errno));
 }
 

@@ -366,7 +366,8 @@ static int tell_address(struct braid_setup *s, struct wire *w, uint8_t *mine)
 		return failed(s, "ucp_worker_get_address", status);
 	if (len > ADDRESS_MAX) {
 		braid_warn("ucx: the address of %s is %zu bytes, and the handshake has room for "
-			   "%d: have fewer devices or transports, by UCX_NET_DEVICES or UCX_TLS",
+			   "%d: have fewer devices or transports, by UCX_NET_DEVICES or UCX_TLS "
+			   "[ucx-address]",
 			   braid_ucx_port_of(s->dev)->nets, len, ADDRESS_MAX);
 		braid_ucp.worker_release_address(w->worker, address);
 		return -EMSGSIZE;

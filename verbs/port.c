@@ -442,11 +442,11 @@ static void tell_no_memory(const struct braid_port *p, size_t size, int err, con
 		braid_warn("port %s: can't register %zu bytes: %s; the memlock limit is %llu KiB "
 			   "and %lu KiB are pinned; %s. Raise it: ulimit -l unlimited, or "
 			   "'* - memlock unlimited' in /etc/security/limits.conf, or "
-			   "LimitMEMLOCK=infinity in the service's unit",
+			   "LimitMEMLOCK=infinity in the service's unit [memlock-small]",
 			   p->name, size, strerror(-err), (unsigned long long)lim.rlim_cur / 1024,
 			   locked, then);
 	else
-		braid_warn("port %s: can't register %zu bytes: %s; %s", p->name, size,
+		braid_warn("port %s: can't register %zu bytes: %s; %s [not-pinned]", p->name, size,
 			   strerror(-err), then);
 }
 

@@ -253,7 +253,8 @@ static int tell_limit(const struct braid_wire *w, const char *what, int err)
 		return err;
 	braid_ibv.query_device(w->port->ctx, &attr);
 	braid_warn("port %s: can't have a %s: %s; the device has at most %d queue pairs, %d "
-		   "completion queues of %d entries and %d registrations for all processes%s",
+		   "completion queues of %d entries and %d registrations for all processes%s "
+		   "[rdma-limit]",
 		   w->port->name, what, strerror(-err), attr.max_qp, attr.max_cq, attr.max_cqe,
 		   attr.max_mr,
 		   err == -ENOMEM ? "; or memlock is short: ulimit -l unlimited" : "");
@@ -506,7 +507,7 @@ static void tell_gid(struct braid_port *p, const struct braid_gid *g, const char
 	strcpy(p->chosen, text);
 	if (g->type == BRAID_GID_ROCE_V1)
 		braid_warn("port %s: %s. RoCE v1 is not routed: both hosts must be in one "
-			   "Ethernet segment", p->name, text);
+			   "Ethernet segment [roce-v1-route]", p->name, text);
 	else
 		braid_info("port %s: %s", p->name, text);
 }

@@ -130,6 +130,34 @@ rule_params()
 	done
 }
 
+# Every warning ends in an id, every id has its heading, and no heading is without one.  A line whose
+# words come from a caller (`why`) has the caller's.
+rule_messages()
+{
+	local calls='braid_(warn|error|link_fail|link_down|no_memory)|opt_error' page=docs/messages.md id ids
+
+	# shellcheck disable=SC2046,SC2086
+	for f in $(files '*.c' $product); do
+		awk -v f="$f" -v calls="(^|[^a-z_])($calls)[(]" '
+			/^[a-z].*[(]/ { next }
+			!text && $0 ~ calls { text = " "; at = FNR }
+			text { text = text $0 }
+			text && /;$/ {
+				if (text !~ /\[[a-z0-9-]+\]"/ && text !~ /, why[)];$/ && text !~ /no_memory[(]/)
+					print f ":" at ": a warning without its id"
+				text = ""
+			}' "$f"
+	done
+	# shellcheck disable=SC2046,SC2086
+	ids=$(for f in $(files '*.[ch]' $product tools); do grep -ohE '[ "]\[[a-z][a-z0-9]*(-[a-z0-9]+)+\]"' "$f"; done |
+		tr -d ' "[]' | sort -u)
+	for id in $ids; do
+		grep -qx "### $id" "$page" 2>/dev/null || echo "$page: no heading for $id"
+	done
+	[ -e "$page" ] || return
+	sed -n 's/^### //p' "$page" | grep -vxF "$ids" | sed "s|^|$page: nothing says |"
+}
+
 n=0
 report()				# WHAT COMPLAINTS
 {
@@ -170,6 +198,7 @@ report "no blanks at the end of a line" "$(rule_blanks)"
 report "every file is in a list" "$(rule_listed)"
 report "scripts may be executed" "$(rule_executable)"
 report "every parameter is in braid-params.7" "$(rule_params)"
+report "every warning has an id, and every id its heading in docs/messages.md" "$(rule_messages)"
 
 planted guest core/a.c '	setenv("A", "b", 1);'
 planted guest socket/a.c '	/* why */ printf("x");'
@@ -192,5 +221,9 @@ planted listed core/a.c 'int x;'
 planted listed tests/net/a.sh 'true'
 planted executable tests/net/a.sh '#!/bin/sh'
 planted params core/param.def 'P_INT(planted_nowhere, 0, 0, 1, NULL, "x")'
+planted messages core/a.c '	braid_warn("device %s: lost", name);'
+planted messages core/a.c '	return braid_error(-EINVAL, "device %s is lost [not-told]", name);'
+planted messages docs/messages.md '### said-by-nobody'
+planted messages core/a.c '	braid_link_down(link, err, why);' fine
 report "every rule notices its planted offences" "$faults"
 echo "1..$n"

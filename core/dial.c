@@ -202,6 +202,7 @@ static void dial_failed_for_good(struct braid_link *link, const struct braid_con
 void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, uint64_t now)
 {
 	bool crossed = err == -EREMOTEIO && c && c->theirs.status == BRAID_HELLO_CROSSED;
+	int before = link->dial_err;
 	int state = atomic_load(&link->state);
 
 	if (state == BRAID_LINK_UP || state == BRAID_LINK_DEAD)
@@ -211,6 +212,10 @@ void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, u
 		link->dial_at_ns = now + REDIAL_MAX_MS * MS;
 		return;
 	}
+	/* An attempt that the caller's deadline cut short says less than the one before it. */
+	if (err == -ETIMEDOUT && before && now >= link->dial_until_ns)
+		err = before;
+	link->dial_err = err;
 	if (err == -ECONNREFUSED && !link->refused_until_ns)
 		link->refused_until_ns = now + REFUSED_MS * MS;
 	if (err == -EPROTONOSUPPORT || err == -EPROTO || err == -EACCES || err == -EREMOTEIO ||

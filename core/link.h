@@ -115,6 +115,7 @@ struct braid_link {
 	atomic_uint pins;		/* calls and dials that still look at it */
 	struct braid_conn *conn;	/* the dial on its way */
 	uint64_t dial_at_ns, dial_until_ns, refused_until_ns;
+	int dial_err;			/* how the last dial ended */
 	struct {			/* core/heal.c: does the peer live? */
 		uint64_t bytes, heard_ns;	/* received ever; when it last grew */
 		uint32_t said;		/* frames queued at home */

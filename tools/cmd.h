@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * cmd.h - the subcommands of `braid`.
+ * cmd.h - the subcommands of `braid` (commands.c has their table).
  *
  * Each gets argv from its own name on and returns the exit status: 0 done, 1 failed (one line
  * on stderr says why), 2 a bad command line.
@@ -8,12 +8,26 @@
 #ifndef BRAID_TOOLS_CMD_H
 #define BRAID_TOOLS_CMD_H
 
+#include "tools/opt.h"
+
+struct command {
+	const char *name;	/* "smc"; "smc setup", which the row above it runs */
+	int (*run)(int argc, char **argv);
+	const char *help;	/* what it is for, half a sentence */
+};
+extern const struct command commands[];
+extern const unsigned n_commands;
+
+/* Have opt_parse() show the options of each, in the order of the table. */
+void commands_visit(void (*visit)(const char *prog, const char *about, const struct opt *opts));
+
 int cmd_perf(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_topo(int argc, char **argv);
 int cmd_smc(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_completion(int argc, char **argv);
 
 /*
  * Where libnccl-net-braid.so is: beside this program, in ../lib, in a build tree, where make

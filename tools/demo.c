@@ -260,20 +260,18 @@ int cmd_demo(int argc, char **argv)
 		{OPT_INT, "abi", "V", "its ABI version (the newest)", &d.env.abi, 5, 12},
 		{OPT_TEXT, "dev", "DEV", "device, by number or name", &d.env.dev, 0, 0},
 		{OPT_FLAG, "verbose", NULL, "print what the plugin logs", &d.env.verbose, 0, 0},
+		OPT_SUCH_AS("braid demo", "gradients of four processes, and raw TCP beside them"),
+		OPT_SUCH_AS("braid demo --plugin /opt/other/libnccl-net.so",
+			    "the same with another plugin"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
+	enum opt_end end;
 
-	switch (opt_parse("braid demo",
-			  "All-reduce ResNet-50's gradients, check every sum, compare with raw "
-			  "TCP.",
-			  rows, argc, argv)) {
-	case OPT_BAD:
-		return 2;
-	case OPT_HELPED:
-		return 0;
-	case OPT_RUN:
-		break;
-	}
+	end = opt_parse("braid demo",
+			"All-reduce ResNet-50's gradients, check every sum, compare with raw TCP.",
+			rows, argc, argv);
+	if (end != OPT_RUN)
+		return end;
 	if (!d.env.plugin)
 		d.env.plugin = plugin_find();
 	perf_resnet50(&d.model);

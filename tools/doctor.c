@@ -150,15 +150,6 @@ static int peer_split(char *text, struct wishes *w)
 	return *w->peer ? 0 : -1;
 }
 
-static const char about[] =
-	"What is wrong with this host, why, and the line that mends it.  Exit status: 0\n"
-	"nothing fails, 1 something does, 2 a bad command line.\n\n"
-	"  braid doctor                            this host\n"
-	"  braid doctor --peer node2               and the way to node2\n"
-	"  braid doctor --pid 4711                 with the limits and variables of a job\n"
-	"  braid doctor --json >$(hostname).json   on each host, and then\n"
-	"  ls *.json >list; braid doctor --nodes list";
-
 int cmd_doctor(int argc, char **argv)
 {
 	struct wishes w = { .root = "" };
@@ -179,18 +170,22 @@ int cmd_doctor(int argc, char **argv)
 		{OPT_FLAG, "list", NULL, "the checks there are", &w.list, 0, 0},
 		{OPT_TEXT, "root", "DIR", "read DIR/sys and DIR/proc, recorded elsewhere", &w.root,
 		 0, 0},
+		OPT_SUCH_AS("braid doctor --peer node2", "this host, and the way to node2"),
+		OPT_SUCH_AS("braid doctor --pid 4711",
+			    "this host, with the limits and variables of a job"),
+		OPT_SUCH_AS("braid doctor --json >$(hostname).json", "on each host, and then"),
+		OPT_SUCH_AS("ls *.json >list; braid doctor --nodes list", "what they differ in"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
+	enum opt_end end;
 	int rc;
 
-	switch (opt_parse("braid doctor", about, rows, argc, argv)) {
-	case OPT_BAD:
-		return 2;
-	case OPT_HELPED:
-		return 0;
-	case OPT_RUN:
-		break;
-	}
+	end = opt_parse("braid doctor",
+			"What is wrong with this host, why, and the line that mends it.  Exit "
+			"status: 0\nnothing fails, 1 something does, 2 a bad command line.",
+			rows, argc, argv);
+	if (end != OPT_RUN)
+		return end;
 	if (w.list) {
 		doctor_list();
 		return 0;

@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * genman.c - print braid-params(7), in mdoc, from the rows of param.def.
+ * genman.c - print the manual pages, in mdoc: braid-params(7) from the rows of param.def, and with
+ * the name of a file braid(1), which is that file with what the rows of options say in the places
+ * of lines such as
+ *
+ *	.\" @synopsis		all subcommands with their options
+ *	.\" @options perf	what each option of one does
  *
  * Run by the build, never installed.  A new row in param.def is all that a new parameter's page
- * takes.  mdoc wants every sentence on a line of its own, and a few characters spelled out.
+ * takes; a new subcommand wants its @options.  mdoc wants every sentence on a line of its own, and
+ * a few characters spelled out.
  */
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/param.h"
+#include "tools/cmd.h"
+#include "tools/fabric.h"
 
 enum { COLUMNS = 70 };
 
@@ -172,11 +181,117 @@ static void print_row(const struct braid_param_row *row)
 	print_facts(row);
 }
 
-int main(void)
+/* --- braid(1) ------------------------------------------------------------------------------ */
+
+const struct fabric_ops *const fabric_table[FABRIC_KINDS] = { 0 };
+
+static const char *wanted;		/* the subcommand whose options are to be printed */
+static unsigned found;
+
+/* "HOST:PORT" as mdoc has it: in small letters. */
+static void print_arg(const char *arg)
 {
-	fputs(head, stdout);
-	for (unsigned i = 0; i < braid_param_count; i++)
-		print_row(&braid_param_rows[i]);
-	fputs(tail, stdout);
-	return fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;
+	fputs(" Ar ", stdout);
+	for (; *arg; arg++)
+		putchar(tolower((unsigned char)*arg));
+}
+
+static void synopsis(const char *prog, const char *about, const struct opt *opts)
+{
+	(void)about;
+	printf(".Nm\n.Cm %s\n", strchr(prog, ' ') + 1);
+	for (const struct opt *o = opts; o->type != OPT_END; o++) {
+		if (o->type == OPT_EXAMPLE)
+			continue;
+		printf(".Op Fl -%s", o->name);
+		if (o->arg)
+			print_arg(o->arg);
+		putchar('\n');
+	}
+}
+
+/* A row's half sentence as a whole one. */
+static void print_help(const char *help)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "%s.", help);
+	text[0] = (char)toupper((unsigned char)text[0]);
+	print_text(text);
+}
+
+static void options(const char *prog, const char *about, const struct opt *opts)
+{
+	bool examples = false;
+
+	if (strcmp(strchr(prog, ' ') + 1, wanted) != 0)
+		return;
+	found++;
+	(void)about;
+	puts(".Bl -tag -width \"--connect host:port\"");
+	for (const struct opt *o = opts; o->type != OPT_END; o++) {
+		examples |= o->type == OPT_EXAMPLE;
+		if (o->type == OPT_EXAMPLE)
+			continue;
+		printf(".It Fl -%s", o->name);
+		if (o->arg)
+			print_arg(o->arg);
+		putchar('\n');
+		print_help(o->help);
+	}
+	puts(".El");
+	if (examples)
+		puts(".Pp\nFor example:\n.Bl -tag -width Ds");
+	for (const struct opt *o = opts; o->type != OPT_END; o++) {
+		if (o->type != OPT_EXAMPLE)
+			continue;
+		fputs(".It Li \"", stdout);
+		print_word(o->name, strlen(o->name), o->name);
+		puts("\"");
+		print_help(o->help);
+	}
+	if (examples)
+		puts(".El");
+}
+
+/* The lines of the file, with the rows in their places. */
+static int print_commands(const char *path)
+{
+	FILE *in = fopen(path, "r");
+	char line[512];
+
+	if (!in) {
+		perror(path);
+		return 1;
+	}
+	while (fgets(line, sizeof(line), in)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (strncmp(line, ".\\\" @options ", 13) == 0) {
+			wanted = line + 13;
+			commands_visit(options);
+		} else if (strcmp(line, ".\\\" @synopsis") == 0) {
+			commands_visit(synopsis);
+		} else {
+			puts(line);
+		}
+	}
+	fclose(in);
+	if (found != n_commands)
+		fprintf(stderr, "%s: options of %u of %u subcommands\n", path, found, n_commands);
+	return found != n_commands;
+}
+
+int main(int argc, char **argv)
+{
+	int rc = 0;
+
+	if (argc > 1) {
+		rc = print_commands(argv[1]);
+	} else {
+		fputs(head, stdout);
+		for (unsigned i = 0; i < braid_param_count; i++)
+			print_row(&braid_param_rows[i]);
+		fputs(tail, stdout);
+	}
+	return fflush(stdout) == 0 && !ferror(stdout) ? rc : 1;
 }

@@ -457,18 +457,17 @@ int cmd_info(int argc, char **argv)
 		{OPT_INT, "abi", "V", "ask through this ABI version (the newest)", &w.abi,
 		 NET_ABI_OLDEST, NET_ABI_NEWEST},
 		{OPT_FLAG, "verbose", NULL, "print what the plugin logs", &w.verbose, 0, 0},
+		OPT_SUCH_AS("braid info", "devices, transports, and why an RDMA port is not used"),
+		OPT_SUCH_AS("BRAID_TRANSPORTS=tcp braid info --params",
+			    "what a job with this variable would have"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
+	enum opt_end end;
 
-	switch (opt_parse("braid info", "What the plugin offers on this machine.", rows, argc,
-			  argv)) {
-	case OPT_BAD:
-		return 2;
-	case OPT_HELPED:
-		return 0;
-	case OPT_RUN:
-		break;
-	}
+	end = opt_parse("braid info", "What the plugin offers on this machine.", rows, argc,
+			argv);
+	if (end != OPT_RUN)
+		return end;
 	if (!w.plugin)
 		w.plugin = plugin_find();
 	return info(&w);

@@ -6,6 +6,8 @@
 noinst_LTLIBRARIES += tools/libtools.la
 tools_libtools_la_SOURCES = \
 	tools/cmd.h \
+	tools/commands.c \
+	tools/completion.c \
 	tools/demo.c \
 	tools/doctor.c \
 	tools/doctor/child.c \
@@ -73,9 +75,9 @@ braid_LDADD = $(tools_libs) $(HWLOC_LIBS) $(LIBNL_LIBS)
 noinst_PROGRAMS += tools/rawtcp
 tools_rawtcp_LDADD = $(tools_libs)
 
-# Writes docs/man/braid-params.7 from core/param.def.
+# Writes docs/man/braid-params.7 from core/param.def, and docs/man/braid.1 from the rows of options.
 noinst_PROGRAMS += tools/genman
-tools_genman_LDADD = libbraid-core.la $(SODIUM_LIBS)
+tools_genman_LDADD = $(tools_libs) $(HWLOC_LIBS) $(LIBNL_LIBS)
 
 dist_noinst_SCRIPTS += \
 	tools/bench \

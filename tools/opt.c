@@ -14,6 +14,13 @@
 
 enum { HELP_COLUMN = 24 };
 
+static opt_visitor visitor;
+
+void opt_visit(opt_visitor visit)
+{
+	visitor = visit;
+}
+
 int opt_error(const char *prog, const char *fmt, ...)
 {
 	va_list ap;
@@ -22,22 +29,36 @@ int opt_error(const char *prog, const char *fmt, ...)
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
-	fputc('\n', stderr);
+	fputs(" [bad-option]\n", stderr);
 	return 2;
 }
 
-static void help(const char *prog, const char *about, const struct opt *o)
+static void option_help(const struct opt *o)
 {
-	int used;
+	int used = printf("  --%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+
+	if (used > HELP_COLUMN - 2) {
+		putchar('\n');
+		used = 0;
+	}
+	printf("%*s%s\n", HELP_COLUMN - used, "", o->help);
+}
+
+static void help(const char *prog, const char *about, const struct opt *opts)
+{
+	const struct opt *o;
+	bool any = false;
 
 	printf("usage: %s [options]\n%s\n\n", prog, about);
-	for (; o->type != OPT_END; o++) {
-		used = printf("  --%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-		if (used > HELP_COLUMN - 2) {
-			putchar('\n');
-			used = 0;
-		}
-		printf("%*s%s\n", HELP_COLUMN - used, "", o->help);
+	for (o = opts; o->type != OPT_END; o++) {
+		if (o->type != OPT_EXAMPLE)
+			option_help(o);
+	}
+	for (o = opts; o->type != OPT_END; o++) {
+		if (o->type != OPT_EXAMPLE)
+			continue;
+		printf("%s  %s\n      %s\n", any ? "" : "\nFor example\n", o->name, o->help);
+		any = true;
 	}
 }
 
@@ -47,7 +68,8 @@ static const struct opt *row_find(const struct opt *o, const char *word, const c
 	size_t len = strcspn(word, "=");
 
 	for (; o->type != OPT_END; o++) {
-		if (strlen(o->name) == len && memcmp(o->name, word, len) == 0) {
+		if (o->type != OPT_EXAMPLE && strlen(o->name) == len &&
+		    memcmp(o->name, word, len) == 0) {
 			*ret_value = word[len] ? word + len + 1 : NULL;
 			return o;
 		}
@@ -89,6 +111,10 @@ enum opt_end opt_parse(const char *prog, const char *about, const struct opt *op
 	const char *value;
 	int i;
 
+	if (visitor) {
+		visitor(prog, about, opts);
+		return OPT_HELPED;
+	}
 	for (i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
 			help(prog, about, opts);

@@ -3,12 +3,16 @@
  * opt.h - the command line of a subcommand, as a table: one row is the parser and the help.
  *
  * Long options only, "--name value" or "--name=value"; no positional arguments.  A mistake is one
- * line on stderr that names the option and what it takes.
+ * line on stderr that names the option and what it takes.  What else is made of the rows: the
+ * options in braid(1) and the shells' completion, by opt_visit().
  */
 #ifndef BRAID_TOOLS_OPT_H
 #define BRAID_TOOLS_OPT_H
 
-enum opt_type { OPT_END, OPT_FLAG, OPT_INT, OPT_REAL, OPT_TEXT };
+enum opt_type {
+	OPT_END, OPT_FLAG, OPT_INT, OPT_REAL, OPT_TEXT,
+	OPT_EXAMPLE,		/* a command line, in `name`, and what it does, in `help` */
+};
 
 struct opt {
 	enum opt_type type;
@@ -19,13 +23,20 @@ struct opt {
 	double least, most;	/* INT and REAL */
 };
 
-enum opt_end { OPT_RUN, OPT_HELPED, OPT_BAD };
+#define OPT_SUCH_AS(line, does) {OPT_EXAMPLE, line, NULL, does, NULL, 0, 0}
+
+/* Where it is not OPT_RUN, the exit status. */
+enum opt_end { OPT_RUN = -1, OPT_HELPED = 0, OPT_BAD = 2 };
 
 /* argv[0] is the subcommand; `prog` is what messages start with, such as "braid perf". */
 enum opt_end opt_parse(const char *prog, const char *about, const struct opt *opts, int argc,
 		       char **argv);
 
-/* One line on stderr, "PROG: TEXT"; returns 2, the exit status of a bad command line. */
+/* From now on opt_parse() only shows its rows to `visit`, and returns OPT_HELPED; NULL: no more. */
+typedef void (*opt_visitor)(const char *prog, const char *about, const struct opt *opts);
+void opt_visit(opt_visitor visit);
+
+/* One line on stderr, "PROG: TEXT [bad-option]"; returns 2, the status of a bad command line. */
 int opt_error(const char *prog, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -470,6 +470,11 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 		{OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &o->env.plugin, 0, 0},
 		{OPT_INT, "abi", "V", "its ABI version (the newest)", &o->env.abi, 5, 12},
 		{OPT_FLAG, "verbose", NULL, "print what the plugin logs", &o->env.verbose, 0, 0},
+		OPT_SUCH_AS("braid perf --raw --pin --rounds 5 --sizes 8:512k",
+			    "beside raw TCP on this machine, five rounds"),
+		OPT_SUCH_AS("braid perf --listen 5201", "on one host, and on another"),
+		OPT_SUCH_AS("braid perf --connect host1:5201 --pattern oneway --comms 8",
+			    "bandwidth between the two"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
 	enum opt_end end;
@@ -487,7 +492,7 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 				: "Measure a NCCL net plugin, by default Braid, between processes.",
 			rows, argc, argv);
 	if (end != OPT_RUN)
-		return end == OPT_BAD ? 2 : 0;
+		return end;
 	if (!o->env.plugin)
 		o->env.plugin = plugin_find();
 	rc = options_settle(prog, o, &w);

@@ -423,18 +423,17 @@ static int cmd_setup(int argc, char **argv)
 		{OPT_TEXT, "net", "INTERFACE", "a network interface on it", &s.net, 0, 0},
 		{OPT_TEXT, "ib", "DEVICE", "an RDMA device on it", &s.ib, 0, 0},
 		{OPT_INT, "port", "N", "and its port (1)", &s.port, 1, 2},
+		OPT_SUCH_AS("braid smc setup --ueid BRAID", "on both hosts, for SMC-Rv2"),
+		OPT_SUCH_AS("braid smc setup --pnetid NET1 --net eth0 --ib mlx5_0",
+			    "for a device whose driver does not name its interface"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
+	enum opt_end end;
 
-	switch (opt_parse("braid smc setup", "Add what SMC-R needs, until the next boot; for root.",
-			  rows, argc, argv)) {
-	case OPT_BAD:
-		return 2;
-	case OPT_HELPED:
-		return 0;
-	case OPT_RUN:
-		break;
-	}
+	end = opt_parse("braid smc setup", "Add what SMC-R needs, until the next boot; for root.",
+			rows, argc, argv);
+	if (end != OPT_RUN)
+		return end;
 	if (!s.ueid && !s.pnetid)
 		return opt_error("braid smc setup", "--ueid or --pnetid");
 	if (s.ueid && !is_name(s.ueid, SMC_MAX_EID_LEN, ".-"))
@@ -451,21 +450,18 @@ int cmd_smc(int argc, char **argv)
 	bool as_json = false;
 	const struct opt rows[] = {
 		{OPT_FLAG, "json", NULL, "as JSON", &as_json, 0, 0},
+		OPT_SUCH_AS("braid smc", "devices, link groups, and what is missing"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
+	enum opt_end end;
 	json_t *o;
 
 	if (argc > 1 && !strcmp(argv[1], "setup"))
 		return cmd_setup(argc - 1, argv + 1);
-	switch (opt_parse("braid smc", "What the kernel's SMC has and lacks; see also "
-			  "braid smc setup --help.", rows, argc, argv)) {
-	case OPT_BAD:
-		return 2;
-	case OPT_HELPED:
-		return 0;
-	case OPT_RUN:
-		break;
-	}
+	end = opt_parse("braid smc", "What the kernel's SMC has and lacks; see also braid smc "
+			"setup --help.", rows, argc, argv);
+	if (end != OPT_RUN)
+		return end;
 	o = smc_json();
 	if (as_json) {
 		json_dumpf(o, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);

@@ -383,18 +383,17 @@ int cmd_topo(int argc, char **argv)
 		{OPT_TEXT, "root", "DIR", "read DIR/sys, recorded elsewhere", &w.root, 0, 0},
 		{OPT_TEXT, "hwloc", "FILE", "read hwloc's XML; 'live': this machine by hwloc",
 		 &w.hwloc, 0, 0},
+		OPT_SUCH_AS("braid topo", "the matrix"),
+		OPT_SUCH_AS("braid topo --explain 3", "which NICs GPU 3 should use, and why"),
+		OPT_SUCH_AS("braid topo --xml >topo.xml", "a file for NCCL_TOPO_FILE"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
+	enum opt_end end;
 
-	switch (opt_parse("braid topo", "How near GPUs and NICs are to each other.", rows, argc,
-			  argv)) {
-	case OPT_BAD:
-		return 2;
-	case OPT_HELPED:
-		return 0;
-	case OPT_RUN:
-		break;
-	}
+	end = opt_parse("braid topo", "How near GPUs and NICs are to each other.", rows, argc,
+			argv);
+	if (end != OPT_RUN)
+		return end;
 	if (!!w.explain + w.json + w.svg + w.xml > 1)
 		return opt_error("braid topo", "one of --explain, --json, --svg and --xml");
 	if (w.hwloc && *w.root)

@@ -25,7 +25,7 @@ bad()
 
 @test "help lists the subcommands" {
 	run -0 "$braid" help
-	for word in demo perf info topo smc doctor; do
+	for word in demo perf info topo smc doctor completion; do
 		[[ $output == *"  $word "* ]]
 	done
 }
@@ -36,7 +36,7 @@ bad()
 }
 
 @test "each subcommand has --help within 80 columns" {
-	for sub in demo perf info topo smc "smc setup" doctor; do
+	for sub in demo perf info topo smc "smc setup" doctor completion; do
 		run -0 "$braid" $sub --help
 		[[ $output == "usage: braid $sub"* ]]
 		awk 'length > 80 { exit 1 }' <<<"$output"

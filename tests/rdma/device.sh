@@ -31,7 +31,7 @@ has_verbs()
 
 not_without_it()
 {
-	! (BRAID_IB_HCA==none braid_perf --sizes 8 --iters 1 --timeout 5)
+	! (BRAID_IB_HCA="=none" braid_perf --sizes 8 --iters 1 --timeout 5)
 }
 
 perfs()				# TO_WHOM OPTIONS...

@@ -10,7 +10,7 @@ suite=bookworm-backports
 # shellcheck source=tests/vm/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-export BRAID_TRANSPORTS=smc BRAID_SOCKET_IFNAME==w1 BRAID_HANDSHAKE_TIMEOUT=24 BRAID_LANES=1
+export BRAID_TRANSPORTS=smc BRAID_SOCKET_IFNAME="=w1" BRAID_HANDSHAKE_TIMEOUT=24 BRAID_LANES=1
 
 # sysctl NAME VALUE - of all interfaces and w1
 sysctl()

@@ -7,7 +7,7 @@ minutes=6
 # shellcheck source=tests/vm/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-export BRAID_TRANSPORTS=smc,tcp BRAID_SOCKET_IFNAME==w1 BRAID_HANDSHAKE_TIMEOUT=20 BRAID_LANES=2
+export BRAID_TRANSPORTS=smc,tcp BRAID_SOCKET_IFNAME="=w1" BRAID_HANDSHAKE_TIMEOUT=20 BRAID_LANES=2
 case_ "an RDMA device" vm_rxe w1
 case_ "modules of SMC" vm_later
 case_ "a pnetid" "$braid" smc setup --pnetid BRAID --net w1 --ib rxe0

@@ -9,7 +9,7 @@ suite=bookworm-backports
 . "$(dirname "$0")/../lib.sh"
 
 # An emulated RDMA device takes its time.
-export BRAID_TRANSPORTS=smc,tcp BRAID_SOCKET_IFNAME==w1 BRAID_HANDSHAKE_TIMEOUT=24 BRAID_LANES=1
+export BRAID_TRANSPORTS=smc,tcp BRAID_SOCKET_IFNAME="=w1" BRAID_HANDSHAKE_TIMEOUT=24 BRAID_LANES=1
 if [ "$guest" = 2 ]; then
 	serve --verbose
 	exit

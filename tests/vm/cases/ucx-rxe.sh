@@ -61,7 +61,7 @@ by_itself()
 # device takes its time.
 export BRAID_HANDSHAKE_TIMEOUT=24 UCX_RC_RX_QUEUE_LEN=256 UCX_UD_RX_QUEUE_LEN=256 UCX_TLS=rc
 vm_rdma rxe v0 || exit
-export BRAID_SOCKET_IFNAME==v0
+export BRAID_SOCKET_IFNAME="=v0"
 fault "an all-reduce of three processes" all_reduce
 fault "the interface goes down and comes up" down_up
 fault "a peer is killed" killed

@@ -1,0 +1,110 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: BSD-3-Clause
+# completion.bats - what shells complete, and what braid(1) lists, is what --help says.
+
+bats_require_minimum_version 1.5.0
+
+braid=${BRAID_TEST_BRAID:-braid}
+page=${BRAID_TEST_BUILDDIR:-.}/docs/man/braid.1
+
+setup()
+{
+	[ "$(subcommands | wc -l)" -gt 6 ]
+}
+
+# Each subcommand, and each "smc setup".
+subcommands()
+{
+	"$braid" help | sed -n 's/^  \([a-z ]*[a-z]\)  .*/\1/p' | grep -vx help
+}
+
+options_of()				# SUBCOMMAND
+{
+	# shellcheck disable=SC2086 # words
+	"$braid" $1 --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p'
+}
+
+# What bash would offer for the last of WORD...
+offered()				# WORD...
+{
+	COMP_WORDS=(braid "$@") COMP_CWORD=$# COMPREPLY=()
+	_braid || true			# nothing fits
+	printf '%s\n' "${COMPREPLY[@]}"
+}
+
+load_bash()
+{
+	# shellcheck disable=SC1090
+	source <("$braid" completion --shell bash)
+}
+
+@test "bash completes every subcommand" {
+	load_bash
+	for sub in $(subcommands | grep -v ' '); do
+		offered "${sub%?}" | grep -qx "$sub"
+	done
+	offered smc se | grep -qx setup
+	[ -z "$(offered xyz)" ]
+}
+
+@test "bash completes every option that --help lists, and no other" {
+	load_bash
+	while read -r sub; do
+		# shellcheck disable=SC2086
+		diff <(offered $sub -- | sort) <({ options_of "$sub"; echo --help; } | sort)
+	done < <(subcommands)
+}
+
+@test "bash completes files where an option takes one, and nothing where it takes a number" {
+	load_bash
+	cd "$BATS_TEST_TMPDIR"
+	touch one.xml
+	[ "$(offered topo --hwloc on)" = one.xml ]
+	[ -z "$(offered perf --procs '')" ]
+}
+
+@test "zsh takes its script, which has every option" {
+	command -v zsh >/dev/null || skip "zsh is not installed"
+	"$braid" completion --shell zsh | zsh -n
+	"$braid" completion --shell zsh >"$BATS_TEST_TMPDIR/_braid"
+	while read -r sub; do
+		while read -r option; do
+			sed -n "/^	'$sub')/,/;;/p" "$BATS_TEST_TMPDIR/_braid" |
+				grep -qF -e "'${option}["
+		done < <(options_of "$sub")
+	done < <(subcommands)
+}
+
+@test "fish takes its script, and completes by it" {
+	command -v fish >/dev/null || skip "fish is not installed"
+	"$braid" completion --shell fish >"$BATS_TEST_TMPDIR/braid.fish"
+	while read -r sub; do
+		said=$(fish --no-config -c "source $BATS_TEST_TMPDIR/braid.fish
+			complete -C 'braid $sub --'" | sed 's/	.*//')
+		diff <(sort <<<"$said") <(options_of "$sub" | sort)
+	done < <(subcommands)
+}
+
+@test "another shell is refused in one line" {
+	run -2 --separate-stderr "$braid" completion --shell csh
+	[ -z "$output" ]
+	# shellcheck disable=SC2154 # run sets it
+	[[ $stderr == "braid completion: --shell is bash, zsh or fish [bad-option]" ]]
+	run -2 "$braid" completion
+}
+
+@test "braid(1) has every subcommand and every option" {
+	while read -r sub; do
+		sed -n "/^\.Ss braid $sub$/,/^\.S[sh] /p" "$page" >"$BATS_TEST_TMPDIR/part"
+		while read -r option; do
+			grep -qE "^\.It Fl -${option#--}( |$)" "$BATS_TEST_TMPDIR/part"
+		done < <(options_of "$sub")
+	done < <(subcommands)
+}
+
+@test "--help of every subcommand has an example" {
+	while read -r sub; do
+		# shellcheck disable=SC2086
+		"$braid" $sub --help | grep -q '^For example$'
+	done < <(subcommands)
+}

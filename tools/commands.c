@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * commands.c - the table of subcommands: what main() runs, `braid help` lists, and the manual page
+ * and the shells' completion are made of.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cmd.h"
+
+const struct command commands[] = {
+	{"demo", cmd_demo, "A training step's communication on this machine, checked and timed"},
+	{"perf", cmd_perf,
+	 "Measure latency, bandwidth, rate and set-up, beside raw TCP if you like"},
+	{"info", cmd_info, "What the plugin offers here, and every parameter"},
+	{"topo", cmd_topo, "How near GPUs and NICs are, and which a GPU should use"},
+	{"smc", cmd_smc, "What the kernel's SMC has and lacks"},
+	{"smc setup", cmd_smc, "Add what SMC lacks"},
+	{"doctor", cmd_doctor, "What is wrong with this host, or between hosts, and what mends it"},
+	{"completion", cmd_completion, "A script by which a shell completes these words"},
+};
+const unsigned n_commands = sizeof(commands) / sizeof(commands[0]);
+
+void commands_visit(void (*visit)(const char *prog, const char *about, const struct opt *opts))
+{
+	opt_visit(visit);
+	for (unsigned i = 0; i < n_commands; i++) {
+		char words[32], *argv[3] = { words };
+		int argc = 1;
+
+		stpncpy(words, commands[i].name, sizeof(words) - 1)[0] = '\0';
+		argv[1] = strchr(words, ' ');
+		if (argv[1]) {
+			*argv[1]++ = '\0';
+			argc++;
+		}
+		commands[i].run(argc, argv);
+	}
+	opt_visit(NULL);
+}

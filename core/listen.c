@@ -65,13 +65,15 @@ bool braid_listens_left(void)
 /* --- ports --------------------------------------------------------------------------------- */
 
 /* Once for all that has come: what can't be read is no reason to be woken again and again. */
-static void watch_device(struct braid_port *p)
+static void watch_device(struct braid_port *p, bool on)
 {
 	for (unsigned i = 0; braid_transports[i]; i++) {
 		int fd = braid_transports[i]->event_fd(p->dev);
 
-		if (fd >= 0)
+		if (fd >= 0 && on)
 			braid_watch(EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, p, BRAID_TAG_DEVICE);
+		else if (fd >= 0)
+			braid_unwatch(fd);
 	}
 }
 
@@ -110,7 +112,7 @@ static int port_open(struct braid_dev *dev, struct braid_port **ret)
 						  ((struct sockaddr_in6 *)&sa)->sin6_port);
 	err = braid_watch(EPOLL_CTL_ADD, fd, EPOLLIN, p, BRAID_TAG_PORT);
 	if (!err) {
-		watch_device(p);
+		watch_device(p, true);
 		braid_list_add_tail(&ports, &p->node);
 		*ret = p;
 		return 0;
@@ -202,12 +204,7 @@ void braid_ports_close(void)
 	while (!braid_list_empty(&ports)) {
 		struct braid_port *p = braid_list_entry(ports.next, struct braid_port, node);
 
-		for (unsigned i = 0; braid_transports[i]; i++) {
-			int fd = braid_transports[i]->event_fd(p->dev);
-
-			if (fd >= 0)
-				braid_unwatch(fd);
-		}
+		watch_device(p, false);
 		braid_list_del(&p->node);
 		braid_os->close(p->fd);
 		free(p);

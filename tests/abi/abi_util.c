@@ -336,6 +336,22 @@ void streams_are_ours(void)
 		skip_because("UCX has TCP connections of its own, which can't be told from ours");
 }
 
+static const char *listened_for;
+static char heard[512];
+
+ncclDebugLogger_t abi_hear(const char *word)
+{
+	listened_for = word;
+	return abi_log;
+}
+
+void abi_heard(const char *want)
+{
+	if (strcmp(heard, want) != 0)
+		FAIL("what is told is \"%s\", not \"%s\"", heard, want);
+	heard[0] = '\0';
+}
+
 void abi_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 {
 	const char *nic = getenv("BRAID_TEST_RDMA");
@@ -347,6 +363,8 @@ void abi_log(int level, unsigned long flags, const char *file, int line, const c
 	va_end(ap);
 	if (nic && strcmp(nic, "roce2") && strstr(text, "RoCE v1 is not routed"))
 		level = NCCL_LOG_INFO;
+	if (listened_for && strstr(text, listened_for))
+		snprintf(heard, sizeof(heard), "%s", strstr(text, listened_for));
 	net_log(level, flags, file, line, "%s", text);
 }
 

@@ -217,53 +217,29 @@ static void many_contexts(struct abi *t)
 
 /* -- what is told at the end ---------------------------------------------------------------- */
 
-static char told[512];			/* the last line of traffic */
-
-static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
-	__attribute__((format(printf, 5, 6)));
-static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
-{
-	char text[1024];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	abi_log(level, flags, file, line, "%s", text);
-	if (strstr(text, "traffic: "))
-		snprintf(told, sizeof(told), "%s", strstr(text, "traffic: "));
-}
-
-static void told_is(const char *want)
-{
-	if (strcmp(told, want) != 0)
-		FAIL("what is told is \"%s\", not \"%s\"", told, want);
-	told[0] = '\0';
-}
-
 static void traffic_told(struct abi *t)
 {
 	struct net *net = abi_up(t);
 	struct pair p[2];
 
 	OK(net_finalize(net));
-	OK(net_init(net, 3, -1, hear, NULL));
+	OK(net_init(net, 3, -1, abi_hear("traffic: "), NULL));
 	for (int i = 0; i < 2; i++)
 		pair_open(net, &p[i]);
 	exchange(net, p[0].send, p[0].recv, 1000, 1);
 	exchange(net, p[0].send, p[0].recv, 0, 2);
 	exchange(net, p[1].send, p[1].recv, 300000, 3);
 	pair_close(net, &p[0]);
-	told_is("");
+	abi_heard("");
 	pair_close(net, &p[1]);
-	told_is("traffic: sent 3 messages of 301000 bytes, received 3 of 301000, since it was found");
+	abi_heard("traffic: sent 3 messages of 301000 bytes, received 3 of 301000, since it was found");
 	pair_open(net, &p[0]);
 	pair_close(net, &p[0]);
-	told_is("");
+	abi_heard("");
 	pair_open(net, &p[0]);
 	exchange(net, p[0].send, p[0].recv, 24, 4);
 	pair_close(net, &p[0]);
-	told_is("traffic: sent 4 messages of 301024 bytes, received 4 of 301024, since it was found");
+	abi_heard("traffic: sent 4 messages of 301024 bytes, received 4 of 301024, since it was found");
 	abi_down(net);
 }
 

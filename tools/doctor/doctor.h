@@ -103,6 +103,8 @@ const char *env_param(struct doctor *d, const char *name, const char **ret_name)
 
 /* Facts that no file tells: NULL with a reason for doctor_skip() if there are none. */
 const json_t *doctor_probe(struct doctor *d, const char *name, const char **ret_why);
+/* Says whether the library whose name starts so can be loaded; true: not, and `devices` need it. */
+bool doctor_lacks_library(struct doctor *d, const char *prefix, const char *devices);
 
 const struct braid_machine *doctor_machine(struct doctor *d);	/* never NULL */
 

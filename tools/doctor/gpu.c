@@ -161,29 +161,9 @@ static void gdrcopy(struct doctor *d)
 
 static void library(struct doctor *d)
 {
-	const char *why, *name;
-	const json_t *libs = doctor_probe(d, "libraries", &why), *x;
-
-	if (none(d))
-		return;
-	if (!libs) {
-		doctor_skip(d, "libraries: %s", why);
-		return;
-	}
-	for (size_t i = 0; i < json_array_size(libs); i++) {
-		x = json_array_get(libs, i);
-		name = json_string_value(json_object_get(x, "name"));
-		if (!name || strncmp(name, "libcuda", 7) != 0)
-			continue;
-		if (json_is_true(json_object_get(x, "found"))) {
-			doctor_ok(d, "%s is there", name);
-			return;
-		}
-		doctor_find(d, LEVEL_FAIL, "GPUs are there, but %s can't be loaded: %s", name,
-			    json_string_value(json_object_get(x, "why")));
+	if (!none(d) && doctor_lacks_library(d, "libcuda", "GPUs"))
 		doctor_mend(d, doctor_in_container(d) ? "docker run --gpus all" :
 			    "sudo ldconfig   # or install the driver's libraries");
-	}
 }
 
 const struct check doctor_gpu[] = {

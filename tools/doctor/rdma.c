@@ -373,34 +373,12 @@ static void firmware(struct doctor *d)
 
 static void library(struct doctor *d)
 {
-	const char *why;
-	const json_t *libs = doctor_probe(d, "libraries", &why), *x;
-
 	if (none(d))
 		return;
-	if (!libs) {
-		doctor_skip(d, "libraries: %s", why);
-		return;
-	}
-	for (size_t i = 0; i < json_array_size(libs); i++) {
-		const char *name;
-
-		x = json_array_get(libs, i);
-		name = json_string_value(json_object_get(x, "name"));
-		if (!name || (strncmp(name, "libibverbs", 10) != 0 &&
-			      strncmp(name, "librdmacm", 9) != 0))
-			continue;
-		if (json_is_true(json_object_get(x, "found"))) {
-			doctor_ok(d, "%s is there", name);
-			continue;
-		}
-		doctor_find(d, LEVEL_FAIL, "RDMA devices are there, but %s can't be loaded: %s",
-			    name, json_string_value(json_object_get(x, "why")));
-		if (strncmp(name, "libibverbs", 10) == 0)
-			doctor_mend_install(d, "libibverbs1 ibverbs-providers", "libibverbs");
-		else
-			doctor_mend_install(d, "librdmacm1", "librdmacm");
-	}
+	if (doctor_lacks_library(d, "libibverbs", "RDMA devices"))
+		doctor_mend_install(d, "libibverbs1 ibverbs-providers", "libibverbs");
+	if (doctor_lacks_library(d, "librdmacm", "RDMA devices"))
+		doctor_mend_install(d, "librdmacm1", "librdmacm");
 }
 
 static void hca(struct doctor *d)

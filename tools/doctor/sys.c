@@ -507,6 +507,29 @@ found:
 	return d->probes[i].json;
 }
 
+bool doctor_lacks_library(struct doctor *d, const char *prefix, const char *devices)
+{
+	const char *why, *name;
+	const json_t *libs = doctor_probe(d, "libraries", &why), *x;
+
+	if (!libs)
+		doctor_skip(d, "%s: %s", prefix, why);
+	for (size_t i = 0; i < json_array_size(libs); i++) {
+		x = json_array_get(libs, i);
+		name = json_string_value(json_object_get(x, "name"));
+		if (!name || strncmp(name, prefix, strlen(prefix)) != 0)
+			continue;
+		if (json_is_true(json_object_get(x, "found"))) {
+			doctor_ok(d, "%s is there", name);
+			return false;
+		}
+		doctor_find(d, LEVEL_FAIL, "%s are there, but %s can't be loaded: %s", devices,
+			    name, json_string_value(json_object_get(x, "why")));
+		return true;
+	}
+	return false;
+}
+
 bool doctor_is_live(const struct doctor *d)
 {
 	return !*d->w->root;

@@ -355,7 +355,7 @@ static int try(const char *file)
 	if (pid < 0)
 		return -errno;
 	if (!pid)
-		_exit(!freopen("/dev/null", "w", stderr) || load(file, &t));
+		_exit(!freopen("/dev/null", "w", stderr) || load(file, &t) ? 1 : 0);
 	while (waitpid(pid, &status, 0) < 0) {
 		if (errno != EINTR)
 			return -errno;

@@ -242,7 +242,7 @@ static int demo(struct demo *d)
 		rc = stream(d);
 	if (rc) {
 		fflush(stdout);
-		fprintf(stderr, "braid demo: %s\n", d->s.err);
+		opt_fail("braid demo", "[not-measured]", "%s", d->s.err);
 	}
 	rc = rc ? 1 : verdict(d);
 	perf_session_close(&d->s);

@@ -427,10 +427,8 @@ static int info(const struct wishes *w)
 
 	net_log_verbose(w->verbose);
 	plugin = info_plugin(w->plugin, w->abi, err);
-	if (!plugin) {
-		fprintf(stderr, "braid info: %s\n", err);
-		return 1;
-	}
+	if (!plugin)
+		return opt_fail("braid info", "[no-plugin]", "%s", err);
 	doc = json_pack("{s:s, s:o, s:o, s:o, s:o}", "schema", "braid-info-1", "plugin", plugin,
 			"smc", smc_json(), "libraries", info_libraries(), "params",
 			params_json());

@@ -21,16 +21,37 @@ void opt_visit(opt_visitor visit)
 	visitor = visit;
 }
 
+__attribute__((format(printf, 3, 0)))
+static void complain(const char *prog, const char *id, const char *fmt, va_list ap)
+{
+	char text[1024];
+	size_t len;
+
+	vsnprintf(text, sizeof(text), fmt, ap);
+	len = strlen(text);
+	if (len && text[len - 1] == ']')
+		id = "";
+	fprintf(stderr, "%s: %s%s%s\n", prog, text, *id ? " " : "", id);
+}
+
 int opt_error(const char *prog, const char *fmt, ...)
 {
 	va_list ap;
 
-	fprintf(stderr, "%s: ", prog);
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	complain(prog, "[bad-option]", fmt, ap);
 	va_end(ap);
-	fputs(" [bad-option]\n", stderr);
 	return 2;
+}
+
+int opt_fail(const char *prog, const char *id, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	complain(prog, id, fmt, ap);
+	va_end(ap);
+	return 1;
 }
 
 static void option_help(const struct opt *o)

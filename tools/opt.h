@@ -39,4 +39,11 @@ void opt_visit(opt_visitor visit);
 /* One line on stderr, "PROG: TEXT [bad-option]"; returns 2, the status of a bad command line. */
 int opt_error(const char *prog, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/*
+ * The same for what failed while it ran; returns 1.  `id` is "[NAME]" (docs/messages.md), and left
+ * out where the text ends in one: what a plugin's own warning says.
+ */
+int opt_fail(const char *prog, const char *id, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
 #endif

@@ -331,7 +331,7 @@ static int perf_run(struct perf *p)
 		rc = p->opt.pattern == PERF_SETUP ? setup_run(p) : patterns_run(p);
 	progress_end(p);
 	if (rc)
-		fprintf(stderr, "%s: %s\n", p->prog, p->s.err[0] ? p->s.err : strerror(-rc));
+		opt_fail(p->prog, "[not-measured]", "%s", p->s.err[0] ? p->s.err : strerror(-rc));
 	else
 		perf_print(&p->rep);
 	perf_session_close(&p->s);
@@ -422,7 +422,7 @@ static int serve(const char *prog, const struct perf_options *o, const struct wo
 
 	rc = perf_worker_serve(w->listen, &o->env, o->pin, w->once, err);
 	if (rc < 0)
-		fprintf(stderr, "%s: %s\n", prog, err);
+		opt_fail(prog, "[not-served]", "%s", err);
 	return rc ? 1 : 0;
 }
 

@@ -220,9 +220,8 @@ static int send_setup(struct nl_sock *nl, const char *family, uint8_t cmd, const
 
 static int complain(const char *what, int err)
 {
-	fprintf(stderr, "braid smc setup: %s: %s%s\n", what, nl_geterror(err),
-		geteuid() ? "; it is for root" : "");
-	return 1;
+	return opt_fail("braid smc setup", "[smc-refused]", "%s: %s%s", what, nl_geterror(err),
+			geteuid() ? "; it is for root" : "");
 }
 
 /* What is there already is no error. */
@@ -259,8 +258,7 @@ static void ask(json_t *o)
 static int set_up(const struct setup *s)
 {
 	(void)s;
-	fputs("braid smc setup: this braid was built without libnl\n", stderr);
-	return 1;
+	return opt_fail("braid smc setup", "[no-libnl]", "this braid was built without libnl");
 }
 
 #endif

@@ -300,15 +300,12 @@ static int explain(const struct braid_machine *m, const struct wishes *w, unsign
 	char words[WORDS];
 	int gpu = gpu_find(m, w->explain);
 
-	if (gpu < 0) {
-		fprintf(stderr, "braid topo: there is no GPU '%s', but %u of them\n", w->explain,
-			m->n_gpus);
-		return 1;
-	}
-	if ((unsigned)gpu >= n_gpus) {
-		fprintf(stderr, "braid topo: GPU%d is not among the first %u\n", gpu, n_gpus);
-		return 1;
-	}
+	if (gpu < 0)
+		return opt_fail("braid topo", "[no-gpu]", "there is no GPU '%s', but %u of them",
+				w->explain, m->n_gpus);
+	if ((unsigned)gpu >= n_gpus)
+		return opt_fail("braid topo", "[no-gpu]", "GPU%d is not among the first %u", gpu,
+				n_gpus);
 	braid_choose(m, n_gpus, (unsigned)gpu, &c);
 	braid_choice_explain(m, (unsigned)gpu, &c, words, sizeof(words));
 	fputs(words, stdout);
@@ -342,7 +339,7 @@ static int read_machine(const struct wishes *w, struct braid_machine **ret)
 		return read_hwloc(w->hwloc, ret);
 	err = braid_machine_read(w->root, ret);
 	if (err)
-		fprintf(stderr, "braid topo: %s/sys: %s\n", w->root, strerror(-err));
+		opt_fail("braid topo", "[cannot-read]", "%s/sys: %s", w->root, strerror(-err));
 	return !!err;
 }
 

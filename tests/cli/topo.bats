@@ -294,18 +294,18 @@ nvlink()
 	cut=$BATS_TEST_TMPDIR/cut.xml
 	head -c 9000 "$src/tests/topo/four-gpu.xml" >"$cut"
 	by_hwloc "$cut"
-	[ "$stderr" = "braid topo: $cut: hwloc can't read this" ]
+	[ "$stderr" = "braid topo: $cut: hwloc can't read this [bad-option]" ]
 	[ "$status" -eq 2 ]
 	# well-formed, but libhwloc 2.9.0 dies of it; another one may not
 	sed 's/ complete_cpuset="[^"]*"//' "$src/tests/topo/four-gpu.xml" >"$cut"
 	run --separate-stderr "$braid" topo --hwloc "$cut"
-	[ "$status" -eq 0 ] || [ "$stderr" = "braid topo: $cut: hwloc can't read this" ]
+	[ "$status" -eq 0 ] || [ "$stderr" = "braid topo: $cut: hwloc can't read this [bad-option]" ]
 	: >"$cut"
 	run -2 --separate-stderr "$braid" topo --hwloc "$cut" --json
-	[ "$stderr" = "braid topo: $cut: hwloc can't read this" ]
+	[ "$stderr" = "braid topo: $cut: hwloc can't read this [bad-option]" ]
 	[ -z "$output" ]
 	run -2 --separate-stderr "$braid" topo --hwloc /nowhere
-	[ "$stderr" = "braid topo: /nowhere: No such file or directory" ]
+	[ "$stderr" = "braid topo: /nowhere: No such file or directory [bad-option]" ]
 	run -2 --separate-stderr "$braid" topo --hwloc "$cut" --root /
 	[ "${#stderr_lines[@]}" -eq 1 ]
 }
@@ -328,7 +328,7 @@ nvlink()
 		[ "${#stderr_lines[@]}" -eq 1 ]
 	done
 	run -1 --separate-stderr "$braid" topo --root /nowhere
-	[ "$stderr" = "braid topo: /nowhere/sys: No such file or directory" ]
+	[ "$stderr" = "braid topo: /nowhere/sys: No such file or directory [cannot-read]" ]
 	run -2 --separate-stderr "$braid" topo --json --xml
 	[ "${#stderr_lines[@]}" -eq 1 ]
 }

@@ -134,10 +134,10 @@ rule_params()
 # words come from a caller (`why`) has the caller's.
 rule_messages()
 {
-	local calls='braid_(warn|error|link_fail|link_down|no_memory)|opt_error' page=docs/messages.md id ids
+	local calls='braid_(warn|error|link_fail|link_down|no_memory)|opt_fail' page=docs/messages.md id ids
 
 	# shellcheck disable=SC2046,SC2086
-	for f in $(files '*.c' $product); do
+	for f in $(files '*.c' $product tools); do
 		awk -v f="$f" -v calls="(^|[^a-z_])($calls)[(]" '
 			/^[a-z].*[(]/ { next }
 			!text && $0 ~ calls { text = " "; at = FNR }

@@ -409,9 +409,8 @@ int doctor_nodes(const struct wishes *w)
 		for (unsigned k = 0; k < all.n; k++) {
 			if (!all.node[k].error[0])
 				continue;
-			fprintf(stderr, "braid doctor: %s: %s\n", all.node[k].name,
-				all.node[k].error);
-			rc = 1;
+			rc = opt_fail("braid doctor", "[host-not-asked]", "%s: %s",
+				      all.node[k].name, all.node[k].error);
 		}
 		if (all.refused)
 			rc = 2;

@@ -39,10 +39,12 @@ tools_libtools_la_SOURCES = \
 	tools/opt.h \
 	tools/perf.c \
 	tools/perf.h \
+	tools/perf_coll.c \
 	tools/perf_ctl.c \
 	tools/perf_model.c \
 	tools/perf_net.c \
 	tools/perf_pattern.c \
+	tools/perf_pattern.h \
 	tools/perf_print.c \
 	tools/perf_pump.c \
 	tools/perf_pump.h \

@@ -432,7 +432,8 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 	struct perf_options *o = &p.opt;
 	struct words w = { .pattern = "pingpong" };
 	const struct opt rows[] = {
-		{OPT_TEXT, "pattern", "NAME", "pingpong oneway bidir rate allreduce alltoall setup",
+		{OPT_TEXT, "pattern", "NAME",
+		 "pingpong oneway bidir rate allreduce alltoall incast hier sparse setup",
 		 &w.pattern, 0, 0},
 		{OPT_TEXT, "sizes", "LIST", "8:1m by doubling, or 8,1k,64k; k, m, g", &w.sizes, 0,
 		 0},

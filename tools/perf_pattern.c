@@ -4,51 +4,17 @@
  * comms, run by one or more threads.
  *
  * Streams (ping-pong, one way, both ways, rate, all-to-all) are one operation of `iters` messages
- * per comm.  Collectives are `iters` operations, each to its end, one channel per comm.
+ * per comm.  Collectives are `iters` operations, each to its end, one channel per comm; those of
+ * several steps are in perf_coll.c.
  */
-#include <assert.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/perf_ring.h"
+#include "tools/perf_pattern.h"
 
-enum { PAGE = 4096, LINE = 128 };
-
-struct strand {				/* one thread, its flows and what it saw */
-	struct job *job;
-	struct pump pump;
-	struct perf_samples lat;
-	struct ring *rings;		/* collectives: n / 2 of them */
-	uint64_t start_ns, ns, last_ns;
-	pthread_t thread;
-	int rc;
-};
-
-struct job {
-	const struct perf_run *run;
-	int rank, n;
-	struct perf_ends *ends;
-	struct perf_arena *arena;
-	const struct layout *layout;
-	struct perf_model model;
-	struct strand *strands;
-	struct flow *flows;		/* all strands', each strand's in a row */
-	unsigned nflows;
-	atomic_bool stop;
-	uint64_t values, wrong;
-};
-
-struct layout {				/* how a pattern lays its flows */
-	uint64_t (*arena)(const struct perf_run *run, int n);
-	void (*lay)(struct job *j);
-	uint64_t (*ops)(const struct job *j);
-	void (*begin)(struct strand *s, uint64_t op);	/* not timed */
-	void (*end)(struct strand *s, uint64_t op);	/* not timed */
-	void (*finish)(struct job *j);
-};
+enum { LINE = 128 };
 
 /* -- who talks to whom -------------------------------------------------------------------- */
 
@@ -72,6 +38,11 @@ static bool edge_all(int n, int src, int dst)
 	return src < n && dst < n && src != dst;
 }
 
+static bool edge_incast(int n, int src, int dst)
+{
+	return src > 0 && src < n && dst == 0;
+}
+
 const struct perf_kind perf_kinds[PERF_PATTERNS] = {
 	[PERF_PINGPONG] = {"pingpong", "there and back, one at a time: latency", PERF_SHOWS_LATENCY,
 			   2, 2, 2, 2, "8,1k,4k,16k,64k,512k", edge_pair},
@@ -85,6 +56,12 @@ const struct perf_kind perf_kinds[PERF_PATTERNS] = {
 			    PERF_SHOWS_COLL, 2, PERF_PROCS_MAX, 4, 4, "64k:64m", edge_ring},
 	[PERF_ALLTOALL] = {"alltoall", "every process to every other", PERF_SHOWS_BANDWIDTH, 2,
 			   PERF_PROCS_MAX, 4, 8, "4k,64k,512k", edge_all},
+	[PERF_INCAST] = {"incast", "all to rank 0 at once, as to a parameter server",
+			 PERF_SHOWS_BANDWIDTH, 2, PERF_PROCS_MAX, 4, 8, "4k,64k,512k", edge_incast},
+	[PERF_HIER] = {"hier", "all-reduce in two levels: inside halves, then across",
+		       PERF_SHOWS_COLL, 2, PERF_PROCS_MAX, 4, 4, "64k:64m", perf_edge_hier},
+	[PERF_SPARSE] = {"sparse", "all-gather of a hundredth: values and their indices",
+			 PERF_SHOWS_COLL, 2, PERF_PROCS_MAX, 4, 4, "64k:64m", edge_ring},
 	[PERF_SETUP] = {"setup", "connection set-up, one comm after another", PERF_SHOWS_SETUP, 2,
 			2, 2, 1, "8", edge_forward},
 	[PERF_DDP] = {"ddp", "a training step of ResNet-50", PERF_SHOWS_COLL, 2, PERF_PROCS_MAX, 4,
@@ -93,14 +70,14 @@ const struct perf_kind perf_kinds[PERF_PATTERNS] = {
 
 /* -- streams ------------------------------------------------------------------------------ */
 
-static size_t round_up(size_t x, size_t to)
+uint64_t perf_round_up(uint64_t x, uint64_t to)
 {
 	return (x + to - 1) / to * to;
 }
 
 static uint64_t stream_slots(const struct perf_run *run)
 {
-	return round_up(run->inflight * round_up(run->size, LINE), PAGE);
+	return perf_round_up(run->inflight * perf_round_up(run->size, LINE), PERF_PAGE);
 }
 
 static uint64_t stream_arena(const struct perf_run *run, int n)
@@ -168,7 +145,7 @@ static void stream_flow(struct job *j, struct flow *f, unsigned nth)
 	f->piece = stream_piece;
 	f->goal = run->iters;
 	f->size = run->size;
-	f->stride = round_up(run->size, LINE);
+	f->stride = perf_round_up(run->size, LINE);
 	f->base = j->arena->base + nth * stream_slots(run);
 	f->key = stream_key(j, f);
 	if (run->check && f->is_send)
@@ -201,7 +178,7 @@ static void stream_end(struct strand *s, uint64_t op)
 	(void)s, (void)op;
 }
 
-static void stream_finish(struct job *j)
+void perf_lay_finish(struct job *j)
 {
 	unsigned i;
 
@@ -254,7 +231,7 @@ static uint64_t vector_elems(const struct job *j)
 	return j->run->size / sizeof(float);
 }
 
-static float *vector(const struct job *j)
+float *perf_vector(const struct job *j)
 {
 	return (void *)j->arena->base;
 }
@@ -263,15 +240,16 @@ static uint64_t ring_arena(const struct perf_run *run, int n)
 {
 	uint64_t part = run->size / sizeof(float) / run->comms + 1;
 
-	return round_up(run->size, PAGE) +
-	       run->comms * round_up(ring_scratch_bytes(part, n, run->inflight), PAGE);
+	return perf_round_up(run->size, PERF_PAGE) +
+	       run->comms * perf_round_up(ring_scratch_bytes(part, n, run->inflight), PERF_PAGE);
 }
 
 static void ring_lay(struct job *j)
 {
 	uint64_t part = vector_elems(j) / j->run->comms + 1;
-	uint64_t scratch = round_up(ring_scratch_bytes(part, j->n, j->run->inflight), PAGE);
-	char *at = j->arena->base + round_up(j->run->size, PAGE);
+	uint64_t scratch =
+		perf_round_up(ring_scratch_bytes(part, j->n, j->run->inflight), PERF_PAGE);
+	char *at = j->arena->base + perf_round_up(j->run->size, PERF_PAGE);
 	struct strand *s;
 	struct flow *f;
 	unsigned i;
@@ -279,14 +257,14 @@ static void ring_lay(struct job *j)
 	for (s = j->strands; s < j->strands + j->run->threads; s++) {
 		for (i = 0; i < s->pump.n / 2; i++, at += scratch) {
 			f = &s->pump.flows[2 * i];
-			s->rings[i] = (struct ring){ .rank = j->rank, .n = j->n, .scratch = at,
-						     .rx = f, .tx = f + 1 };
+			s->channels[i].ring = (struct ring){ .rank = j->rank, .n = j->n,
+							     .scratch = at, .rx = f, .tx = f + 1 };
 		}
 	}
 }
 
 /* Channel `idx`'s part of a vector. */
-static uint64_t part_begin(const struct job *j, uint64_t elems, unsigned idx)
+uint64_t perf_part_begin(const struct job *j, uint64_t elems, unsigned idx)
 {
 	return elems * idx / j->run->comms;
 }
@@ -299,17 +277,17 @@ static void rings_aim(struct strand *s, uint64_t at, uint64_t elems, bool fill)
 	float *data;
 
 	for (i = 0; i < s->pump.n / 2; i++) {
-		idx = (unsigned)s->rings[i].tx->idx;
-		from = at + part_begin(j, elems, idx);
-		n = at + part_begin(j, elems, idx + 1) - from;
-		data = vector(j) + from;
+		idx = (unsigned)s->channels[i].ring.tx->idx;
+		from = at + perf_part_begin(j, elems, idx);
+		n = at + perf_part_begin(j, elems, idx + 1) - from;
+		data = perf_vector(j) + from;
 		if (fill)
 			ring_fill(data, n, from, j->rank, j->run->step);
-		ring_aim(&s->rings[i], data, n);
+		ring_aim(&s->channels[i].ring, data, n);
 	}
 }
 
-static uint64_t allreduce_ops(const struct job *j)
+uint64_t perf_ops_iters(const struct job *j)
 {
 	return j->run->iters;
 }
@@ -323,14 +301,15 @@ static void allreduce_begin(struct strand *s, uint64_t op)
 static void allreduce_end(struct strand *s, uint64_t op)
 {
 	const struct job *j = s->job;
+	const struct ring *r;
 	unsigned i;
 
 	(void)op;
 	for (i = 0; j->run->check && i < s->pump.n / 2; i++) {
-		s->rings[i].rx->values += s->rings[i].elems;
-		s->rings[i].rx->wrong += ring_wrong(s->rings[i].data, s->rings[i].elems,
-						    (uint64_t)(s->rings[i].data - vector(j)), j->n,
-						    j->run->step);
+		r = &s->channels[i].ring;
+		r->rx->values += r->elems;
+		r->rx->wrong += ring_wrong(r->data, r->elems, (uint64_t)(r->data - perf_vector(j)),
+					   j->n, j->run->step);
 	}
 }
 
@@ -356,7 +335,7 @@ static void ddp_lay(struct job *j)
 	j->run = &whole;
 	ring_lay(j);
 	j->run = asked;
-	ring_fill(vector(j), j->model.params, 0, j->rank, j->run->step);
+	ring_fill(perf_vector(j), j->model.params, 0, j->rank, j->run->step);
 }
 
 static uint64_t ddp_ops(const struct job *j)
@@ -377,21 +356,23 @@ static void ddp_begin(struct strand *s, uint64_t op)
 static void ddp_finish(struct job *j)
 {
 	j->values = j->model.params;
-	j->wrong = ring_wrong(vector(j), j->model.params, 0, j->n, j->run->step);
+	j->wrong = ring_wrong(perf_vector(j), j->model.params, 0, j->n, j->run->step);
 }
 
-static const struct layout stream = {stream_arena, stream_lay, stream_ops,
-				     stream_begin, stream_end, stream_finish};
+static const struct layout stream = { stream_arena, stream_lay, stream_ops, stream_begin,
+				      NULL, stream_end, perf_lay_finish };
 static const struct layout pingpong = { stream_arena, pingpong_lay, stream_ops, stream_begin,
-					stream_end, stream_finish };
-static const struct layout allreduce = { ring_arena, ring_lay, allreduce_ops, allreduce_begin,
-					 allreduce_end, stream_finish };
-static const struct layout ddp = { ddp_arena, ddp_lay, ddp_ops, ddp_begin, stream_end, ddp_finish };
+					NULL, stream_end, perf_lay_finish };
+static const struct layout allreduce = { ring_arena, ring_lay, perf_ops_iters, allreduce_begin,
+					 NULL, allreduce_end, perf_lay_finish };
+static const struct layout ddp = { ddp_arena, ddp_lay, ddp_ops, ddp_begin, NULL, stream_end,
+				   ddp_finish };
 
 static const struct layout *const layouts[PERF_PATTERNS] = {
 	[PERF_PINGPONG] = &pingpong, [PERF_ONEWAY] = &stream, [PERF_BIDIR] = &stream,
 	[PERF_RATE] = &stream, [PERF_ALLREDUCE] = &allreduce, [PERF_ALLTOALL] = &stream,
-	[PERF_SETUP] = &stream, [PERF_DDP] = &ddp,
+	[PERF_INCAST] = &stream, [PERF_HIER] = &perf_layout_hier,
+	[PERF_SPARSE] = &perf_layout_sparse, [PERF_SETUP] = &stream, [PERF_DDP] = &ddp,
 };
 
 uint64_t perf_arena_bytes(const struct perf_run *run, int nprocs)
@@ -458,8 +439,9 @@ static int job_init(struct job *j, int ctl_fd)
 	for (t = 0; t < threads; t++) {
 		strand_take(j, t, &j->nflows);
 		j->strands[t].pump.ctl_fd = ctl_fd;
-		j->strands[t].rings = calloc(j->strands[t].pump.n / 2 + 1, sizeof(struct ring));
-		if (!j->strands[t].rings || perf_samples_init(&j->strands[t].lat) != 0)
+		j->strands[t].channels =
+			calloc(j->strands[t].pump.n / 2 + 1, sizeof(struct channel));
+		if (!j->strands[t].channels || perf_samples_init(&j->strands[t].lat) != 0)
 			return -ENOMEM;
 	}
 	return 0;
@@ -471,7 +453,7 @@ static void job_fini(struct job *j)
 
 	for (t = 0; j->strands && t < j->run->threads; t++) {
 		perf_samples_fini(&j->strands[t].lat);
-		free(j->strands[t].rings);
+		free(j->strands[t].channels);
 	}
 	free(j->strands);
 	free(j->flows);
@@ -486,7 +468,7 @@ static void *strand_main(void *arg)
 	for (op = 0; op < ops && s->rc == 0; op++) {
 		s->job->layout->begin(s, op);
 		s->last_ns = ns = perf_now_ns();
-		s->rc = pump_run(&s->pump);
+		s->rc = s->job->layout->run ? s->job->layout->run(s) : pump_run(&s->pump);
 		ns = perf_now_ns() - ns;
 		s->ns += ns;
 		if (ops > 1)

@@ -84,12 +84,10 @@ static double get_alg_gb_s(const struct perf_report *rep, const struct perf_row 
 	return r->seconds > 0 ? (double)r->size * (double)r->iters / 1e9 / r->seconds : 0;
 }
 
-/* What each process's wire carries: nccl-tests' busbw. */
+/* What each process receives on average: of a ring all-reduce, nccl-tests' busbw. */
 static double get_bus_gb_s(const struct perf_report *rep, const struct perf_row *r)
 {
-	double n = rep->opt->procs;
-
-	return get_alg_gb_s(rep, r) * 2 * (n - 1) / n;
+	return r->seconds > 0 ? r->bytes / rep->opt->procs / 1e9 / r->seconds : 0;
 }
 
 enum {

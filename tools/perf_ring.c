@@ -74,7 +74,7 @@ static struct piece rx_piece(struct flow *f, uint64_t t)
 	return p;
 }
 
-static void sum(float *to, const float *from, size_t n)
+void ring_sum(float *to, const float *from, size_t n)
 {
 	size_t i;
 
@@ -89,7 +89,7 @@ static void rx_arrived(struct flow *f, uint64_t t, struct piece p)
 	const struct ring *r = f->arg;
 
 	if (is_partial(r, t))
-		sum((void *)slice_at(r, t, 1).data, (void *)p.data, p.size / sizeof(float));
+		ring_sum((void *)slice_at(r, t, 1).data, (void *)p.data, p.size / sizeof(float));
 }
 
 void ring_aim(struct ring *r, float *data, uint64_t elems)

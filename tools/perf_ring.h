@@ -24,6 +24,8 @@ uint64_t ring_scratch_bytes(uint64_t elems, int n, unsigned depth);
 /* Aim both flows at one all-reduce of `elems` floats at `data`. */
 void ring_aim(struct ring *r, float *data, uint64_t elems);
 
+void ring_sum(float *to, const float *from, size_t n);
+
 /* Test data: small integers, so that sums of floats are exact up to 256 ranks. */
 void ring_fill(float *data, uint64_t elems, uint64_t at, int rank, uint32_t step);
 /* How many of them are not the sum over all ranks. */

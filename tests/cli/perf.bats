@@ -59,6 +59,24 @@ checked()				# OPTIONS...
 	checked --pattern alltoall --procs 4 --sizes 8,64k
 }
 
+@test "incast of 5 processes moves every byte right" {
+	checked --pattern incast --procs 5 --sizes 8,64k
+}
+
+@test "all-reduce in two levels over 2, 3, 4 and 6 processes sums right" {
+	for n in 2 3 4 6; do
+		checked --pattern hier --procs $n --sizes 4,100,64k,3m
+	done
+	checked --pattern hier --procs 4 --comms 3 --threads 2 --sizes 4,40,1m
+}
+
+@test "sparse all-gather over 2, 3 and 5 processes adds up right" {
+	for n in 2 3 5; do
+		checked --pattern sparse --procs $n --sizes 4,400,64k,3m
+	done
+	checked --pattern sparse --procs 4 --comms 3 --threads 2 --sizes 4,40,1m
+}
+
 @test "empty messages go through" {
 	run -0 perf --pattern oneway --sizes 0
 }

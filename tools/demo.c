@@ -86,7 +86,7 @@ static int steps(struct demo *d)
 static int links(struct demo *d, enum fabric_kind kind)
 {
 	struct perf_linked unused;
-	int rc = perf_session_load(&d->s, kind, &d->about[kind]);
+	int rc = perf_session_load(&d->s, kind, NULL, &d->about[kind]);
 
 	if (!rc)
 		rc = perf_session_link_all(&d->s, kind, PERF_DDP, 1);

@@ -50,6 +50,7 @@ tools_libtools_la_SOURCES = \
 	tools/perf_pump.h \
 	tools/perf_ring.c \
 	tools/perf_ring.h \
+	tools/perf_row.c \
 	tools/perf_session.c \
 	tools/perf_stat.c \
 	tools/perf_worker.c \

@@ -84,93 +84,7 @@ const char *perf_size_name(uint64_t size, char room[24])
 	return room;
 }
 
-/* -- one row ------------------------------------------------------------------------------ */
-
-static struct perf_run run_of(const struct perf *p, enum fabric_kind kind, uint64_t size,
-			      uint64_t iters)
-{
-	const struct perf_options *o = &p->opt;
-
-	return (struct perf_run){
-		.fabric = kind, .pattern = o->pattern, .comms = (uint32_t)o->comms,
-		.threads = (uint32_t)o->threads, .inflight = (uint32_t)o->inflight,
-		.check = o->check, .size = size, .iters = iters, .stall_s = o->timeout_s / 2,
-	};
-}
-
-/* All workers' results as one: the slowest one's time, everybody's messages, bytes and CPU. */
-static void row_sum(const struct perf *p, const struct perf_result *res, struct perf_row *row)
-{
-	double cpu = 0;
-	int i;
-
-	row->cpu_share = 1;
-	for (i = 0; i < p->s.nprocs; i++) {
-		row->seconds = fmax(row->seconds, (double)res[i].ns / 1e9);
-		row->bytes += (double)res[i].bytes;
-		row->messages += (double)res[i].messages;
-		row->msg_s += res[i].rate;
-		row->values += res[i].values;
-		row->wrong += res[i].wrong;
-		cpu += (double)res[i].cpu_ns / 1e9;
-		if (res[i].ns)
-			row->cpu_share =
-				fmin(row->cpu_share, (double)res[i].cpu_ns / (double)res[i].ns);
-	}
-	row->lat = res[0].lat;
-	if (row->seconds <= 0)
-		return;
-	row->gbit_s = row->msg_s * (double)row->size * 8 / 1e9;
-	row->cpu_s_per_gb = row->bytes > 0 ? cpu / (row->bytes / 1e9) : 0;
-}
-
-static int run_once(struct perf *p, enum fabric_kind kind, uint64_t size, uint64_t iters,
-		    struct perf_row *ret)
-{
-	struct perf_run run = run_of(p, kind, size, iters);
-	struct perf_result res[PERF_PROCS_MAX];
-	int rc = perf_session_run(&p->s, &run, res);
-
-	*ret = (struct perf_row){ .kind = kind, .size = size, .iters = iters };
-	if (!rc)
-		row_sum(p, res, ret);
-	return rc;
-}
-
-/* How many iterations fill --seconds; what it takes to find out warms everything up. */
-static int calibrate(struct perf *p, enum fabric_kind kind, uint64_t size)
-{
-	double want = p->opt.seconds, grow, iters = 2;
-	struct perf_row row;
-	int rc;
-
-	for (;;) {
-		rc = run_once(p, kind, size, (uint64_t)iters, &row);
-		if (rc)
-			return rc;
-		if (row.seconds >= want / 10 || iters >= 1e9)
-			break;
-		grow = want / 8 / fmax(row.seconds, 1e-9);
-		iters = floor(iters * fmin(fmax(grow, 2), 16));
-	}
-	iters = fmax(iters * want / row.seconds, 1);
-	p->iters[kind] = (uint64_t)fmin(iters, 2e9);
-	return 0;
-}
-
-static int warm_up(struct perf *p, enum fabric_kind kind, uint64_t size)
-{
-	double warmup = p->opt.warmup;
-	struct perf_row unused;
-
-	if (p->opt.iters == 0 && p->iters[kind] == 0)
-		return calibrate(p, kind, size);
-	if (p->opt.iters > 0)
-		p->iters[kind] = (uint64_t)p->opt.iters;
-	if (warmup < 0)
-		warmup = fmax(1, floor((double)p->iters[kind] / 10));
-	return warmup > 0 ? run_once(p, kind, size, (uint64_t)warmup, &unused) : 0;
-}
+/* -- one measurement ---------------------------------------------------------------------- */
 
 static double bounce(const struct perf *p)
 {
@@ -202,11 +116,11 @@ static int measure(struct perf *p, enum fabric_kind kind, uint64_t size, int rou
 	int rc;
 
 	progress(p, kind, size, round);
-	rc = warm_up(p, kind, size);
+	rc = perf_warm_up(&p->s, &p->opt, kind, size, &p->iters[kind]);
 	if (rc)
 		return rc;
 	before = bounce(p);
-	rc = run_once(p, kind, size, p->iters[kind], &row);
+	rc = perf_once(&p->s, &p->opt, kind, size, p->iters[kind], &row);
 	if (rc)
 		return rc;
 	after = bounce(p);
@@ -286,7 +200,7 @@ static int arena_make(struct perf *p)
 	for (i = 0; i < p->opt.nsizes; i++)
 		if (p->opt.sizes[i] > most)
 			most = p->opt.sizes[i];
-	run = run_of(p, FABRIC_RAW, most, 1);
+	run = perf_run_of(&p->opt, FABRIC_RAW, most, 1);
 	return perf_session_arena(&p->s, perf_arena_bytes(&run, p->opt.procs));
 }
 
@@ -299,7 +213,7 @@ static int fabrics_open(struct perf *p)
 		if (!(kind == FABRIC_RAW ? p->opt.raw || p->opt.raw_only : !p->opt.raw_only))
 			continue;
 		p->rep.have[kind] = true;
-		rc = perf_session_load(&p->s, kind, &p->rep.about[kind]);
+		rc = perf_session_load(&p->s, kind, NULL, &p->rep.about[kind]);
 		if (!rc && p->opt.pattern != PERF_SETUP)
 			rc = perf_session_link_all(&p->s, kind, p->opt.pattern, p->opt.comms);
 	}
@@ -344,7 +258,7 @@ static int perf_run(struct perf *p)
 
 struct words {				/* options as given */
 	const char *pattern, *sizes, *listen;
-	bool once;
+	bool once, until_eof;
 };
 
 static int pattern_find(const char *prog, const char *name, enum perf_pattern *ret)
@@ -408,6 +322,8 @@ static int remote_check(const char *prog, const struct perf_options *o, const st
 		return opt_error(prog, "--listen or --connect, not both");
 	if (w->once && !w->listen)
 		return opt_error(prog, "--once is for --listen");
+	if (w->until_eof && !w->listen)
+		return opt_error(prog, "--until-eof is for --listen");
 	if (o->remote && raw_addr_parse(o->remote, true, &unused, err, sizeof(err)) == -EINVAL)
 		return opt_error(prog, "--connect: %s", err);
 	if (w->listen && raw_addr_parse(w->listen, false, &unused, err, sizeof(err)) == -EINVAL)
@@ -418,12 +334,14 @@ static int remote_check(const char *prog, const struct perf_options *o, const st
 static int serve(const char *prog, const struct perf_options *o, const struct words *w)
 {
 	char err[PERF_TEXT] = "";
-	int rc;
+	int port, rc, fd = perf_worker_listen(w->listen, &port, err);
 
-	rc = perf_worker_serve(w->listen, &o->env, o->pin, w->once, err);
-	if (rc < 0)
-		opt_fail(prog, "[not-served]", "%s", err);
-	return rc ? 1 : 0;
+	if (fd < 0)
+		return opt_fail(prog, "[not-served]", "%s", err);
+	fprintf(stderr, "listening on port %d\n", port);
+	rc = perf_worker_serve(fd, &o->env, o->pin, w->once, w->until_eof ? STDIN_FILENO : -1);
+	close(fd);
+	return rc;
 }
 
 int perf_main(const char *prog, bool raw_only, int argc, char **argv)
@@ -459,6 +377,8 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 		{OPT_TEXT, "listen", "[ADDR:]PORT", "serve --connect on another host", &w.listen, 0,
 		 0},
 		{OPT_FLAG, "once", NULL, "with --listen: serve one session", &w.once, 0, 0},
+		{OPT_FLAG, "until-eof", NULL, "with --listen: serve until standard input ends",
+		 &w.until_eof, 0, 0},
 		{OPT_TEXT, "connect", "HOST:PORT", "half of the processes run there", &o->remote, 0,
 		 0},
 		{OPT_REAL, "timeout", "S", "give up when a step takes longer (60)", &o->timeout_s,

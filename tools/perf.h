@@ -84,6 +84,7 @@ struct perf_run {			/* crosses hosts: fixed types, no pointers */
 struct perf_latency {			/* nanoseconds; n 0: none taken */
 	uint64_t n;
 	double min, p50, p90, p99, p999, max, mean;
+	double jitter;			/* how much neighbours differ, on average */
 };
 
 struct perf_result {
@@ -142,8 +143,8 @@ void perf_resnet50(struct perf_model *ret);
 struct perf_samples {
 	uint32_t *v;			/* nanoseconds, cut at 4 s */
 	uint32_t n, every, skip;	/* full: every second is dropped, from then on taken */
-	uint32_t min, max;
-	uint64_t seen, sum;
+	uint32_t min, max, last;
+	uint64_t seen, sum, steps;	/* steps: from each to the next, summed */
 };
 
 int perf_samples_init(struct perf_samples *s);
@@ -173,6 +174,12 @@ struct perf_session {
 	char err[PERF_TEXT * 2];
 };
 
+/* What a plugin is told before it is loaded: nothing (""), or one transport alone, and lanes. */
+struct perf_way {
+	char transport[8];
+	uint32_t lanes;			/* 0: as the plugin likes */
+};
+
 struct perf_linked {			/* what one comm's set-up took */
 	uint64_t connect_ns, accept_ns;
 	uint32_t fds[2], threads[2];	/* afterwards, at sender and receiver */
@@ -184,7 +191,12 @@ struct perf_linked {			/* what one comm's set-up took */
  */
 int perf_session_open(struct perf_session *s, const struct fabric_env *env, int nprocs, bool pin,
 		      const char *remote, double timeout_s);
-int perf_session_load(struct perf_session *s, enum fabric_kind kind, struct fabric_about *ret);
+/* The same with a place for each rank: NULL is here. */
+int perf_session_open_at(struct perf_session *s, const struct fabric_env *env, int nprocs, bool pin,
+			 const char *const *where, double timeout_s);
+/* `way` NULL: as the workers' environment says. */
+int perf_session_load(struct perf_session *s, enum fabric_kind kind, const struct perf_way *way,
+		      struct fabric_about *ret);
 int perf_session_link(struct perf_session *s, enum fabric_kind kind, int src, int dst, int idx,
 		      struct perf_linked *ret);
 /* All comms of a pattern, `comms` for each edge. */
@@ -201,9 +213,14 @@ void perf_session_close(struct perf_session *s);
 
 /* Obey `fd` until it ends; the process should then exit with what is returned. */
 int perf_worker_main(int fd, const struct fabric_env *env);
-/* Serve coordinators at addr ("[ADDR:]PORT") until killed; with `once`, the first only. */
-int perf_worker_serve(const char *addr, const struct fabric_env *env, bool pin, bool once,
-		      char *err);
+/* Listen at addr ("[ADDR:]PORT"); a socket and its port, or -errno and a sentence. */
+int perf_worker_listen(const char *addr, int *ret_port, char *err);
+/*
+ * Serve coordinators until killed; with `once`, the first only; with until_fd >= 0 until that is
+ * at its end.
+ */
+int perf_worker_serve(int listen_fd, const struct fabric_env *env, bool pin, bool once,
+		      int until_fd);
 
 /* -- messages between them (perf_ctl.c) --------------------------------------------------- */
 
@@ -223,6 +240,7 @@ struct perf_ctl {
 		char text[PERF_TEXT];
 		uint8_t handle[FABRIC_HANDLE];
 		struct fabric_about about;
+		struct perf_way way;
 		struct perf_run run;
 		struct perf_result result;
 	};
@@ -271,6 +289,19 @@ struct perf_report {
 	int nrows, room;
 	uint64_t close_ns[FABRIC_KINDS];
 };
+
+/* -- one row (perf_row.c) ----------------------------------------------------------------- */
+
+struct perf_run perf_run_of(const struct perf_options *o, enum fabric_kind kind, uint64_t size,
+			    uint64_t iters);
+int perf_once(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
+	      uint64_t size, uint64_t iters, struct perf_row *ret);
+/*
+ * *iters 0: find how many fill o->seconds (or take o->iters), which warms everything up;
+ * otherwise o->warmup iterations, or a tenth.
+ */
+int perf_warm_up(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
+		 uint64_t size, uint64_t *iters);
 
 int perf_sizes_parse(const char *text, uint64_t *sizes, int max);	/* how many, or -EINVAL */
 const char *perf_size_name(uint64_t size, char room[24]);

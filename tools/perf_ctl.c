@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { VERSION = 1, SEND_MS = 5000 };
+enum { VERSION = 2, SEND_MS = 5000 };
 
 static const uint32_t MAGIC = 0xb3000000u | (uint32_t)VERSION << 16 | sizeof(struct perf_ctl);
 

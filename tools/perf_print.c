@@ -55,6 +55,7 @@ US(p99)
 US(p999)
 US(max)
 US(mean)
+US(jitter)
 PLAIN(gbit_s)
 PLAIN(msg_s)
 PLAIN(cpu_s_per_gb)
@@ -103,6 +104,7 @@ static const struct column columns[] = {
 	{ "p99.9_us", get_p999, "p99.9", 9, 2, LAT },
 	{ "max_us", get_max, "max", 10, 2, LAT },
 	{ "mean_us", get_mean, NULL, 0, 0, 0 },
+	{ "jitter_us", get_jitter, NULL, 0, 0, 0 },
 	{ "op_us", get_op_us, "time us", 11, 1, COLL },
 	{ "alg_gb_s", get_alg_gb_s, "alg GB/s", 10, 3, COLL },
 	{ "bus_gb_s", get_bus_gb_s, "bus GB/s", 10, 3, COLL },

@@ -220,26 +220,40 @@ static int ask_one(struct perf_session *s, int rank, struct perf_ctl *m)
 
 /* Remote ones first: the local ones' raw TCP then uses the address that reaches them. */
 static int workers_start(struct perf_session *s, const struct fabric_env *env, bool pin,
-			 const char *remote)
+			 const char *const *where)
 {
-	int local = remote ? s->nprocs / 2 : s->nprocs;
 	struct fabric_env mine = *env;
 	char addr[FABRIC_NAME];
 	int i, rc = 0;
 
-	for (i = local; i < s->nprocs && !rc; i++)
-		rc = worker_dial(s, i, remote);
-	if (remote && !rc) {
-		raw_addr_local(s->w[local].fd, addr, sizeof(addr));
+	for (i = 0; i < s->nprocs && !rc; i++) {
+		if (!where[i])
+			continue;
+		rc = worker_dial(s, i, where[i]);
+		if (rc || mine.addr == addr)
+			continue;
+		raw_addr_local(s->w[i].fd, addr, sizeof(addr));
 		mine.addr = addr;
 	}
-	for (i = 0; i < local && !rc; i++)
-		rc = worker_fork(s, i, &mine, pin);
+	for (i = 0; i < s->nprocs && !rc; i++)
+		if (!where[i])
+			rc = worker_fork(s, i, &mine, pin);
 	return rc;
 }
 
 int perf_session_open(struct perf_session *s, const struct fabric_env *env, int nprocs, bool pin,
 		      const char *remote, double timeout_s)
+{
+	const char *where[PERF_PROCS_MAX] = { NULL };
+	int i;
+
+	for (i = nprocs / 2; i < nprocs; i++)
+		where[i] = remote;
+	return perf_session_open_at(s, env, nprocs, pin, where, timeout_s);
+}
+
+int perf_session_open_at(struct perf_session *s, const struct fabric_env *env, int nprocs, bool pin,
+			 const char *const *where, double timeout_s)
 {
 	struct perf_ctl m = { .type = PERF_CTL_HELLO, .nprocs = nprocs };
 	struct perf_ctl ret[PERF_PROCS_MAX];
@@ -250,7 +264,7 @@ int perf_session_open(struct perf_session *s, const struct fabric_env *env, int 
 		s->w[i].fd = -1;
 		snprintf(s->w[i].where, sizeof(s->w[i].where), "rank %d", i);
 	}
-	rc = workers_start(s, env, pin, remote);
+	rc = workers_start(s, env, pin, where);
 	if (!rc)
 		rc = ask_all(s, &m, ret);
 	for (i = 0; !rc && i < nprocs; i++) {
@@ -261,12 +275,16 @@ int perf_session_open(struct perf_session *s, const struct fabric_env *env, int 
 	return rc;
 }
 
-int perf_session_load(struct perf_session *s, enum fabric_kind kind, struct fabric_about *ret)
+int perf_session_load(struct perf_session *s, enum fabric_kind kind, const struct perf_way *way,
+		      struct fabric_about *ret)
 {
 	struct perf_ctl m = { .type = PERF_CTL_LOAD, .fabric = kind };
 	struct perf_ctl all[PERF_PROCS_MAX];
-	int rc = ask_all(s, &m, all);
+	int rc;
 
+	if (way)
+		m.way = *way;
+	rc = ask_all(s, &m, all);
 	if (!rc)
 		*ret = all[0].about;
 	return rc;

@@ -69,6 +69,9 @@ void perf_samples_add(struct perf_samples *s, uint64_t ns)
 {
 	uint32_t x = ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns;
 
+	if (s->seen > 0)
+		s->steps += x > s->last ? x - s->last : s->last - x;
+	s->last = x;
 	s->seen++;
 	s->sum += ns;
 	if (x < s->min)
@@ -118,11 +121,13 @@ void perf_latency_of(struct perf_samples *s, unsigned n, unsigned div, struct pe
 		at += s[i].n;
 		l.n += s[i].seen;
 		l.mean += (double)s[i].sum / div;
+		l.jitter += (double)s[i].steps / div;
 		l.min = fmin(l.min, (double)s[i].min / div);
 		l.max = fmax(l.max, (double)s[i].max / div);
 	}
 	qsort(v, all, sizeof(*v), by_value);
 	l.mean /= (double)l.n;
+	l.jitter /= (double)l.n;
 	l.p50 = percentile(v, all, 50) / div;
 	l.p90 = percentile(v, all, 90) / div;
 	l.p99 = percentile(v, all, 99) / div;

@@ -5,7 +5,7 @@
  *
  * What the coordinator says is bounded before it is used; what to load and which device to take
  * is this process's own business (fabric_env), so a coordinator on another host can make a
- * listener move bytes and nothing else.
+ * listener move bytes, over the transport that it names, and nothing else.
  */
 #include "tools/perf.h"
 
@@ -74,6 +74,27 @@ static uint32_t entries(const char *dir)
 
 /* -- fabrics and comms -------------------------------------------------------------------- */
 
+/* A name that we know ourselves, and a number: to the plugin they are its parameters. */
+static int way_take(const struct perf_way *way)
+{
+	static const char *const names[] = { "tcp", "verbs", "smc", "ucx" };
+	char lanes[16];
+	unsigned i;
+
+	if (way->transport[0] == 0)
+		return 0;
+	for (i = 0; strncmp(way->transport, names[i], sizeof(way->transport)) != 0;)
+		if (++i == sizeof(names) / sizeof(names[0]))
+			return -EINVAL;
+	if (way->lanes > 16)
+		return -EINVAL;
+	snprintf(lanes, sizeof(lanes), "%u", way->lanes);
+	if (setenv("BRAID_TRANSPORTS", names[i], 1) != 0 ||
+	    (way->lanes && setenv("BRAID_LANES", lanes, 1) != 0))
+		return -errno;
+	return 0;
+}
+
 static int on_load(struct worker *w, struct perf_ctl *m)
 {
 	const struct fabric_ops *ops = fabric_table[m->fabric];
@@ -83,6 +104,8 @@ static int on_load(struct worker *w, struct perf_ctl *m)
 
 	if (!ops || w->fab[m->fabric])
 		return refuse(w, m, -EINVAL, "that fabric can't be loaded here");
+	if (way_take(&m->way) != 0)
+		return refuse(w, m, -EINVAL, "there is no such transport");
 	if (m->fabric == FABRIC_RAW && w->dev[0])
 		env.dev = w->dev;
 	rc = ops->open(&env, &w->fab[m->fabric], err);
@@ -430,14 +453,23 @@ static int reap(bool *ret_failed)
 	return n;
 }
 
-static int serve(int listen_fd, const struct fabric_env *env, bool pin, bool once)
+static bool at_end(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	char unused[64];
+
+	return fd >= 0 && poll(&p, 1, 0) == 1 && read(fd, unused, sizeof(unused)) <= 0;
+}
+
+int perf_worker_serve(int listen_fd, const struct fabric_env *env, bool pin, bool once,
+		      int until_fd)
 {
 	struct pollfd p = { .fd = listen_fd, .events = POLLIN };
 	int fd, children = 0, served = 0;
 	bool failed = false;
 	pid_t pid;
 
-	while (!once || children > 0 || served == 0) {
+	while ((!once || children > 0 || served == 0) && !at_end(until_fd)) {
 		children -= reap(&failed);
 		if (poll(&p, 1, 100) != 1 || children >= SESSIONS_MAX)
 			continue;
@@ -456,8 +488,7 @@ static int serve(int listen_fd, const struct fabric_env *env, bool pin, bool onc
 	return failed ? 1 : 0;
 }
 
-int perf_worker_serve(const char *addr, const struct fabric_env *env, bool pin, bool once,
-		      char *err)
+int perf_worker_listen(const char *addr, int *ret_port, char *err)
 {
 	union raw_addr a;
 	int fd, rc;
@@ -470,9 +501,6 @@ int perf_worker_serve(const char *addr, const struct fabric_env *env, bool pin, 
 		snprintf(err, PERF_TEXT, "listen on %s: %s", addr, strerror(-fd));
 		return fd;
 	}
-	fprintf(stderr, "listening on port %d\n",
-		ntohs(a.sa.sa_family == AF_INET ? a.in.sin_port : a.in6.sin6_port));
-	rc = serve(fd, env, pin, once);
-	close(fd);
-	return rc;
+	*ret_port = ntohs(a.sa.sa_family == AF_INET ? a.in.sin_port : a.in6.sin6_port);
+	return fd;
 }

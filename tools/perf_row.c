@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf_row.c - one measurement: how many iterations it has, and what all workers say as one row.
+ */
+#include <math.h>
+
+#include "tools/perf.h"
+
+struct perf_run perf_run_of(const struct perf_options *o, enum fabric_kind kind, uint64_t size,
+			    uint64_t iters)
+{
+	return (struct perf_run){
+		.fabric = kind, .pattern = o->pattern, .comms = (uint32_t)o->comms,
+		.threads = (uint32_t)o->threads, .inflight = (uint32_t)o->inflight,
+		.check = o->check, .size = size, .iters = iters, .stall_s = o->timeout_s / 2,
+	};
+}
+
+/* All workers' results as one: the slowest one's time, everybody's messages, bytes and CPU. */
+static void row_sum(const struct perf_result *res, int nprocs, struct perf_row *row)
+{
+	double cpu = 0;
+	int i;
+
+	row->cpu_share = 1;
+	for (i = 0; i < nprocs; i++) {
+		row->seconds = fmax(row->seconds, (double)res[i].ns / 1e9);
+		row->bytes += (double)res[i].bytes;
+		row->messages += (double)res[i].messages;
+		row->msg_s += res[i].rate;
+		row->values += res[i].values;
+		row->wrong += res[i].wrong;
+		cpu += (double)res[i].cpu_ns / 1e9;
+		if (res[i].ns)
+			row->cpu_share =
+				fmin(row->cpu_share, (double)res[i].cpu_ns / (double)res[i].ns);
+	}
+	row->lat = res[0].lat;
+	if (row->seconds <= 0)
+		return;
+	row->gbit_s = row->msg_s * (double)row->size * 8 / 1e9;
+	row->cpu_s_per_gb = row->bytes > 0 ? cpu / (row->bytes / 1e9) : 0;
+}
+
+int perf_once(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
+	      uint64_t size, uint64_t iters, struct perf_row *ret)
+{
+	struct perf_run run = perf_run_of(o, kind, size, iters);
+	struct perf_result res[PERF_PROCS_MAX];
+	int rc = perf_session_run(s, &run, res);
+
+	*ret = (struct perf_row){ .kind = kind, .size = size, .iters = iters };
+	if (!rc)
+		row_sum(res, s->nprocs, ret);
+	return rc;
+}
+
+/* How many iterations fill o->seconds; what it takes to find out warms everything up. */
+static int calibrate(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
+		     uint64_t size, uint64_t *iters)
+{
+	double want = o->seconds, grow, n = 2;
+	struct perf_row row;
+	int rc;
+
+	for (;;) {
+		rc = perf_once(s, o, kind, size, (uint64_t)n, &row);
+		if (rc)
+			return rc;
+		if (row.seconds >= want / 10 || n >= 1e9)
+			break;
+		grow = want / 8 / fmax(row.seconds, 1e-9);
+		n = floor(n * fmin(fmax(grow, 2), 16));
+	}
+	*iters = (uint64_t)fmin(fmax(n * want / row.seconds, 1), 2e9);
+	return 0;
+}
+
+int perf_warm_up(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
+		 uint64_t size, uint64_t *iters)
+{
+	double warmup = o->warmup;
+	struct perf_row unused;
+
+	if (o->iters == 0 && *iters == 0)
+		return calibrate(s, o, kind, size, iters);
+	if (o->iters > 0)
+		*iters = (uint64_t)o->iters;
+	if (warmup < 0)
+		warmup = fmax(1, floor((double)*iters / 10));
+	return warmup > 0 ? perf_once(s, o, kind, size, (uint64_t)warmup, &unused) : 0;
+}

@@ -18,6 +18,7 @@
 unit_tests = \
 	tests/unit/test_auth \
 	tests/unit/test_comm \
+	tests/unit/test_compare \
 	tests/unit/test_conn \
 	tests/unit/test_copy \
 	tests/unit/test_grow \

@@ -22,6 +22,7 @@ extern const unsigned n_commands;
 void commands_visit(void (*visit)(const char *prog, const char *about, const struct opt *opts));
 
 int cmd_perf(int argc, char **argv);
+int cmd_compare(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_topo(int argc, char **argv);

@@ -8,6 +8,15 @@ tools_libtools_la_SOURCES = \
 	tools/cmd.h \
 	tools/commands.c \
 	tools/completion.c \
+	tools/compare.c \
+	tools/compare.h \
+	tools/compare_json.c \
+	tools/compare_launch.c \
+	tools/compare_print.c \
+	tools/compare_run.c \
+	tools/compare_stat.c \
+	tools/compare_tool.c \
+	tools/compare_words.c \
 	tools/demo.c \
 	tools/doctor.c \
 	tools/doctor/child.c \

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_compare.c - braid compare's statistics and words: intervals that hold what they promise,
+ * winners only where they are sure, and a report that survives being stored.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/compare.h"
+
+const struct fabric_ops *const fabric_table[FABRIC_KINDS];	/* nothing is measured here */
+
+enum { TCP1, TCP4, VERBS, RAW, WAYS };
+
+static struct cmp_report rep;
+
+static void report_new(int rounds)
+{
+	static const struct cmp_way ways[WAYS] = {
+		[TCP1] = { .name = "tcp x1", .way = { "tcp", 1 }, .there = true },
+		[TCP4] = { .name = "tcp x4", .way = { "tcp", 4 }, .there = true },
+		[VERBS] = { .name = "verbs", .way = { "verbs", 0 }, .there = true },
+		[RAW] = { .name = "raw TCP", .kind = FABRIC_RAW, .reference = true, .there = true },
+	};
+
+	cmp_report_fini(&rep);
+	rep = (struct cmp_report){ .seed = 1, .rounds = rounds, .nways = WAYS, .base = TCP1 };
+	memcpy(rep.ways, ways, sizeof(ways));
+}
+
+/* All rounds of one way at one size, each a little off: by up to `off`, in both directions. */
+static void measured(enum perf_pattern pattern, int way, uint64_t size, double us, double off)
+{
+	struct cmp_row row = { .pattern = pattern, .way = way, .size = size };
+
+	rep.procs[pattern] = 2;
+	for (row.round = 0; row.round < rep.rounds; row.round++) {
+		row.v[CMP_P50] = row.v[CMP_OP_US] = us * (1 + off * ((row.round * 2) % 5 - 2) / 2);
+		row.v[CMP_MSG] = 1e6 / row.v[CMP_P50];
+		assert_int_equal(cmp_row_add(&rep, &row), 0);
+	}
+}
+
+static void near(double got, double want, double by)
+{
+	if (fabs(got - want) > by)
+		fail_msg("%.9g is not %.9g", got, want);
+}
+
+static int report_end(void **state)
+{
+	(void)state;
+	cmp_report_fini(&rep);
+	return 0;
+}
+
+static void same_ratio_is_certain(void **state)
+{
+	static const double a[] = { 2, 4, 6, 8, 10 }, b[] = { 1, 2, 3, 4, 5 };
+	struct cmp_ratio r;
+
+	(void)state;
+	cmp_bootstrap(a, b, 5, 1, &r);
+	near(r.mid, 2, 1e-9);
+	near(r.lo, 2, 1e-9);
+	near(r.hi, 2, 1e-9);
+	assert_int_equal(cmp_ratio_says(&r), 1);
+	cmp_bootstrap(b, a, 5, 1, &r);
+	assert_int_equal(cmp_ratio_says(&r), -1);
+}
+
+static void interval_depends_on_the_seed_alone(void **state)
+{
+	static const double a[] = { 1.0, 1.3, 0.9, 1.1, 1.7, 1.2, 0.8, 1.4, 1.5 };
+	static const double b[] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+	struct cmp_ratio r, again, other;
+	uint64_t seed;
+	bool differs = false;
+
+	(void)state;
+	cmp_bootstrap(a, b, 9, 7, &r);
+	cmp_bootstrap(a, b, 9, 7, &again);
+	assert_memory_equal(&r, &again, sizeof(r));
+	near(r.mid, 1.2, 1e-9);
+	assert_true(r.lo >= 0.8 && r.lo < r.mid && r.mid < r.hi && r.hi <= 1.7);
+	for (seed = 8; seed < 200; seed++) {
+		cmp_bootstrap(a, b, 9, seed, &other);
+		differs |= other.lo != r.lo || other.hi != r.hi;
+	}
+	assert_true(differs);
+}
+
+/* Of 1000 experiments whose true ratio is 1, the interval has 1 in it in most. */
+static void interval_holds_the_truth(void **state)
+{
+	double a[5], b[5];
+	struct cmp_ratio r;
+	int i, k, held = 0, all = 1000;
+
+	(void)state;
+	srandom(4711);
+	for (k = 0; k < all; k++) {
+		for (i = 0; i < 5; i++) {
+			a[i] = exp((double)(random() % 2001 - 1000) / 1000);
+			b[i] = exp((double)(random() % 2001 - 1000) / 1000);
+		}
+		cmp_bootstrap(a, b, 5, (uint64_t)k, &r);
+		held += r.lo <= 1 && r.hi >= 1;
+	}
+	print_message("%d of %d intervals hold the truth\n", held, all);
+	assert_true(held > 900);
+	assert_true(held < 990);	/* wider ones would say nothing */
+}
+
+static void few_rounds_say_nothing(void **state)
+{
+	static const double a[] = { 9, 9, 9, 9 }, b[] = { 1, 1, 1, 1 };
+	struct cmp_ratio r;
+
+	(void)state;
+	cmp_bootstrap(a, b, 4, 1, &r);
+	assert_int_equal(cmp_ratio_says(&r), 0);
+	cmp_bootstrap(a, b, 0, 1, &r);
+	assert_int_equal(r.n, 0);
+}
+
+static void medians(void **state)
+{
+	double odd[] = { 5, 1, 3 }, even[] = { 4, 1, 3, 2 };
+
+	(void)state;
+	near(cmp_median(odd, 3), 3, 0);
+	near(cmp_median(even, 4), 2.5, 0);
+	near(cmp_median(NULL, 0), 0, 0);
+}
+
+static void less_latency_is_a_ratio_above_1(void **state)
+{
+	struct cmp_ratio r;
+
+	(void)state;
+	report_new(5);
+	measured(PERF_PINGPONG, TCP1, 8, 10, 0.01);
+	measured(PERF_PINGPONG, VERBS, 8, 5, 0.01);
+	assert_true(cmp_ratio_of(&rep, PERF_PINGPONG, VERBS, TCP1, 8, &r));
+	near(r.mid, 2, 0.1);
+	measured(PERF_ONEWAY, TCP1, 8, 10, 0.01);	/* there it is messages a second */
+	measured(PERF_ONEWAY, VERBS, 8, 5, 0.01);
+	assert_true(cmp_ratio_of(&rep, PERF_ONEWAY, VERBS, TCP1, 8, &r));
+	near(r.mid, 2, 0.1);
+	assert_false(cmp_ratio_of(&rep, PERF_ONEWAY, VERBS, TCP1, 16, &r));
+}
+
+static void greatest_of_maxima(void **state)
+{
+	struct cmp_row row = { .pattern = PERF_PINGPONG, .size = 8 };
+	double x;
+
+	(void)state;
+	report_new(3);
+	for (row.round = 0; row.round < 3; row.round++) {
+		row.v[CMP_MAX] = row.v[CMP_P99] = 10 * (row.round + 1);
+		cmp_row_add(&rep, &row);
+	}
+	assert_true(cmp_value_of(&rep, PERF_PINGPONG, 0, 8, CMP_MAX, &x));
+	near(x, 30, 0);
+	assert_true(cmp_value_of(&rep, PERF_PINGPONG, 0, 8, CMP_P99, &x));
+	near(x, 20, 0);
+	assert_false(cmp_value_of(&rep, PERF_PINGPONG, 1, 8, CMP_MAX, &x));
+}
+
+static void sizes_come_in_order(void **state)
+{
+	uint64_t sizes[PERF_SIZES_MAX];
+
+	(void)state;
+	report_new(1);
+	measured(PERF_PINGPONG, TCP1, 64, 1, 0);
+	measured(PERF_PINGPONG, TCP1, 8, 1, 0);
+	measured(PERF_PINGPONG, VERBS, 64, 1, 0);
+	measured(PERF_ONEWAY, VERBS, 1, 1, 0);
+	assert_int_equal(cmp_sizes(&rep, PERF_PINGPONG, sizes), 2);
+	assert_int_equal(sizes[0], 8);
+	assert_int_equal(sizes[1], 64);
+}
+
+/* One size: what TCP with one lane, with four, verbs and raw TCP take. */
+static void four(uint64_t size, double tcp1, double tcp4, double verbs, double raw, double off)
+{
+	measured(PERF_PINGPONG, TCP1, size, tcp1, off);
+	measured(PERF_PINGPONG, TCP4, size, tcp4, off);
+	measured(PERF_PINGPONG, VERBS, size, verbs, off / 2);
+	measured(PERF_PINGPONG, RAW, size, raw, off);
+}
+
+static void words(const char *want)
+{
+	char got[CMP_WORDS];
+
+	cmp_words(&rep, PERF_PINGPONG, got);
+	assert_string_equal(got, want);
+}
+
+static void the_winner_changes(void **state)
+{
+	(void)state;
+	report_new(5);
+	four(8, 10, 11, 5, 1, 0);
+	four(1024, 12, 13, 4, 1, 0);
+	four(65536, 30, 20, 20, 1, 0.2);
+	four(1 << 20, 300, 150, 200, 1, 0);
+	words("pingpong: verbs is ahead up to 1k, at most 3.00x [3.00..3.00] tcp x1 (at 1k); "
+	      "nobody is surely ahead at 64k; tcp x4 is ahead at 1m, 1.33x [1.33..1.33] verbs. "
+	      "The winner changes between 1k and 1m: verbs, then tcp.");
+}
+
+static void lanes_are_named_where_only_they_differ(void **state)
+{
+	(void)state;
+	report_new(5);
+	measured(PERF_PINGPONG, TCP1, 8, 10, 0);
+	measured(PERF_PINGPONG, TCP4, 8, 12, 0);
+	measured(PERF_PINGPONG, TCP1, 64, 20, 0);
+	measured(PERF_PINGPONG, TCP4, 64, 10, 0);
+	words("pingpong: tcp x1 is ahead at 8, 1.20x [1.20..1.20] tcp x4; "
+	      "tcp x4 is ahead at 64, 2.00x [2.00..2.00] tcp x1.");
+}
+
+static void nobody_wins_by_noise(void **state)
+{
+	(void)state;
+	report_new(5);
+	four(8, 10, 10.1, 9.9, 1, 0.3);
+	four(64, 10, 10.1, 9.9, 1, 0.3);
+	words("pingpong: nobody is surely ahead at any size.");
+	report_new(4);
+	four(8, 10, 11, 1, 1, 0);
+	words("pingpong: nobody is surely ahead at 8.");
+}
+
+static void nothing_is_said_of_one(void **state)
+{
+	(void)state;
+	report_new(5);
+	measured(PERF_PINGPONG, VERBS, 8, 10, 0);
+	measured(PERF_PINGPONG, RAW, 8, 1, 0);
+	words("");
+}
+
+static void numbers_fit_four_columns(void **state)
+{
+	static const struct {
+		double x;
+		const char *text;
+	} rows[] = { { 0.5, "0.50" }, { 1, "1.00" }, { 9.994, "9.99" }, { 9.996, "10.0" },
+		     { 99.94, "99.9" }, { 99.96, "100" }, { 1234.5, "1234" } };
+	char room[8];
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		cmp_ratio_text(rows[i].x, room, sizeof(room));
+		assert_string_equal(room, rows[i].text);
+	}
+}
+
+static void stored_and_read_back(void **state)
+{
+	char path[] = "/tmp/braid-compare-XXXXXX", err[PERF_TEXT], before[CMP_WORDS];
+	struct cmp_report got;
+	int i, fd = mkstemp(path);
+	FILE *to = fdopen(fd, "w");
+
+	(void)state;
+	assert_non_null(to);
+	report_new(5);
+	four(8, 10, 11, 5, 1, 0.1);
+	rep.ways[TCP4].there = false;
+	snprintf(rep.ways[TCP4].why, sizeof(rep.ways[TCP4].why), "why not");
+	snprintf(rep.failed, sizeof(rep.failed), "it failed");
+	rep.interrupted = true;
+	cmp_note(&rep, "a note with %d", 100);
+	assert_int_equal(cmp_json_write(&rep, to), 0);
+	fclose(to);
+	assert_int_equal(cmp_json_read(&got, path, err), 0);
+	unlink(path);
+	assert_int_equal(got.nrows, rep.nrows);
+	for (i = 0; i < rep.nrows; i++) {
+		assert_int_equal(got.rows[i].way, rep.rows[i].way);
+		assert_int_equal(got.rows[i].round, rep.rows[i].round);
+		assert_int_equal(got.rows[i].size, rep.rows[i].size);
+		near(got.rows[i].v[CMP_P50], rep.rows[i].v[CMP_P50], 1e-6);
+	}
+	assert_int_equal(got.nways, WAYS);
+	assert_int_equal(got.base, TCP1);
+	assert_false(got.ways[TCP4].there);
+	assert_string_equal(got.ways[TCP4].why, "why not");
+	assert_string_equal(got.failed, "it failed");
+	assert_string_equal(got.notes[0], "a note with 100");
+	assert_true(got.interrupted && got.ways[RAW].reference);
+	cmp_words(&rep, PERF_PINGPONG, before);
+	cmp_report_fini(&rep);
+	rep = got;
+	words(before);
+}
+
+/* What is no report is refused: a sentence, and nothing half read. */
+static void rubbish_is_refused(void **state)
+{
+	static const char *const texts[] = {
+		"", "{", "[]", "{}", "{\"schema\": \"braid-perf-1\"}",
+		"{\"schema\": \"braid-compare-1\", \"rounds\": 100000}",
+		"{\"schema\": \"braid-compare-1\", \"rounds\": 5, \"rows\": [{}]}",
+		"{\"schema\": \"braid-compare-1\", \"rounds\": 5, \"ways\": [{\"name\": \"a\"}], "
+		"\"rows\": [{\"pattern\": \"pingpong\", \"over\": \"a\", \"round\": 5}]}",
+		"{\"schema\": \"braid-compare-1\", \"rounds\": 5, \"patterns\": [{\"name\": \"x\"}]}",
+	};
+	char path[] = "/tmp/braid-compare-XXXXXX", err[PERF_TEXT];
+	int fd = mkstemp(path);
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		assert_int_equal(ftruncate(fd, 0), 0);
+		assert_int_equal(pwrite(fd, texts[i], strlen(texts[i]), 0), strlen(texts[i]));
+		*err = 0;
+		assert_true(cmp_json_read(&rep, path, err) < 0);
+		assert_non_null(strstr(err, path));
+		assert_int_equal(rep.nrows, 0);
+	}
+	close(fd);
+	unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(same_ratio_is_certain),
+		cmocka_unit_test(interval_depends_on_the_seed_alone),
+		cmocka_unit_test(interval_holds_the_truth),
+		cmocka_unit_test(few_rounds_say_nothing),
+		cmocka_unit_test(medians),
+		cmocka_unit_test_teardown(less_latency_is_a_ratio_above_1, report_end),
+		cmocka_unit_test_teardown(greatest_of_maxima, report_end),
+		cmocka_unit_test_teardown(sizes_come_in_order, report_end),
+		cmocka_unit_test_teardown(the_winner_changes, report_end),
+		cmocka_unit_test_teardown(lanes_are_named_where_only_they_differ, report_end),
+		cmocka_unit_test_teardown(nobody_wins_by_noise, report_end),
+		cmocka_unit_test_teardown(nothing_is_said_of_one, report_end),
+		cmocka_unit_test(numbers_fit_four_columns),
+		cmocka_unit_test_teardown(stored_and_read_back, report_end),
+		cmocka_unit_test(rubbish_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * compare.c - `braid compare`: the command line, and what happens in which order.
+ */
+#include "tools/compare.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "tools/cmd.h"
+#include "tools/opt.h"
+#include "tools/raw.h"
+
+static const char prog[] = "braid compare";
+
+static const char sizes_default[] = "1,8,64,512,4k,32k,256k,1m,4m,16m,64m";
+
+struct words {				/* options as given */
+	const char *patterns, *sizes, *lanes, *over, *base;
+	const char *connect, *ssh, *remote_braid, *meet;
+	const char *json, *csv, *from;
+	double seed;
+};
+
+struct compare {
+	struct words w;
+	struct cmp_options o;
+	struct cmp_report rep;
+	char meet[300];
+};
+
+/* -- Ctrl-C ------------------------------------------------------------------------------- */
+
+static volatile int stopped;
+
+static void stop(int sig)
+{
+	(void)sig;
+	stopped = 1;
+}
+
+/* Once: what is under way is finished and told; the second time is the end. */
+static void stop_on_signals(void)
+{
+	struct sigaction sa = { .sa_handler = stop, .sa_flags = SA_RESTART | (int)SA_RESETHAND };
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+}
+
+/* -- lists -------------------------------------------------------------------------------- */
+
+/* Each word of a list, separated by commas; stops at the first that is not 0. */
+static int each(const char *list, int (*fn)(struct compare *c, const char *word), struct compare *c)
+{
+	char copy[400], *save = NULL, *word;
+	int rc = 0;
+
+	snprintf(copy, sizeof(copy), "%s", list);
+	for (word = strtok_r(copy, ",", &save); word && !rc; word = strtok_r(NULL, ",", &save))
+		rc = fn(c, word);
+	return rc;
+}
+
+static int pattern_add(struct compare *c, const char *word)
+{
+	char names[200] = "";
+	size_t at = 0;
+	int i, k;
+
+	for (i = 0; i < PERF_SETUP; i++) {
+		at += (size_t)snprintf(names + at, sizeof(names) - at, " %s", perf_kinds[i].name);
+		if (strcmp(word, perf_kinds[i].name) && strcmp(word, "all"))
+			continue;
+		for (k = 0; k < c->o.npatterns && c->o.patterns[k] != (enum perf_pattern)i;)
+			k++;
+		if (k == c->o.npatterns)
+			c->o.patterns[c->o.npatterns++] = (enum perf_pattern)i;
+		if (!strcmp(word, perf_kinds[i].name))
+			return 0;
+	}
+	return !strcmp(word, "all") ? 0 :
+	       opt_error(prog, "--patterns '%s' is none of%s all", word, names);
+}
+
+static struct cmp_way *way_new(struct compare *c, const char *name)
+{
+	struct cmp_way *w = &c->rep.ways[c->rep.nways];
+
+	if (c->rep.nways == CMP_WAYS_MAX)
+		return NULL;
+	c->rep.nways++;
+	snprintf(w->name, sizeof(w->name), "%.*s", CMP_NAME - 1, name);
+	return w;
+}
+
+static const char *const transports[] = { "tcp", "verbs", "smc", "ucx" };
+
+static int transport_known(struct compare *c, const char *word)
+{
+	unsigned i;
+
+	(void)c;
+	for (i = 0; i < sizeof(transports) / sizeof(transports[0]); i++)
+		if (!strcmp(word, transports[i]))
+			return 0;
+	return opt_error(prog, "--over '%s' is none of tcp verbs smc ucx", word);
+}
+
+static int tcp_add(struct compare *c, const char *word)
+{
+	char name[CMP_NAME], *end;
+	long lanes = strtol(word, &end, 10);
+	struct cmp_way *w;
+
+	if (*end || lanes < 1 || lanes > 16)
+		return opt_error(prog, "--lanes takes numbers from 1 to 16, not '%s'", word);
+	snprintf(name, sizeof(name), "tcp x%ld", lanes);
+	w = way_new(c, name);
+	if (!w)
+		return opt_error(prog, "--lanes: too many");
+	w->way.lanes = (uint32_t)lanes;
+	snprintf(w->way.transport, sizeof(w->way.transport), "tcp");
+	return 0;
+}
+
+static int over_add(struct compare *c, const char *word)
+{
+	struct cmp_way *w;
+
+	if (!strcmp(word, "tcp"))
+		return each(c->w.lanes, tcp_add, c);
+	w = way_new(c, word);
+	if (w)
+		snprintf(w->way.transport, sizeof(w->way.transport), "%s", word);
+	return 0;
+}
+
+/* Another plugin is one way, whatever it has inside; its name is its own. */
+static int other_plugin(struct compare *c)
+{
+	struct perf_session s;
+	struct fabric_about about;
+	struct fabric_env env = c->o.perf.env;
+	struct cmp_way *w;
+	int rc = perf_session_open(&s, &env, 2, false, NULL, 30);
+
+	if (!rc)
+		rc = perf_session_load(&s, FABRIC_PLUGIN, NULL, &about);
+	perf_session_close(&s);
+	if (rc || !strcmp(about.name, "Braid"))
+		return 0;
+	w = way_new(c, about.name);
+	return w ? 1 : 0;
+}
+
+static int ways_make(struct compare *c, bool plugin_given)
+{
+	struct cmp_way *raw;
+	int i, rc = 0;
+
+	if (!plugin_given || other_plugin(c) == 0)
+		rc = each(c->w.over, over_add, c);
+	raw = way_new(c, "raw TCP");
+	if (raw) {
+		raw->kind = FABRIC_RAW;
+		raw->reference = true;
+	}
+	c->rep.base = -1;
+	for (i = 0; c->w.base && i < c->rep.nways && !rc; i++)
+		if (!strcmp(c->rep.ways[i].name, c->w.base))
+			c->rep.base = i;
+	if (!rc && c->w.base && c->rep.base < 0)
+		rc = opt_error(prog, "--base '%s' is none of what is compared", c->w.base);
+	return rc;
+}
+
+/* -- the report --------------------------------------------------------------------------- */
+
+static void ends_say(struct compare *c)
+{
+	const struct cmp_place *p = &c->o.place;
+	struct utsname u = { .nodename = "?" };
+
+	uname(&u);
+	if (p->nprocs)
+		snprintf(c->rep.ends, sizeof(c->rep.ends),
+			 "braid compare: %d processes of %s; rank 0 on %.60s, %.20s %.60s, %d CPUs",
+			 p->nprocs, p->launcher, u.nodename, u.sysname, u.release, perf_cpus());
+	else
+		snprintf(c->rep.ends, sizeof(c->rep.ends),
+			 "braid compare on %.60s, %.20s %.60s, %d CPUs%s%.200s", u.nodename,
+			 u.sysname, u.release, perf_cpus(),
+			 p->remote ? "; half of the processes at " : "",
+			 p->remote ? p->remote : "");
+}
+
+static int put(const struct cmp_report *rep, const char *path,
+	       int (*write)(const struct cmp_report *rep, FILE *to))
+{
+	FILE *to = strcmp(path, "-") ? fopen(path, "w") : stdout;
+	int rc;
+
+	if (!to)
+		return opt_error(prog, "%s: %s", path, strerror(errno));
+	rc = write(rep, to);
+	if ((to == stdout ? fflush(to) : fclose(to)) != 0 || rc)
+		return opt_error(prog, "%s: could not be written", path);
+	return 0;
+}
+
+static int csv_write(const struct cmp_report *rep, FILE *to)
+{
+	cmp_print_csv(rep, to);
+	return 0;
+}
+
+static bool wrong(const struct cmp_report *rep)
+{
+	int i;
+
+	for (i = 0; i < rep->nrows; i++)
+		if (rep->rows[i].v[CMP_WRONG] > 0)
+			return true;
+	return false;
+}
+
+/* To files, and to standard output what was asked for there, or else the table. */
+static int tell(struct compare *c)
+{
+	const struct words *w = &c->w;
+	bool taken = (w->json && !strcmp(w->json, "-")) || (w->csv && !strcmp(w->csv, "-"));
+	int rc = 0;
+
+	if (!taken)
+		cmp_print(&c->rep);
+	fflush(stdout);
+	if (w->json)
+		rc = put(&c->rep, w->json, cmp_json_write);
+	if (w->csv && !rc)
+		rc = put(&c->rep, w->csv, csv_write);
+	if (c->rep.failed[0] && !rc)
+		rc = opt_error(prog, "%s%s", c->rep.failed,
+			       c->rep.nrows ? "; what was measured until then is above" : "");
+	if (rc)
+		return rc;
+	return wrong(&c->rep) ? 1 : c->rep.interrupted ? 128 + SIGINT : 0;
+}
+
+/* -- what happens ------------------------------------------------------------------------- */
+
+static int ssh_start(struct compare *c, const char *plugin, char *err)
+{
+	char command[1200], quoted[500] = "";
+
+	if (plugin && !strchr(plugin, '\''))
+		snprintf(quoted, sizeof(quoted), " --plugin '%.400s'", plugin);
+	snprintf(command, sizeof(command), "%.400s perf --listen 0 --until-eof%s",
+		 c->w.remote_braid, quoted);
+	return cmp_ssh(&c->o.place, c->w.ssh, command, err);
+}
+
+/* The processes are where they will be; 0, or 2 after a line that says why not. */
+static int places(struct compare *c, const char *plugin)
+{
+	struct cmp_place *p = &c->o.place;
+	char err[PERF_TEXT] = "";
+	int rc = 0;
+
+	p->remote = c->w.connect;
+	if (c->w.ssh)
+		rc = ssh_start(c, plugin, err);
+	else if (!c->w.connect && p->nprocs)
+		rc = cmp_gather(p, c->meet, c->o.perf.timeout_s, err);
+	return rc ? opt_error(prog, "%s", err[0] ? err : strerror(-rc)) : 0;
+}
+
+static int compare(struct compare *c, const char *plugin)
+{
+	int rc;
+
+	stop_on_signals();
+	rc = places(c, plugin);
+	if (!rc)
+		rc = ways_make(c, plugin != NULL);
+	if (rc)
+		goto out;
+	if (c->o.reference)
+		cmp_tools_find(&c->rep, !c->o.place.nprocs && !c->o.place.remote);
+	ends_say(c);
+	if (cmp_probe(&c->rep, &c->o) == 0)
+		cmp_measure(&c->rep, &c->o);
+	else
+		snprintf(c->rep.failed, sizeof(c->rep.failed), "nothing carries: %.400s",
+			 c->rep.ways[0].why);
+	rc = tell(c);
+out:
+	cmp_place_end(&c->o.place);
+	cmp_report_fini(&c->rep);
+	return rc;
+}
+
+static int serve(struct compare *c)
+{
+	char err[PERF_TEXT] = "";
+	int rc = cmp_serve(&c->o.place, c->meet, &c->o.perf.env, c->o.perf.timeout_s, err);
+
+	return rc ? opt_error(prog, "rank %d: %s", c->o.place.rank, err[0] ? err : strerror(-rc)) :
+		    0;
+}
+
+static int again(struct compare *c, bool seeded)
+{
+	char err[PERF_TEXT];
+	int rc = cmp_json_read(&c->rep, c->w.from, err);
+
+	if (rc)
+		return opt_error(prog, "%s", err);
+	if (seeded)
+		c->rep.seed = (uint64_t)c->w.seed;
+	rc = tell(c);
+	cmp_report_fini(&c->rep);
+	return rc;
+}
+
+/* -- the command line --------------------------------------------------------------------- */
+
+static int places_settle(struct compare *c)
+{
+	struct cmp_place *p = &c->o.place;
+	char err[PERF_TEXT];
+	union raw_addr unused;
+
+	if (c->w.connect && c->w.ssh)
+		return opt_error(prog, "--connect or --ssh, not both");
+	if (c->w.ssh && (c->w.ssh[0] == '-' || c->w.ssh[0] == 0))
+		return opt_error(prog, "--ssh takes a host, not '%s'", c->w.ssh);
+	if (c->w.connect && raw_addr_parse(c->w.connect, true, &unused, err, sizeof(err)) == -EINVAL)
+		return opt_error(prog, "--connect: %s", err);
+	if (c->w.connect || c->w.ssh || !cmp_launched(p, c->meet, sizeof(c->meet)))
+		return c->w.meet ? opt_error(prog, "--meet is for mpirun, srun and torchrun") : 0;
+	if (p->nprocs > PERF_PROCS_MAX)
+		return opt_error(prog, "%d processes of %s are more than %d", p->nprocs,
+				 p->launcher, PERF_PROCS_MAX);
+	if (c->w.meet)
+		snprintf(c->meet, sizeof(c->meet), "%s", c->w.meet);
+	if (!c->meet[0])
+		return opt_error(prog, "%s does not say where rank 0 is: --meet HOST:PORT",
+				 p->launcher);
+	return 0;
+}
+
+static int settle(struct compare *c)
+{
+	struct perf_options *o = &c->o.perf;
+	int rc = each(c->w.patterns, pattern_add, c);
+
+	o->nsizes = perf_sizes_parse(c->w.sizes, o->sizes, PERF_SIZES_MAX);
+	if (!rc && o->nsizes < 0)
+		rc = opt_error(prog, "--sizes takes a list of sizes up to 1g and of ranges, such "
+			       "as 8:1m or 8,1k,64k, not '%s'", c->w.sizes);
+	if (!rc && c->o.npatterns == 0)
+		rc = opt_error(prog, "--patterns needs one");
+	if (!rc)
+		rc = each(c->w.over, transport_known, c);
+	if (!rc && c->w.json && c->w.csv && !strcmp(c->w.json, "-") && !strcmp(c->w.csv, "-"))
+		rc = opt_error(prog, "--json or --csv to standard output, not both");
+	return rc ? rc : places_settle(c);
+}
+
+static const char about[] =
+	"Measure every transport that both ends have, in turn, and say which wins where.\n\n"
+	"  braid compare                             two processes, or four, on this host\n"
+	"  braid compare --ssh HOST                  half of them on HOST\n"
+	"  braid compare --connect HOST:7000         where braid perf --listen 7000 runs\n"
+	"  mpirun -n 8 braid compare --patterns all  each process of mpirun, srun or torchrun\n"
+	"  braid compare --json now.json; braid compare --from now.json";
+
+int cmd_compare(int argc, char **argv)
+{
+	static struct compare c = {
+		.w = { .patterns = "pingpong,oneway,allreduce", .sizes = sizes_default,
+		       .lanes = "1,4", .over = "tcp,verbs,smc,ucx", .remote_braid = "braid",
+		       .seed = -1 },
+		.o = { .perf = { .procs = 4, .comms = 1, .threads = 1, .seconds = 0.03,
+				 .warmup = -1, .rounds = 5, .timeout_s = 60, .env.cpu = -1 },
+		       .stop = &stopped },
+	};
+	struct words *w = &c.w;
+	struct perf_options *o = &c.o.perf;
+	const struct opt rows[] = {
+		{OPT_TEXT, "patterns", "LIST",
+		 "pingpong oneway bidir rate allreduce alltoall incast hier sparse all",
+		 &w->patterns, 0, 0},
+		{OPT_TEXT, "sizes", "LIST", "1 to 64m in eleven steps, or 8:1m, or 8,1k,64k",
+		 &w->sizes, 0, 0},
+		{OPT_TEXT, "over", "LIST", "of tcp,verbs,smc,ucx; all that are there", &w->over, 0,
+		 0},
+		{OPT_TEXT, "lanes", "LIST", "of tcp (1,4)", &w->lanes, 0, 0},
+		{OPT_TEXT, "base", "NAME", "what ratios are to (the first that is there)",
+		 &w->base, 0, 0},
+		{OPT_INT, "rounds", "N", "each measures everything once, in turn (5)", &o->rounds,
+		 1, CMP_ROUNDS_MAX},
+		{OPT_REAL, "seconds", "S", "each measurement lasts so long (0.03)", &o->seconds,
+		 0.001, 60},
+		{OPT_INT, "procs", "N", "processes of collectives (4)", &o->procs, 2,
+		 PERF_PROCS_MAX},
+		{OPT_FLAG, "reference", NULL, "perftest, Open MPI and Gloo too, where installed",
+		 &c.o.reference, 0, 0},
+		{OPT_TEXT, "ssh", "HOST", "half of the processes there, started by ssh", &w->ssh,
+		 0, 0},
+		{OPT_TEXT, "remote-braid", "PATH", "the command there (braid)", &w->remote_braid,
+		 0, 0},
+		{OPT_TEXT, "connect", "HOST:PORT", "the same, braid perf --listen runs there",
+		 &w->connect, 0, 0},
+		{OPT_TEXT, "meet", "HOST:PORT", "of a launcher: where rank 0 is met", &w->meet, 0,
+		 0},
+		{OPT_FLAG, "check", NULL, "verify every byte (slower)", &o->check, 0, 0},
+		{OPT_FLAG, "pin", NULL, "process r runs on CPU r only", &o->pin, 0, 0},
+		{OPT_TEXT, "json", "FILE", "also write JSON; -: only that, to standard output",
+		 &w->json, 0, 0},
+		{OPT_TEXT, "csv", "FILE", "the same as CSV, a row for each round", &w->csv, 0, 0},
+		{OPT_TEXT, "from", "FILE", "measure nothing, print this JSON again", &w->from, 0,
+		 0},
+		{OPT_REAL, "seed", "N", "of the intervals (1)", &w->seed, 0, 4294967295.0},
+		{OPT_REAL, "timeout", "S", "give up when a step takes longer (60)", &o->timeout_s,
+		 1, 3600},
+		{OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &o->env.plugin, 0, 0},
+		{OPT_INT, "abi", "V", "its ABI version (the newest)", &o->env.abi, 5, 12},
+		{OPT_FLAG, "verbose", NULL, "print what the plugin logs", &o->env.verbose, 0, 0},
+		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
+	};
+	enum opt_end end = opt_parse(prog, about, rows, argc, argv);
+	const char *plugin = o->env.plugin;
+	int rc;
+
+	if (end != OPT_RUN)
+		return end == OPT_BAD ? 2 : 0;
+	if (w->from)
+		return again(&c, w->seed >= 0);
+	c.rep.seed = w->seed >= 0 ? (uint64_t)w->seed : 1;
+	c.rep.rounds = o->rounds;
+	if (!plugin)
+		o->env.plugin = plugin_find();
+	rc = settle(&c);
+	if (rc)
+		return rc;
+	return c.o.place.rank > 0 ? serve(&c) : compare(&c, plugin);
+}

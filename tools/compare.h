@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * compare.h - `braid compare`: every transport that both ends have, measured in turn.
+ *
+ * A *way* is one transport with a number of lanes, or a reference beside them.  Each way has
+ * processes of its own, all alive at the same time; a round measures one size over each of them,
+ * so what changes on the hosts meanwhile hits all alike.  What comes of it is a report, which is
+ * printed, stored as JSON and read back without loss.
+ */
+#ifndef BRAID_TOOLS_COMPARE_H
+#define BRAID_TOOLS_COMPARE_H
+
+#include <stdio.h>
+
+#include "tools/perf.h"
+
+enum {
+	CMP_WAYS_MAX = 24,
+	CMP_ROUNDS_MAX = 99,
+	CMP_NOTES_MAX = 16,
+	CMP_NAME = 24,
+	CMP_SURE_ROUNDS = 5,		/* fewer can't give an interval of 95 % */
+};
+
+/* -- the report (compare_json.c) ---------------------------------------------------------- */
+
+enum cmp_value {
+	CMP_P50, CMP_P90, CMP_P99, CMP_P999, CMP_MAX, CMP_JITTER, CMP_OP_US, CMP_ALG, CMP_BUS,
+	CMP_GBIT, CMP_MSG, CMP_CPU, CMP_ITERS, CMP_SECONDS, CMP_CPU_SHARE, CMP_CHECKED, CMP_WRONG,
+	CMP_VALUES,
+};
+
+extern const char *const cmp_value_names[CMP_VALUES];	/* in JSON and CSV */
+
+struct cmp_way {
+	char name[CMP_NAME];		/* "tcp x4", "verbs", "raw TCP" */
+	struct perf_way way;
+	enum fabric_kind kind;
+	bool reference;			/* is measured, and does not compete */
+	bool there;
+	const struct cmp_tool *tool;	/* another program measures it; or NULL */
+	struct fabric_about about;
+	char why[PERF_TEXT];		/* it is not there */
+};
+
+struct cmp_row {
+	enum perf_pattern pattern;
+	int way, round;
+	uint64_t size;
+	double v[CMP_VALUES];
+};
+
+struct cmp_report {
+	uint64_t seed;
+	int rounds, base;		/* what ratios are to: number of a way, -1: none is there */
+	int procs[PERF_PATTERNS];	/* 0: not measured */
+	struct cmp_way ways[CMP_WAYS_MAX];
+	int nways;
+	struct cmp_row *rows;
+	int nrows, room;
+	char ends[PERF_TEXT];		/* who the ends are, for the title */
+	char notes[CMP_NOTES_MAX][PERF_TEXT];
+	int nnotes;
+	bool interrupted;
+	char failed[PERF_TEXT];		/* the line that ended it; or "" */
+};
+
+int cmp_row_add(struct cmp_report *rep, const struct cmp_row *row);
+void cmp_note(struct cmp_report *rep, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+int cmp_json_write(const struct cmp_report *rep, FILE *to);
+/* 0, or -errno with a sentence; what it read is freed by cmp_report_fini. */
+int cmp_json_read(struct cmp_report *rep, const char *path, char *err);
+void cmp_report_fini(struct cmp_report *rep);
+
+/* -- statistics (compare_stat.c) ---------------------------------------------------------- */
+
+struct cmp_ratio {
+	double mid, lo, hi;		/* how many times as good; 95 % lie between lo and hi */
+	int n;				/* rounds it is made of */
+};
+
+/* 1: better, -1: worse, 0: not shown to be either. */
+int cmp_ratio_says(const struct cmp_ratio *r);
+
+/* a[i] as a multiple of b[i], both of round i: the median, and its bootstrap interval. */
+void cmp_bootstrap(const double *a, const double *b, int n, uint64_t seed, struct cmp_ratio *ret);
+
+double cmp_median(double *v, int n);	/* sorts v */
+
+/* What a pattern is judged by, turned so that more is better. */
+double cmp_merit(const struct cmp_row *r);
+/* A way's median over the rounds of one size (CMP_MAX: the greatest); false: never measured. */
+bool cmp_value_of(const struct cmp_report *rep, enum perf_pattern pattern, int way, uint64_t size,
+		  enum cmp_value what, double *ret);
+bool cmp_ratio_of(const struct cmp_report *rep, enum perf_pattern pattern, int way, int other,
+		  uint64_t size, struct cmp_ratio *ret);
+/* The sizes of a pattern in order; how many. */
+int cmp_sizes(const struct cmp_report *rep, enum perf_pattern pattern, uint64_t *sizes);
+
+struct cmp_win {			/* who is ahead at one size */
+	uint64_t size;
+	int way, next;			/* the best, and the best of another transport */
+	bool sure;
+	struct cmp_ratio by;
+};
+
+/* One for each size at which two ways that compete were measured; how many. */
+int cmp_wins(const struct cmp_report *rep, enum perf_pattern pattern, struct cmp_win *wins);
+
+/* -- words (compare_words.c) -------------------------------------------------------------- */
+
+enum { CMP_WORDS = 2048 };
+
+/* Who wins where, in a sentence or two; "" if nothing can be said. */
+void cmp_words(const struct cmp_report *rep, enum perf_pattern pattern, char *ret);
+void cmp_ratio_text(double x, char *room, size_t n);	/* four columns at most */
+
+/* -- printing (compare_print.c) ----------------------------------------------------------- */
+
+void cmp_print(const struct cmp_report *rep);
+void cmp_print_csv(const struct cmp_report *rep, FILE *to);
+
+/* -- other programs as references (compare_tool.c) ---------------------------------------- */
+
+/* All that is installed and fits, or why not; appended to rep->ways. */
+void cmp_tools_find(struct cmp_report *rep, bool here);
+bool cmp_tool_fits(const struct cmp_tool *tool, enum perf_pattern pattern, uint64_t size);
+int cmp_tool_measure(const struct cmp_way *way, enum perf_pattern pattern, uint64_t size,
+		     double seconds, double *v, char *err);
+
+/* -- where the processes are (compare_launch.c) ------------------------------------------- */
+
+struct cmp_place {
+	int nprocs;			/* of the launcher; 0: ours to choose */
+	int rank;			/* of this process in it */
+	char launcher[32];
+	const char *remote;		/* HOST:PORT of braid perf --listen; or NULL */
+	char host[64];			/* ours */
+	char addr[PERF_PROCS_MAX][80];	/* of each rank but 0 */
+	bool elsewhere[PERF_PROCS_MAX];	/* on another host */
+	int fds[PERF_PROCS_MAX];	/* while they are open the ranks serve us */
+	int ssh_pid, ssh_in;
+	FILE *ssh_out;
+	char remote_text[300];
+};
+
+/* Has a launcher started us?  Says where to meet, too: "" if that has to be told. */
+bool cmp_launched(struct cmp_place *p, char *meet, size_t n);
+/* Rank 0: wait for the others.  Others: serve rank 0 until it ends; returns an exit status. */
+int cmp_gather(struct cmp_place *p, const char *meet, double timeout_s, char *err);
+int cmp_serve(struct cmp_place *p, const char *meet, const struct fabric_env *env, double timeout_s,
+	      char *err);
+/* Start `braid perf --listen` there. */
+int cmp_ssh(struct cmp_place *p, const char *host, const char *command, char *err);
+/* Where a session's n ranks are; of two, as far apart as can be. */
+void cmp_where(const struct cmp_place *p, int n, const char **where);
+void cmp_place_end(struct cmp_place *p);
+
+/* -- measuring (compare_run.c) ------------------------------------------------------------ */
+
+struct cmp_options {
+	struct perf_options perf;	/* env, seconds, timeout_s, check, pin */
+	enum perf_pattern patterns[PERF_PATTERNS];
+	int npatterns;
+	bool reference;
+	volatile int *stop;		/* set by SIGINT */
+	struct cmp_place place;
+};
+
+/* Which of rep->ways are there, and that they carry. */
+int cmp_probe(struct cmp_report *rep, struct cmp_options *o);
+/* All rounds; what went wrong is in rep->failed. */
+void cmp_measure(struct cmp_report *rep, struct cmp_options *o);
+
+#endif

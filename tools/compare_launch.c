@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * compare_launch.c - where the processes of a comparison are: here, at a listener that is told or
+ * started by ssh, or started by mpirun, srun or torchrun.
+ *
+ * Of a launcher we take its environment alone: who we are among how many, and what says where
+ * rank 0 can be met.  The others dial rank 0 there, say where they listen, and serve its sessions
+ * until that connection ends.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/compare.h"
+#include "tools/raw.h"
+
+enum { PORT_FIRST = 20000, PORTS = 12000, HELLO_MS = 5000, DIAL_MS = 1000, AGAIN_US = 50000 };
+
+/* -- launchers ---------------------------------------------------------------------------- */
+
+static bool env_number(const char *name, int *ret)
+{
+	const char *s = getenv(name);
+	char *end;
+	long x;
+
+	if (!s || !*s)
+		return false;
+	x = strtol(s, &end, 10);
+	*ret = (int)x;
+	return *end == 0 && x >= 0 && x <= 1000000;
+}
+
+/* The same for all processes of a job, and most likely another for every job (FNV-1a). */
+static unsigned port_of(const char *job)
+{
+	uint32_t h = 2166136261u;
+
+	for (; *job; job++)
+		h = (h ^ (unsigned char)*job) * 16777619u;
+	return PORT_FIRST + h % PORTS;
+}
+
+/* All on one host: what they share is a name of the job's, or else who started them. */
+static void meet_here(const char *job, char *meet, size_t n)
+{
+	char parent[32];
+
+	snprintf(parent, sizeof(parent), "%d", (int)getppid());
+	snprintf(meet, n, "127.0.0.1:%u", port_of(job ? job : parent));
+}
+
+static bool by_openmpi(struct cmp_place *p, char *meet, size_t n)
+{
+	int local;
+
+	if (!env_number("OMPI_COMM_WORLD_RANK", &p->rank) ||
+	    !env_number("OMPI_COMM_WORLD_SIZE", &p->nprocs))
+		return false;
+	if (env_number("OMPI_COMM_WORLD_LOCAL_SIZE", &local) && local == p->nprocs)
+		meet_here(getenv("PMIX_NAMESPACE"), meet, n);
+	return true;
+}
+
+static bool by_torchrun(struct cmp_place *p, char *meet, size_t n)
+{
+	const char *addr = getenv("MASTER_ADDR");
+	int port;
+
+	if (!addr || !env_number("RANK", &p->rank) || !env_number("WORLD_SIZE", &p->nprocs) ||
+	    !env_number("MASTER_PORT", &port))
+		return false;
+	snprintf(meet, n, strchr(addr, ':') ? "[%.200s]:%d" : "%.200s:%d", addr, port + 1);
+	return true;
+}
+
+/* "node[03-05,7],other": node03. */
+static void first_host(const char *list, char *room, size_t n)
+{
+	size_t name = strcspn(list, "[,"), number = 0;
+
+	if (list[name] == '[')
+		number = strcspn(list + name + 1, "-,]");
+	snprintf(room, n, "%.*s%.*s", (int)name, list, (int)number, list + name + 1);
+}
+
+/* Task 0 is on the first node of the step, whatever the distribution. */
+static bool by_slurm(struct cmp_place *p, char *meet, size_t n)
+{
+	const char *nodes = getenv("SLURM_STEP_NODELIST"), *job = getenv("SLURM_JOB_ID");
+	const char *step = getenv("SLURM_STEP_ID");
+	char host[200], name[64];
+
+	if (!nodes || !env_number("SLURM_PROCID", &p->rank) ||
+	    !env_number("SLURM_STEP_NUM_TASKS", &p->nprocs))
+		return false;
+	first_host(nodes, host, sizeof(host));
+	snprintf(name, sizeof(name), "%.30s.%.30s", job ? job : "", step ? step : "");
+	snprintf(meet, n, "%s:%u", host, port_of(name));
+	return true;
+}
+
+static bool by_pmi(struct cmp_place *p, char *meet, size_t n)
+{
+	int local;
+
+	if (!env_number("PMI_RANK", &p->rank) || !env_number("PMI_SIZE", &p->nprocs))
+		return false;
+	if (env_number("MPI_LOCALNRANKS", &local) && local == p->nprocs)
+		meet_here(NULL, meet, n);
+	return true;
+}
+
+bool cmp_launched(struct cmp_place *p, char *meet, size_t n)
+{
+	static const struct {
+		const char *name;
+		bool (*by)(struct cmp_place *p, char *meet, size_t n);
+	} rows[] = {
+		{ "mpirun", by_openmpi },
+		{ "torchrun", by_torchrun },
+		{ "srun", by_slurm },
+		{ "mpiexec", by_pmi },
+	};
+	unsigned i;
+
+	*meet = 0;
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (!rows[i].by(p, meet, n))
+			continue;
+		snprintf(p->launcher, sizeof(p->launcher), "%s", rows[i].name);
+		if (p->nprocs > 1 && p->rank < p->nprocs)
+			return true;
+	}
+	p->nprocs = p->rank = 0;
+	p->launcher[0] = 0;
+	return false;
+}
+
+/* -- meeting ------------------------------------------------------------------------------ */
+
+/* Who comes says its rank, where its workers can be reached, and on which host that is. */
+static bool take_in(struct cmp_place *p, int fd)
+{
+	union raw_addr a = { .sa.sa_family = AF_UNSPEC };
+	socklen_t len = sizeof(a);
+	struct perf_ctl m;
+	char text[64];
+
+	if (perf_ctl_recv(fd, &m, HELLO_MS) != 0 || m.type != PERF_CTL_MEET || m.rank < 1 ||
+	    m.rank >= p->nprocs || m.nprocs != p->nprocs || p->addr[m.rank][0] ||
+	    m.idx < 1 || m.idx > 65535 || getpeername(fd, &a.sa, &len) != 0)
+		return false;
+	raw_addr_text(&a, text, sizeof(text));
+	snprintf(p->addr[m.rank], sizeof(p->addr[m.rank]), strchr(text, ':') ? "[%s]:%d" : "%s:%d",
+		 text, (int)m.idx);
+	p->fds[m.rank] = fd;
+	m.text[63] = 0;
+	p->elsewhere[m.rank] = strcmp(m.text, p->host) != 0;
+	return true;
+}
+
+/* On every address: others may know this host by another name than `meet` has. */
+static int meet_listen(const char *meet, char *err)
+{
+	const char *port = strrchr(meet, ':');
+	int unused;
+
+	return perf_worker_listen(port ? port + 1 : meet, &unused, err);
+}
+
+int cmp_gather(struct cmp_place *p, const char *meet, double timeout_s, char *err)
+{
+	uint64_t end_ns = perf_now_ns() + (uint64_t)(timeout_s * 1e9);
+	int fd, here = 1, listen_fd = meet_listen(meet, err);
+	struct pollfd at = { .fd = listen_fd, .events = POLLIN };
+
+	if (listen_fd < 0)
+		return listen_fd;
+	gethostname(p->host, sizeof(p->host) - 1);
+	while (here < p->nprocs && perf_now_ns() < end_ns) {
+		if (poll(&at, 1, 100) != 1)
+			continue;
+		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+		if (fd < 0)
+			continue;
+		if (take_in(p, fd))
+			here++;
+		else
+			close(fd);
+	}
+	close(listen_fd);
+	if (here == p->nprocs)
+		return 0;
+	snprintf(err, PERF_TEXT, "only %d of %d ranks have come to %s in %.0f s", here, p->nprocs,
+		 meet, timeout_s);
+	return -ETIMEDOUT;
+}
+
+static int meet_dial(const char *meet, double timeout_s, char *err)
+{
+	uint64_t end_ns = perf_now_ns() + (uint64_t)(timeout_s * 1e9);
+	union raw_addr a;
+	int fd, rc = raw_addr_parse(meet, true, &a, err, PERF_TEXT);
+
+	if (rc)
+		return rc;
+	for (;;) {
+		fd = raw_dial(&a, DIAL_MS);
+		if (fd >= 0)
+			return fd;
+		if (perf_now_ns() > end_ns)
+			break;
+		usleep(AGAIN_US);
+	}
+	snprintf(err, PERF_TEXT, "rank 0 can't be met at %s: %s", meet, strerror(-fd));
+	return fd;
+}
+
+int cmp_serve(struct cmp_place *p, const char *meet, const struct fabric_env *env, double timeout_s,
+	      char *err)
+{
+	struct perf_ctl m = { .type = PERF_CTL_MEET, .rank = p->rank, .nprocs = p->nprocs };
+	int port, fd, listen_fd = perf_worker_listen("0", &port, err);
+
+	if (listen_fd < 0)
+		return listen_fd;
+	fd = meet_dial(meet, timeout_s, err);
+	if (fd < 0)
+		return fd;
+	m.idx = port;
+	gethostname(m.text, 64);
+	if (perf_ctl_send(fd, &m) != 0) {
+		snprintf(err, PERF_TEXT, "rank 0 at %s is gone", meet);
+		return -EPIPE;
+	}
+	perf_worker_serve(listen_fd, env, false, false, fd);
+	close(listen_fd);
+	close(fd);
+	return 0;
+}
+
+/* -- ssh ---------------------------------------------------------------------------------- */
+
+/* It must outlive Ctrl-C, which the terminal gives to all of us, for what is under way to end. */
+static void ssh_child(const char *host, const char *command, int in, int err)
+{
+	signal(SIGINT, SIG_IGN);
+	dup2(in, STDIN_FILENO);
+	dup2(err, STDOUT_FILENO);
+	dup2(err, STDERR_FILENO);
+	execlp("ssh", "ssh", host, command, (char *)NULL);
+	dprintf(STDERR_FILENO, "ssh: %s\n", strerror(errno));
+	_exit(127);
+}
+
+/* The port that the listener says, or 0 and in `last` what was said instead. */
+static int port_heard(FILE *from, char *last, size_t n)
+{
+	char text[PERF_TEXT];
+	int port;
+
+	while (fgets(text, sizeof(text), from)) {
+		if (sscanf(text, "listening on port %d", &port) == 1)
+			return port;
+		text[strcspn(text, "\r\n")] = 0;
+		if (*text)
+			snprintf(last, n, "%.300s", text);
+	}
+	return 0;
+}
+
+/* user@host is ssh's; to connect there the host is enough. */
+int cmp_ssh(struct cmp_place *p, const char *host, const char *command, char *err)
+{
+	const char *name = strrchr(host, '@') ? strrchr(host, '@') + 1 : host;
+	char last[PERF_TEXT] = "it ended without a word";
+	int in[2], out[2], port;
+	FILE *from;
+
+	if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
+		return -errno;
+	p->ssh_pid = fork();
+	if (p->ssh_pid == 0)
+		ssh_child(host, command, in[0], out[1]);
+	close(in[0]);
+	close(out[1]);
+	p->ssh_in = in[1];
+	p->ssh_out = from = p->ssh_pid > 0 ? fdopen(out[0], "r") : NULL;
+	port = from ? port_heard(from, last, sizeof(last)) : 0;
+	if (port == 0) {
+		snprintf(err, PERF_TEXT, "ssh %.100s: %.300s", host, last);
+		return -EHOSTUNREACH;
+	}
+	snprintf(p->remote_text, sizeof(p->remote_text), strchr(name, ':') ? "[%.200s]:%d" :
+		 "%.200s:%d", name, port);
+	p->remote = p->remote_text;
+	return 0;
+}
+
+/* -- who is where ------------------------------------------------------------------------- */
+
+/* Of two ranks the second is on another host than the first, if there is one. */
+static int partner(const struct cmp_place *p)
+{
+	int i;
+
+	for (i = 1; i < p->nprocs; i++)
+		if (p->elsewhere[i])
+			return i;
+	return 1;
+}
+
+void cmp_where(const struct cmp_place *p, int n, const char **where)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		where[i] = i >= n / 2 ? p->remote : NULL;
+	for (i = 1; i < n && p->nprocs; i++)
+		where[i] = p->addr[n == 2 ? partner(p) : i];
+}
+
+/* Those who serve us see the end of what connects us. */
+void cmp_place_end(struct cmp_place *p)
+{
+	int i;
+
+	for (i = 1; i < p->nprocs; i++)
+		if (p->fds[i] > 0)
+			close(p->fds[i]);
+	if (p->ssh_pid <= 0)
+		return;
+	close(p->ssh_in);
+	if (p->ssh_out)
+		fclose(p->ssh_out);
+	waitpid(p->ssh_pid, NULL, 0);
+	p->ssh_pid = 0;
+}

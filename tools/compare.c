@@ -230,22 +230,29 @@ static bool wrong(const struct cmp_report *rep)
 }
 
 /* To files, and to standard output what was asked for there, or else the table. */
-static int tell(struct compare *c)
+static int put_all(const struct compare *c)
 {
 	const struct words *w = &c->w;
 	bool taken = (w->json && !strcmp(w->json, "-")) || (w->csv && !strcmp(w->csv, "-"));
 	int rc = 0;
 
-	if (!taken)
+	if (!taken && (c->rep.nrows || !c->rep.failed[0]))
 		cmp_print(&c->rep);
 	fflush(stdout);
 	if (w->json)
 		rc = put(&c->rep, w->json, cmp_json_write);
 	if (w->csv && !rc)
 		rc = put(&c->rep, w->csv, csv_write);
+	return rc;
+}
+
+static int tell(struct compare *c)
+{
+	int rc = put_all(c);
+
 	if (c->rep.failed[0] && !rc)
 		rc = opt_error(prog, "%s%s", c->rep.failed,
-			       c->rep.nrows ? "; what was measured until then is above" : "");
+			       c->rep.nrows ? "; what was measured until then is kept" : "");
 	if (rc)
 		return rc;
 	return wrong(&c->rep) ? 1 : c->rep.interrupted ? 128 + SIGINT : 0;
@@ -297,6 +304,8 @@ static int compare(struct compare *c, const char *plugin)
 	else
 		snprintf(c->rep.failed, sizeof(c->rep.failed), "nothing carries: %.400s",
 			 c->rep.ways[0].why);
+	if (c->o.place.nprocs)		/* mpirun gives rank 0 a terminal of its own making */
+		setenv("NO_COLOR", "1", 1);
 	rc = tell(c);
 out:
 	cmp_place_end(&c->o.place);
@@ -322,7 +331,7 @@ static int again(struct compare *c, bool seeded)
 		return opt_error(prog, "%s", err);
 	if (seeded)
 		c->rep.seed = (uint64_t)c->w.seed;
-	rc = tell(c);
+	rc = put_all(c);
 	cmp_report_fini(&c->rep);
 	return rc;
 }
@@ -339,7 +348,8 @@ static int places_settle(struct compare *c)
 		return opt_error(prog, "--connect or --ssh, not both");
 	if (c->w.ssh && (c->w.ssh[0] == '-' || c->w.ssh[0] == 0))
 		return opt_error(prog, "--ssh takes a host, not '%s'", c->w.ssh);
-	if (c->w.connect && raw_addr_parse(c->w.connect, true, &unused, err, sizeof(err)) == -EINVAL)
+	if (c->w.connect &&
+	    raw_addr_parse(c->w.connect, true, &unused, err, sizeof(err)) == -EINVAL)
 		return opt_error(prog, "--connect: %s", err);
 	if (c->w.connect || c->w.ssh || !cmp_launched(p, c->meet, sizeof(c->meet)))
 		return c->w.meet ? opt_error(prog, "--meet is for mpirun, srun and torchrun") : 0;
@@ -377,7 +387,7 @@ static const char about[] =
 	"  braid compare                             two processes, or four, on this host\n"
 	"  braid compare --ssh HOST                  half of them on HOST\n"
 	"  braid compare --connect HOST:7000         where braid perf --listen 7000 runs\n"
-	"  mpirun -n 8 braid compare --patterns all  each process of mpirun, srun or torchrun\n"
+	"  mpirun -n 8 braid compare --patterns all  or srun, or torchrun --no-python\n"
 	"  braid compare --json now.json; braid compare --from now.json";
 
 int cmd_compare(int argc, char **argv)

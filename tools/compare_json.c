@@ -267,7 +267,8 @@ int cmp_json_read(struct cmp_report *rep, const char *path, char *err)
 	take(doc, "ends", rep->ends, sizeof(rep->ends));
 	take(doc, "failed", rep->failed, sizeof(rep->failed));
 	if (!is || strcmp(is, schema))
-		snprintf(err, PERF_TEXT, "%s: no report of braid compare (schema %s)", path, schema);
+		snprintf(err, PERF_TEXT, "%s: no report of braid compare (schema %s)", path,
+			 schema);
 	else if (rep->rounds < 0 || rep->rounds > CMP_ROUNDS_MAX || lists_read(rep, doc) != 0)
 		snprintf(err, PERF_TEXT, "%s: a report that this version can't read", path);
 	else

@@ -45,8 +45,9 @@ static void number(double x, int width)
 
 static void ratio(const struct cmp_report *rep, enum perf_pattern pattern, int way, uint64_t size)
 {
-	static const char signs[] = { '-', '=', '+' };
+	static const char *const signs[] = { "-", "=", "+" };
 	static const enum colour colours[] = { COLOUR_BAD, COLOUR_NONE, COLOUR_GOOD };
+	const char *on, *off;
 	char mid[8], lo[8], hi[8];
 	struct cmp_ratio r;
 	int says;
@@ -57,8 +58,10 @@ static void ratio(const struct cmp_report *rep, enum perf_pattern pattern, int w
 	cmp_ratio_text(r.mid, mid, sizeof(mid));
 	cmp_ratio_text(r.lo, lo, sizeof(lo));
 	cmp_ratio_text(r.hi, hi, sizeof(hi));
-	printf(" %s%4s [%4s..%4s]%c%s", text_colour(colours[says + 1]), mid, lo, hi,
-	       r.n < CMP_SURE_ROUNDS ? ' ' : signs[says + 1], text_colour(COLOUR_NONE));
+	on = says ? text_colour(colours[says + 1]) : "";
+	off = says ? text_colour(COLOUR_NONE) : "";
+	printf(" %s%4s [%4s..%4s]%s%s", on, mid, lo, hi,
+	       r.n < CMP_SURE_ROUNDS ? "" : signs[says + 1], off);
 }
 
 static void line(const struct cmp_report *rep, enum perf_pattern pattern, int way, uint64_t size)
@@ -129,9 +132,9 @@ static void title(const struct cmp_report *rep)
 		else
 			snprintf(text, sizeof(text), "%s on %s, a reference", w->about.name,
 				 w->about.dev);
-		fputs(text_colour(w->there ? COLOUR_NONE : COLOUR_DIM), stdout);
+		fputs(w->there ? "" : text_colour(COLOUR_DIM), stdout);
 		text_wrap(text, 12, 12);
-		fputs(text_colour(COLOUR_NONE), stdout);
+		fputs(w->there ? "" : text_colour(COLOUR_NONE), stdout);
 	}
 }
 
@@ -203,6 +206,8 @@ static void ending(const struct cmp_report *rep)
 	say_checked(rep);
 	if (rep->interrupted)
 		note("interrupted: this is what was measured until then", COLOUR_WARN);
+	if (rep->failed[0])
+		note(rep->failed, COLOUR_BAD);
 	putchar('\n');
 	for (i = 0; i < PERF_PATTERNS; i++) {
 		cmp_words(rep, (enum perf_pattern)i, text);

@@ -42,21 +42,31 @@ static void fail(struct runner *r, const char *fmt, ...)
 
 /* -- sessions ----------------------------------------------------------------------------- */
 
-/* Raw TCP goes the way that the plugin's TCP goes; without a plugin it goes its own. */
-static int way_load(struct perf_session *s, const struct cmp_way *w, struct fabric_about *ret)
+/* The plugin's TCP, if it is there, or another plugin: its device is where raw TCP goes. */
+static const struct cmp_way *way_of_raw(const struct cmp_report *rep)
 {
-	const struct perf_way tcp = { .transport = "tcp" };
-	struct fabric_about unused;
+	const struct cmp_way *w;
 
-	if (w->kind == FABRIC_RAW) {
-		perf_session_load(s, FABRIC_PLUGIN, &tcp, &unused);
-		return perf_session_load(s, w->kind, NULL, ret);
-	}
-	return perf_session_load(s, w->kind, &w->way, ret);
+	for (w = rep->ways; w < rep->ways + rep->nways; w++)
+		if (w->there && !w->reference &&
+		    (!strcmp(w->way.transport, "tcp") || !w->way.transport[0]))
+			return w;
+	return NULL;
 }
 
-static int way_open(struct perf_session *s, struct cmp_way *w, const struct cmp_options *o,
-		    const struct perf_options *perf, uint64_t bytes)
+static int way_load(struct perf_session *s, const struct cmp_report *rep, const struct cmp_way *w,
+		    struct fabric_about *ret)
+{
+	const struct cmp_way *like = w->kind == FABRIC_RAW ? way_of_raw(rep) : NULL;
+	int rc = 0;
+
+	if (like)
+		rc = perf_session_load(s, like->kind, &like->way, ret);
+	return rc ? rc : perf_session_load(s, w->kind, &w->way, ret);
+}
+
+static int way_open(struct perf_session *s, const struct cmp_report *rep, struct cmp_way *w,
+		    const struct cmp_options *o, const struct perf_options *perf, uint64_t bytes)
 {
 	const char *where[PERF_PROCS_MAX] = { NULL };
 	int rc;
@@ -66,7 +76,7 @@ static int way_open(struct perf_session *s, struct cmp_way *w, const struct cmp_
 	if (!rc)
 		rc = perf_session_arena(s, bytes);
 	if (!rc)
-		rc = way_load(s, w, &w->about);
+		rc = way_load(s, rep, w, &w->about);
 	return rc ? rc : perf_session_link_all(s, w->kind, perf->pattern, perf->comms);
 }
 
@@ -79,7 +89,7 @@ static uint64_t arena_bytes(const struct perf_options *o, uint64_t size)
 
 /* -- what is there ------------------------------------------------------------------------ */
 
-static int way_probe(struct cmp_way *w, const struct cmp_options *o)
+static int way_probe(const struct cmp_report *rep, struct cmp_way *w, const struct cmp_options *o)
 {
 	static const uint64_t sizes[] = { 8, 128 << 10 };
 	struct perf_options perf = o->perf;
@@ -93,7 +103,7 @@ static int way_probe(struct cmp_way *w, const struct cmp_options *o)
 	perf.inflight = 2;
 	perf.check = true;
 	perf.timeout_s = fmin(perf.timeout_s, 30);
-	rc = way_open(&s, w, o, &perf, arena_bytes(&perf, sizes[1]));
+	rc = way_open(&s, rep, w, o, &perf, arena_bytes(&perf, sizes[1]));
 	for (i = 0; i < 2 && !rc; i++)
 		rc = perf_once(&s, &perf, w->kind, sizes[i], 2, &row);
 	w->there = !rc && row.wrong == 0;
@@ -124,8 +134,8 @@ int cmp_probe(struct cmp_report *rep, struct cmp_options *o)
 
 	for (w = rep->ways; w < rep->ways + rep->nways && !*o->stop; w++) {
 		if (!w->tool)
-			way_probe(w, o);
-		there += w->there;
+			way_probe(rep, w, o);
+		there += w->there && !w->reference;
 	}
 	if (rep->base < 0 || !rep->ways[rep->base].there)
 		rep->base = base_of(rep);
@@ -363,7 +373,7 @@ static int sessions_open(struct runner *r, uint64_t bytes)
 		w = &r->rep->ways[i];
 		if (!w->there || w->tool)
 			continue;
-		rc = way_open(&r->sessions[i], w, r->o, &r->perf, bytes);
+		rc = way_open(&r->sessions[i], r->rep, w, r->o, &r->perf, bytes);
 		if (rc) {
 			fail(r, "%s: %.400s", w->name, r->sessions[i].err);
 			return rc;
@@ -449,8 +459,8 @@ static void notes(struct runner *r)
 		cmp_note(r->rep, "in %d of %d measurements other programs took the CPU",
 			 r->disturbed, r->done);
 	if (r->unsteady)
-		cmp_note(r->rep, "%d times the warm-up ended while runs still became faster",
-			 r->unsteady);
+		cmp_note(r->rep, "in %d of %d lines the warm-up ended while runs still became "
+			 "faster", r->unsteady, r->done / r->rep->rounds);
 	if (r->rep->procs[PERF_PINGPONG])
 		cmp_note(r->rep, "ping-pong sends the next message when the last is back, so a "
 			 "pause counts once, however many would have waited (coordinated "

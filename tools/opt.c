@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/text.h"
+
 enum { HELP_COLUMN = 24 };
 
 static opt_visitor visitor;
@@ -62,7 +64,7 @@ static void option_help(const struct opt *o)
 		putchar('\n');
 		used = 0;
 	}
-	printf("%*s%s\n", HELP_COLUMN - used, "", o->help);
+	text_wrap(o->help, HELP_COLUMN, used);
 }
 
 static void help(const char *prog, const char *about, const struct opt *opts)

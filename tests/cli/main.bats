@@ -36,7 +36,7 @@ bad()
 }
 
 @test "each subcommand has --help within 80 columns" {
-	for sub in demo perf info topo smc "smc setup" doctor completion; do
+	for sub in demo perf compare info topo smc "smc setup" doctor completion; do
 		run -0 "$braid" $sub --help
 		[[ $output == "usage: braid $sub"* ]]
 		awk 'length > 80 { exit 1 }' <<<"$output"
@@ -44,7 +44,7 @@ bad()
 }
 
 @test "an option that no subcommand has is named by each" {
-	for sub in demo perf info; do
+	for sub in demo perf compare info; do
 		bad "--frobnicate" $sub --frobnicate
 		bad "unexpected argument 'x'" $sub x
 		bad "--plugin needs PATH" $sub --plugin

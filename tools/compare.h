@@ -126,8 +126,8 @@ void cmp_print_csv(const struct cmp_report *rep, FILE *to);
 /* All that is installed and fits, or why not; appended to rep->ways. */
 void cmp_tools_find(struct cmp_report *rep, bool here);
 bool cmp_tool_fits(const struct cmp_tool *tool, enum perf_pattern pattern, uint64_t size);
-int cmp_tool_measure(const struct cmp_way *way, enum perf_pattern pattern, uint64_t size,
-		     double seconds, double *v, char *err);
+int cmp_tool_measure(const struct cmp_way *way, enum perf_pattern pattern, uint64_t size, double *v,
+		     char *err);
 
 /* -- where the processes are (compare_launch.c) ------------------------------------------- */
 

@@ -234,15 +234,17 @@ static int warm(struct runner *r, int way, uint64_t size)
 	return rc;
 }
 
-static int measure_tool(struct runner *r, struct cmp_way *w, struct cmp_row *row)
+static int measure_tool(struct cmp_way *w, struct cmp_row *row)
 {
 	char err[PERF_TEXT] = "";
-	int rc = cmp_tool_measure(w, row->pattern, row->size, r->perf.seconds, row->v, err);
+	int rc = cmp_tool_measure(w, row->pattern, row->size, row->v, err);
 
 	if (rc) {
 		w->there = false;
 		snprintf(w->why, sizeof(w->why), "%s", err);
 	}
+	if (row->v[CMP_OP_US] > 0)
+		row->v[CMP_ALG] = (double)row->size / 1e3 / row->v[CMP_OP_US];
 	return rc;
 }
 
@@ -256,7 +258,7 @@ static int measure(struct runner *r, int way, uint64_t size, int round)
 
 	progress(r, w, size, round, NULL);
 	if (w->tool) {
-		if (measure_tool(r, w, &row) == 0)
+		if (measure_tool(w, &row) == 0)
 			cmp_row_add(r->rep, &row);
 		return 0;
 	}

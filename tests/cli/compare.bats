@@ -294,6 +294,55 @@ launched()				# RANKS VARIABLES OPTIONS...
 	OMPI_COMM_WORLD_RANK=1 PMIX_NAMESPACE=braid.$$ bad "rank 0 can't be met" --timeout 1
 }
 
+# perftest as it prints: ib_send_lat and ib_write_bw, which wait for a client or are one.
+fake_perftest()				# LINE...
+{
+	mkdir -p "$tmp/bin"
+	cat >"$tmp/bin/ib_send_lat" <<-'EOF'
+		#!/bin/sh
+		for last; do :; done
+		[ "$last" = 127.0.0.1 ] || exec sleep 20
+		echo "$@" >>"$LOG"
+		echo ' #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]'
+		echo " $SIZE       $ITERS          1.50           99.00        3.25              3.30          0.10            4.50                   8.75"
+		echo '---------------------'
+	EOF
+	cat >"$tmp/bin/ib_write_bw" <<-'EOF'
+		#!/bin/sh
+		for last; do :; done
+		[ "$last" = 127.0.0.1 ] || exec sleep 20
+		echo " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]"
+		echo " $SIZE       $ITERS             24.50              23.75                0.045"
+	EOF
+	chmod +x "$tmp"/bin/*
+	export PATH=$tmp/bin:$PATH LOG=$tmp/log
+}
+
+@test "--reference: perftest's figures are read, in turn with the others" {
+	fake_perftest
+	tcp --reference --patterns pingpong,oneway --rounds 2 --csv "$csv" >"$tmp/out"
+	[ "$(in_csv over)" = "perftest:8 raw TCP:8 tcp x1:8 " ]
+	run -0 awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+		$2 == "perftest" && $4 == 0 { print $1, $3, $at["p50_us"], $at["p99_us"], $at["p99.9_us"],
+			$at["max_us"], $at["gbit_s"], $at["msg_s"] }' "$csv"
+	[ "${lines[0]}" = "pingpong 8 3.25 4.5 8.75 99 0 0" ]
+	[ "${lines[3]}" = "oneway 65536 0 0 0 0 23.75 45000" ]
+	grep -- '-s 65536 -n 1000' "$tmp/log"
+	! grep 'perftest is ahead' "$tmp/out"
+}
+
+@test "--reference: what can't be had says why, and how to get it" {
+	mkdir -p "$tmp/bin"
+	printf '#!/bin/sh\necho "Unable to find the device"; exit 1\n' >"$tmp/bin/ib_send_lat"
+	cp "$tmp/bin/ib_send_lat" "$tmp/bin/ib_write_bw"
+	chmod +x "$tmp"/bin/*
+	PATH=$tmp/bin:$PATH tcp --reference --rounds 1 >"$tmp/out"
+	said=$(tr -s ' \n' ' ' <"$tmp/out")
+	[[ $said == *"perftest not available: Unable to find the device"* ]]
+	command -v osu_latency >/dev/null ||
+		[[ $said == *"Open MPI not available: not installed: apt install openmpi-bin"* ]]
+}
+
 @test "it starts within a second" {
 	start=$(date +%s%N)
 	tcp --rounds 1 --sizes 8 --seconds 0.001 >/dev/null

@@ -116,6 +116,7 @@ vm_tests = \
 	tests/vm/cases/abi-rxe.sh \
 	tests/vm/cases/abi-siw.sh \
 	tests/vm/cases/boot.sh \
+	tests/vm/cases/compare.sh \
 	tests/vm/cases/doctor.sh \
 	tests/vm/cases/faults.sh \
 	tests/vm/cases/loss.sh \

@@ -1,0 +1,45 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# compare.sh - braid compare of TCP and verbs in one guest, on a soft-RoCE device, perftest beside
+# it.  Which of them wins says nothing of real NICs; that each carries what it is shown for does.
+minutes=8
+# shellcheck source=tests/vm/lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+sent=/sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts
+
+compared()
+{
+	timeout $((300 * slow)) "$BRAID_TEST_BRAID" compare --plugin "$plugin" --lanes 1,4 \
+		--seconds 0.3 --timeout 120 --csv "$tmp/csv" "$@" >"$tmp/out" 2>"$tmp/err"
+	compared_rc=$?
+	cat "$tmp/out" "$tmp/err"
+	return $compared_rc
+}
+
+# There is no packet of the device's but over verbs.
+carries()			# OVER LEAST MOST
+{
+	before=$(cat "$sent")
+	compared --over "$1" --patterns pingpong --sizes 8 --rounds 1 --check || return
+	after=$(cat "$sent")
+	echo "$1: sent_pkts $before -> $after"
+	[ $((after - before)) -ge "$2" ] && [ $((after - before)) -le "$3" ]
+}
+
+both_are_there()
+{
+	compared --over tcp,verbs,ucx,smc --patterns pingpong,oneway,hier --sizes 8,4k,64k,1m \
+		--reference || return
+	for over in "tcp x1" "tcp x4" verbs; do
+		grep -q "^pingpong,$over,1048576,4," "$tmp/csv" || return
+	done
+	grep -q '^pingpong: .*ahead' "$tmp/out"
+}
+
+export BRAID_SOCKET_IFNAME=v0
+case_ "a RoCE device comes up" vm_rxe v0
+case_ "over TCP the device sends nothing" carries tcp 0 20
+case_ "over verbs it does" carries verbs 40 100000000
+case_ "TCP and verbs are compared, perftest beside them" both_are_there
+done_

@@ -52,7 +52,7 @@ struct cmp_row {
 
 struct cmp_report {
 	uint64_t seed;
-	int rounds, base;		/* what ratios are to: number of a way, -1: none is there */
+	int rounds, base;		/* what ratios are to: a way's number; -1: none */
 	int procs[PERF_PATTERNS];	/* 0: not measured */
 	struct cmp_way ways[CMP_WAYS_MAX];
 	int nways;
@@ -85,8 +85,6 @@ int cmp_ratio_says(const struct cmp_ratio *r);
 
 /* a[i] as a multiple of b[i], both of round i: the median, and its bootstrap interval. */
 void cmp_bootstrap(const double *a, const double *b, int n, uint64_t seed, struct cmp_ratio *ret);
-
-double cmp_median(double *v, int n);	/* sorts v */
 
 /* What a pattern is judged by, turned so that more is better. */
 double cmp_merit(const struct cmp_row *r);

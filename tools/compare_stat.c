@@ -7,28 +7,11 @@
  * and the middle 95 % of the medians kept.  With five rounds that is all of them; with fewer it
  * would promise what it can't hold, so nothing is sure then.
  */
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tools/compare.h"
 
 enum { DRAWS = 2000 };
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-double cmp_median(double *v, int n)
-{
-	if (n == 0)
-		return 0;
-	qsort(v, (size_t)n, sizeof(*v), by_value);
-	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
 
 /* SplitMix64: the same numbers from the same seed on every machine. */
 static uint64_t draw(uint64_t *state)
@@ -53,10 +36,10 @@ void cmp_bootstrap(const double *a, const double *b, int n, uint64_t seed, struc
 	for (k = 0; k < DRAWS; k++) {
 		for (i = 0; i < n; i++)
 			again[i] = ratios[draw(&seed) % (uint64_t)n];
-		medians[k] = cmp_median(again, n);
+		medians[k] = perf_median(again, n);
 	}
-	ret->mid = cmp_median(ratios, n);
-	qsort(medians, DRAWS, sizeof(*medians), by_value);
+	ret->mid = perf_median(ratios, n);
+	perf_median(medians, DRAWS);	/* sorts them */
 	ret->lo = medians[DRAWS / 40];
 	ret->hi = medians[DRAWS - 1 - DRAWS / 40];
 }
@@ -105,7 +88,7 @@ bool cmp_value_of(const struct cmp_report *rep, enum perf_pattern pattern, int w
 		if (r)
 			v[n++] = r->v[what];
 	}
-	*ret = cmp_median(v, n);
+	*ret = perf_median(v, n);
 	if (n > 0 && what == CMP_MAX)
 		*ret = v[n - 1];
 	return n > 0;

@@ -67,6 +67,8 @@ static void take_op(const double *f, double *v)
 	v[CMP_OP_US] = f[0];
 }
 
+#define SEND_LAT "exec ib_send_lat -F -s $SIZE -n $ITERS -p $PORT"
+#define WRITE_BW "exec ib_write_bw -F -t 8 --report_gbits -s $SIZE -n $ITERS -p $PORT"
 #define MPI "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " \
 	"exec mpirun --oversubscribe -n "
 
@@ -76,7 +78,7 @@ static void take_op(const double *f, double *v)
 	"    import torch, torch.distributed as dist\n" \
 	"except ImportError as why:\n" \
 	"    sys.exit(\"PyTorch is not installed: %s\" % why)\n" \
-	"size, iters, ranks = int(os.environ[\"SIZE\"]), int(os.environ[\"ITERS\"]), int(os.environ[\"RANKS\"])\n" \
+	"size, iters, ranks = (int(os.environ[x]) for x in (\"SIZE\", \"ITERS\", \"RANKS\"))\n" \
 	"def step(rank, t):\n" \
 	"    if ranks > 2:\n" \
 	"        dist.all_reduce(t)\n" \
@@ -101,11 +103,8 @@ static void take_op(const double *f, double *v)
 
 static const struct cmp_tool tools[] = {
 	{ "perftest", "ib_send_lat ib_write_bw", "apt install perftest", {
-		{ PERF_PINGPONG, "exec ib_send_lat -F -s $SIZE -n $ITERS -p $PORT",
-		  "exec ib_send_lat -F -s $SIZE -n $ITERS -p $PORT $HOST", take_send_lat, 8, 1 },
-		{ PERF_ONEWAY, "exec ib_write_bw -F -t 8 --report_gbits -s $SIZE -n $ITERS -p $PORT",
-		  "exec ib_write_bw -F -t 8 --report_gbits -s $SIZE -n $ITERS -p $PORT $HOST",
-		  take_write_bw, 4, 1 } } },
+		{ PERF_PINGPONG, SEND_LAT, SEND_LAT " $HOST", take_send_lat, 8, 1 },
+		{ PERF_ONEWAY, WRITE_BW, WRITE_BW " $HOST", take_write_bw, 4, 1 } } },
 	{ "Open MPI", "mpirun osu_latency osu_bw osu_allreduce",
 	  "apt install openmpi-bin, and the OSU micro-benchmarks", {
 		{ PERF_PINGPONG, NULL, MPI "2 osu_latency -m $SIZE:$SIZE -i $ITERS", take_latency,
@@ -256,8 +255,8 @@ static bool in_path(const char *programs)
 {
 	char command[200];
 
-	snprintf(command, sizeof(command), "for p in %s; do command -v $p || exit 1; done >/dev/null "
-		 "2>&1", programs);
+	snprintf(command, sizeof(command),
+		 "for p in %s; do command -v $p || exit 1; done >/dev/null 2>&1", programs);
 	return system(command) == 0;
 }
 

@@ -114,19 +114,6 @@ static int start(struct demo *d)
 
 /* -- saying ------------------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double median(double *v, int n)
-{
-	qsort(v, (size_t)n, sizeof(*v), by_value);
-	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
 /* One figure of both, and plugin over raw. */
 static void line(const char *what, int digits, const double *v, const char *better)
 {
@@ -155,7 +142,7 @@ static void say_steps(struct demo *d)
 	char what[64];
 
 	for (kind = 0; kind < FABRIC_KINDS; kind++) {
-		s[kind] = median(d->step_s[kind], d->done[kind]);
+		s[kind] = perf_median(d->step_s[kind], d->done[kind]);
 		ms[kind] = s[kind] * 1e3;
 		gb_s[kind] =
 			(double)d->model.params * sizeof(float) * 2 * (n - 1) / n / 1e9 / s[kind];

@@ -153,6 +153,8 @@ void perf_samples_add(struct perf_samples *s, uint64_t ns);
 /* Of several threads' samples, each divided by `div`; sorts them. */
 void perf_latency_of(struct perf_samples *s, unsigned n, unsigned div, struct perf_latency *ret);
 
+double perf_median(double *v, int n);	/* sorts v */
+
 uint64_t perf_now_ns(void);
 uint64_t perf_cpu_ns(void);		/* used by this process so far */
 int perf_cpu_nth(int n);		/* the n-th CPU we may run on, modulo their number; -1 */

@@ -147,21 +147,6 @@ static enum perf_shows shows(const struct perf_report *rep)
 
 /* -- medians over rounds ------------------------------------------------------------------ */
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double median(double *v, int n)
-{
-	if (n == 0)
-		return 0;
-	qsort(v, (size_t)n, sizeof(*v), by_value);
-	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
 /* `get` of the rows like `like`, whatever their round. */
 static double median_of(const struct perf_report *rep, const struct perf_row *like,
 			double (*get)(const struct perf_report *rep, const struct perf_row *r))
@@ -173,7 +158,7 @@ static double median_of(const struct perf_report *rep, const struct perf_row *li
 	for (r = rep->rows; r < rep->rows + rep->nrows; r++)
 		if (r->kind == like->kind && r->size == like->size && n < 1000)
 			v[n++] = get(rep, r);
-	return median(v, n);
+	return perf_median(v, n);
 }
 
 static const struct perf_row *row_find(const struct perf_report *rep, enum fabric_kind kind,
@@ -252,7 +237,7 @@ static void line_ratio(const struct perf_report *rep, uint64_t size)
 	const struct perf_row like = { .kind = FABRIC_RAW, .size = size };
 	double v[1000];
 	int n = ratios(rep, size, v);
-	double mid = median(v, n);
+	double mid = perf_median(v, n);
 
 	printf("%*.*f%7.2f", main_values[shows(rep)].width, main_values[shows(rep)].digits,
 	       median_of(rep, &like, main_values[shows(rep)].get), mid);
@@ -323,8 +308,8 @@ static void setup_verdict(const struct perf_report *rep, enum fabric_kind kind)
 	}
 	if (n)
 		printf("the others: connect %.1f us (median), %.2f of the first one's time; "
-		       "descriptors %+.0f and %+.0f\n", median(v, n),
-		       median(v, n) / get_connect_us(rep, one),
+		       "descriptors %+.0f and %+.0f\n", perf_median(v, n),
+		       perf_median(v, n) / get_connect_us(rep, one),
 		       get_fds_src(rep, last) - get_fds_src(rep, one),
 		       get_fds_dst(rep, last) - get_fds_dst(rep, one));
 	printf("closed in %.0f us\n", (double)rep->close_ns[kind] / 1e3);

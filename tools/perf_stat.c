@@ -136,6 +136,21 @@ void perf_latency_of(struct perf_samples *s, unsigned n, unsigned div, struct pe
 	*ret = l;
 }
 
+static int by_double(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+double perf_median(double *v, int n)
+{
+	if (n == 0)
+		return 0;
+	qsort(v, (size_t)n, sizeof(*v), by_double);
+	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
 /* -- processors --------------------------------------------------------------------------- */
 
 int perf_cpus(void)

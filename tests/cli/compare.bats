@@ -331,6 +331,18 @@ fake_perftest()				# LINE...
 	! grep 'perftest is ahead' "$tmp/out"
 }
 
+# PyTorch's words, without what they do.
+@test "--reference: the script for Gloo runs" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	mkdir -p "$tmp/torch"
+	echo 'float32 = uint8 = zeros = lambda *a, **b: 0' >"$tmp/torch/__init__.py"
+	echo 'init_process_group = send = recv = all_reduce = lambda *a, **b: 0' \
+		>"$tmp/torch/distributed.py"
+	PYTHONPATH=$tmp tcp --reference --patterns pingpong,allreduce --rounds 1 --sizes 8 \
+		--csv "$csv" >"$tmp/out"
+	[[ " $(in_csv over)" == *" Gloo:2 "* ]]
+}
+
 @test "--reference: what can't be had says why, and how to get it" {
 	mkdir -p "$tmp/bin"
 	printf '#!/bin/sh\necho "Unable to find the device"; exit 1\n' >"$tmp/bin/ib_send_lat"

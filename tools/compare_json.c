@@ -23,15 +23,11 @@ const char *const cmp_value_names[CMP_VALUES] = {
 
 int cmp_row_add(struct cmp_report *rep, const struct cmp_row *row)
 {
-	struct cmp_row *v;
+	struct cmp_row *v = perf_grown(rep->rows, rep->nrows, &rep->room, sizeof(*v));
 
-	if (rep->nrows == rep->room) {
-		v = realloc(rep->rows, (size_t)(2 * rep->room + 64) * sizeof(*v));
-		if (!v)
-			return -ENOMEM;
-		rep->rows = v;
-		rep->room = 2 * rep->room + 64;
-	}
+	if (!v)
+		return -ENOMEM;
+	rep->rows = v;
 	rep->rows[rep->nrows++] = *row;
 	return 0;
 }

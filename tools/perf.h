@@ -153,6 +153,8 @@ void perf_samples_add(struct perf_samples *s, uint64_t ns);
 /* Of several threads' samples, each divided by `div`; sorts them. */
 void perf_latency_of(struct perf_samples *s, unsigned n, unsigned div, struct perf_latency *ret);
 
+/* An array of n that has room for one more; NULL: no memory, and the old one is as it was. */
+void *perf_grown(void *v, int n, int *room, size_t each);
 double perf_median(double *v, int n);	/* sorts v */
 
 uint64_t perf_now_ns(void);

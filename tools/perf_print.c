@@ -15,15 +15,11 @@
 
 int perf_row_add(struct perf_report *rep, const struct perf_row *row)
 {
-	struct perf_row *v;
+	struct perf_row *v = perf_grown(rep->rows, rep->nrows, &rep->room, sizeof(*v));
 
-	if (rep->nrows == rep->room) {
-		v = realloc(rep->rows, (size_t)(2 * rep->room + 64) * sizeof(*v));
-		if (!v)
-			return -ENOMEM;
-		rep->rows = v;
-		rep->room = 2 * rep->room + 64;
-	}
+	if (!v)
+		return -ENOMEM;
+	rep->rows = v;
 	rep->rows[rep->nrows++] = *row;
 	return 0;
 }

@@ -143,6 +143,18 @@ static int by_double(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+void *perf_grown(void *v, int n, int *room, size_t each)
+{
+	int more = 2 * *room + 64;
+
+	if (n < *room)
+		return v;
+	v = realloc(v, (size_t)more * each);
+	if (v)
+		*room = more;
+	return v;
+}
+
 double perf_median(double *v, int n)
 {
 	if (n == 0)

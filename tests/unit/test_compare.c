@@ -319,8 +319,8 @@ static void rubbish_is_refused(void **state)
 		"", "{", "[]", "{}", "{\"schema\": \"braid-perf-1\"}",
 		"{\"schema\": \"braid-compare-1\", \"rounds\": 100000}",
 		"{\"schema\": \"braid-compare-1\", \"rounds\": 5, \"rows\": [{}]}",
-		"{\"schema\": \"braid-compare-1\", \"rounds\": 5, \"ways\": [{\"name\": \"a\"}], "
-		"\"rows\": [{\"pattern\": \"pingpong\", \"over\": \"a\", \"round\": 5}]}",
+		("{\"schema\": \"braid-compare-1\", \"rounds\": 5, \"ways\": [{\"name\": \"a\"}], "
+		 "\"rows\": [{\"pattern\": \"pingpong\", \"over\": \"a\", \"round\": 5}]}"),
 		"{\"schema\": \"braid-compare-1\", \"rounds\": 5, \"patterns\": [{\"name\": \"x\"}]}",
 	};
 	char path[] = "/tmp/braid-compare-XXXXXX", err[PERF_TEXT];

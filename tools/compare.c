@@ -206,10 +206,10 @@ static int put(const struct cmp_report *rep, const char *path,
 	int rc;
 
 	if (!to)
-		return opt_error(prog, "%s: %s", path, strerror(errno));
+		return opt_error(prog, "%s: %s [cannot-write]", path, strerror(errno));
 	rc = write(rep, to);
 	if ((to == stdout ? fflush(to) : fclose(to)) != 0 || rc)
-		return opt_error(prog, "%s: could not be written", path);
+		return opt_error(prog, "%s: could not be written [cannot-write]", path);
 	return 0;
 }
 
@@ -251,7 +251,7 @@ static int tell(struct compare *c)
 	int rc = put_all(c);
 
 	if (c->rep.failed[0] && !rc)
-		rc = opt_error(prog, "%s%s", c->rep.failed,
+		rc = opt_error(prog, "%s%s [not-measured]", c->rep.failed,
 			       c->rep.nrows ? "; what was measured until then is kept" : "");
 	if (rc)
 		return rc;
@@ -283,7 +283,9 @@ static int places(struct compare *c, const char *plugin)
 		rc = ssh_start(c, plugin, err);
 	else if (!c->w.connect && p->nprocs)
 		rc = cmp_gather(p, c->meet, c->o.perf.timeout_s, err);
-	return rc ? opt_error(prog, "%s", err[0] ? err : strerror(-rc)) : 0;
+	if (rc)
+		return opt_error(prog, "%s [no-meeting]", err[0] ? err : strerror(-rc));
+	return 0;
 }
 
 static int compare(struct compare *c, const char *plugin)
@@ -318,8 +320,10 @@ static int serve(struct compare *c)
 	char err[PERF_TEXT] = "";
 	int rc = cmp_serve(&c->o.place, c->meet, &c->o.perf.env, c->o.perf.timeout_s, err);
 
-	return rc ? opt_error(prog, "rank %d: %s", c->o.place.rank, err[0] ? err : strerror(-rc)) :
-		    0;
+	if (rc)
+		return opt_error(prog, "rank %d: %s [no-meeting]", c->o.place.rank,
+				 err[0] ? err : strerror(-rc));
+	return 0;
 }
 
 static int again(struct compare *c, bool seeded)
@@ -382,14 +386,6 @@ static int settle(struct compare *c)
 	return rc ? rc : places_settle(c);
 }
 
-static const char about[] =
-	"Measure every transport that both ends have, in turn, and say which wins where.\n\n"
-	"  braid compare                             two processes, or four, on this host\n"
-	"  braid compare --ssh HOST                  half of them on HOST\n"
-	"  braid compare --connect HOST:7000         where braid perf --listen 7000 runs\n"
-	"  mpirun -n 8 braid compare --patterns all  or srun, or torchrun --no-python\n"
-	"  braid compare --json now.json; braid compare --from now.json";
-
 int cmd_compare(int argc, char **argv)
 {
 	static struct compare c = {
@@ -442,14 +438,24 @@ int cmd_compare(int argc, char **argv)
 		{OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &o->env.plugin, 0, 0},
 		{OPT_INT, "abi", "V", "its ABI version (the newest)", &o->env.abi, 5, 12},
 		{OPT_FLAG, "verbose", NULL, "print what the plugin logs", &o->env.verbose, 0, 0},
+		OPT_SUCH_AS("braid compare", "two processes, or four, on this host"),
+		OPT_SUCH_AS("braid compare --ssh HOST --rounds 9 --json report.json",
+			    "half of them on HOST, and a report"),
+		OPT_SUCH_AS("braid compare --connect HOST:7000",
+			    "where braid perf --listen 7000 runs"),
+		OPT_SUCH_AS("mpirun -n 8 braid compare --patterns all",
+			    "each process is one rank; or srun, or torchrun --no-python"),
+		OPT_SUCH_AS("braid compare --from report.json", "the report again"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
-	enum opt_end end = opt_parse(prog, about, rows, argc, argv);
+	enum opt_end end = opt_parse(
+		prog, "Measure every transport that both ends have, in turn, and say which wins.",
+		rows, argc, argv);
 	const char *plugin = o->env.plugin;
 	int rc;
 
 	if (end != OPT_RUN)
-		return end == OPT_BAD ? 2 : 0;
+		return end;
 	if (w->from)
 		return again(&c, w->seed >= 0);
 	c.rep.seed = w->seed >= 0 ? (uint64_t)w->seed : 1;

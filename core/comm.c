@@ -15,12 +15,14 @@
 
 #include "core/auth.h"
 #include "core/copy.h"
+#include "core/flight.h"
 #include "core/link.h"
 #include "core/log.h"
 #include "core/mrcache.h"
 #include "core/param.h"
 #include "core/pool.h"
 #include "core/service.h"
+#include "core/view.h"
 
 enum {
 	RETIRE_MAX = 64,		/* retired messages that may stay untold */
@@ -31,6 +33,12 @@ enum {
 static struct braid_send *send_slot(struct braid_comm *c, uint32_t seq)
 {
 	return &c->send[seq % BRAID_SLOTS];
+}
+
+/* Only the thread that makes the comm's data calls says so. */
+static bool is_busy(const atomic_bool *slot)
+{
+	return atomic_load_explicit(slot, memory_order_relaxed);
 }
 
 static struct braid_recv *recv_slot(struct braid_comm *c, uint32_t rseq)
@@ -110,6 +118,7 @@ struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sen
 	braid_list_add_tail(&link->comms, &c->node);
 	link->ncomms++;
 	link->used = true;
+	braid_event(BRAID_EVENT_COMM_OPEN, link->number, BRAID_FLIGHT_NONE, id, sender);
 	return c;
 }
 
@@ -160,7 +169,8 @@ void braid_comm_fail(struct braid_comm *c, int err)
 	int none = 0;
 
 	assert(err < 0);
-	atomic_compare_exchange_strong(&c->err, &none, err);
+	if (atomic_compare_exchange_strong(&c->err, &none, err))
+		braid_event(BRAID_EVENT_COMM_FAIL, c->link->number, BRAID_FLIGHT_NONE, c->id, err);
 }
 
 void braid_comm_refuse(struct braid_comm *c, uint16_t code)
@@ -396,7 +406,8 @@ static int isend_locked(struct braid_comm *c, struct braid_send *s, const void *
 		return -EAGAIN;
 	s->req.n = 1;
 	atomic_store_explicit(&s->req.done, false, memory_order_relaxed);
-	s->busy = true;
+	braid_hint(&s->busy, true);
+	s->at_ns = braid_view_now(link);
 	s->await = BRAID_MET;
 	s->data = data;
 	s->size = size;
@@ -431,7 +442,7 @@ int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int3
 		c->reported = true;
 		return err;
 	}
-	if (!s->busy && braid_trylock(&c->link->lock)) {
+	if (!is_busy(&s->busy) && braid_trylock(&c->link->lock)) {
 		err = s->await == BRAID_MET ? isend_locked(c, s, data, size, tag, mr) : -EAGAIN;
 		braid_unlock(&c->link->lock);
 		if (!err) {
@@ -651,6 +662,7 @@ static void irecv_locked(struct braid_comm *c, unsigned n, void *const *data, co
 			 const int *tags, struct braid_mr *const *mrs)
 {
 	struct braid_recv *head = recv_slot(c, c->next_rseq);
+	uint64_t now = braid_view_now(c->link);
 
 	atomic_store_explicit(&head->req.done, false, memory_order_relaxed);
 	head->req.n = (uint8_t)n;
@@ -658,7 +670,8 @@ static void irecv_locked(struct braid_comm *c, unsigned n, void *const *data, co
 	for (unsigned i = 0; i < n; i++) {
 		struct braid_recv *e = recv_slot(c, c->next_rseq);
 
-		e->busy = true;
+		braid_hint(&e->busy, true);
+		e->at_ns = now;
 		e->posted = true;
 		e->matched = e->wanted = e->started = e->credited = e->credit_due = false;
 		e->placed = e->unsized = false;
@@ -686,7 +699,7 @@ int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const 
 		return err;
 	}
 	for (unsigned i = 0; i < n; i++) {
-		if (recv_slot(c, c->next_rseq + i)->busy)
+		if (is_busy(&recv_slot(c, c->next_rseq + i)->busy))
 			return 0;
 	}
 	if (!braid_trylock(&c->link->lock))
@@ -1313,13 +1326,18 @@ static void count_done(struct braid_comm *c, uint64_t size)
 	atomic_store_explicit(&c->done.bytes, bytes + size, memory_order_relaxed);
 }
 
+static void add_traffic(struct braid_traffic *to, const struct braid_traffic *t)
+{
+	atomic_fetch_add(&to->messages, atomic_load(&t->messages));
+	atomic_fetch_add(&to->bytes, atomic_load(&t->bytes));
+}
+
 static void count_closed(struct braid_comm *c)
 {
 	struct braid_dev *dev = c->link->key.dev;
-	struct braid_traffic *t = c->sender ? &dev->sent : &dev->got;
 
-	atomic_fetch_add(&t->messages, atomic_load(&c->done.messages));
-	atomic_fetch_add(&t->bytes, atomic_load(&c->done.bytes));
+	add_traffic(c->sender ? &dev->sent : &dev->got, &c->done);
+	add_traffic(&c->link->closed[c->sender], &c->done);
 }
 
 static int as_int(uint64_t size)
@@ -1337,7 +1355,7 @@ void braid_comm_finish(struct braid_req *req, int *sizes)
 		if (sizes)
 			sizes[0] = as_int(s->size);
 		count_done(c, s->size);
-		s->busy = false;
+		braid_hint(&s->busy, false);
 		return;
 	}
 	for (unsigned i = 0, n = req->n; i < n; i++) {
@@ -1347,7 +1365,7 @@ void braid_comm_finish(struct braid_req *req, int *sizes)
 		if (sizes)
 			sizes[i] = as_int(e->size);
 		count_done(c, e->size);
-		e->busy = false;
+		braid_hint(&e->busy, false);
 	}
 }
 
@@ -1528,6 +1546,8 @@ void braid_comm_close(struct braid_comm *c)
 	else
 		forget_recvs(c);
 	c->closed = true;
+	braid_event(BRAID_EVENT_COMM_CLOSE, link->number, BRAID_FLIGHT_NONE, c->id,
+		    atomic_load(&c->err));
 	count_closed(c);
 	gone = atomic_load(&link->state) != BRAID_LINK_UP;
 	if (gone) {

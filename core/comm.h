@@ -75,11 +75,12 @@ enum braid_await { BRAID_MET, BRAID_AWAIT_EAGER, BRAID_AWAIT_WANT };
 
 struct braid_send {
 	struct braid_req req;
-	bool busy;			/* until test() has said done */
+	atomic_bool busy;		/* until test() has said done */
 	enum braid_await await;		/* has it met its receive, as far as we know? */
 	const char *data;
 	uint64_t size, cut;		/* of them, given to lanes as chunks */
 	uint32_t chunk;			/* bytes of all chunks but the last */
+	uint64_t at_ns;			/* posted, to within some ms: core/view.h */
 	uint32_t seq, rseq;
 	int32_t tag;
 	uint32_t parts;			/* frames not done; +1 while something is left to cut */
@@ -92,7 +93,7 @@ struct braid_send {
 
 struct braid_recv {			/* one receive entry; the first of a request holds it */
 	struct braid_req req;
-	bool busy;			/* until test() of its request has said done */
+	atomic_bool busy;		/* until test() of its request has said done */
 	bool posted;			/* waiting for bytes: data may be written */
 	bool matched;			/* to a message, whose bytes may still be missing */
 	bool wanted;			/* to one that said WANT: number mseq */
@@ -103,6 +104,7 @@ struct braid_recv {			/* one receive entry; the first of a request holds it */
 	uint32_t mseq;
 	char *data;
 	uint64_t room, size;
+	uint64_t at_ns;			/* as in a send */
 	uint64_t begun, got;		/* bytes of chunks that began to arrive, that are here */
 	uint32_t rseq;
 	int32_t tag;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/auth.h"
+#include "core/flight.h"
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
@@ -148,7 +149,9 @@ static int attempt_link(struct attempt *a)
 		link->dial_until_ns = a->deadline_ns;
 		braid_path_first(link, &a->to);
 		braid_dial_addr(link, 0, link->peer, sizeof(link->peer));
-		braid_list_add_tail(&braid_svc.links, &link->node);
+		braid_link_number(link);
+		braid_link_list(link);
+		braid_event(BRAID_EVENT_LINK_DIAL, link->number, BRAID_FLIGHT_NONE, 0, 0);
 		braid_service_kick();
 	}
 	atomic_fetch_add(&link->pins, 1);

@@ -34,6 +34,7 @@ struct braid_dev {
 	struct braid_mrc *mrs;		/* core/mrcache.c */
 	struct braid_mr_stats mr_stats;
 	struct braid_traffic sent, got;	/* of comms that were closed */
+	_Atomic uint64_t lost, redials, stalls;	/* lanes lost, taken up again; late messages told */
 	unsigned mr_max;		/* registrations that its port has room for; 0: not known */
 	unsigned gpu;			/* BRAID_GPU_*, of all members; _DIRECT, of any */
 	char direct[BRAID_NETDEV_PATH];	/* by which PCI function then; "": not under /sys */

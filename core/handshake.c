@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "core/auth.h"
+#include "core/flight.h"
 #include "core/grow.h"
 #include "core/heal.h"
 #include "core/log.h"
@@ -474,7 +475,11 @@ static int link_up(struct braid_link *link, struct braid_conn *c)
 	int err;
 
 	braid_conn_session(c, link->session);
+	braid_lock_wait(&link->lock);	/* others may be looking at it: core/view.c */
 	link->dialler = c->dialler;
+	snprintf(link->peer, sizeof(link->peer), "%s (pid %u, %s)", c->theirs.host, c->theirs.pid,
+		 c->addr);
+	braid_unlock(&link->lock);
 	link->id = c->dialler ? c->theirs.ident : c->mine.ident;
 	link->next_comm = c->dialler ? 0 : 1;
 	link->tx_window = c->theirs.window;
@@ -482,8 +487,6 @@ static int link_up(struct braid_link *link, struct braid_conn *c)
 								    c->mine.lanes_max;
 	link->rx_window = c->mine.window;
 	c->mine.window = 0;
-	snprintf(link->peer, sizeof(link->peer), "%s (pid %u, %s)", c->theirs.host, c->theirs.pid,
-		 c->addr);
 	find_paths(link, c);
 	err = link_take_conn(link, c, 0);
 	if (err)
@@ -497,6 +500,7 @@ static int link_up(struct braid_link *link, struct braid_conn *c)
 	atomic_store(&link->state, BRAID_LINK_UP);
 	braid_grow_start(link);
 	braid_heal_start(link, braid_os->now_ns());
+	braid_event(BRAID_EVENT_LINK_UP, link->number, BRAID_FLIGHT_NONE, link->lanes_max, 0);
 	braid_info("device %s: link to %s is up, %s", link->key.dev->net.name, link->peer,
 		   link->dialler ? "dialled" : "accepted");
 	return 0;
@@ -526,12 +530,13 @@ static int accepted(struct braid_conn *c)
 	link = braid_link_new(&key);
 	if (!link)
 		return braid_no_memory("a link");
+	braid_link_number(link);
 	err = link_up(link, c);
 	if (err) {
 		braid_link_free(link);
 		return err;
 	}
-	braid_list_add_tail(&braid_svc.links, &link->node);
+	braid_link_list(link);
 	return 0;
 }
 

@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/flight.h"
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
 #include "core/path.h"
 #include "core/service_int.h"
+#include "core/stat.h"
 #include "core/transport.h"
 
 enum {
@@ -126,8 +128,11 @@ void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int
 	if (err)
 		lane->dial_at_ns = now + back_off(&lane->dial_wait_ms, c, err);
 	note(link, c, err, now);
-	if (err)
+	if (err) {
+		braid_event(BRAID_EVENT_LANE_DIALLED, link->number, lane->index, err,
+			    c ? (int64_t)c->path : -1);
 		return;
+	}
 	braid_path_good(link, c->path, now);
 	lane->dial_wait_ms = 0;
 	lane->dial_at_ns = 0;
@@ -263,6 +268,21 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 	}
 }
 
+static void lane_well(struct braid_lane *lane, uint64_t now)
+{
+	if (is_suspect(lane, now))
+		braid_event(BRAID_EVENT_LANE_WELL, lane->link->number, lane->index,
+			    (int64_t)((now - lane->suspect_ns) / MS), 0);
+	lane->suspect_ns = 0;
+}
+
+static void lane_suspect(struct braid_lane *lane, const struct braid_health *h, uint64_t now)
+{
+	braid_event(BRAID_EVENT_LANE_SUSPECT, lane->link->number, lane->index, h->resent,
+		    h->rtt_ms);
+	lane->suspect_ns = now;
+}
+
 /* True if some lane has bytes under way. */
 static bool look_at_health(struct braid_link *link, uint64_t now)
 {
@@ -287,9 +307,9 @@ static bool look_at_health(struct braid_link *link, uint64_t now)
 		under_way |= h.unacked;
 		lane->rtt_ms = h.rtt_ms;
 		if (!h.unacked || !h.resent)
-			lane->suspect_ns = 0;
+			lane_well(lane, now);
 		else if (!lane->suspect_ns)
-			lane->suspect_ns = now;
+			lane_suspect(lane, &h, now);
 		else if (link->dialler && is_suspect(lane, now) &&
 			 lane->path == braid_path_for(link, i, now))
 			path_fails(link, lane->path, now);
@@ -316,9 +336,12 @@ static void hear(struct braid_link *link, uint64_t now)
 	if (bytes == link->heal.bytes)
 		return;
 	link->heal.bytes = bytes;
-	if (link->heal.silent)
+	if (link->heal.silent) {
+		braid_event(BRAID_EVENT_HEARD, link->number, BRAID_FLIGHT_NONE,
+			    (int64_t)((now - link->heal.heard_ns) / MS), 0);
 		braid_info("device %s, peer %s: heard again after %llu s", link->key.dev->net.name,
 			   link->peer, (unsigned long long)seconds(now - link->heal.heard_ns));
+	}
 	link->heal.heard_ns = now;
 	link->heal.silent = false;
 }
@@ -328,6 +351,8 @@ static void tell_silence(struct braid_link *link, uint64_t now)
 	const struct braid_lane *home = braid_link_home(link);
 	bool answers = braid_lane_up(home) ? !home->suspect_ns : link->heal.unanswered;
 
+	braid_event(BRAID_EVENT_SILENT, link->number, BRAID_FLIGHT_NONE,
+		    (int64_t)((now - link->heal.heard_ns) / MS), 0);
 	link->heal.silent = true;
 	braid_warn("device %s, peer %s: not a word for %llu s, %s; giving up after %lld s "
 		   "(BRAID_PEER_TIMEOUT) [peer-silent]",
@@ -412,11 +437,18 @@ static void say(struct braid_link *link, uint64_t now)
 	braid_unlock(&link->lock);
 }
 
+static void note_stall(struct braid_link *link, uint64_t ms, uint64_t size)
+{
+	braid_event(BRAID_EVENT_STALL, link->number, BRAID_FLIGHT_NONE, (int64_t)ms, (int64_t)size);
+	atomic_fetch_add(&link->heal.stalls, 1);
+	atomic_fetch_add(&link->key.dev->stalls, 1);
+}
+
 /* A message has waited for long, of a peer that is there: say who is late. */
 static void look_for_stalls(struct braid_link *link, uint64_t now)
 {
 	uint64_t limit = (uint64_t)braid_param.stall_warn * SEC;
-	bool late = false;
+	bool late = false, tell;
 	struct braid_comm *c;
 
 	if (!limit)
@@ -435,17 +467,26 @@ static void look_for_stalls(struct braid_link *link, uint64_t now)
 		if (!late && !link->heal.late)
 			braid_warn("device %s, peer %s: a %s (tag %d, %llu bytes) has waited for "
 				   "%llu s; the peer was heard %llu ms ago and %s: that rank is "
-				   "late, the network is fine [peer-late]",
+				   "late, the network is fine. See braid dump %u "
+				   "[peer-late]",
 				   link->key.dev->net.name, link->peer,
 				   c->sender ? "send" : "receive", w.tag,
 				   (unsigned long long)w.size,
 				   (unsigned long long)seconds(now - c->stall_ns),
 				   (unsigned long long)((now - link->heal.heard_ns) / MS),
-				   c->sender ? "has not posted its receive" : "has not sent it");
+				   c->sender ? "has not posted its receive" : "has not sent it",
+				   braid_self.pid);
+		if (!late && !link->heal.late)
+			note_stall(link, (now - c->stall_ns) / MS, w.size);
 		late = true;
 	}
+	tell = late && !link->heal.late;
+	if (!late && link->heal.late)
+		braid_event(BRAID_EVENT_STALL_OVER, link->number, BRAID_FLIGHT_NONE, 0, 0);
 	link->heal.late = late;
 	braid_unlock(&link->lock);
+	if (tell)
+		braid_stat_dump();
 }
 
 /* --- all of it ----------------------------------------------------------------------------- */

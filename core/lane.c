@@ -436,12 +436,21 @@ int braid_tx_acked(struct braid_lane *lane, uint32_t frames)
 	return 0;
 }
 
+/* With the link's lock held: only who looks without it needs it to be atomic. */
+static void count_sent(struct braid_lane *lane, size_t n)
+{
+	uint64_t bytes = atomic_load_explicit(&lane->tx_bytes, memory_order_relaxed);
+
+	atomic_store_explicit(&lane->tx_bytes, bytes + n, memory_order_relaxed);
+}
+
 void braid_tx_advance(struct braid_lane *lane, size_t n)
 {
 	struct braid_txq *q = &lane->tx;
 
 	assert(n <= q->unsent);
 	q->unsent -= n;
+	count_sent(lane, n);
 	if (n)
 		q->starts = 0;
 	n += q->part;

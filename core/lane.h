@@ -79,6 +79,7 @@ struct braid_lane {
 	atomic_bool blocked;		/* the wire took no more at the last push */
 
 	struct braid_txq tx;
+	_Atomic uint64_t tx_bytes;	/* ever handed to the wire; under the link's lock */
 
 	uint32_t rx_frames;		/* received whole */
 	uint32_t rx_told;		/* of them, acknowledged */
@@ -98,6 +99,7 @@ struct braid_lane {
 	uint8_t rx_ctl[BRAID_OPEN_SIZE];
 	const char *rx_broken;		/* what the peer sent and should not have; or NULL */
 	_Atomic uint64_t rx_bytes;	/* ever, of anything: the peer lives */
+	atomic_uint lost, back;		/* times that what carried it was lost, was replaced */
 
 	/* Lost and found: core/heal.c, in the service thread. */
 	bool in_epoll, event_in_epoll;

@@ -24,6 +24,7 @@
 
 #include "core/auth.h"
 #include "core/copy.h"
+#include "core/flight.h"
 #include "core/log.h"
 #include "core/param.h"
 #include "core/pool.h"
@@ -184,6 +185,7 @@ int braid_link_add_lane(struct braid_link *link, unsigned index, const struct br
 	if (!err && link->attached)
 		err = lane_attach(lane);
 	if (!err) {
+		braid_event(BRAID_EVENT_LANE_ADDED, link->number, index, c->tr->id, 0);
 		atomic_store(&lane->up, true);
 		lane->dialled = c->epoch;
 		link->lane[index] = lane;
@@ -215,6 +217,7 @@ void braid_link_down(struct braid_link *link, int err, const char *why)
 	}
 	braid_log(affected ? BRAID_LOG_WARN : BRAID_LOG_INFO, __FILE__, __LINE__,
 		  "device %s, peer %s: %s", link->key.dev->net.name, link->peer, why);
+	braid_event(BRAID_EVENT_LINK_DOWN, link->number, BRAID_FLIGHT_NONE, err, 0);
 	atomic_store(&link->err, err);
 	braid_list_for(c, &link->comms, node)
 		braid_comm_fail(c, err);	/* after the WARN: who sees it finds the reason */
@@ -253,6 +256,9 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 		   lane->index, err == -ENOTCONN ? "closed by the peer" : strerror(-err));
 	/* By itself: not because the peer or we closed it. */
 	lane->sour = lane->tr->blob && err != -ENOTCONN && err != -ECANCELED && err != -ECONNRESET;
+	braid_event(BRAID_EVENT_LANE_LOST, link->number, lane->index, err,
+		    atomic_fetch_add(&lane->lost, 1) + 1);
+	atomic_fetch_add(&link->key.dev->lost, 1);
 	atomic_store(&lane->up, false);
 	atomic_fetch_add(&link->ndown, 1);
 	braid_service_kick();
@@ -368,6 +374,7 @@ void braid_link_rehome(struct braid_link *link)
 		err = braid_tx_take_over(home, to);
 	if (!err) {
 		link->home = to->index;
+		braid_event(BRAID_EVENT_HOME, link->number, to->index, home->index, 0);
 		braid_info("device %s, peer %s: lane %u is home now, lane %u is lost",
 			   link->key.dev->net.name, link->peer, to->index, home->index);
 		stall(link);
@@ -452,6 +459,9 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 		lane->suspect_ns = 0;
 		lane->sour = false;
 		braid_hint(&lane->blocked, false);
+		braid_event(BRAID_EVENT_LANE_BACK, link->number, lane->index, c->tr->id, c->epoch);
+		atomic_fetch_add(&lane->back, 1);
+		atomic_fetch_add(&link->key.dev->redials, 1);
 		atomic_store(&lane->up, true);
 		atomic_fetch_sub(&link->ndown, 1);
 		stall(link);
@@ -810,6 +820,7 @@ static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 	case BRAID_F_ALIVE:
 		return 0;
 	default:
+		braid_event(BRAID_EVENT_PEER_CLOSED, link->number, BRAID_FLIGHT_NONE, 0, 0);
 		link->peer_gone = true;
 		return 0;
 	}

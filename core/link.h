@@ -46,7 +46,9 @@ struct braid_link_key {
 };
 
 struct braid_link {
-	struct braid_list node;		/* all links */
+	struct braid_list node;		/* all links: braid_links_next() */
+	uint32_t number;		/* in this process, for people; from 1 */
+	unsigned looks;			/* who looks at it: service.c */
 	struct braid_link_key key;
 	_Atomic int state;
 	atomic_int err;			/* once dead */
@@ -74,6 +76,7 @@ struct braid_link {
 	struct braid_list comms;
 	struct braid_comm **bucket;	/* by id */
 	atomic_uint ncomms;
+	struct braid_traffic closed[2];	/* of comms that are: received, sent */
 	uint32_t next_comm;
 	atomic_bool attached, used;		/* has had a comm */
 
@@ -117,12 +120,15 @@ struct braid_link {
 	uint64_t dial_at_ns, dial_until_ns, refused_until_ns;
 	int dial_err;			/* how the last dial ended */
 	struct {			/* core/heal.c: does the peer live? */
-		uint64_t bytes, heard_ns;	/* received ever; when it last grew */
+		uint64_t bytes;		/* received ever */
+		_Atomic uint64_t heard_ns;	/* when that last grew */
 		uint32_t said;		/* frames queued at home */
 		uint64_t said_ns;	/* when that last grew */
 		uint64_t looked_ns, health_ns, down_ns, probe_ns, stall_ns;
 		unsigned probe_wait_ms;
-		bool silent, refused, unanswered, late;
+		bool refused, unanswered;
+		atomic_bool silent, late;
+		atomic_uint stalls;	/* times that a message was late */
 	} heal;
 	uint64_t acked_bytes;		/* chunks acknowledged, ever */
 	atomic_ulong starved;		/* times that every lane was full with work left */

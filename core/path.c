@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "core/flight.h"
 #include "core/link.h"
 #include "core/service_int.h"
 
@@ -218,4 +219,6 @@ void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsign
 	p->plain_until_ns = now + p->plain_ms * MS;
 	if (p->plain_until_ns < now + least_s * SEC)
 		p->plain_until_ns = now + least_s * SEC;
+	braid_event(BRAID_EVENT_PLAIN, link->number, BRAID_FLIGHT_NONE, path,
+		    (int64_t)((p->plain_until_ns - now) / MS));
 }

@@ -25,7 +25,9 @@
 #include "core/param.h"
 #include "core/pool.h"
 #include "core/service_int.h"
+#include "core/stat.h"
 #include "core/transport.h"
+#include "core/view.h"
 #include "core/work.h"
 
 enum {
@@ -33,6 +35,7 @@ enum {
 	STOP_MS = 1000,			/* for goodbyes to leave, of a host that is busy */
 	WATCH_MOVES = 4,		/* of a link that is about to be watched */
 	LINGER_MS = 3000,		/* for lanes to come back that have something to bring */
+	DEVICES_MAX = 16,		/* that are known to have had links */
 };
 
 struct braid_self braid_self;
@@ -45,7 +48,11 @@ static struct {
 	bool running, stop;
 	pthread_t thread;
 	int ep, efd;
+	const struct braid_dev *device[DEVICES_MAX];
+	unsigned ndevices;
 	struct braid_lock kick_lock;	/* efd */
+	struct braid_lock links_lock;	/* the table of links, who looks at them, and device[];
+					 * nobody waits while holding it */
 	uint64_t idle_since_ns, looked_ns;
 	uint64_t stop_ns;		/* when it was asked to stop; 0: not yet */
 } svc = { .ep = -1, .efd = -1 };
@@ -156,6 +163,7 @@ int braid_service_start(void)
 		return start_failed(err);
 	}
 	svc.running = true;
+	braid_stat_start();
 	return 0;
 }
 
@@ -202,6 +210,65 @@ static bool same_key(const struct braid_link_key *a, const struct braid_link_key
 	return !memcmp(a->process, b->process, sizeof(a->process)) && a->dev == b->dev &&
 	       a->peer_dev == b->peer_dev && a->traffic_class == b->traffic_class &&
 	       a->self_accepted == b->self_accepted;
+}
+
+void braid_link_number(struct braid_link *link)
+{
+	static uint32_t last;
+
+	link->number = ++last;
+}
+
+void braid_link_list(struct braid_link *link)
+{
+	unsigned i = 0;
+
+	braid_lock_wait(&svc.links_lock);
+	braid_list_add_tail(&braid_svc.links, &link->node);
+	while (i < svc.ndevices && svc.device[i] != link->key.dev)
+		i++;
+	if (i == svc.ndevices && i < DEVICES_MAX)
+		svc.device[svc.ndevices++] = link->key.dev;
+	braid_unlock(&svc.links_lock);
+}
+
+unsigned braid_links_devices(const struct braid_dev **ret, unsigned max)
+{
+	unsigned n;
+
+	braid_lock_wait(&svc.links_lock);
+	n = svc.ndevices < max ? svc.ndevices : max;
+	memcpy(ret, svc.device, n * sizeof(*ret));
+	braid_unlock(&svc.links_lock);
+	return n;
+}
+
+/* False: somebody looks at it. */
+static bool link_unlist(struct braid_link *link)
+{
+	bool free;
+
+	braid_lock_wait(&svc.links_lock);
+	free = !link->looks;
+	if (free)
+		braid_list_del(&link->node);
+	braid_unlock(&svc.links_lock);
+	return free;
+}
+
+struct braid_link *braid_links_next(struct braid_link *link)
+{
+	struct braid_list *n;
+
+	braid_lock_wait(&svc.links_lock);
+	n = link ? link->node.next : braid_svc.links.next;
+	if (link)
+		link->looks--;
+	link = n == &braid_svc.links ? NULL : braid_list_entry(n, struct braid_link, node);
+	if (link)
+		link->looks++;
+	braid_unlock(&svc.links_lock);
+	return link;
 }
 
 struct braid_link *braid_link_find(const struct braid_link_key *key, bool pending)
@@ -385,9 +452,8 @@ static bool link_reap(struct braid_link *link, uint64_t now)
 		link_close_lanes(link);
 		comms_bury(link);
 		braid_handshakes_drop(link);
-		if (link->ncomms || atomic_load(&link->pins))
+		if (link->ncomms || atomic_load(&link->pins) || !link_unlist(link))
 			return false;
-		braid_list_del(&link->node);
 		braid_link_free(link);
 		return true;
 	}
@@ -512,6 +578,7 @@ static void close_all(void)
 	uint64_t until = braid_os->now_ns() + STOP_MS * MS;
 	bool busy = true;
 
+	braid_stat_stop();
 	braid_list_for(link, &braid_svc.links, node) {
 		if (atomic_load(&link->state) != BRAID_LINK_UP)
 			continue;
@@ -608,7 +675,7 @@ static bool service_step(int *wait_ms)
 
 		link_event(lane);
 	}
-	now = braid_os->now_ns();
+	now = braid_view_wind();
 	look = n <= 0 || now - svc.looked_ns >= TICK_MS * MS;	/* also while events pour in */
 	pthread_mutex_lock(&braid_svc.lock);
 	if (n > 0 && !is_lane(ev))

@@ -45,6 +45,14 @@ void braid_service_stop(void);
 void braid_service_get(void);
 void braid_service_put(void);
 
+/*
+ * The links, one after the other, for who looks at them without any lock: NULL begins, and NULL
+ * ends.  The one that is returned is not freed before it is given back here.
+ */
+struct braid_link *braid_links_next(struct braid_link *link);
+/* The devices that ever had a link, at most `max`; they stay. */
+unsigned braid_links_devices(const struct braid_dev **ret, unsigned max);
+
 /* A listen on a device, ready for peers on return; the handle is 128 bytes for them. */
 int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **ret);
 /* The oldest comm that a peer has opened here, or NULL: none yet. */

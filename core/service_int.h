@@ -51,6 +51,9 @@ int braid_service_start(void);
 
 /* The link of that key which is up or on its way, or NULL; `pending`: which is not up yet. */
 struct braid_link *braid_link_find(const struct braid_link_key *key, bool pending);
+/* A new link gets its number, and joins the table; service.c takes it out. */
+void braid_link_number(struct braid_link *link);
+void braid_link_list(struct braid_link *link);
 /* Fence a lane that may be watched. */
 void braid_lane_shut(struct braid_lane *lane);
 

@@ -45,6 +45,11 @@ void braid_no_lane(struct braid_lane *lane)
 	(void)lane;
 }
 
+void braid_no_describe(struct braid_lane *lane, struct braid_wire_state *ret)
+{
+	(void)lane, (void)ret;
+}
+
 bool braid_no_arm(struct braid_lane *lane)
 {
 	(void)lane;

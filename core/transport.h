@@ -112,6 +112,11 @@ struct braid_health {			/* what the wire says of a lane */
 	unsigned rtt_ms;		/* to the peer's host and back */
 };
 
+struct braid_wire_state {		/* the same for people, who have asked */
+	uint64_t resent;		/* packets, ever, of what carries it now */
+	char text[160];			/* "" if there is nothing to say */
+};
+
 struct braid_setup {			/* one lane on its way up, over an authenticated socket */
 	struct braid_dev *dev;		/* the member whose socket it is */
 	const struct sockaddr *to;	/* where the other end is */
@@ -201,6 +206,8 @@ struct braid_transport {
 	int (*poll)(struct braid_lane *lane);
 	/* How is it?  Called by the service thread, with no lock, now and then. */
 	int (*health)(struct braid_lane *lane, struct braid_health *ret);
+	/* Who asks sees this; *ret is zeroed.  With the link's lock held, and no other. */
+	void (*describe)(struct braid_lane *lane, struct braid_wire_state *ret);
 };
 
 /* For members that a transport has nothing to do in. */
@@ -211,6 +218,7 @@ int braid_no_setup_peer(struct braid_setup *s, const uint8_t *theirs);
 int braid_no_setup_ready(struct braid_setup *s);
 void braid_no_setup_drop(struct braid_setup *s);
 void braid_no_lane(struct braid_lane *lane);
+void braid_no_describe(struct braid_lane *lane, struct braid_wire_state *ret);
 bool braid_no_arm(struct braid_lane *lane);
 bool braid_always(const struct braid_dev *dev);
 int braid_no_event_fd(const struct braid_dev *dev);

@@ -527,6 +527,14 @@ static int smc_health(struct braid_lane *lane, struct braid_health *ret)
 	return err;
 }
 
+static void smc_describe(struct braid_lane *lane, struct braid_wire_state *ret)
+{
+	const struct wire *w = wire_of(lane);
+
+	snprintf(ret->text, sizeof(ret->text), "%s%s%s", kind_text(&w->mode),
+		 w->mode.ib[0] ? " over " : "", w->mode.ib);
+}
+
 /* --- which devices ------------------------------------------------------------------------- */
 
 /* What came of the interfaces is known when something is connected. */
@@ -585,4 +593,5 @@ const struct braid_transport braid_smc = {
 	.push = smc_push,
 	.poll = smc_poll,
 	.health = smc_health,
+	.describe = smc_describe,
 };

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/ip.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/link.h"
@@ -107,6 +108,33 @@ static int tcp_health(struct braid_lane *lane, struct braid_health *ret)
 	return 0;
 }
 
+static const char *tcp_state(unsigned state)
+{
+	static const char *const names[] = {
+		[TCP_ESTABLISHED] = "established", [TCP_SYN_SENT] = "SYN sent",
+		[TCP_SYN_RECV] = "SYN received", [TCP_FIN_WAIT1] = "FIN sent",
+		[TCP_FIN_WAIT2] = "half closed here", [TCP_TIME_WAIT] = "in TIME-WAIT",
+		[TCP_CLOSE] = "closed", [TCP_CLOSE_WAIT] = "half closed by the peer",
+		[TCP_LAST_ACK] = "closing", [TCP_CLOSING] = "closing",
+	};
+
+	return state < sizeof(names) / sizeof(names[0]) && names[state] ? names[state] : "?";
+}
+
+static void tcp_describe(struct braid_lane *lane, struct braid_wire_state *ret)
+{
+	struct tcp_info info = { 0 };
+	socklen_t len = sizeof(info);
+
+	if (braid_os->getsockopt(lane->fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+		return;
+	ret->resent = info.tcpi_total_retrans;
+	snprintf(ret->text, sizeof(ret->text), "%s, rtt %u us, window of %u, %u not acknowledged, "
+		 "%u lost%s", tcp_state(info.tcpi_state), info.tcpi_rtt, info.tcpi_snd_cwnd,
+		 info.tcpi_unacked, info.tcpi_lost,
+		 info.tcpi_probes ? ", peer's window is closed" : "");
+}
+
 /* Every interface will do. */
 static int tcp_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len)
 {
@@ -139,4 +167,5 @@ const struct braid_transport braid_tcp = {
 	.push = braid_stream_push,
 	.poll = braid_stream_poll,
 	.health = tcp_health,
+	.describe = tcp_describe,
 };

@@ -34,6 +34,7 @@ unit_tests = \
 	tests/unit/test_pool \
 	tests/unit/test_smc \
 	tests/unit/test_stream \
+	tests/unit/test_view \
 	tests/unit/test_wire \
 	tests/unit/test_work
 

@@ -747,4 +747,5 @@ const struct braid_transport braid_ucx = {
 	.push = ucx_push,
 	.poll = ucx_poll,
 	.health = ucx_health,
+	.describe = braid_no_describe,
 };

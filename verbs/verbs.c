@@ -21,6 +21,7 @@
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -544,6 +545,16 @@ static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
 	return err;
 }
 
+/* Not asked of the NIC: one whose firmware hangs would keep us, with the link's lock held. */
+static void verbs_describe(struct braid_lane *lane, struct braid_wire_state *ret)
+{
+	const struct braid_wire *w = wire_of(lane);
+
+	snprintf(ret->text, sizeof(ret->text), "queue pair 0x%x%s, port %s %s",
+		 w->qp ? w->qp->qp_num : 0, w->qp ? "" : " (fenced)", w->port->name,
+		 atomic_load(&w->port->down) ? "down" : "up");
+}
+
 const struct braid_transport braid_verbs = {
 	.name = "verbs",
 	.id = BRAID_TRANSPORT_VERBS,
@@ -571,4 +582,5 @@ const struct braid_transport braid_verbs = {
 	.push = verbs_push,
 	.poll = verbs_poll,
 	.health = verbs_health,
+	.describe = verbs_describe,
 };

@@ -662,4 +662,5 @@ const struct braid_transport null_transport = {
 	.push = null_push,
 	.poll = null_poll,
 	.health = null_health,
+	.describe = braid_no_describe,
 };

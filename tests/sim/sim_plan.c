@@ -331,6 +331,7 @@ static struct sim_weather choose_weather(void)
 static void choose_params(void)
 {
 	params = *sim.proc[0].node->param;
+	params.stat = 0;		/* a thread of the real system's */
 	params.lanes = (int64_t)ONE_OF(0, 1, 1, 2, 3, 4);
 	params.lanes_max = (int64_t)ONE_OF(1, 2, 4, 8);
 	params.eager = (int64_t)ONE_OF(0, 1000, 65536, 65536, 1 << 20);

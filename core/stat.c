@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * stat.c - see stat.h.
+ *
+ * The socket is a file, of mode 0600 in a directory of mode 0700 that is ours: permissions hold
+ * there, as they do not for an abstract name, and it is found from other network namespaces.  Who
+ * connects is asked for by SO_PEERCRED besides.  It is made under a name that nobody looks for and
+ * then renamed, so that whoever connects to a name and is refused has found one that was left
+ * behind; the next process to come by removes those.
+ *
+ * A request is one word and a newline: stat, dump or metrics.  The answer is text, and ends with
+ * the connection.  One client at a time is served, for ANSWER_MS at most.
+ */
+#include "core/stat.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "core/flight.h"
+#include "core/log.h"
+#include "core/os.h"
+#include "core/param.h"
+#include "core/report.h"
+#include "core/service.h"
+
+#define MS 1000000ull
+
+enum {
+	ANSWER_MS = 2000,
+	JOIN_MS = 2000,
+	NAMES = 4,			/* copies of the plugin in one process */
+	TELL = 16,			/* events that go to the log */
+	DUMPS_MAX = 8,			/* files that one process writes */
+};
+
+static struct {
+	bool running, lost;		/* lost: the last thread never came back */
+	pthread_t thread;
+	int wake;			/* eventfd */
+	atomic_bool stop, dump;
+	struct braid_log_gate dump_gate;
+} st = { .wake = -1 };
+
+/* --- the socket's place -------------------------------------------------------------------- */
+
+/* -1, and one line: there will be nothing to connect to. */
+static int no_socket(const char *what, const char *path)
+{
+	braid_info("braid stat can't look at this process: %s %s: %s", what, path, strerror(errno));
+	return -1;
+}
+
+static void directory(char *ret, size_t len)
+{
+	const char *run = secure_getenv("XDG_RUNTIME_DIR");
+
+	if (braid_param.stat_dir[0])
+		snprintf(ret, len, "%s", braid_param.stat_dir);
+	else if (run && run[0] == '/')
+		snprintf(ret, len, "%s/braid", run);
+	else
+		snprintf(ret, len, "/tmp/braid-%u", (unsigned)geteuid());
+}
+
+/* A directory of ours that nobody else may enter, and not somebody's link to one. */
+static bool is_private(const char *dir)
+{
+	struct stat sb;
+
+	if (lstat(dir, &sb))
+		return false;
+	if (S_ISDIR(sb.st_mode) && sb.st_uid == geteuid() && !(sb.st_mode & 077))
+		return true;
+	errno = EPERM;
+	return false;
+}
+
+static int address(struct sockaddr_un *sa, const char *dir, const char *name)
+{
+	int n = snprintf(sa->sun_path, sizeof(sa->sun_path), "%s/%s", dir, name);
+
+	sa->sun_family = AF_UNIX;
+	errno = ENAMETOOLONG;
+	return n > 0 && (size_t)n < sizeof(sa->sun_path) ? 0 : -1;
+}
+
+/* Nobody listens there any more: its process was killed, or left without a word. */
+static bool is_stale(const struct sockaddr_un *sa)
+{
+	int fd = braid_os->socket(AF_UNIX, 0);
+	bool refused;
+
+	if (fd < 0)
+		return false;
+	refused = braid_os->connect(fd, (const struct sockaddr *)sa, sizeof(*sa)) &&
+		  errno == ECONNREFUSED;
+	braid_os->close(fd);
+	return refused;
+}
+
+static void sweep(const char *dir)
+{
+	DIR *d = opendir(dir);
+	struct sockaddr_un sa;
+	struct dirent *e;
+
+	while (d && (e = readdir(d))) {
+		if (e->d_name[0] == '.' || e->d_name[strspn(e->d_name, "0123456789.")])
+			continue;
+		if (!address(&sa, dir, e->d_name) && is_stale(&sa))
+			unlink(sa.sun_path);
+	}
+	if (d)
+		closedir(d);
+}
+
+/* The first of our names that nobody has: 0 and *ret, or -1. */
+static int free_name(const char *dir, struct sockaddr_un *ret)
+{
+	char name[32];
+	struct stat sb;
+
+	for (int i = 0; i < NAMES; i++) {
+		snprintf(name, sizeof(name), i ? "%u.%d" : "%u", braid_self.pid, i);
+		if (address(ret, dir, name))
+			return -1;
+		if (lstat(ret->sun_path, &sb))
+			return errno == ENOENT ? 0 : -1;
+	}
+	errno = EADDRINUSE;
+	return -1;
+}
+
+static int bound(const char *dir, struct sockaddr_un *ret)
+{
+	struct sockaddr_un first;
+	char name[32];
+	int fd;
+
+	snprintf(name, sizeof(name), ".%u", braid_self.pid);
+	if (free_name(dir, ret) || address(&first, dir, name))
+		return no_socket("a name in", dir);
+	fd = braid_os->socket(AF_UNIX, 0);
+	if (fd < 0)
+		return no_socket("a socket in", dir);
+	unlink(first.sun_path);
+	if (fchmod(fd, 0600) ||
+	    braid_os->bind(fd, (const struct sockaddr *)&first, sizeof(first)) ||
+	    braid_os->listen(fd, 8) || rename(first.sun_path, ret->sun_path)) {
+		no_socket("a socket in", dir);
+		unlink(first.sun_path);
+		braid_os->close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static int open_socket(struct sockaddr_un *ret)
+{
+	char dir[BRAID_PARAM_STR_MAX + 16];
+
+	if (!braid_param.stat)
+		return -1;
+	directory(dir, sizeof(dir));
+	if (mkdir(dir, 0700) && errno != EEXIST)
+		return no_socket("directory", dir);
+	if (!is_private(dir))
+		return no_socket("directory", dir);
+	sweep(dir);
+	return bound(dir, ret);
+}
+
+/* --- a client ------------------------------------------------------------------------------ */
+
+/* Until fd is ready, the time is over or we are to stop: true if it is ready. */
+static bool ready(int fd, short events, uint64_t until)
+{
+	struct pollfd p[2] = {
+		{ .fd = fd, .events = events }, { .fd = st.wake, .events = POLLIN },
+	};
+	uint64_t now = braid_os->now_ns();
+
+	return now < until && poll(p, 2, (int)((until - now) / MS) + 1) > 0 &&
+	       !atomic_load(&st.stop) && p[0].revents;
+}
+
+/* Its user is ours, or root. */
+static bool may_ask(int fd)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+
+	return !braid_os->getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) &&
+	       (who.uid == geteuid() || who.uid == 0);
+}
+
+/* One line without its newline; false: it is none, or too long. */
+static bool read_line(int fd, char *line, size_t len, uint64_t until)
+{
+	size_t have = 0;
+	ssize_t n;
+
+	while (have < len) {
+		n = braid_os->recv(fd, line + have, len - have, 0);
+		if (n > 0 && line[have + (size_t)n - 1] == '\n') {
+			line[have + (size_t)n - 1] = 0;
+			return true;
+		}
+		if (n > 0)
+			have += (size_t)n;
+		else if (!n || errno != EAGAIN || !ready(fd, POLLIN, until))
+			return false;
+	}
+	return false;
+}
+
+static void answer(int fd, const char *line, uint64_t until)
+{
+	struct braid_text t = { 0 };
+	int err = -EINVAL;
+
+	if (!strcmp(line, "stat") || !strcmp(line, "dump"))
+		err = braid_report_json(&t, line[0] == 'd');
+	else if (!strcmp(line, "metrics"))
+		err = braid_report_metrics(&t);
+	for (size_t sent = 0; !err && sent < t.len;) {
+		ssize_t n = braid_os->send(fd, t.p + sent, t.len - sent, MSG_NOSIGNAL);
+
+		if (n > 0)
+			sent += (size_t)n;
+		else if (errno != EAGAIN || !ready(fd, POLLOUT, until))
+			break;
+	}
+	braid_text_free(&t);
+}
+
+static void serve(int listener)
+{
+	uint64_t until = braid_os->now_ns() + ANSWER_MS * MS;
+	int fd = braid_os->accept(listener, NULL, NULL);
+	char line[16];
+
+	if (fd < 0)
+		return;
+	if (may_ask(fd) && read_line(fd, line, sizeof(line), until))
+		answer(fd, line, until);
+	braid_os->close(fd);
+}
+
+/* --- files --------------------------------------------------------------------------------- */
+
+/* The whole text or nothing is at that name: 0, or -1 and errno. */
+static int write_file(const char *path, const struct braid_text *t)
+{
+	char tmp[2 * BRAID_PARAM_STR_MAX];
+	int fd, n = snprintf(tmp, sizeof(tmp), "%s.%u.tmp", path, braid_self.pid);
+	size_t done = 0;
+	ssize_t w = 1;
+
+	errno = ENAMETOOLONG;
+	if (n < 0 || (size_t)n >= sizeof(tmp))
+		return -1;
+	unlink(tmp);
+	fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (fd < 0)
+		return -1;
+	braid_os->note(fd, true);
+	while (done < t->len && (w = write(fd, t->p + done, t->len - done)) > 0)
+		done += (size_t)w;
+	if (!braid_os->close(fd) && done == t->len && !rename(tmp, path))
+		return 0;
+	n = errno;
+	unlink(tmp);
+	errno = n;
+	return -1;
+}
+
+/* %p and %h, and %% for a percent sign. */
+static void expand(const char *pattern, char *ret, size_t len)
+{
+	size_t at = 0;
+
+	ret[0] = 0;
+	for (const char *p = pattern; *p && at + 1 < len; p++) {
+		int n;
+
+		if (*p == '%' && p[1] == 'p')
+			n = snprintf(ret + at, len - at, "%u", braid_self.pid);
+		else if (*p == '%' && p[1] == 'h')
+			n = snprintf(ret + at, len - at, "%s", braid_self.host);
+		else
+			n = snprintf(ret + at, len - at, "%c", *p);
+		p += *p == '%' && p[1] && strchr("ph%", p[1]);
+		at += (size_t)n;
+	}
+}
+
+static void write_metrics(void)
+{
+	static bool told;
+	char path[2 * BRAID_PARAM_STR_MAX];
+	struct braid_text t = { 0 };
+
+	expand(braid_param.metrics_file, path, sizeof(path));
+	if (braid_report_metrics(&t))
+		errno = ENOMEM;
+	else if (!write_file(path, &t))
+		errno = 0;
+	if (errno && !told)
+		braid_info("BRAID_METRICS_FILE: %s can't be written: %s", path, strerror(errno));
+	told |= errno != 0;
+	braid_text_free(&t);
+}
+
+/* The last events, for who has nothing but the log. */
+static void tell_events(void)
+{
+	struct braid_event e[TELL];
+	unsigned n = braid_flight_copy(e, TELL);
+	uint64_t now = braid_os->now_ns();
+
+	for (unsigned i = 0; i < n; i++) {
+		const struct braid_event_row *row = &braid_event_rows[e[i].kind];
+
+		braid_info("%u of the last %u events, %" PRIu64 " ms ago: link %u, lane %d: %s, "
+			   "%s %" PRId64 ", %s %" PRId64, i + 1, n,
+			   (uint64_t)(now > e[i].ns ? (now - e[i].ns) / MS : 0), e[i].link,
+			   e[i].lane == BRAID_FLIGHT_NONE ? -1 : e[i].lane, row->words,
+			   row->a ? row->a : "-", e[i].a, row->b ? row->b : "-", e[i].b);
+	}
+}
+
+static void dump(void)
+{
+	static unsigned dumps;
+	char path[2 * BRAID_PARAM_STR_MAX];
+	struct braid_text t = { 0 };
+
+	if (!braid_param.dump_dir[0]) {
+		tell_events();
+		return;
+	}
+	if (dumps == DUMPS_MAX)
+		return;
+	snprintf(path, sizeof(path), "%s/braid-%s-%u.%u.json", braid_param.dump_dir,
+		 braid_self.host, braid_self.pid, dumps++);
+	if (braid_report_json(&t, true))
+		errno = ENOMEM;
+	else if (!write_file(path, &t))
+		errno = 0;
+	if (errno)
+		braid_info("BRAID_DUMP_DIR: %s can't be written: %s", path, strerror(errno));
+	else
+		braid_info("what waits, and what happened before, is in %s", path);
+	braid_text_free(&t);
+}
+
+/* --- the thread ---------------------------------------------------------------------------- */
+
+/* Milliseconds until the metrics are due; -1: never. */
+static int metrics_due(uint64_t *next, uint64_t now)
+{
+	if (!braid_param.metrics_file[0])
+		return -1;
+	if (now >= *next) {
+		write_metrics();
+		*next = now + (uint64_t)braid_param.metrics_s * 1000 * MS;
+	}
+	return (int)((*next - now) / MS) + 1;
+}
+
+static void *stat_thread(void *arg)
+{
+	struct sockaddr_un sa;
+	struct pollfd p[2] = {
+		{ .fd = st.wake, .events = POLLIN },
+		{ .fd = open_socket(&sa), .events = POLLIN },
+	};
+	uint64_t next = 0;
+
+	(void)arg;
+	while (!atomic_load(&st.stop)) {
+		int ms = metrics_due(&next, braid_os->now_ns());
+
+		if (poll(p, 2, ms) > 0 && p[1].revents)
+			serve(p[1].fd);
+		if (p[0].revents)
+			braid_os->unwake(st.wake);
+		if (atomic_exchange(&st.dump, false))
+			dump();
+	}
+	if (p[1].fd >= 0) {
+		unlink(sa.sun_path);
+		braid_os->close(p[1].fd);
+	}
+	return NULL;
+}
+
+void braid_stat_start(void)
+{
+	int err;
+
+	if (st.lost || (!braid_param.stat && !braid_param.metrics_file[0] &&
+			!braid_param.dump_dir[0]))
+		return;
+	atomic_store(&st.stop, false);
+	st.wake = braid_os->eventfd();
+	err = st.wake < 0 ? -errno : 0;
+	if (!err)
+		err = braid_os->thread_start(&st.thread, stat_thread, NULL, "braid-stat");
+	st.running = !err;
+	if (!err)
+		return;
+	braid_info("braid stat can't look at this process: no thread: %s", strerror(-err));
+	if (st.wake >= 0)
+		braid_os->close(st.wake);
+	st.wake = -1;
+}
+
+void braid_stat_stop(void)
+{
+	if (!st.running)
+		return;
+	st.running = false;
+	atomic_store(&st.stop, true);
+	braid_os->wake(st.wake);
+	if (braid_os->thread_join(st.thread, JOIN_MS)) {
+		st.lost = true;		/* in a file system that hangs: it may come back */
+		braid_info("the thread for braid stat did not end within %d ms; it is left behind",
+			   JOIN_MS);
+		return;
+	}
+	braid_os->close(st.wake);
+	st.wake = -1;
+}
+
+void braid_stat_dump(void)
+{
+	if (!braid_log_gate_open(&st.dump_gate, braid_os->now_ns()))
+		return;
+	if (!st.running) {
+		tell_events();
+		return;
+	}
+	atomic_store(&st.dump, true);
+	braid_os->wake(st.wake);
+}

@@ -9,7 +9,7 @@
  * behind; the next process to come by removes those.
  *
  * A request is one word and a newline: stat, dump or metrics.  The answer is text, and ends with
- * the connection.  One client at a time is served, for ANSWER_MS at most.
+ * the connection.  One client at a time is served, and not for long.
  */
 #include "core/stat.h"
 
@@ -39,7 +39,7 @@
 #define MS 1000000ull
 
 enum {
-	ANSWER_MS = 2000,
+	ASK_MS = 200, ANSWER_MS = 700,	/* then the next one's turn has come */
 	JOIN_MS = 2000,
 	NAMES = 4,			/* copies of the plugin in one process */
 	TELL = 16,			/* events that go to the log */
@@ -249,14 +249,14 @@ static void answer(int fd, const char *line, uint64_t until)
 
 static void serve(int listener)
 {
-	uint64_t until = braid_os->now_ns() + ANSWER_MS * MS;
+	uint64_t now = braid_os->now_ns();
 	int fd = braid_os->accept(listener, NULL, NULL);
 	char line[16];
 
 	if (fd < 0)
 		return;
-	if (may_ask(fd) && read_line(fd, line, sizeof(line), until))
-		answer(fd, line, until);
+	if (may_ask(fd) && read_line(fd, line, sizeof(line), now + ASK_MS * MS))
+		answer(fd, line, now + ANSWER_MS * MS);
 	braid_os->close(fd);
 }
 

@@ -55,6 +55,7 @@ abi_tests = \
 	tests/abi/test_queue \
 	tests/abi/test_shapes \
 	tests/abi/test_sizes \
+	tests/abi/test_stat \
 	tests/abi/test_strangers \
 	tests/abi/test_threads \
 	tests/abi/test_vdevice
@@ -111,6 +112,7 @@ cli_tests = \
 	tests/cli/info.bats \
 	tests/cli/main.bats \
 	tests/cli/perf.bats \
+	tests/cli/stat.bats \
 	tests/cli/topo.bats
 
 vm_tests = \

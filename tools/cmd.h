@@ -29,6 +29,8 @@ int cmd_topo(int argc, char **argv);
 int cmd_smc(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_completion(int argc, char **argv);
+int cmd_stat(int argc, char **argv);
+int cmd_dump(int argc, char **argv);
 
 /*
  * Where libnccl-net-braid.so is: beside this program, in ../lib, in a build tree, where make

@@ -42,17 +42,17 @@ static void bash_options(const char *prog, const char *about, const struct opt *
 	(void)about;
 	printf("\t'%s')\n\t\twords='--help", words_of(prog));
 	for (const struct opt *o = opts; o->type != OPT_END; o++) {
-		if (o->type != OPT_EXAMPLE)
+		if (opt_has_dashes(o))
 			printf(" --%s", o->name);
 	}
 	printf("'\n\t\tvalues='");
 	for (const struct opt *o = opts; o->type != OPT_END; o++) {
-		if (o->type != OPT_EXAMPLE && o->type != OPT_FLAG && !takes_file(o))
+		if (opt_has_dashes(o) && o->type != OPT_FLAG && !takes_file(o))
 			printf(" --%s ", o->name);
 	}
 	printf("'\n\t\tfiles='");
 	for (const struct opt *o = opts; o->type != OPT_END; o++) {
-		if (o->type != OPT_EXAMPLE && takes_file(o))
+		if (opt_has_dashes(o) && takes_file(o))
 			printf(" --%s ", o->name);
 	}
 	puts("' ;;");
@@ -103,7 +103,7 @@ static void zsh_options(const char *prog, const char *about, const struct opt *o
 	(void)about;
 	printf("\t'%s')\n\t\t_arguments", words_of(prog));
 	for (const struct opt *o = opts; o->type != OPT_END; o++) {
-		if (o->type == OPT_EXAMPLE)
+		if (!opt_has_dashes(o))
 			continue;
 		printf(" \\\n\t\t\t'--%s[", o->name);
 		quoted(o->help, "[]:\\");
@@ -177,7 +177,7 @@ static void fish_options(const char *prog, const char *about, const struct opt *
 {
 	(void)about;
 	for (const struct opt *o = opts; o->type != OPT_END; o++) {
-		if (o->type == OPT_EXAMPLE)
+		if (!opt_has_dashes(o))
 			continue;
 		fish_where(words_of(prog));
 		printf(" -l %s%s", o->name,

@@ -196,17 +196,24 @@ static void print_arg(const char *arg)
 		putchar(tolower((unsigned char)*arg));
 }
 
+static void print_name(const struct opt *o, const char *macro)
+{
+	if (o->type == OPT_ARG)
+		printf(".%s Ar %s", macro, o->name);
+	else
+		printf(".%s Fl -%s", macro, o->name);
+	if (o->arg)
+		print_arg(o->arg);
+	putchar('\n');
+}
+
 static void synopsis(const char *prog, const char *about, const struct opt *opts)
 {
 	(void)about;
 	printf(".Nm\n.Cm %s\n", strchr(prog, ' ') + 1);
 	for (const struct opt *o = opts; o->type != OPT_END; o++) {
-		if (o->type == OPT_EXAMPLE)
-			continue;
-		printf(".Op Fl -%s", o->name);
-		if (o->arg)
-			print_arg(o->arg);
-		putchar('\n');
+		if (o->type != OPT_EXAMPLE)
+			print_name(o, "Op");
 	}
 }
 
@@ -233,10 +240,7 @@ static void options(const char *prog, const char *about, const struct opt *opts)
 		examples |= o->type == OPT_EXAMPLE;
 		if (o->type == OPT_EXAMPLE)
 			continue;
-		printf(".It Fl -%s", o->name);
-		if (o->arg)
-			print_arg(o->arg);
-		putchar('\n');
+		print_name(o, "It");
 		print_help(o->help);
 	}
 	puts(".El");

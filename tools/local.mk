@@ -40,6 +40,7 @@ tools_libtools_la_SOURCES = \
 	tools/doctor/run.c \
 	tools/doctor/sys.c \
 	tools/doctor/tcp.c \
+	tools/dump.c \
 	tools/fabric.h \
 	tools/find.c \
 	tools/info.c \
@@ -63,12 +64,16 @@ tools_libtools_la_SOURCES = \
 	tools/perf_session.c \
 	tools/perf_stat.c \
 	tools/perf_worker.c \
+	tools/process.c \
+	tools/process.h \
 	tools/proxy.c \
 	tools/proxy.h \
 	tools/raw.c \
 	tools/raw.h \
 	tools/smc.c \
 	tools/smc.h \
+	tools/stat.c \
+	tools/stat.h \
 	tools/text.c \
 	tools/text.h \
 	tools/topo.c \

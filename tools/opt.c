@@ -58,7 +58,8 @@ int opt_fail(const char *prog, const char *id, const char *fmt, ...)
 
 static void option_help(const struct opt *o)
 {
-	int used = printf("  --%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+	int used = printf("  %s%s%s%s", opt_has_dashes(o) ? "--" : "", o->name, o->arg ? " " : "",
+			  o->arg ? o->arg : "");
 
 	if (used > HELP_COLUMN - 2) {
 		putchar('\n');
@@ -72,7 +73,12 @@ static void help(const char *prog, const char *about, const struct opt *opts)
 	const struct opt *o;
 	bool any = false;
 
-	printf("usage: %s [options]\n%s\n\n", prog, about);
+	printf("usage: %s", prog);
+	for (o = opts; o->type != OPT_END; o++) {
+		if (o->type == OPT_ARG)
+			printf(" [%s]", o->name);
+	}
+	printf(" [options]\n%s\n\n", about);
 	for (o = opts; o->type != OPT_END; o++) {
 		if (o->type != OPT_EXAMPLE)
 			option_help(o);
@@ -91,11 +97,21 @@ static const struct opt *row_find(const struct opt *o, const char *word, const c
 	size_t len = strcspn(word, "=");
 
 	for (; o->type != OPT_END; o++) {
-		if (o->type != OPT_EXAMPLE && strlen(o->name) == len &&
+		if (opt_has_dashes(o) && strlen(o->name) == len &&
 		    memcmp(o->name, word, len) == 0) {
 			*ret_value = word[len] ? word + len + 1 : NULL;
 			return o;
 		}
+	}
+	return NULL;
+}
+
+/* The first row, from *next on, for what is no option; NULL: none is left. */
+static const struct opt *arg_next(const struct opt **next)
+{
+	while ((*next)->type != OPT_END) {
+		if ((*next)++->type == OPT_ARG)
+			return *next - 1;
 	}
 	return NULL;
 }
@@ -130,7 +146,7 @@ static int value_set(const char *prog, const struct opt *o, const char *value)
 enum opt_end opt_parse(const char *prog, const char *about, const struct opt *opts, int argc,
 		       char **argv)
 {
-	const struct opt *o;
+	const struct opt *o, *next = opts;
 	const char *value;
 	int i;
 
@@ -142,6 +158,11 @@ enum opt_end opt_parse(const char *prog, const char *about, const struct opt *op
 		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
 			help(prog, about, opts);
 			return OPT_HELPED;
+		}
+		o = argv[i][0] != '-' ? arg_next(&next) : NULL;
+		if (o) {
+			*(const char **)o->to = argv[i];
+			continue;
 		}
 		if (strncmp(argv[i], "--", 2) != 0 || argv[i][2] == 0)
 			return opt_error(prog, "unexpected argument '%s', see --help", argv[i]),

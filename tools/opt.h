@@ -2,28 +2,37 @@
 /*
  * opt.h - the command line of a subcommand, as a table: one row is the parser and the help.
  *
- * Long options only, "--name value" or "--name=value"; no positional arguments.  A mistake is one
- * line on stderr that names the option and what it takes.  What else is made of the rows: the
- * options in braid(1) and the shells' completion, by opt_visit().
+ * Long options, "--name value" or "--name=value", and what is no option: as many words as there are
+ * rows of type OPT_ARG, in their order, each of which may be left out.  A mistake is one line on
+ * stderr that names the option and what it takes.  What else is made of the rows: the options in
+ * braid(1) and the shells' completion, by opt_visit().
  */
 #ifndef BRAID_TOOLS_OPT_H
 #define BRAID_TOOLS_OPT_H
 
+#include <stdbool.h>
+
 enum opt_type {
 	OPT_END, OPT_FLAG, OPT_INT, OPT_REAL, OPT_TEXT,
+	OPT_ARG,		/* a word without a name before it */
 	OPT_EXAMPLE,		/* a command line, in `name`, and what it does, in `help` */
 };
 
 struct opt {
 	enum opt_type type;
-	const char *name;	/* without the dashes */
+	const char *name;	/* without the dashes; of an ARG, for the help: "PID" */
 	const char *arg;	/* what its value is called in the help; NULL for a flag */
 	const char *help;
-	void *to;		/* bool, int, double or const char *: as type says */
+	void *to;		/* bool, int, double or const char * (ARG too): as type says */
 	double least, most;	/* INT and REAL */
 };
 
 #define OPT_SUCH_AS(line, does) {OPT_EXAMPLE, line, NULL, does, NULL, 0, 0}
+
+static inline bool opt_has_dashes(const struct opt *o)
+{
+	return o->type != OPT_ARG && o->type != OPT_EXAMPLE;
+}
 
 /* Where it is not OPT_RUN, the exit status. */
 enum opt_end { OPT_RUN = -1, OPT_HELPED = 0, OPT_BAD = 2 };

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_stat.c - what a process that stands still says of itself, over its socket.
+ *
+ * The case asks from another process, while no thread of NCCL's calls anything.  An answer is
+ * promised within a second; it is printed, and the case fails at ten times that.
+ */
+#include "tests/abi/abi.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { LARGE = 1 << 20, TAG = 4711, FAIL_MS = 10000 };
+
+static char dir[] = "/tmp/braid-test-XXXXXX";
+
+/* Where peer_start()'s child and we put our sockets: both have it from the environment. */
+static void own_directory(void)
+{
+	TRUE(mkdtemp(dir));
+	setenv("BRAID_STAT_DIR", dir, 1);
+}
+
+static void no_directory(void)
+{
+	TRUE(rmdir(dir) == 0);		/* whoever ended took its socket along */
+}
+
+static void sweep(void)
+{
+	struct dirent *e;
+	DIR *d = opendir(dir);
+	char path[512];
+
+	while ((e = readdir(d))) {
+		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+		unlink(path);
+	}
+	closedir(d);
+	no_directory();
+}
+
+static bool socket_of(pid_t pid, struct sockaddr_un *ret)
+{
+	struct stat sb;
+
+	ret->sun_family = AF_UNIX;
+	snprintf(ret->sun_path, sizeof(ret->sun_path), "%s/%d", dir, (int)pid);
+	return lstat(ret->sun_path, &sb) == 0 && S_ISSOCK(sb.st_mode) && (sb.st_mode & 0777) == 0600;
+}
+
+/* The answer to a word; *len 0: none. */
+static char *ask(pid_t pid, const char *word, size_t *len)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char *text = calloc(1, 1 << 20);
+	struct sockaddr_un sa;
+	uint64_t begun = now_us();
+	ssize_t n;
+
+	WAIT_FOR(socket_of(pid, &sa));
+	TRUE(connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0);
+	TRUE(send(fd, word, strlen(word), MSG_NOSIGNAL) == (ssize_t)strlen(word));
+	for (*len = 0; (n = read(fd, text + *len, (1 << 20) - *len)) > 0;)
+		*len += (size_t)n;
+	close(fd);
+	printf("%.*s: %zu bytes in %.1f ms (goal: 1000)\n", (int)strcspn(word, "\n"), word, *len,
+	       (double)(now_us() - begun) / 1000);
+	TRUE(now_us() - begun < FAIL_MS * 1000u);
+	return text;
+}
+
+static json_t *dumped(pid_t pid)
+{
+	json_error_t err;
+	size_t len;
+	char *text = ask(pid, "dump\n", &len);
+	json_t *o = json_loadb(text, len, 0, &err);
+
+	if (!o)
+		FAIL("%s in %s", err.text, text);
+	free(text);
+	return o;
+}
+
+static json_t *only(const json_t *o, const char *key)
+{
+	EQ(1, json_array_size(json_object_get(o, key)));
+	return json_array_get(json_object_get(o, key), 0);
+}
+
+static void says(const json_t *o, const char *key, const char *want)
+{
+	const char *got = json_string_value(json_object_get(o, key));
+
+	if (!got || strcmp(got, want) != 0)
+		FAIL("%s is %s, not %s", key, got ? got : "not there", want);
+}
+
+static long long number(const json_t *o, const char *key)
+{
+	return json_integer_value(json_object_get(o, key));
+}
+
+/* Posts one send or receive, says so, and never calls again. */
+static void sits(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *send = send_to(net, fd), *recv = recv_from(net, fd);
+	struct buf out = buf_new(net, send, LARGE, 0), in = buf_new(net, recv, LARGE, 0);
+	struct op ops[2];
+
+	fill(out.data, LARGE, 1);
+	ops[0] = op_send(net, send, &out, LARGE, TAG);
+	ops[1] = op_recv(net, recv, &in, LARGE, TAG + 1);
+	meet(fd);
+	ops_post(ops, 2);
+	meet(fd);
+	for (;;)
+		pause();
+}
+
+static void stuck(struct abi *t)
+{
+	json_t *o, *link, *m[2];
+	struct net *net;
+	struct peer p;
+	void *recv, *send;
+
+	own_directory();
+	p = peer_start(t, sits);
+	net = abi_up(t);
+	recv = recv_from(net, p.fd);
+	send = send_to(net, p.fd);
+	meet(p.fd);
+	meet(p.fd);
+	nap_ms(300);
+	o = dumped(p.pid);
+	EQ(p.pid, number(o, "pid"));
+	link = only(o, "links");
+	TRUE(!json_is_true(json_object_get(link, "busy")));
+	TRUE(strstr(json_string_value(json_object_get(link, "peer")), "pid"));
+	EQ(1, number(link, "sends"));
+	EQ(1, number(link, "receives"));
+	EQ(2, json_array_size(json_object_get(link, "messages")));
+	for (int i = 0; i < 2; i++)
+		m[i] = json_array_get(json_object_get(link, "messages"), (size_t)i);
+	if (number(m[0], "tag") != TAG) {
+		json_t *x = m[0];
+
+		m[0] = m[1];
+		m[1] = x;
+	}
+	says(m[0], "kind", "send");
+	says(m[0], "state", "peer has not posted the receive");
+	says(m[1], "kind", "receive");
+	says(m[1], "state", "peer has not sent it");
+	for (int i = 0; i < 2; i++) {
+		EQ(TAG + i, number(m[i], "tag"));
+		EQ(LARGE, number(m[i], "bytes"));
+		EQ(0, number(m[i], "bytes_done"));
+		TRUE(number(m[i], "age_ms") >= 250 && number(m[i], "age_ms") < 20000);
+	}
+	TRUE(json_array_size(json_object_get(o, "events")) >= 3);
+	json_decref(o);
+	/* We are alive: our own end waits for nothing. */
+	o = dumped(getpid());
+	EQ(0, json_array_size(json_object_get(only(o, "links"), "messages")));
+	json_decref(o);
+	peer_kill(&p);
+	warns_expected();
+	net_close_recv(net, recv);
+	net_close_send(net, send);
+	abi_down(net);
+	sweep();
+}
+
+/* A message that is done, and nobody has asked: it is the caller that stands still. */
+static void unasked(struct abi *t)
+{
+	struct net *net;
+	struct pair p;
+	struct buf out, in;
+	struct op ops[2];
+	json_t *o, *link;
+
+	own_directory();
+	net = abi_up(t);
+	pair_open(net, &p);
+	out = buf_new(net, p.send, 8, 0);
+	in = buf_new(net, p.recv, 8, 0);
+	fill(out.data, 8, 1);
+	ops[0] = op_send(net, p.send, &out, 8, 1);
+	ops[1] = op_recv(net, p.recv, &in, 8, 1);
+	ops_post(ops, 2);
+	ops_run(&ops[1], 1);
+	o = dumped(getpid());
+	EQ(2, json_array_size(json_object_get(o, "links")));	/* both ends are here */
+	link = json_array_get(json_object_get(o, "links"), 0);
+	if (!number(link, "sends"))
+		link = json_array_get(json_object_get(o, "links"), 1);
+	says(only(link, "messages"), "state", "done, not asked for");
+	json_decref(o);
+	ops_run(ops, 1);
+	buf_free(net, &out);
+	buf_free(net, &in);
+	pair_close(net, &p);
+	abi_down(net);
+	if (t->abi >= 11)		/* finalize is the end of it */
+		no_directory();
+	else
+		sweep();
+}
+
+static void strange_words(struct abi *t)
+{
+	static const char *const words[] = { "\n", "x\n", "dump", "statt\n", "0123456789abcdef0123\n" };
+	struct net *net;
+	struct pair p;
+	size_t len;
+
+	own_directory();
+	net = abi_up(t);
+	pair_open(net, &p);
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		free(ask(getpid(), words[i], &len));	/* without a newline: after two seconds */
+		EQ(0, len);
+	}
+	free(ask(getpid(), "metrics\n", &len));
+	TRUE(len > 0);
+	exchange(net, p.send, p.recv, 1000, 1);
+	pair_close(net, &p);
+	abi_down(net);
+	no_directory();
+}
+
+/* Somebody who connects and reads nothing keeps nobody from the next. */
+static void slow_reader(struct abi *t)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_un sa;
+	struct net *net;
+	struct pair p;
+
+	own_directory();
+	net = abi_up(t);
+	pair_open(net, &p);
+	WAIT_FOR(socket_of(getpid(), &sa));
+	TRUE(connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0);
+	json_decref(dumped(getpid()));
+	exchange(net, p.send, p.recv, 1000, 1);
+	pair_close(net, &p);
+	abi_down(net);
+	no_directory();
+	close(fd);
+}
+
+static void turned_off(struct abi *t)
+{
+	struct net *net;
+	struct pair p;
+
+	own_directory();
+	setenv("BRAID_STAT", "0", 1);
+	net = abi_up(t);
+	pair_open(net, &p);
+	exchange(net, p.send, p.recv, 1000, 1);
+	nap_ms(50);
+	no_directory();
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+/* A directory that others may enter, or that can't be made: no socket, and the job does not mind. */
+static void bad_directory(struct abi *t)
+{
+	struct net *net;
+	struct pair p;
+
+	own_directory();
+	TRUE(chmod(dir, 0755) == 0);
+	net = abi_up(t);
+	pair_open(net, &p);
+	exchange(net, p.send, p.recv, 1000, 1);
+	nap_ms(50);
+	no_directory();
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+static bool has_line(const char *path, const char *line)
+{
+	char text[256];
+	FILE *f = fopen(path, "re");
+	bool found = false;
+
+	while (f && fgets(text, sizeof(text), f))
+		found |= strncmp(text, line, strlen(line)) == 0;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static void metrics_file(struct abi *t)
+{
+	char path[128];
+	struct net *net;
+	struct pair p;
+
+	own_directory();
+	snprintf(path, sizeof(path), "%s/m-%%p.prom", dir);
+	setenv("BRAID_METRICS_FILE", path, 1);
+	setenv("BRAID_METRICS_S", "1", 1);
+	net = abi_up(t);
+	pair_open(net, &p);
+	exchange(net, p.send, p.recv, 1000, 1);
+	snprintf(path, sizeof(path), "%s/m-%d.prom", dir, (int)getpid());
+	WAIT_FOR(has_line(path, "# EOF"));
+	WAIT_FOR(has_line(path, "braid_sent_messages_total") &&
+		 !has_line(path, "braid_never_there"));
+	pair_close(net, &p);
+	abi_down(net);
+	TRUE(unlink(path) == 0);
+	no_directory();
+}
+
+static bool is_report(const char *path)
+{
+	json_t *o = json_load_file(path, 0, NULL);
+	bool ret = json_array_size(json_object_get(o, "events")) > 0;
+
+	json_decref(o);
+	return ret;
+}
+
+static unsigned dumps_in(void)
+{
+	struct dirent *e;
+	DIR *d = opendir(dir);
+	unsigned n = 0;
+	char path[512];
+
+	while ((e = readdir(d))) {
+		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+		if (strstr(e->d_name, ".json") && !strstr(e->d_name, ".tmp"))
+			n += is_report(path);
+	}
+	closedir(d);
+	return n;
+}
+
+static void stall(struct abi *t)
+{
+	struct buf out;
+	struct net *net;
+	struct pair p;
+	struct op op;
+
+	own_directory();
+	setenv("BRAID_STALL_WARN", "1", 1);
+	setenv("BRAID_DUMP_DIR", dir, 1);
+	warns_expected();
+	net = abi_up(t);
+	pair_open(net, &p);
+	out = buf_new(net, p.send, LARGE, 0);
+	op = op_send(net, p.send, &out, LARGE, TAG);
+	while (!op_post(&op))
+		;
+	WAIT_FOR(dumps_in() == 1);
+	TRUE(strstr(net_last_warn(), "See braid dump "));
+	nap_ms(2500);
+	EQ(1, dumps_in());		/* once */
+	pair_close(net, &p);
+	abi_down(net);
+	sweep();
+}
+
+static const struct abi_case cases[] = {
+	CASE("of a process that stands still: messages, ages, what they wait for", stuck),
+	CASE("a message that is done and was not asked for is told", unasked),
+	CASE("other words than the three get no answer", strange_words, .since = 12, .seconds = 60),
+	CASE("who connects and says nothing holds up nobody", slow_reader, .since = 12),
+	CASE("BRAID_STAT=0 makes no socket", turned_off),
+	CASE("a directory that is not private has no effect on the job", bad_directory),
+	CASE("metrics are written to a file", metrics_file, .since = 12),
+	CASE("a message that waits too long is dumped once", stall, .since = 12),
+};
+
+ABI_MAIN(cases)

@@ -1,0 +1,219 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: BSD-3-Clause
+# stat.bats - braid stat, dump and top ask processes that run; who may, and what others are told.
+
+bats_require_minimum_version 1.5.0
+
+braid=${BRAID_TEST_BRAID:-braid}
+plugin=${BRAID_TEST_PLUGIN:-libnccl-net-braid.so}
+
+setup()
+{
+	dir=$(mktemp -d)
+	export BRAID_STAT_DIR=$dir
+	export -n NO_COLOR
+}
+
+teardown()
+{
+	if [ -n "${job-}" ]; then
+		kill "$job" 2>/dev/null || true
+		wait "$job" 2>/dev/null || true
+	fi
+	rm -rf "$dir"
+}
+
+# Two processes that send to each other; $pid is one of them.
+job()
+{
+	"$braid" perf --plugin "$plugin" --pattern oneway --sizes 4k:4k --seconds 30 \
+		>/dev/null 2>&1 3>&- &
+	job=$!
+	for _ in $(seq 500); do
+		pids=("$dir"/[0-9]*)
+		[ ${#pids[@]} -eq 2 ] && break
+		sleep 0.02
+	done
+	[ ${#pids[@]} -eq 2 ]
+	pid=${pids[0]##*/}
+	for _ in $(seq 500); do		# until messages flow
+		[[ $("$braid" stat "$pid") == *"state  "* ]] && break
+		sleep 0.02
+	done
+}
+
+# Status 2, one line on stderr that has $1 in it, nothing on stdout.
+bad()
+{
+	run -2 --separate-stderr "$braid" "${@:2}"
+	[ -z "$output" ]
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == *"$1"* ]]
+}
+
+@test "stat lists processes, and shows links and lanes of one" {
+	job
+	run -0 "$braid" stat
+	[ "$(grep -cE '^ *[0-9]+  braid ' <<<"$output")" -eq 2 ]
+	run -0 "$braid" stat "$pid"
+	[[ $output == "process $pid on "* ]]
+	[[ $output == *"link 1 over "* ]]
+	[[ $output =~ \ 0\ \ (tcp|verbs)\ +up,\ home ]]
+	awk 'length > 100 { exit 1 }' <<<"$output"
+}
+
+@test "dump shows messages, a verdict and events" {
+	job
+	run -0 "$braid" dump "$pid"
+	[[ $output == *"waits for: "* ]]
+	[[ $output == *"events, the newest last"*"link up"* ]]
+}
+
+@test "--json is the report, --metrics is OpenMetrics" {
+	job
+	run -0 "$braid" stat "$pid" --json
+	[[ $output == '{"braid_report":1,'*'"pid":'$pid,* ]]
+	run -0 "$braid" dump --json "$pid"
+	[[ $output == *'"events":[{'* ]]
+	run -0 "$braid" stat --metrics "$pid"
+	[ "${lines[-1]}" = "# EOF" ]
+	# each line is a sample or a comment, and each sample's family has a type
+	grep -vqE '^(# (TYPE|UNIT|HELP) braid_[a-z_]+ .*|# EOF|braid_[a-z_]+\{pid="[0-9]+",device="[^"]*"\} [0-9.]+)$' \
+		<<<"$output" && false
+	[ "$(grep -c '^# TYPE' <<<"$output")" -ge 15 ]
+}
+
+@test "the socket is the user's own, in a directory that is" {
+	job
+	[ "$(stat -c %a "$dir/$pid")" = 600 ]
+	[ "$(stat -c %F "$dir/$pid")" = socket ]
+	[ "$(stat -c %a "$dir")" = 700 ]
+}
+
+@test "a directory that is made is 0700" {
+	export BRAID_STAT_DIR=$dir/new
+	"$braid" perf --plugin "$plugin" --pattern oneway --sizes 4k:4k --seconds 30 >/dev/null 2>&1 3>&- &
+	job=$!
+	for _ in $(seq 500); do
+		[ -d "$dir/new" ] && break
+		sleep 0.02
+	done
+	[ "$(stat -c %a "$dir/new")" = 700 ]
+}
+
+@test "another user gets no answer" {
+	[ "$(id -u)" = 0 ] || skip "only root can be somebody else"
+	command -v setpriv >/dev/null || skip "setpriv is not installed"
+	job
+	other="setpriv --reuid 65534 --regid 65534 --clear-groups"
+	$other true 2>/dev/null || skip "no other user can be had here"
+	$other "$braid" --version >/dev/null || skip "another user can't run braid where it is"
+	run -2 --separate-stderr $other "$braid" stat "$pid"
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == *"another user's"* ]]
+	# nor where it can reach the socket itself
+	chmod 711 "$dir"
+	chmod 666 "$dir/$pid"
+	run ! $other python3 -c '
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.send(b"dump\n")
+sys.exit(0 if s.recv(1) else 1)' "$dir/$pid"
+}
+
+@test "what can't be asked is one line and status 2" {
+	bad "a PID is a number, not 'x'" stat x
+	bad "a PID is a number, not '-1'" dump -1 || bad "unexpected argument '-1'" dump -1
+	bad "a PID is a number, not ''" dump ""
+	bad "there is no process 4194304999" stat 4194304999
+	bad "has no connection of Braid's open" dump $$
+	bad "it needs a PID" dump
+	bad "unexpected argument '2'" stat 1 2
+	bad "--json is of one PID" stat --json
+	bad "--json or --metrics, not both" stat --json --metrics 1
+	bad "unknown option '--PID'" stat --PID 1
+}
+
+@test "a socket that was left behind is said to be, and swept away by the next process" {
+	job
+	kill -9 "$job" "$pid" "${pids[1]##*/}" 2>/dev/null || true
+	wait "$job" 2>/dev/null || true
+	left=$pid
+	[ -S "$dir/$left" ]
+	bad "has ended" stat "$left"
+	run -0 "$braid" stat
+	[ "${#lines[@]}" -eq 1 ]
+	job2
+	[ ! -e "$dir/$left" ]
+}
+
+job2()
+{
+	"$braid" perf --plugin "$plugin" --pattern oneway --sizes 4k:4k --seconds 30 >/dev/null 2>&1 3>&- &
+	job=$!
+	for _ in $(seq 500); do
+		[ ! -e "$dir/$left" ] && break
+		sleep 0.02
+	done
+}
+
+@test "a process that is stopped is said to be" {
+	job
+	kill -STOP "$pid"
+	run -2 --separate-stderr "$braid" stat "$pid"
+	kill -CONT "$pid"
+	[[ $stderr == *"it is stopped"* ]]
+}
+
+@test "what is no report, or a newer one, is one line" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	for said in '{"braid_report":2}' '{"braid_report":1' 'x' '[]'; do
+		rm -f "$dir/$$"
+		python3 -c '
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+s.listen()
+c = s.accept()[0]
+c.recv(16)
+c.send(sys.argv[2].encode())' "$dir/$$" "$said" 3>&- &
+		until [ -S "$dir/$$" ]; do sleep 0.02; done
+		sleep 0.1
+		case $said in
+		*2*) bad "has a newer Braid (report 2; this command knows 1)" stat $$ ;;
+		*) bad "is no report of Braid's" stat $$ ;;
+		esac
+		wait $!
+	done
+}
+
+@test "what another process says can't write to the terminal" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	python3 -c '
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+s.listen()
+c = s.accept()[0]
+c.recv(16)
+c.send(b"{\"braid_report\":1,\"host\":\"\\u001b[31mred\",\"links\":[{\"peer\":\"\\u001b[2J\"}]}")' \
+		"$dir/$$" 3>&- &
+	until [ -S "$dir/$$" ]; do sleep 0.02; done
+	sleep 0.1
+	run -0 "$braid" dump $$
+	[[ $output == *"on ?[31mred"* ]]
+	[[ $output != *$'\e'* ]]
+}
+
+@test "colours are for terminals, and not if NO_COLOR is set" {
+	job
+	run -0 "$braid" dump "$pid"
+	[[ $output != *$'\e'* ]]
+	command -v script >/dev/null || skip "script is not installed"
+	script -qec true /dev/null >/dev/null 2>&1 || skip "no pseudo-terminal can be had"
+	TERM=xterm run script -qec "'$braid' dump $pid" /dev/null
+	[[ $output == *$'\e['* ]]
+	TERM=xterm NO_COLOR=1 run script -qec "'$braid' dump $pid" /dev/null
+	[[ $output != *$'\e'* ]]
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * dump.c - `braid dump`: every message that is outstanding in a process, what it waits for, and the
+ * last events.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cmd.h"
+#include "tools/opt.h"
+#include "tools/process.h"
+#include "tools/stat.h"
+#include "tools/text.h"
+
+enum { LONG_MS = 1000 };		/* a message that waits for so long is worth a word */
+
+/* The oldest message of a link, or NULL. */
+static const json_t *oldest(const json_t *link)
+{
+	const json_t *m, *ret = NULL;
+	size_t i;
+
+	json_array_foreach(json_object_get(link, "messages"), i, m) {
+		if (!ret || report_number(m, "age_ms") > report_number(ret, "age_ms"))
+			ret = m;
+	}
+	return ret;
+}
+
+static const struct {
+	const char *state, *words;
+} waits[] = {
+	{ "peer has not posted the receive",
+	  "the peer has not posted the receive: that rank is late, the network is fine" },
+	{ "peer has not sent it",
+	  "the peer has not sent it: that rank is late, the network is fine" },
+	{ "announced, no data yet", "the peer has announced it and is not sending: look there" },
+	{ "being sent", "it is being sent" },
+	{ "sent, not acknowledged", "it was sent and is not acknowledged: look at the peer" },
+	{ "being received", "it is being received" },
+	{ "done, not asked for",
+	  "it is done, and NCCL has not asked: the proxy thread of this process is late or stuck" },
+};
+
+static const char *words_of(const json_t *message)
+{
+	for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
+		if (strcmp(report_text(message, "state"), waits[i].state) == 0)
+			return waits[i].words;
+	}
+	return "in a state that this command does not know";
+}
+
+static void print_verdict(const json_t *link)
+{
+	const json_t *m = oldest(link), *lane;
+	bool up = false, ill = m && report_is(m, "lane_ill");
+	size_t i;
+
+	json_array_foreach(json_object_get(link, "lanes"), i, lane)
+		up |= report_is(lane, "up");
+	printf("  waits for: %s", text_colour(COLOUR_WARN));
+	if (report_is(link, "busy"))
+		printf("a thread of this process, which keeps this link's lock: its messages can't "
+		       "be seen");
+	else if (!m || report_number(m, "age_ms") < LONG_MS)
+		printf("nothing for long");
+	else if (!up)
+		printf("a lane: all are down, Braid reconnects");
+	else if (report_is(link, "silent"))
+		printf("the peer, which was not heard for %s: it is stopped, or the path is down",
+		       report_age(report_number(link, "heard_ms")));
+	else if (ill)
+		printf("a lane that is down or suspect: the network");
+	else
+		printf("%s %lld of comm %lld: %s", report_text(m, "kind"),
+		       report_number(m, "number"), report_number(m, "comm"), words_of(m));
+	printf("%s\n", text_colour(COLOUR_NONE));
+}
+
+static void print_messages(const json_t *link)
+{
+	long long more = report_number(link, "messages_left_out");
+	json_t *m;
+	size_t i;
+
+	if (!json_array_size(json_object_get(link, "messages")))
+		return;
+	puts("  message  comm    number        tag       bytes        done       age  state");
+	json_array_foreach(json_object_get(link, "messages"), i, m)
+		printf("  %-7s %5lld  %8lld %10lld  %10lld  %10lld  %8s  %s%s%s\n",
+		       report_text(m, "kind"), report_number(m, "comm"),
+		       report_number(m, "number"), report_number(m, "tag"),
+		       report_number(m, "bytes"), report_number(m, "bytes_done"),
+		       report_age(report_number(m, "age_ms")), report_text(m, "state"),
+		       report_is(m, "lane_ill") ? ", on a lane that is ill" : "",
+		       report_is(m, "failed") ? ", its comm has failed" : "");
+	if (more)
+		printf("  and %lld more\n", more);
+}
+
+/* "5.2 s ago  link 1 lane 0  lane lost, errno -104, times 1": the last words as the report says. */
+static void print_event(json_t *e)
+{
+	const char *key;
+	json_t *x;
+
+	printf("%12s ago  link %lld", report_age(report_number(e, "ago_ms")),
+	       report_number(e, "link"));
+	if (json_object_get(e, "lane"))
+		printf(" lane %lld", report_number(e, "lane"));
+	printf("  %s", report_text(e, "event"));
+	json_object_foreach(e, key, x) {
+		long long n = json_integer_value(x);
+
+		if (strcmp(key, "errno") == 0 && n < 0)
+			printf(", %s", strerror((int)-n));
+		else if (strcmp(key, "ago_ms") != 0 && strcmp(key, "link") != 0 &&
+			 strcmp(key, "lane") != 0 && json_is_integer(x))
+			printf(", %.40s %lld", key, n);
+	}
+	putchar('\n');
+}
+
+static void print_all(const json_t *o)
+{
+	json_t *x;
+	size_t i;
+
+	stat_print_process(o);
+	json_array_foreach(json_object_get(o, "links"), i, x) {
+		stat_print_link(x);
+		print_verdict(x);
+		print_messages(x);
+	}
+	puts("\nevents, the newest last");
+	json_array_foreach(json_object_get(o, "events"), i, x)
+		print_event(x);
+}
+
+int cmd_dump(int argc, char **argv)
+{
+	const char *pid = NULL, *dir = NULL;
+	char err[PROCESS_ERR], *text;
+	bool json = false;
+	const struct opt rows[] = {
+		{OPT_ARG, "PID", NULL, "the process", &pid, 0, 0},
+		{OPT_FLAG, "json", NULL, "the report as it came", &json, 0, 0},
+		{OPT_TEXT, "dir", "DIR", "where its socket is, if BRAID_STAT_DIR was set for it",
+		 &dir, 0, 0},
+		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
+	};
+	struct process p;
+	size_t len = 0;
+	json_t *o;
+
+	switch (opt_parse("braid dump", "Every outstanding message of a process, what it waits "
+			  "for, and the last events.", rows, argc, argv)) {
+	case OPT_BAD:
+		return 2;
+	case OPT_HELPED:
+		return 0;
+	case OPT_RUN:
+		break;
+	}
+	if (!pid)
+		return opt_error("braid dump", "it needs a PID; braid stat lists them");
+	if (process_find(dir, pid, &p, err))
+		return opt_error("braid dump", "%s", err);
+	if (json) {
+		text = process_ask(&p, "dump", &len, err);
+		if (!text)
+			return opt_error("braid dump", "%s", err);
+		fwrite(text, 1, len, stdout);
+		free(text);
+		return 0;
+	}
+	o = process_report(&p, "dump", err);
+	if (!o)
+		return opt_error("braid dump", "%s", err);
+	print_all(o);
+	json_decref(o);
+	return 0;
+}

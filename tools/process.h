@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * process.h - other processes that have Braid loaded: finding them, and asking them over their
+ * socket (docs/observability.md).  What they say is shown, never believed further than that: its
+ * strings lose what a terminal would obey.
+ */
+#ifndef BRAID_TOOLS_PROCESS_H
+#define BRAID_TOOLS_PROCESS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+enum { PROCESS_ERR = 300 };
+
+struct process {
+	pid_t pid;			/* as its socket is named */
+	uid_t uid;			/* whose directory that is in */
+	char path[104];			/* of the socket */
+};
+
+/* All sockets in `dir`, or (NULL) where they usually are: this user's, or for root everybody's. */
+size_t process_list(const char *dir, struct process *ret, size_t max);
+
+/* The one with that PID.  0, or -1 with a sentence in err. */
+int process_find(const char *dir, const char *pid, struct process *ret, char err[PROCESS_ERR]);
+
+/* Its answer to a word, as text that is to be freed; NULL with a sentence in err. */
+char *process_ask(const struct process *p, const char *word, size_t *ret_len,
+		  char err[PROCESS_ERR]);
+/* The same as JSON, of a version that this command knows. */
+json_t *process_report(const struct process *p, const char *word, char err[PROCESS_ERR]);
+
+/* --- members of a report ------------------------------------------------------------------- */
+
+long long report_number(const json_t *o, const char *key);	/* 0 if it is not there */
+const char *report_text(const json_t *o, const char *key);	/* "" */
+bool report_is(const json_t *o, const char *key);
+
+/* "12.3 GB", in static storage, good for some calls more. */
+const char *report_bytes(double bytes);
+const char *report_age(long long ms);		/* the same: "12 ms", "3.4 s" */
+
+struct report_sums {			/* of all links */
+	long long links, links_up, lanes, lanes_up, sends, receives, oldest_ms, lost, resent;
+	long long sent_bytes, received_bytes, sent_messages, received_messages;
+};
+struct report_sums report_sums(const json_t *report);
+
+#endif

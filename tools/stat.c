@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* stat.c - `braid stat`: the counters of a process that has Braid loaded, or which there are. */
+#include "tools/stat.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cmd.h"
+#include "tools/opt.h"
+#include "tools/process.h"
+#include "tools/text.h"
+
+enum { PROCESSES_MAX = 1024 };
+
+void stat_print_process(const json_t *o)
+{
+	printf("process %lld on %s, Braid %s\n", report_number(o, "pid"), report_text(o, "host"),
+	       report_text(o, "version"));
+}
+
+static void print_lane(const json_t *lane)
+{
+	long long suspect = report_number(lane, "suspect_ms");
+	bool up = report_is(lane, "up"), well = up && !suspect;
+
+	printf("  %4lld  %-9s  %s%-12s%s  %9s  %9s  %9s  %6lld  %4lld  %4lld\n",
+	       report_number(lane, "lane"), report_text(lane, "transport"),
+	       text_colour(well ? COLOUR_GOOD : COLOUR_BAD),
+	       !up ? "down" : suspect ? "suspect" : report_is(lane, "home") ? "up, home" : "up",
+	       text_colour(COLOUR_NONE),
+	       report_bytes((double)report_number(lane, "sent_bytes")),
+	       report_bytes((double)report_number(lane, "received_bytes")),
+	       report_bytes((double)report_number(lane, "queued_bytes")),
+	       report_number(lane, "resent_packets"), report_number(lane, "lost"),
+	       report_number(lane, "back"));
+	if (*report_text(lane, "wire"))
+		printf("        %s\n", report_text(lane, "wire"));
+}
+
+void stat_print_link(const json_t *link)
+{
+	const char *err = report_text(link, "error");
+	json_t *lane;
+	size_t i;
+
+	printf("\nlink %lld over %s, peer %s\n", report_number(link, "link"),
+	       report_text(link, "device"),
+	       *report_text(link, "peer") ? report_text(link, "peer") : "not known yet");
+	printf("  %s%s%s, heard %s ago, %lld comms, %lld stalls told%s\n",
+	       report_text(link, "state"), *err ? ": " : "", err, report_age(report_number(link, "heard_ms")),
+	       report_number(link, "comms"), report_number(link, "stalls"),
+	       report_is(link, "busy") ? ", busy" : "");
+	printf("  done: %lld sends of %s, %lld receives of %s\n",
+	       report_number(link, "sent_messages"),
+	       report_bytes((double)report_number(link, "sent_bytes")),
+	       report_number(link, "received_messages"),
+	       report_bytes((double)report_number(link, "received_bytes")));
+	printf("  outstanding: %lld sends, %lld receives, the oldest for %s\n",
+	       report_number(link, "sends"), report_number(link, "receives"),
+	       report_age(report_number(link, "oldest_ms")));
+	puts("  lane  transport  state              sent   received     queued  resent  lost  "
+	     "back");
+	json_array_foreach(json_object_get(link, "lanes"), i, lane)
+		print_lane(lane);
+}
+
+static void print_process(const json_t *o)
+{
+	json_t *link;
+	size_t i;
+
+	stat_print_process(o);
+	json_array_foreach(json_object_get(o, "links"), i, link)
+		stat_print_link(link);
+}
+
+/* What the process is, as ps says. */
+static const char *command(pid_t pid)
+{
+	static char name[32];
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	name[0] = 0;
+	f = fopen(path, "re");
+	if (f && fgets(name, sizeof(name), f))
+		name[strcspn(name, "\n")] = 0;
+	if (f)
+		fclose(f);
+	for (char *p = name; *p; p++) {
+		if (*p < ' ' || *p > '~')
+			*p = '?';
+	}
+	return name;
+}
+
+/* One line each; those that have just ended are passed over. */
+static int list(const char *dir)
+{
+	static struct process p[PROCESSES_MAX];
+	size_t n = process_list(dir, p, PROCESSES_MAX);
+	char err[PROCESS_ERR];
+
+	puts("    PID  command          links  lanes up  outstanding   oldest       sent  "
+	     "received");
+	for (size_t i = 0; i < n; i++) {
+		json_t *o = process_report(&p[i], "stat", err);
+		struct report_sums s;
+		char lanes[32];
+
+		if (!o)
+			continue;
+		s = report_sums(o);
+		snprintf(lanes, sizeof(lanes), "%lld/%lld", s.lanes_up, s.lanes);
+		printf("%7d  %-15s  %5lld  %8s  %11lld  %7s  %9s %9s\n", (int)p[i].pid,
+		       command(p[i].pid), s.links, lanes, s.sends + s.receives,
+		       report_age(s.oldest_ms), report_bytes((double)s.sent_bytes),
+		       report_bytes((double)s.received_bytes));
+		json_decref(o);
+	}
+	return 0;
+}
+
+static int show(const char *dir, const char *pid, const char *word)
+{
+	char err[PROCESS_ERR], *text = NULL;
+	struct process p;
+	size_t len = 0;
+	json_t *o;
+
+	if (process_find(dir, pid, &p, err))
+		return opt_error("braid stat", "%s", err);
+	if (word) {
+		text = process_ask(&p, word, &len, err);
+		if (!text)
+			return opt_error("braid stat", "%s", err);
+		fwrite(text, 1, len, stdout);
+		free(text);
+		return 0;
+	}
+	o = process_report(&p, "stat", err);
+	if (!o)
+		return opt_error("braid stat", "%s", err);
+	print_process(o);
+	json_decref(o);
+	return 0;
+}
+
+int cmd_stat(int argc, char **argv)
+{
+	const char *pid = NULL, *dir = NULL;
+	bool json = false, metrics = false;
+	const struct opt rows[] = {
+		{OPT_ARG, "PID", NULL, "the process; without it, which there are", &pid, 0, 0},
+		{OPT_FLAG, "json", NULL, "the report as it came", &json, 0, 0},
+		{OPT_FLAG, "metrics", NULL, "as OpenMetrics text", &metrics, 0, 0},
+		{OPT_TEXT, "dir", "DIR", "where its socket is, if BRAID_STAT_DIR was set for it",
+		 &dir, 0, 0},
+		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
+	};
+
+	switch (opt_parse("braid stat", "Counters per link and lane of a process that runs.", rows,
+			  argc, argv)) {
+	case OPT_BAD:
+		return 2;
+	case OPT_HELPED:
+		return 0;
+	case OPT_RUN:
+		break;
+	}
+	if (json && metrics)
+		return opt_error("braid stat", "--json or --metrics, not both");
+	if (!pid && (json || metrics))
+		return opt_error("braid stat", "%s is of one PID", json ? "--json" : "--metrics");
+	return pid ? show(dir, pid, json ? "stat" : metrics ? "metrics" : NULL) : list(dir);
+}

@@ -31,6 +31,7 @@ int cmd_doctor(int argc, char **argv);
 int cmd_completion(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 
 /*
  * Where libnccl-net-braid.so is: beside this program, in ../lib, in a build tree, where make

@@ -20,6 +20,7 @@ const struct command commands[] = {
 	{"doctor", cmd_doctor, "What is wrong with this host, or between hosts, and what mends it"},
 	{"stat", cmd_stat, "Which processes have Braid loaded, and the counters of one"},
 	{"dump", cmd_dump, "What a process waits for: its messages, and the last events"},
+	{"top", cmd_top, "What processes carry, second by second"},
 	{"completion", cmd_completion, "A script by which a shell completes these words"},
 };
 const unsigned n_commands = sizeof(commands) / sizeof(commands[0]);

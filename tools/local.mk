@@ -76,6 +76,7 @@ tools_libtools_la_SOURCES = \
 	tools/stat.h \
 	tools/text.c \
 	tools/text.h \
+	tools/top.c \
 	tools/topo.c \
 	tools/topo.h \
 	tools/topo_draw.c

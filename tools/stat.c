@@ -11,8 +11,6 @@
 #include "tools/process.h"
 #include "tools/text.h"
 
-enum { PROCESSES_MAX = 1024 };
-
 void stat_print_process(const json_t *o)
 {
 	printf("process %lld on %s, Braid %s\n", report_number(o, "pid"), report_text(o, "host"),
@@ -48,7 +46,8 @@ void stat_print_link(const json_t *link)
 	       report_text(link, "device"),
 	       *report_text(link, "peer") ? report_text(link, "peer") : "not known yet");
 	printf("  %s%s%s, heard %s ago, %lld comms, %lld stalls told%s\n",
-	       report_text(link, "state"), *err ? ": " : "", err, report_age(report_number(link, "heard_ms")),
+	       report_text(link, "state"), *err ? ": " : "", err,
+	       report_age(report_number(link, "heard_ms")),
 	       report_number(link, "comms"), report_number(link, "stalls"),
 	       report_is(link, "busy") ? ", busy" : "");
 	printf("  done: %lld sends of %s, %lld receives of %s\n",
@@ -75,8 +74,7 @@ static void print_process(const json_t *o)
 		stat_print_link(link);
 }
 
-/* What the process is, as ps says. */
-static const char *command(pid_t pid)
+const char *stat_command(pid_t pid)
 {
 	static char name[32];
 	char path[64];
@@ -115,7 +113,7 @@ static int list(const char *dir)
 		s = report_sums(o);
 		snprintf(lanes, sizeof(lanes), "%lld/%lld", s.lanes_up, s.lanes);
 		printf("%7d  %-15s  %5lld  %8s  %11lld  %7s  %9s %9s\n", (int)p[i].pid,
-		       command(p[i].pid), s.links, lanes, s.sends + s.receives,
+		       stat_command(p[i].pid), s.links, lanes, s.sends + s.receives,
 		       report_age(s.oldest_ms), report_bytes((double)s.sent_bytes),
 		       report_bytes((double)s.received_bytes));
 		json_decref(o);

@@ -217,3 +217,26 @@ c.send(b"{\"braid_report\":1,\"host\":\"\\u001b[31mred\",\"links\":[{\"peer\":\"
 	TERM=xterm NO_COLOR=1 run script -qec "'$braid' dump $pid" /dev/null
 	[[ $output != *$'\e'* ]]
 }
+
+@test "top shows rates: once where there is no terminal, in place where there is one" {
+	job
+	run -0 "$braid" top --seconds 0.3
+	[ "$(grep -cE '^ *[0-9]+  braid ' <<<"$output")" -eq 2 ]
+	[[ $output != *$'\e'* ]]
+	# the sender's messages of a second; the other's are as many
+	[ "$(awk '$2 == "braid" && $7 > 0' <<<"$output" | wc -l)" -eq 2 ]
+	run -0 "$braid" top --times 2 --seconds 0.1
+	[ "$(grep -c PID <<<"$output")" -eq 2 ]
+	bad "--once or --times, not both" top --once --times 2
+	bad "--seconds takes a number from 0.1 to 3600, not '0'" top --seconds 0
+	bad "unexpected argument '1'" top 1
+	command -v script >/dev/null || skip "script is not installed"
+	script -qec true /dev/null >/dev/null 2>&1 || skip "no pseudo-terminal can be had"
+	TERM=xterm run timeout -s INT 2 script -qec "timeout -s INT 1 '$braid' top --seconds 0.2" /dev/null
+	[[ $output == *$'\e[H\e[J'*$'\e[H\e[J'* ]]
+}
+
+@test "without a process of Braid's there is nothing to show" {
+	run -0 "$braid" top --seconds 0.1
+	[[ $output == *"no process of this user"* ]]
+}

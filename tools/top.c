@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * top.c - `braid top`: the processes that have Braid loaded, and what they carry, second by second:
+ * in place on a terminal, as one table below the other elsewhere.
+ */
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/cmd.h"
+#include "tools/opt.h"
+#include "tools/process.h"
+#include "tools/stat.h"
+#include "tools/text.h"
+
+struct sample {
+	struct process p;
+	struct report_sums s;
+	double at;			/* seconds */
+};
+
+struct samples {
+	size_t n;
+	struct sample of[PROCESSES_MAX];
+};
+
+static atomic_bool over;
+
+static void interrupted(int sig)
+{
+	(void)sig;
+	atomic_store(&over, true);
+}
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static void look(const char *dir, struct samples *ret)
+{
+	static struct process p[PROCESSES_MAX];
+	size_t n = process_list(dir, p, PROCESSES_MAX);
+	char err[PROCESS_ERR];
+
+	ret->n = 0;
+	for (size_t i = 0; i < n; i++) {
+		json_t *o = process_report(&p[i], "stat", err);
+
+		if (!o)
+			continue;	/* it has ended */
+		ret->of[ret->n++] = (struct sample){ p[i], report_sums(o), now() };
+		json_decref(o);
+	}
+}
+
+static const struct sample *same(const struct samples *all, const struct sample *s)
+{
+	for (size_t i = 0; i < all->n; i++) {
+		if (strcmp(all->of[i].p.path, s->p.path) == 0)
+			return &all->of[i];
+	}
+	return NULL;
+}
+
+static const char *rate(long long more, double seconds, double per)
+{
+	static char text[4][16];
+	static unsigned turn;
+	char *t = text[turn++ % 4];
+
+	snprintf(t, sizeof(text[0]), "%.3g",
+		 more > 0 && seconds > 0 ? (double)more / seconds * per : 0.);
+	return t;
+}
+
+static void print_one(const struct sample *s, const struct sample *was)
+{
+	double seconds = s->at - was->at;
+	bool ill = s->s.lanes_up < s->s.lanes || s->s.links_up < s->s.links;
+	char lanes[32];
+
+	snprintf(lanes, sizeof(lanes), "%lld/%lld", s->s.lanes_up, s->s.lanes);
+	printf("%7d  %-15s %s%6s%s %6lld  %8s %8s  %8s  %8s  %6lld %4lld\n", (int)s->p.pid,
+	       stat_command(s->p.pid), text_colour(ill ? COLOUR_BAD : COLOUR_GOOD), lanes,
+	       text_colour(COLOUR_NONE), s->s.sends + s->s.receives,
+	       rate(s->s.sent_bytes - was->s.sent_bytes, seconds, 8e-9),
+	       rate(s->s.received_bytes - was->s.received_bytes, seconds, 8e-9),
+	       rate(s->s.sent_messages - was->s.sent_messages + s->s.received_messages -
+			    was->s.received_messages, seconds, 1),
+	       report_age(s->s.oldest_ms), s->s.resent, s->s.lost);
+}
+
+static void print(const struct samples *is, const struct samples *was)
+{
+	puts("    PID  command          lanes  waits  Gb/s out  Gb/s in     msg/s    oldest  "
+	     "resent lost");
+	for (size_t i = 0; i < is->n; i++) {
+		const struct sample *s = &is->of[i], *before = same(was, s);
+
+		if (before)		/* else it has just come: the next time */
+			print_one(s, before);
+	}
+	if (!is->n)
+		puts("no process of this user has a connection of Braid's open");
+}
+
+static void wait_for(double seconds)
+{
+	struct timespec ts = { .tv_sec = (time_t)seconds };
+
+	ts.tv_nsec = (long)((seconds - (double)ts.tv_sec) * 1e9);
+	nanosleep(&ts, NULL);		/* a signal ends it */
+}
+
+static int watch(const char *dir, double seconds, int times, bool in_place)
+{
+	static struct samples samples[2];
+	unsigned turn = 0;
+
+	look(dir, &samples[turn]);
+	for (int i = 0; i < times || !times; i++) {
+		wait_for(seconds);
+		if (atomic_load(&over))
+			break;
+		turn = !turn;
+		look(dir, &samples[turn]);
+		if (in_place)
+			fputs("\033[H\033[J", stdout);	/* to the upper left, and clear */
+		else if (i)
+			putchar('\n');
+		print(&samples[turn], &samples[!turn]);
+		fflush(stdout);
+	}
+	return 0;
+}
+
+int cmd_top(int argc, char **argv)
+{
+	const struct sigaction end = { .sa_handler = interrupted };
+	const char *dir = NULL, *term = getenv("TERM");
+	double seconds = 1;
+	int times = 0;
+	bool once = false, terminal;
+	const struct opt rows[] = {
+		{OPT_FLAG, "once", NULL, "one table, of one interval; so it is without a terminal",
+		 &once, 0, 0},
+		{OPT_REAL, "seconds", "S", "between two tables, 0.1 to 3600 (1)", &seconds, 0.1,
+		 3600},
+		{OPT_INT, "times", "N", "so many tables, one below the other", &times, 1, 1000000},
+		{OPT_TEXT, "dir", "DIR", "where their sockets are, if BRAID_STAT_DIR was set",
+		 &dir, 0, 0},
+		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
+	};
+
+	switch (opt_parse("braid top", "What processes carry that have Braid loaded.", rows, argc,
+			  argv)) {
+	case OPT_BAD:
+		return 2;
+	case OPT_HELPED:
+		return 0;
+	case OPT_RUN:
+		break;
+	}
+	if (once && times)
+		return opt_error("braid top", "--once or --times, not both");
+	terminal = isatty(STDOUT_FILENO) && !(term && strcmp(term, "dumb") == 0);
+	if (once || (!terminal && !times))
+		times = 1;
+	sigaction(SIGINT, &end, NULL);
+	sigaction(SIGTERM, &end, NULL);
+	return watch(dir, seconds, times, !times);
+}

@@ -149,21 +149,18 @@ int cmd_dump(int argc, char **argv)
 		{OPT_FLAG, "json", NULL, "the report as it came", &json, 0, 0},
 		{OPT_TEXT, "dir", "DIR", "where its socket is, if BRAID_STAT_DIR was set for it",
 		 &dir, 0, 0},
+		OPT_SUCH_AS("braid dump 4711", "why a job hangs: what waits, and for what"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
+	enum opt_end end;
 	struct process p;
 	size_t len = 0;
 	json_t *o;
 
-	switch (opt_parse("braid dump", "Every outstanding message of a process, what it waits "
-			  "for, and the last events.", rows, argc, argv)) {
-	case OPT_BAD:
-		return 2;
-	case OPT_HELPED:
-		return 0;
-	case OPT_RUN:
-		break;
-	}
+	end = opt_parse("braid dump", "Every outstanding message of a process, what it waits "
+			  "for, and the last events.", rows, argc, argv);
+	if (end != OPT_RUN)
+		return end;
 	if (!pid)
 		return opt_error("braid dump", "it needs a PID; braid stat lists them");
 	if (process_find(dir, pid, &p, err))

@@ -186,13 +186,14 @@ int process_find(const char *dir, const char *pid, struct process *ret, char err
 			return 0;
 	}
 	if (!runs)
-		snprintf(err, PROCESS_ERR, "there is no process %s", pid);
+		snprintf(err, PROCESS_ERR, "there is no process %s [no-process]", pid);
 	else if (geteuid() != 0 && sb.st_uid != geteuid())
 		snprintf(err, PROCESS_ERR, "process %s is another user's (UID %u): it answers that "
-			 "user and root", pid, (unsigned)sb.st_uid);
+			 "user and root [other-user]", pid, (unsigned)sb.st_uid);
 	else
 		snprintf(err, PROCESS_ERR, "process %s has no connection of Braid's open, or "
-			 "BRAID_STAT=0, or its BRAID_STAT_DIR is another (--dir)", pid);
+			 "BRAID_STAT=0, or its BRAID_STAT_DIR is another (--dir) "
+			 "[no-process]", pid);
 	return -1;
 }
 
@@ -218,17 +219,18 @@ static void no_answer(const struct process *p, char err[PROCESS_ERR])
 {
 	if (errno == ECONNREFUSED || errno == ENOENT)
 		snprintf(err, PROCESS_ERR, "process %d has ended, or has closed what it had of "
-			 "Braid", (int)p->pid);
+			 "Braid [no-process]", (int)p->pid);
 	else if (errno == EACCES || errno == EPERM)
 		snprintf(err, PROCESS_ERR, "process %d is another user's (UID %u): it answers that "
-			 "user and root", (int)p->pid, (unsigned)p->uid);
+			 "user and root [other-user]", (int)p->pid, (unsigned)p->uid);
 	else if (errno == EAGAIN || errno == EINPROGRESS)
-		snprintf(err, PROCESS_ERR, "process %d does not answer within %d s%s", (int)p->pid,
+		snprintf(err, PROCESS_ERR, "process %d does not answer within %d s%s "
+			 "[process-silent]", (int)p->pid,
 			 ANSWER_S, is_stopped(p->pid) ?
 			 ": it is stopped (SIGSTOP, or a debugger)" : "");
 	else
-		snprintf(err, PROCESS_ERR, "process %d does not answer: %s", (int)p->pid,
-			 strerror(errno));
+		snprintf(err, PROCESS_ERR, "process %d does not answer: %s [process-silent]",
+			 (int)p->pid, strerror(errno));
 }
 
 /* Who listens there is the directory's owner. */
@@ -304,10 +306,12 @@ json_t *process_report(const struct process *p, const char *word, char err[PROCE
 		return o;
 	if (o && report_number(o, "braid_report") > REPORT_VERSION)
 		snprintf(err, PROCESS_ERR, "process %d has a newer Braid (report %lld; this "
-			 "command knows %d)", (int)p->pid, report_number(o, "braid_report"),
+			 "command knows %d) [newer-report]", (int)p->pid,
+			 report_number(o, "braid_report"),
 			 REPORT_VERSION);
 	else
-		snprintf(err, PROCESS_ERR, "process %d says what is no report of Braid's",
+		snprintf(err, PROCESS_ERR, "process %d says what is no report of Braid's "
+			 "[bad-report]",
 			 (int)p->pid);
 	json_decref(o);
 	return NULL;

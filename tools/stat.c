@@ -156,18 +156,16 @@ int cmd_stat(int argc, char **argv)
 		{OPT_FLAG, "metrics", NULL, "as OpenMetrics text", &metrics, 0, 0},
 		{OPT_TEXT, "dir", "DIR", "where its socket is, if BRAID_STAT_DIR was set for it",
 		 &dir, 0, 0},
+		OPT_SUCH_AS("braid stat", "the processes of this user that have Braid loaded"),
+		OPT_SUCH_AS("braid stat 4711", "the links and lanes of one"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
+	enum opt_end end;
 
-	switch (opt_parse("braid stat", "Counters per link and lane of a process that runs.", rows,
-			  argc, argv)) {
-	case OPT_BAD:
-		return 2;
-	case OPT_HELPED:
-		return 0;
-	case OPT_RUN:
-		break;
-	}
+	end = opt_parse("braid stat", "Counters per link and lane of a process that runs.", rows,
+			  argc, argv);
+	if (end != OPT_RUN)
+		return end;
 	if (json && metrics)
 		return opt_error("braid stat", "--json or --metrics, not both");
 	if (!pid && (json || metrics))

@@ -144,7 +144,7 @@ static int watch(const char *dir, double seconds, int times, bool in_place)
 
 int cmd_top(int argc, char **argv)
 {
-	const struct sigaction end = { .sa_handler = interrupted };
+	const struct sigaction stop = { .sa_handler = interrupted };
 	const char *dir = NULL, *term = getenv("TERM");
 	double seconds = 1;
 	int times = 0;
@@ -157,24 +157,22 @@ int cmd_top(int argc, char **argv)
 		{OPT_INT, "times", "N", "so many tables, one below the other", &times, 1, 1000000},
 		{OPT_TEXT, "dir", "DIR", "where their sockets are, if BRAID_STAT_DIR was set",
 		 &dir, 0, 0},
+		OPT_SUCH_AS("braid top", "until Ctrl-C, on a terminal"),
+		OPT_SUCH_AS("braid top --times 60 >job.log", "a minute of it, in a file"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
+	enum opt_end end;
 
-	switch (opt_parse("braid top", "What processes carry that have Braid loaded.", rows, argc,
-			  argv)) {
-	case OPT_BAD:
-		return 2;
-	case OPT_HELPED:
-		return 0;
-	case OPT_RUN:
-		break;
-	}
+	end = opt_parse("braid top", "What processes carry that have Braid loaded.", rows, argc,
+			  argv);
+	if (end != OPT_RUN)
+		return end;
 	if (once && times)
 		return opt_error("braid top", "--once or --times, not both");
 	terminal = isatty(STDOUT_FILENO) && !(term && strcmp(term, "dumb") == 0);
 	if (once || (!terminal && !times))
 		times = 1;
-	sigaction(SIGINT, &end, NULL);
-	sigaction(SIGTERM, &end, NULL);
+	sigaction(SIGINT, &stop, NULL);
+	sigaction(SIGTERM, &stop, NULL);
 	return watch(dir, seconds, times, !times);
 }

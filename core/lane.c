@@ -237,8 +237,8 @@ uint32_t braid_tx_piece(const struct braid_txq *q, uint32_t max, bool with_head)
 	return len;
 }
 
-/* The message's only chunk, right behind the START at f_sent; or NULL. */
-static const struct braid_txf *whole_message(const struct braid_txq *q)
+/* The message's first chunk, right behind the START at f_sent; or NULL. */
+static const struct braid_txf *first_chunk(const struct braid_txq *q)
 {
 	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
 	const struct braid_txf *g = &q->f[(q->f_sent + 1) & q->fmask];
@@ -249,38 +249,35 @@ static const struct braid_txf *whole_message(const struct braid_txq *q)
 		return NULL;
 	braid_hdr_unpack(q->ring + f->off, &start);
 	braid_hdr_unpack(q->ring + g->off, &chunk);
-	return chunk.comm == start.comm && chunk.rseq == start.rseq && chunk.len == start.size ? g :
-											 NULL;
+	return chunk.comm == start.comm && chunk.rseq == start.rseq ? g : NULL;
 }
 
 bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret)
 {
 	const struct braid_txq *q = &lane->tx;
-	const struct braid_txf *f = &q->f[q->f_sent & q->fmask], *whole = NULL;
+	const struct braid_txf *at = &q->f[q->f_sent & q->fmask];
+	const struct braid_txf *first = q->part ? NULL : first_chunk(q), *f = first ? first : at;
+	uint32_t hdrs = first ? 2 * BRAID_HDR_SIZE : BRAID_HDR_SIZE;
 	unsigned m = lane->member, pm = lane->peer_member;
-	const struct braid_send *s;
+	const struct braid_send *s = f->owner;
 	struct braid_hdr h;
 	bool imm;
 
-	if (imm_max && !q->part)
-		whole = whole_message(q);
-	if (whole)
-		f = whole;
-	s = f->owner;
 	if (q->part || !f->ext_len || f->own || !s || !s->mr || pm >= s->to.nkeys ||
 	    (int32_t)(s->to.grant - lane->peer_grant) < 0 || !s->mr->key[m].mr ||
 	    q->ring[f->off] != BRAID_F_CHUNK)
 		return false;
 	braid_hdr_unpack(q->ring + f->off, &h);
 	imm = h.len <= imm_max && h.comm <= UINT16_MAX && h.n != BRAID_IMM_WHOLE;
-	if (whole && !imm)
+	/* Immediate data says one frame, or a whole message; headers are sent if in a row. */
+	if (first && (imm ? h.len != h.size : f->off != at->off + BRAID_HDR_SIZE))
 		return false;
 	*ret = (struct braid_put){
 		.data = f->ext, .gpu = s->mr->gpu, .len = h.len, .to = s->to.addr + h.offset,
 		.local = s->mr->key[m].local, .remote = s->to.key[pm], .has_imm = imm,
-		.imm = h.comm << 16 | h.rseq % BRAID_SLOTS << 8 | (whole ? BRAID_IMM_WHOLE : h.n),
-		.hdr = q->ring + f->off,
-		.bytes = f->inl + f->ext_len + (whole ? BRAID_HDR_SIZE : 0),
+		.imm = h.comm << 16 | h.rseq % BRAID_SLOTS << 8 | (first ? BRAID_IMM_WHOLE : h.n),
+		.hdrs = q->ring + at->off, .hdrs_len = hdrs,
+		.bytes = hdrs + f->ext_len,
 	};
 	return true;
 }

@@ -167,14 +167,16 @@ struct braid_put {			/* a chunk that can be written into its place */
 	uint64_t to;
 	uint32_t len, local, remote;	/* length, keys */
 	uint32_t imm;			/* braid_rx_imm() */
-	bool has_imm;			/* else its header is to follow, with BRAID_FLAG_PLACED */
-	const char *hdr;
+	bool has_imm;			/* else hdrs follow, the last with BRAID_FLAG_PLACED */
+	const char *hdrs;		/* its own, perhaps behind that of its START */
+	uint32_t hdrs_len;
 	size_t bytes;			/* of the queue that it stands for: braid_tx_advance() */
 };
 /*
  * Is the frame at f_sent one?  Both its memory here and that at the peer must be known to the NICs
  * that the lane connects, and the peer's grant not older than the lane.  Chunks of up to imm_max
  * bytes may come with nothing but ret->imm; then a START and the message's only chunk are one.
+ * Where headers follow, a START and the first chunk are.
  */
 bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret);
 /* Most frames are not, nor a START. */

@@ -6,7 +6,8 @@
  *				its slots before, and takes the frames out of them
  *	chunks			one RDMA WRITE into the place that the credit named, which says with
  *				32 bits of immediate data whose it was; where those can't be had
- *				(iWARP), the chunk's header follows as a SEND
+ *				(iWARP), the chunk's header follows as a SEND, behind that of the
+ *				START if it is the first
  *	chunks that NICs can't	as SENDs, piece by piece, copied where memory is not registered:
  *	place			always possible, for whatever came from another transport
  *
@@ -202,12 +203,12 @@ static void bounce_used(struct braid_wire *w, struct ibv_send_wr *wr)
 static int add_write(struct braid_lane *lane, struct braid_wire *w, const struct braid_put *p)
 {
 	struct ibv_send_wr *wr;
-	char *hdr = w->chain.hdr[w->chain.n];
-	bool copied = !p->has_imm && w->inline_max < BRAID_HDR_SIZE;
+	char *hdrs = w->chain.hdrs[w->chain.n];
+	bool copied = !p->has_imm && w->inline_max < p->hdrs_len;
 
 	if (copied)
-		hdr = bounce(w);
-	if (!hdr)
+		hdrs = bounce(w);
+	if (!hdrs)
 		return -EAGAIN;
 	wr = chain_add(w, p->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, p->data,
 		       p->len, p->local);
@@ -219,9 +220,9 @@ static int add_write(struct braid_lane *lane, struct braid_wire *w, const struct
 		wr->imm_data = htobe32(p->imm);
 	} else {
 		braid_tx_stamp(lane);
-		memcpy(hdr, p->hdr, BRAID_HDR_SIZE);
-		hdr[1] |= BRAID_FLAG_PLACED;
-		wr = chain_add(w, IBV_WR_SEND, hdr, BRAID_HDR_SIZE, w->m->bounce_mr->lkey);
+		memcpy(hdrs, p->hdrs, p->hdrs_len);
+		hdrs[p->hdrs_len - BRAID_HDR_SIZE + 1] |= BRAID_FLAG_PLACED;
+		wr = chain_add(w, IBV_WR_SEND, hdrs, p->hdrs_len, w->m->bounce_mr->lkey);
 	}
 	if (copied)
 		bounce_used(w, wr);

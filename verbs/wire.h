@@ -46,7 +46,7 @@ struct braid_wire_memory {
 struct braid_chain {
 	struct ibv_send_wr wr[BRAID_CHAIN];
 	struct ibv_sge sge[BRAID_CHAIN];
-	char hdr[BRAID_CHAIN][BRAID_HDR_SIZE];
+	char hdrs[BRAID_CHAIN][2 * BRAID_HDR_SIZE];
 	unsigned n;
 };
 

@@ -311,7 +311,7 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 		if (p)
 			dev = place(p, table, count, max, &reason);
 		if (dev) {
-			p->sigpipe = attr.vendor_id == VENDOR_SIW;
+			p->siw = attr.vendor_id == VENDOR_SIW;
 			p->pd = braid_ibv.alloc_pd(p->ctx);
 			reason = p->pd ? port_room(p, &attr) : "can't have a protection domain";
 		}

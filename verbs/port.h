@@ -34,7 +34,7 @@ struct braid_port {
 	uint16_t lid;
 	uint16_t pkey_index;
 	int speed_mbps;
-	bool sigpipe;			/* work requests and their end may raise it: braid_hush */
+	bool siw;			/* soft-iWARP: braid_hush(), SIW_PAGED */
 	bool imm;			/* immediate data has arrived with a write */
 	atomic_bool down;		/* an event said so */
 	char chosen[512];		/* what was chosen last, and why: for the log */

@@ -301,15 +301,15 @@ void braid_hush(const struct braid_port *p, struct braid_hush *h)
 {
 	sigset_t set;
 
-	h->on = p->sigpipe;
+	h->on = p->siw;
 	if (!h->on)
 		return;
 	sigemptyset(&set);
-	sigpending(&set);
-	h->was_pending = sigismember(&set, SIGPIPE);
-	sigemptyset(&set);
 	sigaddset(&set, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &set, &h->old);
+	/* Where it was not blocked, it was not pending either. */
+	h->was_pending = sigismember(&h->old, SIGPIPE) && !sigpending(&set) &&
+			 sigismember(&set, SIGPIPE);
 }
 
 void braid_unhush(const struct braid_hush *h)

@@ -36,6 +36,7 @@
 
 enum {
 	SIGNAL_EVERY = 32,
+	SIW_PAGED = 4096,		/* not signalled, it goes page by page */
 	LOOK_AT_FD = 256,		/* polls in vain */
 	POLLS = 4,			/* batches of completions a call */
 	STUCK_IWARP = 15, STUCK = 40,	/* looks, a tenth of a second apart */
@@ -59,7 +60,7 @@ static bool sq_room(const struct braid_wire *w, unsigned n)
 	return sq_used(w) + n <= w->sq_max;
 }
 
-/* One more, of which only the last few are told when they are over. */
+/* One more.  Of most it need not be known when they are over. */
 static struct ibv_send_wr *chain_add(struct braid_wire *w, enum ibv_wr_opcode op, const void *data,
 				     uint32_t len, uint32_t key)
 {
@@ -75,7 +76,7 @@ static struct ibv_send_wr *chain_add(struct braid_wire *w, enum ibv_wr_opcode op
 	wr->opcode = op;
 	wr->send_flags = len <= w->inline_max && op != IBV_WR_RDMA_WRITE_WITH_IMM ?
 				 IBV_SEND_INLINE : 0;
-	if (w->sq_posted - w->sq_signal >= SIGNAL_EVERY) {
+	if (w->sq_posted - w->sq_signal >= SIGNAL_EVERY || (w->port->siw && len >= SIW_PAGED)) {
 		wr->send_flags |= IBV_SEND_SIGNALED;
 		w->sq_signal = w->sq_posted;
 	}
@@ -110,7 +111,7 @@ static int chain_post(struct braid_wire *w)
 
 	if (!w->chain.n)
 		return 0;
-	err = w->port->sigpipe ? post_hushed(w) : ibv_post_send(w->qp, w->chain.wr, &bad);
+	err = w->port->siw ? post_hushed(w) : ibv_post_send(w->qp, w->chain.wr, &bad);
 	w->chain.n = 0;
 	return err ? -EIO : 0;
 }

@@ -551,6 +551,70 @@ static void a_gpus_frame_that_is_half_out_is_void_when_its_memory_goes(void **st
 	}
 }
 
+/* A START and chunks of a message of `size` bytes, which NICs may write into their place. */
+static void add_placed(struct braid_mr *mr, uint32_t size, uint32_t chunk)
+{
+	struct braid_hdr h = { .type = BRAID_F_START, .size = size };
+	struct braid_send *s = send_of(0, 2, 0);
+
+	s->mr = mr;
+	s->to = (struct braid_place){ .addr = 4096, .nkeys = 1, .key = { 7 } };
+	braid_tx_add(&f.lane, &h, NULL, NULL, NULL);
+	for (uint32_t at = 0; at < size; at += chunk) {
+		h = (struct braid_hdr){
+			.type = BRAID_F_CHUNK, .n = (uint16_t)(at / chunk), .offset = at,
+			.len = size - at < chunk ? size - at : chunk, .size = size,
+		};
+		braid_tx_add(&f.lane, &h, NULL, f.want + at, s);
+	}
+}
+
+static void a_start_is_written_with_the_first_chunk(void **state)
+{
+	struct braid_mr mr = { .key = { { .mr = &mr, .local = 5 } } };
+	struct braid_put put;
+
+	(void)state;
+	/* Immediate data has room for all of a message or for one chunk. */
+	add_placed(&mr, 300, 200);
+	assert_false(braid_tx_put(&f.lane, UINT32_MAX, &put));
+	/* Headers may follow in a row. */
+	assert_true(braid_tx_put(&f.lane, 0, &put));
+	assert_false(put.has_imm);
+	assert_ptr_equal(put.hdrs, f.lane.tx.ring);
+	assert_int_equal(put.hdrs_len, 2 * BRAID_HDR_SIZE);
+	assert_int_equal(put.len, 200);
+	braid_tx_advance(&f.lane, put.bytes);
+	assert_int_equal(f.lane.tx.f_sent, 2);
+	assert_true(braid_tx_put(&f.lane, 0, &put));
+	assert_int_equal(put.hdrs_len, BRAID_HDR_SIZE);
+	assert_int_equal(put.to, 4096 + 200);
+	braid_tx_advance(&f.lane, put.bytes);
+
+	add_placed(&mr, 100, 200);
+	assert_true(braid_tx_put(&f.lane, UINT32_MAX, &put));
+	assert_true(put.has_imm);
+	assert_int_equal(put.imm & 0xff, BRAID_IMM_WHOLE);
+	braid_tx_advance(&f.lane, put.bytes);
+	assert_int_equal(f.lane.tx.unsent, 0);
+}
+
+/* The ring ends behind the START: its header and the chunk's are not in a row. */
+static void a_start_at_the_end_of_the_ring_goes_alone(void **state)
+{
+	struct braid_mr mr = { .key = { { .mr = &mr, .local = 5 } } };
+	struct braid_put put;
+
+	(void)state;
+	add(f.got, NULL, RING - 2 * BRAID_HDR_SIZE - 16, NULL);
+	braid_tx_advance(&f.lane, f.lane.tx.unsent);
+	assert_int_equal(braid_tx_acked(&f.lane, 1), 0);
+	add_placed(&mr, 100, 200);
+	assert_int_equal(f.lane.tx.f[2].off, 0);
+	assert_false(braid_tx_put(&f.lane, 0, &put));
+	assert_true(braid_tx_put(&f.lane, UINT32_MAX, &put));
+}
+
 static void a_queue_ended_early_leaks_nothing(void **state)
 {
 	(void)state;
@@ -665,6 +729,8 @@ int main(void)
 		CASE(a_peer_can_not_have_lost_what_it_has_acknowledged),
 		CASE(chunks_of_a_lost_lane_go_to_another),
 		CASE(a_gpus_frame_that_is_half_out_is_void_when_its_memory_goes),
+		CASE(a_start_is_written_with_the_first_chunk),
+		CASE(a_start_at_the_end_of_the_ring_goes_alone),
 		CASE(a_queue_ended_early_leaks_nothing),
 		CASE(the_cost_of_a_lane_is_the_time_that_bytes_took_of_late),
 		CASE(a_queue_taken_down_and_up_again_goes_on_counting),

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/log.h"
 
@@ -52,12 +53,35 @@ static void name_nets(const char *netdev, char *nets, size_t size)
 /*
  * Without UCX_MM_ERROR_HANDLING UCX knows no endpoint over shared memory whose peer may die, and
  * with it all else works as before.
+ *
+ * Over RDMA it would have 4,096 receives for each of our lanes, 33 MiB, and take memory for what it
+ * sends in pieces of 10 MiB, which the caller waits for until all of it is pinned.  But on a lane
+ * there are never more than some 130 packets (FLYING in ucx.c, of two each).
  */
 static const struct {
 	const char *name, *value;
+	const char *end;		/* of the names by which a user may have said it */
 } wishes[] = {
-	{ "MM_ERROR_HANDLING", "y" },
+	{ "MM_ERROR_HANDLING", "y", "_ERROR_HANDLING" },
+	{ "RC_RX_QUEUE_LEN", "256", "_RX_QUEUE_LEN" },
+	{ "UD_RX_QUEUE_LEN", "256", "_RX_QUEUE_LEN" },
+	{ "RC_RX_BUFS_GROW", "256", "_RX_BUFS_GROW" },
+	{ "UD_RX_BUFS_GROW", "256", "_RX_BUFS_GROW" },
+	{ "RC_TX_BUFS_GROW", "128", "_TX_BUFS_GROW" },
+	{ "UD_TX_BUFS_GROW", "128", "_TX_BUFS_GROW" },
 };
+
+/* There is a variable UCX_...END. */
+static bool said_by_user(const char *end)
+{
+	for (char **e = environ; e && *e; e++) {
+		size_t n = strcspn(*e, "="), len = strlen(end);
+
+		if (!strncmp(*e, "UCX_", 4) && n >= len && !strncmp(*e + n - len, end, len))
+			return true;
+	}
+	return false;
+}
 
 static ucs_status_t open_context(struct braid_ucx_port *p)
 {
@@ -75,10 +99,7 @@ static ucs_status_t open_context(struct braid_ucx_port *p)
 	if (!getenv("UCX_NET_DEVICES"))
 		status = braid_ucp.config_modify(config, "NET_DEVICES", p->nets);
 	for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
-		char env[64];
-
-		snprintf(env, sizeof(env), "UCX_%s", wishes[i].name);
-		if (!getenv(env))
+		if (!said_by_user(wishes[i].end))
 			braid_ucp.config_modify(config, wishes[i].name, wishes[i].value);
 	}
 	if (status == UCS_OK)

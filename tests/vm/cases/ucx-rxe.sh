@@ -57,9 +57,9 @@ by_itself()
 	! grep "WARN.*carries" "$tmp/err"
 }
 
-# UCX would have 33 MiB of receives for each queue pair, and each lane has some; an emulated RDMA
-# device takes its time.
-export BRAID_HANDSHAKE_TIMEOUT=24 UCX_RC_RX_QUEUE_LEN=256 UCX_UD_RX_QUEUE_LEN=256 UCX_TLS=rc
+# Soft-RoCE does not say of which version of RoCE a packet is, so UCX would look for the address to
+# which it came in the wrong place, and drop it.  An emulated RDMA device takes its time.
+export UCX_UD_ETH_DGID_CHECK=n BRAID_HANDSHAKE_TIMEOUT=24 UCX_TLS=rc
 vm_rdma rxe v0 || exit
 export BRAID_SOCKET_IFNAME="=v0"
 fault "an all-reduce of three processes" all_reduce

@@ -88,9 +88,9 @@ uint64_t braid_view_wind(void);		/* set it, and say what it is */
 /* For the data path: the thread sleeps while it watches the link. */
 static inline uint64_t braid_view_now(const struct braid_link *link)
 {
-	return atomic_load_explicit(&link->watched, memory_order_relaxed) ?
-		       braid_view_wind() :
-		       atomic_load_explicit(&braid_view_clock, memory_order_relaxed);
+	if (__builtin_expect(atomic_load_explicit(&link->watched, memory_order_relaxed), false))
+		return braid_view_wind();
+	return atomic_load_explicit(&braid_view_clock, memory_order_relaxed);
 }
 
 #endif

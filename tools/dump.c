@@ -4,7 +4,6 @@
  * last events.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tools/cmd.h"
@@ -142,7 +141,6 @@ static void print_all(const json_t *o)
 int cmd_dump(int argc, char **argv)
 {
 	const char *pid = NULL, *dir = NULL;
-	char err[PROCESS_ERR], *text;
 	bool json = false;
 	const struct opt rows[] = {
 		{OPT_ARG, "PID", NULL, "the process", &pid, 0, 0},
@@ -153,9 +151,6 @@ int cmd_dump(int argc, char **argv)
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
 	enum opt_end end;
-	struct process p;
-	size_t len = 0;
-	json_t *o;
 
 	end = opt_parse("braid dump", "Every outstanding message of a process, what it waits "
 			  "for, and the last events.", rows, argc, argv);
@@ -163,20 +158,5 @@ int cmd_dump(int argc, char **argv)
 		return end;
 	if (!pid)
 		return opt_error("braid dump", "it needs a PID; braid stat lists them");
-	if (process_find(dir, pid, &p, err))
-		return opt_error("braid dump", "%s", err);
-	if (json) {
-		text = process_ask(&p, "dump", &len, err);
-		if (!text)
-			return opt_error("braid dump", "%s", err);
-		fwrite(text, 1, len, stdout);
-		free(text);
-		return 0;
-	}
-	o = process_report(&p, "dump", err);
-	if (!o)
-		return opt_error("braid dump", "%s", err);
-	print_all(o);
-	json_decref(o);
-	return 0;
+	return stat_show("braid dump", dir, pid, "dump", json ? NULL : print_all);
 }

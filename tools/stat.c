@@ -121,28 +121,28 @@ static int list(const char *dir)
 	return 0;
 }
 
-static int show(const char *dir, const char *pid, const char *word)
+int stat_show(const char *prog, const char *dir, const char *pid, const char *word,
+	      void (*print)(const json_t *report))
 {
 	char err[PROCESS_ERR], *text = NULL;
+	json_t *o = NULL;
 	struct process p;
 	size_t len = 0;
-	json_t *o;
 
 	if (process_find(dir, pid, &p, err))
-		return opt_error("braid stat", "%s", err);
-	if (word) {
+		return opt_error(prog, "%s", err);
+	if (print)
+		o = process_report(&p, word, err);
+	else
 		text = process_ask(&p, word, &len, err);
-		if (!text)
-			return opt_error("braid stat", "%s", err);
+	if (!o && !text)
+		return opt_error(prog, "%s", err);
+	if (print)
+		print(o);
+	else
 		fwrite(text, 1, len, stdout);
-		free(text);
-		return 0;
-	}
-	o = process_report(&p, "stat", err);
-	if (!o)
-		return opt_error("braid stat", "%s", err);
-	print_process(o);
 	json_decref(o);
+	free(text);
 	return 0;
 }
 
@@ -170,5 +170,7 @@ int cmd_stat(int argc, char **argv)
 		return opt_error("braid stat", "--json or --metrics, not both");
 	if (!pid && (json || metrics))
 		return opt_error("braid stat", "%s is of one PID", json ? "--json" : "--metrics");
-	return pid ? show(dir, pid, json ? "stat" : metrics ? "metrics" : NULL) : list(dir);
+	return !pid ? list(dir) :
+	       stat_show("braid stat", dir, pid, metrics ? "metrics" : "stat",
+			 json || metrics ? NULL : print_process);
 }

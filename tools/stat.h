@@ -12,6 +12,13 @@ enum { PROCESSES_MAX = 1024 };		/* that are shown */
 void stat_print_process(const json_t *report);
 void stat_print_link(const json_t *link);
 
+/*
+ * Ask the process with that PID, and print its answer: NULL, as it came.  The exit status; what is
+ * wrong has been said.
+ */
+int stat_show(const char *prog, const char *dir, const char *pid, const char *word,
+	      void (*print)(const json_t *report));
+
 /* What a process is called, as ps says; static storage. */
 const char *stat_command(pid_t pid);
 

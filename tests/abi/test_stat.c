@@ -262,14 +262,12 @@ static void slow_reader(struct abi *t)
 	close(fd);
 }
 
-static void turned_off(struct abi *t)
+/* The job goes on, and nothing is made in the directory. */
+static void works_unseen(struct abi *t)
 {
-	struct net *net;
+	struct net *net = abi_up(t);
 	struct pair p;
 
-	own_directory();
-	setenv("BRAID_STAT", "0", 1);
-	net = abi_up(t);
 	pair_open(net, &p);
 	exchange(net, p.send, p.recv, 1000, 1);
 	nap_ms(50);
@@ -278,21 +276,26 @@ static void turned_off(struct abi *t)
 	abi_down(net);
 }
 
-/* A directory that others may enter, or that can't be made: no socket, and the job does not mind. */
+static void turned_off(struct abi *t)
+{
+	own_directory();
+	setenv("BRAID_STAT", "0", 1);
+	works_unseen(t);
+}
+
 static void bad_directory(struct abi *t)
 {
-	struct net *net;
-	struct pair p;
-
 	own_directory();
 	TRUE(chmod(dir, 0755) == 0);
-	net = abi_up(t);
-	pair_open(net, &p);
-	exchange(net, p.send, p.recv, 1000, 1);
-	nap_ms(50);
-	no_directory();
-	pair_close(net, &p);
-	abi_down(net);
+	works_unseen(t);
+}
+
+/* It can't be made: a file is in the way. */
+static void no_such_directory(struct abi *t)
+{
+	own_directory();
+	setenv("BRAID_STAT_DIR", "/dev/null/x", 1);
+	works_unseen(t);
 }
 
 static bool has_line(const char *path, const char *line)
@@ -389,6 +392,7 @@ static const struct abi_case cases[] = {
 	CASE("who connects and says nothing holds up nobody", slow_reader, .since = 12),
 	CASE("BRAID_STAT=0 makes no socket", turned_off),
 	CASE("a directory that is not private has no effect on the job", bad_directory),
+	CASE("nor has one that can't be made", no_such_directory),
 	CASE("metrics are written to a file", metrics_file, .since = 12),
 	CASE("a message that waits too long is dumped once", stall, .since = 12),
 };

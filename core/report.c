@@ -150,7 +150,7 @@ static void put_link(struct braid_text *t, const struct braid_view *v, bool all)
 		member(t, "peer", v->peer);
 	member(t, "state", states[v->state]);
 	if (v->err)
-		member(t, "error", strerrordesc_np(-v->err) ? strerrordesc_np(-v->err) : "?");
+		member(t, "error", strerror(-v->err));
 	braid_text_add(t, "\"busy\":%s,\"dialler\":%s,\"silent\":%s,\"late\":%s,"
 		       "\"heard_ms\":%" PRIu64
 		       ",\"stalls\":%u,\"comms\":%u,\"sent_messages\":%" PRIu64

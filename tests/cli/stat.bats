@@ -42,6 +42,22 @@ job()
 	done
 }
 
+# Who answers any question to this shell's PID with $1, once; wait for $! to end it.
+says()
+{
+	rm -f "$dir/$$"
+	python3 -c '
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1] + ".new")
+s.listen()
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+c = s.accept()[0]
+c.recv(16)
+c.send(sys.argv[2].encode())' "$dir/$$" "$1" 3>&- &
+	until [ -S "$dir/$$" ]; do sleep 0.02; done
+}
+
 # Status 2, one line on stderr that has $1 in it, nothing on stdout.
 bad()
 {
@@ -169,17 +185,7 @@ job2()
 @test "what is no report, or a newer one, is one line" {
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	for said in '{"braid_report":2}' '{"braid_report":1' 'x' '[]'; do
-		rm -f "$dir/$$"
-		python3 -c '
-import socket, sys
-s = socket.socket(socket.AF_UNIX)
-s.bind(sys.argv[1])
-s.listen()
-c = s.accept()[0]
-c.recv(16)
-c.send(sys.argv[2].encode())' "$dir/$$" "$said" 3>&- &
-		until [ -S "$dir/$$" ]; do sleep 0.02; done
-		sleep 0.1
+		says "$said"
 		case $said in
 		*2*) bad "has a newer Braid (report 2; this command knows 1)" stat $$ ;;
 		*) bad "is no report of Braid's" stat $$ ;;
@@ -190,17 +196,7 @@ c.send(sys.argv[2].encode())' "$dir/$$" "$said" 3>&- &
 
 @test "what another process says can't write to the terminal" {
 	command -v python3 >/dev/null || skip "python3 is not installed"
-	python3 -c '
-import socket, sys
-s = socket.socket(socket.AF_UNIX)
-s.bind(sys.argv[1])
-s.listen()
-c = s.accept()[0]
-c.recv(16)
-c.send(b"{\"braid_report\":1,\"host\":\"\\u001b[31mred\",\"links\":[{\"peer\":\"\\u001b[2J\"}]}")' \
-		"$dir/$$" 3>&- &
-	until [ -S "$dir/$$" ]; do sleep 0.02; done
-	sleep 0.1
+	says '{"braid_report":1,"host":"\u001b[31mred","links":[{"peer":"\u001b[2J"}]}'
 	run -0 "$braid" dump $$
 	[[ $output == *"on ?[31mred"* ]]
 	[[ $output != *$'\e'* ]]

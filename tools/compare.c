@@ -292,8 +292,8 @@ static int compare(struct compare *c, const char *plugin)
 {
 	int rc;
 
-	stop_on_signals();
 	rc = places(c, plugin);
+	stop_on_signals();
 	if (!rc)
 		rc = ways_make(c, plugin != NULL);
 	if (rc)

@@ -186,6 +186,7 @@ checked()				# OPTIONS...
 	bad "'x:99999' is not HOST:PORT" --connect x:99999
 	bad "is not [ADDR]:PORT" --listen 70000
 	bad "--once is for --listen" --once
+	bad "--until-eof is for --listen" --until-eof
 }
 
 @test "a device that is not there is named" {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * test_compare.c - braid compare's statistics and words: intervals that hold what they promise,
- * winners only where they are sure, and a report that survives being stored.
+ * winners only where they are sure, a report that survives being stored; and what launchers say.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -340,6 +340,115 @@ static void rubbish_is_refused(void **state)
 	unlink(path);
 }
 
+/* -- launchers ---------------------------------------------------------------------------- */
+
+static const char *const variables[] = {
+	"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+	"PMIX_NAMESPACE", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID",
+	"SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_JOB_ID", "SLURM_STEP_ID", "PMI_RANK",
+	"PMI_SIZE", "MPI_LOCALNRANKS",
+};
+
+/* With these variables of a launcher's, "NAME=VALUE ...", and no others. */
+static bool launched(const char *env, struct cmp_place *p, char *meet)
+{
+	char copy[400], *save = NULL, *word;
+	unsigned i;
+
+	for (i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
+		unsetenv(variables[i]);
+	snprintf(copy, sizeof(copy), "%s", env);
+	for (word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+		*strchr(word, '=') = 0;
+		setenv(word, word + strlen(word) + 1, 1);
+	}
+	*p = (struct cmp_place){ .nprocs = 0 };
+	return cmp_launched(p, meet, 300);
+}
+
+static void launchers_are_told_by_their_variables(void **state)
+{
+	static const struct {
+		const char *env, *launcher, *meet;	/* meet: how it begins; launcher NULL: none */
+		int rank, nprocs;
+	} rows[] = {
+		{ "", NULL, "", 0, 0 },
+		{ "RANK=1 WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=29500", "torchrun", "a:29501", 1, 4 },
+		{ "RANK=0 WORLD_SIZE=2 MASTER_ADDR=::1 MASTER_PORT=1", "torchrun", "[::1]:2", 0, 2 },
+		{ "RANK=1 WORLD_SIZE=4", NULL, "", 0, 0 },
+		{ "RANK=0 WORLD_SIZE=1 MASTER_ADDR=a MASTER_PORT=29500", NULL, "", 0, 0 },
+		{ "RANK=4 WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=29500", NULL, "", 0, 0 },
+		{ "RANK=x WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=29500", NULL, "", 0, 0 },
+		{ "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8 OMPI_COMM_WORLD_LOCAL_SIZE=8 "
+		  "PMIX_NAMESPACE=j1", "mpirun", "127.0.0.1:2", 3, 8 },
+		{ "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8 OMPI_COMM_WORLD_LOCAL_SIZE=4 "
+		  "PMIX_NAMESPACE=j1", "mpirun", "", 3, 8 },
+		{ "SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=3 SLURM_STEP_NODELIST=n[03-05,7],x "
+		  "SLURM_JOB_ID=7 SLURM_STEP_ID=0", "srun", "n03:", 2, 3 },
+		{ "SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=3 SLURM_STEP_NODELIST=n-1,n-2", "srun",
+		  "n-1:", 2, 3 },
+		{ "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_NODELIST=n1", NULL, "", 0, 0 },
+		{ "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2", "mpiexec", "127.0.0.1:", 1, 2 },
+		{ "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=1", "mpiexec", "", 1, 2 },
+		{ "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=n1 RANK=5 WORLD_SIZE=16 "
+		  "MASTER_ADDR=a MASTER_PORT=1", "torchrun", "a:2", 5, 16 },
+	};
+	struct cmp_place p;
+	char meet[300];
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		assert_int_equal(launched(rows[i].env, &p, meet), rows[i].launcher != NULL);
+		assert_string_equal(p.launcher, rows[i].launcher ? rows[i].launcher : "");
+		assert_int_equal(p.rank, rows[i].rank);
+		assert_int_equal(p.nprocs, rows[i].nprocs);
+		if (rows[i].launcher && !rows[i].meet[0])
+			assert_string_equal(meet, "");
+		assert_int_equal(strncmp(meet, rows[i].meet, strlen(rows[i].meet)), 0);
+	}
+}
+
+static void jobs_meet_at_ports_of_their_own(void **state)
+{
+	static const char *const jobs[] = { "SLURM_JOB_ID=7", "SLURM_JOB_ID=8" };
+	char env[200], meet[2][300];
+	struct cmp_place p;
+	int i, port;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		snprintf(env, sizeof(env), "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 "
+			 "SLURM_STEP_NODELIST=n1 %s", jobs[i]);
+		assert_true(launched(env, &p, meet[i]));
+		port = atoi(strchr(meet[i], ':') + 1);
+		assert_in_range(port, 20000, 31999);
+	}
+	assert_string_not_equal(meet[0], meet[1]);
+}
+
+static void two_ranks_are_far_apart(void **state)
+{
+	struct cmp_place p = { .nprocs = 4, .addr = { "", "a:1", "b:2", "b:3" } };
+	struct cmp_place listener = { .remote = "c:7" }, here = { .nprocs = 0 };
+	const char *where[4];
+
+	(void)state;
+	cmp_where(&p, 4, where);
+	assert_null(where[0]);
+	assert_string_equal(where[3], "b:3");
+	cmp_where(&p, 2, where);
+	assert_string_equal(where[1], "a:1");	/* all on one host */
+	p.elsewhere[2] = p.elsewhere[3] = true;
+	cmp_where(&p, 2, where);
+	assert_string_equal(where[1], "b:2");
+	cmp_where(&listener, 4, where);
+	assert_null(where[1]);
+	assert_string_equal(where[2], "c:7");
+	cmp_where(&here, 4, where);
+	assert_null(where[3]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -358,6 +467,9 @@ int main(void)
 		cmocka_unit_test(numbers_fit_four_columns),
 		cmocka_unit_test_teardown(stored_and_read_back, report_end),
 		cmocka_unit_test(rubbish_is_refused),
+		cmocka_unit_test(launchers_are_told_by_their_variables),
+		cmocka_unit_test(jobs_meet_at_ports_of_their_own),
+		cmocka_unit_test(two_ranks_are_far_apart),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

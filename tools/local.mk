@@ -41,6 +41,8 @@ tools_libtools_la_SOURCES = \
 	tools/doctor/sys.c \
 	tools/doctor/tcp.c \
 	tools/dump.c \
+	tools/drive.c \
+	tools/drive.h \
 	tools/fabric.h \
 	tools/find.c \
 	tools/info.c \

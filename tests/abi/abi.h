@@ -25,9 +25,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "tools/proxy.h"
-
-enum { RECVS_MAX = 8, REQS_MAX = 32 };	/* what NCCL may have in flight on one comm */
+#include "tools/drive.h"
 
 /* -- cases -------------------------------------------------------------------------------- */
 
@@ -55,37 +53,11 @@ int abi_main(const char *group, const struct abi_case *cases, size_t n);
 
 /* -- verdicts ----------------------------------------------------------------------------- */
 
-_Noreturn void fail_at(const char *file, int line, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
 _Noreturn void skip_because(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void warns_expected(void);
 _Noreturn void end_well(void);
 
-void result_is(const char *file, int line, const char *call, ncclResult_t want, ncclResult_t res);
-void equal(const char *file, int line, const char *what, uint64_t want, uint64_t got);
-
-#define FAIL(...) fail_at(__FILE__, __LINE__, __VA_ARGS__)
-#define TRUE(cond) ((cond) ? (void)0 : FAIL("not so: %s", #cond))
-#define EQ(want, got) equal(__FILE__, __LINE__, #got, (uint64_t)(want), (uint64_t)(got))
-#define RES(want, call) result_is(__FILE__, __LINE__, #call, want, call)
-#define OK(call) RES(ncclSuccess, call)
-
-/* -- time and chance ---------------------------------------------------------------------- */
-
-uint64_t now_us(void);
-uint64_t deadline_ms(unsigned ms);		/* from now, times BRAID_TEST_SLOW */
-void wait_tick(uint64_t deadline, const char *file, int line, const char *what);
-void nap_ms(unsigned ms);
-
-/* Evaluate until true, giving way in between; ten seconds are a hang. */
-#define WAIT_FOR(cond) WAIT_FOR_MS(10000, cond)
-#define WAIT_FOR_MS(ms, cond)						\
-	do {								\
-		uint64_t wait_end_ = deadline_ms(ms);			\
-									\
-		while (!(cond))						\
-			wait_tick(wait_end_, __FILE__, __LINE__, #cond);	\
-	} while (0)
+/* -- chance ---------------------------------------------------------------------- */
 
 uint64_t rnd(struct abi *t);
 unsigned rnd_below(struct abi *t, unsigned n);
@@ -107,85 +79,10 @@ struct net *abi_up(struct abi *t);		/* loaded, init called, at least one device 
 struct net *abi_up_with(struct abi *t, int traffic_class, ncclProfilerCallback_t prof);
 void abi_down(struct net *net);			/* finalized and closed */
 
-/* -- buffers: guarded, registered, position-dependent ------------------------------------- */
+/* -- other processes ---------------------------------------------------------------------- */
 
-struct buf {
-	uint8_t *data;			/* `misaligned` bytes past a multiple of 64 */
-	size_t size;
-	void *mr;
-	void *comm;
-	uint8_t *map;
-	size_t map_len;
-};
-
-struct buf buf_new(struct net *net, void *comm, size_t size, unsigned misaligned);
-void buf_free(struct net *net, struct buf *b);	/* the guards must be whole */
-void buf_guards(const struct buf *b);
-
-/* What byte i of message `seed` is depends on both. */
-void fill(void *data, size_t size, uint64_t seed);
-void filled(const void *data, size_t size, uint64_t seed);	/* or fails, naming the offset */
-void blank(void *data, size_t size);				/* what no fill() leaves */
-
-/* -- operations --------------------------------------------------------------------------- */
-
-struct op {				/* one isend, or one irecv of n buffers */
-	struct net *net;
-	void *comm;
-	bool is_recv;
-	bool optional;			/* *request arrives as 1 */
-	bool no_sizes;			/* test() with sizes NULL */
-	int n;
-	void *data[RECVS_MAX];
-	size_t size[RECVS_MAX];
-	int tag[RECVS_MAX];
-	void *mr[RECVS_MAX];
-	void *phandle[RECVS_MAX];
-	void *req;
-	bool posted, done;		/* done: finished or failed */
-	ncclResult_t res;
-	int got[RECVS_MAX];
-};
-
-struct op op_send(struct net *net, void *comm, const struct buf *b, size_t size, int tag);
-struct op op_recv(struct net *net, void *comm, const struct buf *b, size_t size, int tag);
-struct op op_group(struct net *net, void *comm);	/* a receive of no entries yet */
-void op_add(struct op *group, const struct buf *b, size_t size, int tag);
-
-bool op_post(struct op *op);		/* one call; true when posted or failed */
-bool op_test(struct op *op);		/* one call; true when done */
-bool ops_step(struct op *ops, size_t n);	/* post what can be, test the rest; true: done */
-void ops_run(struct op *ops, size_t n);	/* until done, all with success */
-void ops_settle(struct op *ops, size_t n);	/* until done, as it may be */
-void ops_post(struct op *ops, size_t n);	/* until all are posted; tests none */
-
-/* One message, sent and checked; the other end is in another process. */
-void send_one(struct net *net, void *send, size_t size, uint64_t seed);
-void recv_one(struct net *net, void *recv, size_t size, uint64_t seed);
-/* One message through a comm whose two ends are here. */
-void exchange(struct net *net, void *send, void *recv, size_t size, uint64_t seed);
-
-/* -- connections -------------------------------------------------------------------------- */
-
-struct pair {				/* both ends in this process */
-	void *listen, *send, *recv;
-	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
-};
-
-void pair_listen(struct net *net, struct pair *p);	/* listens, and no more */
-void pair_open(struct net *net, struct pair *p);	/* the listen comm is closed again */
-void pair_close(struct net *net, struct pair *p);	/* whatever of it is there */
-
-/* One call each, if it is not there yet; true once it is. */
-bool connect_step(struct net *net, void *handle, void **send);
-bool accept_step(struct net *net, void *listen, void **recv);
-bool pair_step(struct net *net, struct pair *p);
-
-void on_device(int dev);	/* what is connected from now on, instead of 0 */
 void *send_to(struct net *net, int fd);	/* with recv_from() at the other end of fd */
 void *recv_from(struct net *net, int fd);
-
-/* -- other processes ---------------------------------------------------------------------- */
 
 struct peer {
 	pid_t pid;
@@ -204,12 +101,5 @@ void peer_kill(struct peer *p);		/* SIGKILL, and reaped */
 void give(int fd, const void *data, size_t len);
 void take(int fd, void *data, size_t len);
 void meet(int fd);			/* both ends wait for each other, calling nothing */
-
-/* -- this process ------------------------------------------------------------------------- */
-
-unsigned count_fds(void);
-unsigned count_threads(void);
-/* Calls each(fd) for every connected TCP socket of ours; returns how often it said true. */
-unsigned count_streams(bool (*each)(int fd));
 
 #endif

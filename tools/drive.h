@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * drive.h - a plugin's calls made as NCCL's proxy makes them, by a process that has nothing else to
+ * do: the ABI tests, and the checks of braid validate.
+ *
+ * What is not as it should be ends the process: the macros hand a sentence to what drive_set()
+ * named and _exit(1).  Nothing may hang: every wait has a deadline.
+ */
+#ifndef BRAID_TOOLS_DRIVE_H
+#define BRAID_TOOLS_DRIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tools/proxy.h"
+
+enum { RECVS_MAX = 8, REQS_MAX = 32 };	/* what NCCL may have in flight on one comm */
+
+/* Where failures are told, and the factor on all deadlines. */
+void drive_set(void (*fail)(const char *file, int line, const char *text), unsigned slower);
+unsigned drive_slow(void);
+
+_Noreturn void fail_at(const char *file, int line, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+void result_is(const char *file, int line, const char *call, ncclResult_t want, ncclResult_t res);
+void equal(const char *file, int line, const char *what, uint64_t want, uint64_t got);
+
+#define FAIL(...) fail_at(__FILE__, __LINE__, __VA_ARGS__)
+#define TRUE(cond) ((cond) ? (void)0 : FAIL("not so: %s", #cond))
+#define EQ(want, got) equal(__FILE__, __LINE__, #got, (uint64_t)(want), (uint64_t)(got))
+#define RES(want, call) result_is(__FILE__, __LINE__, #call, want, call)
+#define OK(call) RES(ncclSuccess, call)
+
+/* -- time ----------------------------------------------------------------------------------- */
+
+uint64_t mix(uint64_t x);			/* splitmix64 */
+uint64_t now_us(void);
+uint64_t deadline_ms(unsigned ms);		/* from now, times BRAID_TEST_SLOW */
+void wait_tick(uint64_t deadline, const char *file, int line, const char *what);
+void nap_ms(unsigned ms);
+
+/* Evaluate until true, giving way in between; ten seconds are a hang. */
+#define WAIT_FOR(cond) WAIT_FOR_MS(10000, cond)
+#define WAIT_FOR_MS(ms, cond)						\
+	do {								\
+		uint64_t wait_end_ = deadline_ms(ms);			\
+									\
+		while (!(cond))						\
+			wait_tick(wait_end_, __FILE__, __LINE__, #cond);	\
+	} while (0)
+
+/* -- buffers: guarded, registered, position-dependent ------------------------------------- */
+
+struct buf {
+	uint8_t *data;			/* `misaligned` bytes past a multiple of 64 */
+	size_t size;
+	void *mr;
+	void *comm;
+	uint8_t *map;
+	size_t map_len;
+};
+
+struct buf buf_new(struct net *net, void *comm, size_t size, unsigned misaligned);
+void buf_free(struct net *net, struct buf *b);	/* the guards must be whole */
+void buf_guards(const struct buf *b);
+
+/* What byte i of message `seed` is depends on both. */
+void fill(void *data, size_t size, uint64_t seed);
+void filled(const void *data, size_t size, uint64_t seed);	/* or fails, naming the offset */
+/* Where it begins to be something else; `size`: nowhere. */
+size_t fill_differs(const void *data, size_t size, uint64_t seed);
+void blank(void *data, size_t size);				/* what no fill() leaves */
+
+/* -- operations --------------------------------------------------------------------------- */
+
+struct op {				/* one isend, or one irecv of n buffers */
+	struct net *net;
+	void *comm;
+	bool is_recv;
+	bool optional;			/* *request arrives as 1 */
+	bool no_sizes;			/* test() with sizes NULL */
+	int n;
+	void *data[RECVS_MAX];
+	size_t size[RECVS_MAX];
+	int tag[RECVS_MAX];
+	void *mr[RECVS_MAX];
+	void *phandle[RECVS_MAX];
+	void *req;
+	bool posted, done;		/* done: finished or failed */
+	ncclResult_t res;
+	int got[RECVS_MAX];
+};
+
+struct op op_send(struct net *net, void *comm, const struct buf *b, size_t size, int tag);
+struct op op_recv(struct net *net, void *comm, const struct buf *b, size_t size, int tag);
+struct op op_group(struct net *net, void *comm);	/* a receive of no entries yet */
+void op_add(struct op *group, const struct buf *b, size_t size, int tag);
+
+bool op_post(struct op *op);		/* one call; true when posted or failed */
+bool op_test(struct op *op);		/* one call; true when done */
+bool ops_step(struct op *ops, size_t n);	/* post what can be, test the rest; true: done */
+void ops_run(struct op *ops, size_t n);	/* until done, all with success */
+void ops_settle(struct op *ops, size_t n);	/* until done, as it may be */
+void ops_post(struct op *ops, size_t n);	/* until all are posted; tests none */
+
+/* One message, sent and checked; the other end is in another process. */
+void send_one(struct net *net, void *send, size_t size, uint64_t seed);
+void recv_one(struct net *net, void *recv, size_t size, uint64_t seed);
+/* One message through a comm whose two ends are here. */
+void exchange(struct net *net, void *send, void *recv, size_t size, uint64_t seed);
+
+/* -- connections -------------------------------------------------------------------------- */
+
+struct pair {				/* both ends in this process */
+	void *listen, *send, *recv;
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+};
+
+void pair_listen(struct net *net, struct pair *p);	/* listens, and no more */
+void pair_open(struct net *net, struct pair *p);	/* the listen comm is closed again */
+void pair_close(struct net *net, struct pair *p);	/* whatever of it is there */
+
+/* One call each, if it is not there yet; true once it is. */
+bool connect_step(struct net *net, void *handle, void **send);
+bool accept_step(struct net *net, void *listen, void **recv);
+bool pair_step(struct net *net, struct pair *p);
+
+void on_device(int dev);	/* what is connected from now on, instead of 0 */
+int the_device(void);
+/* -- this process ------------------------------------------------------------------------- */
+
+unsigned count_fds(void);
+unsigned count_threads(void);
+/* Calls each(fd) for every connected TCP socket of ours; returns how often it said true. */
+unsigned count_streams(bool (*each)(int fd));
+
+#endif

@@ -264,6 +264,12 @@ tests_fakesmc_smc_la_SOURCES = tests/fakesmc/smc.c
 tests_fakesmc_smc_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
 tests_fakesmc_smc_la_LIBADD = -ldl
 
+# A plugin that is broken in one way (BREAK) of many: what braid validate is to find.
+check_LTLIBRARIES += tests/validate/broken.la
+tests_validate_broken_la_SOURCES = tests/validate/broken.c
+tests_validate_broken_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
+tests_validate_broken_la_LIBADD = -ldl
+
 # The simulator: the product as a module, and what it takes from libc taken from the simulator.
 check_LTLIBRARIES += tests/sim/node.la
 tests_sim_node_la_SOURCES = tests/sim/node.c tests/sim/node.h

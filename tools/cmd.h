@@ -32,6 +32,8 @@ int cmd_completion(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
 int cmd_top(int argc, char **argv);
+int cmd_validate(int argc, char **argv);
+int cmd_diff(int argc, char **argv);
 
 /*
  * Where libnccl-net-braid.so is: beside this program, in ../lib, in a build tree, where make

@@ -21,6 +21,8 @@ const struct command commands[] = {
 	{"stat", cmd_stat, "Which processes have Braid loaded, and the counters of one"},
 	{"dump", cmd_dump, "What a process waits for: its messages, and the last events"},
 	{"top", cmd_top, "What processes carry, second by second"},
+	{"validate", cmd_validate, "Does a plugin keep its promises here, or between two hosts"},
+	{"diff", cmd_diff, "What has changed between two reports, and whether that is chance"},
 	{"completion", cmd_completion, "A script by which a shell completes these words"},
 };
 const unsigned n_commands = sizeof(commands) / sizeof(commands[0]);

@@ -5,6 +5,8 @@
 # NCCL would.
 noinst_LTLIBRARIES += tools/libtools.la
 tools_libtools_la_SOURCES = \
+	tools/child.c \
+	tools/child.h \
 	tools/cmd.h \
 	tools/commands.c \
 	tools/completion.c \
@@ -18,9 +20,9 @@ tools_libtools_la_SOURCES = \
 	tools/compare_tool.c \
 	tools/compare_words.c \
 	tools/demo.c \
+	tools/diff.c \
+	tools/diff.h \
 	tools/doctor.c \
-	tools/doctor/child.c \
-	tools/doctor/child.h \
 	tools/doctor/counters.c \
 	tools/doctor/doctor.h \
 	tools/doctor/doctor_int.h \
@@ -72,6 +74,8 @@ tools_libtools_la_SOURCES = \
 	tools/proxy.h \
 	tools/raw.c \
 	tools/raw.h \
+	tools/says.c \
+	tools/says.h \
 	tools/smc.c \
 	tools/smc.h \
 	tools/stat.c \
@@ -81,7 +85,28 @@ tools_libtools_la_SOURCES = \
 	tools/top.c \
 	tools/topo.c \
 	tools/topo.h \
-	tools/topo_draw.c
+	tools/topo_draw.c \
+	tools/validate.c \
+	tools/validate/connect.c \
+	tools/validate/data.c \
+	tools/validate/far.c \
+	tools/validate/fault.c \
+	tools/validate/flush.c \
+	tools/validate/host.c \
+	tools/validate/iwarp.c \
+	tools/validate/job.c \
+	tools/validate/limits.c \
+	tools/validate/load.c \
+	tools/validate/mr.c \
+	tools/validate/path.c \
+	tools/validate/path.h \
+	tools/validate/perf.c \
+	tools/validate/props.c \
+	tools/validate/report.c \
+	tools/validate/run.c \
+	tools/validate/scale.c \
+	tools/validate/smc.c \
+	tools/validate/validate.h
 if WITH_HWLOC
 tools_libtools_la_SOURCES += tools/topo_hwloc.c
 endif

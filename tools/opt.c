@@ -91,6 +91,7 @@ static void help(const char *prog, const char *about, const struct opt *opts)
 	}
 }
 
+/* The next word without dashes goes to the first such row that has none; -1: none is left. */
 /* The row named by `word` up to an optional "=value"; NULL if there is none. */
 static const struct opt *row_find(const struct opt *o, const char *word, const char **ret_value)
 {

@@ -339,7 +339,8 @@ static int serve(const char *prog, const struct perf_options *o, const struct wo
 	if (fd < 0)
 		return opt_fail(prog, "[not-served]", "%s", err);
 	fprintf(stderr, "listening on port %d\n", port);
-	rc = perf_worker_serve(fd, &o->env, o->pin, w->once, w->until_eof ? STDIN_FILENO : -1);
+	rc = perf_worker_serve(fd, &o->env, perf_worker_main, o->pin, w->once,
+			       w->until_eof ? STDIN_FILENO : -1);
 	close(fd);
 	return rc;
 }

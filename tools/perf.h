@@ -220,11 +220,12 @@ int perf_worker_main(int fd, const struct fabric_env *env);
 /* Listen at addr ("[ADDR:]PORT"); a socket and its port, or -errno and a sentence. */
 int perf_worker_listen(const char *addr, int *ret_port, char *err);
 /*
- * Serve coordinators until killed; with `once`, the first only; with until_fd >= 0 until that is
- * at its end.
+ * Serve coordinators, each by `worker` in a process of its own, until killed; with `once`, the first
+ * only; with until_fd >= 0 until that is at its end.
  */
-int perf_worker_serve(int listen_fd, const struct fabric_env *env, bool pin, bool once,
-		      int until_fd);
+typedef int perf_worker_fn(int fd, const struct fabric_env *env);
+int perf_worker_serve(int listen_fd, const struct fabric_env *env, perf_worker_fn *worker, bool pin,
+		      bool once, int until_fd);
 
 /* -- messages between them (perf_ctl.c) --------------------------------------------------- */
 
@@ -251,6 +252,8 @@ struct perf_ctl {
 	};
 };
 
+/* All of n bytes, out or in; as perf_ctl_recv(). */
+int perf_ctl_move(int fd, char *p, size_t n, bool out, int timeout_ms);
 int perf_ctl_send(int fd, struct perf_ctl *m);
 /* 0; -EPIPE if the other end is gone, -ETIMEDOUT, -EPROTO, or another -errno. */
 int perf_ctl_recv(int fd, struct perf_ctl *ret, int timeout_ms);

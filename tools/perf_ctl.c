@@ -32,7 +32,7 @@ static int wait_for(int fd, short events, uint64_t end_ns)
 }
 
 /* Workers' ends block, the coordinator's don't; either way nobody waits past the deadline. */
-static int move(int fd, char *p, size_t left, bool out, int timeout_ms)
+int perf_ctl_move(int fd, char *p, size_t left, bool out, int timeout_ms)
 {
 	uint64_t end_ns = perf_now_ns() + (uint64_t)timeout_ms * 1000000;
 	ssize_t n;
@@ -60,13 +60,13 @@ static int move(int fd, char *p, size_t left, bool out, int timeout_ms)
 int perf_ctl_send(int fd, struct perf_ctl *m)
 {
 	m->magic = MAGIC;
-	return move(fd, (char *)m, sizeof(*m), true, SEND_MS);
+	return perf_ctl_move(fd, (char *)m, sizeof(*m), true, SEND_MS);
 }
 
 int perf_ctl_recv(int fd, struct perf_ctl *ret, int timeout_ms)
 {
 	struct perf_ctl m;
-	int rc = move(fd, (char *)&m, sizeof(m), false, timeout_ms);
+	int rc = perf_ctl_move(fd, (char *)&m, sizeof(m), false, timeout_ms);
 
 	if (rc)
 		return rc;

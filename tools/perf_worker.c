@@ -425,7 +425,8 @@ int perf_worker_main(int fd, const struct fabric_env *env)
 
 /* -- a worker for somebody else's coordinator --------------------------------------------- */
 
-static int serve_one(int fd, const struct fabric_env *env, bool pin, int nth)
+static int serve_one(int fd, const struct fabric_env *env, perf_worker_fn *worker, bool pin,
+		     int nth)
 {
 	struct fabric_env mine = *env;
 	char addr[FABRIC_NAME];
@@ -438,7 +439,7 @@ static int serve_one(int fd, const struct fabric_env *env, bool pin, int nth)
 	mine.addr = addr;
 	if (pin)
 		mine.cpu = perf_cpu_nth(nth);
-	return perf_worker_main(fd, &mine);
+	return worker(fd, &mine);
 }
 
 /* Children that ended, without waiting: how many, and whether one of them failed. */
@@ -461,8 +462,8 @@ static bool at_end(int fd)
 	return fd >= 0 && poll(&p, 1, 0) == 1 && read(fd, unused, sizeof(unused)) <= 0;
 }
 
-int perf_worker_serve(int listen_fd, const struct fabric_env *env, bool pin, bool once,
-		      int until_fd)
+int perf_worker_serve(int listen_fd, const struct fabric_env *env, perf_worker_fn *worker, bool pin,
+		      bool once, int until_fd)
 {
 	struct pollfd p = { .fd = listen_fd, .events = POLLIN };
 	int fd, children = 0, served = 0;
@@ -479,7 +480,7 @@ int perf_worker_serve(int listen_fd, const struct fabric_env *env, bool pin, boo
 		pid = fork();
 		if (pid == 0) {
 			close(listen_fd);
-			_exit(serve_one(fd, env, pin, children));
+			_exit(serve_one(fd, env, worker, pin, children));
 		}
 		close(fd);
 		children += pid > 0;

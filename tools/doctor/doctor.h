@@ -16,12 +16,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "tools/says.h"
 #include "topo/machine.h"
-
-/* A check's is the highest of what it says. */
-enum level { LEVEL_SKIP, LEVEL_OK, LEVEL_NOTE, LEVEL_WARN, LEVEL_FAIL, LEVELS };
-const char *level_name(enum level level);		/* "skip" */
-enum level level_of(const char *name);			/* LEVELS: no such */
 
 struct doctor;
 

@@ -11,8 +11,8 @@ struct doctor {
 	const struct wishes *w;
 	char proc[32];
 
-	json_t *says, *facts;		/* of the check that runs */
-	enum level level;
+	struct says says;		/* of the check that runs */
+	json_t *facts;
 
 	/* read once, when first asked for */
 	struct env *env;

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/doctor/child.h"
+#include "tools/child.h"
 #include "tools/doctor/doctor.h"
 #include "tools/opt.h"
 #include "tools/text.h"

@@ -24,7 +24,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "tools/doctor/child.h"
+#include "tools/child.h"
 #include "tools/doctor/doctor_int.h"
 #include "tools/info.h"
 #include "tools/proxy.h"

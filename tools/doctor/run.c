@@ -14,10 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/doctor/child.h"
+#include "tools/child.h"
 #include "tools/doctor/doctor_int.h"
 
-enum { CHECK_MS = 6000, WORKERS = 3, SENTENCE = 1024 };
+enum { CHECK_MS = 6000, WORKERS = 3 };
 
 static const struct check *const tables[] = {
 	doctor_limits, doctor_kernel, doctor_tcp, doctor_net, doctor_rdma, doctor_counters,
@@ -25,56 +25,14 @@ static const struct check *const tables[] = {
 };
 enum { TABLES = sizeof(tables) / sizeof(tables[0]) };
 
-static const char *const level_names[LEVELS] = { "skip", "ok", "note", "warn", "fail" };
-
-const char *level_name(enum level level)
-{
-	return level_names[level];
-}
-
-enum level level_of(const char *name)
-{
-	unsigned i;
-
-	for (i = 0; i < LEVELS; i++)
-		if (name && strcmp(level_names[i], name) == 0)
-			break;
-	return (enum level)i;
-}
-
 /* -- saying ------------------------------------------------------------------------------- */
-
-/* Names out of the system may have anything in them, escapes as well. */
-static void line_make(char *ret, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
-static void line_make(char *ret, const char *fmt, va_list ap)
-{
-	vsnprintf(ret, SENTENCE, fmt, ap);
-	for (; *ret; ret++)
-		if ((unsigned char)*ret < ' ' || *ret == 127)
-			*ret = '?';
-}
-
-static void say(struct doctor *d, enum level level, const char *fmt, va_list ap)
-	__attribute__((format(printf, 3, 0)));
-static void say(struct doctor *d, enum level level, const char *fmt, va_list ap)
-{
-	char text[SENTENCE];
-	json_t *s;
-
-	line_make(text, fmt, ap);
-	s = json_string(text);
-	json_array_append_new(d->says, json_pack("{s:s, s:o}", "level", level_name(level), "text",
-						 s ? s : json_string("(not UTF-8)")));
-	if (level > d->level)
-		d->level = level;
-}
 
 void doctor_ok(struct doctor *d, const char *fmt, ...)
 {
 	va_list ap;
 
 	va_start(ap, fmt);
-	say(d, LEVEL_OK, fmt, ap);
+	says_add(&d->says, LEVEL_OK, fmt, ap);
 	va_end(ap);
 }
 
@@ -83,7 +41,7 @@ void doctor_skip(struct doctor *d, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	say(d, LEVEL_SKIP, fmt, ap);
+	says_add(&d->says, LEVEL_SKIP, fmt, ap);
 	va_end(ap);
 }
 
@@ -92,20 +50,17 @@ void doctor_find(struct doctor *d, enum level level, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	say(d, level, fmt, ap);
+	says_add(&d->says, level, fmt, ap);
 	va_end(ap);
 }
 
 void doctor_mend(struct doctor *d, const char *fmt, ...)
 {
-	json_t *last = json_array_get(d->says, json_array_size(d->says) - 1);
-	char text[SENTENCE];
 	va_list ap;
 
 	va_start(ap, fmt);
-	line_make(text, fmt, ap);
+	says_mend(&d->says, fmt, ap);
 	va_end(ap);
-	json_object_set_new(last, "mend", json_string(text));
 }
 
 void doctor_mend_install(struct doctor *d, const char *deb, const char *rpm)
@@ -118,57 +73,42 @@ void doctor_mend_install(struct doctor *d, const char *deb, const char *rpm)
 
 void doctor_fact(struct doctor *d, const char *key, const char *fmt, ...)
 {
-	char text[SENTENCE];
+	char text[SAYS_LINE];
 	va_list ap;
 
 	va_start(ap, fmt);
-	line_make(text, fmt, ap);
+	says_line(text, fmt, ap);
 	va_end(ap);
 	json_object_set_new(d->facts, key, json_string(text));
 }
 
 void doctor_run(struct doctor *d, const struct check *c)
 {
-	json_decref(d->says);
+	says_new(&d->says);
 	json_decref(d->facts);
-	d->says = json_array();
 	d->facts = json_object();
-	d->level = LEVEL_SKIP;
 	c->run(d);
 }
 
 json_t *doctor_result(struct doctor *d, const struct check *c)
 {
 	json_t *o = json_pack("{s:s, s:s, s:s, s:o, s:o}", "id", c->id, "title", c->title, "level",
-			      level_name(d->level), "says", d->says, "facts", d->facts);
+			      level_name(d->says.level), "says", d->says.list, "facts", d->facts);
 
-	d->says = d->facts = NULL;
-	if (d->level > LEVEL_OK)
+	d->says.list = d->facts = NULL;
+	if (d->says.level > LEVEL_OK)
 		json_object_set_new(o, "why", json_string(c->why));
 	return o;
 }
 
 /* -- which -------------------------------------------------------------------------------- */
 
-/* Is this check in a comma list, or its group, which is the word before the dash? */
-static bool is_named(const char *list, const char *id)
-{
-	for (const char *at = list; *at; at += strspn(at, ",")) {
-		size_t n = strcspn(at, ",");
-
-		if (strncmp(at, id, n) == 0 && (!id[n] || n == strcspn(id, "-")))
-			return true;
-		at += n;
-	}
-	return false;
-}
-
 /* The i-th of all that are wanted; NULL: no more. */
 static const struct check *check_at(const struct wishes *w, unsigned i)
 {
 	for (unsigned t = 0; t < TABLES; t++)
 		for (const struct check *c = tables[t]; c->id; c++)
-			if ((!w->only || is_named(w->only, c->id)) && i-- == 0)
+			if ((!w->only || says_named(w->only, c->id)) && i-- == 0)
 				return c;
 	return NULL;
 }
@@ -287,22 +227,6 @@ static unsigned run_some(const struct wishes *w, unsigned first, json_t *checks)
 	return next;
 }
 
-static json_t *counts(const json_t *checks)
-{
-	json_t *o = json_object(), *c;
-	size_t i;
-
-	for (int l = LEVEL_FAIL; l >= 0; l--) {
-		int n = 0;
-
-		json_array_foreach(checks, i, c)
-			n += level_of(json_string_value(json_object_get(c, "level"))) ==
-			     (enum level)l;
-		json_object_set_new(o, level_name((enum level)l), json_integer(n));
-	}
-	return o;
-}
-
 /* Each check's facts, in one place. */
 static json_t *gather(json_t *checks)
 {
@@ -341,5 +265,5 @@ json_t *doctor_report(const struct wishes *w)
 	facts = gather(checks);
 	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "schema", "braid-doctor-1", "braid",
 			 PACKAGE_VERSION, "host", host ? host : json_string("?"), "counts",
-			 counts(checks), "facts", facts, "checks", checks);
+			 says_counts(checks), "facts", facts, "checks", checks);
 }

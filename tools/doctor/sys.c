@@ -596,7 +596,7 @@ void doctor_free(struct doctor *d)
 	free(d->ifaces);
 	if (d->machine)
 		braid_machine_free(d->machine);
-	json_decref(d->says);
+	json_decref(d->says.list);
 	json_decref(d->facts);
 	free(d);
 }

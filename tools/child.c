@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* child.c - see child.h. */
-#include "tools/doctor/child.h"
+#include "tools/child.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * connect.c - do comms come up in whatever order, without anybody waiting, and do strangers, half
+ * connects and handles that are none do no harm?
+ *
+ * "No call waits" is measured as the time a call was off the CPU without waiting for one: 1 ms is
+ * the promise; 10 ms, three times, are the failure.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tools/raw.h"
+#include "tools/validate/validate.h"
+
+enum { GUARD = 512, BLOCKED_US = 10000, CALLS = 200, BLOCKED_MOST = 2 };
+
+static void handle(struct validate *v)
+{
+	struct {
+		_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE], behind[GUARD];
+	} h;
+	void *listen = NULL;
+
+	net_up(v);
+	memset(&h, 0xa5, sizeof(h));
+	OK(net_listen(v->net, v->dev, h.handle, &listen));
+	for (int i = 0; i < GUARD; i++)
+		if (h.behind[i] != 0xa5)
+			FAIL("byte %d was written of a handle of %d", NCCL_NET_HANDLE_MAXSIZE + i,
+			     NCCL_NET_HANDLE_MAXSIZE);
+	OK(net_close_listen(v->net, listen));
+}
+
+static void handles_differ(struct validate *v)
+{
+	struct pair a, b;
+
+	net_up(v);
+	pair_listen(v->net, &a);
+	pair_listen(v->net, &b);
+	if (memcmp(a.handle, b.handle, sizeof(a.handle)) == 0)
+		FAIL("two listens have one handle");
+	OK(net_close_listen(v->net, a.listen));
+	OK(net_close_listen(v->net, b.listen));
+}
+
+static void out(struct validate *v)
+{
+	struct msg m = { .size = 1000 };
+	struct way way;
+
+	both_up(v);
+	way = way_open(v, true);
+	move(v, &way, &m, 1, 1, NULL, 0);
+	way_close(v, &way);
+}
+
+static void in(struct validate *v)
+{
+	struct msg m = { .size = 1000 };
+	struct way way;
+
+	both_up(v);
+	way = way_open(v, false);
+	move(v, &way, &m, 1, 1, NULL, 0);
+	way_close(v, &way);
+}
+
+/* One of the two ends is called 50 times before the other is called at all. */
+static void one_first(struct validate *v, bool connect)
+{
+	struct pair p;
+
+	net_up(v);
+	pair_listen(v->net, &p);
+	step(v, "%s alone", connect ? "connect" : "accept");
+	for (int i = 0; i < 50; i++) {
+		if (connect)
+			connect_step(v->net, p.handle, &p.send);
+		else
+			accept_step(v->net, p.listen, &p.recv);
+		nap_ms(1);
+	}
+	if (!connect && p.recv)
+		FAIL("accept() gave a comm before anybody had connected");
+	step(v, "both");
+	WAIT_FOR(pair_step(v->net, &p));
+	exchange(v->net, p.send, p.recv, 1000, 1);
+	pair_close(v->net, &p);
+}
+
+static void connect_first(struct validate *v)
+{
+	one_first(v, true);
+}
+
+static void accept_first(struct validate *v)
+{
+	one_first(v, false);
+}
+
+/* Calls that took long off the CPU, of many; the longest goes to *ret_us. */
+static int blocked(void (*call)(void *arg), void *arg, double *ret_us)
+{
+	struct watch w;
+	int n = 0;
+
+	*ret_us = 0;
+	for (int i = 0; i < CALLS && n <= BLOCKED_MOST; i++) {
+		double us;
+
+		watch_begin(&w);
+		call(arg);
+		us = watch_blocked_us(&w);
+		*ret_us = us > *ret_us ? us : *ret_us;
+		n += us > BLOCKED_US;
+		usleep(500);
+	}
+	return n;
+}
+
+static void judge(struct validate *v, const char *what, int n, double us)
+{
+	if (n > BLOCKED_MOST)
+		FAIL("%s waits: %d calls were off the CPU for more than %d ms, the longest for "
+		     "%.1f ms", what, n, BLOCKED_US / 1000, us / 1000);
+	saw(v, "%s: the longest wait of %d calls was %.2f ms (promised: 1 ms, failed from %d ms)",
+	    what, CALLS, us / 1000, BLOCKED_US / 1000);
+}
+
+struct calls {
+	struct validate *v;
+	struct order order;
+	struct pair pair;
+};
+
+static void call_connect(void *arg)
+{
+	struct calls *c = arg;
+
+	connect_step(c->v->net, c->order.handle, &c->pair.send);
+}
+
+static void call_accept(void *arg)
+{
+	struct calls *c = arg;
+
+	accept_step(c->v->net, c->pair.listen, &c->pair.recv);
+}
+
+/* The other end has stopped with its listen comm open. */
+static void connect_waits_not(struct validate *v)
+{
+	struct calls c = { .v = v, .order = { .what = FAR_LISTEN } };
+	struct order freeze = { .what = FAR_FREEZE, .ms = 1500 };
+	double us;
+	int n;
+
+	both_up(v);
+	far_ask(v, &c.order);
+	far_ask(v, &freeze);
+	step(v, "connect() to a process that is stopped");
+	n = blocked(call_connect, &c, &us);
+	judge(v, "connect()", n, us);
+}
+
+static void accept_waits_not(struct validate *v)
+{
+	struct calls c = { .v = v };
+	double us;
+	int n;
+
+	net_up(v);
+	pair_listen(v->net, &c.pair);
+	step(v, "accept() while nobody connects");
+	n = blocked(call_accept, &c, &us);
+	OK(net_close_listen(v->net, c.pair.listen));
+	judge(v, "accept()", n, us);
+}
+
+static void many(struct validate *v)
+{
+	enum { WAYS = 16 };
+	struct msg m = { .size = 5000 };
+	struct way way[WAYS];
+
+	both_up(v);
+	for (int i = 0; i < WAYS; i++)
+		way[i] = way_open(v, i % 2);
+	for (int i = 0; i < WAYS; i++)
+		move(v, &way[i], &m, 1, 1, NULL, 0);
+	for (int i = 0; i < WAYS; i++)
+		way_close(v, &way[i]);
+	saw(v, "%d comms, both ways", WAYS);
+}
+
+/* Several at one listen comm are accepted one by one, each with its own peer. */
+static void shared_listen(struct validate *v)
+{
+	enum { N = 4 };
+	struct pair p, first;
+	void *send[N] = { NULL }, *recv[N] = { NULL };
+
+	net_up(v);
+	pair_listen(v->net, &p);
+	first = p;
+	for (int i = 0; i < N; i++) {
+		p = first;		/* a connect writes into its handle */
+		step(v, "comm %d of one listen comm", i);
+		WAIT_FOR(pair_step(v->net, &p));
+		send[i] = p.send;
+		recv[i] = p.recv;
+	}
+	for (int i = 0; i < N; i++)
+		exchange(v->net, send[i], recv[i], 3000, (uint64_t)i + 1);
+	for (int i = 0; i < N; i++) {
+		OK(net_close_send(v->net, send[i]));
+		OK(net_close_recv(v->net, recv[i]));
+	}
+	OK(net_close_listen(v->net, p.listen));
+}
+
+static void grown(struct counts a, struct counts b, int n)
+{
+	if (b.fds > a.fds + 4)
+		FAIL("%u descriptors became %u in %d rounds", a.fds, b.fds, n);
+	if (b.threads > a.threads + 4)
+		FAIL("%u threads became %u in %d rounds", a.threads, b.threads, n);
+}
+
+static void listen_leak(struct validate *v)
+{
+	enum { ROUNDS = 100 };
+	struct counts first = { 0, 0 }, last;
+	struct pair p;
+
+	net_up(v);
+	for (int i = 0; i < ROUNDS; i++) {
+		pair_listen(v->net, &p);
+		OK(net_close_listen(v->net, p.listen));
+		if (i == 4)
+			first = counts_now();
+	}
+	last = counts_now();
+	grown(first, last, ROUNDS);
+	saw(v, "%d rounds: %u descriptors", ROUNDS, last.fds);
+}
+
+static void leak(struct validate *v, int rounds)
+{
+	struct counts first = { 0, 0 }, last;
+	struct order far = { .what = FAR_COUNT }, far_last = { .what = FAR_COUNT };
+	struct msg m = { .size = 100 };
+	struct way way;
+
+	both_up(v);
+	for (int i = 0; i < rounds; i++) {
+		way = way_open(v, i % 2);
+		if (i % 8 == 0)
+			move(v, &way, &m, 1, 1, NULL, 0);
+		way_close(v, &way);
+		if (i == 9) {
+			first = counts_now();
+			far_ask(v, &far);
+		}
+	}
+	last = counts_now();
+	far_ask(v, &far_last);
+	grown(first, last, rounds);
+	grown((struct counts){ far.fds, far.threads },
+	      (struct counts){ far_last.fds, far_last.threads }, rounds);
+	saw(v, "%d rounds: %u descriptors here, %u there", rounds, last.fds, far_last.fds);
+}
+
+static void leak_100(struct validate *v)
+{
+	leak(v, 100);
+}
+
+static void leak_1000(struct validate *v)
+{
+	leak(v, 1000);
+}
+
+/* Who connects calls connect() once and goes away. */
+static void half(struct validate *v)
+{
+	struct pair p;
+	void *never = NULL;
+
+	both_up(v);
+	pair_listen(v->net, &p);
+	for (int i = 0; i < 8; i++) {
+		struct order o = { .what = FAR_TOUCH };
+
+		step(v, "half a connect, %d of 8", i + 1);
+		memcpy(o.handle, p.handle, sizeof(o.handle));
+		far_ask(v, &o);
+		if (i % 2)
+			accept_step(v->net, p.listen, &never);
+	}
+	OK(net_close_listen(v->net, p.listen));
+	if (never)
+		OK(net_close_recv(v->net, never));
+	step(v, "a comm after them");
+	move_one(v, 1000);
+}
+
+static void listen_gone(struct validate *v)
+{
+	struct pair p;
+	void *send = NULL;
+	ncclResult_t res = ncclSuccess;
+	uint64_t end = deadline_ms(2000);
+
+	net_up(v);
+	pair_listen(v->net, &p);
+	OK(net_close_listen(v->net, p.listen));
+	step(v, "connect() to a listen comm that is closed");
+	while (res == ncclSuccess && !send && now_us() < end) {
+		res = net_connect(v->net, v->dev, p.handle, &send);
+		usleep(1000);
+	}
+	if (send)
+		FAIL("connect() gave a comm, and nobody accepts");
+	saw(v, "%s", res == ncclSuccess ? "no comm after 2 s, as while a peer is late" :
+	    net_result_name(res));
+	step(v, "a comm after that");
+	pair_open(v->net, &p);
+	exchange(v->net, p.send, p.recv, 100, 1);
+	pair_close(v->net, &p);
+}
+
+/* -- strangers ---------------------------------------------------------------------------- */
+
+/* Our own listening sockets over TCP: at most n addresses; how many. */
+static int listening(union raw_addr *ret, int n)
+{
+	int found = 0;
+
+	for (int fd = 0; fd < 1024 && found < n; fd++) {
+		socklen_t len = sizeof(int), alen = sizeof(ret[found]);
+		int on = 0;
+
+		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 && on &&
+		    getsockname(fd, &ret[found].sa, &alen) == 0 &&
+		    (ret[found].sa.sa_family == AF_INET || ret[found].sa.sa_family == AF_INET6))
+			found++;
+	}
+	return found;
+}
+
+/* Strangers that say `len` bytes of `said`, `n` of them, and then a comm comes up all the same. */
+static void strangers(struct validate *v, const void *said, size_t len, int n)
+{
+	union raw_addr a[4];
+	struct pair p;
+	int fds[64], ports;
+
+	net_up(v);
+	pair_listen(v->net, &p);
+	ports = listening(a, 4);
+	if (!ports)
+		skip(v, "it does not listen on a TCP port");
+	step(v, "%d strangers that say %zu bytes", n, len);
+	for (int i = 0; i < n; i++) {
+		fds[i] = raw_dial(&a[i % ports], 1000);
+		if (fds[i] >= 0 && len && send(fds[i], said, len, MSG_NOSIGNAL) < 0)
+			continue;	/* it has hung up already */
+	}
+	step(v, "a comm after %d strangers", n);
+	WAIT_FOR(pair_step(v->net, &p));
+	exchange(v->net, p.send, p.recv, 10000, 1);
+	pair_close(v->net, &p);
+	for (int i = 0; i < n; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	saw(v, "%d of them at %d ports", n, ports);
+}
+
+static void garbage(struct validate *v)
+{
+	uint8_t noise[4096];
+
+	for (size_t i = 0; i < sizeof(noise); i++)
+		noise[i] = (uint8_t)chance(v, 256);
+	strangers(v, noise, sizeof(noise), 16);
+}
+
+static void silence(struct validate *v)
+{
+	strangers(v, "", 0, 16);
+}
+
+static void http(struct validate *v)
+{
+	static const char get[] = "GET / HTTP/1.1\r\nHost: port-scan\r\n\r\n";
+
+	strangers(v, get, sizeof(get) - 1, 4);
+}
+
+/* A comm may not come of a handle that was made up; an error is fine, a crash is not. */
+static void refused(struct validate *v, struct pair *p, uint8_t *wrong, const char *what)
+{
+	void *send = NULL, *recv = NULL;
+	ncclResult_t res = ncclSuccess;
+	uint64_t end = deadline_ms(1000);
+
+	step(v, "%s", what);
+	while (res == ncclSuccess && !send && now_us() < end) {
+		res = net_connect(v->net, v->dev, wrong, &send);
+		accept_step(v->net, p->listen, &recv);
+		usleep(500);
+	}
+	if (recv)
+		FAIL("%s: accept() took the comm", what);
+	if (send)
+		OK(net_close_send(v->net, send));
+	saw(v, "%s: %s", what, res == ncclSuccess ? "no comm" : net_result_name(res));
+}
+
+static void wrong_handle(struct validate *v, int byte, uint8_t bits, const char *what)
+{
+	_Alignas(16) uint8_t wrong[NCCL_NET_HANDLE_MAXSIZE];
+	struct pair p;
+
+	net_up(v);
+	needs_braid(v);
+	pair_listen(v->net, &p);
+	memcpy(wrong, p.handle, sizeof(wrong));
+	if (byte < 0)
+		memset(wrong, 0, sizeof(wrong));
+	else
+		wrong[byte] ^= bits;
+	refused(v, &p, wrong, what);
+	step(v, "the right handle after that");
+	WAIT_FOR(pair_step(v->net, &p));
+	pair_close(v->net, &p);
+}
+
+static void zero_handle(struct validate *v)
+{
+	wrong_handle(v, -1, 0, "a handle of zeros");
+}
+
+static void other_version(struct validate *v)
+{
+	wrong_handle(v, 0, 0xff, "a handle of another version");
+}
+
+static void wrong_cookie(struct validate *v)
+{
+	_Alignas(16) uint8_t wrong[NCCL_NET_HANDLE_MAXSIZE];
+	int differ = -1;
+	struct pair p, q;
+
+	net_up(v);
+	needs_braid(v);
+	pair_listen(v->net, &p);
+	pair_listen(v->net, &q);
+	/* The last byte in which two listens differ is of what is random. */
+	for (int i = 0; i < NCCL_NET_HANDLE_MAXSIZE; i++)
+		if (p.handle[i] != q.handle[i])
+			differ = i;
+	if (differ < 0)
+		FAIL("nothing in a handle tells two listens apart");
+	memcpy(wrong, p.handle, sizeof(wrong));
+	wrong[differ] ^= 0x55;
+	refused(v, &p, wrong, "a handle with another cookie");
+	step(v, "the right handle after that");
+	WAIT_FOR(pair_step(v->net, &p));
+	pair_close(v->net, &p);
+	OK(net_close_listen(v->net, q.listen));
+}
+
+static void close_early(struct validate *v)
+{
+	struct msg m = { .size = 100000 };
+	struct way a, b;
+
+	both_up(v);
+	a = way_open(v, true);
+	b = way_open(v, false);
+	move(v, &a, &m, 1, 1, NULL, 0);
+	way_close(v, &a);
+	step(v, "the other comm, after one is closed");
+	move(v, &b, &m, 1, 1, NULL, 0);
+	way_close(v, &b);
+}
+
+static const char firewall[] = "braid doctor --peer HOST looks at the way there: name, route, "
+			       "firewall";
+static const char report[] = "Report it to who made the plugin";
+
+const struct vcheck validate_connect[] = {
+	{ "connect-handle", "A handle has at most 128 bytes", report, handle, V_HERE, 0 },
+	{ "connect-handles", "Two listens have two handles", report, handles_differ, V_HERE, 0 },
+	{ "connect-out", "A comm to the other end comes up", firewall, out, V_SOAK, 0 },
+	{ "connect-in", "A comm from the other end comes up", firewall, in, V_SOAK, 0 },
+	{ "connect-first", "Who connects may begin", report, connect_first, V_HERE, 0 },
+	{ "connect-accept-first", "Who accepts may begin", report, accept_first, V_HERE, 0 },
+	{ "connect-waits", "connect() does not wait for a peer that is stopped",
+	  "NCCL's thread stands still for all its peers: report it", connect_waits_not, 0, 0 },
+	{ "connect-accept-waits", "accept() does not wait while nobody connects",
+	  "NCCL's thread stands still for all its peers: report it", accept_waits_not, V_HERE, 0 },
+	{ "connect-many", "16 comms, both ways", firewall, many, 0, 0 },
+	{ "connect-shared", "A listen comm can be accepted from several times", report,
+	  shared_listen, V_HERE, 0 },
+	{ "connect-listens", "100 listens leave nothing behind", report, listen_leak, V_HERE, 0 },
+	{ "connect-leak", "100 comms leave nothing behind",
+	  "Long jobs run out of descriptors: ulimit -n higher meanwhile, and report it", leak_100, 0,
+	  40 },
+	{ "connect-leak-1000", "1000 comms leave nothing behind",
+	  "Long jobs run out of descriptors: ulimit -n higher meanwhile, and report it", leak_1000,
+	  V_FULL, 200 },
+	{ "connect-half", "Half a connect does not keep the next from coming up", report, half, 0,
+	  0 },
+	{ "connect-gone", "A listen comm that is closed gives no comm", report, listen_gone, V_HERE,
+	  0 },
+	{ "connect-close", "A comm that is closed leaves others alone", report, close_early, V_SOAK,
+	  0 },
+	{ "connect-garbage", "Strangers that talk nonsense do no harm",
+	  "A port scan can stop a job: close the port to strangers, and report it", garbage, V_HERE,
+	  0 },
+	{ "connect-silent", "Strangers that say nothing do no harm",
+	  "A port scan can stop a job: close the port to strangers, and report it", silence, V_HERE,
+	  0 },
+	{ "connect-http", "Strangers that speak HTTP do no harm",
+	  "A port scan can stop a job: close the port to strangers, and report it", http, V_HERE,
+	  0 },
+	{ "connect-zeros", "A handle of zeros is refused", report, zero_handle, V_HERE, 0 },
+	{ "connect-version", "A handle of another version is refused",
+	  "All hosts need one version of Braid; braid doctor --nodes compares them", other_version,
+	  V_HERE, 0 },
+	{ "connect-cookie", "A handle that was made up is refused", report, wrong_cookie, V_HERE,
+	  0 },
+	{ NULL, NULL, NULL, NULL, 0, 0 },
+};

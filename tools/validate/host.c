@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* host.c - what a report says of the host: who reads it elsewhere can't ask. */
+#include "config.h"
+
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "tools/child.h"
+#include "tools/info.h"
+#include "tools/perf.h"
+#include "tools/validate/validate.h"
+
+extern char **environ;
+
+enum { PLUGIN_MS = 20000 };
+
+static void set(json_t *o, const char *key, const char *value)
+{
+	json_t *s = value && *value ? json_string(value) : NULL;
+
+	if (s)
+		json_object_set_new(o, key, s);
+}
+
+/* The first line of a file; "": there is none. */
+static const char *line_of(char *ret, size_t len, const char *path)
+{
+	FILE *f = fopen(path, "re");
+
+	*ret = '\0';
+	if (f && fgets(ret, (int)len, f))
+		ret[strcspn(ret, "\n")] = '\0';
+	if (f)
+		fclose(f);
+	return ret;
+}
+
+static void from_file(json_t *o, const char *key, const char *dir, const char *name)
+{
+	char path[512], line[128];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	set(o, key, line_of(line, sizeof(line), path));
+}
+
+static void firmware(json_t *o, const char *netdev)
+{
+	struct ethtool_drvinfo info = { .cmd = ETHTOOL_GDRVINFO };
+	struct ifreq r = { .ifr_data = (void *)&info };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	snprintf(r.ifr_name, sizeof(r.ifr_name), "%.15s", netdev);
+	if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &r) == 0) {
+		set(o, "driver", info.driver);
+		set(o, "driver_version", info.version);
+		set(o, "firmware", info.fw_version);
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Of a device as the plugin calls it: an interface, or an RDMA device and its port. */
+static json_t *nic_json(const char *name)
+{
+	json_t *o = json_object();
+	char base[64], dir[256], pci[300];
+
+	snprintf(base, sizeof(base), "%.*s", (int)strcspn(name, ":"), name);
+	snprintf(dir, sizeof(dir), "/sys/class/net/%s", base);
+	if (access(dir, F_OK) == 0) {
+		from_file(o, "mtu", dir, "mtu");
+		firmware(o, base);
+	} else {
+		snprintf(dir, sizeof(dir), "/sys/class/infiniband/%s", base);
+		from_file(o, "firmware", dir, "fw_ver");
+		from_file(o, "board", dir, "board_id");
+		from_file(o, "type", dir, "node_type");
+	}
+	snprintf(pci, sizeof(pci), "%s/device", dir);
+	from_file(o, "pci_vendor", pci, "vendor");
+	from_file(o, "pci_device", pci, "device");
+	from_file(o, "pcie_speed", pci, "current_link_speed");
+	from_file(o, "pcie_width", pci, "current_link_width");
+	from_file(o, "numa_node", pci, "numa_node");
+	return o;
+}
+
+static void ask_plugin(void *arg, int fd)
+{
+	const struct wishes *w = arg;
+	char err[INFO_ERR] = "", *text;
+	json_t *o = info_plugin(w->plugin, w->abi, err);
+
+	if (!o)
+		o = json_pack("{s:s}", "error", err);
+	text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII);
+	if (text)
+		dprintf(fd, "%s", text);
+	_exit(0);
+}
+
+/* In a process of its own: a plugin may crash. */
+static json_t *plugin_json(const struct wishes *w)
+{
+	struct child c;
+	json_t *o = NULL;
+
+	if (child_start(&c, ask_plugin, (void *)(uintptr_t)w) == 0) {
+		child_finish(&c, PLUGIN_MS);
+		child_end(&c);
+		o = c.text ? json_loads(c.text, 0, NULL) : NULL;
+		child_free(&c);
+	}
+	return o ? o : json_pack("{s:s}", "error", "it gave no answer");
+}
+
+static json_t *environ_json(void)
+{
+	static const char *const ours[] = { "BRAID_", "NCCL_", "UCX_", "RDMAV_", "IBV_" };
+	json_t *o = json_object();
+
+	for (char **e = environ; *e; e++) {
+		char name[128];
+
+		for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+			if (strncmp(*e, ours[i], strlen(ours[i])) != 0 || !strchr(*e, '='))
+				continue;
+			snprintf(name, sizeof(name), "%.*s", (int)strcspn(*e, "="), *e);
+			set(o, name, strchr(*e, '=') + 1);
+		}
+	}
+	return o;
+}
+
+json_t *host_inventory(const struct wishes *w)
+{
+	json_t *o = json_object(), *plugin = plugin_json(w), *dev;
+	char name[256] = "?", room[64];
+	struct rlimit lock;
+	struct utsname u;
+	size_t i;
+
+	gethostname(name, sizeof(name) - 1);
+	set(o, "name", name);
+	if (uname(&u) == 0) {
+		set(o, "kernel", u.release);
+		set(o, "machine", u.machine);
+	}
+	json_object_set_new(o, "cpus", json_integer(perf_cpus()));
+	getrlimit(RLIMIT_MEMLOCK, &lock);
+	snprintf(room, sizeof(room), "%llu", (unsigned long long)lock.rlim_cur);
+	set(o, "memlock", lock.rlim_cur == RLIM_INFINITY ? "unlimited" : room);
+	set(o, "iommu_groups", access("/sys/kernel/iommu_groups/0", F_OK) == 0 ? "yes" : "no");
+	json_array_foreach(json_object_get(plugin, "devices"), i, dev)
+		json_object_set_new(dev, "nic",
+				    nic_json(json_string_value(json_object_get(dev, "name"))));
+	json_object_set_new(o, "plugin", plugin);
+	json_object_set_new(o, "environment", environ_json());
+	return o;
+}

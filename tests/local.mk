@@ -21,6 +21,7 @@ unit_tests = \
 	tests/unit/test_compare \
 	tests/unit/test_conn \
 	tests/unit/test_copy \
+	tests/unit/test_diff \
 	tests/unit/test_grow \
 	tests/unit/test_lane \
 	tests/unit/test_log \
@@ -108,12 +109,14 @@ cli_tests = \
 	tests/cli/completion.bats \
 	tests/cli/compare.bats \
 	tests/cli/demo.bats \
+	tests/cli/diff.bats \
 	tests/cli/doctor.bats \
 	tests/cli/info.bats \
 	tests/cli/main.bats \
 	tests/cli/perf.bats \
 	tests/cli/stat.bats \
-	tests/cli/topo.bats
+	tests/cli/topo.bats \
+	tests/cli/validate.bats
 
 vm_tests = \
 	tests/vm/cases/abi-rxe.sh \

@@ -31,7 +31,7 @@ static const char about[] =
 	"  braid validate --connect node1:7400               on the other\n"
 	"  braid validate --only data,connect-leak --transport tcp\n"
 	"  braid validate soak 12 --faults\n"
-	"  braid diff before.json after.json                 what a new firmware has changed";
+	"  braid diff before.json after.json                 what has changed since";
 
 struct words {				/* options as given */
 	const char *profile, *hours, *listen, *transport;

@@ -25,7 +25,7 @@ bad()
 
 @test "help lists the subcommands" {
 	run -0 "$braid" help
-	for word in demo perf info topo smc doctor stat dump top completion; do
+	for word in demo perf info topo smc doctor stat dump top validate diff completion; do
 		[[ $output == *"  $word "* ]]
 	done
 }
@@ -36,7 +36,7 @@ bad()
 }
 
 @test "each subcommand has --help within 80 columns" {
-	for sub in demo perf compare info topo smc "smc setup" doctor stat dump top completion; do
+	for sub in demo perf compare info topo smc "smc setup" doctor stat dump top validate diff completion; do
 		run -0 "$braid" $sub --help
 		[[ $output == "usage: braid $sub"* ]]
 		awk 'length > 80 { exit 1 }' <<<"$output"

@@ -73,10 +73,10 @@ static void nothing(int sig)
 	(void)sig;
 }
 
-static ncclResult_t init(void **ctx, uint64_t id, ncclNetCommConfig_v12_t *config,
+static ncclResult_t init(void **ctx, uint64_t id, ncclNetCommConfig_v10_t *config,
 			 ncclDebugLogger_t log, ncclProfilerCallback_t prof)
 {
-	ncclNetCommConfig_v12_t plain = { .trafficClass = NCCL_NET_TRAFFIC_CLASS_UNDEF };
+	ncclNetCommConfig_v10_t plain = { .trafficClass = NCCL_NET_TRAFFIC_CLASS_UNDEF };
 
 	if (is("stdout"))
 		(void)!write(STDOUT_FILENO, "hello\n", 6);
@@ -138,7 +138,7 @@ static ncclResult_t listens(void *ctx, int dev, void *handle, void **comm)
 }
 
 static ncclResult_t connects(void *ctx, int dev, void *handle, void **comm,
-			     ncclNetDeviceHandle_v12_t **dh)
+			     ncclNetDeviceHandle_v7_t **dh)
 {
 	ncclResult_t res;
 
@@ -153,7 +153,7 @@ static ncclResult_t connects(void *ctx, int dev, void *handle, void **comm,
 	return res;
 }
 
-static ncclResult_t accepts(void *listen, void **comm, ncclNetDeviceHandle_v12_t **dh)
+static ncclResult_t accepts(void *listen, void **comm, ncclNetDeviceHandle_v7_t **dh)
 {
 	if (is("accept"))
 		usleep(50000);
@@ -185,8 +185,8 @@ static ncclResult_t reg(void *comm, void *data, size_t size, int type, void **mr
 	return real->regMr(comm, data, size, type, mr);
 }
 
-static ncclResult_t reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,
-			       void **mr)
+static ncclResult_t reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset,
+			       int fd, void **mr)
 {
 	return real->regMrDmaBuf(comm, data, size, type, offset, fd, mr);
 }
@@ -203,7 +203,8 @@ static ncclResult_t fault(ncclResult_t res)
 	return res != ncclSuccess && is("error") ? ncclInvalidUsage : res;
 }
 
-static ncclResult_t isend(void *comm, void *data, size_t size, int tag, void *mr, void *ph, void **req)
+static ncclResult_t isend(void *comm, void *data, size_t size, int tag, void *mr, void *ph,
+			  void **req)
 {
 	static void *last;
 	static size_t last_size;

@@ -635,7 +635,7 @@ const char *move(struct validate *v, struct way *way, const struct msg *m, int n
 	step(v, "%d messages of %zu bytes and the like, %s", n, m[0].size,
 	     way->out ? "to the other end" : "from the other end");
 	ours.n = 0;
-	if (!way->out)				/* a send there begins at once, a receive here too */
+	if (!way->out)				/* what is sent there begins at once */
 		post_end(v, &ours, way, true, got, n, group, how);
 	if (how & MOVE_SEND_FIRST && way->out) {
 		post_end(v, &ours, way, true, sent, n, 1, how & ~(unsigned)MOVE_OPTIONAL);

@@ -444,7 +444,8 @@ static void duplicate(struct validate *v)
 }
 
 /* Down and up again while messages are under way, by whatever takes it down. */
-static void outage(struct validate *v, bool (*down)(struct validate *v), bool (*up)(struct validate *v))
+static void outage(struct validate *v, bool (*down)(struct validate *v),
+		   bool (*up)(struct validate *v))
 {
 	struct msg m[4] = { { .size = 4 << 20 }, { .size = 100 }, { .size = 4 << 20 },
 			    { .size = 4096 } };
@@ -545,7 +546,8 @@ const struct vcheck validate_fault[] = {
 	{ "fault-delay", "All data, with packets late", hang, delay, V_FAULT | V_HERE, 60 },
 	{ "fault-reorder", "All data, with packets in any order", hang, reorder, V_FAULT | V_HERE,
 	  60 },
-	{ "fault-duplicate", "All data, with packets twice", hang, duplicate, V_FAULT | V_HERE, 60 },
+	{ "fault-duplicate", "All data, with packets twice", hang, duplicate, V_FAULT | V_HERE,
+	  60 },
 	{ "fault-port", "A port that is down for a second: the data, or an error", hang, port,
 	  V_FAULT, 60 },
 	{ NULL, NULL, NULL, NULL, 0, 0 },

@@ -87,7 +87,8 @@ static void credits(struct validate *v)
 
 static void reads(struct validate *v)
 {
-	struct msg m[4] = { { .size = 8 }, { .size = 4096 }, { .size = 70000 }, { .size = 1 << 20 } };
+	struct msg m[4] = { { .size = 8 }, { .size = 4096 }, { .size = 70000 },
+			    { .size = 1 << 20 } };
 	struct way way;
 
 	both_up(v);

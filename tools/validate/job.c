@@ -5,6 +5,7 @@
  * Content is looked at in the moment in which test() says done, and a send's buffer is overwritten
  * then: who says so too early is found out by either.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,7 +36,8 @@ static void look(struct job *j)
 	for (int i = 0; i < op->n && !*j->bad; i++) {
 		size_t size = j->msg[i].size, at;
 
-		if (!op->no_sizes && (size_t)(unsigned)op->got[i] != (size & 0xffffffff)) {
+		/* An int has no room for what is beyond 2 GiB. */
+		if (!op->no_sizes && size <= INT_MAX && op->got[i] != (int)size) {
 			snprintf(j->bad, sizeof(j->bad), "a message of %zu bytes, tag %d: test() "
 				 "says %d bytes", size, op->tag[i], op->got[i]);
 			return;

@@ -52,8 +52,8 @@ static struct mem mem_new(struct validate *v, struct pair *p, size_t size)
 }
 
 /* `size` bytes from `at` on of one to the same place of the other. */
-static void mem_move(struct validate *v, struct pair *p, const struct mem *m, size_t at, size_t size,
-		     uint64_t seed)
+static void mem_move(struct validate *v, struct pair *p, const struct mem *m, size_t at,
+		     size_t size, uint64_t seed)
 {
 	struct buf from = { .data = (uint8_t *)m->from + at, .mr = m->from_mr };
 	struct buf to = { .data = (uint8_t *)m->to + at, .mr = m->to_mr };

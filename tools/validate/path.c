@@ -270,6 +270,8 @@ static void traffic_class(struct validate *v)
 
 	net_up(v);
 	needs_abi(v, 10);
+	if (is_braid(v) && !carried_by(v, "tcp"))
+		skip(v, "%s carries, and its class can be seen on the wire alone", net_transport());
 	OK(net_finalize(v->net));
 	OK(net_init(v->net, 5, CLASS, net_log, NULL));
 	pair_open(v->net, &p);

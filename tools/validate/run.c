@@ -47,12 +47,25 @@ const char *validate_profile(const struct vcheck *c)
 	return c->flags & V_FAULT ? "faults" : c->flags & V_FULL ? "full" : "quick";
 }
 
+/* In a comma list by its own name, not its group's. */
+static bool is_asked(const char *list, const char *id)
+{
+	for (const char *at = list; *at; at += strspn(at, ",")) {
+		size_t n = strcspn(at, ",");
+
+		if (strlen(id) == n && strncmp(at, id, n) == 0)
+			return true;
+		at += n;
+	}
+	return false;
+}
+
 static bool wanted(const struct wishes *w, const struct vcheck *c)
 {
-	if (c->flags & V_FAULT && !w->faults)
+	if ((c->flags & V_FAULT && !w->faults) || (w->only && !says_named(w->only, c->id)))
 		return false;
-	if (w->only)
-		return says_named(w->only, c->id);
+	if (w->only && is_asked(w->only, c->id))
+		return true;
 	if (w->profile == PROFILE_SOAK)
 		return c->flags & V_SOAK;
 	return w->profile == PROFILE_FULL || !(c->flags & V_FULL);
@@ -293,8 +306,9 @@ static json_t *result_json(const struct vcheck *c, json_t *o, double seconds, ui
 	json_t *ret;
 
 	snprintf(group, sizeof(group), "%.*s", (int)strcspn(c->id, "-"), c->id);
-	ret = json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:I, s:o, s:O}", "id", c->id, "group",
-			group, "title", c->title, "profile", validate_profile(c), "result", result,
+	ret = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:f, s:I, s:o, s:O}", "id", c->id, "group",
+			group, "title", c->title, "profile", validate_profile(c), "ends",
+			c->flags & V_HERE ? "here" : "both", "result", result,
 			"seconds", seconds, "seed", (json_int_t)seed, "saw",
 			sentences(o, *result == 'f'), "figures", json_object_get(o, "figures"));
 	if (*result == 'f')
@@ -439,7 +453,8 @@ static uint64_t seed_of(const struct wishes *w)
 
 	clock_gettime(CLOCK_REALTIME, &ts);
 	return w->seed > 0 ? (uint64_t)w->seed :
-			     1 + (uint64_t)ts.tv_nsec % 1000000 + (uint64_t)ts.tv_sec % 1000 * 1000000;
+			     1 + (uint64_t)ts.tv_nsec % 1000000 +
+				     (uint64_t)ts.tv_sec % 1000 * 1000000;
 }
 
 int validate_run(const struct wishes *w)
@@ -464,6 +479,10 @@ int validate_run(const struct wishes *w)
 			"--listen PORT` there\n", w->connect);
 		return 2;
 	}
+	if (!count(w)) {
+		fputs("braid validate: nothing to do: what breaks things takes --faults\n", stderr);
+		return 2;
+	}
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
 	if (w->profile == PROFILE_SOAK)
@@ -474,7 +493,7 @@ int validate_run(const struct wishes *w)
 			printf("%sseed %llu\n", w->tap ? "# " : "", (unsigned long long)seed);
 		run_all(&a, seed++);
 	} while (w->profile == PROFILE_SOAK && !over(&a) && a.n);
-	o = report(&a, now_s() - began, w->profile == PROFILE_SOAK ? seed - 1 : seed - 1);
+	o = report(&a, now_s() - began, seed - 1);
 	rc = report_end(w, o);
 	json_decref(o);
 	json_decref(a.checks);

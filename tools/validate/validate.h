@@ -42,7 +42,7 @@ enum {
 	V_FULL = 1,			/* takes long: not of the quick profile */
 	V_FAULT = 2,			/* breaks things: with --faults */
 	V_SOAK = 4,			/* repeated by soak */
-	V_HERE = 8,			/* is about this host alone: once is enough */
+	V_HERE = 8,			/* both ends are here, with --connect as well */
 };
 
 struct validate;
@@ -164,7 +164,7 @@ const char *move(struct validate *v, struct way *way, const struct msg *m, int n
 void move_one(struct validate *v, size_t size);
 
 uint64_t chance(struct validate *v, uint64_t below);
-/* Of this process, in percent of what is allowed: fds and threads may not grow from a to b. */
+/* Of this process: they may not grow with what was closed again. */
 struct counts {
 	unsigned fds, threads;
 };
@@ -180,8 +180,8 @@ double watch_blocked_us(const struct watch *w);
 /* -- what a servant can do --------------------------------------------------------------- */
 
 enum far_what {
-	FAR_HELLO = 1, FAR_LISTEN, FAR_ACCEPT, FAR_CONNECT, FAR_TOUCH, FAR_POST, FAR_WAIT, FAR_CLOSE,
-	FAR_HOLD, FAR_FREEZE, FAR_DIE, FAR_COUNT, FAR_QUIT,
+	FAR_HELLO = 1, FAR_LISTEN, FAR_ACCEPT, FAR_CONNECT, FAR_TOUCH, FAR_POST, FAR_WAIT,
+	FAR_CLOSE, FAR_HOLD, FAR_FREEZE, FAR_DIE, FAR_COUNT, FAR_QUIT,
 };
 
 struct order {				/* one question or answer; crosses hosts */

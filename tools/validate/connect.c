@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "tools/raw.h"
-#include "tools/validate/validate.h"
+#include "tools/validate/path.h"
 
 enum { GUARD = 512, BLOCKED_US = 10000, CALLS = 200, BLOCKED_MOST = 2 };
 
@@ -224,14 +224,6 @@ static void shared_listen(struct validate *v)
 	OK(net_close_listen(v->net, p.listen));
 }
 
-static void grown(struct counts a, struct counts b, int n)
-{
-	if (b.fds > a.fds + 4)
-		FAIL("%u descriptors became %u in %d rounds", a.fds, b.fds, n);
-	if (b.threads > a.threads + 4)
-		FAIL("%u threads became %u in %d rounds", a.threads, b.threads, n);
-}
-
 static void listen_leak(struct validate *v)
 {
 	enum { ROUNDS = 100 };
@@ -246,8 +238,7 @@ static void listen_leak(struct validate *v)
 			first = counts_now();
 	}
 	last = counts_now();
-	grown(first, last, ROUNDS);
-	saw(v, "%d rounds: %u descriptors", ROUNDS, last.fds);
+	not_grown(v, first, last, ROUNDS);
 }
 
 static void leak(struct validate *v, int rounds)
@@ -270,10 +261,9 @@ static void leak(struct validate *v, int rounds)
 	}
 	last = counts_now();
 	far_ask(v, &far_last);
-	grown(first, last, rounds);
-	grown((struct counts){ far.fds, far.threads },
-	      (struct counts){ far_last.fds, far_last.threads }, rounds);
-	saw(v, "%d rounds: %u descriptors here, %u there", rounds, last.fds, far_last.fds);
+	not_grown(v, first, last, rounds);
+	not_grown(v, (struct counts){ far.fds, far.threads },
+		  (struct counts){ far_last.fds, far_last.threads }, rounds);
 }
 
 static void leak_100(struct validate *v)
@@ -336,23 +326,6 @@ static void listen_gone(struct validate *v)
 }
 
 /* -- strangers ---------------------------------------------------------------------------- */
-
-/* Our own listening sockets over TCP: at most n addresses; how many. */
-static int listening(union raw_addr *ret, int n)
-{
-	int found = 0;
-
-	for (int fd = 0; fd < 1024 && found < n; fd++) {
-		socklen_t len = sizeof(int), alen = sizeof(ret[found]);
-		int on = 0;
-
-		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 && on &&
-		    getsockname(fd, &ret[found].sa, &alen) == 0 &&
-		    (ret[found].sa.sa_family == AF_INET || ret[found].sa.sa_family == AF_INET6))
-			found++;
-	}
-	return found;
-}
 
 /* Strangers that say `len` bytes of `said`, `n` of them, and then a comm comes up all the same. */
 static void strangers(struct validate *v, const void *said, size_t len, int n)

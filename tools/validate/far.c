@@ -686,6 +686,15 @@ struct counts counts_now(void)
 	return (struct counts){ count_fds(), count_threads() };
 }
 
+void not_grown(struct validate *v, struct counts a, struct counts b, int rounds)
+{
+	if (b.fds > a.fds + 4)
+		FAIL("%u descriptors became %u in %d rounds", a.fds, b.fds, rounds);
+	if (b.threads > a.threads + 4)
+		FAIL("%u threads became %u in %d rounds", a.threads, b.threads, rounds);
+	saw(v, "%d rounds: %u descriptors, %u threads", rounds, b.fds, b.threads);
+}
+
 static uint64_t clock_us(clockid_t id)
 {
 	struct timespec ts;

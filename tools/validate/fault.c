@@ -135,7 +135,7 @@ static void strangers(struct validate *v, size_t say, int n)
 {
 	struct msg m[8];
 	struct pair p;
-	int fds[200], ports = 0;
+	int fds[200], ports;
 	union raw_addr a[8];
 	uint8_t noise[1024];
 	struct way way;
@@ -145,15 +145,7 @@ static void strangers(struct validate *v, size_t say, int n)
 	both_up(v);
 	way = way_open(v, false);
 	pair_listen(v->net, &p);
-	for (int fd = 0; fd < 1024 && ports < 8; fd++) {
-		socklen_t len = sizeof(int), alen = sizeof(a[0]);
-		int on = 0;
-
-		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 && on &&
-		    getsockname(fd, &a[ports].sa, &alen) == 0)
-			ports += a[ports].sa.sa_family == AF_INET ||
-				 a[ports].sa.sa_family == AF_INET6;
-	}
+	ports = listening(a, 8);
 	if (!ports)
 		skip(v, "it does not listen on a TCP port");
 	for (int i = 0; i < n; i++) {

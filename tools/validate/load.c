@@ -119,15 +119,6 @@ static void init(struct validate *v)
 	saw(v, "%u versions", versions(v, up_down));
 }
 
-static void no_growth(struct validate *v, struct counts a, struct counts b, int n)
-{
-	if (b.fds > a.fds + 2)
-		FAIL("%u descriptors became %u in %d rounds", a.fds, b.fds, n);
-	if (b.threads > a.threads + 2)
-		FAIL("%u threads became %u in %d rounds", a.threads, b.threads, n);
-	saw(v, "%d rounds: %u descriptors, %u threads", n, b.fds, b.threads);
-}
-
 static void again(struct validate *v)
 {
 	enum { ROUNDS = 100 };
@@ -144,7 +135,7 @@ static void again(struct validate *v)
 				NULL));
 		OK(net_finalize_ctx(v->net, ctx));
 	}
-	no_growth(v, first, counts_now(), ROUNDS);
+	not_grown(v, first, counts_now(), ROUNDS);
 }
 
 static void contexts(struct validate *v)
@@ -197,7 +188,7 @@ static void reload(struct validate *v)
 		if (i == 1)
 			first = counts_now();
 	}
-	no_growth(v, first, counts_now(), 10);
+	not_grown(v, first, counts_now(), 10);
 }
 
 /* A plugin is in a process whose output others read. */

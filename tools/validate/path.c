@@ -82,7 +82,23 @@ static void rdma_line_or_skip(struct validate *v, const char *what, char *ret, s
 		skip(v, "the system has no %s of this device", what);
 }
 
-/* -- what TCP has carried ----------------------------------------------------------------- */
+/* -- sockets: who listens, and what TCP has carried --------------------------------------- */
+
+int listening(union raw_addr *ret, int n)
+{
+	int found = 0;
+
+	for (int fd = 0; fd < 1024 && found < n; fd++) {
+		socklen_t len = sizeof(int), alen = sizeof(ret[found]);
+		int on = 0;
+
+		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 && on &&
+		    getsockname(fd, &ret[found].sa, &alen) == 0 &&
+		    (ret[found].sa.sa_family == AF_INET || ret[found].sa.sa_family == AF_INET6))
+			found++;
+	}
+	return found;
+}
 
 static uint64_t tcp_sent;
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/diff.h"
 #include "tools/perf.h"
 #include "tools/validate/validate.h"
 
@@ -96,26 +97,10 @@ static void measure(struct validate *v, struct meter *m, enum fabric_kind kind,
 	}
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double median(const double *v)
-{
-	double copy[ROUNDS];
-
-	memcpy(copy, v, sizeof(copy));
-	qsort(copy, ROUNDS, sizeof(copy[0]), by_value);
-	return copy[ROUNDS / 2];
-}
-
 static void told(struct validate *v, const char *name, const char *unit, bool more,
 		 const double *samples)
 {
-	figure(v, &(struct figure){ name, unit, median(samples), more, samples, ROUNDS });
+	figure(v, &(struct figure){ name, unit, diff_median(samples, ROUNDS), more, samples, ROUNDS });
 }
 
 static void latency(struct validate *v)

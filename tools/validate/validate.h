@@ -169,6 +169,7 @@ struct counts {
 	unsigned fds, threads;
 };
 struct counts counts_now(void);
+void not_grown(struct validate *v, struct counts a, struct counts b, int rounds);
 
 /* How long calls have been off the CPU without waiting for one; microseconds. */
 struct watch {

@@ -17,6 +17,7 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
+#include "tools/perf.h"
 #include "tools/text.h"
 #include "tools/validate/validate.h"
 
@@ -41,8 +42,7 @@ double diff_median(const double *v, unsigned n)
 	if (!copy)
 		return 0;
 	memcpy(copy, v, n * sizeof(*copy));
-	qsort(copy, n, sizeof(*copy), by_value);
-	ret = n % 2 ? copy[n / 2] : (copy[n / 2 - 1] + copy[n / 2]) / 2;
+	ret = perf_median(copy, (int)n);
 	free(copy);
 	return ret;
 }
@@ -234,7 +234,8 @@ static int sheet_open(struct sheet *s, const char *path)
 	s->json = json_load_file(path, 0, &e);
 	if (!s->json)
 		return e.line < 1 ? opt_error(prog, "%s", e.text) :
-				    opt_error(prog, "%s: line %d: %s", path, e.line, e.text);
+				    opt_error(prog, "%s: line %d: %s [bad-report]", path, e.line,
+					      e.text);
 	schema = text_of(s->json, "schema");
 	version = json_object_get(s->json, "version");
 	s->perf = strcmp(schema, "braid-perf-1") == 0;
@@ -243,15 +244,17 @@ static int sheet_open(struct sheet *s, const char *path)
 		return 0;
 	}
 	if (strncmp(schema, "braid-perf-", 11) == 0 && !s->perf)
-		return opt_error(prog, "%s: %s is newer than this braid", path, schema);
+		return opt_error(prog, "%s: %s is newer than this braid [newer-report]",
+				 path, schema);
 	if (strcmp(schema, "braid-validate") != 0)
 		return opt_error(prog, "%s: neither of braid validate --json nor of braid perf "
-				 "--json", path);
+				 "--json [bad-report]", path);
 	if (json_integer_value(version) > VALIDATE_VERSION)
-		return opt_error(prog, "%s: version %lld is newer than this braid, which knows %d",
+		return opt_error(prog, "%s: version %lld is newer than this braid, which knows %d "
+				 "[newer-report]",
 				 path, (long long)json_integer_value(version), VALIDATE_VERSION);
 	if (json_integer_value(version) < 1 || !json_is_array(json_object_get(s->json, "checks")))
-		return opt_error(prog, "%s: not a whole report", path);
+		return opt_error(prog, "%s: not a whole report [bad-report]", path);
 	read_validate(s);
 	return 0;
 }
@@ -373,11 +376,7 @@ static const char about[] =
 	"What has changed from report A to report B: of braid validate --json FILE, or of\n"
 	"braid perf --json.  A figure counts as changed beyond the threshold, with five\n"
 	"samples or more on each side, and where chance would do so once in 100 times.\n"
-	"Exit status: 0 nothing is worse, 1 something is, 2 a report can't be read.\n\n"
-	"  braid validate --json before.json\n"
-	"  braid validate --json after.json\n"
-	"  braid diff before.json after.json\n"
-	"  braid diff --threshold 3 monday.json today.json";
+	"Exit status: 0 nothing is worse, 1 something is, 2 a report can't be read.";
 
 int cmd_diff(int argc, char **argv)
 {
@@ -388,19 +387,19 @@ int cmd_diff(int argc, char **argv)
 		{OPT_ARG, "B", NULL, "the report of after", &paths[1], 0, 0},
 		{OPT_REAL, "threshold", "PERCENT", "what is less is no change (10)", &threshold, 0,
 		 1000},
+		OPT_SUCH_AS("braid diff before.json after.json",
+			    "two reports of braid validate --json, or of braid perf --json"),
+		OPT_SUCH_AS("braid diff --threshold 3 monday.json today.json",
+			    "what is less than 3 % is no change"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
+	enum opt_end end;
 	struct sheet a, b;
 	int rc;
 
-	switch (opt_parse(prog, about, rows, argc, argv)) {
-	case OPT_BAD:
-		return 2;
-	case OPT_HELPED:
-		return 0;
-	case OPT_RUN:
-		break;
-	}
+	end = opt_parse(prog, about, rows, argc, argv);
+	if (end != OPT_RUN)
+		return end;
 	if (!paths[1])
 		return opt_error(prog, "two reports are needed, see --help");
 	rc = sheet_open(&a, paths[0]);

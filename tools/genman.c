@@ -188,22 +188,30 @@ const struct fabric_ops *const fabric_table[FABRIC_KINDS] = { 0 };
 static const char *wanted;		/* the subcommand whose options are to be printed */
 static unsigned found;
 
-/* "HOST:PORT" as mdoc has it: in small letters. */
+/* "HOST:PORT" as mdoc has it, in small letters; "[PID]" without its brackets. */
 static void print_arg(const char *arg)
 {
-	fputs(" Ar ", stdout);
-	for (; *arg; arg++)
-		putchar(tolower((unsigned char)*arg));
+	size_t len = strlen(arg);
+	bool optional = len && arg[0] == '[' && arg[len - 1] == ']';
+
+	fputs("Ar ", stdout);
+	for (size_t i = optional; i < len - optional; i++)
+		putchar(tolower((unsigned char)arg[i]));
 }
 
-static void print_name(const struct opt *o, const char *macro)
+static void print_name(const struct opt *o, bool in_synopsis)
 {
-	if (o->type == OPT_ARG)
-		printf(".%s Ar %s", macro, o->name);
-	else
-		printf(".%s Fl -%s", macro, o->name);
-	if (o->arg)
-		print_arg(o->arg);
+	const char *arg = o->type == OPT_ARG ? o->name : o->arg;
+
+	putchar('.');
+	if (!in_synopsis)
+		fputs("It ", stdout);
+	else if (o->type != OPT_ARG || *o->name == '[')
+		fputs("Op ", stdout);
+	if (o->type != OPT_ARG)
+		printf("Fl -%s%s", o->name, arg ? " " : "");
+	if (arg)
+		print_arg(arg);
 	putchar('\n');
 }
 
@@ -213,7 +221,7 @@ static void synopsis(const char *prog, const char *about, const struct opt *opts
 	printf(".Nm\n.Cm %s\n", strchr(prog, ' ') + 1);
 	for (const struct opt *o = opts; o->type != OPT_END; o++) {
 		if (o->type != OPT_EXAMPLE)
-			print_name(o, "Op");
+			print_name(o, true);
 	}
 }
 
@@ -240,7 +248,7 @@ static void options(const char *prog, const char *about, const struct opt *opts)
 		examples |= o->type == OPT_EXAMPLE;
 		if (o->type == OPT_EXAMPLE)
 			continue;
-		print_name(o, "It");
+		print_name(o, false);
 		print_help(o->help);
 	}
 	puts(".El");

@@ -76,7 +76,7 @@ static void help(const char *prog, const char *about, const struct opt *opts)
 	printf("usage: %s", prog);
 	for (o = opts; o->type != OPT_END; o++) {
 		if (o->type == OPT_ARG)
-			printf(" [%s]", o->name);
+			printf(" %s", o->name);
 	}
 	printf(" [options]\n%s\n\n", about);
 	for (o = opts; o->type != OPT_END; o++) {

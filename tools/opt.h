@@ -14,7 +14,7 @@
 
 enum opt_type {
 	OPT_END, OPT_FLAG, OPT_INT, OPT_REAL, OPT_TEXT,
-	OPT_ARG,		/* a word without a name before it */
+	OPT_ARG,		/* a word without a name before it; "[PID]" may be left out */
 	OPT_EXAMPLE,		/* a command line, in `name`, and what it does, in `help` */
 };
 

@@ -220,8 +220,8 @@ int perf_worker_main(int fd, const struct fabric_env *env);
 /* Listen at addr ("[ADDR:]PORT"); a socket and its port, or -errno and a sentence. */
 int perf_worker_listen(const char *addr, int *ret_port, char *err);
 /*
- * Serve coordinators, each by `worker` in a process of its own, until killed; with `once`, the first
- * only; with until_fd >= 0 until that is at its end.
+ * Serve coordinators, each by `worker` in a process of its own, until killed; with `once`, the
+ * first only; with until_fd >= 0 until that is at its end.
  */
 typedef int perf_worker_fn(int fd, const struct fabric_env *env);
 int perf_worker_serve(int listen_fd, const struct fabric_env *env, perf_worker_fn *worker, bool pin,

@@ -151,7 +151,7 @@ int cmd_stat(int argc, char **argv)
 	const char *pid = NULL, *dir = NULL;
 	bool json = false, metrics = false;
 	const struct opt rows[] = {
-		{OPT_ARG, "PID", NULL, "the process; without it, which there are", &pid, 0, 0},
+		{OPT_ARG, "[PID]", NULL, "the process; without it, which there are", &pid, 0, 0},
 		{OPT_FLAG, "json", NULL, "the report as it came", &json, 0, 0},
 		{OPT_FLAG, "metrics", NULL, "as OpenMetrics text", &metrics, 0, 0},
 		{OPT_TEXT, "dir", "DIR", "where its socket is, if BRAID_STAT_DIR was set for it",

@@ -24,14 +24,7 @@ static const char about[] =
 	"Does the plugin keep its promises here, or between this host and another?\n"
 	"PROFILE: quick (under a minute; the default), full, or soak HOURS.\n"
 	"Exit status: 0 nothing failed, 1 something did, 77 all was skipped, 2 it could\n"
-	"not be done or not be finished.\n\n"
-	"  braid validate                                    this host, two processes\n"
-	"  braid validate full --faults --json before.json   all, and keep it\n"
-	"  braid validate --listen 7400                      on one host, and then\n"
-	"  braid validate --connect node1:7400               on the other\n"
-	"  braid validate --only data,connect-leak --transport tcp\n"
-	"  braid validate soak 12 --faults\n"
-	"  braid diff before.json after.json                 what has changed since";
+	"not be done or not be finished.";
 
 struct words {				/* options as given */
 	const char *profile, *hours, *listen, *transport;
@@ -67,7 +60,7 @@ static int may_write(const char *path)
 		return 0;
 	f = fopen(path, "ae");
 	if (!f)
-		return opt_error(prog, "%s: %s", path, strerror(errno));
+		return opt_error(prog, "%s: %s [cannot-write]", path, strerror(errno));
 	fclose(f);
 	return 0;
 }
@@ -105,10 +98,13 @@ static int serve(const struct wishes *w, const struct words *words)
 {
 	struct fabric_env env = { .plugin = w->plugin, .abi = w->abi, .dev = w->dev, .cpu = -1 };
 	char err[PERF_TEXT] = "";
-	int rc = perf_worker_serve(words->listen, &env, validate_worker, false, words->once, err);
+	int port, rc, fd = perf_worker_listen(words->listen, &port, err);
 
-	if (rc < 0)
-		fprintf(stderr, "%s: %s\n", prog, err);
+	if (fd < 0)
+		return opt_error(prog, "%s [not-served]", err);
+	fprintf(stderr, "listening on port %d\n", port);
+	rc = perf_worker_serve(fd, &env, validate_worker, false, words->once, -1);
+	close(fd);
 	return rc ? 2 : 0;
 }
 
@@ -141,18 +137,20 @@ int cmd_validate(int argc, char **argv)
 		{OPT_TEXT, "dev", "DEV", "device, by number or name", &w.dev, 0, 0},
 		{OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &w.plugin, 0, 0},
 		{OPT_INT, "abi", "V", "its ABI version (the newest)", &w.abi, 5, 12},
+		OPT_SUCH_AS("braid validate", "this host, two processes"),
+		OPT_SUCH_AS("braid validate full --faults --json before.json", "all, and keep it"),
+		OPT_SUCH_AS("braid validate --listen 7400", "on one host, and on another:"),
+		OPT_SUCH_AS("braid validate --connect node1:7400", "between the two"),
+		OPT_SUCH_AS("braid validate --only data,connect-leak --transport tcp", "a part"),
+		OPT_SUCH_AS("braid validate soak 12 --faults", "half a day"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
+	enum opt_end end;
 	int rc;
 
-	switch (opt_parse(prog, about, rows, argc, argv)) {
-	case OPT_BAD:
-		return 2;
-	case OPT_HELPED:
-		return 0;
-	case OPT_RUN:
-		break;
-	}
+	end = opt_parse(prog, about, rows, argc, argv);
+	if (end != OPT_RUN)
+		return end;
 	if (words.list) {
 		validate_list();
 		return 0;

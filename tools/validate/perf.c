@@ -35,11 +35,11 @@ static void meter_open(struct validate *v, struct meter *m, enum perf_pattern pa
 	if (!rc)
 		rc = perf_session_arena(&m->s, perf_arena_bytes(&most, 2));
 	if (!rc)
-		rc = perf_session_load(&m->s, FABRIC_PLUGIN, &m->about);
+		rc = perf_session_load(&m->s, FABRIC_PLUGIN, NULL, &m->about);
 	if (!rc)
 		rc = perf_session_link_all(&m->s, FABRIC_PLUGIN, pattern, comms);
 	if (!rc && raw)
-		rc = perf_session_load(&m->s, FABRIC_RAW, &unused);
+		rc = perf_session_load(&m->s, FABRIC_RAW, NULL, &unused);
 	if (!rc && raw)
 		rc = perf_session_link_all(&m->s, FABRIC_RAW, pattern, comms);
 	if (rc)
@@ -100,7 +100,9 @@ static void measure(struct validate *v, struct meter *m, enum fabric_kind kind,
 static void told(struct validate *v, const char *name, const char *unit, bool more,
 		 const double *samples)
 {
-	figure(v, &(struct figure){ name, unit, diff_median(samples, ROUNDS), more, samples, ROUNDS });
+	double median = diff_median(samples, ROUNDS);
+
+	figure(v, &(struct figure){ name, unit, median, more, samples, ROUNDS });
 }
 
 static void latency(struct validate *v)

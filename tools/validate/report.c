@@ -12,6 +12,7 @@
 
 #include "tools/text.h"
 #include "tools/validate/validate.h"
+#include "tools/opt.h"
 
 enum { TITLE_AT = 29, SAID_AT = 9 };
 
@@ -284,7 +285,7 @@ static int write_to(const char *path, void (*write)(FILE *f, const json_t *repor
 		return 0;
 	f = is_stdout(path) ? stdout : fopen(path, "we");
 	if (!f) {
-		fprintf(stderr, "braid validate: %s: %s\n", path, strerror(errno));
+		opt_fail("braid validate", "[cannot-write]", "%s: %s", path, strerror(errno));
 		return -1;
 	}
 	write(f, report);
@@ -292,7 +293,7 @@ static int write_to(const char *path, void (*write)(FILE *f, const json_t *repor
 	if (f != stdout)
 		bad |= fclose(f) != 0;
 	if (bad)
-		fprintf(stderr, "braid validate: %s: can't be written\n", path);
+		opt_fail("braid validate", "[cannot-write]", "%s: can't be written", path);
 	return bad ? -1 : 0;
 }
 

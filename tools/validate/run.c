@@ -22,6 +22,9 @@
 #include "tools/raw.h"
 #include "tools/text.h"
 #include "tools/validate/validate.h"
+#include "tools/opt.h"
+
+static const char prog[] = "braid validate";
 
 enum { CHECK_S = 20, RESULT_SKIP = 77, SAMPLES_MAX = 400 };
 
@@ -469,20 +472,14 @@ int validate_run(const struct wishes *w)
 
 	if (w->thresholds) {
 		a.limits = limits_load(w->thresholds, err, sizeof(err));
-		if (!a.limits) {
-			fprintf(stderr, "braid validate: %s\n", err);
-			return 2;
-		}
+		if (!a.limits)
+			return opt_error(prog, "%s", err);
 	}
-	if (!peer_there(w)) {
-		fprintf(stderr, "braid validate: nobody answers at %s: start `braid validate "
-			"--listen PORT` there\n", w->connect);
-		return 2;
-	}
-	if (!count(w)) {
-		fputs("braid validate: nothing to do: what breaks things takes --faults\n", stderr);
-		return 2;
-	}
+	if (!peer_there(w))
+		return opt_error(prog, "nobody answers at %s: start `braid validate --listen PORT` "
+				 "there [no-meeting]", w->connect);
+	if (!count(w))
+		return opt_error(prog, "nothing to do: what breaks things takes --faults");
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
 	if (w->profile == PROFILE_SOAK)
@@ -499,10 +496,10 @@ int validate_run(const struct wishes *w)
 	json_decref(a.checks);
 	json_decref(a.limits);
 	if (a.gone)
-		fprintf(stderr, "braid validate: the peer %s has gone; what is above was seen "
-			"before\n", w->connect);
+		opt_error(prog, "the peer %s has gone; what is above was seen before [peer-gone]",
+			  w->connect);
 	if (stopped)
-		fputs("braid validate: stopped; what is above was seen before\n", stderr);
+		opt_error(prog, "stopped; what is above was seen before [stopped-early]");
 	if (rc || a.gone || stopped)
 		return 2;
 	return a.fails ? 1 : a.passes ? 0 : RESULT_SKIP;

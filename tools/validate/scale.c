@@ -25,7 +25,7 @@ static void mesh(struct validate *v, int n, int comms)
 	step(v, "%d processes", n);
 	if (perf_session_open(&s, &env, n, false, v->w->connect, 30) != 0 ||
 	    perf_session_arena(&s, perf_arena_bytes(&run, n)) != 0 ||
-	    perf_session_load(&s, FABRIC_PLUGIN, &about) != 0)
+	    perf_session_load(&s, FABRIC_PLUGIN, NULL, &about) != 0)
 		FAIL("%s", s.err);
 	step(v, "a comm from each of %d processes to each", n);
 	if (perf_session_link_all(&s, FABRIC_PLUGIN, PERF_ALLTOALL, comms) != 0)

@@ -198,11 +198,7 @@ static json_t *devices_json(struct net *net, const json_t *lines)
 	return list;
 }
 
-/*
- * A plugin finds the CUDA driver where NCCL has brought it, with a context.  Here we are in its
- * place: the first GPU's, if there is one, until we end.
- */
-static void bring_gpu(void)
+bool info_bring_gpu(void)
 {
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *at, *ctx = NULL;
 	int (*init)(unsigned flags);
@@ -212,15 +208,15 @@ static void bring_gpu(void)
 	int gpu = 0;
 
 	if (!lib)
-		return;
+		return false;
 #define FIND(call, name) at = dlsym(lib, name), memcpy(&call, &at, sizeof(at))
 	FIND(init, "cuInit");
 	FIND(get, "cuDeviceGet");
 	FIND(retain, "cuDevicePrimaryCtxRetain");
 	FIND(set, "cuCtxSetCurrent");
 #undef FIND
-	if (init && get && retain && set && !init(0) && !get(&gpu, 0) && !retain(&ctx, gpu))
-		set(ctx);
+	return init && get && retain && set && !init(0) && !get(&gpu, 0) && !retain(&ctx, gpu) &&
+	       !set(ctx);
 }
 
 json_t *info_plugin(const char *path, int abi, char *err)
@@ -231,7 +227,7 @@ json_t *info_plugin(const char *path, int abi, char *err)
 
 	if (!net)
 		return NULL;
-	bring_gpu();
+	info_bring_gpu();
 	heard = lines = json_array();
 	res = net_init(net, (uint64_t)getpid(), -1, hear, NULL);
 	heard = NULL;

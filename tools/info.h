@@ -4,6 +4,7 @@
 #define BRAID_TOOLS_INFO_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 enum { INFO_ERR = 600 };
 
@@ -11,5 +12,10 @@ enum { INFO_ERR = 600 };
 json_t *info_plugin(const char *path, int abi, char *err);
 /* The optional libraries, and whether they can be loaded here; they stay open. */
 json_t *info_libraries(void);
+/*
+ * A plugin finds the CUDA driver where NCCL has brought it, with a context.  Here we are in its
+ * place: the first GPU's, if there is one, until we end; false: there is none.
+ */
+bool info_bring_gpu(void);
 
 #endif

@@ -325,11 +325,11 @@ listen()				# OPTIONS...
 
 # -- devices that exist in memory only ----------------------------------------------------------
 
-fake_nic()				# DESCRIPTION CHECKS
+fake_nic()				# DESCRIPTION CHECKS [LIBRARIES]
 {
 	[ -e "$build/tests/fake/.libs/libibverbs.so.1" ] || skip "built without RDMA"
 	case ${BRAID_TEST_SANITIZER-} in *address*) skip "not with a sanitizer" ;; esac
-	run --separate-stderr env LD_LIBRARY_PATH="$build/tests/fake/.libs" \
+	run --separate-stderr env LD_LIBRARY_PATH="$build/tests/fake/.libs${3+:$3}" \
 		BRAID_TEST_FAKE_FABRIC="$BATS_TEST_TMPDIR/fabric" BRAID_TEST_FAKE_DEVICES="$1" \
 		timeout 100 "$braid" validate --plugin "$plugin" --transport verbs --tap --only "$2"
 	echo "$output $stderr"
@@ -345,6 +345,13 @@ fake_nic()				# DESCRIPTION CHECKS
 @test "iWARP's own checks, over an iWARP NIC" {
 	fake_nic iwarp0:iwarp,netdev=lo iwarp
 	[ "$(grep -c '^ok .* - iwarp' <<<"$output")" -eq 4 ]
+	[[ $output != *SKIP* ]]
+}
+
+@test "memory of a GPU, over a NIC that reaches it" {
+	[ -e "$build/tests/fakecuda/.libs/libcuda.so.1" ] || skip "tests/fakecuda is not built"
+	fake_nic roce0:rocev2,netdev=lo props-cuda,flush-gpu "$build/tests/fakecuda/.libs"
+	[ "$(grep -c '^ok ' <<<"$output")" -eq 2 ]
 	[[ $output != *SKIP* ]]
 }
 

@@ -184,14 +184,15 @@ static void half_hello(struct validate *v)
 
 /* -- this process ------------------------------------------------------------------------- */
 
-static void limit(int what, rlim_t most)
-{
-	struct rlimit l;
-
-	getrlimit(what, &l);
-	l.rlim_cur = most < l.rlim_max ? most : l.rlim_max;
-	setrlimit(what, &l);
-}
+/* A macro, for what names a limit is an int in some libraries and an enum in others. */
+#define LIMIT(what, most)							\
+	do {									\
+		struct rlimit l_;						\
+										\
+		getrlimit(what, &l_);						\
+		l_.rlim_cur = (most) < l_.rlim_max ? (most) : l_.rlim_max;	\
+		setrlimit(what, &l_);						\
+	} while (0)
 
 /* As many pairs as come up; what ended it. */
 static ncclResult_t pairs_until(struct validate *v, struct pair *p, int most, int *ret_n)
@@ -247,13 +248,13 @@ static void few_fds(struct validate *v)
 	int n;
 
 	net_up(v);
-	limit(RLIMIT_NOFILE, count_fds() + 6);
+	LIMIT(RLIMIT_NOFILE, (rlim_t)count_fds() + 6);
 	step(v, "comms with 6 descriptors left");
 	res = pairs_until(v, p, MOST, &n);
 	saw(v, "%d pairs came up, then: %s", n, n == MOST ? "nothing" : res ?
 	    net_result_name(res) : "none came up within 4 s");
 	pairs_close(v, p, n < MOST ? n : MOST - 1);
-	limit(RLIMIT_NOFILE, 1024);
+	LIMIT(RLIMIT_NOFILE, 1024);
 	works_again(v);
 }
 
@@ -275,13 +276,13 @@ static void little_memory(struct validate *v)
 		skip(v, "how much this process has can't be told");
 	if (pages > (UINT64_C(1) << 40) / 4096)
 		skip(v, "a sanitizer has taken all address space");
-	limit(RLIMIT_AS, (rlim_t)(pages * 4096 + (16 << 20)));
+	LIMIT(RLIMIT_AS, (rlim_t)(pages * 4096 + (16 << 20)));
 	step(v, "comms with 16 MiB left");
 	res = pairs_until(v, p, MOST, &n);
 	saw(v, "%d pairs came up, then: %s", n, n == MOST ? "nothing" : res ?
 	    net_result_name(res) : "none came up within 4 s");
 	pairs_close(v, p, n < MOST ? n : MOST - 1);
-	limit(RLIMIT_AS, RLIM_INFINITY);
+	LIMIT(RLIMIT_AS, RLIM_INFINITY);
 	works_again(v);
 }
 
@@ -290,7 +291,7 @@ static void memlock(struct validate *v)
 {
 	struct pair p;
 
-	limit(RLIMIT_MEMLOCK, 64 << 10);
+	LIMIT(RLIMIT_MEMLOCK, 64 << 10);
 	net_up(v);
 	pair_open(v->net, &p);
 	step(v, "4 MiB with 64 KiB that may be pinned");

@@ -59,6 +59,8 @@ static void grouped(struct validate *v)
 
 /* -- a GPU ------------------------------------------------------------------------------- */
 
+enum { GPU_SIZE = 1 << 20 };		/* of each end's */
+
 static struct {
 	int (*init)(unsigned flags);
 	int (*device)(int *ret, int ordinal);
@@ -117,7 +119,7 @@ static void gpu_exchange(struct validate *v, struct pair *p, unsigned long long 
 	struct op ops[2] = { op_group(v->net, p->recv), op_group(v->net, p->send) };
 	char *here = malloc(size);
 	int flush = (int)size, done = 0;
-	void *data = (void *)(uintptr_t)(gpu + size), *mrs = mr[1], *req = NULL;
+	void *data = (void *)(uintptr_t)(gpu + GPU_SIZE), *mrs = mr[1], *req = NULL;
 
 	TRUE(here);
 	fill(here, size, seed);
@@ -125,7 +127,7 @@ static void gpu_exchange(struct validate *v, struct pair *p, unsigned long long 
 	for (int i = 0; i < 2; i++) {
 		ops[i].is_recv = i == 0;
 		ops[i].n = 1;
-		ops[i].data[0] = (void *)(uintptr_t)(gpu + (i == 0 ? size : 0));
+		ops[i].data[0] = (void *)(uintptr_t)(gpu + (i == 0 ? GPU_SIZE : 0));
 		ops[i].size[0] = size;
 		ops[i].mr[0] = mr[i == 0];
 	}
@@ -133,36 +135,35 @@ static void gpu_exchange(struct validate *v, struct pair *p, unsigned long long 
 	OK(net_iflush(v->net, p->recv, 1, &data, &flush, &mrs, &req));
 	while (req && !done)
 		OK(net_test(v->net, req, &done, NULL));
-	TRUE(cuda.to_host(here, gpu + size, size) == 0);
+	TRUE(cuda.to_host(here, gpu + GPU_SIZE, size) == 0);
 	filled(here, size, seed);
 	free(here);
 }
 
 static void gpu_moved(struct validate *v, int fd)
 {
-	enum { SIZE = 1 << 20 };
 	unsigned long long gpu = 0;
 	void *mr[2], *comm[2];
 	struct pair p;
 
-	if (cuda.alloc(&gpu, 2 * SIZE) != 0)
+	if (cuda.alloc(&gpu, 2 * GPU_SIZE) != 0)
 		FAIL("the GPU gives no memory");
-	if (fd == 0 && (!cuda.export || cuda.export(&fd, gpu, 2 * SIZE, 1, 0) != 0))
+	if (fd == 0 && (!cuda.export || cuda.export(&fd, gpu, 2 * GPU_SIZE, 1, 0) != 0))
 		skip(v, "the GPU's driver does not export memory as DMA-BUF");
 	pair_open(v->net, &p);
 	comm[0] = p.send;
 	comm[1] = p.recv;
 	for (int i = 0; i < 2; i++) {
-		void *at = (void *)(uintptr_t)(gpu + (i ? SIZE : 0));
-		uint64_t offset = i ? SIZE : 0;
+		void *at = (void *)(uintptr_t)(gpu + (i ? GPU_SIZE : 0));
+		uint64_t offset = i ? GPU_SIZE : 0;
 
 		step(v, "memory of a GPU is registered");
-		OK(fd < 0 ? net_reg(v->net, comm[i], at, SIZE, NCCL_PTR_CUDA, &mr[i]) :
-			    net_reg_dmabuf(v->net, comm[i], at, SIZE, NCCL_PTR_CUDA, offset, fd,
+		OK(fd < 0 ? net_reg(v->net, comm[i], at, GPU_SIZE, NCCL_PTR_CUDA, &mr[i]) :
+			    net_reg_dmabuf(v->net, comm[i], at, GPU_SIZE, NCCL_PTR_CUDA, offset, fd,
 					   &mr[i]));
 	}
 	for (uint64_t i = 1; i <= 20; i++)
-		gpu_exchange(v, &p, gpu, i % 2 ? SIZE : 4096, mr, i);
+		gpu_exchange(v, &p, gpu, i % 2 ? GPU_SIZE : 4096, mr, i);
 	for (int i = 0; i < 2; i++)
 		OK(net_dereg(v->net, comm[i], mr[i]));
 	pair_close(v->net, &p);

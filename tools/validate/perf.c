@@ -100,9 +100,8 @@ static void measure(struct validate *v, struct meter *m, enum fabric_kind kind,
 static void told(struct validate *v, const char *name, const char *unit, bool more,
 		 const double *samples)
 {
-	double median = diff_median(samples, ROUNDS);
-
-	figure(v, &(struct figure){ name, unit, median, more, samples, ROUNDS });
+	figure(v, &(struct figure){ name, unit, diff_median(samples, ROUNDS), more, samples,
+				    ROUNDS });
 }
 
 static void latency(struct validate *v)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* props.c - is what the plugin says of its devices so? */
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/info.h"
 #include "tools/validate/validate.h"
 
 enum { DEVS = 64 };
@@ -149,25 +149,15 @@ static void host_memory(struct validate *v)
 	saw(v, "1 MiB was registered at each of %d devices", n);
 }
 
-/* Is there a GPU that could have memory? */
-static bool gpu_there(void)
-{
-	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *at;
-	int (*init)(unsigned flags);
-
-	at = lib ? dlsym(lib, "cuInit") : NULL;
-	memcpy(&init, &at, sizeof(at));
-	return init && init(0) == 0;
-}
-
 static void cuda(struct validate *v)
 {
 	struct braid_net_props p[DEVS];
+	bool gpu = info_bring_gpu();
 	int n = all(v, p), says = 0;
 
 	for (int i = 0; i < n; i++)
 		says += (p[i].ptr_support & NCCL_PTR_CUDA) != 0;
-	if (says && !gpu_there())
+	if (says && !gpu)
 		FAIL("%d of %d devices say that they have memory of GPUs, and there is no driver "
 		     "of a GPU here", says, n);
 	if (!says)
@@ -178,8 +168,10 @@ static void cuda(struct validate *v)
 static void dmabuf(struct validate *v)
 {
 	struct braid_net_props p[DEVS];
-	int n = all(v, p), says = 0;
+	int n, says = 0;
 
+	info_bring_gpu();
+	n = all(v, p);
 	for (int i = 0; i < n; i++) {
 		if (!(p[i].ptr_support & NCCL_PTR_DMABUF))
 			continue;

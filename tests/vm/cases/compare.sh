@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# compare.sh - braid compare of TCP and verbs in one guest, on a soft-RoCE device, perftest beside
-# it.  Which of them wins says nothing of real NICs; that each carries what it is shown for does.
-minutes=8
+# compare.sh - braid compare in one guest, on a soft-RoCE device: each transport carries what it is
+# shown for.
 # shellcheck source=tests/vm/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
@@ -10,8 +9,8 @@ sent=/sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts
 
 compared()
 {
-	timeout $((300 * slow)) "$BRAID_TEST_BRAID" compare --plugin "$plugin" --lanes 1,4 \
-		--seconds 0.3 --timeout 120 --csv "$tmp/csv" "$@" >"$tmp/out" 2>"$tmp/err"
+	timeout $((300 * slow)) "$BRAID_TEST_BRAID" compare --plugin "$plugin" --lanes 1 \
+		--seconds 0.1 --timeout 120 --csv "$tmp/csv" "$@" >"$tmp/out" 2>"$tmp/err"
 	compared_rc=$?
 	cat "$tmp/out" "$tmp/err"
 	return $compared_rc
@@ -27,19 +26,8 @@ carries()			# OVER LEAST MOST
 	[ $((after - before)) -ge "$2" ] && [ $((after - before)) -le "$3" ]
 }
 
-both_are_there()
-{
-	compared --over tcp,verbs,ucx,smc --patterns pingpong,oneway,hier --sizes 8,4k,64k,1m \
-		--reference || return
-	for over in "tcp x1" "tcp x4" verbs; do
-		grep -q "^pingpong,$over,1048576,4," "$tmp/csv" || return
-	done
-	grep -q '^pingpong: .*ahead' "$tmp/out"
-}
-
 export BRAID_SOCKET_IFNAME=v0
 case_ "a RoCE device comes up" vm_rxe v0
 case_ "over TCP the device sends nothing" carries tcp 0 20
 case_ "over verbs it does" carries verbs 40 100000000
-case_ "TCP and verbs are compared, perftest beside them" both_are_there
 done_

@@ -25,6 +25,7 @@
 #include "tools/raw.h"
 #include "tools/validate/validate.h"
 
+enum { SLOWEST = 32000 };		/* bytes in a millisecond, looked at as well */
 enum { JOBS_MAX = 64, COMMS_MAX = 4096, ANSWER_MS = 15000, DIAL_MS = 5000, WAIT_MS = 8000 };
 #define FAR_SIZE_MAX (UINT64_C(5) << 30)
 
@@ -328,9 +329,10 @@ static void slow(struct servant *s)
 			jobs_there(s);
 		for (int i = 0; s->busy && late && i < s->n_jobs; i++)
 			if (!s->jobs[i].over)
-				FAIL("a %s of %zu bytes, tag %d, is not over after %d s",
+				FAIL("a %s of %zu bytes, tag %d, is not over after %u s",
 				     s->jobs[i].op.is_recv ? "receive" : "send",
-				     s->jobs[i].msg[0].size, s->jobs[i].op.tag[0], WAIT_MS / 1000);
+				     s->jobs[i].msg[0].size, s->jobs[i].op.tag[0],
+				     (unsigned)s->now.ms / 1000);
 	}
 	if (s->busy && late)
 		FAIL("%s: not there after %d s", what[s->now.what], WAIT_MS / 1000);
@@ -448,7 +450,8 @@ void far_ask(struct validate *v, struct order *o)
 
 void far_ask_stepping(struct validate *v, struct order *o, bool (*ours)(void *), void *arg)
 {
-	uint64_t end = deadline_ms(WAIT_MS);
+	unsigned ms = o->ms ? (unsigned)o->ms : WAIT_MS;
+	uint64_t end = deadline_ms(ms);
 	bool done = false, answered = false;
 
 	far_send(v, o);
@@ -458,8 +461,8 @@ void far_ask_stepping(struct validate *v, struct order *o, bool (*ours)(void *),
 		if (!answered)
 			answered = far_answer(v, o, done ? 10 : 0);
 		if (now_us() > end)
-			FAIL("%s end is not done after %d s%s%.200s", done ? "the other" : "this",
-			     WAIT_MS / 1000, *net_last_warn() ? ": " : "", net_last_warn());
+			FAIL("%s end is not done after %u s%s%.200s", done ? "the other" : "this",
+			     ms / 1000, *net_last_warn() ? ": " : "", net_last_warn());
 		if (!done)
 			sched_yield();
 	}
@@ -625,8 +628,10 @@ const char *move(struct validate *v, struct way *way, const struct msg *m, int n
 	static char bad[256];
 
 	TRUE(n >= 1 && n <= REQS_MAX && group >= 1 && group <= RECVS_MAX);
+	wait.ms = WAIT_MS;
 	for (int i = 0; i < n; i++) {
 		sent[i] = m[i];
+		wait.ms += m[i].size / SLOWEST;
 		if (!sent[i].seed)
 			sent[i].seed = chance(v, UINT64_MAX) | 1;
 	}

@@ -397,7 +397,7 @@ check-smc: all $(check_LTLIBRARIES)
 		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(smc_tests)'
 check-faults: all tests/faults/faults
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(fault_tests)'
-check-cli: all
+check-cli: all $(check_LTLIBRARIES)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(cli_tests)'
 
 # The same over a NIC, and also to another host: make check-device DEV=mlx5_0 [PEER=HOST:PORT].

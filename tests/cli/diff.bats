@@ -148,5 +148,5 @@ high=11,12,13,14,15,16,17
 	[[ $output != *$'\033'* ]]
 	run -0 "$braid" diff --help
 	[[ $output == *"braid diff before.json after.json"* ]]
-	[[ $output == "usage: braid diff [options] A B"* ]]
+	[[ $output == "usage: braid diff A B [options]"* ]]
 }

@@ -119,6 +119,7 @@ checked()				# OPTIONS...
 }
 
 @test "two sides over the side channel, and the listener ends after one session" {
+	: >"$BATS_TEST_TMPDIR/err"
 	perf --listen 127.0.0.1:0 --once 2>"$BATS_TEST_TMPDIR/err" &
 	listener=$!
 	for _ in $(seq 50); do

@@ -255,7 +255,7 @@ broken_as()
 	bad "nobody answers at 127.0.0.1:1" --connect 127.0.0.1:1
 	bad "/nowhere/report.json" --json /nowhere/report.json
 	run -2 --separate-stderr "$braid" validate --plugin /nowhere/x.so
-	[[ $stderr == "braid validate: /nowhere/x.so: No such file or directory" ]]
+	[[ $stderr == "braid validate: /nowhere/x.so: No such file or directory [bad-option]" ]]
 }
 
 @test "--help has examples" {

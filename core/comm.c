@@ -1367,6 +1367,8 @@ void braid_comm_finish(struct braid_req *req, int *sizes)
 		count_done(c, e->size);
 		braid_hint(&e->busy, false);
 	}
+	if (braid_container(req, struct braid_recv, req)->rseq + req->n == c->next_rseq)
+		braid_link_owes(c->link);
 }
 
 /*

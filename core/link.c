@@ -7,7 +7,8 @@
  *     rest of the burst, until a second fruitless test() of one comm says that the burst is over.
  *   - Acknowledgements and credits ride on the next frame that goes out.  Those that the peer
  *     waits for (`urgent`) go alone at the first fruitless test(), the rest at half a window or
- *     when the service thread comes by (braid_link_tidy).
+ *     when the service thread comes by (braid_link_tidy).  Where nothing more is posted, that test()
+ *     may be one of another link (braid_link_owes).
  *   - Chunks go to the lane on which they would arrive first, of those that take more now.
  *
  * Lanes lose their sockets and get others.  Here is what that means for what was on them; when and
@@ -67,8 +68,27 @@ struct braid_link *braid_link_new(const struct braid_link_key *key)
 	return link;
 }
 
+/*
+ * The link whose peer waits to hear of the last message that was posted here (braid_link_owes).  It
+ * may be looked at by who has the lock, and by who has a comm there.
+ */
+static struct {
+	struct braid_lock lock;
+	_Atomic(struct braid_link *) link;
+} debt;
+
+static void debt_forget(struct braid_link *link)
+{
+	struct braid_link *owing = link;
+
+	braid_lock_wait(&debt.lock);
+	atomic_compare_exchange_strong(&debt.link, &owing, NULL);
+	braid_unlock(&debt.lock);
+}
+
 void braid_link_free(struct braid_link *link)
 {
+	debt_forget(link);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
@@ -1102,6 +1122,37 @@ static BRAID_APART void overdue(struct braid_link *link)
 	braid_unlock(&link->lock);
 }
 
+static void tell_now(struct braid_link *link)
+{
+	if (!is_urgent(link) || atomic_load(&link->state) != BRAID_LINK_UP ||
+	    !braid_trylock(&link->lock))
+		return;
+	braid_link_tell(link);
+	if (!braid_link_home(link)->blocked)
+		braid_link_flush(link);
+	braid_unlock(&link->lock);
+}
+
+/* `link` speaks for itself. */
+static BRAID_APART void pay(const struct braid_link *link)
+{
+	struct braid_link *owing = atomic_load(&debt.link);
+
+	if (!owing || owing == link || !braid_trylock(&debt.lock))
+		return;
+	if (atomic_compare_exchange_strong(&debt.link, &owing, NULL))
+		tell_now(owing);
+	braid_unlock(&debt.lock);
+}
+
+void braid_link_owes(struct braid_link *link)
+{
+	if (!is_urgent(link) || atomic_load_explicit(&debt.link, memory_order_relaxed) == link)
+		return;
+	pay(link);
+	atomic_store(&debt.link, link);
+}
+
 /* `all`: every lane is looked at. */
 static inline int move(struct braid_link *link, bool all)
 {
@@ -1147,6 +1198,8 @@ void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
 		fruitless(link, idle);
 	else if (moved > 0 && is_urgent(link))
 		overdue(link);
+	if (!moved && atomic_load_explicit(&debt.link, memory_order_relaxed))
+		pay(link);
 }
 
 static bool anybody_pushes(const struct braid_link *link)

@@ -225,6 +225,13 @@ unsigned braid_link_stop(struct braid_link *link);
 void braid_link_go(struct braid_link *link, unsigned n);
 
 /*
+ * The last message that was posted here is done, and perhaps no call comes here for a while: the
+ * peer is told with what is posted next, or at the first fruitless call on another link.  For who
+ * has a comm on the link.
+ */
+void braid_link_owes(struct braid_link *link);
+
+/*
  * Tell and send what waits without being urgent: for who comes by once in a while.  False: somebody
  * has the lock, and need not do it.
  */

@@ -1002,6 +1002,28 @@ static void every_chunk_is_acknowledged_at_the_first_idle_call(void **state)
 	free(to);
 }
 
+/* Its receiver has nothing more posted there, and asks about other links alone. */
+static void the_last_message_is_acknowledged_by_an_idle_call_on_another_link(void **state)
+{
+	char *from = message(20 * K, 1), *to = malloc(20 * K);
+	struct braid_req *r, *s;
+
+	(void)state;
+	r = irecv(cr, to, 20 * K, 0);
+	null_deliver_all(&p);
+	s = isend(cs, from, 20 * K, 0);
+	assert_false(done(s));
+	null_deliver_all(&p);
+	assert_int_equal(size_of(r), 20 * K);
+	assert_no_frame(B);		/* it may go with what is posted next */
+	braid_link_progress(p.end[A], cs, NULL);
+	while (null_deliver(&p, B, 0))
+		;
+	assert_true(done(s));
+	free(from);
+	free(to);
+}
+
 /* What could not ride on a frame that had begun to leave goes by itself afterwards. */
 static void an_acknowledgement_is_not_lost_behind_a_frame_half_sent(void **state)
 {
@@ -1487,6 +1509,7 @@ int main(void)
 		CASE(comms_are_told_apart_by_their_whole_id),
 		CASE(a_link_that_dies_takes_its_comms_with_it_and_says_so_once),
 		CASE(every_chunk_is_acknowledged_at_the_first_idle_call),
+		CASE(the_last_message_is_acknowledged_by_an_idle_call_on_another_link),
 		CASE(an_acknowledgement_is_not_lost_behind_a_frame_half_sent),
 		CASE(an_idle_link_gives_its_memory_back_and_takes_it_again),
 		CASE(an_open_is_answered),

@@ -340,7 +340,7 @@ endif
 dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(smc_tests) \
 	$(fault_tests) $(cli_tests) $(vm_tests) \
 	$(vm_smc_tests) $(vm_ucx_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
-	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/ucx/bench.sh \
+	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/vm/cases/compare-report.sh tests/ucx/bench.sh \
 	tests/rdma/device.sh tests/ucx/device.sh tests/topo/mktree tests/gpu/run
 EXTRA_DIST += tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) tests/doctor/healthy.txt tests/doctor/cases.bash tests/valgrind.supp \
 	tests/cppcheck.supp tests/fuzz/corpus tests/net/lib.sh \
@@ -461,6 +461,8 @@ ucx-bench: all
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/ucx/bench.sh
 vm-bench: all
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/vm/cases/bench.sh
+vm-compare: all
+	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/vm/cases/compare-report.sh
 
 # -- fuzzing, coverage, lint ----------------------------------------------------------------------
 
@@ -507,4 +509,4 @@ lint_dirs = plugin core gdr verbs socket topo tools
 lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
 .PHONY: check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-smc check-threads \
-	check-valgrind vm vm-bench vm-smc fuzz coverage lint soak soak-sim soak-faults
+	check-valgrind vm vm-bench vm-compare vm-smc fuzz coverage lint soak soak-sim soak-faults

@@ -204,7 +204,7 @@ listener()				# OPTIONS... - sets $port and $listener
 	tcp --connect 127.0.0.1:"$port" --sizes 8 --seconds 0.5 --rounds 99 --csv "$csv" \
 		>"$tmp/out" 2>"$tmp/err" &
 	pid=$!
-	sleep $((5 * slow))
+	sleep $((12 * slow))		# something has been measured by then
 	kill -KILL $listener
 	SECONDS=0
 	status=0

@@ -69,7 +69,7 @@ bad()
 
 @test "stat lists processes, and shows links and lanes of one" {
 	job
-	run -0 "$braid" stat
+	run -0 "$braid" stat --dir "$dir"	# others' processes are elsewhere
 	[ "$(grep -cE '^ *[0-9]+  braid ' <<<"$output")" -eq 2 ]
 	run -0 "$braid" stat "$pid"
 	[[ $output == "process $pid on "* ]]
@@ -167,7 +167,7 @@ except OSError:
 	left=$pid
 	[ -S "$dir/$left" ]
 	bad "has ended" stat "$left"
-	run -0 "$braid" stat
+	run -0 "$braid" stat --dir "$dir"	# others' processes are elsewhere
 	[ "${#lines[@]}" -eq 1 ]
 	job2
 	[ ! -e "$dir/$left" ]
@@ -225,7 +225,7 @@ job2()
 
 @test "top shows rates: once where there is no terminal, in place where there is one" {
 	job
-	run -0 "$braid" top --seconds 0.3
+	run -0 "$braid" top --seconds 0.3 --dir "$dir"
 	[ "$(grep -cE '^ *[0-9]+  braid ' <<<"$output")" -eq 2 ]
 	[[ $output != *$'\e'* ]]
 	# the sender's messages of a second; the other's are as many
@@ -242,6 +242,6 @@ job2()
 }
 
 @test "without a process of Braid's there is nothing to show" {
-	run -0 "$braid" top --seconds 0.1
+	run -0 "$braid" top --seconds 0.1 --dir "$BATS_TEST_TMPDIR"
 	[[ $output == *"no process of this user"* ]]
 }

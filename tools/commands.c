@@ -10,8 +10,7 @@
 
 const struct command commands[] = {
 	{"demo", cmd_demo, "A training step's communication on this machine, checked and timed"},
-	{"perf", cmd_perf,
-	 "Measure latency, bandwidth, rate and set-up, beside raw TCP if you like"},
+	{"perf", cmd_perf, "Measure latency, bandwidth, rate and set-up, also of raw TCP"},
 	{"compare", cmd_compare, "Which transport wins at which size, measured in turn"},
 	{"info", cmd_info, "What the plugin offers here, and every parameter"},
 	{"topo", cmd_topo, "How near GPUs and NICs are, and which a GPU should use"},

@@ -26,8 +26,7 @@ static void help(void)
 	for (unsigned i = 0; i < n_commands; i++)
 		printf("  %-10s  %s\n", commands[i].name, commands[i].help);
 	printf("  %-10s  This list\n", "help");
-	puts("\n`braid SUBCOMMAND --help` lists its options; `braid --version` says which this "
-	     "is.");
+	puts("\n`braid SUBCOMMAND --help` lists its options; `braid --version` says which it is.");
 }
 
 int main(int argc, char **argv)

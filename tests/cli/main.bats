@@ -25,6 +25,7 @@ bad()
 
 @test "help lists the subcommands" {
 	run -0 "$braid" help
+	awk 'length > 80 { exit 1 }' <<<"$output"
 	for word in demo perf info topo smc doctor stat dump top validate diff completion; do
 		[[ $output == *"  $word "* ]]
 	done

@@ -532,6 +532,16 @@ static int pick_gid(struct braid_wire *w, const struct braid_dev *dev, enum brai
 	return 0;
 }
 
+/* Most often somebody has asked for what is another host's index. */
+static int no_gid(struct braid_setup *s)
+{
+	if (braid_param.ib_gid_index >= 0)
+		snprintf(s->why, sizeof(s->why), "wrong GID: index %d is empty, or not of the "
+			 "peer's RoCE version; unset NCCL_IB_GID_INDEX",
+			 (int)braid_param.ib_gid_index);
+	return -EADDRNOTAVAIL;
+}
+
 static void add_gid(struct braid_wire_blob *b, const struct braid_gid *g)
 {
 	b->gid[b->ngids].type = (uint8_t)g->type;
@@ -572,7 +582,7 @@ static int gids_for(struct braid_wire *w, const struct braid_dev *dev,
 }
 
 /* The dialler learns which of its GIDs it is. */
-static int settle_gid(struct braid_wire *w, const struct braid_setup *s,
+static int settle_gid(struct braid_wire *w, struct braid_setup *s,
 		      const struct braid_wire_blob *peer)
 {
 	struct braid_gid g;
@@ -586,7 +596,7 @@ static int settle_gid(struct braid_wire *w, const struct braid_setup *s,
 	if (!peer->ngids)
 		return -EPROTO;
 	if (pick_gid(w, s->dev, peer->gid[0].type, true, &g))
-		return -EADDRNOTAVAIL;
+		return no_gid(s);
 	w->gid = (int)g.index;
 	return 0;
 }
@@ -617,6 +627,8 @@ static int setup(struct braid_setup *s, struct braid_wire *w, const struct braid
 {
 	int err = gids_for(w, s->dev, peer, b);
 
+	if (err)
+		err = no_gid(s);
 	if (!err && w->port->fabric == BRAID_FABRIC_IWARP && peer)
 		err = braid_cm_accept(w);
 	else if (!err && w->port->fabric != BRAID_FABRIC_IWARP)

@@ -11,6 +11,7 @@
 
 #include "tools/doctor/doctor.h"
 #include "topo/choose.h"
+#include "topo/netdev.h"
 
 enum { CONFIG_LEN = 4096, CAP_FIRST = 0x100, CAP_ACS = 0x0d, ACS_CONTROL = 6,
        ACS_TURNS = 0x1c };		/* requests, completions, upstream forwarding: redirected */
@@ -289,7 +290,21 @@ static void gpu_nic(struct doctor *d)
 	free(c);
 }
 
-/* Near all NICs that are up, RDMA ones if there are any. */
+/* NCCL_IB_HCA, of this check's job, leaves that NIC out. */
+static bool left_out(struct doctor *d, const struct braid_nic *nic)
+{
+	const char *name, *text = env_param(d, "ib_hca", &name);
+	const struct rdma_port *p;
+	unsigned n = text ? doctor_ports(d, &p) : 0;
+
+	for (; n; n--, p++) {
+		if (!strcmp(p->name, nic->name))
+			return !braid_netdev_port_match(text, p->dev, (unsigned)p->num, NULL, NULL);
+	}
+	return false;
+}
+
+/* Near all NICs that are up and may be used, RDMA ones if there are any. */
 static bool near_nics(struct doctor *d, struct braid_cpus *ret, int *ret_node, const char **ret_nic)
 {
 	const struct braid_machine *m = doctor_machine(d);
@@ -302,7 +317,8 @@ static bool near_nics(struct doctor *d, struct braid_cpus *ret, int *ret_node, c
 		const struct braid_nic *nic = &m->nics[i];
 		struct braid_cpus cpus;
 
-		if (nic->carrier == BRAID_CARRIER_DOWN || nic->rdma != rdma || !nic->n_spots)
+		if (nic->carrier == BRAID_CARRIER_DOWN || nic->rdma != rdma || !nic->n_spots ||
+		    left_out(d, nic))
 			continue;
 		braid_machine_cpus(m, nic->spots[0], &cpus);
 		if (braid_cpus_empty(&cpus))

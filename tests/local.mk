@@ -114,6 +114,7 @@ cli_tests = \
 	tests/cli/info.bats \
 	tests/cli/main.bats \
 	tests/cli/perf.bats \
+	tests/cli/quiz.bats \
 	tests/cli/stat.bats \
 	tests/cli/topo.bats \
 	tests/cli/validate.bats

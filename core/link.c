@@ -6,9 +6,9 @@
  *   - A small isend leaves at once if its caller had been waiting; in a burst it waits for the
  *     rest of the burst, until a second fruitless test() of one comm says that the burst is over.
  *   - Acknowledgements and credits ride on the next frame that goes out.  Those that the peer
- *     waits for (`urgent`) go alone at the first fruitless test(), the rest at half a window or
- *     when the service thread comes by (braid_link_tidy).  Where nothing more is posted, that test()
- *     may be one of another link (braid_link_owes).
+ *     waits for (`urgent`) go alone at the first fruitless test(), of another link too where
+ *     nothing more is posted here (braid_link_owes), the rest at half a window or when the service
+ *     thread comes by (braid_link_tidy).
  *   - Chunks go to the lane on which they would arrive first, of those that take more now.
  *
  * Lanes lose their sockets and get others.  Here is what that means for what was on them; when and

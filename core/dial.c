@@ -198,6 +198,12 @@ static void dial_failed_for_good(struct braid_link *link, const struct braid_con
 				(long long)braid_param.connect_timeout, strerror(-err));
 }
 
+/* What it lacks it may have a moment later. */
+static bool peer_is_short(const struct braid_conn *c)
+{
+	return c && (c->their_setup.err == EMFILE || c->their_setup.err == ENFILE);
+}
+
 /* A dial of a new link did not come through: try again, wait for theirs, or give up. */
 void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, uint64_t now)
 {
@@ -218,8 +224,9 @@ void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, u
 	link->dial_err = err;
 	if (err == -ECONNREFUSED && !link->refused_until_ns)
 		link->refused_until_ns = now + REFUSED_MS * MS;
-	if (err == -EPROTONOSUPPORT || err == -EPROTO || err == -EACCES || err == -EREMOTEIO ||
-	    err == -EAFNOSUPPORT || err == -ENOMEM || now >= link->dial_until_ns ||
+	if (err == -EPROTONOSUPPORT || err == -EPROTO || err == -EACCES ||
+	    (err == -EREMOTEIO && !peer_is_short(c)) || err == -EAFNOSUPPORT ||
+	    err == -ENOMEM || now >= link->dial_until_ns ||
 	    (err == -ECONNREFUSED && now >= link->refused_until_ns)) {
 		dial_failed_for_good(link, c, err);
 		return;

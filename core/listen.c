@@ -145,6 +145,9 @@ void braid_port_event(struct braid_port *p, uint64_t now)
 
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 			       errno == ENOBUFS)) {
+			/* It is said before it is known whether anybody waits: be called again. */
+			if (i > 0)
+				return;
 			if (braid_handshake_make_room())	/* strangers may hold it */
 				continue;
 			if (braid_log_gate_open(&gate_fds, now))

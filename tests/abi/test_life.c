@@ -29,7 +29,7 @@ static struct usage settled(void)
 	struct usage now = usage(), last;
 	unsigned same = 0;
 
-	for (int i = 0; i < 200 && same < 10; i++) {
+	for (int i = 0; i < 400 && same < 40; i++) {
 		last = now;
 		nap_ms(5);
 		now = usage();

@@ -950,6 +950,7 @@ static void accept_without_fds(struct abi *t)
 	uint64_t from;
 	unsigned w;
 
+	setenv("BRAID_STAT", "0", 1);	/* whose thread opens some in its own time */
 	friend_ready(&friend);
 	stage_up(t, &s);
 	OK(TIMED(SETUP_MS, net_accept(s.net, s.listen, &recv)));	/* its clock is open now */
@@ -975,6 +976,33 @@ static void accept_without_fds(struct abi *t)
 	stage_down(&s);
 }
 
+/* accept(2) says that there is none before it looks whether anybody else waits for one. */
+static void accept_with_the_last_fd(struct abi *t)
+{
+	struct peer friend;
+	struct fillers f;
+	struct stage s;
+	void *recv = NULL;
+
+	if (over_rdma())
+		skip_because("there more than a socket is wanted");
+	friend = friend_start(t);
+	setenv("BRAID_STAT", "0", 1);
+	friend_ready(&friend);
+	stage_up(t, &s);
+	fds_exhaust(&f);
+	close(f.fd[--f.n]);
+	give(friend.fd, s.handle, sizeof(s.handle));
+	WAIT_FOR(accept_step(s.net, s.listen, &recv));
+	EQ(0, warns() - s.warns);
+	fds_return(&f);
+	recv_one(s.net, recv, 100000, 42);
+	meet(friend.fd);
+	OK(net_close_recv(s.net, recv));
+	peer_join(&friend);
+	stage_down(&s);
+}
+
 static void waiting_body(struct abi *t, int fd)
 {
 	struct net *net = abi_up(t);
@@ -990,11 +1018,14 @@ static void connect_without_fds(struct abi *t)
 {
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
 	struct peer peer = peer_start(t, waiting_body);
-	struct net *net = hostile_up(t);
+	struct net *net;
 	struct fillers f;
 	void *send = NULL, *listen = NULL;
 	uint64_t from;
 	unsigned w;
+
+	setenv("BRAID_STAT", "0", 1);
+	net = hostile_up(t);
 
 	OK(net_listen(net, 0, handle, &listen));	/* the thread runs */
 	OK(net_close_listen(net, listen));
@@ -1103,6 +1134,7 @@ static const struct abi_case cases[] = {
 	CASE("a SYN without an answer is an error in time and no call waits", black_hole, ONCE),
 	CASE("a listener without a word is an error in time and no call waits", mute_listener, ONCE),
 	CASE("accept goes on when descriptors come back", accept_without_fds, ONCE),
+	CASE("accept takes a peer with the last descriptor", accept_with_the_last_fd, ONCE),
 	CASE("connect goes on when descriptors come back", connect_without_fds, ONCE),
 	CASE("listen goes on when descriptors come back", listen_without_fds, ONCE),
 	CASE("a child that holds strangers' descriptors harms nobody", fork_holds_on, ONCE),

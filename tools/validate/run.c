@@ -462,7 +462,7 @@ static uint64_t seed_of(const struct wishes *w)
 
 int validate_run(const struct wishes *w)
 {
-	struct all a = { .w = w, .checks = json_array() };
+	struct all a = { .w = w };
 	struct sigaction sa = { .sa_handler = stop, .sa_flags = (int)SA_RESETHAND };
 	uint64_t seed = seed_of(w);
 	double began = now_s();
@@ -470,16 +470,17 @@ int validate_run(const struct wishes *w)
 	json_t *o;
 	int rc;
 
-	if (w->thresholds) {
-		a.limits = limits_load(w->thresholds, err, sizeof(err));
-		if (!a.limits)
-			return opt_error(prog, "%s", err);
-	}
 	if (!peer_there(w))
 		return opt_error(prog, "nobody answers at %s: start `braid validate --listen PORT` "
 				 "there [no-meeting]", w->connect);
 	if (!count(w))
 		return opt_error(prog, "nothing to do: what breaks things takes --faults");
+	if (w->thresholds) {
+		a.limits = limits_load(w->thresholds, err, sizeof(err));
+		if (!a.limits)
+			return opt_error(prog, "%s", err);
+	}
+	a.checks = json_array();
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
 	if (w->profile == PROFILE_SOAK)

@@ -464,7 +464,7 @@ static void look_for_stalls(struct braid_link *link, uint64_t now)
 		}
 		if (now - c->stall_ns < limit)
 			continue;
-		if (!late && !link->heal.late)
+		if (!late && !link->heal.late) {
 			braid_warn("device %s, peer %s: a %s (tag %d, %llu bytes) has waited for "
 				   "%llu s; the peer was heard %llu ms ago and %s: that rank is "
 				   "late, the network is fine. See braid dump %u "
@@ -476,8 +476,8 @@ static void look_for_stalls(struct braid_link *link, uint64_t now)
 				   (unsigned long long)((now - link->heal.heard_ns) / MS),
 				   c->sender ? "has not posted its receive" : "has not sent it",
 				   braid_self.pid);
-		if (!late && !link->heal.late)
 			note_stall(link, (now - c->stall_ns) / MS, w.size);
+		}
 		late = true;
 	}
 	tell = late && !link->heal.late;

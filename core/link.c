@@ -1122,17 +1122,6 @@ static BRAID_APART void overdue(struct braid_link *link)
 	braid_unlock(&link->lock);
 }
 
-static void tell_now(struct braid_link *link)
-{
-	if (!is_urgent(link) || atomic_load(&link->state) != BRAID_LINK_UP ||
-	    !braid_trylock(&link->lock))
-		return;
-	braid_link_tell(link);
-	if (!braid_link_home(link)->blocked)
-		braid_link_flush(link);
-	braid_unlock(&link->lock);
-}
-
 /* `link` speaks for itself. */
 static BRAID_APART void pay(const struct braid_link *link)
 {
@@ -1140,8 +1129,9 @@ static BRAID_APART void pay(const struct braid_link *link)
 
 	if (!owing || owing == link || !braid_trylock(&debt.lock))
 		return;
-	if (atomic_compare_exchange_strong(&debt.link, &owing, NULL))
-		tell_now(owing);
+	if (atomic_compare_exchange_strong(&debt.link, &owing, NULL) && is_urgent(owing) &&
+	    atomic_load(&owing->state) == BRAID_LINK_UP)
+		braid_link_tidy(owing);
 	braid_unlock(&debt.lock);
 }
 

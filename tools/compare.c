@@ -202,15 +202,9 @@ static void ends_say(struct compare *c)
 static int put(const struct cmp_report *rep, const char *path,
 	       int (*write)(const struct cmp_report *rep, FILE *to))
 {
-	FILE *to = strcmp(path, "-") ? fopen(path, "w") : stdout;
-	int rc;
+	FILE *to = opt_create(prog, path);
 
-	if (!to)
-		return opt_error(prog, "%s: %s [cannot-write]", path, strerror(errno));
-	rc = write(rep, to);
-	if ((to == stdout ? fflush(to) : fclose(to)) != 0 || rc)
-		return opt_error(prog, "%s: could not be written [cannot-write]", path);
-	return 0;
+	return to ? opt_finish(prog, path, to, write(rep, to) == 0) : 2;
 }
 
 static int csv_write(const struct cmp_report *rep, FILE *to)
@@ -233,7 +227,7 @@ static bool wrong(const struct cmp_report *rep)
 static int put_all(const struct compare *c)
 {
 	const struct words *w = &c->w;
-	bool taken = (w->json && !strcmp(w->json, "-")) || (w->csv && !strcmp(w->csv, "-"));
+	bool taken = opt_is_stdout(w->json) || opt_is_stdout(w->csv);
 	int rc = 0;
 
 	if (!taken && (c->rep.nrows || !c->rep.failed[0]))
@@ -381,7 +375,7 @@ static int settle(struct compare *c)
 		rc = opt_error(prog, "--patterns needs one");
 	if (!rc)
 		rc = each(c->w.over, transport_known, c);
-	if (!rc && c->w.json && c->w.csv && !strcmp(c->w.json, "-") && !strcmp(c->w.csv, "-"))
+	if (!rc && opt_is_stdout(c->w.json) && opt_is_stdout(c->w.csv))
 		rc = opt_error(prog, "--json or --csv to standard output, not both");
 	return rc ? rc : places_settle(c);
 }

@@ -138,13 +138,6 @@ struct sheet {				/* a report */
 	unsigned n;
 };
 
-static const char *text_of(const json_t *o, const char *key)
-{
-	const char *s = json_string_value(json_object_get(o, key));
-
-	return s ? s : "";
-}
-
 static struct series *series_of(struct sheet *s, const char *name)
 {
 	struct series *v;

@@ -24,13 +24,6 @@ static const enum colour colours[LEVELS] = {
 	[LEVEL_WARN] = COLOUR_WARN, [LEVEL_FAIL] = COLOUR_BAD,
 };
 
-static const char *text_of(const json_t *o, const char *key)
-{
-	const char *s = json_string_value(json_object_get(o, key));
-
-	return s ? s : "";
-}
-
 static enum level level_in(const json_t *o)
 {
 	return level_of(text_of(o, "level"));

@@ -307,7 +307,7 @@ static json_t *params_json(void)
 
 /* -- the text ----------------------------------------------------------------------------- */
 
-static const char *text_of(const json_t *o, const char *key)
+static const char *text_or_dash(const json_t *o, const char *key)
 {
 	const char *s = json_string_value(json_object_get(o, key));
 
@@ -341,13 +341,13 @@ static void print_device(const json_t *d)
 {
 	const json_t *transports = json_object_get(d, "transports");
 
-	printf("\ndevice %lld     %s\n", number_of(d, "index"), text_of(d, "name"));
-	printf("  address    %s\n", text_of(d, "address"));
+	printf("\ndevice %lld     %s\n", number_of(d, "index"), text_or_dash(d, "name"));
+	printf("  address    %s\n", text_or_dash(d, "address"));
 	if (json_array_size(transports))
 		print_list("  transports ", transports, "", ", ");
 	printf("  speed      %g Gbit/s\n", (double)number_of(d, "speed_mbps") / 1000);
-	printf("  PCI        %s\n", text_of(d, "pci_path"));
-	printf("  guid       %s, port %lld\n", text_of(d, "guid"), number_of(d, "port"));
+	printf("  PCI        %s\n", text_or_dash(d, "pci_path"));
+	printf("  guid       %s, port %lld\n", text_or_dash(d, "guid"), number_of(d, "port"));
 	print_list("  memory     ", json_object_get(d, "memory"), "", " ");
 	printf("  limits     %lld comms, %lld receives in one, %lld MiB a message\n",
 	       number_of(d, "max_comms"), number_of(d, "max_recvs"),
@@ -360,8 +360,8 @@ static void print_plugin(const json_t *doc)
 	json_t *x;
 	size_t i;
 
-	printf("plugin     %s\n", text_of(p, "path"));
-	printf("name       %s\n", text_of(p, "name"));
+	printf("plugin     %s\n", text_or_dash(p, "path"));
+	printf("name       %s\n", text_or_dash(p, "name"));
 	print_list("ABI        ", json_object_get(p, "abis"), "v", " ");
 	printf("           asked through v%lld; DMA-BUF registration %s, NIC fusion %s\n",
 	       number_of(p, "abi"), json_is_true(json_object_get(p, "dmabuf")) ? "yes" : "no",
@@ -369,7 +369,7 @@ static void print_plugin(const json_t *doc)
 	json_array_foreach(json_object_get(p, "notes"), i, x)
 		printf("%s %s\n", i ? "          " : "notes     ", json_string_value(x));
 	if (json_is_string(json_object_get(p, "warning")))
-		printf("warning    %s\n", text_of(p, "warning"));
+		printf("warning    %s\n", text_or_dash(p, "warning"));
 	if (json_array_size(list) == 0)
 		puts("\nno devices");
 	json_array_foreach(list, i, x)
@@ -378,10 +378,10 @@ static void print_plugin(const json_t *doc)
 	smc_print(json_object_get(doc, "smc"));
 	puts("\noptional libraries on this host; " USED);
 	json_array_foreach(json_object_get(doc, "libraries"), i, x)
-		printf("  %-16s  %-27s %s\n", text_of(x, "name"), text_of(x, "for"),
+		printf("  %-16s  %-27s %s\n", text_or_dash(x, "name"), text_or_dash(x, "for"),
 		       json_is_true(json_object_get(x, "found")) ? "found" :
-		       strstr(text_of(x, "why"), "No such file") ? "not installed" :
-		       text_of(x, "why"));
+		       strstr(text_or_dash(x, "why"), "No such file") ? "not installed" :
+		       text_or_dash(x, "why"));
 }
 
 static void print_params(const json_t *doc)
@@ -392,18 +392,19 @@ static void print_params(const json_t *doc)
 
 	puts("");
 	json_array_foreach(json_object_get(doc, "params"), i, p) {
-		snprintf(name, sizeof(name), "BRAID_%s", text_of(p, "name"));
+		snprintf(name, sizeof(name), "BRAID_%s", text_or_dash(p, "name"));
 		for (c = 0; name[c]; c++)
 			if (name[c] >= 'a' && name[c] <= 'z')
 				name[c] = (char)(name[c] - 'a' + 'A');
-		printf("%s = %s\n", name, *text_of(p, "value") ? text_of(p, "value") : "(empty)");
+		printf("%s = %s\n", name,
+		       *text_or_dash(p, "value") ? text_or_dash(p, "value") : "(empty)");
 		printf("        default %s, %s",
-		       *text_of(p, "default") ? text_of(p, "default") : "(empty)",
-		       text_of(p, "range"));
+		       *text_or_dash(p, "default") ? text_or_dash(p, "default") : "(empty)",
+		       text_or_dash(p, "range"));
 		if (json_is_string(json_object_get(p, "fallback")))
-			printf("; else %s", text_of(p, "fallback"));
+			printf("; else %s", text_or_dash(p, "fallback"));
 		putchar('\n');
-		text_wrap(text_of(p, "help"), 8, 0);
+		text_wrap(text_or_dash(p, "help"), 8, 0);
 	}
 }
 

@@ -56,6 +56,29 @@ int opt_fail(const char *prog, const char *id, const char *fmt, ...)
 	return 1;
 }
 
+bool opt_is_stdout(const char *path)
+{
+	return path && strcmp(path, "-") == 0;
+}
+
+FILE *opt_create(const char *prog, const char *path)
+{
+	FILE *f = opt_is_stdout(path) ? stdout : fopen(path, "we");
+
+	if (!f)
+		opt_error(prog, "%s: %s [cannot-write]", path, strerror(errno));
+	return f;
+}
+
+int opt_finish(const char *prog, const char *path, FILE *f, bool made)
+{
+	bool bad = fflush(f) != 0 || ferror(f) || !made;
+
+	if (f != stdout)
+		bad |= fclose(f) != 0;
+	return bad ? opt_error(prog, "%s: could not be written [cannot-write]", path) : 0;
+}
+
 static void option_help(const struct opt *o)
 {
 	int used = printf("  %s%s%s%s", opt_has_dashes(o) ? "--" : "", o->name, o->arg ? " " : "",

@@ -11,6 +11,7 @@
 #define BRAID_TOOLS_OPT_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 enum opt_type {
 	OPT_END, OPT_FLAG, OPT_INT, OPT_REAL, OPT_TEXT,
@@ -54,5 +55,14 @@ int opt_error(const char *prog, const char *fmt, ...) __attribute__((format(prin
  */
 int opt_fail(const char *prog, const char *id, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/*
+ * The file that an option names, for writing; "-" is standard output.  opt_create() gives NULL
+ * after a line that says why; opt_finish() ends it, and gives 2 after a line if not all of it is
+ * written or, `made` is false, not all of it was there to be.
+ */
+bool opt_is_stdout(const char *path);		/* NULL is not */
+FILE *opt_create(const char *prog, const char *path);
+int opt_finish(const char *prog, const char *path, FILE *f, bool made);
 
 #endif

@@ -41,3 +41,10 @@ const char *text_colour(enum colour colour)
 		return "";
 	return codes[colour];
 }
+
+const char *text_of(const json_t *o, const char *key)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+
+	return s ? s : "";
+}

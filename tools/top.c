@@ -13,6 +13,7 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
+#include "tools/perf.h"
 #include "tools/process.h"
 #include "tools/stat.h"
 #include "tools/text.h"
@@ -36,14 +37,6 @@ static void interrupted(int sig)
 	atomic_store(&over, true);
 }
 
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
-
 static void look(const char *dir, struct samples *ret)
 {
 	static struct process p[PROCESSES_MAX];
@@ -56,7 +49,8 @@ static void look(const char *dir, struct samples *ret)
 
 		if (!o)
 			continue;	/* it has ended */
-		ret->of[ret->n++] = (struct sample){ p[i], report_sums(o), now() };
+		ret->of[ret->n++] = (struct sample){ p[i], report_sums(o),
+						     (double)perf_now_ns() / 1e9 };
 		json_decref(o);
 	}
 }

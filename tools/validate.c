@@ -56,7 +56,7 @@ static int may_write(const char *path)
 {
 	FILE *f;
 
-	if (!path || strcmp(path, "-") == 0)
+	if (!path || opt_is_stdout(path))
 		return 0;
 	f = fopen(path, "ae");
 	if (!f)
@@ -67,8 +67,7 @@ static int may_write(const char *path)
 
 static int settle(struct wishes *w, const struct words *words)
 {
-	bool json_out = w->json && strcmp(w->json, "-") == 0;
-	bool junit_out = w->junit && strcmp(w->junit, "-") == 0;
+	bool json_out = opt_is_stdout(w->json), junit_out = opt_is_stdout(w->junit);
 	char err[PERF_TEXT], bad[64];
 	union raw_addr unused;
 	int rc = profile(w, words);

@@ -503,7 +503,6 @@ static void receive_waits_not(struct validate *v)
 static const char broken[] =
 	"Data is not safe over this path. Try --transport tcp to see whose fault it is; update "
 	"firmware and driver; report it";
-static const char report[] = "Report it to who made the plugin";
 static const char hung[] = "NCCL's thread stands still for all its peers: report it";
 
 const struct vcheck validate_data[] = {
@@ -538,8 +537,8 @@ const struct vcheck validate_data[] = {
 	  overtaking, V_SOAK, 0 },
 	{ "data-send-first", "Sends before their receives are posted", broken, send_first, V_SOAK,
 	  0 },
-	{ "data-no-sizes", "test() without room for sizes", report, no_sizes, V_SOAK, 0 },
-	{ "data-optional", "Receives whose completion NCCL does not need", report, optional, V_SOAK,
+	{ "data-no-sizes", "test() without room for sizes", REPORT, no_sizes, V_SOAK, 0 },
+	{ "data-optional", "Receives whose completion NCCL does not need", REPORT, optional, V_SOAK,
 	  0 },
 	{ "data-random", "Any sizes, tags and places", broken, at_random, V_SOAK, 40 },
 	{ "data-comms", "8 comms at once", broken, comms_8, V_HERE | V_SOAK, 0 },

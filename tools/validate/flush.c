@@ -195,10 +195,10 @@ static const char gpudirect[] =
 
 const struct vcheck validate_flush[] = {
 	{ "flush-host", "Host memory after iflush() is what was sent",
-	  "Report it to who made the plugin", host, V_SOAK, 0 },
-	{ "flush-zero", "iflush() of nothing is done", "Report it to who made the plugin", zero, 0,
+	  REPORT, host, V_SOAK, 0 },
+	{ "flush-zero", "iflush() of nothing is done", REPORT, zero, 0,
 	  0 },
-	{ "flush-group", "iflush() of a grouped receive", "Report it to who made the plugin",
+	{ "flush-group", "iflush() of a grouped receive", REPORT,
 	  grouped, V_SOAK, 0 },
 	{ "flush-gpu", "Memory of a GPU after iflush() is what was sent", gpudirect, gpu,
 	  V_HERE | V_SOAK, 0 },

@@ -270,25 +270,24 @@ static void large(struct validate *v)
 	pair_close(v->net, &p);
 }
 
-static const char report[] = "Report it to who made the plugin";
 static const char memlock[] = "ulimit -l unlimited, and see braid doctor --only limits";
 
 const struct vcheck validate_mr[] = {
-	{ "mr-tiny", "One byte can be registered", report, tiny, V_HERE, 0 },
-	{ "mr-part", "Messages from anywhere within registered memory", report, part,
+	{ "mr-tiny", "One byte can be registered", REPORT, tiny, V_HERE, 0 },
+	{ "mr-part", "Messages from anywhere within registered memory", REPORT, part,
 	  V_HERE | V_SOAK, 0 },
-	{ "mr-overlap", "Registrations overlap, and one goes", report, overlap, V_HERE | V_SOAK,
+	{ "mr-overlap", "Registrations overlap, and one goes", REPORT, overlap, V_HERE | V_SOAK,
 	  0 },
-	{ "mr-twice", "Memory is registered twice, and goes once", report, twice, V_HERE, 0 },
-	{ "mr-comms", "Memory is registered with two comms, and one goes", report, other_comm,
+	{ "mr-twice", "Memory is registered twice, and goes once", REPORT, twice, V_HERE, 0 },
+	{ "mr-comms", "Memory is registered with two comms, and one goes", REPORT, other_comm,
 	  V_HERE, 0 },
 	{ "mr-again", "Other memory at the same address is not taken for the old",
 	  "Old data is sent: report it to who made the plugin", again,
 	  V_HERE | V_SOAK, 0 },
-	{ "mr-meanwhile", "Memory goes while messages of other memory are under way", report,
+	{ "mr-meanwhile", "Memory goes while messages of other memory are under way", REPORT,
 	  meanwhile, V_HERE | V_SOAK, 0 },
 	{ "mr-many", "1000 registrations leave nothing behind", memlock, many, V_HERE, 60 },
-	{ "mr-read-only", "Memory that can only be read can be sent", report, read_only, V_HERE,
+	{ "mr-read-only", "Memory that can only be read can be sent", REPORT, read_only, V_HERE,
 	  0 },
 	{ "mr-1g", "1 GiB can be registered", memlock, large, V_HERE | V_FULL, 60 },
 	{ NULL, NULL, NULL, NULL, 0, 0 },

@@ -325,7 +325,6 @@ static void ipv6(struct validate *v)
 }
 
 static const char port[] = "braid doctor --only rdma looks at ports, addresses and firmware";
-static const char report[] = "Report it to who made the plugin";
 
 const struct vcheck validate_path[] = {
 	{ "path-transport", "The device has a faster transport than TCP",
@@ -342,6 +341,6 @@ const struct vcheck validate_path[] = {
 	  "ping -M do -s SIZE finds the path's MTU; all hops need the same", mtu, V_SOAK, 0 },
 	{ "path-class", "The class of traffic of init() is on the connections",
 	  "Switches would not tell this traffic from other: report it", traffic_class, V_HERE, 0 },
-	{ "path-ipv6", "Data moves over IPv6", report, ipv6, 0, 0 },
+	{ "path-ipv6", "Data moves over IPv6", REPORT, ipv6, 0, 0 },
 	{ NULL, NULL, NULL, NULL, 0, 0 },
 };

@@ -16,13 +16,6 @@
 
 enum { TITLE_AT = 29, SAID_AT = 9 };
 
-static const char *text_of(const json_t *o, const char *key)
-{
-	const char *s = json_string_value(json_object_get(o, key));
-
-	return s ? s : "";
-}
-
 static const char *first_saw(const json_t *c)
 {
 	const char *s = json_string_value(json_array_get(json_object_get(c, "saw"), 0));
@@ -35,14 +28,9 @@ static bool is_failure(const json_t *c)
 	return strcmp(text_of(c, "result"), "fail") == 0;
 }
 
-static bool is_stdout(const char *path)
-{
-	return path && strcmp(path, "-") == 0;
-}
-
 static bool is_quiet(const struct wishes *w)
 {
-	return is_stdout(w->json) || is_stdout(w->junit);
+	return opt_is_stdout(w->json) || opt_is_stdout(w->junit);
 }
 
 /* -- text --------------------------------------------------------------------------------- */
@@ -283,23 +271,12 @@ static void write_json(FILE *f, const json_t *report)
 static int write_to(const char *path, void (*write)(FILE *f, const json_t *report),
 		    const json_t *report)
 {
-	FILE *f;
-	bool bad;
+	FILE *f = path ? opt_create("braid validate", path) : NULL;
 
-	if (!path)
-		return 0;
-	f = is_stdout(path) ? stdout : fopen(path, "we");
-	if (!f) {
-		opt_fail("braid validate", "[cannot-write]", "%s: %s", path, strerror(errno));
-		return -1;
-	}
+	if (!f)
+		return path ? 2 : 0;
 	write(f, report);
-	bad = fflush(f) != 0 || ferror(f);
-	if (f != stdout)
-		bad |= fclose(f) != 0;
-	if (bad)
-		opt_fail("braid validate", "[cannot-write]", "%s: can't be written", path);
-	return bad ? -1 : 0;
+	return opt_finish("braid validate", path, f, true);
 }
 
 /* Of a soak the report has not all that passed. */

@@ -56,6 +56,8 @@ struct vcheck {
 	int seconds;			/* 0: 20 */
 };
 
+#define REPORT "Report it to who made the plugin"
+
 /* Each in a file of that name; the last row of each is empty. */
 extern const struct vcheck validate_load[], validate_props[], validate_connect[], validate_data[],
 	validate_flush[], validate_mr[], validate_path[], validate_iwarp[], validate_smc[],

@@ -678,7 +678,7 @@ int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 	b.mtu = (uint8_t)p->mtu;
 	b.imm = p->imm;
 	b.lid = p->lid;
-	b.slots = BRAID_SLOTS_RX;
+	b.slots = BRAID_SLOTS_RX - BRAID_REPOST;
 	b.cm_port = p->cm_port;
 	b.qpn = w->qp ? w->qp->qp_num : 0;
 	b.psn = w->psn;

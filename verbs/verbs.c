@@ -333,13 +333,30 @@ static BRAID_APART int wc_failed(const struct braid_lane *lane, const struct ibv
 	return wc->status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -EIO;
 }
 
+/* A slot is empty.  Most often the caller waits for what was in it: it is posted with some others. */
+static void slot_free(struct braid_wire *w, struct ibv_recv_wr *slot)
+{
+	if (!w->nagain++)
+		w->again_end = &w->again;
+	*w->again_end = slot;
+	w->again_end = &slot->next;
+	w->slots++;
+}
+
+static int slots_post(struct braid_wire *w)
+{
+	if (w->nagain < BRAID_REPOST)
+		return 0;
+	w->nagain = 0;
+	*w->again_end = NULL;
+	return braid_wire_post_recv(w, w->again) ? -EIO : 0;
+}
+
 /*
- * What has come with completions beg .. end, whose slots are then posted again.  -EAGAIN: the next
- * of them is on its way into a GPU.
+ * What has come with completions beg .. end.  -EAGAIN: the next of them is on its way into a GPU.
  */
 static int take_all(struct braid_lane *lane, struct braid_wire *w)
 {
-	struct ibv_recv_wr *first = NULL, **last = &first;
 	uint64_t bytes = 0;
 	int i = w->wc_beg, err = 0, again = 0;
 
@@ -362,17 +379,14 @@ static int take_all(struct braid_lane *lane, struct braid_wire *w)
 		if (err == -EAGAIN)
 			break;
 		bytes += wc->byte_len + 1;
-		*last = &w->m->recv[wc->wr_id];
-		last = &(*last)->next;
-		w->slots++;
+		slot_free(w, &w->m->recv[wc->wr_id]);
 	}
 	w->wc_beg = i;
-	*last = NULL;
 	/* Before the lock is given back: what says that they are there goes under it. */
-	if (first && (!err || err == -EAGAIN))
-		again = braid_wire_post_recv(w, first);
+	if (!err || err == -EAGAIN)
+		again = slots_post(w);
 	atomic_store_explicit(&lane->rx_bytes, lane->rx_bytes + bytes, memory_order_relaxed);
-	return again ? -EIO : err;
+	return again ? again : err;
 }
 
 /* The peer has written its count: with the link's lock held. */

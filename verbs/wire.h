@@ -22,6 +22,8 @@
 enum {
 	BRAID_SLOT = BRAID_HDR_SIZE + BRAID_COPY_MAX,	/* an eager message, or part of a frame */
 	BRAID_SLOTS_RX = 64,
+	BRAID_REPOST = 8,		/* used ones are posted again together; the peer may not
+					 * count on them */
 	BRAID_BOUNCES = 8,		/* for memory that the NIC does not know */
 	BRAID_WR_TX = 256,
 	BRAID_CHAIN = 16,		/* work requests posted together */
@@ -95,7 +97,9 @@ struct braid_wire {
 
 	/* receiving: the lane's io lock */
 	uint32_t ack_seen;
-	uint32_t slots;			/* of ours that were used and are posted again, ever */
+	struct ibv_recv_wr *again, **again_end;	/* slots to be posted again */
+	unsigned nagain;		/* of them: fewer than BRAID_REPOST */
+	uint32_t slots;			/* of ours that the peer may use again, ever */
 	uint32_t slots_told;		/* of them, known to the peer */
 	uint32_t mark_frames, mark_slots;	/* so many had been used for so many frames */
 	bool count_due;

@@ -267,8 +267,12 @@ static void send_met(struct braid_comm *c, struct braid_send *s)
 	if (s->await == BRAID_AWAIT_EAGER)
 		window_give(&c->eager_out, &c->link->shared_out, s->size);
 	s->await = BRAID_MET;
-	while (c->oldest_await != c->next_seq && send_slot(c, c->oldest_await)->await == BRAID_MET)
+	if (s->seq != c->oldest_await)
+		return;
+	do
 		c->oldest_await++;
+	while (c->oldest_await != c->next_seq &&
+	       send_slot(c, c->oldest_await)->await == BRAID_MET);
 }
 
 /*
@@ -457,15 +461,9 @@ int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int3
 
 /* --- the receiving side -------------------------------------------------------------------- */
 
-static void recv_advance(struct braid_comm *c)
+static bool is_open(const struct braid_recv *e)
 {
-	while (c->oldest_rseq != c->next_rseq) {
-		const struct braid_recv *e = recv_slot(c, c->oldest_rseq);
-
-		if (e->posted && !e->matched)
-			break;
-		c->oldest_rseq++;
-	}
+	return e->posted && !e->matched;
 }
 
 static struct braid_recv *recv_find(struct braid_comm *c, int32_t tag)
@@ -473,7 +471,7 @@ static struct braid_recv *recv_find(struct braid_comm *c, int32_t tag)
 	for (uint32_t r = c->oldest_rseq; r != c->next_rseq; r++) {
 		struct braid_recv *e = recv_slot(c, r);
 
-		if (e->posted && !e->matched && e->tag == tag)
+		if (e->tag == tag && is_open(e))
 			return e;
 	}
 	return NULL;
@@ -484,7 +482,11 @@ static void recv_match(struct braid_comm *c, struct braid_recv *e, uint64_t size
 	e->matched = true;
 	e->unsized = false;
 	e->size = size;
-	recv_advance(c);
+	if (e->rseq != c->oldest_rseq)
+		return;
+	do
+		c->oldest_rseq++;
+	while (c->oldest_rseq != c->next_rseq && !is_open(recv_slot(c, c->oldest_rseq)));
 }
 
 static void recv_complete(struct braid_recv *e)
@@ -1348,6 +1350,7 @@ static int as_int(uint64_t size)
 void braid_comm_finish(struct braid_req *req, int *sizes)
 {
 	struct braid_comm *c = req->comm;
+	uint32_t end;
 
 	if (c->sender) {
 		struct braid_send *s = braid_container(req, struct braid_send, req);
@@ -1358,16 +1361,16 @@ void braid_comm_finish(struct braid_req *req, int *sizes)
 		braid_hint(&s->busy, false);
 		return;
 	}
-	for (unsigned i = 0, n = req->n; i < n; i++) {
-		struct braid_recv *e =
-			recv_slot(c, braid_container(req, struct braid_recv, req)->rseq + i);
+	end = braid_container(req, struct braid_recv, req)->rseq + req->n;
+	for (uint32_t r = end - req->n; r != end; r++) {
+		struct braid_recv *e = recv_slot(c, r);
 
 		if (sizes)
-			sizes[i] = as_int(e->size);
+			*sizes++ = as_int(e->size);
 		count_done(c, e->size);
 		braid_hint(&e->busy, false);
 	}
-	if (braid_container(req, struct braid_recv, req)->rseq + req->n == c->next_rseq)
+	if (end == c->next_rseq)
 		braid_link_owes(c->link);
 }
 

@@ -309,7 +309,7 @@ static int bring_here(struct braid_txq *q, struct braid_txf *f)
 	int err;
 
 	if (!f->bringing) {
-		if (!f->ext_len || f->own || !braid_send_is_gpu(f->owner))
+		if (f->own || !braid_send_is_gpu(f->owner))
 			return 0;
 		b = malloc(sizeof(*b) + f->ext_len);
 		if (!b)
@@ -345,7 +345,7 @@ const struct braid_txf *braid_tx_here(struct braid_lane *lane)
 	struct braid_txq *q = &lane->tx;
 	struct braid_txf *f = &q->f[q->f_sent & q->fmask];
 
-	return !q->part && bring_here(q, f) ? NULL : f;
+	return !q->part && f->ext_len && bring_here(q, f) ? NULL : f;
 }
 
 int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
@@ -360,7 +360,7 @@ int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t 
 	for (uint32_t i = q->f_sent; i != q->f_head && n + 2 <= max && bytes < budget; i++) {
 		struct braid_txf *f = &q->f[i & q->fmask];
 
-		if (bring_here(q, f))
+		if (f->ext_len && bring_here(q, f))
 			break;
 		if (skip < f->inl) {
 			n = iov_put(iov, n, q->ring + f->off + skip, f->inl - skip);

@@ -862,18 +862,21 @@ static BRAID_APART int rx_begin_again(struct braid_lane *lane)
 	return braid_comm_rx_stage(lane);
 }
 
-/* Frames that each end sends at home only. */
-static bool is_homely(unsigned type)
+#define OF(TYPE) (1u << BRAID_F_##TYPE)
+
+enum {
+	LINKS = OF(ACK) | OF(OPEN) | OF(LANES) | OF(CLOSE) | OF(DOWN) | OF(ALIVE),
+	ROAMING = OF(CHUNK) | OF(VOID) | OF(DOWN),	/* each end sends the others at home only */
+};
+
+static bool is_one_of(unsigned type, unsigned types)
 {
-	return type != BRAID_F_CHUNK && type != BRAID_F_VOID && type != BRAID_F_DOWN;
+	return types >> type & 1;
 }
 
 static int rx_begin(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
-	bool links = h->type == BRAID_F_ACK || h->type == BRAID_F_OPEN ||
-		     h->type == BRAID_F_LANES || h->type == BRAID_F_CLOSE ||
-		     h->type == BRAID_F_DOWN || h->type == BRAID_F_ALIVE;
 	struct braid_link *link = lane->link;
 	struct braid_comm *c;
 	int err;
@@ -887,10 +890,10 @@ static int rx_begin(struct braid_lane *lane)
 	err = braid_tx_acked(lane, h->ack);
 	if (err)
 		return err;
-	if (is_homely(h->type) && atomic_load_explicit(&link->rx_home, memory_order_relaxed) !=
-					  lane->index)
+	if (atomic_load_explicit(&link->rx_home, memory_order_relaxed) != lane->index &&
+	    !is_one_of(h->type, ROAMING))
 		atomic_store(&link->rx_home, lane->index);
-	if (links)
+	if (is_one_of(h->type, LINKS))
 		return rx_link_frame(lane);
 	if (link->again.kind && h->type == BRAID_F_EAGER)
 		return rx_begin_again(lane);
@@ -935,7 +938,7 @@ int braid_rx_broken(struct braid_lane *lane, const char *what, int err)
 
 static int of_frame(struct braid_lane *lane, int err)
 {
-	return braid_rx_broken(lane, braid_frame_name(lane->rx_hdr.type), err);
+	return err ? braid_rx_broken(lane, braid_frame_name(lane->rx_hdr.type), err) : 0;
 }
 
 int braid_rx_begin(struct braid_lane *lane)

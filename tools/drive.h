@@ -37,6 +37,7 @@ void equal(const char *file, int line, const char *what, uint64_t want, uint64_t
 uint64_t mix(uint64_t x);			/* splitmix64 */
 uint64_t now_us(void);
 uint64_t deadline_ms(unsigned ms);		/* from now, times BRAID_TEST_SLOW */
+/* Gives way, for 50 us if it has been long; a deadline is one wait's. */
 void wait_tick(uint64_t deadline, const char *file, int line, const char *what);
 void nap_ms(unsigned ms);
 

@@ -333,7 +333,7 @@ static BRAID_APART int wc_failed(const struct braid_lane *lane, const struct ibv
 	return wc->status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -EIO;
 }
 
-/* A slot is empty.  Most often the caller waits for what was in it: it is posted with some others. */
+/* A slot is empty.  The caller may wait for what was in it: it is posted later, with others. */
 static void slot_free(struct braid_wire *w, struct ibv_recv_wr *slot)
 {
 	if (!w->nagain++)
@@ -352,9 +352,7 @@ static int slots_post(struct braid_wire *w)
 	return braid_wire_post_recv(w, w->again) ? -EIO : 0;
 }
 
-/*
- * What has come with completions beg .. end.  -EAGAIN: the next of them is on its way into a GPU.
- */
+/* What has come with completions beg .. end.  -EAGAIN: the next is on its way into a GPU. */
 static int take_all(struct braid_lane *lane, struct braid_wire *w)
 {
 	uint64_t bytes = 0;

@@ -246,10 +246,10 @@ static int perf_run(struct perf *p)
 	progress_end(p);
 	if (rc)
 		opt_fail(p->prog, "[not-measured]", "%s", p->s.err[0] ? p->s.err : strerror(-rc));
-	else
-		perf_print(&p->rep);
+	if (!rc || (p->rep.nrows && p->opt.pattern != PERF_SETUP))
+		perf_print(&p->rep);	/* what there is, if it has not come to its end */
 	perf_session_close(&p->s);
-	rc = rc || !all_right(&p->rep) ? 1 : 0;
+	rc = rc ? 2 : !all_right(&p->rep);
 	free(p->rep.rows);
 	return rc;
 }

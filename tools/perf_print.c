@@ -235,6 +235,8 @@ static void line_ratio(const struct perf_report *rep, uint64_t size)
 	int n = ratios(rep, size, v);
 	double mid = perf_median(v, n);
 
+	if (!n)				/* ended before that was measured */
+		return;
 	printf("%*.*f%7.2f", main_values[shows(rep)].width, main_values[shows(rep)].digits,
 	       median_of(rep, &like, main_values[shows(rep)].get), mid);
 	if (n > 1)

@@ -147,7 +147,7 @@ checked()				# OPTIONS...
 	wait $listener || true
 }
 
-@test "a process that dies is one line and status 1, at once" {
+@test "a process that dies is one line and status 2, at once" {
 	timeout 60 "$braid" perf --plugin "$plugin" --seconds 50 2>"$BATS_TEST_TMPDIR/err" &
 	perf=$!
 	sleep 1.5
@@ -156,14 +156,28 @@ checked()				# OPTIONS...
 	SECONDS=0
 	status=0
 	wait $perf || status=$?
-	[ "$status" -eq 1 ]
+	[ "$status" -eq 2 ]
 	[ $SECONDS -lt 20 ]
 	[ "$(wc -l <"$BATS_TEST_TMPDIR/err")" -eq 1 ]
 	grep -q 'died: Killed' "$BATS_TEST_TMPDIR/err"
 }
 
-@test "nobody at the other end is one line and status 1" {
-	run -1 --separate-stderr perf --connect 127.0.0.1:1
+@test "what was measured before a process dies is printed" {
+	timeout 60 "$braid" perf --plugin "$plugin" --raw --sizes 8,64k --seconds 2 \
+		>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" &
+	perf=$!
+	sleep 5.5			# 8 B has both its figures, 64 KiB one at the most
+	coordinator=$(pgrep -P $perf)
+	kill -KILL "$(pgrep -n -P "$coordinator")"
+	status=0
+	wait $perf || status=$?
+	[ "$status" -eq 2 ]
+	grep -q 'died: Killed.*not-measured' "$BATS_TEST_TMPDIR/err"
+	[[ $(cat "$BATS_TEST_TMPDIR/out") =~ $'\n'" "+8" "+[0-9.]+ ]]
+}
+
+@test "nobody at the other end is one line and status 2" {
+	run -2 --separate-stderr perf --connect 127.0.0.1:1
 	[ "${#stderr_lines[@]}" -eq 1 ]
 	[[ $stderr == *"127.0.0.1:1"*refused* ]]
 }
@@ -191,7 +205,7 @@ checked()				# OPTIONS...
 }
 
 @test "a device that is not there is named" {
-	run -1 --separate-stderr perf --dev nothere0
+	run -2 --separate-stderr perf --dev nothere0
 	[ "${#stderr_lines[@]}" -eq 1 ]
 	[[ $stderr == *"no device 'nothere0'"* ]]
 }

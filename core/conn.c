@@ -278,24 +278,41 @@ static int rx_setup(struct braid_conn *c)
 	return c->their_setup.err ? use_socket(c) : 0;
 }
 
-static void make_setup(struct braid_conn *c, const uint8_t *theirs)
+/* Nothing can come yet: what the socket has to say is that it is over, or revoked. */
+static int socket_lives(struct braid_conn *c)
+{
+	char byte;
+	ssize_t n = braid_os->recv(c->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+
+	if (n < 0)
+		return errno == EINTR ? -EAGAIN : -errno;
+	return n ? -EALREADY : -ENOTCONN;
+}
+
+/* -EAGAIN: it takes its time, or c->mine_setup is filled. */
+static int make_setup(struct braid_conn *c, const uint8_t *theirs)
 {
 	int err;
 
-	braid_conn_setup(c);
+	if (!c->making)
+		braid_conn_setup(c);
+	c->making = false;
 	if (c->mine_setup.err)
-		return;
+		return 0;
 	err = c->tr->setup(&c->setup, theirs, c->mine_setup.blob);
+	if (err == -EAGAIN) {
+		c->making = true;
+		return socket_lives(c);
+	}
 	c->mine_setup.err = (uint16_t)-err;
+	return 0;
 }
 
 static int conn_ask_setup(struct braid_conn *c)
 {
-	if (is_set_up(c))
-		return 0;
-	if (!c->packed)
-		make_setup(c, NULL);
-	return tx_setup(c);
+	int err = is_set_up(c) || c->packed ? 0 : make_setup(c, NULL);
+
+	return err || is_set_up(c) ? err : tx_setup(c);
 }
 
 static int conn_rx_answered(struct braid_conn *c)
@@ -307,17 +324,6 @@ static int conn_rx_answered(struct braid_conn *c)
 	err = c->tr->setup_peer(&c->setup, c->their_setup.blob);
 	c->mine_setup.err = (uint16_t)-err;
 	return 0;
-}
-
-/* Nothing can come yet: what the socket has to say is that it is over, or revoked. */
-static int socket_lives(struct braid_conn *c)
-{
-	char byte;
-	ssize_t n = braid_os->recv(c->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
-
-	if (n < 0)
-		return errno == EINTR ? -EAGAIN : -errno;
-	return n ? -EALREADY : -ENOTCONN;
 }
 
 void braid_conn_revoke(struct braid_conn *c)
@@ -355,11 +361,9 @@ static int conn_rx_asked(struct braid_conn *c)
 
 static int conn_answer_setup(struct braid_conn *c)
 {
-	if (is_set_up(c))
-		return 0;
-	if (!c->packed)
-		make_setup(c, c->their_setup.blob);
-	return tx_setup(c);
+	int err = is_set_up(c) || c->packed ? 0 : make_setup(c, c->their_setup.blob);
+
+	return err || is_set_up(c) ? err : tx_setup(c);
 }
 
 static int conn_rx_ready(struct braid_conn *c)
@@ -378,7 +382,7 @@ static int conn_wait(struct braid_conn *c)
 
 bool braid_conn_polls(const struct braid_conn *c)
 {
-	return c->state == BRAID_CONN_WAIT_READY || c->state == BRAID_CONN_WAIT ||
+	return c->making || c->state == BRAID_CONN_WAIT_READY || c->state == BRAID_CONN_WAIT ||
 	       (c->state == BRAID_CONN_RX_READY && !is_set_up(c));
 }
 
@@ -413,7 +417,7 @@ int braid_conn_step(struct braid_conn *c, uint32_t *ret_events)
 
 		if (err) {
 			if (err == -EAGAIN)
-				*ret_events = states[c->state].events;
+				*ret_events = c->making ? 0 : states[c->state].events;
 			return err;
 		}
 		c->state = states[c->state].next;

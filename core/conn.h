@@ -53,11 +53,12 @@ struct braid_conn {
 	struct sockaddr_storage to;	/* setup.to */
 	struct braid_setup_msg mine_setup, their_setup;
 	uint8_t msg[BRAID_SETUP_SIZE];
+	bool making;			/* c->tr has begun to make what msg is to tell */
 	bool packed;			/* msg is to be sent, not made */
 	bool answered;			/* somebody is there: its deadline is later */
 	bool patient;			/* its deadline is that of a set-up */
 	bool revoked;			/* what was set up has been taken back */
-	uint64_t ready_by_ns;		/* dialler: else what is set up can't be had */
+	uint64_t ready_by_ns;		/* 0, or else what is set up can't be had */
 };
 
 /* Prepare one on a socket: the dialler's may still be connecting. c->mine is filled by the owner

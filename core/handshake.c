@@ -562,6 +562,12 @@ static uint64_t ready_by(const struct braid_conn *c, uint64_t now, uint64_t time
 	return now + (c->tr->slow ? timeout / 2 : READY_MS * MS);
 }
 
+/* For this end's own part of a set-up. */
+static bool waits(const struct braid_conn *c)
+{
+	return c->making || c->state == BRAID_CONN_WAIT_READY;
+}
+
 void braid_handshake_event(struct braid_conn *c, uint64_t now)
 {
 	struct braid_link *link = c->link;
@@ -576,11 +582,15 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 			c->answered = true;
 			c->deadline_ns = now + ANSWER_MS * MS;
 		}
+		if (!waits(c) && c->ready_by_ns) {
+			c->ready_by_ns = 0;	/* it is the peer's turn */
+			c->patient = false;
+		}
 		if (c->state >= BRAID_CONN_ASK_SETUP && c->tr && c->tr->blob && !c->patient) {
 			c->patient = true;
 			c->deadline_ns = now + timeout;
 		}
-		if (c->state == BRAID_CONN_WAIT_READY && !c->ready_by_ns)
+		if (waits(c) && !c->ready_by_ns)
 			c->ready_by_ns = ready_by(c, now, timeout);
 		braid_watch(EPOLL_CTL_MOD, c->fd, events, c, BRAID_TAG_CONN);
 		return;
@@ -699,7 +709,7 @@ bool braid_handshakes_poll(uint64_t now)
 		if (!braid_conn_polls(c))
 			continue;
 		any = true;
-		if (c->state == BRAID_CONN_WAIT_READY && c->ready_by_ns && now >= c->ready_by_ns)
+		if (waits(c) && c->ready_by_ns && now >= c->ready_by_ns)
 			c->mine_setup.err = ETIMEDOUT;
 		braid_list_del(&c->node);	/* another one's turn is next */
 		braid_list_add_tail(&conns, &c->node);

@@ -161,8 +161,9 @@ struct braid_transport {
 	/*
 	 * In the handshake the two ends of a lane tell each other BRAID_BLOB_SIZE bytes, the
 	 * dialler first.  setup() makes s->wire and fills `mine`; it has `theirs` at the accepting
-	 * end.  setup_peer(), at the dialling end, has the answer.  setup_ready(): 0, or -EAGAIN:
-	 * ask again in a moment.  setup_drop(): at any time, unless lane_open() has taken s->wire.
+	 * end.  setup_peer(), at the dialling end, has the answer.  setup() and setup_ready(): 0,
+	 * or -EAGAIN: ask again in a moment.  setup_drop(): at any time, unless lane_open() has
+	 * taken s->wire.
 	 * -EALREADY of any of them: it has failed lately with this peer, and people know.
 	 * Where `blob` is false nothing is told, and none of them is called.
 	 */

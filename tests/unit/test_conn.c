@@ -45,6 +45,10 @@ static struct {
 	uint64_t found;
 	struct braid_conn c[2];
 	uint8_t seed;
+
+	/* The transport that has a set-up, by the end: calls that each part takes, and of now. */
+	unsigned lazy[2], asked[2];
+	unsigned made[2], dropped;
 } w;
 
 /* --- the fake socket ----------------------------------------------------------------------- */
@@ -111,6 +115,17 @@ static ssize_t os_recvmsg(int fd, struct msghdr *msg, int flags)
 	return (ssize_t)n;
 }
 
+static ssize_t os_recv(int fd, void *buf, size_t len, int flags)
+{
+	assert_int_equal(flags, MSG_DONTWAIT | MSG_PEEK);
+	assert_int_equal(len, 1);
+	(void)buf;
+	if (w.pipe[!fd].n > w.pipe[!fd].read)
+		return 1;
+	errno = EAGAIN;
+	return w.pipe[!fd].closed || w.pipe[!fd].ended ? 0 : -1;
+}
+
 static int os_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 {
 	(void)fd;
@@ -127,8 +142,56 @@ static void os_random(void *buf, size_t len)
 }
 
 static const struct braid_os fake = {
-	.random = os_random, .sendmsg = os_sendmsg, .recvmsg = os_recvmsg,
+	.random = os_random, .sendmsg = os_sendmsg, .recvmsg = os_recvmsg, .recv = os_recv,
 	.getsockopt = os_getsockopt,
+};
+
+/* --- a transport with a set-up ------------------------------------------------------------- */
+
+static int more_takes(const struct braid_setup *s)
+{
+	int end = s->dialler ? DIALLER : ACCEPTER;
+
+	if (w.asked[end]++ < w.lazy[end])
+		return -EAGAIN;
+	w.asked[end] = 0;
+	return 0;
+}
+
+static int more_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
+{
+	s->wire = &w;
+	assert_true(s->dialler == !theirs);
+	if (more_takes(s))
+		return -EAGAIN;
+	memset(mine, s->dialler ? 'd' : 'a', BRAID_BLOB_SIZE);
+	assert_true(s->dialler || theirs[0] == 'd');
+	w.made[!s->dialler]++;
+	return 0;
+}
+
+static int more_setup_peer(struct braid_setup *s, const uint8_t *theirs)
+{
+	assert_true(s->dialler && s->wire && theirs[0] == 'a');
+	return 0;
+}
+
+static int more_setup_ready(struct braid_setup *s)
+{
+	assert_non_null(s->wire);
+	return more_takes(s);
+}
+
+static void more_setup_drop(struct braid_setup *s)
+{
+	assert_non_null(s->wire);
+	w.dropped++;
+}
+
+static const struct braid_transport more = {
+	.name = "more", .id = BRAID_TRANSPORT_UCX, .blob = true, .setup = more_setup,
+	.setup_peer = more_setup_peer, .setup_ready = more_setup_ready,
+	.setup_drop = more_setup_drop,
 };
 
 /* --- the accepting end's tables ------------------------------------------------------------ */
@@ -142,7 +205,7 @@ int braid_conn_find(struct braid_conn *c)
 	c->mine.kind = c->theirs.kind;
 	c->mine.status = w.status;
 	c->mine.lanes_max = 4;
-	c->mine.transports[0] = BRAID_TRANSPORT_TCP;
+	memcpy(c->mine.transports, w.c[DIALLER].mine.transports, sizeof(c->mine.transports));
 	memcpy(c->key, w.token, sizeof(c->key));
 	return 0;
 }
@@ -157,12 +220,12 @@ const struct braid_transport *braid_transport_find(uint8_t id)
 {
 	static const struct braid_transport tcp = { .name = "tcp", .id = BRAID_TRANSPORT_TCP };
 
-	return id == tcp.id ? &tcp : NULL;
+	return id == tcp.id ? &tcp : id == more.id ? &more : NULL;
 }
 
 void braid_conn_setup(struct braid_conn *c)
 {
-	(void)c;
+	c->setup.dialler = c->dialler;
 }
 
 void braid_conn_admit(struct braid_conn *c)
@@ -214,7 +277,8 @@ static int step(int end)
 	int err = braid_conn_step(&w.c[end], &events);
 
 	if (err == -EAGAIN)
-		assert_true(events == EPOLLIN || events == EPOLLOUT);
+		assert_true(events == EPOLLIN || events == EPOLLOUT ||
+			    (!events && braid_conn_polls(&w.c[end])));
 	else
 		assert_int_equal(events, 0);
 	return err;
@@ -612,6 +676,77 @@ static void nobody_is_up_twice(void **state)
 	assert_up();
 }
 
+/* --- a set-up that takes its time ---------------------------------------------------------- */
+
+static void prefer_more(unsigned lazy_dialler, unsigned lazy_accepter)
+{
+	w.c[DIALLER].mine.transports[0] = BRAID_TRANSPORT_UCX;
+	w.c[DIALLER].mine.transports[1] = BRAID_TRANSPORT_TCP;
+	w.lazy[DIALLER] = lazy_dialler;
+	w.lazy[ACCEPTER] = lazy_accepter;
+}
+
+static void both_ends_wait_for_what_is_being_made(void **state)
+{
+	(void)state;
+	for (unsigned lazy = 0; lazy < 4; lazy++) {
+		struct verdict v;
+
+		meet();
+		prefer_more(lazy, 3 - lazy);
+		v = shake();
+		assert_int_equal(v.err[DIALLER], 0);
+		assert_int_equal(v.err[ACCEPTER], 0);
+		assert_up();
+		assert_ptr_equal(w.c[DIALLER].tr, &more);
+		assert_ptr_equal(w.c[ACCEPTER].tr, &more);
+		assert_int_equal(w.made[DIALLER], 1);
+		assert_int_equal(w.made[ACCEPTER], 1);
+		assert_int_equal(w.dropped, 0);
+	}
+}
+
+/* That end makes its part, and is never done. */
+static void shake_until_making(int end)
+{
+	prefer_more(end == DIALLER ? UINT32_MAX : 0, end == ACCEPTER ? UINT32_MAX : 0);
+	shake();
+	assert_true(w.c[end].making);
+}
+
+static void what_is_not_made_in_time_is_dropped_and_the_socket_will_do(void **state)
+{
+	(void)state;
+	for (int end = 0; end < 2; end++) {
+		struct verdict v;
+
+		meet();
+		shake_until_making(end);
+		w.c[end].mine_setup.err = ETIMEDOUT;	/* as handshake.c does */
+		v = shake();
+		assert_int_equal(v.err[DIALLER], 0);
+		assert_int_equal(v.err[ACCEPTER], 0);
+		assert_up();
+		assert_string_equal(w.c[DIALLER].tr->name, "tcp");
+		assert_string_equal(w.c[ACCEPTER].tr->name, "tcp");
+		assert_int_equal(w.c[!end].their_setup.err, ETIMEDOUT);
+		assert_int_equal(w.dropped, end == ACCEPTER ? 2 : 1);
+	}
+}
+
+static void a_peer_that_goes_meanwhile_is_noticed(void **state)
+{
+	(void)state;
+	for (int end = 0; end < 2; end++) {
+		meet();
+		shake_until_making(end);
+		w.pipe[!end].closed = true;
+		assert_int_equal(step(end), -ENOTCONN);
+		braid_conn_drop(&w.c[end]);
+		assert_int_equal(w.dropped, 1);
+	}
+}
+
 #define CASE(f) cmocka_unit_test_setup(f, setup)
 
 int main(void)
@@ -633,6 +768,9 @@ int main(void)
 		CASE(a_recorded_handshake_does_not_work_again),
 		CASE(an_answer_is_no_proof),
 		CASE(nobody_is_up_twice),
+		CASE(both_ends_wait_for_what_is_being_made),
+		CASE(what_is_not_made_in_time_is_dropped_and_the_socket_will_do),
+		CASE(a_peer_that_goes_meanwhile_is_noticed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -117,7 +117,7 @@ static void close_later(int fd)
 
 	if (fd < 0)
 		return;
-	e = malloc(sizeof(*e));
+	e = calloc(1, sizeof(*e));
 	if (!e) {
 		braid_os->close(fd);	/* nothing better can be had */
 		return;

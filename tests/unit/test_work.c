@@ -150,6 +150,44 @@ static void test_stuck_is_left_behind_and_told_once(void **state)
 		nap();
 }
 
+static void test_a_slow_one_is_not_stuck_for_half_a_minute(void **state)
+{
+	struct job *j = calloc(1, sizeof(*j)), *k = calloc(1, sizeof(*k));
+
+	(void)state;
+	assert_true(j && k);
+	j->work.slow = k->work.slow = true;
+	assert_int_equal(braid_work_start(&j->work, "a call", run, release), 0);
+	assert_int_equal(braid_work_start(&k->work, "a call", run, release), 0);
+	skipped_ns += 20000 * MS;
+	braid_work_leave(&j->work);
+	braid_work_end();		/* does not wait for long */
+	assert_int_equal(warns, 0);
+	assert_int_equal(freed, 0);
+	skipped_ns += 20000 * MS;
+	braid_work_leave(&k->work);
+	assert_int_equal(warns, 1);
+	atomic_store(&j->go, true);
+	atomic_store(&k->go, true);
+	while (freed < 2)
+		nap();
+}
+
+static void test_one_that_came_back_is_not_stuck(void **state)
+{
+	struct job *j = start(false);
+
+	(void)state;
+	skipped_ns += 2000 * MS;
+	braid_work_next(&j->work);
+	braid_work_leave(&j->work);
+	assert_int_equal(warns, 0);
+	atomic_store(&j->go, true);
+	braid_work_end();
+	assert_int_equal(freed, 1);
+	assert_int_equal(warns, 0);
+}
+
 static void test_no_thread(void **state)
 {
 	struct job *j = calloc(1, sizeof(*j));
@@ -169,6 +207,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_done_and_freed_once, begin, end),
 		cmocka_unit_test_setup_teardown(test_left_at_once_is_nothing_to_tell, begin, end),
 		cmocka_unit_test_setup_teardown(test_stuck_is_left_behind_and_told_once, begin, end),
+		cmocka_unit_test_setup_teardown(test_a_slow_one_is_not_stuck_for_half_a_minute, begin,
+						end),
+		cmocka_unit_test_setup_teardown(test_one_that_came_back_is_not_stuck, begin, end),
 		cmocka_unit_test_setup_teardown(test_no_thread, begin, end),
 	};
 

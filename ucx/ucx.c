@@ -17,6 +17,10 @@
  *
  * lane->fd is the socket of the handshake: it ends when the peer's process does.
  *
+ * A worker and its endpoint pin memory and make queue pairs, for which UCX has taken a second and
+ * more.  So while a lane comes up all calls on its worker are made by a thread of its own
+ * (core/work.h), which has the wire until it is done.
+ *
  * A process may exit while lanes move, and UCX takes itself down then, as libraries do.  So first
  * (leave_all) every worker is left as it is, and from then on UCX is not called any more.
  */
@@ -26,11 +30,13 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/comm.h"
 #include "core/link.h"
 #include "core/log.h"
 #include "core/os.h"
+#include "core/work.h"
 #include "ucx/port.h"
 
 enum {
@@ -58,8 +64,10 @@ struct slot {
 };
 
 struct wire {
-	struct braid_list node;
+	struct braid_work ending;
+	struct braid_list node;		/* of `wires` */
 	struct braid_lock lock;
+	struct coming *coming;		/* the service thread's; NULL: it is up, or has failed */
 	ucp_worker_h worker;		/* NULL: fenced, or left */
 	ucp_ep_h ep;
 	int efd;
@@ -84,9 +92,8 @@ static struct wire *wire_of(const struct braid_lane *lane)
 
 /* --- the process exits --------------------------------------------------------------------- */
 
-/* Held by set-up while it calls UCX, and taken before a wire's. */
-static struct braid_lock coming_up;
-static struct braid_list wires = { &wires, &wires };	/* under coming_up */
+static struct braid_lock listed;		/* taken before a wire's */
+static struct braid_list wires = { &wires, &wires };	/* under `listed` */
 static atomic_bool left;
 
 /* Who holds it may be the thread that exits, or sit in UCX for good. */
@@ -108,28 +115,24 @@ static void leave_all(void)
 	if (atomic_load(&braid_forked))
 		return;			/* the locks are the parent's */
 	atomic_store(&left, true);
-	if (!lock_until(&coming_up, until))
+	if (!lock_until(&listed, until))
 		return;
 	braid_list_for(w, &wires, node) {
 		if (!lock_until(&w->lock, until))
-			break;
+			continue;
 		w->worker = NULL;
 		braid_unlock(&w->lock);
 	}
-	braid_unlock(&coming_up);
+	braid_unlock(&listed);
 }
 
-/* With coming_up held: UCX may be called. */
-static bool enter(void)
+/* With w->lock held: UCX may be called. */
+static bool enter(struct wire *w)
 {
-	static bool once;
-
-	braid_lock_wait(&coming_up);
-	if (!once && !atomic_load(&left))
-		once = !atexit(leave_all);
-	if (once && !atomic_load(&left))
+	braid_lock_wait(&w->lock);
+	if (!atomic_load(&left))
 		return true;
-	braid_unlock(&coming_up);
+	braid_unlock(&w->lock);
 	return false;
 }
 
@@ -219,9 +222,7 @@ static void progress(struct wire *w)
 		;
 }
 
-/* --- coming up ----------------------------------------------------------------------------- */
-
-enum { AT_TAG = 0, AT_LEN = 8, AT_ADDRESS = 16, ADDRESS_MAX = BRAID_BLOB_SIZE - AT_ADDRESS };
+/* --- its end ------------------------------------------------------------------------------- */
 
 /*
  * What is under way ends with an error.  UCX forgets some of what waits for the peer's word: of
@@ -253,7 +254,7 @@ static void cancel(struct wire *w, struct slot *s)
 static void fence(struct wire *w)
 {
 	braid_lock_wait(&w->lock);
-	if (w->worker) {
+	if (w->worker && !atomic_load(&left)) {
 		if (w->ep)
 			end_sends(w);
 		for (unsigned i = 0; i < SLOTS; i++)
@@ -274,17 +275,38 @@ static bool is_wired(struct wire *w)
 	return w->wired;
 }
 
-static void wire_end(struct wire *w)
+static void end_run(struct braid_work *work)
 {
+	struct wire *w = braid_container(work, struct wire, ending);
+
 	if (w->efd >= 0)
 		braid_os->note(w->efd, false);
 	fence(w);
-	braid_lock_wait(&coming_up);
+	braid_lock_wait(&listed);
 	braid_list_del(&w->node);
-	braid_unlock(&coming_up);
+	braid_unlock(&listed);
+}
+
+static void end_free(struct braid_work *work)
+{
+	struct wire *w = braid_container(work, struct wire, ending);
+
 	free(w->memory);
 	free(w->scratch);
 	free(w);
+}
+
+/* A worker takes its time to go, too, for which nobody waits. */
+static void wire_end(struct wire *w)
+{
+	w->ending.slow = true;
+	if (w->worker &&
+	    !braid_work_start(&w->ending, "the end of a worker of UCX's", end_run, end_free)) {
+		braid_work_leave(&w->ending);
+		return;
+	}
+	end_run(&w->ending);
+	end_free(&w->ending);
 }
 
 /*
@@ -293,11 +315,18 @@ static void wire_end(struct wire *w)
  */
 static void wire_free(struct wire *w)
 {
+	bool stranded;
+
 	if (!w)
 		return;
-	w->stranded = w->rdma && w->ep && !is_wired(w) && w->flying && w->status == UCS_OK;
-	if (!w->stranded)
+	stranded = w->rdma && w->ep && !is_wired(w) && w->flying && w->status == UCS_OK;
+	if (!stranded) {
 		wire_end(w);
+		return;
+	}
+	braid_lock_wait(&listed);
+	w->stranded = true;
+	braid_unlock(&listed);
 }
 
 /* The service thread's, now and then. */
@@ -306,33 +335,49 @@ static void sweep(void)
 	struct braid_list done = { &done, &done };
 	struct wire *w, *tmp;
 
-	if (!enter())
-		return;
+	braid_lock_wait(&listed);
 	braid_list_for_safe(w, tmp, &wires, node) {
-		if (!w->stranded)
+		if (!w->stranded || !enter(w))
 			continue;
 		progress(w);
-		if (w->flying && w->status == UCS_OK)
-			continue;
-		braid_list_del(&w->node);
-		braid_list_add_tail(&done, &w->node);
+		if (!w->flying || w->status != UCS_OK) {
+			braid_list_del(&w->node);
+			braid_list_add_tail(&done, &w->node);
+		}
+		braid_unlock(&w->lock);
 	}
-	braid_unlock(&coming_up);
+	braid_unlock(&listed);
 	braid_list_for_safe(w, tmp, &done, node)
 		wire_end(w);
 }
 
-static int failed(struct braid_setup *s, const char *call, ucs_status_t status)
+/* --- coming up ----------------------------------------------------------------------------- */
+
+enum { AT_TAG = 0, AT_LEN = 8, AT_ADDRESS = 16, ADDRESS_MAX = BRAID_BLOB_SIZE - AT_ADDRESS };
+
+/* A wire on its way.  Its thread has all of it, but for what is atomic, until that is done. */
+struct coming {
+	struct braid_work work;
+	struct wire *w;			/* NULL: it has been taken */
+	const struct braid_ucx_port *port;
+	bool opens, meets;
+	atomic_bool told;		/* err is what came of it, and `mine` is filled */
+	atomic_bool unwanted;
+	int err;
+	const char *failed;
+	uint8_t theirs[BRAID_BLOB_SIZE], mine[BRAID_BLOB_SIZE];
+};
+
+static int failed(struct coming *c, const char *call, ucs_status_t status)
 {
 	if (status != UCS_OK) {
-		s->failed = call;
-		braid_info("ucx: %s: %s: %s", braid_ucx_port_of(s->dev)->nets, call,
-			   braid_ucp.status_string(status));
+		c->failed = call;
+		braid_info("ucx: %s: %s: %s", c->port->nets, call, braid_ucp.status_string(status));
 	}
 	return braid_ucp_errno(status);
 }
 
-static int open_worker(struct braid_setup *s, struct wire *w)
+static int open_worker(struct coming *c, struct wire *w)
 {
 	ucp_worker_params_t params = {
 		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -340,21 +385,21 @@ static int open_worker(struct braid_setup *s, struct wire *w)
 	};
 	ucs_status_t status;
 
-	status = braid_ucp.worker_create(braid_ucx_port_of(s->dev)->ctx, &params, &w->worker);
+	status = braid_ucp.worker_create(c->port->ctx, &params, &w->worker);
 	if (status != UCS_OK) {
 		w->worker = NULL;
-		return failed(s, "ucp_worker_create", status);
+		return failed(c, "ucp_worker_create", status);
 	}
 	status = braid_ucp.worker_get_efd(w->worker, &w->efd);
 	if (status != UCS_OK) {
 		w->efd = -1;
-		return failed(s, "ucp_worker_get_efd", status);
+		return failed(c, "ucp_worker_get_efd", status);
 	}
 	braid_os->note(w->efd, true);
 	return 0;
 }
 
-static int tell_address(struct braid_setup *s, struct wire *w, uint8_t *mine)
+static int tell_address(struct coming *c, struct wire *w)
 {
 	uint64_t tag = htole64(w->tag_rx);
 	ucp_address_t *address;
@@ -363,122 +408,244 @@ static int tell_address(struct braid_setup *s, struct wire *w, uint8_t *mine)
 	uint16_t len16;
 
 	if (status != UCS_OK)
-		return failed(s, "ucp_worker_get_address", status);
+		return failed(c, "ucp_worker_get_address", status);
 	if (len > ADDRESS_MAX) {
 		braid_warn("ucx: the address of %s is %zu bytes, and the handshake has room for "
 			   "%d: have fewer devices or transports, by UCX_NET_DEVICES or UCX_TLS "
-			   "[ucx-address]",
-			   braid_ucx_port_of(s->dev)->nets, len, ADDRESS_MAX);
+			   "[ucx-address]", c->port->nets, len, ADDRESS_MAX);
 		braid_ucp.worker_release_address(w->worker, address);
 		return -EMSGSIZE;
 	}
 	len16 = htole16((uint16_t)len);
-	memset(mine, 0, BRAID_BLOB_SIZE);
-	memcpy(mine + AT_TAG, &tag, sizeof(tag));
-	memcpy(mine + AT_LEN, &len16, sizeof(len16));
-	memcpy(mine + AT_ADDRESS, address, len);
+	memcpy(c->mine + AT_TAG, &tag, sizeof(tag));
+	memcpy(c->mine + AT_LEN, &len16, sizeof(len16));
+	memcpy(c->mine + AT_ADDRESS, address, len);
 	braid_ucp.worker_release_address(w->worker, address);
 	return 0;
 }
 
-/* To the peer's worker; what goes there first says that it gets through. */
-static int meet_peer(struct braid_setup *s, const uint8_t *theirs)
+static int open_wire(struct coming *c, struct wire *w)
 {
-	ucp_ep_params_t params = {
-		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-			      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER,
-		.address = (const ucp_address_t *)(theirs + AT_ADDRESS),
-		.err_mode = UCP_ERR_HANDLING_MODE_PEER,
-		.err_handler = { .cb = on_error, .arg = s->wire },
-	};
-	struct wire *w = s->wire;
-	uint16_t len;
-	int err;
+	int err = open_worker(c, w);
 
-	memcpy(&w->tag_tx, theirs + AT_TAG, sizeof(w->tag_tx));
-	memcpy(&len, theirs + AT_LEN, sizeof(len));
-	w->tag_tx = le64toh(w->tag_tx);
-	if (!len || le16toh(len) > ADDRESS_MAX || w->tag_tx & ((1 << TAG_BITS) - 1))
-		return -EBADMSG;
-	err = failed(s, "ucp_ep_create", braid_ucp.ep_create(w->worker, &params, &w->ep));
-	return err ? err : send_msg(w, "", 0, TAG_HELLO);
-}
-
-static int ucx_setup_peer(struct braid_setup *s, const uint8_t *theirs)
-{
-	int err;
-
-	if (!enter())
-		return -EALREADY;
-	err = meet_peer(s, theirs);
-	braid_unlock(&coming_up);
-	return err;
-}
-
-static int open_wire(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
-{
-	struct wire *w = s->wire;
-	int err = -ENOMEM;
-
-	w->efd = -1;
-	w->memory = malloc(SLOTS * SLOT);
-	braid_os->random(&w->tag_rx, sizeof(w->tag_rx));
-	w->tag_rx &= ~(uint64_t)((1 << TAG_BITS) - 1);
-	if (w->memory)
-		err = open_worker(s, w);
 	for (unsigned i = 0; i < SLOTS && !err; i++) {
 		w->slot[i].at = w->memory + i * SLOT;
 		post_head(w, &w->slot[i]);
 	}
-	if (!err) {
-		post(w, &w->hello, 0, TAG_HELLO);
-		err = tell_address(s, w, mine);
+	if (err)
+		return err;
+	post(w, &w->hello, 0, TAG_HELLO);
+	return tell_address(c, w);
+}
+
+/* To the peer's worker; what goes there first says that it gets through. */
+static int meet_peer(struct coming *c, struct wire *w)
+{
+	ucp_ep_params_t params = {
+		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+			      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER,
+		.address = (const ucp_address_t *)(c->theirs + AT_ADDRESS),
+		.err_mode = UCP_ERR_HANDLING_MODE_PEER,
+		.err_handler = { .cb = on_error, .arg = w },
+	};
+	uint16_t len;
+	int err;
+
+	memcpy(&w->tag_tx, c->theirs + AT_TAG, sizeof(w->tag_tx));
+	memcpy(&len, c->theirs + AT_LEN, sizeof(len));
+	w->tag_tx = le64toh(w->tag_tx);
+	if (!len || le16toh(len) > ADDRESS_MAX || w->tag_tx & ((1 << TAG_BITS) - 1))
+		return -EBADMSG;
+	err = failed(c, "ucp_ep_create", braid_ucp.ep_create(w->worker, &params, &w->ep));
+	return err ? err : send_msg(w, "", 0, TAG_HELLO);
+}
+
+/* One that is not wanted any more is left as it is. */
+static int come_step(struct coming *c, int (*step)(struct coming *c, struct wire *w))
+{
+	int err;
+
+	if (atomic_load(&c->unwanted) || !enter(c->w))
+		return -EALREADY;
+	err = step(c, c->w);
+	braid_unlock(&c->w->lock);
+	braid_work_next(&c->work);
+	return err;
+}
+
+static int wire_up(struct coming *c, struct wire *w)
+{
+	(void)c;
+	progress(w);
+	return w->status == UCS_OK && !is_wired(w) ? -EAGAIN : 0;
+}
+
+static void come_run(struct braid_work *work)
+{
+	static const struct timespec nap = { .tv_nsec = 500000 };
+	struct coming *c = braid_container(work, struct coming, work);
+	int err = c->opens ? come_step(c, open_wire) : 0;
+
+	if (!err && c->meets)
+		err = come_step(c, meet_peer);
+	c->err = err;
+	atomic_store(&c->told, true);
+	/* Both ends make the rest of their queue pairs as they hear of each other. */
+	if (!err && c->meets) {
+		while (come_step(c, wire_up) == -EAGAIN)
+			nanosleep(&nap, NULL);
 	}
-	return !err && theirs ? meet_peer(s, theirs) : err;
+}
+
+static void come_free(struct braid_work *work)
+{
+	struct coming *c = braid_container(work, struct coming, work);
+
+	wire_free(c->w);
+	free(c);
+}
+
+static void come_leave(struct wire *w)
+{
+	struct coming *c = w->coming;
+
+	w->coming = NULL;
+	atomic_store(&c->unwanted, true);
+	braid_work_leave(&c->work);
+}
+
+/* Its thread is done: the wire is the service thread's. */
+static void come_take(struct wire *w)
+{
+	w->coming->w = NULL;
+	come_leave(w);
+}
+
+static int come_start(struct braid_setup *s, bool opens, const uint8_t *theirs)
+{
+	struct wire *w = s->wire;
+	struct coming *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	c->w = w;
+	c->port = braid_ucx_port_of(s->dev);
+	c->opens = opens;
+	c->meets = theirs;
+	if (theirs)
+		memcpy(c->theirs, theirs, BRAID_BLOB_SIZE);
+	c->work.slow = true;
+	w->coming = c;
+	if (!braid_work_start(&c->work, opens ? "the making of a worker of UCX's" :
+						"the making of an endpoint of UCX's",
+			      come_run, come_free))
+		return 0;
+	w->coming = NULL;
+	free(c);
+	return -ENOMEM;			/* not -EAGAIN, which it is */
 }
 
 static void ucx_setup_drop(struct braid_setup *s)
 {
-	wire_free(s->wire);
+	struct wire *w = s->wire;
+
 	s->wire = NULL;
+	if (w && w->coming)
+		come_leave(w);		/* which ends the wire, too */
+	else
+		wire_free(w);
+}
+
+static struct wire *wire_new(struct braid_dev *dev)
+{
+	struct wire *w = calloc(1, sizeof(*w));
+
+	if (w)
+		w->memory = malloc(SLOTS * SLOT);
+	if (!w || !w->memory) {
+		free(w);
+		return NULL;
+	}
+	w->efd = -1;
+	w->rdma = braid_ucx_port_of(dev)->rdma;
+	braid_os->random(&w->tag_rx, sizeof(w->tag_rx));
+	w->tag_rx &= ~(uint64_t)((1 << TAG_BITS) - 1);
+	braid_lock_wait(&listed);
+	braid_list_add_tail(&wires, &w->node);
+	braid_unlock(&listed);
+	return w;
+}
+
+static int begin(struct braid_setup *s, const uint8_t *theirs)
+{
+	static bool exit_known;
+	int err;
+
+	sweep();
+	if (!exit_known)
+		exit_known = !atexit(leave_all);
+	if (!exit_known || atomic_load(&left))
+		return -EALREADY;
+	s->wire = wire_new(s->dev);
+	err = s->wire ? come_start(s, true, theirs) : -ENOMEM;
+	if (err) {
+		ucx_setup_drop(s);
+		return err;
+	}
+	snprintf(s->why, sizeof(s->why), "UCX has not made its worker in time");
+	return -EAGAIN;
 }
 
 static int ucx_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
 {
-	struct braid_ucp_guard g;
-	struct wire *w;
+	struct wire *w = s->wire;
 	int err;
 
-	sweep();
-	if (!enter())
-		return -EALREADY;
-	w = s->wire = calloc(1, sizeof(*w));
-	if (w) {
-		w->rdma = braid_ucx_port_of(s->dev)->rdma;
-		braid_list_add_tail(&wires, &w->node);
-		braid_ucp_guard(&g);
-		err = open_wire(s, theirs, mine);
-		braid_ucp_unguard(&g);
-	}
-	braid_unlock(&coming_up);
 	if (!w)
-		return -ENOMEM;
+		return begin(s, theirs);
+	if (!(theirs ? atomic_load(&w->coming->told) : braid_work_done(&w->coming->work)))
+		return -EAGAIN;
+	s->why[0] = '\0';
+	s->failed = w->coming->failed;
+	memcpy(mine, w->coming->mine, BRAID_BLOB_SIZE);
+	err = w->coming->err;
 	if (err)
 		ucx_setup_drop(s);
 	return err;
 }
 
+static int ucx_setup_peer(struct braid_setup *s, const uint8_t *theirs)
+{
+	come_take(s->wire);
+	return come_start(s, false, theirs);
+}
+
 static int ucx_setup_ready(struct braid_setup *s)
 {
 	struct wire *w = s->wire;
+	ucs_status_t status = w->status;
+	bool wired;
 
-	if (!enter())
+	if (w->coming && !braid_work_done(&w->coming->work))
+		return -EAGAIN;
+	if (w->coming) {
+		s->failed = w->coming->failed;
+		if (w->coming->err)
+			return w->coming->err;
+		come_take(w);
+	}
+	if (!enter(w))
 		return -EAGAIN;
 	progress(w);
-	braid_unlock(&coming_up);
-	if (w->status != UCS_OK)
-		return failed(s, "the endpoint", w->status);
-	return is_wired(w) ? 0 : -EAGAIN;
+	wired = is_wired(w);
+	braid_unlock(&w->lock);
+	status = w->status;
+	if (status == UCS_OK)
+		return wired ? 0 : -EAGAIN;
+	s->failed = "the endpoint";
+	braid_info("ucx: %s: %s: %s", braid_ucx_port_of(s->dev)->nets, s->failed,
+		   braid_ucp.status_string(status));
+	return braid_ucp_errno(status);
 }
 
 /* --- sending ------------------------------------------------------------------------------- */
@@ -677,13 +844,28 @@ static void ucx_fence(struct braid_lane *lane)
 	fence(w);
 }
 
+/* UCX has none of the user's memory. */
+static bool is_idle(struct wire *w)
+{
+	bool idle;
+
+	braid_lock_wait(&w->lock);
+	idle = w->status == UCS_OK && !w->flying && !w->payload.waits;
+	braid_unlock(&w->lock);
+	return idle;
+}
+
 /* The socket ends first: a peer whose endpoint then fails looks there. */
 static void ucx_close(struct braid_lane *lane)
 {
+	struct wire *w = wire_of(lane);
+
 	if (lane->fd >= 0)
 		braid_os->close(lane->fd);
 	lane->fd = -1;
-	wire_free(wire_of(lane));
+	if (w && !is_idle(w))
+		fence(w);
+	wire_free(w);
 	lane->wire = NULL;
 	lane->event_fd = -1;
 	lane->rx_dst = NULL;

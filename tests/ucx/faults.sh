@@ -56,6 +56,15 @@ verdict $? "an endpoint breaks while data moves: TCP carries the lane, then UCX 
 BRAID_TEST_UCP_BREAK=20000+ transfer --seconds 1
 verdict $? "endpoints break again and again: the bytes arrive"
 
+# Who arms a worker is the service thread.
+BRAID_TEST_UCP_TIMES=$tmp/times transfer && awk '
+	$2 == "ucp_worker_arm" { service[$1] = 1 }
+	$2 == "ucp_worker_create" || $2 == "ucp_ep_create" { making[$1] = 1 }
+	END { for (thread in service) n++; for (thread in making) m++
+	      for (thread in making) bad += thread in service; exit !(n && m && !bad) }' "$tmp/times" ||
+	{ cat "$tmp/times"; false; }
+verdict $? "no lane is made on the thread that watches the others"
+
 mkdir "$tmp/none" && echo no library >"$tmp/none/libucp.so.0"
 LD_LIBRARY_PATH=$tmp/none${plain:+:$plain}
 transfer --iters 5 --verbose &&

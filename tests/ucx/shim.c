@@ -7,6 +7,9 @@
  * BRAID_TEST_UCP_BREAK=K	the K-th progress in a process says that the endpoint is broken; =K+:
  *				from then on every endpoint is, as soon as it has been made
  * BRAID_TEST_UCP_COUNT=FILE	the number of calls that could have failed is appended as workers go
+ * BRAID_TEST_UCP_TIMES=FILE	"THREAD CALL MICROSECONDS" is appended by calls that make a worker or an
+ *				endpoint or destroy one, by the first of a thread that arms one, and by
+ *				others that take more than a millisecond
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -14,11 +17,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <ucp/api/ucp.h>
+#include <unistd.h>
 
 #define OUT __attribute__((visibility("default")))
 
-enum { ENDPOINTS = 4096 };
+enum { ENDPOINTS = 4096, SLOW_US = 1000 };
 
 static struct {
 	unsigned long at;		/* 0: never */
@@ -34,6 +40,7 @@ static struct {
 static atomic_uint nends;
 
 static void *real;
+static const char *times;
 
 static void read_point(const char *env, unsigned long *at, bool *on)
 {
@@ -49,6 +56,7 @@ __attribute__((constructor)) static void begin(void)
 {
 	const char *path = getenv("BRAID_TEST_UCP");
 
+	times = getenv("BRAID_TEST_UCP_TIMES");
 	real = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 	read_point("BRAID_TEST_UCP_FAIL", &fail.at, &fail.on);
 	read_point("BRAID_TEST_UCP_BREAK", &broken.at, &broken.on);
@@ -68,6 +76,25 @@ static bool fails(void)
 	unsigned long n = atomic_fetch_add(&calls, 1) + 1;
 
 	return fail.at && (n == fail.at || (fail.on && n > fail.at));
+}
+
+static uint64_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static void took(const char *call, uint64_t begun, uint64_t least)
+{
+	uint64_t us = now_us() - begun;
+	FILE *f = times && us >= least ? fopen(times, "ae") : NULL;
+
+	if (!f)
+		return;
+	fprintf(f, "%ld %s %llu\n", syscall(SYS_gettid), call, (unsigned long long)us);
+	fclose(f);
 }
 
 /* The real function of that name, called with these arguments. */
@@ -113,7 +140,12 @@ OUT void ucp_cleanup(ucp_context_h context)
 OUT ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t *params,
 				   ucp_worker_h *ret)
 {
-	return fails() ? UCS_ERR_NO_RESOURCE : REAL(ucp_worker_create, context, params, ret);
+	uint64_t begun = now_us();
+	ucs_status_t status = fails() ? UCS_ERR_NO_RESOURCE :
+					REAL(ucp_worker_create, context, params, ret);
+
+	took("ucp_worker_create", begun, 0);
+	return status;
 }
 
 static void tell_count(void)
@@ -129,12 +161,15 @@ static void tell_count(void)
 
 OUT void ucp_worker_destroy(ucp_worker_h worker)
 {
+	uint64_t begun = now_us();
+
 	tell_count();
 	for (unsigned i = 0; i < atomic_load(&nends); i++) {
 		if (ends[i].worker == worker)
 			ends[i].worker = NULL;
 	}
 	REAL(ucp_worker_destroy, worker);
+	took("ucp_worker_destroy", begun, 0);
 }
 
 OUT ucs_status_t ucp_worker_get_address(ucp_worker_h worker, ucp_address_t **ret, size_t *len)
@@ -154,12 +189,20 @@ OUT ucs_status_t ucp_worker_get_efd(ucp_worker_h worker, int *fd)
 
 OUT ucs_status_t ucp_worker_arm(ucp_worker_h worker)
 {
-	return fails() ? UCS_ERR_IO_ERROR : REAL(ucp_worker_arm, worker);
+	static _Thread_local bool has;
+	uint64_t begun = now_us();
+	ucs_status_t status = fails() ? UCS_ERR_IO_ERROR : REAL(ucp_worker_arm, worker);
+
+	took("ucp_worker_arm", begun, has ? SLOW_US : 0);
+	has = true;
+	return status;
 }
 
 OUT unsigned ucp_worker_progress(ucp_worker_h worker)
 {
 	unsigned long n = atomic_fetch_add(&turns, 1) + 1;
+	uint64_t begun = times ? now_us() : 0;
+	unsigned done;
 
 	for (unsigned i = 0; broken.at && n >= broken.at && i < atomic_load(&nends); i++) {
 		if (ends[i].worker != worker || ends[i].told || (n > broken.at && !broken.on))
@@ -167,15 +210,20 @@ OUT unsigned ucp_worker_progress(ucp_worker_h worker)
 		ends[i].told = true;
 		ends[i].handler.cb(ends[i].handler.arg, ends[i].ep, UCS_ERR_CONNECTION_RESET);
 	}
-	return REAL(ucp_worker_progress, worker);
+	done = REAL(ucp_worker_progress, worker);
+	if (times)
+		took("ucp_worker_progress", begun, SLOW_US);
+	return done;
 }
 
 OUT ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *ret)
 {
+	uint64_t begun = now_us();
 	ucs_status_t status = fails() ? UCS_ERR_UNREACHABLE :
 					REAL(ucp_ep_create, worker, params, ret);
 	unsigned i;
 
+	took("ucp_ep_create", begun, 0);
 	if (status != UCS_OK)
 		return status;
 	i = atomic_fetch_add(&nends, 1);
@@ -190,21 +238,36 @@ OUT ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *param
 
 OUT ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
 {
-	return REAL(ucp_ep_close_nbx, ep, param);
+	uint64_t begun = now_us();
+	ucs_status_ptr_t req = REAL(ucp_ep_close_nbx, ep, param);
+
+	took("ucp_ep_close_nbx", begun, SLOW_US);
+	return req;
 }
 
 OUT ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void *data, size_t count, ucp_tag_t tag,
 				      const ucp_request_param_t *param)
 {
-	return fails() ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR) :
-			 REAL(ucp_tag_send_nbx, ep, data, count, tag, param);
+	uint64_t begun = times ? now_us() : 0;
+	ucs_status_ptr_t req = fails() ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR) :
+					 REAL(ucp_tag_send_nbx, ep, data, count, tag, param);
+
+	if (times)
+		took("ucp_tag_send_nbx", begun, SLOW_US);
+	return req;
 }
 
 OUT ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *data, size_t count, ucp_tag_t tag,
 				      ucp_tag_t mask, const ucp_request_param_t *param)
 {
-	return fails() ? UCS_STATUS_PTR(UCS_ERR_NO_MEMORY) :
-			 REAL(ucp_tag_recv_nbx, worker, data, count, tag, mask, param);
+	uint64_t begun = times ? now_us() : 0;
+	ucs_status_ptr_t req = fails() ?
+			       UCS_STATUS_PTR(UCS_ERR_NO_MEMORY) :
+			       REAL(ucp_tag_recv_nbx, worker, data, count, tag, mask, param);
+
+	if (times)
+		took("ucp_tag_recv_nbx", begun, SLOW_US);
+	return req;
 }
 
 OUT void ucp_request_cancel(ucp_worker_h worker, void *request)

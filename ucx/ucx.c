@@ -73,14 +73,15 @@ struct wire {
 	int efd;
 	_Atomic ucs_status_t status;	/* what it has failed of; UCS_OK: it has not */
 	uint64_t tag_rx, tag_tx;
+	ucp_request_param_t send_param;	/* the same for all */
 	unsigned flying;
 	bool rdma, wired, stranded;
 	char *memory;
-	struct slot slot[SLOTS];	/* heads; the oldest is number `slots` */
+	struct slot slot[SLOTS];	/* heads; the oldest is number `slots`, the next `posted` */
 	struct slot payload, hello;
 	bool awaits_payload;
 	char *scratch;			/* for a payload that nobody wants */
-	unsigned slots;
+	unsigned slots, posted;
 	unsigned fruitless;
 	struct braid_look look;		/* the service thread's */
 };
@@ -186,19 +187,16 @@ static void post(struct wire *w, struct slot *s, size_t size, uint64_t tag)
 	on_error(w, NULL, s->status);
 }
 
-static void post_head(struct wire *w, struct slot *s)
+/* All of them are posted that are free. */
+static void post_heads(struct wire *w)
 {
-	post(w, s, SLOT, TAG_HEAD);
+	while (w->posted - w->slots < SLOTS)
+		post(w, &w->slot[w->posted++ % SLOTS], SLOT, TAG_HEAD);
 }
 
 /* 0, -EAGAIN: UCX has enough to do, or an error. */
 static int send_msg(struct wire *w, const void *data, size_t len, uint64_t tag)
 {
-	ucp_request_param_t param = {
-		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-				UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-		.cb.send = sent, .user_data = w, .memory_type = UCS_MEMORY_TYPE_HOST,
-	};
 	ucs_status_ptr_t req;
 
 	if (atomic_load(&left))
@@ -207,7 +205,7 @@ static int send_msg(struct wire *w, const void *data, size_t len, uint64_t tag)
 		return -EIO;
 	if (w->flying >= FLYING)
 		return -EAGAIN;
-	req = braid_ucp.tag_send(w->ep, data, len, w->tag_tx | tag, &param);
+	req = braid_ucp.tag_send(w->ep, data, len, w->tag_tx | tag, &w->send_param);
 	if (UCS_PTR_IS_ERR(req)) {
 		on_error(w, NULL, UCS_PTR_STATUS(req));
 		return -EIO;
@@ -428,12 +426,11 @@ static int open_wire(struct coming *c, struct wire *w)
 {
 	int err = open_worker(c, w);
 
-	for (unsigned i = 0; i < SLOTS && !err; i++) {
-		w->slot[i].at = w->memory + i * SLOT;
-		post_head(w, &w->slot[i]);
-	}
 	if (err)
 		return err;
+	for (unsigned i = 0; i < SLOTS; i++)
+		w->slot[i].at = w->memory + i * SLOT;
+	post_heads(w);
 	post(w, &w->hello, 0, TAG_HELLO);
 	return tell_address(c, w);
 }
@@ -567,6 +564,11 @@ static struct wire *wire_new(struct braid_dev *dev)
 		return NULL;
 	}
 	w->efd = -1;
+	w->send_param = (ucp_request_param_t){
+		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+				UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+		.cb.send = sent, .user_data = w, .memory_type = UCS_MEMORY_TYPE_HOST,
+	};
 	w->rdma = braid_ucx_port_of(dev)->rdma;
 	braid_os->random(&w->tag_rx, sizeof(w->tag_rx));
 	w->tag_rx &= ~(uint64_t)((1 << TAG_BITS) - 1);
@@ -658,7 +660,8 @@ static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, 
 
 	if (len > BRAID_COPY_LOCKED)
 		braid_unlock(&lane->link->lock);
-	braid_lock_wait(&w->lock);
+	if (!braid_trylock(&w->lock))
+		braid_lock_wait(&w->lock);
 	err = send_msg(w, data, len, tag);
 	braid_unlock(&w->lock);
 	if (len > BRAID_COPY_LOCKED)
@@ -756,18 +759,30 @@ static int take_head(struct braid_lane *lane, struct wire *w)
 		return err;
 	w->slots++;
 	lane->rx_bytes += s->len + 1;
-	if (err)
-		return err;
-	braid_lock_wait(&w->lock);
-	post_head(w, s);
-	braid_unlock(&w->lock);
-	return 0;
+	return err;
 }
 
 /* The next in order has come. */
-static bool has_something(const struct wire *w)
+static inline bool has_something(const struct wire *w)
 {
-	return !(w->awaits_payload ? w->payload.waits : w->slot[w->slots % SLOTS].waits);
+	if (w->awaits_payload)
+		return !w->payload.waits;
+	return w->slots != w->posted && !w->slot[w->slots % SLOTS].waits;
+}
+
+/* True if the next has come: others behind it are not waited for, nor are slots posted first. */
+static bool look(struct wire *w)
+{
+	post_heads(w);
+	for (unsigned i = 0; i < TURNS; i++) {
+		unsigned n = braid_ucp.worker_progress(w->worker);
+
+		if (has_something(w))
+			return true;
+		if (!n)
+			break;
+	}
+	return false;
 }
 
 /* What has come, in order: how much of it, or an error.  A GPU may not have the last of it yet. */
@@ -796,8 +811,7 @@ static int ucx_poll(struct braid_lane *lane)
 		braid_unlock(&w->lock);
 		return 0;
 	}
-	progress(w);
-	some = has_something(w);
+	some = look(w);
 	braid_unlock(&w->lock);
 	if (w->status != UCS_OK && !some)
 		return broken(lane, w);	/* what came before that has been taken */

@@ -56,8 +56,8 @@ table()				# ROW UNIT REFERENCE [BESIDE]
 			for (r in rounds)
 				if (value[ref, r] > 0 && value["braid", r] > 0)
 					ratios = ratios " " value["braid", r] / value[ref, r]
-			printf "%-4s %-5s %9.1f", row, unit, median(list["braid"])
-			printf "  %-11s %9.1f", ref, median(list[ref])
+			printf "%-4s %-5s %9.2f", row, unit, median(list["braid"])
+			printf "  %-11s %9.2f", ref, median(list[ref])
 			ratio = median(ratios)
 			printf "  ratio %5.2f (%.2f to %.2f)", ratio, lowest, highest
 			if (beside != "")

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# bench.sh - Braid over UCX beside ucx_perftest's tag test over the same transports of UCX: make
-# ucx-bench.  On one host.  It only prints.  BRAID_TEST_ROUNDS: see tests/bench/figures.sh.
+# bench.sh - Braid over UCX beside ucx_perftest's tests of tagged messages and of active messages, over
+# the same transports of UCX: make ucx-bench.  On one host.  It only prints.  BRAID_TEST_ROUNDS: see
+# tests/bench/figures.sh.
 #
 # Latency is half a round trip, the median of a run; ucx_perftest's is without peer error handling
 # unless it is told, and Braid's is always with.
@@ -32,14 +33,16 @@ by_ucx()
 
 latency()			# ROW SIZE ITERATIONS
 {
-	figure "$1" ucx_perftest by_ucx 3 -t tag_lat -s "$2" -n "$3"
+	figure "$1" tag_lat by_ucx 3 -t tag_lat -s "$2" -n "$3"
+	figure "$1" ucp_am_lat by_ucx 3 -t ucp_am_lat -s "$2" -n "$3"
 	figure "$1" braid by_braid p50_us 1 --pattern pingpong --sizes "$2" --iters "$3"
 }
 
 # Both in MiB/s; ucx_perftest's last column but two.
 bandwidth()			# ROW SIZE ITERATIONS
 {
-	figure "$1" ucx_perftest by_ucx 7 -t tag_bw -s "$2" -n "$3"
+	figure "$1" tag_bw by_ucx 7 -t tag_bw -s "$2" -n "$3"
+	figure "$1" ucp_am_bw by_ucx 7 -t ucp_am_bw -s "$2" -n "$3"
 	figure "$1" braid by_braid alg_gb_s 953.674 --pattern oneway --inflight 8 \
 		--sizes "$2" --iters "$3"
 }
@@ -57,7 +60,9 @@ for tls in shm,self tcp,self; do
 		bandwidth 64k 65536 5000
 		bandwidth 1m 1048576 1000
 	done
-	table 8 us ucx_perftest
-	table 64k MiB/s ucx_perftest
-	table 1m MiB/s ucx_perftest
+	for other in tag ucp_am; do
+		table 8 us ${other}_lat
+		table 64k MiB/s ${other}_bw
+		table 1m MiB/s ${other}_bw
+	done
 done

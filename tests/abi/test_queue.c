@@ -8,6 +8,7 @@
  */
 #include "tests/abi/abi.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,9 +186,19 @@ static size_t idle_size(unsigned i)
 	return i % 2 ? 65536 : i % 3 ? 300000 : 8000;
 }
 
+/* How long those sends wait is a matter of how fast this machine is: no WARN of it. */
+static struct net *up_patiently(struct abi *t)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", 10 * drive_slow());
+	setenv("BRAID_STALL_WARN", text, 1);
+	return abi_up(t);
+}
+
 static void idle_peer(struct abi *t, int fd)
 {
-	struct net *net = abi_up(t);
+	struct net *net = up_patiently(t);
 	void *idle = send_to(net, fd), *busy = send_to(net, fd), *back = recv_from(net, fd);
 	struct buf b[REQS_MAX];
 	struct op ops[REQS_MAX];

@@ -26,14 +26,14 @@ all_reduce()
 # What is shared with UCX left to itself is memory, so here the ports are all that it may use.
 down_up()
 {
-	load $bidir --seconds 40
+	load $endless
 	ip link set v0 down
 	logged 'is lost' || bad=1
 	grows tcp by_tcp || bad=1
 	ip link set v0 up
 	grows "ucx again" by_verbs || bad=1
 	logged 'is back' || bad=1
-	ends
+	stops
 }
 
 # killed - the survivor hears of it, long before a timeout.

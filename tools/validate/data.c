@@ -178,6 +178,7 @@ static void shuffled(struct validate *v, unsigned *order, unsigned from, unsigne
 	for (unsigned i = 0; i < n; i++) {
 		unsigned j = (unsigned)chance(v, i + 1);
 
+		order[from + i] = from + i;
 		order[from + i] = order[from + j];
 		order[from + j] = from + i;
 	}

@@ -386,11 +386,11 @@ const char *net_result_name(ncclResult_t res)
 
 /* -- a logger ----------------------------------------------------------------------------- */
 
-enum { LINE_MAX_BYTES = 1024 };
+enum { LINE_MAX_BYTES = 1024, KEPT = 4 };
 
 static struct {
 	pthread_mutex_t lock;
-	char warn[LINE_MAX_BYTES];	/* under lock */
+	char warn[KEPT][LINE_MAX_BYTES];	/* under lock; the next takes place `warns` */
 	atomic_uint warns;
 	atomic_bool verbose;
 } logged = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -411,9 +411,20 @@ const char *net_last_warn(void)
 	static _Thread_local char copy[LINE_MAX_BYTES];
 
 	pthread_mutex_lock(&logged.lock);
-	memcpy(copy, logged.warn, sizeof(copy));
+	memcpy(copy, logged.warn[(logged.warns - 1) % KEPT], sizeof(copy));
 	pthread_mutex_unlock(&logged.lock);
 	return copy;
+}
+
+bool net_warned(const char *text)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&logged.lock);
+	for (unsigned i = 0; i < KEPT; i++)
+		found |= strstr(logged.warn[i], text) != NULL;
+	pthread_mutex_unlock(&logged.lock);
+	return found;
 }
 
 static const char *level_name(int level)
@@ -442,9 +453,8 @@ void net_log(int level, unsigned long flags, const char *file, int line, const c
 
 	if (level == NCCL_LOG_WARN) {
 		pthread_mutex_lock(&logged.lock);
-		memcpy(logged.warn, text, sizeof(text));
+		memcpy(logged.warn[logged.warns++ % KEPT], text, sizeof(text));
 		pthread_mutex_unlock(&logged.lock);
-		logged.warns++;
 	}
 	if (logged.verbose)
 		fprintf(stderr, "%s %s:%d %s\n", level_name(level), file ? file : "?", line, text);

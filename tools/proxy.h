@@ -67,10 +67,11 @@ ncclResult_t net_close_listen(struct net *net, void *comm);
 
 const char *net_result_name(ncclResult_t res);
 
-/* A logger for tests and tools: keeps the last WARN line and counts them (thread-safe). */
+/* A logger for tests and tools: keeps the last WARN lines and counts all (thread-safe). */
 void net_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 const char *net_last_warn(void);
+bool net_warned(const char *text);	/* is it in one of the last four? */
 unsigned net_warn_count(void);
 void net_log_verbose(bool on);		/* also to stderr, prefixed by level */
 

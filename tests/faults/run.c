@@ -422,7 +422,7 @@ void run_heals(struct run *r)
 {
 	uint64_t from = now_ns();
 
-	if (!hosts_reach(&r->hosts, 0, 10000))
+	if (!hosts_reach(&r->hosts, 0, PLENTY_S * 3000 * r->o->slow))
 		run_fails(r, "the path did not come back when the fault was taken away");
 	r->path_s = since(from);
 	run_healed(r);

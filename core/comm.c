@@ -418,6 +418,8 @@ static int isend_locked(struct braid_comm *c, struct braid_send *s, const void *
 	s->cut = 0;
 	s->seq = c->next_seq++;
 	s->tag = tag;
+	s->same_tag = tag == c->last_tag;
+	c->last_tag = tag;
 	s->parts = 1;
 	s->chunks = 0;
 	s->start_due = false;
@@ -885,6 +887,7 @@ static int rx_in_order(struct braid_comm *c, const struct braid_hdr *h)
 	if (c->sender || h->seq != c->rx_seq || is_retired(c, h->seq))
 		return -EBADMSG;	/* out of order, or more than a comm may have open */
 	c->rx_seq++;
+	c->last_tag = h->tag;
 	return 0;
 }
 
@@ -1044,6 +1047,12 @@ static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
 	e->size = h->size;
 	e->unsized = false;
 	return rx_to_entry(lane, e, h->offset);
+}
+
+void braid_comm_rx_bare(struct braid_comm *c, uint16_t seq, struct braid_hdr *h)
+{
+	h->seq = c->rx_seq - (uint16_t)(c->rx_seq - seq);
+	h->tag = c->last_tag;
 }
 
 int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot, bool whole)

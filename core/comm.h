@@ -86,6 +86,7 @@ struct braid_send {
 	uint32_t parts;			/* frames not done; +1 while something is left to cut */
 	uint16_t chunks;
 	bool start_due;
+	bool same_tag;			/* as the message before it */
 	struct braid_mr *mr;
 	struct braid_place to;
 	struct braid_list node;		/* link->pending */
@@ -157,6 +158,7 @@ struct braid_comm {
 	struct braid_list flushes;	/* core/flush.c, under flush_lock */
 	struct braid_lock flush_lock;
 	struct braid_traffic done;	/* until close, when its device has it */
+	int32_t last_tag;		/* of the last message, sent or begun to arrive */
 
 	/* sender */
 	struct braid_send *send;
@@ -257,6 +259,8 @@ void braid_comm_leave(struct braid_link *link);	/* they stay where they are */
  */
 int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c);
 int braid_comm_rx_end(struct braid_lane *lane);
+/* What the header of message `seq` (its low half) would have said, which came without one. */
+void braid_comm_rx_bare(struct braid_comm *c, uint16_t seq, struct braid_hdr *h);
 /* A chunk without a header is in its place, in the receive of that slot; whole: so is START. */
 int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot, bool whole);
 /* The payload at lane->rx_dst is for a receive: by way of our own memory, if it is a GPU's. */

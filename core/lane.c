@@ -13,7 +13,7 @@
 
 enum {
 	CTL_BYTES = 8192, CTL_FRAMES = 64,	/* kept free for control frames */
-	HDR_ACK = 4,				/* offset of `ack` in a packed header */
+	HDR_FLAGS = 1, HDR_ACK = 4,		/* offsets in a packed header */
 	SAMPLE_NS = 2000000,			/* a rate is measured over at least that */
 	AVERAGE_NS = 20000000,			/* and averaged over that */
 	SLOWEST = 16,				/* times slower than the best: no less believed */
@@ -279,6 +279,21 @@ bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_
 		.hdrs = q->ring + at->off, .hdrs_len = hdrs,
 		.bytes = hdrs + f->ext_len,
 	};
+	return true;
+}
+
+bool braid_tx_bare(const struct braid_lane *lane, uint32_t *ret_imm)
+{
+	const struct braid_txq *q = &lane->tx;
+	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+	const struct braid_send *s = f->owner;
+
+	/* One that has met a credit says so: it is not for the next receive of its tag. */
+	if (!s || !s->same_tag || !s->size || f->ext_len || s->req.comm->id > UINT16_MAX ||
+	    lane->rx_quiet >= BRAID_ACK_BYTES / 2 || q->ring[f->off] != BRAID_F_EAGER ||
+	    q->ring[f->off + HDR_FLAGS])
+		return false;
+	*ret_imm = s->req.comm->id << 16 | (uint16_t)s->seq;
 	return true;
 }
 

@@ -28,6 +28,8 @@ struct braid_conn;
 struct braid_send;
 struct braid_link;
 
+enum { BRAID_ACK_BYTES = 64 << 10 };	/* received, and acknowledged at the latest then */
+
 struct braid_txf {			/* one frame that waits, flies, or is not yet acked */
 	uint32_t off, inl;		/* header, copied payload: [off, off + inl) of the ring */
 	const char *ext;		/* payload that was not copied */
@@ -179,6 +181,11 @@ struct braid_put {			/* a chunk that can be written into its place */
  * Where headers follow, a START and the first chunk are.
  */
 bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret);
+/*
+ * May the frame at f_sent go without its header, with nothing but *ret_imm (braid_rx_bare())?  Its
+ * payload lies behind that in the ring, it has not gone before, and nothing has to be acknowledged.
+ */
+bool braid_tx_bare(const struct braid_lane *lane, uint32_t *ret_imm);
 /* Most frames are not, nor a START. */
 static inline bool braid_tx_may_put(const struct braid_txq *q)
 {

@@ -37,7 +37,7 @@ enum {
 	SPREAD_MIN = 32 << 10,		/* least bytes worth a lane of their own */
 	WORTH_WAITING = 2,		/* times faster than any lane that takes more now */
 	LANE_QUEUE = 256 << 10,		/* bytes queued for a lane beyond what the wire took */
-	ACK_FRAMES = 128, ACK_BYTES = 64 << 10,	/* received, and acknowledged at the latest then */
+	ACK_FRAMES = 128,		/* received, and acknowledged at the latest then */
 	POLL_OTHERS = 4,		/* empty lanes that one call looks at, beside home */
 	POLL_RARELY = 64,		/* calls between looks at lanes that expect nothing */
 	TELL_BYTES = 256 << 10,		/* received, and told although data keeps coming */
@@ -874,22 +874,17 @@ static bool is_one_of(unsigned type, unsigned types)
 	return types >> type & 1;
 }
 
-static int rx_begin(struct braid_lane *lane)
+/* The frame of lane->rx_hdr begins: where does its payload go? */
+static int rx_frame(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_link *link = lane->link;
 	struct braid_comm *c;
-	int err;
 
 	lane->rx_kind = BRAID_RX_DRAIN;
 	lane->rx_target = NULL;
 	lane->rx_dst = NULL;
 	lane->rx_left = h->flags & BRAID_FLAG_PLACED ? 0 : h->len;
-	if (h->lseq != lane->rx_frames || (h->flags & BRAID_FLAG_PLACED && !lane->tr->dma))
-		return -EBADMSG;
-	err = braid_tx_acked(lane, h->ack);
-	if (err)
-		return err;
 	if (atomic_load_explicit(&link->rx_home, memory_order_relaxed) != lane->index &&
 	    !is_one_of(h->type, ROAMING))
 		atomic_store(&link->rx_home, lane->index);
@@ -902,6 +897,17 @@ static int rx_begin(struct braid_lane *lane)
 		link->again.kind = BRAID_RX_NONE;
 	c = braid_link_comm(link, h->comm);
 	return c ? braid_comm_rx_begin(lane, c) : 0;	/* late frames of a dead comm: dropped */
+}
+
+static int rx_begin(struct braid_lane *lane)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	int err;
+
+	if (h->lseq != lane->rx_frames || (h->flags & BRAID_FLAG_PLACED && !lane->tr->dma))
+		return -EBADMSG;
+	err = braid_tx_acked(lane, h->ack);
+	return err ? err : rx_frame(lane);
 }
 
 static int rx_end(struct braid_lane *lane)
@@ -922,7 +928,7 @@ static int rx_end(struct braid_lane *lane)
 		lane->rx_some = true;
 	/* The sender waits for what was not copied, and for room at some point. */
 	if (h->type == BRAID_F_CHUNK || h->len > BRAID_COPY_MAX ||
-	    lane->rx_frames - lane->rx_told >= lane->ack_frames || lane->rx_quiet >= ACK_BYTES) {
+	    lane->rx_frames - lane->rx_told >= lane->ack_frames || lane->rx_quiet >= BRAID_ACK_BYTES) {
 		lane->rx_owed = true;
 		braid_hint(&lane->link->urgent, true);
 	}
@@ -981,6 +987,22 @@ int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
 	} while (!err && at < n);
 	lane->rx_at = err == -EAGAIN ? at : 0;
 	return err;
+}
+
+int braid_rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t n)
+{
+	struct braid_comm *c = braid_link_comm(lane->link, imm >> 16);
+	int err = 0;
+
+	if (lane->rx_kind == BRAID_RX_NONE) {
+		lane->rx_hdr = (struct braid_hdr){
+			.type = BRAID_F_EAGER, .comm = imm >> 16, .len = (uint32_t)n, .size = n,
+		};
+		if (c)
+			braid_comm_rx_bare(c, (uint16_t)imm, &lane->rx_hdr);
+		err = of_frame(lane, n ? rx_frame(lane) : -EBADMSG);
+	}
+	return err ? err : braid_rx_take(lane, p, n);
 }
 
 int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len)

@@ -283,6 +283,8 @@ int braid_rx_end(struct braid_lane *lane);
  * the rest later, call again with the same.
  */
 int braid_rx_take(struct braid_lane *lane, const char *p, size_t n);
+/* The same for the payload of one frame, which came without its header. */
+int braid_rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t n);
 /* A chunk of len bytes was written into its place, and this is all that came with it. */
 int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len);
 /*

@@ -329,8 +329,8 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 		tell_room(dev, p, attr.max_mr);
 		p->imm = p->fabric != BRAID_FABRIC_IWARP && braid_wire_proves_imm(p, dev);
 		if (!p->imm && p->fabric != BRAID_FABRIC_IWARP)
-			note(why, len, name, "shows no immediate data of its writes: each is "
-			     "followed by a message");
+			note(why, len, name, "shows no immediate data: each write is followed by "
+			     "a message");
 		p->next = ports;
 		ports = p;
 		used += p->ctx == ctx;

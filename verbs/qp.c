@@ -767,13 +767,19 @@ enum {
 	PROOF_MS = 1000,
 };
 
-static bool is_proof(const struct braid_wire *w, const struct ibv_wc *wc)
+static bool is_proof(const struct braid_wire *w, enum ibv_wr_opcode op, const struct ibv_wc *wc)
 {
-	return wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM && wc->wc_flags & IBV_WC_WITH_IMM &&
-	       be32toh(wc->imm_data) == PROOF && atomic_load(&w->m->ack[PROOF_AT]) == PROOF;
+	uint32_t word = PROOF;
+
+	if (!(wc->wc_flags & IBV_WC_WITH_IMM) || be32toh(wc->imm_data) != PROOF)
+		return false;
+	return op == IBV_WR_SEND_WITH_IMM ?
+		       wc->opcode == IBV_WC_RECV && !memcmp(w->m->rx, &word, sizeof(word)) :
+		       wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
+			       atomic_load(&w->m->ack[PROOF_AT]) == PROOF;
 }
 
-static bool imm_arrives(struct braid_wire *w)
+static bool imm_arrives(struct braid_wire *w, enum ibv_wr_opcode op)
 {
 	uint64_t until = braid_os->now_ns() + PROOF_MS * 1000000ull;
 	struct ibv_sge sge = {
@@ -781,7 +787,7 @@ static bool imm_arrives(struct braid_wire *w)
 		.lkey = w->m->bounce_mr->lkey,
 	};
 	struct ibv_send_wr *bad, wr = {
-		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+		.sg_list = &sge, .num_sge = 1, .opcode = op,
 		.send_flags = IBV_SEND_SIGNALED, .imm_data = htobe32(PROOF),
 		.wr.rdma = {
 			.remote_addr = (uint64_t)(uintptr_t)&w->m->ack[PROOF_AT],
@@ -801,7 +807,7 @@ static bool imm_arrives(struct braid_wire *w)
 		if (wc.status != IBV_WC_SUCCESS)
 			return false;
 		if (wc.opcode & IBV_WC_RECV)
-			return is_proof(w, &wc);
+			return is_proof(w, op, &wc);
 	}
 	return false;
 }
@@ -813,7 +819,7 @@ bool braid_wire_proves_imm(struct braid_port *p, struct braid_dev *dev)
 
 	if (braid_wire_loop(p, dev, &w))
 		return false;
-	proven = imm_arrives(w);
+	proven = imm_arrives(w, IBV_WR_RDMA_WRITE_WITH_IMM) && imm_arrives(w, IBV_WR_SEND_WITH_IMM);
 	braid_wire_free(w);
 	return proven;
 }

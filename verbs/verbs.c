@@ -3,7 +3,8 @@
  * verbs.c - RDMA: frames over a reliable queue pair.
  *
  *	small frames, control	one SEND, as many as fit into a slot together; the peer has posted
- *				its slots before, and takes the frames out of them
+ *				its slots before, and takes the frames out of them.  A message
+ *				alone needs no header where 32 bits of immediate data can be had
  *	chunks			one RDMA WRITE into the place that the credit named, which says with
  *				32 bits of immediate data whose it was; where those can't be had
  *				(iWARP), the chunk's header follows as a SEND, behind that of the
@@ -232,17 +233,19 @@ static int add_write(struct braid_lane *lane, struct braid_wire *w, const struct
 	return 0;
 }
 
-/* One SEND: 0, or -EAGAIN: no memory to send from. */
-static int add_send(struct braid_lane *lane, struct braid_wire *w)
+/* One SEND: 0, or -EAGAIN: no memory to send from.  may_bare: of one frame, without its header. */
+static int add_send(struct braid_lane *lane, struct braid_wire *w, bool may_bare)
 {
 	struct braid_txq *q = &lane->tx;
 	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
 	const struct ibv_mr *ring = w->ring_mr[w->nrings - 1];
-	bool whole = q->part < f->inl;
-	size_t len, at = q->part - f->inl;
+	bool whole = q->part < f->inl, bare = false;
+	size_t len, skip = 0, at = q->part - f->inl;
 	const char *from = whole ? q->ring + f->off : f->ext + at;
 	const struct braid_key *gpu = whole ? NULL : braid_tx_gpu(lane);
+	struct ibv_send_wr *wr;
 	char *copy = NULL;
+	uint32_t imm = 0;
 
 	if (!gpu && (!whole || !ring)) {
 		copy = bounce(w);
@@ -251,20 +254,28 @@ static int add_send(struct braid_lane *lane, struct braid_wire *w)
 	}
 	if (whole) {
 		assert(!q->part);
-		braid_tx_stamp(lane);
 		len = braid_tx_piece(q, BRAID_SLOT, false);
+		bare = may_bare && len == f->inl && braid_tx_bare(lane, &imm);
+		if (bare)
+			skip = BRAID_HDR_SIZE;
+		else
+			braid_tx_stamp(lane);
 	} else {
 		len = f->ext_len - at < BRAID_SLOT ? f->ext_len - at : BRAID_SLOT;
 	}
 	if (copy) {
-		memcpy(copy, from, len);
-		bounce_used(w, chain_add(w, IBV_WR_SEND, copy, (uint32_t)len,
-					 w->m->bounce_mr->lkey));
-	} else if (gpu) {
-		chain_add(w, IBV_WR_SEND, from, (uint32_t)len, gpu->local)->send_flags &=
-			~(unsigned)IBV_SEND_INLINE;
+		memcpy(copy, from + skip, len - skip);
+		wr = chain_add(w, IBV_WR_SEND, copy, (uint32_t)(len - skip), w->m->bounce_mr->lkey);
+		bounce_used(w, wr);
 	} else {
-		chain_add(w, IBV_WR_SEND, from, (uint32_t)len, ring->lkey);
+		wr = chain_add(w, IBV_WR_SEND, from + skip, (uint32_t)(len - skip),
+			       gpu ? gpu->local : ring->lkey);
+	}
+	if (gpu)
+		wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+	if (bare) {
+		wr->opcode = IBV_WR_SEND_WITH_IMM;
+		wr->imm_data = htobe32(imm);
 	}
 	braid_tx_advance(lane, len);
 	slot_used(w, q);
@@ -276,6 +287,8 @@ static int add_next(struct braid_lane *lane, struct braid_wire *w)
 {
 	struct braid_txq *q = &lane->tx;
 	uint32_t heard = lane->rx_frames - lane->rx_told;
+	/* Now and then a header, which says what has been received here. */
+	uint32_t imm_max = heard < w->wr_max / 4 ? w->imm_max : 0;
 	struct braid_put put;
 
 	if (!sq_room(w, 3))
@@ -285,11 +298,9 @@ static int add_next(struct braid_lane *lane, struct braid_wire *w)
 			say_count(lane, w);
 		return -EAGAIN;
 	}
-	/* Now and then a header, which says what has been received here. */
-	if (braid_tx_may_put(q) &&
-	    braid_tx_put(lane, heard < w->wr_max / 4 ? w->imm_max : 0, &put))
+	if (braid_tx_may_put(q) && braid_tx_put(lane, imm_max, &put))
 		return add_write(lane, w, &put);
-	return add_send(lane, w);
+	return add_send(lane, w, imm_max > 0);
 }
 
 static int verbs_push(struct braid_lane *lane)
@@ -352,6 +363,15 @@ static int slots_post(struct braid_wire *w)
 	return braid_wire_post_recv(w, w->again) ? -EIO : 0;
 }
 
+static int take_recv(struct braid_lane *lane, const struct ibv_wc *wc, const char *slot)
+{
+	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+		return braid_rx_imm(lane, be32toh(wc->imm_data), wc->byte_len);
+	if (wc->wc_flags & IBV_WC_WITH_IMM)
+		return braid_rx_bare(lane, be32toh(wc->imm_data), slot, wc->byte_len);
+	return braid_rx_take(lane, slot, wc->byte_len);
+}
+
 /* What has come with completions beg .. end.  -EAGAIN: the next is on its way into a GPU. */
 static int take_all(struct braid_lane *lane, struct braid_wire *w)
 {
@@ -370,10 +390,7 @@ static int take_all(struct braid_lane *lane, struct braid_wire *w)
 					      memory_order_release);
 			continue;
 		}
-		if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
-			err = braid_rx_imm(lane, be32toh(wc->imm_data), wc->byte_len);
-		else
-			err = braid_rx_take(lane, w->m->rx + wc->wr_id * BRAID_SLOT, wc->byte_len);
+		err = take_recv(lane, wc, w->m->rx + wc->wr_id * BRAID_SLOT);
 		if (err == -EAGAIN)
 			break;
 		bytes += wc->byte_len + 1;

@@ -119,8 +119,8 @@ int braid_wire_ready(struct braid_setup *s);
 void braid_wire_drop(struct braid_setup *s);
 
 /*
- * Does immediate data that goes with a write arrive?  A queue pair to itself tries it, which takes
- * some ms, a second if it does not.  At init; never for iWARP, whose standard writes lack it.
+ * Does immediate data arrive, with a write and with a send?  A queue pair to itself tries it, which
+ * takes some ms, a second if it does not.  At init; never for iWARP, whose standard writes lack it.
  */
 bool braid_wire_proves_imm(struct braid_port *p, struct braid_dev *dev);
 

@@ -43,6 +43,7 @@ enum step {				/* and the bytes that follow */
 enum {
 	LANES = 3, COMMS = 4, REQS = 32, IN_MAX = 1 << 18, FD = 1 << 19,
 	WILD_SEQ = 0x40, WILD_ACK = 0x80,	/* in FRAME's lane: numbers as they come */
+	BARE = 0x20,			/* its payload alone, as a NIC would hand it over */
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -195,9 +196,29 @@ static void arrive(unsigned l, const void *bytes, size_t n)
 	w.lane[l].n += n;
 }
 
+static const uint8_t payload[1 << 16] = { 1, 2, 3 };
+
+/* Whole, and only after all that came before: on this lane those are a stream. */
+static void bare(unsigned l, const struct braid_hdr *h)
+{
+	struct braid_lane *lane = w.link->lane[l];
+	int err;
+
+	if (!braid_lane_up(lane) || w.lane[l].read != w.lane[l].n ||
+	    lane->rx_kind != BRAID_RX_NONE)
+		return;
+	braid_lock_wait(&lane->io);
+	braid_lock_wait(&w.link->lock);
+	err = braid_rx_bare(lane, h->comm << 16 | (uint16_t)h->seq, (const char *)payload, h->len);
+	braid_unlock(&w.link->lock);
+	braid_unlock(&lane->io);
+	w.lane[l].lseq += !err;
+	if (err)
+		braid_link_fail(w.link, -EREMOTEIO, "a message that says nothing true");
+}
+
 static void frame(void)
 {
-	static const uint8_t payload[1 << 16] = { 1, 2, 3 };
 	unsigned where = byte(), l = where % LANES;
 	struct braid_hdr h = {
 		.type = byte(), .flags = byte(), .n = byte(), .comm = byte(), .seq = byte(),
@@ -209,6 +230,10 @@ static void frame(void)
 	h.offset = byte();
 	h.offset *= 64;
 	h.size = two();
+	if (where & BARE) {
+		bare(l, &h);
+		return;
+	}
 	if (h.type == BRAID_F_EAGER)
 		h.size = h.len;
 	if (h.type == BRAID_F_OPEN || h.type == BRAID_F_OPENED)

@@ -383,6 +383,19 @@ int null_forge(struct null_pair *p, unsigned from_end, unsigned lane, struct bra
 	return to->err;
 }
 
+int null_bare(struct null_pair *p, unsigned from_end, unsigned lane, uint32_t comm, uint32_t seq,
+	      const void *payload, size_t n)
+{
+	struct null_lane *to = lane_of(p, from_end, lane)->peer;
+
+	if (!enter(to))
+		return -EBUSY;
+	to->err = braid_rx_bare(&to->lane, comm << 16 | (uint16_t)seq, payload, n);
+	to->forged += !to->err;
+	leave(to);
+	return to->err;
+}
+
 /* --- the process around it ----------------------------------------------------------------- */
 
 static const struct braid_os *real_os;

@@ -1304,6 +1304,69 @@ static void lies_to_a_sender_are_refused(void **state)
 	free(from);
 }
 
+static int bare(uint32_t comm, uint32_t seq, size_t n)
+{
+	return null_bare(&p, A, 0, comm, seq, "without", n);
+}
+
+/* The number and tag of what comes without a header are those that the comm expects. */
+static void a_message_without_its_header_is_the_next(void **state)
+{
+	char to[3][8] = { "" };
+	struct braid_req *r;
+
+	(void)state;
+	isend(cs, "first", 6, 5);
+	null_deliver_all(&p);
+	assert_int_equal(bare(cs->id, 1, 8), 0);	/* before its receive */
+	r = irecv(cr, to[0], 8, 5);
+	assert_int_equal(size_of(r), 6);
+	r = irecv(cr, to[1], 8, 5);
+	assert_int_equal(size_of(r), 8);
+	r = irecv(cr, to[2], 8, 5);
+	assert_int_equal(bare(cs->id, 2, 4), 0);	/* and after */
+	assert_int_equal(size_of(r), 4);
+	assert_string_equal(to[0], "first");
+	assert_string_equal(to[1], "without");
+	assert_memory_equal(to[2], "with\0\0\0", 8);
+	assert_int_equal(bare(cs->id + 1000, 0, 8), 0);	/* of a comm that is gone: dropped */
+	assert_int_equal(null_warns, 0);
+}
+
+static void lies_without_a_header_are_refused(void **state)
+{
+	static const struct {
+		bool back;			/* of the comm that sends itself */
+		uint32_t seq;
+		size_t n;
+	} rows[] = {
+		{ true, 0, 8 },
+		{ false, 0, 0 },		/* nothing */
+		{ false, 1, 8 },		/* not the next */
+		{ false, 0xffff, 8 },		/* one that has been */
+	};
+	struct braid_comm *back, *there;
+	char to[4];
+	int err = 0;
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		null_comms(&p, B, &back, &there);
+		assert_int_equal(bare(rows[i].back ? back->id : cs->id, rows[i].seq, rows[i].n),
+				 -EBADMSG);
+		teardown(state);
+		setup(state);
+	}
+	irecv(cr, to, sizeof(to), 0);
+	assert_int_equal(bare(cs->id, 0, 8), 0);	/* more than fits */
+	assert_int_equal(atomic_load(&cr->err), -EMSGSIZE);
+	teardown(state);
+
+	setup_floor(state);
+	for (uint32_t seq = 0; !err && seq < BRAID_SLOTS; seq++)
+		err = bare(cs->id, seq, 8);
+	assert_int_equal(err, -EBADMSG);		/* beyond what was granted */
+}
+
 static void credits_beyond_what_a_comm_can_have_are_refused(void **state)
 {
 	struct braid_hdr h = { .type = BRAID_F_CREDIT, .comm = cs->id, .tag = 7, .size = 10 };
@@ -1519,6 +1582,8 @@ int main(void)
 		CASE(an_open_is_answered_on_a_link_that_was_idle),
 		CASE_LANES(lies_are_refused),
 		CASE(lies_to_a_sender_are_refused),
+		CASE(a_message_without_its_header_is_the_next),
+		CASE(lies_without_a_header_are_refused),
 		CASE(credits_beyond_what_a_comm_can_have_are_refused),
 		CASE(a_frame_out_of_its_number_is_refused),
 		CASE(what_is_broken_but_no_frame_is_not_called_by_the_last_one),

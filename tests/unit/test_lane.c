@@ -615,6 +615,61 @@ static void a_start_at_the_end_of_the_ring_goes_alone(void **state)
 	assert_true(braid_tx_put(&f.lane, UINT32_MAX, &put));
 }
 
+static void a_message_may_go_without_what_the_peer_can_tell(void **state)
+{
+	struct braid_send *s = send_of(0, 1, 1);
+	uint32_t imm = 0;
+
+	(void)state;
+	f.comm[1].id = 0xfffe;
+	s->seq = 0x10007;
+	s->size = 11;
+	s->same_tag = true;
+	add(text, NULL, 11, s);
+	assert_true(braid_tx_bare(&f.lane, &imm));
+	assert_int_equal(imm, 0xfffe0007);
+	s->same_tag = false;
+	assert_false(braid_tx_bare(&f.lane, &imm));
+	s->same_tag = true;
+	f.comm[1].id = 0x10000;
+	assert_false(braid_tx_bare(&f.lane, &imm));
+	f.comm[1].id = 1;
+	f.lane.rx_quiet = BRAID_ACK_BYTES;
+	assert_false(braid_tx_bare(&f.lane, &imm));
+	f.lane.rx_quiet = 0;
+	assert_true(braid_tx_bare(&f.lane, &imm));
+	/* Nobody knows any more what goes again. */
+	braid_tx_advance(&f.lane, f.lane.tx.unsent);
+	assert_int_equal(braid_tx_rewind(&f.lane, 0), 0);
+	assert_false(braid_tx_bare(&f.lane, &imm));
+}
+
+/* For a certain receive; nothing at all; not in the ring; no message. */
+static void other_frames_go_with_their_headers(void **state)
+{
+	const struct braid_hdr rows[] = {
+		{ .type = BRAID_F_EAGER, .flags = BRAID_FLAG_CREDITED, .len = 5, .size = 5 },
+		{ .type = BRAID_F_EAGER },
+		{ .type = BRAID_F_EAGER, .len = 6, .size = 6 },
+		{ .type = BRAID_F_WANT, .size = 1 << 20 },
+	};
+	uint32_t imm;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct braid_send *s = send_of(i, 1, 0);
+		struct braid_hdr h = rows[i];
+
+		s->same_tag = true;
+		s->size = h.size;
+		braid_tx_add(&f.lane, &h, i ? NULL : text, i == 2 ? text : NULL, s);
+		assert_false(braid_tx_bare(&f.lane, &imm));
+		braid_tx_advance(&f.lane, f.lane.tx.unsent);
+	}
+	add(text, NULL, 5, NULL);
+	assert_false(braid_tx_bare(&f.lane, &imm));
+}
+
 static void a_queue_ended_early_leaks_nothing(void **state)
 {
 	(void)state;
@@ -731,6 +786,8 @@ int main(void)
 		CASE(a_gpus_frame_that_is_half_out_is_void_when_its_memory_goes),
 		CASE(a_start_is_written_with_the_first_chunk),
 		CASE(a_start_at_the_end_of_the_ring_goes_alone),
+		CASE(a_message_may_go_without_what_the_peer_can_tell),
+		CASE(other_frames_go_with_their_headers),
 		CASE(a_queue_ended_early_leaks_nothing),
 		CASE(the_cost_of_a_lane_is_the_time_that_bytes_took_of_late),
 		CASE(a_queue_taken_down_and_up_again_goes_on_counting),

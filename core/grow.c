@@ -13,7 +13,7 @@ enum {
 	SAMPLE_MS = 50,			/* how long a rate is measured */
 	WAIT_MIN_MS = 250, WAIT_MAX_MS = 60000,	/* between tries that did not help */
 	REDIAL_MIN_MS = 10,		/* a lane that was refused: the peer is at the one before */
-	WAIT_LOCAL_MS = 1000,		/* before the first one within a host, where few do */
+	WAIT_FEW_MS = 1000,		/* where few do, before the first one, too */
 	TRIM_MS = 10000, TRIM_MAX_MS = 300000,	/* between looks whether fewer would do */
 	OPEN_MS = 1000,			/* for lanes to come up */
 	REST_MS = 10000,		/* nothing acknowledged: back to the start */
@@ -42,6 +42,19 @@ static unsigned first(const struct braid_link *link)
 	if (!braid_param.lanes && n < link->npaths)
 		n = link->npaths;
 	return n < link->lanes_max ? n : link->lanes_max;
+}
+
+/* Where one does nearly always: within a host, and where a NIC moves the bytes. */
+static bool few_do(const struct braid_link *link)
+{
+	const struct braid_lane *home = link->lane[link->home];
+
+	return home->local || home->tr->dma;
+}
+
+static uint64_t first_wait_ns(const struct braid_link *link)
+{
+	return (few_do(link) ? WAIT_FEW_MS : WAIT_MIN_MS) * MS;
 }
 
 /* Let the link have n lanes, as soon as they are open. */
@@ -73,7 +86,7 @@ void braid_grow_start(struct braid_link *link)
 
 	link->active = n;
 	link->want_lanes = n;
-	link->grow.wait_ns = WAIT_MIN_MS * MS;
+	link->grow.wait_ns = first_wait_ns(link);
 	link->grow.trim_wait_ns = TRIM_MS * MS;
 }
 
@@ -124,11 +137,15 @@ static void finish(struct braid_link *link, bool keep, uint64_t now)
 	link->grow.trim_ns = now + link->grow.trim_wait_ns;
 }
 
-/* All lanes at once: where each flow has its cap, that is known soonest.  Else twice as many. */
+/*
+ * All lanes at once: where each flow has its cap, that is known soonest.  Else twice as many, as
+ * where a lane is a queue pair, of which a NIC has only so many.
+ */
 static void try_more(struct braid_link *link, double rate, uint64_t now)
 {
-	unsigned n = link->grow.double_next && link->active * 2 < link->lanes_max ?
-			     link->active * 2 : link->lanes_max;
+	bool twice = link->grow.double_next || braid_link_home(link)->tr->dma;
+	unsigned n = twice && link->active * 2 < link->lanes_max ? link->active * 2 :
+								   link->lanes_max;
 
 	link->grow.trim = false;
 	link->grow.few = link->active;
@@ -180,7 +197,7 @@ static void steady(struct braid_link *link, double rate, bool full, uint64_t now
 {
 	if (now - link->grow.moved_ns > REST_MS * MS && link->active != first(link)) {
 		use(link, first(link));
-		link->grow.wait_ns = WAIT_MIN_MS * MS;
+		link->grow.wait_ns = first_wait_ns(link);
 		link->grow.trim_wait_ns = TRIM_MS * MS;
 	}
 	if (!full)
@@ -238,12 +255,10 @@ static void sample(struct braid_link *link, uint64_t now)
 {
 	unsigned long starved = atomic_load(&link->starved);
 	bool full = starved != link->grow.starved;
-	uint64_t bytes;
+	/* Without the lock: a NIC's driver may keep a sender in the kernel, with it held. */
+	uint64_t bytes = atomic_load_explicit(&link->acked_bytes, memory_order_relaxed);
 	double rate;
 
-	braid_lock_wait(&link->lock);
-	bytes = link->acked_bytes;
-	braid_unlock(&link->lock);
 	rate = (double)(bytes - link->grow.bytes) / (double)(now - link->grow.at_ns);
 	if (bytes != link->grow.bytes)
 		link->grow.moved_ns = now;
@@ -262,8 +277,8 @@ void braid_grow_tick(struct braid_link *link, uint64_t now)
 	}
 	if (!link->grow.at_ns) {
 		link->grow.at_ns = link->grow.moved_ns = now;
-		if (braid_link_home(link)->local)
-			link->grow.next_try_ns = now + WAIT_LOCAL_MS * MS;
+		if (few_do(link))
+			link->grow.next_try_ns = now + WAIT_FEW_MS * MS;
 		return;
 	}
 	if (now - link->grow.at_ns >= SAMPLE_MS * MS)

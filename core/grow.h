@@ -3,11 +3,11 @@
  * grow.h - how many lanes a link uses.
  *
  * It starts with what the link speed suggests.  While chunks wait because every lane is full, the
- * sending end tries all lanes, and next time twice as many: it goes back and forth between the
- * two numbers a few times, measuring what gets acknowledged, and keeps the larger only if it was
- * faster each time (one comparison would believe noise), or at once if it was much faster.  Now
- * and then it asks the other way round whether half would do.  Tries become rarer as they fail.
- * A link that rests goes back to its start.  Lanes no longer used stay open, and cost no call.
+ * sending end tries all lanes, and next time twice as many, or only ever that where lanes are queue
+ * pairs of a NIC: it goes back and forth between the two numbers a few times, measuring what gets
+ * acknowledged, and keeps the larger only if it was faster each time (one comparison would believe
+ * noise), or at once if it was much faster.  Now and then it asks the other way round whether half
+ * would do.  Tries become rarer as they fail.  A link that rests goes back to its start.  Lanes no longer used stay open, and cost no call.
  * Only the dialler dials; the other end asks by a LANES frame.  Called by the service thread.
  */
 #ifndef BRAID_CORE_GROW_H

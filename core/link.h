@@ -130,7 +130,7 @@ struct braid_link {
 		atomic_bool silent, late;
 		atomic_uint stalls;	/* times that a message was late */
 	} heal;
-	uint64_t acked_bytes;		/* chunks acknowledged, ever */
+	_Atomic uint64_t acked_bytes;	/* chunks acknowledged, ever; under the lock */
 	atomic_ulong starved;		/* times that every lane was full with work left */
 	struct {			/* core/grow.c: is another lane worth it? */
 		int phase;

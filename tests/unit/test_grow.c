@@ -166,6 +166,27 @@ static void a_link_grows_while_that_makes_it_faster(void **state)
 	assert_int_equal(active(), 8);
 }
 
+/* A queue pair has no cap of its own, and a NIC has only so many: no hurry, and no more than twice. */
+static void lanes_of_a_nic_are_tried_later_and_by_twos(void **state)
+{
+	struct network net = { .rate = each_lane_adds, .starving = true };
+	const struct braid_transport *null = p.end[0]->lane[0]->tr;
+	struct braid_transport nic = *null;
+
+	(void)state;
+	nic.dma = true;
+	p.end[0]->lane[0]->tr = &nic;
+	braid_grow_start(p.end[0]);
+	live(&net, 1000);
+	assert_int_equal(p.end[0]->nlanes, 1);
+	live(&net, 500);
+	assert_int_equal(p.end[0]->nlanes, 2);
+	assert_int_equal(most, 2);
+	live(&net, 20000);
+	assert_int_equal(active(), 8);
+	p.end[0]->lane[0]->tr = null;
+}
+
 static void a_clear_gain_is_taken_within_two_samples(void **state)
 {
 	struct network net = { .rate = each_lane_adds, .starving = true };
@@ -423,6 +444,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(the_start_is_what_the_link_speed_suggests),
 		CASE(a_link_grows_while_that_makes_it_faster),
+		CASE(lanes_of_a_nic_are_tried_later_and_by_twos),
 		CASE(a_clear_gain_is_taken_within_two_samples),
 		CASE(lanes_that_bring_nothing_are_dropped_again),
 		CASE(a_bad_moment_costs_no_lanes),

@@ -451,9 +451,9 @@ static void look_for_stalls(struct braid_link *link, uint64_t now)
 	bool late = false, tell;
 	struct braid_comm *c;
 
-	if (!limit)
-		return;
-	braid_lock_wait(&link->lock);
+	if (!limit || !braid_trylock(&link->lock))
+		return;			/* it is being moved: at the next tick */
+	link->heal.stall_ns = now;
 	braid_list_for(c, &link->comms, node) {
 		struct braid_waiting w = { 0 };
 
@@ -537,10 +537,8 @@ int braid_heal_tick(struct braid_link *link, uint64_t now)
 		return -1;
 	if (!link->heal.silent && now - link->heal.heard_ns >= SILENT_MS * MS)
 		tell_silence(link, now);
-	if (!link->heal.silent && now - link->heal.stall_ns >= STALL_MS * MS) {
-		link->heal.stall_ns = now;
+	if (!link->heal.silent && now - link->heal.stall_ns >= STALL_MS * MS)
 		look_for_stalls(link, now);
-	}
 	say(link, now);
 	return next_look(link, under_way, now);
 }

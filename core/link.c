@@ -1249,12 +1249,23 @@ void braid_link_go(struct braid_link *link, unsigned n)
 		braid_unlock(&link->lane[i]->io);
 }
 
-bool braid_link_tidy(struct braid_link *link)
+static bool flush(struct braid_link *link, bool tell)
 {
 	if (!braid_trylock(&link->lock))
 		return false;
-	braid_link_tell(link);
+	if (tell)
+		braid_link_tell(link);
 	braid_link_flush(link);
 	braid_unlock(&link->lock);
 	return true;
+}
+
+void braid_link_hurry(struct braid_link *link)
+{
+	flush(link, is_urgent(link));
+}
+
+bool braid_link_tidy(struct braid_link *link)
+{
+	return flush(link, true);
 }

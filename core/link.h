@@ -110,6 +110,7 @@ struct braid_link {
 	/* for the service thread */
 	atomic_ulong touched;		/* calls that moved the link; may lose some, never all */
 	unsigned long seen;
+	uint64_t tidied_ns;		/* when the thread last said what could wait */
 	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
 	bool settled;			/* and have been for a tick without a call */
 	atomic_uint want_lanes;		/* to dial */
@@ -236,6 +237,7 @@ void braid_link_owes(struct braid_link *link);
  * has the lock, and need not do it.
  */
 bool braid_link_tidy(struct braid_link *link);
+void braid_link_hurry(struct braid_link *link);	/* send what is queued, and tell what is urgent */
 
 /* With the link's lock held: */
 struct braid_comm *braid_link_comm(struct braid_link *link, uint32_t id);

@@ -32,6 +32,7 @@
 
 enum {
 	TICK_MS = 2,
+	TIDY_MS = 20,			/* what callers need not say at once is said then */
 	STOP_MS = 1000,			/* for goodbyes to leave, of a host that is busy */
 	WATCH_MOVES = 4,		/* of a link that is about to be watched */
 	LINGER_MS = 3000,		/* for lanes to come back that have something to bring */
@@ -372,14 +373,19 @@ static void link_event(struct braid_lane *lane)
 		link_unwatch(link);
 }
 
-static void link_tick(struct braid_link *link)
+static void link_tick(struct braid_link *link, uint64_t now)
 {
 	unsigned long touched = atomic_load(&link->touched);
 
 	if (touched != link->seen) {
 		link->seen = touched;
 		link_unwatch(link);
-		braid_link_tidy(link);
+		if (now - link->tidied_ns < TIDY_MS * MS) {
+			braid_link_hurry(link);
+		} else {
+			link->tidied_ns = now;
+			braid_link_tidy(link);
+		}
 	} else if (!atomic_load(&link->watched)) {
 		link_watch(link);
 	} else {
@@ -646,13 +652,13 @@ static bool is_lane(const struct epoll_event *ev)
 	return (ev->data.u64 & BRAID_TAG_MASK) == BRAID_TAG_LANE;
 }
 
-static void links_tick(void)
+static void links_tick(uint64_t now)
 {
 	struct braid_link *link;
 
 	braid_list_for(link, &braid_svc.links, node) {
 		if (atomic_load(&link->state) == BRAID_LINK_UP)
-			link_tick(link);
+			link_tick(link, now);
 	}
 }
 
@@ -681,7 +687,7 @@ static bool service_step(int *wait_ms)
 	if (n > 0 && !is_lane(ev))
 		handle_event(ev, now);
 	if (look)
-		links_tick();		/* first: service_look() says how long to sleep after it */
+		links_tick(now);	/* first: service_look() says how long to sleep after it */
 	*wait_ms = 0;
 	if (look) {
 		int ms = service_look(now);

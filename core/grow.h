@@ -7,8 +7,9 @@
  * pairs of a NIC: it goes back and forth between the two numbers a few times, measuring what gets
  * acknowledged, and keeps the larger only if it was faster each time (one comparison would believe
  * noise), or at once if it was much faster.  Now and then it asks the other way round whether half
- * would do.  Tries become rarer as they fail.  A link that rests goes back to its start.  Lanes no longer used stay open, and cost no call.
- * Only the dialler dials; the other end asks by a LANES frame.  Called by the service thread.
+ * would do.  Tries become rarer as they fail.  A link that rests goes back to its start.  Lanes no
+ * longer used stay open, and cost no call.  Only the dialler dials; the other end asks by a LANES
+ * frame.  Called by the service thread.
  */
 #ifndef BRAID_CORE_GROW_H
 #define BRAID_CORE_GROW_H

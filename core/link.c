@@ -928,7 +928,8 @@ static int rx_end(struct braid_lane *lane)
 		lane->rx_some = true;
 	/* The sender waits for what was not copied, and for room at some point. */
 	if (h->type == BRAID_F_CHUNK || h->len > BRAID_COPY_MAX ||
-	    lane->rx_frames - lane->rx_told >= lane->ack_frames || lane->rx_quiet >= BRAID_ACK_BYTES) {
+	    lane->rx_frames - lane->rx_told >= lane->ack_frames ||
+	    lane->rx_quiet >= BRAID_ACK_BYTES) {
 		lane->rx_owed = true;
 		braid_hint(&lane->link->urgent, true);
 	}

@@ -4,9 +4,9 @@
  * fake one (tests/fake).
  *
  * A small message is one request to send, one receive, and nothing beside it; acknowledgements
- * ride on what goes the other way, in the headers that one message in some has.  What is said now and then (room in the window, ALIVE) is allowed
- * for: a tenth of a message, and one request for each tick of the service thread.  The best of
- * several runs counts, for a busy machine adds to it.
+ * ride on what goes the other way, in the headers that one message in some has.  What is said now
+ * and then (room in the window, ALIVE) is allowed for: a tenth of a message, and one request for
+ * each tick of the service thread.  The best of several runs counts, for a busy machine adds to it.
  */
 #include "tests/abi/abi.h"
 #include "tests/fake/ctl.h"

@@ -182,7 +182,8 @@ static int answers(struct perf_session *s, bool *waiting, struct perf_ctl *ret)
 	}
 	for (i = 0; !waiting[i];)
 		i++;
-	return fail(s, -ETIMEDOUT, "%s has not answered for %.0f s", s->w[i].where, s->timeout_s);
+	return fail(s, -ETIMEDOUT, "%s has not answered for %.0f s (--timeout)", s->w[i].where,
+		    s->timeout_s);
 }
 
 static int ask_all(struct perf_session *s, const struct perf_ctl *m, struct perf_ctl *ret)

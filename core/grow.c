@@ -47,7 +47,7 @@ static unsigned first(const struct braid_link *link)
 /* Where one does nearly always: within a host, and where a NIC moves the bytes. */
 static bool few_do(const struct braid_link *link)
 {
-	const struct braid_lane *home = link->lane[link->home];
+	const struct braid_lane *home = braid_link_home(link);
 
 	return home->local || home->tr->dma;
 }

@@ -209,6 +209,7 @@ listener()				# OPTIONS... - sets $port and $listener
 	SECONDS=0
 	status=0
 	wait $pid || status=$?
+	echo "status $status after $SECONDS s; it said: $(cat "$tmp/err" "$tmp/out")"
 	[ "$status" -eq 2 ]
 	[ $SECONDS -lt $((30 * slow)) ]
 	[ "$(wc -l <"$tmp/err")" -eq 1 ]

@@ -1330,11 +1330,8 @@ int braid_comm_rx_end(struct braid_lane *lane)
 /* By the one thread that makes the comm's data calls; another may close it. */
 static void count_done(struct braid_comm *c, uint64_t size)
 {
-	uint64_t messages = atomic_load_explicit(&c->done.messages, memory_order_relaxed);
-	uint64_t bytes = atomic_load_explicit(&c->done.bytes, memory_order_relaxed);
-
-	atomic_store_explicit(&c->done.messages, messages + 1, memory_order_relaxed);
-	atomic_store_explicit(&c->done.bytes, bytes + size, memory_order_relaxed);
+	braid_count(&c->done.messages, 1);
+	braid_count(&c->done.bytes, size);
 }
 
 static void add_traffic(struct braid_traffic *to, const struct braid_traffic *t)

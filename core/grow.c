@@ -278,7 +278,7 @@ void braid_grow_tick(struct braid_link *link, uint64_t now)
 	if (!link->grow.at_ns) {
 		link->grow.at_ns = link->grow.moved_ns = now;
 		if (few_do(link))
-			link->grow.next_try_ns = now + WAIT_FEW_MS * MS;
+			link->grow.next_try_ns = now + first_wait_ns(link);
 		return;
 	}
 	if (now - link->grow.at_ns >= SAMPLE_MS * MS)

@@ -398,13 +398,6 @@ int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t 
 	return n;
 }
 
-/* With the link's lock held: only who looks without it needs it to be atomic. */
-static void count(_Atomic uint64_t *bytes, size_t n)
-{
-	atomic_store_explicit(bytes, atomic_load_explicit(bytes, memory_order_relaxed) + n,
-			      memory_order_relaxed);
-}
-
 /* Let go of the oldest frame. */
 static void pop(struct braid_lane *lane)
 {
@@ -418,7 +411,7 @@ static void pop(struct braid_lane *lane)
 		drop_own(f);
 	q->unacked -= f->ext_len;
 	q->timed_bytes += f->ext_len;
-	count(&lane->link->acked_bytes, f->ext_len);
+	braid_count(&lane->link->acked_bytes, f->ext_len);
 	q->f_acked++;
 	/* What it took from the ring: up to the next frame, or all of it. */
 	if (q->f_acked == q->f_head) {
@@ -461,7 +454,7 @@ void braid_tx_advance(struct braid_lane *lane, size_t n)
 
 	assert(n <= q->unsent);
 	q->unsent -= n;
-	count(&lane->tx_bytes, n);
+	braid_count(&lane->tx_bytes, n);
 	if (n)
 		q->starts = 0;
 	n += q->part;

@@ -95,6 +95,14 @@ static inline void braid_hint(atomic_bool *flag, bool value)
 	atomic_store_explicit(flag, value, memory_order_relaxed);
 }
 
+/* A counter with one writer at a time: it is atomic only for those who look without his lock. */
+static inline void braid_count(_Atomic uint64_t *counter, uint64_t more)
+{
+	uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
+
+	atomic_store_explicit(counter, before + more, memory_order_relaxed);
+}
+
 /* Not for the data path. */
 void braid_lock_wait(struct braid_lock *l);
 void braid_yield(void);

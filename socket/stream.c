@@ -145,7 +145,7 @@ static ssize_t receive(struct braid_stream *s, size_t budget, bool *ret_short)
 	n = rx(s->fd, &msg);
 	if (n <= 0)
 		return n < 0 ? -errno : 0;
-	atomic_store_explicit(&lane->rx_bytes, lane->rx_bytes + (uint64_t)n, memory_order_relaxed);
+	braid_count(&lane->rx_bytes, (uint64_t)n);
 	*ret_short = (size_t)n < direct + ahead;
 	if ((size_t)n < direct)
 		direct = (size_t)n;

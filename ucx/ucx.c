@@ -743,7 +743,7 @@ static int take_payload(struct braid_lane *lane, struct wire *w)
 		return lost(w, w->payload.status);
 	if (lane->rx_left && w->payload.len != lane->rx_left)
 		return braid_rx_broken(lane, "payload", -EBADMSG);
-	lane->rx_bytes += lane->rx_left;
+	braid_count(&lane->rx_bytes, lane->rx_left);
 	lane->rx_left = 0;
 	err = braid_rx_end(lane);
 	w->awaits_payload = err == -EAGAIN;
@@ -758,7 +758,7 @@ static int take_head(struct braid_lane *lane, struct wire *w)
 	if (err == -EAGAIN)
 		return err;
 	w->slots++;
-	lane->rx_bytes += s->len + 1;
+	braid_count(&lane->rx_bytes, s->len + 1);
 	return err;
 }
 

@@ -240,12 +240,12 @@ static int add_send(struct braid_lane *lane, struct braid_wire *w, bool may_bare
 	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
 	const struct ibv_mr *ring = w->ring_mr[w->nrings - 1];
 	bool whole = q->part < f->inl, bare = false;
-	size_t len, skip = 0, at = q->part - f->inl;
+	size_t len, at = q->part - f->inl;
 	const char *from = whole ? q->ring + f->off : f->ext + at;
 	const struct braid_key *gpu = whole ? NULL : braid_tx_gpu(lane);
 	struct ibv_send_wr *wr;
+	uint32_t n, imm = 0;
 	char *copy = NULL;
-	uint32_t imm = 0;
 
 	if (!gpu && (!whole || !ring)) {
 		copy = bounce(w);
@@ -256,20 +256,22 @@ static int add_send(struct braid_lane *lane, struct braid_wire *w, bool may_bare
 		assert(!q->part);
 		len = braid_tx_piece(q, BRAID_SLOT, false);
 		bare = may_bare && len == f->inl && braid_tx_bare(lane, &imm);
-		if (bare)
-			skip = BRAID_HDR_SIZE;
-		else
+		if (!bare)
 			braid_tx_stamp(lane);
 	} else {
 		len = f->ext_len - at < BRAID_SLOT ? f->ext_len - at : BRAID_SLOT;
 	}
+	n = (uint32_t)len;
+	if (bare) {
+		from += BRAID_HDR_SIZE;
+		n -= BRAID_HDR_SIZE;
+	}
 	if (copy) {
-		memcpy(copy, from + skip, len - skip);
-		wr = chain_add(w, IBV_WR_SEND, copy, (uint32_t)(len - skip), w->m->bounce_mr->lkey);
+		memcpy(copy, from, n);
+		wr = chain_add(w, IBV_WR_SEND, copy, n, w->m->bounce_mr->lkey);
 		bounce_used(w, wr);
 	} else {
-		wr = chain_add(w, IBV_WR_SEND, from + skip, (uint32_t)(len - skip),
-			       gpu ? gpu->local : ring->lkey);
+		wr = chain_add(w, IBV_WR_SEND, from, n, gpu ? gpu->local : ring->lkey);
 	}
 	if (gpu)
 		wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
@@ -286,15 +288,15 @@ static int add_send(struct braid_lane *lane, struct braid_wire *w, bool may_bare
 static int add_next(struct braid_lane *lane, struct braid_wire *w)
 {
 	struct braid_txq *q = &lane->tx;
-	uint32_t heard = lane->rx_frames - lane->rx_told;
+	bool owes = lane->rx_frames - lane->rx_told >= w->wr_max / 4;
 	/* Now and then a header, which says what has been received here. */
-	uint32_t imm_max = heard < w->wr_max / 4 ? w->imm_max : 0;
+	uint32_t imm_max = owes ? 0 : w->imm_max;
 	struct braid_put put;
 
 	if (!sq_room(w, 3))
 		return -EAGAIN;
 	if (!slots_free(w, q)) {
-		if (heard >= w->wr_max / 4)
+		if (owes)
 			say_count(lane, w);
 		return -EAGAIN;
 	}
@@ -400,7 +402,7 @@ static int take_all(struct braid_lane *lane, struct braid_wire *w)
 	/* Before the lock is given back: what says that they are there goes under it. */
 	if (!err || err == -EAGAIN)
 		again = slots_post(w);
-	atomic_store_explicit(&lane->rx_bytes, lane->rx_bytes + bytes, memory_order_relaxed);
+	braid_count(&lane->rx_bytes, bytes);
 	return again ? again : err;
 }
 
@@ -416,7 +418,7 @@ static int take_count(struct braid_lane *lane, struct braid_wire *w)
 	err = braid_rx_broken(lane, "a count of more than was sent",
 			      braid_tx_acked(lane, count));
 	if (!err)
-		atomic_store_explicit(&lane->rx_bytes, lane->rx_bytes + 1, memory_order_relaxed);
+		braid_count(&lane->rx_bytes, 1);
 	return err;
 }
 

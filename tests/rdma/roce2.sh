@@ -10,7 +10,7 @@ programs="abi/test_badpeer abi/test_strangers"
 without_immediate()
 {
 	BRAID_TEST_FAKE_DEVICES=$nics,imm=0 perf verbs --verbose && [ "$during" -gt 0 ] &&
-		grep "roce0:1 shows no immediate data" "$tmp/perf"
+		grep "roce0:1 shows no immediate data: each write is followed by a message" "$tmp/perf"
 }
 without_immediate
 verdict $? "a NIC without immediate data is found out, and carries all the same"

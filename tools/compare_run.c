@@ -265,7 +265,8 @@ static int measure(struct runner *r, int way, uint64_t size, int round)
 	rc = round == 0 ? warm(r, way, size) :
 			  perf_warm_up(&r->sessions[way], &r->perf, w->kind, size, &r->iters[way]);
 	if (!rc)
-		rc = perf_once(&r->sessions[way], &r->perf, w->kind, size, r->iters[way], &got);
+		rc = perf_measure(&r->sessions[way], &r->perf, w->kind, size, &r->iters[way],
+				  &got);
 	if (rc) {
 		fail(r, "%s: %.400s", w->name, r->sessions[way].err);
 		return rc;

@@ -120,7 +120,7 @@ static int measure(struct perf *p, enum fabric_kind kind, uint64_t size, int rou
 	if (rc)
 		return rc;
 	before = bounce(p);
-	rc = perf_once(&p->s, &p->opt, kind, size, p->iters[kind], &row);
+	rc = perf_measure(&p->s, &p->opt, kind, size, &p->iters[kind], &row);
 	if (rc)
 		return rc;
 	after = bounce(p);

@@ -310,6 +310,13 @@ int perf_once(struct perf_session *s, const struct perf_options *o, enum fabric_
  */
 int perf_warm_up(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
 		 uint64_t size, uint64_t *iters);
+/*
+ * As perf_once(), and *iters follows the pace: what was found while another program had the CPU
+ * is too few when that ends. Measured again, twice at most, if it was over in a quarter of
+ * o->seconds.
+ */
+int perf_measure(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
+		 uint64_t size, uint64_t *iters, struct perf_row *ret);
 
 int perf_sizes_parse(const char *text, uint64_t *sizes, int max);	/* how many, or -EINVAL */
 const char *perf_size_name(uint64_t size, char room[24]);

@@ -55,6 +55,29 @@ int perf_once(struct perf_session *s, const struct perf_options *o, enum fabric_
 	return rc;
 }
 
+/* How many will fill o->seconds at the pace of `row`; a pause in it counts no more than twice. */
+static void repace(const struct perf_options *o, const struct perf_row *row, uint64_t *iters)
+{
+	double grow = fmax(o->seconds / fmax(row->seconds, 1e-9), 0.5);
+
+	if (o->iters == 0)
+		*iters = (uint64_t)fmin(fmax((double)row->iters * grow, 1), 2e9);
+}
+
+int perf_measure(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
+		 uint64_t size, uint64_t *iters, struct perf_row *ret)
+{
+	int rc, tries = 3;
+
+	do {
+		rc = perf_once(s, o, kind, size, *iters, ret);
+		if (rc)
+			return rc;
+		repace(o, ret, iters);
+	} while (o->iters == 0 && ret->seconds < o->seconds / 4 && --tries > 0);
+	return 0;
+}
+
 /* How many iterations fill o->seconds; what it takes to find out warms everything up. */
 static int calibrate(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
 		     uint64_t size, uint64_t *iters)

@@ -664,11 +664,23 @@ static struct braid_lane *pick_lane(struct braid_link *link)
 	return least <= WORTH_WAITING * least_of_all ? best : NULL;
 }
 
+/*
+ * Among how many a message is divided: several streams carry more than one over the same port, but
+ * a NIC that moves memory by itself is as fast with one queue pair, and pieces only cost it time.
+ */
+static unsigned shares(const struct braid_link *link)
+{
+	bool nic = braid_link_home(link)->tr->dma;
+
+	return nic && link->npaths < link->active ? link->npaths : link->active;
+}
+
 /* Every chunk but the last is that long: a multiple of BRAID_CHUNK_ALIGN, at most 256 of them. */
 static uint32_t chunk_len(const struct braid_link *link, uint64_t size)
 {
 	uint64_t most = (uint64_t)braid_param.chunk;
-	uint64_t len = link->active > 1 ? size / (2 * link->active) : most;
+	unsigned n = shares(link);
+	uint64_t len = n > 1 ? size / (2 * n) : most;
 
 	if (len < SPREAD_MIN)
 		len = SPREAD_MIN;

@@ -25,7 +25,8 @@
 
 #include "tests/lib/fault.h"
 
-enum { SMALL = 1000, EAGER = 40000, LARGE = 3 << 20, K_MAX = 2000, LIFE_S = 60, JOBS = 8 };
+enum { SMALL = 1000, EAGER = 40000, LARGE = 3 << 20, K_MAX = 2000, LIFE_S = 150, SOON_MS = 30000,
+       JOBS = 8 };
 enum { EXIT_BAD = 1, EXIT_NO_CALL, EXIT_NO_WAY };	/* how a life ended; 0: well */
 
 /* --- what the plugin says ------------------------------------------------------------------ */
@@ -90,7 +91,7 @@ static ncclResult_t left_alone(struct net *net, void *send)
 
 static ncclResult_t meet_up(struct net *net, struct pair *p)
 {
-	uint64_t soon = now_us() + 4000000, end = deadline_ms(8000);
+	uint64_t soon = now_us() + 4000000, end = deadline_ms(SOON_MS);
 	ncclResult_t res = net_listen(net, 0, p->handle, &p->listen);
 
 	while (!res && !(p->send && p->recv)) {
@@ -108,7 +109,7 @@ static ncclResult_t meet_up(struct net *net, struct pair *p)
 /* Until both are done, or one has failed: then NCCL closes everything. */
 static ncclResult_t settle(struct op *ops, size_t n)
 {
-	uint64_t end = deadline_ms(8000);
+	uint64_t end = deadline_ms(SOON_MS);
 
 	while (!ops_step(ops, n)) {
 		for (size_t i = 0; i < n; i++) {
@@ -431,7 +432,7 @@ static void dialled(struct abi *t, int fd)
 
 static ncclResult_t dial(struct net *net, struct pair *p, int fd)
 {
-	uint64_t end = deadline_ms(8000);
+	uint64_t end = deadline_ms(SOON_MS);
 	ncclResult_t res = ncclSuccess;
 
 	take(fd, p->handle, sizeof(p->handle));

@@ -55,10 +55,13 @@ int perf_once(struct perf_session *s, const struct perf_options *o, enum fabric_
 	return rc;
 }
 
-/* How many will fill o->seconds at the pace of `row`; a pause in it counts no more than twice. */
+/*
+ * How many will fill o->seconds at the pace of `row`; but a pause in it counts no more than twice,
+ * and of a few that were quick not too much is made.
+ */
 static void repace(const struct perf_options *o, const struct perf_row *row, uint64_t *iters)
 {
-	double grow = fmax(o->seconds / fmax(row->seconds, 1e-9), 0.5);
+	double grow = fmin(fmax(o->seconds / fmax(row->seconds, 1e-9), 0.5), 100);
 
 	if (o->iters == 0)
 		*iters = (uint64_t)fmin(fmax((double)row->iters * grow, 1), 2e9);

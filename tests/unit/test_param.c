@@ -340,7 +340,7 @@ static const struct load_case load_cases[] = {
 	{ .env = { "BRAID_LANES=99" }, .err = -EINVAL, .n_warns = 1,
 	  .says = { "BRAID_LANES", "'99'", "0 to 16" }, .name = "lanes", .value = "0" },
 	{ .env = { "BRAID_CHUNK=1" }, .err = -EINVAL, .n_warns = 1,
-	  .says = { "BRAID_CHUNK", "'1'", "4k to 16m" }, .name = "chunk", .value = "524288" },
+	  .says = { "BRAID_CHUNK", "'1'", "4k to 16m" }, .name = "chunk", .value = "1048576" },
 	{ .env = { "BRAID_LANES=x", "BRAID_DSCP=y", "BRAID_EAGER=1k" }, .err = -EINVAL,
 	  .n_warns = 2, .name = "eager", .value = "1024" },
 	{ .env = { "BRAID_TRANSPORTS=tcp,rdma" }, .err = -EINVAL, .n_warns = 1,

@@ -1017,15 +1017,27 @@ static int begin_start(struct braid_lane *lane, struct braid_comm *c)
 	return 0;
 }
 
+static bool is_chunk_new(const struct braid_recv *e, unsigned n)
+{
+	return !(e->chunks[n / 64] >> n % 64 & 1);
+}
+
 static bool chunk_is_new(struct braid_recv *e, const struct braid_hdr *h)
 {
-	uint64_t bit = 1ull << (h->n % 64), *word = &e->chunks[h->n / 64];
-
-	if (*word & bit)
+	if (!is_chunk_new(e, h->n))
 		return false;
-	*word |= bit;
+	e->chunks[h->n / 64] |= 1ull << h->n % 64;
 	e->begun += h->len;
 	return true;
+}
+
+/* It is of the message that this receive has, or may have; its number is another matter. */
+static bool chunk_fits(const struct braid_recv *e, const struct braid_hdr *h)
+{
+	return e->posted && e->credited && e->rseq == h->rseq && h->size <= e->room &&
+	       (!e->matched || e->wanted || e->started) &&
+	       (e->matched ? e->size == h->size : size_fits(e, h->size)) &&
+	       (!(h->flags & BRAID_FLAG_PLACED) || e->placed) && h->len <= h->size - e->begun;
 }
 
 static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
@@ -1038,15 +1050,22 @@ static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
 	if (drains(c))
 		return 0;
 	e = recv_slot(c, h->rseq);
-	if (!e->posted || !e->credited || e->rseq != h->rseq || h->size > e->room ||
-	    (e->matched && !e->wanted && !e->started) ||
-	    (e->matched ? e->size != h->size : !size_fits(e, h->size)) ||
-	    (h->flags & BRAID_FLAG_PLACED && !e->placed) || h->len > h->size - e->begun ||
-	    !chunk_is_new(e, h))
+	if (!chunk_fits(e, h) || !chunk_is_new(e, h))
 		return -EBADMSG;
 	e->size = h->size;
 	e->unsized = false;
 	return rx_to_entry(lane, e, h->offset);
+}
+
+char *braid_comm_rx_place(struct braid_link *link, const struct braid_hdr *h)
+{
+	struct braid_comm *c = braid_link_comm(link, h->comm);
+	struct braid_recv *e;
+
+	if (h->type != BRAID_F_CHUNK || !c || c->sender || drains(c))
+		return NULL;
+	e = recv_slot(c, h->rseq);
+	return chunk_fits(e, h) && is_chunk_new(e, h->n) && !is_gpu(e) ? e->data + h->offset : NULL;
 }
 
 void braid_comm_rx_bare(struct braid_comm *c, uint16_t seq, struct braid_hdr *h)
@@ -1496,13 +1515,13 @@ static void forget_recvs(struct braid_comm *c)
 	for (unsigned i = 0; i < c->link->nlanes; i++) {
 		struct braid_lane *lane = c->link->lane[i];
 
-		if (lane->rx_hdr.comm != c->id ||
-		    (lane->rx_kind != BRAID_RX_ENTRY && lane->rx_kind != BRAID_RX_UM))
-			continue;
-		if (lane->tr->lands && lane->rx_left) {
+		if (lane->tr->lands && lane->tr->lands(lane, c->id)) {
 			lane->tr->lane_fence(lane);
 			braid_lane_lost(lane, -ECANCELED);
 		}
+		if (lane->rx_hdr.comm != c->id ||
+		    (lane->rx_kind != BRAID_RX_ENTRY && lane->rx_kind != BRAID_RX_UM))
+			continue;
 		lane->rx_kind = BRAID_RX_DRAIN;
 		lane->rx_dst = NULL;
 		braid_gpucopy_end(&lane->rx_copy);

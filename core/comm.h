@@ -259,6 +259,8 @@ void braid_comm_leave(struct braid_link *link);	/* they stay where they are */
  */
 int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c);
 int braid_comm_rx_end(struct braid_lane *lane);
+/* Where the payload of a chunk that is yet to begin will go; NULL: not certain, ask later. */
+char *braid_comm_rx_place(struct braid_link *link, const struct braid_hdr *h);
 /* What the header of message `seq` (its low half) would have said, which came without one. */
 void braid_comm_rx_bare(struct braid_comm *c, uint16_t seq, struct braid_hdr *h);
 /* A chunk without a header is in its place, in the receive of that slot; whole: so is START. */

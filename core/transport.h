@@ -11,7 +11,7 @@
  *     error and never logged.
  *   - Nothing waits.
  *   - Lanes come from the core, zeroed, lane_size bytes long with struct braid_lane first.
- *   - All members are set, but for `gpu`.
+ *   - All members are set, but for `gpu` and `lands`.
  *
  * Locks: every lane call but lane_open() is made with the lane's `io` lock held, so one thread at
  * a time moves a lane.  The queue of frames (core/lane.h) and the upward calls (core/link.h:
@@ -133,7 +133,6 @@ struct braid_transport {
 	uint8_t id;
 	bool dma;			/* the wire reads and writes memory without being called:
 					 * lane_fence() must be, before somebody takes it back */
-	bool lands;			/* and goes on filling lane->rx_dst between calls of poll */
 	bool ports;			/* it finds ports by itself, which names of interfaces
 					 * neither name nor exclude */
 	size_t lane_size;
@@ -185,6 +184,11 @@ struct braid_transport {
 	void (*lane_close)(struct braid_lane *lane);
 	/* The same, and no more: lane->fd stays. */
 	void (*lane_fence)(struct braid_lane *lane);
+	/*
+	 * May the wire go on filling memory of that comm's between calls of poll?  NULL: it never
+	 * does.  Called while the link stands still.
+	 */
+	bool (*lands)(const struct braid_lane *lane, uint32_t comm);
 	/*
 	 * The service thread is about to sleep: have lane->event_fd, if there is one, become
 	 * readable when something arrives (and, without dma, writable where lane->blocked says

@@ -341,6 +341,22 @@ int braid_hdr_unpack(const void *from, struct braid_hdr *ret)
 	return 0;
 }
 
+bool braid_frames_lack(const void *from, size_t n, struct braid_hdr *ret)
+{
+	const char *p = from;
+	size_t at = 0;
+
+	while (n - at >= BRAID_HDR_SIZE && !braid_hdr_unpack(p + at, ret)) {
+		at += BRAID_HDR_SIZE;
+		if (ret->flags & BRAID_FLAG_PLACED)
+			continue;
+		if (ret->len > n - at)
+			return at == n;
+		at += ret->len;
+	}
+	return false;
+}
+
 void braid_keys_pack(const uint32_t *key, unsigned n, uint8_t *to)
 {
 	struct cursor c = { .w = to };

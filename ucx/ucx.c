@@ -10,6 +10,9 @@
  * Both have a tag of their own, which the receiver has chosen at random and told in the handshake.
  * UCX keeps messages of one tag in order, so the two sequences are merged again by what heads say.
  *
+ * UCX sends a large payload when it knows where it goes, and its answer takes a while.  So heads
+ * that have come are looked into while an earlier payload is awaited, and theirs is asked for.
+ *
  * Each lane has a worker of its own: nothing of it is shared with other lanes, and once it is
  * destroyed nothing of the lane's is read or written any more.  UCX's calls on it are made with
  * w->lock held, which its callbacks thus hold as well; the link's lock is taken before, or not at
@@ -42,6 +45,7 @@
 enum {
 	SLOT = BRAID_HDR_SIZE + BRAID_COPY_MAX,
 	SLOTS = 16,
+	PAYLOADS = 8,			/* most that are asked for at a time */
 	FLYING = 64,			/* messages of ours that UCX has not done with */
 	TURNS = 8,			/* of progress, a call */
 	ARM_TURNS = 1000,
@@ -61,7 +65,10 @@ struct slot {
 	ucs_status_t status;
 	size_t len;
 	char *at;
+	uint32_t comm;			/* whose memory that is; NOBODYS: ours */
 };
+
+#define NOBODYS UINT32_MAX
 
 struct wire {
 	struct braid_work ending;
@@ -78,10 +85,13 @@ struct wire {
 	bool rdma, wired, stranded;
 	char *memory;
 	struct slot slot[SLOTS];	/* heads; the oldest is number `slots`, the next `posted` */
-	struct slot payload, hello;
-	bool awaits_payload;
+	struct slot hello;
+	struct slot payload[PAYLOADS];	/* the oldest is number `paid`, the next `asked` */
+	bool awaits_payload;		/* the oldest: its head has been taken */
+	bool blind;			/* where the next will go is not certain yet */
 	char *scratch;			/* for a payload that nobody wants */
-	unsigned slots, posted;
+	unsigned slots, posted, seen;	/* heads before `seen` have been looked into */
+	unsigned paid, asked;
 	unsigned fruitless;
 	struct braid_look look;		/* the service thread's */
 };
@@ -257,7 +267,8 @@ static void fence(struct wire *w)
 			end_sends(w);
 		for (unsigned i = 0; i < SLOTS; i++)
 			cancel(w, &w->slot[i]);
-		cancel(w, &w->payload);
+		for (unsigned i = 0; i < PAYLOADS; i++)
+			cancel(w, &w->payload[i]);
 		cancel(w, &w->hello);
 		progress(w);
 		braid_ucp.worker_destroy(w->worker);
@@ -710,20 +721,56 @@ static int ucx_push(struct braid_lane *lane)
 
 /* --- receiving, with the link's lock held -------------------------------------------------- */
 
+static void ask(struct wire *w, char *at, size_t len, uint32_t comm)
+{
+	struct slot *s = &w->payload[w->asked++ % PAYLOADS];
+
+	s->at = at;
+	s->comm = comm;
+	post(w, s, len, TAG_PAYLOAD);
+}
+
 static int await_payload(struct braid_lane *lane, struct wire *w)
 {
-	w->payload.at = lane->rx_dst;
-	if (!lane->rx_dst) {
-		w->scratch = malloc(lane->rx_left);
-		if (!w->scratch)
+	char *at = lane->rx_dst;
+
+	if (!at && w->asked == w->paid) {
+		at = w->scratch = malloc(lane->rx_left);
+		if (!at)
 			return braid_no_memory("a message that nobody waits for");
-		w->payload.at = w->scratch;
 	}
 	braid_lock_wait(&w->lock);
 	w->awaits_payload = true;
-	post(w, &w->payload, lane->rx_left, TAG_PAYLOAD);
+	if (w->asked == w->paid)
+		ask(w, at, lane->rx_left, w->scratch ? NOBODYS : lane->rx_hdr.comm);
 	braid_unlock(&w->lock);
 	return 0;
+}
+
+/* Another head has come, that might tell where its payload goes. */
+static inline bool may_ask(const struct wire *w)
+{
+	return w->awaits_payload && !w->blind && w->asked - w->paid < PAYLOADS &&
+	       w->seen != w->posted && !w->slot[w->seen % SLOTS].waits;
+}
+
+/* Payloads come in the order of their heads: none is asked for before an earlier one. */
+static void ask_ahead(struct braid_lane *lane, struct wire *w)
+{
+	braid_lock_wait(&w->lock);
+	for (; w->worker && may_ask(w); w->seen += !w->blind) {
+		const struct slot *s = &w->slot[w->seen % SLOTS];
+		struct braid_hdr h;
+		char *at;
+
+		if (s->status == UCS_OK && !braid_frames_lack(s->at, s->len, &h))
+			continue;
+		at = s->status == UCS_OK ? braid_comm_rx_place(lane->link, &h) : NULL;
+		w->blind = !at;
+		if (at)
+			ask(w, at, h.len, h.comm);
+	}
+	braid_unlock(&w->lock);
 }
 
 /* A receive has failed: with its endpoint, which may not have been told yet. */
@@ -735,18 +782,20 @@ static int lost(struct wire *w, ucs_status_t status)
 
 static int take_payload(struct braid_lane *lane, struct wire *w)
 {
+	const struct slot *s = &w->payload[w->paid % PAYLOADS];
 	int err;
 
 	free(w->scratch);
 	w->scratch = NULL;
-	if (lane->rx_left && w->payload.status != UCS_OK)
-		return lost(w, w->payload.status);
-	if (lane->rx_left && w->payload.len != lane->rx_left)
+	if (lane->rx_left && s->status != UCS_OK)
+		return lost(w, s->status);
+	if (lane->rx_left && s->len != lane->rx_left)
 		return braid_rx_broken(lane, "payload", -EBADMSG);
 	braid_count(&lane->rx_bytes, lane->rx_left);
 	lane->rx_left = 0;
 	err = braid_rx_end(lane);
 	w->awaits_payload = err == -EAGAIN;
+	w->paid += !w->awaits_payload;
 	return err;
 }
 
@@ -757,7 +806,9 @@ static int take_head(struct braid_lane *lane, struct wire *w)
 
 	if (err == -EAGAIN)
 		return err;
+	w->seen += w->seen == w->slots;
 	w->slots++;
+	w->blind = false;
 	braid_count(&lane->rx_bytes, s->len + 1);
 	return err;
 }
@@ -766,7 +817,7 @@ static int take_head(struct braid_lane *lane, struct wire *w)
 static inline bool has_something(const struct wire *w)
 {
 	if (w->awaits_payload)
-		return !w->payload.waits;
+		return !w->payload[w->paid % PAYLOADS].waits;
 	return w->slots != w->posted && !w->slot[w->slots % SLOTS].waits;
 }
 
@@ -796,13 +847,15 @@ static int take(struct braid_lane *lane, struct wire *w)
 			err = await_payload(lane, w);
 		taken++;
 	}
+	if (may_ask(w))
+		ask_ahead(lane, w);
 	return err && err != -EAGAIN ? err : taken;
 }
 
 static int ucx_poll(struct braid_lane *lane)
 {
 	struct wire *w = wire_of(lane);
-	bool some;
+	bool some, more;
 	int n;
 
 	if (!braid_trylock(&w->lock))
@@ -812,10 +865,11 @@ static int ucx_poll(struct braid_lane *lane)
 		return 0;
 	}
 	some = look(w);
+	more = some || may_ask(w);
 	braid_unlock(&w->lock);
 	if (w->status != UCS_OK && !some)
 		return broken(lane, w);	/* what came before that has been taken */
-	if (some) {
+	if (more) {
 		if (!braid_trylock(&lane->link->lock))
 			return 1;
 		n = take(lane, w);
@@ -864,9 +918,22 @@ static bool is_idle(struct wire *w)
 	bool idle;
 
 	braid_lock_wait(&w->lock);
-	idle = w->status == UCS_OK && !w->flying && !w->payload.waits;
+	idle = w->status == UCS_OK && !w->flying;
+	for (unsigned i = 0; i < PAYLOADS; i++)
+		idle &= !w->payload[i].waits;
 	braid_unlock(&w->lock);
 	return idle;
+}
+
+static bool ucx_lands(const struct braid_lane *lane, uint32_t comm)
+{
+	const struct wire *w = wire_of(lane);
+
+	for (unsigned i = 0; w && w->worker && i < PAYLOADS; i++) {
+		if (w->payload[i].waits && w->payload[i].comm == comm)
+			return true;
+	}
+	return false;
 }
 
 /* The socket ends first: a peer whose endpoint then fails looks there. */
@@ -920,7 +987,6 @@ const struct braid_transport braid_ucx = {
 	.name = "ucx",
 	.id = BRAID_TRANSPORT_UCX,
 	.dma = true,
-	.lands = true,
 	.lane_size = sizeof(struct braid_lane),
 	.probe = braid_ucx_probe,
 	.usable = braid_always,
@@ -939,6 +1005,7 @@ const struct braid_transport braid_ucx = {
 	.lane_detach = braid_no_lane,
 	.lane_close = ucx_close,
 	.lane_fence = ucx_fence,
+	.lands = ucx_lands,
 	.arm = ucx_arm,
 	.push = ucx_push,
 	.poll = ucx_poll,

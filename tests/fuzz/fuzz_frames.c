@@ -217,6 +217,21 @@ static void bare(unsigned l, const struct braid_hdr *h)
 		braid_link_fail(w.link, -EREMOTEIO, "a message that says nothing true");
 }
 
+/* Where a payload may be received ahead of its turn there is room for all of it. */
+static void look_ahead(const void *bytes, size_t n)
+{
+	struct braid_hdr h;
+	char *at = NULL;
+
+	if (!braid_frames_lack(bytes, n, &h))
+		return;
+	braid_lock_wait(&w.link->lock);
+	at = braid_comm_rx_place(w.link, &h);
+	if (at)
+		memset(at, 1, h.len);
+	braid_unlock(&w.link->lock);
+}
+
 static void frame(void)
 {
 	unsigned where = byte(), l = where % LANES;
@@ -244,6 +259,7 @@ static void frame(void)
 		h.seq = w.lane[h.n].out;
 	w.lane[l].lseq++;
 	braid_hdr_pack(&h, hdr);
+	look_ahead(hdr, sizeof(hdr));
 	arrive(l, hdr, sizeof(hdr));
 	arrive(l, payload, h.len);
 }
@@ -254,6 +270,7 @@ static void raw(void)
 
 	if (n > (size_t)(w.end - w.p))
 		n = (unsigned)(w.end - w.p);
+	look_ahead(w.p, n);
 	arrive(l, w.p, n);
 	w.p += n;
 }

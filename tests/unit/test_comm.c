@@ -1499,11 +1499,36 @@ static void lies_about_a_credited_receive_are_refused(void **state)
 			if (!kind)
 				continue;
 			assert_int_equal(err, 0);
+			/* Nor is a place told for a chunk that will be refused, or is none. */
+			if (braid_comm_rx_place(p.end[B], &h) != (kind == 'C' ? to : NULL))
+				fail_msg("%s: its place", rows[i].what);
 			err = null_forge(&p, A, 0, &h, payload);
 		}
 		if (err != -EBADMSG)
 			fail_msg("%s: %d", rows[i].what, err);
 	}
+}
+
+static void the_place_of_a_chunk_is_told_while_its_receive_waits(void **state)
+{
+	struct braid_hdr h = {
+		.type = BRAID_F_CHUNK, .tag = 1, .rseq = 1, .n = 1, .len = 500, .offset = 500,
+		.size = 1000, .comm = cs->id,
+	};
+	char to[1000];
+
+	(void)state;
+	credited(to, sizeof(to));
+	assert_ptr_equal(braid_comm_rx_place(p.end[B], &h), to + 500);
+	h.rseq = 2;
+	assert_null(braid_comm_rx_place(p.end[B], &h));	/* not asked for yet */
+	h.rseq = 1;
+	h.comm += 2;
+	assert_null(braid_comm_rx_place(p.end[B], &h));	/* no such comm */
+	h.comm -= 2;
+	assert_null(braid_comm_rx_place(p.end[A], &h));	/* who sends receives nothing */
+	braid_comm_fail(cr, -EIO);
+	assert_null(braid_comm_rx_place(p.end[B], &h));
 }
 
 /* While one lane is in the middle of a chunk, the receive can't be completed by another. */
@@ -1589,6 +1614,7 @@ int main(void)
 		CASE(what_is_broken_but_no_frame_is_not_called_by_the_last_one),
 		CASE(an_error_of_the_kernels_is_not_the_peers),
 		CASE(lies_about_a_credited_receive_are_refused),
+		CASE(the_place_of_a_chunk_is_told_while_its_receive_waits),
 		CASE_LANES(nobody_completes_a_receive_that_is_being_written),
 	};
 

@@ -567,6 +567,33 @@ static void an_open_is_these_bytes_and_comes_back_whole(void **state)
 	assert_memory_equal(back.mac, o.mac, sizeof(o.mac));
 }
 
+static size_t add_frame(uint8_t *at, struct braid_hdr h)
+{
+	braid_hdr_pack(&h, at);
+	return BRAID_HDR_SIZE;
+}
+
+static void frames_tell_whether_the_last_lacks_its_payload(void **state)
+{
+	const struct braid_hdr whole = { .type = BRAID_F_EAGER, .len = 8, .size = 8 };
+	struct braid_hdr chunk = { .type = BRAID_F_CHUNK, .seq = 7, .len = 100, .size = 100 }, got;
+	uint8_t buf[4 * BRAID_HDR_SIZE] = { 0 };
+	size_t first = add_frame(buf, whole) + 8, n = first + add_frame(buf + first, chunk);
+
+	(void)state;
+	assert_true(braid_frames_lack(buf, n, &got));
+	assert_int_equal(got.type, BRAID_F_CHUNK);
+	assert_int_equal(got.seq, 7);
+	for (size_t less = 0; less < n; less++)	/* but where the first lacks all of its own */
+		assert_true(braid_frames_lack(buf, less, &got) == (less == BRAID_HDR_SIZE));
+	assert_false(braid_frames_lack(buf, n + 1, &got));	/* a part is there */
+	chunk.flags = BRAID_FLAG_PLACED;
+	add_frame(buf + first, chunk);
+	assert_false(braid_frames_lack(buf, n, &got));	/* it was written to its place */
+	buf[0] = 0xff;
+	assert_false(braid_frames_lack(buf, n, &got));
+}
+
 /* --- sizes --------------------------------------------------------------------------------- */
 
 static void sizes_are_what_the_design_says(void **state)
@@ -602,6 +629,7 @@ int main(void)
 		cmocka_unit_test(frames_with_a_field_out_of_range_are_refused),
 		cmocka_unit_test(every_frame_has_a_name_of_its_own),
 		cmocka_unit_test(an_open_is_these_bytes_and_comes_back_whole),
+		cmocka_unit_test(frames_tell_whether_the_last_lacks_its_payload),
 		cmocka_unit_test(sizes_are_what_the_design_says),
 	};
 

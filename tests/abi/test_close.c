@@ -32,8 +32,8 @@ static void flight_new(struct net *net, void *comm, bool is_recv, struct buf *b,
 /* What the end that did not close sees: some messages may have come, the rest are lost. */
 static void flight_lost(struct net *net, struct buf *b, struct op *ops)
 {
-	/* A NIC that the CPU plays is emulation; and queue pairs may have to come back first. */
-	uint64_t limit = deadline_ms(over_rdma() ? 10000 : 1000);
+	/* With all that is moved before; how soon it is told is measured further down. */
+	uint64_t limit = deadline_ms(10000);
 
 	ops_settle(ops, FLIGHT);
 	for (int i = 0; i < FLIGHT; i++) {

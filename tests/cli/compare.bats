@@ -166,9 +166,9 @@ faked()
 }
 
 @test "Ctrl-C keeps what is measured" {
-	compare --over tcp --lanes 1 --patterns pingpong --sizes 8 --seconds 1 --rounds 90 \
+	compare --over tcp --lanes 1 --patterns pingpong --sizes 8 --seconds 0.5 --rounds 90 \
 		--csv "$csv" >"$tmp/out" 2>"$tmp/err" &
-	sleep $((6 * slow))
+	sleep $((12 * slow))		# something has been measured by then
 	pkill -INT -P $! -x braid || pkill -INT -P "$(pgrep -P $!)" -x braid
 	status=0
 	wait $! || status=$?

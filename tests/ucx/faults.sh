@@ -48,7 +48,7 @@ done
 	grep -q "ucx" "$tmp/perf"
 verdict $? "without TCP that is an error, which names UCX"
 
-BRAID_TEST_UCP_BREAK=20000 transfer --seconds 4 --verbose &&
+BRAID_TEST_UCP_BREAK=5000 transfer --seconds 6 --verbose &&
 	grep -q "UCX says: Connection reset" "$tmp/perf" &&
 	grep -q "tcp carries lane 0" "$tmp/perf" && grep -q "opened 3 times" "$tmp/perf"
 verdict $? "an endpoint breaks while data moves: TCP carries the lane, then UCX again"

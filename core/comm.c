@@ -1022,7 +1022,8 @@ static bool is_chunk_new(const struct braid_recv *e, unsigned n)
 	return !(e->chunks[n / 64] >> n % 64 & 1);
 }
 
-static bool chunk_is_new(struct braid_recv *e, const struct braid_hdr *h)
+/* False: it has begun before. */
+static bool chunk_begins(struct braid_recv *e, const struct braid_hdr *h)
 {
 	if (!is_chunk_new(e, h->n))
 		return false;
@@ -1050,7 +1051,7 @@ static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
 	if (drains(c))
 		return 0;
 	e = recv_slot(c, h->rseq);
-	if (!chunk_fits(e, h) || !chunk_is_new(e, h))
+	if (!chunk_fits(e, h) || !chunk_begins(e, h))
 		return -EBADMSG;
 	e->size = h->size;
 	e->unsized = false;
@@ -1099,7 +1100,7 @@ int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned sl
 		return -EBADMSG;
 	if (!e->begun && !e->matched)
 		e->unsized = true;
-	if (h->len > (e->unsized ? e->room : e->size) - e->begun || !chunk_is_new(e, h))
+	if (h->len > (e->unsized ? e->room : e->size) - e->begun || !chunk_begins(e, h))
 		return -EBADMSG;
 	return rx_to_entry(lane, e, 0);
 }

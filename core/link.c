@@ -896,7 +896,7 @@ static int rx_frame(struct braid_lane *lane)
 	lane->rx_kind = BRAID_RX_DRAIN;
 	lane->rx_target = NULL;
 	lane->rx_dst = NULL;
-	lane->rx_left = h->flags & BRAID_FLAG_PLACED ? 0 : h->len;
+	lane->rx_left = braid_hdr_follows(h);
 	if (atomic_load_explicit(&link->rx_home, memory_order_relaxed) != lane->index &&
 	    !is_one_of(h->type, ROAMING))
 		atomic_store(&link->rx_home, lane->index);

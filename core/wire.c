@@ -348,11 +348,9 @@ bool braid_frames_lack(const void *from, size_t n, struct braid_hdr *ret)
 
 	while (n - at >= BRAID_HDR_SIZE && !braid_hdr_unpack(p + at, ret)) {
 		at += BRAID_HDR_SIZE;
-		if (ret->flags & BRAID_FLAG_PLACED)
-			continue;
-		if (ret->len > n - at)
+		if (braid_hdr_follows(ret) > n - at)
 			return at == n;
-		at += ret->len;
+		at += braid_hdr_follows(ret);
 	}
 	return false;
 }

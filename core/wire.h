@@ -192,6 +192,12 @@ struct braid_hdr {
 void braid_hdr_pack(const struct braid_hdr *h, void *to);
 /* 0 or -EBADMSG: unknown type or flag, a length or size beyond what its type may have. */
 int braid_hdr_unpack(const void *from, struct braid_hdr *ret);
+/* How many bytes of payload follow the header. */
+static inline uint32_t braid_hdr_follows(const struct braid_hdr *h)
+{
+	return h->flags & BRAID_FLAG_PLACED ? 0 : h->len;
+}
+
 /* Of n bytes of frames, does the last lack its payload and nothing else?  *ret: its header. */
 bool braid_frames_lack(const void *from, size_t n, struct braid_hdr *ret);
 const char *braid_frame_name(unsigned type);

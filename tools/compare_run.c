@@ -225,7 +225,7 @@ static int warm(struct runner *r, int way, uint64_t size)
 		if (rc)
 			return rc;
 		each = fmax(row.seconds / (double)n, 1e-9);
-		r->iters[way] = (uint64_t)fmin(fmax(r->perf.seconds / each, 1), 2e9);
+		r->iters[way] = perf_pace(&r->perf, &row);
 		if (each > 0.95 * before)
 			return 0;
 		before = each;

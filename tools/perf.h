@@ -310,6 +310,8 @@ int perf_once(struct perf_session *s, const struct perf_options *o, enum fabric_
  */
 int perf_warm_up(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
 		 uint64_t size, uint64_t *iters);
+/* How many iterations fill o->seconds as fast as `row` was. */
+uint64_t perf_pace(const struct perf_options *o, const struct perf_row *row);
 /*
  * As perf_once(), and *iters follows the pace: what was found while another program had the CPU
  * is too few when that ends. Measured again, twice at most, if it was over in a quarter of

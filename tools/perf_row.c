@@ -55,29 +55,26 @@ int perf_once(struct perf_session *s, const struct perf_options *o, enum fabric_
 	return rc;
 }
 
-/*
- * How many will fill o->seconds at the pace of `row`; but a pause in it counts no more than twice,
- * and of a few that were quick not too much is made.
- */
-static void repace(const struct perf_options *o, const struct perf_row *row, uint64_t *iters)
+uint64_t perf_pace(const struct perf_options *o, const struct perf_row *row)
 {
-	double grow = fmin(fmax(o->seconds / fmax(row->seconds, 1e-9), 0.5), 100);
-
-	if (o->iters == 0)
-		*iters = (uint64_t)fmin(fmax((double)row->iters * grow, 1), 2e9);
+	return (uint64_t)fmin(fmax((double)row->iters * o->seconds / fmax(row->seconds, 1e-9), 1),
+			      2e9);
 }
 
 int perf_measure(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
 		 uint64_t size, uint64_t *iters, struct perf_row *ret)
 {
 	int rc, tries = 3;
+	double n;
 
 	do {
 		rc = perf_once(s, o, kind, size, *iters, ret);
-		if (rc)
+		if (rc || o->iters > 0)
 			return rc;
-		repace(o, ret, iters);
-	} while (o->iters == 0 && ret->seconds < o->seconds / 4 && --tries > 0);
+		/* A pause in it counts no more than twice; not too much is made of a few. */
+		n = (double)*iters;
+		*iters = (uint64_t)fmin(fmax((double)perf_pace(o, ret), fmax(n / 2, 1)), n * 100);
+	} while (ret->seconds < o->seconds / 4 && --tries > 0);
 	return 0;
 }
 
@@ -98,7 +95,7 @@ static int calibrate(struct perf_session *s, const struct perf_options *o, enum 
 		grow = want / 8 / fmax(row.seconds, 1e-9);
 		n = floor(n * fmin(fmax(grow, 2), 16));
 	}
-	*iters = (uint64_t)fmin(fmax(n * want / row.seconds, 1), 2e9);
+	*iters = perf_pace(o, &row);
 	return 0;
 }
 

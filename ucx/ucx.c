@@ -750,8 +750,10 @@ static int await_payload(struct braid_lane *lane, struct wire *w)
 /* Another head has come, that might tell where its payload goes. */
 static inline bool may_ask(const struct wire *w)
 {
+	const struct slot *s = &w->slot[w->seen % SLOTS];
+
 	return w->awaits_payload && !w->blind && w->asked - w->paid < PAYLOADS &&
-	       w->seen != w->posted && !w->slot[w->seen % SLOTS].waits;
+	       w->seen != w->posted && !s->waits && s->status == UCS_OK;
 }
 
 /* Payloads come in the order of their heads: none is asked for before an earlier one. */
@@ -763,9 +765,9 @@ static void ask_ahead(struct braid_lane *lane, struct wire *w)
 		struct braid_hdr h;
 		char *at;
 
-		if (s->status == UCS_OK && !braid_frames_lack(s->at, s->len, &h))
+		if (!braid_frames_lack(s->at, s->len, &h))
 			continue;
-		at = s->status == UCS_OK ? braid_comm_rx_place(lane->link, &h) : NULL;
+		at = braid_comm_rx_place(lane->link, &h);
 		w->blind = !at;
 		if (at)
 			ask(w, at, h.len, h.comm);

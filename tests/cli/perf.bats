@@ -150,7 +150,10 @@ checked()				# OPTIONS...
 kill_worker()				# the newest of timeout's braid perf, $perf
 {
 	coordinator=$(pgrep -P $perf)
-	until pgrep -P "$coordinator" >/dev/null; do sleep 0.1; done
+	until pgrep -P "$coordinator" >/dev/null; do
+		kill -0 "$coordinator"	# or there never will be one
+		sleep 0.1
+	done
 	kill -KILL "$(pgrep -n -P "$coordinator")"
 }
 

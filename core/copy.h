@@ -13,23 +13,74 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline void braid_copy_up(void *dst, const void *src, size_t n)
-{
-	volatile uint8_t *d = dst;
-	const uint8_t *s = src;
+enum { BRAID_LINE = 128 };		/* of LL128: its flag is the last word */
 
-	for (; n && ((uintptr_t)d & 7); n--)
-		*d++ = *s++;
-	for (; n >= 8; n -= 8) {
+typedef uint64_t braid_copy_pair __attribute__((vector_size(16), may_alias));
+
+/* Each returns how much it has copied. */
+static inline size_t braid_copy_bytes(uint8_t *dst, const uint8_t *src, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		*(volatile uint8_t *)(dst + i) = src[i];
+	return n;
+}
+
+static inline size_t braid_copy_words(uint8_t *dst, const uint8_t *src, size_t n)
+{
+	size_t at;
+
+	for (at = 0; at + 8 <= n; at += 8) {
 		uint64_t word;
 
-		memcpy(&word, s, sizeof(word));
-		*(volatile uint64_t *)(uintptr_t)d = word;
-		d += 8;
-		s += 8;
+		memcpy(&word, src + at, sizeof(word));
+		*(volatile uint64_t *)(void *)(dst + at) = word;
 	}
-	for (; n; n--)
-		*d++ = *s++;
+	return at;
+}
+
+/* Whole lines: by pairs of words, but for the last two, since a pair may be seen end first. */
+static inline size_t braid_copy_lines(uint8_t *dst, const uint8_t *src, size_t n)
+{
+	size_t at;
+
+	for (at = 0; at + BRAID_LINE <= n; at += BRAID_LINE) {
+		uint64_t last[2];
+
+		for (size_t i = at; i < at + BRAID_LINE - sizeof(last); i += sizeof(last)) {
+			braid_copy_pair pair;
+
+			memcpy(&pair, src + i, sizeof(pair));
+			*(volatile braid_copy_pair *)(void *)(dst + i) = pair;
+		}
+		memcpy(last, src + at + BRAID_LINE - sizeof(last), sizeof(last));
+		*(volatile uint64_t *)(void *)(dst + at + BRAID_LINE - 16) = last[0];
+		/* Where the CPU does not keep stores in order by itself, this one is. */
+		__atomic_store_n((volatile uint64_t *)(void *)(dst + at + BRAID_LINE - 8), last[1],
+				 __ATOMIC_RELEASE);
+	}
+	return at;
+}
+
+static inline size_t braid_copy_gap(const uint8_t *dst, size_t align, size_t n)
+{
+	size_t gap = -(uintptr_t)dst & (align - 1);
+
+	return gap < n ? gap : n;
+}
+
+static inline void braid_copy_up(void *dst, const void *src, size_t n)
+{
+	uint8_t *d = dst;
+	const uint8_t *s = src;
+	size_t at;
+
+	at = braid_copy_bytes(d, s, braid_copy_gap(d, 8, n));
+	if (n - at >= BRAID_LINE) {
+		at += braid_copy_words(d + at, s + at, braid_copy_gap(d + at, BRAID_LINE, n - at));
+		at += braid_copy_lines(d + at, s + at, n - at);
+	}
+	at += braid_copy_words(d + at, s + at, n - at);
+	braid_copy_bytes(d + at, s + at, n - at);
 }
 
 #endif

@@ -110,6 +110,9 @@ void braid_yield(void);
 /* A call of its own in any case, so that who seldom makes it need not save registers for it. */
 #define BRAID_APART __attribute__((noinline))
 
+/* Where a message begins or arrives: what it calls is compiled into it, BRAID_APART excepted. */
+#define BRAID_HOT __attribute__((flatten))
+
 #define braid_container(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
 #endif

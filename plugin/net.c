@@ -517,8 +517,8 @@ static BRAID_APART void prof_stop(const struct context *ctx, struct braid_req *r
 	}
 }
 
-ncclResult_t braid_net_isend(void *comm, void *data, size_t size, int tag, void *mr, void *phandle,
-			     void **ret_req)
+BRAID_HOT ncclResult_t braid_net_isend(void *comm, void *data, size_t size, int tag, void *mr,
+				       void *phandle, void **ret_req)
 {
 	struct braid_comm *c = comm;
 	struct braid_req *req;
@@ -539,8 +539,8 @@ ncclResult_t braid_net_isend(void *comm, void *data, size_t size, int tag, void 
 	return result(err);
 }
 
-ncclResult_t braid_net_irecv(void *comm, int n, void **data, size_t *sizes, int *tags, void **mrs,
-			     void **phandles, void **ret_req)
+BRAID_HOT ncclResult_t braid_net_irecv(void *comm, int n, void **data, size_t *sizes, int *tags,
+				       void **mrs, void **phandles, void **ret_req)
 {
 	struct braid_comm *c = comm;
 	struct braid_req *req;
@@ -592,7 +592,7 @@ static BRAID_APART ncclResult_t test_flush(struct braid_req *req, int *done)
 	return result(err);
 }
 
-ncclResult_t braid_net_test(void *opaque, int *done, int *sizes)
+BRAID_HOT ncclResult_t braid_net_test(void *opaque, int *done, int *sizes)
 {
 	struct braid_req *req = opaque;
 	const struct context *ctx;

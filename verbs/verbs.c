@@ -305,7 +305,7 @@ static int add_next(struct braid_lane *lane, struct braid_wire *w)
 	return add_send(lane, w, imm_max > 0);
 }
 
-static int verbs_push(struct braid_lane *lane)
+static BRAID_HOT int verbs_push(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
 	struct braid_txq *q = &lane->tx;
@@ -443,7 +443,7 @@ static int look(struct braid_wire *w)
 }
 
 /* There is: how often something was taken, or a negative errno. */
-static BRAID_APART int take(struct braid_lane *lane, struct braid_wire *w)
+static BRAID_APART BRAID_HOT int take(struct braid_lane *lane, struct braid_wire *w)
 {
 	struct braid_lock *lock = &lane->link->lock;
 	int taken = 0, err, later;
@@ -470,7 +470,7 @@ static BRAID_APART int take(struct braid_lane *lane, struct braid_wire *w)
 	return taken;
 }
 
-static int verbs_poll(struct braid_lane *lane)
+static BRAID_HOT int verbs_poll(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
 	int res;

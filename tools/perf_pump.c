@@ -17,14 +17,14 @@ enum { IDLES_A_LOOK = 1024 };
 
 static bool may_post(const struct flow *f)
 {
-	return f->posted < f->goal && f->posted - f->done < f->depth &&
+	return f->posted - f->done < f->depth && f->posted < f->goal &&
 	       (!f->after || f->posted < f->after->done + f->lead);
 }
 
 /* 1: posted; 0: the fabric said not now; or -errno. */
 static int flow_post(struct flow *f)
 {
-	unsigned slot = (unsigned)(f->posted % f->depth);
+	unsigned slot = f->posted % PERF_INFLIGHT_MAX;
 	struct piece p = f->piece(f, f->posted);
 	void *req = NULL;
 	int rc;
@@ -46,7 +46,7 @@ static int flow_post(struct flow *f)
 
 static int flow_done(struct flow *f, size_t size)
 {
-	struct piece p = f->pieces[f->done % f->depth];
+	struct piece p = f->pieces[f->done % PERF_INFLIGHT_MAX];
 
 	if (!f->is_send) {
 		if (size != p.size) {
@@ -67,7 +67,7 @@ static int flow_test(struct flow *f)
 {
 	bool done = false;
 	size_t size = 0;
-	int rc = f->fab->ops->test(f->fab, f->reqs[f->done % f->depth], &done, &size);
+	int rc = f->fab->ops->test(f->fab, f->reqs[f->done % PERF_INFLIGHT_MAX], &done, &size);
 
 	if (rc || !done)
 		return rc;

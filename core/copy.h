@@ -74,6 +74,8 @@ static inline void braid_copy_up(void *dst, const void *src, size_t n)
 	const uint8_t *s = src;
 	size_t at;
 
+	if (!n)			/* and perhaps no memory */
+		return;
 	at = braid_copy_bytes(d, s, braid_copy_gap(d, 8, n));
 	if (n - at >= BRAID_LINE) {
 		at += braid_copy_words(d + at, s + at, braid_copy_gap(d + at, BRAID_LINE, n - at));

@@ -40,7 +40,7 @@ static void taker(struct abi *t, int fd)
 		if (!i)
 			fds = count_fds();
 	}
-	EQ(fds, count_fds());
+	TRUE(count_fds() <= fds);	/* one that was on its way out may have gone */
 	recv_one(net, recv[0], 1000, 1);
 	recv_one(net, recv[COMMS - 1], 1000, 2);
 	for (int i = 0; i < COMMS; i++)
@@ -78,7 +78,7 @@ static void thousand(struct abi *t)
 		if (!i)
 			fds = count_fds();
 	}
-	EQ(fds, count_fds());
+	TRUE(count_fds() <= fds);
 	first = us[0];
 	qsort(us + 1, COMMS - 1, sizeof(us[0]), by_value);
 	median = us[COMMS / 2];

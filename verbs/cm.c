@@ -336,13 +336,6 @@ bool braid_cm_leave(struct braid_wire *w)
 	return w->left;
 }
 
-int braid_cm_fd(const struct braid_dev *dev)
-{
-	const struct braid_port *p = dev->port[BRAID_TRANSPORT_VERBS];
-
-	return p && p->cm ? p->cm->fd : -1;
-}
-
 static struct braid_wire *a_left_one(const struct braid_port *p)
 {
 	struct braid_wire *w = p->wires;
@@ -352,13 +345,10 @@ static struct braid_wire *a_left_one(const struct braid_port *p)
 	return w;
 }
 
-bool braid_cm_events(struct braid_dev *dev)
+bool braid_cm_events(struct braid_port *p)
 {
-	struct braid_port *p = dev->port[BRAID_TRANSPORT_VERBS];
 	struct braid_wire *w;
 
-	if (!p || !p->cm)
-		return false;
 	while (!hears(p) && (w = a_left_one(p))) {	/* in vain: then it is to be waited for */
 		w->asked = false;
 		braid_wire_free(w);

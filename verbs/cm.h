@@ -33,8 +33,10 @@ void braid_cm_close(struct braid_wire *w);
  */
 bool braid_cm_leave(struct braid_wire *w);
 
-/* See struct braid_transport, events: peers' requests are answered, also when nobody waits. */
-int braid_cm_fd(const struct braid_dev *dev);
-bool braid_cm_events(struct braid_dev *dev);
+/*
+ * See struct braid_transport, events; of a port that has p->cm.  Peers' requests are answered, also
+ * when nobody waits.
+ */
+bool braid_cm_events(struct braid_port *p);
 
 #endif

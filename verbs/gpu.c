@@ -86,7 +86,9 @@ static bool is_resting(const struct braid_port *p)
 static int loop_post(struct braid_port *p, enum ibv_wr_opcode opcode, char *own, size_t len,
 		     const struct braid_key *key, char *at)
 {
-	struct ibv_sge sge = { (uint64_t)(uintptr_t)own, (uint32_t)len, p->loop->m->rx_mr->lkey };
+	struct ibv_sge sge = {
+		(uint64_t)(uintptr_t)own, (uint32_t)len, p->loop->m->slots->mr->lkey,
+	};
 	struct ibv_send_wr *bad, wr = {
 		.wr_id = ++p->loop_posted, .sg_list = &sge, .num_sge = 1, .opcode = opcode,
 		.send_flags = IBV_SEND_SIGNALED,
@@ -109,7 +111,7 @@ static void copier_look(struct braid_port *p)
 	if (!c || c->id > p->loop_done)
 		return;
 	if (!c->to_gpu)
-		memcpy(c->own, p->loop->m->rx, c->piece);
+		memcpy(c->own, p->loop->m->slots->rx, c->piece);
 	c->at += c->piece;
 	c->own += c->piece;
 	c->len -= c->piece;
@@ -155,7 +157,7 @@ static int loop_wait(struct braid_port *p)
  */
 static int piece_post(struct braid_port *p, const struct braid_key *key, struct braid_gpu_copy *c)
 {
-	char *rx = p->loop->m->rx;
+	char *rx = p->loop->m->slots->rx;
 	int err;
 
 	if (!c->to_gpu) {
@@ -262,7 +264,7 @@ static int flush_post(struct braid_port *p, const struct braid_key *key, char *a
 		return -EAGAIN;
 	f->tries++;
 	f->err = -EIO;
-	err = loop_post(p, IBV_WR_RDMA_READ, p->loop->m->rx + LOOP_FLUSHED, 1, key, at);
+	err = loop_post(p, IBV_WR_RDMA_READ, p->loop->m->slots->rx + LOOP_FLUSHED, 1, key, at);
 	f->id = p->loop_posted;
 	if (err)
 		loop_drop(p, err);
@@ -501,7 +503,8 @@ static int time_read(struct braid_port *p, char *gpu, const struct braid_key *ke
 	for (unsigned i = 0; i < FLUSH_RUNS && !err; i++) {
 		uint64_t start = now();
 
-		err = loop_post(p, IBV_WR_RDMA_READ, p->loop->m->rx + LOOP_FLUSHED, 1, key, gpu);
+		err = loop_post(p, IBV_WR_RDMA_READ, p->loop->m->slots->rx + LOOP_FLUSHED, 1, key,
+				gpu);
 		if (!err)
 			err = loop_wait(p);
 		if (!err && now() - start < p->flush_ns)

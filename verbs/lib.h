@@ -50,6 +50,8 @@
 	X(const char *, event_type_str, (enum ibv_event_type type))
 
 #define BRAID_IBV_WANTED(X) \
+	X(struct ibv_srq *, create_srq, (struct ibv_pd *pd, struct ibv_srq_init_attr *attr)) \
+	X(int, destroy_srq, (struct ibv_srq *srq)) \
 	X(enum ibv_fork_status, is_fork_initialized, (void)) \
 	X(struct ibv_mr *, reg_mr_iova2, (struct ibv_pd *pd, void *addr, size_t len, \
 					  uint64_t iova, unsigned access)) \

@@ -204,8 +204,9 @@ static void tell_room(struct braid_dev *dev, const struct braid_port *p, int max
 		snprintf(memlock, sizeof(memlock), "memlock limit %llu KiB",
 			 (unsigned long long)lim.rlim_cur / 1024);
 	braid_info("verbs: %s has %d registrations for all processes; of the user's memory there "
-		   "will be at most %lld; %s", p->name, max_mr, braid_param.mr_max ?
-		   (long long)braid_param.mr_max : (long long)dev->mr_max, memlock);
+		   "will be at most %lld; %s%s", p->name, max_mr, braid_param.mr_max ?
+		   (long long)braid_param.mr_max : (long long)dev->mr_max, memlock,
+		   braid_srq_wanted(p) ? "; receives are shared" : "");
 }
 
 static const char *port_fill(struct braid_port *p)
@@ -326,6 +327,8 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 			continue;
 		}
 		give(p, dev, rail, plane);
+		p->srq_max = braid_ibv.create_srq && braid_ibv.destroy_srq && attr.max_srq > 0 ?
+				     (unsigned)attr.max_srq_wr : 0;
 		tell_room(dev, p, attr.max_mr);
 		p->imm = p->fabric != BRAID_FABRIC_IWARP && braid_wire_proves_imm(p, dev);
 		if (!p->imm && p->fabric != BRAID_FABRIC_IWARP)
@@ -372,6 +375,18 @@ int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, cha
 
 /* --- what happens to it -------------------------------------------------------------------- */
 
+/*
+ * With receives of its own, a queue pair that ends hands them back, each as one that failed; with
+ * shared ones it says nothing but this.  It is there until the event is acknowledged.
+ */
+static void qp_ended(const struct ibv_qp *qp)
+{
+	struct braid_wire *w = qp->srq ? qp->qp_context : NULL;
+
+	if (w)
+		atomic_store(&w->broken, true);
+}
+
 static void port_event(struct braid_port *p, const struct ibv_async_event *ev)
 {
 	bool ours = ev->element.port_num == p->num;
@@ -388,6 +403,9 @@ static void port_event(struct braid_port *p, const struct ibv_async_event *ev)
 	case IBV_EVENT_DEVICE_FATAL:
 		atomic_store(&p->down, true);
 		break;
+	case IBV_EVENT_SRQ_ERR:
+		atomic_store(&p->srq_broke, ev->element.srq);
+		break;
 	default:
 		return;
 	}
@@ -400,9 +418,18 @@ void braid_port_events(struct braid_port *p)
 	struct ibv_async_event ev;
 
 	while (!braid_ibv.get_async_event(p->ctx, &ev)) {
-		for (struct braid_port *q = ports; q; q = q->next) {
-			if (q->ctx == p->ctx)
-				port_event(q, &ev);
+		switch (ev.event_type) {
+		case IBV_EVENT_QP_FATAL:
+		case IBV_EVENT_QP_REQ_ERR:
+		case IBV_EVENT_QP_ACCESS_ERR:
+		case IBV_EVENT_QP_LAST_WQE_REACHED:
+			qp_ended(ev.element.qp);
+			break;
+		default:
+			for (struct braid_port *q = ports; q; q = q->next) {
+				if (q->ctx == p->ctx)
+					port_event(q, &ev);
+			}
 		}
 		braid_ibv.ack_async_event(&ev);
 	}

@@ -41,6 +41,9 @@ struct braid_port {
 
 	struct braid_wire_memory *spare;	/* verbs/qp.c, under a lock there */
 	unsigned nspare;
+	struct braid_srq *srq;		/* which new lanes join: verbs/recv.c, under a lock there */
+	_Atomic(struct ibv_srq *) srq_broke;	/* the device says so */
+	unsigned srq_max;		/* receives that a shared queue takes; 0: there is none */
 
 	/* memory of GPUs: verbs/gpu.c */
 	pthread_mutex_t loop_lock;

@@ -25,7 +25,7 @@
 #include "verbs/wire.h"
 
 enum {
-	RNR_TIMER = 12,			/* 0.64 ms: never needed, for receives are counted */
+	RNR_TIMER = 12,			/* 0.64 ms: hardly needed, for receives are counted */
 	RNR_FOREVER = 7,
 	RETRY_MAX = 6,			/* 7 is for ever with some drivers */
 	HOPS = 64,
@@ -113,10 +113,7 @@ static char *pages(size_t size)
 	return p;
 }
 
-enum {
-	RX_BYTES = BRAID_SLOTS_RX * BRAID_SLOT,
-	BOUNCE_BYTES = BRAID_BOUNCES * BRAID_SLOT,
-};
+enum { BOUNCE_BYTES = BRAID_BOUNCES * BRAID_SLOT };
 
 static void dereg(struct ibv_mr *mr)
 {
@@ -132,10 +129,9 @@ static void unmap(void *p, size_t size)
 
 static void memory_free(struct braid_wire_memory *m)
 {
-	dereg(m->rx_mr);
 	dereg(m->bounce_mr);
 	dereg(m->ack_mr);
-	unmap(m->rx, RX_BYTES);
+	braid_slots_free(m->slots);
 	unmap(m->bounce, BOUNCE_BYTES);
 	unmap((void *)m->ack, PAGE);
 	free(m);
@@ -143,22 +139,11 @@ static void memory_free(struct braid_wire_memory *m)
 
 static int memory_fill(struct braid_port *p, struct braid_wire_memory *m)
 {
-	m->rx = pages(RX_BYTES);
 	m->bounce = pages(BOUNCE_BYTES);
 	m->ack = (void *)pages(PAGE);
-	if (!m->rx || !m->bounce || !m->ack)
+	if (!m->bounce || !m->ack)
 		return -ENOMEM;
-	m->rx_mr = braid_port_own(p, m->rx, RX_BYTES, IBV_ACCESS_LOCAL_WRITE);
-	for (unsigned i = 0; m->rx_mr && i < BRAID_SLOTS_RX; i++) {
-		m->recv_sge[i] = (struct ibv_sge){
-			(uint64_t)(uintptr_t)(m->rx + i * BRAID_SLOT), BRAID_SLOT, m->rx_mr->lkey,
-		};
-		m->recv[i] = (struct ibv_recv_wr){
-			.wr_id = i, .sg_list = &m->recv_sge[i], .num_sge = 1,
-		};
-	}
-	if (m->rx_mr)
-		m->bounce_mr = braid_port_own(p, m->bounce, BOUNCE_BYTES, 0);
+	m->bounce_mr = braid_port_own(p, m->bounce, BOUNCE_BYTES, 0);
 	if (m->bounce_mr)
 		m->ack_mr = braid_port_own(p, (void *)m->ack, PAGE,
 					   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
@@ -181,26 +166,36 @@ static struct braid_wire_memory *spare_take(struct braid_port *p)
 	return m;
 }
 
-/* Pinning pages takes its time: a lane that is lost gets back what it had. */
-static struct braid_wire_memory *memory_get(struct braid_port *p)
+/* Pinning pages takes its time: a lane that is lost gets back what it had.  own: slots as well. */
+static struct braid_wire_memory *memory_get(struct braid_port *p, bool own)
 {
 	struct braid_wire_memory *m = spare_take(p);
+	int err = 0;
 
 	if (m) {
 		atomic_store(&m->ack[0], 0);
 		atomic_store(&m->ack[1], 0);
-		return m;
+	} else {
+		m = calloc(1, sizeof(*m));
+		if (!m)
+			return NULL;
+		err = memory_fill(p, m);
 	}
-	m = calloc(1, sizeof(*m));
-	if (m && memory_fill(p, m)) {
+	if (!err && own && !m->slots)
+		m->slots = braid_slots_new(p);
+	if (err || (own && !m->slots)) {
 		memory_free(m);
-		m = NULL;
+		return NULL;
 	}
 	return m;
 }
 
 static void memory_put(struct braid_port *p, struct braid_wire_memory *m)
 {
+	if (braid_srq_wanted(p)) {		/* they were for more than receiving */
+		braid_slots_free(m->slots);
+		m->slots = NULL;
+	}
 	pthread_mutex_lock(&spare_lock);
 	if (p->nspare < SPARE_MAX) {
 		m->next = p->spare;
@@ -273,9 +268,11 @@ int braid_wire_qp(struct braid_wire *w)
 	for (unsigned i = 0; i < sizeof(inlines) / sizeof(inlines[0]); i++) {
 		a = (struct ibv_qp_init_attr){
 			.send_cq = w->cq, .recv_cq = w->cq, .qp_type = IBV_QPT_RC,
+			.srq = w->srq ? w->srq->srq : NULL, .qp_context = w,
 			.cap = {
-				.max_send_wr = w->sq_max, .max_recv_wr = BRAID_SLOTS_RX,
-				.max_send_sge = 1, .max_recv_sge = 1,
+				.max_send_wr = w->sq_max, .max_send_sge = 1,
+				.max_recv_wr = w->srq ? 0 : BRAID_SLOTS_RX,
+				.max_recv_sge = w->srq ? 0 : 1,
 				.max_inline_data = inlines[i],
 			},
 		};
@@ -339,12 +336,38 @@ void braid_wire_fence(struct braid_wire *w)
 	w->qp = NULL;
 }
 
+/* Receives that this lane of those that share them has been handed, and has not posted again. */
+static struct ibv_recv_wr *held(struct braid_wire *w)
+{
+	struct ibv_recv_wr *first = NULL, *next;
+
+	for (; w->nagain; w->nagain--, w->again = next) {
+		next = w->nagain > 1 ? w->again->next : NULL;
+		w->again->next = first;
+		first = w->again;
+	}
+	do {
+		for (; w->wc_beg < w->wc_end; w->wc_beg++) {
+			if (w->wc[w->wc_beg].wr_id & BRAID_WR_IS_SEND)
+				continue;
+			next = braid_slot_wr(&w->wc[w->wc_beg]);
+			next->next = first;
+			first = next;
+		}
+		w->wc_beg = 0;
+		w->wc_end = w->cq ? ibv_poll_cq(w->cq, BRAID_POLL_MAX, w->wc) : 0;
+	} while (w->wc_end > 0);
+	return first;
+}
+
 void braid_wire_free(struct braid_wire *w)
 {
 	if (!w || braid_cm_leave(w))
 		return;
 	braid_wire_fence(w);
 	braid_cm_close(w);
+	if (w->srq)
+		braid_srq_leave(w->srq, held(w));
 	if (w->cq)
 		braid_ibv.destroy_cq(w->cq);
 	if (w->channel) {
@@ -359,8 +382,9 @@ void braid_wire_free(struct braid_wire *w)
 	free(w);
 }
 
-/* ret_failed may be NULL. */
-static struct braid_wire *wire_new(struct braid_port *p, int *ret_err, const char **ret_failed)
+/* own: receives are not shared.  ret_failed may be NULL. */
+static struct braid_wire *wire_new(struct braid_port *p, bool own, int *ret_err,
+				   const char **ret_failed)
 {
 	struct braid_wire *w = calloc(1, sizeof(*w));
 	int err = -ENOMEM;
@@ -376,7 +400,9 @@ static struct braid_wire *wire_new(struct braid_port *p, int *ret_err, const cha
 		w->imm_max = !p->imm ? 0 :
 			     p->fabric == BRAID_FABRIC_IB ? (uint32_t)braid_param.ib_ar_threshold :
 							    UINT32_MAX;
-		w->m = memory_get(p);
+		err = own ? 0 : braid_srq_join(p, &w->srq);
+		if (!err)
+			w->m = memory_get(p, !w->srq);
 		err = w->m ? wire_cq(w) : braid_wire_failed(w, "ibv_reg_mr", -ENOMEM);
 		if (err)
 			tell_limit(w, "completion queue or its memory", err);
@@ -397,17 +423,14 @@ int braid_wire_post_recv(struct braid_wire *w, struct ibv_recv_wr *first)
 {
 	struct ibv_recv_wr *bad;
 
-	return -ibv_post_recv(w->qp, first, &bad);
+	return -(w->srq ? ibv_post_srq_recv(w->srq->srq, first, &bad) :
+			  ibv_post_recv(w->qp, first, &bad));
 }
 
 int braid_wire_post_all(struct braid_wire *w)
 {
-	int err = 0;
+	int err = w->srq ? 0 : braid_wire_post_recv(w, braid_slots_chain(w->m->slots));
 
-	for (unsigned i = 0; i < BRAID_SLOTS_RX && !err; i++) {
-		w->m->recv[i].next = NULL;
-		err = braid_wire_post_recv(w, &w->m->recv[i]);
-	}
 	return braid_wire_failed(w, "ibv_post_recv", err);
 }
 
@@ -659,7 +682,7 @@ int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 		err = -EPROTOTYPE;	/* InfiniBand here, RoCE or iWARP there */
 	if (err)
 		return err;
-	w = wire_new(p, &err, &s->failed);
+	w = wire_new(p, false, &err, &s->failed);
 	if (!w)
 		return err;
 	w->dialler = s->dialler;
@@ -739,7 +762,7 @@ int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wi
 
 	if (p->fabric == BRAID_FABRIC_IWARP)
 		return err;
-	w = wire_new(p, &err, NULL);
+	w = wire_new(p, true, &err, NULL);
 	if (!w)
 		return err;
 	err = gids_for(w, dev, NULL, &b);
@@ -774,7 +797,7 @@ static bool is_proof(const struct braid_wire *w, enum ibv_wr_opcode op, const st
 	if (!(wc->wc_flags & IBV_WC_WITH_IMM) || be32toh(wc->imm_data) != PROOF)
 		return false;
 	return op == IBV_WR_SEND_WITH_IMM ?
-		       wc->opcode == IBV_WC_RECV && !memcmp(w->m->rx, &word, sizeof(word)) :
+		       wc->opcode == IBV_WC_RECV && !memcmp(w->m->slots->rx, &word, sizeof(word)) :
 		       wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
 			       atomic_load(&w->m->ack[PROOF_AT]) == PROOF;
 }
@@ -795,11 +818,13 @@ static bool imm_arrives(struct braid_wire *w, enum ibv_wr_opcode op)
 		},
 	};
 	const uint32_t word = PROOF;
+	struct ibv_recv_wr first = w->m->slots->wr[0];
 	struct ibv_wc wc;
 
+	first.next = NULL;
 	memcpy(w->m->bounce, &word, sizeof(word));
 	atomic_store(&w->m->ack[PROOF_AT], 0);
-	if (braid_wire_post_recv(w, w->m->recv) || ibv_post_send(w->qp, &wr, &bad))
+	if (braid_wire_post_recv(w, &first) || ibv_post_send(w->qp, &wr, &bad))
 		return false;
 	while (braid_os->now_ns() < until) {
 		if (ibv_poll_cq(w->cq, 1, &wc) <= 0)

@@ -70,7 +70,7 @@ static struct ibv_send_wr *chain_add(struct braid_wire *w, enum ibv_wr_opcode op
 
 	assert(c->n < BRAID_CHAIN);
 	c->sge[c->n] = (struct ibv_sge){ (uint64_t)(uintptr_t)data, len, key };
-	wr->wr_id = ++w->sq_posted;
+	wr->wr_id = BRAID_WR_IS_SEND | ++w->sq_posted;
 	wr->next = NULL;
 	wr->sg_list = &c->sge[c->n];
 	wr->num_sge = len ? 1 : 0;
@@ -358,7 +358,8 @@ static void slot_free(struct braid_wire *w, struct ibv_recv_wr *slot)
 
 static int slots_post(struct braid_wire *w)
 {
-	if (w->nagain < BRAID_REPOST)
+	if (w->nagain < (w->srq ? atomic_load_explicit(&w->srq->repost, memory_order_relaxed) :
+				  BRAID_REPOST))
 		return 0;
 	w->nagain = 0;
 	*w->again_end = NULL;
@@ -392,11 +393,11 @@ static int take_all(struct braid_lane *lane, struct braid_wire *w)
 					      memory_order_release);
 			continue;
 		}
-		err = take_recv(lane, wc, w->m->rx + wc->wr_id * BRAID_SLOT);
+		err = take_recv(lane, wc, braid_slot_data(braid_slot_wr(wc)));
 		if (err == -EAGAIN)
 			break;
 		bytes += wc->byte_len + 1;
-		slot_free(w, &w->m->recv[wc->wr_id]);
+		slot_free(w, braid_slot_wr(wc));
 	}
 	w->wc_beg = i;
 	/* Before the lock is given back: what says that they are there goes under it. */
@@ -477,14 +478,32 @@ static BRAID_HOT int verbs_poll(struct braid_lane *lane)
 
 	if (!w->qp)
 		return 0;
-	if (w->broken)
-		return -EIO;
 	res = look(w);
 	if (res)
 		return res < 0 ? res : take(lane, w);
+	if (atomic_load_explicit(&w->broken, memory_order_relaxed))
+		return braid_lane_look_at_fd(lane) ? -ENOTCONN : -EIO;
 	if (++w->fruitless % LOOK_AT_FD == 0 || atomic_load(&lane->link->watched))
 		return braid_lane_look_at_fd(lane);
 	return 0;
+}
+
+/* --- devices ------------------------------------------------------------------------------- */
+
+static int verbs_event_fd(const struct braid_dev *dev)
+{
+	const struct braid_port *p = braid_port_of(dev);
+
+	return !p ? -1 : p->cm ? p->cm->fd : p->ctx->async_fd;
+}
+
+static bool verbs_events(struct braid_dev *dev)
+{
+	struct braid_port *p = braid_port_of(dev);
+
+	if (p && !p->cm)
+		braid_port_events(p);
+	return p && p->cm && braid_cm_events(p);
 }
 
 /* --- lanes --------------------------------------------------------------------------------- */
@@ -506,7 +525,8 @@ static int verbs_open(struct braid_lane *lane)
 	/* iWARP: who has dialled must be the first to say something. */
 	if (w->dialler && w->port->fabric == BRAID_FABRIC_IWARP) {
 		say_count(lane, w);
-		w->broken = chain_post(w) != 0;	/* heard at the first poll, as any fault */
+		if (chain_post(w))	/* heard at the first poll, as any fault */
+			atomic_store(&w->broken, true);
 	}
 	w->ack_seen = 0;
 	return 0;
@@ -566,6 +586,8 @@ static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
 	braid_port_events(w->port);
 	if (atomic_load(&w->port->down))
 		return -ENETDOWN;
+	if (atomic_load(&w->broken))
+		return -EIO;
 	ret->unacked = true;
 	if (!braid_trylock(&lane->link->lock))
 		return 0;		/* it is being moved */
@@ -596,8 +618,8 @@ const struct braid_transport braid_verbs = {
 	.lane_size = sizeof(struct braid_lane),
 	.probe = braid_port_probe,
 	.usable = braid_port_usable,
-	.event_fd = braid_cm_fd,
-	.events = braid_cm_events,
+	.event_fd = verbs_event_fd,
+	.events = verbs_events,
 	.reg = braid_port_reg,
 	.dereg = braid_port_dereg,
 	.gpu = &braid_port_gpu,

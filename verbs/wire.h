@@ -18,12 +18,9 @@
 #include "core/comm.h"
 #include "core/lane.h"
 #include "verbs/port.h"
+#include "verbs/recv.h"
 
 enum {
-	BRAID_SLOT = BRAID_HDR_SIZE + BRAID_COPY_MAX,	/* an eager message, or part of a frame */
-	BRAID_SLOTS_RX = 64,
-	BRAID_REPOST = 8,		/* used ones are posted again together; the peer may not
-					 * count on them */
 	BRAID_BOUNCES = 8,		/* for memory that the NIC does not know */
 	BRAID_WR_TX = 256,
 	BRAID_CHAIN = 16,		/* work requests posted together */
@@ -35,13 +32,11 @@ enum {
 /* What a wire reads and writes itself: kept registered by its port for the next one. */
 struct braid_wire_memory {
 	struct braid_wire_memory *next;
-	char *rx;			/* BRAID_SLOTS_RX slots */
+	struct braid_slots *slots;	/* NULL: it receives from a shared queue */
 	char *bounce;			/* BRAID_BOUNCES pieces */
 	_Atomic uint32_t *ack;		/* two words that the peer writes: frames that it has
 					 * received; slots that it has posted again, and 1 */
-	struct ibv_mr *rx_mr, *bounce_mr, *ack_mr;
-	struct ibv_recv_wr recv[BRAID_SLOTS_RX];	/* of each slot, but for `next` */
-	struct ibv_sge recv_sge[BRAID_SLOTS_RX];
+	struct ibv_mr *bounce_mr, *ack_mr;
 };
 
 /* Work requests on their way to the NIC. */
@@ -57,6 +52,7 @@ enum braid_cm_state { BRAID_CM_NONE, BRAID_CM_WORKS, BRAID_CM_UP, BRAID_CM_FAILE
 struct braid_wire {
 	struct braid_port *port;
 	struct braid_wire_memory *m;
+	struct braid_srq *srq;		/* NULL: its slots are m->slots */
 	struct ibv_qp *qp;		/* NULL: fenced */
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *channel;
@@ -103,7 +99,7 @@ struct braid_wire {
 	uint32_t slots_told;		/* of them, known to the peer */
 	uint32_t mark_frames, mark_slots;	/* so many had been used for so many frames */
 	bool count_due;
-	bool broken;			/* before it was used */
+	atomic_bool broken;		/* before it was used, or the device says so */
 	struct ibv_wc wc[BRAID_POLL_MAX];
 	int wc_beg, wc_end;
 	unsigned fruitless;

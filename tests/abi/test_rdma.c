@@ -283,9 +283,9 @@ static bool fuses;			/* the first two devices are made one, which is used */
 /* A port keeps the memory of some lanes. */
 static void objects_gone(void)
 {
-	static const char *const what[] = { "live qp", "live cq", "live ah", "live channel" };
+	static const char *const what[] = { "live qp", "live cq", "live srq", "live ah", "live channel" };
 
-	for (unsigned i = 0; i < 4; i++)
+	for (unsigned i = 0; i < 5; i++)
 		if (ctl(what[i]))
 			FAIL("%s is %ld after finalize", what[i], ctl(what[i]));
 	if (ctl("live mr") > (fuses ? 2 : 1) * MRS_KEPT)
@@ -1242,6 +1242,133 @@ static void cycles(struct abi *t, const char *kind)
 	objects_gone();
 }
 
+/* -- receives that lanes share ------------------------------------------------------------- */
+
+enum { LINKS = 16, BURST = 40, BURST_SIZE = 5000 };	/* a receive each */
+
+/* Each link's sender has BURST messages under way, for which nobody has asked. */
+static void burst(struct net *net, struct pair *p, uint64_t seed)
+{
+	static struct op send[LINKS][BURST];
+	static struct buf buf[LINKS][BURST];
+	uint64_t end = deadline_ms(60000);
+
+	for (unsigned i = 0; i < LINKS * BURST; i++) {
+		unsigned link = i % LINKS, k = i / LINKS;
+
+		buf[link][k] = buf_new(net, p[link].send, BURST_SIZE, 0);
+		fill(buf[link][k].data, BURST_SIZE, seed + i);
+		send[link][k] = op_send(net, p[link].send, &buf[link][k], BURST_SIZE, 0);
+		while (!op_post(&send[link][k]))
+			wait_tick(end, __FILE__, __LINE__, "a send to be taken");
+	}
+	for (unsigned i = 0; i < LINKS * BURST; i++) {
+		struct buf to = buf_new(net, p[i % LINKS].recv, BURST_SIZE, 0);
+		struct op op = op_recv(net, p[i % LINKS].recv, &to, BURST_SIZE, 0);
+
+		ops_run(&op, 1);
+		EQ(BURST_SIZE, op.got[0]);
+		filled(op.data[0], BURST_SIZE, seed + i);
+		buf_free(net, &to);
+	}
+	for (unsigned i = 0; i < LINKS * BURST; i++) {
+		ops_run(&send[i % LINKS][i / LINKS], 1);
+		buf_free(net, &buf[i % LINKS][i / LINKS]);
+	}
+}
+
+/* There are 256 receives for 32 lanes, each of which may use 56 at one time. */
+static void shared(struct abi *t)
+{
+	struct pair p[LINKS];
+	struct net *net;
+	long mrs;
+
+	nic("rocev2", ",max_wr=256");
+	setenv("BRAID_SHARE", "0", 1);
+	setenv("BRAID_LANES", "1", 1);
+	net = abi_up(t);
+	pair_open(net, &p[0]);
+	mrs = ctl("live mr");
+	for (unsigned i = 1; i < LINKS; i++)
+		pair_open(net, &p[i]);
+	EQ(2 * LINKS, ctl("live qp"));
+	EQ(1, ctl("live srq"));
+	/* The first link's two lanes have brought one piece of memory each, the next two as well. */
+	printf("%ld registrations for 2 lanes, %ld for %d\n", mrs, ctl("live mr"), 2 * LINKS);
+	EQ(mrs + 2 + (LINKS - 1) * (mrs - 2), ctl("live mr"));
+	for (unsigned i = 0; i < 4; i++)
+		burst(net, p, i * 1000);
+	printf("%ld messages had to be sent again, for there was no receive\n", ctl("count rnr"));
+	for (unsigned i = 0; i < LINKS; i++)
+		pair_close(net, &p[i]);
+	abi_down(net);
+	objects_gone();
+}
+
+/* The same on a device that has none, and where the user does not want one. */
+static void unshared(struct abi *t, const char *more, const char *wanted)
+{
+	struct net *net;
+	struct pair p;
+
+	nic("rocev2", more);
+	setenv("BRAID_IB_SRQ", wanted, 1);
+	net = abi_up(t);
+	pair_open(net, &p);
+	for (unsigned i = 0; i < 8; i++)
+		exchange(net, p.send, p.recv, sizes[i], i);
+	TRUE(ctl("live qp") > 0 && sends() > 8);
+	EQ(0, ctl("live srq"));
+	pair_close(net, &p);
+	abi_down(net);
+	objects_gone();
+}
+
+static void has_no_srq(struct abi *t)
+{
+	unshared(t, ",srq=0", "1");
+}
+
+static void few_srqs(struct abi *t)
+{
+	unshared(t, ",max_srq=0", "1");
+}
+
+static void wants_no_srq(struct abi *t)
+{
+	unshared(t, "", "0");
+}
+
+/* With it all queue pairs of this end fail, and nobody joins it any more. */
+static void srq_fails(struct abi *t, const char *kind)
+{
+	struct peer p;
+	struct job *j;
+
+	nic(kind, "");
+	setenv("BRAID_LANES", "4", 1);
+	j = start(t, &p);
+	job_play(j, 100);
+	TRUE(uses_rdma(j));
+	for (unsigned i = 0; i < 2; i++) {
+		TRUE(ctl("srq error") > 0);
+		stall_ends(j, "a shared receive queue fails");
+		returns(j, kind);
+	}
+	finish(j, &p);
+}
+
+static void srq_fails_roce(struct abi *t)
+{
+	srq_fails(t, kinds[0]);
+}
+
+static void srq_fails_ib(struct abi *t)
+{
+	srq_fails(t, kinds[2]);
+}
+
 EACH_KIND(removed)
 EACH_KIND(flaps)
 EACH_KIND(killed)
@@ -1334,6 +1461,12 @@ static const struct abi_case cases[] = {
 	BOTH("too few work requests", few_wrs),
 	BOTH("memlock too small for a lane", memlock),
 	BOTH("memlock too small for messages", memlock_messages),
+	CASE("RoCE: receives are shared, and there may be too few", shared, ONCE),
+	CASE("RoCE: a device has no shared receive queue", has_no_srq, ONCE),
+	CASE("RoCE: all shared receive queues are taken", few_srqs, ONCE),
+	CASE("RoCE: each lane has its own receives if that is wanted", wants_no_srq, ONCE),
+	CASE("RoCE: a shared receive queue that fails costs a moment", srq_fails_roce, ONCE),
+	CASE("IB: a shared receive queue that fails costs a moment", srq_fails_ib, ONCE),
 	BOTH("each call that sets something up fails", setup_calls),
 	BOTH("each call that sets something up fails, and all that follow", setup_calls_on),
 	BOTH("each call that moves data fails", post_calls),

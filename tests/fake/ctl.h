@@ -42,6 +42,7 @@
  *   gid HOST/NAME/PORT INDEX none|ADDRESS [v1|v2]   event GID_CHANGE
  *   fatal HOST/NAME                   event DEVICE_FATAL; everything is EIO from then on
  *   qp QPN error                      the queue pair ends as if the NIC had found a fault
+ *   srq error                         [pid] all shared receive queues and their users end likewise
  *   count WHAT [QPN]                  sends messages (IBV_WR_SEND alone) recvs packets retries
  *                                     rnr acks, of all if no QPN
  *   fail K [WHICH] [ERRNO] [on]       [pid] the K-th call fails (0: none); WHICH: a function's

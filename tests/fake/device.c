@@ -399,6 +399,43 @@ EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
 	return 0;
 }
 
+/* --- faults ---------------------------------------------------------------------------------------- */
+
+static long srq_break(struct fqp *qp)
+{
+	struct fsrq *s = TO(fsrq, qp->ibv.srq);
+	bool used;
+
+	if (!s)
+		return 0;
+	pthread_mutex_lock(&qp->lock);
+	if (!atomic_exchange(&s->broken, true))
+		ctx_event(qp->ctx, IBV_EVENT_SRQ_ERR, s, 0);
+	used = qp->ibv.state != IBV_QPS_RESET && qp->ibv.state != IBV_QPS_ERR;
+	if (used)
+		qp_error(qp);
+	pthread_mutex_unlock(&qp->lock);
+	return used;
+}
+
+long srqs_break(void)
+{
+	long n = 0;
+
+	pthread_mutex_lock(&ctxs_lock);
+	for (struct fctx *c = ctxs; c; c = c->next)
+		for (unsigned i = 0; i < QPS_MAX; i++) {
+			struct fqp *qp = qp_get(c, i);
+
+			if (!qp)
+				continue;
+			n += srq_break(qp);
+			qp_put(qp);
+		}
+	pthread_mutex_unlock(&ctxs_lock);
+	return n;
+}
+
 /* --- fork ----------------------------------------------------------------------------------------- */
 
 static atomic_bool fork_ready;

@@ -286,6 +286,7 @@ struct fsrq {
 	pthread_mutex_t lock;
 	struct rwqe *ring;
 	uint32_t head, tail, size, max_sge, limit;
+	atomic_bool broken;
 	_Atomic uint32_t held;		/* slots not free: posted, or done and not polled */
 	atomic_uint users;
 	unsigned async_events;
@@ -356,6 +357,7 @@ bool ctx_is_dead(struct ibv_context *ctx);	/* fatal, or not this process's; sets
 void ctx_event(struct fctx *ctx, enum ibv_event_type type, void *element, int port);
 void ctx_events_drop(struct fctx *ctx, void *element);
 void ctx_events_wait(struct fctx *ctx, const unsigned *given, const uint32_t *acked);
+long srqs_break(void);			/* how many queue pairs went with them */
 void fake_init(bool devices);
 EXPORT const char *fake_host(void);
 

@@ -304,6 +304,8 @@ long braid_fake_ctl(const char *cmd)
 		return do_live(w, n);
 	if (!strcmp(w[0], "count"))
 		return do_count(w, n);
+	if (!strcmp(w[0], "srq"))
+		return n > 1 && !strcmp(w[1], "error") ? srqs_break() : -EINVAL;
 	if (!strcmp(w[0], "qp")) {
 		q = n > 2 && !strcmp(w[2], "error") ? find_qp(w[1]) : NULL;
 		if (!q)

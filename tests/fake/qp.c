@@ -347,6 +347,8 @@ EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *
 	    init->recv_cq->context != pd->context || cap->max_send_wr > max->max_wr ||
 	    cap->max_send_sge > max->max_sge || cap->max_inline_data > max->max_inline)
 		return NULL;
+	if (init->srq && atomic_load(&TO(fsrq, init->srq)->broken))
+		return NULL;
 	if (!init->srq && (cap->max_recv_wr > max->max_wr || cap->max_recv_sge > max->max_sge))
 		return NULL;
 	if (init->qp_type != IBV_QPT_RC) {
@@ -810,7 +812,9 @@ int post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_recv_w
 	pthread_mutex_lock(&s->lock);
 	for (; wr; wr = wr->next) {
 		*bad = wr;
-		if (atomic_load(&s->held) >= s->size)
+		if (atomic_load(&s->broken))
+			err = EIO;
+		else if (atomic_load(&s->held) >= s->size)
 			err = ENOMEM;
 		else
 			err = recv_take(&s->ring[s->tail % s->size], wr, s->max_sge);

@@ -349,6 +349,19 @@ static struct job *start(struct abi *t, struct peer *p)
 	return start_with(t, p, follow);
 }
 
+/* Over that many lanes of such a NIC, and messages are under way. */
+static struct job *start_lanes(struct abi *t, struct peer *p, const char *kind, const char *more,
+			       const char *lanes)
+{
+	struct job *j;
+
+	nic(kind, more);
+	setenv("BRAID_LANES", lanes, 1);
+	j = start(t, p);
+	job_play(j, 100);
+	return j;
+}
+
 static void finish(struct job *j, struct peer *p)
 {
 	j->out.stop = true;
@@ -465,10 +478,7 @@ static void flaps(struct abi *t, const char *kind)
 	struct peer p;
 	struct job *j;
 
-	nic(kind, "");
-	setenv("BRAID_LANES", "2", 1);
-	j = start(t, &p);
-	job_play(j, 100);
+	j = start_lanes(t, &p, kind, "", "2");
 	for (until = now_us() + FLAP_MS * 1000; now_us() < until; job_play(j, 20)) {
 		for (unsigned qpn = 0; qpn < QPNS; qpn++) {
 			char cmd[32];
@@ -505,10 +515,7 @@ static void several(struct abi *t, const char *kind, const char *more)
 	struct peer p;
 	struct job *j;
 
-	nic(kind, more);
-	setenv("BRAID_LANES", "4", 1);
-	j = start(t, &p);
-	job_play(j, 100);
+	j = start_lanes(t, &p, kind, more, "4");
 	TRUE(uses_rdma(j));
 	for (unsigned i = 0; i < 24; i++) {
 		times += break_one(rnd_below(t, QPNS));
@@ -1352,10 +1359,7 @@ static void srq_fails(struct abi *t, const char *kind)
 	struct peer p;
 	struct job *j;
 
-	nic(kind, "");
-	setenv("BRAID_LANES", "4", 1);
-	j = start(t, &p);
-	job_play(j, 100);
+	j = start_lanes(t, &p, kind, "", "4");
 	TRUE(uses_rdma(j));
 	for (unsigned i = 0; i < 2; i++) {
 		TRUE(ctl("srq error") > 0);

@@ -53,9 +53,15 @@ static uint64_t over_floor(uint64_t bytes)
 	return bytes > BRAID_FLOOR ? bytes - BRAID_FLOOR : 0;
 }
 
+/* What of a message is the link's to give. */
+static uint64_t window_more(uint64_t own, uint64_t size)
+{
+	return over_floor(own + size + BRAID_UM_COST) - over_floor(own);
+}
+
 static bool window_take(uint64_t *own, uint64_t *shared, uint64_t window, uint64_t size)
 {
-	uint64_t more = over_floor(*own + size + BRAID_UM_COST) - over_floor(*own);
+	uint64_t more = window_more(*own, size);
 
 	if (more && *shared + more > window)
 		return false;
@@ -394,6 +400,22 @@ static bool send_now(struct braid_link *link, const struct braid_send *s)
 	       q->f_head - q->f_sent >= link->burst;
 }
 
+/*
+ * A message that needs nothing but bytes in the window leaves first and is booked then: its caller
+ * has been waiting, and so does perhaps the peer's.  What is asked here is what send_start() and
+ * send_now() would find.
+ */
+static bool send_ahead(const struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
+		       const struct braid_mr *mr)
+{
+	const struct braid_link *link = c->link;
+
+	return link->quiet && tag == c->last_tag && size && size <= BRAID_COPY_MAX &&
+	       size <= (uint64_t)braid_param.eager && !(mr && mr->gpu) &&
+	       braid_list_empty(&c->credits) && !window_more(c->eager_out, size) &&
+	       braid_tx_lead(braid_link_home(link), c->id, c->next_seq, data, (uint32_t)size);
+}
+
 static int isend_locked(struct braid_comm *c, struct braid_send *s, const void *data, uint64_t size,
 			int32_t tag, struct braid_mr *mr)
 {
@@ -408,6 +430,7 @@ static int isend_locked(struct braid_comm *c, struct braid_send *s, const void *
 		braid_link_tell(link);
 	if (!braid_txq_room(&braid_link_home(link)->tx, size <= BRAID_COPY_MAX ? size : 0))
 		return -EAGAIN;
+	send_ahead(c, data, size, tag, mr);
 	s->req.n = 1;
 	atomic_store_explicit(&s->req.done, false, memory_order_relaxed);
 	braid_hint(&s->busy, true);

@@ -185,7 +185,7 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 	f->own = NULL;
 	f->bringing = false;
 	braid_hdr_pack(h, q->ring + f->off);
-	if (copy)
+	if (copy && !q->led)
 		memcpy(q->ring + f->off + BRAID_HDR_SIZE, copy, h->len);
 	q->f_head++;
 	q->unsent += inl + f->ext_len;
@@ -193,6 +193,38 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 		time_start(q);
 	q->unacked += f->ext_len;
 	assert(q->head - q->tail <= q->ring_size);
+	if (q->led) {
+		q->led = false;
+		braid_tx_advance(lane, inl);
+	}
+}
+
+/* Without a header a comm is said in 16 bits, and nothing is acknowledged. */
+static bool may_be_bare(const struct braid_lane *lane, uint32_t comm)
+{
+	return comm <= UINT16_MAX && lane->rx_quiet < BRAID_ACK_BYTES / 2;
+}
+
+static uint32_t bare_imm(uint32_t comm, uint32_t seq)
+{
+	return comm << 16 | (uint16_t)seq;
+}
+
+bool braid_tx_lead(struct braid_lane *lane, uint32_t id, uint32_t seq, const void *payload,
+		   uint32_t len)
+{
+	struct braid_txq *q = &lane->tx;
+	uint32_t off;
+	char *at;
+
+	if (!lane->tr->post || q->f_sent != q->f_head || lane->pushing || !braid_lane_up(lane) ||
+	    !may_be_bare(lane, id))
+		return false;
+	ring_need(q, BRAID_HDR_SIZE + len, &off);
+	at = q->ring + off + BRAID_HDR_SIZE;
+	memcpy(at, payload, len);
+	q->led = !lane->tr->post(lane, bare_imm(id, seq), at, len);
+	return q->led;
 }
 
 static int iov_put(struct iovec *iov, int n, const char *p, size_t len)
@@ -289,11 +321,10 @@ bool braid_tx_bare(const struct braid_lane *lane, uint32_t *ret_imm)
 	const struct braid_send *s = f->owner;
 
 	/* One that has met a credit says so: it is not for the next receive of its tag. */
-	if (!s || !s->same_tag || !s->size || f->ext_len || s->req.comm->id > UINT16_MAX ||
-	    lane->rx_quiet >= BRAID_ACK_BYTES / 2 || q->ring[f->off] != BRAID_F_EAGER ||
-	    q->ring[f->off + HDR_FLAGS])
+	if (!s || !s->same_tag || !s->size || f->ext_len || !may_be_bare(lane, s->req.comm->id) ||
+	    q->ring[f->off] != BRAID_F_EAGER || q->ring[f->off + HDR_FLAGS])
 		return false;
-	*ret_imm = s->req.comm->id << 16 | (uint16_t)s->seq;
+	*ret_imm = bare_imm(s->req.comm->id, s->seq);
 	return true;
 }
 

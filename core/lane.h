@@ -49,6 +49,7 @@ struct braid_txq {
 	size_t part;			/* bytes of frame f_sent already handed over */
 	uint32_t f_told; /* frames the peer says it has; may be ahead of f_sent for as
 					 * long as another thread is inside the system call */
+	bool led;			/* the next frame's payload has left before it */
 	uint64_t unsent;		/* bytes queued and not handed over */
 	uint64_t starts;		/* of them, of STARTs, if nothing else was queued since */
 	uint64_t unacked;		/* payload bytes of chunks queued and not acknowledged */
@@ -147,6 +148,14 @@ bool braid_txq_room_ctl(const struct braid_txq *q);
  */
 void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy, const void *ext,
 		  struct braid_send *owner);
+
+/*
+ * Send the payload of a message before its frame is queued, if nothing waits and the transport can:
+ * who waits for it does not wait until it is booked.  True: it has left, and the next frame must be
+ * its own, an EAGER without flags of comm `id`, with a copied payload.  There must be room.
+ */
+bool braid_tx_lead(struct braid_lane *lane, uint32_t id, uint32_t seq, const void *payload,
+		   uint32_t len);
 
 void braid_lane_told(struct braid_lane *lane);	/* the peer, of all that has been received */
 /* The frame at f_sent is about to leave: its header says what has been received here. */

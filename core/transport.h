@@ -11,7 +11,7 @@
  *     error and never logged.
  *   - Nothing waits.
  *   - Lanes come from the core, zeroed, lane_size bytes long with struct braid_lane first.
- *   - All members are set, but for `gpu` and `lands`.
+ *   - All members are set, but for `gpu`, `post` and `lands`.
  *
  * Locks: every lane call but lane_open() is made with the lane's `io` lock held, so one thread at
  * a time moves a lane.  The queue of frames (core/lane.h) and the upward calls (core/link.h:
@@ -204,6 +204,12 @@ struct braid_transport {
 	 * the budget is spent; -EAGAIN: the wire takes no more now; else the lane is dead.
 	 */
 	int (*push)(struct braid_lane *lane);
+	/*
+	 * Send the payload of a frame that is yet to be queued, of which no other waits, with these
+	 * 32 bits in place of its header (braid_tx_bare).  It lies in the ring.  0: it has left;
+	 * else it has not, and the frame goes as any other.  With the link's lock held.
+	 */
+	int (*post)(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len);
 	/*
 	 * Take what has arrived, at most BRAID_CALL_BUDGET bytes.  Returns how many frames or
 	 * pieces were taken (0: nothing there), or a negative errno: the lane is dead.

@@ -124,8 +124,8 @@ static bool may_speak(struct braid_wire *w)
 	return w->may_speak;
 }
 
-/* What of the peer's slots is free again: frames were acknowledged, or it has counted. */
-static unsigned slots_free(struct braid_wire *w, const struct braid_txq *q)
+/* Some are free again if frames were acknowledged, or the peer has counted. */
+static BRAID_APART bool slots_back(struct braid_wire *w, const struct braid_txq *q)
 {
 	uint32_t counted = le32toh(atomic_load_explicit(&w->m->ack[1], memory_order_acquire));
 
@@ -135,7 +135,13 @@ static unsigned slots_free(struct braid_wire *w, const struct braid_txq *q)
 	while (w->wr_tail != w->wr_head &&
 	       (int32_t)(q->f_told - w->wr_frame[w->wr_tail % BRAID_SLOTS_RX]) >= 0)
 		w->wr_tail++;
-	return w->wr_max - (w->wr_head - w->wr_tail);
+	return w->wr_head - w->wr_tail < w->wr_max;
+}
+
+/* Has the peer a slot for one message more? */
+static bool has_slot(struct braid_wire *w, const struct braid_txq *q)
+{
+	return w->wr_head - w->wr_tail < w->wr_max || slots_back(w, q);
 }
 
 /* A slot is used, by the frame that is partly sent or else by the one before. */
@@ -284,25 +290,51 @@ static int add_send(struct braid_lane *lane, struct braid_wire *w, bool may_bare
 	return 0;
 }
 
+/* So much that a header is sent, which says what has been received here. */
+static bool owes(const struct braid_lane *lane, const struct braid_wire *w)
+{
+	return lane->rx_frames - lane->rx_told >= w->wr_max / 4;
+}
+
 /* The next frame, or a piece of it: 0, or -EAGAIN: the NIC or the peer has no room. */
 static int add_next(struct braid_lane *lane, struct braid_wire *w)
 {
 	struct braid_txq *q = &lane->tx;
-	bool owes = lane->rx_frames - lane->rx_told >= w->wr_max / 4;
-	/* Now and then a header, which says what has been received here. */
-	uint32_t imm_max = owes ? 0 : w->imm_max;
+	uint32_t imm_max = owes(lane, w) ? 0 : w->imm_max;
 	struct braid_put put;
 
 	if (!sq_room(w, 3))
 		return -EAGAIN;
-	if (!slots_free(w, q)) {
-		if (owes)
+	if (!has_slot(w, q)) {
+		if (owes(lane, w))
 			say_count(lane, w);
 		return -EAGAIN;
 	}
 	if (braid_tx_may_put(q) && braid_tx_put(lane, imm_max, &put))
 		return add_write(lane, w, &put);
 	return add_send(lane, w, imm_max > 0);
+}
+
+/* As add_send() would have it, of a message alone. */
+static BRAID_HOT int verbs_post(struct braid_lane *lane, uint32_t imm, const char *payload,
+				uint32_t len)
+{
+	struct braid_wire *w = wire_of(lane);
+	struct braid_txq *q = &lane->tx;
+	const struct ibv_mr *ring;
+	int err;
+
+	if (!w->qp || w->ring != q->ring || !w->imm_max || owes(lane, w) || !sq_room(w, 1) ||
+	    !has_slot(w, q))
+		return -EAGAIN;
+	ring = w->ring_mr[w->nrings - 1];
+	if (!ring)
+		return -EAGAIN;
+	chain_add(w, IBV_WR_SEND_WITH_IMM, payload, len, ring->lkey)->imm_data = htobe32(imm);
+	err = chain_post(w);
+	if (!err)
+		w->wr_frame[w->wr_head++ % BRAID_SLOTS_RX] = q->f_sent + 1;
+	return err;
 }
 
 static BRAID_HOT int verbs_push(struct braid_lane *lane)
@@ -635,6 +667,7 @@ const struct braid_transport braid_verbs = {
 	.lane_fence = verbs_fence,
 	.arm = verbs_arm,
 	.push = verbs_push,
+	.post = verbs_post,
 	.poll = verbs_poll,
 	.health = verbs_health,
 	.describe = verbs_describe,

@@ -84,6 +84,8 @@ void null_dump(const struct null_pair *p);
 
 extern uint64_t null_now_ns;
 
+extern unsigned null_posts;	/* messages that left before they were booked, ever */
+
 /* WARN lines since null_warns_clear(), and the last of them. */
 extern unsigned null_warns;
 extern char null_warn[1024];

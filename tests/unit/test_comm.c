@@ -228,6 +228,55 @@ static void a_small_message_goes_at_once_and_is_retired(void **state)
 	assert_int_equal(null_warns, 0);
 }
 
+/* Did that one leave before it was booked? */
+static bool leads(size_t size, int tag)
+{
+	unsigned before = null_posts;
+
+	one_message(size, tag);
+	return null_posts != before;
+}
+
+static void a_message_leads_if_its_caller_waits_and_its_header_says_nothing_new(void **state)
+{
+	char to[2][8];
+	struct braid_req *r, *s[2];
+	unsigned before;
+
+	(void)state;
+	assert_false(leads(8, 3));		/* another tag than before */
+	assert_true(leads(8, 3));
+	assert_true(leads(BRAID_COPY_MAX, 3));
+	assert_false(leads(BRAID_COPY_MAX + 1, 3));
+	assert_false(leads(100 * K, 3));
+	r = irecv(cr, to[0], sizeof(to[0]), 3);
+	null_settle(&p);			/* it gets a credit, after a large one */
+	before = null_posts;
+	s[0] = isend(cs, "met", 4, 3);
+	assert_int_equal(null_posts, before);
+	run(s[0], r);
+	assert_int_equal(size_of(r), 4);
+	assert_true(done(s[0]));
+	assert_true(leads(8, 3));
+	assert_false(leads(0, 3));
+	before = null_posts;
+	s[0] = isend(cs, "one", 4, 3);
+	s[1] = isend(cs, "two", 4, 3);		/* a burst goes together */
+	assert_int_equal(null_posts, before + 1);
+	for (unsigned i = 0; i < 2; i++) {
+		r = irecv(cr, to[i], sizeof(to[i]), 3);
+		run(s[i], r);
+		assert_int_equal(size_of(r), 4);
+		assert_true(done(s[i]));
+	}
+	assert_string_equal(to[0], "one");
+	assert_string_equal(to[1], "two");
+	braid_param.eager = 0;
+	assert_false(leads(8, 3));
+	close_both();
+	assert_int_equal(null_warns, 0);
+}
+
 static void an_uncopied_eager_message_is_done_when_acknowledged(void **state)
 {
 	char *from = message(20 * K, 1), *to = malloc(20 * K);
@@ -1570,6 +1619,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(a_small_message_goes_at_once_and_is_retired),
+		CASE(a_message_leads_if_its_caller_waits_and_its_header_says_nothing_new),
 		CASE(an_uncopied_eager_message_is_done_when_acknowledged),
 		CASE(a_large_message_wants_a_credit_and_starts),
 		CASE(a_credit_that_came_first_is_used_without_a_word),

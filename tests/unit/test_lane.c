@@ -442,6 +442,98 @@ static void what_was_not_handed_over_is_void_when_its_memory_goes_but_never_torn
 	}
 }
 
+/* --- a payload that leaves before its frame ------------------------------------------------ */
+
+static struct {
+	char payload[64];
+	uint32_t imm, len;
+	unsigned calls;
+	int err;
+} posted;
+
+static int post(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len)
+{
+	assert_ptr_equal(lane, &f.lane);
+	posted.calls++;
+	if (posted.err)
+		return posted.err;
+	posted.imm = imm;
+	posted.len = len;
+	memcpy(posted.payload, payload, len);
+	return 0;
+}
+
+static const struct braid_transport posts = { .name = "posts", .post = post };
+
+static bool lead(uint32_t id)
+{
+	return braid_tx_lead(&f.lane, id, 0x12345, text, 20);
+}
+
+static void setup_lead(void)
+{
+	memset(&posted, 0, sizeof(posted));
+	f.lane.tr = &posts;
+	atomic_store(&f.lane.up, true);
+}
+
+static void what_has_left_first_is_sent_like_any_when_it_goes_again(void **state)
+{
+	(void)state;
+	setup_lead();
+	add(text, NULL, 11, send_of(0, 1, 0));
+	move(SIZE_MAX, IOV, SIZE_MAX / 2);
+	for (unsigned i = 1; i < SENDS; i++) {		/* the ring goes round in between */
+		assert_true(lead(7));
+		assert_int_equal(posted.imm, 7 << 16 | 0x2345);
+		assert_int_equal(posted.len, 20);
+		assert_memory_equal(posted.payload, text, 20);
+		add(text, NULL, 20, send_of(i, 1, 0));
+		assert_true(is_done(i));
+		assert_int_equal(f.lane.tx.unsent, 0);
+		assert_int_equal(f.lane.tx.f_sent, f.lane.tx.f_head);
+	}
+	add(text, NULL, 30, NULL);			/* as any other again */
+	assert_int_equal(f.lane.tx.unsent, BRAID_HDR_SIZE + 30);
+	assert_int_equal(braid_tx_rewind(&f.lane, 0), 0);
+	f.ngot = 0;
+	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
+		;
+	assert_stream();
+}
+
+static void nothing_leaves_first_that_may_not(void **state)
+{
+	(void)state;
+	assert_true(!f.lane.tr);
+	setup_lead();
+	atomic_store(&f.lane.up, false);
+	assert_false(lead(7));
+	atomic_store(&f.lane.up, true);
+	f.lane.pushing = true;				/* somebody sends, without the lock */
+	assert_false(lead(7));
+	f.lane.pushing = false;
+	f.lane.rx_quiet = BRAID_ACK_BYTES;		/* a header is due */
+	assert_false(lead(7));
+	f.lane.rx_quiet = 0;
+	assert_false(lead(UINT16_MAX + 1));
+	add(text, NULL, 11, NULL);			/* it has its turn */
+	assert_false(lead(7));
+	move(BRAID_HDR_SIZE, IOV, SIZE_MAX / 2);
+	assert_false(lead(7));
+	move(SIZE_MAX, IOV, SIZE_MAX / 2);
+	assert_int_equal(posted.calls, 0);
+	posted.err = -EAGAIN;				/* the wire does not take it */
+	assert_false(lead(7));
+	assert_int_equal(posted.calls, 1);
+	add(text, NULL, 20, send_of(0, 1, 0));
+	assert_int_equal(f.lane.tx.unsent, BRAID_HDR_SIZE + 20);
+	assert_false(is_done(0));
+	move(SIZE_MAX, IOV, SIZE_MAX / 2);
+	assert_true(is_done(0));
+	assert_stream();
+}
+
 /* --- a socket is lost ---------------------------------------------------------------------- */
 
 /* Whatever the peer has received, the rest goes again, as it was. */
@@ -780,6 +872,8 @@ int main(void)
 		CASE(data_leaves_room_for_control_frames),
 		CASE(the_ring_wraps_anywhere),
 		CASE(what_was_not_handed_over_is_void_when_its_memory_goes_but_never_torn),
+		CASE(what_has_left_first_is_sent_like_any_when_it_goes_again),
+		CASE(nothing_leaves_first_that_may_not),
 		CASE(the_rest_goes_again),
 		CASE(a_peer_can_not_have_lost_what_it_has_acknowledged),
 		CASE(chunks_of_a_lost_lane_go_to_another),

@@ -886,12 +886,11 @@ static bool is_one_of(unsigned type, unsigned types)
 	return types >> type & 1;
 }
 
-/* The frame of lane->rx_hdr begins: where does its payload go? */
-static int rx_frame(struct braid_lane *lane)
+/* The frame of lane->rx_hdr, for that comm or NULL, begins: where does its payload go? */
+static int rx_frame(struct braid_lane *lane, struct braid_comm *c)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_link *link = lane->link;
-	struct braid_comm *c;
 
 	lane->rx_kind = BRAID_RX_DRAIN;
 	lane->rx_target = NULL;
@@ -907,7 +906,6 @@ static int rx_frame(struct braid_lane *lane)
 	if (link->again.kind && h->type == BRAID_F_VOID && h->comm == link->again.hdr.comm &&
 	    h->seq == link->again.hdr.seq)
 		link->again.kind = BRAID_RX_NONE;
-	c = braid_link_comm(link, h->comm);
 	return c ? braid_comm_rx_begin(lane, c) : 0;	/* late frames of a dead comm: dropped */
 }
 
@@ -919,7 +917,7 @@ static int rx_begin(struct braid_lane *lane)
 	if (h->lseq != lane->rx_frames || (h->flags & BRAID_FLAG_PLACED && !lane->tr->dma))
 		return -EBADMSG;
 	err = braid_tx_acked(lane, h->ack);
-	return err ? err : rx_frame(lane);
+	return err ? err : rx_frame(lane, braid_link_comm(lane->link, h->comm));
 }
 
 static int rx_end(struct braid_lane *lane)
@@ -1013,7 +1011,7 @@ int braid_rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t n
 		};
 		if (c)
 			braid_comm_rx_bare(c, (uint16_t)imm, &lane->rx_hdr);
-		err = of_frame(lane, n ? rx_frame(lane) : -EBADMSG);
+		err = of_frame(lane, n ? rx_frame(lane, c) : -EBADMSG);
 	}
 	return err ? err : braid_rx_take(lane, p, n);
 }

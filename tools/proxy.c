@@ -83,6 +83,7 @@ struct net *net_load(const char *path, int abi, char *err, size_t err_len)
 		goto free_proxy;
 	}
 	net->name = MEMBER(name);
+	net->test = MEMBER(test);
 	net->has_dmabuf = net->abi >= 6 && TABLE(6)->regMrDmaBuf;
 	net->has_vdevice = net->abi >= 9 && TABLE(9)->makeVDevice;
 	net->has_finalize = net->abi >= 11;
@@ -356,11 +357,6 @@ ncclResult_t net_iflush(struct net *net, void *comm, int n, void **data, int *si
 		return ncclSuccess;
 	}
 	return MEMBER(iflush)(comm, n, data, sizes, mrs, req);
-}
-
-ncclResult_t net_test(struct net *net, void *req, int *done, int *sizes)
-{
-	return MEMBER(test)(req, done, sizes);
 }
 
 /* -- words -------------------------------------------------------------------------------- */

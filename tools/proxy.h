@@ -23,6 +23,7 @@ struct net {				/* a loaded plugin at one ABI version */
 	int abi;
 	const void *table;		/* the exported ncclNetPlugin_vN */
 	const char *name;
+	ncclResult_t (*test)(void *req, int *done, int *sizes);
 	void *ctx;			/* v11 and newer */
 	bool has_dmabuf, has_finalize, has_vdevice;
 };
@@ -60,7 +61,10 @@ ncclResult_t net_irecv(struct net *net, void *comm, int n, void **data, size_t *
 		       void **mrs, void **phandles, void **req);
 ncclResult_t net_iflush(struct net *net, void *comm, int n, void **data, int *sizes, void **mrs,
 			void **req);
-ncclResult_t net_test(struct net *net, void *req, int *done, int *sizes);
+static inline ncclResult_t net_test(struct net *net, void *req, int *done, int *sizes)
+{
+	return net->test(req, done, sizes);
+}
 ncclResult_t net_close_send(struct net *net, void *comm);
 ncclResult_t net_close_recv(struct net *net, void *comm);
 ncclResult_t net_close_listen(struct net *net, void *comm);

@@ -320,9 +320,9 @@ static BRAID_HOT int verbs_post(struct braid_lane *lane, uint32_t imm, const cha
 				uint32_t len)
 {
 	struct braid_wire *w = wire_of(lane);
+	struct ibv_send_wr *bad, *wr = &w->lone.wr;
 	struct braid_txq *q = &lane->tx;
 	const struct ibv_mr *ring;
-	int err;
 
 	if (!w->qp || w->ring != q->ring || !w->imm_max || owes(lane, w) || !sq_room(w, 1) ||
 	    !has_slot(w, q))
@@ -330,11 +330,16 @@ static BRAID_HOT int verbs_post(struct braid_lane *lane, uint32_t imm, const cha
 	ring = w->ring_mr[w->nrings - 1];
 	if (!ring)
 		return -EAGAIN;
-	chain_add(w, IBV_WR_SEND_WITH_IMM, payload, len, ring->lkey)->imm_data = htobe32(imm);
-	err = chain_post(w);
-	if (!err)
-		w->wr_frame[w->wr_head++ % BRAID_SLOTS_RX] = q->f_sent + 1;
-	return err;
+	w->lone.sge = (struct ibv_sge){ (uint64_t)(uintptr_t)payload, len, ring->lkey };
+	wr->wr_id = BRAID_WR_IS_SEND | ++w->sq_posted;
+	wr->send_flags = len <= w->inline_max ? IBV_SEND_INLINE : 0;
+	if (w->sq_posted - w->sq_signal >= SIGNAL_EVERY)
+		signal_it(w, wr);
+	wr->imm_data = htobe32(imm);
+	if (ibv_post_send(w->qp, wr, &bad))
+		return -EIO;
+	w->wr_frame[w->wr_head++ % BRAID_SLOTS_RX] = q->f_sent + 1;
+	return 0;
 }
 
 static BRAID_HOT int verbs_push(struct braid_lane *lane)
@@ -553,6 +558,9 @@ static int verbs_open(struct braid_lane *lane)
 	lane->flight_max = FLIGHT;
 	lane->ack_frames = w->wr_max / 2;
 	lane->event_fd = w->channel->fd;
+	w->lone.wr = (struct ibv_send_wr){
+		.sg_list = &w->lone.sge, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM,
+	};
 	w->may_speak = w->dialler || w->port->fabric != BRAID_FABRIC_IWARP;
 	/* iWARP: who has dialled must be the first to say something. */
 	if (w->dialler && w->port->fabric == BRAID_FABRIC_IWARP) {

@@ -405,15 +405,15 @@ static bool send_now(struct braid_link *link, const struct braid_send *s)
  * has been waiting, and so does perhaps the peer's.  What is asked here is what send_start() and
  * send_now() would find.
  */
-static bool send_ahead(const struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
+static void send_ahead(const struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
 		       const struct braid_mr *mr)
 {
 	const struct braid_link *link = c->link;
 
-	return link->quiet && tag == c->last_tag && size && size <= BRAID_COPY_MAX &&
-	       size <= (uint64_t)braid_param.eager && !(mr && mr->gpu) &&
-	       braid_list_empty(&c->credits) && !window_more(c->eager_out, size) &&
-	       braid_tx_lead(braid_link_home(link), c->id, c->next_seq, data, (uint32_t)size);
+	if (link->quiet && tag == c->last_tag && size && size <= BRAID_COPY_MAX &&
+	    size <= (uint64_t)braid_param.eager && !(mr && mr->gpu) &&
+	    braid_list_empty(&c->credits) && !window_more(c->eager_out, size))
+		braid_tx_lead(braid_link_home(link), c->id, c->next_seq, data, (uint32_t)size);
 }
 
 static int isend_locked(struct braid_comm *c, struct braid_send *s, const void *data, uint64_t size,

@@ -144,10 +144,16 @@ static bool has_slot(struct braid_wire *w, const struct braid_txq *q)
 	return w->wr_head - w->wr_tail < w->wr_max || slots_back(w, q);
 }
 
-/* A slot is used, by the frame that is partly sent or else by the one before. */
-static void slot_used(struct braid_wire *w, const struct braid_txq *q)
+/* Frames that have left, or begun to. */
+static uint32_t begun(const struct braid_txq *q)
 {
-	w->wr_frame[w->wr_head++ % BRAID_SLOTS_RX] = q->f_sent + (q->part != 0);
+	return q->f_sent + (q->part != 0);
+}
+
+/* A slot is used, by the last of so many frames. */
+static void slot_used(struct braid_wire *w, uint32_t frames)
+{
+	w->wr_frame[w->wr_head++ % BRAID_SLOTS_RX] = frames;
 }
 
 /* The counts of what has been received, into the peer's memory. */
@@ -235,7 +241,7 @@ static int add_write(struct braid_lane *lane, struct braid_wire *w, const struct
 	if (copied)
 		bounce_used(w, wr);
 	braid_tx_advance(lane, p->bytes);
-	slot_used(w, &lane->tx);
+	slot_used(w, begun(&lane->tx));
 	return 0;
 }
 
@@ -286,7 +292,7 @@ static int add_send(struct braid_lane *lane, struct braid_wire *w, bool may_bare
 		wr->imm_data = htobe32(imm);
 	}
 	braid_tx_advance(lane, len);
-	slot_used(w, q);
+	slot_used(w, begun(q));
 	return 0;
 }
 
@@ -320,9 +326,9 @@ static BRAID_HOT int verbs_post(struct braid_lane *lane, uint32_t imm, const cha
 				uint32_t len)
 {
 	struct braid_wire *w = wire_of(lane);
-	struct ibv_send_wr *bad, *wr = &w->lone.wr;
 	struct braid_txq *q = &lane->tx;
 	const struct ibv_mr *ring;
+	int err;
 
 	if (!w->qp || w->ring != q->ring || !w->imm_max || owes(lane, w) || !sq_room(w, 1) ||
 	    !has_slot(w, q))
@@ -330,16 +336,11 @@ static BRAID_HOT int verbs_post(struct braid_lane *lane, uint32_t imm, const cha
 	ring = w->ring_mr[w->nrings - 1];
 	if (!ring)
 		return -EAGAIN;
-	w->lone.sge = (struct ibv_sge){ (uint64_t)(uintptr_t)payload, len, ring->lkey };
-	wr->wr_id = BRAID_WR_IS_SEND | ++w->sq_posted;
-	wr->send_flags = len <= w->inline_max ? IBV_SEND_INLINE : 0;
-	if (w->sq_posted - w->sq_signal >= SIGNAL_EVERY)
-		signal_it(w, wr);
-	wr->imm_data = htobe32(imm);
-	if (ibv_post_send(w->qp, wr, &bad))
-		return -EIO;
-	w->wr_frame[w->wr_head++ % BRAID_SLOTS_RX] = q->f_sent + 1;
-	return 0;
+	chain_add(w, IBV_WR_SEND_WITH_IMM, payload, len, ring->lkey)->imm_data = htobe32(imm);
+	err = chain_post(w);
+	if (!err)
+		slot_used(w, begun(q) + 1);
+	return err;
 }
 
 static BRAID_HOT int verbs_push(struct braid_lane *lane)
@@ -558,9 +559,6 @@ static int verbs_open(struct braid_lane *lane)
 	lane->flight_max = FLIGHT;
 	lane->ack_frames = w->wr_max / 2;
 	lane->event_fd = w->channel->fd;
-	w->lone.wr = (struct ibv_send_wr){
-		.sg_list = &w->lone.sge, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM,
-	};
 	w->may_speak = w->dialler || w->port->fabric != BRAID_FABRIC_IWARP;
 	/* iWARP: who has dialled must be the first to say something. */
 	if (w->dialler && w->port->fabric == BRAID_FABRIC_IWARP) {

@@ -47,12 +47,6 @@ struct braid_chain {
 	unsigned n;
 };
 
-/* The work request of a message that goes alone: what is always the same stays there. */
-struct braid_lone {
-	struct ibv_send_wr wr;
-	struct ibv_sge sge;
-};
-
 enum braid_cm_state { BRAID_CM_NONE, BRAID_CM_WORKS, BRAID_CM_UP, BRAID_CM_FAILED };
 
 struct braid_wire {
@@ -81,7 +75,6 @@ struct braid_wire {
 
 	/* sending: the link's lock */
 	struct braid_chain chain;
-	struct braid_lone lone;
 	char *ring;			/* the lane's, as registered */
 	struct ibv_mr **ring_mr;	/* the last is that of `ring`; NULL: what goes is copied */
 	unsigned nrings;

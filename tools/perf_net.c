@@ -207,9 +207,8 @@ static int plugin_irecv(struct fabric *fab, void *comm, void *data, size_t size,
 
 static int plugin_test(struct fabric *fab, void *req, bool *ret_done, size_t *ret_size)
 {
-	static _Thread_local int sizes[SIZES];
+	int sizes[SIZES], done = 0;
 	ncclResult_t res;
-	int done = 0;
 
 	sizes[0] = 0;
 	res = net_test(net_of(fab), req, &done, sizes);

@@ -351,9 +351,9 @@ static uint64_t eager_max(const struct braid_link *link)
 }
 
 /* Small enough to go in one piece?  Not from a GPU: we can't copy it, nor can the peer. */
-static bool is_small(const struct braid_comm *c, const struct braid_send *s)
+static bool is_small(const struct braid_comm *c, uint64_t size, const struct braid_mr *mr)
 {
-	return s->size <= eager_max(c->link) && !(s->size && braid_send_is_gpu(s));
+	return size <= eager_max(c->link) && !(size && mr && mr->gpu);
 }
 
 /* Decide how a message goes.  The slot is filled and home has room for its first frame. */
@@ -366,13 +366,13 @@ static void send_start(struct braid_comm *c, struct braid_send *s)
 		braid_list_del(&cr->node);
 		if (s->size > cr->room)
 			comm_oversize(c, s->size, cr->room, s->tag);
-		else if (is_small(c, s) && may_fly(braid_link_home(c->link), s->size))
+		else if (is_small(c, s->size, s->mr) && may_fly(braid_link_home(c->link), s->size))
 			send_whole(c, s, cr);
 		else {
 			send_to_credit(c, s, cr->rseq, &cr->to);
 			braid_send_say_start(s);	/* there is room, as the caller knows */
 		}
-	} else if (is_small(c, s) &&
+	} else if (is_small(c, s->size, s->mr) &&
 		   window_take(&c->eager_out, &c->link->shared_out, c->link->tx_window, s->size)) {
 		s->await = BRAID_AWAIT_EAGER;
 		send_whole(c, s, NULL);
@@ -409,11 +409,12 @@ static void send_ahead(const struct braid_comm *c, const void *data, uint64_t si
 		       const struct braid_mr *mr)
 {
 	const struct braid_link *link = c->link;
+	struct braid_lane *home = braid_link_home(link);
 
-	if (link->quiet && tag == c->last_tag && size && size <= BRAID_COPY_MAX &&
-	    size <= (uint64_t)braid_param.eager && !(mr && mr->gpu) &&
-	    braid_list_empty(&c->credits) && !window_more(c->eager_out, size))
-		braid_tx_lead(braid_link_home(link), c->id, c->next_seq, data, (uint32_t)size);
+	if (home->tr->post && link->quiet && tag == c->last_tag && size &&
+	    size <= BRAID_COPY_MAX && is_small(c, size, mr) && braid_list_empty(&c->credits) &&
+	    !window_more(c->eager_out, size))
+		braid_tx_lead(home, c->id, c->next_seq, data, (uint32_t)size);
 }
 
 static int isend_locked(struct braid_comm *c, struct braid_send *s, const void *data, uint64_t size,

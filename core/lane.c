@@ -217,7 +217,7 @@ bool braid_tx_lead(struct braid_lane *lane, uint32_t id, uint32_t seq, const voi
 	uint32_t off;
 	char *at;
 
-	if (!lane->tr->post || q->f_sent != q->f_head || lane->pushing || !braid_lane_up(lane) ||
+	if (q->f_sent != q->f_head || lane->pushing || !braid_lane_up(lane) ||
 	    !may_be_bare(lane, id))
 		return false;
 	ring_need(q, BRAID_HDR_SIZE + len, &off);

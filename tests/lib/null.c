@@ -211,6 +211,7 @@ static int post_direct(struct null_lane *to, const char *hdr, const char *payloa
 {
 	if (!enter(to))
 		return -EAGAIN;
+	null_posts++;
 	start_at(to, hdr);
 	if (!to->err) {
 		take(to, payload, n);
@@ -235,10 +236,10 @@ static int null_post(struct braid_lane *lane, uint32_t imm, const char *payload,
 	if (!from->peer || (from->config.limit && waiting(from) + BRAID_HDR_SIZE + len >
 							  from->config.limit))
 		return -EAGAIN;
-	null_posts++;
 	braid_hdr_pack(&h, hdr);
 	if (!from->config.held)
 		return post_direct(from->peer, hdr, payload, len);
+	null_posts++;
 	wire_put(from, hdr, sizeof(hdr));
 	wire_put(from, payload, len);
 	return 0;

@@ -59,13 +59,18 @@ static uint64_t window_more(uint64_t own, uint64_t size)
 	return over_floor(own + size + BRAID_UM_COST) - over_floor(own);
 }
 
+static bool window_has(uint64_t own, uint64_t shared, uint64_t window, uint64_t size)
+{
+	uint64_t more = window_more(own, size);
+
+	return !more || shared + more <= window;
+}
+
 static bool window_take(uint64_t *own, uint64_t *shared, uint64_t window, uint64_t size)
 {
-	uint64_t more = window_more(*own, size);
-
-	if (more && *shared + more > window)
+	if (!window_has(*own, *shared, window, size))
 		return false;
-	*shared += more;
+	*shared += window_more(*own, size);
 	*own += size + BRAID_UM_COST;
 	return true;
 }
@@ -413,7 +418,7 @@ static void send_ahead(const struct braid_comm *c, const void *data, uint64_t si
 
 	if (home->tr->post && link->quiet && tag == c->last_tag && size &&
 	    size <= BRAID_COPY_MAX && is_small(c, size, mr) && braid_list_empty(&c->credits) &&
-	    !window_more(c->eager_out, size))
+	    window_has(c->eager_out, link->shared_out, link->tx_window, size))
 		braid_tx_lead(home, c->id, c->next_seq, data, (uint32_t)size);
 }
 

@@ -241,12 +241,18 @@ static void a_message_leads_if_its_caller_waits_and_its_header_says_nothing_new(
 {
 	char to[2][8];
 	struct braid_req *r, *s[2];
+	uint64_t window = p.end[A]->tx_window;
 	unsigned before;
 
 	(void)state;
 	assert_false(leads(8, 3));		/* another tag than before */
 	assert_true(leads(8, 3));
-	assert_true(leads(BRAID_COPY_MAX, 3));
+	for (unsigned i = 0; i <= BRAID_FLOOR / BRAID_COPY_MAX; i++)
+		assert_true(leads(BRAID_COPY_MAX, 3));
+	assert_true(p.end[A]->shared_out > 0);	/* of the window of all */
+	p.end[A]->tx_window = p.end[A]->shared_out;
+	assert_false(leads(BRAID_COPY_MAX, 3));
+	p.end[A]->tx_window = window;
 	assert_false(leads(BRAID_COPY_MAX + 1, 3));
 	assert_false(leads(100 * K, 3));
 	r = irecv(cr, to[0], sizeof(to[0]), 3);

@@ -38,7 +38,18 @@ static inline size_t braid_copy_words(uint8_t *dst, const uint8_t *src, size_t n
 	return at;
 }
 
-/* Whole lines: by pairs of words, but for the last two, since a pair may be seen end first. */
+static inline void braid_copy_two(uint8_t *dst, const uint8_t *src)
+{
+	braid_copy_pair pair;
+
+	memcpy(&pair, src, sizeof(pair));
+	*(volatile braid_copy_pair *)(void *)dst = pair;
+}
+
+/*
+ * Whole lines: by pairs of words, but for the last two, since a pair may be seen end first.  One
+ * after the other, for compilers leave a loop as it is.
+ */
 static inline size_t braid_copy_lines(uint8_t *dst, const uint8_t *src, size_t n)
 {
 	size_t at;
@@ -46,12 +57,13 @@ static inline size_t braid_copy_lines(uint8_t *dst, const uint8_t *src, size_t n
 	for (at = 0; at + BRAID_LINE <= n; at += BRAID_LINE) {
 		uint64_t last[2];
 
-		for (size_t i = at; i < at + BRAID_LINE - sizeof(last); i += sizeof(last)) {
-			braid_copy_pair pair;
-
-			memcpy(&pair, src + i, sizeof(pair));
-			*(volatile braid_copy_pair *)(void *)(dst + i) = pair;
-		}
+		braid_copy_two(dst + at, src + at);
+		braid_copy_two(dst + at + 16, src + at + 16);
+		braid_copy_two(dst + at + 32, src + at + 32);
+		braid_copy_two(dst + at + 48, src + at + 48);
+		braid_copy_two(dst + at + 64, src + at + 64);
+		braid_copy_two(dst + at + 80, src + at + 80);
+		braid_copy_two(dst + at + 96, src + at + 96);
 		memcpy(last, src + at + BRAID_LINE - sizeof(last), sizeof(last));
 		*(volatile uint64_t *)(void *)(dst + at + BRAID_LINE - 16) = last[0];
 		/* Where the CPU does not keep stores in order by itself, this one is. */

@@ -198,7 +198,7 @@ static void fail_tell(struct braid_comm *c, uint16_t code, uint64_t size, uint64
 	c->fail_size = size;
 	c->fail_room = room;
 	braid_link_news(c->link, c);
-	braid_hint(&c->link->urgent, true);
+	braid_link_urge(c->link);
 }
 
 /* A size does not fit: both ends say so, naming both sizes. */
@@ -548,7 +548,7 @@ static void credit_due(struct braid_comm *c, struct braid_recv *e)
 	if (!c->ndue++ || (int32_t)(e->rseq - c->credit_scan) < 0)
 		c->credit_scan = e->rseq;
 	braid_link_news(c->link, c);
-	braid_hint(&c->link->urgent, true);
+	braid_link_urge(c->link);
 }
 
 static void credit_not_due(struct braid_comm *c, struct braid_recv *e)

@@ -447,7 +447,7 @@ void braid_lane_fence(struct braid_lane *lane)
 		/* What was told of others over this one need not have arrived. */
 		for (unsigned i = 0; i < link->nlanes; i++)
 			link->lane[i]->down_due = link->lane[i]->fd < 0;
-		braid_hint(&link->urgent, true);
+		braid_link_urge(link);
 		lane_orphan(lane);
 	}
 	braid_link_go(link, n);
@@ -802,7 +802,7 @@ static BRAID_APART int rx_open(struct braid_lane *lane)
 	else
 		c->opened_due = true;
 	braid_link_news(link, c);
-	braid_hint(&link->urgent, true);
+	braid_link_urge(link);
 	return 0;
 }
 
@@ -941,7 +941,7 @@ static int rx_end(struct braid_lane *lane)
 	    lane->rx_frames - lane->rx_told >= lane->ack_frames ||
 	    lane->rx_quiet >= BRAID_ACK_BYTES) {
 		lane->rx_owed = true;
-		braid_hint(&lane->link->urgent, true);
+		braid_link_urge(lane->link);
 	}
 	return err;
 }
@@ -1260,23 +1260,26 @@ void braid_link_go(struct braid_link *link, unsigned n)
 		braid_unlock(&link->lane[i]->io);
 }
 
-static bool flush(struct braid_link *link, bool tell)
+bool braid_link_hurry(struct braid_link *link)
 {
+	bool urged = atomic_exchange(&link->urged, false), urgent = is_urgent(link);
+
 	if (!braid_trylock(&link->lock))
-		return false;
-	if (tell)
+		return urged;
+	urged |= urgent || braid_link_home(link)->tx.unsent || link->burst_now;
+	if (urgent)
 		braid_link_tell(link);
 	braid_link_flush(link);
 	braid_unlock(&link->lock);
-	return true;
-}
-
-void braid_link_hurry(struct braid_link *link)
-{
-	flush(link, is_urgent(link));
+	return urged;
 }
 
 bool braid_link_tidy(struct braid_link *link)
 {
-	return flush(link, true);
+	if (!braid_trylock(&link->lock))
+		return false;
+	braid_link_tell(link);
+	braid_link_flush(link);
+	braid_unlock(&link->lock);
+	return true;
 }

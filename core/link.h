@@ -105,6 +105,7 @@ struct braid_link {
 	struct braid_list copying;	/* messages that came early, on their way into a GPU */
 	atomic_uint copies;		/* copies of memory of GPUs under way, of whatever */
 	atomic_bool urgent;		/* somebody waits for what we have to tell */
+	atomic_bool urged;		/* for it to go on; since the service thread looked last */
 	atomic_bool peer_gone;			/* F_CLOSE received */
 
 	/* for the service thread */
@@ -237,7 +238,11 @@ void braid_link_owes(struct braid_link *link);
  * has the lock, and need not do it.
  */
 bool braid_link_tidy(struct braid_link *link);
-void braid_link_hurry(struct braid_link *link);	/* send what is queued, and tell what is urgent */
+/*
+ * Send what is queued, and tell what is urgent.  True: there is, or was since the last time, what
+ * somebody waits for, so that one who is about to fall silent had better not leave it behind.
+ */
+bool braid_link_hurry(struct braid_link *link);
 
 /* With the link's lock held: */
 struct braid_comm *braid_link_comm(struct braid_link *link, uint32_t id);
@@ -257,6 +262,13 @@ static inline void braid_link_touch(struct braid_link *link)
 	atomic_store_explicit(&link->touched, touched + 1, memory_order_relaxed);
 	if (atomic_load_explicit(&link->watched, memory_order_relaxed))
 		braid_link_unpark(link);
+}
+
+/* The peer can't go on without what we have to tell. */
+static inline void braid_link_urge(struct braid_link *link)
+{
+	braid_hint(&link->urgent, true);
+	braid_hint(&link->urged, true);
 }
 
 static inline struct braid_lane *braid_link_home(const struct braid_link *link)

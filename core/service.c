@@ -8,8 +8,9 @@
  *
  * The thread's body is service_step(): wait for events, handle them, look at the clock.  Links
  * are moved without the service's lock, for only this thread ever frees one.  A link is in one of
- * two modes: *active*, somebody calls on it, and the thread only looks by every TICK_MS; or
- * *watched*, nobody has called for a tick, and its sockets are in the thread's epoll set.
+ * two modes: *active*, somebody calls on it, and the thread only looks by, every tick; or
+ * *watched*, nobody has called for a tick, and its sockets are in the thread's epoll set.  A tick
+ * becomes longer while nobody would wait for what a caller who falls silent may leave behind.
  */
 #include <assert.h>
 #include <errno.h>
@@ -31,7 +32,7 @@
 #include "core/work.h"
 
 enum {
-	TICK_MS = 2,
+	TICK_MS = 2, TICK_MAX_MS = 16,
 	TIDY_MS = 20,			/* what callers need not say at once is said then */
 	STOP_MS = 1000,			/* for goodbyes to leave, of a host that is busy */
 	WATCH_MOVES = 4,		/* of a link that is about to be watched */
@@ -55,8 +56,9 @@ static struct {
 	struct braid_lock links_lock;	/* the table of links, who looks at them, and device[];
 					 * nobody waits while holding it */
 	uint64_t idle_since_ns, looked_ns;
+	int tick_ms;
 	uint64_t stop_ns;		/* when it was asked to stop; 0: not yet */
-} svc = { .ep = -1, .efd = -1 };
+} svc = { .ep = -1, .efd = -1, .tick_ms = TICK_MS };
 
 int braid_watch(int op, int fd, uint32_t events, void *obj, enum braid_tag tag)
 {
@@ -373,24 +375,27 @@ static void link_event(struct braid_lane *lane)
 		link_unwatch(link);
 }
 
-static void link_tick(struct braid_link *link, uint64_t now)
+/* True: the next look may be later. */
+static bool link_tick(struct braid_link *link, uint64_t now)
 {
 	unsigned long touched = atomic_load(&link->touched);
+	bool calm = true;
 
 	if (touched != link->seen) {
 		link->seen = touched;
 		link_unwatch(link);
-		if (now - link->tidied_ns < TIDY_MS * MS) {
-			braid_link_hurry(link);
-		} else {
+		calm = !braid_link_hurry(link) && !link->ndown && !atomic_load(&link->copies);
+		if (now - link->tidied_ns >= TIDY_MS * MS) {
 			link->tidied_ns = now;
 			braid_link_tidy(link);
 		}
 	} else if (!atomic_load(&link->watched)) {
 		link_watch(link);
+		calm = false;
 	} else {
 		link->settled = true;
 	}
+	return calm;
 }
 
 static void comms_bury(struct braid_link *link)
@@ -520,7 +525,7 @@ static int service_look(uint64_t now)
 		int state = atomic_load(&link->state);
 
 		if (link_reap(link, now)) {
-			wait_ms = TICK_MS;
+			wait_ms = sooner(wait_ms, TICK_MS);
 			continue;
 		}
 		if ((state == BRAID_LINK_DIALING || state == BRAID_LINK_WAITING) && !link->conn &&
@@ -536,7 +541,7 @@ static int service_look(uint64_t now)
 			wait_ms = sooner(wait_ms, braid_heal_tick(link, now));
 		}
 		if (state != BRAID_LINK_UP || !atomic_load(&link->watched) || !link->settled)
-			wait_ms = TICK_MS;
+			wait_ms = sooner(wait_ms, svc.tick_ms);
 		else if (!link->ncomms || (link->dialler && braid_grow_wants_dial(link)))
 			wait_ms = sooner(wait_ms, 100);
 	}
@@ -655,11 +660,16 @@ static bool is_lane(const struct epoll_event *ev)
 static void links_tick(uint64_t now)
 {
 	struct braid_link *link;
+	bool calm = true;
 
 	braid_list_for(link, &braid_svc.links, node) {
-		if (atomic_load(&link->state) == BRAID_LINK_UP)
-			link_tick(link, now);
+		if (atomic_load(&link->state) != BRAID_LINK_UP || !link_tick(link, now))
+			calm = false;
 	}
+	if (!calm)
+		svc.tick_ms = TICK_MS;
+	else if (svc.tick_ms < TICK_MAX_MS && now - svc.looked_ns >= (unsigned)svc.tick_ms * MS)
+		svc.tick_ms *= 2;
 }
 
 /* Once round: false when there is nothing left to look after. */

@@ -79,7 +79,7 @@ void braid_view_link(struct braid_link *link, uint64_t *patience_ns, struct brai
 
 /*
  * Milliseconds will do for the age of a message: the service thread keeps the time as it comes by,
- * every two while links are in use.
+ * every two to sixteen while links are in use.
  */
 extern _Atomic uint64_t braid_view_clock;
 

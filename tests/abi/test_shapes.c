@@ -266,6 +266,74 @@ static void per_large(struct abi *t)
 	peer_join(&peer);
 }
 
+/* -- the service thread ----------------------------------------------------------------------- */
+
+enum { LAST = 256 << 10, LOOKS_MS = 300, LEFT_MS = 32 };
+
+static void silent_body(struct abi *t, int fd)
+{
+	struct end e = { 0 };
+	char more = 1;
+
+	end_up(&e, t, fd, false, LAST);
+	while (more) {
+		ping(&e, ROUNDS, false);
+		take(fd, &more, 1);
+	}
+	for (int i = 0; i < 2; i++) {
+		struct op in = op_recv(e.net, e.recv, &e.in, LAST, 0);
+
+		ops_run(&in, 1);
+	}
+	end_down(&e, fd);		/* not before the other end has its last message acknowledged */
+}
+
+static uint64_t looks(struct end *e, int fd, bool last)
+{
+	uint64_t before = calls_all().waits, end = now_us() + LOOKS_MS * 1000;
+	char more = 1;
+
+	do {
+		ping(e, ROUNDS, true);
+		more = !last || now_us() < end;
+		give(fd, &more, 1);
+	} while (now_us() < end && more);
+	return calls_all().waits - before;
+}
+
+/* In a ping-pong it looks by rarely; yet what is left to it by who falls silent then is said. */
+static void seldom(struct abi *t)
+{
+	struct peer peer = peer_start(t, silent_body);
+	struct end e = { 0 };
+	uint64_t best = UINT64_MAX, us[2];
+
+	end_up(&e, t, peer.fd, true, LAST);
+	for (int i = 0; i < 4; i++) {
+		uint64_t n = looks(&e, peer.fd, i == 3);
+
+		best = n < best ? n : best;
+	}
+	for (int i = 0; i < 2; i++) {
+		struct op out = op_send(e.net, e.send, &e.out, LAST, 0);
+
+		us[i] = now_us();
+		ops_run(&out, 1);
+		us[i] = now_us() - us[i];
+	}
+	printf("v%d: %llu looks in %d ms of ping-pong; of two messages of %d KiB then, whose receiver "
+	       "fell silent, the sender knew after %.1f and %.1f ms\n", t->abi,
+	       (unsigned long long)best, LOOKS_MS, LAST >> 10, (double)us[0] / 1000,
+	       (double)us[1] / 1000);
+	if (best > LOOKS_MS / 6)
+		FAIL("the service thread looked by %llu times in %d ms", (unsigned long long)best,
+		     LOOKS_MS);
+	if (us[1] > 10 * LEFT_MS * 1000)
+		FAIL("%llu us until the last message was acknowledged", (unsigned long long)us[1]);
+	end_down(&e, peer.fd);
+	peer_join(&peer);
+}
+
 /* -- nothing at all --------------------------------------------------------------------------- */
 
 static void quiet(struct abi *t)
@@ -332,6 +400,7 @@ static const struct abi_case cases[] = {
 	CASE("a small message is one call to send and one to receive", per_message, ONCE),
 	CASE("a burst of small messages is fewer calls than messages", per_burst, ONCE),
 	CASE("a large message is little beside its data", per_large, ONCE),
+	CASE("who has small messages alone needs the service thread rarely", seldom, ONCE),
 	CASE("when all is quiet nothing is called", quiet, ONCE),
 	CASE("a test in vain is one call", in_vain, ONCE),
 };

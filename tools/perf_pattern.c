@@ -190,15 +190,33 @@ void perf_lay_finish(struct job *j)
 
 /* -- ping-pong: a stream whose sends wait for receives ------------------------------------ */
 
-static void pong(struct flow *f, uint64_t k, struct piece p)
+/* A round trip ends where the next one begins: as that has been posted, for looking takes time. */
+static void lap(struct strand *s)
 {
-	struct strand *s = f->arg;
 	uint64_t now = perf_now_ns();
 
 	perf_samples_add(&s->lat, now - s->last_ns);
-	if (s->job->run->check)
+	s->last_ns = now;
+}
+
+static void pinged(struct flow *f, uint64_t k)
+{
+	if (k > 0)
+		lap(f->arg);
+}
+
+static void ponged(struct flow *f, uint64_t k, struct piece p)
+{
+	struct strand *s = f->arg;
+	uint64_t now;
+
+	if (s->job->run->check) {
+		now = perf_now_ns();
 		stream_verify(f, k, p);
-	s->last_ns = s->job->run->check ? perf_now_ns() : now;
+		s->last_ns += perf_now_ns() - now;	/* which does not count */
+	}
+	if (k + 1 == f->goal)
+		lap(s);
 }
 
 /* Rank 0 may be one ahead of what it received, rank 1 may not. */
@@ -216,10 +234,11 @@ static void pingpong_lay(struct job *j)
 			if (f->is_send) {
 				f->after = other;
 				f->lead = lead;
+				f->sent = lead ? pinged : NULL;
 			} else if (lead) {
-				f->arrived = pong;
-				f->arg = s;
+				f->arrived = ponged;
 			}
+			f->arg = s;
 		}
 	}
 }

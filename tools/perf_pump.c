@@ -40,6 +40,8 @@ static int flow_post(struct flow *f)
 		return rc;
 	f->reqs[slot] = req;
 	f->pieces[slot] = p;
+	if (f->sent)
+		f->sent(f, f->posted);
 	f->posted++;
 	return 1;
 }
@@ -147,11 +149,11 @@ static void full_note(struct pump *p)
 /* 1: something moved; 0: nothing did; or -errno.  *ret_left: someone is not at its goal. */
 static int pass(struct pump *p, bool *ret_left)
 {
-	struct flow *f;
+	struct flow *f, *end = p->flows + p->n;
 	int moved = 0, rc;
 
 	*ret_left = false;
-	for (f = p->flows; f < p->flows + p->n; f++) {
+	for (f = p->flows; f < end; f++) {
 		if (f->done == f->goal)
 			continue;
 		rc = flow_step(f);

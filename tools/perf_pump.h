@@ -30,6 +30,7 @@ struct flow {
 
 	struct piece (*piece)(struct flow *f, uint64_t k);
 	void (*sending)(struct flow *f, uint64_t k, struct piece p);	/* or NULL */
+	void (*sent)(struct flow *f, uint64_t k);	/* or NULL: it has been posted */
 	void (*arrived)(struct flow *f, uint64_t k, struct piece p);	/* or NULL */
 	void *arg;
 

@@ -345,20 +345,17 @@ static bool may_fly(const struct braid_lane *home, uint64_t size)
 	       home->tx.unacked + size <= home->flight_max;
 }
 
-/* Largest message sent unasked: with several lanes larger ones are better spread. */
-static uint64_t eager_max(const struct braid_link *link)
-{
-	uint64_t max = (uint64_t)braid_param.eager;
-
-	if (braid_link_home(link)->tr->dma && max > BRAID_COPY_MAX)
-		return BRAID_COPY_MAX;		/* larger ones are written into their place */
-	return link->active > 1 && max > EAGER_SPREAD_MAX ? EAGER_SPREAD_MAX : max;
-}
-
-/* Small enough to go in one piece?  Not from a GPU: we can't copy it, nor can the peer. */
+/*
+ * Small enough to go unasked, in one piece?  Not from a GPU: we can't copy it, nor can the peer.
+ * With several lanes larger ones are better spread, and a NIC writes them into their place.
+ */
 static bool is_small(const struct braid_comm *c, uint64_t size, const struct braid_mr *mr)
 {
-	return size <= eager_max(c->link) && !(size && mr && mr->gpu);
+	if (size > (uint64_t)braid_param.eager || (size && mr && mr->gpu))
+		return false;
+	return size <= BRAID_COPY_MAX ||
+	       (!braid_link_home(c->link)->tr->dma &&
+		(c->link->active <= 1 || size <= EAGER_SPREAD_MAX));
 }
 
 /* Decide how a message goes.  The slot is filled and home has room for its first frame. */
@@ -410,16 +407,16 @@ static bool send_now(struct braid_link *link, const struct braid_send *s)
  * has been waiting, and so does perhaps the peer's.  What is asked here is what send_start() and
  * send_now() would find.
  */
-static void send_ahead(const struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
+static bool send_ahead(const struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
 		       const struct braid_mr *mr)
 {
 	const struct braid_link *link = c->link;
 	struct braid_lane *home = braid_link_home(link);
 
-	if (home->tr->post && link->quiet && tag == c->last_tag && size &&
-	    size <= BRAID_COPY_MAX && is_small(c, size, mr) && braid_list_empty(&c->credits) &&
-	    window_has(c->eager_out, link->shared_out, link->tx_window, size))
-		braid_tx_lead(home, c->id, c->next_seq, data, (uint32_t)size);
+	return home->tr->post && link->quiet && tag == c->last_tag && size &&
+	       size <= BRAID_COPY_MAX && is_small(c, size, mr) && braid_list_empty(&c->credits) &&
+	       window_has(c->eager_out, link->shared_out, link->tx_window, size) &&
+	       braid_tx_lead(home, c->id, c->next_seq, data, (uint32_t)size);
 }
 
 static int isend_locked(struct braid_comm *c, struct braid_send *s, const void *data, uint64_t size,
@@ -434,9 +431,9 @@ static int isend_locked(struct braid_comm *c, struct braid_send *s, const void *
 	}
 	if (link->urgent)
 		braid_link_tell(link);
-	if (!braid_txq_room(&braid_link_home(link)->tx, size <= BRAID_COPY_MAX ? size : 0))
+	if (!send_ahead(c, data, size, tag, mr) &&
+	    !braid_txq_room(&braid_link_home(link)->tx, size <= BRAID_COPY_MAX ? size : 0))
 		return -EAGAIN;
-	send_ahead(c, data, size, tag, mr);
 	s->req.n = 1;
 	atomic_store_explicit(&s->req.done, false, memory_order_relaxed);
 	braid_hint(&s->busy, true);
@@ -1005,6 +1002,23 @@ static int end_eager(struct braid_lane *lane)
 	if (um->taken)
 		um_move(um);
 	return 0;
+}
+
+bool braid_comm_rx_met(struct braid_comm *c, uint16_t seq, const char *payload, size_t size)
+{
+	struct braid_recv *e = recv_slot(c, c->oldest_rseq);
+
+	if (c->sender || drains(c) || seq != (uint16_t)c->rx_seq || is_retired(c, c->rx_seq) ||
+	    !is_open(e) || e->tag != c->last_tag || e->credited || e->begun || size > e->room ||
+	    size > BRAID_COPY_MAX || is_gpu(e))
+		return false;
+	c->large = false;
+	recv_match(c, e, size);
+	credit_not_due(c, e);
+	retire(c, c->rx_seq++, size);
+	braid_copy_up(e->data, payload, size);
+	recv_complete(e);
+	return true;
 }
 
 static void chunked_complete(struct braid_comm *c, struct braid_recv *e)

@@ -263,6 +263,11 @@ int braid_comm_rx_end(struct braid_lane *lane);
 char *braid_comm_rx_place(struct braid_link *link, const struct braid_hdr *h);
 /* What the header of message `seq` (its low half) would have said, which came without one. */
 void braid_comm_rx_bare(struct braid_comm *c, uint16_t seq, struct braid_hdr *h);
+/*
+ * That message is here, and the oldest receive waits for it: it has it now, in one go.  False: no,
+ * and nothing was done.
+ */
+bool braid_comm_rx_met(struct braid_comm *c, uint16_t seq, const char *payload, size_t size);
 /* A chunk without a header is in its place, in the receive of that slot; whole: so is START. */
 int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot, bool whole);
 /* The payload at lane->rx_dst is for a receive: by way of our own memory, if it is a GPU's. */

@@ -218,7 +218,7 @@ bool braid_tx_lead(struct braid_lane *lane, uint32_t id, uint32_t seq, const voi
 	char *at;
 
 	if (q->f_sent != q->f_head || lane->pushing || !braid_lane_up(lane) ||
-	    !may_be_bare(lane, id))
+	    !may_be_bare(lane, id) || !braid_txq_room(q, len))
 		return false;
 	ring_need(q, BRAID_HDR_SIZE + len, &off);
 	at = q->ring + off + BRAID_HDR_SIZE;

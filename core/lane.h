@@ -152,8 +152,8 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 /*
  * Send the payload of a message before its frame is queued, if nothing waits and the wire takes it:
  * who waits for it does not wait until it is booked.  True: it has left, and the next frame must be
- * its own, an EAGER without flags of comm `id`, with a copied payload.  There must be room, and the
- * transport must have `post`.
+ * its own, an EAGER without flags of comm `id`, with a copied payload.  The transport must have
+ * `post`.
  */
 bool braid_tx_lead(struct braid_lane *lane, uint32_t id, uint32_t seq, const void *payload,
 		   uint32_t len);

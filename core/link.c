@@ -920,6 +920,21 @@ static int rx_begin(struct braid_lane *lane)
 	return err ? err : rx_frame(lane, braid_link_comm(lane->link, h->comm));
 }
 
+static void rx_count(struct braid_lane *lane, unsigned type, size_t len)
+{
+	lane->rx_frames++;
+	lane->rx_quiet += BRAID_HDR_SIZE + len;
+	if (type != BRAID_F_ACK)
+		lane->rx_some = true;
+	/* The sender waits for what was not copied, and for room at some point. */
+	if (type == BRAID_F_CHUNK || len > BRAID_COPY_MAX ||
+	    lane->rx_frames - lane->rx_told >= lane->ack_frames ||
+	    lane->rx_quiet >= BRAID_ACK_BYTES) {
+		lane->rx_owed = true;
+		braid_link_urge(lane->link);
+	}
+}
+
 static int rx_end(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
@@ -932,17 +947,7 @@ static int rx_end(struct braid_lane *lane)
 	if (err == -EAGAIN)
 		return err;
 	lane->rx_kind = BRAID_RX_NONE;
-	lane->rx_frames++;
-	lane->rx_quiet += BRAID_HDR_SIZE + h->len;
-	if (h->type != BRAID_F_ACK)
-		lane->rx_some = true;
-	/* The sender waits for what was not copied, and for room at some point. */
-	if (h->type == BRAID_F_CHUNK || h->len > BRAID_COPY_MAX ||
-	    lane->rx_frames - lane->rx_told >= lane->ack_frames ||
-	    lane->rx_quiet >= BRAID_ACK_BYTES) {
-		lane->rx_owed = true;
-		braid_link_urge(lane->link);
-	}
+	rx_count(lane, h->type, h->len);
 	return err;
 }
 
@@ -1000,9 +1005,10 @@ int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
 	return err;
 }
 
-int braid_rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t n)
+/* A frame is made of it, which goes the way of all. */
+static BRAID_APART int rx_dress(struct braid_lane *lane, struct braid_comm *c, uint32_t imm,
+				const char *p, size_t n)
 {
-	struct braid_comm *c = braid_link_comm(lane->link, imm >> 16);
 	int err = 0;
 
 	if (lane->rx_kind == BRAID_RX_NONE) {
@@ -1014,6 +1020,19 @@ int braid_rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t n
 		err = of_frame(lane, n ? rx_frame(lane, c) : -EBADMSG);
 	}
 	return err ? err : braid_rx_take(lane, p, n);
+}
+
+int braid_rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t n)
+{
+	struct braid_link *link = lane->link;
+	struct braid_comm *c = braid_link_comm(link, imm >> 16);
+
+	if (lane->rx_kind != BRAID_RX_NONE || !c || !n || link->again.kind ||
+	    atomic_load_explicit(&link->rx_home, memory_order_relaxed) != lane->index ||
+	    !braid_comm_rx_met(c, (uint16_t)imm, p, n))
+		return rx_dress(lane, c, imm, p, n);
+	rx_count(lane, BRAID_F_EAGER, n);
+	return 0;
 }
 
 int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len)

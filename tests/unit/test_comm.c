@@ -1368,7 +1368,7 @@ static int bare(uint32_t comm, uint32_t seq, size_t n)
 static void a_message_without_its_header_is_the_next(void **state)
 {
 	char to[3][8] = { "" };
-	struct braid_req *r;
+	struct braid_req *r, *other;
 
 	(void)state;
 	isend(cs, "first", 6, 5);
@@ -1384,6 +1384,11 @@ static void a_message_without_its_header_is_the_next(void **state)
 	assert_string_equal(to[0], "first");
 	assert_string_equal(to[1], "without");
 	assert_memory_equal(to[2], "with\0\0\0", 8);
+	other = irecv(cr, to[0], 8, 6);
+	r = irecv(cr, to[1], 8, 5);
+	assert_int_equal(bare(cs->id, 3, 8), 0);	/* not the oldest receive's */
+	assert_int_equal(size_of(r), 8);
+	assert_false(done(other));
 	assert_int_equal(bare(cs->id + 1000, 0, 8), 0);	/* of a comm that is gone: dropped */
 	assert_int_equal(null_warns, 0);
 }
@@ -1401,17 +1406,22 @@ static void lies_without_a_header_are_refused(void **state)
 		{ false, 0xffff, 8 },		/* one that has been */
 	};
 	struct braid_comm *back, *there;
-	char to[4];
+	const unsigned nrows = sizeof(rows) / sizeof(rows[0]);
+	char to[8];
 	int err = 0;
 
-	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (unsigned n = 0; n < 2 * nrows; n++) {
+		unsigned i = n / 2;
+
 		null_comms(&p, B, &back, &there);
+		if (n % 2)
+			irecv(cr, to, sizeof(to), 0);	/* which waits for a message */
 		assert_int_equal(bare(rows[i].back ? back->id : cs->id, rows[i].seq, rows[i].n),
 				 -EBADMSG);
 		teardown(state);
 		setup(state);
 	}
-	irecv(cr, to, sizeof(to), 0);
+	irecv(cr, to, 4, 0);
 	assert_int_equal(bare(cs->id, 0, 8), 0);	/* more than fits */
 	assert_int_equal(atomic_load(&cr->err), -EMSGSIZE);
 	teardown(state);

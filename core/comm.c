@@ -202,7 +202,8 @@ static void fail_tell(struct braid_comm *c, uint16_t code, uint64_t size, uint64
 }
 
 /* A size does not fit: both ends say so, naming both sizes. */
-static void comm_oversize(struct braid_comm *c, uint64_t size, uint64_t room, int32_t tag)
+static BRAID_COLD void comm_oversize(struct braid_comm *c, uint64_t size, uint64_t room,
+				     int32_t tag)
 {
 	if (atomic_load(&c->err))
 		return;
@@ -216,7 +217,7 @@ static void comm_oversize(struct braid_comm *c, uint64_t size, uint64_t room, in
 	fail_tell(c, EMSGSIZE, size, room);
 }
 
-static void comm_orphaned(struct braid_comm *c)
+static BRAID_COLD void comm_orphaned(struct braid_comm *c)
 {
 	if (atomic_load(&c->err) || c->closed)
 		return;
@@ -328,7 +329,7 @@ static void send_whole(struct braid_comm *c, struct braid_send *s, const struct 
 		     copy ? NULL : s->data, s);
 }
 
-static void send_want(struct braid_comm *c, struct braid_send *s)
+static BRAID_APART void send_want(struct braid_comm *c, struct braid_send *s)
 {
 	struct braid_hdr h = {
 		.type = BRAID_F_WANT, .comm = c->id, .seq = s->seq, .tag = s->tag, .size = s->size,
@@ -629,7 +630,8 @@ void braid_comm_leave(struct braid_link *link)
 }
 
 /* A message that came earlier meets the receive posted now. */
-static void recv_take_um(struct braid_comm *c, struct braid_recv *e, struct braid_um *um)
+static BRAID_APART void recv_take_um(struct braid_comm *c, struct braid_recv *e,
+				     struct braid_um *um)
 {
 	if (um->size > e->room) {
 		comm_oversize(c, um->size, e->room, um->tag);
@@ -1447,7 +1449,7 @@ void braid_comm_finish(struct braid_req *req, int *sizes)
  * The caller asks for a send that is held back so that more may go with it: once is how a caller
  * goes on posting, twice in a row means that it is waiting.  Neither needs a look at the wire.
  */
-static void hold_back(struct braid_comm *c)
+static BRAID_APART void hold_back(struct braid_comm *c)
 {
 	struct braid_link *link = c->link;
 

@@ -38,7 +38,7 @@ static void leave_there(struct braid_txf *f)
 	f->bringing = false;
 }
 
-static void drop_own(struct braid_txf *f)
+static BRAID_APART void drop_own(struct braid_txf *f)
 {
 	leave_there(f);
 	free(f->own);
@@ -143,7 +143,7 @@ static void time_start(struct braid_txq *q)
 }
 
 /* A moving average over the time that something was flying. */
-static void time_acked(struct braid_txq *q)
+static BRAID_APART void time_acked(struct braid_txq *q)
 {
 	uint64_t now = braid_os->now_ns(), ns = now - q->timed_ns;
 	double weight = (double)ns / (double)(ns + AVERAGE_NS);
@@ -666,7 +666,7 @@ int braid_tx_release(struct braid_lane *lane, const void *comm)
 	return 0;
 }
 
-int braid_lane_look_at_fd(const struct braid_lane *lane)
+BRAID_COLD int braid_lane_look_at_fd(const struct braid_lane *lane)
 {
 	char byte;
 	ssize_t n = braid_os->recv(lane->fd, &byte, 1, MSG_DONTWAIT);

@@ -301,7 +301,7 @@ static void tell_broken(struct braid_lane *lane)
 }
 
 /* A lane's transport gave up: another socket may do, unless it is the peer that is broken. */
-static void lane_died(struct braid_lane *lane, const char *broken, int err)
+static BRAID_COLD void lane_died(struct braid_lane *lane, const char *broken, int err)
 {
 	struct braid_link *link = lane->link;
 
@@ -555,7 +555,7 @@ static void tell_down(struct braid_link *link, unsigned i)
 }
 
 /* Other lanes' acknowledgements go first: after a goodbye they would find their sends failed. */
-bool braid_link_tell(struct braid_link *link)
+BRAID_APART bool braid_link_tell(struct braid_link *link)
 {
 	struct braid_comm *c, *tmp;
 
@@ -739,7 +739,7 @@ static bool feed_orphans(struct braid_link *link)
 	return true;
 }
 
-void braid_link_feed(struct braid_link *link)
+BRAID_APART void braid_link_feed(struct braid_link *link)
 {
 	size_t moved = 0;
 
@@ -973,7 +973,7 @@ int braid_rx_end(struct braid_lane *lane)
 	return of_frame(lane, rx_end(lane));
 }
 
-int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
+BRAID_APART int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
 {
 	size_t at = lane->rx_at, len;
 	int err = 0;
@@ -1035,7 +1035,7 @@ int braid_rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t n
 	return 0;
 }
 
-int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len)
+BRAID_APART int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len)
 {
 	struct braid_comm *c = braid_link_comm(lane->link, imm >> 16);
 	bool whole = (imm & 0xff) == BRAID_IMM_WHOLE;

@@ -107,7 +107,7 @@ void braid_yield(void)
 	sched_yield();
 }
 
-void braid_lock_wait(struct braid_lock *l)
+BRAID_COLD void braid_lock_wait(struct braid_lock *l)
 {
 	const struct timespec nap = { .tv_nsec = 20000 };
 

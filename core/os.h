@@ -111,7 +111,10 @@ void braid_yield(void);
 #define BRAID_APART __attribute__((noinline))
 
 /* Where a message begins or arrives: what it calls is compiled into it, BRAID_APART excepted. */
-#define BRAID_HOT __attribute__((flatten))
+#define BRAID_HOT __attribute__((flatten, hot))
+
+/* Seldom called: neither it nor what leads to it lies among what is. */
+#define BRAID_COLD __attribute__((noinline, cold))
 
 #define braid_container(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 

@@ -419,7 +419,7 @@ static struct braid_wire *wire_new(struct braid_port *p, bool own, int *ret_err,
 	return w;
 }
 
-int braid_wire_post_recv(struct braid_wire *w, struct ibv_recv_wr *first)
+BRAID_APART int braid_wire_post_recv(struct braid_wire *w, struct ibv_recv_wr *first)
 {
 	struct ibv_recv_wr *bad;
 

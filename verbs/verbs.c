@@ -157,7 +157,7 @@ static void slot_used(struct braid_wire *w, uint32_t frames)
 }
 
 /* The counts of what has been received, into the peer's memory. */
-static void say_count(struct braid_lane *lane, struct braid_wire *w)
+static BRAID_APART void say_count(struct braid_lane *lane, struct braid_wire *w)
 {
 	_Atomic uint32_t *words = w->m->ack + BRAID_ACK_OUT;
 	struct ibv_send_wr *wr;
@@ -369,7 +369,7 @@ static BRAID_HOT int verbs_push(struct braid_lane *lane)
 
 /* --- receiving ----------------------------------------------------------------------------- */
 
-static BRAID_APART int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
+static BRAID_COLD int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
 {
 	const struct braid_wire *w = wire_of(lane);
 	const char *hint = wc->status == IBV_WC_RETRY_EXC_ERR ?

@@ -264,6 +264,18 @@ static inline void braid_link_touch(struct braid_link *link)
 		braid_link_unpark(link);
 }
 
+extern atomic_uint braid_link_asked;	/* about that number somebody asked last, in vain */
+
+/*
+ * Was it about this link?  Who asks about it again has perhaps nothing else to ask about: a second
+ * look at the wire serves him better than a quick no.  A hint.
+ */
+
+static inline bool braid_link_alone(const struct braid_link *link)
+{
+	return atomic_load_explicit(&braid_link_asked, memory_order_relaxed) == link->number;
+}
+
 /* The peer can't go on without what we have to tell. */
 static inline void braid_link_urge(struct braid_link *link)
 {

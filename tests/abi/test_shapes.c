@@ -88,16 +88,23 @@ static void ping(struct end *e, unsigned rounds, bool first)
 	}
 }
 
+/* As long as the other end says so. */
+static void pongs(struct end *e, int fd)
+{
+	char more = 1;
+
+	while (more) {
+		ping(e, ROUNDS, false);
+		take(fd, &more, 1);
+	}
+}
+
 static void pong_body(struct abi *t, int fd)
 {
 	struct end e = { 0 };
-	char more = 1;
 
 	end_up(&e, t, fd, false, SMALL);
-	while (more) {
-		ping(&e, ROUNDS, false);
-		take(fd, &more, 1);
-	}
+	pongs(&e, fd);
 	end_down(&e, fd);
 }
 
@@ -273,13 +280,9 @@ enum { LAST = 256 << 10, LOOKS_MS = 300, LEFT_MS = 32 };
 static void silent_body(struct abi *t, int fd)
 {
 	struct end e = { 0 };
-	char more = 1;
 
 	end_up(&e, t, fd, false, LAST);
-	while (more) {
-		ping(&e, ROUNDS, false);
-		take(fd, &more, 1);
-	}
+	pongs(&e, fd);
 	for (int i = 0; i < 2; i++) {
 		struct op in = op_recv(e.net, e.recv, &e.in, LAST, 0);
 

@@ -105,7 +105,7 @@ struct braid_link {
 	struct braid_list copying;	/* messages that came early, on their way into a GPU */
 	atomic_uint copies;		/* copies of memory of GPUs under way, of whatever */
 	atomic_bool urgent;		/* somebody waits for what we have to tell */
-	atomic_bool urged;		/* for it to go on; since the service thread looked last */
+	atomic_bool urged;		/* or did, since the service thread looked last */
 	atomic_bool peer_gone;			/* F_CLOSE received */
 
 	/* for the service thread */
@@ -270,7 +270,6 @@ extern atomic_uint braid_link_asked;	/* about that number somebody asked last, i
  * Was it about this link?  Who asks about it again has perhaps nothing else to ask about: a second
  * look at the wire serves him better than a quick no.  A hint.
  */
-
 static inline bool braid_link_alone(const struct braid_link *link)
 {
 	return atomic_load_explicit(&braid_link_asked, memory_order_relaxed) == link->number;

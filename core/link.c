@@ -1229,8 +1229,6 @@ void braid_link_unpark(struct braid_link *link)
 		braid_service_kick();
 }
 
-atomic_uint braid_link_asked;
-
 void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
 			 const atomic_bool *done)
 {
@@ -1245,8 +1243,6 @@ void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
 		fruitless(link, idle);
 	else if (moved > 0 && is_urgent(link))
 		overdue(link);
-	if (!moved && !braid_link_alone(link))
-		atomic_store_explicit(&braid_link_asked, link->number, memory_order_relaxed);
 	if (!moved && atomic_load_explicit(&debt.link, memory_order_relaxed))
 		pay(link);
 }

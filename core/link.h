@@ -111,6 +111,7 @@ struct braid_link {
 	/* for the service thread */
 	atomic_ulong touched;		/* calls that moved the link; may lose some, never all */
 	unsigned long seen;
+	atomic_bool alone;		/* of late nobody called on another one: a hint */
 	uint64_t tidied_ns;		/* when the thread last said what could wait */
 	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
 	bool settled;			/* and have been for a tick without a call */
@@ -262,17 +263,6 @@ static inline void braid_link_touch(struct braid_link *link)
 	atomic_store_explicit(&link->touched, touched + 1, memory_order_relaxed);
 	if (atomic_load_explicit(&link->watched, memory_order_relaxed))
 		braid_link_unpark(link);
-}
-
-extern atomic_uint braid_link_asked;	/* about that number somebody asked last, in vain */
-
-/*
- * Was it about this link?  Who asks about it again has perhaps nothing else to ask about: a second
- * look at the wire serves him better than a quick no.  A hint.
- */
-static inline bool braid_link_alone(const struct braid_link *link)
-{
-	return atomic_load_explicit(&braid_link_asked, memory_order_relaxed) == link->number;
 }
 
 /* The peer can't go on without what we have to tell. */

@@ -660,9 +660,13 @@ static bool is_lane(const struct epoll_event *ev)
 static void links_tick(uint64_t now)
 {
 	struct braid_link *link;
+	unsigned touched = 0;
 	bool calm = true;
 
+	braid_list_for(link, &braid_svc.links, node)
+		touched += atomic_load(&link->touched) != link->seen;
 	braid_list_for(link, &braid_svc.links, node) {
+		braid_hint(&link->alone, touched == 1);
 		if (atomic_load(&link->state) != BRAID_LINK_UP || !link_tick(link, now))
 			calm = false;
 	}

@@ -40,7 +40,7 @@ enum {
 	SIW_PAGED = 4096,		/* not signalled, it goes page by page */
 	LOOK_AT_FD = 256,		/* polls in vain */
 	POLLS = 4,			/* batches of completions a call */
-	LOOKS = 7,			/* more, for a caller who asks about nothing else */
+	LOOKS = 7,			/* more, for callers who ask about nothing else */
 	STUCK_IWARP = 15, STUCK = 40,	/* looks, a tenth of a second apart */
 	FLIGHT = 4 << 20,		/* more would be in the way of what we have to say */
 };
@@ -518,7 +518,7 @@ static BRAID_HOT int verbs_poll(struct braid_lane *lane)
 	if (!w->qp)
 		return 0;
 	res = look(w);
-	if (!res && braid_link_alone(lane->link)) {
+	if (!res && atomic_load_explicit(&lane->link->alone, memory_order_relaxed)) {
 		for (unsigned i = 0; i < LOOKS && !res; i++)
 			res = look(w);
 	}

@@ -527,7 +527,6 @@ static struct braid_link *link_new(struct null_pair *p, unsigned end)
 	assert(link);
 	link->dialler = end == 0;
 	link->next_comm = end;
-	link->number = end + 1;
 	link->rx_window = braid_pool_promise(p->config.window);
 	link->lanes_max = BRAID_LANES_MAX;
 	snprintf(link->peer, sizeof(link->peer), "end %u", !end);

@@ -262,6 +262,60 @@ static void large512(struct abi *t)
 	large(t, 512 << 10);
 }
 
+/* -- in vain ---------------------------------------------------------------------------------- */
+
+/* Looks at completion queues for each call, of `n` who wait in turn. */
+static double looks(struct op *ops, unsigned n)
+{
+	enum { CALLS = 2000, SETTLE_MS = 100 };	/* the service thread is to see who calls */
+	long polls;
+
+	for (unsigned ms = 0; ms < SETTLE_MS; ms++) {
+		for (unsigned i = 0; i < n; i++)
+			TRUE(!op_test(&ops[i]));
+		nap_ms(1);
+	}
+	count("fail 1000000000 poll");	/* until then they are counted */
+	for (unsigned i = 0; i < CALLS; i++)
+		TRUE(!op_test(&ops[i % n]));
+	polls = count("calls");
+	count("fail 0");
+	return (double)polls / CALLS;
+}
+
+/* Who waits for one peer is served by several looks; who has others to ask about, by one. */
+static void in_vain(struct abi *t)
+{
+	struct pair p[2];
+	struct buf b[2];
+	struct op in[2];
+	struct net *net;
+	double alone, not_alone;
+
+	setenv("BRAID_SHARE", "0", 1);	/* a link each */
+	net = abi_up(t);
+	for (int i = 0; i < 2; i++) {
+		pair_open(net, &p[i]);
+		exchange(net, p[i].send, p[i].recv, 8, 1);
+		b[i] = buf_new(net, p[i].recv, 8, 0);
+		in[i] = op_recv(net, p[i].recv, &b[i], 8, 0);
+		ops_post(&in[i], 1);
+	}
+	alone = looks(in, 1);
+	not_alone = looks(in, 2);
+	printf("v%d: a call in vain looks %.2f times at completions, %.2f times if there is another link\n",
+	       t->abi, alone, not_alone);
+	fflush(stdout);
+	TRUE(alone > 4 && not_alone < 2);
+	for (int i = 0; i < 2; i++) {
+		send_one(net, p[i].send, 8, 2);
+		WAIT_FOR(op_test(&in[i]));
+		buf_free(net, &b[i]);
+		pair_close(net, &p[i]);
+	}
+	abi_down(net);
+}
+
 #define ONCE .since = NET_ABI_NEWEST, .seconds = 60
 
 static const struct abi_case cases[] = {
@@ -269,6 +323,7 @@ static const struct abi_case cases[] = {
 	CASE("4 KiB are one request to send, one receive, one packet", page, ONCE),
 	CASE("8 KiB are one request to send and one receive", two_pages, ONCE),
 	CASE("64 KiB are a credit, a write, and at most one request more", large64, ONCE),
+	CASE("who waits for one peer alone is served by several looks", in_vain, ONCE),
 	CASE("512 KiB are a credit, a write, and at most one request more", large512, ONCE),
 };
 

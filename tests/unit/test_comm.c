@@ -1079,20 +1079,6 @@ static void the_last_message_is_acknowledged_by_an_idle_call_on_another_link(voi
 	free(to);
 }
 
-static void a_link_is_alone_once_two_calls_in_vain_were_about_it(void **state)
-{
-	(void)state;
-	for (unsigned i = 0; i < 2; i++) {
-		braid_link_progress(p.end[B], cr, NULL);
-		assert_true(braid_link_alone(p.end[B]));
-		braid_link_progress(p.end[A], cs, NULL);
-		assert_false(braid_link_alone(p.end[B]));
-		assert_true(braid_link_alone(p.end[A]));
-	}
-	braid_link_progress(p.end[B], NULL, NULL);	/* nobody waits */
-	assert_true(braid_link_alone(p.end[A]));
-}
-
 /* What could not ride on a frame that had begun to leave goes by itself afterwards. */
 static void an_acknowledgement_is_not_lost_behind_a_frame_half_sent(void **state)
 {
@@ -1677,7 +1663,6 @@ int main(void)
 		CASE(comms_are_told_apart_by_their_whole_id),
 		CASE(a_link_that_dies_takes_its_comms_with_it_and_says_so_once),
 		CASE(every_chunk_is_acknowledged_at_the_first_idle_call),
-		CASE(a_link_is_alone_once_two_calls_in_vain_were_about_it),
 		CASE(the_last_message_is_acknowledged_by_an_idle_call_on_another_link),
 		CASE(an_acknowledgement_is_not_lost_behind_a_frame_half_sent),
 		CASE(an_idle_link_gives_its_memory_back_and_takes_it_again),

@@ -1008,9 +1008,9 @@ static int end_eager(struct braid_lane *lane)
 
 bool braid_comm_rx_met(struct braid_comm *c, uint16_t seq, const char *payload, size_t size)
 {
-	struct braid_recv *e = recv_slot(c, c->oldest_rseq);
+	struct braid_recv *e = c->sender ? NULL : recv_slot(c, c->oldest_rseq);
 
-	if (c->sender || drains(c) || seq != (uint16_t)c->rx_seq || is_retired(c, c->rx_seq) ||
+	if (!e || drains(c) || seq != (uint16_t)c->rx_seq || is_retired(c, c->rx_seq) ||
 	    !is_open(e) || e->tag != c->last_tag || e->credited || e->begun || size > e->room ||
 	    size > BRAID_COPY_MAX || is_gpu(e))
 		return false;

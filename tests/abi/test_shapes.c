@@ -294,13 +294,15 @@ static void silent_body(struct abi *t, int fd)
 static uint64_t looks(struct end *e, int fd, bool last)
 {
 	uint64_t before = calls_all().waits, end = now_us() + LOOKS_MS * 1000;
-	char more = 1;
+	bool over;
+	char more;
 
 	do {
 		ping(e, ROUNDS, true);
-		more = !last || now_us() < end;
+		over = now_us() >= end;
+		more = !(last && over);
 		give(fd, &more, 1);
-	} while (now_us() < end && more);
+	} while (!over);
 	return calls_all().waits - before;
 }
 

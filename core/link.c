@@ -1279,14 +1279,14 @@ void braid_link_go(struct braid_link *link, unsigned n)
 		braid_unlock(&link->lane[i]->io);
 }
 
-bool braid_link_hurry(struct braid_link *link)
+bool braid_link_hurry(struct braid_link *link, bool all)
 {
 	bool urged = atomic_exchange(&link->urged, false), urgent = is_urgent(link);
 
 	if (!braid_trylock(&link->lock))
 		return urged;
 	urged |= urgent || braid_link_home(link)->tx.unsent || link->burst_now;
-	if (urgent)
+	if (urgent || all)
 		braid_link_tell(link);
 	braid_link_flush(link);
 	braid_unlock(&link->lock);

@@ -240,10 +240,11 @@ void braid_link_owes(struct braid_link *link);
  */
 bool braid_link_tidy(struct braid_link *link);
 /*
- * Send what is queued, and tell what is urgent.  True: there is, or was since the last time, what
- * somebody waits for, so that one who is about to fall silent had better not leave it behind.
+ * Send what is queued, and tell what is urgent, or all.  True: there is, or was since the last
+ * time, what somebody waits for, so that one who is about to fall silent had better not leave it
+ * behind.
  */
-bool braid_link_hurry(struct braid_link *link);
+bool braid_link_hurry(struct braid_link *link, bool all);
 
 /* With the link's lock held: */
 struct braid_comm *braid_link_comm(struct braid_link *link, uint32_t id);

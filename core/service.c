@@ -379,16 +379,15 @@ static void link_event(struct braid_lane *lane)
 static bool link_tick(struct braid_link *link, uint64_t now)
 {
 	unsigned long touched = atomic_load(&link->touched);
-	bool calm = true;
+	bool calm = true, all;
 
 	if (touched != link->seen) {
 		link->seen = touched;
 		link_unwatch(link);
-		calm = !braid_link_hurry(link) && !link->ndown && !atomic_load(&link->copies);
-		if (now - link->tidied_ns >= TIDY_MS * MS) {
+		all = now - link->tidied_ns >= TIDY_MS * MS;
+		if (all)
 			link->tidied_ns = now;
-			braid_link_tidy(link);
-		}
+		calm = !braid_link_hurry(link, all) && !link->ndown && !atomic_load(&link->copies);
 	} else if (!atomic_load(&link->watched)) {
 		link_watch(link);
 		calm = false;

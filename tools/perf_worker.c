@@ -412,6 +412,7 @@ int perf_worker_main(int fd, const struct fabric_env *env)
 	struct perf_ctl m;
 	int rc;
 
+	signal(SIGPIPE, SIG_IGN);	/* a peer that is gone is an error, as it is in Python */
 	perf_cpu_pin(env->cpu);
 	pump_spin(env->spin);
 	do {

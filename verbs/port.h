@@ -35,6 +35,7 @@ struct braid_port {
 	uint16_t pkey_index;
 	int speed_mbps;
 	bool siw;			/* soft-iWARP: braid_hush(), SIW_PAGED */
+	atomic_bool pipe_ignored;	/* the process ignores SIGPIPE: braid_hush_look() */
 	bool imm;			/* immediate data has arrived */
 	atomic_bool down;		/* an event said so */
 	char chosen[512];		/* what was chosen last, and why: for the log */

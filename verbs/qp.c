@@ -298,7 +298,7 @@ void braid_hush(const struct braid_port *p, struct braid_hush *h)
 {
 	sigset_t set;
 
-	h->on = p->siw;
+	h->on = p->siw && !atomic_load_explicit(&p->pipe_ignored, memory_order_relaxed);
 	if (!h->on)
 		return;
 	sigemptyset(&set);
@@ -321,6 +321,15 @@ void braid_unhush(const struct braid_hush *h)
 	while (!h->was_pending && sigtimedwait(&set, NULL, &now) < 0 && errno == EINTR)
 		;
 	pthread_sigmask(SIG_SETMASK, &h->old, NULL);
+}
+
+void braid_hush_look(struct braid_port *p)
+{
+	struct sigaction sa;
+
+	if (p->siw)
+		atomic_store(&p->pipe_ignored, !sigaction(SIGPIPE, NULL, &sa) &&
+						       sa.sa_handler == SIG_IGN);
 }
 
 void braid_wire_fence(struct braid_wire *w)
@@ -674,6 +683,7 @@ int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 	int err = 0;
 
 	braid_port_events(p);		/* with no lane there, nobody else asks */
+	braid_hush_look(p);
 	if (atomic_load(&p->down))
 		return -ENETDOWN;
 	if (theirs)

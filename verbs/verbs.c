@@ -627,6 +627,7 @@ static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
 	int err;
 
 	braid_port_events(w->port);
+	braid_hush_look(w->port);
 	if (atomic_load(&w->port->down))
 		return -ENETDOWN;
 	if (atomic_load(&w->broken))

@@ -130,7 +130,8 @@ void braid_wire_free(struct braid_wire *w);
 int braid_wire_ring(struct braid_wire *w, char *ring, size_t size);
 /*
  * Around what may make soft-iWARP (siw) write to a socket in our own call: of one that the peer has
- * closed it raises SIGPIPE, as the kernel's TCP does for who does not ask it not to.
+ * closed it raises SIGPIPE, as the kernel's TCP does for who does not ask it not to.  Three system
+ * calls, and none in a process that ignored the signal when it was last looked at.
  */
 struct braid_hush {
 	bool on, was_pending;
@@ -138,6 +139,7 @@ struct braid_hush {
 };
 void braid_hush(const struct braid_port *p, struct braid_hush *h);
 void braid_unhush(const struct braid_hush *h);
+void braid_hush_look(struct braid_port *p);	/* now and then: Python ignores it, say */
 
 /* Notes which call failed, if err is one; returns err. */
 int braid_wire_failed(struct braid_wire *w, const char *call, int err);

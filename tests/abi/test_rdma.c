@@ -509,14 +509,10 @@ static bool break_one(unsigned from)
 }
 
 /* One at a time: what it carried goes on over the others, in the order that there was. */
-static void several(struct abi *t, const char *kind, const char *more)
+static void lose_several(struct abi *t, struct job *j, const char *kind)
 {
 	unsigned times = 0;
-	struct peer p;
-	struct job *j;
 
-	j = start_lanes(t, &p, kind, more, "4");
-	TRUE(uses_rdma(j));
 	for (unsigned i = 0; i < 24; i++) {
 		times += break_one(rnd_below(t, QPNS));
 		job_play(j, 50 + rnd_below(t, 400));
@@ -526,12 +522,16 @@ static void several(struct abi *t, const char *kind, const char *more)
 	TRUE(times > 4);
 	TRUE(j->longest_us < deadline_ms(STALL_MS * SLACK) - now_us());
 	returns(j, kind);
-	finish(j, &p);
 }
 
 static void one_of_several(struct abi *t, const char *kind)
 {
-	several(t, kind, "");
+	struct peer p;
+	struct job *j = start_lanes(t, &p, kind, "", "4");
+
+	TRUE(uses_rdma(j));
+	lose_several(t, j, kind);
+	finish(j, &p);
 }
 
 /* Another interface than loopback; or the case is skipped. */
@@ -594,11 +594,23 @@ static void fused(struct abi *t, const char *kind)
 	finish(j, &p);
 }
 
-/* siw writes to a socket in the caller's name: the process must not die of that. */
+/*
+ * siw writes to a socket in the caller's name: the process must not die of that.  Nor one that
+ * ignored the signal, so that it was not blocked, and has another mind now.
+ */
 static void sigpipe(struct abi *t)
 {
+	struct peer p;
+	struct job *j;
+
+	signal(SIGPIPE, SIG_IGN);
+	j = start_lanes(t, &p, kinds[1], ",sigpipe=1", "4");
+	TRUE(uses_rdma(j));
+	job_play(j, 300);
 	signal(SIGPIPE, SIG_DFL);
-	several(t, kinds[1], ",sigpipe=1");
+	job_play(j, 300);
+	lose_several(t, j, kinds[1]);
+	finish(j, &p);
 }
 
 /*

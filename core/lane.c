@@ -205,11 +205,6 @@ static bool may_be_bare(const struct braid_lane *lane, uint32_t comm)
 	return comm <= UINT16_MAX && lane->rx_quiet < BRAID_ACK_BYTES / 2;
 }
 
-static uint32_t bare_imm(uint32_t comm, uint32_t seq)
-{
-	return comm << 16 | (uint16_t)seq;
-}
-
 bool braid_tx_lead(struct braid_lane *lane, uint32_t id, uint32_t seq, const void *payload,
 		   uint32_t len)
 {
@@ -223,7 +218,8 @@ bool braid_tx_lead(struct braid_lane *lane, uint32_t id, uint32_t seq, const voi
 	ring_need(q, BRAID_HDR_SIZE + len, &off);
 	at = q->ring + off + BRAID_HDR_SIZE;
 	memcpy(at, payload, len);
-	q->led = !lane->tr->post(lane, bare_imm(id, seq), at, len);
+	braid_short_pack(braid_short(id, seq), at - BRAID_SHORT_SIZE);
+	q->led = !lane->tr->post(lane, braid_short(id, seq), at, len);
 	return q->led;
 }
 
@@ -324,7 +320,7 @@ bool braid_tx_bare(const struct braid_lane *lane, uint32_t *ret_imm)
 	if (!s || !s->same_tag || !s->size || f->ext_len || !may_be_bare(lane, s->req.comm->id) ||
 	    q->ring[f->off] != BRAID_F_EAGER || q->ring[f->off + HDR_FLAGS])
 		return false;
-	*ret_imm = bare_imm(s->req.comm->id, s->seq);
+	*ret_imm = braid_short(s->req.comm->id, s->seq);
 	return true;
 }
 

@@ -192,8 +192,9 @@ struct braid_put {			/* a chunk that can be written into its place */
  */
 bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret);
 /*
- * May the frame at f_sent go without its header, with nothing but *ret_imm (braid_rx_bare())?  Its
- * payload lies behind that in the ring, it has not gone before, and nothing has to be acknowledged.
+ * May the frame at f_sent go without its header, with nothing but *ret_imm (braid_rx_bare()) or the
+ * short header?  Its payload lies behind those in the ring, it has not gone before, and nothing has
+ * to be acknowledged.
  */
 bool braid_tx_bare(const struct braid_lane *lane, uint32_t *ret_imm);
 /* Most frames are not, nor a START. */

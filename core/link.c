@@ -973,7 +973,8 @@ int braid_rx_end(struct braid_lane *lane)
 	return of_frame(lane, rx_end(lane));
 }
 
-BRAID_APART int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
+/* What follows of a frame that has begun, and whole frames. */
+static BRAID_APART int rx_rest(struct braid_lane *lane, const char *p, size_t n)
 {
 	size_t at = lane->rx_at, len;
 	int err = 0;
@@ -1005,34 +1006,49 @@ BRAID_APART int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
 	return err;
 }
 
-/* A frame is made of it, which goes the way of all. */
+/* One frame's payload, from p + at on.  Its header is made up, and it goes the way of all. */
 static BRAID_APART int rx_dress(struct braid_lane *lane, struct braid_comm *c, uint32_t imm,
-				const char *p, size_t n)
+				const char *p, size_t n, size_t at)
 {
-	int err = 0;
+	size_t len = n - at;
+	int err;
 
-	if (lane->rx_kind == BRAID_RX_NONE) {
-		lane->rx_hdr = (struct braid_hdr){
-			.type = BRAID_F_EAGER, .comm = imm >> 16, .len = (uint32_t)n, .size = n,
-		};
-		if (c)
-			braid_comm_rx_bare(c, (uint16_t)imm, &lane->rx_hdr);
-		err = of_frame(lane, n ? rx_frame(lane, c) : -EBADMSG);
-	}
-	return err ? err : braid_rx_take(lane, p, n);
+	lane->rx_hdr = (struct braid_hdr){
+		.type = BRAID_F_EAGER, .comm = imm >> 16, .len = (uint32_t)len, .size = len,
+	};
+	if (c)
+		braid_comm_rx_bare(c, (uint16_t)imm, &lane->rx_hdr);
+	err = of_frame(lane, len ? rx_frame(lane, c) : -EBADMSG);
+	if (err)
+		return err;
+	lane->rx_at = at;
+	return rx_rest(lane, p, n);
 }
 
-int braid_rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t n)
+static int rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t n, size_t at)
 {
 	struct braid_link *link = lane->link;
 	struct braid_comm *c = braid_link_comm(link, imm >> 16);
 
-	if (lane->rx_kind != BRAID_RX_NONE || !c || !n || link->again.kind ||
+	if (!c || n == at || link->again.kind ||
 	    atomic_load_explicit(&link->rx_home, memory_order_relaxed) != lane->index ||
-	    !braid_comm_rx_met(c, (uint16_t)imm, p, n))
-		return rx_dress(lane, c, imm, p, n);
-	rx_count(lane, BRAID_F_EAGER, n);
+	    !braid_comm_rx_met(c, (uint16_t)imm, p + at, n - at))
+		return rx_dress(lane, c, imm, p, n, at);
+	rx_count(lane, BRAID_F_EAGER, n - at);
 	return 0;
+}
+
+int braid_rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t n)
+{
+	return lane->rx_kind == BRAID_RX_NONE ? rx_bare(lane, imm, p, n, 0) : rx_rest(lane, p, n);
+}
+
+int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
+{
+	uint32_t imm;
+
+	return lane->rx_kind == BRAID_RX_NONE && braid_short_unpack(p, n, &imm) ?
+		       rx_bare(lane, imm, p, n, BRAID_SHORT_SIZE) : rx_rest(lane, p, n);
 }
 
 BRAID_APART int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len)

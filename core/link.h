@@ -295,8 +295,8 @@ static inline bool braid_link_only_starts(const struct braid_link *link)
 int braid_rx_begin(struct braid_lane *lane);
 int braid_rx_end(struct braid_lane *lane);
 /*
- * What came in one message: whole frames, or a piece of one, which the next goes on with.  -EAGAIN:
- * the rest later, call again with the same.
+ * What came in one message: whole frames, a piece of one, which the next goes on with, or one frame
+ * with a short header.  -EAGAIN: the rest later, call again with the same.
  */
 int braid_rx_take(struct braid_lane *lane, const char *p, size_t n);
 /* The same for the payload of one frame, which came without its header. */

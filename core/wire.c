@@ -285,6 +285,24 @@ const char *braid_frame_name(unsigned type)
 	return type < BRAID_F_MAX && frames[type].name ? frames[type].name : "unknown";
 }
 
+void braid_short_pack(uint32_t what, void *to)
+{
+	struct cursor c = { .w = to };
+
+	put32(&c, BRAID_SHORT);
+	put32(&c, what);
+}
+
+bool braid_short_unpack(const void *from, size_t n, uint32_t *ret)
+{
+	struct cursor c = { .r = from };
+
+	if (n <= BRAID_SHORT_SIZE || get32(&c) != BRAID_SHORT)
+		return false;
+	*ret = get32(&c);
+	return true;
+}
+
 /*
  * Member by member, although the struct is as on the wire where bytes are in that order: copied
  * whole it took longer, perhaps for waiting until the stores of its parts are through.
@@ -304,7 +322,10 @@ void braid_hdr_pack(const struct braid_hdr *h, void *to)
 	put32(&c, h->rseq);
 	put32(&c, h->len);
 	put64(&c, h->offset);
-	put64(&c, h->size);
+	if (h->type == BRAID_F_EAGER)
+		braid_short_pack(braid_short(h->comm, h->seq), c.w);
+	else
+		put64(&c, h->size);
 }
 
 int braid_hdr_unpack(const void *from, struct braid_hdr *ret)
@@ -322,7 +343,13 @@ int braid_hdr_unpack(const void *from, struct braid_hdr *ret)
 	ret->rseq = get32(&c);
 	ret->len = get32(&c);
 	ret->offset = get64(&c);
-	ret->size = get64(&c);
+	if (ret->type == BRAID_F_EAGER) {
+		if (get32(&c) != BRAID_SHORT || get32(&c) != braid_short(ret->comm, ret->seq))
+			return -EBADMSG;
+		ret->size = ret->len;
+	} else {
+		ret->size = get64(&c);
+	}
 	if (ret->type >= BRAID_F_MAX || !frames[ret->type].name ||
 	    ret->flags & ~frames[ret->type].flags || ret->len > frames[ret->type].len_max ||
 	    ret->size > BRAID_MSG_MAX ||
@@ -332,8 +359,6 @@ int braid_hdr_unpack(const void *from, struct braid_hdr *ret)
 		return -EBADMSG;
 	if ((ret->type == BRAID_F_OPEN || ret->type == BRAID_F_OPENED) &&
 	    ret->len != BRAID_OPEN_SIZE)
-		return -EBADMSG;
-	if (ret->type == BRAID_F_EAGER && ret->size != ret->len)
 		return -EBADMSG;
 	if (ret->type == BRAID_F_CHUNK &&
 	    (!ret->len || ret->n >= BRAID_CHUNKS_MAX || ret->offset + ret->len > ret->size))

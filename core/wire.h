@@ -189,6 +189,23 @@ struct braid_hdr {
 	uint64_t size;		/* of the message, or room */
 };
 
+/*
+ * An EAGER's header ends with a short header, in place of the size, which is its length.  That
+ * alone will do where messages have ends, for one without flags whose tag is that of its comm's
+ * message before; it acknowledges nothing.  The same 32 bits are immediate data where that can be
+ * had, and no header at all.
+ */
+enum { BRAID_SHORT_SIZE = 8, BRAID_SHORT = 0x80 };	/* its first byte, which no type has */
+
+static inline uint32_t braid_short(uint32_t comm, uint32_t seq)
+{
+	return comm << 16 | (uint16_t)seq;
+}
+
+void braid_short_pack(uint32_t what, void *to);
+/* Is that a short header, and something behind it?  *ret: what it says. */
+bool braid_short_unpack(const void *from, size_t n, uint32_t *ret);
+
 void braid_hdr_pack(const struct braid_hdr *h, void *to);
 /* 0 or -EBADMSG: unknown type or flag, a length or size beyond what its type may have. */
 int braid_hdr_unpack(const void *from, struct braid_hdr *ret);

@@ -4,7 +4,7 @@
  *
  *	small frames, control	one SEND, as many as fit into a slot together; the peer has posted
  *				its slots before, and takes the frames out of them.  A message
- *				alone needs no header where 32 bits of immediate data can be had
+ *				alone has 32 bits of immediate data for a header, or a short one
  *	chunks			one RDMA WRITE into the place that the credit named, which says with
  *				32 bits of immediate data whose it was; where those can't be had
  *				(iWARP), the chunk's header follows as a SEND, behind that of the
@@ -246,6 +246,20 @@ static int add_write(struct braid_lane *lane, struct braid_wire *w, const struct
 	return 0;
 }
 
+/* A message without its header, that lies behind it: with the short one, or immediate data. */
+static struct ibv_send_wr *add_bare(struct braid_wire *w, const char *payload, uint32_t len,
+				    uint32_t key, uint32_t imm)
+{
+	struct ibv_send_wr *wr;
+
+	if (!w->imm_max)
+		return chain_add(w, IBV_WR_SEND, payload - BRAID_SHORT_SIZE, len + BRAID_SHORT_SIZE,
+				 key);
+	wr = chain_add(w, IBV_WR_SEND_WITH_IMM, payload, len, key);
+	wr->imm_data = htobe32(imm);
+	return wr;
+}
+
 /* One SEND: 0, or -EAGAIN: no memory to send from.  may_bare: of one frame, without its header. */
 static int add_send(struct braid_lane *lane, struct braid_wire *w, bool may_bare)
 {
@@ -257,7 +271,7 @@ static int add_send(struct braid_lane *lane, struct braid_wire *w, bool may_bare
 	const char *from = whole ? q->ring + f->off : f->ext + at;
 	const struct braid_key *gpu = whole ? NULL : braid_tx_gpu(lane);
 	struct ibv_send_wr *wr;
-	uint32_t n, imm = 0;
+	uint32_t n, key, imm = 0;
 	char *copy = NULL;
 
 	if (!gpu && (!whole || !ring)) {
@@ -275,23 +289,17 @@ static int add_send(struct braid_lane *lane, struct braid_wire *w, bool may_bare
 		len = f->ext_len - at < BRAID_SLOT ? f->ext_len - at : BRAID_SLOT;
 	}
 	n = (uint32_t)len;
-	if (bare) {
-		from += BRAID_HDR_SIZE;
-		n -= BRAID_HDR_SIZE;
-	}
 	if (copy) {
 		memcpy(copy, from, n);
-		wr = chain_add(w, IBV_WR_SEND, copy, n, w->m->bounce_mr->lkey);
-		bounce_used(w, wr);
-	} else {
-		wr = chain_add(w, IBV_WR_SEND, from, n, gpu ? gpu->local : ring->lkey);
+		from = copy;
 	}
+	key = copy ? w->m->bounce_mr->lkey : gpu ? gpu->local : ring->lkey;
+	wr = bare ? add_bare(w, from + BRAID_HDR_SIZE, n - BRAID_HDR_SIZE, key, imm) :
+		    chain_add(w, IBV_WR_SEND, from, n, key);
+	if (copy)
+		bounce_used(w, wr);
 	if (gpu)
 		wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
-	if (bare) {
-		wr->opcode = IBV_WR_SEND_WITH_IMM;
-		wr->imm_data = htobe32(imm);
-	}
 	braid_tx_advance(lane, len);
 	slot_used(w, begun(q));
 	return 0;
@@ -307,19 +315,19 @@ static bool owes(const struct braid_lane *lane, const struct braid_wire *w)
 static int add_next(struct braid_lane *lane, struct braid_wire *w)
 {
 	struct braid_txq *q = &lane->tx;
-	uint32_t imm_max = owes(lane, w) ? 0 : w->imm_max;
+	bool owing = owes(lane, w);
 	struct braid_put put;
 
 	if (!sq_room(w, 3))
 		return -EAGAIN;
 	if (!has_slot(w, q)) {
-		if (owes(lane, w))
+		if (owing)
 			say_count(lane, w);
 		return -EAGAIN;
 	}
-	if (braid_tx_may_put(q) && braid_tx_put(lane, imm_max, &put))
+	if (braid_tx_may_put(q) && braid_tx_put(lane, owing ? 0 : w->imm_max, &put))
 		return add_write(lane, w, &put);
-	return add_send(lane, w, imm_max > 0);
+	return add_send(lane, w, !owing);
 }
 
 /* As add_send() would have it, of a message alone. */
@@ -331,13 +339,13 @@ static BRAID_HOT int verbs_post(struct braid_lane *lane, uint32_t imm, const cha
 	const struct ibv_mr *ring;
 	int err;
 
-	if (!w->qp || w->ring != q->ring || !w->imm_max || owes(lane, w) || !sq_room(w, 1) ||
-	    !has_slot(w, q))
+	if (!w->qp || w->ring != q->ring || owes(lane, w) || !sq_room(w, 1) || !has_slot(w, q) ||
+	    !may_speak(w))
 		return -EAGAIN;
 	ring = w->ring_mr[w->nrings - 1];
 	if (!ring)
 		return -EAGAIN;
-	chain_add(w, IBV_WR_SEND_WITH_IMM, payload, len, ring->lkey)->imm_data = htobe32(imm);
+	add_bare(w, payload, len, ring->lkey, imm);
 	err = chain_post(w);
 	if (!err)
 		slot_used(w, begun(q) + 1);

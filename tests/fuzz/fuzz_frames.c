@@ -43,7 +43,8 @@ enum step {				/* and the bytes that follow */
 enum {
 	LANES = 3, COMMS = 4, REQS = 32, IN_MAX = 1 << 18, FD = 1 << 19,
 	WILD_SEQ = 0x40, WILD_ACK = 0x80,	/* in FRAME's lane: numbers as they come */
-	BARE = 0x20,			/* its payload alone, as a NIC would hand it over */
+	BARE = 0x20,			/* its payload alone, as a NIC would hand it over; with flags, in
+					 * a short header */
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -196,12 +197,15 @@ static void arrive(unsigned l, const void *bytes, size_t n)
 	w.lane[l].n += n;
 }
 
-static const uint8_t payload[1 << 16] = { 1, 2, 3 };
+/* Behind room for a short header. */
+static uint8_t sent[BRAID_SHORT_SIZE + (1 << 16)] = { [BRAID_SHORT_SIZE] = 1, 2, 3 };
+static const uint8_t *const payload = sent + BRAID_SHORT_SIZE;
 
 /* Whole, and only after all that came before: on this lane those are a stream. */
 static void bare(unsigned l, const struct braid_hdr *h)
 {
 	struct braid_lane *lane = w.link->lane[l];
+	uint32_t what = braid_short(h->comm, h->seq);
 	int err;
 
 	if (!braid_lane_up(lane) || w.lane[l].read != w.lane[l].n ||
@@ -209,7 +213,9 @@ static void bare(unsigned l, const struct braid_hdr *h)
 		return;
 	braid_lock_wait(&lane->io);
 	braid_lock_wait(&w.link->lock);
-	err = braid_rx_bare(lane, h->comm << 16 | (uint16_t)h->seq, (const char *)payload, h->len);
+	braid_short_pack(what, sent);
+	err = h->flags ? braid_rx_take(lane, (const char *)sent, BRAID_SHORT_SIZE + h->len) :
+			 braid_rx_bare(lane, what, (const char *)payload, h->len);
 	braid_unlock(&w.link->lock);
 	braid_unlock(&lane->io);
 	w.lane[l].lseq += !err;

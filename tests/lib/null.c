@@ -421,14 +421,19 @@ int null_forge(struct null_pair *p, unsigned from_end, unsigned lane, struct bra
 	return to->err;
 }
 
-int null_bare(struct null_pair *p, unsigned from_end, unsigned lane, uint32_t comm, uint32_t seq,
-	      const void *payload, size_t n)
+int null_bare(struct null_pair *p, unsigned from_end, unsigned lane, uint32_t what,
+	      const void *payload, size_t n, bool in_short)
 {
 	struct null_lane *to = lane_of(p, from_end, lane)->peer;
+	char with[BRAID_SHORT_SIZE + 64];
 
 	if (!enter(to))
 		return -EBUSY;
-	to->err = braid_rx_bare(&to->lane, comm << 16 | (uint16_t)seq, payload, n);
+	assert(n <= sizeof(with) - BRAID_SHORT_SIZE);
+	braid_short_pack(what, with);
+	memcpy(with + BRAID_SHORT_SIZE, payload, n);
+	to->err = in_short ? braid_rx_take(&to->lane, with, BRAID_SHORT_SIZE + n) :
+			     braid_rx_bare(&to->lane, what, payload, n);
 	to->forged += !to->err;
 	leave(to);
 	return to->err;

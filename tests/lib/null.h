@@ -70,9 +70,9 @@ void null_settle(struct null_pair *p);
 /* A frame that the core of end `from` has not sent: the numbers of its own are made to fit. */
 int null_forge(struct null_pair *p, unsigned from, unsigned lane, struct braid_hdr *h,
 	       const void *payload);
-/* A message of its comm that comes without a header: braid_rx_bare(). */
-int null_bare(struct null_pair *p, unsigned from, unsigned lane, uint32_t comm, uint32_t seq,
-	      const void *payload, size_t n);
+/* A message of its comm that comes without a header, but for what braid_short() says of it. */
+int null_bare(struct null_pair *p, unsigned from, unsigned lane, uint32_t what,
+	      const void *payload, size_t n, bool in_short);
 
 /* Nothing queued, lent, owed or counted is left at either end: NULL, or what is. */
 const char *null_not_idle(const struct null_pair *p);

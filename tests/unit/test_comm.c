@@ -1359,9 +1359,11 @@ static void lies_to_a_sender_are_refused(void **state)
 	free(from);
 }
 
+static bool in_short;			/* else nothing but immediate data */
+
 static int bare(uint32_t comm, uint32_t seq, size_t n)
 {
-	return null_bare(&p, A, 0, comm, seq, "without", n);
+	return null_bare(&p, A, 0, braid_short(comm, seq), "without", n, in_short);
 }
 
 /* The number and tag of what comes without a header are those that the comm expects. */
@@ -1430,6 +1432,16 @@ static void lies_without_a_header_are_refused(void **state)
 	for (uint32_t seq = 0; !err && seq < BRAID_SLOTS; seq++)
 		err = bare(cs->id, seq, 8);
 	assert_int_equal(err, -EBADMSG);		/* beyond what was granted */
+}
+
+static void a_short_header_says_the_same(void **state)
+{
+	in_short = true;
+	a_message_without_its_header_is_the_next(state);
+	teardown(state);
+	setup(state);
+	lies_without_a_header_are_refused(state);
+	in_short = false;
 }
 
 static void credits_beyond_what_a_comm_can_have_are_refused(void **state)
@@ -1675,6 +1687,7 @@ int main(void)
 		CASE(lies_to_a_sender_are_refused),
 		CASE(a_message_without_its_header_is_the_next),
 		CASE(lies_without_a_header_are_refused),
+		CASE(a_short_header_says_the_same),
 		CASE(credits_beyond_what_a_comm_can_have_are_refused),
 		CASE(a_frame_out_of_its_number_is_refused),
 		CASE(what_is_broken_but_no_frame_is_not_called_by_the_last_one),

@@ -453,6 +453,8 @@ static struct {
 
 static int post(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len)
 {
+	uint32_t said;
+
 	assert_ptr_equal(lane, &f.lane);
 	posted.calls++;
 	if (posted.err)
@@ -460,6 +462,8 @@ static int post(struct braid_lane *lane, uint32_t imm, const char *payload, uint
 	posted.imm = imm;
 	posted.len = len;
 	memcpy(posted.payload, payload, len);
+	assert_true(braid_short_unpack(payload - BRAID_SHORT_SIZE, BRAID_SHORT_SIZE + len, &said));
+	assert_int_equal(said, imm);
 	return 0;
 }
 

@@ -340,11 +340,11 @@ static const struct {
 	    .lseq = 0x11121314, .comm = 0x21222324, .seq = 0x31323334, .tag = -2,
 	    .rseq = 0x41424344, .len = 8, .size = 8 },
 	  "01 01 0000 04030201 14131211 24232221 34333231 feffffff 44434241 08000000"
-	  "0000000000000000 0800000000000000" },
+	  "0000000000000000 80000000 34332423" },
 	{ { .type = BRAID_F_EAGER, .comm = 2, .tag = 5, .len = BRAID_EAGER_MAX,
 	    .size = BRAID_EAGER_MAX },
 	  "01 00 0000 00000000 00000000 02000000 00000000 05000000 00000000 00001000"
-	  "0000000000000000 0000100000000000" },
+	  "0000000000000000 80000000 00000200" },
 	{ { .type = BRAID_F_START, .ack = 1, .lseq = 2, .comm = 3, .seq = 4, .tag = 5, .rseq = 6,
 	    .size = BRAID_MSG_MAX },
 	  "02 00 0000 01000000 02000000 03000000 04000000 05000000 06000000 00000000"
@@ -488,9 +488,7 @@ static void frames_with_a_field_out_of_range_are_refused(void **state)
 		{ { .type = BRAID_F_EAGER }, 0 },
 		{ { .type = BRAID_F_EAGER, .flags = 2 }, -EBADMSG },
 		{ { .type = BRAID_F_EAGER, .flags = 0x80 }, -EBADMSG },
-		{ { .type = BRAID_F_EAGER, .len = 1 }, -EBADMSG },
-		{ { .type = BRAID_F_EAGER, .len = 1, .size = 2 }, -EBADMSG },
-		{ { .type = BRAID_F_EAGER, .size = 1 }, -EBADMSG },
+		{ { .type = BRAID_F_EAGER, .len = 1 }, 0 },	/* its size is not said */
 		{ { .type = BRAID_F_EAGER, .len = BRAID_EAGER_MAX + 1,
 		    .size = BRAID_EAGER_MAX + 1 }, -EBADMSG },
 		{ { .type = BRAID_F_START, .flags = BRAID_FLAG_CREDITED }, -EBADMSG },
@@ -530,6 +528,28 @@ static void frames_with_a_field_out_of_range_are_refused(void **state)
 
 		if (t != BRAID_F_CHUNK)
 			assert_int_equal(check(h), -EBADMSG);
+	}
+}
+
+static void a_short_header_is_known_by_its_first_bytes(void **state)
+{
+	uint8_t whole[BRAID_HDR_SIZE];
+	struct braid_hdr h = { .type = BRAID_F_EAGER, .comm = 0x12345, .seq = 0x6789a, .len = 1 };
+	uint8_t *bytes = whole + BRAID_HDR_SIZE - BRAID_SHORT_SIZE;
+	uint32_t what;
+
+	(void)state;
+	braid_hdr_pack(&h, whole);
+	assert_true(braid_short_unpack(bytes, BRAID_SHORT_SIZE + 1, &what));
+	assert_int_equal(what, 0x2345789a);
+	assert_int_equal(braid_hdr_unpack(whole, &h), 0);
+	assert_false(braid_short_unpack(bytes, BRAID_SHORT_SIZE, &what));	/* of nothing */
+	assert_false(braid_short_unpack(whole, sizeof(whole), &what));
+	for (unsigned i = 0; i < BRAID_SHORT_SIZE; i++) {
+		bytes[i] ^= 1;
+		assert_int_equal(braid_short_unpack(bytes, BRAID_SHORT_SIZE + 1, &what), i >= 4);
+		assert_int_equal(braid_hdr_unpack(whole, &h), -EBADMSG);
+		bytes[i] ^= 1;
 	}
 }
 
@@ -627,6 +647,7 @@ int main(void)
 		cmocka_unit_test(every_frame_comes_back_whole),
 		cmocka_unit_test(each_field_lies_in_its_place_and_nowhere_else),
 		cmocka_unit_test(frames_with_a_field_out_of_range_are_refused),
+		cmocka_unit_test(a_short_header_is_known_by_its_first_bytes),
 		cmocka_unit_test(every_frame_has_a_name_of_its_own),
 		cmocka_unit_test(an_open_is_these_bytes_and_comes_back_whole),
 		cmocka_unit_test(frames_tell_whether_the_last_lacks_its_payload),

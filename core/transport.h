@@ -207,8 +207,8 @@ struct braid_transport {
 	/*
 	 * Send the payload of a frame that is about to be queued, where no other waits: it lies in
 	 * the ring, and goes with these 32 bits in place of its header (braid_tx_bare), or with the
-	 * short header that lies before it and stays like that.  NULL: it can't.  0: it has left; else it has not, and the frame goes as any other.  With the
-	 * link's lock held.
+	 * short header that lies before it and stays like that.  NULL: it can't.  0: it has left;
+	 * else it has not, and the frame goes as any other.  With the link's lock held.
 	 */
 	int (*post)(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len);
 	/*

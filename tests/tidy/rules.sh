@@ -47,7 +47,8 @@ bare()
 }
 
 # We are a guest in NCCL's process.  ucx/lib.c undoes what UCX does to signals as it is loaded;
-# ucx/ucx.c leaves UCX alone before UCX's own destructors run at exit.
+# ucx/ucx.c leaves UCX alone before UCX's own destructors run at exit.  Who asks sigaction() what
+# there is changes nothing.
 rule_guest()
 {
 	local banned='setenv|unsetenv|putenv|clearenv|atexit|on_exit|at_quick_exit|signal|sigaction'
@@ -57,7 +58,7 @@ rule_guest()
 	for f in $(files '*.[ch]' $product); do
 		bare "$f" | grep -nE "(^|[^A-Za-z0-9_.>])($banned)[ 	]*\\(|(^|[^A-Za-z0-9_])stdout([^A-Za-z0-9_]|$)" |
 			sed "s|^|$f:|"
-	done | grep -v -e '^ucx/lib\.c:.*sigaction(' -e '^ucx/ucx\.c:.*atexit(leave_all)'
+	done | grep -v -e '^ucx/lib\.c:.*sigaction(' -e 'sigaction(SIG[A-Z]*, NULL, ' -e '^ucx/ucx\.c:.*atexit(leave_all)'
 }
 
 rule_width()

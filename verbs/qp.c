@@ -260,7 +260,7 @@ static int tell_limit(const struct braid_wire *w, const char *what, int err)
 
 int braid_wire_qp(struct braid_wire *w)
 {
-	static const unsigned inlines[] = { BRAID_INLINE, 128, 64, 0 };
+	static const unsigned inlines[] = { BRAID_INLINE, 128, 80, 64, 0 };
 	struct ibv_qp_init_attr a;
 	int err = 0;
 
@@ -298,7 +298,7 @@ void braid_hush(const struct braid_port *p, struct braid_hush *h)
 {
 	sigset_t set;
 
-	h->on = p->siw && !atomic_load_explicit(&p->pipe_ignored, memory_order_relaxed);
+	h->on = braid_may_pipe(p);
 	if (!h->on)
 		return;
 	sigemptyset(&set);

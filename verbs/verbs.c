@@ -113,7 +113,7 @@ static int chain_post(struct braid_wire *w)
 
 	if (!w->chain.n)
 		return 0;
-	err = w->port->siw ? post_hushed(w) : ibv_post_send(w->qp, w->chain.wr, &bad);
+	err = braid_may_pipe(w->port) ? post_hushed(w) : ibv_post_send(w->qp, w->chain.wr, &bad);
 	w->chain.n = 0;
 	return err ? -EIO : 0;
 }

@@ -137,6 +137,11 @@ struct braid_hush {
 	bool on, was_pending;
 	sigset_t old;
 };
+static inline bool braid_may_pipe(const struct braid_port *p)
+{
+	return p->siw && !atomic_load_explicit(&p->pipe_ignored, memory_order_relaxed);
+}
+
 void braid_hush(const struct braid_port *p, struct braid_hush *h);
 void braid_unhush(const struct braid_hush *h);
 void braid_hush_look(struct braid_port *p);	/* now and then: Python ignores it, say */

@@ -197,10 +197,11 @@ static void *nic_main(void *arg)
 	struct fctx *c = arg;
 	struct fab_nic *n = &fab_get()->nic[c->nic];
 	unsigned polls = atomic_load(&c->polls);
+	uint32_t bell;
 
 	prctl(PR_SET_NAME, "fake-nic");
-	while (!atomic_load(&c->stop)) {
-		uint32_t bell = atomic_load(&n->bell);
+	/* In this order: who stops us rings afterwards, and is heard if we have not seen it. */
+	while (bell = atomic_load(&n->bell), !atomic_load(&c->stop)) {
 		uint64_t next, now;
 
 		port_events(c);

@@ -3,7 +3,8 @@
  * ucx.c - UCX: frames as tagged messages over a UCP endpoint.
  *
  *	heads		whole frames, as many as fit into a slot together, the last of them perhaps
- *			without its payload; into slots that the peer keeps posted
+ *			without its payload, or a message alone with a short header; into slots
+ *			that the peer keeps posted
  *	payload		of a chunk, in one message of its own, which the peer receives into the
  *			place that the head before it told; a large one is fetched by UCX then
  *
@@ -663,16 +664,19 @@ static int ucx_setup_ready(struct braid_setup *s)
 
 /* --- sending ------------------------------------------------------------------------------- */
 
-/* The link's lock is not held while much is copied. */
+/*
+ * The link's lock is not held while much is copied.  Nor is the worker's waited for: who waits may
+ * be the service thread, and the caller who has it goes on asking, without the link's lock in vain.
+ */
 static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, uint64_t tag)
 {
 	struct wire *w = wire_of(lane);
 	int err;
 
+	if (!braid_trylock(&w->lock))
+		return -EAGAIN;
 	if (len > BRAID_COPY_LOCKED)
 		braid_unlock(&lane->link->lock);
-	if (!braid_trylock(&w->lock))
-		braid_lock_wait(&w->lock);
 	err = send_msg(w, data, len, tag);
 	braid_unlock(&w->lock);
 	if (len > BRAID_COPY_LOCKED)
@@ -717,6 +721,21 @@ static int ucx_push(struct braid_lane *lane)
 		budget -= len < budget ? len : budget;
 	}
 	return err == -EIO ? broken(lane, wire_of(lane)) : err;
+}
+
+/* A message alone: what lies before it is header enough. */
+static BRAID_HOT int ucx_post(struct braid_lane *lane, uint32_t imm, const char *payload,
+			      uint32_t len)
+{
+	struct wire *w = wire_of(lane);
+	int err;
+
+	(void)imm;
+	if (!braid_trylock(&w->lock))
+		return -EAGAIN;
+	err = send_msg(w, payload - BRAID_SHORT_SIZE, len + BRAID_SHORT_SIZE, TAG_HEAD);
+	braid_unlock(&w->lock);
+	return err;
 }
 
 /* --- receiving, with the link's lock held -------------------------------------------------- */
@@ -1010,6 +1029,7 @@ const struct braid_transport braid_ucx = {
 	.lands = ucx_lands,
 	.arm = ucx_arm,
 	.push = ucx_push,
+	.post = ucx_post,
 	.poll = ucx_poll,
 	.health = ucx_health,
 	.describe = braid_no_describe,

@@ -50,6 +50,11 @@ static void name_nets(const char *netdev, char *nets, size_t size)
 	strcat(nets, netdev);		/* for which there is room */
 }
 
+struct wish {
+	const char *name, *value;
+	const char *end;		/* of the names by which a user may have said it */
+};
+
 /*
  * Without UCX_MM_ERROR_HANDLING UCX knows no endpoint over shared memory whose peer may die, and
  * with it all else works as before.
@@ -58,10 +63,7 @@ static void name_nets(const char *netdev, char *nets, size_t size)
  * sends in pieces of 10 MiB, which the caller waits for until all of it is pinned.  But on a lane
  * there are never more than some 130 packets (FLYING in ucx.c, of two each).
  */
-static const struct {
-	const char *name, *value;
-	const char *end;		/* of the names by which a user may have said it */
-} wishes[] = {
+static const struct wish wishes[] = {
 	{ "MM_ERROR_HANDLING", "y", "_ERROR_HANDLING" },
 	{ "RC_RX_QUEUE_LEN", "256", "_RX_QUEUE_LEN" },
 	{ "UD_RX_QUEUE_LEN", "256", "_RX_QUEUE_LEN" },
@@ -70,6 +72,19 @@ static const struct {
 	{ "RC_TX_BUFS_GROW", "128", "_TX_BUFS_GROW" },
 	{ "UD_TX_BUFS_GROW", "128", "_TX_BUFS_GROW" },
 };
+
+/*
+ * Over sockets a rendezvous saves no copy, and its answers cost system calls: less goes unasked.
+ * UCX's TCP would take 64 KiB and their header for two pieces; a chunk, of 1 MiB, is two pieces
+ * now, and was 16.  Of the buffers for them, eight of 64 KiB, a lane needs one a connection.
+ */
+static const struct wish by_sockets[] = {
+	{ "RNDV_THRESH", "128K", "_RNDV_THRESH" },
+	{ "TCP_RX_SEG_SIZE", "520K", "_RX_SEG_SIZE" },
+	{ "TCP_RX_BUFS_GROW", "2", "_RX_BUFS_GROW" },
+};
+
+#define COUNT(a) (sizeof(a) / sizeof(*(a)))
 
 /* There is a variable UCX_...END. */
 static bool said_by_user(const char *end)
@@ -81,6 +96,20 @@ static bool said_by_user(const char *end)
 			return true;
 	}
 	return false;
+}
+
+static void wish(ucp_config_t *config, const struct wish *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!said_by_user(list[i].end))
+			braid_ucp.config_modify(config, list[i].name, list[i].value);
+	}
+}
+
+/* UCX's names of RDMA ports have a colon, and some words stand for all that there are. */
+static bool may_be_rdma(const char *nets)
+{
+	return strchr(nets, ':') || strstr(nets, "all");
 }
 
 static ucs_status_t open_context(struct braid_ucx_port *p)
@@ -98,10 +127,9 @@ static ucs_status_t open_context(struct braid_ucx_port *p)
 		return status;
 	if (!getenv("UCX_NET_DEVICES"))
 		status = braid_ucp.config_modify(config, "NET_DEVICES", p->nets);
-	for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
-		if (!said_by_user(wishes[i].end))
-			braid_ucp.config_modify(config, wishes[i].name, wishes[i].value);
-	}
+	wish(config, wishes, COUNT(wishes));
+	if (!p->rdma)
+		wish(config, by_sockets, COUNT(by_sockets));
 	if (status == UCS_OK)
 		status = braid_ucp.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config,
 						&p->ctx);
@@ -117,12 +145,14 @@ int braid_ucx_probe(struct braid_dev *table, unsigned *count, unsigned max, char
 	(void)max;
 	for (unsigned i = 0; i < *count && !err; i++) {
 		struct braid_ucx_port *p = calloc(1, sizeof(*p));
+		const char *user;
 		ucs_status_t status;
 
 		if (!p)
 			return -ENOMEM;
 		name_nets(table[i].net.name, p->nets, sizeof(p->nets));
-		p->rdma = strchr(p->nets, ':') || getenv("UCX_NET_DEVICES");
+		user = getenv("UCX_NET_DEVICES");
+		p->rdma = may_be_rdma(user ? user : p->nets);
 		braid_ucp_guard(&g);
 		status = open_context(p);
 		braid_ucp_unguard(&g);

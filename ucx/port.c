@@ -76,12 +76,12 @@ static const struct wish wishes[] = {
 /*
  * Over sockets a rendezvous saves no copy, and its answers cost system calls: less goes unasked.
  * UCX's TCP would take 64 KiB and their header for two pieces; a chunk, of 1 MiB, is two pieces
- * now, and was 16.  Of the buffers for them, eight of 64 KiB, a lane needs one a connection.
+ * now, and was 16.  UCX 1.13 knows that name without the TCP_, which alone has such pieces.
  */
 static const struct wish by_sockets[] = {
 	{ "RNDV_THRESH", "128K", "_RNDV_THRESH" },
+	{ "RX_SEG_SIZE", "520K", "_RX_SEG_SIZE" },
 	{ "TCP_RX_SEG_SIZE", "520K", "_RX_SEG_SIZE" },
-	{ "TCP_RX_BUFS_GROW", "2", "_RX_BUFS_GROW" },
 };
 
 #define COUNT(a) (sizeof(a) / sizeof(*(a)))

@@ -82,6 +82,7 @@ static int stage_step(struct braid_gpucopy *c)
 		return err;
 	if (!err && !l->to_gpu)
 		memcpy(l->own, braid_stage_bytes(c->piece), c->piece_len);
+	c->lost = l->to_gpu && braid_stage_is_lost(c->piece);
 	stage_drop(c);
 	if (err)
 		return err;
@@ -127,7 +128,7 @@ static int ask_all(struct braid_gpucopy *c)
 			c->stage_err = err;
 		else if (err != -ENODEV)
 			c->nic_err = err;
-		if (driver && err == -ETIMEDOUT)
+		if (driver && (err == -ETIMEDOUT || c->lost))
 			return err;	/* it may still do it, after whoever else did */
 	}
 	return err;

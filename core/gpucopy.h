@@ -26,6 +26,7 @@ struct braid_gpucopy {
 	unsigned way;			/* whose turn it is */
 	struct braid_staged *piece;	/* of the driver's, under way */
 	size_t piece_len;
+	bool lost;			/* it has failed, and may write there yet */
 	uint64_t until_ns;		/* then it must be over; 0: it was not begun */
 	int nic_err, stage_err;		/* why they did not do it */
 };

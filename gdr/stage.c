@@ -289,20 +289,20 @@ int braid_stage_begin(struct braid_stage *s, char *at, const void *own, size_t l
 	/* Even if only some of it is under way: that must be over before the memory is free. */
 	err = braid_cu_result(braid_cu.event_record(p->event, s->stream));
 	leave(mode);
-	if (err) {
-		atomic_store(&p->state, LOST);
-		return err;
-	}
-	p->after = LEFT;
+	if (err)
+		p->err = err;
+	p->after = err ? LOST : LEFT;
 	*ret = p;
 	return 0;
 }
 
-/* What else than "not ready" the driver says is the context's end: it copies nothing any more. */
+/* What else than "not ready" the driver says tells nothing of the copy. */
 int braid_stage_look(struct braid_staged *p)
 {
 	int mode, code;
 
+	if (braid_stage_is_lost(p))
+		return p->err;
 	if (enter(p->stage, &mode))
 		return -EAGAIN;
 	code = braid_cu.event_query(p->event);
@@ -310,7 +310,14 @@ int braid_stage_look(struct braid_staged *p)
 	if (code == BRAID_CU_NOT_READY)
 		return -EAGAIN;
 	p->after = code ? LOST : FREE;
-	return code ? braid_cu_result(code) : p->err;
+	if (code)
+		p->err = braid_cu_result(code);
+	return p->err;
+}
+
+bool braid_stage_is_lost(const struct braid_staged *p)
+{
+	return p->after == LOST;
 }
 
 const void *braid_stage_bytes(const struct braid_staged *p)

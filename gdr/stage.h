@@ -40,6 +40,8 @@ int braid_stage_begin(struct braid_stage *s, char *at, const void *own, size_t l
 		      struct braid_staged **ret);
 /* Is it over?  0, -EAGAIN, or how it failed. */
 int braid_stage_look(struct braid_staged *p);
+/* It has failed, and may be under way all the same: that can't be known any more. */
+bool braid_stage_is_lost(const struct braid_staged *p);
 /* Once over, and out of a GPU: what it brought. */
 const void *braid_stage_bytes(const struct braid_staged *p);
 /* The caller is done with it, even if it is not over: then nobody else gets it before. */

@@ -769,6 +769,41 @@ static void staged_capture(struct abi *t)
 	abi_down(net);
 }
 
+/*
+ * A copy that the driver can't be asked about may be done yet: nobody else does it meanwhile, or it
+ * would land in what the receive's owner has put there since.
+ */
+static void unknown(struct abi *t, const char *fault)
+{
+	struct net *net = up(t, "rocev2", ALL_WAYS);
+	struct pair p = { 0 };
+	struct buf host, to;
+
+	pair_open(net, &p);
+	host = buf_new(net, p.send, 8192, 0);
+	to = gpu_new(net, p.recv, 8192);
+	gpu("engine 200000");
+	EQ(0, gpu(fault));
+	if (pass(net, &p, &host, &to, 8192, 1)) {
+		fill(bytes_of(&to), 8192, 2);
+		WAIT_FOR(!gpu("under_way"));
+		filled(bytes_of(&to), 8192, 2);
+	}
+	gpu_end(net, &to);
+	buf_free(net, &host);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
+static void staged_unknown(struct abi *t)
+{
+	setenv("BRAID_GPU_STAGE", "2", 1);
+	warns_expected();
+	unknown(t, "fail 1 cuEventRecord");
+	gpu("engine 50");
+	unknown(t, "fail 1 cuEventQuery");
+}
+
 static const size_t dying[] = { 8, 8192, 65536, MEG };
 enum { DYING = sizeof(dying) / sizeof(dying[0]), DEATHS = 40 };
 
@@ -2336,6 +2371,7 @@ static const struct abi_case cases[] = {
 	CASE("the same if the driver does not copy", no_engine, ONCE),
 	CASE("messages between GPU and host, by the driver", staged, ONCE),
 	CASE("the same while a graph is captured, and with no context", staged_capture, ONCE),
+	CASE("a copy that the driver can't be asked about: nobody else does it", staged_unknown, ONCE),
 	CASE("the NIC is gone under messages of a GPU: they go on over TCP, as flushes do", dies, ONCE),
 	CASE("a port goes down and up again: the driver copies, and no more", returns, ONCE),
 	CASE("who polls lines sees flags after payload, and no half words", lines, ONCE),

@@ -120,15 +120,16 @@ static ucs_status_t open_context(struct braid_ucx_port *p)
 		.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP, .name = "braid",
 		.mt_workers_shared = 1,		/* each on a thread of its own */
 	};
+	const char *user = getenv("UCX_NET_DEVICES");
 	ucp_config_t *config;
 	ucs_status_t status = braid_ucp.config_read(NULL, NULL, &config);
 
 	if (status != UCS_OK)
 		return status;
-	if (!getenv("UCX_NET_DEVICES"))
+	if (!user)
 		status = braid_ucp.config_modify(config, "NET_DEVICES", p->nets);
 	wish(config, wishes, COUNT(wishes));
-	if (!p->rdma)
+	if (!may_be_rdma(user ? user : p->nets))
 		wish(config, by_sockets, COUNT(by_sockets));
 	if (status == UCS_OK)
 		status = braid_ucp.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config,
@@ -145,14 +146,12 @@ int braid_ucx_probe(struct braid_dev *table, unsigned *count, unsigned max, char
 	(void)max;
 	for (unsigned i = 0; i < *count && !err; i++) {
 		struct braid_ucx_port *p = calloc(1, sizeof(*p));
-		const char *user;
 		ucs_status_t status;
 
 		if (!p)
 			return -ENOMEM;
 		name_nets(table[i].net.name, p->nets, sizeof(p->nets));
-		user = getenv("UCX_NET_DEVICES");
-		p->rdma = may_be_rdma(user ? user : p->nets);
+		p->rdma = strchr(p->nets, ':') || getenv("UCX_NET_DEVICES");
 		braid_ucp_guard(&g);
 		status = open_context(p);
 		braid_ucp_unguard(&g);

@@ -727,15 +727,8 @@ static int ucx_push(struct braid_lane *lane)
 static BRAID_HOT int ucx_post(struct braid_lane *lane, uint32_t imm, const char *payload,
 			      uint32_t len)
 {
-	struct wire *w = wire_of(lane);
-	int err;
-
 	(void)imm;
-	if (!braid_trylock(&w->lock))
-		return -EAGAIN;
-	err = send_msg(w, payload - BRAID_SHORT_SIZE, len + BRAID_SHORT_SIZE, TAG_HEAD);
-	braid_unlock(&w->lock);
-	return err;
+	return send_unlocked(lane, payload - BRAID_SHORT_SIZE, len + BRAID_SHORT_SIZE, TAG_HEAD);
 }
 
 /* --- receiving, with the link's lock held -------------------------------------------------- */

@@ -1292,6 +1292,27 @@ static int begin_refused(struct braid_lane *lane, struct braid_comm *c)
 	return 0;
 }
 
+/* All of it is here, and on its way into a GPU. */
+static bool is_copied(const struct braid_comm *c, const struct braid_recv *e)
+{
+	const struct braid_um *um;
+
+	braid_list_for(um, &c->link->copying, copy_node) {
+		if (um->recv == e)
+			return true;
+	}
+	return false;
+}
+
+static bool lacks_any(const struct braid_comm *c)
+{
+	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
+		if (c->recv[i].posted && !is_copied(c, &c->recv[i]))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Is there something that the peer, who says goodbye, will never take or send?  A send that has met
  * its receive and was given to the lanes has arrived, or FAIL would have come first; how it is
@@ -1300,7 +1321,7 @@ static int begin_refused(struct braid_lane *lane, struct braid_comm *c)
 static bool orphans(const struct braid_comm *c)
 {
 	if (!c->sender)
-		return unfinished(c);
+		return lacks_any(c);
 	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
 		const struct braid_send *s = &c->send[i];
 

@@ -222,6 +222,18 @@ int braid_link_add_lane(struct braid_link *link, unsigned index, const struct br
 	return err;
 }
 
+/* What a sender sent before it closed is here, to be asked for, unless it is we who end. */
+static void fail_comms(struct braid_link *link, int err)
+{
+	struct braid_comm *c;
+
+	link->ended = false;
+	braid_list_for(c, &link->comms, node) {
+		if (c->sender || !c->peer_closed || err == -ENOTCONN)
+			braid_comm_fail(c, err);
+	}
+}
+
 void braid_link_down(struct braid_link *link, int err, const char *why)
 {
 	int state = atomic_load(&link->state);
@@ -229,8 +241,11 @@ void braid_link_down(struct braid_link *link, int err, const char *why)
 	bool affected = state != BRAID_LINK_UP && err != -ENOTCONN;
 	struct braid_comm *c;
 
-	if (state == BRAID_LINK_DEAD)
+	if (state == BRAID_LINK_DEAD) {
+		if (err == -ENOTCONN)
+			fail_comms(link, err);
 		return;
+	}
 	braid_list_for(c, &link->comms, node) {
 		/* One that is not opened yet is dialled again, or its dial says that it failed. */
 		affected |= !c->closed && !c->peer_closed && (!c->sender || c->opened);
@@ -239,8 +254,7 @@ void braid_link_down(struct braid_link *link, int err, const char *why)
 		  "device %s, peer %s: %s", link->key.dev->net.name, link->peer, why);
 	braid_event(BRAID_EVENT_LINK_DOWN, link->number, BRAID_FLIGHT_NONE, err, 0);
 	atomic_store(&link->err, err);
-	braid_list_for(c, &link->comms, node)
-		braid_comm_fail(c, err);	/* after the WARN: who sees it finds the reason */
+	fail_comms(link, err);		/* after the WARN: who sees it finds the reason */
 	atomic_store(&link->state, BRAID_LINK_DEAD);
 	braid_service_kick();
 }
@@ -1214,14 +1228,25 @@ void braid_link_owes(struct braid_link *link)
 	atomic_store(&debt.link, link);
 }
 
+/* Nothing comes or goes any more; what is here may be on its way into a GPU. */
+static BRAID_APART void move_remains(struct braid_link *link)
+{
+	if (!is_stalled(link) || !braid_trylock(&link->lock))
+		return;
+	braid_hint(&link->stalled, !braid_comm_deliver(link));
+	braid_unlock(&link->lock);
+}
+
 /* `all`: every lane is looked at. */
 static inline int move(struct braid_link *link, bool all)
 {
 	unsigned others;
 	int moved, more;
 
-	if (atomic_load_explicit(&link->state, memory_order_acquire) != BRAID_LINK_UP)
+	if (atomic_load_explicit(&link->state, memory_order_acquire) != BRAID_LINK_UP) {
+		move_remains(link);
 		return -ENOTCONN;
+	}
 	moved = lane_poll(link->lane[atomic_load_explicit(&link->rx_home, memory_order_relaxed)]);
 	if (moved >= 0 && atomic_load_explicit(&link->nlanes, memory_order_acquire) > 1) {
 		others = all ? BRAID_LANES_MAX : others_due(link);

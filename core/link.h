@@ -52,6 +52,7 @@ struct braid_link {
 	struct braid_link_key key;
 	_Atomic int state;
 	atomic_int err;			/* once dead */
+	bool ended;			/* dead, and what was under way was stopped */
 	bool dialler;
 	bool better;			/* both ends have more than sockets */
 	bool told_plain;

@@ -351,6 +351,40 @@ static void all_arrives(struct abi *t)
 	abi_down(net);
 }
 
+static void leaves_small(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *send = send_to(net, fd);
+
+	for (int i = 0; i < LAST_N; i++)
+		send_one(net, send, (size_t)i * 199, (uint64_t)i);
+	OK(net_close_send(net, send));
+	abi_down(net);
+	end_well();
+}
+
+/* Its receiver may ask for it when the sender's process is no more; what never was sent is an error. */
+static void late_takes(struct abi *t)
+{
+	struct peer peer = peer_start(t, leaves_small);
+	struct net *net = abi_up(t);
+	void *recv = recv_from(net, peer.fd);
+	struct buf b = buf_new(net, recv, 1000, 0);
+	struct op op;
+
+	peer_join(&peer);
+	nap_ms(50);
+	for (int k = 0; k < LAST_N; k++)
+		recv_one(net, recv, (size_t)k * 199, (uint64_t)k);
+	warns_expected();
+	op = op_recv(net, recv, &b, 1000, 0);
+	ops_settle(&op, 1);
+	RES(ncclRemoteError, op.res);
+	buf_free(net, &b);
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+}
+
 static void ends_in_order(struct abi *t, int fd)
 {
 	struct net *net = abi_up(t);
@@ -527,6 +561,8 @@ static const struct abi_case cases[] = {
 	     .seconds = 60),
 	CASE("what was sent arrives though the sender leaves at once, and that is no WARN",
 	     all_arrives),
+	CASE("what was sent is there for a receive that is posted when the sender has long left",
+	     late_takes),
 	CASE("a peer that closes and ends in order is no cause for a WARN", no_warn),
 	CASE("a receive gets what was sent before the sender closed, then the error",
 	     delivered_then_error),

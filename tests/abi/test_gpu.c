@@ -1056,6 +1056,59 @@ static void nobody_calls(struct abi *t)
 	peer_join(&peer);
 }
 
+enum { LEFT_N = 8, LEFT = 3000 };
+
+static void small_sender(struct abi *t, int fd)
+{
+	struct net *net;
+	void *send;
+
+	setenv("BRAID_TRANSPORTS", "tcp", 1);
+	net = abi_up(t);
+	send = send_to(net, fd);
+	meet(fd);
+	for (uint64_t i = 0; i < LEFT_N; i++)
+		send_one(net, send, LEFT, i);
+	OK(net_close_send(net, send));
+	abi_down(net);
+	end_well();
+}
+
+/* What came before its link was gone can be copied when it is. */
+static void sender_left(struct abi *t)
+{
+	struct peer peer = peer_start(t, small_sender);
+	struct buf in[LEFT_N];
+	struct op ops[LEFT_N];
+	struct net *net;
+	void *recv;
+
+	net = up(t, "rocev2", ALL_WAYS);
+	warns_expected();		/* that the link is carried by TCP */
+	recv = recv_from(net, peer.fd);
+	for (unsigned i = 0; i < LEFT_N; i++) {
+		in[i] = gpu_new(net, recv, LEFT);
+		blank(bytes_of(&in[i]), LEFT);
+		ops[i] = op_recv(net, recv, &in[i], LEFT, 0);
+	}
+	meet(peer.fd);
+	peer_join(&peer);
+	nap_ms(50);
+	ops_run(ops, LEFT_N);
+	for (unsigned i = 0; i < LEFT_N; i++) {
+		filled(bytes_of(&in[i]), LEFT, i);
+		gpu_end(net, &in[i]);
+	}
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+}
+
+static void sender_left_staged(struct abi *t)
+{
+	setenv("BRAID_GPU_STAGE", "2", 1);
+	sender_left(t);
+}
+
 /* A GPU that does nothing any more: an error in bounded time, and deregMr returns in such. */
 static void stuck(struct abi *t)
 {
@@ -2378,6 +2431,8 @@ static const struct abi_case cases[] = {
 	CASE("memory is taken back, and comms are closed, with copies under way", staged_taken, ONCE),
 	CASE("memory is taken back with a NIC's copy under way", copy_taken, ONCE),
 	CASE("a message is copied into a GPU although nobody calls", nobody_calls, ONCE),
+	CASE("what was sent is copied into a GPU though the sender has long left", sender_left, ONCE),
+	CASE("the same by the driver's copies", sender_left_staged, ONCE),
 	CASE("a GPU that copies nothing any more is an error, and deregMr returns", stuck, ONCE),
 	CASE("queue pairs end with messages of a GPU under way: all arrive", ends, ONCE),
 	CASE("memory of a GPU is taken back with messages under way", taken_back, ONCE),

@@ -12,10 +12,12 @@
  * unless the body has said warns_expected().
  *
  * Environment: BRAID_TEST_PLUGIN (path of the .so), BRAID_TEST_FILTER (cmocka's pattern, such as
- * "v12*"), BRAID_TEST_SEED, BRAID_TEST_SLOW (a factor on all deadlines, for valgrind),
- * BRAID_TEST_VERBOSE (log lines to stderr), BRAID_TEST_RDMA (set by tests/rdma: the kind of NIC
- * that device 0 is), BRAID_TEST_UCX (by tests/ucx), BRAID_TEST_SMC
- * (by tests/smc).  Other BRAID_* variables reach the plugin.
+ * "v12*"), BRAID_TEST_WITHOUT (the same, of what not), BRAID_TEST_VERSIONS ("all": each case for all
+ * versions that it is for; else, if there is no pattern either, for the newest and one of the others,
+ * taken in turn; what shows where versions differ is run for all), BRAID_TEST_SEED, BRAID_TEST_SLOW
+ * (a factor on all deadlines, for valgrind), BRAID_TEST_VERBOSE (log lines to stderr),
+ * BRAID_TEST_RDMA (set by tests/rdma: the kind of NIC that device 0 is), BRAID_TEST_UCX (by
+ * tests/ucx), BRAID_TEST_SMC (by tests/smc).  Other BRAID_* variables reach the plugin.
  */
 #ifndef BRAID_TESTS_ABI_ABI_H
 #define BRAID_TESTS_ABI_ABI_H
@@ -41,9 +43,10 @@ struct abi_case {
 	void (*body)(struct abi *t);
 	int since, until;		/* first and last version it is for; 0: all */
 	int seconds;			/* deadline; 0: 20 */
+	bool every;			/* see BRAID_TEST_VERSIONS */
 };
 
-/* CASE("promise", body), or with .since =, .until = or .seconds = after it. */
+/* CASE("promise", body), or with .since =, .until =, .seconds = or .every = after it. */
 #define CASE(promise_, ...) { .promise = promise_, .body = __VA_ARGS__ }
 
 int abi_main(const char *group, const struct abi_case *cases, size_t n);

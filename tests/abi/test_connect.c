@@ -441,20 +441,20 @@ static void left_half_way(struct abi *t)
 static const struct abi_case cases[] = {
 	CASE("connect is done before accept is called", connect_first),
 	CASE("accept says not yet until somebody connects", accept_first),
-	CASE("connect and accept interleave in any order", any_interleaving),
+	CASE("connect and accept interleave in any order", any_interleaving, .every = true),
 	CASE("many comms in both directions share the streams of one", many_comms),
 	CASE("a listener may be closed with no accept", listener_unaccepted),
 	CASE("a connect that nobody accepted fails when the listener is closed",
 	     listener_closed_under_connect),
 	CASE("a connect to a closed listener fails", listener_gone),
 	CASE("a recv comm outlives its listener", listener_closed_under_data),
-	CASE("closing NULL is success", close_null),
+	CASE("closing NULL is success", close_null, .every = true),
 	CASE("two copies of one handle are two comms", two_copies),
 	CASE("a handle of random bytes is an error", handle_random, .seconds = 60),
 	CASE("a handle with any bit flipped is an error", handle_flips, .seconds = 60),
 	CASE("a handle that changes while connecting does no harm", handle_flips_midway,
 	     .seconds = 60),
-	CASE("finalize cleans up what was left half-way", left_half_way, .since = 11),
+	CASE("finalize cleans up what was left half-way", left_half_way, .since = 11, .every = true),
 };
 
 ABI_MAIN(cases)

@@ -25,8 +25,8 @@
 
 #include "tests/lib/fault.h"
 
-enum { SMALL = 1000, EAGER = 40000, LARGE = 3 << 20, K_MAX = 2000, LIFE_S = 150, SOON_MS = 30000,
-       JOBS = 8 };
+enum { SMALL = 1000, EAGER = 40000, LARGE = 1000000, K_MAX = 2000, LIFE_S = 150, SOON_MS = 30000,
+       JOBS = 12 };
 enum { EXIT_BAD = 1, EXIT_NO_CALL, EXIT_NO_WAY };	/* how a life ended; 0: well */
 
 /* --- what the plugin says ------------------------------------------------------------------ */
@@ -338,6 +338,7 @@ static void run_these(struct abi *t, struct run r, unsigned most)
 	TRUE(r.seen != MAP_FAILED);
 	warns_expected();
 	setenv("BRAID_LANES", "2", 1);
+	setenv("BRAID_CHUNK", "128k", 1);		/* LARGE is several */
 	setenv("BRAID_LINK_IDLE", t->abi < 11 ? "0" : "1", 1);
 	setenv("BRAID_CONNECT_TIMEOUT", "3", 1);
 	setenv("BRAID_HANDSHAKE_TIMEOUT", "2", 1);

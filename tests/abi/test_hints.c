@@ -244,16 +244,16 @@ static void profiled(struct abi *t)
 }
 
 static const struct abi_case cases[] = {
-	CASE("properties are complete, sane and lasting", properties),
-	CASE("a device that is not there is an error", no_such_device),
-	CASE("memory of a kind not offered is refused", memory_not_offered),
-	CASE("attributes are taken", attributes, .since = 11),
-	CASE("NCCL's traffic class marks every packet", class_marks, .since = 10),
+	CASE("properties are complete, sane and lasting", properties, .every = true),
+	CASE("a device that is not there is an error", no_such_device, .every = true),
+	CASE("memory of a kind not offered is refused", memory_not_offered, .every = true),
+	CASE("attributes are taken", attributes, .since = 11, .every = true),
+	CASE("NCCL's traffic class marks every packet", class_marks, .since = 10, .every = true),
 	CASE("without a traffic class nothing is marked", class_undefined),
 	CASE("BRAID_DSCP marks every packet", dscp_marks),
 	CASE("BRAID_DSCP 0 wins over NCCL's traffic class", dscp_wins, .since = 10),
 	CASE("the profiler is told start and stop of each message, with its phandle", profiled,
-	     .since = 10),
+	     .since = 10, .every = true),
 };
 
 ABI_MAIN(cases)

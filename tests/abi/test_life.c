@@ -263,14 +263,14 @@ static const struct abi_case cases[] = {
 	CASE("contexts that were used leave nothing behind", use_often, .since = 11,
 	     .seconds = 40),
 	CASE("a hundred times load, init and unload leave nothing behind", load_often,
-	     .seconds = 40),
+	     .seconds = 40, .every = true),
 	CASE("with no comm left the threads and descriptors go, and come again", idle_goes,
 	     .until = 10),
 	CASE("two contexts do not notice each other's end", two_contexts, .since = 11),
 	CASE("a context that aborts leaves the other's messages alone", other_context_aborts,
 	     .since = 11),
 	CASE("contexts end in any order", many_contexts, .since = 11),
-	CASE("when the last comm is closed the traffic is told, if there was any", traffic_told),
+	CASE("when the last comm is closed the traffic is told, if there was any", traffic_told, .every = true),
 };
 
 ABI_MAIN(cases)

@@ -307,8 +307,8 @@ static const struct abi_case cases[] = {
 	CASE("32 requests may be tested in any order, each to its end", out_of_order),
 	CASE("sizes need not be asked for", sizes_unasked),
 	CASE("a receive that may complete early overwrites the mark and gets its bytes",
-	     optional_completion),
-	CASE("a flush is done at once or becomes a request", flush),
+	     optional_completion, .every = true),
+	CASE("a flush is done at once or becomes a request", flush, .every = true),
 	CASE("32 sends that nobody receives hold up no other comm", idle_receiver),
 	CASE("what is under way arrives though one end stops calling", quiet),
 };

@@ -131,7 +131,7 @@ static void carries(struct abi *t)
 #define SINCE .since = 9
 
 static const struct abi_case cases[] = {
-	CASE("one device is made of two, once", made, SINCE),
+	CASE("one device is made of two, once", made, SINCE, .every = true),
 	CASE("what can't be made one is refused", refused, SINCE),
 	CASE("a device made of two carries data over both", carries, SINCE),
 };

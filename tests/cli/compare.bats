@@ -166,9 +166,9 @@ faked()
 }
 
 @test "Ctrl-C keeps what is measured" {
-	compare --over tcp --lanes 1 --patterns pingpong --sizes 8 --seconds 0.5 --rounds 90 \
+	compare --over tcp --lanes 1 --patterns pingpong --sizes 8 --seconds 0.2 --rounds 99 \
 		--csv "$csv" >"$tmp/out" 2>"$tmp/err" &
-	sleep $((12 * slow))		# something has been measured by then
+	sleep $((6 * slow))		# something has been measured by then
 	pkill -INT -P $! -x braid || pkill -INT -P "$(pgrep -P $!)" -x braid
 	status=0
 	wait $! || status=$?
@@ -176,7 +176,7 @@ faked()
 	[ ! -s "$tmp/err" ]
 	grep 'note: interrupted' "$tmp/out"
 	rows=$(wc -l <"$csv")
-	[ "$rows" -ge 2 ] && [ "$rows" -lt 180 ]
+	[ "$rows" -ge 2 ] && [ "$rows" -lt 198 ]
 }
 
 listener()				# OPTIONS... - sets $port and $listener
@@ -201,10 +201,10 @@ listener()				# OPTIONS... - sets $port and $listener
 
 @test "a peer that vanishes is one line and status 2, and what was measured is kept" {
 	listener
-	tcp --connect 127.0.0.1:"$port" --sizes 8 --seconds 0.5 --rounds 99 --csv "$csv" \
+	tcp --connect 127.0.0.1:"$port" --sizes 8 --seconds 0.2 --rounds 99 --csv "$csv" \
 		>"$tmp/out" 2>"$tmp/err" &
 	pid=$!
-	sleep $((12 * slow))		# something has been measured by then
+	sleep $((6 * slow))		# something has been measured by then
 	kill -KILL $listener
 	SECONDS=0
 	status=0

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # layers.sh - includes point downwards only:
 #
@@ -42,7 +42,7 @@ includes()
 				case $inc in
 				config.h | git-hash.h) continue ;;
 				esac
-				echo "$inc" | grep -Eq "$rule" || echo "$file includes \"$inc\""
+				[[ $inc =~ $rule ]] || echo "$file includes \"$inc\""
 			done
 		done
 	done

@@ -16,10 +16,12 @@ files()					# PATTERN DIR...
 	done | sort
 }
 
-# C without its comments and the text of its strings, line for line.
-bare()
+# Files of C without their comments and the text of their strings, as FILE:LINE:TEXT.
+bare()					# FILE...
 {
-	awk '{
+	[ $# = 0 ] || awk '{
+		if (FNR == 1)
+			in_comment = 0
 		out = ""
 		line = $0
 		while (line != "") {
@@ -29,6 +31,9 @@ bare()
 					break
 				line = substr(line, i + 2)
 				in_comment = 0
+			} else if (match(line, /^[^"\047\/]+/)) {
+				out = out substr(line, 1, RLENGTH)
+				line = substr(line, RLENGTH + 1)
 			} else if (match(line, /^"([^"\\]|\\.)*"/) || match(line, /^\047([^\047\\]|\\.)*\047/)) {
 				out = out "\"\""
 				line = substr(line, RLENGTH + 1)
@@ -42,8 +47,8 @@ bare()
 				line = substr(line, 2)
 			}
 		}
-		print out
-	}' "$1"
+		print FILENAME ":" FNR ":" out
+	}' "$@"
 }
 
 # We are a guest in NCCL's process.  ucx/lib.c undoes what UCX does to signals as it is loaded;
@@ -55,21 +60,21 @@ rule_guest()
 	banned="$banned|bsd_signal|exit|quick_exit|printf|vprintf|puts|putchar|system|popen|chdir|umask"
 
 	# shellcheck disable=SC2046,SC2086 # lists
-	for f in $(files '*.[ch]' $product); do
-		bare "$f" | grep -nE "(^|[^A-Za-z0-9_.>])($banned)[ 	]*\\(|(^|[^A-Za-z0-9_])stdout([^A-Za-z0-9_]|$)" |
-			sed "s|^|$f:|"
-	done | grep -v -e '^ucx/lib\.c:.*sigaction(' -e 'sigaction(SIG[A-Z]*, NULL, ' -e '^ucx/ucx\.c:.*atexit(leave_all)'
+	bare $(files '*.[ch]' $product) |
+		grep -E "[^A-Za-z0-9_.>]($banned)[ 	]*\\(|[^A-Za-z0-9_]stdout([^A-Za-z0-9_]|$)" |
+		grep -v -e '^ucx/lib\.c:.*sigaction(' -e 'sigaction(SIG[A-Z]*, NULL, ' -e '^ucx/ucx\.c:.*atexit(leave_all)'
 }
 
 rule_width()
 {
 	# shellcheck disable=SC2046,SC2086
-	for f in $(files '*.[ch]' $everything) $(files '*.def' $everything); do
-		# a row of a test's table may be a little wider: it reads better whole
-		case $f in tests/*) most=112 ;; *) most=100 ;; esac
-		expand -t 8 "$f" | awk -v f="$f" -v most=$most \
-			'length($0) > most { print f ":" NR ": " length($0) " columns" }'
-	done
+	# a row of a test's table may be a little wider: it reads better whole
+	awk '{
+		while (i = index($0, "\t"))
+			$0 = substr($0, 1, i - 1) substr("        ", (i - 1) % 8 + 1) substr($0, i + 1)
+		if (length($0) > (FILENAME ~ /^tests\// ? 112 : 100))
+			print FILENAME ":" FNR ": " length($0) " columns"
+	}' /dev/null $(files '*.[ch]' $everything) $(files '*.def' $everything)
 }
 
 rule_spdx()
@@ -77,9 +82,8 @@ rule_spdx()
 	local want='/* SPDX-License-Identifier: BSD-3-Clause */'
 
 	# shellcheck disable=SC2046,SC2086
-	for f in $(files '*.[ch]' $everything) $(files '*.def' $everything); do
-		[ "$(head -n 1 "$f")" = "$want" ] || echo "$f: the first line is not $want"
-	done
+	awk -v want="$want" 'FNR == 1 && $0 != want { print FILENAME ": the first line is not " want }' \
+		/dev/null $(files '*.[ch]' $everything) $(files '*.def' $everything)
 }
 
 rule_blanks()
@@ -93,13 +97,16 @@ rule_blanks()
 # A file that no list names is in no tarball and, if it is a test, never run.
 rule_listed()
 {
-	local list
+	local -A list
+	local f
 
-	list=$(cat Makefile.am ./*/local.mk 2>/dev/null)
+	while read -r f; do
+		[ -z "$f" ] || list[$f]=1
+	done < <(cat Makefile.am ./*/local.mk 2>/dev/null | tr -cs 'A-Za-z0-9_./-' '\n')
 	# shellcheck disable=SC2046,SC2086
 	for f in $(files '*.[ch]' $everything) $(files '*.def' $everything) \
 		$(files '*.sh' $everything) $(files '*.bats' $everything); do
-		grep -qE "(^|[^A-Za-z0-9_/])${f%.c}(\\.c)?([^A-Za-z0-9_.]|$)" <<<"$list" ||
+		[ "${list[$f]-}${list[${f%.c}]-}" ] ||
 			echo "$f is in no list of Makefile.am or */local.mk"
 	done
 }
@@ -108,8 +115,9 @@ rule_executable()
 {
 	# shellcheck disable=SC2046
 	for f in $(files '*.sh' tests tools) $(files '*.bats' tests); do
-		head -n 1 "$f" | grep -q '^#!' || continue
-		[ -x "$f" ] || echo "$f has a #! line but may not be executed"
+		line=
+		read -r line <"$f"
+		[[ $line != '#!'* ]] || [ -x "$f" ] || echo "$f has a #! line but may not be executed"
 	done
 }
 
@@ -150,7 +158,7 @@ rule_messages()
 			}' "$f"
 	done
 	# shellcheck disable=SC2046,SC2086
-	ids=$(for f in $(files '*.[ch]' $product tools); do grep -ohE '[ "]\[[a-z][a-z0-9]*(-[a-z0-9]+)+\]"' "$f"; done |
+	ids=$(grep -ohE '[ "]\[[a-z][a-z0-9]*(-[a-z0-9]+)+\]"' /dev/null $(files '*.[ch]' $product tools) |
 		tr -d ' "[]' | sort -u)
 	for id in $ids; do
 		grep -qx "### $id" "$page" 2>/dev/null || echo "$page: no heading for $id"

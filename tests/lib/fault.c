@@ -36,6 +36,7 @@ static _Atomic(const char *) failed;
 static atomic_long blocks;
 static char *note;
 static unsigned note_len;
+static _Atomic(struct fault_trace *) trace;
 
 void fault_arm(enum fault_kind kind, unsigned k, enum fault_how how_)
 {
@@ -59,6 +60,11 @@ void fault_note(char *ret, unsigned len)
 	note_len = len;
 }
 
+void fault_trace(struct fault_trace *ret)
+{
+	trace = ret;
+}
+
 const char *fault_name(void)
 {
 	return failed;
@@ -79,7 +85,10 @@ static bool fails(enum fault_kind kind, const char *name, int err)
 {
 	unsigned n = atomic_fetch_add(&calls[kind], 1) + 1;
 	const char *first = failed;
+	struct fault_trace *t = trace;
 
+	if (t && n <= sizeof(t->name) / sizeof(t->name[0]))
+		snprintf(t->name[n - 1], sizeof(t->name[0]), "%s", name);
 	if (!kth[kind] || (n != kth[kind] && !(how == FAULT_ON && first && !strcmp(first, name))))
 		return false;
 	if (kind == FAULT_IO && io_errno)

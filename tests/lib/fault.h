@@ -32,6 +32,14 @@ void fault_errno(int err);
 
 /* Also copy the failing call's name to there, for whoever outlives this process. */
 void fault_note(char *ret, unsigned len);
+
+/* The names of the calls counted, in their order, also those that don't fail. */
+struct fault_trace {
+	char name[2000][24];
+};
+
+/* From now on into *ret, until it is NULL. */
+void fault_trace(struct fault_trace *ret);
 const char *fault_name(void);		/* which call failed; NULL: none yet */
 int fault_err(void);			/* and its errno */
 

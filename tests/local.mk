@@ -135,16 +135,14 @@ vm_tests = \
 	tests/vm/cases/rdma-outage.sh \
 	tests/vm/cases/rdma-pair-siw.sh \
 	tests/vm/cases/rdma-pair.sh \
-	tests/vm/cases/rdma.sh
+	tests/vm/cases/rdma.sh \
+	tests/vm/cases/ucx-rxe.sh
 # SMC, of 6.12 and of 6.1, and udmabuf: some minutes each, and a kernel of backports'; make vm-smc.
 vm_smc_tests = \
 	tests/vm/cases/smc-abi.sh \
 	tests/vm/cases/smc-hang.sh \
 	tests/vm/cases/smc.sh \
 	tests/vm/cases/udmabuf.sh
-# Not yet seen to pass: under emulation UCX is not up within the time that a set-up may take.
-vm_ucx_tests = \
-	tests/vm/cases/ucx-rxe.sh
 
 # What tests/unit/test_machine and tests/cli/topo.bats look at: tests/topo/mktree makes trees of the
 # descriptions; the XML is what libhwloc 2.9.0 wrote of such trees.
@@ -340,7 +338,7 @@ endif
 
 dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(smc_tests) \
 	$(fault_tests) $(cli_tests) $(vm_tests) \
-	$(vm_smc_tests) $(vm_ucx_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
+	$(vm_smc_tests) tests/no-cmocka.sh tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/vm/cases/compare-report.sh tests/ucx/bench.sh \
 	tests/rdma/device.sh tests/ucx/device.sh tests/topo/mktree tests/gpu/run
 EXTRA_DIST += tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) tests/doctor/healthy.txt tests/doctor/cases.bash tests/valgrind.supp \

@@ -62,6 +62,10 @@ struct wish {
  * Over RDMA it would have 4,096 receives for each of our lanes, 33 MiB, and take memory for what it
  * sends in pieces of 10 MiB, which the caller waits for until all of it is pinned.  But on a lane
  * there are never more than some 130 packets (FLYING in ucx.c, of two each).
+ *
+ * What has come through shared memory is given back by pieces, not by halves of the queue, and four
+ * pieces are looked at a call, not 16: so heads are seen before most of their payload has come, and
+ * that goes to its place.  (Both names of each, as below.)
  */
 static const struct wish wishes[] = {
 	{ "MM_ERROR_HANDLING", "y", "_ERROR_HANDLING" },
@@ -71,6 +75,10 @@ static const struct wish wishes[] = {
 	{ "UD_RX_BUFS_GROW", "256", "_RX_BUFS_GROW" },
 	{ "RC_TX_BUFS_GROW", "128", "_TX_BUFS_GROW" },
 	{ "UD_TX_BUFS_GROW", "128", "_TX_BUFS_GROW" },
+	{ "FIFO_MAX_POLL", "4", "_FIFO_MAX_POLL" },
+	{ "MM_FIFO_MAX_POLL", "4", "_FIFO_MAX_POLL" },
+	{ "FIFO_RELEASE_FACTOR", "0.05", "_FIFO_RELEASE_FACTOR" },
+	{ "MM_FIFO_RELEASE_FACTOR", "0.05", "_FIFO_RELEASE_FACTOR" },
 };
 
 /*

@@ -625,8 +625,10 @@ void braid_comm_leave(struct braid_link *link)
 {
 	struct braid_um *um;
 
-	braid_list_for(um, &link->copying, copy_node)
-		braid_gpucopy_end(&um->copy);
+	braid_list_for(um, &link->copying, copy_node) {
+		if (atomic_load(&um->comm->err))
+			braid_gpucopy_end(&um->copy);
+	}
 }
 
 /* A message that came earlier meets the receive posted now. */
@@ -1304,13 +1306,9 @@ static bool is_copied(const struct braid_comm *c, const struct braid_recv *e)
 	return false;
 }
 
-static bool lacks_any(const struct braid_comm *c)
+static bool is_untaken(const struct braid_send *s)
 {
-	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
-		if (c->recv[i].posted && !is_copied(c, &c->recv[i]))
-			return true;
-	}
-	return false;
+	return s->parts && (s->await != BRAID_MET || !braid_list_empty(&s->node));
 }
 
 /*
@@ -1320,12 +1318,9 @@ static bool lacks_any(const struct braid_comm *c)
  */
 static bool orphans(const struct braid_comm *c)
 {
-	if (!c->sender)
-		return lacks_any(c);
 	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
-		const struct braid_send *s = &c->send[i];
-
-		if (s->parts && (s->await != BRAID_MET || !braid_list_empty(&s->node)))
+		if (c->sender ? is_untaken(&c->send[i]) :
+				c->recv[i].posted && !is_copied(c, &c->recv[i]))
 			return true;
 	}
 	return false;

@@ -227,7 +227,6 @@ static void fail_comms(struct braid_link *link, int err)
 {
 	struct braid_comm *c;
 
-	link->ended = false;
 	braid_list_for(c, &link->comms, node) {
 		if (c->sender || !c->peer_closed || err == -ENOTCONN)
 			braid_comm_fail(c, err);

@@ -52,7 +52,6 @@ struct braid_link {
 	struct braid_link_key key;
 	_Atomic int state;
 	atomic_int err;			/* once dead */
-	bool ended;			/* dead, and what was under way was stopped */
 	bool dialler;
 	bool better;			/* both ends have more than sockets */
 	bool told_plain;
@@ -202,7 +201,10 @@ void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_
 							     const struct braid_comm *c),
 		       const struct braid_comm *c);
 
-/* While all stand still, of a link that is dead: nothing goes into a GPU or out of it any more. */
+/*
+ * While all stand still, of a link that is dead: nothing goes into a GPU or out of it any more, but
+ * for messages that are here and whose comms have not failed.
+ */
 void braid_link_end_copies(struct braid_link *link);
 
 /* The link is over: every comm on it fails with err.  One WARN, if anybody is affected. */

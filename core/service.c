@@ -414,9 +414,7 @@ static void link_close_lanes(struct braid_link *link)
 {
 	unsigned n = braid_link_stop(link);
 
-	if (!link->ended)		/* receives may be posted yet for what is here */
-		braid_link_end_copies(link);
-	link->ended = true;
+	braid_link_end_copies(link);
 	for (unsigned i = 0; i < n; i++)
 		link->lane[i]->tr->lane_close(link->lane[i]);
 	braid_link_go(link, n);

@@ -1009,16 +1009,25 @@ static void staged_taken(struct abi *t)
 	abi_down(net);
 }
 
+/* A peer that has TCP alone, and may begin. */
+static void *begin_by_tcp(struct abi *t, int fd, struct net **ret)
+{
+	void *send;
+
+	setenv("BRAID_TRANSPORTS", "tcp", 1);
+	*ret = abi_up(t);
+	send = send_to(*ret, fd);
+	meet(fd);
+	return send;
+}
+
 static void big_sender(struct abi *t, int fd)
 {
 	struct net *net;
 	void *send;
 
-	setenv("BRAID_TRANSPORTS", "tcp", 1);
 	setenv("BRAID_CHUNK", "8m", 1);
-	net = abi_up(t);
-	send = send_to(net, fd);
-	meet(fd);
+	send = begin_by_tcp(t, fd, &net);
 	send_one(net, send, BIG, 1);
 	meet(fd);
 	OK(net_close_send(net, send));
@@ -1061,12 +1070,8 @@ enum { LEFT_N = 8, LEFT = 3000 };
 static void small_sender(struct abi *t, int fd)
 {
 	struct net *net;
-	void *send;
+	void *send = begin_by_tcp(t, fd, &net);
 
-	setenv("BRAID_TRANSPORTS", "tcp", 1);
-	net = abi_up(t);
-	send = send_to(net, fd);
-	meet(fd);
 	for (uint64_t i = 0; i < LEFT_N; i++)
 		send_one(net, send, LEFT, i);
 	OK(net_close_send(net, send));
@@ -1863,12 +1868,8 @@ static void flush_dropped(struct abi *t)
 static void late_sender(struct abi *t, int fd)
 {
 	struct net *net;
-	void *send;
+	void *send = begin_by_tcp(t, fd, &net);
 
-	setenv("BRAID_TRANSPORTS", "tcp", 1);
-	net = abi_up(t);
-	send = send_to(net, fd);
-	meet(fd);
 	send_one(net, send, 8, 1);
 	meet(fd);
 	OK(net_close_send(net, send));

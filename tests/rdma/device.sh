@@ -11,6 +11,7 @@
 # BRAID_TEST_FILTER, BRAID_TEST_PROGRAMS: as in suite.sh.
 set -u
 
+: "${BRAID_TEST_WITHOUT=}"	# all, on a NIC
 # shellcheck source=tests/rdma/suite.sh
 . "${BRAID_TEST_SRCDIR:-.}/tests/rdma/suite.sh"
 tmp=$(mktemp -d)

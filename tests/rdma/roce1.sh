@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # roce1.sh - RoCE v1.
 nics=roce0:rocev1,netdev=lo
-# How it is found and addressed is its own, what it carries then is not: all of it by make check-rdma.
-[ "${BRAID_TEST_FILTER-}" ] || BRAID_TEST_PROGRAMS="abi/test_life abi/test_connect abi/test_sizes
-	abi/test_order abi/test_group abi/test_queue abi/test_shapes rdma/test_counts"
+own=address
 # shellcheck source=tests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 

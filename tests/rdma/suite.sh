@@ -5,7 +5,11 @@
 #
 # BRAID_TEST_FILTER: cmocka's pattern ("v12*"); BRAID_TEST_PROGRAMS: those and no others.
 
+# The sourcer's $few instead of all, if neither is said.
+[ "${BRAID_TEST_FILTER-}" ] || : "${BRAID_TEST_PROGRAMS:=${few-}}"
 export BRAID_TEST_FILTER="${BRAID_TEST_FILTER:-v12*}"
+# How long a message may be is core's, which cuts it: seen over TCP.
+export BRAID_TEST_WITHOUT="${BRAID_TEST_WITHOUT-*2^31*}"
 
 # The sourcer's $programs are run as well, and its $newest for the newest version only.
 case $BRAID_TEST_FILTER in	# what is below the shims is tested for one version

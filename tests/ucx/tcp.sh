@@ -3,7 +3,7 @@
 # tcp.sh - UCX over its TCP.
 tls=tcp,self
 # Those for which it matters what UCX goes over; make check-ucx runs all.
-[ "${BRAID_TEST_FILTER-}" ] || BRAID_TEST_PROGRAMS="abi/test_life abi/test_connect abi/test_sizes abi/test_order
+few="abi/test_life abi/test_connect abi/test_sizes abi/test_order
 	abi/test_queue abi/test_death"
 # shellcheck source=tests/ucx/lib.sh
 . "$(dirname "$0")/lib.sh"

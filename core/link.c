@@ -624,7 +624,9 @@ static size_t lane_push(struct braid_lane *lane)
 	lane->pushing = true;
 	err = lane->tr->push(lane);
 	lane->pushing = false;
-	lane->blocked = err == -EAGAIN;
+	/* STARTs that found no room wait for their chunks, which must still find the lane. */
+	lane->blocked = err == -EAGAIN && !(lane == braid_link_home(lane->link) &&
+					    braid_link_only_starts(lane->link));
 	if (lane->tx.unsent)
 		stall(lane->link);
 	if (err && err != -EAGAIN) {

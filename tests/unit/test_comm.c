@@ -1114,6 +1114,43 @@ static void an_acknowledgement_is_not_lost_behind_a_frame_half_sent(void **state
 	free(to);
 }
 
+/* A START that found the wire full waits for its chunk, and that not for the START. */
+static void a_start_that_finds_no_room_leaves_with_its_chunk(void **state)
+{
+	struct null_config config = {
+		.window = 512 * K, .held = true, .limit = BIG + 2 * BRAID_HDR_SIZE,
+	};
+	char *from = message(BIG, 5), *to[2] = { malloc(BIG), malloc(BIG) };
+	struct braid_req *r[2], *s[2];
+	struct braid_lane *lane;
+
+	(void)state;
+	null_pair_fini(&p);
+	null_pair_init(&p, &config);
+	null_comms(&p, A, &cs, &cr);
+	make_large();
+	lane = p.end[A]->lane[0];
+	lane->flight_max = 1;
+	for (int i = 0; i < 2; i++)
+		r[i] = irecv(cr, to[i], BIG, 1);
+	assert_false(done(r[1]));
+	null_deliver_all(&p);
+	for (int i = 0; i < 2; i++)
+		s[i] = isend(cs, from, BIG, 1);
+	assert_int_equal(null_waiting(&p, A, 0), config.limit);
+	assert_int_equal(lane->tx.unsent, BRAID_HDR_SIZE);
+	assert_true(braid_link_tidy(p.end[A]));
+	assert_int_equal(lane->tx.unsent, BRAID_HDR_SIZE);
+	for (int i = 0; i < 2; i++) {
+		run(s[i], r[i]);
+		assert_int_equal(size_of(r[i]), BIG);
+		assert_memory_equal(from, to[i], BIG);
+		assert_true(done(s[i]));
+		free(to[i]);
+	}
+	free(from);
+}
+
 /* --- memory lent while there is traffic ---------------------------------------------------- */
 
 static void an_idle_link_gives_its_memory_back_and_takes_it_again(void **state)
@@ -1677,6 +1714,7 @@ int main(void)
 		CASE(every_chunk_is_acknowledged_at_the_first_idle_call),
 		CASE(the_last_message_is_acknowledged_by_an_idle_call_on_another_link),
 		CASE(an_acknowledgement_is_not_lost_behind_a_frame_half_sent),
+		CASE(a_start_that_finds_no_room_leaves_with_its_chunk),
 		CASE(an_idle_link_gives_its_memory_back_and_takes_it_again),
 		CASE(an_open_is_answered),
 		CASE(an_answer_with_proof_opens_a_comm),

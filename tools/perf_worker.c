@@ -326,7 +326,9 @@ static int ready_go(void *arg)
 
 	if (!rc)
 		rc = perf_ctl_recv(w->fd, &m, ASK_MS);
-	return rc ? rc : m.type == PERF_CTL_GO ? 0 : -EPROTO;
+	if (rc || m.type == PERF_CTL_GO)
+		return rc;
+	return m.type == PERF_CTL_QUIT ? -ESHUTDOWN : -EPROTO;
 }
 
 static int on_run(struct worker *w, struct perf_ctl *m)
@@ -340,8 +342,8 @@ static int on_run(struct worker *w, struct perf_ctl *m)
 		return refuse(w, m, -EINVAL, "a run that makes no sense here");
 	rc = perf_pattern_run(&run, w->rank, w->nprocs, &w->ends[run.fabric], &w->arena, w->fd,
 			      ready_go, w, &res, err);
-	if (rc == -EPIPE && !err[0])
-		return rc;
+	if (rc && !err[0])
+		return rc;		/* the coordinator is gone, or wants no more */
 	if (rc)
 		return refuse(w, m, rc, err);
 	m->result = res;

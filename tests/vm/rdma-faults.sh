@@ -38,20 +38,6 @@ down_up()
 	stops
 }
 
-# killed - the survivor hears of it, long before a timeout.
-killed()
-{
-	"$braid" perf --plugin "$plugin" --check --csv --verbose $endless \
-		>"$tmp/csv" 2>"$tmp/err" &
-	talker=$! bad=0
-	grows verbs by_verbs || bad=1
-	victim=$(children $talker | cut -d ' ' -f 2)
-	kill -KILL "$victim" || bad=1
-	logged '^rank 0: .*ncclRemoteError' || bad=1
-	wait $talker && { echo "perf noticed nothing"; bad=1; }
-	return $bad
-}
-
 # memlock KIB - without the capability root is held to the limit too.
 memlock()
 {

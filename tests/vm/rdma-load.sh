@@ -142,6 +142,23 @@ stops()
 	ends
 }
 
+# killed - a peer is, and the survivor hears of it, long before a timeout: while data moves, in one
+# round that would take days, and from its comm, since who started both stands still.
+killed()
+{
+	"$braid" perf --plugin "$plugin" --check --csv --verbose $bidir --iters 1000000000 --warmup 0 \
+		>"$tmp/csv" 2>"$tmp/err" &
+	talker=$! bad=0
+	grows "$over" by_verbs || bad=1
+	victim=$(children $talker | cut -d ' ' -f 2)
+	kill -STOP $talker || bad=1
+	kill -KILL "$victim" || bad=1
+	logged '^rank 0: .*ncclRemoteError' || bad=1
+	kill -CONT $talker
+	wait $talker && { echo "perf noticed nothing"; bad=1; }
+	return $bad
+}
+
 # ends - and what was moved was right; false if anything was bad.
 ends()
 {

@@ -36,20 +36,6 @@ down_up()
 	stops
 }
 
-# killed - the survivor hears of it, long before a timeout.
-killed()
-{
-	"$braid" perf --plugin "$plugin" --check --csv --verbose $bidir --seconds 30 \
-		>"$tmp/csv" 2>"$tmp/err" &
-	talker=$! bad=0
-	grows ucx by_verbs || bad=1
-	victim=$(cut -d ' ' -f 2 "/proc/$talker/task/$talker/children")
-	kill -KILL "$victim" || bad=1
-	logged '^rank 0: .*ncclRemoteError' || bad=1
-	wait $talker && { echo "perf noticed nothing"; bad=1; }
-	return $bad
-}
-
 # by_itself - UCX chooses, of all that it has: the address of its worker fits into the handshake.
 by_itself()
 {

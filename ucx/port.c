@@ -63,9 +63,11 @@ struct wish {
  * sends in pieces of 10 MiB, which the caller waits for until all of it is pinned.  But on a lane
  * there are never more than some 130 packets (FLYING in ucx.c, of two each).
  *
- * What has come through shared memory is given back by pieces, not by halves of the queue, and four
+ * What has come through shared memory is given back by pieces, not by halves of the queue, and two
  * pieces are looked at a call, not 16: so heads are seen before most of their payload has come, and
- * that goes to its place.  (Both names of each, as below.)
+ * that goes to its place.  (Both names of each, as below.)  Pieces are of 33 KiB, two for 64 KiB; 32
+ * of them are 1 MiB, which stays in a cache, and UCX takes memory for 128 at a time: 4 MiB, as for 512
+ * of the 8 KiB that it would have.
  */
 static const struct wish wishes[] = {
 	{ "MM_ERROR_HANDLING", "y", "_ERROR_HANDLING" },
@@ -75,10 +77,13 @@ static const struct wish wishes[] = {
 	{ "UD_RX_BUFS_GROW", "256", "_RX_BUFS_GROW" },
 	{ "RC_TX_BUFS_GROW", "128", "_TX_BUFS_GROW" },
 	{ "UD_TX_BUFS_GROW", "128", "_TX_BUFS_GROW" },
-	{ "FIFO_MAX_POLL", "4", "_FIFO_MAX_POLL" },
-	{ "MM_FIFO_MAX_POLL", "4", "_FIFO_MAX_POLL" },
+	{ "FIFO_MAX_POLL", "2", "_FIFO_MAX_POLL" },
+	{ "MM_FIFO_MAX_POLL", "2", "_FIFO_MAX_POLL" },
 	{ "FIFO_RELEASE_FACTOR", "0.05", "_FIFO_RELEASE_FACTOR" },
 	{ "MM_FIFO_RELEASE_FACTOR", "0.05", "_FIFO_RELEASE_FACTOR" },
+	{ "MM_FIFO_SIZE", "32", "_FIFO_SIZE" },
+	{ "MM_SEG_SIZE", "33K", "_SEG_SIZE" },
+	{ "MM_RX_BUFS_GROW", "128", "_RX_BUFS_GROW" },
 };
 
 /*

@@ -877,14 +877,19 @@ static int rx_to_entry(struct braid_lane *lane, struct braid_recv *e, uint64_t o
 	lane->rx_kind = BRAID_RX_ENTRY;
 	lane->rx_target = e;
 	lane->rx_dst = offset ? e->data + offset : e->data;	/* NULL if there is no room */
-	return is_gpu(e) && lane->rx_left ? braid_comm_rx_stage(lane) : 0;
+	return is_gpu(e) && !lane->gpu ? braid_comm_rx_stage(lane) : 0;
+}
+
+const struct braid_mr *braid_comm_rx_gpu(const struct braid_lane *lane)
+{
+	const struct braid_recv *e = lane->rx_target;
+
+	return lane->rx_kind == BRAID_RX_ENTRY && !lane->rx_stage && is_gpu(e) ? e->mr : NULL;
 }
 
 int braid_comm_rx_stage(struct braid_lane *lane)
 {
-	struct braid_recv *e = lane->rx_target;
-
-	if (lane->rx_kind != BRAID_RX_ENTRY || !is_gpu(e) || !lane->rx_left)
+	if (!braid_comm_rx_gpu(lane) || !lane->rx_left)
 		return 0;
 	lane->rx_stage = malloc(lane->rx_left);
 	if (!lane->rx_stage)
@@ -1105,15 +1110,18 @@ static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
 	return rx_to_entry(lane, e, h->offset);
 }
 
-char *braid_comm_rx_place(struct braid_link *link, const struct braid_hdr *h)
+char *braid_comm_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
+			  const struct braid_mr **ret_gpu)
 {
-	struct braid_comm *c = braid_link_comm(link, h->comm);
+	struct braid_comm *c = braid_link_comm(lane->link, h->comm);
 	struct braid_recv *e;
 
 	if (h->type != BRAID_F_CHUNK || !c || c->sender || drains(c))
 		return NULL;
 	e = recv_slot(c, h->rseq);
-	return chunk_fits(e, h) && is_chunk_new(e, h->n) && !is_gpu(e) ? e->data + h->offset : NULL;
+	*ret_gpu = is_gpu(e) ? e->mr : NULL;
+	return chunk_fits(e, h) && is_chunk_new(e, h->n) && (!*ret_gpu || lane->gpu) ?
+		       e->data + h->offset : NULL;
 }
 
 void braid_comm_rx_bare(struct braid_comm *c, uint16_t seq, struct braid_hdr *h)

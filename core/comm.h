@@ -259,8 +259,14 @@ void braid_comm_leave(struct braid_link *link);	/* they stay where they are */
  */
 int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c);
 int braid_comm_rx_end(struct braid_lane *lane);
-/* Where the payload of a chunk that is yet to begin will go; NULL: not certain, ask later. */
-char *braid_comm_rx_place(struct braid_link *link, const struct braid_hdr *h);
+/*
+ * Where the payload of a chunk that is yet to begin will go; NULL: not certain, ask later.  *ret_gpu:
+ * the registration, if that is a GPU's, which is told to lanes that take it as it is (lane->gpu).
+ */
+char *braid_comm_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
+			  const struct braid_mr **ret_gpu);
+/* The same for lane->rx_dst; NULL: that is the CPU's. */
+const struct braid_mr *braid_comm_rx_gpu(const struct braid_lane *lane);
 /* What the header of message `seq` (its low half) would have said, which came without one. */
 void braid_comm_rx_bare(struct braid_comm *c, uint16_t seq, struct braid_hdr *h);
 /*

@@ -387,7 +387,7 @@ const struct braid_txf *braid_tx_here(struct braid_lane *lane)
 	struct braid_txq *q = &lane->tx;
 	struct braid_txf *f = &q->f[q->f_sent & q->fmask];
 
-	return !q->part && f->ext_len && bring_here(q, f) ? NULL : f;
+	return !q->part && f->ext_len && !lane->gpu && bring_here(q, f) ? NULL : f;
 }
 
 int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,

@@ -75,6 +75,7 @@ struct braid_lane {
 	uint32_t peer_grant;		/* the peer's link->grant when it was opened */
 	atomic_bool up;			/* else its socket is lost: see core/heal.h */
 	bool local;			/* the path is this host's memory */
+	bool gpu;			/* push() and poll() take memory of GPUs as it is */
 	uint32_t ack_frames;		/* received: then they are to be acknowledged */
 	uint64_t flight_max;		/* chunk bytes not acknowledged; 0: no limit */
 	struct braid_lock io;		/* for reading */

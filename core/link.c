@@ -176,6 +176,7 @@ static int lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 	lane->peer_grant = c->peer_grant;
 	lane->ack_frames = ACK_FRAMES;
 	lane->rx_broken = NULL;
+	lane->gpu = false;
 	return c->tr->lane_open(lane);
 }
 
@@ -886,7 +887,7 @@ static BRAID_APART int rx_begin_again(struct braid_lane *lane)
 	lane->rx_target = link->again.target;
 	lane->rx_dst = lane->rx_kind == BRAID_RX_DRAIN ? NULL : link->again.dst;
 	link->again.kind = BRAID_RX_NONE;
-	return braid_comm_rx_stage(lane);
+	return lane->gpu ? 0 : braid_comm_rx_stage(lane);
 }
 
 #define OF(TYPE) (1u << BRAID_F_##TYPE)
@@ -1008,6 +1009,9 @@ static BRAID_APART int rx_rest(struct braid_lane *lane, const char *p, size_t n)
 			at += BRAID_HDR_SIZE;
 		}
 		len = n - at < lane->rx_left ? n - at : lane->rx_left;
+		err = len && lane->gpu ? braid_comm_rx_stage(lane) : 0;
+		if (err)
+			return err;
 		if (len && lane->rx_dst) {
 			braid_copy_up(lane->rx_dst, p + at, len);
 			lane->rx_dst += len;

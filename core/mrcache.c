@@ -230,7 +230,7 @@ static int get_all(struct braid_mr *mr, const struct braid_mem *mem)
 	for (unsigned i = 0; i < dev->nmembers && mem->size && err != -ENOMEM; i++) {
 		struct braid_dev *m = dev->member[i];
 
-		if (!m->best || m->best->reg == braid_no_reg)
+		if (!m->best || (mem->gpu ? !m->best->gpu : m->best->reg == braid_no_reg))
 			continue;
 		mr->cached[i] = get(m, m->best, mem, &err);
 		if (mr->cached[i])

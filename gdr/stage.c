@@ -41,7 +41,7 @@ static struct braid_stage *stages;
 
 /* --- the context --------------------------------------------------------------------------- */
 
-static int enter(const struct braid_stage *s, int *ret_mode)
+int braid_stage_enter(const struct braid_stage *s, int *ret_mode)
 {
 	int err;
 
@@ -52,7 +52,7 @@ static int enter(const struct braid_stage *s, int *ret_mode)
 	return err;
 }
 
-static void leave(int mode)
+void braid_stage_leave(int mode)
 {
 	void *ctx;
 
@@ -67,7 +67,7 @@ static void unmake(struct braid_stage *s)
 {
 	int mode;
 
-	if (s->ctx && !enter(s, &mode)) {
+	if (s->ctx && !braid_stage_enter(s, &mode)) {
 		for (unsigned i = 0; i < BRAID_STAGE_SLOTS; i++) {
 			if (s->slot[i].event)
 				braid_cu.event_destroy(s->slot[i].event);
@@ -76,7 +76,7 @@ static void unmake(struct braid_stage *s)
 			braid_cu.host_free(s->memory);
 		if (s->stream)
 			braid_cu.stream_destroy(s->stream);
-		leave(mode);
+		braid_stage_leave(mode);
 	}
 	if (s->ctx)
 		braid_cu.primary_release(s->device);
@@ -126,11 +126,11 @@ static const char *make(struct braid_stage *s, int *ret_err)
 		s->ctx = NULL;
 		return "cuDevicePrimaryCtxRetain";
 	}
-	*ret_err = enter(s, &mode);
+	*ret_err = braid_stage_enter(s, &mode);
 	if (*ret_err)
 		return "cuCtxPushCurrent";
 	why = make_within(s, ret_err);
-	leave(mode);
+	braid_stage_leave(mode);
 	return why;
 }
 
@@ -177,6 +177,13 @@ int braid_stage_get(int gpu, struct braid_stage **ret, const char **ret_why)
 	err = get_locked(gpu, ret, ret_why);
 	pthread_mutex_unlock(&lock);
 	return err;
+}
+
+void braid_stage_hold(struct braid_stage *s)
+{
+	pthread_mutex_lock(&lock);
+	s->refs++;
+	pthread_mutex_unlock(&lock);
 }
 
 static bool is_quiet(struct braid_stage *s)
@@ -274,7 +281,7 @@ int braid_stage_begin(struct braid_stage *s, char *at, const void *own, size_t l
 	err = slot(s, &p);
 	if (err)
 		return err;
-	err = enter(s, &mode);
+	err = braid_stage_enter(s, &mode);
 	if (err) {
 		atomic_store(&p->state, FREE);
 		return err;
@@ -288,7 +295,7 @@ int braid_stage_begin(struct braid_stage *s, char *at, const void *own, size_t l
 	}
 	/* Even if only some of it is under way: that must be over before the memory is free. */
 	err = braid_cu_result(braid_cu.event_record(p->event, s->stream));
-	leave(mode);
+	braid_stage_leave(mode);
 	if (err)
 		p->err = err;
 	p->after = err ? LOST : LEFT;
@@ -303,10 +310,10 @@ int braid_stage_look(struct braid_staged *p)
 
 	if (braid_stage_is_lost(p))
 		return p->err;
-	if (enter(p->stage, &mode))
+	if (braid_stage_enter(p->stage, &mode))
 		return -EAGAIN;
 	code = braid_cu.event_query(p->event);
-	leave(mode);
+	braid_stage_leave(mode);
 	if (code == BRAID_CU_NOT_READY)
 		return -EAGAIN;
 	p->after = code ? LOST : FREE;
@@ -336,10 +343,10 @@ int braid_stage_flush(struct braid_stage *s)
 
 	if (!braid_cu.flush_writes)
 		return -EOPNOTSUPP;
-	err = enter(s, &mode);
+	err = braid_stage_enter(s, &mode);
 	if (err)
 		return err;
 	err = braid_cu_result(braid_cu.flush_writes(TO_THIS_GPU, SEEN_BY_IT));
-	leave(mode);
+	braid_stage_leave(mode);
 	return err;
 }

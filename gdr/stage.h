@@ -31,6 +31,15 @@ struct braid_staged;			/* a piece that may be under way */
 int braid_stage_get(int gpu, struct braid_stage **ret, const char **ret_why);
 /* What is still under way after the last one keeps all of it. */
 void braid_stage_put(struct braid_stage *s);
+/* One more who asks, of what is there: put() is due. */
+void braid_stage_hold(struct braid_stage *s);
+
+/*
+ * Between enter and leave, which takes *ret_mode, the thread's calls into the driver are made under
+ * that GPU's primary context.  0, or a negative errno: then there is no leave.
+ */
+int braid_stage_enter(const struct braid_stage *s, int *ret_mode);
+void braid_stage_leave(int mode);
 
 /*
  * At most BRAID_STAGE_PIECE bytes of the GPU's, to or from our own, are put under way; `own` is

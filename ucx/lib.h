@@ -20,6 +20,7 @@
 	X(config_release, ucp_config_release) \
 	X(init_version, ucp_init_version) \
 	X(cleanup, ucp_cleanup) \
+	X(context_query, ucp_context_query) \
 	X(worker_create, ucp_worker_create) \
 	X(worker_destroy, ucp_worker_destroy) \
 	X(worker_get_address, ucp_worker_get_address) \

@@ -10,7 +10,10 @@ struct braid_ucx_port {
 	ucp_context_h ctx;
 	char nets[256];			/* what UCX calls the device */
 	bool rdma;			/* there is an RDMA port among them, or may be */
+	bool gpu;			/* memory of a GPU goes as it is */
 };
+
+extern const struct braid_gpu braid_ucx_gpu;
 
 int braid_ucx_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len);
 

@@ -17,7 +17,8 @@
  * Each lane has a worker of its own: nothing of it is shared with other lanes, and once it is
  * destroyed nothing of the lane's is read or written any more.  UCX's calls on it are made with
  * w->lock held, which its callbacks thus hold as well; the link's lock is taken before, or not at
- * all.
+ * all.  Once memory of a GPU has been among what it moves they are made under that GPU's context,
+ * of which UCX asks the driver: the service thread has none.
  *
  * lane->fd is the socket of the handshake: it ends when the peer's process does.
  *
@@ -41,6 +42,7 @@
 #include "core/log.h"
 #include "core/os.h"
 #include "core/work.h"
+#include "gdr/stage.h"
 #include "ucx/port.h"
 
 enum {
@@ -95,6 +97,7 @@ struct wire {
 	unsigned paid, asked;
 	unsigned fruitless;
 	struct braid_look look;		/* the service thread's */
+	struct braid_stage *gpu;	/* of the first GPU whose memory was given to UCX */
 };
 
 static struct wire *wire_of(const struct braid_lane *lane)
@@ -178,19 +181,53 @@ static void received(void *req, ucs_status_t status, const ucp_tag_recv_info_t *
 	braid_ucp.request_free(req);
 }
 
-/* Without completion at once, of which UCX 1.13 does not tell the length. */
-static void post(struct wire *w, struct slot *s, size_t size, uint64_t tag)
+/* Memory of that GPU's from now on. */
+static void has_gpu(struct wire *w, const struct braid_mr *mr)
+{
+	if (w->gpu || !mr->stage)
+		return;
+	w->gpu = mr->stage;
+	braid_stage_hold(w->gpu);
+}
+
+static bool enter_gpu(const struct wire *w, int *ret_mode)
+{
+	return w->gpu && !braid_stage_enter(w->gpu, ret_mode);
+}
+
+static unsigned turn(struct wire *w)
+{
+	int mode;
+	bool in = enter_gpu(w, &mode);
+	unsigned n = braid_ucp.worker_progress(w->worker);
+
+	if (in)
+		braid_stage_leave(mode);
+	return n;
+}
+
+/* Without completion at once, of which UCX 1.13 does not tell the length.  gpu: that has s->at. */
+static void post(struct wire *w, struct slot *s, size_t size, uint64_t tag,
+		 const struct braid_mr *gpu)
 {
 	ucp_request_param_t param = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
 				UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
-		.cb.recv = received, .user_data = s, .memory_type = UCS_MEMORY_TYPE_HOST,
+		.cb.recv = received, .user_data = s,
+		.memory_type = gpu ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST,
 	};
+	bool in;
+	int mode;
 
 	s->waits = true;		/* it may be called back before this returns */
 	if (!w->worker)
 		return;			/* left in between */
+	if (gpu)
+		has_gpu(w, gpu);
+	in = enter_gpu(w, &mode);
 	s->req = braid_ucp.tag_recv(w->worker, s->at, size, w->tag_rx | tag, UINT64_MAX, &param);
+	if (in)
+		braid_stage_leave(mode);
 	if (!UCS_PTR_IS_ERR(s->req))
 		return;
 	s->waits = false;
@@ -202,11 +239,29 @@ static void post(struct wire *w, struct slot *s, size_t size, uint64_t tag)
 static void post_heads(struct wire *w)
 {
 	while (w->posted - w->slots < SLOTS)
-		post(w, &w->slot[w->posted++ % SLOTS], SLOT, TAG_HEAD);
+		post(w, &w->slot[w->posted++ % SLOTS], SLOT, TAG_HEAD, NULL);
 }
 
-/* 0, -EAGAIN: UCX has enough to do, or an error. */
-static int send_msg(struct wire *w, const void *data, size_t len, uint64_t tag)
+static ucs_status_ptr_t send_gpu(struct wire *w, const void *data, size_t len, uint64_t tag,
+				 const struct braid_mr *gpu)
+{
+	ucp_request_param_t param = w->send_param;
+	ucs_status_ptr_t req;
+	bool in;
+	int mode;
+
+	param.memory_type = UCS_MEMORY_TYPE_CUDA;
+	has_gpu(w, gpu);
+	in = enter_gpu(w, &mode);
+	req = braid_ucp.tag_send(w->ep, data, len, w->tag_tx | tag, &param);
+	if (in)
+		braid_stage_leave(mode);
+	return req;
+}
+
+/* 0, -EAGAIN: UCX has enough to do, or an error.  gpu: that has the data, or NULL. */
+static int send_msg(struct wire *w, const void *data, size_t len, uint64_t tag,
+		    const struct braid_mr *gpu)
 {
 	ucs_status_ptr_t req;
 
@@ -216,7 +271,8 @@ static int send_msg(struct wire *w, const void *data, size_t len, uint64_t tag)
 		return -EIO;
 	if (w->flying >= FLYING)
 		return -EAGAIN;
-	req = braid_ucp.tag_send(w->ep, data, len, w->tag_tx | tag, &w->send_param);
+	req = gpu ? send_gpu(w, data, len, tag, gpu) :
+		    braid_ucp.tag_send(w->ep, data, len, w->tag_tx | tag, &w->send_param);
 	if (UCS_PTR_IS_ERR(req)) {
 		on_error(w, NULL, UCS_PTR_STATUS(req));
 		return -EIO;
@@ -227,7 +283,7 @@ static int send_msg(struct wire *w, const void *data, size_t len, uint64_t tag)
 
 static void progress(struct wire *w)
 {
-	for (unsigned i = 0; i < TURNS && braid_ucp.worker_progress(w->worker); i++)
+	for (unsigned i = 0; i < TURNS && turn(w); i++)
 		;
 }
 
@@ -247,7 +303,7 @@ static void end_sends(struct wire *w)
 
 	while ((UCS_PTR_IS_PTR(req) && braid_ucp.request_status(req) == UCS_INPROGRESS) ||
 	       w->flying) {
-		if (!braid_ucp.worker_progress(w->worker) && braid_os->now_ns() > until)
+		if (!turn(w) && braid_os->now_ns() > until)
 			break;
 	}
 	if (UCS_PTR_IS_PTR(req))
@@ -301,6 +357,7 @@ static void end_free(struct braid_work *work)
 {
 	struct wire *w = braid_container(work, struct wire, ending);
 
+	braid_stage_put(w->gpu);
 	free(w->memory);
 	free(w->scratch);
 	free(w);
@@ -443,7 +500,7 @@ static int open_wire(struct coming *c, struct wire *w)
 	for (unsigned i = 0; i < SLOTS; i++)
 		w->slot[i].at = w->memory + i * SLOT;
 	post_heads(w);
-	post(w, &w->hello, 0, TAG_HELLO);
+	post(w, &w->hello, 0, TAG_HELLO, NULL);
 	return tell_address(c, w);
 }
 
@@ -466,7 +523,7 @@ static int meet_peer(struct coming *c, struct wire *w)
 	if (!len || le16toh(len) > ADDRESS_MAX || w->tag_tx & ((1 << TAG_BITS) - 1))
 		return -EBADMSG;
 	err = failed(c, "ucp_ep_create", braid_ucp.ep_create(w->worker, &params, &w->ep));
-	return err ? err : send_msg(w, "", 0, TAG_HELLO);
+	return err ? err : send_msg(w, "", 0, TAG_HELLO, NULL);
 }
 
 /* One that is not wanted any more is left as it is. */
@@ -668,7 +725,8 @@ static int ucx_setup_ready(struct braid_setup *s)
  * The link's lock is not held while much is copied.  Nor is the worker's waited for: who waits may
  * be the service thread, and the caller who has it goes on asking, without the link's lock in vain.
  */
-static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, uint64_t tag)
+static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, uint64_t tag,
+			 const struct braid_mr *gpu)
 {
 	struct wire *w = wire_of(lane);
 	int err;
@@ -677,7 +735,7 @@ static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, 
 		return -EAGAIN;
 	if (len > BRAID_COPY_LOCKED)
 		braid_unlock(&lane->link->lock);
-	err = send_msg(w, data, len, tag);
+	err = send_msg(w, data, len, tag, gpu);
 	braid_unlock(&w->lock);
 	if (len > BRAID_COPY_LOCKED)
 		braid_lock_wait(&lane->link->lock);
@@ -710,10 +768,11 @@ static int ucx_push(struct braid_lane *lane)
 			assert(!q->part);
 			braid_tx_stamp(lane);
 			len = braid_tx_piece(q, SLOT, true);
-			err = send_unlocked(lane, q->ring + f->off, len, TAG_HEAD);
+			err = send_unlocked(lane, q->ring + f->off, len, TAG_HEAD, NULL);
 		} else {
 			len = f->ext_len;
-			err = send_unlocked(lane, f->ext, len, TAG_PAYLOAD);
+			err = send_unlocked(lane, f->ext, len, TAG_PAYLOAD,
+					    braid_tx_gpu(lane) ? f->owner->mr : NULL);
 		}
 		if (err)
 			break;
@@ -728,18 +787,19 @@ static BRAID_HOT int ucx_post(struct braid_lane *lane, uint32_t imm, const char 
 			      uint32_t len)
 {
 	(void)imm;
-	return send_unlocked(lane, payload - BRAID_SHORT_SIZE, len + BRAID_SHORT_SIZE, TAG_HEAD);
+	return send_unlocked(lane, payload - BRAID_SHORT_SIZE, len + BRAID_SHORT_SIZE, TAG_HEAD,
+			     NULL);
 }
 
 /* --- receiving, with the link's lock held -------------------------------------------------- */
 
-static void ask(struct wire *w, char *at, size_t len, uint32_t comm)
+static void ask(struct wire *w, char *at, size_t len, uint32_t comm, const struct braid_mr *gpu)
 {
 	struct slot *s = &w->payload[w->asked++ % PAYLOADS];
 
 	s->at = at;
 	s->comm = comm;
-	post(w, s, len, TAG_PAYLOAD);
+	post(w, s, len, TAG_PAYLOAD, gpu);
 }
 
 static int await_payload(struct braid_lane *lane, struct wire *w)
@@ -754,7 +814,8 @@ static int await_payload(struct braid_lane *lane, struct wire *w)
 	braid_lock_wait(&w->lock);
 	w->awaits_payload = true;
 	if (w->asked == w->paid)
-		ask(w, at, lane->rx_left, w->scratch ? NOBODYS : lane->rx_hdr.comm);
+		ask(w, at, lane->rx_left, w->scratch ? NOBODYS : lane->rx_hdr.comm,
+		    w->scratch ? NULL : braid_comm_rx_gpu(lane));
 	braid_unlock(&w->lock);
 	return 0;
 }
@@ -774,15 +835,16 @@ static void ask_ahead(struct braid_lane *lane, struct wire *w)
 	braid_lock_wait(&w->lock);
 	for (; w->worker && may_ask(w); w->seen += !w->blind) {
 		const struct slot *s = &w->slot[w->seen % SLOTS];
+		const struct braid_mr *gpu;
 		struct braid_hdr h;
 		char *at;
 
 		if (!braid_frames_lack(s->at, s->len, &h))
 			continue;
-		at = braid_comm_rx_place(lane->link, &h);
+		at = braid_comm_rx_place(lane, &h, &gpu);
 		w->blind = !at;
 		if (at)
-			ask(w, at, h.len, h.comm);
+			ask(w, at, h.len, h.comm, gpu);
 	}
 	braid_unlock(&w->lock);
 }
@@ -840,7 +902,7 @@ static bool look(struct wire *w)
 {
 	post_heads(w);
 	for (unsigned i = 0; i < TURNS; i++) {
-		unsigned n = braid_ucp.worker_progress(w->worker);
+		unsigned n = turn(w);
 
 		if (has_something(w))
 			return true;
@@ -905,6 +967,7 @@ static int ucx_poll(struct braid_lane *lane)
 static int ucx_open(struct braid_lane *lane)
 {
 	lane->local = false;
+	lane->gpu = braid_ucx_port_of(lane->link->key.dev->member[lane->member])->gpu;
 	lane->flight_max = FLIGHT;
 	lane->event_fd = wire_of(lane)->efd;
 	return 0;
@@ -977,7 +1040,7 @@ static bool ucx_arm(struct braid_lane *lane)
 		status = braid_ucp.worker_arm(w->worker);
 		if (status != UCS_ERR_BUSY)
 			break;
-		braid_ucp.worker_progress(w->worker);
+		turn(w);
 	}
 	braid_unlock(&w->lock);
 	return status == UCS_OK;
@@ -1008,6 +1071,7 @@ const struct braid_transport braid_ucx = {
 	.events = braid_no_events,
 	.reg = braid_no_reg,
 	.dereg = braid_no_dereg,
+	.gpu = &braid_ucx_gpu,
 	.blob = true,
 	.slow = true,
 	.setup = ucx_setup,

@@ -32,6 +32,7 @@ enum { MEG = 1 << 20, REGS = 2000, DMA_BUF_FD = 1, EARLY = 200, EARLY_MS = 5, EN
 
 /* -- the fakes -------------------------------------------------------------------------------- */
 
+static bool by_ucx;		/* no NIC: UCX, as tests/ucx/gpu.sh has it */
 static long (*nic_ctl)(const char *cmd);
 static long (*gpu_ctl)(const char *cmd);
 static void *(*gpu_bytes)(const void *ptr, size_t size);
@@ -96,7 +97,8 @@ static struct net *up(struct abi *t, const char *kind, const char *more)
 	char text[256];
 
 	snprintf(text, sizeof(text), "nic0:%s,netdev=lo%s", kind, more);
-	setenv("BRAID_TEST_FAKE_DEVICES", text, 1);
+	if (!by_ucx)
+		setenv("BRAID_TEST_FAKE_DEVICES", text, 1);
 	if (!gpu_ctl)
 		cuda_load();
 	return abi_up(t);
@@ -320,9 +322,10 @@ static void messages(struct abi *t, const char *kind, const char *more)
 			move(net, &p, how & 1, how & 2, sizes[i], how & 4);
 	}
 	EQ(0, gpu("blocked"));			/* nothing that would wait for NCCL's kernel */
-	EQ(0, gpu("staging"));			/* nor is anything kept */
+	EQ(0, by_ucx ? 0 : gpu("staging"));	/* nor is anything kept, but by UCX's lanes */
 	pair_close(net, &p);
 	abi_down(net);
+	WAIT_FOR(!gpu("staging"));
 }
 
 static void rocev2(struct abi *t)
@@ -2490,8 +2493,131 @@ static const struct abi_case cases[] = {
 	CASE("each registration fails once", nic_fails, .since = NET_ABI_NEWEST, .seconds = 240),
 };
 
+/* -- by UCX ----------------------------------------------------------------------------------- */
+
+static void ucx_offers(struct abi *t)
+{
+	offer_is(t, "", "", HOST | CUDA);
+	EQ(0, gpu("mode"));
+}
+
+static void ucx_silent(struct abi *t)
+{
+	unsetenv("BRAID_TEST_UCP_CUDA");
+	offer_is(t, "", "", HOST);
+}
+
+static void ucx_none(struct abi *t)
+{
+	setenv("BRAID_GPU", "none", 1);
+	offer_is(t, "", "", HOST);
+}
+
+static void ucx_broken(struct abi *t)
+{
+	setenv("BRAID_TEST_UCP_CUDA", "broken", 1);
+	offer_is(t, "", "", HOST);
+}
+
+static void ucx_lies(struct abi *t)
+{
+	setenv("BRAID_TEST_UCP_CUDA", "lies", 1);
+	offer_is(t, "", "", HOST);
+}
+
+static void ucx_messages(struct abi *t)
+{
+	messages(t, "", "");
+}
+
+/* Endpoints break: what is under way goes on over TCP, by the driver's copies, and comes back. */
+static void ucx_breaks(struct abi *t)
+{
+	struct pair p = { 0 };
+	struct buf from, to;
+	struct net *net;
+
+	setenv("BRAID_TRANSPORTS", "ucx,tcp", 1);
+	setenv("BRAID_TEST_UCP_BREAK", "3000", 1);
+	net = up(t, "", "");
+	warns_expected();
+	pair_open(net, &p);
+	from = gpu_new(net, p.send, MEG);
+	to = gpu_new(net, p.recv, MEG);
+	for (unsigned i = 0; !gpu("copies"); i++) {
+		TRUE(i < 20000);
+		TRUE(pass(net, &p, &from, &to, i % 3 ? MEG - i : 8192, i));
+	}
+	for (unsigned i = 0; i < FEW; i++)
+		TRUE(pass(net, &p, &from, &to, MEG - i, i));
+	EQ(0, gpu("blocked"));
+	gpu_end(net, &from);
+	gpu_end(net, &to);
+	pair_close(net, &p);
+	EQ(0, gpu("stray"));
+	abi_down(net);
+}
+
+static void ucx_sender(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *send = send_to(net, fd);
+
+	meet(fd);
+	send_one(net, send, BIG, 1);
+	meet(fd);
+	OK(net_close_send(net, send));
+	abi_down(net);
+}
+
+/* The thread that moves it then has no context of the driver's by itself. */
+static void ucx_nobody_calls(struct abi *t)
+{
+	struct peer peer = peer_start(t, ucx_sender);
+	uint8_t *bytes, was;
+	struct net *net = up(t, "", "");
+	struct buf in;
+	struct op op;
+	void *recv;
+
+	recv = recv_from(net, peer.fd);
+	in = gpu_new(net, recv, BIG);
+	bytes = bytes_of(&in);
+	blank(bytes, BIG);
+	was = bytes[BIG - 1];		/* the last to come */
+	op = op_recv(net, recv, &in, BIG, 0);
+	ops_post(&op, 1);
+	meet(peer.fd);
+	WAIT_FOR_MS(ALONE_MS, *(volatile uint8_t *)&bytes[BIG - 1] != was);
+	ops_run(&op, 1);
+	filled(bytes, BIG, 1);
+	EQ(0, gpu("copies"));
+	meet(peer.fd);
+	gpu_end(net, &in);
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+	peer_join(&peer);
+}
+
+static const struct abi_case ucx_cases[] = {
+	CASE("GPU memory is offered where UCX has moved some", ucx_offers, .since = 6),
+	CASE("where UCX does not say that it can, nothing is", ucx_silent, ONCE),
+	CASE("BRAID_GPU=none: nothing is offered", ucx_none, ONCE),
+	CASE("UCX says that it can, and can't: nothing is offered", ucx_broken, ONCE),
+	CASE("UCX brings other bytes: nothing is offered", ucx_lies, ONCE),
+	CASE("messages between GPU and host, all sizes, early and late", ucx_messages, ONCE),
+	CASE("endpoints break under messages of a GPU: they go on over TCP", ucx_breaks, ONCE),
+	CASE("a message comes into a GPU although nobody calls", ucx_nobody_calls, ONCE),
+	CASE("memory of a GPU is taken back with messages under way", taken_back, ONCE),
+};
+
 int main(void)
 {
+	const char *ucx = getenv("BRAID_TEST_UCX");
+
+	by_ucx = ucx && !strcmp(ucx, "gpu");
+	if (by_ucx)
+		return abi_main(__FILE__, ucx_cases, sizeof(ucx_cases) / sizeof(ucx_cases[0]));
 	find(load("fake", "libibverbs.so.1"), "braid_fake_ctl", &nic_ctl);
 	return abi_main(__FILE__, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -226,13 +226,14 @@ static void bare(unsigned l, const struct braid_hdr *h)
 /* Where a payload may be received ahead of its turn there is room for all of it. */
 static void look_ahead(const void *bytes, size_t n)
 {
+	const struct braid_mr *gpu;
 	struct braid_hdr h;
 	char *at = NULL;
 
 	if (!braid_frames_lack(bytes, n, &h))
 		return;
 	braid_lock_wait(&w.link->lock);
-	at = braid_comm_rx_place(w.link, &h);
+	at = braid_comm_rx_place(w.link->lane[0], &h, &gpu);
 	if (at)
 		memset(at, 1, h.len);
 	braid_unlock(&w.link->lock);

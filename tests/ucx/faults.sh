@@ -2,20 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # faults.sh - UCX whose calls fail and whose endpoints break (tests/ucx/shim.c), TCP beside it: the
 # bytes arrive all the same.  BRAID_TEST_UCX_STEP: of the calls, every so many-th fails (7).
-tls=shm,self
-programs=
-BRAID_TEST_PROGRAMS=none
-# shellcheck source=tests/ucx/lib.sh
-. "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/ucx/shim.sh
+. "$(dirname "$0")/shim.sh"
 : "${BRAID_TEST_UCX_STEP:=7}"
-
-BRAID_TEST_UCP=$(ldconfig -p | awk '$1 == "libucp.so.0" { print $NF; exit }')
-export BRAID_TEST_UCP
-[ -n "$BRAID_TEST_UCP" ] || skip "ldconfig does not know where libucp.so.0 is"
-[ -e "$build/tests/ucx/.libs/libucp.so.0" ] || skip "built without UCX"
-plain=${LD_LIBRARY_PATH-}
-LD_LIBRARY_PATH=$build/tests/ucx/.libs${plain:+:$plain}
-export LD_LIBRARY_PATH
 
 # transfer OPTIONS... - there and back, by UCX or else by TCP.
 transfer()

@@ -6,6 +6,9 @@
  * BRAID_TEST_UCP_FAIL=K	the K-th call in a process fails, if it can; =K+: all from then on
  * BRAID_TEST_UCP_BREAK=K	the K-th progress in a process says that the endpoint is broken; =K+:
  *				from then on every endpoint is, as soon as it has been made
+ * BRAID_TEST_UCP_CUDA=1	UCX says that it has support of GPUs' memory, and moves that of tests/fakecuda, by
+ *				memory of its own; where the calling thread has no context, it fails;
+ *				=broken: it can't send any; =lies: it sends other bytes
  * BRAID_TEST_UCP_COUNT=FILE	the number of calls that could have failed is appended as workers go
  * BRAID_TEST_UCP_TIMES=FILE	"THREAD CALL MICROSECONDS" is appended by calls that make a worker or an
  *				endpoint or destroy one, by the first of a thread that arms one, and by
@@ -41,6 +44,7 @@ static atomic_uint nends;
 
 static void *real;
 static const char *times;
+static const char *cuda;
 
 static void read_point(const char *env, unsigned long *at, bool *on)
 {
@@ -57,6 +61,7 @@ __attribute__((constructor)) static void begin(void)
 	const char *path = getenv("BRAID_TEST_UCP");
 
 	times = getenv("BRAID_TEST_UCP_TIMES");
+	cuda = getenv("BRAID_TEST_UCP_CUDA");
 	real = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 	read_point("BRAID_TEST_UCP_FAIL", &fail.at, &fail.on);
 	read_point("BRAID_TEST_UCP_BREAK", &broken.at, &broken.on);
@@ -135,6 +140,15 @@ OUT ucs_status_t ucp_init_version(unsigned major, unsigned minor, const ucp_para
 OUT void ucp_cleanup(ucp_context_h context)
 {
 	REAL(ucp_cleanup, context);
+}
+
+OUT ucs_status_t ucp_context_query(ucp_context_h context, ucp_context_attr_t *attr)
+{
+	ucs_status_t status = fails() ? UCS_ERR_UNSUPPORTED : REAL(ucp_context_query, context, attr);
+
+	if (cuda && attr->field_mask & UCP_ATTR_FIELD_MEMORY_TYPES)
+		attr->memory_types |= UCS_BIT(UCS_MEMORY_TYPE_CUDA);
+	return status;
 }
 
 OUT ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t *params,
@@ -245,11 +259,129 @@ OUT ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *pa
 	return req;
 }
 
+/* --- memory of a GPU's ----------------------------------------------------------------------- */
+
+struct moved {				/* on its way, in memory of ours */
+	void *bytes;
+	const void *gpu;
+	ucp_request_param_t theirs;
+};
+
+static bool is_gpu(const ucp_request_param_t *param)
+{
+	return param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMORY_TYPE &&
+	       param->memory_type == UCS_MEMORY_TYPE_CUDA;
+}
+
+static bool has_context(void)
+{
+	int (*get)(int *ret), device;
+	void *at = dlsym(RTLD_DEFAULT, "cuCtxGetDevice");
+
+	memcpy(&get, &at, sizeof(get));
+	return at && get(&device) == 0;
+}
+
+/* Where those are that the GPU has: memory that has been freed has none. */
+static void *bytes_of(const void *gpu, size_t size)
+{
+	void *(*find_bytes)(const void *ptr, size_t size), *bytes;
+	void *at = dlsym(RTLD_DEFAULT, "braid_fakecuda_bytes");
+
+	memcpy(&find_bytes, &at, sizeof(find_bytes));
+	bytes = at ? find_bytes(gpu, size ? size : 1) : NULL;
+	if (!bytes) {
+		fprintf(stderr, "shim: %zu bytes at %p are no GPU's\n", size, gpu);
+		abort();
+	}
+	return bytes;
+}
+
+static struct moved *moved_new(const void *gpu, size_t size, const ucp_request_param_t *param,
+			       ucp_request_param_t *ret)
+{
+	struct moved *m = malloc(sizeof(*m));
+
+	*m = (struct moved){ .bytes = malloc(size ? size : 1), .gpu = gpu, .theirs = *param };
+	*ret = *param;
+	ret->memory_type = UCS_MEMORY_TYPE_HOST;
+	ret->user_data = m;
+	return m;
+}
+
+static void moved_free(struct moved *m)
+{
+	free(m->bytes);
+	free(m);
+}
+
+static void moved_sent(void *req, ucs_status_t status, void *arg)
+{
+	struct moved *m = arg;
+
+	m->theirs.cb.send(req, status, m->theirs.user_data);
+	moved_free(m);
+}
+
+static void moved_here(void *req, ucs_status_t status, const ucp_tag_recv_info_t *info, void *arg)
+{
+	struct moved *m = arg;
+
+	if (status == UCS_OK && !has_context())
+		status = UCS_ERR_NO_DEVICE;
+	if (status == UCS_OK)
+		memcpy(bytes_of(m->gpu, info->length), m->bytes, info->length);
+	m->theirs.cb.recv(req, status, info, m->theirs.user_data);
+	moved_free(m);
+}
+
+static ucs_status_ptr_t send_gpu(ucp_ep_h ep, const void *data, size_t count, ucp_tag_t tag,
+				 const ucp_request_param_t *param)
+{
+	ucp_request_param_t ours;
+	struct moved *m;
+	ucs_status_ptr_t req;
+
+	if (!cuda || !has_context())
+		return UCS_STATUS_PTR(UCS_ERR_NO_DEVICE);
+	if (!strcmp(cuda, "broken"))
+		return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
+	m = moved_new(data, count, param, &ours);
+	ours.cb.send = moved_sent;
+	memcpy(m->bytes, bytes_of(data, count), count);
+	if (!strcmp(cuda, "lies"))
+		memset(m->bytes, 0, count / 2);
+	req = REAL(ucp_tag_send_nbx, ep, m->bytes, count, tag, &ours);
+	if (!UCS_PTR_IS_PTR(req))
+		moved_free(m);
+	return req;
+}
+
+static ucs_status_ptr_t recv_gpu(ucp_worker_h worker, void *data, size_t count, ucp_tag_t tag,
+				 ucp_tag_t mask, const ucp_request_param_t *param)
+{
+	ucp_request_param_t ours;
+	struct moved *m;
+	ucs_status_ptr_t req;
+
+	if (!cuda || !has_context())
+		return UCS_STATUS_PTR(UCS_ERR_NO_DEVICE);
+	m = moved_new(data, count, param, &ours);
+	ours.cb.recv = moved_here;
+	req = REAL(ucp_tag_recv_nbx, worker, m->bytes, count, tag, mask, &ours);
+	if (UCS_PTR_IS_ERR(req))
+		moved_free(m);
+	return req;
+}
+
+/* --- messages -------------------------------------------------------------------------------- */
+
 OUT ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void *data, size_t count, ucp_tag_t tag,
 				      const ucp_request_param_t *param)
 {
 	uint64_t begun = times ? now_us() : 0;
 	ucs_status_ptr_t req = fails() ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR) :
+			       is_gpu(param) ? send_gpu(ep, data, count, tag, param) :
 					 REAL(ucp_tag_send_nbx, ep, data, count, tag, param);
 
 	if (times)
@@ -263,6 +395,7 @@ OUT ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *data, size_t co
 	uint64_t begun = times ? now_us() : 0;
 	ucs_status_ptr_t req = fails() ?
 			       UCS_STATUS_PTR(UCS_ERR_NO_MEMORY) :
+			       is_gpu(param) ? recv_gpu(worker, data, count, tag, mask, param) :
 			       REAL(ucp_tag_recv_nbx, worker, data, count, tag, mask, param);
 
 	if (times)

@@ -1555,6 +1555,13 @@ static struct braid_req *credited(char *to, size_t room)
 	return r;
 }
 
+static char *place_at(unsigned end, const struct braid_hdr *h)
+{
+	const struct braid_mr *gpu;
+
+	return braid_comm_rx_place(p.end[end]->lane[0], h, &gpu);
+}
+
 static void lies_about_a_credited_receive_are_refused(void **state)
 {
 	struct braid_hdr start = {
@@ -1614,7 +1621,7 @@ static void lies_about_a_credited_receive_are_refused(void **state)
 				continue;
 			assert_int_equal(err, 0);
 			/* Nor is a place told for a chunk that will be refused, or is none. */
-			if (braid_comm_rx_place(p.end[B], &h) != (kind == 'C' ? to : NULL))
+			if (place_at(B, &h) != (kind == 'C' ? to : NULL))
 				fail_msg("%s: its place", rows[i].what);
 			err = null_forge(&p, A, 0, &h, payload);
 		}
@@ -1629,20 +1636,26 @@ static void the_place_of_a_chunk_is_told_while_its_receive_waits(void **state)
 		.type = BRAID_F_CHUNK, .tag = 1, .rseq = 1, .n = 1, .len = 500, .offset = 500,
 		.size = 1000, .comm = cs->id,
 	};
+	struct braid_mr gpu = { .gpu = true };
 	char to[1000];
 
 	(void)state;
 	credited(to, sizeof(to));
-	assert_ptr_equal(braid_comm_rx_place(p.end[B], &h), to + 500);
+	assert_ptr_equal(place_at(B, &h), to + 500);
 	h.rseq = 2;
-	assert_null(braid_comm_rx_place(p.end[B], &h));	/* not asked for yet */
+	assert_null(place_at(B, &h));	/* not asked for yet */
 	h.rseq = 1;
 	h.comm += 2;
-	assert_null(braid_comm_rx_place(p.end[B], &h));	/* no such comm */
+	assert_null(place_at(B, &h));	/* no such comm */
 	h.comm -= 2;
-	assert_null(braid_comm_rx_place(p.end[A], &h));	/* who sends receives nothing */
+	assert_null(place_at(A, &h));	/* who sends receives nothing */
+	cr->recv[1].mr = &gpu;
+	assert_null(place_at(B, &h));	/* it comes here first */
+	p.end[B]->lane[0]->gpu = true;
+	assert_ptr_equal(place_at(B, &h), to + 500);
+	cr->recv[1].mr = NULL;
 	braid_comm_fail(cr, -EIO);
-	assert_null(braid_comm_rx_place(p.end[B], &h));
+	assert_null(place_at(B, &h));
 }
 
 /* While one lane is in the middle of a chunk, the receive can't be completed by another. */

@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
@@ -134,10 +135,10 @@ static ucs_status_t try_move(struct try *t, char *to, const char *from)
 	return status == UCS_OK ? t->status : status;
 }
 
-/* 0, or what failed of it, in *ret_what. */
-static int try_all(ucp_context_h ctx, char *gpu, const char **ret_what)
+/* 0, or what failed of it, in *ret_what.  There is room for TRIED bytes at `want` and at `got`. */
+static int try_with(ucp_context_h ctx, char *gpu, uint8_t *want, uint8_t *got,
+		    const char **ret_what)
 {
-	static uint8_t want[TRIED], got[TRIED];
 	struct try t = { .status = UCS_OK };
 	struct braid_ucp_guard g;
 	ucs_status_t status;
@@ -158,6 +159,17 @@ static int try_all(ucp_context_h ctx, char *gpu, const char **ret_what)
 		return braid_ucp_errno(status);
 	*ret_what = "other bytes came";
 	return braid_gpu_read(got, gpu + TRIED, TRIED) || memcmp(want, got, TRIED) ? -EIO : 0;
+}
+
+static int try_all(ucp_context_h ctx, char *gpu, const char **ret_what)
+{
+	uint8_t *bytes = malloc(2 * TRIED);
+	int err;
+
+	*ret_what = "no memory to try it with";
+	err = bytes ? try_with(ctx, gpu, bytes, bytes + TRIED, ret_what) : -ENOMEM;
+	free(bytes);
+	return err;
 }
 
 /* --- what is offered ----------------------------------------------------------------------- */

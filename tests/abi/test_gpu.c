@@ -1038,18 +1038,15 @@ static void big_sender(struct abi *t, int fd)
 }
 
 /* Of many pieces, and nobody calls: NCCL's thread may be asleep. */
-static void nobody_calls(struct abi *t)
+static void comes_alone(struct abi *t, void (*sender)(struct abi *t, int fd))
 {
-	struct peer peer = peer_start(t, big_sender);
+	struct peer peer = peer_start(t, sender);
+	struct net *net = up(t, "rocev2", ALL_WAYS);
 	uint8_t *bytes, was;
-	struct net *net;
 	struct buf in;
 	struct op op;
 	void *recv;
 
-	setenv("BRAID_GPU_STAGE", "2", 1);
-	net = up(t, "rocev2", ALL_WAYS);
-	warns_expected();		/* that the link is carried by TCP */
 	recv = recv_from(net, peer.fd);
 	in = gpu_new(net, recv, BIG);
 	bytes = bytes_of(&in);
@@ -1066,6 +1063,13 @@ static void nobody_calls(struct abi *t)
 	OK(net_close_recv(net, recv));
 	abi_down(net);
 	peer_join(&peer);
+}
+
+static void nobody_calls(struct abi *t)
+{
+	setenv("BRAID_GPU_STAGE", "2", 1);
+	warns_expected();		/* that the link is carried by TCP */
+	comes_alone(t, big_sender);
 }
 
 enum { LEFT_N = 8, LEFT = 3000 };
@@ -2573,30 +2577,8 @@ static void ucx_sender(struct abi *t, int fd)
 /* The thread that moves it then has no context of the driver's by itself. */
 static void ucx_nobody_calls(struct abi *t)
 {
-	struct peer peer = peer_start(t, ucx_sender);
-	uint8_t *bytes, was;
-	struct net *net = up(t, "", "");
-	struct buf in;
-	struct op op;
-	void *recv;
-
-	recv = recv_from(net, peer.fd);
-	in = gpu_new(net, recv, BIG);
-	bytes = bytes_of(&in);
-	blank(bytes, BIG);
-	was = bytes[BIG - 1];		/* the last to come */
-	op = op_recv(net, recv, &in, BIG, 0);
-	ops_post(&op, 1);
-	meet(peer.fd);
-	WAIT_FOR_MS(ALONE_MS, *(volatile uint8_t *)&bytes[BIG - 1] != was);
-	ops_run(&op, 1);
-	filled(bytes, BIG, 1);
+	comes_alone(t, ucx_sender);
 	EQ(0, gpu("copies"));
-	meet(peer.fd);
-	gpu_end(net, &in);
-	OK(net_close_recv(net, recv));
-	abi_down(net);
-	peer_join(&peer);
 }
 
 static const struct abi_case ucx_cases[] = {

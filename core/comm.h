@@ -260,8 +260,8 @@ void braid_comm_leave(struct braid_link *link);	/* they stay where they are */
 int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c);
 int braid_comm_rx_end(struct braid_lane *lane);
 /*
- * Where the payload of a chunk that is yet to begin will go; NULL: not certain, ask later.  *ret_gpu:
- * the registration, if that is a GPU's, which is told to lanes that take it as it is (lane->gpu).
+ * Where the payload of a chunk that is yet to begin will go; NULL: not certain, ask later.
+ * *ret_gpu: the registration, if that is a GPU's: only lanes that take it as it is are told.
  */
 char *braid_comm_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
 			  const struct braid_mr **ret_gpu);

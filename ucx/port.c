@@ -65,9 +65,9 @@ struct wish {
  *
  * What has come through shared memory is given back by pieces, not by halves of the queue, and two
  * pieces are looked at a call, not 16: so heads are seen before most of their payload has come, and
- * that goes to its place.  (Both names of each, as below.)  Pieces are of 33 KiB, two for 64 KiB; 32
- * of them are 1 MiB, which stays in a cache, and UCX takes memory for 128 at a time: 4 MiB, as for 512
- * of the 8 KiB that it would have.
+ * that goes to its place.  (Both names of each, as below.)  Pieces are of 33 KiB, two for 64 KiB;
+ * 32 of them are 1 MiB, which stays in a cache, and UCX takes memory for 128 at a time: 4 MiB, as
+ * for 512 of the 8 KiB that it would have.
  */
 static const struct wish wishes[] = {
 	{ "MM_ERROR_HANDLING", "y", "_ERROR_HANDLING" },

@@ -6,8 +6,8 @@
  * BRAID_TEST_UCP_FAIL=K	the K-th call in a process fails, if it can; =K+: all from then on
  * BRAID_TEST_UCP_BREAK=K	the K-th progress in a process says that the endpoint is broken; =K+:
  *				from then on every endpoint is, as soon as it has been made
- * BRAID_TEST_UCP_CUDA=1	UCX says that it has support of GPUs' memory, and moves that of tests/fakecuda, by
- *				memory of its own; where the calling thread has no context, it fails;
+ * BRAID_TEST_UCP_CUDA=1	UCX says that it has support of GPUs' memory, and moves that of
+ *				tests/fakecuda; where the calling thread has no context, it fails;
  *				=broken: it can't send any; =lies: it sends other bytes
  * BRAID_TEST_UCP_COUNT=FILE	the number of calls that could have failed is appended as workers go
  * BRAID_TEST_UCP_TIMES=FILE	"THREAD CALL MICROSECONDS" is appended by calls that make a worker or an

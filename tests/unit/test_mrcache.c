@@ -235,12 +235,19 @@ static void bytes_have_a_limit_too(void **state)
 }
 
 /* Nobody else can touch it, so there it is an error, and each time one line. */
+/* It is not asked: there is no room. */
+static const struct braid_gpu with_gpus;
+
 static void of_a_gpu_it_is_an_error_with_its_reason(void **state)
 {
 	struct braid_mem mem = { .data = (void *)PAGE, .size = PAGE, .gpu = true, .fd = -1 };
+	static struct braid_transport with;
 	struct braid_mr *a, *mr;
 
 	(void)state;
+	with = nic;
+	with.gpu = &with_gpus;
+	dev.best = &with;
 	dev.mr_max = 1;
 	a = reg(8, 12);
 	for (unsigned i = 0; i < 2; i++) {

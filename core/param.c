@@ -359,6 +359,17 @@ static void check_environment(void)
 		check_entry(*e);
 }
 
+bool braid_param_lists(const char *value, const char *word)
+{
+	size_t len = strlen(word);
+
+	for (const char *p = value; *p; p += strcspn(p, ","), p += *p == ',') {
+		if (strcspn(p, ",") == len && !strncmp(p, word, len))
+			return true;
+	}
+	return false;
+}
+
 int braid_param_load(void)
 {
 	static bool done;

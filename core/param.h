@@ -10,6 +10,7 @@
 #ifndef BRAID_CORE_PARAM_H
 #define BRAID_CORE_PARAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -53,6 +54,9 @@ int braid_param_load(void);
 
 /* Set one parameter from text: 0 or -EINVAL (value) or -ENOENT (name); does not log. */
 int braid_param_set(struct braid_params *p, const char *name, const char *text);
+
+/* Is the word among those of a value that lists some, between commas? */
+bool braid_param_lists(const char *value, const char *word);
 
 /* The parameter whose name (lower case) is most like `name`: never NULL. */
 const char *braid_param_nearest(const char *name);

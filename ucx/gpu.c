@@ -221,7 +221,7 @@ static unsigned gpu_probe(struct braid_dev *dev, char *why, size_t len)
 	struct braid_ucx_port *p = braid_ucx_port_of(dev);
 
 	p->gpu = false;
-	if (strstr(braid_param.gpu, "none"))
+	if (braid_param_lists(braid_param.gpu, "none"))
 		snprintf(why, len, "BRAID_GPU has none");
 	else if (!says_so(p))
 		snprintf(why, len, "UCX %s has no support of it: its modules for CUDA are missing, "

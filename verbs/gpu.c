@@ -392,18 +392,6 @@ static int reg_way(struct braid_port *p, const struct braid_mem *mem, unsigned w
 	return way == PEERMEM ? reg_peermem(p, mem, ret) : reg_export(p, mem, way, ret);
 }
 
-/* Is it among those that BRAID_GPU names? */
-static bool is_wanted(const char *name)
-{
-	size_t len = strlen(name);
-
-	for (const char *p = braid_param.gpu; *p; p += strcspn(p, ","), p += *p == ',') {
-		if (strcspn(p, ",") == len && !strncmp(p, name, len))
-			return true;
-	}
-	return false;
-}
-
 static void note_text(char *why, size_t len, const char *name, const char *text)
 {
 	size_t at = strlen(why);
@@ -656,7 +644,8 @@ static void try_all(struct braid_port *p, char *why, size_t len)
 	p->gpu_tried = braid_gpu_look(gpu, PROBE_BYTES, &what) ? -1 : what.gpu;
 	direct = has_direct(p, path, sizeof(path), why, len);
 	for (unsigned way = 0; way < WAYS; way++) {
-		if (!is_wanted(way_word[way]) || (is_direct(way) && !direct))
+		if (!braid_param_lists(braid_param.gpu, way_word[way]) ||
+		    (is_direct(way) && !direct))
 			continue;
 		err = try_way(p, gpu, way);
 		if (!err)
@@ -677,7 +666,7 @@ static unsigned gpu_probe(struct braid_dev *dev, char *why, size_t len)
 	struct braid_port *p = braid_port_of(dev);
 	int err;
 
-	if (is_wanted("none")) {
+	if (braid_param_lists(braid_param.gpu, "none")) {
 		snprintf(why, len, "BRAID_GPU has none");
 		return 0;
 	}

@@ -1615,8 +1615,9 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 	struct braid_link *link = c->link;
 	unsigned n = braid_link_stop(link);
 	uint32_t grant = link->grant;
+	bool used = uses(c, mr);
 
-	if (uses(c, mr)) {
+	if (used) {
 		if (!atomic_load(&c->err))
 			fail_tell(c, ECANCELED, 0, 0);
 		braid_comm_fail(c, -ECANCELED);
@@ -1626,6 +1627,8 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 			forget_recvs(c);
 	}
 	braid_link_go(link, n);
+	if (!used)
+		return;		/* as nearly always: nothing is polled for it, either */
 	if (grant != link->grant)
 		braid_handshakes_revoke(link);
 	braid_link_progress(link, NULL, NULL);

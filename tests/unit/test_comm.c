@@ -1541,6 +1541,41 @@ static void an_error_of_the_kernels_is_not_the_peers(void **state)
 	assert_int_equal(null_warns, 0);
 }
 
+static unsigned polls;
+
+static int counted_poll(struct braid_lane *lane)
+{
+	polls++;
+	return null_transport.poll(lane);
+}
+
+/* So that to deregister costs nothing but the locks, whatever a look at the lanes costs. */
+static void memory_that_nobody_uses_is_taken_back_without_a_look(void **state)
+{
+	static struct braid_transport counted;
+	char to[64];
+	struct braid_mr mr = { .comm = cr, .data = to, .size = sizeof(to) }, *mrs = &mr, other = mr;
+	size_t size = sizeof(to);
+	int tag = 0;
+	void *data = to;
+	struct braid_req *r;
+
+	(void)state;
+	counted = null_transport;
+	counted.poll = counted_poll;
+	p.end[B]->lane[0]->tr = &counted;
+	assert_int_equal(braid_comm_irecv(cr, 1, &data, &size, &tag, &mrs, &r), 0);
+	polls = 0;
+	braid_comm_cancel(cr, &other);
+	assert_int_equal(polls, 0);
+	braid_comm_cancel(cr, &mr);		/* the peer is to hear of it at once */
+	assert_int_not_equal(polls, 0);
+	assert_int_equal(error_of(r), -ECANCELED);
+	p.end[B]->lane[0]->tr = &null_transport;
+	null_settle(&p);
+	close_both();
+}
+
 /*
  * What a receive with a credit may be told: chunks of one size, each once, in bounds, and a START
  * that fits; and nothing else may be going on in its buffer.
@@ -1743,6 +1778,7 @@ int main(void)
 		CASE(a_frame_out_of_its_number_is_refused),
 		CASE(what_is_broken_but_no_frame_is_not_called_by_the_last_one),
 		CASE(an_error_of_the_kernels_is_not_the_peers),
+		CASE(memory_that_nobody_uses_is_taken_back_without_a_look),
 		CASE(lies_about_a_credited_receive_are_refused),
 		CASE(the_place_of_a_chunk_is_told_while_its_receive_waits),
 		CASE_LANES(nobody_completes_a_receive_that_is_being_written),

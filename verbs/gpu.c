@@ -321,15 +321,10 @@ static int gpu_flush(struct braid_dev *dev, const struct braid_key *key, char *a
 
 /* --- ways to tell a NIC -------------------------------------------------------------------- */
 
-static unsigned access_of(void)
-{
-	/* Reading is the loop's: lanes' queue pairs allow none. */
-	unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-
-	if (braid_ibv.reg_mr_iova2 && braid_param.ib_pci_relaxed_ordering)
-		access |= IBV_ACCESS_RELAXED_ORDERING;
-	return access;
-}
+/* Reading is the loop's: lanes' queue pairs allow none. */
+enum {
+	GPU_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+};
 
 static int mr_key(struct ibv_mr *mr, int gpu, struct braid_key *ret)
 {
@@ -350,7 +345,7 @@ static int reg_fd(struct braid_port *p, const struct braid_mem *mem, unsigned wa
 		  uint64_t offset, struct braid_key *ret)
 {
 	uint64_t at = (uint64_t)(uintptr_t)mem->data;
-	int access = (int)access_of();
+	int access = (int)(GPU_ACCESS | braid_port_relaxed());
 	struct ibv_mr *mr;
 
 	if (!is_direct(way) && !braid_ibv.reg_dmabuf_mr)
@@ -378,12 +373,8 @@ static int reg_export(struct braid_port *p, const struct braid_mem *mem, unsigne
 static int reg_peermem(struct braid_port *p, const struct braid_mem *mem, struct braid_key *ret)
 {
 	errno = 0;
-	if (braid_ibv.reg_mr_iova2)
-		return mr_key(braid_ibv.reg_mr_iova2(p->pd, mem->data, mem->size,
-						     (uint64_t)(uintptr_t)mem->data, access_of()),
-			      mem->gpu_index, ret);
-	return mr_key(braid_ibv.reg_mr(p->pd, mem->data, mem->size, (int)access_of()),
-		      mem->gpu_index, ret);
+	return mr_key(braid_port_reg_user(p, mem->data, mem->size, GPU_ACCESS), mem->gpu_index,
+		      ret);
 }
 
 static int reg_way(struct braid_port *p, const struct braid_mem *mem, unsigned way,

@@ -477,11 +477,27 @@ static void tell_no_memory(const struct braid_port *p, size_t size, int err, con
 			   strerror(-err), then);
 }
 
+unsigned braid_port_relaxed(void)
+{
+	return braid_ibv.reg_mr_iova2 && braid_param.ib_pci_relaxed_ordering ?
+		       IBV_ACCESS_RELAXED_ORDERING : 0;
+}
+
+struct ibv_mr *braid_port_reg_user(struct braid_port *p, void *data, size_t size, unsigned access)
+{
+	unsigned relaxed = braid_port_relaxed();
+
+	if (!relaxed)
+		return braid_ibv.reg_mr(p->pd, data, size, (int)access);
+	return braid_ibv.reg_mr_iova2(p->pd, data, size, (uint64_t)(uintptr_t)data,
+				      access | relaxed);
+}
+
 int braid_port_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret)
 {
 	struct braid_port *p = braid_port_of(dev);
-	struct ibv_mr *mr = braid_ibv.reg_mr(p->pd, data, size,
-					     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	struct ibv_mr *mr = braid_port_reg_user(p, data, size,
+						IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	int err;
 
 	/* Memory that can't be written can still be sent from. */

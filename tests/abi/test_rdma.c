@@ -1377,6 +1377,39 @@ static void wants_no_srq(struct abi *t)
 	unshared(t, "", "0");
 }
 
+/* What NCCL has registered is, what Braid has for itself never. */
+static void relaxed_as(struct abi *t, const char *wanted, long ret)
+{
+	struct net *net;
+	struct pair p;
+	struct buf b;
+
+	nic(kinds[0], "");
+	setenv("BRAID_IB_PCI_RELAXED_ORDERING", wanted, 1);
+	net = abi_up(t);
+	pair_open(net, &p);
+	exchange(net, p.send, p.recv, 8, 0);
+	TRUE(ctl("live mr") > 0);
+	EQ(0, ctl("live relaxed"));
+	b = buf_new(net, p.recv, MOST, 0);
+	EQ(ret, ctl("live relaxed"));
+	buf_free(net, &b);
+	EQ(0, ctl("live relaxed"));
+	pair_close(net, &p);
+	abi_down(net);
+	objects_gone();
+}
+
+static void relaxed(struct abi *t)
+{
+	relaxed_as(t, "2", 1);
+}
+
+static void strict(struct abi *t)
+{
+	relaxed_as(t, "0", 0);
+}
+
 /* With it all queue pairs of this end fail, and nobody joins it any more. */
 static void srq_fails(struct abi *t, const char *kind)
 {
@@ -1512,6 +1545,8 @@ static const struct abi_case cases[] = {
 	CASE("iWARP: a request that comes too late costs a moment", late_requests, ONCE),
 	CASE("iWARP: alone, a link has time to come up", slow_alone, ONCE),
 	BOTH("the end comes while a connection is made", early),
+	CASE("RoCE: writes into NCCL's buffers may overtake each other, no others", relaxed, ONCE),
+	CASE("RoCE: none may if that is wanted", strict, ONCE),
 	CASE("RoCE: a GID that changes is followed", gid_moves, ONCE),
 	CASE("IB: a port that goes down costs a moment", port_down_ib, ONCE),
 	CASE("IB: memory that is taken back is left alone", memory_ib, ONCE),

@@ -49,7 +49,8 @@
  *                                     name, setup, post (the ops), poll, or all but poll; on:
  *                                     every later one too.  Starts the count anew.
  *   calls                             [pid] how many of WHICH there were
- *   live WHAT                         [pid] how many ctx pd mr cq qp srq ah channel there are
+ *   live WHAT                         [pid] how many ctx pd mr cq qp srq ah channel there are;
+ *                                     relaxed: of the mr, those with relaxed ordering
  * HOST/ may be left out (this process's own); so may /PORT (1).
  */
 #ifndef BRAID_TESTS_FAKE_CTL_H

@@ -403,7 +403,7 @@ void nic_stop(struct fctx *ctx);
 enum call { CALL_SETUP, CALL_POST, CALL_POLL };
 bool call_fails(enum call kind, const char *name);		/* then errno is set */
 void calls_forked(void);
-extern atomic_int live_ctx, live_pd, live_mr, live_cq, live_qp, live_srq, live_ah, live_channel;
+extern atomic_int live_ctx, live_pd, live_mr, live_relaxed, live_cq, live_qp, live_srq, live_ah, live_channel;
 
 /* For libmlx5.so.1 of this directory. */
 EXPORT struct ibv_mr *fake_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd,

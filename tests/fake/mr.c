@@ -179,6 +179,8 @@ static struct ibv_mr *reg(struct ibv_pd *pd, uint8_t *host, void *addr, size_t l
 	pthread_rwlock_unlock(&mr_lock);
 	atomic_fetch_add(&TO(fpd, pd)->users, 1);
 	atomic_fetch_add(&live_mr, 1);
+	if (access & IBV_ACCESS_RELAXED_ORDERING)
+		atomic_fetch_add(&live_relaxed, 1);
 	return &mr->ibv;
 full:
 	pthread_rwlock_unlock(&mr_lock);
@@ -310,6 +312,8 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *ibv)
 	atomic_fetch_sub(&TO(fpd, ibv->pd)->users, 1);
 	if (mr->map)
 		munmap(mr->map, mr->map_len);
+	if (mr->access & IBV_ACCESS_RELAXED_ORDERING)
+		atomic_fetch_sub(&live_relaxed, 1);
 	free(mr);
 	atomic_fetch_sub(&live_mr, 1);
 	return 0;

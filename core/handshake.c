@@ -347,7 +347,7 @@ static const char *setup_text(int err)
 		return "the two ports are of different kinds: InfiniBand, RoCE or iWARP";
 	case EADDRNOTAVAIL:
 		return "no GID of a type that the other has too: is NCCL_IB_GID_INDEX right "
-		       "there?";
+		       "there, or BRAID_IB_GID?";
 	case ENOPROTOOPT:
 		return "what came up is plain TCP: that end's log says why";
 	case ENETDOWN:

@@ -125,11 +125,36 @@ static bool is_word(const char *words, const char *text, size_t len)
 	return false;
 }
 
+/* "one=3,other=5" for "=0-255,". */
+static bool pairs_fit(const char *words, const char *text)
+{
+	long least, most;
+
+	if (sscanf(words, "=%ld-%ld,", &least, &most) != 2)
+		return false;
+	for (;; text++) {
+		const char *number = text + strcspn(text, "=,") + 1;
+		char *end;
+		long v;
+
+		if (number == text + 1 || number[-1] != '=' || !isdigit((unsigned char)*number))
+			return false;
+		v = strtol(number, &end, 10);	/* too large: LONG_MAX */
+		if (v < least || v > most || (*end && *end != ','))
+			return false;
+		text = end;
+		if (!*text)
+			return true;
+	}
+}
+
 /* Only legal words; a list has one at least and nothing between its commas but words. */
 static bool words_fit(const char *words, const char *text)
 {
 	if (!words || !*text)
 		return true;
+	if (*words == '=')
+		return pairs_fit(words, text);
 	if (!strchr(words, ','))
 		return is_word(words, text, strlen(text));
 	for (;; text++) {
@@ -232,7 +257,12 @@ static void words_format(const char *words, char *ret, size_t len)
 {
 	bool list = strchr(words, ',');
 	size_t used = (size_t)snprintf(ret, len, "%s", list ? "a comma list of " : "");
+	long least, most;
 
+	if (sscanf(words, "=%ld-%ld,", &least, &most) == 2) {
+		snprintf(ret + used, len - used, "NAME=NUMBER, %ld to %ld", least, most);
+		return;
+	}
 	while (*words && used < len) {
 		size_t n = strcspn(words, "|,");
 

@@ -21,6 +21,7 @@
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
+#include "topo/netdev.h"
 #include "verbs/cm.h"
 #include "verbs/wire.h"
 
@@ -546,15 +547,25 @@ static void tell_gid(struct braid_port *p, const struct braid_gid *g, const char
 		braid_info("port %s: %s", p->name, text);
 }
 
+/* What the user wants, for this port or for all; or BRAID_GID_NONE. */
+static int wanted_gid(const struct braid_port *p, const char **ret_param)
+{
+	int index = braid_netdev_port_number(braid_param.ib_gid, p->ctx->device->name, p->num);
+
+	*ret_param = index < 0 ? "NCCL_IB_GID_INDEX" : "BRAID_IB_GID";
+	return index < 0 ? (int)braid_param.ib_gid_index : index;
+}
+
 /* Ours of that type, for the address in use. */
 static int pick_gid(struct braid_wire *w, const struct braid_dev *dev, enum braid_gid_type type,
 		    bool final, struct braid_gid *ret)
 {
 	struct braid_gid table[BRAID_GIDS_MAX];
 	unsigned n = braid_port_gids(w->port, table, BRAID_GIDS_MAX);
+	const char *param;
 	char why[400];
 	int i = braid_gid_choose(table, n, type, &dev->net.addr.sa, dev->net.ifindex,
-				 (int)braid_param.ib_gid_index, why, sizeof(why));
+				 wanted_gid(w->port, &param), why, sizeof(why));
 
 	if (i == BRAID_GID_NONE)
 		return -EADDRNOTAVAIL;
@@ -567,10 +578,12 @@ static int pick_gid(struct braid_wire *w, const struct braid_dev *dev, enum brai
 /* Most often somebody has asked for what is another host's index. */
 static int no_gid(struct braid_setup *s)
 {
-	if (braid_param.ib_gid_index >= 0)
+	const char *param;
+	int index = wanted_gid(braid_port_of(s->dev), &param);
+
+	if (index != BRAID_GID_NONE)
 		snprintf(s->why, sizeof(s->why), "wrong GID: index %d is empty, or not of the "
-			 "peer's RoCE version; unset NCCL_IB_GID_INDEX",
-			 (int)braid_param.ib_gid_index);
+			 "peer's RoCE version; unset %s", index, param);
 	return -EADDRNOTAVAIL;
 }
 

@@ -697,6 +697,42 @@ static void gid_moves(struct abi *t)
 	finish(j, &p);
 }
 
+/* The entry of one port, whatever that of all is; one that is not there leaves it to TCP. */
+static void gid_wanted(struct abi *t, const char *port, const char *all, bool is_there)
+{
+	struct net *net;
+	struct pair p;
+
+	nic(kinds[0], "");
+	setenv("BRAID_IB_GID", port, 1);
+	setenv("BRAID_IB_GID_INDEX", all, 1);
+	if (!is_there)
+		warns_expected();
+	net = abi_up(t);
+	pair_open(net, &p);
+	for (unsigned i = 0; i < 8; i++)
+		exchange(net, p.send, p.recv, sizes[i], i);
+	EQ(is_there, sends() > 8);
+	pair_close(net, &p);
+	abi_down(net);
+	objects_gone();
+}
+
+static void gid_of_port(struct abi *t)
+{
+	gid_wanted(t, "nic0=3", "200", true);
+}
+
+static void gid_of_all(struct abi *t)
+{
+	gid_wanted(t, "nic1=200,nic0:2=200", "3", true);
+}
+
+static void gid_missing(struct abi *t)
+{
+	gid_wanted(t, "nic0:1=200", "3", false);
+}
+
 /* -- the peer ------------------------------------------------------------------------------ */
 
 static void killed(struct abi *t, const char *kind)
@@ -1547,6 +1583,9 @@ static const struct abi_case cases[] = {
 	BOTH("the end comes while a connection is made", early),
 	CASE("RoCE: writes into NCCL's buffers may overtake each other, no others", relaxed, ONCE),
 	CASE("RoCE: none may if that is wanted", strict, ONCE),
+	CASE("RoCE: BRAID_IB_GID chooses for one port", gid_of_port, ONCE),
+	CASE("RoCE: and leaves others to BRAID_IB_GID_INDEX", gid_of_all, ONCE),
+	CASE("RoCE: an entry that is not there leaves it to TCP", gid_missing, ONCE),
 	CASE("RoCE: a GID that changes is followed", gid_moves, ONCE),
 	CASE("IB: a port that goes down costs a moment", port_down_ib, ONCE),
 	CASE("IB: memory that is taken back is left alone", memory_ib, ONCE),

@@ -91,6 +91,18 @@ bad()
 	[ -z "$complaints" ]
 }
 
+@test "a GID that was asked for at one port is looked at there" {
+	variables NCCL_IB_GID_INDEX=0 BRAID_IB_GID=mlx5_0:1=0,mlx5_1=3,mlx5_2=3
+	doctor --only rdma-gid-index
+	[ "$status" -eq 1 ]
+	[[ $flat == *"wrong GID: BRAID_IB_GID=0 is RoCE v1 of fe80::202:c9ff:fe00:1 at mlx5_0:1"* ]]
+	grep -qF "unset BRAID_IB_GID" <<<"$output"
+	again
+	variables NCCL_IB_GID_INDEX=0 BRAID_IB_GID=mlx5_0=3,mlx5_1=3
+	doctor --only rdma-gid-index --all
+	[ "${output%% *}" = ok ]
+}
+
 @test "no case is left over" {
 	diff <(declare -F | sed -n 's/^declare -f bad_\(.*_.*\)$/\1/p' | sort) <(ids | tr - _ | sort)
 }

@@ -692,6 +692,30 @@ static void a_plain_nic_is_described(void **state)
 	assert_true(devs[0].guid != guid);
 }
 
+static void a_list_says_a_number_of_a_port(void **state)
+{
+	static const struct {
+		const char *list, *name;
+		unsigned num;
+		int number;
+	} rows[] = {
+		{ "", "mlx5_0", 1, -1 }, { "mlx5_0=3", "mlx5_0", 1, 3 },
+		{ "mlx5_0=3", "mlx5_0", 2, 3 }, { "mlx5_0=3", "mlx5_01", 1, -1 },
+		{ "mlx5_01=3", "mlx5_0", 1, -1 }, { "mlx5_0:2=3", "mlx5_0", 1, -1 },
+		{ "mlx5_0:2=3", "mlx5_0", 2, 3 }, { "a=1,mlx5_0:1=7,mlx5_0=8", "mlx5_0", 1, 7 },
+		{ "a=1,mlx5_0:1=7,mlx5_0=8", "mlx5_0", 2, 8 }, { "a=1,mlx5_0:2", "mlx5_0", 2, -1 },
+		{ "mlx5_0", "mlx5_0", 1, -1 }, { ",,mlx5_0=4", "mlx5_0", 1, 4 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		int n = braid_netdev_port_number(rows[i].list, rows[i].name, rows[i].num);
+
+		if (n != rows[i].number)
+			fail_msg("%s in '%s': %d", rows[i].name, rows[i].list, n);
+	}
+}
+
 /* Whose card and whose port: (guid, port) of two interfaces on functions of PCI devices. */
 static void ports_and_functions_of_a_card_are_told_apart(void **state)
 {
@@ -1145,7 +1169,7 @@ int main(void)
 		T(the_reason_is_cut_to_its_room),
 		T(what_cannot_be_read_or_done_is_an_error),
 		T(a_plain_nic_is_described),
-		T(ports_and_functions_of_a_card_are_told_apart),
+		T(a_list_says_a_number_of_a_port), T(ports_and_functions_of_a_card_are_told_apart),
 		T(ports_are_small_numbers),
 		T(only_what_pci_made_is_pci),
 		T(a_device_that_leads_nowhere_is_not_pci),

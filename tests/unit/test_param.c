@@ -201,6 +201,13 @@ static void only_legal_words_are_taken(void **state)
 		{ "transports", "rdma", -EINVAL }, { "transports", "tcp,rdma", -EINVAL },
 		{ "transports", "tcp,", -EINVAL }, { "transports", ",tcp", -EINVAL },
 		{ "transports", "tc", -EINVAL }, { "transports", "tcp2", -EINVAL },
+		{ "ib_gid", "", 0 }, { "ib_gid", "mlx5_0=3", 0 },
+		{ "ib_gid", "mlx5_0=0,mlx5_1:2=255", 0 }, { "ib_gid", "mlx5_0=256", -EINVAL },
+		{ "ib_gid", "mlx5_0=-1", -EINVAL }, { "ib_gid", "mlx5_0=", -EINVAL },
+		{ "ib_gid", "3", -EINVAL }, { "ib_gid", "=3", -EINVAL },
+		{ "ib_gid", "mlx5_0=3,", -EINVAL }, { "ib_gid", "mlx5_0=3 ", -EINVAL },
+		{ "ib_gid", "a=1,,b=2", -EINVAL }, { "ib_gid", "a=1=2", -EINVAL },
+		{ "ib_gid", "a=99999999999999999999", -EINVAL },
 	};
 	char range[96];
 
@@ -215,6 +222,8 @@ static void only_legal_words_are_taken(void **state)
 	assert_string_equal(range, "AF_INET or AF_INET6");
 	braid_param_range(find("transports"), range, sizeof(range));
 	assert_string_equal(range, "a comma list of verbs, smc, ucx, tcp");
+	braid_param_range(find("ib_gid"), range, sizeof(range));
+	assert_string_equal(range, "a comma list of NAME=NUMBER, 0 to 255");
 }
 
 static void values_and_ranges_read_as_people_write_them(void **state)

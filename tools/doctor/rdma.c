@@ -188,14 +188,18 @@ static void gid(struct doctor *d)
 
 static void gid_index(struct doctor *d)
 {
-	const char *name, *text = env_param(d, "ib_gid_index", &name);
+	static const char single[] = "BRAID_IB_GID";
+	const char *all, *name, *text = env_param(d, "ib_gid_index", &all);
+	const char *own = env_get(d, single);
 	const struct rdma_port *p;
-	long long index;
+	long long common, index;
 	struct gid g;
 
 	if (no_roce(d))
 		return;
-	if (!text || !env_number(d, name, &index) || index < 0) {
+	if (!text || !env_number(d, all, &common))
+		common = -1;
+	if (common < 0 && !own) {
 		doctor_ok(d, "the GID is chosen by its address");
 		return;
 	}
@@ -203,7 +207,11 @@ static void gid_index(struct doctor *d)
 		int best = p->roce && p->active ? gid_best(d, p) : -1;
 		bool there;
 
-		if (!p->roce || !p->active)
+		index = own ? braid_netdev_port_number(own, p->dev, (unsigned)p->num) : -1;
+		name = index < 0 ? all : single;
+		if (index < 0)
+			index = common;
+		if (!p->roce || !p->active || index < 0)
 			continue;
 		there = index < GIDS_MAX && gid_read(d, p, (unsigned)index, &g);
 		if (there && g.v2 && !g.link_local) {
@@ -216,7 +224,7 @@ static void gid_index(struct doctor *d)
 		else
 			doctor_find(d, LEVEL_FAIL, "wrong GID: %s=%lld is empty at %s", name, index,
 				    p->name);
-		if (best >= 0)
+		if (best >= 0 && name == all)
 			doctor_mend(d, "export %s=%d   # or unset it", name, best);
 		else
 			doctor_mend(d, "unset %s", name);

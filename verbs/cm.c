@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/log.h"
 #include "core/os.h"
 
 enum { BACKLOG = 128, RESOLVE_MS = 2000, PORTS_TRIED = 16 };
@@ -38,6 +39,18 @@ static void set_port(struct sockaddr_storage *sa, uint16_t port)
 		((struct sockaddr_in *)sa)->sin_port = htons(port);
 	else
 		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
+}
+
+/* Packets of the connection, if anybody has said how. */
+static void mark(const struct braid_port *p, struct rdma_cm_id *id, uint8_t byte)
+{
+	static struct braid_log_gate gate;
+
+	if (byte && braid_rdma.set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &byte,
+					  sizeof(byte)) &&
+	    braid_log_gate_open(&gate, braid_os->now_ns()))
+		braid_info("port %s: packets are not of traffic class %u: rdma_set_option: %s",
+			   p->name, byte, strerror(errno));
 }
 
 static bool is_same(const struct rdma_cm_id *id, const struct braid_port *p)
@@ -58,6 +71,8 @@ static int try_port(struct braid_port *p, const struct braid_dev *dev)
 		p->listen = NULL;
 		return err;
 	}
+	/* Where it is not marked, drivers answer as they are asked. */
+	mark(p, p->listen, braid_wire_class(-1));
 	if (!braid_rdma.bind_addr(p->listen, (struct sockaddr *)&sa) && is_same(p->listen, p))
 		err = braid_rdma.listen(p->listen, BACKLOG) ? last_error() : 0;
 	if (!err) {
@@ -281,6 +296,7 @@ int braid_cm_connect(struct braid_wire *w, const struct sockaddr *from, const st
 		w->id = NULL;
 		return braid_wire_failed(w, "rdma_create_id", last_error());
 	}
+	mark(w->port, w->id, braid_wire_class(w->traffic_class));
 	w->cm = BRAID_CM_WORKS;
 	w->cm_port = port;
 	w->dials++;

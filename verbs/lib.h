@@ -76,7 +76,8 @@
 	X(int, reject, (struct rdma_cm_id *id, const void *data, uint8_t len)) \
 	X(int, get_cm_event, (struct rdma_event_channel *ch, struct rdma_cm_event **ev)) \
 	X(int, ack_cm_event, (struct rdma_cm_event *ev)) \
-	X(__be16, get_src_port, (struct rdma_cm_id *id))
+	X(__be16, get_src_port, (struct rdma_cm_id *id)) \
+	X(int, set_option, (struct rdma_cm_id *id, int level, int name, void *value, size_t len))
 
 /* From rdma-core 54 on: verbs/direct.h. */
 #define BRAID_MLX5_NEEDED(X) \

@@ -458,8 +458,7 @@ static int to_init(struct braid_wire *w, unsigned access)
 	return braid_wire_failed(w, "ibv_modify_qp to INIT", err);
 }
 
-/* NCCL's traffic class is the byte of the IP header, as is what DSCP is part of. */
-static uint8_t traffic_byte(int traffic_class)
+uint8_t braid_wire_class(int traffic_class)
 {
 	if (braid_param.dscp >= 0)
 		return (uint8_t)(braid_param.dscp << 2);
@@ -483,7 +482,7 @@ static struct ibv_ah_attr address(const struct braid_wire *w, const struct braid
 	a.grh.sgid_index = (uint8_t)w->gid;
 	a.grh.flow_label = flow & 0xfffff;
 	a.grh.hop_limit = HOPS;
-	a.grh.traffic_class = traffic_byte(traffic_class);
+	a.grh.traffic_class = braid_wire_class(traffic_class);
 	if (w->port->fabric == BRAID_FABRIC_ROCE)
 		a.dlid = 0;
 	return a;
@@ -709,6 +708,7 @@ int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 	if (!w)
 		return err;
 	w->dialler = s->dialler;
+	w->traffic_class = s->traffic_class;
 	braid_os->random(&w->psn, sizeof(w->psn));
 	braid_os->random(&w->nonce, sizeof(w->nonce));
 	w->psn &= 0xffffff;

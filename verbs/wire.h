@@ -71,6 +71,7 @@ struct braid_wire {
 	uint16_t cm_port;		/* of the peer that is dialled */
 	unsigned dials;
 	int cm_err;
+	int traffic_class;		/* NCCL's; -1: none */
 	bool dialler;
 
 	/* sending: the link's lock */
@@ -146,6 +147,11 @@ void braid_hush(const struct braid_port *p, struct braid_hush *h);
 void braid_unhush(const struct braid_hush *h);
 void braid_hush_look(struct braid_port *p);	/* now and then: Python ignores it, say */
 
+/*
+ * The byte of the IP header that packets are marked with, for a traffic class of NCCL's, which is that
+ * byte (-1: none).  DSCP are its upper six bits.
+ */
+uint8_t braid_wire_class(int traffic_class);
 /* Notes which call failed, if err is one; returns err. */
 int braid_wire_failed(struct braid_wire *w, const char *call, int err);
 /* The queue pair, on w->id if there is one; then all its receives.  0 or a negative errno. */

@@ -733,6 +733,42 @@ static void gid_missing(struct abi *t)
 	gid_wanted(t, "nic0:1=200", "3", false);
 }
 
+static void marked(struct abi *t, int traffic_class, long tos)
+{
+	struct net *net;
+	struct pair p;
+
+	net = abi_up_with(t, traffic_class, NULL);
+	pair_open(net, &p);
+	exchange(net, p.send, p.recv, MOST, 1);
+	TRUE(sends() > 0);
+	EQ(tos, ctl("tos"));
+	pair_close(net, &p);
+	abi_down(net);
+	objects_gone();
+}
+
+static void marked_by_nccl(struct abi *t)
+{
+	nic(kinds[1], "");
+	marked(t, 104, 104);
+}
+
+static void marked_by_dscp(struct abi *t)
+{
+	nic(kinds[1], "");
+	setenv("BRAID_DSCP", "46", 1);
+	marked(t, 104, 46 << 2);
+}
+
+static void marked_by_nobody(struct abi *t)
+{
+	nic(kinds[1], "");
+	marked(t, NCCL_NET_TRAFFIC_CLASS_UNDEF, 0);
+	ctl("fail 1 rdma_set_option on");
+	marked(t, 104, 0);
+}
+
 /* -- the peer ------------------------------------------------------------------------------ */
 
 static void killed(struct abi *t, const char *kind)
@@ -1583,6 +1619,9 @@ static const struct abi_case cases[] = {
 	BOTH("the end comes while a connection is made", early),
 	CASE("RoCE: writes into NCCL's buffers may overtake each other, no others", relaxed, ONCE),
 	CASE("RoCE: none may if that is wanted", strict, ONCE),
+	CASE("iWARP: NCCL's traffic class is that of the packets", marked_by_nccl, ONCE),
+	CASE("iWARP: BRAID_DSCP wins over it", marked_by_dscp, ONCE),
+	CASE("iWARP: without either, or if it can't be had, nothing is marked", marked_by_nobody, ONCE),
 	CASE("RoCE: BRAID_IB_GID chooses for one port", gid_of_port, ONCE),
 	CASE("RoCE: and leaves others to BRAID_IB_GID_INDEX", gid_of_all, ONCE),
 	CASE("RoCE: an entry that is not there leaves it to TCP", gid_missing, ONCE),

@@ -1187,7 +1187,11 @@ EXPORT int rdma_set_option(struct rdma_cm_id *id, int level, int optname, void *
 		return -1;
 	if (level != RDMA_OPTION_ID || optname < RDMA_OPTION_ID_TOS || optname > RDMA_OPTION_ID_ACK_TIMEOUT)
 		return failed(ENOSYS);
-	return optval && optlen == want ? 0 : failed(EINVAL);
+	if (!optval || optlen != want)
+		return failed(EINVAL);
+	if (optname == RDMA_OPTION_ID_TOS)
+		fake_tos(*(uint8_t *)optval);
+	return 0;
 }
 
 EXPORT const char *rdma_event_str(enum rdma_cm_event_type event)

@@ -51,6 +51,7 @@
  *   calls                             [pid] how many of WHICH there were
  *   live WHAT                         [pid] how many ctx pd mr cq qp srq ah channel there are;
  *                                     relaxed: of the mr, those with relaxed ordering
+ *   tos                               [pid] of the service that rdma_cm was asked for last
  * HOST/ may be left out (this process's own); so may /PORT (1).
  */
 #ifndef BRAID_TESTS_FAKE_CTL_H

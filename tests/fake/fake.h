@@ -416,6 +416,7 @@ EXPORT int fake_qp_start(struct ibv_qp *qp, uint32_t dest_qpn, uint32_t dst_port
 EXPORT int fake_qp_ready(struct ibv_qp *qp, uint32_t port);	/* RESET to INIT */
 EXPORT void fake_qp_stop(struct ibv_qp *qp);
 EXPORT bool fake_call_fails(const char *name);
+EXPORT void fake_tos(uint8_t tos);	/* rdma_cm was asked for that service */
 EXPORT struct fab *fake_fabric(void);
 EXPORT int fake_route(const char *host, const struct in6_addr *src, const struct in6_addr *dst,
 		      uint32_t *ret_src, uint32_t *ret_dst, struct in6_addr *ret_ip);

@@ -286,6 +286,13 @@ static long do_live(char **w, unsigned n)
 	return -EINVAL;
 }
 
+static atomic_int last_tos;
+
+void fake_tos(uint8_t tos)
+{
+	atomic_store(&last_tos, tos);
+}
+
 long braid_fake_ctl(const char *cmd)
 {
 	char copy[256], *w[8], *save;
@@ -301,6 +308,8 @@ long braid_fake_ctl(const char *cmd)
 		return do_fail(w, n);
 	if (!strcmp(w[0], "calls"))
 		return (long)atomic_load(&calls);
+	if (!strcmp(w[0], "tos"))
+		return atomic_load(&last_tos);
 	if (!strcmp(w[0], "live"))
 		return do_live(w, n);
 	if (!strcmp(w[0], "count"))

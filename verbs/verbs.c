@@ -37,7 +37,7 @@
 
 enum {
 	SIGNAL_EVERY = 32,
-	SIW_PAGED = 4096,		/* not signalled, it goes page by page */
+	SIW_PAGED = 4096,		/* not signalled, it goes page by page, and uncopied */
 	LOOK_AT_FD = 256,		/* polls in vain */
 	POLLS = 4,			/* batches of completions a call */
 	LOOKS = 7,			/* more, for callers who ask about nothing else */
@@ -62,7 +62,18 @@ static bool sq_room(const struct braid_wire *w, unsigned n)
 	return sq_used(w) + n <= w->sq_max;
 }
 
-/* One more.  Of most it need not be known when they are over. */
+/*
+ * Of most requests it need not be known when they are over.  A message of soft-iWARP's leaves in fewer
+ * segments if it is; a large write leaves sooner if it is not, and its header, which follows, is.
+ */
+static bool is_signalled(const struct braid_wire *w, enum ibv_wr_opcode op, uint32_t len)
+{
+	if (w->port->siw && len >= SIW_PAGED)
+		return op != IBV_WR_RDMA_WRITE;
+	return w->sq_posted - w->sq_signal >= SIGNAL_EVERY;
+}
+
+/* One more. */
 static struct ibv_send_wr *chain_add(struct braid_wire *w, enum ibv_wr_opcode op, const void *data,
 				     uint32_t len, uint32_t key)
 {
@@ -78,7 +89,7 @@ static struct ibv_send_wr *chain_add(struct braid_wire *w, enum ibv_wr_opcode op
 	wr->opcode = op;
 	wr->send_flags = len <= w->inline_max && op != IBV_WR_RDMA_WRITE_WITH_IMM ?
 				 IBV_SEND_INLINE : 0;
-	if (w->sq_posted - w->sq_signal >= SIGNAL_EVERY || (w->port->siw && len >= SIW_PAGED)) {
+	if (is_signalled(w, op, len)) {
 		wr->send_flags |= IBV_SEND_SIGNALED;
 		w->sq_signal = w->sq_posted;
 	}

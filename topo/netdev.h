@@ -65,7 +65,6 @@ bool braid_netdev_port_match(const char *filter, const char *name, unsigned num,
 /* BRAID_IB_GID's: what the list says of that port by its name, "mlx5_0=3,mlx5_1:2=5", or -1. */
 int braid_netdev_port_number(const char *list, const char *name, unsigned num);
 
-
 /* Of usable interfaces those of the lowest rank are taken: NCCL's order of names. */
 unsigned braid_netdev_rank(const struct braid_netdev_filter *f, const char *name, bool loopback);
 

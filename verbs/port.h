@@ -86,9 +86,10 @@ bool braid_port_usable(const struct braid_dev *dev);
 int braid_port_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
 void braid_port_dereg(struct braid_dev *dev, struct braid_key *key);
 /*
- * Memory of the user: PCIe may let writes there overtake each other, if BRAID_IB_PCI_RELAXED_ORDERING
- * does not say no.  What tells that they are there overtakes nothing: a completion, or a write into
- * memory of our own, which is always strict (PCIe Base Specification, 2.4.1).
+ * Memory of the user: PCIe may let writes there overtake each other, unless
+ * BRAID_IB_PCI_RELAXED_ORDERING says no.  What tells that they are there overtakes nothing: a
+ * completion, or a write into memory of our own, which is always strict (PCIe Base Specification,
+ * 2.4.1).
  */
 unsigned braid_port_relaxed(void);	/* the flag that asks for it, or 0 */
 struct ibv_mr *braid_port_reg_user(struct braid_port *p, void *data, size_t size, unsigned access);

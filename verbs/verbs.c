@@ -63,8 +63,9 @@ static bool sq_room(const struct braid_wire *w, unsigned n)
 }
 
 /*
- * Of most requests it need not be known when they are over.  A message of soft-iWARP's leaves in fewer
- * segments if it is; a large write leaves sooner if it is not, and its header, which follows, is.
+ * Of most requests it need not be known when they are over.  A message of soft-iWARP's leaves in
+ * fewer segments if it is; a large write leaves sooner if it is not, and its header, which follows,
+ * is.
  */
 static bool is_signalled(const struct braid_wire *w, enum ibv_wr_opcode op, uint32_t len)
 {

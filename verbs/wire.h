@@ -148,8 +148,8 @@ void braid_unhush(const struct braid_hush *h);
 void braid_hush_look(struct braid_port *p);	/* now and then: Python ignores it, say */
 
 /*
- * The byte of the IP header that packets are marked with, for a traffic class of NCCL's, which is that
- * byte (-1: none).  DSCP are its upper six bits.
+ * The byte of the IP header that packets are marked with, for a traffic class of NCCL's, which is
+ * that byte (-1: none).  DSCP are its upper six bits.
  */
 uint8_t braid_wire_class(int traffic_class);
 /* Notes which call failed, if err is one; returns err. */

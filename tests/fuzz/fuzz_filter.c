@@ -5,7 +5,8 @@
  *
  * The second reading has no table and no limits: it walks the text again for each question.  Both
  * must agree on which names match; a parsed filter holds only names that an interface could have;
- * a refused one changes nothing.
+ * a refused one changes nothing.  The same text as a list of ports and their numbers is read twice
+ * as well.
  */
 #include <assert.h>
 #include <errno.h>
@@ -87,6 +88,33 @@ static struct reading read_again(const char *text, const char *name)
 	}
 }
 
+/* What is written of port 1: from the back, so that the first to be found is the last to be seen. */
+static int number_again(const char *text, const char *name)
+{
+	char *copied = copy((const uint8_t *)text, strlen(text)), *item, *equals, *colon;
+	int number = -1;
+
+	do {
+		item = strrchr(copied, ',');
+		item = item ? item + 1 : copied;
+		equals = strchr(item, '=');
+		if (equals) {
+			*equals = '\0';
+			colon = item + strcspn(item, ":");
+			if (*colon && strtoul(colon + 1, NULL, 10) != 1)
+				colon = NULL;
+			else
+				*colon = '\0';
+			if (colon && !strcmp(item, name))
+				number = atoi(equals + 1);
+		}
+		if (item != copied)
+			item[-1] = '\0';
+	} while (item != copied);
+	free(copied);
+	return number;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const uint8_t *newline = size ? memchr(data, '\n', size) : NULL;
@@ -113,6 +141,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		assert(braid_netdev_filter_match(&f, name) == (!r.n || r.found != r.exclude));
 	}
+	if (!strpbrk(name, ",:="))	/* as devices are called */
+		assert(braid_netdev_port_number(text, name, 1) == number_again(text, name));
 	free(name);
 	free(text);
 	return 0;

@@ -111,12 +111,18 @@ BRAID_COLD void braid_lock_wait(struct braid_lock *l)
 {
 	const struct timespec nap = { .tv_nsec = 20000 };
 
-	for (unsigned spins = 0; !braid_trylock(l); spins++) {
+	if (braid_trylock(l))
+		return;
+	atomic_fetch_add(&l->waiting, 1);
+	for (unsigned spins = 0; atomic_load_explicit(&l->held, memory_order_relaxed) ||
+				 atomic_exchange_explicit(&l->held, true, memory_order_acquire);
+	     spins++) {
 		if (spins > 120)
 			nanosleep(&nap, NULL);	/* who has it may wait for this very CPU */
 		else if (spins > 100)
 			braid_yield();
 	}
+	atomic_fetch_sub(&l->waiting, 1);
 }
 
 static uint64_t os_now_ns(void)

@@ -72,15 +72,18 @@ int braid_os_atfork(void (*wipe)(void));
 void braid_os_near(const struct braid_cpus *near);
 
 /*
- * A lock for a few instructions.  The data path only tries; who may wait spins and yields.
+ * A lock for a few instructions.  The data path only tries; who may wait spins and yields, and
+ * comes next: a sender may be in the kernel, with its link's lock, nearly all the time.
  */
 struct braid_lock {
 	atomic_bool held;
+	atomic_ushort waiting;		/* so many do: who only tries leaves it to them */
 };
 
 static inline bool braid_trylock(struct braid_lock *l)
 {
 	return !atomic_load_explicit(&l->held, memory_order_relaxed) &&
+	       !atomic_load_explicit(&l->waiting, memory_order_relaxed) &&
 	       !atomic_exchange_explicit(&l->held, true, memory_order_acquire);
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_os.c - where os.h's threads run: near, but never where they might not run without us. */
+/*
+ * test_os.c - where os.h's threads run: near, but never where they might not run without us; and who
+ * comes next to a lock.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -160,6 +163,51 @@ static void test_starter_stays(void **state)
 	equal(now, inherited);
 }
 
+/* As a sender does whose lane is always full: it has the lock nearly all the time. */
+static struct braid_lock lock;
+static atomic_uint over;		/* takes while somebody waits */
+static atomic_bool enough;
+
+static void *taker(void *arg)
+{
+	(void)arg;
+	while (!atomic_load(&enough)) {
+		if (!braid_trylock(&lock)) {
+			sched_yield();
+			continue;
+		}
+		atomic_fetch_add(&over, atomic_load(&lock.waiting) != 0);
+		for (volatile unsigned i = 0; i < 100000; i++)
+			;
+		braid_unlock(&lock);
+	}
+	return NULL;
+}
+
+static void who_waits_for_a_lock_comes_next(void **state)
+{
+	enum { WAITS = 20 };
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(braid_os->thread_start(&thread, taker, NULL, "test"), 0);
+	for (unsigned i = 0; i < WAITS; i++) {
+		while (!atomic_load(&lock.held))
+			sched_yield();
+		braid_lock_wait(&lock);
+		assert_false(braid_trylock(&lock));
+		assert_int_equal(atomic_load(&lock.waiting), 0);
+		braid_unlock(&lock);
+	}
+	atomic_store(&enough, true);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	/* The one that had it, or was about to, when the wait began. */
+	assert_in_range(atomic_load(&over), 0, WAITS);
+	assert_true(braid_trylock(&lock));
+	assert_false(braid_trylock(&lock));
+	braid_unlock(&lock);
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void)
@@ -170,6 +218,7 @@ int main(void)
 		CASE(test_never_wider),
 		CASE(test_nothing_in_common),
 		CASE(test_starter_stays),
+		cmocka_unit_test(who_waits_for_a_lock_comes_next),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

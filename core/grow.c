@@ -57,27 +57,25 @@ static uint64_t first_wait_ns(const struct braid_link *link)
 	return (few_do(link) ? WAIT_FEW_MS : WAIT_MIN_MS) * MS;
 }
 
-/* Let the link have n lanes, as soon as they are open. */
+/*
+ * Let the link have n lanes, as soon as they are open.  Without its lock, as all that is done
+ * while bytes flow: who sends may have it nearly all the time, in the kernel, and a thread that
+ * waits for it takes the CPU away from who receives.
+ */
 static void want(struct braid_link *link, unsigned n)
 {
-	struct braid_hdr h = { .type = BRAID_F_LANES, .n = (uint16_t)n };
-
-	braid_lock_wait(&link->lock);
 	if (link->dialler) {
 		if (link->want_lanes < n)
 			link->want_lanes = n;
-	} else if (link->nlanes < n && !braid_link_attach(link)) {
-		braid_link_ctl(link, &h, NULL);
-		braid_link_flush(link);
+	} else if (link->nlanes < n) {
+		atomic_store(&link->ask_lanes, n);
+		braid_link_urge(link);
 	}
-	braid_unlock(&link->lock);
 }
 
 static void use(struct braid_link *link, unsigned n)
 {
-	braid_lock_wait(&link->lock);
-	link->active = n;
-	braid_unlock(&link->lock);
+	atomic_store_explicit(&link->active, n, memory_order_relaxed);
 }
 
 void braid_grow_start(struct braid_link *link)

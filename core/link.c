@@ -568,6 +568,20 @@ static void tell_down(struct braid_link *link, unsigned i)
 	stall(link);
 }
 
+/* That the peer, who dials, is to dial more. */
+static bool tell_lanes(struct braid_link *link)
+{
+	unsigned n = atomic_load_explicit(&link->ask_lanes, memory_order_relaxed);
+	struct braid_hdr h = { .type = BRAID_F_LANES, .n = (uint16_t)n };
+
+	if (!n || !link->attached)
+		return true;
+	if (link->nlanes < n && !braid_link_ctl(link, &h, NULL))
+		return false;
+	atomic_compare_exchange_strong(&link->ask_lanes, &n, 0);
+	return true;
+}
+
 /* Other lanes' acknowledgements go first: after a goodbye they would find their sends failed. */
 BRAID_APART bool braid_link_tell(struct braid_link *link)
 {
@@ -585,7 +599,7 @@ BRAID_APART bool braid_link_tell(struct braid_link *link)
 		if (c->closed && c->peer_closed)
 			braid_comm_free(c);
 	}
-	if (!tell_ack(link, link->home))
+	if (!tell_lanes(link) || !tell_ack(link, link->home))
 		return false;
 	/* Home's own rides on the next frame that begins to leave; until then it is still owed. */
 	braid_hint(&link->urgent, braid_link_home(link)->rx_owed);

@@ -69,7 +69,7 @@ struct braid_link {
 	unsigned norphaned;		/* of those, with chunks that other lanes may take */
 	unsigned home;			/* ours; changed while all stand still */
 	atomic_uint rx_home;		/* theirs: where the last such frame came from */
-	unsigned active;		/* of them, used for chunks */
+	atomic_uint active;		/* of them, used for chunks: core/grow.c's to say */
 	_Atomic uint32_t grant;		/* counts when credits were revoked: see docs/wire.md */
 	unsigned lanes_max;		/* of both ends */
 
@@ -116,6 +116,7 @@ struct braid_link {
 	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
 	bool settled;			/* and have been for a tick without a call */
 	atomic_uint want_lanes;		/* to dial */
+	atomic_uint ask_lanes;		/* to be dialled by the peer, who is to be told; 0: none */
 	atomic_uint peer_lanes;		/* so many the peer has: to dial in any case */
 	uint64_t idle_since_ns;
 	atomic_uint pins;		/* calls and dials that still look at it */

@@ -114,9 +114,7 @@ BRAID_COLD void braid_lock_wait(struct braid_lock *l)
 	if (braid_trylock(l))
 		return;
 	atomic_fetch_add(&l->waiting, 1);
-	for (unsigned spins = 0; atomic_load_explicit(&l->held, memory_order_relaxed) ||
-				 atomic_exchange_explicit(&l->held, true, memory_order_acquire);
-	     spins++) {
+	for (unsigned spins = 0; !braid_lock_take(l); spins++) {
 		if (spins > 120)
 			nanosleep(&nap, NULL);	/* who has it may wait for this very CPU */
 		else if (spins > 100)

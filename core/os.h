@@ -80,11 +80,16 @@ struct braid_lock {
 	atomic_ushort waiting;		/* so many do: who only tries leaves it to them */
 };
 
-static inline bool braid_trylock(struct braid_lock *l)
+/* Whoever waits. */
+static inline bool braid_lock_take(struct braid_lock *l)
 {
 	return !atomic_load_explicit(&l->held, memory_order_relaxed) &&
-	       !atomic_load_explicit(&l->waiting, memory_order_relaxed) &&
 	       !atomic_exchange_explicit(&l->held, true, memory_order_acquire);
+}
+
+static inline bool braid_trylock(struct braid_lock *l)
+{
+	return !atomic_load_explicit(&l->waiting, memory_order_relaxed) && braid_lock_take(l);
 }
 
 static inline void braid_unlock(struct braid_lock *l)

@@ -116,8 +116,24 @@ static int parse_number(const struct braid_param_row *row, const char *text, int
 	return 0;
 }
 
+/* "name=3" for "=0-255,". */
+static bool is_pair(const char *words, const char *text, size_t len)
+{
+	size_t name = strcspn(text, "=,");
+	long least, most, v;
+	char *end;
+
+	if (sscanf(words, "=%ld-%ld,", &least, &most) != 2 || !name || text[name] != '=' ||
+	    !isdigit((unsigned char)text[name + 1]))
+		return false;
+	v = strtol(text + name + 1, &end, 10);	/* too large: LONG_MAX */
+	return end == text + len && v >= least && v <= most;
+}
+
 static bool is_word(const char *words, const char *text, size_t len)
 {
+	if (*words == '=')
+		return is_pair(words, text, len);
 	for (; *words; words += strcspn(words, "|,"), words += *words != '\0') {
 		if (strcspn(words, "|,") == len && strncmp(words, text, len) == 0)
 			return true;
@@ -125,36 +141,11 @@ static bool is_word(const char *words, const char *text, size_t len)
 	return false;
 }
 
-/* "one=3,other=5" for "=0-255,". */
-static bool pairs_fit(const char *words, const char *text)
-{
-	long least, most;
-
-	if (sscanf(words, "=%ld-%ld,", &least, &most) != 2)
-		return false;
-	for (;; text++) {
-		const char *number = text + strcspn(text, "=,") + 1;
-		char *end;
-		long v;
-
-		if (number == text + 1 || number[-1] != '=' || !isdigit((unsigned char)*number))
-			return false;
-		v = strtol(number, &end, 10);	/* too large: LONG_MAX */
-		if (v < least || v > most || (*end && *end != ','))
-			return false;
-		text = end;
-		if (!*text)
-			return true;
-	}
-}
-
 /* Only legal words; a list has one at least and nothing between its commas but words. */
 static bool words_fit(const char *words, const char *text)
 {
 	if (!words || !*text)
 		return true;
-	if (*words == '=')
-		return pairs_fit(words, text);
 	if (!strchr(words, ','))
 		return is_word(words, text, strlen(text));
 	for (;; text++) {

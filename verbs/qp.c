@@ -546,13 +546,17 @@ static void tell_gid(struct braid_port *p, const struct braid_gid *g, const char
 		braid_info("port %s: %s", p->name, text);
 }
 
-/* What the user wants, for this port or for all; or BRAID_GID_NONE. */
-static int wanted_gid(const struct braid_port *p, const char **ret_param)
+/* What the user wants for this port alone, and for it as for all; or BRAID_GID_NONE. */
+static int own_gid(const struct braid_port *p)
 {
-	int index = braid_netdev_port_number(braid_param.ib_gid, p->ctx->device->name, p->num);
+	return braid_netdev_port_number(braid_param.ib_gid, p->ctx->device->name, p->num);
+}
 
-	*ret_param = index < 0 ? "NCCL_IB_GID_INDEX" : "BRAID_IB_GID";
-	return index < 0 ? (int)braid_param.ib_gid_index : index;
+static int wanted_gid(const struct braid_port *p)
+{
+	int own = own_gid(p);
+
+	return own == BRAID_GID_NONE ? (int)braid_param.ib_gid_index : own;
 }
 
 /* Ours of that type, for the address in use. */
@@ -561,10 +565,9 @@ static int pick_gid(struct braid_wire *w, const struct braid_dev *dev, enum brai
 {
 	struct braid_gid table[BRAID_GIDS_MAX];
 	unsigned n = braid_port_gids(w->port, table, BRAID_GIDS_MAX);
-	const char *param;
 	char why[400];
 	int i = braid_gid_choose(table, n, type, &dev->net.addr.sa, dev->net.ifindex,
-				 wanted_gid(w->port, &param), why, sizeof(why));
+				 wanted_gid(w->port), why, sizeof(why));
 
 	if (i == BRAID_GID_NONE)
 		return -EADDRNOTAVAIL;
@@ -577,12 +580,13 @@ static int pick_gid(struct braid_wire *w, const struct braid_dev *dev, enum brai
 /* Most often somebody has asked for what is another host's index. */
 static int no_gid(struct braid_setup *s)
 {
-	const char *param;
-	int index = wanted_gid(braid_port_of(s->dev), &param);
+	const struct braid_port *p = braid_port_of(s->dev);
+	int index = wanted_gid(p);
 
 	if (index != BRAID_GID_NONE)
 		snprintf(s->why, sizeof(s->why), "wrong GID: index %d is empty, or not of the "
-			 "peer's RoCE version; unset %s", index, param);
+			 "peer's RoCE version; unset %s", index,
+			 own_gid(p) == BRAID_GID_NONE ? "NCCL_IB_GID_INDEX" : "BRAID_IB_GID");
 	return -EADDRNOTAVAIL;
 }
 

@@ -15,6 +15,9 @@
 
 enum { BRAID_LINE = 128 };		/* of LL128: its flag is the last word */
 
+/* Within one page of code, wherever it comes to lie: emulators take a loop over two by lookups. */
+#define BRAID_IN_A_PAGE __attribute__((noinline, unused, hot, aligned(256)))
+
 typedef uint64_t braid_copy_pair __attribute__((vector_size(16), may_alias));
 
 /* Each returns how much it has copied. */
@@ -50,7 +53,7 @@ static inline void braid_copy_two(uint8_t *dst, const uint8_t *src)
  * Whole lines: by pairs of words, but for the last two, since a pair may be seen end first.  One
  * after the other, for compilers leave a loop as it is.
  */
-static inline size_t braid_copy_lines(uint8_t *dst, const uint8_t *src, size_t n)
+static BRAID_IN_A_PAGE size_t braid_copy_lines(uint8_t *dst, const uint8_t *src, size_t n)
 {
 	size_t at;
 

@@ -174,16 +174,17 @@ void fill(void *data, size_t size, uint64_t seed)
 size_t fill_differs(const void *data, size_t size, uint64_t seed)
 {
 	const uint8_t *p = data;
-	uint64_t base = mix(seed);
+	uint64_t want, got;
+	size_t i;
 
-	for (size_t i = 0; 8 * i < size; i++) {
-		size_t n = size - 8 * i < 8 ? size - 8 * i : 8;
-		uint64_t want = word(base, i);
-
-		if (memcmp(p + 8 * i, &want, n) != 0)
+	seed = mix(seed);
+	for (i = 0; i < size / 8; i++) {	/* memcmp() of a size not known is a call a word */
+		memcpy(&got, p + 8 * i, 8);
+		if (got != word(seed, i))
 			return 8 * i;
 	}
-	return size;
+	want = word(seed, i);
+	return memcmp(p + 8 * i, &want, size % 8) ? 8 * i : size;
 }
 
 void filled(const void *data, size_t size, uint64_t seed)

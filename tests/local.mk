@@ -39,12 +39,14 @@ unit_tests = \
 	tests/unit/test_wire \
 	tests/unit/test_work
 
+# Those that take longest begin first.
 abi_tests = \
+	$(rdma_abi_tests) \
+	tests/abi/test_fault \
 	tests/abi/test_badpeer \
 	tests/abi/test_close \
 	tests/abi/test_connect \
 	tests/abi/test_death \
-	tests/abi/test_fault \
 	tests/abi/test_fork \
 	tests/abi/test_group \
 	tests/abi/test_hints \
@@ -244,7 +246,7 @@ unit_tests += tests/unit/test_fake
 tests_unit_test_fake_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_unit_test_fake_LDFLAGS = $(AM_LDFLAGS) -no-install
 tests_unit_test_fake_LDADD = tests/fake/librdmacm.la tests/fake/libibverbs.la $(CMOCKA_LIBS)
-abi_tests += tests/abi/test_rdma
+rdma_abi_tests = tests/abi/test_rdma
 # A GPU that exists in memory only, as libcuda.so.1 in tests/fakecuda/.libs (its ctl.h).
 check_LTLIBRARIES += tests/fakecuda/libcuda.la
 tests_fakecuda_libcuda_la_SOURCES = tests/fakecuda/cuda.c tests/fakecuda/ctl.h \
@@ -256,7 +258,7 @@ tests_fakecuda_libgdrapi_la_SOURCES = tests/fakecuda/gdr.c
 tests_fakecuda_libgdrapi_la_LDFLAGS = $(AM_LDFLAGS) -shared -version-info 2:0:0 -rpath /nowhere \
 	-Wl,-z,nodelete -Wl,-rpath,'$$ORIGIN'
 tests_fakecuda_libgdrapi_la_LIBADD = tests/fakecuda/libcuda.la
-abi_tests += tests/abi/test_gpu
+rdma_abi_tests += tests/abi/test_gpu
 # What tests/rdma/*.sh run besides the ABI tests.
 rdma_programs = tests/rdma/test_counts
 endif
@@ -332,7 +334,7 @@ endif
 check_PROGRAMS += tests/bench/null
 if HAVE_CMOCKA
 check_PROGRAMS += $(unit_tests) $(abi_tests) $(rdma_programs)
-cmocka_tests = $(unit_tests) $(abi_tests)
+cmocka_tests = $(abi_tests) $(unit_tests)
 else
 cmocka_tests = tests/no-cmocka.sh
 endif
@@ -350,8 +352,9 @@ EXTRA_DIST += tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) 
 	tests/gpu/cases.py tests/gpu/collectives.py tests/gpu/faults.py tests/gpu/group.py tests/gpu/litmus.c \
 	tests/gpu/litmus.cu tests/gpu/litmus.h tests/gpu/sodium/sodium.c tests/gpu/sodium/sodium.h tests/gpu/speed.py
 
-TESTS = $(tidy_tests) $(cmocka_tests) $(fuzz_tests) $(sim_tests) $(net_tests) \
-	$(rdma_tests) $(ucx_tests) $(smc_tests) $(fault_tests) $(cli_tests)
+# In this order: what is long does not come last, and alone.
+TESTS = $(tidy_tests) $(cmocka_tests) $(fault_tests) $(rdma_tests) $(cli_tests) $(ucx_tests) \
+	$(smc_tests) $(net_tests) $(fuzz_tests) $(sim_tests)
 
 TEST_EXTENSIONS = .sh .bats
 TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh

@@ -15,9 +15,6 @@
 
 enum { BRAID_LINE = 128 };		/* of LL128: its flag is the last word */
 
-/* Within one page of code, wherever it comes to lie: emulators take a loop over two by lookups. */
-#define BRAID_IN_A_PAGE __attribute__((noinline, unused, hot, aligned(256)))
-
 typedef uint64_t braid_copy_pair __attribute__((vector_size(16), may_alias));
 
 /* Each returns how much it has copied. */
@@ -51,9 +48,11 @@ static inline void braid_copy_two(uint8_t *dst, const uint8_t *src)
 
 /*
  * Whole lines: by pairs of words, but for the last two, since a pair may be seen end first.  One
- * after the other, for compilers leave a loop as it is.
+ * after the other, for compilers leave a loop as it is.  Apart and aligned, it never lies across
+ * two pages of code, which emulators would look up each time round.
  */
-static BRAID_IN_A_PAGE size_t braid_copy_lines(uint8_t *dst, const uint8_t *src, size_t n)
+__attribute__((noinline, unused, hot, aligned(256)))
+static size_t braid_copy_lines(uint8_t *dst, const uint8_t *src, size_t n)
 {
 	size_t at;
 

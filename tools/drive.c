@@ -184,7 +184,7 @@ size_t fill_differs(const void *data, size_t size, uint64_t seed)
 			return 8 * i;
 	}
 	want = word(seed, i);
-	return memcmp(p + 8 * i, &want, size % 8) ? 8 * i : size;
+	return size % 8 && memcmp(p + 8 * i, &want, size % 8) ? 8 * i : size;
 }
 
 void filled(const void *data, size_t size, uint64_t seed)

@@ -352,7 +352,10 @@ EXTRA_DIST += tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) 
 	tests/gpu/cases.py tests/gpu/collectives.py tests/gpu/faults.py tests/gpu/group.py tests/gpu/litmus.c \
 	tests/gpu/litmus.cu tests/gpu/litmus.h tests/gpu/sodium/sodium.c tests/gpu/sodium/sodium.h tests/gpu/speed.py
 
-# In this order: what is long does not come last, and alone.
+# In this order: what is long does not come last, and alone.  When tests are run, what they need is
+# built: make would look at these two files again, and programs wait for that until all scripts have
+# begun.
+check%TESTS: AM_MAKEFLAGS = -o config.h -o git-hash.h
 TESTS = $(tidy_tests) $(cmocka_tests) $(fault_tests) $(rdma_tests) $(cli_tests) $(ucx_tests) \
 	$(smc_tests) $(net_tests) $(fuzz_tests) $(sim_tests)
 

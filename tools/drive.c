@@ -20,6 +20,7 @@ enum { YIELDS = 1000 };			/* in a wait; then it takes naps, for others to comput
 
 static void (*verdict)(const char *file, int line, const char *text);
 static unsigned slow = 1;
+unsigned drive_hang_ms = 10000;
 
 void drive_set(void (*fail)(const char *file, int line, const char *text), unsigned slower)
 {
@@ -326,7 +327,7 @@ static void ops_well(const struct op *ops, size_t n)
 
 void ops_run(struct op *ops, size_t n)
 {
-	uint64_t end = deadline_ms(10000);
+	uint64_t end = deadline_ms(drive_hang_ms);
 
 	while (!ops_step(ops, n)) {
 		ops_well(ops, n);

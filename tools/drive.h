@@ -20,6 +20,7 @@ enum { RECVS_MAX = 8, REQS_MAX = 32 };	/* what NCCL may have in flight on one co
 /* Where failures are told, and the factor on all deadlines. */
 void drive_set(void (*fail)(const char *file, int line, const char *text), unsigned slower);
 unsigned drive_slow(void);
+extern unsigned drive_hang_ms;			/* what is a hang, before that factor: 10 s */
 
 _Noreturn void fail_at(const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -41,8 +42,8 @@ uint64_t deadline_ms(unsigned ms);		/* from now, times BRAID_TEST_SLOW */
 void wait_tick(uint64_t deadline, const char *file, int line, const char *what);
 void nap_ms(unsigned ms);
 
-/* Evaluate until true, giving way in between; ten seconds are a hang. */
-#define WAIT_FOR(cond) WAIT_FOR_MS(10000, cond)
+/* Evaluate until true, giving way in between, or until it is a hang. */
+#define WAIT_FOR(cond) WAIT_FOR_MS(drive_hang_ms, cond)
 #define WAIT_FOR_MS(ms, cond)						\
 	do {								\
 		uint64_t wait_end_ = deadline_ms(ms);			\

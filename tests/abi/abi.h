@@ -42,7 +42,7 @@ struct abi_case {
 	const char *promise;
 	void (*body)(struct abi *t);
 	int since, until;		/* first and last version it is for; 0: all */
-	int seconds;			/* deadline; 0: 20 */
+	int seconds;			/* deadline; 0: 90 */
 	bool every;			/* see BRAID_TEST_VERSIONS */
 };
 

@@ -28,6 +28,7 @@
 #include <cmocka.h>
 
 enum { EXIT_SKIPPED = 77, EXIT_HARD = 99 };	/* as automake has them */
+enum { HANG_MS = 30000, CASE_S = 90 };		/* where six others want the CPU, too */
 
 static const char *plugin_path;
 static bool all_versions, filtered;
@@ -166,7 +167,7 @@ static bool reap(pid_t pid, uint64_t deadline, int *status)
 static void run_case(void **state)
 {
 	const struct run *r = *state;
-	unsigned seconds = r->c->seconds ? (unsigned)r->c->seconds : 20;
+	unsigned seconds = r->c->seconds ? (unsigned)r->c->seconds : CASE_S;
 	bool ended;
 	int status = 0;
 	pid_t pid;
@@ -209,6 +210,7 @@ static void read_environment(void)
 	if (text && atoi(text) > 1)
 		slow = (unsigned)atoi(text);
 	drive_set(failed, slow);
+	drive_hang_ms = HANG_MS;
 	text = getenv("BRAID_TEST_SEED");
 	seed_base = text ? strtoull(text, NULL, 0) : 1;
 	net_log_verbose(getenv("BRAID_TEST_VERBOSE") != NULL);
@@ -398,7 +400,7 @@ void peer_join(struct peer *p)
 	int status;
 
 	close(p->fd);
-	if (!reap(p->pid, deadline_ms(10000), &status))
+	if (!reap(p->pid, deadline_ms(drive_hang_ms), &status))
 		FAIL("the peer process does not end");
 	if (WIFSIGNALED(status))
 		FAIL("the peer process was killed by signal %d", WTERMSIG(status));
@@ -437,7 +439,7 @@ void take(int fd, void *data, size_t len)
 	while (len) {
 		ssize_t n;
 
-		if (!poll(&pfd, 1, 15000 * (int)drive_slow()))
+		if (!poll(&pfd, 1, (int)(drive_hang_ms * drive_slow()) * 3 / 2))
 			FAIL("the other process says nothing");
 		n = recv(fd, p, len, MSG_DONTWAIT);
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))

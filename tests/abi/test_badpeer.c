@@ -1108,16 +1108,15 @@ static void babbling_taker(struct abi *t)
 #define ONCE .since = NET_ABI_NEWEST
 
 static const struct abi_case cases[] = {
-	CASE("a sender's bad frame is an error or nothing", bad_frames, ONCE, .seconds = 60),
-	CASE("a receiver's bad frame is an error or nothing", bad_takers, ONCE, .seconds = 60),
+	CASE("a sender's bad frame is an error or nothing", bad_frames, ONCE),
+	CASE("a receiver's bad frame is an error or nothing", bad_takers, ONCE),
 	CASE("half a frame makes no call wait", half_frames),
 	CASE("a peer that dies inside a frame is a remote error", half_and_dead, ONCE),
 	CASE("closing inside a frame spares the link", half_and_closed, ONCE),
-	CASE("messages announced without end take no memory", flood_wants, ONCE, .seconds = 60),
-	CASE("messages beyond the window take no memory", flood_eager, ONCE, .seconds = 60),
-	CASE("comms opened without proof and without end harm nobody", flood_opens, ONCE,
-	     .seconds = 60),
-	CASE("acks without end harm nobody", flood_acks, ONCE, .seconds = 60),
+	CASE("messages announced without end take no memory", flood_wants, ONCE),
+	CASE("messages beyond the window take no memory", flood_eager, ONCE),
+	CASE("comms opened without proof and without end harm nobody", flood_opens, ONCE),
+	CASE("acks without end harm nobody", flood_acks, ONCE),
 	CASE("nothing is written after done: a message overtakes a chunk", chunk_then_message, ONCE),
 	CASE("nothing is written after done: a chunk joins a message", message_then_chunk, ONCE),
 	CASE("a lane that dies while all is quiet costs nothing", quiet_lane_dies, ONCE),

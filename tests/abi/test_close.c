@@ -33,7 +33,7 @@ static void flight_new(struct net *net, void *comm, bool is_recv, struct buf *b,
 static void flight_lost(struct net *net, struct buf *b, struct op *ops)
 {
 	/* With all that is moved before; how soon it is told is measured further down. */
-	uint64_t limit = deadline_ms(10000);
+	uint64_t limit = deadline_ms(drive_hang_ms);
 
 	ops_settle(ops, FLIGHT);
 	for (int i = 0; i < FLIGHT; i++) {
@@ -553,12 +553,10 @@ static void finalize_in_flight(struct abi *t)
 }
 
 static const struct abi_case cases[] = {
-	CASE("close takes the memory back at once, and the peer is told", in_flight,
-	     .seconds = 60),
+	CASE("close takes the memory back at once, and the peer is told", in_flight),
 	CASE("what close began has ended soon: the peer knows, and an unpooled link has no sockets",
-	     told_in_time, .seconds = 60),
-	CASE("deregMr on another thread takes the memory back at once", dereg_other_thread,
-	     .seconds = 60),
+	     told_in_time),
+	CASE("deregMr on another thread takes the memory back at once", dereg_other_thread),
 	CASE("what was sent arrives though the sender leaves at once, and that is no WARN",
 	     all_arrives),
 	CASE("what was sent is there for a receive that is posted when the sender has long left",

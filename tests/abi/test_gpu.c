@@ -2398,7 +2398,7 @@ static void direct_fails(struct abi *t)
 	}
 }
 
-#define ONCE .since = NET_ABI_NEWEST, .seconds = 60
+#define ONCE .since = NET_ABI_NEWEST
 
 static const struct abi_case cases[] = {
 	CASE("GPU memory is offered where it was read and written, DMA-BUF too", all_ways, .since = 6),

@@ -260,10 +260,8 @@ static void traffic_told(struct abi *t)
 
 static const struct abi_case cases[] = {
 	CASE("a thousand times init leave nothing behind", init_often),
-	CASE("contexts that were used leave nothing behind", use_often, .since = 11,
-	     .seconds = 40),
-	CASE("a hundred times load, init and unload leave nothing behind", load_often,
-	     .seconds = 40, .every = true),
+	CASE("contexts that were used leave nothing behind", use_often, .since = 11),
+	CASE("a hundred times load, init and unload leave nothing behind", load_often, .every = true),
 	CASE("with no comm left the threads and descriptors go, and come again", idle_goes,
 	     .until = 10),
 	CASE("two contexts do not notice each other's end", two_contexts, .since = 11),

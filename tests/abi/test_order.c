@@ -246,10 +246,8 @@ static void words(struct abi *t)
 }
 
 static const struct abi_case cases[] = {
-	CASE("the last 8 bytes of a line of 128 are not seen before the rest", lines,
-	     .seconds = 60),
-	CASE("the second half of a word of 8 bytes is not seen before the first", words,
-	     .seconds = 60),
+	CASE("the last 8 bytes of a line of 128 are not seen before the rest", lines),
+	CASE("the second half of a word of 8 bytes is not seen before the first", words),
 };
 
 ABI_MAIN(cases)

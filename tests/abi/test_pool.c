@@ -268,9 +268,8 @@ static void unshared(struct abi *t)
 #define ONCE .since = NET_ABI_NEWEST
 
 static const struct abi_case cases[] = {
-	CASE("the thousandth comm takes no descriptor, and less time than the first", thousand, ONCE,
-	     .seconds = 60),
-	CASE("idle links of 128 peers hold at most 64 KiB each", idle_links, ONCE, .seconds = 60),
+	CASE("the thousandth comm takes no descriptor, and less time than the first", thousand, ONCE),
+	CASE("idle links of 128 peers hold at most 64 KiB each", idle_links, ONCE),
 	CASE("idle links are bounded in number", bounded, ONCE),
 	CASE("a link that was idle for long serves the next comm", long_idle, ONCE),
 	CASE("with sharing off each comm has its link", unshared, .since = 5),

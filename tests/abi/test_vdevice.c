@@ -116,7 +116,7 @@ static void carries(struct abi *t)
 
 	OK(net_fuse(net, MEMBERS, members, &dev));
 	take(peer.fd, handle, sizeof(handle));
-	for (uint64_t end = deadline_ms(10000); !send;
+	for (uint64_t end = deadline_ms(drive_hang_ms); !send;
 	     wait_tick(end, __FILE__, __LINE__, "connect"))
 		OK(net_connect(net, dev, handle, &send));
 	for (unsigned i = 0; i < 20; i++)

@@ -172,8 +172,8 @@ kill_worker()				# the newest of timeout's braid perf, $perf
 }
 
 @test "what was measured before a process dies is printed" {
-	for wait in 3 9 27; do		# 8 B has its figures by then, 16 MiB never will
-		timeout 60 "$braid" perf --plugin "$plugin" --raw --sizes 8,16m --iters 20000 \
+	for wait in 3 9 27; do		# four times S in all: 16 MiB are under way by then
+		timeout 60 "$braid" perf --plugin "$plugin" --raw --sizes 8,16m --seconds $((wait / 3)) \
 			>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" &
 		perf=$!
 		sleep $wait

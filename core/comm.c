@@ -1664,6 +1664,6 @@ void braid_comm_close(struct braid_comm *c)
 	if (grant != link->grant)
 		braid_handshakes_revoke(link);
 	braid_link_progress(link, NULL, NULL);
-	braid_link_tidy(link);
+	braid_link_tell_now(link);	/* the process may end before its threads run again */
 	atomic_fetch_sub(&link->pins, 1);
 }

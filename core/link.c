@@ -1353,12 +1353,29 @@ bool braid_link_hurry(struct braid_link *link, bool all)
 	return urged;
 }
 
+static void tell_all(struct braid_link *link)
+{
+	braid_link_tell(link);
+	braid_link_flush(link);
+}
+
 bool braid_link_tidy(struct braid_link *link)
 {
 	if (!braid_trylock(&link->lock))
 		return false;
-	braid_link_tell(link);
-	braid_link_flush(link);
+	tell_all(link);
 	braid_unlock(&link->lock);
 	return true;
+}
+
+void braid_link_tell_now(struct braid_link *link)
+{
+	braid_lock_wait(&link->lock);
+	while (braid_link_home(link)->pushing) {
+		braid_unlock(&link->lock);
+		braid_yield();
+		braid_lock_wait(&link->lock);
+	}
+	tell_all(link);
+	braid_unlock(&link->lock);
 }

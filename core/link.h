@@ -243,6 +243,8 @@ void braid_link_owes(struct braid_link *link);
  * has the lock, and need not do it.
  */
 bool braid_link_tidy(struct braid_link *link);
+/* The same, waiting for the lock: what home has room for is with its transport on return. */
+void braid_link_tell_now(struct braid_link *link);
 /*
  * Send what is queued, and tell what is urgent, or all.  True: there is, or was since the last
  * time, what somebody waits for, so that one who is about to fall silent had better not leave it

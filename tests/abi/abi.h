@@ -48,6 +48,7 @@ struct abi_case {
 
 /* CASE("promise", body), or with .since =, .until =, .seconds = or .every = after it. */
 #define CASE(promise_, ...) { .promise = promise_, .body = __VA_ARGS__ }
+#define ONCE .since = NET_ABI_NEWEST	/* what all versions share: for the newest alone */
 
 bool abi_versions_all(void);		/* all is to be run that can be */
 int abi_main(const char *group, const struct abi_case *cases, size_t n);

@@ -1105,8 +1105,6 @@ static void babbling_taker(struct abi *t)
 	scene_down(&s);
 }
 
-#define ONCE .since = NET_ABI_NEWEST
-
 static const struct abi_case cases[] = {
 	CASE("a sender's bad frame is an error or nothing", bad_frames, ONCE),
 	CASE("a receiver's bad frame is an error or nothing", bad_takers, ONCE),

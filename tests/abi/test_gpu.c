@@ -2398,8 +2398,6 @@ static void direct_fails(struct abi *t)
 	}
 }
 
-#define ONCE .since = NET_ABI_NEWEST
-
 static const struct abi_case cases[] = {
 	CASE("GPU memory is offered where it was read and written, DMA-BUF too", all_ways, .since = 6),
 	CASE("InfiniBand: the same", all_ways_ib, ONCE),
@@ -2489,12 +2487,12 @@ static const struct abi_case cases[] = {
 	CASE("Data Direct: two NICs as one, of which one has it", direct_fused, ONCE),
 	CASE("Data Direct: what the GPU can't see yet, it sees after a flush", direct_late, ONCE),
 	CASE("Data Direct: GDRCopy is not used unasked, and that is said", direct_gdrcopy, ONCE),
-	CASE("Data Direct: each call fails once", direct_fails, .since = NET_ABI_NEWEST, .seconds = 240),
-	CASE("each call into the driver fails once", driver_fails, .since = NET_ABI_NEWEST, .seconds = 240),
-	CASE("each call of GDRCopy's fails once", gdrcopy_fails, .since = NET_ABI_NEWEST, .seconds = 240),
-	CASE("the driver's flush fails once", driver_flush_fails, .since = NET_ABI_NEWEST, .seconds = 240),
-	CASE("calls for the driver's copies fail", stage_fails, .since = NET_ABI_NEWEST, .seconds = 240),
-	CASE("each registration fails once", nic_fails, .since = NET_ABI_NEWEST, .seconds = 240),
+	CASE("Data Direct: each call fails once", direct_fails, ONCE, .seconds = 240),
+	CASE("each call into the driver fails once", driver_fails, ONCE, .seconds = 240),
+	CASE("each call of GDRCopy's fails once", gdrcopy_fails, ONCE, .seconds = 240),
+	CASE("the driver's flush fails once", driver_flush_fails, ONCE, .seconds = 240),
+	CASE("calls for the driver's copies fail", stage_fails, ONCE, .seconds = 240),
+	CASE("each registration fails once", nic_fails, ONCE, .seconds = 240),
 };
 
 /* -- by UCX ----------------------------------------------------------------------------------- */

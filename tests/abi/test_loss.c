@@ -243,8 +243,6 @@ static void all_lanes(struct abi *t)
 	lose(t, "4", 1);
 }
 
-#define ONCE .since = NET_ABI_NEWEST
-
 static const struct abi_case cases[] = {
 	CASE("the only lane is lost again and again, and nothing else", only_lane, ONCE),
 	CASE("some of four lanes are lost, and nothing else", some_lanes, ONCE),

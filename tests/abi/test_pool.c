@@ -265,8 +265,6 @@ static void unshared(struct abi *t)
 	peer_join(&peer);
 }
 
-#define ONCE .since = NET_ABI_NEWEST
-
 static const struct abi_case cases[] = {
 	CASE("the thousandth comm takes no descriptor, and less time than the first", thousand, ONCE),
 	CASE("idle links of 128 peers hold at most 64 KiB each", idle_links, ONCE),

@@ -1545,10 +1545,10 @@ static void memory_ib(struct abi *t)
 	memory_lanes(t, kinds[2]);
 }
 
-#define ONCE .since = NET_ABI_NEWEST, .seconds = 120
+#define LONG ONCE, .seconds = 120
 
 #define BOTH(promise, body)						\
-	CASE("RoCE: " promise, body##_roce, ONCE), CASE("iWARP: " promise, body##_iwarp, ONCE)
+	CASE("RoCE: " promise, body##_roce, LONG), CASE("iWARP: " promise, body##_iwarp, LONG)
 
 /* What the user tells of rails, NCCL hears; with two ports as one, what both have. */
 static void rails(struct abi *t)
@@ -1579,14 +1579,14 @@ static void rails(struct abi *t)
 
 static const struct abi_case cases[] = {
 	CASE("rails and planes that BRAID_IB_HCA tells of are NCCL's", rails, .since = 12),
-	CASE("RoCE: a port that goes down costs a moment", port_down_roce, ONCE),
-	CASE("iWARP: a port that goes down costs a moment", port_down_iwarp, ONCE),
-	CASE("RoCE: so it does with several lanes", port_down_lanes_roce, ONCE),
-	CASE("iWARP: so it does with several lanes", port_down_lanes_iwarp, ONCE),
-	CASE("RoCE: packets that vanish cost a moment", black_hole_roce, ONCE),
-	CASE("iWARP: packets that vanish cost a moment", black_hole_iwarp, ONCE),
-	CASE("RoCE: so they do with several lanes", black_hole_lanes_roce, ONCE),
-	CASE("iWARP: so they do with several lanes", black_hole_lanes_iwarp, ONCE),
+	CASE("RoCE: a port that goes down costs a moment", port_down_roce, LONG),
+	CASE("iWARP: a port that goes down costs a moment", port_down_iwarp, LONG),
+	CASE("RoCE: so it does with several lanes", port_down_lanes_roce, LONG),
+	CASE("iWARP: so it does with several lanes", port_down_lanes_iwarp, LONG),
+	CASE("RoCE: packets that vanish cost a moment", black_hole_roce, LONG),
+	CASE("iWARP: packets that vanish cost a moment", black_hole_iwarp, LONG),
+	CASE("RoCE: so they do with several lanes", black_hole_lanes_roce, LONG),
+	CASE("iWARP: so they do with several lanes", black_hole_lanes_iwarp, LONG),
 	BOTH("a NIC that is removed costs a moment", removed),
 	BOTH("queue pairs that fail again and again are left alone", flaps),
 	BOTH("a peer that is killed is noticed at once", killed),
@@ -1603,34 +1603,34 @@ static const struct abi_case cases[] = {
 	BOTH("too few work requests", few_wrs),
 	BOTH("memlock too small for a lane", memlock),
 	BOTH("memlock too small for messages", memlock_messages),
-	CASE("RoCE: receives are shared, and there may be too few", shared, ONCE),
-	CASE("RoCE: a device has no shared receive queue", has_no_srq, ONCE),
-	CASE("RoCE: all shared receive queues are taken", few_srqs, ONCE),
-	CASE("RoCE: each lane has its own receives if that is wanted", wants_no_srq, ONCE),
-	CASE("RoCE: a shared receive queue that fails costs a moment", srq_fails_roce, ONCE),
-	CASE("IB: a shared receive queue that fails costs a moment", srq_fails_ib, ONCE),
+	CASE("RoCE: receives are shared, and there may be too few", shared, LONG),
+	CASE("RoCE: a device has no shared receive queue", has_no_srq, LONG),
+	CASE("RoCE: all shared receive queues are taken", few_srqs, LONG),
+	CASE("RoCE: each lane has its own receives if that is wanted", wants_no_srq, LONG),
+	CASE("RoCE: a shared receive queue that fails costs a moment", srq_fails_roce, LONG),
+	CASE("IB: a shared receive queue that fails costs a moment", srq_fails_ib, LONG),
 	BOTH("each call that sets something up fails", setup_calls),
 	BOTH("each call that sets something up fails, and all that follow", setup_calls_on),
 	BOTH("each call that moves data fails", post_calls),
 	BOTH("a thousand connections leave nothing", cycles),
 	BOTH("some queue pairs of several fail", one_of_several),
 	BOTH("two ports that were made one fail", fused),
-	CASE("iWARP: a port that is in use costs nothing", ports_taken, ONCE),
-	CASE("iWARP: nobody hears of a SIGPIPE of the driver's", sigpipe, ONCE),
-	CASE("iWARP: a request that comes too late costs a moment", late_requests, ONCE),
-	CASE("iWARP: alone, a link has time to come up", slow_alone, ONCE),
+	CASE("iWARP: a port that is in use costs nothing", ports_taken, LONG),
+	CASE("iWARP: nobody hears of a SIGPIPE of the driver's", sigpipe, LONG),
+	CASE("iWARP: a request that comes too late costs a moment", late_requests, LONG),
+	CASE("iWARP: alone, a link has time to come up", slow_alone, LONG),
 	BOTH("the end comes while a connection is made", early),
-	CASE("RoCE: writes into NCCL's buffers may overtake each other, no others", relaxed, ONCE),
-	CASE("RoCE: none may if that is wanted", strict, ONCE),
-	CASE("iWARP: NCCL's traffic class is that of the packets", marked_by_nccl, ONCE),
-	CASE("iWARP: BRAID_DSCP wins over it", marked_by_dscp, ONCE),
-	CASE("iWARP: without either, or if it can't be had, nothing is marked", marked_by_nobody, ONCE),
-	CASE("RoCE: BRAID_IB_GID chooses for one port", gid_of_port, ONCE),
-	CASE("RoCE: and leaves others to BRAID_IB_GID_INDEX", gid_of_all, ONCE),
-	CASE("RoCE: an entry that is not there leaves it to TCP", gid_missing, ONCE),
-	CASE("RoCE: a GID that changes is followed", gid_moves, ONCE),
-	CASE("IB: a port that goes down costs a moment", port_down_ib, ONCE),
-	CASE("IB: memory that is taken back is left alone", memory_ib, ONCE),
+	CASE("RoCE: writes into NCCL's buffers may overtake each other, no others", relaxed, LONG),
+	CASE("RoCE: none may if that is wanted", strict, LONG),
+	CASE("iWARP: NCCL's traffic class is that of the packets", marked_by_nccl, LONG),
+	CASE("iWARP: BRAID_DSCP wins over it", marked_by_dscp, LONG),
+	CASE("iWARP: without either, or if it can't be had, nothing is marked", marked_by_nobody, LONG),
+	CASE("RoCE: BRAID_IB_GID chooses for one port", gid_of_port, LONG),
+	CASE("RoCE: and leaves others to BRAID_IB_GID_INDEX", gid_of_all, LONG),
+	CASE("RoCE: an entry that is not there leaves it to TCP", gid_missing, LONG),
+	CASE("RoCE: a GID that changes is followed", gid_moves, LONG),
+	CASE("IB: a port that goes down costs a moment", port_down_ib, LONG),
+	CASE("IB: memory that is taken back is left alone", memory_ib, LONG),
 };
 
 int main(void)

@@ -401,8 +401,6 @@ static void in_vain(struct abi *t)
 	abi_down(net);
 }
 
-#define ONCE .since = NET_ABI_NEWEST
-
 static const struct abi_case cases[] = {
 	CASE("a small message is one call to send and one to receive", per_message, ONCE),
 	CASE("a burst of small messages is fewer calls than messages", per_burst, ONCE),

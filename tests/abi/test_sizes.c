@@ -442,14 +442,13 @@ static void negative(struct abi *t)
 static const struct abi_case cases[] = {
 	CASE("every size arrives whole at any address, one process", one_process),
 	CASE("a stream of random sizes arrives whole, two processes", two_processes),
-	CASE("64 MiB arrive whole, two processes", large, .since = NET_ABI_NEWEST),
+	CASE("64 MiB arrive whole, two processes", large, ONCE),
 	CASE("both ends are told the size of a send smaller than its receive", sent_less, .every = true),
 	CASE("a send larger than its receive is invalid usage at both ends, with both sizes",
 	     excess, .every = true),
 	CASE("negative sizes are refused and do no harm", negative, .until = 8, .every = true),
 	CASE("absurd sizes are invalid usage, and do no harm", absurd, .since = 9, .every = true),
-	CASE("2^31 - 1 bytes and more are one message, reported as INT_MAX", huge,
-	     .since = NET_ABI_NEWEST),
+	CASE("2^31 - 1 bytes and more are one message, reported as INT_MAX", huge, ONCE),
 };
 
 ABI_MAIN(cases)

@@ -1113,8 +1113,6 @@ static void fork_holds_on(struct abi *t)
 }
 
 /* What strangers do doesn't depend on how we are called: one ABI version is enough. */
-#define ONCE .since = NET_ABI_NEWEST
-
 static const struct abi_case cases[] = {
 	CASE("silent strangers keep nobody out", silent),
 	CASE("strangers who say three bytes keep nobody out", three_bytes),

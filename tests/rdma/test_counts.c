@@ -316,8 +316,6 @@ static void in_vain(struct abi *t)
 	abi_down(net);
 }
 
-#define ONCE .since = NET_ABI_NEWEST, .seconds = 60
-
 static const struct abi_case cases[] = {
 	CASE("8 bytes are one request to send, one receive, one packet", eight, ONCE),
 	CASE("4 KiB are one request to send, one receive, one packet", page, ONCE),

@@ -54,6 +54,15 @@ static bool any_well(const struct braid_link *link, uint64_t now)
 	return false;
 }
 
+static bool any_unread(const struct braid_link *link)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (atomic_load(&link->lane[i]->unread))
+			return true;
+	}
+	return false;
+}
+
 static uint64_t seconds(uint64_t ns)
 {
 	return (ns + SEC / 2) / SEC;
@@ -256,8 +265,10 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 	}
 	braid_link_move(link);			/* who else has ended? */
 	for (unsigned i = 0; i < link->nlanes; i++) {
-		if (!braid_lane_up(link->lane[i]) && link->lane[i]->fd >= 0)
-			braid_lane_shut(link->lane[i]);
+		struct braid_lane *lane = link->lane[i];
+
+		if (!braid_lane_up(lane) && !atomic_load(&lane->unread) && lane->fd >= 0)
+			braid_lane_shut(lane);
 	}
 	braid_link_rehome(link);
 	braid_link_tidy(link);
@@ -382,7 +393,7 @@ static bool nobody_needs(struct braid_link *link)
 	return !needed;
 }
 
-/* True if the link is over. */
+/* True if the link is over.  What came before its lanes were lost is read first. */
 static bool is_over(struct braid_link *link, uint64_t now)
 {
 	uint64_t silent = now - link->heal.heard_ns;
@@ -392,6 +403,8 @@ static bool is_over(struct braid_link *link, uint64_t now)
 					      silent >= SUSPECT_MS * MS));
 	bool lost = link->heal.down_ns && now - link->heal.down_ns >= GIVE_UP_MS * MS;
 
+	if (any_unread(link))
+		return false;
 	if (gone || (lost && !link->dialler && !link->path[0].to.port))
 		braid_link_fail(link, -EREMOTEIO,
 				"the connection was lost, and nobody listens there any more: the "

@@ -6,6 +6,7 @@
  *
  *   - A lane whose socket was lost is closed (fenced) and dialled again, by the end that dialled
  *     the link; the other end asks it to, by a connection of its own, if it has no lane left.
+ *     If a send failed, what had come before is read first: the peer may have left for good.
  *   - A lane on which nothing is acknowledged for long is suspect: another socket is dialled while
  *     the old one still stands, and whichever comes to life first carries on.
  *   - One that is dialled again soon after has small segments: perhaps what is long is lost.

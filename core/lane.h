@@ -74,6 +74,7 @@ struct braid_lane {
 	uint8_t peer_member;
 	uint32_t peer_grant;		/* the peer's link->grant when it was opened */
 	atomic_bool up;			/* else its socket is lost: see core/heal.h */
+	atomic_bool unread;		/* lost as a push failed: what came before is to be read */
 	bool local;			/* the path is this host's memory */
 	bool gpu;			/* push() and poll() take memory of GPUs as it is */
 	uint32_t ack_frames;		/* received: then they are to be acknowledged */

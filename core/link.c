@@ -432,6 +432,7 @@ void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_
 			continue;
 		lane->tr->lane_fence(lane);	/* lost already: its NIC need not know */
 		braid_lane_lost(lane, -ECANCELED);
+		atomic_store(&lane->unread, false);
 	}
 	if (!uses)
 		link->grant++;
@@ -453,6 +454,7 @@ void braid_lane_fence(struct braid_lane *lane)
 
 	if (atomic_exchange(&lane->up, false))
 		atomic_fetch_add(&link->ndown, 1);
+	atomic_store(&lane->unread, false);
 	if (lane->fd >= 0) {
 		lane->tr->lane_fence(lane);	/* it may be writing what is forgotten now */
 		rx_forget(lane);
@@ -645,6 +647,7 @@ static size_t lane_push(struct braid_lane *lane)
 	if (lane->tx.unsent)
 		stall(lane->link);
 	if (err && err != -EAGAIN) {
+		atomic_store(&lane->unread, true);
 		braid_unlock(&lane->link->lock);
 		lane_died(lane, NULL, err);
 		braid_lock_wait(&lane->link->lock);
@@ -1104,17 +1107,26 @@ BRAID_APART int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len
 
 /* --- moving -------------------------------------------------------------------------------- */
 
+static inline bool is_unread(const struct braid_lane *lane)
+{
+	return atomic_load(&lane->unread);
+}
+
 static inline int lane_poll(struct braid_lane *lane)
 {
+	bool up;
 	int n;
 
-	if (!braid_lane_up(lane))
+	if (!braid_lane_up(lane) && !is_unread(lane))
 		return 0;
 	if (!braid_trylock(&lane->io))
 		return 1;		/* somebody else is at it */
-	n = braid_lane_up(lane) ? lane->tr->poll(lane) : 0;
+	up = braid_lane_up(lane);
+	n = up || is_unread(lane) ? lane->tr->poll(lane) : 0;
 	if (n < 0)
 		lane_died(lane, lane->rx_broken, n);	/* before another thread reads on */
+	if (n <= 0 && !up)
+		atomic_store(&lane->unread, false);
 	braid_unlock(&lane->io);
 	return n;
 }

@@ -928,7 +928,7 @@ static int take(struct braid_lane *lane, struct wire *w)
 	return err && err != -EAGAIN ? err : taken;
 }
 
-static int ucx_poll(struct braid_lane *lane)
+static int look_and_take(struct braid_lane *lane)
 {
 	struct wire *w = wire_of(lane);
 	bool some, more;
@@ -957,9 +957,19 @@ static int ucx_poll(struct braid_lane *lane)
 		w->fruitless = 0;
 		return n;
 	}
-	if (++w->fruitless % LOOK_AT_FD == 0 || atomic_load(&lane->link->watched))
-		return braid_lane_look_at_fd(lane);
 	return 0;
+}
+
+static int ucx_poll(struct braid_lane *lane)
+{
+	struct wire *w = wire_of(lane);
+	int n = look_and_take(lane);
+
+	if (n || (++w->fruitless % LOOK_AT_FD && !atomic_load(&lane->link->watched)) ||
+	    !braid_lane_look_at_fd(lane))
+		return n;
+	n = look_and_take(lane);	/* what it said before it ended */
+	return n ? n : -ENOTCONN;
 }
 
 /* --- lanes --------------------------------------------------------------------------------- */

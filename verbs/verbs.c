@@ -530,6 +530,12 @@ static BRAID_APART BRAID_HOT int take(struct braid_lane *lane, struct braid_wire
 	return taken;
 }
 
+/* There was nothing, and then it was found to have ended: what came between is taken first. */
+static BRAID_COLD int last_words(struct braid_lane *lane, struct braid_wire *w, int err)
+{
+	return err && look(w) > 0 ? take(lane, w) : err;
+}
+
 static BRAID_HOT int verbs_poll(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
@@ -545,9 +551,9 @@ static BRAID_HOT int verbs_poll(struct braid_lane *lane)
 	if (res)
 		return res < 0 ? res : take(lane, w);
 	if (atomic_load_explicit(&w->broken, memory_order_relaxed))
-		return braid_lane_look_at_fd(lane) ? -ENOTCONN : -EIO;
+		return last_words(lane, w, braid_lane_look_at_fd(lane) ? -ENOTCONN : -EIO);
 	if (++w->fruitless % LOOK_AT_FD == 0 || atomic_load(&lane->link->watched))
-		return braid_lane_look_at_fd(lane);
+		return last_words(lane, w, braid_lane_look_at_fd(lane));
 	return 0;
 }
 

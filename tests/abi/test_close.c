@@ -10,10 +10,12 @@
 #include "tests/abi/abi.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { FLIGHT = 8, BYTES = 1 << 20 };
@@ -385,6 +387,67 @@ static void late_takes(struct abi *t)
 	abi_down(net);
 }
 
+/* Stopped while the other leaves; then it writes to it before it reads. */
+static void speaks_first(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *recv = recv_from(net, fd), *send = send_to(net, fd);
+	struct buf b = buf_new(net, send, 1000, 0);
+	struct op op;
+
+	warns_expected();
+	give(fd, "", 1);
+	raise(SIGSTOP);
+	for (int i = 0; i < 4; i++) {
+		op = op_send(net, send, &b, 1000, 0);
+		op_post(&op);
+		if (op.posted)
+			op_test(&op);
+	}
+	for (int k = 0; k < LAST_N; k++)
+		recv_one(net, recv, (size_t)k * 199, (uint64_t)k);
+	buf_free(net, &b);
+	OK(net_close_send(net, send));
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+	end_well();
+}
+
+/* A connection that can't be written to any more may hold what came before. */
+static void arrives_before_all_fails(struct abi *t)
+{
+	enum { PEERS = 5 };
+	struct peer peers[PEERS];
+	const char *ucx = getenv("BRAID_TEST_UCX");
+	struct net *net;
+	char c;
+
+	if (getenv("BRAID_TEST_FAKE_DEVICES"))
+		skip_because("a NIC that exists in memory only stops with its process");
+	if (ucx && !strcmp(ucx, "tcp"))
+		skip_because("UCX drops what it has not read when a send fails: docs/ucx.md");
+	for (int i = 0; i < PEERS; i++)
+		peers[i] = peer_start(t, speaks_first);
+	net = abi_up(t);
+	for (int i = 0; i < PEERS; i++) {
+		void *send = send_to(net, peers[i].fd), *recv = recv_from(net, peers[i].fd);
+		int status;
+
+		take(peers[i].fd, &c, 1);
+		TRUE(waitpid(peers[i].pid, &status, WUNTRACED) == peers[i].pid &&
+		     WIFSTOPPED(status));
+		for (int k = 0; k < LAST_N; k++)
+			send_one(net, send, (size_t)k * 199, (uint64_t)k);
+		OK(net_close_send(net, send));
+		OK(net_close_recv(net, recv));
+	}
+	abi_down(net);
+	for (int i = 0; i < PEERS; i++) {
+		kill(peers[i].pid, SIGCONT);
+		peer_join(&peers[i]);
+	}
+}
+
 static void ends_in_order(struct abi *t, int fd)
 {
 	struct net *net = abi_up(t);
@@ -561,6 +624,8 @@ static const struct abi_case cases[] = {
 	     all_arrives),
 	CASE("what was sent is there for a receive that is posted when the sender has long left",
 	     late_takes),
+	CASE("what was sent before the sender left arrives though a send to it fails",
+	     arrives_before_all_fails, .since = 11),
 	CASE("a peer that closes and ends in order is no cause for a WARN", no_warn),
 	CASE("a receive gets what was sent before the sender closed, then the error",
 	     delivered_then_error),

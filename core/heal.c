@@ -57,7 +57,7 @@ static bool any_well(const struct braid_link *link, uint64_t now)
 static bool any_unread(const struct braid_link *link)
 {
 	for (unsigned i = 0; i < link->nlanes; i++) {
-		if (atomic_load(&link->lane[i]->unread))
+		if (braid_lane_unread(link->lane[i]))
 			return true;
 	}
 	return false;
@@ -267,7 +267,7 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
-		if (!braid_lane_up(lane) && !atomic_load(&lane->unread) && lane->fd >= 0)
+		if (!braid_lane_up(lane) && !braid_lane_unread(lane) && lane->fd >= 0)
 			braid_lane_shut(lane);
 	}
 	braid_link_rehome(link);

@@ -129,6 +129,11 @@ static inline bool braid_lane_up(const struct braid_lane *lane)
 	return atomic_load_explicit(&lane->up, memory_order_acquire);
 }
 
+static inline bool braid_lane_unread(const struct braid_lane *lane)
+{
+	return atomic_load(&lane->unread);
+}
+
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t frames);
 void braid_txq_fini(struct braid_txq *q);	/* nothing reads it any more */
 /* The peer has all that it will ever acknowledge: acknowledgements themselves it does not. */

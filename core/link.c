@@ -1107,22 +1107,17 @@ BRAID_APART int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len
 
 /* --- moving -------------------------------------------------------------------------------- */
 
-static inline bool is_unread(const struct braid_lane *lane)
-{
-	return atomic_load(&lane->unread);
-}
-
 static inline int lane_poll(struct braid_lane *lane)
 {
 	bool up;
 	int n;
 
-	if (!braid_lane_up(lane) && !is_unread(lane))
+	if (!braid_lane_up(lane) && !braid_lane_unread(lane))
 		return 0;
 	if (!braid_trylock(&lane->io))
 		return 1;		/* somebody else is at it */
 	up = braid_lane_up(lane);
-	n = up || is_unread(lane) ? lane->tr->poll(lane) : 0;
+	n = up || braid_lane_unread(lane) ? lane->tr->poll(lane) : 0;
 	if (n < 0)
 		lane_died(lane, lane->rx_broken, n);	/* before another thread reads on */
 	if (n <= 0 && !up)

@@ -101,6 +101,7 @@ struct peer {
  */
 struct peer peer_start(const struct abi *t, void (*body)(struct abi *t, int fd));
 void peer_join(struct peer *p);		/* must end well */
+void peer_stopped(const struct peer *p);	/* waits for its body's raise(SIGSTOP) */
 void peer_kill(struct peer *p);		/* SIGKILL, and reaped */
 
 void give(int fd, const void *data, size_t len);

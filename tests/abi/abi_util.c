@@ -408,6 +408,13 @@ void peer_join(struct peer *p)
 		FAIL("the peer process ended with status %d", WEXITSTATUS(status));
 }
 
+void peer_stopped(const struct peer *p)
+{
+	int status;
+
+	TRUE(waitpid(p->pid, &status, WUNTRACED) == p->pid && WIFSTOPPED(status));
+}
+
 void peer_kill(struct peer *p)
 {
 	close(p->fd);

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { FLIGHT = 8, BYTES = 1 << 20 };
@@ -353,13 +352,24 @@ static void all_arrives(struct abi *t)
 	abi_down(net);
 }
 
+static void send_small(struct net *net, void *send)
+{
+	for (int i = 0; i < LAST_N; i++)
+		send_one(net, send, (size_t)i * 199, (uint64_t)i);
+}
+
+static void recv_small(struct net *net, void *recv)
+{
+	for (int i = 0; i < LAST_N; i++)
+		recv_one(net, recv, (size_t)i * 199, (uint64_t)i);
+}
+
 static void leaves_small(struct abi *t, int fd)
 {
 	struct net *net = abi_up(t);
 	void *send = send_to(net, fd);
 
-	for (int i = 0; i < LAST_N; i++)
-		send_one(net, send, (size_t)i * 199, (uint64_t)i);
+	send_small(net, send);
 	OK(net_close_send(net, send));
 	abi_down(net);
 	end_well();
@@ -376,8 +386,7 @@ static void late_takes(struct abi *t)
 
 	peer_join(&peer);
 	nap_ms(50);
-	for (int k = 0; k < LAST_N; k++)
-		recv_one(net, recv, (size_t)k * 199, (uint64_t)k);
+	recv_small(net, recv);
 	warns_expected();
 	op = op_recv(net, recv, &b, 1000, 0);
 	ops_settle(&op, 1);
@@ -396,7 +405,6 @@ static void speaks_first(struct abi *t, int fd)
 	struct op op;
 
 	warns_expected();
-	give(fd, "", 1);
 	raise(SIGSTOP);
 	for (int i = 0; i < 4; i++) {
 		op = op_send(net, send, &b, 1000, 0);
@@ -404,8 +412,7 @@ static void speaks_first(struct abi *t, int fd)
 		if (op.posted)
 			op_test(&op);
 	}
-	for (int k = 0; k < LAST_N; k++)
-		recv_one(net, recv, (size_t)k * 199, (uint64_t)k);
+	recv_small(net, recv);
 	buf_free(net, &b);
 	OK(net_close_send(net, send));
 	OK(net_close_recv(net, recv));
@@ -420,7 +427,6 @@ static void arrives_before_all_fails(struct abi *t)
 	struct peer peers[PEERS];
 	const char *ucx = getenv("BRAID_TEST_UCX");
 	struct net *net;
-	char c;
 
 	if (getenv("BRAID_TEST_FAKE_DEVICES"))
 		skip_because("a NIC that exists in memory only stops with its process");
@@ -431,13 +437,9 @@ static void arrives_before_all_fails(struct abi *t)
 	net = abi_up(t);
 	for (int i = 0; i < PEERS; i++) {
 		void *send = send_to(net, peers[i].fd), *recv = recv_from(net, peers[i].fd);
-		int status;
 
-		take(peers[i].fd, &c, 1);
-		TRUE(waitpid(peers[i].pid, &status, WUNTRACED) == peers[i].pid &&
-		     WIFSTOPPED(status));
-		for (int k = 0; k < LAST_N; k++)
-			send_one(net, send, (size_t)k * 199, (uint64_t)k);
+		peer_stopped(&peers[i]);
+		send_small(net, send);
 		OK(net_close_send(net, send));
 		OK(net_close_recv(net, recv));
 	}

@@ -175,11 +175,10 @@ static void killed_after(struct abi *t, unsigned ms)
 	ncclResult_t res;
 	void *send = NULL;
 	struct pair p;
-	int status;
 
 	warns_expected();
 	take(peer.fd, handle, sizeof(handle));
-	TRUE(waitpid(peer.pid, &status, WUNTRACED) == peer.pid && WIFSTOPPED(status));
+	peer_stopped(&peer);
 	for (until = now_us() + ms * 1000; now_us() < until;)
 		TRUE(!connect_step(net, handle, &send));
 	kill(peer.pid, SIGKILL);

@@ -670,6 +670,16 @@ BRAID_COLD int braid_lane_look_at_fd(const struct braid_lane *lane)
 	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -ENOTCONN;
 }
 
+BRAID_COLD int braid_lane_last_words(struct braid_lane *lane, int (*poll)(struct braid_lane *lane))
+{
+	int n;
+
+	if (!braid_lane_look_at_fd(lane))
+		return 0;
+	n = poll(lane);
+	return n ? n : -ENOTCONN;
+}
+
 bool braid_lane_stuck(const struct braid_lane *lane, struct braid_look *look, unsigned most)
 {
 	uint64_t bytes = atomic_load_explicit(&lane->rx_bytes, memory_order_relaxed);

@@ -243,6 +243,11 @@ int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to);
  * Nothing comes over that socket but that the lane is closed.
  */
 int braid_lane_look_at_fd(const struct braid_lane *lane);
+/*
+ * The same where nothing was to be read.  It may have said something and ended since: if it has
+ * ended, what `poll` finds now, or -ENOTCONN.
+ */
+int braid_lane_last_words(struct braid_lane *lane, int (*poll)(struct braid_lane *lane));
 
 /*
  * Does nothing come of what is under way, at `most` looks in a row?  A peer that lives acknowledges

@@ -152,6 +152,8 @@ struct braid_link {
 	} grow;
 };
 
+enum { BRAID_LOOK_AT_FD = 256 };	/* braid_lane_look_due() */
+
 struct braid_conn;
 
 struct braid_link *braid_link_new(const struct braid_link_key *key);
@@ -277,6 +279,12 @@ static inline void braid_link_urge(struct braid_link *link)
 {
 	braid_hint(&link->urgent, true);
 	braid_hint(&link->urged, true);
+}
+
+/* Of so many polls in vain one looks for the peer's last words, and each that the service makes. */
+static inline bool braid_lane_look_due(const struct braid_lane *lane, unsigned *in_vain)
+{
+	return ++*in_vain % BRAID_LOOK_AT_FD == 0 || atomic_load(&lane->link->watched);
 }
 
 static inline struct braid_lane *braid_link_home(const struct braid_link *link)

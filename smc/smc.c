@@ -46,7 +46,6 @@ enum {
 	GUESTS = 4,			/* connected, and have not sent the nonce */
 	REST_S = 300,			/* a peer with which it failed is left alone */
 	REMEMBERED = 64,
-	LOOK_AT_FD = 256,		/* polls in vain */
 	STUCK = 30,			/* looks, a tenth of a second apart */
 };
 
@@ -495,23 +494,23 @@ static int smc_push(struct braid_lane *lane)
 	return err ? verdict(lane, err) : 0;
 }
 
-static int smc_poll(struct braid_lane *lane)
+static int stream_poll(struct braid_lane *lane)
 {
-	struct wire *w = wire_of(lane);
 	int n = braid_stream_poll(lane);
 
 	if (n < 0)
 		return verdict(lane, n);
-	if (n > 0) {
-		w->fruitless = 0;
-		return n;
-	}
-	if (++w->fruitless % LOOK_AT_FD && !atomic_load(&lane->link->watched))
-		return 0;
-	if (!braid_lane_look_at_fd(lane))
-		return 0;
-	n = braid_stream_poll(lane);	/* what it said before it ended */
-	return n > 0 ? n : -ENOTCONN;
+	if (n)
+		wire_of(lane)->fruitless = 0;
+	return n;
+}
+
+static int smc_poll(struct braid_lane *lane)
+{
+	int n = stream_poll(lane);
+
+	return n || !braid_lane_look_due(lane, &wire_of(lane)->fruitless) ?
+		       n : braid_lane_last_words(lane, stream_poll);
 }
 
 static int smc_health(struct braid_lane *lane, struct braid_health *ret)

@@ -52,7 +52,6 @@ enum {
 	FLYING = 64,			/* messages of ours that UCX has not done with */
 	TURNS = 8,			/* of progress, a call */
 	ARM_TURNS = 1000,
-	LOOK_AT_FD = 256,		/* polls in vain */
 	STUCK = 15,			/* looks, a tenth of a second apart */
 	FLIGHT = 8 << 20,		/* payload that may be under way */
 };
@@ -962,14 +961,10 @@ static int look_and_take(struct braid_lane *lane)
 
 static int ucx_poll(struct braid_lane *lane)
 {
-	struct wire *w = wire_of(lane);
 	int n = look_and_take(lane);
 
-	if (n || (++w->fruitless % LOOK_AT_FD && !atomic_load(&lane->link->watched)) ||
-	    !braid_lane_look_at_fd(lane))
-		return n;
-	n = look_and_take(lane);	/* what it said before it ended */
-	return n ? n : -ENOTCONN;
+	return n || !braid_lane_look_due(lane, &wire_of(lane)->fruitless) ?
+		       n : braid_lane_last_words(lane, look_and_take);
 }
 
 /* --- lanes --------------------------------------------------------------------------------- */

@@ -38,7 +38,6 @@
 enum {
 	SIGNAL_EVERY = 32,
 	SIW_PAGED = 4096,		/* not signalled, it goes page by page, and uncopied */
-	LOOK_AT_FD = 256,		/* polls in vain */
 	POLLS = 4,			/* batches of completions a call */
 	LOOKS = 7,			/* more, for callers who ask about nothing else */
 	STUCK_IWARP = 15, STUCK = 40,	/* looks, a tenth of a second apart */
@@ -530,10 +529,12 @@ static BRAID_APART BRAID_HOT int take(struct braid_lane *lane, struct braid_wire
 	return taken;
 }
 
-/* There was nothing, and then it was found to have ended: what came between is taken first. */
-static BRAID_COLD int last_words(struct braid_lane *lane, struct braid_wire *w, int err)
+static BRAID_COLD int look_and_take(struct braid_lane *lane)
 {
-	return err && look(w) > 0 ? take(lane, w) : err;
+	struct braid_wire *w = wire_of(lane);
+	int res = look(w);
+
+	return res > 0 ? take(lane, w) : res;
 }
 
 static BRAID_HOT int verbs_poll(struct braid_lane *lane)
@@ -550,11 +551,12 @@ static BRAID_HOT int verbs_poll(struct braid_lane *lane)
 	}
 	if (res)
 		return res < 0 ? res : take(lane, w);
-	if (atomic_load_explicit(&w->broken, memory_order_relaxed))
-		return last_words(lane, w, braid_lane_look_at_fd(lane) ? -ENOTCONN : -EIO);
-	if (++w->fruitless % LOOK_AT_FD == 0 || atomic_load(&lane->link->watched))
-		return last_words(lane, w, braid_lane_look_at_fd(lane));
-	return 0;
+	if (atomic_load_explicit(&w->broken, memory_order_relaxed)) {
+		res = braid_lane_last_words(lane, look_and_take);
+		return res ? res : -EIO;
+	}
+	return braid_lane_look_due(lane, &w->fruitless) ?
+		       braid_lane_last_words(lane, look_and_take) : 0;
 }
 
 /* --- devices ------------------------------------------------------------------------------- */

@@ -393,18 +393,18 @@ static bool nobody_needs(struct braid_link *link)
 	return !needed;
 }
 
-/* True if the link is over.  What came before its lanes were lost is read first. */
+/* True if the link is over.  That nobody is there is believed once all that came is read. */
 static bool is_over(struct braid_link *link, uint64_t now)
 {
 	uint64_t silent = now - link->heal.heard_ns;
 	/* A lane on which nothing is under way says nothing: it may be as dead as home is. */
-	bool gone = link->heal.refused &&
+	bool unread = any_unread(link);
+	bool gone = !unread && link->heal.refused &&
 		    (!any_well(link, now) || (!is_well(braid_link_home(link), now) &&
 					      silent >= SUSPECT_MS * MS));
-	bool lost = link->heal.down_ns && now - link->heal.down_ns >= GIVE_UP_MS * MS;
+	bool lost = !unread && link->heal.down_ns &&
+		    now - link->heal.down_ns >= GIVE_UP_MS * MS;
 
-	if (any_unread(link))
-		return false;
 	if (gone || (lost && !link->dialler && !link->path[0].to.port))
 		braid_link_fail(link, -EREMOTEIO,
 				"the connection was lost, and nobody listens there any more: the "

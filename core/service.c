@@ -403,8 +403,11 @@ static void comms_bury(struct braid_link *link)
 
 	braid_lock_wait(&link->lock);
 	braid_list_for_safe(c, tmp, &link->comms, node) {
-		/* Waiting to be accepted: nobody holds it. */
-		if (c->closed || braid_listen_withdraw(c))
+		/*
+		 * Waiting to be accepted nobody holds it, and it may go; but not with what a sender
+		 * sent before it closed, which has not failed.
+		 */
+		if (c->closed || (atomic_load(&c->err) && braid_listen_withdraw(c)))
 			braid_comm_free(c);
 	}
 	braid_unlock(&link->lock);

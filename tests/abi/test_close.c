@@ -375,17 +375,12 @@ static void leaves_small(struct abi *t, int fd)
 	end_well();
 }
 
-/* Its receiver may ask for it when the sender's process is no more; what never was sent is an error. */
-static void late_takes(struct abi *t)
+/* What was sent is there; what never was is an error. */
+static void takes_what_was_left(struct net *net, void *recv)
 {
-	struct peer peer = peer_start(t, leaves_small);
-	struct net *net = abi_up(t);
-	void *recv = recv_from(net, peer.fd);
 	struct buf b = buf_new(net, recv, 1000, 0);
 	struct op op;
 
-	peer_join(&peer);
-	nap_ms(50);
 	recv_small(net, recv);
 	warns_expected();
 	op = op_recv(net, recv, &b, 1000, 0);
@@ -393,6 +388,40 @@ static void late_takes(struct abi *t)
 	RES(ncclRemoteError, op.res);
 	buf_free(net, &b);
 	OK(net_close_recv(net, recv));
+}
+
+/* Its receiver may ask for it when the sender's process is no more. */
+static void late_takes(struct abi *t)
+{
+	struct peer peer = peer_start(t, leaves_small);
+	struct net *net = abi_up(t);
+	void *recv = recv_from(net, peer.fd);
+
+	peer_join(&peer);
+	nap_ms(50);
+	takes_what_was_left(net, recv);
+	abi_down(net);
+}
+
+/* The same of one that has not even accepted it; a second one is never accepted. */
+static void late_accepts(struct abi *t)
+{
+	struct peer peers[] = { peer_start(t, leaves_small), peer_start(t, leaves_small) };
+	struct net *net = abi_up(t);
+	void *listen[2], *recv = NULL;
+
+	for (int i = 0; i < 2; i++) {
+		_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE] = { 0 };
+
+		OK(net_listen(net, 0, handle, &listen[i]));
+		give(peers[i].fd, handle, sizeof(handle));
+		peer_join(&peers[i]);
+	}
+	nap_ms(50);
+	WAIT_FOR(accept_step(net, listen[0], &recv));
+	takes_what_was_left(net, recv);
+	OK(net_close_listen(net, listen[0]));
+	OK(net_close_listen(net, listen[1]));
 	abi_down(net);
 }
 
@@ -626,6 +655,7 @@ static const struct abi_case cases[] = {
 	     all_arrives),
 	CASE("what was sent is there for a receive that is posted when the sender has long left",
 	     late_takes),
+	CASE("and for one who accepts only then", late_accepts),
 	CASE("what was sent before the sender left arrives though a send to it fails",
 	     arrives_before_all_fails, .since = 11),
 	CASE("a peer that closes and ends in order is no cause for a WARN", no_warn),

@@ -5,12 +5,16 @@
  * A device is an interface that topo/ found usable, with the RDMA port behind it if there is one,
  * or several that NCCL has fused.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE			/* secure_getenv */
+#endif
 #include "config.h"
 #include "plugin/device.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
@@ -197,6 +201,26 @@ static void pin_near(void)
 			   "the process may use any of them", text);
 }
 
+/* NCCL_NET_FORCE_MERGE, "a,b;c,d": NCCL ends with an error where we refuse one of them. */
+static void check_merge(const char *list)
+{
+	for (const char *p = list; p && *p; p += strcspn(p, ",;"), p += *p != '\0') {
+		size_t len = strcspn(p, ",;:");
+
+		for (unsigned i = 0; i < count; i++) {
+			const char *name = table[i].net.name;
+
+			if (strlen(name) != len || strncmp(name, p, len) != 0 ||
+			    *table[i].net.pci_path)
+				continue;
+			braid_warn("NCCL_NET_FORCE_MERGE names %s, which has no PCI path: joined "
+				   "with others no GPU could reach it, so NCCL will not start: "
+				   "unset NCCL_NET_FORCE_MERGE [merge-without-path]", name);
+			return;
+		}
+	}
+}
+
 int braid_devices_find(void)
 {
 	static struct braid_netdev found[BRAID_NETDEVS_MAX];
@@ -226,6 +250,7 @@ int braid_devices_find(void)
 	drop_poor(probe() > 0, extra);
 	for (unsigned i = 0; i < count; i++)
 		tell(&table[i]);
+	check_merge(secure_getenv("NCCL_NET_FORCE_MERGE"));
 	pin_near();
 	if (!count)
 		braid_warn("none of BRAID_TRANSPORTS=%s can use anything of this machine; "
@@ -323,6 +348,16 @@ static bool same_members(const struct braid_dev *a, const struct braid_dev *b)
 	       !memcmp(a->member, b->member, a->nmembers * sizeof(a->member[0]));
 }
 
+/* NCCL puts a fused NIC without a PCI path where no GPU reaches it, and has no network then. */
+static bool lacks_path(const struct braid_dev *dev, unsigned n)
+{
+	if (n < 2 || *dev->net.pci_path || strcmp(braid_param.fuse, "any") == 0)
+		return false;
+	braid_info("makeVDevice: %s has no PCI path, so NCCL would find no way from a GPU to a "
+		   "device that it is part of: it is not made one with others", dev->net.name);
+	return true;
+}
+
 int braid_devices_fuse(unsigned n, const int *indices)
 {
 	struct braid_dev dev = { .index = count, .nmembers = n };
@@ -334,6 +369,8 @@ int braid_devices_fuse(unsigned n, const int *indices)
 		dev.member[i] = braid_device(indices[i]);
 		if (!dev.member[i] || dev.member[i]->nmembers != 1)
 			return -EINVAL;
+		if (lacks_path(dev.member[i], n))
+			return -EOPNOTSUPP;
 		for (unsigned k = 0; k < i; k++) {
 			if (dev.member[k] == dev.member[i])
 				return -EINVAL;

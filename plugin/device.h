@@ -26,7 +26,8 @@ struct braid_dev *braid_device(int index);	/* NULL: no such device */
 
 /*
  * Make one device of n others, none of them made so itself: its index, the same for the same
- * members, or -EINVAL.  Not thread-safe: NCCL serialises makeVDevice.
+ * members, -EINVAL, or -EOPNOTSUPP (no PCI path, see BRAID_FUSE; told at INFO).  Not thread-safe:
+ * NCCL serialises makeVDevice.
  */
 int braid_devices_fuse(unsigned n, const int *indices);
 

@@ -295,11 +295,12 @@ ncclResult_t braid_net_fuse(int *ret_dev, int n, const int *devs)
 	if (!ret_dev || !devs || n < 1)
 		return misuse("makeVDevice");
 	index = braid_devices_fuse((unsigned)n, devs);
-	if (index < 0) {
+	if (index == -EINVAL) {
 		braid_info("makeVDevice: %d devices can't be made one; at most %d that are there, "
 			   "and not made of others themselves", n, BRAID_PATHS_MAX);
-		return ncclInvalidUsage;
 	}
+	if (index < 0)
+		return ncclInvalidUsage;
 	*ret_dev = index;
 	return ncclSuccess;
 }

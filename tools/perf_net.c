@@ -106,9 +106,12 @@ static int about_fill(struct net_fabric *f, char *err)
 
 static int net_start(struct net_fabric *f, const struct fabric_env *env, char *err)
 {
-	ncclResult_t res = net_init(f->net, (uint64_t)getpid(), -1, net_log, NULL);
+	ncclResult_t res;
 	int rc;
 
+	if (env->dev && strchr(env->dev, '+'))
+		setenv("BRAID_FUSE", "any", 0);		/* here is no NCCL to lose its way */
+	res = net_init(f->net, (uint64_t)getpid(), -1, net_log, NULL);
 	if (res != ncclSuccess) {
 		fail(&f->super, res, "init");
 		snprintf(err, FABRIC_ERR, "%s", f->super.err);

@@ -99,6 +99,7 @@ static struct net *up(struct abi *t, const char *kind, const char *more)
 	snprintf(text, sizeof(text), "nic0:%s,netdev=lo%s", kind, more);
 	if (!by_ucx)
 		setenv("BRAID_TEST_FAKE_DEVICES", text, 1);
+	setenv("BRAID_FUSE", "any", 1);
 	if (!gpu_ctl)
 		cuda_load();
 	return abi_up(t);
@@ -2172,6 +2173,7 @@ static void direct_fused(struct abi *t)
 
 	load("fake", "libmlx5.so.1");
 	setenv("BRAID_TEST_FAKE_DEVICES", "nic0:ib,netdev=lo" DIRECT ";nic1:ib,dmabuf=1", 1);
+	setenv("BRAID_FUSE", "any", 1);
 	cuda_load();
 	net = abi_up(t);
 	is_direct(net, 0, true);

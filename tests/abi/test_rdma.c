@@ -586,6 +586,7 @@ static void fused(struct abi *t, const char *kind)
 	setenv("BRAID_SOCKET_FAMILY", "AF_INET", 1);
 	unsetenv("BRAID_TEST_RDMA_ROUNDS");
 	fuses = true;
+	setenv("BRAID_FUSE", "any", 1);
 	j = start(t, &p);
 	job_play(j, 200);
 	TRUE(uses_rdma(j));
@@ -1560,6 +1561,7 @@ static void rails(struct abi *t)
 
 	nic("ib", ";nic1:ib;nic2:ib");
 	setenv("NCCL_IB_HCA", "=nic0:1:3:0,nic1:1:3:1,nic2:1", 1);
+	setenv("BRAID_FUSE", "any", 1);
 	net = abi_up(t);
 	OK(net_props(net, 0, &p));
 	EQ(3, p.rail);

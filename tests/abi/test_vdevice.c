@@ -2,7 +2,7 @@
 /*
  * test_vdevice.c - NCCL makes one device of several (makeVDevice, from v9 on).
  *
- * Two interfaces are needed: loopback and another one that is up.
+ * Two interfaces are needed: loopback, which has no PCI path, and another one that is up.
  */
 #include "tests/abi/abi.h"
 
@@ -24,6 +24,7 @@ static struct net *two_up(struct abi *t)
 	setenv("BRAID_SOCKET_IFNAME", "lo,e", 1);	/* eth0, eno1, enp3s0, ... */
 	setenv("BRAID_SOCKET_FAMILY", "AF_INET", 1);
 	setenv("BRAID_LANES", "2", 1);
+	setenv("BRAID_FUSE", "any", 0);
 	net = abi_up(t);
 	OK(net_devices(net, &n));
 	if (n < MEMBERS)
@@ -68,6 +69,41 @@ static void refused(struct abi *t)
 	RES(ncclInvalidUsage, net_fuse(net, 2, negative, &dev));
 	OK(net_fuse(net, MEMBERS, members, &nested[1]));
 	RES(ncclInvalidUsage, net_fuse(net, 2, nested, &dev));
+	abi_down(net);
+}
+
+/* NCCL nests such a NIC in another, finds no way to it from a GPU, and has no network. */
+static void pathless(struct abi *t)
+{
+	const int alone[] = { 0 };
+	struct braid_net_props p;
+	struct net *net;
+	int before, n, dev = -1;
+
+	setenv("BRAID_FUSE", "pci", 1);
+	net = two_up(t);
+	OK(net_devices(net, &before));
+	OK(net_props(net, 0, &p));
+	EQ(NULL, p.pci_path);
+	RES(ncclInvalidUsage, net_fuse(net, MEMBERS, members, &dev));
+	EQ(-1, dev);
+	OK(net_devices(net, &n));
+	EQ(before, n);
+	OK(net_fuse(net, 1, alone, &dev));
+	EQ(0, dev);
+	abi_down(net);
+}
+
+/* NCCL itself then only says that the variable is not valid. */
+static void pathless_forced(struct abi *t)
+{
+	struct net *net;
+
+	setenv("NCCL_NET_FORCE_MERGE", "no0,no1;lo,e", 1);
+	warns_expected();
+	net = two_up(t);
+	TRUE(strstr(net_last_warn(), "NCCL_NET_FORCE_MERGE names lo, which has no PCI path"));
+	TRUE(strstr(net_last_warn(), "[merge-without-path]"));
 	abi_down(net);
 }
 
@@ -133,6 +169,8 @@ static void carries(struct abi *t)
 static const struct abi_case cases[] = {
 	CASE("one device is made of two, once", made, SINCE, .every = true),
 	CASE("what can't be made one is refused", refused, SINCE),
+	CASE("a member without a PCI path is refused", pathless, SINCE),
+	CASE("to force it is told at once", pathless_forced, SINCE),
 	CASE("a device made of two carries data over both", carries, SINCE),
 };
 

@@ -305,6 +305,11 @@ bad_plugin_net() { variables NCCL_NET_PLUGIN=braid NCCL_NET=Briad; says fail "NC
 bad_plugin_devices() { plugin 0 ''; says fail "Braid has no device: nothing is plugged in" "braid info"; }
 bad_plugin_fallback() { no_plugin; variables NCCL_NET_PLUGIN=braid; says fail "silent fallback: NCCL goes on with its own IB" "NCCL_NET=Braid"; }
 bad_plugin_transports() { plugin 2 '"tcp"'; says fail "silent fallback: 3 RDMA ports are active, but Braid would use TCP alone: verbs: libibverbs is too old" "braid info"; }
+bad_plugin_merge()
+{
+	variables NCCL_NET_PLUGIN=braid NCCL_NET=Braid "NCCL_NET_FORCE_MERGE=mlx5_0:1,eth1"
+	says fail "names mlx5_0, which is no device" "unset NCCL_NET_FORCE_MERGE"
+}
 bad_plugin_nccl() { libraries none 22809; says note "NCCL 2.28.9 forgets" "NCCL_NET_PLUGIN_REF_COUNT=1"; }
 
 # -- SMC and UCX

@@ -540,6 +540,7 @@ static void take_plugin(struct actor *a)
 	/* More than the plugin will ever poll, for poll() looks at the limit too. */
 	for (int i = 0; i < 64; i++)
 		a->end->files = dup(STDERR_FILENO) + 1;
+	setenv("BRAID_FUSE", "any", 1);
 	a->net = net_load(a->st->plugin, a->st->abi[a->who], err, sizeof(err));
 	if (!a->net) {
 		broken(a, "%s", err);

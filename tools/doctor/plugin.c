@@ -282,6 +282,44 @@ static void transports(struct doctor *d)
 		    "unset BRAID_TRANSPORTS");
 }
 
+/* The device of that name; NULL: none. */
+static const json_t *device(const json_t *list, const char *name, size_t len)
+{
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_t *dev = json_array_get(list, i);
+
+		if (strlen(text(dev, "name")) == len && !strncmp(text(dev, "name"), name, len))
+			return dev;
+	}
+	return NULL;
+}
+
+/* "a,b;c,d": NCCL gives up where one of these is not there, or can't be joined. */
+static void merge(struct doctor *d)
+{
+	const char *asked = env_get(d, "NCCL_NET_FORCE_MERGE");
+	const json_t *list = asked ? candidates(d) : NULL, *c = list ? taken(d, list) : NULL;
+	bool found = false;
+
+	if (!asked)
+		doctor_ok(d, "NCCL_NET_FORCE_MERGE is not set");
+	else if (list && (!c || strcmp(text(c, "net"), "Braid") != 0))
+		doctor_skip(d, "Braid would not be used");
+	for (const char *at = asked; c && *at; at += strcspn(at, ",;"), at += *at != '\0') {
+		int len = (int)strcspn(at, ",;:");
+		const json_t *dev = device(json_object_get(c, "list"), at, (size_t)len);
+
+		if (!len || (dev && *text(dev, "pci_path")))
+			continue;
+		found = true;
+		doctor_find(d, LEVEL_FAIL, "NCCL_NET_FORCE_MERGE names %.*s, which %s", len, at,
+			    dev ? "has no PCI path" : "is no device");
+		doctor_mend(d, "unset NCCL_NET_FORCE_MERGE");
+	}
+	if (c && !found)
+		doctor_ok(d, "NCCL_NET_FORCE_MERGE=%s", asked);
+}
+
 /* 2.28.9 is 22809. */
 static void library(struct doctor *d)
 {
@@ -328,6 +366,8 @@ const struct check doctor_plugin[] = {
 	  "A job on the wrong transport runs, and is slow", fallback },
 	{ "plugin-transports", "What Braid would use",
 	  "RDMA is there and not used: a job runs, and is slow", transports },
+	{ "plugin-merge", "NICs that NCCL is made to join",
+	  "NCCL does not start: it joins only devices that are there and have a PCI path", merge },
 	{ "plugin-nccl", "NCCL's version",
 	  "Known of this version; a later communicator may come without the plugin", library },
 	{ NULL, NULL, NULL, NULL },

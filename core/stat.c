@@ -2,46 +2,40 @@
 /*
  * stat.c - see stat.h.
  *
- * The socket is a file, of mode 0600 in a directory of mode 0700 that is ours: permissions hold
- * there, as they do not for an abstract name, and it is found from other network namespaces.  Who
- * connects is asked for by SO_PEERCRED besides.  It is made under a name that nobody looks for and
- * then renamed, so that whoever connects to a name and is refused has found one that was left
- * behind; the next process to come by removes those.
+ * The socket is of mode 0600 in a directory of mode 0700 (statdir.h), and the uid of each client is
+ * checked by SO_PEERCRED besides.
  *
  * A request is one word and a newline: stat, dump or metrics.  The answer is text, and ends with
  * the connection.  One client at a time is served, and not for long.
  */
 #include "core/stat.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "core/file.h"
 #include "core/flight.h"
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
 #include "core/report.h"
 #include "core/service.h"
+#include "core/statdir.h"
 
 #define MS 1000000ull
 
 enum {
 	ASK_MS = 200, ANSWER_MS = 700,	/* then the next one's turn has come */
 	JOIN_MS = 2000,
-	NAMES = 4,			/* copies of the plugin in one process */
 	TELL = 16,			/* events that go to the log */
 	DUMPS_MAX = 8,			/* files that one process writes */
 };
@@ -53,135 +47,6 @@ static struct {
 	atomic_bool stop, dump;
 	struct braid_log_gate dump_gate;
 } st = { .wake = -1 };
-
-/* --- the socket's place -------------------------------------------------------------------- */
-
-/* -1, and one line: there will be nothing to connect to. */
-static int no_socket(const char *what, const char *path)
-{
-	braid_info("braid stat can't look at this process: %s %s: %s", what, path, strerror(errno));
-	return -1;
-}
-
-static void directory(char *ret, size_t len)
-{
-	const char *run = secure_getenv("XDG_RUNTIME_DIR");
-
-	if (braid_param.stat_dir[0])
-		snprintf(ret, len, "%s", braid_param.stat_dir);
-	else if (run && run[0] == '/')
-		snprintf(ret, len, "%s/braid", run);
-	else
-		snprintf(ret, len, "/tmp/braid-%u", (unsigned)geteuid());
-}
-
-/* A directory of ours that nobody else may enter, and not somebody's link to one. */
-static bool is_private(const char *dir)
-{
-	struct stat sb;
-
-	if (lstat(dir, &sb))
-		return false;
-	if (S_ISDIR(sb.st_mode) && sb.st_uid == geteuid() && !(sb.st_mode & 077))
-		return true;
-	errno = EPERM;
-	return false;
-}
-
-static int address(struct sockaddr_un *sa, const char *dir, const char *name)
-{
-	int n = snprintf(sa->sun_path, sizeof(sa->sun_path), "%s/%s", dir, name);
-
-	sa->sun_family = AF_UNIX;
-	errno = ENAMETOOLONG;
-	return n > 0 && (size_t)n < sizeof(sa->sun_path) ? 0 : -1;
-}
-
-/* Nobody listens there any more: its process was killed, or left without a word. */
-static bool is_stale(const struct sockaddr_un *sa)
-{
-	int fd = braid_os->socket(AF_UNIX, 0);
-	bool refused;
-
-	if (fd < 0)
-		return false;
-	refused = braid_os->connect(fd, (const struct sockaddr *)sa, sizeof(*sa)) &&
-		  errno == ECONNREFUSED;
-	braid_os->close(fd);
-	return refused;
-}
-
-static void sweep(const char *dir)
-{
-	DIR *d = opendir(dir);
-	struct sockaddr_un sa;
-	struct dirent *e;
-
-	while (d && (e = readdir(d))) {
-		if (e->d_name[0] == '.' || e->d_name[strspn(e->d_name, "0123456789.")])
-			continue;
-		if (!address(&sa, dir, e->d_name) && is_stale(&sa))
-			unlink(sa.sun_path);
-	}
-	if (d)
-		closedir(d);
-}
-
-/* The first of our names that nobody has: 0 and *ret, or -1. */
-static int free_name(const char *dir, struct sockaddr_un *ret)
-{
-	char name[32];
-	struct stat sb;
-
-	for (int i = 0; i < NAMES; i++) {
-		snprintf(name, sizeof(name), i ? "%u.%d" : "%u", braid_self.pid, i);
-		if (address(ret, dir, name))
-			return -1;
-		if (lstat(ret->sun_path, &sb))
-			return errno == ENOENT ? 0 : -1;
-	}
-	errno = EADDRINUSE;
-	return -1;
-}
-
-static int bound(const char *dir, struct sockaddr_un *ret)
-{
-	struct sockaddr_un first;
-	char name[32];
-	int fd;
-
-	snprintf(name, sizeof(name), ".%u", braid_self.pid);
-	if (free_name(dir, ret) || address(&first, dir, name))
-		return no_socket("a name in", dir);
-	fd = braid_os->socket(AF_UNIX, 0);
-	if (fd < 0)
-		return no_socket("a socket in", dir);
-	unlink(first.sun_path);
-	if (fchmod(fd, 0600) ||
-	    braid_os->bind(fd, (const struct sockaddr *)&first, sizeof(first)) ||
-	    braid_os->listen(fd, 8) || rename(first.sun_path, ret->sun_path)) {
-		no_socket("a socket in", dir);
-		unlink(first.sun_path);
-		braid_os->close(fd);
-		return -1;
-	}
-	return fd;
-}
-
-static int open_socket(struct sockaddr_un *ret)
-{
-	char dir[BRAID_PARAM_STR_MAX + 16];
-
-	if (!braid_param.stat)
-		return -1;
-	directory(dir, sizeof(dir));
-	if (mkdir(dir, 0700) && errno != EEXIST)
-		return no_socket("directory", dir);
-	if (!is_private(dir))
-		return no_socket("directory", dir);
-	sweep(dir);
-	return bound(dir, ret);
-}
 
 /* --- a client ------------------------------------------------------------------------------ */
 
@@ -262,32 +127,6 @@ static void serve(int listener)
 
 /* --- files --------------------------------------------------------------------------------- */
 
-/* The whole text or nothing is at that name: 0, or -1 and errno. */
-static int write_file(const char *path, const struct braid_text *t)
-{
-	char tmp[2 * BRAID_PARAM_STR_MAX];
-	int fd, n = snprintf(tmp, sizeof(tmp), "%s.%u.tmp", path, braid_self.pid);
-	size_t done = 0;
-	ssize_t w = 1;
-
-	errno = ENAMETOOLONG;
-	if (n < 0 || (size_t)n >= sizeof(tmp))
-		return -1;
-	unlink(tmp);
-	fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-	if (fd < 0)
-		return -1;
-	braid_os->note(fd, true);
-	while (done < t->len && (w = write(fd, t->p + done, t->len - done)) > 0)
-		done += (size_t)w;
-	if (!braid_os->close(fd) && done == t->len && !rename(tmp, path))
-		return 0;
-	n = errno;
-	unlink(tmp);
-	errno = n;
-	return -1;
-}
-
 /* %p and %h, and %% for a percent sign. */
 static void expand(const char *pattern, char *ret, size_t len)
 {
@@ -317,7 +156,7 @@ static void write_metrics(void)
 	expand(braid_param.metrics_file, path, sizeof(path));
 	if (braid_report_metrics(&t))
 		errno = ENOMEM;
-	else if (!write_file(path, &t))
+	else if (!braid_file_write(path, &t, 0644))
 		errno = 0;
 	if (errno && !told)
 		braid_info("BRAID_METRICS_FILE: %s can't be written: %s", path, strerror(errno));
@@ -359,7 +198,7 @@ static void dump(void)
 		 braid_self.host, braid_self.pid, dumps++);
 	if (braid_report_json(&t, true))
 		errno = ENOMEM;
-	else if (!write_file(path, &t))
+	else if (!braid_file_write(path, &t, 0600))
 		errno = 0;
 	if (errno)
 		braid_info("BRAID_DUMP_DIR: %s can't be written: %s", path, strerror(errno));
@@ -387,7 +226,7 @@ static void *stat_thread(void *arg)
 	struct sockaddr_un sa;
 	struct pollfd p[2] = {
 		{ .fd = st.wake, .events = POLLIN },
-		{ .fd = open_socket(&sa), .events = POLLIN },
+		{ .fd = braid_param.stat ? braid_statdir_open(&sa) : -1, .events = POLLIN },
 	};
 	uint64_t next = 0;
 
@@ -402,10 +241,7 @@ static void *stat_thread(void *arg)
 		if (atomic_exchange(&st.dump, false))
 			dump();
 	}
-	if (p[1].fd >= 0) {
-		unlink(sa.sun_path);
-		braid_os->close(p[1].fd);
-	}
+	braid_statdir_close(p[1].fd, &sa);
 	return NULL;
 }
 

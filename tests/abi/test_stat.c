@@ -8,6 +8,7 @@
 #include "tests/abi/abi.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { LARGE = 1 << 20, TAG = 4711, FAIL_MS = 10000 };
@@ -298,6 +300,136 @@ static void no_such_directory(struct abi *t)
 	works_unseen(t);
 }
 
+static void path_of(char ret[128], const char *name)
+{
+	snprintf(ret, 128, "%s/%s", dir, name);
+}
+
+static void make_file(const char *name)
+{
+	char path[128];
+	FILE *f;
+
+	path_of(path, name);
+	f = fopen(path, "wxe");
+	TRUE(f && fputs("a user's", f) >= 0 && fclose(f) == 0);
+}
+
+/* A file that was made by make_file(), whole. */
+static bool is_whole(const char *name)
+{
+	char path[128], text[16] = "";
+	struct stat sb;
+	FILE *f;
+
+	path_of(path, name);
+	if (lstat(path, &sb) || !S_ISREG(sb.st_mode))
+		return false;
+	f = fopen(path, "re");
+	TRUE(f && fgets(text, sizeof(text), f) && fclose(f) == 0);
+	return strcmp(text, "a user's") == 0;
+}
+
+static bool is_there(const char *name)
+{
+	char path[128];
+	struct stat sb;
+
+	path_of(path, name);
+	return lstat(path, &sb) == 0;
+}
+
+/* A socket whose listener has gone. */
+static void make_dead_socket(const char *name, mode_t mode)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/%s", dir, name);
+	TRUE(bind(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0 && chmod(sa.sun_path, mode) == 0);
+	close(fd);
+}
+
+static pid_t ended_process(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(0);
+	TRUE(pid > 0 && waitpid(pid, NULL, 0) == pid);
+	return pid;
+}
+
+/* BRAID_STAT_DIR names a directory with a user's own files in it, such as numbered checkpoints. */
+static void users_files(struct abi *t)
+{
+	static const char *const files[] = { "0", "1", "12.1", "4194000", ".77", "2.tmp", "..5" };
+	static const char *const sockets[] = {
+		"07", "4194001.9", "4194305", "4194002.01", "3.", "1.2.3",
+	};
+	char path[128], left[2][32], mine[32];
+	unsigned dead = (unsigned)ended_process();
+	struct net *net;
+	struct pair p;
+
+	own_directory();
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		make_file(files[i]);
+	for (size_t i = 0; i < sizeof(sockets) / sizeof(sockets[0]); i++)
+		make_dead_socket(sockets[i], 0600);
+	make_dead_socket("4194003", 0755);	/* another program's */
+	snprintf(mine, sizeof(mine), "%d", (int)getppid());
+	make_dead_socket(mine, 0600);		/* it runs: not for us to judge */
+	path_of(path, "4194004");
+	TRUE(mkfifo(path, 0600) == 0);
+	path_of(path, "4194005");
+	TRUE(symlink("4194001.9", path) == 0);
+	for (unsigned i = 0; i < 2; i++) {
+		snprintf(left[i], sizeof(left[i]), i ? "%u.1" : "%u", dead);
+		make_dead_socket(left[i], 0600);
+	}
+	net = abi_up(t);
+	pair_open(net, &p);
+	exchange(net, p.send, p.recv, 1000, 1);
+	WAIT_FOR(!is_there(left[0]) && !is_there(left[1]));
+	pair_close(net, &p);
+	abi_down(net);
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		TRUE(is_whole(files[i]));
+	for (size_t i = 0; i < sizeof(sockets) / sizeof(sockets[0]); i++)
+		TRUE(is_there(sockets[i]));
+	TRUE(is_there("4194003") && is_there("4194004") && is_there("4194005") && is_there(mine));
+	sweep();
+}
+
+/* Where the socket would be made, or named, a file of the user's has the name. */
+static void names_taken(struct abi *t)
+{
+	char name[5][32];
+
+	own_directory();
+	snprintf(name[0], sizeof(name[0]), ".%d", (int)getpid());
+	snprintf(name[1], sizeof(name[1]), "%d", (int)getpid());
+	for (int i = 2; i < 5; i++)
+		snprintf(name[i], sizeof(name[i]), "%d.%d", (int)getpid(), i - 1);
+	for (int round = 0; round < 2; round++) {
+		struct net *net;
+		struct pair p;
+
+		for (int i = round ? 0 : 1; i < (round ? 1 : 5); i++)
+			make_file(name[i]);
+		net = abi_up(t);
+		pair_open(net, &p);
+		exchange(net, p.send, p.recv, 1000, 1);
+		nap_ms(50);
+		pair_close(net, &p);
+		abi_down(net);
+		for (int i = round ? 0 : 1; i < 5; i++)
+			TRUE(is_whole(name[i]));
+	}
+	sweep();
+}
+
 static bool has_line(const char *path, const char *line)
 {
 	char text[256];
@@ -334,6 +466,87 @@ static void metrics_file(struct abi *t)
 	no_directory();
 }
 
+static mode_t mode_of(const char *path)
+{
+	struct stat sb;
+
+	TRUE(lstat(path, &sb) == 0 && S_ISREG(sb.st_mode));
+	return sb.st_mode & 0777;
+}
+
+/* Writes metrics where `make` has put something, under both names that are used, and lets it be. */
+static void metrics_beside(struct abi *t, void (*make)(const char *name),
+			   bool (*same)(const char *name))
+{
+	char path[128], tmp[64];
+	struct net *net;
+	struct pair p;
+
+	path_of(path, "m");
+	setenv("BRAID_METRICS_FILE", path, 1);
+	setenv("BRAID_METRICS_S", "1", 1);
+	snprintf(tmp, sizeof(tmp), "m.%d.tmp", (int)getpid());
+	for (int i = 0; i < 2; i++) {
+		make(i ? tmp : "m");
+		net = abi_up(t);
+		pair_open(net, &p);
+		exchange(net, p.send, p.recv, 1000, 1);
+		nap_ms(300);
+		pair_close(net, &p);
+		abi_down(net);
+		TRUE(same(i ? tmp : "m"));
+		if (!i)
+			TRUE(!is_there(tmp));
+		path_of(path, i ? tmp : "m");
+		TRUE(unlink(path) == 0 || errno == ENOENT);
+		path_of(path, "m");
+		unlink(path);
+	}
+}
+
+static void make_fifo(const char *name)
+{
+	char path[128];
+
+	path_of(path, name);
+	TRUE(mkfifo(path, 0600) == 0);
+}
+
+static bool is_fifo(const char *name)
+{
+	char path[128];
+	struct stat sb;
+
+	path_of(path, name);
+	return lstat(path, &sb) == 0 && S_ISFIFO(sb.st_mode);
+}
+
+static void make_link(const char *name)
+{
+	char path[128];
+
+	path_of(path, name);
+	TRUE(symlink("target", path) == 0);
+}
+
+static bool is_link(const char *name)
+{
+	char path[128];
+	struct stat sb;
+
+	path_of(path, name);
+	return lstat(path, &sb) == 0 && S_ISLNK(sb.st_mode) && is_whole("target");
+}
+
+static void metrics_nowhere(struct abi *t)
+{
+	own_directory();
+	metrics_beside(t, make_fifo, is_fifo);
+	make_file("target");
+	metrics_beside(t, make_link, is_link);
+	sweep();
+}
+
 static bool is_report(const char *path)
 {
 	json_t *o = json_load_file(path, 0, NULL);
@@ -353,7 +566,7 @@ static unsigned dumps_in(void)
 	while ((e = readdir(d))) {
 		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
 		if (strstr(e->d_name, ".json") && !strstr(e->d_name, ".tmp"))
-			n += is_report(path);
+			n += is_report(path) && mode_of(path) == 0600;
 	}
 	closedir(d);
 	return n;
@@ -393,8 +606,11 @@ static const struct abi_case cases[] = {
 	CASE("BRAID_STAT=0 makes no socket", turned_off),
 	CASE("a directory that is not private has no effect on the job", bad_directory),
 	CASE("nor has one that can't be made", no_such_directory),
+	CASE("a user's files in the directory are left alone", users_files, .since = 12),
+	CASE("also where they have the names of our socket", names_taken, .since = 12),
 	CASE("metrics are written to a file", metrics_file, .since = 12),
-	CASE("a message that waits too long is dumped once", stall, .since = 12),
+	CASE("but never over a pipe, a device or through a link", metrics_nowhere, .since = 12),
+	CASE("a message that waits too long is dumped once, for its user alone", stall, .since = 12),
 };
 
 ABI_MAIN(cases)

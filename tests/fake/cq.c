@@ -60,6 +60,13 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
 	return 0;
 }
 
+static _Atomic uint64_t vectors;
+
+long cq_vectors(void)
+{
+	return __builtin_popcountll(atomic_load(&vectors));
+}
+
 EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 				    struct ibv_comp_channel *channel, int comp_vector)
 {
@@ -73,6 +80,7 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *
 		errno = EINVAL;
 		return NULL;
 	}
+	atomic_fetch_or(&vectors, UINT64_C(1) << comp_vector % 64);
 	if (atomic_fetch_add(&c->dev->cqs, 1) >= c->dev->max.max_cq)
 		goto full;
 	cq = calloc(1, sizeof(*cq));
@@ -239,6 +247,19 @@ void cq_push(struct fcq *cq, const struct fcqe *e, bool solicited)
 	if (fire && cq->ibv.channel)
 		channel_push(TO(fchannel, cq->ibv.channel), cq);
 	pthread_mutex_unlock(&cq->lock);
+}
+
+bool cq_break(struct fcq *cq)
+{
+	bool first;
+
+	pthread_mutex_lock(&cq->lock);
+	first = !cq->overrun;
+	cq->overrun = true;
+	pthread_mutex_unlock(&cq->lock);
+	if (first)
+		ctx_event(to_ctx(cq->ibv.context), IBV_EVENT_CQ_ERR, cq, 0);
+	return first;
 }
 
 /* Its queue pair goes, or back to RESET: nothing of it may be polled any more. */

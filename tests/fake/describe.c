@@ -31,9 +31,9 @@ void devs_forked(void)
 
 struct spec {
 	struct fdev *dev;
-	uint32_t lid, net, v1;
+	uint32_t lid, net, v1, subnet, flid, router, addressed;
 	uint64_t guid;
-	char netdev[IF_NAMESIZE], path[64], driver[64];
+	char netdev[IF_NAMESIZE], path[64], driver[64], ndev[IF_NAMESIZE];
 	struct in6_addr addr[IPS_MAX];
 	uint32_t naddrs, ifindex;
 };
@@ -85,6 +85,10 @@ static bool parse_key(struct spec *s, const char *key, char *value)
 		uint32_t *ret;
 	} numbers[] = {
 		{ "ports", &d->nports }, { "lid", &s->lid }, { "mtu", &d->mtu }, { "speed", &d->speed },
+		{ "subnet", &s->subnet }, { "flid", &s->flid }, { "router", &s->router },
+		{ "addressed", &s->addressed }, { "ifindex", &s->ifindex }, { "ah", &d->has_ah },
+		{ "grh", &d->has_grh }, { "vectors", &d->vectors }, { "ece", &d->ece },
+		{ "effective", &d->effective }, { "max_msg", &d->max.max_msg },
 		{ "net", &s->net }, { "v1", &s->v1 }, { "srq", &d->has_srq }, { "imm", &d->has_imm },
 		{ "dmabuf", &d->has_dmabuf }, { "peermem", &d->has_peermem }, { "late", &d->has_late },
 		{ "direct", &d->has_direct },
@@ -101,6 +105,10 @@ static bool parse_key(struct spec *s, const char *key, char *value)
 
 	if (!strcmp(key, "netdev")) {
 		snprintf(s->netdev, sizeof(s->netdev), "%s", value);
+		return true;
+	}
+	if (!strcmp(key, "ndev")) {
+		snprintf(s->ndev, sizeof(s->ndev), "%s", value);
 		return true;
 	}
 	if (!strcmp(key, "path")) {
@@ -176,10 +184,17 @@ static void port_fill(const struct spec *s, struct fab_port *p, const struct in6
 
 	atomic_store(&p->up, 1);
 	atomic_store(&p->lid, lid);
+	atomic_store(&p->mtu, s->dev->mtu);
 	p->nips = nips;
 	memcpy(p->ip, ips, nips * sizeof(*ips));
-	if (s->dev->kind == KIND_IB) {
+	if (s->dev->kind == KIND_IB || s->dev->kind == KIND_EFA) {
+		gid.raw[6] = (uint8_t)(s->subnet >> 8);
+		gid.raw[7] = (uint8_t)s->subnet;
 		gid_add(p, &gid, IBV_GID_TYPE_IB, 0);
+		gid.raw[4] = (uint8_t)(s->flid >> 8);
+		gid.raw[5] = (uint8_t)s->flid;
+		if (s->flid)
+			gid_add(p, &gid, IBV_GID_TYPE_IB, 0);
 		return;
 	}
 	if (s->dev->kind == KIND_IWARP) {
@@ -257,11 +272,19 @@ static int fab_enter(const struct spec *s)
 	d->kind = (uint32_t)s->dev->kind;
 	d->nports = s->dev->nports;
 	d->net = s->net;
+	d->subnet = s->subnet;
+	d->router = s->router;
 	d->guid = s->guid ? s->guid : (h | UINT64_C(0x0200000000000000));
 	for (uint32_t p = 0; p < d->nports; p++) {
 		uint32_t lid = s->dev->kind != KIND_IB ? 0 : s->lid ? s->lid + p : n * PORTS_MAX + p + 1;
 
-		port_fill(s, &d->port[p], ips, nips, mac, d->guid + p + 1, lid);
+		if (p < s->addressed) {
+			port_fill(s, &d->port[p], ips, nips, mac, d->guid + p + 1, lid);
+		} else {
+			atomic_store(&d->port[p].up, 1);
+			atomic_store(&d->port[p].mtu, s->dev->mtu);
+			atomic_store(&d->port[p].lid, lid);
+		}
 	}
 	atomic_store(&fab->ndevs, n + 1);
 	atomic_fetch_add(&fab->routes, 1);
@@ -320,6 +343,28 @@ static void make_sys(struct fdev *d, const struct spec *s)
 		memcpy(d->ibv.ibdev_path, at, n + 1);
 }
 
+/* Whose each GID is, by the name that its interface has where it is. */
+static void make_ndevs(const struct fdev *d, const char *name)
+{
+	const char *parts[] = { "ports", "1", "gid_attrs", "ndevs" };
+	char at[IBV_SYSFS_PATH_MAX + 64];
+	size_t n = (size_t)snprintf(at, sizeof(at), "%s", d->ibv.ibdev_path);
+	FILE *f;
+
+	for (unsigned i = 0; i < 4; i++) {
+		n += (size_t)snprintf(at + n, sizeof(at) - n, "/%s", parts[i]);
+		mkdir(at, 0700);
+	}
+	for (unsigned i = 0; i < GIDS_MAX; i++) {
+		snprintf(at + n, sizeof(at) - n, "/%u", i);
+		f = fopen(at, "we");
+		if (!f || fprintf(f, "%s\n", name) < 0)
+			perror(at);
+		if (f)
+			fclose(f);
+	}
+}
+
 /* --- the list ----------------------------------------------------------------------------------- */
 
 static struct fdev *dev_new(const char *text)
@@ -329,11 +374,11 @@ static struct fdev *dev_new(const char *text)
 		enum kind kind;
 	} kinds[] = {
 		{ "ib", KIND_IB }, { "rocev1", KIND_ROCEV1 }, { "rocev2", KIND_ROCEV2 },
-		{ "iwarp", KIND_IWARP },
+		{ "iwarp", KIND_IWARP }, { "efa", KIND_EFA },
 	};
 	char *copy = strdup(text), *save, *kind = copy ? strchr(copy, ':') : NULL, *w;
 	struct fdev *d = calloc(1, sizeof(*d));
-	struct spec s = { .dev = d, .v1 = 1 };
+	struct spec s = { .dev = d, .v1 = 1, .addressed = PORTS_MAX };
 	bool good = false;
 	int index;
 
@@ -353,11 +398,14 @@ static struct fdev *dev_new(const char *text)
 	d->npkeys = 1;
 	d->pkey[0] = 0xffff;
 	d->has_srq = 1;
+	d->has_ah = 1;
+	d->vectors = 4;
 	d->has_peermem = 1;
 	d->has_imm = d->kind != KIND_IWARP;
 	d->linger_ms = d->mpa_ms = 10000;
 	d->max = (struct limits){ .max_qp = 512, .max_cq = 1024, .max_mr = 65536, .max_cqe = 65535,
-		.max_wr = 4096, .max_sge = 16, .max_inline = 256, .max_rd = 16, .max_srq = 256 };
+		.max_wr = 4096, .max_sge = 16, .max_inline = 256, .max_rd = 16, .max_srq = 256,
+		.max_msg = 1u << 30 };
 	snprintf(d->ibv.name, sizeof(d->ibv.name), "%s", copy);
 	while (good && (w = strtok_r(NULL, ",", &save))) {
 		char *value = strchr(w, '=');
@@ -368,19 +416,24 @@ static struct fdev *dev_new(const char *text)
 	}
 	if (!good || !d->spec || d->nports < 1 || d->nports > PORTS_MAX)
 		goto bad;
-	s.ifindex = s.netdev[0] ? if_nametoindex(s.netdev) : 0;
+	if (!s.ifindex && s.netdev[0])
+		s.ifindex = if_nametoindex(s.netdev);
 	index = fab_enter(&s);
 	if (index < 0)
 		goto bad;
 	d->index = (uint32_t)index;
 	d->guid = fab_get()->dev[index].guid;
-	d->ibv.node_type = d->kind == KIND_IWARP ? IBV_NODE_RNIC : IBV_NODE_CA;
-	d->ibv.transport_type = d->kind == KIND_IWARP ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+	d->ibv.node_type = d->kind == KIND_IWARP ? IBV_NODE_RNIC :
+			   d->kind == KIND_EFA ? IBV_NODE_UNSPECIFIED : IBV_NODE_CA;
+	d->ibv.transport_type = d->kind == KIND_IWARP ? IBV_TRANSPORT_IWARP :
+				d->kind == KIND_EFA ? IBV_TRANSPORT_UNSPECIFIED : IBV_TRANSPORT_IB;
 	snprintf(d->ibv.dev_name, sizeof(d->ibv.dev_name), "uverbs%d", index);
 	snprintf(d->ibv.dev_path, sizeof(d->ibv.dev_path), "/sys/class/infiniband_verbs/uverbs%d", index);
 	snprintf(d->ibv.ibdev_path, sizeof(d->ibv.ibdev_path), "/sys/class/infiniband/%s", d->ibv.name);
 	if (s.path[0])
 		make_sys(d, &s);
+	if (s.ndev[0])
+		make_ndevs(d, s.ndev);
 	free(copy);
 	return d;
 bad:

@@ -83,7 +83,7 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 	c->vctx.context.ops.post_srq_recv = post_srq_recv;
 	c->vctx.context.cmd_fd = -1;
 	c->vctx.context.async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-	c->vctx.context.num_comp_vectors = 4;
+	c->vctx.context.num_comp_vectors = (int)d->vectors;
 	pthread_mutex_init(&c->vctx.context.mutex, NULL);
 	c->vctx.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	if (c->vctx.context.async_fd < 0 || nic_start(c)) {
@@ -167,6 +167,8 @@ EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr 
 	return 0;
 }
 
+enum { SPEED_AT = 52 };
+
 static enum ibv_mtu mtu_enum(uint32_t mtu)
 {
 	return mtu >= 4096 ? IBV_MTU_4096 : mtu >= 2048 ? IBV_MTU_2048 : mtu >= 1024 ? IBV_MTU_1024 :
@@ -179,9 +181,10 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 	static const struct {
 		uint32_t gbps;
 		uint8_t width, speed;
+		uint32_t more;		/* above what 8 bits were meant for */
 	} rates[] = {
-		{ 10, 2, 1 }, { 25, 1, 32 }, { 40, 2, 4 }, { 56, 2, 16 }, { 100, 2, 32 }, { 200, 2, 64 },
-		{ UINT32_MAX, 2, 128 },
+		{ 10, 2, 1, 0 }, { 25, 1, 32, 0 }, { 40, 2, 4, 0 }, { 56, 2, 16, 0 }, { 100, 2, 32, 0 },
+		{ 200, 2, 64, 0 }, { 400, 2, 128, 128 }, { UINT32_MAX, 2, 128, 256 },
 	};
 	struct fdev *d = to_ctx(context)->dev;
 	struct ibv_port_attr a = { 0 };
@@ -197,9 +200,10 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 		i++;
 	a.state = atomic_load(&p->up) ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
 	a.max_mtu = IBV_MTU_4096;
-	a.active_mtu = mtu_enum(d->mtu);
+	a.active_mtu = mtu_enum(atomic_load(&p->mtu));
 	a.gid_tbl_len = d->kind == KIND_IWARP ? 1 : GIDS_MAX;
-	a.max_msg_sz = 1u << 30;
+	a.max_msg_sz = d->max.max_msg;
+	a.flags = d->has_grh ? IBV_QPF_GRH_REQUIRED : 0;
 	a.pkey_tbl_len = (uint16_t)d->npkeys;
 	a.lid = (uint16_t)atomic_load(&p->lid);
 	a.sm_lid = d->kind == KIND_IB;
@@ -208,11 +212,28 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 	a.active_width = rates[i].width;
 	a.active_speed = rates[i].speed;
 	a.phys_state = atomic_load(&p->up) ? 5 : 3;
-	a.link_layer = d->kind == KIND_IB ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
+	a.link_layer = d->kind == KIND_IB ? IBV_LINK_LAYER_INFINIBAND :
+		       d->kind == KIND_EFA ? IBV_LINK_LAYER_UNSPECIFIED : IBV_LINK_LAYER_ETHERNET;
 	if (d->kind == KIND_ROCEV1 || d->kind == KIND_ROCEV2)
 		a.port_cap_flags = IBV_PORT_IP_BASED_GIDS;
+	memset(attr, 0, len);
 	memcpy(attr, &a, len < sizeof(a) ? len : sizeof(a));
+	if (len >= SPEED_AT + sizeof(rates[i].more))	/* active_speed_ex, of rdma-core 61 */
+		memcpy((char *)attr + SPEED_AT, &rates[i].more, sizeof(rates[i].more));
 	return 0;
+}
+
+EXPORT int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *ret);
+int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *ret)
+{
+	const struct fdev *d = to_ctx(context)->dev;
+
+	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(context))
+		return errno;
+	if (port < 1 || port > d->nports)
+		return EINVAL;
+	*ret = UINT64_C(10) * d->effective;
+	return d->effective ? 0 : EOPNOTSUPP;
 }
 
 EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
@@ -361,11 +382,12 @@ EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	errno = EINVAL;
 	if (attr->port_num < 1 || attr->port_num > d->nports)
 		return NULL;
-	if (d->kind == KIND_IWARP) {
+	if (d->kind == KIND_IWARP || !d->has_ah) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	if (d->kind == KIND_IB ? !attr->dlid || attr->dlid == 0xffff : !attr->is_global)
+	if ((d->kind == KIND_IB ? !attr->dlid || attr->dlid == 0xffff : !attr->is_global) ||
+	    (d->has_grh && !attr->is_global))
 		return NULL;
 	if (attr->is_global && (gid_get(pd->context, attr->port_num, attr->grh.sgid_index, &g) || !g.used))
 		return NULL;
@@ -430,6 +452,35 @@ long srqs_break(void)
 			if (!qp)
 				continue;
 			n += srq_break(qp);
+			qp_put(qp);
+		}
+	pthread_mutex_unlock(&ctxs_lock);
+	return n;
+}
+
+static bool cqs_of_break(struct fqp *qp)
+{
+	bool some;
+
+	pthread_mutex_lock(&qp->lock);
+	some = cq_break(TO(fcq, qp->ibv.send_cq));
+	pthread_mutex_unlock(&qp->lock);
+	return some;
+}
+
+/* All that queue pairs of this process use. */
+long cqs_break(void)
+{
+	long n = 0;
+
+	pthread_mutex_lock(&ctxs_lock);
+	for (struct fctx *c = ctxs; c; c = c->next)
+		for (unsigned i = 0; i < QPS_MAX; i++) {
+			struct fqp *qp = qp_get(c, i);
+
+			if (!qp)
+				continue;
+			n += cqs_of_break(qp);
 			qp_put(qp);
 		}
 	pthread_mutex_unlock(&ctxs_lock);

@@ -373,12 +373,12 @@ uint32_t fab_find_gid(const union ibv_gid *gid, uint32_t type, uint32_t net, uin
 	return PORT_NONE;
 }
 
-uint32_t fab_find_lid(uint32_t lid, uint32_t net)
+uint32_t fab_find_lid(uint32_t lid, uint32_t net, uint32_t subnet)
 {
 	for (uint32_t id = 0; id < atomic_load(&fab->ndevs) * PORTS_MAX; id++) {
 		struct fab_dev *d = fab_port_dev(id);
 
-		if (d->kind == KIND_IB && d->net == net && id % PORTS_MAX < d->nports &&
+		if (d->kind == KIND_IB && d->net == net && d->subnet == subnet && id % PORTS_MAX < d->nports &&
 		    atomic_load(&fab_port(id)->lid) == lid)
 			return id;
 	}

@@ -38,7 +38,7 @@
 
 enum {
 	DEVS_MAX = 32,
-	PORTS_MAX = 2,			/* of a NIC */
+	PORTS_MAX = 255,		/* of a NIC */
 	NICS_MAX = 256,			/* opened devices in all processes */
 	QPS_MAX = 1024,
 	GIDS_MAX = 32,
@@ -50,7 +50,7 @@ enum {
 	NAME_LEN = 48,
 };
 
-enum kind { KIND_IB, KIND_ROCEV1, KIND_ROCEV2, KIND_IWARP };
+enum kind { KIND_IB, KIND_ROCEV1, KIND_ROCEV2, KIND_IWARP, KIND_EFA };
 
 /* Index of a port in all of the fabric. */
 #define PORT_NONE UINT32_MAX
@@ -64,7 +64,7 @@ struct fab_gid {
 };
 
 struct fab_port {
-	_Atomic uint32_t up, drop, delay_us, lid, request_ms;
+	_Atomic uint32_t up, drop, delay_us, lid, mtu, request_ms;
 	_Atomic uint32_t lose;
 	_Atomic uint32_t events;	/* how many there were ... */
 	_Atomic uint32_t event[EVENTS_MAX];	/* ... and the last of them: enum ibv_event_type */
@@ -77,6 +77,7 @@ struct fab_port {
 struct fab_dev {
 	char host[NAME_LEN], name[NAME_LEN];
 	uint32_t kind, nports, net;
+	uint32_t subnet, router;	/* InfiniBand; router: its LID there, 0: there is none */
 	uint64_t guid;
 	_Atomic uint32_t fatal;
 	struct fab_port port[PORTS_MAX];
@@ -157,7 +158,7 @@ void fab_kick(unsigned slot);
 void fab_kick_all(void);
 /* Under the lock: the port that has this address, type and net. */
 uint32_t fab_find_gid(const union ibv_gid *gid, uint32_t type, uint32_t net, uint32_t hint);
-uint32_t fab_find_lid(uint32_t lid, uint32_t net);
+uint32_t fab_find_lid(uint32_t lid, uint32_t net, uint32_t subnet);
 void fab_count(unsigned slot, enum counter c, uint64_t n);
 /* Tell whoever has that port open. */
 void fab_event(uint32_t port_id, enum ibv_event_type type);
@@ -177,7 +178,7 @@ uint64_t now_ns(void);
 /* --- objects of this process ------------------------------------------------------------------- */
 
 struct limits {
-	uint32_t max_qp, max_cq, max_mr, max_cqe, max_wr, max_sge, max_inline, max_rd, max_srq;
+	uint32_t max_qp, max_cq, max_mr, max_cqe, max_wr, max_sge, max_inline, max_rd, max_srq, max_msg;
 };
 
 /* A NIC as this process sees it; never freed. */
@@ -190,6 +191,7 @@ struct fdev {
 	uint32_t nports, mtu, speed, npkeys;
 	uint16_t pkey[PKEYS_MAX];
 	uint64_t guid, memlock;
+	uint32_t has_ah, has_grh, vectors, ece, effective;
 	uint32_t has_srq, has_imm, has_dmabuf, has_peermem, has_direct, has_late, has_sigpipe, linger_ms,
 		mpa_ms, busy, busy_dials;
 	char direct_path[IBV_SYSFS_PATH_MAX];	/* of its second PCI function; "": none */
@@ -299,7 +301,8 @@ struct fqp {
 	struct fab_qp *fab;
 	struct fctx *ctx;
 	struct ibv_qp_cap cap;
-	bool sig_all, dying;
+	bool sig_all, dying, ece_set;
+	uint32_t ece;			/* as it was set, then as it was accepted */
 	struct ibv_qp_attr attr;	/* what was set */
 	unsigned async_events;
 
@@ -358,6 +361,7 @@ void ctx_event(struct fctx *ctx, enum ibv_event_type type, void *element, int po
 void ctx_events_drop(struct fctx *ctx, void *element);
 void ctx_events_wait(struct fctx *ctx, const unsigned *given, const uint32_t *acked);
 long srqs_break(void);			/* how many queue pairs went with them */
+long cqs_break(void);
 void fake_init(bool devices);
 EXPORT const char *fake_host(void);
 
@@ -379,12 +383,16 @@ void mr_settle(void);			/* ... until a NIC reads */
 
 /* cq.c */
 void cq_push(struct fcq *cq, const struct fcqe *e, bool solicited);
+bool cq_break(struct fcq *cq);		/* false: it is already */
+long cq_vectors(void);			/* how many completion vectors there were queues on */
 void cq_clean(struct fcq *cq, struct fqp *qp);
 
 /* qp.c */
 void qp_set_state(struct fqp *qp, enum ibv_qp_state state);	/* qp.lock held */
 void qp_error(struct fqp *qp);					/* flushes; the same */
 bool srq_take(struct fsrq *srq, struct rwqe *ret);
+long qp_ece(void);			/* what was agreed on last */
+long qp_dlid(void);			/* where the last queue pair sends to */
 void send_done(struct fqp *qp, enum ibv_wc_status status);	/* of sq_una */
 void recv_done(struct fqp *qp, const struct rwqe *w, enum ibv_wc_status status, uint32_t bytes,
 	       unsigned flags, uint32_t imm, bool rdma, bool solicited);

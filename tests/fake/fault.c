@@ -144,8 +144,8 @@ static long find_port(const char *text, uint32_t *ret)
 		part[n++] = w;
 	if (!n)
 		return -EINVAL;
-	if (n > 1 && strlen(part[n - 1]) == 1 && part[n - 1][0] >= '1' && part[n - 1][0] <= '9')
-		port = (unsigned)(part[--n][0] - '0');
+	if (n > 1 && part[n - 1][0] >= '1' && part[n - 1][0] <= '9')
+		port = (unsigned)strtoul(part[--n], NULL, 10);
 	name = part[n - 1];
 	if (n > 1)
 		host = part[n - 2];
@@ -222,6 +222,13 @@ static long do_port(char **w, unsigned n)
 		return do_gid(w, n, id);
 	if (!strcmp(w[0], "drop")) {
 		atomic_store(&p->drop, (uint32_t)strtoul(w[2], NULL, 0));
+	} else if (!strcmp(w[0], "lid") || !strcmp(w[0], "mtu")) {
+		bool lid = w[0][0] == 'l';
+
+		atomic_store(lid ? &p->lid : &p->mtu, (uint32_t)strtoul(w[2], NULL, 0));
+		fab_lock();
+		fab_event(id, lid ? IBV_EVENT_LID_CHANGE : IBV_EVENT_PORT_ACTIVE);
+		fab_unlock();
 	} else if (!strcmp(w[0], "lose")) {
 		atomic_store(&p->lose, (uint32_t)strtoul(w[2], NULL, 0));
 	} else if (!strcmp(w[0], "requests")) {
@@ -314,6 +321,14 @@ long braid_fake_ctl(const char *cmd)
 		return do_live(w, n);
 	if (!strcmp(w[0], "count"))
 		return do_count(w, n);
+	if (!strcmp(w[0], "vectors"))
+		return cq_vectors();
+	if (!strcmp(w[0], "ece"))
+		return qp_ece();
+	if (!strcmp(w[0], "dlid"))
+		return qp_dlid();
+	if (!strcmp(w[0], "cq"))
+		return n > 1 && !strcmp(w[1], "error") ? cqs_break() : -EINVAL;
 	if (!strcmp(w[0], "srq"))
 		return n > 1 && !strcmp(w[1], "error") ? srqs_break() : -EINVAL;
 	if (!strcmp(w[0], "qp")) {
@@ -325,7 +340,8 @@ long braid_fake_ctl(const char *cmd)
 		return 0;
 	}
 	if (!strcmp(w[0], "port") || !strcmp(w[0], "drop") || !strcmp(w[0], "lose") || !strcmp(w[0], "delay") ||
-	    !strcmp(w[0], "requests") || !strcmp(w[0], "gid") || !strcmp(w[0], "fatal"))
+	    !strcmp(w[0], "requests") || !strcmp(w[0], "gid") || !strcmp(w[0], "fatal") ||
+	    !strcmp(w[0], "lid") || !strcmp(w[0], "mtu"))
 		return do_port(w, n);
 	return -EINVAL;
 }

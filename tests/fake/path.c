@@ -104,6 +104,23 @@ struct fab_qp *peer_of(const struct fqp *qp)
 	return &fab_get()->qp[qp->attr.dest_qp_num % QPS_MAX];
 }
 
+/*
+ * Within a subnet the LID decides.  Into another a packet goes by a router: to its LID here, or to
+ * the FLID that is in the GID it is for.
+ */
+static uint32_t ib_route(const struct fab_dev *from, const struct ibv_ah_attr *av, uint32_t type)
+{
+	uint32_t flid = (uint32_t)av->grh.dgid.raw[4] << 8 | av->grh.dgid.raw[5];
+	uint32_t to = fab_find_lid(av->dlid, from->net, from->subnet), far;
+
+	if (!av->is_global)
+		return to;
+	far = fab_find_gid(&av->grh.dgid, type, from->net, to);
+	if (far == PORT_NONE || far == to || fab_port_dev(far)->subnet == from->subnet)
+		return far == to ? to : PORT_NONE;
+	return av->dlid == flid || av->dlid == from->router ? far : PORT_NONE;
+}
+
 /* Look up again where our packets go, if anything has changed since. */
 void route(struct fqp *qp)
 {
@@ -126,9 +143,7 @@ void route(struct fqp *qp)
 	if (av->is_global && (!g->used || g->type != type))
 		qp->src_ok = false;
 	if (d->kind == KIND_IB) {
-		to = fab_find_lid(av->dlid, net);
-		if (av->is_global && fab_find_gid(&av->grh.dgid, type, net, to) != to)
-			to = PORT_NONE;
+		to = ib_route(&fab->dev[d->index], av, type);
 	} else {
 		to = fab_find_gid(&av->grh.dgid, type, net, atomic_load(&peer_of(qp)->port));
 	}

@@ -72,7 +72,7 @@ static bool av_is_valid(const struct fqp *qp, const struct ibv_ah_attr *av, uint
 	if (d->kind != KIND_IB && !av->is_global)
 		return false;
 	if (!av->is_global)
-		return true;
+		return !d->has_grh;
 	if (av->grh.sgid_index >= GIDS_MAX || av->grh.flow_label > 0xfffff)
 		return false;
 	fab_lock();
@@ -87,7 +87,9 @@ static bool values_are_valid(const struct fqp *qp, const struct ibv_qp_attr *a, 
 {
 	const struct fdev *d = qp->ctx->dev;
 	const unsigned rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-	uint32_t mtu = d->mtu;
+	uint32_t port = mask & IBV_QP_PORT ? a->port_num : qp->attr.port_num;
+	uint32_t mtu = port && port <= d->nports ?
+			       atomic_load(&fab_port(PORT_ID(d->index, port))->mtu) : d->mtu;
 
 	return !((mask & IBV_QP_PORT && (a->port_num < 1 || a->port_num > d->nports)) ||
 		 (mask & PKEY && a->pkey_index >= d->npkeys) ||
@@ -213,6 +215,57 @@ void qp_error(struct fqp *qp)
 		shutdown(qp->cm_fd, SHUT_RDWR);
 }
 
+/* --- options that both ends agree on (ECE) ------------------------------------------------------- */
+
+static atomic_uint last_ece, last_dlid;
+
+long qp_ece(void)
+{
+	return (long)atomic_load(&last_ece);
+}
+
+long qp_dlid(void)
+{
+	return (long)atomic_load(&last_dlid);
+}
+
+/* What this NIC has of that which was asked for; without it, none. */
+static void ece_accept(struct fqp *qp)
+{
+	qp->ece = qp->ece_set ? qp->ece & qp->ctx->dev->ece : 0;
+	atomic_store(&last_ece, qp->ece);
+}
+
+EXPORT int ibv_query_ece(struct ibv_qp *ibv, struct ibv_ece *ece)
+{
+	struct fqp *qp = TO(fqp, ibv);
+
+	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(ibv->context))
+		return errno;
+	if (!qp->ctx->dev->ece)
+		return EOPNOTSUPP;
+	*ece = (struct ibv_ece){
+		.vendor_id = 0xfa4e,
+		.options = ibv->state < IBV_QPS_RTR ? qp->ctx->dev->ece : qp->ece,
+	};
+	return 0;
+}
+
+EXPORT int ibv_set_ece(struct ibv_qp *ibv, struct ibv_ece *ece)
+{
+	struct fqp *qp = TO(fqp, ibv);
+
+	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(ibv->context))
+		return errno;
+	if (!qp->ctx->dev->ece || ece->comp_mask)
+		return EOPNOTSUPP;
+	if (ece->vendor_id != 0xfa4e || ibv->state >= IBV_QPS_RTR)
+		return EINVAL;
+	qp->ece = ece->options;
+	qp->ece_set = true;
+	return 0;
+}
+
 EXPORT int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {
 	struct fqp *qp = TO(fqp, ibv);
@@ -245,8 +298,11 @@ EXPORT int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 		goto out;
 	}
 	take_values(qp, attr, mask);
-	if (mask & IBV_QP_AV)
+	if (mask & IBV_QP_AV) {
 		atomic_store(&qp->fab->gid_type, gid_type);
+		atomic_store(&last_dlid, attr->ah_attr.dlid);
+		ece_accept(qp);
+	}
 	qp->routes = 0;
 	if (to == IBV_QPS_ERR && ibv->state != IBV_QPS_ERR) {
 		qp_error(qp);
@@ -351,7 +407,7 @@ EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *
 		return NULL;
 	if (!init->srq && (cap->max_recv_wr > max->max_wr || cap->max_recv_sge > max->max_sge))
 		return NULL;
-	if (init->qp_type != IBV_QPT_RC) {
+	if (init->qp_type != IBV_QPT_RC || c->dev->kind == KIND_EFA) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
@@ -559,7 +615,7 @@ void recv_done(struct fqp *qp, const struct rwqe *w, enum ibv_wc_status status, 
 
 	if (status == IBV_WC_SUCCESS) {
 		e.wc.opcode = rdma ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
-		e.wc.byte_len = bytes;
+		e.wc.byte_len = rdma && qp->ctx->dev->has_imm == 2 ? 0 : bytes;
 		e.wc.wc_flags = flags;
 		e.wc.imm_data = imm;
 		e.wc.src_qp = qp->attr.dest_qp_num;
@@ -595,7 +651,7 @@ static int send_take(struct fqp *qp, const struct ibv_send_wr *wr)
 		return EINVAL;
 	for (int i = 0; i < wr->num_sge; i++)
 		len += wr->sg_list[i].length;
-	if (len > 1u << 30 || (inl && len > qp->cap.max_inline_data))
+	if (len > d->max.max_msg || (inl && len > qp->cap.max_inline_data))
 		return EINVAL;
 	if (qp->sq_tail - atomic_load(&qp->sq_polled) >= qp->sq_size)
 		return ENOMEM;

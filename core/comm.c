@@ -23,6 +23,7 @@
 #include "core/pool.h"
 #include "core/service.h"
 #include "core/view.h"
+#include "core/why.h"
 
 enum {
 	RETIRE_MAX = 64,		/* retired messages that may stay untold */
@@ -217,15 +218,34 @@ static BRAID_COLD void comm_oversize(struct braid_comm *c, uint64_t size, uint64
 	fail_tell(c, EMSGSIZE, size, room);
 }
 
-static BRAID_COLD void comm_orphaned(struct braid_comm *c)
+/* The peer ended it.  Whether that is worth a WARN is known when NCCL asks: see report(). */
+static BRAID_COLD void comm_ended(struct braid_comm *c, enum braid_why why)
 {
 	if (atomic_load(&c->err) || c->closed)
 		return;
-	braid_warn("device %s, peer %s: the peer closed this connection while a %s was waiting for "
-		   "it. "
-		   "Look for the first error in that rank's log [peer-closed]",
-		   c->link->key.dev->net.name, c->link->peer, c->sender ? "send" : "receive");
+	c->why = why;
+	braid_why_ended(c);
 	braid_comm_fail(c, -EREMOTEIO);
+}
+
+static BRAID_COLD void comm_orphaned(struct braid_comm *c)
+{
+	comm_ended(c, BRAID_WHY_CLOSED);
+}
+
+/* The comm's error goes to NCCL; the reason is in the log before it. */
+static BRAID_COLD int report(struct braid_comm *c, int err)
+{
+	if (!c->reported)
+		braid_why_reported(c);
+	c->reported = true;
+	return err;
+}
+
+static BRAID_COLD void give_up(struct braid_comm *c, const char *how)
+{
+	braid_why_giving_up(c, how);
+	fail_tell(c, ECANCELED, 0, 0);
 }
 
 /* Nobody could have its bytes: a NIC's fault, which has been told, or there is none any more. */
@@ -471,10 +491,8 @@ int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int3
 	int err = atomic_load_explicit(&c->err, memory_order_acquire);
 
 	*ret = NULL;
-	if (err) {
-		c->reported = true;
-		return err;
-	}
+	if (err)
+		return report(c, err);
 	if (!is_busy(&s->busy) && braid_trylock(&c->link->lock)) {
 		err = s->await == BRAID_MET ? isend_locked(c, s, data, size, tag, mr) : -EAGAIN;
 		braid_unlock(&c->link->lock);
@@ -728,10 +746,8 @@ int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const 
 	int err = atomic_load_explicit(&c->err, memory_order_acquire);
 
 	*ret = NULL;
-	if (err) {
-		c->reported = true;
-		return err;
-	}
+	if (err)
+		return report(c, err);
 	for (unsigned i = 0; i < n; i++) {
 		if (is_busy(&recv_slot(c, c->next_rseq + i)->busy))
 			return 0;
@@ -1356,12 +1372,7 @@ static int begin_bye(struct braid_lane *lane, struct braid_comm *c)
 static int begin_void(struct braid_lane *lane, struct braid_comm *c)
 {
 	(void)lane;
-	if (atomic_load(&c->err) || c->closed)
-		return 0;
-	braid_warn("device %s, peer %s: the peer gave up this connection; its own log says why "
-		   "[peer-gave-up]",
-		   c->link->key.dev->net.name, c->link->peer);
-	braid_comm_fail(c, -EREMOTEIO);
+	comm_ended(c, BRAID_WHY_GAVE_UP);
 	return 0;
 }
 
@@ -1501,9 +1512,7 @@ int braid_comm_ask(struct braid_req *req)
 	if (atomic_load_explicit(&req->done, memory_order_acquire) && !c->reported)
 		return 1;
 	err = atomic_load_explicit(&c->err, memory_order_acquire);
-	if (err)
-		c->reported = true;
-	return err;
+	return err ? report(c, err) : 0;
 }
 
 int braid_comm_test(struct braid_req *req, bool *ret_done, int *sizes)
@@ -1619,7 +1628,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 
 	if (used) {
 		if (!atomic_load(&c->err))
-			fail_tell(c, ECANCELED, 0, 0);
+			give_up(c, "memory is deregistered here");
 		braid_comm_fail(c, -ECANCELED);
 		if (c->sender)
 			forget_sends(c);
@@ -1643,7 +1652,7 @@ void braid_comm_close(struct braid_comm *c)
 	bool gone;
 
 	if (unfinished(c) && !atomic_load(&c->err) && !c->peer_closed)
-		fail_tell(c, ECANCELED, 0, 0);
+		give_up(c, "a connection is closed here");
 	if (c->sender)
 		forget_sends(c);
 	else

@@ -140,6 +140,12 @@ struct braid_credit {
 	bool used;			/* node is in comm->credits */
 };
 
+enum braid_why {			/* why the peer ended a comm; core/why.h */
+	BRAID_WHY_OTHER,		/* whatever failed it wrote its own WARN */
+	BRAID_WHY_CLOSED,		/* in order, while something here waited for it */
+	BRAID_WHY_GAVE_UP,
+};
+
 struct braid_comm {
 	struct braid_list node;		/* link->comms */
 	struct braid_comm *hash_next;
@@ -151,6 +157,7 @@ struct braid_comm {
 	bool peer_closed;
 	bool reported;			/* an error has been returned */
 	atomic_int err;
+	enum braid_why why;		/* err was set */
 	void *ctx;			/* owner, for cleaning up */
 	void *user;			/* the plugin's */
 	struct braid_list ctx_node;	/* the context's objects */
@@ -202,8 +209,9 @@ void braid_comm_free(struct braid_comm *c);
 void braid_comm_refuse(struct braid_comm *c, uint16_t code);
 
 /*
- * The first failure of a comm sticks; whoever finds it logs it.  err is a negative errno:
- * -EREMOTEIO the peer or the path, -EMSGSIZE sizes that do not fit, others are local.
+ * The first failure of a comm sticks; whoever finds it logs it, but see core/why.h.  err is a
+ * negative errno: -EREMOTEIO the peer or the path, -EMSGSIZE sizes that do not fit; others are
+ * local.
  */
 void braid_comm_fail(struct braid_comm *c, int err);
 

@@ -24,6 +24,7 @@
 #include "core/dev.h"
 #include "core/lane.h"
 #include "core/list.h"
+#include "core/log.h"
 #include "core/os.h"
 #include "core/path.h"
 #include "core/wire.h"
@@ -55,6 +56,7 @@ struct braid_link {
 	bool dialler;
 	bool better;			/* both ends have more than sockets */
 	bool told_plain;
+	struct braid_log_gate ended, reported, given_up;	/* core/why.c */
 	uint64_t id;
 	uint8_t session[BRAID_KEY_SIZE];
 	char peer[192];			/* "host (pid N) at address", for people */

@@ -11,6 +11,8 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -534,6 +536,134 @@ static void delivered_then_error(struct abi *t)
 	abi_down(net);
 }
 
+/* -- an abort ------------------------------------------------------------------------------- */
+
+enum { COMMS = 8 };			/* of one link; every other one receives */
+
+/* Lines of the plugin that have the word, by level. */
+static struct {
+	const char *word;
+	atomic_uint info, warn;
+} lines;
+
+static void count_lines(int level, unsigned long flags, const char *file, int line,
+			const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (strstr(text, lines.word))
+		atomic_fetch_add(level == NCCL_LOG_WARN ? &lines.warn : &lines.info, 1);
+	abi_log(level, flags, file, line, "%s", text);
+}
+
+static struct net *up_counting(struct abi *t, const char *word)
+{
+	struct net *net;
+	char err[512];
+
+	lines.word = word;
+	net = net_load(t->plugin, t->abi, err, sizeof(err));
+	if (!net)
+		FAIL("%s", err);
+	OK(net_init(net, rnd(t), NCCL_NET_TRAFFIC_CLASS_UNDEF, count_lines, NULL));
+	return net;
+}
+
+struct rank {
+	struct net *net;
+	void *comm[COMMS];
+	struct buf b[COMMS];
+	struct op op[COMMS];		/* none of them can finish */
+};
+
+static void rank_open(struct rank *r, struct net *net, int fd, bool first)
+{
+	r->net = net;
+	for (int i = 0; i < COMMS; i++) {
+		bool is_recv = i % 2 == first;
+
+		r->comm[i] = is_recv ? recv_from(net, fd) : send_to(net, fd);
+		r->b[i] = buf_new(net, r->comm[i], BYTES, 0);
+		/* Tags that do not meet. */
+		r->op[i] = is_recv ? op_recv(net, r->comm[i], &r->b[i], BYTES, 1) :
+				     op_send(net, r->comm[i], &r->b[i], BYTES, 2);
+	}
+	ops_post(r->op, COMMS);
+}
+
+/* As NCCL does it: memory first. */
+static void rank_abort(struct rank *r)
+{
+	for (int i = 0; i < COMMS; i++)
+		buf_free(r->net, &r->b[i]);
+	for (int i = 0; i < COMMS; i++)
+		OK(r->op[i].is_recv ? net_close_recv(r->net, r->comm[i]) :
+				      net_close_send(r->net, r->comm[i]));
+}
+
+static void aborts(struct abi *t, int fd)
+{
+	struct net *net = up_counting(t, "ncclCommAbort");
+	struct rank r;
+
+	rank_open(&r, net, fd, true);
+	meet(fd);
+	rank_abort(&r);
+	meet(fd);
+	abi_down(net);
+	EQ(1, lines.info);
+	EQ(0, net_warn_count());
+}
+
+/* The other rank aborts as well, as a watchdog has all of them do: nothing is wrong with us. */
+static void abort_of_all(struct abi *t)
+{
+	struct peer peer = peer_start(t, aborts);
+	struct net *net = up_counting(t, "ncclCommAbort");
+	struct rank r;
+
+	rank_open(&r, net, peer.fd, false);
+	meet(peer.fd);
+	WAIT_FOR(lines.info);		/* the peer's end has come, and nobody asks about it */
+	nap_ms(50);
+	rank_abort(&r);
+	meet(peer.fd);
+	EQ(1, lines.info);
+	EQ(0, net_warn_count());
+	peer_join(&peer);
+	abi_down(net);
+}
+
+/* The other rank goes on: it is told why, and once. */
+static void abort_of_one(struct abi *t)
+{
+	struct peer peer = peer_start(t, aborts);
+	struct net *net = up_counting(t, "ncclCommAbort");
+	struct rank r;
+
+	warns_expected();
+	rank_open(&r, net, peer.fd, false);
+	meet(peer.fd);
+	WAIT_FOR(lines.info);
+	nap_ms(50);
+	EQ(0, net_warn_count());
+	ops_settle(r.op, COMMS);
+	for (int i = 0; i < COMMS; i++)
+		RES(ncclRemoteError, r.op[i].res);
+	EQ(1, net_warn_count());
+	EQ(1, lines.warn);
+	if (strstr(net_last_warn(), "its own log says why"))
+		FAIL("sends the reader to a log without a word: %s", net_last_warn());
+	rank_abort(&r);
+	meet(peer.fd);
+	peer_join(&peer);
+	abi_down(net);
+}
+
 /* -- after an error ------------------------------------------------------------------------- */
 
 /* Two requests that can't be done, then the error, then everything again and again. */
@@ -661,6 +791,9 @@ static const struct abi_case cases[] = {
 	CASE("a peer that closes and ends in order is no cause for a WARN", no_warn),
 	CASE("a receive gets what was sent before the sender closed, then the error",
 	     delivered_then_error),
+	CASE("when all ranks abort, no rank warns of the others", abort_of_all),
+	CASE("when one rank aborts, the other warns once a link, as soon as it asks",
+	     abort_of_one),
 	CASE("after an error every call gives it again at once, and close succeeds", sticky),
 	CASE("finalize with everything open takes the memory back", finalize_in_flight,
 	     .since = 11),

@@ -849,7 +849,7 @@ static void a_request_that_waits_for_a_peer_that_left_fails_and_says_so(void **s
 	braid_comm_close(cr);
 	run(NULL, NULL);
 	assert_int_equal(error_of(s), -EREMOTEIO);
-	assert_int_equal(null_warns, 2);
+	assert_int_equal(null_warns, 2);	/* once a link, and this end's is another one */
 	braid_comm_close(cs);
 	null_settle(&p);
 	assert_null(null_not_idle(&p));
@@ -860,7 +860,7 @@ static void a_request_that_waits_for_a_peer_that_left_fails_and_says_so(void **s
 	assert_int_equal(braid_comm_isend(cs, "x", 1, 0, NULL, &s), 0);
 	assert_null(s);
 	assert_int_equal(braid_comm_isend(cs, "x", 1, 0, NULL, &s), -EREMOTEIO);
-	assert_int_equal(null_warns, 3);
+	assert_int_equal(null_warns, 2);	/* as before */
 	free(from);
 }
 
@@ -911,6 +911,7 @@ static void a_receive_cancelled_in_the_middle_is_not_written_any_more(void **sta
 	int tag = 0;
 	void *data = to;
 	struct braid_req *r, *s = isend(cs, from, BIG, 0);
+	int told;
 
 	(void)state;
 	assert_int_equal(braid_comm_irecv(cr, 1, &data, &size, &tag, &mrs, &r), 0);
@@ -928,8 +929,9 @@ static void a_receive_cancelled_in_the_middle_is_not_written_any_more(void **sta
 	null_settle(&p);
 	assert_int_equal(error_of(r), -ECANCELED);
 	assert_int_equal(atomic_load(&cs->err), -EREMOTEIO);
-	error_of(s);				/* either: its bytes may all have been taken */
-	assert_int_equal(null_warns, 1);	/* at the peer: here it was wanted */
+	assert_int_equal(null_warns, 0);	/* nobody has asked at the peer; here it was wanted */
+	told = error_of(s);			/* 0: its bytes had all been taken */
+	assert_int_equal(null_warns, told ? 1 : 0);
 	close_both();
 	free(from);
 }

@@ -20,8 +20,11 @@ b=braid-$$-b
 tmp=$(mktemp -d)
 wires=0
 n=0
-env_a=				# variables for Braid on host a, and on both
+env_a=				# variables for Braid on host a, on host b, and on both
+env_b=
 env_both=
+dev=				# perf's --dev on both
+control=10.77.0.2		# perf's own connection goes to this address of host b
 
 skip()				# WHY
 {
@@ -29,13 +32,21 @@ skip()				# WHY
 	exit 77
 }
 
+# no_hosts NETNS... - end their processes, and them.
+no_hosts()
+{
+	for ns; do
+		[ -e "/run/netns/$ns" ] || continue
+		for pid in $(ip netns pids "$ns" 2>/dev/null); do
+			kill -KILL "$pid" 2>/dev/null
+		done
+		ip netns del "$ns" 2>/dev/null
+	done
+}
+
 clean_up()
 {
-	for pid in $(ip netns pids "$a" 2>/dev/null; ip netns pids "$b" 2>/dev/null); do
-		kill -KILL "$pid" 2>/dev/null
-	done
-	ip netns del "$a" 2>/dev/null
-	ip netns del "$b" 2>/dev/null
+	no_hosts "$a" "$b"
 	rm -rf "$tmp"
 }
 
@@ -54,8 +65,8 @@ in_b()
 	ip netns exec "$b" "$@"
 }
 
-# hosts - both of them, with loopback and the control wire up.
-hosts()
+# bare_hosts - both of them, with loopback up.
+bare_hosts()
 {
 	command -v "$braid" >/dev/null || { echo "no $braid: build it, or set BRAID_TEST_BRAID"; exit 99; }
 	command -v ip >/dev/null || skip "ip is not installed"
@@ -70,6 +81,12 @@ hosts()
 		# An address is good as soon as it is there: nobody else is on this wire.
 		ip netns exec "$ns" sh -c 'echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad' 2>/dev/null
 	done
+}
+
+# hosts - with the control wire, too.
+hosts()
+{
+	bare_hosts
 	wire 1500
 }
 
@@ -123,8 +140,8 @@ talk()
 {
 	rm -f "$tmp/err.b"
 	# shellcheck disable=SC2086 # variables and their values
-	in_b env $env_both timeout $((60 * slow)) "$braid" perf --plugin "$plugin" \
-		--listen 10.77.0.2:0 --once >"$tmp/out.b" 2>"$tmp/err.b" &
+	in_b env $env_both $env_b timeout $((60 * slow)) "$braid" perf --plugin "$plugin" \
+		--listen "$control:0" --once ${dev:+--dev "$dev"} >"$tmp/out.b" 2>"$tmp/err.b" &
 	listener=$!
 	port=$(listening "$tmp/err.b" $listener) || {
 		cat "$tmp/err.b"
@@ -133,7 +150,8 @@ talk()
 	}
 	# shellcheck disable=SC2086
 	in_a env $env_both $env_a timeout $((60 * slow)) "$braid" perf --plugin "$plugin" \
-		--connect 10.77.0.2:"$port" --check --csv --seconds 0.05 "$@" \
+		--connect "$control:$port" --check --csv --seconds 0.05 \
+		${dev:+--dev "$dev"} "$@" \
 		>"$tmp/csv" 2>"$tmp/err"
 	rc=$?
 	[ $rc = 0 ] || kill $listener 2>/dev/null

@@ -1,0 +1,550 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: BSD-3-Clause
+# fabric.sh - hosts a and b with NICs of their own, on the bridges and routers of a third namespace.
+# Sourced by tests with a table of such networks; each row makes its own, moves data, and looks at
+# which interface's counters moved.
+#
+# A NIC is a veth whose other end is in the third namespace, so both hosts see what a physical one
+# looks like in a container: an interface that stands on nothing of theirs.
+
+# shellcheck source=tests/net/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+middle=braid-$$-m
+rows=${1:-}			# a pattern: only rows whose names match
+
+clean_up()
+{
+	no_hosts "$a" "$b" "$middle"
+	rm -rf "$tmp"
+}
+
+# -- a row ----------------------------------------------------------------------------------------
+
+no()				# WHY - the row does not hold
+{
+	echo "$1"
+	bad=1
+}
+
+lacks()				# WHY - the row can't be tried here
+{
+	lacking=${lacking:-$1}
+}
+
+# fresh - two hosts with nothing but loopback, and nothing between them.
+fresh()
+{
+	no_hosts "$a" "$b" "$middle"
+	bare_hosts
+	ip netns add "$middle"
+	ip -n "$middle" link set lo up
+	wires=0
+	control=
+	lacking=
+	bad=
+	env_a='' env_b='' env_both=
+	pattern=bidir dev='' moved_mb=24
+	rm -f "$tmp"/is.* "$tmp/both"
+}
+
+# environment WORDS... - VARIABLE=VALUE for both hosts, a:VARIABLE=VALUE for one.
+environment()
+{
+	for word; do
+		case $word in
+		a:*) env_a="$env_a ${word#a:}" ;;
+		b:*) env_b="$env_b ${word#b:}" ;;
+		*) env_both="$env_both $word" ;;
+		esac
+	done
+}
+
+# topology NAME SET-UP ENVIRONMENT WHAT-HOLDS - the verbs of both are below.
+topology()
+{
+	case $1 in
+	*$rows*) ;;
+	*) return ;;
+	esac
+	fresh
+	# shellcheck disable=SC2086 # a list
+	environment $3
+	eval "$2" >"$tmp/setup" 2>&1
+	if [ -n "$lacking" ]; then
+		no_case "$1" "$lacking"
+	elif [ -n "$bad" ]; then
+		cat "$tmp/setup"
+		case_ "$1" false
+	else
+		case_ "$1" holds "$4"
+	fi
+}
+
+holds()				# WHAT
+{
+	went=
+	eval "$1"
+	[ -n "$went" ] || worked
+	[ -z "$bad" ] || { seen; return 1; }
+}
+
+# -- what there is --------------------------------------------------------------------------------
+
+ip_()				# NETNS ARGUMENTS...
+{
+	ip -n "$@" 2>&1 || no "ip -n $*: failed"
+}
+
+ip_a()
+{
+	ip_ "$a" "$@"
+}
+
+ip_b()
+{
+	ip_ "$b" "$@"
+}
+
+ip_m()				# the network between them
+{
+	ip_ "$middle" "$@"
+}
+
+ip_ab()
+{
+	ip_a "$@"
+	ip_b "$@"
+}
+
+netns()				# a or b or m
+{
+	case $1 in
+	a) echo "$a" ;;
+	b) echo "$b" ;;
+	m) echo "$middle" ;;
+	esac
+}
+
+# kind HOST ARGUMENTS... - ip link add, of a kind that this kernel may not have.
+kind()
+{
+	kind_host=$1
+	shift
+	ip -n "$(netns "$kind_host")" link add "$@" 2>"$tmp/why" || lacks "ip link add $*: $(cat "$tmp/why")"
+}
+
+# addresses HOST INTERFACE ADDRESS,ADDRESS... - in that order; "-" is none.
+addresses()
+{
+	[ "$3" != - ] || return 0
+	for addr in $(echo "$3" | tr , ' '); do
+		case $addr in
+		*:*) ip_ "$(netns "$1")" addr add "$addr" dev "$2" nodad ;;
+		*+*) ip_ "$(netns "$1")" addr add "${addr%+*}" peer "${addr#*+}" dev "$2" ;;
+		*) ip_ "$(netns "$1")" addr add "$addr" dev "$2" ;;
+		esac
+	done
+}
+
+# bridged BRIDGE PORT - a port of a bridge between the hosts, made when it is named first.
+bridged()
+{
+	ip -n "$middle" link show "$1" >/dev/null 2>&1 || {
+		ip_m link add "$1" type bridge forward_delay 0 mcast_snooping 0
+		ip_m link set "$1" mtu 9000 up
+	}
+	ip_m link set "$2" master "$1"
+	ip_m link set "$2" up
+}
+
+# nic HOST NAME BRIDGE ADDRESSES [MTU [MTU-OF-THE-OTHER-END]]
+nic()
+{
+	ip link add "$2" netns "$(netns "$1")" mtu "${5:-1500}" type veth \
+		peer name "$1.$2" netns "$middle" mtu "${6:-${5:-1500}}" 2>&1 || no "nic $2: failed"
+	bridged "$3" "$1.$2"
+	addresses "$1" "$2" "$4"
+	ip_ "$(netns "$1")" link set "$2" up
+	ready "$(netns "$1")" "$2"
+	[ "$1" != b ] || [ -n "$control" ] || control=$(first_address "$4")
+}
+
+first_address()			# ADDRESSES
+{
+	addr=${1%%,*}
+	addr=${addr%%+*}
+	addr=${addr%/*}
+	case $addr in
+	-) ;;
+	fe80:*) ;;
+	*:*) echo "[$addr]" ;;
+	*) echo "$addr" ;;
+	esac
+}
+
+# nics NAME BRIDGE ADDRESSES-OF-A ADDRESSES-OF-B [MTU [MTU-OF-THE-OTHER-END]]
+nics()
+{
+	nic a "$1" "$2" "$3" "${5:-}" "${6:-}"
+	nic b "$1" "$2" "$4" "${5:-}" "${6:-}"
+}
+
+# own_wire - perf's own connection goes over an interface for itself, that no filter names.
+own_wire()
+{
+	wire 1500
+	control=10.77.0.2
+}
+
+# bridge NAME ADDRESSES - on both hosts alike, with a container behind it.
+bridge()
+{
+	for host in a b; do
+		ns=$(netns $host)
+		ip_ "$ns" link add "$1" type bridge forward_delay 0
+		addresses $host "$1" "$2"
+		ip_ "$ns" link set "$1" up
+		pod $host "veth-$wires$(echo "$1" | cut -c 1-5)" "$1"
+		ready "$ns" "$1"
+	done
+}
+
+# pod HOST NAME [BRIDGE] - a container's interface, whose other end is the container's.
+pod()
+{
+	ip link add "$2" netns "$(netns "$1")" type veth peer name "$1.$2" netns "$middle" ||
+		no "pod $2: failed"
+	ip_m link set "$1.$2" up
+	[ -z "${3:-}" ] || ip_ "$(netns "$1")" link set "$2" master "$3"
+	ip_ "$(netns "$1")" link set "$2" up
+}
+
+# pods NUMBER PREFIX [BRIDGE] - on both hosts.
+pods()
+{
+	for host in a b; do
+		ns=$(netns $host)
+		i=0
+		while [ $i -lt "$1" ]; do
+			echo "link add $2$i type veth peer name $host.$2$i netns $middle"
+			[ -z "${3:-}" ] || echo "link set $2$i master $3"
+			echo "link set $2$i up"
+			i=$((i + 1))
+		done | ip -n "$ns" -batch - || no "pods: failed"
+		i=0
+		while [ $i -lt "$1" ]; do
+			echo "link set $host.$2$i up"
+			i=$((i + 1))
+		done | ip -n "$middle" -batch - || no "pods: failed"
+	done
+}
+
+# tunnel NAME ADDRESS-OF-A ADDRESS-OF-B [MTU] - a tun device with a program at it, as a VPN's.
+tunnel()
+{
+	[ -c /dev/net/tun ] || { lacks "no /dev/net/tun"; return; }
+	command -v perl >/dev/null || { lacks "perl is not installed"; return; }
+	for host in a b; do
+		ns=$(netns $host)
+		# TUNSETIFF, IFF_TUN: up for as long as somebody has it open
+		ip netns exec "$ns" perl -e '
+			open(my $f, "+<", "/dev/net/tun") or exit 1;
+			ioctl($f, 0x400454ca, pack("a16s", $ARGV[0], 1)) or exit 1;
+			sleep(60);' "$1" >/dev/null 2>&1 &
+		i=0
+		until ip -n "$ns" link show "$1" >/dev/null 2>&1; do
+			sleep 0.02
+			i=$((i + 1))
+			[ $i -lt 100 ] || { lacks "no tun device came of /dev/net/tun"; return; }
+		done
+		case $host in
+		a) addresses a "$1" "$2" ;;
+		b) addresses b "$1" "$3" ;;
+		esac
+		ip_ "$ns" link set "$1" mtu "${4:-1280}" up
+	done
+}
+
+# firewall HOST RULE [HOOK] - of nftables, for what comes in.
+firewall()
+{
+	command -v nft >/dev/null || { lacks "nft is not installed"; return; }
+	ip netns exec "$(netns "$1")" nft -f - 2>"$tmp/why" <<END || lacks "nft: $(head -n 1 "$tmp/why")"
+table inet braid {
+	chain wall {
+		type filter hook ${3:-input} priority 0;
+		$2
+	}
+}
+END
+}
+
+firewall_out()			# HOST RULE
+{
+	firewall "$1" "$2" output
+}
+
+# neighbour HOST INTERFACE ADDRESS OF ITS-INTERFACE - ARP's answer for that address, for good
+neighbour()
+{
+	mac=$(ip netns exec "$(netns "$4")" cat "/sys/class/net/$5/address")
+	ip_ "$(netns "$1")" neigh replace "$3" lladdr "$mac" dev "$2" nud permanent
+}
+
+# tentative HOST NAME ADDRESS - one that the kernel is still to find free.
+tentative()
+{
+	sysctl_ "$1" "net/ipv6/conf/$2/accept_dad" 1
+	sysctl_ "$1" "net/ipv6/conf/$2/dad_transmits" 2
+	ip_ "$(netns "$1")" addr add "$3" dev "$2"
+}
+
+# nat BRIDGE BRIDGE - what is behind the second reaches the first, under the router's address there;
+# nobody reaches what is behind.
+nat()
+{
+	command -v nft >/dev/null || { lacks "nft is not installed"; return; }
+	ip netns exec "$middle" nft -f - 2>"$tmp/why" <<END || lacks "nft: $(head -n 1 "$tmp/why")"
+table ip braid {
+	chain out {
+		type nat hook postrouting priority 100;
+		iifname "$2" oifname "$1" masquerade
+	}
+	chain through {
+		type filter hook forward priority 0;
+		iifname "$1" oifname "$2" ct state new drop
+	}
+}
+END
+}
+
+# router BRIDGE=ADDRESS... - the network between is a router, with these addresses.
+router()
+{
+	for port; do
+		ip -n "$middle" link show "${port%%=*}" >/dev/null 2>&1 || {
+			ip_m link add "${port%%=*}" type bridge forward_delay 0 mcast_snooping 0
+			ip_m link set "${port%%=*}" up
+		}
+		ip_m addr add "${port#*=}" dev "${port%%=*}"
+	done
+	sysctl_ m net/ipv4/ip_forward 1
+}
+
+sysctl_()			# HOST NAME VALUE
+{
+	ip netns exec "$(netns "$1")" sh -c "echo $3 >/proc/sys/$2" 2>&1 || no "$2: can't be set"
+}
+
+# whole_packets NAME - each packet goes out by itself, for a path that looks at their size.
+whole_packets()
+{
+	for host in a b; do
+		ip -n "$(netns $host)" link set "$1" gso_max_segs 1 2>"$tmp/why" ||
+			lacks "ip link set gso_max_segs: $(cat "$tmp/why")"
+	done
+}
+
+# apart - each NIC answers ARP for its own addresses only, as several NICs in one subnet need it.
+apart()
+{
+	for host in a b; do
+		sysctl_ $host net/ipv4/conf/all/arp_ignore 1
+		sysctl_ $host net/ipv4/conf/all/arp_announce 2
+	done
+}
+
+# over_nic HOST NAME KIND NIC ADDRESSES - an interface of that kind that stands on a NIC.
+over_nic()
+{
+	ns=$(netns "$1")
+	case $3 in
+	vlan)
+		kind "$1" "$2" link "$4" type vlan id 77
+		;;
+	macvlan)
+		kind "$1" "$2" link "$4" type macvlan mode bridge
+		;;
+	ipvlan)
+		kind "$1" "$2" link "$4" type ipvlan
+		;;
+	bond)
+		kind "$1" "$2" type bond mode active-backup miimon 100
+		;;
+	bridge)
+		kind "$1" "$2" type bridge forward_delay 0
+		;;
+	esac
+	[ -z "$lacking" ] || return 0
+	case $3 in
+	bond | bridge)
+		for port in $(echo "$4" | tr , ' '); do
+			ip_ "$ns" link set "$port" down
+			ip_ "$ns" link set "$port" master "$2"
+			ip_ "$ns" link set "$port" up
+		done
+		;;
+	esac
+	addresses "$1" "$2" "$5"
+	ip_ "$ns" link set "$2" up
+	ready "$ns" "$2"
+	[ "$1" != b ] || control=${control:-$(first_address "$5")}
+}
+
+# pod_of HOST NAME KIND ADDRESSES - host's only interface, which stands on one of another namespace.
+pod_of()
+{
+	ip -n "$middle" link show up0 >/dev/null 2>&1 || {
+		ip_m link add up0 type veth peer name up1
+		ip_m link set up0 up
+		ip_m link set up1 up
+	}
+	if [ "$3" = macvlan ]; then
+		kind m "p$1" link up0 type macvlan mode bridge
+	else
+		kind m "p$1" link up0 type ipvlan
+	fi
+	[ -z "$lacking" ] || return 0
+	ip_m link set "p$1" netns "$(netns "$1")" name "$2"
+	addresses "$1" "$2" "$4"
+	ip_ "$(netns "$1")" link set "$2" up
+	ready "$(netns "$1")" "$2"
+	[ "$1" != b ] || control=${control:-$(first_address "$4")}
+}
+
+# -- what happens ---------------------------------------------------------------------------------
+
+counters()			# NETNS - a line for each interface: its name, bytes sent and received
+{
+	ip netns exec "$1" awk 'NR > 2 { sub(/:/, " "); print $1, $10, $2 }' /proc/net/dev
+}
+
+# go - perf between them, once a row; $went is yes or no.
+go()
+{
+	counters "$a" >"$tmp/was.a"
+	counters "$b" >"$tmp/was.b"
+	# shellcheck disable=SC2086 # a number
+	if checked --pattern "$pattern" --sizes 1m --iters $moved_mb --warmup 0 \
+		--timeout $((25 * slow)) >"$tmp/talk"; then
+		went=yes
+	else
+		went=no
+	fi
+	counters "$a" >"$tmp/is.a"
+	counters "$b" >"$tmp/is.b"
+	cat "$tmp/err" "$tmp/err.b" >"$tmp/both" 2>/dev/null
+}
+
+# moved HOST - what each interface sent and received meanwhile.
+moved()
+{
+	awk 'NR == FNR { sent[$1] = $2; got[$1] = $3; next }
+		{ print $1, $2 - sent[$1], $3 - got[$1] }' "$tmp/was.$1" "$tmp/is.$1"
+}
+
+seen()				# for whoever reads why a row does not hold
+{
+	for host in a b; do
+		[ ! -e "$tmp/is.$host" ] || moved $host | awk -v host=$host '$2 + $3 > 10000 {
+			printf "%s: %s sent %d bytes, received %d\n", host, $1, $2, $3 }'
+	done
+	cat "$tmp/both" 2>/dev/null
+}
+
+worked()
+{
+	[ -n "$went" ] || go
+	[ "$went" = yes ] || no "no data moved"
+}
+
+# carried HOST COLUMN - the interfaces that carried a tenth of the data or more.
+carried()
+{
+	moved "$1" | sort | awk -v column="$2" -v least=$((moved_mb * 104857)) '
+		$column >= least { printf "%s%s", some++ ? " " : "", $1 }'
+}
+
+# doctor HOST - what braid doctor says there is part of what was said; its peer is b.
+doctor()
+{
+	[ "$1" = a ] && env_one=$env_a || env_one=$env_b
+	# shellcheck disable=SC2086 # variables and their values
+	ip netns exec "$(netns "$1")" env $env_both $env_one "$braid" doctor --peer 10.1.0.2 \
+		>>"$tmp/both" 2>&1
+}
+
+# by HOST sent|received INTERFACE... - the data went by these, all of them, and no other.
+by()
+{
+	by_host=$1 by_what=$2
+	shift 2
+	worked
+	[ "$by_what" = sent ] && column=2 || column=3
+	got=$(carried "$by_host" "$column")
+	[ "$got" = "$*" ] || no "$by_host $by_what by '$got', not by '$*'"
+}
+
+# over INTERFACE... - on both hosts, both ways.
+over()
+{
+	worked
+	for host in a b; do
+		by $host sent "$@"
+		by $host received "$@"
+	done
+}
+
+# leaves INTERFACE... - the same of what is sent: by which NIC it arrives is ARP's choice.
+leaves()
+{
+	worked
+	by a sent "$@"
+	by b sent "$@"
+}
+
+fails()
+{
+	[ -n "$went" ] || go
+	[ "$went" = no ] || no "it went through"
+}
+
+says()				# REGEX...
+{
+	for word; do
+		grep -qiE -- "$word" "$tmp/both" || no "nobody says '$word'"
+	done
+}
+
+never_says()			# REGEX...
+{
+	for word; do
+		! grep -iE -- "$word" "$tmp/both" || no "somebody says '$word'"
+	done
+}
+
+# info HOST - what braid info says there, in the row's environment.
+info()
+{
+	[ "$1" = a ] && env_one=$env_a || env_one=$env_b
+	# shellcheck disable=SC2086 # variables and their values
+	ip netns exec "$(netns "$1")" env $env_both $env_one "$braid" info --plugin "$plugin" 2>&1
+}
+
+# devices NAMES - on both hosts these and no others, in any order
+devices()
+{
+	for host in a b; do
+		got=$(info $host | sed -n 's/^device [0-9]* *//p' | sort | tr '\n' ' ')
+		[ "$got" = "$1 " ] ||
+			no "$host has devices '$(echo "$got" | cut -c 1-60)', not '$1'"
+	done
+}
+
+# address HOST DEVICE ADDRESS - what braid info says of it
+address()
+{
+	got=$(info "$1" | awk -v name="$2" '/^device/ { here = $3 == name } here && /^ *address / { print $2 }')
+	[ "$got" = "$3" ] || no "$2 of $1 has address '$got', not '$3'"
+}

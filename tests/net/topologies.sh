@@ -1,0 +1,171 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# topologies.sh [PATTERN] - networks as people have them, a row each: by which interface the data
+# goes, or what is said where none can.
+#
+# topology NAME SET-UP ENVIRONMENT WHAT-HOLDS; tests/net/fabric.sh has the words of all three.
+# shellcheck source=tests/net/fabric.sh
+. "$(dirname "$0")/fabric.sh"
+
+# -- interfaces that lead nowhere -----------------------------------------------------------------
+
+topology "one NIC" \
+	"nics eth0 s0 10.1.0.1/24 10.1.0.2/24" \
+	"" \
+	"devices eth0; over eth0"
+
+topology "a NIC without a carrier beside one that has it" \
+	"nics eth1 s1 10.2.0.1/24 10.2.0.2/24; nics eth0 s0 10.1.0.1/24 10.1.0.2/24
+	ip_m link set a.eth0 down; ip_m link set b.eth0 down; sleep 0.1" \
+	"" \
+	"devices eth1; over eth1"
+
+topology "a service network's dummy beside a NIC" \
+	"nics eth0 s0 10.1.0.1/24 10.1.0.2/24
+	kind a kube-ipvs0 type dummy; kind b kube-ipvs0 type dummy
+	ip_ab addr add 10.96.0.1/32 dev kube-ipvs0; ip_ab link set kube-ipvs0 up" \
+	"" \
+	"devices eth0; over eth0"
+
+# -- only virtual ones ----------------------------------------------------------------------------
+
+for kind in macvlan ipvlan; do
+	topology "a pod with nothing but a $kind" \
+		"pod_of a eth0 $kind 10.1.0.1/24; pod_of b eth0 $kind 10.1.0.2/24" \
+		"" \
+		"devices eth0; over eth0"
+done
+
+topology "nothing but a tunnel's interface has an address" \
+	"nics eth0 s0 10.1.0.1/24 10.1.0.2/24; own_wire
+	kind a vx0 type vxlan id 7 remote 10.1.0.2 dstport 4789 dev eth0
+	kind b vx0 type vxlan id 7 remote 10.1.0.1 dstport 4789 dev eth0
+	ip_a addr add 10.7.0.1/24 dev vx0; ip_b addr add 10.7.0.2/24 dev vx0; ip_ab link set vx0 mtu 1450 up" \
+	"NCCL_SOCKET_IFNAME==vx0" \
+	"devices vx0; over eth0 vx0"
+
+# -- which of its addresses -----------------------------------------------------------------------
+
+topology "a virtual address comes second" \
+	"nics eth0 s0 10.1.0.1/24,10.1.0.100/32 10.1.0.2/24,10.1.0.101/32" \
+	"" \
+	"address a eth0 10.1.0.1; address b eth0 10.1.0.2; over eth0"
+
+topology "a wire with the peer's address at the other end" \
+	"nics eth0 s0 10.1.0.1+10.1.0.2/32 10.1.0.2+10.1.0.1/32" \
+	"" \
+	"over eth0"
+
+# -- two NICs -------------------------------------------------------------------------------------
+
+for nic in eth0 eth1; do
+	topology "rails in subnets of their own, $nic chosen" \
+		"own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; nics eth1 s1 10.2.0.1/24 10.2.0.2/24" \
+		"NCCL_SOCKET_IFNAME==$nic" \
+		"over $nic"
+done
+
+topology "rails in subnets of their own, fused" \
+	"own_wire; dev=eth0+eth1 moved_mb=100; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; nics eth1 s1 10.2.0.1/24 10.2.0.2/24" \
+	"NCCL_SOCKET_IFNAME=eth" \
+	"over eth0 eth1"
+
+topology "the peer is reached through the other rail's NIC alone" \
+	"own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; nic a eth1 s1 10.2.0.1/24
+	ip_b route add 10.2.0.0/24 via 10.1.0.1" \
+	"a:NCCL_SOCKET_IFNAME==eth1 b:NCCL_SOCKET_IFNAME==eth0" \
+	"over eth0"
+
+topology "rails in routed subnets, each with a rule by source" \
+	"own_wire; nic a eth0 s0 10.1.0.1/24; nic a eth1 s1 10.2.0.1/24
+	nic b eth0 s2 10.3.0.2/24; nic b eth1 s3 10.4.0.2/24
+	router s0=10.1.0.254/24 s1=10.2.0.254/24 s2=10.3.0.254/24 s3=10.4.0.254/24
+	ip_a route add default via 10.1.0.254; ip_b route add default via 10.3.0.254
+	ip_a rule add from 10.2.0.1 table 100; ip_a route add default via 10.2.0.254 table 100
+	ip_b rule add from 10.4.0.2 table 100; ip_b route add default via 10.4.0.254 table 100" \
+	"NCCL_SOCKET_IFNAME==eth1" \
+	"over eth1"
+
+topology "two NICs in one subnet, each with a rule by source" \
+	"own_wire; apart; nics eth0 s0 10.1.0.10/24 10.1.0.20/24; nics eth1 s0 10.1.0.11/24 10.1.0.21/24
+	ip_a rule add from 10.1.0.11 table 100; ip_a route add 10.1.0.0/24 dev eth1 table 100
+	ip_b rule add from 10.1.0.21 table 100; ip_b route add 10.1.0.0/24 dev eth1 table 100" \
+	"NCCL_SOCKET_IFNAME==eth1" \
+	"over eth1"
+
+topology "answers come by the other NIC" \
+	"own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; nics eth1 s1 10.2.0.1/24 10.2.0.2/24
+	ip_b route add 10.1.0.1 via 10.2.0.1" \
+	"NCCL_SOCKET_IFNAME==eth0" \
+	"by a sent eth0"
+
+topology "answers come by the other NIC, through a router" \
+	"own_wire; nics eth0 s0 10.1.0.1/24 10.3.0.2/24; nics eth1 s1 10.2.0.1/24 10.4.0.2/24
+	router s0=10.1.0.254/24 s1=10.2.0.254/24; ip_m addr add 10.3.0.254/24 dev s0
+	ip_m addr add 10.4.0.254/24 dev s1; ip_a route add default via 10.1.0.254
+	ip_b route add default via 10.4.0.254" \
+	"NCCL_SOCKET_IFNAME==eth0" \
+	"by a sent eth0; by b sent eth1"
+
+# -- IP versions ----------------------------------------------------------------------------------
+
+topology "IPv6 alone" \
+	"nics eth0 s0 fd01::1/64 fd01::2/64" \
+	"" \
+	"devices eth0; over eth0"
+
+topology "both versions, the peer has IPv4 alone" \
+	"nics eth0 s0 10.1.0.1/24,fd01::1/64 10.1.0.2/24" \
+	"" \
+	"over eth0"
+
+topology "link-local addresses alone" \
+	"own_wire; nics eth0 s0 - -" \
+	"NCCL_SOCKET_IFNAME=eth0" \
+	"devices eth0; over eth0"
+
+# -- an address that leads home -------------------------------------------------------------------
+
+# -- firewalls ------------------------------------------------------------------------------------
+
+# blocked NAME SET-UP WHAT-HOLDS - what a sends to b does not arrive
+blocked()
+{
+	topology "$1" "own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; pattern=oneway; $2" \
+		"NCCL_SOCKET_IFNAME==eth0 BRAID_CONNECT_TIMEOUT=2" "fails; $3"
+}
+
+blocked "a firewall drops" \
+	"firewall b 'iifname eth0 meta l4proto tcp drop'" \
+	"says 'peer 10[.]1[.]0[.]2' firewall 'no-(route|answer)'; never_says peer-ended"
+
+blocked "one port is open, not ours" \
+	"firewall b 'iifname eth0 tcp dport != 22 tcp flags syn drop'" \
+	"says 'peer 10[.]1[.]0[.]2' firewall 'no-(route|answer)'; never_says peer-ended"
+
+blocked "a firewall of our own drops what goes out" \
+	"firewall_out a 'oifname eth0 meta l4proto tcp drop'" \
+	"says 'peer 10[.]1[.]0[.]2' firewall"
+
+blocked "a route that is a black hole" \
+	"ip_a route add blackhole 10.1.0.2" \
+	"says 'peer 10[.]1[.]0[.]2' route"
+
+# -- one way only ---------------------------------------------------------------------------------
+
+behind_nat="own_wire; nic a eth0 s0 10.1.0.1/24; nic b eth0 s1 192.168.1.2/24
+	router s0=10.1.0.254/24 s1=192.168.1.254/24; nat s0 s1
+	ip_a route add default via 10.1.0.254; ip_b route add default via 192.168.1.254"
+
+topology "the peer is behind NAT, and nobody else dials" "$behind_nat; pattern=oneway" \
+	"NCCL_SOCKET_IFNAME==eth0 BRAID_CONNECT_TIMEOUT=2" \
+	"fails; says 'peer 192[.]168[.]1[.]2' firewall; never_says peer-ended"
+
+# -- MTU ------------------------------------------------------------------------------------------
+
+topology "a management network beside a fabric of another MTU" \
+	"own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24 1500; nics fab0 s1 10.2.0.1/24 10.2.0.2/24 9000" \
+	"NCCL_SOCKET_IFNAME=fab" \
+	"over fab0; doctor a; never_says 'mtu 9000'"
+
+done_

@@ -227,7 +227,8 @@ tests_fake_libibverbs_la_SOURCES = \
 	tests/fake/path.c \
 	tests/fake/qp.c \
 	tests/fake/requester.c \
-	tests/fake/responder.c
+	tests/fake/responder.c \
+	tests/fake/slow.c
 tests_fake_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_fake_libibverbs_la_LDFLAGS = $(fake_ldflags)
 check_LTLIBRARIES += tests/fake/librdmacm.la

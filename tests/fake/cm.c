@@ -410,6 +410,7 @@ EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id 
 {
 	struct cm_id *id;
 
+	fake_call_takes(NULL, __func__);
 	if (fake_call_fails(__func__))
 		return -1;
 	if (!channel)
@@ -429,6 +430,7 @@ EXPORT int rdma_destroy_id(struct rdma_cm_id *ibv)
 {
 	struct cm_id *id = TO(cm_id, ibv);
 
+	fake_call_takes(ibv->verbs, __func__);
 	if (is_forked(id->chan)) {
 		close(id->fd);
 		free(id);
@@ -451,6 +453,7 @@ EXPORT int rdma_bind_addr(struct rdma_cm_id *ibv, struct sockaddr *addr)
 	uint32_t port;
 	int err = 0;
 
+	fake_call_takes(ibv->verbs, __func__);
 	if (call_fails_on(ibv, __func__))
 		return -1;
 	if (!fake_fabric())
@@ -497,6 +500,7 @@ EXPORT int rdma_listen(struct rdma_cm_id *ibv, int backlog)
 	struct sockaddr_un un;
 	int err = 0;
 
+	fake_call_takes(ibv->verbs, __func__);
 	if (call_fails_on(ibv, __func__) || port_taken(ibv, false))
 		return -1;
 	pthread_mutex_lock(&lock);
@@ -550,6 +554,7 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *ibv, struct sockaddr *src, struc
 	int err;
 
 	(void)timeout_ms;
+	fake_call_takes(ibv->verbs, __func__);
 	if (call_fails_on(ibv, __func__))
 		return -1;
 	list = ibv_get_device_list(NULL);
@@ -588,6 +593,7 @@ EXPORT int rdma_resolve_route(struct rdma_cm_id *ibv, int timeout_ms)
 	int err = 0;
 
 	(void)timeout_ms;
+	fake_call_takes(ibv->verbs, __func__);
 	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
@@ -607,6 +613,7 @@ EXPORT int rdma_create_qp(struct rdma_cm_id *ibv, struct ibv_pd *pd, struct ibv_
 {
 	struct ibv_qp *qp;
 
+	fake_call_takes(ibv->verbs, __func__);
 	if (call_fails_on(ibv, __func__))
 		return -1;
 	if (ibv->qp || !ibv->verbs || !pd || pd->context != ibv->verbs)
@@ -761,6 +768,7 @@ EXPORT int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *param)
 	struct cm_id *id = TO(cm_id, ibv);
 	int err = 0;
 
+	fake_call_takes(ibv->verbs, __func__);
 	if (call_fails_on(ibv, __func__) || port_taken(ibv, true))
 		return -1;
 	pthread_mutex_lock(&lock);
@@ -788,6 +796,7 @@ EXPORT int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *param)
 	struct rdma_conn_param none = { 0 };
 	int err = EINVAL;
 
+	fake_call_takes(ibv->verbs, __func__);
 	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);
@@ -820,6 +829,7 @@ EXPORT int rdma_reject(struct rdma_cm_id *ibv, const void *data, uint8_t len)
 	struct rdma_conn_param p = { .private_data = data, .private_data_len = len };
 	int err = EINVAL;
 
+	fake_call_takes(ibv->verbs, __func__);
 	if (call_fails_on(ibv, __func__))
 		return -1;
 	pthread_mutex_lock(&lock);

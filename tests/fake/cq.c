@@ -19,6 +19,7 @@ EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *cont
 	struct fctx *c = to_ctx(context);
 	struct fchannel *ch;
 
+	call_takes(context, __func__);
 	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(context))
 		return NULL;
 	ch = calloc(1, sizeof(*ch));
@@ -44,6 +45,7 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
 	struct fctx *c = to_ctx(ibv->context);
 	bool busy;
 
+	call_takes(ibv->context, __func__);
 	if (!c->dead) {
 		pthread_mutex_lock(&c->lock);
 		busy = ibv->refcnt > 0;
@@ -73,6 +75,7 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *
 	struct fctx *c = to_ctx(context);
 	struct fcq *cq;
 
+	call_takes(context, __func__);
 	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(context))
 		return NULL;
 	if (cqe < 1 || (uint32_t)cqe > c->dev->max.max_cqe || comp_vector < 0 ||
@@ -134,6 +137,7 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *ibv)
 	struct fcq *cq = TO(fcq, ibv);
 	struct fctx *c = to_ctx(ibv->context);
 
+	call_takes(ibv->context, __func__);
 	if (!c->dead) {
 		if (atomic_load(&cq->users))
 			return EBUSY;

@@ -64,6 +64,11 @@
  *                                     name, setup, post (the ops), poll, or all but poll; on:
  *                                     every later one too.  Starts the count anew.
  *   calls                             [pid] how many of WHICH there were
+ *   slow CALL MSEC [NIC]              [pid] from now on that call takes so much longer, of that NIC's
+ *                                     (NAME; any if it is left out); the last that names a call
+ *                                     holds.  CALL: a function's name, ibv_modify_qp:INIT (RTR,
+ *                                     RTS, ERR, RESET), or all.  slow none: no call any more
+ *   slept                             [pid] how many calls were slow
  *   live WHAT                         [pid] how many ctx pd mr cq qp srq ah channel there are;
  *                                     relaxed: of the mr, those with relaxed ordering
  *   vectors                           [pid] on how many completion vectors there were queues

@@ -109,6 +109,7 @@ EXPORT int ibv_close_device(struct ibv_context *context)
 	struct fctx *c = to_ctx(context);
 	bool busy;
 
+	call_takes(context, __func__);
 	if (!c->dead) {
 		pthread_mutex_lock(&c->lock);
 		busy = c->pds || c->cqs || c->channels;
@@ -144,6 +145,7 @@ EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr 
 {
 	struct fdev *d = to_ctx(context)->dev;
 
+	call_takes(context, __func__);
 	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(context))
 		return errno;
 	*attr = (struct ibv_device_attr){
@@ -191,6 +193,7 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 	struct fab_port *p;
 	unsigned i = 0;
 
+	call_takes(context, "ibv_query_port");
 	if (call_fails(CALL_SETUP, "ibv_query_port") || ctx_is_dead(context))
 		return errno;
 	if (port < 1 || port > d->nports)
@@ -258,6 +261,7 @@ EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, u
 {
 	struct fab_gid g;
 
+	call_takes(context, __func__);
 	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(context))
 		return -1;
 	if (index < 0 || gid_get(context, port, (uint32_t)index, &g)) {
@@ -275,6 +279,7 @@ EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_
 	struct fab_gid g;
 	int err;
 
+	call_takes(context, __func__);
 	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(context))
 		return errno;
 	if (flags)
@@ -313,6 +318,7 @@ EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, 
 {
 	struct fdev *d = to_ctx(context)->dev;
 
+	call_takes(context, __func__);
 	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(context))
 		return -1;
 	if (port < 1 || port > d->nports || index < 0 || (uint32_t)index >= d->npkeys) {
@@ -341,6 +347,7 @@ EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	struct fctx *c = to_ctx(context);
 	struct fpd *pd;
 
+	call_takes(context, __func__);
 	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(context))
 		return NULL;
 	pd = calloc(1, sizeof(*pd));
@@ -359,6 +366,7 @@ EXPORT int ibv_dealloc_pd(struct ibv_pd *ibv)
 	struct fpd *pd = TO(fpd, ibv);
 	struct fctx *c = to_ctx(ibv->context);
 
+	call_takes(ibv->context, __func__);
 	if (atomic_load(&pd->users))
 		return EBUSY;
 	if (!c->dead) {
@@ -377,6 +385,7 @@ EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	struct fab_gid g = { 0 };
 	struct ibv_ah *ah;
 
+	call_takes(pd->context, __func__);
 	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(pd->context))
 		return NULL;
 	errno = EINVAL;
@@ -415,6 +424,7 @@ EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 
 EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
 {
+	call_takes(ah->context, __func__);
 	atomic_fetch_sub(&TO(fpd, ah->pd)->users, 1);
 	free(ah);
 	atomic_fetch_sub(&live_ah, 1);

@@ -411,6 +411,12 @@ void nic_stop(struct fctx *ctx);
 enum call { CALL_SETUP, CALL_POST, CALL_POLL };
 bool call_fails(enum call kind, const char *name);		/* then errno is set */
 void calls_forked(void);
+
+/* slow.c: called first, by what may sleep on a real NIC.  ctx may be NULL. */
+void call_takes(const struct ibv_context *ctx, const char *call);
+long slow_add(const char *call, const char *ms, const char *nic);
+long slow_calls(void);
+void slow_forked(void);
 extern atomic_int live_ctx, live_pd, live_mr, live_relaxed, live_cq, live_qp, live_srq, live_ah, live_channel;
 
 /* For libmlx5.so.1 of this directory. */
@@ -424,6 +430,7 @@ EXPORT int fake_qp_start(struct ibv_qp *qp, uint32_t dest_qpn, uint32_t dst_port
 EXPORT int fake_qp_ready(struct ibv_qp *qp, uint32_t port);	/* RESET to INIT */
 EXPORT void fake_qp_stop(struct ibv_qp *qp);
 EXPORT bool fake_call_fails(const char *name);
+EXPORT void fake_call_takes(const struct ibv_context *ctx, const char *call);
 EXPORT void fake_tos(uint8_t tos);	/* rdma_cm was asked for that service */
 EXPORT struct fab *fake_fabric(void);
 EXPORT int fake_route(const char *host, const struct in6_addr *src, const struct in6_addr *dst,

@@ -44,6 +44,7 @@ static bool is_counted(enum call kind, const char *name)
 
 void calls_forked(void)
 {
+	slow_forked();
 	pthread_mutex_init(&lock, NULL);
 }
 
@@ -313,6 +314,11 @@ long braid_fake_ctl(const char *cmd)
 		return -EINVAL;
 	if (!strcmp(w[0], "fail"))
 		return do_fail(w, n);
+	if (!strcmp(w[0], "slow"))
+		return n > 1 && (n > 2 || !strcmp(w[1], "none")) ?
+			       slow_add(w[1], n > 2 ? w[2] : "", n > 3 ? w[3] : NULL) : -EINVAL;
+	if (!strcmp(w[0], "slept"))
+		return slow_calls();
 	if (!strcmp(w[0], "calls"))
 		return (long)atomic_load(&calls);
 	if (!strcmp(w[0], "tos"))

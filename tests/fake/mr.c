@@ -218,6 +218,7 @@ EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len, int 
 {
 	uint8_t *at;
 
+	call_takes(pd->context, __func__);
 	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(pd->context))
 		return NULL;
 	at = bytes_at(pd, addr, len);
@@ -229,6 +230,7 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len
 {
 	uint8_t *at;
 
+	call_takes(pd->context, __func__);
 	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(pd->context))
 		return NULL;
 	at = bytes_at(pd, addr, len);
@@ -251,6 +253,7 @@ struct ibv_mr *fake_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t len, u
 	struct ibv_mr *mr;
 	void *map;
 
+	call_takes(pd->context, direct ? "mlx5dv_reg_dmabuf_mr" : "ibv_reg_dmabuf_mr");
 	if (call_fails(CALL_SETUP, direct ? "mlx5dv_reg_dmabuf_mr" : "ibv_reg_dmabuf_mr") ||
 	    ctx_is_dead(pd->context))
 		return NULL;
@@ -303,6 +306,7 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *ibv)
 {
 	struct fmr *mr = TO(fmr, ibv);
 
+	call_takes(ibv->context, __func__);
 	mr_settle();
 	pthread_rwlock_wrlock(&mr_lock);
 	table[ibv->handle] = NULL;

@@ -266,6 +266,18 @@ EXPORT int ibv_set_ece(struct ibv_qp *ibv, struct ibv_ece *ece)
 	return 0;
 }
 
+static const char *to_name(const struct ibv_qp_attr *a, int mask)
+{
+	static const char *const names[] = {
+		[IBV_QPS_RESET] = "ibv_modify_qp:RESET", [IBV_QPS_INIT] = "ibv_modify_qp:INIT",
+		[IBV_QPS_RTR] = "ibv_modify_qp:RTR", [IBV_QPS_RTS] = "ibv_modify_qp:RTS",
+		[IBV_QPS_ERR] = "ibv_modify_qp:ERR",
+	};
+	unsigned to = mask & IBV_QP_STATE ? a->qp_state : IBV_QPS_UNKNOWN;
+
+	return to < sizeof(names) / sizeof(names[0]) && names[to] ? names[to] : "ibv_modify_qp";
+}
+
 EXPORT int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {
 	struct fqp *qp = TO(fqp, ibv);
@@ -274,6 +286,7 @@ EXPORT int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 	uint32_t gid_type = IBV_GID_TYPE_IB;
 	int rest, err = EINVAL;
 
+	call_takes(ibv->context, to_name(attr, mask));
 	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(ibv->context))
 		return errno;
 	pthread_mutex_lock(&qp->lock);
@@ -396,6 +409,7 @@ EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *
 	struct fqp *qp;
 	int slot;
 
+	call_takes(pd->context, __func__);
 	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(pd->context))
 		return NULL;
 	errno = EINVAL;
@@ -486,6 +500,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *ibv)
 	struct fqp *qp = TO(fqp, ibv);
 	struct fctx *c = qp->ctx;
 
+	call_takes(ibv->context, __func__);
 	if (!c->dead) {
 		pthread_mutex_lock(&c->lock);
 		c->qp[qp->slot] = NULL;
@@ -748,6 +763,7 @@ EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_att
 	uint32_t n = init->attr.max_wr, sge = init->attr.max_sge;
 	struct fsrq *s;
 
+	call_takes(pd->context, __func__);
 	if (call_fails(CALL_SETUP, __func__) || ctx_is_dead(pd->context))
 		return NULL;
 	errno = c->dev->has_srq ? EINVAL : EOPNOTSUPP;
@@ -791,6 +807,7 @@ EXPORT int ibv_destroy_srq(struct ibv_srq *ibv)
 	struct fsrq *s = TO(fsrq, ibv);
 	struct fctx *c = to_ctx(ibv->context);
 
+	call_takes(ibv->context, __func__);
 	if (!c->dead) {
 		if (atomic_load(&s->users))
 			return EBUSY;

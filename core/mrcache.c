@@ -148,15 +148,12 @@ static int room(const struct braid_dev *dev, const struct braid_mem *mem)
 	return 0;
 }
 
-static int reg(struct braid_dev *dev, const struct braid_transport *tr, const struct braid_mem *mem,
-	       struct braid_key *ret)
+/* Room for one more is taken before its NIC is asked.  With the lock held, as release(). */
+static int reserve(struct braid_dev *dev, const struct braid_mem *mem)
 {
 	struct braid_mr_stats *s = &dev->mr_stats;
 	int err = room(dev, mem);
 
-	if (!err)
-		err = mem->gpu ? tr->gpu->reg(dev, mem, ret) :
-				 tr->reg(dev, mem->data, mem->size, ret);
 	s->misses++;
 	if (err) {
 		s->refused++;
@@ -164,60 +161,108 @@ static int reg(struct braid_dev *dev, const struct braid_transport *tr, const st
 	}
 	s->bytes += mem->size;
 	s->alive++;
-	if (s->alive > s->most_alive)
-		s->most_alive = s->alive;
-	if (s->bytes > s->most_bytes)
-		s->most_bytes = s->bytes;
 	return 0;
+}
+
+static void release(struct braid_dev *dev, uint64_t size)
+{
+	dev->mr_stats.alive--;
+	dev->mr_stats.bytes -= size;
+}
+
+/* The NIC may take its time, and must not keep those who ask others: no lock is held. */
+static int reg(struct braid_mrc *n, const struct braid_mem *mem)
+{
+	struct braid_mr_stats *s = &n->dev->mr_stats;
+	int err = mem->gpu ? n->tr->gpu->reg(n->dev, mem, &n->key) :
+			     n->tr->reg(n->dev, mem->data, mem->size, &n->key);
+
+	pthread_mutex_lock(&lock);
+	if (err) {
+		s->refused++;
+		release(n->dev, mem->size);
+	} else {
+		n->dev->mrs = insert(n->dev->mrs, n);
+		if (s->alive > s->most_alive)
+			s->most_alive = s->alive;
+		if (s->bytes > s->most_bytes)
+			s->most_bytes = s->bytes;
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+/* One that is there already, with a reference more; or NULL, and 0 or why there is no room. */
+static struct braid_mrc *hit(struct braid_dev *dev, const struct braid_mem *mem, uint32_t *ret_prio,
+			     int *ret_err)
+{
+	static uint32_t random = 2463534242u;
+	uint64_t beg = (uint64_t)(uintptr_t)mem->data;
+	uint64_t id = mem->gpu ? mem->gpu_id : 0;
+	struct braid_mrc *n;
+
+	pthread_mutex_lock(&lock);
+	n = mem->gpu && !id ? NULL : find(dev->mrs, beg, beg + mem->size, mem->gpu, id);
+	if (n) {
+		dev->mr_stats.hits++;
+		n->refs++;
+	} else {
+		*ret_err = reserve(dev, mem);
+	}
+	random ^= random << 13;
+	random ^= random >> 17;
+	random ^= random << 5;
+	*ret_prio = random;
+	pthread_mutex_unlock(&lock);
+	return n;
 }
 
 static struct braid_mrc *get(struct braid_dev *dev, const struct braid_transport *tr,
 			     const struct braid_mem *mem, int *ret_err)
 {
-	static uint32_t random = 2463534242u;
-	uint64_t beg = (uint64_t)(uintptr_t)mem->data, end = beg + mem->size;
-	uint64_t id = mem->gpu ? mem->gpu_id : 0;
-	struct braid_mrc *n = mem->gpu && !id ? NULL : find(dev->mrs, beg, end, mem->gpu, id);
+	struct braid_mrc *made = calloc(1, sizeof(*made)), *n;
+	uint32_t prio;
 
 	*ret_err = 0;
-	if (n) {
-		dev->mr_stats.hits++;
-		n->refs++;
-		return n;
-	}
-	n = calloc(1, sizeof(*n));
-	if (!n) {
+	if (!made) {
 		*ret_err = braid_no_memory("a registration");
 		return NULL;
 	}
-	*ret_err = reg(dev, tr, mem, &n->key);
+	n = hit(dev, mem, &prio, ret_err);
+	if (n || *ret_err) {
+		free(made);
+		return n;
+	}
+	*made = (struct braid_mrc){
+		.beg = (uint64_t)(uintptr_t)mem->data, .prio = prio, .refs = 1,
+		.id = mem->gpu ? mem->gpu_id : 0, .gpu = mem->gpu, .dev = dev, .tr = tr,
+	};
+	made->end = made->reach = made->beg + mem->size;
+	*ret_err = reg(made, mem);
 	if (*ret_err) {
-		free(n);
+		free(made);
 		return NULL;
 	}
-	random ^= random << 13;
-	random ^= random >> 17;
-	random ^= random << 5;
-	n->prio = random;
-	n->beg = beg;
-	n->end = n->reach = end;
-	n->gpu = mem->gpu;
-	n->id = id;
-	n->refs = 1;
-	n->dev = dev;
-	n->tr = tr;
-	dev->mrs = insert(dev->mrs, n);
-	return n;
+	return made;
 }
 
 static void put(struct braid_mrc *n)
 {
-	if (!n || --n->refs)
+	bool last;
+
+	if (!n)
 		return;
-	n->dev->mrs = take_out(n->dev->mrs, n);
-	n->dev->mr_stats.alive--;
-	n->dev->mr_stats.bytes -= n->end - n->beg;
-	n->tr->dereg(n->dev, &n->key);
+	pthread_mutex_lock(&lock);
+	last = !--n->refs;
+	if (last)
+		n->dev->mrs = take_out(n->dev->mrs, n);
+	pthread_mutex_unlock(&lock);
+	if (!last)
+		return;
+	n->tr->dereg(n->dev, &n->key);		/* which may take its time, as above */
+	pthread_mutex_lock(&lock);
+	release(n->dev, n->end - n->beg);
+	pthread_mutex_unlock(&lock);
 	free(n);
 }
 
@@ -269,9 +314,7 @@ int braid_mr_new(struct braid_comm *c, const struct braid_mem *mem, struct braid
 	braid_list_init(&mr->node);
 	if (mem->gpu)
 		get_stage(mr, mem);
-	pthread_mutex_lock(&lock);
 	err = get_all(mr, mem);
-	pthread_mutex_unlock(&lock);
 	if (err) {
 		braid_mr_free(mr);
 		return err;
@@ -282,10 +325,8 @@ int braid_mr_new(struct braid_comm *c, const struct braid_mem *mem, struct braid
 
 void braid_mr_free(struct braid_mr *mr)
 {
-	pthread_mutex_lock(&lock);
 	for (unsigned i = 0; i < BRAID_PATHS_MAX; i++)
 		put(mr->cached[i]);
-	pthread_mutex_unlock(&lock);
 	braid_stage_put(mr->stage);
 	free(mr);
 }

@@ -7,6 +7,9 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +22,22 @@
 enum { STEPS = 100000, FEW = 5000, HELD = 64, PAGES = 200, LONGEST = 20, PAGE = 4096 };
 
 static unsigned asked, given, fails;	/* fails: the NIC says no */
+static void *slow;			/* memory with which the NIC takes its time ... */
+static atomic_bool in_slow, may_end;	/* ... and is at it; until then */
+
+static void take_time(const void *data)
+{
+	if (!slow || data != slow)
+		return;
+	atomic_store(&in_slow, true);
+	while (!atomic_load(&may_end))
+		sched_yield();
+}
 
 static int nic_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret)
 {
 	(void)dev, (void)size;
+	take_time(data);
 	asked++;
 	if (fails)
 		return -EIO;
@@ -33,7 +48,8 @@ static int nic_reg(struct braid_dev *dev, void *data, size_t size, struct braid_
 
 static void nic_dereg(struct braid_dev *dev, struct braid_key *key)
 {
-	(void)dev, (void)key;
+	(void)dev;
+	take_time(key->mr);
 	given--;
 }
 
@@ -258,6 +274,65 @@ static void of_a_gpu_it_is_an_error_with_its_reason(void **state)
 	braid_mr_free(a);
 }
 
+static void *reg_slowly(void *ret)
+{
+	*(struct braid_mr **)ret = reg(50, 60);
+	return NULL;
+}
+
+static void *free_slowly(void *mr)
+{
+	braid_mr_free(mr);
+	return NULL;
+}
+
+/* A call of the NIC's begins in a thread of its own, and has not come back. */
+static pthread_t begin_slowly(void *(*fn)(void *arg), void *arg)
+{
+	pthread_t thread;
+
+	atomic_store(&in_slow, false);
+	atomic_store(&may_end, false);
+	slow = (void *)(uintptr_t)(51 * PAGE);
+	assert_int_equal(pthread_create(&thread, NULL, fn, arg), 0);
+	while (!atomic_load(&in_slow))
+		sched_yield();
+	return thread;
+}
+
+/* What others have, and other NICs' calls, need not wait for it: else this hangs. */
+static void others_go_on(struct braid_mr *shared)
+{
+	struct braid_mr *a = reg(0, 4), *b = reg(10, 14);
+
+	assert_ptr_equal(a->cached[0], shared->cached[0]);
+	assert_true(stats().hits > 0);
+	braid_mr_free(b);
+	braid_mr_free(a);
+}
+
+static void a_slow_nic_keeps_nobody_else_waiting(void **state)
+{
+	struct braid_mr *mr, *shared = reg(0, 4);
+	pthread_t thread;
+
+	(void)state;
+	thread = begin_slowly(reg_slowly, &mr);
+	others_go_on(shared);
+	assert_int_equal(stats().alive, 2);
+	atomic_store(&may_end, true);
+	pthread_join(thread, NULL);
+	thread = begin_slowly(free_slowly, mr);
+	others_go_on(shared);
+	assert_int_equal(stats().alive, 2);	/* the NIC has it yet */
+	atomic_store(&may_end, true);
+	pthread_join(thread, NULL);
+	slow = NULL;
+	braid_mr_free(shared);
+	assert_int_equal(stats().alive, 0);
+	assert_int_equal(given, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -268,6 +343,7 @@ int main(void)
 		cmocka_unit_test_setup(the_parameter_stands_above_the_port, setup),
 		cmocka_unit_test_setup(bytes_have_a_limit_too, setup),
 		cmocka_unit_test_setup(of_a_gpu_it_is_an_error_with_its_reason, setup),
+		cmocka_unit_test_setup(a_slow_nic_keeps_nobody_else_waiting, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -440,15 +440,29 @@ static bool send_ahead(const struct braid_comm *c, const void *data, uint64_t si
 	       braid_tx_lead(home, c->id, c->next_seq, data, (uint32_t)size);
 }
 
+/*
+ * The comm has failed, and NCCL was not told yet.  It expects its post to be taken, and the error
+ * from test(): no byte of this one moves.
+ */
+static BRAID_COLD void send_in_vain(struct braid_comm *c, struct braid_send *s)
+{
+	c->next_seq++;
+	s->req.n = 1;
+	atomic_store(&s->req.done, false);
+	braid_hint(&s->busy, true);
+}
+
 static int isend_locked(struct braid_comm *c, struct braid_send *s, const void *data, uint64_t size,
 			int32_t tag, struct braid_mr *mr)
 {
 	struct braid_link *link = c->link;
 	bool now;
 
-	if (c->peer_closed) {
+	if (c->peer_closed)
 		comm_orphaned(c);
-		return -EAGAIN;
+	if (atomic_load_explicit(&c->err, memory_order_relaxed)) {
+		send_in_vain(c, s);
+		return 0;
 	}
 	if (link->urgent)
 		braid_link_tell(link);
@@ -491,10 +505,11 @@ int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int3
 	int err = atomic_load_explicit(&c->err, memory_order_acquire);
 
 	*ret = NULL;
-	if (err)
-		return report(c, err);
+	if (err && c->reported)
+		return err;
 	if (!is_busy(&s->busy) && braid_trylock(&c->link->lock)) {
-		err = s->await == BRAID_MET ? isend_locked(c, s, data, size, tag, mr) : -EAGAIN;
+		err = s->await == BRAID_MET || err ? isend_locked(c, s, data, size, tag, mr) :
+						     -EAGAIN;
 		braid_unlock(&c->link->lock);
 		if (!err) {
 			*ret = &s->req;
@@ -740,14 +755,25 @@ static void irecv_locked(struct braid_comm *c, unsigned n, void *const *data, co
 	}
 }
 
+/* As send_in_vain(). */
+static BRAID_COLD void recv_in_vain(struct braid_comm *c, unsigned n)
+{
+	struct braid_recv *head = recv_slot(c, c->next_rseq);
+
+	c->next_rseq += n;
+	head->req.n = (uint8_t)n;
+	atomic_store(&head->req.done, false);
+	braid_hint(&head->busy, true);
+}
+
 int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,
 		     const int *tags, struct braid_mr *const *mrs, struct braid_req **ret)
 {
 	int err = atomic_load_explicit(&c->err, memory_order_acquire);
 
 	*ret = NULL;
-	if (err)
-		return report(c, err);
+	if (err && c->reported)
+		return err;
 	for (unsigned i = 0; i < n; i++) {
 		if (is_busy(&recv_slot(c, c->next_rseq + i)->busy))
 			return 0;
@@ -755,7 +781,10 @@ int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const 
 	if (!braid_trylock(&c->link->lock))
 		return 0;
 	*ret = &recv_slot(c, c->next_rseq)->req;
-	irecv_locked(c, n, data, sizes, tags, mrs);
+	if (err)
+		recv_in_vain(c, n);
+	else
+		irecv_locked(c, n, data, sizes, tags, mrs);
 	braid_unlock(&c->link->lock);
 	braid_link_touch(c->link);
 	return 0;

@@ -536,6 +536,36 @@ static void delivered_then_error(struct abi *t)
 	abi_down(net);
 }
 
+/* As NCCL's own transports do: an error of isend would be taken for one of this rank. */
+static void taken_then_error(struct abi *t)
+{
+	struct net *net = abi_up(t);
+	struct pair p, bystander;
+	struct buf b;
+	struct op op;
+
+	warns_expected();
+	pair_open(net, &bystander);
+	pair_open(net, &p);
+	exchange(net, p.send, p.recv, 1000, 1);
+	b = buf_new(net, p.send, BYTES, 0);
+	OK(net_close_recv(net, p.recv));
+	for (int i = 0; i < 20; i++) {
+		exchange(net, bystander.send, bystander.recv, 1000, 2);
+		nap_ms(1);
+	}
+	op = op_send(net, p.send, &b, BYTES, 0);
+	WAIT_FOR(op_post(&op));
+	RES(ncclSuccess, op.res);
+	TRUE(op.req);
+	ops_settle(&op, 1);
+	RES(ncclRemoteError, op.res);
+	buf_free(net, &b);
+	OK(net_close_send(net, p.send));
+	pair_close(net, &bystander);
+	abi_down(net);
+}
+
 /* -- an abort ------------------------------------------------------------------------------- */
 
 enum { COMMS = 8 };			/* of one link; every other one receives */
@@ -791,6 +821,8 @@ static const struct abi_case cases[] = {
 	CASE("a peer that closes and ends in order is no cause for a WARN", no_warn),
 	CASE("a receive gets what was sent before the sender closed, then the error",
 	     delivered_then_error),
+	CASE("a send whose receiver has closed is taken, and test tells the error",
+	     taken_then_error),
 	CASE("when all ranks abort, no rank warns of the others", abort_of_all),
 	CASE("when one rank aborts, the other warns once a link, as soon as it asks",
 	     abort_of_one),

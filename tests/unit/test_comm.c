@@ -724,7 +724,8 @@ static void assert_oversize(struct braid_req *s, struct braid_req *r, const char
 	run(NULL, NULL);
 	assert_int_equal(error_of(r), -EMSGSIZE);
 	assert_int_equal(atomic_load(&cs->err), -EMSGSIZE);
-	assert_int_equal(braid_comm_isend(cs, "x", 1, 0, NULL, &s), -EMSGSIZE);
+	s = isend(cs, "x", 1, 0);
+	assert_int_equal(error_of(s), -EMSGSIZE);
 	assert_int_equal(warns <= 2 && null_warns == 2, 1);	/* one at each end */
 	assert_non_null(strstr(null_warn, sizes));
 	assert_non_null(strstr(null_warn, rooms));
@@ -857,11 +858,50 @@ static void a_request_that_waits_for_a_peer_that_left_fails_and_says_so(void **s
 	null_comms(&p, A, &cs, &cr);
 	braid_comm_close(cr);
 	run(NULL, NULL);
-	assert_int_equal(braid_comm_isend(cs, "x", 1, 0, NULL, &s), 0);
-	assert_null(s);
+	for (int i = 0; i < BRAID_SLOTS; i++)
+		assert_non_null(s = isend(cs, "x", 1, 0));
+	assert_int_equal(braid_comm_isend(cs, "x", 1, 0, NULL, &r), 0);
+	assert_null(r);
+	assert_int_equal(error_of(s), -EREMOTEIO);
 	assert_int_equal(braid_comm_isend(cs, "x", 1, 0, NULL, &s), -EREMOTEIO);
 	assert_int_equal(null_warns, 2);	/* as before */
 	free(from);
+}
+
+/* NCCL expects isend and irecv to take a post, and the error from test(). */
+static void a_comm_that_failed_takes_posts_until_test_has_said_so(void **state)
+{
+	char to[3][16];
+	void *data[] = { to[0], to[1], to[2] };
+	size_t size[] = { 16, 16, 16 };
+	int tag[] = { 1, 2, 3 };
+	struct braid_req *s, *r, *group;
+
+	(void)state;
+	for (int i = 0; i < BRAID_SLOTS; i++) {	/* each slot holds a message that meets none */
+		s = isend(cs, "x", 1, 0);
+		assert_non_null(s);
+		null_settle(&p);
+		assert_true(settled(s));
+	}
+	assert_null(isend(cs, "x", 1, 0));
+	braid_comm_fail(cs, -EREMOTEIO);
+	s = isend(cs, "x", 1, 0);
+	assert_non_null(s);
+	assert_int_equal(error_of(s), -EREMOTEIO);
+	assert_int_equal(braid_comm_isend(cs, "x", 1, 0, NULL, &s), -EREMOTEIO);
+
+	r = irecv(cr, to[0], sizeof(to[0]), 9);
+	braid_comm_fail(cr, -EREMOTEIO);
+	assert_int_equal(braid_comm_irecv(cr, 3, data, size, tag, NULL, &group), 0);
+	assert_non_null(group);
+	assert_int_equal(error_of(group), -EREMOTEIO);
+	assert_int_equal(error_of(r), -EREMOTEIO);
+	assert_int_equal(braid_comm_irecv(cr, 3, data, size, tag, NULL, &group), -EREMOTEIO);
+	braid_comm_close(cs);
+	braid_comm_close(cr);
+	null_settle(&p);
+	assert_null(null_not_idle(&p));
 }
 
 static void closing_takes_the_memory_away_but_tears_no_frame(void **state)
@@ -1028,6 +1068,9 @@ static void a_link_that_dies_takes_its_comms_with_it_and_says_so_once(void **sta
 	assert_int_equal(error_of(r), -EREMOTEIO);
 	assert_int_equal(braid_comm_irecv(cr, 1, &(void *){ to }, &(size_t){ 8 }, &(int){ 0 }, NULL,
 					  &q), -EREMOTEIO);
+	q = isend(other_s, "x", 1, 0);
+	assert_non_null(q);
+	assert_int_equal(error_of(q), -EREMOTEIO);
 	assert_int_equal(braid_comm_isend(other_s, "x", 1, 0, NULL, &q), -EREMOTEIO);
 	braid_comm_close(cr);
 	braid_comm_close(other_s);
@@ -1755,6 +1798,7 @@ int main(void)
 		CASE(a_comm_is_gone_when_both_said_goodbye),
 		CASE(messages_sent_before_a_goodbye_are_received),
 		CASE(a_request_that_waits_for_a_peer_that_left_fails_and_says_so),
+		CASE(a_comm_that_failed_takes_posts_until_test_has_said_so),
 		CASE(closing_takes_the_memory_away_but_tears_no_frame),
 		CASE_LANES(a_receive_cancelled_in_the_middle_is_not_written_any_more),
 		CASE(a_failed_comm_ignores_what_still_comes),

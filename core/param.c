@@ -27,7 +27,7 @@
 enum {
 	COMPARE_MAX = 64,		/* letters of a name that count for likeness */
 	RANGE_MAX = 96,			/* of the text for a range, with its NUL */
-	ENV_NAME_MAX = 96,		/* of a variable, with its NUL; longer ones are cut */
+	ENV_NAME_MAX = BRAID_PARAM_VARIABLE, /* of a variable, with its NUL; longer ones are cut */
 	QUOTE_MAX = 64,			/* bytes of a value quoted in a line */
 };
 
@@ -73,6 +73,8 @@ static const size_t offsets[ROWS] = {
 #undef P_SIZE
 #undef P_STR
 };
+
+static bool from_nccl[ROWS];		/* the value is that of the fall-back */
 
 static int suffix_shift(char c)
 {
@@ -322,21 +324,69 @@ static int load_own(unsigned i, const char *name, const char *text)
 			   QUOTE_MAX, text, wanted(row), range);
 }
 
+/* NCCL's switches are on for all but 0. */
+static bool is_switch(const struct braid_param_row *row)
+{
+	return row->least == 0 && row->most == 1;
+}
+
+/* A number meant for NCCL, as it is read there: 0, 1 (it was no number alone), or -errno. */
+static int set_nccl(unsigned i, const char *text)
+{
+	const struct braid_param_row *row = &braid_param_rows[i];
+	int64_t v;
+	int rc;
+
+	if (row->type == BRAID_PARAM_STR)
+		return set_row(&braid_param, i, text);
+	rc = braid_nccl_number(text, &v);
+	if (rc < 0)
+		return rc;
+	if (is_switch(row))
+		v = v != 0;
+	if ((v == -1 || v == -2) && v < row->least)	/* its own words for the default */
+		return rc;
+	if (v < row->least || v > row->most)
+		return -EINVAL;
+	memcpy((char *)&braid_param + offsets[i], &v, sizeof(v));
+	return rc;
+}
+
 /* A word meant for NCCL: what it says about us is welcome, but it need not make sense to us. */
 static void load_fallback(unsigned i)
 {
 	const struct braid_param_row *row = &braid_param_rows[i];
 	const char *text = env_value(row->fallback);
 	char range[RANGE_MAX];
+	int64_t v = 0;
+	int rc;
 
-	if (!text || (row->type != BRAID_PARAM_STR && strcmp(text, "-1") == 0))
+	if (!text)
 		return;
-	if (set_row(&braid_param, i, text) == 0)
+	rc = set_nccl(i, text);
+	from_nccl[i] = rc >= 0;
+	if (rc == 1) {
+		braid_nccl_number(text, &v);
+		braid_warn("environment variable %s is '%.*s', which is no number: it is taken for "
+			   "%lld, as NCCL does [parameter-odd]", row->fallback, QUOTE_MAX, text,
+			   (long long)v);
+	}
+	if (rc >= 0)
 		return;
 	braid_param_range(row, range, sizeof(range));
 	braid_warn("environment variable %s is '%.*s', which is ignored: %s takes %s%s "
 		   "[parameter-ignored]",
 		   row->fallback, QUOTE_MAX, text, row->name, wanted(row), range);
+}
+
+const char *braid_param_variable(const char *name, char ret[BRAID_PARAM_VARIABLE])
+{
+	env_name(name, ret);
+	for (unsigned i = 0; i < ROWS; i++) {
+		if (from_nccl[i] && strcmp(braid_param_rows[i].name, name) == 0)
+			snprintf(ret, BRAID_PARAM_VARIABLE, "%s", braid_param_rows[i].fallback);
+	}
+	return ret;
 }
 
 static bool is_known(const char *name)
@@ -412,5 +462,6 @@ int braid_param_load(void)
 			load_fallback(i);
 	}
 	check_environment();
+	braid_nccl_tell();
 	return result;
 }

@@ -16,7 +16,7 @@
 
 enum braid_param_type { BRAID_PARAM_INT, BRAID_PARAM_SIZE, BRAID_PARAM_STR };
 
-enum { BRAID_PARAM_STR_MAX = 256 };
+enum { BRAID_PARAM_STR_MAX = 1024, BRAID_PARAM_VARIABLE = 96 };
 
 struct braid_params {
 #define P_INT(name, ...) int64_t name;
@@ -43,10 +43,32 @@ extern const struct braid_param_row braid_param_rows[];
 extern const unsigned braid_param_count;
 
 /*
+ * A variable of NCCL's for its own InfiniBand and Socket code, which Braid does not heed.  With the
+ * fall-backs above these are all that NCCL has for that.
+ */
+struct braid_nccl_row {
+	const char *name;		/* NCCL_IB_USE_INLINE */
+	int64_t least, most;		/* both 0: text */
+	const char *why;		/* it is not heeded: half a sentence */
+};
+extern const struct braid_nccl_row braid_nccl_rows[];
+extern const unsigned braid_nccl_count;
+
+/*
+ * A number as NCCL reads it: strtoll() of base 0, and no look at what follows.  0; 1: something
+ * follows, or there is no number, and NCCL reads 0; -ERANGE: NCCL takes its default, and *ret is
+ * untouched.
+ */
+int braid_nccl_number(const char *text, int64_t *ret);
+/* One line at INFO of those that are set and not heeded. */
+void braid_nccl_tell(void);
+
+/*
  * Fill braid_param from the environment.  0, or -EINVAL if a value is bad: one WARN names the
- * variable, the value and the range, and the parameter keeps its default.  A bad value in an NCCL
- * fall-back is passed over with a WARN, -1 there means the default.  An empty variable is one that
- * is not set.  An unknown BRAID_* variable gets one WARN with the nearest name.
+ * variable, the value and the range, and the parameter keeps its default.  An NCCL fall-back is
+ * read as NCCL reads it, -1 and -2 mean the default; a value that Braid does not have is passed
+ * over with a WARN.  An empty variable is one that is not set.  An unknown BRAID_* variable gets
+ * one WARN with the nearest name.
  * The first call does the work, later ones return its result: threads may be reading by then.
  * Not thread-safe: called from init, which NCCL serialises.
  */
@@ -54,6 +76,12 @@ int braid_param_load(void);
 
 /* Set one parameter from text: 0 or -EINVAL (value) or -ENOENT (name); does not log. */
 int braid_param_set(struct braid_params *p, const char *name, const char *text);
+
+/*
+ * The variable that a parameter's value came from, for messages: BRAID_NAME, or NCCL's where the
+ * user has set that one.  Returns ret.
+ */
+const char *braid_param_variable(const char *name, char ret[BRAID_PARAM_VARIABLE]);
 
 /* Is the word among those of a value that lists some, between commas? */
 bool braid_param_lists(const char *value, const char *word);

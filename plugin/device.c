@@ -23,6 +23,7 @@
 #include "core/param.h"
 #include "core/transport.h"
 #include "gdr/cuda.h"
+#include "plugin/filters.h"
 #include "topo/pci.h"
 
 extern const struct braid_transport braid_smc;
@@ -225,20 +226,23 @@ int braid_devices_find(void)
 {
 	static struct braid_netdev found[BRAID_NETDEVS_MAX];
 	bool extra[BRAID_NETDEVS_MAX] = { false };
-	char why[512] = "";
+	char why[512] = "", name[BRAID_PARAM_VARIABLE];
 	unsigned asked;
 	int n;
 
 	if (count)
 		return (int)count;
+	if (braid_filters_check())
+		return -EINVAL;
 	choose_transports();
 	n = braid_netdev_find(braid_param.socket_ifname, family(), "", found, BRAID_NETDEVS_MAX,
 			      why, sizeof(why));
 	if (n <= 0) {
-		braid_warn("%s. Set NCCL_SOCKET_IFNAME to one that is up and has an address "
-			   "[no-interface]", why);
+		braid_warn("%s. Set %s to one that is up and has an address [no-interface]", why,
+			   braid_param_variable("socket_ifname", name));
 		return n;
 	}
+	braid_filters_interfaces();
 	add_found(found, n);
 	/* What names sockets' interfaces does not say which RDMA ports to use. */
 	asked = count;

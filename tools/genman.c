@@ -50,16 +50,32 @@ static const char head[] =
 	"for 1024, 1024\\(S2 and 1024\\(S3 bytes.\n"
 	"An empty variable is one that is not set.\n"
 	"Where a variable of NCCL's is named, it is read if Braid's own is not set;\n"
-	"\\-1 there means the default.\n"
+	"it is read as NCCL reads it, and \\-1 means the default.\n"
 	".Pp\n"
 	"A bad value of a variable of Braid's own is an error, and Braid does not start:\n"
 	"one warning names the variable, the value and the range.\n"
-	"A bad value of a variable of NCCL's is passed over with a warning.\n"
+	"A value of a variable of NCCL's that Braid does not have is passed over with a\n"
+	"warning.\n"
 	"A variable whose name begins with\n"
 	".Ev BRAID_\n"
 	"and that is not listed here has no effect, and a warning says which one that\n"
 	"exists is nearest.\n"
 	".Sh ENVIRONMENT\n"
+	".Bl -tag -width Ds\n";
+
+static const char nccl_head[] =
+	".El\n"
+	".Sh NCCL'S VARIABLES\n"
+	"Of NCCL's variables for its own InfiniBand and Socket code Braid heeds those\n"
+	"that are named above as fall-backs:\n"
+	".Bl -column NCCL_IB_PCI_RELAXED_ORDERING BRAID_IB_PCI_RELAXED_ORDERING\n";
+
+static const char unheeded_head[] =
+	".El\n"
+	".Pp\n"
+	"The rest has no effect on Braid, which one line at INFO says of those that are\n"
+	"set,\n"
+	".Dq not heeded :\n"
 	".Bl -tag -width Ds\n";
 
 static const char tail[] =
@@ -181,6 +197,37 @@ static void print_row(const struct braid_param_row *row)
 	print_facts(row);
 }
 
+/* A row's half sentence as a whole one. */
+static void print_help(const char *help)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "%s.", help);
+	text[0] = (char)toupper((unsigned char)text[0]);
+	print_text(text);
+}
+
+/* Which of NCCL's variables has an effect here, and as what; which has none, and why. */
+static void print_nccl(void)
+{
+	fputs(nccl_head, stdout);
+	for (unsigned i = 0; i < braid_param_count; i++) {
+		const struct braid_param_row *row = &braid_param_rows[i];
+
+		if (!row->fallback)
+			continue;
+		printf(".It Ev %s Ta Ev BRAID_", row->fallback);
+		for (const char *p = row->name; *p; p++)
+			putchar(toupper((unsigned char)*p));
+		putchar('\n');
+	}
+	fputs(unheeded_head, stdout);
+	for (unsigned i = 0; i < braid_nccl_count; i++) {
+		printf(".It Ev %s\n", braid_nccl_rows[i].name);
+		print_help(braid_nccl_rows[i].why);
+	}
+}
+
 /* --- braid(1) ------------------------------------------------------------------------------ */
 
 const struct fabric_ops *const fabric_table[FABRIC_KINDS] = { 0 };
@@ -223,16 +270,6 @@ static void synopsis(const char *prog, const char *about, const struct opt *opts
 		if (o->type != OPT_EXAMPLE)
 			print_name(o, true);
 	}
-}
-
-/* A row's half sentence as a whole one. */
-static void print_help(const char *help)
-{
-	char text[256];
-
-	snprintf(text, sizeof(text), "%s.", help);
-	text[0] = (char)toupper((unsigned char)text[0]);
-	print_text(text);
 }
 
 static void options(const char *prog, const char *about, const struct opt *opts)
@@ -303,6 +340,7 @@ int main(int argc, char **argv)
 		fputs(head, stdout);
 		for (unsigned i = 0; i < braid_param_count; i++)
 			print_row(&braid_param_rows[i]);
+		print_nccl();
 		fputs(tail, stdout);
 	}
 	return fflush(stdout) == 0 && !ferror(stdout) ? rc : 1;

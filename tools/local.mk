@@ -19,6 +19,8 @@ tools_libtools_la_SOURCES = \
 	tools/compare_stat.c \
 	tools/compare_tool.c \
 	tools/compare_words.c \
+	tools/conf.c \
+	tools/conf.h \
 	tools/demo.c \
 	tools/diff.c \
 	tools/diff.h \
@@ -26,6 +28,7 @@ tools_libtools_la_SOURCES = \
 	tools/doctor/counters.c \
 	tools/doctor/doctor.h \
 	tools/doctor/doctor_int.h \
+	tools/doctor/env.c \
 	tools/doctor/gpu.c \
 	tools/doctor/kernel.c \
 	tools/doctor/limits.c \

@@ -29,7 +29,6 @@
 #include "topo/sys.h"
 
 enum {
-	FILTER_NAMES = sizeof(((struct braid_netdev_filter *)NULL)->names) / BRAID_NETDEV_NAME,
 	SPEED_GUESS = 10000,		/* Mb/s */
 	SPEED_MOST = 10000000,		/* more is a driver's way to say that it does not know */
 	SPEED_NONE_16 = 65535,		/* so is this, of older ones */
@@ -100,69 +99,6 @@ static bool has_prefix(const char *name, const char *prefix)
 }
 
 /* ------------------------------------------------------------------------------------ filter */
-
-int braid_netdev_filter_parse(const char *text, struct braid_netdev_filter *ret)
-{
-	struct braid_netdev_filter f = { .n = 0 };
-
-	text += strspn(text, " \t");
-	f.exclude = *text == '^';
-	text += f.exclude;
-	f.exact = *text == '=';
-	text += f.exact;
-	for (;; text++) {
-		size_t len;
-
-		text += strspn(text, " \t");
-		len = strcspn(text, ",:");
-		while (len && isblank((unsigned char)text[len - 1]))
-			len--;
-		if (len >= BRAID_NETDEV_NAME || (len && f.n == FILTER_NAMES))
-			return -EINVAL;
-		if (len)
-			memcpy(f.names[f.n++], text, len);
-		text += strcspn(text, ",");
-		if (!*text)
-			break;
-	}
-	*ret = f;
-	return 0;
-}
-
-bool braid_netdev_filter_match(const struct braid_netdev_filter *f, const char *name)
-{
-	bool found = false;
-
-	for (unsigned i = 0; i < f->n && !found; i++)
-		found = f->exact ? strcmp(name, f->names[i]) == 0 : has_prefix(name, f->names[i]);
-	return f->n == 0 || found != f->exclude;
-}
-
-bool braid_netdev_port_match(const char *filter, const char *name, unsigned num, int16_t *rail,
-			     int16_t *plane)
-{
-	const char *p = filter;
-	bool exclude = *p == '^', exact, found = false;
-
-	if (rail)
-		*rail = *plane = -1;
-	p += exclude;
-	exact = *p == '=';
-	p += exact;
-	if (!*p)
-		return true;
-	while (*p && !found) {
-		size_t len = strcspn(p, ","), host = strcspn(p, ":,");
-		bool same = exact ? strlen(name) == host && !strncmp(name, p, host) :
-				    !strncmp(name, p, host);
-
-		found = same && (host == len || (unsigned)atoi(p + host + 1) == num);
-		if (found && rail)
-			sscanf(p, "%*[^:,]:%*u:%5hd:%5hd", rail, plane);
-		p += len + (p[len] == ',');
-	}
-	return found != exclude;
-}
 
 int braid_netdev_port_number(const char *list, const char *name, unsigned num)
 {
@@ -634,15 +570,17 @@ static void say_why_none(struct says *w, const struct search *s)
 /* Fill s with the candidates there are; say why not. */
 static int look(struct search *s, struct says *w)
 {
+	char why[BRAID_FILTER_TEXT] = "";
 	struct ifaddrs *list;
 	int err;
 
-	err = braid_netdev_filter_parse(s->filter_text, &s->filter);
+	err = braid_netdev_filter_parse(s->filter_text, &s->filter, why, sizeof(why));
 	if (err) {
-		say(w, "interface filter '%s' has a name longer than %d letters, or more than %d "
-		    "names", s->filter_text, BRAID_NETDEV_NAME - 1, FILTER_NAMES);
+		say(w, "the interface filter '%s' can't be read: %s", s->filter_text, why);
 		return err;
 	}
+	if (!*s->sysroot)
+		braid_netdev_filter_resolve(&s->filter);
 	if (s->family != AF_UNSPEC && s->family != AF_INET && s->family != AF_INET6) {
 		say(w, "address family %d is neither IPv4 nor IPv6", s->family);
 		return -EAFNOSUPPORT;

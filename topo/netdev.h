@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "topo/filter.h"
+
 enum { BRAID_NETDEV_NAME = 16, BRAID_NETDEV_NAMES = 64, BRAID_NETDEV_PATH = 512,
        BRAID_NETDEVS_MAX = 128 };
 
@@ -39,29 +41,6 @@ struct braid_netdev {
 					 * functions of one port: 8 * dev_port + PCI function */
 };
 
-/* A parsed interface filter, NCCL_SOCKET_IFNAME's syntax. */
-struct braid_netdev_filter {
-	bool exclude;			/* ^ */
-	bool exact;			/* = */
-	unsigned n;
-	char names[32][BRAID_NETDEV_NAME];
-};
-
-/*
- * 0, or -EINVAL (a name too long, more than 32 names): *ret untouched.  Empty text, or marks
- * alone: n 0, which matches all.  As in NCCL, what follows a ':' in a name does not count; blanks
- * around a name, which no interface has, do not either.
- */
-int braid_netdev_filter_parse(const char *text, struct braid_netdev_filter *ret);
-bool braid_netdev_filter_match(const struct braid_netdev_filter *f, const char *name);
-
-/*
- * Of RDMA ports, NCCL_IB_HCA's syntax: "mlx5_0:1,mlx5_2", prefixes; ^ excludes, = matches whole
- * names.  Nothing matches all.  A port may be followed by its rail and plane, ":1:3:0"; if
- * not, they are -1.  Both may be NULL.
- */
-bool braid_netdev_port_match(const char *filter, const char *name, unsigned num, int16_t *rail,
-			     int16_t *plane);
 /* BRAID_IB_GID's: what the list says of that port by its name, "mlx5_0=3,mlx5_1:2=5", or -1. */
 int braid_netdev_port_number(const char *list, const char *name, unsigned num);
 

@@ -3,8 +3,10 @@
 #include "verbs/gid.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const uint8_t v4_prefix[12] = { [10] = 0xff, [11] = 0xff };
@@ -48,25 +50,73 @@ static bool is_addr(const uint8_t *raw, const struct sockaddr *sa)
 	       !memcmp(raw, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
 }
 
+int braid_gid_wish_parse(int family, const char *range, struct braid_gid_wish *ret)
+{
+	struct braid_gid_wish w = { .family = family };
+	char text[INET6_ADDRSTRLEN], *end;
+	size_t len = strcspn(range, "/");
+	unsigned long bits;
+	bool v4;
+
+	*ret = w;
+	if (!*range)
+		return 0;
+	if (len >= sizeof(text) || !range[len])
+		return -EINVAL;
+	snprintf(text, sizeof(text), "%.*s", (int)len, range);
+	bits = strtoul(range + len + 1, &end, 10);
+	v4 = inet_pton(AF_INET, text, w.range + 12) == 1;
+	if (v4)
+		memcpy(w.range, v4_prefix, sizeof(v4_prefix));
+	else if (inet_pton(AF_INET6, text, w.range) != 1)
+		return -EINVAL;
+	if (end == range + len + 1 || *end || bits > (v4 ? 32 : 128))
+		return -EINVAL;
+	w.bits = (unsigned)bits + (v4 ? 96 : 0);
+	w.has_range = true;
+	*ret = w;
+	return 0;
+}
+
+static bool is_wanted(const uint8_t *raw, const struct braid_gid_wish *w)
+{
+	if (w->family != AF_UNSPEC && is_v4(raw) != (w->family == AF_INET))
+		return false;
+	for (unsigned i = 0; w->has_range && i < w->bits; i++) {
+		if ((raw[i / 8] ^ w->range[i / 8]) >> (7 - i % 8) & 1)
+			return false;
+	}
+	return true;
+}
+
 /* 0: it can't be used; else the more the better. */
 static int score(const struct braid_gid *g, const struct sockaddr *addr, unsigned ifindex,
-		 const char **why)
+		 const struct braid_gid_wish *wish, const char **why)
 {
+	bool wished = wish && (wish->has_range || wish->family != AF_UNSPEC);
+	int more = 0;
+
 	if (is_zero(g->raw)) {
 		*why = "empty";
 		return 0;
 	}
+	if (wished && is_wanted(g->raw, wish))
+		more = 10;
+	if (g->ifindex && g->ifindex != ifindex && more && wish->has_range)
+		return more;
 	if (g->ifindex && g->ifindex != ifindex) {
 		*why = "another interface's";
 		return 0;
 	}
-	if (is_addr(g->raw, addr))
-		return 5;
+	if (is_addr(g->raw, addr)) {
+		*why = "not of the family or range that is asked for";
+		return more + 5;
+	}
 	*why = "not the address in use";
 	if (is_link_local(g->raw))
-		return 1;
+		return more + 1;
 	/* One of the family in use before one of the other. */
-	return is_v4(g->raw) == (addr->sa_family == AF_INET) ? 3 : 2;
+	return more + (is_v4(g->raw) == (addr->sa_family == AF_INET) ? 3 : 2);
 }
 
 static void say(char *why, size_t len, const struct braid_gid *g, const char *reason)
@@ -82,8 +132,8 @@ static void say(char *why, size_t len, const struct braid_gid *g, const char *re
 }
 
 int braid_gid_choose(const struct braid_gid *table, unsigned n, enum braid_gid_type type,
-		     const struct sockaddr *addr, unsigned ifindex, int forced, char *why,
-		     size_t len)
+		     const struct sockaddr *addr, unsigned ifindex, int forced,
+		     const struct braid_gid_wish *wish, char *why, size_t len)
 {
 	int best = BRAID_GID_NONE, best_score = 0;
 
@@ -100,7 +150,7 @@ int braid_gid_choose(const struct braid_gid *table, unsigned n, enum braid_gid_t
 		}
 		if (table[i].type != type)
 			continue;
-		s = score(&table[i], addr, ifindex, &reason);
+		s = score(&table[i], addr, ifindex, wish, &reason);
 		if (s > best_score) {
 			if (best != BRAID_GID_NONE)
 				say(why, len, &table[best], "a better one is there");

@@ -27,14 +27,27 @@ struct braid_gid {
 
 enum { BRAID_GIDS_MAX = 256, BRAID_GID_NONE = -1 };
 
+/* NCCL_IB_ADDR_FAMILY and _RANGE: entries that are preferred, whatever address is in use. */
+struct braid_gid_wish {
+	int family;			/* AF_UNSPEC: none */
+	bool has_range;
+	unsigned bits;			/* of range, as of raw */
+	uint8_t range[16];
+};
+
+/* range: "10.1.0.0/16", "fd00::/8", or "".  0, or -EINVAL: it is none, and *ret has none. */
+int braid_gid_wish_parse(int family, const char *range, struct braid_gid_wish *ret);
+
 /*
  * The best of n for a path from `addr`, of interface `ifindex`: its place in the table, or
  * BRAID_GID_NONE.  type: of these only.  `forced`: BRAID_GID_NONE, or the index that the user
- * wants, whatever it is.  `why`, if not NULL, gets what was passed over and why, in one line.
+ * wants, whatever it is.  `wish`: NULL, or what comes first where there is one of it; in a range
+ * that the user names also of another interface (a VLAN).  `why`, if not NULL, gets what was passed
+ * over and why, in one line.
  */
 int braid_gid_choose(const struct braid_gid *table, unsigned n, enum braid_gid_type type,
-		     const struct sockaddr *addr, unsigned ifindex, int forced, char *why,
-		     size_t len);
+		     const struct sockaddr *addr, unsigned ifindex, int forced,
+		     const struct braid_gid_wish *wish, char *why, size_t len);
 
 /* "RoCE v2", and an address as people write it. */
 const char *braid_gid_type_name(enum braid_gid_type type);

@@ -17,6 +17,7 @@
 #include "topo/netdev.h"
 #include "topo/pci.h"
 #include "verbs/cm.h"
+#include "verbs/hca.h"
 #include "verbs/wire.h"
 
 enum { VENDOR_SIW = 0x626d74 };		/* as it names itself: no IEEE number, "bmt" */
@@ -299,13 +300,15 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 		unsigned before = *count;
 		struct braid_port *p;
 		struct braid_dev *dev = NULL;
-		char name[BRAID_PORT_NAME];
+		char name[BRAID_PORT_NAME], variable[BRAID_PARAM_VARIABLE];
+		char left_out[BRAID_PARAM_VARIABLE + 32];
 		int16_t rail, plane;
 
 		snprintf(name, sizeof(name), "%s:%u", ctx->device->name, num);
-		if (!braid_netdev_port_match(braid_param.ib_hca, ctx->device->name, num, &rail,
-					     &plane)) {
-			note(why, len, name, "is not in BRAID_IB_HCA");
+		if (!braid_hca_takes(ctx, num, &rail, &plane)) {
+			snprintf(left_out, sizeof(left_out), "is left out by %s",
+				 braid_param_variable("ib_hca", variable));
+			note(why, len, name, left_out);
 			continue;
 		}
 		p = port_new(ctx, num, &reason);
@@ -347,7 +350,9 @@ int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, cha
 	int n = 0;
 
 	if (braid_param.ib_disable) {
-		snprintf(why, len, "BRAID_IB_DISABLE or NCCL_IB_DISABLE is set");
+		char name[BRAID_PARAM_VARIABLE];
+
+		snprintf(why, len, "%s is set", braid_param_variable("ib_disable", name));
 		return 0;
 	}
 	if (braid_ibv_load(why, len))
@@ -355,6 +360,7 @@ int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, cha
 	list = braid_ibv.get_device_list(&n);
 	if (!list || !n)
 		note(why, len, "libibverbs", "knows no RDMA device");
+	braid_hca_begin();
 	for (int i = 0; list && i < n; i++) {
 		struct ibv_context *ctx = braid_ibv.open_device(list[i]);
 
@@ -366,6 +372,7 @@ int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, cha
 		if (!ports_of(ctx, table, count, max, why, len))
 			device_close(ctx);
 	}
+	braid_hca_end();
 	if (list)
 		braid_ibv.free_device_list(list);
 	if (ports)

@@ -565,10 +565,15 @@ static int pick_gid(struct braid_wire *w, const struct braid_dev *dev, enum brai
 {
 	struct braid_gid table[BRAID_GIDS_MAX];
 	unsigned n = braid_port_gids(w->port, table, BRAID_GIDS_MAX);
+	struct braid_gid_wish wish;
 	char why[400];
-	int i = braid_gid_choose(table, n, type, &dev->net.addr.sa, dev->net.ifindex,
-				 wanted_gid(w->port), why, sizeof(why));
+	int i;
 
+	braid_gid_wish_parse(!strcmp(braid_param.ib_addr_family, "AF_INET") ? AF_INET :
+			     !strcmp(braid_param.ib_addr_family, "AF_INET6") ? AF_INET6 : AF_UNSPEC,
+			     braid_param.ib_addr_range, &wish);
+	i = braid_gid_choose(table, n, type, &dev->net.addr.sa, dev->net.ifindex,
+			     wanted_gid(w->port), &wish, why, sizeof(why));
 	if (i == BRAID_GID_NONE)
 		return -EADDRNOTAVAIL;
 	*ret = table[i];
@@ -581,12 +586,13 @@ static int pick_gid(struct braid_wire *w, const struct braid_dev *dev, enum brai
 static int no_gid(struct braid_setup *s)
 {
 	const struct braid_port *p = braid_port_of(s->dev);
+	char name[BRAID_PARAM_VARIABLE];
 	int index = wanted_gid(p);
 
 	if (index != BRAID_GID_NONE)
 		snprintf(s->why, sizeof(s->why), "wrong GID: index %d is empty, or not of the "
-			 "peer's RoCE version; unset %s", index,
-			 own_gid(p) == BRAID_GID_NONE ? "NCCL_IB_GID_INDEX" : "BRAID_IB_GID");
+			 "peer's RoCE version; unset %s", index, own_gid(p) == BRAID_GID_NONE ?
+			 braid_param_variable("ib_gid_index", name) : "BRAID_IB_GID");
 	return -EADDRNOTAVAIL;
 }
 
@@ -600,9 +606,13 @@ static void add_gid(struct braid_wire_blob *b, const struct braid_gid *g)
 static int gids_for(struct braid_wire *w, const struct braid_dev *dev,
 		    const struct braid_wire_blob *peer, struct braid_wire_blob *b)
 {
-	static const enum braid_gid_type roce[] = { BRAID_GID_ROCE_V2, BRAID_GID_ROCE_V1 };
+	enum braid_gid_type roce[] = { BRAID_GID_ROCE_V2, BRAID_GID_ROCE_V1 };
 	struct braid_gid g;
 
+	if (braid_param.ib_roce_version == 1) {
+		roce[0] = BRAID_GID_ROCE_V1;
+		roce[1] = BRAID_GID_ROCE_V2;
+	}
 	if (w->port->fabric == BRAID_FABRIC_IWARP)
 		return 0;
 	if (w->port->fabric == BRAID_FABRIC_IB) {

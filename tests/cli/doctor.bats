@@ -180,7 +180,7 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	put etc/nccl.conf "NCCL_IB_TIMEOUT=99" "NCCL_NET=Socket"
 	doctor --only nccl-values
 	[[ $flat == *"NCCL_IB_TIMEOUT=99 is not from 1 to 31"* ]]
-	[[ $flat == *"sed -i 's|^NCCL_IB_TIMEOUT=.*||' /etc/nccl.conf"* ]]
+	[[ $flat == *"sudo sed -i '/^NCCL_IB_TIMEOUT=/d' /etc/nccl.conf # line 1"* ]]
 	put home/me/.nccl.conf "NCCL_IB_RETRY_CNT=9"
 	variables HOME=/home/me
 	doctor --only nccl-values
@@ -188,6 +188,77 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	variables NCCL_IB_TIMEOUT=20		# the environment wins
 	doctor --only nccl-values
 	[[ $flat != *"is not from"* ]]
+}
+
+@test "a value from a file is mended in that file, whatever the check" {
+	put etc/nccl.conf "# site" "NCCL_IB_HCA=\"mlx5_0\"" "NCCL_SOCKET_FAMILY=IPv6"
+	variables
+	doctor --only rdma-hca
+	[[ $flat == *"Braid reads mlx5_0, NCCL itself something else"* ]]
+	[[ $flat == *"sudo sed -i 's|^NCCL_IB_HCA=.*|NCCL_IB_HCA=mlx5_0|' /etc/nccl.conf # line 2"* ]]
+	doctor --only nccl-values
+	[[ $flat == *"NCCL_SOCKET_FAMILY=IPv6 is not AF_INET or AF_INET6, and has no effect"* ]]
+	[[ $flat == *"'/^NCCL_SOCKET_FAMILY=/d' /etc/nccl.conf # line 3"* ]]
+	put home/me/.nccl.conf "NCCL_SOCKET_IFNAME=ens"
+	variables HOME=/home/me
+	doctor --only net-interface
+	[[ $flat == *"sed -i 's|^NCCL_SOCKET_IFNAME=.*|NCCL_SOCKET_IFNAME=eth0|' /home/me/.nccl.conf # line 1"* ]]
+	put elsewhere.conf "NCCL_SOCKET_IFNAME=eno"
+	variables HOME=/home/me NCCL_CONF_FILE=/elsewhere.conf
+	doctor --only net-interface
+	[[ $flat == *"NCCL_SOCKET_IFNAME=eno leaves no interface"*" /elsewhere.conf # line 1"* ]]
+}
+
+@test "the home of ~/.nccl.conf is the password file's before NCCL 2.30, and HOME since" {
+	put etc/passwd "root:x:0:0::/root:/bin/sh" "me:x:1000:1000::/users/me:/bin/sh"
+	put proc/self/status "Name:	job" "Uid:	1000	1000	1000	1000" "CapEff:	0" \
+		"Cpus_allowed_list:	0-31"
+	put users/me/.nccl.conf "NCCL_IB_RETRY_CNT=9"
+	put home/me/.nccl.conf "NCCL_IB_RETRY_CNT=10"
+	variables HOME=/home/me
+	libraries none 22809
+	doctor --only nccl-values
+	[[ $flat == *"NCCL_IB_RETRY_CNT=9 is not from 0 to 7"*" /users/me/.nccl.conf # line 1"* ]]
+	libraries none 23007
+	doctor --only nccl-values
+	[[ $flat == *"NCCL_IB_RETRY_CNT=10 is not from 0 to 7"*" /home/me/.nccl.conf # line 1"* ]]
+}
+
+@test "each element of a filter is looked at" {
+	variables NCCL_IB_HCA=mlx5_0,mlxl5_1,mlx5_2:0
+	doctor --only rdma-hca
+	[ "${output%% *}" = warn ]
+	[[ $flat == *"'mlxl5_1', 'mlx5_2:0' matches no RDMA port"* ]]
+	variables NCCL_IB_HCA=^=mlx5_0,^=mlx5_1
+	doctor --only rdma-hca
+	[[ $flat == *"Braid reads ^=mlx5_0,mlx5_1, NCCL itself something else"* ]]
+	[[ $flat == *"export NCCL_IB_HCA=^=mlx5_0,mlx5_1"* ]]
+	variables NCCL_IB_HCA=mlx5_0,^mlx5_1
+	doctor --only rdma-hca
+	[ "${output%% *}" = fail ]
+	[[ $flat == *"can't be read: a mark"* ]]
+	variables NCCL_IB_HCA=^mlx4
+	doctor --only rdma-hca
+	[ "${output%% *}" = note ]
+	variables NCCL_SOCKET_IFNAME=eth,ens
+	doctor --only net-interface
+	[ "${output%% *}" = warn ]
+	[[ $flat == *"NCCL_SOCKET_IFNAME=eth,ens: 'ens' matches no interface"* ]]
+	variables BRAID_SOCKET_IFNAME=^lo,^eth1
+	doctor --only net-interface
+	[[ $flat == *"BRAID_SOCKET_IFNAME=^lo,^eth1: Braid reads ^lo,eth1"* ]]
+}
+
+@test "NCCL's numbers are read as NCCL reads them" {
+	variables NCCL_IB_TC=0x6a NCCL_IB_DISABLE=2 NCCL_IB_RETRY_CNT=010
+	doctor --only nccl-values,nccl-disabled
+	[[ $flat != *"no number"* && $flat == *"NCCL_IB_DISABLE=2: NCCL's own code uses no RDMA"* ]]
+	[[ $flat == *"NCCL_IB_RETRY_CNT=010 is not from 0 to 7"* ]]
+	doctor --only rdma-class
+	[[ $flat == *"NCCL_IB_TC=106 is no DSCP times 4"* ]]
+	variables "NCCL_IB_TIMEOUT=22 # seconds"
+	doctor --only nccl-values
+	[[ $flat == *"is no number: NCCL reads 22"* ]]
 }
 
 @test "a limit is mended where it comes from" {

@@ -290,6 +290,7 @@ bad_gpu_library() { libraries libcuda.so.1 23003; says fail "libcuda.so.1 can't 
 
 bad_nccl_misspelt() { variables NCCL_SOKCET_IFNAME=eth0; says warn "NCCL_SOKCET_IFNAME is no variable of NCCL's: NCCL_SOCKET_IFNAME?" "export NCCL_SOCKET_IFNAME='eth0'"; }
 bad_nccl_values() { variables NCCL_IB_TIMEOUT=99; says warn "NCCL_IB_TIMEOUT=99 is not from 1 to 31" "unset NCCL_IB_TIMEOUT"; }
+bad_nccl_unheeded() { variables NCCL_IB_QPS_PER_CONNECTION=4; says note "NCCL_IB_QPS_PER_CONNECTION=4 is not heeded by Braid: BRAID_LANES" "man braid-params"; }
 bad_nccl_conflicts() { variables NCCL_IB_DISABLE=1 NCCL_IB_HCA=mlx5_0; says warn "NCCL_IB_HCA=mlx5_0 beside NCCL_IB_DISABLE=1" "unset NCCL_IB_HCA"; }
 bad_nccl_disabled() { variables NCCL_SHM_DISABLE=1; says warn "ranks of one host go through the network" "unset NCCL_SHM_DISABLE"; }
 bad_nccl_files() { variables NCCL_TOPO_FILE=/nowhere.xml; says fail "NCCL_TOPO_FILE names /nowhere.xml" "unset NCCL_TOPO_FILE"; }
@@ -301,7 +302,7 @@ bad_braid_parameters() { variables BRAID_LANES=99; says fail "BRAID_LANES=99 is 
 
 bad_plugin_load() { no_plugin; says fail "can't load the plugin 'braid'" "NCCL_NET_PLUGIN=braid"; }
 bad_plugin_name() { variables NCCL_NET_PLUGIN=st; says fail "'st' is the beginning of STATIC_PLUGIN" "NCCL_NET_PLUGIN=braid"; }
-bad_plugin_net() { variables NCCL_NET_PLUGIN=braid NCCL_NET=Briad; says fail "NCCL_NET=Briad, and no plugin" "export NCCL_NET='Braid'"; }
+bad_plugin_net() { variables NCCL_NET_PLUGIN=braid NCCL_NET=Briad; says fail "NCCL_NET=Briad, and no plugin" "export NCCL_NET=Braid"; }
 bad_plugin_devices() { plugin 0 ''; says fail "Braid has no device: nothing is plugged in" "braid info"; }
 bad_plugin_fallback() { no_plugin; variables NCCL_NET_PLUGIN=braid; says fail "silent fallback: NCCL goes on with its own IB" "NCCL_NET=Braid"; }
 bad_plugin_transports() { plugin 2 '"tcp"'; says fail "silent fallback: 3 RDMA ports are active, but Braid would use TCP alone: verbs: libibverbs is too old" "braid info"; }

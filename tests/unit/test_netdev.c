@@ -382,9 +382,12 @@ static void a_filter_chooses_as_in_nccl(void **state)
 		{ ",", "ib0 ibs2" },
 		{ " ", "ib0 ibs2" },
 		{ ":3", "ib0 ibs2" },
-		/* The marks are marks in this order and at the start only. */
-		{ "=^eth0", "" },
-		{ "eth0,^eth1", "eth0" },
+		/* Marks before each name, or the other way round; quotes. */
+		{ "^=eth0,^=eth1", "docker0 virbr0 ib0 ibs2" },
+		{ "=eth0,=eth1", "eth0 eth1" },
+		{ "^docker,^virbr,^ib", "eth0 eth1" },
+		{ "=^eth0", "docker0 virbr0 eth1 ib0 ibs2" },
+		{ "\"eth0,eth1\"", "eth0 eth1" },
 	};
 
 	(void)state;
@@ -403,32 +406,113 @@ static void a_filter_is_parsed_into_marks_and_names(void **state)
 		const char *text;
 		bool exclude, exact;
 		const char *names[4];
+		bool odd;		/* not as NCCL reads it */
+		const char *plain;
 	} rows[] = {
-		{ "", false, false, { NULL } },
-		{ "eth0", false, false, { "eth0" } },
-		{ "^eth0", true, false, { "eth0" } },
-		{ "=eth0", false, true, { "eth0" } },
-		{ "^=a,b,c", true, true, { "a", "b", "c" } },
-		{ "a:1,b:2:3", false, false, { "a", "b" } },
-		{ "^^a", true, false, { "^a" } },
-		{ "==a", false, true, { "=a" } },
-		{ "123456789012345", false, false, { "123456789012345" } },
-		{ "a b", false, false, { "a b" } },
-		{ "a:0123456789012345678", false, false, { "a" } },
+		{ "", false, false, { NULL }, false, "" },
+		{ "eth0", false, false, { "eth0" }, false, "eth0" },
+		{ "^eth0", true, false, { "eth0" }, false, "^eth0" },
+		{ "=eth0", false, true, { "eth0" }, false, "=eth0" },
+		{ "^=a,b,c", true, true, { "a", "b", "c" }, false, "^=a,b,c" },
+		{ "a:1,b:2:3", false, false, { "a", "b" }, false, "a:1,b:2:3" },
+		{ "a::3,b:::4", false, false, { "a", "b" }, false, "a::3,b:::4" },
+		{ "a:,b:-1", false, false, { "a", "b" }, false, "a,b" },
+		{ "a,,b,", false, false, { "a", "b" }, false, "a,b" },
+		{ "^", true, false, { NULL }, false, "^" },
+		{ "123456789012345", false, false, { "123456789012345" }, false,
+		  "123456789012345" },
+		{ "a b", false, false, { "a b" }, false, "a b" },
+		{ "a:0123456789012345678", false, false, { "a" }, false, "a:0" },
+		{ "mlx5_0:x", false, false, { "mlx5_0" }, false, "mlx5_0:0" },
+		/* What NCCL takes for parts of names, and can have one meaning only. */
+		{ "^=a,^=b", true, true, { "a", "b" }, true, "^=a,b" },
+		{ "^=a,^b,=c", true, true, { "a", "b", "c" }, true, "^=a,b,c" },
+		{ "=a,=b", false, true, { "a", "b" }, true, "=a,b" },
+		{ "^lo,^eth0", true, false, { "lo", "eth0" }, true, "^lo,eth0" },
+		{ "==a", false, true, { "a" }, true, "=a" },
+		{ "=^a", true, true, { "a" }, true, "^=a" },
+		{ "\"mlx5_0\"", false, false, { "mlx5_0" }, true, "mlx5_0" },
+		{ "'^=a,b'", true, true, { "a", "b" }, true, "^=a,b" },
+		{ "'a',\"b\"", false, false, { "a", "b" }, true, "a,b" },
+		{ "a, b", false, false, { "a", "b" }, true, "a,b" },
+		{ " ^ a\t,b ", true, false, { "a", "b" }, true, "^a,b" },
+		{ "a : 1", false, false, { "a" }, false, "a:1" },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct braid_netdev_filter f;
+		char plain[64];
 		unsigned n = 0;
 
 		memset(&f, 0x5a, sizeof(f));
-		assert_int_equal(braid_netdev_filter_parse(rows[i].text, &f), 0);
+		if (braid_netdev_filter_parse(rows[i].text, &f, NULL, 0))
+			fail_msg("'%s' is refused", rows[i].text);
 		assert_int_equal(f.exclude, rows[i].exclude);
 		assert_int_equal(f.exact, rows[i].exact);
+		if (f.odd != rows[i].odd)
+			fail_msg("'%s' is %sodd", rows[i].text, f.odd ? "" : "not ");
 		for (; rows[i].names[n]; n++)
-			assert_string_equal(f.names[n], rows[i].names[n]);
+			assert_string_equal(f.item[n].name, rows[i].names[n]);
 		assert_int_equal(f.n, n);
+		braid_netdev_filter_format(&f, plain, sizeof(plain));
+		assert_string_equal(plain, rows[i].plain);
+	}
+}
+
+static void marks_that_differ_are_refused(void **state)
+{
+	static const char *const rows[] = { "=a,^b", "a,^b", "a,=b", "^a,=b", "^=a,b,=^c,^^d",
+					    "^^a", "^=^a" };
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct braid_netdev_filter f;
+		char text[BRAID_FILTER_TEXT] = "";
+
+		if (braid_netdev_filter_parse(rows[i], &f, text, sizeof(text)) != -EINVAL)
+			fail_msg("'%s' is taken", rows[i]);
+		assert_non_null(strstr(text, "mark"));
+		assert_int_equal(find(full, rows[i], AF_INET), -EINVAL);
+		assert_non_null(strstr(why, rows[i]));
+	}
+}
+
+static void a_port_has_a_name_and_a_number(void **state)
+{
+	static const struct {
+		const char *text, *name;
+		unsigned num;
+		bool match;
+		int rail, plane;
+	} rows[] = {
+		{ "", "mlx5_0", 1, true, -1, -1 },
+		{ "mlx5", "mlx5_0", 1, true, -1, -1 },
+		{ "mlx5_0:1", "mlx5_0", 1, true, -1, -1 },
+		{ "mlx5_0:1", "mlx5_0", 2, false, -1, -1 },
+		{ "mlx5_0:0", "mlx5_0", 1, false, -1, -1 },
+		{ "mlx5_0:", "mlx5_0", 2, true, -1, -1 },
+		{ "mlx5_1,mlx5_0:2:3:4", "mlx5_0", 2, true, 3, 4 },
+		{ "^mlx5_0:1", "mlx5_0", 1, false, -1, -1 },
+		{ "^mlx5_0:1", "mlx5_0", 2, true, -1, -1 },
+		{ "=mlx5_1", "mlx5_10", 1, false, -1, -1 },
+		{ "^=mlx5_0,^=mlx5_1", "mlx5_1", 1, false, -1, -1 },
+		{ "=mlx5_0,=mlx5_1", "mlx5_1", 1, true, -1, -1 },
+		{ "\"mlx5_0\"", "mlx5_0", 1, true, -1, -1 },
+		{ "mlxl5_0", "mlx5_0", 1, false, -1, -1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct braid_netdev_filter f;
+		int16_t rail, plane;
+
+		assert_int_equal(braid_netdev_filter_parse(rows[i].text, &f, NULL, 0), 0);
+		if (braid_netdev_port_match(&f, rows[i].name, rows[i].num, &rail, &plane) !=
+		    rows[i].match)
+			fail_msg("'%s' and %s:%u", rows[i].text, rows[i].name, rows[i].num);
+		assert_int_equal(rail, rows[i].rail);
+		assert_int_equal(plane, rows[i].plane);
 	}
 }
 
@@ -437,21 +521,26 @@ static void a_filter_too_big_is_refused_untouched(void **state)
 	static const char thirty_two[] = "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,"
 					 "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p";
 	struct braid_netdev_filter f, before;
-	char text[128];
+	char text[2 * BRAID_FILTER_NAME];
 
 	(void)state;
 	memset(&f, 0x5a, sizeof(f));
 	before = f;
-	assert_int_equal(braid_netdev_filter_parse("1234567890123456", &f), -EINVAL);
-	assert_int_equal(braid_netdev_filter_parse("a,1234567890123456,b", &f), -EINVAL);
+	memset(text, 'x', sizeof(text));
+	text[BRAID_FILTER_NAME] = '\0';
+	assert_int_equal(braid_netdev_filter_parse(text, &f, NULL, 0), -EINVAL);
+	memset(text, 'x', sizeof(text));
+	memcpy(text, "a,", 2);
+	text[BRAID_FILTER_NAME + 2] = '\0';
+	assert_int_equal(braid_netdev_filter_parse(text, &f, NULL, 0), -EINVAL);
 	snprintf(text, sizeof(text), "%s,x", thirty_two);
-	assert_int_equal(braid_netdev_filter_parse(text, &f), -EINVAL);
+	assert_int_equal(braid_netdev_filter_parse(text, &f, NULL, 0), -EINVAL);
 	assert_memory_equal(&f, &before, sizeof(f));
+	assert_int_equal(find(full, text, AF_INET), -EINVAL);
+	assert_non_null(strstr(why, "32 names"));
 	snprintf(text, sizeof(text), "^%s,,", thirty_two);
-	assert_int_equal(braid_netdev_filter_parse(text, &f), 0);
+	assert_int_equal(braid_netdev_filter_parse(text, &f, NULL, 0), 0);
 	assert_int_equal(f.n, 32);
-	assert_int_equal(find(full, "1234567890123456", AF_INET), -EINVAL);
-	assert_non_null(strstr(why, "1234567890123456"));
 }
 
 static void each_interface_gives_its_best_address(void **state)
@@ -1158,6 +1247,8 @@ int main(void)
 		T(with_no_filter_the_order_is_that_of_nccl),
 		T(a_filter_chooses_as_in_nccl),
 		T(a_filter_is_parsed_into_marks_and_names),
+		T(marks_that_differ_are_refused),
+		T(a_port_has_a_name_and_a_number),
 		T(a_filter_too_big_is_refused_untouched),
 		T(each_interface_gives_its_best_address),
 		T(ipv4_wins_on_each_interface_by_itself),

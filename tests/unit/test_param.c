@@ -25,7 +25,7 @@
 #include "core/log.h"
 #include "core/param.h"
 
-enum { WARNS_MAX = 8 };
+enum { WARNS_MAX = 16 };
 
 static struct {
 	unsigned n;
@@ -37,6 +37,14 @@ static void keep(enum braid_log_level level, const char *file, int line, const c
 	(void)file;
 	(void)line;
 	if (level == BRAID_LOG_WARN && warns.n < WARNS_MAX)
+		snprintf(warns.text[warns.n++], sizeof(warns.text[0]), "%s", text);
+}
+
+static void keep_infos(enum braid_log_level level, const char *file, int line, const char *text)
+{
+	(void)file;
+	(void)line;
+	if (level == BRAID_LOG_INFO && warns.n < WARNS_MAX)
 		snprintf(warns.text[warns.n++], sizeof(warns.text[0]), "%s", text);
 }
 
@@ -252,7 +260,7 @@ static void values_and_ranges_read_as_people_write_them(void **state)
 		assert_string_equal(text, rows[i].range);
 	}
 	braid_param_range(find("socket_ifname"), text, sizeof(text));
-	assert_string_equal(text, "at most 255 bytes");
+	assert_string_equal(text, "at most 1023 bytes");
 }
 
 static void a_short_buffer_cuts_the_text(void **state)
@@ -332,6 +340,7 @@ static int run_load(const struct load_case *c)
 #define LONG_16 "0123456789abcdef"
 #define LONG_64 LONG_16 LONG_16 LONG_16 LONG_16
 #define LONG_256 LONG_64 LONG_64 LONG_64 LONG_64
+#define LONG_1024 LONG_256 LONG_256 LONG_256 LONG_256
 
 static const struct load_case load_cases[] = {
 	{ .env = { "PATH=/bin" }, .name = "lanes", .value = "0" },
@@ -343,7 +352,7 @@ static const struct load_case load_cases[] = {
 	/* Empty is not set. */
 	{ .env = { "BRAID_TRANSPORTS=" }, .name = "transports", .value = "verbs,tcp" },
 	{ .env = { "BRAID_LANES=" }, .name = "lanes", .value = "0" },
-	{ .env = { "BRAID_SNDBUF=", "NCCL_SOCKET_SNDBUF=1m" }, .name = "sndbuf",
+	{ .env = { "BRAID_SNDBUF=", "NCCL_SOCKET_SNDBUF=1048576" }, .name = "sndbuf",
 	  .value = "1048576" },
 	/* A bad value: variable, value, range; the default stays. */
 	{ .env = { "BRAID_LANES=99" }, .err = -EINVAL, .n_warns = 1,
@@ -361,8 +370,8 @@ static const struct load_case load_cases[] = {
 	{ .env = { "NCCL_SOCKET_FAMILY=inet6" }, .n_warns = 1,
 	  .says = { "NCCL_SOCKET_FAMILY", "'inet6'", "ignored" },
 	  .name = "socket_family", .value = "" },
-	{ .env = { "BRAID_CONGESTION=" LONG_256 }, .err = -EINVAL, .n_warns = 1,
-	  .says = { "BRAID_CONGESTION", "'" LONG_64 "'", "255" }, .name = "congestion",
+	{ .env = { "BRAID_CONGESTION=" LONG_1024 }, .err = -EINVAL, .n_warns = 1,
+	  .says = { "BRAID_CONGESTION", "'" LONG_64 "'", "1023" }, .name = "congestion",
 	  .value = "" },
 	/* NCCL's variables. */
 	{ .env = { "NCCL_SOCKET_IFNAME=^docker" }, .name = "socket_ifname", .value = "^docker" },
@@ -371,10 +380,40 @@ static const struct load_case load_cases[] = {
 	{ .env = { "NCCL_SOCKET_SNDBUF=65536" }, .name = "sndbuf", .value = "65536" },
 	{ .env = { "NCCL_SOCKET_SNDBUF=-1" }, .name = "sndbuf", .value = "0" },
 	{ .env = { "NCCL_SOCKET_SNDBUF=much" }, .n_warns = 1,
-	  .says = { "NCCL_SOCKET_SNDBUF", "'much'", "0 to 1g" }, .name = "sndbuf", .value = "0" },
+	  .says = { "NCCL_SOCKET_SNDBUF", "'much'", "taken for 0" }, .name = "sndbuf",
+	  .value = "0" },
+	/* Their numbers are read as NCCL reads them. */
+	{ .env = { "NCCL_IB_TC=0x6a" }, .name = "ib_tc", .value = "106" },
+	{ .env = { "NCCL_IB_TC=010" }, .name = "ib_tc", .value = "8" },
+	{ .env = { "BRAID_IB_TC=010" }, .name = "ib_tc", .value = "10" },
+	{ .env = { "NCCL_IB_TC=  104  " }, .name = "ib_tc", .value = "104" },
+	{ .env = { "NCCL_IB_TC=+104" }, .name = "ib_tc", .value = "104" },
+	{ .env = { "NCCL_IB_TC=-1" }, .name = "ib_tc", .value = "0" },
+	{ .env = { "NCCL_IB_TC=256" }, .n_warns = 1, .says = { "NCCL_IB_TC", "'256'", "ignored" },
+	  .name = "ib_tc", .value = "0" },
+	{ .env = { "NCCL_IB_TC=99999999999999999999" }, .n_warns = 1, .says = { "ignored" },
+	  .name = "ib_tc", .value = "0" },
+	{ .env = { "NCCL_IB_DISABLE=2" }, .name = "ib_disable", .value = "1" },
+	{ .env = { "NCCL_IB_DISABLE=-1" }, .name = "ib_disable", .value = "1" },
+	{ .env = { "NCCL_IB_DISABLE=0x0" }, .name = "ib_disable", .value = "0" },
+	{ .env = { "NCCL_IB_DISABLE=yes" }, .n_warns = 1, .says = { "'yes'", "taken for 0" },
+	  .name = "ib_disable", .value = "0" },
+	{ .env = { "NCCL_IB_GID_INDEX=3 # eth0" }, .n_warns = 1, .says = { "taken for 3" },
+	  .name = "ib_gid_index", .value = "3" },
+	{ .env = { "NCCL_IB_GID_INDEX=-2" }, .name = "ib_gid_index", .value = "-1" },
+	{ .env = { "NCCL_SOCKET_SNDBUF=64k" }, .n_warns = 1, .says = { "'64k'", "taken for 64," },
+	  .name = "sndbuf", .value = "64" },
+	{ .env = { "NCCL_IB_AR_THRESHOLD=-2" }, .name = "ib_ar_threshold", .value = "8192" },
+	{ .env = { "NCCL_IB_TIMEOUT=22" }, .name = "ib_timeout", .value = "22" },
+	{ .env = { "NCCL_IB_RETRY_CNT=7" }, .name = "ib_retry", .value = "7" },
+	{ .env = { "NCCL_IB_ROCE_VERSION_NUM=1" }, .name = "ib_roce_version", .value = "1" },
+	{ .env = { "NCCL_IB_ADDR_FAMILY=AF_INET6" }, .name = "ib_addr_family",
+	  .value = "AF_INET6" },
+	{ .env = { "NCCL_IB_ADDR_RANGE=10.1.0.0/16" }, .name = "ib_addr_range",
+	  .value = "10.1.0.0/16" },
 	{ .env = { "NCCL_SOCKET_SNDBUF=much", "BRAID_SNDBUF=1k" }, .name = "sndbuf",
 	  .value = "1024" },
-	{ .env = { "NCCL_SOCKET_IFNAME=" LONG_256 }, .n_warns = 1,
+	{ .env = { "NCCL_SOCKET_IFNAME=" LONG_1024 }, .n_warns = 1,
 	  .says = { "NCCL_SOCKET_IFNAME", "ignored" }, .name = "socket_ifname", .value = "" },
 	{ .env = { "BRAID_SNDBUF=-1" }, .err = -EINVAL, .n_warns = 1,
 	  .says = { "BRAID_SNDBUF", "'-1'" }, .name = "sndbuf", .value = "0" },
@@ -406,6 +445,114 @@ static void load_reads_the_environment_once_and_says_what_is_wrong(void **state)
 		assert_int_equal(waitpid(pid, &status, 0), pid);
 		if (status)
 			fail_msg("case %zu, %s", i, load_cases[i].env[0]);
+	}
+}
+
+static void what_is_not_heeded_is_told_once(void **state)
+{
+	static const char *const both[] = { "NCCL_IB_USE_INLINE=1", "NCCL_SOCKET_NTHREADS=8",
+					    "NCCL_IB_TC=104", "NCCL_NET_GDR_LEVEL=PHB",
+					    "NCCL_IB_ECE_ENABLE=" };
+	int status = -1;
+	pid_t pid;
+
+	(void)state;
+	fflush(stdout);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		clearenv();
+		for (size_t i = 0; i < sizeof(both) / sizeof(both[0]); i++)
+			putenv((char *)(uintptr_t)both[i]);
+		braid_log_to(keep_infos);
+		braid_param_load();
+		braid_param_load();
+		fprintf(stderr, "%s\n", warns.text[0]);
+		exit(!(warns.n == 1 && strstr(warns.text[0], "not heeded: ") &&
+		       strstr(warns.text[0], "NCCL_IB_USE_INLINE=1 (") &&
+		       strstr(warns.text[0], "NCCL_SOCKET_NTHREADS=8 (") &&
+		       strstr(warns.text[0], "BRAID_LANES") && !strstr(warns.text[0], "ECE") &&
+		       !strstr(warns.text[0], "IB_TC") && !strstr(warns.text[0], "GDR_LEVEL")));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void all_that_is_not_heeded_fits_in_lines(void **state)
+{
+	static char set[128][128];
+	int status = -1;
+	pid_t pid;
+
+	(void)state;
+	fflush(stdout);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		unsigned said = 0;
+
+		clearenv();
+		for (unsigned i = 0; i < braid_nccl_count; i++) {
+			snprintf(set[i], sizeof(set[i]), "%s=%0*d", braid_nccl_rows[i].name,
+				 i % 2 ? 1 : 60, 1);
+			putenv(set[i]);
+		}
+		braid_log_to(keep_infos);
+		braid_param_load();
+		for (unsigned i = 0; i < braid_nccl_count; i++) {
+			for (unsigned k = 0; k < warns.n; k++)
+				said += strstr(warns.text[k], braid_nccl_rows[i].why) != NULL &&
+					strstr(warns.text[k], braid_nccl_rows[i].name) != NULL;
+		}
+		fprintf(stderr, "%u in %u lines\n", said, warns.n);
+		exit(said < braid_nccl_count);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void a_message_names_the_variable_that_was_set(void **state)
+{
+	static const char *const rows[][2] = {
+		{ "NCCL_IB_HCA=mlx5", "NCCL_IB_HCA" }, { "BRAID_IB_HCA=mlx5", "BRAID_IB_HCA" },
+		{ "LANG=C", "BRAID_IB_HCA" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		int status = -1;
+		pid_t pid;
+
+		fflush(stdout);
+		pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0) {
+			char name[BRAID_PARAM_VARIABLE];
+
+			clearenv();
+			putenv((char *)(uintptr_t)rows[i][0]);
+			braid_param_load();
+			exit(strcmp(braid_param_variable("ib_hca", name), rows[i][1]) != 0);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
+}
+
+static void no_variable_is_heeded_and_not_heeded(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < braid_nccl_count; i++) {
+		const struct braid_nccl_row *row = &braid_nccl_rows[i];
+
+		assert_int_equal(strncmp(row->name, "NCCL_", 5), 0);
+		assert_true(row->least <= row->most && strlen(row->why) > 10);
+		assert_int_not_equal(row->why[strlen(row->why) - 1], '.');
+		for (unsigned k = 0; k < braid_param_count; k++)
+			assert_false(braid_param_rows[k].fallback &&
+				     !strcmp(braid_param_rows[k].fallback, row->name));
+		for (unsigned k = 0; k < i; k++)
+			assert_string_not_equal(row->name, braid_nccl_rows[k].name);
 	}
 }
 
@@ -448,6 +595,10 @@ int main(void)
 		T(the_nearest_name_is_the_one_that_was_meant),
 		T(load_reads_the_environment_once_and_says_what_is_wrong),
 		T(load_without_any_environment_is_fine),
+		T(what_is_not_heeded_is_told_once),
+		T(all_that_is_not_heeded_fits_in_lines),
+		T(a_message_names_the_variable_that_was_set),
+		T(no_variable_is_heeded_and_not_heeded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

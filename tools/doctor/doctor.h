@@ -42,6 +42,12 @@ void doctor_find(struct doctor *d, enum level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* The line that mends what was found last. */
 void doctor_mend(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/*
+ * The line that sets a variable, or unsets it (NULL): in the shell, or in the file where it is
+ * from.  rename: under another name.
+ */
+void doctor_mend_set(struct doctor *d, const char *name, const char *value);
+void doctor_mend_rename(struct doctor *d, const char *name, const char *right, const char *value);
 void doctor_mend_install(struct doctor *d, const char *deb, const char *rpm);
 /* For the comparison of hosts: "mtu eth0" is "9000". */
 void doctor_fact(struct doctor *d, const char *key, const char *fmt, ...)
@@ -89,7 +95,8 @@ bool sys_snmp(struct doctor *d, const char *file, const char *group, const char 
  */
 struct env {
 	char *name, *value;
-	const char *where;		/* "the environment", or the file */
+	const char *file;		/* where it is from, NULL: the environment */
+	unsigned line;			/* of that file */
 };
 const char *env_get(struct doctor *d, const char *name);
 bool env_number(struct doctor *d, const char *name, long long *ret);
@@ -121,6 +128,7 @@ struct iface {
 };
 unsigned doctor_ifaces(struct doctor *d, const struct iface **ret);
 
+long long doctor_nccl_version(struct doctor *d);	/* 22809 for 2.28.9; 0: not known */
 bool doctor_is_live(const struct doctor *d);		/* this host, nothing recorded */
 bool doctor_in_container(struct doctor *d);
 bool doctor_wants(struct doctor *d, const char *transport);	/* BRAID_TRANSPORTS has it */

@@ -135,7 +135,7 @@ static void dmabuf(struct doctor *d)
 		doctor_mend_install(d, "nvidia-open", "nvidia-open");
 	} else if (env_number(d, "NCCL_DMABUF_ENABLE", &on) && !on) {
 		doctor_find(d, LEVEL_NOTE, "NCCL_DMABUF_ENABLE=0 turns DMA-BUF off");
-		doctor_mend(d, "unset NCCL_DMABUF_ENABLE");
+		doctor_mend_set(d, "NCCL_DMABUF_ENABLE", NULL);
 	} else {
 		doctor_ok(d, "the driver's open modules have DMA-BUF");
 	}

@@ -7,25 +7,37 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "core/param.h"
+#include "tools/conf.h"
 #include "tools/doctor/doctor.h"
 
-static const struct {
+struct name {
 	const char *name;
 	long long least, most;		/* both 0: text */
-} names[] = {
+};
+
+static const struct name names[] = {
 #define TEXT(name) { #name, 0, 0 },
 #define NUMBER(name, least, most) { #name, least, most },
 #include "tools/doctor/nccl_names.h"
 #undef TEXT
 #undef NUMBER
 };
-enum { NAMES = sizeof(names) / sizeof(names[0]), FAR = 4, WORD = 64 };
+enum { NAMES = sizeof(names) / sizeof(names[0]), FAR = 4, WORD = 64, NONE = -1 };
+
+/* The i-th of these, and behind them of those that Braid does not heed. */
+static struct name name_at(unsigned i)
+{
+	const struct braid_nccl_row *row = i < NAMES ? NULL : &braid_nccl_rows[i - NAMES];
+
+	return row ? (struct name){ row->name + 5, row->least, row->most } : names[i];
+}
 
 /* How many letters are to be changed, added, left out or swapped; FAR: that many or more. */
 static unsigned distance(const char *a, const char *b)
@@ -56,45 +68,30 @@ static unsigned distance(const char *a, const char *b)
 	return last[m] < FAR ? last[m] : FAR;
 }
 
-/* The one that `name` is, or NAMES; *ret_near: the one that it is most like, or NAMES. */
-static unsigned find(const char *name, unsigned *ret_near)
+/* The one that `name` is, or NONE; *ret_near: the one that it is most like, or NONE. */
+static int find(const char *name, int *ret_near)
 {
 	unsigned least = FAR;
 
-	*ret_near = NAMES;
-	for (unsigned i = 0; i < NAMES; i++) {
-		unsigned far = distance(name, names[i].name);
+	*ret_near = NONE;
+	for (unsigned i = 0; i < NAMES + braid_nccl_count; i++) {
+		unsigned far = distance(name, name_at(i).name);
 
 		if (far == 0)
-			return i;
+			return (int)i;
 		if (far < least && far * 3 < strlen(name)) {
 			least = far;
-			*ret_near = i;
+			*ret_near = (int)i;
 		}
 	}
-	return NAMES;
-}
-
-/* Where a variable is changed: `export` in the shell, or the file that has it. */
-static void mend_set(struct doctor *d, const struct env *e, const char *name, const char *value)
-{
-	if (value && strpbrk(value, "'\\|&"))		/* of use to nobody, and odd in a shell */
-		value = NULL;
-	if (*e->where == '~' || *e->where == '/')
-		doctor_mend(d, "sed -i 's|^%s=.*|%s%s%s|' %s", e->name, value ? name : "",
-			    value ? "=" : "", value ? value : "", e->where);
-	else if (!value)
-		doctor_mend(d, "unset %s", e->name);
-	else if (strcmp(e->name, name) != 0)
-		doctor_mend(d, "unset %s; export %s='%s'", e->name, name, value);
-	else
-		doctor_mend(d, "export %s=%s", name, value);
+	return NONE;
 }
 
 static void misspelt(struct doctor *d)
 {
 	const struct env *e;
-	unsigned n = env_all(d, &e), seen = 0, bad = 0, near;
+	unsigned n = env_all(d, &e), seen = 0, bad = 0;
+	int near;
 
 	for (; n; n--, e++) {
 		char right[WORD + 8];
@@ -102,17 +99,17 @@ static void misspelt(struct doctor *d)
 		if (strncmp(e->name, "NCCL_", 5) != 0)
 			continue;
 		seen++;
-		if (find(e->name + 5, &near) < NAMES)
+		if (find(e->name + 5, &near) != NONE)
 			continue;
 		bad++;
-		if (near == NAMES) {
+		if (near == NONE) {
 			doctor_find(d, LEVEL_NOTE, "%s is no variable of NCCL's that was known "
 				    "when this was written", e->name);
 			continue;
 		}
-		snprintf(right, sizeof(right), "NCCL_%s", names[near].name);
+		snprintf(right, sizeof(right), "NCCL_%s", name_at((unsigned)near).name);
 		doctor_find(d, LEVEL_WARN, "%s is no variable of NCCL's: %s?", e->name, right);
-		mend_set(d, e, right, e->value);
+		doctor_mend_rename(d, e->name, right, e->value);
 	}
 	if (!seen)
 		doctor_ok(d, "no variable of NCCL's is set");
@@ -120,36 +117,91 @@ static void misspelt(struct doctor *d)
 		doctor_ok(d, "all %u are known", seen);
 }
 
+/* What Braid does not have in a parameter's place, "AF_INET or AF_INET6"; false: it is fine. */
+static bool no_word(const char *name, const char *value, char *ret, size_t len)
+{
+	static struct braid_params scratch;
+
+	for (unsigned i = 0; i < braid_param_count; i++) {
+		const struct braid_param_row *row = &braid_param_rows[i];
+
+		if (!row->fallback || !row->words || strcmp(row->fallback, name) != 0)
+			continue;
+		braid_param_range(row, ret, len);
+		return braid_param_set(&scratch, row->name, value) == -EINVAL;
+	}
+	return false;
+}
+
+/* Says what NCCL makes of one value; true: it is fine. */
+static bool value_fits(struct doctor *d, const struct env *e, const struct name *as)
+{
+	char words[TEXT_LEN];
+	int64_t v = 0;
+	int rc;
+
+	if (no_word(e->name, e->value, words, sizeof(words))) {
+		doctor_find(d, LEVEL_WARN, "%s=%s is not %s, and has no effect", e->name, e->value,
+			    words);
+		return false;
+	}
+	if (as->least == as->most)
+		return true;
+	rc = braid_nccl_number(e->value, &v);
+	if (rc < 0)
+		doctor_find(d, LEVEL_WARN, "%s=%s is too large: NCCL takes its default", e->name,
+			    e->value);
+	else if (rc)
+		doctor_find(d, LEVEL_WARN, "%s=%s is no number: NCCL reads %" PRId64, e->name,
+			    e->value, v);
+	else if (v < as->least || (v > as->most && (as->least || as->most > 1)))
+		doctor_find(d, LEVEL_WARN, "%s=%s is not from %lld to %lld", e->name, e->value,
+			    as->least, as->most);
+	else
+		return true;
+	return false;
+}
+
 static void values(struct doctor *d)
 {
 	const struct env *e;
-	unsigned n = env_all(d, &e), seen = 0, near;
+	unsigned n = env_all(d, &e), seen = 0;
 
 	for (; n; n--, e++) {
-		unsigned i = strncmp(e->name, "NCCL_", 5) == 0 && *e->value ?
-			     find(e->name + 5, &near) : NAMES;
-		char fact[WORD + 16], *end;
-		long long v;
+		int near, i = strncmp(e->name, "NCCL_", 5) == 0 && *e->value ?
+			      find(e->name + 5, &near) : NONE;
+		struct name as;
+		char fact[WORD + 16];
 
-		if (i == NAMES)
+		if (i == NONE)
 			continue;
 		seen++;
+		as = name_at((unsigned)i);
 		snprintf(fact, sizeof(fact), "env %.60s", e->name);
 		doctor_fact(d, fact, "%s", e->value);
-		if (names[i].least == names[i].most)
-			continue;
-		v = strtoll(e->value, &end, 0);
-		if (end == e->value || *end)
-			doctor_find(d, LEVEL_WARN, "%s=%s is no number: NCCL takes its default",
-				    e->name, e->value);
-		else if (v < names[i].least || v > names[i].most)
-			doctor_find(d, LEVEL_WARN, "%s=%s is not from %lld to %lld", e->name,
-				    e->value, names[i].least, names[i].most);
-		else
-			continue;
-		mend_set(d, e, e->name, NULL);
+		if (!value_fits(d, e, &as))
+			doctor_mend_set(d, e->name, NULL);
 	}
 	doctor_ok(d, "%u values were looked at", seen);
+}
+
+static void unheeded(struct doctor *d)
+{
+	bool found = false;
+
+	for (unsigned i = 0; i < braid_nccl_count; i++) {
+		const struct braid_nccl_row *row = &braid_nccl_rows[i];
+		const char *value = env_get(d, row->name);
+
+		if (!value)
+			continue;
+		found = true;
+		doctor_find(d, LEVEL_NOTE, "%s=%s is not heeded by Braid: %s", row->name, value,
+			    row->why);
+		doctor_mend(d, "man braid-params   # what is heeded");
+	}
+	if (!found)
+		doctor_ok(d, "none is set that Braid does not heed");
 }
 
 /* -- Braid's own -------------------------------------------------------------------------- */
@@ -185,10 +237,21 @@ static void own(struct doctor *d)
 		for (k = 0; right[k]; k++)
 			right[k] = (char)toupper((unsigned char)right[k]);
 		doctor_find(d, LEVEL_WARN, "%s is no parameter of Braid's: %s?", e->name, right);
-		mend_set(d, e, right, e->value);
+		doctor_mend_rename(d, e->name, right, e->value);
 	}
 	doctor_ok(d, seen ? "%u parameters of Braid's were looked at" :
 		  "no parameter of Braid's is set", seen);
+}
+
+/* Is it that value?  "1" is any number but 0, as NCCL's switches are. */
+static bool is_value(const char *value, const char *wanted)
+{
+	bool number = *value && strchr("+-0123456789", *value) && isdigit((unsigned char)*wanted);
+	int64_t v = 0;
+
+	if (!number || braid_nccl_number(value, &v) < 0)
+		return strcasecmp(value, wanted) == 0;
+	return *wanted == '0' ? v == 0 : v != 0;
 }
 
 /* -- fights ------------------------------------------------------------------------------- */
@@ -234,18 +297,19 @@ static void conflicts(struct doctor *d)
 {
 	enum { SOCKETS = 64 };
 	long long least, most;
+	char value[32];
 	bool found = false;
 
 	for (unsigned i = 0; i < sizeof(fights) / sizeof(fights[0]); i++) {
 		const char *a = env_get(d, fights[i].a), *b = env_get(d, fights[i].b);
 
-		if (!a || !b || (fights[i].b_value ? strcasecmp(b, fights[i].b_value) != 0 :
+		if (!a || !b || (fights[i].b_value ? !is_value(b, fights[i].b_value) :
 				 strcmp(a, b) == 0) || strcmp(b, "-1") == 0)
 			continue;
 		found = true;
 		doctor_find(d, LEVEL_WARN, "%s=%s beside %s=%s: %s", fights[i].a, a, fights[i].b, b,
 			    fights[i].what);
-		doctor_mend(d, "unset %s   # or %s", fights[i].a, fights[i].b);
+		doctor_mend_set(d, fights[i].a, NULL);
 	}
 	for (unsigned i = 0; i < sizeof(ordered) / sizeof(ordered[0]); i++) {
 		if (!env_number(d, ordered[i][0], &least) || !env_number(d, ordered[i][1], &most) ||
@@ -254,14 +318,16 @@ static void conflicts(struct doctor *d)
 		found = true;
 		doctor_find(d, LEVEL_WARN, "%s=%lld is more than %s=%lld", ordered[i][0], least,
 			    ordered[i][1], most);
-		doctor_mend(d, "export %s=%lld", ordered[i][0], most);
+		snprintf(value, sizeof(value), "%lld", most);
+		doctor_mend_set(d, ordered[i][0], value);
 	}
 	if (env_number(d, "NCCL_SOCKET_NTHREADS", &least) &&
 	    env_number(d, "NCCL_NSOCKS_PERTHREAD", &most) && least * most > SOCKETS) {
 		found = true;
 		doctor_find(d, LEVEL_WARN, "NCCL_SOCKET_NTHREADS=%lld times NCCL_NSOCKS_PERTHREAD="
 			    "%lld is more than 64 sockets", least, most);
-		doctor_mend(d, "export NCCL_NSOCKS_PERTHREAD=%lld", SOCKETS / least);
+		snprintf(value, sizeof(value), "%lld", SOCKETS / least);
+		doctor_mend_set(d, "NCCL_NSOCKS_PERTHREAD", value);
 	}
 	if (!found)
 		doctor_ok(d, "no two variables fight");
@@ -292,11 +358,11 @@ static void disabled(struct doctor *d)
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		const char *value = env_get(d, rows[i].name);
 
-		if (!value || strcasecmp(value, rows[i].value) != 0)
+		if (!value || !is_value(value, rows[i].value))
 			continue;
 		found = true;
 		doctor_find(d, LEVEL_WARN, "%s=%s: %s", rows[i].name, value, rows[i].cost);
-		doctor_mend(d, "unset %s", rows[i].name);
+		doctor_mend_set(d, rows[i].name, NULL);
 	}
 	if (!found)
 		doctor_ok(d, "nothing that costs is turned off");
@@ -320,7 +386,7 @@ static void files(struct doctor *d)
 			continue;
 		}
 		doctor_find(d, LEVEL_FAIL, "%s names %s, which is not there", names_of[i], path);
-		doctor_mend(d, "unset %s", names_of[i]);
+		doctor_mend_set(d, names_of[i], NULL);
 	}
 	if (!seen)
 		doctor_ok(d, "no file is named");
@@ -332,14 +398,14 @@ static void debug(struct doctor *d)
 
 	if (level && strcasecmp(level, "TRACE") == 0) {
 		doctor_find(d, LEVEL_WARN, "NCCL_DEBUG=TRACE writes a line per operation");
-		doctor_mend(d, "export NCCL_DEBUG=WARN");
+		doctor_mend_set(d, "NCCL_DEBUG", "WARN");
 	} else if (level && strcasecmp(level, "INFO") != 0 && strcasecmp(level, "WARN") != 0 &&
 		   strcasecmp(level, "VERSION") != 0 && strcasecmp(level, "ABORT") != 0) {
 		doctor_find(d, LEVEL_WARN, "NCCL_DEBUG=%s is no level", level);
-		doctor_mend(d, "export NCCL_DEBUG=WARN");
+		doctor_mend_set(d, "NCCL_DEBUG", "WARN");
 	} else if (!level) {
 		doctor_find(d, LEVEL_NOTE, "NCCL_DEBUG is not set: NCCL does not say why it fails");
-		doctor_mend(d, "export NCCL_DEBUG=WARN");
+		doctor_mend_set(d, "NCCL_DEBUG", "WARN");
 	} else {
 		doctor_ok(d, "NCCL_DEBUG=%s", level);
 	}
@@ -379,6 +445,8 @@ const struct check doctor_nccl[] = {
 	  "NCCL passes over what it does not know", misspelt },
 	{ "nccl-values", "NCCL's variables, their values",
 	  "NCCL takes something else than what was meant, and says so at INFO only", values },
+	{ "nccl-unheeded", "NCCL's variables that Braid does not heed",
+	  "They have no effect here; what comes near is another", unheeded },
 	{ "nccl-conflicts", "NCCL's variables, among each other",
 	  "One has no effect because of the other", conflicts },
 	{ "nccl-disabled", "What is turned off",

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/doctor/doctor.h"
+#include "topo/filter.h"
 
 enum { JUMBO_MBPS = 25000 };
 
@@ -35,6 +36,46 @@ static const struct iface *chosen(struct doctor *d, unsigned i)
 	return NULL;
 }
 
+/* What of the filter matches nothing, or means something else to NCCL. */
+static void filter_checked(struct doctor *d, const char *name, const char *text)
+{
+	bool hit[BRAID_FILTER_NAMES] = { false };
+	char missed[TEXT_LEN], plain[BRAID_FILTER_TEXT], why[BRAID_FILTER_TEXT];
+	struct braid_netdev_filter f, real;
+	const struct iface *face;
+	unsigned n = doctor_ifaces(d, &face);
+
+	if (braid_netdev_filter_parse(text, &f, why, sizeof(why))) {
+		doctor_find(d, LEVEL_FAIL, "%s=%s can't be read: %s", name, text, why);
+		doctor_mend_set(d, name, NULL);
+		return;
+	}
+	real = f;
+	if (doctor_is_live(d))
+		braid_netdev_filter_resolve(&real);
+	for (unsigned i = 0; i < f.n; i++) {
+		for (unsigned k = 0; k < n; k++)
+			hit[i] |= braid_filter_item_match(&real.item[i], face[k].name, -1);
+		if (strcmp(real.item[i].name, f.item[i].name) == 0)
+			continue;
+		doctor_find(d, LEVEL_WARN, "%s=%s: %s is another name of %s, which NCCL does not "
+			    "know", name, text, f.item[i].name, real.item[i].name);
+		doctor_mend(d, "ip link show dev %s   # its name is %s", f.item[i].name,
+			    real.item[i].name);
+	}
+	if (braid_filter_missed(&f, hit, missed, sizeof(missed))) {
+		doctor_find(d, f.exclude ? LEVEL_NOTE : LEVEL_WARN, "%s=%s: %s matches no "
+			    "interface", name, text, missed);
+		doctor_mend(d, "ip -br link   # lists them");
+	}
+	if (f.odd) {
+		braid_netdev_filter_format(&f, plain, sizeof(plain));
+		doctor_find(d, LEVEL_WARN, "%s=%s: Braid reads %s, NCCL itself something else",
+			    name, text, plain);
+		doctor_mend_set(d, name, plain);
+	}
+}
+
 static void interface(struct doctor *d)
 {
 	const char *name, *filter = env_param(d, "socket_ifname", &name);
@@ -50,7 +91,7 @@ static void interface(struct doctor *d)
 	if (!*list && filter) {
 		doctor_find(d, LEVEL_FAIL, "%s=%s leaves no interface that is up and has an "
 			    "address", name, filter);
-		doctor_mend(d, good ? "export %s=%s" : "unset %s", name, good ? good->name : "");
+		doctor_mend_set(d, name, good ? good->name : NULL);
 	} else if (!*list) {
 		doctor_find(d, LEVEL_FAIL, "no interface is up and has an address");
 		doctor_mend(d, "ip -br addr   # then: sudo ip link set dev INTERFACE up");
@@ -58,12 +99,14 @@ static void interface(struct doctor *d)
 		doctor_find(d, LEVEL_WARN, "only the loopback interface would be used: no other "
 			    "host can be reached");
 		if (filter && good)
-			doctor_mend(d, "export %s=%s", name, good->name);
+			doctor_mend_set(d, name, good->name);
 		else
 			doctor_mend(d, "ip -br addr   # then: sudo ip link set dev INTERFACE up");
 	} else {
 		doctor_ok(d, "%s would be used", list);
 	}
+	if (filter)
+		filter_checked(d, name, filter);
 }
 
 static void choice(struct doctor *d)

@@ -138,7 +138,7 @@ static void ucx_devices(struct doctor *d)
 			bad++;
 			doctor_find(d, LEVEL_WARN, "UCX_NET_DEVICES names %.*s, which is not here",
 				    len, at);
-			doctor_mend(d, "unset UCX_NET_DEVICES");
+			doctor_mend_set(d, "UCX_NET_DEVICES", NULL);
 		}
 		at += len;
 	}
@@ -166,7 +166,7 @@ static void ucx_tls(struct doctor *d)
 		at += strcspn(at, ",");
 	}
 	doctor_find(d, LEVEL_WARN, "UCX_TLS=%s has nothing that reaches another host", list);
-	doctor_mend(d, "unset UCX_TLS");
+	doctor_mend_set(d, "UCX_TLS", NULL);
 }
 
 const struct check doctor_other[] = {

@@ -295,11 +295,14 @@ static bool left_out(struct doctor *d, const struct braid_nic *nic)
 {
 	const char *name, *text = env_param(d, "ib_hca", &name);
 	const struct rdma_port *p;
+	struct braid_netdev_filter f;
 	unsigned n = text ? doctor_ports(d, &p) : 0;
 
+	if (!text || braid_netdev_filter_parse(text, &f, NULL, 0))
+		return false;
 	for (; n; n--, p++) {
 		if (!strcmp(p->name, nic->name))
-			return !braid_netdev_port_match(text, p->dev, (unsigned)p->num, NULL, NULL);
+			return !braid_netdev_port_match(&f, p->dev, (unsigned)p->num, NULL, NULL);
 	}
 	return false;
 }

@@ -131,7 +131,7 @@ static void names(struct doctor *d)
 		else
 			bad--;
 		if (bad)
-			doctor_mend(d, "export NCCL_NET_PLUGIN=braid");
+			doctor_mend_set(d, "NCCL_NET_PLUGIN", "braid");
 		at += len;
 		if (bad)
 			return;
@@ -165,7 +165,7 @@ static void net(struct doctor *d)
 		    asked);
 	c = json_array_get(list, 0);
 	if (*text(c, "net"))
-		doctor_mend(d, "export NCCL_NET='%s'", text(c, "net"));
+		doctor_mend_set(d, "NCCL_NET", text(c, "net"));
 	else
 		mend_braid(d);
 }
@@ -221,7 +221,7 @@ static void fallback(struct doctor *d)
 	} else if (c) {
 		doctor_find(d, LEVEL_NOTE, "NCCL uses %s; if it fails on some host, %s there, "
 			    "silently", text(c, "net"), own);
-		doctor_mend(d, "export NCCL_NET='%s'", text(c, "net"));
+		doctor_mend_set(d, "NCCL_NET", text(c, "net"));
 	} else if (asked && strcasecmp(asked, "IB") != 0 && strcasecmp(asked, "Socket") != 0) {
 		doctor_ok(d, "NCCL stops rather than go on without %s", asked);
 	} else if (env_get(d, "NCCL_NET_PLUGIN") &&
@@ -232,7 +232,7 @@ static void fallback(struct doctor *d)
 	} else if (active(d) && strstr(own, "TCP")) {
 		doctor_find(d, LEVEL_FAIL, "silent fallback: %u RDMA ports are active, but NCCL "
 			    "uses %s", active(d), own);
-		doctor_mend(d, "unset NCCL_IB_DISABLE");
+		doctor_mend_set(d, "NCCL_IB_DISABLE", NULL);
 	} else {
 		doctor_find(d, LEVEL_NOTE, "NCCL uses %s", asked ? asked : own);
 		mend_braid(d);
@@ -278,8 +278,10 @@ static void transports(struct doctor *d)
 	doctor_find(d, LEVEL_FAIL, "silent fallback: %u RDMA ports are active, but Braid would use "
 		    "TCP alone%s%s", active(d), json_array_size(notes) ? ": " : "",
 		    json_array_size(notes) ? json_string_value(json_array_get(notes, 0)) : "");
-	doctor_mend(d, doctor_wants(d, "verbs") ? "braid info   # its notes say why" :
-		    "unset BRAID_TRANSPORTS");
+	if (doctor_wants(d, "verbs"))
+		doctor_mend(d, "braid info   # its notes say why");
+	else
+		doctor_mend_set(d, "BRAID_TRANSPORTS", NULL);
 }
 
 /* The device of that name; NULL: none. */
@@ -314,25 +316,31 @@ static void merge(struct doctor *d)
 		found = true;
 		doctor_find(d, LEVEL_FAIL, "NCCL_NET_FORCE_MERGE names %.*s, which %s", len, at,
 			    dev ? "has no PCI path" : "is no device");
-		doctor_mend(d, "unset NCCL_NET_FORCE_MERGE");
+		doctor_mend_set(d, "NCCL_NET_FORCE_MERGE", NULL);
 	}
 	if (c && !found)
 		doctor_ok(d, "NCCL_NET_FORCE_MERGE=%s", asked);
 }
 
-/* 2.28.9 is 22809. */
+long long doctor_nccl_version(struct doctor *d)
+{
+	const char *why;
+	const json_t *libs = doctor_probe(d, "libraries", &why);
+
+	for (size_t i = 0; i < json_array_size(libs); i++) {
+		const json_t *x = json_array_get(libs, i);
+
+		if (strncmp(text(x, "name"), "libnccl", 7) == 0)
+			return number(x, "version");
+	}
+	return 0;
+}
+
 static void library(struct doctor *d)
 {
 	enum { OLDEST_V6 = 21200, RELOADS_BADLY = 22800, RELOADS_WELL = 23003 };
-	const char *why;
-	const json_t *libs = doctor_probe(d, "libraries", &why), *x;
-	long long v = 0, keep;
+	long long v = doctor_nccl_version(d), keep;
 
-	for (size_t i = 0; libs && i < json_array_size(libs); i++) {
-		x = json_array_get(libs, i);
-		if (strncmp(text(x, "name"), "libnccl", 7) == 0)
-			v = number(x, "version");
-	}
 	if (!v) {
 		doctor_skip(d, "libnccl.so.2 is not where the loader looks");
 		return;
@@ -346,7 +354,7 @@ static void library(struct doctor *d)
 		   !(env_number(d, "NCCL_NET_PLUGIN_REF_COUNT", &keep) && keep)) {
 		doctor_find(d, LEVEL_NOTE, "NCCL %lld.%lld.%lld forgets the plugin's name when all "
 			    "communicators are gone", v / 10000, v / 100 % 100, v % 100);
-		doctor_mend(d, "export NCCL_NET_PLUGIN_REF_COUNT=1");
+		doctor_mend_set(d, "NCCL_NET_PLUGIN_REF_COUNT", "1");
 	} else {
 		doctor_ok(d, "NCCL %lld.%lld.%lld", v / 10000, v / 100 % 100, v % 100);
 	}

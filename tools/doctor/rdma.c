@@ -193,6 +193,7 @@ static void gid_index(struct doctor *d)
 	const char *own = env_get(d, single);
 	const struct rdma_port *p;
 	long long common, index;
+	char value[16];
 	struct gid g;
 
 	if (no_roce(d))
@@ -224,10 +225,8 @@ static void gid_index(struct doctor *d)
 		else
 			doctor_find(d, LEVEL_FAIL, "wrong GID: %s=%lld is empty at %s", name, index,
 				    p->name);
-		if (best >= 0 && name == all)
-			doctor_mend(d, "export %s=%d   # or unset it", name, best);
-		else
-			doctor_mend(d, "unset %s", name);
+		snprintf(value, sizeof(value), "%d", best);
+		doctor_mend_set(d, name, best >= 0 && name == all ? value : NULL);
 	}
 }
 
@@ -295,7 +294,7 @@ static void pkey(struct doctor *d)
 		if (!sys_number(d, &key, "%s/pkeys/%lld", p->dir, index) || !(key & 0x7fff)) {
 			doctor_find(d, LEVEL_FAIL, "%s has no partition key at index %lld", p->name,
 				    index);
-			doctor_mend(d, "unset %s", text ? name : "NCCL_IB_PKEY");
+			doctor_mend_set(d, text ? name : "NCCL_IB_PKEY", NULL);
 		} else if (!(key & 0x8000)) {
 			doctor_find(d, LEVEL_WARN, "%s is a limited member of partition 0x%llx: "
 				    "two limited ones can't talk", p->name, key);
@@ -315,7 +314,7 @@ static void traffic_class(struct doctor *d)
 {
 	const char *name, *text = env_param(d, "ib_tc", &name), *at;
 	const struct rdma_port *p;
-	char line[NAME_LEN];
+	char line[NAME_LEN], value[NAME_LEN];
 	long long tc;
 	bool bad = false;
 
@@ -327,8 +326,8 @@ static void traffic_class(struct doctor *d)
 	}
 	if (tc & 3 || tc > 255) {
 		doctor_find(d, LEVEL_WARN, "%s=%lld is no DSCP times 4", name, tc);
-		doctor_mend(d, "export %s=%lld   # if DSCP %lld was meant", name,
-			    tc < 64 ? tc * 4 : 104, tc < 64 ? tc : 26);
+		snprintf(value, sizeof(value), "%lld", tc < 64 ? tc * 4 : 104);
+		doctor_mend_set(d, name, value);
 		return;
 	}
 	for (unsigned i = 0; next_port(d, &i, &p); ) {
@@ -342,7 +341,8 @@ static void traffic_class(struct doctor *d)
 		bad = true;
 		doctor_find(d, LEVEL_WARN, "%s=%lld, but %s is set to %d for all", name, tc,
 			    p->name, atoi(at + 7));
-		doctor_mend(d, "export %s=%d", name, atoi(at + 7));
+		snprintf(value, sizeof(value), "%d", atoi(at + 7));
+		doctor_mend_set(d, name, value);
 	}
 	if (!bad)
 		doctor_ok(d, "%s=%lld is DSCP %lld", name, tc, tc / 4);
@@ -389,10 +389,40 @@ static void library(struct doctor *d)
 		doctor_mend_install(d, "librdmacm1", "librdmacm");
 }
 
+/* Elements that match no port; true: a finding was made. */
+static bool hca_missed(struct doctor *d, const char *name, const char *text,
+		       const struct braid_netdev_filter *f)
+{
+	bool hit[BRAID_FILTER_NAMES] = { false }, found = false;
+	char missed[TEXT_LEN], plain[BRAID_FILTER_TEXT];
+	const struct rdma_port *p;
+
+	for (unsigned i = 0; next_port(d, &i, &p); ) {
+		for (unsigned k = 0; k < f->n; k++)
+			hit[k] |= braid_filter_item_match(&f->item[k], p->dev, p->num);
+	}
+	if (braid_filter_missed(f, hit, missed, sizeof(missed))) {
+		found = true;
+		doctor_find(d, f->exclude ? LEVEL_NOTE : LEVEL_WARN, "%s=%s: %s matches no RDMA "
+			    "port", name, text, missed);
+		doctor_mend(d, "braid info   # lists the ports");
+	}
+	if (f->odd) {
+		found = true;
+		braid_netdev_filter_format(f, plain, sizeof(plain));
+		doctor_find(d, LEVEL_WARN, "%s=%s: Braid reads %s, NCCL itself something else",
+			    name, text, plain);
+		doctor_mend_set(d, name, plain);
+	}
+	return found;
+}
+
 static void hca(struct doctor *d)
 {
 	const char *name, *text = env_param(d, "ib_hca", &name);
 	const struct rdma_port *p, *first = NULL;
+	struct braid_netdev_filter f;
+	char why[BRAID_FILTER_TEXT];
 	unsigned active = 0;
 
 	if (none(d))
@@ -401,23 +431,28 @@ static void hca(struct doctor *d)
 		doctor_ok(d, "all RDMA devices may be used");
 		return;
 	}
+	if (braid_netdev_filter_parse(text, &f, why, sizeof(why))) {
+		doctor_find(d, LEVEL_FAIL, "%s=%s can't be read: %s", name, text, why);
+		doctor_mend_set(d, name, NULL);
+		return;
+	}
 	for (unsigned i = 0; next_port(d, &i, &p); ) {
 		if (p->active && !first)
 			first = p;
-		active += p->active && braid_netdev_port_match(text, p->dev, (unsigned)p->num,
-							      NULL, NULL);
+		active += p->active && braid_netdev_port_match(&f, p->dev, (unsigned)p->num, NULL,
+							      NULL);
 	}
 	if (active) {
+		if (hca_missed(d, name, text, &f))
+			return;
 		doctor_ok(d, "%s=%s leaves %u active port%s", name, text, active,
 			  active == 1 ? "" : "s");
 		return;
 	}
 	doctor_find(d, LEVEL_FAIL, "%s=%s leaves no active RDMA port: all goes over TCP", name,
 		    text);
-	if (first)
-		doctor_mend(d, "export %s=%s", name, first->dev);
-	else
-		doctor_mend(d, "unset %s", name);
+	doctor_mend_set(d, name, first ? first->dev : NULL);
+	hca_missed(d, name, text, &f);
 }
 
 static void kind(struct doctor *d)

@@ -220,129 +220,6 @@ bool sys_snmp(struct doctor *d, const char *file, const char *group, const char 
 	return found;
 }
 
-/* -- the environment ---------------------------------------------------------------------- */
-
-static const struct env *env_find(const struct doctor *d, const char *name)
-{
-	for (unsigned i = 0; i < d->n_env; i++)
-		if (strcmp(d->env[i].name, name) == 0)
-			return &d->env[i];
-	return NULL;
-}
-
-/* What is there already stays, as for NCCL. */
-static void env_add(struct doctor *d, char *line, const char *where)
-{
-	char *value = strchr(line, '=');
-
-	if (!value || value == line || d->n_env == ENV_MAX)
-		return;
-	*value++ = '\0';
-	if (!env_find(d, line))
-		d->env[d->n_env++] = (struct env){ strdup(line), strdup(value), where };
-}
-
-static void env_file(struct doctor *d, const char *path, const char *where)
-{
-	char *text = sys_text(d, NULL, "%s", path), *rest = text, *line;
-
-	while (rest && (line = strsep(&rest, "\n"))) {
-		line += strspn(line, " \t");
-		line[strcspn(line, " \t\r")] = '\0';
-		if (*line != '#')
-			env_add(d, line, where);
-	}
-	free(text);
-}
-
-static void env_load(struct doctor *d)
-{
-	const struct env *own;
-	char path[PATH_LEN], *text;
-	size_t len = 0;
-
-	if (d->env)
-		return;
-	d->env = calloc(ENV_MAX, sizeof(*d->env));
-	text = sys_text(d, &len, "%s/environ", d->proc);
-	for (size_t at = 0; d->env && at < len; ) {
-		size_t n = strlen(text + at);
-
-		env_add(d, text + at, "the environment");
-		at += n + 1;
-	}
-	free(text);
-	if (!d->env)
-		return;
-	own = env_find(d, "NCCL_CONF_FILE");
-	if (own) {
-		snprintf(path, sizeof(path), "%s", own->value);
-	} else {
-		own = env_find(d, "HOME");
-		snprintf(path, sizeof(path), "%s/.nccl.conf", own ? own->value : "");
-	}
-	if (own)
-		env_file(d, path, "~/.nccl.conf");
-	env_file(d, "/etc/nccl.conf", "/etc/nccl.conf");
-}
-
-const char *env_get(struct doctor *d, const char *name)
-{
-	const struct env *e;
-
-	env_load(d);
-	e = env_find(d, name);
-	return e && *e->value ? e->value : NULL;
-}
-
-bool env_number(struct doctor *d, const char *name, long long *ret)
-{
-	const char *text = env_get(d, name);
-	char *end;
-	long long v;
-
-	if (!text)
-		return false;
-	v = strtoll(text, &end, 0);
-	if (end == text || *end)
-		return false;
-	*ret = v;
-	return true;
-}
-
-unsigned env_all(struct doctor *d, const struct env **ret)
-{
-	env_load(d);
-	*ret = d->env;
-	return d->n_env;
-}
-
-const char *env_param(struct doctor *d, const char *name, const char **ret_name)
-{
-	static char own[NAME_LEN];
-	const char *value;
-
-	for (unsigned i = 0; i < braid_param_count; i++) {
-		const struct braid_param_row *row = &braid_param_rows[i];
-		size_t k;
-
-		if (strcmp(row->name, name) != 0)
-			continue;
-		snprintf(own, sizeof(own), "BRAID_%s", row->name);
-		for (k = 0; own[k]; k++)
-			own[k] = (char)toupper((unsigned char)own[k]);
-		*ret_name = own;
-		value = env_get(d, own);
-		if (!value && row->fallback) {
-			value = env_get(d, row->fallback);
-			if (value)
-				*ret_name = row->fallback;
-		}
-		return value;
-	}
-	return NULL;
-}
-
 /* -- what is put together ----------------------------------------------------------------- */
 
 const struct braid_machine *doctor_machine(struct doctor *d)
@@ -434,7 +311,9 @@ static void ifaces_choose(struct doctor *d)
 	const char *name, *text = env_param(d, "socket_ifname", &name);
 
 	if (text)
-		braid_netdev_filter_parse(text, &filter);
+		braid_netdev_filter_parse(text, &filter, NULL, 0);
+	if (doctor_is_live(d))
+		braid_netdev_filter_resolve(&filter);
 	for (unsigned i = 0; i < d->n_ifaces; i++) {
 		const struct iface *f = &d->ifaces[i];
 

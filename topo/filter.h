@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * filter.h - lists of interfaces (NCCL_SOCKET_IFNAME) and of RDMA ports (NCCL_IB_HCA).
+ *
+ * Both are a comma list of name prefixes; a leading ^ excludes them, a leading = matches whole
+ * names.  NCCL takes whatever else stands there as part of a name, which then matches nothing.
+ * Read here as it was meant, where only one meaning is possible: blanks and quotes around a name,
+ * and marks that are repeated before later names ("^=a,^=b").  Marks that differ are refused.
+ */
+#ifndef BRAID_TOPO_FILTER_H
+#define BRAID_TOPO_FILTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { BRAID_FILTER_NAME = 128, BRAID_FILTER_NAMES = 32, BRAID_FILTER_TEXT = 512 };
+
+struct braid_filter_item {
+	char name[BRAID_FILTER_NAME];
+	bool exact;
+	int port;			/* -1: any; 0: nonsense, there is none of that number */
+	int16_t rail, plane;		/* -1: not told */
+};
+
+struct braid_netdev_filter {
+	bool exclude, exact;		/* ^, = */
+	bool odd;			/* NCCL would read it as something else */
+	unsigned n;			/* 0: all match */
+	struct braid_filter_item item[BRAID_FILTER_NAMES];
+};
+
+/* 0, or -EINVAL: *ret untouched, and `why`, if not NULL, says what is wrong with the text. */
+int braid_netdev_filter_parse(const char *text, struct braid_netdev_filter *ret, char *why,
+			      size_t len);
+/* As NCCL would have it written. */
+void braid_netdev_filter_format(const struct braid_netdev_filter *f, char *ret, size_t len);
+/* One element of it alone, as the user wrote it but for marks, blanks and quotes. */
+void braid_filter_item_format(const struct braid_filter_item *item, char *ret, size_t len);
+
+/* Put the interface's name in place of an alternative one (ip link property add ... altname). */
+void braid_netdev_filter_resolve(struct braid_netdev_filter *f);
+
+/* Does the name start so, or is it that?  port -1: ports do not count, as for interfaces. */
+bool braid_filter_item_match(const struct braid_filter_item *item, const char *name, int port);
+/* How many elements were not hit; ret lists them in quotes, as far as there is room. */
+unsigned braid_filter_missed(const struct braid_netdev_filter *f, const bool *hit, char *ret,
+			     size_t len);
+bool braid_netdev_filter_match(const struct braid_netdev_filter *f, const char *name);
+/* Of RDMA ports; rail and plane, which may both be NULL, are those of the element that matches. */
+bool braid_netdev_port_match(const struct braid_netdev_filter *f, const char *name, unsigned num,
+			     int16_t *rail, int16_t *plane);
+
+#endif

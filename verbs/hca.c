@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* hca.c - see hca.h. */
+#include "verbs/hca.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "core/param.h"
+#include "topo/filter.h"
+#include "verbs/gid.h"
+#include "verbs/lib.h"
+
+enum { LIST = 256 };
+
+static struct {
+	struct braid_netdev_filter filter;
+	bool hit[BRAID_FILTER_NAMES];
+	bool left;			/* an active port is wanted */
+	unsigned all, active;		/* ports seen; and those that are active and not wanted */
+	char names[LIST], out[LIST];	/* of these */
+} seen;
+
+static void list_add(char *list, unsigned *n, const char *name)
+{
+	size_t at = strlen(list);
+
+	++*n;
+	if (at + strlen(name) + sizeof(", ...") < LIST)
+		snprintf(list + at, LIST - at, "%s%s", at ? ", " : "", name);
+	else if (at + sizeof(", ...") <= LIST && strcmp(list + at - 3, "...") != 0)
+		snprintf(list + at, LIST - at, ", ...");
+}
+
+void braid_hca_begin(void)
+{
+	char name[BRAID_PARAM_VARIABLE];
+	struct braid_gid_wish wish;
+
+	if (braid_gid_wish_parse(AF_UNSPEC, braid_param.ib_addr_range, &wish))
+		braid_warn("environment variable %s is '%.60s', which is ignored: it takes an "
+			   "address and the bits of its subnet, such as 10.1.0.0/16 "
+			   "[parameter-ignored]",
+			   braid_param_variable("ib_addr_range", name), braid_param.ib_addr_range);
+	memset(&seen, 0, sizeof(seen));
+	braid_netdev_filter_parse(braid_param.ib_hca, &seen.filter, NULL, 0);
+}
+
+bool braid_hca_takes(struct ibv_context *ctx, unsigned num, int16_t *rail, int16_t *plane)
+{
+	const char *dev = ctx->device->name;
+	bool takes = braid_netdev_port_match(&seen.filter, dev, num, rail, plane);
+	struct ibv_port_attr attr = { .state = IBV_PORT_NOP };
+	char name[96];
+
+	snprintf(name, sizeof(name), "%s:%u", dev, num);
+	list_add(seen.names, &seen.all, name);
+	for (unsigned i = 0; i < seen.filter.n; i++)
+		seen.hit[i] |= braid_filter_item_match(&seen.filter.item[i], dev, (int)num);
+	if (!seen.filter.n || braid_ibv.query_port(ctx, (uint8_t)num, &attr) ||
+	    attr.state != IBV_PORT_ACTIVE)
+		return takes;
+	if (takes)
+		seen.left = true;
+	else
+		list_add(seen.out, &seen.active, name);
+	return takes;
+}
+
+void braid_hca_end(void)
+{
+	char name[BRAID_PARAM_VARIABLE], missed[LIST];
+	bool none = !seen.left && seen.active;
+
+	braid_param_variable("ib_hca", name);
+	if (!seen.all || !seen.filter.n)
+		return;
+	/* What is excluded need not be there: one line for a cluster of different hosts. */
+	if (!braid_filter_missed(&seen.filter, seen.hit, missed, sizeof(missed)))
+		missed[0] = '\0';
+	else if (seen.filter.exclude)
+		braid_info("%s=%.200s: %s excludes no RDMA port; there are %s", name,
+			   braid_param.ib_hca, missed, seen.names);
+	else
+		braid_warn("%s=%.200s: %s matches no RDMA port; there are %s%s [filter-unmatched]",
+			   name, braid_param.ib_hca, missed, seen.names, none ?
+			   ". No port is left, so RDMA is not used" : "");
+	if (none && (!missed[0] || seen.filter.exclude))
+		braid_warn("%s=%.200s leaves no active RDMA port, so RDMA is not used; it leaves "
+			   "out %s. If that is meant, NCCL_IB_DISABLE=1 says so "
+			   "[filter-leaves-none]",
+			   name, braid_param.ib_hca, seen.out);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * hca.h - which RDMA ports the user wants (NCCL_IB_HCA), and what is said where that makes no sense
+ * here.  Used by the probe alone: begin, a question for each port, end.
+ */
+#ifndef BRAID_VERBS_HCA_H
+#define BRAID_VERBS_HCA_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+void braid_hca_begin(void);
+/* Is that port wanted?  Rail and plane: as braid_netdev_port_match(). */
+bool braid_hca_takes(struct ibv_context *ctx, unsigned num, int16_t *rail, int16_t *plane);
+/* A WARN that names elements which match no port, or says that no active port is left. */
+void braid_hca_end(void);
+
+#endif

@@ -35,6 +35,7 @@ static const char env_prefix[] = "BRAID_";
 
 /* Ours, but no parameters: the tests' own switches, and the commit a build was made from. */
 static const char env_test[] = "BRAID_TEST_";
+static const char env_perf[] = "BRAID_PERF_KEY";	/* of the command */
 static const char env_git[] = "BRAID_GIT";
 
 const struct braid_param_row braid_param_rows[] = {
@@ -398,7 +399,8 @@ static bool is_known(const char *name)
 		if (strcmp(ours, name) == 0)
 			return true;
 	}
-	return strncmp(name, env_test, sizeof(env_test) - 1) == 0 || strcmp(name, env_git) == 0;
+	return strncmp(name, env_test, sizeof(env_test) - 1) == 0 || strcmp(name, env_git) == 0 ||
+	       strcmp(name, env_perf) == 0;
 }
 
 /* Warn about an entry, "NAME=value", whose NAME looks like ours and is not. */

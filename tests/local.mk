@@ -116,6 +116,7 @@ cli_tests = \
 	tests/cli/diff.bats \
 	tests/cli/doctor.bats \
 	tests/cli/info.bats \
+	tests/cli/listen.bats \
 	tests/cli/main.bats \
 	tests/cli/perf.bats \
 	tests/cli/quiz.bats \

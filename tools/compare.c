@@ -21,7 +21,7 @@ static const char sizes_default[] = "1,8,64,512,4k,32k,256k,1m,4m,16m,64m";
 
 struct words {				/* options as given */
 	const char *patterns, *sizes, *lanes, *over, *base;
-	const char *connect, *ssh, *remote_braid, *meet;
+	const char *connect, *ssh, *remote_braid, *meet, *key_file;
 	const char *json, *csv, *from;
 	double seed;
 };
@@ -254,15 +254,17 @@ static int tell(struct compare *c)
 
 /* -- what happens ------------------------------------------------------------------------- */
 
+/* The key goes by its standard input: no other process sees it there. */
 static int ssh_start(struct compare *c, const char *plugin, char *err)
 {
-	char command[1200], quoted[500] = "";
+	char command[1200], quoted[500] = "", key[PERF_KEY_TEXT];
 
 	if (plugin && !strchr(plugin, '\''))
 		snprintf(quoted, sizeof(quoted), " --plugin '%.400s'", plugin);
-	snprintf(command, sizeof(command), "%.400s perf --listen 0 --until-eof%s",
+	snprintf(command, sizeof(command), "%.400s perf --listen 0 --key-file - --until-eof%s",
 		 c->w.remote_braid, quoted);
-	return cmp_ssh(&c->o.place, c->w.ssh, command, err);
+	perf_key_new(&c->o.perf.key, key);
+	return cmp_ssh(&c->o.place, c->w.ssh, command, key, err);
 }
 
 /* The processes are where they will be; 0, or 2 after a line that says why not. */
@@ -276,7 +278,7 @@ static int places(struct compare *c, const char *plugin)
 	if (c->w.ssh)
 		rc = ssh_start(c, plugin, err);
 	else if (!c->w.connect && p->nprocs)
-		rc = cmp_gather(p, c->meet, c->o.perf.timeout_s, err);
+		rc = cmp_gather(p, c->meet, &c->o.perf.key, c->o.perf.timeout_s, err);
 	if (rc)
 		return opt_error(prog, "%s [no-meeting]", err[0] ? err : strerror(-rc));
 	return 0;
@@ -312,7 +314,8 @@ out:
 static int serve(struct compare *c)
 {
 	char err[PERF_TEXT] = "";
-	int rc = cmp_serve(&c->o.place, c->meet, &c->o.perf.env, c->o.perf.timeout_s, err);
+	int rc = cmp_serve(&c->o.place, c->meet, &c->o.perf.env, &c->o.perf.key,
+			   c->o.perf.timeout_s, err);
 
 	if (rc)
 		return opt_error(prog, "rank %d: %s [no-meeting]", c->o.place.rank,
@@ -341,6 +344,7 @@ static int places_settle(struct compare *c)
 	struct cmp_place *p = &c->o.place;
 	char err[PERF_TEXT];
 	union raw_addr unused;
+	int rc;
 
 	if (c->w.connect && c->w.ssh)
 		return opt_error(prog, "--connect or --ssh, not both");
@@ -349,6 +353,15 @@ static int places_settle(struct compare *c)
 	if (c->w.connect &&
 	    raw_addr_parse(c->w.connect, true, &unused, err, sizeof(err)) == -EINVAL)
 		return opt_error(prog, "--connect: %s", err);
+	if (c->w.key_file && !c->w.connect)
+		return opt_error(prog, "--key-file is for --connect");
+	if (c->w.connect)
+		rc = perf_key_need("braid compare", c->w.key_file, c->w.connect, &c->o.perf.key);
+	else
+		rc = perf_key_read("braid compare", NULL, &c->o.perf.key);
+	c->o.perf.env.key = &c->o.perf.key;
+	if (rc)
+		return rc;
 	if (c->w.connect || c->w.ssh || !cmp_launched(p, c->meet, sizeof(c->meet)))
 		return c->w.meet ? opt_error(prog, "--meet is for mpirun, srun and torchrun") : 0;
 	if (p->nprocs > PERF_PROCS_MAX)
@@ -417,6 +430,7 @@ int cmd_compare(int argc, char **argv)
 		 0, 0},
 		{OPT_TEXT, "connect", "HOST:PORT", "the same, braid perf --listen runs there",
 		 &w->connect, 0, 0},
+		{OPT_TEXT, "key-file", "FILE", PERF_KEY_HELP, &w->key_file, 0, 0},
 		{OPT_TEXT, "meet", "HOST:PORT", "of a launcher: where rank 0 is met", &w->meet, 0,
 		 0},
 		{OPT_FLAG, "check", NULL, "verify every byte (slower)", &o->check, 0, 0},
@@ -435,8 +449,8 @@ int cmd_compare(int argc, char **argv)
 		OPT_SUCH_AS("braid compare", "two processes, or four, on this host"),
 		OPT_SUCH_AS("braid compare --ssh HOST --rounds 9 --json report.json",
 			    "half of them on HOST, and a report"),
-		OPT_SUCH_AS("braid compare --connect HOST:7000",
-			    "where braid perf --listen 7000 runs"),
+		OPT_SUCH_AS("BRAID_PERF_KEY=KEY braid compare --connect HOST:7000",
+			    "where braid perf --listen 7000 runs, which prints KEY"),
 		OPT_SUCH_AS("mpirun -n 8 braid compare --patterns all",
 			    "each process is one rank; or srun, or torchrun --no-python"),
 		OPT_SUCH_AS("braid compare --from report.json", "the report again"),

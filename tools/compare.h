@@ -133,6 +133,8 @@ struct cmp_place {
 	int nprocs;			/* of the launcher; 0: ours to choose */
 	int rank;			/* of this process in it */
 	char launcher[32];
+	bool one_host;			/* all of its ranks are here */
+	bool by_file;			/* their key is in a file of rank 0's */
 	const char *remote;		/* HOST:PORT of braid perf --listen; or NULL */
 	char host[64];			/* ours */
 	char addr[PERF_PROCS_MAX][80];	/* of each rank but 0 */
@@ -146,14 +148,20 @@ struct cmp_place {
 /* Has a launcher started us?  Says where to meet, too: "" if that has to be told. */
 bool cmp_launched(struct cmp_place *p, char *meet, size_t n);
 /* Rank 0: wait for the others.  Others: serve rank 0 until it ends; returns an exit status. */
-int cmp_gather(struct cmp_place *p, const char *meet, double timeout_s, char *err);
-int cmp_serve(struct cmp_place *p, const char *meet, const struct fabric_env *env, double timeout_s,
-	      char *err);
-/* Start `braid perf --listen` there. */
-int cmp_ssh(struct cmp_place *p, const char *host, const char *command, char *err);
+int cmp_gather(struct cmp_place *p, const char *meet, struct perf_key *key, double timeout_s,
+	       char *err);
+int cmp_serve(struct cmp_place *p, const char *meet, const struct fabric_env *env,
+	      struct perf_key *key, double timeout_s, char *err);
+/* Start `braid perf --listen` there, and hand it the key. */
+int cmp_ssh(struct cmp_place *p, const char *host, const char *command, const char *key, char *err);
 /* Where a session's n ranks are; of two, as far apart as can be. */
 void cmp_where(const struct cmp_place *p, int n, const char **where);
 void cmp_place_end(struct cmp_place *p);
+
+/* The key of a launcher's ranks (compare_key.c): found, or made by rank 0; as others see it now. */
+int cmp_key_first(struct cmp_place *p, const char *meet, struct perf_key *ret, char *err);
+bool cmp_key_again(const struct cmp_place *p, const char *meet, struct perf_key *ret);
+void cmp_key_end(const struct cmp_place *p, const char *meet);
 
 /* -- measuring (compare_run.c) ------------------------------------------------------------ */
 

@@ -10,7 +10,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +63,8 @@ static bool by_openmpi(struct cmp_place *p, char *meet, size_t n)
 	if (!env_number("OMPI_COMM_WORLD_RANK", &p->rank) ||
 	    !env_number("OMPI_COMM_WORLD_SIZE", &p->nprocs))
 		return false;
-	if (env_number("OMPI_COMM_WORLD_LOCAL_SIZE", &local) && local == p->nprocs)
+	p->one_host = env_number("OMPI_COMM_WORLD_LOCAL_SIZE", &local) && local == p->nprocs;
+	if (p->one_host)
 		meet_here(getenv("PMIX_NAMESPACE"), meet, n);
 	return true;
 }
@@ -72,11 +72,13 @@ static bool by_openmpi(struct cmp_place *p, char *meet, size_t n)
 static bool by_torchrun(struct cmp_place *p, char *meet, size_t n)
 {
 	const char *addr = getenv("MASTER_ADDR");
-	int port;
+	int port, local;
 
 	if (!addr || !env_number("RANK", &p->rank) || !env_number("WORLD_SIZE", &p->nprocs) ||
 	    !env_number("MASTER_PORT", &port))
 		return false;
+	p->one_host = (env_number("LOCAL_WORLD_SIZE", &local) && local == p->nprocs) ||
+		      strncmp(addr, "127.", 4) == 0 || strcmp(addr, "localhost") == 0;
 	snprintf(meet, n, strchr(addr, ':') ? "[%.200s]:%d" : "%.200s:%d", addr, port + 1);
 	return true;
 }
@@ -101,6 +103,7 @@ static bool by_slurm(struct cmp_place *p, char *meet, size_t n)
 	if (!nodes || !env_number("SLURM_PROCID", &p->rank) ||
 	    !env_number("SLURM_STEP_NUM_TASKS", &p->nprocs))
 		return false;
+	p->one_host = !strpbrk(nodes, "[,");
 	first_host(nodes, host, sizeof(host));
 	snprintf(name, sizeof(name), "%.30s.%.30s", job ? job : "", step ? step : "");
 	snprintf(meet, n, "%s:%u", host, port_of(name));
@@ -113,7 +116,8 @@ static bool by_pmi(struct cmp_place *p, char *meet, size_t n)
 
 	if (!env_number("PMI_RANK", &p->rank) || !env_number("PMI_SIZE", &p->nprocs))
 		return false;
-	if (env_number("MPI_LOCALNRANKS", &local) && local == p->nprocs)
+	p->one_host = env_number("MPI_LOCALNRANKS", &local) && local == p->nprocs;
+	if (p->one_host)
 		meet_here(NULL, meet, n);
 	return true;
 }
@@ -176,19 +180,22 @@ static int meet_listen(const char *meet, char *err)
 	return perf_worker_listen(port ? port + 1 : meet, &unused, err);
 }
 
-int cmp_gather(struct cmp_place *p, const char *meet, double timeout_s, char *err)
+int cmp_gather(struct cmp_place *p, const char *meet, struct perf_key *key, double timeout_s,
+	       char *err)
 {
 	uint64_t end_ns = perf_now_ns() + (uint64_t)(timeout_s * 1e9);
 	int fd, here = 1, listen_fd = meet_listen(meet, err);
-	struct pollfd at = { .fd = listen_fd, .events = POLLIN };
+	struct perf_gate *gate;
 
 	if (listen_fd < 0)
 		return listen_fd;
+	if (cmp_key_first(p, meet, key, err) != 0 || !(gate = perf_gate_new(listen_fd, key))) {
+		close(listen_fd);
+		return -EIO;
+	}
 	gethostname(p->host, sizeof(p->host) - 1);
 	while (here < p->nprocs && perf_now_ns() < end_ns) {
-		if (poll(&at, 1, 100) != 1)
-			continue;
-		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+		fd = perf_gate_next(gate, false, 100);
 		if (fd < 0)
 			continue;
 		if (take_in(p, fd))
@@ -196,7 +203,9 @@ int cmp_gather(struct cmp_place *p, const char *meet, double timeout_s, char *er
 		else
 			close(fd);
 	}
+	perf_gate_free(gate);
 	close(listen_fd);
+	cmp_key_end(p, meet);
 	if (here == p->nprocs)
 		return 0;
 	snprintf(err, PERF_TEXT, "only %d of %d ranks have come to %s in %.0f s", here, p->nprocs,
@@ -204,35 +213,53 @@ int cmp_gather(struct cmp_place *p, const char *meet, double timeout_s, char *er
 	return -ETIMEDOUT;
 }
 
-static int meet_dial(const char *meet, double timeout_s, char *err)
+/* The socket, proved by both ends, or -errno. */
+static int meet_once(const struct cmp_place *p, const char *meet, const union raw_addr *a,
+		     struct perf_key *key)
+{
+	int rc, fd = raw_dial(a, DIAL_MS);
+
+	if (fd < 0)
+		return fd;
+	rc = cmp_key_again(p, meet, key) ? perf_prove(fd, key, HELLO_MS) : -EACCES;
+	if (!rc)
+		return fd;
+	close(fd);
+	return rc;
+}
+
+static int meet_dial(struct cmp_place *p, const char *meet, struct perf_key *key, double timeout_s,
+		     char *err)
 {
 	uint64_t end_ns = perf_now_ns() + (uint64_t)(timeout_s * 1e9);
 	union raw_addr a;
 	int fd, rc = raw_addr_parse(meet, true, &a, err, PERF_TEXT);
 
+	if (!rc)
+		rc = cmp_key_first(p, meet, key, err);
 	if (rc)
 		return rc;
 	for (;;) {
-		fd = raw_dial(&a, DIAL_MS);
+		fd = meet_once(p, meet, &a, key);
 		if (fd >= 0)
 			return fd;
 		if (perf_now_ns() > end_ns)
 			break;
 		usleep(AGAIN_US);
 	}
-	snprintf(err, PERF_TEXT, "rank 0 can't be met at %s: %s", meet, strerror(-fd));
+	snprintf(err, PERF_TEXT, "rank 0 can't be met at %s: %s", meet, perf_prove_why(fd));
 	return fd;
 }
 
-int cmp_serve(struct cmp_place *p, const char *meet, const struct fabric_env *env, double timeout_s,
-	      char *err)
+int cmp_serve(struct cmp_place *p, const char *meet, const struct fabric_env *env,
+	      struct perf_key *key, double timeout_s, char *err)
 {
 	struct perf_ctl m = { .type = PERF_CTL_MEET, .rank = p->rank, .nprocs = p->nprocs };
 	int port, fd, listen_fd = perf_worker_listen("0", &port, err);
 
 	if (listen_fd < 0)
 		return listen_fd;
-	fd = meet_dial(meet, timeout_s, err);
+	fd = meet_dial(p, meet, key, timeout_s, err);
 	if (fd < 0)
 		return fd;
 	m.idx = port;
@@ -278,7 +305,7 @@ static int port_heard(FILE *from, char *last, size_t n)
 }
 
 /* user@host is ssh's; to connect there the host is enough. */
-int cmp_ssh(struct cmp_place *p, const char *host, const char *command, char *err)
+int cmp_ssh(struct cmp_place *p, const char *host, const char *command, const char *key, char *err)
 {
 	const char *name = strrchr(host, '@') ? strrchr(host, '@') + 1 : host;
 	char last[PERF_TEXT] = "it ended without a word";
@@ -290,6 +317,7 @@ int cmp_ssh(struct cmp_place *p, const char *host, const char *command, char *er
 	p->ssh_pid = fork();
 	if (p->ssh_pid == 0)
 		ssh_child(host, command, in[0], out[1]);
+	dprintf(in[1], "%s\n", key);	/* before the near end is closed: no SIGPIPE */
 	close(in[0]);
 	close(out[1]);
 	p->ssh_in = in[1];

@@ -314,20 +314,6 @@ static int size_run(struct runner *r, uint64_t size)
 	return rc;
 }
 
-static uint64_t memory_free(void)
-{
-	unsigned long long kb = 0;
-	char text[200];
-	FILE *f = fopen("/proc/meminfo", "r");
-
-	while (f && fgets(text, sizeof(text), f))
-		if (sscanf(text, "MemAvailable: %llu", &kb) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return kb << 10;
-}
-
 /* At what size most memory is needed: fewer are in flight when they are large. */
 static uint64_t arena_most(const struct perf_options *o, uint64_t size)
 {
@@ -341,7 +327,7 @@ static uint64_t arena_most(const struct perf_options *o, uint64_t size)
 /* Leave out sizes whose buffers, of all processes together, would take half of what is free. */
 static uint64_t sizes_cut(struct runner *r)
 {
-	uint64_t most = 0, x, free = memory_free(), ways = 0;
+	uint64_t most = 0, x, free = perf_memory_free(), ways = 0;
 	struct perf_options *o = &r->perf;
 	char room[24];
 	int i, n = 0;

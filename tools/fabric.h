@@ -19,11 +19,14 @@ enum { FABRIC_HANDLE = 128, FABRIC_ERR = 400, FABRIC_NAME = 64 };
 
 enum fabric_kind { FABRIC_PLUGIN, FABRIC_RAW, FABRIC_KINDS };
 
+struct perf_key;
+
 struct fabric_env {			/* one process's wishes; never taken from the network */
 	const char *plugin;		/* path of the .so */
 	int abi;			/* 0: the newest it has */
 	const char *dev;		/* number or name; NULL: the first */
 	const char *addr;		/* raw: the address to use where dev names no interface */
+	const struct perf_key *key;	/* of peers on other hosts; NULL: there are none */
 	int cpu;			/* run there; -1: anywhere */
 	bool verbose, spin;		/* spin: never give up the CPU while nothing moves */
 };

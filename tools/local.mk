@@ -13,6 +13,7 @@ tools_libtools_la_SOURCES = \
 	tools/compare.c \
 	tools/compare.h \
 	tools/compare_json.c \
+	tools/compare_key.c \
 	tools/compare_launch.c \
 	tools/compare_print.c \
 	tools/compare_run.c \
@@ -58,6 +59,10 @@ tools_libtools_la_SOURCES = \
 	tools/perf.h \
 	tools/perf_coll.c \
 	tools/perf_ctl.c \
+	tools/perf_gate.c \
+	tools/perf_key.c \
+	tools/perf_key.h \
+	tools/perf_key_int.h \
 	tools/perf_model.c \
 	tools/perf_net.c \
 	tools/perf_pattern.c \
@@ -68,6 +73,7 @@ tools_libtools_la_SOURCES = \
 	tools/perf_ring.c \
 	tools/perf_ring.h \
 	tools/perf_row.c \
+	tools/perf_serve.c \
 	tools/perf_session.c \
 	tools/perf_stat.c \
 	tools/perf_worker.c \

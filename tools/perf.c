@@ -324,6 +324,8 @@ static int remote_check(const char *prog, const struct perf_options *o, const st
 		return opt_error(prog, "--once is for --listen");
 	if (w->until_eof && !w->listen)
 		return opt_error(prog, "--until-eof is for --listen");
+	if (o->key_file && !w->listen && !o->remote)
+		return opt_error(prog, "--key-file is for --listen and --connect");
 	if (o->remote && raw_addr_parse(o->remote, true, &unused, err, sizeof(err)) == -EINVAL)
 		return opt_error(prog, "--connect: %s", err);
 	if (w->listen && raw_addr_parse(w->listen, false, &unused, err, sizeof(err)) == -EINVAL)
@@ -331,14 +333,15 @@ static int remote_check(const char *prog, const struct perf_options *o, const st
 	return 0;
 }
 
-static int serve(const char *prog, const struct perf_options *o, const struct words *w)
+static int serve(const char *prog, struct perf_options *o, const struct words *w)
 {
 	char err[PERF_TEXT] = "";
+	char text[PERF_KEY_TEXT];
 	int port, rc, fd = perf_worker_listen(w->listen, &port, err);
 
 	if (fd < 0)
 		return opt_fail(prog, "[not-served]", "%s", err);
-	fprintf(stderr, "listening on port %d\n", port);
+	perf_listen_say(prog, fd, port, perf_key_made(&o->key, text));
 	rc = perf_worker_serve(fd, &o->env, perf_worker_main, o->pin, w->once,
 			       w->until_eof ? STDIN_FILENO : -1);
 	close(fd);
@@ -375,13 +378,15 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 		 &o->env.spin, 0, 0},
 		{OPT_TEXT, "dev", "DEV", "device, by number or name; a+b: both, fused",
 		 &o->env.dev, 0, 0},
-		{OPT_TEXT, "listen", "[ADDR:]PORT", "serve --connect on another host", &w.listen, 0,
-		 0},
+		{OPT_TEXT, "listen", "[ADDR:]PORT",
+		 "serve --connect on another host, for who has the key that this prints",
+		 &w.listen, 0, 0},
 		{OPT_FLAG, "once", NULL, "with --listen: serve one session", &w.once, 0, 0},
 		{OPT_FLAG, "until-eof", NULL, "with --listen: serve until standard input ends",
 		 &w.until_eof, 0, 0},
 		{OPT_TEXT, "connect", "HOST:PORT", "half of the processes run there", &o->remote, 0,
 		 0},
+		{OPT_TEXT, "key-file", "FILE", PERF_KEY_HELP, &o->key_file, 0, 0},
 		{OPT_REAL, "timeout", "S", "give up when a step takes longer (60)", &o->timeout_s,
 		 1, 3600},
 		{OPT_FLAG, "json", NULL, "print JSON", &o->json, 0, 0},
@@ -395,8 +400,8 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 		OPT_SUCH_AS("braid perf --raw --pin --rounds 5 --sizes 8:512k",
 			    "beside raw TCP on this machine, five rounds"),
 		OPT_SUCH_AS("braid perf --listen 5201", "on one host, and on another"),
-		OPT_SUCH_AS("braid perf --connect host1:5201 --pattern oneway --comms 8",
-			    "bandwidth between the two"),
+		OPT_SUCH_AS("BRAID_PERF_KEY=KEY braid perf --connect host1:5201 --pattern oneway",
+			    "bandwidth between the two; the listener prints KEY"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
 	enum opt_end end;
@@ -420,6 +425,13 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 	rc = options_settle(prog, o, &w);
 	if (!rc)
 		rc = remote_check(prog, o, &w);
+	if (rc)
+		return rc;
+	o->env.key = &o->key;
+	if (o->remote)
+		rc = perf_key_need(prog, o->key_file, o->remote, &o->key);
+	else if (w.listen)
+		rc = perf_key_read(prog, o->key_file, &o->key);
 	if (rc)
 		return rc;
 	return w.listen ? serve(prog, o, &w) : perf_run(&p);

@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "tools/fabric.h"
+#include "tools/perf_key.h"
 
 enum {
 	PERF_PROCS_MAX = 64,
@@ -161,6 +162,7 @@ uint64_t perf_now_ns(void);
 uint64_t perf_cpu_ns(void);		/* used by this process so far */
 int perf_cpu_nth(int n);		/* the n-th CPU we may run on, modulo their number; -1 */
 int perf_cpus(void);
+uint64_t perf_memory_free(void);	/* without swapping; 0: not known */
 void perf_cpu_pin(int cpu);
 /* Nanoseconds for a cache line to get from CPU a to b, or 0 if that can't be measured. */
 double perf_bounce_ns(int a, int b);
@@ -213,15 +215,19 @@ int perf_session_run(struct perf_session *s, const struct perf_run *run, struct 
 int perf_session_unlink(struct perf_session *s, enum fabric_kind kind, uint64_t *ret_ns);
 void perf_session_close(struct perf_session *s);
 
-/* -- the worker's end (perf_worker.c) ----------------------------------------------------- */
+/* -- the worker's end (perf_worker.c, perf_serve.c) --------------------------------------- */
 
 /* Obey `fd` until it ends; the process should then exit with what is returned. */
 int perf_worker_main(int fd, const struct fabric_env *env);
 /* Listen at addr ("[ADDR:]PORT"); a socket and its port, or -errno and a sentence. */
 int perf_worker_listen(const char *addr, int *ret_port, char *err);
+/* The port, and the line to type on the other host; key: its text, NULL if the user gave it. */
+void perf_listen_say(const char *prog, int fd, int port, const char *key);
+/* May this worker's buffers come to so many bytes?  All workers of a listener have one bound. */
+bool perf_room(uint64_t bytes);
 /*
- * Serve coordinators, each by `worker` in a process of its own, until killed; with `once`, the
- * first only; with until_fd >= 0 until that is at its end.
+ * Serve coordinators that know env->key, each by `worker` in a process of its own, until killed;
+ * with `once`, the first only; with until_fd >= 0 until that is at its end.
  */
 typedef int perf_worker_fn(int fd, const struct fabric_env *env);
 int perf_worker_serve(int listen_fd, const struct fabric_env *env, perf_worker_fn *worker, bool pin,
@@ -271,7 +277,8 @@ struct perf_options {
 	int rounds;
 	double timeout_s;
 	bool check, raw, raw_only, pin, json, csv;
-	const char *remote;
+	const char *remote, *key_file;
+	struct perf_key key;		/* of the listener, there or here */
 };
 
 struct perf_row {			/* one size over one fabric, all workers put together */

@@ -75,7 +75,8 @@ static int worker_fork(struct perf_session *s, int rank, const struct fabric_env
 	return 0;
 }
 
-static int worker_dial(struct perf_session *s, int rank, const char *remote)
+static int worker_dial(struct perf_session *s, int rank, const char *remote,
+		       const struct perf_key *key)
 {
 	union raw_addr a;
 	char err[PERF_TEXT];
@@ -87,6 +88,11 @@ static int worker_dial(struct perf_session *s, int rank, const char *remote)
 	fd = raw_dial(&a, DIAL_MS);
 	if (fd < 0)
 		return fail(s, fd, "connect to %s: %s", remote, strerror(-fd));
+	rc = perf_prove(fd, key, DIAL_MS);
+	if (rc) {
+		close(fd);
+		return fail(s, rc, "the listener at %s: %s", remote, perf_prove_why(rc));
+	}
 	s->w[rank].fd = fd;
 	return 0;
 }
@@ -230,7 +236,7 @@ static int workers_start(struct perf_session *s, const struct fabric_env *env, b
 	for (i = 0; i < s->nprocs && !rc; i++) {
 		if (!where[i])
 			continue;
-		rc = worker_dial(s, i, where[i]);
+		rc = worker_dial(s, i, where[i], env->key);
 		if (rc || mine.addr == addr)
 			continue;
 		raw_addr_local(s->w[i].fd, addr, sizeof(addr));

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -256,4 +257,18 @@ double perf_bounce_ns(int a, int b)
 	}
 	sched_setaffinity(0, sizeof(before), &before);
 	return ns;
+}
+
+uint64_t perf_memory_free(void)
+{
+	unsigned long long kb = 0;
+	char text[200];
+	FILE *f = fopen("/proc/meminfo", "re");
+
+	while (f && fgets(text, sizeof(text), f))
+		if (sscanf(text, "MemAvailable: %llu", &kb) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kb << 10;
 }

@@ -3,30 +3,25 @@
  * perf_worker.c - a process that obeys a coordinator: it loads the fabric, makes comms, runs
  * patterns and answers, one message at a time.
  *
- * What the coordinator says is bounded before it is used; what to load and which device to take
- * is this process's own business (fabric_env), so a coordinator on another host can make a
- * listener move bytes, over the transport that it names, and nothing else.
+ * A coordinator on another host has proved that it knows the listener's key (perf_key.h).  What it
+ * says is bounded all the same before it is used, and what to load and which device to take is
+ * this process's own business (fabric_env).
  */
 #include "tools/perf.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tools/perf_pump.h"
-#include "tools/raw.h"
 
-enum { HELLO_MS = 5000, ASK_MS = 600000, LINK_MS = 20000, SESSIONS_MAX = 64 };
+enum { HELLO_MS = 5000, ASK_MS = 600000, LINK_MS = 20000 };
 
 struct worker {
 	int fd;
@@ -293,6 +288,8 @@ static int on_arena(struct worker *w, struct perf_ctl *m)
 	if (m->bytes == 0 || m->bytes > PERF_ARENA_MAX)
 		return refuse(w, m, -E2BIG, "more memory than a worker may take");
 	if (bytes > old.size) {
+		if (!perf_room(old.size + bytes))
+			return refuse(w, m, -E2BIG, "more memory than this listener may take");
 		rc = arena_new(w, bytes);
 		if (rc)
 			return refuse(w, m, rc, "no memory for the messages");
@@ -303,6 +300,7 @@ static int on_arena(struct worker *w, struct perf_ctl *m)
 		}
 		if (old.base)
 			munmap(old.base, old.size);
+		perf_room(bytes);
 	}
 	return answer(w, m);
 }
@@ -424,87 +422,4 @@ int perf_worker_main(int fd, const struct fabric_env *env)
 	} while (!rc);
 	worker_fini(&w);
 	return rc == -ESHUTDOWN ? 0 : 1;
-}
-
-/* -- a worker for somebody else's coordinator --------------------------------------------- */
-
-static int serve_one(int fd, const struct fabric_env *env, perf_worker_fn *worker, bool pin,
-		     int nth)
-{
-	struct fabric_env mine = *env;
-	char addr[FABRIC_NAME];
-	int one = 1;
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-	raw_tune(fd);
-	raw_addr_local(fd, addr, sizeof(addr));
-	mine.addr = addr;
-	if (pin)
-		mine.cpu = perf_cpu_nth(nth);
-	return worker(fd, &mine);
-}
-
-/* Children that ended, without waiting: how many, and whether one of them failed. */
-static int reap(bool *ret_failed)
-{
-	int status, n = 0;
-
-	while (waitpid(-1, &status, WNOHANG) > 0) {
-		n++;
-		*ret_failed |= status != 0;
-	}
-	return n;
-}
-
-static bool at_end(int fd)
-{
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-	char unused[64];
-
-	return fd >= 0 && poll(&p, 1, 0) == 1 && read(fd, unused, sizeof(unused)) <= 0;
-}
-
-int perf_worker_serve(int listen_fd, const struct fabric_env *env, perf_worker_fn *worker, bool pin,
-		      bool once, int until_fd)
-{
-	struct pollfd p = { .fd = listen_fd, .events = POLLIN };
-	int fd, children = 0, served = 0;
-	bool failed = false;
-	pid_t pid;
-
-	while ((!once || children > 0 || served == 0) && !at_end(until_fd)) {
-		children -= reap(&failed);
-		if (poll(&p, 1, 100) != 1 || children >= SESSIONS_MAX)
-			continue;
-		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
-		if (fd < 0)
-			continue;
-		pid = fork();
-		if (pid == 0) {
-			close(listen_fd);
-			_exit(serve_one(fd, env, worker, pin, children));
-		}
-		close(fd);
-		children += pid > 0;
-		served++;
-	}
-	return failed ? 1 : 0;
-}
-
-int perf_worker_listen(const char *addr, int *ret_port, char *err)
-{
-	union raw_addr a;
-	int fd, rc;
-
-	rc = raw_addr_parse(addr, false, &a, err, PERF_TEXT);
-	if (rc)
-		return rc;
-	fd = raw_listen(&a);
-	if (fd < 0) {
-		snprintf(err, PERF_TEXT, "listen on %s: %s", addr, strerror(-fd));
-		return fd;
-	}
-	*ret_port = ntohs(a.sa.sa_family == AF_INET ? a.in.sin_port : a.in6.sin6_port);
-	return fd;
 }

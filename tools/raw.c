@@ -9,8 +9,9 @@
  * n sockets.  A send is done when the kernel has taken its bytes: "k in flight" is nothing more
  * than send() as fast as the socket accepts, from k buffers in turn.
  *
- * Each rank has one listening socket; a dialler's first 32 bytes say who it is and repeat a token
- * from the handle, and whoever can't do that is dropped.
+ * Each rank has one listening socket.  A dialler's first bytes say which comm it is for and prove
+ * that it knows the session's key and the handle's token, and so does the answer.  That is read
+ * before memory is registered: nothing is sent to an address where the peer is not.
  */
 #include "tools/raw.h"
 
@@ -30,6 +31,7 @@
 #include <unistd.h>
 
 #include "tools/fabric.h"
+#include "tools/perf.h"
 
 enum { QUEUE = 64, HELLO_MS = 200, DIAL_MS = 5000 };
 
@@ -38,6 +40,8 @@ struct wire {				/* a socket between us and one peer */
 	int fd;
 	int peer, idx;
 	unsigned users;			/* comms on it: at most one each way */
+	bool awaited;			/* dialled: the answer below is still to come */
+	uint8_t answer[PERF_KEY];
 };
 
 struct raw_req {
@@ -59,7 +63,7 @@ struct raw_handle {
 };
 
 struct hello {
-	uint8_t token[16];
+	uint8_t mac[PERF_KEY];
 	int32_t idx;
 	int32_t zero[3];
 };
@@ -68,7 +72,8 @@ struct raw_fabric {
 	struct fabric super;
 	int listen_fd;
 	union raw_addr addr;
-	uint8_t token[16];
+	uint8_t key[PERF_KEY];		/* of the session; within one host zeros */
+	uint8_t token[16];		/* of the listen under way */
 	struct wire *wires;
 };
 
@@ -277,8 +282,8 @@ static int raw_open(const struct fabric_env *env, struct fabric **ret_fab, char 
 	r->super.ops = &fabric_raw;
 	snprintf(r->super.about.name, FABRIC_NAME, "raw TCP");
 	rc = addr_choose(env, &r->addr, r->super.about.dev);
-	if (!rc && getrandom(r->token, sizeof(r->token), 0) != sizeof(r->token))
-		rc = -EIO;
+	if (env->key)
+		memcpy(r->key, env->key->bytes, sizeof(r->key));
 	r->listen_fd = rc ? rc : raw_listen(&r->addr);
 	if (r->listen_fd < 0) {
 		snprintf(err, FABRIC_ERR, "raw TCP: listen on %s: %s", r->super.about.dev,
@@ -312,6 +317,8 @@ static int raw_fab_listen(struct fabric *fab, void *handle, void **ret_listen)
 
 	_Static_assert(offsetof(struct raw_handle, addr) + sizeof(struct sockaddr_in6) <=
 		       FABRIC_HANDLE, "a handle has room for either address");
+	if (getrandom(r->token, sizeof(r->token), 0) != sizeof(r->token))
+		return fail(fab, -EIO, "getrandom");
 	memcpy(h.token, r->token, sizeof(h.token));
 	h.addr = r->addr;
 	memcpy(handle, &h, FABRIC_HANDLE);
@@ -358,6 +365,15 @@ static int comm_new(struct wire *w, bool is_send, void **ret_comm)
 	return 0;
 }
 
+static void proof(const struct raw_fabric *r, const uint8_t *token, int idx, bool dials,
+		  uint8_t ret[PERF_KEY])
+{
+	int32_t which = idx;
+
+	perf_mac(r->key, dials ? "braid raw dial" : "braid raw accept", token, sizeof(r->token),
+		 &which, sizeof(which), ret);
+}
+
 /* The other direction's socket if there is one; else dial, which waits for the kernel only. */
 static int raw_fab_connect(struct fabric *fab, int peer, int idx, void *handle, void **ret_comm)
 {
@@ -374,25 +390,33 @@ static int raw_fab_connect(struct fabric *fab, int peer, int idx, void *handle, 
 	fd = raw_dial(&h.addr, DIAL_MS);
 	if (fd < 0)
 		return fail(fab, fd, "connect");
-	memcpy(hello.token, h.token, sizeof(hello.token));
+	proof(r, h.token, idx, true, hello.mac);
 	if (send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) {
 		close(fd);
 		return fail(fab, -EPIPE, "hello");
 	}
 	w = wire_add(r, fd, peer, idx);
-	return w ? comm_new(w, true, ret_comm) : -ENOMEM;
+	if (!w)
+		return -ENOMEM;
+	proof(r, h.token, idx, false, w->answer);
+	w->awaited = true;
+	return comm_new(w, true, ret_comm);
 }
 
 /* Its hello is in the first segment; a stranger's silence costs us 200 ms at most. */
 static bool hello_is_good(struct raw_fabric *r, int fd, int idx)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
+	uint8_t mac[PERF_KEY];
 	struct hello h;
 
-	if (poll(&p, 1, HELLO_MS) != 1)
+	if (poll(&p, 1, HELLO_MS) != 1 || recv(fd, &h, sizeof(h), MSG_DONTWAIT) != sizeof(h))
 		return false;
-	return recv(fd, &h, sizeof(h), MSG_DONTWAIT) == sizeof(h) && h.idx == idx &&
-	       memcmp(h.token, r->token, sizeof(h.token)) == 0;
+	proof(r, r->token, idx, true, mac);
+	if (h.idx != idx || !perf_mac_equal(h.mac, mac))
+		return false;
+	proof(r, r->token, idx, false, mac);
+	return send(fd, mac, sizeof(mac), MSG_NOSIGNAL) == sizeof(mac);
 }
 
 static int raw_fab_accept(struct fabric *fab, int peer, int idx, void *listen, void **ret_comm)
@@ -420,8 +444,17 @@ static int raw_fab_accept(struct fabric *fab, int peer, int idx, void *listen, v
 
 static int raw_reg(struct fabric *fab, void *comm, void *data, size_t size, void **ret_mr)
 {
-	(void)fab, (void)comm, (void)size;
+	struct wire *w = ((struct raw_comm *)comm)->wire;
+	uint8_t mac[PERF_KEY];
+
+	(void)size;
 	*ret_mr = data;
+	if (!w->awaited)
+		return 0;
+	if (perf_ctl_move(w->fd, (char *)mac, sizeof(mac), false, DIAL_MS) != 0 ||
+	    !perf_mac_equal(mac, w->answer))
+		return fail(fab, -EACCES, "who answers there is not the peer");
+	w->awaited = false;
 	return 0;
 }
 

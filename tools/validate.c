@@ -89,19 +89,28 @@ static int settle(struct wishes *w, const struct words *words)
 		return opt_error(prog, "--port-down and --port-up go together");
 	if (strchr(w->plugin, '/') && access(w->plugin, R_OK) != 0)
 		return opt_error(prog, "%s: %s", w->plugin, strerror(errno));
-	rc = may_write(w->json);
+	if (w->key_file && !w->connect && !words->listen)
+		return opt_error(prog, "--key-file is for --listen and --connect");
+	if (w->connect)
+		rc = perf_key_need(prog, w->key_file, w->connect, &w->key);
+	else if (words->listen)
+		rc = perf_key_read(prog, w->key_file, &w->key);
+	if (!rc)
+		rc = may_write(w->json);
 	return rc ? rc : may_write(w->junit);
 }
 
-static int serve(const struct wishes *w, const struct words *words)
+static int serve(struct wishes *w, const struct words *words)
 {
-	struct fabric_env env = { .plugin = w->plugin, .abi = w->abi, .dev = w->dev, .cpu = -1 };
-	char err[PERF_TEXT] = "";
+	struct fabric_env env = {
+		.plugin = w->plugin, .abi = w->abi, .dev = w->dev, .key = &w->key, .cpu = -1,
+	};
+	char err[PERF_TEXT] = "", text[PERF_KEY_TEXT];
 	int port, rc, fd = perf_worker_listen(words->listen, &port, err);
 
 	if (fd < 0)
 		return opt_error(prog, "%s [not-served]", err);
-	fprintf(stderr, "listening on port %d\n", port);
+	perf_listen_say(prog, fd, port, perf_key_made(&w->key, text));
 	rc = perf_worker_serve(fd, &env, validate_worker, false, words->once, -1);
 	close(fd);
 	return rc ? 2 : 0;
@@ -120,8 +129,11 @@ int cmd_validate(int argc, char **argv)
 		 &w.only, 0, 0},
 		{OPT_FLAG, "faults", NULL, "break things as well", &w.faults, 0, 0},
 		{OPT_TEXT, "connect", "HOST:PORT", "the other end is there", &w.connect, 0, 0},
-		{OPT_TEXT, "listen", "[ADDR:]PORT", "be the other end", &words.listen, 0, 0},
+		{OPT_TEXT, "listen", "[ADDR:]PORT",
+		 "be the other end, for who has the key that this prints",
+		 &words.listen, 0, 0},
 		{OPT_FLAG, "once", NULL, "with --listen: one connection", &words.once, 0, 0},
+		{OPT_TEXT, "key-file", "FILE", PERF_KEY_HELP, &w.key_file, 0, 0},
 		{OPT_TEXT, "transport", "LIST", "BRAID_TRANSPORTS, such as verbs or tcp",
 		 &words.transport, 0, 0},
 		{OPT_TEXT, "thresholds", "FILE", "what figures must be, of a NIC", &w.thresholds, 0,
@@ -139,7 +151,8 @@ int cmd_validate(int argc, char **argv)
 		OPT_SUCH_AS("braid validate", "this host, two processes"),
 		OPT_SUCH_AS("braid validate full --faults --json before.json", "all, and keep it"),
 		OPT_SUCH_AS("braid validate --listen 7400", "on one host, and on another:"),
-		OPT_SUCH_AS("braid validate --connect node1:7400", "between the two"),
+		OPT_SUCH_AS("BRAID_PERF_KEY=KEY braid validate --connect node1:7400",
+			    "between the two; the listener prints KEY"),
 		OPT_SUCH_AS("braid validate --only data,connect-leak --transport tcp", "a part"),
 		OPT_SUCH_AS("braid validate soak 12 --faults", "half a day"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},

@@ -12,6 +12,7 @@ bats_require_minimum_version 1.5.0
 
 export braid=${BRAID_TEST_BRAID:-braid}
 plugin=${BRAID_TEST_PLUGIN:-libnccl-net-braid.so}
+export BRAID_PERF_KEY=that-of-all-tests
 src=${BRAID_TEST_SRCDIR:-.}
 build=${BRAID_TEST_BUILDDIR:-.}
 slow=${BRAID_TEST_SLOW:-1}

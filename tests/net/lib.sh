@@ -13,6 +13,7 @@ set -u
 
 braid=${BRAID_TEST_BRAID:-braid}
 plugin=${BRAID_TEST_PLUGIN:-libnccl-net-braid.so}
+export BRAID_PERF_KEY=that-of-all-tests
 slow=${BRAID_TEST_SLOW:-1}
 [ "$slow" -ge 1 ] 2>/dev/null || slow=1
 a=braid-$$-a

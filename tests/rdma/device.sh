@@ -5,8 +5,8 @@
 # Within this host, from the device to itself, with BRAID_TRANSPORTS=verbs: what moved, moved over the
 # device or not at all.  A case before all shows that this is so.
 #
-# DEV: the device, or one of its ports (mlx5_0:2).  PEER=HOST:PORT: braid perf also to another host,
-# where this was started before:
+# DEV: the device, or one of its ports (mlx5_0:2).  PEER=HOST:PORT and BRAID_PERF_KEY=KEY: braid perf also to
+# another host, where this was started before, and has printed KEY:
 #	BRAID_TRANSPORTS=verbs BRAID_IB_HCA==mlx5_0 braid perf --listen PORT
 # BRAID_TEST_FILTER, BRAID_TEST_PROGRAMS: as in suite.sh.
 set -u
@@ -61,6 +61,6 @@ done
 if [ -n "${PEER-}" ]; then
 	perfs "to $PEER" --connect "$PEER"
 else
-	echo "ok - to another host # SKIP PEER=HOST:PORT was not given"
+	echo "ok - to another host # SKIP PEER=HOST:PORT and BRAID_PERF_KEY were not given"
 	echo "1..1"
 fi

@@ -13,6 +13,7 @@ set -u
 build=${BRAID_TEST_BUILDDIR:-.}
 slow=${BRAID_TEST_SLOW:-1}
 fake=$build/tests/fakesmc/.libs/smc.so
+export BRAID_PERF_KEY=that-of-all-tests
 
 [ -e "$fake" ] || { echo "skip: tests/fakesmc is not built"; exit 77; }
 tmp=$(mktemp -d)

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/perf.h"
 #include "tools/validate/validate.h"
 
 /* The same messages to the other end, and from there. */
@@ -82,15 +83,8 @@ static void huge(struct validate *v)
 /* Is there memory for that much at both ends? */
 static void needs_memory(struct validate *v, uint64_t bytes)
 {
-	char line_[128];
-	unsigned long long kb, have = 0;
-	FILE *f = fopen("/proc/meminfo", "re");
+	uint64_t have = perf_memory_free();
 
-	while (f && fgets(line_, sizeof(line_), f))
-		if (sscanf(line_, "MemAvailable: %llu", &kb) == 1)
-			have = kb * 1024;
-	if (f)
-		fclose(f);
 	if (have < bytes)
 		skip(v, "%.1f GiB are needed here, and %.1f are there", (double)bytes / (1 << 30),
 		     (double)have / (1 << 30));

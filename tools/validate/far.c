@@ -4,9 +4,9 @@
  * another host, and what a check tells it.
  *
  * The servant is a loop: take an order if there is one, else move what is under way.  An order
- * that takes longer is answered when it is done; meanwhile no other is taken.  What it is told is
- * bounded, and what to load is its own host's business, so that a stranger can make it move bytes
- * and nothing else.
+ * that takes longer is answered when it is done; meanwhile no other is taken.  Who gives orders
+ * from another host has proved that it knows the listener's key; what they ask for is bounded, and
+ * what to load is its own host's business.
  */
 #include <errno.h>
 #include <poll.h>
@@ -136,6 +136,7 @@ struct servant {
 	void *fresh;			/* being connected or accepted */
 	struct job jobs[JOBS_MAX];
 	int n_jobs;
+	uint64_t bytes;			/* of their buffers */
 };
 
 static int order_move(int fd, struct order *o, bool out, int ms)
@@ -204,6 +205,7 @@ static void on_post(struct servant *s)
 {
 	const struct order *o = &s->now;
 	struct msg m[RECVS_MAX];
+	uint64_t bytes = s->bytes;
 
 	if (s->n_jobs == JOBS_MAX || o->n < 1 || o->n > RECVS_MAX || o->comm < 0 ||
 	    o->comm >= s->n_comms || !s->comms[o->comm])
@@ -212,7 +214,11 @@ static void on_post(struct servant *s)
 		m[i] = (struct msg){ o->size[i], o->room[i], o->tag[i], o->skew[i], o->seed[i] };
 		if (m[i].size > FAR_SIZE_MAX || m[i].room > FAR_SIZE_MAX || m[i].skew > 4096)
 			refuse(s, "messages that can't be");
+		bytes += m[i].size > m[i].room ? m[i].size : m[i].room;
 	}
+	if (!perf_room(bytes))
+		refuse(s, "more memory than this listener may take");
+	s->bytes = bytes;
 	job_begin(&s->v, &s->jobs[s->n_jobs], s->comms[o->comm], !s->sends[o->comm], m, o->n);
 	s->jobs[s->n_jobs].op.no_sizes = o->flags & MOVE_NO_SIZES;
 	s->jobs[s->n_jobs].op.optional = o->flags & MOVE_OPTIONAL;
@@ -307,6 +313,8 @@ static void jobs_there(struct servant *s)
 		job_end(&s->v, &s->jobs[i]);
 	}
 	s->n_jobs = 0;
+	s->bytes = 0;
+	perf_room(0);
 	answer(s);
 }
 
@@ -472,7 +480,7 @@ static void far_start(struct validate *v)
 {
 	union raw_addr a;
 	char err[400];
-	int fds[2];
+	int fds[2], rc;
 
 	if (v->w->connect) {
 		if (raw_addr_parse(v->w->connect, true, &a, err, sizeof(err)) != 0)
@@ -480,6 +488,9 @@ static void far_start(struct validate *v)
 		v->far = raw_dial(&a, DIAL_MS);
 		if (v->far < 0)
 			FAIL("connect to %s: %s", v->w->connect, strerror(-v->far));
+		rc = perf_prove(v->far, &v->w->key, DIAL_MS);
+		if (rc)
+			FAIL("the listener at %s: %s", v->w->connect, perf_prove_why(rc));
 		return;
 	}
 	TRUE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);

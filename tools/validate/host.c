@@ -132,7 +132,8 @@ static json_t *environ_json(void)
 		char name[128];
 
 		for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
-			if (strncmp(*e, ours[i], strlen(ours[i])) != 0 || !strchr(*e, '='))
+			if (strncmp(*e, ours[i], strlen(ours[i])) != 0 || !strchr(*e, '=') ||
+			    strncmp(*e, "BRAID_PERF_KEY=", 15) == 0)
 				continue;
 			snprintf(name, sizeof(name), "%.*s", (int)strcspn(*e, "="), *e);
 			set(o, name, strchr(*e, '=') + 1);

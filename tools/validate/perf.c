@@ -24,7 +24,7 @@ static void meter_open(struct validate *v, struct meter *m, enum perf_pattern pa
 		       bool raw)
 {
 	struct fabric_env env = { .plugin = v->w->plugin, .abi = v->w->abi, .dev = v->w->dev,
-				  .cpu = -1 };
+				  .key = &v->w->key, .cpu = -1 };
 	struct perf_run most = { .pattern = pattern, .comms = (uint32_t)comms, .threads = 1,
 				 .inflight = 16, .size = 4 << 20 };
 	struct fabric_about unused;

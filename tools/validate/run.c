@@ -357,20 +357,33 @@ static void stop(int sig)
 	stopped = 1;
 }
 
-static bool peer_there(const struct wishes *w)
+/* 0, -errno of perf_prove(), or -EHOSTUNREACH. */
+static int peer_asked(const struct wishes *w)
 {
 	union raw_addr a;
 	char err[400];
-	int fd;
+	int fd, rc;
 
 	if (!w->connect)
-		return true;
-	if (raw_addr_parse(w->connect, true, &a, err, sizeof(err)) != 0)
-		return false;
-	fd = raw_dial(&a, 5000);
-	if (fd >= 0)
-		close(fd);
-	return fd >= 0;
+		return 0;
+	fd = raw_addr_parse(w->connect, true, &a, err, sizeof(err)) ? -1 : raw_dial(&a, 5000);
+	if (fd < 0)
+		return -EHOSTUNREACH;
+	rc = perf_prove(fd, &w->key, 5000);
+	close(fd);
+	return rc;
+}
+
+/* 0, or 2 after a line that says why there is nobody to work with. */
+static int peer_needed(const struct wishes *w)
+{
+	int rc = peer_asked(w);
+
+	if (rc == -EHOSTUNREACH)
+		return opt_error(prog, "nobody answers at %s: start `braid validate --listen PORT` "
+				 "there [no-meeting]", w->connect);
+	return rc ? opt_error(prog, "the listener at %s: %s [no-meeting]", w->connect,
+			      perf_prove_why(rc)) : 0;
 }
 
 struct all {
@@ -405,7 +418,7 @@ static void run_all(struct all *a, uint64_t seed)
 		result = json_string_value(json_object_get(o, "result"));
 		a->fails += *result == 'f';
 		a->passes += *result == 'p';
-		if (*result == 'f' && !peer_there(a->w))
+		if (*result == 'f' && peer_asked(a->w) != 0)
 			a->gone = true;
 		report_check(a->w, o, ++a->n);
 		/* Of a soak that lasts for days what passed is counted, and what failed is kept. */
@@ -470,9 +483,9 @@ int validate_run(const struct wishes *w)
 	json_t *o;
 	int rc;
 
-	if (!peer_there(w))
-		return opt_error(prog, "nobody answers at %s: start `braid validate --listen PORT` "
-				 "there [no-meeting]", w->connect);
+	rc = peer_needed(w);
+	if (rc)
+		return rc;
 	if (!count(w))
 		return opt_error(prog, "nothing to do: what breaks things takes --faults");
 	if (w->thresholds) {

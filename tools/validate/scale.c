@@ -12,7 +12,7 @@
 static void mesh(struct validate *v, int n, int comms)
 {
 	struct fabric_env env = { .plugin = v->w->plugin, .abi = v->w->abi, .dev = v->w->dev,
-				  .cpu = -1 };
+				  .key = &v->w->key, .cpu = -1 };
 	struct perf_run run = { .fabric = FABRIC_PLUGIN, .pattern = PERF_ALLTOALL,
 				.comms = (uint32_t)comms, .threads = 1, .inflight = 1, .check = 1,
 				.size = 20000, .iters = 3, .stall_s = 10 };

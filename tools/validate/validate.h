@@ -20,6 +20,7 @@
 #include <sys/types.h>
 
 #include "tools/drive.h"
+#include "tools/perf_key.h"
 #include "tools/fabric.h"
 #include "tools/says.h"
 
@@ -30,6 +31,8 @@ enum profile { PROFILE_QUICK, PROFILE_FULL, PROFILE_SOAK };
 struct wishes {
 	const char *plugin, *dev, *connect, *only, *port_down, *port_up;
 	const char *json, *junit, *thresholds;
+	const char *key_file;
+	struct perf_key key;		/* of the listener, there or here */
 	int abi;
 	enum profile profile;
 	double hours;

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * compare_key.c - the key of a job's ranks, by which rank 0 and they know each other.
+ *
+ * BRAID_PERF_KEY where it is set.  Else a secret that the launcher gives to all ranks; else, on one
+ * host, a file of rank 0's that this user alone can read.  Between hosts whose launcher gives no
+ * secret only the job's name is left, which others may guess: that is said.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/compare.h"
+
+enum { SECRET_LEAST = 16 };
+
+/* Of Open MPI: 128 random bits for each job, in its ranks' environment alone. */
+static const char openmpi_secret[] = "OMPI_MCA_orte_precondition_transports";
+
+/* The directory for sockets and the like that is this user's alone, made if need be; or -1. */
+static int private_dir(void)
+{
+	const char *run = getenv("XDG_RUNTIME_DIR");
+	char path[256];
+	struct stat sb;
+	int fd;
+
+	if (run && run[0] == '/')
+		snprintf(path, sizeof(path), "%.200s/braid", run);
+	else
+		snprintf(path, sizeof(path), "/tmp/braid-%u", (unsigned)geteuid());
+	if (mkdir(path, 0700) != 0 && errno != EEXIST)
+		return -1;
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &sb) == 0 && sb.st_uid == geteuid() && !(sb.st_mode & 077))
+		return fd;
+	close(fd);
+	errno = EPERM;
+	return -1;
+}
+
+static void file_name(const char *meet, char ret[32])
+{
+	const char *port = strrchr(meet, ':');
+
+	snprintf(ret, 32, ".meet.%.16s", port ? port + 1 : meet);
+}
+
+static int file_make(const char *meet, struct perf_key *ret)
+{
+	char name[32], tmp[64], text[PERF_KEY_TEXT];
+	int dir = private_dir(), fd = -1;
+	bool made = false;
+
+	if (dir < 0)
+		return -1;
+	file_name(meet, name);
+	snprintf(tmp, sizeof(tmp), "%s.%d", name, (int)getpid());
+	perf_key_new(ret, text);
+	fd = openat(dir, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd >= 0) {
+		made = write(fd, text, sizeof(text) - 1) == (ssize_t)sizeof(text) - 1;
+		made = close(fd) == 0 && made && renameat(dir, tmp, dir, name) == 0;
+		if (!made)
+			unlinkat(dir, tmp, 0);
+	}
+	close(dir);
+	return made ? 0 : -1;
+}
+
+/* False: rank 0 has not made it yet. */
+static bool file_read(const char *meet, struct perf_key *ret)
+{
+	char name[32], text[PERF_KEY_TEXT] = "";
+	int dir = private_dir(), fd;
+	struct stat sb;
+	ssize_t n = 0;
+
+	if (dir < 0)
+		return false;
+	file_name(meet, name);
+	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	close(dir);
+	if (fd < 0)
+		return false;
+	if (fstat(fd, &sb) == 0 && S_ISREG(sb.st_mode) && sb.st_uid == geteuid())
+		n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (n != sizeof(text) - 1)
+		return false;
+	perf_key_of(ret, text);
+	return true;
+}
+
+int cmp_key_first(struct cmp_place *p, const char *meet, struct perf_key *ret, char *err)
+{
+	const char *secret = getenv(openmpi_secret);
+	char text[PERF_TEXT];
+
+	if (ret->set)
+		return 0;
+	if (secret && strlen(secret) >= SECRET_LEAST) {
+		perf_key_of(ret, secret);
+		return 0;
+	}
+	if (p->one_host) {
+		p->by_file = true;
+		if (p->rank == 0 && file_make(meet, ret) != 0) {
+			snprintf(err, PERF_TEXT, "the ranks' key can't be kept for them: %s; set "
+				 "BRAID_PERF_KEY in all of them", strerror(errno));
+			return -EIO;
+		}
+		return 0;
+	}
+	snprintf(text, sizeof(text), "%s of %d at %.300s", p->launcher, p->nprocs, meet);
+	perf_key_of(ret, text);
+	if (p->rank == 0)
+		fprintf(stderr, "braid compare: note: %s gives its ranks no secret, so that anyone "
+			"who reaches their ports and guesses the job's number may join: set "
+			"BRAID_PERF_KEY in all of them\n", p->launcher);
+	return 0;
+}
+
+bool cmp_key_again(const struct cmp_place *p, const char *meet, struct perf_key *ret)
+{
+	return p->by_file ? file_read(meet, ret) : true;
+}
+
+void cmp_key_end(const struct cmp_place *p, const char *meet)
+{
+	char name[32];
+	int dir;
+
+	if (!p->by_file || p->rank != 0)
+		return;
+	dir = private_dir();
+	file_name(meet, name);
+	if (dir >= 0) {
+		unlinkat(dir, name, 0);
+		close(dir);
+	}
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf_key.h - who may use a listener: whoever has its key, and proves that before anything else.
+ *
+ * The listener speaks first.  With K the key, and both nonces fresh:
+ *
+ *	listener	magic, nonce L
+ *	dialler		magic, nonce D, MAC(K, "dial" | L | D)
+ *	listener	magic, status, MAC(K, "serve" | L | D | status)
+ *
+ * The key itself never crosses the network, and a recorded exchange proves nothing later.
+ */
+#ifndef BRAID_TOOLS_PERF_KEY_H
+#define BRAID_TOOLS_PERF_KEY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum { PERF_KEY = 32, PERF_KEY_TEXT = 33 };
+
+#define PERF_KEY_HELP "the key's first line is in there, -: standard input; else in BRAID_PERF_KEY"
+
+struct perf_key {
+	uint8_t bytes[PERF_KEY];
+	bool set;
+};
+
+/*
+ * The first line of the file (NULL: none; "-": standard input), else BRAID_PERF_KEY, which is
+ * taken out of the environment.  0, also where there is none; or 2 after a line that says why.
+ */
+int perf_key_read(const char *prog, const char *file, struct perf_key *ret);
+/* The same of --connect, where there has to be one; `at`: where the listener is. */
+int perf_key_need(const char *prog, const char *file, const char *at, struct perf_key *ret);
+/* Of --listen: `text` of a new one where none was given, else NULL. */
+const char *perf_key_made(struct perf_key *key, char text[PERF_KEY_TEXT]);
+/* A new one, and its text to be handed on. */
+void perf_key_new(struct perf_key *ret, char text[PERF_KEY_TEXT]);
+void perf_key_of(struct perf_key *ret, const char *text);
+
+/* MAC of two parts under a key. */
+void perf_mac(const uint8_t *key, const char *label, const void *a, size_t a_len, const void *b,
+	      size_t b_len, uint8_t ret[PERF_KEY]);
+bool perf_mac_equal(const uint8_t *a, const uint8_t *b);
+
+/*
+ * The dialler's part.  0, -EACCES: the keys differ, -EBUSY: too many sessions, -EPROTO: that is no
+ * listener of ours, -EPIPE, -ETIMEDOUT or another -errno; perf_prove_why() has a sentence.
+ */
+int perf_prove(int fd, const struct perf_key *key, int timeout_ms);
+const char *perf_prove_why(int err);
+
+/* -- the listener's part: any number of strangers are kept waiting by nobody ---------------- */
+
+struct perf_gate;
+struct perf_gate *perf_gate_new(int listen_fd, const struct perf_key *key);
+/* The socket of the next that has proved itself, within timeout_ms, or -1; busy: turn it away. */
+int perf_gate_next(struct perf_gate *g, bool busy, int timeout_ms);
+void perf_gate_free(struct perf_gate *g);	/* also in a child: what it holds is closed */
+
+#endif

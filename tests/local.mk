@@ -90,6 +90,7 @@ net_tests = \
 	tests/net/ipv6.sh \
 	tests/net/names.sh \
 	tests/net/topologies.sh \
+	tests/net/unreachable.sh \
 	tests/net/veth.sh
 
 # The ABI tests over NICs that exist in memory only.

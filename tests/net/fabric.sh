@@ -44,8 +44,8 @@ fresh()
 	lacking=
 	bad=
 	env_a='' env_b='' env_both=
-	pattern=bidir dev='' moved_mb=24
-	rm -f "$tmp"/is.* "$tmp/both"
+	pattern=bidir dev_a='' dev_b='' moved_mb=24
+	rm -rf "$tmp"/is.* "$tmp/both" "$tmp"/nics*
 }
 
 # environment WORDS... - VARIABLE=VALUE for both hosts, a:VARIABLE=VALUE for one.
@@ -346,6 +346,16 @@ whole_packets()
 	done
 }
 
+# rdma NETDEV [KEY=VALUE,...] - both hosts have a NIC of tests/fake, which stands on that interface.
+rdma()
+{
+	fake=${BRAID_TEST_BUILDDIR:-.}/tests/fake
+	[ -e "$fake/.libs/libibverbs.so.1" ] || { lacks "built without RDMA"; return; }
+	env_both="$env_both LD_LIBRARY_PATH=$fake/.libs BRAID_TEST_FAKE_FABRIC=$tmp/nics"
+	env_a="$env_a BRAID_TEST_FAKE_HOST=a BRAID_TEST_FAKE_DEVICES=mlx5_0:rocev2,netdev=$1${2:+,$2}"
+	env_b="$env_b BRAID_TEST_FAKE_HOST=b BRAID_TEST_FAKE_DEVICES=mlx5_0:rocev2,netdev=$1${3:+,$3}"
+}
+
 # apart - each NIC answers ARP for its own addresses only, as several NICs in one subnet need it.
 apart()
 {
@@ -453,10 +463,14 @@ seen()				# for whoever reads why a row does not hold
 	cat "$tmp/both" 2>/dev/null
 }
 
+# worked - false, said once, if it did not.
 worked()
 {
-	[ -n "$went" ] || go
-	[ "$went" = yes ] || no "no data moved"
+	[ -n "$went" ] || {
+		go
+		[ "$went" = yes ] || no "no data moved"
+	}
+	[ "$went" = yes ]
 }
 
 # carried HOST COLUMN - the interfaces that carried a tenth of the data or more.
@@ -480,7 +494,7 @@ by()
 {
 	by_host=$1 by_what=$2
 	shift 2
-	worked
+	worked || return
 	[ "$by_what" = sent ] && column=2 || column=3
 	got=$(carried "$by_host" "$column")
 	[ "$got" = "$*" ] || no "$by_host $by_what by '$got', not by '$*'"
@@ -489,7 +503,6 @@ by()
 # over INTERFACE... - on both hosts, both ways.
 over()
 {
-	worked
 	for host in a b; do
 		by $host sent "$@"
 		by $host received "$@"
@@ -499,14 +512,22 @@ over()
 # leaves INTERFACE... - the same of what is sent: by which NIC it arrives is ARP's choice.
 leaves()
 {
-	worked
 	by a sent "$@"
 	by b sent "$@"
 }
 
+# nic_carried NUMBER-AT-LEAST [AT-MOST] - work requests of the NICs together
+nic_carried()
+{
+	worked || return
+	# shellcheck disable=SC2086 # variables and their values
+	got=$(in_a env $env_both $env_a "$fake/fakectl" "count messages")
+	[ "$got" -ge "$1" ] && [ "$got" -le "${2:-$got}" ] || no "the NICs carried $got messages"
+}
+
 fails()
 {
-	[ -n "$went" ] || go
+	go
 	[ "$went" = no ] || no "it went through"
 }
 

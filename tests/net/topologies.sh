@@ -46,6 +46,12 @@ topology "nothing but a tunnel's interface has an address" \
 
 # -- which of its addresses -----------------------------------------------------------------------
 
+topology "a network of a container engine that both containers have, with one address" \
+	"nics eth0 s0 10.0.1.3/24 10.0.1.4/24; nic a eth1 s1 172.18.0.3/16; nic b eth1 s2 172.18.0.3/16
+	control=10.0.1.4" \
+	"" \
+	"over eth0"
+
 topology "a virtual address comes second" \
 	"nics eth0 s0 10.1.0.1/24,10.1.0.100/32 10.1.0.2/24,10.1.0.101/32" \
 	"" \
@@ -66,15 +72,35 @@ for nic in eth0 eth1; do
 done
 
 topology "rails in subnets of their own, fused" \
-	"own_wire; dev=eth0+eth1 moved_mb=100; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; nics eth1 s1 10.2.0.1/24 10.2.0.2/24" \
+	"own_wire; dev_a=eth0+eth1 dev_b=eth0+eth1 moved_mb=100; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; nics eth1 s1 10.2.0.1/24 10.2.0.2/24" \
 	"NCCL_SOCKET_IFNAME=eth" \
 	"over eth0 eth1"
+
+topology "two NICs with link-local addresses alone, the second chosen" \
+	"own_wire; nics eth0 s0 - -; nics eth1 s0 - -" \
+	"NCCL_SOCKET_IFNAME==eth1" \
+	"over eth1"
+
+topology "two NICs fused, the peer has one of them" \
+	"own_wire; dev_a=eth0+eth1; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; nic a eth1 s1 10.2.0.1/24
+	ip_b route add 10.2.0.0/24 via 10.1.0.1" \
+	"a:NCCL_SOCKET_IFNAME=eth b:NCCL_SOCKET_IFNAME==eth0" \
+	"over eth0"
 
 topology "the peer is reached through the other rail's NIC alone" \
 	"own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; nic a eth1 s1 10.2.0.1/24
 	ip_b route add 10.2.0.0/24 via 10.1.0.1" \
 	"a:NCCL_SOCKET_IFNAME==eth1 b:NCCL_SOCKET_IFNAME==eth0" \
 	"over eth0"
+
+topology "the peer is behind a tunnel" \
+	"own_wire; nic a eth0 s0 10.1.0.1/24; nic b eth0 s1 10.2.0.2/24; nics eth9 s2 10.9.0.1/24 10.9.0.2/24
+	kind a vx0 type vxlan id 7 remote 10.9.0.2 dstport 4789 dev eth9
+	kind b vx0 type vxlan id 7 remote 10.9.0.1 dstport 4789 dev eth9
+	ip_ab link set vx0 mtu 1450 up
+	ip_a route add 10.2.0.0/24 dev vx0 src 10.1.0.1; ip_b route add 10.1.0.0/24 dev vx0 src 10.2.0.2" \
+	"NCCL_SOCKET_IFNAME==eth0" \
+	"over eth9 vx0"
 
 topology "rails in routed subnets, each with a rule by source" \
 	"own_wire; nic a eth0 s0 10.1.0.1/24; nic a eth1 s1 10.2.0.1/24
@@ -124,48 +150,18 @@ topology "link-local addresses alone" \
 	"NCCL_SOCKET_IFNAME=eth0" \
 	"devices eth0; over eth0"
 
-# -- an address that leads home -------------------------------------------------------------------
-
-# -- firewalls ------------------------------------------------------------------------------------
-
-# blocked NAME SET-UP WHAT-HOLDS - what a sends to b does not arrive
-blocked()
-{
-	topology "$1" "own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; pattern=oneway; $2" \
-		"NCCL_SOCKET_IFNAME==eth0 BRAID_CONNECT_TIMEOUT=2" "fails; $3"
-}
-
-blocked "a firewall drops" \
-	"firewall b 'iifname eth0 meta l4proto tcp drop'" \
-	"says 'peer 10[.]1[.]0[.]2' firewall 'no-(route|answer)'; never_says peer-ended"
-
-blocked "one port is open, not ours" \
-	"firewall b 'iifname eth0 tcp dport != 22 tcp flags syn drop'" \
-	"says 'peer 10[.]1[.]0[.]2' firewall 'no-(route|answer)'; never_says peer-ended"
-
-blocked "a firewall of our own drops what goes out" \
-	"firewall_out a 'oifname eth0 meta l4proto tcp drop'" \
-	"says 'peer 10[.]1[.]0[.]2' firewall"
-
-blocked "a route that is a black hole" \
-	"ip_a route add blackhole 10.1.0.2" \
-	"says 'peer 10[.]1[.]0[.]2' route"
-
-# -- one way only ---------------------------------------------------------------------------------
-
-behind_nat="own_wire; nic a eth0 s0 10.1.0.1/24; nic b eth0 s1 192.168.1.2/24
-	router s0=10.1.0.254/24 s1=192.168.1.254/24; nat s0 s1
-	ip_a route add default via 10.1.0.254; ip_b route add default via 192.168.1.254"
-
-topology "the peer is behind NAT, and nobody else dials" "$behind_nat; pattern=oneway" \
-	"NCCL_SOCKET_IFNAME==eth0 BRAID_CONNECT_TIMEOUT=2" \
-	"fails; says 'peer 192[.]168[.]1[.]2' firewall; never_says peer-ended"
-
 # -- MTU ------------------------------------------------------------------------------------------
 
 topology "a management network beside a fabric of another MTU" \
 	"own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24 1500; nics fab0 s1 10.2.0.1/24 10.2.0.2/24 9000" \
 	"NCCL_SOCKET_IFNAME=fab" \
 	"over fab0; doctor a; never_says 'mtu 9000'"
+
+# -- RDMA -----------------------------------------------------------------------------------------
+
+topology "RDMA beside a management network" \
+	"own_wire; nics m0 s0 10.1.0.1/24 10.1.0.2/24; nics eth0 s1 10.2.0.1/24 10.2.0.2/24; rdma eth0" \
+	"NCCL_SOCKET_IFNAME=m0" \
+	"over; nic_carried 48"
 
 done_

@@ -1,0 +1,51 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# unreachable.sh [PATTERN] - networks with no way to the peer, a row each: what is said of them.
+#
+# topology NAME SET-UP ENVIRONMENT WHAT-HOLDS; tests/net/fabric.sh has the words of all three.
+# shellcheck source=tests/net/fabric.sh
+. "$(dirname "$0")/fabric.sh"
+
+# -- an address that leads home -------------------------------------------------------------------
+
+topology "two containers, each on a bridge of its host" \
+	"own_wire; nic a eth0 s0 172.17.0.2/16; nic b eth0 s1 172.17.0.3/16" \
+	"NCCL_SOCKET_IFNAME=eth0 BRAID_CONNECT_TIMEOUT=2" \
+	"fails; says 'peer 172[.]17[.]0[.][23]' 'no-route'; never_says 'process has ended' 'our own'"
+
+# -- firewalls ------------------------------------------------------------------------------------
+
+# blocked NAME SET-UP WHAT-HOLDS - what a sends to b does not arrive
+blocked()
+{
+	topology "$1" "own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; pattern=oneway; $2" \
+		"NCCL_SOCKET_IFNAME==eth0 BRAID_CONNECT_TIMEOUT=2" "fails; $3"
+}
+
+blocked "a firewall drops" \
+	"firewall b 'iifname eth0 meta l4proto tcp drop'" \
+	"says 'peer 10[.]1[.]0[.]2' firewall 'no-(route|answer)'; never_says peer-ended"
+
+blocked "one port is open, not ours" \
+	"firewall b 'iifname eth0 tcp dport != 22 tcp flags syn drop'" \
+	"says 'peer 10[.]1[.]0[.]2' firewall 'no-(route|answer)'; never_says peer-ended"
+
+blocked "a firewall of our own drops what goes out" \
+	"firewall_out a 'oifname eth0 meta l4proto tcp drop'" \
+	"says 'peer 10[.]1[.]0[.]2' firewall"
+
+blocked "a route that is a black hole" \
+	"ip_a route add blackhole 10.1.0.2" \
+	"says 'peer 10[.]1[.]0[.]2' route"
+
+# -- one way only ---------------------------------------------------------------------------------
+
+behind_nat="own_wire; nic a eth0 s0 10.1.0.1/24; nic b eth0 s1 192.168.1.2/24
+	router s0=10.1.0.254/24 s1=192.168.1.254/24; nat s0 s1
+	ip_a route add default via 10.1.0.254; ip_b route add default via 192.168.1.254"
+
+topology "the peer is behind NAT, and nobody else dials" "$behind_nat; pattern=oneway" \
+	"NCCL_SOCKET_IFNAME==eth0 BRAID_CONNECT_TIMEOUT=2" \
+	"fails; says 'peer 192[.]168[.]1[.]2' firewall; never_says peer-ended"
+
+done_

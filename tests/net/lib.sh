@@ -24,8 +24,7 @@ n=0
 env_a=				# variables for Braid on host a, on host b, and on both
 env_b=
 env_both=
-dev_a=				# perf's --dev on host a and on host b
-dev_b=
+with_b=				# options of perf on host b
 control=10.77.0.2		# perf's own connection goes to this address of host b
 
 skip()				# WHY
@@ -143,7 +142,7 @@ talk()
 	rm -f "$tmp/err.b"
 	# shellcheck disable=SC2086 # variables and their values
 	in_b env $env_both $env_b timeout $((60 * slow)) "$braid" perf --plugin "$plugin" \
-		--listen "$control:0" --once ${dev_b:+--dev "$dev_b"} >"$tmp/out.b" 2>"$tmp/err.b" &
+		--listen "$control:0" --once $with_b >"$tmp/out.b" 2>"$tmp/err.b" &
 	listener=$!
 	port=$(listening "$tmp/err.b" $listener) || {
 		cat "$tmp/err.b"
@@ -152,8 +151,7 @@ talk()
 	}
 	# shellcheck disable=SC2086
 	in_a env $env_both $env_a timeout $((60 * slow)) "$braid" perf --plugin "$plugin" \
-		--connect "$control:$port" --check --csv --seconds 0.05 \
-		${dev_a:+--dev "$dev_a"} "$@" \
+		--connect "$control:$port" --check --csv --seconds 0.05 "$@" \
 		>"$tmp/csv" 2>"$tmp/err"
 	rc=$?
 	[ $rc = 0 ] || kill $listener 2>/dev/null

@@ -38,6 +38,14 @@ blocked "a route that is a black hole" \
 	"ip_a route add blackhole 10.1.0.2" \
 	"says 'peer 10[.]1[.]0[.]2' route"
 
+topology "a router finds no such host" \
+	"own_wire; nic a eth0 s0 10.1.0.1/24; nic b eth0 s1 10.3.0.2/24; pattern=oneway
+	router s0=10.1.0.254/24 s1=10.3.0.254/24; sysctl_ m net/ipv4/neigh/s1/mcast_solicit 1
+	ip_a route add default via 10.1.0.254; ip_b route add default via 10.3.0.254
+	ip_b link set eth0 arp off" \
+	"NCCL_SOCKET_IFNAME==eth0 BRAID_CONNECT_TIMEOUT=3" \
+	"fails; says 'peer 10[.]3[.]0[.]2' route; never_says 'is there' peer-ended"
+
 # -- one way only ---------------------------------------------------------------------------------
 
 behind_nat="own_wire; nic a eth0 s0 10.1.0.1/24; nic b eth0 s1 192.168.1.2/24
@@ -47,5 +55,12 @@ behind_nat="own_wire; nic a eth0 s0 10.1.0.1/24; nic b eth0 s1 192.168.1.2/24
 topology "the peer is behind NAT, and nobody else dials" "$behind_nat; pattern=oneway" \
 	"NCCL_SOCKET_IFNAME==eth0 BRAID_CONNECT_TIMEOUT=2" \
 	"fails; says 'peer 192[.]168[.]1[.]2' firewall; never_says peer-ended"
+
+topology "we are behind NAT: what we have dialled carries both ways" \
+	"own_wire; nic a eth0 s1 192.168.1.1/24; nic b eth0 s0 10.1.0.2/24
+	router s0=10.1.0.254/24 s1=192.168.1.254/24; nat s0 s1
+	ip_b route add default via 10.1.0.254; ip_a route add default via 192.168.1.254" \
+	"NCCL_SOCKET_IFNAME==eth0 BRAID_CONNECT_TIMEOUT=5" \
+	"over eth0"
 
 done_

@@ -108,6 +108,21 @@ smc_tests = \
 	tests/smc/abi.sh \
 	tests/smc/fallback.sh
 
+# NCCL's own library, on GPUs that the CPU plays: the first two in every make check.
+nccl_quick_tests = \
+	tests/nccl/found.sh \
+	tests/nccl/quick.sh
+nccl_tests = \
+	tests/nccl/life.sh \
+	tests/nccl/values.sh \
+	tests/nccl/faults.sh \
+	tests/nccl/rdma.sh \
+	tests/nccl/net.sh \
+	tests/nccl/abi.sh \
+	tests/nccl/pxn.sh \
+	tests/nccl/ucx.sh \
+	$(nccl_quick_tests)
+
 fault_tests = tests/faults/check.sh
 
 cli_tests = \
@@ -322,6 +337,33 @@ tests_faults_faults_SOURCES = \
 	tests/lib/queued.h
 tests_faults_faults_LDADD = $(tools_libs)
 
+# A job of NCCL's, and the GPU for it.  NCCL looks up functions in the program itself.
+check_PROGRAMS += tests/nccl/job
+tests_nccl_job_SOURCES = \
+	tests/nccl/cases_bench.c \
+	tests/nccl/cases_faults.c \
+	tests/nccl/cases_life.c \
+	tests/nccl/cases_values.c \
+	tests/nccl/gpu.c \
+	tests/nccl/gpu.h \
+	tests/nccl/gpu_mem.c \
+	tests/nccl/gpu_stream.c \
+	tests/nccl/job.c \
+	tests/nccl/job.h \
+	tests/nccl/job_rank.c \
+	tests/nccl/kernel.c \
+	tests/nccl/layout.c \
+	tests/nccl/layout.h \
+	tests/nccl/lead.c \
+	tests/nccl/reduce.c \
+	tests/nccl/ring.c \
+	tests/nccl/ring.h \
+	tests/nccl/values.c
+tests_nccl_job_LDFLAGS = $(AM_LDFLAGS) -rdynamic -no-install
+tests_nccl_job_LDADD = -ldl -lpthread -lm
+dist_noinst_SCRIPTS += $(nccl_tests) tests/nccl/bench.sh
+EXTRA_DIST += tests/nccl/lib.sh tests/nccl/one_abi.c
+
 # -- make check -----------------------------------------------------------------------------------
 
 check_PROGRAMS += $(fuzz_tests) $(sim_tests)
@@ -360,7 +402,7 @@ EXTRA_DIST += tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) 
 # built: make would look at these two files again, and programs wait for that until all scripts have
 # begun.
 check%TESTS: AM_MAKEFLAGS = -o config.h -o git-hash.h
-TESTS = $(tidy_tests) $(cmocka_tests) $(fault_tests) $(rdma_tests) $(cli_tests) $(ucx_tests) \
+TESTS = $(tidy_tests) $(cmocka_tests) $(fault_tests) $(nccl_quick_tests) $(rdma_tests) $(cli_tests) $(ucx_tests) \
 	$(smc_tests) $(net_tests) $(fuzz_tests) $(sim_tests)
 
 TEST_EXTENSIONS = .sh .bats
@@ -407,6 +449,9 @@ check-smc: all $(check_LTLIBRARIES)
 		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(smc_tests)'
 check-faults: all tests/faults/faults
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(fault_tests)'
+# NCCL's own library: make check-nccl LIBNCCL=/path/libnccl.so.2 for another.
+check-nccl: all tests/nccl/job $(check_LTLIBRARIES)
+	BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-600} $(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(nccl_tests)'
 check-cli: all $(check_LTLIBRARIES)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(cli_tests)'
 
@@ -466,6 +511,10 @@ vm: all $(vm_programs)
 vm-smc: all
 	$(MAKE) $(AM_MAKEFLAGS) vm VM_TESTS='$(vm_smc_tests)'
 
+# NCCL's AllReduce over Braid beside its own Socket; it only prints.
+bench-nccl: all tests/nccl/job
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/tests/nccl/bench.sh
+
 # Braid beside perftest on emulated RDMA devices; it only prints.
 ucx-bench: all
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/ucx/bench.sh
@@ -518,5 +567,5 @@ lint: $(nodist_man_MANS)
 lint_dirs = plugin core gdr verbs socket topo tools
 lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
-.PHONY: check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-smc check-threads \
+.PHONY: bench-nccl check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-smc check-nccl check-threads \
 	check-valgrind vm vm-bench vm-compare vm-smc fuzz coverage lint soak soak-sim soak-faults

@@ -3,7 +3,7 @@
  * conn.c - the handshake, one row per state:
  *
  *	dialler    connect -> tx hello ------------> rx answer -> tx proof ------------> up
- *	accepter              rx hello -> tx answer ------------------------> rx proof -> up
+ *	accepter        rx hello -> admit -> tx answer ---------------------> rx proof -> up
  *
  * Where the transport that both prefer is made of more than the socket, two more messages and an
  * "it is ready" come before "up".  Each of them can say that it can't be had; then the socket
@@ -97,6 +97,7 @@ static int conn_connect(struct braid_conn *c)
 	if (err)
 		return -err;
 	err = braid_conn_ready(c);
+	c->shutting = err == -EAGAIN;
 	if (err)
 		return err;
 	braid_hello_pack(&c->mine, c->m1);
@@ -180,10 +181,23 @@ static int conn_rx_hello(struct braid_conn *c)
 		c->known = true;
 		if (c->theirs.kind != BRAID_HELLO_ALIVE)
 			c->tr = agreed(&c->theirs, &c->mine);
-		braid_conn_admit(c);
 	} else {
 		anonymous(c);
 	}
+	return 0;
+}
+
+static int socket_lives(struct braid_conn *c);
+
+static int conn_admit(struct braid_conn *c)
+{
+	int err = c->known ? braid_conn_admit(c) : 0;
+
+	c->shutting = err == -EAGAIN;
+	if (c->shutting)
+		return socket_lives(c);
+	if (err || c->mine.status == BRAID_HELLO_VERSION)
+		return err;
 	braid_hello_pack(&c->mine, c->m2);
 	braid_auth_answer(c->key, c->m1, c->m2, c->mine.mac);
 	braid_hello_pack(&c->mine, c->m2);
@@ -382,7 +396,8 @@ static int conn_wait(struct braid_conn *c)
 
 bool braid_conn_polls(const struct braid_conn *c)
 {
-	return c->making || c->state == BRAID_CONN_WAIT_READY || c->state == BRAID_CONN_WAIT ||
+	return c->shutting || c->making || c->state == BRAID_CONN_WAIT_READY ||
+	       c->state == BRAID_CONN_WAIT ||
 	       (c->state == BRAID_CONN_RX_READY && !is_set_up(c));
 }
 
@@ -401,7 +416,8 @@ static const struct {
 	[BRAID_CONN_RX_ANSWERED] = { conn_rx_answered, EPOLLIN, BRAID_CONN_WAIT_READY },
 	[BRAID_CONN_WAIT_READY] = { conn_wait_ready, 0, BRAID_CONN_TX_READY },
 	[BRAID_CONN_TX_READY]  = { conn_tx_ready, EPOLLOUT, BRAID_CONN_UP },
-	[BRAID_CONN_RX_HELLO]  = { conn_rx_hello, EPOLLIN, BRAID_CONN_TX_ANSWER },
+	[BRAID_CONN_RX_HELLO]  = { conn_rx_hello, EPOLLIN, BRAID_CONN_ADMIT },
+	[BRAID_CONN_ADMIT]     = { conn_admit, 0, BRAID_CONN_TX_ANSWER },
 	[BRAID_CONN_TX_ANSWER] = { conn_tx_answer, EPOLLOUT, BRAID_CONN_RX_PROOF },
 	[BRAID_CONN_RX_PROOF]  = { conn_rx_proof, EPOLLIN, BRAID_CONN_RX_ASKED },
 	[BRAID_CONN_RX_ASKED]  = { conn_rx_asked, EPOLLIN, BRAID_CONN_ANSWER_SETUP },
@@ -417,7 +433,8 @@ int braid_conn_step(struct braid_conn *c, uint32_t *ret_events)
 
 		if (err) {
 			if (err == -EAGAIN)
-				*ret_events = c->making ? 0 : states[c->state].events;
+				*ret_events = c->making || c->shutting ? 0 :
+						      states[c->state].events;
 			return err;
 		}
 		c->state = states[c->state].next;

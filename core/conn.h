@@ -23,7 +23,7 @@ struct braid_dev;
 enum braid_conn_state {
 	BRAID_CONN_CONNECT, BRAID_CONN_TX_HELLO, BRAID_CONN_RX_ANSWER, BRAID_CONN_TX_PROOF,
 	BRAID_CONN_ASK_SETUP, BRAID_CONN_RX_ANSWERED, BRAID_CONN_WAIT_READY, BRAID_CONN_TX_READY,
-	BRAID_CONN_RX_HELLO, BRAID_CONN_TX_ANSWER, BRAID_CONN_RX_PROOF,
+	BRAID_CONN_RX_HELLO, BRAID_CONN_ADMIT, BRAID_CONN_TX_ANSWER, BRAID_CONN_RX_PROOF,
 	BRAID_CONN_RX_ASKED, BRAID_CONN_ANSWER_SETUP, BRAID_CONN_RX_READY, BRAID_CONN_WAIT,
 	BRAID_CONN_UP,
 	BRAID_CONN_STATES,
@@ -53,11 +53,13 @@ struct braid_conn {
 	struct sockaddr_storage to;	/* setup.to */
 	struct braid_setup_msg mine_setup, their_setup;
 	uint8_t msg[BRAID_SETUP_SIZE];
+	bool shutting;			/* the lane that it is for is being closed */
 	bool making;			/* c->tr has begun to make what msg is to tell */
 	bool packed;			/* msg is to be sent, not made */
 	bool answered;			/* somebody is there: its deadline is later */
 	bool patient;			/* its deadline is that of a set-up */
 	bool revoked;			/* what was set up has been taken back */
+	uint64_t polled;		/* the owner's */
 	uint64_t ready_by_ns;		/* 0, or else what is set up can't be had */
 };
 
@@ -84,15 +86,21 @@ void braid_conn_session(const struct braid_conn *c, uint8_t *ret);
  * Called once, before any key is checked.
  */
 int braid_conn_find(struct braid_conn *c);
-/* The key fits: last word on the answer (both ends may be dialling each other). */
-void braid_conn_admit(struct braid_conn *c);
-/* Upward, dialling end: connected; last word on c->mine.  0, or -EALREADY: no need any more. */
+/*
+ * The key fits: last word on the answer (both ends may be dialling each other).  0, or -EAGAIN: the
+ * lane that it is for is being closed, call again; -EALREADY: a later dial is here.
+ */
+int braid_conn_admit(struct braid_conn *c);
+/*
+ * Upward, dialling end: connected; last word on c->mine.  0, -EAGAIN as above, or -EALREADY: no
+ * need any more.
+ */
 int braid_conn_ready(struct braid_conn *c);
 /* Upward: prepare c->setup and c->mine_setup, but for the blob; an errno there declines. */
 void braid_conn_setup(struct braid_conn *c);
 /* Instead of what c->tr would set up; after the hellos. */
 bool braid_conn_socket_will_do(const struct braid_conn *c);
-/* In one of the states that wait for c->tr, which no socket tells of. */
+/* It waits for what no socket tells of. */
 bool braid_conn_polls(const struct braid_conn *c);
 
 #endif

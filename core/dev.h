@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "core/later.h"
 #include "core/transport.h"
 #include "core/wire.h"
 #include "topo/netdev.h"
@@ -39,6 +40,7 @@ struct braid_dev {
 	unsigned gpu;			/* BRAID_GPU_*, of all members; _DIRECT, of any */
 	char direct[BRAID_NETDEV_PATH];	/* by which PCI function then; "": not under /sys */
 	bool gpu_probed;
+	struct braid_later later[BRAID_TURNS];	/* commands to its NIC */
 	char congestion[BRAID_CONGESTION_SIZE];	/* to be given back to sockets accepted */
 };
 

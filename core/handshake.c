@@ -26,6 +26,7 @@
 
 enum {
 	READY_MS = 1000,		/* for what a transport sets up: then the socket will do */
+	POLLS = 64,			/* at one look */
 	ANSWER_MS = 2000,		/* of who is there, for a lane that RDMA carried */
 };
 
@@ -217,16 +218,19 @@ int braid_conn_find(struct braid_conn *c)
 	return 0;
 }
 
-/* Close the lane that `c` is to replace, and say what came over it. */
-static void lane_close_for(struct braid_conn *c)
+/* Close the lane that `c` is to replace, and say what came over it.  0, or -EAGAIN: not yet. */
+static int lane_close_for(struct braid_conn *c)
 {
 	struct braid_lane *lane = c->lane;
+	int err = braid_lane_shut(lane);
 
-	braid_lane_shut(lane);
+	if (err)
+		return err;
 	braid_lock_wait(&lane->link->lock);
 	c->mine.frames = lane->rx_frames;
 	c->mine.first = lane->tx.f_acked;
 	braid_unlock(&lane->link->lock);
+	return 0;
 }
 
 int braid_conn_ready(struct braid_conn *c)
@@ -235,8 +239,7 @@ int braid_conn_ready(struct braid_conn *c)
 		return 0;
 	if (!braid_heal_wants(c->lane, c->path))
 		return -EALREADY;
-	lane_close_for(c);
-	return 0;
+	return lane_close_for(c);
 }
 
 /* Of several dials of a lane that has not come up here the last one counts; drop those before. */
@@ -255,10 +258,12 @@ static bool last_dial(const struct braid_conn *c)
 	return true;
 }
 
-static void admit_lane(struct braid_conn *c)
+static int admit_lane(struct braid_conn *c)
 {
 	struct braid_link *link = c->link;
 
+	if (c->lane)			/* it is being closed */
+		return c->lane->dialled == c->theirs.epoch ? lane_close_for(c) : -EALREADY;
 	if (!link) {			/* its home was lost before its proof was read */
 		braid_handshake_end(link_coming(c->theirs.ident));
 		c->mine.status = BRAID_HELLO_NO_LINK;
@@ -269,21 +274,20 @@ static void admit_lane(struct braid_conn *c)
 	} else if (c->theirs.lane < link->nlanes) {
 		c->lane = link->lane[c->theirs.lane];
 		c->lane->dialled = c->theirs.epoch;
-		lane_close_for(c);
+		return lane_close_for(c);
 	} else if (c->theirs.lane != link->nlanes || !last_dial(c)) {
 		c->mine.status = BRAID_HELLO_NO_ROOM;	/* not now */
 	}
+	return 0;
 }
 
-void braid_conn_admit(struct braid_conn *c)
+int braid_conn_admit(struct braid_conn *c)
 {
 	struct braid_link_key key;
 	struct braid_link *link;
 
-	if (c->theirs.kind != BRAID_HELLO_LINK) {
-		admit_lane(c);
-		return;
-	}
+	if (c->theirs.kind != BRAID_HELLO_LINK)
+		return admit_lane(c);
 	key_of_hello(c, &key);
 	link = key.self_accepted || !braid_param.share ? NULL : braid_link_find(&key, true);
 	if (!c->tr) {
@@ -295,6 +299,7 @@ void braid_conn_admit(struct braid_conn *c)
 		braid_os->random(&c->mine.ident, sizeof(c->mine.ident));
 		c->mine.window = (uint32_t)braid_pool_promise((size_t)braid_param.window);
 	}
+	return 0;
 }
 
 void braid_conn_setup(struct braid_conn *c)
@@ -352,6 +357,8 @@ static const char *setup_text(int err)
 		return "what came up is plain TCP: that end's log says why";
 	case ENETDOWN:
 		return "its port is down, or has just failed";
+	case EBUSY:
+		return "its NIC does not answer commands";
 	default:
 		return strerror(err);
 	}
@@ -700,21 +707,34 @@ void braid_handshakes_expire(uint64_t now)
 	}
 }
 
+/* The next of those that wait for something else than their socket, and have not had their turn. */
+static struct braid_conn *next_to_poll(uint64_t round)
+{
+	struct braid_conn *c;
+
+	braid_list_for(c, &conns, node) {
+		if (c->polled != round && braid_conn_polls(c))
+			return c;
+	}
+	return NULL;
+}
+
 bool braid_handshakes_poll(uint64_t now)
 {
-	struct braid_conn *c, *tmp;
+	static uint64_t round;
+	struct braid_conn *c;
 	bool any = false;
 
-	braid_list_for_safe(c, tmp, &conns, node) {
-		if (!braid_conn_polls(c))
-			continue;
+	round++;
+	/* Found anew each time, for one may end others. */
+	for (unsigned i = 0; i < POLLS && (c = next_to_poll(round)); i++) {
 		any = true;
+		c->polled = round;
+		braid_list_del(&c->node);
+		braid_list_add_tail(&conns, &c->node);
 		if (waits(c) && c->ready_by_ns && now >= c->ready_by_ns)
 			c->mine_setup.err = ETIMEDOUT;
-		braid_list_del(&c->node);	/* another one's turn is next */
-		braid_list_add_tail(&conns, &c->node);
 		braid_handshake_event(c, now);
-		break;		/* which may have freed more than that one */
 	}
 	return any;
 }

@@ -226,7 +226,8 @@ static void dial(struct braid_link *link, uint64_t now)
 			lane->sour = false;
 		}
 		astray = lane->path != path || is_poor(lane, path, now);
-		if (lane->conn || now < lane->dial_at_ns || (is_well(lane, now) && !astray))
+		if (lane->conn || lane->stopping || now < lane->dial_at_ns ||
+		    (is_well(lane, now) && !astray))
 			continue;
 		if (braid_lane_up(lane) && lane != braid_link_home(link) && !astray)
 			continue;		/* home first: then it is closed there and here */

@@ -20,6 +20,7 @@
 #include <sys/uio.h>
 
 #include "core/gpucopy.h"
+#include "core/later.h"
 #include "core/os.h"
 #include "core/transport.h"
 #include "core/wire.h"
@@ -122,6 +123,8 @@ struct braid_lane {
 	_Atomic uint64_t suspect_ns;	/* nothing has been acknowledged since; 0: all is well */
 	unsigned patience_ms, rtt_ms;	/* how long that may be */
 	uint64_t resumed_ns;
+	bool stopping;			/* it stands still, but for its NIC, till this: */
+	struct braid_stops stops;
 };
 
 static inline bool braid_lane_up(const struct braid_lane *lane)

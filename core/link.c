@@ -177,6 +177,7 @@ static int lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 	lane->ack_frames = ACK_FRAMES;
 	lane->rx_broken = NULL;
 	lane->gpu = false;
+	lane->stopping = false;
 	return c->tr->lane_open(lane);
 }
 
@@ -447,26 +448,51 @@ void braid_link_end_copies(struct braid_link *link)
 	braid_comm_leave(link);
 }
 
-void braid_lane_fence(struct braid_lane *lane)
+/* Nothing of it moves any more, once its NIC has stopped. */
+static void lane_stop(struct braid_lane *lane)
+{
+	lane->tr->lane_fence(lane);	/* it may be writing what is forgotten now */
+	rx_forget(lane);
+	braid_tx_leave(lane);
+	braid_stops_mark(lane->link->key.dev, &lane->stops);
+	lane->stopping = true;
+}
+
+static void lane_close(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
-	unsigned n = braid_link_stop(link);
 
+	lane->tr->lane_close(lane);
+	lane->stopping = false;
+	/* What was told of others over this one need not have arrived. */
+	for (unsigned i = 0; i < link->nlanes; i++)
+		link->lane[i]->down_due = link->lane[i]->fd < 0;
+	braid_link_urge(link);
+	lane_orphan(lane);
+}
+
+static bool has_stopped(const struct braid_lane *lane)
+{
+	return lane->stopping && braid_stops_past(lane->link->key.dev, &lane->stops);
+}
+
+int braid_lane_fence(struct braid_lane *lane)
+{
+	struct braid_link *link = lane->link;
+	unsigned n;
+
+	if (lane->stopping && !has_stopped(lane))
+		return -EAGAIN;		/* the others need not stand still for that */
+	n = braid_link_stop(link);
 	if (atomic_exchange(&lane->up, false))
 		atomic_fetch_add(&link->ndown, 1);
 	atomic_store(&lane->unread, false);
-	if (lane->fd >= 0) {
-		lane->tr->lane_fence(lane);	/* it may be writing what is forgotten now */
-		rx_forget(lane);
-		braid_tx_leave(lane);
-		lane->tr->lane_close(lane);
-		/* What was told of others over this one need not have arrived. */
-		for (unsigned i = 0; i < link->nlanes; i++)
-			link->lane[i]->down_due = link->lane[i]->fd < 0;
-		braid_link_urge(link);
-		lane_orphan(lane);
-	}
+	if (lane->fd >= 0 && !lane->stopping)
+		lane_stop(lane);
+	if (lane->fd >= 0 && has_stopped(lane))
+		lane_close(lane);
 	braid_link_go(link, n);
+	return lane->fd >= 0 ? -EAGAIN : 0;
 }
 
 int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, uint32_t frames,

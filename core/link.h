@@ -121,6 +121,8 @@ struct braid_link {
 	atomic_uint ask_lanes;		/* to be dialled by the peer, who is to be told; 0: none */
 	atomic_uint peer_lanes;		/* so many the peer has: to dial in any case */
 	uint64_t idle_since_ns;
+	bool closing;			/* its lanes are closed, but for NICs, till this: */
+	struct braid_stops stops;
 	atomic_uint pins;		/* calls and dials that still look at it */
 	struct braid_conn *conn;	/* the dial on its way */
 	uint64_t dial_at_ns, dial_until_ns, refused_until_ns;
@@ -188,8 +190,11 @@ int braid_link_add_lane(struct braid_link *link, unsigned index, const struct br
  * Losing it is a mark and waits for nothing.  Fencing and resuming are the service thread's.
  */
 void braid_lane_lost(struct braid_lane *lane, int err);	/* with the link's lock held */
-/* Close it.  What was half received is forgotten, and how many frames were received is final. */
-void braid_lane_fence(struct braid_lane *lane);
+/*
+ * Close it.  What was half received is forgotten, and how many frames were received is final.  0,
+ * or -EAGAIN: its NIC has not stopped yet, ask again.
+ */
+int braid_lane_fence(struct braid_lane *lane);
 /* If home is closed at both ends: another lane is home from now on, and has all that home had. */
 void braid_link_rehome(struct braid_link *link);
 /*
@@ -200,7 +205,8 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 		      uint32_t first);
 /*
  * While all stand still: lanes whose NIC may touch memory that somebody takes back lose their
- * carriers, at once.  `uses` says which (NULL: all, and what was granted until now is void).
+ * carriers.  `uses` says which (NULL: all, and what was granted until now is void).  Their NICs are
+ * asked to stop: braid_stops_wait() before that memory is given back.
  */
 void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_lane *lane,
 							     const struct braid_comm *c),

@@ -313,10 +313,10 @@ static int lane_watch(struct braid_lane *lane)
 	return err;
 }
 
-void braid_lane_shut(struct braid_lane *lane)
+int braid_lane_shut(struct braid_lane *lane)
 {
 	lane_unwatch(lane);
-	braid_lane_fence(lane);
+	return braid_lane_fence(lane);
 }
 
 /* Somebody calls again.  Even a disarmed entry costs every packet a look by the kernel. */
@@ -420,6 +420,9 @@ static void link_close_lanes(struct braid_link *link)
 	braid_link_end_copies(link);
 	for (unsigned i = 0; i < n; i++)
 		link->lane[i]->tr->lane_close(link->lane[i]);
+	if (!link->closing)
+		braid_stops_mark(link->key.dev, &link->stops);
+	link->closing = true;
 	braid_link_go(link, n);
 }
 
@@ -465,7 +468,9 @@ static bool link_reap(struct braid_link *link, uint64_t now)
 		link_close_lanes(link);
 		comms_bury(link);
 		braid_handshakes_drop(link);
-		if (link->ncomms || atomic_load(&link->pins) || !link_unlist(link))
+		/* A NIC that has not stopped may read its queues. */
+		if (link->ncomms || atomic_load(&link->pins) ||
+		    !braid_stops_past(link->key.dev, &link->stops) || !link_unlist(link))
 			return false;
 		braid_link_free(link);
 		return true;
@@ -513,6 +518,20 @@ static int sooner(int a, int b)
 	return a < 0 || (b >= 0 && b < a) ? b : a;
 }
 
+/* As service_look(). */
+static int look_at_nics(uint64_t now)
+{
+	int ms = -1;
+
+	for (unsigned i = 0; i < svc.ndevices; i++) {
+		const struct braid_dev *dev = svc.device[i];
+
+		for (unsigned k = 0; k < dev->nmembers; k++)
+			ms = sooner(ms, braid_later_look(dev->member[k], now));
+	}
+	return ms;
+}
+
 /* Look at everything once: returns the milliseconds until there is something to do again. */
 static int service_look(uint64_t now)
 {
@@ -548,6 +567,7 @@ static int service_look(uint64_t now)
 			wait_ms = sooner(wait_ms, 100);
 	}
 	bound_idle();
+	wait_ms = sooner(wait_ms, look_at_nics(now));
 	if (paused || braid_handshakes_left())
 		wait_ms = sooner(wait_ms, braid_handshakes_poll(now) ? 1 : 100);
 	return wait_ms;
@@ -585,9 +605,22 @@ static bool must_linger(uint64_t now)
 	return any;
 }
 
-static void close_all(void)
+/* True: some wait for a NIC that has not stopped.  Should it never, the next thread frees them. */
+static bool reap_all(void)
 {
 	struct braid_link *link, *tmp;
+	bool any = false;
+
+	braid_list_for_safe(link, tmp, &braid_svc.links, node) {
+		if (!link_reap(link, 0))
+			any |= !braid_stops_past(link->key.dev, &link->stops);
+	}
+	return any;
+}
+
+static void close_all(void)
+{
+	struct braid_link *link;
 	uint64_t until = braid_os->now_ns() + STOP_MS * MS;
 	bool busy = true;
 
@@ -615,12 +648,11 @@ static void close_all(void)
 		if (busy)
 			braid_os->epoll_wait(svc.ep, ev, 1, 1);
 	}
-	braid_list_for_safe(link, tmp, &braid_svc.links, node) {
+	braid_list_for(link, &braid_svc.links, node)
 		braid_link_fail(link, -ENOTCONN, "the last context was finalized [link-closed]");
-		link_reap(link, 0);
-	}
 	braid_handshakes_close();
-	while (braid_ports_news() && braid_os->now_ns() < until) {
+	until = braid_os->now_ns() + STOP_MS * MS;
+	while ((reap_all() || braid_ports_news()) && braid_os->now_ns() < until) {
 		struct epoll_event ev[1];
 
 		braid_os->epoll_wait(svc.ep, ev, 1, 1);

@@ -54,8 +54,8 @@ struct braid_link *braid_link_find(const struct braid_link_key *key, bool pendin
 /* A new link gets its number, and joins the table; service.c takes it out. */
 void braid_link_number(struct braid_link *link);
 void braid_link_list(struct braid_link *link);
-/* Fence a lane that may be watched. */
-void braid_lane_shut(struct braid_lane *lane);
+/* Fence a lane that may be watched: as braid_lane_fence(). */
+int braid_lane_shut(struct braid_lane *lane);
 
 /* --- listen.c ------------------------------------------------------------------------------ */
 

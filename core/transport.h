@@ -9,7 +9,8 @@
  * For every member:
  *   - 0 is success, a negative errno failure.  -EAGAIN means "not now, nothing changed": it is no
  *     error and never logged.
- *   - Nothing waits.
+ *   - Nothing waits.  What a NIC's driver may sleep in goes to core/later.h; reg() and dereg() are
+ *     made by callers who wait for it anyway, with no lock.
  *   - Lanes come from the core, zeroed, lane_size bytes long with struct braid_lane first.
  *   - All members are set, but for `gpu`, `post` and `lands`.
  *
@@ -180,7 +181,10 @@ struct braid_transport {
 	/* Memory for traffic: taken when the first comm attaches, given back after the last. */
 	int (*lane_attach)(struct braid_lane *lane);
 	void (*lane_detach)(struct braid_lane *lane);
-	/* A fence: afterwards nothing of this lane reads or writes anybody's memory.  Any state. */
+	/*
+	 * A fence: afterwards nothing of this lane reads or writes anybody's memory, but for a NIC
+	 * that has been asked to stop and has not (braid_stops_mark() says until when).  Any state.
+	 */
 	void (*lane_close)(struct braid_lane *lane);
 	/* The same, and no more: lane->fd stays. */
 	void (*lane_fence)(struct braid_lane *lane);

@@ -12,6 +12,7 @@
 
 #include "core/comm.h"
 #include "core/flush.h"
+#include "core/later.h"
 #include "core/link.h"
 #include "core/log.h"
 #include "core/mrcache.h"
@@ -192,9 +193,10 @@ static struct braid_comm *first_comm(struct context *ctx)
 	return c;
 }
 
-/* Close, and free the registrations that nobody took back. */
+/* Close, and free the registrations that nobody took back, unless a NIC may still use them. */
 static void comm_end(struct braid_comm *c)
 {
+	const struct braid_dev *dev = c->link->key.dev;
 	struct braid_list mrs;
 	struct braid_mr *mr, *tmp;
 
@@ -207,6 +209,8 @@ static void comm_end(struct braid_comm *c)
 	pthread_mutex_unlock(&lock);
 	braid_flush_forget(c);
 	braid_comm_close(c);
+	if (braid_list_empty(&mrs) || braid_stops_wait(dev))
+		return;
 	braid_list_for_safe(mr, tmp, &mrs, node)
 		braid_mr_free(mr);
 }
@@ -484,6 +488,7 @@ ncclResult_t braid_net_reg_dmabuf(void *comm, void *data, size_t size, int type,
 ncclResult_t braid_net_dereg(void *comm, void *opaque)
 {
 	struct braid_mr *mr = opaque;
+	int err;
 
 	if (forked())
 		return ncclSystemError;
@@ -491,6 +496,10 @@ ncclResult_t braid_net_dereg(void *comm, void *opaque)
 		return ncclSuccess;
 	braid_flush_cancel(comm, mr);
 	braid_comm_cancel(comm, mr);
+	/* Lanes may have been lost before, with the memory of sends that have come through. */
+	err = braid_stops_wait(mr->comm->link->key.dev);
+	if (err)
+		return result(err);
 	pthread_mutex_lock(&lock);
 	braid_list_del(&mr->node);
 	pthread_mutex_unlock(&lock);

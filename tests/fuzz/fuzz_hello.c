@@ -217,11 +217,12 @@ int braid_conn_ready(struct braid_conn *c)
 	return 0;
 }
 
-void braid_conn_admit(struct braid_conn *c)
+int braid_conn_admit(struct braid_conn *c)
 {
 	w.admits++;
 	assert(c->known && w.signed_hello);
 	c->mine.status = w.status;
+	return 0;
 }
 
 /* --- */

@@ -228,12 +228,13 @@ void braid_conn_setup(struct braid_conn *c)
 	c->setup.dialler = c->dialler;
 }
 
-void braid_conn_admit(struct braid_conn *c)
+int braid_conn_admit(struct braid_conn *c)
 {
 	w.admits++;
 	assert_true(c->known);
 	c->mine.status = w.admit_status;
 	c->mine.ident = 0x5555;
+	return 0;
 }
 
 /* --- two ends ------------------------------------------------------------------------------ */

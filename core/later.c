@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* later.c - see later.h. */
+#include "core/later.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "core/dev.h"
+#include "core/log.h"
+#include "core/service.h"
+#include "core/work.h"
+
+enum {
+	SLOW_MS = 20,			/* then those behind it need not wait */
+	HANGS_MS = 1000,		/* a command that takes longer: the NIC is ill */
+	TELL_MS = 5000,			/* and then one line says so */
+	WAIT_MS = 75000,		/* drivers give up after a minute */
+	NAP_NS = 50000, NAP_MAX_NS = 1000000,
+};
+
+#define MS 1000000ull
+
+/* How many may run at a time. */
+static const unsigned most[BRAID_TURNS] = {
+	[BRAID_STOP] = BRAID_JOBS_MAX, [BRAID_MAKE] = 1, [BRAID_END] = 4,
+};
+
+/* --- the queue ----------------------------------------------------------------------------- */
+
+struct thread {
+	struct braid_work work;
+	struct braid_later *queue;
+	struct braid_running *at;
+};
+
+/* The next job, which from now on runs there; or NULL, and the place is free. */
+static struct braid_job *next_job(struct braid_later *q, struct braid_running *at)
+{
+	struct braid_job *job;
+
+	braid_lock_wait(&q->lock);
+	job = q->first;
+	if (job) {
+		q->first = job->next;
+		*at = (struct braid_running){ job->seq, braid_os->now_ns(), job->what };
+	} else {
+		*at = (struct braid_running){ 0 };
+		q->running--;
+	}
+	braid_unlock(&q->lock);
+	return job;
+}
+
+/* All before the first that is not over. */
+static uint64_t done_by_now(const struct braid_later *q)
+{
+	uint64_t done = q->first ? q->first->seq - 1 : atomic_load(&q->begun);
+
+	for (unsigned i = 0; i < BRAID_JOBS_MAX; i++) {
+		if (q->at[i].seq && q->at[i].seq <= done)
+			done = q->at[i].seq - 1;
+	}
+	return done;
+}
+
+static void is_over(struct braid_later *q, struct braid_running *at)
+{
+	braid_lock_wait(&q->lock);
+	at->seq = 0;
+	atomic_store(&q->done, done_by_now(q));
+	at->seq = UINT64_MAX;		/* taken, with no job */
+	braid_unlock(&q->lock);
+	braid_service_kick();
+}
+
+static void drain(struct braid_later *q, struct braid_running *at)
+{
+	struct braid_job *job;
+
+	while ((job = next_job(q, at))) {
+		job->run(job);
+		is_over(q, at);
+	}
+}
+
+static void thread_run(struct braid_work *work)
+{
+	struct thread *t = braid_container(work, struct thread, work);
+
+	drain(t->queue, t->at);
+}
+
+static void thread_free(struct braid_work *work)
+{
+	free(braid_container(work, struct thread, work));
+}
+
+static bool start(struct braid_later *q, struct braid_running *at)
+{
+	struct thread *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return false;
+	t->queue = q;
+	t->at = at;
+	if (braid_work_start(&t->work, "a command to a NIC", thread_run, thread_free)) {
+		free(t);
+		return false;
+	}
+	braid_work_leave(&t->work);
+	return true;
+}
+
+/* A place for one more to run at, or NULL.  With the lock held. */
+static struct braid_running *free_place(struct braid_later *q)
+{
+	for (unsigned i = 0; i < BRAID_JOBS_MAX; i++) {
+		if (!q->at[i].seq) {
+			q->at[i].seq = UINT64_MAX;
+			q->running++;
+			return &q->at[i];
+		}
+	}
+	return NULL;
+}
+
+void braid_later(struct braid_dev *dev, enum braid_turn turn, struct braid_job *job)
+{
+	struct braid_later *q = &dev->later[turn];
+	struct braid_running *at;
+
+	job->next = NULL;
+	braid_lock_wait(&q->lock);
+	job->seq = atomic_fetch_add(&q->begun, 1) + 1;
+	if (q->first)
+		q->last->next = job;
+	else
+		q->first = job;
+	q->last = job;
+	at = q->running ? NULL : free_place(q);
+	braid_unlock(&q->lock);
+	if (at && !start(q, at))
+		drain(q, at);
+}
+
+bool braid_later_busy(const struct braid_dev *dev, enum braid_turn turn)
+{
+	const struct braid_later *q = &dev->later[turn];
+
+	return atomic_load(&q->done) != atomic_load(&q->begun);
+}
+
+/* --- NICs that hang ------------------------------------------------------------------------ */
+
+/* The one that has run for longest; since_ns 0: none does. */
+static struct braid_running oldest(struct braid_later *q)
+{
+	struct braid_running ret = { 0 };
+
+	braid_lock_wait(&q->lock);
+	for (unsigned i = 0; i < BRAID_JOBS_MAX; i++) {
+		const struct braid_running *at = &q->at[i];
+
+		if (at->seq && at->seq != UINT64_MAX &&
+		    (!ret.since_ns || at->since_ns < ret.since_ns))
+			ret = *at;
+	}
+	braid_unlock(&q->lock);
+	return ret;
+}
+
+static uint64_t age(const struct braid_running *r, uint64_t now)
+{
+	return r->since_ns && now > r->since_ns ? now - r->since_ns : 0;
+}
+
+bool braid_later_hangs(struct braid_dev *dev, enum braid_turn turn, uint64_t now)
+{
+	struct braid_running r = oldest(&dev->later[turn]);
+
+	return age(&r, now) >= HANGS_MS * MS;
+}
+
+static void tell(const struct braid_dev *dev, struct braid_later *q, const struct braid_running *r,
+		 uint64_t now)
+{
+	if (q->told)
+		return;
+	q->told = true;
+	atomic_fetch_add(&q->hangs, 1);
+	braid_warn("device %s: its NIC has not answered a command (%s) for %.1f s; %llu are not "
+		   "done. Its lanes are carried otherwise meanwhile. Its driver may say more: "
+		   "dmesg [nic-hangs]", dev->net.name, r->what, (double)age(r, now) / 1e9,
+		   (unsigned long long)(atomic_load(&q->begun) - atomic_load(&q->done)));
+}
+
+/* Those that wait behind slow ones begin. */
+static void start_more(struct braid_later *q, unsigned max)
+{
+	struct braid_running *at;
+	unsigned waiting = 0;
+
+	braid_lock_wait(&q->lock);
+	for (const struct braid_job *job = q->first; job && waiting < max; job = job->next)
+		waiting++;
+	braid_unlock(&q->lock);
+	while (waiting--) {
+		braid_lock_wait(&q->lock);
+		at = q->running < max ? free_place(q) : NULL;
+		braid_unlock(&q->lock);
+		if (!at)
+			return;
+		if (start(q, at))
+			continue;
+		braid_lock_wait(&q->lock);
+		at->seq = 0;
+		q->running--;
+		braid_unlock(&q->lock);
+		return;
+	}
+}
+
+int braid_later_look(struct braid_dev *dev, uint64_t now)
+{
+	int ms = -1;
+
+	for (unsigned i = 0; i < BRAID_TURNS; i++) {
+		struct braid_later *q = &dev->later[i];
+		struct braid_running r;
+
+		if (!braid_later_busy(dev, (enum braid_turn)i)) {
+			q->told = false;
+			continue;
+		}
+		r = oldest(q);
+		if (age(&r, now) >= SLOW_MS * MS)
+			start_more(q, most[i]);
+		if (age(&r, now) < HANGS_MS * MS)
+			q->told = false;
+		else if (age(&r, now) >= TELL_MS * MS)
+			tell(dev, q, &r, now);
+		ms = SLOW_MS;
+	}
+	return ms;
+}
+
+/* --- memory that NICs let go of ------------------------------------------------------------ */
+
+void braid_stops_mark(const struct braid_dev *dev, struct braid_stops *ret)
+{
+	for (unsigned i = 0; i < dev->nmembers; i++)
+		ret->of[i] = atomic_load(&dev->member[i]->later[BRAID_STOP].begun);
+}
+
+bool braid_stops_past(const struct braid_dev *dev, const struct braid_stops *s)
+{
+	for (unsigned i = 0; i < dev->nmembers; i++) {
+		if (atomic_load(&dev->member[i]->later[BRAID_STOP].done) < s->of[i])
+			return false;
+	}
+	return true;
+}
+
+int braid_stops_wait(const struct braid_dev *dev)
+{
+	struct timespec nap = { .tv_nsec = NAP_NS };
+	struct braid_stops s;
+	uint64_t until;
+
+	braid_stops_mark(dev, &s);
+	if (braid_stops_past(dev, &s))
+		return 0;
+	until = braid_os->now_ns() + WAIT_MS * MS;
+	while (!braid_stops_past(dev, &s)) {
+		if (braid_os->now_ns() >= until) {
+			braid_warn("device %s: its NIC has not stopped within %d s, and may still "
+				   "use memory that is to be taken back: that stays registered "
+				   "[nic-keeps-memory]", dev->net.name, WAIT_MS / 1000);
+			return -ETIMEDOUT;
+		}
+		nanosleep(&nap, NULL);
+		if (nap.tv_nsec < NAP_MAX_NS)
+			nap.tv_nsec *= 2;
+	}
+	return 0;
+}

@@ -144,10 +144,14 @@ static void leave(struct braid_wire *w)
 		*at = w->next;
 }
 
+/* Where the port was in use, another one is tried, once the event is acknowledged. */
 static void failed(struct braid_wire *w, int err)
 {
-	w->cm = BRAID_CM_FAILED;
 	w->cm_err = err;
+	w->redial = w->dialler && err == -EADDRINUSE && w->dials < PORTS_TRIED &&
+		   !atomic_load(&w->gone);
+	if (!w->redial)
+		atomic_store(&w->cm, BRAID_CM_FAILED);
 }
 
 static void proceed(struct braid_wire *w, int err)
@@ -244,13 +248,32 @@ static void event(struct braid_port *p, struct rdma_cm_event *ev, struct rdma_cm
 		proceed(w, say_connect(w));
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		w->cm = BRAID_CM_UP;
+		atomic_store(&w->cm, BRAID_CM_UP);
 		break;
 	default:
 		if (w)
 			failed(w, braid_wire_failed(w, event_text(ev->event), ev->status < 0 ?
 						    ev->status : -ECONNREFUSED));
 	}
+}
+
+static void end_left(struct braid_wire *w)
+{
+	atomic_fetch_sub(&w->port->nleft, 1);
+	w->asked = false;
+	braid_wire_end(w);
+}
+
+static void dial_again(struct braid_wire *w)
+{
+	int err;
+
+	w->redial = false;
+	braid_wire_destroy_qp(w);
+	braid_cm_close(w);
+	err = braid_cm_connect(w);
+	if (err)
+		failed(w, err);
 }
 
 /* False: something could not be heard. */
@@ -268,37 +291,34 @@ static bool pump(struct braid_port *p)
 		if (stray)
 			braid_rdma.destroy_id(stray);
 		if (w && w->left && !w->asked)
-			braid_wire_free(w);
+			end_left(w);
+		else if (w && w->redial)
+			dial_again(w);
 	}
 	return errno == EAGAIN || errno == EINTR;
 }
 
 int braid_cm_accept(struct braid_wire *w)
 {
-	w->cm = BRAID_CM_WORKS;
+	atomic_store(&w->cm, BRAID_CM_WORKS);
 	w->next = w->port->wires;
 	w->port->wires = w;
 	return 0;
 }
 
-int braid_cm_connect(struct braid_wire *w, const struct sockaddr *from, const struct sockaddr *to,
-		     uint16_t port)
+int braid_cm_connect(struct braid_wire *w)
 {
-	struct sockaddr_storage src = { 0 }, dst = { 0 };
-	size_t len = to->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
-						sizeof(struct sockaddr_in6);
+	struct sockaddr_storage src = { 0 }, dst = w->to;
 
-	memcpy(&src, from, len);
-	memcpy(&dst, to, len);
+	memcpy(&src, &w->dev->net.addr, sizeof(w->dev->net.addr));
 	set_port(&src, 0);
-	set_port(&dst, port);
+	set_port(&dst, w->peer.cm_port);
 	if (braid_rdma.create_id(w->port->cm, &w->id, w, RDMA_PS_TCP)) {
 		w->id = NULL;
 		return braid_wire_failed(w, "rdma_create_id", last_error());
 	}
 	mark(w->port, w->id, braid_wire_class(w->traffic_class));
-	w->cm = BRAID_CM_WORKS;
-	w->cm_port = port;
+	atomic_store(&w->cm, BRAID_CM_WORKS);
 	w->dials++;
 	w->next = w->port->wires;
 	w->port->wires = w;
@@ -308,33 +328,22 @@ int braid_cm_connect(struct braid_wire *w, const struct sockaddr *from, const st
 	return 0;
 }
 
-int braid_cm_step(struct braid_wire *w)
+int braid_cm_state(const struct braid_wire *w)
 {
-	pump(w->port);
-	return w->cm == BRAID_CM_UP ? 0 : w->cm == BRAID_CM_FAILED ? w->cm_err : -EAGAIN;
-}
+	int state = atomic_load(&w->cm);
 
-int braid_cm_again(struct braid_wire *w, const struct sockaddr *from, const struct sockaddr *to)
-{
-	int err;
-
-	if (!w->dialler || w->cm_err != -EADDRINUSE || w->dials >= PORTS_TRIED)
-		return w->cm_err;
-	braid_wire_fence(w);
-	braid_cm_close(w);
-	err = braid_cm_connect(w, from, to, w->cm_port);
-	return err ? err : -EAGAIN;
+	return state == BRAID_CM_UP ? 0 : state == BRAID_CM_FAILED ? w->cm_err : -EAGAIN;
 }
 
 void braid_cm_close(struct braid_wire *w)
 {
-	if (w->cm == BRAID_CM_NONE)
+	if (atomic_load(&w->cm) == BRAID_CM_NONE)
 		return;
 	leave(w);
 	if (w->id)
 		braid_rdma.destroy_id(w->id);
 	w->id = NULL;
-	w->cm = BRAID_CM_NONE;
+	atomic_store(&w->cm, BRAID_CM_NONE);
 	pump(w->port);			/* a request that was on its way to it: refuse it now */
 }
 
@@ -346,9 +355,11 @@ static bool hears(struct braid_port *p)
 
 bool braid_cm_leave(struct braid_wire *w)
 {
-	if (w->cm == BRAID_CM_NONE || !w->asked)
+	if (atomic_load(&w->cm) == BRAID_CM_NONE || !w->asked)
 		return false;
 	w->left = hears(w->port) && w->asked;	/* the answer may be here */
+	if (w->left)
+		atomic_fetch_add(&w->port->nleft, 1);
 	return w->left;
 }
 
@@ -361,13 +372,23 @@ static struct braid_wire *a_left_one(const struct braid_port *p)
 	return w;
 }
 
-bool braid_cm_events(struct braid_port *p)
+static void pump_run(struct braid_job *job)
 {
+	struct braid_port *p = braid_container(job, struct braid_port, pump);
 	struct braid_wire *w;
 
-	while (!hears(p) && (w = a_left_one(p))) {	/* in vain: then it is to be waited for */
-		w->asked = false;
-		braid_wire_free(w);
+	atomic_store(&p->pumping, false);
+	while (!hears(p) && (w = a_left_one(p)))	/* in vain: then it is to be waited for */
+		end_left(w);
+}
+
+bool braid_cm_events(struct braid_port *p, struct braid_dev *dev)
+{
+	if (!atomic_exchange(&p->pumping, true)) {
+		p->pump = (struct braid_job){
+			.what = "to answer connections", .run = pump_run,
+		};
+		braid_later(dev, BRAID_MAKE, &p->pump);
 	}
-	return a_left_one(p);
+	return atomic_load(&p->nleft) || braid_later_busy(dev, BRAID_MAKE);
 }

@@ -3,8 +3,8 @@
  * cm.h - iWARP queue pairs, which only librdmacm can connect.
  *
  * Both ends have met over TCP already; rdma_cm's own connection is found by a nonce, which the
- * accepting end has given in the handshake.  Everything here is the service thread's, and waits
- * for nothing: what rdma_cm has to say is looked at by braid_cm_step().
+ * accepting end has given in the handshake.  Everything here is done in jobs of BRAID_MAKE, one at
+ * a time, unless it says otherwise.
  */
 #ifndef BRAID_VERBS_CM_H
 #define BRAID_VERBS_CM_H
@@ -21,11 +21,9 @@ void braid_cm_forget(struct braid_port *p);
 
 /* Wait for a connection with w->nonce; or make one.  The queue pair comes with it. */
 int braid_cm_accept(struct braid_wire *w);
-int braid_cm_connect(struct braid_wire *w, const struct sockaddr *from, const struct sockaddr *to,
-		     uint16_t port);
-int braid_cm_step(struct braid_wire *w);	/* 0: up; -EAGAIN; or it failed */
-/* When it has: -EAGAIN, dialled from another port, for that one was in use; or why it failed. */
-int braid_cm_again(struct braid_wire *w, const struct sockaddr *from, const struct sockaddr *to);
+int braid_cm_connect(struct braid_wire *w);
+/* Any thread: 0: up; -EAGAIN; or why it failed. */
+int braid_cm_state(const struct braid_wire *w);
 void braid_cm_close(struct braid_wire *w);
 /*
  * True: the peer has not answered yet, and a driver may keep who ends such a queue pair waiting for
@@ -35,8 +33,8 @@ bool braid_cm_leave(struct braid_wire *w);
 
 /*
  * See struct braid_transport, events; of a port that has p->cm.  Peers' requests are answered, also
- * when nobody waits.
+ * when nobody waits: it hands over a job that does so.
  */
-bool braid_cm_events(struct braid_port *p);
+bool braid_cm_events(struct braid_port *p, struct braid_dev *dev);
 
 #endif

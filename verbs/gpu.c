@@ -59,12 +59,46 @@ static void loop_drop(struct braid_port *p, int err)
 	}
 }
 
+static void loop_run(struct braid_job *job)
+{
+	struct braid_port *p = braid_container(job, struct braid_port, make_loop);
+
+	p->loop_new = NULL;
+	p->loop_err = braid_wire_loop(p, p->loop_dev, &p->loop_new);
+	atomic_store(&p->loop_made, true);
+}
+
+/* 0, -EAGAIN: it is being made, or it can't be had, at least not in time. */
 static int loop_up(struct braid_port *p)
 {
 	if (p->loop)
 		return 0;
+	if (!p->loop_makes) {
+		p->make_loop = (struct braid_job){
+			.what = "to make a queue pair to itself", .run = loop_run,
+		};
+		p->loop_makes = true;
+		p->loop_since = braid_os->now_ns();
+		atomic_store(&p->loop_made, false);
+		braid_later(p->loop_dev, BRAID_MAKE, &p->make_loop);
+	}
+	if (!atomic_load(&p->loop_made))
+		return braid_os->now_ns() - p->loop_since < LOOP_MS * UINT64_C(1000000) ?
+			       -EAGAIN : -ETIMEDOUT;
+	p->loop_makes = false;
 	p->loop_base = p->loop_done = p->loop_posted;
-	return braid_wire_loop(p, p->loop_dev, &p->loop);
+	p->loop = p->loop_new;
+	return p->loop_err;
+}
+
+/* At init. */
+static int loop_wait_up(struct braid_port *p)
+{
+	int err;
+
+	while ((err = loop_up(p)) == -EAGAIN)
+		braid_yield();
+	return err;
 }
 
 static void loop_moves(struct braid_port *p)
@@ -663,7 +697,7 @@ static unsigned gpu_probe(struct braid_dev *dev, char *why, size_t len)
 	}
 	pthread_mutex_lock(&p->loop_lock);
 	p->loop_dev = dev;
-	err = loop_up(p);
+	err = loop_wait_up(p);
 	if (!err)
 		try_all(p, why, len);
 	else if (p->fabric == BRAID_FABRIC_IWARP)

@@ -257,6 +257,7 @@ static struct braid_port *port_new(struct ibv_context *ctx, uint8_t num,
 	p->ctx = ctx;
 	p->num = num;
 	pthread_mutex_init(&p->loop_lock, NULL);
+	pthread_mutex_init(&p->srq_lock, NULL);
 	snprintf(p->name, sizeof(p->name), "%s:%u", ctx->device->name, num);
 	*why = port_fill(p);
 	if (*why) {

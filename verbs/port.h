@@ -40,15 +40,22 @@ struct braid_port {
 	atomic_bool down;		/* an event said so */
 	char chosen[512];		/* what was chosen last, and why: for the log */
 
-	struct braid_wire_memory *spare;	/* verbs/qp.c, under a lock there */
+	struct braid_wire_memory *spare;	/* verbs/life.c, under a lock there */
 	unsigned nspare;
-	struct braid_srq *srq;		/* which new lanes join: verbs/recv.c, under a lock there */
+	pthread_mutex_t srq_lock;	/* in jobs, which may hold it for long */
+	struct braid_srq *srq;		/* which new lanes join: verbs/recv.c */
 	_Atomic(struct ibv_srq *) srq_broke;	/* the device says so */
 	unsigned srq_max;		/* receives that a shared queue takes; 0: there is none */
 
 	/* memory of GPUs: verbs/gpu.c */
 	pthread_mutex_t loop_lock;
 	struct braid_wire *loop;	/* to itself; NULL: not yet, or not now */
+	struct braid_job make_loop;
+	bool loop_makes;		/* that job has been handed over ... */
+	uint64_t loop_since;
+	atomic_bool loop_made;		/* ... and is over, with: */
+	struct braid_wire *loop_new;
+	int loop_err;
 	/* Work requests ever; of them, over; of them, before the last loop's first. */
 	uint64_t loop_posted, loop_done, loop_base;
 	uint64_t loop_until;		/* when the next of them must be over */
@@ -64,7 +71,10 @@ struct braid_port {
 	struct rdma_event_channel *cm;
 	struct rdma_cm_id *listen;
 	uint16_t cm_port;
-	struct braid_wire *wires;	/* set-ups that wait for cm events; service thread only */
+	struct braid_wire *wires;	/* set-ups that wait for cm events: jobs of BRAID_MAKE */
+	atomic_uint nleft;		/* of them, those that go with the answer */
+	struct braid_job pump;
+	atomic_bool pumping;		/* it has been handed over, and has not begun */
 };
 
 int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len);

@@ -11,11 +11,9 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "core/link.h"
 #include "core/log.h"
@@ -30,8 +28,6 @@ enum {
 	RNR_FOREVER = 7,
 	RETRY_MAX = 6,			/* 7 is for ever with some drivers */
 	HOPS = 64,
-	SPARE_MAX = 8,			/* lanes' memory that a port keeps */
-	PAGE = 4096,
 };
 
 /* --- the blob ------------------------------------------------------------------------------ */
@@ -103,123 +99,7 @@ int braid_wire_blob_unpack(const uint8_t *from, struct braid_wire_blob *ret)
 	return 0;
 }
 
-/* --- memory and queues --------------------------------------------------------------------- */
-
-static char *pages(size_t size)
-{
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (p == MAP_FAILED)
-		return NULL;
-	return p;
-}
-
-enum { BOUNCE_BYTES = BRAID_BOUNCES * BRAID_SLOT };
-
-static void dereg(struct ibv_mr *mr)
-{
-	if (mr)
-		braid_ibv.dereg_mr(mr);
-}
-
-static void unmap(void *p, size_t size)
-{
-	if (p)
-		munmap(p, size);
-}
-
-static void memory_free(struct braid_wire_memory *m)
-{
-	dereg(m->bounce_mr);
-	dereg(m->ack_mr);
-	braid_slots_free(m->slots);
-	unmap(m->bounce, BOUNCE_BYTES);
-	unmap((void *)m->ack, PAGE);
-	free(m);
-}
-
-static int memory_fill(struct braid_port *p, struct braid_wire_memory *m)
-{
-	m->bounce = pages(BOUNCE_BYTES);
-	m->ack = (void *)pages(PAGE);
-	if (!m->bounce || !m->ack)
-		return -ENOMEM;
-	m->bounce_mr = braid_port_own(p, m->bounce, BOUNCE_BYTES, 0);
-	if (m->bounce_mr)
-		m->ack_mr = braid_port_own(p, (void *)m->ack, PAGE,
-					   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	return m->ack_mr ? 0 : -ENOMEM;
-}
-
-static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static struct braid_wire_memory *spare_take(struct braid_port *p)
-{
-	struct braid_wire_memory *m;
-
-	pthread_mutex_lock(&spare_lock);
-	m = p->spare;
-	if (m) {
-		p->spare = m->next;
-		p->nspare--;
-	}
-	pthread_mutex_unlock(&spare_lock);
-	return m;
-}
-
-/* Pinning pages takes its time: a lane that is lost gets back what it had.  own: slots as well. */
-static struct braid_wire_memory *memory_get(struct braid_port *p, bool own)
-{
-	struct braid_wire_memory *m = spare_take(p);
-	int err = 0;
-
-	if (m) {
-		atomic_store(&m->ack[0], 0);
-		atomic_store(&m->ack[1], 0);
-	} else {
-		m = calloc(1, sizeof(*m));
-		if (!m)
-			return NULL;
-		err = memory_fill(p, m);
-	}
-	if (!err && own && !m->slots)
-		m->slots = braid_slots_new(p);
-	if (err || (own && !m->slots)) {
-		memory_free(m);
-		return NULL;
-	}
-	return m;
-}
-
-static void memory_put(struct braid_port *p, struct braid_wire_memory *m)
-{
-	if (braid_srq_wanted(p)) {		/* they were for more than receiving */
-		braid_slots_free(m->slots);
-		m->slots = NULL;
-	}
-	pthread_mutex_lock(&spare_lock);
-	if (p->nspare < SPARE_MAX) {
-		m->next = p->spare;
-		p->spare = m;
-		p->nspare++;
-		m = NULL;
-	}
-	pthread_mutex_unlock(&spare_lock);
-	if (m)
-		memory_free(m);
-}
-
-int braid_wire_ring(struct braid_wire *w, char *ring, size_t size)
-{
-	struct ibv_mr **more = realloc(w->ring_mr, (w->nrings + 1) * sizeof(struct ibv_mr *));
-
-	if (!more)
-		return -ENOMEM;
-	w->ring_mr = more;
-	w->ring_mr[w->nrings++] = braid_port_own(w->port, ring, size, 0);
-	w->ring = ring;
-	return 0;
-}
+/* --- queues --------------------------------------------------------------------------------- */
 
 int braid_wire_failed(struct braid_wire *w, const char *call, int err)
 {
@@ -295,137 +175,40 @@ int braid_wire_qp(struct braid_wire *w)
 	return 0;
 }
 
-void braid_hush(const struct braid_port *p, struct braid_hush *h)
+/* What every one of them has.  own: receives are not shared. */
+static int wire_fill(struct braid_wire *w, bool own)
 {
-	sigset_t set;
+	struct braid_port *p = w->port;
+	int err = own ? 0 : braid_srq_join(p, &w->srq);
 
-	h->on = braid_may_pipe(p);
-	if (!h->on)
-		return;
-	sigemptyset(&set);
-	sigaddset(&set, SIGPIPE);
-	pthread_sigmask(SIG_BLOCK, &set, &h->old);
-	/* Where it was not blocked, it was not pending either. */
-	h->was_pending = sigismember(&h->old, SIGPIPE) && !sigpending(&set) &&
-			 sigismember(&set, SIGPIPE);
+	w->gid = BRAID_GID_NONE;
+	w->sq_max = BRAID_WR_TX;
+	/*
+	 * Where switches choose a way for each packet, only plain writes take part: what says that
+	 * a large one is there goes after it.
+	 */
+	w->imm_max = !p->imm ? 0 :
+		     p->fabric == BRAID_FABRIC_IB ? (uint32_t)braid_param.ib_ar_threshold :
+						    UINT32_MAX;
+	if (!err)
+		w->m = braid_wire_memory(p, !w->srq);
+	err = w->m ? wire_cq(w) : braid_wire_failed(w, "ibv_reg_mr", -ENOMEM);
+	if (err)
+		tell_limit(w, "completion queue or its memory", err);
+	if (!err && p->fabric != BRAID_FABRIC_IWARP)
+		err = braid_wire_qp(w);
+	return err;
 }
 
-void braid_unhush(const struct braid_hush *h)
-{
-	static const struct timespec now;
-	sigset_t set;
-
-	if (!h->on)
-		return;
-	sigemptyset(&set);
-	sigaddset(&set, SIGPIPE);
-	while (!h->was_pending && sigtimedwait(&set, NULL, &now) < 0 && errno == EINTR)
-		;
-	pthread_sigmask(SIG_SETMASK, &h->old, NULL);
-}
-
-void braid_hush_look(struct braid_port *p)
-{
-	struct sigaction sa;
-
-	if (p->siw)
-		atomic_store(&p->pipe_ignored, !sigaction(SIGPIPE, NULL, &sa) &&
-						       sa.sa_handler == SIG_IGN);
-}
-
-void braid_wire_fence(struct braid_wire *w)
-{
-	struct braid_hush h;
-
-	braid_hush(w->port, &h);
-	if (w->qp && w->id)
-		braid_rdma.destroy_qp(w->id);
-	else if (w->qp)
-		braid_ibv.destroy_qp(w->qp);
-	braid_unhush(&h);
-	w->qp = NULL;
-}
-
-/* Receives that this lane of those that share them has been handed, and has not posted again. */
-static struct ibv_recv_wr *held(struct braid_wire *w)
-{
-	struct ibv_recv_wr *first = NULL, *next;
-
-	for (; w->nagain; w->nagain--, w->again = next) {
-		next = w->nagain > 1 ? w->again->next : NULL;
-		w->again->next = first;
-		first = w->again;
-	}
-	do {
-		for (; w->wc_beg < w->wc_end; w->wc_beg++) {
-			if (w->wc[w->wc_beg].wr_id & BRAID_WR_IS_SEND)
-				continue;
-			next = braid_slot_wr(&w->wc[w->wc_beg]);
-			next->next = first;
-			first = next;
-		}
-		w->wc_beg = 0;
-		w->wc_end = w->cq ? ibv_poll_cq(w->cq, BRAID_POLL_MAX, w->wc) : 0;
-	} while (w->wc_end > 0);
-	return first;
-}
-
-void braid_wire_free(struct braid_wire *w)
-{
-	if (!w || braid_cm_leave(w))
-		return;
-	braid_wire_fence(w);
-	braid_cm_close(w);
-	if (w->srq)
-		braid_srq_leave(w->srq, held(w));
-	if (w->cq)
-		braid_ibv.destroy_cq(w->cq);
-	if (w->channel) {
-		braid_os->note(w->channel->fd, false);
-		braid_ibv.destroy_comp_channel(w->channel);
-	}
-	for (unsigned i = 0; i < w->nrings; i++)
-		dereg(w->ring_mr[i]);
-	free(w->ring_mr);
-	if (w->m)
-		memory_put(w->port, w->m);
-	free(w);
-}
-
-/* own: receives are not shared.  ret_failed may be NULL. */
-static struct braid_wire *wire_new(struct braid_port *p, bool own, int *ret_err,
-				   const char **ret_failed)
+static struct braid_wire *wire_new(struct braid_port *p, struct braid_dev *dev)
 {
 	struct braid_wire *w = calloc(1, sizeof(*w));
-	int err = -ENOMEM;
 
-	if (w) {
-		w->port = p;
-		w->gid = BRAID_GID_NONE;
-		w->sq_max = BRAID_WR_TX;
-		/*
-		 * Where switches choose a way for each packet, only plain writes take part: what
-		 * says that a large one is there goes after it.
-		 */
-		w->imm_max = !p->imm ? 0 :
-			     p->fabric == BRAID_FABRIC_IB ? (uint32_t)braid_param.ib_ar_threshold :
-							    UINT32_MAX;
-		err = own ? 0 : braid_srq_join(p, &w->srq);
-		if (!err)
-			w->m = memory_get(p, !w->srq);
-		err = w->m ? wire_cq(w) : braid_wire_failed(w, "ibv_reg_mr", -ENOMEM);
-		if (err)
-			tell_limit(w, "completion queue or its memory", err);
-		if (!err && p->fabric != BRAID_FABRIC_IWARP)
-			err = braid_wire_qp(w);
-	}
-	if (err) {
-		if (w && ret_failed)
-			*ret_failed = w->failed;
-		braid_wire_free(w);
-		w = NULL;
-	}
-	*ret_err = err;
+	if (!w)
+		return NULL;
+	w->port = p;
+	w->dev = dev;
+	atomic_store(&w->users, 1);
 	return w;
 }
 
@@ -680,13 +463,13 @@ static struct braid_wire_blob of_type(const struct braid_wire_blob *peer, uint8_
 	return b;
 }
 
-static int setup(struct braid_setup *s, struct braid_wire *w, const struct braid_wire_blob *peer,
+static int setup(struct braid_wire *w, const struct braid_wire_blob *peer,
 		 struct braid_wire_blob *b)
 {
-	int err = gids_for(w, s->dev, peer, b);
+	int err = gids_for(w, w->dev, peer, b);
 
 	if (err)
-		err = no_gid(s);
+		err = no_gid(&w->setup);
 	if (!err && w->port->fabric == BRAID_FABRIC_IWARP && peer)
 		err = braid_cm_accept(w);
 	else if (!err && w->port->fabric != BRAID_FABRIC_IWARP)
@@ -696,15 +479,64 @@ static int setup(struct braid_setup *s, struct braid_wire *w, const struct braid
 	if (!err && peer && w->qp) {
 		struct braid_wire_blob mine = of_type(peer, b->ngids ? b->gid[0].type : 0);
 
-		err = to_ready(w, &mine, s->traffic_class);
+		err = to_ready(w, &mine, w->setup.traffic_class);
 	}
 	return err;
 }
 
-int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
+/* --- the steps of a handshake, and what each has the NIC do -------------------------------- */
+
+static void make_run(struct braid_job *job)
+{
+	struct braid_wire *w = braid_container(job, struct braid_wire, make);
+	const struct braid_wire_blob *peer = w->setup.dialler ? NULL : &w->peer;
+
+	if (!atomic_load(&w->gone)) {
+		w->err = wire_fill(w, false);
+		if (!w->err && peer)
+			take_peer(w, peer);
+		if (!w->err)
+			w->err = setup(w, peer, &w->mine);
+	}
+	atomic_store(&w->made, true);
+	braid_wire_put(w);
+}
+
+static void peer_run(struct braid_job *job)
+{
+	struct braid_wire *w = braid_container(job, struct braid_wire, make);
+
+	if (!atomic_load(&w->gone) && w->port->fabric == BRAID_FABRIC_IWARP) {
+		w->err = braid_cm_connect(w);
+	} else if (!atomic_load(&w->gone)) {
+		w->err = settle_gid(w, &w->setup, &w->peer);
+		if (!w->err)
+			w->err = to_ready(w, &w->peer, w->setup.traffic_class);
+	}
+	atomic_store(&w->made, true);
+	braid_wire_put(w);
+}
+
+static void make(struct braid_wire *w, const char *what, void (*run)(struct braid_job *job))
+{
+	w->make = (struct braid_job){ .what = what, .run = run };
+	atomic_store(&w->made, false);
+	braid_wire_get(w);
+	braid_later(w->dev, BRAID_MAKE, &w->make);
+}
+
+/* A NIC at which commands wait for long would only keep the lane from having its socket. */
+static bool hangs(struct braid_dev *dev)
+{
+	uint64_t now = braid_os->now_ns();
+
+	return braid_later_hangs(dev, BRAID_MAKE, now) || braid_later_hangs(dev, BRAID_STOP, now);
+}
+
+static int setup_begin(struct braid_setup *s, const uint8_t *theirs)
 {
 	struct braid_port *p = braid_port_of(s->dev);
-	struct braid_wire_blob peer, b = { 0 };
+	struct braid_wire_blob peer = { 0 };
 	struct braid_wire *w;
 	int err = 0;
 
@@ -712,74 +544,96 @@ int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 	braid_hush_look(p);
 	if (atomic_load(&p->down))
 		return -ENETDOWN;
+	if (hangs(s->dev))
+		return -EBUSY;
 	if (theirs)
 		err = braid_wire_blob_unpack(theirs, &peer);
 	if (!err && theirs && peer.fabric != p->fabric)
 		err = -EPROTOTYPE;	/* InfiniBand here, RoCE or iWARP there */
-	if (err)
-		return err;
-	w = wire_new(p, false, &err, &s->failed);
+	w = err ? NULL : wire_new(p, s->dev);
 	if (!w)
-		return err;
+		return err ? err : -ENOMEM;
+	w->setup = *s;
+	memcpy(&w->to, s->to, s->to->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
+							     sizeof(struct sockaddr_in6));
+	w->peer = peer;
 	w->dialler = s->dialler;
 	w->traffic_class = s->traffic_class;
 	braid_os->random(&w->psn, sizeof(w->psn));
 	braid_os->random(&w->nonce, sizeof(w->nonce));
 	w->psn &= 0xffffff;
-	if (theirs)
-		take_peer(w, &peer);
-	err = setup(s, w, theirs ? &peer : NULL, &b);
-	s->failed = w->failed;
-	if (err) {
-		braid_wire_free(w);
-		return err;
-	}
-	b.fabric = (uint8_t)p->fabric;
-	b.mtu = (uint8_t)p->mtu;
-	b.imm = p->imm;
-	b.lid = p->lid;
-	b.slots = BRAID_SLOTS_RX - BRAID_REPOST;
-	b.cm_port = p->cm_port;
-	b.qpn = w->qp ? w->qp->qp_num : 0;
-	b.psn = w->psn;
-	b.ack = (uint64_t)(uintptr_t)w->m->ack;
-	b.ack_key = w->m->ack_mr->rkey;
-	b.nonce = w->nonce;
-	braid_wire_blob_pack(&b, mine);
 	s->wire = w;
-	return 0;
+	make(w, "to make a queue pair", make_run);
+	return -EAGAIN;
+}
+
+/* What came of it, for people as well. */
+static int outcome(struct braid_setup *s, const struct braid_wire *w)
+{
+	s->failed = w->failed;
+	memcpy(s->why, w->setup.why, sizeof(s->why));
+	return w->err;
+}
+
+static void tell_mine(struct braid_wire *w, uint8_t *ret)
+{
+	const struct braid_port *p = w->port;
+	struct braid_wire_blob *b = &w->mine;
+
+	b->fabric = (uint8_t)p->fabric;
+	b->mtu = (uint8_t)p->mtu;
+	b->imm = p->imm;
+	b->lid = p->lid;
+	b->slots = BRAID_SLOTS_RX - BRAID_REPOST;
+	b->cm_port = p->cm_port;
+	b->qpn = w->qp ? w->qp->qp_num : 0;
+	b->psn = w->psn;
+	b->ack = (uint64_t)(uintptr_t)w->m->ack;
+	b->ack_key = w->m->ack_mr->rkey;
+	b->nonce = w->nonce;
+	braid_wire_blob_pack(b, ret);
+}
+
+int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
+{
+	struct braid_wire *w = s->wire;
+	int err;
+
+	if (!w)
+		return setup_begin(s, theirs);
+	if (!atomic_load(&w->made))
+		return -EAGAIN;
+	err = outcome(s, w);
+	if (err)
+		braid_wire_drop(s);
+	else
+		tell_mine(w, mine);
+	return err;
 }
 
 int braid_wire_peer(struct braid_setup *s, const uint8_t *theirs)
 {
 	struct braid_wire *w = s->wire;
-	struct braid_wire_blob peer;
-	int err = braid_wire_blob_unpack(theirs, &peer);
+	int err = braid_wire_blob_unpack(theirs, &w->peer);
 
 	if (err)
 		return err;
-	take_peer(w, &peer);
-	if (w->port->fabric == BRAID_FABRIC_IWARP) {
-		w->nonce = peer.nonce;
-		err = braid_cm_connect(w, &s->dev->net.addr.sa, s->to, peer.cm_port);
-	} else {
-		err = settle_gid(w, s, &peer);
-		if (!err)
-			err = to_ready(w, &peer, s->traffic_class);
-	}
-	s->failed = w->failed;
-	return err;
+	take_peer(w, &w->peer);
+	if (w->port->fabric == BRAID_FABRIC_IWARP)
+		w->nonce = w->peer.nonce;
+	make(w, "to connect a queue pair", peer_run);
+	return 0;
 }
 
 int braid_wire_ready(struct braid_setup *s)
 {
 	struct braid_wire *w = s->wire;
-	int err = w->port->fabric == BRAID_FABRIC_IWARP ? braid_cm_step(w) : 0;
+	int err;
 
-	if (err && err != -EAGAIN)
-		err = braid_cm_again(w, &s->dev->net.addr.sa, s->to);
-	s->failed = w->failed;
-	return err;
+	if (!atomic_load(&w->made))
+		return -EAGAIN;
+	err = outcome(s, w);
+	return err || w->port->fabric != BRAID_FABRIC_IWARP ? err : braid_cm_state(w);
 }
 
 void braid_wire_drop(struct braid_setup *s)
@@ -799,10 +653,12 @@ int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wi
 
 	if (p->fabric == BRAID_FABRIC_IWARP)
 		return err;
-	w = wire_new(p, true, &err, NULL);
+	w = wire_new(p, dev);
 	if (!w)
-		return err;
-	err = gids_for(w, dev, NULL, &b);
+		return -ENOMEM;
+	err = wire_fill(w, true);
+	if (!err)
+		err = gids_for(w, dev, NULL, &b);
 	if (p->fabric == BRAID_FABRIC_ROCE && !err) {
 		err = pick_gid(w, dev, b.gid[0].type, false, &g);
 		w->gid = (int)g.index;
@@ -811,13 +667,14 @@ int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wi
 		err = to_init(w, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
 	b.mtu = (uint8_t)p->mtu;
 	b.lid = p->lid;
-	b.qpn = w->qp->qp_num;
+	b.qpn = w->qp ? w->qp->qp_num : 0;
 	if (!err)
 		err = to_ready(w, &b, -1);
 	if (err) {
-		braid_wire_free(w);
+		braid_wire_end(w);
 		return err;
 	}
+	atomic_store(&w->made, true);
 	*ret = w;
 	return 0;
 }
@@ -882,6 +739,6 @@ bool braid_wire_proves_imm(struct braid_port *p, struct braid_dev *dev)
 	if (braid_wire_loop(p, dev, &w))
 		return false;
 	proven = imm_arrives(w, IBV_WR_RDMA_WRITE_WITH_IMM) && imm_arrives(w, IBV_WR_SEND_WITH_IMM);
-	braid_wire_free(w);
+	braid_wire_end(w);
 	return proven;
 }

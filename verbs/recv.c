@@ -24,8 +24,6 @@ enum {
 	SPARE_MAX = 8,			/* times that: kept when there is no lane */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* of all ports' queues */
-
 /* --- slots --------------------------------------------------------------------------------- */
 
 struct braid_slots *braid_slots_new(struct braid_port *p)
@@ -197,7 +195,7 @@ int braid_srq_join(struct braid_port *p, struct braid_srq **ret)
 	*ret = NULL;
 	if (!braid_srq_wanted(p))
 		return 0;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&p->srq_lock);
 	s = current(p);
 	if (!s) {
 		err = -ENOMEM;
@@ -210,20 +208,21 @@ int braid_srq_join(struct braid_port *p, struct braid_srq **ret)
 		err = join(s);
 		*ret = err ? NULL : s;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&p->srq_lock);
 	return err;
 }
 
 void braid_srq_leave(struct braid_srq *s, struct ibv_recv_wr *held)
 {
+	struct braid_port *p = s->port;
 	struct ibv_recv_wr *bad;
 
 	if (held)
 		ibv_post_srq_recv(s->srq, held, &bad);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&p->srq_lock);
 	s->lanes--;
 	s->left++;
 	if (!s->lanes)
 		srq_rest(s);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&p->srq_lock);
 }

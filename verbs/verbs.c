@@ -271,12 +271,17 @@ static struct ibv_send_wr *add_bare(struct braid_wire *w, const char *payload, u
 	return wr;
 }
 
+static const struct ibv_mr *ring_mr(const struct braid_wire *w)
+{
+	return atomic_load_explicit(&w->rings->mr, memory_order_acquire);
+}
+
 /* One SEND: 0, or -EAGAIN: no memory to send from.  may_bare: of one frame, without its header. */
 static int add_send(struct braid_lane *lane, struct braid_wire *w, bool may_bare)
 {
 	struct braid_txq *q = &lane->tx;
 	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
-	const struct ibv_mr *ring = w->ring_mr[w->nrings - 1];
+	const struct ibv_mr *ring = ring_mr(w);
 	bool whole = q->part < f->inl, bare = false;
 	size_t len, at = q->part - f->inl;
 	const char *from = whole ? q->ring + f->off : f->ext + at;
@@ -350,10 +355,10 @@ static BRAID_HOT int verbs_post(struct braid_lane *lane, uint32_t imm, const cha
 	const struct ibv_mr *ring;
 	int err;
 
-	if (!w->qp || w->ring != q->ring || owes(lane, w) || !sq_room(w, 1) || !has_slot(w, q) ||
+	if (w->over || w->ring != q->ring || owes(lane, w) || !sq_room(w, 1) || !has_slot(w, q) ||
 	    !may_speak(w))
 		return -EAGAIN;
-	ring = w->ring_mr[w->nrings - 1];
+	ring = ring_mr(w);
 	if (!ring)
 		return -EAGAIN;
 	add_bare(w, payload, len, ring->lkey, imm);
@@ -370,7 +375,7 @@ static BRAID_HOT int verbs_push(struct braid_lane *lane)
 	uint64_t later = q->unsent > BRAID_CALL_BUDGET ? q->unsent - BRAID_CALL_BUDGET : 0;
 	int err = 0;
 
-	if (!w->qp)
+	if (w->over)
 		return -ENETRESET;
 	if (!may_speak(w))
 		return -EAGAIN;
@@ -399,7 +404,7 @@ static BRAID_COLD int wc_failed(const struct braid_lane *lane, const struct ibv_
 			   "; if memory of a GPU is concerned, look at PCIe ACS" : "";
 
 	braid_info("port %s, peer %s: queue pair 0x%x: %s (vendor 0x%x)%s", w->port->name,
-		   lane->link->peer, w->qp ? w->qp->qp_num : 0,
+		   lane->link->peer, w->qp->qp_num,
 		   braid_ibv.wc_status_str(wc->status), wc->vendor_err, hint);
 	return wc->status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -EIO;
 }
@@ -542,7 +547,7 @@ static BRAID_HOT int verbs_poll(struct braid_lane *lane)
 	struct braid_wire *w = wire_of(lane);
 	int res;
 
-	if (!w->qp)
+	if (w->over)
 		return 0;
 	res = look(w);
 	if (!res && atomic_load_explicit(&lane->link->alone, memory_order_relaxed)) {
@@ -574,7 +579,7 @@ static bool verbs_events(struct braid_dev *dev)
 
 	if (p && !p->cm)
 		braid_port_events(p);
-	return p && p->cm && braid_cm_events(p);
+	return p && p->cm && braid_cm_events(p, dev);
 }
 
 /* --- lanes --------------------------------------------------------------------------------- */
@@ -600,6 +605,7 @@ static int verbs_open(struct braid_lane *lane)
 			atomic_store(&w->broken, true);
 	}
 	w->ack_seen = 0;
+	w->qpn = w->qp->qp_num;
 	return 0;
 }
 
@@ -629,7 +635,7 @@ static void verbs_fence(struct braid_lane *lane)
 {
 	struct braid_wire *w = wire_of(lane);
 
-	if (!w || !w->qp)
+	if (!w || w->over)
 		return;
 	braid_os->shutdown(lane->fd);
 	braid_wire_fence(w);
@@ -678,7 +684,7 @@ static void verbs_describe(struct braid_lane *lane, struct braid_wire_state *ret
 	const struct braid_wire *w = wire_of(lane);
 
 	snprintf(ret->text, sizeof(ret->text), "queue pair 0x%x%s, port %s %s",
-		 w->qp ? w->qp->qp_num : 0, w->qp ? "" : " (fenced)", w->port->name,
+		 w->qpn, w->over ? " (fenced)" : "", w->port->name,
 		 atomic_load(&w->port->down) ? "down" : "up");
 }
 

@@ -14,9 +14,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "core/comm.h"
 #include "core/lane.h"
+#include "core/later.h"
 #include "verbs/port.h"
 #include "verbs/recv.h"
 
@@ -39,6 +41,27 @@ struct braid_wire_memory {
 	struct ibv_mr *bounce_mr, *ack_mr;
 };
 
+/* A lane's, in which what it sends lies: the NIC may read it as soon as it is registered. */
+struct braid_ring {
+	struct braid_ring *next;
+	struct braid_wire *wire;
+	struct braid_job job;
+	char *at;
+	size_t size;
+	_Atomic(struct ibv_mr *) mr;	/* NULL: not yet, or it can't be: what goes is copied */
+};
+
+/* What both ends tell each other in the handshake. */
+struct braid_wire_blob {
+	uint8_t fabric, mtu, imm, ngids;
+	uint16_t lid, slots, cm_port;
+	uint32_t qpn, psn, ack_key;
+	uint64_t ack, nonce;
+	struct {
+		uint8_t type, raw[16];
+	} gid[2];			/* the dialler's, best first; the accepter's choice */
+};
+
 /* Work requests on their way to the NIC. */
 struct braid_chain {
 	struct ibv_send_wr wr[BRAID_CHAIN];
@@ -51,9 +74,12 @@ enum braid_cm_state { BRAID_CM_NONE, BRAID_CM_WORKS, BRAID_CM_UP, BRAID_CM_FAILE
 
 struct braid_wire {
 	struct braid_port *port;
+	struct braid_dev *dev;
 	struct braid_wire_memory *m;
 	struct braid_srq *srq;		/* NULL: its slots are m->slots */
-	struct ibv_qp *qp;		/* NULL: fenced */
+	struct ibv_qp *qp;
+	uint32_t qpn;			/* once it carries a lane */
+	bool over;			/* fenced: nobody posts or polls any more */
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *channel;
 	const char *failed;		/* the call that did, while it comes up */
@@ -61,14 +87,27 @@ struct braid_wire {
 	uint32_t imm_max;		/* both ends take immediate data with that many bytes */
 	int gid;			/* index of ours; BRAID_GID_NONE */
 
-	/* iWARP: verbs/cm.c; service thread only */
+	/* who still has to do with it: verbs/life.c */
+	atomic_uint users;		/* its owner, and jobs of its own */
+	atomic_bool gone;		/* its owner is not among them any more */
+	struct braid_job stop, end;
+
+	/* while it comes up: the job's until it is made, then the service thread's */
+	struct braid_job make;
+	atomic_bool made;		/* or it has failed: err */
+	int err;
+	struct braid_setup setup;	/* a copy */
+	struct sockaddr_storage to;
+	struct braid_wire_blob peer, mine;
+
+	/* iWARP: verbs/cm.c, in jobs of BRAID_MAKE only */
 	struct braid_wire *next;	/* port->wires */
 	struct rdma_cm_id *id;
 	uint64_t nonce;
-	enum braid_cm_state cm;
+	_Atomic int cm;			/* enum braid_cm_state */
 	bool asked;			/* the peer, who has not answered yet */
 	bool left;			/* goes with the answer */
-	uint16_t cm_port;		/* of the peer that is dialled */
+	bool redial;			/* its port was in use: another is to be tried */
 	unsigned dials;
 	int cm_err;
 	int traffic_class;		/* NCCL's; -1: none */
@@ -76,9 +115,8 @@ struct braid_wire {
 
 	/* sending: the link's lock */
 	struct braid_chain chain;
-	char *ring;			/* the lane's, as registered */
-	struct ibv_mr **ring_mr;	/* the last is that of `ring`; NULL: what goes is copied */
-	unsigned nrings;
+	char *ring;			/* the lane's */
+	struct braid_ring *rings;	/* the first is that; others may be read yet */
 	uint32_t bounces;		/* ever taken */
 	uint32_t bounce_wr[BRAID_BOUNCES];	/* sq_posted when that one is free again */
 	uint32_t sq_posted, sq_signal;	/* work requests ever, at the last one that is signalled */
@@ -124,10 +162,23 @@ bool braid_wire_proves_imm(struct braid_port *p, struct braid_dev *dev);
 /* A queue pair that is its own peer, and may read what it may write.  Not with iWARP. */
 int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wire **ret);
 
-/* Nothing more is read or written by the NIC. */
+/* The NIC is asked to stop, and no more (core/later.h): nothing is posted or polled from now on. */
 void braid_wire_fence(struct braid_wire *w);
+/* Its owner lets go of it: it is stopped and destroyed, by and by. */
 void braid_wire_free(struct braid_wire *w);
-/* The NIC may read `size` bytes there from now on, if it can: 0 or -ENOMEM. */
+/* In a job, or at init: at once. */
+void braid_wire_end(struct braid_wire *w);
+void braid_wire_destroy_qp(struct braid_wire *w);
+/* Around each job of it. */
+void braid_wire_get(struct braid_wire *w);
+void braid_wire_put(struct braid_wire *w);
+
+/*
+ * What a lane had that is lost, or memory that is pinned now, which takes its time; own: with
+ * slots.  NULL: it can't be had.
+ */
+struct braid_wire_memory *braid_wire_memory(struct braid_port *p, bool own);
+/* The NIC is to read `size` bytes there from now on: 0 or -ENOMEM. */
 int braid_wire_ring(struct braid_wire *w, char *ring, size_t size);
 /*
  * Around what may make soft-iWARP (siw) write to a socket in our own call: of one that the peer has
@@ -159,17 +210,6 @@ int braid_wire_qp(struct braid_wire *w);
 int braid_wire_post_all(struct braid_wire *w);
 /* Receives, chained by `next`; 0 or a negative errno. */
 int braid_wire_post_recv(struct braid_wire *w, struct ibv_recv_wr *first);
-
-/* What both ends tell each other in the handshake. */
-struct braid_wire_blob {
-	uint8_t fabric, mtu, imm, ngids;
-	uint16_t lid, slots, cm_port;
-	uint32_t qpn, psn, ack_key;
-	uint64_t ack, nonce;
-	struct {
-		uint8_t type, raw[16];
-	} gid[2];			/* the dialler's, best first; the accepter's choice */
-};
 
 void braid_wire_blob_pack(const struct braid_wire_blob *b, uint8_t *to);
 int braid_wire_blob_unpack(const uint8_t *from, struct braid_wire_blob *ret);

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * life.c - what a queue pair has, and how it ends.
+ *
+ *	made ---> its owner lets go of it ---> stopped: the error state ---> destroyed
+ *
+ * The owner is the handshake, then the lane.  Neither waits for the NIC: each step is a job of
+ * core/later.h, and a wire is destroyed when its owner has let go and no job of its own is left.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "core/log.h"
+#include "core/os.h"
+#include "verbs/cm.h"
+#include "verbs/wire.h"
+
+enum {
+	SPARE_MAX = 8,			/* lanes' memory that a port keeps */
+	PAGE = 4096,
+};
+
+/* --- memory -------------------------------------------------------------------------------- */
+
+static char *pages(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	return p;
+}
+
+enum { BOUNCE_BYTES = BRAID_BOUNCES * BRAID_SLOT };
+
+static void dereg(struct ibv_mr *mr)
+{
+	if (mr)
+		braid_ibv.dereg_mr(mr);
+}
+
+static void unmap(void *p, size_t size)
+{
+	if (p)
+		munmap(p, size);
+}
+
+static void memory_free(struct braid_wire_memory *m)
+{
+	dereg(m->bounce_mr);
+	dereg(m->ack_mr);
+	braid_slots_free(m->slots);
+	unmap(m->bounce, BOUNCE_BYTES);
+	unmap((void *)m->ack, PAGE);
+	free(m);
+}
+
+static int memory_fill(struct braid_port *p, struct braid_wire_memory *m)
+{
+	m->bounce = pages(BOUNCE_BYTES);
+	m->ack = (void *)pages(PAGE);
+	if (!m->bounce || !m->ack)
+		return -ENOMEM;
+	m->bounce_mr = braid_port_own(p, m->bounce, BOUNCE_BYTES, 0);
+	if (m->bounce_mr)
+		m->ack_mr = braid_port_own(p, (void *)m->ack, PAGE,
+					   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	return m->ack_mr ? 0 : -ENOMEM;
+}
+
+static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct braid_wire_memory *spare_take(struct braid_port *p)
+{
+	struct braid_wire_memory *m;
+
+	pthread_mutex_lock(&spare_lock);
+	m = p->spare;
+	if (m) {
+		p->spare = m->next;
+		p->nspare--;
+	}
+	pthread_mutex_unlock(&spare_lock);
+	return m;
+}
+
+struct braid_wire_memory *braid_wire_memory(struct braid_port *p, bool own)
+{
+	struct braid_wire_memory *m = spare_take(p);
+	int err = 0;
+
+	if (m) {
+		atomic_store(&m->ack[0], 0);
+		atomic_store(&m->ack[1], 0);
+	} else {
+		m = calloc(1, sizeof(*m));
+		if (!m)
+			return NULL;
+		err = memory_fill(p, m);
+	}
+	if (!err && own && !m->slots)
+		m->slots = braid_slots_new(p);
+	if (err || (own && !m->slots)) {
+		memory_free(m);
+		return NULL;
+	}
+	return m;
+}
+
+static void memory_put(struct braid_port *p, struct braid_wire_memory *m)
+{
+	if (braid_srq_wanted(p)) {		/* they were for more than receiving */
+		braid_slots_free(m->slots);
+		m->slots = NULL;
+	}
+	pthread_mutex_lock(&spare_lock);
+	if (p->nspare < SPARE_MAX) {
+		m->next = p->spare;
+		p->spare = m;
+		p->nspare++;
+		m = NULL;
+	}
+	pthread_mutex_unlock(&spare_lock);
+	if (m)
+		memory_free(m);
+}
+
+/* --- signals ------------------------------------------------------------------------------- */
+
+void braid_hush(const struct braid_port *p, struct braid_hush *h)
+{
+	sigset_t set;
+
+	h->on = braid_may_pipe(p);
+	if (!h->on)
+		return;
+	sigemptyset(&set);
+	sigaddset(&set, SIGPIPE);
+	pthread_sigmask(SIG_BLOCK, &set, &h->old);
+	/* Where it was not blocked, it was not pending either. */
+	h->was_pending = sigismember(&h->old, SIGPIPE) && !sigpending(&set) &&
+			 sigismember(&set, SIGPIPE);
+}
+
+void braid_unhush(const struct braid_hush *h)
+{
+	static const struct timespec now;
+	sigset_t set;
+
+	if (!h->on)
+		return;
+	sigemptyset(&set);
+	sigaddset(&set, SIGPIPE);
+	while (!h->was_pending && sigtimedwait(&set, NULL, &now) < 0 && errno == EINTR)
+		;
+	pthread_sigmask(SIG_SETMASK, &h->old, NULL);
+}
+
+void braid_hush_look(struct braid_port *p)
+{
+	struct sigaction sa;
+
+	if (p->siw)
+		atomic_store(&p->pipe_ignored, !sigaction(SIGPIPE, NULL, &sa) &&
+						       sa.sa_handler == SIG_IGN);
+}
+
+/* --- rings --------------------------------------------------------------------------------- */
+
+/* In vain: what goes from there is copied. */
+static void ring_run(struct braid_job *job)
+{
+	struct braid_ring *r = braid_container(job, struct braid_ring, job);
+	struct braid_wire *w = r->wire;
+
+	if (!atomic_load(&w->gone))
+		atomic_store(&r->mr, braid_port_own(w->port, r->at, r->size, 0));
+	braid_wire_put(w);
+}
+
+int braid_wire_ring(struct braid_wire *w, char *ring, size_t size)
+{
+	struct braid_ring *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	*r = (struct braid_ring){
+		.next = w->rings, .wire = w, .at = ring, .size = size,
+		.job = { .what = "to register a ring", .run = ring_run },
+	};
+	w->rings = r;
+	w->ring = ring;
+	braid_wire_get(w);
+	braid_later(w->dev, BRAID_MAKE, &r->job);
+	return 0;
+}
+
+static void rings_free(struct braid_wire *w)
+{
+	while (w->rings) {
+		struct braid_ring *r = w->rings;
+
+		w->rings = r->next;
+		dereg(atomic_load(&r->mr));
+		free(r);
+	}
+}
+
+/* --- the end ------------------------------------------------------------------------------- */
+
+void braid_wire_destroy_qp(struct braid_wire *w)
+{
+	struct braid_hush h;
+
+	braid_hush(w->port, &h);
+	if (w->qp && w->id)
+		braid_rdma.destroy_qp(w->id);
+	else if (w->qp)
+		braid_ibv.destroy_qp(w->qp);
+	braid_unhush(&h);
+	w->qp = NULL;
+}
+
+/* In its error state a queue pair neither sends nor takes anything (IBTA vol. 1, 10.3.1.7). */
+static void stop_run(struct braid_job *job)
+{
+	struct braid_wire *w = braid_container(job, struct braid_wire, stop);
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+	struct braid_hush h;
+	int err;
+
+	braid_hush(w->port, &h);
+	err = braid_ibv.modify_qp(w->qp, &a, IBV_QP_STATE);
+	braid_unhush(&h);
+	if (err)
+		braid_wire_destroy_qp(w);
+	braid_wire_put(w);
+}
+
+void braid_wire_fence(struct braid_wire *w)
+{
+	if (w->over)
+		return;
+	w->over = true;
+	/* Before it is up nobody knows of it; over iWARP it can't be stopped before, either. */
+	if (!atomic_load(&w->made) || !w->qp ||
+	    (w->port->fabric == BRAID_FABRIC_IWARP && atomic_load(&w->cm) != BRAID_CM_UP))
+		return;
+	w->stop = (struct braid_job){ .what = "to stop a queue pair", .run = stop_run };
+	braid_wire_get(w);
+	braid_later(w->dev, BRAID_STOP, &w->stop);
+}
+
+/* Receives that this lane of those that share them has been handed, and has not posted again. */
+static struct ibv_recv_wr *held(struct braid_wire *w)
+{
+	struct ibv_recv_wr *first = NULL, *next;
+
+	for (; w->nagain; w->nagain--, w->again = next) {
+		next = w->nagain > 1 ? w->again->next : NULL;
+		w->again->next = first;
+		first = w->again;
+	}
+	do {
+		for (; w->wc_beg < w->wc_end; w->wc_beg++) {
+			if (w->wc[w->wc_beg].wr_id & BRAID_WR_IS_SEND)
+				continue;
+			next = braid_slot_wr(&w->wc[w->wc_beg]);
+			next->next = first;
+			first = next;
+		}
+		w->wc_beg = 0;
+		w->wc_end = w->cq ? ibv_poll_cq(w->cq, BRAID_POLL_MAX, w->wc) : 0;
+	} while (w->wc_end > 0);
+	return first;
+}
+
+void braid_wire_end(struct braid_wire *w)
+{
+	if (braid_cm_leave(w))
+		return;
+	braid_wire_destroy_qp(w);
+	braid_cm_close(w);
+	if (w->srq)
+		braid_srq_leave(w->srq, held(w));
+	if (w->cq)
+		braid_ibv.destroy_cq(w->cq);
+	if (w->channel) {
+		braid_os->note(w->channel->fd, false);
+		braid_ibv.destroy_comp_channel(w->channel);
+	}
+	rings_free(w);
+	if (w->m)
+		memory_put(w->port, w->m);
+	free(w);
+}
+
+static void end_run(struct braid_job *job)
+{
+	braid_wire_end(braid_container(job, struct braid_wire, end));
+}
+
+void braid_wire_get(struct braid_wire *w)
+{
+	atomic_fetch_add(&w->users, 1);
+}
+
+void braid_wire_put(struct braid_wire *w)
+{
+	if (atomic_fetch_sub(&w->users, 1) != 1)
+		return;
+	w->end = (struct braid_job){ .what = "to destroy a queue pair", .run = end_run };
+	/* What rdma_cm has to do with is one thread's. */
+	braid_later(w->dev, w->port->cm ? BRAID_MAKE : BRAID_END, &w->end);
+}
+
+void braid_wire_free(struct braid_wire *w)
+{
+	if (!w)
+		return;
+	atomic_store(&w->gone, true);
+	braid_wire_fence(w);
+	braid_wire_put(w);
+}

@@ -265,7 +265,9 @@ unit_tests += tests/unit/test_fake
 tests_unit_test_fake_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_unit_test_fake_LDFLAGS = $(AM_LDFLAGS) -no-install
 tests_unit_test_fake_LDADD = tests/fake/librdmacm.la tests/fake/libibverbs.la $(CMOCKA_LIBS)
-rdma_abi_tests = tests/abi/test_rdma tests/abi/test_words
+rdma_abi_tests = tests/abi/test_rdma tests/abi/test_slow_nic tests/abi/test_words
+tests_abi_test_rdma_SOURCES = tests/abi/test_rdma.c tests/abi/nics.c tests/abi/nics.h
+tests_abi_test_slow_nic_SOURCES = tests/abi/test_slow_nic.c tests/abi/nics.c tests/abi/nics.h
 # A GPU that exists in memory only, as libcuda.so.1 in tests/fakecuda/.libs (its ctl.h).
 check_LTLIBRARIES += tests/fakecuda/libcuda.la
 tests_fakecuda_libcuda_la_SOURCES = tests/fakecuda/cuda.c tests/fakecuda/ctl.h \

@@ -9,16 +9,11 @@
  * two ports that were made one.
  */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE			/* nftw */
+#define _GNU_SOURCE			/* cpu_set_t */
 #endif
-#include "tests/abi/abi.h"
+#include "tests/abi/nics.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <ftw.h>
-#include <ifaddrs.h>
-#include <limits.h>
-#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -28,256 +23,17 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { DEPTH = 4, MOST = 1 << 20, STOP = 3, STRIDE = 61 };
 enum { STALL_MS = 2000, RETURN_MS = 5000, SLACK = 10, QPNS = 1 << 14, MRS_KEPT = 24, FLAP_MS = 5000,
-       NAP_US = 50, PACE_US = 500 };
-
-/* -- the NICs ----------------------------------------------------------------------------- */
-
-static char dir[64];			/* of the fabrics */
-static long (*fake_ctl)(const char *cmd);
-static const char *(*fake_failed)(void);
-
-static void load(const char *libs, const char *name)
-{
-	char path[PATH_MAX];
-	void *lib;
-
-	snprintf(path, sizeof(path), "%s/%s", libs, name);
-	lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-	if (!lib) {
-		fprintf(stderr, "%s\n", dlerror());
-		exit(99);
-	}
-	if (!fake_ctl) {
-		*(void **)&fake_ctl = dlsym(lib, "braid_fake_ctl");
-		*(void **)&fake_failed = dlsym(lib, "braid_fake_failed");
-	}
-}
-
-/* In containers it is small, and a file that has no room is a SIGBUS. */
-static bool has_room(const char *where)
-{
-	struct statvfs s;
-
-	return !statvfs(where, &s) && (uint64_t)s.f_bavail * s.f_frsize >= UINT64_C(1) << 30;
-}
-
-/* Before the plugin asks for them by name: what is loaded already is found first. */
-static void fakes_load(void)
-{
-	const char *build = getenv("BRAID_TEST_BUILDDIR");
-	char libs[PATH_MAX];
-
-	snprintf(libs, sizeof(libs), "%s/tests/fake/.libs", build ? build : ".");
-	load(libs, "libibverbs.so.1");
-	load(libs, "librdmacm.so.1");
-	snprintf(dir, sizeof(dir), "%s/braid-test-XXXXXX", has_room("/dev/shm") ? "/dev/shm" : "/tmp");
-	if (!mkdtemp(dir))
-		exit(99);
-}
-
-static int forget(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-	(void)st, (void)type, (void)at;
-	return remove(path);
-}
-
-/* All but what this process has: where files have large blocks, many fabrics fill a disk. */
-static int forget_others(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-	char own[sizeof(dir) + 16];
-	int len = snprintf(own, sizeof(own), "%s/%d", dir, (int)getpid());
-	bool is_own = !strncmp(path, own, (size_t)len) && strchr("./", path[len]);
-
-	return at->level && !is_own ? forget(path, st, type, at) : 0;
-}
-
-static void fakes_forget(void)
-{
-	nftw(dir, forget, 8, FTW_DEPTH | FTW_PHYS);
-}
+       STRIDE = 61 };
 
 static const char *const kinds[] = { "rocev2", "iwarp", "ib" };
-
-/* This case's NIC, of which `more` is known as well (",max_qp=1"). */
-static void nic(const char *kind, const char *more)
-{
-	char text[256];
-
-	nftw(dir, forget_others, 8, FTW_DEPTH | FTW_PHYS);
-	snprintf(text, sizeof(text), "%s/%d", dir, (int)getpid());
-	setenv("BRAID_TEST_FAKE_FABRIC", text, 1);
-	snprintf(text, sizeof(text), "nic0:%s,netdev=lo%s", kind, more);
-	setenv("BRAID_TEST_FAKE_DEVICES", text, 1);
-}
-
-static long ctl(const char *cmd)
-{
-	long n = fake_ctl(cmd);
-
-	if (n < 0)
-		FAIL("%s: %s", cmd, strerror((int)-n));
-	return n;
-}
 
 static long sends(void)
 {
 	return ctl("count sends");
-}
-
-/* -- traffic ------------------------------------------------------------------------------ */
-
-static const size_t sizes[] = { 8, 0, 5000, 65536, 8193, 300001, 64, MOST };
-
-struct talk {				/* messages one way */
-	void *comm;
-	bool is_recv, stop;		/* stop: the last DEPTH messages say that they are */
-	struct buf buf[DEPTH];
-	struct op op[DEPTH];
-	uint64_t oldest;
-	unsigned stops;
-};
-
-struct job {
-	struct net *net;
-	struct talk out, in;
-	uint64_t moved_us, longest_us;
-};
-
-static size_t size_of(uint64_t i)
-{
-	return sizes[i * 2654435761u % 4294967296u >> 13 & 7];
-}
-
-static void again(struct net *net, struct talk *k, uint64_t n)
-{
-	unsigned i = n % DEPTH;
-	size_t size = k->stop ? STOP : size_of(n);
-
-	if (k->is_recv) {
-		k->op[i] = op_recv(net, k->comm, &k->buf[i], MOST, 0);
-		return;
-	}
-	fill(k->buf[i].data, size, n);
-	k->op[i] = op_send(net, k->comm, &k->buf[i], size, 0);
-	k->stops += k->stop;
-}
-
-static void talk_new(struct net *net, struct talk *k, void *comm, bool is_recv)
-{
-	*k = (struct talk){ .comm = comm, .is_recv = is_recv };
-	for (unsigned i = 0; i < DEPTH; i++) {
-		k->buf[i] = buf_new(net, comm, MOST, i);
-		again(net, k, i);
-	}
-}
-
-static bool talk_over(const struct talk *k)
-{
-	return k->stops == DEPTH && (k->is_recv || k->op[k->oldest % DEPTH].done);
-}
-
-static void check(struct talk *k, const struct op *op)
-{
-	size_t size = op->got[0] == STOP ? STOP : size_of(k->oldest);
-
-	OK(op->res);
-	if (!k->is_recv)
-		return;
-	EQ(size, op->got[0]);
-	filled(op->data[0], size, k->oldest);
-	k->stops += size == STOP;
-}
-
-/* One round: in the order in which they were posted.  True if one is through. */
-static bool talk_step(struct net *net, struct talk *k)
-{
-	struct op *op = &k->op[k->oldest % DEPTH];
-
-	for (unsigned n = 0; n < DEPTH; n++) {
-		struct op *o = &k->op[(k->oldest + n) % DEPTH];
-
-		if (!o->posted && !op_post(o))
-			break;
-	}
-	if (!op->posted || op->done || !op_test(op))
-		return false;
-	check(k, op);
-	k->oldest++;
-	if (!k->stops || (!k->is_recv && k->stops < DEPTH)) {
-		again(net, k, k->oldest + DEPTH - 1);
-		return true;
-	}
-	return true;
-}
-
-static bool job_step(struct job *j)
-{
-	bool moved = talk_step(j->net, &j->out);
-
-	moved = talk_step(j->net, &j->in) || moved;
-	if (moved) {
-		uint64_t now = now_us();
-
-		if (now - j->moved_us > j->longest_us)
-			j->longest_us = now - j->moved_us;
-		j->moved_us = now;
-	}
-	/* What heals takes seconds, and other tests run beside this one. */
-	usleep(moved ? PACE_US : NAP_US);
-	return moved;
-}
-
-static void job_play(struct job *j, unsigned ms)
-{
-	for (uint64_t until = now_us() + ms * 1000; now_us() < until;)
-		job_step(j);
-}
-
-/* Until that many more messages came in, or it takes too long. */
-static void job_need(struct job *j, unsigned n, unsigned ms)
-{
-	uint64_t want = j->in.oldest + n, end = deadline_ms(ms);
-
-	while (j->in.oldest < want) {
-		job_step(j);
-		wait_tick(end, __FILE__, __LINE__, "messages");
-	}
-}
-
-static void job_finish(struct job *j)
-{
-	uint64_t end = deadline_ms(60000);
-
-	while (!talk_over(&j->out) || !talk_over(&j->in)) {
-		job_step(j);
-		wait_tick(end, __FILE__, __LINE__, "the last messages");
-	}
-	for (unsigned i = 0; i < DEPTH; i++) {
-		buf_free(j->net, &j->out.buf[i]);
-		buf_free(j->net, &j->in.buf[i]);
-	}
-}
-
-static void job_new(struct job *j, struct net *net, void *send, void *recv)
-{
-	j->net = net;
-	talk_new(net, &j->out, send, false);
-	talk_new(net, &j->in, recv, true);
-	j->moved_us = now_us();
-	j->longest_us = 0;
-}
-
-static void job_close(struct job *j)
-{
-	OK(net_close_send(j->net, j->out.comm));
-	OK(net_close_recv(j->net, j->in.comm));
-	abi_down(j->net);
 }
 
 static bool fuses;			/* the first two devices are made one, which is used */
@@ -546,24 +302,6 @@ static void one_of_several(struct abi *t, const char *kind)
 	TRUE(uses_rdma(j));
 	lose_several(t, j, kind);
 	finish(j, &p);
-}
-
-/* Another interface than loopback; or the case is skipped. */
-static const char *second_interface(void)
-{
-	static char name[IF_NAMESIZE];
-	struct ifaddrs *all, *i;
-
-	TRUE(!getifaddrs(&all));
-	for (i = all; i && !name[0]; i = i->ifa_next) {
-		if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && i->ifa_flags & IFF_UP &&
-		    i->ifa_flags & IFF_RUNNING && !(i->ifa_flags & IFF_LOOPBACK))
-			snprintf(name, sizeof(name), "%s", i->ifa_name);
-	}
-	freeifaddrs(all);
-	if (!name[0])
-		skip_because("only one interface is up");
-	return name;
 }
 
 /* One of two ports, or both, is down or loses everything for a moment, again and again. */

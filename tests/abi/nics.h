@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* nics.h - the fake NICs of tests/fake for ABI tests, and messages both ways that are checked. */
+#ifndef BRAID_TESTS_ABI_NICS_H
+#define BRAID_TESTS_ABI_NICS_H
+
+#include "tests/abi/abi.h"
+
+/* In main(), before and after all cases. */
+void fakes_load(void);
+void fakes_forget(void);
+
+extern long (*fake_ctl)(const char *cmd);	/* tests/fake/ctl.h */
+extern const char *(*fake_failed)(void);
+long ctl(const char *cmd);			/* the same, and it must do */
+
+/* This case's NIC, nic0, of which `more` is known as well (",max_qp=1", or ";nic1:ib"). */
+void nic(const char *kind, const char *more);
+
+/* Another interface than loopback; or the case is skipped. */
+const char *second_interface(void);
+
+/* -- traffic ------------------------------------------------------------------------------ */
+
+enum { DEPTH = 4, MOST = 1 << 20 };
+
+extern const size_t sizes[8];
+
+struct talk {				/* messages one way */
+	void *comm;
+	bool is_recv, stop;		/* stop: the last DEPTH messages say that they are */
+	struct buf buf[DEPTH];
+	struct op op[DEPTH];
+	uint64_t oldest;
+	unsigned stops;
+};
+
+struct job {
+	struct net *net;
+	struct talk out, in;
+	uint64_t moved_us, longest_us;	/* when one came through last; the longest pause */
+	uint64_t slowest_us;		/* of all calls of isend(), irecv() and test() */
+};
+
+void job_new(struct job *j, struct net *net, void *send, void *recv);
+bool job_step(struct job *j);			/* true if a message came through */
+void job_play(struct job *j, unsigned ms);
+void job_need(struct job *j, unsigned n, unsigned ms);	/* that many come in */
+/* Until all is said, once j->out.stop is set here or there. */
+void job_finish(struct job *j);
+void job_close(struct job *j);			/* and the plugin is let go */
+
+#endif

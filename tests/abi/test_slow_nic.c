@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_slow_nic.c - a NIC whose commands take long costs its own lanes, and nobody else anything.
+ *
+ * Each row makes one call of libibverbs or librdmacm slow, at one NIC of one process (tests/fake):
+ * 2 s a call, or BRAID_TEST_SLOW_NIC_MS=30000, which takes minutes.  Meanwhile memory is taken
+ * back under a message, the NIC's port goes down and up with messages under way, and connections
+ * are made and closed.  A thread of its own has messages on another NIC all the time.
+ */
+#include "tests/abi/nics.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	CALL_MS = 2000,
+	OWN_MS = 1000,			/* what a lost lane costs its own messages anyway */
+	PAUSE_MS = 100, CALL_MAX_US = 5000,	/* on a host that has nothing else to do */
+	BUSY = 10,			/* times that a thread of ours was late: how late others may be */
+	PATTERN = 0x5a,
+};
+
+struct row {
+	const char *call, *kind;
+	bool stops, deregs;		/* so that memory is given back later */
+	bool any;			/* it is of no NIC yet */
+};
+
+static unsigned slow_ms(void)
+{
+	const char *ms = getenv("BRAID_TEST_SLOW_NIC_MS");
+
+	return ms ? (unsigned)atoi(ms) : CALL_MS;
+}
+
+/* -- how late threads are on this host ---------------------------------------------------- */
+
+static _Atomic uint64_t late_us;
+static atomic_bool over;
+
+static void *watch(void *arg)
+{
+	(void)arg;
+	while (!atomic_load(&over)) {
+		uint64_t from = now_us(), late;
+
+		nap_ms(1);
+		late = now_us() - from;
+		if (late > atomic_load(&late_us))
+			atomic_store(&late_us, late);
+	}
+	return NULL;
+}
+
+/* Of what may take so long by itself; never as long as the NIC's call. */
+static void within(const char *call, const char *what, uint64_t us, uint64_t most_us)
+{
+	uint64_t most = most_us + BUSY * atomic_load(&late_us);
+
+	if (most > slow_ms() * 1000 / 2)
+		most = slow_ms() * 1000 / 2;
+	printf("%s: %s: %.1f ms\n", call, what, (double)us / 1000);
+	if (us > most)
+		FAIL("%s: %s: %.1f ms; at most %.1f", call, what, (double)us / 1000,
+		     (double)most / 1000);
+}
+
+/* -- two NICs ----------------------------------------------------------------------------- */
+
+static void nics(const char *kind)
+{
+	char more[64], names[64];
+
+	setenv("BRAID_LANES", "2", 1);
+	setenv("BRAID_SHARE", "0", 1);
+	setenv("BRAID_SOCKET_FAMILY", "AF_INET", 1);
+	if (!strcmp(kind, "ib")) {
+		nic(kind, ";nic1:ib");
+		setenv("BRAID_SOCKET_IFNAME", "=lo", 1);
+		return;
+	}
+	snprintf(more, sizeof(more), ";nic1:%s,netdev=%s", kind, second_interface());
+	nic(kind, more);
+	snprintf(names, sizeof(names), "=lo,%s", second_interface());
+	setenv("BRAID_SOCKET_IFNAME", names, 1);
+}
+
+
+/* Messages by a thread of their own. */
+struct player {
+	struct job job;
+	atomic_bool stop;
+	uint64_t longest_us, slowest_us;	/* until then */
+	pthread_t thread;
+};
+
+static void *play(void *arg)
+{
+	struct player *p = arg;
+
+	while (!atomic_load(&p->stop))
+		job_step(&p->job);
+	p->longest_us = p->job.longest_us;
+	p->slowest_us = p->job.slowest_us;
+	p->job.out.stop = true;
+	job_finish(&p->job);
+	return NULL;
+}
+
+static void play_start(struct player *p)
+{
+	EQ(0, pthread_create(&p->thread, NULL, play, p));
+}
+
+static void play_stop(struct player *p)
+{
+	atomic_store(&p->stop, true);
+	pthread_join(p->thread, NULL);
+}
+
+/* The peer: no call of its own is slow. */
+static void follow(struct abi *t, int fd)
+{
+	static struct player p[2];
+	struct job *j = &p[0].job;
+	struct net *net = abi_up(t);
+
+	warns_expected();
+	for (int i = 0; i < 2; i++) {
+		void *send, *recv;
+
+		on_device(i);
+		send = send_to(net, fd);
+		recv = recv_from(net, fd);
+		job_new(&p[i].job, net, send, recv);
+	}
+	play_start(&p[1]);
+	while (!j->in.stops)
+		job_step(j);
+	j->out.stop = true;
+	job_finish(j);
+	play_stop(&p[1]);
+	meet(fd);
+	for (int i = 0; i < 2; i++) {
+		OK(net_close_send(net, p[i].job.out.comm));
+		OK(net_close_recv(net, p[i].job.in.comm));
+	}
+	abi_down(net);
+}
+
+/* -- memory is taken back ----------------------------------------------------------------- */
+
+static void *send_late(void *arg)
+{
+	struct op *op = arg;
+	uint64_t end = deadline_ms(60000);
+
+	while (!op_post(op) && now_us() < end)
+		nap_ms(1);
+	for (unsigned i = 0; i < 200 && !op_test(op) && op->res == 0; i++)
+		nap_ms(1);
+	return NULL;
+}
+
+/* A receive is posted, its message is under way: what is there after deregMr() stays. */
+static uint64_t take_back(struct net *net, struct pair *p)
+{
+	struct buf to = buf_new(net, p->recv, MOST, 0), from = buf_new(net, p->send, MOST, 0);
+	struct op recv = op_recv(net, p->recv, &to, MOST, 0);
+	struct op send = op_send(net, p->send, &from, MOST, 0);
+	pthread_t thread;
+	uint64_t took;
+
+	memset(from.data, 1, MOST);
+	ops_post(&recv, 1);
+	for (unsigned i = 0; i < 50; i++) {
+		op_test(&recv);
+		nap_ms(1);
+	}
+	EQ(0, pthread_create(&thread, NULL, send_late, &send));
+	took = now_us();
+	OK(net_dereg(net, p->recv, to.mr));
+	took = now_us() - took;
+	memset(to.data, PATTERN, MOST);
+	pthread_join(thread, NULL);
+	nap_ms(300);
+	for (unsigned i = 0; i < MOST; i++) {
+		if (to.data[i] != PATTERN)
+			FAIL("byte %u was written after deregMr()", i);
+	}
+	return took;
+}
+
+/* -- one row ------------------------------------------------------------------------------ */
+
+struct scene {
+	struct net *net;
+	struct peer peer;
+	struct job a;			/* on the NIC that is slow */
+	struct player b;		/* on the other */
+	struct pair victim;
+	pthread_t watch;
+};
+
+static void begin(struct abi *t, struct scene *s, const struct row *row)
+{
+	void *send, *recv;
+
+	nics(row->kind);
+	s->peer = peer_start(t, follow);
+	s->net = abi_up(t);
+	warns_expected();
+	for (int i = 0; i < 2; i++) {
+		on_device(i);
+		recv = recv_from(s->net, s->peer.fd);
+		send = send_to(s->net, s->peer.fd);
+		job_new(i ? &s->b.job : &s->a, s->net, send, recv);
+	}
+	on_device(0);
+	pair_open(s->net, &s->victim);
+	/* After a large message the next receive is told of before its message comes. */
+	exchange(s->net, s->victim.send, s->victim.recv, MOST, 1);
+	EQ(0, pthread_create(&s->watch, NULL, watch, NULL));
+	play_start(&s->b);
+	job_play(&s->a, 200);
+	TRUE(ctl("count sends") > 32);
+	s->a.longest_us = s->a.slowest_us = 0;
+}
+
+/* Connections on the NIC that is slow come up, if need be without it; then they go. */
+static void connect_and_close(struct scene *s, const char *call)
+{
+	uint64_t end = deadline_ms(30000), from, took, slowest = 0;
+	struct pair p;
+	bool done;
+
+	pair_listen(s->net, &p);
+	do {
+		from = now_us();
+		done = pair_step(s->net, &p);
+		took = now_us() - from;
+		slowest = took > slowest ? took : slowest;
+		job_step(&s->a);
+		wait_tick(end, __FILE__, __LINE__, "a connection");
+	} while (!done);
+	within(call, "connect() and accept()", slowest, CALL_MAX_US);
+	from = now_us();
+	pair_close(s->net, &p);
+	within(call, "all of close", now_us() - from, 3 * CALL_MAX_US);
+}
+
+static void finish(struct scene *s)
+{
+	s->a.out.stop = true;
+	job_finish(&s->a);
+	play_stop(&s->b);
+	atomic_store(&over, true);
+	pthread_join(s->watch, NULL);
+	meet(s->peer.fd);
+	pair_close(s->net, &s->victim);
+	OK(net_close_send(s->net, s->a.out.comm));
+	OK(net_close_recv(s->net, s->a.in.comm));
+	job_close(&s->b.job);
+	peer_join(&s->peer);
+}
+
+/* What may take as long as the NIC: memory that is given to it, or taken back. */
+static void may_wait(const struct row *row, const char *what, uint64_t us, unsigned calls)
+{
+	uint64_t most = (calls * slow_ms() + 1000) * 1000;
+
+	if (!calls) {
+		within(row->call, what, us, OWN_MS * 1000);
+		return;
+	}
+	printf("%s: %s: %.1f ms\n", row->call, what, (double)us / 1000);
+	if (us > most)
+		FAIL("%s: %s: %.1f ms", row->call, what, (double)us / 1000);
+}
+
+static void slow(struct abi *t, const struct row *row)
+{
+	static struct scene s;
+	uint64_t took;
+	char cmd[96];
+	long before;
+
+	begin(t, &s, row);
+	snprintf(cmd, sizeof(cmd), "slow %s %u%s", row->call, slow_ms(), row->any ? "" : " nic0");
+	ctl(cmd);
+	before = ctl("slept");
+	took = take_back(s.net, &s.victim);
+	may_wait(row, "deregMr()", took, (row->stops ? 2u : 0) + (row->deregs ? 2u : 0));
+	job_need(&s.a, 4, 60000 + 20 * slow_ms());	/* it had nobody to call */
+	s.a.longest_us = 0;
+	ctl("port nic0 down");
+	job_play(&s.a, 600);
+	job_need(&s.a, 16, 60000 + 20 * slow_ms());
+	took = s.a.longest_us;
+	may_wait(row, "its own messages, as the port goes down", took, row->stops ? 2 : 0);
+	ctl("port nic0 up");
+	connect_and_close(&s, row->call);
+	job_play(&s.a, 1500);
+	connect_and_close(&s, row->call);
+	job_play(&s.a, 500);
+	within(row->call, "isend(), irecv(), test()", s.a.slowest_us, CALL_MAX_US);
+	printf("%s: %ld calls were slow; threads were late by %.1f ms\n", row->call,
+	       ctl("slept") - before, (double)atomic_load(&late_us) / 1000);
+	TRUE(ctl("slept") > before);
+	ctl("slow none");
+	finish(&s);
+	within(row->call, "the same on the other NIC", s.b.slowest_us, CALL_MAX_US);
+	within(row->call, "a pause on the other NIC", s.b.longest_us, PAUSE_MS * 1000);
+}
+
+#define ROWS(X)								\
+	X(destroy_qp, "ibv_destroy_qp", "ib")				\
+	X(destroy_cq, "ibv_destroy_cq", "ib")				\
+	X(destroy_comp_channel, "ibv_destroy_comp_channel", "ib")	\
+	X(destroy_srq, "ibv_destroy_srq", "ib")				\
+	X(dereg_mr, "ibv_dereg_mr", "ib", .deregs = true)		\
+	X(reg_mr, "ibv_reg_mr", "ib")					\
+	X(reg_mr_iova2, "ibv_reg_mr_iova2", "ib", .deregs = true)	\
+	X(create_comp_channel, "ibv_create_comp_channel", "ib")		\
+	X(create_cq, "ibv_create_cq", "ib")				\
+	X(create_qp, "ibv_create_qp", "ib")				\
+	X(create_srq, "ibv_create_srq", "ib")				\
+	X(to_init, "ibv_modify_qp:INIT", "ib")				\
+	X(to_rtr, "ibv_modify_qp:RTR", "ib")				\
+	X(to_rts, "ibv_modify_qp:RTS", "ib")				\
+	X(to_err, "ibv_modify_qp:ERR", "ib", .stops = true)		\
+	X(query_port, "ibv_query_port", "ib")				\
+	X(query_gid, "_ibv_query_gid_ex", "ib")				\
+	X(all, "all", "ib", .stops = true, .deregs = true)		\
+	X(create_ah, "ibv_create_ah", "rocev2")				\
+	X(destroy_ah, "ibv_destroy_ah", "rocev2")			\
+	X(roce_destroy_qp, "ibv_destroy_qp", "rocev2")			\
+	X(iwarp_destroy_qp, "ibv_destroy_qp", "iwarp")			\
+	X(iwarp_to_err, "ibv_modify_qp:ERR", "iwarp", .stops = true)	\
+	X(create_id, "rdma_create_id", "iwarp", .any = true)				\
+	X(resolve_addr, "rdma_resolve_addr", "iwarp", .any = true)			\
+	X(resolve_route, "rdma_resolve_route", "iwarp")			\
+	X(rdma_create_qp, "rdma_create_qp", "iwarp")			\
+	X(connect, "rdma_connect", "iwarp")				\
+	X(accept, "rdma_accept", "iwarp")				\
+	X(destroy_id, "rdma_destroy_id", "iwarp")
+
+#define BODY(name, call_, kind_, ...)					\
+	static void name##_is_slow(struct abi *t)			\
+	{								\
+		slow(t, &(struct row){ .call = call_, .kind = kind_, __VA_ARGS__ });	\
+	}
+ROWS(BODY)
+
+#define ENTRY(name, call_, kind_, ...)					\
+	CASE(kind_ ": " call_ " costs nobody else anything", name##_is_slow, ONCE, .seconds = 240),
+
+static const struct abi_case cases[] = { ROWS(ENTRY) };
+
+int main(void)
+{
+	int failed;
+
+	fakes_load();
+	failed = abi_main(__FILE__, cases, sizeof(cases) / sizeof(cases[0]));
+	fakes_forget();
+	return failed;
+}

@@ -3,10 +3,12 @@
 #include "core/later.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "core/dev.h"
+#include "core/flight.h"
 #include "core/log.h"
 #include "core/service.h"
 #include "core/work.h"
@@ -188,7 +190,8 @@ static void tell(const struct braid_dev *dev, struct braid_later *q, const struc
 	if (q->told)
 		return;
 	q->told = true;
-	atomic_fetch_add(&q->hangs, 1);
+	braid_event(BRAID_EVENT_NIC_HANGS, 0, BRAID_FLIGHT_NONE, (int64_t)(age(r, now) / MS),
+		    (int64_t)(atomic_load(&q->begun) - atomic_load(&q->done)));
 	braid_warn("device %s: its NIC has not answered a command (%s) for %.1f s; %llu are not "
 		   "done. Its lanes are carried otherwise meanwhile. Its driver may say more: "
 		   "dmesg [nic-hangs]", dev->net.name, r->what, (double)age(r, now) / 1e9,
@@ -243,6 +246,22 @@ int braid_later_look(struct braid_dev *dev, uint64_t now)
 		ms = SLOW_MS;
 	}
 	return ms;
+}
+
+void braid_later_text(struct braid_dev *dev, char *ret, size_t len)
+{
+	uint64_t now = braid_os->now_ns();
+
+	*ret = '\0';
+	for (unsigned i = 0; i < BRAID_TURNS; i++) {
+		struct braid_running r = oldest(&dev->later[i]);
+
+		if (age(&r, now) < HANGS_MS * MS)
+			continue;
+		snprintf(ret, len, ", its NIC has not answered a command for %.0f s (%s)",
+			 (double)age(&r, now) / 1e9, r.what);
+		return;
+	}
 }
 
 /* --- memory that NICs let go of ------------------------------------------------------------ */

@@ -19,6 +19,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "core/os.h"
@@ -49,7 +50,6 @@ struct braid_later {
 	_Atomic uint64_t begun;		/* jobs that were handed over, ever */
 	_Atomic uint64_t done;		/* and so many of the first of them are over */
 	bool told;			/* that one hangs: the service thread's */
-	atomic_uint hangs;		/* how often one did, ever */
 };
 
 /* Hand it over.  Where no thread can be had it is run here and now. */
@@ -64,6 +64,9 @@ bool braid_later_hangs(struct braid_dev *dev, enum braid_turn turn, uint64_t now
  * Milliseconds until it is to be called again; -1: no job is left.
  */
 int braid_later_look(struct braid_dev *dev, uint64_t now);
+
+/* What is to be said of a NIC that hangs, for people: "" or ", its NIC ...". */
+void braid_later_text(struct braid_dev *dev, char *ret, size_t len);
 
 /*
  * What NICs of a device, or of its members, have been asked to stop so far; and have they?  Until

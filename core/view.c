@@ -174,6 +174,7 @@ static void view_comm(const struct braid_comm *c, uint64_t now, struct braid_vie
 static void view_inside(struct braid_link *link, uint64_t now, struct braid_view *ret)
 {
 	struct braid_comm *c;
+	size_t at;
 
 	memcpy(ret->peer, link->peer, sizeof(ret->peer));
 	ret->dialler = link->dialler;
@@ -186,6 +187,10 @@ static void view_inside(struct braid_link *link, uint64_t now, struct braid_view
 		ret->lane[i].unacked = lane->tx.unacked;
 		if (lane->fd >= 0)
 			lane->tr->describe(lane, &ret->lane[i].wire);
+		at = strlen(ret->lane[i].wire.text);
+		braid_later_text(link->key.dev->member[lane->member],
+				 ret->lane[i].wire.text + at,
+				 sizeof(ret->lane[i].wire.text) - at);
 	}
 	add(&ret->closed[0], &link->closed[0]);
 	add(&ret->closed[1], &link->closed[1]);

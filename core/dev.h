@@ -41,6 +41,7 @@ struct braid_dev {
 	char direct[BRAID_NETDEV_PATH];	/* by which PCI function then; "": not under /sys */
 	bool gpu_probed;
 	struct braid_later later[BRAID_TURNS];	/* commands to its NIC */
+	struct braid_stopping stopping;
 	char congestion[BRAID_CONGESTION_SIZE];	/* to be given back to sockets accepted */
 };
 

@@ -25,7 +25,8 @@ enum {
 
 /* How many may run at a time. */
 static const unsigned most[BRAID_TURNS] = {
-	[BRAID_STOP] = BRAID_JOBS_MAX, [BRAID_MAKE] = 1, [BRAID_END] = 4,
+	[BRAID_STOP] = BRAID_JOBS_MAX, [BRAID_SEE] = BRAID_JOBS_MAX, [BRAID_MAKE] = 1,
+	[BRAID_END] = 4,
 };
 
 /* --- the queue ----------------------------------------------------------------------------- */
@@ -155,8 +156,8 @@ bool braid_later_busy(const struct braid_dev *dev, enum braid_turn turn)
 
 /* --- NICs that hang ------------------------------------------------------------------------ */
 
-/* The one that has run for longest; since_ns 0: none does. */
-static struct braid_running oldest(struct braid_later *q)
+/* The one that has run for longest, of commands or of all; since_ns 0: none does. */
+static struct braid_running oldest(struct braid_later *q, bool commands)
 {
 	struct braid_running ret = { 0 };
 
@@ -164,7 +165,7 @@ static struct braid_running oldest(struct braid_later *q)
 	for (unsigned i = 0; i < BRAID_JOBS_MAX; i++) {
 		const struct braid_running *at = &q->at[i];
 
-		if (at->seq && at->seq != UINT64_MAX &&
+		if (at->seq && at->seq != UINT64_MAX && (at->what || !commands) &&
 		    (!ret.since_ns || at->since_ns < ret.since_ns))
 			ret = *at;
 	}
@@ -179,7 +180,7 @@ static uint64_t age(const struct braid_running *r, uint64_t now)
 
 bool braid_later_hangs(struct braid_dev *dev, enum braid_turn turn, uint64_t now)
 {
-	struct braid_running r = oldest(&dev->later[turn]);
+	struct braid_running r = oldest(&dev->later[turn], true);
 
 	return age(&r, now) >= HANGS_MS * MS;
 }
@@ -236,9 +237,10 @@ int braid_later_look(struct braid_dev *dev, uint64_t now)
 			q->told = false;
 			continue;
 		}
-		r = oldest(q);
+		r = oldest(q, false);
 		if (age(&r, now) >= SLOW_MS * MS)
 			start_more(q, most[i]);
+		r = oldest(q, true);
 		if (age(&r, now) < HANGS_MS * MS)
 			q->told = false;
 		else if (age(&r, now) >= TELL_MS * MS)
@@ -254,7 +256,7 @@ void braid_later_text(struct braid_dev *dev, char *ret, size_t len)
 
 	*ret = '\0';
 	for (unsigned i = 0; i < BRAID_TURNS; i++) {
-		struct braid_running r = oldest(&dev->later[i]);
+		struct braid_running r = oldest(&dev->later[i], true);
 
 		if (age(&r, now) < HANGS_MS * MS)
 			continue;
@@ -266,16 +268,58 @@ void braid_later_text(struct braid_dev *dev, char *ret, size_t len)
 
 /* --- memory that NICs let go of ------------------------------------------------------------ */
 
+void braid_stop_begin(struct braid_dev *dev, struct braid_stop *stop)
+{
+	struct braid_stopping *s = &dev->stopping;
+
+	stop->next = NULL;
+	atomic_store(&stop->over, false);
+	braid_lock_wait(&s->lock);
+	stop->seq = atomic_fetch_add(&s->begun, 1) + 1;
+	if (s->first)
+		s->last->next = stop;
+	else
+		s->first = stop;
+	s->last = stop;
+	braid_unlock(&s->lock);
+}
+
+static void take_out(struct braid_stopping *s, struct braid_stop *stop)
+{
+	struct braid_stop *before = NULL;
+
+	for (struct braid_stop *k = s->first; k != stop; k = k->next)
+		before = k;
+	if (before)
+		before->next = stop->next;
+	else
+		s->first = stop->next;
+	if (s->last == stop)
+		s->last = before;
+}
+
+void braid_stop_end(struct braid_dev *dev, struct braid_stop *stop)
+{
+	struct braid_stopping *s = &dev->stopping;
+
+	braid_lock_wait(&s->lock);
+	if (!atomic_exchange(&stop->over, true))
+		take_out(s, stop);
+	atomic_store(&s->done, s->first ? s->first->seq - 1 : atomic_load(&s->begun));
+	braid_unlock(&s->lock);
+	braid_service_kick();
+}
+
 void braid_stops_mark(const struct braid_dev *dev, struct braid_stops *ret)
 {
 	for (unsigned i = 0; i < dev->nmembers; i++)
-		ret->of[i] = atomic_load(&dev->member[i]->later[BRAID_STOP].begun);
+		ret->of[i] = atomic_load(&dev->member[i]->stopping.begun);
 }
 
 bool braid_stops_past(const struct braid_dev *dev, const struct braid_stops *s)
 {
 	for (unsigned i = 0; i < dev->nmembers; i++) {
-		if (atomic_load(&dev->member[i]->later[BRAID_STOP].done) < s->of[i])
+		if (atomic_load(&dev->member[i]->stopping.done) < s->of[i])
 			return false;
 	}
 	return true;

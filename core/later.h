@@ -2,14 +2,15 @@
 /*
  * later.h - commands to a NIC, each of which may take its driver or firmware a minute.
  *
- * Whoever needs one hands it over and goes on.  Each device has three queues, whose jobs are begun
+ * Whoever needs one hands it over and goes on.  Each device has four queues, whose jobs are begun
  * in order, on a thread that exists while there are any:
  *
  *	STOP	the NIC lets go of memory: a queue pair goes to its error state
+ *	SEE	whether it has done so by itself, without a command
  *	MAKE	what a lane needs: queue pairs, memory of our own; one job at a time
  *	END	what is not needed any more is destroyed
  *
- * Where one takes long, those behind it of STOP and END get threads of their own.
+ * Where one takes long, those behind it get threads of their own, but for MAKE's.
  *
  * So memory is given back although the NIC is slow to destroy, and lanes come up meanwhile.  A NIC
  * that hangs keeps its own jobs waiting, and nobody else's.
@@ -27,12 +28,12 @@
 
 struct braid_dev;
 
-enum braid_turn { BRAID_STOP, BRAID_MAKE, BRAID_END, BRAID_TURNS };
+enum braid_turn { BRAID_STOP, BRAID_SEE, BRAID_MAKE, BRAID_END, BRAID_TURNS };
 
 struct braid_job {
 	struct braid_job *next;
 	uint64_t seq;
-	const char *what;		/* for people: "to stop a queue pair" */
+	const char *what;		/* for people: "to stop a queue pair"; NULL: no command */
 	void (*run)(struct braid_job *job);	/* may free it; takes no lock of a link's */
 };
 
@@ -67,6 +68,24 @@ int braid_later_look(struct braid_dev *dev, uint64_t now);
 
 /* What is to be said of a NIC that hangs, for people: "" or ", its NIC ...". */
 void braid_later_text(struct braid_dev *dev, char *ret, size_t len);
+
+/*
+ * What a NIC has been asked to let go of, in order; the jobs that see to it say when it has.  All
+ * but `begin` may be called again.
+ */
+struct braid_stop {
+	struct braid_stop *next;
+	uint64_t seq;
+	atomic_bool over;
+};
+struct braid_stopping {			/* zeroed: nothing */
+	struct braid_lock lock;
+	struct braid_stop *first, *last;
+	_Atomic uint64_t begun;		/* ever */
+	_Atomic uint64_t done;		/* so many of the first of them are over */
+};
+void braid_stop_begin(struct braid_dev *dev, struct braid_stop *stop);
+void braid_stop_end(struct braid_dev *dev, struct braid_stop *stop);
 
 /*
  * What NICs of a device, or of its members, have been asked to stop so far; and have they?  Until

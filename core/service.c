@@ -655,6 +655,7 @@ static void close_all(void)
 	while ((reap_all() || braid_ports_news()) && braid_os->now_ns() < until) {
 		struct epoll_event ev[1];
 
+		look_at_nics(braid_os->now_ns());
 		braid_os->epoll_wait(svc.ep, ev, 1, 1);
 	}
 	braid_work_end();

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "core/log.h"
 #include "core/os.h"
@@ -19,6 +20,9 @@
 enum {
 	SPARE_MAX = 8,			/* lanes' memory that a port keeps */
 	PAGE = 4096,
+	COMMAND_MS = 20,		/* so much a healthy NIC may need for one */
+	SEE_MS = 10000,			/* as long as NICs send again what is not answered */
+	NAP_NS = 20000, NAP_MAX_NS = 1000000,
 };
 
 /* --- memory -------------------------------------------------------------------------------- */
@@ -235,7 +239,81 @@ static void stop_run(struct braid_job *job)
 	braid_unhush(&h);
 	if (err)
 		braid_wire_destroy_qp(w);
+	braid_stop_end(w->dev, &w->stopping);
 	braid_wire_put(w);
+}
+
+/* A request that can't be done, for its memory's key is none: it ends in that state as well. */
+static bool post_bad(struct braid_wire *w)
+{
+	struct ibv_sge sge = {
+		.addr = (uint64_t)(uintptr_t)w->m->bounce, .length = 1,
+		.lkey = ~w->m->bounce_mr->lkey,
+	};
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = BRAID_WR_IS_SEND, .sg_list = &sge, .num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .remote_addr = w->peer_ack, .rkey = ~w->peer_ack_key },
+	};
+	struct braid_hush h;
+	int err;
+
+	braid_hush(w->port, &h);
+	err = ibv_post_send(w->qp, &wr, &bad);
+	braid_unhush(&h);
+	return !err;
+}
+
+/* The first request that is completed in error says so. */
+static bool is_stopped(struct braid_wire *w)
+{
+	struct ibv_wc wc;
+
+	while (ibv_poll_cq(w->cq, 1, &wc) > 0) {
+		if (!(wc.wr_id & BRAID_WR_IS_SEND)) {
+			braid_slot_wr(&wc)->next = w->kept;
+			w->kept = braid_slot_wr(&wc);
+		}
+		if (wc.status != IBV_WC_SUCCESS)
+			return true;
+	}
+	return false;
+}
+
+static bool stops_within(struct braid_wire *w, unsigned ms, bool look)
+{
+	uint64_t until = braid_os->now_ns() + ms * UINT64_C(1000000);
+	struct timespec nap = { .tv_nsec = NAP_NS };
+
+	while (!atomic_load(&w->stopping.over)) {
+		if (look && is_stopped(w))
+			return true;
+		if (braid_os->now_ns() >= until)
+			return false;
+		nanosleep(&nap, NULL);
+		if (nap.tv_nsec < NAP_MAX_NS)
+			nap.tv_nsec *= 2;
+	}
+	return true;
+}
+
+/*
+ * Only if the command takes long: the NIC's firmware may hang, and its data path work.  What went
+ * before must be over, or given up by the NIC.  Not first, for libmlx5 prints such completions.
+ */
+static void see_run(struct braid_job *job)
+{
+	struct braid_wire *w = braid_container(job, struct braid_wire, see);
+
+	if (!stops_within(w, COMMAND_MS, false) && post_bad(w) && stops_within(w, SEE_MS, true))
+		braid_stop_end(w->dev, &w->stopping);
+	braid_wire_put(w);
+}
+
+static void hand_over(struct braid_wire *w, enum braid_turn turn, struct braid_job *job)
+{
+	braid_wire_get(w);
+	braid_later(w->dev, turn, job);
 }
 
 void braid_wire_fence(struct braid_wire *w)
@@ -247,15 +325,17 @@ void braid_wire_fence(struct braid_wire *w)
 	if (!atomic_load(&w->made) || !w->qp ||
 	    (w->port->fabric == BRAID_FABRIC_IWARP && atomic_load(&w->cm) != BRAID_CM_UP))
 		return;
+	braid_stop_begin(w->dev, &w->stopping);
 	w->stop = (struct braid_job){ .what = "to stop a queue pair", .run = stop_run };
-	braid_wire_get(w);
-	braid_later(w->dev, BRAID_STOP, &w->stop);
+	w->see = (struct braid_job){ .run = see_run };
+	hand_over(w, BRAID_STOP, &w->stop);
+	hand_over(w, BRAID_SEE, &w->see);
 }
 
 /* Receives that this lane of those that share them has been handed, and has not posted again. */
 static struct ibv_recv_wr *held(struct braid_wire *w)
 {
-	struct ibv_recv_wr *first = NULL, *next;
+	struct ibv_recv_wr *first = w->kept, *next;
 
 	for (; w->nagain; w->nagain--, w->again = next) {
 		next = w->nagain > 1 ? w->again->next : NULL;

@@ -90,7 +90,9 @@ struct braid_wire {
 	/* who still has to do with it: verbs/life.c */
 	atomic_uint users;		/* its owner, and jobs of its own */
 	atomic_bool gone;		/* its owner is not among them any more */
-	struct braid_job stop, end;
+	struct braid_stop stopping;
+	struct braid_job see, stop, end;
+	struct ibv_recv_wr *kept;	/* receives that were seen meanwhile */
 
 	/* while it comes up: the job's until it is made, then the service thread's */
 	struct braid_job make;

@@ -162,7 +162,8 @@ d = json.load(sys.stdin)
 assert d["schema"] == "braid-doctor-1" and d["host"] == "node1"
 assert len(d["checks"]) == int(sys.argv[1]) == sum(d["counts"].values())
 c = [c for c in d["checks"] if c["id"] == "net-mtu"][0]
-assert c["level"] == "fail" and c["why"] and c["says"][0]["mend"].startswith("sudo ip link")
+assert c["level"] == "fail" and c["why"]
+assert [s for s in c["says"] if "mend" in s][0]["mend"].startswith("sudo ip link")
 assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == "3"
 ' "$(ids | wc -l)" <<<"$output"
 }
@@ -259,6 +260,64 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	variables "NCCL_IB_TIMEOUT=22 # seconds"
 	doctor --only nccl-values
 	[[ $flat == *"is no number: NCCL reads 22"* ]]
+}
+
+@test "MTUs are compared in one subnet alone, and a tunnel's is never raised" {
+	put sys/class/net/eth1/mtu 1500			# management beside the fabric
+	put sys/class/net/eth1/speed 1000
+	doctor --only net-mtu --all
+	[ "${output%% *}" = ok ]
+	[[ $output != *"ip link set"* ]]
+	again
+	# An overlay, which has the fabric's subnet: flannel, tailscale, wireguard, vxlan, gre, ipip.
+	drop sys/class/net/eth1
+	for name in flannel.1 tailscale0 wg0 vxlan7 gre1 tunl0; do
+		mkdir -p "$root/sys/class/net/$name"
+		echo 1450 >"$root/sys/class/net/$name/mtu"
+		echo unknown >"$root/sys/class/net/$name/operstate"
+		variables "NCCL_SOCKET_IFNAME=eth0,$name"
+		put proc/self/net/route "Iface Destination Gateway" "eth0 0000000A 00000000 0001" \
+			"$name 0000000A 00000000 0001"
+		doctor --only net-mtu
+		[[ $flat == *"$name has MTU 1450, but eth0, in the same subnet, has 9000"* ]]
+		[[ $output != *"ip link set"* && $flat == *"ip -d link show dev $name"* ]]
+	done
+}
+
+@test "a smaller MTU on the way is mended here only if the peer is in the same subnet" {
+	bad_peer_mtu
+	doctor --only peer-mtu
+	[[ $output != *"ip link set"* && $flat == *"tracepath -n 10.0.0.2"* ]]
+	put probe/peer.json '{"port": 5201, "address": "10.0.0.2", "source": "10.0.0.1", "on_link": true,
+		"interface": "eth0", "mtu": 9000, "path_mtu": 1500, "connected": "yes", "answered": true}'
+	doctor --only peer-mtu
+	[[ $flat == *"sudo ip link set dev eth0 mtu 1500 # or 9000 at the switch and the peer"* ]]
+}
+
+@test "a peer that is this host itself gets no advice about its route or MTU" {
+	bad_peer_self
+	doctor --only peer --all
+	[[ $flat == *"fail peer-self"* && $flat == *"skip peer-route"* && $flat == *"skip peer-mtu"* ]]
+	[[ $output != *"NCCL_SOCKET_IFNAME"* && $output != *"ip link set"* ]]
+	put probe/peer.json '{"port": 5201, "address": "10.0.0.1", "source": "10.0.0.1",
+		"interface": "eth0", "mtu": 9000, "path_mtu": 1500, "connected": "yes", "answered": true}'
+	doctor --only peer --all
+	[[ $flat == *"fail peer-self"*"node2 is 10.0.0.1, which is this host itself"* ]]
+	[[ $flat == *"skip peer-mtu"* ]]
+	run "$braid" doctor --root "$root" --peer 10.0.0.1 --only peer-self
+	[ "${output%% *}" = note ]
+}
+
+@test "no remedy changes what only the fabric's people may, or takes a link away" {
+	for id in $(ids); do
+		"bad_${id//-/_}"
+		doctor --only "$id"
+		mends+=$(grep '^      \$ ' <<<"$output")$'\n'
+		again
+	done
+	! grep -E "mtu 9000 *$|addr del|mode 802|mlxfwmanager -u|start opensm|^ *\\$ sudo mlnx_qos .*--pfc [^#]*$" <<<"$mends"
+	! grep -E "^ *\\$ sudo ethtool -[GL]" <<<"$mends"
+	! grep "NCCL_SOCKET_IFNAME==lo" <<<"$mends"
 }
 
 @test "a limit is mended where it comes from" {
@@ -375,6 +434,7 @@ reports()
 
 @test "--nodes: the host that is another is named, and what matters comes first" {
 	reports 3
+	routes 0000000A 0000000A
 	put sys/class/net/eth0/mtu 1500
 	put proc/sys/kernel/osrelease 6.1.0
 	echo n4 >"$root/proc/sys/kernel/hostname"

@@ -171,7 +171,7 @@ bad_kernel_rdma_cm()
 bad_kernel_numa() { put proc/sys/kernel/numa_balancing 1; says warn "moves pages" "kernel.numa_balancing=0"; }
 bad_kernel_governor() { put sys/devices/system/cpu/cpu0/cpufreq/scaling_governor powersave; says warn "powersave" "cpupower"; }
 bad_kernel_clock() { put sys/devices/system/clocksource/clocksource0/current_clocksource hpet; says warn "hpet" "echo tsc"; }
-bad_kernel_virtual() { put proc/cpuinfo "flags	: fpu hypervisor"; says note "virtual machine" "NCCL_TOPO_FILE"; }
+bad_kernel_virtual() { put proc/cpuinfo "flags	: fpu hypervisor"; says note "virtual machine" "NCCL_TOPO_FILE=FILE"; }
 bad_kernel_maps() { put proc/sys/vm/max_map_count 4096; says warn "only 4096 mappings" "vm.max_map_count"; }
 
 # -- TCP
@@ -196,15 +196,20 @@ bad_net_choice()
 	says warn "docker0 would be used" "NCCL_SOCKET_IFNAME==eth0"
 }
 bad_net_link() { put sys/class/net/eth1/operstate down; says note "eth1 has no link" "ethtool eth1"; }
-bad_net_mtu() { put sys/class/net/eth1/mtu 1500; says fail "eth1 has MTU 1500, but eth0 has 9000" "dev eth1 mtu 9000"; }
+bad_net_mtu()
+{
+	put sys/class/net/eth1/mtu 1500
+	routes 0000000A 0000000A
+	says fail "eth1 has MTU 1500, but eth0, in the same subnet, has 9000" "dev eth1 mtu 9000"
+}
 bad_net_duplex() { put sys/class/net/eth0/duplex half; says fail "eth0 runs half duplex" "autoneg on"; }
 bad_net_speed() { put sys/class/net/eth1/speed 25000; says warn "eth1 has 25000 Mbit/s, eth0 has 100000" "NCCL_SOCKET_IFNAME==eth0"; }
 bad_net_errors() { put sys/class/net/eth0/statistics/rx_crc_errors 70000; says warn "70000 packets of 900000000 were damaged" "ethtool -m eth0"; }
-bad_net_drops() { put sys/class/net/eth0/statistics/rx_missed_errors 70000; says warn "no room for 70000" "ethtool -G eth0"; }
+bad_net_drops() { put sys/class/net/eth0/statistics/rx_missed_errors 70000; says warn "no room for 70000" "ethtool -g eth0"; }
 bad_net_flaps() { put sys/class/net/eth1/carrier_down_count 37; says warn "eth1 flaps: its link was lost 37 times" "ethtool -m eth1"; }
-bad_net_queues() { drop sys/class/net/eth0/queues/rx-1; says warn "eth0 has one receive queue" "ethtool -L eth0"; }
+bad_net_queues() { drop sys/class/net/eth0/queues/rx-1; says warn "eth0 has one receive queue" "ethtool -l eth0"; }
 bad_net_bond() { put sys/class/net/eth3/operstate down; says warn "eth3 of the bond bond0 is down" "ethtool eth3"; }
-bad_net_subnet() { routes 0000000A 0000000A; says warn "eth0 and eth1 are in one subnet" "ip addr del"; }
+bad_net_subnet() { routes 0000000A 0000000A; says warn "eth0 and eth1 are in one subnet" "ip route show dev eth1"; }
 bad_net_path_filter() { put proc/sys/net/ipv4/conf/eth1/rp_filter 1; says warn "eth1 drops" "eth1.rp_filter=2"; }
 
 # -- RDMA
@@ -218,8 +223,8 @@ bad_rdma_state()
 bad_rdma_rate() { put $ib0/ports/1/rate "25 Gb/sec (1X EDR)"; says warn "mlx5_0:1 runs at 25 Gbit/s, mlx5_1:1" "mlxlink -d mlx5_0"; }
 bad_rdma_gid() { drop $ib0/ports/1/gids/3; says fail "mlx5_0:1 has no GID of RoCE v2" "ip addr add ADDRESS/PREFIX dev eth0"; }
 bad_rdma_gid_index() { variables NCCL_IB_GID_INDEX=0; says fail "wrong GID: NCCL_IB_GID_INDEX=0 is RoCE v1 of fe80::202:c9ff:fe00:1 at mlx5_0:1" "export NCCL_IB_GID_INDEX=3"; }
-bad_rdma_lid() { put $ib2/ports/1/lid 0x0; says fail "mlx5_2:1 has no LID" "opensm"; }
-bad_rdma_mtu() { put sys/class/net/eth0/mtu 1500; says warn "mlx5_0:1 has packets of 1024 bytes" "dev eth0 mtu 9000"; }
+bad_rdma_lid() { put $ib2/ports/1/lid 0x0; says fail "mlx5_2:1 has no LID" "sminfo -C mlx5_2 -P 1"; }
+bad_rdma_mtu() { put sys/class/net/eth0/mtu 1500; says warn "mlx5_0:1 has packets of 1024 bytes" "ip -d link show dev eth0"; }
 bad_rdma_pkey() { put $ib2/ports/1/pkeys/0 0x7fff; says warn "limited member of partition 0x7fff" "partitions.conf"; }
 bad_rdma_class() { variables NCCL_IB_TC=26; says warn "NCCL_IB_TC=26 is no DSCP times 4" "NCCL_IB_TC=104"; }
 bad_rdma_firmware() { put $ib0/fw_ver 20.12.0; says warn "mlx5_0 has firmware 20.12.0, mlx5_1" "mlxfwmanager"; }
@@ -327,4 +332,10 @@ bad_ucx_transports() { variables UCX_TLS=self,sm,cuda_copy; says warn "nothing t
 bad_peer_name() { put probe/peer.json '{"name_error": "Name or service not known"}'; says fail "node2 has no address" "getent hosts node2"; }
 bad_peer_route() { peer yes true bond0 9000; says warn "10.0.0.2 is reached by bond0, which" "NCCL_SOCKET_IFNAME==bond0"; }
 bad_peer_port() { peer "Connection timed out" false eth0 9000; says fail "a firewall is between: 10.0.0.2 port 5201" "ip saddr 10.0.0.1 accept"; }
-bad_peer_mtu() { peer yes true eth0 1500; says fail "MTU mismatch: eth0 has MTU 9000, but only 1500 bytes arrive" "dev eth0 mtu 1500"; }
+bad_peer_mtu() { peer yes true eth0 1500; says fail "MTU mismatch: eth0 has MTU 9000, but only 1500 bytes arrive" "tracepath -n 10.0.0.2"; }
+bad_peer_self()
+{
+	put probe/peer.json '{"port": 5201, "address": "127.0.1.1", "source": "127.0.0.1",
+		"interface": "lo", "mtu": 65536, "path_mtu": 9000, "connected": "yes", "answered": true}'
+	says fail "node2 is 127.0.1.1, which is this host itself" "grep -n node2 /etc/hosts"
+}

@@ -134,9 +134,8 @@ static void ecn(struct doctor *d)
 		if (known && !marks && lost > 1000) {
 			doctor_find(d, LEVEL_WARN, "%s: packets are lost, but none was ever marked",
 				    p->name);
-			doctor_mend(d, "sudo mlnx_qos -i %s; echo 1 | sudo tee "
-				    "/sys/class/net/%s/ecn/roce_np/enable/3",
-				    *p->netdev ? p->netdev : "INTERFACE",
+			doctor_mend(d, "grep . /sys/class/net/%s/ecn/roce_np/enable/*   # 1 for "
+				    "the priority in use; the switches must mark too",
 				    *p->netdev ? p->netdev : "INTERFACE");
 		} else if (known) {
 			doctor_ok(d, "%s: %lld marks and notices of congestion", p->name, marks);
@@ -176,8 +175,8 @@ static void pfc(struct doctor *d)
 			doctor_find(d, LEVEL_WARN, "%s (%s): %lld packets were dropped and no "
 				    "pause was ever sent: not lossless", p->netdev, p->name,
 				    dropped);
-			doctor_mend(d, "sudo mlnx_qos -i %s --pfc 0,0,0,1,0,0,0,0   # switch too",
-				    p->netdev);
+			doctor_mend(d, "sudo mlnx_qos -i %s   # --pfc 0,0,0,1,0,0,0,0 is for "
+				    "switches that have it too", p->netdev);
 		} else {
 			doctor_ok(d, "%s: %lld pauses, %lld packets dropped", p->netdev, pauses,
 				  dropped);

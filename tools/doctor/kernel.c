@@ -175,14 +175,19 @@ static void governor(struct doctor *d)
 static void clocksource(struct doctor *d)
 {
 	static const char dir[] = "/sys/devices/system/clocksource/clocksource0";
-	char text[NAME_LEN];
+	char text[NAME_LEN], all[TEXT_LEN];
 
 	if (!sys_line(d, text, sizeof(text), "%s/current_clocksource", dir)) {
 		doctor_skip(d, "%s can't be read", dir);
 	} else if (strcmp(text, "hpet") == 0 || strcmp(text, "acpi_pm") == 0 ||
 		   strcmp(text, "jiffies") == 0 || strcmp(text, "refined-jiffies") == 0) {
 		doctor_find(d, LEVEL_WARN, "the clock is %s, slow to read", text);
-		doctor_mend(d, "echo tsc | sudo tee %s/current_clocksource", dir);
+		if (sys_line(d, all, sizeof(all), "%s/available_clocksource", dir) &&
+		    strstr(all, "tsc"))
+			doctor_mend(d, "echo tsc | sudo tee %s/current_clocksource", dir);
+		else
+			doctor_mend(d, "sudo dmesg | grep -i tsc   # why the kernel does not offer "
+				    "it");
 	} else {
 		doctor_ok(d, "the clock is %s", text);
 	}
@@ -199,7 +204,8 @@ static void virtual(struct doctor *d)
 	doctor_find(d, LEVEL_NOTE, "this is a virtual machine: its PCI tree and NUMA nodes may be "
 		    "made up");
 	if (m->n_gpus && !env_get(d, "NCCL_TOPO_FILE"))
-		doctor_mend(d, "export NCCL_TOPO_FILE=/path/of/the/provider's/topology.xml");
+		doctor_mend(d, "braid topo   # if it lacks what is there: NCCL_TOPO_FILE=FILE, the "
+		    "provider's for this machine");
 }
 
 static void maps(struct doctor *d)

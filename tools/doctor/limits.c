@@ -33,12 +33,13 @@ static void mend_limit(struct doctor *d, const char *item, const char *systemd, 
 		doctor_mend(d, "docker run --ulimit %s=%lld", option, want);
 	else if (env_get(d, "SLURM_JOB_ID"))
 		doctor_mend(d, "printf '[Service]\\nLimit%s=infinity\\n' | "
-			    "sudo SYSTEMD_EDITOR=tee systemctl edit slurmd", systemd);
+			    "sudo SYSTEMD_EDITOR=tee systemctl edit slurmd   # its next start",
+			    systemd);
 	else if (hard < 0 || (want >= 0 && hard >= want))
 		doctor_mend(d, "ulimit -%s %s", flag, most);
 	else
-		doctor_mend(d, "echo '* - %s %s' | sudo tee /etc/security/limits.d/90-%s.conf",
-			    item, most, item);
+		doctor_mend(d, "echo '* - %s %s' | sudo tee /etc/security/limits.d/90-%s.conf   # "
+			    "for the next login", item, most, item);
 }
 
 static void memlock(struct doctor *d)

@@ -278,7 +278,6 @@ static const struct {
 	{ "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG", "WARN", "subsystems are for INFO and TRACE" },
 	{ "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG", "VERSION", "subsystems are for INFO and TRACE" },
 	{ "NCCL_NET_SHARED_COMMS", "NCCL_NET_SHARED_BUFFERS", "0", "shared comms need them" },
-	{ "NCCL_SOCKET_IFNAME", "BRAID_SOCKET_IFNAME", NULL, "Braid takes its own" },
 	{ "NCCL_IB_HCA", "BRAID_IB_HCA", NULL, "Braid takes its own" },
 	{ "NCCL_IB_GID_INDEX", "BRAID_IB_GID_INDEX", NULL, "Braid takes its own" },
 	{ "NCCL_IB_TC", "BRAID_DSCP", NULL, "Braid takes its own" },

@@ -114,6 +114,7 @@ static void choice(struct doctor *d)
 	static const char *const made_up[] = { "docker", "veth", "virbr", "br-", "cni", "flannel",
 					       "cali", "tailscale", "wg", "tun", "tap", "usb" };
 	const struct iface *f, *good = best(d);
+	char value[NAME_LEN + 2];
 	bool seen = false;
 
 	for (unsigned i = 0; good && (f = chosen(d, i)); i++) {
@@ -132,7 +133,8 @@ static void choice(struct doctor *d)
 			doctor_ok(d, "%s is a good choice", f->name);
 			continue;
 		}
-		doctor_mend(d, "export NCCL_SOCKET_IFNAME==%s", good->name);
+		snprintf(value, sizeof(value), "=%s", good->name);
+		doctor_mend_set(d, "NCCL_SOCKET_IFNAME", value);
 	}
 	if (!seen)
 		doctor_skip(d, "no physical interface is up and has an address");
@@ -162,41 +164,85 @@ static void link_up(struct doctor *d)
 		doctor_skip(d, "no physical interface");
 }
 
+/* The subnet of an interface, as /proc/net/route has it, hexadecimal; false: none. */
+static bool subnet(const char *routes, const char *name, unsigned *ret)
+{
+	size_t n = strlen(name);
+
+	for (const char *p = routes; p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
+		unsigned to, gateway;
+
+		if (strncmp(p, name, n) == 0 && sscanf(p + n, "%x %x", &to, &gateway) == 2 &&
+		    to && !gateway) {
+			*ret = to;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Packets between two chosen interfaces' subnets meet only where that is one subnet. */
+static bool same_subnet(const char *routes, const struct iface *a, const struct iface *b)
+{
+	unsigned x, y;
+
+	return subnet(routes, a->name, &x) && subnet(routes, b->name, &y) && x == y;
+}
+
+/* The one with the largest MTU in the subnet of `f`: itself, if it is that. */
+static const struct iface *largest(struct doctor *d, const char *routes, const struct iface *f)
+{
+	const struct iface *other, *ret = f;
+
+	for (unsigned i = 0; (other = chosen(d, i)); i++)
+		if (other->mtu > ret->mtu && same_subnet(routes, f, other))
+			ret = other;
+	return ret;
+}
+
+/* What is made of others has its MTU from them, less its own headers: it is never to be raised. */
+static bool is_plugged(const struct iface *f)
+{
+	return f->physical || f->bond;
+}
+
 static void mtu(struct doctor *d)
 {
-	const struct iface *f, *first = chosen(d, 0);
-	bool differ = false;
+	char *routes = sys_text(d, NULL, "%s/net/route", sys_proc(d));
+	const struct iface *f, *most;
+	bool seen = false;
 
-	if (!first || first->loopback) {
-		doctor_skip(d, "no interface would be used");
-		return;
-	}
 	for (unsigned i = 0; (f = chosen(d, i)); i++) {
 		char key[NAME_LEN + 8];
 
 		snprintf(key, sizeof(key), "mtu %s", f->name);
 		doctor_fact(d, key, "%lld", f->mtu);
-		if (f->mtu > first->mtu)
-			first = f;
-	}
-	for (unsigned i = 0; (f = chosen(d, i)); i++) {
-		if (f->mtu == first->mtu)
+		if (f->loopback)
 			continue;
-		differ = true;
-		doctor_find(d, LEVEL_FAIL, "%s has MTU %lld, but %s has %lld", f->name, f->mtu,
-			    first->name, first->mtu);
-		doctor_mend(d, "sudo ip link set dev %s mtu %lld", f->name, first->mtu);
-	}
-	for (unsigned i = 0; !differ && (f = chosen(d, i)); i++) {
-		if (f->mbps < JUMBO_MBPS || f->mtu >= 4000) {
+		seen = true;
+		most = largest(d, routes, f);
+		if (most != f) {
+			doctor_find(d, LEVEL_FAIL, "%s has MTU %lld, but %s, in the same subnet, "
+				    "has %lld", f->name, f->mtu, most->name, most->mtu);
+			if (is_plugged(f) && is_plugged(most))
+				doctor_mend(d, "sudo ip link set dev %s mtu %lld   # or both to "
+					    "%lld, whichever the peers have", f->name, most->mtu,
+					    f->mtu);
+			else
+				doctor_mend(d, "ip -d link show dev %s   # a tunnel's MTU is its "
+					    "carrier's less the headers", f->name);
+		} else if (f->mbps >= JUMBO_MBPS && f->mtu < 4000 && is_plugged(f)) {
+			doctor_find(d, LEVEL_WARN, "%s has MTU %lld at %lld Gbit/s", f->name,
+				    f->mtu, f->mbps / 1000);
+			doctor_mend(d, "ip -d link show dev %s   # its maxmtu; all switches and "
+				    "peers first, or nothing passes", f->name);
+		} else {
 			doctor_ok(d, "%s has MTU %lld", f->name, f->mtu);
-			continue;
 		}
-		doctor_find(d, LEVEL_WARN, "%s has MTU %lld at %lld Gbit/s", f->name, f->mtu,
-			    f->mbps / 1000);
-		doctor_mend(d, "sudo ip link set dev %s mtu 9000   # switches and peers too",
-			    f->name);
 	}
+	if (!seen)
+		doctor_skip(d, "no interface would be used");
+	free(routes);
 }
 
 static void duplex(struct doctor *d)
@@ -224,6 +270,7 @@ static void duplex(struct doctor *d)
 static void speeds(struct doctor *d)
 {
 	const struct iface *f, *most = NULL;
+	char value[NAME_LEN + 2];
 	bool slow = false;
 
 	for (unsigned i = 0; (f = chosen(d, i)); i++)
@@ -239,7 +286,8 @@ static void speeds(struct doctor *d)
 		slow = true;
 		doctor_find(d, LEVEL_WARN, "%s has %lld Mbit/s, %s has %lld", f->name, f->mbps,
 			    most->name, most->mbps);
-		doctor_mend(d, "export NCCL_SOCKET_IFNAME==%s", most->name);
+		snprintf(value, sizeof(value), "=%s", most->name);
+		doctor_mend_set(d, "NCCL_SOCKET_IFNAME", value);
 	}
 	if (!slow)
 		doctor_ok(d, "all have %lld Mbit/s", most->mbps);
@@ -295,7 +343,8 @@ static void drops(struct doctor *d)
 		}
 		doctor_find(d, LEVEL_WARN, "%s: the NIC had no room for %lld packets of %lld",
 			    f->name, bad, all);
-		doctor_mend(d, "sudo ethtool -G %s rx 8192", f->name);
+		doctor_mend(d, "sudo ethtool -g %s   # its most, for ethtool -G %s rx MOST; the "
+			    "link goes down for a moment", f->name, f->name);
 	}
 	if (!seen)
 		doctor_skip(d, "no interface would be used");
@@ -345,7 +394,9 @@ static void queues(struct doctor *d)
 		} else if (n) {
 			doctor_find(d, LEVEL_WARN, "%s has one receive queue at %lld Gbit/s",
 				    f->name, f->mbps / 1000);
-			doctor_mend(d, "sudo ethtool -L %s combined 8", f->name);
+			doctor_mend(d, "sudo ethtool -l %s   # its most, for ethtool -L %s "
+				    "combined MOST; the link goes down for a moment", f->name,
+				    f->name);
 		}
 	}
 	if (!seen)
@@ -380,28 +431,12 @@ static void bonds(struct doctor *d)
 		    strncmp(text, "active-backup", 13) == 0) {
 			doctor_find(d, LEVEL_NOTE, "%s uses one of its links at a time (%s)",
 				    f[i].name, text);
-			doctor_mend(d, "sudo ip link set dev %s type bond mode 802.3ad", f[i].name);
+			doctor_mend(d, "cat /proc/net/bonding/%s   # 802.3ad is for switches that "
+				    "are set up for it", f[i].name);
 		}
 	}
 	if (!seen)
 		doctor_skip(d, "no bond");
-}
-
-/* The subnet of an interface, as /proc/net/route has it, hexadecimal; false: none. */
-static bool subnet(const char *routes, const char *name, unsigned *ret)
-{
-	size_t n = strlen(name);
-
-	for (const char *p = routes; p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
-		unsigned to, gateway;
-
-		if (strncmp(p, name, n) == 0 && sscanf(p + n, "%x %x", &to, &gateway) == 2 &&
-		    to && !gateway) {
-			*ret = to;
-			return true;
-		}
-	}
-	return false;
 }
 
 static void subnets(struct doctor *d)
@@ -424,8 +459,8 @@ static void subnets(struct doctor *d)
 			found = true;
 			doctor_find(d, LEVEL_WARN, "%s and %s are in one subnet: all goes out by "
 				    "one of them", a->name, b->name);
-			doctor_mend(d, "sudo ip addr del ADDRESS dev %s   # then one of another "
-				    "subnet", b->name);
+			doctor_mend(d, "ip route show dev %s   # a subnet of its own, or policy "
+				    "routing (ip rule)", b->name);
 		}
 	}
 	if (!found)

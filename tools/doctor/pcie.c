@@ -186,8 +186,8 @@ static void acs(struct doctor *d)
 			continue;
 		doctor_find(d, LEVEL_WARN, "the bridge %s sends what goes between devices through "
 			    "the CPU (ACS)", s->name);
-		doctor_mend(d, "sudo setpci -s %s ECAP_ACS+6.w=0000   # or off in the BIOS",
-			    s->name);
+		doctor_mend(d, "sudo setpci -s %s ECAP_ACS+6.w=0000   # until reboot; never where "
+			    "guests have devices: it parts them", s->name);
 	}
 	if (!seen)
 		doctor_skip(d, hidden ? "only root may read it: sudo braid doctor --only pcie-acs" :

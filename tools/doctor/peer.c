@@ -54,11 +54,65 @@ static void name(struct doctor *d)
 	doctor_mend(d, "getent hosts %s   # else: add it to /etc/hosts", doctor_host(d));
 }
 
-static void route(struct doctor *d)
+/* 127.0.1.1, say, which Debian's installer has in /etc/hosts for a host's own name. */
+static bool is_loopback(const char *address)
+{
+	return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
+}
+
+/* The kernel sends what is for itself from the very address that it is for. */
+static bool is_self(const json_t *o)
+{
+	return is_loopback(text(o, "address")) || strcmp(text(o, "interface"), "lo") == 0 ||
+	       (*text(o, "address") && strcmp(text(o, "address"), text(o, "source")) == 0);
+}
+
+/* Another host, or NULL: a reason was given. */
+static const json_t *peer_elsewhere(struct doctor *d)
 {
 	const json_t *o = peer_found(d);
+
+	if (!o || !is_self(o))
+		return o;
+	doctor_skip(d, "%s is this host itself", text(o, "address"));
+	return NULL;
+}
+
+/* Was it asked for by an address, or by this host's own name? */
+static bool is_meant(struct doctor *d, const json_t *o)
+{
+	char own[NAME_LEN] = "";
+
+	sys_line(d, own, sizeof(own), "/proc/sys/kernel/hostname");
+	return strcmp(doctor_host(d), text(o, "address")) == 0 ||
+	       strcmp(doctor_host(d), own) == 0 || strcmp(doctor_host(d), "localhost") == 0;
+}
+
+static void self(struct doctor *d)
+{
+	const json_t *o = peer_found(d);
+
+	if (!o)
+		return;
+	if (!is_self(o)) {
+		doctor_ok(d, "%s is another host", text(o, "address"));
+		return;
+	}
+	doctor_find(d, is_meant(d, o) ? LEVEL_NOTE : LEVEL_FAIL, "%s is %s, which is this host "
+		    "itself", doctor_host(d), text(o, "address"));
+	if (is_meant(d, o))
+		doctor_mend(d, "braid doctor --peer HOST   # another one");
+	else
+		doctor_mend(d, "grep -n %s /etc/hosts   # give it the address that others reach it "
+			    "at", doctor_host(d));
+}
+
+static void route(struct doctor *d)
+{
+	const json_t *o = peer_elsewhere(d);
 	const struct iface *f;
 	unsigned n = doctor_ifaces(d, &f);
+	char value[NAME_LEN + 2];
 
 	if (!o)
 		return;
@@ -74,10 +128,10 @@ static void route(struct doctor *d)
 			return;
 		}
 	}
-	doctor_find(d, strcmp(text(o, "interface"), "lo") == 0 ? LEVEL_NOTE : LEVEL_WARN,
-		    "%s is reached by %s, which NCCL and Braid would not use", text(o, "address"),
-		    text(o, "interface"));
-	doctor_mend(d, "export NCCL_SOCKET_IFNAME==%s", text(o, "interface"));
+	doctor_find(d, LEVEL_WARN, "%s is reached by %s, which NCCL and Braid would not use",
+		    text(o, "address"), text(o, "interface"));
+	snprintf(value, sizeof(value), "=%s", text(o, "interface"));
+	doctor_mend_set(d, "NCCL_SOCKET_IFNAME", value);
 }
 
 static void port(struct doctor *d)
@@ -108,7 +162,7 @@ static void port(struct doctor *d)
 
 static void mtu(struct doctor *d)
 {
-	const json_t *o = peer_found(d);
+	const json_t *o = peer_elsewhere(d);
 	long long own, fits;
 
 	if (!o)
@@ -123,13 +177,19 @@ static void mtu(struct doctor *d)
 	} else {
 		doctor_find(d, LEVEL_FAIL, "MTU mismatch: %s has MTU %lld, but only %lld bytes "
 			    "arrive at %s", text(o, "interface"), own, fits, text(o, "address"));
-		doctor_mend(d, "sudo ip link set dev %s mtu %lld   # or raise it on the way",
-			    text(o, "interface"), fits);
+		if (json_is_true(json_object_get(o, "on_link")))
+			doctor_mend(d, "sudo ip link set dev %s mtu %lld   # or %lld at the switch "
+				    "and the peer", text(o, "interface"), fits, own);
+		else
+			doctor_mend(d, "tracepath -n %s   # where it gets smaller: a router or "
+				    "tunnel on the way", text(o, "address"));
 	}
 }
 
 const struct check doctor_peer[] = {
 	{ "peer-name", "The peer's name", "Ranks can't find each other", name },
+	{ "peer-self", "Whether the peer is another host",
+	  "Its name leads back here, so no rank there can be reached", self },
 	{ "peer-route", "The route to the peer",
 	  "The way there is another than the one that will be used: it may lead nowhere", route },
 	{ "peer-port", "A firewall on the way",

@@ -17,6 +17,7 @@
 #include <netinet/icmp6.h>
 #include <netinet/ip_icmp.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,6 +207,20 @@ static void set_text(json_t *o, const char *key, const char *value)
 	json_object_set_new(o, key, json_string(value));
 }
 
+/* Is `to` in the subnet of that entry: no router is between? */
+static bool is_on_link(const struct ifaddrs *i, const struct sockaddr *to)
+{
+	size_t at = to->sa_family == AF_INET ? offsetof(struct sockaddr_in, sin_addr) :
+					      offsetof(struct sockaddr_in6, sin6_addr);
+	size_t len = to->sa_family == AF_INET ? 4 : 16;
+	const uint8_t *a = (const uint8_t *)i->ifa_addr + at, *b = (const uint8_t *)to + at;
+
+	for (size_t k = 0; i->ifa_netmask && k < len; k++)
+		if ((a[k] ^ b[k]) & ((const uint8_t *)i->ifa_netmask)[at + k])
+			return false;
+	return i->ifa_netmask != NULL;
+}
+
 /* Which of our addresses, and whose interface, the kernel would take. */
 static void peer_route(json_t *o, const struct sockaddr *to)
 {
@@ -230,6 +245,7 @@ static void peer_route(json_t *o, const struct sockaddr *to)
 			    !braid_netdev_same_ip(i->ifa_addr, &own.sa))
 				continue;
 			set_text(o, "interface", i->ifa_name);
+			json_object_set_new(o, "on_link", json_boolean(is_on_link(i, to)));
 			snprintf(r.ifr_name, sizeof(r.ifr_name), "%.*s", IFNAMSIZ - 1, i->ifa_name);
 			if (ioctl(fd, SIOCGIFMTU, &r) == 0)
 				json_object_set_new(o, "mtu", json_integer(r.ifr_mtu));

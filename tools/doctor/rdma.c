@@ -54,8 +54,8 @@ static void state(struct doctor *d)
 		doctor_find(d, active ? LEVEL_NOTE : LEVEL_FAIL, "%s is not active: %s", p->name,
 			    text);
 		if (strstr(text, "INIT") && !p->roce && !p->iwarp)
-			doctor_mend(d, "sudo systemctl start opensm   # or the fabric's subnet "
-				    "manager");
+			doctor_mend(d, "sudo sminfo -C %s -P %d   # no answer: no subnet manager "
+				    "(opensm, or the switch's) runs", p->dev, p->num);
 		else if (*p->netdev)
 			doctor_mend(d, "sudo ip link set dev %s up", p->netdev);
 		else
@@ -248,7 +248,8 @@ static void lid(struct doctor *d)
 		}
 		doctor_find(d, LEVEL_FAIL, "%s has %s", p->name,
 			    v ? "no subnet manager" : "no LID: no subnet manager gave one");
-		doctor_mend(d, "sudo systemctl start opensm   # or the fabric's subnet manager");
+		doctor_mend(d, "sudo sminfo -C %s -P %d   # no answer: no subnet manager (opensm, "
+			    "or the switch's) runs", p->dev, p->num);
 	}
 	if (!seen)
 		doctor_skip(d, "no active InfiniBand port");
@@ -273,8 +274,8 @@ static void mtu(struct doctor *d)
 		}
 		doctor_find(d, LEVEL_WARN, "%s has packets of %d bytes only: %s has MTU %lld",
 			    p->name, v >= 2200 ? 2048 : v >= 1100 ? 1024 : 512, p->netdev, v);
-		doctor_mend(d, "sudo ip link set dev %s mtu 9000   # switches and peers too",
-			    p->netdev);
+		doctor_mend(d, "ip -d link show dev %s   # its maxmtu; all switches and peers "
+			    "first, or nothing passes", p->netdev);
 	}
 }
 
@@ -372,7 +373,8 @@ static void firmware(struct doctor *d)
 			differ = true;
 			doctor_find(d, LEVEL_WARN, "%s has firmware %s, %s of the same make %s",
 				    p->dev, fw, q->dev, other);
-			doctor_mend(d, "sudo mlxfwmanager -u   # or the maker's own tool");
+			doctor_mend(d, "sudo mlxfwmanager --query   # or the maker's own tool; an "
+				    "update takes the NIC down");
 		}
 	}
 	if (!differ)

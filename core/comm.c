@@ -185,13 +185,6 @@ void braid_comm_fail(struct braid_comm *c, int err)
 		braid_event(BRAID_EVENT_COMM_FAIL, c->link->number, BRAID_FLIGHT_NONE, c->id, err);
 }
 
-void braid_comm_refuse(struct braid_comm *c, uint16_t code)
-{
-	c->refused_due = true;
-	c->fail_code = code;
-	c->closed = c->peer_closed = true;
-}
-
 static void fail_tell(struct braid_comm *c, uint16_t code, uint64_t size, uint64_t room)
 {
 	c->fail_due = true;
@@ -892,11 +885,9 @@ bool braid_comm_tell(struct braid_comm *c)
 		.type = BRAID_F_FAIL, .comm = c->id, .n = c->fail_code,
 		.size = c->fail_size, .offset = c->fail_room,
 	};
-	struct braid_hdr refused = { .type = BRAID_F_REFUSED, .comm = c->id, .n = c->fail_code };
 	struct braid_hdr bye = { .type = BRAID_F_BYE, .comm = c->id };
 
-	return tell_word(c, &c->refused_due, &refused, NULL) &&
-	       (!c->opened_due || tell_opened(c)) && tell_retired(c) &&
+	return (!c->opened_due || tell_opened(c)) && tell_retired(c) &&
 	       (c->sender || tell_credits(c)) && tell_word(c, &c->fail_due, &fail, NULL) &&
 	       tell_word(c, &c->bye_due, &bye, NULL);
 }

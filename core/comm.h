@@ -190,7 +190,7 @@ struct braid_comm {
 	uint64_t retire_bytes;
 	uint32_t credit_scan, ndue;	/* credits due, none of them before the first */
 	struct braid_list news_node;	/* link->news: something below is to be told */
-	bool fail_due, bye_due, opened_due, refused_due;
+	bool fail_due, bye_due, opened_due;
 	uint16_t fail_code;		/* errno for the peer; why it is refused */
 	uint64_t fail_size, fail_room;
 	struct braid_list listen_node;	/* listen->ready */
@@ -206,7 +206,6 @@ struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sen
 void braid_comm_free(struct braid_comm *c);
 
 /* One that was just opened by the peer finds no place here: freed once that is told. */
-void braid_comm_refuse(struct braid_comm *c, uint16_t code);
 
 /*
  * The first failure of a comm sticks; whoever finds it logs it, but see core/why.h.  err is a

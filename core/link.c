@@ -29,6 +29,7 @@
 #include "core/log.h"
 #include "core/param.h"
 #include "core/pool.h"
+#include "core/refusal.h"
 #include "core/service.h"
 
 enum {
@@ -89,6 +90,7 @@ static void debt_forget(struct braid_link *link)
 void braid_link_free(struct braid_link *link)
 {
 	debt_forget(link);
+	braid_refusal_free(link);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
@@ -627,7 +629,7 @@ BRAID_APART bool braid_link_tell(struct braid_link *link)
 		if (c->closed && c->peer_closed)
 			braid_comm_free(c);
 	}
-	if (!tell_lanes(link) || !tell_ack(link, link->home))
+	if (!braid_refusal_tell(link) || !tell_lanes(link) || !tell_ack(link, link->home))
 		return false;
 	/* Home's own rides on the next frame that begins to leave; until then it is still owed. */
 	braid_hint(&link->urgent, braid_link_home(link)->rx_owed);
@@ -838,6 +840,12 @@ static int rx_ack(struct braid_link *link, const struct braid_hdr *h)
 	return braid_tx_acked(link->lane[h->n], h->seq);
 }
 
+static int refuse_open(struct braid_link *link, uint32_t comm, int err)
+{
+	return braid_refusal_add(link, comm, err == -ENOMEM || err == -ENOSPC ?
+						     BRAID_HELLO_NO_ROOM : BRAID_HELLO_NO_LISTEN);
+}
+
 static BRAID_APART int rx_open(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
@@ -851,17 +859,22 @@ static BRAID_APART int rx_open(struct braid_lane *lane)
 	braid_open_unpack(lane->rx_ctl, &open);
 	if (braid_link_attach(link))	/* it may have been idle until now */
 		return -ENOMEM;
+	braid_link_urge(link);
+	err = braid_listen_check(link, lane->rx_hdr.comm, &open);
+	if (!err && link->ncomms >= BRAID_LINK_COMMS_MAX)
+		err = -ENOSPC;
+	if (err)
+		return refuse_open(link, lane->rx_hdr.comm, err);
 	c = braid_comm_new(link, lane->rx_hdr.comm, false);
 	if (!c)
 		return braid_no_memory("a connection");
 	err = braid_listen_offer(c, &open);
-	if (err)
-		braid_comm_refuse(c, err == -ENOMEM || err == -ENOSPC ? BRAID_HELLO_NO_ROOM :
-									BRAID_HELLO_NO_LISTEN);
-	else
-		c->opened_due = true;
+	if (err) {			/* closed or full since it was checked */
+		braid_comm_free(c);
+		return refuse_open(link, lane->rx_hdr.comm, err);
+	}
+	c->opened_due = true;
 	braid_link_news(link, c);
-	braid_link_urge(link);
 	return 0;
 }
 

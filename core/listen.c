@@ -309,25 +309,40 @@ bool braid_listen_token(uint64_t id, struct braid_dev **dev, uint8_t *ret)
 	return found;
 }
 
-int braid_listen_offer(struct braid_comm *c, const struct braid_open *open)
+/* With the lock held. */
+static int open_check(const struct braid_listen *l, const struct braid_link *link, uint32_t comm,
+		      const struct braid_open *open)
 {
 	uint8_t mac[BRAID_MAC_SIZE];
+
+	if (!l)
+		return -ENOENT;
+	braid_auth_open(l->token, link->session, comm, l->id, mac);
+	if (!braid_auth_equal(mac, open->mac))
+		return -EACCES;
+	if (l->dev != link->key.dev)
+		return -ENOENT;
+	return l->nready < READY_MAX ? 0 : -ENOSPC;
+}
+
+int braid_listen_check(const struct braid_link *link, uint32_t comm, const struct braid_open *open)
+{
+	int err;
+
+	braid_lock_wait(&lock);
+	err = open_check(listen_by_id(open->listen_id), link, comm, open);
+	braid_unlock(&lock);
+	return err;
+}
+
+int braid_listen_offer(struct braid_comm *c, const struct braid_open *open)
+{
 	struct braid_listen *l;
-	int err = 0;
+	int err;
 
 	braid_lock_wait(&lock);
 	l = listen_by_id(open->listen_id);
-	if (!l) {
-		err = -ENOENT;
-	} else {
-		braid_auth_open(l->token, c->link->session, c->id, l->id, mac);
-		if (!braid_auth_equal(mac, open->mac))
-			err = -EACCES;
-		else if (l->dev != c->link->key.dev)
-			err = -ENOENT;
-		else if (l->nready >= READY_MAX)
-			err = -ENOSPC;
-	}
+	err = open_check(l, c->link, c->id, open);
 	if (!err) {
 		c->listen_id = l->id;
 		braid_auth_opened(l->token, c->link->session, c->id, l->id, c->opened_mac);

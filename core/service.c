@@ -475,7 +475,7 @@ static bool link_reap(struct braid_link *link, uint64_t now)
 		braid_link_free(link);
 		return true;
 	}
-	if (link->ncomms || atomic_load(&link->pins) || state != BRAID_LINK_UP) {
+	if (link->ncomms || link->refusals || atomic_load(&link->pins) || state != BRAID_LINK_UP) {
 		link->idle_since_ns = 0;
 		return false;
 	}

@@ -64,7 +64,11 @@ void braid_listen_close(struct braid_listen *l);
  * before can't write it any more.  Waits for the service's lock, so none is held.
  */
 void braid_handshakes_revoke(const struct braid_link *link);
-/* From rx_open(), with the link's lock held: 0, or -EACCES, -ENOENT, -ENOSPC. */
+/*
+ * From rx_open(), with the link's lock held: 0, or -EACCES, -ENOENT, -ENOSPC.  The check comes
+ * before there is a comm: who can't prove the listen's token costs no memory.
+ */
+int braid_listen_check(const struct braid_link *link, uint32_t comm, const struct braid_open *open);
 int braid_listen_offer(struct braid_comm *c, const struct braid_open *open);
 
 /*

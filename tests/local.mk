@@ -214,7 +214,7 @@ tests_fuzz_fuzz_param_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_smcdiag_LDADD = $(fuzz_libs)
 
 # Programs that need more than that.
-tests_unit_test_comm_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_listen_offer
+tests_unit_test_comm_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_listen_offer,--wrap=braid_listen_check
 tests_unit_test_netdev_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=getifaddrs,--wrap=freeifaddrs
 # Counts calls by being first where the plugin's names are looked up (tests/lib/count.h); it
 # stands in for send() and the like, so only those who ask for it may have it.

@@ -598,7 +598,9 @@ static size_t flood(struct abi *t, const char *what, struct braid_hdr h, uint32_
 	scene_lives(&s);
 	before = rss_kib();
 	for (i = 0; i < n; i++) {
-		if (count)
+		if (count && h.type == BRAID_F_OPEN)
+			h.comm = 2 + 2 * i;
+		else if (count)
 			h.seq = i;
 		if (!speak_frame(&b.sp, &h, payload, h.len))
 			break;
@@ -643,8 +645,13 @@ static void flood_opens(struct abi *t)
 {
 	struct braid_hdr h = { .type = BRAID_F_OPEN, .comm = 2, .len = BRAID_OPEN_SIZE };
 
+	size_t more;
+
 	/* It is refused each time and reads none of the refusals. */
-	flood(t, "comms without proof", h, 300000, false);
+	flood(t, "a comm without proof", h, 300000, false);
+	more = flood(t, "comms without proof", h, 300000, true);
+	if (more > 4096)
+		FAIL("%zu KiB for comms that were refused", more);
 }
 
 static void flood_acks(struct abi *t)

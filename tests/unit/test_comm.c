@@ -17,6 +17,7 @@
 
 #include "core/param.h"
 #include "core/pool.h"
+#include "core/refusal.h"
 #include "core/service.h"
 #include "tests/lib/null.h"
 
@@ -27,6 +28,15 @@ static struct braid_comm *cs, *cr;	/* send comm at A, receive comm at B */
 static struct braid_params saved;
 static int offer_err;			/* what braid_listen_offer() says */
 static struct braid_comm *offered;
+
+int __wrap_braid_listen_check(const struct braid_link *link, uint32_t comm,
+			      const struct braid_open *open);
+int __wrap_braid_listen_check(const struct braid_link *link, uint32_t comm,
+			      const struct braid_open *open)
+{
+	(void)link, (void)comm, (void)open;
+	return offer_err;
+}
 
 int __wrap_braid_listen_offer(struct braid_comm *c, const struct braid_open *open);
 int __wrap_braid_listen_offer(struct braid_comm *c, const struct braid_open *open)
@@ -1275,6 +1285,34 @@ static void an_open_that_nobody_listens_for_is_refused(void **state)
 	pass(B, BRAID_F_REFUSED);		/* of a comm that A has given up: nothing */
 }
 
+/* A peer that has no proof, and reads no answers. */
+static void opens_without_proof_take_no_memory(void **state)
+{
+	unsigned i;
+
+	(void)state;
+	offer_err = -EACCES;
+	for (i = 0; i < 2 * BRAID_REFUSALS_MAX && !forge_open(100 + 2 * i); i++)
+		assert_int_equal(p.end[B]->ncomms, 1);
+	assert_int_equal(i, BRAID_REFUSALS_MAX);
+	braid_link_tidy(p.end[B]);
+	assert_int_equal(next(B, BRAID_F_REFUSED).comm, 100);
+	assert_int_equal(p.end[B]->ncomms, 1);
+}
+
+static void one_comm_too_many_is_refused(void **state)
+{
+	unsigned had = atomic_load(&p.end[B]->ncomms);
+
+	(void)state;
+	atomic_store(&p.end[B]->ncomms, BRAID_LINK_COMMS_MAX);
+	assert_int_equal(forge_open(100), 0);
+	assert_null(offered);
+	atomic_store(&p.end[B]->ncomms, had);
+	braid_link_tidy(p.end[B]);
+	assert_int_equal(next(B, BRAID_F_REFUSED).n, BRAID_HELLO_NO_ROOM);
+}
+
 static void a_comm_that_was_refused_fails(void **state)
 {
 	struct braid_hdr h = { .type = BRAID_F_REFUSED, .comm = cs->id };
@@ -1813,6 +1851,8 @@ int main(void)
 		CASE(an_open_is_answered),
 		CASE(an_answer_with_proof_opens_a_comm),
 		CASE(an_open_that_nobody_listens_for_is_refused),
+		CASE(opens_without_proof_take_no_memory),
+		CASE(one_comm_too_many_is_refused),
 		CASE(a_comm_that_was_refused_fails),
 		CASE(an_open_is_answered_on_a_link_that_was_idle),
 		CASE_LANES(lies_are_refused),

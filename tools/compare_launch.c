@@ -19,6 +19,7 @@
 
 #include "tools/compare.h"
 #include "tools/raw.h"
+#include "tools/text.h"
 
 enum { PORT_FIRST = 20000, PORTS = 12000, HELLO_MS = 5000, DIAL_MS = 1000, AGAIN_US = 50000 };
 
@@ -298,6 +299,7 @@ static int port_heard(FILE *from, char *last, size_t n)
 		if (sscanf(text, "listening on port %d", &port) == 1)
 			return port;
 		text[strcspn(text, "\r\n")] = 0;
+		text_clean(text, sizeof(text), "");
 		if (*text)
 			snprintf(last, n, "%.300s", text);
 	}

@@ -30,6 +30,7 @@ static void complain(const char *prog, const char *id, const char *fmt, va_list 
 	size_t len;
 
 	vsnprintf(text, sizeof(text), fmt, ap);
+	text_clean(text, sizeof(text), "");
 	len = strlen(text);
 	if (len && text[len - 1] == ']')
 		id = "";

@@ -6,6 +6,7 @@
  * magic number holds the size and the version, and another build or byte order fails at once.
  */
 #include "tools/perf.h"
+#include "tools/text.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -72,6 +73,8 @@ int perf_ctl_recv(int fd, struct perf_ctl *ret, int timeout_ms)
 		return rc;
 	if (m.magic != MAGIC)
 		return -EPROTO;
+	if (m.status || m.type == PERF_CTL_HELLO || m.type == PERF_CTL_MEET)
+		text_clean(m.text, sizeof(m.text), "");
 	*ret = m;
 	return 0;
 }

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "tools/raw.h"
+#include "tools/text.h"
 
 enum { DIAL_MS = 10000, DEATH_MS = 300, QUIT_MS = 3000 };
 
@@ -292,8 +293,11 @@ int perf_session_load(struct perf_session *s, enum fabric_kind kind, const struc
 	if (way)
 		m.way = *way;
 	rc = ask_all(s, &m, all);
-	if (!rc)
+	if (!rc) {
+		text_clean(all[0].about.name, sizeof(all[0].about.name), "");
+		text_clean(all[0].about.dev, sizeof(all[0].about.dev), "");
 		*ret = all[0].about;
+	}
 	return rc;
 }
 

@@ -5,21 +5,24 @@
 #include <dirent.h>
 #include <errno.h>
 #include <glob.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "tools/child.h"
+#include "tools/text.h"
 
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
 
-enum { REPORT_VERSION = 1, ANSWER_S = 3, ANSWER_MAX = 256 << 20, PLACES = 64 };
+enum { REPORT_VERSION = 1, ANSWER_S = 3, ANSWER_MAX = 64 << 20, PLACES = 64 };
 
 /* --- where they are ------------------------------------------------------------------------ */
 
@@ -217,7 +220,10 @@ static bool is_stopped(pid_t pid)
 
 static void no_answer(const struct process *p, char err[PROCESS_ERR])
 {
-	if (errno == ECONNREFUSED || errno == ENOENT)
+	if (errno == ESRCH)
+		snprintf(err, PROCESS_ERR, "another process listens at the socket of process %d "
+			 "[no-process]", (int)p->pid);
+	else if (errno == ECONNREFUSED || errno == ENOENT)
 		snprintf(err, PROCESS_ERR, "process %d has ended, or has closed what it had of "
 			 "Braid [no-process]", (int)p->pid);
 	else if (errno == EACCES || errno == EPERM)
@@ -233,23 +239,47 @@ static void no_answer(const struct process *p, char err[PROCESS_ERR])
 			 (int)p->pid, strerror(errno));
 }
 
-/* Who listens there is the directory's owner. */
+/*
+ * Who listens there is the directory's owner, and the process that the socket is named after, by
+ * its number in its own PID namespace; 0 is that of a process that is not to be seen from here.
+ */
 static bool is_its_own(int fd, const struct process *p)
 {
 	struct ucred who;
 	socklen_t len = sizeof(who);
+	char pid[32], name[32];
 
 	errno = EPERM;
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) && who.uid == p->uid;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) || who.uid != p->uid)
+		return false;
+	snprintf(pid, sizeof(pid), "%d", (int)who.pid);
+	own_name(pid, name, sizeof(name));
+	errno = ESRCH;
+	return who.pid == 0 || who.pid == p->pid || atoi(name) == p->pid;
 }
 
-static char *read_all(int fd, size_t *ret_len)
+/* Until fd can be read, or the time for the whole answer is over: false, and EAGAIN. */
+static bool wait_for(int fd, short events, long long end_ms)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+	long long now;
+
+	while ((now = child_now()) < end_ms) {
+		if (poll(&p, 1, (int)(end_ms - now)) > 0)
+			return true;
+	}
+	errno = EAGAIN;
+	return false;
+}
+
+static char *read_all(int fd, long long end_ms, size_t *ret_len)
 {
 	size_t room = 64 << 10, len = 0;
 	char *text = malloc(room), *more;
 	ssize_t n = 0;
 
-	while (text && (n = read(fd, text + len, room - len - 1)) > 0) {
+	while (text && (n = -1, wait_for(fd, POLLIN, end_ms)) &&
+	       (n = read(fd, text + len, room - len - 1)) > 0) {
 		len += (size_t)n;
 		if (len < room - 1)
 			continue;
@@ -270,20 +300,29 @@ static char *read_all(int fd, size_t *ret_len)
 	return NULL;
 }
 
+/* A listener whose queue is full says EAGAIN at once, and poll() knows nothing of it. */
+static bool connected(int fd, const struct sockaddr_un *sa, long long end_ms)
+{
+	while (connect(fd, (const struct sockaddr *)sa, sizeof(*sa)) != 0) {
+		if (errno != EAGAIN || child_now() >= end_ms)
+			return false;
+		usleep(10000);
+	}
+	return true;
+}
+
 char *process_ask(const struct process *p, const char *word, size_t *ret_len, char err[PROCESS_ERR])
 {
-	const struct timeval limit = { .tv_sec = ANSWER_S };
+	long long end_ms = child_now() + ANSWER_S * 1000;
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	char *text = NULL, line[32];
 	int n = snprintf(line, sizeof(line), "%s\n", word);
 
 	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", p->path);
-	if (fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) &&
-	    !setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) &&
-	    !connect(fd, (struct sockaddr *)&sa, sizeof(sa)) && is_its_own(fd, p) &&
+	if (fd >= 0 && connected(fd, &sa, end_ms) && is_its_own(fd, p) &&
 	    send(fd, line, (size_t)n, MSG_NOSIGNAL) == n)
-		text = read_all(fd, ret_len);
+		text = read_all(fd, end_ms, ret_len);
 	if (!text)
 		no_answer(p, err);
 	if (fd >= 0)
@@ -332,10 +371,7 @@ const char *report_text(const json_t *o, const char *key)
 	char *t = text[turn++ % 16];
 
 	snprintf(t, sizeof(text[0]), "%s", s ? s : "");
-	for (char *p = t; *p; p++) {
-		if (*p < ' ' || *p > '~')
-			*p = '?';
-	}
+	text_clean(t, sizeof(text[0]), "");
 	return t;
 }
 

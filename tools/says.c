@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/text.h"
+
 static const char *const level_names[LEVELS] = { "skip", "ok", "note", "warn", "fail" };
 
 const char *level_name(enum level level)
@@ -32,9 +34,7 @@ void says_new(struct says *s)
 void says_line(char *ret, const char *fmt, va_list ap)
 {
 	vsnprintf(ret, SAYS_LINE, fmt, ap);
-	for (; *ret; ret++)
-		if ((unsigned char)*ret < ' ' || *ret == 127)
-			*ret = '?';
+	text_clean(ret, SAYS_LINE, "");
 }
 
 void says_add(struct says *s, enum level level, const char *fmt, va_list ap)

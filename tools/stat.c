@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <string.h>
 
 #include "tools/cmd.h"
@@ -87,11 +88,33 @@ const char *stat_command(pid_t pid)
 		name[strcspn(name, "\n")] = 0;
 	if (f)
 		fclose(f);
-	for (char *p = name; *p; p++) {
-		if (*p < ' ' || *p > '~')
-			*p = '?';
-	}
+	text_clean(name, sizeof(name), "");
 	return name;
+}
+
+/* Users of whom a process was silent: theirs are not waited for again, or they could hold us. */
+struct silent {
+	size_t n;
+	uid_t uid[64];
+};
+
+static bool is_silent(const struct silent *s, uid_t uid)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		if (s->uid[i] == uid)
+			return true;
+	}
+	return s->n == sizeof(s->uid) / sizeof(s->uid[0]);
+}
+
+static json_t *report_of(const struct process *p, struct silent *s)
+{
+	char err[PROCESS_ERR] = "";
+	json_t *o = is_silent(s, p->uid) ? NULL : process_report(p, "stat", err);
+
+	if (!o && strstr(err, "[process-silent]") && p->uid != geteuid())
+		s->uid[s->n++] = p->uid;
+	return o;
 }
 
 /* One line each; those that have just ended are passed over. */
@@ -99,12 +122,12 @@ static int list(const char *dir)
 {
 	static struct process p[PROCESSES_MAX];
 	size_t n = process_list(dir, p, PROCESSES_MAX);
-	char err[PROCESS_ERR];
+	struct silent silent = { .n = 0 };
 
 	puts("    PID  command          links  lanes up  outstanding   oldest       sent  "
 	     "received");
 	for (size_t i = 0; i < n; i++) {
-		json_t *o = process_report(&p[i], "stat", err);
+		json_t *o = report_of(&p[i], &silent);
 		struct report_sums s;
 		char lanes[32];
 
@@ -135,12 +158,14 @@ int stat_show(const char *prog, const char *dir, const char *pid, const char *wo
 		o = process_report(&p, word, err);
 	else
 		text = process_ask(&p, word, &len, err);
+	if (text)
+		text_clean(text, len + 1, "\n");
 	if (!o && !text)
 		return opt_error(prog, "%s", err);
 	if (print)
 		print(o);
 	else
-		fwrite(text, 1, len, stdout);
+		fputs(text, stdout);
 	json_decref(o);
 	free(text);
 	return 0;

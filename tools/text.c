@@ -2,6 +2,7 @@
 /* text.c - see text.h. */
 #include "tools/text.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,4 +48,47 @@ const char *text_of(const json_t *o, const char *key)
 	const char *s = json_string_value(json_object_get(o, key));
 
 	return s ? s : "";
+}
+
+/* Bytes of the UTF-8 character there, and which it is; 0: it is none. */
+static size_t utf8(const unsigned char *s, unsigned *ret)
+{
+	static const unsigned least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	size_t n = *s < 0x80 ? 1 : *s >= 0xf0 ? 4 : *s >= 0xe0 ? 3 : 2;
+
+	if (*s >= 0xf8 || (*s >= 0x80 && *s < 0xc0))
+		return 0;
+	*ret = n == 1 ? *s : *s & (0x7fu >> n);
+	for (size_t i = 1; i < n; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+		*ret = *ret << 6 | (s[i] & 0x3fu);
+	}
+	return *ret < least[n] || *ret > 0x10ffff || (*ret >= 0xd800 && *ret < 0xe000) ? 0 : n;
+}
+
+/* Control characters, and those that turn the direction or end a line (UAX #9, UAX #14). */
+static bool is_unfit(unsigned c)
+{
+	return c < ' ' || (c >= 0x7f && c < 0xa0) || c == 0x200e || c == 0x200f ||
+	       (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+}
+
+void text_clean(char *text, size_t n, const char *keep)
+{
+	unsigned char *s = (unsigned char *)text;
+
+	text[n - 1] = 0;
+	while (*s) {
+		unsigned c = 0;
+		size_t len = utf8(s, &c);
+
+		if (len && (!is_unfit(c) || (c < ' ' && strchr(keep, (int)c)))) {
+			s += len;
+			continue;
+		}
+		*s++ = '?';
+		for (; len > 1; len--)
+			*s++ = '?';
+	}
 }

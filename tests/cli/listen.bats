@@ -184,6 +184,37 @@ for i in range(3):
 	wait $fake
 }
 
+# What a peer says goes to a terminal, a log or a report.
+@test "a peer can't write to the terminal" {
+	cat >"$tmp/peer.py" <<-'PYTHON'
+		import hashlib, os, socket, struct, sys
+		l = socket.socket()
+		l.bind(("127.0.0.1", 0))
+		l.listen()
+		print(l.getsockname()[1], flush=True)
+		c = l.accept()[0]
+		nonce = os.urandom(32)
+		c.sendall(b"braid k1" + nonce)
+		said = c.recv(72, socket.MSG_WAITALL)
+		K = hashlib.blake2b(sys.argv[1].encode(), digest_size=32).digest()
+		status = b"\1" + bytes(7)
+		mac = hashlib.blake2b(b"braid perf serve\0" + nonce + said[8:40] + status, key=K,
+		                      digest_size=32).digest()
+		c.sendall(b"braid k1" + status + mac)
+		m = bytearray(c.recv(536, socket.MSG_WAITALL))
+		struct.pack_into("<i", m, 8, -5)
+		text = "z\u00fcrich \033[2J\033]0;title\007 \x7f".encode() + b"\x9b1m\xff" + b"A" * 500
+		m[56:] = text[:480]
+		c.sendall(m)
+		c.recv(1)
+	PYTHON
+	timeout 60 python3 "$tmp/peer.py" $key >"$tmp/port" 3>&- &
+	until [ -s "$tmp/port" ]; do sleep 0.02; done
+	BRAID_PERF_KEY=$key bad 'zürich ?[2J?]0;title? ??1m?AAA' "$braid" perf --plugin "$plugin" \
+		--connect 127.0.0.1:"$(cat "$tmp/port")"
+	[ -z "$(tr -d '\n' <<<"$stderr" | LC_ALL=C grep -a '[[:cntrl:]]')" ]
+}
+
 @test "200 idle strangers shut out nobody, and do not end --once" {
 	BRAID_PERF_KEY=$key listener perf --once
 	stranger '

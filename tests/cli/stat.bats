@@ -42,20 +42,22 @@ job()
 	done
 }
 
-# Who answers any question to this shell's PID with $1, once; wait for $! to end it.
+# A process, $who, that answers any question with $1, once; wait for it to end it.
 says()
 {
-	rm -f "$dir/$$"
 	python3 -c '
 import os, socket, sys
 s = socket.socket(socket.AF_UNIX)
-s.bind(sys.argv[1] + ".new")
+name = "%s/%d" % (sys.argv[1], os.getpid())
+s.bind(name + ".new")
 s.listen()
-os.rename(sys.argv[1] + ".new", sys.argv[1])
+os.rename(name + ".new", name)
 c = s.accept()[0]
 c.recv(16)
-c.send(sys.argv[2].encode())' "$dir/$$" "$1" 3>&- &
-	until [ -S "$dir/$$" ]; do sleep 0.02; done
+c.send(os.fsencode(sys.argv[2]))
+os.unlink(name)' "$dir" "$1" 3>&- &
+	who=$!
+	until [ -S "$dir/$who" ]; do sleep 0.02; done
 }
 
 # Status 2, one line on stderr that has $1 in it, nothing on stdout.
@@ -196,8 +198,8 @@ job2()
 	for said in '{"braid_report":2}' '{"braid_report":1' 'x' '[]'; do
 		says "$said"
 		case $said in
-		*2*) bad "has a newer Braid (report 2; this command knows 1)" stat $$ ;;
-		*) bad "is no report of Braid's" stat $$ ;;
+		*2*) bad "has a newer Braid (report 2; this command knows 1)" stat $who ;;
+		*) bad "is no report of Braid's" stat $who ;;
 		esac
 		wait $!
 	done
@@ -206,9 +208,43 @@ job2()
 @test "what another process says can't write to the terminal" {
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	says '{"braid_report":1,"host":"\u001b[31mred","links":[{"peer":"\u001b[2J"}]}'
-	run -0 "$braid" dump $$
+	run -0 "$braid" dump $who
 	[[ $output == *"on ?[31mred"* ]]
 	[[ $output != *$'\e'* ]]
+	says '{"braid_report":1,"host":"z\u00fcrich\u009b2J\u202ex"}'
+	run -0 "$braid" dump $who
+	[[ $output == *"on zürich??2J???x,"* ]]
+	says $'# TYPE \e[2J\n\xff\n# EOF\n'
+	run -0 "$braid" stat --metrics $who
+	[ "$output" = $'# TYPE ?[2J\n?\n# EOF' ]
+}
+
+# One byte every now and then, for ever.
+@test "a process that answers by single bytes holds up nobody" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	timeout 100 python3 -c '
+import os, socket, sys, time
+s = socket.socket(socket.AF_UNIX)
+s.bind("%s/%d" % (sys.argv[1], os.getpid()))
+s.listen()
+c = s.accept()[0]
+while True:
+    c.send(b" ")
+    time.sleep(0.5)' "$dir" 3>&- &
+	sleep 1
+	slow=$(basename "$dir"/[0-9]*)
+	SECONDS=0
+	bad "does not answer within 3 s" stat "$slow"
+	[ $SECONDS -lt 15 ]
+	kill "$slow"
+}
+
+@test "a socket of another process is not believed" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	says '{"braid_report":1,"host":"somewhere"}'
+	mv "$dir/$who" "$dir/$$"
+	bad "another process listens at the socket of process $$" stat $$
+	kill $who
 }
 
 @test "colours are for terminals, and not if NO_COLOR is set" {

@@ -23,6 +23,7 @@
 
 #include "tools/perf.h"
 #include "tools/raw.h"
+#include "tools/text.h"
 #include "tools/validate/validate.h"
 
 enum { SLOWEST = 32000 };		/* bytes in a millisecond, looked at as well */
@@ -442,6 +443,7 @@ bool far_answer(struct validate *v, struct order *ret, int ms)
 			return true;
 		gone(v);
 	}
+	text_clean(ret->text, sizeof(ret->text), "");
 	if (ret->magic != MAGIC)
 		FAIL("the peer is of another version");
 	if (ret->status)

@@ -31,9 +31,10 @@ enum {
 	EAGER_SPREAD_MAX = 16 << 10,	/* largest eager message with several lanes */
 };
 
-static struct braid_send *send_slot(struct braid_comm *c, uint32_t seq)
+/* NULL: no send of that number, modulo BRAID_SLOTS, is open. */
+static struct braid_send *send_slot(const struct braid_comm *c, uint32_t seq)
 {
-	return &c->send[seq % BRAID_SLOTS];
+	return c->send[seq % BRAID_SLOTS];
 }
 
 /* Only the thread that makes the comm's data calls says so. */
@@ -42,9 +43,10 @@ static bool is_busy(const atomic_bool *slot)
 	return atomic_load_explicit(slot, memory_order_relaxed);
 }
 
-static struct braid_recv *recv_slot(struct braid_comm *c, uint32_t rseq)
+/* NULL: no receive of that number, modulo BRAID_SLOTS, is open. */
+static struct braid_recv *recv_slot(const struct braid_comm *c, uint32_t rseq)
 {
-	return &c->recv[rseq % BRAID_SLOTS];
+	return c->recv[rseq % BRAID_SLOTS];
 }
 
 /* --- windows: a floor for each comm, the rest shared by the link --------------------------- */
@@ -86,6 +88,11 @@ static void window_give(uint64_t *own, uint64_t *shared, uint64_t size)
 
 /* --- a comm -------------------------------------------------------------------------------- */
 
+static size_t entry_size(bool sender)
+{
+	return sender ? sizeof(struct braid_send) : sizeof(struct braid_recv);
+}
+
 struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sender)
 {
 	struct braid_comm *c = calloc(1, sizeof(*c));
@@ -93,16 +100,7 @@ struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sen
 
 	if (!c)
 		return NULL;
-	if (sender) {
-		c->send = calloc(BRAID_SLOTS, sizeof(*c->send));
-		c->credit = calloc(BRAID_SLOTS, sizeof(*c->credit));
-	} else {
-		c->recv = calloc(BRAID_SLOTS, sizeof(*c->recv));
-	}
-	if (sender ? !c->send || !c->credit : !c->recv) {
-		free(c->send);
-		free(c->credit);
-		free(c->recv);
+	if (!braid_slab_grow(&c->slab, entry_size(sender))) {
 		free(c);
 		return NULL;
 	}
@@ -116,15 +114,6 @@ struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sen
 	braid_list_init(&c->ctx_node);
 	braid_list_init(&c->mrs);
 	braid_list_init(&c->flushes);
-	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
-		if (sender) {
-			braid_list_init(&c->send[i].node);
-			braid_list_init(&c->credit[i].node);
-			c->send[i].req.comm = c;
-		} else {
-			c->recv[i].req.comm = c;
-		}
-	}
 	c->hash_next = *bucket;
 	*bucket = c;
 	braid_list_add_tail(&link->comms, &c->node);
@@ -170,9 +159,8 @@ void braid_comm_free(struct braid_comm *c)
 	braid_list_del(&c->news_node);
 	braid_list_del(&c->node);
 	link->ncomms--;
-	free(c->send);
-	free(c->credit);
-	free(c->recv);
+	braid_slab_end(&c->slab);
+	braid_slab_end(&c->credit_slab);
 	free(c);
 }
 
@@ -287,6 +275,13 @@ static struct braid_credit *credit_find(struct braid_comm *c, int32_t tag)
 	return NULL;
 }
 
+static void credit_free(struct braid_comm *c, struct braid_credit *cr)
+{
+	c->credited[cr->rseq % BRAID_SLOTS / 64] &= ~(1ull << cr->rseq % 64);
+	braid_list_del(&cr->node);
+	braid_slab_put(&c->credit_slab, cr, sizeof(*cr));
+}
+
 static void send_met(struct braid_comm *c, struct braid_send *s)
 {
 	if (s->await == BRAID_AWAIT_EAGER)
@@ -378,8 +373,6 @@ static void send_start(struct braid_comm *c, struct braid_send *s)
 	struct braid_credit *cr = credit_find(c, s->tag);
 
 	if (cr) {
-		cr->used = true;
-		braid_list_del(&cr->node);
 		if (s->size > cr->room)
 			comm_oversize(c, s->size, cr->room, s->tag);
 		else if (is_small(c, s->size, s->mr) && may_fly(braid_link_home(c->link), s->size))
@@ -388,6 +381,7 @@ static void send_start(struct braid_comm *c, struct braid_send *s)
 			send_to_credit(c, s, cr->rseq, &cr->to);
 			braid_send_say_start(s);	/* there is room, as the caller knows */
 		}
+		credit_free(c, cr);
 	} else if (is_small(c, s->size, s->mr) &&
 		   window_take(&c->eager_out, &c->link->shared_out, c->link->tx_window, s->size)) {
 		s->await = BRAID_AWAIT_EAGER;
@@ -433,44 +427,77 @@ static bool send_ahead(const struct braid_comm *c, const void *data, uint64_t si
 	       braid_tx_lead(home, c->id, c->next_seq, data, (uint32_t)size);
 }
 
-/*
- * The comm has failed, and NCCL was not told yet.  It expects its post to be taken, and the error
- * from test(): no byte of this one moves.
- */
-static BRAID_COLD void send_in_vain(struct braid_comm *c, struct braid_send *s)
+/* An entry for the next send; NULL: none now.  Those that test() has finished are free again. */
+static struct braid_send *send_new(struct braid_comm *c)
 {
-	c->next_seq++;
-	s->req.n = 1;
-	atomic_store(&s->req.done, false);
-	braid_hint(&s->busy, true);
+	struct braid_send *s;
+
+	for (; c->first != c->oldest_await; c->first++) {
+		s = send_slot(c, c->first);
+		if (is_busy(&s->busy))
+			break;
+		c->send[c->first % BRAID_SLOTS] = NULL;
+		braid_slab_put(&c->slab, s, sizeof(*s));
+	}
+	return send_slot(c, c->next_seq) ? NULL : braid_slab_get(&c->slab, sizeof(*s));
 }
 
-static int isend_locked(struct braid_comm *c, struct braid_send *s, const void *data, uint64_t size,
-			int32_t tag, struct braid_mr *mr)
+/*
+ * A request of a comm that has failed, before test() has returned the error: NCCL expects that its
+ * post is taken.  It has no number, and no byte of it moves.  NULL: not now.
+ */
+static BRAID_COLD struct braid_req *req_in_vain(struct braid_comm *c, unsigned n)
+{
+	struct braid_req *req;
+
+	if (c->in_vain >= BRAID_SLOTS)
+		return NULL;
+	req = braid_slab_get(&c->slab, entry_size(c->sender));	/* either entry begins with it */
+	if (!req)
+		return NULL;
+	c->in_vain++;
+	req->comm = c;
+	req->n = (uint8_t)n;
+	atomic_store(&req->done, false);
+	return req;
+}
+
+static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
+			struct braid_mr *mr, struct braid_req **ret)
 {
 	struct braid_link *link = c->link;
+	struct braid_send *s;
 	bool now;
 
 	if (c->peer_closed)
 		comm_orphaned(c);
 	if (atomic_load_explicit(&c->err, memory_order_relaxed)) {
-		send_in_vain(c, s);
+		*ret = req_in_vain(c, 1);
 		return 0;
 	}
 	if (link->urgent)
 		braid_link_tell(link);
-	if (!send_ahead(c, data, size, tag, mr) &&
-	    !braid_txq_room(&braid_link_home(link)->tx, size <= BRAID_COPY_MAX ? size : 0))
+	s = send_new(c);
+	if (!s)
 		return -EAGAIN;
+	if (!send_ahead(c, data, size, tag, mr) &&
+	    !braid_txq_room(&braid_link_home(link)->tx, size <= BRAID_COPY_MAX ? size : 0)) {
+		braid_slab_put(&c->slab, s, sizeof(*s));
+		return -EAGAIN;
+	}
+	*ret = &s->req;
+	s->req.comm = c;
 	s->req.n = 1;
 	atomic_store_explicit(&s->req.done, false, memory_order_relaxed);
 	braid_hint(&s->busy, true);
+	braid_list_init(&s->node);
 	s->at_ns = braid_view_now(link);
 	s->await = BRAID_MET;
+	s->seq = c->next_seq++;
+	c->send[s->seq % BRAID_SLOTS] = s;
 	s->data = data;
 	s->size = size;
 	s->cut = 0;
-	s->seq = c->next_seq++;
 	s->tag = tag;
 	s->same_tag = tag == c->last_tag;
 	c->last_tag = tag;
@@ -494,18 +521,15 @@ static int isend_locked(struct braid_comm *c, struct braid_send *s, const void *
 int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
 		     struct braid_mr *mr, struct braid_req **ret)
 {
-	struct braid_send *s = send_slot(c, c->next_seq);
 	int err = atomic_load_explicit(&c->err, memory_order_acquire);
 
 	*ret = NULL;
 	if (err && c->reported)
 		return err;
-	if (!is_busy(&s->busy) && braid_trylock(&c->link->lock)) {
-		err = s->await == BRAID_MET || err ? isend_locked(c, s, data, size, tag, mr) :
-						     -EAGAIN;
+	if (braid_trylock(&c->link->lock)) {
+		err = isend_locked(c, data, size, tag, mr, ret);
 		braid_unlock(&c->link->lock);
 		if (!err) {
-			*ret = &s->req;
 			braid_link_touch(c->link);
 			return 0;
 		}
@@ -718,6 +742,34 @@ static void recv_post(struct braid_comm *c, struct braid_recv *e)
 		c->plain = true;
 }
 
+/* The next n receives have entries; false: not now.  Those that test() has finished are free. */
+static bool recv_new(struct braid_comm *c, unsigned n)
+{
+	struct braid_recv *e;
+
+	for (; c->first != c->oldest_rseq; c->first++) {
+		e = recv_slot(c, c->first);
+		if (is_busy(&e->busy))
+			break;
+		c->recv[c->first % BRAID_SLOTS] = NULL;
+		braid_slab_put(&c->slab, e, sizeof(*e));
+	}
+	if (c->next_rseq + n - c->first > BRAID_SLOTS)
+		return false;
+	for (unsigned i = 0; i < n; i++) {
+		e = braid_slab_get(&c->slab, sizeof(*e));
+		while (!e && i--) {
+			braid_slab_put(&c->slab, recv_slot(c, c->next_rseq + i), sizeof(*e));
+			c->recv[(c->next_rseq + i) % BRAID_SLOTS] = NULL;
+		}
+		if (!e)
+			return false;
+		e->req.comm = c;
+		c->recv[(c->next_rseq + i) % BRAID_SLOTS] = e;
+	}
+	return true;
+}
+
 static void irecv_locked(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,
 			 const int *tags, struct braid_mr *const *mrs)
 {
@@ -748,17 +800,6 @@ static void irecv_locked(struct braid_comm *c, unsigned n, void *const *data, co
 	}
 }
 
-/* As send_in_vain(). */
-static BRAID_COLD void recv_in_vain(struct braid_comm *c, unsigned n)
-{
-	struct braid_recv *head = recv_slot(c, c->next_rseq);
-
-	c->next_rseq += n;
-	head->req.n = (uint8_t)n;
-	atomic_store(&head->req.done, false);
-	braid_hint(&head->busy, true);
-}
-
 int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,
 		     const int *tags, struct braid_mr *const *mrs, struct braid_req **ret)
 {
@@ -767,17 +808,14 @@ int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const 
 	*ret = NULL;
 	if (err && c->reported)
 		return err;
-	for (unsigned i = 0; i < n; i++) {
-		if (is_busy(&recv_slot(c, c->next_rseq + i)->busy))
-			return 0;
-	}
 	if (!braid_trylock(&c->link->lock))
 		return 0;
-	*ret = &recv_slot(c, c->next_rseq)->req;
-	if (err)
-		recv_in_vain(c, n);
-	else
+	if (err) {
+		*ret = req_in_vain(c, n);
+	} else if (recv_new(c, n)) {
+		*ret = &recv_slot(c, c->next_rseq)->req;
 		irecv_locked(c, n, data, sizes, tags, mrs);
+	}
 	braid_unlock(&c->link->lock);
 	braid_link_touch(c->link);
 	return 0;
@@ -894,8 +932,8 @@ bool braid_comm_tell(struct braid_comm *c)
 
 static bool unfinished(const struct braid_comm *c)
 {
-	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
-		if (c->sender ? c->send[i].parts : c->recv[i].posted)
+	for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
+		if (c->sender ? send_slot(c, q)->parts : recv_slot(c, q)->posted)
 			return true;
 	}
 	return false;
@@ -1008,7 +1046,7 @@ static int begin_eager(struct braid_lane *lane, struct braid_comm *c)
 		return -EBADMSG;
 	if (h->flags & BRAID_FLAG_CREDITED) {
 		e = recv_slot(c, h->rseq);
-		if (!e->posted || e->matched || !e->credited || e->rseq != h->rseq ||
+		if (!e || !e->posted || e->matched || !e->credited || e->rseq != h->rseq ||
 		    e->tag != h->tag || h->size > e->room)
 			return -EBADMSG;
 	} else {
@@ -1091,7 +1129,7 @@ static int begin_start(struct braid_lane *lane, struct braid_comm *c)
 	if (drains(c))
 		return 0;
 	e = recv_slot(c, h->rseq);
-	if (!e->posted || !e->credited || e->started || e->rseq != h->rseq ||
+	if (!e || !e->posted || !e->credited || e->started || e->rseq != h->rseq ||
 	    e->tag != h->tag || h->size > e->room || !size_fits(e, h->size))
 		return -EBADMSG;
 	if (e->wanted ? e->mseq != h->seq || e->size != h->size :
@@ -1123,7 +1161,7 @@ static bool chunk_begins(struct braid_recv *e, const struct braid_hdr *h)
 /* It is of the message that this receive has, or may have; its number is another matter. */
 static bool chunk_fits(const struct braid_recv *e, const struct braid_hdr *h)
 {
-	return e->posted && e->credited && e->rseq == h->rseq && h->size <= e->room &&
+	return e && e->posted && e->credited && e->rseq == h->rseq && h->size <= e->room &&
 	       (!e->matched || e->wanted || e->started) &&
 	       (e->matched ? e->size == h->size : size_fits(e, h->size)) &&
 	       (!(h->flags & BRAID_FLAG_PLACED) || e->placed) && h->len <= h->size - e->begun;
@@ -1155,7 +1193,7 @@ char *braid_comm_rx_place(const struct braid_lane *lane, const struct braid_hdr 
 	if (h->type != BRAID_F_CHUNK || !c || c->sender || drains(c))
 		return NULL;
 	e = recv_slot(c, h->rseq);
-	*ret_gpu = is_gpu(e) ? e->mr : NULL;
+	*ret_gpu = e && is_gpu(e) ? e->mr : NULL;
 	return chunk_fits(e, h) && is_chunk_new(e, h->n) && (!*ret_gpu || lane->gpu) ?
 		       e->data + h->offset : NULL;
 }
@@ -1177,7 +1215,7 @@ int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned sl
 	if (drains(c))
 		return 0;
 	e = recv_slot(c, slot);
-	if (!e->posted || !e->placed)
+	if (!e || !e->posted || !e->placed)
 		return -EBADMSG;
 	if (whole) {			/* as if it had been said */
 		h->rseq = e->rseq;
@@ -1274,9 +1312,12 @@ static int end_credit(struct braid_lane *lane)
 			send_to_credit(c, s, h->rseq, &to);
 		return 0;
 	}
-	cr = &c->credit[h->rseq % BRAID_SLOTS];
-	if (!braid_list_empty(&cr->node))
+	if (c->credited[h->rseq % BRAID_SLOTS / 64] >> h->rseq % 64 & 1)
 		return -EBADMSG;	/* more credits than a comm has receives */
+	cr = braid_slab_get(&c->credit_slab, sizeof(*cr));
+	if (!cr)
+		return -ENOMEM;
+	c->credited[h->rseq % BRAID_SLOTS / 64] |= 1ull << h->rseq % 64;
 	cr->rseq = h->rseq;
 	cr->tag = h->tag;
 	cr->room = h->size;
@@ -1294,7 +1335,7 @@ static int begin_retire(struct braid_lane *lane, struct braid_comm *c)
 	for (uint32_t q = h->seq; q != h->seq + h->n; q++) {
 		struct braid_send *s = send_slot(c, q);
 
-		if (s->seq != q || s->await != BRAID_AWAIT_EAGER)
+		if (!s || s->seq != q || s->await != BRAID_AWAIT_EAGER)
 			return -EBADMSG;
 		send_met(c, s);
 	}
@@ -1362,9 +1403,9 @@ static bool is_untaken(const struct braid_send *s)
  */
 static bool orphans(const struct braid_comm *c)
 {
-	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
-		if (c->sender ? is_untaken(&c->send[i]) :
-				c->recv[i].posted && !is_copied(c, &c->recv[i]))
+	for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
+		if (c->sender ? is_untaken(send_slot(c, q)) :
+				recv_slot(c, q)->posted && !is_copied(c, recv_slot(c, q)))
 			return true;
 	}
 	return false;
@@ -1491,6 +1532,8 @@ void braid_comm_finish(struct braid_req *req, int *sizes)
 	for (uint32_t r = end - req->n; r != end; r++) {
 		struct braid_recv *e = recv_slot(c, r);
 
+		if (!e)
+			return;		/* it was finished before */
 		if (sizes)
 			*sizes++ = as_int(e->size);
 		count_done(c, e->size);
@@ -1566,9 +1609,9 @@ bool braid_comm_waits(struct braid_comm *c, struct braid_waiting *ret)
 
 static bool uses(const struct braid_comm *c, const struct braid_mr *mr)
 {
-	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
-		if (c->sender ? c->send[i].parts && c->send[i].mr == mr :
-				c->recv[i].posted && c->recv[i].mr == mr)
+	for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
+		if (c->sender ? send_slot(c, q)->parts && send_slot(c, q)->mr == mr :
+				recv_slot(c, q)->posted && recv_slot(c, q)->mr == mr)
 			return true;
 	}
 	return false;
@@ -1591,22 +1634,25 @@ static bool is_sending(const struct braid_lane *lane, const struct braid_comm *c
 static void forget_sends(struct braid_comm *c)
 {
 	braid_link_revoke(c->link, is_sending, c);
-	for (unsigned i = 0; i < BRAID_SLOTS; i++)
-		braid_list_del(&c->send[i].node);
+	for (uint32_t q = c->first; q != c->next_seq; q++)
+		braid_list_del(&send_slot(c, q)->node);
 	for (unsigned i = 0; i < c->link->nlanes; i++) {
 		if (braid_tx_release(c->link->lane[i], c))
 			braid_link_down(c->link, -ENOMEM, "out of memory [no-memory]");
 	}
-	for (unsigned i = 0; i < BRAID_SLOTS; i++)
-		c->send[i].parts = 0;
+	for (uint32_t q = c->first; q != c->next_seq; q++)
+		send_slot(c, q)->parts = 0;
 }
 
 static void forget_recvs(struct braid_comm *c)
 {
 	bool placed = false;
 
-	for (unsigned i = 0; i < BRAID_SLOTS; i++)
-		placed |= c->recv[i].posted && c->recv[i].credited && c->recv[i].placed;
+	for (uint32_t q = c->first; q != c->next_rseq; q++) {
+		const struct braid_recv *e = recv_slot(c, q);
+
+		placed |= e->posted && e->credited && e->placed;
+	}
 	if (placed)
 		braid_link_revoke(c->link, NULL, c);
 	if (c->link->again.kind && c->link->again.hdr.comm == c->id)
@@ -1627,8 +1673,8 @@ static void forget_recvs(struct braid_comm *c)
 		free(lane->rx_stage);
 		lane->rx_stage = NULL;
 	}
-	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
-		struct braid_recv *e = &c->recv[i];
+	for (uint32_t q = c->first; q != c->next_rseq; q++) {
+		struct braid_recv *e = recv_slot(c, q);
 
 		if (e->posted && e->started && c->link->spread)
 			c->link->spread--;

@@ -28,6 +28,7 @@
 #include "core/dev.h"
 #include "core/gpucopy.h"
 #include "core/list.h"
+#include "core/slab.h"
 #include "core/transport.h"
 #include "core/wire.h"
 
@@ -137,7 +138,6 @@ struct braid_credit {
 	int32_t tag;
 	uint64_t room;
 	struct braid_place to;
-	bool used;			/* node is in comm->credits */
 };
 
 enum braid_why {			/* why the peer ended a comm; core/why.h */
@@ -167,17 +167,28 @@ struct braid_comm {
 	struct braid_traffic done;	/* until close, when its device has it */
 	int32_t last_tag;		/* of the last message, sent or begun to arrive */
 
+	/*
+	 * Requests by number, modulo BRAID_SLOTS: those from first to next have an entry, the
+	 * others NULL.  Entries go back to the slab in the order of their numbers.
+	 */
+	union {
+		struct braid_send *send[BRAID_SLOTS];
+		struct braid_recv *recv[BRAID_SLOTS];
+	};
+	struct braid_slab slab;
+	uint32_t first;
+	unsigned in_vain;		/* requests that were posted after it had failed */
+
 	/* sender */
-	struct braid_send *send;
 	uint32_t next_seq, oldest_await;
 	struct braid_list credits;
-	struct braid_credit *credit;	/* by rseq */
+	struct braid_slab credit_slab;
+	uint64_t credited[BRAID_SLOTS / 64];	/* receives whose credit waits, by number */
 	uint64_t eager_out;		/* window cost of messages that have met nothing yet */
 	uint64_t flush_epoch;		/* link->isend_epoch at the last fruitless test */
 	unsigned burst;			/* 1 + fruitless tests since an isend was held back */
 
 	/* receiver */
-	struct braid_recv *recv;
 	uint32_t next_rseq, oldest_rseq;	/* entries in [oldest, next) may be unmatched */
 	uint32_t rx_seq;		/* next message number */
 	struct braid_list ums;		/* in order of arrival */
@@ -204,6 +215,12 @@ struct braid_comm {
 /* Both with the link's lock held; the id is fresh. */
 struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sender);
 void braid_comm_free(struct braid_comm *c);
+
+/* The number of the next request; those from c->first to it have entries. */
+static inline uint32_t braid_comm_next(const struct braid_comm *c)
+{
+	return c->sender ? c->next_seq : c->next_rseq;
+}
 
 /* One that was just opened by the peer finds no place here: freed once that is told. */
 

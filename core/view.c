@@ -151,18 +151,20 @@ static void view_comm(const struct braid_comm *c, uint64_t now, struct braid_vie
 	if (c->closed)
 		return;
 	add(&view->open[c->sender], &c->done);
-	for (unsigned i = 0; i < BRAID_SLOTS; i++) {
+	for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
+		const struct braid_send *s = c->sender ? c->send[q % BRAID_SLOTS] : NULL;
+		const struct braid_recv *e = c->sender ? NULL : c->recv[q % BRAID_SLOTS];
 		struct braid_view_message m = {
 			.comm = c->id, .sender = c->sender, .failed = failed,
 		};
 
-		if (c->sender ? !c->send[i].busy : !c->recv[i].busy)
+		if (s ? !s->busy : !e->busy)
 			continue;
-		if (c->sender)
-			view_send(c->link, view, &c->send[i], &m);
+		if (s)
+			view_send(c->link, view, s, &m);
 		else
-			view_recv(&c->recv[i], &m);
-		m.age_ns = since(c->sender ? c->send[i].at_ns : c->recv[i].at_ns, now);
+			view_recv(e, &m);
+		m.age_ns = since(s ? s->at_ns : e->at_ns, now);
 		view->outstanding[c->sender]++;
 		if (m.age_ns > view->oldest_ns)
 			view->oldest_ns = m.age_ns;

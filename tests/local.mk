@@ -33,6 +33,7 @@ unit_tests = \
 	tests/unit/test_param \
 	tests/unit/test_path \
 	tests/unit/test_pool \
+	tests/unit/test_slab \
 	tests/unit/test_smc \
 	tests/unit/test_stream \
 	tests/unit/test_view \

@@ -686,11 +686,11 @@ void null_dump(const struct null_pair *p)
 		}
 		braid_list_for(c, &link->comms, node) {
 			fprintf(stderr, "  comm %u\n", c->id);
-			for (unsigned i = 0; i < BRAID_SLOTS; i++) {
+			for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
 				if (c->sender)
-					dump_send(&c->send[i]);
+					dump_send(c->send[q % BRAID_SLOTS]);
 				else
-					dump_recv(&c->recv[i]);
+					dump_recv(c->recv[q % BRAID_SLOTS]);
 			}
 		}
 	}

@@ -1767,11 +1767,11 @@ static void the_place_of_a_chunk_is_told_while_its_receive_waits(void **state)
 	assert_null(place_at(B, &h));	/* no such comm */
 	h.comm -= 2;
 	assert_null(place_at(A, &h));	/* who sends receives nothing */
-	cr->recv[1].mr = &gpu;
+	cr->recv[1]->mr = &gpu;
 	assert_null(place_at(B, &h));	/* it comes here first */
 	p.end[B]->lane[0]->gpu = true;
 	assert_ptr_equal(place_at(B, &h), to + 500);
-	cr->recv[1].mr = NULL;
+	cr->recv[1]->mr = NULL;
 	braid_comm_fail(cr, -EIO);
 	assert_null(place_at(B, &h));
 }

@@ -190,9 +190,9 @@ static void grow_old(void)
 	for (unsigned i = 0; i < w.nflows; i++) {
 		struct flow *f = &w.flow[i];
 
-		f->send->next_seq = f->send->oldest_await = f->recv->rx_seq =
+		f->send->next_seq = f->send->first = f->send->oldest_await = f->recv->rx_seq =
 			(uint32_t)-(int)below(30);
-		f->recv->next_rseq = f->recv->oldest_rseq = (uint32_t)-(int)below(30);
+		f->recv->next_rseq = f->recv->first = f->recv->oldest_rseq = (uint32_t)-(int)below(30);
 	}
 }
 

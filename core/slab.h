@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * slab.h - entries of one size, such as a comm's requests, as many as were in use at once.
+ *
+ * A comm may have 256 requests open and seldom has more than 32, so room for all of them would be
+ * most of its memory and of the time that making it takes.  Entries come in blocks from the pool
+ * (core/pool.h).  Their addresses never change; the one given back last is the next one taken,
+ * because it is still in the cache.
+ */
+#ifndef BRAID_CORE_SLAB_H
+#define BRAID_CORE_SLAB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct braid_slab {			/* all zero: empty */
+	void *free;			/* entries; the last word of each points to the next one */
+	void *blocks;
+};
+
+enum { BRAID_SLAB_BLOCK = 4096 };	/* bytes, of which a block's link takes 16 */
+
+/*
+ * One more block of entries of `size` bytes, a multiple of 8, zeroed; false: out of memory.  All
+ * calls for a slab name the same size.
+ */
+bool braid_slab_grow(struct braid_slab *s, size_t size);
+void braid_slab_end(struct braid_slab *s);	/* all entries are gone */
+
+static inline void **braid_slab_next(void *entry, size_t size)
+{
+	return (void **)(void *)((char *)entry + size - sizeof(void *));
+}
+
+/* NULL: out of memory.  Its last word is undefined, the rest zero or as its last user left it. */
+static inline void *braid_slab_get(struct braid_slab *s, size_t size)
+{
+	void *e;
+
+	if (!s->free && !braid_slab_grow(s, size))
+		return NULL;
+	e = s->free;
+	s->free = *braid_slab_next(e, size);
+	return e;
+}
+
+static inline void braid_slab_put(struct braid_slab *s, void *entry, size_t size)
+{
+	*braid_slab_next(entry, size) = s->free;
+	s->free = entry;
+}
+
+#endif

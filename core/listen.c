@@ -22,6 +22,7 @@ enum {
 	BACKLOG = 1024,
 	READY_MAX = 1024,		/* comms opened and not accepted, per listen */
 	PAUSE_MS = 100,			/* out of descriptors: nothing is accepted for so long */
+	POLL_LINKS = 8,			/* that one accept() moves */
 };
 
 struct braid_port {			/* a device's listening socket */
@@ -354,7 +355,7 @@ int braid_listen_offer(struct braid_comm *c, const struct braid_open *open)
 	return err;
 }
 
-struct braid_comm *braid_listen_accept(struct braid_listen *l)
+static struct braid_comm *listen_take(struct braid_listen *l)
 {
 	struct braid_comm *c = NULL;
 
@@ -369,6 +370,38 @@ struct braid_comm *braid_listen_accept(struct braid_listen *l)
 	return c;
 }
 
+/* Move some links of the listen's device; the next call goes on after them. */
+static void links_poll(struct braid_listen *l)
+{
+	struct braid_link *link = NULL;
+	unsigned n = 0;
+
+	while ((link = braid_links_next(link))) {
+		if (link->number <= l->polled || link->key.dev != l->dev ||
+		    atomic_load(&link->state) != BRAID_LINK_UP)
+			continue;
+		if (n++ == POLL_LINKS) {
+			braid_links_leave(link);
+			return;
+		}
+		l->polled = link->number;
+		braid_link_progress(link, NULL, NULL);
+		if (atomic_load_explicit(&link->urgent, memory_order_relaxed))
+			braid_link_tidy(link);
+	}
+	l->polled = 0;
+}
+
+struct braid_comm *braid_listen_accept(struct braid_listen *l)
+{
+	struct braid_comm *c = listen_take(l);
+
+	if (c)
+		return c;
+	links_poll(l);
+	return listen_take(l);
+}
+
 void braid_listen_close(struct braid_listen *l)
 {
 	struct braid_comm *c;
@@ -377,7 +410,7 @@ void braid_listen_close(struct braid_listen *l)
 	braid_list_del(&l->node);
 	nlistens--;
 	braid_unlock(&lock);
-	while ((c = braid_listen_accept(l)))
+	while ((c = listen_take(l)))
 		braid_comm_close(c);
 	braid_auth_wipe(l->token, sizeof(l->token));
 	free(l);

@@ -274,6 +274,13 @@ struct braid_link *braid_links_next(struct braid_link *link)
 	return link;
 }
 
+void braid_links_leave(struct braid_link *link)
+{
+	braid_lock_wait(&svc.links_lock);
+	link->looks--;
+	braid_unlock(&svc.links_lock);
+}
+
 struct braid_link *braid_link_find(const struct braid_link_key *key, bool pending)
 {
 	struct braid_link *link;

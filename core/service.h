@@ -24,6 +24,7 @@ struct braid_listen {
 	struct braid_dev *dev;
 	struct braid_list ready;	/* comms that the peer has opened, oldest first */
 	unsigned nready;
+	uint32_t polled;		/* accept() moved the links up to that number */
 	void *ctx;
 	struct braid_list ctx_node;
 };
@@ -50,12 +51,16 @@ void braid_service_put(void);
  * ends.  The one that is returned is not freed before it is given back here.
  */
 struct braid_link *braid_links_next(struct braid_link *link);
+void braid_links_leave(struct braid_link *link);	/* no further: gives back the last one */
 /* The devices that ever had a link, at most `max`; they stay. */
 unsigned braid_links_devices(const struct braid_dev **ret, unsigned max);
 
 /* A listen on a device, ready for peers on return; the handle is 128 bytes for them. */
 int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **ret);
-/* The oldest comm that a peer has opened here, or NULL: none yet. */
+/*
+ * The oldest comm that a peer has opened here, or NULL: none yet.  Reads what came on the links of
+ * its device, and answers it, rather than wait until the service thread is scheduled.
+ */
 struct braid_comm *braid_listen_accept(struct braid_listen *l);
 /* Comms that were opened and never accepted are closed. */
 void braid_listen_close(struct braid_listen *l);

@@ -2,18 +2,24 @@
 /*
  * test_pool.c - links outlive their comms, and comms between the same two processes share one.
  *
- * What is promised: the second comm and the thousandth take no new descriptor and a fraction of
- * the first one's time; an idle link holds at most 64 KiB of memory; idle links are bounded in
- * number; sharing can be turned off.
+ * What is promised: the second comm and the thousandth take no new descriptor, at most 16 KiB at
+ * each end and a fraction of the first one's time, and wait for no thread of ours; an idle link
+ * holds at most 64 KiB of memory; idle links are bounded in number; sharing can be turned off.
  */
 #include "tests/abi/abi.h"
 
+#include <dirent.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-enum { COMMS = 1000, PEERS = 128, IDLE_MAX = 64 << 10 };
+enum { COMMS = 1000, PEERS = 128, IDLE_MAX = 64 << 10, COMM_MAX = 16 << 10 };
 
 static bool any_stream(int fd)
 {
@@ -28,6 +34,12 @@ static void no_latecomers(void)
 	setenv("BRAID_STAT", "0", 1);
 }
 
+/* What malloc() has given this process; 0 where a sanitizer has its own. */
+static size_t heap(void)
+{
+	return mallinfo2().uordblks + mallinfo2().hblkhd;
+}
+
 /* -- one after another ------------------------------------------------------------------------ */
 
 static void taker(struct abi *t, int fd)
@@ -35,12 +47,16 @@ static void taker(struct abi *t, int fd)
 	static void *recv[COMMS];
 	struct net *net = abi_up(t);
 	unsigned fds = 0;
+	size_t bytes = 0;
 
 	for (int i = 0; i < COMMS; i++) {
 		recv[i] = recv_from(net, fd);
-		if (!i)
-			fds = count_fds();
+		if (i)
+			continue;
+		fds = count_fds();
+		bytes = heap();
 	}
+	TRUE(heap() <= bytes + (size_t)COMMS * COMM_MAX);
 	WAIT_FOR(count_fds() <= fds);	/* some may be on their way out */
 	recv_one(net, recv[0], 1000, 1);
 	recv_one(net, recv[COMMS - 1], 1000, 2);
@@ -65,6 +81,7 @@ static void thousand(struct abi *t)
 	struct peer peer;
 	struct net *net;
 	unsigned fds = 0;
+	size_t bytes = 0;
 
 	no_latecomers();
 	peer = peer_start(t, taker);
@@ -76,18 +93,23 @@ static void thousand(struct abi *t)
 		us[i] = now_us();
 		WAIT_FOR(connect_step(net, handle, &send[i]));
 		us[i] = now_us() - us[i];
-		if (!i)
-			fds = count_fds();
+		if (i)
+			continue;
+		fds = count_fds();
+		bytes = heap();
 	}
+	bytes = heap() - bytes;
+	TRUE(bytes <= (size_t)COMMS * COMM_MAX);
 	WAIT_FOR(count_fds() <= fds);
 	first = us[0];
 	qsort(us + 1, COMMS - 1, sizeof(us[0]), by_value);
 	tenth = us[COMMS / 10];
 	printf("v%d: the first of %d connects took %llu us, of the others a tenth at most %llu us "
-	       "(%.3f of it, promised 0.2), half %llu, the longest %llu; no descriptor more\n",
+	       "(%.3f of it, promised 0.2), half %llu, the longest %llu; no descriptor more, "
+	       "%zu bytes each\n",
 	       t->abi, COMMS, (unsigned long long)first, (unsigned long long)tenth,
 	       (double)tenth / (double)first, (unsigned long long)us[COMMS / 2],
-	       (unsigned long long)us[COMMS - 1]);
+	       (unsigned long long)us[COMMS - 1], bytes / (COMMS - 1));
 	/* Ten times the promise.  Most wait for a CPU where others want it too, the first may not. */
 	TRUE(tenth <= 2 * first);
 	send_one(net, send[0], 1000, 1);
@@ -97,6 +119,127 @@ static void thousand(struct abi *t)
 	meet(peer.fd);
 	abi_down(net);
 	peer_join(&peer);
+}
+
+/* -- by the calling threads alone ------------------------------------------------------------- */
+
+/* The thread of that name of a process, or 0. */
+static pid_t thread_named(pid_t pid, const char *name)
+{
+	char path[64], text[32];
+	struct dirent *d;
+	pid_t found = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	while (dir && !found && (d = readdir(dir))) {
+		int tid = atoi(d->d_name);
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid, tid);
+		f = fopen(path, "r");
+		if (f && fgets(text, sizeof(text), f)) {
+			text[strcspn(text, "\n")] = '\0';
+			found = strcmp(text, name) ? 0 : tid;
+		}
+		if (f)
+			fclose(f);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* In a call of the kernel's it holds no lock. */
+static bool is_waiting(pid_t tid)
+{
+	char path[64];
+	long nr = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/syscall", (int)tid);
+	f = fopen(path, "r");
+	if (f && fscanf(f, "%ld", &nr) != 1)
+		nr = -1;
+	if (f)
+		fclose(f);
+	return nr == SYS_epoll_wait || nr == SYS_epoll_pwait;
+}
+
+/* Stop the service thread of a process while it waits; false: that is not allowed here. */
+static bool freeze(pid_t pid)
+{
+	pid_t tid = thread_named(pid, "braid-service");
+
+	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL))
+		return false;
+	for (;;) {
+		if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) || waitpid(tid, NULL, __WALL) != tid)
+			return false;
+		if (is_waiting(tid))
+			return true;
+		ptrace(PTRACE_CONT, tid, NULL, NULL);
+		usleep(1000);
+	}
+}
+
+/* Says whether it could stop the service threads of two processes, and lets go when it ends. */
+static void jailer(struct abi *t, int fd)
+{
+	pid_t pid[2];
+	bool frozen;
+
+	(void)t;
+	take(fd, pid, sizeof(pid));
+	frozen = freeze(pid[0]) && freeze(pid[1]);
+	give(fd, &frozen, sizeof(frozen));
+	meet(fd);
+}
+
+static void second_taker(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *recv[2];
+
+	recv[0] = recv_from(net, fd);
+	meet(fd);			/* now the service threads stand still */
+	recv[1] = recv_from(net, fd);
+	meet(fd);			/* and now they go on */
+	recv_one(net, recv[1], 1000, 5);
+	for (int i = 0; i < 2; i++)
+		OK(net_close_recv(net, recv[i]));
+	meet(fd);
+	abi_down(net);
+}
+
+static void second_alone(struct abi *t)
+{
+	struct peer guard, peer;
+	struct net *net;
+	void *send[2];
+	bool frozen;
+
+	no_latecomers();
+	peer = peer_start(t, second_taker);
+	guard = peer_start(t, jailer);
+	net = abi_up(t);
+	send[0] = send_to(net, peer.fd);
+	give(guard.fd, (pid_t[]){ getpid(), peer.pid }, 2 * sizeof(pid_t));
+	take(guard.fd, &frozen, sizeof(frozen));
+	meet(peer.fd);
+	send[1] = send_to(net, peer.fd);
+	meet(guard.fd);
+	peer_join(&guard);
+	meet(peer.fd);
+	send_one(net, send[1], 1000, 5);
+	for (int i = 0; i < 2; i++)
+		OK(net_close_send(net, send[i]));
+	meet(peer.fd);
+	abi_down(net);
+	peer_join(&peer);
+	if (!frozen)
+		skip_because("no thread of another process may be stopped here (ptrace)");
 }
 
 /* -- many peers ------------------------------------------------------------------------------- */
@@ -267,6 +410,7 @@ static void unshared(struct abi *t)
 
 static const struct abi_case cases[] = {
 	CASE("the thousandth comm takes no descriptor, and less time than the first", thousand, ONCE),
+	CASE("a further comm is made by the calling threads alone", second_alone, ONCE),
 	CASE("idle links of 128 peers hold at most 64 KiB each", idle_links, ONCE),
 	CASE("idle links are bounded in number", bounded, ONCE),
 	CASE("a link that was idle for long serves the next comm", long_idle, ONCE),

@@ -266,7 +266,7 @@ unit_tests += tests/unit/test_fake
 tests_unit_test_fake_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_unit_test_fake_LDFLAGS = $(AM_LDFLAGS) -no-install
 tests_unit_test_fake_LDADD = tests/fake/librdmacm.la tests/fake/libibverbs.la $(CMOCKA_LIBS)
-rdma_abi_tests = tests/abi/test_rdma tests/abi/test_slow_nic tests/abi/test_words
+rdma_abi_tests = tests/abi/test_ports tests/abi/test_rdma tests/abi/test_slow_nic tests/abi/test_words
 tests_abi_test_rdma_SOURCES = tests/abi/test_rdma.c tests/abi/nics.c tests/abi/nics.h
 tests_abi_test_slow_nic_SOURCES = tests/abi/test_slow_nic.c tests/abi/nics.c tests/abi/nics.h
 # A GPU that exists in memory only, as libcuda.so.1 in tests/fakecuda/.libs (its ctl.h).
@@ -464,11 +464,11 @@ check-device: all
 		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS=tests/rdma/device.sh
 
 # What has threads, for ThreadSanitizer; but test_order looks on while the plugin writes, as a GPU
-# would, and that is a data race; what test_rdma and test_gpu look at is written by a NIC, which is
+# would, and that is a data race; what test_ports, test_rdma and test_gpu look at is written by a NIC, which is
 # one as well.
 check-threads: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS \
-		TESTS='$(filter-out tests/abi/test_order tests/abi/test_rdma tests/abi/test_gpu,$(unit_tests) $(abi_tests))'
+		TESTS='$(filter-out tests/abi/test_order tests/abi/test_ports tests/abi/test_rdma tests/abi/test_gpu,$(unit_tests) $(abi_tests))'
 
 # make check-valgrind VALGRIND_TESTS='tests/abi/test_x' for another choice.
 # test_copy single-steps a child, which valgrind can't.

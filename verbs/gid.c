@@ -41,7 +41,7 @@ static bool is_zero(const uint8_t *raw)
 	return !memcmp(raw, zero, sizeof(zero));
 }
 
-static bool is_addr(const uint8_t *raw, const struct sockaddr *sa)
+bool braid_gid_is_addr(const uint8_t *raw, const struct sockaddr *sa)
 {
 	if (sa->sa_family == AF_INET)
 		return is_v4(raw) &&
@@ -102,13 +102,17 @@ static int score(const struct braid_gid *g, const struct sockaddr *addr, unsigne
 	}
 	if (wished && is_wanted(g->raw, wish))
 		more = 10;
-	if (g->ifindex && g->ifindex != ifindex && more && wish->has_range)
+	if ((g->foreign || (g->ifindex && g->ifindex != ifindex)) && more && wish->has_range)
 		return more;
+	if (g->foreign) {
+		*why = "not an address of this network namespace";
+		return 0;
+	}
 	if (g->ifindex && g->ifindex != ifindex) {
 		*why = "another interface's";
 		return 0;
 	}
-	if (is_addr(g->raw, addr)) {
+	if (braid_gid_is_addr(g->raw, addr)) {
 		*why = "not of the family or range that is asked for";
 		return more + 5;
 	}

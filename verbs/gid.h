@@ -22,6 +22,7 @@ struct braid_gid {
 	unsigned index;			/* in the port's table */
 	unsigned ifindex;		/* of the interface whose address it is; 0: not in our
 					 * network namespace, or the kernel does not tell */
+	bool foreign;			/* no interface of our network namespace has that address */
 	enum braid_gid_type type;
 };
 
@@ -48,6 +49,9 @@ int braid_gid_wish_parse(int family, const char *range, struct braid_gid_wish *r
 int braid_gid_choose(const struct braid_gid *table, unsigned n, enum braid_gid_type type,
 		     const struct sockaddr *addr, unsigned ifindex, int forced,
 		     const struct braid_gid_wish *wish, char *why, size_t len);
+
+/* Is it that IP address? */
+bool braid_gid_is_addr(const uint8_t *raw, const struct sockaddr *sa);
 
 /* "RoCE v2", and an address as people write it. */
 const char *braid_gid_type_name(enum braid_gid_type type);

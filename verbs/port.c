@@ -51,55 +51,6 @@ static int lane_mbps(unsigned speed)
 	return 0;
 }
 
-static bool gid_from_sysfs(const struct braid_port *p, unsigned i, struct braid_gid *g)
-{
-	char path[IBV_SYSFS_PATH_MAX + 64], text[64] = "";
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/ports/%u/gid_attrs/types/%u", p->ctx->device->ibdev_path,
-		 p->num, i);
-	f = fopen(path, "re");
-	if (!f || !fgets(text, sizeof(text), f))
-		text[0] = '\0';
-	if (f)
-		fclose(f);
-	g->type = strstr(text, "v2") ? BRAID_GID_ROCE_V2 :
-		  text[0] ? BRAID_GID_ROCE_V1 : BRAID_GID_IB;
-	return text[0];
-}
-
-unsigned braid_port_gids(const struct braid_port *p, struct braid_gid *ret, unsigned max)
-{
-	struct ibv_port_attr attr = { 0 };
-	unsigned n = 0;
-
-	if (braid_ibv.query_port(p->ctx, p->num, &attr))
-		return 0;
-	for (unsigned i = 0; i < (unsigned)attr.gid_tbl_len && n < max; i++) {
-		struct braid_gid g = { .index = i };
-		struct ibv_gid_entry e = { 0 };
-		union ibv_gid gid;
-
-		if (braid_ibv.query_gid_ex) {
-			/* Entries of other namespaces, and holes, are errors. */
-			if (braid_ibv.query_gid_ex(p->ctx, p->num, i, &e, 0, sizeof(e)))
-				continue;
-			memcpy(g.raw, e.gid.raw, sizeof(g.raw));
-			g.type = e.gid_type == IBV_GID_TYPE_ROCE_V2 ? BRAID_GID_ROCE_V2 :
-				 e.gid_type == IBV_GID_TYPE_ROCE_V1 ? BRAID_GID_ROCE_V1 :
-								      BRAID_GID_IB;
-			g.ifindex = e.ndev_ifindex;
-		} else {
-			if (braid_ibv.query_gid(p->ctx, p->num, (int)i, &gid) ||
-			    (p->fabric == BRAID_FABRIC_ROCE && !gid_from_sysfs(p, i, &g)))
-				continue;
-			memcpy(g.raw, gid.raw, sizeof(g.raw));
-		}
-		ret[n++] = g;
-	}
-	return n;
-}
-
 /* --- which device it belongs to ------------------------------------------------------------ */
 
 static struct braid_dev *dev_of_gids(const struct braid_port *p, struct braid_dev *table,
@@ -115,7 +66,7 @@ static struct braid_dev *dev_of_gids(const struct braid_port *p, struct braid_de
 
 			braid_gid_text(gids[i].raw, text, sizeof(text));
 			snprintf(addr, sizeof(addr), "%s", table[k].addr);
-			if (!table[k].port[BRAID_TRANSPORT_VERBS] &&
+			if (!table[k].port[BRAID_TRANSPORT_VERBS] && !gids[i].foreign &&
 			    (gids[i].ifindex ? gids[i].ifindex == net->ifindex :
 					       !strcmp(addr, text)))
 				return &table[k];

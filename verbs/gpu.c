@@ -64,7 +64,7 @@ static void loop_run(struct braid_job *job)
 	struct braid_port *p = braid_container(job, struct braid_port, make_loop);
 
 	p->loop_new = NULL;
-	p->loop_err = braid_wire_loop(p, p->loop_dev, &p->loop_new);
+	p->loop_err = braid_wire_loop(p, p->loop_dev, &p->loop_new, NULL);
 	atomic_store(&p->loop_made, true);
 }
 

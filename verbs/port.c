@@ -114,12 +114,45 @@ static void give(struct braid_port *p, struct braid_dev *dev, int16_t rail, int1
 
 /* --- finding them -------------------------------------------------------------------------- */
 
-static void note(char *why, size_t len, const char *name, const char *text)
-{
-	size_t at = strlen(why);
+struct notes {				/* why ports are not used, in one line */
+	char *text;
+	size_t len;
+	char device[IBV_SYSFS_NAME_MAX], why[256];	/* ports in a row have the same reason */
+	unsigned first, last;		/* 0: none */
+};
 
-	if (at + 1 < len)
-		snprintf(why + at, len - at, "%s%s %s", at ? "; " : "", name, text);
+static void note(struct notes *s, const char *name, const char *text)
+{
+	size_t at = strlen(s->text);
+
+	if (at + 1 < s->len)
+		snprintf(s->text + at, s->len - at, "%s%s %s", at ? "; " : "", name, text);
+}
+
+static void note_row(struct notes *s)
+{
+	char name[BRAID_PORT_NAME + 8];
+
+	if (!s->first)
+		return;
+	snprintf(name, sizeof(name), s->last > s->first ? "%s:%u-%u" : "%s:%u", s->device, s->first,
+		 s->last);
+	note(s, name, s->why);
+	s->first = 0;
+}
+
+static void note_port(struct notes *s, const char *device, unsigned num, const char *text)
+{
+	bool row = s->first && s->last + 1 == num && !strcmp(s->device, device) &&
+		   !strcmp(s->why, text);
+
+	if (!row)
+		note_row(s);
+	if (!row)
+		s->first = num;
+	s->last = num;
+	snprintf(s->device, sizeof(s->device), "%s", device);
+	snprintf(s->why, sizeof(s->why), "%s", text);
 }
 
 /* Limits that would bite later: is there room for one lane at all?  Else why not. */
@@ -161,6 +194,24 @@ static void tell_room(struct braid_dev *dev, const struct braid_port *p, int max
 		   braid_srq_wanted(p) ? "; receives are shared" : "");
 }
 
+/* Can the partition key be had that was asked for?  Else why not. */
+static const char *pkey_missing(const struct braid_port *p, unsigned entries)
+{
+	static char why[160];
+	int index = (int)braid_param.ib_pkey;
+	__be16 key = 0;
+
+	if (p->fabric == BRAID_FABRIC_IWARP || (!index && !entries) ||
+	    ((unsigned)index < entries && !braid_ibv.query_pkey(p->ctx, p->num, index, &key) && key))
+		return NULL;
+	snprintf(why, sizeof(why), "is not used: partition key index %d is not in the port's "
+		 "table, or empty (%u entries); BRAID_IB_PKEY or NCCL_IB_PKEY asks for it", index,
+		 entries);
+	if (index)
+		braid_warn("port %s %s [no-pkey]", p->name, why);
+	return why;
+}
+
 static const char *port_fill(struct braid_port *p)
 {
 	struct ibv_port_attr attr = { 0 };
@@ -178,7 +229,7 @@ static const char *port_fill(struct braid_port *p)
 	p->lid = attr.lid;
 	p->speed_mbps = lane_mbps(attr.active_speed) * lanes_of(attr.active_width);
 	p->pkey_index = (uint16_t)braid_param.ib_pkey;
-	return NULL;
+	return pkey_missing(p, attr.pkey_tbl_len);
 }
 
 /* Descriptors of the library's that a forked child must not keep. */
@@ -237,67 +288,92 @@ static struct braid_dev *place(struct braid_port *p, struct braid_dev *table, un
 	}
 }
 
-static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsigned *count,
-			 unsigned max, char *why, size_t len)
+/* The port, which now has its device; or NULL with why not. */
+static struct braid_port *port_open(struct ibv_context *ctx, uint8_t num,
+				    const struct ibv_device_attr *attr, struct braid_dev *table,
+				    unsigned *count, unsigned max, struct braid_dev **ret_dev,
+				    const char **why)
 {
+	struct braid_port *p = port_new(ctx, num, why);
+	unsigned before = *count;
+
+	*ret_dev = p ? place(p, table, count, max, why) : NULL;
+	if (*ret_dev) {
+		p->siw = attr->vendor_id == VENDOR_SIW;
+		p->pd = braid_ibv.alloc_pd(p->ctx);
+		*why = p->pd ? port_room(p, attr) : "can't have a protection domain";
+	}
+	if (*ret_dev && !*why)
+		return p;
+	*count = before;
+	if (p && p->pd)
+		braid_ibv.dealloc_pd(p->pd);
+	if (p)
+		braid_cm_forget(p);
+	free(p);
+	return NULL;
+}
+
+static void port_use(struct braid_port *p, struct braid_dev *dev,
+		     const struct ibv_device_attr *attr, struct notes *notes)
+{
+	char why[160];
+
+	p->srq_max = braid_ibv.create_srq && braid_ibv.destroy_srq && attr->max_srq > 0 ?
+			     (unsigned)attr->max_srq_wr : 0;
+	tell_room(dev, p, attr->max_mr);
+	p->imm = p->fabric != BRAID_FABRIC_IWARP &&
+		 braid_wire_proves_imm(p, dev, why, sizeof(why));
+	if (!p->imm && p->fabric != BRAID_FABRIC_IWARP)
+		note_port(notes, p->ctx->device->name, p->num, why);
+	p->next = ports;
+	ports = p;
+}
+
+/* EFA and usNIC have none: their transport is one of its own. */
+static bool has_rc(const struct ibv_device *dev)
+{
+	return dev->transport_type == IBV_TRANSPORT_IB ||
+	       dev->transport_type == IBV_TRANSPORT_IWARP;
+}
+
+static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsigned *count,
+			 unsigned max, struct notes *notes)
+{
+	char variable[BRAID_PARAM_VARIABLE], left_out[BRAID_PARAM_VARIABLE + 32];
+	const char *name = ctx->device->name;
 	struct ibv_device_attr attr = { 0 };
 	unsigned used = 0;
 
 	if (braid_ibv.query_device(ctx, &attr)) {
-		note(why, len, ctx->device->name, "can't be queried");
+		note(notes, name, "can't be queried");
 		return 0;
 	}
-	for (uint8_t num = 1; num <= attr.phys_port_cnt; num++) {
-		const char *reason = NULL;
-		unsigned before = *count;
-		struct braid_port *p;
-		struct braid_dev *dev = NULL;
-		char name[BRAID_PORT_NAME], variable[BRAID_PARAM_VARIABLE];
-		char left_out[BRAID_PARAM_VARIABLE + 32];
+	snprintf(left_out, sizeof(left_out), "is left out by %s",
+		 braid_param_variable("ib_hca", variable));
+	for (unsigned num = 1; num <= attr.phys_port_cnt; num++) {
+		const char *reason = left_out;
+		struct braid_port *p = NULL;
+		struct braid_dev *dev;
 		int16_t rail, plane;
 
-		snprintf(name, sizeof(name), "%s:%u", ctx->device->name, num);
-		if (!braid_hca_takes(ctx, num, &rail, &plane)) {
-			snprintf(left_out, sizeof(left_out), "is left out by %s",
-				 braid_param_variable("ib_hca", variable));
-			note(why, len, name, left_out);
-			continue;
-		}
-		p = port_new(ctx, num, &reason);
-		if (p)
-			dev = place(p, table, count, max, &reason);
-		if (dev) {
-			p->siw = attr.vendor_id == VENDOR_SIW;
-			p->pd = braid_ibv.alloc_pd(p->ctx);
-			reason = p->pd ? port_room(p, &attr) : "can't have a protection domain";
-		}
-		if (!dev || reason) {
-			note(why, len, name, reason);
-			*count = before;
-			if (p && p->pd)
-				braid_ibv.dealloc_pd(p->pd);
-			if (p)
-				braid_cm_forget(p);
-			free(p);
+		if (braid_hca_takes(ctx, num, &rail, &plane))
+			p = port_open(ctx, (uint8_t)num, &attr, table, count, max, &dev, &reason);
+		if (!p) {
+			note_port(notes, name, num, reason);
 			continue;
 		}
 		give(p, dev, rail, plane);
-		p->srq_max = braid_ibv.create_srq && braid_ibv.destroy_srq && attr.max_srq > 0 ?
-				     (unsigned)attr.max_srq_wr : 0;
-		tell_room(dev, p, attr.max_mr);
-		p->imm = p->fabric != BRAID_FABRIC_IWARP && braid_wire_proves_imm(p, dev);
-		if (!p->imm && p->fabric != BRAID_FABRIC_IWARP)
-			note(why, len, name, "shows no immediate data: each write is followed by "
-			     "a message");
-		p->next = ports;
-		ports = p;
+		port_use(p, dev, &attr, notes);
 		used += p->ctx == ctx;
 	}
+	note_row(notes);
 	return used;
 }
 
 int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len)
 {
+	struct notes notes = { .text = why, .len = len };
 	struct ibv_device **list;
 	int n = 0;
 
@@ -311,17 +387,23 @@ int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, cha
 		return 0;
 	list = braid_ibv.get_device_list(&n);
 	if (!list || !n)
-		note(why, len, "libibverbs", "knows no RDMA device");
+		note(&notes, "libibverbs", "knows no RDMA device");
 	braid_hca_begin();
 	for (int i = 0; list && i < n; i++) {
-		struct ibv_context *ctx = braid_ibv.open_device(list[i]);
+		struct ibv_context *ctx;
 
+		if (!has_rc(list[i])) {
+			note(&notes, list[i]->name, "has no RC queue pairs, which verbs needs: its "
+			     "transport is neither InfiniBand, RoCE nor iWARP (EFA is such a one)");
+			continue;
+		}
+		ctx = braid_ibv.open_device(list[i]);
 		if (!ctx) {
-			note(why, len, list[i]->name, strerror(errno));
+			note(&notes, list[i]->name, strerror(errno));
 			continue;
 		}
 		braid_port_adopt(ctx);
-		if (!ports_of(ctx, table, count, max, why, len))
+		if (!ports_of(ctx, table, count, max, &notes))
 			device_close(ctx);
 	}
 	braid_hca_end();

@@ -271,6 +271,25 @@ static struct ibv_ah_attr address(const struct braid_wire *w, const struct braid
 	return a;
 }
 
+/*
+ * An address that can't be reached shows here, and not as a timeout.  Some drivers have no address
+ * handles (qedr, mana): then it shows later.
+ */
+static int reach(struct braid_wire *w, struct ibv_ah_attr *a)
+{
+	struct ibv_ah *ah;
+
+	if (!a->is_global)
+		return 0;
+	errno = 0;
+	ah = braid_ibv.create_ah(w->port->pd, a);
+	if (ah)
+		braid_ibv.destroy_ah(ah);
+	if (ah || errno == EOPNOTSUPP || errno == ENOSYS)
+		return 0;
+	return braid_wire_failed(w, "ibv_create_ah", errno ? -errno : -EHOSTUNREACH);
+}
+
 static int to_ready(struct braid_wire *w, const struct braid_wire_blob *peer, int traffic_class)
 {
 	struct ibv_qp_attr r = {
@@ -286,18 +305,11 @@ static int to_ready(struct braid_wire *w, const struct braid_wire_blob *peer, in
 		.rnr_retry = RNR_FOREVER,
 		.sq_psn = w->psn, .max_rd_atomic = 1,
 	};
-	struct ibv_ah *ah = NULL;
 	int err;
 
-	/* An address that can't be reached shows here, and not as a timeout. */
-	if (r.ah_attr.is_global) {
-		errno = 0;
-		ah = braid_ibv.create_ah(w->port->pd, &r.ah_attr);
-		if (!ah)
-			return braid_wire_failed(w, "ibv_create_ah",
-						 errno ? -errno : -EHOSTUNREACH);
-		braid_ibv.destroy_ah(ah);
-	}
+	err = reach(w, &r.ah_attr);
+	if (err)
+		return err;
 	err = -braid_ibv.modify_qp(w->qp, &r, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
 					      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 					      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
@@ -644,13 +656,16 @@ void braid_wire_drop(struct braid_setup *s)
 
 /* --- the port with itself ------------------------------------------------------------------ */
 
-int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wire **ret)
+int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wire **ret,
+		    const char **ret_failed)
 {
 	struct braid_wire_blob b = { 0 };
 	struct braid_wire *w;
 	struct braid_gid g;
 	int err = -EOPNOTSUPP;
 
+	if (ret_failed)
+		*ret_failed = NULL;
 	if (p->fabric == BRAID_FABRIC_IWARP)
 		return err;
 	w = wire_new(p, dev);
@@ -671,6 +686,8 @@ int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wi
 	if (!err)
 		err = to_ready(w, &b, -1);
 	if (err) {
+		if (ret_failed)
+			*ret_failed = w->failed;
 		braid_wire_end(w);
 		return err;
 	}
@@ -688,7 +705,7 @@ static bool is_proof(const struct braid_wire *w, enum ibv_wr_opcode op, const st
 {
 	uint32_t word = PROOF;
 
-	if (!(wc->wc_flags & IBV_WC_WITH_IMM) || be32toh(wc->imm_data) != PROOF)
+	if (!(wc->wc_flags & IBV_WC_WITH_IMM) || wc->byte_len != sizeof(word) || be32toh(wc->imm_data) != PROOF)
 		return false;
 	return op == IBV_WR_SEND_WITH_IMM ?
 		       wc->opcode == IBV_WC_RECV && !memcmp(w->m->slots->rx, &word, sizeof(word)) :
@@ -731,13 +748,19 @@ static bool imm_arrives(struct braid_wire *w, enum ibv_wr_opcode op)
 	return false;
 }
 
-bool braid_wire_proves_imm(struct braid_port *p, struct braid_dev *dev)
+bool braid_wire_proves_imm(struct braid_port *p, struct braid_dev *dev, char *why, size_t len)
 {
+	const char *failed;
 	struct braid_wire *w;
+	int err = braid_wire_loop(p, dev, &w, &failed);
 	bool proven;
 
-	if (braid_wire_loop(p, dev, &w))
+	if (err) {
+		snprintf(why, len, "can't be connected to itself (%s%s%s): each write is followed "
+			 "by a message", failed ? failed : "", failed ? ": " : "", strerror(-err));
 		return false;
+	}
+	snprintf(why, len, "shows no immediate data: each write is followed by a message");
 	proven = imm_arrives(w, IBV_WR_RDMA_WRITE_WITH_IMM) && imm_arrives(w, IBV_WR_SEND_WITH_IMM);
 	braid_wire_end(w);
 	return proven;

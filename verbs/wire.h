@@ -159,10 +159,12 @@ void braid_wire_drop(struct braid_setup *s);
  * Does immediate data arrive, with a write and with a send?  A queue pair to itself tries it, which
  * takes some ms, a second if it does not.  At init; never for iWARP, whose standard writes lack it.
  */
-bool braid_wire_proves_imm(struct braid_port *p, struct braid_dev *dev);
+bool braid_wire_proves_imm(struct braid_port *p, struct braid_dev *dev, char *why, size_t len);
 
-/* A queue pair that is its own peer, and may read what it may write.  Not with iWARP. */
-int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wire **ret);
+/* A queue pair that is its own peer, and may read what it may write.  Not with iWARP.
+ * ret_failed, if not NULL: the call that did, or NULL. */
+int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wire **ret,
+		    const char **ret_failed);
 
 /* The NIC is asked to stop, and no more (core/later.h): nothing is posted or polled from now on. */
 void braid_wire_fence(struct braid_wire *w);

@@ -188,6 +188,47 @@ static void many_ports(struct abi *t)
 	abi_down(net);
 }
 
+/* -- what they can't do ------------------------------------------------------------------- */
+
+static void no_rc(struct abi *t)
+{
+	setenv("BRAID_SOCKET_IFNAME", "lo", 1);
+	over(t, "efa0:efa;nic0:rocev2,netdev=lo", true);
+	must_say("efa0 has no RC queue pairs");
+	must_not_say("subnet manager");
+}
+
+static void no_handles(struct abi *t)
+{
+	over(t, "nic0:rocev2,netdev=lo,ah=0", true);
+	must_not_say("immediate data");
+}
+
+/* What failed is said, and not what may follow from it. */
+static void no_loop(struct abi *t)
+{
+	setenv("BRAID_TEST_FAKE_CTL", "fail 1 ibv_create_ah ETIMEDOUT", 1);
+	over(t, "nic0:rocev2,netdev=lo", true);
+	must_say("nic0:1 can't be connected to itself (ibv_create_ah: Connection timed out)");
+	must_not_say("immediate data");
+}
+
+static void no_pkey(struct abi *t)
+{
+	warns_expected();
+	setenv("BRAID_IB_PKEY", "3", 1);
+	over(t, "nic0:rocev2,netdev=lo", false);
+	must_say("partition key index 3 is not in the port's table");
+	must_not_say("immediate data");
+}
+
+/* A NIC that has immediate data, but can't say how long a write was. */
+static void no_length(struct abi *t)
+{
+	over(t, "nic0:rocev2,netdev=lo,imm=2", true);
+	must_say("nic0:1 shows no immediate data");
+}
+
 /* -- whose addresses ---------------------------------------------------------------------- */
 
 /* In another network namespace there is an interface with lo's index. */
@@ -222,6 +263,11 @@ static void foreign_beside_own(struct abi *t)
 }
 
 static const struct abi_case cases[] = {
+	CASE("a device without RC queue pairs is named as such", no_rc, ONCE),
+	CASE("RoCE: a driver without address handles is used", no_handles, ONCE),
+	CASE("RoCE: a port that can't reach itself says why", no_loop, ONCE),
+	CASE("RoCE: a partition key that is not there is named", no_pkey, ONCE),
+	CASE("RoCE: immediate data without a length is none", no_length, ONCE),
 	CASE("RoCE: an address of another network namespace is not ours", foreign_index, ONCE),
 	CASE("RoCE: nor is an interface of another name", foreign_name, ONCE),
 	CASE("RoCE: one of our name is", own_name, ONCE),

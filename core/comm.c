@@ -859,7 +859,7 @@ static uint32_t place_of(const struct braid_recv *e, uint8_t *payload)
 	uint32_t key[BRAID_PATHS_MAX];
 
 	for (unsigned i = 0; i < n; i++) {
-		if (!mr->key[i].mr)
+		if (!mr->key[i].mr || mr->key[i].sealed)
 			return 0;
 		key[i] = mr->key[i].remote;
 	}

@@ -47,6 +47,7 @@ struct braid_key {			/* what the wire calls a piece of memory */
 	void *mr;
 	uint32_t local, remote;
 	int gpu;			/* whose memory it is; -1: the CPU's, or not known */
+	bool sealed;			/* nobody may write there; `remote` means nothing */
 };
 
 struct braid_mem {			/* of the user */

@@ -537,19 +537,27 @@ struct ibv_mr *braid_port_reg_user(struct braid_port *p, void *data, size_t size
 int braid_port_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret)
 {
 	struct braid_port *p = braid_port_of(dev);
-	struct ibv_mr *mr = braid_port_reg_user(p, data, size,
-						IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	const unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	struct ibv_mr *mr = braid_port_reg_user(p, data, size, access);
+	bool sealed = false;
 	int err;
 
+	/* Some drivers refuse what they don't know, others ignore it. */
+	if (!mr && (errno == EINVAL || errno == EOPNOTSUPP) && braid_port_relaxed())
+		mr = braid_ibv.reg_mr(p->pd, data, size, (int)access);
 	/* Memory that can't be written can still be sent from. */
-	if (!mr)
+	if (!mr && (errno == EFAULT || errno == EACCES || errno == EPERM)) {
 		mr = braid_ibv.reg_mr(p->pd, data, size, 0);
+		sealed = mr;
+	}
 	if (!mr) {
 		err = errno ? -errno : -EIO;
 		tell_no_memory(p, size, err, "messages there are copied");
 		return err == -ENOMEM ? -EAGAIN : err;
 	}
-	*ret = (struct braid_key){ .mr = mr, .local = mr->lkey, .remote = mr->rkey };
+	*ret = (struct braid_key){
+		.mr = mr, .local = mr->lkey, .remote = sealed ? 0 : mr->rkey, .sealed = sealed,
+	};
 	return 0;
 }
 

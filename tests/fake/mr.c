@@ -135,6 +135,16 @@ static bool is_mapped(const uint8_t *addr, size_t len)
 	return true;
 }
 
+/* Does the kernel know how to ask that, and may pages not be written? */
+static bool is_read_only(uint8_t *addr, size_t len)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = (uintptr_t)addr % page;
+	void *at = addr - skip;
+
+	return madvise(at, 1, MADV_POPULATE_WRITE) < 0 && !madvise(at, 1, MADV_POPULATE_READ) &&
+	       madvise(at, skip + len, MADV_POPULATE_WRITE) < 0;
+}
+
 static struct ibv_mr *reg(struct ibv_pd *pd, uint8_t *host, void *addr, size_t len, uint64_t iova,
 			  unsigned access)
 {
@@ -150,7 +160,7 @@ static struct ibv_mr *reg(struct ibv_pd *pd, uint8_t *host, void *addr, size_t l
 	/* IBA: remote write needs local write */
 	if (access & IBV_ACCESS_REMOTE_WRITE && !(access & IBV_ACCESS_LOCAL_WRITE))
 		return NULL;
-	if (!is_mapped(host, len)) {
+	if (!is_mapped(host, len) || (access & IBV_ACCESS_LOCAL_WRITE && is_read_only(host, len))) {
 		errno = EFAULT;
 		return NULL;
 	}

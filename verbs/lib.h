@@ -52,6 +52,9 @@
 #define BRAID_IBV_WANTED(X) \
 	X(struct ibv_srq *, create_srq, (struct ibv_pd *pd, struct ibv_srq_init_attr *attr)) \
 	X(int, destroy_srq, (struct ibv_srq *srq)) \
+	X(int, query_ece, (struct ibv_qp *qp, struct ibv_ece *ece)) \
+	X(int, set_ece, (struct ibv_qp *qp, struct ibv_ece *ece)) \
+	X(int, query_port_speed, (struct ibv_context *ctx, uint32_t port, uint64_t *ret)) \
 	X(enum ibv_fork_status, is_fork_initialized, (void)) \
 	X(struct ibv_mr *, reg_mr_iova2, (struct ibv_pd *pd, void *addr, size_t len, \
 					  uint64_t iova, unsigned access)) \

@@ -25,32 +25,6 @@ enum { VENDOR_SIW = 0x626d74 };		/* as it names itself: no IEEE number, "bmt" */
 static struct braid_log_gate gate_reg, gate_event;
 static struct braid_port *ports;
 
-/* --- what a port is ------------------------------------------------------------------------ */
-
-static int lanes_of(uint8_t width)
-{
-	return width == 1 ? 1 : width == 2 ? 4 : width == 4 ? 8 : width == 8 ? 12 :
-	       width == 16 ? 2 : 1;
-}
-
-/* IBTA PortInfo LinkSpeedActive, in Mbit/s of a lane. */
-static int lane_mbps(unsigned speed)
-{
-	static const struct {
-		unsigned code;
-		int mbps;
-	} rows[] = {
-		{ 1, 2500 }, { 2, 5000 }, { 4, 10000 }, { 8, 10000 }, { 16, 14000 }, { 32, 25000 },
-		{ 64, 50000 }, { 128, 100000 }, { 256, 200000 },
-	};
-
-	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		if (rows[i].code == speed)
-			return rows[i].mbps;
-	}
-	return 0;
-}
-
 /* --- which device it belongs to ------------------------------------------------------------ */
 
 static struct braid_dev *dev_of_gids(const struct braid_port *p, struct braid_dev *table,
@@ -162,10 +136,20 @@ static const char *port_room(struct braid_port *p, const struct ibv_device_attr 
 	struct ibv_mr *mr;
 	char *lane;
 
-	if (dev->max_qp_wr < BRAID_SLOTS_RX || dev->max_cqe < BRAID_SLOTS_RX + BRAID_WR_TX) {
+	p->sq_max = BRAID_WR_TX;
+	if ((unsigned)dev->max_qp_wr < p->sq_max)
+		p->sq_max = (unsigned)dev->max_qp_wr;
+	if ((unsigned)dev->max_cqe < p->sq_max + BRAID_SLOTS_RX)
+		p->sq_max = (unsigned)dev->max_cqe - BRAID_SLOTS_RX;
+	if (dev->max_cqe < BRAID_SLOTS_RX || p->sq_max < BRAID_WR_TX_LEAST) {
 		snprintf(why, sizeof(why), "takes %d work requests a queue pair and %d completions "
 			 "a queue; a lane needs %d and %d", dev->max_qp_wr, dev->max_cqe,
-			 BRAID_SLOTS_RX, BRAID_SLOTS_RX + BRAID_WR_TX);
+			 BRAID_SLOTS_RX, BRAID_SLOTS_RX + BRAID_WR_TX_LEAST);
+		return why;
+	}
+	if (p->max_msg < BRAID_SLOT) {
+		snprintf(why, sizeof(why), "takes messages of at most %u bytes; a lane needs %d",
+			 p->max_msg, BRAID_SLOT);
 		return why;
 	}
 	lane = calloc(BRAID_SLOTS_RX, BRAID_SLOT);
@@ -201,14 +185,14 @@ static const char *pkey_missing(const struct braid_port *p, unsigned entries)
 	int index = (int)braid_param.ib_pkey;
 	__be16 key = 0;
 
-	if (p->fabric == BRAID_FABRIC_IWARP || (!index && !entries) ||
-	    ((unsigned)index < entries && !braid_ibv.query_pkey(p->ctx, p->num, index, &key) && key))
+	if (p->fabric == BRAID_FABRIC_IWARP || !index)
+		return NULL;
+	if ((unsigned)index < entries && !braid_ibv.query_pkey(p->ctx, p->num, index, &key) && key)
 		return NULL;
 	snprintf(why, sizeof(why), "is not used: partition key index %d is not in the port's "
 		 "table, or empty (%u entries); BRAID_IB_PKEY or NCCL_IB_PKEY asks for it", index,
 		 entries);
-	if (index)
-		braid_warn("port %s %s [no-pkey]", p->name, why);
+	braid_warn("port %s %s [no-pkey]", p->name, why);
 	return why;
 }
 
@@ -216,7 +200,7 @@ static const char *port_fill(struct braid_port *p)
 {
 	struct ibv_port_attr attr = { 0 };
 
-	if (braid_ibv.query_port(p->ctx, p->num, &attr))
+	if (braid_port_read(p, &attr))
 		return "can't be queried";
 	if (attr.state != IBV_PORT_ACTIVE)
 		return "is not active";
@@ -225,9 +209,7 @@ static const char *port_fill(struct braid_port *p)
 								 BRAID_FABRIC_IB;
 	if (p->fabric == BRAID_FABRIC_IB && !attr.lid)
 		return "has no LID: is a subnet manager running?";
-	p->mtu = attr.active_mtu;
-	p->lid = attr.lid;
-	p->speed_mbps = lane_mbps(attr.active_speed) * lanes_of(attr.active_width);
+	p->max_msg = attr.max_msg_sz ? attr.max_msg_sz : UINT32_MAX;
 	p->pkey_index = (uint16_t)braid_param.ib_pkey;
 	return pkey_missing(p, attr.pkey_tbl_len);
 }
@@ -428,18 +410,34 @@ static void qp_ended(const struct ibv_qp *qp)
 		atomic_store(&w->broken, true);
 }
 
+/* Nothing more is heard of what the queue pair has done. */
+static void cq_ended(const struct ibv_cq *cq)
+{
+	struct braid_wire *w = cq->cq_context;
+
+	if (w)
+		atomic_store(&w->broken, true);
+}
+
+static bool is_ours(const struct braid_port *p, const struct ibv_async_event *ev)
+{
+	return ev->event_type == IBV_EVENT_DEVICE_FATAL || ev->event_type == IBV_EVENT_SRQ_ERR ||
+	       ev->element.port_num == p->num;
+}
+
 static void port_event(struct braid_port *p, const struct ibv_async_event *ev)
 {
-	bool ours = ev->element.port_num == p->num;
-
+	if (!is_ours(p, ev))
+		return;
 	switch (ev->event_type) {
 	case IBV_EVENT_PORT_ERR:
-		if (ours)
-			atomic_store(&p->down, true);
+		atomic_store(&p->down, true);
 		break;
 	case IBV_EVENT_PORT_ACTIVE:
-		if (ours)
-			atomic_store(&p->down, false);
+		atomic_store(&p->down, false);
+		break;
+	case IBV_EVENT_LID_CHANGE:
+		atomic_fetch_add(&p->moves, 1);
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
 		atomic_store(&p->down, true);
@@ -465,6 +463,9 @@ void braid_port_events(struct braid_port *p)
 		case IBV_EVENT_QP_ACCESS_ERR:
 		case IBV_EVENT_QP_LAST_WQE_REACHED:
 			qp_ended(ev.element.qp);
+			break;
+		case IBV_EVENT_CQ_ERR:
+			cq_ended(ev.element.cq);
 			break;
 		default:
 			for (struct braid_port *q = ports; q; q = q->next) {

@@ -30,9 +30,13 @@ struct braid_port {
 	struct ibv_pd *pd;
 	uint8_t num;
 	enum braid_fabric fabric;
-	enum ibv_mtu mtu;
-	uint16_t lid;
+	_Atomic unsigned mtu;		/* enum ibv_mtu */
+	_Atomic uint16_t lid;
+	atomic_bool grh;		/* it demands one on each packet */
+	atomic_uint moves;		/* how often the LID has changed */
 	uint16_t pkey_index;
+	unsigned sq_max;		/* requests to send that a lane may have with it */
+	uint32_t max_msg;		/* bytes that it takes in one */
 	int speed_mbps;
 	bool siw;			/* soft-iWARP: braid_hush(), SIW_PAGED */
 	atomic_bool pipe_ignored;	/* the process ignores SIGPIPE: braid_hush_look() */
@@ -82,6 +86,14 @@ static inline struct braid_port *braid_port_of(const struct braid_dev *dev)
 {
 	return dev->port[BRAID_TRANSPORT_VERBS];
 }
+
+/* What it says of itself.  0 or -EIO. */
+int braid_port_read(struct braid_port *p, struct ibv_port_attr *ret);
+/*
+ * Again, before a lane is made: not all drivers say by an event that something has changed.  It
+ * asks the device, which may take its time.
+ */
+void braid_port_refresh(struct braid_port *p);
 
 /* The GID table as it is now: how many entries. */
 unsigned braid_port_gids(const struct braid_port *p, struct braid_gid *ret, unsigned max);

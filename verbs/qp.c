@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/link.h"
 #include "core/log.h"
@@ -21,12 +22,12 @@
 #include "core/param.h"
 #include "topo/netdev.h"
 #include "verbs/cm.h"
+#include "verbs/route.h"
 #include "verbs/wire.h"
 
 enum {
 	RNR_TIMER = 12,			/* 0.64 ms: hardly needed, for receives are counted */
 	RNR_FOREVER = 7,
-	RETRY_MAX = 6,			/* 7 is for ever with some drivers */
 	HOPS = 64,
 };
 
@@ -34,9 +35,9 @@ enum {
 
 enum {
 	AT_FABRIC = 0, AT_MTU = 1, AT_IMM = 2, AT_NGIDS = 3, AT_LID = 4, AT_SLOTS = 6,
-	AT_CM_PORT = 8,
+	AT_CM_PORT = 8, AT_GRH = 10,
 	AT_QPN = 12, AT_PSN = 16, AT_ACK_KEY = 20, AT_ACK = 24, AT_NONCE = 32, AT_GIDS = 40,
-	GID_STEP = 17,
+	GID_STEP = 17, AT_ECE_VENDOR = 76, AT_ECE = 80,
 };
 
 static void put(uint8_t *to, uint64_t v, unsigned n)
@@ -69,6 +70,9 @@ void braid_wire_blob_pack(const struct braid_wire_blob *b, uint8_t *to)
 	put(to + AT_ACK_KEY, b->ack_key, 4);
 	put(to + AT_ACK, b->ack, 8);
 	put(to + AT_NONCE, b->nonce, 8);
+	to[AT_GRH] = b->grh;
+	put(to + AT_ECE_VENDOR, b->ece_vendor, 4);
+	put(to + AT_ECE, b->ece_options, 4);
 	for (unsigned i = 0; i < b->ngids; i++) {
 		to[AT_GIDS + i * GID_STEP] = b->gid[i].type;
 		memcpy(to + AT_GIDS + i * GID_STEP + 1, b->gid[i].raw, 16);
@@ -84,7 +88,9 @@ int braid_wire_blob_unpack(const uint8_t *from, struct braid_wire_blob *ret)
 		.cm_port = (uint16_t)get(from + AT_CM_PORT, 2),
 		.qpn = (uint32_t)get(from + AT_QPN, 4), .psn = (uint32_t)get(from + AT_PSN, 4),
 		.ack_key = (uint32_t)get(from + AT_ACK_KEY, 4), .ack = get(from + AT_ACK, 8),
-		.nonce = get(from + AT_NONCE, 8),
+		.nonce = get(from + AT_NONCE, 8), .grh = from[AT_GRH] & 1,
+		.ece_vendor = (uint32_t)get(from + AT_ECE_VENDOR, 4),
+		.ece_options = (uint32_t)get(from + AT_ECE, 4),
 	};
 	if (ret->fabric > BRAID_FABRIC_IWARP || ret->mtu < IBV_MTU_256 || ret->mtu > IBV_MTU_4096 ||
 	    ret->imm > 1 || ret->ngids > 2 || ret->slots < 16 || ret->qpn > 0xffffff ||
@@ -108,16 +114,26 @@ int braid_wire_failed(struct braid_wire *w, const char *call, int err)
 	return err;
 }
 
+/* Each vector is an interrupt: queues take turns, and processes begin at different ones. */
+static int next_vector(const struct ibv_context *ctx)
+{
+	static atomic_uint next;
+	unsigned n = ctx->num_comp_vectors > 1 ? (unsigned)ctx->num_comp_vectors : 1;
+
+	return (int)((atomic_fetch_add(&next, 1) + (unsigned)getpid()) % n);
+}
+
 static int wire_cq(struct braid_wire *w)
 {
-	int cqe = BRAID_WR_TX + BRAID_SLOTS_RX;
+	int cqe = (int)w->sq_max + BRAID_SLOTS_RX;
 
 	w->channel = braid_ibv.create_comp_channel(w->port->ctx);
 	if (!w->channel)
 		return braid_wire_failed(w, "ibv_create_comp_channel", errno ? -errno : -EIO);
 	braid_os->note(w->channel->fd, true);
 	fcntl(w->channel->fd, F_SETFL, fcntl(w->channel->fd, F_GETFL) | O_NONBLOCK);
-	w->cq = braid_ibv.create_cq(w->port->ctx, cqe, NULL, w->channel, 0);
+	w->cq = braid_ibv.create_cq(w->port->ctx, cqe, w, w->channel,
+				    next_vector(w->port->ctx));
 	return braid_wire_failed(w, "ibv_create_cq", w->cq ? 0 : errno ? -errno : -EIO);
 }
 
@@ -175,6 +191,12 @@ int braid_wire_qp(struct braid_wire *w)
 	return 0;
 }
 
+static bool is_spread(const struct braid_port *p)
+{
+	return braid_param.ib_adaptive_routing < 0 ? p->fabric == BRAID_FABRIC_IB :
+						     braid_param.ib_adaptive_routing;
+}
+
 /* What every one of them has.  own: receives are not shared. */
 static int wire_fill(struct braid_wire *w, bool own)
 {
@@ -182,14 +204,15 @@ static int wire_fill(struct braid_wire *w, bool own)
 	int err = own ? 0 : braid_srq_join(p, &w->srq);
 
 	w->gid = BRAID_GID_NONE;
-	w->sq_max = BRAID_WR_TX;
+	w->sq_max = p->sq_max;
 	/*
 	 * Where switches choose a way for each packet, only plain writes take part: what says that
 	 * a large one is there goes after it.
 	 */
-	w->imm_max = !p->imm ? 0 :
-		     p->fabric == BRAID_FABRIC_IB ? (uint32_t)braid_param.ib_ar_threshold :
-						    UINT32_MAX;
+	w->imm_max = !p->imm ? 0 : is_spread(p) ? (uint32_t)braid_param.ib_ar_threshold :
+						  UINT32_MAX;
+	if (w->imm_max > p->max_msg)
+		w->imm_max = p->max_msg;
 	if (!err)
 		w->m = braid_wire_memory(p, !w->srq);
 	err = w->m ? wire_cq(w) : braid_wire_failed(w, "ibv_reg_mr", -ENOMEM);
@@ -252,22 +275,19 @@ static struct ibv_ah_attr address(const struct braid_wire *w, const struct braid
 				  int traffic_class)
 {
 	struct ibv_ah_attr a = {
-		.port_num = w->port->num, .sl = (uint8_t)braid_param.ib_sl, .dlid = peer->lid,
+		.port_num = w->port->num, .sl = (uint8_t)braid_param.ib_sl, .dlid = w->dlid,
 	};
 	uint32_t flow = 0;
 
-	/* Within an InfiniBand subnet LIDs do; between subnets, and on Ethernet, GIDs. */
 	if (w->gid == BRAID_GID_NONE || !peer->ngids)
 		return a;
 	braid_os->random(&flow, sizeof(flow));	/* each queue pair may take another way */
 	a.is_global = 1;
-	memcpy(a.grh.dgid.raw, peer->gid[0].raw, 16);
+	memcpy(a.grh.dgid.raw, peer->gid[w->peer_gid].raw, 16);
 	a.grh.sgid_index = (uint8_t)w->gid;
 	a.grh.flow_label = flow & 0xfffff;
 	a.grh.hop_limit = HOPS;
 	a.grh.traffic_class = braid_wire_class(traffic_class);
-	if (w->port->fabric == BRAID_FABRIC_ROCE)
-		a.dlid = 0;
 	return a;
 }
 
@@ -292,16 +312,16 @@ static int reach(struct braid_wire *w, struct ibv_ah_attr *a)
 
 static int to_ready(struct braid_wire *w, const struct braid_wire_blob *peer, int traffic_class)
 {
+	unsigned mtu = atomic_load(&w->port->mtu);
 	struct ibv_qp_attr r = {
 		.qp_state = IBV_QPS_RTR, .ah_attr = address(w, peer, traffic_class),
-		.path_mtu = peer->mtu < w->port->mtu ? peer->mtu : w->port->mtu,
+		.path_mtu = (enum ibv_mtu)(peer->mtu < mtu ? peer->mtu : mtu),
 		.dest_qp_num = peer->qpn, .rq_psn = peer->psn, .max_dest_rd_atomic = 1,
 		.min_rnr_timer = RNR_TIMER,
 	};
 	struct ibv_qp_attr s = {
 		.qp_state = IBV_QPS_RTS, .timeout = (uint8_t)braid_param.ib_timeout,
-		.retry_cnt = (uint8_t)(braid_param.ib_retry < RETRY_MAX ? braid_param.ib_retry :
-									  RETRY_MAX),
+		.retry_cnt = braid_wire_retries(),
 		.rnr_retry = RNR_FOREVER,
 		.sq_psn = w->psn, .max_rd_atomic = 1,
 	};
@@ -310,6 +330,7 @@ static int to_ready(struct braid_wire *w, const struct braid_wire_blob *peer, in
 	err = reach(w, &r.ah_attr);
 	if (err)
 		return err;
+	braid_ece_take(w, peer);
 	err = -braid_ibv.modify_qp(w->qp, &r, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
 					      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 					      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
@@ -402,7 +423,8 @@ static int gids_for(struct braid_wire *w, const struct braid_dev *dev,
 		    const struct braid_wire_blob *peer, struct braid_wire_blob *b)
 {
 	enum braid_gid_type roce[] = { BRAID_GID_ROCE_V2, BRAID_GID_ROCE_V1 };
-	struct braid_gid g;
+	struct braid_gid g, own[2];
+	unsigned n;
 
 	if (braid_param.ib_roce_version == 1) {
 		roce[0] = BRAID_GID_ROCE_V1;
@@ -411,13 +433,9 @@ static int gids_for(struct braid_wire *w, const struct braid_dev *dev,
 	if (w->port->fabric == BRAID_FABRIC_IWARP)
 		return 0;
 	if (w->port->fabric == BRAID_FABRIC_IB) {
-		/* Only between subnets: both prefixes are known at the accepter. */
-		if (braid_port_gids(w->port, &g, 1)) {
-			g.type = BRAID_GID_IB;
-			add_gid(b, &g);
-			if (peer && peer->ngids && memcmp(peer->gid[0].raw, g.raw, 8))
-				w->gid = (int)g.index;
-		}
+		n = braid_route_gids(w->port, own);
+		for (unsigned i = 0; i < n; i++)
+			add_gid(b, &own[i]);
 		return 0;
 	}
 	for (unsigned i = 0; i < 2; i++) {
@@ -440,12 +458,8 @@ static int settle_gid(struct braid_wire *w, struct braid_setup *s,
 {
 	struct braid_gid g;
 
-	if (w->port->fabric == BRAID_FABRIC_IB) {
-		if (braid_port_gids(w->port, &g, 1) && peer->ngids &&
-		    memcmp(peer->gid[0].raw, g.raw, 8))
-			w->gid = (int)g.index;
-		return 0;
-	}
+	if (w->port->fabric == BRAID_FABRIC_IB)
+		return braid_route_find(w, peer, s->why, sizeof(s->why));
 	if (!peer->ngids)
 		return -EPROTO;
 	if (pick_gid(w, s->dev, peer->gid[0].type, true, &g))
@@ -469,8 +483,10 @@ static struct braid_wire_blob of_type(const struct braid_wire_blob *peer, uint8_
 	struct braid_wire_blob b = *peer;
 
 	for (unsigned i = 0; i < peer->ngids; i++) {
-		if (peer->gid[i].type == type)
+		if (peer->gid[i].type == type) {
 			b.gid[0] = peer->gid[i];
+			break;
+		}
 	}
 	return b;
 }
@@ -478,10 +494,15 @@ static struct braid_wire_blob of_type(const struct braid_wire_blob *peer, uint8_
 static int setup(struct braid_wire *w, const struct braid_wire_blob *peer,
 		 struct braid_wire_blob *b)
 {
-	int err = gids_for(w, w->dev, peer, b);
+	int err;
 
+	w->moves = atomic_load(&w->port->moves);
+	braid_port_refresh(w->port);
+	err = gids_for(w, w->dev, peer, b);
 	if (err)
 		err = no_gid(&w->setup);
+	if (!err && peer && w->port->fabric == BRAID_FABRIC_IB)
+		err = braid_route_find(w, peer, w->setup.why, sizeof(w->setup.why));
 	if (!err && w->port->fabric == BRAID_FABRIC_IWARP && peer)
 		err = braid_cm_accept(w);
 	else if (!err && w->port->fabric != BRAID_FABRIC_IWARP)
@@ -493,6 +514,8 @@ static int setup(struct braid_wire *w, const struct braid_wire_blob *peer,
 
 		err = to_ready(w, &mine, w->setup.traffic_class);
 	}
+	if (!err && (!peer || w->ece))
+		braid_ece_tell(w, b);
 	return err;
 }
 
@@ -593,9 +616,10 @@ static void tell_mine(struct braid_wire *w, uint8_t *ret)
 	struct braid_wire_blob *b = &w->mine;
 
 	b->fabric = (uint8_t)p->fabric;
-	b->mtu = (uint8_t)p->mtu;
+	b->mtu = (uint8_t)atomic_load(&p->mtu);
 	b->imm = p->imm;
-	b->lid = p->lid;
+	b->lid = atomic_load(&p->lid);
+	b->grh = p->grh;
 	b->slots = BRAID_SLOTS_RX - BRAID_REPOST;
 	b->cm_port = p->cm_port;
 	b->qpn = w->qp ? w->qp->qp_num : 0;
@@ -662,6 +686,7 @@ int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wi
 	struct braid_wire_blob b = { 0 };
 	struct braid_wire *w;
 	struct braid_gid g;
+	char why[160];
 	int err = -EOPNOTSUPP;
 
 	if (ret_failed)
@@ -680,9 +705,12 @@ int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wi
 	}
 	if (!err)
 		err = to_init(w, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-	b.mtu = (uint8_t)p->mtu;
-	b.lid = p->lid;
+	braid_port_refresh(p);
+	b.mtu = (uint8_t)atomic_load(&p->mtu);
+	b.lid = atomic_load(&p->lid);
 	b.qpn = w->qp ? w->qp->qp_num : 0;
+	if (!err && p->fabric == BRAID_FABRIC_IB)
+		err = braid_route_find(w, &b, why, sizeof(why));
 	if (!err)
 		err = to_ready(w, &b, -1);
 	if (err) {
@@ -705,7 +733,8 @@ static bool is_proof(const struct braid_wire *w, enum ibv_wr_opcode op, const st
 {
 	uint32_t word = PROOF;
 
-	if (!(wc->wc_flags & IBV_WC_WITH_IMM) || wc->byte_len != sizeof(word) || be32toh(wc->imm_data) != PROOF)
+	if (!(wc->wc_flags & IBV_WC_WITH_IMM) || wc->byte_len != sizeof(word) ||
+	    be32toh(wc->imm_data) != PROOF)
 		return false;
 	return op == IBV_WR_SEND_WITH_IMM ?
 		       wc->opcode == IBV_WC_RECV && !memcmp(w->m->slots->rx, &word, sizeof(word)) :

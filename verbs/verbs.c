@@ -40,7 +40,8 @@ enum {
 	SIW_PAGED = 4096,		/* not signalled, it goes page by page, and uncopied */
 	POLLS = 4,			/* batches of completions a call */
 	LOOKS = 7,			/* more, for callers who ask about nothing else */
-	STUCK_IWARP = 15, STUCK = 40,	/* looks, a tenth of a second apart */
+	STUCK_IWARP = 15, STUCK = 40,	/* looks ... */
+	LOOK_NS = 100000000,		/* ... so far apart */
 	FLIGHT = 4 << 20,		/* more would be in the way of what we have to say */
 };
 
@@ -225,23 +226,44 @@ static void bounce_used(struct braid_wire *w, struct ibv_send_wr *wr)
 	signal_it(w, wr);
 }
 
+enum { PIECES_MAX = BRAID_CHAIN - 1 };	/* their header goes with them */
+
+static uint32_t pieces_of(const struct braid_wire *w, uint32_t len)
+{
+	return len / w->port->max_msg + (len % w->port->max_msg != 0);
+}
+
+/* Into its place by one write, or by several if the device takes fewer bytes in one: the last. */
+static struct ibv_send_wr *add_pieces(struct braid_wire *w, const struct braid_put *p)
+{
+	enum ibv_wr_opcode op = p->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+	uint32_t most = w->port->max_msg, n;
+	struct ibv_send_wr *wr;
+
+	for (uint32_t at = 0;; at += n) {
+		n = p->len - at < most ? p->len - at : most;
+		wr = chain_add(w, op, p->data + at, n, p->local);
+		wr->wr.rdma.remote_addr = p->to + at;
+		wr->wr.rdma.rkey = p->remote;
+		if (p->gpu)		/* which the CPU would read */
+			wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+		if (at + n == p->len)
+			return wr;
+	}
+}
+
 /* A chunk into its place: 0, or -EAGAIN: no memory to send its header from. */
 static int add_write(struct braid_lane *lane, struct braid_wire *w, const struct braid_put *p)
 {
 	struct ibv_send_wr *wr;
-	char *hdrs = w->chain.hdrs[w->chain.n];
+	char *hdrs = w->chain.hdrs[w->chain.n + pieces_of(w, p->len) - 1];
 	bool copied = !p->has_imm && w->inline_max < p->hdrs_len;
 
 	if (copied)
 		hdrs = bounce(w);
 	if (!hdrs)
 		return -EAGAIN;
-	wr = chain_add(w, p->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, p->data,
-		       p->len, p->local);
-	wr->wr.rdma.remote_addr = p->to;
-	wr->wr.rdma.rkey = p->remote;
-	if (p->gpu)
-		wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;	/* which the CPU would read */
+	wr = add_pieces(w, p);
 	if (p->has_imm) {
 		wr->imm_data = htobe32(p->imm);
 	} else {
@@ -341,9 +363,14 @@ static int add_next(struct braid_lane *lane, struct braid_wire *w)
 			say_count(lane, w);
 		return -EAGAIN;
 	}
-	if (braid_tx_may_put(q) && braid_tx_put(lane, owing ? 0 : w->imm_max, &put))
+	if (!braid_tx_may_put(q) || !braid_tx_put(lane, owing ? 0 : w->imm_max, &put) ||
+	    pieces_of(w, put.len) > PIECES_MAX)
+		return add_send(lane, w, !owing);
+	if (put.len <= w->port->max_msg)
 		return add_write(lane, w, &put);
-	return add_send(lane, w, !owing);
+	if (!sq_room(w, pieces_of(w, put.len) + 2))
+		return -EAGAIN;
+	return chain_post(w) ? -EIO : add_write(lane, w, &put);
 }
 
 /* As add_send() would have it, of a message alone. */
@@ -655,6 +682,17 @@ static bool verbs_arm(struct braid_lane *lane)
 	return !ibv_req_notify_cq(w->cq, 0);
 }
 
+/* Looks until a lane on which nothing moves is given up: not while its queue pair may still try. */
+static unsigned patience(const struct braid_wire *w)
+{
+	uint64_t ns = (UINT64_C(4096) << braid_param.ib_timeout) * (braid_wire_retries() + 1u);
+	uint64_t looks = ns / LOOK_NS * 5 / 4;
+
+	if (w->port->fabric == BRAID_FABRIC_IWARP)
+		return STUCK_IWARP;
+	return looks > STUCK ? (unsigned)looks : STUCK;
+}
+
 static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
 {
 	struct braid_wire *w = wire_of(lane);
@@ -666,14 +704,14 @@ static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
 		return -ENETDOWN;
 	if (atomic_load(&w->broken))
 		return -EIO;
+	if (atomic_load(&w->port->moves) != w->moves)
+		return -ENETRESET;	/* answers go to the LID that the port had */
 	ret->unacked = true;
 	if (!braid_trylock(&lane->link->lock))
 		return 0;		/* it is being moved */
 	ret->unacked = lane->tx.f_sent != lane->tx.f_told;
 	/* A queue pair notices by itself, but for iWARP, which goes by TCP's patience. */
-	err = braid_lane_stuck(lane, &w->look,
-			       w->port->fabric == BRAID_FABRIC_IWARP ? STUCK_IWARP : STUCK) ?
-		      -ETIMEDOUT : 0;
+	err = braid_lane_stuck(lane, &w->look, patience(w)) ? -ETIMEDOUT : 0;
 	braid_unlock(&lane->link->lock);
 	return err;
 }

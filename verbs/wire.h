@@ -19,12 +19,14 @@
 #include "core/comm.h"
 #include "core/lane.h"
 #include "core/later.h"
+#include "core/param.h"
 #include "verbs/port.h"
 #include "verbs/recv.h"
 
 enum {
 	BRAID_BOUNCES = 8,		/* for memory that the NIC does not know */
-	BRAID_WR_TX = 256,
+	BRAID_WR_TX = 256,		/* wanted; what there is is taken, but not less than: */
+	BRAID_WR_TX_LEAST = 64,
 	BRAID_CHAIN = 16,		/* work requests posted together */
 	BRAID_POLL_MAX = 16,
 	BRAID_INLINE = 220,		/* asked for; what there is is taken */
@@ -53,10 +55,11 @@ struct braid_ring {
 
 /* What both ends tell each other in the handshake. */
 struct braid_wire_blob {
-	uint8_t fabric, mtu, imm, ngids;
+	uint8_t fabric, mtu, imm, ngids, grh;
 	uint16_t lid, slots, cm_port;
 	uint32_t qpn, psn, ack_key;
 	uint64_t ack, nonce;
+	uint32_t ece_vendor, ece_options;	/* 0: none */
 	struct {
 		uint8_t type, raw[16];
 	} gid[2];			/* the dialler's, best first; the accepter's choice */
@@ -86,6 +89,10 @@ struct braid_wire {
 	uint32_t psn;
 	uint32_t imm_max;		/* both ends take immediate data with that many bytes */
 	int gid;			/* index of ours; BRAID_GID_NONE */
+	uint16_t dlid;			/* InfiniBand: where its packets go ... */
+	unsigned peer_gid;		/* ... and for which of the peer's GIDs */
+	unsigned moves;			/* the port's, when it was made */
+	bool ece;			/* options have been agreed on */
 
 	/* who still has to do with it: verbs/life.c */
 	atomic_uint users;		/* its owner, and jobs of its own */
@@ -207,6 +214,11 @@ void braid_hush_look(struct braid_port *p);	/* now and then: Python ignores it, 
  * that byte (-1: none).  DSCP are its upper six bits.
  */
 uint8_t braid_wire_class(int traffic_class);
+/* How often a packet is sent again; 7 is for ever with some drivers. */
+static inline uint8_t braid_wire_retries(void)
+{
+	return (uint8_t)(braid_param.ib_retry < 6 ? braid_param.ib_retry : 6);
+}
 /* Notes which call failed, if err is one; returns err. */
 int braid_wire_failed(struct braid_wire *w, const char *call, int err);
 /* The queue pair, on w->id if there is one; then all its receives.  0 or a negative errno. */
@@ -214,6 +226,10 @@ int braid_wire_qp(struct braid_wire *w);
 int braid_wire_post_all(struct braid_wire *w);
 /* Receives, chained by `next`; 0 or a negative errno. */
 int braid_wire_post_recv(struct braid_wire *w, struct ibv_recv_wr *first);
+
+/* verbs/ece.c: the options of our queue pair for the peer; and the peer's for ours, before RTR. */
+void braid_ece_tell(const struct braid_wire *w, struct braid_wire_blob *b);
+void braid_ece_take(struct braid_wire *w, const struct braid_wire_blob *peer);
 
 void braid_wire_blob_pack(const struct braid_wire_blob *b, uint8_t *to);
 int braid_wire_blob_unpack(const uint8_t *from, struct braid_wire_blob *ret);

@@ -78,6 +78,7 @@ static void nics(const char *kind)
 	char more[64], names[64];
 
 	setenv("BRAID_LANES", "2", 1);
+	setenv("BRAID_IB_TIMEOUT", "15", 1);	/* 134 ms: see OWN_MS */
 	setenv("BRAID_SHARE", "0", 1);
 	setenv("BRAID_SOCKET_FAMILY", "AF_INET", 1);
 	if (!strcmp(kind, "ib")) {

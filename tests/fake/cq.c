@@ -234,6 +234,10 @@ void cq_push(struct fcq *cq, const struct fcqe *e, bool solicited)
 	bool fire;
 
 	pthread_mutex_lock(&cq->lock);
+	if (cq->silent) {
+		pthread_mutex_unlock(&cq->lock);
+		return;
+	}
 	if (cq->overrun || cq->tail - cq->head == (uint32_t)cq->ibv.cqe) {
 		bool first = !cq->overrun;
 
@@ -258,8 +262,8 @@ bool cq_break(struct fcq *cq)
 	bool first;
 
 	pthread_mutex_lock(&cq->lock);
-	first = !cq->overrun;
-	cq->overrun = true;
+	first = !cq->silent;
+	cq->silent = true;
 	pthread_mutex_unlock(&cq->lock);
 	if (first)
 		ctx_event(to_ctx(cq->ibv.context), IBV_EVENT_CQ_ERR, cq, 0);
@@ -297,7 +301,7 @@ int poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 		return -EIO;
 	nic_help(c);
 	pthread_mutex_lock(&cq->lock);
-	while (got < n && cq->head != cq->tail) {
+	while (got < n && cq->head != cq->tail && !cq->silent) {
 		struct fcqe *e = &cq->ring[cq->head++ % (uint32_t)ibv->cqe];
 
 		wc[got++] = e->wc;

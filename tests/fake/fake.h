@@ -262,7 +262,7 @@ struct fcq {
 	struct fcqe *ring;
 	uint32_t head, tail;
 	enum { ARM_NO, ARM_SOLICITED, ARM_ANY } armed;
-	bool overrun;
+	bool overrun, silent;		/* silent: broken, and nothing more is heard of it */
 	atomic_uint users;
 	unsigned comp_events, async_events;	/* given out */
 };

@@ -9,6 +9,8 @@ guests=2 minutes=${minutes:-9}
 # shellcheck source=tests/vm/rdma-load.sh
 . "$vm/rdma-load.sh"
 
+# Three seconds without a packet are to cost a lane: 134 ms, seven times.
+export BRAID_IB_TIMEOUT=15
 both="${type:?}0:1+${type}1:1"
 vm_rdma "$type" w1 || exit
 vm_rdma "$type" w2 || exit

@@ -81,7 +81,8 @@ tidy_tests = \
 	tests/tidy/exports.sh \
 	tests/tidy/layers.sh \
 	tests/tidy/needed.sh \
-	tests/tidy/rules.sh
+	tests/tidy/rules.sh \
+	tests/tidy/unbuilt.sh
 
 net_tests = \
 	tests/net/bind.sh \

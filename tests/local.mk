@@ -268,6 +268,7 @@ tests_unit_test_fake_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_unit_test_fake_LDFLAGS = $(AM_LDFLAGS) -no-install
 tests_unit_test_fake_LDADD = tests/fake/librdmacm.la tests/fake/libibverbs.la $(CMOCKA_LIBS)
 rdma_abi_tests = tests/abi/test_ports tests/abi/test_rdma tests/abi/test_slow_nic tests/abi/test_words
+tests_abi_test_ports_SOURCES = tests/abi/test_ports.c tests/abi/nics.c tests/abi/nics.h
 tests_abi_test_rdma_SOURCES = tests/abi/test_rdma.c tests/abi/nics.c tests/abi/nics.h
 tests_abi_test_slow_nic_SOURCES = tests/abi/test_slow_nic.c tests/abi/nics.c tests/abi/nics.h
 # A GPU that exists in memory only, as libcuda.so.1 in tests/fakecuda/.libs (its ctl.h).

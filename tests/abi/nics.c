@@ -85,15 +85,22 @@ void fakes_forget(void)
 }
 
 /* This case's NIC, of which `more` is known as well (",max_qp=1"). */
+void fake_nics(const char *text)
+{
+	char file[sizeof(dir) + 16];
+
+	nftw(dir, forget_others, 8, FTW_DEPTH | FTW_PHYS);
+	snprintf(file, sizeof(file), "%s/%d", dir, (int)getpid());
+	setenv("BRAID_TEST_FAKE_FABRIC", file, 1);
+	setenv("BRAID_TEST_FAKE_DEVICES", text, 1);
+}
+
 void nic(const char *kind, const char *more)
 {
 	char text[256];
 
-	nftw(dir, forget_others, 8, FTW_DEPTH | FTW_PHYS);
-	snprintf(text, sizeof(text), "%s/%d", dir, (int)getpid());
-	setenv("BRAID_TEST_FAKE_FABRIC", text, 1);
 	snprintf(text, sizeof(text), "nic0:%s,netdev=lo%s", kind, more);
-	setenv("BRAID_TEST_FAKE_DEVICES", text, 1);
+	fake_nics(text);
 }
 
 long ctl(const char *cmd)

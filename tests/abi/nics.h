@@ -13,6 +13,8 @@ extern long (*fake_ctl)(const char *cmd);	/* tests/fake/ctl.h */
 extern const char *(*fake_failed)(void);
 long ctl(const char *cmd);			/* the same, and it must do */
 
+/* This case's NICs, in the words of BRAID_TEST_FAKE_DEVICES. */
+void fake_nics(const char *text);
 /* This case's NIC, nic0, of which `more` is known as well (",max_qp=1", or ";nic1:ib"). */
 void nic(const char *kind, const char *more);
 

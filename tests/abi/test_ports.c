@@ -6,77 +6,22 @@
  * Each case describes a fake NIC (tests/fake/ctl.h), looks at what the plugin says of it, and sends
  * messages to itself or to another process, with every byte checked.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE			/* nftw */
-#endif
-#include "tests/abi/abi.h"
+#include "tests/abi/nics.h"
 
-#include <dlfcn.h>
-#include <ftw.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { MOST = 1 << 20, MESSAGES = 40, BACK_MS = 20000, PAUSE_MS = 2000 };
+enum { MESSAGES = 40, BACK_MS = 20000, PAUSE_MS = 2000 };
 
-/* -- the NICs ----------------------------------------------------------------------------- */
-
-static char dir[64];			/* of the fabrics */
-static long (*fake_ctl)(const char *cmd);
-
-static void load(const char *name)
+static void one_lane(const char *text)
 {
-	const char *build = getenv("BRAID_TEST_BUILDDIR");
-	char path[PATH_MAX];
-	void *lib;
-
-	snprintf(path, sizeof(path), "%s/tests/fake/.libs/%s", build ? build : ".", name);
-	lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-	if (!lib) {
-		fprintf(stderr, "%s\n", dlerror());
-		exit(99);
-	}
-	if (!fake_ctl)
-		*(void **)&fake_ctl = dlsym(lib, "braid_fake_ctl");
-}
-
-/* In containers it is small, and a file that has no room is a SIGBUS. */
-static bool has_room(const char *where)
-{
-	struct statvfs s;
-
-	return !statvfs(where, &s) && (uint64_t)s.f_bavail * s.f_frsize >= UINT64_C(1) << 30;
-}
-
-static int forget(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-	(void)st, (void)type, (void)at;
-	return remove(path);
-}
-
-static void nics(const char *text)
-{
-	char file[96];
-
-	snprintf(file, sizeof(file), "%s/%d", dir, (int)getpid());
-	setenv("BRAID_TEST_FAKE_FABRIC", file, 1);
-	setenv("BRAID_TEST_FAKE_DEVICES", text, 1);
+	fake_nics(text);
 	setenv("BRAID_LANES", "1", 1);
-}
-
-static long ctl(const char *cmd)
-{
-	long n = fake_ctl(cmd);
-
-	if (n < 0)
-		FAIL("%s: %s", cmd, strerror((int)-n));
-	return n;
 }
 
 /* -- what the plugin says ----------------------------------------------------------------- */
@@ -140,8 +85,6 @@ static struct net *up(struct abi *t)
 
 static size_t size_of(unsigned i)
 {
-	static const size_t sizes[] = { 8, 0, 5000, 65536, 8193, 300001, 64, MOST };
-
 	return sizes[i % 8];
 }
 
@@ -162,7 +105,7 @@ static void over(struct abi *t, const char *text, bool rdma)
 {
 	struct net *net;
 
-	nics(text);
+	one_lane(text);
 	net = up(t);
 	EQ(rdma, by_rdma(net));
 	abi_down(net);
@@ -177,7 +120,7 @@ static void many_ports(struct abi *t)
 	struct net *net;
 	int ndev = 0;
 
-	nics("nic0:rocev2,netdev=lo,ports=255,addressed=1");
+	one_lane("nic0:rocev2,netdev=lo,ports=255,addressed=1");
 	net = up(t);
 	printf("init took %llu ms\n", (unsigned long long)(now_us() - from) / 1000);
 	OK(net_devices(net, &ndev));
@@ -249,7 +192,7 @@ static struct agreed between(struct abi *t, const char *near, const char *far)
 	struct peer p;
 
 	setenv("BRAID_SOCKET_IFNAME", "lo", 1);
-	nics(near);
+	one_lane(near);
 	far_nics = far;
 	p = peer_start(t, far_end);
 	ret.rdma = talks(t, p.fd, &net);
@@ -354,7 +297,7 @@ static uint64_t comes_back(struct abi *t, const char *text, const char *what, co
 	struct net *net;
 	struct pair p;
 
-	nics(text);
+	one_lane(text);
 	warns_expected();
 	net = up(t);
 	pair_open(net, &p);
@@ -404,7 +347,7 @@ static void pause_of(struct abi *t, unsigned ms)
 	struct pair p;
 	uint64_t until;
 
-	nics("nic0:rocev2,netdev=lo");
+	one_lane("nic0:rocev2,netdev=lo");
 	warns_expected();
 	net = up(t);
 	pair_open(net, &p);
@@ -446,7 +389,7 @@ static void speed(struct abi *t, const char *text, const char *want)
 	struct net *net;
 
 	setenv("BRAID_SOCKET_IFNAME", "lo", 1);
-	nics(text);
+	one_lane(text);
 	net = up(t);
 	must_say(want);
 	abi_down(net);
@@ -495,7 +438,7 @@ static void vectors(struct abi *t)
 {
 	struct net *net;
 
-	nics("nic0:rocev2,netdev=lo");
+	one_lane("nic0:rocev2,netdev=lo");
 	setenv("BRAID_LANES", "4", 1);
 	net = up(t);
 	TRUE(by_rdma(net));
@@ -512,7 +455,7 @@ static long announced(struct abi *t, const char *text, const char *routing)
 
 	setenv("BRAID_SOCKET_IFNAME", "lo", 1);
 	setenv("NCCL_IB_ADAPTIVE_ROUTING", routing, 1);
-	nics(text);
+	one_lane(text);
 	net = up(t);
 	pair_open(net, &p);
 	before = ctl("count messages");
@@ -543,7 +486,7 @@ static void no_memory(struct abi *t)
 	struct net *net;
 	struct pair p;
 
-	nics("nic0:rocev2,netdev=lo");
+	one_lane("nic0:rocev2,netdev=lo");
 	warns_expected();
 	net = up(t);
 	pair_open(net, &p);
@@ -568,7 +511,7 @@ static void read_only(struct abi *t)
 	TRUE(data != MAP_FAILED);
 	fill(data, MOST, 7);
 	TRUE(!mprotect(data, MOST, PROT_READ));
-	nics("nic0:rocev2,netdev=lo");
+	one_lane("nic0:rocev2,netdev=lo");
 	net = up(t);
 	pair_open(net, &p);
 	OK(net_reg(net, p.send, data, MOST, NCCL_PTR_HOST, &from.mr));
@@ -700,12 +643,8 @@ int main(void)
 {
 	int failed;
 
-	load("libibverbs.so.1");
-	load("librdmacm.so.1");
-	snprintf(dir, sizeof(dir), "%s/braid-test-XXXXXX", has_room("/dev/shm") ? "/dev/shm" : "/tmp");
-	if (!mkdtemp(dir))
-		return 99;
+	fakes_load();
 	failed = abi_main(__FILE__, cases, sizeof(cases) / sizeof(cases[0]));
-	nftw(dir, forget, 8, FTW_DEPTH | FTW_PHYS);
+	fakes_forget();
 	return failed;
 }

@@ -164,12 +164,12 @@ static int stop(struct rank *r)
 }
 
 const struct nccl_case cases_faults[] = {
-	{ "kill", "a rank is killed: ncclRemoteError, and Braid says why", kill_rank, .ranks = 2, .seconds = 60,
-		.loses_rank = true },
+	{ "kill", "a rank is killed: ncclRemoteError, and Braid says why", kill_rank, .ranks = 2,
+		.seconds = 240, .loses_rank = true },
 	{ "abort", "all abort in the middle, one WARN at most, and a new communicator works", abort_all,
-		.ranks = 2, .seconds = 60 },
+		.ranks = 2, .seconds = 240 },
 	{ "abort-one", "one of two communicators is aborted, the other goes on", abort_one, .ranks = 2,
-		.seconds = 60 },
-	{ "stop", "a rank is stopped for 8 s, and goes on", stop, .ranks = 2, .seconds = 90 },
+		.seconds = 240 },
+	{ "stop", "a rank is stopped for 8 s, and goes on", stop, .ranks = 2, .seconds = 200 },
 	{ NULL },
 };

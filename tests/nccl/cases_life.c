@@ -91,10 +91,10 @@ static int late(struct rank *r)
 }
 
 const struct nccl_case cases_life[] = {
-	{ "life", "a communicator is made, and destroyed", life, .ranks = 2, .seconds = 40,
+	{ "life", "a communicator is made, and destroyed", life, .ranks = 2, .seconds = 90,
 		.unknown_too = true },
 	{ "cycles", "20 cycles of init, split, destroy leave nothing behind", cycles, .ranks = 2,
-		.seconds = 120 },
+		.seconds = 240 },
 	{ "late", "a rank comes 22 s late to a collective: that is said, and all goes on", late, .ranks = 2,
 		.seconds = 100 },
 	{ NULL },

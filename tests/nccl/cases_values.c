@@ -164,10 +164,10 @@ static int soak(struct rank *r)
 }
 
 const struct nccl_case cases_values[] = {
-	{ "spoil", "a wrong bit in a result is found", spoil, .ranks = 2, .seconds = 60 },
-	{ "all-reduce", "AllReduce of float32, 4 B to 64 KiB", all_reduce, .ranks = 2, .seconds = 40 },
-	{ "types", "all collectives with all types and operations", types, .ranks = 2, .seconds = 90 },
-	{ "sizes", "all collectives from 4 B to 64 MiB", sizes, .ranks = 2, .seconds = 90 },
-	{ "soak", "a soak of random collectives, four at a time", soak, .ranks = 2, .seconds = 120 },
+	{ "spoil", "a wrong bit in a result is found", spoil, .ranks = 2, .seconds = 240 },
+	{ "all-reduce", "AllReduce of float32, 4 B to 64 KiB", all_reduce, .ranks = 2, .seconds = 200 },
+	{ "types", "all collectives with all types and operations", types, .ranks = 2, .seconds = 200 },
+	{ "sizes", "all collectives from 4 B to 64 MiB", sizes, .ranks = 2, .seconds = 200 },
+	{ "soak", "a soak of random collectives, four at a time", soak, .ranks = 2, .seconds = 240 },
 	{ NULL },
 };

@@ -379,7 +379,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc == 2 && !strcmp(argv[1], "--can"))
-		return !load_nccl();
+		_exit(!load_nccl());
 	if (!i || i == argc || !mkdtemp(dir)) {
 		fprintf(stderr, "usage: job [--ranks N] [--per-host N] [--threads N] [--netns A,B] "
 			"[--label TEXT] CASE... | --list | --can\n");

@@ -400,7 +400,7 @@ int cmd_compare(int argc, char **argv)
 		       .lanes = "1,4", .over = "tcp,verbs,smc,ucx", .remote_braid = "braid",
 		       .seed = -1 },
 		.o = { .perf = { .procs = 4, .comms = 1, .threads = 1, .seconds = 0.03,
-				 .warmup = -1, .rounds = 5, .timeout_s = 60, .env.cpu = -1 },
+				 .warmup = -1, .rounds = 5, .env.cpu = -1 },
 		       .stop = &stopped },
 	};
 	struct words *w = &c.w;
@@ -441,7 +441,8 @@ int cmd_compare(int argc, char **argv)
 		{OPT_TEXT, "from", "FILE", "measure nothing, print this JSON again", &w->from, 0,
 		 0},
 		{OPT_REAL, "seed", "N", "of the intervals (1)", &w->seed, 0, 4294967295.0},
-		{OPT_REAL, "timeout", "S", "give up when a step takes longer (60)", &o->timeout_s,
+		{OPT_REAL, "timeout", "S",
+		 "give up when a step takes longer (BRAID_CONNECT_TIMEOUT and 15)", &o->timeout_s,
 		 1, 3600},
 		{OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &o->env.plugin, 0, 0},
 		{OPT_INT, "abi", "V", "its ABI version (the newest)", &o->env.abi, 5, 12},
@@ -468,6 +469,8 @@ int cmd_compare(int argc, char **argv)
 		return again(&c, w->seed >= 0);
 	c.rep.seed = w->seed >= 0 ? (uint64_t)w->seed : 1;
 	c.rep.rounds = o->rounds;
+	if (!o->timeout_s)
+		o->timeout_s = perf_connect_s() + 15;
 	if (!plugin)
 		o->env.plugin = plugin_find();
 	rc = settle(&c);

@@ -387,8 +387,9 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 		{OPT_TEXT, "connect", "HOST:PORT", "half of the processes run there", &o->remote, 0,
 		 0},
 		{OPT_TEXT, "key-file", "FILE", PERF_KEY_HELP, &o->key_file, 0, 0},
-		{OPT_REAL, "timeout", "S", "give up when a step takes longer (60)", &o->timeout_s,
-		 1, 3600},
+		{OPT_REAL, "timeout", "S",
+		 "give up when a step takes longer (BRAID_CONNECT_TIMEOUT and 15)",
+		 &o->timeout_s, 1, 3600},
 		{OPT_FLAG, "json", NULL, "print JSON", &o->json, 0, 0},
 		{OPT_FLAG, "csv", NULL, "print CSV", &o->csv, 0, 0},
 		/* from here on for plugins only */
@@ -410,7 +411,7 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 	o->threads = o->rounds = 1;
 	o->seconds = 0.5;
 	o->warmup = -1;
-	o->timeout_s = 60;
+	o->timeout_s = perf_connect_s() + 15;
 	o->env.cpu = -1;
 	o->raw_only = raw_only;
 	end = opt_parse(prog,

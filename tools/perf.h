@@ -266,6 +266,9 @@ int perf_ctl_recv(int fd, struct perf_ctl *ret, int timeout_ms);
 
 /* -- the command proper (perf.c, perf_print.c) -------------------------------------------- */
 
+/* Seconds that the plugin takes to give a peer up which can't be connected to. */
+unsigned perf_connect_s(void);
+
 struct perf_options {
 	enum perf_pattern pattern;
 	struct fabric_env env;
@@ -275,7 +278,7 @@ struct perf_options {
 	double seconds;
 	double iters, warmup;		/* iters 0: as many as fill `seconds` */
 	int rounds;
-	double timeout_s;
+	double timeout_s;		/* by default 15 more than perf_connect_s() */
 	bool check, raw, raw_only, pin, json, csv;
 	const char *remote, *key_file;
 	struct perf_key key;		/* of the listener, there or here */

@@ -19,9 +19,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/param.h"
 #include "tools/perf_pump.h"
 
-enum { HELLO_MS = 5000, ASK_MS = 600000, LINK_MS = 20000 };
+enum { HELLO_MS = 5000, ASK_MS = 600000 };
+enum { LINK_MORE_S = 5 };		/* than the plugin takes to give a peer up */
 
 struct worker {
 	int fd;
@@ -164,10 +166,21 @@ static int step(struct fabric *fab, struct perf_end *e, void *handle, void *list
 			    fab->ops->accept(fab, e->peer, e->idx, listen, &e->comm);
 }
 
+unsigned perf_connect_s(void)
+{
+	const char *text = getenv("BRAID_CONNECT_TIMEOUT");
+	struct braid_params p = braid_param;
+
+	if (text)
+		braid_param_set(&p, "connect_timeout", text);
+	return (unsigned)p.connect_timeout;
+}
+
 /* Ask again until the comm is there, as NCCL's service thread does, but not for ever. */
 static int link_make(struct worker *w, struct fabric *fab, struct perf_end *e, void *handle)
 {
-	uint64_t end_ns = perf_now_ns() + (uint64_t)LINK_MS * 1000000;
+	unsigned limit_s = perf_connect_s() + LINK_MORE_S;
+	uint64_t end_ns = perf_now_ns() + (uint64_t)limit_s * 1000000000;
 	int rc;
 
 	while (!e->comm) {
@@ -178,9 +191,9 @@ static int link_make(struct worker *w, struct fabric *fab, struct perf_end *e, v
 			break;
 		if (perf_now_ns() > end_ns) {
 			snprintf(fab->err, sizeof(fab->err),
-				 "%s rank %d, comm %d: not there after %d s",
+				 "%s rank %d, comm %d: not there after %u s",
 				 e->is_send ? "connect to" : "accept from", e->peer, e->idx,
-				 LINK_MS / 1000);
+				 limit_s);
 			return -ETIMEDOUT;
 		}
 		sched_yield();

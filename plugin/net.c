@@ -448,7 +448,14 @@ static ncclResult_t reg(struct braid_comm *c, struct braid_mem *mem, int type, v
 	int err;
 
 	*ret_mr = NULL;
-	if (type != NCCL_PTR_HOST && !(type == NCCL_PTR_CUDA && dev->gpu)) {
+	if (type == NCCL_PTR_CUDA && !dev->gpu) {
+		braid_warn("device %s: memory of a GPU was to be registered, which its properties "
+			   "do not offer. If a topology file (NCCL_TOPO_FILE) says gdr=\"1\" of this "
+			   "NIC, NCCL believes that: take it out there [gpu-memory-not-offered]",
+			   dev->net.name);
+		return ncclInternalError;
+	}
+	if (type != NCCL_PTR_HOST && type != NCCL_PTR_CUDA) {
 		braid_warn("device %s: memory of type %d, which its properties do not offer "
 			   "[bad-memory-type]",
 			   dev->net.name, type);

@@ -18,11 +18,11 @@
 #include "core/param.h"
 #include "core/pool.h"
 #include "core/service_int.h"
+#include "core/why.h"
 
 enum {
 	REDIAL_MS = 20, REDIAL_MAX_MS = 500,
 	ATTEMPT_MS = 500,		/* for a lane of a link that had been up */
-	SMALL_SEGMENT = 1024,		/* what fits into any tunnel: the kernel's tcp_base_mss */
 	REFUSED_MS = 500,		/* a closed port is believed after that: it was open once */
 };
 
@@ -47,7 +47,7 @@ static int dial_socket(const struct braid_path *path, bool small_segments)
 	struct sockaddr_storage to, from = { 0 };
 	char was[BRAID_CONGESTION_SIZE];
 	socklen_t len = braid_path_sockaddr(path, &to);
-	int fd, err, one = 1, segment = SMALL_SEGMENT;
+	int fd, err, one = 1, segment = BRAID_SMALL_SEGMENT;
 
 	if (!len)
 		return -EAFNOSUPPORT;
@@ -62,10 +62,13 @@ static int dial_socket(const struct braid_path *path, bool small_segments)
 	braid_os->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	if (small_segments)
 		braid_os->setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment));
-	if (!braid_os->bind(fd, (struct sockaddr *)&from, len) &&
-	    (!braid_os->connect(fd, (struct sockaddr *)&to, len) || errno == EINPROGRESS))
-		return fd;
-	err = -errno;
+	err = braid_os->bind(fd, (struct sockaddr *)&from, len) ? -errno : 0;
+	if (!err) {
+		if (!braid_os->connect(fd, (struct sockaddr *)&to, len) || errno == EINPROGRESS)
+			return fd;
+		/* The address is there: it is a local port that can't be had. */
+		err = errno == EADDRNOTAVAIL ? -EADDRINUSE : -errno;
+	}
 	braid_os->close(fd);
 	return err;
 }
@@ -125,90 +128,36 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 	return braid_handshake_add(c, EPOLLOUT) ? -ENOMEM : 0;
 }
 
-static const char *refusal(const struct braid_conn *c, char *text, size_t len)
-{
-	braid_handshake_refused(c, text, len);
-	if (*text)
-		return text;
-	switch (c->theirs.status) {
-	case BRAID_HELLO_NO_LISTEN:
-		return "it no longer listens for this connection; did that rank abort?";
-	case BRAID_HELLO_NO_TRANSPORT:
-		return "it has no transport in common with us; compare BRAID_TRANSPORTS on both "
-		       "hosts";
-	default:
-		return "it refused";
-	}
-}
-
-static void dial_failed_for_good(struct braid_link *link, const struct braid_conn *c, int err)
-{
-	const char *addr = c ? c->addr : "the peer";
-	char text[320];
-
-	if (err == -EPROTONOSUPPORT)
-		braid_link_fail(link, err,
-				"%s speaks Braid's wire versions %u to %u, this library %u to "
-				"%u: install the same Braid release on both hosts [wire-version]",
-				addr, c ? c->theirs.least : 0, c ? c->theirs.most : 0,
-				BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
-	else if (err == -EPROTO)
-		braid_link_fail(link, -EPROTONOSUPPORT,
-				"what answers at %s is not Braid (this library "
-				"speaks wire version %u): another program took the port, or the "
-				"peer runs "
-				"another NCCL net plugin [not-braid]",
-				addr, BRAID_WIRE_MOST);
-	else if (err == -EACCES)
-		braid_link_fail(link, -EACCES,
-				"%s does not know this connection's token: it is not the "
-				"process that made the handle [wrong-token]",
-				addr);
-	else if (err == -EREMOTEIO)
-		braid_link_fail(link, err, "%s answered, but %s [peer-refused]", addr,
-				c ? refusal(c, text, sizeof(text)) : "it refused");
-	else if (err == -ETIMEDOUT)
-		braid_link_fail(link, -EREMOTEIO,
-				"no answer within %lld s (BRAID_CONNECT_TIMEOUT): is there a "
-				"firewall between the hosts, or is this the wrong interface "
-				"(NCCL_SOCKET_IFNAME)? [no-route]",
-				(long long)braid_param.connect_timeout);
-	else if (err == -EAFNOSUPPORT)
-		braid_link_fail(link, -EPROTONOSUPPORT,
-				"the two ends have no IP version in common; set "
-				"NCCL_SOCKET_FAMILY on both hosts [no-ip-version]");
-	else if (err == -ECONNREFUSED)
-		braid_link_fail(link, -EREMOTEIO,
-				"nobody listens there any more: the peer's process has "
-				"ended; look for the first error in that rank's log [peer-ended]");
-	else if (err == -ENOTCONN || err == -ECONNRESET || err == -EPIPE)
-		braid_link_fail(link, -EREMOTEIO,
-				"%s takes connections and closes them at once, for %lld s "
-				"(BRAID_CONNECT_TIMEOUT): look for the first error in that rank's "
-				"log [peer-hangs-up]",
-				addr, (long long)braid_param.connect_timeout);
-	else if (err == -ENOMEM || err == -EMFILE || err == -ENFILE)
-		braid_link_fail(link, err, "can't connect: %s%s [cannot-connect]", strerror(-err),
-				err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
-	else			/* no way to the peer: EINVAL is a route that is a blackhole */
-		braid_link_fail(link, -EREMOTEIO,
-				"no connection within %lld s (BRAID_CONNECT_TIMEOUT): %s; check "
-				"the route to that host, or choose another interface "
-				"(NCCL_SOCKET_IFNAME) [no-route]",
-				(long long)braid_param.connect_timeout, strerror(-err));
-}
-
 /* What it lacks it may have a moment later. */
 static bool peer_is_short(const struct braid_conn *c)
 {
 	return c && (c->their_setup.err == EMFILE || c->their_setup.err == ENFILE);
 }
 
+/* Trying again is no use. */
+static bool is_final(const struct braid_conn *c, enum braid_dial_stage stage, int err)
+{
+	switch (-err) {
+	case ENOMEM:
+		return true;
+	case EAFNOSUPPORT:
+		return stage == BRAID_DIAL_HERE;
+	case EPROTONOSUPPORT:
+	case EPROTO:
+	case EACCES:			/* from a route or a firewall it may pass */
+		return stage == BRAID_DIAL_PEER;
+	case EREMOTEIO:
+		return !peer_is_short(c);
+	default:
+		return false;
+	}
+}
+
 /* A dial of a new link did not come through: try again, wait for theirs, or give up. */
 void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, uint64_t now)
 {
 	bool crossed = err == -EREMOTEIO && c && c->theirs.status == BRAID_HELLO_CROSSED;
-	int before = link->dial_err;
+	enum braid_dial_stage stage = braid_dial_stage(c, err);
 	int state = atomic_load(&link->state);
 
 	if (state == BRAID_LINK_UP || state == BRAID_LINK_DEAD)
@@ -219,16 +168,17 @@ void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, u
 		return;
 	}
 	/* An attempt that the caller's deadline cut short says less than the one before it. */
-	if (err == -ETIMEDOUT && before && now >= link->dial_until_ns)
-		err = before;
+	if (err == -ETIMEDOUT && link->dial_err && now >= link->dial_until_ns) {
+		err = link->dial_err;
+		stage = link->dial_stage;
+	}
 	link->dial_err = err;
+	link->dial_stage = (uint8_t)stage;
 	if (err == -ECONNREFUSED && !link->refused_until_ns)
 		link->refused_until_ns = now + REFUSED_MS * MS;
-	if (err == -EPROTONOSUPPORT || err == -EPROTO || err == -EACCES ||
-	    (err == -EREMOTEIO && !peer_is_short(c)) || err == -EAFNOSUPPORT ||
-	    err == -ENOMEM || now >= link->dial_until_ns ||
+	if (is_final(c, stage, err) || now >= link->dial_until_ns ||
 	    (err == -ECONNREFUSED && now >= link->refused_until_ns)) {
-		dial_failed_for_good(link, c, err);
+		braid_why_dial(link, c, stage, err);
 		return;
 	}
 	if ((err == -EMFILE || err == -ENFILE) && braid_log_gate_open(&gate_fds, now))

@@ -462,6 +462,9 @@ static int lane_take_conn(struct braid_lane *lane, struct braid_conn *c)
 	}
 	taken(lane, c);
 	agreed_on(link, c, lane->index);
+	braid_info("device %s, peer %s: lane %u is back (opened %u times)",
+		   link->key.dev->net.name, link->peer, lane->index,
+		   atomic_load(&lane->back) + 1);
 	braid_heal_resumed(lane, braid_os->now_ns());
 	braid_link_move(link);
 	return 0;
@@ -487,6 +490,7 @@ static int link_up(struct braid_link *link, struct braid_conn *c)
 	link->dialler = c->dialler;
 	snprintf(link->peer, sizeof(link->peer), "%s (pid %u, %s)", c->theirs.host, c->theirs.pid,
 		 c->addr);
+	link->peer_pid = !strcmp(c->theirs.host, braid_self.host) ? c->theirs.pid : 0;
 	braid_unlock(&link->lock);
 	link->id = c->dialler ? c->theirs.ident : c->mine.ident;
 	link->next_comm = c->dialler ? 0 : 1;

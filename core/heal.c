@@ -13,6 +13,7 @@
 #include "core/service_int.h"
 #include "core/stat.h"
 #include "core/transport.h"
+#include "core/why.h"
 
 enum {
 	HEALTH_MS = 100,		/* between looks at what the kernel says of a lane */
@@ -99,7 +100,11 @@ static bool is_refusal(const struct braid_conn *c, int err)
 {
 	if (c && err == -EREMOTEIO)
 		return c->theirs.status != BRAID_HELLO_NO_ROOM;
-	return err == -ECONNREFUSED || err == -EPROTO || err == -EPROTONOSUPPORT || err == -EACCES;
+	if (err == -ECONNREFUSED)
+		return true;
+	/* EACCES of a route or a firewall is none. */
+	return braid_dial_stage(c, err) == BRAID_DIAL_PEER &&
+	       (err == -EPROTO || err == -EPROTONOSUPPORT || err == -EACCES);
 }
 
 /* Those that it failed may try another at once. */
@@ -147,8 +152,6 @@ void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int
 	lane->dial_at_ns = 0;
 	link->heal.refused = false;
 	link->heal.heard_ns = now;
-	braid_info("device %s, peer %s: lane %u is back (opened %u times)",
-		   link->key.dev->net.name, link->peer, lane->index, lane->epoch + 1);
 }
 
 void braid_heal_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
@@ -280,6 +283,38 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 	}
 }
 
+/*
+ * What was under way when a connection was found dead is still so on the next one, though its
+ * handshake went through; then small segments carry it at once: large ones are lost on the way.
+ */
+static void look_for_mtu(struct braid_lane *lane, const struct braid_health *h, bool suspect)
+{
+	struct braid_link *link = lane->link;
+	bool small = h->segment && h->segment <= BRAID_SMALL_SEGMENT;
+	uint32_t acked;
+
+	if (link->heal.told_mtu || (!suspect && !lane->stuck) || !h->segment)
+		return;
+	braid_lock_wait(&link->lock);
+	acked = lane->tx.f_acked;
+	braid_unlock(&link->lock);
+	if (suspect && !small) {
+		if (!lane->stuck || acked != lane->stuck_at)
+			lane->stuck = 1;
+		else if (lane->epoch != lane->stuck_epoch)
+			lane->stuck = 2;
+		lane->stuck_at = acked;
+		lane->stuck_epoch = lane->epoch;
+		lane->stuck_size = h->segment;
+	} else if (!suspect && acked != lane->stuck_at) {
+		if (small && lane->stuck == 2) {
+			link->heal.told_mtu = true;
+			braid_why_mtu(link, lane->stuck_size);
+		}
+		lane->stuck = 0;
+	}
+}
+
 static void lane_well(struct braid_lane *lane, uint64_t now)
 {
 	if (is_suspect(lane, now))
@@ -293,6 +328,7 @@ static void lane_suspect(struct braid_lane *lane, const struct braid_health *h, 
 	braid_event(BRAID_EVENT_LANE_SUSPECT, lane->link->number, lane->index, h->resent,
 		    h->rtt_ms);
 	lane->suspect_ns = now;
+	look_for_mtu(lane, h, true);
 }
 
 /* True if some lane has bytes under way. */
@@ -318,6 +354,8 @@ static bool look_at_health(struct braid_link *link, uint64_t now)
 		}
 		under_way |= h.unacked;
 		lane->rtt_ms = h.rtt_ms;
+		if (!h.resent)
+			look_for_mtu(lane, &h, false);
 		if (!h.unacked || !h.resent)
 			lane_well(lane, now);
 		else if (!lane->suspect_ns)
@@ -362,6 +400,7 @@ static void tell_silence(struct braid_link *link, uint64_t now)
 {
 	const struct braid_lane *home = braid_link_home(link);
 	bool answers = braid_lane_up(home) ? !home->suspect_ns : link->heal.unanswered;
+	char how[BRAID_WHY_STOPPED];
 
 	braid_event(BRAID_EVENT_SILENT, link->number, BRAID_FLIGHT_NONE,
 		    (int64_t)((now - link->heal.heard_ns) / MS), 0);
@@ -370,8 +409,7 @@ static void tell_silence(struct braid_link *link, uint64_t now)
 		   "(BRAID_PEER_TIMEOUT) [peer-silent]",
 		   link->key.dev->net.name, link->peer,
 		   (unsigned long long)seconds(now - link->heal.heard_ns),
-		   answers ? "though its host acknowledges what we send: the process is stopped "
-			     "(SIGSTOP, a debugger, swapped out)" :
+		   answers ? braid_why_stopped(link, how) :
 			     "and nothing that we send is acknowledged: the path to that host, or "
 			     "the host, is down; trying to reconnect",
 		   (long long)braid_param.peer_timeout);
@@ -405,6 +443,7 @@ static bool is_over(struct braid_link *link, uint64_t now)
 					      silent >= SUSPECT_MS * MS));
 	bool lost = !unread && link->heal.down_ns &&
 		    now - link->heal.down_ns >= GIVE_UP_MS * MS;
+	char how[BRAID_WHY_STOPPED];
 
 	if (gone || (lost && !link->dialler && !link->path[0].to.port))
 		braid_link_fail(link, -EREMOTEIO,
@@ -419,7 +458,7 @@ static bool is_over(struct braid_link *link, uint64_t now)
 				"not a word for %llu s (BRAID_PEER_TIMEOUT): %s [peer-lost]",
 				(unsigned long long)seconds(silent),
 				any_well(link, now) || link->heal.unanswered ?
-					"its host is there, the process is stopped or hangs" :
+					braid_why_stopped(link, how) :
 					"the path to that host, or the host, is down");
 	else
 		return false;

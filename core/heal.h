@@ -34,6 +34,8 @@ int braid_heal_tick(struct braid_link *link, uint64_t now);
 void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int err, uint64_t now);
 /* A lane goes on over a new socket, at either end. */
 void braid_heal_resumed(struct braid_lane *lane, uint64_t now);
+/* What fits into any tunnel, the kernel's tcp_base_mss: for lanes that are lost again and again. */
+enum { BRAID_SMALL_SEGMENT = 1024 };
 /* Has it done so just now? */
 bool braid_heal_again(const struct braid_lane *lane, uint64_t now);
 /* The peer was asked to dial: 0 and it will, or why not. */

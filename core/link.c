@@ -312,8 +312,8 @@ static void tell_broken(struct braid_lane *lane)
 		   "%s %u, acknowledges %u, n %u, seq %u; received here: %u; sent: %u of %u, "
 		   "acknowledged %u",
 		   lane->link->key.dev->net.name, lane->link->peer, lane->index, lane->tr->name,
-		   lane->epoch + 1, lane->rx_broken, braid_frame_name(h->type), h->lseq, h->ack,
-		   h->n, h->seq, lane->rx_frames, q->f_sent, q->f_head, q->f_told);
+		   atomic_load(&lane->back) + 1, lane->rx_broken, braid_frame_name(h->type),
+		   h->lseq, h->ack, h->n, h->seq, lane->rx_frames, q->f_sent, q->f_head, q->f_told);
 	braid_unlock(&lane->link->lock);
 }
 

@@ -60,6 +60,7 @@ struct braid_link {
 	uint64_t id;
 	uint8_t session[BRAID_KEY_SIZE];
 	char peer[192];			/* "host (pid N) at address", for people */
+	uint32_t peer_pid;		/* of a host that has our name; else 0 */
 	struct braid_handle target;	/* dialler: what to dial for, until it is up */
 	struct braid_path path[BRAID_PATHS_MAX];
 	unsigned npaths;
@@ -128,6 +129,7 @@ struct braid_link {
 	struct braid_conn *conn;	/* the dial on its way */
 	uint64_t dial_at_ns, dial_until_ns, refused_until_ns;
 	int dial_err;			/* how the last dial ended */
+	uint8_t dial_stage;		/* and how far it had come: core/why.h */
 	struct {			/* core/heal.c: does the peer live? */
 		uint64_t bytes;		/* received ever */
 		_Atomic uint64_t heard_ns;	/* when that last grew */
@@ -135,7 +137,7 @@ struct braid_link {
 		uint64_t said_ns;	/* when that last grew */
 		uint64_t looked_ns, health_ns, down_ns, probe_ns, stall_ns;
 		unsigned probe_wait_ms;
-		bool refused, unanswered;
+		bool refused, unanswered, told_mtu;
 		atomic_bool silent, late;
 		atomic_uint stalls;	/* times that a message was late */
 	} heal;

@@ -112,6 +112,7 @@ struct braid_health {			/* what the wire says of a lane */
 	bool unacked;			/* bytes are under way that the peer's host has not taken */
 	unsigned resent;		/* times in a row that they were sent again */
 	unsigned rtt_ms;		/* to the peer's host and back */
+	uint32_t segment;		/* bytes in each of its packets; 0: not the host's to say */
 };
 
 struct braid_wire_state {		/* the same for people, who have asked */

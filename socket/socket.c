@@ -105,6 +105,7 @@ static int tcp_health(struct braid_lane *lane, struct braid_health *ret)
 	ret->unacked = info.tcpi_unacked || info.tcpi_probes;
 	ret->resent = info.tcpi_retransmits + info.tcpi_probes;
 	ret->rtt_ms = info.tcpi_rtt / 1000;
+	ret->segment = info.tcpi_snd_mss;
 	return 0;
 }
 

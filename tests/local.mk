@@ -62,7 +62,8 @@ abi_tests = \
 	tests/abi/test_stat \
 	tests/abi/test_strangers \
 	tests/abi/test_threads \
-	tests/abi/test_vdevice
+	tests/abi/test_vdevice \
+	tests/abi/test_why
 
 fuzz_tests = \
 	tests/fuzz/fuzz_cpus \
@@ -87,6 +88,7 @@ tidy_tests = \
 net_tests = \
 	tests/net/bind.sh \
 	tests/net/blackhole.sh \
+	tests/net/why.sh \
 	tests/net/doctor.sh \
 	tests/net/dscp.sh \
 	tests/net/ipv6.sh \

@@ -320,6 +320,33 @@ void abi_heard(const char *want)
 	heard[0] = '\0';
 }
 
+/* Ids of all WARN, "[a][b]". */
+static char told[1024];
+static pthread_mutex_t told_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void note_id(const char *text)
+{
+	const char *id = strrchr(text, '[');
+
+	pthread_mutex_lock(&told_lock);
+	if (id && !strstr(told, id) && strlen(told) + strlen(id) < sizeof(told))
+		strcat(told, id);
+	pthread_mutex_unlock(&told_lock);
+}
+
+void warned_with(const char *id)
+{
+	char text[64];
+	bool found;
+
+	snprintf(text, sizeof(text), "[%s]", id);
+	pthread_mutex_lock(&told_lock);
+	found = strstr(told, text);
+	pthread_mutex_unlock(&told_lock);
+	if (!found)
+		FAIL("no warning has %s: there were \"%s\"", text, told);
+}
+
 void abi_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 {
 	const char *nic = getenv("BRAID_TEST_RDMA");
@@ -331,6 +358,8 @@ void abi_log(int level, unsigned long flags, const char *file, int line, const c
 	va_end(ap);
 	if (nic && strcmp(nic, "roce2") && strstr(text, "RoCE v1 is not routed"))
 		level = NCCL_LOG_INFO;
+	if (level == NCCL_LOG_WARN)
+		note_id(text);
 	if (listened_for && strstr(text, listened_for))
 		snprintf(heard, sizeof(heard), "%s", strstr(text, listened_for));
 	net_log(level, flags, file, line, "%s", text);

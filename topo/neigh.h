@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* neigh.h - does an address of our own subnet answer ARP, or IPv6's neighbour discovery? */
+#ifndef BRAID_TOPO_NEIGH_H
+#define BRAID_TOPO_NEIGH_H
+
+#include <sys/socket.h>
+
+enum braid_neigh {
+	BRAID_NEIGH_UNKNOWN,		/* the kernel has no entry: it need not be on that link */
+	BRAID_NEIGH_ANSWERS,
+	BRAID_NEIGH_SILENT,
+};
+
+/* From the kernel's table of that interface; sends nothing to the network, and waits for nothing. */
+enum braid_neigh braid_neigh_look(const struct sockaddr *to, unsigned ifindex);
+
+#endif

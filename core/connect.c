@@ -35,6 +35,8 @@ struct attempt {			/* one connect, until it is over */
 	uint64_t deadline_ns;
 };
 
+static struct braid_log_gate gate_short;
+
 static struct attempt **attempts;	/* braid_svc.lock */
 static unsigned nattempts;
 static unsigned nused;			/* of them, used */
@@ -125,6 +127,26 @@ static int attempt_find(const struct braid_handle *h, void *handle, struct attem
 	return 0;
 }
 
+/* The first connect needs descriptors and a thread, which there may be a moment later. */
+static int start_service(const struct attempt *a)
+{
+	int err = braid_service_try();
+	uint64_t now;
+
+	if (err != -EMFILE && err != -ENFILE && err != -EAGAIN)
+		return err ? braid_service_failed(err) : 0;
+	now = braid_os->now_ns();
+	if (now >= a->deadline_ns) {
+		braid_service_failed(err);
+		return err == -EAGAIN ? -ENOBUFS : err;	/* which is no "not yet" */
+	}
+	if (braid_log_gate_open(&gate_short, now))
+		braid_warn("device %s: can't start the service thread yet: %s; trying on%s "
+			   "[no-descriptors]", a->dev->net.name, strerror(-err),
+			   err == -EMFILE ? ". Raise ulimit -n" : "");
+	return -EAGAIN;
+}
+
 /* The link to ride on: one that is there, or a new one that the service thread will dial. */
 static int attempt_link(struct attempt *a)
 {
@@ -137,7 +159,7 @@ static int attempt_link(struct attempt *a)
 	key.traffic_class = (int16_t)a->traffic_class;
 	link = braid_param.share ? braid_link_find(&key, false) : NULL;
 	if (!link) {
-		int err = braid_service_start();
+		int err = start_service(a);
 
 		if (err)
 			return err;
@@ -286,6 +308,7 @@ static bool enter(void)
 
 int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct braid_comm **ret)
 {
+	static const struct braid_handle_state no_state;
 	struct braid_handle h;
 	struct attempt *a = NULL;
 	int err = braid_handle_unpack(handle, &h);
@@ -323,6 +346,8 @@ int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct
 			if (err && a->comm)
 				braid_comm_close(a->comm);
 			attempt_end(a);
+			if (err)	/* who calls once more tries once more */
+				braid_handle_put_state(handle, &no_state);
 		}
 	}
 	pthread_mutex_unlock(&braid_svc.lock);

@@ -78,7 +78,7 @@ static void watch_device(struct braid_port *p, bool on)
 	}
 }
 
-static int port_open(struct braid_dev *dev, struct braid_port **ret)
+static int port_open(struct braid_dev *dev, bool quiet, struct braid_port **ret)
 {
 	struct sockaddr_storage sa = { 0 };
 	socklen_t len = sizeof(sa);
@@ -124,6 +124,8 @@ fail:
 	if (fd >= 0)
 		braid_os->close(fd);
 	free(p);
+	if (quiet && (err == -EMFILE || err == -ENFILE))
+		return err;
 	return braid_error(err, "device %s: can't listen on %s: %s%s "
 			   "[cannot-listen]", dev->net.name, dev->addr,
 			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
@@ -133,7 +135,7 @@ uint16_t braid_port(struct braid_dev *dev)
 {
 	struct braid_port *p = NULL;
 
-	return port_open(dev, &p) ? 0 : p->port;
+	return port_open(dev, true, &p) ? 0 : p->port;
 }
 
 void braid_port_event(struct braid_port *p, uint64_t now)
@@ -255,7 +257,7 @@ int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **
 	pthread_mutex_lock(&braid_svc.lock);
 	err = braid_service_start();
 	for (unsigned i = dev->nmembers; !err && i--; )
-		err = port_open(dev->member[i], &p);
+		err = port_open(dev->member[i], false, &p);
 	if (!err) {
 		braid_lock_wait(&lock);
 		braid_list_add_tail(&listens, &l->node);

@@ -136,13 +136,13 @@ static void close_fds(void)
 	svc.ep = -1;
 }
 
-static int start_failed(int err)
+int braid_service_failed(int err)
 {
 	return braid_error(err, "can't start the service thread: %s%s [no-start]", strerror(-err),
 			   err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
 }
 
-int braid_service_start(void)
+int braid_service_try(void)
 {
 	int err;
 
@@ -150,7 +150,7 @@ int braid_service_start(void)
 		return 0;
 	svc.ep = braid_os->epoll_create();
 	if (svc.ep < 0)
-		return start_failed(-errno);
+		return -errno;
 	braid_lock_wait(&svc.kick_lock);
 	svc.efd = braid_os->eventfd();
 	braid_unlock(&svc.kick_lock);
@@ -163,11 +163,18 @@ int braid_service_start(void)
 		err = braid_os->thread_start(&svc.thread, service_thread, NULL, "braid-service");
 	if (err) {
 		close_fds();
-		return start_failed(err);
+		return err;
 	}
 	svc.running = true;
 	braid_stat_start();
 	return 0;
+}
+
+int braid_service_start(void)
+{
+	int err = braid_service_try();
+
+	return err ? braid_service_failed(err) : 0;
 }
 
 void braid_service_get(void)

@@ -48,6 +48,9 @@ void braid_unwatch(int fd);
 
 /* Start the thread unless it runs.  An error has been logged. */
 int braid_service_start(void);
+/* The same without a line in the log, and that line; returns err. */
+int braid_service_try(void);
+int braid_service_failed(int err);
 
 /* The link of that key which is up or on its way, or NULL; `pending`: which is not up yet. */
 struct braid_link *braid_link_find(const struct braid_link_key *key, bool pending);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { HANDLE_BITS = NCCL_NET_HANDLE_MAXSIZE * 8 };
 
@@ -438,6 +439,72 @@ static void left_half_way(struct abi *t)
 	net_unload(net);
 }
 
+/* -- no descriptors --------------------------------------------------------------------------- */
+
+static void descriptors(rlim_t n)
+{
+	struct rlimit limit;
+
+	TRUE(!getrlimit(RLIMIT_NOFILE, &limit));
+	limit.rlim_cur = n;
+	TRUE(!setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+static void accepts_one(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *recv = recv_from(net, fd);
+
+	recv_one(net, recv, 1000, 1);
+	meet(fd);
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+}
+
+static void short_of_descriptors(struct abi *t, bool too_long)
+{
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+	ncclResult_t res = ncclSuccess;
+	struct peer peer;
+	struct net *net;
+	void *send = NULL;
+
+	setenv("BRAID_CONNECT_TIMEOUT", too_long ? "1" : "60", 1);
+	peer = peer_start(t, accepts_one);
+	net = abi_up(t);
+	warns_expected();
+	take(peer.fd, handle, sizeof(handle));
+	descriptors(3);
+	for (int i = 0; i < 300 * (too_long ? 10 : 1) && res == ncclSuccess; i++) {
+		res = net_connect(net, the_device(), handle, &send);
+		TRUE(!send);
+		nap_ms(1);
+	}
+	RES(too_long ? ncclSystemError : ncclSuccess, res);
+	EQ(too_long ? 2 : 1, net_warn_count());
+	if (!strstr(net_last_warn(), "Too many open files") ||
+	    !strstr(net_last_warn(), too_long ? "[no-start]" : "[no-descriptors]"))
+		FAIL("this was warned: %s", net_last_warn());
+	descriptors(1024);
+	WAIT_FOR(connect_step(net, handle, &send));
+	send_one(net, send, 1000, 1);
+	meet(peer.fd);
+	OK(net_close_send(net, send));
+	EQ(too_long ? 2 : 1, net_warn_count());
+	peer_join(&peer);
+	abi_down(net);
+}
+
+static void waits_for_descriptors(struct abi *t)
+{
+	short_of_descriptors(t, false);
+}
+
+static void tries_again(struct abi *t)
+{
+	short_of_descriptors(t, true);
+}
+
 static const struct abi_case cases[] = {
 	CASE("connect is done before accept is called", connect_first),
 	CASE("accept says not yet until somebody connects", accept_first),
@@ -453,6 +520,8 @@ static const struct abi_case cases[] = {
 	CASE("a handle of random bytes is an error", handle_random),
 	CASE("a handle with any bit flipped is an error", handle_flips),
 	CASE("a handle that changes while connecting does no harm", handle_flips_midway),
+	CASE("the first connect waits for descriptors", waits_for_descriptors, ONCE),
+	CASE("a connect that failed for want of them may be tried again", tries_again, ONCE),
 	CASE("finalize cleans up what was left half-way", left_half_way, .since = 11, .every = true),
 };
 

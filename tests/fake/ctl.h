@@ -38,7 +38,7 @@
  *                       its end (Data Direct; libmlx5.so.1 here)
  *   max_msg max_qp max_cq max_mr max_cqe max_wr max_sge max_inline max_rd max_srq   limits
  *   memlock=BYTES       what may be registered at one time in a process (no limit)
- *   srq=1  dmabuf=1  peermem=1  v1=1  linger=MS (iwarp: how long TCP tries; 10000)
+ *   srq=1  dmabuf=0  peermem=1  v1=1  linger=MS (iwarp: how long TCP tries; 10000)
  *   imm=1 (iwarp: 0)    2: a completion of a write says that it had no bytes
  *   mpa=MS (iwarp: how long a request waits for its answer, and who ends the queue pair with it; 10000)
  *   sigpipe=0 (1: as siw, a send on a queue pair that is over raises SIGPIPE)

@@ -284,34 +284,25 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 }
 
 /*
- * What was under way when a connection was found dead is still so on the next one, though its
- * handshake went through; then small segments carry it at once: large ones are lost on the way.
+ * A connection was found dead over which not one packet of full size had gone, though its handshake
+ * had; one with small packets follows, and carries more than such a packet holds.
  */
 static void look_for_mtu(struct braid_lane *lane, const struct braid_health *h, bool suspect)
 {
 	struct braid_link *link = lane->link;
-	bool small = h->segment && h->segment <= BRAID_SMALL_SEGMENT;
-	uint32_t acked;
+	bool small = h->segment <= BRAID_SMALL_SEGMENT;
 
-	if (link->heal.told_mtu || (!suspect && !lane->stuck) || !h->segment)
+	if (link->heal.told_mtu || !h->segment)
 		return;
-	braid_lock_wait(&link->lock);
-	acked = lane->tx.f_acked;
-	braid_unlock(&link->lock);
-	if (suspect && !small) {
-		if (!lane->stuck || acked != lane->stuck_at)
-			lane->stuck = 1;
-		else if (lane->epoch != lane->stuck_epoch)
-			lane->stuck = 2;
-		lane->stuck_at = acked;
-		lane->stuck_epoch = lane->epoch;
-		lane->stuck_size = h->segment;
-	} else if (!suspect && acked != lane->stuck_at) {
-		if (small && lane->stuck == 2) {
+	if (suspect) {
+		if (!small && h->acked < h->segment)
+			lane->lost_size = h->segment;
+	} else if (lane->lost_size && h->acked > 2 * lane->lost_size) {
+		if (small) {
 			link->heal.told_mtu = true;
-			braid_why_mtu(link, lane->stuck_size);
+			braid_why_mtu(link, lane->lost_size);
 		}
-		lane->stuck = 0;
+		lane->lost_size = 0;
 	}
 }
 

@@ -125,9 +125,7 @@ struct braid_lane {
 	uint64_t resumed_ns;
 	bool stopping;			/* it stands still, but for its NIC, till this: */
 	struct braid_stops stops;
-	uint32_t stuck_at, stuck_size;	/* core/heal.c: frames acknowledged, and the segments' size */
-	uint16_t stuck_epoch;
-	uint8_t stuck;			/* so many connections in a row did not get further, of 2 */
+	uint32_t lost_size;		/* bytes in packets none of which arrived; 0: they do */
 };
 
 static inline bool braid_lane_up(const struct braid_lane *lane)

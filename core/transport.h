@@ -113,6 +113,7 @@ struct braid_health {			/* what the wire says of a lane */
 	unsigned resent;		/* times in a row that they were sent again */
 	unsigned rtt_ms;		/* to the peer's host and back */
 	uint32_t segment;		/* bytes in each of its packets; 0: not the host's to say */
+	uint64_t acked;			/* bytes that the peer's host has taken, ever */
 };
 
 struct braid_wire_state {		/* the same for people, who have asked */

@@ -399,9 +399,9 @@ const char *braid_why_stopped(const struct braid_link *link, char ret[BRAID_WHY_
 
 void braid_why_mtu(const struct braid_link *link, unsigned size)
 {
-	braid_warn("device %s, peer %s: packets with %u bytes were lost on two connections in a "
-		   "row, and ones with %d arrive: is the MTU on the way smaller than that of %s, and "
-		   "no router says so? Compare ip link on both hosts; ping -M do -s SIZE finds what "
+	braid_warn("device %s, peer %s: packets with %u bytes were all lost, and ones with %d "
+		   "arrive: is the MTU on the way smaller than that of %s, and no router says so? "
+		   "Compare ip link on both hosts; ping -M do -s SIZE finds what "
 		   "the path carries. Until then packets are small, and TCP is slow "
 		   "[mtu-black-hole]",
 		   link->key.dev->net.name, link->peer, size, BRAID_SMALL_SEGMENT,

@@ -21,6 +21,7 @@
 #define TCP_RTO_MAX_MS 44
 #endif
 
+enum { BYTES_ACKED = 120 / 8 };	/* where linux/tcp.h has tcpi_bytes_acked */
 enum { RTO_MAX_MS = 1000, GRACE_S = 10 };
 
 static void set_int(int fd, int level, int name, int64_t value)
@@ -97,15 +98,20 @@ static int tcp_open(struct braid_lane *lane)
 /* A closed window is no loss while the peer's host answers when it is asked for it. */
 static int tcp_health(struct braid_lane *lane, struct braid_health *ret)
 {
-	struct tcp_info info = { 0 };
-	socklen_t len = sizeof(info);
+	union {				/* netinet/tcp.h's struct may end before tcpi_bytes_acked */
+		struct tcp_info info;
+		uint64_t words[32];
+	} got = { .words = { 0 } };
+	const struct tcp_info *info = &got.info;
+	socklen_t len = sizeof(got);
 
-	if (braid_os->getsockopt(lane->fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+	if (braid_os->getsockopt(lane->fd, IPPROTO_TCP, TCP_INFO, &got, &len))
 		return -errno;
-	ret->unacked = info.tcpi_unacked || info.tcpi_probes;
-	ret->resent = info.tcpi_retransmits + info.tcpi_probes;
-	ret->rtt_ms = info.tcpi_rtt / 1000;
-	ret->segment = info.tcpi_snd_mss;
+	ret->unacked = info->tcpi_unacked || info->tcpi_probes;
+	ret->resent = info->tcpi_retransmits + info->tcpi_probes;
+	ret->rtt_ms = info->tcpi_rtt / 1000;
+	ret->segment = info->tcpi_snd_mss;
+	ret->acked = got.words[BYTES_ACKED];
 	return 0;
 }
 

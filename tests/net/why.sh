@@ -106,4 +106,24 @@ if has_ipv6 && firewall "$b" reject with icmpx type admin-prohibited; then
 else
 	no_case "a firewall that rejects IPv6" "no IPv6, or no nft"
 fi
+
+# A switch without jumbo frames between two interfaces that have them, and no word of it.
+black_hole()
+{
+	checked --pattern oneway --sizes 256k --seconds 3 --verbose || return 1
+	grep -q 'packets with [0-9]* bytes were all lost.*is the MTU.*\[mtu-black-hole\]' "$tmp/err" ||
+		{ cat "$tmp/err"; return 1; }
+}
+
+wire 9000
+if ip -n "$a" link set w2 gso_max_segs 1 2>/dev/null && ip -n "$b" link set w2 gso_max_segs 1 &&
+	in_b nft add table inet t 2>/dev/null &&
+	in_b nft add chain inet t in '{ type filter hook input priority 0; }' &&
+	in_b nft add rule inet t in iifname w2 meta length gt 1500 drop; then
+	env_both="BRAID_SOCKET_IFNAME==w2 BRAID_LANES=1"
+	case_ "a path that loses large packets is told as such, and small ones go" black_hole
+	no_firewall "$b"
+else
+	no_case "a path that loses large packets" "no nft, or no gso_max_segs"
+fi
 done_

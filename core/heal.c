@@ -436,11 +436,17 @@ static bool is_over(struct braid_link *link, uint64_t now)
 		    now - link->heal.down_ns >= GIVE_UP_MS * MS;
 	char how[BRAID_WHY_STOPPED];
 
-	if (gone || (lost && !link->dialler && !link->path[0].to.port))
+	if (gone)
 		braid_link_fail(link, -EREMOTEIO,
-				"the connection was lost, and nobody listens there any more: the "
-				"peer's process has ended or was killed: look for the first error "
-				"in that rank's log [peer-ended]");
+				"the connection was lost, and another one is refused: the peer's "
+				"process has ended or was killed, unless a firewall came in "
+				"between; look for the first error in that rank's log "
+				"[peer-ended]");
+	else if (lost && !link->dialler && !link->path[0].to.port)
+		braid_link_fail(link, -EREMOTEIO,
+				"the connection was lost, and the peer, which alone can, does not "
+				"dial another: its process has ended or was killed, or its host or "
+				"the path is down [peer-ended]");
 	else if (lost && nobody_needs(link))
 		braid_link_fail(link, -ENOTCONN, "the connection was lost, and nobody needs it "
 				"[link-closed]");

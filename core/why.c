@@ -26,8 +26,8 @@ static void tell(const struct braid_comm *c, enum braid_log_level level)
 	if (c->why == BRAID_WHY_CLOSED)
 		braid_log(level, __FILE__, __LINE__,
 			  "device %s, peer %s: the peer closed this connection while a %s was "
-			  "waiting for it: usually its rank called ncclCommAbort, or takes part in "
-			  "fewer operations than this one [peer-closed]",
+			  "waiting for it: usually its rank called ncclCommAbort, or takes part "
+			  "in fewer operations than this one [peer-closed]",
 			  link->key.dev->net.name, link->peer, what);
 	else
 		braid_log(level, __FILE__, __LINE__,

@@ -37,6 +37,7 @@ unit_tests = \
 	tests/unit/test_smc \
 	tests/unit/test_stream \
 	tests/unit/test_view \
+	tests/unit/test_why \
 	tests/unit/test_wire \
 	tests/unit/test_work
 
@@ -219,6 +220,7 @@ tests_fuzz_fuzz_smcdiag_LDADD = $(fuzz_libs)
 
 # Programs that need more than that.
 tests_unit_test_comm_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_listen_offer,--wrap=braid_listen_check
+tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_look
 tests_unit_test_netdev_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=getifaddrs,--wrap=freeifaddrs
 # Counts calls by being first where the plugin's names are looked up (tests/lib/count.h); it
 # stands in for send() and the like, so only those who ask for it may have it.

@@ -44,9 +44,10 @@ struct abi_case {
 	int since, until;		/* first and last version it is for; 0: all */
 	int seconds;			/* deadline; 0: 90 */
 	bool every;			/* see BRAID_TEST_VERSIONS */
+	const char *warns;		/* ids that it must have warned of, "no-route not-braid" */
 };
 
-/* CASE("promise", body), or with .since =, .until =, .seconds = or .every = after it. */
+/* CASE("promise", body), or with .since =, .until =, .seconds =, .every = or .warns = after it. */
 #define CASE(promise_, ...) { .promise = promise_, .body = __VA_ARGS__ }
 #define ONCE .since = NET_ABI_NEWEST	/* what all versions share: for the newest alone */
 

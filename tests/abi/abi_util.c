@@ -142,6 +142,13 @@ static _Noreturn void run_child(const struct run *r)
 	self.seed = seed_base;
 	first_thread();
 	r->c->body(&t);
+	for (const char *id = r->c->warns; id && *id; id += strspn(id, " ")) {
+		char one[64];
+
+		snprintf(one, sizeof(one), "%.*s", (int)strcspn(id, " "), id);
+		warned_with(one);
+		id += strcspn(id, " ");
+	}
 	end_well();
 }
 

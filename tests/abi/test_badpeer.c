@@ -1118,7 +1118,7 @@ static const struct abi_case cases[] = {
 	CASE("half a frame makes no call wait", half_frames),
 	CASE("a peer that dies inside a frame is a remote error", half_and_dead, ONCE),
 	CASE("closing inside a frame spares the link", half_and_closed, ONCE),
-	CASE("messages announced without end take no memory", flood_wants, ONCE),
+	CASE("messages announced without end take no memory", flood_wants, ONCE, .warns = "broken-link"),
 	CASE("messages beyond the window take no memory", flood_eager, ONCE),
 	CASE("comms opened without proof and without end harm nobody", flood_opens, ONCE),
 	CASE("acks without end harm nobody", flood_acks, ONCE),

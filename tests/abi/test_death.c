@@ -207,12 +207,13 @@ static void killed_before(struct abi *t)
 }
 
 static const struct abi_case cases[] = {
-	CASE("a peer killed while data moves is a remote error in 100 ms", killed_busy),
+	CASE("a peer killed while data moves is a remote error in 100 ms", killed_busy, .warns = "peer-ended"),
 	CASE("a peer killed while all is quiet is a remote error in 100 ms", killed_quiet),
 	CASE("a process exits well while data moves and peers go", exits),
 	CASE("a listener killed in the handshake is a remote error in a second",
 	     killed_in_handshake),
-	CASE("a listener killed before connect is a remote error in a second", killed_before),
+	CASE("a listener killed before connect is a remote error in a second",
+	     killed_before, .warns = "own-address"),
 };
 
 ABI_MAIN(cases)

@@ -867,7 +867,7 @@ static struct net *up(struct abi *t)
 	return net;
 }
 
-static void limit(struct abi *t, const char *kind, const char *more, const char *warn)
+static void limit(struct abi *t, const char *kind, const char *more, const char *warn, const char *id)
 {
 	struct net *net;
 	struct pair p;
@@ -881,45 +881,45 @@ static void limit(struct abi *t, const char *kind, const char *more, const char 
 	pair_close(net, &p);
 	abi_down(net);
 	objects_gone();
-	if (!strstr(said, warn))
-		FAIL("nobody said '%s'", warn);
+	if (!strstr(said, warn) || !strstr(said, id))
+		FAIL("nobody said '%s' and %s", warn, id);
 }
 
 static void few_qps(struct abi *t, const char *kind)
 {
-	limit(t, kind, ",max_qp=1", "1 queue pair");
+	limit(t, kind, ",max_qp=1", "1 queue pair", "[rdma-limit]");
 }
 
 static void few_cqs(struct abi *t, const char *kind)
 {
-	limit(t, kind, ",max_cq=1", "1 completion queue");
+	limit(t, kind, ",max_cq=1", "1 completion queue", "[lesser-transport]");
 }
 
 static void few_cqes(struct abi *t, const char *kind)
 {
-	limit(t, kind, ",max_cqe=64", "64");
+	limit(t, kind, ",max_cqe=64", "64", "");
 }
 
 static void few_mrs(struct abi *t, const char *kind)
 {
-	limit(t, kind, ",max_mr=2", "2 registrations");
+	limit(t, kind, ",max_mr=2", "2 registrations", "[rdma-limit]");
 }
 
 static void few_wrs(struct abi *t, const char *kind)
 {
-	limit(t, kind, ",max_wr=32", "32");
+	limit(t, kind, ",max_wr=32", "32", "");
 }
 
 static void memlock(struct abi *t, const char *kind)
 {
-	limit(t, kind, ",memlock=65536", "ulimit -l unlimited");
+	limit(t, kind, ",memlock=65536", "ulimit -l unlimited", "[memlock-small]");
 }
 
 /* Enough for a lane, not for the messages: those are copied. */
 static void memlock_messages(struct abi *t, const char *kind)
 {
 	setenv("BRAID_LANES", "1", 1);
-	limit(t, kind, ",memlock=2000000", "are copied");
+	limit(t, kind, ",memlock=2000000", "are copied", "[memlock-small]");
 	TRUE(sends() > 100);
 }
 

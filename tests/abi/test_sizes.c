@@ -445,9 +445,10 @@ static const struct abi_case cases[] = {
 	CASE("64 MiB arrive whole, two processes", large, ONCE),
 	CASE("both ends are told the size of a send smaller than its receive", sent_less, .every = true),
 	CASE("a send larger than its receive is invalid usage at both ends, with both sizes",
-	     excess, .every = true),
+	     excess, .every = true, .warns = "size-mismatch"),
 	CASE("negative sizes are refused and do no harm", negative, .until = 8, .every = true),
-	CASE("absurd sizes are invalid usage, and do no harm", absurd, .since = 9, .every = true),
+	CASE("absurd sizes are invalid usage, and do no harm",
+	     absurd, .since = 9, .every = true, .warns = "bad-size"),
 	CASE("2^31 - 1 bytes and more are one message, reported as INT_MAX", huge, ONCE),
 };
 

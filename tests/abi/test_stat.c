@@ -610,7 +610,8 @@ static const struct abi_case cases[] = {
 	CASE("also where they have the names of our socket", names_taken, .since = 12),
 	CASE("metrics are written to a file", metrics_file, .since = 12),
 	CASE("but never over a pipe, a device or through a link", metrics_nowhere, .since = 12),
-	CASE("a message that waits too long is dumped once, for its user alone", stall, .since = 12),
+	CASE("a message that waits too long is dumped once, for its user alone",
+	     stall, .since = 12, .warns = "peer-late"),
 };
 
 ABI_MAIN(cases)

@@ -6,8 +6,12 @@
 #include "tests/abi/abi.h"
 
 #include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static void says(const char *id, const char *word, const char *not)
@@ -111,6 +115,109 @@ static void stopped_later(struct abi *t)
 	abi_down(net);
 }
 
+/* -- lanes ----------------------------------------------------------------------------------- */
+
+enum { LANES = 4 };
+
+static atomic_uint opened[LANES];		/* what is said of each when it comes back first */
+
+static void opened_log(int level, unsigned long flags, const char *file, int line, const char *fmt,
+		       ...)
+{
+	char text[1024];
+	const char *at;
+	unsigned lane, times;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	at = strstr(text, ": lane ");
+	if (at && sscanf(at, ": lane %u is back (opened %u times)", &lane, &times) == 2 &&
+	    lane < LANES && !opened[lane])
+		opened[lane] = times;
+	abi_log(level, flags, file, line, "%s", text);
+}
+
+static struct net *lanes_up(struct abi *t)
+{
+	struct net *net;
+	char err[512];
+
+	net = net_load(t->plugin, t->abi, err, sizeof(err));
+	if (!net)
+		FAIL("%s", err);
+	OK(net_init(net, rnd(t), NCCL_NET_TRAFFIC_CLASS_UNDEF, opened_log, NULL));
+	return net;
+}
+
+static bool any(int fd)
+{
+	(void)fd;
+	return true;
+}
+
+static bool shut(int fd)
+{
+	return !shutdown(fd, SHUT_RDWR);
+}
+
+static bool all_are_back(void)
+{
+	for (unsigned i = 0; i < LANES; i++) {
+		if (!opened[i])
+			return false;
+	}
+	return true;
+}
+
+/* All lanes are lost once; `shuts`: it is this end that has done it. */
+static void lose_once(struct net *net, void *comm, bool is_recv, int fd, bool shuts)
+{
+	if (is_recv)
+		recv_one(net, comm, 1 << 20, 1);
+	else
+		send_one(net, comm, 1 << 20, 1);
+	WAIT_FOR(count_streams(any) >= LANES);
+	meet(fd);
+	if (shuts)
+		TRUE(count_streams(shut) >= LANES);
+	WAIT_FOR(all_are_back());
+	for (unsigned i = 0; i < LANES; i++)
+		EQ(2, opened[i]);
+	meet(fd);
+	if (is_recv)
+		recv_one(net, comm, 1000, 2);
+	else
+		send_one(net, comm, 1000, 2);
+}
+
+static void loses_peer(struct abi *t, int fd)
+{
+	struct net *net = lanes_up(t);
+	void *recv = recv_from(net, fd);
+
+	lose_once(net, recv, true, fd, false);
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+}
+
+static void lanes_are_counted(struct abi *t)
+{
+	struct peer peer;
+	struct net *net;
+	void *send;
+
+	setenv("BRAID_LANES", "4", 1);
+	peer = peer_start(t, loses_peer);
+	net = lanes_up(t);
+	send = send_to(net, peer.fd);
+	lose_once(net, send, false, peer.fd, true);
+	OK(net_close_send(net, send));
+	peer_join(&peer);
+	abi_down(net);
+}
+
 /* -- memory ----------------------------------------------------------------------------------- */
 
 /* As where a topology file has gdr="1" at a NIC that offers host memory alone. */
@@ -135,6 +242,8 @@ static const struct abi_case cases[] = {
 	CASE("a peer that is stopped before it answers is no firewall", stopped_before, ONCE),
 	CASE("nor is it when it is asked again and again", stopped_before_often, ONCE),
 	CASE("a peer on this host that is stopped is told so", stopped_later, ONCE),
+	CASE("a lane that is lost once is back, opened twice, at both ends", lanes_are_counted,
+	     ONCE),
 	CASE("memory of a GPU that nobody offered to take names the topology file", gpu_memory),
 };
 

@@ -153,7 +153,7 @@ except OSError:
 	bad "a PID is a number, not 'x'" stat x
 	bad "a PID is a number, not '-1'" dump -1 || bad "unexpected argument '-1'" dump -1
 	bad "a PID is a number, not ''" dump ""
-	bad "there is no process 4194304999" stat 4194304999
+	bad "there is no process 4194304999 [no-process]" stat 4194304999
 	bad "has no connection of Braid's open" dump $$
 	bad "it needs a PID" dump
 	bad "unexpected argument '2'" stat 1 2
@@ -198,7 +198,7 @@ job2()
 	for said in '{"braid_report":2}' '{"braid_report":1' 'x' '[]'; do
 		says "$said"
 		case $said in
-		*2*) bad "has a newer Braid (report 2; this command knows 1)" stat $who ;;
+		*2*) bad "has a newer Braid (report 2; this command knows 1) [newer-report]" stat $who ;;
 		*) bad "is no report of Braid's" stat $who ;;
 		esac
 		wait $!

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_why.c - what is said of each way in which a dial can fail, and of a peer that is silent. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/param.h"
+#include "core/service_int.h"
+#include "core/why.h"
+#include "tests/lib/null.h"
+#include "topo/neigh.h"
+
+static enum braid_neigh neigh;
+
+enum braid_neigh __wrap_braid_neigh_look(const struct sockaddr *to, unsigned ifindex);
+enum braid_neigh __wrap_braid_neigh_look(const struct sockaddr *to, unsigned ifindex)
+{
+	(void)to;
+	(void)ifindex;
+	return neigh;
+}
+
+#define H BRAID_DIAL_HERE
+#define T BRAID_DIAL_TCP
+#define P BRAID_DIAL_PEER
+
+static const struct {
+	enum braid_dial_stage stage;
+	int err, ret;			/* errnos; ret is what the link fails with */
+	enum braid_neigh neigh;
+	uint8_t status;			/* of the peer's hello */
+	const char *says, *not;
+} rows[] = {
+	{ H, EAFNOSUPPORT, EPROTONOSUPPORT, 0, 0, "[no-ip-version]", "route" },
+	{ H, EADDRINUSE, EADDRINUSE, 0, 0, "[no-local-port]", "another interface" },
+	{ H, EADDRINUSE, EADDRINUSE, 0, 0, "net.ipv4.ip_local_port_range", "route" },
+	{ H, EADDRNOTAVAIL, EADDRNOTAVAIL, 0, 0, "[address-gone]", "route" },
+	{ H, EACCES, EPERM, 0, 0, "[forbidden-here]", "token" },
+	{ H, EPERM, EPERM, 0, 0, "[forbidden-here]", "token" },
+	{ H, ENOMEM, ENOMEM, 0, 0, "[cannot-connect]", "route" },
+	{ H, EMFILE, EMFILE, 0, 0, "ulimit -n [cannot-connect]", "route" },
+	{ H, ENETUNREACH, EREMOTEIO, 0, 0, "check the route", "firewall" },
+	{ H, EINVAL, EREMOTEIO, 0, 0, "[no-route]", "firewall" },
+
+	{ T, ECONNREFUSED, EREMOTEIO, 0, 0, "[connection-refused]", "BRAID_CONNECT_TIMEOUT" },
+	{ T, ECONNREFUSED, EREMOTEIO, 0, 0, "or a firewall or NAT answers", "nobody" },
+	{ T, ETIMEDOUT, EREMOTEIO, BRAID_NEIGH_UNKNOWN, 0, "is there a firewall", "stopped" },
+	{ T, ETIMEDOUT, EREMOTEIO, BRAID_NEIGH_ANSWERS, 0, "a firewall drops it", "stopped" },
+	{ T, EHOSTUNREACH, EREMOTEIO, BRAID_NEIGH_ANSWERS, 0, "[firewall-rejects]", "check the route" },
+	{ T, EHOSTUNREACH, EREMOTEIO, BRAID_NEIGH_UNKNOWN, 0, "or the gateway is down", "token" },
+	{ T, EHOSTUNREACH, EREMOTEIO, BRAID_NEIGH_SILENT, 0, "no host has the address", "firewall" },
+	{ T, EACCES, EREMOTEIO, BRAID_NEIGH_ANSWERS, 0, "[firewall-rejects]", "token" },
+	{ T, ENETUNREACH, EREMOTEIO, 0, 0, "[no-route]", "firewall" },
+
+	{ P, EPROTONOSUPPORT, EPROTONOSUPPORT, 0, 0, "[wire-version]", NULL },
+	{ P, EPROTO, EPROTONOSUPPORT, 0, 0, "[not-braid]", NULL },
+	{ P, EBADMSG, EPROTONOSUPPORT, 0, 0, "[not-braid]", "route" },
+	{ P, EACCES, EACCES, 0, 0, "[wrong-token]", NULL },
+	{ P, EREMOTEIO, EREMOTEIO, 0, BRAID_HELLO_NO_LISTEN, "no longer listens", NULL },
+	{ P, EREMOTEIO, EREMOTEIO, 0, BRAID_HELLO_NO_TRANSPORT, "BRAID_TRANSPORTS", NULL },
+	{ P, EREMOTEIO, EREMOTEIO, 0, BRAID_HELLO_NO_LINK, "it refused [peer-refused]", NULL },
+	{ P, ETIMEDOUT, EREMOTEIO, 0, 0, "[no-answer]", "firewall" },
+	{ P, ENOTCONN, EREMOTEIO, 0, 0, "[peer-hangs-up]", "route" },
+	{ P, ECONNRESET, EREMOTEIO, 0, 0, "[peer-hangs-up]", "route" },
+	{ P, ENOMEM, ENOMEM, 0, 0, "[cannot-connect]", "route" },
+};
+
+static void a_dial_that_fails_names_its_cause_and_no_other(void **state)
+{
+	struct null_config config = { 0 };
+	struct null_pair p;
+
+	(void)state;
+	null_pair_init(&p, &config);
+	p.dev[0].net.addr.in = (struct sockaddr_in){ .sin_family = AF_INET };
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct braid_link_key key = { .dev = &p.dev[0] };
+		struct braid_link *link = braid_link_new(&key);
+		struct braid_conn c = { .met = &p.dev[0], .theirs.status = rows[i].status };
+		struct sockaddr_in *to = (struct sockaddr_in *)&c.to;
+
+		assert_non_null(link);
+		to->sin_family = AF_INET;
+		to->sin_addr.s_addr = htonl(0xc6336401);	/* 198.51.100.1, nobody's */
+		to->sin_port = htons(4711);
+		link->npaths = 1;
+		link->path[0].dev = &p.dev[0];
+		link->path[0].to = braid_addr_of((struct sockaddr *)to);
+		neigh = rows[i].neigh;
+		null_warns_clear();
+		braid_why_dial(link, rows[i].stage == BRAID_DIAL_HERE ? NULL : &c, rows[i].stage,
+			       -rows[i].err);
+		assert_int_equal(null_warns, 1);
+		assert_int_equal(atomic_load(&link->err), -rows[i].ret);
+		if (!strstr(null_warn, rows[i].says))
+			fail_msg("row %zu: no \"%s\" in: %s", i, rows[i].says, null_warn);
+		if (rows[i].not && strstr(null_warn, rows[i].not))
+			fail_msg("row %zu: \"%s\" in: %s", i, rows[i].not, null_warn);
+		braid_link_free(link);
+	}
+	null_pair_fini(&p);
+}
+
+static void how_far_a_dial_came_decides_what_an_errno_means(void **state)
+{
+	struct braid_conn c = { .state = BRAID_CONN_CONNECT };
+
+	(void)state;
+	assert_int_equal(braid_dial_stage(NULL, -EACCES), BRAID_DIAL_HERE);
+	assert_int_equal(braid_dial_stage(NULL, -ECONNREFUSED), BRAID_DIAL_TCP);
+	assert_int_equal(braid_dial_stage(&c, -EACCES), BRAID_DIAL_TCP);
+	c.state = BRAID_CONN_RX_ANSWER;
+	assert_int_equal(braid_dial_stage(&c, -EACCES), BRAID_DIAL_PEER);
+}
+
+static void a_silent_process_is_stopped_or_starved_or_held_up(void **state)
+{
+	char text[BRAID_WHY_STOPPED];
+
+	(void)state;
+	assert_non_null(strstr(braid_why_state('T', 7, text), "stopped"));
+	assert_non_null(strstr(text, "pid 7 is in state T"));
+	assert_non_null(strstr(braid_why_state('t', 7, text), "debugger"));
+	assert_non_null(strstr(braid_why_state('R', 7, text), "no CPU"));
+	assert_null(strstr(text, "stopped"));
+	assert_non_null(strstr(braid_why_state('D', 7, text), "kernel holds it up"));
+	assert_null(strstr(text, "stopped"));
+	assert_non_null(strstr(braid_why_state('\0', 0, text), "T, stopped"));
+	assert_non_null(strstr(text, "R, no CPU"));
+	assert_non_null(strstr(braid_why_state('S', 7, text), "R, no CPU"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_dial_that_fails_names_its_cause_and_no_other),
+		cmocka_unit_test(how_far_a_dial_came_decides_what_an_errno_means),
+		cmocka_unit_test(a_silent_process_is_stopped_or_starved_or_held_up),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

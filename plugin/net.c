@@ -450,8 +450,9 @@ static ncclResult_t reg(struct braid_comm *c, struct braid_mem *mem, int type, v
 	*ret_mr = NULL;
 	if (type == NCCL_PTR_CUDA && !dev->gpu) {
 		braid_warn("device %s: memory of a GPU was to be registered, which its properties "
-			   "do not offer. If a topology file (NCCL_TOPO_FILE) says gdr=\"1\" of this "
-			   "NIC, NCCL believes that: take it out there [gpu-memory-not-offered]",
+			   "do not offer. If a topology file (NCCL_TOPO_FILE) says gdr=\"1\" of "
+			   "this NIC, NCCL believes that: take it out there "
+			   "[gpu-memory-not-offered]",
 			   dev->net.name);
 		return ncclInternalError;
 	}

@@ -11,7 +11,7 @@ enum braid_neigh {
 	BRAID_NEIGH_SILENT,
 };
 
-/* From the kernel's table of that interface; sends nothing to the network, and waits for nothing. */
+/* From the kernel's table of that interface: sends nothing to the network, waits for nothing. */
 enum braid_neigh braid_neigh_look(const struct sockaddr *to, unsigned ifindex);
 
 #endif

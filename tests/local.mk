@@ -94,6 +94,7 @@ net_tests = \
 	tests/net/dscp.sh \
 	tests/net/ipv6.sh \
 	tests/net/names.sh \
+	tests/net/rails.sh \
 	tests/net/topologies.sh \
 	tests/net/unreachable.sh \
 	tests/net/veth.sh
@@ -162,6 +163,7 @@ vm_tests = \
 	tests/vm/cases/rdma-pair-siw.sh \
 	tests/vm/cases/rdma-pair.sh \
 	tests/vm/cases/rdma.sh \
+	tests/vm/cases/topologies.sh \
 	tests/vm/cases/ucx-rxe.sh
 # SMC, of 6.12 and of 6.1, and udmabuf: some minutes each, and a kernel of backports'; make vm-smc.
 vm_smc_tests = \

@@ -1,17 +1,17 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: BSD-3-Clause
 # fabric.sh - hosts a and b with NICs of their own, on the bridges and routers of a third namespace.
-# Sourced by tests with a table of such networks; each row makes its own, moves data, and looks at
-# which interface's counters moved.
+# Sourced by tests that have a table of such networks. Each row builds its own network, sends data
+# both ways, and checks which interface's counters moved, or what the error message says.
 #
-# A NIC is a veth whose other end is in the third namespace, so both hosts see what a physical one
-# looks like in a container: an interface that stands on nothing of theirs.
+# A NIC is a veth whose other end is in the third namespace, as in a container: the hosts see an
+# interface that stands on none of their own.
 
 # shellcheck source=tests/net/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 middle=braid-$$-m
-rows=${1:-}			# a pattern: only rows whose names match
+rows=$(printf '%s\n' "$@")	# run only rows whose names contain one of these lines
 
 clean_up()
 {
@@ -19,7 +19,7 @@ clean_up()
 	rm -rf "$tmp"
 }
 
-# -- a row ----------------------------------------------------------------------------------------
+# -- rows -----------------------------------------------------------------------------------------
 
 no()				# WHY - the row does not hold
 {
@@ -27,12 +27,12 @@ no()				# WHY - the row does not hold
 	bad=1
 }
 
-lacks()				# WHY - the row can't be tried here
+lacks()				# WHY - the row is skipped here
 {
 	lacking=${lacking:-$1}
 }
 
-# fresh - two hosts with nothing but loopback, and nothing between them.
+# fresh - two hosts with loopback only, and nothing between them.
 fresh()
 {
 	no_hosts "$a" "$b" "$middle"
@@ -48,6 +48,11 @@ fresh()
 	rm -rf "$tmp"/is.* "$tmp/both" "$tmp"/nics*
 }
 
+wanted()			# NAME
+{
+	[ -z "$rows" ] || printf '%s\n' "$1" | grep -qF -e "$rows"
+}
+
 # environment WORDS... - VARIABLE=VALUE for both hosts, a:VARIABLE=VALUE for one.
 environment()
 {
@@ -60,13 +65,10 @@ environment()
 	done
 }
 
-# topology NAME SET-UP ENVIRONMENT WHAT-HOLDS - the verbs of both are below.
+# topology NAME SET-UP ENVIRONMENT CONDITIONS - SET-UP and CONDITIONS are calls of functions below.
 topology()
 {
-	case $1 in
-	*$rows*) ;;
-	*) return ;;
-	esac
+	wanted "$1" || return 0
 	fresh
 	# shellcheck disable=SC2086 # a list
 	environment $3
@@ -81,7 +83,7 @@ topology()
 	fi
 }
 
-holds()				# WHAT
+holds()				# CONDITIONS
 {
 	went=
 	eval "$1"
@@ -89,7 +91,7 @@ holds()				# WHAT
 	[ -z "$bad" ] || { seen; return 1; }
 }
 
-# -- what there is --------------------------------------------------------------------------------
+# -- what a network is made of --------------------------------------------------------------------
 
 ip_()				# NETNS ARGUMENTS...
 {
@@ -147,7 +149,7 @@ addresses()
 	done
 }
 
-# bridged BRIDGE PORT - a port of a bridge between the hosts, made when it is named first.
+# bridged BRIDGE PORT - add a port to a bridge between the hosts, which the first call makes.
 bridged()
 {
 	ip -n "$middle" link show "$1" >/dev/null 2>&1 || {
@@ -190,7 +192,7 @@ nics()
 	nic b "$1" "$2" "$4" "${5:-}" "${6:-}"
 }
 
-# own_wire - perf's own connection goes over an interface for itself, that no filter names.
+# own_wire - give perf's control connection an interface of its own, which no filter names.
 own_wire()
 {
 	wire 1500
@@ -240,14 +242,14 @@ pods()
 	done
 }
 
-# tunnel NAME ADDRESS-OF-A ADDRESS-OF-B [MTU] - a tun device with a program at it, as a VPN's.
+# tunnel NAME ADDRESS-OF-A ADDRESS-OF-B [MTU] - a tun device that a process has open, like a VPN's.
 tunnel()
 {
 	[ -c /dev/net/tun ] || { lacks "no /dev/net/tun"; return; }
 	command -v perl >/dev/null || { lacks "perl is not installed"; return; }
 	for host in a b; do
 		ns=$(netns $host)
-		# TUNSETIFF, IFF_TUN: up for as long as somebody has it open
+		# TUNSETIFF, IFF_TUN: it has a carrier while a process has it open.
 		ip netns exec "$ns" perl -e '
 			open(my $f, "+<", "/dev/net/tun") or exit 1;
 			ioctl($f, 0x400454ca, pack("a16s", $ARGV[0], 1)) or exit 1;
@@ -292,7 +294,7 @@ neighbour()
 	ip_ "$(netns "$1")" neigh replace "$3" lladdr "$mac" dev "$2" nud permanent
 }
 
-# tentative HOST NAME ADDRESS - one that the kernel is still to find free.
+# tentative HOST NAME ADDRESS - an address for which duplicate address detection still runs.
 tentative()
 {
 	sysctl_ "$1" "net/ipv6/conf/$2/accept_dad" 1
@@ -337,7 +339,7 @@ sysctl_()			# HOST NAME VALUE
 	ip netns exec "$(netns "$1")" sh -c "echo $3 >/proc/sys/$2" 2>&1 || no "$2: can't be set"
 }
 
-# whole_packets NAME - each packet goes out by itself, for a path that looks at their size.
+# whole_packets NAME - no segmentation offload, so that the path sees the size of each packet.
 whole_packets()
 {
 	for host in a b; do
@@ -356,7 +358,7 @@ rdma()
 	env_b="$env_b BRAID_TEST_FAKE_HOST=b BRAID_TEST_FAKE_DEVICES=mlx5_0:rocev2,netdev=$1${3:+,$3}"
 }
 
-# apart - each NIC answers ARP for its own addresses only, as several NICs in one subnet need it.
+# apart - each NIC answers ARP for its own addresses only, as several NICs in one subnet need.
 apart()
 {
 	for host in a b; do
@@ -377,7 +379,7 @@ over_nic()
 		kind "$1" "$2" link "$4" type macvlan mode bridge
 		;;
 	ipvlan)
-		kind "$1" "$2" link "$4" type ipvlan
+		kind "$1" "$2" link "$4" type ipvlan mode l2
 		;;
 	bond)
 		kind "$1" "$2" type bond mode active-backup miimon 100
@@ -423,14 +425,22 @@ pod_of()
 	[ "$1" != b ] || control=${control:-$(first_address "$4")}
 }
 
-# -- what happens ---------------------------------------------------------------------------------
+# strict - drop packets that arrive on another interface than the route back uses.
+strict()
+{
+	for host in a b; do
+		sysctl_ $host net/ipv4/conf/all/rp_filter 1
+	done
+}
+
+# -- data, and what must hold ---------------------------------------------------------------------
 
 counters()			# NETNS - a line for each interface: its name, bytes sent and received
 {
 	ip netns exec "$1" awk 'NR > 2 { sub(/:/, " "); print $1, $10, $2 }' /proc/net/dev
 }
 
-# go - perf between them, once a row; $went is yes or no.
+# go - run perf between the hosts, once a row; $went is then yes or no.
 go()
 {
 	counters "$a" >"$tmp/was.a"
@@ -448,14 +458,14 @@ go()
 	grep -hvE '^(INFO|TRACE|LOG) ' "$tmp/err" "$tmp/err.b" >"$tmp/both" 2>/dev/null
 }
 
-# moved HOST - what each interface sent and received meanwhile.
+# moved HOST - the bytes that each interface sent and received in that time.
 moved()
 {
 	awk 'NR == FNR { sent[$1] = $2; got[$1] = $3; next }
 		{ print $1, $2 - sent[$1], $3 - got[$1] }' "$tmp/was.$1" "$tmp/is.$1"
 }
 
-seen()				# for whoever reads why a row does not hold
+seen()				# the evidence, for a row that fails
 {
 	for host in a b; do
 		[ ! -e "$tmp/is.$host" ] || moved $host | awk -v host=$host '$2 + $3 > 10000 {
@@ -464,7 +474,7 @@ seen()				# for whoever reads why a row does not hold
 	cat "$tmp/both" 2>/dev/null
 }
 
-# worked - false, said once, if it did not.
+# worked - false if no data moved, which is printed once.
 worked()
 {
 	[ -n "$went" ] || {
@@ -490,7 +500,7 @@ doctor()
 		>>"$tmp/both" 2>&1
 }
 
-# by HOST sent|received INTERFACE... - the data went by these, all of them, and no other.
+# by HOST sent|received INTERFACE... - each of these interfaces carried data, and no other did.
 by()
 {
 	by_host=$1 by_what=$2
@@ -510,14 +520,14 @@ over()
 	done
 }
 
-# leaves INTERFACE... - the same of what is sent: by which NIC it arrives is ARP's choice.
+# leaves INTERFACE... - the same for sent data only: ARP decides which NIC it arrives at.
 leaves()
 {
 	by a sent "$@"
 	by b sent "$@"
 }
 
-# nic_carried NUMBER-AT-LEAST [AT-MOST] - work requests of the NICs together
+# nic_carried LEAST [MOST] - how many work requests both fake NICs were given
 nic_carried()
 {
 	worked || return
@@ -526,13 +536,13 @@ nic_carried()
 	[ "$got" -ge "$1" ] && [ "$got" -le "${2:-$got}" ] || no "the NICs carried $got messages"
 }
 
-# leaves_or_warns INTERFACE - or a WARN names it: where both NICs are in one subnet, the one that ARP
-# finds may be the other.
+# leaves_or_warns INTERFACE - with two NICs in one subnet ARP may find the other one; then a WARN says
+# that data does not leave by this interface.
 leaves_or_warns()
 {
 	worked || return
 	for host in a b; do
-		[ "$(carried $host 2)" = "$1" ] || says "^WARN .*device $1"
+		[ "$(carried $host 2)" = "$1" ] || says "^WARN .*device $1.*not-by-device"
 	done
 }
 

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# topologies.sh [PATTERN] - networks as people have them, a row each: by which interface the data
-# goes, or what is said where none can.
+# topologies.sh [WORDS...] - networks of all kinds, one a row: which interfaces are devices, which
+# address is used, and which interface's counters move.
 #
-# topology NAME SET-UP ENVIRONMENT WHAT-HOLDS; tests/net/fabric.sh has the words of all three.
+# topology NAME SET-UP ENVIRONMENT CONDITIONS: see tests/net/fabric.sh.
 # shellcheck source=tests/net/fabric.sh
 . "$(dirname "$0")/fabric.sh"
 
-# -- interfaces that lead nowhere -----------------------------------------------------------------
+# -- interfaces that reach no other host -----------------------------------------------------------
 
 topology "one NIC" \
 	"nics eth0 s0 10.1.0.1/24 10.1.0.2/24" \
@@ -27,7 +27,7 @@ topology "a service network's dummy beside a NIC" \
 	"" \
 	"devices eth0; over eth0"
 
-# -- only virtual ones ----------------------------------------------------------------------------
+# -- hosts with virtual interfaces only ------------------------------------------------------------
 
 for kind in macvlan ipvlan; do
 	topology "a pod with nothing but a $kind" \
@@ -44,9 +44,9 @@ topology "nothing but a tunnel's interface has an address" \
 	"NCCL_SOCKET_IFNAME==vx0" \
 	"devices vx0; over eth0 vx0"
 
-# -- which of its addresses -----------------------------------------------------------------------
+# -- which address of an interface -----------------------------------------------------------------
 
-topology "a network of a container engine that both containers have, with one address" \
+topology "a second NIC that has the same address on both hosts" \
 	"nics eth0 s0 10.0.1.3/24 10.0.1.4/24; nic a eth1 s1 172.18.0.3/16; nic b eth1 s2 172.18.0.3/16
 	control=10.0.1.4" \
 	"" \
@@ -57,81 +57,10 @@ topology "a virtual address comes second" \
 	"" \
 	"address a eth0 10.1.0.1; address b eth0 10.1.0.2; over eth0"
 
-topology "a wire with the peer's address at the other end" \
+topology "a point-to-point address" \
 	"nics eth0 s0 10.1.0.1+10.1.0.2/32 10.1.0.2+10.1.0.1/32" \
 	"" \
 	"over eth0"
-
-# -- two NICs -------------------------------------------------------------------------------------
-
-for nic in eth0 eth1; do
-	topology "rails in subnets of their own, $nic chosen" \
-		"own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; nics eth1 s1 10.2.0.1/24 10.2.0.2/24" \
-		"NCCL_SOCKET_IFNAME==$nic" \
-		"over $nic"
-done
-
-topology "rails in subnets of their own, fused" \
-	"own_wire; dev_a=eth0+eth1 dev_b=eth0+eth1 moved_mb=100; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; nics eth1 s1 10.2.0.1/24 10.2.0.2/24" \
-	"NCCL_SOCKET_IFNAME=eth" \
-	"over eth0 eth1"
-
-topology "two NICs with link-local addresses alone, the second chosen" \
-	"own_wire; nics eth0 s0 - -; nics eth1 s0 - -" \
-	"NCCL_SOCKET_IFNAME==eth1" \
-	"over eth1"
-
-topology "two NICs fused, the peer has one of them" \
-	"own_wire; dev_a=eth0+eth1; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; nic a eth1 s1 10.2.0.1/24
-	ip_b route add 10.2.0.0/24 via 10.1.0.1" \
-	"a:NCCL_SOCKET_IFNAME=eth b:NCCL_SOCKET_IFNAME==eth0" \
-	"over eth0"
-
-topology "the peer is reached through the other rail's NIC alone" \
-	"own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; nic a eth1 s1 10.2.0.1/24
-	ip_b route add 10.2.0.0/24 via 10.1.0.1" \
-	"a:NCCL_SOCKET_IFNAME==eth1 b:NCCL_SOCKET_IFNAME==eth0" \
-	"over eth0"
-
-topology "the peer is behind a tunnel" \
-	"own_wire; nic a eth0 s0 10.1.0.1/24; nic b eth0 s1 10.2.0.2/24; nics eth9 s2 10.9.0.1/24 10.9.0.2/24
-	kind a vx0 type vxlan id 7 remote 10.9.0.2 dstport 4789 dev eth9
-	kind b vx0 type vxlan id 7 remote 10.9.0.1 dstport 4789 dev eth9
-	ip_ab link set vx0 mtu 1450 up
-	ip_a route add 10.2.0.0/24 dev vx0 src 10.1.0.1; ip_b route add 10.1.0.0/24 dev vx0 src 10.2.0.2" \
-	"NCCL_SOCKET_IFNAME==eth0" \
-	"over eth9 vx0"
-
-topology "rails in routed subnets, each with a rule by source" \
-	"own_wire; nic a eth0 s0 10.1.0.1/24; nic a eth1 s1 10.2.0.1/24
-	nic b eth0 s2 10.3.0.2/24; nic b eth1 s3 10.4.0.2/24
-	router s0=10.1.0.254/24 s1=10.2.0.254/24 s2=10.3.0.254/24 s3=10.4.0.254/24
-	ip_a route add default via 10.1.0.254; ip_b route add default via 10.3.0.254
-	ip_a rule add from 10.2.0.1 table 100; ip_a route add default via 10.2.0.254 table 100
-	ip_b rule add from 10.4.0.2 table 100; ip_b route add default via 10.4.0.254 table 100" \
-	"NCCL_SOCKET_IFNAME==eth1" \
-	"over eth1"
-
-topology "two NICs in one subnet, each with a rule by source" \
-	"own_wire; apart; nics eth0 s0 10.1.0.10/24 10.1.0.20/24; nics eth1 s0 10.1.0.11/24 10.1.0.21/24
-	ip_a rule add from 10.1.0.11 table 100; ip_a route add 10.1.0.0/24 dev eth1 table 100
-	ip_b rule add from 10.1.0.21 table 100; ip_b route add 10.1.0.0/24 dev eth1 table 100" \
-	"NCCL_SOCKET_IFNAME==eth1" \
-	"over eth1"
-
-topology "answers come by the other NIC" \
-	"own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; nics eth1 s1 10.2.0.1/24 10.2.0.2/24
-	ip_b route add 10.1.0.1 via 10.2.0.1" \
-	"NCCL_SOCKET_IFNAME==eth0" \
-	"by a sent eth0"
-
-topology "answers come by the other NIC, through a router" \
-	"own_wire; nics eth0 s0 10.1.0.1/24 10.3.0.2/24; nics eth1 s1 10.2.0.1/24 10.4.0.2/24
-	router s0=10.1.0.254/24 s1=10.2.0.254/24; ip_m addr add 10.3.0.254/24 dev s0
-	ip_m addr add 10.4.0.254/24 dev s1; ip_a route add default via 10.1.0.254
-	ip_b route add default via 10.4.0.254" \
-	"NCCL_SOCKET_IFNAME==eth0" \
-	"by a sent eth0; by b sent eth1"
 
 # -- IP versions ----------------------------------------------------------------------------------
 
@@ -149,19 +78,5 @@ topology "link-local addresses alone" \
 	"own_wire; nics eth0 s0 - -" \
 	"NCCL_SOCKET_IFNAME=eth0" \
 	"devices eth0; over eth0"
-
-# -- MTU ------------------------------------------------------------------------------------------
-
-topology "a management network beside a fabric of another MTU" \
-	"own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24 1500; nics fab0 s1 10.2.0.1/24 10.2.0.2/24 9000" \
-	"NCCL_SOCKET_IFNAME=fab" \
-	"over fab0; doctor a; never_says 'mtu 9000'"
-
-# -- RDMA -----------------------------------------------------------------------------------------
-
-topology "RDMA beside a management network" \
-	"own_wire; nics m0 s0 10.1.0.1/24 10.1.0.2/24; nics eth0 s1 10.2.0.1/24 10.2.0.2/24; rdma eth0" \
-	"NCCL_SOCKET_IFNAME=m0" \
-	"over; nic_carried 48"
 
 done_

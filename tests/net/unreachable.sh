@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# unreachable.sh [PATTERN] - networks with no way to the peer, a row each: what is said of them.
+# unreachable.sh [WORDS...] - networks in which the peer can't be reached, one a row: what the error
+# message says.
 #
-# topology NAME SET-UP ENVIRONMENT WHAT-HOLDS; tests/net/fabric.sh has the words of all three.
+# topology NAME SET-UP ENVIRONMENT CONDITIONS: see tests/net/fabric.sh.
 # shellcheck source=tests/net/fabric.sh
 . "$(dirname "$0")/fabric.sh"
 
-# -- an address that leads home -------------------------------------------------------------------
+# -- addresses of our own --------------------------------------------------------------------------
 
 topology "two containers, each on a bridge of its host" \
 	"own_wire; nic a eth0 s0 172.17.0.2/16; nic b eth0 s1 172.17.0.3/16" \
@@ -15,7 +16,7 @@ topology "two containers, each on a bridge of its host" \
 
 # -- firewalls ------------------------------------------------------------------------------------
 
-# blocked NAME SET-UP WHAT-HOLDS - what a sends to b does not arrive
+# blocked NAME SET-UP CONDITIONS - what host a sends to host b is blocked
 blocked()
 {
 	topology "$1" "own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; pattern=oneway; $2" \
@@ -52,11 +53,11 @@ behind_nat="own_wire; nic a eth0 s0 10.1.0.1/24; nic b eth0 s1 192.168.1.2/24
 	router s0=10.1.0.254/24 s1=192.168.1.254/24; nat s0 s1
 	ip_a route add default via 10.1.0.254; ip_b route add default via 192.168.1.254"
 
-topology "the peer is behind NAT, and nobody else dials" "$behind_nat; pattern=oneway" \
+topology "the peer is behind NAT, and only we dial" "$behind_nat; pattern=oneway" \
 	"NCCL_SOCKET_IFNAME==eth0 BRAID_CONNECT_TIMEOUT=2" \
 	"fails; says 'peer 192[.]168[.]1[.]2' firewall; never_says peer-ended"
 
-topology "we are behind NAT: what we have dialled carries both ways" \
+topology "we are behind NAT: our connection carries both ways" \
 	"own_wire; nic a eth0 s1 192.168.1.1/24; nic b eth0 s0 10.1.0.2/24
 	router s0=10.1.0.254/24 s1=192.168.1.254/24; nat s0 s1
 	ip_b route add default via 10.1.0.254; ip_a route add default via 192.168.1.254" \

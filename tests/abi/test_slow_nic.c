@@ -320,6 +320,119 @@ static void slow(struct abi *t, const struct row *row)
 	within(row->call, "a pause on the other NIC", s.b.longest_us, PAUSE_MS * 1000);
 }
 
+/* -- both NICs are one device ------------------------------------------------------------- */
+
+static struct net *fuse(struct abi *t)
+{
+	static const int members[] = { 0, 1 };
+	struct net *net = abi_up(t);
+	int dev;
+
+	OK(net_fuse(net, 2, members, &dev));
+	on_device(dev);
+	return net;
+}
+
+static void follow_fused(struct abi *t, int fd)
+{
+	static struct job j;
+	struct net *net = fuse(t);
+	void *send = send_to(net, fd), *recv = recv_from(net, fd);
+
+	warns_expected();
+	job_new(&j, net, send, recv);
+	while (!j.in.stops)
+		job_step(&j);
+	j.out.stop = true;
+	job_finish(&j);
+	meet(fd);
+	job_close(&j);
+}
+
+/* What its lanes had goes on over the other NIC, also where home was one of them. */
+static void fused_slow(struct abi *t, const char *call)
+{
+	static struct job j;
+	struct peer peer;
+	pthread_t thread;
+	char cmd[96];
+	void *recv;
+
+	nics("ib");
+	setenv("BRAID_SHARE", "1", 1);
+	setenv("BRAID_LANES", "4", 1);
+	setenv("BRAID_FUSE", "any", 1);	/* they have no PCI path */
+	peer = peer_start(t, follow_fused);
+	j.net = fuse(t);
+	warns_expected();
+	recv = recv_from(j.net, peer.fd);
+	job_new(&j, j.net, send_to(j.net, peer.fd), recv);
+	EQ(0, pthread_create(&thread, NULL, watch, NULL));
+	job_play(&j, 200);
+	snprintf(cmd, sizeof(cmd), "slow %s %u nic0", call, slow_ms());
+	ctl(cmd);
+	for (unsigned i = 0; i < 2; i++) {
+		j.longest_us = 0;
+		ctl("port nic0 down");
+		job_play(&j, 1000);
+		job_need(&j, 16, 60000 + 20 * slow_ms());
+		within(call, "a pause of the device that has both NICs", j.longest_us, OWN_MS * 1000);
+		ctl("port nic0 up");
+		job_play(&j, 1500);
+	}
+	TRUE(ctl("slept") > 0);
+	ctl("slow none");
+	j.out.stop = true;
+	job_finish(&j);
+	atomic_store(&over, true);
+	pthread_join(thread, NULL);
+	meet(peer.fd);
+	job_close(&j);
+	peer_join(&peer);
+}
+
+static void fused_destroy(struct abi *t)
+{
+	fused_slow(t, "ibv_destroy_qp");
+}
+
+static void fused_stop(struct abi *t)
+{
+	fused_slow(t, "ibv_modify_qp:ERR");
+}
+
+static void fused_all(struct abi *t)
+{
+	fused_slow(t, "all");
+}
+
+/* -- the end ------------------------------------------------------------------------------ */
+
+/* Nobody waits for a NIC that never comes back, but for a moment. */
+static void stuck_at_the_end(struct abi *t)
+{
+	enum { STUCK_MS = 60000, MOST_MS = 4000 };
+	struct net *net;
+	struct pair p;
+	uint64_t took;
+	char cmd[64];
+
+	nics("ib");
+	net = abi_up(t);
+	warns_expected();
+	pair_open(net, &p);
+	exchange(net, p.send, p.recv, MOST, 1);
+	snprintf(cmd, sizeof(cmd), "slow all %u", STUCK_MS);
+	ctl(cmd);
+	pair_close(net, &p);
+	took = now_us();
+	abi_down(net);
+	took = now_us() - took;
+	printf("finalize() took %.1f ms\n", (double)took / 1000);
+	TRUE(took < deadline_ms(MOST_MS) - now_us());
+	end_well();
+}
+
 #define ROWS(X)								\
 	X(destroy_qp, "ibv_destroy_qp", "ib")				\
 	X(destroy_cq, "ibv_destroy_cq", "ib")				\
@@ -362,7 +475,13 @@ ROWS(BODY)
 #define ENTRY(name, call_, kind_, ...)					\
 	CASE(kind_ ": " call_ " costs nobody else anything", name##_is_slow, ONCE, .seconds = 240),
 
-static const struct abi_case cases[] = { ROWS(ENTRY) };
+static const struct abi_case cases[] = {
+	ROWS(ENTRY)
+	CASE("two NICs as one: ibv_destroy_qp", fused_destroy, ONCE, .seconds = 240),
+	CASE("two NICs as one: ibv_modify_qp:ERR", fused_stop, ONCE, .seconds = 240),
+	CASE("two NICs as one: all calls", fused_all, ONCE, .seconds = 240),
+	CASE("finalize() leaves a NIC behind that never answers", stuck_at_the_end, ONCE),
+};
 
 int main(void)
 {

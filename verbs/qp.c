@@ -197,6 +197,12 @@ static bool is_spread(const struct braid_port *p)
 						     braid_param.ib_adaptive_routing;
 }
 
+/* Its owner may have let go of it while the NIC took its time. */
+static int wanted(const struct braid_wire *w)
+{
+	return atomic_load(&w->gone) ? -ECANCELED : 0;
+}
+
 /* What every one of them has.  own: receives are not shared. */
 static int wire_fill(struct braid_wire *w, bool own)
 {
@@ -215,9 +221,13 @@ static int wire_fill(struct braid_wire *w, bool own)
 		w->imm_max = p->max_msg;
 	if (!err)
 		w->m = braid_wire_memory(p, !w->srq);
-	err = w->m ? wire_cq(w) : braid_wire_failed(w, "ibv_reg_mr", -ENOMEM);
-	if (err)
+	err = w->m ? wanted(w) : braid_wire_failed(w, "ibv_reg_mr", -ENOMEM);
+	if (!err)
+		err = wire_cq(w);
+	if (err && err != -ECANCELED)
 		tell_limit(w, "completion queue or its memory", err);
+	if (!err)
+		err = wanted(w);
 	if (!err && p->fabric != BRAID_FABRIC_IWARP)
 		err = braid_wire_qp(w);
 	return err;
@@ -526,13 +536,15 @@ static void make_run(struct braid_job *job)
 	struct braid_wire *w = braid_container(job, struct braid_wire, make);
 	const struct braid_wire_blob *peer = w->setup.dialler ? NULL : &w->peer;
 
-	if (!atomic_load(&w->gone)) {
+	w->err = wanted(w);
+	if (!w->err)
 		w->err = wire_fill(w, false);
-		if (!w->err && peer)
-			take_peer(w, peer);
-		if (!w->err)
-			w->err = setup(w, peer, &w->mine);
-	}
+	if (!w->err)
+		w->err = wanted(w);
+	if (!w->err && peer)
+		take_peer(w, peer);
+	if (!w->err)
+		w->err = setup(w, peer, &w->mine);
 	atomic_store(&w->made, true);
 	braid_wire_put(w);
 }
@@ -541,9 +553,10 @@ static void peer_run(struct braid_job *job)
 {
 	struct braid_wire *w = braid_container(job, struct braid_wire, make);
 
-	if (!atomic_load(&w->gone) && w->port->fabric == BRAID_FABRIC_IWARP) {
+	w->err = wanted(w);
+	if (!w->err && w->port->fabric == BRAID_FABRIC_IWARP) {
 		w->err = braid_cm_connect(w);
-	} else if (!atomic_load(&w->gone)) {
+	} else if (!w->err) {
 		w->err = settle_gid(w, &w->setup, &w->peer);
 		if (!w->err)
 			w->err = to_ready(w, &w->peer, w->setup.traffic_class);

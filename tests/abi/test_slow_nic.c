@@ -3,7 +3,7 @@
  * test_slow_nic.c - a NIC whose commands take long costs its own lanes, and nobody else anything.
  *
  * Each row makes one call of libibverbs or librdmacm slow, at one NIC of one process (tests/fake):
- * 2 s a call, or BRAID_TEST_SLOW_NIC_MS=30000, which takes minutes.  Meanwhile memory is taken
+ * 2.5 s a call, or BRAID_TEST_SLOW_NIC_MS=30000, which takes minutes.  Meanwhile memory is taken
  * back under a message, the NIC's port goes down and up with messages under way, and connections
  * are made and closed.  A thread of its own has messages on another NIC all the time.
  */
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum {
-	CALL_MS = 2000,
+	CALL_MS = 2500,
 	OWN_MS = 1500,			/* its own messages: until it has sent seven times in vain */
 	PAUSE_MS = 100, CALL_MAX_US = 5000,	/* on a host that has nothing else to do */
 	BUSY = 10,			/* times that a thread of ours was late: how late others may be */

@@ -248,6 +248,7 @@ static void event(struct braid_port *p, struct rdma_cm_event *ev, struct rdma_cm
 		proceed(w, say_connect(w));
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
+		atomic_store(&w->connected, true);
 		atomic_store(&w->cm, BRAID_CM_UP);
 		break;
 	default:

@@ -322,8 +322,8 @@ void braid_wire_fence(struct braid_wire *w)
 		return;
 	w->over = true;
 	/* Before it is up nobody knows of it; over iWARP it can't be stopped before, either. */
-	if (!atomic_load(&w->made) || !w->qp ||
-	    (w->port->fabric == BRAID_FABRIC_IWARP && atomic_load(&w->cm) != BRAID_CM_UP))
+	if (!atomic_load(&w->made) ||
+	    (w->port->fabric == BRAID_FABRIC_IWARP && !atomic_load(&w->connected)) || !w->qp)
 		return;
 	braid_stop_begin(w->dev, &w->stopping);
 	w->stop = (struct braid_job){ .what = "to stop a queue pair", .run = stop_run };

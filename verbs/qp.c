@@ -635,7 +635,7 @@ static void tell_mine(struct braid_wire *w, uint8_t *ret)
 	b->grh = p->grh;
 	b->slots = BRAID_SLOTS_RX - BRAID_REPOST;
 	b->cm_port = p->cm_port;
-	b->qpn = w->qp ? w->qp->qp_num : 0;
+	b->qpn = p->fabric == BRAID_FABRIC_IWARP ? 0 : w->qp->qp_num;
 	b->psn = w->psn;
 	b->ack = (uint64_t)(uintptr_t)w->m->ack;
 	b->ack_key = w->m->ack_mr->rkey;

@@ -85,7 +85,7 @@ struct braid_wire {
 	bool over;			/* fenced: nobody posts or polls any more */
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *channel;
-	const char *failed;		/* the call that did, while it comes up */
+	_Atomic(const char *) failed;	/* the call that did, while it comes up */
 	uint32_t psn;
 	uint32_t imm_max;		/* both ends take immediate data with that many bytes */
 	int gid;			/* index of ours; BRAID_GID_NONE */
@@ -114,6 +114,7 @@ struct braid_wire {
 	struct rdma_cm_id *id;
 	uint64_t nonce;
 	_Atomic int cm;			/* enum braid_cm_state */
+	atomic_bool connected;		/* it is, or has been */
 	bool asked;			/* the peer, who has not answered yet */
 	bool left;			/* goes with the answer */
 	bool redial;			/* its port was in use: another is to be tried */

@@ -874,14 +874,14 @@ static bool tell_credits(struct braid_comm *c)
 {
 	for (; c->ndue; c->credit_scan++) {
 		struct braid_recv *e = recv_slot(c, c->credit_scan);
-		struct braid_hdr h = {
-			.type = BRAID_F_CREDIT, .comm = c->id, .rseq = e->rseq, .tag = e->tag,
-			.size = e->room < BRAID_MSG_MAX ? e->room : BRAID_MSG_MAX,
-		};
+		struct braid_hdr h = { .type = BRAID_F_CREDIT, .comm = c->id };
 		uint8_t keys[4 * BRAID_PATHS_MAX];
 
-		if (!e->credit_due)
+		if (!e || !e->credit_due)	/* done without one, and gone */
 			continue;
+		h.rseq = e->rseq;
+		h.tag = e->tag;
+		h.size = e->room < BRAID_MSG_MAX ? e->room : BRAID_MSG_MAX;
 		h.len = place_of(e, keys);
 		if (h.len) {
 			h.offset = (uint64_t)(uintptr_t)e->data;

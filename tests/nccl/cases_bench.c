@@ -86,5 +86,5 @@ static int bench(struct rank *r)
 
 const struct nccl_case cases_bench[] = {
 	{ "bench", "AllReduce over Braid and over NCCL's Socket", bench, .ranks = 2, .seconds = 280 },
-	{ NULL },
+	{ .name = NULL },
 };

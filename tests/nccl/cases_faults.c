@@ -171,5 +171,5 @@ const struct nccl_case cases_faults[] = {
 	{ "abort-one", "one of two communicators is aborted, the other goes on", abort_one, .ranks = 2,
 		.seconds = 240 },
 	{ "stop", "a rank is stopped for 8 s, and goes on", stop, .ranks = 2, .seconds = 200 },
-	{ NULL },
+	{ .name = NULL },
 };

@@ -97,5 +97,5 @@ const struct nccl_case cases_life[] = {
 		.seconds = 240 },
 	{ "late", "a rank comes 22 s late to a collective: that is said, and all goes on", late, .ranks = 2,
 		.seconds = 100 },
-	{ NULL },
+	{ .name = NULL },
 };

@@ -169,5 +169,5 @@ const struct nccl_case cases_values[] = {
 	{ "types", "all collectives with all types and operations", types, .ranks = 2, .seconds = 200 },
 	{ "sizes", "all collectives from 4 B to 64 MiB", sizes, .ranks = 2, .seconds = 200 },
 	{ "soak", "a soak of random collectives, four at a time", soak, .ranks = 2, .seconds = 240 },
-	{ NULL },
+	{ .name = NULL },
 };

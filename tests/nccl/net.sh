@@ -11,11 +11,13 @@ rm -rf "$tmp"
 hosts
 wire 1500
 wire 1500
-export NCCL_SOCKET_IFNAME==w0 BRAID_SOCKET_IFNAME==w1
+export NCCL_SOCKET_IFNAME="=w0" BRAID_SOCKET_IFNAME="=w1"
 
-# during COMMAND... - a soak, and the command as soon as it is under way.
+# during LABEL SECONDS COMMAND... - a soak, and the command as soon as it is under way.
 during()
 {
+	label=$1 soak=$2
+	shift 2
 	rm -f "$tmp/begun"
 	BRAID_TEST_NCCL_BEGUN=$tmp/begun BRAID_TEST_NCCL_SOAK_S=$soak "$job" --netns "$a,$b" --label "$label: " \
 		soak >"$tmp/out" &
@@ -34,9 +36,9 @@ during()
 reset_streams()
 {
 	rounds=0 killed=0
-	for i in 1 2 3 4 5; do
+	for _ in 1 2 3 4 5; do
 		sleep 1
-		for try in 1 2 3 4 5 6 7 8 9 10; do
+		for _ in 1 2 3 4 5 6 7 8 9 10; do
 			n=$(in_a ss -KHtn state established dst 10.77.1.0/24 | wc -l)
 			killed=$((killed + n))
 			[ "$n" = 0 ] || break
@@ -56,12 +58,12 @@ down_for_3s()
 
 "$job" --netns "$a,$b" --label "two hosts: " types kill
 export BRAID_TEST_NCCL_WARNS=20
-soak=10 label="all streams are reset five times" during reset_streams
-soak=9 label="the NIC is down for 3 s" during down_for_3s
+during "all streams are reset five times" 10 reset_streams
+during "the NIC is down for 3 s" 9 down_for_3s
 unset BRAID_TEST_NCCL_WARNS
 
 # NCCL asks for both as one, which a NIC without a PCI path can't be part of, and takes them as two.
-export BRAID_SOCKET_IFNAME==w1,w2
+export BRAID_SOCKET_IFNAME="=w1,w2"
 "$job" --netns "$a,$b" --label "two NICs without a PCI path: " types sizes
 
 # The same NICs, both ports of one PCI card in a /sys of our own: NCCL has them fused, and both carry.

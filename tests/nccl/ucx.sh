@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 
 [ -z "${BRAID_TEST_SANITIZER-}" ] || export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
-export BRAID_TRANSPORTS=ucx BRAID_SOCKET_IFNAME==lo UCX_TLS=tcp,self
+export BRAID_TRANSPORTS=ucx BRAID_SOCKET_IFNAME="=lo" UCX_TLS=tcp,self
 "$BRAID_TEST_BRAID" info --plugin "$BRAID_TEST_PLUGIN" >"$tmp/info" 2>&1
 grep -q "transports.*ucx" "$tmp/info" || skip "$(grep -m1 ucx "$tmp/info" || echo "no UCX here")"
 [ -e /sys/class/net/lo ] || skip "UCX finds interfaces in /sys, which is not mounted"

@@ -19,6 +19,7 @@
 
 #include "core/param.h"
 #include "tools/cmd.h"
+#include "tools/conf.h"
 #include "tools/info.h"
 #include "tools/opt.h"
 #include "tools/proxy.h"
@@ -91,7 +92,7 @@ static json_t *notes_json(const json_t *lines)
 
 		if (!strncmp(text, "verbs: ", 7) || !strncmp(text, "ucx: ", 5) ||
 		    !strncmp(text, "smc: ", 5) ||
-		    !strncmp(text, "fork: ", 6) ||
+		    !strncmp(text, "fork: ", 6) || !strncmp(text, "not heeded: ", 12) ||
 		    !strncmp(text, "gpu: ", 5))
 			json_array_append(list, x);
 	}
@@ -362,6 +363,10 @@ static void print_plugin(const json_t *doc)
 
 	printf("plugin     %s\n", text_or_dash(p, "path"));
 	printf("name       %s\n", text_or_dash(p, "name"));
+	json_array_foreach(json_object_get(doc, "conf"), i, x)
+		printf("%s %s=%s (%s:%lld)\n", i ? "          " : "set       ",
+		       text_or_dash(x, "name"), text_or_dash(x, "value"), text_or_dash(x, "file"),
+		       number_of(x, "line"));
 	print_list("ABI        ", json_object_get(p, "abis"), "v", " ");
 	printf("           asked through v%lld; DMA-BUF registration %s, NIC fusion %s\n",
 	       number_of(p, "abi"), json_is_true(json_object_get(p, "dmabuf")) ? "yes" : "no",
@@ -416,11 +421,24 @@ struct wishes {
 	bool params, json, verbose;
 };
 
+static json_t *conf_lines;
+
+static void conf_line(const char *name, const char *value, const char *file, unsigned line)
+{
+	json_array_append_new(conf_lines, json_pack("{s:s, s:s, s:s, s:i}", "name", name, "value",
+						    value, "file", file, "line", (int)line));
+}
+
 static int info(const struct wishes *w)
 {
 	char err[INFO_ERR] = "";
 	json_t *doc, *plugin;
-	int bad = braid_param_load();
+	int bad;
+
+	/* In a job it is NCCL that does this, before the plugin reads its parameters. */
+	conf_lines = json_array();
+	conf_apply(conf_line);
+	bad = braid_param_load();
 
 	net_log_verbose(w->verbose);
 	plugin = info_plugin(w->plugin, w->abi, err);
@@ -429,6 +447,7 @@ static int info(const struct wishes *w)
 	doc = json_pack("{s:s, s:o, s:o, s:o, s:o}", "schema", "braid-info-1", "plugin", plugin,
 			"smc", smc_json(), "libraries", info_libraries(), "params",
 			params_json());
+	json_object_set_new(doc, "conf", conf_lines);
 	if (w->json) {
 		json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 		putchar('\n');

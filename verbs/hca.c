@@ -2,6 +2,7 @@
 /* hca.c - see hca.h. */
 #include "verbs/hca.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,6 +66,31 @@ bool braid_hca_takes(struct ibv_context *ctx, unsigned num, int16_t *rail, int16
 	else
 		list_add(seen.out, &seen.active, name);
 	return takes;
+}
+
+/* Is any port of that device wanted? */
+static bool is_wanted(const char *dev)
+{
+	if (!seen.filter.n)
+		return true;
+	for (unsigned i = 0; i < seen.filter.n; i++) {
+		if (braid_filter_item_match(&seen.filter.item[i], dev, -1))
+			return !seen.filter.exclude || seen.filter.item[i].port > 0;
+	}
+	return seen.filter.exclude;
+}
+
+void braid_hca_closed(const struct ibv_device *dev, int err)
+{
+	for (unsigned i = 0; i < seen.filter.n; i++)
+		seen.hit[i] |= braid_filter_item_match(&seen.filter.item[i], dev->name, -1);
+	if ((err != EPERM && err != EACCES) || !is_wanted(dev->name))
+		return;
+	braid_warn("%s can't be used, since this process may not open it: %s. Give it "
+		   "/dev/infiniband/%s: %s [device-not-opened]", dev->name, strerror(err),
+		   dev->dev_name, err == EPERM ?
+		   "a container must be started with that device, which its device control group "
+		   "then allows" : "the file's owner and mode decide");
 }
 
 void braid_hca_end(void)

@@ -381,7 +381,10 @@ int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, cha
 		}
 		ctx = braid_ibv.open_device(list[i]);
 		if (!ctx) {
-			note(&notes, list[i]->name, strerror(errno));
+			int err = errno;
+
+			note(&notes, list[i]->name, strerror(err));
+			braid_hca_closed(list[i], err);
 			continue;
 		}
 		braid_port_adopt(ctx);

@@ -140,6 +140,21 @@ static void ports(struct abi *t)
 	PLAY(t, rows);
 }
 
+static void not_opened(struct abi *t)
+{
+	static const struct row rows[] = {
+		{ .env = { "BRAID_TEST_FAKE_CTL=fail 2 ibv_open_device EPERM" }, .warns = "nic1 can't be used, "
+		  "since this process may not open it: Operation not permitted. Give it /dev/infiniband/"
+		  "uverbs1", .tells = ", verbs" },
+		{ .env = { "BRAID_TEST_FAKE_CTL=fail 1 ibv_open_device EPERM",
+		  "BRAID_TRANSPORTS=verbs,tcp" }, .warns = "nic0 can't be used" },
+		{ .env = { "BRAID_TEST_FAKE_CTL=fail 2 ibv_open_device EPERM", "NCCL_IB_HCA=nic0" } },
+		{ .env = { "BRAID_TEST_FAKE_CTL=fail 2 ibv_open_device ENODEV" }, .tells = "nic1 No such" },
+	};
+
+	PLAY(t, rows);
+}
+
 static void interfaces(struct abi *t)
 {
 	static const struct row rows[] = {
@@ -176,6 +191,7 @@ static void unheeded(struct abi *t)
 
 static const struct abi_case cases[] = {
 	CASE("elements of NCCL_IB_HCA that match or mean nothing are told", ports, ONCE),
+	CASE("a NIC that may not be opened is told, with its file", not_opened, ONCE),
 	CASE("so are those of NCCL_SOCKET_IFNAME", interfaces, ONCE),
 	CASE("so are variables of NCCL's that have no effect", unheeded, ONCE),
 };

@@ -225,6 +225,37 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	[[ $flat == *"NCCL_IB_RETRY_CNT=10 is not from 0 to 7"*" /home/me/.nccl.conf # line 1"* ]]
 }
 
+@test "lines of both configuration files are looked at, and homes that differ are told" {
+	put etc/passwd "me:x:1000:1000::/users/me:/bin/sh"
+	put proc/self/status "Name:	job" "Uid:	1000	1000	1000	1000" "CapEff:	0" \
+		"Cpus_allowed_list:	0-31"
+	put users/me/.nccl.conf "NCCL_DEBUG = WARN" "export NCCL_NET=Braid" "NCCL_IB_TC=104"
+	put etc/nccl.conf " NCCL_DEBUG=WARN"
+	variables HOME=/home/me
+	libraries none 22809
+	doctor --only nccl-conf
+	[[ $flat == *"/users/me/.nccl.conf:1 is not"*"/users/me/.nccl.conf:2 is not"*"/etc/nccl.conf:1 is not"* ]]
+	[[ $flat == *"$ sed -i '2d' /users/me/.nccl.conf"*"$ sudo sed -i '1d' /etc/nccl.conf"* ]]
+	[[ $flat == *"NCCL before 2.30 reads the latter's .nccl.conf, later ones /home/me/.nccl.conf"* ]]
+	variables HOME=/users/me
+	doctor --only nccl-conf
+	[[ $flat != *"password file"* ]]
+}
+
+@test "a libnccl-net.so of somebody else's is told where NCCL may load it" {
+	put probe/standard.json '{"loaded": true, "net": "AWS Libfabric"}'
+	doctor --only plugin-standard --all		# NCCL_NET_PLUGIN names Braid, and NCCL is new
+	[ "${output%% *}" = ok ]
+	variables NCCL_DEBUG=WARN
+	doctor --only plugin-standard
+	[[ $flat == *"AWS Libfabric, not Braid, and NCCL loads it"*"NCCL_NET_PLUGIN=braid"* ]]
+	again
+	put probe/standard.json '{"loaded": true, "net": "Braid"}'
+	libraries none 22809				# it forgets the name, and finds Braid again
+	doctor --only plugin-nccl --all
+	[ "${output%% *}" = ok ]
+}
+
 @test "each element of a filter is looked at" {
 	variables NCCL_IB_HCA=mlx5_0,mlxl5_1,mlx5_2:0
 	doctor --only rdma-hca

@@ -22,6 +22,16 @@ with_nics()
 	[[ $output == *"device 0 "* ]]
 }
 
+@test "it reads NCCL's configuration files, as NCCL does before the plugin starts" {
+	printf '%s\n' '# site' 'BRAID_LANES=3' 'NCCL_SOCKET_IFNAME=lo' 'NCCL_IB_USE_INLINE=1' >"$BATS_TEST_TMPDIR/c"
+	NCCL_CONF_FILE=$BATS_TEST_TMPDIR/c run -0 "$braid" info --params --plugin "$plugin"
+	[[ $output == *"set        BRAID_LANES=3 ($BATS_TEST_TMPDIR/c:2)"* ]]
+	[[ $output == *"BRAID_LANES = 3"* && $output == *"device 0     lo"* ]]
+	[[ $output == *"not heeded: NCCL_IB_USE_INLINE=1 ("* ]]
+	BRAID_LANES=2 NCCL_CONF_FILE=$BATS_TEST_TMPDIR/c run -0 "$braid" info --params --plugin "$plugin"
+	[[ $output == *"BRAID_LANES = 2"* && $output != *"BRAID_LANES=3"* ]]
+}
+
 @test "it finds the plugin without being told" {
 	run -0 "$braid" info
 	[[ $output == *"libnccl-net-braid.so"* ]]

@@ -143,6 +143,7 @@ complete()
 	config sys/bus/pci/devices/0000:19:00.0/config 000
 	libraries none 23003
 	plugin 2 '"verbs", "tcp"'
+	put probe/standard.json '{"loaded": true, "net": "Braid"}'
 	smc true 524288 ""
 	peer yes true eth0 9000
 	ethtool 12 5000
@@ -316,7 +317,13 @@ bad_plugin_merge()
 	variables NCCL_NET_PLUGIN=braid NCCL_NET=Braid "NCCL_NET_FORCE_MERGE=mlx5_0:1,eth1"
 	says fail "names mlx5_0, which is no device" "unset NCCL_NET_FORCE_MERGE"
 }
-bad_plugin_nccl() { libraries none 22809; says note "NCCL 2.28.9 forgets" "NCCL_NET_PLUGIN_REF_COUNT=1"; }
+bad_plugin_standard()
+{
+	put probe/standard.json '{"loaded": true, "net": "AWS Libfabric"}'
+	libraries none 22809
+	says warn "libnccl-net.so is AWS Libfabric, which this NCCL loads" "NCCL_NET_PLUGIN_REF_COUNT=1"
+}
+bad_plugin_nccl() { libraries none 22809; drop probe/standard.json; says note "NCCL 2.28.9 forgets" "NCCL_NET_PLUGIN_REF_COUNT=1"; }
 
 # -- SMC and UCX
 

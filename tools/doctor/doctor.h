@@ -99,6 +99,9 @@ struct env {
 	unsigned line;			/* of that file */
 };
 const char *env_get(struct doctor *d, const char *name);
+/* The user's configuration file, there or not, or NULL; and that of $HOME if it is another one. */
+const char *env_conf(struct doctor *d);
+const char *env_conf_other(struct doctor *d);
 bool env_number(struct doctor *d, const char *name, long long *ret);
 unsigned env_all(struct doctor *d, const struct env **ret);
 /* Of BRAID_NAME and what it falls back on: the one that counts, and its name. */

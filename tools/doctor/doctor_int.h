@@ -17,6 +17,8 @@ struct doctor {
 	/* read once, when first asked for */
 	struct env *env;
 	unsigned n_env;
+	char conf[PATH_LEN];		/* the user's configuration file, there or not */
+	char conf_other[PATH_LEN];	/* the one of $HOME, if NCCL's versions differ about that */
 	struct braid_machine *machine;
 	struct rdma_port *ports;
 	unsigned n_ports;

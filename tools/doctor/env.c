@@ -118,6 +118,8 @@ static const char *env_home(struct doctor *d)
 	passwd = passwd_home(d, (unsigned)atoi(uid));
 	if (!home || !passwd || strcmp(home, passwd) == 0)
 		return passwd ? passwd : home;
+	if (sys_has(d, "%s/.nccl.conf", home) || sys_has(d, "%s/.nccl.conf", passwd))
+		snprintf(d->conf_other, sizeof(d->conf_other), "%.480s/.nccl.conf", home);
 	return conf_home(home, passwd, doctor_nccl_version(d), d->w->root);
 }
 
@@ -125,7 +127,6 @@ static void env_load(struct doctor *d)
 {
 	const struct env *own;
 	const char *home;
-	char path[PATH_LEN];
 
 	if (d->env)
 		return;
@@ -135,13 +136,25 @@ static void env_load(struct doctor *d)
 	env_own(d);
 	own = env_find(d, "NCCL_CONF_FILE");
 	home = own && *own->value ? NULL : env_home(d);
-	if (own && *own->value) {
-		env_file(d, own->value);
-	} else if (home) {
-		snprintf(path, sizeof(path), "%.480s/.nccl.conf", home);
-		env_file(d, path);
-	}
+	if (own && *own->value)
+		snprintf(d->conf, sizeof(d->conf), "%s", own->value);
+	else if (home)
+		snprintf(d->conf, sizeof(d->conf), "%.480s/.nccl.conf", home);
+	if (*d->conf)
+		env_file(d, d->conf);
 	env_file(d, CONF_SYSTEM);
+}
+
+const char *env_conf(struct doctor *d)
+{
+	env_load(d);
+	return *d->conf ? d->conf : NULL;
+}
+
+const char *env_conf_other(struct doctor *d)
+{
+	env_load(d);
+	return *d->conf_other ? d->conf_other : NULL;
 }
 
 const char *env_get(struct doctor *d, const char *name)

@@ -399,7 +399,8 @@ static void debug(struct doctor *d)
 		doctor_find(d, LEVEL_WARN, "NCCL_DEBUG=TRACE writes a line per operation");
 		doctor_mend_set(d, "NCCL_DEBUG", "WARN");
 	} else if (level && strcasecmp(level, "INFO") != 0 && strcasecmp(level, "WARN") != 0 &&
-		   strcasecmp(level, "VERSION") != 0 && strcasecmp(level, "ABORT") != 0) {
+		   strcasecmp(level, "VERSION") != 0 && strcasecmp(level, "ABORT") != 0 &&
+		   strcasecmp(level, "ATTN") != 0) {
 		doctor_find(d, LEVEL_WARN, "NCCL_DEBUG=%s is no level", level);
 		doctor_mend_set(d, "NCCL_DEBUG", "WARN");
 	} else if (!level) {
@@ -410,33 +411,44 @@ static void debug(struct doctor *d)
 	}
 }
 
-static void conf(struct doctor *d)
+/* How many lines of a file set nothing, or not what they seem to; -1: there is no such file. */
+static int conf_file(struct doctor *d, const char *path)
 {
-	static const char path[] = "/etc/nccl.conf";
 	char *text = sys_text(d, NULL, "%s", path), *rest = text, *line;
-	unsigned n = 0, bad = 0;
+	const char *sudo = strncmp(path, "/etc/", 5) == 0 ? "sudo " : "";
+	int bad = 0;
 
-	if (!text) {
-		doctor_ok(d, "there is no %s", path);
-		return;
-	}
-	while ((line = strsep(&rest, "\n"))) {
-		size_t name;
+	if (!text)
+		return -1;
+	for (unsigned n = 1; (line = strsep(&rest, "\n")); n++) {
+		size_t name = strspn(line, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
 
-		n++;
-		line += strspn(line, " \t\r");
-		if (!*line || *line == '#')
-			continue;
-		name = strspn(line, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
-		if (name && line[name] == '=')
+		if (*line == '#' || !line[strspn(line, " \t\r")] || (name && line[name] == '='))
 			continue;
 		bad++;
 		doctor_find(d, LEVEL_WARN, "%s:%u is not NAME=VALUE: %.40s", path, n, line);
-		doctor_mend(d, "sudo sed -i '%ud' %s", n, path);
+		doctor_mend(d, "%ssed -i '%ud' %s   # or write it without blanks", sudo, n, path);
 	}
 	free(text);
-	if (!bad)
-		doctor_ok(d, "%s is well-formed", path);
+	return bad;
+}
+
+static void conf(struct doctor *d)
+{
+	const char *own = env_conf(d), *other = env_conf_other(d);
+	int bad[2] = { own ? conf_file(d, own) : -1, conf_file(d, CONF_SYSTEM) };
+
+	if (other) {
+		doctor_find(d, LEVEL_NOTE, "HOME is not the home of the password file: NCCL before "
+			    "2.30 reads the latter's .nccl.conf, later ones %s", other);
+		doctor_mend(d, "export NCCL_CONF_FILE=%s   # for all versions", own);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		const char *path = i ? CONF_SYSTEM : own;
+
+		if (path && bad[i] <= 0)
+			doctor_ok(d, bad[i] < 0 ? "there is no %s" : "%s is well-formed", path);
+	}
 }
 
 const struct check doctor_nccl[] = {
@@ -453,7 +465,8 @@ const struct check doctor_nccl[] = {
 	{ "nccl-files", "Files the variables name", "NCCL fails, or goes on without", files },
 	{ "nccl-debug", "What NCCL logs",
 	  "Without a level causes are not told; with the highest all is slow", debug },
-	{ "nccl-conf", "/etc/nccl.conf", "A line that is not understood has no effect", conf },
+	{ "nccl-conf", "NCCL's configuration files",
+	  "A line that is not understood has no effect", conf },
 	{ "braid-parameters", "Braid's parameters",
 	  "A bad value keeps Braid from starting, a bad name has no effect", own },
 	{ NULL, NULL, NULL, NULL },

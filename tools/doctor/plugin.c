@@ -336,10 +336,51 @@ long long doctor_nccl_version(struct doctor *d)
 	return 0;
 }
 
+/* 2.28 to 2.30.2 lose the plugin's name with the last communicator, unless they keep it loaded. */
+static bool forgets(struct doctor *d)
+{
+	enum { RELOADS_BADLY = 22800, RELOADS_WELL = 23003 };
+	long long v = doctor_nccl_version(d), keep;
+
+	return v >= RELOADS_BADLY && v < RELOADS_WELL && env_get(d, "NCCL_NET_PLUGIN") &&
+	       !(env_number(d, "NCCL_NET_PLUGIN_REF_COUNT", &keep) && keep);
+}
+
+/* The plugin called libnccl-net.so, or NULL: there is none. */
+static const char *standard(struct doctor *d)
+{
+	const char *why;
+	const json_t *o = doctor_probe(d, "standard", &why);
+
+	return o && json_is_true(json_object_get(o, "loaded")) ? text(o, "net") : NULL;
+}
+
+static void standard_is_ours(struct doctor *d)
+{
+	const char *net = standard(d);
+
+	if (!net) {
+		doctor_ok(d, "there is no libnccl-net.so");
+	} else if (strcmp(net, "Braid") == 0) {
+		doctor_ok(d, "libnccl-net.so is Braid");
+	} else if (!env_get(d, "NCCL_NET_PLUGIN")) {
+		doctor_find(d, LEVEL_WARN, "libnccl-net.so is %s, not Braid, and NCCL loads it",
+			    net);
+		mend_braid(d);
+	} else if (forgets(d)) {
+		doctor_find(d, LEVEL_WARN, "libnccl-net.so is %s, which this NCCL loads once all "
+			    "communicators are gone and new ones come", net);
+		doctor_mend_set(d, "NCCL_NET_PLUGIN_REF_COUNT", "1");
+	} else {
+		doctor_ok(d, "libnccl-net.so is %s, but NCCL_NET_PLUGIN names another", net);
+	}
+}
+
 static void library(struct doctor *d)
 {
-	enum { OLDEST_V6 = 21200, RELOADS_BADLY = 22800, RELOADS_WELL = 23003 };
-	long long v = doctor_nccl_version(d), keep;
+	enum { OLDEST_V6 = 21200 };
+	long long v = doctor_nccl_version(d);
+	const char *net = standard(d);
 
 	if (!v) {
 		doctor_skip(d, "libnccl.so.2 is not where the loader looks");
@@ -350,10 +391,10 @@ static void library(struct doctor *d)
 		doctor_find(d, LEVEL_WARN, "NCCL %lld.%lld is older than 2.12", v / 10000,
 			    v / 100 % 100);
 		doctor_mend_install(d, "libnccl2", "libnccl");
-	} else if (v >= RELOADS_BADLY && v < RELOADS_WELL && env_get(d, "NCCL_NET_PLUGIN") &&
-		   !(env_number(d, "NCCL_NET_PLUGIN_REF_COUNT", &keep) && keep)) {
+	} else if (forgets(d) && !(net && strcmp(net, "Braid") == 0)) {
 		doctor_find(d, LEVEL_NOTE, "NCCL %lld.%lld.%lld forgets the plugin's name when all "
-			    "communicators are gone", v / 10000, v / 100 % 100, v % 100);
+			    "communicators are gone: new ones get %s", v / 10000, v / 100 % 100,
+			    v % 100, net ? net : "no plugin, or an error if NCCL_NET names it");
 		doctor_mend_set(d, "NCCL_NET_PLUGIN_REF_COUNT", "1");
 	} else {
 		doctor_ok(d, "NCCL %lld.%lld.%lld", v / 10000, v / 100 % 100, v % 100);
@@ -376,6 +417,9 @@ const struct check doctor_plugin[] = {
 	  "RDMA is there and not used: a job runs, and is slow", transports },
 	{ "plugin-merge", "NICs that NCCL is made to join",
 	  "NCCL does not start: it joins only devices that are there and have a PCI path", merge },
+	{ "plugin-standard", "The plugin that is called libnccl-net.so",
+	  "Where no plugin is asked for, and in some versions later, NCCL loads that one",
+	  standard_is_ours },
 	{ "plugin-nccl", "NCCL's version",
 	  "Known of this version; a later communicator may come without the plugin", library },
 	{ NULL, NULL, NULL, NULL },

@@ -131,6 +131,16 @@ static json_t *plugin(struct doctor *d)
 	return list;
 }
 
+/* What NCCL loads where no plugin is asked for, or where it has forgotten which. */
+static json_t *standard(struct doctor *d)
+{
+	char err[INFO_ERR] = "";
+	struct net *net = net_load("libnccl-net.so", 0, err, sizeof(err));
+
+	(void)d;
+	return json_pack("{s:b, s:s}", "loaded", net != NULL, "net", net ? net->name : "");
+}
+
 static json_t *smc(struct doctor *d)
 {
 	(void)d;
@@ -369,7 +379,7 @@ static const struct probe {
 	int ms;
 } probes[] = {
 	{ "libraries", libraries, 2000 }, { "plugin", plugin, 2500 }, { "smc", smc, 1000 },
-	{ "ethtool", ethtool, 1000 }, { "peer", peer, 5000 },
+	{ "standard", standard, 2000 }, { "ethtool", ethtool, 1000 }, { "peer", peer, 5000 },
 };
 
 struct job {

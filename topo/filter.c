@@ -4,10 +4,17 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { ALT_IFNAME = 53 };		/* IFLA_ALT_IFNAME, which older headers lack */
 
 static const char around[] = " \t\r\n\"'";
 
@@ -168,10 +175,44 @@ void braid_netdev_filter_format(const struct braid_netdev_filter *f, char *ret, 
 	}
 }
 
+/* The interface of an alternative name that is longer than other names may be; 0: none. */
+static unsigned long_name_to_index(const char *name)
+{
+	struct {
+		struct nlmsghdr head;
+		struct ifinfomsg info;
+		struct rtattr attr;
+		char name[BRAID_FILTER_NAME];
+	} ask = { .head = { .nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST } };
+	_Alignas(struct nlmsghdr) char answer[16384];
+	const struct nlmsghdr *head = (const struct nlmsghdr *)answer;
+	struct timeval most = { .tv_sec = 1 };
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	ssize_t n = -1;
+
+	ask.attr.rta_type = ALT_IFNAME;
+	ask.attr.rta_len = (unsigned short)RTA_LENGTH(strlen(name) + 1);
+	snprintf(ask.name, sizeof(ask.name), "%s", name);
+	ask.head.nlmsg_len = NLMSG_LENGTH(sizeof(ask.info)) + RTA_ALIGN(ask.attr.rta_len);
+	if (fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most)) &&
+	    send(fd, &ask, ask.head.nlmsg_len, 0) == (ssize_t)ask.head.nlmsg_len)
+		n = recv(fd, answer, sizeof(answer), 0);
+	if (fd >= 0)
+		close(fd);
+	if (n < (ssize_t)NLMSG_LENGTH(sizeof(ask.info)) || head->nlmsg_type != RTM_NEWLINK)
+		return 0;
+	return (unsigned)((const struct ifinfomsg *)NLMSG_DATA(head))->ifi_index;
+}
+
+static unsigned name_to_index(const char *name)
+{
+	return strlen(name) < IF_NAMESIZE ? if_nametoindex(name) : long_name_to_index(name);
+}
+
 void braid_netdev_filter_resolve(struct braid_netdev_filter *f)
 {
 	for (unsigned i = 0; i < f->n; i++) {
-		unsigned index = if_nametoindex(f->item[i].name);
+		unsigned index = name_to_index(f->item[i].name);
 		char name[IF_NAMESIZE];
 
 		if (!index || !if_indextoname(index, name) || !strcmp(name, f->item[i].name))

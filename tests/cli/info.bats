@@ -32,6 +32,15 @@ with_nics()
 	[[ $output == *"BRAID_LANES = 2"* && $output != *"BRAID_LANES=3"* ]]
 }
 
+@test "a plugin of newer ABI versions alone is an error in one line" {
+	cc=$(command -v "${CC%% *}" || command -v cc) || skip "no compiler"
+	echo 'struct { const char *name; } ncclNetPlugin_v13 = { "Newer" };' >"$BATS_TEST_TMPDIR/x.c"
+	"$cc" -shared -fPIC -o "$BATS_TEST_TMPDIR/x.so" "$BATS_TEST_TMPDIR/x.c"
+	run -1 --separate-stderr "$braid" info --plugin "$BATS_TEST_TMPDIR/x.so"
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == *"has no ncclNetPlugin_v5 to v12"*"[no-plugin]" ]]
+}
+
 @test "it finds the plugin without being told" {
 	run -0 "$braid" info
 	[[ $output == *"libnccl-net-braid.so"* ]]

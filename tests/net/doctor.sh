@@ -65,6 +65,16 @@ firewall()
 }
 case_ "a host that answers nothing is behind a firewall" firewall
 
+# A name in /etc/hosts that leads here; ip netns exec shows a file of /etc/netns in its place.
+self()
+{
+	says "10.77.1.1, which is this host itself" peer-self --peer 10.77.1.1 &&
+		says "127.0.1.1, which is this host itself" peer-self --peer 127.0.1.1 &&
+		says "skip peer-mtu: 127.0.1.1 is this host itself" peer-mtu --peer 127.0.1.1 &&
+		says "skip peer-route: 10.77.1.1 is this host itself" peer-route --peer 10.77.1.1
+}
+case_ "an address of this host, or of loopback, is no other host" self
+
 nobody()
 {
 	says "there is no route to 10.99.0.1" peer-route --peer 10.99.0.1

@@ -43,6 +43,16 @@ case_ "ib comes before the others" are ib7
 
 case_ "a prefix chooses" are "eth7 eth8" NCCL_SOCKET_IFNAME=eth
 case_ "a list of prefixes chooses" are "eth8 ib7" NCCL_SOCKET_IFNAME=ib,eth8
+case_ "marks before each name are one before the first" are "eth7 eth8" NCCL_SOCKET_IFNAME="=eth7,=eth8"
+case_ "quotes do not count" are "eth8 ib7" NCCL_SOCKET_IFNAME="'ib','eth8'"
+if ip -n "$a" link property add dev eth8 altname fabric-port-of-rack-17 2>"$tmp/why"; then
+	case_ "an alternative name is its interface" are eth8 NCCL_SOCKET_IFNAME=fabric-port-of-rack-17
+	case_ "so it is as a whole name, and beside others" are "eth8 ib7" \
+		NCCL_SOCKET_IFNAME="=ib7,fabric-port-of-rack-17"
+	case_ "so it is where it excludes" are eth7 NCCL_SOCKET_IFNAME="^fabric-port-of-rack-17,ib,docker,virbr,lo"
+else
+	no_case "an alternative name is its interface" "ip link property add: $(cat "$tmp/why")"
+fi
 case_ "= wants the whole name" are eth7 NCCL_SOCKET_IFNAME==eth7
 case_ "^ leaves out" are "eth7 eth8" NCCL_SOCKET_IFNAME=^ib,docker,lo,virbr
 case_ "BRAID_SOCKET_IFNAME comes before NCCL's" are docker7 NCCL_SOCKET_IFNAME=eth \

@@ -359,6 +359,12 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	put .dockerenv
 	doctor --only limits-memlock
 	[[ $flat == *"docker run --ulimit memlock=-1"* ]]
+	variables KUBERNETES_SERVICE_HOST=10.96.0.1
+	doctor --only limits-memlock
+	[[ $flat == *"LimitMEMLOCK containerd # on the node"* && $output != *docker* ]]
+	bad_limits_shm
+	doctor --only limits-shm
+	[[ $flat == *"mount an emptyDir of medium Memory at /dev/shm"* && $output != *docker* ]]
 	drop .dockerenv
 	variables A=b
 	put proc/self/limits "Max locked memory         65536            unlimited            bytes"

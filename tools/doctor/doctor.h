@@ -48,6 +48,8 @@ void doctor_mend(struct doctor *d, const char *fmt, ...) __attribute__((format(p
  */
 void doctor_mend_set(struct doctor *d, const char *name, const char *value);
 void doctor_mend_rename(struct doctor *d, const char *name, const char *right, const char *value);
+/* In a container: how Docker starts it, or what the pod's spec says, in Kubernetes. */
+void doctor_mend_container(struct doctor *d, const char *docker, const char *pod);
 void doctor_mend_install(struct doctor *d, const char *deb, const char *rpm);
 /* For the comparison of hosts: "mtu eth0" is "9000". */
 void doctor_fact(struct doctor *d, const char *key, const char *fmt, ...)

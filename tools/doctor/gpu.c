@@ -82,8 +82,10 @@ static void device_files(struct doctor *d)
 	}
 	doctor_find(d, n ? LEVEL_NOTE : LEVEL_FAIL, "of %u GPUs %u have a device file", nvidias(d),
 		    n);
-	doctor_mend(d, doctor_in_container(d) ? "docker run --gpus all" :
-		    "sudo nvidia-modprobe -u");
+	if (doctor_in_container(d))
+		doctor_mend_container(d, "--gpus all", "ask for nvidia.com/gpu");
+	else
+		doctor_mend(d, "sudo nvidia-modprobe -u");
 }
 
 /* A NIC gets at a GPU's memory by DMA-BUF (open modules, Linux 5.12) or by nvidia_peermem. */
@@ -151,8 +153,10 @@ static void gdrcopy(struct doctor *d)
 			return;
 		}
 		doctor_find(d, LEVEL_NOTE, "/dev/gdrdrv may not be opened");
-		doctor_mend(d, doctor_in_container(d) ? "docker run --device=/dev/gdrdrv" :
-			    "sudo chmod 0666 /dev/gdrdrv");
+		if (doctor_in_container(d))
+			doctor_mend_container(d, "--device=/dev/gdrdrv", "mount /dev/gdrdrv");
+		else
+			doctor_mend(d, "sudo chmod 0666 /dev/gdrdrv");
 		return;
 	}
 	doctor_find(d, LEVEL_NOTE, "GDRCopy's driver is not loaded");
@@ -161,9 +165,12 @@ static void gdrcopy(struct doctor *d)
 
 static void library(struct doctor *d)
 {
-	if (!none(d) && doctor_lacks_library(d, "libcuda", "GPUs"))
-		doctor_mend(d, doctor_in_container(d) ? "docker run --gpus all" :
-			    "sudo ldconfig   # or install the driver's libraries");
+	if (none(d) || !doctor_lacks_library(d, "libcuda", "GPUs"))
+		return;
+	if (doctor_in_container(d))
+		doctor_mend_container(d, "--gpus all", "ask for nvidia.com/gpu");
+	else
+		doctor_mend(d, "sudo ldconfig   # or install the driver's libraries");
 }
 
 const struct check doctor_gpu[] = {

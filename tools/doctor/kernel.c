@@ -9,6 +9,8 @@
 #include "tools/doctor/doctor.h"
 
 /* PCI vendors whose NICs have RDMA, with the module that brings it. */
+static const char rdma_in_pod[] = "ask for the resource of the RDMA device plugin";
+
 static const struct {
 	unsigned vendor;
 	const char *driver;		/* of the NIC, as /sys has it */
@@ -101,9 +103,11 @@ static void uverbs(struct doctor *d)
 		any++;
 		if (!sys_has(d, "/dev/infiniband/%s", all.name[i])) {
 			doctor_find(d, LEVEL_FAIL, "/dev/infiniband/%s is not there", all.name[i]);
-			doctor_mend(d, doctor_in_container(d) ?
-				    "docker run --device=/dev/infiniband" :
-				    "sudo udevadm trigger --subsystem-match=infiniband_verbs");
+			if (doctor_in_container(d))
+				doctor_mend_container(d, "--device=/dev/infiniband", rdma_in_pod);
+			else
+				doctor_mend(d, "sudo udevadm trigger "
+					    "--subsystem-match=infiniband_verbs");
 		} else if (!sys_may(d, "/dev/infiniband/%s", all.name[i])) {
 			doctor_find(d, LEVEL_FAIL, "/dev/infiniband/%s may not be opened by this "
 				    "user", all.name[i]);
@@ -129,8 +133,10 @@ static void rdma_cm(struct doctor *d)
 		doctor_find(d, iwarp ? LEVEL_FAIL : LEVEL_NOTE,
 			    "/dev/infiniband/rdma_cm can't be opened%s",
 			    iwarp ? ", and iWARP connects by it" : "; only iWARP needs it");
-		doctor_mend(d, doctor_in_container(d) ? "docker run --device=/dev/infiniband" :
-			    "sudo modprobe rdma_ucm");
+		if (doctor_in_container(d))
+			doctor_mend_container(d, "--device=/dev/infiniband", rdma_in_pod);
+		else
+			doctor_mend(d, "sudo modprobe rdma_ucm");
 	}
 }
 

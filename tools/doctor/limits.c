@@ -29,7 +29,10 @@ static void mend_limit(struct doctor *d, const char *item, const char *systemd, 
 
 	if (want >= 0)
 		snprintf(most, sizeof(most), "%lld", want);
-	if (doctor_in_container(d))
+	if (env_get(d, "KUBERNETES_SERVICE_HOST"))
+		doctor_mend(d, "systemctl show -p Limit%s containerd   # on the node: pods have "
+			    "its limit", systemd);
+	else if (doctor_in_container(d))
 		doctor_mend(d, "docker run --ulimit %s=%lld", option, want);
 	else if (env_get(d, "SLURM_JOB_ID"))
 		doctor_mend(d, "printf '[Service]\\nLimit%s=infinity\\n' | "
@@ -108,8 +111,12 @@ static void nproc(struct doctor *d)
 		if (sys_number(d, &soft, "/sys/fs/cgroup%s/pids.max", cgroup) && soft < LEAST) {
 			doctor_find(d, LEVEL_WARN, "the control group %s allows only %lld threads",
 				    cgroup, soft);
-			doctor_mend(d, doctor_in_container(d) ? "docker run --pids-limit=-1" :
-				    "echo max | sudo tee /sys/fs/cgroup%s/pids.max", cgroup);
+			if (doctor_in_container(d))
+				doctor_mend_container(d, "--pids-limit=-1",
+						      "the kubelet's podPidsLimit is the limit");
+			else
+				doctor_mend(d, "echo max | sudo tee /sys/fs/cgroup%s/pids.max",
+					    cgroup);
 			return;
 		}
 	}
@@ -139,8 +146,11 @@ static void shm(struct doctor *d)
 	} else if (size && bytes < 1024 * MIB) {
 		doctor_find(d, bytes <= 64 * MIB ? LEVEL_FAIL : LEVEL_WARN,
 			    "/dev/shm has only %lld MiB", bytes / MIB);
-		doctor_mend(d, doctor_in_container(d) ? "docker run --shm-size=8g" :
-			    "sudo mount -o remount,size=8g /dev/shm");
+		if (doctor_in_container(d))
+			doctor_mend_container(d, "--shm-size=8g", "mount an emptyDir of medium "
+					      "Memory at /dev/shm");
+		else
+			doctor_mend(d, "sudo mount -o remount,size=8g /dev/shm");
 	} else if (size) {
 		doctor_ok(d, "/dev/shm has %lld MiB", bytes / MIB);
 	} else {
@@ -180,6 +190,8 @@ static void cpus(struct doctor *d)
 		    n, n == 1 ? "" : "s", text, m->n_gpus);
 	if (env_get(d, "SLURM_JOB_ID"))
 		doctor_mend(d, "srun --cpus-per-task=%u --cpu-bind=none", want);
+	else if (env_get(d, "KUBERNETES_SERVICE_HOST"))
+		doctor_mend_container(d, "", "ask for more CPUs (resources)");
 	else if (doctor_in_container(d))
 		doctor_mend(d, "docker run --cpuset-cpus=0-%u", want - 1);
 	else

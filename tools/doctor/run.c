@@ -63,6 +63,15 @@ void doctor_mend(struct doctor *d, const char *fmt, ...)
 	va_end(ap);
 }
 
+void doctor_mend_container(struct doctor *d, const char *docker, const char *pod)
+{
+	if (env_get(d, "KUBERNETES_SERVICE_HOST"))
+		doctor_mend(d, "kubectl edit deployment NAME   # or what else makes the pod: %s",
+			    pod);
+	else
+		doctor_mend(d, "docker run %s", docker);
+}
+
 void doctor_mend_install(struct doctor *d, const char *deb, const char *rpm)
 {
 	if (sys_has(d, "/etc/redhat-release"))

@@ -26,4 +26,4 @@ completion/_braid: braid$(EXEEXT)
 completion/braid.fish: braid$(EXEEXT)
 	$(AM_V_GEN)$(MKDIR_P) completion && ./braid completion --shell fish >$@.tmp && mv $@.tmp $@
 
-EXTRA_DIST += docs/architecture.md docs/compare.md docs/doctor.md docs/gpu.md docs/messages.md docs/nccl.md docs/observability.md docs/wire.md docs/rdma.md docs/reliability.md docs/smc.md docs/topology.md docs/ucx.md docs/validate.md docs/validate.schema.json docs/decisions docs/results
+EXTRA_DIST += docs/addresses.md docs/architecture.md docs/compare.md docs/doctor.md docs/gpu.md docs/messages.md docs/nccl.md docs/observability.md docs/wire.md docs/rdma.md docs/reliability.md docs/smc.md docs/topology.md docs/ucx.md docs/validate.md docs/validate.schema.json docs/decisions docs/results

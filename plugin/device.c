@@ -24,6 +24,7 @@
 #include "core/transport.h"
 #include "gdr/cuda.h"
 #include "plugin/filters.h"
+#include "topo/ips.h"
 #include "topo/pci.h"
 
 extern const struct braid_transport braid_smc;
@@ -222,11 +223,30 @@ static void check_merge(const char *list)
 	}
 }
 
+/* Those of NCCL_SOCKET_IFNAME, or those that lead to other hosts: how many, or a negative errno. */
+static int find_interfaces(struct braid_netdev found[BRAID_NETDEVS_MAX])
+{
+	char why[768] = "", name[BRAID_PARAM_VARIABLE];
+	int n;
+
+	if (braid_ips_choose(braid_param.address))
+		braid_warn("BRAID_ADDRESS=%s is no list of subnets such as 10.0.0.0/8,fd00::/8; it is "
+			   "not used [bad-address]", braid_param.address);
+	n = braid_netdev_find(braid_param.socket_ifname, family(), "", found, BRAID_NETDEVS_MAX,
+			      why, sizeof(why));
+	if (n <= 0)
+		braid_warn("%s. Set %s to one that is up and has an address [no-interface]", why,
+			   braid_param_variable("socket_ifname", name));
+	else if (*why)
+		braid_info("interfaces: not offered, since NCCL_SOCKET_IFNAME does not ask for them: "
+			   "%s", why);
+	return n;
+}
+
 int braid_devices_find(void)
 {
 	static struct braid_netdev found[BRAID_NETDEVS_MAX];
 	bool extra[BRAID_NETDEVS_MAX] = { false };
-	char why[512] = "", name[BRAID_PARAM_VARIABLE];
 	unsigned asked;
 	int n;
 
@@ -235,13 +255,9 @@ int braid_devices_find(void)
 	if (braid_filters_check())
 		return -EINVAL;
 	choose_transports();
-	n = braid_netdev_find(braid_param.socket_ifname, family(), "", found, BRAID_NETDEVS_MAX,
-			      why, sizeof(why));
-	if (n <= 0) {
-		braid_warn("%s. Set %s to one that is up and has an address [no-interface]", why,
-			   braid_param_variable("socket_ifname", name));
+	n = find_interfaces(found);
+	if (n <= 0)
 		return n;
-	}
 	braid_filters_interfaces();
 	add_found(found, n);
 	/* What names sockets' interfaces does not say which RDMA ports to use. */

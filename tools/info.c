@@ -81,7 +81,7 @@ static const char *heard_of_device(const json_t *lines, int dev, const char *nam
 	return NULL;
 }
 
-/* Why an RDMA port, or all, are not used; what keeps pinned memory over a fork; GPUs. */
+/* Why ports and interfaces are not used; what keeps pinned memory over a fork; GPUs. */
 static json_t *notes_json(const json_t *lines)
 {
 	json_t *list = json_array(), *x;
@@ -93,6 +93,7 @@ static json_t *notes_json(const json_t *lines)
 		if (!strncmp(text, "verbs: ", 7) || !strncmp(text, "ucx: ", 5) ||
 		    !strncmp(text, "smc: ", 5) ||
 		    !strncmp(text, "fork: ", 6) || !strncmp(text, "not heeded: ", 12) ||
+		    !strncmp(text, "interfaces: ", 12) ||
 		    !strncmp(text, "gpu: ", 5))
 			json_array_append(list, x);
 	}

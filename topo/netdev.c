@@ -3,7 +3,7 @@
  * netdev.c - choose among the machine's network interfaces, and say what they are.
  *
  * Three steps.  collect() folds getifaddrs()'s list, an entry per address, into one candidate per
- * interface with the best address it has.  choose() sorts the usable ones into groups by name and
+ * interface with the addresses it has.  choose() sorts the usable ones into groups by name and
  * filter and keeps the first group that is not empty: that is all of NCCL's order.  describe()
  * reads sysfs for the few that are left.
  *
@@ -23,8 +23,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "topo/ips.h"
+#include "topo/links.h"
 #include "topo/pci.h"
 #include "topo/sys.h"
 
@@ -35,45 +38,20 @@ enum {
 	LOWERS_MAX = 16,
 	DEPTH_MAX = 4,			/* a VLAN on a bond of paravirtual interfaces needs three */
 	FN_MAX = 8,			/* PCI functions of a device */
+	NAP_NS = 100000000, NAPS_MAX = 31,	/* duplicate address detection takes 1 s or 2 */
 	PORT_MOST = 0xffff,
-};
-
-/* The flags of /proc/net/if_inet6, from linux/if_addr.h, which clashes with net/if.h. */
-enum {
-	V6_TEMPORARY = 0x01,
-	V6_DADFAILED = 0x08,
-	V6_DEPRECATED = 0x20,
-	V6_TENTATIVE = 0x40,
-};
-
-/* How good an address is; less is better. */
-enum rank {
-	RANK_V4,
-	RANK_V4_LINK_LOCAL,
-	RANK_V6,
-	RANK_V6_TEMPORARY,		/* will go in a day or so; a job may stay longer */
-	RANK_V6_LOCAL,
-	RANK_V6_LOCAL_TEMPORARY,
-	RANK_V6_LINK_LOCAL,
-	RANK_NONE,
 };
 
 /* NCCL's order of interfaces if it isn't told which; with a filter only two of them matter. */
 enum group { GROUP_IB, GROUP_PLAIN, GROUP_DOCKER, GROUP_LOOPBACK, GROUP_VIRBR, GROUP_NONE };
 
-struct v6_row {
-	struct in6_addr addr;
-	char name[BRAID_NETDEV_NAME];
-	unsigned flags;
-};
-
 struct cand {
 	char name[BRAID_NETDEV_NAME];
+	const char *left;		/* why it is left though it could be used; or NULL */
+	struct braid_lead_info where;
 	unsigned flags;			/* IFF_* */
 	unsigned ifindex;
-	enum rank rank;
-	union braid_netdev_addr addr;	/* unless RANK_NONE */
-	unsigned prefix;
+	struct braid_ips ips;
 };
 
 struct search {
@@ -81,8 +59,7 @@ struct search {
 	const char *filter_text;
 	struct braid_netdev_filter filter;
 	int family;
-	struct v6_row *v6;
-	size_t n_v6;
+	struct braid_v6_flags *v6;
 	struct cand *cands;
 	size_t n_cands;
 };
@@ -117,84 +94,6 @@ int braid_netdev_port_number(const char *list, const char *name, unsigned num)
 	return -1;
 }
 
-/* --------------------------------------------------------------------------------- addresses */
-
-/* 32 hex digits, as in /proc/net/if_inet6. */
-static void parse_v6(const char *hex, struct in6_addr *ret)
-{
-	for (int i = 0; i < 16; i++) {
-		char pair[3] = { hex[2 * i], hex[2 * i + 1] };
-
-		ret->s6_addr[i] = (uint8_t)strtoul(pair, NULL, 16);
-	}
-}
-
-/* Read the IPv6 address flags, which getifaddrs() leaves out.  Without the file there are none. */
-static int load_v6(struct search *s)
-{
-	char path[PATH_MAX], line[256], hex[33];
-	struct v6_row row, *grown;
-	size_t room = 0;
-	int err = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/proc/net/if_inet6", s->sysroot);
-	file = fopen(path, "re");
-	if (!file)
-		return 0;
-	while (fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "%32[0-9a-fA-F] %*x %*x %*x %x %15s", hex, &row.flags,
-			   row.name) != 3 || strlen(hex) != 32)
-			continue;
-		parse_v6(hex, &row.addr);
-		if (s->n_v6 == room) {
-			room = room ? 2 * room : 16;
-			grown = realloc(s->v6, room * sizeof(row));
-			if (!grown) {
-				err = -ENOMEM;
-				break;
-			}
-			s->v6 = grown;
-		}
-		s->v6[s->n_v6++] = row;
-	}
-	fclose(file);
-	return err;
-}
-
-static unsigned v6_flags(const struct search *s, const char *name, const struct in6_addr *addr)
-{
-	for (size_t i = 0; i < s->n_v6; i++) {
-		if (strcmp(s->v6[i].name, name) == 0 &&
-		    memcmp(&s->v6[i].addr, addr, sizeof(*addr)) == 0)
-			return s->v6[i].flags;
-	}
-	return 0;
-}
-
-static enum rank rank_v4(const struct sockaddr_in *in)
-{
-	uint32_t a = ntohl(in->sin_addr.s_addr);
-
-	if (a == INADDR_ANY)
-		return RANK_NONE;
-	return a >> 16 == 0xa9fe ? RANK_V4_LINK_LOCAL : RANK_V4;
-}
-
-static enum rank rank_v6(const struct in6_addr *a, unsigned flags)
-{
-	bool temporary = flags & V6_TEMPORARY;
-
-	if (flags & (V6_TENTATIVE | V6_DEPRECATED | V6_DADFAILED) || IN6_IS_ADDR_UNSPECIFIED(a) ||
-	    IN6_IS_ADDR_MULTICAST(a) || IN6_IS_ADDR_V4MAPPED(a))
-		return RANK_NONE;
-	if (IN6_IS_ADDR_LINKLOCAL(a))
-		return RANK_V6_LINK_LOCAL;
-	if ((a->s6_addr[0] & 0xfe) == 0xfc || IN6_IS_ADDR_SITELOCAL(a))
-		return temporary ? RANK_V6_LOCAL_TEMPORARY : RANK_V6_LOCAL;
-	return temporary ? RANK_V6_TEMPORARY : RANK_V6;
-}
-
 /* -------------------------------------------------------------------------------- candidates */
 
 /* The candidate for an entry's name; that of an alias, "eth0:1", is its interface. */
@@ -211,50 +110,7 @@ static struct cand *cand_get(struct search *s, const char *entry)
 	}
 	s->n_cands++;
 	memcpy(c->name, entry, len);
-	c->rank = RANK_NONE;
 	return c;
-}
-
-static unsigned prefix_of(const struct sockaddr *mask)
-{
-	const uint8_t *p = NULL;
-	unsigned n = 0, bits = 0;
-
-	if (mask && mask->sa_family == AF_INET) {
-		p = (const uint8_t *)&((const struct sockaddr_in *)mask)->sin_addr;
-		n = 4;
-	} else if (mask && mask->sa_family == AF_INET6) {
-		p = (const uint8_t *)&((const struct sockaddr_in6 *)mask)->sin6_addr;
-		n = 16;
-	}
-	while (bits < 8 * n && p[bits / 8] >> (7 - bits % 8) & 1)
-		bits++;
-	return bits;
-}
-
-static void cand_offer(const struct search *s, struct cand *c, const struct sockaddr *sa,
-		       const struct sockaddr *mask)
-{
-	union braid_netdev_addr addr = { .sa.sa_family = sa->sa_family };
-	enum rank rank = RANK_NONE;
-
-	if (sa->sa_family == AF_PACKET)
-		c->ifindex = (unsigned)((const struct sockaddr_ll *)sa)->sll_ifindex;
-	if (s->family != AF_UNSPEC && sa->sa_family != s->family)
-		return;
-	if (sa->sa_family == AF_INET) {
-		addr.in = *(const struct sockaddr_in *)sa;
-		rank = rank_v4(&addr.in);
-	} else if (sa->sa_family == AF_INET6) {
-		addr.in6 = *(const struct sockaddr_in6 *)sa;
-		rank = rank_v6(&addr.in6.sin6_addr,
-			       v6_flags(s, c->name, &addr.in6.sin6_addr));
-	}
-	if (rank < c->rank) {
-		c->rank = rank;
-		c->addr = addr;
-		c->prefix = prefix_of(mask);
-	}
 }
 
 static int collect(struct search *s, const struct ifaddrs *list)
@@ -272,9 +128,14 @@ static int collect(struct search *s, const struct ifaddrs *list)
 		if (!c)
 			continue;
 		c->flags = e->ifa_flags;
-		if (e->ifa_addr)
-			cand_offer(s, c, e->ifa_addr, e->ifa_netmask);
+		if (e->ifa_addr && e->ifa_addr->sa_family == AF_PACKET)
+			c->ifindex = (unsigned)((struct sockaddr_ll *)e->ifa_addr)->sll_ifindex;
+		else if (e->ifa_addr)
+			braid_ips_add(&c->ips, s->family, s->v6, c->name, e->ifa_addr,
+				      e->ifa_netmask);
 	}
+	for (size_t i = 0; i < s->n_cands; i++)
+		braid_ips_done(&s->cands[i].ips);
 	return 0;
 }
 
@@ -289,7 +150,7 @@ static const char *cand_fault(const struct search *s, const struct cand *c)
 		return "has no carrier";
 	if (c->flags & IFF_SLAVE)
 		return "is the slave of another";
-	if (c->rank == RANK_NONE) {
+	if (!c->ips.n) {
 		return s->family == AF_INET ? "has no IPv4 address" :
 		       s->family == AF_INET6 ? "has no usable IPv6 address" : "has no IP address";
 	}
@@ -309,25 +170,6 @@ unsigned braid_netdev_rank(const struct braid_netdev_filter *f, const char *name
 static unsigned cand_group(const struct search *s, const struct cand *c)
 {
 	return braid_netdev_rank(&s->filter, c->name, c->flags & IFF_LOOPBACK);
-}
-
-/* Move the usable candidates of the first group that has any to the front; returns how many. */
-static size_t choose(struct search *s)
-{
-	unsigned first = GROUP_NONE;
-	size_t n = 0;
-
-	for (size_t i = 0; i < s->n_cands; i++) {
-		unsigned g = cand_group(s, &s->cands[i]);
-
-		if (!cand_fault(s, &s->cands[i]) && g < first)
-			first = g;
-	}
-	for (size_t i = 0; i < s->n_cands && first != GROUP_NONE; i++) {
-		if (!cand_fault(s, &s->cands[i]) && cand_group(s, &s->cands[i]) == first)
-			s->cands[n++] = s->cands[i];
-	}
-	return n;
 }
 
 /* ------------------------------------------------------------------------------------- sysfs */
@@ -497,18 +339,156 @@ static bool sysfs_is_ours(const struct search *s, const struct cand *c)
 	return ifindex == 0 || (unsigned)ifindex == c->ifindex;
 }
 
+/* ------------------------------------------------------------------------------------ choose */
+
+/* One that can be used, of that group, and not left. */
+static bool is_in(const struct search *s, const struct cand *c, unsigned group)
+{
+	return !c->left && !cand_fault(s, c) && cand_group(s, c) == group;
+}
+
+static unsigned first_group(const struct search *s)
+{
+	unsigned first = GROUP_NONE;
+
+	for (size_t i = 0; i < s->n_cands; i++) {
+		unsigned g = cand_group(s, &s->cands[i]);
+
+		if (!cand_fault(s, &s->cands[i]) && g < first)
+			first = g;
+	}
+	return first;
+}
+
+static const char *is_port(const struct cand *c)
+{
+	return !c->where.port_of ? NULL : *c->where.port_of == 'b' ? "is a port of a bridge" :
+								      "is a port of a team";
+}
+
+static const char *is_link_local(const struct cand *c)
+{
+	return c->ips.link_local ? "has a link-local address only" : NULL;
+}
+
+static const char *is_inside(const struct cand *c)
+{
+	return c->where.lead != BRAID_LEADS_NOWHERE ? NULL :
+	       c->where.tunnel ? "is a tunnel" : "is virtual, with no hardware below it";
+}
+
+static const char *is_virtual(const struct cand *c)
+{
+	return c->where.lead == BRAID_LEADS_OUT ? "is virtual, while others are hardware" :
+						  is_inside(c);
+}
+
+/* Leave those of a kind, unless that would leave none. */
+static void leave(struct search *s, unsigned group, const char *(*why)(const struct cand *c))
+{
+	bool others = false;
+
+	for (size_t i = 0; i < s->n_cands; i++)
+		others |= is_in(s, &s->cands[i], group) && !why(&s->cands[i]);
+	for (size_t i = 0; others && i < s->n_cands; i++) {
+		if (is_in(s, &s->cands[i], group))
+			s->cands[i].left = why(&s->cands[i]);
+	}
+}
+
+static bool any_leads(const struct search *s, unsigned group, enum braid_lead lead)
+{
+	for (size_t i = 0; i < s->n_cands; i++) {
+		if (is_in(s, &s->cands[i], group) && s->cands[i].where.lead == lead)
+			return true;
+	}
+	return false;
+}
+
+/* Those whose names come later in NCCL's order; nobody misses loopback. */
+static void leave_later(struct search *s, unsigned group)
+{
+	static const char *const why[] = {
+		[GROUP_PLAIN] = "is not named ib, as others are",
+		[GROUP_DOCKER] = "is Docker's by its name",
+		[GROUP_VIRBR] = "is libvirt's by its name",
+		[GROUP_NONE] = NULL,
+	};
+
+	for (size_t i = 0; i < s->n_cands; i++) {
+		struct cand *c = &s->cands[i];
+
+		if (!cand_fault(s, c) && cand_group(s, c) > group)
+			c->left = why[cand_group(s, c)];
+	}
+}
+
+/* Nobody has named any: those that lead to other hosts. */
+static void leave_useless(struct search *s, unsigned group)
+{
+	struct braid_links *links = *s->sysroot ? NULL : braid_links_load();
+
+	for (size_t i = 0; i < s->n_cands; i++) {
+		struct cand *c = &s->cands[i];
+
+		if (is_in(s, c, group))
+			braid_link_leads(links, s->sysroot, c->name, c->ifindex,
+					 sysfs_is_ours(s, c), &c->where);
+	}
+	braid_links_free(links);
+	leave(s, group, is_port);
+	leave(s, group, is_link_local);
+	if (any_leads(s, group, BRAID_LEADS_TO_HARDWARE))
+		leave(s, group, is_virtual);
+	else if (any_leads(s, group, BRAID_LEADS_OUT))
+		leave(s, group, is_inside);
+}
+
+/* Move the usable candidates of the first group that has any to the front; returns how many. */
+static size_t choose(struct search *s)
+{
+	unsigned first = first_group(s);
+	size_t n = 0;
+
+	if (!s->filter.n && first != GROUP_NONE) {
+		leave_later(s, first);
+		leave_useless(s, first);
+	}
+	for (size_t i = 0; i < s->n_cands && first != GROUP_NONE; i++) {
+		struct cand c = s->cands[i];
+
+		if (!is_in(s, &c, first))
+			continue;
+		s->cands[i] = s->cands[n];
+		s->cands[n++] = c;
+	}
+	return n;
+}
+
+/* ---------------------------------------------------------------------------------- describe */
+
+static void give_scope(union braid_netdev_addr *a, unsigned ifindex)
+{
+	if (a->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&a->in6.sin6_addr) &&
+	    !a->in6.sin6_scope_id)
+		a->in6.sin6_scope_id = ifindex;
+}
+
 static void describe(const struct search *s, const struct cand *c, struct braid_netdev *ret)
 {
 	struct braid_netdev dev = {
-		.addr = c->addr,
-		.prefix = c->prefix,
+		.addr = c->ips.ip[0].addr,
+		.prefix = c->ips.ip[0].prefix,
+		.nmore = c->ips.n - 1,
 		.ifindex = c->ifindex ? c->ifindex : if_nametoindex(c->name),
 		.loopback = c->flags & IFF_LOOPBACK,
 	};
 
 	memcpy(dev.name, c->name, sizeof(c->name));
-	if (c->rank == RANK_V6_LINK_LOCAL && !dev.addr.in6.sin6_scope_id)
-		dev.addr.in6.sin6_scope_id = dev.ifindex;
+	memcpy(dev.more, &c->ips.ip[1], dev.nmore * sizeof(dev.more[0]));
+	give_scope(&dev.addr, dev.ifindex);
+	for (unsigned i = 0; i < dev.nmore; i++)
+		give_scope(&dev.more[i].addr, dev.ifindex);
 	if (sysfs_is_ours(s, c)) {
 		dev.speed_mbps = speed(s, c->name, DEPTH_MAX);
 		if (!find_pci(s, c->name, DEPTH_MAX, &dev)) {
@@ -567,6 +547,27 @@ static void say_why_none(struct says *w, const struct search *s)
 		say(w, ": there is none at all");
 }
 
+static void say_left(struct says *w, const struct search *s, size_t n)
+{
+	size_t left = 0;
+
+	for (size_t i = n; i < s->n_cands; i++)
+		left += s->cands[i].left != NULL;
+	for (size_t i = n; left && i < s->n_cands; i++) {
+		const struct cand *c = &s->cands[i];
+
+		if (!c->left)
+			continue;
+		if (w->used + strlen(c->name) + strlen(c->left) + sizeof(",  , and 9999 more") >
+		    w->len) {
+			say(w, "%s%zu more", w->used ? ", and " : "", left);
+			break;
+		}
+		say(w, "%s%s %s", w->used ? ", " : "", c->name, c->left);
+		left--;
+	}
+}
+
 /* Fill s with the candidates there are; say why not. */
 static int look(struct search *s, struct says *w)
 {
@@ -585,7 +586,7 @@ static int look(struct search *s, struct says *w)
 		say(w, "address family %d is neither IPv4 nor IPv6", s->family);
 		return -EAFNOSUPPORT;
 	}
-	err = s->family == AF_INET ? 0 : load_v6(s);
+	err = s->family == AF_INET ? 0 : braid_v6_flags_load(s->sysroot, &s->v6);
 	if (!err && getifaddrs(&list))
 		err = -errno;
 	if (!err) {
@@ -595,6 +596,42 @@ static int look(struct search *s, struct says *w)
 	if (err) {
 		errno = -err;
 		say(w, "the list of network interfaces cannot be read: %m");
+	}
+	return err;
+}
+
+/* Has it nothing yet but what the kernel still checks (duplicate address detection)? */
+static bool is_waited_for(const struct search *s, const struct cand *c)
+{
+	return c->ips.tentative && !c->ips.routable && (c->flags & IFF_UP) &&
+	       (c->flags & IFF_RUNNING) && !(c->flags & IFF_SLAVE) &&
+	       braid_netdev_filter_match(&s->filter, c->name);
+}
+
+static void forget(struct search *s)
+{
+	free(s->cands);
+	braid_v6_flags_free(s->v6);
+	s->cands = NULL;
+	s->v6 = NULL;
+	s->n_cands = 0;
+}
+
+/* look(), and again while there is something to wait for. */
+static int look_patiently(struct search *s, struct says *w)
+{
+	static const struct timespec nap = { .tv_nsec = NAP_NS };
+	bool waits = true;
+	int err = 0;
+
+	for (unsigned i = 0; waits && i < NAPS_MAX; i++) {
+		if (i)
+			nanosleep(&nap, NULL);
+		forget(s);
+		err = look(s, w);
+		waits = false;
+		for (size_t k = 0; !err && k < s->n_cands; k++)
+			waits |= is_waited_for(s, &s->cands[k]);
 	}
 	return err;
 }
@@ -610,19 +647,30 @@ int braid_netdev_find(const char *filter, int family, const char *sysroot, struc
 
 	if (why && why_len)
 		*why = '\0';
-	err = look(&s, &w);
+	err = look_patiently(&s, &w);
 	if (!err) {
 		n = choose(&s);
-		if (!n)
+		if (n)
+			say_left(&w, &s, n);
+		else
 			say_why_none(&w, &s);
 		if (n > max)
 			n = max;
 		for (size_t i = 0; i < n; i++)
 			describe(&s, &s.cands[i], &ret[i]);
 	}
-	free(s.cands);
-	free(s.v6);
+	forget(&s);
 	return err ? err : (int)n;
+}
+
+unsigned braid_netdev_ips(const struct braid_netdev *net,
+			  struct braid_netdev_ip ret[BRAID_NETDEV_IPS])
+{
+	unsigned n = net->nmore < BRAID_NETDEV_IPS ? net->nmore : BRAID_NETDEV_IPS - 1;
+
+	ret[0] = (struct braid_netdev_ip){ .addr = net->addr, .prefix = net->prefix };
+	memcpy(&ret[1], net->more, n * sizeof(ret[0]));
+	return n + 1;
 }
 
 bool braid_netdev_same_ip(const struct sockaddr *a, const struct sockaddr *b)

@@ -14,7 +14,7 @@
 #include "topo/filter.h"
 
 enum { BRAID_NETDEV_NAME = 16, BRAID_NETDEV_NAMES = 64, BRAID_NETDEV_PATH = 512,
-       BRAID_NETDEVS_MAX = 128 };
+       BRAID_NETDEVS_MAX = 128, BRAID_NETDEV_IPS = 8 };
 
 union braid_netdev_addr {
 	struct sockaddr sa;
@@ -22,10 +22,17 @@ union braid_netdev_addr {
 	struct sockaddr_in6 in6;	/* with scope for link-local */
 };
 
-struct braid_netdev {
-	char name[BRAID_NETDEV_NAMES];	/* of several, joined by + */
+struct braid_netdev_ip {
 	union braid_netdev_addr addr;
 	unsigned prefix;		/* bits of it that the subnet has in common */
+};
+
+struct braid_netdev {
+	char name[BRAID_NETDEV_NAMES];	/* of several, joined by + */
+	union braid_netdev_addr addr;	/* the best, and its subnet, as below */
+	unsigned prefix;
+	struct braid_netdev_ip more[BRAID_NETDEV_IPS - 1];	/* the others: ips.h */
+	unsigned nmore;
 	unsigned ifindex;
 	int speed_mbps;			/* of the slaves, summed, for a bond; of the lower device
 					 * for a VLAN; 10000 where the kernel does not know */
@@ -48,18 +55,23 @@ int braid_netdev_port_number(const char *list, const char *name, unsigned num);
 unsigned braid_netdev_rank(const struct braid_netdev_filter *f, const char *name, bool loopback);
 
 /*
- * Find usable interfaces: up, running, with an address of `family` (AF_UNSPEC: IPv4 where there
- * is one, else IPv6), one entry per interface.  Filter text as above; with none: NCCL's order
- * and exclusions (names starting with ib first; else all but docker*, lo, virbr*; else docker*;
- * else lo; else virbr*).  Loopback only if the filter asks for it or nothing else is there.
- * IPv6 addresses: global before unique-local before link-local, lasting before temporary; no
- * tentative or deprecated ones.
- * Returns the count (0 is no error) or -errno; `why`, if not NULL, then says in one line why, and
- * is "" if there is one to return.
+ * Find usable interfaces: up, running, with an address of `family` (AF_UNSPEC: either), one entry
+ * per interface, with its addresses in the order of ips.h.  Filter text as above; with none:
+ * NCCL's order and exclusions (names starting with ib first; else all but docker*, lo, virbr*; else
+ * docker*; else lo; else virbr*), and of those the ones that lead somewhere (links.h).  Loopback
+ * only if the filter asks for it or nothing else is there.
+ * While an interface has none but IPv6 addresses that the kernel still checks, waits for some
+ * seconds.
+ * Returns the count (0 is no error) or -errno; `why`, if not NULL, then says in one line why; if
+ * there is one to return, which others were left and why, or "".
  * sysroot: "" or a directory that stands for / (tests).
  */
 int braid_netdev_find(const char *filter, int family, const char *sysroot, struct braid_netdev *ret,
 		      unsigned max, char *why, unsigned why_len);
+
+/* All addresses of an interface, the best first: how many. */
+unsigned braid_netdev_ips(const struct braid_netdev *net,
+			  struct braid_netdev_ip ret[BRAID_NETDEV_IPS]);
 
 /* One IP address, whatever the ports. */
 bool braid_netdev_same_ip(const struct sockaddr *a, const struct sockaddr *b);

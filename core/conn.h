@@ -42,6 +42,8 @@ struct braid_conn {
 	struct braid_link *link;	/* dialler: whose; accepter, LANE: found by admit */
 	struct braid_lane *lane;	/* of them, one that had a socket before */
 	unsigned path;			/* dialler: of the link's, the one taken */
+	unsigned way;			/* of its ways, that one */
+	bool bound;			/* the socket is bound to its interface */
 	uint8_t key[BRAID_KEY_SIZE];
 	uint8_t m1[BRAID_HELLO_SIZE], m2[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
 	struct braid_hello mine, theirs;

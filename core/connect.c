@@ -169,7 +169,6 @@ static int attempt_link(struct attempt *a)
 		link->dialler = true;
 		link->target = a->to;
 		link->dial_until_ns = a->deadline_ns;
-		braid_path_first(link, &a->to);
 		braid_dial_addr(link, 0, link->peer, sizeof(link->peer));
 		braid_link_number(link);
 		braid_link_list(link);

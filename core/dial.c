@@ -12,16 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bind.h"
 #include "core/heal.h"
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
 #include "core/pool.h"
 #include "core/service_int.h"
+#include "core/tries.h"
 #include "core/why.h"
 
 enum {
-	REDIAL_MS = 20, REDIAL_MAX_MS = 500,
+	REDIAL_MAX_MS = 500,
 	ATTEMPT_MS = 500,		/* for a lane of a link that had been up */
 	REFUSED_MS = 500,		/* a closed port is believed after that: it was open once */
 };
@@ -30,20 +32,22 @@ static struct braid_log_gate gate_fds;
 
 void braid_dial_addr(const struct braid_link *link, unsigned path, char *ret, size_t len)
 {
-	struct sockaddr_storage sa;
+	union braid_netdev_addr at[BRAID_HANDLE_ADDRS];
+	struct sockaddr_storage sa = { 0 };
 
-	if (braid_path_sockaddr(&link->path[path], &sa))
-		braid_addr_text(&sa, ret, len);
-	else
-		snprintf(ret, len, "an address of the other IP version");
+	if (!braid_path_sockaddr(&link->path[path], &sa) &&
+	    braid_handle_addrs(&link->target, at))
+		memcpy(&sa, &at[0], sizeof(at[0]));
+	braid_addr_text(&sa, ret, len);
 }
 
 /*
- * A socket on its way to the peer, from the member's own address: a descriptor or -errno.  Small
+ * A socket on its way to the peer, by the path's way that is next: a descriptor or -errno.  Small
  * segments go both ways, for SYN tells the peer.
  */
-static int dial_socket(const struct braid_path *path, bool small_segments)
+static int dial_socket(const struct braid_path *path, bool small_segments, bool *ret_bound)
 {
+	const struct braid_way *way = &path->ways.way[path->ways.now];
 	struct sockaddr_storage to, from = { 0 };
 	char was[BRAID_CONGESTION_SIZE];
 	socklen_t len = braid_path_sockaddr(path, &to);
@@ -54,7 +58,7 @@ static int dial_socket(const struct braid_path *path, bool small_segments)
 	fd = braid_os->socket(to.ss_family, IPPROTO_TCP);
 	if (fd < 0)
 		return -errno;
-	memcpy(&from, &path->dev->net.addr, sizeof(path->dev->net.addr));
+	memcpy(&from, &way->pair.from.addr, sizeof(way->pair.from.addr));
 	if (braid_netdev_same_ip((struct sockaddr *)&to, (struct sockaddr *)&from))
 		braid_handshake_unpaced(fd, was);
 	if (from.ss_family == AF_INET)
@@ -62,6 +66,7 @@ static int dial_socket(const struct braid_path *path, bool small_segments)
 	braid_os->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	if (small_segments)
 		braid_os->setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment));
+	*ret_bound = braid_bind_dialler(fd, way);
 	err = braid_os->bind(fd, (struct sockaddr *)&from, len) ? -errno : 0;
 	if (!err) {
 		if (!braid_os->connect(fd, (struct sockaddr *)&to, len) || errno == EINPROGRESS)
@@ -77,11 +82,12 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 		      unsigned path, uint64_t now)
 {
 	struct braid_conn *c = calloc(1, sizeof(*c));
+	bool bound = false;
 	int fd;
 
 	if (!c)
 		return -ENOMEM;
-	fd = dial_socket(&link->path[path], lane && braid_heal_again(lane, now));
+	fd = dial_socket(&link->path[path], lane && braid_heal_again(lane, now), &bound);
 	if (fd < 0) {
 		free(c);
 		return fd;
@@ -89,10 +95,14 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 	braid_conn_init(c, fd, true);
 	c->link = link;
 	c->path = path;
+	c->way = link->path[path].ways.now;
+	c->bound = bound;
 	c->dev = link->key.dev;
 	c->met = link->path[path].dev;
-	braid_path_sockaddr(&link->path[path], &c->to);
+	braid_path_member(&link->path[path], &c->to);
 	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
+	if (kind == BRAID_HELLO_LINK)
+		c->deadline_ns = now + braid_tries_slice(link, bound, false);
 	if (kind == BRAID_HELLO_LINK && c->deadline_ns > link->dial_until_ns)
 		c->deadline_ns = link->dial_until_ns;
 	if (kind == BRAID_HELLO_ALIVE || lane)
@@ -158,6 +168,7 @@ void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, u
 {
 	bool crossed = err == -EREMOTEIO && c && c->theirs.status == BRAID_HELLO_CROSSED;
 	enum braid_dial_stage stage = braid_dial_stage(c, err);
+	bool final, proven;
 	int state = atomic_load(&link->state);
 
 	if (state == BRAID_LINK_UP || state == BRAID_LINK_DEAD)
@@ -176,15 +187,19 @@ void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, u
 	link->dial_stage = (uint8_t)stage;
 	if (err == -ECONNREFUSED && !link->refused_until_ns)
 		link->refused_until_ns = now + REFUSED_MS * MS;
-	if (is_final(c, stage, err) || now >= link->dial_until_ns ||
-	    (err == -ECONNREFUSED && now >= link->refused_until_ns)) {
+	final = is_final(c, stage, err) ||
+		(err == -ECONNREFUSED && now >= link->refused_until_ns);
+	/* The peer itself has answered, so it is so wherever it is reached. */
+	proven = final && c && c->known;
+	if (proven || now >= link->dial_until_ns ||
+	    !braid_tries_go_on(link, c, err, final, now)) {
+		braid_tries_tell(link);
 		braid_why_dial(link, c, stage, err);
 		return;
 	}
 	if ((err == -EMFILE || err == -ENFILE) && braid_log_gate_open(&gate_fds, now))
 		braid_warn("out of file descriptors while connecting; trying on. Raise ulimit -n "
 			   "[no-descriptors]");
-	link->dial_at_ns = now + REDIAL_MS * MS;
 }
 
 void braid_dial_link(struct braid_link *link, uint64_t now)
@@ -193,6 +208,8 @@ void braid_dial_link(struct braid_link *link, uint64_t now)
 
 	atomic_store(&link->state, BRAID_LINK_DIALING);
 	link->dial_at_ns = 0;
+	if (!link->path[0].dev)
+		braid_path_first(link, &link->target);
 	err = dial_start(link, BRAID_HELLO_LINK, NULL, 0, now);
 	if (err)
 		braid_dial_failed(link, NULL, err, now);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "core/auth.h"
+#include "core/bind.h"
 #include "core/flight.h"
 #include "core/grow.h"
 #include "core/heal.h"
@@ -23,6 +24,7 @@
 #include "core/pool.h"
 #include "core/service_int.h"
 #include "core/transport.h"
+#include "core/tries.h"
 
 enum {
 	READY_MS = 1000,		/* for what a transport sets up: then the socket will do */
@@ -233,8 +235,18 @@ static int lane_close_for(struct braid_conn *c)
 	return 0;
 }
 
+/* A new link's address has answered: what is left is the peer's turn. */
+static void give_time(struct braid_conn *c)
+{
+	c->deadline_ns = braid_os->now_ns() + braid_tries_slice(c->link, c->bound, true);
+	if (c->deadline_ns > c->link->dial_until_ns)
+		c->deadline_ns = c->link->dial_until_ns;
+}
+
 int braid_conn_ready(struct braid_conn *c)
 {
+	if (!c->lane && c->mine.kind == BRAID_HELLO_LINK)
+		give_time(c);
 	if (!c->lane)
 		return 0;
 	if (!braid_heal_wants(c->lane, c->path))
@@ -473,10 +485,15 @@ static int lane_take_conn(struct braid_lane *lane, struct braid_conn *c)
 /* The ways to the peer: also those to ask it for a connection, should all be lost. */
 static void find_paths(struct braid_link *link, const struct braid_conn *c)
 {
-	struct braid_addr at = c->dialler ? link->path[0].to : c->from;
+	struct braid_addr at = c->from;
+	struct sockaddr_storage sa;
 
-	if (!c->dialler)
-		at.port = c->theirs.port;
+	at.port = c->theirs.port;
+	if (c->dialler) {
+		braid_path_dialled(link, c, 0, 0);
+		braid_path_sockaddr(&link->path[c->path], &sa);
+		at = braid_addr_of((struct sockaddr *)&sa);
+	}
 	braid_paths_all(link, &at, &c->theirs);
 }
 
@@ -515,6 +532,8 @@ static int link_up(struct braid_link *link, struct braid_conn *c)
 	braid_event(BRAID_EVENT_LINK_UP, link->number, BRAID_FLIGHT_NONE, link->lanes_max, 0);
 	braid_info("device %s: link to %s is up, %s", link->key.dev->net.name, link->peer,
 		   link->dialler ? "dialled" : "accepted");
+	if (link->dialler)
+		braid_tries_tell(link);
 	return 0;
 }
 
@@ -527,6 +546,7 @@ static int accepted(struct braid_conn *c)
 
 	if (c->theirs.kind == BRAID_HELLO_ALIVE)
 		return 0;
+	braid_bind_accepted(c);
 	if (c->theirs.kind == BRAID_HELLO_LANE)
 		return c->lane ? lane_take_conn(c->lane, c) :
 				 link_take_conn(c->link, c, c->theirs.lane);
@@ -555,14 +575,17 @@ static int accepted(struct braid_conn *c)
 /* Whoever dialled hears how it ended. */
 static void dial_over(struct braid_conn *c, int err, uint64_t now)
 {
-	if (c->lane)
+	if (c->lane) {
 		braid_heal_dialled(c->lane, c, err, now);
-	else if (c->mine.kind == BRAID_HELLO_LANE)
+	} else if (c->mine.kind == BRAID_HELLO_LANE) {
+		if (err != -EALREADY)
+			braid_path_dialled(c->link, c, err, now);
 		braid_grow_dialled(c->link, err, now);
-	else if (c->mine.kind == BRAID_HELLO_ALIVE)
+	} else if (c->mine.kind == BRAID_HELLO_ALIVE) {
 		braid_heal_asked(c->link, c, err, now);
-	else if (err)
+	} else if (err) {
 		braid_dial_failed(c->link, c, err, now);
+	}
 }
 
 /* A new link that can have nothing else waits as long as there is time, and is dialled again. */

@@ -120,16 +120,18 @@ static void path_fails(struct braid_link *link, unsigned path, uint64_t now)
 /* How a dial, or a question, ended. */
 static void note(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
 {
+	bool spent = !c || braid_path_dialled(link, c, err, now);
+
 	if ((err == -ENOMEM || err == -EMFILE || err == -ENFILE) &&
 	    braid_log_gate_open(&gate_local, now))
 		braid_warn("device %s, peer %s: the connection was lost and can't be dialled "
 			   "again: %s; trying on%s "
 			   "[no-redial]", link->key.dev->net.name, link->peer,
 			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
-	if (is_refusal(c, err))
+	if (is_refusal(c, err) && spent)
 		link->heal.refused = true;
 	link->heal.unanswered = err == -ETIMEDOUT && c && c->state != BRAID_CONN_CONNECT;
-	if (c && err && !is_refusal(c, err))
+	if (c && err && !is_refusal(c, err) && spent)
 		path_fails(link, c->path, now);
 }
 

@@ -55,7 +55,7 @@ struct braid_link {
 	atomic_int err;			/* once dead */
 	bool dialler;
 	bool better;			/* both ends have more than sockets */
-	bool told_plain;
+	bool told_plain, told_loose;
 	struct braid_log_gate ended, reported, given_up;	/* core/why.c */
 	uint64_t id;
 	uint8_t session[BRAID_KEY_SIZE];
@@ -130,6 +130,10 @@ struct braid_link {
 	uint64_t dial_at_ns, dial_until_ns, refused_until_ns;
 	int dial_err;			/* how the last dial ended */
 	uint8_t dial_stage;		/* and how far it had come: core/why.h */
+	struct {			/* core/tries.c: of its ways */
+		unsigned round;
+		uint64_t final_ns;	/* when the first said its last word; 0: none has */
+	} tries;
 	struct {			/* core/heal.c: does the peer live? */
 		uint64_t bytes;		/* received ever */
 		_Atomic uint64_t heard_ns;	/* when that last grew */

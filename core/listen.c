@@ -13,22 +13,29 @@
 #include <string.h>
 
 #include "core/auth.h"
+#include "core/bind.h"
 #include "core/log.h"
 #include "core/os.h"
 #include "core/param.h"
 #include "core/service_int.h"
+#include "core/ways.h"
 
 enum {
 	BACKLOG = 1024,
 	READY_MAX = 1024,		/* comms opened and not accepted, per listen */
 	PAUSE_MS = 100,			/* out of descriptors: nothing is accepted for so long */
 	POLL_LINKS = 8,			/* that one accept() moves */
+	PORT_TRIES = 8,			/* numbers that may be taken at some of the addresses */
+	PORTS_MAX = 2 * BRAID_HANDLE_ADDRS,
 };
 
-struct braid_port {			/* a device's listening socket */
+struct braid_port {			/* a device's listening socket at one of its addresses */
 	struct braid_list node;
 	struct braid_dev *dev;
+	bool first;			/* of its device's, whose number the others have too */
+	bool bound;			/* to the interface: in place of another at that address */
 	int fd;
+	union braid_netdev_addr at;
 	uint16_t port;
 	uint64_t paused_until_ns;	/* out of descriptors */
 };
@@ -78,52 +85,143 @@ static void watch_device(struct braid_port *p, bool on)
 	}
 }
 
-static int port_open(struct braid_dev *dev, bool quiet, struct braid_port **ret)
+static struct braid_port *first_port(const struct braid_dev *dev)
 {
-	struct sockaddr_storage sa = { 0 };
-	socklen_t len = sizeof(sa);
 	struct braid_port *p;
-	int fd, err, one = 1;
 
 	braid_list_for(p, &ports, node) {
-		if (p->dev == dev) {
-			*ret = p;
-			return 0;
-		}
+		if (p->dev == dev && p->first)
+			return p;
 	}
-	memcpy(&sa, &dev->net.addr, sizeof(dev->net.addr));
-	p = calloc(1, sizeof(*p));
+	return NULL;
+}
+
+static void port_free(struct braid_port *p)
+{
+	braid_os->close(p->fd);
+	free(p);
+}
+
+static uint16_t *number_of(union braid_netdev_addr *at)
+{
+	return at->sa.sa_family == AF_INET ? &at->in.sin_port : &at->in6.sin6_port;
+}
+
+/* Number 0: the kernel chooses.  Shared: two listen there, one of them bound to the interface. */
+static int port_listen(struct braid_port *p, const struct braid_netdev *net, bool shared)
+{
+	socklen_t len = p->at.sa.sa_family == AF_INET ? sizeof(p->at.in) : sizeof(p->at.in6);
+	int err = 0, one = 1;
+
+	if (p->at.sa.sa_family == AF_INET6)
+		braid_os->setsockopt(p->fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+	if (shared)
+		braid_os->setsockopt(p->fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+	if (p->bound)
+		err = braid_bind_listener(p->fd, net);
+	if (err)
+		return err;
+	braid_handshake_unpaced(p->fd, p->dev->congestion);
+	if (braid_os->bind(p->fd, &p->at.sa, len) || braid_os->listen(p->fd, BACKLOG) ||
+	    braid_os->getsockname(p->fd, &p->at.sa, &len))
+		return -errno;
+	p->port = ntohs(*number_of(&p->at));
+	return 0;
+}
+
+static int port_new(struct braid_dev *dev, const struct braid_at *at, uint16_t number, bool shared,
+		    bool bound, struct braid_port **ret)
+{
+	struct braid_port *p = calloc(1, sizeof(*p));
+	int err;
+
 	if (!p)
-		return braid_no_memory("a listening socket");
-	fd = braid_os->socket(sa.ss_family, IPPROTO_TCP);
-	if (fd < 0)
-		goto fail;
-	if (sa.ss_family == AF_INET6)
-		braid_os->setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
-	braid_handshake_unpaced(fd, dev->congestion);
-	if (braid_os->bind(fd, (struct sockaddr *)&sa,
-			   sa.ss_family == AF_INET ? sizeof(struct sockaddr_in) :
-						     sizeof(struct sockaddr_in6)) ||
-	    braid_os->listen(fd, BACKLOG) ||
-	    braid_os->getsockname(fd, (struct sockaddr *)&sa, &len))
-		goto fail;
-	p->dev = dev;
-	p->fd = fd;
-	p->port = ntohs(sa.ss_family == AF_INET ? ((struct sockaddr_in *)&sa)->sin_port :
-						  ((struct sockaddr_in6 *)&sa)->sin6_port);
-	err = braid_watch(EPOLL_CTL_ADD, fd, EPOLLIN, p, BRAID_TAG_PORT);
+		return -ENOMEM;
+	*p = (struct braid_port){ .dev = dev, .first = !number, .bound = bound,
+				  .at = at->ip.addr };
+	*number_of(&p->at) = htons(number);
+	p->fd = braid_os->socket(p->at.sa.sa_family, IPPROTO_TCP);
+	err = p->fd < 0 ? -errno : port_listen(p, at->net, shared);
 	if (!err) {
-		watch_device(p, true);
-		braid_list_add_tail(&ports, &p->node);
 		*ret = p;
 		return 0;
 	}
-	errno = -err;
-fail:
-	err = -errno;
-	if (fd >= 0)
-		braid_os->close(fd);
+	if (p->fd >= 0)
+		braid_os->close(p->fd);
 	free(p);
+	return err;
+}
+
+/*
+ * At all of the addresses, under one number: how many.  -EADDRINUSE: another has that number at
+ * one of them.  An address at which nobody can listen, for it has gone, is left out.
+ */
+static int ports_new(struct braid_dev *dev, const struct braid_at *at, unsigned n,
+		     struct braid_port *ret[PORTS_MAX])
+{
+	unsigned made = 0;
+	int err = 0;
+
+	for (unsigned i = 0; i < n && !err; i++) {
+		bool shared = braid_bind_listens(&at[i]);
+
+		err = port_new(dev, &at[i], made ? ret[0]->port : 0, shared, false, &ret[made]);
+		made += !err;
+		/* Where that can't be had, answers leave as routes decide. */
+		if (!err && shared &&
+		    !port_new(dev, &at[i], ret[0]->port, true, true, &ret[made]))
+			made++;
+		if (err == -EADDRNOTAVAIL && (made || i + 1 < n))
+			err = 0;
+	}
+	if (!err)
+		return (int)made;
+	while (made)
+		port_free(ret[--made]);
+	return err;
+}
+
+static int ports_watch(struct braid_port *const *p, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		int err = braid_watch(EPOLL_CTL_ADD, p[i]->fd, EPOLLIN, p[i], BRAID_TAG_PORT);
+
+		if (!err)
+			continue;
+		while (i)
+			braid_unwatch(p[--i]->fd);
+		return err;
+	}
+	watch_device(p[0], true);
+	for (unsigned i = 0; i < n; i++)
+		braid_list_add_tail(&ports, &p[i]->node);
+	return 0;
+}
+
+static int ports_open(struct braid_dev *dev)
+{
+	struct braid_port *p[PORTS_MAX];
+	struct braid_at at[BRAID_HANDLE_ADDRS];
+	unsigned naddrs = braid_dev_addrs(dev, at);
+	int n = -EADDRINUSE, err;
+
+	for (unsigned tries = 0; n == -EADDRINUSE && tries < PORT_TRIES; tries++)
+		n = ports_new(dev, at, naddrs, p);
+	if (n <= 0)
+		return n ? n : -EADDRNOTAVAIL;
+	err = ports_watch(p, (unsigned)n);
+	while (err && n)
+		port_free(p[--n]);
+	return err;
+}
+
+static int port_open(struct braid_dev *dev, bool quiet, struct braid_port **ret)
+{
+	int err = first_port(dev) ? 0 : ports_open(dev);
+
+	*ret = first_port(dev);
+	if (!err)
+		return 0;
 	if (quiet && (err == -EMFILE || err == -ENFILE))
 		return err;
 	return braid_error(err, "device %s: can't listen on %s: %s%s "
@@ -200,8 +298,10 @@ bool braid_ports_news(void)
 	struct braid_port *p;
 	bool more = false;
 
-	braid_list_for(p, &ports, node)
-		more |= braid_port_news(p);
+	braid_list_for(p, &ports, node) {
+		if (p->first)
+			more |= braid_port_news(p);
+	}
 	return more;
 }
 
@@ -210,33 +310,52 @@ void braid_ports_close(void)
 	while (!braid_list_empty(&ports)) {
 		struct braid_port *p = braid_list_entry(ports.next, struct braid_port, node);
 
-		watch_device(p, false);
+		if (p->first)
+			watch_device(p, false);
 		braid_list_del(&p->node);
-		braid_os->close(p->fd);
-		free(p);
+		port_free(p);
 	}
 }
 
 /* --- listens ------------------------------------------------------------------------------- */
 
-static void handle_fill(struct braid_handle *h, const struct braid_listen *l,
-			const struct braid_port *p)
+/* One more address at which it listens; in the order in which they were opened. */
+static void handle_add(struct braid_handle *h, const union braid_netdev_addr *at)
 {
-	const struct braid_netdev *net = &l->dev->net;
+	static const uint8_t none[4];
+	unsigned n = 0;
+
+	if (at->sa.sa_family == AF_INET6) {
+		if (!h->has6)
+			memcpy(h->addr6, &at->in6.sin6_addr, sizeof(h->addr6));
+		h->has6 = 1;
+	} else if (!h->has4) {
+		memcpy(h->addr4, &at->in.sin_addr, sizeof(h->addr4));
+		h->has4 = 1;
+	} else {
+		while (n < BRAID_HANDLE_MORE && memcmp(h->more4[n], none, sizeof(none)))
+			n++;
+		if (n < BRAID_HANDLE_MORE)
+			memcpy(h->more4[n], &at->in.sin_addr, sizeof(h->more4[n]));
+	}
+}
+
+static void handle_fill(struct braid_handle *h, const struct braid_listen *l,
+			const struct braid_port *first)
+{
+	const struct braid_port *p;
 
 	h->least = BRAID_WIRE_LEAST;
 	h->most = BRAID_WIRE_MOST;
+	h->flags = braid_self.place;
 	h->dev = (uint16_t)l->dev->index;
 	h->listen_id = l->id;
-	h->port = p->port;
+	h->port = first->port;
 	memcpy(h->process, braid_self.process, sizeof(h->process));
 	memcpy(h->token, l->token, sizeof(h->token));
-	if (net->addr.sa.sa_family == AF_INET) {
-		h->has4 = 1;
-		memcpy(h->addr4, &net->addr.in.sin_addr, sizeof(h->addr4));
-	} else {
-		h->has6 = 1;
-		memcpy(h->addr6, &net->addr.in6.sin6_addr, sizeof(h->addr6));
+	braid_list_for(p, &ports, node) {
+		if (p->dev == first->dev && !p->bound)
+			handle_add(h, &p->at);
 	}
 }
 

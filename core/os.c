@@ -244,6 +244,7 @@ static const struct braid_os real = {
 	.recv = recv,
 	.shutdown = os_shutdown,
 	.close = os_close,
+	.route = braid_route_get,
 	.note = os_note,
 	.epoll_create = os_epoll_create,
 	.epoll_ctl = epoll_ctl,

@@ -20,6 +20,7 @@
 #include <sys/types.h>
 
 #include "topo/cpus.h"
+#include "topo/route.h"
 
 struct braid_os {
 	uint64_t (*now_ns)(void);			/* monotonic */
@@ -40,6 +41,7 @@ struct braid_os {
 	ssize_t (*recv)(int fd, void *buf, size_t len, int flags);
 	int (*shutdown)(int fd);			/* both ways */
 	int (*close)(int fd);
+	braid_route_fn *route;				/* topo/route.h */
 	void (*note)(int fd, bool ours);		/* a descriptor that others made for us */
 
 	int (*epoll_create)(void);

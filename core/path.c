@@ -4,9 +4,11 @@
 
 #include <string.h>
 
+#include "core/bind.h"
 #include "core/flight.h"
 #include "core/link.h"
 #include "core/service_int.h"
+#include "topo/ips.h"
 
 enum {
 	HOLD_MS = 2000, HOLD_MAX_MS = 60000,
@@ -46,54 +48,80 @@ struct braid_addr braid_addr_of(const struct sockaddr *sa)
 					  addr_v6(&in6->sin6_addr, ntohs(in6->sin6_port));
 }
 
-socklen_t braid_path_sockaddr(const struct braid_path *p, struct sockaddr_storage *ret)
+/* An address of the path's interface, if it is link-local. */
+static socklen_t addr_to_sockaddr(const struct braid_addr *a, unsigned scope,
+				  struct sockaddr_storage *ret)
 {
-	const struct braid_netdev *net = &p->dev->net;
+	struct sockaddr_in *in = (struct sockaddr_in *)ret;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ret;
 
 	memset(ret, 0, sizeof(*ret));
-	if (!p->to.port || is_v4(&p->to) != (net->addr.sa.sa_family == AF_INET))
-		return 0;
-	if (is_v4(&p->to)) {
-		struct sockaddr_in *in = (struct sockaddr_in *)ret;
-
+	if (is_v4(a)) {
 		in->sin_family = AF_INET;
-		in->sin_port = htons(p->to.port);
-		memcpy(&in->sin_addr, p->to.ip + 12, 4);
+		in->sin_port = htons(a->port);
+		memcpy(&in->sin_addr, a->ip + 12, 4);
 		return sizeof(*in);
-	} else {
-		struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ret;
-
-		in6->sin6_family = AF_INET6;
-		in6->sin6_port = htons(p->to.port);
-		memcpy(&in6->sin6_addr, p->to.ip, 16);
-		if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
-			in6->sin6_scope_id = net->ifindex;
-		return sizeof(*in6);
 	}
+	in6->sin6_family = AF_INET6;
+	in6->sin6_port = htons(a->port);
+	memcpy(&in6->sin6_addr, a->ip, 16);
+	if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
+		in6->sin6_scope_id = scope;
+	return sizeof(*in6);
+}
+
+void braid_path_member(const struct braid_path *p, struct sockaddr_storage *ret)
+{
+	addr_to_sockaddr(&p->to, p->dev->net.ifindex, ret);
+}
+
+socklen_t braid_path_sockaddr(const struct braid_path *p, struct sockaddr_storage *ret)
+{
+	const union braid_netdev_addr *to = &p->ways.way[p->ways.now].pair.to;
+
+	memset(ret, 0, sizeof(*ret));
+	if (!p->ways.n)
+		return 0;
+	memcpy(ret, to, sizeof(*to));
+	return to->sa.sa_family == AF_INET ? sizeof(to->in) : sizeof(to->in6);
 }
 
 /* --- which there are ----------------------------------------------------------------------- */
 
+/* Of the peer's addresses its member's own come first: the first of our version, or the first. */
+static struct braid_addr members(const struct braid_dev *dev, const union braid_netdev_addr *to,
+				 unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		if (to[i].sa.sa_family == dev->net.addr.sa.sa_family)
+			return braid_addr_of(&to[i].sa);
+	}
+	return braid_addr_of(&to[0].sa);
+}
+
 void braid_path_first(struct braid_link *link, const struct braid_handle *to)
 {
+	union braid_netdev_addr at[BRAID_HANDLE_ADDRS];
+	unsigned n = braid_handle_addrs(to, at);
 	struct braid_path *p = &link->path[0];
 
 	link->npaths = 1;
 	p->dev = link->key.dev->member[0];
-	if (to->has4 && p->dev->net.addr.sa.sa_family == AF_INET)
-		p->to = addr_v4(to->addr4, to->port);
-	else if (to->has6 && p->dev->net.addr.sa.sa_family == AF_INET6)
-		p->to = addr_v6(to->addr6, to->port);
+	braid_ways_find(&p->ways, p->dev, at, n, braid_handle_peer(to), false);
+	p->to = p->ways.n ? members(p->dev, at, n) : (struct braid_addr){ .port = 0 };
 }
 
 static bool same_subnet(const struct braid_dev *dev, const struct braid_addr *a)
 {
-	struct braid_addr ours = braid_addr_of(&dev->net.addr.sa);
-	unsigned bits = dev->net.prefix + (is_v4(&ours) ? 96 : 0);
+	struct braid_netdev_ip ip[BRAID_NETDEV_IPS];
+	unsigned n = braid_netdev_ips(&dev->net, ip);
+	struct sockaddr_storage sa;
+	bool near = false;
 
-	if (is_v4(&ours) != is_v4(a) || memcmp(ours.ip, a->ip, bits / 8))
-		return false;
-	return !(bits % 8) || !((ours.ip[bits / 8] ^ a->ip[bits / 8]) >> (8 - bits % 8));
+	addr_to_sockaddr(a, 0, &sa);
+	for (unsigned i = 0; i < n; i++)
+		near |= braid_ip_near(&ip[i], (struct sockaddr *)&sa);
+	return near;
 }
 
 static bool is_near(const struct braid_path *p)
@@ -117,11 +145,39 @@ static void drop_far(struct braid_link *link)
 		link->npaths = n;
 }
 
+/*
+ * The path whose first dial made the link keeps its ways, and the one that worked.  Another one
+ * leads to its member's address; or, under that member's number, to the one that worked if that
+ * was for handshakes.
+ */
+static void find_ways(struct braid_path *p, const struct braid_path *first,
+		      const struct braid_addr *at, uint16_t first_port)
+{
+	const struct braid_way *way = &first->ways.way[first->ways.now];
+	bool shaken = first->ways.n && braid_shake_is(way->pair.net);
+	struct braid_addr to[2] = { p->to, *at };
+	struct sockaddr_storage sa;
+	union braid_netdev_addr list[2];
+
+	if (first->ways.n && p->dev == first->dev && p->to.port == first_port) {
+		p->ways = first->ways;
+		return;
+	}
+	to[1].port = p->to.port;
+	for (unsigned i = 0; i < 2; i++) {
+		addr_to_sockaddr(&to[i], 0, &sa);
+		memcpy(&list[i], &sa, sizeof(list[i]));
+	}
+	braid_ways_find(&p->ways, p->dev, list, shaken ? 2 : 1, BRAID_PEER_UNKNOWN, shaken);
+}
+
 void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 		     const struct braid_hello *theirs)
 {
 	const struct braid_dev *dev = link->key.dev;
-	struct braid_addr to[BRAID_PATHS_MAX] = { *at };
+	struct braid_path first = link->path[0];
+	bool own = first.to.port && dev->member[0]->best && dev->member[0]->best->blob;
+	struct braid_addr to[BRAID_PATHS_MAX] = { own ? first.to : *at };
 	unsigned n = 1;
 
 	for (unsigned i = 0; i < BRAID_PATHS_MAX - 1 && theirs->more[i].port; i++)
@@ -146,6 +202,8 @@ void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 	}
 	if (dev->member[0]->best && dev->member[0]->best->blob)
 		drop_far(link);
+	for (unsigned i = 0; i < link->npaths; i++)
+		find_ways(&link->path[i], &first, at, to[0].port);
 }
 
 void braid_paths_tell(struct braid_dev *dev, const struct braid_dev *met, struct braid_hello *h)
@@ -221,4 +279,32 @@ void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsign
 		p->plain_until_ns = now + least_s * SEC;
 	braid_event(BRAID_EVENT_PLAIN, link->number, BRAID_FLIGHT_NONE, path,
 		    (int64_t)((p->plain_until_ns - now) / MS));
+}
+
+static bool all_bad(const struct braid_link *link, uint64_t now)
+{
+	for (unsigned i = 0; i < link->npaths; i++) {
+		if (now >= link->path[i].bad_until_ns)
+			return false;
+	}
+	return true;
+}
+
+bool braid_path_dialled(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
+{
+	struct braid_path *p = &link->path[c->path];
+
+	if (c->way >= p->ways.n)
+		return true;
+	if (!err) {
+		braid_way_worked(&p->ways, c->way);
+		if (p->ways.way[c->way].loose)
+			braid_bind_failed(link, &p->ways.way[c->way]);
+		return false;
+	}
+	braid_way_failed(&p->ways, c->way, c->bound, c->state != BRAID_CONN_CONNECT, err);
+	/* Another path is better than another way of this one, which may be of a lesser network. */
+	if (link->npaths > 1 && !all_bad(link, now))
+		return true;
+	return braid_ways_next(&p->ways, c->way);
 }

@@ -17,13 +17,16 @@
 #include <sys/socket.h>
 
 #include "core/dev.h"
+#include "core/ways.h"
 #include "core/wire.h"
 
+struct braid_conn;
 struct braid_link;
 
 struct braid_path {
 	struct braid_dev *dev;		/* a member of the link's */
-	struct braid_addr to;
+	struct braid_addr to;		/* of the peer's member, for what a transport sets up */
+	struct braid_ways ways;		/* what a socket takes: any pair of both ends' addresses */
 	uint64_t bad_until_ns;		/* 0: good */
 	uint64_t back_ns;		/* when it last was taken back */
 	unsigned hold_ms;		/* how long it is left alone, next time */
@@ -32,7 +35,7 @@ struct braid_path {
 	unsigned plain_ms;
 };
 
-/* The first one, to the address in a peer's handle; none if no IP version is in common. */
+/* The first one, to the addresses in a peer's handle; none if no IP version is in common. */
 void braid_path_first(struct braid_link *link, const struct braid_handle *to);
 /* All of them, once the peer has told its addresses: `at`, where it is, and those in its hello. */
 void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
@@ -41,8 +44,15 @@ void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 void braid_paths_tell(struct braid_dev *dev, const struct braid_dev *met, struct braid_hello *h);
 
 struct braid_addr braid_addr_of(const struct sockaddr *sa);	/* port as in sa */
-/* Its length; 0: no IP version in common. */
+/* Where to dial now: its length; 0: no IP version in common. */
 socklen_t braid_path_sockaddr(const struct braid_path *p, struct sockaddr_storage *ret);
+/* Where the peer's member is, for a transport's own connections. */
+void braid_path_member(const struct braid_path *p, struct sockaddr_storage *ret);
+/*
+ * A dial by one of its ways failed, or worked.  Failed: true if no other way is left to try before
+ * the path itself is to blame.
+ */
+bool braid_path_dialled(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now);
 
 /* Which one a lane should take now. */
 unsigned braid_path_for(const struct braid_link *link, unsigned lane, uint64_t now);

@@ -14,8 +14,10 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/auth.h"
@@ -30,6 +32,7 @@
 #include "core/transport.h"
 #include "core/view.h"
 #include "core/work.h"
+#include "topo/sys.h"
 
 enum {
 	TICK_MS = 2, TICK_MAX_MS = 16,
@@ -87,6 +90,26 @@ static void wipe_child(void)
 	braid_connects_wipe();
 }
 
+/* A number for this boot of this host, and for the network namespace; 0: neither is told. */
+static uint16_t place(void)
+{
+	uint64_t hash = 0xcbf29ce484222325u;	/* FNV-1a */
+	char text[128] = "";
+	struct stat st = { 0 };
+	size_t len;
+
+	if (!braid_sys_line("/proc/sys/kernel/random/boot_id", text, 64) ||
+	    stat("/proc/self/ns/net", &st))
+		return 0;
+	len = strlen(text);
+	snprintf(text + len, sizeof(text) - len, " %llu", (unsigned long long)st.st_ino);
+	for (const char *p = text; *p; p++)
+		hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
+	hash ^= hash >> 32;
+	hash ^= hash >> 16;
+	return (uint16_t)hash ? (uint16_t)hash : 1;
+}
+
 int braid_service_init(void)
 {
 	int err = 0;
@@ -108,6 +131,7 @@ int braid_service_init(void)
 		braid_self.pid = (uint32_t)getpid();
 		if (gethostname(braid_self.host, sizeof(braid_self.host) - 1))
 			strcpy(braid_self.host, "unknown");
+		braid_self.place = place();
 		svc.ready = true;
 	}
 out:

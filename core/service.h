@@ -33,6 +33,7 @@ struct braid_self {			/* this process, as its peers see it */
 	uint8_t process[BRAID_ID_SIZE];
 	char host[BRAID_HOST_SIZE];
 	uint32_t pid;
+	uint16_t place;			/* of host and network namespace: equal in both, or 0 */
 };
 extern struct braid_self braid_self;
 

@@ -312,15 +312,14 @@ void braid_why_dial(struct braid_link *link, const struct braid_conn *c,
 {
 	struct ended e = { .c = c, .from = c ? c->met : link->path[0].dev, .err = err };
 	const struct row *r = row_of(stage, err);
-	struct sockaddr_storage to;
+	const struct braid_ways *w = &link->path[0].ways;
+	struct sockaddr_storage to = { 0 };
 	char why[BRAID_LOG_MAX];
 	int n = 0;
 
-	if (c)
-		to = c->to;
-	else
-		braid_path_sockaddr(&link->path[0], &to);
-	memcpy(&e.to, &to, sizeof(e.to));
+	if (w->n)
+		e.to = w->way[c ? c->way : w->now].pair.to;
+	memcpy(&to, &e.to, sizeof(e.to));
 	braid_addr_text(&to, e.addr, sizeof(e.addr));
 	if (r->waited)
 		n = snprintf(why, sizeof(why), "no connection within %lld s "

@@ -64,7 +64,7 @@ static int common_version(uint16_t least, uint16_t most)
 
 /* --- the handle ---------------------------------------------------------------------------- */
 
-enum { HANDLE_CHECKED = 104, HANDLE_STATE = 112 };
+enum { HANDLE_CHECKED = 104, HANDLE_STATE = 112, MORE_LAST = 2 };
 
 /* FNV-1a over what the listener wrote: finds damage, proves nothing (the token does that). */
 static uint64_t handle_check(const uint8_t *p)
@@ -102,7 +102,11 @@ void braid_handle_pack(const struct braid_handle *h, void *to)
 	put8(&c, h->has4);
 	put8(&c, h->has6);
 	put_bytes(&c, h->addr4, sizeof(h->addr4));
-	put_bytes(&c, h->addr6, sizeof(h->addr6));
+	if (h->has6)
+		put_bytes(&c, h->addr6, sizeof(h->addr6));
+	else
+		put_bytes(&c, h->more4[MORE_LAST], sizeof(h->addr6));
+	put_bytes(&c, h->more4[0], MORE_LAST * sizeof(h->more4[0]));
 	c.w = (uint8_t *)to + HANDLE_CHECKED;
 	put64(&c, handle_check(to));
 	braid_handle_put_state(to, &h->state);
@@ -126,7 +130,8 @@ int braid_handle_unpack(const void *from, struct braid_handle *ret)
 	h.has4 = get8(&c);
 	h.has6 = get8(&c);
 	get_bytes(&c, h.addr4, sizeof(h.addr4));
-	get_bytes(&c, h.addr6, sizeof(h.addr6));
+	get_bytes(&c, h.has6 ? h.addr6 : h.more4[MORE_LAST], sizeof(h.addr6));
+	get_bytes(&c, h.more4[0], MORE_LAST * sizeof(h.more4[0]));
 	c.r = (const uint8_t *)from + HANDLE_CHECKED;
 	if (get64(&c) != handle_check(from))
 		return -EBADMSG;

@@ -25,6 +25,7 @@ enum {
 	BRAID_WIRE_MOST = 1,
 
 	BRAID_HANDLE_SIZE = 128,
+	BRAID_HANDLE_MORE = 6,
 	BRAID_HELLO_SIZE = 256,
 	BRAID_PROOF_SIZE = 64,
 	BRAID_HDR_SIZE = 48,
@@ -61,7 +62,7 @@ struct braid_handle_state {		/* the dialler's own; zero when it arrives */
 
 struct braid_handle {
 	uint16_t least, most;		/* wire versions */
-	uint16_t flags;
+	uint16_t flags;			/* where the listener is: braid_self.place; 0: not told */
 	uint16_t dev;			/* the listener's device index */
 	uint64_t listen_id;
 	uint8_t process[BRAID_ID_SIZE];
@@ -70,6 +71,7 @@ struct braid_handle {
 	uint8_t has4, has6;
 	uint8_t addr4[4];
 	uint8_t addr6[16];
+	uint8_t more4[BRAID_HANDLE_MORE][4];	/* 0.0.0.0 ends; only the first two with has6 */
 	struct braid_handle_state state;
 };
 

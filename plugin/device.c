@@ -22,6 +22,7 @@
 #include "core/os.h"
 #include "core/param.h"
 #include "core/transport.h"
+#include "core/ways.h"
 #include "gdr/cuda.h"
 #include "plugin/filters.h"
 #include "topo/ips.h"
@@ -129,9 +130,15 @@ static void drop_poor(bool better, const bool *extra)
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < count; i++) {
+		bool poor = !table[i].best || !table[i].best->ports;
+
 		if (!table[i].best ||
-		    (!table[i].best->ports && (extra[i] || (better && braid_transports[0]->ports))))
+		    (poor && (extra[i] || (better && braid_transports[0]->ports)))) {
+			/* Those of NCCL_SOCKET_IFNAME are for handshakes, as in NCCL's own. */
+			if (better && !extra[i])
+				braid_shake_add(&table[i].net);
 			continue;
+		}
 		if (n != i)
 			table[n] = table[i];
 		n++;
@@ -230,16 +237,16 @@ static int find_interfaces(struct braid_netdev found[BRAID_NETDEVS_MAX])
 	int n;
 
 	if (braid_ips_choose(braid_param.address))
-		braid_warn("BRAID_ADDRESS=%s is no list of subnets such as 10.0.0.0/8,fd00::/8; it is "
-			   "not used [bad-address]", braid_param.address);
+		braid_warn("BRAID_ADDRESS=%s is no list of subnets such as 10.0.0.0/8,fd00::/8; "
+			   "it is not used [bad-address]", braid_param.address);
 	n = braid_netdev_find(braid_param.socket_ifname, family(), "", found, BRAID_NETDEVS_MAX,
 			      why, sizeof(why));
 	if (n <= 0)
 		braid_warn("%s. Set %s to one that is up and has an address [no-interface]", why,
 			   braid_param_variable("socket_ifname", name));
 	else if (*why)
-		braid_info("interfaces: not offered, since NCCL_SOCKET_IFNAME does not ask for them: "
-			   "%s", why);
+		braid_info("interfaces: not offered, since NCCL_SOCKET_IFNAME does not ask for "
+			   "them: %s", why);
 	return n;
 }
 

@@ -62,6 +62,15 @@ static void set_congestion(struct braid_lane *lane, const char *name)
 		   lane->link->key.dev->net.name, name, strerror(errno));
 }
 
+static bool is_ip6(int fd)
+{
+	struct sockaddr_storage sa = { 0 };
+	socklen_t len = sizeof(sa);
+
+	return !braid_os->getsockname(fd, (struct sockaddr *)&sa, &len) &&
+	       sa.ss_family == AF_INET6;
+}
+
 static int tcp_open(struct braid_lane *lane)
 {
 	const char *given_up = lane->link->key.dev->member[0]->congestion;
@@ -83,7 +92,7 @@ static int tcp_open(struct braid_lane *lane)
 		(braid_param.peer_timeout + GRACE_S) * 1000);
 	set_int(lane->fd, IPPROTO_TCP, TCP_RTO_MAX_MS, RTO_MAX_MS);
 	if (tos >= 0) {
-		bool ip6 = lane->link->key.dev->net.addr.sa.sa_family == AF_INET6;
+		bool ip6 = is_ip6(lane->fd);
 
 		set_int(lane->fd, ip6 ? IPPROTO_IPV6 : IPPROTO_IP, ip6 ? IPV6_TCLASS : IP_TOS, tos);
 	}

@@ -324,6 +324,6 @@ void braid_ips_done(struct braid_ips *ips)
 
 bool braid_ip_near(const struct braid_netdev_ip *ip, const struct sockaddr *sa)
 {
-	return sa->sa_family == ip->addr.sa.sa_family &&
+	return ip->prefix && sa->sa_family == ip->addr.sa.sa_family &&
 	       same_bits(bytes_of(&ip->addr.sa), bytes_of(sa), ip->prefix);
 }

@@ -134,8 +134,13 @@ static int collect(struct search *s, const struct ifaddrs *list)
 			braid_ips_add(&c->ips, s->family, s->v6, c->name, e->ifa_addr,
 				      e->ifa_netmask);
 	}
-	for (size_t i = 0; i < s->n_cands; i++)
-		braid_ips_done(&s->cands[i].ips);
+	for (size_t i = 0; i < s->n_cands; i++) {
+		struct cand *c = &s->cands[i];
+
+		braid_ips_done(&c->ips);
+		if (!c->ifindex && !*s->sysroot)	/* it has no hardware address */
+			c->ifindex = if_nametoindex(c->name);
+	}
 	return 0;
 }
 

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ways.h - the addresses of both ends of a path, and the order in which they are tried.
+ *
+ * A device listens at all of its addresses.  One with RDMA does so at those of the interfaces for
+ * handshakes as well: the ones of NCCL_SOCKET_IFNAME, which need not be its own.  Whoever dials
+ * tries each pair of an own address and one of the peer's (topo/pairs.h) until one works.
+ *
+ * What follows is for the service thread, but for braid_shake_add() and the lists.
+ */
+#ifndef BRAID_CORE_WAYS_H
+#define BRAID_CORE_WAYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/wire.h"
+#include "topo/pairs.h"
+
+struct braid_dev;
+struct braid_path;
+
+enum {
+	BRAID_WAYS_MAX = 16,
+	BRAID_SHAKES_MAX = 4,
+	BRAID_HANDLE_ADDRS = 2 + BRAID_HANDLE_MORE,
+};
+
+struct braid_way {
+	struct braid_pair pair;
+	bool loose;			/* bound to its interface it failed last: not bound next */
+	bool final;			/* trying again there is no use */
+	int err;			/* how its last dial ended; 0: not tried, or well */
+};
+
+struct braid_ways {
+	unsigned n, now;		/* the one to take */
+	unsigned failed;		/* in a row, since one worked */
+	struct braid_way way[BRAID_WAYS_MAX];
+};
+
+/* An interface for the handshakes of devices with RDMA.  Called from init; false: no room. */
+bool braid_shake_add(const struct braid_netdev *net);
+/* Is it one of these, and not the device's own? */
+bool braid_shake_is(const struct braid_netdev *net);
+
+/* By which interfaces a device (not one made of several) is reached: its own, those. */
+unsigned braid_ways_nets(const struct braid_dev *dev,
+			 const struct braid_netdev *ret[1 + BRAID_SHAKES_MAX]);
+struct braid_at {			/* an interface, and one of its addresses */
+	const struct braid_netdev *net;
+	struct braid_netdev_ip ip;
+};
+
+/* Where a device (not one made of several) listens, best first: how many. */
+unsigned braid_dev_addrs(const struct braid_dev *dev, struct braid_at ret[BRAID_HANDLE_ADDRS]);
+/* Where the peer does that has made this handle; with its port. */
+unsigned braid_handle_addrs(const struct braid_handle *h, union braid_netdev_addr *ret);
+/* Is that peer on this host, in this network namespace? */
+enum braid_pair_peer braid_handle_peer(const struct braid_handle *h);
+
+/* From a device (not one made of several) to any of these; shake_first: as the link's first did. */
+void braid_ways_find(struct braid_ways *w, const struct braid_dev *dev,
+		     const union braid_netdev_addr *to, unsigned n, enum braid_pair_peer peer,
+		     bool shake_first);
+
+/* The dial of way i, whose socket was `bound`, ended before it was connected; or after. */
+void braid_way_failed(struct braid_ways *w, unsigned i, bool bound, bool connected, int err);
+/* Another way than i is next; true: all have failed since one worked. */
+bool braid_ways_next(struct braid_ways *w, unsigned i);
+void braid_way_worked(struct braid_ways *w, unsigned i);
+
+/* For people: "10.0.0.1 (eth0) to 10.0.0.2 in one subnet: No route to host; ..." */
+void braid_ways_text(const struct braid_ways *w, char *ret, size_t len);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * pairs.h - which of our interfaces and addresses meet which of a peer's, and in what order.
+ *
+ * One pair for each interface and address of the peer's, with the address of ours that is nearest.
+ * Order: by kind, then by interface, then by address, as they were given.
+ */
+#ifndef BRAID_TOPO_PAIRS_H
+#define BRAID_TOPO_PAIRS_H
+
+#include <stdbool.h>
+
+#include "topo/netdev.h"
+#include "topo/route.h"
+
+enum { BRAID_PAIR_ADDRS = 16 };		/* of a peer, at most */
+
+enum braid_pair_kind {			/* the best first */
+	BRAID_PAIR_OWN,			/* the peer is on this host */
+	BRAID_PAIR_NEAR,		/* in one subnet, and on this interface's link */
+	BRAID_PAIR_LINK,		/* on this interface's link by a route, not by a subnet */
+	BRAID_PAIR_ROUTED,		/* a route leads there by this interface */
+	BRAID_PAIR_ASTRAY,		/* a route leads there by another one */
+	BRAID_PAIR_NONE,		/* no route leads there */
+	BRAID_PAIR_MINE,		/* the address is this host's, and the peer is on another */
+};
+
+enum braid_pair_peer { BRAID_PEER_UNKNOWN, BRAID_PEER_HERE, BRAID_PEER_ELSEWHERE };
+
+struct braid_pair {
+	const struct braid_netdev *net;
+	struct braid_netdev_ip from;	/* one of its */
+	union braid_netdev_addr to;	/* with port and, if link-local, scope */
+	enum braid_pair_kind kind;
+	bool bind;			/* packets leave by another interface unless bound to it */
+	bool worse;			/* there is a better one to the same address */
+};
+
+/*
+ * `get` is braid_route_get() or stands for it; an interface whose ifindex is 0 is not asked about.
+ * Returns how many there are, at most max.
+ */
+unsigned braid_pairs(const struct braid_netdev *const *nets, unsigned n_nets,
+		     const union braid_netdev_addr *to, unsigned n_to, enum braid_pair_peer peer,
+		     braid_route_fn *get, struct braid_pair *ret, unsigned max);
+
+/* Would packets of that pair leave by another interface now, unless the socket is bound? */
+bool braid_pair_binds(const struct braid_pair *p, braid_route_fn *get);
+
+/* For people: "in one subnet". */
+const char *braid_pair_text(enum braid_pair_kind kind);
+
+#endif

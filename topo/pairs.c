@@ -69,8 +69,9 @@ static void judge(struct braid_pair *p, enum braid_pair_peer peer, braid_route_f
 		p->kind = any.ifindex == p->net->ifindex ? BRAID_PAIR_ROUTED : BRAID_PAIR_ASTRAY;
 	else
 		p->kind = has_by ? BRAID_PAIR_ROUTED : BRAID_PAIR_NONE;	/* in a VRF */
+	/* A route through a gateway there is somebody's wish; another interface's link is not. */
 	p->bind = p->kind <= BRAID_PAIR_ROUTED && has_by &&
-		  (!has_any || any.ifindex != p->net->ifindex);
+		  (!has_any || (any.ifindex != p->net->ifindex && !any.gateway));
 }
 
 bool braid_pair_binds(const struct braid_pair *p, braid_route_fn *get)

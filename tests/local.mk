@@ -31,6 +31,7 @@ unit_tests = \
 	tests/unit/test_netdev \
 	tests/unit/test_os \
 	tests/unit/test_param \
+	tests/unit/test_pairs \
 	tests/unit/test_path \
 	tests/unit/test_pool \
 	tests/unit/test_slab \

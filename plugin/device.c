@@ -135,8 +135,9 @@ static void drop_poor(bool better, const bool *extra)
 		if (!table[i].best ||
 		    (poor && (extra[i] || (better && braid_transports[0]->ports)))) {
 			/* Those of NCCL_SOCKET_IFNAME are for handshakes, as in NCCL's own. */
-			if (better && !extra[i])
-				braid_shake_add(&table[i].net);
+			if (better && !extra[i] && braid_shake_add(&table[i].net))
+				braid_info("interfaces: %s is for handshakes of devices with RDMA, "
+					   "and for TCP where that fails", table[i].net.name);
 			continue;
 		}
 		if (n != i)

@@ -417,7 +417,7 @@ static void print_params(const json_t *doc)
 /* -- the command -------------------------------------------------------------------------- */
 
 struct wishes {
-	const char *plugin;
+	const char *plugin, *peer;
 	int abi;
 	bool params, json, verbose;
 };
@@ -433,7 +433,7 @@ static void conf_line(const char *name, const char *value, const char *file, uns
 static int info(const struct wishes *w)
 {
 	char err[INFO_ERR] = "";
-	json_t *doc, *plugin;
+	json_t *doc, *plugin, *peer;
 	int bad;
 
 	/* In a job it is NCCL that does this, before the plugin reads its parameters. */
@@ -449,7 +449,16 @@ static int info(const struct wishes *w)
 			"smc", smc_json(), "libraries", info_libraries(), "params",
 			params_json());
 	json_object_set_new(doc, "conf", conf_lines);
-	if (w->json) {
+	peer = w->peer ? info_peer(plugin, w->peer, err) : NULL;
+	if (w->peer && !peer) {
+		json_decref(doc);
+		return opt_fail("braid info", "[no-such-host]", "%s", err);
+	}
+	if (peer)
+		json_object_set_new(doc, "peer", peer);
+	if (peer && !w->json) {
+		info_peer_print(peer);
+	} else if (w->json) {
 		json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 		putchar('\n');
 	} else {
@@ -465,6 +474,8 @@ int cmd_info(int argc, char **argv)
 {
 	struct wishes w = { .abi = 0 };
 	const struct opt rows[] = {
+		{OPT_TEXT, "peer", "HOST", "by which addresses devices would go there, in order",
+		 &w.peer, 0, 0},
 		{OPT_FLAG, "params", NULL, "every parameter: its value now, default, range",
 		 &w.params, 0, 0},
 		{OPT_FLAG, "json", NULL, "everything as JSON", &w.json, 0, 0},
@@ -473,6 +484,7 @@ int cmd_info(int argc, char **argv)
 		 NET_ABI_OLDEST, NET_ABI_NEWEST},
 		{OPT_FLAG, "verbose", NULL, "print what the plugin logs", &w.verbose, 0, 0},
 		OPT_SUCH_AS("braid info", "devices, transports, and why an RDMA port is not used"),
+		OPT_SUCH_AS("braid info --peer node2", "which addresses would be used, and why"),
 		OPT_SUCH_AS("BRAID_TRANSPORTS=tcp braid info --params",
 			    "what a job with this variable would have"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},

@@ -10,6 +10,12 @@ enum { INFO_ERR = 600 };
 
 /* A plugin after its init; NULL with a sentence in err, of INFO_ERR bytes. */
 json_t *info_plugin(const char *path, int abi, char *err);
+/*
+ * How its devices would go to that host, by addresses and routes alone: NULL with a sentence in
+ * err if the host has no address.
+ */
+json_t *info_peer(const json_t *plugin, const char *host, char *err);
+void info_peer_print(const json_t *peer);
 /* The optional libraries, and whether they can be loaded here; they stay open. */
 json_t *info_libraries(void);
 /*

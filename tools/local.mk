@@ -53,6 +53,7 @@ tools_libtools_la_SOURCES = \
 	tools/find.c \
 	tools/info.c \
 	tools/info.h \
+	tools/info_peer.c \
 	tools/opt.c \
 	tools/opt.h \
 	tools/perf.c \

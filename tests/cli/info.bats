@@ -132,3 +132,18 @@ assert any(n.startswith("fork: ") for n in p["notes"])' <<<"$output"
 	BRAID_PIN=0 run -0 --separate-stderr "$braid" info --plugin "$plugin" --verbose
 	[[ $stderr != *"the service thread keeps"* ]]
 }
+
+@test "--peer has the ways to a host in their order, and why" {
+	BRAID_SOCKET_IFNAME=lo run -0 "$braid" info --plugin "$plugin" --peer 127.0.0.1
+	[[ $output == *"device 0, lo, to 127.0.0.1, tried in this order:"* ]]
+	[[ $output == *"1  127.0.0.1 of lo to 127.0.0.1: this host itself"* ]]
+	BRAID_SOCKET_IFNAME=lo BRAID_SOCKET_FAMILY=AF_INET run -0 "$braid" info --plugin "$plugin" --peer ::1
+	[[ $output == *"no device has an address of that version: ::1"* ]]
+	BRAID_SOCKET_IFNAME=lo run -0 --separate-stderr "$braid" info --plugin "$plugin" --peer 127.0.0.1 --json
+	[[ $output == *'"peer":'*'"why": "this host itself"'* ]]
+}
+
+@test "--peer of a name that is none is status 1" {
+	run -1 --separate-stderr "$braid" info --plugin "$plugin" --peer no-such-host.invalid
+	[[ $stderr == *"no-such-host.invalid: "*"[no-such-host]"* ]]
+}

@@ -120,6 +120,29 @@ static void a_handle_comes_back_whole(void **state)
 	assert_memory_equal(got.token, h.token, sizeof(h.token));
 }
 
+static void a_handle_has_room_for_more_addresses(void **state)
+{
+	struct braid_handle h = some_handle(), got;
+	uint8_t bytes[BRAID_HANDLE_SIZE];
+
+	(void)state;
+	for (uint8_t i = 0; i < BRAID_HANDLE_MORE; i++)
+		memset(h.more4[i], 0x10 + i, sizeof(h.more4[i]));
+	braid_handle_pack(&h, bytes);
+	assert_memory_equal(bytes + 96, "\x10\x10\x10\x10\x11\x11\x11\x11", 8);
+	assert_int_equal(braid_handle_unpack(bytes, &got), 0);
+	assert_memory_equal(got.addr6, h.addr6, sizeof(h.addr6));
+	assert_memory_equal(got.more4[0], h.more4[0], 2 * sizeof(h.more4[0]));
+	assert_int_equal(got.more4[2][0], 0);
+	/* In place of an IPv6 address four more. */
+	h.has6 = 0;
+	braid_handle_pack(&h, bytes);
+	assert_memory_equal(bytes + 80, "\x12\x12\x12\x12\x13\x13\x13\x13", 8);
+	assert_int_equal(braid_handle_unpack(bytes, &got), 0);
+	assert_memory_equal(got.more4, h.more4, sizeof(h.more4));
+	assert_memory_equal(got.addr4, h.addr4, sizeof(h.addr4));
+}
+
 static void the_diallers_state_is_its_own_to_change(void **state)
 {
 	struct braid_handle h = some_handle(), got;
@@ -635,6 +658,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_handle_of_version_1_is_these_bytes),
 		cmocka_unit_test(a_handle_comes_back_whole),
+		cmocka_unit_test(a_handle_has_room_for_more_addresses),
 		cmocka_unit_test(the_diallers_state_is_its_own_to_change),
 		cmocka_unit_test(any_bit_of_a_handle_flipped_is_an_error),
 		cmocka_unit_test(a_handle_without_a_common_version_is_refused_but_says_its_own),

@@ -95,6 +95,7 @@ net_tests = \
 	tests/net/dscp.sh \
 	tests/net/ipv6.sh \
 	tests/net/names.sh \
+	tests/net/nics.sh \
 	tests/net/peer.sh \
 	tests/net/rails.sh \
 	tests/net/topologies.sh \

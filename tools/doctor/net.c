@@ -2,6 +2,7 @@
 /* net.c - the interfaces: which would be used, and what is wrong with these. */
 #include "config.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,29 +165,35 @@ static void link_up(struct doctor *d)
 		doctor_skip(d, "no physical interface");
 }
 
+struct subnet {
+	unsigned to, mask;
+};
+
 /* The subnet of an interface, as /proc/net/route has it, hexadecimal; false: none. */
-static bool subnet(const char *routes, const char *name, unsigned *ret)
+static bool subnet(const char *routes, const char *name, struct subnet *ret)
 {
 	size_t n = strlen(name);
 
 	for (const char *p = routes; p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
-		unsigned to, gateway;
+		unsigned to, gateway, mask = UINT_MAX;
 
-		if (strncmp(p, name, n) == 0 && sscanf(p + n, "%x %x", &to, &gateway) == 2 &&
-		    to && !gateway) {
-			*ret = to;
+		if (strncmp(p, name, n) == 0 &&
+		    sscanf(p + n, "%x %x %*s %*s %*s %*s %x", &to, &gateway, &mask) >= 2 && to &&
+		    !gateway) {
+			*ret = (struct subnet){ to, mask };
 			return true;
 		}
 	}
 	return false;
 }
 
-/* Packets between two chosen interfaces' subnets meet only where that is one subnet. */
+/* One subnet, or one that is part of the other. */
 static bool same_subnet(const char *routes, const struct iface *a, const struct iface *b)
 {
-	unsigned x, y;
+	struct subnet x, y;
 
-	return subnet(routes, a->name, &x) && subnet(routes, b->name, &y) && x == y;
+	return subnet(routes, a->name, &x) && subnet(routes, b->name, &y) &&
+	       (x.to & x.mask & y.mask) == (y.to & x.mask & y.mask);
 }
 
 /* The one with the largest MTU in the subnet of `f`: itself, if it is that. */
@@ -439,31 +446,40 @@ static void bonds(struct doctor *d)
 		doctor_skip(d, "no bond");
 }
 
+/* One that packets may leave by, whether it would be chosen or not. */
+static bool carries(const struct iface *f)
+{
+	return f->up && f->addressed && !f->slave && !f->loopback;
+}
+
 static void subnets(struct doctor *d)
 {
 	char *routes = sys_text(d, NULL, "%s/net/route", sys_proc(d));
-	const struct iface *a, *b;
+	const struct iface *f, *a;
+	unsigned n = doctor_ifaces(d, &f), others = 0;
 	bool found = false;
 
-	if (!chosen(d, 1)) {
-		free(routes);
-		doctor_skip(d, "not several interfaces");
-		return;
-	}
-	for (unsigned i = 0; (a = chosen(d, i)); i++) {
-		for (unsigned k = i + 1; (b = chosen(d, k)); k++) {
-			unsigned x, y;
+	for (unsigned i = 0; i < n; i++)
+		others += carries(&f[i]);
+	for (unsigned i = 0; others > 1 && (a = chosen(d, i)); i++) {
+		for (unsigned k = 0; k < n; k++) {
+			const struct iface *b = &f[k];
 
-			if (!subnet(routes, a->name, &x) || !subnet(routes, b->name, &y) || x != y)
+			/* A pair that is chosen is met twice. */
+			if (b == a || !carries(b) || (b->chosen && b < a) ||
+			    !same_subnet(routes, a, b))
 				continue;
 			found = true;
-			doctor_find(d, LEVEL_WARN, "%s and %s are in one subnet: all goes out by "
-				    "one of them", a->name, b->name);
+			doctor_find(d, LEVEL_WARN, "%s and %s are in one subnet: routes send all "
+				    "by one of them, and each answers ARP for both", a->name,
+				    b->name);
 			doctor_mend(d, "ip route show dev %s   # a subnet of its own, or policy "
 				    "routing (ip rule)", b->name);
 		}
 	}
-	if (!found)
+	if (others < 2)
+		doctor_skip(d, "not several interfaces");
+	else if (!found)
 		doctor_ok(d, "each interface has a subnet of its own");
 	free(routes);
 }

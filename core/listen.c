@@ -156,7 +156,7 @@ static int port_new(struct braid_dev *dev, const struct braid_at *at, uint16_t n
  * At all of the addresses, under one number: how many.  -EADDRINUSE: another has that number at
  * one of them.  An address at which nobody can listen, for it has gone, is left out.
  */
-static int ports_new(struct braid_dev *dev, const struct braid_at *at, unsigned n,
+static int ports_new(struct braid_dev *dev, const struct braid_at *at, unsigned n, bool last,
 		     struct braid_port *ret[PORTS_MAX])
 {
 	unsigned made = 0;
@@ -172,6 +172,8 @@ static int ports_new(struct braid_dev *dev, const struct braid_at *at, unsigned 
 		    !port_new(dev, &at[i], ret[0]->port, true, true, &ret[made]))
 			made++;
 		if (err == -EADDRNOTAVAIL && (made || i + 1 < n))
+			err = 0;
+		if (err == -EADDRINUSE && made && last)	/* fewer addresses, then */
 			err = 0;
 	}
 	if (!err)
@@ -206,7 +208,7 @@ static int ports_open(struct braid_dev *dev)
 	int n = -EADDRINUSE, err;
 
 	for (unsigned tries = 0; n == -EADDRINUSE && tries < PORT_TRIES; tries++)
-		n = ports_new(dev, at, naddrs, p);
+		n = ports_new(dev, at, naddrs, tries + 1 == PORT_TRIES, p);
 	if (n <= 0)
 		return n ? n : -EADDRNOTAVAIL;
 	err = ports_watch(p, (unsigned)n);

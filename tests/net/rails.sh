@@ -9,17 +9,96 @@
 # -- two NICs -------------------------------------------------------------------------------------
 
 for nic in eth0 eth1; do
+	topology "two NICs in one subnet, $nic chosen" \
+		"own_wire; nics eth0 s0 10.1.0.10/24 10.1.0.20/24; nics eth1 s0 10.1.0.11/24 10.1.0.21/24" \
+		"NCCL_SOCKET_IFNAME==$nic" \
+		"leaves_or_warns $nic"
+done
+
+for nic in eth0 eth1; do
+	topology "two NICs in one subnet that keep ARP apart, $nic chosen" \
+		"own_wire; apart
+		nics eth0 s0 10.1.0.10/24 10.1.0.20/24; nics eth1 s0 10.1.0.11/24 10.1.0.21/24" \
+		"NCCL_SOCKET_IFNAME==$nic" \
+		"over $nic"
+done
+
+for nic in eth0 eth1; do
+	topology "two NICs in one subnet, on switches that are not joined, $nic chosen" \
+		"own_wire; nics eth0 s0 10.1.0.10/24 10.1.0.20/24; nics eth1 s1 10.1.0.11/24 10.1.0.21/24" \
+		"NCCL_SOCKET_IFNAME==$nic" \
+		"over $nic"
+done
+
+for nic in eth0 eth1; do
+	topology "overlapping masks, $nic chosen" \
+		"own_wire; apart; nics eth0 s0 10.1.1.10/16 10.1.1.20/16; nics eth1 s0 10.1.1.11/24 10.1.1.21/24" \
+		"NCCL_SOCKET_IFNAME==$nic" \
+		"leaves $nic"
+done
+
+for nic in eth0 eth1; do
 	topology "rails in subnets of their own, $nic chosen" \
 		"own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24; nics eth1 s1 10.2.0.1/24 10.2.0.2/24" \
 		"NCCL_SOCKET_IFNAME==$nic" \
 		"over $nic"
 done
 
+topology "two NICs in one subnet, fused" \
+	"own_wire; apart; dev_a=eth0+eth1 dev_b=eth0+eth1 moved_mb=100
+	nics eth0 s0 10.1.0.10/24 10.1.0.20/24; nics eth1 s0 10.1.0.11/24 10.1.0.21/24" \
+	"NCCL_SOCKET_IFNAME=eth" \
+	"leaves eth0 eth1"
+
+topology "overlapping masks, fused" \
+	"own_wire; apart; dev_a=eth0+eth1 dev_b=eth0+eth1 moved_mb=100
+	nics eth0 s0 10.1.1.10/16 10.1.1.20/16; nics eth1 s0 10.1.1.11/24 10.1.1.21/24" \
+	"NCCL_SOCKET_IFNAME=eth" \
+	"leaves eth0 eth1"
+
 topology "rails in subnets of their own, fused" \
 	"own_wire; dev_a=eth0+eth1 dev_b=eth0+eth1 moved_mb=100
 	nics eth0 s0 10.1.0.1/24 10.1.0.2/24; nics eth1 s1 10.2.0.1/24 10.2.0.2/24" \
 	"NCCL_SOCKET_IFNAME=eth" \
 	"over eth0 eth1"
+
+topology "two NICs in one subnet, ARP answers with the other NIC" \
+	"own_wire; nics eth0 s0 10.1.0.10/24 10.1.0.20/24; nics eth1 s0 10.1.0.11/24 10.1.0.21/24
+	neighbour a eth1 10.1.0.21 b eth0; neighbour b eth1 10.1.0.11 a eth0
+	neighbour a eth0 10.1.0.21 b eth0; neighbour b eth0 10.1.0.11 a eth0" \
+	"NCCL_SOCKET_IFNAME==eth1" \
+	"leaves_or_warns eth1"
+
+topology "two NICs in one subnet, with strict rp_filter" \
+	"own_wire; nics eth0 s0 10.1.0.10/24 10.1.0.20/24; nics eth1 s0 10.1.0.11/24 10.1.0.21/24; strict
+	neighbour a eth0 10.1.0.21 b eth0; neighbour b eth0 10.1.0.11 a eth0
+	neighbour a eth1 10.1.0.21 b eth1; neighbour b eth1 10.1.0.11 a eth1" \
+	"NCCL_SOCKET_IFNAME==eth1" \
+	"leaves_or_warns eth1"
+
+topology "two NICs in one subnet, each host chooses another" \
+	"own_wire; apart; nics eth0 s0 10.1.0.10/24 10.1.0.20/24; nics eth1 s0 10.1.0.11/24 10.1.0.21/24" \
+	"a:NCCL_SOCKET_IFNAME==eth0 b:NCCL_SOCKET_IFNAME==eth1" \
+	"by a sent eth0; by b sent eth1"
+
+topology "two NICs in one subnet, the second device, no filter" \
+	"apart; dev_a=eth1 dev_b=eth1
+	nics eth0 s0 10.1.0.10/24 10.1.0.20/24; nics eth1 s0 10.1.0.11/24 10.1.0.21/24" \
+	"" \
+	"leaves eth1"
+
+for nic in eth0 eth1; do
+	topology "two NICs in one subnet of IPv6, $nic chosen" \
+		"own_wire; nics eth0 s0 fd01::10/64 fd01::20/64; nics eth1 s0 fd01::11/64 fd01::21/64" \
+		"NCCL_SOCKET_IFNAME==$nic" \
+		"over $nic"
+done
+
+topology "two NICs in one subnet of IPv6, fused" \
+	"own_wire; dev_a=eth0+eth1 dev_b=eth0+eth1 moved_mb=100
+	nics eth0 s0 fd01::10/64 fd01::20/64; nics eth1 s0 fd01::11/64 fd01::21/64" \
+	"NCCL_SOCKET_IFNAME=eth" \
+	"leaves eth0 eth1"
 
 topology "two NICs with link-local addresses alone, the second chosen" \
 	"own_wire; nics eth0 s0 - -; nics eth1 s0 - -" \
@@ -103,10 +182,35 @@ topology "a router to a smaller MTU that sends ICMP" \
 	"NCCL_SOCKET_IFNAME==eth0" \
 	"over eth0; never_says '^WARN.*MTU'"
 
+topology "a path drops large packets silently" \
+	"own_wire; nics eth0 s0 10.1.0.1/24 10.1.0.2/24 9000 1500; whole_packets eth0" \
+	"NCCL_SOCKET_IFNAME==eth0" \
+	"over eth0; says MTU"
+
 # -- RDMA -----------------------------------------------------------------------------------------
 
 topology "RDMA beside a management network" \
 	"own_wire; nics m0 s0 10.1.0.1/24 10.1.0.2/24; nics eth0 s1 10.2.0.1/24 10.2.0.2/24; rdma eth0" \
+	"NCCL_SOCKET_IFNAME=m0" \
+	"over; nic_carried 48"
+
+topology "RDMA whose interface takes no TCP, beside a management network" \
+	"own_wire; nics m0 s0 10.1.0.1/24 10.1.0.2/24; nics eth0 s1 10.2.0.1/24 10.2.0.2/24; rdma eth0
+	firewall a 'iifname eth0 meta l4proto tcp drop'; firewall b 'iifname eth0 meta l4proto tcp drop'" \
+	"NCCL_SOCKET_IFNAME=m0" \
+	"over; nic_carried 48"
+
+topology "RDMA that has no path and whose interface takes no TCP: management carries" \
+	"own_wire; nics m0 s0 10.1.0.1/24 10.1.0.2/24; nics eth0 s1 10.2.0.1/24 10.2.0.2/24
+	rdma eth0 net=1 net=2
+	firewall a 'iifname eth0 meta l4proto tcp drop'; firewall b 'iifname eth0 meta l4proto tcp drop'" \
+	"NCCL_SOCKET_IFNAME=m0" \
+	"over m0"
+
+topology "RDMA whose interface refuses TCP, beside a management network" \
+	"own_wire; nics m0 s0 10.1.0.1/24 10.1.0.2/24; nics eth0 s1 10.2.0.1/24 10.2.0.2/24; rdma eth0
+	firewall a 'iifname eth0 meta l4proto tcp reject with tcp reset'
+	firewall b 'iifname eth0 meta l4proto tcp reject with tcp reset'" \
 	"NCCL_SOCKET_IFNAME=m0" \
 	"over; nic_carried 48"
 

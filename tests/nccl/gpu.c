@@ -180,6 +180,19 @@ static int cu_device_get(int *ret, int device)
 	return GPU_OK;
 }
 
+static int cu_device_get_uuid(char ret[16], int device)
+{
+	memset(ret, 0, 16);
+	ret[0] = (char)(number("BRAID_TEST_GPU_FIRST", 0) + device);
+	return GPU_OK;
+}
+
+static int cu_granularity(size_t *ret)
+{
+	*ret = 2 << 20;
+	return GPU_OK;
+}
+
 static int cu_error(int code, const char **ret)
 {
 	*ret = error_text(code);
@@ -240,6 +253,8 @@ static void *driver_entry(const char *name)
 		void *fn;
 	} entries[] = {
 		{ "cuDeviceGet", cu_device_get }, { "cuDeviceGetAttribute", get_attribute },
+		{ "cuDeviceGetUuid", cu_device_get_uuid },
+		{ "cuMemGetAllocationGranularity", cu_granularity },
 		{ "cuGetErrorString", cu_error }, { "cuGetErrorName", cu_error },
 		{ "cuCtxCreate", cu_context }, { "cuCtxDestroy", yes }, { "cuCtxSetCurrent", yes },
 		{ "cuCtxGetCurrent", cu_context }, { "cuCtxGetDevice", get_device },
@@ -312,6 +327,11 @@ EXPORT int nvmlDeviceGetIndex(void *device, unsigned *ret);
 EXPORT const char *nvmlErrorString(int code);
 EXPORT int nvmlDeviceGetCudaComputeCapability(void *device, int *ret_major, int *ret_minor);
 EXPORT int nvmlDeviceGetP2PStatus(void *a, void *b, int index, int *ret);
+EXPORT int nvmlDeviceGetPciInfo_v3(void *device, void *ret);
+EXPORT int nvmlDeviceGetPciInfoExt(void *device, void *ret);
+EXPORT int nvmlDeviceGetPcieLinkMaxSpeed(void *device, unsigned *ret);
+EXPORT int nvmlDeviceGetCurrPcieLinkGeneration(void *device, unsigned *ret);
+EXPORT int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned *ret);
 EXPORT int nvmlDeviceGetNvLinkCapability(void *device, unsigned link, int capability, unsigned *ret);
 
 int nvmlInit_v2(void)
@@ -373,5 +393,39 @@ int nvmlDeviceGetNvLinkCapability(void *device, unsigned link, int capability_, 
 {
 	(void)device, (void)link, (void)capability_;
 	*ret = 0;
+	return NVML_OK;
+}
+
+/* Asked since 2.30. */
+int nvmlDeviceGetPciInfo_v3(void *device, void *ret)
+{
+	(void)device, (void)ret;
+	return NVML_NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetPciInfoExt(void *device, void *ret)
+{
+	(void)device, (void)ret;
+	return NVML_NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetPcieLinkMaxSpeed(void *device, unsigned *ret)
+{
+	(void)device;
+	*ret = 16000;
+	return NVML_OK;
+}
+
+int nvmlDeviceGetCurrPcieLinkGeneration(void *device, unsigned *ret)
+{
+	(void)device;
+	*ret = 4;
+	return NVML_OK;
+}
+
+int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned *ret)
+{
+	(void)device;
+	*ret = 16;
 	return NVML_OK;
 }

@@ -151,7 +151,7 @@ static void make(const struct rank *r, const struct trial *t, struct pattern *p,
 void trial_fill(struct rank *r, const struct bufs *b, const struct trial *t)
 {
 	int shares = shares_in(t) ? r->nranks : 1;
-	int shares_to = shares_out(t) || t->in_place ? r->nranks : 1;
+	int shares_to = shares_out(t) || (t->in_place && shares_in(t)) ? r->nranks : 1;
 	size_t size = share_size(t);
 	struct pattern p;
 	char *to;

@@ -167,6 +167,33 @@ rule_messages()
 	sed -n 's/^### //p' "$page" | grep -vxF "$ids" | sed "s|^|$page: nothing says |"
 }
 
+# What a message says of its cause is worth nothing if no test reads it: each id stands in one that
+# provokes it.  Those below are provoked by tests that look at other words, or at their number only:
+unread_abi="cannot-listen link-ended links-lost no-lane no-link no-memory no-redial"
+unread_abi="$unread_abi nic-hangs nic-keeps-memory no-interface no-pkey no-transport not-pinned roce-v1-route"
+unread_abi="$unread_abi thread-left device-not-opened"
+unread_cli="bad-report cannot-write no-gpu no-meeting no-plugin not-served other-user process-silent"
+unread_cli="$unread_cli peer-gone stopped-early"
+# Nothing provokes these: a peer without room, NCCL's own mistakes, a kernel without a module or with
+# a call that hangs, UCX with too many devices, a build without libnl; and one that is INFO alone.
+unprovoked="peer-no-room bad-call no-congestion-control stuck-in-kernel ucx-address smc-refused"
+unprovoked="$unprovoked no-libnl link-closed"
+
+rule_provoked()
+{
+	local page=docs/messages.md id
+
+	[ -e "$page" ] || return
+	for id in $(sed -n 's/^### //p' "$page"); do
+		case " $unread_abi $unread_cli $unprovoked " in
+		*" $id "*) continue ;;
+		esac
+		grep -rqE --include='*.[ch]' --include='*.sh' --include='*.bats' --exclude-dir=tidy \
+			-- "(^|[^a-z0-9-])$id([^a-z0-9-]|\$)" tests 2>/dev/null ||
+			echo "$page: no test reads a warning of $id"
+	done
+}
+
 n=0
 report()				# WHAT COMPLAINTS
 {
@@ -209,6 +236,8 @@ report "scripts may be executed" "$(rule_executable)"
 report "every parameter is in braid-params.7" "$(rule_params)"
 report "every warning has an id, and every id its heading in docs/messages.md" "$(rule_messages)"
 
+report "every message of docs/messages.md is read in a test" "$(rule_provoked)"
+
 planted guest core/a.c '	setenv("A", "b", 1);'
 planted guest socket/a.c '	/* why */ printf("x");'
 planted guest plugin/a.c '	fputs("x", stdout);'
@@ -234,5 +263,6 @@ planted messages core/a.c '	braid_warn("device %s: lost", name);'
 planted messages core/a.c '	return braid_error(-EINVAL, "device %s is lost [not-told]", name);'
 planted messages docs/messages.md '### said-by-nobody'
 planted messages core/a.c '	braid_link_down(link, err, why);' fine
+planted provoked docs/messages.md '### never-provoked'
 report "every rule notices its planted offences" "$faults"
 echo "1..$n"

@@ -141,6 +141,7 @@ cli_tests = \
 	tests/cli/diff.bats \
 	tests/cli/doctor.bats \
 	tests/cli/info.bats \
+	tests/cli/install.bats \
 	tests/cli/listen.bats \
 	tests/cli/main.bats \
 	tests/cli/perf.bats \

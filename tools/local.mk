@@ -137,6 +137,7 @@ tools_genman_LDADD = $(tools_libs) $(HWLOC_LIBS) $(LIBNL_LIBS)
 dist_noinst_SCRIPTS += \
 	tools/bench \
 	tools/capnet \
+	tools/installed \
 	tools/quickstart \
 	tools/recordsys
 EXTRA_DIST += tools/need.sh

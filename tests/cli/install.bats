@@ -1,0 +1,58 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: BSD-3-Clause
+# install.bats - what make install puts where, under the names that NCCL and RCCL look for, and that
+# uninstall leaves nothing.
+
+bats_require_minimum_version 1.5.0
+
+build=${BRAID_TEST_BUILDDIR:?}
+
+setup()
+{
+	[ -e "$build/Makefile" ] || skip "no build directory"
+	tmp=$BATS_TEST_TMPDIR
+}
+
+# What is built already is installed: no test makes what another one uses.
+made()					# TARGET... VARIABLE=VALUE...
+{
+	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -C "$build" -o git-hash.h -o config.h "$@"
+}
+
+installed()				# VARIABLE=VALUE...
+{
+	made install-exec-am install-data-am "$@"
+}
+
+@test "the plugin has the names that NCCL and RCCL look for" {
+	installed DESTDIR="$tmp/root" prefix=/usr
+	for name in libnccl-net-braid.so librccl-net-braid.so; do
+		cmp "$build/plugin/.libs/libnccl-net-braid.so" "$tmp/root/usr/lib/$name"
+	done
+	# It is for one job or for none: no job gets it that has not asked.
+	[ ! -e "$tmp/root/usr/lib/libnccl-net.so" ]
+	[ -x "$tmp/root/usr/bin/braid" ]
+}
+
+@test "a link by NCCL's own name is installed where it is asked for" {
+	installed DESTDIR="$tmp/root" prefix=/usr INSTALL_LINKS="librccl-net-braid.so libnccl-net.so"
+	[ "$(readlink "$tmp/root/usr/lib/libnccl-net.so")" = libnccl-net-braid.so ]
+}
+
+@test "a directory that the loader does not search is named in the line for the job" {
+	command -v ldconfig >/dev/null || PATH=$PATH:/usr/sbin:/sbin
+	command -v ldconfig >/dev/null || skip "ldconfig is not installed"
+	run -0 installed prefix="$tmp/own"
+	[[ $output == *"export NCCL_NET_PLUGIN=$tmp/own/lib/libnccl-net-braid.so"* ]]
+}
+
+@test "an install for a package says nothing about this host" {
+	run -0 installed DESTDIR="$tmp/root" prefix=/usr
+	[[ $output != *NCCL_NET_PLUGIN* ]]
+}
+
+@test "uninstall leaves no file" {
+	installed DESTDIR="$tmp/root" prefix=/usr
+	made uninstall DESTDIR="$tmp/root" prefix=/usr
+	[ -z "$(find "$tmp/root" ! -type d)" ]
+}

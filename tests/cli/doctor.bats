@@ -426,6 +426,23 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	[[ $output != *"silent fallback"* && $output == *"NCCL_NET=Braid, and no plugin"* ]]
 }
 
+@test "RCCL looks for a name of its own" {
+	local dir=$BATS_TEST_TMPDIR/lib
+
+	mkdir "$dir"
+	ln -s "$plugin" "$dir/libnccl-net-here.so"
+	export LD_LIBRARY_PATH=$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} NCCL_NET_PLUGIN=here
+	run -0 "$braid" doctor --only plugin-load --all
+	[[ $output != *RCCL* ]]
+	ln -s "$plugin" "$dir/librccl.so.1"
+	run -0 "$braid" doctor --only plugin-load
+	[[ $(tr -s ' \n' ' ' <<<"$output") == *"RCCL is on this host and looks for librccl-net-here.so"* ]]
+	[[ $output == *"export NCCL_NET_PLUGIN=/"* ]]
+	ln -s "$plugin" "$dir/librccl-net-here.so"
+	run -0 "$braid" doctor --only plugin-load
+	[[ $output != *RCCL* ]]
+}
+
 @test "a plugin that crashes, or hangs, is said to" {
 	command -v "${BRAID_TEST_CC%% *}" >/dev/null || skip "no compiler"
 	for what in 'abort()' 'for (;;) sleep(1)'; do

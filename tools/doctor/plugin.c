@@ -89,6 +89,12 @@ static void load(struct doctor *d)
 			doctor_fact(d, "plugin", "%s", text(c, "net"));
 			doctor_ok(d, "NCCL finds %s in %s, ABI version %lld", text(c, "net"),
 				  text(c, "file"), number(c, "abi"));
+			if (*text(c, "rccl")) {
+				doctor_find(d, LEVEL_WARN, "RCCL is on this host and looks for "
+					    "%s, which is not there: it falls back to its own "
+					    "transports", text(c, "rccl"));
+				mend_braid(d);
+			}
 		} else if (asked) {
 			doctor_find(d, LEVEL_FAIL, "NCCL can't load the plugin '%s': %s",
 				    text(c, "name"), text(c, "why"));

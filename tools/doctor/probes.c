@@ -67,7 +67,7 @@ static bool loads(const char *file, char *why, size_t len)
 /* As NCCL looks for one name: as it is, then as a short name. */
 static json_t *candidate(const char *name)
 {
-	char file[PATH_LEN], err[INFO_ERR] = "", why[TEXT_LEN] = "";
+	char file[PATH_LEN], rccl[PATH_LEN] = "", err[INFO_ERR] = "", why[TEXT_LEN] = "";
 	size_t n = strlen(name);
 	struct net *net;
 	json_t *o, *doc;
@@ -78,13 +78,17 @@ static json_t *candidate(const char *name)
 	if (!ok && !strchr(name, '/') &&
 	    !(strncmp(name, "lib", 3) == 0 && n > 3 && strcmp(name + n - 3, ".so") == 0)) {
 		snprintf(file, sizeof(file), "libnccl-net-%s.so", name);
+		snprintf(rccl, sizeof(rccl), "librccl-net-%s.so", name);
 		ok = loads(file, why, sizeof(why));
 	}
 	o = json_pack("{s:s, s:s, s:b}", "name", name, "file", file, "loaded", 0);
+	if (*rccl && loads("librccl.so.1", err, sizeof(err)) && !loads(rccl, err, sizeof(err)))
+		json_object_set_new(o, "rccl", json_string(rccl));	/* what RCCL misses */
 	if (!ok) {
 		json_object_set_new(o, "why", json_string(why));
 		return o;
 	}
+	*err = '\0';
 	net = net_load(file, 0, err, sizeof(err));
 	if (!net) {
 		json_object_set_new(o, "why", json_string(err));

@@ -1776,6 +1776,30 @@ static void the_place_of_a_chunk_is_told_while_its_receive_waits(void **state)
 	assert_null(place_at(B, &h));
 }
 
+/* Of two receives whose credits are due, the first is met by a small message, tested and freed. */
+static void a_credit_that_is_due_outlives_the_receive_before_it(void **state)
+{
+	struct braid_hdr eager = {
+		.type = BRAID_F_EAGER, .seq = cs->next_seq, .tag = 1, .comm = cs->id,
+		.len = 4, .size = 4,
+	};
+	char to[3][16];
+	struct braid_req *first, *second;
+
+	(void)state;
+	cr->large = true;
+	first = irecv(cr, to[0], sizeof(to[0]), 1);
+	second = irecv(cr, to[1], sizeof(to[1]), 2);
+	assert_int_equal(cr->ndue, 2);
+	assert_int_equal(null_forge(&p, A, 0, &eager, "abc"), 0);
+	assert_true(done(first));
+	irecv(cr, to[2], sizeof(to[2]), 3);
+	assert_null(cr->recv[0]);
+	assert_false(done(second));
+	null_settle(&p);
+	assert_int_equal(cr->ndue, 0);
+}
+
 /* While one lane is in the middle of a chunk, the receive can't be completed by another. */
 static void nobody_completes_a_receive_that_is_being_written(void **state)
 {
@@ -1867,6 +1891,7 @@ int main(void)
 		CASE(memory_that_nobody_uses_is_taken_back_without_a_look),
 		CASE(lies_about_a_credited_receive_are_refused),
 		CASE(the_place_of_a_chunk_is_told_while_its_receive_waits),
+		CASE(a_credit_that_is_due_outlives_the_receive_before_it),
 		CASE_LANES(nobody_completes_a_receive_that_is_being_written),
 	};
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { IDLES_A_LOOK = 1024 };
+enum { IDLES_A_LOOK = 1024, IDLES_A_CLOCK = 32, LOOK_NS = 200000000 };
 
 static bool may_post(const struct flow *f)
 {
@@ -110,6 +110,7 @@ static int look_round(struct pump *p)
 	uint64_t now = perf_now_ns();
 	char c;
 
+	p->looked_ns = now;
 	if (atomic_load_explicit(p->stop, memory_order_relaxed))
 		return -ECANCELED;
 	if (p->moved != p->seen_moved || p->seen_ns == 0) {
@@ -134,7 +135,12 @@ static int idle(struct pump *p)
 {
 	if (!spin)
 		sched_yield();
-	return ++p->idles % IDLES_A_LOOK ? 0 : look_round(p);
+	if (++p->idles % IDLES_A_LOOK == 0)
+		return look_round(p);
+	/* On a busy host a yield takes 50 ms, and so many of them longer than any timeout. */
+	if (spin || p->idles % IDLES_A_CLOCK || perf_now_ns() - p->looked_ns < LOOK_NS)
+		return 0;
+	return look_round(p);
 }
 
 static void full_note(struct pump *p)

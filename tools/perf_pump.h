@@ -49,7 +49,7 @@ struct pump {				/* one thread's */
 	int ctl_fd;			/* at its end: the coordinator is gone */
 	uint64_t stall_ns;
 	atomic_bool *stop;		/* another thread has failed */
-	uint64_t idles, moved, seen_moved, seen_ns;
+	uint64_t idles, moved, seen_moved, seen_ns, looked_ns;
 	/* When a receive flow first got to its goal, and what all had received: until then all
 	 * were busy. */
 	uint64_t full_ns, full_messages;

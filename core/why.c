@@ -183,15 +183,16 @@ static void say_forbidden(const struct ended *e, char *ret, size_t len)
 
 static void say_ports(const struct ended *e, char *ret, size_t len)
 {
-	snprintf(ret, len, "every local port towards %s is taken: ss -tan shows by what; "
+	snprintf(ret, len, "every local port towards %s is taken (%s): ss -tan shows by what; "
 		 "net.ipv4.ip_local_port_range has the range, which may be widened "
-		 "[no-local-port]", e->addr);
+		 "[no-local-port]", e->addr, strerror(-e->err));
 }
 
 static void say_gone(const struct ended *e, char *ret, size_t len)
 {
-	snprintf(ret, len, "%s does not have the address %s any more (or, of IPv6, not yet): "
-		 "see ip address [address-gone]", e->from->net.name, e->from->addr);
+	snprintf(ret, len, "%s does not have the address %s any more, or, of IPv6, not yet (%s): "
+		 "see ip address [address-gone]", e->from->net.name, e->from->addr,
+		 strerror(-e->err));
 }
 
 static void say_no_answer(const struct ended *e, char *ret, size_t len)

@@ -42,7 +42,6 @@ enum {
 	POLL_OTHERS = 4,		/* empty lanes that one call looks at, beside home */
 	POLL_RARELY = 64,		/* calls between looks at lanes that expect nothing */
 	TELL_BYTES = 256 << 10,		/* received, and told although data keeps coming */
-	MOVES = 4,			/* of one test(), while there is more than a budget */
 };
 
 /* --- life ---------------------------------------------------------------------------------- */
@@ -673,11 +672,8 @@ static size_t lane_push(struct braid_lane *lane)
 	/* STARTs that found no room wait for their chunks, which must still find the lane. */
 	lane->blocked = err == -EAGAIN && !(lane == braid_link_home(lane->link) &&
 					    braid_link_only_starts(lane->link));
-	if (lane->tx.unsent) {
+	if (lane->tx.unsent)
 		stall(lane->link);
-		if (!err)
-			braid_hint(&lane->link->more, true);
-	}
 	if (err && err != -EAGAIN) {
 		atomic_store(&lane->unread, true);
 		braid_unlock(&lane->link->lock);
@@ -831,11 +827,8 @@ BRAID_APART void braid_link_feed(struct braid_link *link)
 			braid_link_flush(link);		/* START goes ahead */
 		moved += lane_push(lane);
 	}
-	if (!braid_list_empty(&link->pending)) {
+	if (!braid_list_empty(&link->pending))
 		stall(link);
-		if (moved >= BRAID_CALL_BUDGET)
-			braid_hint(&link->more, true);
-	}
 }
 
 /* --- receiving ----------------------------------------------------------------------------- */
@@ -1342,32 +1335,11 @@ void braid_link_unpark(struct braid_link *link)
 		braid_service_kick();
 }
 
-static bool has_more(const struct braid_link *link)
-{
-	return atomic_load_explicit(&link->more, memory_order_relaxed);
-}
-
-/*
- * A caller whose request is not done yields the CPU, and on a busy host each other thread then
- * runs first.  Do not return to it for the budget's sake while there is data to move.
- */
-static BRAID_APART int move_more(struct braid_link *link, const atomic_bool *done, int moved)
-{
-	for (unsigned i = 1; i < MOVES && moved >= 0 && has_more(link) &&
-			     !atomic_load_explicit(done, memory_order_relaxed); i++) {
-		braid_hint(&link->more, false);
-		moved = move(link, false);
-	}
-	return moved;
-}
-
 void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
 			 const atomic_bool *done)
 {
 	int moved = move(link, false);
 
-	if (done && has_more(link))
-		moved = move_more(link, done, moved);
 	braid_link_touch(link);
 	/* Served: what is to be told goes with what the caller posts next. */
 	if (!idle || (done && atomic_load_explicit(done, memory_order_relaxed)))

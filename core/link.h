@@ -93,7 +93,6 @@ struct braid_link {
 	atomic_bool quiet;		/* a caller waited since the last isend: no burst is on */
 	unsigned push_turn;		/* of lanes that were full */
 	atomic_bool stalled;		/* something is to go that could not go yet */
-	atomic_bool more;		/* a move ended at its budget, with more to move: a hint */
 	/* receiving */
 	struct braid_refusals *refusals;	/* to be sent (refusal.h); NULL: none */
 	struct braid_list news;		/* comms with credits or retirements to tell */

@@ -252,8 +252,6 @@ int braid_stream_poll(struct braid_lane *lane)
 		if (err)
 			return err == -EAGAIN ? taken : err;
 	}
-	if (!budget)
-		braid_hint(&lane->link->more, true);
 	/* An idle link keeps no buffer for having been looked at. */
 	if (!taken && !lane->rx_left && !lane->tx.ring)
 		braid_stream_detach(lane);

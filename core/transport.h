@@ -41,7 +41,8 @@ enum {				/* ids on the wire */
 	BRAID_TRANSPORT_IDS,
 };
 
-enum { BRAID_COPY_LOCKED = 16384, BRAID_CALL_BUDGET = 1 << 20 };
+/* Bytes that one call moves each way: room for a message of 1 MiB and its headers. */
+enum { BRAID_COPY_LOCKED = 16384, BRAID_CALL_BUDGET = (1 << 20) + 4096 };
 
 struct braid_key {			/* what the wire calls a piece of memory */
 	void *mr;

@@ -529,6 +529,37 @@ static void a_call_moves_at_most_its_budget(void **state)
 	free(to);
 }
 
+/* Neither end may need a second call, before which its caller would yield the CPU. */
+static void a_message_of_a_mebibyte_takes_one_call(void **state)
+{
+	static char big[1 << 20], to[sizeof(big)];
+	const struct braid_txq *q = &end[0]->lane[0]->tx;
+	struct braid_comm *s, *r;
+	struct braid_req *req, *rreq;
+	void *data = to;
+	size_t size = sizeof(to);
+	int tag = 0, sndbuf = 4 << 20, got = 0;
+	socklen_t len = sizeof(got);
+	bool done;
+
+	(void)state;
+	setsockopt(end[0]->lane[0]->fd, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof(sndbuf));
+	getsockopt(end[0]->lane[0]->fd, SOL_SOCKET, SO_SNDBUF, &got, &len);
+	if (got < sndbuf)
+		skip();			/* root's, or net.core.wmem_max would have to be larger */
+	comms(0, &s, &r);
+	assert_int_equal(braid_comm_irecv(r, 1, &data, &size, &tag, NULL, &rreq), 0);
+	memset(big, 'b', sizeof(big));
+	assert_int_equal(braid_comm_isend(s, big, sizeof(big), 0, NULL, &req), 0);
+	for (int i = 0; i < 4; i++)		/* the credit leaves, and is not read yet */
+		braid_link_progress(end[1], r, NULL);
+	assert_int_equal(braid_comm_test(req, &done, NULL), 0);
+	assert_true(q->f_head > 1 && !q->unsent);
+	assert_int_equal(braid_comm_test(rreq, &done, NULL), 0);
+	assert_true(done);
+	assert_memory_equal(big, to, sizeof(big));
+}
+
 /* --- the link is busy ---------------------------------------------------------------------- */
 
 static void what_arrives_while_the_link_is_busy_is_kept(void **state)
@@ -871,6 +902,7 @@ int main(void)
 		CASE(a_small_message_costs_one_call_at_each_end),
 		CASE(a_burst_leaves_in_fewer_calls_than_messages),
 		CASE(a_call_moves_at_most_its_budget),
+		CASE(a_message_of_a_mebibyte_takes_one_call),
 		CASE(what_arrives_while_the_link_is_busy_is_kept),
 		CASE(an_end_is_an_end),
 		CASE(a_lost_connection_is_no_error_of_its_comms),

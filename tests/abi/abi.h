@@ -76,7 +76,8 @@ void streams_are_ours(void);	/* or the case is skipped */
 /* For init: net_log(), but what is always warned of over this kind of NIC is no WARN. */
 void abi_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
-void warned_with(const char *id);		/* a WARN through abi_log() ended in that id, "no-route" */
+/* A WARN through abi_log(), in any process of the case, ended in that id, "no-route". */
+void warned_with(const char *id);
 /* abi_log(), and of a line with `word` in it what stands from there on is kept. */
 ncclDebugLogger_t abi_hear(const char *word);
 /* The last that was kept, or "" for none, is `want`; it is forgotten. */

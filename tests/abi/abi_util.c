@@ -16,9 +16,11 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -40,6 +42,12 @@ static struct {				/* of the case that this process runs */
 	bool loaded;
 	bool warns_expected;
 } self;
+
+/* Ids of all WARN of all processes of a case, "[a][b]". */
+static struct told {
+	atomic_uint used;
+	char ids[4000];
+} *told;
 
 /* -- verdicts ----------------------------------------------------------------------------- */
 
@@ -136,6 +144,8 @@ static _Noreturn void run_child(const struct run *r)
 
 	for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++)
 		sigaction(caught[i], &before_cmocka[i], NULL);
+	told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	TRUE(told != MAP_FAILED);
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	memcpy(self.name, r->name, sizeof(self.name));
@@ -327,31 +337,25 @@ void abi_heard(const char *want)
 	heard[0] = '\0';
 }
 
-/* Ids of all WARN, "[a][b]". */
-static char told[1024];
-static pthread_mutex_t told_lock = PTHREAD_MUTEX_INITIALIZER;
-
 static void note_id(const char *text)
 {
 	const char *id = strrchr(text, '[');
+	unsigned at, len = id ? (unsigned)strlen(id) : 0;
 
-	pthread_mutex_lock(&told_lock);
-	if (id && !strstr(told, id) && strlen(told) + strlen(id) < sizeof(told))
-		strcat(told, id);
-	pthread_mutex_unlock(&told_lock);
+	if (!id || strstr(told->ids, id))
+		return;
+	at = atomic_fetch_add(&told->used, len);
+	if (at + len < sizeof(told->ids))
+		memcpy(told->ids + at, id, len);
 }
 
 void warned_with(const char *id)
 {
 	char text[64];
-	bool found;
 
 	snprintf(text, sizeof(text), "[%s]", id);
-	pthread_mutex_lock(&told_lock);
-	found = strstr(told, text);
-	pthread_mutex_unlock(&told_lock);
-	if (!found)
-		FAIL("no warning has %s: there were \"%s\"", text, told);
+	if (!strstr(told->ids, text))
+		FAIL("no warning has %s: there were \"%s\"", text, told->ids);
 }
 
 void abi_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)

@@ -225,6 +225,36 @@ static void listener_closed_under_connect(struct abi *t)
 	abi_down(net);
 }
 
+/* A listener keeps so many that it has not accepted, and says so to the next. */
+static void too_many_unaccepted(struct abi *t)
+{
+	enum { MOST = 1024 };
+	static void *send[MOST + 1];
+	_Alignas(16) uint8_t copy[NCCL_NET_HANDLE_MAXSIZE];
+	struct net *net = abi_up(t);
+	ncclResult_t res = ncclSuccess;
+	uint64_t end = deadline_ms(drive_hang_ms);
+	unsigned n = 0;
+	struct pair p;
+
+	warns_expected();
+	pair_listen(net, &p);
+	while (!res && n <= MOST) {
+		memcpy(copy, p.handle, sizeof(copy));
+		do {
+			res = net_connect(net, 0, copy, &send[n]);
+			wait_tick(end, __FILE__, __LINE__, "connect");
+		} while (!res && !send[n]);
+		n += !res;
+	}
+	RES(ncclRemoteError, res);
+	EQ(MOST, n);
+	for (unsigned i = 0; i < n; i++)
+		OK(net_close_send(net, send[i]));
+	OK(net_close_listen(net, p.listen));
+	abi_down(net);
+}
+
 /* What connect() says to a handle in the end; *send NULL unless it says success. */
 static ncclResult_t connect_result(struct net *net, void *handle, void **send)
 {
@@ -514,6 +544,8 @@ static const struct abi_case cases[] = {
 	CASE("a connect that nobody accepted fails when the listener is closed",
 	     listener_closed_under_connect),
 	CASE("a connect to a closed listener fails", listener_gone, .warns = "not-listening"),
+	CASE("a connect beyond what a listener keeps unaccepted is refused for want of room",
+	     too_many_unaccepted, ONCE, .warns = "peer-no-room"),
 	CASE("a recv comm outlives its listener", listener_closed_under_data),
 	CASE("closing NULL is success", close_null, .every = true),
 	CASE("two copies of one handle are two comms", two_copies),

@@ -92,6 +92,21 @@ static void memory_not_offered(struct abi *t)
 	abi_down(net);
 }
 
+static void no_such_congestion(struct abi *t)
+{
+	struct pair p;
+	struct net *net;
+
+	streams_are_ours();
+	setenv("BRAID_CONGESTION", "nosuch", 1);
+	net = abi_up(t);
+	warns_expected();
+	pair_open(net, &p);
+	exchange(net, p.send, p.recv, 100, 1);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
 static void attributes(struct abi *t)
 {
 	struct net *net = abi_up(t);
@@ -245,8 +260,10 @@ static void profiled(struct abi *t)
 
 static const struct abi_case cases[] = {
 	CASE("properties are complete, sane and lasting", properties, .every = true),
-	CASE("a device that is not there is an error", no_such_device, .every = true),
+	CASE("a device that is not there is an error", no_such_device, .every = true, .warns = "bad-call"),
 	CASE("memory of a kind not offered is refused", memory_not_offered, .every = true),
+	CASE("a congestion control that the kernel lacks is named, and costs nothing",
+	     no_such_congestion, ONCE, .warns = "no-congestion-control"),
 	CASE("attributes are taken", attributes, .since = 11, .every = true),
 	CASE("NCCL's traffic class marks every packet", class_marks, .since = 10, .every = true),
 	CASE("without a traffic class nothing is marked", class_undefined),

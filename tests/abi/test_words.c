@@ -147,7 +147,7 @@ static void not_opened(struct abi *t)
 		  "since this process may not open it: Operation not permitted. Give it /dev/infiniband/"
 		  "uverbs1", .tells = ", verbs" },
 		{ .env = { "BRAID_TEST_FAKE_CTL=fail 1 ibv_open_device EPERM",
-		  "BRAID_TRANSPORTS=verbs,tcp" }, .warns = "nic0 can't be used" },
+		  "BRAID_TRANSPORTS=verbs,tcp" }, .warns = "[device-not-opened]" },
 		{ .env = { "BRAID_TEST_FAKE_CTL=fail 2 ibv_open_device EPERM", "NCCL_IB_HCA=nic0" } },
 		{ .env = { "BRAID_TEST_FAKE_CTL=fail 2 ibv_open_device ENODEV" }, .tells = "nic1 No such" },
 	};
@@ -166,7 +166,10 @@ static void interfaces(struct abi *t)
 		{ .env = { "NCCL_SOCKET_IFNAME='lo'" }, .tells = "is read as lo" },
 		{ .env = { "NCCL_SOCKET_IFNAME=^nosuch0" }, .tells = "'nosuch0' excludes no interface" },
 		{ .env = { "NCCL_SOCKET_IFNAME=nosuch0" },
-		  .warns = "Set NCCL_SOCKET_IFNAME to one" },
+		  .warns = "Set NCCL_SOCKET_IFNAME to one that is up and has an address [no-interface]" },
+		{ .env = { "BRAID_TRANSPORTS=verbs", "NCCL_IB_DISABLE=1" }, .warns = "none of "
+		  "BRAID_TRANSPORTS=verbs can use anything of this machine; braid info says why "
+		  "[no-transport]" },
 		{ .env = { "BRAID_SOCKET_IFNAME=nosuch0" },
 		  .warns = "Set BRAID_SOCKET_IFNAME to one" },
 		{ .env = { "NCCL_SOCKET_IFNAME=lo,^nosuch0" }, .refused = true, .warns = "[bad-filter]" },

@@ -122,7 +122,7 @@ high=11,12,13,14,15,16,17
 	echo '{"schema": "braid-perf-2", "rows": []}' >b
 	bad "braid-perf-2 is newer" a b
 	echo '{"schema": "braid-validate", "version": 1}' >b
-	bad "not a whole report" a b
+	bad "not a whole report [bad-report]" a b
 	echo '[1, 2]' >b
 	bad "neither of braid validate" a b
 	bad "--threshold takes a number from 0 to 1000, not 'x'" --threshold x a a

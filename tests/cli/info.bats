@@ -69,9 +69,11 @@ with_nics()
 	[[ $output == *"BRAID_LANES = 3"* ]]
 }
 
-@test "a bad value in the environment is status 1 and names the variable" {
+@test "a bad value in the environment, or no plugin, is status 1 and one line" {
 	BRAID_LANES=many run -1 --separate-stderr "$braid" info --plugin "$plugin"
 	[[ $stderr == *BRAID_LANES*many* ]]
+	run -1 --separate-stderr "$braid" info --plugin /nowhere/x.so
+	[[ $stderr == "braid info: /nowhere/x.so"*"[no-plugin]" ]]
 }
 
 @test "--json is one JSON document with its schema" {

@@ -77,3 +77,16 @@ bad()
 	bad "--pnetid is of --net" smc setup --pnetid NET1
 	bad "from 1 to 2" smc setup --pnetid NET1 --ib x0 --port 3
 }
+
+# By somebody who may not: what root would set stays until the next boot.
+@test "smc setup that is refused, or that this braid can't ask for, is one line" {
+	other=
+	if [ "$(id -u)" = 0 ]; then
+		other="setpriv --reuid 65534 --regid 65534 --clear-groups"
+		$other "$braid" --version >/dev/null || skip "another user can't run braid where it is"
+	fi
+	run -1 --separate-stderr $other "$braid" smc setup --ueid BRAID-TEST
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == "braid smc setup: the UEID: "*"; it is for root [smc-refused]" ||
+		$stderr == "braid smc setup: this braid was built without libnl [no-libnl]" ]]
+}

@@ -216,6 +216,12 @@ kill_worker()				# the newest of timeout's braid perf, $perf
 	bad "--until-eof is for --listen" --until-eof
 }
 
+@test "an address that can't be listened at is one line" {
+	run -1 --separate-stderr perf --listen 198.51.100.1:0
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == *"198.51.100.1"*"[not-served]" ]]
+}
+
 @test "a device that is not there is named" {
 	run -2 --separate-stderr perf --dev nothere0
 	[ "${#stderr_lines[@]}" -eq 1 ]

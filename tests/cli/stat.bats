@@ -128,7 +128,7 @@ bad()
 	$other "$braid" --version >/dev/null || skip "another user can't run braid where it is"
 	run -2 --separate-stderr $other "$braid" stat "$pid"
 	[ "${#stderr_lines[@]}" -eq 1 ]
-	[[ $stderr == *"another user's"* ]]
+	[[ $stderr == *"another user's"*"[other-user]" ]]
 	# nor where it can reach the socket itself
 	python=$(PATH=/usr/bin:/bin command -v python3) && $other "$python" -c 'import socket' ||
 		skip "another user can't run python3"
@@ -190,7 +190,7 @@ job2()
 	kill -STOP "$pid"
 	run -2 --separate-stderr "$braid" stat "$pid"
 	kill -CONT "$pid"
-	[[ $stderr == *"it is stopped"* ]]
+	[[ $stderr == *"it is stopped"*"[process-silent]" ]]
 }
 
 @test "what is no report, or a newer one, is one line" {
@@ -199,7 +199,7 @@ job2()
 		says "$said"
 		case $said in
 		*2*) bad "has a newer Braid (report 2; this command knows 1) [newer-report]" stat $who ;;
-		*) bad "is no report of Braid's" stat $who ;;
+		*) bad "is no report of Braid's [bad-report]" stat $who ;;
 		esac
 		wait $!
 	done
@@ -234,7 +234,7 @@ while True:
 	sleep 1
 	slow=$(basename "$dir"/[0-9]*)
 	SECONDS=0
-	bad "does not answer within 3 s" stat "$slow"
+	bad "does not answer within 3 s [process-silent]" stat "$slow"
 	[ $SECONDS -lt 15 ]
 	kill "$slow"
 }

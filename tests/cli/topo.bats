@@ -330,6 +330,7 @@ nvlink()
 		run -1 --separate-stderr topo four-gpu $words
 		[ -z "$output" ]
 		[ "${#stderr_lines[@]}" -eq 1 ]
+		[[ $stderr == *"[no-gpu]" ]]
 	done
 	run -1 --separate-stderr "$braid" topo --root /nowhere
 	[ "$stderr" = "braid topo: /nowhere/sys: No such file or directory [cannot-read]" ]

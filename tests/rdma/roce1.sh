@@ -9,7 +9,7 @@ own=address
 # The line is the plugin's, so --verbose shows it.
 warns()
 {
-	perf verbs --verbose && grep "WARN.*RoCE v1 is not routed" "$tmp/perf"
+	perf verbs --verbose && grep "WARN.*RoCE v1 is not routed.*\[roce-v1-route\]" "$tmp/perf"
 }
 warns
 verdict $? "that RoCE v1 is not routed is a WARN"

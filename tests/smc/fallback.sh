@@ -63,7 +63,7 @@ hangs()
 	took=$(($(date +%s) - before))
 	[ "$(warns "tcp carries lane 0: this end can't have smc (connect() does not come back from the kernel)")" = 1 ] ||
 		return
-	[ "$(warns "connect() of an SMC socket has not come back .* left behind")" = 1 ] || return
+	[ "$(warns "connect() of an SMC socket has not come back .* left behind.*\[stuck-in-kernel\]")" = 1 ] || return
 	# and it is not tried again
 	[ "$(cat "$tmp"/err.[ab] | grep -c "is back")" = 0 ] || return
 	echo "took $took s"

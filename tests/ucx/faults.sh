@@ -37,6 +37,10 @@ done
 	grep -q "ucx" "$tmp/perf"
 verdict $? "without TCP that is an error, which names UCX"
 
+BRAID_TEST_UCP_LONG=1 transfer --verbose && grep -q "WARN.*ucx: the address of .*\[ucx-address\]" "$tmp/perf" &&
+	grep -q "tcp carries lane 0" "$tmp/perf"
+verdict $? "an address of UCX's that the handshake has no room for: TCP carries the lane, and why is said"
+
 BRAID_TEST_UCP_BREAK=5000 transfer --seconds 6 --verbose &&
 	grep -q "UCX says: Connection reset" "$tmp/perf" &&
 	grep -q "tcp carries lane 0" "$tmp/perf" && grep -q "opened 3 times" "$tmp/perf"

@@ -9,6 +9,7 @@
  * BRAID_TEST_UCP_CUDA=1	UCX says that it has support of GPUs' memory, and moves that of
  *				tests/fakecuda; where the calling thread has no context, it fails;
  *				=broken: it can't send any; =lies: it sends other bytes
+ * BRAID_TEST_UCP_LONG=1	a worker's address is longer than any handshake takes
  * BRAID_TEST_UCP_COUNT=FILE	the number of calls that could have failed is appended as workers go
  * BRAID_TEST_UCP_TIMES=FILE	"THREAD CALL MICROSECONDS" is appended by calls that make a worker or an
  *				endpoint or destroy one, by the first of a thread that arms one, and by
@@ -188,7 +189,12 @@ OUT void ucp_worker_destroy(ucp_worker_h worker)
 
 OUT ucs_status_t ucp_worker_get_address(ucp_worker_h worker, ucp_address_t **ret, size_t *len)
 {
-	return fails() ? UCS_ERR_NO_MEMORY : REAL(ucp_worker_get_address, worker, ret, len);
+	ucs_status_t status = fails() ? UCS_ERR_NO_MEMORY :
+					REAL(ucp_worker_get_address, worker, ret, len);
+
+	if (status == UCS_OK && getenv("BRAID_TEST_UCP_LONG"))
+		*len = 100000;
+	return status;
 }
 
 OUT void ucp_worker_release_address(ucp_worker_h worker, ucp_address_t *address)

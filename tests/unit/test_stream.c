@@ -730,7 +730,7 @@ static void a_link_closed_with_a_word_is_no_loss(void **state)
 	for (int i = 0; i < 4; i++)
 		braid_link_progress(end[1], r, NULL);
 	assert_int_equal(os.warns, 1);
-	assert_non_null(strstr(os.warn, "the peer closed the link"));
+	assert_non_null(strstr(os.warn, "the peer closed the link [link-ended]"));
 }
 
 static void bytes_that_are_no_frame_are_an_error(void **state)

@@ -138,6 +138,7 @@ static void test_stuck_is_left_behind_and_told_once(void **state)
 	assert_int_equal(warns, 1);
 	assert_non_null(strstr(warned, "a call has not come back from the kernel for 2."));
 	assert_non_null(strstr(warned, "2 in all"));
+	assert_non_null(strstr(warned, "[stuck-in-kernel]"));
 	braid_work_leave(&k->work);
 	assert_int_equal(warns, 1);
 	braid_work_end();		/* does not wait for long, and says who is left */

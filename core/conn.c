@@ -166,7 +166,6 @@ static int conn_rx_hello(struct braid_conn *c)
 		c->mine.lanes_max = 1;
 		c->mine.status = BRAID_HELLO_VERSION;
 		anonymous(c);
-		braid_hello_pack(&c->mine, c->m2);
 		return 0;
 	}
 	if (err)
@@ -196,9 +195,11 @@ static int conn_admit(struct braid_conn *c)
 	c->shutting = err == -EAGAIN;
 	if (c->shutting)
 		return socket_lives(c);
-	if (err || c->mine.status == BRAID_HELLO_VERSION)
+	if (err)
 		return err;
 	braid_hello_pack(&c->mine, c->m2);
+	if (c->theirs.least > BRAID_WIRE_MOST || c->theirs.most < BRAID_WIRE_LEAST)
+		return 0;		/* no key was looked for */
 	braid_auth_answer(c->key, c->m1, c->m2, c->mine.mac);
 	braid_hello_pack(&c->mine, c->m2);
 	return 0;

@@ -76,7 +76,7 @@ breaks()
 	BRAID_LANES=$1 pair break:20000000 break:20000000 --sizes 1m --seconds 8 --inflight 4 \
 		--pattern bidir || return
 	# of the dialler: how often it was SMC, and how often it came back, which at first is TCP
-	grep -l "lane 0 is back" "$tmp"/err.[ab] >"$tmp/dialler" || return
+	grep -l "is up, dialled" "$tmp"/err.[ab] >"$tmp/dialler" || return
 	smc=$(grep -c "lane 0 is SMC-R" "$(cat "$tmp/dialler")")
 	back=$(grep -c "lane 0 is back" "$(cat "$tmp/dialler")")
 	echo "lane 0 was SMC-R $smc times, and came back $back times"

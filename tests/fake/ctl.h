@@ -58,8 +58,9 @@
  *   qp QPN error                      the queue pair ends as if the NIC had found a fault
  *   srq error                         [pid] all shared receive queues and their users end likewise
  *   cq error                          [pid] all completion queues of queue pairs are broken
- *   count WHAT [QPN]                  sends messages (IBV_WR_SEND alone) recvs packets retries
- *                                     rnr acks, of all if no QPN
+ *   count WHAT [QPN]                  sends messages (IBV_WR_SEND alone) imms (writes with
+ *                                     immediate data) recvs packets retries rnr acks, of all if
+ *                                     no QPN
  *   fail K [WHICH] [ERRNO] [on]       [pid] the K-th call fails (0: none); WHICH: a function's
  *                                     name, setup, post (the ops), poll, or all but poll; on:
  *                                     every later one too.  Starts the count anew.

@@ -114,7 +114,7 @@ struct ring {
 	uint32_t pad2[13];
 };
 
-enum counter { C_SENDS, C_MESSAGES, C_RECVS, C_PACKETS, C_RETRIES, C_RNR, C_ACKS, COUNTERS };
+enum counter { C_SENDS, C_MESSAGES, C_IMMS, C_RECVS, C_PACKETS, C_RETRIES, C_RNR, C_ACKS, COUNTERS };
 
 enum force { FORCE_ERROR = 1, FORCE_TERMINATE = 2, FORCE_CLOSED = 3 };
 

@@ -687,6 +687,8 @@ static int send_take(struct fqp *qp, const struct ibv_send_wr *wr)
 	fab_count(qp->slot, C_SENDS, 1);
 	if (wr->opcode == IBV_WR_SEND)
 		fab_count(qp->slot, C_MESSAGES, 1);
+	if (wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+		fab_count(qp->slot, C_IMMS, 1);
 	return 0;
 }
 

@@ -4,9 +4,9 @@
  *
  * A line is built on the caller's stack and leaves in one call, to the sink or as one write() to
  * stderr, so lines of several threads never mix and there is no lock.  What is quoted in a line
- * may come from the environment or from a stranger's bytes: control characters become '?', so
- * that one line stays one line, and a cut never splits a UTF-8 character, because Python decodes
- * what PyTorch quotes.
+ * may come from the environment or from a stranger's bytes.  Control characters become '?', so
+ * that one line stays one line.  Python decodes what PyTorch quotes, so bytes that are not UTF-8
+ * become '?' too, and a cut never splits a UTF-8 character.
  */
 #include "core/log.h"
 
@@ -43,6 +43,34 @@ static size_t whole_chars(const char *text, size_t len)
 	return ((unsigned char)text[at] & 0xc0) == 0x80 ? len : at;
 }
 
+/* The length of the UTF-8 character at s, which a NUL ends; 0: these bytes are not UTF-8. */
+static size_t char_len(const unsigned char *s)
+{
+	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 :
+		   s[0] < 0xf5 ? 4 : 0;
+
+	for (size_t i = 1; i < n; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	}
+	/* Overlong forms, surrogates, and what is above U+10FFFF. */
+	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+		return 0;
+	return n;
+}
+
+static void clean(char *text)
+{
+	while (*text) {
+		size_t n = char_len((const unsigned char *)text);
+
+		if (!n || (unsigned char)*text < ' ' || *text == 0x7f)
+			*text = '?';
+		text += n ? n : 1;
+	}
+}
+
 /* Fill buf, BRAID_LOG_MAX + 1 bytes, with a finished line; returns its length. */
 __attribute__((format(printf, 2, 0)))
 static size_t format_line(char *buf, const char *fmt, va_list ap)
@@ -62,10 +90,7 @@ static size_t format_line(char *buf, const char *fmt, va_list ap)
 		memcpy(buf + len, cut_mark, sizeof(cut_mark));
 		len += sizeof(cut_mark) - 1;
 	}
-	for (size_t i = head; i < len; i++) {
-		if ((unsigned char)buf[i] < ' ' || buf[i] == 0x7f)
-			buf[i] = '?';
-	}
+	clean(buf + head);
 	return len;
 }
 

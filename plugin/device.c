@@ -238,8 +238,9 @@ static int find_interfaces(struct braid_netdev found[BRAID_NETDEVS_MAX])
 	int n;
 
 	if (braid_ips_choose(braid_param.address))
-		braid_warn("BRAID_ADDRESS=%s is no list of subnets such as 10.0.0.0/8,fd00::/8; "
-			   "it is not used [bad-address]", braid_param.address);
+		braid_warn("BRAID_ADDRESS=%.200s is not a list of at most 16 subnets such as "
+			   "10.0.0.0/8,fd00::/8; it is not used [bad-address]",
+			   braid_param.address);
 	n = braid_netdev_find(braid_param.socket_ifname, family(), "", found, BRAID_NETDEVS_MAX,
 			      why, sizeof(why));
 	if (n <= 0)

@@ -235,7 +235,7 @@ json_t *info_plugin(const char *path, int abi, char *err)
 	heard = NULL;
 	if (res != ncclSuccess) {
 		json_decref(lines);
-		snprintf(err, INFO_ERR, "%s: init: %s %.300s", net->name, net_result_name(res),
+		snprintf(err, INFO_ERR, "%s: init: %s %.1000s", net->name, net_result_name(res),
 			 net_last_warn());
 		net_unload(net);
 		return NULL;

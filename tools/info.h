@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-enum { INFO_ERR = 600 };
+enum { INFO_ERR = 1100 };
 
 /* A plugin after its init; NULL with a sentence in err, of INFO_ERR bytes. */
 json_t *info_plugin(const char *path, int abi, char *err);

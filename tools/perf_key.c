@@ -52,8 +52,9 @@ static int take_text(const char *prog, const char *from, const char *text, struc
 	size_t n = strlen(text);
 
 	if (n < TEXT_LEAST || n > TEXT_MOST)
-		return opt_error(prog, "the key in %s has %zu characters, not %d to %d: leave it "
-				 "out, and the listener makes one", from, n, TEXT_LEAST, TEXT_MOST);
+		return opt_error(prog, "the key in %s has %s%zu characters, not %d to %d: without "
+				 "it --listen makes and prints one, which --connect needs", from,
+				 n > TEXT_MOST ? "at least " : "", n, TEXT_LEAST, TEXT_MOST);
 	perf_key_of(ret, text);
 	return 0;
 }
@@ -190,7 +191,8 @@ const char *perf_prove_why(int err)
 {
 	switch (err) {
 	case -EACCES:
-		return "its key is another one (BRAID_PERF_KEY, --key-file)";
+		return "its key is another one: BRAID_PERF_KEY or --key-file here must give the key that "
+		       "it has printed";
 	case -EBUSY:
 		return "it serves as many sessions as it can";
 	case -EPROTO:

@@ -401,7 +401,7 @@ unsigned net_warn_count(void)
 	return logged.warns;
 }
 
-/* A copy of the caller's own, so that another thread's WARN can't change it under him. */
+/* A copy of the caller's own, so that another thread's WARN can't change it under it. */
 const char *net_last_warn(void)
 {
 	static _Thread_local char copy[LINE_MAX_BYTES];

@@ -112,18 +112,18 @@ static int element(struct braid_netdev_filter *f, const char *text, size_t len, 
 		f->exact = m.exact;
 	} else if ((m.exclude && !f->exclude) || (m.exact && !f->exact)) {
 		return refuse(why, why_len, "a mark (^ or =) is for all names, and stands before "
-			      "the first: there is another before", text, len);
+			      "the first, but there is another one before", text, len);
 	}
 	if (!len)
 		return 0;
 	if (*text == '^')
-		return refuse(why, why_len, "there are two marks ^ before", text + 1, len - 1);
+		return refuse(why, why_len, "two marks ^ stand before", text + 1, len - 1);
 	if (!item_take(text, len, &item))
-		return refuse(why, why_len, "too long is the name", text, len);
+		return refuse(why, why_len, "this name is too long:", text, len);
 	if (!*item.name)
 		return 0;
 	if (f->n == BRAID_FILTER_NAMES)
-		return refuse(why, why_len, "there is room for 32 names, and not for", text, len);
+		return refuse(why, why_len, "it has more than 32 names; the first one too many is", text, len);
 	item.exact = f->exact;
 	f->item[f->n++] = item;
 	return 0;

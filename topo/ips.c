@@ -299,6 +299,7 @@ void braid_ips_add(struct braid_ips *ips, int family, const struct braid_v6_flag
 			return;
 		}
 	}
+	ips->refused |= rank != RANK_NONE && place < 0;
 	if (rank == RANK_NONE || place < 0)
 		return;
 	/* The user's order comes first, but what is not routable stays behind. */

@@ -19,6 +19,7 @@ struct braid_ips {
 	bool routable;			/* the first is neither link-local nor loopback's */
 	bool link_local;		/* it is the former, so are all */
 	bool tentative;			/* a routable one is still being checked by the kernel */
+	bool refused;			/* BRAID_ADDRESS excludes one that could be used */
 	int rank[BRAID_NETDEV_IPS];
 	struct braid_netdev_ip ip[BRAID_NETDEV_IPS];
 };

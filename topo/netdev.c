@@ -156,7 +156,8 @@ static const char *cand_fault(const struct search *s, const struct cand *c)
 	if (c->flags & IFF_SLAVE)
 		return "is the slave of another";
 	if (!c->ips.n) {
-		return s->family == AF_INET ? "has no IPv4 address" :
+		return c->ips.refused ? "has no address that BRAID_ADDRESS allows" :
+		       s->family == AF_INET ? "has no IPv4 address" :
 		       s->family == AF_INET6 ? "has no usable IPv6 address" : "has no IP address";
 	}
 	return NULL;

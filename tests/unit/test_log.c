@@ -160,6 +160,35 @@ static void bytes_that_are_no_text_do_not_upset_the_cut(void **state)
 	assert_int_equal(strlen(got.text), BRAID_LOG_MAX);
 }
 
+/* Python decodes what PyTorch quotes, and fails at bytes that are not UTF-8. */
+static void bytes_that_are_not_utf_8_are_replaced(void **state)
+{
+	static const struct {
+		const char *text, *written;
+	} rows[] = {
+		{ "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x9a\x80 \xed\x9f\xbf \xf4\x8f\xbf\xbf",
+		  "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x9a\x80 \xed\x9f\xbf \xf4\x8f\xbf\xbf" },
+		{ "\xff\xfe", "??" },
+		{ "\x80 \xbf", "? ?" },
+		{ "\xc0\x80 \xc1\xbf", "?? ??" },
+		{ "\xe0\x80\x80 \xed\xa0\x80", "??? ???" },
+		{ "\xf0\x80\x80\x80 \xf4\x90\x80\x80 \xf5\x80\x80\x80", "???? ???? ????" },
+		{ "\xc3", "?" },
+		{ "\xe2\x82", "??" },
+		{ "\xf0\x9f\x9a", "???" },
+		{ "\xe2\x82|\xc3\xa9", "??|\xc3\xa9" },
+		{ "\xc3\xc3\xa9", "?\xc3\xa9" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		braid_warn("%s", rows[i].text);
+		assert_string_equal(got.text + strlen("braid: "), rows[i].written);
+	}
+	braid_warn("%.3s end", "xy\xc3\xa9");
+	assert_string_equal(got.text, "braid: xy? end");
+}
+
 static void one_line_stays_one_line(void **state)
 {
 	(void)state;
@@ -339,6 +368,7 @@ int main(void)
 		T(a_long_line_is_cut_to_the_limit_and_says_so),
 		T(a_cut_never_splits_a_character),
 		T(bytes_that_are_no_text_do_not_upset_the_cut),
+		T(bytes_that_are_not_utf_8_are_replaced),
 		T(one_line_stays_one_line),
 		T(without_a_sink_warnings_go_to_stderr_and_nothing_to_stdout),
 		T(a_cut_line_on_stderr_still_ends),

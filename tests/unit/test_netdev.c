@@ -898,6 +898,20 @@ static void the_reason_for_none_names_each_interface(void **state)
 	}
 }
 
+static void the_reason_for_none_names_the_choice_of_addresses(void **state)
+{
+	static const struct fake two[] = {
+		{ "eth0", UP, { "10.0.0.1" } }, { "eth1", UP, { NULL } }, { NULL, 0, { NULL } },
+	};
+
+	(void)state;
+	assert_int_equal(braid_ips_choose("10.5.0.0/16"), 0);
+	assert_int_equal(find(two, "", AF_UNSPEC), 0);
+	assert_int_equal(braid_ips_choose(""), 0);
+	assert_string_equal(why, "no usable network interface: eth0 has no address that "
+				 "BRAID_ADDRESS allows, eth1 has no IP address");
+}
+
 static void the_reason_is_cut_to_its_room(void **state)
 {
 	static const struct fake many[] = {
@@ -1451,6 +1465,7 @@ int main(void)
 		T(an_alias_is_its_interface),
 		T(no_more_than_max_are_written),
 		T(the_reason_for_none_names_each_interface),
+		T(the_reason_for_none_names_the_choice_of_addresses),
 		T(the_reason_is_cut_to_its_room),
 		T(what_cannot_be_read_or_done_is_an_error),
 		T(a_plain_nic_is_described),

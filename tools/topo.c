@@ -301,7 +301,7 @@ static int explain(const struct braid_machine *m, const struct wishes *w, unsign
 	int gpu = gpu_find(m, w->explain);
 
 	if (gpu < 0)
-		return opt_fail("braid topo", "[no-gpu]", "there is no GPU '%s', but %u of them",
+		return opt_fail("braid topo", "[no-gpu]", "there is no GPU '%s'; this host has %u",
 				w->explain, m->n_gpus);
 	if ((unsigned)gpu >= n_gpus)
 		return opt_fail("braid topo", "[no-gpu]", "GPU%d is not among the first %u", gpu,

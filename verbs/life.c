@@ -231,14 +231,19 @@ static void stop_run(struct braid_job *job)
 {
 	struct braid_wire *w = braid_container(job, struct braid_wire, stop);
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+	static const struct timespec nap = { .tv_nsec = NAP_NS };
 	struct braid_hush h;
 	int err;
 
 	braid_hush(w->port, &h);
 	err = braid_ibv.modify_qp(w->qp, &a, IBV_QP_STATE);
 	braid_unhush(&h);
-	if (err)
+	if (err) {
+		/* post_bad() has to be past it; from now on it leaves the queue pair alone. */
+		while (atomic_exchange(&w->posting, true))
+			nanosleep(&nap, NULL);
 		braid_wire_destroy_qp(w);
+	}
 	braid_stop_end(w->dev, &w->stopping);
 	braid_wire_put(w);
 }
@@ -258,9 +263,12 @@ static bool post_bad(struct braid_wire *w)
 	struct braid_hush h;
 	int err;
 
+	if (atomic_exchange(&w->posting, true))
+		return false;
 	braid_hush(w->port, &h);
 	err = ibv_post_send(w->qp, &wr, &bad);
 	braid_unhush(&h);
+	atomic_store(&w->posting, false);
 	return !err;
 }
 

@@ -98,6 +98,7 @@ struct braid_wire {
 	atomic_uint users;		/* its owner, and jobs of its own */
 	atomic_bool gone;		/* its owner is not among them any more */
 	struct braid_stop stopping;
+	atomic_bool posting;		/* a job posts to the queue pair, or is to destroy it */
 	struct braid_job see, stop, end;
 	struct ibv_recv_wr *kept;	/* receives that were seen meanwhile */
 

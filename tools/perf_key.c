@@ -191,8 +191,8 @@ const char *perf_prove_why(int err)
 {
 	switch (err) {
 	case -EACCES:
-		return "its key is another one: BRAID_PERF_KEY or --key-file here must give the key that "
-		       "it has printed";
+		return "its key is another one: BRAID_PERF_KEY or --key-file here must give the "
+		       "key that it has printed";
 	case -EBUSY:
 		return "it serves as many sessions as it can";
 	case -EPROTO:

@@ -14,16 +14,16 @@
 #include "core/work.h"
 
 enum {
-	SLOW_MS = 20,			/* then those behind it need not wait */
-	HANGS_MS = 1000,		/* a command that takes longer: the NIC is ill */
-	TELL_MS = 5000,			/* and then one line says so */
+	SLOW_MS = 20,			/* after that, jobs behind it get threads of their own */
+	HANGS_MS = 1000,		/* after that, the NIC counts as hanging */
+	TELL_MS = 5000,			/* after that, one WARN says so */
 	WAIT_MS = 75000,		/* drivers give up after a minute */
 	NAP_NS = 50000, NAP_MAX_NS = 1000000,
 };
 
 #define MS 1000000ull
 
-/* How many may run at a time. */
+/* How many jobs of each queue may run at a time. */
 static const unsigned most[BRAID_TURNS] = {
 	[BRAID_STOP] = BRAID_JOBS_MAX, [BRAID_SEE] = BRAID_JOBS_MAX, [BRAID_MAKE] = 1,
 	[BRAID_END] = 4,
@@ -37,7 +37,7 @@ struct thread {
 	struct braid_running *at;
 };
 
-/* The next job, which from now on runs there; or NULL, and the place is free. */
+/* Takes the next job and notes in *at that it runs; NULL: none is left, and *at is free. */
 static struct braid_job *next_job(struct braid_later *q, struct braid_running *at)
 {
 	struct braid_job *job;
@@ -55,7 +55,7 @@ static struct braid_job *next_job(struct braid_later *q, struct braid_running *a
 	return job;
 }
 
-/* All before the first that is not over. */
+/* The number of jobs before the first one that is not over.  With the lock held. */
 static uint64_t done_by_now(const struct braid_later *q)
 {
 	uint64_t done = q->first ? q->first->seq - 1 : atomic_load(&q->begun);
@@ -72,7 +72,7 @@ static void is_over(struct braid_later *q, struct braid_running *at)
 	braid_lock_wait(&q->lock);
 	at->seq = 0;
 	atomic_store(&q->done, done_by_now(q));
-	at->seq = UINT64_MAX;		/* taken, with no job */
+	at->seq = UINT64_MAX;		/* the place is taken, but runs no job */
 	braid_unlock(&q->lock);
 	braid_service_kick();
 }
@@ -115,7 +115,7 @@ static bool start(struct braid_later *q, struct braid_running *at)
 	return true;
 }
 
-/* A place for one more to run at, or NULL.  With the lock held. */
+/* Takes a place for one more thread, or NULL.  With the lock held. */
 static struct braid_running *free_place(struct braid_later *q)
 {
 	for (unsigned i = 0; i < BRAID_JOBS_MAX; i++) {
@@ -156,7 +156,7 @@ bool braid_later_busy(const struct braid_dev *dev, enum braid_turn turn)
 
 /* --- NICs that hang ------------------------------------------------------------------------ */
 
-/* The one that has run for longest, of commands or of all; since_ns 0: none does. */
+/* The job that has run longest, of all or of commands to the NIC; since_ns 0: none runs. */
 static struct braid_running oldest(struct braid_later *q, bool commands)
 {
 	struct braid_running ret = { 0 };
@@ -199,7 +199,7 @@ static void tell(const struct braid_dev *dev, struct braid_later *q, const struc
 		   (unsigned long long)(atomic_load(&q->begun) - atomic_load(&q->done)));
 }
 
-/* Those that wait behind slow ones begin. */
+/* Starts threads for the jobs that wait behind slow ones. */
 static void start_more(struct braid_later *q, unsigned max)
 {
 	struct braid_running *at;

@@ -2,18 +2,18 @@
 /*
  * later.h - commands to a NIC, each of which may take its driver or firmware a minute.
  *
- * Whoever needs one hands it over and goes on.  Each device has four queues, whose jobs are begun
- * in order, on a thread that exists while there are any:
+ * A caller hands a command over as a job and does not wait for it.  Each device has four queues.  A
+ * thread starts a queue's jobs in order, and exists only while the queue has jobs:
  *
  *	STOP	the NIC lets go of memory: a queue pair goes to its error state
- *	SEE	whether it has done so by itself, without a command
- *	MAKE	what a lane needs: queue pairs, memory of our own; one job at a time
- *	END	what is not needed any more is destroyed
+ *	SEE	find out, without a command, whether the NIC has let go of memory
+ *	MAKE	make what a lane needs: queue pairs, memory of our own; one job at a time
+ *	END	destroy what is not needed any more
  *
- * Where one takes long, those behind it get threads of their own, but for MAKE's.
+ * If a job takes long, the jobs behind it get threads of their own, except in MAKE.
  *
- * So memory is given back although the NIC is slow to destroy, and lanes come up meanwhile.  A NIC
- * that hangs keeps its own jobs waiting, and nobody else's.
+ * So memory is given back and lanes come up although the NIC is slow to destroy.  A NIC that hangs
+ * delays its own jobs only.
  */
 #ifndef BRAID_CORE_LATER_H
 #define BRAID_CORE_LATER_H
@@ -34,7 +34,7 @@ struct braid_job {
 	struct braid_job *next;
 	uint64_t seq;
 	const char *what;		/* for people: "to stop a queue pair"; NULL: no command */
-	void (*run)(struct braid_job *job);	/* may free it; takes no lock of a link's */
+	void (*run)(struct braid_job *job);	/* may free the job; must not lock a link */
 };
 
 enum { BRAID_JOBS_MAX = 16 };		/* that run at a time */
@@ -42,36 +42,36 @@ enum { BRAID_JOBS_MAX = 16 };		/* that run at a time */
 /* One queue.  Zeroed it is empty. */
 struct braid_later {
 	struct braid_lock lock;
-	struct braid_job *first, *last;	/* that wait */
+	struct braid_job *first, *last;	/* jobs that wait */
 	struct braid_running {		/* seq 0: none */
 		uint64_t seq, since_ns;
 		const char *what;
 	} at[BRAID_JOBS_MAX];
 	unsigned running;
 	_Atomic uint64_t begun;		/* jobs that were handed over, ever */
-	_Atomic uint64_t done;		/* and so many of the first of them are over */
-	bool told;			/* that one hangs: the service thread's */
+	_Atomic uint64_t done;		/* the first so many of these are over */
+	bool told;			/* a WARN about a hang was written; the service thread's */
 };
 
-/* Hand it over.  Where no thread can be had it is run here and now. */
+/* Hands a job over.  If no thread can be started, the caller's thread runs it at once. */
 void braid_later(struct braid_dev *dev, enum braid_turn turn, struct braid_job *job);
 
-/* Some job of it has not been done. */
+/* Is some job of this queue not over? */
 bool braid_later_busy(const struct braid_dev *dev, enum braid_turn turn);
-/* One has run for so long that nothing is to be expected of the NIC soon. */
+/* Has a command run for so long that the NIC will hardly answer others soon? */
 bool braid_later_hangs(struct braid_dev *dev, enum braid_turn turn, uint64_t now);
 /*
- * The service thread's: tells of a NIC that hangs, and has other jobs begin beside slow ones.
- * Milliseconds until it is to be called again; -1: no job is left.
+ * Called by the service thread: warns of a NIC that hangs, and starts jobs that wait behind slow
+ * ones.  Returns the milliseconds until the next call is due; -1: no job is left.
  */
 int braid_later_look(struct braid_dev *dev, uint64_t now);
 
-/* What is to be said of a NIC that hangs, for people: "" or ", its NIC ...". */
+/* A description of a hanging NIC, for people: ", its NIC ...", or "" if it does not hang. */
 void braid_later_text(struct braid_dev *dev, char *ret, size_t len);
 
 /*
- * What a NIC has been asked to let go of, in order; the jobs that see to it say when it has.  All
- * but `begin` may be called again.
+ * Requests to a NIC to let go of memory, in order.  The jobs of STOP and SEE report each of them as
+ * over; braid_stop_end() may be called more than once for one.
  */
 struct braid_stop {
 	struct braid_stop *next;
@@ -82,21 +82,21 @@ struct braid_stopping {			/* zeroed: nothing */
 	struct braid_lock lock;
 	struct braid_stop *first, *last;
 	_Atomic uint64_t begun;		/* ever */
-	_Atomic uint64_t done;		/* so many of the first of them are over */
+	_Atomic uint64_t done;		/* the first so many of these are over */
 };
 void braid_stop_begin(struct braid_dev *dev, struct braid_stop *stop);
 void braid_stop_end(struct braid_dev *dev, struct braid_stop *stop);
 
 /*
- * What NICs of a device, or of its members, have been asked to stop so far; and have they?  Until
- * then they may read and write the memory that was theirs.
+ * _mark() notes the stops that a device's NICs, or its members', were asked for so far; _past():
+ * are these over?  Until then the NICs may still read and write that memory.
  */
 struct braid_stops {
 	uint64_t of[BRAID_PATHS_MAX];
 };
 void braid_stops_mark(const struct braid_dev *dev, struct braid_stops *ret);
 bool braid_stops_past(const struct braid_dev *dev, const struct braid_stops *s);
-/* For a caller of NCCL's who takes memory back, with no lock: 0, or -ETIMEDOUT and a WARN. */
+/* For NCCL's calls that take memory back; without a lock held: 0, or -ETIMEDOUT and a WARN. */
 int braid_stops_wait(const struct braid_dev *dev);
 
 #endif

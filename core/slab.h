@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * slab.h - entries of one size, such as a comm's requests, as many as were in use at once.
+ * slab.h - entries of one size, such as a comm's requests; it grows as more are in use at once.
  *
  * A comm may have 256 requests open and seldom has more than 32, so room for all of them would be
  * most of its memory and of the time that making it takes.  Entries come in blocks from the pool
@@ -14,7 +14,7 @@
 #include <stddef.h>
 
 struct braid_slab {			/* all zero: empty */
-	void *free;			/* entries; the last word of each points to the next one */
+	void *free;			/* unused; the last word of each points to the next */
 	void *blocks;
 };
 

@@ -36,7 +36,7 @@ enum {
 	PID_MAX = 1 << 22,		/* the kernel's limit */
 };
 
-/* -1, and one line: there will be nothing to connect to. */
+/* Returns -1 after one INFO line: nobody will be able to ask this process. */
 static int no_socket(const char *what, const char *path)
 {
 	braid_info("braid stat can't look at this process: %s %s: %s", what, path, strerror(errno));
@@ -55,7 +55,7 @@ static void directory(char *ret, size_t len)
 		snprintf(ret, len, "/tmp/braid-%u", (unsigned)geteuid());
 }
 
-/* A directory of ours that nobody else may enter, and not a link to one: its descriptor, or -1. */
+/* A descriptor of `dir` if it is this user's own, private, and no symbolic link; else -1. */
 static int private_dir(const char *dir)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -84,7 +84,7 @@ static void name_of(char *ret, size_t len, unsigned pid, unsigned copy)
 	snprintf(ret, len, copy ? "%u.%u" : "%u", pid, copy);
 }
 
-/* The PID whose socket would be called this, or 0: PID or PID.n, as name_of() writes them. */
+/* The PID in a socket's name, PID or PID.n as name_of() writes it; 0: it is no such name. */
 static unsigned pid_in(const char *name)
 {
 	char again[32], *end;
@@ -98,7 +98,7 @@ static unsigned pid_in(const char *name)
 	return strcmp(again, name) ? 0 : (unsigned)pid;
 }
 
-/* A socket of this user's and with the mode of ours.  What else lies there is the user's. */
+/* Is it a socket of this user's with the mode that Braid gives?  Other files are the user's. */
 static bool is_socket(int dirfd, const char *name)
 {
 	struct stat sb;
@@ -107,7 +107,7 @@ static bool is_socket(int dirfd, const char *name)
 	       sb.st_uid == geteuid() && !(sb.st_mode & 07177);
 }
 
-/* Nobody listens there: its process was killed, or exited without closing it. */
+/* Does nobody listen there?  Then its process was killed, or exited without closing it. */
 static bool refuses(const struct sockaddr_un *sa)
 {
 	int fd = braid_os->socket(AF_UNIX, 0);
@@ -122,7 +122,8 @@ static bool refuses(const struct sockaddr_un *sa)
 }
 
 /*
- * Another process than us.  A zombie has ended: in a container whose init reaps nothing it stays.
+ * Is it another process, which still runs?  A zombie does not, and in a container whose init reaps
+ * no children it stays for ever.
  */
 static bool is_alive(unsigned pid)
 {
@@ -169,7 +170,7 @@ static void sweep(int dirfd, const char *dir)
 		close(fd);
 }
 
-/* Never over another file, as far as the file system can promise it. */
+/* Renames, and replaces no other file as far as the file system can promise that. */
 static int move(int dirfd, const char *from, const char *to)
 {
 	struct stat sb;
@@ -185,7 +186,7 @@ static int move(int dirfd, const char *from, const char *to)
 	return renameat(dirfd, from, dirfd, to);
 }
 
-/* To the first of our names that is free: 0 and *ret, or -1. */
+/* Renames the socket to the first free name of this process: 0 and *ret, or -1. */
 static int take_name(int dirfd, const char *dir, const char *hidden, struct sockaddr_un *ret)
 {
 	char name[32];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * statdir.h - the socket's place: a private directory, where it is named after this process.
+ * statdir.h - the private directory in which the statistics socket lies, named by the PID.
  *
- * The directory may hold a user's own files (BRAID_STAT_DIR names any): only what is certainly a
- * socket that a process of ours left behind is ever removed there.
+ * BRAID_STAT_DIR may name a directory that holds a user's own files: Braid removes nothing there
+ * but sockets that a Braid process certainly left behind.
  */
 #ifndef BRAID_CORE_STATDIR_H
 #define BRAID_CORE_STATDIR_H

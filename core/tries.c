@@ -12,8 +12,8 @@ enum {
 	ROUND_MS = 20,			/* between rounds */
 	CONNECT_MIN_MS = 100, CONNECT_MAX_MS = 1000,	/* for a connection, in the first round */
 	ANSWER_MIN_MS = 1000,
-	ROUNDS_MAX = 3,			/* that double it */
-	FINAL_MS = 5000,		/* for the others, once one way has said its last word */
+	ROUNDS_MAX = 3,			/* so many rounds double it */
+	FINAL_MS = 5000,		/* for the other ways, once one has failed for good */
 };
 
 static uint64_t between(uint64_t least, uint64_t v, uint64_t most)

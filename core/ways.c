@@ -71,7 +71,7 @@ unsigned braid_dev_addrs(const struct braid_dev *dev, struct braid_at ret[BRAID_
 	unsigned n = braid_ways_nets(dev, nets);
 	struct addrs a = { .at = ret };
 
-	addrs_add(&a, nets[0], n > 1 ? 2 : 3);	/* two of others are in the place of an IPv6 one */
+	addrs_add(&a, nets[0], n > 1 ? 2 : 3);	/* leave room for other interfaces' */
 	for (unsigned i = 1; i < n; i++)
 		addrs_add(&a, nets[i], 3);
 	if (!a.n6 && n == 1) {
@@ -149,7 +149,7 @@ bool braid_ways_next(struct braid_ways *w, unsigned i)
 {
 	if (w->failed <= w->n)
 		w->failed++;
-	/* The same at once, but as routes decide. */
+	/* The same way comes again at once, this time not bound to its interface. */
 	if (w->way[i].loose)
 		w->failed--;
 	else if (i == w->now)

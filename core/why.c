@@ -62,16 +62,16 @@ void braid_why_giving_up(const struct braid_comm *c, const char *how)
 
 enum braid_dial_stage braid_dial_stage(const struct braid_conn *c, int err)
 {
-	if (!c)				/* here an answer is there before connect() returns */
+	if (!c)				/* a connect() on this host may be answered at once */
 		return err == -ECONNREFUSED ? BRAID_DIAL_TCP : BRAID_DIAL_HERE;
 	return c->state == BRAID_CONN_CONNECT ? BRAID_DIAL_TCP : BRAID_DIAL_PEER;
 }
 
 struct ended {				/* what is known of the last dial */
-	const struct braid_conn *c;	/* NULL: there was none */
+	const struct braid_conn *c;	/* NULL: there was no connection */
 	const struct braid_dev *from;
 	union braid_netdev_addr to;
-	char addr[64];			/* of it, for people */
+	char addr[64];			/* `to`, for people */
 	int err;
 };
 
@@ -99,7 +99,7 @@ static bool is_own(const union braid_netdev_addr *a, char name[IF_NAMESIZE])
 	return own;
 }
 
-/* What chose the interface, as a user would write it. */
+/* The setting that chose the interface, as a user would write it. */
 static void chooser(char *ret, size_t len)
 {
 	char name[BRAID_PARAM_VARIABLE];
@@ -259,12 +259,12 @@ static void say_turned_away(const struct ended *e, char *ret, size_t len)
 	snprintf(ret, len, "%s answered, but %s [peer-refused]", e->addr, why);
 }
 
-/* By stage and errno; -err 0 is any other of that stage. */
+/* Causes by stage and errno; the row with err 0 stands for all other errors of its stage. */
 static const struct row {
 	enum braid_dial_stage stage;
 	int err;
-	int ret;			/* for NCCL; 0: as it is */
-	bool waited;			/* it was tried again until BRAID_CONNECT_TIMEOUT */
+	int ret;			/* the error for NCCL; 0: the dial's own */
+	bool waited;			/* the dial was repeated until BRAID_CONNECT_TIMEOUT */
 	void (*say)(const struct ended *e, char *ret, size_t len);
 } rows[] = {
 	{ BRAID_DIAL_HERE, EAFNOSUPPORT,    -EPROTONOSUPPORT, false, say_family },
@@ -331,7 +331,7 @@ void braid_why_dial(struct braid_link *link, const struct braid_conn *c,
 
 /* --- a peer that is silent ----------------------------------------------------------------- */
 
-/* The state of that thread, if it is our namesake: the peer's, then, which would answer us. */
+/* The state of a thread if it is a Braid service thread, which would answer us; else NUL. */
 static char state_of(uint32_t pid, const char *tid)
 {
 	char path[64], text[512], *p;

@@ -2,9 +2,9 @@
 /*
  * why.h - why a connection ended, or did not come about, in words.
  *
- * A peer that aborts closes every comm of a link, and NCCL may never ask about any of them: what
- * a peer ends is INFO when it happens, and a WARN when isend, irecv or test hands the error to
- * NCCL.  Each is written once a link, for all its comms that end at about the same time.
+ * A peer that aborts closes every comm of a link, and NCCL may never ask about them.  So the end of
+ * a comm by the peer is an INFO line when it happens, and a WARN when isend, irecv or test gives
+ * the error to NCCL.  Each line is written once a link for all comms that end at about that time.
  */
 #ifndef BRAID_CORE_WHY_H
 #define BRAID_CORE_WHY_H
@@ -16,13 +16,13 @@ struct braid_conn;
 /* How far a dial came: the same errno means something else at each stage. */
 enum braid_dial_stage {
 	BRAID_DIAL_HERE,		/* no packet left: socket, bind or connect failed */
-	BRAID_DIAL_TCP,			/* somebody, or nobody, answered the SYN */
-	BRAID_DIAL_PEER,		/* TCP is there; the handshake failed */
+	BRAID_DIAL_TCP,			/* the SYN left; TCP did not connect */
+	BRAID_DIAL_PEER,		/* TCP connected; the handshake failed */
 };
 /* c NULL: there was no connection. */
 enum braid_dial_stage braid_dial_stage(const struct braid_conn *c, int err);
 
-/* A new link can't be dialled, and is not tried again: it fails, and the WARN has the cause. */
+/* Dialling a new link has failed for good: the link fails, and a WARN names the cause. */
 void braid_why_dial(struct braid_link *link, const struct braid_conn *c,
 		    enum braid_dial_stage stage, int err);
 
@@ -30,13 +30,13 @@ void braid_why_dial(struct braid_link *link, const struct braid_conn *c,
 void braid_why_ended(const struct braid_comm *c);
 /* The error is handed to NCCL. */
 void braid_why_reported(const struct braid_comm *c);
-/* This end gives up a comm whose requests are not finished; how it does is in `how`. */
+/* This end gives up a comm whose requests are not finished; `how`: by which call. */
 void braid_why_giving_up(const struct braid_comm *c, const char *how);
 
-/* A peer is silent whose kernel answers: what its process does, as far as that is known here. */
+/* For a silent peer whose kernel answers: what its process does, as far as this host knows. */
 enum { BRAID_WHY_STOPPED = 320 };
 const char *braid_why_stopped(const struct braid_link *link, char ret[BRAID_WHY_STOPPED]);
-/* The same, of a thread in that state of proc(5) in that process; 0: not known. */
+/* The same for a thread of process `pid` in that state of proc(5); state 0: not known. */
 const char *braid_why_state(char state, uint32_t pid, char ret[BRAID_WHY_STOPPED]);
 
 /* Segments of `size` bytes do not arrive at the peer, and small ones do. */

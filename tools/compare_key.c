@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * compare_key.c - the key of a job's ranks, by which rank 0 and they know each other.
+ * compare_key.c - the key by which rank 0 and the other ranks of a job know each other.
  *
- * BRAID_PERF_KEY where it is set.  Else a secret that the launcher gives to all ranks; else, on one
- * host, a file of rank 0's that this user alone can read.  Between hosts whose launcher gives no
- * secret only the job's name is left, which others may guess: that is said.
+ * The key is BRAID_PERF_KEY if that is set; else a secret that the launcher gives to all ranks;
+ * else, on one host, the content of a file which rank 0 makes and only this user can read.  Between
+ * hosts without such a secret the key is made of the job's name, which others may guess: a note
+ * says so.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +22,7 @@ enum { SECRET_LEAST = 16 };
 /* Of Open MPI: 128 random bits for each job, in its ranks' environment alone. */
 static const char openmpi_secret[] = "OMPI_MCA_orte_precondition_transports";
 
-/* The directory for sockets and the like that is this user's alone, made if need be; or -1. */
+/* A descriptor of this user's private directory for sockets, made if need be; or -1. */
 static int private_dir(void)
 {
 	const char *run = getenv("XDG_RUNTIME_DIR");
@@ -74,7 +75,7 @@ static int file_make(const char *meet, struct perf_key *ret)
 	return made ? 0 : -1;
 }
 
-/* False: rank 0 has not made it yet. */
+/* False: rank 0 has not made the file yet, or it can't be read. */
 static bool file_read(const char *meet, struct perf_key *ret)
 {
 	char name[32], text[PERF_KEY_TEXT] = "";

@@ -2,9 +2,9 @@
 /*
  * perf_gate.c - a listener's door: see perf_key.h.
  *
- * Strangers are kept in a small table, never in a process of their own, and for a few seconds at
- * most.  Where it is full the oldest of the address with the most of them goes, so an address that
- * fills it shuts out nobody but itself.
+ * Connections that have proved nothing are kept in a small table, for a few seconds at most, and
+ * get no process of their own.  If the table is full, the oldest connection of the address that has
+ * most of them is closed.  So an address that fills the table shuts out only itself.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ enum { HALVES = 64, OF_ONE_SOURCE = 32, CLAIM_MS = 3000 };
 struct half {				/* a connection that has proved nothing yet */
 	int fd;				/* -1: free */
 	uint64_t until_ns;
-	uint8_t source[8];		/* its address; of IPv6 the network */
+	uint8_t source[8];		/* the IPv4 address, or the IPv6 network (/64) */
 	uint8_t nonce[GATE_NONCE];
 	struct gate_claim claim;
 	size_t have;
@@ -162,7 +162,7 @@ static void take_in(struct perf_gate *g)
 		half_close(h);
 }
 
-/* It has said all that it has to: its socket if that is a proof, else -1. */
+/* The claim is complete: its socket if it proves the key, else -1. */
 static int judged(struct perf_gate *g, struct half *h, bool busy)
 {
 	struct gate_grant grant = { .status = { busy ? GATE_BUSY : GATE_SERVES } };

@@ -59,7 +59,7 @@ static int take_text(const char *prog, const char *from, const char *text, struc
 	return 0;
 }
 
-/* By single bytes: what comes behind the line is for others, where it is a pipe. */
+/* Reads single bytes: in a pipe, the data after this line is for another reader. */
 static int read_line(FILE *f, char *text, size_t n)
 {
 	size_t have = 0;

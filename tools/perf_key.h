@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_key.h - who may use a listener: whoever has its key, and proves that before anything else.
+ * perf_key.h - only a client that proves a listener's key may use the listener.
  *
  * The listener speaks first.  With K the key, and both nonces fresh:
  *
@@ -32,9 +32,9 @@ struct perf_key {
  * taken out of the environment.  0, also where there is none; or 2 after a line that says why.
  */
 int perf_key_read(const char *prog, const char *file, struct perf_key *ret);
-/* The same of --connect, where there has to be one; `at`: where the listener is. */
+/* The same for --connect, which needs a key; `at`: the listener's address. */
 int perf_key_need(const char *prog, const char *file, const char *at, struct perf_key *ret);
-/* Of --listen: `text` of a new one where none was given, else NULL. */
+/* For --listen: makes a key if none was given, and returns its `text`; else NULL. */
 const char *perf_key_made(struct perf_key *key, char text[PERF_KEY_TEXT]);
 /* A new one, and its text to be handed on. */
 void perf_key_new(struct perf_key *ret, char text[PERF_KEY_TEXT]);
@@ -52,12 +52,12 @@ bool perf_mac_equal(const uint8_t *a, const uint8_t *b);
 int perf_prove(int fd, const struct perf_key *key, int timeout_ms);
 const char *perf_prove_why(int err);
 
-/* -- the listener's part: any number of strangers are kept waiting by nobody ---------------- */
+/* -- the listener's part: strangers, however many, delay nobody ------------------------------ */
 
 struct perf_gate;
 struct perf_gate *perf_gate_new(int listen_fd, const struct perf_key *key);
-/* The socket of the next that has proved itself, within timeout_ms, or -1; busy: turn it away. */
+/* The socket of a client that proves the key within timeout_ms, or -1; busy: refuse it. */
 int perf_gate_next(struct perf_gate *g, bool busy, int timeout_ms);
-void perf_gate_free(struct perf_gate *g);	/* also in a child: what it holds is closed */
+void perf_gate_free(struct perf_gate *g);	/* closes its sockets; also in a child */
 
 #endif

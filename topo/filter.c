@@ -18,7 +18,7 @@ enum { ALT_IFNAME = 53 };		/* IFLA_ALT_IFNAME, which older headers lack */
 
 static const char around[] = " \t\r\n\"'";
 
-/* A piece of text without blanks and quotes at its ends; true: there were some. */
+/* Removes blanks and quotes from both ends of a piece of text; true: there were some. */
 static bool strip(const char **text, size_t *len)
 {
 	size_t before = *len;
@@ -36,7 +36,7 @@ struct marks {
 	bool exclude, exact, odd;
 };
 
-/* The marks before a name, which goes on behind them. */
+/* Takes the marks that stand before a name. */
 static struct marks marks_take(const char **text, size_t *len)
 {
 	struct marks m = { false, false, strip(text, len) };
@@ -52,7 +52,7 @@ static struct marks marks_take(const char **text, size_t *len)
 	return m;
 }
 
-/* What is between two colons: -1 if nothing is, or `bad` if it is no number of 0 to most. */
+/* Takes a number up to the next colon: -1: it is empty; `bad`: not a number of 0 to most. */
 static int number_take(const char **text, size_t *len, int most, int bad)
 {
 	const char *at = *text, *colon = *len ? memchr(at, ':', *len) : NULL;
@@ -176,7 +176,7 @@ void braid_netdev_filter_format(const struct braid_netdev_filter *f, char *ret, 
 	}
 }
 
-/* The interface of an alternative name that is longer than other names may be; 0: none. */
+/* The interface with an alternative name too long for if_nametoindex(); 0: there is none. */
 static unsigned long_name_to_index(const char *name)
 {
 	struct {

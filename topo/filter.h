@@ -3,9 +3,9 @@
  * filter.h - lists of interfaces (NCCL_SOCKET_IFNAME) and of RDMA ports (NCCL_IB_HCA).
  *
  * Both are a comma list of name prefixes; a leading ^ excludes them, a leading = matches whole
- * names.  NCCL takes whatever else stands there as part of a name, which then matches nothing.
- * Read here as it was meant, where only one meaning is possible: blanks and quotes around a name,
- * and marks that are repeated before later names ("^=a,^=b").  Marks that differ are refused.
+ * names.  NCCL takes all other characters as part of a name, which then matches nothing.  Braid
+ * ignores blanks and quotes around a name, and marks that are repeated before later names
+ * ("^=a,^=b"), since these have one meaning only.  It refuses a list whose marks differ.
  */
 #ifndef BRAID_TOPO_FILTER_H
 #define BRAID_TOPO_FILTER_H
@@ -19,8 +19,8 @@ enum { BRAID_FILTER_NAME = 128, BRAID_FILTER_NAMES = 32, BRAID_FILTER_TEXT = 512
 struct braid_filter_item {
 	char name[BRAID_FILTER_NAME];
 	bool exact;
-	int port;			/* -1: any; 0: nonsense, there is none of that number */
-	int16_t rail, plane;		/* -1: not told */
+	int port;			/* -1: any; 0: not a number, which matches no port */
+	int16_t rail, plane;		/* -1: not given */
 };
 
 struct braid_netdev_filter {
@@ -35,15 +35,15 @@ int braid_netdev_filter_parse(const char *text, struct braid_netdev_filter *ret,
 			      size_t len);
 /* As NCCL would have it written. */
 void braid_netdev_filter_format(const struct braid_netdev_filter *f, char *ret, size_t len);
-/* One element of it alone, as the user wrote it but for marks, blanks and quotes. */
+/* A single element, as the user wrote it but without marks, blanks and quotes. */
 void braid_filter_item_format(const struct braid_filter_item *item, char *ret, size_t len);
 
 /* Put the interface's name in place of an alternative one (ip link property add ... altname). */
 void braid_netdev_filter_resolve(struct braid_netdev_filter *f);
 
-/* Does the name start so, or is it that?  port -1: ports do not count, as for interfaces. */
+/* Does the name match, by its beginning or whole?  port -1: ports don't count. */
 bool braid_filter_item_match(const struct braid_filter_item *item, const char *name, int port);
-/* How many elements were not hit; ret lists them in quotes, as far as there is room. */
+/* How many elements matched nothing (!hit[i]); ret lists them, as far as there is room. */
 unsigned braid_filter_missed(const struct braid_netdev_filter *f, const bool *hit, char *ret,
 			     size_t len);
 bool braid_netdev_filter_match(const struct braid_netdev_filter *f, const char *name);

@@ -165,7 +165,7 @@ static bool has(const char *sysroot, const char *name, const char *file)
 	return access(path, F_OK) == 0;
 }
 
-/* DEVTYPE, which the kernel gives to some; or "". */
+/* The DEVTYPE that the kernel gives to some interfaces; or "". */
 static void sys_kind(const char *sysroot, const char *name, char ret[KIND])
 {
 	char path[PATH_MAX], text[256];
@@ -181,7 +181,7 @@ static void sys_kind(const char *sysroot, const char *name, char ret[KIND])
 		snprintf(ret, KIND, "tun");
 }
 
-/* Itself, or one that it stands on. */
+/* Is this interface hardware, or one that it stands on? */
 static bool is_hardware(const char *sysroot, const char *name, unsigned depth)
 {
 	static const char prefix[] = "lower_";
@@ -221,7 +221,7 @@ static bool is_tunnel(const char *kind)
 	return false;
 }
 
-/* Where /sys is another namespace's: these stand on something, most likely on hardware. */
+/* If /sys is another namespace's: these kinds stand on something, most likely on hardware. */
 static bool stands_on(const char *kind)
 {
 	return !strcmp(kind, "bond") || !strcmp(kind, "team") || !strcmp(kind, "vlan");

@@ -3,7 +3,7 @@
  * links.h - where an interface leads: to hardware, out of this network namespace, or nowhere.
  *
  * /sys says what a device stands on; rtnetlink says of what kind it is, and whether its other end
- * is in another namespace.  In a tree that stands for / there is only the former.
+ * is in another namespace.  A test's tree in place of / has /sys only.
  */
 #ifndef BRAID_TOPO_LINKS_H
 #define BRAID_TOPO_LINKS_H
@@ -13,14 +13,14 @@
 
 #include "topo/netdev.h"
 
-struct braid_links;			/* what rtnetlink says of all interfaces */
+struct braid_links;			/* rtnetlink's answer for all interfaces */
 
-/* NULL: it can't be asked. */
+/* NULL: rtnetlink can't be asked. */
 struct braid_links *braid_links_load(void);
 void braid_links_free(struct braid_links *l);
 
 enum braid_lead {
-	BRAID_LEADS_TO_HARDWARE,	/* it is hardware's, or stands on such */
+	BRAID_LEADS_TO_HARDWARE,	/* it is hardware, or stands on hardware */
 	BRAID_LEADS_OUT,		/* veth, macvlan...: its other end is elsewhere */
 	BRAID_LEADS_NOWHERE,		/* a bridge of containers, a tunnel, a dummy... */
 	BRAID_LEADS_UNKNOWN,		/* neither /sys nor rtnetlink says anything */
@@ -32,7 +32,7 @@ struct braid_lead_info {
 	bool tunnel;			/* it wraps packets that leave by another interface */
 };
 
-/* links may be NULL; `sysfs`: what /sys says of that name is about this interface. */
+/* links may be NULL; `sysfs`: /sys belongs to this network namespace. */
 void braid_link_leads(const struct braid_links *links, const char *sysroot, const char *name,
 		      unsigned ifindex, bool sysfs, struct braid_lead_info *ret);
 

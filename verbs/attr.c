@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* attr.c - what a port says of itself, at init and before each lane. */
+/* attr.c - a port's attributes (LID, MTU, speed), read at init and before each lane. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -8,8 +8,8 @@
 #include "verbs/port.h"
 
 /*
- * Where newer headers have active_speed_ex, behind the end of older ones' struct: speeds above 100
- * Gbit/s a lane (XDR) do not fit into active_speed.
+ * The offset of active_speed_ex in newer headers; in older ones the struct ends before it.  Speeds
+ * above 100 Gbit/s a lane (XDR) do not fit into active_speed.
  */
 enum { SPEED_EX_AT = 52 };
 
@@ -24,7 +24,7 @@ static int lanes_of(uint8_t width)
 	       width == 16 ? 2 : 1;
 }
 
-/* IBTA PortInfo LinkSpeedActive, in Mbit/s of a lane. */
+/* Mbit/s of one lane, by the code in IBTA's PortInfo.LinkSpeedActive. */
 static int lane_mbps(unsigned speed)
 {
 	static const struct {
@@ -42,7 +42,7 @@ static int lane_mbps(unsigned speed)
 	return 0;
 }
 
-/* ibv_query_port() fills the struct of its first version only; the context's table has more. */
+/* ibv_query_port() fills only the first version's fields; the context's own call fills all. */
 static int query(const struct braid_port *p, union attr *ret)
 {
 	struct verbs_context *v = verbs_get_ctx_op(p->ctx, query_port);
@@ -59,7 +59,7 @@ static void take(struct braid_port *p, const struct ibv_port_attr *attr)
 	atomic_store(&p->grh, attr->flags & IBV_QPF_GRH_REQUIRED);
 }
 
-/* What it can carry: of a bond of two ports, both together, where the driver knows that. */
+/* The port's rate; for a bond the sum of both ports, if the driver reports that. */
 static int speed_mbps(const struct braid_port *p, const union attr *a)
 {
 	uint64_t hundreds = 0;

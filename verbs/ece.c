@@ -3,8 +3,9 @@
  * ece.c - enhanced connection establishment: options that both ends' drivers know of (such as
  * selective repeat) and agree on before the queue pairs are connected.
  *
- * The dialler offers what its driver has; the accepter asks its own for that, and answers with what
- * that has taken; the dialler asks for the answer.  An end that knows none of it says nothing.
+ * The dialler offers its driver's options.  The accepter sets these on its own queue pair and
+ * answers with those that its driver took; the dialler then sets these.  An end without ECE sends
+ * no options.
  */
 #include "core/param.h"
 #include "verbs/wire.h"
@@ -28,6 +29,6 @@ void braid_ece_take(struct braid_wire *w, const struct braid_wire_blob *peer)
 {
 	struct ibv_ece e = { .vendor_id = peer->ece_vendor, .options = peer->ece_options };
 
-	/* One of another vendor's is refused, and nothing is lost. */
+	/* Options of another vendor are refused, and the queue pair works without them. */
 	w->ece = is_wanted() && peer->ece_vendor && !braid_ibv.set_ece(w->qp, &e);
 }

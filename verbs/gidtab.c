@@ -2,9 +2,10 @@
 /*
  * gidtab.c - the GID table of a port, and which of its entries are this network namespace's.
  *
- * An RDMA device may serve several network namespaces, and its table has the addresses of all.  The
- * index of an interface means something only in the interface's own namespace: elsewhere it may be
- * that of an unrelated one.  So an entry is ours only if its address is one of that interface here.
+ * An RDMA device may serve several network namespaces; its table has the addresses of all.  The
+ * index of an interface has a meaning only in the interface's own namespace; elsewhere the same
+ * index may belong to another interface.  So an entry is ours only if the interface that has this
+ * index here has the entry's address.
  */
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -15,7 +16,7 @@
 
 #include "verbs/port.h"
 
-/* What the kernel has in a file for that entry: false if there is none. */
+/* Reads the entry's file in /sys; false: there is none, or it is empty. */
 static bool read_sysfs(const struct braid_port *p, const char *what, unsigned i, char *ret,
 		       size_t len)
 {
@@ -43,7 +44,7 @@ static bool type_from_sysfs(const struct braid_port *p, struct braid_gid *g)
 	return text[0];
 }
 
-/* The entry that each port of RoCE has is made of the MAC address (EUI-64). */
+/* Each RoCE port has a GID that is made of its MAC address (EUI-64): is it this one? */
 static bool is_of_mac(const uint8_t *raw, const struct sockaddr *sa)
 {
 	struct sockaddr_ll ll;
@@ -89,7 +90,7 @@ static bool read_entry(const struct braid_port *p, unsigned i, struct braid_gid 
 		memcpy(ret->raw, gid.raw, sizeof(ret->raw));
 		return true;
 	}
-	/* Entries of other namespaces, and holes, are errors. */
+	/* It fails for entries of other namespaces and for empty ones. */
 	if (braid_ibv.query_gid_ex(p->ctx, p->num, i, &e, 0, sizeof(e)))
 		return false;
 	memcpy(ret->raw, e.gid.raw, sizeof(ret->raw));

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * life.c - what a queue pair has, and how it ends.
+ * life.c - the memory of a queue pair, and how a queue pair ends.
  *
  *	made ---> its owner lets go of it ---> stopped: the error state ---> destroyed
  *
- * The owner is the handshake, then the lane.  Neither waits for the NIC: each step is a job of
- * core/later.h, and a wire is destroyed when its owner has let go and no job of its own is left.
+ * The owner is first the handshake, then the lane.  Neither waits for the NIC: each step is a job
+ * of core/later.h.  A wire is destroyed when its owner has let go of it and none of its jobs is
+ * left.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,10 +19,10 @@
 #include "verbs/wire.h"
 
 enum {
-	SPARE_MAX = 8,			/* lanes' memory that a port keeps */
+	SPARE_MAX = 8,			/* spare memory that a port keeps, for so many lanes */
 	PAGE = 4096,
-	COMMAND_MS = 20,		/* so much a healthy NIC may need for one */
-	SEE_MS = 10000,			/* as long as NICs send again what is not answered */
+	COMMAND_MS = 20,		/* a healthy NIC's command takes no longer */
+	SEE_MS = 10000,			/* NICs repeat unanswered packets no longer */
 	NAP_NS = 20000, NAP_MAX_NS = 1000000,
 };
 
@@ -172,7 +173,7 @@ void braid_hush_look(struct braid_port *p)
 
 /* --- rings --------------------------------------------------------------------------------- */
 
-/* In vain: what goes from there is copied. */
+/* If registering fails, what is sent from the ring is copied. */
 static void ring_run(struct braid_job *job)
 {
 	struct braid_ring *r = braid_container(job, struct braid_ring, job);
@@ -248,7 +249,7 @@ static void stop_run(struct braid_job *job)
 	braid_wire_put(w);
 }
 
-/* A request that can't be done, for its memory's key is none: it ends in that state as well. */
+/* Post a request with an invalid key: it can't succeed, and puts the queue pair into that state. */
 static bool post_bad(struct braid_wire *w)
 {
 	struct ibv_sge sge = {
@@ -272,7 +273,7 @@ static bool post_bad(struct braid_wire *w)
 	return !err;
 }
 
-/* The first request that is completed in error says so. */
+/* Has a request completed with an error?  Then the queue pair is in that state. */
 static bool is_stopped(struct braid_wire *w)
 {
 	struct ibv_wc wc;
@@ -306,8 +307,8 @@ static bool stops_within(struct braid_wire *w, unsigned ms, bool look)
 }
 
 /*
- * Only if the command takes long: the NIC's firmware may hang, and its data path work.  What went
- * before must be over, or given up by the NIC.  Not first, for libmlx5 prints such completions.
+ * The firmware may hang while the data path works.  A bad request ends after all requests before it
+ * have ended.  It is posted only if the command takes long, for libmlx5 prints such completions.
  */
 static void see_run(struct braid_job *job)
 {
@@ -329,7 +330,7 @@ void braid_wire_fence(struct braid_wire *w)
 	if (w->over)
 		return;
 	w->over = true;
-	/* Before it is up nobody knows of it; over iWARP it can't be stopped before, either. */
+	/* Before it is up no peer knows of it; iWARP can't stop it before it connects. */
 	if (!atomic_load(&w->made) ||
 	    (w->port->fabric == BRAID_FABRIC_IWARP && !atomic_load(&w->connected)) || !w->qp)
 		return;
@@ -340,7 +341,7 @@ void braid_wire_fence(struct braid_wire *w)
 	hand_over(w, BRAID_SEE, &w->see);
 }
 
-/* Receives that this lane of those that share them has been handed, and has not posted again. */
+/* The shared receives that this lane was handed and has not posted again. */
 static struct ibv_recv_wr *held(struct braid_wire *w)
 {
 	struct ibv_recv_wr *first = w->kept, *next;
@@ -399,7 +400,7 @@ void braid_wire_put(struct braid_wire *w)
 	if (atomic_fetch_sub(&w->users, 1) != 1)
 		return;
 	w->end = (struct braid_job){ .what = "to destroy a queue pair", .run = end_run };
-	/* What rdma_cm has to do with is one thread's. */
+	/* One thread only may use rdma_cm. */
 	braid_later(w->dev, w->port->cm ? BRAID_MAKE : BRAID_END, &w->end);
 }
 

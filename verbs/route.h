@@ -2,22 +2,22 @@
 /*
  * route.h - how a peer over InfiniBand is addressed.
  *
- * Within a subnet its LID does, with a GRH where a port demands one.  A packet for another subnet
- * goes to a router: its local LID is the FLID that the peer's GID has (one entry of the GID table
- * may have one), or what BRAID_IB_ROUTER_LID says.  Sources: IBTA vol. 1, 8.3 (GRH) and 19
- * (routers); the bits of a GID in which there is a FLID, NCCL's transport of InfiniBand.
+ * Within a subnet the peer's LID is enough, with a GRH if a port demands one.  A packet for another
+ * subnet goes to a router.  The router's local LID is the FLID in the peer's GID (one entry of the
+ * GID table may have one), or BRAID_IB_ROUTER_LID.  Sources: IBTA vol. 1, 8.3 (GRH) and 19
+ * (routers); NCCL's InfiniBand transport for the place of the FLID in a GID.
  */
 #ifndef BRAID_VERBS_ROUTE_H
 #define BRAID_VERBS_ROUTE_H
 
 #include "verbs/wire.h"
 
-/* Of ours, what the peer is told: the port's own GID and, if there is one, that with a FLID. */
+/* Our GIDs for the peer: the port's own and, if there is one, the GID with a FLID: how many. */
 unsigned braid_route_gids(const struct braid_port *p, struct braid_gid ret[2]);
 
 /*
- * Sets w->dlid, w->gid and w->peer_gid.  0, or a negative errno: the peer can't be reached, and if
- * `why` is not empty then, it says why.
+ * Sets w->dlid, w->gid and w->peer_gid.  0, or a negative errno if the peer can't be reached; `why`
+ * then has the reason, unless it is empty.
  */
 int braid_route_find(struct braid_wire *w, const struct braid_wire_blob *peer, char *why,
 		     size_t len);

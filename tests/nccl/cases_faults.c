@@ -37,7 +37,7 @@ static void again(struct rank *r, const struct bufs *b, unsigned id)
 	OK(trial_run(r, b, &t));
 }
 
-/* The last rank dies in the middle of it.  The others are told, by Braid's words. */
+/* The last rank dies in the middle.  NCCL reports that to the others, in Braid's words. */
 static int kill_rank(struct rank *r)
 {
 	struct trial t = big(2);
@@ -67,7 +67,7 @@ static int kill_rank(struct rank *r)
 	return 0;
 }
 
-/* All but the last are in a collective which that one does not come to, when all abort. */
+/* All ranks but the last wait in a collective that the last never joins; then all abort. */
 static int abort_all(struct rank *r)
 {
 	struct trial t = big(2);
@@ -90,7 +90,7 @@ static int abort_all(struct rank *r)
 	return 0;
 }
 
-/* Of two communicators over the same links. */
+/* Aborts one of two communicators that use the same links. */
 static int abort_one(struct rank *r)
 {
 	struct trial t = big(2), after = big(3);

@@ -26,7 +26,7 @@ static void reduce_on(struct rank *r, void *comm, const struct bufs *b, unsigned
 	r->comm = was;
 }
 
-/* An id is used once: rank 0 takes it back when all have seen it. */
+/* Each id is used once: rank 0 clears it when all ranks have read it. */
 static void new_comm(struct rank *r, void **ret)
 {
 	meet(r);
@@ -70,7 +70,7 @@ static int cycles(struct rank *r)
 	return 0;
 }
 
-/* Everybody is there, but one begins what the others have begun much later. */
+/* All ranks have a communicator, but one rank starts the collective much later than the others. */
 static int late(struct rank *r)
 {
 	const char *env = getenv("BRAID_TEST_NCCL_LATE_S");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_values.c - every byte of what collectives give is right. */
+/* cases_values.c - every byte of a collective's result is right. */
 #include "tests/nccl/job.h"
 
 #include <fcntl.h>
@@ -86,7 +86,7 @@ static bool finds_it(struct rank *r, const struct bufs *b, const struct trial *t
 	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 1;
 }
 
-/* The test of the tests. */
+/* Proves that a wrong result is found. */
 static int spoil(struct rank *r)
 {
 	struct bufs b;
@@ -107,7 +107,7 @@ static int spoil(struct rank *r)
 	return 0;
 }
 
-/* What comes next is the same on all ranks: it is made of the salt. */
+/* A salt makes the same random sequence of collectives on all ranks. */
 static struct trial random_trial(const struct rank *r, unsigned *salt)
 {
 	unsigned x = *salt = *salt * 1103515245 + 12345, y = *salt = *salt * 1103515245 + 12345;
@@ -138,7 +138,7 @@ static unsigned soak_round(struct rank *r, const struct bufs *b, unsigned salt)
 	return salt;
 }
 
-/* Rank 0 says when it is enough; who waits outside for the soak to begin finds a file. */
+/* Rank 0 ends the soak.  A file tells a script outside that the soak has begun. */
 static int soak(struct rank *r)
 {
 	const char *env = getenv("BRAID_TEST_NCCL_SOAK_S"), *begun = getenv("BRAID_TEST_NCCL_BEGUN");

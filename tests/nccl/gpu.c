@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gpu.c - the devices: the runtime's entry points, the driver's by name, and NVML's, which NCCL looks
- * up in a library that this program says it is itself (dlopen()).
+ * gpu.c - the devices: entry points of the runtime, of the driver (by name), and of NVML.  NCCL opens
+ * NVML's library by dlopen(), which gives it this program itself.
  */
 #include "tests/nccl/gpu.h"
 
@@ -110,7 +110,7 @@ static int get_by_pci_id(int *ret, const char *id)
 	return *ret < 0 ? GPU_INVALID : GPU_OK;
 }
 
-/* Where the fields are that NCCL reads; what is behind them differs between releases. */
+/* The offsets of the fields that NCCL reads; later fields differ between releases. */
 enum { PROP_MEMORY = 288, PROP_MAJOR = 360, PROP_MINOR = 364, PROP_CLEARED = 512 };
 
 static int get_properties(char *ret, int device)
@@ -385,7 +385,7 @@ int nvmlDeviceGetCudaComputeCapability(void *device, int *ret_major, int *ret_mi
 int nvmlDeviceGetP2PStatus(void *a, void *b, int index, int *ret)
 {
 	(void)a, (void)b, (void)index;
-	*ret = !number("BRAID_TEST_GPU_PEERS", 0);	/* 1: not by this chipset */
+	*ret = !number("BRAID_TEST_GPU_PEERS", 0);	/* 1: this chipset can't */
 	return NVML_OK;
 }
 
@@ -396,7 +396,7 @@ int nvmlDeviceGetNvLinkCapability(void *device, unsigned link, int capability_, 
 	return NVML_OK;
 }
 
-/* Asked since 2.30. */
+/* NCCL 2.30 and later ask for it. */
 int nvmlDeviceGetPciInfo_v3(void *device, void *ret)
 {
 	(void)device, (void)ret;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gpu_mem.c - memory.  All of it is the host's.  What an address is, a table says: what was allocated
- * or registered here, and everything else is pageable.  With BRAID_TEST_GPU_FAKECUDA=1 what is large
- * enough to be a network's buffer is memory of tests/fakecuda, to which the CPU comes by another
- * address (gpu_bytes()).
+ * gpu_mem.c - memory, all of it the host's.  A table has the ranges that were allocated or registered
+ * here; all other memory is pageable.  With BRAID_TEST_GPU_FAKECUDA=1, allocations large enough for a
+ * network's buffer are memory of tests/fakecuda, which the CPU reaches at another address
+ * (gpu_bytes()).
  */
 #include "tests/nccl/gpu.h"
 
@@ -19,7 +19,7 @@ enum { TYPE_NONE = 0, TYPE_HOST = 1, TYPE_DEVICE = 2 };
 enum { OWNED = 1, FAKE = 2, REGISTERED = 4 };
 
 struct range {
-	char *at, *bytes;		/* for NCCL, for us */
+	char *at, *bytes;		/* its address for NCCL, and for the CPU */
 	size_t size;
 	int type, flags;
 };
@@ -30,7 +30,7 @@ static size_t nranges, room;
 
 /* -- the table ------------------------------------------------------------------------------------ */
 
-/* The first that ends behind `at`. */
+/* The first range that ends after `at`. */
 static size_t place(const void *at)
 {
 	size_t lo = 0, hi = nranges;

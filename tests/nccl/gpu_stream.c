@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gpu_stream.c - streams and events.  A stream is a queue and, from the first task that may have to
- * wait on, a thread; what finds it idle, and can't wait, is done at once by the caller.
+ * gpu_stream.c - streams and events.  A stream is a queue; its thread starts with the first task that
+ * may have to wait.  If the stream is idle, the caller itself runs a task that never waits.
  */
 #include "tests/nccl/gpu.h"
 
@@ -116,7 +116,7 @@ int gpu_enqueue(struct gpu_stream *s, void (*fn)(void *arg), void *arg)
 	return code;
 }
 
-/* The same of what does not wait. */
+/* The same for a task that never waits. */
 static int do_or_enqueue(struct gpu_stream *s, void (*fn)(void *arg), void *arg)
 {
 	bool now;
@@ -245,7 +245,7 @@ static void copy_run(void *arg)
 	free(c);
 }
 
-/* What is read from pageable memory is read now; what is written there is there on return. */
+/* A copy from pageable memory reads it now; a copy to pageable memory is complete on return. */
 static int copy_async(void *to, const void *from, size_t size, int kind, struct gpu_stream *s)
 {
 	struct copy *c = calloc(1, sizeof(*c));
@@ -293,7 +293,7 @@ static int set(void *to, int value, size_t size)
 
 /* -- events ---------------------------------------------------------------------------------------- */
 
-struct mark {				/* that an event is done so often, or is waited for until then */
+struct mark {				/* a task: record an event for the n-th time, or wait for that */
 	struct gpu_event *event;
 	unsigned long n;
 };

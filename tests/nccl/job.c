@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * job.c - the program: starts the ranks of each case, waits for them, and says in TAP what came of it.
+ * job.c - the program: starts the ranks of each case, waits for them, and prints the results as TAP.
  *
  * usage: job [OPTION...] CASE...      job --list      job --can (77, and why, if it can't)
  *   --ranks N       instead of the case's own number
@@ -84,7 +84,7 @@ static const struct nccl_api *load_nccl(void)
 	return &api;
 }
 
-/* What is set already stays: a case, or who runs it, may want it otherwise. */
+/* Variables that are set already stay: the case or its caller may need another value. */
 static void set_environment(int process)
 {
 	static const char *const standard[][2] = {
@@ -223,7 +223,7 @@ static void kill_all(const struct board *b, int n)
 	}
 }
 
-/* How many ended with 0, with 77, and otherwise.  One that fails takes the others with it. */
+/* Counts ranks that ended with 0, with 77, and otherwise.  If one fails, the others are killed. */
 static void wait_all(const struct nccl_case *c, struct board *b, int n, unsigned seconds, int *ret_good,
 	int *ret_skipped, int *ret_bad)
 {

@@ -48,7 +48,7 @@ struct nccl_api {
 	int (*op_destroy)(int op, void *comm);
 };
 
-/* What all ranks see. */
+/* Memory that all ranks share. */
 struct board {
 	struct nccl_id ids[MARKS_MAX];
 	unsigned has_id[MARKS_MAX];
@@ -82,7 +82,7 @@ const char *last_error(struct rank *r);
 
 /* -- for bodies: job_rank.c ------------------------------------------------------------------------- */
 
-void rank_init(struct rank *r);			/* r->comm of all ranks, by id 0 */
+void rank_init(struct rank *r);			/* makes r->comm with all ranks, by id 0 */
 void rank_init_id(struct rank *r, void **ret, unsigned id, int rank, int nranks);
 /*
  * All ranks end.  No more lines of WARN are in the file than BRAID_TEST_NCCL_WARNS (0), one has
@@ -95,7 +95,7 @@ void meet(struct rank *r);			/* all ranks come here, or the case fails */
 int stream_done(struct rank *r, struct gpu_stream *s, void *comm, double seconds);
 double now_s(void);
 void sleep_ms(unsigned ms);
-/* Waits for what another rank sets. */
+/* Waits until another rank sets it. */
 void mark_set(struct rank *r, unsigned mark, unsigned value);
 void mark_wait_for(struct rank *r, unsigned mark, unsigned value);
 unsigned log_count(struct rank *r, const char *what);	/* lines of its file so far */

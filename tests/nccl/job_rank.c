@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* job_rank.c - what bodies of cases call: see job.h. */
+/* job_rank.c - functions for the bodies of cases: see job.h. */
 #include "tests/nccl/job.h"
 
 #include <dirent.h>

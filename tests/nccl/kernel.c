@@ -17,10 +17,10 @@ enum { ITEMS_MAX = 512, OPS_MAX = 16 };
 struct channel_run {
 	unsigned id, batch;			/* the batch that comes next */
 	bool more, p2p;
-	const char *items[ITEMS_MAX];		/* of the batch under way */
+	const char *items[ITEMS_MAX];		/* of the current batch */
 	unsigned nitems, item;
 	struct nccl_func func;
-	struct op ops[OPS_MAX];			/* under way; of a collective one */
+	struct op ops[OPS_MAX];			/* current; a collective has one */
 	unsigned nops;
 };
 
@@ -117,7 +117,7 @@ static enum moved move_channel(struct launch *l, struct channel_run *c)
 	return MOVED;
 }
 
-/* Others need the CPU too. */
+/* Other threads need the CPU, too. */
 static void pause_for(unsigned rounds)
 {
 	const struct timespec nap = { 0, rounds < 2000 ? 20000 : 200000 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * lead.c - an unmodified libnccl.so.2, led to the GPU that the CPU plays.  It has the CUDA runtime
- * linked in, but keeps its symbol table: each of the runtime's entry points is overwritten in memory
- * with a jump to ours (gpu_runtime_entry() and the like), or to one that says "not supported".
- * Nothing is changed on disk.
+ * lead.c - directs an unmodified libnccl.so.2 to the GPU that the CPU plays.  The library has the CUDA
+ * runtime linked in, and its symbol table.  Each entry point of the runtime is overwritten in memory
+ * with a jump to our function (gpu_runtime_entry() and the like), or to one that says "not
+ * supported".  Nothing is changed on disk.
  */
 #include "tests/nccl/gpu.h"
 
@@ -35,7 +35,7 @@ struct symbols {			/* of the file */
 	const char *names;
 };
 
-/* NCCL looks up NVML's functions in a library of that name: they are this program's own. */
+/* NCCL opens NVML's library by this name and finds this program's own functions. */
 __attribute__((visibility("default"))) void *dlopen(const char *name, int flags)
 {
 	static void *(*real)(const char *, int);

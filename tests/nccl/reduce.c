@@ -20,7 +20,7 @@ size_t type_size(unsigned type)
 struct small {
 	int exponent, mantissa;		/* bits */
 	double largest;
-	bool infinite;			/* the highest exponent is infinity and NaN, else NaN is all ones */
+	bool infinite;			/* the highest exponent is infinity and NaN; if not, NaN is all ones */
 };
 
 static const struct small *small_of(unsigned type)
@@ -55,7 +55,7 @@ static float small_get(const struct small *s, unsigned bits)
 	return bits >> (s->exponent + s->mantissa) & 1 ? -v : v;
 }
 
-/* To the nearest, ties to even.  What is too large: infinity, or the largest where there is none. */
+/* Rounds to nearest, ties to even.  Too large: infinity or, without infinity, the largest number. */
 static unsigned small_set(const struct small *s, float v)
 {
 	int bias = (1 << (s->exponent - 1)) - 1, top = (1 << s->exponent) - 1, exponent;
@@ -113,7 +113,7 @@ static void two_small(const struct reduction *r, void *to, const void *a, const 
 	}
 }
 
-/* Signed integers are added as unsigned ones; what compares them brings a mask. */
+/* Signed integers are added as unsigned ones; min and max bring a mask to compare them. */
 #define TWO_INTS(T, r, to, a, b, n) do { \
 	T *t_ = (to); \
 	const T *a_ = (a), *b_ = (b), x_ = (T)(r)->arg; \

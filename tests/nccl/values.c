@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * values.c - collectives whose results are known.  What a rank puts in repeats after PERIOD elements,
- * and is small whole numbers, which all types can add up exactly; the results repeat likewise.
+ * values.c - collectives whose results are known.  A rank's input repeats after PERIOD elements; its
+ * numbers are small and whole, so that all types add them exactly.  The results repeat likewise.
  */
 #include "tests/nccl/job.h"
 
@@ -43,7 +43,7 @@ static double combine(const struct trial *t, double a, double b)
 	}
 }
 
-/* Of all ranks' element i of that share.  A user's operation multiplies by two first. */
+/* The reduction of all ranks' elements i of that share.  A user's operation doubles each first. */
 static double reduced(const struct trial *t, int nranks, int share, size_t i)
 {
 	double all = value(t, nranks, 0, share, i);
@@ -53,7 +53,7 @@ static double reduced(const struct trial *t, int nranks, int share, size_t i)
 	return t->op == OP_AVG ? all / nranks : t->op == OP_USER ? 2 * all : all;
 }
 
-/* -- which share of which buffer is what ------------------------------------------------------------ */
+/* -- the content of each buffer's shares ------------------------------------------------------------ */
 
 static bool shares_in(const struct trial *t)
 {

@@ -240,6 +240,11 @@ int braid_statdir_open(struct sockaddr_un *ret)
 	if (mkdir(dir, 0700) && errno != EEXIST)
 		return no_socket("directory", dir);
 	dirfd = private_dir(dir);
+	if (dirfd < 0 && errno == EPERM) {
+		braid_info("braid stat can't look at this process: directory %s has to belong to "
+			   "user %u, with mode 0700", dir, (unsigned)geteuid());
+		return -1;
+	}
 	if (dirfd < 0)
 		return no_socket("directory", dir);
 	sweep(dirfd, dir);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# abi.sh - NCCL takes each version of the ABI that it knows, when it is the only one that there is.
+# abi.sh - NCCL takes each version of the ABI that it knows, if a plugin offers no other version.
 # shellcheck source=tests/nccl/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# found.sh - where there is no NCCL that can be led, its tests are skipped and say why.
+# found.sh - without an NCCL library that lead.c can direct, all tests are skipped and say why.
 set -u
 
-[ "${BRAID_TEST_SANITIZER-}" != thread ] || { echo "skip: as all of them"; exit 77; }
+[ "${BRAID_TEST_SANITIZER-}" != thread ] || { echo "skip: NCCL itself is not built with ThreadSanitizer"; exit 77; }
 [ -x "${BRAID_TEST_BUILDDIR:-.}/tests/nccl/job" ] || { echo "skip: tests/nccl/job is not built"; exit 77; }
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

@@ -13,7 +13,7 @@ wire 1500
 wire 1500
 export NCCL_SOCKET_IFNAME="=w0" BRAID_SOCKET_IFNAME="=w1"
 
-# during LABEL SECONDS COMMAND... - a soak, and the command as soon as it is under way.
+# during LABEL SECONDS COMMAND... - a soak, and the command as soon as the soak has begun.
 during()
 {
 	label=$1 soak=$2
@@ -32,7 +32,7 @@ during()
 	verdict $did "$label: that happened"
 }
 
-# Five times all streams of Braid's are ended as the kernel's administrator can.
+# Resets all streams of Braid's five times, by ss -K.
 reset_streams()
 {
 	rounds=0 killed=0
@@ -62,11 +62,11 @@ during "all streams are reset five times" 10 reset_streams
 during "the NIC is down for 3 s" 9 down_for_3s
 unset BRAID_TEST_NCCL_WARNS
 
-# NCCL asks for both as one, which a NIC without a PCI path can't be part of, and takes them as two.
+# NCCL asks to join both NICs, which needs PCI paths; refused, it uses them as two devices.
 export BRAID_SOCKET_IFNAME="=w1,w2"
 "$job" --netns "$a,$b" --label "two NICs without a PCI path: " types sizes
 
-# The same NICs, both ports of one PCI card in a /sys of our own: NCCL has them fused, and both carry.
+# The same NICs as two ports of one PCI card, in a /sys of our own: NCCL fuses them, and both carry.
 machine()
 {
 	printf '%s\n' "cpu GenuineIntel 6 143" "node 0 0-1" "host pci0000:20" "  bridge 0000:20:01.0" \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# pxn.sh - two GPUs a host, joined by NVLink, and a NIC that is near one of them: NCCL sends what the
-# other has to send through the first one's proxy (PXN).  The GPUs of a host are of one process.
+# pxn.sh - two GPUs on each host, joined by NVLink, and a NIC near one of them: NCCL sends the other
+# GPU's data through the proxy of the GPU near the NIC (PXN).  One process has both GPUs of a host.
 # shellcheck source=tests/nccl/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# rdma.sh - over NICs that exist in memory only (tests/fake): InfiniBand, RoCE v2 and iWARP; and with
-# memory of a GPU that the CPU may not touch (tests/fakecuda), which those NICs read and write.
+# rdma.sh - over simulated NICs (tests/fake): InfiniBand, RoCE v2 and iWARP; and with GPU memory that
+# those NICs read and write, but the CPU can't touch (tests/fakecuda).
 # shellcheck source=tests/nccl/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -14,7 +14,7 @@ if [ -w /dev/shm ] && [ "$(df -kP /dev/shm | awk 'NR == 2 { print $4 }')" -ge 10
 fi
 export LD_LIBRARY_PATH="$cuda:$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
-# over NICS LABEL CASE... - and the NICs were given work.
+# over NICS LABEL CASE... - runs the cases, and checks that the NICs carried messages.
 over()
 {
 	nics=$1 label=$2
@@ -31,7 +31,7 @@ over "ib0:ib" InfiniBand types soak kill abort
 over "roce0:rocev2,netdev=lo" "RoCE v2" types soak kill
 over "iw0:iwarp,netdev=lo" iWARP types soak kill
 
-# All of the GPU's memory goes by the NIC, sent and received.
+# The NIC reads and writes the GPU's memory for all messages.
 export BRAID_TEST_GPU_FAKECUDA=1 BRAID_TEST_NCCL_SAYS=/GDRDMA
 export NCCL_DEBUG=INFO NCCL_NET_GDR_LEVEL=SYS NCCL_NET_GDR_READ=1
 over "ib0:ib,dmabuf=1" "the GPU's memory by DMA-BUF" types soak
@@ -40,7 +40,7 @@ over "roce0:rocev2,netdev=lo,dmabuf=0,peermem=1" "the GPU's memory by nvidia-pee
 	export BRAID_TEST_NCCL_SAYS="memory is not offered by iw0"
 	over "iw0:iwarp,netdev=lo,dmabuf=1" "iWARP, which takes no memory of a GPU: by the host's" types
 )
-# What is written arrives when the NIC reads: NCCL has it flushed for Simple, which LL needs not.
+# A NIC's write becomes visible only when the NIC reads: NCCL flushes in Simple; LL needs no flush.
 export NCCL_PROTO=Simple
 over "ib0:ib,dmabuf=1,late=1" "what is written into the GPU is late" types soak
 over "roce0:rocev2,netdev=lo,dmabuf=0,peermem=1,late=1" "the same by nvidia-peermem" types soak

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# values.sh - what collectives give, in either protocol and in NCCL's own choice.
+# values.sh - results of collectives in Simple, in LL, and in the protocol that NCCL chooses.
 # shellcheck source=tests/nccl/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -555,3 +555,13 @@ assert d["differences"][0]["values"][1] == {"value": "1500", "hosts": ["n4"]}' <
 	bad "unknown option '--frobnicate'" --frobnicate
 	bad "unexpected argument 'x'" x
 }
+
+@test "a list of subnets that Braid ignores is a warning" {
+	variables BRAID_ADDRESS=10.0.0.0/33
+	doctor --only braid-parameters
+	[ "${output%% *}" = warn ]
+	[[ $flat == *"BRAID_ADDRESS=10.0.0.0/33 is not a list of at most 16 subnets"* ]]
+	variables BRAID_ADDRESS=^10.0.0.0/8,fd00::/8
+	doctor --only braid-parameters
+	[[ $flat != *BRAID_ADDRESS=* ]]
+}

@@ -16,6 +16,7 @@
 #include "core/param.h"
 #include "tools/conf.h"
 #include "tools/doctor/doctor.h"
+#include "topo/ips.h"
 
 struct name {
 	const char *name;
@@ -206,6 +207,15 @@ static void unheeded(struct doctor *d)
 
 /* -- Braid's own -------------------------------------------------------------------------- */
 
+static void own_address(struct doctor *d, const char *value)
+{
+	if (braid_ips_choose(value) == 0)
+		return;
+	doctor_find(d, LEVEL_WARN, "BRAID_ADDRESS=%s is not a list of at most 16 subnets: Braid "
+		    "ignores it", value);
+	doctor_mend(d, "unset BRAID_ADDRESS   # or write it as 10.0.0.0/8,fd00::/8");
+}
+
 static void own(struct doctor *d)
 {
 	static struct braid_params scratch;
@@ -224,6 +234,8 @@ static void own(struct doctor *d)
 			name[k] = (char)tolower((unsigned char)name[k]);
 		seen++;
 		err = *e->value ? braid_param_set(&scratch, name, e->value) : 0;
+		if (err == 0 && strcmp(name, "address") == 0)
+			own_address(d, e->value);
 		if (err == 0)
 			continue;
 		if (err == -EINVAL) {

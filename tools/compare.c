@@ -469,7 +469,7 @@ int cmd_compare(int argc, char **argv)
 		return again(&c, w->seed >= 0);
 	c.rep.seed = w->seed >= 0 ? (uint64_t)w->seed : 1;
 	c.rep.rounds = o->rounds;
-	if (!o->timeout_s)
+	if (o->timeout_s <= 0)
 		o->timeout_s = perf_connect_s() + 15;
 	if (!plugin)
 		o->env.plugin = plugin_find();

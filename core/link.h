@@ -94,7 +94,7 @@ struct braid_link {
 	unsigned push_turn;		/* of lanes that were full */
 	atomic_bool stalled;		/* something is to go that could not go yet */
 	/* receiving */
-	struct braid_refusals *refusals;	/* to be sent (refusal.h); NULL: none */
+	struct braid_refusals *_Atomic refusals;	/* to be sent (refusal.h); NULL: none */
 	struct braid_list news;		/* comms with credits or retirements to tell */
 	uint64_t rx_window, um_bytes;
 	uint64_t retire_bytes;

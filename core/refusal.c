@@ -21,10 +21,12 @@ int braid_refusal_add(struct braid_link *link, uint32_t comm, uint16_t code)
 	struct braid_refusals *r = link->refusals;
 	unsigned i;
 
-	if (!r)
-		r = link->refusals = calloc(1, sizeof(*r));
-	if (!r)
-		return -ENOMEM;
+	if (!r) {
+		r = calloc(1, sizeof(*r));
+		if (!r)
+			return -ENOMEM;
+		link->refusals = r;
+	}
 	if (r->n == BRAID_REFUSALS_MAX)
 		return -EBADMSG;
 	i = (r->first + r->n++) % BRAID_REFUSALS_MAX;
@@ -35,9 +37,11 @@ int braid_refusal_add(struct braid_link *link, uint32_t comm, uint16_t code)
 
 bool braid_refusal_tell(struct braid_link *link)
 {
-	struct braid_refusals *r = link->refusals;
+	struct braid_refusals *r = atomic_load_explicit(&link->refusals, memory_order_relaxed);
 
-	while (r && r->n) {
+	if (!r)
+		return true;
+	while (r->n) {
 		struct braid_hdr h = {
 			.type = BRAID_F_REFUSED, .comm = r->at[r->first].comm,
 			.n = r->at[r->first].code,

@@ -520,10 +520,11 @@ static bool link_reap(struct braid_link *link, uint64_t now)
 	if (!link->idle_since_ns)
 		link->idle_since_ns = now;
 	if (now - link->idle_since_ns > 50 * MS && link->attached) {
-		braid_lock_wait(&link->lock);
+		unsigned n = braid_link_stop(link);	/* accept() may be reading it */
+
 		if (!link->ncomms)
 			braid_link_detach(link);
-		braid_unlock(&link->lock);
+		braid_link_go(link, n);
 	}
 	if (now - link->idle_since_ns >= idle_limit(link) || link->peer_gone)
 		link_close_idle(link);

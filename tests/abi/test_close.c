@@ -576,6 +576,7 @@ static struct {
 	atomic_uint info, warn;
 } lines;
 
+__attribute__((format(printf, 5, 6)))
 static void count_lines(int level, unsigned long flags, const char *file, int line,
 			const char *fmt, ...)
 {

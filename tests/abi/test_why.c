@@ -121,6 +121,7 @@ enum { LANES = 4 };
 
 static atomic_uint opened[LANES];		/* what is said of each when it comes back first */
 
+__attribute__((format(printf, 5, 6)))
 static void opened_log(int level, unsigned long flags, const char *file, int line, const char *fmt,
 		       ...)
 {

@@ -433,13 +433,13 @@ EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
 
 /* --- faults ---------------------------------------------------------------------------------------- */
 
-static long srq_break(struct fqp *qp)
+static bool srq_break(struct fqp *qp)
 {
 	struct fsrq *s = TO(fsrq, qp->ibv.srq);
 	bool used;
 
 	if (!s)
-		return 0;
+		return false;
 	pthread_mutex_lock(&qp->lock);
 	if (!atomic_exchange(&s->broken, true))
 		ctx_event(qp->ctx, IBV_EVENT_SRQ_ERR, s, 0);
@@ -450,7 +450,8 @@ static long srq_break(struct fqp *qp)
 	return used;
 }
 
-long srqs_break(void)
+/* Of how many queue pairs of this process `change` says that it changed something. */
+static long change_all(bool (*change)(struct fqp *qp))
 {
 	long n = 0;
 
@@ -461,11 +462,16 @@ long srqs_break(void)
 
 			if (!qp)
 				continue;
-			n += srq_break(qp);
+			n += change(qp);
 			qp_put(qp);
 		}
 	pthread_mutex_unlock(&ctxs_lock);
 	return n;
+}
+
+long srqs_break(void)
+{
+	return change_all(srq_break);
 }
 
 static bool cqs_of_break(struct fqp *qp)
@@ -481,20 +487,7 @@ static bool cqs_of_break(struct fqp *qp)
 /* All that queue pairs of this process use. */
 long cqs_break(void)
 {
-	long n = 0;
-
-	pthread_mutex_lock(&ctxs_lock);
-	for (struct fctx *c = ctxs; c; c = c->next)
-		for (unsigned i = 0; i < QPS_MAX; i++) {
-			struct fqp *qp = qp_get(c, i);
-
-			if (!qp)
-				continue;
-			n += cqs_of_break(qp);
-			qp_put(qp);
-		}
-	pthread_mutex_unlock(&ctxs_lock);
-	return n;
+	return change_all(cqs_of_break);
 }
 
 /* --- fork ----------------------------------------------------------------------------------------- */

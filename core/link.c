@@ -466,7 +466,7 @@ static void lane_close(struct braid_lane *lane)
 
 	lane->tr->lane_close(lane);
 	lane->stopping = false;
-	/* What was told of others over this one need not have arrived. */
+	/* DOWN frames about other lanes may have been lost with this one. */
 	for (unsigned i = 0; i < link->nlanes; i++)
 		link->lane[i]->down_due = link->lane[i]->fd < 0;
 	braid_link_urge(link);

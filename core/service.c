@@ -90,7 +90,7 @@ static void wipe_child(void)
 	braid_connects_wipe();
 }
 
-/* A number for this boot of this host, and for the network namespace; 0: neither is told. */
+/* A number for this boot of this host, and for the network namespace; 0: unknown. */
 static uint16_t place(void)
 {
 	uint64_t hash = 0xcbf29ce484222325u;	/* FNV-1a */

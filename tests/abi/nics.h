@@ -47,7 +47,7 @@ void job_new(struct job *j, struct net *net, void *send, void *recv);
 bool job_step(struct job *j);			/* true if a message came through */
 void job_play(struct job *j, unsigned ms);
 void job_need(struct job *j, unsigned n, unsigned ms);	/* that many come in */
-/* Until all is said, once j->out.stop is set here or there. */
+/* Until all messages have gone, once j->out.stop is set at either end. */
 void job_finish(struct job *j);
 void job_close(struct job *j);			/* and the plugin is let go */
 

@@ -669,7 +669,7 @@ static void abort_of_all(struct abi *t)
 	abi_down(net);
 }
 
-/* The other rank goes on: it is told why, and once. */
+/* The other rank goes on, and its log gives the reason once. */
 static void abort_of_one(struct abi *t)
 {
 	struct peer peer = peer_start(t, aborts);

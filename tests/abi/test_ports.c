@@ -483,7 +483,7 @@ static void not_spread(struct abi *t)
 
 /* -- memory ------------------------------------------------------------------------------- */
 
-/* What could not be registered is copied; nobody is told of a key that does not let them write. */
+/* Memory that can't be registered is copied; no peer gets a key that does not let it write. */
 static void no_memory(struct abi *t)
 {
 	struct net *net;
@@ -547,7 +547,7 @@ static void no_handles(struct abi *t)
 	must_not_say("immediate data");
 }
 
-/* What failed is said, and not what may follow from it. */
+/* The message names the call that failed, not a consequence. */
 static void no_loop(struct abi *t)
 {
 	setenv("BRAID_TEST_FAKE_CTL", "fail 1 ibv_create_ah ETIMEDOUT", 1);

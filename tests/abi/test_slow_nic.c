@@ -225,7 +225,7 @@ static void begin(struct abi *t, struct scene *s, const struct row *row)
 	}
 	on_device(0);
 	pair_open(s->net, &s->victim);
-	/* After a large message the next receive is told of before its message comes. */
+	/* After a large message, a receive's credit goes out before its message comes. */
 	exchange(s->net, s->victim.send, s->victim.recv, MOST, 1);
 	EQ(0, pthread_create(&s->watch, NULL, watch, NULL));
 	play_start(&s->b);

@@ -119,7 +119,7 @@ static void stopped_later(struct abi *t)
 
 enum { LANES = 4 };
 
-static atomic_uint opened[LANES];		/* what is said of each when it comes back first */
+static atomic_uint opened[LANES];		/* the count in a lane's first line "is back" */
 
 __attribute__((format(printf, 5, 6)))
 static void opened_log(int level, unsigned long flags, const char *file, int line, const char *fmt,

@@ -34,12 +34,12 @@ extern struct nccl_layout gpu_layout;
 extern struct nccl_func *gpu_funcs;	/* by the id that a batch has */
 extern unsigned gpu_nfuncs;
 
-/* What the runtime's entry points are led to, by name; NULL: to "not supported". */
+/* The function that stands for an entry point of the runtime; NULL: none, "not supported". */
 void *gpu_runtime_entry(const char *name);
 void *gpu_memory_entry(const char *name);
 void *gpu_stream_entry(const char *name);
 
-/* Of what NCCL called and was told that it is not supported, the last; NULL: nothing. */
+/* The last entry point NCCL called that has no function here; NULL: none. */
 extern const char *gpu_unsupported;
 
 /* -- gpu_mem.c -------------------------------------------------------------------------------------- */

@@ -80,15 +80,17 @@ long fault_blocks(void)
 	return blocks;
 }
 
-/* Is it this call's turn?  Then errno is set. */
-static bool fails(enum fault_kind kind, const char *name, int err)
+/* Is it this call's turn?  Then errno is set.  `from`: where in the plugin it is called. */
+static bool fails_at(enum fault_kind kind, const char *name, int err, const void *from)
 {
 	unsigned n = atomic_fetch_add(&calls[kind], 1) + 1;
 	const char *first = failed;
 	struct fault_trace *t = trace;
 
-	if (t && n <= sizeof(t->name) / sizeof(t->name[0]))
+	if (t && n <= sizeof(t->name) / sizeof(t->name[0])) {
 		snprintf(t->name[n - 1], sizeof(t->name[0]), "%s", name);
+		t->from[n - 1] = from;
+	}
 	if (!kth[kind] || (n != kth[kind] && !(how == FAULT_ON && first && !strcmp(first, name))))
 		return false;
 	if (kind == FAULT_IO && io_errno)
@@ -102,6 +104,9 @@ static bool fails(enum fault_kind kind, const char *name, int err)
 	errno = err;
 	return true;
 }
+
+/* In a stand-in only. */
+#define fails(kind, name, err) fails_at(kind, name, err, __builtin_return_address(0))
 
 static void *taken(void *p)
 {

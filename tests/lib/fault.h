@@ -33,9 +33,13 @@ void fault_errno(int err);
 /* Also copy the failing call's name to there, for whoever outlives this process. */
 void fault_note(char *ret, unsigned len);
 
-/* The names of the calls counted, in their order, also those that don't fail. */
+/*
+ * The calls counted, in their order, also those that don't fail: their names, and where in the
+ * plugin they return to.
+ */
 struct fault_trace {
 	char name[2000][24];
+	const void *from[2000];
 };
 
 /* From now on into *ret, until it is NULL. */

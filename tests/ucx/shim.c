@@ -4,8 +4,9 @@
  * fails some of them.
  *
  * BRAID_TEST_UCP_FAIL=K	the K-th call in a process fails, if it can; =K+: all from then on
- * BRAID_TEST_UCP_BREAK=K	the K-th progress in a process says that the endpoint is broken; =K+:
- *				from then on every endpoint is, as soon as it has been made
+ * BRAID_TEST_UCP_BREAK=K	the K-th progress in a process says that the endpoint is broken, and the
+ *				next endpoint cannot be made; =K+: from then on every endpoint is broken
+ *				as soon as it has been made
  * BRAID_TEST_UCP_CUDA=1	UCX says that it has support of GPUs' memory, and moves that of
  *				tests/fakecuda; where the calling thread has no context, it fails;
  *				=broken: it can't send any; =lies: it sends other bytes
@@ -35,6 +36,7 @@ static struct {
 	bool on;			/* and all after it */
 } fail, broken;
 static atomic_ulong calls, turns;
+static atomic_bool refuse;		/* the next endpoint */
 static struct {
 	ucp_worker_h worker;
 	ucp_ep_h ep;
@@ -228,6 +230,7 @@ OUT unsigned ucp_worker_progress(ucp_worker_h worker)
 		if (ends[i].worker != worker || ends[i].told || (n > broken.at && !broken.on))
 			continue;
 		ends[i].told = true;
+		refuse = !broken.on;
 		ends[i].handler.cb(ends[i].handler.arg, ends[i].ep, UCS_ERR_CONNECTION_RESET);
 	}
 	done = REAL(ucp_worker_progress, worker);
@@ -239,8 +242,9 @@ OUT unsigned ucp_worker_progress(ucp_worker_h worker)
 OUT ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *ret)
 {
 	uint64_t begun = now_us();
-	ucs_status_t status = fails() ? UCS_ERR_UNREACHABLE :
-					REAL(ucp_ep_create, worker, params, ret);
+	bool no = fails() || atomic_exchange(&refuse, false);
+	ucs_status_t status = no ? UCS_ERR_UNREACHABLE :
+				   REAL(ucp_ep_create, worker, params, ret);
 	unsigned i;
 
 	took("ucp_ep_create", begun, 0);

@@ -82,6 +82,7 @@ void warned_with(const char *id);
 ncclDebugLogger_t abi_hear(const char *word);
 /* The last that was kept, or "" for none, is `want`; it is forgotten. */
 void abi_heard(const char *want);
+bool abi_has_heard(void);		/* there was such a line, in any thread */
 
 struct net *abi_up(struct abi *t);		/* loaded, init called, at least one device */
 struct net *abi_up_with(struct abi *t, int traffic_class, ncclProfilerCallback_t prof);

@@ -323,6 +323,7 @@ void streams_are_ours(void)
 
 static const char *listened_for;
 static char heard[512];
+static atomic_bool has_heard;
 
 ncclDebugLogger_t abi_hear(const char *word)
 {
@@ -335,6 +336,12 @@ void abi_heard(const char *want)
 	if (strcmp(heard, want) != 0)
 		FAIL("what is told is \"%s\", not \"%s\"", heard, want);
 	heard[0] = '\0';
+	atomic_store(&has_heard, false);
+}
+
+bool abi_has_heard(void)
+{
+	return atomic_load(&has_heard);
 }
 
 static void note_id(const char *text)
@@ -371,8 +378,10 @@ void abi_log(int level, unsigned long flags, const char *file, int line, const c
 		level = NCCL_LOG_INFO;
 	if (level == NCCL_LOG_WARN)
 		note_id(text);
-	if (listened_for && strstr(text, listened_for))
+	if (listened_for && strstr(text, listened_for)) {
 		snprintf(heard, sizeof(heard), "%s", strstr(text, listened_for));
+		atomic_store(&has_heard, true);
+	}
 	net_log(level, flags, file, line, "%s", text);
 }
 

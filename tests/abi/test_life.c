@@ -6,12 +6,17 @@
  * one.  Before that there is one init and no finalize.  NCCL may dlclose the plugin when the last
  * communicator is gone and load it again for the next.
  */
+#undef _FORTIFY_SOURCE
 #include "tests/abi/abi.h"
 
+#include <dlfcn.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 struct usage {
@@ -258,6 +263,65 @@ static void traffic_told(struct abi *t)
 	abi_down(net);
 }
 
+/* The peer is this process, too: its lines have one more end of each link. */
+static void closed_links_told(struct abi *t)
+{
+	struct net *net = abi_up(t);
+	struct pair p;
+
+	OK(net_finalize(net));
+	setenv("BRAID_LINK_IDLE", "0", 1);
+	OK(net_init(net, 3, -1, abi_hear("idle link closed"), NULL));
+	pair_open(net, &p);
+	exchange(net, p.send, p.recv, 1000, 1);
+	abi_heard("");
+	pair_close(net, &p);
+	WAIT_FOR(abi_has_heard());
+	abi_heard("idle link closed [link-closed]");
+	abi_down(net);
+}
+
+/* -- a service thread that hangs ------------------------------------------------------------ */
+
+static atomic_bool hangs, hung;
+
+/* In the plugin's place of libc's: while `hangs`, its service thread does not come back. */
+__attribute__((visibility("default")))
+int epoll_wait(int ep, struct epoll_event *ev, int max, int timeout)
+{
+	static _Atomic(void *) next;
+	char name[16] = "";
+
+	prctl(PR_GET_NAME, name);
+	while (atomic_load(&hangs) && strcmp(name, "braid-service") == 0) {
+		atomic_store(&hung, true);
+		usleep(1000);
+	}
+	if (!next)
+		next = dlsym(RTLD_NEXT, "epoll_wait");
+	return ((int (*)(int, struct epoll_event *, int, int))next)(ep, ev, max, timeout);
+}
+
+static void thread_is_left(struct abi *t)
+{
+	struct net *net = abi_up(t);
+	struct usage before = settled();
+	struct pair p;
+
+	warns_expected();
+	pair_open(net, &p);
+	exchange(net, p.send, p.recv, 1000, 1);
+	atomic_store(&hangs, true);
+	pair_close(net, &p);
+	WAIT_FOR(atomic_load(&hung));
+	OK(net_finalize(net));
+	warned_with("thread-left");
+	TRUE(strstr(net_last_warn(), "did not end within 2 s"));
+	atomic_store(&hangs, false);	/* and it ends after all */
+	no_more_than(before);
+	net_unload(net);
+}
+
 static const struct abi_case cases[] = {
 	CASE("a thousand times init leave nothing behind", init_often),
 	CASE("contexts that were used leave nothing behind", use_often, .since = 11),
@@ -269,6 +333,8 @@ static const struct abi_case cases[] = {
 	     .since = 11),
 	CASE("contexts end in any order", many_contexts, .since = 11),
 	CASE("when the last comm is closed the traffic is told, if there was any", traffic_told, .every = true),
+	CASE("a link that nobody uses is closed, and that is told", closed_links_told, ONCE),
+	CASE("a service thread that hangs is left behind, and that is told", thread_is_left, ONCE),
 };
 
 ABI_MAIN(cases)

@@ -9,6 +9,7 @@
  */
 #include "tests/abi/nics.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -441,6 +442,65 @@ static void stuck_at_the_end(struct abi *t)
 	end_well();
 }
 
+/* -- memory that a NIC keeps -------------------------------------------------------------- */
+
+static atomic_uint ahead_s;		/* the plugin's clock, and ours, is so much ahead */
+
+__attribute__((visibility("default")))
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	static _Atomic(void *) next;
+	int rc;
+
+	if (!next)
+		next = dlsym(RTLD_NEXT, "clock_gettime");
+	rc = ((int (*)(clockid_t, struct timespec *))next)(id, ts);
+	if (id == CLOCK_MONOTONIC)
+		ts->tv_sec += atomic_load(&ahead_s);
+	return rc;
+}
+
+static void *time_passes(void *arg)
+{
+	(void)arg;
+	nap_ms(500);
+	atomic_store(&ahead_s, 80);
+	return NULL;
+}
+
+/* It may still write there: deregMr() fails, after 75 s that a clock of ours makes short. */
+static void keeps_memory(struct abi *t)
+{
+	struct net *net;
+	struct pair p;
+	struct buf to;
+	struct op recv;
+	pthread_t thread;
+	long mrs;
+
+	nics("ib");
+	net = abi_up(t);
+	warns_expected();
+	pair_open(net, &p);
+	exchange(net, p.send, p.recv, MOST, 1);
+	to = buf_new(net, p.recv, MOST, 0);
+	recv = op_recv(net, p.recv, &to, MOST, 0);
+	ops_post(&recv, 1);
+	for (unsigned i = 0; i < 50; i++) {
+		op_test(&recv);
+		nap_ms(1);
+	}
+	ctl("slow ibv_modify_qp:ERR 5000 nic0");
+	ctl("fail 1 post EIO on");	/* nor does its data path say that it has stopped */
+	mrs = ctl("live mr");
+	EQ(0, pthread_create(&thread, NULL, time_passes, NULL));
+	TRUE(net_dereg(net, p.recv, to.mr) != ncclSuccess);
+	pthread_join(thread, NULL);
+	warned_with("nic-keeps-memory");
+	EQ(mrs, ctl("live mr"));
+	end_well();
+}
+
 #define ROWS(X)								\
 	X(destroy_qp, "ibv_destroy_qp", "ib")				\
 	X(destroy_cq, "ibv_destroy_cq", "ib")				\
@@ -489,6 +549,7 @@ static const struct abi_case cases[] = {
 	CASE("two NICs as one: ibv_modify_qp:ERR", fused_stop, ONCE, .seconds = 240),
 	CASE("two NICs as one: all calls", fused_all, ONCE, .seconds = 240),
 	CASE("finalize() leaves a NIC behind that never answers", stuck_at_the_end, ONCE, .warns = "nic-hangs"),
+	CASE("memory that a NIC may still write is not given back, and that is told", keeps_memory, ONCE),
 };
 
 int main(void)

@@ -364,6 +364,45 @@ static char state_here(uint32_t pid)
 	return state;
 }
 
+/* Does a line of that file of a cgroup begin with `word`? */
+static bool says(const char *mount, const char *path, const char *name, const char *word)
+{
+	char file[320], line[64];
+	bool found = false;
+	FILE *f;
+
+	snprintf(file, sizeof(file), "/sys/fs/cgroup%s%s/%s", mount, path, name);
+	f = fopen(file, "re");
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strncmp(line, word, strlen(word)) == 0;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* The state that ps shows is S or D then, as of a process that merely waits. */
+static bool is_frozen(uint32_t pid)
+{
+	char path[64], line[256], *at;
+	bool frozen = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%u/cgroup", pid);
+	f = fopen(path, "re");
+	while (f && !frozen && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = '\0';
+		at = strchr(line, ':');
+		if (at && at[1] == ':')		/* version 2, alone or beside version 1 */
+			frozen = says("", at + 2, "cgroup.events", "frozen 1") ||
+				 says("/unified", at + 2, "cgroup.events", "frozen 1");
+		else if (at && strncmp(at, ":freezer:", 9) == 0)
+			frozen = says("/freezer", at + 9, "freezer.state", "FROZEN");
+	}
+	if (f)
+		fclose(f);
+	return frozen;
+}
+
 const char *braid_why_state(char state, uint32_t pid, char ret[BRAID_WHY_STOPPED])
 {
 	const char *what = state == 'T' || state == 't' ?
@@ -371,14 +410,17 @@ const char *braid_why_state(char state, uint32_t pid, char ret[BRAID_WHY_STOPPED
 			   state == 'R' ? "it gets no CPU" :
 			   state == 'D' ? "the kernel holds it up: storage, swap, a driver" : NULL;
 
-	if (what)
+	if (state == BRAID_WHY_FROZEN)
+		snprintf(ret, BRAID_WHY_STOPPED, "though its host acknowledges what we send: its "
+			 "cgroup is frozen, as docker pause and schedulers do (pid %u)", pid);
+	else if (what)
 		snprintf(ret, BRAID_WHY_STOPPED, "though its host acknowledges what we send: %s "
 			 "(pid %u is in state %c)", what, pid, state);
 	else
 		snprintf(ret, BRAID_WHY_STOPPED, "though its host acknowledges what we send: the "
 			 "process does not run; on its host ps -L -o stat,wchan,comm -p PID tells "
-			 "T, stopped (SIGSTOP, a debugger), from R, no CPU, and D, held up by the "
-			 "kernel");
+			 "T, stopped (SIGSTOP, a debugger), from R, no CPU, D, held up by the "
+			 "kernel, and S, perhaps a frozen cgroup (docker pause)");
 	return ret;
 }
 
@@ -393,6 +435,8 @@ const char *braid_why_stopped(const struct braid_link *link, char ret[BRAID_WHY_
 		memcpy(&to, &sa, sizeof(to));
 		if (is_own(&to, name))
 			state = state_here(link->peer_pid);
+		if ((state == 'S' || state == 'D') && is_frozen(link->peer_pid))
+			state = BRAID_WHY_FROZEN;
 	}
 	return braid_why_state(state, link->peer_pid, ret);
 }

@@ -34,9 +34,10 @@ void braid_why_reported(const struct braid_comm *c);
 void braid_why_giving_up(const struct braid_comm *c, const char *how);
 
 /* For a silent peer whose kernel answers: what its process does, as far as this host knows. */
-enum { BRAID_WHY_STOPPED = 320 };
+enum { BRAID_WHY_STOPPED = 400 };
 const char *braid_why_stopped(const struct braid_link *link, char ret[BRAID_WHY_STOPPED]);
-/* The same for a thread of process `pid` in that state of proc(5); state 0: not known. */
+/* The same for a thread of process `pid` in that state of proc(5), or frozen; 0: not known. */
+enum { BRAID_WHY_FROZEN = 'F' };
 const char *braid_why_state(char state, uint32_t pid, char ret[BRAID_WHY_STOPPED]);
 
 /* Segments of `size` bytes do not arrive at the peer, and small ones do. */

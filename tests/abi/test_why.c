@@ -5,13 +5,22 @@
  */
 #include "tests/abi/abi.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void says(const char *id, const char *word, const char *not)
@@ -113,6 +122,322 @@ static void stopped_later(struct abi *t)
 	OK(net_close_send(net, send));
 	peer_kill(&peer);
 	abi_down(net);
+}
+
+/* Of the peer, or of this process: how its silence begins and ends. */
+struct silence {
+	void (*begin)(void), (*end)(void);
+};
+
+/* Until the other process has read the WARN, nothing here calls the plugin. */
+static void held(struct abi *t, int fd, const struct silence *s)
+{
+	struct net *net = abi_up(t);
+	void *recv = recv_from(net, fd);
+	struct buf b;
+	struct op op;
+
+	recv_one(net, recv, 1000, 1);
+	b = buf_new(net, recv, 1 << 20, 0);
+	op = op_recv(net, recv, &b, b.size, 0);
+	s->begin();
+	meet(fd);
+	meet(fd);
+	s->end();
+	ops_post(&op, 1);
+	ops_run(&op, 1);
+	filled(b.data, b.size, 7);
+	buf_free(net, &b);
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+}
+
+/* The WARN names that cause; then the peer goes on, and so does the message. */
+static void silent(struct abi *t, struct peer *peer, const struct silence *s, const char *cause)
+{
+	struct net *net = abi_up(t);
+	struct buf b;
+	struct op op;
+	void *send;
+
+	warns_expected();
+	send = send_to(net, peer->fd);
+	send_one(net, send, 1000, 1);
+	meet(peer->fd);
+	s->begin();
+	b = buf_new(net, send, 1 << 20, 0);
+	fill(b.data, b.size, 7);
+	op = op_send(net, send, &b, b.size, 0);
+	ops_post(&op, 1);
+	WAIT_FOR((op_test(&op), net_warn_count() > 0));
+	s->end();
+	says("peer-silent", cause, "does not run");
+	meet(peer->fd);
+	ops_run(&op, 1);
+	EQ(1, net_warn_count());
+	buf_free(net, &b);
+	OK(net_close_send(net, send));
+	peer_join(peer);
+	abi_down(net);
+}
+
+static void nothing(void)
+{
+}
+
+static const struct silence none = { nothing, nothing };
+
+static void silent_by_itself(struct abi *t, void (*body)(struct abi *t, int fd), const char *cause)
+{
+	struct peer peer = peer_start(t, body);
+
+	silent(t, &peer, &none, cause);
+}
+
+/* The plugin's own thread; 0: not found. */
+static pid_t service_thread(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	struct dirent *e;
+	pid_t found = 0;
+
+	TRUE(d);
+	while (!found && (e = readdir(d))) {
+		char path[64], name[32] = "";
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%.16s/comm", e->d_name);
+		f = fopen(path, "re");
+		if (f && fgets(name, sizeof(name), f) && !strcmp(name, "braid-service\n"))
+			found = atoi(e->d_name);
+		if (f)
+			fclose(f);
+	}
+	closedir(d);
+	return found;
+}
+
+/* -- no CPU: of one CPU's time the service thread has what many busy processes leave it -- */
+
+enum { BUSY = 24 };
+
+static pid_t busy[BUSY], starved_tid;
+static cpu_set_t anywhere;
+
+static void pin(pid_t tid, unsigned cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	TRUE(!sched_setaffinity(tid, sizeof(set), &set));
+}
+
+static void starve(void)
+{
+	const struct sched_param unused = { 0 };
+	pid_t tid = service_thread();
+	int cpu = sched_getcpu();
+
+	TRUE(tid > 0 && cpu >= 0);
+	TRUE(!sched_getaffinity(tid, sizeof(anywhere), &anywhere));
+	for (unsigned i = 0; i < BUSY; i++) {
+		busy[i] = fork();
+		TRUE(busy[i] >= 0);
+		if (busy[i])
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pin(0, (unsigned)cpu);
+		for (;;)
+			;
+	}
+	pin(tid, (unsigned)cpu);
+	TRUE(!sched_setscheduler(tid, SCHED_IDLE, &unused));
+	starved_tid = tid;
+}
+
+/* Who may not raise a priority has a service thread that is slow, but for other CPUs. */
+static void feed(void)
+{
+	const struct sched_param unused = { 0 };
+
+	for (unsigned i = 0; i < BUSY; i++) {
+		kill(busy[i], SIGKILL);
+		waitpid(busy[i], NULL, 0);
+	}
+	TRUE(!sched_setaffinity(starved_tid, sizeof(anywhere), &anywhere));
+	sched_setscheduler(starved_tid, SCHED_OTHER, &unused);
+}
+
+static void is_starved(struct abi *t, int fd)
+{
+	held(t, fd, &(struct silence){ starve, feed });
+}
+
+static void starved(struct abi *t)
+{
+	silent_by_itself(t, is_starved, "it gets no CPU (pid ");
+}
+
+/* -- held up by the kernel: who has called vfork() waits, in state D, for the child to end -- */
+
+static atomic_int wait_for_fd = -1;	/* the child ends when the other end of it is closed */
+static int ends[2];
+
+static void stay_in_kernel(int fd)
+{
+	char unused;
+
+	if (syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0) == 0) {
+		close(ends[1]);
+		_exit((int)read(fd, &unused, 1));
+	}
+}
+
+/* In the plugin's place of libc's. */
+__attribute__((visibility("default")))
+int epoll_wait(int ep, struct epoll_event *ev, int max, int timeout)
+{
+	static _Atomic(void *) next;
+	char name[16] = "";
+	int fd = -1;
+
+	prctl(PR_GET_NAME, name);
+	if (strcmp(name, "braid-service") == 0)
+		fd = atomic_exchange(&wait_for_fd, -1);
+	if (fd >= 0)
+		stay_in_kernel(fd);
+	if (!next)
+		next = dlsym(RTLD_NEXT, "epoll_wait");
+	return ((int (*)(int, struct epoll_event *, int, int))next)(ep, ev, max, timeout);
+}
+
+static void hold_up(void)
+{
+	TRUE(!pipe2(ends, O_CLOEXEC));
+	atomic_store(&wait_for_fd, ends[0]);
+}
+
+static void let_up(void)
+{
+	close(ends[1]);
+}
+
+static void is_held_up(struct abi *t, int fd)
+{
+	held(t, fd, &(struct silence){ hold_up, let_up });
+}
+
+static void held_up(struct abi *t)
+{
+	silent_by_itself(t, is_held_up, "the kernel holds it up: storage, swap, a driver (pid ");
+}
+
+/* -- frozen, as by docker pause: by either version of cgroups -- */
+
+static const struct freezer {
+	const char *root, *file, *freeze, *thaw;
+} freezers[] = {
+	{ "/sys/fs/cgroup/freezer", "freezer.state", "FROZEN", "THAWED" },
+	{ "/sys/fs/cgroup/unified", "cgroup.freeze", "1", "0" },
+	{ "/sys/fs/cgroup", "cgroup.freeze", "1", "0" },
+};
+
+static struct {
+	const struct freezer *by;
+	char dir[96];
+	pid_t guard;
+	int fd;				/* when it is closed, the guard lets the peer go */
+} ice;
+
+static bool put(const char *dir, const char *file, const char *text)
+{
+	char path[192];
+	int fd;
+	bool done;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, file);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
+/* Whatever becomes of this process: a frozen one can't be killed. */
+_Noreturn static void guard(int fd, const char *pid)
+{
+	char unused;
+
+	setsid();
+	while (read(fd, &unused, 1) > 0)
+		;
+	put(ice.dir, ice.by->file, ice.by->thaw);
+	put(ice.by->root, "cgroup.procs", pid);
+	for (unsigned i = 0; rmdir(ice.dir) && i < 100; i++)
+		usleep(10000);
+	_exit(0);
+}
+
+/* False: no cgroup of that kind can be made here. */
+static bool peer_moves(const struct freezer *by, pid_t peer)
+{
+	char pid[16], path[192];
+	int fds[2];
+
+	ice.by = by;
+	snprintf(pid, sizeof(pid), "%d", (int)peer);
+	snprintf(ice.dir, sizeof(ice.dir), "%s/braid-test-%d", by->root, (int)getpid());
+	snprintf(path, sizeof(path), "%s/cgroup.procs", by->root);
+	if (access(path, W_OK) || mkdir(ice.dir, 0755))
+		return false;
+	TRUE(!pipe2(fds, O_CLOEXEC));
+	ice.fd = fds[1];
+	ice.guard = fork();
+	TRUE(ice.guard >= 0);
+	if (!ice.guard) {
+		close(fds[1]);
+		guard(fds[0], pid);
+	}
+	close(fds[0]);
+	snprintf(path, sizeof(path), "%s/%s", ice.dir, by->file);
+	return !access(path, W_OK) && put(ice.dir, "cgroup.procs", pid);
+}
+
+static void freeze(void)
+{
+	TRUE(put(ice.dir, ice.by->file, ice.by->freeze));
+}
+
+static void thaw(void)
+{
+	close(ice.fd);
+	waitpid(ice.guard, NULL, 0);
+}
+
+static void is_frozen(struct abi *t, int fd)
+{
+	held(t, fd, &none);
+}
+
+static void frozen_by(struct abi *t, const struct freezer *by)
+{
+	struct peer peer = peer_start(t, is_frozen);
+
+	if (!peer_moves(by, peer.pid))
+		skip_because("no cgroup that freezes can be made in %s", by->root);
+	silent(t, &peer, &(struct silence){ freeze, thaw },
+	       "its cgroup is frozen, as docker pause and schedulers do (pid ");
+}
+
+static void frozen_v1(struct abi *t)
+{
+	frozen_by(t, &freezers[0]);
+}
+
+static void frozen_v2(struct abi *t)
+{
+	frozen_by(t, access(freezers[1].root, F_OK) ? &freezers[2] : &freezers[1]);
 }
 
 /* -- lanes ----------------------------------------------------------------------------------- */
@@ -243,6 +568,10 @@ static const struct abi_case cases[] = {
 	CASE("a peer that is stopped before it answers is no firewall", stopped_before, ONCE),
 	CASE("nor is it when it is asked again and again", stopped_before_often, ONCE),
 	CASE("a peer on this host that is stopped is told so", stopped_later, ONCE),
+	CASE("so is one that gets no CPU", starved, ONCE),
+	CASE("so is one that the kernel holds up", held_up, ONCE),
+	CASE("so is one whose cgroup of version 1 is frozen", frozen_v1, ONCE),
+	CASE("so is one whose cgroup of version 2 is frozen", frozen_v2, ONCE),
 	CASE("a lane that is lost once is back, opened twice, at both ends", lanes_are_counted,
 	     ONCE),
 	CASE("memory of a GPU that nobody offered to take names the topology file", gpu_memory),

@@ -132,6 +132,9 @@ static void a_silent_process_is_stopped_or_starved_or_held_up(void **state)
 	assert_non_null(strstr(braid_why_state('\0', 0, text), "T, stopped"));
 	assert_non_null(strstr(text, "R, no CPU"));
 	assert_non_null(strstr(braid_why_state('S', 7, text), "R, no CPU"));
+	assert_non_null(strstr(text, "frozen cgroup (docker pause)"));
+	assert_non_null(strstr(braid_why_state(BRAID_WHY_FROZEN, 7, text), "cgroup is frozen"));
+	assert_null(strstr(text, "state"));
 }
 
 int main(void)

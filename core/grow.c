@@ -193,7 +193,7 @@ static void compare(struct braid_link *link, uint64_t now)
 
 static void steady(struct braid_link *link, double rate, bool full, uint64_t now)
 {
-	if (now - link->grow.moved_ns > REST_MS * MS && link->active != first(link)) {
+	if (braid_since(link->grow.moved_ns, now) > REST_MS * MS && link->active != first(link)) {
 		use(link, first(link));
 		link->grow.wait_ns = first_wait_ns(link);
 		link->grow.trim_wait_ns = TRIM_MS * MS;
@@ -279,6 +279,6 @@ void braid_grow_tick(struct braid_link *link, uint64_t now)
 			link->grow.next_try_ns = now + first_wait_ns(link);
 		return;
 	}
-	if (now - link->grow.at_ns >= SAMPLE_MS * MS)
+	if (braid_since(link->grow.at_ns, now) >= SAMPLE_MS * MS)
 		sample(link, now);
 }

@@ -38,7 +38,7 @@ static bool is_suspect(const struct braid_lane *lane, uint64_t now)
 
 	if (ms < 2 * lane->rtt_ms)
 		ms = 2 * lane->rtt_ms;
-	return lane->suspect_ns && now - lane->suspect_ns >= ms * MS;
+	return lane->suspect_ns && braid_since(lane->suspect_ns, now) >= ms * MS;
 }
 
 static bool is_well(const struct braid_lane *lane, uint64_t now)
@@ -53,6 +53,12 @@ static bool any_well(const struct braid_link *link, uint64_t now)
 			return true;
 	}
 	return false;
+}
+
+/* For how long nothing has come from the peer. */
+static uint64_t silence(const struct braid_link *link, uint64_t now)
+{
+	return braid_since(link->heal.heard_ns, now);
 }
 
 static bool any_unread(const struct braid_link *link)
@@ -165,7 +171,7 @@ void braid_heal_asked(struct braid_link *link, const struct braid_conn *c, int e
 
 bool braid_heal_again(const struct braid_lane *lane, uint64_t now)
 {
-	return now - lane->resumed_ns <= CALM_MS * MS;
+	return braid_since(lane->resumed_ns, now) <= CALM_MS * MS;
 }
 
 void braid_heal_resumed(struct braid_lane *lane, uint64_t now)
@@ -249,7 +255,7 @@ static void ask(struct braid_link *link, uint64_t now)
 
 	/* One that is left may be idle, and as dead as home is. */
 	if (is_well(braid_link_home(link), now) ||
-	    (any_well(link, now) && now - link->heal.heard_ns < GIVE_UP_MS * MS))
+	    (any_well(link, now) && silence(link, now) < GIVE_UP_MS * MS))
 		return;
 	if (link->conn || !link->path[0].to.port || now < link->heal.probe_ns)
 		return;
@@ -312,7 +318,7 @@ static void lane_well(struct braid_lane *lane, uint64_t now)
 {
 	if (is_suspect(lane, now))
 		braid_event(BRAID_EVENT_LANE_WELL, lane->link->number, lane->index,
-			    (int64_t)((now - lane->suspect_ns) / MS), 0);
+			    (int64_t)(braid_since(lane->suspect_ns, now) / MS), 0);
 	lane->suspect_ns = 0;
 }
 
@@ -381,9 +387,9 @@ static void hear(struct braid_link *link, uint64_t now)
 	link->heal.bytes = bytes;
 	if (link->heal.silent) {
 		braid_event(BRAID_EVENT_HEARD, link->number, BRAID_FLIGHT_NONE,
-			    (int64_t)((now - link->heal.heard_ns) / MS), 0);
+			    (int64_t)(silence(link, now) / MS), 0);
 		braid_info("device %s, peer %s: heard again after %llu s", link->key.dev->net.name,
-			   link->peer, (unsigned long long)seconds(now - link->heal.heard_ns));
+			   link->peer, (unsigned long long)seconds(silence(link, now)));
 	}
 	link->heal.heard_ns = now;
 	link->heal.silent = false;
@@ -396,12 +402,12 @@ static void tell_silence(struct braid_link *link, uint64_t now)
 	char how[BRAID_WHY_STOPPED];
 
 	braid_event(BRAID_EVENT_SILENT, link->number, BRAID_FLIGHT_NONE,
-		    (int64_t)((now - link->heal.heard_ns) / MS), 0);
+		    (int64_t)(silence(link, now) / MS), 0);
 	link->heal.silent = true;
 	braid_warn("device %s, peer %s: not a word for %llu s, %s; giving up after %lld s "
 		   "(BRAID_PEER_TIMEOUT) [peer-silent]",
 		   link->key.dev->net.name, link->peer,
-		   (unsigned long long)seconds(now - link->heal.heard_ns),
+		   (unsigned long long)seconds(silence(link, now)),
 		   answers ? braid_why_stopped(link, how) :
 			     "and nothing that we send is acknowledged: the path to that host, or "
 			     "the host, is down; trying to reconnect",
@@ -428,14 +434,14 @@ static bool nobody_needs(struct braid_link *link)
 /* True if the link is over.  That nobody is there is believed once all that came is read. */
 static bool is_over(struct braid_link *link, uint64_t now)
 {
-	uint64_t silent = now - link->heal.heard_ns;
+	uint64_t silent = silence(link, now);
 	/* A lane on which nothing is under way says nothing: it may be as dead as home is. */
 	bool unread = any_unread(link);
 	bool gone = !unread && link->heal.refused &&
 		    (!any_well(link, now) || (!is_well(braid_link_home(link), now) &&
 					      silent >= SUSPECT_MS * MS));
 	bool lost = !unread && link->heal.down_ns &&
-		    now - link->heal.down_ns >= GIVE_UP_MS * MS;
+		    braid_since(link->heal.down_ns, now) >= GIVE_UP_MS * MS;
 	char how[BRAID_WHY_STOPPED];
 
 	if (gone)
@@ -469,14 +475,14 @@ static void say(struct braid_link *link, uint64_t now)
 {
 	struct braid_hdr h = { .type = BRAID_F_ALIVE };
 	const struct braid_txq *q = &braid_link_home(link)->tx;
-	uint64_t quiet, silent = now - link->heal.heard_ns;
+	uint64_t quiet, silent = silence(link, now);
 	bool waits = !atomic_load(&link->watched);
 
 	if (!braid_trylock(&link->lock))
 		return;
 	if (q->f_head != link->heal.said)
 		link->heal.said_ns = now;
-	quiet = now - link->heal.said_ns;
+	quiet = braid_since(link->heal.said_ns, now);
 	if (!q->unsent && braid_lane_up(braid_link_home(link)) &&
 	    (quiet >= SAY_MS * MS ||
 	     (waits && quiet >= SAY_SOON_MS * MS &&
@@ -514,7 +520,7 @@ static void look_for_stalls(struct braid_link *link, uint64_t now)
 			c->stall_seq = w.seq;
 			continue;
 		}
-		if (now - c->stall_ns < limit)
+		if (braid_since(c->stall_ns, now) < limit)
 			continue;
 		if (!late && !link->heal.late) {
 			braid_warn("device %s, peer %s: a %s (tag %d, %llu bytes) has waited for "
@@ -524,11 +530,11 @@ static void look_for_stalls(struct braid_link *link, uint64_t now)
 				   link->key.dev->net.name, link->peer,
 				   c->sender ? "send" : "receive", w.tag,
 				   (unsigned long long)w.size,
-				   (unsigned long long)seconds(now - c->stall_ns),
-				   (unsigned long long)((now - link->heal.heard_ns) / MS),
+				   (unsigned long long)seconds(braid_since(c->stall_ns, now)),
+				   (unsigned long long)(silence(link, now) / MS),
 				   c->sender ? "has not posted its receive" : "has not sent it",
 				   braid_self.pid);
-			note_stall(link, (now - c->stall_ns) / MS, w.size);
+			note_stall(link, braid_since(c->stall_ns, now) / MS, w.size);
 		}
 		late = true;
 	}
@@ -551,7 +557,7 @@ void braid_heal_start(struct braid_link *link, uint64_t now)
 /* How soon the next look is due, as things stand. */
 static int next_look(const struct braid_link *link, bool under_way, uint64_t now)
 {
-	uint64_t quiet = (now - link->heal.said_ns) / MS;
+	uint64_t quiet = braid_since(link->heal.said_ns, now) / MS;
 
 	if (link->ndown)
 		return WAIT_MIN_MS;
@@ -562,12 +568,12 @@ static int next_look(const struct braid_link *link, bool under_way, uint64_t now
 
 int braid_heal_tick(struct braid_link *link, uint64_t now)
 {
-	uint64_t asleep = now - link->heal.looked_ns;
+	uint64_t asleep = braid_since(link->heal.looked_ns, now), silent = silence(link, now);
 	bool under_way = true;
 
 	link->heal.looked_ns = now;
-	if (asleep > ASLEEP_MS * MS)
-		link->heal.heard_ns += asleep;
+	if (asleep > ASLEEP_MS * MS)		/* that is no silence of the peer's */
+		link->heal.heard_ns = now - (silent > asleep ? silent - asleep : 0);
 	shut_lost(link, now);
 	if (!link->ncomms) {			/* nobody expects a word */
 		link->heal.heard_ns = now;
@@ -577,7 +583,7 @@ int braid_heal_tick(struct braid_link *link, uint64_t now)
 		return -1;
 	}
 	hear(link, now);
-	if (now - link->heal.health_ns >= HEALTH_MS * MS) {
+	if (braid_since(link->heal.health_ns, now) >= HEALTH_MS * MS) {
 		link->heal.health_ns = now;
 		under_way = look_at_health(link, now);
 	}
@@ -587,9 +593,9 @@ int braid_heal_tick(struct braid_link *link, uint64_t now)
 		ask(link, now);
 	if (is_over(link, now))
 		return -1;
-	if (!link->heal.silent && now - link->heal.heard_ns >= SILENT_MS * MS)
+	if (!link->heal.silent && silence(link, now) >= SILENT_MS * MS)
 		tell_silence(link, now);
-	if (!link->heal.silent && now - link->heal.stall_ns >= STALL_MS * MS)
+	if (!link->heal.silent && braid_since(link->heal.stall_ns, now) >= STALL_MS * MS)
 		look_for_stalls(link, now);
 	say(link, now);
 	return next_look(link, under_way, now);

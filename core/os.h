@@ -58,6 +58,15 @@ struct braid_os {
 
 extern const struct braid_os *braid_os;
 
+/*
+ * From `then` to `now`.  0 if `then` is later: another thread, or a later step of this turn, may
+ * have stamped it after `now` was read.
+ */
+static inline uint64_t braid_since(uint64_t then, uint64_t now)
+{
+	return now > then ? now - then : 0;
+}
+
 /* True in a child that forked without exec: everything of Braid's is closed and wiped there. */
 extern atomic_bool braid_forked;
 

@@ -246,7 +246,7 @@ void braid_path_bad(struct braid_link *link, unsigned path, uint64_t now)
 
 	if (link->npaths < 2)
 		return;
-	if (!p->hold_ms || (p->back_ns && now - p->back_ns > LASTS_MS * MS))
+	if (!p->hold_ms || (p->back_ns && braid_since(p->back_ns, now) > LASTS_MS * MS))
 		p->hold_ms = HOLD_MS;
 	else if (p->back_ns && p->hold_ms < HOLD_MAX_MS)
 		p->hold_ms *= 2;
@@ -270,7 +270,7 @@ void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsign
 
 	if (now < p->plain_until_ns)	/* another lane, the same fault */
 		return;
-	if (!p->plain_ms || now - p->plain_until_ns > LASTS_MS * MS)
+	if (!p->plain_ms || braid_since(p->plain_until_ns, now) > LASTS_MS * MS)
 		p->plain_ms = HOLD_MS;
 	else if (worse && p->plain_ms < HOLD_MAX_MS)
 		p->plain_ms *= 2;

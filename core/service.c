@@ -422,7 +422,7 @@ static bool link_tick(struct braid_link *link, uint64_t now)
 	if (touched != link->seen) {
 		link->seen = touched;
 		link_unwatch(link);
-		all = now - link->tidied_ns >= TIDY_MS * MS;
+		all = braid_since(link->tidied_ns, now) >= TIDY_MS * MS;
 		if (all)
 			link->tidied_ns = now;
 		calm = !braid_link_hurry(link, all) && !link->ndown && !atomic_load(&link->copies);
@@ -519,14 +519,14 @@ static bool link_reap(struct braid_link *link, uint64_t now)
 	}
 	if (!link->idle_since_ns)
 		link->idle_since_ns = now;
-	if (now - link->idle_since_ns > 50 * MS && link->attached) {
+	if (braid_since(link->idle_since_ns, now) > 50 * MS && link->attached) {
 		unsigned n = braid_link_stop(link);	/* accept() may be reading it */
 
 		if (!link->ncomms)
 			braid_link_detach(link);
 		braid_link_go(link, n);
 	}
-	if (now - link->idle_since_ns >= idle_limit(link) || link->peer_gone)
+	if (braid_since(link->idle_since_ns, now) >= idle_limit(link) || link->peer_gone)
 		link_close_idle(link);
 	return false;
 }
@@ -620,7 +620,7 @@ static bool nothing_left(uint64_t now)
 	}
 	if (!svc.idle_since_ns)
 		svc.idle_since_ns = now;
-	return now - svc.idle_since_ns >= (uint64_t)braid_param.link_idle * SEC;
+	return braid_since(svc.idle_since_ns, now) >= (uint64_t)braid_param.link_idle * SEC;
 }
 
 /* Asked to stop: is there a link that has lost its lanes, and would take messages with it? */
@@ -631,7 +631,7 @@ static bool must_linger(uint64_t now)
 
 	if (!svc.stop_ns)
 		svc.stop_ns = now;
-	if (now - svc.stop_ns >= LINGER_MS * MS)
+	if (braid_since(svc.stop_ns, now) >= LINGER_MS * MS)
 		return false;
 	braid_list_for(link, &braid_svc.links, node) {
 		if (atomic_load(&link->state) != BRAID_LINK_UP || link->peer_gone ||

@@ -58,7 +58,7 @@ bool braid_tries_go_on(struct braid_link *link, const struct braid_conn *c, int 
 	w->way[i].final = final;
 	if (final && !link->tries.final_ns)
 		link->tries.final_ns = now;
-	if (final && (all_final(w) || now - link->tries.final_ns >=
+	if (final && (all_final(w) || braid_since(link->tries.final_ns, now) >=
 		      between(0, FINAL_MS * MS, patience)))
 		return false;
 	over = braid_ways_next(w, i);

@@ -31,11 +31,6 @@ uint64_t braid_view_wind(void)
 	return now;
 }
 
-static uint64_t since(uint64_t then, uint64_t now)
-{
-	return now > then ? now - then : 0;
-}
-
 static uint64_t counted(const _Atomic uint64_t *n)
 {
 	return atomic_load_explicit(n, memory_order_relaxed);
@@ -54,7 +49,7 @@ static void view_lane(const struct braid_lane *lane, uint64_t now, struct braid_
 	uint64_t suspect = counted(&lane->suspect_ns);
 
 	ret->up = braid_lane_up(lane);
-	ret->suspect_ns = suspect ? since(suspect, now) + 1 : 0;
+	ret->suspect_ns = suspect ? braid_since(suspect, now) + 1 : 0;
 	ret->sent = counted(&lane->tx_bytes);
 	ret->received = counted(&lane->rx_bytes);
 	ret->lost = atomic_load_explicit(&lane->lost, memory_order_relaxed);
@@ -69,7 +64,7 @@ static void view_link(struct braid_link *link, uint64_t now, struct braid_view *
 	ret->device = link->key.dev->net.name;
 	ret->state = (enum braid_link_state)atomic_load(&link->state);
 	ret->err = atomic_load(&link->err);
-	ret->heard_ns = ret->state == BRAID_LINK_UP ? since(heard, now) : 0;
+	ret->heard_ns = ret->state == BRAID_LINK_UP ? braid_since(heard, now) : 0;
 	ret->silent = atomic_load(&link->heal.silent);
 	ret->late = atomic_load(&link->heal.late);
 	ret->stalls = atomic_load(&link->heal.stalls);
@@ -164,7 +159,7 @@ static void view_comm(const struct braid_comm *c, uint64_t now, struct braid_vie
 			view_send(c->link, view, s, &m);
 		else
 			view_recv(e, &m);
-		m.age_ns = since(s ? s->at_ns : e->at_ns, now);
+		m.age_ns = braid_since(s ? s->at_ns : e->at_ns, now);
 		view->outstanding[c->sender]++;
 		if (m.age_ns > view->oldest_ns)
 			view->oldest_ns = m.age_ns;

@@ -23,6 +23,7 @@ unit_tests = \
 	tests/unit/test_copy \
 	tests/unit/test_diff \
 	tests/unit/test_grow \
+	tests/unit/test_heal \
 	tests/unit/test_lane \
 	tests/unit/test_log \
 	tests/unit/test_machine \

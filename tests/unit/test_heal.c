@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_heal.c - how long a peer has been silent, by a clock that only the test moves.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/heal.h"
+#include "core/param.h"
+#include "core/service_int.h"
+#include "tests/lib/null.h"
+
+static struct null_pair p;
+static struct braid_link *link;
+
+static int setup(void **state)
+{
+	struct null_config config = { .held = true };
+
+	(void)state;
+	null_pair_init(&p, &config);
+	link = p.end[1];
+	link->ncomms = 1;		/* a comm waits for the peer */
+	null_now_ns += 1000 * SEC;
+	braid_heal_start(link, null_now_ns);
+	null_warns_clear();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	link->ncomms = 0;
+	null_pair_fini(&p);
+	return 0;
+}
+
+static void pass(uint64_t ms)
+{
+	null_now_ns += ms * MS;
+}
+
+static int state_of(void)
+{
+	return atomic_load(&link->state);
+}
+
+static void a_silent_peer_is_given_up_after_its_time(void **state)
+{
+	(void)state;
+	for (int i = 0; i < braid_param.peer_timeout; i++) {
+		braid_heal_tick(link, null_now_ns);
+		assert_int_equal(state_of(), BRAID_LINK_UP);
+		pass(1000);
+	}
+	assert_true(null_warns == 1 && strstr(null_warn, "[peer-silent]"));
+	braid_heal_tick(link, null_now_ns);
+	assert_int_equal(state_of(), BRAID_LINK_DEAD);
+	assert_int_equal(atomic_load(&link->err), -EREMOTEIO);
+}
+
+/* The service thread had no CPU: the peer may have spoken meanwhile. */
+static void time_without_the_service_thread_is_not_the_peers(void **state)
+{
+	(void)state;
+	pass(1000);
+	braid_heal_tick(link, null_now_ns);
+	pass((uint64_t)braid_param.peer_timeout * 1000);
+	braid_heal_tick(link, null_now_ns);
+	assert_int_equal(state_of(), BRAID_LINK_UP);
+	assert_int_equal(null_warns, 0);
+	pass(2100);			/* with the second before */
+	braid_heal_tick(link, null_now_ns);
+	assert_true(null_warns == 1 && strstr(null_warn, "[peer-silent]"));
+}
+
+/* In the turn after such a pause, a redial that has succeeded may have been read before. */
+static void a_peer_heard_at_the_end_of_such_a_pause_is_not_lost(void **state)
+{
+	(void)state;
+	pass(4000);
+	link->heal.heard_ns = null_now_ns;
+	braid_heal_tick(link, null_now_ns);
+	assert_int_equal(state_of(), BRAID_LINK_UP);
+	assert_int_equal(null_warns, 0);
+	pass(2900);
+	braid_heal_tick(link, null_now_ns);
+	assert_int_equal(null_warns, 0);
+	pass(200);
+	braid_heal_tick(link, null_now_ns);
+	assert_true(null_warns == 1 && strstr(null_warn, "[peer-silent]"));
+}
+
+/* The turn's time was read before the handshake's. */
+static void a_peer_heard_after_the_turn_began_is_not_lost(void **state)
+{
+	(void)state;
+	braid_heal_tick(link, null_now_ns);
+	link->heal.heard_ns = null_now_ns + 5000;
+	braid_heal_tick(link, null_now_ns);
+	assert_int_equal(state_of(), BRAID_LINK_UP);
+	assert_int_equal(null_warns, 0);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(a_silent_peer_is_given_up_after_its_time),
+		CASE(time_without_the_service_thread_is_not_the_peers),
+		CASE(a_peer_heard_at_the_end_of_such_a_pause_is_not_lost),
+		CASE(a_peer_heard_after_the_turn_began_is_not_lost),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

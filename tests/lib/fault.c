@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <link.h>
@@ -80,8 +81,21 @@ long fault_blocks(void)
 	return blocks;
 }
 
-/* Is it this call's turn?  Then errno is set.  `from`: where in the plugin it is called. */
-static bool fails_at(enum fault_kind kind, const char *name, int err, const void *from)
+/* The functions of the plugin by which a stand-in was called, as one number. */
+static uintptr_t path_here(void)
+{
+	enum { OURS = 3, THEIRS = 4 };	/* path_here(), fails() and the stand-in */
+	void *frames[OURS + THEIRS];
+	int n = backtrace(frames, OURS + THEIRS);
+	uintptr_t path = 0;
+
+	for (int i = OURS; i < n; i++)
+		path = path * 31 + (uintptr_t)frames[i];
+	return path;
+}
+
+/* Is it this call's turn?  Then errno is set. */
+static bool fails(enum fault_kind kind, const char *name, int err)
 {
 	unsigned n = atomic_fetch_add(&calls[kind], 1) + 1;
 	const char *first = failed;
@@ -89,7 +103,7 @@ static bool fails_at(enum fault_kind kind, const char *name, int err, const void
 
 	if (t && n <= sizeof(t->name) / sizeof(t->name[0])) {
 		snprintf(t->name[n - 1], sizeof(t->name[0]), "%s", name);
-		t->from[n - 1] = from;
+		t->path[n - 1] = path_here();
 	}
 	if (!kth[kind] || (n != kth[kind] && !(how == FAULT_ON && first && !strcmp(first, name))))
 		return false;
@@ -104,9 +118,6 @@ static bool fails_at(enum fault_kind kind, const char *name, int err, const void
 	errno = err;
 	return true;
 }
-
-/* In a stand-in only. */
-#define fails(kind, name, err) fails_at(kind, name, err, __builtin_return_address(0))
 
 static void *taken(void *p)
 {

@@ -10,6 +10,7 @@
 #define BRAID_TESTS_LIB_FAULT_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum fault_kind {
 	FAULT_SETUP,			/* memory, sockets, descriptors, threads, files */
@@ -34,12 +35,12 @@ void fault_errno(int err);
 void fault_note(char *ret, unsigned len);
 
 /*
- * The calls counted, in their order, also those that don't fail: their names, and where in the
- * plugin they return to.
+ * The calls counted, in their order, also those that don't fail: their names, and the path through
+ * the plugin's functions that led to each.
  */
 struct fault_trace {
 	char name[2000][24];
-	const void *from[2000];
+	uintptr_t path[2000];
 };
 
 /* From now on into *ret, until it is NULL. */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/bind.h"
+#include "core/cross.h"
 #include "core/heal.h"
 #include "core/log.h"
 #include "core/os.h"
@@ -23,9 +24,8 @@
 #include "core/why.h"
 
 enum {
-	REDIAL_MAX_MS = 500,
 	ATTEMPT_MS = 500,		/* for a lane of a link that had been up */
-	REFUSED_MS = 500,		/* a closed port is believed after that: it was open once */
+	REFUSED_MS = 500,		/* then an answer that may not be the peer's is believed */
 };
 
 static struct braid_log_gate gate_fds;
@@ -163,6 +163,24 @@ static bool is_final(const struct braid_conn *c, enum braid_dial_stage stage, in
 	}
 }
 
+/* Perhaps not the peer answered: a firewall, or the host to which a NAT gives the port. */
+static bool by_another(const struct braid_conn *c, enum braid_dial_stage stage, int err)
+{
+	return err == -ECONNREFUSED || (stage == BRAID_DIAL_PEER && c && !c->known &&
+					(err == -EPROTO || err == -EACCES));
+}
+
+/* Such an answer is believed if it stays the same for a while, and the peer does not reach us. */
+static bool is_last_word(struct braid_link *link, const struct braid_conn *c,
+			 enum braid_dial_stage stage, int err, uint64_t now)
+{
+	if (!by_another(c, stage, err))
+		return is_final(c, stage, err);
+	if (!link->refused_until_ns)
+		link->refused_until_ns = now + REFUSED_MS * MS;
+	return now >= link->refused_until_ns && !braid_cross_heard(link, now);
+}
+
 /* A dial of a new link did not come through: try again, wait for theirs, or give up. */
 void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, uint64_t now)
 {
@@ -173,9 +191,8 @@ void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, u
 
 	if (state == BRAID_LINK_UP || state == BRAID_LINK_DEAD)
 		return;
-	if (crossed) {			/* theirs is on its way; ask again if it does not come */
-		atomic_store(&link->state, BRAID_LINK_WAITING);
-		link->dial_at_ns = now + REDIAL_MAX_MS * MS;
+	if (crossed) {
+		braid_cross_refused(link, now);
 		return;
 	}
 	/* An attempt that the caller's deadline cut short says less than the one before it. */
@@ -185,10 +202,7 @@ void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, u
 	}
 	link->dial_err = err;
 	link->dial_stage = (uint8_t)stage;
-	if (err == -ECONNREFUSED && !link->refused_until_ns)
-		link->refused_until_ns = now + REFUSED_MS * MS;
-	final = is_final(c, stage, err) ||
-		(err == -ECONNREFUSED && now >= link->refused_until_ns);
+	final = is_last_word(link, c, stage, err, now);
 	/* The peer itself has answered, so it is so wherever it is reached. */
 	proven = final && c && c->known;
 	if (proven || now >= link->dial_until_ns ||

@@ -15,6 +15,7 @@
 
 #include "core/auth.h"
 #include "core/bind.h"
+#include "core/cross.h"
 #include "core/flight.h"
 #include "core/grow.h"
 #include "core/heal.h"
@@ -145,11 +146,6 @@ void braid_handshake_offer(struct braid_hello *h, const struct braid_dev *met, b
 		if (met->port[tr->id] && !(plain && tr->blob && has_socket(met)))
 			h->transports[n++] = tr->id;
 	}
-}
-
-static bool smaller_than_ours(const uint8_t *process)
-{
-	return memcmp(process, braid_self.process, BRAID_ID_SIZE) < 0;
 }
 
 static void key_of_hello(const struct braid_conn *c, struct braid_link_key *ret)
@@ -304,8 +300,7 @@ int braid_conn_admit(struct braid_conn *c)
 	link = key.self_accepted || !braid_param.share ? NULL : braid_link_find(&key, true);
 	if (!c->tr) {
 		c->mine.status = BRAID_HELLO_NO_TRANSPORT;
-	} else if (link && link->dialler && !smaller_than_ours(key.process) &&
-		   atomic_load(&link->state) == BRAID_LINK_DIALING) {
+	} else if (link && braid_cross_refuse(link, braid_os->now_ns())) {
 		c->mine.status = BRAID_HELLO_CROSSED;
 	} else {
 		braid_os->random(&c->mine.ident, sizeof(c->mine.ident));

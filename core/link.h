@@ -128,6 +128,7 @@ struct braid_link {
 	atomic_uint pins;		/* calls and dials that still look at it */
 	struct braid_conn *conn;	/* the dial on its way */
 	uint64_t dial_at_ns, dial_until_ns, refused_until_ns;
+	uint64_t crossed_ns;		/* when the peer's dial was first refused: core/cross.c */
 	int dial_err;			/* how the last dial ended */
 	uint8_t dial_stage;		/* and how far it had come: core/why.h */
 	struct {			/* core/tries.c: of its ways */

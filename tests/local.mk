@@ -91,6 +91,7 @@ tidy_tests = \
 net_tests = \
 	tests/net/bind.sh \
 	tests/net/blackhole.sh \
+	tests/net/crossed.sh \
 	tests/net/why.sh \
 	tests/net/doctor.sh \
 	tests/net/dscp.sh \
@@ -352,6 +353,10 @@ tests_faults_faults_SOURCES = \
 	tests/faults/witness.h \
 	tests/lib/queued.h
 tests_faults_faults_LDADD = $(tools_libs)
+
+# Two processes that connect to each other at once, for tests/net/crossed.sh.
+check_PROGRAMS += tests/net/crossed
+tests_net_crossed_LDADD = $(tools_libs)
 
 # A job of NCCL's, and the GPU for it.  NCCL looks up functions in the program itself.
 check_PROGRAMS += tests/nccl/job

@@ -573,25 +573,13 @@ static void other_versions(struct abi *t)
 
 enum answer { ANSWER_STATUS, ANSWER_HELLO, ANSWER_HTTP, ANSWER_SSH, ANSWER_KEY, ANSWER_REFLECTED };
 
-/* Dial somebody who answers like that: what connect() says, after how long. */
-static ncclResult_t answered(struct abi *t, struct net *net, enum answer how, unsigned *ret_ms)
+static void answer_once(struct abi *t, int listener, const struct braid_handle *to, enum answer how)
 {
 	static const char http[] = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
 	static const char ssh[] = "SSH-2.0-OpenSSH_9.2p1\r\n";
-	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
-	struct braid_handle to;
 	struct speaker sp;
-	ncclResult_t res;
-	uint16_t port;
-	int listener = speak_listen(&port);
-	uint64_t from = now_us();
-	void *send = NULL;
-	unsigned rest;
 
-	TRUE(listener >= 0);
-	handle_forge(handle, port, &to);
-	connect_begins(net, handle, listener, &send);
-	speaker_init(&sp, &to);
+	speaker_init(&sp, to);
 	TRUE((sp.fd = speak_accept(listener)) >= 0);
 	if (how == ANSWER_SSH)
 		TRUE(speak_write(sp.fd, ssh, sizeof(ssh) - 1));
@@ -606,10 +594,31 @@ static ncclResult_t answered(struct abi *t, struct net *net, enum answer how, un
 		TRUE(speak_write(sp.fd, sp.m1, sizeof(sp.m1)));
 	else if (how != ANSWER_SSH)
 		TRUE(speak_answer(&sp, how == ANSWER_STATUS ? BRAID_HELLO_VERSION : BRAID_HELLO_OK));
-	res = connect_for(net, handle, 10000, &send, &rest);
-	*ret_ms = (unsigned)((now_us() - from) / 1000);
+	speak_closed(sp.fd, 1000);
 	close(sp.fd);
-	close(listener);
+}
+
+/* Dial somebody who answers like that, each time: what connect() says, after how long. */
+static ncclResult_t answered(struct abi *t, struct net *net, enum answer how, unsigned *ret_ms)
+{
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+	struct braid_handle to;
+	ncclResult_t res = ncclSuccess;
+	uint16_t port;
+	struct pollfd pfd = { .fd = speak_listen(&port), .events = POLLIN };
+	uint64_t from = now_us(), end = deadline_ms(10000);
+	void *send = NULL;
+
+	TRUE(pfd.fd >= 0);
+	handle_forge(handle, port, &to);
+	while (res == ncclSuccess && !send) {
+		if (poll(&pfd, 1, 0) > 0)
+			answer_once(t, pfd.fd, &to, how);
+		res = TIMED(SETUP_MS, net_connect(net, 0, handle, &send));
+		wait_tick(end, __FILE__, __LINE__, "what connect() has to say");
+	}
+	*ret_ms = (unsigned)((now_us() - from) / 1000);
+	close(pfd.fd);
 	return res;
 }
 

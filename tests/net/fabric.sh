@@ -268,14 +268,14 @@ tunnel()
 	done
 }
 
-# firewall HOST RULE [HOOK] - of nftables, for what comes in.
+# firewall HOST RULE [HOOK [TYPE]] - of nftables, for what comes in.
 firewall()
 {
 	command -v nft >/dev/null || { lacks "nft is not installed"; return; }
 	ip netns exec "$(netns "$1")" nft -f - 2>"$tmp/why" <<END || lacks "nft: $(head -n 1 "$tmp/why")"
 table inet braid {
 	chain wall {
-		type filter hook ${3:-input} priority 0;
+		type ${4:-filter} hook ${3:-input} priority 0;
 		$2
 	}
 }

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cross.c - see cross.h. */
+#include "core/cross.h"
+
+#include <string.h>
+
+#include "core/conn.h"
+#include "core/link.h"
+#include "core/service_int.h"
+
+enum {
+	AGAIN_MS = 500,			/* the refused end asks again */
+	GIVE_WAY_MS = 900,		/* a dial without an answer, from the first refusal on */
+	HEARD_MS = 3000,
+	TURN_MS = 2000,			/* for the peer's dial, before we dial again */
+};
+
+static void wait_for_theirs(struct braid_link *link, uint64_t until)
+{
+	atomic_store(&link->state, BRAID_LINK_WAITING);
+	link->dial_at_ns = until;
+}
+
+bool braid_cross_refuse(struct braid_link *link, uint64_t now)
+{
+	struct braid_conn *own = link->conn;
+
+	if (!link->dialler || atomic_load(&link->state) != BRAID_LINK_DIALING ||
+	    memcmp(link->key.process, braid_self.process, BRAID_ID_SIZE) < 0)
+		return false;
+	if (own && own->state > BRAID_CONN_CONNECT) {
+		if (!link->crossed_ns)
+			link->crossed_ns = now;
+		if (own->known || now < link->crossed_ns + GIVE_WAY_MS * MS)
+			return true;
+	}
+	/* The peer can't have our proof yet, so this does not end a link that it holds. */
+	if (own)
+		braid_handshake_end(own);
+	wait_for_theirs(link, now + TURN_MS * MS);
+	return false;
+}
+
+bool braid_cross_heard(const struct braid_link *link, uint64_t now)
+{
+	return link->crossed_ns && now < link->crossed_ns + HEARD_MS * MS;
+}
+
+void braid_cross_refused(struct braid_link *link, uint64_t now)
+{
+	wait_for_theirs(link, now + AGAIN_MS * MS);
+}

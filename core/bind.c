@@ -48,19 +48,23 @@ bool braid_bind_listens(const struct braid_at *at)
 	return false;
 }
 
-int braid_bind_listener(int fd, const struct braid_netdev *net)
+static int bind_to_index(int fd, unsigned ifindex)
 {
-	int index = (int)net->ifindex;
+	int index = (int)ifindex;
 
 	return braid_os->setsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &index, sizeof(index)) ?
 		       -errno : 0;
 }
 
+int braid_bind_listener(int fd, const struct braid_netdev *net, bool to_interface)
+{
+	return to_interface ? bind_to_index(fd, net->ifindex) :
+	       net->vrf ? bind_to_index(fd, net->vrf) : 0;
+}
+
 static bool bind_to(int fd, const struct braid_netdev *net)
 {
-	int index = (int)net->ifindex;
-
-	if (!braid_os->setsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &index, sizeof(index)))
+	if (!bind_to_index(fd, net->ifindex))
 		return true;
 	if (braid_log_gate_open(&gate_denied, braid_os->now_ns()))
 		braid_warn("device %s: its lanes leave by another interface, as routes decide, for "
@@ -71,8 +75,13 @@ static bool bind_to(int fd, const struct braid_netdev *net)
 
 bool braid_bind_dialler(int fd, const struct braid_way *way)
 {
-	return !way->loose && braid_pair_binds(&way->pair, braid_os->route) &&
-	       bind_to(fd, way->pair.net);
+	const struct braid_netdev *net = way->pair.net;
+
+	if (!way->loose && braid_pair_binds(&way->pair, braid_os->route) && bind_to(fd, net))
+		return true;
+	if (net->vrf)			/* if that fails, so does bind(), which is told */
+		bind_to_index(fd, net->vrf);
+	return false;
 }
 
 /* --- accepted ------------------------------------------------------------------------------ */

@@ -21,9 +21,12 @@ struct braid_way;
 
 /* Do routes use another interface for the subnet of that address?  Then one listens for each. */
 bool braid_bind_listens(const struct braid_at *at);
-/* Before bind: 0 or a negative errno. */
-int braid_bind_listener(int fd, const struct braid_netdev *net);
-/* Before connect: is it bound now? */
+/*
+ * Before bind, a listener's: to the interface, or else to its VRF, without which the address is
+ * nobody's.  0 or a negative errno.
+ */
+int braid_bind_listener(int fd, const struct braid_netdev *net, bool to_interface);
+/* Before bind, a dialler's, the same: is it bound to the interface now? */
 bool braid_bind_dialler(int fd, const struct braid_way *way);
 /* An accepted one that has proved itself, if what the peer sends comes in by its interface. */
 void braid_bind_accepted(struct braid_conn *c);

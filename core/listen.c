@@ -111,14 +111,13 @@ static uint16_t *number_of(union braid_netdev_addr *at)
 static int port_listen(struct braid_port *p, const struct braid_netdev *net, bool shared)
 {
 	socklen_t len = p->at.sa.sa_family == AF_INET ? sizeof(p->at.in) : sizeof(p->at.in6);
-	int err = 0, one = 1;
+	int err, one = 1;
 
 	if (p->at.sa.sa_family == AF_INET6)
 		braid_os->setsockopt(p->fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
 	if (shared)
 		braid_os->setsockopt(p->fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
-	if (p->bound)
-		err = braid_bind_listener(p->fd, net);
+	err = braid_bind_listener(p->fd, net, p->bound);
 	if (err)
 		return err;
 	braid_handshake_unpaced(p->fd, p->dev->congestion);

@@ -21,6 +21,7 @@ enum { KIND = 16, DEPTH_MAX = 4, DUMP_ROOM = 32768, WAIT_S = 1 };
 
 struct row {
 	unsigned ifindex;
+	unsigned master;		/* of which it is a port; 0: none */
 	bool elsewhere;			/* its other end is in another namespace */
 	char kind[KIND], port_kind[KIND];	/* "": hardware's, or loopback; no port */
 };
@@ -67,6 +68,8 @@ static int row_add(struct braid_links *l, struct braid_nl body)
 		row.elsewhere |= type == IFLA_LINK_NETNSID;
 		if (type == IFLA_LINKINFO)
 			read_info(value, &row);
+		else if (type == IFLA_MASTER)
+			braid_nl_take(&value, &row.master, sizeof(row.master));
 	}
 	if (l->n == l->room) {
 		l->room = l->room ? 2 * l->room : 32;
@@ -153,6 +156,18 @@ static const struct row *row_of(const struct braid_links *l, unsigned ifindex)
 			return &l->row[i];
 	}
 	return NULL;
+}
+
+unsigned braid_link_vrf(const struct braid_links *l, unsigned ifindex)
+{
+	const struct row *row = row_of(l, ifindex);
+
+	for (unsigned i = 0; row && i < DEPTH_MAX; i++) {
+		if (!strcmp(row->kind, "vrf"))
+			return row->ifindex;
+		row = row->master ? row_of(l, row->master) : NULL;
+	}
+	return 0;
 }
 
 /* --- /sys ---------------------------------------------------------------------------------- */

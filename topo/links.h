@@ -32,6 +32,9 @@ struct braid_lead_info {
 	bool tunnel;			/* it wraps packets that leave by another interface */
 };
 
+/* The VRF that this interface is, or belongs to, also as the port of a bridge in it; 0: none. */
+unsigned braid_link_vrf(const struct braid_links *links, unsigned ifindex);
+
 /* links may be NULL; `sysfs`: /sys belongs to this network namespace. */
 void braid_link_leads(const struct braid_links *links, const char *sysroot, const char *name,
 		      unsigned ifindex, bool sysfs, struct braid_lead_info *ret);

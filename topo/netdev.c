@@ -60,6 +60,7 @@ struct search {
 	struct braid_netdev_filter filter;
 	int family;
 	struct braid_v6_flags *v6;
+	struct braid_links *links;
 	struct cand *cands;
 	size_t n_cands;
 };
@@ -432,16 +433,13 @@ static void leave_later(struct search *s, unsigned group)
 /* Nobody has named any: those that lead to other hosts. */
 static void leave_useless(struct search *s, unsigned group)
 {
-	struct braid_links *links = *s->sysroot ? NULL : braid_links_load();
-
 	for (size_t i = 0; i < s->n_cands; i++) {
 		struct cand *c = &s->cands[i];
 
 		if (is_in(s, c, group))
-			braid_link_leads(links, s->sysroot, c->name, c->ifindex,
+			braid_link_leads(s->links, s->sysroot, c->name, c->ifindex,
 					 sysfs_is_ours(s, c), &c->where);
 	}
-	braid_links_free(links);
 	leave(s, group, is_port);
 	leave(s, group, is_link_local);
 	if (any_leads(s, group, BRAID_LEADS_TO_HARDWARE))
@@ -488,6 +486,7 @@ static void describe(const struct search *s, const struct cand *c, struct braid_
 		.nmore = c->ips.n - 1,
 		.ifindex = c->ifindex ? c->ifindex : if_nametoindex(c->name),
 		.loopback = c->flags & IFF_LOOPBACK,
+		.vrf = braid_link_vrf(s->links, c->ifindex),
 	};
 
 	memcpy(dev.name, c->name, sizeof(c->name));
@@ -598,6 +597,7 @@ static int look(struct search *s, struct says *w)
 	if (!err) {
 		err = collect(s, list);
 		freeifaddrs(list);
+		s->links = *s->sysroot ? NULL : braid_links_load();
 	}
 	if (err) {
 		errno = -err;
@@ -618,6 +618,8 @@ static void forget(struct search *s)
 {
 	free(s->cands);
 	braid_v6_flags_free(s->v6);
+	braid_links_free(s->links);
+	s->links = NULL;
 	s->cands = NULL;
 	s->v6 = NULL;
 	s->n_cands = 0;

@@ -34,6 +34,7 @@ struct braid_netdev {
 	struct braid_netdev_ip more[BRAID_NETDEV_IPS - 1];	/* the others: ips.h */
 	unsigned nmore;
 	unsigned ifindex;
+	unsigned vrf;			/* the ifindex of the VRF whose routes it has; 0: none */
 	int speed_mbps;			/* of the slaves, summed, for a bond; of the lower device
 					 * for a VLAN; 10000 where the kernel does not know */
 	bool speed_known;

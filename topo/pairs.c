@@ -53,7 +53,8 @@ static void judge(struct braid_pair *p, enum braid_pair_peer peer, braid_route_f
 	bool near = braid_ip_near(&p->from, to) && !braid_netdev_same_ip(from, to);
 	struct braid_route any = { 0 }, by = { 0 };
 	bool has_any, has_by;
-	int err = p->net->ifindex ? get(from, to, 0, &any) : -ENOSYS;
+	/* In a VRF only its own routes count. */
+	int err = p->net->ifindex ? get(from, to, p->net->vrf, &any) : -ENOSYS;
 
 	p->bind = false;
 	if (err == -ENOSYS || any.local) {
@@ -68,7 +69,7 @@ static void judge(struct braid_pair *p, enum braid_pair_peer peer, braid_route_f
 	else if (has_any)
 		p->kind = any.ifindex == p->net->ifindex ? BRAID_PAIR_ROUTED : BRAID_PAIR_ASTRAY;
 	else
-		p->kind = has_by ? BRAID_PAIR_ROUTED : BRAID_PAIR_NONE;	/* in a VRF */
+		p->kind = has_by ? BRAID_PAIR_ROUTED : BRAID_PAIR_NONE;
 	/* A route through a gateway there is somebody's wish; another interface's link is not. */
 	p->bind = p->kind <= BRAID_PAIR_ROUTED && has_by &&
 		  (!has_any || (any.ifindex != p->net->ifindex && !any.gateway));

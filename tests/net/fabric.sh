@@ -404,6 +404,18 @@ over_nic()
 	[ "$1" != b ] || control=${control:-$(first_address "$5")}
 }
 
+# in_vrf HOST NAME NIC ADDRESSES - a NIC in a VRF of that name: its routes are in a table of their own.
+in_vrf()
+{
+	kind "$1" "$2" type vrf table 10
+	[ -z "$lacking" ] || return 0
+	ns=$(netns "$1")
+	ip_ "$ns" link set "$2" up
+	ip_ "$ns" link set "$3" master "$2"
+	addresses "$1" "$3" "$4"
+	ready "$ns" "$3"
+}
+
 # pod_of HOST NAME KIND ADDRESSES - host's only interface, which stands on one of another namespace.
 pod_of()
 {

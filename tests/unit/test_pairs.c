@@ -20,11 +20,11 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-enum { NETS_MAX = 4, ADDRS_MAX = 4, ROUTES_MAX = 8 };
+enum { NETS_MAX = 4, ADDRS_MAX = 4, ROUTES_MAX = 8, VRF = 9 };
 
 /*
  * "10.1.0.0/24 1": by interface 1; with " via" through a gateway, with " own" an own address, with
- * " vrf" only for who is bound to the interface.
+ * " vrf" only for a socket bound to the interface, or to the VRF of "eth0@9".
  */
 struct host {
 	const char *nets[NETS_MAX];		/* "eth0 10.1.0.1/24 fd00::1/64": 1, 2, ... */
@@ -58,7 +58,10 @@ static void parse_net(const char *text, unsigned index, struct braid_netdev *ret
 	snprintf(copy, sizeof(copy), "%s", text);
 	memset(ret, 0, sizeof(*ret));
 	ret->ifindex = index;
-	snprintf(ret->name, sizeof(ret->name), "%s", strtok_r(rest, " ", &rest));
+	snprintf(ret->name, sizeof(ret->name), "%s", strtok_r(rest, " @", &rest));
+	ret->vrf = text[strcspn(text, " @")] == '@' ? VRF : 0;
+	if (ret->vrf)
+		strtok_r(rest, " ", &rest);
 	while ((word = strtok_r(rest, " ", &rest))) {
 		parse_ip(word, &ip);
 		if (!n++) {
@@ -87,7 +90,9 @@ static int get(const struct sockaddr *from, const struct sockaddr *to, unsigned 
 		if (!all)
 			parse_ip(text, &dst);
 		if ((!all && !braid_ip_near(&dst, to)) || (!ifindex && strstr(r, " vrf")) ||
-		    (ifindex && (unsigned)atoi(by) != ifindex && !strstr(r, " own")))
+		    (ifindex == VRF && !strstr(r, " vrf")) ||
+		    (ifindex && ifindex != VRF && (unsigned)atoi(by) != ifindex &&
+		     !strstr(r, " own")))
 			continue;
 		*ret = (struct braid_route){ .ifindex = (unsigned)atoi(by),
 					     .local = strstr(r, " own"),
@@ -161,6 +166,13 @@ static const struct row {
 	  BRAID_PEER_ELSEWHERE, "eth0 10.1.0.1 10.1.0.2 near!" },
 	{ { { "eth0 10.1.0.1/24" }, { "10.1.0.0/24 1 vrf", "default 1 via vrf" } }, { "10.9.0.2" },
 	  BRAID_PEER_ELSEWHERE, "eth0 10.1.0.1 10.9.0.2 routed!" },
+	/* Its socket is bound to the VRF, and need not be to the interface. */
+	{ { { "eth0@9 10.1.0.1/24" }, { "10.1.0.0/24 1 vrf", "default 3 via" } }, { "10.1.0.2" },
+	  BRAID_PEER_ELSEWHERE, "eth0 10.1.0.1 10.1.0.2 near" },
+	{ { { "eth0@9 10.1.0.1/24" }, { "10.1.0.0/24 1 vrf", "default 1 via vrf", "default 3 via" } },
+	  { "10.9.0.2" }, BRAID_PEER_ELSEWHERE, "eth0 10.1.0.1 10.9.0.2 routed" },
+	{ { { "eth0@9 10.1.0.1/24" }, { "10.1.0.0/24 1 vrf", "default 3 via" } }, { "10.9.0.2" },
+	  BRAID_PEER_ELSEWHERE, "eth0 10.1.0.1 10.9.0.2 none" },
 	/* Another rail's subnet: by the other NIC, as routes have it. */
 	{ { { "eth0 10.1.0.1/24" }, { "10.1.0.0/24 1", "10.2.0.0/24 2" } }, { "10.2.0.2" },
 	  BRAID_PEER_ELSEWHERE, "eth0 10.1.0.1 10.2.0.2 astray" },

@@ -6,4 +6,4 @@ minutes=8
 . "$(dirname "$0")/../lib.sh"
 
 vm_later
-exec sh "$BRAID_TEST_SRCDIR/tests/net/topologies.sh" vlan bond dummy
+exec sh "$BRAID_TEST_SRCDIR/tests/net/topologies.sh" vlan bond dummy vrf

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tools/opt.h"
 #include "tools/perf.h"
@@ -74,14 +75,33 @@ static int read_line(FILE *f, char *text, size_t n)
 	return ferror(f) ? -errno : 0;
 }
 
+/* A pipe's mode says nothing: what a shell makes for <(COMMAND) is no file of others'. */
+static bool others_may_read(FILE *f, unsigned *ret_mode)
+{
+	struct stat sb;
+
+	if (fstat(fileno(f), &sb) || !S_ISREG(sb.st_mode))
+		return false;
+	*ret_mode = sb.st_mode & 07777;
+	return sb.st_mode & 077;
+}
+
 static int take_file(const char *prog, const char *file, struct perf_key *ret)
 {
 	FILE *f = strcmp(file, "-") ? fopen(file, "re") : stdin;
 	char text[TEXT_MOST + 2];
+	unsigned mode = 0;
+	bool open_to_all = f && f != stdin && others_may_read(f, &mode);
 	int rc = f ? read_line(f, text, sizeof(text)) : -errno;
 
 	if (f && f != stdin)
 		fclose(f);
+	if (open_to_all) {
+		sodium_memzero(text, sizeof(text));
+		return opt_error(prog, "--key-file %s: its mode is %04o, so that other users may "
+				 "have read the key: make another one, in a file of mode 0600 "
+				 "[open-key]", file, mode);
+	}
 	if (rc)
 		return opt_error(prog, "--key-file %s: %s", file, strerror(-rc));
 	rc = take_text(prog, file, text, ret);

@@ -119,12 +119,29 @@ bad()					# TEXT COMMAND... - status 2 and one line with that in it
 }
 
 @test "a key from a file or standard input is not printed" {
-	echo $key >"$tmp/key"
+	(umask 077 && echo $key >"$tmp/key")
 	listener perf --key-file "$tmp/key"
 	! grep -q $key "$tmp/err"
 	works
 	run -0 "$braid" perf --plugin "$plugin" --connect 127.0.0.1:"$port" --sizes 8 \
 		--seconds 0.05 --key-file - <"$tmp/key"
+}
+
+@test "a key that other users may read is no key" {
+	for mode in 644 640 604 622; do
+		rm -f "$tmp/key"
+		echo $key >"$tmp/key"
+		chmod $mode "$tmp/key"
+		for where in "perf --listen 0" "validate --listen 0" "perf --connect 127.0.0.1:1"; do
+			# shellcheck disable=SC2086 # words
+			bad "$tmp/key: its mode is 0$mode" timeout 20 "$braid" $where \
+				--plugin "$plugin" --key-file "$tmp/key"
+			[[ $stderr == *"[open-key]" ]]
+		done
+	done
+	BRAID_PERF_KEY=$key listener perf
+	run -0 "$braid" perf --plugin "$plugin" --connect 127.0.0.1:"$port" --sizes 8 \
+		--seconds 0.05 --key-file <(echo $key)
 }
 
 @test "a stranger is told nothing and starts nothing" {

@@ -379,7 +379,7 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 		{OPT_TEXT, "dev", "DEV", "device, by number or name; a+b: both, fused",
 		 &o->env.dev, 0, 0},
 		{OPT_TEXT, "listen", "[ADDR:]PORT",
-		 "serve --connect of another host, and print its key; [::]:PORT for IPv6, too",
+		 "serve --connect of another host, by IPv4 and IPv6, and print its key",
 		 &w.listen, 0, 0},
 		{OPT_FLAG, "once", NULL, "with --listen: serve one session", &w.once, 0, 0},
 		{OPT_FLAG, "until-eof", NULL, "with --listen: serve until standard input ends",

@@ -94,15 +94,25 @@ int raw_tune(int fd)
 	return 0;
 }
 
+static bool is_any6(const union raw_addr *a)
+{
+	return a->sa.sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&a->in6.sin6_addr);
+}
+
 int raw_listen(union raw_addr *a)
 {
 	socklen_t len = sizeof(*a);
 	int fd = socket(a->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int one = 1, err;
+	int one = 1, none = 0, err;
 
+	if (fd < 0 && errno == EAFNOSUPPORT && is_any6(a)) {	/* a kernel without IPv6 */
+		a->in = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = a->in6.sin6_port };
+		return raw_listen(a);
+	}
 	if (fd < 0)
 		return -errno;
 	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
+	    (is_any6(a) && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &none, sizeof(none)) != 0) ||
 	    bind(fd, &a->sa, raw_addr_len(a)) != 0 || listen(fd, 128) != 0 ||
 	    getsockname(fd, &a->sa, &len) != 0) {
 		err = -errno;
@@ -148,6 +158,10 @@ int raw_dial(const union raw_addr *a, int timeout_ms)
 void raw_addr_text(const union raw_addr *a, char *room, size_t n)
 {
 	room[0] = 0;
+	if (a->sa.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&a->in6.sin6_addr)) {
+		inet_ntop(AF_INET, &a->in6.sin6_addr.s6_addr[12], room, (socklen_t)n);
+		return;
+	}
 	if (a->sa.sa_family == AF_INET)
 		inet_ntop(AF_INET, &a->in.sin_addr, room, (socklen_t)n);
 	else
@@ -224,7 +238,7 @@ int raw_addr_parse(const char *text, bool host_needed, union raw_addr *ret, char
 			 host_needed ? "HOST" : "[ADDR]", host_needed ? 1 : 0);
 		return -EINVAL;
 	}
-	rc = getaddrinfo(host && *host ? host : "0.0.0.0", port, &hint, &found);
+	rc = getaddrinfo(host && *host ? host : "::", port, &hint, &found);
 	if (rc != 0) {
 		snprintf(err, n, "%s: %s", host, gai_strerror(rc));
 		return -EHOSTUNREACH;

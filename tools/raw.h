@@ -24,8 +24,9 @@ union raw_addr {
 socklen_t raw_addr_len(const union raw_addr *a);
 
 /*
- * "PORT", "HOST:PORT", "[V6]:PORT".  Without a host: any address.  Asks the resolver, so it may
- * wait.  0, or with a sentence in err -EINVAL (the text) or -EHOSTUNREACH (no such host).
+ * "PORT", "HOST:PORT", "[V6]:PORT".  Without a host: any address, of IPv4 and IPv6.  Asks the
+ * resolver, so it may wait.  0, or with a sentence in err -EINVAL (the text) or
+ * -EHOSTUNREACH (no such host).
  */
 int raw_addr_parse(const char *text, bool host_needed, union raw_addr *ret, char *err, size_t n);
 
@@ -35,7 +36,10 @@ int raw_addr_of_if(const char *ifname, union raw_addr *ret);
 void raw_addr_text(const union raw_addr *a, char *room, size_t n);	/* without the port */
 void raw_addr_local(int fd, char *room, size_t n);	/* of a connected socket's near end */
 
-/* A listening socket; port 0 in `a` takes any, and *a then says which. */
+/*
+ * A listening socket; port 0 in `a` takes any, and *a then says which.  On :: it takes IPv4, too,
+ * and where the kernel has no IPv6 it takes IPv4 alone.
+ */
 int raw_listen(union raw_addr *a);
 /* Waits up to timeout_ms for the connection; a socket with TCP_NODELAY, or -errno. */
 int raw_dial(const union raw_addr *a, int timeout_ms);

@@ -130,7 +130,7 @@ int cmd_validate(int argc, char **argv)
 		{OPT_FLAG, "faults", NULL, "break things as well", &w.faults, 0, 0},
 		{OPT_TEXT, "connect", "HOST:PORT", "the other end is there", &w.connect, 0, 0},
 		{OPT_TEXT, "listen", "[ADDR:]PORT",
-		 "be the other end, and print its key; [::]:PORT for IPv6, too",
+		 "be the other end, by IPv4 and IPv6, and print its key",
 		 &words.listen, 0, 0},
 		{OPT_FLAG, "once", NULL, "with --listen: one connection", &words.once, 0, 0},
 		{OPT_TEXT, "key-file", "FILE", PERF_KEY_HELP, &w.key_file, 0, 0},

@@ -63,7 +63,7 @@ teardown()
 listener()				# COMMAND OPTIONS... - sets $port and $listener
 {
 	: >"$tmp/err"
-	"$braid" "$1" --plugin "$plugin" --listen 127.0.0.1:0 "${@:2}" 2>"$tmp/err" 3>&- &
+	"$braid" "$1" --plugin "$plugin" --listen "${at-127.0.0.1:}0" "${@:2}" 2>"$tmp/err" 3>&- &
 	listener=$!
 	for _ in $(seq 200); do
 		port=$(sed -n 's/^listening on port //p' "$tmp/err")
@@ -104,6 +104,20 @@ bad()					# TEXT COMMAND... - status 2 and one line with that in it
 	[[ $line == BRAID_PERF_KEY=*' braid validate --connect 127.0.0.1:'$port ]]
 	run -0 env "${line%% *}" "$braid" validate --plugin "$plugin" --connect 127.0.0.1:"$port" \
 		--only data-zero
+}
+
+@test "a port without an address is one of IPv4 and of IPv6" {
+	[ -e /proc/net/if_inet6 ] && grep -q ' lo$' /proc/net/if_inet6 || skip "there is no IPv6 here"
+	for host in 127.0.0.1 '[::1]' localhost; do
+		at='' BRAID_PERF_KEY=$key listener perf
+		BRAID_PERF_KEY=$key run -0 "$braid" perf --plugin "$plugin" --raw \
+			--connect "$host:$port" --sizes 8 --seconds 0.05
+		kill $listener
+		at='' BRAID_PERF_KEY=$key listener validate
+		BRAID_PERF_KEY=$key run -0 "$braid" validate --plugin "$plugin" \
+			--connect "$host:$port" --only data-zero
+		kill $listener
+	done
 }
 
 @test "without a key, or with another, it is one line and status 2" {

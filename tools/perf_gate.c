@@ -18,7 +18,7 @@
 #include "tools/perf.h"
 #include "tools/perf_key_int.h"
 
-enum { HALVES = 64, OF_ONE_SOURCE = 32, CLAIM_MS = 3000 };
+enum { HALVES = 64, OF_ONE_SOURCE = 32, CLAIM_MS = 3000, FULL_MS = 100 };
 
 struct half {				/* a connection that has proved nothing yet */
 	int fd;				/* -1: free */
@@ -32,6 +32,7 @@ struct half {				/* a connection that has proved nothing yet */
 struct perf_gate {
 	int listen_fd;
 	uint8_t key[PERF_KEY];
+	uint64_t full_ns;		/* there was no descriptor: nobody is taken in until then */
 	struct half half[HALVES];
 };
 
@@ -140,6 +141,17 @@ static struct half *room_for(struct perf_gate *g, const uint8_t source[8])
 
 /* -- a stranger --------------------------------------------------------------------------- */
 
+/* Connections that wait keep the listening socket readable, so poll() must not watch it. */
+static void no_descriptor(struct perf_gate *g)
+{
+	struct half *h = crowd_oldest(g);
+
+	if (h)
+		half_close(h);		/* whoever waits may be the one with the key */
+	else
+		g->full_ns = perf_now_ns() + FULL_MS * UINT64_C(1000000);
+}
+
 static void take_in(struct perf_gate *g)
 {
 	struct sockaddr_storage sa;
@@ -149,8 +161,11 @@ static void take_in(struct perf_gate *g)
 	uint8_t source[8];
 	struct half *h;
 
-	if (fd < 0)
+	if (fd < 0) {
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+			no_descriptor(g);
 		return;
+	}
 	source_of(&sa, source);
 	h = room_for(g, source);
 	*h = (struct half){ .fd = fd, .until_ns = perf_now_ns() + CLAIM_MS * UINT64_C(1000000) };
@@ -199,27 +214,43 @@ static int heard(struct perf_gate *g, struct half *h, bool busy)
 	return h->have == sizeof(h->claim) ? judged(g, h, busy) : -1;
 }
 
+/* poll() refuses more entries than the limit on descriptors, so that free ones must not count. */
+static nfds_t to_watch(struct perf_gate *g, uint64_t now, struct pollfd *p, struct half **whose)
+{
+	nfds_t n = 0;
+
+	for (struct half *h = g->half; h < g->half + HALVES; h++) {
+		if (h->fd >= 0 && now > h->until_ns)
+			half_close(h);
+		if (h->fd < 0)
+			continue;
+		whose[n] = h;
+		p[n++] = (struct pollfd){ .fd = h->fd, .events = POLLIN };
+	}
+	whose[n] = NULL;
+	p[n] = (struct pollfd){ .fd = now < g->full_ns ? -1 : g->listen_fd, .events = POLLIN };
+	return n + 1;
+}
+
 int perf_gate_next(struct perf_gate *g, bool busy, int timeout_ms)
 {
-	struct pollfd p[HALVES + 1] = { { .fd = g->listen_fd, .events = POLLIN } };
 	uint64_t now, end_ns = perf_now_ns() + (uint64_t)timeout_ms * 1000000;
+	struct half *whose[HALVES + 1];
+	struct pollfd p[HALVES + 1];
+	nfds_t n;
 	int fd;
 
 	while ((now = perf_now_ns()) < end_ns) {
-		for (int i = 0; i < HALVES; i++) {
-			if (g->half[i].fd >= 0 && now > g->half[i].until_ns)
-				half_close(&g->half[i]);
-			p[i + 1] = (struct pollfd){ .fd = g->half[i].fd, .events = POLLIN };
-		}
-		if (poll(p, HALVES + 1, (int)((end_ns - now) / 1000000) + 1) <= 0)
+		n = to_watch(g, now, p, whose);
+		if (poll(p, n, (int)((end_ns - now) / 1000000) + 1) <= 0)
 			continue;
-		for (int i = 0; i < HALVES; i++) {
-			fd = p[i + 1].revents ? heard(g, &g->half[i], busy) : -1;
+		for (nfds_t i = 0; i < n; i++) {
+			if (!p[i].revents)
+				continue;
+			fd = whose[i] ? heard(g, whose[i], busy) : (take_in(g), -1);
 			if (fd >= 0)
 				return fd;
 		}
-		if (p[0].revents)
-			take_in(g);
 	}
 	return -1;
 }

@@ -85,6 +85,11 @@ works()
 		--sizes 8 --seconds 0.05 --raw
 }
 
+ticks()					# of a CPU that the listener has used
+{
+	awk '{ sub(/.*\)/, ""); print $12 + $13 }' /proc/$listener/stat
+}
+
 bad()					# TEXT COMMAND... - status 2 and one line with that in it
 {
 	run -2 --separate-stderr "${@:2}"
@@ -260,6 +265,33 @@ time.sleep(60)' >"$tmp/crowd" 3>&- &
 	works
 	pkill -P $crowd || true
 	wait $listener
+}
+
+# Memory that is short, too: accept() fails while the socket stays readable.
+@test "without a descriptor it waits, and serves when there is one" {
+	command -v prlimit >/dev/null || skip "prlimit is not installed"
+	BRAID_PERF_KEY=$key listener perf
+	for free in 0 2; do		# with 2, strangers can have them
+		first=0
+		while [ -e /proc/$listener/fd/$first ]; do first=$((first + 1)); done
+		prlimit --pid $listener --nofile=$((first + free)):
+		stranger '
+import time
+crowd = [dial() for i in range(8)]
+print("there", flush=True)
+time.sleep(60)' >"$tmp/crowd" 3>&- &
+		crowd=$!
+		until [ -s "$tmp/crowd" ]; do sleep 0.05; done
+		before=$(ticks)
+		sleep 2
+		used=$(($(ticks) - before))
+		echo "of 2 s it computed for $used of $(($(getconf CLK_TCK) * 2)) ticks"
+		[ $((used * 10)) -lt "$(getconf CLK_TCK)" ]
+		prlimit --pid $listener --nofile=1024:
+		works
+		pkill -P $crowd || true
+		rm "$tmp/crowd"
+	done
 }
 
 @test "nor do strangers that come all the time" {

@@ -17,23 +17,29 @@
 
 #include "tools/compare.h"
 
-enum { SECRET_LEAST = 16 };
+enum { SECRET_LEAST = 16, DIR_PATH = 256 };
 
 /* Of Open MPI: 128 random bits for each job, in its ranks' environment alone. */
 static const char openmpi_secret[] = "OMPI_MCA_orte_precondition_transports";
 
+static void dir_path(char ret[DIR_PATH])
+{
+	const char *run = getenv("XDG_RUNTIME_DIR");
+
+	if (run && run[0] == '/')
+		snprintf(ret, DIR_PATH, "%.200s/braid", run);
+	else
+		snprintf(ret, DIR_PATH, "/tmp/braid-%u", (unsigned)geteuid());
+}
+
 /* A descriptor of this user's private directory for sockets, made if need be; or -1. */
 static int private_dir(void)
 {
-	const char *run = getenv("XDG_RUNTIME_DIR");
-	char path[256];
+	char path[DIR_PATH];
 	struct stat sb;
 	int fd;
 
-	if (run && run[0] == '/')
-		snprintf(path, sizeof(path), "%.200s/braid", run);
-	else
-		snprintf(path, sizeof(path), "/tmp/braid-%u", (unsigned)geteuid());
+	dir_path(path);
 	if (mkdir(path, 0700) != 0 && errno != EEXIST)
 		return -1;
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -99,6 +105,18 @@ static bool file_read(const char *meet, struct perf_key *ret)
 	return true;
 }
 
+static int no_file(char *err)
+{
+	const char *why = errno == EPERM ? "that directory must be this user's, of mode 0700" :
+					   strerror(errno);
+	char path[DIR_PATH];
+
+	dir_path(path);
+	snprintf(err, PERF_TEXT, "the ranks' key can't be kept for them in %s: %s; set "
+		 "BRAID_PERF_KEY in all of them", path, why);
+	return -EIO;
+}
+
 int cmp_key_first(struct cmp_place *p, const char *meet, struct perf_key *ret, char *err)
 {
 	const char *secret = getenv(openmpi_secret);
@@ -112,12 +130,7 @@ int cmp_key_first(struct cmp_place *p, const char *meet, struct perf_key *ret, c
 	}
 	if (p->one_host) {
 		p->by_file = true;
-		if (p->rank == 0 && file_make(meet, ret) != 0) {
-			snprintf(err, PERF_TEXT, "the ranks' key can't be kept for them: %s; set "
-				 "BRAID_PERF_KEY in all of them", strerror(errno));
-			return -EIO;
-		}
-		return 0;
+		return p->rank == 0 && file_make(meet, ret) != 0 ? no_file(err) : 0;
 	}
 	snprintf(text, sizeof(text), "%s of %d at %.300s", p->launcher, p->nprocs, meet);
 	perf_key_of(ret, text);

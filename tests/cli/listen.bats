@@ -376,3 +376,18 @@ assert rest(s, 49)[8] == 3'
 	[ ! -e "$tmp/braid/.meet.$port" ]
 	grep "2 processes of torchrun" "$tmp/out" || grep "tcp x1" "$tmp/out"
 }
+
+@test "where the ranks' key can't be kept, the directory is named" {
+	export XDG_RUNTIME_DIR=$tmp WORLD_SIZE=2 RANK=0 MASTER_ADDR=127.0.0.1
+	export MASTER_PORT=$((22000 + $$ % 9000))
+	mkdir -m 755 "$tmp/braid"
+	bad "can't be kept for them in $tmp/braid: that directory must be this user's, of mode 0700" \
+		timeout 60 "$braid" compare --plugin "$plugin"
+	rmdir "$tmp/braid"
+	echo >"$tmp/braid"
+	bad "can't be kept for them in $tmp/braid: Not a directory" \
+		timeout 60 "$braid" compare --plugin "$plugin"
+	export XDG_RUNTIME_DIR=$tmp/no/such
+	bad "can't be kept for them in $tmp/no/such/braid: No such file or directory" \
+		timeout 60 "$braid" compare --plugin "$plugin"
+}

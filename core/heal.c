@@ -374,6 +374,19 @@ static bool look_at_health(struct braid_link *link, uint64_t now)
 	return under_way;
 }
 
+void braid_heal_port(struct braid_link *link)
+{
+	const struct braid_dev *dev = link->key.dev;
+
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		const struct braid_lane *lane = link->lane[i];
+
+		if (braid_lane_up(lane) && lane->tr->blob &&
+		    !lane->tr->usable(dev->member[lane->member]))
+			link->heal.health_ns = 0;
+	}
+}
+
 /* --- is the peer there? -------------------------------------------------------------------- */
 
 static void hear(struct braid_link *link, uint64_t now)

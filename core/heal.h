@@ -27,6 +27,8 @@ struct braid_conn;
 
 /* The link is up. */
 void braid_heal_start(struct braid_link *link, uint64_t now);
+/* A device has said something.  If a lane's port is down, the next tick closes it. */
+void braid_heal_port(struct braid_link *link);
 /* Look at a link that is up: the milliseconds until it wants to be looked at again, or -1. */
 int braid_heal_tick(struct braid_link *link, uint64_t now);
 

@@ -704,6 +704,18 @@ static void close_all(void)
 	braid_pool_trim();
 }
 
+/* A tick follows: after an event the thread does not sleep. */
+static void device_event(struct braid_port *p)
+{
+	struct braid_link *link;
+
+	braid_port_news(p);
+	braid_list_for(link, &braid_svc.links, node) {
+		if (atomic_load(&link->state) == BRAID_LINK_UP)
+			braid_heal_port(link);
+	}
+}
+
 static void handle_event(const struct epoll_event *ev, uint64_t now)
 {
 	void *obj = (void *)(uintptr_t)(ev->data.u64 & ~(uint64_t)BRAID_TAG_MASK);
@@ -719,7 +731,7 @@ static void handle_event(const struct epoll_event *ev, uint64_t now)
 		braid_handshake_event(obj, now);
 		break;
 	case BRAID_TAG_DEVICE:
-		braid_port_news(obj);
+		device_event(obj);
 		break;
 	default:
 		break;

@@ -425,12 +425,22 @@ int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t 
 	return n;
 }
 
+/* What is before the oldest frame in the ring, or all of it. */
+static void give_back(struct braid_txq *q)
+{
+	uint32_t off = q->f[q->f_acked & q->fmask].off;
+
+	if (q->f_acked == q->f_head)
+		q->tail = q->head;
+	else
+		q->tail += (off - (uint32_t)q->tail) & (q->ring_size - 1);
+}
+
 /* Let go of the oldest frame. */
 static void pop(struct braid_lane *lane)
 {
 	struct braid_txq *q = &lane->tx;
 	struct braid_txf *f = &q->f[q->f_acked & q->fmask];
-	uint32_t off;
 
 	if (f->owner)
 		braid_send_part_done(f->owner);
@@ -440,13 +450,7 @@ static void pop(struct braid_lane *lane)
 	q->timed_bytes += f->ext_len;
 	braid_count(&lane->link->acked_bytes, f->ext_len);
 	q->f_acked++;
-	/* What it took from the ring: up to the next frame, or all of it. */
-	if (q->f_acked == q->f_head) {
-		q->tail = q->head;
-		return;
-	}
-	off = q->f[q->f_acked & q->fmask].off;
-	q->tail += (off - (uint32_t)q->tail) & (q->ring_size - 1);
+	give_back(q);
 }
 
 static bool is_told(const struct braid_txq *q)
@@ -561,7 +565,37 @@ static uint32_t power_of_two(uint64_t least)
 	return n;
 }
 
-int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to)
+/* All frames, or all but chunks, which get the numbers that are free then. */
+static void take_frames(struct braid_txq *q, struct braid_txq *from, uint32_t ack, bool but_chunks)
+{
+	uint32_t stay = from->f_acked;
+
+	for (uint32_t i = from->f_acked; i != from->f_head; i++) {
+		struct braid_txf f = from->f[i & from->fmask];
+		struct braid_hdr h;
+
+		braid_hdr_unpack(from->ring + f.off, &h);
+		if (but_chunks && h.type == BRAID_F_CHUNK) {
+			h.lseq = stay;
+			braid_hdr_pack(&h, from->ring + f.off);
+			from->f[stay++ & from->fmask] = f;
+			continue;
+		}
+		h.lseq = q->f_head;
+		h.ack = ack;
+		braid_hdr_pack(&h, from->ring + f.off);
+		append(q, from, f);
+		q->unsent += f.inl + f.ext_len;
+		q->unacked += f.ext_len;
+		from->unsent -= f.inl + f.ext_len;
+		from->unacked -= f.ext_len;
+	}
+	from->f_head = stay;
+	from->starts = 0;
+	give_back(from);
+}
+
+int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to, bool but_chunks)
 {
 	struct braid_txq *a = &to->tx, *b = &from->tx, q = *a;
 	struct braid_kept *kept = NULL;
@@ -584,18 +618,7 @@ int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to)
 	q.f_head = q.f_acked;
 	for (uint32_t i = a->f_acked; i != a->f_head; i++)
 		append(&q, a, a->f[i & a->fmask]);
-	for (uint32_t i = b->f_acked; i != b->f_head; i++) {
-		struct braid_hdr h;
-		char *at = b->ring + b->f[i & b->fmask].off;
-
-		braid_hdr_unpack(at, &h);
-		h.lseq = q.f_head;
-		h.ack = to->rx_frames;
-		braid_hdr_pack(&h, at);
-		append(&q, b, b->f[i & b->fmask]);
-	}
-	q.unsent += b->unsent;
-	q.unacked += b->unacked;
+	take_frames(&q, b, to->rx_frames, but_chunks);
 	q.starts = 0;
 	if (kept) {
 		*kept = (struct braid_kept){ q.kept, a->ring };
@@ -605,9 +628,6 @@ int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to)
 	}
 	free(a->f);
 	*a = q;
-	b->f_head = b->f_acked;
-	b->tail = b->head;
-	b->unsent = b->unacked = b->starts = 0;
 	return 0;
 }
 

@@ -110,8 +110,10 @@ struct braid_lane {
 	/* Lost and found: core/heal.c, in the service thread. */
 	bool in_epoll, event_in_epoll;
 	bool down_due;			/* DOWN is to be told: it is closed here */
-	bool peer_down;			/* and at the other end, after so many frames: */
+	bool writes_due, writes_told;	/* or that its NIC may still write: BRAID_DOWN_WRITES */
+	bool peer_down;			/* closed at the other end, too, after so many frames: */
 	uint32_t peer_frames;
+	bool peer_writes;		/* but the peer's NIC may still write: its chunks wait */
 	bool orphaned;			/* both: its chunks go to other lanes */
 	atomic_bool sour;		/* what carried it failed by itself */
 	atomic_bool detour;		/* the peer closed it: first try another path */
@@ -237,10 +239,10 @@ int braid_tx_rewind(struct braid_lane *lane, uint32_t frames);
 /* The newest frame, a chunk of a lane that is down and rewound, goes to `to`, which has room. */
 void braid_tx_move(struct braid_lane *from, struct braid_lane *to);
 /*
- * All frames of a lane that is down and rewound follow those of `to`, in their order.  Both lanes
- * stand still.  0, or -ENOMEM: nothing has changed.
+ * All frames of a lane that is down and rewound follow those of `to`, in their order; if
+ * `but_chunks`, its chunks stay.  Both lanes stand still.  0, or -ENOMEM: nothing has changed.
  */
-int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to);
+int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to, bool but_chunks);
 
 /*
  * Of a lane that more than its socket carries: does the peer's process live?  0 or -ENOTCONN.

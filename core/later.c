@@ -316,6 +316,12 @@ void braid_stops_mark(const struct braid_dev *dev, struct braid_stops *ret)
 		ret->of[i] = atomic_load(&dev->member[i]->stopping.begun);
 }
 
+void braid_stops_mark_one(const struct braid_dev *dev, unsigned member, struct braid_stops *ret)
+{
+	*ret = (struct braid_stops){ 0 };
+	ret->of[member] = atomic_load(&dev->member[member]->stopping.begun);
+}
+
 bool braid_stops_past(const struct braid_dev *dev, const struct braid_stops *s)
 {
 	for (unsigned i = 0; i < dev->nmembers; i++) {

@@ -88,13 +88,15 @@ void braid_stop_begin(struct braid_dev *dev, struct braid_stop *stop);
 void braid_stop_end(struct braid_dev *dev, struct braid_stop *stop);
 
 /*
- * _mark() notes the stops that a device's NICs, or its members', were asked for so far; _past():
- * are these over?  Until then the NICs may still read and write that memory.
+ * _mark() notes the stops that a device's NICs, or its members', were asked for so far; _mark_one()
+ * those of one member; _past(): are these over?  Until then the NICs may still read and write that
+ * memory.
  */
 struct braid_stops {
 	uint64_t of[BRAID_PATHS_MAX];
 };
 void braid_stops_mark(const struct braid_dev *dev, struct braid_stops *ret);
+void braid_stops_mark_one(const struct braid_dev *dev, unsigned member, struct braid_stops *ret);
 bool braid_stops_past(const struct braid_dev *dev, const struct braid_stops *s);
 /* For NCCL's calls that take memory back; without a lock held: 0, or -ETIMEDOUT and a WARN. */
 int braid_stops_wait(const struct braid_dev *dev);

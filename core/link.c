@@ -179,7 +179,7 @@ static int lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 	lane->ack_frames = ACK_FRAMES;
 	lane->rx_broken = NULL;
 	lane->gpu = false;
-	lane->stopping = false;
+	lane->stopping = lane->writes_due = lane->writes_told = false;
 	return c->tr->lane_open(lane);
 }
 
@@ -339,10 +339,19 @@ static BRAID_COLD void lane_died(struct braid_lane *lane, const char *broken, in
 	}
 }
 
-/* Where its chunks stopped is known to both ends: they may go on other lanes. */
+/* Nothing is sent or taken any more.  Its NIC may still be stopping. */
+static bool is_closed(const struct braid_lane *lane)
+{
+	return lane->fd < 0 || lane->stopping;
+}
+
+/*
+ * Where its chunks stopped is known to both ends, and the peer's NIC writes no more: they may go on
+ * other lanes.  That ours may still read them harms nobody: deregMr waits for it.
+ */
 static void lane_orphan(struct braid_lane *lane)
 {
-	if (lane->orphaned || !lane->peer_down || lane->fd >= 0)
+	if (lane->orphaned || !lane->peer_down || lane->peer_writes || !is_closed(lane))
 		return;
 	if (lane->index == lane->link->home) {	/* order matters there: braid_link_rehome() */
 		braid_service_kick();
@@ -401,14 +410,14 @@ void braid_link_rehome(struct braid_link *link)
 	int err;
 
 	braid_lock_wait(&link->lock);
-	closed = home->fd < 0 && home->peer_down;
+	closed = is_closed(home) && home->peer_down;
 	braid_unlock(&link->lock);
 	if (!closed || !to)
 		return;
 	n = braid_link_stop(link);
 	err = braid_tx_rewind(home, home->peer_frames);
 	if (!err)
-		err = braid_tx_take_over(home, to);
+		err = braid_tx_take_over(home, to, home->peer_writes);
 	if (!err) {
 		link->home = to->index;
 		braid_event(BRAID_EVENT_HOME, link->number, to->index, home->index, 0);
@@ -456,8 +465,29 @@ static void lane_stop(struct braid_lane *lane)
 	lane->tr->lane_fence(lane);	/* it may be writing what is forgotten now */
 	rx_forget(lane);
 	braid_tx_leave(lane);
-	braid_stops_mark(lane->link->key.dev, &lane->stops);
+	if (lane->tr->dma)
+		braid_stops_mark_one(lane->link->key.dev, lane->member, &lane->stops);
+	else
+		lane->stops = (struct braid_stops){ 0 };
 	lane->stopping = true;
+}
+
+/*
+ * Our NIC takes long to stop.  The peer need not wait for it with what is not written into memory
+ * of the user's: a transport that has no `lands` writes there nothing but chunks.
+ */
+static void lane_lingers(struct braid_lane *lane)
+{
+	struct braid_link *link = lane->link;
+
+	if (lane->writes_told)
+		return;
+	braid_lock_wait(&link->lock);
+	lane->writes_told = true;
+	lane->writes_due = !lane->tr->lands;
+	lane_orphan(lane);
+	braid_unlock(&link->lock);
+	braid_link_urge(link);
 }
 
 static void lane_close(struct braid_lane *lane)
@@ -467,8 +497,10 @@ static void lane_close(struct braid_lane *lane)
 	lane->tr->lane_close(lane);
 	lane->stopping = false;
 	/* DOWN frames about other lanes may have been lost with this one. */
-	for (unsigned i = 0; i < link->nlanes; i++)
+	for (unsigned i = 0; i < link->nlanes; i++) {
 		link->lane[i]->down_due = link->lane[i]->fd < 0;
+		link->lane[i]->writes_due = link->lane[i]->writes_told && !link->lane[i]->tr->lands;
+	}
 	braid_link_urge(link);
 	lane_orphan(lane);
 }
@@ -483,8 +515,10 @@ int braid_lane_fence(struct braid_lane *lane)
 	struct braid_link *link = lane->link;
 	unsigned n;
 
-	if (lane->stopping && !has_stopped(lane))
+	if (lane->stopping && !has_stopped(lane)) {
+		lane_lingers(lane);
 		return -EAGAIN;		/* the others need not stand still for that */
+	}
 	n = braid_link_stop(link);
 	if (atomic_exchange(&lane->up, false))
 		atomic_fetch_add(&link->ndown, 1);
@@ -517,7 +551,7 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 		if ((int32_t)(first - lane->rx_frames) > 0)
 			lane->rx_frames = first;
 		lane->rx_told = lane->rx_frames;
-		lane->down_due = lane->peer_down = false;
+		lane->down_due = lane->peer_down = lane->peer_writes = false;
 		link->norphaned -= lane->orphaned;
 		lane->orphaned = false;
 		lane->suspect_ns = 0;
@@ -591,10 +625,14 @@ static void tell_down(struct braid_link *link, unsigned i)
 
 	if (!braid_lane_up(over))
 		over = another_home(link);
-	if (!lane->down_due || !over || !braid_txq_room_ctl(&over->tx))
+	if (!(lane->down_due || lane->writes_due) || !over || !braid_txq_room_ctl(&over->tx))
 		return;
+	if (!lane->down_due) {
+		h.rseq = (uint16_t)~lane->epoch;
+		h.tag = BRAID_DOWN_WRITES;
+	}
 	braid_tx_add(over, &h, NULL, NULL, NULL);
-	lane->down_due = false;
+	lane->down_due = lane->writes_due = false;
 	stall(link);
 }
 
@@ -880,6 +918,7 @@ static BRAID_APART int rx_open(struct braid_lane *lane)
 
 static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 {
+	bool writes = h->tag == BRAID_DOWN_WRITES;
 	struct braid_lane *lane;
 
 	if (h->n >= link->lanes_max)
@@ -891,11 +930,15 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 		return 0;
 	}
 	lane = link->lane[h->n];
-	if ((uint16_t)h->rseq != lane->epoch)
+	if ((uint16_t)(writes ? ~h->rseq : h->rseq) != lane->epoch)
 		return 0;			/* it has been dialled again meanwhile */
-	lane->detour = braid_lane_up(lane);
+	if (lane->peer_down && writes)
+		return 0;			/* that was overtaken by the other one */
+	if (!lane->peer_down)
+		lane->detour = braid_lane_up(lane);
 	braid_lane_lost(lane, -ECONNRESET);
 	lane->peer_down = true;
+	lane->peer_writes = writes;
 	lane->peer_frames = h->seq;
 	lane_orphan(lane);
 	return 0;

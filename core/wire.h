@@ -166,7 +166,7 @@ enum braid_frame {
 	BRAID_F_FAIL,		/* the comm failed here: n is an errno, size and offset two sizes */
 	BRAID_F_LANES,		/* please let the link have n lanes */
 	BRAID_F_CLOSE,		/* nothing more comes on this link */
-	BRAID_F_DOWN,		/* lane n, epoch rseq, is closed here after `seq` frames */
+	BRAID_F_DOWN,		/* lane n, epoch rseq, is closed after `seq` frames; or see below */
 	BRAID_F_ALIVE,		/* nothing else to say */
 	BRAID_F_VOID,		/* in place of a frame whose memory was taken back: it has failed */
 	BRAID_F_MAX,
@@ -176,6 +176,12 @@ enum {
 	BRAID_FLAG_CREDITED = 1,
 	BRAID_FLAG_PLACED = 2,	/* the payload is in its place already: none follows */
 };
+
+/*
+ * DOWN with this tag: the count is final, but the sender's NIC may still write what was under way.
+ * rseq is the complement of the epoch then: an older peer takes it for another epoch's.
+ */
+enum { BRAID_DOWN_WRITES = 1 };
 
 struct braid_hdr {
 	uint8_t type, flags;

@@ -116,15 +116,17 @@ long ctl(const char *cmd)
 
 const size_t sizes[8] = { 8, 0, 5000, 65536, 8193, 300001, 64, MOST };
 
-static size_t size_of(uint64_t i)
+static size_t size_of(const struct talk *k, uint64_t i)
 {
-	return sizes[i * 2654435761u % 4294967296u >> 13 & 7];
+	size_t size = sizes[i * 2654435761u % 4294967296u >> 13 & 7];
+
+	return k->most && size > k->most ? k->most : size;
 }
 
 static void again(struct net *net, struct talk *k, uint64_t n)
 {
 	unsigned i = n % DEPTH;
-	size_t size = k->stop ? STOP : size_of(n);
+	size_t size = k->stop ? STOP : size_of(k, n);
 
 	if (k->is_recv) {
 		k->op[i] = op_recv(net, k->comm, &k->buf[i], MOST, 0);
@@ -135,9 +137,9 @@ static void again(struct net *net, struct talk *k, uint64_t n)
 	k->stops += k->stop;
 }
 
-static void talk_new(struct net *net, struct talk *k, void *comm, bool is_recv)
+static void talk_new(struct net *net, struct talk *k, void *comm, bool is_recv, size_t most)
 {
-	*k = (struct talk){ .comm = comm, .is_recv = is_recv };
+	*k = (struct talk){ .comm = comm, .is_recv = is_recv, .most = most };
 	for (unsigned i = 0; i < DEPTH; i++) {
 		k->buf[i] = buf_new(net, comm, MOST, i);
 		again(net, k, i);
@@ -151,7 +153,7 @@ static bool talk_over(const struct talk *k)
 
 static void check(struct talk *k, const struct op *op)
 {
-	size_t size = op->got[0] == STOP ? STOP : size_of(k->oldest);
+	size_t size = op->got[0] == STOP ? STOP : size_of(k, k->oldest);
 
 	OK(op->res);
 	if (!k->is_recv)
@@ -159,6 +161,15 @@ static void check(struct talk *k, const struct op *op)
 	EQ(size, op->got[0]);
 	filled(op->data[0], size, k->oldest);
 	k->stops += size == STOP;
+}
+
+static void note_pause(uint64_t *moved_us, uint64_t *longest_us)
+{
+	uint64_t now = now_us();
+
+	if (now - *moved_us > *longest_us)
+		*longest_us = now - *moved_us;
+	*moved_us = now;
 }
 
 static _Thread_local uint64_t slowest_us;
@@ -189,10 +200,9 @@ static bool talk_step(struct net *net, struct talk *k)
 		return false;
 	check(k, op);
 	k->oldest++;
-	if (!k->stops || (!k->is_recv && k->stops < DEPTH)) {
+	note_pause(&k->moved_us, &k->longest_us);
+	if (!k->stops || (!k->is_recv && k->stops < DEPTH))
 		again(net, k, k->oldest + DEPTH - 1);
-		return true;
-	}
 	return true;
 }
 
@@ -204,13 +214,8 @@ bool job_step(struct job *j)
 	moved = talk_step(j->net, &j->out);
 	moved = talk_step(j->net, &j->in) || moved;
 	j->slowest_us = slowest_us;
-	if (moved) {
-		uint64_t now = now_us();
-
-		if (now - j->moved_us > j->longest_us)
-			j->longest_us = now - j->moved_us;
-		j->moved_us = now;
-	}
+	if (moved)
+		note_pause(&j->moved_us, &j->longest_us);
 	/* What heals takes seconds, and other tests run beside this one. */
 	usleep(moved ? PACE_US : NAP_US);
 	return moved;
@@ -233,11 +238,16 @@ void job_need(struct job *j, unsigned n, unsigned ms)
 	}
 }
 
+bool job_over(const struct job *j)
+{
+	return talk_over(&j->out) && talk_over(&j->in);
+}
+
 void job_finish(struct job *j)
 {
 	uint64_t end = deadline_ms(60000);
 
-	while (!talk_over(&j->out) || !talk_over(&j->in)) {
+	while (!job_over(j)) {
 		job_step(j);
 		wait_tick(end, __FILE__, __LINE__, "the last messages");
 	}
@@ -247,13 +257,24 @@ void job_finish(struct job *j)
 	}
 }
 
-void job_new(struct job *j, struct net *net, void *send, void *recv)
+void job_rest(struct job *j)
+{
+	j->moved_us = j->in.moved_us = j->out.moved_us = now_us();
+	j->longest_us = j->in.longest_us = j->out.longest_us = 0;
+}
+
+void job_new_small(struct job *j, struct net *net, void *send, void *recv, size_t most)
 {
 	j->net = net;
-	talk_new(net, &j->out, send, false);
-	talk_new(net, &j->in, recv, true);
-	j->moved_us = now_us();
-	j->longest_us = j->slowest_us = 0;
+	talk_new(net, &j->out, send, false, most);
+	talk_new(net, &j->in, recv, true, most);
+	j->slowest_us = 0;
+	job_rest(j);
+}
+
+void job_new(struct job *j, struct net *net, void *send, void *recv)
+{
+	job_new_small(j, net, send, recv, 0);
 }
 
 void job_close(struct job *j)

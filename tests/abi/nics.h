@@ -34,19 +34,25 @@ struct talk {				/* messages one way */
 	struct op op[DEPTH];
 	uint64_t oldest;
 	unsigned stops;
+	size_t most;			/* bytes of a message; 0: no limit but MOST */
+	uint64_t moved_us, longest_us;	/* when one came through last; the longest pause */
 };
 
 struct job {
 	struct net *net;
 	struct talk out, in;
-	uint64_t moved_us, longest_us;	/* when one came through last; the longest pause */
+	uint64_t moved_us, longest_us;	/* as above, of both ways together */
 	uint64_t slowest_us;		/* of all calls of isend(), irecv() and test() */
 };
 
 void job_new(struct job *j, struct net *net, void *send, void *recv);
+/* With no message of more than `most` bytes, which both ends know. */
+void job_new_small(struct job *j, struct net *net, void *send, void *recv, size_t most);
+void job_rest(struct job *j);			/* its pauses are counted from now on */
 bool job_step(struct job *j);			/* true if a message came through */
 void job_play(struct job *j, unsigned ms);
 void job_need(struct job *j, unsigned n, unsigned ms);	/* that many come in */
+bool job_over(const struct job *j);
 /* Until all messages have gone, once j->out.stop is set at either end. */
 void job_finish(struct job *j);
 void job_close(struct job *j);			/* and the plugin is let go */

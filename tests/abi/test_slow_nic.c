@@ -23,6 +23,8 @@ enum {
 	CALL_MS = 2500,
 	OWN_MS = 1500,			/* its own messages: until it has sent seven times in vain */
 	PAUSE_MS = 100, CALL_MAX_US = 5000,	/* on a host that has nothing else to do */
+	FLAP_MS = 300,			/* both ports are down: a connection is made anew */
+	SMALL = 1000,			/* bytes: such a message goes by no credit */
 	BUSY = 10,			/* times that a thread of ours was late: how late others may be */
 	PATTERN = 0x5a,
 };
@@ -334,62 +336,151 @@ static struct net *fuse(struct abi *t)
 	return net;
 }
 
-static void follow_fused(struct abi *t, int fd)
-{
-	static struct job j;
-	struct net *net = fuse(t);
-	void *send = send_to(net, fd), *recv = recv_from(net, fd);
+/* Two comms of one link. */
+static struct job large, small;
 
-	warns_expected();
-	job_new(&j, net, send, recv);
-	while (!j.in.stops)
-		job_step(&j);
-	j.out.stop = true;
-	job_finish(&j);
-	meet(fd);
-	job_close(&j);
+static void both_new(struct net *net, int fd, bool leads)
+{
+	for (int i = 0; i < 2; i++) {
+		void *recv = leads ? recv_from(net, fd) : NULL, *send = send_to(net, fd);
+
+		recv = leads ? recv : recv_from(net, fd);
+		job_new_small(i ? &small : &large, net, send, recv, i ? SMALL : 0);
+	}
 }
 
-/* What its lanes had goes on over the other NIC, also where home was one of them. */
-static void fused_slow(struct abi *t, const char *call)
+static void both_play(unsigned ms)
 {
-	static struct job j;
+	for (uint64_t until = now_us() + ms * 1000; now_us() < until;) {
+		job_step(&large);
+		job_step(&small);
+	}
+}
+
+/* Until that many more of either have come in. */
+static void both_need(unsigned n, unsigned ms)
+{
+	uint64_t want[] = { large.in.oldest + n, small.in.oldest + n }, end = deadline_ms(ms);
+
+	while (large.in.oldest < want[0] || small.in.oldest < want[1]) {
+		both_play(1);
+		wait_tick(end, __FILE__, __LINE__, "messages");
+	}
+}
+
+static void both_close(struct net *net, int fd)
+{
+	uint64_t end = deadline_ms(60000);
+
+	large.out.stop = small.out.stop = true;
+	while (!job_over(&large) || !job_over(&small)) {
+		both_play(1);
+		wait_tick(end, __FILE__, __LINE__, "the last messages");
+	}
+	job_finish(&large);
+	job_finish(&small);
+	meet(fd);
+	OK(net_close_send(net, small.out.comm));
+	OK(net_close_recv(net, small.in.comm));
+	job_close(&large);
+}
+
+static void follow_fused(struct abi *t, int fd)
+{
+	struct net *net = fuse(t);
+
+	both_new(net, fd, false);
+	warns_expected();
+	while (!large.in.stops || !small.in.stops)
+		both_play(1);
+	both_close(net, fd);
+}
+
+/*
+ * The NIC is slow at this end alone.  Only what the peer was writing over it has to wait for it:
+ * that might arrive yet.
+ */
+static void port_goes_down(const char *call)
+{
+	job_rest(&large);
+	job_rest(&small);
+	ctl("port nic0 down");
+	both_play(1000);
+	both_need(16, 60000 + 20 * slow_ms());
+	within(call, "a pause of what comes by large messages", large.in.longest_us, OWN_MS * 1000);
+	within(call, "a pause of what leaves by large messages", large.out.longest_us, PAUSE_MS * 1000);
+	within(call, "a pause of what comes by small messages", small.in.longest_us, PAUSE_MS * 1000);
+	within(call, "a pause of what leaves by small messages", small.out.longest_us, PAUSE_MS * 1000);
+}
+
+struct fused {
+	struct net *net;
 	struct peer peer;
-	pthread_t thread;
+	pthread_t watch;
+};
+
+static void fused_begin(struct abi *t, struct fused *f, const char *call)
+{
 	char cmd[96];
-	void *recv;
 
 	nics("ib");
 	setenv("BRAID_SHARE", "1", 1);
 	setenv("BRAID_LANES", "4", 1);
 	setenv("BRAID_FUSE", "any", 1);	/* they have no PCI path */
-	peer = peer_start(t, follow_fused);
-	j.net = fuse(t);
+	f->peer = peer_start(t, follow_fused);
+	f->net = fuse(t);
 	warns_expected();
-	recv = recv_from(j.net, peer.fd);
-	job_new(&j, j.net, send_to(j.net, peer.fd), recv);
-	EQ(0, pthread_create(&thread, NULL, watch, NULL));
-	job_play(&j, 200);
+	both_new(f->net, f->peer.fd, true);
+	EQ(0, pthread_create(&f->watch, NULL, watch, NULL));
+	both_play(200);
 	snprintf(cmd, sizeof(cmd), "slow %s %u nic0", call, slow_ms());
 	ctl(cmd);
-	for (unsigned i = 0; i < 2; i++) {
-		j.longest_us = 0;
-		ctl("port nic0 down");
-		job_play(&j, 1000);
-		job_need(&j, 16, 60000 + 20 * slow_ms());
-		within(call, "a pause of the device that has both NICs", j.longest_us, OWN_MS * 1000);
-		ctl("port nic0 up");
-		job_play(&j, 1500);
-	}
+}
+
+static void fused_end(struct fused *f)
+{
 	TRUE(ctl("slept") > 0);
 	ctl("slow none");
-	j.out.stop = true;
-	job_finish(&j);
+	both_close(f->net, f->peer.fd);
 	atomic_store(&over, true);
-	pthread_join(thread, NULL);
-	meet(peer.fd);
-	job_close(&j);
-	peer_join(&peer);
+	pthread_join(f->watch, NULL);
+	peer_join(&f->peer);
+}
+
+/* What its lanes had goes on over the other NIC, also where home was one of them. */
+static void fused_slow(struct abi *t, const char *call)
+{
+	struct fused f;
+
+	fused_begin(t, &f, call);
+	for (unsigned i = 0; i < 2; i++) {
+		port_goes_down(call);
+		ctl("port nic0 up");
+		both_play(1500);
+	}
+	fused_end(&f);
+}
+
+/* The other NIC's lanes are lost as well, and come back without waiting for the slow one. */
+static void fused_flap(struct abi *t)
+{
+	const char *call = "ibv_modify_qp:ERR";
+	struct fused f;
+
+	fused_begin(t, &f, call);
+	job_rest(&small);
+	ctl("port nic0 down");
+	both_play(20);
+	ctl("port nic1 down");
+	both_play(20);
+	ctl("port nic1 up");
+	both_play(1000);
+	both_need(16, 60000 + 20 * slow_ms());
+	within(call, "a pause of what leaves by small messages", small.out.longest_us,
+	       FLAP_MS * 1000);
+	ctl("port nic0 up");
+	both_play(500);
+	fused_end(&f);
 }
 
 static void fused_destroy(struct abi *t)
@@ -548,6 +639,7 @@ static const struct abi_case cases[] = {
 	CASE("two NICs as one: ibv_destroy_qp", fused_destroy, ONCE, .seconds = 240),
 	CASE("two NICs as one: ibv_modify_qp:ERR", fused_stop, ONCE, .seconds = 240),
 	CASE("two NICs as one: all calls", fused_all, ONCE, .seconds = 240),
+	CASE("two NICs as one: the other one's port goes down, too", fused_flap, ONCE, .seconds = 240),
 	CASE("finalize() leaves a NIC behind that never answers", stuck_at_the_end, ONCE, .warns = "nic-hangs"),
 	CASE("memory that a NIC may still write is not given back, and that is told", keeps_memory, ONCE),
 };

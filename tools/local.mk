@@ -80,6 +80,7 @@ tools_libtools_la_SOURCES = \
 	tools/perf_worker.c \
 	tools/process.c \
 	tools/process.h \
+	tools/process_ask.c \
 	tools/proxy.c \
 	tools/proxy.h \
 	tools/raw.c \

@@ -3,26 +3,20 @@
 #include "tools/process.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <glob.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include "tools/child.h"
 #include "tools/text.h"
 
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
 
-enum { REPORT_VERSION = 1, ANSWER_S = 3, ANSWER_MAX = 64 << 20, PLACES = 64 };
+enum { PLACES = 64 };
 
 /* --- where they are ------------------------------------------------------------------------ */
 
@@ -133,8 +127,7 @@ size_t process_list(const char *dir, struct process *ret, size_t max)
 	return n;
 }
 
-/* What it is called in its own PID namespace. */
-static void own_name(const char *pid, char *ret, size_t len)
+void process_own_name(const char *pid, char *ret, size_t len)
 {
 	char path[64], line[256], *last;
 	FILE *f;
@@ -181,7 +174,7 @@ int process_find(const char *dir, const char *pid, struct process *ret, char err
 	if (found_in(&here, pid, ret))
 		return 0;
 	if (runs && !dir) {
-		own_name(pid, name, sizeof(name));
+		process_own_name(pid, name, sizeof(name));
 		places_of(&there, "", sb.st_uid);
 		strcat(path, "/root");
 		places_of(&there, path, sb.st_uid);
@@ -198,162 +191,6 @@ int process_find(const char *dir, const char *pid, struct process *ret, char err
 			 "BRAID_STAT=0, or its BRAID_STAT_DIR is another (--dir) "
 			 "[no-process]", pid);
 	return -1;
-}
-
-/* --- asking -------------------------------------------------------------------------------- */
-
-/* SIGSTOP, or a debugger. */
-static bool is_stopped(pid_t pid)
-{
-	char path[64], line[512] = "";
-	const char *state;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	state = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
-	fclose(f);
-	return state && state[1] && (state[2] == 'T' || state[2] == 't');
-}
-
-static void no_answer(const struct process *p, char err[PROCESS_ERR])
-{
-	if (errno == ESRCH)
-		snprintf(err, PROCESS_ERR, "another process listens at the socket of process %d "
-			 "[no-process]", (int)p->pid);
-	else if (errno == ECONNREFUSED || errno == ENOENT)
-		snprintf(err, PROCESS_ERR, "process %d has ended, or has closed what it had of "
-			 "Braid [no-process]", (int)p->pid);
-	else if (errno == EACCES || errno == EPERM)
-		snprintf(err, PROCESS_ERR, "process %d is another user's (UID %u): it answers that "
-			 "user and root [other-user]", (int)p->pid, (unsigned)p->uid);
-	else if (errno == EAGAIN || errno == EINPROGRESS)
-		snprintf(err, PROCESS_ERR, "process %d does not answer within %d s%s "
-			 "[process-silent]", (int)p->pid,
-			 ANSWER_S, is_stopped(p->pid) ?
-			 ": it is stopped (SIGSTOP, or a debugger)" : "");
-	else
-		snprintf(err, PROCESS_ERR, "process %d does not answer: %s [process-silent]",
-			 (int)p->pid, strerror(errno));
-}
-
-/*
- * Who listens there is the directory's owner, and the process that the socket is named after, by
- * its number in its own PID namespace; 0 is that of a process that is not to be seen from here.
- */
-static bool is_its_own(int fd, const struct process *p)
-{
-	struct ucred who;
-	socklen_t len = sizeof(who);
-	char pid[32], name[32];
-
-	errno = EPERM;
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) || who.uid != p->uid)
-		return false;
-	snprintf(pid, sizeof(pid), "%d", (int)who.pid);
-	own_name(pid, name, sizeof(name));
-	errno = ESRCH;
-	return who.pid == 0 || who.pid == p->pid || atoi(name) == p->pid;
-}
-
-/* Until fd can be read, or the time for the whole answer is over: false, and EAGAIN. */
-static bool wait_for(int fd, short events, long long end_ms)
-{
-	struct pollfd p = { .fd = fd, .events = events };
-	long long now;
-
-	while ((now = child_now()) < end_ms) {
-		if (poll(&p, 1, (int)(end_ms - now)) > 0)
-			return true;
-	}
-	errno = EAGAIN;
-	return false;
-}
-
-static char *read_all(int fd, long long end_ms, size_t *ret_len)
-{
-	size_t room = 64 << 10, len = 0;
-	char *text = malloc(room), *more;
-	ssize_t n = 0;
-
-	while (text && (n = -1, wait_for(fd, POLLIN, end_ms)) &&
-	       (n = read(fd, text + len, room - len - 1)) > 0) {
-		len += (size_t)n;
-		if (len < room - 1)
-			continue;
-		more = room < ANSWER_MAX ? realloc(text, room * 2) : NULL;
-		room *= 2;
-		if (!more)
-			break;
-		text = more;
-	}
-	if (text && n == 0 && len) {
-		text[len] = 0;
-		*ret_len = len;
-		return text;
-	}
-	if (n == 0)
-		errno = EPROTO;
-	free(text);
-	return NULL;
-}
-
-/* A listener whose queue is full says EAGAIN at once, and poll() knows nothing of it. */
-static bool connected(int fd, const struct sockaddr_un *sa, long long end_ms)
-{
-	while (connect(fd, (const struct sockaddr *)sa, sizeof(*sa)) != 0) {
-		if (errno != EAGAIN || child_now() >= end_ms)
-			return false;
-		usleep(10000);
-	}
-	return true;
-}
-
-char *process_ask(const struct process *p, const char *word, size_t *ret_len, char err[PROCESS_ERR])
-{
-	long long end_ms = child_now() + ANSWER_S * 1000;
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	char *text = NULL, line[32];
-	int n = snprintf(line, sizeof(line), "%s\n", word);
-
-	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", p->path);
-	if (fd >= 0 && connected(fd, &sa, end_ms) && is_its_own(fd, p) &&
-	    send(fd, line, (size_t)n, MSG_NOSIGNAL) == n)
-		text = read_all(fd, end_ms, ret_len);
-	if (!text)
-		no_answer(p, err);
-	if (fd >= 0)
-		close(fd);
-	return text;
-}
-
-json_t *process_report(const struct process *p, const char *word, char err[PROCESS_ERR])
-{
-	size_t len = 0;
-	char *text = process_ask(p, word, &len, err);
-	json_error_t why;
-	json_t *o;
-
-	if (!text)
-		return NULL;
-	o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
-	free(text);
-	if (o && report_number(o, "braid_report") == REPORT_VERSION)
-		return o;
-	if (o && report_number(o, "braid_report") > REPORT_VERSION)
-		snprintf(err, PROCESS_ERR, "process %d has a newer Braid (report %lld; this "
-			 "command knows %d) [newer-report]", (int)p->pid,
-			 report_number(o, "braid_report"),
-			 REPORT_VERSION);
-	else
-		snprintf(err, PROCESS_ERR, "process %d says what is no report of Braid's "
-			 "[bad-report]",
-			 (int)p->pid);
-	json_decref(o);
-	return NULL;
 }
 
 /* --- members ------------------------------------------------------------------------------- */

@@ -26,11 +26,17 @@ size_t process_list(const char *dir, struct process *ret, size_t max);
 /* The one with that PID.  0, or -1 with a sentence in err. */
 int process_find(const char *dir, const char *pid, struct process *ret, char err[PROCESS_ERR]);
 
+/* What a process is called in its own PID namespace, by what it is called here. */
+void process_own_name(const char *pid, char *ret, size_t len);
+
 /* Its answer to a word, as text that is to be freed; NULL with a sentence in err. */
 char *process_ask(const struct process *p, const char *word, size_t *ret_len,
 		  char err[PROCESS_ERR]);
 /* The same as JSON, of a version that this command knows. */
 json_t *process_report(const struct process *p, const char *word, char err[PROCESS_ERR]);
+
+/* Of all of these at once: NULL for one that does not give it within 3 s.  To be freed, each. */
+void process_reports(const struct process *p, size_t n, const char *word, json_t **ret);
 
 /* --- members of a report ------------------------------------------------------------------- */
 

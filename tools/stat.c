@@ -92,42 +92,18 @@ const char *stat_command(pid_t pid)
 	return name;
 }
 
-/* Users of whom a process was silent: theirs are not waited for again, or they could hold us. */
-struct silent {
-	size_t n;
-	uid_t uid[64];
-};
-
-static bool is_silent(const struct silent *s, uid_t uid)
-{
-	for (size_t i = 0; i < s->n; i++) {
-		if (s->uid[i] == uid)
-			return true;
-	}
-	return s->n == sizeof(s->uid) / sizeof(s->uid[0]);
-}
-
-static json_t *report_of(const struct process *p, struct silent *s)
-{
-	char err[PROCESS_ERR] = "";
-	json_t *o = is_silent(s, p->uid) ? NULL : process_report(p, "stat", err);
-
-	if (!o && strstr(err, "[process-silent]") && p->uid != geteuid())
-		s->uid[s->n++] = p->uid;
-	return o;
-}
-
 /* One line each; those that have just ended are passed over. */
 static int list(const char *dir)
 {
 	static struct process p[PROCESSES_MAX];
+	static json_t *reports[PROCESSES_MAX];
 	size_t n = process_list(dir, p, PROCESSES_MAX);
-	struct silent silent = { .n = 0 };
 
+	process_reports(p, n, "stat", reports);
 	puts("    PID  command          links  lanes up  outstanding   oldest       sent  "
 	     "received");
 	for (size_t i = 0; i < n; i++) {
-		json_t *o = report_of(&p[i], &silent);
+		json_t *o = reports[i];
 		struct report_sums s;
 		char lanes[32];
 

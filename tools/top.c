@@ -40,12 +40,13 @@ static void interrupted(int sig)
 static void look(const char *dir, struct samples *ret)
 {
 	static struct process p[PROCESSES_MAX];
+	static json_t *reports[PROCESSES_MAX];
 	size_t n = process_list(dir, p, PROCESSES_MAX);
-	char err[PROCESS_ERR];
 
+	process_reports(p, n, "stat", reports);
 	ret->n = 0;
 	for (size_t i = 0; i < n; i++) {
-		json_t *o = process_report(&p[i], "stat", err);
+		json_t *o = reports[i];
 
 		if (!o)
 			continue;	/* it has ended */

@@ -231,12 +231,47 @@ c = s.accept()[0]
 while True:
     c.send(b" ")
     time.sleep(0.5)' "$dir" 3>&- &
-	sleep 1
+	until [ -e "$dir"/[0-9]* ]; do sleep 0.05; done
 	slow=$(basename "$dir"/[0-9]*)
 	SECONDS=0
 	bad "does not answer within 3 s [process-silent]" stat "$slow"
-	[ $SECONDS -lt 15 ]
+	[ $SECONDS -lt 30 ]
 	kill "$slow"
+}
+
+# However many are silent, others are shown, after one deadline for all of them.
+@test "twelve silent processes cost as long as one" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	job
+	for i in $(seq 12); do
+		timeout 100 python3 -c '
+import os, socket, sys, time
+s = socket.socket(socket.AF_UNIX)
+s.bind("%s/%d" % (sys.argv[1], os.getpid()))
+s.listen(0)
+if int(sys.argv[2]) % 2:		# its queue is full
+    c = socket.socket(socket.AF_UNIX)
+    c.connect(s.getsockname())
+time.sleep(90)' "$dir" "$i" 3>&- &
+		silent+=($!)
+	done
+	for _ in $(seq 500); do
+		pids=("$dir"/[0-9]*)
+		[ ${#pids[@]} -eq 14 ] && break
+		sleep 0.02
+	done
+	[ ${#pids[@]} -eq 14 ]
+	SECONDS=0
+	run -0 "$braid" stat
+	took=$SECONDS
+	[ "$(grep -cE '^ *[0-9]+  braid ' <<<"$output")" -eq 2 ]
+	SECONDS=0
+	run -0 "$braid" top --once --seconds 0.1
+	echo "stat took $took s, top $SECONDS s"
+	[ "$(grep -cE '^ *[0-9]+  braid ' <<<"$output")" -eq 2 ]
+	[ $took -lt 18 ]		# one after another: 36 and 72 s
+	[ $SECONDS -lt 36 ]
+	kill "${silent[@]}"
 }
 
 @test "a socket of another process is not believed" {

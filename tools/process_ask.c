@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* process_ask.c - see process.h: questions to processes over their sockets, many at a time. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "tools/child.h"
+#include "tools/process.h"
+
+
+enum { REPORT_VERSION = 1, ANSWER_S = 3, ANSWER_MAX = 64 << 20 };
+
+/* SIGSTOP, or a debugger. */
+static bool is_stopped(pid_t pid)
+{
+	char path[64], line[512] = "";
+	const char *state;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	state = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+	fclose(f);
+	return state && state[1] && (state[2] == 'T' || state[2] == 't');
+}
+
+static void no_answer(const struct process *p, int why, char err[PROCESS_ERR])
+{
+	if (why == ESRCH)
+		snprintf(err, PROCESS_ERR, "another process listens at the socket of process %d "
+			 "[no-process]", (int)p->pid);
+	else if (why == ECONNREFUSED || why == ENOENT)
+		snprintf(err, PROCESS_ERR, "process %d has ended, or has closed what it had of "
+			 "Braid [no-process]", (int)p->pid);
+	else if (why == EACCES || why == EPERM)
+		snprintf(err, PROCESS_ERR, "process %d is another user's (UID %u): it answers that "
+			 "user and root [other-user]", (int)p->pid, (unsigned)p->uid);
+	else if (why == EAGAIN)
+		snprintf(err, PROCESS_ERR, "process %d does not answer within %d s%s "
+			 "[process-silent]", (int)p->pid,
+			 ANSWER_S, is_stopped(p->pid) ?
+			 ": it is stopped (SIGSTOP, or a debugger)" : "");
+	else
+		snprintf(err, PROCESS_ERR, "process %d does not answer: %s [process-silent]",
+			 (int)p->pid, strerror(why));
+}
+
+/*
+ * Who listens there is the directory's owner, and the process that the socket is named after, by
+ * its number in its own PID namespace; 0 is that of a process that is not to be seen from here.
+ */
+static bool is_its_own(int fd, const struct process *p)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+	char pid[32], name[32];
+
+	errno = EPERM;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) || who.uid != p->uid)
+		return false;
+	snprintf(pid, sizeof(pid), "%d", (int)who.pid);
+	process_own_name(pid, name, sizeof(name));
+	errno = ESRCH;
+	return who.pid == 0 || who.pid == p->pid || atoi(name) == p->pid;
+}
+
+struct ask {				/* one process's answer */
+	const struct process *p;
+	int fd;				/* -1: not yet, or over */
+	bool connected, over;
+	int err;			/* why there is no answer */
+	char *text;
+	size_t len, room;
+};
+
+static void ask_over(struct ask *a, int err)
+{
+	if (a->fd >= 0)
+		close(a->fd);
+	a->fd = -1;
+	a->over = true;
+	a->err = err;
+}
+
+/* A listener whose queue is full says EAGAIN, and poll() knows nothing of it: tried again. */
+static void ask_connect(struct ask *a, const char *line)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	ssize_t n = (ssize_t)strlen(line);
+
+	if (a->fd < 0)
+		a->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", a->p->path);
+	if (a->fd < 0 || connect(a->fd, (const struct sockaddr *)&sa, sizeof(sa)) != 0) {
+		a->err = errno;		/* without a descriptor until another has answered */
+		if (a->fd < 0 ? a->err != EMFILE : a->err != EAGAIN)
+			ask_over(a, a->err);
+		return;
+	}
+	a->connected = true;
+	a->err = EAGAIN;
+	if (!is_its_own(a->fd, a->p) || send(a->fd, line, (size_t)n, MSG_NOSIGNAL) != n)
+		ask_over(a, errno);
+}
+
+/* Room for another byte and a NUL; `all`: bytes that all answers take. */
+static bool ask_grow(struct ask *a, size_t *all)
+{
+	size_t room = a->room ? a->room * 2 : 64 << 10;
+	char *more;
+
+	if (a->len + 1 < a->room)
+		return true;
+	more = *all + room - a->room <= ANSWER_MAX ? realloc(a->text, room) : NULL;
+	if (!more)
+		return false;
+	*all += room - a->room;
+	a->text = more;
+	a->room = room;
+	return true;
+}
+
+static void ask_read(struct ask *a, size_t *all)
+{
+	ssize_t n;
+
+	if (!ask_grow(a, all)) {
+		ask_over(a, ENOMEM);
+		return;
+	}
+	n = read(a->fd, a->text + a->len, a->room - a->len - 1);
+	if (n > 0)
+		a->len += (size_t)n;
+	else if (n == 0)
+		ask_over(a, a->len ? 0 : EPROTO);
+	else if (errno != EAGAIN && errno != EINTR)
+		ask_over(a, errno);
+}
+
+/* One round of all: how many are not over. */
+static size_t ask_round(struct ask *a, size_t n, const char *line, struct pollfd *fds,
+			long long end_ms, size_t *all)
+{
+	long long left = end_ms - child_now();
+	size_t open = 0, waiting = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!a[i].over && !a[i].connected)
+			ask_connect(&a[i], line);
+		if (!a[i].over && a[i].connected)
+			fds[open++] = (struct pollfd){ .fd = a[i].fd, .events = POLLIN };
+		waiting += !a[i].over;
+	}
+	if (left < 0)
+		left = 0;
+	if (!waiting || poll(fds, open, (int)(open < waiting && left > 10 ? 10 : left)) <= 0)
+		return waiting;
+	for (size_t i = 0, at = 0; i < n && at < open; i++) {
+		if (!a[i].over && a[i].connected && fds[at++].revents)
+			ask_read(&a[i], all);
+	}
+	return waiting;
+}
+
+/* All at once, so that however many are silent, they cost one deadline together. */
+static void ask(struct ask *a, size_t n, const char *word)
+{
+	long long end_ms = child_now() + ANSWER_S * 1000;
+	struct pollfd *fds = calloc(n + 1, sizeof(*fds));
+	size_t all = 0;
+	char line[32];
+
+	snprintf(line, sizeof(line), "%s\n", word);
+	while (fds && ask_round(a, n, line, fds, end_ms, &all) && child_now() < end_ms)
+		;
+	free(fds);
+	for (size_t i = 0; i < n; i++) {
+		if (!a[i].over)
+			ask_over(&a[i], fds ? a[i].err : ENOMEM);
+		if (a[i].err) {
+			free(a[i].text);
+			a[i].text = NULL;
+		} else {
+			a[i].text[a[i].len] = 0;
+		}
+	}
+}
+
+char *process_ask(const struct process *p, const char *word, size_t *ret_len, char err[PROCESS_ERR])
+{
+	struct ask a = { .p = p, .fd = -1 };
+
+	ask(&a, 1, word);
+	if (!a.text)
+		no_answer(p, a.err, err);
+	*ret_len = a.len;
+	return a.text;
+}
+
+/* Frees the text. */
+static json_t *report_of(const struct process *p, char *text, size_t len, char err[PROCESS_ERR])
+{
+	json_error_t why;
+	json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+
+	free(text);
+	if (o && report_number(o, "braid_report") == REPORT_VERSION)
+		return o;
+	if (o && report_number(o, "braid_report") > REPORT_VERSION)
+		snprintf(err, PROCESS_ERR, "process %d has a newer Braid (report %lld; this "
+			 "command knows %d) [newer-report]", (int)p->pid,
+			 report_number(o, "braid_report"),
+			 REPORT_VERSION);
+	else
+		snprintf(err, PROCESS_ERR, "process %d says what is no report of Braid's "
+			 "[bad-report]",
+			 (int)p->pid);
+	json_decref(o);
+	return NULL;
+}
+
+json_t *process_report(const struct process *p, const char *word, char err[PROCESS_ERR])
+{
+	size_t len = 0;
+	char *text = process_ask(p, word, &len, err);
+
+	return text ? report_of(p, text, len, err) : NULL;
+}
+
+void process_reports(const struct process *p, size_t n, const char *word, json_t **ret)
+{
+	struct ask *a = calloc(n + 1, sizeof(*a));
+	struct rlimit limit;
+	char err[PROCESS_ERR];
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;	/* a descriptor for each */
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+	for (size_t i = 0; a && i < n; i++)
+		a[i] = (struct ask){ .p = &p[i], .fd = -1 };
+	if (a)
+		ask(a, n, word);
+	for (size_t i = 0; i < n; i++)
+		ret[i] = a && a[i].text ? report_of(&p[i], a[i].text, a[i].len, err) : NULL;
+	free(a);
+}

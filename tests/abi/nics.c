@@ -10,6 +10,8 @@
 #include <ifaddrs.h>
 #include <limits.h>
 #include <net/if.h>
+#include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +112,74 @@ long ctl(const char *cmd)
 	if (n < 0)
 		FAIL("%s: %s", cmd, strerror((int)-n));
 	return n;
+}
+
+struct net *fused_up(struct abi *t)
+{
+	static const int members[] = { 0, 1 };
+	struct net *net = abi_up(t);
+	int dev;
+
+	OK(net_fuse(net, 2, members, &dev));
+	on_device(dev);
+	return net;
+}
+
+/* -- what the plugin says ----------------------------------------------------------------- */
+
+char said[32768];
+static atomic_uint said_len;
+
+__attribute__((format(printf, 5, 6)))
+static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+	char text[2048];
+	unsigned at, len;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	net_log(level, flags, file, line, "%s", text);
+	if (level != NCCL_LOG_WARN && level != NCCL_LOG_INFO)
+		return;
+	len = (unsigned)strlen(text);
+	at = atomic_fetch_add(&said_len, len + 1);
+	if (at + len + 2 > sizeof(said))
+		return;
+	memcpy(said + at, text, len);
+	said[at + len] = '\n';
+}
+
+bool was_said(const char *words)
+{
+	return strstr(said, words);
+}
+
+void must_say(const char *words)
+{
+	if (!was_said(words))
+		FAIL("nobody said '%s'", words);
+}
+
+void must_not_say(const char *words)
+{
+	if (was_said(words))
+		FAIL("somebody said '%s'", words);
+}
+
+struct net *heard_up(struct abi *t)
+{
+	char err[512];
+	struct net *net = net_load(t->plugin, t->abi, err, sizeof(err));
+	int ndev = 0;
+
+	if (!net)
+		FAIL("%s", err);
+	OK(net_init(net, rnd(t), NCCL_NET_TRAFFIC_CLASS_UNDEF, hear, NULL));
+	OK(net_devices(net, &ndev));
+	TRUE(ndev >= 1);
+	return net;
 }
 
 /* -- traffic ------------------------------------------------------------------------------ */

@@ -21,6 +21,18 @@ void nic(const char *kind, const char *more);
 /* Another interface than loopback; or the case is skipped. */
 const char *second_interface(void);
 
+/* The first two devices are made one, which is used from now on. */
+struct net *fused_up(struct abi *t);
+
+/* -- what the plugin says ----------------------------------------------------------------- */
+
+/* Its lines of WARN and INFO, of all threads, after heard_up(); later ones are lost if it is full. */
+extern char said[32768];
+struct net *heard_up(struct abi *t);
+bool was_said(const char *words);
+void must_say(const char *words);
+void must_not_say(const char *words);
+
 /* -- traffic ------------------------------------------------------------------------------ */
 
 enum { DEPTH = 4, MOST = 1 << 20 };

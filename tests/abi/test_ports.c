@@ -8,8 +8,6 @@
  */
 #include "tests/abi/nics.h"
 
-#include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,64 +22,7 @@ static void one_lane(const char *text)
 	setenv("BRAID_LANES", "1", 1);
 }
 
-/* -- what the plugin says ----------------------------------------------------------------- */
-
-static char said[32768];
-static atomic_uint said_len;
-
-__attribute__((format(printf, 5, 6)))
-static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
-{
-	char text[2048];
-	unsigned at, len;
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	net_log(level, flags, file, line, "%s", text);
-	if (level != NCCL_LOG_WARN && level != NCCL_LOG_INFO)
-		return;
-	len = (unsigned)strlen(text);
-	at = atomic_fetch_add(&said_len, len + 1);
-	if (at + len + 2 > sizeof(said))
-		return;
-	memcpy(said + at, text, len);
-	said[at + len] = '\n';
-}
-
-static bool was_said(const char *words)
-{
-	return strstr(said, words);
-}
-
-static void must_say(const char *words)
-{
-	if (!was_said(words))
-		FAIL("nobody said '%s'", words);
-}
-
-static void must_not_say(const char *words)
-{
-	if (was_said(words))
-		FAIL("somebody said '%s'", words);
-}
-
 /* -- messages ----------------------------------------------------------------------------- */
-
-static struct net *up(struct abi *t)
-{
-	char err[512];
-	struct net *net = net_load(t->plugin, t->abi, err, sizeof(err));
-	int ndev = 0;
-
-	if (!net)
-		FAIL("%s", err);
-	OK(net_init(net, rnd(t), NCCL_NET_TRAFFIC_CLASS_UNDEF, hear, NULL));
-	OK(net_devices(net, &ndev));
-	TRUE(ndev >= 1);
-	return net;
-}
 
 static size_t size_of(unsigned i)
 {
@@ -106,7 +47,7 @@ static void over(struct abi *t, const char *text, bool rdma)
 	struct net *net;
 
 	one_lane(text);
-	net = up(t);
+	net = heard_up(t);
 	EQ(rdma, by_rdma(net));
 	abi_down(net);
 }
@@ -121,7 +62,7 @@ static void many_ports(struct abi *t)
 	int ndev = 0;
 
 	one_lane("nic0:rocev2,netdev=lo,ports=255,addressed=1");
-	net = up(t);
+	net = heard_up(t);
 	printf("init took %llu ms\n", (unsigned long long)(now_us() - from) / 1000);
 	OK(net_devices(net, &ndev));
 	EQ(1, ndev);
@@ -138,7 +79,7 @@ static const char *far_nics;		/* of the other end */
 /* Messages each way; were they carried by the NICs? */
 static bool talks(struct abi *t, int fd, struct net **ret)
 {
-	struct net *net = up(t);
+	struct net *net = heard_up(t);
 	void *a, *b;
 	long before = ctl("count sends");
 
@@ -299,7 +240,7 @@ static uint64_t comes_back(struct abi *t, const char *text, const char *what, co
 
 	one_lane(text);
 	warns_expected();
-	net = up(t);
+	net = heard_up(t);
 	pair_open(net, &p);
 	TRUE(carried(net, &p));
 	ctl(what);
@@ -349,7 +290,7 @@ static void pause_of(struct abi *t, unsigned ms)
 
 	one_lane("nic0:rocev2,netdev=lo");
 	warns_expected();
-	net = up(t);
+	net = heard_up(t);
 	pair_open(net, &p);
 	TRUE(carried(net, &p));
 	a = buf_new(net, p.send, MOST, 0);
@@ -390,7 +331,7 @@ static void speed(struct abi *t, const char *text, const char *want)
 
 	setenv("BRAID_SOCKET_IFNAME", "lo", 1);
 	one_lane(text);
-	net = up(t);
+	net = heard_up(t);
 	must_say(want);
 	abi_down(net);
 }
@@ -440,7 +381,7 @@ static void vectors(struct abi *t)
 
 	one_lane("nic0:rocev2,netdev=lo");
 	setenv("BRAID_LANES", "4", 1);
-	net = up(t);
+	net = heard_up(t);
 	TRUE(by_rdma(net));
 	EQ(4, ctl("vectors"));
 	abi_down(net);
@@ -459,7 +400,7 @@ static long immediate(struct abi *t, const char *text, const char *routing)
 	setenv("BRAID_SOCKET_IFNAME", "lo", 1);
 	setenv("NCCL_IB_ADAPTIVE_ROUTING", routing, 1);
 	one_lane(text);
-	net = up(t);
+	net = heard_up(t);
 	pair_open(net, &p);
 	before = ctl("count imms");
 	for (unsigned i = 0; i < MESSAGES; i++)
@@ -491,7 +432,7 @@ static void no_memory(struct abi *t)
 
 	one_lane("nic0:rocev2,netdev=lo");
 	warns_expected();
-	net = up(t);
+	net = heard_up(t);
 	pair_open(net, &p);
 	ctl("fail 1 ibv_reg_mr_iova2 EIO on");
 	for (unsigned i = 0; i < MESSAGES; i++)
@@ -516,7 +457,7 @@ static void read_only(struct abi *t)
 	fill(data, MOST, 7);
 	TRUE(!mprotect(data, MOST, PROT_READ));
 	one_lane("nic0:rocev2,netdev=lo");
-	net = up(t);
+	net = heard_up(t);
 	pair_open(net, &p);
 	OK(net_reg(net, p.send, data, MOST, NCCL_PTR_HOST, &from.mr));
 	to = buf_new(net, p.recv, MOST, 0);

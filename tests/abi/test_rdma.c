@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,13 +53,12 @@ static unsigned qps_left;		/* so many there are at the end, if not 0 */
 
 static struct net *net_up(struct abi *t)
 {
-	static const int members[] = { 0, 1 };
-	struct net *net = abi_up(t);
-	int dev = 0;
+	struct net *net;
 
 	if (fuses)
-		OK(net_fuse(net, 2, members, &dev));
-	on_device(dev);
+		return fused_up(t);
+	net = abi_up(t);
+	on_device(0);
 	return net;
 }
 
@@ -829,44 +827,6 @@ static void ports_taken(struct abi *t)
 
 /* -- limits -------------------------------------------------------------------------------- */
 
-static char said[16384];
-static atomic_uint said_len;
-
-__attribute__((format(printf, 5, 6)))
-static void listen_to(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
-{
-	char text[1024];
-	unsigned at, len;
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	net_log(level, flags, file, line, "%s", text);
-	if (level != NCCL_LOG_WARN && level != NCCL_LOG_INFO)
-		return;
-	len = (unsigned)strlen(text);
-	at = atomic_fetch_add(&said_len, len + 1);
-	if (at + len + 2 > sizeof(said))
-		return;
-	memcpy(said + at, text, len);
-	said[at + len] = '\n';
-}
-
-static struct net *up(struct abi *t)
-{
-	char err[512];
-	struct net *net = net_load(t->plugin, t->abi, err, sizeof(err));
-	int ndev = 0;
-
-	if (!net)
-		FAIL("%s", err);
-	OK(net_init(net, rnd(t), NCCL_NET_TRAFFIC_CLASS_UNDEF, listen_to, NULL));
-	OK(net_devices(net, &ndev));
-	TRUE(ndev >= 1);
-	return net;
-}
-
 static void limit(struct abi *t, const char *kind, const char *more, const char *warn, const char *id)
 {
 	struct net *net;
@@ -874,15 +834,15 @@ static void limit(struct abi *t, const char *kind, const char *more, const char 
 
 	nic(kind, more);
 	warns_expected();
-	net = up(t);
+	net = heard_up(t);
 	pair_open(net, &p);
 	for (unsigned i = 0; i < 8; i++)
 		exchange(net, p.send, p.recv, sizes[i], i);
 	pair_close(net, &p);
 	abi_down(net);
 	objects_gone();
-	if (!strstr(said, warn) || !strstr(said, id))
-		FAIL("nobody said '%s' and %s", warn, id);
+	must_say(warn);
+	must_say(id);
 }
 
 static void few_qps(struct abi *t, const char *kind)
@@ -955,7 +915,7 @@ static void life(struct abi *t, unsigned k, const char *which)
 
 	snprintf(cmd, sizeof(cmd), "fail %u %s", k, which);
 	ctl(cmd);
-	net = up(t);
+	net = heard_up(t);
 	pair_open(net, &a);
 	exchange(net, a.send, a.recv, 100, 1);
 	exchange(net, a.send, a.recv, MOST, 2);

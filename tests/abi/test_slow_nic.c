@@ -325,17 +325,6 @@ static void slow(struct abi *t, const struct row *row)
 
 /* -- both NICs are one device ------------------------------------------------------------- */
 
-static struct net *fuse(struct abi *t)
-{
-	static const int members[] = { 0, 1 };
-	struct net *net = abi_up(t);
-	int dev;
-
-	OK(net_fuse(net, 2, members, &dev));
-	on_device(dev);
-	return net;
-}
-
 /* Two comms of one link. */
 static struct job large, small;
 
@@ -387,7 +376,7 @@ static void both_close(struct net *net, int fd)
 
 static void follow_fused(struct abi *t, int fd)
 {
-	struct net *net = fuse(t);
+	struct net *net = fused_up(t);
 
 	both_new(net, fd, false);
 	warns_expected();
@@ -428,7 +417,7 @@ static void fused_begin(struct abi *t, struct fused *f, const char *call)
 	setenv("BRAID_LANES", "4", 1);
 	setenv("BRAID_FUSE", "any", 1);	/* they have no PCI path */
 	f->peer = peer_start(t, follow_fused);
-	f->net = fuse(t);
+	f->net = fused_up(t);
 	warns_expected();
 	both_new(f->net, f->peer.fd, true);
 	EQ(0, pthread_create(&f->watch, NULL, watch, NULL));

@@ -25,8 +25,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STALL_MS = 2000, RETURN_MS = 5000, SLACK = 10, QPNS = 1 << 14, MRS_KEPT = 24, FLAP_MS = 5000,
-       STRIDE = 61 };
+enum { STALL_MS = 2000, RETURN_MS = 5000, NOTICE_MS = 2000, SLACK = 10, QPNS = 1 << 14, MRS_KEPT = 24,
+       FLAP_MS = 5000, STRIDE = 61 };
 
 static const char *const kinds[] = { "rocev2", "iwarp", "ib" };
 
@@ -517,12 +517,13 @@ static void killed(struct abi *t, const char *kind)
 	struct job *j;
 
 	nic(kind, "");
+	setenv("BRAID_IB_TIMEOUT", "21", 1);	/* not by packets that are sent in vain for 60 s */
 	j = start(t, &p);
 	job_play(j, 200);
 	TRUE(uses_rdma(j));
 	kill(p.pid, SIGKILL);
 	from = now_us();
-	end = deadline_ms(100 * SLACK);
+	end = deadline_ms(NOTICE_MS * SLACK);
 	for (;;) {
 		struct op *op = &j->in.op[j->in.oldest % DEPTH];
 

@@ -81,6 +81,52 @@ nobody()
 }
 case_ "a host that no route leads to is said to be" nobody
 
+# would OPTIONS... - which interfaces would be used, in one line.
+would()
+{
+	in_a env "$@" "$braid" doctor --all --only net-interface | tr -s ' \n' ' '
+}
+
+# The plugin's own choice, in the same environment.
+like_the_plugin()
+{
+	in_a ip link add br-0a1b type bridge forward_delay 0
+	in_a ip link add p0 type veth peer name p1
+	in_a ip link set p0 master br-0a1b
+	in_a ip addr add 172.18.0.1/16 dev br-0a1b
+	for i in p0 p1 br-0a1b; do in_a ip link set $i up; done
+	ready "$a" br-0a1b
+	said=$(would A=1)
+	listed=$(in_a "$braid" info --plugin "$plugin" 2>&1 | sed -n 's/^device [0-9]* *//p' |
+		tr '\n' ' ')
+	in_a ip link del br-0a1b
+	in_a ip link del p0
+	echo "doctor: $said; the plugin: $listed"
+	[ "$listed" = "w0 w1 " ] || return 1
+	case $said in
+	*"ok net-interface: w0, w1 would be used"*) ;;
+	*) return 1 ;;
+	esac
+}
+case_ "a bridge that leads to no other host is left, as by the plugin" like_the_plugin
+
+no_address()
+{
+	said=$(would NCCL_SOCKET_IFNAME==w1 BRAID_ADDRESS=10.99.0.0/16)
+	echo "$said"
+	case $said in
+	*"BRAID_ADDRESS=10.99.0.0/16 leaves no interface that has an address"*"unset BRAID_ADDRESS"*) ;;
+	*) return 1 ;;
+	esac
+	said=$(would NCCL_SOCKET_IFNAME==w1 BRAID_ADDRESS=10.77.1.0/24)
+	echo "$said"
+	case $said in
+	*"w1 would be used"*) ;;
+	*) return 1 ;;
+	esac
+}
+case_ "BRAID_ADDRESS that leaves no address is named" no_address
+
 flaps()
 {
 	for i in 1 2 3 4 5; do

@@ -77,6 +77,31 @@ static void filter_checked(struct doctor *d, const char *name, const char *text)
 	}
 }
 
+/* None would be used: BRAID_ADDRESS is why. */
+static bool address_refused(struct doctor *d)
+{
+	const char *why, *name, *address = env_param(d, "address", &name);
+	const json_t *asked = doctor_probe(d, "interfaces", &why);
+
+	if (!address || !json_is_true(json_object_get(asked, "refused")))
+		return false;
+	doctor_find(d, LEVEL_FAIL, "BRAID_ADDRESS=%s leaves no interface that has an address: %s",
+		    address, json_string_value(json_object_get(asked, "why")));
+	doctor_mend_set(d, "BRAID_ADDRESS", NULL);
+	return true;
+}
+
+/* What else there is, and why it would not be used. */
+static void left_fact(struct doctor *d)
+{
+	const char *none;
+	const json_t *asked = doctor_probe(d, "interfaces", &none);
+	const char *why = json_string_value(json_object_get(asked, "why"));
+
+	if (why && *why)
+		doctor_fact(d, "interfaces left", "%s", why);
+}
+
 static void interface(struct doctor *d)
 {
 	const char *name, *filter = env_param(d, "socket_ifname", &name);
@@ -89,6 +114,9 @@ static void interface(struct doctor *d)
 		snprintf(list + at, sizeof(list) - at, "%s%s", i ? ", " : "", f->name);
 	}
 	doctor_fact(d, "interfaces", "%s", *list ? list : "none");
+	left_fact(d);
+	if (!*list && address_refused(d))
+		return;
 	if (!*list && filter) {
 		doctor_find(d, LEVEL_FAIL, "%s=%s leaves no interface that is up and has an "
 			    "address", name, filter);

@@ -30,6 +30,7 @@
 #include "tools/info.h"
 #include "tools/proxy.h"
 #include "tools/smc.h"
+#include "topo/ips.h"
 #include "topo/netdev.h"
 
 enum { ANSWER_MS = 1000, ECHO_MS = 250, EPHEMERAL = 50007 };
@@ -375,6 +376,49 @@ static json_t *peer(struct doctor *d)
 	return o;
 }
 
+/* -- interfaces --------------------------------------------------------------------------- */
+
+/* Does this process see the network of the one that is asked about? */
+static bool same_network(struct doctor *d)
+{
+	char mine[PATH_LEN], its[PATH_LEN];
+
+	return sys_link(d, mine, sizeof(mine), "/proc/self/ns/net") &&
+	       sys_link(d, its, sizeof(its), "%s/ns/net", sys_proc(d)) && strcmp(mine, its) == 0;
+}
+
+static int find_interfaces(struct doctor *d, const char *address, struct braid_netdev *ret,
+			   char *why, unsigned len)
+{
+	const char *name, *filter = env_param(d, "socket_ifname", &name);
+	const char *family = env_param(d, "socket_family", &name);
+
+	braid_ips_choose(address ? address : "");	/* unreadable ones are ignored */
+	return braid_netdev_find(filter, !family ? AF_UNSPEC :
+				 strcmp(family, "AF_INET") == 0 ? AF_INET :
+				 strcmp(family, "AF_INET6") == 0 ? AF_INET6 : AF_UNSPEC, "", ret,
+				 BRAID_NETDEVS_MAX, why, len);
+}
+
+/* The plugin's own choice: those it would use, and what it says of the others. */
+static json_t *interfaces(struct doctor *d)
+{
+	static struct braid_netdev found[BRAID_NETDEVS_MAX];
+	const char *name, *address = env_param(d, "address", &name);
+	json_t *list = json_array();
+	char why[TEXT_LEN] = "";
+	bool refused;
+	int n;
+
+	if (!same_network(d))
+		return list;
+	n = find_interfaces(d, address, found, why, sizeof(why));
+	for (int i = 0; i < n; i++)
+		json_array_append_new(list, json_string(found[i].name));
+	refused = n == 0 && address && find_interfaces(d, NULL, found, NULL, 0) > 0;
+	return json_pack("{s:o, s:s, s:b}", "chosen", list, "why", why, "refused", refused);
+}
+
 /* -- apart -------------------------------------------------------------------------------- */
 
 static const struct probe {
@@ -384,6 +428,7 @@ static const struct probe {
 } probes[] = {
 	{ "libraries", libraries, 2000 }, { "plugin", plugin, 2500 }, { "smc", smc, 1000 },
 	{ "standard", standard, 2000 }, { "ethtool", ethtool, 1000 }, { "peer", peer, 5000 },
+	{ "interfaces", interfaces, 4000 },
 };
 
 struct job {

@@ -303,7 +303,21 @@ static void iface_read(struct doctor *d, const char *name, const char *routes, c
 	d->n_ifaces++;
 }
 
-/* NCCL's order of names, as the plugin has it. */
+/* Those that the plugin would use; false: it can't be asked. */
+static bool ifaces_asked(struct doctor *d)
+{
+	const char *why;
+	const json_t *list = json_object_get(doctor_probe(d, "interfaces", &why), "chosen"), *name;
+	size_t k;
+
+	for (unsigned i = 0; i < d->n_ifaces; i++)
+		json_array_foreach(list, k, name)
+			d->ifaces[i].chosen |= strcmp(d->ifaces[i].name,
+						      json_string_value(name)) == 0;
+	return list;
+}
+
+/* Of a recorded system, or of another network namespace: NCCL's order of names. */
 static void ifaces_choose(struct doctor *d)
 {
 	struct braid_netdev_filter filter = { .n = 0 };
@@ -343,7 +357,8 @@ unsigned doctor_ifaces(struct doctor *d, const struct iface **ret)
 				iface_read(d, all.name[i], routes, v6);
 		free(routes);
 		free(v6);
-		ifaces_choose(d);
+		if (!ifaces_asked(d))
+			ifaces_choose(d);
 	}
 	*ret = d->ifaces;
 	return d->n_ifaces;

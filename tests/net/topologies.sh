@@ -95,29 +95,30 @@ for kind in vlan macvlan ipvlan bond; do
 		"devices data; over data eth0"
 done
 
+# A VRF's device counts as received what its NICs receive.
 in_vrfs="own_wire; nics eth0 s0 - -; in_vrf a blue eth0 10.1.0.1/24; in_vrf b blue eth0 10.1.0.2/24"
 
 topology "a NIC in a vrf" \
 	"$in_vrfs" \
 	"NCCL_SOCKET_IFNAME==eth0" \
-	"devices eth0; over eth0; never_says not-by-device"
+	"devices eth0; leaves eth0; never_says not-by-device"
 
 topology "a NIC in a vrf, while other routes have a gateway" \
 	"$in_vrfs; ip_a route add default via 10.77.0.2; ip_b route add default via 10.77.0.1" \
 	"NCCL_SOCKET_IFNAME==eth0" \
-	"over eth0"
+	"leaves eth0"
 
 topology "a NIC in a vrf, the peer behind a router" \
 	"own_wire; nics eth0 s0 - -; in_vrf a blue eth0 10.1.0.1/24; in_vrf b blue eth0 10.3.0.2/24
 	router s0=10.1.0.254/24 s0=10.3.0.254/24
 	ip_a route add default via 10.1.0.254 table 10; ip_b route add default via 10.3.0.254 table 10" \
 	"NCCL_SOCKET_IFNAME==eth0" \
-	"over eth0"
+	"leaves eth0"
 
 topology "a NIC in a vrf, with IPv6 alone" \
 	"own_wire; nics eth0 s0 - -; in_vrf a blue eth0 fd01::1/64; in_vrf b blue eth0 fd01::2/64" \
 	"NCCL_SOCKET_IFNAME==eth0" \
-	"over eth0"
+	"leaves eth0"
 
 topology "nothing but a tunnel's interface has an address" \
 	"nics eth0 s0 10.1.0.1/24 10.1.0.2/24; own_wire

@@ -44,6 +44,8 @@ tools_libtools_la_SOURCES = \
 	tools/doctor/probes.c \
 	tools/doctor/rdma.c \
 	tools/doctor/run.c \
+	tools/doctor/subnet.c \
+	tools/doctor/subnet.h \
 	tools/doctor/sys.c \
 	tools/doctor/tcp.c \
 	tools/dump.c \

@@ -315,6 +315,31 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	done
 }
 
+@test "MTUs are compared in one subnet of IPv6, and in a fusion" {
+	put sys/class/net/eth1/mtu 1500
+	put sys/class/net/eth1/speed 1000
+	v6="fd010000000000000000000000000001 02 40 00 80 eth0"
+	put proc/self/net/if_inet6 "$v6" "fd010000000000000000000000000002 03 40 00 80 eth1"
+	doctor --only net-mtu,net-subnet
+	[[ $flat == *"eth1 has MTU 1500, but eth0, in the same subnet, has 9000"* ]]
+	[[ $flat == *"eth0 and eth1 are in one subnet"* && $flat != *"answers ARP"* ]]
+	for other in "fd010000000000010000000000000002 03 40 00 80" \
+		"fe800000000000000000000000000002 03 40 20 80" \
+		"fd010000000000000000000000000002 03 80 00 80"; do
+		put proc/self/net/if_inet6 "$v6" "fe800000000000000000000000000001 02 40 20 80 eth0" \
+			"$other eth1"
+		doctor --only net-mtu --all
+		[ "${output%% *}" = ok ]
+	done
+	# One device of both, in two subnets; another fusion has nothing to do with it.
+	variables NCCL_NET_FORCE_MERGE="mlx5_0,mlx5_1;eth0:1,eth1"
+	doctor --only net-mtu
+	[[ $flat == *"eth1 has MTU 1500, but eth0, joined with it by NCCL_NET_FORCE_MERGE, has 9000"* ]]
+	variables NCCL_NET_FORCE_MERGE="eth0,eth2;eth1,eth3"
+	doctor --only net-mtu --all
+	[ "${output%% *}" = ok ]
+}
+
 @test "a smaller MTU on the way is mended here only if the peer is in the same subnet" {
 	bad_peer_mtu
 	doctor --only peer-mtu

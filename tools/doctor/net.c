@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tools/doctor/doctor.h"
+#include "tools/doctor/subnet.h"
 #include "topo/filter.h"
 
 enum { JUMBO_MBPS = 25000 };
@@ -193,45 +194,38 @@ static void link_up(struct doctor *d)
 		doctor_skip(d, "no physical interface");
 }
 
-struct subnet {
-	unsigned to, mask;
-};
-
-/* The subnet of an interface, as /proc/net/route has it, hexadecimal; false: none. */
-static bool subnet(const char *routes, const char *name, struct subnet *ret)
+/* Has NCCL been told to make one device of both?  "a,b;c,d". */
+static bool fused(struct doctor *d, const struct iface *a, const struct iface *b)
 {
-	size_t n = strlen(name);
+	const char *at = env_get(d, "NCCL_NET_FORCE_MERGE");
+	bool has_a = false, has_b = false;
 
-	for (const char *p = routes; p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
-		unsigned to, gateway, mask = UINT_MAX;
+	for (; at && *at && !(has_a && has_b); at += *at != '\0') {
+		size_t n = strcspn(at, ",;:");
 
-		if (strncmp(p, name, n) == 0 &&
-		    sscanf(p + n, "%x %x %*s %*s %*s %*s %x", &to, &gateway, &mask) >= 2 && to &&
-		    !gateway) {
-			*ret = (struct subnet){ to, mask };
-			return true;
-		}
+		has_a |= strlen(a->name) == n && strncmp(at, a->name, n) == 0;
+		has_b |= strlen(b->name) == n && strncmp(at, b->name, n) == 0;
+		at += strcspn(at, ",;");
+		if (*at != ',' && !(has_a && has_b))
+			has_a = has_b = false;
 	}
-	return false;
+	return has_a && has_b;
 }
 
-/* One subnet, or one that is part of the other. */
-static bool same_subnet(const char *routes, const struct iface *a, const struct iface *b)
+/* What `f` should have one MTU with, and has a smaller one than; NULL: nothing. */
+static const struct iface *larger(struct doctor *d, const struct subnets *s, const struct iface *f,
+				  const char **ret_why)
 {
-	struct subnet x, y;
+	const struct iface *other, *ret = NULL;
 
-	return subnet(routes, a->name, &x) && subnet(routes, b->name, &y) &&
-	       (x.to & x.mask & y.mask) == (y.to & x.mask & y.mask);
-}
+	for (unsigned i = 0; (other = chosen(d, i)); i++) {
+		bool near = subnet_in_common(s, f, other);
 
-/* The one with the largest MTU in the subnet of `f`: itself, if it is that. */
-static const struct iface *largest(struct doctor *d, const char *routes, const struct iface *f)
-{
-	const struct iface *other, *ret = f;
-
-	for (unsigned i = 0; (other = chosen(d, i)); i++)
-		if (other->mtu > ret->mtu && same_subnet(routes, f, other))
-			ret = other;
+		if (other->mtu <= (ret ? ret->mtu : f->mtu) || (!near && !fused(d, f, other)))
+			continue;
+		*ret_why = near ? "in the same subnet" : "joined with it by NCCL_NET_FORCE_MERGE";
+		ret = other;
+	}
 	return ret;
 }
 
@@ -241,12 +235,28 @@ static bool is_plugged(const struct iface *f)
 	return f->physical || f->bond;
 }
 
+/* Two that should have one MTU. */
+static void mtu_differs(struct doctor *d, const struct iface *f, const struct iface *most,
+			const char *why)
+{
+	doctor_find(d, LEVEL_FAIL, "%s has MTU %lld, but %s, %s, has %lld", f->name, f->mtu,
+		    most->name, why, most->mtu);
+	if (is_plugged(f) && is_plugged(most))
+		doctor_mend(d, "sudo ip link set dev %s mtu %lld   # or both to %lld, whichever "
+			    "the peers have", f->name, most->mtu, f->mtu);
+	else
+		doctor_mend(d, "ip -d link show dev %s   # a tunnel's MTU is its carrier's less "
+			    "the headers", f->name);
+}
+
 static void mtu(struct doctor *d)
 {
-	char *routes = sys_text(d, NULL, "%s/net/route", sys_proc(d));
 	const struct iface *f, *most;
+	const char *why = NULL;
+	struct subnets all;
 	bool seen = false;
 
+	subnets_read(d, &all);
 	for (unsigned i = 0; (f = chosen(d, i)); i++) {
 		char key[NAME_LEN + 8];
 
@@ -255,17 +265,9 @@ static void mtu(struct doctor *d)
 		if (f->loopback)
 			continue;
 		seen = true;
-		most = largest(d, routes, f);
-		if (most != f) {
-			doctor_find(d, LEVEL_FAIL, "%s has MTU %lld, but %s, in the same subnet, "
-				    "has %lld", f->name, f->mtu, most->name, most->mtu);
-			if (is_plugged(f) && is_plugged(most))
-				doctor_mend(d, "sudo ip link set dev %s mtu %lld   # or both to "
-					    "%lld, whichever the peers have", f->name, most->mtu,
-					    f->mtu);
-			else
-				doctor_mend(d, "ip -d link show dev %s   # a tunnel's MTU is its "
-					    "carrier's less the headers", f->name);
+		most = larger(d, &all, f, &why);
+		if (most) {
+			mtu_differs(d, f, most, why);
 		} else if (f->mbps >= JUMBO_MBPS && f->mtu < 4000 && is_plugged(f)) {
 			doctor_find(d, LEVEL_WARN, "%s has MTU %lld at %lld Gbit/s", f->name,
 				    f->mtu, f->mbps / 1000);
@@ -277,7 +279,7 @@ static void mtu(struct doctor *d)
 	}
 	if (!seen)
 		doctor_skip(d, "no interface would be used");
-	free(routes);
+	subnets_free(&all);
 }
 
 static void duplex(struct doctor *d)
@@ -482,11 +484,13 @@ static bool carries(const struct iface *f)
 
 static void subnets(struct doctor *d)
 {
-	char *routes = sys_text(d, NULL, "%s/net/route", sys_proc(d));
 	const struct iface *f, *a;
 	unsigned n = doctor_ifaces(d, &f), others = 0;
 	bool found = false;
+	struct subnets all;
+	int version;
 
+	subnets_read(d, &all);
 	for (unsigned i = 0; i < n; i++)
 		others += carries(&f[i]);
 	for (unsigned i = 0; others > 1 && (a = chosen(d, i)); i++) {
@@ -495,12 +499,12 @@ static void subnets(struct doctor *d)
 
 			/* A pair that is chosen is met twice. */
 			if (b == a || !carries(b) || (b->chosen && b < a) ||
-			    !same_subnet(routes, a, b))
+			    !(version = subnet_in_common(&all, a, b)))
 				continue;
 			found = true;
 			doctor_find(d, LEVEL_WARN, "%s and %s are in one subnet: routes send all "
-				    "by one of them, and each answers ARP for both", a->name,
-				    b->name);
+				    "by one of them%s", a->name, b->name,
+				    version == 4 ? ", and each answers ARP for both" : "");
 			doctor_mend(d, "ip route show dev %s   # a subnet of its own, or policy "
 				    "routing (ip rule)", b->name);
 		}
@@ -509,7 +513,7 @@ static void subnets(struct doctor *d)
 		doctor_skip(d, "not several interfaces");
 	else if (!found)
 		doctor_ok(d, "each interface has a subnet of its own");
-	free(routes);
+	subnets_free(&all);
 }
 
 static void rp_filter(struct doctor *d)

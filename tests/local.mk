@@ -25,6 +25,7 @@ unit_tests = \
 	tests/unit/test_grow \
 	tests/unit/test_heal \
 	tests/unit/test_lane \
+	tests/unit/test_links \
 	tests/unit/test_log \
 	tests/unit/test_machine \
 	tests/unit/test_match \
@@ -228,6 +229,7 @@ tests_fuzz_fuzz_smcdiag_LDADD = $(fuzz_libs)
 
 # Programs that need more than that.
 tests_unit_test_comm_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_listen_offer,--wrap=braid_listen_check
+tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_look
 tests_unit_test_netdev_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=getifaddrs,--wrap=freeifaddrs
 # Counts calls by being first where the plugin's names are looked up (tests/lib/count.h); it

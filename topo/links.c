@@ -17,7 +17,7 @@
 #include "topo/nl.h"
 #include "topo/sys.h"
 
-enum { KIND = 16, DEPTH_MAX = 4, DUMP_ROOM = 32768, WAIT_S = 1 };
+enum { KIND = 16, DEPTH_MAX = 4, DUMP_ROOM = 32768, WAIT_S = 1, DUMPS_MAX = 8 };
 
 struct row {
 	unsigned ifindex;
@@ -28,6 +28,7 @@ struct row {
 
 struct braid_links {
 	size_t n, room;
+	bool torn;			/* the kernel says that its table changed meanwhile */
 	struct row *row;
 };
 
@@ -98,7 +99,10 @@ static int ask(int fd)
 	return send(fd, &q, sizeof(q), 0) == sizeof(q) ? 0 : -errno;
 }
 
-/* 0: more is to come; 1: that was all; or a negative errno. */
+/*
+ * 0: more is to come; 1: that was all; or a negative errno.  -EAGAIN: interfaces came or went
+ * meanwhile, so some may be missing.
+ */
 static int take(struct braid_links *l, struct braid_nl got)
 {
 	struct braid_nl body;
@@ -106,8 +110,10 @@ static int take(struct braid_links *l, struct braid_nl got)
 	int err = 0;
 
 	while (!err && braid_nl_msg(&got, &h, &body)) {
+		if (h.nlmsg_flags & NLM_F_DUMP_INTR)
+			l->torn = true;
 		if (h.nlmsg_type == NLMSG_DONE)
-			return 1;
+			return l->torn ? -EAGAIN : 1;
 		if (h.nlmsg_type == NLMSG_ERROR)
 			return -EIO;
 		err = h.nlmsg_type == RTM_NEWLINK ? row_add(l, body) : 0;
@@ -115,16 +121,13 @@ static int take(struct braid_links *l, struct braid_nl got)
 	return err;
 }
 
-struct braid_links *braid_links_load(void)
+/* All that the kernel says, once: as take(). */
+static int dump(struct braid_links *l, int fd, char *buf)
 {
-	struct braid_links *l = calloc(1, sizeof(*l));
-	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), err = 0;
-	char *buf = malloc(DUMP_ROOM);
+	int err = ask(fd);
 
-	if (!l || fd < 0 || !buf)
-		err = -EIO;
-	if (!err)
-		err = ask(fd);
+	l->n = 0;
+	l->torn = false;
 	while (!err) {
 		ssize_t got = recv(fd, buf, DUMP_ROOM, 0);
 
@@ -133,10 +136,23 @@ struct braid_links *braid_links_load(void)
 		else
 			err = take(l, (struct braid_nl){ buf, (size_t)got });
 	}
+	return err;
+}
+
+struct braid_links *braid_links_load(void)
+{
+	struct braid_links *l = calloc(1, sizeof(*l));
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), err = -EAGAIN;
+	char *buf = malloc(DUMP_ROOM);
+
+	if (!l || fd < 0 || !buf)
+		err = -EIO;
+	for (unsigned i = 0; err == -EAGAIN && i < DUMPS_MAX; i++)
+		err = dump(l, fd, buf);
 	if (fd >= 0)
 		close(fd);
 	free(buf);
-	if (err == 1)
+	if (err == 1 || err == -EAGAIN)		/* most of it is better than nothing */
 		return l;
 	braid_links_free(l);
 	return NULL;

@@ -25,6 +25,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "core/param.h"
 #include "tools/child.h"
 #include "tools/doctor/doctor_int.h"
 #include "tools/info.h"
@@ -387,24 +388,34 @@ static bool same_network(struct doctor *d)
 	       sys_link(d, its, sizeof(its), "%s/ns/net", sys_proc(d)) && strcmp(mine, its) == 0;
 }
 
-static int find_interfaces(struct doctor *d, const char *address, struct braid_netdev *ret,
-			   char *why, unsigned len)
+/* What the plugin would make of the job's variables: one that can't be read has no effect. */
+static void read_params(struct doctor *d, struct braid_params *ret)
 {
-	const char *name, *filter = env_param(d, "socket_ifname", &name);
-	const char *family = env_param(d, "socket_family", &name);
+	static const char *const names[] = { "socket_ifname", "socket_family", "address" };
 
-	braid_ips_choose(address ? address : "");	/* unreadable ones are ignored */
-	return braid_netdev_find(filter, !family ? AF_UNSPEC :
-				 strcmp(family, "AF_INET") == 0 ? AF_INET :
-				 strcmp(family, "AF_INET6") == 0 ? AF_INET6 : AF_UNSPEC, "", ret,
-				 BRAID_NETDEVS_MAX, why, len);
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *variable, *value = env_param(d, names[i], &variable);
+
+		if (value)
+			braid_param_set(ret, names[i], value);
+	}
+}
+
+static int find_interfaces(const struct braid_params *p, struct braid_netdev *ret, char *why,
+			   unsigned len)
+{
+	int family = strcmp(p->socket_family, "AF_INET") == 0 ? AF_INET :
+		     strcmp(p->socket_family, "AF_INET6") == 0 ? AF_INET6 : AF_UNSPEC;
+
+	braid_ips_choose(p->address);
+	return braid_netdev_find(p->socket_ifname, family, "", ret, BRAID_NETDEVS_MAX, why, len);
 }
 
 /* The plugin's own choice: those it would use, and what it says of the others. */
 static json_t *interfaces(struct doctor *d)
 {
 	static struct braid_netdev found[BRAID_NETDEVS_MAX];
-	const char *name, *address = env_param(d, "address", &name);
+	static struct braid_params p;
 	json_t *list = json_array();
 	char why[TEXT_LEN] = "";
 	bool refused;
@@ -412,10 +423,13 @@ static json_t *interfaces(struct doctor *d)
 
 	if (!same_network(d))
 		return list;
-	n = find_interfaces(d, address, found, why, sizeof(why));
+	read_params(d, &p);
+	n = find_interfaces(&p, found, why, sizeof(why));
 	for (int i = 0; i < n; i++)
 		json_array_append_new(list, json_string(found[i].name));
-	refused = n == 0 && address && find_interfaces(d, NULL, found, NULL, 0) > 0;
+	refused = n == 0 && *p.address;
+	*p.address = '\0';
+	refused = refused && find_interfaces(&p, found, NULL, 0) > 0;
 	return json_pack("{s:o, s:s, s:b}", "chosen", list, "why", why, "refused", refused);
 }
 

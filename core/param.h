@@ -16,7 +16,7 @@
 
 enum braid_param_type { BRAID_PARAM_INT, BRAID_PARAM_SIZE, BRAID_PARAM_STR };
 
-enum { BRAID_PARAM_STR_MAX = 1024, BRAID_PARAM_VARIABLE = 96 };
+enum { BRAID_PARAM_STR_MAX = 4096, BRAID_PARAM_VARIABLE = 96 };
 
 struct braid_params {
 #define P_INT(name, ...) int64_t name;

@@ -123,7 +123,7 @@ static int element(struct braid_netdev_filter *f, const char *text, size_t len, 
 	if (!*item.name)
 		return 0;
 	if (f->n == BRAID_FILTER_NAMES)
-		return refuse(why, why_len, "it has more than 32 names; the first one too many is",
+		return refuse(why, why_len, "it has more than 256 names; the first one too many is",
 			      text, len);
 	item.exact = f->exact;
 	f->item[f->n++] = item;

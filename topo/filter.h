@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { BRAID_FILTER_NAME = 128, BRAID_FILTER_NAMES = 32, BRAID_FILTER_TEXT = 512 };
+enum { BRAID_FILTER_NAME = 128, BRAID_FILTER_NAMES = 256, BRAID_FILTER_TEXT = 512 };
 
 struct braid_filter_item {
 	char name[BRAID_FILTER_NAME];

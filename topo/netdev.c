@@ -535,7 +535,7 @@ static void say_why_none(struct says *w, const struct search *s)
 {
 	say(w, "no usable network interface");
 	if (s->filter.n)
-		say(w, " for the filter '%s'", s->filter_text);
+		say(w, " for the filter '%.200s'", s->filter_text);
 	for (size_t i = 0; i < s->n_cands; i++) {
 		const char *name = s->cands[i].name, *fault = cand_fault(s, &s->cands[i]);
 
@@ -582,7 +582,7 @@ static int look(struct search *s, struct says *w)
 
 	err = braid_netdev_filter_parse(s->filter_text, &s->filter, why, sizeof(why));
 	if (err) {
-		say(w, "the interface filter '%s' can't be read: %s", s->filter_text, why);
+		say(w, "the interface filter '%.200s' can't be read: %s", s->filter_text, why);
 		return err;
 	}
 	if (!*s->sysroot)

@@ -260,7 +260,7 @@ static void values_and_ranges_read_as_people_write_them(void **state)
 		assert_string_equal(text, rows[i].range);
 	}
 	braid_param_range(find("socket_ifname"), text, sizeof(text));
-	assert_string_equal(text, "at most 1023 bytes");
+	assert_string_equal(text, "at most 4095 bytes");
 }
 
 static void a_short_buffer_cuts_the_text(void **state)
@@ -341,6 +341,7 @@ static int run_load(const struct load_case *c)
 #define LONG_64 LONG_16 LONG_16 LONG_16 LONG_16
 #define LONG_256 LONG_64 LONG_64 LONG_64 LONG_64
 #define LONG_1024 LONG_256 LONG_256 LONG_256 LONG_256
+#define LONG_4096 LONG_1024 LONG_1024 LONG_1024 LONG_1024
 
 static const struct load_case load_cases[] = {
 	{ .env = { "PATH=/bin" }, .name = "lanes", .value = "0" },
@@ -370,8 +371,8 @@ static const struct load_case load_cases[] = {
 	{ .env = { "NCCL_SOCKET_FAMILY=inet6" }, .n_warns = 1,
 	  .says = { "NCCL_SOCKET_FAMILY", "'inet6'", "ignored" },
 	  .name = "socket_family", .value = "" },
-	{ .env = { "BRAID_CONGESTION=" LONG_1024 }, .err = -EINVAL, .n_warns = 1,
-	  .says = { "BRAID_CONGESTION", "'" LONG_64 "'", "1023" }, .name = "congestion",
+	{ .env = { "BRAID_CONGESTION=" LONG_4096 }, .err = -EINVAL, .n_warns = 1,
+	  .says = { "BRAID_CONGESTION", "'" LONG_64 "'", "4095" }, .name = "congestion",
 	  .value = "" },
 	/* NCCL's variables. */
 	{ .env = { "NCCL_SOCKET_IFNAME=^docker" }, .name = "socket_ifname", .value = "^docker" },
@@ -413,7 +414,8 @@ static const struct load_case load_cases[] = {
 	  .value = "10.1.0.0/16" },
 	{ .env = { "NCCL_SOCKET_SNDBUF=much", "BRAID_SNDBUF=1k" }, .name = "sndbuf",
 	  .value = "1024" },
-	{ .env = { "NCCL_SOCKET_IFNAME=" LONG_1024 }, .n_warns = 1,
+	{ .env = { "NCCL_SOCKET_IFNAME=" LONG_1024 }, .name = "socket_ifname", .value = LONG_1024 },
+	{ .env = { "NCCL_SOCKET_IFNAME=" LONG_4096 }, .n_warns = 1,
 	  .says = { "NCCL_SOCKET_IFNAME", "ignored", "[parameter-ignored]" },
 	  .name = "socket_ifname", .value = "" },
 	{ .env = { "BRAID_SNDBUF=-1" }, .err = -EINVAL, .n_warns = 1,

@@ -39,7 +39,9 @@ unit_tests = \
 	tests/unit/test_slab \
 	tests/unit/test_smc \
 	tests/unit/test_stream \
+	tests/unit/test_tries \
 	tests/unit/test_view \
+	tests/unit/test_ways \
 	tests/unit/test_why \
 	tests/unit/test_wire \
 	tests/unit/test_work

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_tries.c - how a new link's dial goes through its ways: how long each one may take, which is
+ * next and when, and when the dialler gives up.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/conn.h"
+#include "core/link.h"
+#include "core/param.h"
+#include "core/service_int.h"
+#include "core/tries.h"
+
+enum { START = 1000 };			/* s: when each case begins */
+
+static struct braid_link link_;
+static struct braid_ways *const ways = &link_.path[0].ways;
+
+static uint64_t ms(uint64_t n)
+{
+	return n * MS;
+}
+
+/* A link with n ways, and the user's two limits, in seconds. */
+static void fresh(unsigned n, int connect_s, int handshake_s)
+{
+	memset(&link_, 0, sizeof(link_));
+	ways->n = n;
+	braid_param.connect_timeout = connect_s;
+	braid_param.handshake_timeout = handshake_s;
+}
+
+/* A dial by the way that was next fails at that time after the start, before TCP has connected. */
+static bool fails(int err, bool final, unsigned at_ms)
+{
+	struct braid_conn c = { .way = ways->now, .state = BRAID_CONN_CONNECT };
+
+	return braid_tries_go_on(&link_, &c, err, final, START * SEC + ms(at_ms));
+}
+
+static uint64_t next_ms(unsigned at_ms)		/* until the next dial, then */
+{
+	return (link_.dial_at_ns - START * SEC) / MS - at_ms;
+}
+
+static void the_only_way_has_all_the_time(void **state)
+{
+	(void)state;
+	fresh(1, 60, 5);
+	assert_int_equal(braid_tries_slice(&link_, false, false), ms(5000));
+	assert_int_equal(braid_tries_slice(&link_, false, true), ms(5000));
+}
+
+static void a_socket_that_is_bound_leaves_time_to_dial_without(void **state)
+{
+	(void)state;
+	fresh(1, 60, 5);
+	assert_int_equal(braid_tries_slice(&link_, true, false), ms(1000));
+	assert_int_equal(braid_tries_slice(&link_, true, true), ms(5000));
+}
+
+static void each_round_gives_twice_the_time(void **state)
+{
+	static const unsigned want[] = { 1000, 2000, 4000, 5000, 5000, 5000 };
+
+	(void)state;
+	fresh(4, 60, 5);
+	for (unsigned i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		link_.tries.round = i;
+		assert_int_equal(braid_tries_slice(&link_, false, false), ms(want[i]));
+	}
+}
+
+static void little_time_is_shared(void **state)
+{
+	(void)state;
+	fresh(3, 3, 5);
+	assert_int_equal(braid_tries_slice(&link_, false, false), SEC / 3);
+	assert_int_equal(braid_tries_slice(&link_, false, true), ms(1000));	/* at least */
+	fresh(8, 1, 5);
+	assert_int_equal(braid_tries_slice(&link_, false, false), ms(100));	/* at least */
+	fresh(3, 60, 1);
+	link_.tries.round = 3;
+	assert_int_equal(braid_tries_slice(&link_, false, false), ms(1000));	/* at most */
+}
+
+static void ways_are_tried_in_order_and_then_again(void **state)
+{
+	(void)state;
+	fresh(3, 60, 5);
+	for (unsigned i = 0; i < 7; i++) {
+		assert_int_equal(ways->now, i % 3);
+		assert_int_equal(link_.tries.round, i / 3);
+		assert_true(fails(-ETIMEDOUT, false, i * 100));
+		assert_int_equal(next_ms(i * 100), i % 3 == 2 ? 20 : 1);
+	}
+	assert_int_equal(ways->way[1].err, -ETIMEDOUT);
+}
+
+/* Without a connection: it fails before there is a socket. */
+static void a_dial_that_never_began_counts_for_its_way(void **state)
+{
+	(void)state;
+	fresh(2, 60, 5);
+	assert_true(braid_tries_go_on(&link_, NULL, -ENETUNREACH, false, START * SEC));
+	assert_int_equal(ways->now, 1);
+	assert_int_equal(ways->way[0].err, -ENETUNREACH);
+	fresh(0, 60, 5);
+	assert_false(braid_tries_go_on(&link_, NULL, -EAFNOSUPPORT, false, START * SEC));
+}
+
+static void one_that_was_bound_is_dialled_again_without(void **state)
+{
+	struct braid_conn c = { .bound = true, .state = BRAID_CONN_CONNECT };
+
+	(void)state;
+	fresh(2, 60, 5);
+	assert_true(braid_tries_go_on(&link_, &c, -ETIMEDOUT, false, START * SEC));
+	assert_int_equal(ways->now, 0);
+	assert_true(ways->way[0].loose);
+	assert_true(fails(-ETIMEDOUT, false, 1));
+	assert_int_equal(ways->now, 1);
+	/* One that had connected is not to blame for being bound. */
+	fresh(2, 60, 5);
+	c.state = BRAID_CONN_RX_ANSWER;
+	assert_true(braid_tries_go_on(&link_, &c, -ETIMEDOUT, false, START * SEC));
+	assert_int_equal(ways->now, 1);
+	assert_false(ways->way[0].loose);
+}
+
+static void a_last_word_of_the_only_way_ends_it(void **state)
+{
+	(void)state;
+	fresh(1, 60, 5);
+	assert_true(fails(-ECONNREFUSED, false, 0));
+	assert_false(fails(-ECONNREFUSED, true, 500));
+}
+
+static void last_words_of_all_ways_end_it(void **state)
+{
+	(void)state;
+	fresh(3, 60, 5);
+	assert_true(fails(-ECONNREFUSED, true, 0));
+	assert_true(fails(-ECONNREFUSED, true, 1));
+	assert_false(fails(-ECONNREFUSED, true, 2));
+}
+
+static void other_ways_have_some_seconds_after_a_last_word(void **state)
+{
+	(void)state;
+	fresh(2, 60, 5);
+	assert_true(fails(-ECONNREFUSED, true, 0));
+	assert_true(fails(-ETIMEDOUT, false, 1000));
+	assert_true(fails(-ECONNREFUSED, true, 1100));
+	assert_true(fails(-ETIMEDOUT, false, 4900));
+	assert_false(fails(-ECONNREFUSED, true, 5000));
+	/* No more than half of what the caller waits. */
+	fresh(2, 4, 5);
+	assert_true(fails(-ECONNREFUSED, true, 0));
+	assert_true(fails(-ETIMEDOUT, false, 1999));
+	assert_false(fails(-ECONNREFUSED, true, 2000));
+}
+
+/* The service thread stamps some events later than the moment that it goes by. */
+static void time_that_goes_back_ends_nothing(void **state)
+{
+	(void)state;
+	fresh(2, 60, 5);
+	assert_true(fails(-ECONNREFUSED, true, 10));
+	assert_true(fails(-ETIMEDOUT, false, 11));
+	assert_true(fails(-ECONNREFUSED, true, 9));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_only_way_has_all_the_time),
+		cmocka_unit_test(a_socket_that_is_bound_leaves_time_to_dial_without),
+		cmocka_unit_test(each_round_gives_twice_the_time),
+		cmocka_unit_test(little_time_is_shared),
+		cmocka_unit_test(ways_are_tried_in_order_and_then_again),
+		cmocka_unit_test(a_dial_that_never_began_counts_for_its_way),
+		cmocka_unit_test(one_that_was_bound_is_dialled_again_without),
+		cmocka_unit_test(a_last_word_of_the_only_way_ends_it),
+		cmocka_unit_test(last_words_of_all_ways_end_it),
+		cmocka_unit_test(other_ways_have_some_seconds_after_a_last_word),
+		cmocka_unit_test(time_that_goes_back_ends_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

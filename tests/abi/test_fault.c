@@ -26,7 +26,8 @@
 #include "tests/lib/fault.h"
 
 enum { SMALL = 1000, EAGER = 40000, LARGE = 1000000, K_MAX = 2000, LIFE_S = 150, SOON_MS = 30000,
-       JOBS = 12 };
+       JOBS = 12,
+       ALONE_MS = 8000 };		/* when the other end's BRAID_CONNECT_TIMEOUT of 3 s is over for sure */
 enum { EXIT_BAD = 1, EXIT_NO_CALL, EXIT_NO_WAY };	/* how a life ended; 0: well */
 
 /* --- what the plugin says ------------------------------------------------------------------ */
@@ -91,7 +92,7 @@ static ncclResult_t left_alone(struct net *net, void *send)
 
 static ncclResult_t meet_up(struct net *net, struct pair *p)
 {
-	uint64_t soon = deadline_ms(4000), end = deadline_ms(SOON_MS);
+	uint64_t soon = deadline_ms(ALONE_MS), end = deadline_ms(SOON_MS);
 	ncclResult_t res = net_listen(net, 0, p->handle, &p->listen);
 
 	while (!res && !(p->send && p->recv)) {
@@ -468,7 +469,7 @@ static void dialled(struct abi *t, int fd)
 
 static ncclResult_t dial(struct net *net, struct pair *p, int fd)
 {
-	uint64_t soon = deadline_ms(4000), end = deadline_ms(SOON_MS);
+	uint64_t soon = deadline_ms(ALONE_MS), end = deadline_ms(SOON_MS);
 	ncclResult_t res = ncclSuccess;
 
 	take(fd, p->handle, sizeof(p->handle));
@@ -556,15 +557,15 @@ static void half_a_lane(struct abi *t)
 
 static const struct abi_case cases[] = {
 	CASE("whichever call of set-up fails, a life ends well or says why", setup_once,
-	     .since = 12, .seconds = 180, .warns = "cannot-listen no-lane no-memory"),
+	     .since = 12, .seconds = 300, .warns = "cannot-listen no-lane no-memory"),
 	CASE("whichever call of set-up fails, the same without finalize", setup_once,
-	     .since = 10, .until = 10, .seconds = 180),
+	     .since = 10, .until = 10, .seconds = 300),
 	CASE("whichever call of set-up fails from then on, the same", setup_on, .since = 12,
 	     .seconds = 300, .warns = "cannot-listen no-memory"),
 	CASE("whichever call fails once connections are lost, the same", recovery, .since = 12,
 	     .seconds = 300, .warns = "no-redial"),
 	CASE("whichever call of one of two processes fails, a lane is had by both or by none",
-	     half_a_lane, .since = 12, .seconds = 120, .warns = "links-lost no-link"),
+	     half_a_lane, .since = 12, .seconds = 300, .warns = "links-lost no-link"),
 	CASE("whichever send or receive fails, the same", io_reset, .since = 12),
 	CASE("whichever send or receive is interrupted, nothing fails", io_interrupted,
 	     .since = 12),

@@ -112,7 +112,7 @@ checked()				# OPTIONS...
 	"$braid" perf --plugin "$plugin" --sizes 8 --rounds 1000 --seconds 0.5 --check --csv \
 		>"$BATS_TEST_TMPDIR/csv" &
 	perf=$!
-	sleep 3
+	sleep 6
 	kill -TERM $perf
 	wait $perf
 	rows=$(wc -l <"$BATS_TEST_TMPDIR/csv")
@@ -123,7 +123,7 @@ checked()				# OPTIONS...
 	: >"$BATS_TEST_TMPDIR/err"
 	perf --listen 127.0.0.1:0 --once 2>"$BATS_TEST_TMPDIR/err" &
 	listener=$!
-	for _ in $(seq 50); do
+	for _ in $(seq 600); do
 		port=$(sed -n 's/^listening on port //p' "$BATS_TEST_TMPDIR/err")
 		[ -z "$port" ] || break
 		sleep 0.1
@@ -135,7 +135,7 @@ checked()				# OPTIONS...
 @test "a stranger on the listening port harms nothing" {
 	perf --listen 127.0.0.1:0 2>"$BATS_TEST_TMPDIR/err" &
 	listener=$!
-	for _ in $(seq 50); do
+	for _ in $(seq 600); do
 		port=$(sed -n 's/^listening on port //p' "$BATS_TEST_TMPDIR/err")
 		[ -z "$port" ] || break
 		sleep 0.1

@@ -11,7 +11,7 @@
 enum {
 	AGAIN_MS = 500,			/* the refused end asks again */
 	GIVE_WAY_MS = 900,		/* a dial without an answer, from the first refusal on */
-	HEARD_MS = 3000,
+	HEARD_MS = 1500,
 	TURN_MS = 2000,			/* for the peer's dial, before we dial again */
 };
 

@@ -74,6 +74,11 @@ struct slot {
 
 struct wire {
 	struct braid_work ending;
+	struct braid_dev *dev;		/* once it is over */
+	struct braid_job stop;
+	struct braid_stop stopping;
+	atomic_uint users;		/* its owner, and that job */
+	bool over;			/* fenced: nobody moves the lane any more */
 	struct braid_list node;		/* of `wires` */
 	struct braid_lock lock;
 	struct coming *coming;		/* the service thread's; NULL: it is up, or has failed */
@@ -319,6 +324,8 @@ static void fence(struct wire *w)
 {
 	braid_lock_wait(&w->lock);
 	if (w->worker && !atomic_load(&left)) {
+		if (w->efd >= 0)
+			braid_os->note(w->efd, false);
 		if (w->ep)
 			end_sends(w);
 		for (unsigned i = 0; i < SLOTS; i++)
@@ -344,8 +351,6 @@ static void end_run(struct braid_work *work)
 {
 	struct wire *w = braid_container(work, struct wire, ending);
 
-	if (w->efd >= 0)
-		braid_os->note(w->efd, false);
 	fence(w);
 	braid_lock_wait(&listed);
 	braid_list_del(&w->node);
@@ -375,6 +380,34 @@ static void wire_end(struct wire *w)
 	end_free(&w->ending);
 }
 
+static void wire_put(struct wire *w)
+{
+	if (atomic_fetch_sub(&w->users, 1) != 1)
+		return;
+	end_run(&w->ending);
+	end_free(&w->ending);
+}
+
+static void stop_run(struct braid_job *job)
+{
+	struct wire *w = braid_container(job, struct wire, stop);
+
+	fence(w);
+	braid_stop_end(w->dev, &w->stopping);
+	wire_put(w);
+}
+
+/* UCX may hold memory of the user's, and a worker goes slowly: braid_stops_past() says when. */
+static void wire_stop(struct wire *w, struct braid_dev *dev)
+{
+	w->over = true;
+	w->dev = dev;
+	w->stop = (struct braid_job){ .run = stop_run };
+	atomic_fetch_add(&w->users, 1);
+	braid_stop_begin(dev, &w->stopping);
+	braid_later(dev, BRAID_STOP, &w->stop);
+}
+
 /*
  * UCX 1.13 aborts where an endpoint is closed whose first message has not gone yet, as over RDMA,
  * where that takes time: it waits until that has gone or failed.
@@ -385,6 +418,10 @@ static void wire_free(struct wire *w)
 
 	if (!w)
 		return;
+	if (w->over) {
+		wire_put(w);
+		return;
+	}
 	stranded = w->rdma && w->ep && !is_wired(w) && w->flying && w->status == UCS_OK;
 	if (!stranded) {
 		wire_end(w);
@@ -632,6 +669,7 @@ static struct wire *wire_new(struct braid_dev *dev)
 		return NULL;
 	}
 	w->efd = -1;
+	atomic_store(&w->users, 1);
 	w->send_param = (ucp_request_param_t){
 		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
 				UCP_OP_ATTR_FIELD_MEMORY_TYPE,
@@ -730,6 +768,8 @@ static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, 
 	struct wire *w = wire_of(lane);
 	int err;
 
+	if (w->over)
+		return -EIO;
 	if (!braid_trylock(&w->lock))
 		return -EAGAIN;
 	if (len > BRAID_COPY_LOCKED)
@@ -961,18 +1001,24 @@ static int look_and_take(struct braid_lane *lane)
 
 static int ucx_poll(struct braid_lane *lane)
 {
-	int n = look_and_take(lane);
+	int n = wire_of(lane)->over ? 0 : look_and_take(lane);
 
-	return n || !braid_lane_look_due(lane, &wire_of(lane)->fruitless) ?
+	return n || wire_of(lane)->over ||
+	       !braid_lane_look_due(lane, &wire_of(lane)->fruitless) ?
 		       n : braid_lane_last_words(lane, look_and_take);
 }
 
 /* --- lanes --------------------------------------------------------------------------------- */
 
+static struct braid_dev *dev_of(const struct braid_lane *lane)
+{
+	return lane->link->key.dev->member[lane->member];
+}
+
 static int ucx_open(struct braid_lane *lane)
 {
 	lane->local = false;
-	lane->gpu = braid_ucx_port_of(lane->link->key.dev->member[lane->member])->gpu;
+	lane->gpu = braid_ucx_port_of(dev_of(lane))->gpu;
 	lane->flight_max = FLIGHT;
 	lane->event_fd = wire_of(lane)->efd;
 	return 0;
@@ -984,14 +1030,17 @@ static int ucx_attach(struct braid_lane *lane)
 	return 0;
 }
 
+/* What comes for a GPU lies in memory that the core frees next: that is waited for. */
 static void ucx_fence(struct braid_lane *lane)
 {
 	struct wire *w = wire_of(lane);
 
-	if (!w || !w->worker)
+	if (!w || w->over)
 		return;
 	braid_os->shutdown(lane->fd);
-	fence(w);
+	if (lane->rx_stage)
+		fence(w);
+	wire_stop(w, dev_of(lane));
 }
 
 /* UCX has none of the user's memory. */
@@ -1011,7 +1060,7 @@ static bool ucx_lands(const struct braid_lane *lane, uint32_t comm)
 {
 	const struct wire *w = wire_of(lane);
 
-	for (unsigned i = 0; w && w->worker && i < PAYLOADS; i++) {
+	for (unsigned i = 0; w && !w->over && i < PAYLOADS; i++) {
 		if (w->payload[i].waits && w->payload[i].comm == comm)
 			return true;
 	}
@@ -1026,8 +1075,8 @@ static void ucx_close(struct braid_lane *lane)
 	if (lane->fd >= 0)
 		braid_os->close(lane->fd);
 	lane->fd = -1;
-	if (w && !is_idle(w))
-		fence(w);
+	if (w && !w->over && !is_idle(w))
+		wire_stop(w, dev_of(lane));
 	wire_free(w);
 	lane->wire = NULL;
 	lane->event_fd = -1;
@@ -1040,6 +1089,8 @@ static bool ucx_arm(struct braid_lane *lane)
 	struct wire *w = wire_of(lane);
 	ucs_status_t status = UCS_OK;
 
+	if (w->over)
+		return true;
 	braid_lock_wait(&w->lock);
 	for (unsigned i = 0; i < ARM_TURNS && w->worker; i++) {
 		status = braid_ucp.worker_arm(w->worker);

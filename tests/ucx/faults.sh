@@ -58,6 +58,15 @@ BRAID_TEST_UCP_TIMES=$tmp/times transfer && awk '
 	{ cat "$tmp/times"; false; }
 verdict $? "no lane is made on the thread that watches the others"
 
+rm -f "$tmp/times"
+BRAID_TEST_UCP_BREAK=5000 BRAID_TEST_UCP_TIMES=$tmp/times transfer --seconds 3 && awk '
+	$2 == "ucp_worker_arm" { service[$1] = 1 }
+	$2 == "ucp_worker_destroy" { ends[$1] = 1 }
+	END { for (thread in service) n++; for (thread in ends) m++
+	      for (thread in ends) bad += thread in service; exit !(n && m && !bad) }' "$tmp/times" ||
+	{ cat "$tmp/times"; false; }
+verdict $? "nor is a broken one destroyed there"
+
 mkdir "$tmp/none" && echo no library >"$tmp/none/libucp.so.0"
 LD_LIBRARY_PATH=$tmp/none${plain:+:$plain}
 transfer --iters 5 --verbose &&

@@ -40,6 +40,7 @@ enum {
 	STOP_MS = 1000,			/* for goodbyes to leave, of a host that is busy */
 	WATCH_MOVES = 4,		/* of a link that is about to be watched */
 	LINGER_MS = 3000,		/* for lanes to come back that have something to bring */
+	JOIN_MS = LINGER_MS + STOP_MS + 2000,	/* finalize() waits so long for the thread to end */
 	DEVICES_MAX = 16,		/* that are known to have had links */
 };
 
@@ -232,9 +233,9 @@ void braid_service_stop(void)
 	if (!running)
 		return;
 	braid_service_kick();
-	if (braid_os->thread_join(thread, 2000))
-		braid_warn("the service thread did not end within 2 s; it is left behind "
-			   "[thread-left]");
+	if (braid_os->thread_join(thread, JOIN_MS))
+		braid_warn("the service thread did not end within %d s; it is left behind "
+			   "[thread-left]", JOIN_MS / 1000);
 }
 
 /* --- links, as time goes by ---------------------------------------------------------------- */

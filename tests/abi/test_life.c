@@ -316,7 +316,7 @@ static void thread_is_left(struct abi *t)
 	WAIT_FOR(atomic_load(&hung));
 	OK(net_finalize(net));
 	warned_with("thread-left");
-	TRUE(strstr(net_last_warn(), "did not end within 2 s"));
+	TRUE(strstr(net_last_warn(), "did not end within 6 s"));
 	atomic_store(&hangs, false);	/* and it ends after all */
 	no_more_than(before);
 	net_unload(net);

@@ -333,7 +333,7 @@ static void fence(struct wire *w)
 		for (unsigned i = 0; i < PAYLOADS; i++)
 			cancel(w, &w->payload[i]);
 		cancel(w, &w->hello);
-		progress(w);
+		/* No progress: an answer to the peer's wire-up would name another endpoint. */
 		braid_ucp.worker_destroy(w->worker);
 	}
 	w->worker = NULL;

@@ -239,7 +239,7 @@ static void comm_no_gpu(struct braid_comm *c, const struct braid_gpucopy *copy)
 	if (copy)
 		braid_warn("device %s, peer %s: %s memory of a GPU, which had to go through the "
 			   "CPU, could not be copied by the NIC (%s), nor by the driver (%s%s%s); "
-			   "docs/gpu.md says when that is [gpu-copy-failed]",
+			   "docs/user/gpu.md says when that is [gpu-copy-failed]",
 			   c->link->key.dev->net.name, c->link->peer,
 			   c->sender ? "a message from" : "a message to",
 			   copy->nic_err ? strerror(-copy->nic_err) : "not asked",

@@ -73,7 +73,7 @@ struct braid_link {
 	unsigned home;			/* ours; changed while all stand still */
 	atomic_uint rx_home;		/* theirs: where the last such frame came from */
 	atomic_uint active;		/* of them, used for chunks: core/grow.c's to say */
-	_Atomic uint32_t grant;		/* counts when credits were revoked: see docs/wire.md */
+	_Atomic uint32_t grant;		/* counts when credits were revoked: see docs/dev/wire.md */
 	unsigned lanes_max;		/* of both ends */
 
 	struct braid_list comms;

@@ -4,7 +4,7 @@
  *
  * A WARN is what PyTorch prints as "Last error": it names device, peer, cause and remedy in one
  * line of at most BRAID_LOG_MAX bytes (longer ones are cut), and is written once, where the error
- * is born.  It ends in its id, "[wire-version]", which has a heading in docs/messages.md.  All
+ * is born.  It ends in its id, "[wire-version]", which has a heading in docs/user/messages.md.  All
  * calls keep errno, never wait for anything but the logger, and may be used from any thread.
  * Nothing is ever written to stdout.
  */

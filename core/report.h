@@ -3,7 +3,7 @@
  * report.h - what a look at all links comes to, as text for a program: JSON, or OpenMetrics.
  *
  * The JSON is one object; BRAID_REPORT_VERSION counts up when a member changes its meaning or goes.
- * docs/observability.md has the members, and the names of the metrics.
+ * docs/user/observability.md has the members, and the names of the metrics.
  */
 #ifndef BRAID_CORE_REPORT_H
 #define BRAID_CORE_REPORT_H

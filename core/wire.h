@@ -2,7 +2,7 @@
 /*
  * wire.h - every byte that crosses the network, and the handle that crosses NCCL's bootstrap.
  *
- * All integers are little-endian; docs/wire.md states the same in prose.  Sizes are fixed, and
+ * All integers are little-endian; docs/dev/wire.md states the same in prose.  Sizes are fixed, and
  * each pack has an unpack that checks: magic, version, length, then fields.  Nothing here knows
  * sockets, comms or keys.
  *

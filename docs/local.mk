@@ -26,4 +26,9 @@ completion/_braid: braid$(EXEEXT)
 completion/braid.fish: braid$(EXEEXT)
 	$(AM_V_GEN)$(MKDIR_P) completion && ./braid completion --shell fish >$@.tmp && mv $@.tmp $@
 
-EXTRA_DIST += docs/addresses.md docs/architecture.md docs/compare.md docs/doctor.md docs/gpu.md docs/messages.md docs/nccl.md docs/observability.md docs/wire.md docs/rdma.md docs/reliability.md docs/smc.md docs/topology.md docs/ucx.md docs/validate.md docs/validate.schema.json docs/decisions docs/results
+EXTRA_DIST += docs/decisions docs/results \
+	docs/dev/architecture.md docs/dev/glossary.md docs/dev/testing.md docs/dev/wire.md \
+	docs/user/addresses.md docs/user/compare.md docs/user/doctor.md docs/user/gpu.md \
+	docs/user/messages.md docs/user/nccl.md docs/user/observability.md docs/user/rdma.md \
+	docs/user/reliability.md docs/user/smc.md docs/user/topology.md docs/user/ucx.md \
+	docs/user/validate.md docs/user/validate.schema.json

@@ -85,6 +85,7 @@ fuzz_tests = \
 sim_tests = tests/sim/test_sim
 
 tidy_tests = \
+	tests/tidy/docs.sh \
 	tests/tidy/exports.sh \
 	tests/tidy/layers.sh \
 	tests/tidy/needed.sh \

@@ -50,8 +50,8 @@ void opt_visit(opt_visitor visit);
 int opt_error(const char *prog, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * The same for what failed while it ran; returns 1.  `id` is "[NAME]" (docs/messages.md), and left
- * out where the text ends in one: what a plugin's own warning says.
+ * The same for what failed while it ran; returns 1.  `id` is "[NAME]" (docs/user/messages.md), and
+ * left out where the text ends in one: what a plugin's own warning says.
  */
 int opt_fail(const char *prog, const char *id, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

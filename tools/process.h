@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * process.h - other processes that have Braid loaded: finding them, and asking them over their
- * socket (docs/observability.md).  What they say is shown, never believed further than that: its
- * strings lose what a terminal would obey.
+ * socket (docs/user/observability.md).  What they say is shown, never believed further than that:
+ * its strings lose what a terminal would obey.
  */
 #ifndef BRAID_TOOLS_PROCESS_H
 #define BRAID_TOOLS_PROCESS_H

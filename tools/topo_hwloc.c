@@ -7,7 +7,7 @@
  * depths in its sense, and for two devices with unlike numbers of bridges above it runs off the
  * tree.  Distances are those of the machine, as for /sys.
  *
- * hwloc tells what /sys does not, NVLink; and not all that /sys tells: see docs/topology.md.
+ * hwloc tells what /sys does not, NVLink; and not all that /sys tells: see docs/user/topology.md.
  */
 #include <errno.h>
 #include <hwloc.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * lib.h - libucp, picked up at run time, and only if UCX is wanted: loading it is not without
- * consequences for its process (docs/ucx.md).
+ * consequences for its process (docs/user/ucx.md).
  *
  * Its headers are used to build.  What they do inline calls the functions named here.
  */

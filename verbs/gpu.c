@@ -439,8 +439,8 @@ static void tell_not(const struct braid_port *p, const struct braid_mem *mem, co
 		snprintf(which, sizeof(which), "GPU %d (CUDA's number)%s", mem->gpu_index,
 			 mem->gpu_index == p->gpu_tried ? "" :
 			 ", which is not the one that was tried at init");
-	braid_warn("port %s: can't register %zu bytes of %s: %s; docs/gpu.md says what each needs "
-		   "[gpu-not-registered]",
+	braid_warn("port %s: can't register %zu bytes of %s: %s; docs/user/gpu.md says what each "
+		   "needs [gpu-not-registered]",
 		   p->name, mem->size, which, why);
 }
 

@@ -464,7 +464,7 @@ static void arrives_before_all_fails(struct abi *t)
 	if (getenv("BRAID_TEST_FAKE_DEVICES"))
 		skip_because("a NIC that exists in memory only stops with its process");
 	if (ucx && !strcmp(ucx, "tcp"))
-		skip_because("UCX drops what it has not read when a send fails: docs/ucx.md");
+		skip_because("UCX drops what it has not read when a send fails: docs/user/ucx.md");
 	for (int i = 0; i < PEERS; i++)
 		peers[i] = peer_start(t, speaks_first);
 	net = abi_up(t);

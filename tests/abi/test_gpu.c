@@ -4,7 +4,7 @@
  * tests/fakecuda).
  *
  * Who touches it as if it were the CPU's gets SIGSEGV, so that a message that arrives has come by
- * a way that a NIC or the driver can go.  Nothing here has been a GPU: docs/gpu.md.
+ * a way that a NIC or the driver can go.  Nothing here has been a GPU: docs/user/gpu.md.
  */
 #include "tests/abi/abi.h"
 #include "tests/fakecuda/ctl.h"

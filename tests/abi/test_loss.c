@@ -178,7 +178,7 @@ static void all_but_one(struct abi *t)
 	void *send, *recv;
 
 	if (getenv("BRAID_TEST_UCX"))
-		skip_because("UCX does not do without descriptors: docs/ucx.md");
+		skip_because("UCX does not do without descriptors: docs/user/ucx.md");
 	streams_are_ours();
 	setenv("BRAID_LANES", "4", 1);
 	peer = peer_start(t, stuck_other);

@@ -210,7 +210,7 @@ static void order_recv(struct abi *t, int fd, bool words_only)
 	if (p.early)
 		printf("v%d: %u of %u flags watched were there before their data\n", t->abi,
 		       p.early, p.watched);
-	/* UCX copies in an order of its own: docs/ucx.md says so. */
+	/* UCX copies in an order of its own: docs/user/ucx.md says so. */
 	if (!getenv("BRAID_TEST_UCX") && (p.late || p.early > 1 + p.watched / 8))
 		FAIL("of %u flags watched %u were there before their data, %u long before",
 		     p.watched, p.early, p.late);

@@ -108,7 +108,7 @@ bad()
 }
 
 @test "every check has its page, with what it means, and no page is without a check" {
-	page=$src/docs/doctor.md
+	page=$src/docs/user/doctor.md
 	diff <(sed -n 's/^### //p' "$page" | sort) <(ids | sort)
 	awk '/^### / { if (id && !(mean && cause && mend)) { print id; bad = 1 }; id = $2; mean = cause = mend = 0 }
 		/^Means: / { mean = 1 } /^Cause: / { cause = 1 } /^Remedy: / { mend = 1 }

@@ -65,9 +65,9 @@ broken_as()
 	[ -z "$(awk '/^[a-z]/ { print $1 }' <<<"$output" | sort | uniq -d)" ]
 }
 
-@test "docs/validate.md has the list" {
+@test "docs/user/validate.md has the list" {
 	"$braid" validate --list >"$BATS_TEST_TMPDIR/list"
-	sed -n '/^    load-open /,/^$/s/^    //p' "$src/docs/validate.md" >"$BATS_TEST_TMPDIR/docs"
+	sed -n '/^    load-open /,/^$/s/^    //p' "$src/docs/user/validate.md" >"$BATS_TEST_TMPDIR/docs"
 	diff "$BATS_TEST_TMPDIR/list" "$BATS_TEST_TMPDIR/docs"
 }
 
@@ -153,11 +153,11 @@ broken_as()
 	[[ $output == *" 0 fail, "* ]]
 }
 
-@test "a report is as docs/validate.schema.json has it" {
+@test "a report is as docs/user/validate.schema.json has it" {
 	report=$BATS_TEST_TMPDIR/report.json
 	run -0 validate --only data-small,props,perf-latency --json "$report"
 	python3 -c 'import jsonschema' 2>/dev/null || skip "python3-jsonschema is not installed"
-	python3 - "$report" "$src/docs/validate.schema.json" <<-END
+	python3 - "$report" "$src/docs/user/validate.schema.json" <<-END
 	import json, sys, jsonschema
 	report, schema = (json.load(open(p)) for p in sys.argv[1:])
 	jsonschema.Draft7Validator.check_schema(schema)

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: BSD-3-Clause
 # lib.sh - NCCL's own library over Braid, on GPUs that the CPU plays (job.c, gpu.h).  Sourced by the
-# scripts beside it; docs/nccl.md says what this shows.
+# scripts beside it; docs/user/nccl.md says what this shows.
 #
 # The library is LIBNCCL, or libnccl.so.2 on the loader's path, or beside nvcc.  Where there is none,
 # or one whose entry points can't be found, everything is skipped.

@@ -17,7 +17,7 @@ start()
 		timeout $((60 * slow)) "$program" "$1" "$2" "$tmp" 20 >"$tmp/said.$1" 2>&1 &
 }
 
-# of_handle HOST FIRST LENGTH - bytes of its handle (docs/wire.md), as hex digits.
+# of_handle HOST FIRST LENGTH - bytes of its handle (docs/dev/wire.md), as hex digits.
 of_handle()
 {
 	od -An -v -tx1 -j"$2" -N"$3" "$tmp/$1" | tr -d ' \n'

@@ -143,7 +143,7 @@ rule_params()
 # words come from a caller (`why`) has the caller's.
 rule_messages()
 {
-	local calls='braid_(warn|error|link_fail|link_down|no_memory)|opt_fail' page=docs/messages.md id ids
+	local calls='braid_(warn|error|link_fail|link_down|no_memory)|opt_fail' page=docs/user/messages.md id ids
 
 	# shellcheck disable=SC2046,SC2086
 	for f in $(files '*.c' $product tools); do
@@ -170,7 +170,7 @@ rule_messages()
 # Each id is read in a test that provokes its message.
 rule_provoked()
 {
-	local page=docs/messages.md id
+	local page=docs/user/messages.md id
 
 	[ -e "$page" ] || return
 	for id in $(sed -n 's/^### //p' "$page"); do
@@ -220,9 +220,9 @@ report "no blanks at the end of a line" "$(rule_blanks)"
 report "every file is in a list" "$(rule_listed)"
 report "scripts may be executed" "$(rule_executable)"
 report "every parameter is in braid-params.7" "$(rule_params)"
-report "every warning has an id, and every id its heading in docs/messages.md" "$(rule_messages)"
+report "every warning has an id, and every id its heading in docs/user/messages.md" "$(rule_messages)"
 
-report "every message of docs/messages.md is read in a test" "$(rule_provoked)"
+report "every message of docs/user/messages.md is read in a test" "$(rule_provoked)"
 
 planted guest core/a.c '	setenv("A", "b", 1);'
 planted guest socket/a.c '	/* why */ printf("x");'
@@ -247,8 +247,8 @@ planted executable tests/net/a.sh '#!/bin/sh'
 planted params core/param.def 'P_INT(planted_nowhere, 0, 0, 1, NULL, "x")'
 planted messages core/a.c '	braid_warn("device %s: lost", name);'
 planted messages core/a.c '	return braid_error(-EINVAL, "device %s is lost [not-told]", name);'
-planted messages docs/messages.md '### said-by-nobody'
+planted messages docs/user/messages.md '### said-by-nobody'
 planted messages core/a.c '	braid_link_down(link, err, why);' fine
-planted provoked docs/messages.md '### never-provoked'
+planted provoked docs/user/messages.md '### never-provoked'
 report "every rule notices its planted offences" "$faults"
 echo "1..$n"

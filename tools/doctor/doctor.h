@@ -22,7 +22,7 @@
 struct doctor;
 
 struct check {
-	const char *id;			/* "limits-memlock": also its heading in docs/doctor.md */
+	const char *id;			/* "limits-memlock": a heading in docs/user/doctor.md */
 	const char *title;		/* what is looked at */
 	const char *why;		/* what comes of it where it is wrong */
 	void (*run)(struct doctor *d);

@@ -427,19 +427,20 @@ static bool send_ahead(const struct braid_comm *c, const void *data, uint64_t si
 	       braid_tx_lead(home, c->id, c->next_seq, data, (uint32_t)size);
 }
 
-/* An entry for the next send; NULL: none now.  Those that test() has finished are free again. */
+/* An entry for the next send: one that test() has finished with, or a new one.  NULL: none now. */
 static struct braid_send *send_new(struct braid_comm *c)
 {
-	struct braid_send *s;
+	if (c->first != c->oldest_await) {
+		struct braid_send *s = send_slot(c, c->first);
 
-	for (; c->first != c->oldest_await; c->first++) {
-		s = send_slot(c, c->first);
-		if (is_busy(&s->busy))
-			break;
-		c->send[c->first % BRAID_SLOTS] = NULL;
-		braid_slab_put(&c->slab, s, sizeof(*s));
+		if (!is_busy(&s->busy)) {
+			c->send[c->first++ % BRAID_SLOTS] = NULL;
+			return s;
+		}
 	}
-	return send_slot(c, c->next_seq) ? NULL : braid_slab_get(&c->slab, sizeof(*s));
+	if (send_slot(c, c->next_seq))
+		return NULL;
+	return braid_slab_get(&c->slab, sizeof(struct braid_send));
 }
 
 /*
@@ -742,38 +743,69 @@ static void recv_post(struct braid_comm *c, struct braid_recv *e)
 		c->plain = true;
 }
 
-/* The next n receives have entries; false: not now.  Those that test() has finished are free. */
-static bool recv_new(struct braid_comm *c, unsigned n)
+/* The oldest entry, if test() has finished with it, which is then in no slot; or NULL. */
+static struct braid_recv *recv_done(struct braid_comm *c)
 {
 	struct braid_recv *e;
 
-	for (; c->first != c->oldest_rseq; c->first++) {
-		e = recv_slot(c, c->first);
-		if (is_busy(&e->busy))
-			break;
-		c->recv[c->first % BRAID_SLOTS] = NULL;
-		braid_slab_put(&c->slab, e, sizeof(*e));
-	}
-	if (c->next_rseq + n - c->first > BRAID_SLOTS)
-		return false;
-	for (unsigned i = 0; i < n; i++) {
+	if (c->first == c->oldest_rseq)
+		return NULL;
+	e = recv_slot(c, c->first);
+	if (is_busy(&e->busy))
+		return NULL;
+	c->recv[c->first++ % BRAID_SLOTS] = NULL;
+	return e;
+}
+
+static struct braid_recv *recv_take(struct braid_comm *c, uint32_t rseq, struct braid_recv *e)
+{
+	if (!e)
 		e = braid_slab_get(&c->slab, sizeof(*e));
-		while (!e && i--) {
+	if (e) {
+		e->req.comm = c;
+		c->recv[rseq % BRAID_SLOTS] = e;
+	}
+	return e;
+}
+
+/* As recv_new(), for several. */
+static BRAID_APART struct braid_recv *recv_new_group(struct braid_comm *c, unsigned n)
+{
+	struct braid_recv *e;
+
+	while ((e = recv_done(c)))
+		braid_slab_put(&c->slab, e, sizeof(*e));
+	if (c->next_rseq + n - c->first > BRAID_SLOTS)
+		return NULL;
+	for (unsigned i = 0; i < n; i++) {
+		if (recv_take(c, c->next_rseq + i, NULL))
+			continue;
+		while (i--) {
 			braid_slab_put(&c->slab, recv_slot(c, c->next_rseq + i), sizeof(*e));
 			c->recv[(c->next_rseq + i) % BRAID_SLOTS] = NULL;
 		}
-		if (!e)
-			return false;
-		e->req.comm = c;
-		c->recv[(c->next_rseq + i) % BRAID_SLOTS] = e;
+		return NULL;
 	}
-	return true;
+	return recv_slot(c, c->next_rseq);
 }
 
-static void irecv_locked(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,
-			 const int *tags, struct braid_mr *const *mrs)
+/* Entries for the next n receives, in their slots: the first of them, or NULL: not now. */
+static struct braid_recv *recv_new(struct braid_comm *c, unsigned n)
 {
-	struct braid_recv *head = recv_slot(c, c->next_rseq);
+	struct braid_recv *e;
+
+	if (n > 1)
+		return recv_new_group(c, n);
+	e = recv_done(c);
+	if (!e && c->next_rseq - c->first >= BRAID_SLOTS)
+		return NULL;
+	return recv_take(c, c->next_rseq, e);
+}
+
+static void irecv_locked(struct braid_comm *c, struct braid_recv *head, unsigned n,
+			 void *const *data, const size_t *sizes, const int *tags,
+			 struct braid_mr *const *mrs)
+{
 	uint64_t now = braid_view_now(c->link);
 
 	atomic_store_explicit(&head->req.done, false, memory_order_relaxed);
@@ -803,6 +835,7 @@ static void irecv_locked(struct braid_comm *c, unsigned n, void *const *data, co
 int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,
 		     const int *tags, struct braid_mr *const *mrs, struct braid_req **ret)
 {
+	struct braid_recv *head;
 	int err = atomic_load_explicit(&c->err, memory_order_acquire);
 
 	*ret = NULL;
@@ -812,9 +845,12 @@ int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const 
 		return 0;
 	if (err) {
 		*ret = req_in_vain(c, n);
-	} else if (recv_new(c, n)) {
-		*ret = &recv_slot(c, c->next_rseq)->req;
-		irecv_locked(c, n, data, sizes, tags, mrs);
+	} else {
+		head = recv_new(c, n);
+		if (head) {
+			*ret = &head->req;
+			irecv_locked(c, head, n, data, sizes, tags, mrs);
+		}
 	}
 	braid_unlock(&c->link->lock);
 	braid_link_touch(c->link);

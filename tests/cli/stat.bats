@@ -262,11 +262,11 @@ time.sleep(90)' "$dir" "$i" 3>&- &
 	done
 	[ ${#pids[@]} -eq 14 ]
 	SECONDS=0
-	run -0 "$braid" stat
+	run -0 "$braid" stat --dir "$dir"
 	took=$SECONDS
 	[ "$(grep -cE '^ *[0-9]+  braid ' <<<"$output")" -eq 2 ]
 	SECONDS=0
-	run -0 "$braid" top --once --seconds 0.1
+	run -0 "$braid" top --dir "$dir" --once --seconds 0.1
 	echo "stat took $took s, top $SECONDS s"
 	[ "$(grep -cE '^ *[0-9]+  braid ' <<<"$output")" -eq 2 ]
 	[ $took -lt 18 ]		# one after another: 36 and 72 s

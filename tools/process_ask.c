@@ -36,7 +36,7 @@ static void no_answer(const struct process *p, int why, char err[PROCESS_ERR])
 	if (why == ESRCH)
 		snprintf(err, PROCESS_ERR, "another process listens at the socket of process %d "
 			 "[no-process]", (int)p->pid);
-	else if (why == ECONNREFUSED || why == ENOENT)
+	else if (why == ECONNREFUSED || why == ENOENT || why == ECONNRESET || why == EPIPE)
 		snprintf(err, PROCESS_ERR, "process %d has ended, or has closed what it had of "
 			 "Braid [no-process]", (int)p->pid);
 	else if (why == EACCES || why == EPERM)

@@ -873,7 +873,7 @@ static void what_is_no_chunk_goes_to_the_new_home_alone(void **state)
 
 		h = (struct braid_hdr){ .type = type[i], .n = (uint16_t)i };
 		if (chunk)
-			h.len = (uint32_t)(h.size = 128 << chunks);
+			h.len = (uint32_t)(h.size = 128u << chunks);
 		braid_tx_add(&f.lane, &h, NULL, chunk ? data[chunks++] : NULL, NULL);
 	}
 	assert_int_equal(braid_tx_take_over(&f.lane, &to, true), 0);

@@ -12,11 +12,11 @@
 #include "core/mrcache.h"
 
 enum {
-	CTL_BYTES = 8192, CTL_FRAMES = 64,	/* kept free for control frames */
+	CTL_BYTES = 8192, CTL_FRAMES = 64,	/* reserved for control frames */
 	HDR_FLAGS = 1, HDR_ACK = 4,		/* offsets in a packed header */
-	SAMPLE_NS = 2000000,			/* a rate is measured over at least that */
-	AVERAGE_NS = 20000000,			/* and averaged over that */
-	SLOWEST = 16,				/* times slower than the best: no less believed */
+	SAMPLE_NS = 2000000,			/* shortest time to measure a rate over */
+	AVERAGE_NS = 20000000,			/* time that rates are averaged over */
+	SLOWEST = 16,				/* most times the cost of the fastest lane */
 };
 
 struct braid_kept {
@@ -24,7 +24,7 @@ struct braid_kept {
 	char *ring;
 };
 
-struct brought {			/* f->own of a frame whose bytes were a GPU's */
+struct brought {			/* f->own of a frame from GPU memory */
 	struct braid_gpucopy copy;
 	char bytes[];
 };
@@ -93,11 +93,11 @@ bool braid_txq_idle(const struct braid_txq *q)
 	return true;
 }
 
-/* Bytes a frame takes from the ring: itself, and what is skipped so that it does not wrap. */
+/* Ring bytes that a frame uses: its own, and those skipped at the end so that it does not wrap. */
 static uint32_t ring_need(const struct braid_txq *q, size_t inl, uint32_t *ret_off)
 {
 	uint32_t off = (uint32_t)(q->head & (q->ring_size - 1));
-	uint32_t len = (uint32_t)inl;	/* back to back: several leave in one piece */
+	uint32_t len = (uint32_t)inl;	/* not padded: adjacent frames leave in one piece */
 
 	if (off + len > q->ring_size) {
 		*ret_off = 0;
@@ -142,7 +142,7 @@ static void time_start(struct braid_txq *q)
 	q->timed_bytes = 0;
 }
 
-/* A moving average over the time that something was flying. */
+/* A moving average over the time that chunks were in flight. */
 static BRAID_APART void time_acked(struct braid_txq *q)
 {
 	uint64_t now = braid_os->now_ns(), ns = now - q->timed_ns;
@@ -161,7 +161,7 @@ double braid_txq_cost(const struct braid_txq *q, uint64_t more, double best)
 {
 	double ns = q->ns_per_byte;
 
-	/* One that seemed slow gets its chance now and then. */
+	/* Bound the cost, so that a lane which seemed slow is tried again now and then. */
 	if (ns > best * SLOWEST)
 		ns = best * SLOWEST;
 	return (double)(q->unacked + more) * (ns + 1e-3);
@@ -199,7 +199,7 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 	}
 }
 
-/* Without a header a comm is said in 16 bits, and nothing is acknowledged. */
+/* A frame without its header has 16 bits for the comm, and can't carry an acknowledgement. */
 static bool may_be_bare(const struct braid_lane *lane, uint32_t comm)
 {
 	return comm <= UINT16_MAX && lane->rx_quiet < BRAID_ACK_BYTES / 2;
@@ -265,7 +265,7 @@ uint32_t braid_tx_piece(const struct braid_txq *q, uint32_t max, bool with_head)
 	return len;
 }
 
-/* The message's first chunk, right behind the START at f_sent; or NULL. */
+/* The first chunk of its message, directly after the START at f_sent; or NULL. */
 static const struct braid_txf *first_chunk(const struct braid_txq *q)
 {
 	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
@@ -297,7 +297,7 @@ bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_
 		return false;
 	braid_hdr_unpack(q->ring + f->off, &h);
 	imm = h.len <= imm_max && h.comm <= UINT16_MAX && h.n != BRAID_IMM_WHOLE;
-	/* Immediate data says one frame, or a whole message; headers are sent if in a row. */
+	/* Immediate data stands for one frame or a whole message; two headers must be adjacent. */
 	if (first && (imm ? h.len != h.size : f->off != at->off + BRAID_HDR_SIZE))
 		return false;
 	*ret = (struct braid_put){
@@ -316,7 +316,7 @@ bool braid_tx_bare(const struct braid_lane *lane, uint32_t *ret_imm)
 	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
 	const struct braid_send *s = f->owner;
 
-	/* One that has met a credit says so: it is not for the next receive of its tag. */
+	/* A CREDITED message needs its header: it is not for the next receive of its tag. */
 	if (!s || !s->same_tag || !s->size || f->ext_len || !may_be_bare(lane, s->req.comm->id) ||
 	    q->ring[f->off] != BRAID_F_EAGER || q->ring[f->off + HDR_FLAGS])
 		return false;
@@ -335,7 +335,7 @@ const struct braid_key *braid_tx_gpu(const struct braid_lane *lane)
 
 static void make_void(struct braid_txq *q, struct braid_txf *f, bool sent);
 
-/* No way to have its bytes: the comm has failed. */
+/* The frame's bytes can't be read from the GPU: fail the comm, send a VOID instead. */
 static int not_here(struct braid_txq *q, struct braid_txf *f, const struct braid_gpucopy *copy)
 {
 	braid_send_no_gpu(f->owner, copy);
@@ -344,7 +344,7 @@ static int not_here(struct braid_txq *q, struct braid_txf *f, const struct braid
 	return 0;
 }
 
-/* A GPU's memory, which a socket can't read: our own copy goes.  0, or -EAGAIN: not yet. */
+/* A socket can't read GPU memory, so send a copy.  0, or -EAGAIN: the copy is not complete. */
 static int bring_here(struct braid_txq *q, struct braid_txf *f)
 {
 	struct brought *b = f->own;
@@ -371,7 +371,7 @@ static int bring_here(struct braid_txq *q, struct braid_txf *f)
 	return 0;
 }
 
-/* Begun anew if a socket is to send it; its place with the driver is others' until then. */
+/* A later send starts such a copy anew.  Until then other copies may use the driver's slots. */
 void braid_tx_leave(struct braid_lane *lane)
 {
 	struct braid_txq *q = &lane->tx;
@@ -425,7 +425,7 @@ int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t 
 	return n;
 }
 
-/* What is before the oldest frame in the ring, or all of it. */
+/* Free the ring before the oldest frame, or all of it if no frame is left. */
 static void give_back(struct braid_txq *q)
 {
 	uint32_t off = q->f[q->f_acked & q->fmask].off;
@@ -436,7 +436,7 @@ static void give_back(struct braid_txq *q)
 		q->tail += (off - (uint32_t)q->tail) & (q->ring_size - 1);
 }
 
-/* Let go of the oldest frame. */
+/* Release the oldest frame: it is acknowledged. */
 static void pop(struct braid_lane *lane)
 {
 	struct braid_txq *q = &lane->tx;
@@ -469,7 +469,7 @@ int braid_tx_acked(struct braid_lane *lane, uint32_t frames)
 	struct braid_txq *q = &lane->tx;
 
 	if ((int32_t)(frames - q->f_told) <= 0)
-		return 0;		/* older than one that came by another way */
+		return 0;		/* a later count came first, over another lane */
 	if (frames - q->f_acked > q->f_head - q->f_acked)
 		return -EPROTO;
 	q->f_told = frames;
@@ -495,7 +495,7 @@ void braid_tx_advance(struct braid_lane *lane, size_t n)
 		if (n < f->inl + f->ext_len)
 			break;
 		n -= f->inl + f->ext_len;
-		if (f->owner && !f->ext_len) {		/* copied: the ring can replay it */
+		if (f->owner && !f->ext_len) {		/* copied: replay needs only the ring */
 			braid_send_part_done(f->owner);
 			f->owner = NULL;
 		}
@@ -511,7 +511,7 @@ int braid_tx_rewind(struct braid_lane *lane, uint32_t frames)
 	struct braid_txq *q = &lane->tx;
 
 	if ((int32_t)(frames - q->f_acked) < 0)
-		frames = q->f_acked;		/* the rest was told in the handshake (`first`) */
+		frames = q->f_acked;		/* the handshake sent it our f_acked (`first`) */
 	if (frames - q->f_acked > q->f_sent - q->f_acked || (int32_t)(frames - q->f_told) < 0)
 		return -EPROTO;
 	q->f_told = frames;
@@ -545,7 +545,7 @@ void braid_tx_move(struct braid_lane *from, struct braid_lane *to)
 	to->tx.f[(to->tx.f_head - 1) & to->tx.fmask].own = f.own;
 }
 
-/* Append a frame as it is, but for where it lies in the ring. */
+/* Append a frame unchanged but for its place in the ring. */
 static void append(struct braid_txq *q, const struct braid_txq *from, struct braid_txf f)
 {
 	uint32_t off;
@@ -565,7 +565,7 @@ static uint32_t power_of_two(uint64_t least)
 	return n;
 }
 
-/* All frames, or all but chunks, which get the numbers that are free then. */
+/* Take all frames, or all but chunks; the chunks that stay are renumbered without gaps. */
 static void take_frames(struct braid_txq *q, struct braid_txq *from, uint32_t ack, bool but_chunks)
 {
 	uint32_t stay = from->f_acked;
@@ -604,7 +604,7 @@ int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to, bool but_
 
 	assert(b->f_sent == b->f_acked && !b->part);
 	if (!a->ring && !b->ring)
-		return 0;		/* the link is idle, and has given its queues back */
+		return 0;		/* the link is idle and has freed its queues */
 	if (to->tr->dma) {
 		kept = malloc(sizeof(*kept));
 		if (!kept)
@@ -631,7 +631,7 @@ int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to, bool but_
 	return 0;
 }
 
-/* The frame keeps its number, so that those behind it keep theirs. */
+/* Keep the frame as a VOID, so that the frames behind it keep their numbers. */
 static void make_void(struct braid_txq *q, struct braid_txf *f, bool sent)
 {
 	struct braid_hdr h;
@@ -667,7 +667,7 @@ int braid_tx_release(struct braid_lane *lane, const void *comm)
 			make_void(q, f, (int32_t)(i - q->f_sent) < 0);
 			continue;
 		}
-		if (gpu) {		/* half out of a NIC, whose lane was fenced for it */
+		if (gpu) {		/* half sent by a NIC, whose lane has been fenced */
 			q->unsent += q->part - f->inl;
 			q->part = f->inl;
 			make_void(q, f, false);

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * link.c - what moves a link: lanes, chunks, acknowledgements, and the pace of it all.
+ * link.c - sending and receiving on a link: lanes, chunks, acknowledgements, and when they leave.
  *
- * When things leave:
- *   - A small isend leaves at once if its caller had been waiting; in a burst it waits for the
- *     rest of the burst, until a second fruitless test() of one comm says that the burst is over.
- *   - Acknowledgements and credits ride on the next frame that goes out.  Those that the peer
- *     waits for (`urgent`) go alone at the first fruitless test(), of another link too where
- *     nothing more is posted here (braid_link_owes), the rest at half a window or when the service
- *     thread comes by (braid_link_tidy).
- *   - Chunks go to the lane on which they would arrive first, of those that take more now.
+ * When frames leave:
+ *   - A small isend leaves at once if its caller was waiting before it.  In a burst it is held back
+ *     for the rest of the burst, until a second idle test() of one comm shows that the burst is
+ *     over.
+ *   - Acknowledgements and credits leave with the next frame.  Those that the peer waits for
+ *     (`urgent`) leave alone at the first idle test(), also one of another link if nothing more is
+ *     posted here (braid_link_owes).  The rest leave at half a window, or when the service thread
+ *     comes by (braid_link_tidy).
+ *   - A chunk goes to the lane on which it will arrive first, of those that take more now.
  *
- * Lanes lose their sockets and get others.  Here is what that means for what was on them; when and
- * why it is done is core/heal.c's.
+ * An idle test() is one during which nothing moved.
+ *
+ * Lanes lose their carriers and get others.  This file says what then happens to their frames;
+ * core/heal.c decides when.
  */
 #include "core/link.h"
 
@@ -36,12 +39,12 @@ enum {
 	HOME_RING = 256 << 10, HOME_FRAMES = 1024,
 	LANE_RING = 16 << 10, LANE_FRAMES = 128,
 	SPREAD_MIN = 32 << 10,		/* least bytes worth a lane of their own */
-	WORTH_WAITING = 2,		/* times faster than any lane that takes more now */
-	LANE_QUEUE = 256 << 10,		/* bytes queued for a lane beyond what the wire took */
-	ACK_FRAMES = 128,		/* received, and acknowledged at the latest then */
-	POLL_OTHERS = 4,		/* empty lanes that one call looks at, beside home */
-	POLL_RARELY = 64,		/* calls between looks at lanes that expect nothing */
-	TELL_BYTES = 256 << 10,		/* received, and told although data keeps coming */
+	WORTH_WAITING = 2,		/* times faster than the best lane that takes more now */
+	LANE_QUEUE = 256 << 10,		/* bytes queued for a lane that the carrier has not taken */
+	ACK_FRAMES = 128,		/* frames received: acknowledge at the latest then */
+	POLL_OTHERS = 4,		/* empty lanes that one call polls, beside home */
+	POLL_RARELY = 64,		/* calls between polls of lanes that expect nothing */
+	TELL_BYTES = 256 << 10,		/* received: send control frames although data comes */
 };
 
 /* --- life ---------------------------------------------------------------------------------- */
@@ -70,8 +73,8 @@ struct braid_link *braid_link_new(const struct braid_link_key *key)
 }
 
 /*
- * The link whose peer waits to hear of the last message that was posted here (braid_link_owes).  It
- * may be looked at by who has the lock, and by who has a comm there.
+ * The link with control frames deferred by braid_link_owes(), or NULL.  A thread may use it with
+ * this lock held, or if it has a comm on the link.
  */
 static struct {
 	struct braid_lock lock;
@@ -144,7 +147,7 @@ void braid_link_detach(struct braid_link *link)
 {
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		if (!braid_txq_idle(&link->lane[i]->tx) || link->lane[i]->rx_left ||
-		    link->lane[i]->tr->dma)	/* which may be reading it yet */
+		    link->lane[i]->tr->dma)	/* its NIC may still read the ring */
 			return;
 	}
 	for (unsigned i = 0; link->attached && i < link->nlanes; i++)
@@ -152,7 +155,7 @@ void braid_link_detach(struct braid_link *link)
 	link->attached = false;
 }
 
-/* Of whatever transport may carry it one day. */
+/* The largest of all transports, since another one may carry the lane later. */
 static size_t lane_size(const struct braid_transport *tr)
 {
 	size_t size = tr->lane_size;
@@ -164,7 +167,7 @@ static size_t lane_size(const struct braid_transport *tr)
 	return size;
 }
 
-/* The lane takes what carries it from now on. */
+/* Take over a new carrier for the lane. */
 static int lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 {
 	memset(lane + 1, 0, lane->size - sizeof(*lane));
@@ -183,7 +186,7 @@ static int lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 	return c->tr->lane_open(lane);
 }
 
-/* The peer was told of it before memory was taken back, and could still write there. */
+/* The carrier was set up before memory was given back, and the peer could still write there. */
 static bool is_outdated(const struct braid_link *link, const struct braid_carrier *c)
 {
 	return c->tr->dma && c->grant != link->grant;
@@ -226,7 +229,7 @@ int braid_link_add_lane(struct braid_link *link, unsigned index, const struct br
 	return err;
 }
 
-/* What a sender sent before it closed is here, to be asked for, unless it is we who end. */
+/* A receive comm whose sender has closed goes on, unless this end stops: its data is all here. */
 static void fail_comms(struct braid_link *link, int err)
 {
 	struct braid_comm *c;
@@ -240,7 +243,7 @@ static void fail_comms(struct braid_link *link, int err)
 void braid_link_down(struct braid_link *link, int err, const char *why)
 {
 	int state = atomic_load(&link->state);
-	/* Somebody waits for one that is not up yet, unless it is we who end it. */
+	/* A caller waits for a link that is not up yet, unless this end stops it. */
 	bool affected = state != BRAID_LINK_UP && err != -ENOTCONN;
 	struct braid_comm *c;
 
@@ -250,14 +253,14 @@ void braid_link_down(struct braid_link *link, int err, const char *why)
 		return;
 	}
 	braid_list_for(c, &link->comms, node) {
-		/* One that is not opened yet is dialled again, or its dial says that it failed. */
+		/* A comm that is not opened yet is dialled again, or its dial logs the failure. */
 		affected |= !c->closed && !c->peer_closed && (!c->sender || c->opened);
 	}
 	braid_log(affected ? BRAID_LOG_WARN : BRAID_LOG_INFO, __FILE__, __LINE__,
 		  "device %s, peer %s: %s", link->key.dev->net.name, link->peer, why);
 	braid_event(BRAID_EVENT_LINK_DOWN, link->number, BRAID_FLIGHT_NONE, err, 0);
 	atomic_store(&link->err, err);
-	fail_comms(link, err);		/* after the WARN: who sees it finds the reason */
+	fail_comms(link, err);		/* after the WARN: a caller that sees err finds it */
 	atomic_store(&link->state, BRAID_LINK_DEAD);
 	braid_service_kick();
 }
@@ -275,9 +278,9 @@ void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)
 	braid_unlock(&link->lock);
 }
 
-/* --- sockets come and go ------------------------------------------------------------------- */
+/* --- carriers come and go ------------------------------------------------------------------ */
 
-/* push_waiting() will look after it. */
+/* Work is left: push_waiting() will do it. */
 static void stall(struct braid_link *link)
 {
 	atomic_store_explicit(&link->stalled, true, memory_order_relaxed);
@@ -291,7 +294,7 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 		return;
 	braid_info("device %s, peer %s: lane %u is lost (%s)", link->key.dev->net.name, link->peer,
 		   lane->index, err == -ENOTCONN ? "closed by the peer" : strerror(-err));
-	/* By itself: not because the peer or we closed it. */
+	/* The carrier failed: neither end closed it. */
 	lane->sour = lane->tr->blob && err != -ENOTCONN && err != -ECANCELED && err != -ECONNRESET;
 	braid_event(BRAID_EVENT_LANE_LOST, link->number, lane->index, err,
 		    atomic_fetch_add(&lane->lost, 1) + 1);
@@ -301,7 +304,7 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 	braid_service_kick();
 }
 
-/* All numbers of a lane on which something broken came, for who has to find out why. */
+/* Log all counters of a lane on which malformed data came, for the search of its cause. */
 static void tell_broken(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
@@ -317,7 +320,7 @@ static void tell_broken(struct braid_lane *lane)
 	braid_unlock(&lane->link->lock);
 }
 
-/* A lane's transport gave up: another socket may do, unless it is the peer that is broken. */
+/* A lane's carrier failed.  A new one may work, unless the peer sent malformed data. */
 static BRAID_COLD void lane_died(struct braid_lane *lane, const char *broken, int err)
 {
 	struct braid_link *link = lane->link;
@@ -339,21 +342,21 @@ static BRAID_COLD void lane_died(struct braid_lane *lane, const char *broken, in
 	}
 }
 
-/* Nothing is sent or taken any more.  Its NIC may still be stopping. */
+/* The lane sends and receives nothing any more, but its NIC may still be stopping. */
 static bool is_closed(const struct braid_lane *lane)
 {
 	return lane->fd < 0 || lane->stopping;
 }
 
 /*
- * Where its chunks stopped is known to both ends, and the peer's NIC writes no more: they may go on
- * other lanes.  That ours may still read them harms nobody: deregMr waits for it.
+ * A lane closed at both ends, once the peer's NIC has stopped writing: both ends know which chunks
+ * arrived, and the rest may go over other lanes.  Our NIC may still read those, but deregMr waits.
  */
 static void lane_orphan(struct braid_lane *lane)
 {
 	if (lane->orphaned || !lane->peer_down || lane->peer_writes || !is_closed(lane))
 		return;
-	if (lane->index == lane->link->home) {	/* order matters there: braid_link_rehome() */
+	if (lane->index == lane->link->home) {	/* frames in order: braid_link_rehome() */
 		braid_service_kick();
 		return;
 	}
@@ -367,7 +370,7 @@ static void lane_orphan(struct braid_lane *lane)
 	stall(lane->link);
 }
 
-/* A chunk comes anew, on whatever lane; a message that came in order is the next one to come. */
+/* Drop a half received frame.  A chunk may come again on any lane; an EAGER is the next EAGER. */
 static void rx_forget(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
@@ -392,7 +395,7 @@ static void rx_forget(struct braid_lane *lane)
 	lane->rx_left = lane->rx_at = 0;
 }
 
-/* A lane that would do as home. */
+/* A lane that can become home, or NULL. */
 static struct braid_lane *another_home(const struct braid_link *link)
 {
 	for (unsigned i = 0; i < link->nlanes; i++) {
@@ -442,7 +445,7 @@ void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_
 
 		if (!lane->tr->dma || (uses && !uses(lane, c)))
 			continue;
-		lane->tr->lane_fence(lane);	/* lost already: its NIC need not know */
+		lane->tr->lane_fence(lane);	/* also if it is lost: its NIC may not know */
 		braid_lane_lost(lane, -ECANCELED);
 		atomic_store(&lane->unread, false);
 	}
@@ -459,10 +462,10 @@ void braid_link_end_copies(struct braid_link *link)
 	braid_comm_leave(link);
 }
 
-/* Nothing of it moves any more, once its NIC has stopped. */
+/* Fence a lane.  Once its NIC has stopped, nothing accesses its memory any more. */
 static void lane_stop(struct braid_lane *lane)
 {
-	lane->tr->lane_fence(lane);	/* it may be writing what is forgotten now */
+	lane->tr->lane_fence(lane);	/* the NIC may be writing what is dropped below */
 	rx_forget(lane);
 	braid_tx_leave(lane);
 	if (lane->tr->dma)
@@ -473,8 +476,8 @@ static void lane_stop(struct braid_lane *lane)
 }
 
 /*
- * Our NIC takes long to stop.  The peer need not wait for it with what is not written into memory
- * of the user's: a transport that has no `lands` writes there nothing but chunks.
+ * Our NIC takes long to stop.  The peer may resend all but chunks before that: a transport without
+ * `lands` writes nothing but chunks into user memory.
  */
 static void lane_lingers(struct braid_lane *lane)
 {
@@ -496,7 +499,7 @@ static void lane_close(struct braid_lane *lane)
 
 	lane->tr->lane_close(lane);
 	lane->stopping = false;
-	/* DOWN frames about other lanes may have been lost with this one. */
+	/* DOWN frames about other lanes may have been lost with this one: send them again. */
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		link->lane[i]->down_due = link->lane[i]->fd < 0;
 		link->lane[i]->writes_due = link->lane[i]->writes_told && !link->lane[i]->tr->lands;
@@ -517,7 +520,7 @@ int braid_lane_fence(struct braid_lane *lane)
 
 	if (lane->stopping && !has_stopped(lane)) {
 		lane_lingers(lane);
-		return -EAGAIN;		/* the others need not stand still for that */
+		return -EAGAIN;		/* no need to stop the other lanes */
 	}
 	n = braid_link_stop(link);
 	if (atomic_exchange(&lane->up, false))
@@ -547,7 +550,7 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 	if (!err)
 		err = lane_take(lane, c);
 	if (!err) {
-		/* Acknowledgements that the peer has let go of. */
+		/* Frames before `first` that did not arrive were ACKs: the peer keeps none. */
 		if ((int32_t)(first - lane->rx_frames) > 0)
 			lane->rx_frames = first;
 		lane->rx_told = lane->rx_frames;
@@ -571,7 +574,7 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 	return err;
 }
 
-/* --- lookup and small talk ----------------------------------------------------------------- */
+/* --- lookup and control frames ------------------------------------------------------------- */
 
 struct braid_comm *braid_link_comm(struct braid_link *link, uint32_t id)
 {
@@ -598,7 +601,7 @@ void braid_link_news(struct braid_link *link, struct braid_comm *c)
 		braid_list_add_tail(&link->news, &c->news_node);
 }
 
-/* Acknowledge what a lane has received; home's own needs no frame if one goes out anyway. */
+/* Queue an ACK for a lane, if due.  Home needs none if another frame is about to be sent. */
 static bool tell_ack(struct braid_link *link, unsigned i)
 {
 	struct braid_lane *home = braid_link_home(link), *lane = link->lane[i];
@@ -614,7 +617,7 @@ static bool tell_ack(struct braid_link *link, unsigned i)
 	return true;
 }
 
-/* That a lane is closed here goes over home, or if that is, over another one, at once. */
+/* Queue the DOWN of a lane closed here: over home or, if home is down too, over another lane. */
 static void tell_down(struct braid_link *link, unsigned i)
 {
 	struct braid_lane *lane = link->lane[i], *over = braid_link_home(link);
@@ -636,7 +639,7 @@ static void tell_down(struct braid_link *link, unsigned i)
 	stall(link);
 }
 
-/* That the peer, who dials, is to dial more. */
+/* Queue a LANES frame, if due: only the peer dials, and is asked for more lanes. */
 static bool tell_lanes(struct braid_link *link)
 {
 	unsigned n = atomic_load_explicit(&link->ask_lanes, memory_order_relaxed);
@@ -650,7 +653,7 @@ static bool tell_lanes(struct braid_link *link)
 	return true;
 }
 
-/* Other lanes' acknowledgements go first: after a goodbye they would find their sends failed. */
+/* ACKs of other lanes go before BYE: after it they would find their sends failed. */
 BRAID_APART bool braid_link_tell(struct braid_link *link)
 {
 	struct braid_comm *c, *tmp;
@@ -669,7 +672,7 @@ BRAID_APART bool braid_link_tell(struct braid_link *link)
 	}
 	if (!braid_refusal_tell(link) || !tell_lanes(link) || !tell_ack(link, link->home))
 		return false;
-	/* Home's own rides on the next frame that begins to leave; until then it is still owed. */
+	/* Home's acknowledgement leaves with its next frame; until then it stays due. */
 	braid_hint(&link->urgent, braid_link_home(link)->rx_owed);
 	return true;
 }
@@ -688,15 +691,15 @@ static bool is_stalled(const struct braid_link *link)
 }
 
 /*
- * With the link's lock held, which the transport may drop and take again.  Returns the bytes that
- * left: a call moves a bounded number of them, however many lanes there are.
+ * Push one lane, with the link's lock held, which the transport may drop and retake.  Returns the
+ * bytes sent: callers bound the bytes of one call over all lanes.
  */
 static size_t lane_push(struct braid_lane *lane)
 {
 	uint64_t before = lane->tx.unsent;
 	int err;
 
-	/* A dead link's frames may name memory that is no longer ours. */
+	/* A dead link's frames may point to memory that was given back. */
 	if (!lane->tx.unsent || !braid_lane_up(lane) ||
 	    atomic_load_explicit(&lane->link->state, memory_order_relaxed) == BRAID_LINK_DEAD)
 		return 0;
@@ -707,7 +710,7 @@ static size_t lane_push(struct braid_lane *lane)
 	lane->pushing = true;
 	err = lane->tr->push(lane);
 	lane->pushing = false;
-	/* STARTs that found no room wait for their chunks, which must still find the lane. */
+	/* If only STARTs are left, they wait for their chunks, which may still use this lane. */
 	lane->blocked = err == -EAGAIN && !(lane == braid_link_home(lane->link) &&
 					    braid_link_only_starts(lane->link));
 	if (lane->tx.unsent)
@@ -718,7 +721,7 @@ static size_t lane_push(struct braid_lane *lane)
 		lane_died(lane, NULL, err);
 		braid_lock_wait(&lane->link->lock);
 	}
-	/* Others may have queued more meanwhile. */
+	/* Other threads may have queued more meanwhile. */
 	return before > lane->tx.unsent ? before - lane->tx.unsent : 0;
 }
 
@@ -736,8 +739,8 @@ static bool takes_more(const struct braid_lane *lane, bool single)
 }
 
 /*
- * The lane on which a chunk would arrive first, of those that take more now.  But if another one
- * were much faster the chunk waits for that: on a slow lane it would hold up its message.
+ * The lane on which a chunk will arrive first, of those that take more now.  NULL, to wait, if a
+ * full lane is much faster: on a slow lane the chunk would delay its message.
  */
 static struct braid_lane *pick_lane(struct braid_link *link)
 {
@@ -764,8 +767,8 @@ static struct braid_lane *pick_lane(struct braid_link *link)
 }
 
 /*
- * Among how many a message is divided: several streams carry more than one over the same port, but
- * a NIC that moves memory by itself is as fast with one queue pair, and pieces only cost it time.
+ * Over how many lanes to divide a message.  Several TCP streams over one port are faster than one;
+ * a NIC is as fast with one queue pair, and more pieces only cost it time.
  */
 static unsigned shares(const struct braid_link *link)
 {
@@ -774,7 +777,7 @@ static unsigned shares(const struct braid_link *link)
 	return nic && link->npaths < link->active ? link->npaths : link->active;
 }
 
-/* Every chunk but the last is that long: a multiple of BRAID_CHUNK_ALIGN, at most 256 of them. */
+/* Bytes of all chunks but the last: a multiple of BRAID_CHUNK_ALIGN, for at most 256 chunks. */
 static uint32_t chunk_len(const struct braid_link *link, uint64_t size)
 {
 	uint64_t most = (uint64_t)braid_param.chunk;
@@ -790,7 +793,7 @@ static uint32_t chunk_len(const struct braid_link *link, uint64_t size)
 	return (uint32_t)((len + BRAID_CHUNK_ALIGN - 1) & ~(uint64_t)(BRAID_CHUNK_ALIGN - 1));
 }
 
-/* False: home has no room for the START that must come before. */
+/* Queue a send's next chunk.  False: no room for it, or at home for the START before it. */
 static bool cut_chunk(struct braid_lane *lane, struct braid_send *s)
 {
 	struct braid_hdr h = {
@@ -800,7 +803,7 @@ static bool cut_chunk(struct braid_lane *lane, struct braid_send *s)
 
 	if (!braid_send_say_start(s) || !braid_txq_room(&lane->tx, 0))
 		return false;
-	if (!s->size) {			/* there was no window for its header: START says it all */
+	if (!s->size) {			/* no window was left for an EAGER: START is all of it */
 		braid_list_del(&s->node);
 		braid_send_part_done(s);
 		return true;
@@ -819,7 +822,7 @@ static bool cut_chunk(struct braid_lane *lane, struct braid_send *s)
 	return true;
 }
 
-/* Chunks that were on lanes which are down: false: there are some left. */
+/* Move chunks of orphaned lanes to other lanes.  False: some are left. */
 static bool feed_orphans(struct braid_link *link)
 {
 	size_t moved = 0;
@@ -858,11 +861,11 @@ BRAID_APART void braid_link_feed(struct braid_link *link)
 
 			if (!cut_chunk(lane, braid_list_entry(first, struct braid_send, node)))
 				break;
-			/* One lane takes several chunks a call; of several, each its turn. */
+			/* A single lane takes several chunks a call; several take turns. */
 		} while (link->active == 1 && !braid_list_empty(&link->pending) &&
 			 pick_lane(link) == lane);
 		if (lane != braid_link_home(link))
-			braid_link_flush(link);		/* START goes ahead */
+			braid_link_flush(link);		/* START leaves before its chunk */
 		moved += lane_push(lane);
 	}
 	if (!braid_list_empty(&link->pending))
@@ -891,7 +894,7 @@ static BRAID_APART int rx_open(struct braid_lane *lane)
 	struct braid_open open;
 	int err;
 
-	/* Ids that the other end may give: odd ones if it was dialled. */
+	/* The dialled end assigns odd ids, the dialling end even ones. */
 	if ((lane->rx_hdr.comm & 1) != link->dialler || braid_link_comm(link, lane->rx_hdr.comm))
 		return -EBADMSG;
 	braid_open_unpack(lane->rx_ctl, &open);
@@ -907,7 +910,7 @@ static BRAID_APART int rx_open(struct braid_lane *lane)
 	if (!c)
 		return braid_no_memory("a connection");
 	err = braid_listen_offer(c, &open);
-	if (err) {			/* closed or full since it was checked */
+	if (err) {			/* the listen was closed or filled since the check */
 		braid_comm_free(c);
 		return refuse_open(link, lane->rx_hdr.comm, err);
 	}
@@ -923,7 +926,7 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 
 	if (h->n >= link->lanes_max)
 		return -EBADMSG;
-	if (h->n >= link->nlanes) {		/* lost before its handshake was over here */
+	if (h->n >= link->nlanes) {		/* lost before its handshake ended here */
 		if (link->dialler && link->peer_lanes <= h->n)
 			link->peer_lanes = h->n + 1u;
 		braid_service_kick();
@@ -931,9 +934,9 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 	}
 	lane = link->lane[h->n];
 	if ((uint16_t)(writes ? ~h->rseq : h->rseq) != lane->epoch)
-		return 0;			/* it has been dialled again meanwhile */
+		return 0;			/* the lane has been dialled again since */
 	if (lane->peer_down && writes)
-		return 0;			/* that was overtaken by the other one */
+		return 0;			/* late: the plain DOWN overtook it */
 	if (!lane->peer_down)
 		lane->detour = braid_lane_up(lane);
 	braid_lane_lost(lane, -ECONNRESET);
@@ -973,7 +976,7 @@ static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 	}
 }
 
-/* The message that was half received when its lane was lost: it goes where it went. */
+/* The resent message that was half received when its lane was lost: same destination. */
 static BRAID_APART int rx_begin_again(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
@@ -993,7 +996,7 @@ static BRAID_APART int rx_begin_again(struct braid_lane *lane)
 
 enum {
 	LINKS = OF(ACK) | OF(OPEN) | OF(LANES) | OF(CLOSE) | OF(DOWN) | OF(ALIVE),
-	ROAMING = OF(CHUNK) | OF(VOID) | OF(DOWN),	/* each end sends the others at home only */
+	ROAMING = OF(CHUNK) | OF(VOID) | OF(DOWN),	/* all other types are sent at home only */
 };
 
 static bool is_one_of(unsigned type, unsigned types)
@@ -1001,7 +1004,7 @@ static bool is_one_of(unsigned type, unsigned types)
 	return types >> type & 1;
 }
 
-/* The frame of lane->rx_hdr, for that comm or NULL, begins: where does its payload go? */
+/* The frame in lane->rx_hdr begins: decide where its payload goes.  c: its comm, or NULL. */
 static int rx_frame(struct braid_lane *lane, struct braid_comm *c)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
@@ -1041,7 +1044,7 @@ static void rx_count(struct braid_lane *lane, unsigned type, size_t len)
 	lane->rx_quiet += BRAID_HDR_SIZE + len;
 	if (type != BRAID_F_ACK)
 		lane->rx_some = true;
-	/* The sender waits for what was not copied, and for room at some point. */
+	/* The sender waits for payload that it did not copy, and at some point for room. */
 	if (type == BRAID_F_CHUNK || len > BRAID_COPY_MAX ||
 	    lane->rx_frames - lane->rx_told >= lane->ack_frames ||
 	    lane->rx_quiet >= BRAID_ACK_BYTES) {
@@ -1088,7 +1091,7 @@ int braid_rx_end(struct braid_lane *lane)
 	return of_frame(lane, rx_end(lane));
 }
 
-/* What follows of a frame that has begun, and whole frames. */
+/* Receive the rest of a frame that has begun, then whole frames. */
 static BRAID_APART int rx_rest(struct braid_lane *lane, const char *p, size_t n)
 {
 	size_t at = lane->rx_at, len;
@@ -1124,7 +1127,7 @@ static BRAID_APART int rx_rest(struct braid_lane *lane, const char *p, size_t n)
 	return err;
 }
 
-/* One frame's payload, from p + at on.  Its header is made up, and it goes the way of all. */
+/* Make the header of a payload that came without one, at p + at, and receive it as usual. */
 static BRAID_APART int rx_dress(struct braid_lane *lane, struct braid_comm *c, uint32_t imm,
 				const char *p, size_t n, size_t at)
 {
@@ -1197,7 +1200,7 @@ static inline int lane_poll(struct braid_lane *lane)
 	if (!braid_lane_up(lane) && !braid_lane_unread(lane))
 		return 0;
 	if (!braid_trylock(&lane->io))
-		return 1;		/* somebody else is at it */
+		return 1;		/* another thread polls it */
 	up = braid_lane_up(lane);
 	n = up || braid_lane_unread(lane) ? lane->tr->poll(lane) : 0;
 	if (n < 0)
@@ -1209,9 +1212,8 @@ static inline int lane_poll(struct braid_lane *lane)
 }
 
 /*
- * Lanes other than the peer's home, each in its turn, until one had something.  Reading an empty
- * socket costs less than an epoll set: that has every packet take its lock, and say so to who asks
- * all the time.
+ * Poll lanes other than the peer's home in turn, until one had something.  Reading empty sockets
+ * is cheaper than an epoll set, whose lock every arriving packet must take.
  */
 static BRAID_APART int poll_others(struct braid_link *link, unsigned most)
 {
@@ -1228,7 +1230,7 @@ static BRAID_APART int poll_others(struct braid_link *link, unsigned most)
 	return moved;
 }
 
-/* Nothing is expected there if no message is in pieces; but a lane may have died: one, rarely. */
+/* How many other lanes to poll: without chunks expected, one now and then, as it may have died. */
 static unsigned others_due(struct braid_link *link)
 {
 	unsigned calls = atomic_load_explicit(&link->calls, memory_order_relaxed) + 1;
@@ -1241,7 +1243,7 @@ static unsigned others_due(struct braid_link *link)
 	return calls % POLL_RARELY == 0;
 }
 
-/* What waits: lanes that were full or busy, chunks that found no lane, bytes for a GPU. */
+/* Work left over: lanes that were full or busy, chunks without a lane, bytes for a GPU. */
 static BRAID_APART void push_waiting(struct braid_link *link)
 {
 	size_t moved = 0;
@@ -1254,11 +1256,11 @@ static BRAID_APART void push_waiting(struct braid_link *link)
 		stall(link);
 	turn = link->push_turn++;
 	for (unsigned k = 0; k < link->nlanes; k++) {
-		/* Home first, then the others, from another one each time. */
+		/* Home first, then the others, each time starting from the next one. */
 		unsigned i = k ? 1 + (k - 1 + turn) % (link->nlanes - 1) : 0;
 		struct braid_lane *lane = link->lane[(link->home + i) % link->nlanes];
 
-		/* Of those that were full, one a call is asked whether it takes more now. */
+		/* Of the lanes that were full, one a call is tried again. */
 		if (moved < BRAID_CALL_BUDGET &&
 		    (k ? !lane->blocked || k == 1 : !braid_link_only_starts(link)))
 			moved += lane_push(lane);
@@ -1278,7 +1280,7 @@ static bool is_urgent(const struct braid_link *link)
 	return atomic_load_explicit(&link->urgent, memory_order_relaxed);
 }
 
-/* Nothing moved and the caller has nothing else: end the burst, tell what is urgent. */
+/* An idle test(): end the burst, and send control frames that are urgent. */
 static BRAID_APART void fruitless(struct braid_link *link, struct braid_comm *c)
 {
 	bool urgent = is_urgent(link), over;
@@ -1297,8 +1299,8 @@ static BRAID_APART void fruitless(struct braid_link *link, struct braid_comm *c)
 }
 
 /*
- * Data pours in and the caller is still not served: do not let the sender run out of credit and
- * acknowledgements for want of a quiet moment.
+ * Data keeps coming, so no test() is idle, and the caller's request is not done: send credits and
+ * acknowledgements anyway, before the sender runs out of them.
  */
 static BRAID_APART void overdue(struct braid_link *link)
 {
@@ -1315,7 +1317,7 @@ static BRAID_APART void overdue(struct braid_link *link)
 	braid_unlock(&link->lock);
 }
 
-/* `link` speaks for itself. */
+/* Flush the deferred control frames of a link other than `link`, which sends its own. */
 static BRAID_APART void pay(const struct braid_link *link)
 {
 	struct braid_link *owing = atomic_load(&debt.link);
@@ -1336,7 +1338,7 @@ void braid_link_owes(struct braid_link *link)
 	atomic_store(&debt.link, link);
 }
 
-/* Nothing comes or goes any more; what is here may be on its way into a GPU. */
+/* The link is dead.  Complete messages may still have to be copied into a GPU. */
 static BRAID_APART void move_remains(struct braid_link *link)
 {
 	if (!is_stalled(link) || !braid_trylock(&link->lock))
@@ -1345,7 +1347,7 @@ static BRAID_APART void move_remains(struct braid_link *link)
 	braid_unlock(&link->lock);
 }
 
-/* `all`: every lane is looked at. */
+/* Make progress.  all: poll every lane. */
 static inline int move(struct braid_link *link, bool all)
 {
 	unsigned others;
@@ -1371,7 +1373,7 @@ int braid_link_move(struct braid_link *link)
 	return move(link, true);
 }
 
-/* What calls leave unsaid is the service thread's to say: make sure that it looks. */
+/* The service thread sends what data calls leave over, so it must tick and not only watch. */
 void braid_link_unpark(struct braid_link *link)
 {
 	if (atomic_exchange(&link->watched, false))
@@ -1384,7 +1386,7 @@ void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
 	int moved = move(link, false);
 
 	braid_link_touch(link);
-	/* Served: what is to be told goes with what the caller posts next. */
+	/* The request is done: control frames leave with what the caller posts next. */
 	if (!idle || (done && atomic_load_explicit(done, memory_order_relaxed)))
 		return;
 	if (!moved &&
@@ -1413,7 +1415,7 @@ unsigned braid_link_stop(struct braid_link *link)
 		for (unsigned i = 0; i < n; i++)
 			braid_lock_wait(&link->lane[i]->io);
 		braid_lock_wait(&link->lock);
-		/* Lanes are only ever added, under the link's lock: one may have been. */
+		/* A lane may have been added before the lock was taken; none is ever removed. */
 		if (n == atomic_load(&link->nlanes) && !anybody_pushes(link))
 			return n;
 		braid_link_go(link, n);

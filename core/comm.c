@@ -2,8 +2,8 @@
 /*
  * comm.c - sends, receives, and how they meet; see comm.h for the rules.
  *
- * From top to bottom: windows, the sending side, the receiving side, what a comm has to tell,
- * frames coming in (one row per type), and the calls that the plugin makes.
+ * From top to bottom: windows, a comm and its failures, the sending side, the receiving side,
+ * control frames that are due, frames coming in (one row per type), and test, cancel and close.
  */
 #include "core/comm.h"
 
@@ -26,7 +26,7 @@
 #include "core/why.h"
 
 enum {
-	RETIRE_MAX = 64,		/* retired messages that may stay untold */
+	RETIRE_MAX = 64,		/* messages that a RETIRE may be due for */
 	BURST_MAX = 32, BURST_TRY = 64,
 	EAGER_SPREAD_MAX = 16 << 10,	/* largest eager message with several lanes */
 };
@@ -37,7 +37,7 @@ static struct braid_send *send_slot(const struct braid_comm *c, uint32_t seq)
 	return c->send[seq % BRAID_SLOTS];
 }
 
-/* Only the thread that makes the comm's data calls says so. */
+/* Only the thread that makes the comm's data calls writes this flag. */
 static bool is_busy(const atomic_bool *slot)
 {
 	return atomic_load_explicit(slot, memory_order_relaxed);
@@ -56,7 +56,7 @@ static uint64_t over_floor(uint64_t bytes)
 	return bytes > BRAID_FLOOR ? bytes - BRAID_FLOOR : 0;
 }
 
-/* What of a message is the link's to give. */
+/* The part of a message that uses the link's shared window. */
 static uint64_t window_more(uint64_t own, uint64_t size)
 {
 	return over_floor(own + size + BRAID_UM_COST) - over_floor(own);
@@ -136,7 +136,7 @@ static void um_free(struct braid_comm *c, struct braid_um *um)
 	braid_pool_put(um, sizeof(*um));
 }
 
-/* Messages nobody received.  No lane is filling one any more: forget_recvs(), or it is closed. */
+/* Free all unexpected messages.  No lane fills one: forget_recvs() stopped it, or it is closed. */
 static void ums_drop(struct braid_comm *c)
 {
 	struct braid_um *um, *tmp;
@@ -183,7 +183,7 @@ static void fail_tell(struct braid_comm *c, uint16_t code, uint64_t size, uint64
 	braid_link_urge(c->link);
 }
 
-/* A size does not fit: both ends say so, naming both sizes. */
+/* A message does not fit its receive: both ends log both sizes. */
 static BRAID_COLD void comm_oversize(struct braid_comm *c, uint64_t size, uint64_t room,
 				     int32_t tag)
 {
@@ -195,11 +195,11 @@ static BRAID_COLD void comm_oversize(struct braid_comm *c, uint64_t size, uint64
 		   "[size-mismatch]",
 		   c->link->key.dev->net.name, c->link->peer, (unsigned long long)size, tag,
 		   (unsigned long long)room);
-	braid_comm_fail(c, -EMSGSIZE);	/* after the WARN: whoever sees it finds the reason */
+	braid_comm_fail(c, -EMSGSIZE);	/* after the WARN, which explains err */
 	fail_tell(c, EMSGSIZE, size, room);
 }
 
-/* The peer ended it.  Whether that is worth a WARN is known when NCCL asks: see report(). */
+/* The peer ended the comm.  It is worth a WARN only if NCCL gets the error: see report(). */
 static BRAID_COLD void comm_ended(struct braid_comm *c, enum braid_why why)
 {
 	if (atomic_load(&c->err) || c->closed)
@@ -214,7 +214,7 @@ static BRAID_COLD void comm_orphaned(struct braid_comm *c)
 	comm_ended(c, BRAID_WHY_CLOSED);
 }
 
-/* The comm's error goes to NCCL; the reason is in the log before it. */
+/* Return the comm's error to NCCL; log the reason first. */
 static BRAID_COLD int report(struct braid_comm *c, int err)
 {
 	if (!c->reported)
@@ -229,7 +229,7 @@ static BRAID_COLD void give_up(struct braid_comm *c, const char *how)
 	fail_tell(c, ECANCELED, 0, 0);
 }
 
-/* Nobody could have its bytes: a NIC's fault, which has been told, or there is none any more. */
+/* Neither NIC nor driver could copy GPU memory; NULL: no host memory to copy through. */
 static void comm_no_gpu(struct braid_comm *c, const struct braid_gpucopy *copy)
 {
 	const char *call = copy && copy->of->stage_why ? copy->of->stage_why : "";
@@ -296,8 +296,8 @@ static void send_met(struct braid_comm *c, struct braid_send *s)
 }
 
 /*
- * The receive is known: chunks can go.  A message that has said WANT has its place in the order,
- * so its START may wait for room; one that has not says START at once.
+ * The receive is known, so chunks can be sent.  After a WANT the message has its place in the
+ * order, and its START may wait for room.  Without one the caller sends START at once.
  */
 static void send_to_credit(struct braid_comm *c, struct braid_send *s, uint32_t rseq,
 			   const struct braid_place *to)
@@ -347,7 +347,7 @@ static BRAID_APART void send_want(struct braid_comm *c, struct braid_send *s)
 	braid_tx_add(braid_link_home(c->link), &h, NULL, NULL, NULL);
 }
 
-/* A transport's limit of bytes in flight also holds for messages that need not be cut. */
+/* A lane's limit of bytes in flight also holds for messages that are not cut into chunks. */
 static bool may_fly(const struct braid_lane *home, uint64_t size)
 {
 	return size <= BRAID_COPY_MAX || !home->flight_max ||
@@ -355,8 +355,8 @@ static bool may_fly(const struct braid_lane *home, uint64_t size)
 }
 
 /*
- * Small enough to go unasked, in one piece?  Not from a GPU: we can't copy it, nor can the peer.
- * With several lanes larger ones are better spread, and a NIC writes them into their place.
+ * May the message be sent eagerly, in one piece?  Not from GPU memory, which neither end can copy.
+ * Larger ones are better spread over several lanes, or written into their place by a NIC.
  */
 static bool is_small(const struct braid_comm *c, uint64_t size, const struct braid_mr *mr)
 {
@@ -367,7 +367,7 @@ static bool is_small(const struct braid_comm *c, uint64_t size, const struct bra
 		(c->link->active <= 1 || size <= EAGER_SPREAD_MAX));
 }
 
-/* Decide how a message goes.  The slot is filled and home has room for its first frame. */
+/* Choose a protocol and queue the first frame.  The slot is filled, and home has room. */
 static void send_start(struct braid_comm *c, struct braid_send *s)
 {
 	struct braid_credit *cr = credit_find(c, s->tag);
@@ -379,7 +379,7 @@ static void send_start(struct braid_comm *c, struct braid_send *s)
 			send_whole(c, s, cr);
 		else {
 			send_to_credit(c, s, cr->rseq, &cr->to);
-			braid_send_say_start(s);	/* there is room, as the caller knows */
+			braid_send_say_start(s);	/* the caller made sure of the room */
 		}
 		credit_free(c, cr);
 	} else if (is_small(c, s->size, s->mr) &&
@@ -394,9 +394,9 @@ static void send_start(struct braid_comm *c, struct braid_send *s)
 }
 
 /*
- * Should this isend's frames leave now, or wait for more to go with them?  Now if the caller had
- * been waiting, so that latency counts; or if the burst is as long as the last ones were.  Once
- * in a while a longer one is tried.
+ * Send this isend's frames now, or hold them back for others to share a system call?  Now if the
+ * caller was waiting before it, so that latency counts, or if the burst is as long as recent ones.
+ * Once in a while a longer burst is tried.
  */
 static bool send_now(struct braid_link *link, const struct braid_send *s)
 {
@@ -411,9 +411,8 @@ static bool send_now(struct braid_link *link, const struct braid_send *s)
 }
 
 /*
- * A message that needs nothing but bytes in the window leaves first and is booked then: its caller
- * has been waiting, and so does perhaps the peer's.  What is asked here is what send_start() and
- * send_now() would find.
+ * For latency, send a small message that fits the window before its frame is queued.  True: the
+ * payload was sent.  The conditions here are those of send_start() and send_now().
  */
 static bool send_ahead(const struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
 		       const struct braid_mr *mr)
@@ -427,7 +426,7 @@ static bool send_ahead(const struct braid_comm *c, const void *data, uint64_t si
 	       braid_tx_lead(home, c->id, c->next_seq, data, (uint32_t)size);
 }
 
-/* An entry for the next send: one that test() has finished with, or a new one.  NULL: none now. */
+/* An entry for the next send: the oldest, if test() has finished it, or a new one; or NULL. */
 static struct braid_send *send_new(struct braid_comm *c)
 {
 	if (c->first != c->oldest_await) {
@@ -444,8 +443,8 @@ static struct braid_send *send_new(struct braid_comm *c)
 }
 
 /*
- * A request of a comm that has failed, before test() has returned the error: NCCL expects that its
- * post is taken.  It has no number, and no byte of it moves.  NULL: not now.
+ * A dummy request on a failed comm whose error test() has not returned yet: NCCL expects the post
+ * to be accepted.  It has no number, and moves no bytes.  NULL: not now.
  */
 static BRAID_COLD struct braid_req *req_in_vain(struct braid_comm *c, unsigned n)
 {
@@ -453,7 +452,7 @@ static BRAID_COLD struct braid_req *req_in_vain(struct braid_comm *c, unsigned n
 
 	if (c->in_vain >= BRAID_SLOTS)
 		return NULL;
-	req = braid_slab_get(&c->slab, entry_size(c->sender));	/* either entry begins with it */
+	req = braid_slab_get(&c->slab, entry_size(c->sender));	/* both entry types begin with it */
 	if (!req)
 		return NULL;
 	c->in_vain++;
@@ -535,7 +534,7 @@ int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int3
 			return 0;
 		}
 	}
-	braid_link_progress(c->link, c, NULL);	/* so that asking again is not in vain */
+	braid_link_progress(c->link, c, NULL);	/* so that the next call can succeed */
 	return 0;
 }
 
@@ -576,7 +575,7 @@ static void recv_complete(struct braid_recv *e)
 		atomic_store_explicit(&e->head->req.done, true, memory_order_release);
 }
 
-/* A message met its receive without our credit: remember to tell. */
+/* A message met its receive without a credit: a RETIRE is due. */
 static void retire(struct braid_comm *c, uint32_t seq, uint64_t size)
 {
 	struct braid_link *link = c->link;
@@ -621,7 +620,7 @@ static bool is_gpu(const struct braid_recv *e)
 	return e->mr && e->mr->gpu;
 }
 
-/* 0; -EAGAIN: it is under way; else it is not, and the comm has failed. */
+/* 0: copied; -EAGAIN: still being copied; else the copy and the comm have failed. */
 static int to_gpu(struct braid_recv *e, struct braid_gpucopy *copy)
 {
 	int err = braid_gpucopy_move(copy);
@@ -631,7 +630,7 @@ static int to_gpu(struct braid_recv *e, struct braid_gpucopy *copy)
 	return err;
 }
 
-/* False: it is on its way. */
+/* False: it is still being copied into a GPU. */
 static bool um_deliver(struct braid_um *um)
 {
 	struct braid_recv *e = um->recv;
@@ -652,7 +651,7 @@ static bool um_deliver(struct braid_um *um)
 	return true;
 }
 
-/* It is the receive's now, and all of it is here. */
+/* A complete unexpected message has met its receive. */
 static void um_move(struct braid_um *um)
 {
 	struct braid_link *link = um->comm->link;
@@ -682,7 +681,7 @@ void braid_comm_leave(struct braid_link *link)
 	}
 }
 
-/* A message that came earlier meets the receive posted now. */
+/* An unexpected message meets the receive posted now. */
 static BRAID_APART void recv_take_um(struct braid_comm *c, struct braid_recv *e,
 				     struct braid_um *um)
 {
@@ -696,12 +695,12 @@ static BRAID_APART void recv_take_um(struct braid_comm *c, struct braid_recv *e,
 		return;
 	}
 	recv_match(c, e, um->size);
-	retire(c, um->seq, um->size);	/* now, so that no credit posted after it overtakes */
+	retire(c, um->seq, um->size);	/* now, so that no later credit overtakes it */
 	window_give(&c->um_bytes, &c->link->um_bytes, um->size);
 	um->taken = true;
 	um->recv = e;
 	if (um->ready)
-		um_move(um);		/* else its bytes are still coming: rx_end does it */
+		um_move(um);		/* else end_eager() does it, once all bytes are here */
 }
 
 static struct braid_um *um_find(struct braid_comm *c, int32_t tag)
@@ -715,7 +714,7 @@ static struct braid_um *um_find(struct braid_comm *c, int32_t tag)
 	return NULL;
 }
 
-/* Credits go out in the order of the receives: none may be left behind. */
+/* Credits are sent in the order of the receives: earlier ones without a credit get theirs too. */
 static void credit_all(struct braid_comm *c)
 {
 	uint32_t r = c->plain ? c->oldest_rseq : c->next_rseq - 1;
@@ -743,7 +742,7 @@ static void recv_post(struct braid_comm *c, struct braid_recv *e)
 		c->plain = true;
 }
 
-/* The oldest entry, if test() has finished with it, which is then in no slot; or NULL. */
+/* Take the oldest entry out of its slot, if test() has finished with it; or NULL. */
 static struct braid_recv *recv_done(struct braid_comm *c)
 {
 	struct braid_recv *e;
@@ -768,7 +767,7 @@ static struct braid_recv *recv_take(struct braid_comm *c, uint32_t rseq, struct 
 	return e;
 }
 
-/* As recv_new(), for several. */
+/* recv_new() for several. */
 static BRAID_APART struct braid_recv *recv_new_group(struct braid_comm *c, unsigned n)
 {
 	struct braid_recv *e;
@@ -789,7 +788,7 @@ static BRAID_APART struct braid_recv *recv_new_group(struct braid_comm *c, unsig
 	return recv_slot(c, c->next_rseq);
 }
 
-/* Entries for the next n receives, in their slots: the first of them, or NULL: not now. */
+/* Fill the slots of the next n receives.  Returns the first entry, or NULL: not now. */
 static struct braid_recv *recv_new(struct braid_comm *c, unsigned n)
 {
 	struct braid_recv *e;
@@ -857,14 +856,14 @@ int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const 
 	return 0;
 }
 
-/* --- what a comm has to tell --------------------------------------------------------------- */
+/* --- control frames that are due ----------------------------------------------------------- */
 
 static bool is_retired(const struct braid_comm *c, uint32_t seq)
 {
 	return c->retired[seq % BRAID_SLOTS / 64] >> seq % 64 & 1;
 }
 
-/* One frame for each run of numbers; with one tag that is one frame. */
+/* One frame for each run of numbers: if all messages have one tag, that is one frame. */
 static bool tell_retired(struct braid_comm *c)
 {
 	while (c->retire_n) {
@@ -887,7 +886,7 @@ static bool tell_retired(struct braid_comm *c)
 	return true;
 }
 
-/* What NICs call the memory of a receive: bytes that say it; 0: they can't reach it. */
+/* Pack the keys of a receive's memory: returns their bytes, or 0 if the NICs can't write it. */
 static uint32_t place_of(const struct braid_recv *e, uint8_t *payload)
 {
 	const struct braid_mr *mr = e->mr;
@@ -913,7 +912,7 @@ static bool tell_credits(struct braid_comm *c)
 		struct braid_hdr h = { .type = BRAID_F_CREDIT, .comm = c->id };
 		uint8_t keys[4 * BRAID_PATHS_MAX];
 
-		if (!e || !e->credit_due)	/* done without one, and gone */
+		if (!e || !e->credit_due)	/* completed without a credit, and gone */
 			continue;
 		h.rseq = e->rseq;
 		h.tag = e->tag;
@@ -986,7 +985,7 @@ static int rx_to_entry(struct braid_lane *lane, struct braid_recv *e, uint64_t o
 {
 	lane->rx_kind = BRAID_RX_ENTRY;
 	lane->rx_target = e;
-	lane->rx_dst = offset ? e->data + offset : e->data;	/* NULL if there is no room */
+	lane->rx_dst = offset ? e->data + offset : e->data;	/* may be NULL if the room is 0 */
 	return is_gpu(e) && !lane->gpu ? braid_comm_rx_stage(lane) : 0;
 }
 
@@ -1009,7 +1008,7 @@ int braid_comm_rx_stage(struct braid_lane *lane)
 	return 0;
 }
 
-/* What came for a GPU (lane->rx_stage) goes there: as to_gpu(). */
+/* Copy a payload from lane->rx_stage into the GPU.  Returns what to_gpu() returns. */
 static BRAID_APART int unstage(struct braid_lane *lane)
 {
 	struct braid_recv *e = lane->rx_target;
@@ -1026,11 +1025,11 @@ static BRAID_APART int unstage(struct braid_lane *lane)
 	return err;
 }
 
-/* The message is the next of its comm: home carries them in order. */
+/* Check that the message is the comm's next: home carries messages in order. */
 static int rx_in_order(struct braid_comm *c, const struct braid_hdr *h)
 {
 	if (c->sender || h->seq != c->rx_seq || is_retired(c, h->seq))
-		return -EBADMSG;	/* out of order, or more than a comm may have open */
+		return -EBADMSG;	/* out of order, or too many open */
 	c->rx_seq++;
 	c->last_tag = h->tag;
 	return 0;
@@ -1042,9 +1041,9 @@ static int rx_um(struct braid_lane *lane, struct braid_comm *c, bool want)
 	struct braid_um *um;
 
 	if (c->nums >= BRAID_SLOTS)
-		return -EBADMSG;	/* more than a sender has open */
+		return -EBADMSG;	/* more than a sender may have open */
 	if (!want && !window_take(&c->um_bytes, &c->link->um_bytes, c->link->rx_window, h->size))
-		return -EBADMSG;	/* beyond what we granted */
+		return -EBADMSG;	/* more than the window we granted */
 	um = braid_pool_get(sizeof(*um));
 	if (!um)
 		return -ENOMEM;
@@ -1092,7 +1091,7 @@ static int begin_eager(struct braid_lane *lane, struct braid_comm *c)
 		if (!e)
 			return rx_um(lane, c, false);
 	}
-	if (e->begun)			/* chunks of another message are coming in */
+	if (e->begun)			/* chunks of another message have begun to arrive */
 		return -EBADMSG;
 	recv_match(c, e, h->size);
 	if (h->size > e->room) {
@@ -1149,7 +1148,7 @@ static void chunked_complete(struct braid_comm *c, struct braid_recv *e)
 	recv_complete(e);
 }
 
-/* May chunks that have come be of a message of that size? */
+/* Can the chunks begun so far be part of a message of that size? */
 static bool size_fits(const struct braid_recv *e, uint64_t size)
 {
 	return !e->begun || (e->unsized ? e->begun <= size : e->size == size);
@@ -1184,7 +1183,7 @@ static bool is_chunk_new(const struct braid_recv *e, unsigned n)
 	return !(e->chunks[n / 64] >> n % 64 & 1);
 }
 
-/* False: it has begun before. */
+/* Note that a chunk begins.  False: it began before. */
 static bool chunk_begins(struct braid_recv *e, const struct braid_hdr *h)
 {
 	if (!is_chunk_new(e, h->n))
@@ -1194,7 +1193,7 @@ static bool chunk_begins(struct braid_recv *e, const struct braid_hdr *h)
 	return true;
 }
 
-/* It is of the message that this receive has, or may have; its number is another matter. */
+/* Can the chunk belong to this receive's message?  Its number is not checked. */
 static bool chunk_fits(const struct braid_recv *e, const struct braid_hdr *h)
 {
 	return e && e->posted && e->credited && e->rseq == h->rseq && h->size <= e->room &&
@@ -1253,7 +1252,7 @@ int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned sl
 	e = recv_slot(c, slot);
 	if (!e || !e->posted || !e->placed)
 		return -EBADMSG;
-	if (whole) {			/* as if it had been said */
+	if (whole) {			/* complete the header of the START that it stands for */
 		h->rseq = e->rseq;
 		h->tag = e->tag;
 		h->seq = e->wanted ? e->mseq : c->rx_seq;
@@ -1349,7 +1348,7 @@ static int end_credit(struct braid_lane *lane)
 		return 0;
 	}
 	if (c->credited[h->rseq % BRAID_SLOTS / 64] >> h->rseq % 64 & 1)
-		return -EBADMSG;	/* more credits than a comm has receives */
+		return -EBADMSG;	/* more credits than a comm can have receives */
 	cr = braid_slab_get(&c->credit_slab, sizeof(*cr));
 	if (!cr)
 		return -ENOMEM;
@@ -1387,7 +1386,7 @@ static int begin_opened(struct braid_lane *lane, struct braid_comm *c)
 	return 0;
 }
 
-/* Who answers must know the token too: the link may have been made with that of another listen. */
+/* The peer must prove this listen's token: the link may have been made with another listen's. */
 static int end_opened(struct braid_lane *lane)
 {
 	struct braid_comm *c = braid_link_comm(lane->link, lane->rx_hdr.comm);
@@ -1398,7 +1397,7 @@ static int end_opened(struct braid_lane *lane)
 	braid_open_unpack(lane->rx_ctl, &open);
 	c->opened = braid_auth_equal(open.mac, c->opened_mac);
 	if (!c->opened)
-		braid_comm_fail(c, -EACCES);	/* who dials says why */
+		braid_comm_fail(c, -EACCES);	/* the dialler logs it */
 	return 0;
 }
 
@@ -1408,14 +1407,14 @@ static int begin_refused(struct braid_lane *lane, struct braid_comm *c)
 		return -EBADMSG;
 	c->peer_closed = true;
 	if (c->opened)
-		comm_orphaned(c);	/* it changed its mind */
+		comm_orphaned(c);	/* after the peer accepted it */
 	else
 		braid_comm_fail(c, lane->rx_hdr.n == BRAID_HELLO_NO_ROOM ?
-					   -ENOBUFS : -ECONNREFUSED);	/* who dials says why */
+					   -ENOBUFS : -ECONNREFUSED);	/* the dialler logs it */
 	return 0;
 }
 
-/* All of it is here, and on its way into a GPU. */
+/* Is its message complete here, and being copied into a GPU? */
 static bool is_copied(const struct braid_comm *c, const struct braid_recv *e)
 {
 	const struct braid_um *um;
@@ -1433,9 +1432,9 @@ static bool is_untaken(const struct braid_send *s)
 }
 
 /*
- * Is there something that the peer, who says goodbye, will never take or send?  A send that has met
- * its receive and was given to the lanes has arrived, or FAIL would have come first; how it is
- * acknowledged may still be on its way on another lane.
+ * Does a request wait for data that the peer will not take or send after its BYE?  A send that met
+ * its receive and is all queued has arrived, or FAIL would have come first; its acknowledgement may
+ * still be on its way on another lane.
  */
 static bool orphans(const struct braid_comm *c)
 {
@@ -1465,7 +1464,7 @@ static int begin_bye(struct braid_lane *lane, struct braid_comm *c)
 	return 0;
 }
 
-/* What it stands for will never come: FAIL follows, and later messages may come before that. */
+/* The frame that this one replaces will never come.  FAIL follows, perhaps after more messages. */
 static int begin_void(struct braid_lane *lane, struct braid_comm *c)
 {
 	(void)lane;
@@ -1524,7 +1523,7 @@ int braid_comm_rx_end(struct braid_lane *lane)
 
 /* --- test, cancel, close ------------------------------------------------------------------- */
 
-/* By the one thread that makes the comm's data calls; another may close it. */
+/* Called by the one thread that makes the comm's data calls; another may close the comm. */
 static void count_done(struct braid_comm *c, uint64_t size)
 {
 	braid_count(&c->done.messages, 1);
@@ -1569,7 +1568,7 @@ void braid_comm_finish(struct braid_req *req, int *sizes)
 		struct braid_recv *e = recv_slot(c, r);
 
 		if (!e)
-			return;		/* it was finished before */
+			return;		/* finished before */
 		if (sizes)
 			*sizes++ = as_int(e->size);
 		count_done(c, e->size);
@@ -1580,8 +1579,8 @@ void braid_comm_finish(struct braid_req *req, int *sizes)
 }
 
 /*
- * The caller asks for a send that is held back so that more may go with it: once is how a caller
- * goes on posting, twice in a row means that it is waiting.  Neither needs a look at the wire.
+ * A test() of a send that is held back.  One such call is normal between isends; two in a row mean
+ * that the caller waits, so the burst is over.  Neither call needs to read from the network.
  */
 static BRAID_APART void hold_back(struct braid_comm *c)
 {
@@ -1589,7 +1588,7 @@ static BRAID_APART void hold_back(struct braid_comm *c)
 
 	if (c->burst++ == 1 || !braid_trylock(&link->lock))
 		return;
-	/* All of it, not just what is left: after one short burst all others would go in pieces. */
+	/* Count the whole burst, not its rest: else one short burst would split all later ones. */
 	link->burst = link->burst_now < BURST_MAX ? link->burst_now : BURST_MAX;
 	link->burst_run = link->burst_now = 0;
 	braid_link_flush(link);
@@ -1653,7 +1652,7 @@ static bool uses(const struct braid_comm *c, const struct braid_mr *mr)
 	return false;
 }
 
-/* A chunk of the comm's has left, and its memory may still be read. */
+/* Has a chunk of the comm been sent whose memory a NIC may still read? */
 static bool is_sending(const struct braid_lane *lane, const struct braid_comm *c)
 {
 	const struct braid_txq *q = &lane->tx;
@@ -1739,7 +1738,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 	}
 	braid_link_go(link, n);
 	if (!used)
-		return;		/* as nearly always: nothing is polled for it, either */
+		return;		/* as nearly always: no need to make progress, either */
 	if (grant != link->grant)
 		braid_handshakes_revoke(link);
 	braid_link_progress(link, NULL, NULL);
@@ -1766,7 +1765,7 @@ void braid_comm_close(struct braid_comm *c)
 	gone = atomic_load(&link->state) != BRAID_LINK_UP;
 	if (gone) {
 		braid_comm_free(c);
-	} else {		/* freed once both ends have said goodbye */
+	} else {		/* freed once both ends have sent BYE */
 		c->bye_due = true;
 		braid_link_news(link, c);
 	}

@@ -66,7 +66,7 @@ static int common_version(uint16_t least, uint16_t most)
 
 enum { HANDLE_CHECKED = 104, HANDLE_STATE = 112, MORE_LAST = 2 };
 
-/* FNV-1a over what the listener wrote: finds damage, proves nothing (the token does that). */
+/* FNV-1a over the listener's part: detects damage.  It proves nothing; the token does that. */
 static uint64_t handle_check(const uint8_t *p)
 {
 	uint64_t h = 0xcbf29ce484222325ull;
@@ -264,7 +264,7 @@ int braid_setup_unpack(const uint8_t *from, struct braid_setup_msg *ret)
 static const struct {
 	const char *name;
 	uint32_t len_max;		/* payload */
-	uint8_t flags;			/* that it may carry */
+	uint8_t flags;			/* flags that it may carry */
 } frames[BRAID_F_MAX] = {
 	[BRAID_F_EAGER]   = { "eager", BRAID_EAGER_MAX, BRAID_FLAG_CREDITED },
 	[BRAID_F_START]   = { "start", 0, 0 },
@@ -309,8 +309,8 @@ bool braid_short_unpack(const void *from, size_t n, uint32_t *ret)
 }
 
 /*
- * Member by member, although the struct is as on the wire where bytes are in that order: copied
- * whole it took longer, perhaps for waiting until the stores of its parts are through.
+ * Packed member by member, although a little-endian struct has the wire's layout: one copy of the
+ * whole took longer, perhaps because it waits for the stores of the members (store forwarding).
  */
 void braid_hdr_pack(const struct braid_hdr *h, void *to)
 {

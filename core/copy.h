@@ -2,9 +2,9 @@
 /*
  * copy.h - copy into memory that a GPU may be polling.
  *
- * NCCL's LL and LL128 protocols read flags out of the very buffer that is being filled: bytes
- * must appear in address order, aligned 8-byte words whole.  memcpy() promises neither (it stores
- * the ends of a block first or last as it pleases), so arrivals that were staged go through this.
+ * NCCL's LL and LL128 protocols poll flags inside the buffer that is being filled.  So bytes must
+ * appear in address order, and aligned 8-byte words must appear whole.  memcpy() promises neither:
+ * it may store the ends of a block first or last.  Payload that was staged is copied by this file.
  */
 #ifndef BRAID_CORE_COPY_H
 #define BRAID_CORE_COPY_H
@@ -13,11 +13,11 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { BRAID_LINE = 128 };		/* of LL128: its flag is the last word */
+enum { BRAID_LINE = 128 };		/* a line of LL128: its flag is the last word */
 
 typedef uint64_t braid_copy_pair __attribute__((vector_size(16), may_alias));
 
-/* Each returns how much it has copied. */
+/* These functions return the number of bytes copied. */
 static inline size_t braid_copy_bytes(uint8_t *dst, const uint8_t *src, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -47,9 +47,9 @@ static inline void braid_copy_two(uint8_t *dst, const uint8_t *src)
 }
 
 /*
- * Whole lines: by pairs of words, but for the last two, since a pair may be seen end first.  One
- * after the other, for compilers leave a loop as it is.  Apart and aligned, it never lies across
- * two pages of code, which emulators would look up each time round.
+ * Whole lines, in pairs of words.  The last two words go singly: a pair may be seen end first.
+ * Unrolled by hand, as compilers keep a loop.  Not inlined and aligned, so that the code never
+ * crosses a page, which emulators would look up in each iteration.
  */
 __attribute__((noinline, unused, hot, aligned(256)))
 static size_t braid_copy_lines(uint8_t *dst, const uint8_t *src, size_t n)
@@ -68,7 +68,7 @@ static size_t braid_copy_lines(uint8_t *dst, const uint8_t *src, size_t n)
 		braid_copy_two(dst + at + 96, src + at + 96);
 		memcpy(last, src + at + BRAID_LINE - sizeof(last), sizeof(last));
 		*(volatile uint64_t *)(void *)(dst + at + BRAID_LINE - 16) = last[0];
-		/* Where the CPU does not keep stores in order by itself, this one is. */
+		/* The flag: ordered after the rest, also on CPUs that reorder stores. */
 		__atomic_store_n((volatile uint64_t *)(void *)(dst + at + BRAID_LINE - 8), last[1],
 				 __ATOMIC_RELEASE);
 	}
@@ -88,7 +88,7 @@ static inline void braid_copy_up(void *dst, const void *src, size_t n)
 	const uint8_t *s = src;
 	size_t at;
 
-	if (!n)			/* and perhaps no memory */
+	if (!n)			/* dst may be NULL then */
 		return;
 	at = braid_copy_bytes(d, s, braid_copy_gap(d, 8, n));
 	if (n - at >= BRAID_LINE) {

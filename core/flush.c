@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* flush.c - see flush.h. */
+/* flush.c - iflush: wait until the GPU sees what NICs have written; see flush.h. */
 #include "core/flush.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ struct braid_flush {
 	struct braid_req req;
 	struct braid_list node;		/* comm->flushes */
 	int err;
-	unsigned n;			/* buffers that are a GPU's */
+	unsigned n;			/* buffers in GPU memory */
 	struct {
 		const struct braid_mr *mr;
 		char *at;
@@ -23,14 +23,14 @@ struct braid_flush {
 	} buf[BRAID_RECVS_MAX];
 };
 
-/* With the comm's flush_lock held, here and below: another thread may take back the memory. */
+/* Here and below with flush_lock held, since another thread may deregister the memory. */
 static void flush_free(struct braid_flush *f)
 {
 	braid_list_del(&f->node);
 	braid_pool_put(f, sizeof(*f));
 }
 
-/* This host's fault, whatever it is. */
+/* Always a fault of this host, hence -EIO for any err. */
 static int failed(const struct braid_flush *f, int err)
 {
 	braid_warn("device %s: iflush: the NIC could not read memory of the GPU: %s [flush-failed]",
@@ -38,7 +38,7 @@ static int failed(const struct braid_flush *f, int err)
 	return -EIO;
 }
 
-/* 0: all is seen; -EAGAIN: not yet. */
+/* 0: the GPU sees all buffers; -EAGAIN: not yet; else the flush failed. */
 static int flush_step(struct braid_flush *f)
 {
 	int ret = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* gpucopy.c - see gpucopy.h. */
+/* gpucopy.c - copies of GPU memory by a NIC or the driver; see gpucopy.h. */
 #include "core/gpucopy.h"
 
 #include <errno.h>
@@ -13,9 +13,9 @@
 #include "gdr/stage.h"
 
 enum {
-	SPIN_NS = 10000,		/* a small one is over by then */
-	STAGE_S = 2,			/* for a piece: other copies may be in front of it */
-	STAGE_WAIT_S = 10,		/* for a place: many may want one */
+	SPIN_NS = 10000,		/* a small copy ends within this */
+	STAGE_S = 2,			/* for one piece: other copies may be before it */
+	STAGE_WAIT_S = 10,		/* for a free slot: many copies may want one */
 	WAYS = BRAID_PATHS_MAX + 1,	/* members of the device, and the driver */
 };
 
@@ -49,7 +49,7 @@ static void stage_drop(struct braid_gpucopy *c)
 	c->piece = NULL;
 }
 
-/* -EAGAIN, or it has had its time. */
+/* -EAGAIN, or -ETIMEDOUT once the time is up. */
 static int stage_late(struct braid_gpucopy *c)
 {
 	if (braid_os->now_ns() < c->until_ns)
@@ -63,7 +63,7 @@ static int stage_late(struct braid_gpucopy *c)
 	return -ETIMEDOUT;
 }
 
-/* The piece that is under way, or the next one if there is none. */
+/* Advance the piece in flight, or start the next one. */
 static int stage_step(struct braid_gpucopy *c)
 {
 	struct braid_gpu_copy *l = &c->left;
@@ -108,7 +108,7 @@ static int by_driver(struct braid_gpucopy *c)
 
 /* --- either -------------------------------------------------------------------------------- */
 
-/* Whose turn it is: a member of the device, or BRAID_PATHS_MAX: the driver. */
+/* The copier to ask now: a member of the device, or BRAID_PATHS_MAX: the driver. */
 static unsigned who(const struct braid_gpucopy *c)
 {
 	return braid_param.gpu_stage < 2 ? c->way : c->way ? c->way - 1 : BRAID_PATHS_MAX;
@@ -129,12 +129,12 @@ static int ask_all(struct braid_gpucopy *c)
 		else if (err != -ENODEV)
 			c->nic_err = err;
 		if (driver && (err == -ETIMEDOUT || c->lost))
-			return err;	/* it may still do it, after whoever else did */
+			return err;	/* its copy may still be written, over another's */
 	}
 	return err;
 }
 
-/* A NIC that has failed of late may work again: before all is lost it is asked. */
+/* A NIC that failed recently may work again: ask it before giving up. */
 static int step(struct braid_gpucopy *c)
 {
 	int err = ask_all(c);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gpucopy.h - bytes of a GPU's memory, which the CPU never touches, to or from our own.
+ * gpucopy.h - copies between host memory and GPU memory, which the CPU never touches.
  *
- * The NICs of the device are asked first: what they write is ordered as what a peer's would.  If
- * none does it, its device being gone, the driver does (gdr/stage.h).  Neither is waited for but
- * for some microseconds: whoever needs the bytes asks again.  While a copy is under way its link is
- * moved, if nobody else calls, by the service thread.
+ * The NICs of the device are asked first: their writes reach the GPU in the same order as a peer's.
+ * If no NIC can copy, for instance because its device is gone, the driver does (gdr/stage.h).  A
+ * call waits some microseconds at most, and the caller asks again.  While a copy is in progress,
+ * the service thread moves its link if no data call does.
  */
 #ifndef BRAID_CORE_GPUCOPY_H
 #define BRAID_CORE_GPUCOPY_H
@@ -20,25 +20,25 @@ struct braid_mr;
 struct braid_staged;
 
 struct braid_gpucopy {
-	const struct braid_mr *mr;	/* NULL: nothing is under way */
-	const struct braid_mr *of;	/* the same, and stays */
+	const struct braid_mr *mr;	/* NULL: no copy is in progress */
+	const struct braid_mr *of;	/* the same, but kept after the end */
 	struct braid_gpu_copy left;
-	unsigned way;			/* whose turn it is */
-	struct braid_staged *piece;	/* of the driver's, under way */
+	unsigned way;			/* which copier is asked now */
+	struct braid_staged *piece;	/* the driver's piece in flight; or NULL */
 	size_t piece_len;
-	bool lost;			/* it has failed, and may write there yet */
-	uint64_t until_ns;		/* then it must be over; 0: it was not begun */
-	int nic_err, stage_err;		/* why they did not do it */
+	bool lost;			/* the driver failed, but may still write there */
+	uint64_t until_ns;		/* the driver's deadline; 0: not asked yet */
+	int nic_err, stage_err;		/* why NIC and driver failed */
 };
 
 void braid_gpucopy_begin(struct braid_gpucopy *c, const struct braid_mr *mr, char *at, void *own,
 			 size_t len, bool to_gpu);
-/* 0: it is done; -EAGAIN: not yet; else nobody can do it.  But for -EAGAIN, c->mr is then NULL. */
+/* 0: done; -EAGAIN: not yet; else neither can copy.  Except at -EAGAIN, c->mr is then NULL. */
 int braid_gpucopy_move(struct braid_gpucopy *c);
 /*
- * Give it up, if it is under way: afterwards nothing reads or writes that memory, nor our own.  A
- * NIC's queue pair is ended; the driver is waited for, a few seconds if it must be.  A driver that
- * has not copied a piece by then has stopped, which is said in a WARN.
+ * Abandon a copy, if one is in progress: on return nothing touches either memory.  Waits for a NIC
+ * briefly, then ends its queue pair.  Waits for the driver for a few seconds; if its piece is not
+ * done by then, the driver has stopped, and a WARN says so.
  */
 void braid_gpucopy_end(struct braid_gpucopy *c);
 

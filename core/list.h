@@ -30,7 +30,7 @@ static inline void braid_list_add_tail(struct braid_list *head, struct braid_lis
 	head->prev = n;
 }
 
-/* Harmless on a node that is in no list, if it was initialised. */
+/* Does nothing to an initialised node that is in no list. */
 static inline void braid_list_del(struct braid_list *n)
 {
 	n->prev->next = n->next;

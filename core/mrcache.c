@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mrcache.c - see mrcache.h.  An interval tree per device: ordered by first address, each node
- * knowing how far its subtree reaches; balanced by random priorities (a treap).
+ * mrcache.c - shared registrations; see mrcache.h.  Each device has an interval tree, ordered by
+ * first address.  Each node has the largest end of its subtree.  Random priorities balance the tree
+ * (a treap).
  */
 #include "core/mrcache.h"
 
@@ -23,7 +24,7 @@ struct braid_mrc {
 	uint64_t beg, end, reach;	/* reach: the largest end of the subtree */
 	uint32_t prio;
 	unsigned refs;
-	uint64_t id;			/* of a GPU's memory; 0: the CPU's, or not shared */
+	uint64_t id;			/* of a GPU allocation; 0: host memory, or not shared */
 	bool gpu;
 	struct braid_dev *dev;
 	const struct braid_transport *tr;
@@ -52,7 +53,7 @@ static struct braid_mrc *rotate(struct braid_mrc *n, int up)
 	return k;
 }
 
-/* Equal ones are ordered by their own address, so that one can be found again. */
+/* Nodes with one start are ordered by their own address, so that each can be found again. */
 static bool is_before(const struct braid_mrc *a, const struct braid_mrc *b)
 {
 	return a->beg != b->beg ? a->beg < b->beg : a < b;
@@ -96,7 +97,7 @@ static struct braid_mrc *take_out(struct braid_mrc *root, const struct braid_mrc
 	return root;
 }
 
-/* One of the same memory that covers [beg, end), or NULL. */
+/* A registration of the same memory that covers [beg, end), or NULL. */
 static struct braid_mrc *find(struct braid_mrc *root, uint64_t beg, uint64_t end, bool gpu,
 			      uint64_t id)
 {
@@ -111,7 +112,7 @@ static struct braid_mrc *find(struct braid_mrc *root, uint64_t beg, uint64_t end
 		       root : find(root->kid[1], beg, end, gpu, id);
 }
 
-/* Where a limit bites, one line says which, and what raises it. */
+/* Log which limit refused a registration, and what raises that limit. */
 static int refuse(const struct braid_dev *dev, const struct braid_mem *mem, const char *limit)
 {
 	static struct braid_log_gate gate;
@@ -148,7 +149,7 @@ static int room(const struct braid_dev *dev, const struct braid_mem *mem)
 	return 0;
 }
 
-/* Room for one more is taken before its NIC is asked.  With the lock held, as release(). */
+/* Count a registration before asking the NIC for it.  With the lock held, as release(). */
 static int reserve(struct braid_dev *dev, const struct braid_mem *mem)
 {
 	struct braid_mr_stats *s = &dev->mr_stats;
@@ -170,7 +171,7 @@ static void release(struct braid_dev *dev, uint64_t size)
 	dev->mr_stats.bytes -= size;
 }
 
-/* The NIC may take its time, and must not keep those who ask others: no lock is held. */
+/* The NIC's driver may be slow, so call it without the lock: other NICs need not wait for it. */
 static int reg(struct braid_mrc *n, const struct braid_mem *mem)
 {
 	struct braid_mr_stats *s = &n->dev->mr_stats;
@@ -192,7 +193,7 @@ static int reg(struct braid_mrc *n, const struct braid_mem *mem)
 	return err;
 }
 
-/* One that is there already, with a reference more; or NULL, and 0 or why there is no room. */
+/* A reference to an existing registration; or NULL, and *ret_err: 0 or why there is no room. */
 static struct braid_mrc *hit(struct braid_dev *dev, const struct braid_mem *mem, uint32_t *ret_prio,
 			     int *ret_err)
 {
@@ -259,14 +260,14 @@ static void put(struct braid_mrc *n)
 	pthread_mutex_unlock(&lock);
 	if (!last)
 		return;
-	n->tr->dereg(n->dev, &n->key);		/* which may take its time, as above */
+	n->tr->dereg(n->dev, &n->key);		/* the driver may be slow, as in reg() */
 	pthread_mutex_lock(&lock);
 	release(n->dev, n->end - n->beg);
 	pthread_mutex_unlock(&lock);
 	free(n);
 }
 
-/* Of a GPU's memory every NIC must have it, for nobody else can touch it. */
+/* GPU memory must be registered with every NIC, since the CPU can't copy it. */
 static int get_all(struct braid_mr *mr, const struct braid_mem *mem)
 {
 	const struct braid_dev *dev = mr->comm->link->key.dev;
@@ -286,7 +287,7 @@ static int get_all(struct braid_mr *mr, const struct braid_mem *mem)
 	return 0;
 }
 
-/* What its copies by the driver need, now that this may wait. */
+/* Prepare copies by the driver here, where waiting is allowed. */
 static void get_stage(struct braid_mr *mr, const struct braid_mem *mem)
 {
 	if (!braid_param.gpu_stage) {
@@ -319,7 +320,7 @@ int braid_mr_new(struct braid_comm *c, const struct braid_mem *mem, struct braid
 		braid_mr_free(mr);
 		return err;
 	}
-	*ret = mr;		/* a NIC that does not have it costs a copy, not the job */
+	*ret = mr;		/* host memory that a NIC refuses is copied, so go on */
 	return 0;
 }
 
@@ -346,7 +347,7 @@ void braid_mr_nic_copy_end(const struct braid_mr *mr, unsigned i, struct braid_g
 		n->tr->gpu->copy_end(n->dev, c);
 }
 
-/* By the NIC, or if it fails or has of late, by the driver; if that does not do it, by the NIC. */
+/* By the NIC; if it fails, or failed recently, by the driver; if that fails, by the NIC again. */
 static int flush_one(const struct braid_mr *mr, unsigned i, char *at, struct braid_gpu_flush *f)
 {
 	const struct braid_mrc *n = mr->cached[i];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mrcache.h - registrations of user memory, shared by those who register the same.
+ * mrcache.h - registrations of user memory, shared by comms that register the same buffer.
  *
- * NCCL registers one buffer again for each comm.  What a NIC has been told of once serves all of
- * them, for as long as one of them lasts: no longer, for after that the addresses may be those of
- * other memory.  A GPU's may be those of other memory before: it is known by its allocation's id
- * as well, and one without an id is shared by nobody.  One cache per device; any thread may call.
+ * NCCL registers one buffer again for each comm.  One registration with a NIC serves all of them,
+ * and ends with the last: after that the addresses may belong to other memory.  Addresses of a GPU
+ * may belong to other memory even before.  So GPU memory is found by its allocation's id as well,
+ * and without an id its registration is not shared.  One cache per device; any thread may call.
  *
- * A device has so many registrations and no more, of which lanes need some, and memory that NICs
- * may touch is taken from everybody else.  So there are limits (BRAID_MR_MAX, BRAID_MR_BYTES), and
- * what is beyond them no NIC is asked for.
+ * A device has a limited number of registrations, and lanes need some.  Registered memory is lost
+ * to the rest of the host.  Beyond the limits BRAID_MR_MAX and BRAID_MR_BYTES no NIC is asked for a
+ * registration.
  */
 #ifndef BRAID_CORE_MRCACHE_H
 #define BRAID_CORE_MRCACHE_H
@@ -18,28 +18,28 @@
 #include "core/dev.h"
 
 /*
- * Tell the NICs of the comm's device, of which each member may have one.  A NIC that can't have it
- * is told once in a WARN and left out: bytes are then copied.  0, or -ENOMEM and a WARN.  Of a GPU
- * all must have it, else that is an error, and a WARN; and what the driver's copies need is made.
+ * Register memory with the NIC of each member of the comm's device.  Host memory that a NIC refuses
+ * is copied there, after one WARN.  GPU memory must be accepted by all, and copies by the driver
+ * are prepared.  0, or a negative errno (host memory: only -ENOMEM) and a WARN.
  */
 int braid_mr_new(struct braid_comm *c, const struct braid_mem *mem, struct braid_mr **ret);
 void braid_mr_free(struct braid_mr *mr);
 
-/* A copy by the NIC of member i, as of struct braid_gpu; -ENODEV: that member has none. */
+/* copy() and copy_end() of struct braid_gpu, by member i; -ENODEV: not registered there. */
 int braid_mr_nic_copy(const struct braid_mr *mr, unsigned i, struct braid_gpu_copy *c);
 void braid_mr_nic_copy_end(const struct braid_mr *mr, unsigned i, struct braid_gpu_copy *c);
 
-/*
- * What any NIC of the device has written there is seen by the GPU: 0, -EAGAIN: call again with the
- * same `f`, zeroed at first, else it can't be said.  The driver's word will do for that of a NIC.
- */
-struct braid_mr_flush {
+struct braid_mr_flush {			/* zeroed before the first call */
 	struct braid_gpu_flush member[BRAID_PATHS_MAX];
-	unsigned done;			/* a bit for each of them */
+	unsigned done;			/* a bit for each member */
 };
+/*
+ * Make writes by all NICs of the device visible to the GPU.  0: they are; -EAGAIN: call again with
+ * the same `f`; else it failed.  The driver may do it in place of a NIC.
+ */
 int braid_mr_flush(const struct braid_mr *mr, char *at, struct braid_mr_flush *f);
 
-/* What it has come to, on a device that is none of several. */
+/* The counters of a plain device, which is not fused. */
 void braid_mr_stats(const struct braid_dev *dev, struct braid_mr_stats *ret);
 
 #endif

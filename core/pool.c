@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pool.c - promises, and size classes of 256 bytes to 1 MiB with one free list each. */
+/* pool.c - reserved bytes, and size classes of 256 bytes to 1 MiB with one free list each. */
 #include "core/pool.h"
 
 #include <assert.h>
@@ -49,7 +49,7 @@ void *braid_pool_get(size_t size)
 	unsigned c = class_of(size);
 	struct chunk *k;
 
-	braid_lock_wait(&lock);		/* a handful of instructions */
+	braid_lock_wait(&lock);		/* held for a few instructions */
 	k = free_list[c];
 	if (k)
 		free_list[c] = k->next;

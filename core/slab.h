@@ -2,10 +2,10 @@
 /*
  * slab.h - entries of one size, such as a comm's requests; it grows as more are in use at once.
  *
- * A comm may have 256 requests open and seldom has more than 32, so room for all of them would be
- * most of its memory and of the time that making it takes.  Entries come in blocks from the pool
- * (core/pool.h).  Their addresses never change; the one given back last is the next one taken,
- * because it is still in the cache.
+ * A comm may have 256 requests open and seldom has more than 32.  Room for all of them would be
+ * most of its memory, and most of the time to make it.  Entries come in blocks from the pool
+ * (core/pool.h).  Their addresses never change.  The entry freed last is the next one taken: it is
+ * still in the CPU's cache.
  */
 #ifndef BRAID_CORE_SLAB_H
 #define BRAID_CORE_SLAB_H
@@ -18,14 +18,14 @@ struct braid_slab {			/* all zero: empty */
 	void *blocks;
 };
 
-enum { BRAID_SLAB_BLOCK = 4096 };	/* bytes, of which a block's link takes 16 */
+enum { BRAID_SLAB_BLOCK = 4096 };	/* bytes; 16 of them link the blocks */
 
 /*
- * One more block of entries of `size` bytes, a multiple of 8, zeroed; false: out of memory.  All
- * calls for a slab name the same size.
+ * Add a block of zeroed entries of `size` bytes, a multiple of 8.  False: out of memory.  All calls
+ * for one slab must pass the same size.
  */
 bool braid_slab_grow(struct braid_slab *s, size_t size);
-void braid_slab_end(struct braid_slab *s);	/* all entries are gone */
+void braid_slab_end(struct braid_slab *s);	/* frees all entries */
 
 static inline void **braid_slab_next(void *entry, size_t size)
 {

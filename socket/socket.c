@@ -21,17 +21,17 @@
 #define TCP_RTO_MAX_MS 44
 #endif
 
-enum { BYTES_ACKED = 120 / 8 };	/* where linux/tcp.h has tcpi_bytes_acked */
+enum { BYTES_ACKED = 120 / 8 };	/* index of tcpi_bytes_acked of linux/tcp.h */
 enum { RTO_MAX_MS = 1000, GRACE_S = 10 };
 
 static void set_int(int fd, int level, int name, int64_t value)
 {
 	int v = (int)value;
 
-	braid_os->setsockopt(fd, level, name, &v, sizeof(v));	/* all of these are wishes */
+	braid_os->setsockopt(fd, level, name, &v, sizeof(v));	/* best effort */
 }
 
-/* The DSCP byte: the parameter, else NCCL's traffic class, which is one already (upper 6 bits). */
+/* The TOS byte: the parameter's DSCP, else NCCL's traffic class, which is such a byte; or -1. */
 static int dscp_byte(const struct braid_link *link)
 {
 	if (braid_param.dscp >= 0)
@@ -39,7 +39,7 @@ static int dscp_byte(const struct braid_link *link)
 	return link->key.traffic_class >= 0 ? link->key.traffic_class & 0xfc : -1;
 }
 
-/* Both ends have one address: the path is this host's memory. */
+/* Both ends have the same address: the path is within this host. */
 static bool same_host(int fd)
 {
 	union braid_netdev_addr a = { 0 }, b = { 0 };
@@ -49,9 +49,9 @@ static bool same_host(int fd)
 	       !braid_os->getpeername(fd, &b.sa, &blen) && braid_netdev_same_ip(&a.sa, &b.sa);
 }
 
-enum { LOCAL_FLIGHT = 2 << 20 };	/* more would leave the caches before it is read */
+enum { LOCAL_FLIGHT = 2 << 20 };	/* more would leave the CPU's caches before it is read */
 
-/* What is asked for; within a host, what the socket came with (see braid_handshake_unpaced). */
+/* Sockets may begin with reno: see braid_handshake_unpaced().  Within a host they keep it. */
 static void set_congestion(struct braid_lane *lane, const char *name)
 {
 	if (!braid_os->setsockopt(lane->fd, IPPROTO_TCP, TCP_CONGESTION, name,
@@ -87,7 +87,7 @@ static int tcp_open(struct braid_lane *lane)
 		set_int(lane->fd, SOL_SOCKET, SO_RCVBUF, braid_param.rcvbuf);
 	if (braid_param.busy_poll)
 		set_int(lane->fd, SOL_SOCKET, SO_BUSY_POLL, braid_param.busy_poll);
-	/* core/heal.c says when it is over, not the kernel. */
+	/* core/heal.c decides when a peer is lost, not the kernel. */
 	set_int(lane->fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
 		(braid_param.peer_timeout + GRACE_S) * 1000);
 	set_int(lane->fd, IPPROTO_TCP, TCP_RTO_MAX_MS, RTO_MAX_MS);
@@ -104,7 +104,7 @@ static int tcp_open(struct braid_lane *lane)
 	return 0;
 }
 
-/* A closed window is no loss while the peer's host answers when it is asked for it. */
+/* A closed window is no loss as long as the peer's host answers window probes. */
 static int tcp_health(struct braid_lane *lane, struct braid_health *ret)
 {
 	union {				/* netinet/tcp.h's struct may end before tcpi_bytes_acked */
@@ -151,7 +151,7 @@ static void tcp_describe(struct braid_lane *lane, struct braid_wire_state *ret)
 		 info.tcpi_probes ? ", peer's window is closed" : "");
 }
 
-/* Every interface will do. */
+/* TCP can use every interface. */
 static int tcp_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len)
 {
 	(void)max, (void)why, (void)len;

@@ -3,9 +3,10 @@
  * stream.c - frames over a byte stream.
  *
  * Sending gathers queued frames, headers and payloads alike, into one sendmsg().  Receiving has
- * two ways: small frames are read many at a time into a staging buffer and copied out; a large
- * payload is read straight to where it belongs, with just enough behind it to know what is next.
- * A read that came short means the socket is empty, so a small message costs one recvmsg().
+ * two ways.  Small frames are read many at a time into a staging buffer and copied out.  A large
+ * payload is read straight to its destination, together with just enough behind it for the next
+ * header.  A read that came short means the socket is empty, so a small message costs one
+ * recvmsg().
  */
 #include "socket/stream.h"
 
@@ -31,7 +32,7 @@ static struct braid_stream *stream_of(struct braid_lane *lane)
 	return braid_container(lane, struct braid_stream, lane);
 }
 
-/* The stage comes with the first read, whose io lock it belongs to. */
+/* The staging buffer is guarded by the io lock, so the first poll() allocates it. */
 int braid_stream_attach(struct braid_lane *lane)
 {
 	(void)lane;
@@ -63,7 +64,7 @@ void braid_stream_close(struct braid_lane *lane)
 	s->big = false;
 }
 
-/* One buffer goes cheaper without a vector. */
+/* send() is cheaper than sendmsg() for one buffer. */
 static ssize_t tx(int fd, const struct msghdr *msg)
 {
 	if (msg->msg_iovlen == 1)
@@ -116,7 +117,7 @@ int braid_stream_push(struct braid_lane *lane)
 	return 0;
 }
 
-/* Read once: >0 bytes, *ret_short if the socket has no more; 0 at the end; or -errno. */
+/* Read once: bytes read, and *ret_short if the socket is empty; 0 at its end; or -errno. */
 static ssize_t receive(struct braid_stream *s, size_t budget, bool *ret_short)
 {
 	struct braid_lane *lane = &s->lane;
@@ -129,7 +130,7 @@ static ssize_t receive(struct braid_stream *s, size_t budget, bool *ret_short)
 	if (direct) {
 		if (direct > budget)
 			direct = budget;
-		if (!lane->rx_dst && direct > STAGE)	/* thrown away */
+		if (!lane->rx_dst && direct > STAGE)	/* discard it */
 			direct = STAGE;
 		iov[msg.msg_iovlen].iov_base = lane->rx_dst ? lane->rx_dst : (char *)s->stage;
 		iov[msg.msg_iovlen++].iov_len = direct;
@@ -156,7 +157,7 @@ static ssize_t receive(struct braid_stream *s, size_t budget, bool *ret_short)
 	return n;
 }
 
-/* The next header is whole: where does its payload go? */
+/* The next header is complete: decide where its payload goes. */
 static int begin_frame(struct braid_stream *s)
 {
 	struct braid_lane *lane = &s->lane;
@@ -172,7 +173,7 @@ static int begin_frame(struct braid_stream *s)
 	return braid_rx_begin(lane);
 }
 
-/* Understand what is staged: 0, -EAGAIN if the link or a GPU is busy, or the peer is broken. */
+/* Parse staged bytes: 0; -EAGAIN: the link or a GPU is busy; else the peer sent malformed data. */
 static int parse(struct braid_stream *s)
 {
 	struct braid_lane *lane = &s->lane;
@@ -229,7 +230,7 @@ int braid_stream_poll(struct braid_lane *lane)
 			return braid_no_memory("a stream's buffer");
 	}
 	if (s->end || (lane->rx_kind != BRAID_RX_NONE && !lane->rx_left)) {
-		err = parse(s);		/* left over from then */
+		err = parse(s);		/* left over from the last poll */
 		if (err)
 			return err == -EAGAIN ? 1 : err;
 	}
@@ -247,12 +248,12 @@ int braid_stream_poll(struct braid_lane *lane)
 		budget -= (size_t)n < budget ? (size_t)n : budget;
 		taken++;
 		if (lane->rx_left && s->beg == s->end)
-			continue;	/* inside a large payload: nothing to understand */
+			continue;	/* inside a large payload: nothing to parse */
 		err = parse(s);
 		if (err)
 			return err == -EAGAIN ? taken : err;
 	}
-	/* An idle link keeps no buffer for having been looked at. */
+	/* An idle link keeps no staging buffer: free the one this poll allocated. */
 	if (!taken && !lane->rx_left && !lane->tx.ring)
 		braid_stream_detach(lane);
 	return taken;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * stream.h - the stream engine: frames over a connected byte stream, for TCP and what looks like
- * it.  The members are those of struct braid_transport and keep its contract.
+ * stream.h - the stream engine: frames over a connected byte stream, for TCP and SMC.  Its
+ * functions are members of struct braid_transport and keep its contract.
  */
 #ifndef BRAID_SOCKET_STREAM_H
 #define BRAID_SOCKET_STREAM_H
@@ -10,10 +10,10 @@
 
 struct braid_stream {
 	struct braid_lane lane;		/* first */
-	int fd;				/* its owner's: lane->fd, or a socket beside that one */
-	uint8_t *stage;			/* what was read ahead of being understood */
-	unsigned beg, end;		/* of it, not understood yet */
-	bool big;			/* the last payload was: read headers, not ahead */
+	int fd;				/* owned by the transport: lane->fd, or a second socket */
+	uint8_t *stage;			/* bytes read ahead, to be parsed */
+	unsigned beg, end;		/* the part of it that is not parsed yet */
+	bool big;			/* the last payload was large: read only headers ahead */
 };
 
 int braid_stream_attach(struct braid_lane *lane);

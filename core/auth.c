@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * auth.c - the six MACs of auth.h.  Only the signed part of a hello is hashed: its MAC field
- * comes last, so M1 and M2 can be given whole.
+ * auth.c - the MACs of auth.h.  Only the signed part of a hello is hashed: its MAC field comes
+ * last, so callers pass M1 and M2 whole.
  */
 #include "core/auth.h"
 

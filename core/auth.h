@@ -31,14 +31,14 @@ void braid_auth_proof(const uint8_t *key, const uint8_t *m1,
 		      const uint8_t *m2, uint8_t *ret);
 void braid_auth_session(const uint8_t *key, const uint8_t *m1,
 			const uint8_t *m2, uint8_t *ret);
-/* Proof that who opens a comm on a link knows the token of the listen it names; and the answer:
- * so does who takes it. */
+/* Proof that the peer that opens a comm on a link knows the token of the listen it names.  The MAC
+ * of the answer proves the same of the end that accepts the comm. */
 void braid_auth_open(const uint8_t *token, const uint8_t *session,
 		     uint32_t comm, uint64_t listen_id, uint8_t *ret);
 void braid_auth_opened(const uint8_t *token, const uint8_t *session,
 		       uint32_t comm, uint64_t listen_id, uint8_t *ret);
 
-/* What an end says in the set-up of a lane, in this handshake. */
+/* The MAC of one end's set-up message of a lane, bound to this handshake. */
 void braid_auth_setup(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, bool dialler,
 		      const uint8_t *msg, uint8_t *ret);
 

@@ -24,7 +24,7 @@
 
 static struct braid_log_gate gate_denied, gate_astray;
 
-/* Another host's, or nobody's: what counts is how it is routed. */
+/* Another address of that subnet, whether in use or not: only its route matters. */
 static bool neighbour(const struct braid_at *at, unsigned i, union braid_netdev_addr *ret)
 {
 	unsigned bits = at->ip.addr.sa.sa_family == AF_INET ? 32 : 128;
@@ -40,7 +40,7 @@ bool braid_bind_listens(const struct braid_at *at)
 {
 	struct braid_pair p = { .net = at->net, .from = at->ip };
 
-	/* Two of three: one may be this host's own. */
+	/* Try several: one may be this host's own address. */
 	for (unsigned i = 1; i <= 3 && neighbour(at, i, &p.to); i++) {
 		if (braid_pair_binds(&p, braid_os->route))
 			return true;
@@ -79,14 +79,14 @@ bool braid_bind_dialler(int fd, const struct braid_way *way)
 
 	if (!way->loose && braid_pair_binds(&way->pair, braid_os->route) && bind_to(fd, net))
 		return true;
-	if (net->vrf)			/* if that fails, so does bind(), which is told */
+	if (net->vrf)			/* if this fails, bind() fails too and is reported */
 		bind_to_index(fd, net->vrf);
 	return false;
 }
 
 /* --- accepted ------------------------------------------------------------------------------ */
 
-/* By which interface an accepted connection came in; 0: not told. */
+/* The interface by which an accepted connection came in; 0: unknown. */
 static unsigned came_by(int fd, bool v6)
 {
 	union {
@@ -134,7 +134,7 @@ static void say_astray(const struct braid_conn *c, const struct braid_pair *p, u
 		   "[not-by-device]", c->met->net.name, c->addr, other, mine);
 }
 
-/* Which of the device's interfaces has the address at which it was accepted? */
+/* Find the device's interface that has the address at which the connection was accepted. */
 static bool find_pair(const struct braid_conn *c, struct braid_pair *ret)
 {
 	struct braid_netdev_ip ip[BRAID_NETDEV_IPS];
@@ -172,7 +172,7 @@ void braid_bind_accepted(struct braid_conn *c)
 	struct braid_pair p;
 	unsigned by;
 
-	c->bound = is_bound(c->fd);		/* who listened was */
+	c->bound = is_bound(c->fd);		/* inherited from the listener */
 	if (c->bound || !find_pair(c, &p) || !braid_pair_binds(&p, braid_os->route))
 		return;
 	by = came_by(c->fd, p.to.sa.sa_family == AF_INET6);
@@ -182,7 +182,7 @@ void braid_bind_accepted(struct braid_conn *c)
 		say_astray(c, &p, by);
 }
 
-/* --- it does not help ---------------------------------------------------------------------- */
+/* --- binding does not help ----------------------------------------------------------------- */
 
 static long rp_filter(const char *name)
 {

@@ -5,9 +5,8 @@
  *	dialler    connect -> tx hello ------------> rx answer -> tx proof ------------> up
  *	accepter        rx hello -> admit -> tx answer ---------------------> rx proof -> up
  *
- * Where the transport that both prefer is made of more than the socket, two more messages and an
- * "it is ready" come before "up".  Each of them can say that it can't be had; then the socket
- * itself carries the lane.
+ * If the transport agreed on needs more than the socket, two set-up messages and a "ready" come
+ * before "up".  Each of them can decline that transport; then the socket itself carries the lane.
  *
  *	dialler    ask setup ------------------------> rx answered -> wait ready -> tx ready -> up
  *	accepter   rx asked -> answer setup ------------------------------> rx ready -> wait -> up
@@ -42,7 +41,7 @@ void braid_conn_init(struct braid_conn *c, int fd, bool dialler)
 	braid_os->random(c->mine.nonce, sizeof(c->mine.nonce));
 }
 
-/* Send or receive the rest of one message of fixed size: 0 when it is whole. */
+/* Send or receive the rest of one message of fixed size: 0 when it is complete. */
 static int move(struct braid_conn *c, uint8_t *buf, unsigned size, bool tx)
 {
 	while (c->done < size) {
@@ -57,7 +56,7 @@ static int move(struct braid_conn *c, uint8_t *buf, unsigned size, bool tx)
 			return -ENOTCONN;
 		else if (errno != EINTR)
 			return -errno;
-		/* A stranger is found out by its first eight bytes. */
+		/* The first eight bytes show whether the other end speaks Braid. */
 		if (!tx && (buf == c->m1 || buf == c->m2) && c->done >= 8) {
 			uint64_t magic;
 
@@ -75,7 +74,7 @@ static bool offers(const struct braid_hello *h, uint8_t id)
 	return memchr(h->transports, id, sizeof(h->transports));
 }
 
-/* The best of the dialler's that the accepter has too; NULL: there is none. */
+/* The transport that the dialler prefers among those that the accepter offers too, or NULL. */
 static const struct braid_transport *agreed(const struct braid_hello *dialler,
 					     const struct braid_hello *accepter)
 {
@@ -123,7 +122,7 @@ static int conn_rx_answer(struct braid_conn *c)
 	if (c->theirs.status == BRAID_HELLO_VERSION)
 		return -EPROTONOSUPPORT;
 	if (c->theirs.status == BRAID_HELLO_NO_LISTEN || c->theirs.status == BRAID_HELLO_NO_LINK)
-		return -EREMOTEIO;	/* without the key it can't sign; at worst we dial again */
+		return -EREMOTEIO;	/* unsigned, for want of a key; a forged one costs a dial */
 	braid_auth_answer(c->key, c->m1, c->m2, mac);
 	if (!braid_auth_equal(mac, c->theirs.mac))
 		return -EACCES;
@@ -132,7 +131,7 @@ static int conn_rx_answer(struct braid_conn *c)
 		return -EREMOTEIO;
 	if (c->mine.kind != BRAID_HELLO_ALIVE) {
 		c->tr = agreed(&c->mine, &c->theirs);
-		if (!c->tr)		/* it should have refused */
+		if (!c->tr)		/* the peer should have refused */
 			return -EBADMSG;
 	}
 	memcpy(c->proof, proof_tag, sizeof(proof_tag));
@@ -145,7 +144,7 @@ static int conn_tx_proof(struct braid_conn *c)
 	return move(c, c->proof, sizeof(c->proof), true);
 }
 
-/* Who has not shown a key learns a status from us, and not who we are. */
+/* A peer that has not shown the key learns a status from us, but not who we are. */
 static void anonymous(struct braid_conn *c)
 {
 	c->mine.pid = 0;
@@ -199,7 +198,7 @@ static int conn_admit(struct braid_conn *c)
 		return err;
 	braid_hello_pack(&c->mine, c->m2);
 	if (c->theirs.least > BRAID_WIRE_MOST || c->theirs.most < BRAID_WIRE_LEAST)
-		return 0;		/* no key was looked for */
+		return 0;		/* no common version: no key was looked up */
 	braid_auth_answer(c->key, c->m1, c->m2, c->mine.mac);
 	braid_hello_pack(&c->mine, c->m2);
 	return 0;
@@ -246,13 +245,13 @@ bool braid_conn_socket_will_do(const struct braid_conn *c)
 	return offers(&c->mine, BRAID_TRANSPORT_TCP) && offers(&c->theirs, BRAID_TRANSPORT_TCP);
 }
 
-/* It can't be had: the socket will do, if both ends allow it. */
+/* The transport can't be had: use the socket, if both ends allow it. */
 static int use_socket(struct braid_conn *c)
 {
 	braid_conn_drop(c);
 	c->refused = c->tr;
 	if (!braid_conn_socket_will_do(c)) {
-		/* A link that was up may have it again later. */
+		/* A link that was up may get the transport again later. */
 		c->theirs.status = c->theirs.kind == BRAID_HELLO_LINK ? BRAID_HELLO_NO_TRANSPORT :
 									BRAID_HELLO_NO_ROOM;
 		return -EREMOTEIO;
@@ -293,7 +292,7 @@ static int rx_setup(struct braid_conn *c)
 	return c->their_setup.err ? use_socket(c) : 0;
 }
 
-/* Nothing can come yet: what the socket has to say is that it is over, or revoked. */
+/* No message is due yet: a byte means that the peer has revoked, an end that the socket is lost. */
 static int socket_lives(struct braid_conn *c)
 {
 	char byte;
@@ -304,7 +303,7 @@ static int socket_lives(struct braid_conn *c)
 	return n ? -EALREADY : -ENOTCONN;
 }
 
-/* -EAGAIN: it takes its time, or c->mine_setup is filled. */
+/* 0: c->mine_setup is filled; -EAGAIN: the transport is not done; otherwise the socket is lost. */
 static int make_setup(struct braid_conn *c, const uint8_t *theirs)
 {
 	int err;
@@ -343,7 +342,7 @@ static int conn_rx_answered(struct braid_conn *c)
 
 void braid_conn_revoke(struct braid_conn *c)
 {
-	/* The other end may have gone on already: it is not to take this for a fault. */
+	/* The peer may be a step ahead: one byte tells it that the close to come is no fault. */
 	if (c->state == BRAID_CONN_RX_READY || c->state == BRAID_CONN_WAIT)
 		braid_os->send(c->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	braid_conn_drop(c);
@@ -359,7 +358,7 @@ static int conn_wait_ready(struct braid_conn *c)
 	err = c->mine_setup.err ? -c->mine_setup.err : c->tr->setup_ready(&c->setup);
 	lives = err ? socket_lives(c) : 0;
 	if (err == -EAGAIN || (err && lives != -EAGAIN))
-		return lives;		/* the peer has changed its mind: that is no failure */
+		return lives;		/* revoked, or the socket is lost: no failure of c->tr */
 	c->mine_setup.err = (uint16_t)-err;
 	return 0;
 }
@@ -384,7 +383,7 @@ static int conn_answer_setup(struct braid_conn *c)
 static int conn_rx_ready(struct braid_conn *c)
 {
 	if (!is_set_up(c))
-		c->tr->setup_ready(&c->setup);	/* it may have something to do meanwhile */
+		c->tr->setup_ready(&c->setup);	/* the transport may have work to do meanwhile */
 	return is_set_up(c) ? 0 : rx_setup(c);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * connect.c - connect(), from a peer's handle to a comm: the link to ride on, and the OPEN.
+ * connect.c - connect(), from a peer's handle to a comm: find or make a link, and send the OPEN.
  *
- * NCCL calls again and again with its copy of the handle, in which slot, generation and nonce of
- * an entry in our table are kept.  The entry rides on a link that is there, or on a new one that
- * the service thread dials, opens a comm on it, and ends when the peer has answered.
+ * NCCL repeats the call with its copy of the handle, in which slot, generation and nonce of an
+ * entry in our table are kept.  The entry takes a link that exists, or a new one that the service
+ * thread dials.  It opens a comm on that link, and ends when the peer has answered.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 enum {
 	TRIES_MAX = 10,			/* links tried for one connect */
-	PATIENCE_NS = 1000000,		/* one call waits so long for the service thread */
+	PATIENCE_NS = 1000000,		/* one call waits so long for the service's lock */
 };
 
 struct attempt {			/* one connect, until it is over */
@@ -39,7 +39,7 @@ static struct braid_log_gate gate_short;
 
 static struct attempt **attempts;	/* braid_svc.lock */
 static unsigned nattempts;
-static unsigned nused;			/* of them, used */
+static unsigned nused;			/* attempts in use */
 
 void braid_connects_wipe(void)
 {
@@ -127,7 +127,7 @@ static int attempt_find(const struct braid_handle *h, void *handle, struct attem
 	return 0;
 }
 
-/* The first connect needs descriptors and a thread, which there may be a moment later. */
+/* Start the service thread.  Descriptors and threads that are short now may be free soon. */
 static int start_service(const struct attempt *a)
 {
 	int err = braid_service_try();
@@ -138,7 +138,7 @@ static int start_service(const struct attempt *a)
 	now = braid_os->now_ns();
 	if (now >= a->deadline_ns) {
 		braid_service_failed(err);
-		return err == -EAGAIN ? -ENOBUFS : err;	/* which is no "not yet" */
+		return err == -EAGAIN ? -ENOBUFS : err;	/* -EAGAIN would mean "not yet" */
 	}
 	if (braid_log_gate_open(&gate_short, now))
 		braid_warn("device %s: can't start the service thread yet: %s; trying on%s "
@@ -147,7 +147,7 @@ static int start_service(const struct attempt *a)
 	return -EAGAIN;
 }
 
-/* The link to ride on: one that is there, or a new one that the service thread will dial. */
+/* Choose the link: one that exists, or a new one that the service thread will dial. */
 static int attempt_link(struct attempt *a)
 {
 	struct braid_link_key key = { 0 };
@@ -211,13 +211,13 @@ static int attempt_open(struct attempt *a)
 }
 
 /*
- * The link died before the peer said that it has our comm: nothing was sent on it yet, so another
- * link will do, unless it was ours to dial and the dial itself failed.
+ * The link died before the peer acknowledged our comm.  Nothing was sent on the comm yet, so
+ * another link will do, unless it was our own dial that failed.
  */
 static int attempt_again(struct attempt *a)
 {
 	int err = atomic_load(&a->link->err);
-	/* It was idle and closed just as we came; or it was dialled for a listen that is gone. */
+	/* It was idle and just closing; or it was dialled for another listen, which is gone. */
 	bool closed = err == -ENOTCONN || a->link->peer_gone ||
 		      (!a->link->nlanes && a->link->target.listen_id != a->to.listen_id);
 	bool failed = !a->link->nlanes;
@@ -231,7 +231,7 @@ static int attempt_again(struct attempt *a)
 	a->link = NULL;
 	if (closed || (!failed && err == -EREMOTEIO && ++a->tries < TRIES_MAX))
 		return -EAGAIN;
-	if (!failed)		/* a dial that failed has said so */
+	if (!failed)		/* a failed dial has been logged */
 		braid_warn("device %s, peer %s: %u links in a row were lost before a connection "
 			   "was open; look for the first error in that rank's log [links-lost]",
 			   a->dev->net.name, peer, a->tries);
@@ -292,7 +292,7 @@ static int attempt_step(struct attempt *a)
 	return -EAGAIN;
 }
 
-/* The service thread may hold the lock and not be running: the caller asks again anyway. */
+/* The lock's holder may not be running: don't wait long for it, since NCCL calls again anyway. */
 static bool enter(void)
 {
 	uint64_t until = braid_os->now_ns() + PATIENCE_NS;
@@ -345,7 +345,7 @@ int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct
 			if (err && a->comm)
 				braid_comm_close(a->comm);
 			attempt_end(a);
-			if (err)	/* who calls once more tries once more */
+			if (err)	/* a further call is a new attempt */
 				braid_handle_put_state(handle, &no_state);
 		}
 	}

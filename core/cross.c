@@ -9,8 +9,8 @@
 #include "core/service_int.h"
 
 enum {
-	AGAIN_MS = 500,			/* the refused end asks again */
-	GIVE_WAY_MS = 900,		/* a dial without an answer, from the first refusal on */
+	AGAIN_MS = 500,			/* until the refused end dials again */
+	GIVE_WAY_MS = 900,		/* of an unanswered dial, from our first refusal on */
 	HEARD_MS = 1500,
 	TURN_MS = 2000,			/* for the peer's dial, before we dial again */
 };
@@ -34,7 +34,7 @@ bool braid_cross_refuse(struct braid_link *link, uint64_t now)
 		if (own->known || now < link->crossed_ns + GIVE_WAY_MS * MS)
 			return true;
 	}
-	/* The peer can't have our proof yet, so this does not end a link that it holds. */
+	/* The peer can't have our proof yet, so our dial has made no link there. */
 	if (own)
 		braid_handshake_end(own);
 	wait_for_theirs(link, now + TURN_MS * MS);

@@ -2,10 +2,10 @@
 /*
  * cross.h - two processes dial each other at the same moment: one of the two dials makes the link.
  *
- * That of the process with the smaller id does, if it can: the other one is refused (CROSSED), and
- * asks again after a while.  But perhaps only the other's direction works, as with a NAT or a
- * firewall between.  So a dial that has not connected gives way to the peer's at once, and one that
- * has connected but gets no answer gives way after a second.
+ * The process with the smaller id makes the link, if it can: it refuses the other's dial (CROSSED),
+ * which is repeated after a while.  But perhaps only the other direction works, as with a NAT or a
+ * firewall in between.  So a dial that TCP has not connected gives way to the peer's at once, and
+ * one that has connected but gets no answer gives way after about a second.
  */
 #ifndef BRAID_CORE_CROSS_H
 #define BRAID_CORE_CROSS_H
@@ -16,13 +16,13 @@
 struct braid_link;
 
 /*
- * The peer asks for the link that is being dialled here.  True: refuse it, ours goes on.  False:
- * let it in; our dial has been given up if it could have made a second link.
+ * The peer dials the link that is being dialled here.  True: refuse the peer's dial, ours goes on.
+ * False: admit it; our dial has been ended if it could have made a second link.
  */
 bool braid_cross_refuse(struct braid_link *link, uint64_t now);
-/* Has the peer shown of late that it can reach us?  Then a dial that fails is not the last word. */
+/* Has the peer reached us lately?  Then a failed dial of ours is not final. */
 bool braid_cross_heard(const struct braid_link *link, uint64_t now);
-/* The peer has refused our dial: its own goes on. */
+/* The peer has refused our dial, because its own goes on: wait for that. */
 void braid_cross_refused(struct braid_link *link, uint64_t now);
 
 #endif

@@ -13,36 +13,36 @@
 enum { BRAID_CONGESTION_SIZE = 16 };	/* TCP_CA_NAME_MAX */
 
 struct braid_mr_stats {			/* registrations of the user's memory: core/mrcache.c */
-	uint64_t hits;			/* somebody had it already */
-	uint64_t misses, refused;	/* the NIC was to be told; of them, could not be */
+	uint64_t hits;			/* registered already */
+	uint64_t misses, refused;	/* to be registered anew; of those, failed */
 	unsigned alive, most_alive;
 	uint64_t bytes, most_bytes;	/* of those alive */
 };
 
-struct braid_traffic {			/* messages that test() has said were done */
+struct braid_traffic {			/* messages that test() has reported done */
 	_Atomic uint64_t messages, bytes;
 };
 
 struct braid_dev {
 	unsigned index;
-	struct braid_netdev net;	/* of several: the first's, with all names and speeds */
+	struct braid_netdev net;	/* fused: the first member's, all names, summed speed */
 	unsigned nmembers;
-	struct braid_dev *member[BRAID_PATHS_MAX];	/* itself, or what it is made of */
-	char addr[64];			/* for people */
-	int16_t rail, plane;		/* as the user has told; -1: not */
-	void *port[BRAID_TRANSPORT_IDS];	/* of each transport that can use it; NULL: can't */
-	const struct braid_transport *best;	/* of those; of several: of the first */
+	struct braid_dev *member[BRAID_PATHS_MAX];	/* fused: its members; else itself */
+	char addr[64];			/* as text, for logs */
+	int16_t rail, plane;		/* as the user has set; -1: not set */
+	void *port[BRAID_TRANSPORT_IDS];	/* by transport; NULL: that one can't use it */
+	const struct braid_transport *best;	/* of these transports; fused: the first member's */
 	struct braid_mrc *mrs;		/* core/mrcache.c */
 	struct braid_mr_stats mr_stats;
 	struct braid_traffic sent, got;	/* of comms that were closed */
-	_Atomic uint64_t lost, redials, stalls;	/* lanes lost, taken up again; late messages told */
-	unsigned mr_max;		/* registrations that its port has room for; 0: not known */
-	unsigned gpu;			/* BRAID_GPU_*, of all members; _DIRECT, of any */
-	char direct[BRAID_NETDEV_PATH];	/* by which PCI function then; "": not under /sys */
+	_Atomic uint64_t lost, redials, stalls;	/* lanes lost, lanes back; late messages reported */
+	unsigned mr_max;		/* registrations that its port allows; 0: not known */
+	unsigned gpu;			/* BRAID_GPU_* that all members have; _DIRECT: any has */
+	char direct[BRAID_NETDEV_PATH];	/* _DIRECT: by that PCI function; "": not in /sys */
 	bool gpu_probed;
 	struct braid_later later[BRAID_TURNS];	/* commands to its NIC */
 	struct braid_stopping stopping;
-	char congestion[BRAID_CONGESTION_SIZE];	/* to be given back to sockets accepted */
+	char congestion[BRAID_CONGESTION_SIZE];	/* which accepted sockets get back; or "" */
 };
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * dial.c - the service thread dials: the first lane of a new link, more lanes of one that is up.
  *
- * A dial that fails is made again until its caller's deadline, unless what came back shows that
- * it can't succeed; then the link is dead, with one line that says why and what to do.
+ * A failed dial is repeated until its caller's deadline, unless the error shows that it can't
+ * succeed.  Then the link fails, and one line in the log says why and what to do.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,8 +24,8 @@
 #include "core/why.h"
 
 enum {
-	ATTEMPT_MS = 500,		/* for a lane of a link that had been up */
-	REFUSED_MS = 500,		/* then an answer that may not be the peer's is believed */
+	ATTEMPT_MS = 500,		/* for one dial of a lane that had been up */
+	REFUSED_MS = 500,		/* then a refusal that may not be the peer's is final */
 };
 
 static struct braid_log_gate gate_fds;
@@ -42,8 +42,8 @@ void braid_dial_addr(const struct braid_link *link, unsigned path, char *ret, si
 }
 
 /*
- * A socket on its way to the peer, by the path's way that is next: a descriptor or -errno.  Small
- * segments go both ways, for SYN tells the peer.
+ * Start to connect a socket by the path's next way: a descriptor or -errno.  Small segments apply
+ * in both directions, since our SYN carries their size.
  */
 static int dial_socket(const struct braid_path *path, bool small_segments, bool *ret_bound)
 {
@@ -71,7 +71,7 @@ static int dial_socket(const struct braid_path *path, bool small_segments, bool 
 	if (!err) {
 		if (!braid_os->connect(fd, (struct sockaddr *)&to, len) || errno == EINPROGRESS)
 			return fd;
-		/* The address is there: it is a local port that can't be had. */
+		/* bind() has accepted the address: it is local ports that have run out. */
 		err = errno == EADDRNOTAVAIL ? -EADDRINUSE : -errno;
 	}
 	braid_os->close(fd);
@@ -125,7 +125,7 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 			c->mine.epoch = braid_link_home(link)->dialled;
 		} else {
 			c->mine.lane = lane ? lane->index : (uint8_t)link->nlanes;
-			/* The peer may have taken in the last one, of which we have nothing. */
+			/* A new number: the peer may have admitted the dial that failed here. */
 			c->mine.epoch = lane ? ++lane->dialled : link->grow.dials++;
 		}
 		memcpy(c->key, link->session, sizeof(c->key));
@@ -138,7 +138,7 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 	return braid_handshake_add(c, EPOLLOUT) ? -ENOMEM : 0;
 }
 
-/* What it lacks it may have a moment later. */
+/* The peer is out of descriptors, and may have some a moment later. */
 static bool peer_is_short(const struct braid_conn *c)
 {
 	return c && (c->their_setup.err == EMFILE || c->their_setup.err == ENFILE);
@@ -154,7 +154,7 @@ static bool is_final(const struct braid_conn *c, enum braid_dial_stage stage, in
 		return stage == BRAID_DIAL_HERE;
 	case EPROTONOSUPPORT:
 	case EPROTO:
-	case EACCES:			/* from a route or a firewall it may pass */
+	case EACCES:			/* a route's or firewall's, it may pass */
 		return stage == BRAID_DIAL_PEER;
 	case EREMOTEIO:
 		return !peer_is_short(c);
@@ -163,14 +163,14 @@ static bool is_final(const struct braid_conn *c, enum braid_dial_stage stage, in
 	}
 }
 
-/* Perhaps not the peer answered: a firewall, or the host to which a NAT gives the port. */
+/* May the answer be a firewall's, or another host's to which a NAT maps the port? */
 static bool by_another(const struct braid_conn *c, enum braid_dial_stage stage, int err)
 {
 	return err == -ECONNREFUSED || (stage == BRAID_DIAL_PEER && c && !c->known &&
 					(err == -EPROTO || err == -EACCES));
 }
 
-/* Such an answer is believed if it stays the same for a while, and the peer does not reach us. */
+/* A refusal that may not be the peer's is final after a while, if the peer does not reach us. */
 static bool is_last_word(struct braid_link *link, const struct braid_conn *c,
 			 enum braid_dial_stage stage, int err, uint64_t now)
 {
@@ -181,7 +181,7 @@ static bool is_last_word(struct braid_link *link, const struct braid_conn *c,
 	return now >= link->refused_until_ns && !braid_cross_heard(link, now);
 }
 
-/* A dial of a new link did not come through: try again, wait for theirs, or give up. */
+/* The dial of a new link failed: try again, wait for the peer's dial, or give up. */
 void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, uint64_t now)
 {
 	bool crossed = err == -EREMOTEIO && c && c->theirs.status == BRAID_HELLO_CROSSED;
@@ -195,7 +195,7 @@ void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, u
 		braid_cross_refused(link, now);
 		return;
 	}
-	/* An attempt that the caller's deadline cut short says less than the one before it. */
+	/* An attempt that the caller's deadline cut short explains less than the one before it. */
 	if (err == -ETIMEDOUT && link->dial_err && now >= link->dial_until_ns) {
 		err = link->dial_err;
 		stage = link->dial_stage;
@@ -203,7 +203,7 @@ void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, u
 	link->dial_err = err;
 	link->dial_stage = (uint8_t)stage;
 	final = is_last_word(link, c, stage, err, now);
-	/* The peer itself has answered, so it is so wherever it is reached. */
+	/* The peer itself has answered, so it would answer the same at its other addresses. */
 	proven = final && c && c->known;
 	if (proven || now >= link->dial_until_ns ||
 	    !braid_tries_go_on(link, c, err, final, now)) {
@@ -233,7 +233,7 @@ int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t n
 {
 	unsigned path = braid_path_for(link, lane ? lane->index : link->nlanes, now);
 
-	/* Who closed it may know more of that path than we do yet. */
+	/* The peer closed this lane: it may know of a fault of the path that we don't know yet. */
 	if (lane && lane->detour && path == lane->path)
 		path = (path + 1) % link->npaths;
 	if (lane)

@@ -2,9 +2,9 @@
 /*
  * handshake.c - handshakes under way in both directions, and the links and lanes they end in.
  *
- * core/conn.c knows what is said; here is what it is about: which listen or link a peer's hello
- * names, whether it comes in, and what becomes of a socket whose handshake is over.  Everything
- * here is called with the service's lock held.
+ * core/conn.c exchanges the messages.  This file decides what they are about: which listen or link
+ * a peer's hello names, whether the peer is admitted, and what becomes of the socket when the
+ * handshake is over.  Everything here is called with the service's lock held.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,13 +28,13 @@
 #include "core/tries.h"
 
 enum {
-	READY_MS = 1000,		/* for what a transport sets up: then the socket will do */
-	POLLS = 64,			/* at one look */
-	ANSWER_MS = 2000,		/* of who is there, for a lane that RDMA carried */
+	READY_MS = 1000,		/* for a transport's set-up; then the socket is used */
+	POLLS = 64,			/* handshakes polled in one round, at most */
+	ANSWER_MS = 2000,		/* for a peer that must first stop the old lane's RDMA */
 };
 
 static struct braid_list conns;
-static unsigned half_open;		/* of them, accepted ones, which have proved nothing */
+static unsigned half_open;		/* accepted connections that have not proved themselves */
 static uint64_t strangers, dropped;
 static struct braid_log_gate gate_strangers, gate_version;
 
@@ -92,7 +92,7 @@ void braid_handshake_end(struct braid_conn *c)
 		braid_os->close(c->fd);
 	}
 	braid_conn_drop(c);
-	braid_pool_unpromise(c->mine.window);	/* unless a link has it now */
+	braid_pool_unpromise(c->mine.window);	/* 0 if a link has taken it over */
 	braid_auth_wipe(c, sizeof(*c));
 	free(c);
 }
@@ -103,7 +103,7 @@ void braid_handshakes_close(void)
 		braid_handshake_end(braid_list_entry(conns.next, struct braid_conn, node));
 }
 
-/* They are freed by the thread: it may have an event of theirs in its hands. */
+/* The service thread frees them later, for it may be handling an event of one of them now. */
 void braid_handshakes_revoke(const struct braid_link *link)
 {
 	struct braid_conn *c;
@@ -158,14 +158,14 @@ static void key_of_hello(const struct braid_conn *c, struct braid_link_key *ret)
 	ret->self_accepted = !memcmp(ret->process, braid_self.process, sizeof(ret->process));
 }
 
-/* A recorded one, or of a dial that was given up: only the last one counts. */
+/* Is the hello a recorded one, or of a dial that was given up?  Only a lane's last dial counts. */
 static bool hello_is_old(const struct braid_conn *c)
 {
 	return c->theirs.kind == BRAID_HELLO_LANE && c->theirs.lane < c->link->nlanes &&
 	       (int16_t)(c->theirs.epoch - c->link->lane[c->theirs.lane]->dialled) <= 0;
 }
 
-/* The handshake of a link that its dialler has already, for the proof is on its way; or NULL. */
+/* The handshake of a link that is up at its dialler, whose proof is still on its way; or NULL. */
 static struct braid_conn *link_coming(uint64_t id)
 {
 	struct braid_conn *c;
@@ -216,7 +216,7 @@ int braid_conn_find(struct braid_conn *c)
 	return 0;
 }
 
-/* Close the lane that `c` is to replace, and say what came over it.  0, or -EAGAIN: not yet. */
+/* Fence the lane whose socket `c` replaces, and put its counts into our hello.  0, or -EAGAIN. */
 static int lane_close_for(struct braid_conn *c)
 {
 	struct braid_lane *lane = c->lane;
@@ -231,7 +231,7 @@ static int lane_close_for(struct braid_conn *c)
 	return 0;
 }
 
-/* A new link's address has answered: what is left is the peer's turn. */
+/* TCP has connected for a new link: the time for the peer's answer begins. */
 static void give_time(struct braid_conn *c)
 {
 	c->deadline_ns = braid_os->now_ns() + braid_tries_slice(c->link, c->bound, true);
@@ -250,7 +250,7 @@ int braid_conn_ready(struct braid_conn *c)
 	return lane_close_for(c);
 }
 
-/* Of several dials of a lane that has not come up here the last one counts; drop those before. */
+/* Drop earlier dials of a lane that is not up here yet; false: `c` itself is not the last one. */
 static bool last_dial(const struct braid_conn *c)
 {
 	struct braid_conn *k, *tmp;
@@ -270,13 +270,13 @@ static int admit_lane(struct braid_conn *c)
 {
 	struct braid_link *link = c->link;
 
-	if (c->lane)			/* it is being closed */
+	if (c->lane)			/* called again: the lane is being closed */
 		return c->lane->dialled == c->theirs.epoch ? lane_close_for(c) : -EALREADY;
-	if (!link) {			/* its home was lost before its proof was read */
+	if (!link) {			/* its first lane was lost before the proof was read */
 		braid_handshake_end(link_coming(c->theirs.ident));
 		c->mine.status = BRAID_HELLO_NO_LINK;
 	} else if (c->theirs.kind == BRAID_HELLO_LANE && !c->tr) {
-		c->mine.status = BRAID_HELLO_NO_ROOM;	/* it may have it again later */
+		c->mine.status = BRAID_HELLO_NO_ROOM;	/* no common transport now; perhaps later */
 	} else if (c->theirs.kind == BRAID_HELLO_ALIVE) {
 		braid_heal_wanted(link, c->theirs.lane, c->theirs.epoch);
 	} else if (c->theirs.lane < link->nlanes) {
@@ -284,7 +284,7 @@ static int admit_lane(struct braid_conn *c)
 		c->lane->dialled = c->theirs.epoch;
 		return lane_close_for(c);
 	} else if (c->theirs.lane != link->nlanes || !last_dial(c)) {
-		c->mine.status = BRAID_HELLO_NO_ROOM;	/* not now */
+		c->mine.status = BRAID_HELLO_NO_ROOM;	/* out of turn, or a later dial is here */
 	}
 	return 0;
 }
@@ -323,15 +323,15 @@ void braid_conn_setup(struct braid_conn *c)
 		if (link->key.dev->member[i] == c->met)
 			c->mine_setup.member = (uint8_t)i;
 	}
-	/* It has just failed us. */
+	/* Decline the transport that has just failed on this lane. */
 	c->mine_setup.err = c->lane && c->lane->sour && !c->dialler ? EIO : 0;
 	if (c->lane)
 		c->lane->sour = false;
 }
 
-/* --- what becomes of it -------------------------------------------------------------------- */
+/* --- what becomes of its socket ------------------------------------------------------------ */
 
-/* The socket is the lane's; on a link that is watched the next tick watches it, too. */
+/* The lane owns the socket now.  If the link was watched, the next tick watches this socket too. */
 static void taken(struct braid_lane *lane, struct braid_conn *c)
 {
 	c->fd = -1;
@@ -351,7 +351,7 @@ static struct braid_carrier carrier(const struct braid_conn *c)
 	};
 }
 
-/* Why a set-up did not come about, for people. */
+/* Text for the error of a set-up. */
 static const char *setup_text(int err)
 {
 	switch (err) {
@@ -388,14 +388,14 @@ void braid_handshake_refused(const struct braid_conn *c, char *ret, size_t len)
 			 c->setup.why[0] ? c->setup.why : setup_text(setup_err(c)));
 }
 
-/* InfiniBand here and RoCE there stay so; what hangs, and would hold a lane up each time, too. */
+/* Don't try again: ports of different kinds stay so, and a NIC that hangs delays every new lane. */
 static bool is_final(const struct braid_conn *c, int err)
 {
 	return err == EPROTOTYPE || err == EALREADY ||
 	       (err == ETIMEDOUT && c->refused && c->refused->rest_s);
 }
 
-/* A dialler that was refused the better transport tries again later. */
+/* Note the transport agreed on.  A dialler that was refused the better one tries it again later. */
 static void agreed_on(struct braid_link *link, const struct braid_conn *c, unsigned index)
 {
 	uint64_t now = braid_os->now_ns();
@@ -407,10 +407,10 @@ static void agreed_on(struct braid_link *link, const struct braid_conn *c, unsig
 	link->better |= c->tr->blob || (err && !final);
 	if (link->dialler && (c->tr->blob || err))
 		link->path[c->path].better = !final;
-	if (err && link->dialler)	/* EIO: it had come up before, and failed */
+	if (err && link->dialler)	/* EIO: that transport had come up before, and failed */
 		braid_path_plain(link, c->path, err != ENETDOWN,
 				 c->refused && err != EIO ? c->refused->rest_s : 0, now);
-	/* A peer that closes the lane once more while it comes back refuses as well. */
+	/* No WARN: a peer that closes the lane once more while it returns refuses as well. */
 	if ((c->lane && err == ECONNREFUSED) || err == EALREADY)
 		return;
 	braid_handshake_refused(c, why, sizeof(why));
@@ -446,7 +446,7 @@ static int link_take_conn(struct braid_link *link, struct braid_conn *c, unsigne
 	return 0;
 }
 
-/* The same for a lane that is there, and has lost its socket. */
+/* The same for a lane that exists and has lost its socket. */
 static int lane_take_conn(struct braid_lane *lane, struct braid_conn *c)
 {
 	struct braid_link *link = lane->link;
@@ -477,7 +477,7 @@ static int lane_take_conn(struct braid_lane *lane, struct braid_conn *c)
 	return 0;
 }
 
-/* The ways to the peer: also those to ask it for a connection, should all be lost. */
+/* Find the paths to the peer.  The accepting end asks for a dial by them if all lanes are lost. */
 static void find_paths(struct braid_link *link, const struct braid_conn *c)
 {
 	struct braid_addr at = c->from;
@@ -492,13 +492,13 @@ static void find_paths(struct braid_link *link, const struct braid_conn *c)
 	braid_paths_all(link, &at, &c->theirs);
 }
 
-/* The first lane.  A link that can't have its memory is dead; whoever waits for it is told. */
+/* The first lane makes the link.  A link without memory fails, and its connects get the error. */
 static int link_up(struct braid_link *link, struct braid_conn *c)
 {
 	int err;
 
 	braid_conn_session(c, link->session);
-	braid_lock_wait(&link->lock);	/* others may be looking at it: core/view.c */
+	braid_lock_wait(&link->lock);	/* core/view.c may be reading it */
 	link->dialler = c->dialler;
 	snprintf(link->peer, sizeof(link->peer), "%s (pid %u, %s)", c->theirs.host, c->theirs.pid,
 		 c->addr);
@@ -532,7 +532,7 @@ static int link_up(struct braid_link *link, struct braid_conn *c)
 	return 0;
 }
 
-/* The accepting end's proof is in: make the link, or give the socket to the one that waits. */
+/* The dialler has proved itself: make the link, or give the socket to a link that waits for it. */
 static int accepted(struct braid_conn *c)
 {
 	struct braid_link_key key;
@@ -567,7 +567,7 @@ static int accepted(struct braid_conn *c)
 	return 0;
 }
 
-/* Whoever dialled hears how it ended. */
+/* Report the end of a dial to the code that started it. */
 static void dial_over(struct braid_conn *c, int err, uint64_t now)
 {
 	if (c->lane) {
@@ -583,7 +583,7 @@ static void dial_over(struct braid_conn *c, int err, uint64_t now)
 	}
 }
 
-/* A new link that can have nothing else waits as long as there is time, and is dialled again. */
+/* When to give a set-up up.  A new link that can't use the socket waits until its deadline. */
 static uint64_t ready_by(const struct braid_conn *c, uint64_t now, uint64_t timeout)
 {
 	if (c->mine.kind == BRAID_HELLO_LINK && !braid_conn_socket_will_do(c))
@@ -591,7 +591,7 @@ static uint64_t ready_by(const struct braid_conn *c, uint64_t now, uint64_t time
 	return now + (c->tr->slow ? timeout / 2 : READY_MS * MS);
 }
 
-/* For this end's own part of a set-up. */
+/* Does the handshake wait for this end's own part of the set-up? */
 static bool waits(const struct braid_conn *c)
 {
 	return c->making || c->state == BRAID_CONN_WAIT_READY;
@@ -605,7 +605,7 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 	int err = braid_conn_step(c, &events);
 
 	if (err == -EAGAIN) {
-		/* The peer has to give up a queue pair first, which takes its time. */
+		/* The peer has to stop a queue pair first, which may take long. */
 		if (c->dialler && c->lane && link->better && !c->answered &&
 		    c->state > BRAID_CONN_CONNECT) {
 			c->answered = true;
@@ -667,7 +667,7 @@ void braid_addr_text(const struct sockaddr_storage *sa, char *text, size_t len)
 	}
 }
 
-/* Of those that have shown nothing if there is one. */
+/* Prefers one that has not shown the key. */
 bool braid_handshake_make_room(void)
 {
 	struct braid_conn *c, *victim = NULL;
@@ -729,7 +729,7 @@ void braid_handshakes_expire(uint64_t now)
 	}
 }
 
-/* The next of those that wait for something else than their socket, and have not had their turn. */
+/* The next handshake that waits for something other than its socket, not polled in this round. */
 static struct braid_conn *next_to_poll(uint64_t round)
 {
 	struct braid_conn *c;
@@ -748,7 +748,7 @@ bool braid_handshakes_poll(uint64_t now)
 	bool any = false;
 
 	round++;
-	/* Found anew each time, for one may end others. */
+	/* Search anew each time: one handshake may end others. */
 	for (unsigned i = 0; i < POLLS && (c = next_to_poll(round)); i++) {
 		any = true;
 		c->polled = round;

@@ -24,16 +24,16 @@ enum {
 	BACKLOG = 1024,
 	READY_MAX = 1024,		/* comms opened and not accepted, per listen */
 	PAUSE_MS = 100,			/* out of descriptors: nothing is accepted for so long */
-	POLL_LINKS = 8,			/* that one accept() moves */
-	PORT_TRIES = 8,			/* numbers that may be taken at some of the addresses */
+	POLL_LINKS = 8,			/* links that one accept() moves, at most */
+	PORT_TRIES = 8,			/* port numbers tried; each must be free at every address */
 	PORTS_MAX = 2 * BRAID_HANDLE_ADDRS,
 };
 
 struct braid_port {			/* a device's listening socket at one of its addresses */
 	struct braid_list node;
 	struct braid_dev *dev;
-	bool first;			/* of its device's, whose number the others have too */
-	bool bound;			/* to the interface: in place of another at that address */
+	bool first;			/* its device's first; the others have its number */
+	bool bound;			/* to its interface, beside an unbound one at the address */
 	int fd;
 	union braid_netdev_addr at;
 	uint16_t port;
@@ -43,7 +43,7 @@ struct braid_port {			/* a device's listening socket at one of its addresses */
 static struct braid_list ports;		/* braid_svc.lock */
 static struct braid_log_gate gate_fds;
 
-static struct braid_lock lock;		/* the innermost lock: what follows */
+static struct braid_lock lock;		/* the innermost lock, for what follows */
 static struct braid_list listens;
 static unsigned nlistens;
 
@@ -72,7 +72,7 @@ bool braid_listens_left(void)
 
 /* --- ports --------------------------------------------------------------------------------- */
 
-/* Once for all that has come: what can't be read is no reason to be woken again and again. */
+/* Edge-triggered: an event that can't be read must not wake the thread again and again. */
 static void watch_device(struct braid_port *p, bool on)
 {
 	for (unsigned i = 0; braid_transports[i]; i++) {
@@ -107,7 +107,7 @@ static uint16_t *number_of(union braid_netdev_addr *at)
 	return at->sa.sa_family == AF_INET ? &at->in.sin_port : &at->in6.sin6_port;
 }
 
-/* Number 0: the kernel chooses.  Shared: two listen there, one of them bound to the interface. */
+/* Port 0: the kernel chooses.  shared: two sockets listen there, one bound to the interface. */
 static int port_listen(struct braid_port *p, const struct braid_netdev *net, bool shared)
 {
 	socklen_t len = p->at.sa.sa_family == AF_INET ? sizeof(p->at.in) : sizeof(p->at.in6);
@@ -152,8 +152,8 @@ static int port_new(struct braid_dev *dev, const struct braid_at *at, uint16_t n
 }
 
 /*
- * At all of the addresses, under one number: how many.  -EADDRINUSE: another has that number at
- * one of them.  An address at which nobody can listen, for it has gone, is left out.
+ * Listen at all addresses under one port number.  Returns the number of sockets.  -EADDRINUSE:
+ * another socket has that number at some address.  An address that has gone is left out.
  */
 static int ports_new(struct braid_dev *dev, const struct braid_at *at, unsigned n, bool last,
 		     struct braid_port *ret[PORTS_MAX])
@@ -166,13 +166,13 @@ static int ports_new(struct braid_dev *dev, const struct braid_at *at, unsigned 
 
 		err = port_new(dev, &at[i], made ? ret[0]->port : 0, shared, false, &ret[made]);
 		made += !err;
-		/* Where that can't be had, answers leave as routes decide. */
+		/* If no bound socket can be had, answers leave as routes decide. */
 		if (!err && shared &&
 		    !port_new(dev, &at[i], ret[0]->port, true, true, &ret[made]))
 			made++;
 		if (err == -EADDRNOTAVAIL && (made || i + 1 < n))
 			err = 0;
-		if (err == -EADDRINUSE && made && last)	/* fewer addresses, then */
+		if (err == -EADDRINUSE && made && last)	/* last try: fewer addresses */
 			err = 0;
 	}
 	if (!err)
@@ -239,7 +239,7 @@ uint16_t braid_port(struct braid_dev *dev)
 
 void braid_port_event(struct braid_port *p, uint64_t now)
 {
-	/* A bounded bite, so that a flood does not keep the thread here. */
+	/* A bounded number, so that a flood does not keep the thread here. */
 	for (int i = 0; i < 128; i++) {
 		struct sockaddr_storage sa = { 0 };
 		socklen_t len = sizeof(sa);
@@ -247,10 +247,10 @@ void braid_port_event(struct braid_port *p, uint64_t now)
 
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 			       errno == ENOBUFS)) {
-			/* It is said before it is known whether anybody waits: be called again. */
+			/* The kernel says so even if no connection waits: see the next event. */
 			if (i > 0)
 				return;
-			if (braid_handshake_make_room())	/* strangers may hold it */
+			if (braid_handshake_make_room())	/* strangers may hold some */
 				continue;
 			if (braid_log_gate_open(&gate_fds, now))
 				braid_warn("device %s: can't accept a peer: %s; trying on. Raise "
@@ -320,7 +320,7 @@ void braid_ports_close(void)
 
 /* --- listens ------------------------------------------------------------------------------- */
 
-/* One more address at which it listens; in the order in which they were opened. */
+/* Add an address at which the device listens, in the order in which they were opened. */
 static void handle_add(struct braid_handle *h, const union braid_netdev_addr *at)
 {
 	static const uint8_t none[4];

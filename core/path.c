@@ -12,7 +12,7 @@
 
 enum {
 	HOLD_MS = 2000, HOLD_MAX_MS = 60000,
-	LASTS_MS = 10000,		/* lost sooner than that: it flaps */
+	LASTS_MS = 10000,		/* a path that fails sooner again flaps */
 };
 
 static const uint8_t v4_prefix[12] = { [10] = 0xff, [11] = 0xff };
@@ -48,7 +48,7 @@ struct braid_addr braid_addr_of(const struct sockaddr *sa)
 					  addr_v6(&in6->sin6_addr, ntohs(in6->sin6_port));
 }
 
-/* An address of the path's interface, if it is link-local. */
+/* scope: the path's interface, for a link-local address. */
 static socklen_t addr_to_sockaddr(const struct braid_addr *a, unsigned scope,
 				  struct sockaddr_storage *ret)
 {
@@ -86,9 +86,9 @@ socklen_t braid_path_sockaddr(const struct braid_path *p, struct sockaddr_storag
 	return to->sa.sa_family == AF_INET ? sizeof(to->in) : sizeof(to->in6);
 }
 
-/* --- which there are ----------------------------------------------------------------------- */
+/* --- finding them -------------------------------------------------------------------------- */
 
-/* Of the peer's addresses its member's own come first: the first of our version, or the first. */
+/* The peer's own address, which its handle lists first: of our IP version, or else any. */
 static struct braid_addr members(const struct braid_dev *dev, const union braid_netdev_addr *to,
 				 unsigned n)
 {
@@ -130,8 +130,8 @@ static bool is_near(const struct braid_path *p)
 }
 
 /*
- * A member of the peer's in none of our subnets is left alone, if others are in one: sockets go by
- * routes, and get there all the same; what goes out of an RDMA port need not.
+ * Leave out the peer's members that are in none of our subnets, if others are in one.  Sockets
+ * would reach them by routes, but the packets of an RDMA port may not.
  */
 static void drop_far(struct braid_link *link)
 {
@@ -146,9 +146,9 @@ static void drop_far(struct braid_link *link)
 }
 
 /*
- * The path whose first dial made the link keeps its ways, and the one that worked.  Another one
- * leads to its member's address; or, under that member's number, to the one that worked if that
- * was for handshakes.
+ * The path whose dial made the link keeps its ways, and which of them worked.  Another path leads
+ * to its member's address.  If the way that worked used an interface for handshakes, the path also
+ * leads to that way's address, at its member's port.
  */
 static void find_ways(struct braid_path *p, const struct braid_path *first,
 		      const struct braid_addr *at, uint16_t first_port)
@@ -188,8 +188,9 @@ void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 
 		*p = (struct braid_path){ .dev = dev->member[i % dev->nmembers], .to = to[i % n] };
 		/*
-		 * The longer row is gone through; of the other the one in the same subnet, and of
-		 * several there the one of the same place: ports may share an address.
+		 * Each entry of the longer list has a path.  Its partner in the other list is in
+		 * the same subnet; of several there it is the one at the same index, since ports
+		 * may share an address.
 		 */
 		for (unsigned k = 0; dev->nmembers >= n && k < n; k++) {
 			if (!same_subnet(p->dev, &p->to) && same_subnet(p->dev, &to[k]))
@@ -268,7 +269,7 @@ void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsign
 {
 	struct braid_path *p = &link->path[path];
 
-	if (now < p->plain_until_ns)	/* another lane, the same fault */
+	if (now < p->plain_until_ns)	/* another lane met the same fault */
 		return;
 	if (!p->plain_ms || braid_since(p->plain_until_ns, now) > LASTS_MS * MS)
 		p->plain_ms = HOLD_MS;
@@ -303,7 +304,7 @@ bool braid_path_dialled(struct braid_link *link, const struct braid_conn *c, int
 		return false;
 	}
 	braid_way_failed(&p->ways, c->way, c->bound, c->state != BRAID_CONN_CONNECT, err);
-	/* Another path is better than another way of this one, which may be of a lesser network. */
+	/* Another path is better than another way of this path, which may use a lesser network. */
 	if (link->npaths > 1 && !all_bad(link, now))
 		return true;
 	return braid_ways_next(&p->ways, c->way);

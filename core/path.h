@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * path.h - the ways from here to a peer: which of our interfaces, to which of its addresses.
+ * path.h - the paths from here to a peer: from which of our interfaces, to which of its addresses.
  *
- * A plain device has one.  A device made of several (NIC fusion) has one for each of its members,
- * paired with the peer's by subnet: lane i prefers path i modulo their number.  A path that failed
- * is left alone for a while, longer each time that it does not last; then its lanes go back.
+ * A plain device has one path.  A fused device (NIC fusion) has one for each of its members, paired
+ * with the peer's members by subnet; lane i prefers path i modulo their number.  A path that failed
+ * is avoided for a while, longer each time that it fails again soon.  Then its lanes return to it.
  *
- * Only the service thread looks at them; connect() makes the first.
+ * Only the service thread changes the paths of a link.
  */
 #ifndef BRAID_CORE_PATH_H
 #define BRAID_CORE_PATH_H
@@ -24,44 +24,44 @@ struct braid_conn;
 struct braid_link;
 
 struct braid_path {
-	struct braid_dev *dev;		/* a member of the link's */
-	struct braid_addr to;		/* of the peer's member, for what a transport sets up */
-	struct braid_ways ways;		/* what a socket takes: any pair of both ends' addresses */
+	struct braid_dev *dev;		/* a member of the link's device */
+	struct braid_addr to;		/* the peer's member, for a transport's own set-up */
+	struct braid_ways ways;		/* the pairs of addresses that its sockets may use */
 	uint64_t bad_until_ns;		/* 0: good */
-	uint64_t back_ns;		/* when it last was taken back */
-	unsigned hold_ms;		/* how long it is left alone, next time */
-	bool better;			/* both of its ends have more than sockets */
-	uint64_t plain_until_ns;	/* till then only sockets go this way */
+	uint64_t back_ns;		/* when it was last used again */
+	unsigned hold_ms;		/* how long it is avoided, the next time */
+	bool better;			/* both ends have a transport better than sockets */
+	uint64_t plain_until_ns;	/* until then only sockets use this path */
 	unsigned plain_ms;
 };
 
-/* The first one, to the addresses in a peer's handle; none if no IP version is in common. */
+/* Make the first path, to the addresses in a peer's handle; no ways: no common IP version. */
 void braid_path_first(struct braid_link *link, const struct braid_handle *to);
-/* All of them, once the peer has told its addresses: `at`, where it is, and those in its hello. */
+/* Make all paths, once the peer's addresses are known: `at`, where it is, and its hello's. */
 void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 		     const struct braid_hello *theirs);
-/* What our hello says of our other members: their addresses and ports. */
+/* Fill our hello with the port of `met`, and the addresses and ports of our other members. */
 void braid_paths_tell(struct braid_dev *dev, const struct braid_dev *met, struct braid_hello *h);
 
 struct braid_addr braid_addr_of(const struct sockaddr *sa);	/* port as in sa */
-/* Where to dial now: its length; 0: no IP version in common. */
+/* The address to dial now; returns its length.  0: no IP version in common. */
 socklen_t braid_path_sockaddr(const struct braid_path *p, struct sockaddr_storage *ret);
-/* Where the peer's member is, for a transport's own connections. */
+/* The address of the peer's member, for a transport's own connections. */
 void braid_path_member(const struct braid_path *p, struct sockaddr_storage *ret);
 /*
- * A dial by one of its ways failed, or worked.  Failed: true if no other way is left to try before
- * the path itself is to blame.
+ * A dial by one of a path's ways worked (err 0), or failed.  True: it failed and no other way is
+ * left to try, so the path itself is to blame.
  */
 bool braid_path_dialled(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now);
 
-/* Which one a lane should take now. */
+/* The path that a lane should use now. */
 unsigned braid_path_for(const struct braid_link *link, unsigned lane, uint64_t now);
-/* It does not work; or it does. */
+/* The path does not work; or it works again. */
 void braid_path_bad(struct braid_link *link, unsigned path, uint64_t now);
 void braid_path_good(struct braid_link *link, unsigned path, uint64_t now);
 /*
- * What is more than a socket failed on it: for a while it is not tried there; longer each time if
- * that is `worse` than a port which is known to be down, and for least_s seconds at least.
+ * A transport better than sockets failed on the path: only sockets use it for a while, at least
+ * least_s seconds.  `worse` than a port that is known to be down: longer each time.
  */
 void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsigned least_s,
 		      uint64_t now);

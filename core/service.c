@@ -8,9 +8,9 @@
  *
  * The thread's body is service_step(): wait for events, handle them, look at the clock.  Links
  * are moved without the service's lock, for only this thread ever frees one.  A link is in one of
- * two modes: *active*, somebody calls on it, and the thread only looks by, every tick; or
- * *watched*, nobody has called for a tick, and its sockets are in the thread's epoll set.  A tick
- * becomes longer while nobody would wait for what a caller who falls silent may leave behind.
+ * two modes.  *Active*: callers move it, and the thread only checks it every tick.  *Watched*: no
+ * call came for a tick, and its sockets are in the thread's epoll set.  Ticks grow longer while no
+ * active link holds anything that its peer would wait for if the callers stopped calling.
  */
 #include <assert.h>
 #include <errno.h>
@@ -36,12 +36,12 @@
 
 enum {
 	TICK_MS = 2, TICK_MAX_MS = 16,
-	TIDY_MS = 20,			/* what callers need not say at once is said then */
-	STOP_MS = 1000,			/* for goodbyes to leave, of a host that is busy */
-	WATCH_MOVES = 4,		/* of a link that is about to be watched */
-	LINGER_MS = 3000,		/* for lanes to come back that have something to bring */
+	TIDY_MS = 20,			/* how often what callers left pending is sent */
+	STOP_MS = 1000,			/* for goodbyes to leave, even on a busy host */
+	WATCH_MOVES = 4,		/* of a link before it is watched, at most */
+	LINGER_MS = 3000,		/* for lost lanes with unacknowledged frames to return */
 	JOIN_MS = LINGER_MS + STOP_MS + 2000,	/* finalize() waits so long for the thread to end */
-	DEVICES_MAX = 16,		/* that are known to have had links */
+	DEVICES_MAX = 16,		/* devices that have had links */
 };
 
 struct braid_self braid_self;
@@ -57,11 +57,11 @@ static struct {
 	const struct braid_dev *device[DEVICES_MAX];
 	unsigned ndevices;
 	struct braid_lock kick_lock;	/* efd */
-	struct braid_lock links_lock;	/* the table of links, who looks at them, and device[];
-					 * nobody waits while holding it */
+	struct braid_lock links_lock;	/* the table of links, their `looks`, and device[];
+					 * its holder never waits */
 	uint64_t idle_since_ns, looked_ns;
 	int tick_ms;
-	uint64_t stop_ns;		/* when it was asked to stop; 0: not yet */
+	uint64_t stop_ns;		/* when the thread was asked to stop; 0: not yet */
 } svc = { .ep = -1, .efd = -1, .tick_ms = TICK_MS };
 
 int braid_watch(int op, int fd, uint32_t events, void *obj, enum braid_tag tag)
@@ -278,7 +278,7 @@ unsigned braid_links_devices(const struct braid_dev **ret, unsigned max)
 	return n;
 }
 
-/* False: somebody looks at it. */
+/* Take the link out of the table.  False: a viewer still reads it. */
 static bool link_unlist(struct braid_link *link)
 {
 	bool free;
@@ -358,7 +358,7 @@ int braid_lane_shut(struct braid_lane *lane)
 	return braid_lane_fence(lane);
 }
 
-/* Somebody calls again.  Even a disarmed entry costs every packet a look by the kernel. */
+/* A caller is back.  Even a disarmed epoll entry costs the kernel a look for every packet. */
 static void link_unwatch(struct braid_link *link)
 {
 	atomic_store(&link->watched, false);
@@ -367,9 +367,9 @@ static void link_unwatch(struct braid_link *link)
 }
 
 /*
- * Nobody has called for a tick: say what was left unsaid, and watch the sockets.  A call that
- * slips in between shows in `touched` at the next tick at the latest, so the link is looked at
- * once more before the thread may sleep (settled).
+ * No call came for a tick: send what is pending, and watch the sockets.  A call in between shows
+ * in `touched` at the next tick at the latest, so the link is checked once more before the thread
+ * may sleep (settled).
  */
 static void link_watch(struct braid_link *link)
 {
@@ -382,7 +382,7 @@ static void link_watch(struct braid_link *link)
 	}
 	for (unsigned i = 0; i < WATCH_MOVES && moved > 0; i++)
 		moved = braid_link_move(link);
-	/* What is left because a lock is held, or a copy into a GPU not done, wakes nobody. */
+	/* Work left behind by a held lock or an unfinished GPU copy will raise no event. */
 	if (!braid_link_tidy(link) || moved > 0 || atomic_load(&link->copies) || !idle) {
 		link_unwatch(link);
 		return;
@@ -392,7 +392,7 @@ static void link_watch(struct braid_link *link)
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
-		/* That a peer's NIC has room again is in our memory: nothing wakes anybody. */
+		/* A peer's NIC reports new room by a write into our memory: no event comes. */
 		if (braid_lane_up(lane) && ((lane->tr->dma && lane->blocked) || lane_watch(lane))) {
 			link_unwatch(link);	/* not now: the next tick tries again */
 			return;
@@ -400,7 +400,7 @@ static void link_watch(struct braid_link *link)
 	}
 }
 
-/* Something arrived on a watched link: move it, unless somebody has begun to call on it. */
+/* Data arrived on a watched link: move the link, unless a caller is back. */
 static void link_event(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
@@ -414,7 +414,7 @@ static void link_event(struct braid_lane *lane)
 		link_unwatch(link);
 }
 
-/* True: the next look may be later. */
+/* True: the next tick may be later. */
 static bool link_tick(struct braid_link *link, uint64_t now)
 {
 	unsigned long touched = atomic_load(&link->touched);
@@ -443,8 +443,8 @@ static void comms_bury(struct braid_link *link)
 	braid_lock_wait(&link->lock);
 	braid_list_for_safe(c, tmp, &link->comms, node) {
 		/*
-		 * Waiting to be accepted nobody holds it, and it may go; but not with what a sender
-		 * sent before it closed, which has not failed.
+		 * A comm that waits for accept() has no owner, so a failed one may go.  A comm that
+		 * its sender has closed has not failed: what was sent is still to be received.
 		 */
 		if (c->closed || (atomic_load(&c->err) && braid_listen_withdraw(c)))
 			braid_comm_free(c);
@@ -477,7 +477,7 @@ static void link_say_close(struct braid_link *link)
 	}
 }
 
-/* Unless a comm has come since somebody looked. */
+/* Close an idle link, unless a comm has been opened since the caller checked. */
 static void link_close_idle(struct braid_link *link)
 {
 	braid_lock_wait(&link->lock);
@@ -488,7 +488,7 @@ static void link_close_idle(struct braid_link *link)
 	braid_unlock(&link->lock);
 }
 
-/* A link that has just been dialled to us carries its first comm soon, if need be over a socket. */
+/* A link just accepted waits for its first comm, longer where a socket may have to replace RDMA. */
 static uint64_t idle_limit(const struct braid_link *link)
 {
 	uint64_t limit = braid_param.share ? (uint64_t)braid_param.link_idle * SEC : 0;
@@ -507,7 +507,7 @@ static bool link_reap(struct braid_link *link, uint64_t now)
 		link_close_lanes(link);
 		comms_bury(link);
 		braid_handshakes_drop(link);
-		/* A NIC that has not stopped may read its queues. */
+		/* A NIC that has not stopped may still read the link's queues. */
 		if (link->ncomms || atomic_load(&link->pins) ||
 		    !braid_stops_past(link->key.dev, &link->stops) || !link_unlist(link))
 			return false;
@@ -521,7 +521,7 @@ static bool link_reap(struct braid_link *link, uint64_t now)
 	if (!link->idle_since_ns)
 		link->idle_since_ns = now;
 	if (braid_since(link->idle_since_ns, now) > 50 * MS && link->attached) {
-		unsigned n = braid_link_stop(link);	/* accept() may be reading it */
+		unsigned n = braid_link_stop(link);	/* accept() may be moving the link */
 
 		if (!link->ncomms)
 			braid_link_detach(link);
@@ -532,7 +532,7 @@ static bool link_reap(struct braid_link *link, uint64_t now)
 	return false;
 }
 
-/* One too many that carry nothing: the one that has for the longest time goes. */
+/* If too many links carry nothing, close the one that has been idle longest. */
 static void bound_idle(void)
 {
 	struct braid_link *link, *oldest = NULL;
@@ -552,13 +552,13 @@ static void bound_idle(void)
 
 /* --- the thread ---------------------------------------------------------------------------- */
 
-/* Of two times to wait; below 0 is for ever. */
+/* The shorter of two times to wait; below 0 is forever. */
 static int sooner(int a, int b)
 {
 	return a < 0 || (b >= 0 && b < a) ? b : a;
 }
 
-/* As service_look(). */
+/* Look after the NICs' commands.  Returns as service_look() does. */
 static int look_at_nics(uint64_t now)
 {
 	int ms = -1;
@@ -572,7 +572,7 @@ static int look_at_nics(uint64_t now)
 	return ms;
 }
 
-/* Look at everything once: returns the milliseconds until there is something to do again. */
+/* Do all that is due.  Returns the milliseconds until something is due again; -1: nothing is. */
 static int service_look(uint64_t now)
 {
 	struct braid_link *link, *tmp;
@@ -624,7 +624,7 @@ static bool nothing_left(uint64_t now)
 	return braid_since(svc.idle_since_ns, now) >= (uint64_t)braid_param.link_idle * SEC;
 }
 
-/* Asked to stop: is there a link that has lost its lanes, and would take messages with it? */
+/* While stopping: has some link lost its home lane while frames on it are unacknowledged? */
 static bool must_linger(uint64_t now)
 {
 	struct braid_link *link;
@@ -645,7 +645,7 @@ static bool must_linger(uint64_t now)
 	return any;
 }
 
-/* True: some wait for a NIC that has not stopped.  Should it never, the next thread frees them. */
+/* True: some links wait for a NIC to stop.  If it never does, the next thread frees them. */
 static bool reap_all(void)
 {
 	struct braid_link *link, *tmp;
@@ -672,7 +672,7 @@ static void close_all(void)
 		link_say_close(link);
 		braid_unlock(&link->lock);
 	}
-	/* Let the goodbyes and what goes before them reach the peers, within bounds. */
+	/* For a bounded time, let the goodbyes and what was sent before them reach the peers. */
 	while (busy && braid_os->now_ns() < until) {
 		struct epoll_event ev[1];
 
@@ -763,7 +763,7 @@ static void links_tick(uint64_t now)
 		svc.tick_ms *= 2;
 }
 
-/* Once round: false when there is nothing left to look after. */
+/* One round of the thread's loop; false when nothing is left to look after. */
 static bool service_step(int *wait_ms)
 {
 	struct epoll_event ev[1];
@@ -805,7 +805,7 @@ static bool service_step(int *wait_ms)
 	return go_on;
 }
 
-/* Whether to end is decided with the lock held until it has: nobody may come in between. */
+/* The lock is held from the decision to end until the end: no link may be added in between. */
 static void *service_thread(void *arg)
 {
 	int wait_ms = 0;

@@ -2,9 +2,9 @@
 /*
  * service.h - contexts, listens, connects, and the one thread behind them.
  *
- * The service thread accepts, dials, runs handshakes (core/conn.c), watches links that nobody is
- * calling on, closes what is over.  It sleeps when there is nothing to do, never waits for a
- * peer, and ends when the last listen and link are gone.  Calls from NCCL only move tables.
+ * The service thread accepts, dials, runs handshakes (core/conn.c), watches links that have no
+ * callers, and closes what is over.  It sleeps when nothing is due, never waits for a peer, and
+ * ends when the last listen and link are gone.  Calls from NCCL only change tables.
  */
 #ifndef BRAID_CORE_SERVICE_H
 #define BRAID_CORE_SERVICE_H
@@ -24,7 +24,7 @@ struct braid_listen {
 	struct braid_dev *dev;
 	struct braid_list ready;	/* comms that the peer has opened, oldest first */
 	unsigned nready;
-	uint32_t polled;		/* accept() moved the links up to that number */
+	uint32_t polled;		/* accept() has moved the links up to that number */
 	void *ctx;
 	struct braid_list ctx_node;
 };
@@ -33,7 +33,7 @@ struct braid_self {			/* this process, as its peers see it */
 	uint8_t process[BRAID_ID_SIZE];
 	char host[BRAID_HOST_SIZE];
 	uint32_t pid;
-	uint16_t place;			/* of host and network namespace: equal in both, or 0 */
+	uint16_t place;			/* equal on one host and network namespace; 0: unknown */
 };
 extern struct braid_self braid_self;
 
@@ -48,31 +48,31 @@ void braid_service_get(void);
 void braid_service_put(void);
 
 /*
- * The links, one after the other, for who looks at them without any lock: NULL begins, and NULL
- * ends.  The one that is returned is not freed before it is given back here.
+ * Walks the links, without any lock held: NULL begins, and NULL ends.  The link that is returned is
+ * not freed before it is passed back here or to braid_links_leave().
  */
 struct braid_link *braid_links_next(struct braid_link *link);
-void braid_links_leave(struct braid_link *link);	/* no further: gives back the last one */
+void braid_links_leave(struct braid_link *link);	/* ends a walk early */
 /* The devices that ever had a link, at most `max`; they stay. */
 unsigned braid_links_devices(const struct braid_dev **ret, unsigned max);
 
 /* A listen on a device, ready for peers on return; the handle is 128 bytes for them. */
 int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **ret);
 /*
- * The oldest comm that a peer has opened here, or NULL: none yet.  Reads what came on the links of
- * its device, and answers it, rather than wait until the service thread is scheduled.
+ * The oldest comm that a peer has opened here, or NULL: none yet.  Moves the device's links itself,
+ * rather than wait until the service thread is scheduled.
  */
 struct braid_comm *braid_listen_accept(struct braid_listen *l);
 /* Comms that were opened and never accepted are closed. */
 void braid_listen_close(struct braid_listen *l);
 /*
- * Memory that peers may write was taken back on this link: lanes on their way up that were set up
- * before can't write it any more.  Waits for the service's lock, so none is held.
+ * Memory that peers may write was taken back on this link: revoke lanes on their way up whose
+ * set-up is older, so that they can't write it.  Takes the service's lock: call without a lock.
  */
 void braid_handshakes_revoke(const struct braid_link *link);
 /*
  * From rx_open(), with the link's lock held: 0, or -EACCES, -ENOENT, -ENOSPC.  The check comes
- * before there is a comm: who can't prove the listen's token costs no memory.
+ * before the comm is made: a peer that can't prove the listen's token costs no memory.
  */
 int braid_listen_check(const struct braid_link *link, uint32_t comm, const struct braid_open *open);
 int braid_listen_offer(struct braid_comm *c, const struct braid_open *open);

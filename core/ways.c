@@ -115,7 +115,7 @@ enum braid_pair_peer braid_handle_peer(const struct braid_handle *h)
 	       h->flags == braid_self.place ? BRAID_PEER_HERE : BRAID_PEER_ELSEWHERE;
 }
 
-/* --- which there are ----------------------------------------------------------------------- */
+/* --- finding them -------------------------------------------------------------------------- */
 
 void braid_ways_find(struct braid_ways *w, const struct braid_dev *dev,
 		     const union braid_netdev_addr *to, unsigned n, enum braid_pair_peer peer,
@@ -137,7 +137,7 @@ void braid_ways_find(struct braid_ways *w, const struct braid_dev *dev,
 	}
 }
 
-/* --- how they do --------------------------------------------------------------------------- */
+/* --- trying them --------------------------------------------------------------------------- */
 
 void braid_way_failed(struct braid_ways *w, unsigned i, bool bound, bool connected, int err)
 {

@@ -14,7 +14,7 @@
 #include "core/report.h"
 #include "core/service.h"
 
-/* Nothing is at that path, or a regular file of `uid`'s; else false and errno. */
+/* True if nothing is at that path, or a regular file that `uid` owns; else false and errno. */
 static bool may_replace(const char *path, uid_t uid)
 {
 	struct stat sb;
@@ -31,7 +31,7 @@ static int created(const char *tmp, mode_t mode)
 	int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
 	int up;
 
-	/* Left behind by a process of the same PID that was killed. */
+	/* A process with the same PID may have been killed and left its file behind. */
 	if (fd < 0 && errno == EEXIST && may_replace(tmp, geteuid()) && !unlink(tmp))
 		fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
 	if (fd >= 0 && fd <= STDERR_FILENO) {
@@ -61,7 +61,7 @@ int braid_file_write(const char *path, const struct braid_text *t, mode_t mode)
 		return -1;
 	while (done < t->len && (w = write(fd, t->p + done, t->len - done)) > 0)
 		done += (size_t)w;
-	stored = done == t->len && !fstat(fd, &sb);	/* NFS may have made it another user's */
+	stored = done == t->len && !fstat(fd, &sb);	/* NFS may map the owner to another user */
 	if (!braid_os->close(fd) && stored && may_replace(path, sb.st_uid) && !rename(tmp, path))
 		return 0;
 	err = errno;

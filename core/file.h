@@ -8,8 +8,8 @@
 struct braid_text;
 
 /*
- * The whole text or nothing is at that path: 0, or -1 and errno.  It replaces a regular file of
- * this user's, and nothing else: no device, pipe, link, directory or file of somebody else.
+ * Writes the whole text to that path, or nothing: 0, or -1 and errno.  Replaces only a regular file
+ * that this user owns: no device, pipe, link or directory, and no other user's file.
  */
 int braid_file_write(const char *path, const struct braid_text *t, mode_t mode);
 

@@ -2,9 +2,9 @@
 /*
  * flight.c - see flight.h.
  *
- * Who writes takes the next number, marks its slot as being written, fills it and says whose number
- * it is.  Who reads believes a slot that has the number it looks for before and after.  Two writers
- * meet in one slot only if one of them is a whole ring late: the second leaves it alone.
+ * A writer takes the next number, marks that number's slot as being written, fills it, and stores
+ * the number in it.  A reader accepts a slot that holds the expected number before and after it has
+ * read it.  Two writers meet in one slot only if one is a whole ring late: the second gives up.
  */
 #include "core/flight.h"
 
@@ -16,7 +16,7 @@
 #define WRITING UINT64_MAX
 
 static struct slot {
-	_Atomic uint64_t number;	/* 1 + that of its event; 0: none yet */
+	_Atomic uint64_t number;	/* 1 + its event's number; 0: none yet */
 	_Atomic uint64_t ns, where, a, b;
 } ring[BRAID_FLIGHT_MAX];
 static _Atomic uint64_t next;
@@ -29,7 +29,7 @@ const struct braid_event_row braid_event_rows[BRAID_EVENTS] = {
 
 static void put(_Atomic uint64_t *to, uint64_t value)
 {
-	atomic_store_explicit(to, value, memory_order_release);	/* after what was put before */
+	atomic_store_explicit(to, value, memory_order_release);	/* after earlier put()s */
 }
 
 static uint64_t get(const _Atomic uint64_t *from)

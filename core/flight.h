@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * flight.h - the flight recorder: the last events of this process, for who asks what happened.
+ * flight.h - the flight recorder: the last events of this process, to find out what happened.
  *
- * One ring of BRAID_FLIGHT_MAX events of a fixed size, in memory that is there from the start.
- * Any thread may write at any time, with or without locks, and waits for nobody: events are things
- * that happen rarely (a lane is lost, a link is up), never one per message.  Rows: flight.def.
+ * One ring of BRAID_FLIGHT_MAX events of a fixed size, in static memory.  Any thread may write at
+ * any time, with or without locks held, and never waits.  Events are rare (a lane is lost, a link
+ * is up), never one per message.  The kinds of events: flight.def.
  */
 #ifndef BRAID_CORE_FLIGHT_H
 #define BRAID_CORE_FLIGHT_H
@@ -22,7 +22,7 @@ enum braid_event_kind {
 
 struct braid_event {
 	uint64_t ns;			/* braid_os->now_ns() */
-	uint32_t link;			/* its number; 0: none */
+	uint32_t link;			/* the link's number; 0: none */
 	uint16_t lane;			/* or BRAID_FLIGHT_NONE */
 	uint16_t kind;
 	int64_t a, b;
@@ -36,8 +36,8 @@ extern const struct braid_event_row braid_event_rows[BRAID_EVENTS];
 void braid_event(enum braid_event_kind kind, uint32_t link, unsigned lane, int64_t a, int64_t b);
 
 /*
- * The newest, at most `max` of them, oldest first; returns their number.  One that is being
- * written, or was written over meanwhile, is left out.
+ * Copies the newest events, at most `max`, oldest first; returns their number.  An event that is
+ * being written, or was overwritten meanwhile, is left out.
  */
 unsigned braid_flight_copy(struct braid_event *to, unsigned max);
 

@@ -9,18 +9,18 @@
 #define MS 1000000ull
 
 enum {
-	LANE_MBPS = 25000,		/* what one stream is good for */
-	SAMPLE_MS = 50,			/* how long a rate is measured */
-	WAIT_MIN_MS = 250, WAIT_MAX_MS = 60000,	/* between tries that did not help */
-	REDIAL_MIN_MS = 10,		/* a lane that was refused: the peer is at the one before */
-	WAIT_FEW_MS = 1000,		/* where few do, before the first one, too */
-	TRIM_MS = 10000, TRIM_MAX_MS = 300000,	/* between looks whether fewer would do */
-	OPEN_MS = 1000,			/* for lanes to come up */
-	REST_MS = 10000,		/* nothing acknowledged: back to the start */
+	LANE_MBPS = 25000,		/* what one stream can carry */
+	SAMPLE_MS = 50,			/* how long one rate is measured */
+	WAIT_MIN_MS = 250, WAIT_MAX_MS = 60000,	/* between tries of more lanes */
+	REDIAL_MIN_MS = 10,		/* after a refusal: the peer sets up the lane before */
+	WAIT_FEW_MS = 1000,		/* where few lanes suffice, also before the first try */
+	TRIM_MS = 10000, TRIM_MAX_MS = 300000,	/* between tries of fewer lanes */
+	OPEN_MS = 1000,			/* to wait for lanes to come up */
+	REST_MS = 10000,		/* nothing acknowledged for so long: start anew */
 	ROUNDS = 3,			/* comparisons that must all be won */
-	GAIN_PERCENT = 110,		/* more lanes must bring that */
-	CLEAR_PERCENT = 250,		/* one such comparison is enough */
-	LOSS_PERCENT = 95,		/* fewer lanes may bring that */
+	GAIN_PERCENT = 110,		/* of the rate of fewer lanes, to keep more */
+	CLEAR_PERCENT = 250,		/* the same, where one comparison is enough */
+	LOSS_PERCENT = 95,		/* of the rate of more lanes, to keep fewer */
 };
 
 /* Each number of lanes gets one sample to settle in and one that counts. */
@@ -44,7 +44,7 @@ static unsigned first(const struct braid_link *link)
 	return n < link->lanes_max ? n : link->lanes_max;
 }
 
-/* Where one does nearly always: within a host, and where a NIC moves the bytes. */
+/* Is one lane nearly always enough, as within a host, or where a NIC moves the bytes? */
 static bool few_do(const struct braid_link *link)
 {
 	const struct braid_lane *home = braid_link_home(link);
@@ -58,9 +58,9 @@ static uint64_t first_wait_ns(const struct braid_link *link)
 }
 
 /*
- * Let the link have n lanes, as soon as they are open.  Without its lock, as all that is done
- * while bytes flow: who sends may have it nearly all the time, in the kernel, and a thread that
- * waits for it takes the CPU away from who receives.
+ * Ask for n lanes in all.  Without the link's lock, as everything here while bytes flow: a sender
+ * may hold it nearly all the time, in the kernel, and a thread that waits for it takes CPU time
+ * from the receiver.
  */
 static void want(struct braid_link *link, unsigned n)
 {
@@ -136,8 +136,8 @@ static void finish(struct braid_link *link, bool keep, uint64_t now)
 }
 
 /*
- * All lanes at once: where each flow has its cap, that is known soonest.  Else twice as many, as
- * where a lane is a queue pair, of which a NIC has only so many.
+ * Try all lanes at once: where the network caps each flow, this finds it out soonest.  Every second
+ * try only doubles them; so does every try where lanes are queue pairs, of which a NIC has few.
  */
 static void try_more(struct braid_link *link, double rate, uint64_t now)
 {
@@ -156,7 +156,7 @@ static void try_more(struct braid_link *link, double rate, uint64_t now)
 	want(link, n);
 }
 
-/* Would half of them do? */
+/* Try whether half of the lanes would do. */
 static void try_fewer(struct braid_link *link)
 {
 	link->grow.trim = true;
@@ -167,7 +167,7 @@ static void try_fewer(struct braid_link *link)
 	use(link, link->grow.few);
 }
 
-/* A number of lanes and another have been measured: is it clear which it shall be? */
+/* Both numbers of lanes have been measured: choose one, or measure again if it is not clear. */
 static void compare(struct braid_link *link, uint64_t now)
 {
 	double few = link->grow.few_rate, many = link->grow.many_rate;
@@ -206,7 +206,7 @@ static void steady(struct braid_link *link, double rate, bool full, uint64_t now
 		try_more(link, rate, now);
 }
 
-/* The lanes that were tried for did not come: those that did will do. */
+/* Not all lanes that were asked for came up: go on with those that did. */
 static void make_do(struct braid_link *link)
 {
 	unsigned n = first(link);
@@ -253,7 +253,7 @@ static void sample(struct braid_link *link, uint64_t now)
 {
 	unsigned long starved = atomic_load(&link->starved);
 	bool full = starved != link->grow.starved;
-	/* Without the lock: a NIC's driver may keep a sender in the kernel, with it held. */
+	/* Without the lock: a sender may hold it while a NIC's driver keeps it in the kernel. */
 	uint64_t bytes = atomic_load_explicit(&link->acked_bytes, memory_order_relaxed);
 	double rate;
 

@@ -2,14 +2,17 @@
 /*
  * grow.h - how many lanes a link uses.
  *
- * It starts with what the link speed suggests.  While chunks wait because every lane is full, the
- * sending end tries all lanes, and next time twice as many, or only ever that where lanes are queue
- * pairs of a NIC: it goes back and forth between the two numbers a few times, measuring what gets
- * acknowledged, and keeps the larger only if it was faster each time (one comparison would believe
- * noise), or at once if it was much faster.  Now and then it asks the other way round whether half
- * would do.  Tries become rarer as they fail.  A link that rests goes back to its start.  Lanes no
- * longer used stay open, and cost no call.  Only the dialler dials; the other end asks by a LANES
- * frame.  Called by the service thread.
+ * A link starts with as many lanes as the NIC's speed suggests.  While chunks wait because every
+ * lane is full, the sending end tries all lanes it may have; the next time it tries twice as many
+ * as now, and so every time where lanes are queue pairs of a NIC.
+ *
+ * A try goes back and forth between the two numbers a few times, and measures the bytes that get
+ * acknowledged.  It keeps the larger number only if that was faster each time (a single comparison
+ * could be noise), or at once if it was much faster.  Now and then half of the lanes are tried in
+ * the same way.  Tries become rarer as they fail.  A link at rest goes back to its start.
+ *
+ * Lanes no longer used stay open, and cost no system call.  Only the dialler dials; the other end
+ * asks for lanes by a LANES frame.  Called by the service thread.
  */
 #ifndef BRAID_CORE_GROW_H
 #define BRAID_CORE_GROW_H
@@ -22,8 +25,8 @@
 unsigned braid_grow_first(int speed_mbps, bool speed_known);	/* lanes to start with */
 void braid_grow_start(struct braid_link *link);
 bool braid_grow_wants_dial(const struct braid_link *link);
-bool braid_grow_may_dial(const struct braid_link *link, uint64_t now);	/* and it is time to */
-/* A lane that was dialled is up (err 0) or failed: it is dialled again, ever more seldom. */
+bool braid_grow_may_dial(const struct braid_link *link, uint64_t now);	/* and a dial is due */
+/* A lane that was dialled is up (err 0), or failed: then the next dial waits twice as long. */
 void braid_grow_dialled(struct braid_link *link, int err, uint64_t now);
 void braid_grow_tick(struct braid_link *link, uint64_t now);
 

@@ -16,18 +16,18 @@
 #include "core/why.h"
 
 enum {
-	HEALTH_MS = 100,		/* between looks at what the kernel says of a lane */
-	SUSPECT_MS = 200,		/* sent again and not acknowledged for that long */
-	SUSPECT_MAX_MS = 1600,		/* and more for a lane that was taken up again */
-	CALM_MS = 10000,		/* less than that ago: it may be the host that is slow */
-	SAY_MS = 1000,			/* without a word of ours */
-	SAY_SOON_MS = 250,		/* the same while a caller waits and hears nothing */
-	SILENT_MS = 3000,		/* then one line says so */
-	ASLEEP_MS = 3000,		/* between two looks: it is us who did not run */
+	HEALTH_MS = 100,		/* between looks at each lane's health */
+	SUSPECT_MS = 200,		/* retransmitted and unacknowledged for so long */
+	SUSPECT_MAX_MS = 1600,		/* doubled up to this for a lane lost again and again */
+	CALM_MS = 10000,		/* a lane lost again sooner: perhaps its host is slow */
+	SAY_MS = 1000,			/* nothing sent for so long: send ALIVE */
+	SAY_SOON_MS = 250,		/* the same while a caller waits and nothing arrives */
+	SILENT_MS = 3000,		/* nothing received for so long: one WARN */
+	ASLEEP_MS = 3000,		/* between two ticks: this process did not run */
 	STALL_MS = 1000,		/* between looks for messages that wait for a live peer */
 	WAIT_MIN_MS = 5, WAIT_MAX_MS = 500,	/* between dials that fail */
-	WAIT_UNANSWERED_MS = 5000,	/* its kernel answers, the process does not */
-	GIVE_UP_MS = 500,		/* for a peer that can't be asked, or that nobody needs */
+	WAIT_UNANSWERED_MS = 5000,	/* the most, if only the peer's kernel answers */
+	GIVE_UP_MS = 500,		/* all lanes lost, and redialling impossible or needless */
 };
 
 static struct braid_log_gate gate_local;
@@ -77,7 +77,7 @@ static uint64_t seconds(uint64_t ns)
 
 /* --- dialling again ------------------------------------------------------------------------ */
 
-/* Three quarters to five quarters of it, so that those who lost a switch don't return at once. */
+/* 3/4 to 5/4 of `ms`, at random: peers that lost the same switch must not all redial at once. */
 static uint64_t jitter(unsigned ms)
 {
 	uint8_t r;
@@ -86,7 +86,7 @@ static uint64_t jitter(unsigned ms)
 	return ms * MS * (192 + r / 2u) / 256;
 }
 
-/* After a dial that failed: when is the next one? */
+/* How long to wait after a failed dial, in ns. */
 static uint64_t back_off(unsigned *wait_ms, const struct braid_conn *c, int err)
 {
 	unsigned most = WAIT_MAX_MS;
@@ -101,19 +101,19 @@ static uint64_t back_off(unsigned *wait_ms, const struct braid_conn *c, int err)
 	return jitter(*wait_ms);
 }
 
-/* What comes from who has taken the place of a process that is gone. */
+/* Does the error show that the peer's process is gone: its port is closed, or another's now? */
 static bool is_refusal(const struct braid_conn *c, int err)
 {
 	if (c && err == -EREMOTEIO)
 		return c->theirs.status != BRAID_HELLO_NO_ROOM;
 	if (err == -ECONNREFUSED)
 		return true;
-	/* EACCES of a route or a firewall is none. */
+	/* EACCES before TCP connects comes from a route or a firewall: no refusal. */
 	return braid_dial_stage(c, err) == BRAID_DIAL_PEER &&
 	       (err == -EPROTO || err == -EPROTONOSUPPORT || err == -EACCES);
 }
 
-/* Those that it failed may try another at once. */
+/* Avoid a path for a while.  Lanes that have another one may dial it at once. */
 static void path_fails(struct braid_link *link, unsigned path, uint64_t now)
 {
 	braid_path_bad(link, path, now);
@@ -123,7 +123,7 @@ static void path_fails(struct braid_link *link, unsigned path, uint64_t now)
 	}
 }
 
-/* How a dial, or a question, ended. */
+/* Record how a dial, or a request that the peer dial, ended. */
 static void note(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
 {
 	bool spent = !c || braid_path_dialled(link, c, err, now);
@@ -183,7 +183,7 @@ void braid_heal_resumed(struct braid_lane *lane, uint64_t now)
 	lane->resumed_ns = now;
 }
 
-/* On a socket, where better can be had. */
+/* Does a plain socket carry the lane although its path supports a better transport? */
 static bool is_poor(const struct braid_lane *lane, unsigned path, uint64_t now)
 {
 	const struct braid_link *link = lane->link;
@@ -192,7 +192,7 @@ static bool is_poor(const struct braid_lane *lane, unsigned path, uint64_t now)
 	if (!link->path[path].better || lane->tr->blob ||
 	    now < link->path[path].plain_until_ns || !dev->best->usable(dev))
 		return false;
-	/* One tries; where it has come through, the others follow. */
+	/* The first such lane of a path tries alone; the others follow once it has succeeded. */
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		const struct braid_lane *k = link->lane[i];
 
@@ -212,7 +212,7 @@ void braid_heal_wanted(struct braid_link *link, unsigned index, uint16_t epoch)
 {
 	const struct braid_lane *lane = index < link->nlanes ? link->lane[index] : NULL;
 
-	/* Its question has crossed with our last dial. */
+	/* The request crossed with our last dial: the lane is newer than the one it names. */
 	if (lane && braid_lane_up(lane) && (int16_t)(lane->epoch - epoch) > 0)
 		return;
 	braid_lock_wait(&link->lock);
@@ -241,19 +241,19 @@ static void dial(struct braid_link *link, uint64_t now)
 		    (is_well(lane, now) && !astray))
 			continue;
 		if (braid_lane_up(lane) && lane != braid_link_home(link) && !astray)
-			continue;		/* home first: then it is closed there and here */
+			continue;		/* home first; then both ends close this one */
 		err = braid_dial_lane(link, lane, now);
 		if (err)
 			braid_heal_dialled(lane, NULL, err, now);
 	}
 }
 
-/* The other end asks it to: the peer need not have noticed, or is dead. */
+/* The accepting end asks the dialler to dial: it may not have noticed the loss, or be dead. */
 static void ask(struct braid_link *link, uint64_t now)
 {
 	int err;
 
-	/* One that is left may be idle, and as dead as home is. */
+	/* A lane that looks well may only be idle, and as dead as home is. */
 	if (is_well(braid_link_home(link), now) ||
 	    (any_well(link, now) && silence(link, now) < GIVE_UP_MS * MS))
 		return;
@@ -269,13 +269,13 @@ static void ask(struct braid_link *link, uint64_t now)
 static void shut_lost(struct braid_link *link, uint64_t now)
 {
 	if (braid_lane_up(braid_link_home(link)))
-		link->heal.probe_ns = 0;	/* should it be lost again, ask at once */
+		link->heal.probe_ns = 0;	/* if home is lost again, ask at once */
 	if (!link->ndown) {
 		link->heal.down_ns = 0;
 		link->heal.probe_wait_ms = 0;
 		return;
 	}
-	braid_link_move(link);			/* who else has ended? */
+	braid_link_move(link);			/* finds other lanes that have ended */
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
@@ -292,8 +292,8 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 }
 
 /*
- * A connection was found dead over which not one packet of full size had gone, though its handshake
- * had; one with small packets follows, and carries more than such a packet holds.
+ * Detect a path MTU that is too small.  A connection died before one full-size packet was
+ * acknowledged, though its handshake came through; the next one, with small segments, carries more.
  */
 static void look_for_mtu(struct braid_lane *lane, const struct braid_health *h, bool suspect)
 {
@@ -330,7 +330,7 @@ static void lane_suspect(struct braid_lane *lane, const struct braid_health *h, 
 	look_for_mtu(lane, h, true);
 }
 
-/* True if some lane has bytes under way. */
+/* True if some lane has unacknowledged bytes. */
 static bool look_at_health(struct braid_link *link, uint64_t now)
 {
 	bool under_way = false;
@@ -363,7 +363,7 @@ static bool look_at_health(struct braid_link *link, uint64_t now)
 			 lane->path == braid_path_for(link, i, now))
 			path_fails(link, lane->path, now);
 	}
-	/* What a suspect lane holds can go on the others at once. */
+	/* Give suspect lanes up, so that what they hold can go over the others at once. */
 	for (unsigned i = 0; i < link->nlanes && any_well(link, now); i++) {
 		if (!is_suspect(link->lane[i], now))
 			continue;
@@ -428,8 +428,8 @@ static void tell_silence(struct braid_link *link, uint64_t now)
 }
 
 /*
- * Comms that are only waiting for the peer's goodbye, which has ours and so all that went before:
- * else it may still wait for an acknowledgement.
+ * True if every comm left waits only for the peer's goodbye, and the peer has acknowledged ours,
+ * and so all that was sent before it.
  */
 static bool nobody_needs(struct braid_link *link)
 {
@@ -444,11 +444,11 @@ static bool nobody_needs(struct braid_link *link)
 	return !needed;
 }
 
-/* True if the link is over.  That nobody is there is believed once all that came is read. */
+/* True if the link is over.  The peer counts as gone only after all that it sent has been read. */
 static bool is_over(struct braid_link *link, uint64_t now)
 {
 	uint64_t silent = silence(link, now);
-	/* A lane on which nothing is under way says nothing: it may be as dead as home is. */
+	/* A lane that looks well proves nothing if it is idle: it may be as dead as home is. */
 	bool unread = any_unread(link);
 	bool gone = !unread && link->heal.refused &&
 		    (!any_well(link, now) || (!is_well(braid_link_home(link), now) &&
@@ -483,7 +483,7 @@ static bool is_over(struct braid_link *link, uint64_t now)
 	return true;
 }
 
-/* Let the peer hear from us. */
+/* Send ALIVE if nothing was sent for a while, so that the peer does not take us for dead. */
 static void say(struct braid_link *link, uint64_t now)
 {
 	struct braid_hdr h = { .type = BRAID_F_ALIVE };
@@ -515,7 +515,7 @@ static void note_stall(struct braid_link *link, uint64_t ms, uint64_t size)
 	atomic_fetch_add(&link->key.dev->stalls, 1);
 }
 
-/* A message has waited for long, of a peer that is there: say who is late. */
+/* Warn of a message that has waited long for a live peer, and name the end that is late. */
 static void look_for_stalls(struct braid_link *link, uint64_t now)
 {
 	uint64_t limit = (uint64_t)braid_param.stall_warn * SEC;
@@ -523,7 +523,7 @@ static void look_for_stalls(struct braid_link *link, uint64_t now)
 	struct braid_comm *c;
 
 	if (!limit || !braid_trylock(&link->lock))
-		return;			/* it is being moved: at the next tick */
+		return;			/* a caller moves the link: at the next tick */
 	link->heal.stall_ns = now;
 	braid_list_for(c, &link->comms, node) {
 		struct braid_waiting w = { 0 };
@@ -567,7 +567,7 @@ void braid_heal_start(struct braid_link *link, uint64_t now)
 	link->heal.heard_ns = link->heal.said_ns = link->heal.looked_ns = now;
 }
 
-/* How soon the next look is due, as things stand. */
+/* Milliseconds until the next tick is due. */
 static int next_look(const struct braid_link *link, bool under_way, uint64_t now)
 {
 	uint64_t quiet = braid_since(link->heal.said_ns, now) / MS;
@@ -585,12 +585,12 @@ int braid_heal_tick(struct braid_link *link, uint64_t now)
 	bool under_way = true;
 
 	link->heal.looked_ns = now;
-	if (asleep > ASLEEP_MS * MS)		/* that is no silence of the peer's */
+	if (asleep > ASLEEP_MS * MS)		/* our own sleep is no silence of the peer */
 		link->heal.heard_ns = now - (silent > asleep ? silent - asleep : 0);
 	shut_lost(link, now);
-	if (!link->ncomms) {			/* nobody expects a word */
+	if (!link->ncomms) {			/* no comm: silence means nothing */
 		link->heal.heard_ns = now;
-		/* But who dialled us may be on its way with the first comm, over another socket. */
+		/* An accepted link may wait for its first comm, which comes over a new socket. */
 		if (link->ndown && (link->dialler || link->used))
 			braid_link_fail(link, -ENOTCONN, "the idle link was lost [link-closed]");
 		return -1;

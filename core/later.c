@@ -55,7 +55,7 @@ static struct braid_job *next_job(struct braid_later *q, struct braid_running *a
 	return job;
 }
 
-/* The number of jobs before the first one that is not over.  With the lock held. */
+/* The number of jobs that are over, before the first one that is not.  With the lock held. */
 static uint64_t done_by_now(const struct braid_later *q)
 {
 	uint64_t done = q->first ? q->first->seq - 1 : atomic_load(&q->begun);

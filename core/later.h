@@ -33,7 +33,7 @@ enum braid_turn { BRAID_STOP, BRAID_SEE, BRAID_MAKE, BRAID_END, BRAID_TURNS };
 struct braid_job {
 	struct braid_job *next;
 	uint64_t seq;
-	const char *what;		/* for people: "to stop a queue pair"; NULL: no command */
+	const char *what;		/* for logs: "to stop a queue pair"; NULL: no command */
 	void (*run)(struct braid_job *job);	/* may free the job; must not lock a link */
 };
 
@@ -50,7 +50,7 @@ struct braid_later {
 	unsigned running;
 	_Atomic uint64_t begun;		/* jobs that were handed over, ever */
 	_Atomic uint64_t done;		/* the first so many of these are over */
-	bool told;			/* a WARN about a hang was written; the service thread's */
+	bool told;			/* warned of a hang; only the service thread uses it */
 };
 
 /* Hands a job over.  If no thread can be started, the caller's thread runs it at once. */
@@ -66,7 +66,7 @@ bool braid_later_hangs(struct braid_dev *dev, enum braid_turn turn, uint64_t now
  */
 int braid_later_look(struct braid_dev *dev, uint64_t now);
 
-/* A description of a hanging NIC, for people: ", its NIC ...", or "" if it does not hang. */
+/* Text that describes a hanging NIC: ", its NIC ...", or "" if the NIC does not hang. */
 void braid_later_text(struct braid_dev *dev, char *ret, size_t len);
 
 /*
@@ -81,7 +81,7 @@ struct braid_stop {
 struct braid_stopping {			/* zeroed: nothing */
 	struct braid_lock lock;
 	struct braid_stop *first, *last;
-	_Atomic uint64_t begun;		/* ever */
+	_Atomic uint64_t begun;		/* requests, ever */
 	_Atomic uint64_t done;		/* the first so many of these are over */
 };
 void braid_stop_begin(struct braid_dev *dev, struct braid_stop *stop);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* dlopen() says more than that it is not there: a library of the wrong kind, one it needs. */
+/* dlopen()'s message also tells of a library of the wrong kind, or of one that it needs in turn. */
 void *braid_lib_open(const char *name, const char *install, char *why, size_t len)
 {
 	void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -19,7 +19,7 @@ void *braid_lib_open(const char *name, const char *install, char *why, size_t le
 	return NULL;
 }
 
-/* Through memcpy(), for dlsym() gives a pointer to data. */
+/* memcpy(), since dlsym() returns a pointer to data, which C does not convert to a function's. */
 bool braid_lib_find(void *lib, const char *name, void *member)
 {
 	void *at = dlsym(lib, name);

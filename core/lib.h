@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * lib.h - libraries of others, picked up at run time.
+ * lib.h - load third-party libraries at run time.
  *
- * At init, never later: loading one reads files and runs its constructors.  None is unloaded.
+ * Only at init: loading a library reads files and runs its constructors.  None is ever unloaded.
  */
 #ifndef BRAID_CORE_LIB_H
 #define BRAID_CORE_LIB_H
@@ -10,9 +10,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* NULL: `why` says in one line why not, and what to install for what. */
+/* NULL: `why` says in one line why not, and names the package to install. */
 void *braid_lib_open(const char *name, const char *install, char *why, size_t len);
-/* A function's address into the pointer at `member`; false: the library has none of that name. */
+/* Stores a function's address in the pointer at `member`; false: the library does not have it. */
 bool braid_lib_find(void *lib, const char *name, void *member);
 
 #endif

@@ -100,7 +100,7 @@ static bool stderr_wants(enum braid_log_level level)
 	       (level == BRAID_LOG_INFO && strcasecmp(braid_param.debug, "info") == 0);
 }
 
-/* A pipe that nobody reads would end the process, or hold it up for ever: then a line is lost. */
+/* A write to a pipe that nobody reads would kill the process or block it: better lose the line. */
 static bool stderr_takes(void)
 {
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -124,7 +124,7 @@ static void log_line(enum braid_log_level level, const char *file, int line, con
 		sink(level, file, line, buf);
 	} else if (stderr_takes()) {
 		buf[len++] = '\n';
-		/* A line that stderr refuses is lost: there is nobody left to tell. */
+		/* A line that stderr refuses is lost: nothing else can report it. */
 		while (write(STDERR_FILENO, buf, len) < 0 && errno == EINTR)
 			;
 	}
@@ -154,7 +154,7 @@ bool braid_log_gate_open(struct braid_log_gate *gate, uint64_t now_ns)
 {
 	uint64_t next = atomic_load(&gate->next_ns);
 
-	/* Of several that come at once the one whose exchange succeeds passes. */
+	/* Of several threads at once only the one whose exchange succeeds passes. */
 	return now_ns >= next &&
 	       atomic_compare_exchange_strong(&gate->next_ns, &next, now_ns + gate_ns);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * log.h - one line to whoever listens: NCCL's logger, or stderr where there is none yet.
+ * log.h - write one line to NCCL's logger, or to stderr before there is one.
  *
  * A WARN is what PyTorch prints as "Last error": it names device, peer, cause and remedy in one
  * line of at most BRAID_LOG_MAX bytes (longer ones are cut), and is written once, where the error
- * is born.  It ends in its id, "[wire-version]", which has a heading in docs/user/messages.md.  All
- * calls keep errno, never wait for anything but the logger, and may be used from any thread.
- * Nothing is ever written to stdout.
+ * occurs.  It ends in its id, "[wire-version]", which has a heading in docs/user/messages.md.  All
+ * calls keep errno, wait for nothing but the logger, and may be used from any thread.  Nothing is
+ * ever written to stdout.
  */
 #ifndef BRAID_CORE_LOG_H
 #define BRAID_CORE_LOG_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * nccl.c - NCCL's own variables for what Braid stands in for: how they are read, which of them have
- * no effect here, and the line that says so.
+ * nccl.c - NCCL's variables for its own InfiniBand and socket code, which Braid replaces: how they
+ * are read, which of them have no effect here, and the line that says so.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE			/* secure_getenv */
@@ -41,7 +41,7 @@ int braid_nccl_number(const char *text, int64_t *ret)
 	return *end ? 1 : 0;
 }
 
-/* "NCCL_IB_USE_INLINE=1 (why)", unless it is not set; how long it is. */
+/* Writes "NCCL_IB_USE_INLINE=1 (why)", or nothing if it is not set; returns the length. */
 static size_t unheeded(const struct braid_nccl_row *row, char *ret, size_t len)
 {
 	const char *value = secure_getenv(row->name);
@@ -61,7 +61,7 @@ void braid_nccl_tell(void)
 
 		if (!n)
 			continue;
-		if (at + n + 3 > sizeof(line)) {	/* a second line, of a long list */
+		if (at + n + 3 > sizeof(line)) {	/* a long list goes on in a second line */
 			braid_info("not heeded: %s", line);
 			at = 0;
 		}

@@ -26,7 +26,7 @@ static struct braid_cpus near_cpus;			/* empty: anywhere */
 
 atomic_bool braid_forked;
 
-/* Where stdout is closed, its number is still what everybody prints to: not into our streams. */
+/* If stdout is closed, our descriptor must not get its number, or others would print into it. */
 static int above_stdio(int fd)
 {
 	int up = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), err = errno;
@@ -116,7 +116,7 @@ BRAID_COLD void braid_lock_wait(struct braid_lock *l)
 	atomic_fetch_add(&l->waiting, 1);
 	for (unsigned spins = 0; !braid_lock_take(l); spins++) {
 		if (spins > 120)
-			nanosleep(&nap, NULL);	/* who has it may wait for this very CPU */
+			nanosleep(&nap, NULL);	/* its holder may need this very CPU */
 		else if (spins > 100)
 			braid_yield();
 	}
@@ -185,7 +185,7 @@ void braid_os_near(const struct braid_cpus *near)
 	near_cpus = near ? *near : (struct braid_cpus){ .bits = { 0 } };
 }
 
-/* A thread inherits its starter's CPUs; narrower only, and where that can't be had, as it was. */
+/* Restrict a thread to the near ones of the CPUs that it inherits; if it can't be, it keeps all. */
 static void pin(pthread_t thread)
 {
 	struct braid_cpus cpus = { .bits = { 0 } };
@@ -220,7 +220,7 @@ static int os_thread_join(pthread_t thread, unsigned timeout_ms)
 	uint64_t end = os_now_ns() + timeout_ms * 1000000ull;
 	int err;
 
-	/* pthread_timedjoin_np() goes by a clock that may be set. */
+	/* pthread_timedjoin_np() uses a clock that jumps when somebody sets the time. */
 	while ((err = pthread_tryjoin_np(thread, NULL)) == EBUSY && os_now_ns() < end)
 		nanosleep(&nap, NULL);
 	return -err;

@@ -42,7 +42,7 @@ struct braid_os {
 	int (*shutdown)(int fd);			/* both ways */
 	int (*close)(int fd);
 	braid_route_fn *route;				/* topo/route.h */
-	void (*note)(int fd, bool ours);		/* a descriptor that others made for us */
+	void (*note)(int fd, bool ours);		/* a descriptor from a library */
 
 	int (*epoll_create)(void);
 	int (*epoll_ctl)(int ep, int op, int fd, struct epoll_event *ev);
@@ -59,8 +59,8 @@ struct braid_os {
 extern const struct braid_os *braid_os;
 
 /*
- * From `then` to `now`.  0 if `then` is later: another thread, or a later step of this turn, may
- * have stamped it after `now` was read.
+ * The time from `then` to `now`; 0 if `then` is later, since another thread, or a later step of
+ * this turn, may have set it after `now` was read.
  */
 static inline uint64_t braid_since(uint64_t then, uint64_t now)
 {
@@ -83,15 +83,15 @@ int braid_os_atfork(void (*wipe)(void));
 void braid_os_near(const struct braid_cpus *near);
 
 /*
- * A lock for a few instructions.  The data path only tries; who may wait spins and yields, and
- * comes next: a sender may be in the kernel, with its link's lock, nearly all the time.
+ * A spinlock.  The data path only tries it.  A thread that may wait spins and yields, and then goes
+ * before those that try: a sender in the kernel may hold its link's lock nearly all the time.
  */
 struct braid_lock {
 	atomic_bool held;
-	atomic_ushort waiting;		/* so many do: who only tries leaves it to them */
+	atomic_ushort waiting;		/* threads that wait; braid_trylock() fails then */
 };
 
-/* Whoever waits. */
+/* Take the lock if it is free, even if others wait for it. */
 static inline bool braid_lock_take(struct braid_lock *l)
 {
 	return !atomic_load_explicit(&l->held, memory_order_relaxed) &&
@@ -108,13 +108,13 @@ static inline void braid_unlock(struct braid_lock *l)
 	atomic_store_explicit(&l->held, false, memory_order_release);
 }
 
-/* A hint that a lock orders, or that need not be seen at once: no barrier. */
+/* Set a flag without a barrier: a lock orders it, or other threads need not see it at once. */
 static inline void braid_hint(atomic_bool *flag, bool value)
 {
 	atomic_store_explicit(flag, value, memory_order_relaxed);
 }
 
-/* A counter with one writer at a time: it is atomic only for those who look without his lock. */
+/* Add to a counter with one writer at a time; it is atomic for readers without that lock. */
 static inline void braid_count(_Atomic uint64_t *counter, uint64_t more)
 {
 	uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
@@ -126,13 +126,13 @@ static inline void braid_count(_Atomic uint64_t *counter, uint64_t more)
 void braid_lock_wait(struct braid_lock *l);
 void braid_yield(void);
 
-/* A call of its own in any case, so that who seldom makes it need not save registers for it. */
+/* Never inlined, so that a caller that rarely makes the call need not save registers for it. */
 #define BRAID_APART __attribute__((noinline))
 
-/* Where a message begins or arrives: what it calls is compiled into it, BRAID_APART excepted. */
+/* Where a message begins or arrives: all that it calls is inlined, except BRAID_APART. */
 #define BRAID_HOT __attribute__((flatten, hot))
 
-/* Seldom called: neither it nor what leads to it lies among what is. */
+/* Rarely called: its code, and the branches that lead to it, lie apart from the hot code. */
 #define BRAID_COLD __attribute__((noinline, cold))
 
 #define braid_container(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))

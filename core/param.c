@@ -27,13 +27,13 @@
 enum {
 	COMPARE_MAX = 64,		/* letters of a name that count for likeness */
 	RANGE_MAX = 96,			/* of the text for a range, with its NUL */
-	ENV_NAME_MAX = BRAID_PARAM_VARIABLE, /* of a variable, with its NUL; longer ones are cut */
+	ENV_NAME_MAX = BRAID_PARAM_VARIABLE, /* of a name, with its NUL; longer ones are cut */
 	QUOTE_MAX = 64,			/* bytes of a value quoted in a line */
 };
 
 static const char env_prefix[] = "BRAID_";
 
-/* Ours, but no parameters: the tests' own switches, and the commit a build was made from. */
+/* Our variables that are no parameters: the tests' switches, and the commit of a build. */
 static const char env_test[] = "BRAID_TEST_";
 static const char env_perf[] = "BRAID_PERF_KEY";	/* of the command */
 static const char env_git[] = "BRAID_GIT";
@@ -75,7 +75,7 @@ static const size_t offsets[ROWS] = {
 #undef P_STR
 };
 
-static bool from_nccl[ROWS];		/* the value is that of the fall-back */
+static bool from_nccl[ROWS];		/* the value came from the fall-back */
 
 static int suffix_shift(char c)
 {
@@ -94,7 +94,7 @@ static int suffix_shift(char c)
 	}
 }
 
-/* Decimal, the whole text and nothing but; a size may end in k, m or g. */
+/* The whole text must be one decimal number; a size may end in k, m or g. */
 static int parse_number(const struct braid_param_row *row, const char *text, int64_t *ret)
 {
 	long long v;
@@ -144,7 +144,7 @@ static bool is_word(const char *words, const char *text, size_t len)
 	return false;
 }
 
-/* Only legal words; a list has one at least and nothing between its commas but words. */
+/* Only words that are allowed; a list has at least one, and nothing but words between commas. */
 static bool words_fit(const char *words, const char *text)
 {
 	if (!words || !*text)
@@ -311,7 +311,7 @@ static const char *wanted(const struct braid_param_row *row)
 	}
 }
 
-/* The user's own word: a bad one is an error. */
+/* Read a BRAID_ variable: a bad value is an error. */
 static int load_own(unsigned i, const char *name, const char *text)
 {
 	const struct braid_param_row *row = &braid_param_rows[i];
@@ -325,13 +325,13 @@ static int load_own(unsigned i, const char *name, const char *text)
 			   QUOTE_MAX, text, wanted(row), range);
 }
 
-/* NCCL's switches are on for all but 0. */
+/* A switch: for NCCL any number but 0 means on. */
 static bool is_switch(const struct braid_param_row *row)
 {
 	return row->least == 0 && row->most == 1;
 }
 
-/* A number meant for NCCL, as it is read there: 0, 1 (it was no number alone), or -errno. */
+/* Set a value meant for NCCL, read as NCCL reads it: 0; 1: as braid_nccl_number(); or -errno. */
 static int set_nccl(unsigned i, const char *text)
 {
 	const struct braid_param_row *row = &braid_param_rows[i];
@@ -345,7 +345,7 @@ static int set_nccl(unsigned i, const char *text)
 		return rc;
 	if (is_switch(row))
 		v = v != 0;
-	if ((v == -1 || v == -2) && v < row->least)	/* its own words for the default */
+	if ((v == -1 || v == -2) && v < row->least)	/* NCCL's words for the default */
 		return rc;
 	if (v < row->least || v > row->most)
 		return -EINVAL;
@@ -353,7 +353,7 @@ static int set_nccl(unsigned i, const char *text)
 	return rc;
 }
 
-/* A word meant for NCCL: what it says about us is welcome, but it need not make sense to us. */
+/* Read NCCL's variable for a parameter.  A value that makes no sense for Braid is only a WARN. */
 static void load_fallback(unsigned i)
 {
 	const struct braid_param_row *row = &braid_param_rows[i];

@@ -5,7 +5,12 @@
  * A row feeds the parser, `braid info --params`, the man page and a test.  A parameter NAME is
  * read from the environment variable BRAID_NAME (upper case) by secure_getenv, once, in
  * braid_param_load(); some have NCCL's variable as a fall-back, BRAID_ wins.  Sizes take k, m and
- * g (binary).  Afterwards braid_param is constant to everyone.
+ * g (binary).  Afterwards braid_param never changes.
+ *
+ * An empty variable counts as not set.  If a value is bad, one WARN names the variable, the value
+ * and the range, and the parameter keeps its default.  An NCCL fall-back is read as NCCL reads it,
+ * where -1 and -2 mean the default; a value that Braid does not have is ignored with a WARN.  An
+ * unknown BRAID_* variable gets one WARN with the nearest name.
  */
 #ifndef BRAID_CORE_PARAM_H
 #define BRAID_CORE_PARAM_H
@@ -49,7 +54,7 @@ extern const unsigned braid_param_count;
 struct braid_nccl_row {
 	const char *name;		/* NCCL_IB_USE_INLINE */
 	int64_t least, most;		/* both 0: text */
-	const char *why;		/* it is not heeded: half a sentence */
+	const char *why;		/* why it is not heeded: half a sentence */
 };
 extern const struct braid_nccl_row braid_nccl_rows[];
 extern const unsigned braid_nccl_count;
@@ -60,21 +65,17 @@ extern const unsigned braid_nccl_count;
  * untouched.
  */
 int braid_nccl_number(const char *text, int64_t *ret);
-/* One line at INFO of those that are set and not heeded. */
+/* One line at INFO about the variables that are set and not heeded. */
 void braid_nccl_tell(void);
 
 /*
- * Fill braid_param from the environment.  0, or -EINVAL if a value is bad: one WARN names the
- * variable, the value and the range, and the parameter keeps its default.  An NCCL fall-back is
- * read as NCCL reads it, -1 and -2 mean the default; a value that Braid does not have is passed
- * over with a WARN.  An empty variable is one that is not set.  An unknown BRAID_* variable gets
- * one WARN with the nearest name.
- * The first call does the work, later ones return its result: threads may be reading by then.
+ * Fill braid_param from the environment: 0, or -EINVAL if a value of a BRAID_ variable is bad.
+ * Only the first call does so, and later ones return its result: threads may be reading by then.
  * Not thread-safe: called from init, which NCCL serialises.
  */
 int braid_param_load(void);
 
-/* Set one parameter from text: 0 or -EINVAL (value) or -ENOENT (name); does not log. */
+/* Set one parameter from text: 0, -EINVAL (bad value) or -ENOENT (no such name); does not log. */
 int braid_param_set(struct braid_params *p, const char *name, const char *text);
 
 /*
@@ -83,7 +84,7 @@ int braid_param_set(struct braid_params *p, const char *name, const char *text);
  */
 const char *braid_param_variable(const char *name, char ret[BRAID_PARAM_VARIABLE]);
 
-/* Is the word among those of a value that lists some, between commas? */
+/* Is the word in a value that is a comma list? */
 bool braid_param_lists(const char *value, const char *word);
 
 /* The parameter whose name (lower case) is most like `name`: never NULL. */

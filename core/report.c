@@ -23,7 +23,7 @@
 #endif
 
 #define MS 1000000ull
-/* For locks that others sit on, of all links together: half of what a dump may take. */
+/* How long to wait for locks, for all links together: half of what a dump may take. */
 #define PATIENCE_NS (300 * MS)
 
 enum { DEVICES_MAX = 16 };		/* with metrics of their own */
@@ -72,7 +72,7 @@ void braid_text_add(struct braid_text *t, const char *fmt, ...)
 	t->len += (size_t)n;
 }
 
-/* What peers say of themselves is any bytes: those that are not plain ASCII become '?'. */
+/* A peer's texts may hold any bytes: those that are not plain ASCII become '?'. */
 void braid_text_string(struct braid_text *t, const char *s)
 {
 	braid_text_add(t, "\"");
@@ -267,13 +267,13 @@ static const struct {
 	[STALLS] = { "stalls", "", "Times that a message was late and told.", true },
 };
 
-/* One of each per device: their number does not grow with that of peers. */
+/* One metric of each kind per device, so that their number does not grow with the peers. */
 struct sums {
 	const struct braid_dev *dev;
 	uint64_t of[METRICS];
 };
 
-/* Before the comms that are open: one that is closed meanwhile is in neither, not in both. */
+/* Closed comms are read before open ones: one that closes meanwhile is in neither, not in both. */
 static void begin(struct sums *s)
 {
 	const struct braid_dev *dev = s->dev;
@@ -308,10 +308,10 @@ static void add_up(struct sums *s, const struct braid_view *v)
 	}
 }
 
-/* A counter never falls, also where a link was busy, or a comm was closed in between. */
+/* Keep counters from falling where a link was busy, or a comm was closed in between. */
 static void hold_up(struct sums *s, unsigned n)
 {
-	static uint64_t shown[DEVICES_MAX][METRICS];	/* of the one thread that reports */
+	static uint64_t shown[DEVICES_MAX][METRICS];	/* by the one thread that reports */
 
 	for (unsigned i = 0; i < n; i++) {
 		for (unsigned m = 0; m < METRICS; m++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * report.h - what a look at all links comes to, as text for a program: JSON, or OpenMetrics.
+ * report.h - the state of all links as text for programs: JSON, or OpenMetrics.
  *
  * The JSON is one object; BRAID_REPORT_VERSION counts up when a member changes its meaning or goes.
  * docs/user/observability.md has the members, and the names of the metrics.
@@ -13,7 +13,7 @@
 
 enum { BRAID_REPORT_VERSION = 1 };
 
-struct braid_text {			/* grows; bad: there was no memory, and it is not whole */
+struct braid_text {			/* grows; bad: out of memory, so the text is cut */
 	char *p;
 	size_t len, room;
 	bool bad;

@@ -34,7 +34,7 @@
 #define MS 1000000ull
 
 enum {
-	ASK_MS = 200, ANSWER_MS = 700,	/* then the next one's turn has come */
+	ASK_MS = 200, ANSWER_MS = 700,	/* of one client; then the next one is served */
 	JOIN_MS = 2000,
 	TELL = 16,			/* events that go to the log */
 	DUMPS_MAX = 8,			/* files that one process writes */
@@ -50,7 +50,7 @@ static struct {
 
 /* --- a client ------------------------------------------------------------------------------ */
 
-/* Until fd is ready, the time is over or we are to stop: true if it is ready. */
+/* Wait until fd is ready, the time is over, or the thread has to stop; true: fd is ready. */
 static bool ready(int fd, short events, uint64_t until)
 {
 	struct pollfd p[2] = {
@@ -62,7 +62,7 @@ static bool ready(int fd, short events, uint64_t until)
 	       !atomic_load(&st.stop) && p[0].revents;
 }
 
-/* Its user is ours, or root. */
+/* Is the client's user ours, or root? */
 static bool may_ask(int fd)
 {
 	struct ucred who;
@@ -72,7 +72,7 @@ static bool may_ask(int fd)
 	       (who.uid == geteuid() || who.uid == 0);
 }
 
-/* One line without its newline; false: it is none, or too long. */
+/* Read one line, without its newline; false: no whole line came in time, or it is too long. */
 static bool read_line(int fd, char *line, size_t len, uint64_t until)
 {
 	size_t have = 0;
@@ -127,7 +127,7 @@ static void serve(int listener)
 
 /* --- files --------------------------------------------------------------------------------- */
 
-/* %p and %h, and %% for a percent sign. */
+/* Expand %p to the PID, %h to the name of the host, and %% to a percent sign. */
 static void expand(const char *pattern, char *ret, size_t len)
 {
 	size_t at = 0;
@@ -164,7 +164,7 @@ static void write_metrics(void)
 	braid_text_free(&t);
 }
 
-/* The last events, for who has nothing but the log. */
+/* Log the last events, for users that have only the log. */
 static void tell_events(void)
 {
 	struct braid_event e[TELL];
@@ -274,7 +274,7 @@ void braid_stat_stop(void)
 	atomic_store(&st.stop, true);
 	braid_os->wake(st.wake);
 	if (braid_os->thread_join(st.thread, JOIN_MS)) {
-		st.lost = true;		/* in a file system that hangs: it may come back */
+		st.lost = true;		/* it hangs in a file system, and may come back */
 		braid_info("the thread for braid stat did not end within %d ms; it is left behind",
 			   JOIN_MS);
 		return;

@@ -36,7 +36,7 @@ enum {
 	PID_MAX = 1 << 22,		/* the kernel's limit */
 };
 
-/* Returns -1 after one INFO line: nobody will be able to ask this process. */
+/* Returns -1 after one INFO line: braid stat will not be able to reach this process. */
 static int no_socket(const char *what, const char *path)
 {
 	braid_info("braid stat can't look at this process: %s %s: %s", what, path, strerror(errno));
@@ -107,7 +107,7 @@ static bool is_socket(int dirfd, const char *name)
 	       sb.st_uid == geteuid() && !(sb.st_mode & 07177);
 }
 
-/* Does nobody listen there?  Then its process was killed, or exited without closing it. */
+/* Does no process listen there?  Then its process was killed, or exited without closing it. */
 static bool refuses(const struct sockaddr_un *sa)
 {
 	int fd = braid_os->socket(AF_UNIX, 0);

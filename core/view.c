@@ -74,7 +74,7 @@ static void view_link(struct braid_link *link, uint64_t now, struct braid_view *
 		view_lane(link->lane[i], now, &ret->lane[i]);
 }
 
-/* --- with it ------------------------------------------------------------------------------- */
+/* --- with the lock ------------------------------------------------------------------------- */
 
 struct flying {				/* what lanes hold of a send */
 	uint64_t bytes;			/* queued or under way */

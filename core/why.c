@@ -67,11 +67,11 @@ enum braid_dial_stage braid_dial_stage(const struct braid_conn *c, int err)
 	return c->state == BRAID_CONN_CONNECT ? BRAID_DIAL_TCP : BRAID_DIAL_PEER;
 }
 
-struct ended {				/* what is known of the last dial */
+struct ended {				/* what is known about the last dial */
 	const struct braid_conn *c;	/* NULL: there was no connection */
 	const struct braid_dev *from;
 	union braid_netdev_addr to;
-	char addr[64];			/* `to`, for people */
+	char addr[64];			/* `to`, as text */
 	int err;
 };
 

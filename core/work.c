@@ -11,7 +11,7 @@
 #define MS 1000000ull
 
 enum {
-	LONG_MS = 900,			/* in a call: it does not come back soon */
+	LONG_MS = 900,			/* a call that takes longer will not return soon */
 	SLOW_MS = 30000,		/* the same, of a slow one */
 };
 

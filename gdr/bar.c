@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bar.c - see bar.h.  What is used of libgdrapi is declared from its public documentation. */
+/* bar.c - see bar.h.  The calls of libgdrapi are declared here from its public documentation. */
 #include "gdr/bar.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ struct pinned {			/* gdr_mh_t */
 	unsigned long handle;
 };
 
-/* X(result, our name, the library's name, arguments): 0 or a positive errno, but for open */
+/* X(result, our name, the library's name, arguments): 0 or a positive errno, except open */
 #define CALLS(X) \
 	X(void *, open, "gdr_open", (void)) \
 	X(int, pin, "gdr_pin_buffer", (void *g, unsigned long addr, size_t size, \
@@ -53,7 +53,7 @@ static int load(char *why, size_t len)
 		return 0;
 	lib = dlopen("libgdrapi.so.2", RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
-		dlerror();		/* else it stays with the thread */
+		dlerror();		/* else the message stays with the thread */
 		snprintf(why, len, "there is no libgdrapi.so.2");
 		return -ENOENT;
 	}
@@ -83,7 +83,7 @@ static int failed(const char *call, int err, char *why, size_t len)
 	return -err;
 }
 
-/* GPU memory of ours, of which a whole page of the driver's is pinned and mapped. */
+/* Pin and map one whole driver page of `gpu`, GPU memory of our own. */
 static int open_window(struct window *w, void *gpu, char *why, size_t len)
 {
 	uintptr_t beg = ((uintptr_t)gpu + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
@@ -136,8 +136,8 @@ int braid_bar_open(int gpu, char *why, size_t len)
 }
 
 /*
- * The driver takes a window away with the context that it was made in, and a program may end one
- * and make another.  Who asked for this read has memory of that GPU, so that none ends now.
+ * A window disappears with the context in which it was made, and a program may end one context and
+ * make another.  The caller holds memory of that GPU, so no context ends during this read.
  */
 bool braid_bar_read(int gpu)
 {
@@ -150,7 +150,7 @@ bool braid_bar_read(int gpu)
 		atomic_store(&w->open, false);
 		return false;
 	}
-	/* Not before what told us of the writes, as the CPU may have it with such memory. */
+	/* Else the CPU may read the window early, before it has seen that the writes are done. */
 	__builtin_ia32_mfence();
 	(void)*w->at;
 	return true;

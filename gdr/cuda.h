@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * cuda.h - whose memory a pointer is: NVIDIA's driver, picked up at run time.
+ * cuda.h - whose memory a pointer is: NVIDIA's driver, found at run time.
  *
  * The driver's library is never loaded here: a process that has memory of a GPU has loaded it.
- * What is used of it is declared in driver.h from its public documentation, so that no header of
- * CUDA is needed to build.
+ * driver.h declares the calls from the driver's public documentation, so that the build needs no
+ * header of CUDA.
  *
  * 0 is success, a negative errno failure: -ENOENT no driver in this process, -ENOTCONN no context
  * is current, -EOPNOTSUPP the driver or the memory does not do that, -ENOMEM, -EIO anything else.
@@ -17,11 +17,11 @@
 #include <stdint.h>
 
 struct braid_gpu_mem {
-	int gpu;			/* the driver's number of it */
-	unsigned pieces;		/* allocations that the range goes over */
+	int gpu;			/* the driver's number for it */
+	unsigned pieces;		/* allocations in the range */
 	/*
-	 * Of the allocations: no two that were ever made in this process are alike.  0: not known,
-	 * so that nothing can be said of another time.
+	 * Identifies the allocations: no two in this process ever have the same.  0: not known, so
+	 * that an equal address later may be other memory.
 	 */
 	uint64_t id;
 };
@@ -29,38 +29,38 @@ struct braid_gpu_mem {
 /* Is the driver there?  On failure `why` says in one line what is missing. */
 int braid_gpu_load(char *why, size_t len);
 
-/* Does the calling thread have a context, which what follows needs? */
+/* Does the calling thread have a context?  The calls below need one. */
 bool braid_gpu_current(void);
 
 /*
- * Only memory that the CPU may not touch is a GPU's; -EINVAL: it is not; -EOPNOTSUPP: some of it
- * is, which is nobody's then but a NIC's that the driver tells of all of it.
+ * 0: all of the memory is a GPU's, which the CPU may not touch; -EINVAL: none is.  -EOPNOTSUPP:
+ * some is; then only a NIC can move it, if the driver gives the NIC all of it.
  */
 int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret);
 
 /*
- * A DMA-BUF for the pages of that range: data lies at *ret_offset, and *ret_fd is the caller's.
- * `pcie`: mapped so that a device on PCIe reaches it where the GPU hangs on the CPU's own bus.
+ * A DMA-BUF for the pages of that range: data lies at *ret_offset, and the caller owns *ret_fd.
+ * `pcie`: a device on PCIe can reach it even where the GPU is attached to the CPU's own bus.
  */
 int braid_gpu_export(const void *data, size_t size, bool pcie, int *ret_fd, uint64_t *ret_offset);
 
-/* Its PCI address as in /sys, 13 bytes: "0000:3b:00.0". */
+/* The GPU's PCI address as in /sys, 13 bytes: "0000:3b:00.0". */
 int braid_gpu_pci(int gpu, char *ret, size_t len);
 
 /*
- * The driver's own flush: does it have one for that GPU, and do it, in a thread whose context is
- * that GPU's.  May wait for other calls into the driver, and these for a kernel.
+ * The driver's own flush of a GPU: is it supported, and do it.  The calling thread's context must
+ * be that GPU's.  May wait for other calls into the driver, which may wait for a kernel.
  */
 int braid_gpu_can_flush(int gpu);
 int braid_gpu_flush(int gpu);
 
 /*
- * Between enter, whose result leave takes, the thread's calls into the driver are none of a graph's
- * that another thread may be capturing.
+ * Between enter and leave, which takes enter's result, this thread's calls into the driver do not
+ * disturb a graph that another thread is capturing.
  */
 int braid_gpu_enter(void);
 void braid_gpu_leave(int was);
-/* For a probe, before there is any traffic: these wait for the GPU. */
+/* For probes, before there is any traffic: these calls wait for the GPU. */
 int braid_gpu_alloc(size_t size, void **ret);
 void braid_gpu_free(void *data);
 int braid_gpu_write(void *data, const void *from, size_t size);

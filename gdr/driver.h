@@ -37,10 +37,10 @@ struct braid_cu_rect {		/* CUDA_MEMCPY2D: rows of `width` bytes, `pitch` apart *
 };
 _Static_assert(sizeof(struct braid_cu_rect) == 128, "as in the manual");
 
-/* ALL: without it nothing can be done; STAGE: gdr/stage.c can't; MAY: it can be done without. */
+/* What needs a call.  ALL: all of gdr/; STAGE: only gdr/stage.c; MAY: the call is optional. */
 enum { BRAID_CU_ALL, BRAID_CU_STAGE, BRAID_CU_MAY };
 
-/* X(who can't do without it, our name, the driver's name, arguments) */
+/* X(what needs it, our name, the driver's name, arguments) */
 #define BRAID_CU_CALLS(X) \
 	X(ALL, ctx_get_current, "cuCtxGetCurrent", (void **ctx)) \
 	X(ALL, pointer_get_attributes, "cuPointerGetAttributes", \
@@ -80,13 +80,13 @@ struct braid_cu {
 #define BRAID_CU_MEMBER(who, name, symbol, args) int (*name) args;
 	BRAID_CU_CALLS(BRAID_CU_MEMBER)
 #undef BRAID_CU_MEMBER
-	const char *no_stage;		/* the first of STAGE that it has not */
+	const char *no_stage;		/* the first call of STAGE that the driver lacks */
 };
 
-/* Where the driver is, after braid_gpu_load() has said so. */
+/* The driver's calls, valid after braid_gpu_load() has returned 0. */
 extern struct braid_cu braid_cu;
 
-/* A CUresult as a negative errno, and whether the driver is there. */
+/* A CUresult as 0 or a negative errno. */
 int braid_cu_result(int code);
 
 #endif

@@ -16,13 +16,13 @@ enum { HOST = 1, DEVICE = 2 };			/* CUmemorytype */
 enum { NON_BLOCKING = 1, PORTABLE = 1, NO_TIMING = 2 };	/* of streams, host memory, events */
 enum { TO_THIS_GPU = 0, SEEN_BY_IT = 100 };	/* CUflushGPUDirectRDMAWrites...: Target, Scope */
 
-/* LEFT: perhaps still under way, and nobody's.  LOST: whether it is can't be known any more. */
+/* LEFT: no owner, perhaps still copying.  LOST: whether it still copies can't be known any more. */
 enum { FREE, TAKEN, LEFT, LOST };
 
 struct braid_staged {
 	struct braid_stage *stage;
 	_Atomic int state;
-	int after;			/* its next state, as far as is known */
+	int after;			/* the state when its owner ends it */
 	void *event;			/* recorded behind its copies */
 	char *bytes;
 	int err;
@@ -62,7 +62,7 @@ void braid_stage_leave(int mode)
 
 /* --- what is needed ------------------------------------------------------------------------ */
 
-/* All that was made, in any state of it. */
+/* Free what was made, also if only part of it was. */
 static void unmake(struct braid_stage *s)
 {
 	int mode;
@@ -225,7 +225,7 @@ static bool take(struct braid_staged *p, int from)
 	return atomic_compare_exchange_strong(&p->state, &from, TAKEN);
 }
 
-/* -EAGAIN: all are taken; -EIO: none will ever be had again. */
+/* Take a free slot.  -EAGAIN: all are in use; -EIO: all are lost for good. */
 static int slot(struct braid_stage *s, struct braid_staged **ret)
 {
 	int err = -EIO;
@@ -247,7 +247,7 @@ static int slot(struct braid_stage *s, struct braid_staged **ret)
 	return err;
 }
 
-/* Of each of the lines, `width` bytes from `x` on. */
+/* Copy `width` bytes from offset `x` on of each line. */
 static int columns(const struct braid_staged *p, char *at, size_t lines, size_t x, size_t width)
 {
 	struct braid_cu_rect r = {
@@ -259,7 +259,7 @@ static int columns(const struct braid_staged *p, char *at, size_t lines, size_t 
 	return lines ? braid_cu_result(braid_cu.copy_rect(&r, p->stage->stream)) : 0;
 }
 
-/* What is less than a line has no flag of LL128's. */
+/* Copy flags after payload.  A rest shorter than a line holds no LL128 flag. */
 static int copy_in(const struct braid_staged *p, char *at, size_t len)
 {
 	size_t lines = len / LINE, rest = len % LINE;
@@ -293,7 +293,7 @@ int braid_stage_begin(struct braid_stage *s, char *at, const void *own, size_t l
 		p->err = braid_cu_result(braid_cu.copy_from(
 			p->bytes, (braid_cu_ptr)(uintptr_t)at, len, s->stream));
 	}
-	/* Even if only some of it is under way: that must be over before the memory is free. */
+	/* Also after an error: the part that is under way must end before the memory is reused. */
 	err = braid_cu_result(braid_cu.event_record(p->event, s->stream));
 	braid_stage_leave(mode);
 	if (err)
@@ -303,7 +303,7 @@ int braid_stage_begin(struct braid_stage *s, char *at, const void *own, size_t l
 	return 0;
 }
 
-/* What else than "not ready" the driver says tells nothing of the copy. */
+/* An error other than "not ready" does not say whether the copy is over: the piece is lost. */
 int braid_stage_look(struct braid_staged *p)
 {
 	int mode, code;

@@ -28,22 +28,22 @@ typedef enum {
 	ncclSystemError = 2,		/* this host or its kernel */
 	ncclInternalError = 3,		/* a call that makes no sense, or a bug */
 	ncclInvalidArgument = 4,
-	ncclInvalidUsage = 5,		/* the user can mend it */
+	ncclInvalidUsage = 5,		/* the user can fix it */
 	ncclRemoteError = 6,		/* the peer or the way to it */
-	ncclInProgress = 7,		/* never ours to return: no retry meaning */
-	ncclTimeout = 8,		/* unknown to NCCL 2.28: never ours to return */
+	ncclInProgress = 7,		/* Braid never returns it: it does not mean "retry" */
+	ncclTimeout = 8,		/* unknown to NCCL 2.28: Braid never returns it */
 } ncclResult_t;
 
 enum { NCCL_NET_HANDLE_MAXSIZE = 128 };	/* what listen() may fill and connect() gets */
 
 enum { NCCL_PTR_HOST = 1, NCCL_PTR_CUDA = 2, NCCL_PTR_DMABUF = 4 };	/* a mask */
 
-/* Found in *request on entry to irecv (v9): a completion without the NIC's word will do. */
+/* In *request on entry to irecv (v9): the receive may complete without a completion of the NIC. */
 #define NCCL_NET_OPTIONAL_RECV_COMPLETION ((void *)0x1)
 
 enum { NCCL_NET_TRAFFIC_CLASS_UNDEF = -1, NCCL_NET_ID_UNDEF = -1 };
 
-enum {					/* who moves the data; we are always HOST */
+enum {					/* which side moves the data; for Braid always HOST */
 	NCCL_NET_DEVICE_HOST = 0,
 	NCCL_NET_DEVICE_UNPACK = 1,
 	NCCL_NET_DEVICE_GIN_PROXY = 2,
@@ -85,7 +85,7 @@ enum {					/* ncclProfilerCallback_t: type */
 	NCCL_PROFILER_UPDATE_STOP = 3,
 };
 
-/* -- what NCCL gives us to call ----------------------------------------------------------- */
+/* -- functions of NCCL that the plugin calls ---------------------------------------------- */
 
 /* `where` is printed as the file of a WARN; a WARN is also kept as the last error. */
 typedef void (*ncclDebugLogger_t)(int level, unsigned long flags, const char *where, int line,
@@ -97,7 +97,7 @@ typedef ncclResult_t (*ncclProfilerCallback_t)(void **event, int type, void *par
 
 /* -- structs ------------------------------------------------------------------------------ */
 
-typedef struct {			/* an offloading plugin's; ours is never there */
+typedef struct {			/* of an offloading plugin; Braid never fills one */
 	int netDeviceType;
 	int netDeviceVersion;
 	void *handle;

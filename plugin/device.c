@@ -74,7 +74,7 @@ static int family(void)
 	       !strcmp(braid_param.socket_family, "AF_INET6") ? AF_INET6 : AF_UNSPEC;
 }
 
-/* Those of BRAID_TRANSPORTS, in that order. */
+/* Choose the transports that BRAID_TRANSPORTS names, in that order. */
 static void choose_transports(void)
 {
 	const char *p = braid_param.transports;
@@ -97,7 +97,7 @@ static void choose_transports(void)
 	braid_transports[n] = NULL;
 }
 
-/* What each transport can use; returns how many have something better than a socket. */
+/* Find what each transport can use.  Returns how many devices have one better than sockets. */
 static unsigned probe(void)
 {
 	unsigned better = 0;
@@ -122,8 +122,8 @@ static unsigned probe(void)
 }
 
 /*
- * Interfaces that nothing can use; or nothing better than a socket, where others have it and it
- * is wanted, or where nobody has asked for that interface.
+ * Drop interfaces that no transport can use.  Drop interfaces for sockets alone, too, if the user
+ * has not named them, or if other devices have a better transport and it is wanted first.
  */
 static void drop_poor(bool better, const bool *extra)
 {
@@ -134,7 +134,7 @@ static void drop_poor(bool better, const bool *extra)
 
 		if (!table[i].best ||
 		    (poor && (extra[i] || (better && braid_transports[0]->ports)))) {
-			/* Those of NCCL_SOCKET_IFNAME are for handshakes, as in NCCL's own. */
+			/* As in NCCL's own code, NCCL_SOCKET_IFNAME serves for handshakes. */
 			if (better && !extra[i] && braid_shake_add(&table[i].net))
 				braid_info("interfaces: %s is for handshakes of devices with RDMA, "
 					   "and for TCP where that fails", table[i].net.name);
@@ -192,7 +192,7 @@ static void add_found(const struct braid_netdev *found, int n)
 	}
 }
 
-/* Threads of ours near the devices, as far as their place is told. */
+/* Keep our threads near the devices, as far as /sys says which CPUs are near. */
 static void pin_near(void)
 {
 	struct braid_cpus all = { .bits = { 0 } }, some;
@@ -211,7 +211,7 @@ static void pin_near(void)
 			   "the process may use any of them", text);
 }
 
-/* NCCL_NET_FORCE_MERGE, "a,b;c,d": NCCL ends with an error where we refuse one of them. */
+/* NCCL_NET_FORCE_MERGE, "a,b;c,d": NCCL ends with an error if the plugin refuses a group. */
 static void check_merge(const char *list)
 {
 	for (const char *p = list; p && *p; p += strcspn(p, ",;"), p += *p != '\0') {
@@ -231,7 +231,7 @@ static void check_merge(const char *list)
 	}
 }
 
-/* Those of NCCL_SOCKET_IFNAME, or those that lead to other hosts: how many, or a negative errno. */
+/* Find NCCL_SOCKET_IFNAME's interfaces, or those that lead to other hosts: how many, or -errno. */
 static int find_interfaces(struct braid_netdev found[BRAID_NETDEVS_MAX])
 {
 	char why[768] = "", name[BRAID_PARAM_VARIABLE];
@@ -269,7 +269,7 @@ int braid_devices_find(void)
 		return n;
 	braid_filters_interfaces();
 	add_found(found, n);
-	/* What names sockets' interfaces does not say which RDMA ports to use. */
+	/* NCCL_SOCKET_IFNAME does not limit RDMA: other interfaces may have ports of use, too. */
 	asked = count;
 	if (braid_transports[0] && braid_transports[0]->ports)
 		add_found(found, braid_netdev_find(NO_VIRTUAL, family(), "", found,
@@ -287,7 +287,7 @@ int braid_devices_find(void)
 	return (int)count;
 }
 
-/* Of several, what all can; and where one of them needs a flush. */
+/* What all members of a fused device can do; and DIRECT, which demands a flush, if any has it. */
 static unsigned gpu_of_all(const struct braid_dev *dev)
 {
 	unsigned gpu = BRAID_GPU_REG | BRAID_GPU_DMABUF, any = 0;
@@ -377,7 +377,7 @@ static bool same_members(const struct braid_dev *a, const struct braid_dev *b)
 	       !memcmp(a->member, b->member, a->nmembers * sizeof(a->member[0]));
 }
 
-/* NCCL puts a fused NIC without a PCI path where no GPU reaches it, and has no network then. */
+/* NCCL finds no way from any GPU to a fused NIC without a PCI path, and so has no network. */
 static bool lacks_path(const struct braid_dev *dev, unsigned n)
 {
 	if (n < 2 || *dev->net.pci_path || strcmp(braid_param.fuse, "any") == 0)

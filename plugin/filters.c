@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* filters.c - see filters.h; of RDMA ports the rest is in verbs/hca.c, which knows them. */
+/* filters.c - see filters.h.  verbs/hca.c, which knows the RDMA ports, does the rest for them. */
 #include "plugin/filters.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "core/param.h"
 #include "topo/filter.h"
 
-/* One filter, of a parameter: can it be read, and as what? */
+/* Check that a parameter's filter can be read, and log how an odd one is read. */
 static int check(const char *param, const char *text)
 {
 	char name[BRAID_PARAM_VARIABLE], why[BRAID_FILTER_TEXT], plain[BRAID_FILTER_TEXT];
@@ -75,7 +75,7 @@ void braid_filters_interfaces(void)
 	braid_param_variable("socket_ifname", name);
 	if (!braid_filter_missed(&f, hit, missed, sizeof(missed)))
 		goto out;
-	/* What is excluded need not be there: one line for a cluster of different hosts. */
+	/* An excluded interface need not exist: one setting may serve different hosts. */
 	if (f.exclude)
 		braid_info("%s=%.200s: %s excludes no interface; there are %s", name,
 			   braid_param.socket_ifname, missed, names);

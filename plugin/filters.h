@@ -3,9 +3,9 @@
 #ifndef BRAID_PLUGIN_FILTERS_H
 #define BRAID_PLUGIN_FILTERS_H
 
-/* 0, or -EINVAL: one of them can't be read, as a WARN has said. */
+/* 0, or -EINVAL: one of them can't be read, and a WARN has said why. */
 int braid_filters_check(void);
-/* A WARN that names the elements which match no interface of this host, if there are some. */
+/* Warn of the elements that match no interface of this host, if any. */
 void braid_filters_interfaces(void);
 
 #endif

@@ -22,19 +22,19 @@
 #include "gdr/cuda.h"
 #include "plugin/device.h"
 
-/* Upper half: whose events (NCCL's own are 1 and 2); lower half: version of what they carry. */
+/* Upper half: who defines the events (1 and 2 are NCCL); lower half: the version of their data. */
 enum { PROFILER_ID = 'B' << 16 | 1 };
 
 struct context {
 	uint64_t comm_id;
 	int traffic_class;
 	ncclProfilerCallback_t prof;
-	struct braid_list comms, listens;	/* what finalize must close if nobody did */
+	struct braid_list comms, listens;	/* what finalize must close if NCCL did not */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* contexts and their lists */
 static _Atomic(ncclDebugLogger_t) logger;
-static struct context *shared;		/* of the ABIs that have none */
+static struct context *shared;		/* for ABIs without contexts */
 static int failed;			/* why there are no devices, for those ABIs */
 
 static BRAID_APART ncclResult_t failure(int err)
@@ -78,7 +78,7 @@ static ncclResult_t misuse(const char *what)
 	return ncclInternalError;
 }
 
-/* An int below 0 of an old ABI comes here sign-extended, and is told as it was. */
+/* A negative int from an old ABI arrives sign-extended, and is printed as it was. */
 static ncclResult_t bad_size(const char *call, size_t size)
 {
 	braid_warn("%s of %lld bytes: a message has 0 to %llu [bad-size]", call, (long long)size,
@@ -193,7 +193,7 @@ static struct braid_comm *first_comm(struct context *ctx)
 	return c;
 }
 
-/* Close, and free the registrations that nobody took back, unless a NIC may still use them. */
+/* Close a comm, and free the registrations that NCCL left, unless a NIC may still use them. */
 static void comm_end(struct braid_comm *c)
 {
 	const struct braid_dev *dev = c->link->key.dev;
@@ -215,7 +215,7 @@ static void comm_end(struct braid_comm *c)
 		braid_mr_free(mr);
 }
 
-/* A context's last comm is gone: what it all came to, if the log is there to hear it. */
+/* A context's last comm is gone: log the totals of all devices. */
 static void tell(void)
 {
 	pthread_mutex_lock(&lock);
@@ -251,7 +251,7 @@ ncclResult_t braid_net_devices(int *ret_ndev)
 	return ncclSuccess;
 }
 
-/* Where NCCL is to think that it is, which is how near it is to GPUs; of several, the first. */
+/* The PCI path by which NCCL finds the distance to GPUs; of a fused device, its first member's. */
 static char *pci_path(struct braid_dev *dev)
 {
 	struct braid_dev *first = dev->member[0];
@@ -430,7 +430,7 @@ ncclResult_t braid_net_close_listen(void *listen_comm)
 
 /* --- memory -------------------------------------------------------------------------------- */
 
-/* Memory that CUDA gave out may still be the CPU's (pinned): then it is as any other. */
+/* Memory registered as CUDA's may be pinned memory of the host: then it is treated as that. */
 static void look(struct braid_mem *mem)
 {
 	struct braid_gpu_mem gpu;
@@ -504,7 +504,7 @@ ncclResult_t braid_net_dereg(void *comm, void *opaque)
 		return ncclSuccess;
 	braid_flush_cancel(comm, mr);
 	braid_comm_cancel(comm, mr);
-	/* Lanes may have been lost before, with the memory of sends that have come through. */
+	/* The NIC of a lost lane may still read the memory, also of sends that are done. */
 	err = braid_stops_wait(mr->comm->link->key.dev);
 	if (err)
 		return result(err);
@@ -517,7 +517,7 @@ ncclResult_t braid_net_dereg(void *comm, void *opaque)
 
 /* --- data ---------------------------------------------------------------------------------- */
 
-/* A request's events: NULL where there is none, as from the first on. */
+/* Start the profiler's event of part i.  Without one, req->user[i] stays NULL. */
 static void prof_start(const struct braid_comm *c, struct braid_req *req, unsigned i, void *phandle)
 {
 	const struct context *ctx = c->ctx;

@@ -8,7 +8,7 @@
 
 enum { SLOW = 4, COLUMNS = 80, WORDS = 4096 };
 
-/* Leave out for `why` those that `bad` says, unless that would leave none. */
+/* Leave out NICs for which `bad` holds, for the reason `why`, unless that would leave none. */
 static void leave_out(const struct braid_machine *m, enum braid_left_out *left,
 		      enum braid_left_out why, bool (*bad)(const struct braid_nic *nic, long limit),
 		      long limit)
@@ -128,7 +128,7 @@ static void say(struct words *w, const char *fmt, ...)
 		w->used = sizeof(w->text) - 1;
 }
 
-/* "NIC0 (mlx5_0:1), NIC2 (mlx5_2:1)" of those that were left out for `why`; how many. */
+/* Adds "NIC0 (mlx5_0:1), NIC2 (mlx5_2:1)", the NICs left out for `why`; returns how many. */
 static unsigned say_nics(struct words *w, const struct braid_machine *m,
 			 const struct braid_choice *c, enum braid_left_out why)
 {

@@ -20,15 +20,15 @@ enum braid_left_out { BRAID_LEFT_NOT, BRAID_LEFT_DOWN, BRAID_LEFT_NO_RDMA, BRAID
 		      BRAID_LEFT_FAR };
 
 struct braid_choice {
-	enum braid_distance distance;		/* of the nearest; UNKNOWN: not told, so spread */
+	enum braid_distance distance;		/* of the nearest; UNKNOWN: GPUs share all NICs */
 	enum braid_left_out left_out[BRAID_MACHINE_NICS];	/* why each NIC is not near */
 	unsigned n_near;			/* how many are */
 	unsigned sharers, turn;			/* GPUs with the same ones; which of them this is */
 	unsigned n;
-	unsigned nics[BRAID_MACHINE_NICS];	/* this GPU's, the first first */
+	unsigned nics[BRAID_MACHINE_NICS];	/* this GPU's, the preferred one first */
 };
 
-/* n_gpus: of the first so many GPUs, all in use; gpu is one of them. */
+/* The first n_gpus GPUs are in use; gpu is one of them. */
 void braid_choose(const struct braid_machine *m, unsigned n_gpus, unsigned gpu,
 		  struct braid_choice *ret);
 

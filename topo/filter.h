@@ -33,7 +33,7 @@ struct braid_netdev_filter {
 /* 0, or -EINVAL: *ret untouched, and `why`, if not NULL, says what is wrong with the text. */
 int braid_netdev_filter_parse(const char *text, struct braid_netdev_filter *ret, char *why,
 			      size_t len);
-/* As NCCL would have it written. */
+/* The filter as it would be written for NCCL. */
 void braid_netdev_filter_format(const struct braid_netdev_filter *f, char *ret, size_t len);
 /* A single element, as the user wrote it but without marks, blanks and quotes. */
 void braid_filter_item_format(const struct braid_filter_item *item, char *ret, size_t len);

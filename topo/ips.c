@@ -192,7 +192,7 @@ int braid_ips_choose(const char *text)
 	return 0;
 }
 
-/* Its place in the user's order; -1: it is not wanted. */
+/* The address's place in the user's list of subnets; -1: the user does not want it. */
 static int place_of(const struct sockaddr *sa)
 {
 	unsigned i;
@@ -302,7 +302,7 @@ void braid_ips_add(struct braid_ips *ips, int family, const struct braid_v6_flag
 	ips->refused |= rank != RANK_NONE && place < 0;
 	if (rank == RANK_NONE || place < 0)
 		return;
-	/* The user's order comes first, but what is not routable stays behind. */
+	/* The user's order decides first, but addresses that are not routable stay last. */
 	insert(ips, (int)rank + RANK_NONE * (place + (rank < RANK_V4_LINK_LOCAL ? 0 : SUBNETS_MAX)),
 	       &ip);
 }

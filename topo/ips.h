@@ -17,7 +17,7 @@
 struct braid_ips {
 	unsigned n;
 	bool routable;			/* the first is neither link-local nor loopback's */
-	bool link_local;		/* it is the former, so are all */
+	bool link_local;		/* the first is link-local, and so are all */
 	bool tentative;			/* a routable one is still being checked by the kernel */
 	bool refused;			/* BRAID_ADDRESS excludes one that could be used */
 	int rank[BRAID_NETDEV_IPS];
@@ -37,7 +37,7 @@ void braid_v6_flags_free(struct braid_v6_flags *f);
  */
 void braid_ips_add(struct braid_ips *ips, int family, const struct braid_v6_flags *flags,
 		   const char *name, const struct sockaddr *sa, const struct sockaddr *mask);
-/* That was the last. */
+/* All addresses have been added. */
 void braid_ips_done(struct braid_ips *ips);
 
 /*

@@ -23,7 +23,7 @@ struct row {
 	unsigned ifindex;
 	unsigned master;		/* of which it is a port; 0: none */
 	bool elsewhere;			/* its other end is in another namespace */
-	char kind[KIND], port_kind[KIND];	/* "": hardware's, or loopback; no port */
+	char kind[KIND], port_kind[KIND];	/* "": hardware, loopback; "": no port */
 };
 
 struct braid_links {
@@ -121,7 +121,7 @@ static int take(struct braid_links *l, struct braid_nl got)
 	return err;
 }
 
-/* All that the kernel says, once: as take(). */
+/* Read the kernel's whole answer once.  Returns as take(). */
 static int dump(struct braid_links *l, int fd, char *buf)
 {
 	int err = ask(fd);
@@ -234,7 +234,7 @@ static bool is_hardware(const char *sysroot, const char *name, unsigned depth)
 	return found;
 }
 
-/* --- what follows -------------------------------------------------------------------------- */
+/* --- conclusions --------------------------------------------------------------------------- */
 
 static bool is_tunnel(const char *kind)
 {
@@ -252,7 +252,7 @@ static bool is_tunnel(const char *kind)
 	return false;
 }
 
-/* If /sys is another namespace's: these kinds stand on something, most likely on hardware. */
+/* A guess, if /sys is another namespace's: these kinds stand on others, most likely hardware. */
 static bool stands_on(const char *kind)
 {
 	return !strcmp(kind, "bond") || !strcmp(kind, "team") || !strcmp(kind, "vlan");

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * machine.c - the machine that a reader found: put together, sorted, asked for distances.
+ * machine.c - the tree of a machine: build it from what a reader found, sort it, tell distances.
  *
  * Every GPU and NIC has a chain of spots from the host bridge down, shared where the beginnings are
  * the same, and the distance of two devices is where their chains part.
  *
  * A hypervisor that hides the tree puts devices on the root bus.  Real GPUs are behind a port, so
- * a GPU without one (and in a virtual machine anything without one) is `hidden`: that it shares a
- * host bridge with another device then says nothing, and at best their NUMA nodes are told.
+ * a GPU without a port is `hidden`, as in a virtual machine any device without one.  If a hidden
+ * device shares a host bridge with another one, that says nothing; only NUMA nodes count then.
  */
 #include "topo/machine.h"
 
@@ -79,7 +79,7 @@ int braid_machine_add(struct braid_machine *m, const struct braid_spot *s)
 	return (int)m->n_spots++;
 }
 
-/* A host bridge has no numa_node of its own: that of what is under it.  One node is all nodes. */
+/* A host bridge gets the NUMA node of the devices below it.  A single node is that of all spots. */
 static void settle_numa(struct braid_machine *m)
 {
 	unsigned with_cpus = 0;
@@ -233,8 +233,8 @@ static int moved(const int *to, int spot)
 }
 
 /*
- * Directories are read in any order: sort the spots by path, which leaves each behind the one above
- * it, so that the same machine always gives the same documents.
+ * Directories are read in any order.  Sorted by path, the spots of one machine always give the same
+ * documents; each spot still comes after the one above it.
  */
 static int sort_spots(struct braid_machine *m)
 {
@@ -321,7 +321,7 @@ enum braid_distance braid_machine_between(const struct braid_machine *m, int a, 
 		return BRAID_DISTANCE_SELF;
 	at = meet(m, a, b);
 	if (at >= 0 && m->spots[at].depth > 0) {
-		/* Below the switch where they meet each has the port it hangs on, or more. */
+		/* Below the switch where they meet, each chain has at least one of its ports. */
 		depth = m->spots[at].depth;
 		most = m->spots[a].depth;
 		if (m->spots[b].depth > most)
@@ -354,7 +354,7 @@ enum braid_distance braid_machine_gpu_nic(const struct braid_machine *m, unsigne
 	return nic_spot(m, &m->nics[nic], m->gpus[gpu].spot);
 }
 
-/* Two NICs of one PCI function, such as its two ports, are as near as two of its functions. */
+/* Two NICs on one PCI function, such as its two ports, are as near as two functions of a card. */
 enum braid_distance braid_machine_nic_nic(const struct braid_machine *m, unsigned a, unsigned b)
 {
 	const struct braid_nic *nic = &m->nics[b];

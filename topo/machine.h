@@ -2,8 +2,8 @@
 /*
  * machine.h - the machine as a tree: GPUs and NICs, the PCI bridges above them, NUMA nodes.
  *
- * Read once, from /sys or by hwloc; for tools, never on the data path.  What is not told there
- * stays unknown: a distance is never guessed.
+ * Read once, from /sys or by hwloc; for tools, never on the data path.  What these do not say stays
+ * unknown: a distance is never guessed.
  */
 #ifndef BRAID_TOPO_MACHINE_H
 #define BRAID_TOPO_MACHINE_H
@@ -36,25 +36,25 @@ enum braid_distance {
 	BRAID_DISTANCE_PIX,	/* at most one PCIe switch between */
 	BRAID_DISTANCE_PXB,	/* several, but not the host bridge */
 	BRAID_DISTANCE_PHB,	/* the same host bridge */
-	BRAID_DISTANCE_NODE,	/* the same NUMA node, no more is told or shared */
+	BRAID_DISTANCE_NODE,	/* the same NUMA node, nothing nearer is known or shared */
 	BRAID_DISTANCE_SYS,	/* another NUMA node */
 	BRAID_DISTANCE_UNKNOWN,
 	BRAID_DISTANCES,
 };
 
 struct braid_link {		/* of PCIe */
-	double gts;			/* transfers a lane, 10^9/s; 0: not told */
-	unsigned width;			/* lanes; 0: not told */
+	double gts;			/* transfers a lane, 10^9/s; 0: unknown */
+	unsigned width;			/* lanes; 0: unknown */
 };
 
 struct braid_spot {		/* a host bridge, a bridge or a device */
 	int up;				/* the spot above; -1: this is a host bridge */
 	unsigned depth;			/* 0: a host bridge */
-	int numa;			/* -1: not told */
+	int numa;			/* -1: unknown */
 	bool gpu, nic;
-	unsigned class, vendor, device, sub_vendor, sub_device;		/* 0: not told */
+	unsigned class, vendor, device, sub_vendor, sub_device;		/* 0: unknown */
 	struct braid_link most, now;	/* of the device's own end */
-	struct braid_cpus cpus;		/* next to it; empty: not told */
+	struct braid_cpus cpus;		/* next to it; empty: unknown */
 	char name[BRAID_SPOT_NAME];	/* "pci0000:00", "0000:03:00.0" */
 	char path[BRAID_MACHINE_PATH];	/* the names from the top down; sorted by it */
 };
@@ -73,7 +73,7 @@ struct braid_nic {			/* an RDMA port, or an interface that no RDMA port has */
 	bool rdma;
 	int port;
 	enum braid_carrier carrier;
-	int speed_mbps;			/* 0: not told */
+	int speed_mbps;			/* 0: unknown */
 	bool virtual_function;
 	bool bond;
 	unsigned n_spots;		/* 0: no PCI address; several: a bond of them */
@@ -87,23 +87,23 @@ struct braid_numa {
 
 struct braid_cpu_kind {
 	const char *arch;		/* NCCL's name: "x86_64" */
-	char vendor[64];		/* "GenuineIntel"; "": not told */
-	int family, model;		/* -1: not told */
+	char vendor[64];		/* "GenuineIntel"; "": unknown */
+	int family, model;		/* -1: unknown */
 };
 
 struct braid_machine {
-	bool is_virtual;		/* runs under a hypervisor, as far as the machine tells */
+	bool is_virtual;		/* runs under a hypervisor, as far as the machine shows */
 	unsigned n_spots, n_gpus, n_nics, n_numas, n_notes;
 	char direct[160];	/* PCI functions of Data Direct, as far as there is room; "" */
 	bool has_nvlink;
 	bool nvlink[BRAID_MACHINE_GPUS][BRAID_MACHINE_GPUS];
-	unsigned left_out;		/* devices that there was no room for */
+	unsigned left_out;		/* devices for which the tables had no room */
 	struct braid_cpu_kind cpu;
 	struct braid_spot *spots;
 	struct braid_gpu gpus[BRAID_MACHINE_GPUS];	/* by PCI address, as nvidia-smi has them */
 	struct braid_nic nics[BRAID_MACHINE_NICS];	/* by PCI address and port; then the rest */
 	struct braid_numa numas[BRAID_MACHINE_NUMAS];	/* by number */
-	/* What could not be told, and why. */
+	/* What could not be found out, and why. */
 	char notes[BRAID_MACHINE_NOTES][BRAID_MACHINE_NOTE];
 };
 
@@ -114,7 +114,7 @@ struct braid_machine {
 int braid_machine_read(const char *root, struct braid_machine **ret);
 void braid_machine_free(struct braid_machine *m);
 
-/* Between two spots; between a GPU or NIC and another one: the farthest of a bond's members. */
+/* Between two spots; between GPUs and NICs, where the farthest member of a bond counts. */
 enum braid_distance braid_machine_between(const struct braid_machine *m, int a, int b);
 enum braid_distance braid_machine_gpu_nic(const struct braid_machine *m, unsigned gpu,
 					  unsigned nic);
@@ -123,10 +123,10 @@ enum braid_distance braid_machine_gpu_gpu(const struct braid_machine *m, unsigne
 const char *braid_distance_name(enum braid_distance d);		/* "PIX"; "?" */
 const char *braid_distance_words(enum braid_distance d);	/* as in the legend */
 
-/* The CPUs next to a spot: its own list, or its NUMA node's; empty: not told. */
+/* The CPUs next to a spot: its own list, or its NUMA node's; empty: unknown. */
 void braid_machine_cpus(const struct braid_machine *m, int spot, struct braid_cpus *ret);
 
-/* Its PCIe link runs below what the device can. */
+/* Does its PCIe link run below what the device can do? */
 bool braid_machine_is_slower(const struct braid_spot *s);
 bool braid_machine_is_narrower(const struct braid_spot *s);
 

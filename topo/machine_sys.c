@@ -7,8 +7,8 @@
  *	/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:08.0/0000:05:00.0
  *	             host bridge, root port,  a switch's upstream and downstream port, device
  *
- * so every path that a GPU or NIC has becomes a chain of spots.  Nothing that a tree says is
- * trusted to be sane: every number has a most, every link has to stay inside the root.
+ * so every path that a GPU or NIC has becomes a chain of spots.  The contents of a tree are not
+ * trusted: every number has an upper limit, and every link has to stay inside the root.
  */
 #include "topo/machine.h"
 
@@ -39,7 +39,7 @@ enum {
 struct net {				/* a network interface */
 	char name[16];
 	char pci[BRAID_MACHINE_PATH];	/* "": not on PCI */
-	bool device;			/* stands for hardware, or for what poses as it */
+	bool device;			/* has a device below: hardware, or emulated */
 	bool bond, slave, representor;
 	bool taken;			/* an RDMA port has it */
 };
@@ -114,7 +114,7 @@ static bool is_host_bridge(const char *name)
 	       sscanf(name, "pci%8x:%2x%n", &domain, &bus, &used) == 2 && !name[used];
 }
 
-/* A number of a spot; 0: not told. */
+/* A number of a spot; 0: unknown. */
 static unsigned number_of(const struct reader *r, const char *dir, const char *file, long most)
 {
 	long v;
@@ -122,7 +122,7 @@ static unsigned number_of(const struct reader *r, const char *dir, const char *f
 	return sys_number(r, dir, file, 0, most, &v) ? (unsigned)v : 0;
 }
 
-/* "16.0 GT/s PCIe" and "16"; such as "Unknown" and 255 is not told. */
+/* From "16.0 GT/s PCIe" and "16"; values such as "Unknown" and 255 leave it unknown. */
 static struct braid_link link_of(const struct reader *r, const char *dir, const char *when)
 {
 	struct braid_link link = { .gts = 0 };
@@ -230,7 +230,7 @@ static void read_gpu(struct reader *r, const char *name)
 	braid_machine_add_gpu(r->m, &gpu);
 }
 
-/* ConnectX-8's second function, which is nobody's NIC: whose it is /sys does not tell. */
+/* Note the Data Direct function of a ConnectX-8: no NIC itself, and /sys does not name its NIC. */
 static void read_direct(struct reader *r, const char *name)
 {
 	char dir[PATH_MAX], *all = r->m->direct;
@@ -264,7 +264,7 @@ static bool net_has(const struct reader *r, const char *name, const char *file)
 	return sys_path(r, path, "/sys/class/net/%s/%s", name, file) && realpath(path, real);
 }
 
-/* The kernel names them after the function that they stand for: "pf0vf3". */
+/* The kernel names a representor's port after the function that it represents: "pf0vf3". */
 static bool is_representor(const struct reader *r, const char *dir)
 {
 	char text[32];
@@ -322,7 +322,7 @@ static void nic_stand_on(struct reader *r, struct braid_nic *nic, const char *pc
 	nic->virtual_function = sys_path(r, path, "%s/physfn", pci) && realpath(path, real);
 }
 
-/* An interface's own place, or those of a bond's members. */
+/* Attach the NIC to the spot of its interface, or to those of a bond's members. */
 static void nic_stand_on_net(struct reader *r, struct braid_nic *nic, const struct net *net)
 {
 	char dir[PATH_MAX], text[16 * BRAID_NIC_SPOTS], *rest = text, *name;
@@ -391,7 +391,7 @@ static int parse_rate(const char *text)
 	return (int)(gbps * 1000);
 }
 
-/* The interface of a port: the kernel's word, or the one on the same function. */
+/* The interface of a port: the one that the kernel names, or else the one on the same function. */
 static struct net *port_net(struct reader *r, const char *port_dir, const char *pci, int port,
 			    bool single)
 {

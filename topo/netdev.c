@@ -42,12 +42,12 @@ enum {
 	PORT_MOST = 0xffff,
 };
 
-/* NCCL's order of interfaces if it isn't told which; with a filter only two of them matter. */
+/* NCCL's order of interfaces if the user names none; with a filter only two groups matter. */
 enum group { GROUP_IB, GROUP_PLAIN, GROUP_DOCKER, GROUP_LOOPBACK, GROUP_VIRBR, GROUP_NONE };
 
 struct cand {
 	char name[BRAID_NETDEV_NAME];
-	const char *left;		/* why it is left though it could be used; or NULL */
+	const char *left;		/* why it is left out though usable; or NULL */
 	struct braid_lead_info where;
 	unsigned flags;			/* IFF_* */
 	unsigned ifindex;
@@ -67,7 +67,7 @@ struct search {
 
 struct lowers {
 	unsigned n;
-	bool one_at_a_time;		/* a bond that keeps the others in reserve */
+	bool one_at_a_time;		/* a bond that uses one slave at a time */
 	char names[LOWERS_MAX][BRAID_NETDEV_NAME];
 };
 
@@ -227,7 +227,7 @@ static bool find_slaves(const struct search *s, const char *bond, struct lowers 
 	return true;
 }
 
-/* What an interface stands on: the slaves of a bond; for others the one lower device, if one. */
+/* What an interface stands on: a bond's slaves; for others the lower device, if it has just one. */
 static void find_lowers(const struct search *s, const char *name, struct lowers *ret)
 {
 	static const char prefix[] = "lower_";
@@ -251,7 +251,7 @@ static void find_lowers(const struct search *s, const char *name, struct lowers 
 		ret->n = 0;
 }
 
-/* In Mb/s; 0 if nobody knows. */
+/* In Mb/s; 0: unknown. */
 static int speed(const struct search *s, const char *name, unsigned depth)
 {
 	int v = net_number(s, name, "speed", SPEED_MOST);
@@ -288,8 +288,8 @@ static uint64_t mac(const struct search *s, const char *name)
 }
 
 /*
- * A number of this boot of this machine, for guids: NCCL joins hosts into one graph (MNNVL), and
- * there two machines with their cards in the same slots must not look as if they shared them.
+ * A number for this boot of this machine, which goes into guids.  NCCL may join hosts into one
+ * graph (MNNVL); two machines with cards in the same slots must not seem to share these cards.
  */
 static uint64_t host_salt(const struct search *s)
 {
@@ -348,7 +348,7 @@ static bool sysfs_is_ours(const struct search *s, const struct cand *c)
 
 /* ------------------------------------------------------------------------------------ choose */
 
-/* One that can be used, of that group, and not left. */
+/* Can the candidate be used, is it in that group, and not left out? */
 static bool is_in(const struct search *s, const struct cand *c, unsigned group)
 {
 	return !c->left && !cand_fault(s, c) && cand_group(s, c) == group;
@@ -390,7 +390,7 @@ static const char *is_virtual(const struct cand *c)
 						  is_inside(c);
 }
 
-/* Leave those of a kind, unless that would leave none. */
+/* Leave out those for which why() names a reason, unless that would leave none. */
 static void leave(struct search *s, unsigned group, const char *(*why)(const struct cand *c))
 {
 	bool others = false;
@@ -412,7 +412,7 @@ static bool any_leads(const struct search *s, unsigned group, enum braid_lead le
 	return false;
 }
 
-/* Those whose names come later in NCCL's order; nobody misses loopback. */
+/* Leave out those whose names come later in NCCL's order; loopback needs no reason. */
 static void leave_later(struct search *s, unsigned group)
 {
 	static const char *const why[] = {
@@ -430,7 +430,7 @@ static void leave_later(struct search *s, unsigned group)
 	}
 }
 
-/* Nobody has named any: those that lead to other hosts. */
+/* The user has named no interface: leave out those that don't lead to other hosts. */
 static void leave_useless(struct search *s, unsigned group)
 {
 	for (size_t i = 0; i < s->n_cands; i++) {
@@ -573,7 +573,7 @@ static void say_left(struct says *w, const struct search *s, size_t n)
 	}
 }
 
-/* Fill s with the candidates there are; say why not. */
+/* Fill s with all candidates; on failure, say why. */
 static int look(struct search *s, struct says *w)
 {
 	char why[BRAID_FILTER_TEXT] = "";
@@ -606,7 +606,7 @@ static int look(struct search *s, struct says *w)
 	return err;
 }
 
-/* Has it nothing yet but what the kernel still checks (duplicate address detection)? */
+/* Does the kernel still check all its routable addresses (duplicate address detection)? */
 static bool is_waited_for(const struct search *s, const struct cand *c)
 {
 	return c->ips.tentative && !c->ips.routable && (c->flags & IFF_UP) &&
@@ -625,7 +625,7 @@ static void forget(struct search *s)
 	s->n_cands = 0;
 }
 
-/* look(), and again while there is something to wait for. */
+/* look(), repeated while the kernel still checks addresses that are waited for. */
 static int look_patiently(struct search *s, struct says *w)
 {
 	static const struct timespec nap = { .tv_nsec = NAP_NS };

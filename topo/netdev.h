@@ -3,6 +3,15 @@
  * netdev.h - which network interfaces of this machine Braid may use.
  *
  * Reads getifaddrs() and /sys/class/net; called at init only, never on the data path.
+ *
+ * An interface is usable if it is up and running, and has an address of the family asked for.  The
+ * filter text is as in filter.h.  Without one NCCL's order and exclusions hold: names that start
+ * with ib; else all but docker*, lo and virbr*; else docker*; else lo; else virbr*.  Of those only
+ * the ones that lead somewhere are taken (links.h).  Loopback is used only if the filter asks for
+ * it, or if nothing else is there.
+ *
+ * While an interface has only IPv6 addresses that the kernel still checks, braid_netdev_find()
+ * waits for some seconds.
  */
 #ifndef BRAID_TOPO_NETDEV_H
 #define BRAID_TOPO_NETDEV_H
@@ -49,23 +58,16 @@ struct braid_netdev {
 					 * functions of one port: 8 * dev_port + PCI function */
 };
 
-/* BRAID_IB_GID's: what the list says of that port by its name, "mlx5_0=3,mlx5_1:2=5", or -1. */
+/* The number that a list such as BRAID_IB_GID, "mlx5_0=3,mlx5_1:2=5", has for that port, or -1. */
 int braid_netdev_port_number(const char *list, const char *name, unsigned num);
 
 /* Of usable interfaces those of the lowest rank are taken: NCCL's order of names. */
 unsigned braid_netdev_rank(const struct braid_netdev_filter *f, const char *name, bool loopback);
 
 /*
- * Find usable interfaces: up, running, with an address of `family` (AF_UNSPEC: either), one entry
- * per interface, with its addresses in the order of ips.h.  Filter text as above; with none:
- * NCCL's order and exclusions (names starting with ib first; else all but docker*, lo, virbr*; else
- * docker*; else lo; else virbr*), and of those the ones that lead somewhere (links.h).  Loopback
- * only if the filter asks for it or nothing else is there.
- * While an interface has none but IPv6 addresses that the kernel still checks, waits for some
- * seconds.
- * Returns the count (0 is no error) or -errno; `why`, if not NULL, then says in one line why; if
- * there is one to return, which others were left and why, or "".
- * sysroot: "" or a directory that stands for / (tests).
+ * Find usable interfaces, each with its addresses of `family` (AF_UNSPEC: either) in the order of
+ * ips.h.  Returns how many (0 is no error), or -errno.  why, if not NULL: why none was found, or
+ * which others were left out, in one line or "".  sysroot: "" or a directory for / (tests).
  */
 int braid_netdev_find(const char *filter, int family, const char *sysroot, struct braid_netdev *ret,
 		      unsigned max, char *why, unsigned why_len);

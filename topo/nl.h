@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* nl.h - walk through what netlink says, with lengths checked and without casts of the kernel's. */
+/* nl.h - walk through netlink messages, with lengths checked, and without the kernel's macros. */
 #ifndef BRAID_TOPO_NL_H
 #define BRAID_TOPO_NL_H
 
@@ -13,7 +13,7 @@ struct braid_nl {			/* bytes that are left */
 	size_t len;
 };
 
-/* The next message, and what is behind its header; false: there is no whole one. */
+/* The next message, and what is behind its header; false: no complete one is left. */
 static inline bool braid_nl_msg(struct braid_nl *n, struct nlmsghdr *ret_head, struct braid_nl *ret)
 {
 	size_t step;
@@ -32,7 +32,7 @@ static inline bool braid_nl_msg(struct braid_nl *n, struct nlmsghdr *ret_head, s
 	return true;
 }
 
-/* Take a fixed part; false: it is not there. */
+/* Take a part of fixed size; false: fewer bytes are left. */
 static inline bool braid_nl_take(struct braid_nl *n, void *ret, size_t len)
 {
 	if (n->len < len)

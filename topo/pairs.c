@@ -21,7 +21,7 @@ const char *braid_pair_text(enum braid_pair_kind kind)
 	return text[kind];
 }
 
-/* Of our addresses of that version the one in the longest common subnet, or the first. */
+/* Our address with the longest subnet that `to` is in, or else our first of that IP version. */
 static bool nearest(const struct braid_netdev *net, const struct sockaddr *to,
 		    struct braid_netdev_ip *ret)
 {
@@ -41,7 +41,7 @@ static bool nearest(const struct braid_netdev *net, const struct sockaddr *to,
 	return found;
 }
 
-/* Where it is the peer's own address too, as on one host, that is the best there is. */
+/* The address is this host's own: the best there is, unless the peer is known to be elsewhere. */
 static enum braid_pair_kind kind_of_local(enum braid_pair_peer peer)
 {
 	return peer == BRAID_PEER_ELSEWHERE ? BRAID_PAIR_MINE : BRAID_PAIR_OWN;
@@ -70,7 +70,7 @@ static void judge(struct braid_pair *p, enum braid_pair_peer peer, braid_route_f
 		p->kind = any.ifindex == p->net->ifindex ? BRAID_PAIR_ROUTED : BRAID_PAIR_ASTRAY;
 	else
 		p->kind = has_by ? BRAID_PAIR_ROUTED : BRAID_PAIR_NONE;
-	/* A route through a gateway there is somebody's wish; another interface's link is not. */
+	/* Don't override a route with a gateway by another interface: it was set on purpose. */
 	p->bind = p->kind <= BRAID_PAIR_ROUTED && has_by &&
 		  (!has_any || (any.ifindex != p->net->ifindex && !any.gateway));
 }
@@ -103,7 +103,7 @@ unsigned braid_pairs(const struct braid_netdev *const *nets, unsigned n_nets,
 		     const union braid_netdev_addr *to, unsigned n_to, enum braid_pair_peer peer,
 		     braid_route_fn *get, struct braid_pair *ret, unsigned max)
 {
-	bool led[BRAID_PAIR_ADDRS] = { false };	/* some interface leads there by itself */
+	bool led[BRAID_PAIR_ADDRS] = { false };	/* an interface leads there by itself */
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < n_nets; i++) {

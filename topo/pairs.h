@@ -37,8 +37,8 @@ struct braid_pair {
 };
 
 /*
- * `get` is braid_route_get() or stands for it; an interface whose ifindex is 0 is not asked about.
- * Returns how many there are, at most max.
+ * get: braid_route_get(), or a test's; it is not called for an interface whose ifindex is 0.
+ * Returns the number of pairs, at most max.
  */
 unsigned braid_pairs(const struct braid_netdev *const *nets, unsigned n_nets,
 		     const union braid_netdev_addr *to, unsigned n_to, enum braid_pair_peer peer,
@@ -47,7 +47,7 @@ unsigned braid_pairs(const struct braid_netdev *const *nets, unsigned n_nets,
 /* Would packets of that pair leave by another interface now, unless the socket is bound? */
 bool braid_pair_binds(const struct braid_pair *p, braid_route_fn *get);
 
-/* For people: "in one subnet". */
+/* Text for logs: "in one subnet". */
 const char *braid_pair_text(enum braid_pair_kind kind);
 
 #endif

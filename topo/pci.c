@@ -108,7 +108,7 @@ int braid_pci_physfn(const char *sysroot, const char *path, struct braid_pci_add
 	return name ? braid_pci_parse(name + 1, ret) : -EINVAL;
 }
 
-/* ".../pci0000:17/0000:17:00.0/" of a directory that goes on: how long; 0: it is no such. */
+/* The length of the beginning ".../pci0000:17/0000:17:00.0/" of a longer path; 0: it has none. */
 static size_t port_len(const char *dir)
 {
 	const char *p = dir;

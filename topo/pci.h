@@ -25,7 +25,7 @@ int braid_pci_parse(const char *text, struct braid_pci_addr *ret);
 /*
  * The PCI device that `device`, a link such as /sys/class/net/eth0/device, leads to: itself, or
  * the one under which it was made (virtio, vDPA, scalable functions).  Writes its real directory,
- * whose subsystem is pci.  0, or -ENOENT (not PCI), -ENAMETOOLONG or what the kernel said.
+ * whose subsystem is pci.  0, or -ENOENT (not PCI), -ENAMETOOLONG or the kernel's error.
  */
 int braid_pci_find(const char *sysroot, const char *device, char *ret, size_t len);
 
@@ -37,11 +37,11 @@ int braid_pci_physfn(const char *sysroot, const char *path, struct braid_pci_add
 
 /*
  * Are such a directory's device and the one of that address ("0000:3b:00.0") below one port of the
- * root complex, so that what goes from one to the other turns round in a switch?
+ * root complex, so that traffic between them turns round in a switch?
  */
 bool braid_pci_one_port(const char *sysroot, const char *path, const char *addr);
 
-/* The CPUs next to the device of such a directory; false: not told. */
+/* The CPUs next to the device of such a directory; false: unknown. */
 bool braid_pci_cpus(const char *sysroot, const char *path, struct braid_cpus *ret);
 
 #endif

@@ -37,7 +37,7 @@ static void put_ip(struct question *q, unsigned type, const struct sockaddr *sa)
 		put(q, type, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
 }
 
-/* With an interface the kernel assumes that all is on its link; RTM_F_FIB_MATCH wants a route. */
+/* Given an interface, the kernel assumes all is on its link; RTM_F_FIB_MATCH demands a route. */
 static void ask(struct question *q, const struct sockaddr *from, const struct sockaddr *to,
 		unsigned ifindex)
 {

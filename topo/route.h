@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* route.h - how the kernel would send a packet, asked of rtnetlink; it answers without waiting. */
+/* route.h - ask rtnetlink how the kernel would send a packet; it answers at once. */
 #ifndef BRAID_TOPO_ROUTE_H
 #define BRAID_TOPO_ROUTE_H
 
@@ -13,8 +13,9 @@ struct braid_route {
 };
 
 /*
- * From an address of this host to `to`; ifindex: by that interface, as a socket bound to it would
- * send, 0: by any.  0, a negative errno if there is no such route, or -ENOSYS: can't be asked.
+ * The route from an address of this host to `to`.  ifindex: as a socket that is bound to that
+ * interface would send; 0: as one that is not bound.  Returns 0, a negative errno if no route
+ * exists, or -ENOSYS: rtnetlink can't be asked.
  */
 int braid_route_get(const struct sockaddr *from, const struct sockaddr *to, unsigned ifindex,
 		    struct braid_route *ret);

@@ -9,7 +9,7 @@
 
 /*
  * The beginning of a file, with a zero behind it; how many bytes, or -1: it can't be read.  Never
- * waits: what is not a plain file, such as a pipe in a tree that somebody recorded, is not read.
+ * waits: it does not read what is not a plain file, such as a pipe in a recorded tree.
  */
 ssize_t braid_sys_read(const char *path, char *ret, size_t len);
 

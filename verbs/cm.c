@@ -7,11 +7,12 @@
  *
  * One event channel per port serves all its ids.
  *
- * A queue pair can't be ended between connect or accept and what comes of it: drivers have the
- * caller wait for that, ten seconds if the peer says nothing.  So it is left to itself until then.
+ * A queue pair is not destroyed between connect or accept and the event that answers it: drivers
+ * would block the caller until then, ten seconds if the peer is silent.  So it is left alone
+ * until the event comes.
  *
- * rdma_cm hands out ports of its own, but soft-iWARP takes them from TCP as well, where somebody
- * may have them already: then it is tried with another.
+ * rdma_cm chooses port numbers from a range of its own, but soft-iWARP also binds them in TCP,
+ * where another socket may use the number already.  Then another number is tried.
  */
 #include "verbs/cm.h"
 
@@ -41,7 +42,7 @@ static void set_port(struct sockaddr_storage *sa, uint16_t port)
 		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
 }
 
-/* Packets of the connection, if anybody has said how. */
+/* Sets the traffic class of the connection's packets, if one is configured. */
 static void mark(const struct braid_port *p, struct rdma_cm_id *id, uint8_t byte)
 {
 	static struct braid_log_gate gate;
@@ -59,7 +60,7 @@ static bool is_same(const struct rdma_cm_id *id, const struct braid_port *p)
 	       id->port_num == p->num;
 }
 
-/* 0, -ENODEV: not at this port, or another errno. */
+/* Listens at the device's address.  -ENODEV: rdma_cm finds another port there; or another errno. */
 static int try_port(struct braid_port *p, const struct braid_dev *dev)
 {
 	struct sockaddr_storage sa = { 0 };
@@ -71,7 +72,7 @@ static int try_port(struct braid_port *p, const struct braid_dev *dev)
 		p->listen = NULL;
 		return err;
 	}
-	/* Where it is not marked, drivers answer as they are asked. */
+	/* Without a class of its own, the listener answers with the class of the request. */
 	mark(p, p->listen, braid_wire_class(-1));
 	if (!braid_rdma.bind_addr(p->listen, (struct sockaddr *)&sa) && is_same(p->listen, p))
 		err = braid_rdma.listen(p->listen, BACKLOG) ? last_error() : 0;
@@ -144,7 +145,7 @@ static void leave(struct braid_wire *w)
 		*at = w->next;
 }
 
-/* Where the port was in use, another one is tried, once the event is acknowledged. */
+/* If the TCP port was in use, another one is tried once the event is acknowledged. */
 static void failed(struct braid_wire *w, int err)
 {
 	w->cm_err = err;
@@ -194,7 +195,7 @@ static int say_accept(struct braid_wire *w)
 	return err;
 }
 
-/* Whose is it?  NULL: nobody's. */
+/* The set-up whose nonce the request carries, or NULL. */
 static struct braid_wire *asked_for(struct braid_port *p, const struct rdma_cm_event *ev)
 {
 	uint64_t nonce;
@@ -209,7 +210,7 @@ static struct braid_wire *asked_for(struct braid_port *p, const struct rdma_cm_e
 	return NULL;
 }
 
-/* What of rdma_cm's it was that ended the attempt. */
+/* The call that a failure event answers. */
 static const char *event_text(enum rdma_cm_event_type type)
 {
 	switch (type) {
@@ -277,7 +278,7 @@ static void dial_again(struct braid_wire *w)
 		failed(w, err);
 }
 
-/* False: something could not be heard. */
+/* Handles all events.  False: one could not be read. */
 static bool pump(struct braid_port *p)
 {
 	struct rdma_cm_event *ev;
@@ -345,10 +346,10 @@ void braid_cm_close(struct braid_wire *w)
 		braid_rdma.destroy_id(w->id);
 	w->id = NULL;
 	atomic_store(&w->cm, BRAID_CM_NONE);
-	pump(w->port);			/* a request that was on its way to it: refuse it now */
+	pump(w->port);			/* rejects a request for it that has come meanwhile */
 }
 
-/* Once may be for want of memory. */
+/* Tries twice: the first failure may be a lack of memory. */
 static bool hears(struct braid_port *p)
 {
 	return pump(p) || pump(p);
@@ -358,7 +359,7 @@ bool braid_cm_leave(struct braid_wire *w)
 {
 	if (atomic_load(&w->cm) == BRAID_CM_NONE || !w->asked)
 		return false;
-	w->left = hears(w->port) && w->asked;	/* the answer may be here */
+	w->left = hears(w->port) && w->asked;	/* hears() may have read the answer */
 	if (w->left)
 		atomic_fetch_add(&w->port->nleft, 1);
 	return w->left;
@@ -379,7 +380,7 @@ static void pump_run(struct braid_job *job)
 	struct braid_wire *w;
 
 	atomic_store(&p->pumping, false);
-	while (!hears(p) && (w = a_left_one(p)))	/* in vain: then it is to be waited for */
+	while (!hears(p) && (w = a_left_one(p)))	/* no event will come: end it, blocking */
 		end_left(w);
 }
 

@@ -2,9 +2,9 @@
 /*
  * cm.h - iWARP queue pairs, which only librdmacm can connect.
  *
- * Both ends have met over TCP already; rdma_cm's own connection is found by a nonce, which the
- * accepting end has given in the handshake.  Everything here is done in jobs of BRAID_MAKE, one at
- * a time, unless it says otherwise.
+ * The two ends are already connected over TCP.  The accepting end sends a nonce in that handshake,
+ * and recognises the rdma_cm connection by it.  Everything here is called in jobs of BRAID_MAKE,
+ * which run one at a time, unless its comment says otherwise.
  */
 #ifndef BRAID_VERBS_CM_H
 #define BRAID_VERBS_CM_H
@@ -12,8 +12,8 @@
 #include "verbs/wire.h"
 
 /*
- * The device at whose address rdma_cm finds this port, which then has rdma_cm's own context and a
- * listening id; or NULL, and why.
+ * Returns the device at whose address rdma_cm finds this port, or NULL and why.  The port then has
+ * rdma_cm's context of the device, and a listening id.
  */
 struct braid_dev *braid_cm_find(struct braid_port *p, struct braid_dev *table, unsigned count,
 				const char **why);
@@ -22,18 +22,18 @@ void braid_cm_forget(struct braid_port *p);
 /* Wait for a connection with w->nonce; or make one.  The queue pair comes with it. */
 int braid_cm_accept(struct braid_wire *w);
 int braid_cm_connect(struct braid_wire *w);
-/* Any thread: 0: up; -EAGAIN; or why it failed. */
+/* Any thread.  0: connected; -EAGAIN: not yet; else why it failed. */
 int braid_cm_state(const struct braid_wire *w);
 void braid_cm_close(struct braid_wire *w);
 /*
- * True: the peer has not answered yet, and a driver may keep who ends such a queue pair waiting for
- * that, or for many seconds if it never does.  The wire is freed when the answer comes.
+ * True: the peer has not answered yet, and the wire is freed when it does.  To destroy its queue
+ * pair before could block in the driver until the answer, or for many seconds if none comes.
  */
 bool braid_cm_leave(struct braid_wire *w);
 
 /*
- * See struct braid_transport, events; of a port that has p->cm.  Peers' requests are answered, also
- * when nobody waits: it hands over a job that does so.
+ * The transport's events() for a port with p->cm.  It hands over a job that answers the peers'
+ * requests, and rejects those that no handshake expects.
  */
 bool braid_cm_events(struct braid_port *p, struct braid_dev *dev);
 

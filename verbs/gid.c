@@ -119,7 +119,7 @@ static int score(const struct braid_gid *g, const struct sockaddr *addr, unsigne
 	*why = "not the address in use";
 	if (is_link_local(g->raw))
 		return more + 1;
-	/* One of the family in use before one of the other. */
+	/* The address family in use comes first. */
 	return more + (is_v4(g->raw) == (addr->sa_family == AF_INET) ? 3 : 2);
 }
 

@@ -29,23 +29,23 @@ static const char *const way_word[WAYS] = { "pcie", "dmabuf", "pcie", "dmabuf", 
 enum { FLUSH_READ, FLUSH_GDRCOPY, FLUSH_DRIVER };
 
 enum {
-	LOOP_BYTES = (BRAID_SLOTS_RX - 1) * BRAID_SLOT,	/* of a copy: slots of the wire's */
-	LOOP_FLUSHED = LOOP_BYTES,	/* the last slot: what flushes read, never looked at */
-	LOOP_MS = 500,			/* a port that can't do it in that time can't */
+	LOOP_BYTES = (BRAID_SLOTS_RX - 1) * BRAID_SLOT,	/* of a copy, which uses the wire's slots */
+	LOOP_FLUSHED = LOOP_BYTES,	/* the last slot: flushes read into it, nobody looks */
+	LOOP_MS = 500,			/* then the loop has failed */
 	LOOP_TRIES = 2,
 	LOOP_REST_MS = 10000,
 	LOOP_END_MS = 10,
 	LOOP_COPY = 2,			/* work requests of a copy, for which flushes leave room */
 	PROBE_BYTES = 2 << 20,		/* the unit that drivers pin */
-	PROBE_AT = 4096 - 8,		/* over a page's end */
+	PROBE_AT = 4096 - 8,		/* across a page boundary */
 	PROBE_LEN = 16,
-	FLUSH_RUNS = 16,	/* of which the best counts */
-	GPUS_TOLD = 16,		/* the log hears of each by itself */
+	FLUSH_RUNS = 16,	/* of which the fastest counts */
+	GPUS_TOLD = 16,		/* each has its own limit of log lines */
 };
 
 /* --- the loop ------------------------------------------------------------------------------ */
 
-/* Its queue pair ends, and with it what was under way. */
+/* Drops the loop's queue pair, and with it every request in flight. */
 static void loop_drop(struct braid_port *p, int err)
 {
 	struct braid_gpu_copy *c = p->copier;
@@ -68,7 +68,7 @@ static void loop_run(struct braid_job *job)
 	atomic_store(&p->loop_made, true);
 }
 
-/* 0, -EAGAIN: it is being made, or it can't be had, at least not in time. */
+/* 0; -EAGAIN: the loop is being made; else it can't be made, or not in time. */
 static int loop_up(struct braid_port *p)
 {
 	if (p->loop)
@@ -91,7 +91,7 @@ static int loop_up(struct braid_port *p)
 	return p->loop_err;
 }
 
-/* At init. */
+/* Only at init: it waits. */
 static int loop_wait_up(struct braid_port *p)
 {
 	int err;
@@ -106,7 +106,7 @@ static void loop_moves(struct braid_port *p)
 	p->loop_until = braid_os->now_ns() + LOOP_MS * UINT64_C(1000000);
 }
 
-/* It has failed: for a while, who has another way takes that. */
+/* The loop has failed: callers that have another way avoid it for a while. */
 static void rest(struct braid_port *p)
 {
 	p->loop_rest = braid_os->now_ns() + LOOP_REST_MS * UINT64_C(1000000);
@@ -135,8 +135,8 @@ static int loop_post(struct braid_port *p, enum ibv_wr_opcode opcode, char *own,
 }
 
 /*
- * Is the piece over that has the slots?  Whoever comes by looks, so that nobody waits for a copy
- * whose owner does not come.
+ * Finishes the piece that uses the slots, if it has completed.  Every caller of the loop does this,
+ * so that a copy whose owner does not call again blocks no other.
  */
 static void copier_look(struct braid_port *p)
 {
@@ -154,7 +154,7 @@ static void copier_look(struct braid_port *p)
 	p->copier = NULL;
 }
 
-/* What is over by now, in the order in which it was posted.  On failure the loop is dropped. */
+/* Takes completions, which come in the order of posting.  On failure the loop is dropped. */
 static int loop_poll(struct braid_port *p)
 {
 	struct ibv_wc wc;
@@ -172,7 +172,7 @@ static int loop_poll(struct braid_port *p)
 	return n;
 }
 
-/* Until all that was posted is over: for a probe. */
+/* Only for the probe: waits until everything posted has completed. */
 static int loop_wait(struct braid_port *p)
 {
 	int err;
@@ -186,8 +186,8 @@ static int loop_wait(struct braid_port *p)
 /* --- copies -------------------------------------------------------------------------------- */
 
 /*
- * One piece, from or to the slots.  Into a GPU: a read after it brings the write before it in
- * front of whoever looks there.
+ * Posts one piece, from or to the slots.  A write into a GPU is followed by a read, which makes the
+ * write visible there.
  */
 static int piece_post(struct braid_port *p, const struct braid_key *key, struct braid_gpu_copy *c)
 {
@@ -217,20 +217,20 @@ static int copy_post(struct braid_port *p, const struct braid_key *key, struct b
 	p->copier = c;
 	err = piece_post(p, key, c);
 	if (err)
-		loop_drop(p, err);	/* which tells c */
+		loop_drop(p, err);	/* sets c->err */
 	return -EAGAIN;
 }
 
 /*
- * What ended the lanes' queue pairs may have ended this one too, since: so a piece has a second
- * try, unless the port answers nothing.
+ * The fault that ended the lanes' queue pairs may have ended the loop's too.  So a piece is tried a
+ * second time, unless the loop timed out.
  */
 static int copy_step(struct braid_port *p, const struct braid_key *key, struct braid_gpu_copy *c)
 {
 	int err;
 
 	if (p->loop)
-		loop_poll(p);		/* whose piece has failed is told so */
+		loop_poll(p);		/* sets c->err if its piece has failed */
 	if (!c->len)
 		return 0;
 	if (c->piece || p->copier)
@@ -243,7 +243,7 @@ static int copy_step(struct braid_port *p, const struct braid_key *key, struct b
 	return err;
 }
 
-/* Somebody's probe or set-up may have the loop for longer than a call may take. */
+/* Never waits for the lock: a probe or a set-up may hold it for longer than a call may take. */
 static int gpu_copy(struct braid_dev *dev, const struct braid_key *key, struct braid_gpu_copy *c)
 {
 	struct braid_port *p = braid_port_of(dev);
@@ -256,7 +256,7 @@ static int gpu_copy(struct braid_dev *dev, const struct braid_key *key, struct b
 	return err;
 }
 
-/* A moment more, for others' flushes end with the queue pair. */
+/* Gives the piece a moment to complete: dropping the queue pair aborts other callers' flushes. */
 static void gpu_copy_end(struct braid_dev *dev, struct braid_gpu_copy *c)
 {
 	struct braid_port *p = braid_port_of(dev);
@@ -270,7 +270,7 @@ static void gpu_copy_end(struct braid_dev *dev, struct braid_gpu_copy *c)
 	pthread_mutex_unlock(&p->loop_lock);
 }
 
-/* For the probe, which waits. */
+/* Only for the probe: copies, and waits. */
 static int copy_now(struct braid_port *p, const struct braid_key *key, char *at, char *own,
 		    size_t len, bool to_gpu)
 {
@@ -306,8 +306,8 @@ static int flush_post(struct braid_port *p, const struct braid_key *key, char *a
 }
 
 /*
- * A read.  It is lost with its queue pair, which others may have found broken: whether it was over
- * before is not known once there is another one, and twice does no harm.
+ * Flushes by an RDMA READ.  It is lost with its queue pair, which another caller may have dropped.
+ * Whether it had completed before is then unknown, so it is repeated, which does no harm.
  */
 static int flush_step(struct braid_port *p, const struct braid_key *key, char *at,
 		      struct braid_gpu_flush *f)
@@ -330,14 +330,14 @@ static int flush_step(struct braid_port *p, const struct braid_key *key, char *a
 	return err;
 }
 
-/* Not by the NIC, where that was chosen and there is a way: of other GPUs there may be none. */
+/* Flushes without the NIC, if that was chosen.  False: no, or this GPU can't be flushed so. */
 static bool flush_by_cpu(const struct braid_port *p, int gpu)
 {
 	return p->flush_by == FLUSH_GDRCOPY ? gpu == p->gpu_tried && braid_bar_read(gpu) :
 	       p->flush_by == FLUSH_DRIVER && !braid_gpu_flush(gpu);
 }
 
-/* A copy of somebody else's may have the loop for longer than a call may take. */
+/* Never waits for the lock: another caller may hold it for longer than a call may take. */
 static int gpu_flush(struct braid_dev *dev, const struct braid_key *key, char *at,
 		     struct braid_gpu_flush *f)
 {
@@ -353,9 +353,9 @@ static int gpu_flush(struct braid_dev *dev, const struct braid_key *key, char *a
 	return err;
 }
 
-/* --- ways to tell a NIC -------------------------------------------------------------------- */
+/* --- ways to register ---------------------------------------------------------------------- */
 
-/* Reading is the loop's: lanes' queue pairs allow none. */
+/* Remote reads are for the loop: lanes' queue pairs do not allow them. */
 enum {
 	GPU_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
 };
@@ -445,8 +445,8 @@ static void tell_not(const struct braid_port *p, const struct braid_mem *mem, co
 }
 
 /*
- * May that be the turn of the caller's DMA-BUF, before the way's own?  How it was made is not known
- * here: it is one of two ways.
+ * Is the caller's DMA-BUF to be tried before that way?  How it was exported is not known here, so
+ * it is tried once before each pair of ways, if the probe found one of the two to work.
  */
 static bool takes_theirs(const struct braid_port *p, unsigned way)
 {
@@ -454,7 +454,7 @@ static bool takes_theirs(const struct braid_port *p, unsigned way)
 	       (way == DMABUF_PCIE && p->gpu_ways & WITH_DMABUF);
 }
 
-/* The caller's DMA-BUF, if it has one, and what the probe has seen to work. */
+/* By the caller's DMA-BUF, if there is one, and by the ways that the probe found to work. */
 static int gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret)
 {
 	static struct braid_log_gate gate[GPUS_TOLD];
@@ -484,7 +484,7 @@ static int gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct br
 
 /* --- does it work? ------------------------------------------------------------------------- */
 
-/* What the driver writes the NIC reads, and the other way round. */
+/* The NIC must read what the driver has written, and the other way round. */
 static int prove(struct braid_port *p, char *gpu, const struct braid_key *key)
 {
 	static const char one[PROBE_LEN] = "what a GPU has", two[PROBE_LEN] = "what a NIC says";
@@ -508,7 +508,7 @@ static uint64_t now(void)
 	return braid_os->now_ns();
 }
 
-/* A flush by the NIC. */
+/* Measures a flush by the NIC. */
 static int time_read(struct braid_port *p, char *gpu, const struct braid_key *key)
 {
 	int err = 0;
@@ -545,9 +545,9 @@ static int try_way(struct braid_port *p, void *gpu, unsigned way)
 }
 
 /*
- * PCIe keeps what a NIC writes, its word of that, and the CPU's read then in order as long as one
- * switch has all of them.  Above, it is the host's own affair; a NIC's read always goes the way
- * that its writes went.
+ * May a read by the CPU be the flush?  PCIe keeps the NIC's writes, its completion and the CPU's
+ * read in order below one switch; above it, the order depends on the host.  A read by the NIC is
+ * always ordered, since it takes the same path as the NIC's writes.
  */
 static bool may_look(const struct braid_port *p, const struct braid_dev *dev)
 {
@@ -585,7 +585,10 @@ static bool by_gdrcopy(struct braid_port *p, const struct braid_dev *dev, char *
 	return forced || best < p->flush_ns;
 }
 
-/* Once: of what is valid the quickest.  The driver may wait for a kernel, and is never chosen. */
+/*
+ * Chooses the fastest valid way, once.  The driver's flush may wait for a GPU's kernel, so it is
+ * used only if the user asks for it.
+ */
 static void choose_flush(struct braid_port *p, const struct braid_dev *dev, char *ret, size_t len)
 {
 	double ns = (double)p->flush_ns;
@@ -622,7 +625,7 @@ static void tell_flush(struct braid_port *p, char *why, size_t len)
 		snprintf(why + at, len - at, "; flush by %s", by);
 }
 
-/* What most NICs are not is not worth a word. */
+/* The log says nothing of the usual case: a NIC without Data Direct (-ENODEV). */
 static bool has_direct(struct braid_port *p, char *path, size_t path_len, char *why, size_t len)
 {
 	char said[128];
@@ -636,7 +639,7 @@ static bool has_direct(struct braid_port *p, char *path, size_t path_len, char *
 	return !err;
 }
 
-/* Where NCCL is to think that the NIC is; outside this /sys, where it is. */
+/* Sets the PCI function that NCCL is to see as the NIC's: the NIC's own if /sys lacks the other. */
 static void place_direct(struct braid_dev *dev, const char *path, char *why, size_t len)
 {
 	size_t at = strlen(why);
@@ -649,7 +652,7 @@ static void place_direct(struct braid_dev *dev, const char *path, char *why, siz
 			 err ? path : dev->direct, err ? ": " : "", err ? strerror(-err) : "");
 }
 
-/* Every way, so that what does not work is known before it is needed. */
+/* Tries every way, so that one that does not work is known before it is needed. */
 static void try_all(struct braid_port *p, char *why, size_t len)
 {
 	int mode = braid_gpu_enter();

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gpu.h - memory of GPUs that a port reads and writes by itself.
+ * gpu.h - GPU memory that a port reads and writes by itself (GPUDirect RDMA).
  *
- * There are several ways to tell it of such memory, and a host may have none of them.  So each is
- * tried at init with memory of our own: registered, then read and written by the NIC, through a
- * queue pair to itself (the loop), and compared with what the driver says is there.  What was seen
- * to work is offered, and tried in the same order for each buffer.
+ * There are several ways to register such memory, and a host may support none of them.  So each is
+ * tried at init with GPU memory of our own: the NIC reads and writes it through a queue pair to
+ * itself (the loop), and the driver's view of the memory must agree.  Buffers are then registered
+ * by the ways that worked, tried in the same order.
  *
- * The loop is also how what must go through the CPU after all gets into a GPU and out of it, and
- * how what the NIC has written is made visible: a read that follows it.
+ * The loop also copies between a GPU and our own memory what must pass through the CPU after all,
+ * and it flushes: an RDMA READ makes the writes before it visible.
  */
 #ifndef BRAID_VERBS_GPU_H
 #define BRAID_VERBS_GPU_H

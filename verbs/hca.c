@@ -18,8 +18,8 @@ static struct {
 	struct braid_netdev_filter filter;
 	bool hit[BRAID_FILTER_NAMES];
 	bool left;			/* an active port is wanted */
-	unsigned all, active;		/* ports seen; and those that are active and not wanted */
-	char names[LIST], out[LIST];	/* of these */
+	unsigned all, active;		/* ports seen; those that are active and not wanted */
+	char names[LIST], out[LIST];	/* their names */
 } seen;
 
 static void list_add(char *list, unsigned *n, const char *name)
@@ -101,7 +101,7 @@ void braid_hca_end(void)
 	braid_param_variable("ib_hca", name);
 	if (!seen.all || !seen.filter.n)
 		return;
-	/* What is excluded need not be there: one line for a cluster of different hosts. */
+	/* An excluded port need not exist: one setting may serve a cluster of different hosts. */
 	if (!braid_filter_missed(&seen.filter, seen.hit, missed, sizeof(missed)))
 		missed[0] = '\0';
 	else if (seen.filter.exclude)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * hca.h - which RDMA ports the user wants (NCCL_IB_HCA), and what is said where that makes no sense
- * here.  Used by the probe alone: begin, a question for each port, end.
+ * hca.h - which RDMA ports the user wants (NCCL_IB_HCA), and warnings if that fits no port here.
+ * Only the probe uses it: begin, one call for each port, end.
  */
 #ifndef BRAID_VERBS_HCA_H
 #define BRAID_VERBS_HCA_H
@@ -13,7 +13,7 @@
 void braid_hca_begin(void);
 /* Is that port wanted?  Rail and plane: as braid_netdev_port_match(). */
 bool braid_hca_takes(struct ibv_context *ctx, unsigned num, int16_t *rail, int16_t *plane);
-/* That device can't be opened: a WARN if it is wanted and this process is not let. */
+/* That device can't be opened: a WARN if it is wanted and this process lacks the permission. */
 void braid_hca_closed(const struct ibv_device *dev, int err);
 /* A WARN that names elements which match no port, or says that no active port is left. */
 void braid_hca_end(void);

@@ -21,7 +21,7 @@ static int missing(const char *lib, const char *name, int since, char *why, size
 	return -ENOSYS;
 }
 
-/* Kernels from 5.12 on copy pinned pages when they fork; older ones must be told of each page. */
+/* Kernels from 5.12 on copy pinned pages at fork(); before, libibverbs must mark each page. */
 static void arrange_forks(void)
 {
 	if (braid_ibv.is_fork_initialized &&
@@ -80,7 +80,7 @@ int braid_rdma_load(char *why, size_t len)
 	return 0;
 }
 
-/* It is where libibverbs finds it as the driver of those NICs: one file, loaded once. */
+/* libibverbs loads the same file as the driver of those NICs, so no second copy is loaded. */
 int braid_mlx5_load(char *why, size_t len)
 {
 	void *lib;

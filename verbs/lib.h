@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * lib.h - libibverbs, librdmacm and libmlx5, picked up at run time.
+ * lib.h - libibverbs, librdmacm and libmlx5, loaded at run time.
  *
- * Their headers are used to build, the libraries themselves only where they are: a host without
- * them loads the plugin all the same.  What the headers do inline (posting, polling) goes through
- * the device's own table and needs no library.
+ * The build needs only their headers.  A host without the libraries loads the plugin all the same.
+ * The headers' inline functions (posting, polling) call through the device's own table and need no
+ * library.
  */
 #ifndef BRAID_VERBS_LIB_H
 #define BRAID_VERBS_LIB_H
@@ -13,11 +13,11 @@
 #include <rdma/rdma_cma.h>
 #include <stddef.h>
 
-/* The headers put other functions in place of these. */
+/* The headers define these as macros for other functions. */
 #undef ibv_query_port
 #undef ibv_reg_mr
 
-/* X(result, name, arguments): what is needed of libibverbs; then what may be missing. */
+/* X(result, name, arguments): functions of libibverbs that we need; then those it may lack. */
 #define BRAID_IBV_NEEDED(X) \
 	X(struct ibv_device **, get_device_list, (int *n)) \
 	X(void, free_device_list, (struct ibv_device **list)) \
@@ -93,7 +93,7 @@
 struct braid_ibv {
 	BRAID_IBV_NEEDED(BRAID_LIB_MEMBER)
 	BRAID_IBV_WANTED(BRAID_LIB_MEMBER)
-	/* Type and interface of a GID: its name begins with an underscore.  NULL: ask sysfs. */
+	/* _ibv_query_gid_ex(): type and interface of a GID.  NULL: read them from sysfs. */
 	int (*query_gid_ex)(struct ibv_context *ctx, uint32_t port, uint32_t index,
 			    struct ibv_gid_entry *entry, uint32_t flags, size_t size);
 };
@@ -118,7 +118,7 @@ int braid_ibv_load(char *why, size_t len);
 int braid_rdma_load(char *why, size_t len);
 int braid_mlx5_load(char *why, size_t len);
 
-/* "the kernel" if pinned memory survives fork() by itself, else how it was arranged for. */
+/* What keeps pinned memory intact across fork(): "the kernel", "libibverbs", or nothing. */
 const char *braid_ibv_fork(void);
 
 #endif

@@ -22,7 +22,7 @@ enum {
 	SPARE_MAX = 8,			/* spare memory that a port keeps, for so many lanes */
 	PAGE = 4096,
 	COMMAND_MS = 20,		/* a healthy NIC's command takes no longer */
-	SEE_MS = 10000,			/* NICs repeat unanswered packets no longer */
+	SEE_MS = 10000,			/* NICs retransmit unanswered packets no longer */
 	NAP_NS = 20000, NAP_MAX_NS = 1000000,
 };
 
@@ -115,7 +115,7 @@ struct braid_wire_memory *braid_wire_memory(struct braid_port *p, bool own)
 
 static void memory_put(struct braid_port *p, struct braid_wire_memory *m)
 {
-	if (braid_srq_wanted(p)) {		/* they were for more than receiving */
+	if (braid_srq_wanted(p)) {		/* the next lane needs no slots of its own */
 		braid_slots_free(m->slots);
 		m->slots = NULL;
 	}
@@ -143,7 +143,7 @@ void braid_hush(const struct braid_port *p, struct braid_hush *h)
 	sigemptyset(&set);
 	sigaddset(&set, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &set, &h->old);
-	/* Where it was not blocked, it was not pending either. */
+	/* A signal that was not blocked was not pending. */
 	h->was_pending = sigismember(&h->old, SIGPIPE) && !sigpending(&set) &&
 			 sigismember(&set, SIGPIPE);
 }
@@ -240,7 +240,7 @@ static void stop_run(struct braid_job *job)
 	err = braid_ibv.modify_qp(w->qp, &a, IBV_QP_STATE);
 	braid_unhush(&h);
 	if (err) {
-		/* post_bad() has to be past it; from now on it leaves the queue pair alone. */
+		/* Wait for post_bad() to return; afterwards it leaves the queue pair alone. */
 		while (atomic_exchange(&w->posting, true))
 			nanosleep(&nap, NULL);
 		braid_wire_destroy_qp(w);
@@ -249,7 +249,7 @@ static void stop_run(struct braid_job *job)
 	braid_wire_put(w);
 }
 
-/* Post a request with an invalid key: it can't succeed, and puts the queue pair into that state. */
+/* A request with an invalid key can't succeed, and puts the queue pair into the error state. */
 static bool post_bad(struct braid_wire *w)
 {
 	struct ibv_sge sge = {
@@ -273,7 +273,7 @@ static bool post_bad(struct braid_wire *w)
 	return !err;
 }
 
-/* Has a request completed with an error?  Then the queue pair is in that state. */
+/* Has a request completed with an error?  Then the queue pair is in the error state. */
 static bool is_stopped(struct braid_wire *w)
 {
 	struct ibv_wc wc;
@@ -307,8 +307,9 @@ static bool stops_within(struct braid_wire *w, unsigned ms, bool look)
 }
 
 /*
- * The firmware may hang while the data path works.  A bad request ends after all requests before it
- * have ended.  It is posted only if the command takes long, for libmlx5 prints such completions.
+ * The command of stop_run() hangs if the firmware does, while the data path may still work.  Then
+ * an invalid request stops the queue pair, after all requests before it.  It is posted only if the
+ * command takes long, since libmlx5 prints such completions.
  */
 static void see_run(struct braid_job *job)
 {
@@ -330,7 +331,7 @@ void braid_wire_fence(struct braid_wire *w)
 	if (w->over)
 		return;
 	w->over = true;
-	/* Before it is up no peer knows of it; iWARP can't stop it before it connects. */
+	/* A peer can't reach it before it is made; iWARP can't stop one that never connected. */
 	if (!atomic_load(&w->made) ||
 	    (w->port->fabric == BRAID_FABRIC_IWARP && !atomic_load(&w->connected)) || !w->qp)
 		return;
@@ -400,7 +401,7 @@ void braid_wire_put(struct braid_wire *w)
 	if (atomic_fetch_sub(&w->users, 1) != 1)
 		return;
 	w->end = (struct braid_job){ .what = "to destroy a queue pair", .run = end_run };
-	/* One thread only may use rdma_cm. */
+	/* Only one thread at a time may use rdma_cm: that of BRAID_MAKE. */
 	braid_later(w->dev, w->port->cm ? BRAID_MAKE : BRAID_END, &w->end);
 }
 

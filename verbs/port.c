@@ -20,7 +20,7 @@
 #include "verbs/hca.h"
 #include "verbs/wire.h"
 
-enum { VENDOR_SIW = 0x626d74 };		/* as it names itself: no IEEE number, "bmt" */
+enum { VENDOR_SIW = 0x626d74 };		/* the vendor_id of soft-iWARP: "bmt", no IEEE number */
 
 static struct braid_log_gate gate_reg, gate_event;
 static struct braid_port *ports;
@@ -49,7 +49,7 @@ static struct braid_dev *dev_of_gids(const struct braid_port *p, struct braid_de
 	return NULL;
 }
 
-/* One more, with an interface's address but a card and a name of its own. */
+/* Adds a device with the first interface's address, but with a PCI card and a name of its own. */
 static struct braid_dev *dev_add(const struct braid_port *p, struct braid_dev *table,
 				 unsigned *count, unsigned max)
 {
@@ -91,7 +91,7 @@ static void give(struct braid_port *p, struct braid_dev *dev, int16_t rail, int1
 struct notes {				/* why ports are not used, in one line */
 	char *text;
 	size_t len;
-	char device[IBV_SYSFS_NAME_MAX], why[256];	/* ports in a row have the same reason */
+	char device[IBV_SYSFS_NAME_MAX], why[256];	/* ports first..last have this reason */
 	unsigned first, last;		/* 0: none */
 };
 
@@ -129,7 +129,7 @@ static void note_port(struct notes *s, const char *device, unsigned num, const c
 	snprintf(s->why, sizeof(s->why), "%s", text);
 }
 
-/* Limits that would bite later: is there room for one lane at all?  Else why not. */
+/* NULL if the device's limits allow at least one lane, else why not: better now than at a lane. */
 static const char *port_room(struct braid_port *p, const struct ibv_device_attr *dev)
 {
 	static char why[160];
@@ -161,7 +161,7 @@ static const char *port_room(struct braid_port *p, const struct ibv_device_attr 
 	return mr ? NULL : "may not pin the memory of a single lane";
 }
 
-/* What user memory gets of it, known before it bites; the rest is for lanes. */
+/* Sets and logs how many registrations the user's memory may take; a quarter is left for lanes. */
 static void tell_room(struct braid_dev *dev, const struct braid_port *p, int max_mr)
 {
 	struct rlimit lim = { RLIM_INFINITY, RLIM_INFINITY };
@@ -178,7 +178,7 @@ static void tell_room(struct braid_dev *dev, const struct braid_port *p, int max
 		   braid_srq_wanted(p) ? "; receives are shared" : "");
 }
 
-/* Can the partition key be had that was asked for?  Else why not. */
+/* NULL if the port has the partition key that the user asks for, else why not. */
 static const char *pkey_missing(const struct braid_port *p, unsigned entries)
 {
 	static char why[160];
@@ -214,7 +214,6 @@ static const char *port_fill(struct braid_port *p)
 	return pkey_missing(p, attr.pkey_tbl_len);
 }
 
-/* Descriptors of the library's that a forked child must not keep. */
 void braid_port_adopt(const struct ibv_context *ctx)
 {
 	braid_os->note(ctx->cmd_fd, true);
@@ -312,7 +311,7 @@ static void port_use(struct braid_port *p, struct braid_dev *dev,
 	ports = p;
 }
 
-/* EFA and usNIC have none: their transport is one of its own. */
+/* EFA and usNIC have no reliable connections (RC): their transport is one of its own. */
 static bool has_rc(const struct ibv_device *dev)
 {
 	return dev->transport_type == IBV_TRANSPORT_IB ||
@@ -402,8 +401,8 @@ int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, cha
 /* --- what happens to it -------------------------------------------------------------------- */
 
 /*
- * With receives of its own, a queue pair that ends hands them back, each as one that failed; with
- * shared ones it says nothing but this.  It is there until the event is acknowledged.
+ * A queue pair that fails flushes its own receives, each as a failed completion.  With a shared
+ * receive queue this event is the only sign.  `qp` is valid until the event is acknowledged.
  */
 static void qp_ended(const struct ibv_qp *qp)
 {
@@ -413,7 +412,7 @@ static void qp_ended(const struct ibv_qp *qp)
 		atomic_store(&w->broken, true);
 }
 
-/* Nothing more is heard of what the queue pair has done. */
+/* The queue pair's completions are reported no more. */
 static void cq_ended(const struct ibv_cq *cq)
 {
 	struct braid_wire *w = cq->cq_context;
@@ -492,7 +491,7 @@ bool braid_port_usable(const struct braid_dev *dev)
 
 /* --- memory -------------------------------------------------------------------------------- */
 
-/* Pages that may not be swapped are limited per process; the line that raises it. */
+/* Pinned pages are limited per process: the warning has the limit, and how to raise it. */
 static void tell_no_memory(const struct braid_port *p, size_t size, int err, const char *then)
 {
 	struct rlimit lim = { 0 };
@@ -546,7 +545,7 @@ int braid_port_reg(struct braid_dev *dev, void *data, size_t size, struct braid_
 	bool sealed = false;
 	int err;
 
-	/* Some drivers refuse what they don't know, others ignore it. */
+	/* Drivers that don't know relaxed ordering ignore the flag or refuse it. */
 	if (!mr && (errno == EINVAL || errno == EOPNOTSUPP) && braid_port_relaxed())
 		mr = braid_ibv.reg_mr(p->pd, data, size, (int)access);
 	/* Memory that can't be written can still be sent from. */

@@ -32,53 +32,53 @@ struct braid_port {
 	enum braid_fabric fabric;
 	_Atomic unsigned mtu;		/* enum ibv_mtu */
 	_Atomic uint16_t lid;
-	atomic_bool grh;		/* it demands one on each packet */
+	atomic_bool grh;		/* it requires a GRH on each packet */
 	atomic_uint moves;		/* how often the LID has changed */
 	uint16_t pkey_index;
-	unsigned sq_max;		/* requests to send that a lane may have with it */
-	uint32_t max_msg;		/* bytes that it takes in one */
+	unsigned sq_max;		/* entries of a lane's send queue */
+	uint32_t max_msg;		/* bytes of the largest message */
 	int speed_mbps;
 	bool siw;			/* soft-iWARP: braid_hush(), SIW_PAGED */
 	atomic_bool pipe_ignored;	/* the process ignores SIGPIPE: braid_hush_look() */
-	bool imm;			/* immediate data has arrived */
-	atomic_bool down;		/* an event said so */
-	char chosen[512];		/* what was chosen last, and why: for the log */
+	bool imm;			/* immediate data works: tried at init */
+	atomic_bool down;		/* as the last event reported */
+	char chosen[512];		/* the GID chosen last, and why, as it was logged */
 
 	struct braid_wire_memory *spare;	/* verbs/life.c, under a lock there */
 	unsigned nspare;
-	pthread_mutex_t srq_lock;	/* in jobs, which may hold it for long */
+	pthread_mutex_t srq_lock;	/* only for jobs, which may hold it for long */
 	struct braid_srq *srq;		/* which new lanes join: verbs/recv.c */
-	_Atomic(struct ibv_srq *) srq_broke;	/* the device says so */
-	unsigned srq_max;		/* receives that a shared queue takes; 0: there is none */
+	_Atomic(struct ibv_srq *) srq_broke;	/* the one that the device reported broken */
+	unsigned srq_max;		/* entries of a shared receive queue; 0: not supported */
 
 	/* memory of GPUs: verbs/gpu.c */
 	pthread_mutex_t loop_lock;
-	struct braid_wire *loop;	/* to itself; NULL: not yet, or not now */
+	struct braid_wire *loop;	/* a queue pair to itself; NULL: not made, or dropped */
 	struct braid_job make_loop;
 	bool loop_makes;		/* that job has been handed over ... */
-	uint64_t loop_since;
-	atomic_bool loop_made;		/* ... and is over, with: */
+	uint64_t loop_since;		/* ... at this time ... */
+	atomic_bool loop_made;		/* ... and is over, with these results: */
 	struct braid_wire *loop_new;
 	int loop_err;
-	/* Work requests ever; of them, over; of them, before the last loop's first. */
+	/* Work requests ever posted; completed; posted before the present loop was made. */
 	uint64_t loop_posted, loop_done, loop_base;
-	uint64_t loop_until;		/* when the next of them must be over */
-	struct braid_gpu_copy *copier;	/* whose piece lies in the loop's slots; NULL: nobody's */
-	uint64_t loop_rest;		/* till when it need not be tried, after a failure */
+	uint64_t loop_until;		/* when the next of them must have completed */
+	struct braid_gpu_copy *copier;	/* the copy that uses the loop's slots; or NULL */
+	uint64_t loop_rest;		/* it has failed: avoid it until then */
 	struct braid_dev *loop_dev;
-	unsigned gpu_ways;		/* seen to work */
-	int gpu_tried;			/* with which GPU; -1: not known */
-	unsigned flush_by;		/* and how what was written there is seen */
-	uint64_t flush_ns;		/* by a read of the NIC's */
+	unsigned gpu_ways;		/* ways to register that the probe found to work */
+	int gpu_tried;			/* the GPU that it tried them with; -1: not known */
+	unsigned flush_by;		/* how the NIC's writes are made visible */
+	uint64_t flush_ns;		/* what that takes by a READ of the NIC's */
 
 	/* iWARP: verbs/cm.c */
 	struct rdma_event_channel *cm;
 	struct rdma_cm_id *listen;
 	uint16_t cm_port;
-	struct braid_wire *wires;	/* set-ups that wait for cm events: jobs of BRAID_MAKE */
-	atomic_uint nleft;		/* of them, those that go with the answer */
+	struct braid_wire *wires;	/* set-ups that wait for cm events; for BRAID_MAKE jobs */
+	atomic_uint nleft;		/* of them, those whose owner is gone */
 	struct braid_job pump;
-	atomic_bool pumping;		/* it has been handed over, and has not begun */
+	atomic_bool pumping;		/* `pump` has been handed over, and has not begun */
 };
 
 int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len);
@@ -87,35 +87,34 @@ static inline struct braid_port *braid_port_of(const struct braid_dev *dev)
 	return dev->port[BRAID_TRANSPORT_VERBS];
 }
 
-/* What it says of itself.  0 or -EIO. */
+/* Reads the port's attributes.  0 or -EIO. */
 int braid_port_read(struct braid_port *p, struct ibv_port_attr *ret);
 /*
- * Again, before a lane is made: not all drivers say by an event that something has changed.  It
- * asks the device, which may take its time.
+ * Reads them again, before a lane is made: not all drivers report a change by an event.  It asks
+ * the device, which may take long.
  */
 void braid_port_refresh(struct braid_port *p);
 
-/* The GID table as it is now: how many entries. */
+/* Reads the GID table as it is now; returns how many entries. */
 unsigned braid_port_gids(const struct braid_port *p, struct braid_gid *ret, unsigned max);
 
-/* A device's descriptors are not for a forked child, and never waited for. */
+/* Notes the descriptors, which a forked child must not keep; makes reading events not block. */
 void braid_port_adopt(const struct ibv_context *ctx);
 
-/* Look at what the device says has happened to it; with no lock, now and then. */
+/* Handles the device's events.  Call it now and then, with no lock held. */
 void braid_port_events(struct braid_port *p);
 
 bool braid_port_usable(const struct braid_dev *dev);
 int braid_port_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
 void braid_port_dereg(struct braid_dev *dev, struct braid_key *key);
 /*
- * Memory of the user: PCIe may let writes there overtake each other, unless
- * BRAID_IB_PCI_RELAXED_ORDERING says no.  What tells that they are there overtakes nothing: a
- * completion, or a write into memory of our own, which is always strict (PCIe Base Specification,
- * 2.4.1).
+ * Writes into the user's memory may pass each other on PCIe, unless BRAID_IB_PCI_RELAXED_ORDERING
+ * is 0.  What reports them passes none of them: a completion, or a write into our own memory, which
+ * is always registered as strictly ordered (PCIe Base Specification, 2.4.1).
  */
-unsigned braid_port_relaxed(void);	/* the flag that asks for it, or 0 */
+unsigned braid_port_relaxed(void);	/* the access flag that asks for it, or 0 */
 struct ibv_mr *braid_port_reg_user(struct braid_port *p, void *data, size_t size, unsigned access);
-/* Our own memory: a key, or NULL and what is to be done about it has been said. */
+/* Registers our own memory.  NULL: it failed, and the log says what to do about it. */
 struct ibv_mr *braid_port_own(struct braid_port *p, void *data, size_t size, int access);
 
 #endif

@@ -2,10 +2,11 @@
 /*
  * qp.c - how a queue pair comes up.
  *
- * The dialler makes one and tells its number, first packet number, LID, MTU and the GIDs that it
- * could use; the accepter makes its own, chooses a GID of the same kind as one of those, connects,
- * and tells the same; then the dialler connects.  Sources: InfiniBand Architecture Specification
- * vol. 1, 10.3 (queue pair states and what each transition needs), Annex A17 (RoCE v2).
+ * The dialler makes a queue pair and sends its number, first packet number, LID, MTU and the GIDs
+ * that it could use.  The accepter makes its own queue pair, chooses a GID of the same type as one
+ * of those, connects, and answers with the same data.  Then the dialler connects.  Sources:
+ * InfiniBand Architecture Specification vol. 1, 10.3 (queue pair states and what each transition
+ * needs), Annex A17 (RoCE v2).
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -26,7 +27,7 @@
 #include "verbs/wire.h"
 
 enum {
-	RNR_TIMER = 12,			/* 0.64 ms: hardly needed, for receives are counted */
+	RNR_TIMER = 12,			/* 0.64 ms: rarely needed, since senders count receives */
 	RNR_FOREVER = 7,
 	HOPS = 64,
 };
@@ -114,7 +115,7 @@ int braid_wire_failed(struct braid_wire *w, const char *call, int err)
 	return err;
 }
 
-/* Each vector is an interrupt: queues take turns, and processes begin at different ones. */
+/* Each vector is an interrupt: spread queues over them, and start elsewhere in each process. */
 static int next_vector(const struct ibv_context *ctx)
 {
 	static atomic_uint next;
@@ -137,7 +138,7 @@ static int wire_cq(struct braid_wire *w)
 	return braid_wire_failed(w, "ibv_create_cq", w->cq ? 0 : errno ? -errno : -EIO);
 }
 
-/* More can't be had: say what the limit is and which line raises it. */
+/* Warns that a limit is reached: which one, and how to raise memlock if it may be that. */
 static int tell_limit(const struct braid_wire *w, const char *what, int err)
 {
 	static struct braid_log_gate gate;
@@ -161,7 +162,7 @@ int braid_wire_qp(struct braid_wire *w)
 	struct ibv_qp_init_attr a;
 	int err = 0;
 
-	/* What a device takes inline is known by asking. */
+	/* Devices do not report how many bytes they take inline: try. */
 	for (unsigned i = 0; i < sizeof(inlines) / sizeof(inlines[0]); i++) {
 		a = (struct ibv_qp_init_attr){
 			.send_cq = w->cq, .recv_cq = w->cq, .qp_type = IBV_QPT_RC,
@@ -197,13 +198,13 @@ static bool is_spread(const struct braid_port *p)
 						     braid_param.ib_adaptive_routing;
 }
 
-/* Its owner may have let go of it while the NIC took its time. */
+/* -ECANCELED if the owner has dropped its reference, perhaps while the NIC was busy; else 0. */
 static int wanted(const struct braid_wire *w)
 {
 	return atomic_load(&w->gone) ? -ECANCELED : 0;
 }
 
-/* What every one of them has.  own: receives are not shared. */
+/* Makes what every queue pair needs.  own: its receives are not shared. */
 static int wire_fill(struct braid_wire *w, bool own)
 {
 	struct braid_port *p = w->port;
@@ -212,8 +213,8 @@ static int wire_fill(struct braid_wire *w, bool own)
 	w->gid = BRAID_GID_NONE;
 	w->sq_max = p->sq_max;
 	/*
-	 * Where switches choose a way for each packet, only plain writes take part: what says that
-	 * a large one is there goes after it.
+	 * With adaptive routing, switches choose a path for each packet, but only for WRITEs that
+	 * have no immediate data.  So the notice of a large WRITE follows it as a SEND.
 	 */
 	w->imm_max = !p->imm ? 0 : is_spread(p) ? (uint32_t)braid_param.ib_ar_threshold :
 						  UINT32_MAX;
@@ -291,7 +292,7 @@ static struct ibv_ah_attr address(const struct braid_wire *w, const struct braid
 
 	if (w->gid == BRAID_GID_NONE || !peer->ngids)
 		return a;
-	braid_os->random(&flow, sizeof(flow));	/* each queue pair may take another way */
+	braid_os->random(&flow, sizeof(flow));	/* queue pairs may take different paths */
 	a.is_global = 1;
 	memcpy(a.grh.dgid.raw, peer->gid[w->peer_gid].raw, 16);
 	a.grh.sgid_index = (uint8_t)w->gid;
@@ -302,8 +303,8 @@ static struct ibv_ah_attr address(const struct braid_wire *w, const struct braid
 }
 
 /*
- * An address that can't be reached shows here, and not as a timeout.  Some drivers have no address
- * handles (qedr, mana): then it shows later.
+ * Fails now if the address can't be reached, which otherwise shows as a timeout.  Drivers without
+ * address handles (qedr, mana) can't tell here.
  */
 static int reach(struct braid_wire *w, struct ibv_ah_attr *a)
 {
@@ -352,9 +353,9 @@ static int to_ready(struct braid_wire *w, const struct braid_wire_blob *peer, in
 	return braid_wire_failed(w, "ibv_modify_qp to RTS", err);
 }
 
-/* --- what is told -------------------------------------------------------------------------- */
+/* --- GIDs ---------------------------------------------------------------------------------- */
 
-/* The line that says which GID, once per choice. */
+/* Logs the chosen GID, unless it was chosen the last time. */
 static void tell_gid(struct braid_port *p, const struct braid_gid *g, const char *why)
 {
 	char text[512], addr[INET6_ADDRSTRLEN];
@@ -372,7 +373,7 @@ static void tell_gid(struct braid_port *p, const struct braid_gid *g, const char
 		braid_info("port %s: %s", p->name, text);
 }
 
-/* What the user wants for this port alone, and for it as for all; or BRAID_GID_NONE. */
+/* The GID index that the user sets for this port alone, or BRAID_GID_NONE. */
 static int own_gid(const struct braid_port *p)
 {
 	return braid_netdev_port_number(braid_param.ib_gid, p->ctx->device->name, p->num);
@@ -385,7 +386,7 @@ static int wanted_gid(const struct braid_port *p)
 	return own == BRAID_GID_NONE ? (int)braid_param.ib_gid_index : own;
 }
 
-/* Ours of that type, for the address in use. */
+/* Chooses our GID of that type, for the address in use; logs it if it is final. */
 static int pick_gid(struct braid_wire *w, const struct braid_dev *dev, enum braid_gid_type type,
 		    bool final, struct braid_gid *ret)
 {
@@ -408,7 +409,7 @@ static int pick_gid(struct braid_wire *w, const struct braid_dev *dev, enum brai
 	return 0;
 }
 
-/* Most often somebody has asked for what is another host's index. */
+/* The usual reason: the user asks for an index that is right on another host. */
 static int no_gid(struct braid_setup *s)
 {
 	const struct braid_port *p = braid_port_of(s->dev);
@@ -428,7 +429,7 @@ static void add_gid(struct braid_wire_blob *b, const struct braid_gid *g)
 	memcpy(b->gid[b->ngids++].raw, g->raw, 16);
 }
 
-/* The dialler offers one of each type; the accepter takes the first that it has too. */
+/* The dialler offers one GID of each type; the accepter takes the first type that it has too. */
 static int gids_for(struct braid_wire *w, const struct braid_dev *dev,
 		    const struct braid_wire_blob *peer, struct braid_wire_blob *b)
 {
@@ -462,7 +463,7 @@ static int gids_for(struct braid_wire *w, const struct braid_dev *dev,
 	return b->ngids ? 0 : -EADDRNOTAVAIL;
 }
 
-/* The dialler learns which of its GIDs it is. */
+/* The dialler takes its GID of the type that the accepter has chosen. */
 static int settle_gid(struct braid_wire *w, struct braid_setup *s,
 		      const struct braid_wire_blob *peer)
 {
@@ -487,7 +488,7 @@ static void take_peer(struct braid_wire *w, const struct braid_wire_blob *peer)
 	w->peer_ack_key = peer->ack_key;
 }
 
-/* The accepter chooses a type: of the dialler's GIDs the one of that is its peer. */
+/* The dialler's blob, with its GID of the type that the accepter has chosen in first place. */
 static struct braid_wire_blob of_type(const struct braid_wire_blob *peer, uint8_t type)
 {
 	struct braid_wire_blob b = *peer;
@@ -529,7 +530,7 @@ static int setup(struct braid_wire *w, const struct braid_wire_blob *peer,
 	return err;
 }
 
-/* --- the steps of a handshake, and what each has the NIC do -------------------------------- */
+/* --- the steps of a handshake, each with a job for the NIC --------------------------------- */
 
 static void make_run(struct braid_job *job)
 {
@@ -573,7 +574,7 @@ static void make(struct braid_wire *w, const char *what, void (*run)(struct brai
 	braid_later(w->dev, BRAID_MAKE, &w->make);
 }
 
-/* A NIC at which commands wait for long would only keep the lane from having its socket. */
+/* Do the NIC's commands hang?  Then waiting for it only delays the lane, which can use a socket. */
 static bool hangs(struct braid_dev *dev)
 {
 	uint64_t now = braid_os->now_ns();
@@ -588,7 +589,7 @@ static int setup_begin(struct braid_setup *s, const uint8_t *theirs)
 	struct braid_wire *w;
 	int err = 0;
 
-	braid_port_events(p);		/* with no lane there, nobody else asks */
+	braid_port_events(p);		/* without a lane, nothing else reads them */
 	braid_hush_look(p);
 	if (atomic_load(&p->down))
 		return -ENETDOWN;
@@ -615,7 +616,7 @@ static int setup_begin(struct braid_setup *s, const uint8_t *theirs)
 	return -EAGAIN;
 }
 
-/* What came of it, for people as well. */
+/* The job's result; copies the reason of a failure, for the log. */
 static int outcome(struct braid_setup *s, const struct braid_wire *w)
 {
 	s->failed = w->failed;
@@ -738,7 +739,7 @@ int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wi
 }
 
 enum {
-	PROOF = 0x62726169, PROOF_AT = 32,	/* a word of the page that has the peer's two */
+	PROOF = 0x62726169, PROOF_AT = 32,	/* an unused word of the page at `ack` */
 	PROOF_MS = 1000,
 };
 

@@ -2,11 +2,11 @@
 /*
  * recv.c - see recv.h.
  *
- * A queue pair that is destroyed takes along what receives it has begun to fill, or has filled and
- * was not asked about: nobody can tell how many.  They are fewer than a lane brings, and the next
- * lane brings others.  A queue that may have lost half of what it had is left to the lanes that it
- * has, and goes with the last of them.  Should it ever run dry, their peers find that nothing moves
- * (verbs_health), and the lanes come back on another.
+ * A destroyed queue pair takes shared receives along: those that it has begun to fill, and those
+ * whose completions were not polled.  Their number is unknown, but lower than what one lane brings,
+ * and the next lane brings new ones.  A queue that may have lost more than half of its receives
+ * takes no new lane, and is destroyed with its last one.  Should it run dry before, the peers'
+ * lanes make no progress (verbs_health), and come back on another queue.
  */
 #include "verbs/recv.h"
 
@@ -21,7 +21,7 @@
 enum {
 	RX_BYTES = BRAID_SLOTS_RX * BRAID_SLOT,
 	SHARED_MAX = 64,		/* times BRAID_SLOTS_RX: 33 MiB */
-	SPARE_MAX = 8,			/* times that: kept when there is no lane */
+	SPARE_MAX = 8,			/* times that: kept when no lane uses the queue */
 };
 
 /* --- slots --------------------------------------------------------------------------------- */
@@ -79,7 +79,7 @@ static int post(struct braid_srq *s, struct braid_slots *slots)
 	return err;
 }
 
-/* The queue itself, with what was kept from the one before. */
+/* Makes the queue, and posts the slots kept from the one before. */
 static int srq_open(struct braid_srq *s)
 {
 	struct ibv_srq_init_attr a = {
@@ -129,7 +129,7 @@ static void srq_shrink(struct braid_srq *s, unsigned keep)
 	}
 }
 
-/* No lane is left. */
+/* The last lane has left: free what no other will use. */
 static void srq_rest(struct braid_srq *s)
 {
 	bool stays = s->port->srq == s;

@@ -30,7 +30,7 @@ unsigned braid_route_gids(const struct braid_port *p, struct braid_gid ret[2])
 	return 2;
 }
 
-/* The peer is in another subnet: the LID of the router on the way. */
+/* The peer is in another subnet: finds the LID of the router on the way. */
 static int by_router(struct braid_wire *w, const struct braid_wire_blob *peer, char *why,
 		     size_t len)
 {

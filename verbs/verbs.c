@@ -2,23 +2,24 @@
 /*
  * verbs.c - RDMA: frames over a reliable queue pair.
  *
- *	small frames, control	one SEND, as many as fit into a slot together; the peer has posted
- *				its slots before, and takes the frames out of them.  A message
- *				alone has 32 bits of immediate data for a header, or a short one
- *	chunks			one RDMA WRITE into the place that the credit named, which says with
- *				32 bits of immediate data whose it was; where those can't be had
- *				(iWARP), the chunk's header follows as a SEND, behind that of the
- *				START if it is the first
- *	chunks that NICs can't	as SENDs, piece by piece, copied where memory is not registered:
- *	place			always possible, for whatever came from another transport
+ *	small frames, control	one SEND with as many frames as fit into a slot; the peer has posted
+ *				its slots in advance.  A single message has 32 bits of immediate
+ *				data in place of its header, or a short header
+ *	chunks			one RDMA WRITE to the address in the CREDIT, with 32 bits of
+ *				immediate data that say whose chunk it is.  Without immediate data
+ *				(iWARP) the chunk's header follows as a SEND, after the header of
+ *				the START if the chunk is the first
+ *	chunks that NICs can't	as SENDs, piece by piece, copied if the memory is not registered:
+ *	place			always possible, also for frames queued for another transport
  *
- * The peer's slots are counted: each work request that takes one is noted with the frame whose
- * acknowledgement will say that the slot is posted again.  But a frame may take more slots than
- * there are, and two ends may fill each other's.  So who has posted half of his again, and not
- * said so by a frame, writes his counts into the peer's memory, which takes no slot.
+ * A sender counts the peer's slots.  For each slot used, it notes the frame whose acknowledgement
+ * will mean that the slot is posted again.  But one frame may take more slots than the peer has,
+ * and both ends may fill each other's slots.  So a receiver that has posted half of its slots
+ * again, and has not yet reported so by a frame, writes its counts into the peer's memory by an
+ * RDMA WRITE, which takes no slot.
  *
- * lane->fd is the socket of the handshake: it ends when the peer's process does.  A byte on it says
- * that the peer has closed its queue pair for its own reasons.
+ * lane->fd is the handshake's socket: it is closed when the peer's process ends.  A byte on it says
+ * that the peer has closed its queue pair for reasons of its own.
  */
 #include <assert.h>
 #include <endian.h>
@@ -37,12 +38,12 @@
 
 enum {
 	SIGNAL_EVERY = 32,
-	SIW_PAGED = 4096,		/* not signalled, it goes page by page, and uncopied */
+	SIW_PAGED = 4096,		/* from here on, unsignalled data leaves page by page */
 	POLLS = 4,			/* batches of completions a call */
-	LOOKS = 7,			/* more, for callers who ask about nothing else */
-	STUCK_IWARP = 15, STUCK = 40,	/* looks ... */
-	LOOK_NS = 100000000,		/* ... so far apart */
-	FLIGHT = 4 << 20,		/* more would be in the way of what we have to say */
+	LOOKS = 7,			/* more polls, if no other link is in use */
+	STUCK_IWARP = 15, STUCK = 40,	/* checks without progress: then the lane is given up ... */
+	LOOK_NS = 100000000,		/* ... and so far apart */
+	FLIGHT = 4 << 20,		/* bytes of chunks; more would delay other frames */
 };
 
 static struct braid_wire *wire_of(const struct braid_lane *lane)
@@ -63,9 +64,8 @@ static bool sq_room(const struct braid_wire *w, unsigned n)
 }
 
 /*
- * Of most requests it need not be known when they are over.  A message of soft-iWARP's leaves in
- * fewer segments if it is; a large write leaves sooner if it is not, and its header, which follows,
- * is.
+ * Most requests need no completion.  A message leaves soft-iWARP in fewer segments if it is
+ * signalled.  A large WRITE leaves sooner if it is not; the header that follows it is signalled.
  */
 static bool is_signalled(const struct braid_wire *w, enum ibv_wr_opcode op, uint32_t len)
 {
@@ -74,7 +74,7 @@ static bool is_signalled(const struct braid_wire *w, enum ibv_wr_opcode op, uint
 	return w->sq_posted - w->sq_signal >= SIGNAL_EVERY;
 }
 
-/* One more. */
+/* Adds a work request to the chain. */
 static struct ibv_send_wr *chain_add(struct braid_wire *w, enum ibv_wr_opcode op, const void *data,
 				     uint32_t len, uint32_t key)
 {
@@ -137,7 +137,7 @@ static bool may_speak(struct braid_wire *w)
 	return w->may_speak;
 }
 
-/* Some are free again if frames were acknowledged, or the peer has counted. */
+/* Takes in acknowledgements and the peer's count of free slots.  True: it has a free one. */
 static BRAID_APART bool slots_back(struct braid_wire *w, const struct braid_txq *q)
 {
 	uint32_t counted = le32toh(atomic_load_explicit(&w->m->ack[1], memory_order_acquire));
@@ -151,7 +151,7 @@ static BRAID_APART bool slots_back(struct braid_wire *w, const struct braid_txq 
 	return w->wr_head - w->wr_tail < w->wr_max;
 }
 
-/* Has the peer a slot for one message more? */
+/* Has the peer a slot for one more message? */
 static bool has_slot(struct braid_wire *w, const struct braid_txq *q)
 {
 	return w->wr_head - w->wr_tail < w->wr_max || slots_back(w, q);
@@ -163,13 +163,13 @@ static uint32_t begun(const struct braid_txq *q)
 	return q->f_sent + (q->part != 0);
 }
 
-/* A slot is used, by the last of so many frames. */
+/* Notes a used slot, which is free again once so many frames are acknowledged. */
 static void slot_used(struct braid_wire *w, uint32_t frames)
 {
 	w->wr_frame[w->wr_head++ % BRAID_SLOTS_RX] = frames;
 }
 
-/* The counts of what has been received, into the peer's memory. */
+/* Writes the counts of received frames and of free slots into the peer's memory. */
 static BRAID_APART void say_count(struct braid_lane *lane, struct braid_wire *w)
 {
 	_Atomic uint32_t *words = w->m->ack + BRAID_ACK_OUT;
@@ -184,7 +184,7 @@ static BRAID_APART void say_count(struct braid_lane *lane, struct braid_wire *w)
 	braid_lane_told(lane);
 }
 
-/* How many slots are there again that the peer does not know of, as far as we know. */
+/* How many slots were posted again without a report that reached the peer for certain. */
 static unsigned slots_untold(const struct braid_lane *lane, struct braid_wire *w)
 {
 	if ((int32_t)(lane->rx_told - w->mark_frames) >= 0) {
@@ -209,7 +209,7 @@ static int count_if_due(struct braid_lane *lane, struct braid_wire *w)
 	return chain_post(w);
 }
 
-/* A free piece of registered memory, or NULL: not now. */
+/* A free piece of registered memory, or NULL: none is free now. */
 static char *bounce(struct braid_wire *w)
 {
 	uint32_t at = w->bounces % BRAID_BOUNCES;
@@ -233,7 +233,7 @@ static uint32_t pieces_of(const struct braid_wire *w, uint32_t len)
 	return len / w->port->max_msg + (len % w->port->max_msg != 0);
 }
 
-/* Into its place by one write, or by several if the device takes fewer bytes in one: the last. */
+/* Adds one WRITE, or several if the device takes fewer bytes in each; returns the last. */
 static struct ibv_send_wr *add_pieces(struct braid_wire *w, const struct braid_put *p)
 {
 	enum ibv_wr_opcode op = p->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
@@ -245,14 +245,14 @@ static struct ibv_send_wr *add_pieces(struct braid_wire *w, const struct braid_p
 		wr = chain_add(w, op, p->data + at, n, p->local);
 		wr->wr.rdma.remote_addr = p->to + at;
 		wr->wr.rdma.rkey = p->remote;
-		if (p->gpu)		/* which the CPU would read */
+		if (p->gpu)		/* the CPU would read inline data */
 			wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
 		if (at + n == p->len)
 			return wr;
 	}
 }
 
-/* A chunk into its place: 0, or -EAGAIN: no memory to send its header from. */
+/* Adds the WRITE of a chunk.  0, or -EAGAIN: no memory to send its header from. */
 static int add_write(struct braid_lane *lane, struct braid_wire *w, const struct braid_put *p)
 {
 	struct ibv_send_wr *wr;
@@ -279,7 +279,7 @@ static int add_write(struct braid_lane *lane, struct braid_wire *w, const struct
 	return 0;
 }
 
-/* A message without its header, that lies behind it: with the short one, or immediate data. */
+/* Adds a message without its header: with immediate data, or the short header before `payload`. */
 static struct ibv_send_wr *add_bare(struct braid_wire *w, const char *payload, uint32_t len,
 				    uint32_t key, uint32_t imm)
 {
@@ -298,7 +298,7 @@ static const struct ibv_mr *ring_mr(const struct braid_wire *w)
 	return atomic_load_explicit(&w->rings->mr, memory_order_acquire);
 }
 
-/* One SEND: 0, or -EAGAIN: no memory to send from.  may_bare: of one frame, without its header. */
+/* Adds a SEND.  0, or -EAGAIN: no memory to send from.  may_bare: a single message may go bare. */
 static int add_send(struct braid_lane *lane, struct braid_wire *w, bool may_bare)
 {
 	struct braid_txq *q = &lane->tx;
@@ -343,13 +343,13 @@ static int add_send(struct braid_lane *lane, struct braid_wire *w, bool may_bare
 	return 0;
 }
 
-/* So much that a header is sent, which says what has been received here. */
+/* Are so many frames unacknowledged that the next message needs its header, which does that? */
 static bool owes(const struct braid_lane *lane, const struct braid_wire *w)
 {
 	return lane->rx_frames - lane->rx_told >= w->wr_max / 4;
 }
 
-/* The next frame, or a piece of it: 0, or -EAGAIN: the NIC or the peer has no room. */
+/* Adds the next frame, or a piece of it.  0, or -EAGAIN: the NIC or the peer has no room. */
 static int add_next(struct braid_lane *lane, struct braid_wire *w)
 {
 	struct braid_txq *q = &lane->tx;
@@ -373,7 +373,7 @@ static int add_next(struct braid_lane *lane, struct braid_wire *w)
 	return chain_post(w) ? -EIO : add_write(lane, w, &put);
 }
 
-/* As add_send() would have it, of a message alone. */
+/* A shortcut: sends a single message as add_send() would. */
 static BRAID_HOT int verbs_post(struct braid_lane *lane, uint32_t imm, const char *payload,
 				uint32_t len)
 {
@@ -406,7 +406,7 @@ static BRAID_HOT int verbs_push(struct braid_lane *lane)
 		return -ENETRESET;
 	if (!may_speak(w))
 		return -EAGAIN;
-	if (w->ring != q->ring) {		/* home has moved here, with all that it had */
+	if (w->ring != q->ring) {		/* home has moved here, and brought its ring */
 		err = braid_wire_ring(w, q->ring, q->ring_size);
 		if (err)
 			return err;
@@ -436,7 +436,7 @@ static BRAID_COLD int wc_failed(const struct braid_lane *lane, const struct ibv_
 	return wc->status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -EIO;
 }
 
-/* A slot is empty.  The caller may wait for what was in it: it is posted later, with others. */
+/* Queues an empty slot.  slots_post() posts it with others, since the caller may wait for data. */
 static void slot_free(struct braid_wire *w, struct ibv_recv_wr *slot)
 {
 	if (!w->nagain++)
@@ -465,7 +465,7 @@ static int take_recv(struct braid_lane *lane, const struct ibv_wc *wc, const cha
 	return braid_rx_take(lane, slot, wc->byte_len);
 }
 
-/* What has come with completions beg .. end.  -EAGAIN: the next is on its way into a GPU. */
+/* Takes completions wc_beg .. wc_end.  -EAGAIN: the next one's data is on its way into a GPU. */
 static int take_all(struct braid_lane *lane, struct braid_wire *w)
 {
 	uint64_t bytes = 0;
@@ -490,14 +490,14 @@ static int take_all(struct braid_lane *lane, struct braid_wire *w)
 		slot_free(w, braid_slot_wr(wc));
 	}
 	w->wc_beg = i;
-	/* Before the lock is given back: what says that they are there goes under it. */
+	/* Before the lock is released: under it go the frames that report the slots as posted. */
 	if (!err || err == -EAGAIN)
 		again = slots_post(w);
 	braid_count(&lane->rx_bytes, bytes);
 	return again ? again : err;
 }
 
-/* The peer has written its count: with the link's lock held. */
+/* Takes in the count that the peer writes into our memory.  With the link's lock held. */
 static int take_count(struct braid_lane *lane, struct braid_wire *w)
 {
 	uint32_t count = le32toh(atomic_load_explicit(w->m->ack, memory_order_acquire));
@@ -533,7 +533,7 @@ static int look(struct braid_wire *w)
 	return w->wc_beg != w->wc_end || has_count(w) || w->count_due;
 }
 
-/* There is: how often something was taken, or a negative errno. */
+/* Takes what look() has found.  Returns how many times, or a negative errno. */
 static BRAID_APART BRAID_HOT int take(struct braid_lane *lane, struct braid_wire *w)
 {
 	struct braid_lock *lock = &lane->link->lock;
@@ -555,7 +555,7 @@ static BRAID_APART BRAID_HOT int take(struct braid_lane *lane, struct braid_wire
 		err = look(w);
 	} while (err > 0);
 	w->fruitless = 0;
-	/* That its queue pair does not answer is then no wonder, nor the NIC's fault. */
+	/* If the peer's process has ended, the NIC is not at fault. */
 	if (err)
 		return braid_lane_look_at_fd(lane) == -ENOTCONN ? -ENOTCONN : err;
 	return taken;
@@ -625,10 +625,10 @@ static int verbs_open(struct braid_lane *lane)
 	lane->ack_frames = w->wr_max / 2;
 	lane->event_fd = w->channel->fd;
 	w->may_speak = w->dialler || w->port->fabric != BRAID_FABRIC_IWARP;
-	/* iWARP: who has dialled must be the first to say something. */
+	/* iWARP: the dialler must send first. */
 	if (w->dialler && w->port->fabric == BRAID_FABRIC_IWARP) {
 		say_count(lane, w);
-		if (chain_post(w))	/* heard at the first poll, as any fault */
+		if (chain_post(w))	/* the first poll reports it, like any fault */
 			atomic_store(&w->broken, true);
 	}
 	w->ack_seen = 0;
@@ -644,9 +644,7 @@ static int verbs_attach(struct braid_lane *lane)
 	       braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size);
 }
 
-/*
- * The socket ends first: a peer whose queue pair then fails looks there, and knows that it was us.
- */
+/* The socket first: a peer whose queue pair then fails checks it, and knows that we closed both. */
 static void verbs_close(struct braid_lane *lane)
 {
 	if (lane->fd >= 0)
@@ -682,7 +680,7 @@ static bool verbs_arm(struct braid_lane *lane)
 	return !ibv_req_notify_cq(w->cq, 0);
 }
 
-/* Looks until a lane on which nothing moves is given up: not while its queue pair may still try. */
+/* Checks until a lane without progress is given up: not while its queue pair may retransmit. */
 static unsigned patience(const struct braid_wire *w)
 {
 	uint64_t ns = (UINT64_C(4096) << braid_param.ib_timeout) * (braid_wire_retries() + 1u);
@@ -705,18 +703,18 @@ static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
 	if (atomic_load(&w->broken))
 		return -EIO;
 	if (atomic_load(&w->port->moves) != w->moves)
-		return -ENETRESET;	/* answers go to the LID that the port had */
+		return -ENETRESET;	/* the peer sends to the LID that the port had */
 	ret->unacked = true;
 	if (!braid_trylock(&lane->link->lock))
 		return 0;		/* it is being moved */
 	ret->unacked = lane->tx.f_sent != lane->tx.f_told;
-	/* A queue pair notices by itself, but for iWARP, which goes by TCP's patience. */
+	/* Queue pairs detect a silent peer; over iWARP that takes as long as TCP's timeouts. */
 	err = braid_lane_stuck(lane, &w->look, patience(w)) ? -ETIMEDOUT : 0;
 	braid_unlock(&lane->link->lock);
 	return err;
 }
 
-/* Not asked of the NIC: one whose firmware hangs would keep us, with the link's lock held. */
+/* Does not ask the NIC: hung firmware would block this call, with the link's lock held. */
 static void verbs_describe(struct braid_lane *lane, struct braid_wire_state *ret)
 {
 	const struct braid_wire *w = wire_of(lane);

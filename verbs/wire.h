@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * wire.h - a queue pair and all that belongs to it: what carries a lane over verbs.
+ * wire.h - a lane's carrier over verbs: a queue pair and all that belongs to it.
  *
- * Made in the handshake (qp.c; for iWARP with the help of cm.c), moved by verbs.c, closed by the
- * lane.  Receives are posted in advance, SLOTS of them, each with room for SLOT bytes; a sender
- * never has more on the way than there are: one that was used is known to be there again once the
- * frame that it was part of is acknowledged, or the peer has counted it.
+ * The handshake makes it (qp.c; over iWARP with cm.c), verbs.c sends and receives with it, and the
+ * lane closes it (life.c).  Receives are posted in advance: BRAID_SLOTS_RX slots of BRAID_SLOT
+ * bytes.  A sender never uses more slots than the peer has posted.  It uses a slot again once the
+ * peer has acknowledged the frame that took it, or has counted the slot as posted again.
  */
 #ifndef BRAID_VERBS_WIRE_H
 #define BRAID_VERBS_WIRE_H
@@ -25,35 +25,35 @@
 
 enum {
 	BRAID_BOUNCES = 8,		/* for memory that the NIC does not know */
-	BRAID_WR_TX = 256,		/* wanted; what there is is taken, but not less than: */
+	BRAID_WR_TX = 256,		/* wanted; a device that has fewer must have these: */
 	BRAID_WR_TX_LEAST = 64,
 	BRAID_CHAIN = 16,		/* work requests posted together */
 	BRAID_POLL_MAX = 16,
-	BRAID_INLINE = 220,		/* asked for; what there is is taken */
-	BRAID_ACK_OUT = 16,		/* words from ack on: what is written into the peer's */
+	BRAID_INLINE = 220,		/* bytes wanted; less if the device takes less */
+	BRAID_ACK_OUT = 16,		/* index in `ack` of the two words for the peer's `ack` */
 };
 
-/* What a wire reads and writes itself: kept registered by its port for the next one. */
+/* Registered memory of one queue pair; the port keeps it for the next queue pair. */
 struct braid_wire_memory {
 	struct braid_wire_memory *next;
 	struct braid_slots *slots;	/* NULL: it receives from a shared queue */
 	char *bounce;			/* BRAID_BOUNCES pieces */
 	_Atomic uint32_t *ack;		/* two words that the peer writes: frames that it has
-					 * received; slots that it has posted again, and 1 */
+					 * received; slots that it has posted again, plus 1 */
 	struct ibv_mr *bounce_mr, *ack_mr;
 };
 
-/* A lane's, in which what it sends lies: the NIC may read it as soon as it is registered. */
+/* A lane's send ring, which the NIC reads by itself as soon as it is registered. */
 struct braid_ring {
 	struct braid_ring *next;
 	struct braid_wire *wire;
 	struct braid_job job;
 	char *at;
 	size_t size;
-	_Atomic(struct ibv_mr *) mr;	/* NULL: not yet, or it can't be: what goes is copied */
+	_Atomic(struct ibv_mr *) mr;	/* NULL: not registered, data is copied before it is sent */
 };
 
-/* What both ends tell each other in the handshake. */
+/* What the two ends exchange in the handshake. */
 struct braid_wire_blob {
 	uint8_t fabric, mtu, imm, ngids, grh;
 	uint16_t lid, slots, cm_port;
@@ -62,7 +62,7 @@ struct braid_wire_blob {
 	uint32_t ece_vendor, ece_options;	/* 0: none */
 	struct {
 		uint8_t type, raw[16];
-	} gid[2];			/* the dialler's, best first; the accepter's choice */
+	} gid[2];			/* the dialler's, best first; or the accepter's choice */
 };
 
 /* Work requests on their way to the NIC. */
@@ -82,29 +82,29 @@ struct braid_wire {
 	struct braid_srq *srq;		/* NULL: its slots are m->slots */
 	struct ibv_qp *qp;
 	uint32_t qpn;			/* once it carries a lane */
-	bool over;			/* fenced: nobody posts or polls any more */
+	bool over;			/* fenced: the lane posts and polls no more */
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *channel;
-	_Atomic(const char *) failed;	/* the call that did, while it comes up */
+	_Atomic(const char *) failed;	/* name of the call that failed during set-up */
 	uint32_t psn;
-	uint32_t imm_max;		/* both ends take immediate data with that many bytes */
+	uint32_t imm_max;		/* bytes of the largest message with immediate data */
 	int gid;			/* index of ours; BRAID_GID_NONE */
 	uint16_t dlid;			/* InfiniBand: where its packets go ... */
 	unsigned peer_gid;		/* ... and for which of the peer's GIDs */
-	unsigned moves;			/* the port's, when it was made */
+	unsigned moves;			/* port->moves at set-up */
 	bool ece;			/* options have been agreed on */
 
-	/* who still has to do with it: verbs/life.c */
-	atomic_uint users;		/* its owner, and jobs of its own */
-	atomic_bool gone;		/* its owner is not among them any more */
+	/* its end: verbs/life.c */
+	atomic_uint users;		/* references: the owner's, and one of each job */
+	atomic_bool gone;		/* the owner has dropped its reference */
 	struct braid_stop stopping;
-	atomic_bool posting;		/* a job posts to the queue pair, or is to destroy it */
+	atomic_bool posting;		/* taken by the job that posts to or destroys the QP */
 	struct braid_job see, stop, end;
-	struct ibv_recv_wr *kept;	/* receives that were seen meanwhile */
+	struct ibv_recv_wr *kept;	/* receives that completed while it was stopped */
 
-	/* while it comes up: the job's until it is made, then the service thread's */
+	/* set-up: the job's until `made`, then the service thread's */
 	struct braid_job make;
-	atomic_bool made;		/* or it has failed: err */
+	atomic_bool made;		/* the job is over; err: how */
 	int err;
 	struct braid_setup setup;	/* a copy */
 	struct sockaddr_storage to;
@@ -116,9 +116,9 @@ struct braid_wire {
 	uint64_t nonce;
 	_Atomic int cm;			/* enum braid_cm_state */
 	atomic_bool connected;		/* it is, or has been */
-	bool asked;			/* the peer, who has not answered yet */
-	bool left;			/* goes with the answer */
-	bool redial;			/* its port was in use: another is to be tried */
+	bool asked;			/* connect or accept was sent and not yet answered */
+	bool left;			/* its owner is gone: destroyed when the answer comes */
+	bool redial;			/* its TCP port was in use: try another */
 	unsigned dials;
 	int cm_err;
 	int traffic_class;		/* NCCL's; -1: none */
@@ -127,29 +127,29 @@ struct braid_wire {
 	/* sending: the link's lock */
 	struct braid_chain chain;
 	char *ring;			/* the lane's */
-	struct braid_ring *rings;	/* the first is that; others may be read yet */
+	struct braid_ring *rings;	/* that one first; the NIC may still read the others */
 	uint32_t bounces;		/* ever taken */
-	uint32_t bounce_wr[BRAID_BOUNCES];	/* sq_posted when that one is free again */
-	uint32_t sq_posted, sq_signal;	/* work requests ever, at the last one that is signalled */
-	_Atomic uint32_t sq_done;	/* of them, known to be over */
+	uint32_t bounce_wr[BRAID_BOUNCES];	/* the work request after which it is free again */
+	uint32_t sq_posted, sq_signal;	/* work requests ever posted; the last signalled one */
+	_Atomic uint32_t sq_done;	/* of them, known to be completed */
 	unsigned sq_max, inline_max;
-	uint32_t wr_head, wr_tail;	/* the peer's receives: used, known to be posted again */
-	uint32_t wr_frame[BRAID_SLOTS_RX];	/* which frame's acknowledgement says so */
+	uint32_t wr_head, wr_tail;	/* the peer's slots: ever used, known to be posted again */
+	uint32_t wr_frame[BRAID_SLOTS_RX];	/* the frame whose acknowledgement frees it */
 	unsigned wr_max;
-	uint32_t count_seen;		/* the peer's count of them, as it was last */
-	bool may_speak;			/* iWARP: the dialler has */
+	uint32_t count_seen;		/* the peer's last count of them */
+	bool may_speak;			/* iWARP: the dialler has sent something */
 	uint64_t peer_ack;		/* where the peer looks for acknowledgements */
 	uint32_t peer_ack_key;
 
 	/* receiving: the lane's io lock */
 	uint32_t ack_seen;
 	struct ibv_recv_wr *again, **again_end;	/* slots to be posted again */
-	unsigned nagain;		/* of them: fewer than BRAID_REPOST */
-	uint32_t slots;			/* of ours that the peer may use again, ever */
+	unsigned nagain;		/* of them: fewer than BRAID_REPOST after each poll */
+	uint32_t slots;			/* own slots emptied, ever: the peer may use them again */
 	uint32_t slots_told;		/* of them, known to the peer */
-	uint32_t mark_frames, mark_slots;	/* so many had been used for so many frames */
-	bool count_due;
-	atomic_bool broken;		/* before it was used, or the device says so */
+	uint32_t mark_frames, mark_slots;	/* acknowledging these frames reports these slots */
+	bool count_due;			/* the count is to be written into the peer's memory */
+	atomic_bool broken;		/* it failed in lane_open(), or the device reports it */
 	struct ibv_wc wc[BRAID_POLL_MAX];
 	int wc_beg, wc_end;
 	unsigned fruitless;
@@ -158,45 +158,48 @@ struct braid_wire {
 	struct braid_look look;
 };
 
-/* The transport's setup members, which see: core/transport.h. */
+/* The setup members of struct braid_transport. */
 int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);
 int braid_wire_peer(struct braid_setup *s, const uint8_t *theirs);
 int braid_wire_ready(struct braid_setup *s);
 void braid_wire_drop(struct braid_setup *s);
 
 /*
- * Does immediate data arrive, with a write and with a send?  A queue pair to itself tries it, which
- * takes some ms, a second if it does not.  At init; never for iWARP, whose standard writes lack it.
+ * Does immediate data arrive, with a WRITE and with a SEND?  Tried at init with a queue pair to
+ * itself: that takes some ms, a second if none arrives.  Never for iWARP, whose WRITEs have none.
  */
 bool braid_wire_proves_imm(struct braid_port *p, struct braid_dev *dev, char *why, size_t len);
 
-/* A queue pair that is its own peer, and may read what it may write.  Not with iWARP.
- * ret_failed, if not NULL: the call that did, or NULL. */
+/*
+ * Makes a queue pair that is its own peer, with RDMA READ allowed.  0, or a negative errno:
+ * -EOPNOTSUPP for iWARP.  *ret_failed, unless ret_failed is NULL: the call that failed, or NULL.
+ */
 int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wire **ret,
 		    const char **ret_failed);
 
-/* The NIC is asked to stop, and no more (core/later.h): nothing is posted or polled from now on. */
+/* Has a job stop the queue pair (core/later.h).  The lane posts and polls nothing from now on. */
 void braid_wire_fence(struct braid_wire *w);
-/* Its owner lets go of it: it is stopped and destroyed, by and by. */
+/* Drops the owner's reference; jobs stop and destroy the queue pair later.  NULL is nothing. */
 void braid_wire_free(struct braid_wire *w);
-/* In a job, or at init: at once. */
+/* Destroys it at once: only in a job, or at init. */
 void braid_wire_end(struct braid_wire *w);
 void braid_wire_destroy_qp(struct braid_wire *w);
-/* Around each job of it. */
+/* A reference, held by each of its jobs. */
 void braid_wire_get(struct braid_wire *w);
 void braid_wire_put(struct braid_wire *w);
 
 /*
- * What a lane had that is lost, or memory that is pinned now, which takes its time; own: with
- * slots.  NULL: it can't be had.
+ * Memory that an earlier lane left, or new memory: pinning that may take long.  own: with slots,
+ * for receives that are not shared.  NULL: none can be allocated or registered.
  */
 struct braid_wire_memory *braid_wire_memory(struct braid_port *p, bool own);
-/* The NIC is to read `size` bytes there from now on: 0 or -ENOMEM. */
+/* Makes this the ring to send from, and has a job register it.  0 or -ENOMEM. */
 int braid_wire_ring(struct braid_wire *w, char *ring, size_t size);
+
 /*
- * Around what may make soft-iWARP (siw) write to a socket in our own call: of one that the peer has
- * closed it raises SIGPIPE, as the kernel's TCP does for who does not ask it not to.  Three system
- * calls, and none in a process that ignored the signal when it was last looked at.
+ * Around calls in which soft-iWARP (siw) may write to a socket: it does so without MSG_NOSIGNAL,
+ * and SIGPIPE comes if the peer has closed the socket.  Three system calls; none in a process that
+ * ignored SIGPIPE when that was last checked.
  */
 struct braid_hush {
 	bool on, was_pending;
@@ -209,27 +212,27 @@ static inline bool braid_may_pipe(const struct braid_port *p)
 
 void braid_hush(const struct braid_port *p, struct braid_hush *h);
 void braid_unhush(const struct braid_hush *h);
-void braid_hush_look(struct braid_port *p);	/* now and then: Python ignores it, say */
+void braid_hush_look(struct braid_port *p);	/* checks that now and then: Python ignores it */
 
 /*
- * The byte of the IP header that packets are marked with, for a traffic class of NCCL's, which is
- * that byte (-1: none).  DSCP are its upper six bits.
+ * The traffic class byte of our IP headers, whose upper six bits are the DSCP.  traffic_class:
+ * NCCL's, the same byte (-1: none).
  */
 uint8_t braid_wire_class(int traffic_class);
-/* How often a packet is sent again; 7 is for ever with some drivers. */
+/* Retransmissions of a packet: at most 6, since 7 means for ever to some drivers. */
 static inline uint8_t braid_wire_retries(void)
 {
 	return (uint8_t)(braid_param.ib_retry < 6 ? braid_param.ib_retry : 6);
 }
-/* Notes which call failed, if err is one; returns err. */
+/* Notes `call` as the one that failed, if err is not 0; returns err. */
 int braid_wire_failed(struct braid_wire *w, const char *call, int err);
-/* The queue pair, on w->id if there is one; then all its receives.  0 or a negative errno. */
+/* Make the queue pair, on w->id unless that is NULL; post its receives.  0 or a negative errno. */
 int braid_wire_qp(struct braid_wire *w);
 int braid_wire_post_all(struct braid_wire *w);
-/* Receives, chained by `next`; 0 or a negative errno. */
+/* Posts receives, chained by `next`.  0 or a negative errno. */
 int braid_wire_post_recv(struct braid_wire *w, struct ibv_recv_wr *first);
 
-/* verbs/ece.c: the options of our queue pair for the peer; and the peer's for ours, before RTR. */
+/* verbs/ece.c: put our queue pair's options into the blob; set the peer's on it, before RTR. */
 void braid_ece_tell(const struct braid_wire *w, struct braid_wire_blob *b);
 void braid_ece_take(struct braid_wire *w, const struct braid_wire_blob *peer);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gpu.c - memory of GPUs by UCX's own support of it, if it says that it has any, and has moved some
- * here before it is offered.
+ * gpu.c - GPU memory by UCX's own support.  It is offered only if UCX reports such support, and
+ * has moved GPU memory here in a try.
  *
- * UCX is then given addresses of the GPU's as they are, with their memory type, and chooses: it
- * copies by the driver, or has a NIC read and write there.  What a NIC has written must be flushed,
- * which UCX does not do by itself: GDRCopy or the driver does.  Frames of a lane that is lost go on
- * over sockets by the driver's copies, as those of verbs (core/gpucopy.h).
+ * UCX then gets GPU addresses as they are, with their memory type, and chooses: it copies by the
+ * driver, or has a NIC read and write there.  UCX does not flush what a NIC has written, so GDRCopy
+ * or the driver does.  If a lane is lost, its frames go on over sockets by the driver's copies, as
+ * those of verbs do (core/gpucopy.h).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,15 +20,15 @@
 #include "gdr/cuda.h"
 #include "ucx/port.h"
 
-enum { TRIED = 256 << 10, TRY_TAG = 1 };	/* enough for what UCX does with large messages */
+enum { TRIED = 256 << 10, TRY_TAG = 1 };	/* bytes: for UCX a large message */
 #define TRY_NS 5000000000ull
 
-/* --- a try: from the GPU to the GPU, by an endpoint to ourselves --------------------------- */
+/* --- a try: from the GPU to the GPU, through an endpoint to ourselves ---------------------- */
 
 struct try {
 	ucp_worker_h worker;
 	ucp_ep_h ep;
-	unsigned left;			/* of both, those that are not over */
+	unsigned left;			/* requests, send and receive, that have not completed */
 	ucs_status_t status;
 };
 
@@ -59,7 +59,7 @@ static void tried_end(void *arg, ucp_ep_h ep, ucs_status_t status)
 	t->status = status;
 }
 
-/* What it was asked for: it has been done at once, is under way, or failed. */
+/* Counts a request that was begun; returns its error if it failed at once. */
 static ucs_status_t asked(struct try *t, ucs_status_ptr_t req)
 {
 	if (!UCS_PTR_IS_ERR(req))
@@ -135,7 +135,7 @@ static ucs_status_t try_move(struct try *t, char *to, const char *from)
 	return status == UCS_OK ? t->status : status;
 }
 
-/* 0, or what failed of it, in *ret_what.  There is room for TRIED bytes at `want` and at `got`. */
+/* 0, or an errno and in *ret_what the reason.  `want` and `got` have room for TRIED bytes. */
 static int try_with(ucp_context_h ctx, char *gpu, uint8_t *want, uint8_t *got,
 		    const char **ret_what)
 {
@@ -174,7 +174,7 @@ static int try_all(ucp_context_h ctx, char *gpu, const char **ret_what)
 
 /* --- what is offered ----------------------------------------------------------------------- */
 
-/* Somebody flushes what a NIC writes into that GPU, whose context is current. */
+/* Can what NICs write into that GPU be flushed, if needed?  The GPU's context is current. */
 static bool is_flushed(const struct braid_ucx_port *p, int gpu)
 {
 	char why[128];
@@ -242,7 +242,7 @@ static int gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct br
 	return 0;
 }
 
-/* No NIC of ours: the driver does it. */
+/* No NIC of ours can copy, so the core has the driver copy. */
 static int gpu_copy(struct braid_dev *dev, const struct braid_key *key, struct braid_gpu_copy *c)
 {
 	(void)dev, (void)key, (void)c;
@@ -254,7 +254,7 @@ static void gpu_copy_end(struct braid_dev *dev, struct braid_gpu_copy *c)
 	(void)dev, (void)c;
 }
 
-/* Without GDRCopy the driver is asked next, as is_flushed() has found. */
+/* -EOPNOTSUPP without GDRCopy: then the driver flushes; is_flushed() has found that it can. */
 static int gpu_flush(struct braid_dev *dev, const struct braid_key *key, char *at,
 		     struct braid_gpu_flush *f)
 {

@@ -50,7 +50,7 @@ void braid_ucp_guard(struct braid_ucp_guard *g)
 	pthread_sigmask(SIG_SETMASK, &all, &g->mask);
 	for (int i = 1; i < _NSIG; i++) {
 		if (sigaction(i, NULL, &g->action[i]))
-			g->action[i].sa_handler = SIG_ERR;	/* libc's own */
+			g->action[i].sa_handler = SIG_ERR;	/* libc keeps it for itself */
 	}
 }
 
@@ -67,8 +67,8 @@ void braid_ucp_unguard(const struct braid_ucp_guard *g)
 }
 
 /*
- * UCX writes what it has to say to stdout, which is the job's.  What matters is told by us, by the
- * status of its calls; who wants to hear UCX itself sets UCX_LOG_LEVEL.
+ * UCX logs to stdout, which belongs to the job.  We log what matters, by the status of its calls;
+ * a user who wants UCX's own log sets UCX_LOG_LEVEL.
  */
 static void silence(void *lib)
 {

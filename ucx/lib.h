@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * lib.h - libucp, picked up at run time, and only if UCX is wanted: loading it is not without
- * consequences for its process (docs/user/ucx.md).
+ * lib.h - libucp, loaded at run time, and only if UCX is wanted: loading it has consequences for
+ * the process (docs/user/ucx.md).
  *
- * Its headers are used to build.  What they do inline calls the functions named here.
+ * The build needs its headers.  Their inline functions call the functions named here.
  */
 #ifndef BRAID_UCX_LIB_H
 #define BRAID_UCX_LIB_H
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <ucp/api/ucp.h>
 
-/* X(our name, the library's): each is declared by its header. */
+/* X(our name, the library's): functions that its header declares. */
 #define BRAID_UCP_NEEDED(X) \
 	X(version_string, ucp_get_version_string) \
 	X(config_read, ucp_config_read) \
@@ -48,12 +48,12 @@ extern struct braid_ucp braid_ucp;
 /* Once per process, at init: 0, or -ENOENT, -ENOSYS and `why` in one line, with what to do. */
 int braid_ucp_load(char *why, size_t len);
 
-/* A negative errno for a status of UCX's; 0 for UCS_OK. */
+/* The negative errno for a status of UCX; 0 for UCS_OK. */
 int braid_ucp_errno(ucs_status_t status);
 
 /*
- * Around calls that may start threads or install signal handlers, as UCX does to catch crashes: all
- * signals are blocked meanwhile, and what was to be done about each is restored.
+ * Around calls in which UCX may start threads, or install signal handlers to catch crashes: all
+ * signals are blocked meanwhile, and every signal's action is restored.
  */
 struct braid_ucp_guard {
 	sigset_t mask;

@@ -2,9 +2,9 @@
 /*
  * port.c - which devices UCX can use, each through a context of its own.
  *
- * UCX names an RDMA port "mlx5_0:1" and an interface "eth0".  A context gets those of its device,
- * the RDMA ports being the ones whose GID table names its interface; within a host UCX takes shared
- * memory besides.  What the user has set for UCX (UCX_NET_DEVICES, UCX_TLS, ...) goes before.
+ * UCX names an RDMA port "mlx5_0:1" and an interface "eth0".  A context gets the interface of its
+ * device, and the RDMA ports whose GID table names that interface.  Within a host UCX also uses
+ * shared memory.  What the user sets for UCX (UCX_NET_DEVICES, UCX_TLS, ...) takes precedence.
  */
 #include "ucx/port.h"
 
@@ -47,59 +47,63 @@ static void name_nets(const char *netdev, char *nets, size_t size)
 			add_rdma(nets, size - strlen(netdev) - 1, g.gl_pathv[i], netdev);
 		globfree(&g);
 	}
-	strcat(nets, netdev);		/* for which there is room */
+	strcat(nets, netdev);		/* add_rdma() has left room for it */
 }
 
 struct wish {
 	const char *name, *value;
-	const char *end;		/* of the names by which a user may have said it */
+	const char *end;		/* how variables end by which the user may set it */
 };
 
-/*
- * Without UCX_MM_ERROR_HANDLING UCX knows no endpoint over shared memory whose peer may die, and
- * with it all else works as before.
- *
- * Over RDMA it would have 4,096 receives for each of our lanes, 33 MiB, and take memory for what it
- * sends in pieces of 10 MiB, which the caller waits for until all of it is pinned.  But on a lane
- * there are never more than some 130 packets (FLYING in ucx.c, of two each).
- *
- * What has come through shared memory is given back by pieces, not by halves of the queue, and two
- * pieces are looked at a call, not 16: so heads are seen before most of their payload has come, and
- * that goes to its place.  (Both names of each, as below.)  Pieces are of 33 KiB, two for 64 KiB;
- * 32 of them are 1 MiB, which stays in a cache, and UCX takes memory for 128 at a time: 4 MiB, as
- * for 512 of the 8 KiB that it would have.
- */
 static const struct wish wishes[] = {
+	/*
+	 * Without it, UCX makes no endpoint over shared memory that reports a dead peer.  It
+	 * changes nothing else.
+	 */
 	{ "MM_ERROR_HANDLING", "y", "_ERROR_HANDLING" },
+	/*
+	 * RDMA: by default UCX posts 4,096 receives a lane (33 MiB), and grows its send buffers by
+	 * 10 MiB, which the caller waits for until all is pinned.  But a lane never has more than
+	 * some 130 packets in flight: FLYING messages (ucx.c), of two packets each.
+	 */
 	{ "RC_RX_QUEUE_LEN", "256", "_RX_QUEUE_LEN" },
 	{ "UD_RX_QUEUE_LEN", "256", "_RX_QUEUE_LEN" },
 	{ "RC_RX_BUFS_GROW", "256", "_RX_BUFS_GROW" },
 	{ "UD_RX_BUFS_GROW", "256", "_RX_BUFS_GROW" },
 	{ "RC_TX_BUFS_GROW", "128", "_TX_BUFS_GROW" },
 	{ "UD_TX_BUFS_GROW", "128", "_TX_BUFS_GROW" },
+	/*
+	 * Shared memory: release the queue piece by piece, not by halves, and poll 2 pieces a call,
+	 * not 16.  Then a head is seen before most of its payload has come, and that goes straight
+	 * to its place.  UCX's versions differ in the prefix of these names.
+	 */
 	{ "FIFO_MAX_POLL", "2", "_FIFO_MAX_POLL" },
 	{ "MM_FIFO_MAX_POLL", "2", "_FIFO_MAX_POLL" },
 	{ "FIFO_RELEASE_FACTOR", "0.05", "_FIFO_RELEASE_FACTOR" },
 	{ "MM_FIFO_RELEASE_FACTOR", "0.05", "_FIFO_RELEASE_FACTOR" },
+	/*
+	 * Pieces of 33 KiB: two for 64 KiB.  32 of them are 1 MiB, which stays in a cache.  Memory
+	 * grows by 128 pieces, 4 MiB, as with UCX's default of 512 pieces of 8 KiB.
+	 */
 	{ "MM_FIFO_SIZE", "32", "_FIFO_SIZE" },
 	{ "MM_SEG_SIZE", "33K", "_SEG_SIZE" },
 	{ "MM_RX_BUFS_GROW", "128", "_RX_BUFS_GROW" },
 };
 
-/*
- * Over sockets a rendezvous saves no copy, and its answers cost system calls: less goes unasked.
- * UCX's TCP would take 64 KiB and their header for two pieces.  (For larger ones UCX has memory of
- * 512 times their size.)  UCX 1.13 knows that name without the TCP_, which alone has such pieces.
- */
 static const struct wish by_sockets[] = {
+	/* Over sockets a rendezvous saves no copy, and its answers cost system calls. */
 	{ "RNDV_THRESH", "128K", "_RNDV_THRESH" },
+	/*
+	 * One piece for 64 KiB and their header, not two.  Not more: UCX allocates 512 times that.
+	 * UCX 1.13 knows the name without TCP_, since only TCP has such pieces.
+	 */
 	{ "RX_SEG_SIZE", "72K", "_RX_SEG_SIZE" },
 	{ "TCP_RX_SEG_SIZE", "72K", "_RX_SEG_SIZE" },
 };
 
 #define COUNT(a) (sizeof(a) / sizeof(*(a)))
 
-/* There is a variable UCX_...END. */
+/* Is a variable UCX_...END set? */
 static bool said_by_user(const char *end)
 {
 	for (char **e = environ; e && *e; e++) {
@@ -119,7 +123,7 @@ static void wish(ucp_config_t *config, const struct wish *list, size_t n)
 	}
 }
 
-/* UCX's names of RDMA ports have a colon, and some words stand for all that there are. */
+/* UCX's names of RDMA ports have a colon; some words, such as "all", include every port. */
 static bool may_be_rdma(const char *nets)
 {
 	return strchr(nets, ':') || strstr(nets, "all");

@@ -8,9 +8,9 @@
 
 struct braid_ucx_port {
 	ucp_context_h ctx;
-	char nets[256];			/* what UCX calls the device */
-	bool rdma;			/* there is an RDMA port among them, or may be */
-	bool gpu;			/* memory of a GPU goes as it is */
+	char nets[256];			/* UCX's names of the device and its ports */
+	bool rdma;			/* an RDMA port is among them, or may be */
+	bool gpu;			/* UCX takes memory of GPUs as it is */
 };
 
 extern const struct braid_gpu braid_ucx_gpu;

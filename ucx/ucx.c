@@ -2,32 +2,33 @@
 /*
  * ucx.c - UCX: frames as tagged messages over a UCP endpoint.
  *
- *	heads		whole frames, as many as fit into a slot together, the last of them perhaps
- *			without its payload, or a message alone with a short header; into slots
- *			that the peer keeps posted
- *	payload		of a chunk, in one message of its own, which the peer receives into the
- *			place that the head before it told; a large one is fetched by UCX then
+ *	heads		whole frames, as many as fit into a slot, the last perhaps without its
+ *			payload; or a single message with a short header.  They arrive in slots that
+ *			the peer keeps posted
+ *	payload		of a chunk, as a message of its own, which the peer receives into the place
+ *			that the head before it names.  UCX sends a large one by rendezvous
  *
- * Both have a tag of their own, which the receiver has chosen at random and told in the handshake.
- * UCX keeps messages of one tag in order, so the two sequences are merged again by what heads say.
+ * Heads and payloads have a tag each, which the receiver chooses at random and sends in the
+ * handshake.  UCX keeps messages of one tag in order; heads say where payloads belong between them.
  *
- * UCX sends a large payload when it knows where it goes, and its answer takes a while.  So heads
- * that have come are looked into while an earlier payload is awaited, and theirs is asked for.
+ * UCX sends a large payload only when its receive is posted, and that answer takes a while.  So
+ * while a payload is awaited, the heads that have come after it are read ahead, and receives for
+ * their payloads are posted.
  *
- * Each lane has a worker of its own: nothing of it is shared with other lanes, and once it is
- * destroyed nothing of the lane's is read or written any more.  UCX's calls on it are made with
- * w->lock held, which its callbacks thus hold as well; the link's lock is taken before, or not at
- * all.  Once memory of a GPU has been among what it moves they are made under that GPU's context,
- * of which UCX asks the driver: the service thread has none.
+ * Each lane has a worker of its own.  It shares nothing with other lanes, and once it is destroyed,
+ * UCX reads and writes none of the lane's memory.  Calls on it are made with w->lock held, which
+ * its callbacks thus hold too; the link's lock is taken before w->lock, or not at all.  Once the
+ * worker has moved memory of a GPU, they are made in that GPU's context, which UCX asks the driver
+ * for: the service thread has none.
  *
- * lane->fd is the socket of the handshake: it ends when the peer's process does.
+ * lane->fd is the handshake's socket: it is closed when the peer's process ends.
  *
- * A worker and its endpoint pin memory and make queue pairs, for which UCX has taken a second and
- * more.  So while a lane comes up all calls on its worker are made by a thread of its own
- * (core/work.h), which has the wire until it is done.
+ * To make a worker and its endpoint, UCX pins memory and makes queue pairs, which has taken a
+ * second and more.  So during set-up all calls on a worker are made by a thread of its own
+ * (core/work.h), which owns the wire until it is done.
  *
- * A process may exit while lanes move, and UCX takes itself down then, as libraries do.  So first
- * (leave_all) every worker is left as it is, and from then on UCX is not called any more.
+ * A process may exit while lanes move, and UCX then frees its own state, as libraries do.  So
+ * before that (leave_all) every worker is left as it is, and UCX is not called from then on.
  */
 #include <assert.h>
 #include <endian.h>
@@ -48,12 +49,12 @@
 enum {
 	SLOT = BRAID_HDR_SIZE + BRAID_COPY_MAX,
 	SLOTS = 16,
-	PAYLOADS = 8,			/* most that are asked for at a time */
-	FLYING = 64,			/* messages of ours that UCX has not done with */
-	TURNS = 8,			/* of progress, a call */
+	PAYLOADS = 8,			/* receives for payloads posted at a time */
+	FLYING = 64,			/* sends that UCX has not completed */
+	TURNS = 8,			/* calls of ucp_worker_progress() in one of ours */
 	ARM_TURNS = 1000,
-	STUCK = 15,			/* looks, a tenth of a second apart */
-	FLIGHT = 8 << 20,		/* payload that may be under way */
+	STUCK = 15,			/* checks without progress, a tenth of a second apart */
+	FLIGHT = 8 << 20,		/* bytes of payload in flight */
 };
 
 #define END_NS 2000000ull
@@ -62,30 +63,30 @@ enum {
 enum { TAG_HEAD, TAG_PAYLOAD, TAG_HELLO, TAG_BITS = 2 };
 
 struct slot {
-	atomic_bool waits;		/* till it is false, the rest is UCX's */
+	atomic_bool waits;		/* while it is true, UCX owns the rest */
 	void *req;
 	ucs_status_t status;
 	size_t len;
 	char *at;
-	uint32_t comm;			/* whose memory that is; NOBODYS: ours */
+	uint32_t comm;			/* the comm whose memory that is; NOBODYS: our own */
 };
 
 #define NOBODYS UINT32_MAX
 
 struct wire {
 	struct braid_work ending;
-	struct braid_dev *dev;		/* once it is over */
+	struct braid_dev *dev;		/* set with `over` */
 	struct braid_job stop;
 	struct braid_stop stopping;
 	atomic_uint users;		/* its owner, and that job */
-	bool over;			/* fenced: nobody moves the lane any more */
+	bool over;			/* fenced: the lane moves no more */
 	struct braid_list node;		/* of `wires` */
 	struct braid_lock lock;
-	struct coming *coming;		/* the service thread's; NULL: it is up, or has failed */
-	ucp_worker_h worker;		/* NULL: fenced, or left */
+	struct coming *coming;		/* the service thread's; NULL: no set-up is under way */
+	ucp_worker_h worker;		/* NULL: fenced, or left at exit */
 	ucp_ep_h ep;
 	int efd;
-	_Atomic ucs_status_t status;	/* what it has failed of; UCS_OK: it has not */
+	_Atomic ucs_status_t status;	/* the first error, or UCS_OK */
 	uint64_t tag_rx, tag_tx;
 	ucp_request_param_t send_param;	/* the same for all */
 	unsigned flying;
@@ -94,10 +95,10 @@ struct wire {
 	struct slot slot[SLOTS];	/* heads; the oldest is number `slots`, the next `posted` */
 	struct slot hello;
 	struct slot payload[PAYLOADS];	/* the oldest is number `paid`, the next `asked` */
-	bool awaits_payload;		/* the oldest: its head has been taken */
-	bool blind;			/* where the next will go is not certain yet */
-	char *scratch;			/* for a payload that nobody wants */
-	unsigned slots, posted, seen;	/* heads before `seen` have been looked into */
+	bool awaits_payload;		/* the head of the oldest payload has been taken */
+	bool blind;			/* the place of the next payload is not known yet */
+	char *scratch;			/* receives a payload that is thrown away */
+	unsigned slots, posted, seen;	/* heads before `seen` have been read ahead */
 	unsigned paid, asked;
 	unsigned fruitless;
 	struct braid_look look;		/* the service thread's */
@@ -115,7 +116,7 @@ static struct braid_lock listed;		/* taken before a wire's */
 static struct braid_list wires = { &wires, &wires };	/* under `listed` */
 static atomic_bool left;
 
-/* Who holds it may be the thread that exits, or sit in UCX for good. */
+/* The holder may be the exiting thread itself, or be stuck in UCX: so do not wait for ever. */
 static bool lock_until(struct braid_lock *l, uint64_t until_ns)
 {
 	while (!braid_trylock(l)) {
@@ -132,7 +133,7 @@ static void leave_all(void)
 	struct wire *w;
 
 	if (atomic_load(&braid_forked))
-		return;			/* the locks are the parent's */
+		return;			/* the parent's threads may hold the locks */
 	atomic_store(&left, true);
 	if (!lock_until(&listed, until))
 		return;
@@ -145,7 +146,7 @@ static void leave_all(void)
 	braid_unlock(&listed);
 }
 
-/* With w->lock held: UCX may be called. */
+/* Takes w->lock.  False: the process exits, UCX must not be called, and the lock is not held. */
 static bool enter(struct wire *w)
 {
 	braid_lock_wait(&w->lock);
@@ -185,7 +186,7 @@ static void received(void *req, ucs_status_t status, const ucp_tag_recv_info_t *
 	braid_ucp.request_free(req);
 }
 
-/* Memory of that GPU's from now on. */
+/* From now on UCX is called in the context of that memory's GPU. */
 static void has_gpu(struct wire *w, const struct braid_mr *mr)
 {
 	if (w->gpu || !mr->stage)
@@ -210,7 +211,10 @@ static unsigned turn(struct wire *w)
 	return n;
 }
 
-/* Without completion at once, of which UCX 1.13 does not tell the length.  gpu: that has s->at. */
+/*
+ * Posts a receive.  It must not complete at once, since UCX 1.13 then does not report the length.
+ * gpu: the GPU memory in which s->at lies, or NULL.
+ */
 static void post(struct wire *w, struct slot *s, size_t size, uint64_t tag,
 		 const struct braid_mr *gpu)
 {
@@ -223,9 +227,9 @@ static void post(struct wire *w, struct slot *s, size_t size, uint64_t tag,
 	bool in;
 	int mode;
 
-	s->waits = true;		/* it may be called back before this returns */
+	s->waits = true;		/* the callback may run before tag_recv() returns */
 	if (!w->worker)
-		return;			/* left in between */
+		return;			/* leave_all() came in between */
 	if (gpu)
 		has_gpu(w, gpu);
 	in = enter_gpu(w, &mode);
@@ -239,7 +243,7 @@ static void post(struct wire *w, struct slot *s, size_t size, uint64_t tag,
 	on_error(w, NULL, s->status);
 }
 
-/* All of them are posted that are free. */
+/* Posts all free slots for heads. */
 static void post_heads(struct wire *w)
 {
 	while (w->posted - w->slots < SLOTS)
@@ -263,7 +267,7 @@ static ucs_status_ptr_t send_gpu(struct wire *w, const void *data, size_t len, u
 	return req;
 }
 
-/* 0, -EAGAIN: UCX has enough to do, or an error.  gpu: that has the data, or NULL. */
+/* 0; -EAGAIN: too many sends in flight; or an error.  gpu: the GPU memory of `data`, or NULL. */
 static int send_msg(struct wire *w, const void *data, size_t len, uint64_t tag,
 		    const struct braid_mr *gpu)
 {
@@ -294,8 +298,8 @@ static void progress(struct wire *w)
 /* --- its end ------------------------------------------------------------------------------- */
 
 /*
- * What is under way ends with an error.  UCX forgets some of what waits for the peer's word: of
- * that nothing is left to do once its worker is gone.
+ * Closes the endpoint, so that sends in flight end with an error.  Some that wait for the peer
+ * never complete; they end with the worker.
  */
 static void end_sends(struct wire *w)
 {
@@ -333,14 +337,14 @@ static void fence(struct wire *w)
 		for (unsigned i = 0; i < PAYLOADS; i++)
 			cancel(w, &w->payload[i]);
 		cancel(w, &w->hello);
-		/* No progress: an answer to the peer's wire-up would name another endpoint. */
+		/* No progress from here on: it could answer the peer for a second endpoint. */
 		braid_ucp.worker_destroy(w->worker);
 	}
 	w->worker = NULL;
 	braid_unlock(&w->lock);
 }
 
-/* Both ends have said hello to each other.  The peer's has come, and ours has gone. */
+/* Have the two ends exchanged hellos: has the peer's come, and has ours gone? */
 static bool is_wired(struct wire *w)
 {
 	w->wired |= !w->hello.waits && !w->flying;
@@ -367,7 +371,7 @@ static void end_free(struct braid_work *work)
 	free(w);
 }
 
-/* A worker takes its time to go, too, for which nobody waits. */
+/* Destroying a worker may take long, so a thread of its own does it. */
 static void wire_end(struct wire *w)
 {
 	w->ending.slow = true;
@@ -397,7 +401,10 @@ static void stop_run(struct braid_job *job)
 	wire_put(w);
 }
 
-/* UCX may hold memory of the user's, and a worker goes slowly: braid_stops_past() says when. */
+/*
+ * Has a job fence the wire: UCX may still use the user's memory, and destroying a worker is slow.
+ * braid_stops_past() says when that is over.
+ */
 static void wire_stop(struct wire *w, struct braid_dev *dev)
 {
 	w->over = true;
@@ -409,8 +416,8 @@ static void wire_stop(struct wire *w, struct braid_dev *dev)
 }
 
 /*
- * UCX 1.13 aborts where an endpoint is closed whose first message has not gone yet, as over RDMA,
- * where that takes time: it waits until that has gone or failed.
+ * UCX 1.13 aborts if an endpoint is closed before its first message has gone, which takes time over
+ * RDMA.  Such a wire is stranded: sweep() ends it once that message has gone or failed.
  */
 static void wire_free(struct wire *w)
 {
@@ -432,7 +439,7 @@ static void wire_free(struct wire *w)
 	braid_unlock(&listed);
 }
 
-/* The service thread's, now and then. */
+/* Ends stranded wires that are ready for it.  The service thread calls this now and then. */
 static void sweep(void)
 {
 	struct braid_list done = { &done, &done };
@@ -458,13 +465,13 @@ static void sweep(void)
 
 enum { AT_TAG = 0, AT_LEN = 8, AT_ADDRESS = 16, ADDRESS_MAX = BRAID_BLOB_SIZE - AT_ADDRESS };
 
-/* A wire on its way.  Its thread has all of it, but for what is atomic, until that is done. */
+/* A set-up under way.  Its thread owns all of it, but for atomic members, until it is done. */
 struct coming {
 	struct braid_work work;
-	struct wire *w;			/* NULL: it has been taken */
+	struct wire *w;			/* NULL: the service thread has taken it */
 	const struct braid_ucx_port *port;
 	bool opens, meets;
-	atomic_bool told;		/* err is what came of it, and `mine` is filled */
+	atomic_bool told;		/* `err` and `mine` are set */
 	atomic_bool unwanted;
 	int err;
 	const char *failed;
@@ -540,7 +547,7 @@ static int open_wire(struct coming *c, struct wire *w)
 	return tell_address(c, w);
 }
 
-/* To the peer's worker; what goes there first says that it gets through. */
+/* Connects to the peer's worker.  The first message, a hello, shows that messages arrive. */
 static int meet_peer(struct coming *c, struct wire *w)
 {
 	ucp_ep_params_t params = {
@@ -562,7 +569,7 @@ static int meet_peer(struct coming *c, struct wire *w)
 	return err ? err : send_msg(w, "", 0, TAG_HELLO, NULL);
 }
 
-/* One that is not wanted any more is left as it is. */
+/* Makes one step with w->lock held, unless the set-up is no longer wanted. */
 static int come_step(struct coming *c, int (*step)(struct coming *c, struct wire *w))
 {
 	int err;
@@ -592,7 +599,7 @@ static void come_run(struct braid_work *work)
 		err = come_step(c, meet_peer);
 	c->err = err;
 	atomic_store(&c->told, true);
-	/* Both ends make the rest of their queue pairs as they hear of each other. */
+	/* UCX makes the rest of its queue pairs as the two ends hear of each other. */
 	if (!err && c->meets) {
 		while (come_step(c, wire_up) == -EAGAIN)
 			nanosleep(&nap, NULL);
@@ -616,7 +623,7 @@ static void come_leave(struct wire *w)
 	braid_work_leave(&c->work);
 }
 
-/* Its thread is done: the wire is the service thread's. */
+/* The set-up's thread is done: the service thread takes the wire. */
 static void come_take(struct wire *w)
 {
 	w->coming->w = NULL;
@@ -644,7 +651,7 @@ static int come_start(struct braid_setup *s, bool opens, const uint8_t *theirs)
 		return 0;
 	w->coming = NULL;
 	free(c);
-	return -ENOMEM;			/* not -EAGAIN, which it is */
+	return -ENOMEM;			/* -EAGAIN, as of pthread_create(), means: ask again */
 }
 
 static void ucx_setup_drop(struct braid_setup *s)
@@ -653,7 +660,7 @@ static void ucx_setup_drop(struct braid_setup *s)
 
 	s->wire = NULL;
 	if (w && w->coming)
-		come_leave(w);		/* which ends the wire, too */
+		come_leave(w);		/* come_free() ends the wire, too */
 	else
 		wire_free(w);
 }
@@ -759,8 +766,8 @@ static int ucx_setup_ready(struct braid_setup *s)
 /* --- sending ------------------------------------------------------------------------------- */
 
 /*
- * The link's lock is not held while much is copied.  Nor is the worker's waited for: who waits may
- * be the service thread, and the caller who has it goes on asking, without the link's lock in vain.
+ * Drops the link's lock while much is copied.  It does not wait for the worker's lock: the caller
+ * that holds it polls again and again, and would try for the link's lock in vain meanwhile.
  */
 static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, uint64_t tag,
 			 const struct braid_mr *gpu)
@@ -781,7 +788,7 @@ static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, 
 	return err;
 }
 
-/* The lane's end; -ENOTCONN: the peer has ended it, which is no fault of UCX's. */
+/* Why the lane has ended.  -ENOTCONN: the peer has closed it, so UCX is not at fault. */
 static int broken(const struct braid_lane *lane, const struct wire *w)
 {
 	if (braid_lane_look_at_fd(lane))
@@ -821,7 +828,7 @@ static int ucx_push(struct braid_lane *lane)
 	return err == -EIO ? broken(lane, wire_of(lane)) : err;
 }
 
-/* A message alone: what lies before it is header enough. */
+/* Sends a single message, with the short header that lies before the payload. */
 static BRAID_HOT int ucx_post(struct braid_lane *lane, uint32_t imm, const char *payload,
 			      uint32_t len)
 {
@@ -859,7 +866,7 @@ static int await_payload(struct braid_lane *lane, struct wire *w)
 	return 0;
 }
 
-/* Another head has come, that might tell where its payload goes. */
+/* Has another head come that may say where its payload goes? */
 static inline bool may_ask(const struct wire *w)
 {
 	const struct slot *s = &w->slot[w->seen % SLOTS];
@@ -868,7 +875,7 @@ static inline bool may_ask(const struct wire *w)
 	       w->seen != w->posted && !s->waits && s->status == UCS_OK;
 }
 
-/* Payloads come in the order of their heads: none is asked for before an earlier one. */
+/* Posts receives ahead, in the order of the heads, since payloads come in that order. */
 static void ask_ahead(struct braid_lane *lane, struct wire *w)
 {
 	braid_lock_wait(&w->lock);
@@ -888,7 +895,7 @@ static void ask_ahead(struct braid_lane *lane, struct wire *w)
 	braid_unlock(&w->lock);
 }
 
-/* A receive has failed: with its endpoint, which may not have been told yet. */
+/* A receive fails only with its endpoint, whose on_error() may not have run yet. */
 static int lost(struct wire *w, ucs_status_t status)
 {
 	on_error(w, NULL, status);
@@ -928,7 +935,7 @@ static int take_head(struct braid_lane *lane, struct wire *w)
 	return err;
 }
 
-/* The next in order has come. */
+/* Has the next message in order come? */
 static inline bool has_something(const struct wire *w)
 {
 	if (w->awaits_payload)
@@ -936,7 +943,7 @@ static inline bool has_something(const struct wire *w)
 	return w->slots != w->posted && !w->slot[w->slots % SLOTS].waits;
 }
 
-/* True if the next has come: others behind it are not waited for, nor are slots posted first. */
+/* Lets UCX progress until the next message in order has come; not longer, for those behind it. */
 static bool look(struct wire *w)
 {
 	post_heads(w);
@@ -951,7 +958,10 @@ static bool look(struct wire *w)
 	return false;
 }
 
-/* What has come, in order: how much of it, or an error.  A GPU may not have the last of it yet. */
+/*
+ * Takes what has come, in order.  Returns how many messages, or an error.  The data of the last may
+ * still be on its way into a GPU.
+ */
 static int take(struct braid_lane *lane, struct wire *w)
 {
 	int taken = 0, err = 0;
@@ -974,7 +984,7 @@ static int look_and_take(struct braid_lane *lane)
 	int n;
 
 	if (!braid_trylock(&w->lock))
-		return 1;		/* somebody sends */
+		return 1;		/* another thread sends */
 	if (!w->worker) {
 		braid_unlock(&w->lock);
 		return 0;
@@ -983,7 +993,7 @@ static int look_and_take(struct braid_lane *lane)
 	more = some || may_ask(w);
 	braid_unlock(&w->lock);
 	if (w->status != UCS_OK && !some)
-		return broken(lane, w);	/* what came before that has been taken */
+		return broken(lane, w);	/* what had come before it has been taken */
 	if (more) {
 		if (!braid_trylock(&lane->link->lock))
 			return 1;
@@ -1030,7 +1040,7 @@ static int ucx_attach(struct braid_lane *lane)
 	return 0;
 }
 
-/* What comes for a GPU lies in memory that the core frees next: that is waited for. */
+/* Data for a GPU arrives in lane->rx_stage, which the core frees next: so wait for the fence. */
 static void ucx_fence(struct braid_lane *lane)
 {
 	struct wire *w = wire_of(lane);
@@ -1043,7 +1053,7 @@ static void ucx_fence(struct braid_lane *lane)
 	wire_stop(w, dev_of(lane));
 }
 
-/* UCX has none of the user's memory. */
+/* Does UCX use none of the user's memory? */
 static bool is_idle(struct wire *w)
 {
 	bool idle;
@@ -1067,7 +1077,7 @@ static bool ucx_lands(const struct braid_lane *lane, uint32_t comm)
 	return false;
 }
 
-/* The socket ends first: a peer whose endpoint then fails looks there. */
+/* The socket first: a peer whose endpoint then fails checks it, and knows that we closed both. */
 static void ucx_close(struct braid_lane *lane)
 {
 	struct wire *w = wire_of(lane);

@@ -81,7 +81,7 @@ void braid_smc_why(const struct braid_smc_mode *mode, char *ret, size_t len)
 
 /* --- the answer ---------------------------------------------------------------------------- */
 
-/* The attributes behind a message: each is checked before it is looked at. */
+/* The attributes after a message; each length is checked before the attribute is read. */
 static int parse_attributes(const char *p, size_t len, struct braid_smc_mode *ret)
 {
 	while (len) {

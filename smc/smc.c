@@ -3,19 +3,19 @@
  * smc.c - SMC: the stream engine over a socket of AF_SMC, which is RDMA or shared memory
  * underneath, or has fallen back to TCP.
  *
- * How one comes up, over the authenticated socket of the handshake:
+ * How a stream is set up, over the authenticated socket of the handshake:
  *
- *	accepter	listens on an SMC socket of its own; tells port and nonce
- *	dialler		connects there and sends the nonce; is told by the kernel what came of it
- *	accepter	takes who sends the nonce; others are closed
+ *	accepter	listens on an SMC socket of its own; sends its port and a nonce
+ *	dialler		connects there and sends the nonce; asks the kernel if it is SMC or TCP
+ *	accepter	takes the connection that sends the nonce, and closes others
  *
- * connect() and close() of such a socket have been seen to sit in the kernel for minutes, not to be
- * interrupted.  So each is on a thread of its own (core/work.h), and who does not come back in time
- * is left there.
+ * connect() and close() of such a socket have been seen to block in the kernel for minutes, without
+ * being interruptible.  So each runs in a thread of its own (core/work.h), which is left alone if
+ * it does not return in time.
  *
- * SMC hides faults, and its kernel's heartbeat is half a minute: lane->fd stays the socket of the
- * handshake, which ends when the peer's process does.  A fallback is a failure here: TCP has a
- * transport of its own, whose sockets tell more.
+ * SMC hides faults, and the kernel's heartbeat takes half a minute.  So lane->fd stays the
+ * handshake's socket, which is closed when the peer's process ends.  A fallback to TCP is a failure
+ * here: the TCP transport has sockets of its own, which report more.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,15 +43,15 @@ enum {
 	SMCPROTO_SMC, SMCPROTO_SMC6,	/* of AF_SMC: over IPv4, over IPv6 */
 	IPPROTO_SMC = 256,		/* of AF_INET and AF_INET6: Linux 6.11 */
 	NONCE = BRAID_MAC_SIZE,
-	GUESTS = 4,			/* connected, and have not sent the nonce */
-	REST_S = 300,			/* a peer with which it failed is left alone */
+	GUESTS = 4,			/* connections that have not sent the nonce yet */
+	REST_S = 300,			/* no SMC to a peer for so long after a failure */
 	REMEMBERED = 64,
-	STUCK = 30,			/* looks, a tenth of a second apart */
+	STUCK = 30,			/* checks without progress, a tenth of a second apart */
 };
 
 #define SEC 1000000000ull
 
-/* The dialler's connection on its way.  Its thread has all of it until that is done. */
+/* A connect() of the dialler's.  Its thread owns all of it until that has returned. */
 struct dial {
 	struct braid_work work;
 	int fd, err;
@@ -68,7 +68,7 @@ struct guest {
 };
 
 struct wire {
-	int fd;				/* the stream, as soon as there is one */
+	int fd;				/* the stream; -1: not connected yet */
 	struct braid_smc_mode mode;
 	struct dial *dial;
 	int listen_fd;			/* of the accepter */
@@ -118,7 +118,7 @@ static void close_later(int fd)
 		return;
 	e = calloc(1, sizeof(*e));
 	if (!e) {
-		braid_os->close(fd);	/* nothing better can be had */
+		braid_os->close(fd);	/* no memory for a thread: it may block here */
 		return;
 	}
 	e->fd = fd;
@@ -183,7 +183,7 @@ static int dial_step(struct dial *d)
 	    fcntl(d->fd, F_SETFL, 0) ||
 	    braid_os->connect(d->fd, (struct sockaddr *)&d->to, d->len))
 		return -errno;
-	/* First the nonce: what the kernel tells to be TCP is for the peer to see as well. */
+	/* Before the kernel is asked, so that the peer sees a fallback to TCP as well. */
 	n = braid_os->send(d->fd, d->nonce, NONCE, MSG_NOSIGNAL);
 	if (n != NONCE)
 		return n < 0 ? -errno : -EIO;
@@ -211,10 +211,10 @@ static void set_int(int fd, int level, int name, int64_t value)
 {
 	int v = (int)value;
 
-	braid_os->setsockopt(fd, level, name, &v, sizeof(v));	/* wishes */
+	braid_os->setsockopt(fd, level, name, &v, sizeof(v));	/* it works without, too */
 }
 
-/* Buffers are made while it connects. */
+/* Before connect(), in which the kernel allocates the buffers. */
 static void set_options(int fd)
 {
 	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -241,7 +241,7 @@ static socklen_t own_address(const struct braid_dev *dev, struct sockaddr_storag
 					    sizeof(struct sockaddr_in);
 }
 
-/* Nobody waits in vain for a peer that does not come back. */
+/* A connect() that has not returned after a quarter of a second counts as a failure. */
 static void dial_drop(struct braid_setup *s, struct wire *w)
 {
 	if (!w->dial)
@@ -283,7 +283,7 @@ static int smc_setup_peer(struct braid_setup *s, const uint8_t *theirs)
 	return 0;
 }
 
-/* What came of it. */
+/* connect() has returned: takes the stream, or the reason of the failure. */
 static int dialled(struct braid_setup *s, struct wire *w)
 {
 	struct dial *d = w->dial;
@@ -317,7 +317,7 @@ static int start_listening(const struct braid_dev *dev, struct wire *w, uint8_t 
 	w->listen_fd = smc_socket(at.ss_family);
 	if (w->listen_fd < 0)
 		return w->listen_fd;
-	set_options(w->listen_fd);	/* those accepted have them too */
+	set_options(w->listen_fd);	/* accepted sockets inherit them */
 	if (braid_os->bind(w->listen_fd, (struct sockaddr *)&at, len) ||
 	    braid_os->listen(w->listen_fd, GUESTS) ||
 	    braid_os->getsockname(w->listen_fd, (struct sockaddr *)&at, &len))
@@ -338,7 +338,7 @@ static void guest_close(struct guest *g)
 	g->got = 0;
 }
 
-/* A stranger does not keep others out: who has been there for longest makes room. */
+/* Each new connection replaces the oldest, so that strangers can't keep the peer out. */
 static void let_in(struct wire *w)
 {
 	int fd;
@@ -358,7 +358,7 @@ static void doors_close(struct wire *w)
 	w->listen_fd = -1;
 }
 
-/* True if it is the peer. */
+/* Reads the nonce.  True: it is complete and right, so this is the peer. */
 static bool listen_to(struct wire *w, struct guest *g)
 {
 	ssize_t n = braid_os->recv(g->fd, g->nonce + g->got, NONCE - g->got, MSG_DONTWAIT);
@@ -387,7 +387,7 @@ static int accepted(struct braid_setup *s, struct wire *w)
 	if (w->fd < 0)
 		return -EAGAIN;
 	doors_close(w);
-	/* The dialler decides, and says no more than an errno. */
+	/* The dialler rejects a fallback, but sends only an errno: so find the reason here. */
 	if (!braid_smc_diag(w->fd, &w->mode) && w->mode.kind == BRAID_SMC_TCP)
 		braid_smc_why(&w->mode, s->why, sizeof(s->why));
 	return 0;
@@ -465,7 +465,7 @@ static int smc_open(struct braid_lane *lane)
 	return 0;
 }
 
-/* The socket ends first: a peer whose stream then fails looks there. */
+/* The socket first: a peer whose stream then fails checks it, and knows that we closed both. */
 static void smc_close(struct braid_lane *lane)
 {
 	if (lane->fd >= 0)
@@ -536,7 +536,7 @@ static void smc_describe(struct braid_lane *lane, struct braid_wire_state *ret)
 
 /* --- which devices ------------------------------------------------------------------------- */
 
-/* What came of the interfaces is known when something is connected. */
+/* Checks the kernel only: whether an interface can do SMC shows when a lane connects. */
 static int smc_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len)
 {
 	static char here;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* count.c - see count.h. */
-#undef _FORTIFY_SOURCE		/* with which libc's headers have a recv() of their own */
+#undef _FORTIFY_SOURCE		/* with it, libc's headers define a recv() of their own */
 
 #include "tests/lib/count.h"
 
@@ -56,7 +56,7 @@ struct calls calls_since(struct calls now, struct calls then)
 	};
 }
 
-/* The next definition in line, looked up once: two threads that both do find the same. */
+/* The next definition, looked up once.  Two threads may both look it up, and find the same. */
 static void *next(_Atomic(void *) *known, const char *name)
 {
 	void *fn = atomic_load_explicit(known, memory_order_acquire);

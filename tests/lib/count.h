@@ -3,8 +3,8 @@
  * count.h - how many system calls a message costs.
  *
  * count.c defines send(), sendmsg(), recv(), recvmsg() and epoll_wait() in the test program itself,
- * which comes first where a dlopen()ed plugin's names are looked up: no LD_PRELOAD, no ptrace, and
- * the sanitizers' own wrappers still come behind ours.
+ * where the dynamic linker first looks up what a dlopen()ed plugin imports.  This needs neither
+ * LD_PRELOAD nor ptrace, and the sanitizers' own wrappers are still called by ours.
  */
 #ifndef BRAID_TESTS_LIB_COUNT_H
 #define BRAID_TESTS_LIB_COUNT_H
@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 struct calls {
-	uint64_t sends, recvs;		/* that moved bytes */
-	uint64_t full, empty;		/* that found no room, or nothing */
+	uint64_t sends, recvs;		/* calls that moved bytes */
+	uint64_t full, empty;		/* calls that found no room, or nothing */
 	uint64_t sent, received;	/* bytes */
 	uint64_t waits;			/* epoll_wait() */
 };

@@ -81,7 +81,7 @@ long fault_blocks(void)
 	return blocks;
 }
 
-/* The functions of the plugin by which a stand-in was called, as one number. */
+/* The plugin's functions on the stack of this call, as one number. */
 static uintptr_t path_here(void)
 {
 	enum { OURS = 3, THEIRS = 4 };	/* path_here(), fails() and the stand-in */
@@ -94,7 +94,7 @@ static uintptr_t path_here(void)
 	return path;
 }
 
-/* Is it this call's turn?  Then errno is set. */
+/* Counts a call.  True: it is to fail, and errno is set. */
 static bool fails(enum fault_kind kind, const char *name, int err)
 {
 	unsigned n = atomic_fetch_add(&calls[kind], 1) + 1;
@@ -198,7 +198,7 @@ STAND_IN_IO(ECONNRESET, recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, 
 STAND_IN_IO(EINTR, epoll_wait, (int ep, struct epoll_event *ev, int max, int ms),
 	    (ep, ev, max, ms))
 
-/* What is in the set can always be taken out. */
+/* Removing a descriptor never fails. */
 static int f_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 {
 	if (op != EPOLL_CTL_DEL && fails(FAULT_SETUP, "epoll_ctl", ENOMEM))
@@ -233,7 +233,7 @@ static int f_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*
 							      pthread_create(ret, attr, fn, arg);
 }
 
-/* What pthread_atfork() comes to in a shared object. */
+/* The function that pthread_atfork() calls in a shared object. */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
 			     void *dso);
 
@@ -274,7 +274,7 @@ static bool put(void **place, void *fn)
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	void *from = (void *)((uintptr_t)place & ~(page - 1));
 
-	if (mprotect(from, page, PROT_READ | PROT_WRITE))	/* it may be for reading only */
+	if (mprotect(from, page, PROT_READ | PROT_WRITE))	/* it may be read-only */
 		return false;
 	*place = fn;
 	return true;

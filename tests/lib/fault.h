@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fault.h - the plugin's own calls into the C library, counted, and one of them made to fail.
+ * fault.h - counts the plugin's own calls into the C library, and makes one of them fail.
  *
- * What a loaded plugin imports is pointed elsewhere, in its relocations: only its calls are seen,
- * from every thread, not the test's nor the C library's own; and the sanitizers' wrappers still
- * come behind ours.  x86-64 and aarch64; elsewhere fault_install() says no.
+ * fault_install() redirects the relocations of a loaded plugin to functions of ours.  So only the
+ * plugin's calls are counted, from every thread, not the test's nor the C library's own; and the
+ * sanitizers' wrappers are still called by ours.  Works on x86-64 and aarch64.
  */
 #ifndef BRAID_TESTS_LIB_FAULT_H
 #define BRAID_TESTS_LIB_FAULT_H
@@ -23,7 +23,7 @@ enum fault_how {
 	FAULT_ON,			/* and every later call of that name */
 };
 
-/* `dl` is what dlopen() gave.  False: can't be done on this machine. */
+/* `dl` is what dlopen() returned.  False: not possible on this machine. */
 bool fault_install(void *dl);
 
 /* Count calls of that kind from now on; the k-th fails, or none if k is 0. */
@@ -31,12 +31,12 @@ void fault_arm(enum fault_kind kind, unsigned k, enum fault_how how);
 /* For FAULT_IO: with this errno instead of each call's own. */
 void fault_errno(int err);
 
-/* Also copy the failing call's name to there, for whoever outlives this process. */
+/* Also copies the failing call's name to `ret`, for a process that outlives this one. */
 void fault_note(char *ret, unsigned len);
 
 /*
- * The calls counted, in their order, also those that don't fail: their names, and the path through
- * the plugin's functions that led to each.
+ * All calls counted, in order, whether they fail or not: their names, and the call path through the
+ * plugin's functions that led to each.
  */
 struct fault_trace {
 	char name[2000][24];

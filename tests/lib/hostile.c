@@ -19,7 +19,7 @@ enum { FRIEND_MS = 10000, FRIEND_BYTES = 100000 };
 
 static atomic_uint n_infos;
 
-/* The strangers are no NICs: that TCP it is, is told once for each, and is not what is tested. */
+/* Strangers have no NIC: a WARN for each that TCP carries its link is not what is tested. */
 static bool is_about_tcp(const char *text)
 {
 	return over_rdma() && strstr(text, "tcp carries this link: the peer does not offer verbs");
@@ -95,7 +95,7 @@ static uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
-/* How often this thread has waited for something other than a CPU. */
+/* How often this thread has slept: waited for something other than a CPU. */
 static long slept(void)
 {
 	struct rusage u = { 0 };
@@ -188,7 +188,7 @@ static void friend_body(struct abi *t, int fd)
 	meet(fd);
 	OK(net_close_send(net, send));
 	abi_down(net);
-	end_well();		/* peers that were started later hold our other end open */
+	end_well();		/* peers started later have inherited our other end, and hold it open */
 }
 
 void connect_begins(struct net *net, void *handle, int listener, void **ret_send)

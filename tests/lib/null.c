@@ -19,10 +19,10 @@ struct null_lane {
 	struct braid_lane lane;		/* first */
 	struct null_lane *peer;
 	struct null_config config;
-	char *wire;			/* held: on its way to the peer */
+	char *wire;			/* held: bytes on the way to the peer */
 	size_t beg, end, size;
-	bool refused;			/* the core was told to come back */
-	uint32_t forged;		/* frames that came here and the peer knows nothing of */
+	bool refused;			/* the last push() returned -EAGAIN */
+	uint32_t forged;		/* frames that came here and that the peer has not sent */
 	int err;			/* what arrived was broken */
 };
 
@@ -73,7 +73,7 @@ static void end_frame(struct null_lane *to)
 	to->err = braid_rx_end(&to->lane);
 }
 
-/* Both locks of the receiving end, as its own poll() would have them. */
+/* Takes both locks of the receiving end, which its own poll() would hold. */
 static bool enter(struct null_lane *to)
 {
 	if (!braid_trylock(&to->lane.io))
@@ -92,7 +92,7 @@ static void leave(struct null_lane *to)
 
 /* --- the sending end ----------------------------------------------------------------------- */
 
-/* Where the next n bytes lie that were gathered; they are never spread over two blocks. */
+/* Takes n gathered bytes at a time, which never span two blocks. */
 struct walk {
 	const struct iovec *iov;
 	size_t off;
@@ -175,7 +175,7 @@ static int push_held(struct null_lane *from)
 		size_t bytes, left;
 		int n = braid_tx_gather(lane, iov, IOV_MAX_TX, budget, &bytes);
 
-		if (bytes > budget)		/* gather never splits a header; a socket may */
+		if (bytes > budget)		/* gather() splits no header, but a socket may */
 			bytes = budget;
 		left = bytes;
 		for (int i = 0; i < n && left; i++) {
@@ -221,7 +221,7 @@ static int post_direct(struct null_lane *to, const char *hdr, const char *payloa
 	return 0;
 }
 
-/* This wire has no 32 bits to spare: it goes with the header that the frame is going to have. */
+/* This wire has no immediate data: the message goes with the header that its frame will have. */
 static int null_post(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len)
 {
 	struct null_lane *from = null_of(lane);
@@ -348,7 +348,7 @@ int null_deliver(struct null_pair *p, unsigned from_end, unsigned lane)
 		return 0;
 	need = from->peer && from->peer->lane.rx_kind != BRAID_RX_NONE ?
 		       from->peer->lane.rx_left : BRAID_HDR_SIZE + h.len;
-	/* A frame that the wire is too short for comes in pieces. */
+	/* A frame that does not fit on the wire comes in pieces. */
 	if (waiting(from) < need && !from->refused)
 		return 0;
 	return null_deliver_some(p, from_end, lane, SIZE_MAX);
@@ -388,7 +388,7 @@ static uint64_t unsent(const struct null_pair *p)
 
 void null_settle(struct null_pair *p)
 {
-	/* Full lanes are asked in turn. */
+	/* Full lanes take turns, so several rounds may move nothing. */
 	for (int still = 0; still < 3 + BRAID_LANES_MAX; still++) {
 		uint64_t before = unsent(p);
 
@@ -592,7 +592,7 @@ void null_comms(struct null_pair *p, unsigned from, struct braid_comm **ret_send
 	}
 }
 
-/* Acknowledgements themselves are not acknowledged. */
+/* Frames not acknowledged; acknowledgements themselves never are. */
 static unsigned not_acked(const struct braid_txq *q)
 {
 	unsigned n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* queued.h - what a clock on the wall can't tell: how long a thread was ready to run and did not. */
+/* queued.h - how long a thread was ready to run and waited for a CPU. */
 #ifndef BRAID_TESTS_LIB_QUEUED_H
 #define BRAID_TESTS_LIB_QUEUED_H
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Of this thread, in all; 0 where the kernel does not say. */
+/* This thread's total; 0 if the kernel does not report it. */
 static inline uint64_t queued_ns(void)
 {
 	static _Thread_local int fd = -1;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * speak.h - a peer made by hand: it speaks Braid's handshake and frames over a plain blocking
- * socket, rightly or as wrongly as a test asks.
+ * socket, correctly or with the mistakes that a test wants.
  *
- * It packs and signs with core/wire.c and core/auth.c, so that what it gets wrong is what the test
- * means to be wrong.  Nothing here fails a test: calls say whether they came through, and none
+ * It packs and signs with core/wire.c and core/auth.c, so that nothing is wrong but what the test
+ * means to be wrong.  Nothing here fails a test: calls return whether they succeeded, and none
  * waits longer than SPEAK_WAIT_S.
  */
 #ifndef BRAID_TESTS_LIB_SPEAK_H
@@ -24,7 +24,7 @@ enum speak_step {
 	SPEAK_CONNECTED,
 	SPEAK_HALF_HELLO,
 	SPEAK_HELLO,			/* sent */
-	SPEAK_ANSWER,			/* read, and rightly signed */
+	SPEAK_ANSWER,			/* read, and its signature is right */
 	SPEAK_HALF_PROOF,
 	SPEAK_PROOF,			/* sent: the link is up */
 	SPEAK_STEPS,
@@ -47,34 +47,34 @@ int speak_connect(uint16_t port);
 int speak_accept(int listener);
 bool speak_write(int fd, const void *data, size_t len);
 bool speak_read(int fd, void *data, size_t len);
-bool speak_closed(int fd, unsigned ms);		/* the other end closed; what it said is dropped */
-void speak_reset(int fd);			/* close with a RST, as a process that is killed may */
+bool speak_closed(int fd, unsigned ms);		/* the other end closed it; drops what it sent */
+void speak_reset(int fd);			/* closes with a RST, as a killed process may */
 
 /* -- handshakes --------------------------------------------------------------------------- */
 
-/* s->mine as an honest dialler of that listen would have it: a process nobody has met. */
+/* Fills s->mine as an honest dialler of that listen would, of a process not met before. */
 void speaker_init(struct speaker *s, const struct braid_handle *to);
-void speak_sign(struct speaker *s);		/* s->mine to s->m1, under s->key */
-/* Dial; and go on until that step.  speak_sign() is part of it unless `signed_` says it is done. */
+void speak_sign(struct speaker *s);		/* packs s->mine to s->m1, under s->key */
+/* Dial; and go on until that step.  Includes speak_sign(), unless `signed_`: it was called. */
 bool speak_dial(struct speaker *s, const struct braid_handle *to);
 bool speak_until(struct speaker *s, enum speak_step step, bool signed_);
 /* The other end: read M1 as s->m1, answer with s->mine and that status, read the proof. */
 bool speak_hear(struct speaker *s);
 bool speak_answer(struct speaker *s, uint8_t status);
 bool speak_believe(struct speaker *s);
-/* One more lane of a link that is up, for s->fd: `of` is its first. */
+/* Fills s for one more lane of a link that is up; `of` is the link's first lane. */
 void speaker_lane(struct speaker *s, const struct speaker *of, unsigned index);
 
 /* -- frames ------------------------------------------------------------------------------- */
 
-/* Numbered and acknowledged as it should be, and with len bytes of payload, whatever h says. */
+/* With the right numbers and acknowledgement, and len bytes of payload whatever h->len is. */
 void speak_pack(struct speaker *s, const struct braid_hdr *h, uint8_t *to);
 bool speak_frame(struct speaker *s, const struct braid_hdr *h, const void *payload, size_t len);
 /* The next frame that is no acknowledgement; up to room bytes of payload, the rest is dropped. */
 bool speak_hear_frame(struct speaker *s, struct braid_hdr *ret, void *payload, size_t room);
-/* A comm with proof that we know the token of that listen; its other end has taken it. */
+/* Opens a comm with proof that we know that listen's token.  True: the peer has taken it. */
 bool speak_open(struct speaker *s, const struct braid_handle *to, uint32_t comm);
-/* The answer to one that was opened here, with proof that we know the token. */
+/* Answers an OPEN of the peer's, with proof that we know the token. */
 bool speak_opened(struct speaker *s, const struct braid_handle *to, uint32_t comm);
 
 #endif

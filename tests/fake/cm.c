@@ -2,13 +2,13 @@
 /*
  * cm.c - the fake librdmacm: connections by IP address, for every kind of NIC.
  *
- * Two ids are joined by a unix socket in a directory beside the fabric's file; a listening id is a
- * socket's name made of address and port.  On it go a request, a reply or a refusal, and "ready to
- * use"; then it stays open as long as the connection, so that whoever dies is noticed.  One thread
- * for each event channel does all that.
+ * A unix socket connects two ids; a listening id is a socket whose name is made of address and port,
+ * in a directory beside the fabric's file.  A request, a reply or a refusal, and "ready to use" go
+ * over it; then it stays open as long as the connection, so that the death of a process shows.  One
+ * thread for each event channel does all that.
  *
- * As with the kernel's drivers, who destroys an iWARP queue pair whose request has not been answered
- * waits until it is, or until it is too late for that.
+ * As with the kernel's drivers, destroying an iWARP queue pair whose request has not been answered
+ * blocks until the answer, or until it is too late for one.
  */
 #define FAKE_CM
 #include "tests/fake/fake.h"
@@ -59,7 +59,7 @@ struct cm_id {
 	uint32_t src_port, dst_port;	/* PORT_ID */
 	struct msg local, remote;
 	unsigned unacked;
-	uint64_t due_ns;		/* CONNECTING: too late for an answer; EMBRYO: its request comes */
+	uint64_t due_ns;		/* CONNECTING: when it times out; EMBRYO: when its request comes */
 };
 
 struct cm_event {
@@ -105,13 +105,13 @@ static enum kind kind_of(uint32_t port)
 	return (enum kind)fake_fabric()->dev[port / PORTS_MAX].kind;
 }
 
-/* A child has its parent's ids in memory, and that is all: it may only free them. */
+/* A forked child only has copies of its parent's ids, which it may free but not use. */
 static bool is_forked(const struct cm_chan *c)
 {
 	return c->pid != getpid();
 }
 
-/* A call on an id: counted, and not for a child. */
+/* Counts a call on an id; it fails in a forked child, or if a test wants it to. */
 static bool call_fails_on(struct rdma_cm_id *id, const char *name)
 {
 	if (is_forked(TO(cm_chan, id->channel))) {
@@ -128,7 +128,7 @@ static bool is_iwarp(const struct cm_id *id)
 
 /* --- events ------------------------------------------------------------------------------------- */
 
-/* `m`: whose private data comes with it; InfiniBand's has a fixed length, the rest of it zeros. */
+/* m: its private data goes with the event; with InfiniBand, padded with zeros to a fixed length. */
 static void push(struct cm_id *id, struct cm_id *owner, enum rdma_cm_event_type type, int status,
 		 const struct msg *m)
 {
@@ -162,7 +162,7 @@ static void push(struct cm_id *id, struct cm_id *owner, enum rdma_cm_event_type 
 
 static void id_free(struct cm_id *id);
 
-/* Events of an id that goes; with them go connections that nobody has asked for. */
+/* Drops the events of an id that is destroyed, and the connections that they would have offered. */
 static void drop_events(struct cm_id *id)
 {
 	for (struct cm_event **p = &id->chan->first; *p;) {
@@ -323,7 +323,7 @@ static uint16_t new_port(void)
 	return (uint16_t)(32768 + atomic_fetch_add(&fake_fabric()->next_port, 1) % 28000);
 }
 
-/* The name under which an address and port listen; any address of a host has one too. */
+/* The name of the socket that listens for an address and port; the wildcard address has one too. */
 static void socket_name(char *name, size_t len, const char *host, const struct in6_addr *ip, uint16_t port)
 {
 	if (is_any(ip)) {
@@ -371,7 +371,7 @@ static void watch(struct cm_id *id)
 	epoll_ctl(id->chan->epfd, EPOLL_CTL_ADD, id->fd, &ev);
 }
 
-/* Its thread has something to wait for that is not a descriptor. */
+/* Wakes the channel's thread, which has a new time to wait for. */
 static void wake(struct cm_chan *c)
 {
 	uint64_t one = 1;
@@ -462,7 +462,7 @@ EXPORT int rdma_bind_addr(struct rdma_cm_id *ibv, struct sockaddr *addr)
 	if (id->state != CM_IDLE || !from_sockaddr(addr, &id->src, &id->sport)) {
 		err = EINVAL;
 	} else if (!is_any(&id->src)) {
-		struct ibv_device **list = ibv_get_device_list(NULL);	/* so that ours are known */
+		struct ibv_device **list = ibv_get_device_list(NULL);	/* enters our NICs in the fabric */
 
 		if (list)
 			ibv_free_device_list(list);
@@ -481,7 +481,7 @@ EXPORT int rdma_bind_addr(struct rdma_cm_id *ibv, struct sockaddr *addr)
 	return err ? failed(err) : 0;
 }
 
-/* rdma_cm has chosen a port that TCP has given to somebody else. */
+/* busy=, busy_dials=: is the port that rdma_cm has chosen in use in TCP already? */
 static bool port_taken(struct rdma_cm_id *ibv, bool dials)
 {
 	struct fdev *d = ibv->verbs ? to_ctx(ibv->verbs)->dev : NULL;
@@ -520,7 +520,7 @@ EXPORT int rdma_listen(struct rdma_cm_id *ibv, int backlog)
 	} else if (bind(id->fd, (struct sockaddr *)&un, sizeof(un)) < 0) {
 		int probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-		/* what a dead process left is nobody's */
+		/* the socket of a dead process may be replaced */
 		err = EADDRINUSE;
 		if (connect(probe, (struct sockaddr *)&un, sizeof(un)) < 0 && errno == ECONNREFUSED) {
 			unlink(un.sun_path);
@@ -648,7 +648,7 @@ EXPORT void rdma_destroy_qp(struct rdma_cm_id *ibv)
 		ibv_destroy_qp(qp);
 }
 
-/* RTS, with what the two ends have told each other. */
+/* Brings the queue pair to RTS, with what the two ends have exchanged. */
 static int start_qp(struct cm_id *id, bool passive)
 {
 	const struct msg *l = &id->local, *r = &id->remote;
@@ -811,7 +811,7 @@ EXPORT int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *param)
 		if (!err) {
 			bool iwarp = is_iwarp(id);
 
-			/* if it is gone, its end of file says so */
+			/* if the peer is gone, an end of file will show it */
 			say(id, &id->local);
 			id->state = iwarp ? CM_CONNECTED : CM_ACCEPTING;
 			if (iwarp)
@@ -858,7 +858,7 @@ EXPORT int rdma_establish(struct rdma_cm_id *ibv)
 	return err ? failed(err) : 0;
 }
 
-/* The connection is over.  An iWARP queue pair has ended with it; others wait for rdma_disconnect(). */
+/* The connection has ended, and an iWARP queue pair with it; others last until rdma_disconnect(). */
 static void hang_up(struct cm_id *id)
 {
 	id->state = CM_ENDED;
@@ -909,7 +909,7 @@ static void on_accept(struct cm_id *listener)
 	watch(id);
 }
 
-/* Its listener may have gone meanwhile. */
+/* The id's listener, or NULL if that was destroyed meanwhile. */
 static struct cm_id *listener_of(const struct cm_id *id)
 {
 	for (struct cm_id *l = ids; l; l = l->next)
@@ -1047,7 +1047,7 @@ static bool is_due(const struct cm_id *id, const struct cm_chan *c, uint64_t now
 	       (id->state == CM_CONNECTING || id->state == CM_EMBRYO);
 }
 
-/* What is late now; returns the milliseconds until something will be. */
+/* Handles what is due by now; returns the milliseconds until something else is due. */
 static int look_at_clock(struct cm_chan *c)
 {
 	uint64_t now = clock_ns(), next = UINT64_MAX;
@@ -1061,7 +1061,7 @@ static int look_at_clock(struct cm_chan *c)
 			} else {
 				on_request(id);
 			}
-			id = ids;		/* which may have freed it */
+			id = ids;		/* the id may have been freed */
 			continue;
 		}
 		if (is_due(id, c, UINT64_MAX) && id->due_ns < next)
@@ -1096,7 +1096,7 @@ out:
 	return NULL;
 }
 
-/* A child starts afresh. */
+/* A forked child starts with new state. */
 static void in_child(void)
 {
 	pthread_mutex_init(&lock, NULL);
@@ -1157,7 +1157,7 @@ EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 			perror("fake librdmacm: eventfd");
 		pthread_join(c->thread, NULL);
 		pthread_mutex_lock(&lock);
-		for (struct cm_id *id = ids, *next; id; id = next) {	/* connections that nobody took */
+		for (struct cm_id *id = ids, *next; id; id = next) {	/* connections not offered yet */
 			next = id->next;
 			if (id->chan == c && id->state == CM_EMBRYO)
 				id_free(id);

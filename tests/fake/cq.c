@@ -2,7 +2,7 @@
 /*
  * cq.c - completion queues and completion channels.
  *
- * A queue has as many entries as were asked for, not one more, and a work request's slot is free
+ * A completion queue has exactly as many entries as were asked for.  A work request's slot is free
  * again only when its completion, or a later one of the same queue, has been polled.
  */
 #include "tests/fake/fake.h"
@@ -114,7 +114,7 @@ full:
 	return NULL;
 }
 
-/* Take a queue that goes out of its channel. */
+/* Takes a completion queue that is destroyed out of its channel. */
 static void channel_forget(struct fchannel *ch, struct fcq *cq)
 {
 	unsigned kept = 0;
@@ -270,7 +270,7 @@ bool cq_break(struct fcq *cq)
 	return first;
 }
 
-/* Its queue pair goes, or back to RESET: nothing of it may be polled any more. */
+/* The queue pair is destroyed or reset: removes its completions. */
 void cq_clean(struct fcq *cq, struct fqp *qp)
 {
 	uint32_t kept = 0, n, size = (uint32_t)cq->ibv.cqe;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * describe.c - which NICs there are.
+ * describe.c - which NICs this process has.
  *
- * BRAID_TEST_FAKE_DEVICES says what this process has (ctl.h has the words).  A NIC that is new to the
- * fabric is entered there; its ports, GIDs and state are then the fabric's, its limits ours.
+ * BRAID_TEST_FAKE_DEVICES describes them (see ctl.h).  A NIC that is new to the fabric is entered
+ * there.  Its ports, GIDs and state belong to the fabric, its limits to this process.
  */
 #include "tests/fake/fake.h"
 
@@ -21,7 +21,7 @@
 static pthread_mutex_t devs_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fdev *devs;
 
-/* Our parent's other thread may have held it. */
+/* In a forked child: another thread of the parent may have held the lock. */
 void devs_forked(void)
 {
 	pthread_mutex_init(&devs_lock, NULL);
@@ -164,7 +164,7 @@ static void gid_add(struct fab_port *p, const union ibv_gid *gid, uint32_t type,
 		}
 }
 
-/* Of Ethernet NICs each address is there as v1 and v2, as the kernel does it. */
+/* An Ethernet NIC has a v1 and a v2 entry for each address, as with the kernel. */
 static void gid_add_ip(const struct spec *s, struct fab_port *p, const struct in6_addr *ip)
 {
 	union ibv_gid gid;
@@ -214,7 +214,7 @@ static void port_fill(const struct spec *s, struct fab_port *p, const struct in6
 			gid_add_ip(s, p, &ips[i]);
 }
 
-/* Addresses of the interface: IPv4 first, as they lie in a GID. */
+/* The interface's addresses as in a GID, IPv4 first. */
 static unsigned netdev_ips(const struct spec *s, struct in6_addr *ips, uint8_t mac[6])
 {
 	struct ifaddrs *list = NULL;
@@ -292,7 +292,7 @@ static int fab_enter(const struct spec *s)
 	return (int)n;
 }
 
-/* Its second function: a PCI device, at the same address but for the last digit, which is 1. */
+/* Makes the second function: a PCI device at the same address, but with 1 as the last digit. */
 static void make_direct(struct fdev *d, const char *card)
 {
 	char bus[IBV_SYSFS_PATH_MAX], link[IBV_SYSFS_PATH_MAX + 16];
@@ -308,8 +308,8 @@ static void make_direct(struct fdev *d, const char *card)
 }
 
 /*
- * A piece of /sys for a NIC that has a PCI address: ibdev_path, with a link "device" to the card,
- * in which there is net/NETDEV, and a link "driver".
+ * Makes a piece of /sys for a NIC that has a PCI address: ibdev_path, with a link "device" to the
+ * card's directory, which has net/NETDEV and a link "driver".
  */
 static void make_sys(struct fdev *d, const struct spec *s)
 {
@@ -343,7 +343,7 @@ static void make_sys(struct fdev *d, const struct spec *s)
 		memcpy(d->ibv.ibdev_path, at, n + 1);
 }
 
-/* Whose each GID is, by the name that its interface has where it is. */
+/* Makes gid_attrs/ndevs: for each GID, the name of its interface in the interface's own namespace. */
 static void make_ndevs(const struct fdev *d, const char *name)
 {
 	const char *parts[] = { "ports", "1", "gid_attrs", "ndevs" };
@@ -445,7 +445,7 @@ bad:
 	return NULL;
 }
 
-/* devs_lock held.  What was described before is the same device again. */
+/* With devs_lock held.  The same description gives the same device again. */
 static struct fdev *dev_get(const char *text)
 {
 	struct fdev *d;

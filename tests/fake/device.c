@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * device.c - opening NICs, asking them, protection domains, address handles; and fork.
+ * device.c - opening and querying NICs, protection domains, address handles; and fork.
  */
 #include "tests/fake/fake.h"
 
@@ -17,7 +17,7 @@ static pthread_mutex_t ctxs_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t len);
 
-/* A forked child has no threads of ours, and what is in the fabric stays its parent's. */
+/* A forked child has none of our threads, and its slots in the fabric stay the parent's. */
 static void in_child(void)
 {
 	for (struct fctx *c = ctxs; c; c = c->next)
@@ -179,11 +179,11 @@ static enum ibv_mtu mtu_enum(uint32_t mtu)
 
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t len)
 {
-	/* lanes and their speed, what comes next above what is asked for */
+	/* width and speed codes: the first row that is fast enough is used */
 	static const struct {
 		uint32_t gbps;
 		uint8_t width, speed;
-		uint32_t more;		/* above what 8 bits were meant for */
+		uint32_t more;		/* active_speed_ex: what does not fit into 8 bits */
 	} rates[] = {
 		{ 10, 2, 1, 0 }, { 25, 1, 32, 0 }, { 40, 2, 4, 0 }, { 56, 2, 16, 0 }, { 100, 2, 32, 0 },
 		{ 200, 2, 64, 0 }, { 400, 2, 128, 128 }, { UINT32_MAX, 2, 128, 256 },
@@ -400,7 +400,7 @@ EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 		return NULL;
 	if (attr->is_global && (gid_get(pd->context, attr->port_num, attr->grh.sgid_index, &g) || !g.used))
 		return NULL;
-	/* RoCE resolves the address now, and there is nobody there */
+	/* RoCE resolves the address now, and fails if no port has it */
 	if (d->kind != KIND_IB) {
 		uint32_t net = fab_get()->dev[d->index].net, id;
 
@@ -450,7 +450,7 @@ static bool srq_break(struct fqp *qp)
 	return used;
 }
 
-/* Of how many queue pairs of this process `change` says that it changed something. */
+/* Calls `change` for each queue pair of this process; returns how many it changed. */
 static long change_all(bool (*change)(struct fqp *qp))
 {
 	long n = 0;
@@ -484,7 +484,7 @@ static bool cqs_of_break(struct fqp *qp)
 	return some;
 }
 
-/* All that queue pairs of this process use. */
+/* Breaks all completion queues that queue pairs of this process use. */
 long cqs_break(void)
 {
 	return change_all(cqs_of_break);

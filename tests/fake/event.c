@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * event.c - asynchronous events of an opened device, and the words that libibverbs has for things.
+ * event.c - asynchronous events of an opened device, and libibverbs' names of codes.
  */
 #include "tests/fake/fake.h"
 
@@ -30,7 +30,7 @@ void ctx_event(struct fctx *c, enum ibv_event_type type, void *element, int port
 	pthread_mutex_unlock(&c->ev_lock);
 }
 
-/* What nobody has asked for yet, of an object that goes. */
+/* Drops the events of an object that is destroyed, as far as the user has not taken them. */
 void ctx_events_drop(struct fctx *c, void *element)
 {
 	pthread_mutex_lock(&c->ev_lock);
@@ -52,7 +52,7 @@ void ctx_events_drop(struct fctx *c, void *element)
 	pthread_mutex_unlock(&c->ev_lock);
 }
 
-/* Until all that was given out of an object is acknowledged, as the real thing does. */
+/* Waits until the user has acknowledged all events taken of an object, as libibverbs does. */
 void ctx_events_wait(struct fctx *c, const unsigned *given, const uint32_t *acked)
 {
 	pthread_mutex_lock(&c->ev_lock);

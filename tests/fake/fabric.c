@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fabric.c - the file that all processes of a test map: who is there, and rings between them.
+ * fabric.c - the file that all processes of a test map: their NICs, and the rings between them.
  *
- * All zeros is a fabric with nothing in it, so whoever comes first needs to do no more than make
- * the file long.  Who dies leaves its slots and maybe a lock behind; the next who wants one takes it.
+ * All zeros is an empty fabric, so the first process only has to extend the file.  A process that
+ * dies leaves its slots, and perhaps a locked lock; the next process that wants one takes it over.
  */
 #include "tests/fake/fake.h"
 
@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK = 16 };	/* tries of a lock, each a time slice on a busy machine: does who has it live? */
+enum { LOOK = 16 };	/* tries of a lock, each perhaps a time slice, before checking its holder lives */
 
 static struct fab *_Atomic fab;
 static int dir_fd = -1;
@@ -89,8 +89,8 @@ struct fab *fake_fabric(void)
 }
 
 /*
- * A directory beside the file (FABRIC.d), or one of this process alone: rdma_cm's sockets lie there,
- * and what looks like a piece of /sys.
+ * A directory beside the file (FABRIC.d), or one of this process alone.  It has rdma_cm's sockets,
+ * and an imitation of a piece of /sys.
  */
 const char *fab_dir(void)
 {
@@ -135,9 +135,9 @@ __attribute__((destructor)) static void leave(void)
 		nftw(own_dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* --- one lock, for what is rare ----------------------------------------------------------------- */
+/* --- one lock, for rare operations -------------------------------------------------------------- */
 
-/* One that nobody has waited for yet is gone, too. */
+/* Has that process ended?  A zombie has, too. */
 static bool pid_gone(uint32_t pid)
 {
 	char path[64], text[256] = "", *end;
@@ -195,7 +195,7 @@ bool fab_alive(uint32_t nic)
 	return pid && !pid_gone(pid);
 }
 
-/* A process that died may have been reading a ring; its slot's next owner is not it. */
+/* A process that died may have held a ring as its reader; the slot's next owner must not appear to. */
 static void ring_abandon(struct ring *r, uint32_t nic)
 {
 	atomic_compare_exchange_strong(&r->reader, &nic, 0);
@@ -211,7 +211,7 @@ int fab_nic_take(uint32_t dev)
 
 		if (pid && !pid_gone(pid))
 			continue;
-		/* what a dead process left */
+		/* queue pairs that a dead process left */
 		for (unsigned q = 0; pid && q < QPS_MAX; q++)
 			if (atomic_load(&fab->qp[q].nic) == (uint32_t)i + 1)
 				fab_qp_give(q);
@@ -280,7 +280,7 @@ static uint8_t *ring_data(struct ring *r)
 	return fab->data[slot][r == &fab->qp[slot].resp];
 }
 
-/* Give back the memory of what went through it; there is nothing in it any more. */
+/* Frees the memory of an empty ring. */
 static void ring_free(struct ring *r)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE) - 1, data = (uintptr_t)ring_data(r);
@@ -362,7 +362,7 @@ static bool port_has(uint32_t id, const union ibv_gid *gid, uint32_t type, uint3
 	return false;
 }
 
-/* Two NICs on one interface have the same addresses: `hint` is the one that is meant. */
+/* Two NICs on one interface have the same addresses; hint: the port that is meant. */
 uint32_t fab_find_gid(const union ibv_gid *gid, uint32_t type, uint32_t net, uint32_t hint)
 {
 	if (hint != PORT_NONE && port_has(hint, gid, type, net))
@@ -398,8 +398,8 @@ static bool port_has_ip(uint32_t id, const struct in6_addr *ip)
 }
 
 /*
- * For rdma_cm: the port of `host` from which `dst` is reached, and dst's own, both of one kind.
- * `src` (may be NULL) is the address to leave from; ret_ip is the one that was taken.
+ * For rdma_cm: the port of `host` from which `dst` is reached, and dst's port, both of one kind.
+ * src, or NULL: the source address; ret_ip: the one that was chosen.
  */
 int fake_route(const char *host, const struct in6_addr *src, const struct in6_addr *dst, uint32_t *ret_src,
 	       uint32_t *ret_dst, struct in6_addr *ret_ip)
@@ -516,7 +516,7 @@ void ring_pop(struct ring *r)
 	atomic_store(&r->head, head + rec_size(TO(rec, ring_data(r) + head % RING_BYTES)->bytes));
 }
 
-/* Its writer forgets what is in it; a reader may have died with the lock held. */
+/* Its writer empties it; a reader may have died while it held the ring's lock. */
 void ring_clear(struct ring *r, unsigned nic)
 {
 	for (unsigned n = 1; !ring_lock(r, nic); n++) {

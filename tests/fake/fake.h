@@ -3,13 +3,13 @@
  * fake.h - what the files of the fake libibverbs share.
  *
  * A NIC that exists in memory only.  All processes of a test map one file, the fabric (fabric.c):
- * a table of NICs and ports, and a table of queue pairs, each with two rings of records: one for
- * what it requests, one for what it responds.  The only reader of a ring is the queue pair at the
- * other end.  Both ends' work is done by nic.c: in a thread per opened device, and also in whoever
- * posts or polls, so that a round trip needs no switch of threads.  The rules are the InfiniBand
- * specification's; where drivers differ, the stricter one.
+ * a table of NICs and ports, and a table of queue pairs.  Each queue pair has two rings of records,
+ * one for its requests and one for its responses.  The only reader of a ring is the queue pair at
+ * the other end.  nic.c does both ends' work: in a thread per opened device, and also in every call
+ * that posts or polls, so that a round trip needs no switch of threads.  The rules are the
+ * InfiniBand specification's; where drivers differ, the stricter one.
  *
- * What it can't show: a stopped process's NIC is stopped too (its peers wait and don't count
+ * What it can't show: the NIC of a stopped process is stopped too (its peers wait, and do not count
  * that as a lost packet), and a queue pair has at most 128 KiB in flight.
  *
  * Locks, in the order in which they may be taken: qp.lock, srq.lock, cq.lock, channel.lock and
@@ -21,7 +21,7 @@
 #pragma GCC visibility push(default)
 #include <infiniband/verbs.h>
 #pragma GCC visibility pop
-#ifndef FAKE_CM				/* who implements them can't have them wrapped */
+#ifndef FAKE_CM				/* the files that define these can't have them as macros */
 #undef ibv_query_port
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
@@ -77,7 +77,7 @@ struct fab_port {
 struct fab_dev {
 	char host[NAME_LEN], name[NAME_LEN];
 	uint32_t kind, nports, net;
-	uint32_t subnet, router;	/* InfiniBand; router: its LID there, 0: there is none */
+	uint32_t subnet, router;	/* InfiniBand; router: its LID there, or 0 */
 	uint64_t guid;
 	_Atomic uint32_t fatal;
 	struct fab_port port[PORTS_MAX];
@@ -110,7 +110,7 @@ struct ring {
 	_Atomic uint64_t tail;
 	uint64_t pad1[7];
 	_Atomic uint64_t head;
-	_Atomic uint32_t reader;	/* who may move `head` now: a NIC's slot + 1 */
+	_Atomic uint32_t reader;	/* slot + 1 of the NIC that may move `head` now */
 	uint32_t pad2[13];
 };
 
@@ -125,13 +125,13 @@ struct fab_qp {
 	_Atomic uint32_t qpn, state, dest_qpn;
 	_Atomic uint32_t port, dst_port;	/* PORT_ID */
 	_Atomic uint32_t mtu, pkey, gid_type;
-	_Atomic uint32_t force;		/* what others want of it */
+	_Atomic uint32_t force;		/* enum force: what others make it do */
 	_Atomic uint64_t count[COUNTERS];
 	struct ring req, resp;
 };
 
 struct fab {
-	_Atomic uint32_t lock;		/* pid of who holds it */
+	_Atomic uint32_t lock;		/* pid of the process that holds it */
 	_Atomic uint32_t routes;	/* grows when a route may have changed */
 	_Atomic uint32_t ndevs;
 	_Atomic uint32_t next_port;	/* for rdma_cm */
@@ -142,7 +142,7 @@ struct fab {
 	uint8_t data[QPS_MAX][2][RING_BYTES];	/* of req and resp; apart, so that tables take few pages */
 };
 
-struct fab *fab_get(void);		/* maps it if need be; NULL with errno */
+struct fab *fab_get(void);		/* maps it at the first call; NULL with errno */
 const char *fab_dir(void);
 void fab_lock(void);
 void fab_unlock(void);
@@ -153,14 +153,14 @@ int fab_nic_take(uint32_t dev);		/* slot or -1 */
 void fab_nic_give(unsigned nic);
 int fab_qp_take(unsigned nic);		/* slot or -1 */
 void fab_qp_give(unsigned slot);
-/* That queue pair has something to do. */
+/* Wakes the NIC of that queue pair, which has something to do. */
 void fab_kick(unsigned slot);
 void fab_kick_all(void);
-/* Under the lock: the port that has this address, type and net. */
+/* Under the lock: the port with this address, type and net. */
 uint32_t fab_find_gid(const union ibv_gid *gid, uint32_t type, uint32_t net, uint32_t hint);
 uint32_t fab_find_lid(uint32_t lid, uint32_t net, uint32_t subnet);
 void fab_count(unsigned slot, enum counter c, uint64_t n);
-/* Tell whoever has that port open. */
+/* Reports the event to every process that has the port open. */
 void fab_event(uint32_t port_id, enum ibv_event_type type);
 
 struct rec *ring_reserve(struct ring *r, uint32_t bytes);	/* NULL: no room */
@@ -207,11 +207,11 @@ struct fevent {
 struct fctx {
 	struct fdev *dev;
 	unsigned nic;			/* its slot in the fabric */
-	bool dead;			/* we are a forked child: it is our parent's */
+	bool dead;			/* this is a forked child: the context is the parent's */
 	pthread_t thread;
 	atomic_bool stop;
 	atomic_uint polls;		/* calls that did the thread's work */
-	atomic_uint armed_at;		/* how many at the last ibv_req_notify_cq() */
+	atomic_uint armed_at;		/* `polls` at the last ibv_req_notify_cq() */
 	atomic_uint_fast64_t wake_ns;	/* when the thread wakes by itself; 0: now */
 	pthread_mutex_t lock;
 	pthread_cond_t gone;
@@ -236,7 +236,7 @@ struct fmr {
 	uint64_t iova;
 	uint8_t *host;			/* where iova is */
 	unsigned access;
-	bool direct;			/* it is written by another PCI function */
+	bool direct;			/* the NIC's second PCI function writes it */
 	void *map;			/* of a DMA-BUF */
 	size_t map_len;
 };
@@ -251,8 +251,8 @@ struct fchannel {
 struct fcqe {
 	struct ibv_wc wc;
 	struct fqp *qp;
-	struct fsrq *srq;		/* the receive came from there */
-	uint32_t upto;			/* once polled, the slots up to there are free again */
+	struct fsrq *srq;		/* the queue that the receive came from */
+	uint32_t upto;			/* once this is polled, the slots before it are free */
 	bool send;
 };
 
@@ -262,9 +262,9 @@ struct fcq {
 	struct fcqe *ring;
 	uint32_t head, tail;
 	enum { ARM_NO, ARM_SOLICITED, ARM_ANY } armed;
-	bool overrun, silent;		/* silent: broken, and nothing more is heard of it */
+	bool overrun, silent;		/* silent: broken, it reports nothing more */
 	atomic_uint users;
-	unsigned comp_events, async_events;	/* given out */
+	unsigned comp_events, async_events;	/* handed to the user */
 };
 
 struct swqe {
@@ -272,7 +272,7 @@ struct swqe {
 	struct ibv_sge *sge;
 	uint8_t *inl;			/* inline data lie here */
 	uint32_t len;
-	uint32_t psn, packets;		/* valid once it was begun */
+	uint32_t psn, packets;		/* valid once `begun` */
 	uint32_t rd_psn;		/* READ: the next response */
 	bool signaled, begun, done;
 };
@@ -302,7 +302,7 @@ struct fqp {
 	struct fctx *ctx;
 	struct ibv_qp_cap cap;
 	bool sig_all, dying, ece_set;
-	uint32_t ece;			/* as it was set, then as it was accepted */
+	uint32_t ece;			/* as set, then as accepted */
 	struct ibv_qp_attr attr;	/* what was set */
 	unsigned async_events;
 
@@ -311,7 +311,7 @@ struct fqp {
 	_Atomic uint32_t sq_polled;
 	uint32_t sq_off;		/* packets of sq_next that were sent */
 	uint32_t psn, una_psn;		/* of the next new request; of the oldest not acknowledged */
-	uint32_t rd_out;		/* READs on their way */
+	uint32_t rd_out;		/* READs in flight */
 	uint32_t retries, rnr_retries;
 	uint64_t rnr_until, timer, due;	/* 0: not running; due: of a delayed packet */
 	_Atomic uint64_t wake;		/* the nearest of them, for the thread */
@@ -322,17 +322,17 @@ struct fqp {
 	_Atomic uint32_t rq_polled;
 	bool cur_used, nak_sent, last_wqe;
 	uint32_t epsn;			/* expected */
-	bool established;		/* something came while in RTR */
+	bool established;		/* a packet came in state RTR */
 	struct {			/* the READ that we answer */
 		bool on;
 		uint64_t va, len, off;
 		uint32_t key, psn;
 	} rd;
 
-	uint32_t routes;		/* fab->routes when this was found: */
+	uint32_t routes;		/* fab->routes when src_ok was found */
 	bool src_ok;
-	bool mpa_wait;			/* iWARP, passive: nothing came from there yet */
-	int cm_fd;			/* iWARP: rdma_cm's connection, which ends with ours */
+	bool mpa_wait;			/* iWARP, passive end: nothing has come yet */
+	int cm_fd;			/* iWARP: rdma_cm's connection, which ends with this */
 };
 
 static inline struct fctx *to_ctx(struct ibv_context *ctx)
@@ -360,39 +360,39 @@ bool ctx_is_dead(struct ibv_context *ctx);	/* fatal, or not this process's; sets
 void ctx_event(struct fctx *ctx, enum ibv_event_type type, void *element, int port);
 void ctx_events_drop(struct fctx *ctx, void *element);
 void ctx_events_wait(struct fctx *ctx, const unsigned *given, const uint32_t *acked);
-long srqs_break(void);			/* how many queue pairs went with them */
+long srqs_break(void);			/* returns how many queue pairs failed with them */
 long cqs_break(void);
 void fake_init(bool devices);
 EXPORT const char *fake_host(void);
 
-/* cq.c, qp.c: what verbs.h finds in the context's table */
+/* cq.c, qp.c: the functions that verbs.h calls through the context's table */
 int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int req_notify_cq(struct ibv_cq *cq, int solicited_only);
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
-/* mr.c: the host's place of that much of a region, or NULL.  Between mr_enter() and mr_leave(). */
+/* mr.c: the host's address of that range of a region, or NULL.  Between mr_enter() and mr_leave(). */
 void mr_enter(void);
 void mr_leave(void);
 void mr_forked(void);
 uint8_t *mr_at(struct ibv_pd *pd, uint32_t key, uint64_t va, uint64_t len, unsigned access);
-/* What a peer writes at `to`, which mr_at() gave.  To a GPU's memory it may be on its way (late=1) ... */
+/* A peer writes at `to`, which mr_at() returned.  Into a GPU's memory it may arrive late (late=1): */
 void mr_write(struct ibv_pd *pd, uint32_t key, uint8_t *to, const uint8_t *from, size_t n);
-void mr_settle(void);			/* ... until a NIC reads */
+void mr_settle(void);			/* a NIC reads: now late writes arrive */
 
 /* cq.c */
 void cq_push(struct fcq *cq, const struct fcqe *e, bool solicited);
-bool cq_break(struct fcq *cq);		/* false: it is already */
-long cq_vectors(void);			/* how many completion vectors there were queues on */
+bool cq_break(struct fcq *cq);		/* false: it was broken already */
+long cq_vectors(void);			/* how many completion vectors queues have used */
 void cq_clean(struct fcq *cq, struct fqp *qp);
 
 /* qp.c */
 void qp_set_state(struct fqp *qp, enum ibv_qp_state state);	/* qp.lock held */
 void qp_error(struct fqp *qp);					/* flushes; the same */
 bool srq_take(struct fsrq *srq, struct rwqe *ret);
-long qp_ece(void);			/* what was agreed on last */
-long qp_dlid(void);			/* where the last queue pair sends to */
+long qp_ece(void);			/* the options agreed on last */
+long qp_dlid(void);			/* the LID that the last queue pair sends to */
 void send_done(struct fqp *qp, enum ibv_wc_status status);	/* of sq_una */
 void recv_done(struct fqp *qp, const struct rwqe *w, enum ibv_wc_status status, uint32_t bytes,
 	       unsigned flags, uint32_t imm, bool rdma, bool solicited);
@@ -409,10 +409,10 @@ void nic_stop(struct fctx *ctx);
 
 /* fault.c */
 enum call { CALL_SETUP, CALL_POST, CALL_POLL };
-bool call_fails(enum call kind, const char *name);		/* then errno is set */
+bool call_fails(enum call kind, const char *name);		/* true: errno is set */
 void calls_forked(void);
 
-/* slow.c: called first, by what may sleep on a real NIC.  ctx may be NULL. */
+/* slow.c: called first in every call that may sleep with a real NIC.  ctx may be NULL. */
 void call_takes(const struct ibv_context *ctx, const char *call);
 long slow_add(const char *call, const char *ms, const char *nic);
 long slow_calls(void);
@@ -431,7 +431,7 @@ EXPORT int fake_qp_ready(struct ibv_qp *qp, uint32_t port);	/* RESET to INIT */
 EXPORT void fake_qp_stop(struct ibv_qp *qp);
 EXPORT bool fake_call_fails(const char *name);
 EXPORT void fake_call_takes(const struct ibv_context *ctx, const char *call);
-EXPORT void fake_tos(uint8_t tos);	/* rdma_cm was asked for that service */
+EXPORT void fake_tos(uint8_t tos);	/* notes the type of service that rdma_cm was asked for */
 EXPORT struct fab *fake_fabric(void);
 EXPORT int fake_route(const char *host, const struct in6_addr *src, const struct in6_addr *dst,
 		      uint32_t *ret_src, uint32_t *ret_dst, struct in6_addr *ret_ip);

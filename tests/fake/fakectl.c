@@ -2,8 +2,8 @@
 /*
  * fakectl.c - braid_fake_ctl() for scripts: fakectl 'port ib0 down' 'count packets' ...
  *
- * BRAID_TEST_FAKE_FABRIC says which fabric; its NICs are those that some process has named before.
- * A count is printed, one a line.
+ * BRAID_TEST_FAKE_FABRIC names the fabric; its NICs are those that some process has named before.
+ * Counts are printed, one a line.
  */
 #include "tests/fake/ctl.h"
 

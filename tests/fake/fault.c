@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fault.c - what a test does to the fabric, and the k-th call that fails; ctl.h has the words.
+ * fault.c - commands that change the fabric, and that make the k-th call fail; see ctl.h.
  */
 #include "tests/fake/ctl.h"
 #include "tests/fake/fake.h"
@@ -48,7 +48,7 @@ void calls_forked(void)
 	pthread_mutex_init(&lock, NULL);
 }
 
-/* BRAID_TEST_FAKE_CALLS: a file that gets a line with the pid, the count, and what was failed. */
+/* BRAID_TEST_FAKE_CALLS: a file that gets a line with pid, count, and the call that failed. */
 __attribute__((destructor)) static void leave(void)
 {
 	const char *path = getenv("BRAID_TEST_FAKE_CALLS"), *name = atomic_load(&failed);
@@ -65,7 +65,7 @@ bool call_fails(enum call kind, const char *name)
 	unsigned long n, k = atomic_load(&kth);
 
 	if (kind == CALL_POLL && !k)
-		return false;		/* polls are not worth a lock */
+		return false;		/* do not lock for each poll */
 	if (!is_counted(kind, name))
 		return false;
 	n = atomic_fetch_add(&calls, 1) + 1;
@@ -132,7 +132,7 @@ static long do_fail(char **w, unsigned n)
 
 /* --- the fabric --------------------------------------------------------------------------------- */
 
-/* HOST/NAME/PORT, with less where it is clear. */
+/* HOST/NAME/PORT; HOST/ and /PORT may be left out. */
 static long find_port(const char *text, uint32_t *ret)
 {
 	struct fab *fab = fab_get();
@@ -352,7 +352,7 @@ long braid_fake_ctl(const char *cmd)
 	return -EINVAL;
 }
 
-/* BRAID_TEST_FAKE_CTL: calls to fail before the first call, the rest once the NICs are there. */
+/* BRAID_TEST_FAKE_CTL: sets failures before the first call, and runs the rest once NICs exist. */
 void fake_init(bool devices)
 {
 	static atomic_bool done[2];

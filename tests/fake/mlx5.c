@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mlx5.c - Data Direct, of NICs that exist in memory only: libmlx5.so.1.
+ * mlx5.c - Data Direct of the fake NICs: libmlx5.so.1.
  *
- * The path is said from /sys on, and what looks like a piece of that lies elsewhere.
+ * The path is reported relative to /sys, whose imitation lies elsewhere.
  */
 #include "tests/fake/fake.h"
 

@@ -2,12 +2,12 @@
 /*
  * mr.c - registered memory: keys, bounds, rights.
  *
- * One table for the process, a key is its index and eight bits that change.  Whoever touches
- * registered memory does so between mr_enter() and mr_leave(), so when ibv_dereg_mr() returns,
- * nobody does any more.
+ * The process has one table; a key is an index into it and eight bits that change.  Registered
+ * memory is touched only between mr_enter() and mr_leave(), so once ibv_dereg_mr() has returned, no
+ * thread touches the region.
  *
- * Memory of a GPU is that of tests/fakecuda, if the process has it: through nvidia-peermem, where a
- * NIC has that, or by its DMA-BUF.
+ * GPU memory is that of tests/fakecuda, if the process has it loaded: registered through
+ * nvidia-peermem, if the NIC has that, or by its DMA-BUF.
  */
 #include "tests/fake/nic.h"
 
@@ -37,7 +37,7 @@ void mr_leave(void)
 	pthread_rwlock_unlock(&mr_lock);
 }
 
-/* Our parent's thread may have held it. */
+/* In a forked child: a thread of the parent may have held the lock. */
 void mr_forked(void)
 {
 	static const pthread_rwlock_t fresh = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
@@ -56,7 +56,7 @@ uint8_t *mr_at(struct ibv_pd *pd, uint32_t key, uint64_t va, uint64_t len, unsig
 	return mr->host + (va - mr->iova);
 }
 
-/* Writes into a GPU that the bus has not delivered. */
+/* A write into a GPU that the bus has not delivered yet. */
 struct late {
 	struct late *next;
 	bool direct;
@@ -91,7 +91,7 @@ void mr_settle(void)
 	settle(true);
 }
 
-/* For tests/fakecuda, which is the CPU that reads: it does not come by the way of Data Direct. */
+/* For tests/fakecuda: the CPU reads, which does not settle writes that went by Data Direct. */
 EXPORT void braid_fake_settle(void);
 void braid_fake_settle(void)
 {
@@ -116,7 +116,7 @@ void mr_write(struct ibv_pd *pd, uint32_t key, uint8_t *to, const uint8_t *from,
 	pthread_mutex_unlock(&late_lock);
 }
 
-/* Are there pages?  The kernel would have to pin them. */
+/* Is the range mapped?  The kernel would have to pin its pages. */
 static bool is_mapped(const uint8_t *addr, size_t len)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -135,7 +135,7 @@ static bool is_mapped(const uint8_t *addr, size_t len)
 	return true;
 }
 
-/* Does the kernel know how to ask that, and may pages not be written? */
+/* Are some pages read-only?  False, too, if the kernel can't be asked. */
 static bool is_read_only(uint8_t *addr, size_t len)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = (uintptr_t)addr % page;
@@ -199,7 +199,7 @@ full:
 	return NULL;
 }
 
-/* Where the bytes are that a program says are at addr; NULL: there is no way to them. */
+/* The real address of the bytes at the program's `addr`; NULL: no NIC can reach them. */
 static uint8_t *bytes_at(struct ibv_pd *pd, void *addr, size_t len)
 {
 	void *(*bytes)(const void *ptr, size_t size);
@@ -207,7 +207,7 @@ static uint8_t *bytes_at(struct ibv_pd *pd, void *addr, size_t len)
 	void *gpu = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 	void *f = gpu ? dlsym(gpu, "braid_fakecuda_bytes") : NULL, *at;
 
-	/* The thread keeps what went wrong until it is asked for, and asked once more. */
+	/* The thread keeps dlsym()'s error until dlerror() has been called twice. */
 	if (!f && dlerror())
 		dlerror();
 	memcpy(&bytes, &f, sizeof(f));
@@ -217,7 +217,7 @@ static uint8_t *bytes_at(struct ibv_pd *pd, void *addr, size_t len)
 	if (gpu)
 		dlclose(gpu);
 	if (!at)
-		return addr;		/* the CPU's */
+		return addr;		/* the CPU's memory */
 	if (to_ctx(pd->context)->dev->has_peermem && peermem(addr, len))
 		return at;
 	errno = EFAULT;
@@ -252,7 +252,7 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
 	return ibv_reg_mr_iova2(pd, addr, len, iova, (unsigned)access);
 }
 
-/* The buffer is any file that can be mapped (udmabuf, memfd), from its position on. */
+/* fd: any file that can be mapped (udmabuf, memfd); the buffer begins at the file's position. */
 struct ibv_mr *fake_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd,
 			       int access, bool direct)
 {

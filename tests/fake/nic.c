@@ -2,8 +2,8 @@
 /*
  * nic.c - a NIC's own work: for one queue pair, and a thread for each opened device.
  *
- * A queue pair's end is worked on under its lock, by whoever comes by (qp_run): the device's
- * thread, a post, a poll.
+ * qp_run() does the work of a queue pair, under its lock.  The device's thread calls it, and every
+ * post and poll.
  */
 #include "tests/fake/nic.h"
 
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum {
-	NAP_NS = 200000,		/* while somebody polls, the thread only looks now and then */
+	NAP_NS = 200000,		/* while callers poll, the thread only checks so often */
 	SPINS = 500,
 };
 
@@ -120,12 +120,12 @@ void nic_help(struct fctx *c)
 {
 	unsigned polls = atomic_fetch_add_explicit(&c->polls, 1, memory_order_relaxed);
 
-	/* who polls for nothing leaves the CPU to the peer: a machine may have few of them */
+	/* a poll in vain may leave the CPU to the peer: a machine may have few CPUs */
 	if (!drain(c) && polls % 64 == 0)
 		sched_yield();
 }
 
-/* What happened to our ports since we last looked. */
+/* Reports what has happened to our ports since the last call. */
 static void port_events(struct fctx *c)
 {
 	for (uint32_t p = 0; p < c->dev->nports; p++) {
@@ -153,7 +153,7 @@ static void port_events(struct fctx *c)
 	}
 }
 
-/* Run what is due; when is the next? */
+/* Runs the queue pairs whose timers are due; returns when the next one is. */
 static uint64_t timers(struct fctx *c)
 {
 	uint64_t next = UINT64_MAX, now = now_ns(), due[QPS_MAX / 64] = { 0 };
@@ -171,18 +171,18 @@ static uint64_t timers(struct fctx *c)
 	for (unsigned i = 0; i < QPS_MAX / 64; i++)
 		for (uint64_t bits = due[i]; bits; bits &= bits - 1) {
 			run_slot(c, i * 64 + (unsigned)__builtin_ctzll(bits));
-			next = 0;	/* look again */
+			next = 0;	/* check again */
 		}
 	return next;
 }
 
-/* Somebody polls, and doesn't just look once more before waiting for an event. */
+/* Do callers poll, more than the few times before they wait for an event? */
 static bool is_polled(struct fctx *c)
 {
 	return atomic_load(&c->polls) - atomic_load(&c->armed_at) > 4;
 }
 
-/* Whoever arms a queue is about to sleep: the thread must be there. */
+/* A caller that arms a queue is about to sleep: so the thread must take over. */
 void nic_armed(struct fctx *c)
 {
 	bool napping = is_polled(c);
@@ -200,14 +200,14 @@ static void *nic_main(void *arg)
 	uint32_t bell;
 
 	prctl(PR_SET_NAME, "fake-nic");
-	/* In this order: who stops us rings afterwards, and is heard if we have not seen it. */
+	/* The bell first: nic_stop() sets `stop` and then rings, so that one of the two is seen. */
 	while (bell = atomic_load(&n->bell), !atomic_load(&c->stop)) {
 		uint64_t next, now;
 
 		port_events(c);
 		if (drain(c))
 			continue;
-		atomic_store(&c->wake_ns, UINT64_MAX);	/* whoever starts a timer now rings */
+		atomic_store(&c->wake_ns, UINT64_MAX);	/* a thread that starts a timer now rings */
 		next = timers(c);
 		atomic_store(&c->wake_ns, next);
 		now = now_ns();

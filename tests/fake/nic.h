@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * nic.h - what the files share that are a NIC at work: nic.c, requester.c, responder.c, path.c.
+ * nic.h - shared by the files that do a NIC's work: nic.c, requester.c, responder.c, path.c.
  *
  * All of it is called with the queue pair's lock held.
  */
@@ -20,9 +20,9 @@ bool sge_valid(struct ibv_pd *pd, const struct ibv_sge *sge, int num, unsigned a
 uint64_t sge_len(const struct rwqe *w);
 bool is_iwarp(const struct fqp *qp);
 struct fab_qp *peer_of(const struct fqp *qp);
-void route(struct fqp *qp);			/* look up again where packets go, if that may have changed */
+void route(struct fqp *qp);			/* looks the route up again, if it may have changed */
 bool path_works(struct fqp *qp);
-bool peer_fits(const struct fqp *qp);		/* are we each other's peer? */
+bool peer_fits(const struct fqp *qp);		/* are the two each other's peer? */
 bool peer_listens(const struct fqp *qp);	/* and would it take a packet? */
 bool lose_one(struct fqp *qp);
 void kick_peer(const struct fqp *qp);
@@ -32,7 +32,7 @@ void terminate(struct fqp *qp);			/* iWARP */
 uint64_t rnr_ns(uint32_t code);
 void timer_start(struct fqp *qp);
 
-/* requester.c; true: there is more to do */
+/* requester.c.  True: more is left to do. */
 bool req_out(struct fqp *qp);
 bool resp_in(struct fqp *qp);
 void timer_check(struct fqp *qp);

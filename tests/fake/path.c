@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * path.c - what both ends of a queue pair need: memory by key, the way to the peer, time.
+ * path.c - what both ends of a queue pair need: memory by key, the path to the peer, time.
  */
 #include "tests/fake/nic.h"
 
-#define TIMEOUT_MIN_NS UINT64_C(1000000)	/* a shorter one only finds busy machines */
+#define TIMEOUT_MIN_NS UINT64_C(1000000)	/* a shorter one expires on busy machines */
 
 /* --- memory ------------------------------------------------------------------------------------- */
 
@@ -20,8 +20,8 @@
 #endif
 
 /*
- * As a NIC does it: upwards, aligned words whole, and not seen by ThreadSanitizer, for which
- * nothing else than a completion orders it with what the program does.
+ * Copies as a NIC does: upwards, aligned words whole.  ThreadSanitizer does not see it, since only
+ * a completion orders it with what the program does.
  */
 UNSEEN void place(uint8_t *to, const uint8_t *from, size_t n)
 {
@@ -39,7 +39,7 @@ UNSEEN void place(uint8_t *to, const uint8_t *from, size_t n)
 		*(volatile uint8_t *)to++ = *from++;
 }
 
-/* Bytes [off, off + n) of a list, to or from flat memory.  False: a key, bound or right is wrong. */
+/* Copies bytes [off, off + n) of a list to or from flat memory.  False: a key, bound or right is wrong. */
 bool sge_copy(struct ibv_pd *pd, const struct ibv_sge *sge, int num, uint64_t off, uint8_t *flat,
 		     uint64_t n, bool to_list, unsigned access)
 {
@@ -92,7 +92,7 @@ uint64_t sge_len(const struct rwqe *w)
 	return len;
 }
 
-/* --- the way to the peer ------------------------------------------------------------------------ */
+/* --- the path to the peer ----------------------------------------------------------------------- */
 
 bool is_iwarp(const struct fqp *qp)
 {
@@ -105,8 +105,8 @@ struct fab_qp *peer_of(const struct fqp *qp)
 }
 
 /*
- * Within a subnet the LID decides.  Into another a packet goes by a router: to its LID here, or to
- * the FLID that is in the GID it is for.
+ * Within a subnet the LID decides.  Into another subnet a packet goes by a router: to the router's
+ * LID here, or to the FLID in the packet's destination GID.
  */
 static uint32_t ib_route(const struct fab_dev *from, const struct ibv_ah_attr *av, uint32_t type)
 {
@@ -121,7 +121,7 @@ static uint32_t ib_route(const struct fab_dev *from, const struct ibv_ah_attr *a
 	return av->dlid == flid || av->dlid == from->router ? far : PORT_NONE;
 }
 
-/* Look up again where our packets go, if anything has changed since. */
+/* Looks up again where our packets go, if a route may have changed since. */
 void route(struct fqp *qp)
 {
 	struct fab *fab = fab_get();
@@ -168,13 +168,13 @@ bool path_works(struct fqp *qp)
 	       port_works(atomic_load(&qp->fab->dst_port));
 }
 
-/* Two keys meet if they are the same partition and one of them is a full member. */
+/* Two P_Keys match if they name the same partition and one of them is a full member. */
 static bool pkeys_meet(uint32_t a, uint32_t b)
 {
 	return (a & 0x7fff) == (b & 0x7fff) && ((a | b) & 0x8000);
 }
 
-/* Are we each other's peer?  It may have ended, and what it said before still counts. */
+/* Are the two each other's peer?  The peer may have ended: what it sent before still counts. */
 bool peer_fits(const struct fqp *qp)
 {
 	struct fab_qp *me = qp->fab, *peer = peer_of(qp);
@@ -188,7 +188,7 @@ bool peer_fits(const struct fqp *qp)
 	       pkeys_meet(atomic_load(&peer->pkey), atomic_load(&me->pkey));
 }
 
-/* Would it take a packet from us? */
+/* Would the peer take a packet from us? */
 bool peer_listens(const struct fqp *qp)
 {
 	uint32_t state = atomic_load(&peer_of(qp)->state);
@@ -217,7 +217,7 @@ struct rec plain_rec(const struct fqp *qp)
 	return (struct rec){ .src_qpn = qp->ibv.qp_num, .dst_qpn = qp->attr.dest_qp_num, .sent_ns = now_ns() };
 }
 
-/* A connection of TCP ends at both ends, and says why. */
+/* iWARP: ends the TCP connection at both ends, with a reason. */
 void terminate(struct fqp *qp)
 {
 	atomic_store(&peer_of(qp)->force, FORCE_TERMINATE);
@@ -257,7 +257,7 @@ void timer_start(struct fqp *qp)
 	qp->timer = t ? now_ns() + t : 0;
 }
 
-/* Not due yet, or it is lost on its way in? */
+/* Has the record not arrived yet (delay)?  Notes when it will. */
 bool is_delayed(struct fqp *qp, const struct rec *r)
 {
 	const struct fab_port *port = fab_port(atomic_load(&qp->fab->port));

@@ -2,8 +2,8 @@
 /*
  * qp.c - queue pairs and shared receive queues: making them, their states, posting to them.
  *
- * What a change of state needs and allows is a table (the specification's, for RC).  iWARP's are
- * moved by rdma_cm alone (fake_qp_start).
+ * A table says which attributes each change of state needs and allows: the specification's, for RC.
+ * The states of iWARP queue pairs are changed by rdma_cm alone (fake_qp_start).
  */
 #include "tests/fake/fake.h"
 
@@ -154,7 +154,7 @@ void qp_set_state(struct fqp *qp, enum ibv_qp_state state)
 	atomic_store(&qp->fab->state, (uint32_t)state);
 }
 
-/* As it was made: nothing posted, nothing on its way, nothing to be polled. */
+/* To RESET: nothing is posted, in flight, or left to be polled. */
 static void qp_reset(struct fqp *qp)
 {
 	qp_set_state(qp, IBV_QPS_RESET);
@@ -229,7 +229,7 @@ long qp_dlid(void)
 	return (long)atomic_load(&last_dlid);
 }
 
-/* What this NIC has of that which was asked for; without it, none. */
+/* The options asked for that this NIC has; none if none were set. */
 static void ece_accept(struct fqp *qp)
 {
 	qp->ece = qp->ece_set ? qp->ece & qp->ctx->dev->ece : 0;
@@ -297,7 +297,7 @@ EXPORT int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 	rest = mask & ~IBV_QP_STATE;
 	if (!t || (t->required & ~rest) || (rest & ~(t->required | t->optional)))
 		goto out;
-	/* its states are its connection's */
+	/* iWARP: rdma_cm changes the state */
 	if (qp->ctx->dev->kind == KIND_IWARP && to != IBV_QPS_ERR &&
 	    !(ibv->state == IBV_QPS_RTS && to == IBV_QPS_SQD))
 		goto out;
@@ -374,7 +374,7 @@ static void queues_free(struct fqp *qp)
 	free(qp->rq);
 }
 
-/* Slots, with their scatter lists and inline data in one piece each. */
+/* Allocates the slots, with one block for all scatter lists and one for inline data. */
 static bool queues_alloc(struct fqp *qp, uint32_t srq_sge)
 {
 	uint32_t ns = qp->cap.max_send_wr, nr = qp->cap.max_recv_wr;
@@ -388,7 +388,7 @@ static bool queues_alloc(struct fqp *qp, uint32_t srq_sge)
 		return false;
 	qp->sq[0].sge = calloc((size_t)ns * ssge + 1, sizeof(struct ibv_sge));
 	qp->sq[0].inl = calloc((size_t)ns * inl + 1, 1);
-	/* with a shared queue: room for the one list that is in use */
+	/* with a shared queue: room for the one scatter list in use */
 	qp->rq[0].sge = calloc((size_t)nr * rsge + srq_sge + 1, sizeof(struct ibv_sge));
 	if (!qp->sq[0].sge || !qp->sq[0].inl || !qp->rq[0].sge)
 		return false;
@@ -530,7 +530,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *ibv)
 	return 0;
 }
 
-/* --- rdma_cm's own ways ------------------------------------------------------------------------- */
+/* --- for the fake rdma_cm ----------------------------------------------------------------------- */
 
 int fake_qp_ready(struct ibv_qp *ibv, uint32_t port)
 {
@@ -571,7 +571,7 @@ int fake_qp_start(struct ibv_qp *ibv, uint32_t dest_qpn, uint32_t dst_port, uint
 	return 0;
 }
 
-/* Its connection ended. */
+/* The connection has ended. */
 void fake_qp_stop(struct ibv_qp *ibv)
 {
 	struct fqp *qp = TO(fqp, ibv);
@@ -579,7 +579,7 @@ void fake_qp_stop(struct ibv_qp *ibv)
 	pthread_mutex_lock(&qp->lock);
 	qp->cm_fd = -1;
 	if (atomic_load(&qp->fab->force))
-		qp_run(qp);		/* why it ended */
+		qp_run(qp);		/* takes in why it ended */
 	if (qp->ibv.state != IBV_QPS_RESET && qp->ibv.state != IBV_QPS_ERR)
 		qp_error(qp);
 	pthread_mutex_unlock(&qp->lock);
@@ -587,7 +587,7 @@ void fake_qp_stop(struct ibv_qp *ibv)
 
 /* --- completions -------------------------------------------------------------------------------- */
 
-/* Beside wr_id, status and qp_num a failed completion says nothing: rubbish, to be noticed. */
+/* A failed completion has only wr_id, status and qp_num; the rest is garbage, so that misuse shows. */
 static struct ibv_wc wc_of(const struct fqp *qp, uint64_t wr_id, enum ibv_wc_status status)
 {
 	struct ibv_wc wc = { .wr_id = wr_id, .status = status, .qp_num = qp->ibv.qp_num };
@@ -853,7 +853,7 @@ EXPORT int ibv_query_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr)
 	return 0;
 }
 
-/* False: empty.  The list is copied to ret->sge: slots are not given back in order. */
+/* False: empty.  Copies the scatter list to ret->sge, since slots are not freed in order. */
 bool srq_take(struct fsrq *s, struct rwqe *ret)
 {
 	bool got, low = false;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * requester.c - requests out, what is answered to them, and sending again.
+ * requester.c - sends requests, takes their answers, and retransmits.
  *
- * A request is cut into records of at most PIECE_MAX bytes, each of whole packets; numbers (PSN)
- * are those of packets, as on a wire, and so is sending again (from una_psn on).  A record that no
- * one would receive is not written: that packet is lost.
+ * A request is cut into records of at most PIECE_MAX bytes, each of whole packets.  Numbers (PSN)
+ * count packets, as on a wire, and retransmission starts at a packet, too (una_psn).  A record that
+ * would reach no receiver is not written: its packets are lost.
  *
- * A lost packet is noticed after the timeout that the queue pair was given.  But what a live peer
- * has not looked at yet is not lost, it is only slow: no machine is too busy for these tests.
+ * A lost packet is noticed after the queue pair's timeout.  But records that a live peer has not
+ * read yet count as slow and not as lost, so that the tests pass on a busy machine.
  */
 #include "tests/fake/nic.h"
 
-/* What is done leaves in order. */
+/* Completes the requests that are done, in order. */
 static void retire(struct fqp *qp)
 {
 	while (qp->sq_una != qp->sq_next && qp->sq[qp->sq_una % qp->sq_size].done)
@@ -41,7 +41,7 @@ static void rewind_to(struct fqp *qp, uint32_t psn)
 	}
 }
 
-/* May its first packet leave?  Sets the numbers; `*failed`: it can't, ever. */
+/* May the first packet be sent?  Sets the PSNs.  *failed: it never can, with this status. */
 static bool begin(struct fqp *qp, struct swqe *w, enum ibv_wc_status *failed)
 {
 	uint32_t mtu = mtu_bytes(qp->attr.path_mtu);
@@ -69,7 +69,7 @@ static bool begin(struct fqp *qp, struct swqe *w, enum ibv_wc_status *failed)
 	return true;
 }
 
-/* A piece of it, from packet sq_off on.  False: not now. */
+/* Sends a record, from packet sq_off on.  False: not possible now. */
 static bool send_piece(struct fqp *qp, struct swqe *w)
 {
 	uint32_t mtu = mtu_bytes(qp->attr.path_mtu);
@@ -108,7 +108,7 @@ static bool send_piece(struct fqp *qp, struct swqe *w)
 	if (is_iwarp(qp) && !listens) {
 		if (!qp->timer)
 			timer_start(qp);
-		return false;		/* TCP keeps it */
+		return false;		/* TCP keeps the data */
 	}
 	if (listens && !(lose_one(qp) && !is_iwarp(qp))) {
 		uint8_t *to;
@@ -133,7 +133,7 @@ static bool send_piece(struct fqp *qp, struct swqe *w)
 		qp->sq_off = 0;
 		qp->sq_next++;
 		if (is_iwarp(qp) && op != IBV_WR_RDMA_READ)
-			w->done = true;	/* TCP has it: all that a completion says */
+			w->done = true;	/* TCP has the data: a completion means no more */
 	}
 	if (!qp->timer)
 		timer_start(qp);
@@ -155,7 +155,7 @@ bool req_out(struct fqp *qp)
 			return false;
 		}
 		if (!w->begun && !begin(qp, w, &failed)) {
-			/* what came before completes first */
+			/* requests before it complete first */
 			if (failed && qp->sq_una == qp->sq_next)
 				fail_oldest(qp, failed);
 			return false;
@@ -172,7 +172,7 @@ bool req_out(struct fqp *qp)
 	return true;
 }
 
-/* All before `psn` has arrived; READs count only with their data. */
+/* All packets before `psn` have arrived; a READ is complete only with its data. */
 static void acked(struct fqp *qp, uint32_t psn)
 {
 	if (psn_diff(psn, qp->una_psn) <= 0 || psn_diff(psn, qp->psn) > 0)
@@ -191,7 +191,7 @@ static void acked(struct fqp *qp, uint32_t psn)
 	}
 	if (psn_diff(psn, qp->una_psn) <= 0)
 		return;
-	/* what was about to be sent again is not needed */
+	/* packets acknowledged meanwhile are not sent again */
 	if (qp->sq_next != qp->sq_tail && qp->sq[qp->sq_next % qp->sq_size].begun) {
 		struct swqe *w = &qp->sq[qp->sq_next % qp->sq_size];
 
@@ -233,7 +233,7 @@ static void resp_nak(struct fqp *qp, const struct rec *r)
 		return;
 	acked(qp, r->psn);
 	if (r->psn != qp->una_psn)
-		return;			/* a READ before it lost its data: that comes first */
+		return;			/* a READ before it has lost data, and is repeated first */
 	switch (r->syndrome) {
 	case NAK_RNR:
 		fab_count(qp->slot, C_RNR, 1);
@@ -340,7 +340,7 @@ void timer_check(struct fqp *qp)
 		qp->timer = 0;
 	} else if (path_works(qp) && peer_listens(qp) && !ring_idle(ring) &&
 		   fab_alive(atomic_load(&peer_of(qp)->nic))) {
-		timer_start(qp);	/* it is there and will look */
+		timer_start(qp);	/* the peer lives, and will read the ring */
 	} else if (!qp->retries) {
 		fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
 	} else {

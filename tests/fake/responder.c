@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * responder.c - requests in: what they may do here, doing it, and saying so.
+ * responder.c - takes requests: checks their rights, does them, and answers.
  */
 #include "tests/fake/nic.h"
 
@@ -12,7 +12,7 @@ static void respond(struct fqp *qp, struct rec *r)
 		return;
 	at = ring_reserve(&qp->fab->resp, 0);
 	if (!at)
-		return;			/* req_in() saw to it that there is room */
+		return;			/* req_in() has made sure of room */
 	r->bytes = 0;
 	*at = *r;
 	ring_commit(&qp->fab->resp, 0);
@@ -40,7 +40,7 @@ static void nak(struct fqp *qp, enum syndrome why)
 	respond(qp, &r);
 }
 
-/* A request that ends the connection: `status` for the receive that it used, if it did. */
+/* Rejects a request, which ends the connection; status: of the receive that it used, if any. */
 static void refuse(struct fqp *qp, enum syndrome why, enum ibv_wc_status status)
 {
 	if (is_iwarp(qp)) {
@@ -62,7 +62,7 @@ static void refuse(struct fqp *qp, enum syndrome why, enum ibv_wc_status status)
 	ctx_event(qp->ctx, why == NAK_ACCESS ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR, qp, 0);
 }
 
-/* A receive for this message; false: there is none, and that was said. */
+/* Takes a receive for this message.  False: none is posted; the peer gets an RNR NAK, or its end. */
 static bool take_recv(struct fqp *qp)
 {
 	if (qp->cur_used)
@@ -124,7 +124,7 @@ static bool take_write(struct fqp *qp, const struct rec *r, const uint8_t *data)
 		return false;
 	if (r->msg_len) {
 		mr_enter();
-		/* the whole of it is looked at first, as its header has the length */
+		/* check the whole message first, since its header has the length */
 		if (mr_at(qp->ibv.pd, r->rkey, r->va, r->msg_len, IBV_ACCESS_REMOTE_WRITE))
 			to = mr_at(qp->ibv.pd, r->rkey, r->va + r->off, r->bytes, IBV_ACCESS_REMOTE_WRITE);
 		if (to)
@@ -165,7 +165,7 @@ static bool take_read(struct fqp *qp, const struct rec *r)
 	return true;
 }
 
-/* Data of the READ under way, as far as there is room.  True: there was not. */
+/* Sends data of the READ under way, as far as the ring has room.  True: it had too little. */
 static bool read_out(struct fqp *qp)
 {
 	uint32_t mtu = mtu_bytes(qp->attr.path_mtu);
@@ -221,10 +221,10 @@ static void take_request(struct fqp *qp, struct rec *at)
 		return;
 	}
 	if (late > 0 && (uint32_t)late >= r.packets) {
-		ack(qp);		/* we have that */
+		ack(qp);		/* a duplicate */
 		return;
 	}
-	if (late > 0) {			/* we have the start of that */
+	if (late > 0) {			/* its start is a duplicate */
 		uint32_t skip = (uint32_t)late * mtu_bytes(qp->attr.path_mtu);
 
 		r.off += skip;
@@ -264,7 +264,7 @@ bool req_in(struct fqp *qp)
 	unsigned n;
 
 	if (qp->rd.on && read_out(qp))
-		return false;		/* whoever makes room kicks us */
+		return false;		/* the peer kicks us when it has made room */
 	if (ring_idle(ring) || !ring_lock(ring, qp->ctx->nic))
 		return false;
 	route(qp);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * slow.c - calls that take their time, as commands of a NIC do whose firmware is ill; ctl.h has the
- * words.  The caller sleeps first: what the call is for happens, or ends, after that.
+ * slow.c - slow calls, like commands of a NIC whose firmware is ill; see ctl.h.  The caller sleeps
+ * first; the effect of the call comes after that.
  */
 #include "tests/fake/fake.h"
 
@@ -21,7 +21,7 @@ static atomic_uint nrows;
 static atomic_ulong slept;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* "ibv_modify_qp" is all of its states. */
+/* "ibv_modify_qp" matches it with every state. */
 static bool is_named(const struct row *r, const char *call)
 {
 	size_t len = strlen(r->call);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda.c - see ctl.h.  What gdr/ and tools/info.c call, and no more; stream.c has the other half. */
+/* cuda.c - see ctl.h.  Only the functions that gdr/ and tools/info.c call; half are in stream.c. */
 #include "tests/fakecuda/ctl.h"
 #include "tests/fakecuda/fake.h"
 
@@ -19,7 +19,7 @@ enum { FLUSH_OPTIONS = 117, FLUSH_HOST = 1, FLUSH_TO_OWNER = 100 };
 enum { TYPE_HOST = 1, TYPE_DEVICE = 2, DMA_BUF_FD = 1, MAPPING_PCIE = 1 };
 enum { ALLOCS_MAX = 256, UNIT = 64 << 10 };
 
-struct alloc {				/* live; or free, and still mapped */
+struct alloc {				/* allocated; or freed, and still mapped */
 	uint64_t at, len;		/* of all pieces */
 	uint8_t *bytes;
 	int fd;
@@ -57,7 +57,7 @@ EXPORT int cuPointerGetAttributes(unsigned n, int *attributes, void **values, ui
 EXPORT int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size);
 EXPORT int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size);
 
-/* --- what a test says ---------------------------------------------------------------------------- */
+/* --- commands of a test --------------------------------------------------------------------------- */
 
 static long set_fault(char **w, unsigned n)
 {
@@ -226,7 +226,7 @@ static struct alloc *map_new(uint64_t len)
 	return a;
 }
 
-/* Other memory than was there before: who still has that reads what it was. */
+/* Puts new memory at the same address; a NIC that has the old memory registered reads the old. */
 static bool map_again(struct alloc *a)
 {
 	int fd = memfd_create("gpu", MFD_CLOEXEC);
@@ -355,7 +355,7 @@ int cuDeviceGetAttribute(int *ret, int attribute, int device)
 	return fake_end(code ? code : attribute != FLUSH_OPTIONS || device ? INVALID_VALUE : OK);
 }
 
-/* No host has it. */
+/* An address that no host has. */
 int cuDeviceGetPCIBusId(char *ret, int len, int device)
 {
 	int code = fake_begin(__func__);
@@ -431,7 +431,7 @@ int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t 
 	return fake_end(code);
 }
 
-/* A DMA-BUF begins where the range does; where in our file that is, its position says. */
+/* A DMA-BUF begins where the range does; the descriptor's position is that place in our file. */
 int cuMemGetHandleForAddressRange(void *ret, uint64_t ptr, size_t size, int type, unsigned long long flags)
 {
 	int code = fake_begin(__func__), fd = -1;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gdr.c - GDRCopy for the fake GPU: what gdr/bar.c calls, and no more.
+ * gdr.c - GDRCopy for the fake GPU: only the functions that gdr/bar.c calls.
  *
- * A window is a page that nobody may touch: who reads it has first what the fake NIC's writes left
- * on the bus delivered, and is counted.  Then it may be read, until its callback flag is asked for.
+ * A window is a page without access.  The first read faults: the handler delivers the fake NIC's
+ * late writes, counts, and allows reads, until the window's callback flag is asked for.
  */
 #include "tests/fakecuda/ctl.h"
 
@@ -22,7 +22,7 @@ struct mh {
 };
 
 static uint8_t *volatile window;
-static int driver;			/* where it is, is the library's state */
+static int driver;			/* its address is the library's handle */
 
 EXPORT void *gdr_open(void);
 EXPORT int gdr_pin_buffer(void *g, unsigned long addr, size_t size, uint64_t token, uint32_t space,
@@ -37,7 +37,7 @@ static void touched(int sig, siginfo_t *info, void *unused)
 
 	(void)unused;
 	if (!window || at < window || at >= window + PAGE) {
-		signal(sig, SIG_DFL);	/* somebody else's, who dies of it now */
+		signal(sig, SIG_DFL);	/* not our page: the program dies of its own fault */
 		return;
 	}
 	braid_fakecuda_seen();
@@ -89,6 +89,6 @@ int gdr_get_callback_flag(void *g, struct mh mh, int *flag)
 	*flag = braid_fakecuda_ctl("taken") != 0;
 	mprotect(window, PAGE, PROT_NONE);
 	if (*flag)
-		window = NULL;		/* from now on it is nobody's */
+		window = NULL;		/* from now on an access is a fault */
 	return 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * stream.c - contexts, streams, events and copies that go on by themselves; see ctl.h.
+ * stream.c - contexts, streams, events and asynchronous copies; see ctl.h.
  *
- * One engine, a thread, does what was put on streams, in the order in which that was.  Within a copy it
- * begins with the last word and rests in the middle: whoever takes a copy for ordered, or for done when
- * the call returns, finds out.
+ * One engine, a thread, does what was put on streams, in that order.  It begins a copy with the last
+ * word and pauses in the middle, so that code fails that takes a copy for ordered, or for complete
+ * when the call returns.
  */
 #include "tests/fakecuda/fake.h"
 
@@ -19,7 +19,7 @@
 enum { OPS = 4096, HOSTS = 64, NON_BLOCKING = 1, ON_HOST = 1, ON_DEVICE = 2 };
 
 struct event {
-	uint64_t due;			/* operations before it */
+	uint64_t due;			/* how many operations are before it */
 };
 
 struct op {
@@ -62,9 +62,9 @@ EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t size, void
 EXPORT int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t size, void *stream);
 EXPORT int cuMemcpy2DAsync_v2(const struct rect *r, void *stream);
 
-static int primary;			/* where it is, is the context */
+static int primary;			/* its address is the context */
 static long retained, made;		/* contexts; streams, events and host memory */
-static PER_THREAD int base = -1;	/* has the thread one? -1: the main thread has */
+static PER_THREAD int base = -1;	/* has the thread a context?  -1: only the main thread has */
 static PER_THREAD unsigned pushed;
 
 static struct op ops[OPS];
@@ -173,7 +173,7 @@ int cuCtxPushCurrent_v2(void *ctx)
 	return fake_end(code);
 }
 
-/* One that fails has done its work all the same, or a test of that would have to end there. */
+/* It pops even if it is to fail, so that a test of the failure can go on. */
 int cuCtxPopCurrent_v2(void **ctx)
 {
 	int code = fake_begin(__func__);
@@ -192,7 +192,7 @@ static int usual(const char *name)
 	return fake_capture(fake_context(fake_begin(name)));
 }
 
-/* What `code` allows is made, of that size. */
+/* Makes an object of that size, unless `code` is an error. */
 static int make(void **ret, size_t size, int code)
 {
 	if (!code) {
@@ -314,7 +314,7 @@ static void word(uint8_t *to, const uint8_t *from, size_t n)
 		((volatile uint8_t *)to)[n] = from[n];
 }
 
-/* Words of 8 bytes of the GPU's, and what is over at both ends. */
+/* Copies a row by aligned words of 8 bytes, and the bytes left over at both ends. */
 static void row(uint8_t *to, const uint8_t *from, size_t n, bool rest)
 {
 	size_t odd = -(uintptr_t)to & 7, half = n / 2;
@@ -415,7 +415,7 @@ int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t size, void *stream)
 		    usual(__func__));
 }
 
-/* Into the GPU alone. */
+/* Only into the GPU. */
 int cuMemcpy2DAsync_v2(const struct rect *r, void *stream)
 {
 	int code = usual(__func__);

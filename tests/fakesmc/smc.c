@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * smc.c - a fake: a kernel that has SMC, for one that has not.  Preloaded; what is asked for as a
- * socket of AF_SMC, or of IPPROTO_SMC, is a TCP socket, and a socket of NETLINK_SOCK_DIAG one end of
- * a pair, behind which this file answers as the kernel's smc_diag would.  Nothing of SMC's own is
- * in it: that is for tests/vm.
+ * smc.c - fakes SMC on a kernel without it, as a preloaded library.  A socket of AF_SMC or
+ * IPPROTO_SMC is a TCP socket here.  A NETLINK_SOCK_DIAG socket is one end of a pair, at whose other
+ * end this file answers as the kernel's smc_diag would.  SMC itself is not imitated: tests/vm has
+ * the real one.
  *
- * FAKE_SMC is what becomes of connections:
+ * FAKE_SMC says what becomes of connections:
  *
- *	none		there is no such socket
- *	nodiag		no smc_diag either
+ *	none		the kernel has no SMC sockets
+ *	nodiag		the kernel has no smc_diag
  *	smcr, smcd	what the name says (smcr)
  *	tcp:CODE[:PEER]	a fallback, with the kernel's codes, in hexadecimal
  *	hang:SECONDS	connect() takes that long; signals don't end it
  *	hard:SECONDS	the same, and close() too
- *	break:BYTES	smcr, but each socket fails once so many were sent on it
+ *	break:BYTES	smcr, but each socket fails once so many bytes were sent on it
  * FAKE_SMC_INET=1: the kernel has IPPROTO_SMC.
  */
 #include <dlfcn.h>
@@ -41,7 +41,7 @@ static atomic_bool is_smc[FDS];
 static atomic_ullong sent_on[FDS];
 static atomic_int diag_end[FDS];	/* of a diag socket, the other end + 1 */
 
-/* The libc's, looked up once. */
+/* libc's function, looked up once. */
 #define REAL(name) ({ \
 	static __typeof__(&name) f; \
 	if (!f) \
@@ -81,7 +81,7 @@ static int fail(int err)
 	return -1;
 }
 
-/* Uninterruptible, as far as who calls is concerned. */
+/* Sleeps like an uninterruptible call: signals do not end it. */
 static void sit(void)
 {
 	struct timespec left = { .tv_sec = atoi(mode() + strlen("hang:")) };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * node.c - the product as the simulator loads it: libbraid-core as it is, in a module, and in the
- * place of what it takes from libc (see the --wrap options in tests/local.mk) calls to the
- * simulator, which must know what memory a process holds, and when a thread waits for another.
+ * node.c - the product as the simulator loads it: libbraid-core unchanged, in a module.  Some libc
+ * functions are replaced by calls to the simulator (see the --wrap options in tests/local.mk), which
+ * must know what memory a process holds, and when a thread waits for another.
  */
 #include "tests/sim/node.h"
 
@@ -52,7 +52,7 @@ int __wrap_sched_yield(void)
 	return 0;
 }
 
-/* All threads are one: what holds a lock is a coroutine that has given way. */
+/* All threads are coroutines of one thread, so a held lock needs its holder to run: yield. */
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
 {
 	while (pthread_mutex_trylock(m))

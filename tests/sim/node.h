@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * node.h - what the simulator and the module node.c know of each other: the calls that the module
- * takes to the simulator, and those that the simulator makes into it.
+ * node.h - the interface between the simulator and the module node.c: the calls that the module
+ * makes into the simulator, and those that the simulator makes into the module.
  */
 #ifndef BRAID_TESTS_SIM_NODE_H
 #define BRAID_TESTS_SIM_NODE_H
@@ -15,7 +15,7 @@
 #include "core/param.h"
 #include "core/service.h"
 
-/* What the product takes from libc beside braid_os, as far as a simulator must see it. */
+/* The libc functions beside braid_os that the simulator must see the product call. */
 struct sim_host {
 	void *(*alloc)(size_t size);
 	void *(*resize)(void *p, size_t size);

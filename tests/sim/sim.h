@@ -3,18 +3,18 @@
  * sim.h - a deterministic simulator: several Braid processes, their kernels and the network
  * between them, in one process and one thread, on a virtual clock.
  *
- *	test_sim.c	seeds in, verdicts out; the command line
+ *	test_sim.c	the command line: runs seeds, and reports which failed
  *	sim_plan.c	what one seed does: processes, parameters, comms, and the table of faults
- *	sim_model.c	drivers that call like NCCL's proxy, and the model that judges them
+ *	sim_model.c	drivers that call as NCCL's proxy does, and the model that checks the results
  *	sim_net.c	struct braid_os over virtual sockets: TCP as its users can see it
  *	sim_run.c	the clock, threads as coroutines, processes
  *	node.c		the product, as a module that is loaded once for each process
  *
- * The product runs unchanged.  Each process has a copy of it, whose data is put back to what it
- * was before anything ran when a process is started in its place.  Its threads are coroutines:
- * they give way where a thread would wait, and now and then inside a system call, as if another
- * thread came first.  Whatever happens is chosen by generators that start from the seed, so a seed
- * always takes the same course; a hash over all events shows it.
+ * The product runs unchanged.  Each process has a copy of it.  When a new process takes the place of
+ * another, the copy's data is reset to what it was before anything ran.  Threads are coroutines:
+ * they yield where a thread would wait, and now and then inside a system call, as if another thread
+ * came first.  All choices come from generators that start from the seed, so a seed always takes the
+ * same course; a hash over all events shows it.
  */
 #ifndef BRAID_TESTS_SIM_H
 #define BRAID_TESTS_SIM_H
@@ -51,7 +51,7 @@ struct sim_rng {
 uint64_t sim_next(struct sim_rng *r);
 /* 0 ... n - 1; n is not 0. */
 uint64_t sim_below(struct sim_rng *r, uint64_t n);
-/* least ... most, small ones as likely as large ones: each power of two gets its share. */
+/* least ... most, with small numbers as likely as large ones: each power of two gets its share. */
 uint64_t sim_between(struct sim_rng *r, uint64_t least, uint64_t most);
 bool sim_chance(struct sim_rng *r, unsigned per_mille);
 
@@ -65,9 +65,9 @@ struct sim_proc {
 	unsigned life;			/* how many processes have been here */
 	bool alive, stopped;
 	bool orderly;			/* it has ended by itself */
-	struct sim_rng rng;		/* what the product takes for random */
+	struct sim_rng rng;		/* the product's random numbers */
 	struct braid_dev rail[SIM_RAILS], fused;
-	struct braid_dev *dev;		/* what it uses: one of them */
+	struct braid_dev *dev;		/* the one of these that it uses */
 	const struct sim_node *node;
 	struct sim_file *file[SIM_FILES];
 	struct braid_list cos;
@@ -76,94 +76,94 @@ struct sim_proc {
 
 struct sim {
 	uint64_t seed, now, hash, events;
-	struct sim_rng plan, net, sched;	/* apart, so that one's use does not move another's */
+	struct sim_rng plan, net, sched;	/* separate, so that the use of one does not change another */
 	struct sim_proc proc[SIM_PROCS];
 	unsigned nprocs;
-	bool lossy;			/* something has been lost, or somebody stopped: times are off */
-	bool cut;			/* a connection was reset: some times are longer */
+	bool lossy;			/* data was lost, or a process stopped: limits of time do not hold */
+	bool cut;			/* a connection was reset: some limits are longer */
 	bool doomed;			/* some comm had a reason to fail */
-	unsigned preempt;		/* per mille of system calls that let another thread in */
+	unsigned preempt;		/* per mille of system calls in which another thread runs first */
 	bool verbose, over;
-	bool sabotage;			/* change a byte: does anybody notice? */
-	char failure[512];		/* the first one */
+	bool sabotage;			/* change a byte, to see that the model notices */
+	char failure[512];		/* the first reason */
 };
 extern struct sim sim;
 
-/* Something happened: it goes into the hash, and with verbose to stderr. */
+/* Adds an event to the hash, and with `verbose` prints it to stderr. */
 #define sim_event(name, a, b, c) \
 	sim_event_at(name, (uint64_t)(a), (uint64_t)(b), (uint64_t)(c))
 void sim_event_at(const char *name, uint64_t a, uint64_t b, uint64_t c);
-/* This run has failed; the first reason counts. */
+/* Notes that this run has failed; the first reason is kept. */
 void sim_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* --- sim_run.c ----------------------------------------------------------------------------- */
 
-/* Call fn(arg, a, b) at that time. */
+/* Calls fn(arg, a, b) at that time. */
 typedef void sim_fn(void *arg, uint64_t a, uint64_t b);
 void sim_at(uint64_t when, sim_fn *fn, void *arg, uint64_t a, uint64_t b);
-/* Until it is over, has failed, or nothing is left. */
+/* Runs events until the run is over or has failed, or no event is left. */
 void sim_run(void);
 
 /* The thread that runs now, and its process; NULL between threads. */
 struct sim_co *sim_self(void);
 struct sim_proc *sim_proc(void);
 struct sim_co *sim_spawn(struct sim_proc *p, void *(*fn)(void *), void *arg);
-/* For who runs: give way for so long; or until it is woken, at the latest at `until`. */
+/* The running coroutine yields for so long; or until it is woken, at the latest at `until`. */
 void sim_sleep(uint64_t ns);
 void sim_park(uint64_t until);
 void sim_wake(struct sim_co *co);
-/* A system call: sometimes another thread comes first. */
+/* Called in each system call: sometimes another thread runs first. */
 void sim_preempt(void);
 
 int sim_thread_start(pthread_t *ret, void *(*fn)(void *), void *arg, const char *name);
 int sim_thread_join(pthread_t thread, unsigned timeout_ms);
 
-/* Load the modules: once. */
+/* Loads the modules: once. */
 void sim_load(const char *module);
 void sim_world_begin(uint64_t seed);
 void sim_world_end(void);
-/* A new process at that place, which must be empty; its first thread runs fn(p). */
+/* Starts a process at that place, which must be empty; its first thread runs fn(p). */
 struct sim_proc *sim_proc_start(unsigned index, void *(*fn)(void *));
-/* It ends by itself, from its own thread: complains about what it leaves behind. */
+/* The process ends by itself, from its own thread.  What it leaves behind fails the run. */
 void sim_proc_exit(struct sim_proc *p);
 void sim_proc_kill(struct sim_proc *p);
 void sim_proc_stop(struct sim_proc *p);
 void sim_proc_cont(struct sim_proc *p);
-/* The last lines of their logs, to stderr. */
+/* Prints the last lines of the processes' logs to stderr. */
 void sim_log_tell(void);
 
 /* --- sim_net.c ----------------------------------------------------------------------------- */
 
 extern const struct braid_os sim_os;
 
-/* How the network is, chosen by the plan. */
+/* The network's properties, chosen by the plan. */
 struct sim_weather {
-	uint64_t latency_ns;		/* most, one way; each connection has its own */
-	uint64_t jitter_ns;		/* most, per segment */
+	uint64_t latency_ns;		/* at most, one way; each connection has its own */
+	uint64_t jitter_ns;		/* at most, per segment */
 	double ns_per_byte;		/* of each connection */
-	size_t sndbuf, rcvbuf, segment;	/* bytes; most */
+	size_t sndbuf, rcvbuf, segment;	/* bytes, at most */
 	unsigned partial;		/* per mille of sends and receives that are cut short */
-	unsigned eintr;			/* and that are interrupted */
+	unsigned eintr;			/* per mille that are interrupted */
 	bool same_host;			/* all processes have one address */
 };
 
 void sim_net_begin(const struct sim_weather *w);
 void sim_net_end(void);
 void sim_net_addr(unsigned proc, unsigned rail, union braid_netdev_addr *ret);
-/* The files of a process that ends. */
+/* Closes the files of a process that ends. */
 void sim_net_close_all(struct sim_proc *p);
 unsigned sim_net_open_files(const struct sim_proc *p);
 
-/* One way from a place to another on a rail: nothing arrives that leaves until then. */
+/* One way between two places on a rail: segments sent until then are lost. */
 void sim_net_blackhole(unsigned from, unsigned to, unsigned rail, uint64_t until);
-/* Each segment takes so much longer until then. */
+/* Segments sent until then take so much longer. */
 void sim_net_delay(unsigned from, unsigned to, unsigned rail, uint64_t more_ns, uint64_t until);
-/* What befalls one connection; which: any number, taken modulo how many there are. */
+/* Breaks one connection; which: any number, taken modulo their count. */
 enum sim_cut {
 	SIM_CUT_ABORT,			/* ss -K at one end */
 	SIM_CUT_RESET,			/* a middlebox resets both ends */
-	SIM_CUT_HALF,			/* a middlebox resets one end, the other learns by sending */
-	SIM_CUT_SILENT,			/* a middlebox has forgotten it: nothing arrives any more */
+	SIM_CUT_HALF,			/* a middlebox resets one end; the other notices when it sends */
+	SIM_CUT_SILENT,			/* a middlebox has forgotten it: nothing arrives from now on */
 };
 bool sim_net_cut(uint64_t which, enum sim_cut how);
 unsigned sim_net_connections(void);
@@ -172,7 +172,7 @@ unsigned sim_net_connections(void);
 
 void sim_model_begin(void);
 void sim_model_end(void);
-/* A comm between two processes, with messages chosen by the plan's generator. */
+/* Makes a comm between two processes, with messages chosen by the plan's generator. */
 void sim_comm_add(unsigned from, unsigned to, uint64_t start_ns);
 /* The first thread of a process. */
 void *sim_proc_main(void *proc);
@@ -180,20 +180,20 @@ void *sim_proc_main(void *proc);
 void sim_comms_killed(unsigned proc);
 /* Comms between two places may fail from now on. */
 void sim_comms_doom(unsigned a, unsigned b);
-/* Some comm has a reason to fail. */
+/* Has some comm a reason to fail? */
 bool sim_comms_doomed(void);
-/* Every comm is over: processes may end. */
+/* Is every comm over?  Then processes may end. */
 bool sim_comms_over(void);
-/* Raised by the plan: they do so now. */
+/* Set by the plan: processes end now. */
 extern bool sim_model_finish;
-/* When the last message, or side of a comm, came to its end. */
+/* When a message, or a side of a comm, was last completed. */
 extern uint64_t sim_model_moved;
-/* What is not over, for people. */
+/* Prints the comms that are not over to stderr. */
 void sim_comms_tell(void);
 
 /* --- sim_plan.c ---------------------------------------------------------------------------- */
 
-/* Run one seed: 0 if it passed, else sim.failure says why. */
+/* Runs one seed.  0 if it passed, else sim.failure says why. */
 int sim_seed(uint64_t seed);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sim_model.c - drivers that call as NCCL's proxy threads do, and the model that judges them.
+ * sim_model.c - drivers that call as NCCL's proxy threads do, and the model that checks the results.
  *
- * A comm has its messages from the beginning: tag, size, content.  The sender posts them in order.
- * The receiver's order may differ between tags, in groups of up to eight; for each tag the k-th
- * receive must get the k-th message, and that is known when the comm is made.  So what a receive
- * says when it is done is compared at once, byte by byte.
+ * A comm's messages are chosen when it is made: tag, size, content.  The sender posts them in order.
+ * The receiver's order may differ between tags, in groups of up to eight.  For each tag the k-th
+ * receive must get the k-th message, so the model knows which one, and compares it byte by byte as
+ * soon as the receive is done.
  *
- * Memory shows who touches it when he must not: a send's is overwritten as soon as it is done, a
- * receive's too, and looked at once more when the comm is over.
+ * Forbidden accesses show in memory: a send's buffer is overwritten as soon as the send is done, and
+ * a receive's too, which is checked once more when the comm is over.
  *
- * No call may wait.  An error is right if somebody gave a reason: the other process was killed, the
- * outage outlasts the peer timeout, or the other end was closed before its time.
+ * No call may wait.  An error is correct only if the plan gave a reason: the other process was
+ * killed, the outage outlasts the peer timeout, or the other end was closed early.
  */
 #include "tests/sim/sim.h"
 
@@ -25,7 +25,7 @@ enum {
 	GUARD = 32, UNTOUCHED = 0xee, GONE = 0x55,
 	DRIVERS = 2, PAUSE_MAX = 5000000,
 	CALLS_MS = 5,
-	TOLD_MS = 200,			/* until a driver hears of a death: 100, and the way there */
+	TOLD_MS = 200,			/* until a driver gets the error of a death: 100, and the path */
 	TOLD_LATE_MS = 800,		/* if the peer died just after it was asked to dial again */
 };
 
@@ -50,7 +50,7 @@ struct side {
 	enum side_state state;
 	struct braid_comm *c;
 	unsigned next, done, flying, depth;	/* posted, done; the difference; its bound */
-	bool lifo;				/* looks at its requests in the other order */
+	bool lifo;				/* tests its requests in reverse order */
 	int err;
 };
 
@@ -61,9 +61,9 @@ struct comm {
 	uint8_t handle[BRAID_HANDLE_SIZE], mine[BRAID_HANDLE_SIZE];
 	struct braid_listen *listen;
 	bool listening;
-	uint64_t doomed_at;		/* somebody gave a reason to fail */
-	uint64_t killed_at;		/* namely the death of one of the two */
-	uint64_t leave_at;		/* one side closes before its time */
+	uint64_t doomed_at;		/* when the comm had a reason to fail */
+	uint64_t killed_at;		/* when one of its processes was killed */
+	uint64_t leave_at;		/* when one side closes early */
 	unsigned leaver;
 	struct side side[2];		/* sender, receiver */
 	unsigned nmsgs, ngroups;
@@ -94,7 +94,7 @@ static void fill(const struct message *m)
 	}
 }
 
-/* The first word that differs, or m->size. */
+/* The offset of the first word that differs, or m->size. */
 static uint64_t compare(const struct message *m)
 {
 	uint64_t i = 0, w, is;
@@ -115,7 +115,7 @@ static bool all_are(const char *p, uint64_t n, int byte)
 
 /* --- making a comm ------------------------------------------------------------------------- */
 
-/* Sizes about which core/ decides, and their neighbours; all others. */
+/* Sizes at which core/ changes what it does, and their neighbours; or any other. */
 static uint64_t choose_size(struct sim_rng *r)
 {
 	static const uint64_t edges[] = { 0, 1, 128, 8192, 16384, 32768, 65536, 131072 };
@@ -287,7 +287,7 @@ static void judge_message(struct comm *c, struct message *m, uint64_t size)
 	sim_event("got", c->index, i, size);
 }
 
-/* Whoever wrote after a receive was done, or after its comm was closed, shows here. */
+/* Finds writes after a receive was done, or after its comm was closed. */
 static void judge_memory(const struct comm *c)
 {
 	for (unsigned i = 0; i < c->nmsgs; i++) {
@@ -465,7 +465,7 @@ static bool is_over(const struct side *s)
 	return s->state >= SIDE_CLOSED;
 }
 
-/* One side closes though requests are open: its memory is its own again. */
+/* One side closes with requests outstanding: from then on its memory must not be touched. */
 static void leave(struct comm *c, struct side *s)
 {
 	c->doomed_at = sim.now;
@@ -539,7 +539,7 @@ static void *drive(void *arg)
 					moved |= side_step(c, i);
 			}
 		}
-		/* Asks again at its pace, but less and less often when that goes on for long. */
+		/* In vain: pause longer, up to pace_ns at once, beyond that only slowly. */
 		if (moved)
 			pause = US;
 		else

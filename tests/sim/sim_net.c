@@ -2,21 +2,21 @@
 /*
  * sim_net.c - the kernels of the simulated processes, and the network between them.
  *
- * TCP as its users can see it, no more.  A connection has two ends; the bytes that one end sends
- * lie in one ring until the other end's process has read them, and numbers say how far they are:
+ * TCP only as far as its users can see it.  A connection has two ends.  The bytes that one end sends
+ * are in one ring until the other end's process has read them; byte counts say how far they are:
  *
  *	  read ------- arrived ------- sent ------- wrote
  *	   by the peer's  at the peer's   left        taken from
  *	   process        kernel          our kernel  our process
  *
  * and `acked`, what our kernel knows of `arrived`.  A segment is an event that moves `arrived`, an
- * acknowledgement one that moves `acked`; both come late, and in a blackhole not at all.  Then the
- * sender goes back to `acked` after 200 ms, then 400, ... (TCP_RTO_MAX_MS at most); it gives up
- * after TCP_USER_TIMEOUT, which Linux counts while a window stays closed, too.  The end of a
- * stream is one more number behind the last byte.
+ * acknowledgement one that moves `acked`.  Both are delayed, and lost in a blackhole.  Then the
+ * sender retransmits from `acked` after 200 ms, then 400, ... (TCP_RTO_MAX_MS at most); it gives up
+ * after TCP_USER_TIMEOUT, which in Linux also runs while a window stays closed.  The end of a
+ * stream counts as one more byte.
  *
- * A closed socket goes on sending what is left; what arrives for one, or for none, is answered by
- * a reset.  All that a process holds is closed when it is killed.
+ * A closed socket goes on sending what is left.  What arrives for a closed socket, or for none, is
+ * answered by a reset.  When a process is killed, all its sockets are closed.
  */
 #include "tests/sim/sim.h"
 
@@ -44,12 +44,12 @@ struct end {			/* of a connection */
 	int err;
 
 	/* what it sends */
-	char *ring;		/* NULL: nobody will read it */
+	char *ring;		/* NULL: it will not be read */
 	uint64_t wrote, sent, arrived, read, acked;
-	uint64_t edge, told;	/* it may send so far: as it knows, as the peer has last said */
+	uint64_t edge, told;	/* the window's end: as known here, as last sent by the peer */
 	bool fin;
 	uint64_t leaves, lands;	/* when the last segment has left, has arrived */
-	uint64_t rto_at, since;	/* since when something is not acknowledged */
+	uint64_t rto_at, since;	/* since when data is unacknowledged */
 	bool rto_set;
 	unsigned backoff, probes, retransmits;
 	uint64_t heard;		/* when the last acknowledgement came */
@@ -94,7 +94,7 @@ static struct sim_weather weather;
 static struct braid_list conns;
 static struct braid_list listeners;
 static unsigned next_port;
-static uint16_t last_port[SIM_PROCS];	/* of a listener there */
+static uint16_t last_port[SIM_PROCS];	/* of the last listener at that place */
 static struct {
 	uint64_t black_until, slow_until, slow_ns;
 } paths[SIM_PROCS][SIM_PROCS][SIM_RAILS];
@@ -111,7 +111,7 @@ static unsigned place_of(const struct end *e)
 	return e->conn->proc[e == &e->conn->end[1]];
 }
 
-/* Does what leaves now arrive? */
+/* Does a segment that is sent now arrive? */
 static bool path_up(const struct end *from)
 {
 	return !from->conn->silent &&
@@ -212,7 +212,7 @@ static void file_wake(struct sim_file *f)
 static void tcp_output(struct end *e);
 static void rto_arm(struct end *e);
 
-/* This end is over, at once. */
+/* Ends this end at once. */
 static void end_dies(struct end *e, int err)
 {
 	if (e->dead)
@@ -220,7 +220,7 @@ static void end_dies(struct end *e, int err)
 	sim_event("dies", e->conn->proc[0] * 16 + e->conn->proc[1], e == e->conn->end, err);
 	e->dead = true;
 	e->err = err;
-	e->sent = e->wrote;	/* what was not sent never will be */
+	e->sent = e->wrote;	/* the rest is never sent */
 	file_wake(e->file);
 }
 
@@ -232,7 +232,7 @@ static void rst_event(void *arg, uint64_t err, uint64_t unused)
 	end_dies(e, (int)err);
 }
 
-/* A reset goes to the other end, if it gets through. */
+/* Sends a reset to the other end, if the path is up. */
 static void send_rst(struct end *e)
 {
 	struct end *p = peer_of(e);
@@ -262,7 +262,7 @@ static void ack_event(void *arg, uint64_t arrived, uint64_t edge)
 	file_wake(e->file);
 }
 
-/* e's kernel tells its peer how much has arrived and how much more may come. */
+/* Acknowledges what has arrived at e, and sends the new window. */
 static void send_ack(struct end *e)
 {
 	struct end *p = peer_of(e);
@@ -274,7 +274,7 @@ static void send_ack(struct end *e)
 
 static void queue_for_accept(struct conn *c);
 
-/* Bytes up to `upto` of what e sends have come to its peer's kernel, from `from` on. */
+/* Bytes [from, upto) that e has sent arrive at its peer's kernel. */
 static void segment_event(void *arg, uint64_t from, uint64_t upto)
 {
 	struct end *e = arg, *p = peer_of(e);
@@ -289,13 +289,13 @@ static void segment_event(void *arg, uint64_t from, uint64_t upto)
 		return;
 	if (!p->file && !p->conn->queued)
 		queue_for_accept(p->conn);
-	if (from <= e->arrived && upto > e->arrived)	/* else one before it was lost */
+	if (from <= e->arrived && upto > e->arrived)	/* else a segment before it was lost */
 		e->arrived = upto < room ? upto : room;
 	send_ack(p);
 	file_wake(p->file);
 }
 
-/* Send what the windows allow. */
+/* Sends what the windows allow. */
 static void tcp_output(struct end *e)
 {
 	while (!e->dead && e->up && e->sent < limit(e) && e->sent < e->edge + e->fin) {
@@ -314,7 +314,7 @@ static void tcp_output(struct end *e)
 		if (path_up(e)) {
 			when = e->leaves + path_ns(e);
 			if (when <= e->lands)
-				when = e->lands + 1;	/* none overtakes another */
+				when = e->lands + 1;	/* segments keep their order */
 			e->lands = when;
 			sim_at(when, segment_event, e, e->sent, e->sent + n);
 		}
@@ -357,7 +357,7 @@ static void rto_event(void *arg, uint64_t a, uint64_t b)
 		e->retransmits++;
 		e->sent = e->acked;
 		tcp_output(e);
-	} else {		/* the window is closed: ask */
+	} else {		/* the window is closed: probe */
 		e->probes++;
 		if (path_up(e))
 			sim_at(sim.now + path_ns(e), segment_event, e, e->sent, e->sent);
@@ -389,7 +389,7 @@ static void queue_for_accept(struct conn *c)
 		file_wake(l);
 		return;
 	}
-	end_dies(&c->end[1], ECONNRESET);	/* nobody listens any more */
+	end_dies(&c->end[1], ECONNRESET);	/* the listener is gone */
 	send_rst(&c->end[1]);
 }
 
@@ -455,7 +455,7 @@ static void syn_send(void *arg, uint64_t a, uint64_t b)
 	sim_at(sim.now + (SYN_MS * MS << c->syns++), syn_send, c, 0, 0);
 }
 
-/* A process lets go of an end. */
+/* A process closes its end. */
 static void end_close(struct end *e)
 {
 	struct end *p = peer_of(e);
@@ -470,11 +470,11 @@ static void end_close(struct end *e)
 		e->fin = true;
 		tcp_output(e);
 	}
-	free(p->ring);		/* what comes now nobody reads */
+	free(p->ring);		/* what arrives from now on is not read */
 	p->ring = NULL;
 }
 
-/* A port says whose it is, also when that process is no more. */
+/* A port number names its place, even after that process has ended. */
 static uint16_t port_new(unsigned place)
 {
 	return htons((uint16_t)(PORTS + SIM_PROCS * next_port++ + place));
@@ -694,7 +694,7 @@ static int os_bind(int fd, const struct sockaddr *sa, socklen_t len)
 	return 0;
 }
 
-/* A kernel may give a port again that a process before has had. */
+/* May the new listener get the port that an earlier one had, as with real kernels? */
 static bool port_again(unsigned place)
 {
 	struct sim_file *l;
@@ -860,7 +860,7 @@ static int os_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 	return 0;
 }
 
-/* What both directions begin with: an error, or NULL and go on. */
+/* The start of every send and receive: the socket's end, or NULL and errno. */
 static struct end *io_begin(int fd)
 {
 	struct sim_file *f;
@@ -979,7 +979,7 @@ static ssize_t os_recvmsg(int fd, struct msghdr *msg, int flags)
 		}
 	}
 	if (!e->dead && p->read + weather.rcvbuf / 2 > p->told)
-		send_ack(e);	/* there is room again: enough to say so */
+		send_ack(e);	/* the window has opened enough for an update */
 	sim_event("recv", sim_proc()->index, fd, n);
 	return (ssize_t)n;
 }
@@ -1039,7 +1039,7 @@ static int os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 	return 0;
 }
 
-/* The n-th event of those that are due, if there are so many; else how many there are. */
+/* Sets *ret to the n-th file that is ready, if so many are.  Returns how many are ready. */
 static unsigned epoll_due(struct sim_file *e, unsigned n, struct sim_file **ret)
 {
 	unsigned due = 0;
@@ -1052,7 +1052,7 @@ static unsigned epoll_due(struct sim_file *e, unsigned n, struct sim_file **ret)
 	return due;
 }
 
-/* One event at most, of those that are due any. */
+/* Returns one event at most, chosen at random from those that are due. */
 static int os_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout_ms)
 {
 	struct sim_file *e, *f = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sim_plan.c - what one seed does: a network, parameters, processes, comms, and faults out of a
- * table.  When the last fault is over everything must come to its end within a bound.
+ * sim_plan.c - what one seed does: a network, parameters, processes, comms, and faults from a
+ * table.  After the last fault, everything must complete within a bound.
  */
 #include "tests/sim/sim.h"
 
@@ -10,14 +10,14 @@
 
 enum {
 	COMMS_MAX = 4, FEW = 6, MANY = 60,	/* faults */
-	BOUND_MS = 3000,		/* for all that is left when the last fault is over */
+	BOUND_MS = 3000,		/* for everything to complete after the last fault */
 	EXIT_MS = 3000,			/* for a process to end */
 	WATCH_US = 500,
-	SHORT_TIMEOUT_S = 6,		/* a peer timeout that is worth waiting for */
+	SHORT_TIMEOUT_S = 6,		/* longest peer timeout that a plan outlasts */
 };
 
 static struct braid_params params;
-static unsigned rails;			/* that a device is made of */
+static unsigned rails;			/* how many a device is made of */
 static uint64_t quiet_at;		/* when the last fault is over */
 static unsigned faults_left;
 
@@ -44,7 +44,7 @@ static void fault_slow(void)
 	uint64_t until = sim.now + sim_between(&sim.plan, MS, 300 * MS);
 	uint64_t more = sim_between(&sim.plan, 100 * US, 50 * MS);
 
-	sim.lossy = true;		/* times are off */
+	sim.lossy = true;		/* limits of time do not hold */
 	sim_net_delay(any_place(), any_place(), any_rail(), more, until);
 	lasts_until(until + more);
 }
@@ -89,7 +89,7 @@ static void doom(void *arg, uint64_t a, uint64_t b)
 	sim_comms_doom((unsigned)a, (unsigned)b);
 }
 
-/* Nobody may give up before the timeout, but for a tenth of it; everybody must soon after. */
+/* No comm may fail before nine tenths of the timeout; all must soon after the timeout. */
 static uint64_t beyond_peer_timeout(unsigned a, unsigned b)
 {
 	uint64_t timeout = (uint64_t)params.peer_timeout * SEC;
@@ -331,7 +331,7 @@ static struct sim_weather choose_weather(void)
 static void choose_params(void)
 {
 	params = *sim.proc[0].node->param;
-	params.stat = 0;		/* a thread of the real system's */
+	params.stat = 0;		/* it would start a thread of the real system */
 	params.lanes = (int64_t)ONE_OF(0, 1, 1, 2, 3, 4);
 	params.lanes_max = (int64_t)ONE_OF(1, 2, 4, 8);
 	params.eager = (int64_t)ONE_OF(0, 1000, 65536, 65536, 1 << 20);

@@ -2,16 +2,16 @@
 /*
  * sim_run.c - the clock, coroutines, processes.
  *
- * Everything that will happen is in one heap, by time; what happens at the same time has an order
- * drawn by lot.  A coroutine that is to run is such an event too.  The clock stands still while one
- * runs, and jumps to the next event when it gives way.
+ * All future events are in one heap, by time; events at the same time are in random order.  That a
+ * coroutine goes on is such an event, too.  The clock stands still while a coroutine runs, and jumps
+ * to the next event when it yields.
  *
  * A process is a copy of the module, loaded from a file of its own so that the loader makes a new
- * one.  What it may write (.data and .bss) was saved when it was loaded; a new process at its place
- * gets that back, so it starts as a new one would.  What it has allocated is on a list: freed
- * when it is killed, and a complaint when it ends by itself.
+ * copy.  Its writable memory (.data and .bss) is saved when it is loaded, and restored for each new
+ * process at its place, which thus starts like a fresh one.  Its allocations are on a list: they are
+ * freed when it is killed, and fail the run when it ends by itself.
  */
-#undef _FORTIFY_SOURCE			/* it holds that longjmp() stays on one stack */
+#undef _FORTIFY_SOURCE			/* it aborts a longjmp() to another stack */
 #include "tests/sim/sim.h"
 
 #include <dlfcn.h>
@@ -167,18 +167,18 @@ void sim_run(void)
 /* --- coroutines ---------------------------------------------------------------------------- */
 
 struct sim_co {
-	struct braid_list node;		/* of its process, or of those to be used again */
+	struct braid_list node;		/* of its process, or of `spare` */
 	struct sim_proc *proc;
 	uint64_t id;
 	void *(*fn)(void *);
 	void *arg;
-	ucontext_t ctx;			/* to begin with; later the cheaper env */
+	ucontext_t ctx;			/* for the first switch; later the cheaper env */
 	jmp_buf env;
 	bool begun;
 	char *stack;
 	uint64_t ticket;		/* of the event that is to wake it; others are stale */
 	bool parked;
-	bool due;			/* while its process was stopped */
+	bool due;			/* it was to run while its process was stopped */
 	bool over;
 	struct sim_co *joiner;
 	unsigned yields;		/* in a row */
@@ -300,7 +300,7 @@ struct sim_co *sim_spawn(struct sim_proc *p, void *(*fn)(void *), void *arg)
 	ticket = co->ticket;
 	stack = co->stack;
 #ifdef __SANITIZE_ADDRESS__
-	__asan_unpoison_memory_region(stack, STACK);	/* what was killed has not returned */
+	__asan_unpoison_memory_region(stack, STACK);	/* a killed coroutine has not returned */
 #endif
 	*co = (struct sim_co){
 		.proc = p, .id = ++last_id, .fn = fn, .arg = arg, .stack = stack, .ticket = ticket,
@@ -345,7 +345,7 @@ void sim_preempt(void)
 		sim_sleep(sim_between(&sim.sched, 0, 100 * US));
 }
 
-/* Who yields again and again waits for somebody who sleeps. */
+/* A coroutine that yields repeatedly waits for one that sleeps: so sleep longer each time. */
 static void yield(void)
 {
 	unsigned n = running->yields < 8 ? running->yields++ : 8;
@@ -360,7 +360,7 @@ static void yield(void)
 struct block {
 	struct braid_list node;
 	size_t size;
-	size_t pad;			/* what follows is aligned as malloc() would */
+	size_t pad;			/* so that the memory after it is aligned as by malloc() */
 };
 
 static void *node_alloc(size_t size)
@@ -417,7 +417,7 @@ static void forget_blocks(struct sim_proc *p)
 /* --- modules ------------------------------------------------------------------------------- */
 
 static struct image {
-	char *at;			/* what the module may write */
+	char *at;			/* the module's writable memory */
 	size_t len;
 	char *saved;
 } images[SIM_PROCS];
@@ -449,7 +449,7 @@ static int find_image(struct dl_phdr_info *info, size_t size, void *arg)
 	return 1;
 }
 
-/* Word by word: memcpy() would ask AddressSanitizer about the space between variables. */
+/* Word by word: AddressSanitizer would reject memcpy() across the space between variables. */
 __attribute__((no_sanitize("address")))
 static void copy_words(void *to, const void *from, size_t len)
 {
@@ -482,7 +482,7 @@ static void load_one(unsigned i, const char *module)
 		fprintf(stderr, "can't load %s: %s\n", module, dlerror());
 		_exit(99);
 	}
-	close(from);		/* the other stays: the loader knows files by their names, too */
+	close(from);		/* `to` stays open: the loader identifies files by their names, too */
 	*sim.proc[i].node->host = &host;
 	*sim.proc[i].node->os = &sim_os;
 	args[0] = (void *)(uintptr_t)sim.proc[i].node->param;
@@ -504,7 +504,7 @@ void sim_load(const char *module)
 
 /* --- processes ----------------------------------------------------------------------------- */
 
-static char log_tail[32][200];		/* what the processes said last */
+static char log_tail[32][200];		/* the last lines that the processes logged */
 static unsigned nlog;
 
 static void log_line(enum braid_log_level level, const char *file, int line, const char *text)
@@ -517,7 +517,7 @@ static void log_line(enum braid_log_level level, const char *file, int line, con
 		 level == BRAID_LOG_WARN ? "WARN" : "INFO", text);
 	if (sim.verbose)
 		fprintf(stderr, "%s\n", log_tail[(nlog - 1) % 32]);
-	/* Lines about waiting are true whenever a fault takes long enough. */
+	/* Warnings about waiting are right whenever a fault takes long enough. */
 	if (level == BRAID_LOG_WARN && !sim_comms_doomed() && !strstr(text, "not a word for") &&
 	    !strstr(text, "has waited for"))
 		sim_fail("process %u.%u warns without a reason: %s", running->proc->index,
@@ -536,7 +536,7 @@ void sim_world_begin(uint64_t seed)
 	sim.net.state = ~seed;
 	sim.sched.state = seed ^ 0x5555555555555555u;
 	sim.hash = seed;
-	sim.now = SEC;			/* 0 means "not set" to many */
+	sim.now = SEC;			/* a time of 0 often means "not set" */
 	sim.events = 0;
 	sim.failure[0] = '\0';
 	sim.over = false;

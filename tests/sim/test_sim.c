@@ -6,8 +6,7 @@
  *	test_sim -v SEED				one, with all that happens in it
  *
  * Every REPLAY-th seed runs twice and must take the same course; some run once more with one byte
- * changed, and must fail.  The module is the one that the
- * build made, beside this program, unless it is named.
+ * changed, and must fail.  MODULE: by default the one that the build made, beside this program.
  */
 #include "tests/sim/sim.h"
 
@@ -28,7 +27,7 @@ enum {
 #endif
 	REPLAY = 32, SABOTAGED = 32,
 	FAILURES_MAX = 20,
-	SEED_SECONDS = 120,		/* of real time: a thread that never gives way */
+	SEED_SECONDS = 120,		/* of real time: longer means a thread that never yields */
 };
 
 static void say_seed(const char *why)
@@ -53,7 +52,7 @@ static void died(int sig)
 const char *__asan_default_options(void);
 void __sanitizer_set_death_callback(void (*fn)(void));
 
-/* The copies of the module have the same variables; that is their purpose. */
+/* The copies of the module define the same variables, on purpose. */
 const char *__asan_default_options(void)
 {
 	return "detect_odr_violation=0";
@@ -121,8 +120,8 @@ static void tell_failure(const char *self, uint64_t seed)
 }
 
 /*
- * One byte is changed on its way, in each of some seeds: all that get so far must fail, but for those
- * in which the byte may have been lost, or its receiver have gone.  True if it is so.
+ * Runs some seeds with one byte changed in flight.  Each that reaches that byte must fail, unless the
+ * byte may have been lost, or its receiver has gone.  True if they do.
  */
 static bool sabotage_is_noticed(uint64_t first)
 {

@@ -108,8 +108,8 @@ struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sen
 	c->id = id;
 	c->sender = sender;
 	braid_list_init(&c->credits);
-	braid_list_init(&c->ums);
-	braid_list_init(&c->news_node);
+	braid_list_init(&c->unexps);
+	braid_list_init(&c->control_node);
 	braid_list_init(&c->listen_node);
 	braid_list_init(&c->ctx_node);
 	braid_list_init(&c->mrs);
@@ -123,26 +123,26 @@ struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sen
 	return c;
 }
 
-static void um_free(struct braid_comm *c, struct braid_um *um)
+static void um_free(struct braid_comm *c, struct braid_unexp *u)
 {
-	if (!um->want && !um->taken)
-		window_give(&c->um_bytes, &c->link->um_bytes, um->size);
-	if (!braid_list_empty(&um->node))
+	if (!u->want && !u->taken)
+		window_give(&c->um_bytes, &c->link->um_bytes, u->size);
+	if (!braid_list_empty(&u->node))
 		c->nums--;
-	braid_list_del(&um->node);
-	braid_list_del(&um->copy_node);
-	braid_gpucopy_end(&um->copy);
-	braid_pool_put(um->data, um->alloc);
-	braid_pool_put(um, sizeof(*um));
+	braid_list_del(&u->node);
+	braid_list_del(&u->copy_node);
+	braid_gpucopy_end(&u->copy);
+	braid_pool_put(u->data, u->alloc);
+	braid_pool_put(u, sizeof(*u));
 }
 
 /* Free all unexpected messages.  No lane fills one: forget_recvs() stopped it, or it is closed. */
 static void ums_drop(struct braid_comm *c)
 {
-	struct braid_um *um, *tmp;
+	struct braid_unexp *u, *tmp;
 
-	braid_list_for_safe(um, tmp, &c->ums, node)
-		um_free(c, um);
+	braid_list_for_safe(u, tmp, &c->unexps, node)
+		um_free(c, u);
 }
 
 void braid_comm_free(struct braid_comm *c)
@@ -156,7 +156,7 @@ void braid_comm_free(struct braid_comm *c)
 	ums_drop(c);
 	if (c->sender)
 		link->shared_out -= over_floor(c->eager_out);
-	braid_list_del(&c->news_node);
+	braid_list_del(&c->control_node);
 	braid_list_del(&c->node);
 	link->ncomms--;
 	braid_slab_end(&c->slab);
@@ -179,7 +179,7 @@ static void fail_tell(struct braid_comm *c, uint16_t code, uint64_t size, uint64
 	c->fail_code = code;
 	c->fail_size = size;
 	c->fail_room = room;
-	braid_link_news(c->link, c);
+	braid_link_control_due(c->link, c);
 	braid_link_urge(c->link);
 }
 
@@ -423,7 +423,7 @@ static bool send_ahead(const struct braid_comm *c, const void *data, uint64_t si
 	return home->tr->post && link->quiet && tag == c->last_tag && size &&
 	       size <= BRAID_COPY_MAX && is_small(c, size, mr) && braid_list_empty(&c->credits) &&
 	       window_has(c->eager_out, link->shared_out, link->tx_window, size) &&
-	       braid_tx_lead(home, c->id, c->next_seq, data, (uint32_t)size);
+	       braid_tx_fast_send(home, c->id, c->next_seq, data, (uint32_t)size);
 }
 
 /* An entry for the next send: the oldest, if test() has finished it, or a new one; or NULL. */
@@ -475,8 +475,8 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 		*ret = req_in_vain(c, 1);
 		return 0;
 	}
-	if (link->urgent)
-		braid_link_tell(link);
+	if (link->control_urgent)
+		braid_link_send_control(link);
 	s = send_new(c);
 	if (!s)
 		return -EAGAIN;
@@ -585,9 +585,9 @@ static void retire(struct braid_comm *c, uint32_t seq, uint64_t size)
 	c->retired[seq % BRAID_SLOTS / 64] |= 1ull << seq % 64;
 	c->retire_bytes += size + BRAID_UM_COST;
 	link->retire_bytes += size + BRAID_UM_COST;
-	braid_link_news(link, c);
+	braid_link_control_due(link, c);
 	if (c->retire_n >= RETIRE_MAX || link->retire_bytes * 4 >= link->rx_window)
-		braid_hint(&link->urgent, true);
+		braid_hint(&link->control_urgent, true);
 }
 
 static void credit_due(struct braid_comm *c, struct braid_recv *e)
@@ -595,7 +595,7 @@ static void credit_due(struct braid_comm *c, struct braid_recv *e)
 	e->credit_due = true;
 	if (!c->ndue++ || (int32_t)(e->rseq - c->credit_scan) < 0)
 		c->credit_scan = e->rseq;
-	braid_link_news(c->link, c);
+	braid_link_control_due(c->link, c);
 	braid_link_urge(c->link);
 }
 
@@ -631,85 +631,85 @@ static int to_gpu(struct braid_recv *e, struct braid_gpucopy *copy)
 }
 
 /* False: it is still being copied into a GPU. */
-static bool um_deliver(struct braid_um *um)
+static bool um_deliver(struct braid_unexp *u)
 {
-	struct braid_recv *e = um->recv;
+	struct braid_recv *e = u->recv;
 	int err = 0;
 
-	if (!is_gpu(e) || !um->size) {
-		braid_copy_up(e->data, um->data, um->size);
+	if (!is_gpu(e) || !u->size) {
+		braid_copy_up(e->data, u->data, u->size);
 	} else {
-		if (!um->copy.mr)
-			braid_gpucopy_begin(&um->copy, e->mr, e->data, um->data, um->size, true);
-		err = to_gpu(e, &um->copy);
+		if (!u->copy.mr)
+			braid_gpucopy_begin(&u->copy, e->mr, e->data, u->data, u->size, true);
+		err = to_gpu(e, &u->copy);
 	}
 	if (err == -EAGAIN)
 		return false;
-	um_free(um->comm, um);
+	um_free(u->comm, u);
 	if (!err)
 		recv_complete(e);
 	return true;
 }
 
 /* A complete unexpected message has met its receive. */
-static void um_move(struct braid_um *um)
+static void um_move(struct braid_unexp *u)
 {
-	struct braid_link *link = um->comm->link;
+	struct braid_link *link = u->comm->link;
 
-	if (um_deliver(um))
+	if (um_deliver(u))
 		return;
-	braid_list_add_tail(&link->copying, &um->copy_node);
+	braid_list_add_tail(&link->copying, &u->copy_node);
 	braid_hint(&link->stalled, true);
 }
 
 bool braid_comm_deliver(struct braid_link *link)
 {
-	struct braid_um *um, *tmp;
+	struct braid_unexp *u, *tmp;
 
-	braid_list_for_safe(um, tmp, &link->copying, copy_node)
-		um_deliver(um);
+	braid_list_for_safe(u, tmp, &link->copying, copy_node)
+		um_deliver(u);
 	return braid_list_empty(&link->copying);
 }
 
 void braid_comm_leave(struct braid_link *link)
 {
-	struct braid_um *um;
+	struct braid_unexp *u;
 
-	braid_list_for(um, &link->copying, copy_node) {
-		if (atomic_load(&um->comm->err))
-			braid_gpucopy_end(&um->copy);
+	braid_list_for(u, &link->copying, copy_node) {
+		if (atomic_load(&u->comm->err))
+			braid_gpucopy_end(&u->copy);
 	}
 }
 
 /* An unexpected message meets the receive posted now. */
 static BRAID_APART void recv_take_um(struct braid_comm *c, struct braid_recv *e,
-				     struct braid_um *um)
+				     struct braid_unexp *u)
 {
-	if (um->size > e->room) {
-		comm_oversize(c, um->size, e->room, um->tag);
+	if (u->size > e->room) {
+		comm_oversize(c, u->size, e->room, u->tag);
 		return;
 	}
-	if (um->want) {
-		recv_match_want(c, e, um->seq, um->size);
-		um_free(c, um);
+	if (u->want) {
+		recv_match_want(c, e, u->seq, u->size);
+		um_free(c, u);
 		return;
 	}
-	recv_match(c, e, um->size);
-	retire(c, um->seq, um->size);	/* now, so that no later credit overtakes it */
-	window_give(&c->um_bytes, &c->link->um_bytes, um->size);
-	um->taken = true;
-	um->recv = e;
-	if (um->ready)
-		um_move(um);		/* else end_eager() does it, once all bytes are here */
+	recv_match(c, e, u->size);
+	retire(c, u->seq, u->size);	/* now, so that no later credit overtakes it */
+	window_give(&c->um_bytes, &c->link->um_bytes, u->size);
+	u->taken = true;
+	u->recv = e;
+	if (u->ready)
+		um_move(u);		/* else end_eager() does it, once all bytes are here */
 }
 
-static struct braid_um *um_find(struct braid_comm *c, int32_t tag)
+static struct braid_unexp *um_find(struct braid_comm *c, int32_t tag)
 {
-	struct braid_um *um;
+	struct braid_unexp *u;
 
-	braid_list_for(um, &c->ums, node) {
-		if (um->tag == tag && !um->taken)
-			return um;
+	braid_list_for(u, &c->unexps, node) {
+		if (u->tag == tag && !u->taken)
+			return u;
 	}
 	return NULL;
 }
@@ -730,10 +730,10 @@ static void credit_all(struct braid_comm *c)
 
 static void recv_post(struct braid_comm *c, struct braid_recv *e)
 {
-	struct braid_um *um = um_find(c, e->tag);
+	struct braid_unexp *u = um_find(c, e->tag);
 
-	if (um)
-		recv_take_um(c, e, um);
+	if (u)
+		recv_take_um(c, e, u);
 	else if (c->peer_closed)
 		comm_orphaned(c);
 	else if (c->large)
@@ -920,7 +920,7 @@ static bool tell_credits(struct braid_comm *c)
 		h.len = place_of(e, keys);
 		if (h.len) {
 			h.offset = (uint64_t)(uintptr_t)e->data;
-			h.seq = c->link->grant;
+			h.seq = c->link->rkey_epoch;
 			e->placed = true;
 		}
 		if (!braid_link_ctl(c->link, &h, h.len ? keys : NULL))
@@ -952,7 +952,7 @@ static bool tell_opened(struct braid_comm *c)
 	return tell_word(c, &c->opened_due, &h, payload);
 }
 
-bool braid_comm_tell(struct braid_comm *c)
+bool braid_comm_send_control(struct braid_comm *c)
 {
 	struct braid_hdr fail = {
 		.type = BRAID_F_FAIL, .comm = c->id, .n = c->fail_code,
@@ -1009,7 +1009,7 @@ int braid_comm_rx_stage(struct braid_lane *lane)
 }
 
 /* Copy a payload from lane->rx_stage into the GPU.  Returns what to_gpu() returns. */
-static BRAID_APART int unstage(struct braid_lane *lane)
+static BRAID_APART int stage_in_done(struct braid_lane *lane)
 {
 	struct braid_recv *e = lane->rx_target;
 	int err;
@@ -1038,34 +1038,34 @@ static int rx_in_order(struct braid_comm *c, const struct braid_hdr *h)
 static int rx_um(struct braid_lane *lane, struct braid_comm *c, bool want)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
-	struct braid_um *um;
+	struct braid_unexp *u;
 
 	if (c->nums >= BRAID_SLOTS)
 		return -EBADMSG;	/* more than a sender may have open */
 	if (!want && !window_take(&c->um_bytes, &c->link->um_bytes, c->link->rx_window, h->size))
 		return -EBADMSG;	/* more than the window we granted */
-	um = braid_pool_get(sizeof(*um));
-	if (!um)
+	u = braid_pool_get(sizeof(*u));
+	if (!u)
 		return -ENOMEM;
-	*um = (struct braid_um){
+	*u = (struct braid_unexp){
 		.comm = c, .seq = h->seq, .tag = h->tag, .size = h->size, .want = want,
 		.ready = want, .alloc = want ? 0 : h->len,
 	};
-	braid_list_init(&um->copy_node);
-	if (um->alloc) {
-		um->data = braid_pool_get(um->alloc);
-		if (!um->data) {
-			braid_list_init(&um->node);
-			um_free(c, um);
+	braid_list_init(&u->copy_node);
+	if (u->alloc) {
+		u->data = braid_pool_get(u->alloc);
+		if (!u->data) {
+			braid_list_init(&u->node);
+			um_free(c, u);
 			return -ENOMEM;
 		}
 	}
-	braid_list_add_tail(&c->ums, &um->node);
+	braid_list_add_tail(&c->unexps, &u->node);
 	c->nums++;
 	if (!want) {
 		lane->rx_kind = BRAID_RX_UM;
-		lane->rx_target = um;
-		lane->rx_dst = um->data;
+		lane->rx_target = u;
+		lane->rx_dst = u->data;
 	}
 	return 0;
 }
@@ -1107,22 +1107,22 @@ static int begin_eager(struct braid_lane *lane, struct braid_comm *c)
 
 static int end_eager(struct braid_lane *lane)
 {
-	struct braid_um *um = lane->rx_target;
+	struct braid_unexp *u = lane->rx_target;
 
 	if (lane->rx_kind == BRAID_RX_ENTRY) {
-		int err = lane->rx_stage ? unstage(lane) : 0;
+		int err = lane->rx_stage ? stage_in_done(lane) : 0;
 
 		if (!err)
 			recv_complete(lane->rx_target);
 		return err == -EAGAIN ? err : 0;
 	}
-	um->ready = true;
-	if (um->taken)
-		um_move(um);
+	u->ready = true;
+	if (u->taken)
+		um_move(u);
 	return 0;
 }
 
-bool braid_comm_rx_met(struct braid_comm *c, uint16_t seq, const char *payload, size_t size)
+bool braid_comm_rx_nohdr_fast(struct braid_comm *c, uint16_t seq, const char *payload, size_t size)
 {
 	struct braid_recv *e = c->sender ? NULL : recv_slot(c, c->oldest_rseq);
 
@@ -1233,7 +1233,7 @@ char *braid_comm_rx_place(const struct braid_lane *lane, const struct braid_hdr 
 		       e->data + h->offset : NULL;
 }
 
-void braid_comm_rx_bare(struct braid_comm *c, uint16_t seq, struct braid_hdr *h)
+void braid_comm_rx_nohdr(struct braid_comm *c, uint16_t seq, struct braid_hdr *h)
 {
 	h->seq = c->rx_seq - (uint16_t)(c->rx_seq - seq);
 	h->tag = c->last_tag;
@@ -1281,7 +1281,7 @@ void braid_comm_rx_undo(struct braid_lane *lane)
 static int end_chunk(struct braid_lane *lane)
 {
 	struct braid_recv *e = lane->rx_target;
-	int err = lane->rx_stage ? unstage(lane) : 0;
+	int err = lane->rx_stage ? stage_in_done(lane) : 0;
 
 	if (err)
 		return err == -EAGAIN ? err : 0;
@@ -1326,7 +1326,7 @@ static int end_credit(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_comm *c = braid_link_comm(lane->link, h->comm);
-	struct braid_place to = { .addr = h->offset, .grant = h->seq, .nkeys = h->len / 4 };
+	struct braid_place to = { .addr = h->offset, .rkey_epoch = h->seq, .nkeys = h->len / 4 };
 	struct braid_credit *cr;
 
 	if (!c || drains(c))
@@ -1417,10 +1417,10 @@ static int begin_refused(struct braid_lane *lane, struct braid_comm *c)
 /* Is its message complete here, and being copied into a GPU? */
 static bool is_copied(const struct braid_comm *c, const struct braid_recv *e)
 {
-	const struct braid_um *um;
+	const struct braid_unexp *u;
 
-	braid_list_for(um, &c->link->copying, copy_node) {
-		if (um->recv == e)
+	braid_list_for(u, &c->link->copying, copy_node) {
+		if (u->recv == e)
 			return true;
 	}
 	return false;
@@ -1575,7 +1575,7 @@ void braid_comm_finish(struct braid_req *req, int *sizes)
 		braid_hint(&e->busy, false);
 	}
 	if (end == c->next_rseq)
-		braid_link_owes(c->link);
+		braid_link_defer_control(c->link);
 }
 
 /*
@@ -1724,7 +1724,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 {
 	struct braid_link *link = c->link;
 	unsigned n = braid_link_stop(link);
-	uint32_t grant = link->grant;
+	uint32_t rkey_epoch = link->rkey_epoch;
 	bool used = uses(c, mr);
 
 	if (used) {
@@ -1739,17 +1739,17 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 	braid_link_go(link, n);
 	if (!used)
 		return;		/* as nearly always: no need to make progress, either */
-	if (grant != link->grant)
+	if (rkey_epoch != link->rkey_epoch)
 		braid_handshakes_revoke(link);
 	braid_link_progress(link, NULL, NULL);
-	braid_link_tidy(link);
+	braid_link_try_flush_control(link);
 }
 
 void braid_comm_close(struct braid_comm *c)
 {
 	struct braid_link *link = c->link;
 	unsigned n = braid_link_stop(link);
-	uint32_t grant = link->grant;
+	uint32_t rkey_epoch = link->rkey_epoch;
 	bool gone;
 
 	if (unfinished(c) && !atomic_load(&c->err) && !c->peer_closed)
@@ -1767,13 +1767,13 @@ void braid_comm_close(struct braid_comm *c)
 		braid_comm_free(c);
 	} else {		/* freed once both ends have sent BYE */
 		c->bye_due = true;
-		braid_link_news(link, c);
+		braid_link_control_due(link, c);
 	}
 	atomic_fetch_add(&link->pins, 1);
 	braid_link_go(link, n);
-	if (grant != link->grant)
+	if (rkey_epoch != link->rkey_epoch)
 		braid_handshakes_revoke(link);
 	braid_link_progress(link, NULL, NULL);
-	braid_link_tell_now(link);	/* the process may end before its threads run again */
+	braid_link_flush_control(link);	/* the process may end before its threads run again */
 	atomic_fetch_sub(&link->pins, 1);
 }

@@ -59,7 +59,7 @@ struct braid_mr {			/* registered user memory, and its keys */
 
 struct braid_place {			/* where a receive's buffer is, for the sender's NIC */
 	uint64_t addr;
-	uint32_t grant;			/* the receiver's link->grant at that time */
+	uint32_t rkey_epoch;			/* the receiver's link->rkey_epoch at that time */
 	unsigned nkeys;			/* 0: the NIC can't write there */
 	uint32_t key[BRAID_PATHS_MAX];	/* of each of the receiver's members */
 };
@@ -116,7 +116,7 @@ struct braid_recv {			/* one receive entry; the first of a request holds it */
 	uint64_t chunks[BRAID_CHUNKS_MAX / 64];	/* received */
 };
 
-struct braid_um {			/* an unexpected message: no receive has met it yet */
+struct braid_unexp {			/* an unexpected message: no receive has met it yet */
 	struct braid_list node;
 	struct braid_comm *comm;
 	uint32_t seq;
@@ -191,8 +191,8 @@ struct braid_comm {
 	/* receiver */
 	uint32_t next_rseq, oldest_rseq;	/* entries in [oldest, next) may be unmatched */
 	uint32_t rx_seq;		/* next message number */
-	struct braid_list ums;		/* in order of arrival */
-	unsigned nums;			/* how many ums */
+	struct braid_list unexps;		/* in order of arrival */
+	unsigned nums;			/* how many unexps */
 	uint64_t um_bytes;
 	bool large;			/* messages here need credits: send them unasked */
 	bool plain;			/* some posted receives may have no credit */
@@ -200,7 +200,7 @@ struct braid_comm {
 	uint32_t retire_first, retire_n;	/* lower bound of these numbers; how many */
 	uint64_t retire_bytes;
 	uint32_t credit_scan, ndue;	/* the lowest credit due may be; how many are due */
-	struct braid_list news_node;	/* link->news: a frame of this comm is due */
+	struct braid_list control_node;	/* link->control_due: a frame of this comm is due */
 	bool fail_due, bye_due, opened_due;
 	uint16_t fail_code;		/* the errno to send */
 	uint64_t fail_size, fail_room;
@@ -270,7 +270,7 @@ void braid_send_part_done(struct braid_send *s);
 /* Queue the START, if it is due; false: no room. */
 bool braid_send_say_start(struct braid_send *s);
 /* Queue the control frames that are due; false: no room for all. */
-bool braid_comm_tell(struct braid_comm *c);
+bool braid_comm_send_control(struct braid_comm *c);
 /* Move copies of unexpected messages into GPUs; false: some are not complete. */
 bool braid_comm_deliver(struct braid_link *link);
 void braid_comm_leave(struct braid_link *link);	/* end those of failed comms */
@@ -289,12 +289,12 @@ char *braid_comm_rx_place(const struct braid_lane *lane, const struct braid_hdr 
 /* The registration of lane->rx_dst; NULL: it is host memory. */
 const struct braid_mr *braid_comm_rx_gpu(const struct braid_lane *lane);
 /* Fill in the header of a message that came without one; `seq` is the low half of its number. */
-void braid_comm_rx_bare(struct braid_comm *c, uint16_t seq, struct braid_hdr *h);
+void braid_comm_rx_nohdr(struct braid_comm *c, uint16_t seq, struct braid_hdr *h);
 /*
  * Fast path: if such a message is for the oldest receive, deliver it and complete the receive.
  * False: it is not, and nothing was changed.
  */
-bool braid_comm_rx_met(struct braid_comm *c, uint16_t seq, const char *payload, size_t size);
+bool braid_comm_rx_nohdr_fast(struct braid_comm *c, uint16_t seq, const char *payload, size_t size);
 /* The NIC wrote a chunk without header into the receive of that slot; whole: and its START. */
 int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot, bool whole);
 /* If the payload goes to a receive in GPU memory, receive it into host memory first. */

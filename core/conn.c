@@ -235,9 +235,9 @@ static bool is_set_up(const struct braid_conn *c)
 
 void braid_conn_drop(struct braid_conn *c)
 {
-	if (c->tr && c->tr->blob && c->setup.wire)
+	if (c->tr && c->tr->blob && c->setup.priv)
 		c->tr->setup_drop(&c->setup);
-	c->setup.wire = NULL;
+	c->setup.priv = NULL;
 }
 
 bool braid_conn_socket_will_do(const struct braid_conn *c)

@@ -234,10 +234,10 @@ int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t n
 	unsigned path = braid_path_for(link, lane ? lane->index : link->nlanes, now);
 
 	/* The peer closed this lane: it may know of a fault of the path that we don't know yet. */
-	if (lane && lane->detour && path == lane->path)
+	if (lane && lane->avoid_path && path == lane->path)
 		path = (path + 1) % link->npaths;
 	if (lane)
-		lane->detour = false;
+		lane->avoid_path = false;
 	return dial_start(link, BRAID_HELLO_LANE, lane, path, now);
 }
 

@@ -110,8 +110,8 @@ void braid_handshakes_revoke(const struct braid_link *link)
 
 	pthread_mutex_lock(&braid_svc.lock);
 	braid_list_for(c, &conns, node) {
-		if (c->link != link || !c->setup.wire || !c->tr->dma ||
-		    c->mine_setup.grant == link->grant)
+		if (c->link != link || !c->setup.priv || !c->tr->dma ||
+		    c->mine_setup.rkey_epoch == link->rkey_epoch)
 			continue;
 		braid_conn_revoke(c);
 	}
@@ -318,15 +318,15 @@ void braid_conn_setup(struct braid_conn *c)
 	c->setup.traffic_class = c->mine.traffic_class;
 	c->setup.dialler = c->dialler;
 	c->setup.to = (const struct sockaddr *)&c->to;
-	c->mine_setup.grant = link ? link->grant : 0;
+	c->mine_setup.rkey_epoch = link ? link->rkey_epoch : 0;
 	for (unsigned i = 0; link && i < link->key.dev->nmembers; i++) {
 		if (link->key.dev->member[i] == c->met)
 			c->mine_setup.member = (uint8_t)i;
 	}
 	/* Decline the transport that has just failed on this lane. */
-	c->mine_setup.err = c->lane && c->lane->sour && !c->dialler ? EIO : 0;
+	c->mine_setup.err = c->lane && c->lane->carrier_failed && !c->dialler ? EIO : 0;
 	if (c->lane)
-		c->lane->sour = false;
+		c->lane->carrier_failed = false;
 }
 
 /* --- what becomes of its socket ------------------------------------------------------------ */
@@ -335,7 +335,7 @@ void braid_conn_setup(struct braid_conn *c)
 static void taken(struct braid_lane *lane, struct braid_conn *c)
 {
 	c->fd = -1;
-	c->setup.wire = NULL;
+	c->setup.priv = NULL;
 	lane->path = (uint8_t)c->path;
 	atomic_store(&lane->link->watched, false);
 }
@@ -343,11 +343,11 @@ static void taken(struct braid_lane *lane, struct braid_conn *c)
 static struct braid_carrier carrier(const struct braid_conn *c)
 {
 	return (struct braid_carrier){
-		.tr = c->tr, .fd = c->fd, .wire = c->setup.wire,
+		.tr = c->tr, .fd = c->fd, .priv = c->setup.priv,
 		.epoch = c->dialler ? c->mine.epoch : c->theirs.epoch,
 		.member = c->mine_setup.member, .peer_member = c->their_setup.member,
-		.grant = c->mine_setup.grant,
-		.peer_grant = c->their_setup.grant,
+		.rkey_epoch = c->mine_setup.rkey_epoch,
+		.peer_rkey_epoch = c->their_setup.rkey_epoch,
 	};
 }
 

@@ -232,9 +232,9 @@ static void dial(struct braid_link *link, uint64_t now)
 		bool astray;
 		int err;
 
-		if (lane->sour && lane->fd < 0) {
+		if (lane->carrier_failed && lane->fd < 0) {
 			braid_path_plain(link, lane->path, true, 0, now);
-			lane->sour = false;
+			lane->carrier_failed = false;
 		}
 		astray = lane->path != path || is_poor(lane, path, now);
 		if (lane->conn || lane->stopping || now < lane->dial_at_ns ||
@@ -283,7 +283,7 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 			braid_lane_shut(lane);
 	}
 	braid_link_rehome(link);
-	braid_link_tidy(link);
+	braid_link_try_flush_control(link);
 	if (link->ndown < link->nlanes) {
 		link->heal.down_ns = 0;
 	} else if (!link->heal.down_ns) {

@@ -24,14 +24,14 @@ struct braid_kept {
 	char *ring;
 };
 
-struct brought {			/* f->own of a frame from GPU memory */
+struct staged {			/* f->own of a frame from GPU memory */
 	struct braid_gpucopy copy;
 	char bytes[];
 };
 
 static void leave_there(struct braid_txf *f)
 {
-	struct brought *b = f->own;
+	struct staged *b = f->own;
 
 	if (f->bringing)
 		braid_gpucopy_end(&b->copy);
@@ -66,7 +66,7 @@ void braid_txq_fini(struct braid_txq *q)
 		for (uint32_t i = q->f_acked; i != q->f_head; i++)
 			drop_own(&q->f[i & q->fmask]);
 	}
-	q->f_acked = q->f_told = q->f_head;
+	q->f_acked = q->f_peer_acked = q->f_head;
 	while (q->kept) {
 		struct braid_kept *k = q->kept;
 
@@ -185,7 +185,7 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 	f->own = NULL;
 	f->bringing = false;
 	braid_hdr_pack(h, q->ring + f->off);
-	if (copy && !q->led)
+	if (copy && !q->fast_sent)
 		memcpy(q->ring + f->off + BRAID_HDR_SIZE, copy, h->len);
 	q->f_head++;
 	q->unsent += inl + f->ext_len;
@@ -193,8 +193,8 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 		time_start(q);
 	q->unacked += f->ext_len;
 	assert(q->head - q->tail <= q->ring_size);
-	if (q->led) {
-		q->led = false;
+	if (q->fast_sent) {
+		q->fast_sent = false;
 		braid_tx_advance(lane, inl);
 	}
 }
@@ -205,7 +205,7 @@ static bool may_be_bare(const struct braid_lane *lane, uint32_t comm)
 	return comm <= UINT16_MAX && lane->rx_quiet < BRAID_ACK_BYTES / 2;
 }
 
-bool braid_tx_lead(struct braid_lane *lane, uint32_t id, uint32_t seq, const void *payload,
+bool braid_tx_fast_send(struct braid_lane *lane, uint32_t id, uint32_t seq, const void *payload,
 		   uint32_t len)
 {
 	struct braid_txq *q = &lane->tx;
@@ -219,8 +219,8 @@ bool braid_tx_lead(struct braid_lane *lane, uint32_t id, uint32_t seq, const voi
 	at = q->ring + off + BRAID_HDR_SIZE;
 	memcpy(at, payload, len);
 	braid_short_pack(braid_short(id, seq), at - BRAID_SHORT_SIZE);
-	q->led = !lane->tr->post(lane, braid_short(id, seq), at, len);
-	return q->led;
+	q->fast_sent = !lane->tr->post(lane, braid_short(id, seq), at, len);
+	return q->fast_sent;
 }
 
 static int iov_put(struct iovec *iov, int n, const char *p, size_t len)
@@ -236,9 +236,9 @@ static int iov_put(struct iovec *iov, int n, const char *p, size_t len)
 
 void braid_lane_told(struct braid_lane *lane)
 {
-	lane->rx_told = lane->rx_frames;
+	lane->rx_acked = lane->rx_frames;
 	lane->rx_quiet = 0;
-	lane->rx_owed = lane->rx_some = false;
+	lane->rx_ack_due = lane->rx_some = false;
 }
 
 void braid_tx_stamp(struct braid_lane *lane)
@@ -292,7 +292,7 @@ bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_
 	bool imm;
 
 	if (q->part || !f->ext_len || f->own || !s || !s->mr || pm >= s->to.nkeys ||
-	    (int32_t)(s->to.grant - lane->peer_grant) < 0 || !s->mr->key[m].mr ||
+	    (int32_t)(s->to.rkey_epoch - lane->peer_rkey_epoch) < 0 || !s->mr->key[m].mr ||
 	    q->ring[f->off] != BRAID_F_CHUNK)
 		return false;
 	braid_hdr_unpack(q->ring + f->off, &h);
@@ -310,7 +310,7 @@ bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_
 	return true;
 }
 
-bool braid_tx_bare(const struct braid_lane *lane, uint32_t *ret_imm)
+bool braid_tx_nohdr(const struct braid_lane *lane, uint32_t *ret_imm)
 {
 	const struct braid_txq *q = &lane->tx;
 	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
@@ -345,9 +345,9 @@ static int not_here(struct braid_txq *q, struct braid_txf *f, const struct braid
 }
 
 /* A socket can't read GPU memory, so send a copy.  0, or -EAGAIN: the copy is not complete. */
-static int bring_here(struct braid_txq *q, struct braid_txf *f)
+static int stage_out(struct braid_txq *q, struct braid_txf *f)
 {
-	struct brought *b = f->own;
+	struct staged *b = f->own;
 	int err;
 
 	if (!f->bringing) {
@@ -387,7 +387,7 @@ const struct braid_txf *braid_tx_here(struct braid_lane *lane)
 	struct braid_txq *q = &lane->tx;
 	struct braid_txf *f = &q->f[q->f_sent & q->fmask];
 
-	return !q->part && f->ext_len && !lane->gpu && bring_here(q, f) ? NULL : f;
+	return !q->part && f->ext_len && !lane->gpu && stage_out(q, f) ? NULL : f;
 }
 
 int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
@@ -402,7 +402,7 @@ int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t 
 	for (uint32_t i = q->f_sent; i != q->f_head && n + 2 <= max && bytes < budget; i++) {
 		struct braid_txf *f = &q->f[i & q->fmask];
 
-		if (f->ext_len && bring_here(q, f))
+		if (f->ext_len && stage_out(q, f))
 			break;
 		if (skip < f->inl) {
 			n = iov_put(iov, n, q->ring + f->off + skip, f->inl - skip);
@@ -455,7 +455,7 @@ static void pop(struct braid_lane *lane)
 
 static bool is_told(const struct braid_txq *q)
 {
-	return q->f_acked != q->f_sent && (int32_t)(q->f_told - q->f_acked) > 0;
+	return q->f_acked != q->f_sent && (int32_t)(q->f_peer_acked - q->f_acked) > 0;
 }
 
 static void pop_told(struct braid_lane *lane)
@@ -468,11 +468,11 @@ int braid_tx_acked(struct braid_lane *lane, uint32_t frames)
 {
 	struct braid_txq *q = &lane->tx;
 
-	if ((int32_t)(frames - q->f_told) <= 0)
+	if ((int32_t)(frames - q->f_peer_acked) <= 0)
 		return 0;		/* a later count came first, over another lane */
 	if (frames - q->f_acked > q->f_head - q->f_acked)
 		return -EPROTO;
-	q->f_told = frames;
+	q->f_peer_acked = frames;
 	pop_told(lane);
 	if (q->timed_ns)
 		time_acked(q);
@@ -512,9 +512,9 @@ int braid_tx_rewind(struct braid_lane *lane, uint32_t frames)
 
 	if ((int32_t)(frames - q->f_acked) < 0)
 		frames = q->f_acked;		/* the handshake sent it our f_acked (`first`) */
-	if (frames - q->f_acked > q->f_sent - q->f_acked || (int32_t)(frames - q->f_told) < 0)
+	if (frames - q->f_acked > q->f_sent - q->f_acked || (int32_t)(frames - q->f_peer_acked) < 0)
 		return -EPROTO;
-	q->f_told = frames;
+	q->f_peer_acked = frames;
 	pop_told(lane);
 	q->f_sent = frames;
 	q->part = 0;
@@ -703,7 +703,7 @@ BRAID_COLD int braid_lane_last_words(struct braid_lane *lane, int (*poll)(struct
 bool braid_lane_stuck(const struct braid_lane *lane, struct braid_look *look, unsigned most)
 {
 	uint64_t bytes = atomic_load_explicit(&lane->rx_bytes, memory_order_relaxed);
-	uint32_t told = lane->tx.f_told;
+	uint32_t told = lane->tx.f_peer_acked;
 
 	if (lane->tx.f_sent == told || bytes != look->bytes || told != look->told)
 		look->stuck = 0;

@@ -49,9 +49,9 @@ struct braid_txq {
 	uint32_t fmask;
 	uint32_t f_head, f_sent, f_acked;	/* frames ever queued, handed over, acknowledged */
 	size_t part;			/* bytes of frame f_sent already handed over */
-	uint32_t f_told; /* frames the peer has acknowledged; may be ahead of f_sent
+	uint32_t f_peer_acked;		/* frames the peer has acknowledged; may be ahead of f_sent
 					 * while another thread is inside the send system call */
-	bool led;			/* the next frame's payload was sent before the frame */
+	bool fast_sent;			/* the next frame's payload was sent before the frame */
 	uint64_t unsent;		/* bytes queued and not handed over */
 	uint64_t starts;		/* of these: bytes of STARTs queued since the last push */
 	uint64_t unacked;		/* payload bytes of chunks queued and not acknowledged */
@@ -70,11 +70,11 @@ struct braid_lane {
 	uint8_t index;
 	uint16_t epoch;
 	int fd;
-	void *wire;			/* made by setup(), taken over by lane_open() */
+	void *priv;			/* made by setup(), taken over by lane_open() */
 	int event_fd;			/* see struct braid_transport, arm; -1: none */
 	uint8_t member;			/* of our device and of the peer's: its two ends */
 	uint8_t peer_member;
-	uint32_t peer_grant;		/* the peer's link->grant when it was opened */
+	uint32_t peer_rkey_epoch;		/* the peer's link->rkey_epoch when it was opened */
 	atomic_bool up;			/* false: its carrier is lost, see core/heal.h */
 	atomic_bool unread;		/* lost in a push: earlier arrivals are still to be read */
 	bool local;			/* the path is this host's memory */
@@ -89,15 +89,15 @@ struct braid_lane {
 	_Atomic uint64_t tx_bytes;	/* ever handed to the carrier; under the link's lock */
 
 	uint32_t rx_frames;		/* received whole */
-	uint32_t rx_told;		/* of these: acknowledged */
+	uint32_t rx_acked;		/* of these: acknowledged */
 	uint64_t rx_quiet;		/* bytes received since then */
 	bool rx_some;			/* a frame since then needs an ACK, some time */
-	bool rx_owed;			/* the peer is waiting for the acknowledgement */
+	bool rx_ack_due;			/* the peer is waiting for the acknowledgement */
 
 	/* The frame being received, and where its payload goes. */
 	struct braid_hdr rx_hdr;
 	enum braid_rx_kind rx_kind;
-	void *rx_target;		/* struct braid_recv or braid_um */
+	void *rx_target;		/* struct braid_recv or braid_unexp */
 	char *rx_dst;			/* NULL: discard the payload */
 	size_t rx_left;
 	size_t rx_at;			/* bytes done of the piece that braid_rx_take() resumes */
@@ -116,8 +116,8 @@ struct braid_lane {
 	uint32_t peer_frames;
 	bool peer_writes;		/* the peer's NIC may still write: keep the chunks here */
 	bool orphaned;			/* closed at both ends: its chunks go to other lanes */
-	atomic_bool sour;		/* its carrier failed, and neither end closed it */
-	atomic_bool detour;		/* the peer closed it: try another path first */
+	atomic_bool carrier_failed;		/* its carrier failed, and neither end closed it */
+	atomic_bool avoid_path;		/* the peer closed it: try another path first */
 	uint8_t path;			/* the dialler's path that its socket uses */
 	uint16_t dialled;		/* epoch of the last dial made or accepted */
 	struct braid_conn *conn;	/* the dial in progress */
@@ -168,7 +168,7 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
  * False: frames are waiting, or the carrier refuses.  True: it was sent, and the next frame queued
  * must be this message's: an EAGER without flags of comm `id`, its payload copied.
  */
-bool braid_tx_lead(struct braid_lane *lane, uint32_t id, uint32_t seq, const void *payload,
+bool braid_tx_fast_send(struct braid_lane *lane, uint32_t id, uint32_t seq, const void *payload,
 		   uint32_t len);
 
 /* All frames received so far have been acknowledged to the peer. */
@@ -205,10 +205,10 @@ struct braid_put {			/* a chunk that the NIC can write into the receive */
  */
 bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret);
 /*
- * May *ret_imm (braid_rx_bare()) or the short header replace the header at f_sent?  Not for
+ * May *ret_imm (braid_rx_nohdr()) or the short header replace the header at f_sent?  Not for
  * a replay, nor when acknowledgements are due.  The ring holds the payload after both headers.
  */
-bool braid_tx_bare(const struct braid_lane *lane, uint32_t *ret_imm);
+bool braid_tx_nohdr(const struct braid_lane *lane, uint32_t *ret_imm);
 /* A cheap test first: only a START or a payload outside the ring can be one. */
 static inline bool braid_tx_may_put(const struct braid_txq *q)
 {

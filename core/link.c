@@ -7,9 +7,9 @@
  *     for the rest of the burst, until a second idle test() of one comm shows that the burst is
  *     over.
  *   - Acknowledgements and credits leave with the next frame.  Those that the peer waits for
- *     (`urgent`) leave alone at the first idle test(), also one of another link if nothing more is
- *     posted here (braid_link_owes).  The rest leave at half a window, or when the service thread
- *     comes by (braid_link_tidy).
+ *     (`control_urgent`) leave alone at the first idle test(), also one of another link if nothing
+ *     more is posted here (braid_link_defer_control).  The rest leave at half a window, or when the
+ *     service thread comes by (braid_link_try_flush_control).
  *   - A chunk goes to the lane on which it will arrive first, of those that take more now.
  *
  * An idle test() is one during which nothing moved.
@@ -67,32 +67,32 @@ struct braid_link *braid_link_new(const struct braid_link_key *key)
 	braid_list_init(&link->node);
 	braid_list_init(&link->comms);
 	braid_list_init(&link->pending);
-	braid_list_init(&link->news);
+	braid_list_init(&link->control_due);
 	braid_list_init(&link->copying);
 	return link;
 }
 
 /*
- * The link with control frames deferred by braid_link_owes(), or NULL.  A thread may use it with
- * this lock held, or if it has a comm on the link.
+ * The link with control frames deferred by braid_link_defer_control(), or NULL.  A thread may use
+ * it with this lock held, or if it has a comm on the link.
  */
 static struct {
 	struct braid_lock lock;
 	_Atomic(struct braid_link *) link;
-} debt;
+} deferred;
 
-static void debt_forget(struct braid_link *link)
+static void deferred_forget(struct braid_link *link)
 {
-	struct braid_link *owing = link;
+	struct braid_link *other = link;
 
-	braid_lock_wait(&debt.lock);
-	atomic_compare_exchange_strong(&debt.link, &owing, NULL);
-	braid_unlock(&debt.lock);
+	braid_lock_wait(&deferred.lock);
+	atomic_compare_exchange_strong(&deferred.link, &other, NULL);
+	braid_unlock(&deferred.lock);
 }
 
 void braid_link_free(struct braid_link *link)
 {
-	debt_forget(link);
+	deferred_forget(link);
 	braid_refusal_free(link);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
@@ -175,10 +175,10 @@ static int lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 	lane->epoch = c->epoch;
 	lane->fd = c->fd;
 	lane->event_fd = -1;
-	lane->wire = c->wire;
+	lane->priv = c->priv;
 	lane->member = c->member;
 	lane->peer_member = c->peer_member;
-	lane->peer_grant = c->peer_grant;
+	lane->peer_rkey_epoch = c->peer_rkey_epoch;
 	lane->ack_frames = ACK_FRAMES;
 	lane->rx_broken = NULL;
 	lane->gpu = false;
@@ -189,7 +189,7 @@ static int lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 /* The carrier was set up before memory was given back, and the peer could still write there. */
 static bool is_outdated(const struct braid_link *link, const struct braid_carrier *c)
 {
-	return c->tr->dma && c->grant != link->grant;
+	return c->tr->dma && c->rkey_epoch != link->rkey_epoch;
 }
 
 int braid_link_add_lane(struct braid_link *link, unsigned index, const struct braid_carrier *c)
@@ -221,7 +221,7 @@ int braid_link_add_lane(struct braid_link *link, unsigned index, const struct br
 	braid_unlock(&link->lock);
 	if (err) {
 		lane->fd = -1;
-		lane->wire = NULL;
+		lane->priv = NULL;
 		c->tr->lane_close(lane);
 		braid_txq_fini(&lane->tx);
 		free(lane);
@@ -295,7 +295,8 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 	braid_info("device %s, peer %s: lane %u is lost (%s)", link->key.dev->net.name, link->peer,
 		   lane->index, err == -ENOTCONN ? "closed by the peer" : strerror(-err));
 	/* The carrier failed: neither end closed it. */
-	lane->sour = lane->tr->blob && err != -ENOTCONN && err != -ECANCELED && err != -ECONNRESET;
+	lane->carrier_failed = lane->tr->blob && err != -ENOTCONN && err != -ECANCELED &&
+			       err != -ECONNRESET;
 	braid_event(BRAID_EVENT_LANE_LOST, link->number, lane->index, err,
 		    atomic_fetch_add(&lane->lost, 1) + 1);
 	atomic_fetch_add(&link->key.dev->lost, 1);
@@ -316,7 +317,8 @@ static void tell_broken(struct braid_lane *lane)
 		   "acknowledged %u",
 		   lane->link->key.dev->net.name, lane->link->peer, lane->index, lane->tr->name,
 		   atomic_load(&lane->back) + 1, lane->rx_broken, braid_frame_name(h->type),
-		   h->lseq, h->ack, h->n, h->seq, lane->rx_frames, q->f_sent, q->f_head, q->f_told);
+		   h->lseq, h->ack, h->n, h->seq, lane->rx_frames, q->f_sent, q->f_head,
+		   q->f_peer_acked);
 	braid_unlock(&lane->link->lock);
 }
 
@@ -450,7 +452,7 @@ void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_
 		atomic_store(&lane->unread, false);
 	}
 	if (!uses)
-		link->grant++;
+		link->rkey_epoch++;
 }
 
 void braid_link_end_copies(struct braid_link *link)
@@ -553,12 +555,12 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 		/* Frames before `first` that did not arrive were ACKs: the peer keeps none. */
 		if ((int32_t)(first - lane->rx_frames) > 0)
 			lane->rx_frames = first;
-		lane->rx_told = lane->rx_frames;
+		lane->rx_acked = lane->rx_frames;
 		lane->down_due = lane->peer_down = lane->peer_writes = false;
 		link->norphaned -= lane->orphaned;
 		lane->orphaned = false;
 		lane->suspect_ns = 0;
-		lane->sour = false;
+		lane->carrier_failed = false;
 		braid_hint(&lane->blocked, false);
 		braid_event(BRAID_EVENT_LANE_BACK, link->number, lane->index, c->tr->id, c->epoch);
 		atomic_fetch_add(&lane->back, 1);
@@ -568,7 +570,7 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 		stall(link);
 	} else {
 		lane->fd = -1;
-		lane->wire = NULL;
+		lane->priv = NULL;
 	}
 	braid_link_go(link, n);
 	return err;
@@ -595,10 +597,10 @@ bool braid_link_ctl(struct braid_link *link, struct braid_hdr *h, const void *pa
 	return true;
 }
 
-void braid_link_news(struct braid_link *link, struct braid_comm *c)
+void braid_link_control_due(struct braid_link *link, struct braid_comm *c)
 {
-	if (braid_list_empty(&c->news_node))
-		braid_list_add_tail(&link->news, &c->news_node);
+	if (braid_list_empty(&c->control_node))
+		braid_list_add_tail(&link->control_due, &c->control_node);
 }
 
 /* Queue an ACK for a lane, if due.  Home needs none if another frame is about to be sent. */
@@ -654,7 +656,7 @@ static bool tell_lanes(struct braid_link *link)
 }
 
 /* ACKs of other lanes go before BYE: after it they would find their sends failed. */
-BRAID_APART bool braid_link_tell(struct braid_link *link)
+BRAID_APART bool braid_link_send_control(struct braid_link *link)
 {
 	struct braid_comm *c, *tmp;
 
@@ -663,17 +665,17 @@ BRAID_APART bool braid_link_tell(struct braid_link *link)
 		if (i != link->home && !tell_ack(link, i))
 			return false;
 	}
-	braid_list_for_safe(c, tmp, &link->news, news_node) {
-		if (!braid_comm_tell(c))
+	braid_list_for_safe(c, tmp, &link->control_due, control_node) {
+		if (!braid_comm_send_control(c))
 			return false;
-		braid_list_del(&c->news_node);
+		braid_list_del(&c->control_node);
 		if (c->closed && c->peer_closed)
 			braid_comm_free(c);
 	}
 	if (!braid_refusal_tell(link) || !tell_lanes(link) || !tell_ack(link, link->home))
 		return false;
 	/* Home's acknowledgement leaves with its next frame; until then it stays due. */
-	braid_hint(&link->urgent, braid_link_home(link)->rx_owed);
+	braid_hint(&link->control_urgent, braid_link_home(link)->rx_ack_due);
 	return true;
 }
 
@@ -915,7 +917,7 @@ static BRAID_APART int rx_open(struct braid_lane *lane)
 		return refuse_open(link, lane->rx_hdr.comm, err);
 	}
 	c->opened_due = true;
-	braid_link_news(link, c);
+	braid_link_control_due(link, c);
 	return 0;
 }
 
@@ -938,7 +940,7 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 	if (lane->peer_down && writes)
 		return 0;			/* late: the plain DOWN overtook it */
 	if (!lane->peer_down)
-		lane->detour = braid_lane_up(lane);
+		lane->avoid_path = braid_lane_up(lane);
 	braid_lane_lost(lane, -ECONNRESET);
 	lane->peer_down = true;
 	lane->peer_writes = writes;
@@ -1046,9 +1048,9 @@ static void rx_count(struct braid_lane *lane, unsigned type, size_t len)
 		lane->rx_some = true;
 	/* The sender waits for payload that it did not copy, and at some point for room. */
 	if (type == BRAID_F_CHUNK || len > BRAID_COPY_MAX ||
-	    lane->rx_frames - lane->rx_told >= lane->ack_frames ||
+	    lane->rx_frames - lane->rx_acked >= lane->ack_frames ||
 	    lane->rx_quiet >= BRAID_ACK_BYTES) {
-		lane->rx_owed = true;
+		lane->rx_ack_due = true;
 		braid_link_urge(lane->link);
 	}
 }
@@ -1128,7 +1130,7 @@ static BRAID_APART int rx_rest(struct braid_lane *lane, const char *p, size_t n)
 }
 
 /* Make the header of a payload that came without one, at p + at, and receive it as usual. */
-static BRAID_APART int rx_dress(struct braid_lane *lane, struct braid_comm *c, uint32_t imm,
+static BRAID_APART int rx_nohdr_slow(struct braid_lane *lane, struct braid_comm *c, uint32_t imm,
 				const char *p, size_t n, size_t at)
 {
 	size_t len = n - at;
@@ -1138,7 +1140,7 @@ static BRAID_APART int rx_dress(struct braid_lane *lane, struct braid_comm *c, u
 		.type = BRAID_F_EAGER, .comm = imm >> 16, .len = (uint32_t)len, .size = len,
 	};
 	if (c)
-		braid_comm_rx_bare(c, (uint16_t)imm, &lane->rx_hdr);
+		braid_comm_rx_nohdr(c, (uint16_t)imm, &lane->rx_hdr);
 	err = of_frame(lane, len ? rx_frame(lane, c) : -EBADMSG);
 	if (err)
 		return err;
@@ -1153,13 +1155,13 @@ static int rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t 
 
 	if (!c || n == at || link->again.kind ||
 	    atomic_load_explicit(&link->rx_home, memory_order_relaxed) != lane->index ||
-	    !braid_comm_rx_met(c, (uint16_t)imm, p + at, n - at))
-		return rx_dress(lane, c, imm, p, n, at);
+	    !braid_comm_rx_nohdr_fast(c, (uint16_t)imm, p + at, n - at))
+		return rx_nohdr_slow(lane, c, imm, p, n, at);
 	rx_count(lane, BRAID_F_EAGER, n - at);
 	return 0;
 }
 
-int braid_rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t n)
+int braid_rx_nohdr(struct braid_lane *lane, uint32_t imm, const char *p, size_t n)
 {
 	return lane->rx_kind == BRAID_RX_NONE ? rx_bare(lane, imm, p, n, 0) : rx_rest(lane, p, n);
 }
@@ -1277,11 +1279,11 @@ static BRAID_APART void push_waiting(struct braid_link *link)
 
 static bool is_urgent(const struct braid_link *link)
 {
-	return atomic_load_explicit(&link->urgent, memory_order_relaxed);
+	return atomic_load_explicit(&link->control_urgent, memory_order_relaxed);
 }
 
 /* An idle test(): end the burst, and send control frames that are urgent. */
-static BRAID_APART void fruitless(struct braid_link *link, struct braid_comm *c)
+static BRAID_APART void idle_test(struct braid_link *link, struct braid_comm *c)
 {
 	bool urgent = is_urgent(link), over;
 
@@ -1290,7 +1292,7 @@ static BRAID_APART void fruitless(struct braid_link *link, struct braid_comm *c)
 	over = c->flush_epoch == link->isend_epoch;
 	c->flush_epoch = link->isend_epoch;
 	if (urgent)
-		braid_link_tell(link);
+		braid_link_send_control(link);
 	if (!braid_link_home(link)->tx.unsent)
 		braid_hint(&link->quiet, true);
 	else if ((urgent || over) && !braid_link_home(link)->blocked)
@@ -1302,7 +1304,7 @@ static BRAID_APART void fruitless(struct braid_link *link, struct braid_comm *c)
  * Data keeps coming, so no test() is idle, and the caller's request is not done: send credits and
  * acknowledgements anyway, before the sender runs out of them.
  */
-static BRAID_APART void overdue(struct braid_link *link)
+static BRAID_APART void ack_backlog(struct braid_link *link)
 {
 	uint64_t owed = 0;
 
@@ -1311,31 +1313,31 @@ static BRAID_APART void overdue(struct braid_link *link)
 	for (unsigned i = 0; i < link->nlanes; i++)
 		owed += link->lane[i]->rx_quiet;
 	if (owed >= TELL_BYTES) {
-		braid_link_tell(link);
+		braid_link_send_control(link);
 		braid_link_flush(link);
 	}
 	braid_unlock(&link->lock);
 }
 
 /* Flush the deferred control frames of a link other than `link`, which sends its own. */
-static BRAID_APART void pay(const struct braid_link *link)
+static BRAID_APART void flush_deferred(const struct braid_link *link)
 {
-	struct braid_link *owing = atomic_load(&debt.link);
+	struct braid_link *other = atomic_load(&deferred.link);
 
-	if (!owing || owing == link || !braid_trylock(&debt.lock))
+	if (!other || other == link || !braid_trylock(&deferred.lock))
 		return;
-	if (atomic_compare_exchange_strong(&debt.link, &owing, NULL) && is_urgent(owing) &&
-	    atomic_load(&owing->state) == BRAID_LINK_UP)
-		braid_link_tidy(owing);
-	braid_unlock(&debt.lock);
+	if (atomic_compare_exchange_strong(&deferred.link, &other, NULL) && is_urgent(other) &&
+	    atomic_load(&other->state) == BRAID_LINK_UP)
+		braid_link_try_flush_control(other);
+	braid_unlock(&deferred.lock);
 }
 
-void braid_link_owes(struct braid_link *link)
+void braid_link_defer_control(struct braid_link *link)
 {
-	if (!is_urgent(link) || atomic_load_explicit(&debt.link, memory_order_relaxed) == link)
+	if (!is_urgent(link) || atomic_load_explicit(&deferred.link, memory_order_relaxed) == link)
 		return;
-	pay(link);
-	atomic_store(&debt.link, link);
+	flush_deferred(link);
+	atomic_store(&deferred.link, link);
 }
 
 /* The link is dead.  Complete messages may still have to be copied into a GPU. */
@@ -1391,11 +1393,11 @@ void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
 		return;
 	if (!moved &&
 	    (is_urgent(link) || !atomic_load_explicit(&link->quiet, memory_order_relaxed)))
-		fruitless(link, idle);
+		idle_test(link, idle);
 	else if (moved > 0 && is_urgent(link))
-		overdue(link);
-	if (!moved && atomic_load_explicit(&debt.link, memory_order_relaxed))
-		pay(link);
+		ack_backlog(link);
+	if (!moved && atomic_load_explicit(&deferred.link, memory_order_relaxed))
+		flush_deferred(link);
 }
 
 static bool anybody_pushes(const struct braid_link *link)
@@ -1430,15 +1432,15 @@ void braid_link_go(struct braid_link *link, unsigned n)
 		braid_unlock(&link->lane[i]->io);
 }
 
-bool braid_link_hurry(struct braid_link *link, bool all)
+bool braid_link_flush_if_urgent(struct braid_link *link, bool all)
 {
-	bool urged = atomic_exchange(&link->urged, false), urgent = is_urgent(link);
+	bool urged = atomic_exchange(&link->control_was_urgent, false), urgent = is_urgent(link);
 
 	if (!braid_trylock(&link->lock))
 		return urged;
 	urged |= urgent || braid_link_home(link)->tx.unsent || link->burst_now;
 	if (urgent || all)
-		braid_link_tell(link);
+		braid_link_send_control(link);
 	braid_link_flush(link);
 	braid_unlock(&link->lock);
 	return urged;
@@ -1446,11 +1448,11 @@ bool braid_link_hurry(struct braid_link *link, bool all)
 
 static void tell_all(struct braid_link *link)
 {
-	braid_link_tell(link);
+	braid_link_send_control(link);
 	braid_link_flush(link);
 }
 
-bool braid_link_tidy(struct braid_link *link)
+bool braid_link_try_flush_control(struct braid_link *link)
 {
 	if (!braid_trylock(&link->lock))
 		return false;
@@ -1459,7 +1461,7 @@ bool braid_link_tidy(struct braid_link *link)
 	return true;
 }
 
-void braid_link_tell_now(struct braid_link *link)
+void braid_link_flush_control(struct braid_link *link)
 {
 	braid_lock_wait(&link->lock);
 	while (braid_link_home(link)->pushing) {

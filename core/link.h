@@ -75,7 +75,7 @@ struct braid_link {
 	unsigned home;			/* our home; changed while all lanes stand still */
 	atomic_uint rx_home;		/* the peer's home: where its last home frame came from */
 	atomic_uint active;		/* how many lanes carry chunks: set by core/grow.c */
-	_Atomic uint32_t grant;		/* number of times credits were revoked: docs/dev/wire.md */
+	_Atomic uint32_t rkey_epoch;	/* times that credits were revoked: docs/dev/wire.md */
 	unsigned lanes_max;		/* of both ends */
 
 	struct braid_list comms;
@@ -97,7 +97,7 @@ struct braid_link {
 	atomic_bool stalled;		/* work is left that could not be done yet */
 	/* receiving */
 	struct braid_refusals *_Atomic refusals;	/* REFUSED frames due; NULL: none */
-	struct braid_list news;		/* comms whose control frames are due */
+	struct braid_list control_due;		/* comms whose control frames are due */
 	uint64_t rx_window, um_bytes;
 	uint64_t retire_bytes;
 	atomic_uint poll_turn, calls;	/* which lane is polled next; calls of move() */
@@ -110,8 +110,8 @@ struct braid_link {
 	} again;
 	struct braid_list copying;	/* unexpected messages being copied into a GPU */
 	atomic_uint copies;		/* all copies from and to GPU memory in progress */
-	atomic_bool urgent;		/* the peer waits for a control frame that is due */
-	atomic_bool urged;		/* the same, at any time since braid_link_hurry() */
+	atomic_bool control_urgent;	/* the peer waits for a control frame that is due */
+	atomic_bool control_was_urgent;	/* the same, since braid_link_flush_if_urgent() */
 	atomic_bool peer_gone;			/* F_CLOSE received */
 
 	/* for the service thread */
@@ -180,10 +180,10 @@ void braid_link_detach(struct braid_link *link);
 struct braid_carrier {		/* the result of a handshake: it carries a lane's frames */
 	const struct braid_transport *tr;
 	int fd;
-	void *wire;
+	void *priv;
 	uint16_t epoch;
 	uint8_t member, peer_member;
-	uint32_t grant, peer_grant;	/* of both links when it was set up */
+	uint32_t rkey_epoch, peer_rkey_epoch;	/* of both links when it was set up */
 };
 
 /*
@@ -253,21 +253,21 @@ void braid_link_go(struct braid_link *link, unsigned n);
  * are urgent, they go with the next post, or at the next idle test() of another link.  The caller
  * has a comm on the link.
  */
-void braid_link_owes(struct braid_link *link);
+void braid_link_defer_control(struct braid_link *link);
 
 /*
  * Queue all control frames that are due and push home.  False: another thread has the lock, and
  * may not do it.
  */
-bool braid_link_tidy(struct braid_link *link);
+bool braid_link_try_flush_control(struct braid_link *link);
 /* The same, but waits for the lock, and for a push in progress, so that home is pushed. */
-void braid_link_tell_now(struct braid_link *link);
+void braid_link_flush_control(struct braid_link *link);
 /*
  * Push home; first queue control frames if they are urgent, or if `all`.  True: the link had
  * something urgent, unsent or in a burst, now or since the last call, so look again soon: a caller
  * that stops calling would leave it behind.
  */
-bool braid_link_hurry(struct braid_link *link, bool all);
+bool braid_link_flush_if_urgent(struct braid_link *link, bool all);
 
 /* With the link's lock held: */
 struct braid_comm *braid_link_comm(struct braid_link *link, uint32_t id);
@@ -275,8 +275,10 @@ bool braid_link_ctl(struct braid_link *link, struct braid_hdr *h, const void *pa
 void braid_link_pending(struct braid_link *link, struct braid_list *node);	/* a send to cut */
 void braid_link_feed(struct braid_link *link);	/* cut chunks; push their lanes */
 void braid_link_flush(struct braid_link *link);	/* push home, unless another thread does */
-bool braid_link_tell(struct braid_link *link);	/* queue control frames; false: no room for all */
-void braid_link_news(struct braid_link *link, struct braid_comm *c);	/* a frame of c is due */
+/* Queue the control frames that are due; false: no room for all. */
+bool braid_link_send_control(struct braid_link *link);
+/* A control frame of `c` is due. */
+void braid_link_control_due(struct braid_link *link, struct braid_comm *c);
 void braid_link_unpark(struct braid_link *link);	/* the service thread stops watching */
 
 /* A data call was made: the service thread leaves the link to its caller for a tick. */
@@ -292,8 +294,8 @@ static inline void braid_link_touch(struct braid_link *link)
 /* The peer can't continue without a control frame that is due. */
 static inline void braid_link_urge(struct braid_link *link)
 {
-	braid_hint(&link->urgent, true);
-	braid_hint(&link->urged, true);
+	braid_hint(&link->control_urgent, true);
+	braid_hint(&link->control_was_urgent, true);
 }
 
 /* Look at lane->fd?  After each BRAID_LOOK_AT_FD-th empty poll; while watched, after each. */
@@ -335,7 +337,7 @@ int braid_rx_end(struct braid_lane *lane);
  */
 int braid_rx_take(struct braid_lane *lane, const char *p, size_t n);
 /* The same for the payload of one frame, which came without its header. */
-int braid_rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t n);
+int braid_rx_nohdr(struct braid_lane *lane, uint32_t imm, const char *p, size_t n);
 /* The NIC wrote a chunk of len bytes into its receive, and only immediate data came with it. */
 int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len);
 /*

@@ -29,7 +29,7 @@ enum {
 	PORTS_MAX = 2 * BRAID_HANDLE_ADDRS,
 };
 
-struct braid_port {			/* a device's listening socket at one of its addresses */
+struct braid_listener {			/* a device's listening socket at one of its addresses */
 	struct braid_list node;
 	struct braid_dev *dev;
 	bool first;			/* its device's first; the others have its number */
@@ -73,7 +73,7 @@ bool braid_listens_left(void)
 /* --- ports --------------------------------------------------------------------------------- */
 
 /* Edge-triggered: an event that can't be read must not wake the thread again and again. */
-static void watch_device(struct braid_port *p, bool on)
+static void watch_device(struct braid_listener *p, bool on)
 {
 	for (unsigned i = 0; braid_transports[i]; i++) {
 		int fd = braid_transports[i]->event_fd(p->dev);
@@ -85,9 +85,9 @@ static void watch_device(struct braid_port *p, bool on)
 	}
 }
 
-static struct braid_port *first_port(const struct braid_dev *dev)
+static struct braid_listener *first_port(const struct braid_dev *dev)
 {
-	struct braid_port *p;
+	struct braid_listener *p;
 
 	braid_list_for(p, &ports, node) {
 		if (p->dev == dev && p->first)
@@ -96,7 +96,7 @@ static struct braid_port *first_port(const struct braid_dev *dev)
 	return NULL;
 }
 
-static void port_free(struct braid_port *p)
+static void port_free(struct braid_listener *p)
 {
 	braid_os->close(p->fd);
 	free(p);
@@ -108,7 +108,7 @@ static uint16_t *number_of(union braid_netdev_addr *at)
 }
 
 /* Port 0: the kernel chooses.  shared: two sockets listen there, one bound to the interface. */
-static int port_listen(struct braid_port *p, const struct braid_netdev *net, bool shared)
+static int port_listen(struct braid_listener *p, const struct braid_netdev *net, bool shared)
 {
 	socklen_t len = p->at.sa.sa_family == AF_INET ? sizeof(p->at.in) : sizeof(p->at.in6);
 	int err, one = 1;
@@ -129,14 +129,14 @@ static int port_listen(struct braid_port *p, const struct braid_netdev *net, boo
 }
 
 static int port_new(struct braid_dev *dev, const struct braid_at *at, uint16_t number, bool shared,
-		    bool bound, struct braid_port **ret)
+		    bool bound, struct braid_listener **ret)
 {
-	struct braid_port *p = calloc(1, sizeof(*p));
+	struct braid_listener *p = calloc(1, sizeof(*p));
 	int err;
 
 	if (!p)
 		return -ENOMEM;
-	*p = (struct braid_port){ .dev = dev, .first = !number, .bound = bound,
+	*p = (struct braid_listener){ .dev = dev, .first = !number, .bound = bound,
 				  .at = at->ip.addr };
 	*number_of(&p->at) = htons(number);
 	p->fd = braid_os->socket(p->at.sa.sa_family, IPPROTO_TCP);
@@ -156,7 +156,7 @@ static int port_new(struct braid_dev *dev, const struct braid_at *at, uint16_t n
  * another socket has that number at some address.  An address that has gone is left out.
  */
 static int ports_new(struct braid_dev *dev, const struct braid_at *at, unsigned n, bool last,
-		     struct braid_port *ret[PORTS_MAX])
+		     struct braid_listener *ret[PORTS_MAX])
 {
 	unsigned made = 0;
 	int err = 0;
@@ -182,7 +182,7 @@ static int ports_new(struct braid_dev *dev, const struct braid_at *at, unsigned 
 	return err;
 }
 
-static int ports_watch(struct braid_port *const *p, unsigned n)
+static int ports_watch(struct braid_listener *const *p, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		int err = braid_watch(EPOLL_CTL_ADD, p[i]->fd, EPOLLIN, p[i], BRAID_TAG_PORT);
@@ -201,7 +201,7 @@ static int ports_watch(struct braid_port *const *p, unsigned n)
 
 static int ports_open(struct braid_dev *dev)
 {
-	struct braid_port *p[PORTS_MAX];
+	struct braid_listener *p[PORTS_MAX];
 	struct braid_at at[BRAID_HANDLE_ADDRS];
 	unsigned naddrs = braid_dev_addrs(dev, at);
 	int n = -EADDRINUSE, err;
@@ -216,7 +216,7 @@ static int ports_open(struct braid_dev *dev)
 	return err;
 }
 
-static int port_open(struct braid_dev *dev, bool quiet, struct braid_port **ret)
+static int port_open(struct braid_dev *dev, bool quiet, struct braid_listener **ret)
 {
 	int err = first_port(dev) ? 0 : ports_open(dev);
 
@@ -230,14 +230,14 @@ static int port_open(struct braid_dev *dev, bool quiet, struct braid_port **ret)
 			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
 }
 
-uint16_t braid_port(struct braid_dev *dev)
+uint16_t braid_listener_port(struct braid_dev *dev)
 {
-	struct braid_port *p = NULL;
+	struct braid_listener *p = NULL;
 
 	return port_open(dev, true, &p) ? 0 : p->port;
 }
 
-void braid_port_event(struct braid_port *p, uint64_t now)
+void braid_listener_event(struct braid_listener *p, uint64_t now)
 {
 	/* A bounded number, so that a flood does not keep the thread here. */
 	for (int i = 0; i < 128; i++) {
@@ -267,10 +267,10 @@ void braid_port_event(struct braid_port *p, uint64_t now)
 	}
 }
 
-bool braid_ports_resume(uint64_t now)
+bool braid_listeners_resume(uint64_t now)
 {
 	bool waiting = false;
-	struct braid_port *p;
+	struct braid_listener *p;
 
 	braid_list_for(p, &ports, node) {
 		if (!p->paused_until_ns)
@@ -285,7 +285,7 @@ bool braid_ports_resume(uint64_t now)
 	return waiting;
 }
 
-bool braid_port_news(struct braid_port *p)
+bool braid_listener_news(struct braid_listener *p)
 {
 	bool more = false;
 
@@ -294,22 +294,23 @@ bool braid_port_news(struct braid_port *p)
 	return more;
 }
 
-bool braid_ports_news(void)
+bool braid_listeners_news(void)
 {
-	struct braid_port *p;
+	struct braid_listener *p;
 	bool more = false;
 
 	braid_list_for(p, &ports, node) {
 		if (p->first)
-			more |= braid_port_news(p);
+			more |= braid_listener_news(p);
 	}
 	return more;
 }
 
-void braid_ports_close(void)
+void braid_listeners_close(void)
 {
 	while (!braid_list_empty(&ports)) {
-		struct braid_port *p = braid_list_entry(ports.next, struct braid_port, node);
+		struct braid_listener *p =
+			braid_list_entry(ports.next, struct braid_listener, node);
 
 		if (p->first)
 			watch_device(p, false);
@@ -342,9 +343,9 @@ static void handle_add(struct braid_handle *h, const union braid_netdev_addr *at
 }
 
 static void handle_fill(struct braid_handle *h, const struct braid_listen *l,
-			const struct braid_port *first)
+			const struct braid_listener *first)
 {
-	const struct braid_port *p;
+	const struct braid_listener *p;
 
 	h->least = BRAID_WIRE_LEAST;
 	h->most = BRAID_WIRE_MOST;
@@ -364,7 +365,7 @@ int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **
 {
 	struct braid_listen *l = calloc(1, sizeof(*l));
 	struct braid_handle h = { 0 };
-	struct braid_port *p = NULL;
+	struct braid_listener *p = NULL;
 	int err;
 
 	if (!l)
@@ -508,8 +509,8 @@ static void links_poll(struct braid_listen *l)
 		}
 		l->polled = link->number;
 		braid_link_progress(link, NULL, NULL);
-		if (atomic_load_explicit(&link->urgent, memory_order_relaxed))
-			braid_link_tidy(link);
+		if (atomic_load_explicit(&link->control_urgent, memory_order_relaxed))
+			braid_link_try_flush_control(link);
 	}
 	l->polled = 0;
 }

@@ -213,7 +213,7 @@ void braid_paths_tell(struct braid_dev *dev, const struct braid_dev *met, struct
 
 	for (unsigned i = 0; i < dev->nmembers; i++) {
 		struct braid_dev *m = dev->member[i];
-		uint16_t port = braid_port(m);
+		uint16_t port = braid_listener_port(m);
 
 		if (m == met) {
 			h->port = port;

@@ -383,7 +383,8 @@ static void link_watch(struct braid_link *link)
 	for (unsigned i = 0; i < WATCH_MOVES && moved > 0; i++)
 		moved = braid_link_move(link);
 	/* Work left behind by a held lock or an unfinished GPU copy will raise no event. */
-	if (!braid_link_tidy(link) || moved > 0 || atomic_load(&link->copies) || !idle) {
+	if (!braid_link_try_flush_control(link) || moved > 0 || atomic_load(&link->copies) ||
+	    !idle) {
 		link_unwatch(link);
 		return;
 	}
@@ -426,7 +427,8 @@ static bool link_tick(struct braid_link *link, uint64_t now)
 		all = braid_since(link->tidied_ns, now) >= TIDY_MS * MS;
 		if (all)
 			link->tidied_ns = now;
-		calm = !braid_link_hurry(link, all) && !link->ndown && !atomic_load(&link->copies);
+		calm = !braid_link_flush_if_urgent(link, all) && !link->ndown &&
+		       !atomic_load(&link->copies);
 	} else if (!atomic_load(&link->watched)) {
 		link_watch(link);
 		calm = false;
@@ -471,7 +473,7 @@ static void link_say_close(struct braid_link *link)
 	struct braid_hdr h = { .type = BRAID_F_CLOSE };
 
 	if (!braid_link_attach(link) && !link->peer_gone) {
-		braid_link_tell(link);
+		braid_link_send_control(link);
 		braid_link_ctl(link, &h, NULL);
 		braid_link_flush(link);
 	}
@@ -580,7 +582,7 @@ static int service_look(uint64_t now)
 	bool paused;
 
 	braid_handshakes_expire(now);
-	paused = braid_ports_resume(now);
+	paused = braid_listeners_resume(now);
 	braid_handshakes_tell(now);
 	braid_list_for_safe(link, tmp, &braid_svc.links, node) {
 		int state = atomic_load(&link->state);
@@ -681,7 +683,7 @@ static void close_all(void)
 			if (atomic_load(&link->state) != BRAID_LINK_UP)
 				continue;
 			braid_link_move(link);
-			braid_link_tidy(link);
+			braid_link_try_flush_control(link);
 			busy |= !link->peer_gone && braid_lane_up(braid_link_home(link)) &&
 				!braid_txq_idle(&braid_link_home(link)->tx);
 		}
@@ -692,25 +694,25 @@ static void close_all(void)
 		braid_link_fail(link, -ENOTCONN, "the last context was finalized [link-closed]");
 	braid_handshakes_close();
 	until = braid_os->now_ns() + STOP_MS * MS;
-	while ((reap_all() || braid_ports_news()) && braid_os->now_ns() < until) {
+	while ((reap_all() || braid_listeners_news()) && braid_os->now_ns() < until) {
 		struct epoll_event ev[1];
 
 		look_at_nics(braid_os->now_ns());
 		braid_os->epoll_wait(svc.ep, ev, 1, 1);
 	}
 	braid_work_end();
-	braid_ports_close();
+	braid_listeners_close();
 	braid_connects_free();
 	close_fds();
 	braid_pool_trim();
 }
 
 /* A tick follows: after an event the thread does not sleep. */
-static void device_event(struct braid_port *p)
+static void device_event(struct braid_listener *p)
 {
 	struct braid_link *link;
 
-	braid_port_news(p);
+	braid_listener_news(p);
 	braid_list_for(link, &braid_svc.links, node) {
 		if (atomic_load(&link->state) == BRAID_LINK_UP)
 			braid_heal_port(link);
@@ -726,7 +728,7 @@ static void handle_event(const struct epoll_event *ev, uint64_t now)
 		braid_os->unwake(svc.efd);
 		break;
 	case BRAID_TAG_PORT:
-		braid_port_event(obj, now);
+		braid_listener_event(obj, now);
 		break;
 	case BRAID_TAG_CONN:
 		braid_handshake_event(obj, now);

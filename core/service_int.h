@@ -62,23 +62,23 @@ int braid_lane_shut(struct braid_lane *lane);
 
 /* --- listen.c ------------------------------------------------------------------------------ */
 
-struct braid_port;
+struct braid_listener;
 
 void braid_listens_init(void);
 void braid_listens_wipe(void);		/* in a forked child: no lock, async-signal-safe */
 bool braid_listens_left(void);
 
 /* Connections have arrived at a listening socket: accept some of them. */
-void braid_port_event(struct braid_port *p, uint64_t now);
+void braid_listener_event(struct braid_listener *p, uint64_t now);
 /* Accept again where descriptors had run out; true if some ports still wait for them. */
-bool braid_ports_resume(uint64_t now);
-void braid_ports_close(void);
+bool braid_listeners_resume(uint64_t now);
+void braid_listeners_close(void);
 /* Read the events of the transports' devices, of this port's or of all; true: more are to come. */
-bool braid_port_news(struct braid_port *p);
-bool braid_ports_news(void);
+bool braid_listener_news(struct braid_listener *p);
+bool braid_listeners_news(void);
 
 /* The TCP port at which a device listens, from now on if not before; 0: it can't. */
-uint16_t braid_port(struct braid_dev *dev);
+uint16_t braid_listener_port(struct braid_dev *dev);
 
 /* A listen's token and device; on entry *dev is that device or a member of it.  False: none. */
 bool braid_listen_token(uint64_t id, struct braid_dev **dev, uint8_t *ret);

@@ -129,7 +129,7 @@ struct braid_setup {			/* set-up of one lane, over an authenticated socket */
 	unsigned lane;
 	int traffic_class;
 	bool dialler;
-	void *wire;			/* made by setup(), taken over by lane_open() */
+	void *priv;			/* made by setup(), taken over by lane_open() */
 	const char *failed;		/* the library call that failed, for people; or NULL */
 	char why[160];			/* text for people in place of the errno; or "" */
 };
@@ -169,14 +169,14 @@ struct braid_transport {
 	unsigned rest_s;		/* after a failure its path uses sockets for so long at
 					 * least; 0: core/path.c decides */
 	/*
-	 * Make s->wire and fill `mine`, which the peer gets; the accepting end has `theirs`.
+	 * Make s->priv and fill `mine`, which the peer gets; the accepting end has `theirs`.
 	 * 0, or -EAGAIN: call again in a moment.  -EALREADY, here and in the next two: it failed
 	 * with this peer recently, and that has been reported.
 	 */
 	int (*setup)(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);
 	/* The dialling end has the peer's bytes. */
 	int (*setup_peer)(struct braid_setup *s, const uint8_t *theirs);
-	/* Is s->wire ready for a lane?  0, or -EAGAIN: ask again in a moment. */
+	/* Is s->priv ready for a lane?  0, or -EAGAIN: ask again in a moment. */
 	int (*setup_ready)(struct braid_setup *s);
 	/* Free s->wire.  May be called at any time, unless lane_open() has taken s->wire. */
 	void (*setup_drop)(struct braid_setup *s);
@@ -213,7 +213,7 @@ struct braid_transport {
 	int (*push)(struct braid_lane *lane);
 	/*
 	 * Send the payload of the next frame, which lies in the ring, before the frame is queued.
-	 * `imm`, or the short header in front of the payload, replaces its header (braid_tx_bare).
+	 * `imm`, or the short header in front of the payload, replaces its header (braid_tx_nohdr).
 	 * 0: it was sent; else the frame is sent like any other.  NULL: not supported.
 	 */
 	int (*post)(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len);

@@ -237,7 +237,7 @@ void braid_setup_pack(const struct braid_setup_msg *m, uint8_t *to)
 	put16(&c, m->err);
 	put8(&c, m->member);
 	put8(&c, 0);
-	put32(&c, m->grant);
+	put32(&c, m->rkey_epoch);
 	put_bytes(&c, m->blob, sizeof(m->blob));
 	c.w = to + BRAID_SETUP_SIGNED;
 	put_bytes(&c, m->mac, sizeof(m->mac));
@@ -252,7 +252,7 @@ int braid_setup_unpack(const uint8_t *from, struct braid_setup_msg *ret)
 	ret->err = get16(&c);
 	ret->member = get8(&c);
 	get8(&c);
-	ret->grant = get32(&c);
+	ret->rkey_epoch = get32(&c);
 	get_bytes(&c, ret->blob, sizeof(ret->blob));
 	c.r = from + BRAID_SETUP_SIGNED;
 	get_bytes(&c, ret->mac, sizeof(ret->mac));

@@ -67,22 +67,22 @@ struct guest {
 	uint8_t nonce[NONCE];
 };
 
-struct wire {
+struct smc_conn {
 	int fd;				/* the stream; -1: not connected yet */
 	struct braid_smc_mode mode;
 	struct dial *dial;
 	int listen_fd;			/* of the accepter */
 	struct guest guest[GUESTS];
 	uint8_t nonce[NONCE];
-	unsigned fruitless;
+	unsigned idle_polls;
 	struct braid_look look;		/* the service thread's */
 };
 
 static bool inet;			/* the kernel has IPPROTO_SMC */
 
-static struct wire *wire_of(const struct braid_lane *lane)
+static struct smc_conn *conn_of(const struct braid_lane *lane)
 {
-	return lane->wire;
+	return lane->priv;
 }
 
 static int smc_socket(int family)
@@ -242,7 +242,7 @@ static socklen_t own_address(const struct braid_dev *dev, struct sockaddr_storag
 }
 
 /* A connect() that has not returned after a quarter of a second counts as a failure. */
-static void dial_drop(struct braid_setup *s, struct wire *w)
+static void dial_drop(struct braid_setup *s, struct smc_conn *w)
 {
 	if (!w->dial)
 		return;
@@ -255,7 +255,7 @@ static void dial_drop(struct braid_setup *s, struct wire *w)
 
 static int smc_setup_peer(struct braid_setup *s, const uint8_t *theirs)
 {
-	struct wire *w = s->wire;
+	struct smc_conn *w = s->priv;
 	struct dial *d = calloc(1, sizeof(*d));
 	uint16_t port = (uint16_t)(theirs[0] | theirs[1] << 8);
 	int err;
@@ -284,7 +284,7 @@ static int smc_setup_peer(struct braid_setup *s, const uint8_t *theirs)
 }
 
 /* connect() has returned: takes the stream, or the reason of the failure. */
-static int dialled(struct braid_setup *s, struct wire *w)
+static int dialled(struct braid_setup *s, struct smc_conn *w)
 {
 	struct dial *d = w->dial;
 	int err = d->err;
@@ -308,7 +308,7 @@ static int dialled(struct braid_setup *s, struct wire *w)
 
 /* --- accepting ----------------------------------------------------------------------------- */
 
-static int start_listening(const struct braid_dev *dev, struct wire *w, uint8_t *mine)
+static int start_listening(const struct braid_dev *dev, struct smc_conn *w, uint8_t *mine)
 {
 	struct sockaddr_storage at;
 	socklen_t len = own_address(dev, &at);
@@ -339,7 +339,7 @@ static void guest_close(struct guest *g)
 }
 
 /* Each new connection replaces the oldest, so that strangers can't keep the peer out. */
-static void let_in(struct wire *w)
+static void let_in(struct smc_conn *w)
 {
 	int fd;
 
@@ -350,7 +350,7 @@ static void let_in(struct wire *w)
 	}
 }
 
-static void doors_close(struct wire *w)
+static void doors_close(struct smc_conn *w)
 {
 	for (unsigned i = 0; i < GUESTS; i++)
 		guest_close(&w->guest[i]);
@@ -359,7 +359,7 @@ static void doors_close(struct wire *w)
 }
 
 /* Reads the nonce.  True: it is complete and right, so this is the peer. */
-static bool listen_to(struct wire *w, struct guest *g)
+static bool listen_to(struct smc_conn *w, struct guest *g)
 {
 	ssize_t n = braid_os->recv(g->fd, g->nonce + g->got, NONCE - g->got, MSG_DONTWAIT);
 
@@ -375,7 +375,7 @@ static bool listen_to(struct wire *w, struct guest *g)
 	return false;
 }
 
-static int accepted(struct braid_setup *s, struct wire *w)
+static int accepted(struct braid_setup *s, struct smc_conn *w)
 {
 	let_in(w);
 	for (unsigned i = 0; i < GUESTS && w->fd < 0; i++) {
@@ -395,7 +395,7 @@ static int accepted(struct braid_setup *s, struct wire *w)
 
 /* --- set-up -------------------------------------------------------------------------------- */
 
-static void wire_free(struct wire *w)
+static void conn_free(struct smc_conn *w)
 {
 	if (!w)
 		return;
@@ -406,22 +406,22 @@ static void wire_free(struct wire *w)
 
 static void smc_setup_drop(struct braid_setup *s)
 {
-	struct wire *w = s->wire;
+	struct smc_conn *w = s->priv;
 
 	if (w)
 		dial_drop(s, w);
-	wire_free(w);
-	s->wire = NULL;
+	conn_free(w);
+	s->priv = NULL;
 }
 
 static int smc_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
 {
-	struct wire *w;
+	struct smc_conn *w;
 	int err;
 
 	if (!theirs && is_remembered(s))
 		return -EALREADY;
-	w = s->wire = calloc(1, sizeof(*w));
+	w = s->priv = calloc(1, sizeof(*w));
 	if (!w)
 		return -ENOMEM;
 	w->fd = w->listen_fd = -1;
@@ -436,7 +436,7 @@ static int smc_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 
 static int smc_setup_ready(struct braid_setup *s)
 {
-	struct wire *w = s->wire;
+	struct smc_conn *w = s->priv;
 
 	if (w->fd >= 0)
 		return 0;
@@ -455,7 +455,7 @@ static const char *kind_text(const struct braid_smc_mode *mode)
 
 static int smc_open(struct braid_lane *lane)
 {
-	const struct wire *w = wire_of(lane);
+	const struct smc_conn *w = conn_of(lane);
 
 	((struct braid_stream *)lane)->fd = w->fd;
 	lane->event_fd = w->fd;
@@ -473,8 +473,8 @@ static void smc_close(struct braid_lane *lane)
 	lane->fd = -1;
 	lane->event_fd = -1;
 	braid_stream_close(lane);
-	wire_free(wire_of(lane));
-	lane->wire = NULL;
+	conn_free(conn_of(lane));
+	lane->priv = NULL;
 }
 
 /* A stream that fails while the peer's process lives failed by itself. */
@@ -501,7 +501,7 @@ static int stream_poll(struct braid_lane *lane)
 	if (n < 0)
 		return verdict(lane, n);
 	if (n)
-		wire_of(lane)->fruitless = 0;
+		conn_of(lane)->idle_polls = 0;
 	return n;
 }
 
@@ -509,7 +509,7 @@ static int smc_poll(struct braid_lane *lane)
 {
 	int n = stream_poll(lane);
 
-	return n || !braid_lane_look_due(lane, &wire_of(lane)->fruitless) ?
+	return n || !braid_lane_look_due(lane, &conn_of(lane)->idle_polls) ?
 		       n : braid_lane_last_words(lane, stream_poll);
 }
 
@@ -520,15 +520,15 @@ static int smc_health(struct braid_lane *lane, struct braid_health *ret)
 	ret->unacked = true;
 	if (!braid_trylock(&lane->link->lock))
 		return 0;		/* it is being moved */
-	ret->unacked = lane->tx.f_sent != lane->tx.f_told;
-	err = braid_lane_stuck(lane, &wire_of(lane)->look, STUCK) ? -ETIMEDOUT : 0;
+	ret->unacked = lane->tx.f_sent != lane->tx.f_peer_acked;
+	err = braid_lane_stuck(lane, &conn_of(lane)->look, STUCK) ? -ETIMEDOUT : 0;
 	braid_unlock(&lane->link->lock);
 	return err;
 }
 
 static void smc_describe(struct braid_lane *lane, struct braid_wire_state *ret)
 {
-	const struct wire *w = wire_of(lane);
+	const struct smc_conn *w = conn_of(lane);
 
 	snprintf(ret->text, sizeof(ret->text), "%s%s%s", kind_text(&w->mode),
 		 w->mode.ib[0] ? " over " : "", w->mode.ib);

@@ -25,7 +25,7 @@
  *
  * To make a worker and its endpoint, UCX pins memory and makes queue pairs, which has taken a
  * second and more.  So during set-up all calls on a worker are made by a thread of its own
- * (core/work.h), which owns the wire until it is done.
+ * (core/work.h), which owns the endpoint until it is done.
  *
  * A process may exit while lanes move, and UCX then frees its own state, as libraries do.  So
  * before that (leave_all) every worker is left as it is, and UCX is not called from then on.
@@ -73,7 +73,7 @@ struct slot {
 
 #define NOBODYS UINT32_MAX
 
-struct wire {
+struct ucx_ep {
 	struct braid_work ending;
 	struct braid_dev *dev;		/* set with `over` */
 	struct braid_job stop;
@@ -100,19 +100,19 @@ struct wire {
 	char *scratch;			/* receives a payload that is thrown away */
 	unsigned slots, posted, seen;	/* heads before `seen` have been read ahead */
 	unsigned paid, asked;
-	unsigned fruitless;
+	unsigned idle_polls;
 	struct braid_look look;		/* the service thread's */
 	struct braid_stage *gpu;	/* of the first GPU whose memory was given to UCX */
 };
 
-static struct wire *wire_of(const struct braid_lane *lane)
+static struct ucx_ep *ep_of(const struct braid_lane *lane)
 {
-	return lane->wire;
+	return lane->priv;
 }
 
 /* --- the process exits --------------------------------------------------------------------- */
 
-static struct braid_lock listed;		/* taken before a wire's */
+static struct braid_lock listed;		/* taken before an endpoint's */
 static struct braid_list wires = { &wires, &wires };	/* under `listed` */
 static atomic_bool left;
 
@@ -130,7 +130,7 @@ static bool lock_until(struct braid_lock *l, uint64_t until_ns)
 static void leave_all(void)
 {
 	uint64_t until = braid_os->now_ns() + LEAVE_NS;
-	struct wire *w;
+	struct ucx_ep *w;
 
 	if (atomic_load(&braid_forked))
 		return;			/* the parent's threads may hold the locks */
@@ -147,7 +147,7 @@ static void leave_all(void)
 }
 
 /* Takes w->lock.  False: the process exits, UCX must not be called, and the lock is not held. */
-static bool enter(struct wire *w)
+static bool enter(struct ucx_ep *w)
 {
 	braid_lock_wait(&w->lock);
 	if (!atomic_load(&left))
@@ -160,7 +160,7 @@ static bool enter(struct wire *w)
 
 static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
-	struct wire *w = arg;
+	struct ucx_ep *w = arg;
 
 	(void)ep;
 	if (w->status == UCS_OK)
@@ -169,7 +169,7 @@ static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 
 static void sent(void *req, ucs_status_t status, void *arg)
 {
-	struct wire *w = arg;
+	struct ucx_ep *w = arg;
 
 	w->flying--;
 	on_error(w, NULL, status);
@@ -187,7 +187,7 @@ static void received(void *req, ucs_status_t status, const ucp_tag_recv_info_t *
 }
 
 /* From now on UCX is called in the context of that memory's GPU. */
-static void has_gpu(struct wire *w, const struct braid_mr *mr)
+static void has_gpu(struct ucx_ep *w, const struct braid_mr *mr)
 {
 	if (w->gpu || !mr->stage)
 		return;
@@ -195,12 +195,12 @@ static void has_gpu(struct wire *w, const struct braid_mr *mr)
 	braid_stage_hold(w->gpu);
 }
 
-static bool enter_gpu(const struct wire *w, int *ret_mode)
+static bool enter_gpu(const struct ucx_ep *w, int *ret_mode)
 {
 	return w->gpu && !braid_stage_enter(w->gpu, ret_mode);
 }
 
-static unsigned turn(struct wire *w)
+static unsigned turn(struct ucx_ep *w)
 {
 	int mode;
 	bool in = enter_gpu(w, &mode);
@@ -215,7 +215,7 @@ static unsigned turn(struct wire *w)
  * Posts a receive.  It must not complete at once, since UCX 1.13 then does not report the length.
  * gpu: the GPU memory in which s->at lies, or NULL.
  */
-static void post(struct wire *w, struct slot *s, size_t size, uint64_t tag,
+static void post(struct ucx_ep *w, struct slot *s, size_t size, uint64_t tag,
 		 const struct braid_mr *gpu)
 {
 	ucp_request_param_t param = {
@@ -244,13 +244,13 @@ static void post(struct wire *w, struct slot *s, size_t size, uint64_t tag,
 }
 
 /* Posts all free slots for heads. */
-static void post_heads(struct wire *w)
+static void post_heads(struct ucx_ep *w)
 {
 	while (w->posted - w->slots < SLOTS)
 		post(w, &w->slot[w->posted++ % SLOTS], SLOT, TAG_HEAD, NULL);
 }
 
-static ucs_status_ptr_t send_gpu(struct wire *w, const void *data, size_t len, uint64_t tag,
+static ucs_status_ptr_t send_gpu(struct ucx_ep *w, const void *data, size_t len, uint64_t tag,
 				 const struct braid_mr *gpu)
 {
 	ucp_request_param_t param = w->send_param;
@@ -268,7 +268,7 @@ static ucs_status_ptr_t send_gpu(struct wire *w, const void *data, size_t len, u
 }
 
 /* 0; -EAGAIN: too many sends in flight; or an error.  gpu: the GPU memory of `data`, or NULL. */
-static int send_msg(struct wire *w, const void *data, size_t len, uint64_t tag,
+static int send_msg(struct ucx_ep *w, const void *data, size_t len, uint64_t tag,
 		    const struct braid_mr *gpu)
 {
 	ucs_status_ptr_t req;
@@ -289,7 +289,7 @@ static int send_msg(struct wire *w, const void *data, size_t len, uint64_t tag,
 	return 0;
 }
 
-static void progress(struct wire *w)
+static void progress(struct ucx_ep *w)
 {
 	for (unsigned i = 0; i < TURNS && turn(w); i++)
 		;
@@ -301,7 +301,7 @@ static void progress(struct wire *w)
  * Closes the endpoint, so that sends in flight end with an error.  Some that wait for the peer
  * never complete; they end with the worker.
  */
-static void end_sends(struct wire *w)
+static void end_sends(struct ucx_ep *w)
 {
 	ucp_request_param_t param = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE,
@@ -318,13 +318,13 @@ static void end_sends(struct wire *w)
 		braid_ucp.request_free(req);
 }
 
-static void cancel(struct wire *w, struct slot *s)
+static void cancel(struct ucx_ep *w, struct slot *s)
 {
 	if (s->waits)
 		braid_ucp.request_cancel(w->worker, s->req);
 }
 
-static void fence(struct wire *w)
+static void fence(struct ucx_ep *w)
 {
 	braid_lock_wait(&w->lock);
 	if (w->worker && !atomic_load(&left)) {
@@ -345,7 +345,7 @@ static void fence(struct wire *w)
 }
 
 /* Have the two ends exchanged hellos: has the peer's come, and has ours gone? */
-static bool is_wired(struct wire *w)
+static bool is_wired(struct ucx_ep *w)
 {
 	w->wired |= !w->hello.waits && !w->flying;
 	return w->wired;
@@ -353,7 +353,7 @@ static bool is_wired(struct wire *w)
 
 static void end_run(struct braid_work *work)
 {
-	struct wire *w = braid_container(work, struct wire, ending);
+	struct ucx_ep *w = braid_container(work, struct ucx_ep, ending);
 
 	fence(w);
 	braid_lock_wait(&listed);
@@ -363,7 +363,7 @@ static void end_run(struct braid_work *work)
 
 static void end_free(struct braid_work *work)
 {
-	struct wire *w = braid_container(work, struct wire, ending);
+	struct ucx_ep *w = braid_container(work, struct ucx_ep, ending);
 
 	braid_stage_put(w->gpu);
 	free(w->memory);
@@ -372,7 +372,7 @@ static void end_free(struct braid_work *work)
 }
 
 /* Destroying a worker may take long, so a thread of its own does it. */
-static void wire_end(struct wire *w)
+static void ep_end(struct ucx_ep *w)
 {
 	w->ending.slow = true;
 	if (w->worker &&
@@ -384,7 +384,7 @@ static void wire_end(struct wire *w)
 	end_free(&w->ending);
 }
 
-static void wire_put(struct wire *w)
+static void wire_put(struct ucx_ep *w)
 {
 	if (atomic_fetch_sub(&w->users, 1) != 1)
 		return;
@@ -394,7 +394,7 @@ static void wire_put(struct wire *w)
 
 static void stop_run(struct braid_job *job)
 {
-	struct wire *w = braid_container(job, struct wire, stop);
+	struct ucx_ep *w = braid_container(job, struct ucx_ep, stop);
 
 	fence(w);
 	braid_stop_end(w->dev, &w->stopping);
@@ -402,10 +402,10 @@ static void stop_run(struct braid_job *job)
 }
 
 /*
- * Has a job fence the wire: UCX may still use the user's memory, and destroying a worker is slow.
- * braid_stops_past() says when that is over.
+ * Has a job fence the endpoint: UCX may still use the user's memory, and destroying a worker is
+ * slow.  braid_stops_past() says when that is over.
  */
-static void wire_stop(struct wire *w, struct braid_dev *dev)
+static void wire_stop(struct ucx_ep *w, struct braid_dev *dev)
 {
 	w->over = true;
 	w->dev = dev;
@@ -417,9 +417,9 @@ static void wire_stop(struct wire *w, struct braid_dev *dev)
 
 /*
  * UCX 1.13 aborts if an endpoint is closed before its first message has gone, which takes time over
- * RDMA.  Such a wire is stranded: sweep() ends it once that message has gone or failed.
+ * RDMA.  Such an endpoint is stranded: sweep() ends it once that message has gone or failed.
  */
-static void wire_free(struct wire *w)
+static void ep_free(struct ucx_ep *w)
 {
 	bool stranded;
 
@@ -431,7 +431,7 @@ static void wire_free(struct wire *w)
 	}
 	stranded = w->rdma && w->ep && !is_wired(w) && w->flying && w->status == UCS_OK;
 	if (!stranded) {
-		wire_end(w);
+		ep_end(w);
 		return;
 	}
 	braid_lock_wait(&listed);
@@ -443,7 +443,7 @@ static void wire_free(struct wire *w)
 static void sweep(void)
 {
 	struct braid_list done = { &done, &done };
-	struct wire *w, *tmp;
+	struct ucx_ep *w, *tmp;
 
 	braid_lock_wait(&listed);
 	braid_list_for_safe(w, tmp, &wires, node) {
@@ -458,7 +458,7 @@ static void sweep(void)
 	}
 	braid_unlock(&listed);
 	braid_list_for_safe(w, tmp, &done, node)
-		wire_end(w);
+		ep_end(w);
 }
 
 /* --- coming up ----------------------------------------------------------------------------- */
@@ -468,7 +468,7 @@ enum { AT_TAG = 0, AT_LEN = 8, AT_ADDRESS = 16, ADDRESS_MAX = BRAID_BLOB_SIZE - 
 /* A set-up under way.  Its thread owns all of it, but for atomic members, until it is done. */
 struct coming {
 	struct braid_work work;
-	struct wire *w;			/* NULL: the service thread has taken it */
+	struct ucx_ep *w;			/* NULL: the service thread has taken it */
 	const struct braid_ucx_port *port;
 	bool opens, meets;
 	atomic_bool told;		/* `err` and `mine` are set */
@@ -487,7 +487,7 @@ static int failed(struct coming *c, const char *call, ucs_status_t status)
 	return braid_ucp_errno(status);
 }
 
-static int open_worker(struct coming *c, struct wire *w)
+static int open_worker(struct coming *c, struct ucx_ep *w)
 {
 	ucp_worker_params_t params = {
 		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -509,7 +509,7 @@ static int open_worker(struct coming *c, struct wire *w)
 	return 0;
 }
 
-static int tell_address(struct coming *c, struct wire *w)
+static int tell_address(struct coming *c, struct ucx_ep *w)
 {
 	uint64_t tag = htole64(w->tag_rx);
 	ucp_address_t *address;
@@ -534,7 +534,7 @@ static int tell_address(struct coming *c, struct wire *w)
 	return 0;
 }
 
-static int open_wire(struct coming *c, struct wire *w)
+static int open_wire(struct coming *c, struct ucx_ep *w)
 {
 	int err = open_worker(c, w);
 
@@ -548,7 +548,7 @@ static int open_wire(struct coming *c, struct wire *w)
 }
 
 /* Connects to the peer's worker.  The first message, a hello, shows that messages arrive. */
-static int meet_peer(struct coming *c, struct wire *w)
+static int meet_peer(struct coming *c, struct ucx_ep *w)
 {
 	ucp_ep_params_t params = {
 		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
@@ -570,7 +570,7 @@ static int meet_peer(struct coming *c, struct wire *w)
 }
 
 /* Makes one step with w->lock held, unless the set-up is no longer wanted. */
-static int come_step(struct coming *c, int (*step)(struct coming *c, struct wire *w))
+static int come_step(struct coming *c, int (*step)(struct coming *c, struct ucx_ep *w))
 {
 	int err;
 
@@ -582,7 +582,7 @@ static int come_step(struct coming *c, int (*step)(struct coming *c, struct wire
 	return err;
 }
 
-static int wire_up(struct coming *c, struct wire *w)
+static int wire_up(struct coming *c, struct ucx_ep *w)
 {
 	(void)c;
 	progress(w);
@@ -610,11 +610,11 @@ static void come_free(struct braid_work *work)
 {
 	struct coming *c = braid_container(work, struct coming, work);
 
-	wire_free(c->w);
+	ep_free(c->w);
 	free(c);
 }
 
-static void come_leave(struct wire *w)
+static void come_leave(struct ucx_ep *w)
 {
 	struct coming *c = w->coming;
 
@@ -623,8 +623,8 @@ static void come_leave(struct wire *w)
 	braid_work_leave(&c->work);
 }
 
-/* The set-up's thread is done: the service thread takes the wire. */
-static void come_take(struct wire *w)
+/* The set-up's thread is done: the service thread takes the endpoint. */
+static void come_take(struct ucx_ep *w)
 {
 	w->coming->w = NULL;
 	come_leave(w);
@@ -632,7 +632,7 @@ static void come_take(struct wire *w)
 
 static int come_start(struct braid_setup *s, bool opens, const uint8_t *theirs)
 {
-	struct wire *w = s->wire;
+	struct ucx_ep *w = s->priv;
 	struct coming *c = calloc(1, sizeof(*c));
 
 	if (!c)
@@ -656,18 +656,18 @@ static int come_start(struct braid_setup *s, bool opens, const uint8_t *theirs)
 
 static void ucx_setup_drop(struct braid_setup *s)
 {
-	struct wire *w = s->wire;
+	struct ucx_ep *w = s->priv;
 
-	s->wire = NULL;
+	s->priv = NULL;
 	if (w && w->coming)
-		come_leave(w);		/* come_free() ends the wire, too */
+		come_leave(w);		/* come_free() ends the endpoint, too */
 	else
-		wire_free(w);
+		ep_free(w);
 }
 
-static struct wire *wire_new(struct braid_dev *dev)
+static struct ucx_ep *ep_new(struct braid_dev *dev)
 {
-	struct wire *w = calloc(1, sizeof(*w));
+	struct ucx_ep *w = calloc(1, sizeof(*w));
 
 	if (w)
 		w->memory = malloc(SLOTS * SLOT);
@@ -701,8 +701,8 @@ static int begin(struct braid_setup *s, const uint8_t *theirs)
 		exit_known = !atexit(leave_all);
 	if (!exit_known || atomic_load(&left))
 		return -EALREADY;
-	s->wire = wire_new(s->dev);
-	err = s->wire ? come_start(s, true, theirs) : -ENOMEM;
+	s->priv = ep_new(s->dev);
+	err = s->priv ? come_start(s, true, theirs) : -ENOMEM;
 	if (err) {
 		ucx_setup_drop(s);
 		return err;
@@ -713,7 +713,7 @@ static int begin(struct braid_setup *s, const uint8_t *theirs)
 
 static int ucx_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
 {
-	struct wire *w = s->wire;
+	struct ucx_ep *w = s->priv;
 	int err;
 
 	if (!w)
@@ -731,13 +731,13 @@ static int ucx_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 
 static int ucx_setup_peer(struct braid_setup *s, const uint8_t *theirs)
 {
-	come_take(s->wire);
+	come_take(s->priv);
 	return come_start(s, false, theirs);
 }
 
 static int ucx_setup_ready(struct braid_setup *s)
 {
-	struct wire *w = s->wire;
+	struct ucx_ep *w = s->priv;
 	ucs_status_t status = w->status;
 	bool wired;
 
@@ -772,7 +772,7 @@ static int ucx_setup_ready(struct braid_setup *s)
 static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, uint64_t tag,
 			 const struct braid_mr *gpu)
 {
-	struct wire *w = wire_of(lane);
+	struct ucx_ep *w = ep_of(lane);
 	int err;
 
 	if (w->over)
@@ -789,7 +789,7 @@ static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, 
 }
 
 /* Why the lane has ended.  -ENOTCONN: the peer has closed it, so UCX is not at fault. */
-static int broken(const struct braid_lane *lane, const struct wire *w)
+static int broken(const struct braid_lane *lane, const struct ucx_ep *w)
 {
 	if (braid_lane_look_at_fd(lane))
 		return -ENOTCONN;
@@ -825,7 +825,7 @@ static int ucx_push(struct braid_lane *lane)
 		braid_tx_advance(lane, len);
 		budget -= len < budget ? len : budget;
 	}
-	return err == -EIO ? broken(lane, wire_of(lane)) : err;
+	return err == -EIO ? broken(lane, ep_of(lane)) : err;
 }
 
 /* Sends a single message, with the short header that lies before the payload. */
@@ -839,7 +839,7 @@ static BRAID_HOT int ucx_post(struct braid_lane *lane, uint32_t imm, const char 
 
 /* --- receiving, with the link's lock held -------------------------------------------------- */
 
-static void ask(struct wire *w, char *at, size_t len, uint32_t comm, const struct braid_mr *gpu)
+static void ask(struct ucx_ep *w, char *at, size_t len, uint32_t comm, const struct braid_mr *gpu)
 {
 	struct slot *s = &w->payload[w->asked++ % PAYLOADS];
 
@@ -848,7 +848,7 @@ static void ask(struct wire *w, char *at, size_t len, uint32_t comm, const struc
 	post(w, s, len, TAG_PAYLOAD, gpu);
 }
 
-static int await_payload(struct braid_lane *lane, struct wire *w)
+static int await_payload(struct braid_lane *lane, struct ucx_ep *w)
 {
 	char *at = lane->rx_dst;
 
@@ -867,7 +867,7 @@ static int await_payload(struct braid_lane *lane, struct wire *w)
 }
 
 /* Has another head come that may say where its payload goes? */
-static inline bool may_ask(const struct wire *w)
+static inline bool may_ask(const struct ucx_ep *w)
 {
 	const struct slot *s = &w->slot[w->seen % SLOTS];
 
@@ -876,7 +876,7 @@ static inline bool may_ask(const struct wire *w)
 }
 
 /* Posts receives ahead, in the order of the heads, since payloads come in that order. */
-static void ask_ahead(struct braid_lane *lane, struct wire *w)
+static void ask_ahead(struct braid_lane *lane, struct ucx_ep *w)
 {
 	braid_lock_wait(&w->lock);
 	for (; w->worker && may_ask(w); w->seen += !w->blind) {
@@ -896,13 +896,13 @@ static void ask_ahead(struct braid_lane *lane, struct wire *w)
 }
 
 /* A receive fails only with its endpoint, whose on_error() may not have run yet. */
-static int lost(struct wire *w, ucs_status_t status)
+static int lost(struct ucx_ep *w, ucs_status_t status)
 {
 	on_error(w, NULL, status);
 	return -EIO;
 }
 
-static int take_payload(struct braid_lane *lane, struct wire *w)
+static int take_payload(struct braid_lane *lane, struct ucx_ep *w)
 {
 	const struct slot *s = &w->payload[w->paid % PAYLOADS];
 	int err;
@@ -921,7 +921,7 @@ static int take_payload(struct braid_lane *lane, struct wire *w)
 	return err;
 }
 
-static int take_head(struct braid_lane *lane, struct wire *w)
+static int take_head(struct braid_lane *lane, struct ucx_ep *w)
 {
 	struct slot *s = &w->slot[w->slots % SLOTS];
 	int err = s->status == UCS_OK ? braid_rx_take(lane, s->at, s->len) : lost(w, s->status);
@@ -936,7 +936,7 @@ static int take_head(struct braid_lane *lane, struct wire *w)
 }
 
 /* Has the next message in order come? */
-static inline bool has_something(const struct wire *w)
+static inline bool has_something(const struct ucx_ep *w)
 {
 	if (w->awaits_payload)
 		return !w->payload[w->paid % PAYLOADS].waits;
@@ -944,7 +944,7 @@ static inline bool has_something(const struct wire *w)
 }
 
 /* Lets UCX progress until the next message in order has come; not longer, for those behind it. */
-static bool look(struct wire *w)
+static bool look(struct ucx_ep *w)
 {
 	post_heads(w);
 	for (unsigned i = 0; i < TURNS; i++) {
@@ -962,7 +962,7 @@ static bool look(struct wire *w)
  * Takes what has come, in order.  Returns how many messages, or an error.  The data of the last may
  * still be on its way into a GPU.
  */
-static int take(struct braid_lane *lane, struct wire *w)
+static int take(struct braid_lane *lane, struct ucx_ep *w)
 {
 	int taken = 0, err = 0;
 
@@ -979,7 +979,7 @@ static int take(struct braid_lane *lane, struct wire *w)
 
 static int look_and_take(struct braid_lane *lane)
 {
-	struct wire *w = wire_of(lane);
+	struct ucx_ep *w = ep_of(lane);
 	bool some, more;
 	int n;
 
@@ -1003,7 +1003,7 @@ static int look_and_take(struct braid_lane *lane)
 			return broken(lane, w);
 		if (n < 0)
 			return braid_lane_look_at_fd(lane) ? -ENOTCONN : n;
-		w->fruitless = 0;
+		w->idle_polls = 0;
 		return n;
 	}
 	return 0;
@@ -1011,10 +1011,10 @@ static int look_and_take(struct braid_lane *lane)
 
 static int ucx_poll(struct braid_lane *lane)
 {
-	int n = wire_of(lane)->over ? 0 : look_and_take(lane);
+	int n = ep_of(lane)->over ? 0 : look_and_take(lane);
 
-	return n || wire_of(lane)->over ||
-	       !braid_lane_look_due(lane, &wire_of(lane)->fruitless) ?
+	return n || ep_of(lane)->over ||
+	       !braid_lane_look_due(lane, &ep_of(lane)->idle_polls) ?
 		       n : braid_lane_last_words(lane, look_and_take);
 }
 
@@ -1030,7 +1030,7 @@ static int ucx_open(struct braid_lane *lane)
 	lane->local = false;
 	lane->gpu = braid_ucx_port_of(dev_of(lane))->gpu;
 	lane->flight_max = FLIGHT;
-	lane->event_fd = wire_of(lane)->efd;
+	lane->event_fd = ep_of(lane)->efd;
 	return 0;
 }
 
@@ -1043,7 +1043,7 @@ static int ucx_attach(struct braid_lane *lane)
 /* Data for a GPU arrives in lane->rx_stage, which the core frees next: so wait for the fence. */
 static void ucx_fence(struct braid_lane *lane)
 {
-	struct wire *w = wire_of(lane);
+	struct ucx_ep *w = ep_of(lane);
 
 	if (!w || w->over)
 		return;
@@ -1054,7 +1054,7 @@ static void ucx_fence(struct braid_lane *lane)
 }
 
 /* Does UCX use none of the user's memory? */
-static bool is_idle(struct wire *w)
+static bool is_idle(struct ucx_ep *w)
 {
 	bool idle;
 
@@ -1068,7 +1068,7 @@ static bool is_idle(struct wire *w)
 
 static bool ucx_lands(const struct braid_lane *lane, uint32_t comm)
 {
-	const struct wire *w = wire_of(lane);
+	const struct ucx_ep *w = ep_of(lane);
 
 	for (unsigned i = 0; w && !w->over && i < PAYLOADS; i++) {
 		if (w->payload[i].waits && w->payload[i].comm == comm)
@@ -1080,15 +1080,15 @@ static bool ucx_lands(const struct braid_lane *lane, uint32_t comm)
 /* The socket first: a peer whose endpoint then fails checks it, and knows that we closed both. */
 static void ucx_close(struct braid_lane *lane)
 {
-	struct wire *w = wire_of(lane);
+	struct ucx_ep *w = ep_of(lane);
 
 	if (lane->fd >= 0)
 		braid_os->close(lane->fd);
 	lane->fd = -1;
 	if (w && !w->over && !is_idle(w))
 		wire_stop(w, dev_of(lane));
-	wire_free(w);
-	lane->wire = NULL;
+	ep_free(w);
+	lane->priv = NULL;
 	lane->event_fd = -1;
 	lane->rx_dst = NULL;
 }
@@ -1096,7 +1096,7 @@ static void ucx_close(struct braid_lane *lane)
 /* A worker can be armed only when it has nothing left to do. */
 static bool ucx_arm(struct braid_lane *lane)
 {
-	struct wire *w = wire_of(lane);
+	struct ucx_ep *w = ep_of(lane);
 	ucs_status_t status = UCS_OK;
 
 	if (w->over)
@@ -1119,8 +1119,8 @@ static int ucx_health(struct braid_lane *lane, struct braid_health *ret)
 	ret->unacked = true;
 	if (!braid_trylock(&lane->link->lock))
 		return 0;		/* it is being moved */
-	ret->unacked = lane->tx.f_sent != lane->tx.f_told;
-	err = braid_lane_stuck(lane, &wire_of(lane)->look, STUCK) && !atomic_load(&left) ?
+	ret->unacked = lane->tx.f_sent != lane->tx.f_peer_acked;
+	err = braid_lane_stuck(lane, &ep_of(lane)->look, STUCK) && !atomic_load(&left) ?
 	      -ETIMEDOUT : 0;
 	braid_unlock(&lane->link->lock);
 	return err;

@@ -43,7 +43,7 @@ static int lane_mbps(unsigned speed)
 }
 
 /* ibv_query_port() fills only the first version's fields; the context's own call fills all. */
-static int query(const struct braid_port *p, union attr *ret)
+static int query(const struct braid_ibport *p, union attr *ret)
 {
 	struct verbs_context *v = verbs_get_ctx_op(p->ctx, query_port);
 
@@ -52,7 +52,7 @@ static int query(const struct braid_port *p, union attr *ret)
 		   braid_ibv.query_port(p->ctx, p->num, &ret->attr);
 }
 
-static void take(struct braid_port *p, const struct ibv_port_attr *attr)
+static void take(struct braid_ibport *p, const struct ibv_port_attr *attr)
 {
 	atomic_store(&p->lid, attr->lid);
 	atomic_store(&p->mtu, (unsigned)attr->active_mtu);
@@ -60,7 +60,7 @@ static void take(struct braid_port *p, const struct ibv_port_attr *attr)
 }
 
 /* The port's rate; for a bond the sum of both ports, if the driver reports that. */
-static int speed_mbps(const struct braid_port *p, const union attr *a)
+static int speed_mbps(const struct braid_ibport *p, const union attr *a)
 {
 	uint64_t hundreds = 0;
 	uint32_t speed;
@@ -75,7 +75,7 @@ static int speed_mbps(const struct braid_port *p, const union attr *a)
 	return lane_mbps(speed) * lanes_of(a->attr.active_width);
 }
 
-int braid_port_read(struct braid_port *p, struct ibv_port_attr *ret)
+int braid_ibport_read(struct braid_ibport *p, struct ibv_port_attr *ret)
 {
 	union attr a;
 
@@ -88,7 +88,7 @@ int braid_port_read(struct braid_port *p, struct ibv_port_attr *ret)
 	return 0;
 }
 
-void braid_port_refresh(struct braid_port *p)
+void braid_ibport_refresh(struct braid_ibport *p)
 {
 	unsigned lid = atomic_load(&p->lid), mtu = atomic_load(&p->mtu);
 	union attr a;

@@ -43,7 +43,7 @@ static void set_port(struct sockaddr_storage *sa, uint16_t port)
 }
 
 /* Sets the traffic class of the connection's packets, if one is configured. */
-static void mark(const struct braid_port *p, struct rdma_cm_id *id, uint8_t byte)
+static void mark(const struct braid_ibport *p, struct rdma_cm_id *id, uint8_t byte)
 {
 	static struct braid_log_gate gate;
 
@@ -54,14 +54,14 @@ static void mark(const struct braid_port *p, struct rdma_cm_id *id, uint8_t byte
 			   p->name, byte, strerror(errno));
 }
 
-static bool is_same(const struct rdma_cm_id *id, const struct braid_port *p)
+static bool is_same(const struct rdma_cm_id *id, const struct braid_ibport *p)
 {
 	return id->verbs && !strcmp(id->verbs->device->name, p->ctx->device->name) &&
 	       id->port_num == p->num;
 }
 
 /* Listens at the device's address.  -ENODEV: rdma_cm finds another port there; or another errno. */
-static int try_port(struct braid_port *p, const struct braid_dev *dev)
+static int try_port(struct braid_ibport *p, const struct braid_dev *dev)
 {
 	struct sockaddr_storage sa = { 0 };
 	int err = -ENODEV;
@@ -73,7 +73,7 @@ static int try_port(struct braid_port *p, const struct braid_dev *dev)
 		return err;
 	}
 	/* Without a class of its own, the listener answers with the class of the request. */
-	mark(p, p->listen, braid_wire_class(-1));
+	mark(p, p->listen, braid_qp_class(-1));
 	if (!braid_rdma.bind_addr(p->listen, (struct sockaddr *)&sa) && is_same(p->listen, p))
 		err = braid_rdma.listen(p->listen, BACKLOG) ? last_error() : 0;
 	if (!err) {
@@ -86,7 +86,7 @@ static int try_port(struct braid_port *p, const struct braid_dev *dev)
 }
 
 /* Does rdma_cm find the port at this device's address? */
-static bool try_dev(struct braid_port *p, const struct braid_dev *dev)
+static bool try_dev(struct braid_ibport *p, const struct braid_dev *dev)
 {
 	int err = -EADDRINUSE;
 
@@ -95,7 +95,7 @@ static bool try_dev(struct braid_port *p, const struct braid_dev *dev)
 	return !err;
 }
 
-struct braid_dev *braid_cm_find(struct braid_port *p, struct braid_dev *table, unsigned count,
+struct braid_dev *braid_cm_find(struct braid_ibport *p, struct braid_dev *table, unsigned count,
 				const char **why)
 {
 	static char text[256];
@@ -115,13 +115,13 @@ struct braid_dev *braid_cm_find(struct braid_port *p, struct braid_dev *table, u
 		if (table[i].port[BRAID_TRANSPORT_VERBS] || !try_dev(p, &table[i]))
 			continue;
 		p->ctx = p->listen->verbs;
-		braid_port_adopt(p->ctx);
+		braid_ibport_adopt(p->ctx);
 		return &table[i];
 	}
 	return NULL;
 }
 
-void braid_cm_forget(struct braid_port *p)
+void braid_cm_forget(struct braid_ibport *p)
 {
 	if (p->listen)
 		braid_rdma.destroy_id(p->listen);
@@ -135,9 +135,9 @@ void braid_cm_forget(struct braid_port *p)
 
 /* --- connections --------------------------------------------------------------------------- */
 
-static void leave(struct braid_wire *w)
+static void leave(struct braid_qp *w)
 {
-	struct braid_wire **at = &w->port->wires;
+	struct braid_qp **at = &w->port->wires;
 
 	while (*at && *at != w)
 		at = &(*at)->next;
@@ -146,7 +146,7 @@ static void leave(struct braid_wire *w)
 }
 
 /* If the TCP port was in use, another one is tried once the event is acknowledged. */
-static void failed(struct braid_wire *w, int err)
+static void failed(struct braid_qp *w, int err)
 {
 	w->cm_err = err;
 	w->redial = w->dialler && err == -EADDRINUSE && w->dials < PORTS_TRIED &&
@@ -155,20 +155,20 @@ static void failed(struct braid_wire *w, int err)
 		atomic_store(&w->cm, BRAID_CM_FAILED);
 }
 
-static void proceed(struct braid_wire *w, int err)
+static void proceed(struct braid_qp *w, int err)
 {
 	if (err)
 		failed(w, err);
 }
 
-static int make_qp(struct braid_wire *w)
+static int make_qp(struct braid_qp *w)
 {
-	int err = braid_wire_qp(w);
+	int err = braid_qp_create(w);
 
-	return err ? err : braid_wire_post_all(w);
+	return err ? err : braid_qp_post_all(w);
 }
 
-static int say_connect(struct braid_wire *w)
+static int say_connect(struct braid_qp *w)
 {
 	struct rdma_conn_param param = {
 		.private_data = &w->nonce, .private_data_len = sizeof(w->nonce),
@@ -177,18 +177,18 @@ static int say_connect(struct braid_wire *w)
 	int err = make_qp(w);
 
 	if (!err && braid_rdma.connect(w->id, &param))
-		err = braid_wire_failed(w, "rdma_connect", last_error());
+		err = braid_qp_failed(w, "rdma_connect", last_error());
 	w->asked = !err;
 	return err;
 }
 
-static int say_accept(struct braid_wire *w)
+static int say_accept(struct braid_qp *w)
 {
 	struct rdma_conn_param param = { .rnr_retry_count = 7 };
 	int err = make_qp(w);
 
 	if (!err && braid_rdma.accept(w->id, &param))
-		err = braid_wire_failed(w, "rdma_accept", last_error());
+		err = braid_qp_failed(w, "rdma_accept", last_error());
 	if (err)
 		braid_rdma.reject(w->id, NULL, 0);
 	w->asked = !err;
@@ -196,14 +196,14 @@ static int say_accept(struct braid_wire *w)
 }
 
 /* The set-up whose nonce the request carries, or NULL. */
-static struct braid_wire *asked_for(struct braid_port *p, const struct rdma_cm_event *ev)
+static struct braid_qp *asked_for(struct braid_ibport *p, const struct rdma_cm_event *ev)
 {
 	uint64_t nonce;
 
 	if (ev->param.conn.private_data_len < sizeof(nonce))
 		return NULL;
 	memcpy(&nonce, ev->param.conn.private_data, sizeof(nonce));
-	for (struct braid_wire *w = p->wires; w; w = w->next) {
+	for (struct braid_qp *w = p->wires; w; w = w->next) {
 		if (!w->dialler && !w->id && w->nonce == nonce)
 			return w;
 	}
@@ -223,9 +223,9 @@ static const char *event_text(enum rdma_cm_event_type type)
 	}
 }
 
-static void event(struct braid_port *p, struct rdma_cm_event *ev, struct rdma_cm_id **ret_stray)
+static void event(struct braid_ibport *p, struct rdma_cm_event *ev, struct rdma_cm_id **ret_stray)
 {
-	struct braid_wire *w = ev->id->context;
+	struct braid_qp *w = ev->id->context;
 
 	if (w && ev->event != RDMA_CM_EVENT_CONNECT_REQUEST)
 		w->asked = false;
@@ -243,7 +243,7 @@ static void event(struct braid_port *p, struct rdma_cm_event *ev, struct rdma_cm
 		break;
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 		if (braid_rdma.resolve_route(w->id, RESOLVE_MS))
-			failed(w, braid_wire_failed(w, "rdma_resolve_route", last_error()));
+			failed(w, braid_qp_failed(w, "rdma_resolve_route", last_error()));
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		proceed(w, say_connect(w));
@@ -254,24 +254,24 @@ static void event(struct braid_port *p, struct rdma_cm_event *ev, struct rdma_cm
 		break;
 	default:
 		if (w)
-			failed(w, braid_wire_failed(w, event_text(ev->event), ev->status < 0 ?
+			failed(w, braid_qp_failed(w, event_text(ev->event), ev->status < 0 ?
 						    ev->status : -ECONNREFUSED));
 	}
 }
 
-static void end_left(struct braid_wire *w)
+static void end_left(struct braid_qp *w)
 {
 	atomic_fetch_sub(&w->port->nleft, 1);
 	w->asked = false;
-	braid_wire_end(w);
+	braid_qp_end(w);
 }
 
-static void dial_again(struct braid_wire *w)
+static void dial_again(struct braid_qp *w)
 {
 	int err;
 
 	w->redial = false;
-	braid_wire_destroy_qp(w);
+	braid_qp_destroy(w);
 	braid_cm_close(w);
 	err = braid_cm_connect(w);
 	if (err)
@@ -279,13 +279,13 @@ static void dial_again(struct braid_wire *w)
 }
 
 /* Handles all events.  False: one could not be read. */
-static bool pump(struct braid_port *p)
+static bool pump(struct braid_ibport *p)
 {
 	struct rdma_cm_event *ev;
 
 	while (!braid_rdma.get_cm_event(p->cm, &ev)) {
 		struct rdma_cm_id *stray = NULL;
-		struct braid_wire *w = ev->event == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL :
+		struct braid_qp *w = ev->event == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL :
 				       ev->id->context;
 
 		event(p, ev, &stray);
@@ -300,7 +300,7 @@ static bool pump(struct braid_port *p)
 	return errno == EAGAIN || errno == EINTR;
 }
 
-int braid_cm_accept(struct braid_wire *w)
+int braid_cm_accept(struct braid_qp *w)
 {
 	atomic_store(&w->cm, BRAID_CM_WORKS);
 	w->next = w->port->wires;
@@ -308,7 +308,7 @@ int braid_cm_accept(struct braid_wire *w)
 	return 0;
 }
 
-int braid_cm_connect(struct braid_wire *w)
+int braid_cm_connect(struct braid_qp *w)
 {
 	struct sockaddr_storage src = { 0 }, dst = w->to;
 
@@ -317,27 +317,27 @@ int braid_cm_connect(struct braid_wire *w)
 	set_port(&dst, w->peer.cm_port);
 	if (braid_rdma.create_id(w->port->cm, &w->id, w, RDMA_PS_TCP)) {
 		w->id = NULL;
-		return braid_wire_failed(w, "rdma_create_id", last_error());
+		return braid_qp_failed(w, "rdma_create_id", last_error());
 	}
-	mark(w->port, w->id, braid_wire_class(w->traffic_class));
+	mark(w->port, w->id, braid_qp_class(w->traffic_class));
 	atomic_store(&w->cm, BRAID_CM_WORKS);
 	w->dials++;
 	w->next = w->port->wires;
 	w->port->wires = w;
 	if (braid_rdma.resolve_addr(w->id, (struct sockaddr *)&src, (struct sockaddr *)&dst,
 				    RESOLVE_MS))
-		return braid_wire_failed(w, "rdma_resolve_addr", last_error());
+		return braid_qp_failed(w, "rdma_resolve_addr", last_error());
 	return 0;
 }
 
-int braid_cm_state(const struct braid_wire *w)
+int braid_cm_state(const struct braid_qp *w)
 {
 	int state = atomic_load(&w->cm);
 
 	return state == BRAID_CM_UP ? 0 : state == BRAID_CM_FAILED ? w->cm_err : -EAGAIN;
 }
 
-void braid_cm_close(struct braid_wire *w)
+void braid_cm_close(struct braid_qp *w)
 {
 	if (atomic_load(&w->cm) == BRAID_CM_NONE)
 		return;
@@ -350,12 +350,12 @@ void braid_cm_close(struct braid_wire *w)
 }
 
 /* Tries twice: the first failure may be a lack of memory. */
-static bool hears(struct braid_port *p)
+static bool hears(struct braid_ibport *p)
 {
 	return pump(p) || pump(p);
 }
 
-bool braid_cm_leave(struct braid_wire *w)
+bool braid_cm_leave(struct braid_qp *w)
 {
 	if (atomic_load(&w->cm) == BRAID_CM_NONE || !w->asked)
 		return false;
@@ -365,9 +365,9 @@ bool braid_cm_leave(struct braid_wire *w)
 	return w->left;
 }
 
-static struct braid_wire *a_left_one(const struct braid_port *p)
+static struct braid_qp *a_left_one(const struct braid_ibport *p)
 {
-	struct braid_wire *w = p->wires;
+	struct braid_qp *w = p->wires;
 
 	while (w && !w->left)
 		w = w->next;
@@ -376,15 +376,15 @@ static struct braid_wire *a_left_one(const struct braid_port *p)
 
 static void pump_run(struct braid_job *job)
 {
-	struct braid_port *p = braid_container(job, struct braid_port, pump);
-	struct braid_wire *w;
+	struct braid_ibport *p = braid_container(job, struct braid_ibport, pump);
+	struct braid_qp *w;
 
 	atomic_store(&p->pumping, false);
 	while (!hears(p) && (w = a_left_one(p)))	/* no event will come: end it, blocking */
 		end_left(w);
 }
 
-bool braid_cm_events(struct braid_port *p, struct braid_dev *dev)
+bool braid_cm_events(struct braid_ibport *p, struct braid_dev *dev)
 {
 	if (!atomic_exchange(&p->pumping, true)) {
 		p->pump = (struct braid_job){

@@ -9,32 +9,32 @@
 #ifndef BRAID_VERBS_CM_H
 #define BRAID_VERBS_CM_H
 
-#include "verbs/wire.h"
+#include "verbs/qp.h"
 
 /*
  * Returns the device at whose address rdma_cm finds this port, or NULL and why.  The port then has
  * rdma_cm's context of the device, and a listening id.
  */
-struct braid_dev *braid_cm_find(struct braid_port *p, struct braid_dev *table, unsigned count,
+struct braid_dev *braid_cm_find(struct braid_ibport *p, struct braid_dev *table, unsigned count,
 				const char **why);
-void braid_cm_forget(struct braid_port *p);
+void braid_cm_forget(struct braid_ibport *p);
 
 /* Wait for a connection with w->nonce; or make one.  The queue pair comes with it. */
-int braid_cm_accept(struct braid_wire *w);
-int braid_cm_connect(struct braid_wire *w);
+int braid_cm_accept(struct braid_qp *w);
+int braid_cm_connect(struct braid_qp *w);
 /* Any thread.  0: connected; -EAGAIN: not yet; else why it failed. */
-int braid_cm_state(const struct braid_wire *w);
-void braid_cm_close(struct braid_wire *w);
+int braid_cm_state(const struct braid_qp *w);
+void braid_cm_close(struct braid_qp *w);
 /*
- * True: the peer has not answered yet, and the wire is freed when it does.  To destroy its queue
- * pair before could block in the driver until the answer, or for many seconds if none comes.
+ * True: the peer has not answered yet, and `w` is freed when it does.  To destroy its queue pair
+ * before could block in the driver until the answer, or for many seconds if none comes.
  */
-bool braid_cm_leave(struct braid_wire *w);
+bool braid_cm_leave(struct braid_qp *w);
 
 /*
  * The transport's events() for a port with p->cm.  It hands over a job that answers the peers'
  * requests, and rejects those that no handshake expects.
  */
-bool braid_cm_events(struct braid_port *p, struct braid_dev *dev);
+bool braid_cm_events(struct braid_ibport *p, struct braid_dev *dev);
 
 #endif

@@ -17,7 +17,7 @@
 #include "verbs/port.h"
 
 /* Reads the entry's file in /sys; false: there is none, or it is empty. */
-static bool read_sysfs(const struct braid_port *p, const char *what, unsigned i, char *ret,
+static bool read_sysfs(const struct braid_ibport *p, const char *what, unsigned i, char *ret,
 		       size_t len)
 {
 	char path[IBV_SYSFS_PATH_MAX + 64];
@@ -34,7 +34,7 @@ static bool read_sysfs(const struct braid_port *p, const char *what, unsigned i,
 	return ret[0];
 }
 
-static bool type_from_sysfs(const struct braid_port *p, struct braid_gid *g)
+static bool type_from_sysfs(const struct braid_ibport *p, struct braid_gid *g)
 {
 	char text[64] = "";
 
@@ -58,7 +58,7 @@ static bool is_of_mac(const uint8_t *raw, const struct sockaddr *sa)
 	       raw[12] == 0xfe && !memcmp(raw + 13, mac + 3, 3);
 }
 
-static bool is_here(const struct braid_port *p, const struct braid_gid *g,
+static bool is_here(const struct braid_ibport *p, const struct braid_gid *g,
 		    const struct ifaddrs *list)
 {
 	char name[IF_NAMESIZE] = "", other[64];
@@ -77,7 +77,7 @@ static bool is_here(const struct braid_port *p, const struct braid_gid *g,
 }
 
 /* False: there is no such entry. */
-static bool read_entry(const struct braid_port *p, unsigned i, struct braid_gid *ret)
+static bool read_entry(const struct braid_ibport *p, unsigned i, struct braid_gid *ret)
 {
 	struct ibv_gid_entry e = { 0 };
 	union ibv_gid gid;
@@ -100,7 +100,7 @@ static bool read_entry(const struct braid_port *p, unsigned i, struct braid_gid 
 	return true;
 }
 
-unsigned braid_port_gids(const struct braid_port *p, struct braid_gid *ret, unsigned max)
+unsigned braid_ibport_gids(const struct braid_ibport *p, struct braid_gid *ret, unsigned max)
 {
 	struct ibv_port_attr attr = { 0 };
 	struct ifaddrs *list = NULL;

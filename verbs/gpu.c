@@ -15,7 +15,7 @@
 #include "gdr/cuda.h"
 #include "topo/pci.h"
 #include "verbs/direct.h"
-#include "verbs/wire.h"
+#include "verbs/qp.h"
 
 enum { DIRECT_PCIE, DIRECT, DMABUF_PCIE, DMABUF, PEERMEM, WAYS };
 enum {				/* sets of them */
@@ -29,7 +29,7 @@ static const char *const way_word[WAYS] = { "pcie", "dmabuf", "pcie", "dmabuf", 
 enum { FLUSH_READ, FLUSH_GDRCOPY, FLUSH_DRIVER };
 
 enum {
-	LOOP_BYTES = (BRAID_SLOTS_RX - 1) * BRAID_SLOT,	/* of a copy, which uses the wire's slots */
+	LOOP_BYTES = (BRAID_SLOTS_RX - 1) * BRAID_SLOT,	/* of a copy, which uses its slots */
 	LOOP_FLUSHED = LOOP_BYTES,	/* the last slot: flushes read into it, nobody looks */
 	LOOP_MS = 500,			/* then the loop has failed */
 	LOOP_TRIES = 2,
@@ -46,11 +46,11 @@ enum {
 /* --- the loop ------------------------------------------------------------------------------ */
 
 /* Drops the loop's queue pair, and with it every request in flight. */
-static void loop_drop(struct braid_port *p, int err)
+static void loop_drop(struct braid_ibport *p, int err)
 {
 	struct braid_gpu_copy *c = p->copier;
 
-	braid_wire_free(p->loop);
+	braid_qp_free(p->loop);
 	p->loop = NULL;
 	p->copier = NULL;
 	if (c) {
@@ -61,15 +61,15 @@ static void loop_drop(struct braid_port *p, int err)
 
 static void loop_run(struct braid_job *job)
 {
-	struct braid_port *p = braid_container(job, struct braid_port, make_loop);
+	struct braid_ibport *p = braid_container(job, struct braid_ibport, make_loop);
 
 	p->loop_new = NULL;
-	p->loop_err = braid_wire_loop(p, p->loop_dev, &p->loop_new, NULL);
+	p->loop_err = braid_qp_loop(p, p->loop_dev, &p->loop_new, NULL);
 	atomic_store(&p->loop_made, true);
 }
 
 /* 0; -EAGAIN: the loop is being made; else it can't be made, or not in time. */
-static int loop_up(struct braid_port *p)
+static int loop_up(struct braid_ibport *p)
 {
 	if (p->loop)
 		return 0;
@@ -92,7 +92,7 @@ static int loop_up(struct braid_port *p)
 }
 
 /* Only at init: it waits. */
-static int loop_wait_up(struct braid_port *p)
+static int loop_wait_up(struct braid_ibport *p)
 {
 	int err;
 
@@ -101,23 +101,23 @@ static int loop_wait_up(struct braid_port *p)
 	return err;
 }
 
-static void loop_moves(struct braid_port *p)
+static void loop_moves(struct braid_ibport *p)
 {
 	p->loop_until = braid_os->now_ns() + LOOP_MS * UINT64_C(1000000);
 }
 
 /* The loop has failed: callers that have another way avoid it for a while. */
-static void rest(struct braid_port *p)
+static void rest(struct braid_ibport *p)
 {
 	p->loop_rest = braid_os->now_ns() + LOOP_REST_MS * UINT64_C(1000000);
 }
 
-static bool is_resting(const struct braid_port *p)
+static bool is_resting(const struct braid_ibport *p)
 {
 	return braid_os->now_ns() < p->loop_rest;
 }
 
-static int loop_post(struct braid_port *p, enum ibv_wr_opcode opcode, char *own, size_t len,
+static int loop_post(struct braid_ibport *p, enum ibv_wr_opcode opcode, char *own, size_t len,
 		     const struct braid_key *key, char *at)
 {
 	struct ibv_sge sge = {
@@ -138,7 +138,7 @@ static int loop_post(struct braid_port *p, enum ibv_wr_opcode opcode, char *own,
  * Finishes the piece that uses the slots, if it has completed.  Every caller of the loop does this,
  * so that a copy whose owner does not call again blocks no other.
  */
-static void copier_look(struct braid_port *p)
+static void copier_look(struct braid_ibport *p)
 {
 	struct braid_gpu_copy *c = p->copier;
 
@@ -155,7 +155,7 @@ static void copier_look(struct braid_port *p)
 }
 
 /* Takes completions, which come in the order of posting.  On failure the loop is dropped. */
-static int loop_poll(struct braid_port *p)
+static int loop_poll(struct braid_ibport *p)
 {
 	struct ibv_wc wc;
 	int n;
@@ -173,7 +173,7 @@ static int loop_poll(struct braid_port *p)
 }
 
 /* Only for the probe: waits until everything posted has completed. */
-static int loop_wait(struct braid_port *p)
+static int loop_wait(struct braid_ibport *p)
 {
 	int err;
 
@@ -189,7 +189,7 @@ static int loop_wait(struct braid_port *p)
  * Posts one piece, from or to the slots.  A write into a GPU is followed by a read, which makes the
  * write visible there.
  */
-static int piece_post(struct braid_port *p, const struct braid_key *key, struct braid_gpu_copy *c)
+static int piece_post(struct braid_ibport *p, const struct braid_key *key, struct braid_gpu_copy *c)
 {
 	char *rx = p->loop->m->slots->rx;
 	int err;
@@ -206,7 +206,7 @@ static int piece_post(struct braid_port *p, const struct braid_key *key, struct 
 	return err;
 }
 
-static int copy_post(struct braid_port *p, const struct braid_key *key, struct braid_gpu_copy *c)
+static int copy_post(struct braid_ibport *p, const struct braid_key *key, struct braid_gpu_copy *c)
 {
 	int err = loop_up(p);
 
@@ -225,7 +225,7 @@ static int copy_post(struct braid_port *p, const struct braid_key *key, struct b
  * The fault that ended the lanes' queue pairs may have ended the loop's too.  So a piece is tried a
  * second time, unless the loop timed out.
  */
-static int copy_step(struct braid_port *p, const struct braid_key *key, struct braid_gpu_copy *c)
+static int copy_step(struct braid_ibport *p, const struct braid_key *key, struct braid_gpu_copy *c)
 {
 	int err;
 
@@ -246,7 +246,7 @@ static int copy_step(struct braid_port *p, const struct braid_key *key, struct b
 /* Never waits for the lock: a probe or a set-up may hold it for longer than a call may take. */
 static int gpu_copy(struct braid_dev *dev, const struct braid_key *key, struct braid_gpu_copy *c)
 {
-	struct braid_port *p = braid_port_of(dev);
+	struct braid_ibport *p = braid_ibport_of(dev);
 	int err;
 
 	if (pthread_mutex_trylock(&p->loop_lock))
@@ -259,7 +259,7 @@ static int gpu_copy(struct braid_dev *dev, const struct braid_key *key, struct b
 /* Gives the piece a moment to complete: dropping the queue pair aborts other callers' flushes. */
 static void gpu_copy_end(struct braid_dev *dev, struct braid_gpu_copy *c)
 {
-	struct braid_port *p = braid_port_of(dev);
+	struct braid_ibport *p = braid_ibport_of(dev);
 	uint64_t until = braid_os->now_ns() + LOOP_END_MS * UINT64_C(1000000);
 
 	pthread_mutex_lock(&p->loop_lock);
@@ -271,7 +271,7 @@ static void gpu_copy_end(struct braid_dev *dev, struct braid_gpu_copy *c)
 }
 
 /* Only for the probe: copies, and waits. */
-static int copy_now(struct braid_port *p, const struct braid_key *key, char *at, char *own,
+static int copy_now(struct braid_ibport *p, const struct braid_key *key, char *at, char *own,
 		    size_t len, bool to_gpu)
 {
 	struct braid_gpu_copy c = {
@@ -287,7 +287,7 @@ static int copy_now(struct braid_port *p, const struct braid_key *key, char *at,
 
 /* --- flush --------------------------------------------------------------------------------- */
 
-static int flush_post(struct braid_port *p, const struct braid_key *key, char *at,
+static int flush_post(struct braid_ibport *p, const struct braid_key *key, char *at,
 		      struct braid_gpu_flush *f)
 {
 	int err = loop_up(p);
@@ -309,7 +309,7 @@ static int flush_post(struct braid_port *p, const struct braid_key *key, char *a
  * Flushes by an RDMA READ.  It is lost with its queue pair, which another caller may have dropped.
  * Whether it had completed before is then unknown, so it is repeated, which does no harm.
  */
-static int flush_step(struct braid_port *p, const struct braid_key *key, char *at,
+static int flush_step(struct braid_ibport *p, const struct braid_key *key, char *at,
 		      struct braid_gpu_flush *f)
 {
 	int err = p->loop ? loop_poll(p) : 0;
@@ -331,7 +331,7 @@ static int flush_step(struct braid_port *p, const struct braid_key *key, char *a
 }
 
 /* Flushes without the NIC, if that was chosen.  False: no, or this GPU can't be flushed so. */
-static bool flush_by_cpu(const struct braid_port *p, int gpu)
+static bool flush_by_cpu(const struct braid_ibport *p, int gpu)
 {
 	return p->flush_by == FLUSH_GDRCOPY ? gpu == p->gpu_tried && braid_bar_read(gpu) :
 	       p->flush_by == FLUSH_DRIVER && !braid_gpu_flush(gpu);
@@ -341,7 +341,7 @@ static bool flush_by_cpu(const struct braid_port *p, int gpu)
 static int gpu_flush(struct braid_dev *dev, const struct braid_key *key, char *at,
 		     struct braid_gpu_flush *f)
 {
-	struct braid_port *p = braid_port_of(dev);
+	struct braid_ibport *p = braid_ibport_of(dev);
 	int err;
 
 	if (flush_by_cpu(p, key->gpu))
@@ -375,11 +375,11 @@ static bool is_direct(unsigned way)
 	return WITH_DIRECT & 1u << way;
 }
 
-static int reg_fd(struct braid_port *p, const struct braid_mem *mem, unsigned way, int fd,
+static int reg_fd(struct braid_ibport *p, const struct braid_mem *mem, unsigned way, int fd,
 		  uint64_t offset, struct braid_key *ret)
 {
 	uint64_t at = (uint64_t)(uintptr_t)mem->data;
-	int access = (int)(GPU_ACCESS | braid_port_relaxed());
+	int access = (int)(GPU_ACCESS | braid_ibport_relaxed());
 	struct ibv_mr *mr;
 
 	if (!is_direct(way) && !braid_ibv.reg_dmabuf_mr)
@@ -390,7 +390,7 @@ static int reg_fd(struct braid_port *p, const struct braid_mem *mem, unsigned wa
 	return mr_key(mr, mem->gpu_index, ret);
 }
 
-static int reg_export(struct braid_port *p, const struct braid_mem *mem, unsigned way,
+static int reg_export(struct braid_ibport *p, const struct braid_mem *mem, unsigned way,
 		      struct braid_key *ret)
 {
 	bool pcie = way == DIRECT_PCIE || way == DMABUF_PCIE;
@@ -404,14 +404,14 @@ static int reg_export(struct braid_port *p, const struct braid_mem *mem, unsigne
 	return err;
 }
 
-static int reg_peermem(struct braid_port *p, const struct braid_mem *mem, struct braid_key *ret)
+static int reg_peermem(struct braid_ibport *p, const struct braid_mem *mem, struct braid_key *ret)
 {
 	errno = 0;
-	return mr_key(braid_port_reg_user(p, mem->data, mem->size, GPU_ACCESS), mem->gpu_index,
+	return mr_key(braid_ibport_reg_user(p, mem->data, mem->size, GPU_ACCESS), mem->gpu_index,
 		      ret);
 }
 
-static int reg_way(struct braid_port *p, const struct braid_mem *mem, unsigned way,
+static int reg_way(struct braid_ibport *p, const struct braid_mem *mem, unsigned way,
 		   struct braid_key *ret)
 {
 	return way == PEERMEM ? reg_peermem(p, mem, ret) : reg_export(p, mem, way, ret);
@@ -431,7 +431,7 @@ static void note(char *why, size_t len, const char *name, int err)
 	note_text(why, len, name, err ? strerror(-err) : "");
 }
 
-static void tell_not(const struct braid_port *p, const struct braid_mem *mem, const char *why)
+static void tell_not(const struct braid_ibport *p, const struct braid_mem *mem, const char *why)
 {
 	char which[80] = "a GPU that the driver does not name";
 
@@ -448,7 +448,7 @@ static void tell_not(const struct braid_port *p, const struct braid_mem *mem, co
  * Is the caller's DMA-BUF to be tried before that way?  How it was exported is not known here, so
  * it is tried once before each pair of ways, if the probe found one of the two to work.
  */
-static bool takes_theirs(const struct braid_port *p, unsigned way)
+static bool takes_theirs(const struct braid_ibport *p, unsigned way)
 {
 	return (way == DIRECT_PCIE && p->gpu_ways & WITH_DIRECT) ||
 	       (way == DMABUF_PCIE && p->gpu_ways & WITH_DMABUF);
@@ -458,7 +458,7 @@ static bool takes_theirs(const struct braid_port *p, unsigned way)
 static int gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret)
 {
 	static struct braid_log_gate gate[GPUS_TOLD];
-	struct braid_port *p = braid_port_of(dev);
+	struct braid_ibport *p = braid_ibport_of(dev);
 	char why[256] = "";
 	int err = -EOPNOTSUPP;
 
@@ -485,7 +485,7 @@ static int gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct br
 /* --- does it work? ------------------------------------------------------------------------- */
 
 /* The NIC must read what the driver has written, and the other way round. */
-static int prove(struct braid_port *p, char *gpu, const struct braid_key *key)
+static int prove(struct braid_ibport *p, char *gpu, const struct braid_key *key)
 {
 	static const char one[PROBE_LEN] = "what a GPU has", two[PROBE_LEN] = "what a NIC says";
 	char *at = gpu + PROBE_AT, got[PROBE_LEN] = "", copy[PROBE_LEN];
@@ -509,7 +509,7 @@ static uint64_t now(void)
 }
 
 /* Measures a flush by the NIC. */
-static int time_read(struct braid_port *p, char *gpu, const struct braid_key *key)
+static int time_read(struct braid_ibport *p, char *gpu, const struct braid_key *key)
 {
 	int err = 0;
 
@@ -528,7 +528,7 @@ static int time_read(struct braid_port *p, char *gpu, const struct braid_key *ke
 	return err;
 }
 
-static int try_way(struct braid_port *p, void *gpu, unsigned way)
+static int try_way(struct braid_ibport *p, void *gpu, unsigned way)
 {
 	struct braid_mem mem = { .data = gpu, .size = PROBE_BYTES, .gpu = true, .fd = -1,
 				 .gpu_index = p->gpu_tried };
@@ -549,7 +549,7 @@ static int try_way(struct braid_port *p, void *gpu, unsigned way)
  * read in order below one switch; above it, the order depends on the host.  A read by the NIC is
  * always ordered, since it takes the same path as the NIC's writes.
  */
-static bool may_look(const struct braid_port *p, const struct braid_dev *dev)
+static bool may_look(const struct braid_ibport *p, const struct braid_dev *dev)
 {
 	char addr[32];
 
@@ -557,7 +557,7 @@ static bool may_look(const struct braid_port *p, const struct braid_dev *dev)
 	       braid_pci_one_port("", dev->net.pci_path, addr);
 }
 
-static bool by_gdrcopy(struct braid_port *p, const struct braid_dev *dev, char *why, size_t len)
+static bool by_gdrcopy(struct braid_ibport *p, const struct braid_dev *dev, char *why, size_t len)
 {
 	bool forced = !strcmp(braid_param.gpu_flush_by, "gdrcopy");
 	uint64_t best = UINT64_MAX;
@@ -589,7 +589,7 @@ static bool by_gdrcopy(struct braid_port *p, const struct braid_dev *dev, char *
  * Chooses the fastest valid way, once.  The driver's flush may wait for a GPU's kernel, so it is
  * used only if the user asks for it.
  */
-static void choose_flush(struct braid_port *p, const struct braid_dev *dev, char *ret, size_t len)
+static void choose_flush(struct braid_ibport *p, const struct braid_dev *dev, char *ret, size_t len)
 {
 	double ns = (double)p->flush_ns;
 	char said[128], other[160] = "";
@@ -615,7 +615,7 @@ static void choose_flush(struct braid_port *p, const struct braid_dev *dev, char
 	snprintf(ret, len, "the NIC, %.1f us%s", ns / 1000, other);
 }
 
-static void tell_flush(struct braid_port *p, char *why, size_t len)
+static void tell_flush(struct braid_ibport *p, char *why, size_t len)
 {
 	char by[256];
 	size_t at = strlen(why);
@@ -626,7 +626,7 @@ static void tell_flush(struct braid_port *p, char *why, size_t len)
 }
 
 /* The log says nothing of the usual case: a NIC without Data Direct (-ENODEV). */
-static bool has_direct(struct braid_port *p, char *path, size_t path_len, char *why, size_t len)
+static bool has_direct(struct braid_ibport *p, char *path, size_t path_len, char *why, size_t len)
 {
 	char said[128];
 	int err;
@@ -653,7 +653,7 @@ static void place_direct(struct braid_dev *dev, const char *path, char *why, siz
 }
 
 /* Tries every way, so that one that does not work is known before it is needed. */
-static void try_all(struct braid_port *p, char *why, size_t len)
+static void try_all(struct braid_ibport *p, char *why, size_t len)
 {
 	int mode = braid_gpu_enter();
 	char path[PATH_MAX];
@@ -691,7 +691,7 @@ static void try_all(struct braid_port *p, char *why, size_t len)
 
 static unsigned gpu_probe(struct braid_dev *dev, char *why, size_t len)
 {
-	struct braid_port *p = braid_port_of(dev);
+	struct braid_ibport *p = braid_ibport_of(dev);
 	int err;
 
 	if (braid_param_lists(braid_param.gpu, "none")) {
@@ -715,7 +715,7 @@ static unsigned gpu_probe(struct braid_dev *dev, char *why, size_t len)
 	       (p->gpu_ways & WITH_DIRECT ? BRAID_GPU_DIRECT : 0);
 }
 
-const struct braid_gpu braid_port_gpu = {
+const struct braid_gpu braid_ibport_gpu = {
 	.probe = gpu_probe,
 	.reg = gpu_reg,
 	.copy = gpu_copy,

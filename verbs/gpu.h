@@ -15,6 +15,6 @@
 
 #include "core/transport.h"
 
-extern const struct braid_gpu braid_port_gpu;
+extern const struct braid_gpu braid_ibport_gpu;
 
 #endif

@@ -5,8 +5,8 @@
  *	made ---> its owner lets go of it ---> stopped: the error state ---> destroyed
  *
  * The owner is first the handshake, then the lane.  Neither waits for the NIC: each step is a job
- * of core/later.h.  A wire is destroyed when its owner has let go of it and none of its jobs is
- * left.
+ * of core/later.h.  A queue pair is destroyed when its owner has let go of it and none of its jobs
+ * is left.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "core/log.h"
 #include "core/os.h"
 #include "verbs/cm.h"
-#include "verbs/wire.h"
+#include "verbs/qp.h"
 
 enum {
 	SPARE_MAX = 8,			/* spare memory that a port keeps, for so many lanes */
@@ -51,7 +51,7 @@ static void unmap(void *p, size_t size)
 		munmap(p, size);
 }
 
-static void memory_free(struct braid_wire_memory *m)
+static void memory_free(struct braid_qp_memory *m)
 {
 	dereg(m->bounce_mr);
 	dereg(m->ack_mr);
@@ -61,24 +61,24 @@ static void memory_free(struct braid_wire_memory *m)
 	free(m);
 }
 
-static int memory_fill(struct braid_port *p, struct braid_wire_memory *m)
+static int memory_fill(struct braid_ibport *p, struct braid_qp_memory *m)
 {
 	m->bounce = pages(BOUNCE_BYTES);
 	m->ack = (void *)pages(PAGE);
 	if (!m->bounce || !m->ack)
 		return -ENOMEM;
-	m->bounce_mr = braid_port_own(p, m->bounce, BOUNCE_BYTES, 0);
+	m->bounce_mr = braid_ibport_own(p, m->bounce, BOUNCE_BYTES, 0);
 	if (m->bounce_mr)
-		m->ack_mr = braid_port_own(p, (void *)m->ack, PAGE,
+		m->ack_mr = braid_ibport_own(p, (void *)m->ack, PAGE,
 					   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	return m->ack_mr ? 0 : -ENOMEM;
 }
 
 static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct braid_wire_memory *spare_take(struct braid_port *p)
+static struct braid_qp_memory *spare_take(struct braid_ibport *p)
 {
-	struct braid_wire_memory *m;
+	struct braid_qp_memory *m;
 
 	pthread_mutex_lock(&spare_lock);
 	m = p->spare;
@@ -90,9 +90,9 @@ static struct braid_wire_memory *spare_take(struct braid_port *p)
 	return m;
 }
 
-struct braid_wire_memory *braid_wire_memory(struct braid_port *p, bool own)
+struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool own)
 {
-	struct braid_wire_memory *m = spare_take(p);
+	struct braid_qp_memory *m = spare_take(p);
 	int err = 0;
 
 	if (m) {
@@ -113,7 +113,7 @@ struct braid_wire_memory *braid_wire_memory(struct braid_port *p, bool own)
 	return m;
 }
 
-static void memory_put(struct braid_port *p, struct braid_wire_memory *m)
+static void memory_put(struct braid_ibport *p, struct braid_qp_memory *m)
 {
 	if (braid_srq_wanted(p)) {		/* the next lane needs no slots of its own */
 		braid_slots_free(m->slots);
@@ -133,7 +133,7 @@ static void memory_put(struct braid_port *p, struct braid_wire_memory *m)
 
 /* --- signals ------------------------------------------------------------------------------- */
 
-void braid_hush(const struct braid_port *p, struct braid_hush *h)
+void braid_hush(const struct braid_ibport *p, struct braid_hush *h)
 {
 	sigset_t set;
 
@@ -162,7 +162,7 @@ void braid_unhush(const struct braid_hush *h)
 	pthread_sigmask(SIG_SETMASK, &h->old, NULL);
 }
 
-void braid_hush_look(struct braid_port *p)
+void braid_hush_look(struct braid_ibport *p)
 {
 	struct sigaction sa;
 
@@ -177,31 +177,31 @@ void braid_hush_look(struct braid_port *p)
 static void ring_run(struct braid_job *job)
 {
 	struct braid_ring *r = braid_container(job, struct braid_ring, job);
-	struct braid_wire *w = r->wire;
+	struct braid_qp *w = r->qp;
 
 	if (!atomic_load(&w->gone))
-		atomic_store(&r->mr, braid_port_own(w->port, r->at, r->size, 0));
-	braid_wire_put(w);
+		atomic_store(&r->mr, braid_ibport_own(w->port, r->at, r->size, 0));
+	braid_qp_put(w);
 }
 
-int braid_wire_ring(struct braid_wire *w, char *ring, size_t size)
+int braid_qp_ring(struct braid_qp *w, char *ring, size_t size)
 {
 	struct braid_ring *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return -ENOMEM;
 	*r = (struct braid_ring){
-		.next = w->rings, .wire = w, .at = ring, .size = size,
+		.next = w->rings, .qp = w, .at = ring, .size = size,
 		.job = { .what = "to register a ring", .run = ring_run },
 	};
 	w->rings = r;
 	w->ring = ring;
-	braid_wire_get(w);
+	braid_qp_get(w);
 	braid_later(w->dev, BRAID_MAKE, &r->job);
 	return 0;
 }
 
-static void rings_free(struct braid_wire *w)
+static void rings_free(struct braid_qp *w)
 {
 	while (w->rings) {
 		struct braid_ring *r = w->rings;
@@ -214,7 +214,7 @@ static void rings_free(struct braid_wire *w)
 
 /* --- the end ------------------------------------------------------------------------------- */
 
-void braid_wire_destroy_qp(struct braid_wire *w)
+void braid_qp_destroy(struct braid_qp *w)
 {
 	struct braid_hush h;
 
@@ -230,7 +230,7 @@ void braid_wire_destroy_qp(struct braid_wire *w)
 /* In its error state a queue pair neither sends nor takes anything (IBTA vol. 1, 10.3.1.7). */
 static void stop_run(struct braid_job *job)
 {
-	struct braid_wire *w = braid_container(job, struct braid_wire, stop);
+	struct braid_qp *w = braid_container(job, struct braid_qp, stop);
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
 	static const struct timespec nap = { .tv_nsec = NAP_NS };
 	struct braid_hush h;
@@ -243,14 +243,14 @@ static void stop_run(struct braid_job *job)
 		/* Wait for post_bad() to return; afterwards it leaves the queue pair alone. */
 		while (atomic_exchange(&w->posting, true))
 			nanosleep(&nap, NULL);
-		braid_wire_destroy_qp(w);
+		braid_qp_destroy(w);
 	}
 	braid_stop_end(w->dev, &w->stopping);
-	braid_wire_put(w);
+	braid_qp_put(w);
 }
 
 /* A request with an invalid key can't succeed, and puts the queue pair into the error state. */
-static bool post_bad(struct braid_wire *w)
+static bool post_bad(struct braid_qp *w)
 {
 	struct ibv_sge sge = {
 		.addr = (uint64_t)(uintptr_t)w->m->bounce, .length = 1,
@@ -274,7 +274,7 @@ static bool post_bad(struct braid_wire *w)
 }
 
 /* Has a request completed with an error?  Then the queue pair is in the error state. */
-static bool is_stopped(struct braid_wire *w)
+static bool is_stopped(struct braid_qp *w)
 {
 	struct ibv_wc wc;
 
@@ -289,7 +289,7 @@ static bool is_stopped(struct braid_wire *w)
 	return false;
 }
 
-static bool stops_within(struct braid_wire *w, unsigned ms, bool look)
+static bool stops_within(struct braid_qp *w, unsigned ms, bool look)
 {
 	uint64_t until = braid_os->now_ns() + ms * UINT64_C(1000000);
 	struct timespec nap = { .tv_nsec = NAP_NS };
@@ -313,20 +313,20 @@ static bool stops_within(struct braid_wire *w, unsigned ms, bool look)
  */
 static void see_run(struct braid_job *job)
 {
-	struct braid_wire *w = braid_container(job, struct braid_wire, see);
+	struct braid_qp *w = braid_container(job, struct braid_qp, see);
 
 	if (!stops_within(w, COMMAND_MS, false) && post_bad(w) && stops_within(w, SEE_MS, true))
 		braid_stop_end(w->dev, &w->stopping);
-	braid_wire_put(w);
+	braid_qp_put(w);
 }
 
-static void hand_over(struct braid_wire *w, enum braid_turn turn, struct braid_job *job)
+static void hand_over(struct braid_qp *w, enum braid_turn turn, struct braid_job *job)
 {
-	braid_wire_get(w);
+	braid_qp_get(w);
 	braid_later(w->dev, turn, job);
 }
 
-void braid_wire_fence(struct braid_wire *w)
+void braid_qp_fence(struct braid_qp *w)
 {
 	if (w->over)
 		return;
@@ -343,7 +343,7 @@ void braid_wire_fence(struct braid_wire *w)
 }
 
 /* The shared receives that this lane was handed and has not posted again. */
-static struct ibv_recv_wr *held(struct braid_wire *w)
+static struct ibv_recv_wr *held(struct braid_qp *w)
 {
 	struct ibv_recv_wr *first = w->kept, *next;
 
@@ -366,11 +366,11 @@ static struct ibv_recv_wr *held(struct braid_wire *w)
 	return first;
 }
 
-void braid_wire_end(struct braid_wire *w)
+void braid_qp_end(struct braid_qp *w)
 {
 	if (braid_cm_leave(w))
 		return;
-	braid_wire_destroy_qp(w);
+	braid_qp_destroy(w);
 	braid_cm_close(w);
 	if (w->srq)
 		braid_srq_leave(w->srq, held(w));
@@ -388,15 +388,15 @@ void braid_wire_end(struct braid_wire *w)
 
 static void end_run(struct braid_job *job)
 {
-	braid_wire_end(braid_container(job, struct braid_wire, end));
+	braid_qp_end(braid_container(job, struct braid_qp, end));
 }
 
-void braid_wire_get(struct braid_wire *w)
+void braid_qp_get(struct braid_qp *w)
 {
 	atomic_fetch_add(&w->users, 1);
 }
 
-void braid_wire_put(struct braid_wire *w)
+void braid_qp_put(struct braid_qp *w)
 {
 	if (atomic_fetch_sub(&w->users, 1) != 1)
 		return;
@@ -405,11 +405,11 @@ void braid_wire_put(struct braid_wire *w)
 	braid_later(w->dev, w->port->cm ? BRAID_MAKE : BRAID_END, &w->end);
 }
 
-void braid_wire_free(struct braid_wire *w)
+void braid_qp_free(struct braid_qp *w)
 {
 	if (!w)
 		return;
 	atomic_store(&w->gone, true);
-	braid_wire_fence(w);
-	braid_wire_put(w);
+	braid_qp_fence(w);
+	braid_qp_put(w);
 }

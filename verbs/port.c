@@ -18,20 +18,20 @@
 #include "topo/pci.h"
 #include "verbs/cm.h"
 #include "verbs/hca.h"
-#include "verbs/wire.h"
+#include "verbs/qp.h"
 
 enum { VENDOR_SIW = 0x626d74 };		/* the vendor_id of soft-iWARP: "bmt", no IEEE number */
 
 static struct braid_log_gate gate_reg, gate_event;
-static struct braid_port *ports;
+static struct braid_ibport *ports;
 
 /* --- which device it belongs to ------------------------------------------------------------ */
 
-static struct braid_dev *dev_of_gids(const struct braid_port *p, struct braid_dev *table,
+static struct braid_dev *dev_of_gids(const struct braid_ibport *p, struct braid_dev *table,
 				     unsigned count)
 {
 	struct braid_gid gids[BRAID_GIDS_MAX];
-	unsigned n = braid_port_gids(p, gids, BRAID_GIDS_MAX);
+	unsigned n = braid_ibport_gids(p, gids, BRAID_GIDS_MAX);
 
 	for (unsigned i = 0; i < n; i++) {
 		for (unsigned k = 0; k < count; k++) {
@@ -50,7 +50,7 @@ static struct braid_dev *dev_of_gids(const struct braid_port *p, struct braid_de
 }
 
 /* Adds a device with the first interface's address, but with a PCI card and a name of its own. */
-static struct braid_dev *dev_add(const struct braid_port *p, struct braid_dev *table,
+static struct braid_dev *dev_add(const struct braid_ibport *p, struct braid_dev *table,
 				 unsigned *count, unsigned max)
 {
 	struct braid_dev *dev = &table[*count];
@@ -73,7 +73,7 @@ static struct braid_dev *dev_add(const struct braid_port *p, struct braid_dev *t
 	return dev;
 }
 
-static void give(struct braid_port *p, struct braid_dev *dev, int16_t rail, int16_t plane)
+static void give(struct braid_ibport *p, struct braid_dev *dev, int16_t rail, int16_t plane)
 {
 	dev->rail = rail;
 	dev->plane = plane;
@@ -130,7 +130,7 @@ static void note_port(struct notes *s, const char *device, unsigned num, const c
 }
 
 /* NULL if the device's limits allow at least one lane, else why not: better now than at a lane. */
-static const char *port_room(struct braid_port *p, const struct ibv_device_attr *dev)
+static const char *port_room(struct braid_ibport *p, const struct ibv_device_attr *dev)
 {
 	static char why[160];
 	struct ibv_mr *mr;
@@ -153,7 +153,7 @@ static const char *port_room(struct braid_port *p, const struct ibv_device_attr 
 		return why;
 	}
 	lane = calloc(BRAID_SLOTS_RX, BRAID_SLOT);
-	mr = lane ? braid_port_own(p, lane, BRAID_SLOTS_RX * BRAID_SLOT, IBV_ACCESS_LOCAL_WRITE) :
+	mr = lane ? braid_ibport_own(p, lane, BRAID_SLOTS_RX * BRAID_SLOT, IBV_ACCESS_LOCAL_WRITE) :
 		    NULL;
 	if (mr)
 		braid_ibv.dereg_mr(mr);
@@ -162,7 +162,7 @@ static const char *port_room(struct braid_port *p, const struct ibv_device_attr 
 }
 
 /* Sets and logs how many registrations the user's memory may take; a quarter is left for lanes. */
-static void tell_room(struct braid_dev *dev, const struct braid_port *p, int max_mr)
+static void tell_room(struct braid_dev *dev, const struct braid_ibport *p, int max_mr)
 {
 	struct rlimit lim = { RLIM_INFINITY, RLIM_INFINITY };
 	char memlock[64] = "no memlock limit";
@@ -179,7 +179,7 @@ static void tell_room(struct braid_dev *dev, const struct braid_port *p, int max
 }
 
 /* NULL if the port has the partition key that the user asks for, else why not. */
-static const char *pkey_missing(const struct braid_port *p, unsigned entries)
+static const char *pkey_missing(const struct braid_ibport *p, unsigned entries)
 {
 	static char why[160];
 	int index = (int)braid_param.ib_pkey;
@@ -196,11 +196,11 @@ static const char *pkey_missing(const struct braid_port *p, unsigned entries)
 	return why;
 }
 
-static const char *port_fill(struct braid_port *p)
+static const char *port_fill(struct braid_ibport *p)
 {
 	struct ibv_port_attr attr = { 0 };
 
-	if (braid_port_read(p, &attr))
+	if (braid_ibport_read(p, &attr))
 		return "can't be queried";
 	if (attr.state != IBV_PORT_ACTIVE)
 		return "is not active";
@@ -214,7 +214,7 @@ static const char *port_fill(struct braid_port *p)
 	return pkey_missing(p, attr.pkey_tbl_len);
 }
 
-void braid_port_adopt(const struct ibv_context *ctx)
+void braid_ibport_adopt(const struct ibv_context *ctx)
 {
 	braid_os->note(ctx->cmd_fd, true);
 	braid_os->note(ctx->async_fd, true);
@@ -229,10 +229,10 @@ static void device_close(struct ibv_context *ctx)
 }
 
 /* A port that may be used, or NULL with why not. */
-static struct braid_port *port_new(struct ibv_context *ctx, uint8_t num,
+static struct braid_ibport *port_new(struct ibv_context *ctx, uint8_t num,
 				   const char **why)
 {
-	struct braid_port *p = calloc(1, sizeof(*p));
+	struct braid_ibport *p = calloc(1, sizeof(*p));
 
 	*why = "no memory";
 	if (!p)
@@ -250,7 +250,7 @@ static struct braid_port *port_new(struct ibv_context *ctx, uint8_t num,
 	return p;
 }
 
-static struct braid_dev *place(struct braid_port *p, struct braid_dev *table, unsigned *count,
+static struct braid_dev *place(struct braid_ibport *p, struct braid_dev *table, unsigned *count,
 			       unsigned max, const char **why)
 {
 	struct braid_dev *dev;
@@ -270,12 +270,12 @@ static struct braid_dev *place(struct braid_port *p, struct braid_dev *table, un
 }
 
 /* The port, which now has its device; or NULL with why not. */
-static struct braid_port *port_open(struct ibv_context *ctx, uint8_t num,
+static struct braid_ibport *port_open(struct ibv_context *ctx, uint8_t num,
 				    const struct ibv_device_attr *attr, struct braid_dev *table,
 				    unsigned *count, unsigned max, struct braid_dev **ret_dev,
 				    const char **why)
 {
-	struct braid_port *p = port_new(ctx, num, why);
+	struct braid_ibport *p = port_new(ctx, num, why);
 	unsigned before = *count;
 
 	*ret_dev = p ? place(p, table, count, max, why) : NULL;
@@ -295,7 +295,7 @@ static struct braid_port *port_open(struct ibv_context *ctx, uint8_t num,
 	return NULL;
 }
 
-static void port_use(struct braid_port *p, struct braid_dev *dev,
+static void port_use(struct braid_ibport *p, struct braid_dev *dev,
 		     const struct ibv_device_attr *attr, struct notes *notes)
 {
 	char why[160];
@@ -304,7 +304,7 @@ static void port_use(struct braid_port *p, struct braid_dev *dev,
 			     (unsigned)attr->max_srq_wr : 0;
 	tell_room(dev, p, attr->max_mr);
 	p->imm = p->fabric != BRAID_FABRIC_IWARP &&
-		 braid_wire_proves_imm(p, dev, why, sizeof(why));
+		 braid_qp_proves_imm(p, dev, why, sizeof(why));
 	if (!p->imm && p->fabric != BRAID_FABRIC_IWARP)
 		note_port(notes, p->ctx->device->name, p->num, why);
 	p->next = ports;
@@ -334,7 +334,7 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 		 braid_param_variable("ib_hca", variable));
 	for (unsigned num = 1; num <= attr.phys_port_cnt; num++) {
 		const char *reason = left_out;
-		struct braid_port *p = NULL;
+		struct braid_ibport *p = NULL;
 		struct braid_dev *dev;
 		int16_t rail, plane;
 
@@ -352,7 +352,8 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 	return used;
 }
 
-int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len)
+int braid_ibport_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why,
+		       size_t len)
 {
 	struct notes notes = { .text = why, .len = len };
 	struct ibv_device **list;
@@ -386,7 +387,7 @@ int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, cha
 			braid_hca_closed(list[i], err);
 			continue;
 		}
-		braid_port_adopt(ctx);
+		braid_ibport_adopt(ctx);
 		if (!ports_of(ctx, table, count, max, &notes))
 			device_close(ctx);
 	}
@@ -406,7 +407,7 @@ int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, cha
  */
 static void qp_ended(const struct ibv_qp *qp)
 {
-	struct braid_wire *w = qp->srq ? qp->qp_context : NULL;
+	struct braid_qp *w = qp->srq ? qp->qp_context : NULL;
 
 	if (w)
 		atomic_store(&w->broken, true);
@@ -415,19 +416,19 @@ static void qp_ended(const struct ibv_qp *qp)
 /* The queue pair's completions are reported no more. */
 static void cq_ended(const struct ibv_cq *cq)
 {
-	struct braid_wire *w = cq->cq_context;
+	struct braid_qp *w = cq->cq_context;
 
 	if (w)
 		atomic_store(&w->broken, true);
 }
 
-static bool is_ours(const struct braid_port *p, const struct ibv_async_event *ev)
+static bool is_ours(const struct braid_ibport *p, const struct ibv_async_event *ev)
 {
 	return ev->event_type == IBV_EVENT_DEVICE_FATAL || ev->event_type == IBV_EVENT_SRQ_ERR ||
 	       ev->element.port_num == p->num;
 }
 
-static void port_event(struct braid_port *p, const struct ibv_async_event *ev)
+static void port_event(struct braid_ibport *p, const struct ibv_async_event *ev)
 {
 	if (!is_ours(p, ev))
 		return;
@@ -454,7 +455,7 @@ static void port_event(struct braid_port *p, const struct ibv_async_event *ev)
 		braid_info("port %s: %s", p->name, braid_ibv.event_type_str(ev->event_type));
 }
 
-void braid_port_events(struct braid_port *p)
+void braid_ibport_events(struct braid_ibport *p)
 {
 	struct ibv_async_event ev;
 
@@ -470,7 +471,7 @@ void braid_port_events(struct braid_port *p)
 			cq_ended(ev.element.cq);
 			break;
 		default:
-			for (struct braid_port *q = ports; q; q = q->next) {
+			for (struct braid_ibport *q = ports; q; q = q->next) {
 				if (q->ctx == p->ctx)
 					port_event(q, &ev);
 			}
@@ -479,20 +480,20 @@ void braid_port_events(struct braid_port *p)
 	}
 }
 
-bool braid_port_usable(const struct braid_dev *dev)
+bool braid_ibport_usable(const struct braid_dev *dev)
 {
-	struct braid_port *p = braid_port_of(dev);
+	struct braid_ibport *p = braid_ibport_of(dev);
 
 	if (!p)
 		return false;
-	braid_port_events(p);
+	braid_ibport_events(p);
 	return !atomic_load(&p->down);
 }
 
 /* --- memory -------------------------------------------------------------------------------- */
 
 /* Pinned pages are limited per process: the warning has the limit, and how to raise it. */
-static void tell_no_memory(const struct braid_port *p, size_t size, int err, const char *then)
+static void tell_no_memory(const struct braid_ibport *p, size_t size, int err, const char *then)
 {
 	struct rlimit lim = { 0 };
 	unsigned long locked = 0;
@@ -521,15 +522,16 @@ static void tell_no_memory(const struct braid_port *p, size_t size, int err, con
 			   strerror(-err), then);
 }
 
-unsigned braid_port_relaxed(void)
+unsigned braid_ibport_relaxed(void)
 {
 	return braid_ibv.reg_mr_iova2 && braid_param.ib_pci_relaxed_ordering ?
 		       IBV_ACCESS_RELAXED_ORDERING : 0;
 }
 
-struct ibv_mr *braid_port_reg_user(struct braid_port *p, void *data, size_t size, unsigned access)
+struct ibv_mr *braid_ibport_reg_user(struct braid_ibport *p, void *data, size_t size,
+				     unsigned access)
 {
-	unsigned relaxed = braid_port_relaxed();
+	unsigned relaxed = braid_ibport_relaxed();
 
 	if (!relaxed)
 		return braid_ibv.reg_mr(p->pd, data, size, (int)access);
@@ -537,16 +539,16 @@ struct ibv_mr *braid_port_reg_user(struct braid_port *p, void *data, size_t size
 				      access | relaxed);
 }
 
-int braid_port_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret)
+int braid_ibport_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret)
 {
-	struct braid_port *p = braid_port_of(dev);
+	struct braid_ibport *p = braid_ibport_of(dev);
 	const unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-	struct ibv_mr *mr = braid_port_reg_user(p, data, size, access);
+	struct ibv_mr *mr = braid_ibport_reg_user(p, data, size, access);
 	bool sealed = false;
 	int err;
 
 	/* Drivers that don't know relaxed ordering ignore the flag or refuse it. */
-	if (!mr && (errno == EINVAL || errno == EOPNOTSUPP) && braid_port_relaxed())
+	if (!mr && (errno == EINVAL || errno == EOPNOTSUPP) && braid_ibport_relaxed())
 		mr = braid_ibv.reg_mr(p->pd, data, size, (int)access);
 	/* Memory that can't be written can still be sent from. */
 	if (!mr && (errno == EFAULT || errno == EACCES || errno == EPERM)) {
@@ -564,13 +566,13 @@ int braid_port_reg(struct braid_dev *dev, void *data, size_t size, struct braid_
 	return 0;
 }
 
-void braid_port_dereg(struct braid_dev *dev, struct braid_key *key)
+void braid_ibport_dereg(struct braid_dev *dev, struct braid_key *key)
 {
 	(void)dev;
 	braid_ibv.dereg_mr(key->mr);
 }
 
-struct ibv_mr *braid_port_own(struct braid_port *p, void *data, size_t size, int access)
+struct ibv_mr *braid_ibport_own(struct braid_ibport *p, void *data, size_t size, int access)
 {
 	struct ibv_mr *mr = braid_ibv.reg_mr(p->pd, data, size, access);
 

@@ -23,8 +23,8 @@ enum { BRAID_PORT_NAME = IBV_SYSFS_NAME_MAX + 8 };
 
 enum braid_fabric { BRAID_FABRIC_IB, BRAID_FABRIC_ROCE, BRAID_FABRIC_IWARP };
 
-struct braid_port {
-	struct braid_port *next;	/* of all */
+struct braid_ibport {
+	struct braid_ibport *next;	/* of all */
 	char name[BRAID_PORT_NAME];	/* mlx5_0:1 */
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
@@ -44,7 +44,7 @@ struct braid_port {
 	atomic_bool down;		/* as the last event reported */
 	char chosen[512];		/* the GID chosen last, and why, as it was logged */
 
-	struct braid_wire_memory *spare;	/* verbs/life.c, under a lock there */
+	struct braid_qp_memory *spare;	/* verbs/life.c, under a lock there */
 	unsigned nspare;
 	pthread_mutex_t srq_lock;	/* only for jobs, which may hold it for long */
 	struct braid_srq *srq;		/* which new lanes join: verbs/recv.c */
@@ -53,12 +53,12 @@ struct braid_port {
 
 	/* memory of GPUs: verbs/gpu.c */
 	pthread_mutex_t loop_lock;
-	struct braid_wire *loop;	/* a queue pair to itself; NULL: not made, or dropped */
+	struct braid_qp *loop;	/* a queue pair to itself; NULL: not made, or dropped */
 	struct braid_job make_loop;
 	bool loop_makes;		/* that job has been handed over ... */
 	uint64_t loop_since;		/* ... at this time ... */
 	atomic_bool loop_made;		/* ... and is over, with these results: */
-	struct braid_wire *loop_new;
+	struct braid_qp *loop_new;
 	int loop_err;
 	/* Work requests ever posted; completed; posted before the present loop was made. */
 	uint64_t loop_posted, loop_done, loop_base;
@@ -75,46 +75,48 @@ struct braid_port {
 	struct rdma_event_channel *cm;
 	struct rdma_cm_id *listen;
 	uint16_t cm_port;
-	struct braid_wire *wires;	/* set-ups that wait for cm events; for BRAID_MAKE jobs */
+	struct braid_qp *wires;	/* set-ups that wait for cm events; for BRAID_MAKE jobs */
 	atomic_uint nleft;		/* of them, those whose owner is gone */
 	struct braid_job pump;
 	atomic_bool pumping;		/* `pump` has been handed over, and has not begun */
 };
 
-int braid_port_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len);
-static inline struct braid_port *braid_port_of(const struct braid_dev *dev)
+int braid_ibport_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why,
+		       size_t len);
+static inline struct braid_ibport *braid_ibport_of(const struct braid_dev *dev)
 {
 	return dev->port[BRAID_TRANSPORT_VERBS];
 }
 
 /* Reads the port's attributes.  0 or -EIO. */
-int braid_port_read(struct braid_port *p, struct ibv_port_attr *ret);
+int braid_ibport_read(struct braid_ibport *p, struct ibv_port_attr *ret);
 /*
  * Reads them again, before a lane is made: not all drivers report a change by an event.  It asks
  * the device, which may take long.
  */
-void braid_port_refresh(struct braid_port *p);
+void braid_ibport_refresh(struct braid_ibport *p);
 
 /* Reads the GID table as it is now; returns how many entries. */
-unsigned braid_port_gids(const struct braid_port *p, struct braid_gid *ret, unsigned max);
+unsigned braid_ibport_gids(const struct braid_ibport *p, struct braid_gid *ret, unsigned max);
 
 /* Notes the descriptors, which a forked child must not keep; makes reading events not block. */
-void braid_port_adopt(const struct ibv_context *ctx);
+void braid_ibport_adopt(const struct ibv_context *ctx);
 
 /* Handles the device's events.  Call it now and then, with no lock held. */
-void braid_port_events(struct braid_port *p);
+void braid_ibport_events(struct braid_ibport *p);
 
-bool braid_port_usable(const struct braid_dev *dev);
-int braid_port_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
-void braid_port_dereg(struct braid_dev *dev, struct braid_key *key);
+bool braid_ibport_usable(const struct braid_dev *dev);
+int braid_ibport_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
+void braid_ibport_dereg(struct braid_dev *dev, struct braid_key *key);
 /*
  * Writes into the user's memory may pass each other on PCIe, unless BRAID_IB_PCI_RELAXED_ORDERING
  * is 0.  What reports them passes none of them: a completion, or a write into our own memory, which
  * is always registered as strictly ordered (PCIe Base Specification, 2.4.1).
  */
-unsigned braid_port_relaxed(void);	/* the access flag that asks for it, or 0 */
-struct ibv_mr *braid_port_reg_user(struct braid_port *p, void *data, size_t size, unsigned access);
+unsigned braid_ibport_relaxed(void);	/* the access flag that asks for it, or 0 */
+struct ibv_mr *braid_ibport_reg_user(struct braid_ibport *p, void *data, size_t size,
+				     unsigned access);
 /* Registers our own memory.  NULL: it failed, and the log says what to do about it. */
-struct ibv_mr *braid_port_own(struct braid_port *p, void *data, size_t size, int access);
+struct ibv_mr *braid_ibport_own(struct braid_ibport *p, void *data, size_t size, int access);
 
 #endif

@@ -24,7 +24,7 @@
 #include "topo/netdev.h"
 #include "verbs/cm.h"
 #include "verbs/route.h"
-#include "verbs/wire.h"
+#include "verbs/qp.h"
 
 enum {
 	RNR_TIMER = 12,			/* 0.64 ms: rarely needed, since senders count receives */
@@ -56,7 +56,7 @@ static uint64_t get(const uint8_t *from, unsigned n)
 	return v;
 }
 
-void braid_wire_blob_pack(const struct braid_wire_blob *b, uint8_t *to)
+void braid_qp_blob_pack(const struct braid_qp_blob *b, uint8_t *to)
 {
 	memset(to, 0, BRAID_BLOB_SIZE);
 	to[AT_FABRIC] = b->fabric;
@@ -80,9 +80,9 @@ void braid_wire_blob_pack(const struct braid_wire_blob *b, uint8_t *to)
 	}
 }
 
-int braid_wire_blob_unpack(const uint8_t *from, struct braid_wire_blob *ret)
+int braid_qp_blob_unpack(const uint8_t *from, struct braid_qp_blob *ret)
 {
-	*ret = (struct braid_wire_blob){
+	*ret = (struct braid_qp_blob){
 		.fabric = from[AT_FABRIC], .mtu = from[AT_MTU], .imm = from[AT_IMM],
 		.ngids = from[AT_NGIDS], .lid = (uint16_t)get(from + AT_LID, 2),
 		.slots = (uint16_t)get(from + AT_SLOTS, 2),
@@ -108,7 +108,7 @@ int braid_wire_blob_unpack(const uint8_t *from, struct braid_wire_blob *ret)
 
 /* --- queues --------------------------------------------------------------------------------- */
 
-int braid_wire_failed(struct braid_wire *w, const char *call, int err)
+int braid_qp_failed(struct braid_qp *w, const char *call, int err)
 {
 	if (err)
 		w->failed = call;
@@ -124,22 +124,22 @@ static int next_vector(const struct ibv_context *ctx)
 	return (int)((atomic_fetch_add(&next, 1) + (unsigned)getpid()) % n);
 }
 
-static int wire_cq(struct braid_wire *w)
+static int wire_cq(struct braid_qp *w)
 {
 	int cqe = (int)w->sq_max + BRAID_SLOTS_RX;
 
 	w->channel = braid_ibv.create_comp_channel(w->port->ctx);
 	if (!w->channel)
-		return braid_wire_failed(w, "ibv_create_comp_channel", errno ? -errno : -EIO);
+		return braid_qp_failed(w, "ibv_create_comp_channel", errno ? -errno : -EIO);
 	braid_os->note(w->channel->fd, true);
 	fcntl(w->channel->fd, F_SETFL, fcntl(w->channel->fd, F_GETFL) | O_NONBLOCK);
 	w->cq = braid_ibv.create_cq(w->port->ctx, cqe, w, w->channel,
 				    next_vector(w->port->ctx));
-	return braid_wire_failed(w, "ibv_create_cq", w->cq ? 0 : errno ? -errno : -EIO);
+	return braid_qp_failed(w, "ibv_create_cq", w->cq ? 0 : errno ? -errno : -EIO);
 }
 
 /* Warns that a limit is reached: which one, and how to raise memlock if it may be that. */
-static int tell_limit(const struct braid_wire *w, const char *what, int err)
+static int tell_limit(const struct braid_qp *w, const char *what, int err)
 {
 	static struct braid_log_gate gate;
 	struct ibv_device_attr attr = { 0 };
@@ -156,7 +156,7 @@ static int tell_limit(const struct braid_wire *w, const char *what, int err)
 	return err;
 }
 
-int braid_wire_qp(struct braid_wire *w)
+int braid_qp_create(struct braid_qp *w)
 {
 	static const unsigned inlines[] = { BRAID_INLINE, 128, 80, 64, 0 };
 	struct ibv_qp_init_attr a;
@@ -187,27 +187,27 @@ int braid_wire_qp(struct braid_wire *w)
 			break;
 	}
 	if (err)
-		return tell_limit(w, "queue pair", braid_wire_failed(w, "ibv_create_qp", err));
+		return tell_limit(w, "queue pair", braid_qp_failed(w, "ibv_create_qp", err));
 	w->inline_max = a.cap.max_inline_data;
 	return 0;
 }
 
-static bool is_spread(const struct braid_port *p)
+static bool is_spread(const struct braid_ibport *p)
 {
 	return braid_param.ib_adaptive_routing < 0 ? p->fabric == BRAID_FABRIC_IB :
 						     braid_param.ib_adaptive_routing;
 }
 
 /* -ECANCELED if the owner has dropped its reference, perhaps while the NIC was busy; else 0. */
-static int wanted(const struct braid_wire *w)
+static int wanted(const struct braid_qp *w)
 {
 	return atomic_load(&w->gone) ? -ECANCELED : 0;
 }
 
 /* Makes what every queue pair needs.  own: its receives are not shared. */
-static int wire_fill(struct braid_wire *w, bool own)
+static int wire_fill(struct braid_qp *w, bool own)
 {
-	struct braid_port *p = w->port;
+	struct braid_ibport *p = w->port;
 	int err = own ? 0 : braid_srq_join(p, &w->srq);
 
 	w->gid = BRAID_GID_NONE;
@@ -221,8 +221,8 @@ static int wire_fill(struct braid_wire *w, bool own)
 	if (w->imm_max > p->max_msg)
 		w->imm_max = p->max_msg;
 	if (!err)
-		w->m = braid_wire_memory(p, !w->srq);
-	err = w->m ? wanted(w) : braid_wire_failed(w, "ibv_reg_mr", -ENOMEM);
+		w->m = braid_qp_memory(p, !w->srq);
+	err = w->m ? wanted(w) : braid_qp_failed(w, "ibv_reg_mr", -ENOMEM);
 	if (!err)
 		err = wire_cq(w);
 	if (err && err != -ECANCELED)
@@ -230,13 +230,13 @@ static int wire_fill(struct braid_wire *w, bool own)
 	if (!err)
 		err = wanted(w);
 	if (!err && p->fabric != BRAID_FABRIC_IWARP)
-		err = braid_wire_qp(w);
+		err = braid_qp_create(w);
 	return err;
 }
 
-static struct braid_wire *wire_new(struct braid_port *p, struct braid_dev *dev)
+static struct braid_qp *qp_new(struct braid_ibport *p, struct braid_dev *dev)
 {
-	struct braid_wire *w = calloc(1, sizeof(*w));
+	struct braid_qp *w = calloc(1, sizeof(*w));
 
 	if (!w)
 		return NULL;
@@ -246,7 +246,7 @@ static struct braid_wire *wire_new(struct braid_port *p, struct braid_dev *dev)
 	return w;
 }
 
-BRAID_APART int braid_wire_post_recv(struct braid_wire *w, struct ibv_recv_wr *first)
+BRAID_APART int braid_qp_post_recv(struct braid_qp *w, struct ibv_recv_wr *first)
 {
 	struct ibv_recv_wr *bad;
 
@@ -254,16 +254,16 @@ BRAID_APART int braid_wire_post_recv(struct braid_wire *w, struct ibv_recv_wr *f
 			  ibv_post_recv(w->qp, first, &bad));
 }
 
-int braid_wire_post_all(struct braid_wire *w)
+int braid_qp_post_all(struct braid_qp *w)
 {
-	int err = w->srq ? 0 : braid_wire_post_recv(w, braid_slots_chain(w->m->slots));
+	int err = w->srq ? 0 : braid_qp_post_recv(w, braid_slots_chain(w->m->slots));
 
-	return braid_wire_failed(w, "ibv_post_recv", err);
+	return braid_qp_failed(w, "ibv_post_recv", err);
 }
 
 /* --- states -------------------------------------------------------------------------------- */
 
-static int to_init(struct braid_wire *w, unsigned access)
+static int to_init(struct braid_qp *w, unsigned access)
 {
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_INIT, .pkey_index = w->port->pkey_index,
@@ -272,17 +272,17 @@ static int to_init(struct braid_wire *w, unsigned access)
 	int err = -braid_ibv.modify_qp(w->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 						  IBV_QP_ACCESS_FLAGS);
 
-	return braid_wire_failed(w, "ibv_modify_qp to INIT", err);
+	return braid_qp_failed(w, "ibv_modify_qp to INIT", err);
 }
 
-uint8_t braid_wire_class(int traffic_class)
+uint8_t braid_qp_class(int traffic_class)
 {
 	if (braid_param.dscp >= 0)
 		return (uint8_t)(braid_param.dscp << 2);
 	return (uint8_t)(traffic_class >= 0 ? traffic_class : braid_param.ib_tc);
 }
 
-static struct ibv_ah_attr address(const struct braid_wire *w, const struct braid_wire_blob *peer,
+static struct ibv_ah_attr address(const struct braid_qp *w, const struct braid_qp_blob *peer,
 				  int traffic_class)
 {
 	struct ibv_ah_attr a = {
@@ -298,7 +298,7 @@ static struct ibv_ah_attr address(const struct braid_wire *w, const struct braid
 	a.grh.sgid_index = (uint8_t)w->gid;
 	a.grh.flow_label = flow & 0xfffff;
 	a.grh.hop_limit = HOPS;
-	a.grh.traffic_class = braid_wire_class(traffic_class);
+	a.grh.traffic_class = braid_qp_class(traffic_class);
 	return a;
 }
 
@@ -306,7 +306,7 @@ static struct ibv_ah_attr address(const struct braid_wire *w, const struct braid
  * Fails now if the address can't be reached, which otherwise shows as a timeout.  Drivers without
  * address handles (qedr, mana) can't tell here.
  */
-static int reach(struct braid_wire *w, struct ibv_ah_attr *a)
+static int reach(struct braid_qp *w, struct ibv_ah_attr *a)
 {
 	struct ibv_ah *ah;
 
@@ -318,10 +318,10 @@ static int reach(struct braid_wire *w, struct ibv_ah_attr *a)
 		braid_ibv.destroy_ah(ah);
 	if (ah || errno == EOPNOTSUPP || errno == ENOSYS)
 		return 0;
-	return braid_wire_failed(w, "ibv_create_ah", errno ? -errno : -EHOSTUNREACH);
+	return braid_qp_failed(w, "ibv_create_ah", errno ? -errno : -EHOSTUNREACH);
 }
 
-static int to_ready(struct braid_wire *w, const struct braid_wire_blob *peer, int traffic_class)
+static int to_ready(struct braid_qp *w, const struct braid_qp_blob *peer, int traffic_class)
 {
 	unsigned mtu = atomic_load(&w->port->mtu);
 	struct ibv_qp_attr r = {
@@ -332,7 +332,7 @@ static int to_ready(struct braid_wire *w, const struct braid_wire_blob *peer, in
 	};
 	struct ibv_qp_attr s = {
 		.qp_state = IBV_QPS_RTS, .timeout = (uint8_t)braid_param.ib_timeout,
-		.retry_cnt = braid_wire_retries(),
+		.retry_cnt = braid_qp_retries(),
 		.rnr_retry = RNR_FOREVER,
 		.sq_psn = w->psn, .max_rd_atomic = 1,
 	};
@@ -346,17 +346,17 @@ static int to_ready(struct braid_wire *w, const struct braid_wire_blob *peer, in
 					      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 					      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 	if (err)
-		return braid_wire_failed(w, "ibv_modify_qp to RTR", err);
+		return braid_qp_failed(w, "ibv_modify_qp to RTR", err);
 	err = -braid_ibv.modify_qp(w->qp, &s, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 					      IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
 					      IBV_QP_MAX_QP_RD_ATOMIC);
-	return braid_wire_failed(w, "ibv_modify_qp to RTS", err);
+	return braid_qp_failed(w, "ibv_modify_qp to RTS", err);
 }
 
 /* --- GIDs ---------------------------------------------------------------------------------- */
 
 /* Logs the chosen GID, unless it was chosen the last time. */
-static void tell_gid(struct braid_port *p, const struct braid_gid *g, const char *why)
+static void tell_gid(struct braid_ibport *p, const struct braid_gid *g, const char *why)
 {
 	char text[512], addr[INET6_ADDRSTRLEN];
 
@@ -374,12 +374,12 @@ static void tell_gid(struct braid_port *p, const struct braid_gid *g, const char
 }
 
 /* The GID index that the user sets for this port alone, or BRAID_GID_NONE. */
-static int own_gid(const struct braid_port *p)
+static int own_gid(const struct braid_ibport *p)
 {
 	return braid_netdev_port_number(braid_param.ib_gid, p->ctx->device->name, p->num);
 }
 
-static int wanted_gid(const struct braid_port *p)
+static int wanted_gid(const struct braid_ibport *p)
 {
 	int own = own_gid(p);
 
@@ -387,11 +387,11 @@ static int wanted_gid(const struct braid_port *p)
 }
 
 /* Chooses our GID of that type, for the address in use; logs it if it is final. */
-static int pick_gid(struct braid_wire *w, const struct braid_dev *dev, enum braid_gid_type type,
+static int pick_gid(struct braid_qp *w, const struct braid_dev *dev, enum braid_gid_type type,
 		    bool final, struct braid_gid *ret)
 {
 	struct braid_gid table[BRAID_GIDS_MAX];
-	unsigned n = braid_port_gids(w->port, table, BRAID_GIDS_MAX);
+	unsigned n = braid_ibport_gids(w->port, table, BRAID_GIDS_MAX);
 	struct braid_gid_wish wish;
 	char why[400];
 	int i;
@@ -412,7 +412,7 @@ static int pick_gid(struct braid_wire *w, const struct braid_dev *dev, enum brai
 /* The usual reason: the user asks for an index that is right on another host. */
 static int no_gid(struct braid_setup *s)
 {
-	const struct braid_port *p = braid_port_of(s->dev);
+	const struct braid_ibport *p = braid_ibport_of(s->dev);
 	char name[BRAID_PARAM_VARIABLE];
 	int index = wanted_gid(p);
 
@@ -423,15 +423,15 @@ static int no_gid(struct braid_setup *s)
 	return -EADDRNOTAVAIL;
 }
 
-static void add_gid(struct braid_wire_blob *b, const struct braid_gid *g)
+static void add_gid(struct braid_qp_blob *b, const struct braid_gid *g)
 {
 	b->gid[b->ngids].type = (uint8_t)g->type;
 	memcpy(b->gid[b->ngids++].raw, g->raw, 16);
 }
 
 /* The dialler offers one GID of each type; the accepter takes the first type that it has too. */
-static int gids_for(struct braid_wire *w, const struct braid_dev *dev,
-		    const struct braid_wire_blob *peer, struct braid_wire_blob *b)
+static int gids_for(struct braid_qp *w, const struct braid_dev *dev,
+		    const struct braid_qp_blob *peer, struct braid_qp_blob *b)
 {
 	enum braid_gid_type roce[] = { BRAID_GID_ROCE_V2, BRAID_GID_ROCE_V1 };
 	struct braid_gid g, own[2];
@@ -464,8 +464,8 @@ static int gids_for(struct braid_wire *w, const struct braid_dev *dev,
 }
 
 /* The dialler takes its GID of the type that the accepter has chosen. */
-static int settle_gid(struct braid_wire *w, struct braid_setup *s,
-		      const struct braid_wire_blob *peer)
+static int settle_gid(struct braid_qp *w, struct braid_setup *s,
+		      const struct braid_qp_blob *peer)
 {
 	struct braid_gid g;
 
@@ -479,7 +479,7 @@ static int settle_gid(struct braid_wire *w, struct braid_setup *s,
 	return 0;
 }
 
-static void take_peer(struct braid_wire *w, const struct braid_wire_blob *peer)
+static void take_peer(struct braid_qp *w, const struct braid_qp_blob *peer)
 {
 	if (!peer->imm)
 		w->imm_max = 0;
@@ -489,9 +489,9 @@ static void take_peer(struct braid_wire *w, const struct braid_wire_blob *peer)
 }
 
 /* The dialler's blob, with its GID of the type that the accepter has chosen in first place. */
-static struct braid_wire_blob of_type(const struct braid_wire_blob *peer, uint8_t type)
+static struct braid_qp_blob of_type(const struct braid_qp_blob *peer, uint8_t type)
 {
-	struct braid_wire_blob b = *peer;
+	struct braid_qp_blob b = *peer;
 
 	for (unsigned i = 0; i < peer->ngids; i++) {
 		if (peer->gid[i].type == type) {
@@ -502,13 +502,13 @@ static struct braid_wire_blob of_type(const struct braid_wire_blob *peer, uint8_
 	return b;
 }
 
-static int setup(struct braid_wire *w, const struct braid_wire_blob *peer,
-		 struct braid_wire_blob *b)
+static int setup(struct braid_qp *w, const struct braid_qp_blob *peer,
+		 struct braid_qp_blob *b)
 {
 	int err;
 
 	w->moves = atomic_load(&w->port->moves);
-	braid_port_refresh(w->port);
+	braid_ibport_refresh(w->port);
 	err = gids_for(w, w->dev, peer, b);
 	if (err)
 		err = no_gid(&w->setup);
@@ -519,9 +519,9 @@ static int setup(struct braid_wire *w, const struct braid_wire_blob *peer,
 	else if (!err && w->port->fabric != BRAID_FABRIC_IWARP)
 		err = to_init(w, IBV_ACCESS_REMOTE_WRITE);
 	if (!err && w->qp)
-		err = braid_wire_post_all(w);
+		err = braid_qp_post_all(w);
 	if (!err && peer && w->qp) {
-		struct braid_wire_blob mine = of_type(peer, b->ngids ? b->gid[0].type : 0);
+		struct braid_qp_blob mine = of_type(peer, b->ngids ? b->gid[0].type : 0);
 
 		err = to_ready(w, &mine, w->setup.traffic_class);
 	}
@@ -534,8 +534,8 @@ static int setup(struct braid_wire *w, const struct braid_wire_blob *peer,
 
 static void make_run(struct braid_job *job)
 {
-	struct braid_wire *w = braid_container(job, struct braid_wire, make);
-	const struct braid_wire_blob *peer = w->setup.dialler ? NULL : &w->peer;
+	struct braid_qp *w = braid_container(job, struct braid_qp, make);
+	const struct braid_qp_blob *peer = w->setup.dialler ? NULL : &w->peer;
 
 	w->err = wanted(w);
 	if (!w->err)
@@ -547,12 +547,12 @@ static void make_run(struct braid_job *job)
 	if (!w->err)
 		w->err = setup(w, peer, &w->mine);
 	atomic_store(&w->made, true);
-	braid_wire_put(w);
+	braid_qp_put(w);
 }
 
 static void peer_run(struct braid_job *job)
 {
-	struct braid_wire *w = braid_container(job, struct braid_wire, make);
+	struct braid_qp *w = braid_container(job, struct braid_qp, make);
 
 	w->err = wanted(w);
 	if (!w->err && w->port->fabric == BRAID_FABRIC_IWARP) {
@@ -563,14 +563,14 @@ static void peer_run(struct braid_job *job)
 			w->err = to_ready(w, &w->peer, w->setup.traffic_class);
 	}
 	atomic_store(&w->made, true);
-	braid_wire_put(w);
+	braid_qp_put(w);
 }
 
-static void make(struct braid_wire *w, const char *what, void (*run)(struct braid_job *job))
+static void make(struct braid_qp *w, const char *what, void (*run)(struct braid_job *job))
 {
 	w->make = (struct braid_job){ .what = what, .run = run };
 	atomic_store(&w->made, false);
-	braid_wire_get(w);
+	braid_qp_get(w);
 	braid_later(w->dev, BRAID_MAKE, &w->make);
 }
 
@@ -584,22 +584,22 @@ static bool hangs(struct braid_dev *dev)
 
 static int setup_begin(struct braid_setup *s, const uint8_t *theirs)
 {
-	struct braid_port *p = braid_port_of(s->dev);
-	struct braid_wire_blob peer = { 0 };
-	struct braid_wire *w;
+	struct braid_ibport *p = braid_ibport_of(s->dev);
+	struct braid_qp_blob peer = { 0 };
+	struct braid_qp *w;
 	int err = 0;
 
-	braid_port_events(p);		/* without a lane, nothing else reads them */
+	braid_ibport_events(p);		/* without a lane, nothing else reads them */
 	braid_hush_look(p);
 	if (atomic_load(&p->down))
 		return -ENETDOWN;
 	if (hangs(s->dev))
 		return -EBUSY;
 	if (theirs)
-		err = braid_wire_blob_unpack(theirs, &peer);
+		err = braid_qp_blob_unpack(theirs, &peer);
 	if (!err && theirs && peer.fabric != p->fabric)
 		err = -EPROTOTYPE;	/* InfiniBand here, RoCE or iWARP there */
-	w = err ? NULL : wire_new(p, s->dev);
+	w = err ? NULL : qp_new(p, s->dev);
 	if (!w)
 		return err ? err : -ENOMEM;
 	w->setup = *s;
@@ -611,23 +611,23 @@ static int setup_begin(struct braid_setup *s, const uint8_t *theirs)
 	braid_os->random(&w->psn, sizeof(w->psn));
 	braid_os->random(&w->nonce, sizeof(w->nonce));
 	w->psn &= 0xffffff;
-	s->wire = w;
+	s->priv = w;
 	make(w, "to make a queue pair", make_run);
 	return -EAGAIN;
 }
 
 /* The job's result; copies the reason of a failure, for the log. */
-static int outcome(struct braid_setup *s, const struct braid_wire *w)
+static int outcome(struct braid_setup *s, const struct braid_qp *w)
 {
 	s->failed = w->failed;
 	memcpy(s->why, w->setup.why, sizeof(s->why));
 	return w->err;
 }
 
-static void tell_mine(struct braid_wire *w, uint8_t *ret)
+static void tell_mine(struct braid_qp *w, uint8_t *ret)
 {
-	const struct braid_port *p = w->port;
-	struct braid_wire_blob *b = &w->mine;
+	const struct braid_ibport *p = w->port;
+	struct braid_qp_blob *b = &w->mine;
 
 	b->fabric = (uint8_t)p->fabric;
 	b->mtu = (uint8_t)atomic_load(&p->mtu);
@@ -641,12 +641,12 @@ static void tell_mine(struct braid_wire *w, uint8_t *ret)
 	b->ack = (uint64_t)(uintptr_t)w->m->ack;
 	b->ack_key = w->m->ack_mr->rkey;
 	b->nonce = w->nonce;
-	braid_wire_blob_pack(b, ret);
+	braid_qp_blob_pack(b, ret);
 }
 
-int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
+int braid_qp_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
 {
-	struct braid_wire *w = s->wire;
+	struct braid_qp *w = s->priv;
 	int err;
 
 	if (!w)
@@ -655,16 +655,16 @@ int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine
 		return -EAGAIN;
 	err = outcome(s, w);
 	if (err)
-		braid_wire_drop(s);
+		braid_qp_drop(s);
 	else
 		tell_mine(w, mine);
 	return err;
 }
 
-int braid_wire_peer(struct braid_setup *s, const uint8_t *theirs)
+int braid_qp_peer(struct braid_setup *s, const uint8_t *theirs)
 {
-	struct braid_wire *w = s->wire;
-	int err = braid_wire_blob_unpack(theirs, &w->peer);
+	struct braid_qp *w = s->priv;
+	int err = braid_qp_blob_unpack(theirs, &w->peer);
 
 	if (err)
 		return err;
@@ -675,9 +675,9 @@ int braid_wire_peer(struct braid_setup *s, const uint8_t *theirs)
 	return 0;
 }
 
-int braid_wire_ready(struct braid_setup *s)
+int braid_qp_ready(struct braid_setup *s)
 {
-	struct braid_wire *w = s->wire;
+	struct braid_qp *w = s->priv;
 	int err;
 
 	if (!atomic_load(&w->made))
@@ -686,19 +686,19 @@ int braid_wire_ready(struct braid_setup *s)
 	return err || w->port->fabric != BRAID_FABRIC_IWARP ? err : braid_cm_state(w);
 }
 
-void braid_wire_drop(struct braid_setup *s)
+void braid_qp_drop(struct braid_setup *s)
 {
-	braid_wire_free(s->wire);
-	s->wire = NULL;
+	braid_qp_free(s->priv);
+	s->priv = NULL;
 }
 
 /* --- the port with itself ------------------------------------------------------------------ */
 
-int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wire **ret,
+int braid_qp_loop(struct braid_ibport *p, struct braid_dev *dev, struct braid_qp **ret,
 		    const char **ret_failed)
 {
-	struct braid_wire_blob b = { 0 };
-	struct braid_wire *w;
+	struct braid_qp_blob b = { 0 };
+	struct braid_qp *w;
 	struct braid_gid g;
 	char why[160];
 	int err = -EOPNOTSUPP;
@@ -707,7 +707,7 @@ int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wi
 		*ret_failed = NULL;
 	if (p->fabric == BRAID_FABRIC_IWARP)
 		return err;
-	w = wire_new(p, dev);
+	w = qp_new(p, dev);
 	if (!w)
 		return -ENOMEM;
 	err = wire_fill(w, true);
@@ -719,7 +719,7 @@ int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wi
 	}
 	if (!err)
 		err = to_init(w, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-	braid_port_refresh(p);
+	braid_ibport_refresh(p);
 	b.mtu = (uint8_t)atomic_load(&p->mtu);
 	b.lid = atomic_load(&p->lid);
 	b.qpn = w->qp ? w->qp->qp_num : 0;
@@ -730,7 +730,7 @@ int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wi
 	if (err) {
 		if (ret_failed)
 			*ret_failed = w->failed;
-		braid_wire_end(w);
+		braid_qp_end(w);
 		return err;
 	}
 	atomic_store(&w->made, true);
@@ -743,7 +743,7 @@ enum {
 	PROOF_MS = 1000,
 };
 
-static bool is_proof(const struct braid_wire *w, enum ibv_wr_opcode op, const struct ibv_wc *wc)
+static bool is_proof(const struct braid_qp *w, enum ibv_wr_opcode op, const struct ibv_wc *wc)
 {
 	uint32_t word = PROOF;
 
@@ -756,7 +756,7 @@ static bool is_proof(const struct braid_wire *w, enum ibv_wr_opcode op, const st
 			       atomic_load(&w->m->ack[PROOF_AT]) == PROOF;
 }
 
-static bool imm_arrives(struct braid_wire *w, enum ibv_wr_opcode op)
+static bool imm_arrives(struct braid_qp *w, enum ibv_wr_opcode op)
 {
 	uint64_t until = braid_os->now_ns() + PROOF_MS * 1000000ull;
 	struct ibv_sge sge = {
@@ -778,7 +778,7 @@ static bool imm_arrives(struct braid_wire *w, enum ibv_wr_opcode op)
 	first.next = NULL;
 	memcpy(w->m->bounce, &word, sizeof(word));
 	atomic_store(&w->m->ack[PROOF_AT], 0);
-	if (braid_wire_post_recv(w, &first) || ibv_post_send(w->qp, &wr, &bad))
+	if (braid_qp_post_recv(w, &first) || ibv_post_send(w->qp, &wr, &bad))
 		return false;
 	while (braid_os->now_ns() < until) {
 		if (ibv_poll_cq(w->cq, 1, &wc) <= 0)
@@ -791,11 +791,11 @@ static bool imm_arrives(struct braid_wire *w, enum ibv_wr_opcode op)
 	return false;
 }
 
-bool braid_wire_proves_imm(struct braid_port *p, struct braid_dev *dev, char *why, size_t len)
+bool braid_qp_proves_imm(struct braid_ibport *p, struct braid_dev *dev, char *why, size_t len)
 {
 	const char *failed;
-	struct braid_wire *w;
-	int err = braid_wire_loop(p, dev, &w, &failed);
+	struct braid_qp *w;
+	int err = braid_qp_loop(p, dev, &w, &failed);
 	bool proven;
 
 	if (err) {
@@ -805,6 +805,6 @@ bool braid_wire_proves_imm(struct braid_port *p, struct braid_dev *dev, char *wh
 	}
 	snprintf(why, len, "shows no immediate data: each write is followed by a message");
 	proven = imm_arrives(w, IBV_WR_RDMA_WRITE_WITH_IMM) && imm_arrives(w, IBV_WR_SEND_WITH_IMM);
-	braid_wire_end(w);
+	braid_qp_end(w);
 	return proven;
 }

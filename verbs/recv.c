@@ -26,13 +26,13 @@ enum {
 
 /* --- slots --------------------------------------------------------------------------------- */
 
-struct braid_slots *braid_slots_new(struct braid_port *p)
+struct braid_slots *braid_slots_new(struct braid_ibport *p)
 {
 	struct braid_slots *s = calloc(1, sizeof(*s));
 	void *rx = mmap(NULL, RX_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (s && rx != MAP_FAILED)
-		s->mr = braid_port_own(p, rx, RX_BYTES, IBV_ACCESS_LOCAL_WRITE);
+		s->mr = braid_ibport_own(p, rx, RX_BYTES, IBV_ACCESS_LOCAL_WRITE);
 	if (!s || !s->mr) {
 		if (rx != MAP_FAILED)
 			munmap(rx, RX_BYTES);
@@ -146,7 +146,7 @@ static bool worn(const struct braid_srq *s)
 	       (s->left && 2 * s->left > s->nslots);
 }
 
-static struct braid_srq *current(struct braid_port *p)
+static struct braid_srq *current(struct braid_ibport *p)
 {
 	struct braid_srq *s = p->srq;
 
@@ -180,13 +180,13 @@ static int join(struct braid_srq *s)
 	return 0;
 }
 
-bool braid_srq_wanted(const struct braid_port *p)
+bool braid_srq_wanted(const struct braid_ibport *p)
 {
 	return braid_param.ib_srq && p->fabric != BRAID_FABRIC_IWARP &&
 	       p->srq_max >= BRAID_SLOTS_RX;
 }
 
-int braid_srq_join(struct braid_port *p, struct braid_srq **ret)
+int braid_srq_join(struct braid_ibport *p, struct braid_srq **ret)
 {
 	static struct braid_log_gate gate;
 	struct braid_srq *s;
@@ -214,7 +214,7 @@ int braid_srq_join(struct braid_port *p, struct braid_srq **ret)
 
 void braid_srq_leave(struct braid_srq *s, struct ibv_recv_wr *held)
 {
-	struct braid_port *p = s->port;
+	struct braid_ibport *p = s->port;
 	struct ibv_recv_wr *bad;
 
 	if (held)

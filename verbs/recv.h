@@ -39,7 +39,7 @@ struct braid_slots {
 };
 
 struct braid_srq {
-	struct braid_port *port;
+	struct braid_ibport *port;
 	struct ibv_srq *srq;		/* NULL while no lane uses it */
 	struct braid_slots *slots;	/* posted, or held by lanes */
 	unsigned nslots, nslots_max;	/* times BRAID_SLOTS_RX */
@@ -60,19 +60,19 @@ static inline const char *braid_slot_data(const struct ibv_recv_wr *wr)
 }
 
 /* NULL: no memory, or it can't be registered, which has been logged. */
-struct braid_slots *braid_slots_new(struct braid_port *p);
+struct braid_slots *braid_slots_new(struct braid_ibport *p);
 void braid_slots_free(struct braid_slots *s);	/* NULL is nothing */
 /* Chains all its receives by `next`; returns the first. */
 struct ibv_recv_wr *braid_slots_chain(struct braid_slots *s);
 
 /* Do lanes of that port share receives? */
-bool braid_srq_wanted(const struct braid_port *p);
+bool braid_srq_wanted(const struct braid_ibport *p);
 
 /*
  * Adds a lane.  *ret: the shared queue that it receives from, or NULL: it needs slots of its own.
  * 0 or a negative errno.  Any thread.  It pins memory, so never call it where NCCL waits for data.
  */
-int braid_srq_join(struct braid_port *p, struct braid_srq **ret);
+int braid_srq_join(struct braid_ibport *p, struct braid_srq **ret);
 /* Removes a lane whose queue pair is destroyed; `held`: receives that it has not posted again. */
 void braid_srq_leave(struct braid_srq *s, struct ibv_recv_wr *held);
 

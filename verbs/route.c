@@ -15,12 +15,12 @@ static uint16_t flid_of(const uint8_t *raw)
 	return (uint16_t)(raw[4] << 8 | raw[5]);
 }
 
-unsigned braid_route_gids(const struct braid_port *p, struct braid_gid ret[2])
+unsigned braid_route_gids(const struct braid_ibport *p, struct braid_gid ret[2])
 {
 	int index = (int)braid_param.ib_flid_gid_index;
 	union ibv_gid gid;
 
-	if (!braid_port_gids(p, ret, 1))
+	if (!braid_ibport_gids(p, ret, 1))
 		return 0;
 	ret[0].type = BRAID_GID_IB;
 	if (!index || braid_ibv.query_gid(p->ctx, p->num, index, &gid) || !flid_of(gid.raw))
@@ -31,7 +31,7 @@ unsigned braid_route_gids(const struct braid_port *p, struct braid_gid ret[2])
 }
 
 /* The peer is in another subnet: finds the LID of the router on the way. */
-static int by_router(struct braid_wire *w, const struct braid_wire_blob *peer, char *why,
+static int by_router(struct braid_qp *w, const struct braid_qp_blob *peer, char *why,
 		     size_t len)
 {
 	for (unsigned i = 0; i < peer->ngids; i++) {
@@ -49,7 +49,7 @@ static int by_router(struct braid_wire *w, const struct braid_wire_blob *peer, c
 	return -EHOSTUNREACH;
 }
 
-int braid_route_find(struct braid_wire *w, const struct braid_wire_blob *peer, char *why,
+int braid_route_find(struct braid_qp *w, const struct braid_qp_blob *peer, char *why,
 		     size_t len)
 {
 	bool grh = w->port->grh || peer->grh, far;

@@ -34,7 +34,7 @@
 #include "core/param.h"
 #include "verbs/cm.h"
 #include "verbs/gpu.h"
-#include "verbs/wire.h"
+#include "verbs/qp.h"
 
 enum {
 	SIGNAL_EVERY = 32,
@@ -46,19 +46,19 @@ enum {
 	FLIGHT = 4 << 20,		/* bytes of chunks; more would delay other frames */
 };
 
-static struct braid_wire *wire_of(const struct braid_lane *lane)
+static struct braid_qp *qp_of(const struct braid_lane *lane)
 {
-	return lane->wire;
+	return lane->priv;
 }
 
 /* --- sending ------------------------------------------------------------------------------- */
 
-static unsigned sq_used(const struct braid_wire *w)
+static unsigned sq_used(const struct braid_qp *w)
 {
 	return w->sq_posted - atomic_load_explicit(&w->sq_done, memory_order_acquire);
 }
 
-static bool sq_room(const struct braid_wire *w, unsigned n)
+static bool sq_room(const struct braid_qp *w, unsigned n)
 {
 	return sq_used(w) + n <= w->sq_max;
 }
@@ -67,7 +67,7 @@ static bool sq_room(const struct braid_wire *w, unsigned n)
  * Most requests need no completion.  A message leaves soft-iWARP in fewer segments if it is
  * signalled.  A large WRITE leaves sooner if it is not; the header that follows it is signalled.
  */
-static bool is_signalled(const struct braid_wire *w, enum ibv_wr_opcode op, uint32_t len)
+static bool is_signalled(const struct braid_qp *w, enum ibv_wr_opcode op, uint32_t len)
 {
 	if (w->port->siw && len >= SIW_PAGED)
 		return op != IBV_WR_RDMA_WRITE;
@@ -75,7 +75,7 @@ static bool is_signalled(const struct braid_wire *w, enum ibv_wr_opcode op, uint
 }
 
 /* Adds a work request to the chain. */
-static struct ibv_send_wr *chain_add(struct braid_wire *w, enum ibv_wr_opcode op, const void *data,
+static struct ibv_send_wr *chain_add(struct braid_qp *w, enum ibv_wr_opcode op, const void *data,
 				     uint32_t len, uint32_t key)
 {
 	struct braid_chain *c = &w->chain;
@@ -100,13 +100,13 @@ static struct ibv_send_wr *chain_add(struct braid_wire *w, enum ibv_wr_opcode op
 	return wr;
 }
 
-static void signal_it(struct braid_wire *w, struct ibv_send_wr *wr)
+static void signal_it(struct braid_qp *w, struct ibv_send_wr *wr)
 {
 	wr->send_flags |= IBV_SEND_SIGNALED;
 	w->sq_signal = w->sq_posted;
 }
 
-static BRAID_APART int post_hushed(struct braid_wire *w)
+static BRAID_APART int post_hushed(struct braid_qp *w)
 {
 	struct ibv_send_wr *bad;
 	struct braid_hush h;
@@ -118,7 +118,7 @@ static BRAID_APART int post_hushed(struct braid_wire *w)
 	return err;
 }
 
-static int chain_post(struct braid_wire *w)
+static int chain_post(struct braid_qp *w)
 {
 	struct ibv_send_wr *bad;
 	int err;
@@ -130,7 +130,7 @@ static int chain_post(struct braid_wire *w)
 	return err ? -EIO : 0;
 }
 
-static bool may_speak(struct braid_wire *w)
+static bool may_speak(struct braid_qp *w)
 {
 	if (!w->may_speak)
 		w->may_speak = atomic_load_explicit(&w->m->ack[1], memory_order_relaxed);
@@ -138,7 +138,7 @@ static bool may_speak(struct braid_wire *w)
 }
 
 /* Takes in acknowledgements and the peer's count of free slots.  True: it has a free one. */
-static BRAID_APART bool slots_back(struct braid_wire *w, const struct braid_txq *q)
+static BRAID_APART bool slots_back(struct braid_qp *w, const struct braid_txq *q)
 {
 	uint32_t counted = le32toh(atomic_load_explicit(&w->m->ack[1], memory_order_acquire));
 
@@ -146,13 +146,13 @@ static BRAID_APART bool slots_back(struct braid_wire *w, const struct braid_txq 
 		w->wr_tail = counted - 1;
 	w->count_seen = counted;
 	while (w->wr_tail != w->wr_head &&
-	       (int32_t)(q->f_told - w->wr_frame[w->wr_tail % BRAID_SLOTS_RX]) >= 0)
+	       (int32_t)(q->f_peer_acked - w->wr_frame[w->wr_tail % BRAID_SLOTS_RX]) >= 0)
 		w->wr_tail++;
 	return w->wr_head - w->wr_tail < w->wr_max;
 }
 
 /* Has the peer a slot for one more message? */
-static bool has_slot(struct braid_wire *w, const struct braid_txq *q)
+static bool has_slot(struct braid_qp *w, const struct braid_txq *q)
 {
 	return w->wr_head - w->wr_tail < w->wr_max || slots_back(w, q);
 }
@@ -164,13 +164,13 @@ static uint32_t begun(const struct braid_txq *q)
 }
 
 /* Notes a used slot, which is free again once so many frames are acknowledged. */
-static void slot_used(struct braid_wire *w, uint32_t frames)
+static void slot_used(struct braid_qp *w, uint32_t frames)
 {
 	w->wr_frame[w->wr_head++ % BRAID_SLOTS_RX] = frames;
 }
 
 /* Writes the counts of received frames and of free slots into the peer's memory. */
-static BRAID_APART void say_count(struct braid_lane *lane, struct braid_wire *w)
+static BRAID_APART void say_count(struct braid_lane *lane, struct braid_qp *w)
 {
 	_Atomic uint32_t *words = w->m->ack + BRAID_ACK_OUT;
 	struct ibv_send_wr *wr;
@@ -185,9 +185,9 @@ static BRAID_APART void say_count(struct braid_lane *lane, struct braid_wire *w)
 }
 
 /* How many slots were posted again without a report that reached the peer for certain. */
-static unsigned slots_untold(const struct braid_lane *lane, struct braid_wire *w)
+static unsigned slots_untold(const struct braid_lane *lane, struct braid_qp *w)
 {
-	if ((int32_t)(lane->rx_told - w->mark_frames) >= 0) {
+	if ((int32_t)(lane->rx_acked - w->mark_frames) >= 0) {
 		if ((int32_t)(w->mark_slots - w->slots_told) > 0)
 			w->slots_told = w->mark_slots;
 		if (lane->rx_kind == BRAID_RX_NONE) {
@@ -199,7 +199,7 @@ static unsigned slots_untold(const struct braid_lane *lane, struct braid_wire *w
 }
 
 /* With the link's lock held. */
-static int count_if_due(struct braid_lane *lane, struct braid_wire *w)
+static int count_if_due(struct braid_lane *lane, struct braid_qp *w)
 {
 	w->count_due = slots_untold(lane, w) >= BRAID_SLOTS_RX / 2;
 	if (!w->count_due || !may_speak(w) || !sq_room(w, 1))
@@ -210,7 +210,7 @@ static int count_if_due(struct braid_lane *lane, struct braid_wire *w)
 }
 
 /* A free piece of registered memory, or NULL: none is free now. */
-static char *bounce(struct braid_wire *w)
+static char *bounce(struct braid_qp *w)
 {
 	uint32_t at = w->bounces % BRAID_BOUNCES;
 
@@ -220,7 +220,7 @@ static char *bounce(struct braid_wire *w)
 	return w->m->bounce + at * BRAID_SLOT;
 }
 
-static void bounce_used(struct braid_wire *w, struct ibv_send_wr *wr)
+static void bounce_used(struct braid_qp *w, struct ibv_send_wr *wr)
 {
 	w->bounce_wr[w->bounces++ % BRAID_BOUNCES] = w->sq_posted;
 	signal_it(w, wr);
@@ -228,13 +228,13 @@ static void bounce_used(struct braid_wire *w, struct ibv_send_wr *wr)
 
 enum { PIECES_MAX = BRAID_CHAIN - 1 };	/* their header goes with them */
 
-static uint32_t pieces_of(const struct braid_wire *w, uint32_t len)
+static uint32_t pieces_of(const struct braid_qp *w, uint32_t len)
 {
 	return len / w->port->max_msg + (len % w->port->max_msg != 0);
 }
 
 /* Adds one WRITE, or several if the device takes fewer bytes in each; returns the last. */
-static struct ibv_send_wr *add_pieces(struct braid_wire *w, const struct braid_put *p)
+static struct ibv_send_wr *add_pieces(struct braid_qp *w, const struct braid_put *p)
 {
 	enum ibv_wr_opcode op = p->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
 	uint32_t most = w->port->max_msg, n;
@@ -253,7 +253,7 @@ static struct ibv_send_wr *add_pieces(struct braid_wire *w, const struct braid_p
 }
 
 /* Adds the WRITE of a chunk.  0, or -EAGAIN: no memory to send its header from. */
-static int add_write(struct braid_lane *lane, struct braid_wire *w, const struct braid_put *p)
+static int add_write(struct braid_lane *lane, struct braid_qp *w, const struct braid_put *p)
 {
 	struct ibv_send_wr *wr;
 	char *hdrs = w->chain.hdrs[w->chain.n + pieces_of(w, p->len) - 1];
@@ -280,7 +280,7 @@ static int add_write(struct braid_lane *lane, struct braid_wire *w, const struct
 }
 
 /* Adds a message without its header: with immediate data, or the short header before `payload`. */
-static struct ibv_send_wr *add_bare(struct braid_wire *w, const char *payload, uint32_t len,
+static struct ibv_send_wr *add_bare(struct braid_qp *w, const char *payload, uint32_t len,
 				    uint32_t key, uint32_t imm)
 {
 	struct ibv_send_wr *wr;
@@ -293,13 +293,13 @@ static struct ibv_send_wr *add_bare(struct braid_wire *w, const char *payload, u
 	return wr;
 }
 
-static const struct ibv_mr *ring_mr(const struct braid_wire *w)
+static const struct ibv_mr *ring_mr(const struct braid_qp *w)
 {
 	return atomic_load_explicit(&w->rings->mr, memory_order_acquire);
 }
 
 /* Adds a SEND.  0, or -EAGAIN: no memory to send from.  may_bare: a single message may go bare. */
-static int add_send(struct braid_lane *lane, struct braid_wire *w, bool may_bare)
+static int add_send(struct braid_lane *lane, struct braid_qp *w, bool may_bare)
 {
 	struct braid_txq *q = &lane->tx;
 	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
@@ -320,7 +320,7 @@ static int add_send(struct braid_lane *lane, struct braid_wire *w, bool may_bare
 	if (whole) {
 		assert(!q->part);
 		len = braid_tx_piece(q, BRAID_SLOT, false);
-		bare = may_bare && len == f->inl && braid_tx_bare(lane, &imm);
+		bare = may_bare && len == f->inl && braid_tx_nohdr(lane, &imm);
 		if (!bare)
 			braid_tx_stamp(lane);
 	} else {
@@ -344,13 +344,13 @@ static int add_send(struct braid_lane *lane, struct braid_wire *w, bool may_bare
 }
 
 /* Are so many frames unacknowledged that the next message needs its header, which does that? */
-static bool owes(const struct braid_lane *lane, const struct braid_wire *w)
+static bool owes(const struct braid_lane *lane, const struct braid_qp *w)
 {
-	return lane->rx_frames - lane->rx_told >= w->wr_max / 4;
+	return lane->rx_frames - lane->rx_acked >= w->wr_max / 4;
 }
 
 /* Adds the next frame, or a piece of it.  0, or -EAGAIN: the NIC or the peer has no room. */
-static int add_next(struct braid_lane *lane, struct braid_wire *w)
+static int add_next(struct braid_lane *lane, struct braid_qp *w)
 {
 	struct braid_txq *q = &lane->tx;
 	bool owing = owes(lane, w);
@@ -377,7 +377,7 @@ static int add_next(struct braid_lane *lane, struct braid_wire *w)
 static BRAID_HOT int verbs_post(struct braid_lane *lane, uint32_t imm, const char *payload,
 				uint32_t len)
 {
-	struct braid_wire *w = wire_of(lane);
+	struct braid_qp *w = qp_of(lane);
 	struct braid_txq *q = &lane->tx;
 	const struct ibv_mr *ring;
 	int err;
@@ -397,7 +397,7 @@ static BRAID_HOT int verbs_post(struct braid_lane *lane, uint32_t imm, const cha
 
 static BRAID_HOT int verbs_push(struct braid_lane *lane)
 {
-	struct braid_wire *w = wire_of(lane);
+	struct braid_qp *w = qp_of(lane);
 	struct braid_txq *q = &lane->tx;
 	uint64_t later = q->unsent > BRAID_CALL_BUDGET ? q->unsent - BRAID_CALL_BUDGET : 0;
 	int err = 0;
@@ -407,7 +407,7 @@ static BRAID_HOT int verbs_push(struct braid_lane *lane)
 	if (!may_speak(w))
 		return -EAGAIN;
 	if (w->ring != q->ring) {		/* home has moved here, and brought its ring */
-		err = braid_wire_ring(w, q->ring, q->ring_size);
+		err = braid_qp_ring(w, q->ring, q->ring_size);
 		if (err)
 			return err;
 	}
@@ -423,7 +423,7 @@ static BRAID_HOT int verbs_push(struct braid_lane *lane)
 
 static BRAID_COLD int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
 {
-	const struct braid_wire *w = wire_of(lane);
+	const struct braid_qp *w = qp_of(lane);
 	const char *hint = wc->status == IBV_WC_RETRY_EXC_ERR ?
 			   "; the peer did not answer: a path that is down, or a GID, VLAN or "
 			   "firewall (UDP 4791) that does not let it through" :
@@ -437,7 +437,7 @@ static BRAID_COLD int wc_failed(const struct braid_lane *lane, const struct ibv_
 }
 
 /* Queues an empty slot.  slots_post() posts it with others, since the caller may wait for data. */
-static void slot_free(struct braid_wire *w, struct ibv_recv_wr *slot)
+static void slot_free(struct braid_qp *w, struct ibv_recv_wr *slot)
 {
 	if (!w->nagain++)
 		w->again_end = &w->again;
@@ -446,14 +446,14 @@ static void slot_free(struct braid_wire *w, struct ibv_recv_wr *slot)
 	w->slots++;
 }
 
-static int slots_post(struct braid_wire *w)
+static int slots_post(struct braid_qp *w)
 {
 	if (w->nagain < (w->srq ? atomic_load_explicit(&w->srq->repost, memory_order_relaxed) :
 				  BRAID_REPOST))
 		return 0;
 	w->nagain = 0;
 	*w->again_end = NULL;
-	return braid_wire_post_recv(w, w->again) ? -EIO : 0;
+	return braid_qp_post_recv(w, w->again) ? -EIO : 0;
 }
 
 static int take_recv(struct braid_lane *lane, const struct ibv_wc *wc, const char *slot)
@@ -461,12 +461,12 @@ static int take_recv(struct braid_lane *lane, const struct ibv_wc *wc, const cha
 	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
 		return braid_rx_imm(lane, be32toh(wc->imm_data), wc->byte_len);
 	if (wc->wc_flags & IBV_WC_WITH_IMM)
-		return braid_rx_bare(lane, be32toh(wc->imm_data), slot, wc->byte_len);
+		return braid_rx_nohdr(lane, be32toh(wc->imm_data), slot, wc->byte_len);
 	return braid_rx_take(lane, slot, wc->byte_len);
 }
 
 /* Takes completions wc_beg .. wc_end.  -EAGAIN: the next one's data is on its way into a GPU. */
-static int take_all(struct braid_lane *lane, struct braid_wire *w)
+static int take_all(struct braid_lane *lane, struct braid_qp *w)
 {
 	uint64_t bytes = 0;
 	int i = w->wc_beg, err = 0, again = 0;
@@ -498,7 +498,7 @@ static int take_all(struct braid_lane *lane, struct braid_wire *w)
 }
 
 /* Takes in the count that the peer writes into our memory.  With the link's lock held. */
-static int take_count(struct braid_lane *lane, struct braid_wire *w)
+static int take_count(struct braid_lane *lane, struct braid_qp *w)
 {
 	uint32_t count = le32toh(atomic_load_explicit(w->m->ack, memory_order_acquire));
 	int err;
@@ -513,13 +513,13 @@ static int take_count(struct braid_lane *lane, struct braid_wire *w)
 	return err;
 }
 
-static bool has_count(const struct braid_wire *w)
+static bool has_count(const struct braid_qp *w)
 {
 	return le32toh(atomic_load_explicit(w->m->ack, memory_order_relaxed)) != w->ack_seen;
 }
 
 /* Is there something to take?  1, 0 or -EIO. */
-static int look(struct braid_wire *w)
+static int look(struct braid_qp *w)
 {
 	int n;
 
@@ -534,7 +534,7 @@ static int look(struct braid_wire *w)
 }
 
 /* Takes what look() has found.  Returns how many times, or a negative errno. */
-static BRAID_APART BRAID_HOT int take(struct braid_lane *lane, struct braid_wire *w)
+static BRAID_APART BRAID_HOT int take(struct braid_lane *lane, struct braid_qp *w)
 {
 	struct braid_lock *lock = &lane->link->lock;
 	int taken = 0, err, later;
@@ -554,7 +554,7 @@ static BRAID_APART BRAID_HOT int take(struct braid_lane *lane, struct braid_wire
 			break;
 		err = look(w);
 	} while (err > 0);
-	w->fruitless = 0;
+	w->idle_polls = 0;
 	/* If the peer's process has ended, the NIC is not at fault. */
 	if (err)
 		return braid_lane_look_at_fd(lane) == -ENOTCONN ? -ENOTCONN : err;
@@ -563,7 +563,7 @@ static BRAID_APART BRAID_HOT int take(struct braid_lane *lane, struct braid_wire
 
 static BRAID_COLD int look_and_take(struct braid_lane *lane)
 {
-	struct braid_wire *w = wire_of(lane);
+	struct braid_qp *w = qp_of(lane);
 	int res = look(w);
 
 	return res > 0 ? take(lane, w) : res;
@@ -571,7 +571,7 @@ static BRAID_COLD int look_and_take(struct braid_lane *lane)
 
 static BRAID_HOT int verbs_poll(struct braid_lane *lane)
 {
-	struct braid_wire *w = wire_of(lane);
+	struct braid_qp *w = qp_of(lane);
 	int res;
 
 	if (w->over)
@@ -587,7 +587,7 @@ static BRAID_HOT int verbs_poll(struct braid_lane *lane)
 		res = braid_lane_last_words(lane, look_and_take);
 		return res ? res : -EIO;
 	}
-	return braid_lane_look_due(lane, &w->fruitless) ?
+	return braid_lane_look_due(lane, &w->idle_polls) ?
 		       braid_lane_last_words(lane, look_and_take) : 0;
 }
 
@@ -595,17 +595,17 @@ static BRAID_HOT int verbs_poll(struct braid_lane *lane)
 
 static int verbs_event_fd(const struct braid_dev *dev)
 {
-	const struct braid_port *p = braid_port_of(dev);
+	const struct braid_ibport *p = braid_ibport_of(dev);
 
 	return !p ? -1 : p->cm ? p->cm->fd : p->ctx->async_fd;
 }
 
 static bool verbs_events(struct braid_dev *dev)
 {
-	struct braid_port *p = braid_port_of(dev);
+	struct braid_ibport *p = braid_ibport_of(dev);
 
 	if (p && !p->cm)
-		braid_port_events(p);
+		braid_ibport_events(p);
 	return p && p->cm && braid_cm_events(p, dev);
 }
 
@@ -613,11 +613,11 @@ static bool verbs_events(struct braid_dev *dev)
 
 static int verbs_open(struct braid_lane *lane)
 {
-	struct braid_wire *w = wire_of(lane);
+	struct braid_qp *w = qp_of(lane);
 	int err = 0;
 
 	if (lane->tx.ring)
-		err = braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size);
+		err = braid_qp_ring(w, lane->tx.ring, lane->tx.ring_size);
 	if (err)
 		return err;
 	lane->local = false;
@@ -638,10 +638,10 @@ static int verbs_open(struct braid_lane *lane)
 
 static int verbs_attach(struct braid_lane *lane)
 {
-	struct braid_wire *w = wire_of(lane);
+	struct braid_qp *w = qp_of(lane);
 
 	return w->ring == lane->tx.ring ? 0 :
-	       braid_wire_ring(w, lane->tx.ring, lane->tx.ring_size);
+	       braid_qp_ring(w, lane->tx.ring, lane->tx.ring_size);
 }
 
 /* The socket first: a peer whose queue pair then fails checks it, and knows that we closed both. */
@@ -650,25 +650,25 @@ static void verbs_close(struct braid_lane *lane)
 	if (lane->fd >= 0)
 		braid_os->close(lane->fd);
 	lane->fd = -1;
-	braid_wire_free(wire_of(lane));
-	lane->wire = NULL;
+	braid_qp_free(qp_of(lane));
+	lane->priv = NULL;
 	lane->event_fd = -1;
 	lane->rx_dst = NULL;
 }
 
 static void verbs_fence(struct braid_lane *lane)
 {
-	struct braid_wire *w = wire_of(lane);
+	struct braid_qp *w = qp_of(lane);
 
 	if (!w || w->over)
 		return;
 	braid_os->shutdown(lane->fd);
-	braid_wire_fence(w);
+	braid_qp_fence(w);
 }
 
 static bool verbs_arm(struct braid_lane *lane)
 {
-	struct braid_wire *w = wire_of(lane);
+	struct braid_qp *w = qp_of(lane);
 	struct ibv_cq *cq;
 	unsigned n = 0;
 	void *user;
@@ -681,9 +681,9 @@ static bool verbs_arm(struct braid_lane *lane)
 }
 
 /* Checks until a lane without progress is given up: not while its queue pair may retransmit. */
-static unsigned patience(const struct braid_wire *w)
+static unsigned patience(const struct braid_qp *w)
 {
-	uint64_t ns = (UINT64_C(4096) << braid_param.ib_timeout) * (braid_wire_retries() + 1u);
+	uint64_t ns = (UINT64_C(4096) << braid_param.ib_timeout) * (braid_qp_retries() + 1u);
 	uint64_t looks = ns / LOOK_NS * 5 / 4;
 
 	if (w->port->fabric == BRAID_FABRIC_IWARP)
@@ -693,10 +693,10 @@ static unsigned patience(const struct braid_wire *w)
 
 static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
 {
-	struct braid_wire *w = wire_of(lane);
+	struct braid_qp *w = qp_of(lane);
 	int err;
 
-	braid_port_events(w->port);
+	braid_ibport_events(w->port);
 	braid_hush_look(w->port);
 	if (atomic_load(&w->port->down))
 		return -ENETDOWN;
@@ -707,7 +707,7 @@ static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
 	ret->unacked = true;
 	if (!braid_trylock(&lane->link->lock))
 		return 0;		/* it is being moved */
-	ret->unacked = lane->tx.f_sent != lane->tx.f_told;
+	ret->unacked = lane->tx.f_sent != lane->tx.f_peer_acked;
 	/* Queue pairs detect a silent peer; over iWARP that takes as long as TCP's timeouts. */
 	err = braid_lane_stuck(lane, &w->look, patience(w)) ? -ETIMEDOUT : 0;
 	braid_unlock(&lane->link->lock);
@@ -717,7 +717,7 @@ static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
 /* Does not ask the NIC: hung firmware would block this call, with the link's lock held. */
 static void verbs_describe(struct braid_lane *lane, struct braid_wire_state *ret)
 {
-	const struct braid_wire *w = wire_of(lane);
+	const struct braid_qp *w = qp_of(lane);
 
 	snprintf(ret->text, sizeof(ret->text), "queue pair 0x%x%s, port %s %s",
 		 w->qpn, w->over ? " (fenced)" : "", w->port->name,
@@ -730,18 +730,18 @@ const struct braid_transport braid_verbs = {
 	.dma = true,
 	.ports = true,
 	.lane_size = sizeof(struct braid_lane),
-	.probe = braid_port_probe,
-	.usable = braid_port_usable,
+	.probe = braid_ibport_probe,
+	.usable = braid_ibport_usable,
 	.event_fd = verbs_event_fd,
 	.events = verbs_events,
-	.reg = braid_port_reg,
-	.dereg = braid_port_dereg,
-	.gpu = &braid_port_gpu,
+	.reg = braid_ibport_reg,
+	.dereg = braid_ibport_dereg,
+	.gpu = &braid_ibport_gpu,
 	.blob = true,
-	.setup = braid_wire_setup,
-	.setup_peer = braid_wire_peer,
-	.setup_ready = braid_wire_ready,
-	.setup_drop = braid_wire_drop,
+	.setup = braid_qp_setup,
+	.setup_peer = braid_qp_peer,
+	.setup_ready = braid_qp_ready,
+	.setup_drop = braid_qp_drop,
 	.lane_open = verbs_open,
 	.lane_attach = verbs_attach,
 	.lane_detach = braid_no_lane,

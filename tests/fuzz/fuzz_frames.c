@@ -215,7 +215,7 @@ static void bare(unsigned l, const struct braid_hdr *h)
 	braid_lock_wait(&w.link->lock);
 	braid_short_pack(what, sent);
 	err = h->flags ? braid_rx_take(lane, (const char *)sent, BRAID_SHORT_SIZE + h->len) :
-			 braid_rx_bare(lane, what, (const char *)payload, h->len);
+			 braid_rx_nohdr(lane, what, (const char *)payload, h->len);
 	braid_unlock(&w.link->lock);
 	braid_unlock(&lane->io);
 	w.lane[l].lseq += !err;
@@ -376,7 +376,7 @@ static void leave(unsigned i, unsigned how)
 static void move(unsigned how)
 {
 	if (how & 1)
-		braid_link_tidy(w.link);
+		braid_link_try_flush_control(w.link);
 	w.link->spread += how >> 1 & 1 && !w.link->spread;	/* look at all lanes */
 	braid_link_progress(w.link, w.comm[how >> 2 & 3], NULL);
 }

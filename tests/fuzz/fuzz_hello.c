@@ -147,26 +147,26 @@ static int fuzz_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *min
 	if (w.switches & FAILS && w.status & 1)
 		return -ENODEV;
 	memset(mine, 0x77, BRAID_BLOB_SIZE);
-	s->wire = &w;
+	s->priv = &w;
 	w.wires++;
 	return 0;
 }
 
 static int fuzz_setup_peer(struct braid_setup *s, const uint8_t *theirs)
 {
-	assert(s->wire && theirs);
+	assert(s->priv && theirs);
 	return w.switches & FAILS && w.status & 2 ? -EIO : 0;
 }
 
 static int fuzz_setup_ready(struct braid_setup *s)
 {
-	assert(s->wire);
+	assert(s->priv);
 	return w.switches & FAILS && w.status & 4 ? -EIO : 0;
 }
 
 static void fuzz_setup_drop(struct braid_setup *s)
 {
-	assert(s->wire && w.wires);
+	assert(s->priv && w.wires);
 	w.wires--;
 }
 

@@ -228,7 +228,7 @@ static int null_post(struct braid_lane *lane, uint32_t imm, const char *payload,
 	const struct braid_comm *c = braid_link_comm(lane->link, imm >> 16);
 	struct braid_hdr h = {
 		.type = BRAID_F_EAGER, .comm = c->id, .seq = c->next_seq, .tag = c->last_tag,
-		.len = len, .size = len, .lseq = lane->tx.f_head, .ack = lane->rx_told,
+		.len = len, .size = len, .lseq = lane->tx.f_head, .ack = lane->rx_acked,
 	};
 	char hdr[BRAID_HDR_SIZE];
 
@@ -394,7 +394,7 @@ void null_settle(struct null_pair *p)
 
 		for (unsigned i = 0; i < 2; i++) {
 			braid_link_progress(p->end[i], NULL, NULL);
-			braid_link_tidy(p->end[i]);
+			braid_link_try_flush_control(p->end[i]);
 		}
 		if (null_deliver_all(p) > 0 || unsent(p) != before)
 			still = 0;
@@ -433,7 +433,7 @@ int null_bare(struct null_pair *p, unsigned from_end, unsigned lane, uint32_t wh
 	braid_short_pack(what, with);
 	memcpy(with + BRAID_SHORT_SIZE, payload, n);
 	to->err = in_short ? braid_rx_take(&to->lane, with, BRAID_SHORT_SIZE + n) :
-			     braid_rx_bare(&to->lane, what, payload, n);
+			     braid_rx_nohdr(&to->lane, what, payload, n);
 	to->forged += !to->err;
 	leave(to);
 	return to->err;
@@ -627,7 +627,7 @@ static const char *end_not_idle(const struct braid_link *link)
 	}
 	LEFT("comms", link->ncomms);
 	LEFT("sends pending", !braid_list_empty(&link->pending));
-	LEFT("comms with news", !braid_list_empty(&link->news));
+	LEFT("comms with news", !braid_list_empty(&link->control_due));
 	LEFT("window out", link->shared_out);
 	LEFT("window lent", link->um_bytes);
 	LEFT("retired bytes", link->retire_bytes);
@@ -650,7 +650,7 @@ static void dump_lane(const struct braid_lane *l)
 	fprintf(stderr, "  lane %u: tx %u/%u/%u part %zu unsent %llu blocked %d", l->index,
 		q->f_acked, q->f_sent, q->f_head, q->part, (unsigned long long)q->unsent,
 		l->blocked);
-	fprintf(stderr, "; rx %u told %u some %d kind %d left %zu\n", l->rx_frames, l->rx_told,
+	fprintf(stderr, "; rx %u told %u some %d kind %d left %zu\n", l->rx_frames, l->rx_acked,
 		l->rx_some, l->rx_kind, l->rx_left);
 }
 
@@ -678,7 +678,7 @@ void null_dump(const struct null_pair *p)
 		const struct braid_comm *c;
 
 		fprintf(stderr, "end %u: active %u spread %u urgent %d quiet %d stalled %d pending "
-			"%d\n", e, link->active, link->spread, link->urgent, link->quiet,
+			"%d\n", e, link->active, link->spread, link->control_urgent, link->quiet,
 			link->stalled, !braid_list_empty(&link->pending));
 		for (unsigned i = 0; i < link->nlanes; i++) {
 			dump_lane(link->lane[i]);

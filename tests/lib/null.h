@@ -63,7 +63,10 @@ size_t null_waiting(const struct null_pair *p, unsigned from, unsigned lane);	/*
 bool null_peek(const struct null_pair *p, unsigned from, unsigned lane, struct braid_hdr *ret);
 /* Delivers everything on every wire, in the order of lanes.  Returns frames, or an error. */
 int null_deliver_all(struct null_pair *p);
-/* Moves both ends until nothing moves any more; also does the service thread's braid_link_tidy(). */
+/*
+ * Moves both ends until nothing moves any more; also does the service thread's
+ * braid_link_try_flush_control().
+ */
 void null_settle(struct null_pair *p);
 
 /* Forges a frame that the core of end `from` has not sent; later real frames are renumbered. */

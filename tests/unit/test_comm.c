@@ -231,7 +231,7 @@ static void a_small_message_goes_at_once_and_is_retired(void **state)
 	r = irecv(cr, to, sizeof(to), 3);
 	assert_int_equal(size_of(r), 6);
 	assert_string_equal(to, "hello");
-	braid_link_tidy(p.end[B]);
+	braid_link_try_flush_control(p.end[B]);
 	assert_int_equal(pass(B, BRAID_F_RETIRE).n, 1);
 	assert_int_equal(p.end[A]->shared_out, 0);
 	close_both();
@@ -519,7 +519,7 @@ static void an_eager_message_that_crosses_a_credit_uses_it_up(void **state)
 	pass(B, BRAID_F_CREDIT);
 	assert_int_equal(size_of(r), 8);
 	assert_int_equal(p.end[A]->shared_out + cs->eager_out, 0);
-	braid_link_tidy(p.end[B]);
+	braid_link_try_flush_control(p.end[B]);
 	while (null_waiting(&p, B, 0))
 		assert_int_not_equal(pass(B, BRAID_F_ACK).type, BRAID_F_RETIRE);
 	/* The next one must not think that it still has a credit. */
@@ -688,7 +688,7 @@ static void a_comm_whose_receiver_posts_nothing_holds_up_no_other(void **state)
 
 		sent += s != NULL;
 		null_deliver_all(&p);
-		braid_link_tidy(p.end[B]);
+		braid_link_try_flush_control(p.end[B]);
 		null_deliver_all(&p);
 	}
 	assert_true(sent > 100);
@@ -1194,7 +1194,7 @@ static void a_start_that_finds_no_room_leaves_with_its_chunk(void **state)
 		s[i] = isend(cs, from, BIG, 1);
 	assert_int_equal(null_waiting(&p, A, 0), config.limit);
 	assert_int_equal(lane->tx.unsent, BRAID_HDR_SIZE);
-	assert_true(braid_link_tidy(p.end[A]));
+	assert_true(braid_link_try_flush_control(p.end[A]));
 	assert_int_equal(lane->tx.unsent, BRAID_HDR_SIZE);
 	for (int i = 0; i < 2; i++) {
 		run(s[i], r[i]);
@@ -1279,7 +1279,7 @@ static void an_open_that_nobody_listens_for_is_refused(void **state)
 	(void)state;
 	offer_err = -ENOENT;
 	assert_int_equal(forge_open(100), 0);
-	braid_link_tidy(p.end[B]);
+	braid_link_try_flush_control(p.end[B]);
 	assert_int_equal(next(B, BRAID_F_REFUSED).comm, 100);
 	assert_int_equal(p.end[B]->ncomms, 1);
 	pass(B, BRAID_F_REFUSED);		/* of a comm that A has given up: nothing */
@@ -1295,7 +1295,7 @@ static void opens_without_proof_take_no_memory(void **state)
 	for (i = 0; i < 2 * BRAID_REFUSALS_MAX && !forge_open(100 + 2 * i); i++)
 		assert_int_equal(p.end[B]->ncomms, 1);
 	assert_int_equal(i, BRAID_REFUSALS_MAX);
-	braid_link_tidy(p.end[B]);
+	braid_link_try_flush_control(p.end[B]);
 	assert_int_equal(next(B, BRAID_F_REFUSED).comm, 100);
 	assert_int_equal(p.end[B]->ncomms, 1);
 }
@@ -1309,7 +1309,7 @@ static void one_comm_too_many_is_refused(void **state)
 	assert_int_equal(forge_open(100), 0);
 	assert_null(offered);
 	atomic_store(&p.end[B]->ncomms, had);
-	braid_link_tidy(p.end[B]);
+	braid_link_try_flush_control(p.end[B]);
 	assert_int_equal(next(B, BRAID_F_REFUSED).n, BRAID_HELLO_NO_ROOM);
 }
 
@@ -1336,11 +1336,11 @@ static void an_open_is_answered_on_a_link_that_was_idle(void **state)
 	for (unsigned e = 0; e < 2; e++) {
 		struct braid_txq *q = &p.end[e]->lane[0]->tx;
 
-		q->f_acked = q->f_told = q->f_head;	/* as after any rest */
+		q->f_acked = q->f_peer_acked = q->f_head;	/* as after any rest */
 		braid_link_detach(p.end[e]);
 	}
 	assert_int_equal(forge_open(100), 0);
-	braid_link_tidy(p.end[B]);
+	braid_link_try_flush_control(p.end[B]);
 	assert_int_equal(pass(B, BRAID_F_OPENED).comm, 100);
 }
 

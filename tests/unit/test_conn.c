@@ -160,7 +160,7 @@ static int more_takes(const struct braid_setup *s)
 
 static int more_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
 {
-	s->wire = &w;
+	s->priv = &w;
 	assert_true(s->dialler == !theirs);
 	if (more_takes(s))
 		return -EAGAIN;
@@ -172,19 +172,19 @@ static int more_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *min
 
 static int more_setup_peer(struct braid_setup *s, const uint8_t *theirs)
 {
-	assert_true(s->dialler && s->wire && theirs[0] == 'a');
+	assert_true(s->dialler && s->priv && theirs[0] == 'a');
 	return 0;
 }
 
 static int more_setup_ready(struct braid_setup *s)
 {
-	assert_non_null(s->wire);
+	assert_non_null(s->priv);
 	return more_takes(s);
 }
 
 static void more_setup_drop(struct braid_setup *s)
 {
-	assert_non_null(s->wire);
+	assert_non_null(s->priv);
 	w.dropped++;
 }
 

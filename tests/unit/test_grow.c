@@ -397,7 +397,7 @@ static void the_end_that_was_dialled_asks_by_a_frame(void **state)
 	end = 1;
 	live(&net, 300);
 	assert_false(null_peek(&p, 1, 0, &h));	/* whoever has the link's lock says it */
-	assert_true(braid_link_hurry(p.end[1], false));
+	assert_true(braid_link_flush_if_urgent(p.end[1], false));
 	assert_true(null_peek(&p, 1, 0, &h));
 	assert_int_equal(h.type, BRAID_F_LANES);
 	assert_int_equal(h.n, 8);

@@ -249,7 +249,7 @@ static void an_acknowledgement_may_come_before_the_system_call_returns(void **st
 static void counts_may_wrap(void **state)
 {
 	(void)state;
-	f.lane.tx.f_head = f.lane.tx.f_sent = f.lane.tx.f_acked = f.lane.tx.f_told = 0xfffffffd;
+	f.lane.tx.f_head = f.lane.tx.f_sent = f.lane.tx.f_acked = f.lane.tx.f_peer_acked = 0xfffffffd;
 	five_frames();
 	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
 		;
@@ -279,14 +279,14 @@ static void the_newest_count_of_what_we_received_rides_on_the_first_frame(void *
 	braid_tx_gather(&f.lane, iov, IOV, SIZE_MAX / 2, &bytes);
 	assert_int_equal(braid_hdr_unpack(iov[0].iov_base, &h), 0);
 	assert_int_equal(h.ack, 9);
-	assert_int_equal(f.lane.rx_told, 9);
+	assert_int_equal(f.lane.rx_acked, 9);
 	assert_false(f.lane.rx_some);
 	/* Not under the hands of the wire: part of it has left. */
 	braid_tx_advance(&f.lane, 3);
 	f.lane.rx_frames = 10;
 	f.lane.rx_some = true;
 	braid_tx_gather(&f.lane, iov, 2, BRAID_HDR_SIZE - 3, &bytes);
-	assert_int_equal(f.lane.rx_told == 10, !f.lane.rx_some);
+	assert_int_equal(f.lane.rx_acked == 10, !f.lane.rx_some);
 	assert_int_equal(*((uint8_t *)iov[0].iov_base + 1), 9);
 }
 
@@ -471,7 +471,7 @@ static const struct braid_transport posts = { .name = "posts", .post = post };
 
 static bool lead(uint32_t id)
 {
-	return braid_tx_lead(&f.lane, id, 0x12345, text, 20);
+	return braid_tx_fast_send(&f.lane, id, 0x12345, text, 20);
 }
 
 static void setup_lead(void)
@@ -731,22 +731,22 @@ static void a_message_may_go_without_what_the_peer_can_tell(void **state)
 	s->size = 11;
 	s->same_tag = true;
 	add(text, NULL, 11, s);
-	assert_true(braid_tx_bare(&f.lane, &imm));
+	assert_true(braid_tx_nohdr(&f.lane, &imm));
 	assert_int_equal(imm, 0xfffe0007);
 	s->same_tag = false;
-	assert_false(braid_tx_bare(&f.lane, &imm));
+	assert_false(braid_tx_nohdr(&f.lane, &imm));
 	s->same_tag = true;
 	f.comm[1].id = 0x10000;
-	assert_false(braid_tx_bare(&f.lane, &imm));
+	assert_false(braid_tx_nohdr(&f.lane, &imm));
 	f.comm[1].id = 1;
 	f.lane.rx_quiet = BRAID_ACK_BYTES;
-	assert_false(braid_tx_bare(&f.lane, &imm));
+	assert_false(braid_tx_nohdr(&f.lane, &imm));
 	f.lane.rx_quiet = 0;
-	assert_true(braid_tx_bare(&f.lane, &imm));
+	assert_true(braid_tx_nohdr(&f.lane, &imm));
 	/* Nobody knows any more what goes again. */
 	braid_tx_advance(&f.lane, f.lane.tx.unsent);
 	assert_int_equal(braid_tx_rewind(&f.lane, 0), 0);
-	assert_false(braid_tx_bare(&f.lane, &imm));
+	assert_false(braid_tx_nohdr(&f.lane, &imm));
 }
 
 /* For a certain receive; nothing at all; not in the ring; no message. */
@@ -768,11 +768,11 @@ static void other_frames_go_with_their_headers(void **state)
 		s->same_tag = true;
 		s->size = h.size;
 		braid_tx_add(&f.lane, &h, i ? NULL : text, i == 2 ? text : NULL, s);
-		assert_false(braid_tx_bare(&f.lane, &imm));
+		assert_false(braid_tx_nohdr(&f.lane, &imm));
 		braid_tx_advance(&f.lane, f.lane.tx.unsent);
 	}
 	add(text, NULL, 5, NULL);
-	assert_false(braid_tx_bare(&f.lane, &imm));
+	assert_false(braid_tx_nohdr(&f.lane, &imm));
 }
 
 static void a_queue_ended_early_leaks_nothing(void **state)

@@ -184,8 +184,8 @@ static void grow_old(void)
 		struct braid_txq *q = &w.pair.end[i & 1]->lane[i / 2]->tx;
 		struct braid_lane *peer = w.pair.end[!(i & 1)]->lane[i / 2];
 
-		q->f_head = q->f_sent = q->f_acked = q->f_told = lseq;
-		peer->rx_frames = peer->rx_told = lseq;
+		q->f_head = q->f_sent = q->f_acked = q->f_peer_acked = lseq;
+		peer->rx_frames = peer->rx_acked = lseq;
 	}
 	for (unsigned i = 0; i < w.nflows; i++) {
 		struct flow *f = &w.flow[i];
@@ -411,7 +411,7 @@ static bool act(unsigned bias)
 		return f->posted && test_group(f, (unsigned)below(f->posted));
 	default:
 		if (w.tidy && one_in(4))
-			braid_link_tidy(w.pair.end[below(2)]);
+			braid_link_try_flush_control(w.pair.end[below(2)]);
 		else if (one_in(20))
 			w.pair.end[below(2)]->active = 1 + (unsigned)below(w.lanes);
 		return false;
@@ -488,7 +488,7 @@ static void finish(void)
 		still = everything() ? 0 : still + 1;
 		for (unsigned i = 0; i < 2 && still > STUCK / 4; i++) {
 			if (!is_called(i))
-				braid_link_tidy(w.pair.end[i]);
+				braid_link_try_flush_control(w.pair.end[i]);
 		}
 	}
 	for (unsigned i = 0; i < w.nflows && still == STUCK; i++) {

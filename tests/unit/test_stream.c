@@ -370,8 +370,8 @@ static void traffic(unsigned n, size_t max)
 		more = !turn(&there);
 		more |= !turn(&back);
 		if (i % 64 == 0) {		/* the service thread comes by */
-			braid_link_tidy(end[0]);
-			braid_link_tidy(end[1]);
+			braid_link_try_flush_control(end[0]);
+			braid_link_try_flush_control(end[1]);
 		}
 		assert_true(i < 4000000);
 	}
@@ -439,7 +439,7 @@ static void payload_of_a_dead_comm_is_thrown_away(void **state)
 	free(to);
 	os.most = 100000;
 	while (!turn(&alive))
-		braid_link_tidy(end[1]);
+		braid_link_try_flush_control(end[1]);
 	braid_comm_close(s);
 	assert_int_equal(atomic_load(&end[1]->state), BRAID_LINK_UP);
 }
@@ -672,7 +672,7 @@ static void a_message_survives_its_connection(void **state)
 			if (!got)
 				assert_int_equal(braid_comm_test(rx, &got, NULL), 0);
 			braid_link_move(end[0]);
-			braid_link_tidy(end[1]);
+			braid_link_try_flush_control(end[1]);
 		}
 		assert_true(sent && got);
 		assert_memory_equal(to, from, size);
@@ -852,8 +852,8 @@ static void *tidy(void *arg)
 {
 	(void)arg;
 	while (!atomic_load(&tidy_stop)) {
-		braid_link_tidy(end[0]);
-		braid_link_tidy(end[1]);
+		braid_link_try_flush_control(end[0]);
+		braid_link_try_flush_control(end[1]);
 		usleep(500);
 	}
 	return NULL;

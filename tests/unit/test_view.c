@@ -110,7 +110,7 @@ static void nothing_outstanding(void **state)
 static void until_on_its_way(void)
 {
 	while (!null_waiting(&pair, 0, 0) && !null_waiting(&pair, 0, 1)) {
-		braid_link_tidy(pair.end[1]);
+		braid_link_try_flush_control(pair.end[1]);
 		null_deliver(&pair, 1, 0);
 		braid_link_move(pair.end[0]);
 	}

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * wire.h - a lane's carrier over verbs: a queue pair and all that belongs to it.
+ * qp.h - a lane's carrier over verbs: a queue pair and all that belongs to it.
  *
  * The handshake makes it (qp.c; over iWARP with cm.c), verbs.c sends and receives with it, and the
  * lane closes it (life.c).  Receives are posted in advance: BRAID_SLOTS_RX slots of BRAID_SLOT
  * bytes.  A sender never uses more slots than the peer has posted.  It uses a slot again once the
  * peer has acknowledged the frame that took it, or has counted the slot as posted again.
  */
-#ifndef BRAID_VERBS_WIRE_H
-#define BRAID_VERBS_WIRE_H
+#ifndef BRAID_VERBS_QP_H
+#define BRAID_VERBS_QP_H
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -34,8 +34,8 @@ enum {
 };
 
 /* Registered memory of one queue pair; the port keeps it for the next queue pair. */
-struct braid_wire_memory {
-	struct braid_wire_memory *next;
+struct braid_qp_memory {
+	struct braid_qp_memory *next;
 	struct braid_slots *slots;	/* NULL: it receives from a shared queue */
 	char *bounce;			/* BRAID_BOUNCES pieces */
 	_Atomic uint32_t *ack;		/* two words that the peer writes: frames that it has
@@ -46,7 +46,7 @@ struct braid_wire_memory {
 /* A lane's send ring, which the NIC reads by itself as soon as it is registered. */
 struct braid_ring {
 	struct braid_ring *next;
-	struct braid_wire *wire;
+	struct braid_qp *qp;
 	struct braid_job job;
 	char *at;
 	size_t size;
@@ -54,7 +54,7 @@ struct braid_ring {
 };
 
 /* What the two ends exchange in the handshake. */
-struct braid_wire_blob {
+struct braid_qp_blob {
 	uint8_t fabric, mtu, imm, ngids, grh;
 	uint16_t lid, slots, cm_port;
 	uint32_t qpn, psn, ack_key;
@@ -75,10 +75,10 @@ struct braid_chain {
 
 enum braid_cm_state { BRAID_CM_NONE, BRAID_CM_WORKS, BRAID_CM_UP, BRAID_CM_FAILED };
 
-struct braid_wire {
-	struct braid_port *port;
+struct braid_qp {
+	struct braid_ibport *port;
 	struct braid_dev *dev;
-	struct braid_wire_memory *m;
+	struct braid_qp_memory *m;
 	struct braid_srq *srq;		/* NULL: its slots are m->slots */
 	struct ibv_qp *qp;
 	uint32_t qpn;			/* once it carries a lane */
@@ -108,10 +108,10 @@ struct braid_wire {
 	int err;
 	struct braid_setup setup;	/* a copy */
 	struct sockaddr_storage to;
-	struct braid_wire_blob peer, mine;
+	struct braid_qp_blob peer, mine;
 
 	/* iWARP: verbs/cm.c, in jobs of BRAID_MAKE only */
-	struct braid_wire *next;	/* port->wires */
+	struct braid_qp *next;	/* port->wires */
 	struct rdma_cm_id *id;
 	uint64_t nonce;
 	_Atomic int cm;			/* enum braid_cm_state */
@@ -152,49 +152,49 @@ struct braid_wire {
 	atomic_bool broken;		/* it failed in lane_open(), or the device reports it */
 	struct ibv_wc wc[BRAID_POLL_MAX];
 	int wc_beg, wc_end;
-	unsigned fruitless;
+	unsigned idle_polls;
 
 	/* health: the service thread */
 	struct braid_look look;
 };
 
 /* The setup members of struct braid_transport. */
-int braid_wire_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);
-int braid_wire_peer(struct braid_setup *s, const uint8_t *theirs);
-int braid_wire_ready(struct braid_setup *s);
-void braid_wire_drop(struct braid_setup *s);
+int braid_qp_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);
+int braid_qp_peer(struct braid_setup *s, const uint8_t *theirs);
+int braid_qp_ready(struct braid_setup *s);
+void braid_qp_drop(struct braid_setup *s);
 
 /*
  * Does immediate data arrive, with a WRITE and with a SEND?  Tried at init with a queue pair to
  * itself: that takes some ms, a second if none arrives.  Never for iWARP, whose WRITEs have none.
  */
-bool braid_wire_proves_imm(struct braid_port *p, struct braid_dev *dev, char *why, size_t len);
+bool braid_qp_proves_imm(struct braid_ibport *p, struct braid_dev *dev, char *why, size_t len);
 
 /*
  * Makes a queue pair that is its own peer, with RDMA READ allowed.  0, or a negative errno:
  * -EOPNOTSUPP for iWARP.  *ret_failed, unless ret_failed is NULL: the call that failed, or NULL.
  */
-int braid_wire_loop(struct braid_port *p, struct braid_dev *dev, struct braid_wire **ret,
+int braid_qp_loop(struct braid_ibport *p, struct braid_dev *dev, struct braid_qp **ret,
 		    const char **ret_failed);
 
 /* Has a job stop the queue pair (core/later.h).  The lane posts and polls nothing from now on. */
-void braid_wire_fence(struct braid_wire *w);
+void braid_qp_fence(struct braid_qp *w);
 /* Drops the owner's reference; jobs stop and destroy the queue pair later.  NULL is nothing. */
-void braid_wire_free(struct braid_wire *w);
+void braid_qp_free(struct braid_qp *w);
 /* Destroys it at once: only in a job, or at init. */
-void braid_wire_end(struct braid_wire *w);
-void braid_wire_destroy_qp(struct braid_wire *w);
+void braid_qp_end(struct braid_qp *w);
+void braid_qp_destroy(struct braid_qp *w);
 /* A reference, held by each of its jobs. */
-void braid_wire_get(struct braid_wire *w);
-void braid_wire_put(struct braid_wire *w);
+void braid_qp_get(struct braid_qp *w);
+void braid_qp_put(struct braid_qp *w);
 
 /*
  * Memory that an earlier lane left, or new memory: pinning that may take long.  own: with slots,
  * for receives that are not shared.  NULL: none can be allocated or registered.
  */
-struct braid_wire_memory *braid_wire_memory(struct braid_port *p, bool own);
+struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool own);
 /* Makes this the ring to send from, and has a job register it.  0 or -ENOMEM. */
-int braid_wire_ring(struct braid_wire *w, char *ring, size_t size);
+int braid_qp_ring(struct braid_qp *w, char *ring, size_t size);
 
 /*
  * Around calls in which soft-iWARP (siw) may write to a socket: it does so without MSG_NOSIGNAL,
@@ -205,38 +205,38 @@ struct braid_hush {
 	bool on, was_pending;
 	sigset_t old;
 };
-static inline bool braid_may_pipe(const struct braid_port *p)
+static inline bool braid_may_pipe(const struct braid_ibport *p)
 {
 	return p->siw && !atomic_load_explicit(&p->pipe_ignored, memory_order_relaxed);
 }
 
-void braid_hush(const struct braid_port *p, struct braid_hush *h);
+void braid_hush(const struct braid_ibport *p, struct braid_hush *h);
 void braid_unhush(const struct braid_hush *h);
-void braid_hush_look(struct braid_port *p);	/* checks that now and then: Python ignores it */
+void braid_hush_look(struct braid_ibport *p);	/* checks that now and then: Python ignores it */
 
 /*
  * The traffic class byte of our IP headers, whose upper six bits are the DSCP.  traffic_class:
  * NCCL's, the same byte (-1: none).
  */
-uint8_t braid_wire_class(int traffic_class);
+uint8_t braid_qp_class(int traffic_class);
 /* Retransmissions of a packet: at most 6, since 7 means for ever to some drivers. */
-static inline uint8_t braid_wire_retries(void)
+static inline uint8_t braid_qp_retries(void)
 {
 	return (uint8_t)(braid_param.ib_retry < 6 ? braid_param.ib_retry : 6);
 }
 /* Notes `call` as the one that failed, if err is not 0; returns err. */
-int braid_wire_failed(struct braid_wire *w, const char *call, int err);
+int braid_qp_failed(struct braid_qp *w, const char *call, int err);
 /* Make the queue pair, on w->id unless that is NULL; post its receives.  0 or a negative errno. */
-int braid_wire_qp(struct braid_wire *w);
-int braid_wire_post_all(struct braid_wire *w);
+int braid_qp_create(struct braid_qp *w);
+int braid_qp_post_all(struct braid_qp *w);
 /* Posts receives, chained by `next`.  0 or a negative errno. */
-int braid_wire_post_recv(struct braid_wire *w, struct ibv_recv_wr *first);
+int braid_qp_post_recv(struct braid_qp *w, struct ibv_recv_wr *first);
 
 /* verbs/ece.c: put our queue pair's options into the blob; set the peer's on it, before RTR. */
-void braid_ece_tell(const struct braid_wire *w, struct braid_wire_blob *b);
-void braid_ece_take(struct braid_wire *w, const struct braid_wire_blob *peer);
+void braid_ece_tell(const struct braid_qp *w, struct braid_qp_blob *b);
+void braid_ece_take(struct braid_qp *w, const struct braid_qp_blob *peer);
 
-void braid_wire_blob_pack(const struct braid_wire_blob *b, uint8_t *to);
-int braid_wire_blob_unpack(const uint8_t *from, struct braid_wire_blob *ret);
+void braid_qp_blob_pack(const struct braid_qp_blob *b, uint8_t *to);
+int braid_qp_blob_unpack(const uint8_t *from, struct braid_qp_blob *ret);
 
 #endif

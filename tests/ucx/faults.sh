@@ -9,7 +9,7 @@
 # transfer OPTIONS... - there and back, by UCX or else by TCP.
 transfer()
 {
-	BRAID_TRANSPORTS=ucx,tcp braid_perf --sizes 8,20000,300000 --timeout 30 "${@:---iters=30}"
+	BRAID_TRANSPORTS=ucx,tcp braid_perf --sizes 8,20000,300000 --timeout 200 "${@:---iters=30}"
 }
 
 rm -f "$tmp/count"

@@ -417,7 +417,7 @@ dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(s
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/vm/cases/compare-report.sh tests/ucx/bench.sh \
 	tests/rdma/device.sh tests/ucx/device.sh tests/topo/mktree tests/gpu/run
 EXTRA_DIST += tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) tests/doctor/healthy.txt tests/doctor/cases.bash tests/valgrind.supp \
-	tests/cppcheck.supp tests/fuzz/corpus tests/net/fabric.sh tests/net/lib.sh \
+	tests/cppcheck.supp tests/fuzz/corpus tests/net/fabric.sh tests/net/lib.sh tests/tidy/lib.sh \
 	tests/rdma/lib.sh tests/rdma/suite.sh tests/ucx/lib.sh tests/ucx/shim.sh tests/smc/lib.sh tests/bench/figures.sh tests/vm/lib.sh \
 	tests/vm/abi.sh tests/vm/rdma-faults.sh tests/vm/rdma-load.sh tests/vm/rdma-outage.sh \
 	tests/vm/rdma-pair.sh tests/vm/modules tests/vm/dmesg.ok \

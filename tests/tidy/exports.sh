@@ -3,6 +3,8 @@
 # exports.sh - the plugin exports one table for each ABI version and nothing else: any other name
 # could meet its like in NCCL, in PyTorch or in another plugin.
 set -u
+# shellcheck source=tests/tidy/lib.sh
+. "$(dirname "$0")/lib.sh"
 
 plugin=${BRAID_TEST_PLUGIN:?}
 
@@ -23,19 +25,6 @@ differ()
 	}'
 }
 
-n=0
-report()				# WHAT COMPLAINTS
-{
-	n=$((n + 1))
-	if [ -z "$2" ]; then
-		echo "ok $n - $1"
-	else
-		echo "$2"
-		echo "not ok $n - $1"
-	fi
-}
-
-faults=
 planted()				# EXPECTED-COMPLAINT C-TEXT
 {
 	echo "$2" >"$tmp/a.c"

@@ -9,6 +9,8 @@
 # tools and tests/abi know what NCCL knows, and the parameters; tools also what the machine is
 # (topo); tests/unit, tests/lib and tests/fuzz test what is inside and may look at anything.
 set -u
+# shellcheck source=tests/tidy/lib.sh
+. "$(dirname "$0")/lib.sh"
 
 transports="verbs socket smc ucx"
 
@@ -73,19 +75,6 @@ named()
 		{ print }'
 )
 
-n=0
-report()				# WHAT COMPLAINTS
-{
-	n=$((n + 1))
-	if [ -z "$2" ]; then
-		echo "ok $n - $1"
-	else
-		echo "$2"
-		echo "not ok $n - $1"
-	fi
-}
-
-faults=
 # A tree with one file; the checks must have something to say about it.
 planted()				# FILE TEXT CHECK
 {

@@ -3,6 +3,8 @@
 # needed.sh - the plugin needs libc alone (and its loader, which a few architectures name): it is
 # one file to copy into a container that has neither libibverbs nor libsodium.
 set -u
+# shellcheck source=tests/tidy/lib.sh
+. "$(dirname "$0")/lib.sh"
 
 plugin=${BRAID_TEST_PLUGIN:?}
 
@@ -33,18 +35,6 @@ flags()
 	readelf -lW "$1" | grep -q GNU_RELRO || echo "not linked with -z relro"
 	if readelf -lW "$1" | grep -q 'GNU_STACK.*E'; then
 		echo "wants an executable stack"
-	fi
-}
-
-n=0
-report()				# WHAT COMPLAINTS
-{
-	n=$((n + 1))
-	if [ -z "$2" ]; then
-		echo "ok $n - $1"
-	else
-		echo "$2"
-		echo "not ok $n - $1"
 	fi
 }
 

@@ -3,6 +3,8 @@
 # rules.sh - the house rules that a machine can check, each with a planted offence that proves it
 # can fail.  A rule is a function that prints complaints about the tree it is called in.
 set -u
+# shellcheck source=tests/tidy/lib.sh
+. "$(dirname "$0")/lib.sh"
 
 product="plugin core gdr topo verbs socket smc ucx"
 everything="$product tools tests"
@@ -178,35 +180,6 @@ rule_provoked()
 			-- "(^|[^a-z0-9-])$id([^a-z0-9-]|\$)" tests 2>/dev/null ||
 			echo "$page: no test reads a warning of $id"
 	done
-}
-
-n=0
-report()				# WHAT COMPLAINTS
-{
-	n=$((n + 1))
-	if [ -z "$2" ]; then
-		echo "ok $n - $1"
-	else
-		echo "$2"
-		echo "not ok $n - $1"
-	fi
-}
-
-# Put TEXT into FILE of an otherwise empty tree: RULE must complain, or, with "fine", must not.
-faults=
-planted()				# RULE FILE TEXT [fine]
-{
-	local said
-
-	rm -rf "$tmp/tree"
-	mkdir -p "$tmp/tree/$(dirname "$2")"
-	printf '%s\n' "$3" >"$tmp/tree/$2"
-	said=$(cd "$tmp/tree" && "rule_$1")
-	if [ "${4-}" = fine ]; then
-		[ -z "$said" ] || faults+="$1 complains about: $3: $said"$'\n'
-	else
-		[ -n "$said" ] || faults+="$1 does not notice: $3"$'\n'
-	fi
 }
 
 tmp=$(mktemp -d)

@@ -200,7 +200,7 @@ struct braid_put {			/* a chunk that the NIC can write into the receive */
 };
 /*
  * Can the frame at f_sent be written by the NIC?  Its memory must be registered at both NICs of the
- * lane, and the credit's grant not older than the lane.  Up to imm_max bytes need only ret->imm;
+ * lane, and the credit's rkey epoch not older than its.  Up to imm_max bytes need only ret->imm;
  * then a START and its message's only chunk go as one.  With headers, START and first chunk do.
  */
 bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret);

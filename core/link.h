@@ -187,7 +187,7 @@ struct braid_carrier {		/* the result of a handshake: it carries a lane's frames
 };
 
 /*
- * Make lane `index` of a carrier.  On failure fd and wire are still the caller's.  -EALREADY, here
+ * Make lane `index` of a carrier.  On failure fd and priv are still the caller's.  -EALREADY, here
  * and in braid_lane_resume(): memory was given back during set-up, so dial another carrier.
  */
 int braid_link_add_lane(struct braid_link *link, unsigned index, const struct braid_carrier *c);
@@ -207,7 +207,7 @@ int braid_lane_fence(struct braid_lane *lane);
 void braid_link_rehome(struct braid_link *link);
 /*
  * Continue a fenced lane over a new carrier.  The peer has received `frames` of our frames, and
- * kept its own from `first` on.  On failure fd and wire are the caller's, who fails the link.
+ * kept its own from `first` on.  On failure fd and priv are the caller's, who fails the link.
  */
 int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, uint32_t frames,
 		      uint32_t first);

@@ -178,10 +178,10 @@ struct braid_transport {
 	int (*setup_peer)(struct braid_setup *s, const uint8_t *theirs);
 	/* Is s->priv ready for a lane?  0, or -EAGAIN: ask again in a moment. */
 	int (*setup_ready)(struct braid_setup *s);
-	/* Free s->wire.  May be called at any time, unless lane_open() has taken s->wire. */
+	/* Free s->priv.  May be called at any time, unless lane_open() has taken s->priv. */
 	void (*setup_drop)(struct braid_setup *s);
 
-	/* Take over lane->fd, whose peer has just been authenticated, and lane->wire. */
+	/* Take over lane->fd, whose peer has just been authenticated, and lane->priv. */
 	int (*lane_open)(struct braid_lane *lane);
 	/* Memory for traffic: taken when the first comm attaches, given back after the last. */
 	int (*lane_attach)(struct braid_lane *lane);

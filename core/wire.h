@@ -156,7 +156,7 @@ enum braid_frame {
 	BRAID_F_WANT,		/* RTS: message seq (tag, size) waits for a credit */
 	BRAID_F_CHUNK,		/* chunk n: bytes [offset, offset + len) of receive rseq */
 	BRAID_F_CREDIT,		/* CTS: receive rseq (tag) is posted with room for size bytes; with
-				 * payload: at address offset, grant seq, a key for each member */
+				 * payload: address offset, rkey epoch seq, each member's key */
 	BRAID_F_RETIRE,		/* messages seq .. seq + n - 1 met receives without a credit */
 	BRAID_F_ACK,		/* lane n has received `seq` frames (home's count rides in ack) */
 	BRAID_F_OPEN,		/* a new comm: payload is struct braid_open */

@@ -80,7 +80,7 @@ struct ucx_ep {
 	struct braid_stop stopping;
 	atomic_uint users;		/* its owner, and that job */
 	bool over;			/* fenced: the lane moves no more */
-	struct braid_list node;		/* of `wires` */
+	struct braid_list node;		/* of `eps` */
 	struct braid_lock lock;
 	struct coming *coming;		/* the service thread's; NULL: no set-up is under way */
 	ucp_worker_h worker;		/* NULL: fenced, or left at exit */
@@ -113,7 +113,7 @@ static struct ucx_ep *ep_of(const struct braid_lane *lane)
 /* --- the process exits --------------------------------------------------------------------- */
 
 static struct braid_lock listed;		/* taken before an endpoint's */
-static struct braid_list wires = { &wires, &wires };	/* under `listed` */
+static struct braid_list eps = { &eps, &eps };	/* under `listed` */
 static atomic_bool left;
 
 /* The holder may be the exiting thread itself, or be stuck in UCX: so do not wait for ever. */
@@ -137,7 +137,7 @@ static void leave_all(void)
 	atomic_store(&left, true);
 	if (!lock_until(&listed, until))
 		return;
-	braid_list_for(w, &wires, node) {
+	braid_list_for(w, &eps, node) {
 		if (!lock_until(&w->lock, until))
 			continue;
 		w->worker = NULL;
@@ -384,12 +384,11 @@ static void ep_end(struct ucx_ep *w)
 	end_free(&w->ending);
 }
 
-static void wire_put(struct ucx_ep *w)
+/* Drop a reference.  The stop's job has destroyed the worker before the last one goes. */
+static void ep_put(struct ucx_ep *w)
 {
-	if (atomic_fetch_sub(&w->users, 1) != 1)
-		return;
-	end_run(&w->ending);
-	end_free(&w->ending);
+	if (atomic_fetch_sub(&w->users, 1) == 1)
+		ep_end(w);
 }
 
 static void stop_run(struct braid_job *job)
@@ -398,14 +397,14 @@ static void stop_run(struct braid_job *job)
 
 	fence(w);
 	braid_stop_end(w->dev, &w->stopping);
-	wire_put(w);
+	ep_put(w);
 }
 
 /*
  * Has a job fence the endpoint: UCX may still use the user's memory, and destroying a worker is
  * slow.  braid_stops_past() says when that is over.
  */
-static void wire_stop(struct ucx_ep *w, struct braid_dev *dev)
+static void ep_stop(struct ucx_ep *w, struct braid_dev *dev)
 {
 	w->over = true;
 	w->dev = dev;
@@ -426,7 +425,7 @@ static void ep_free(struct ucx_ep *w)
 	if (!w)
 		return;
 	if (w->over) {
-		wire_put(w);
+		ep_put(w);
 		return;
 	}
 	stranded = w->rdma && w->ep && !is_wired(w) && w->flying && w->status == UCS_OK;
@@ -439,14 +438,14 @@ static void ep_free(struct ucx_ep *w)
 	braid_unlock(&listed);
 }
 
-/* Ends stranded wires that are ready for it.  The service thread calls this now and then. */
+/* Ends stranded endpoints that are ready for it.  The service thread calls this now and then. */
 static void sweep(void)
 {
 	struct braid_list done = { &done, &done };
 	struct ucx_ep *w, *tmp;
 
 	braid_lock_wait(&listed);
-	braid_list_for_safe(w, tmp, &wires, node) {
+	braid_list_for_safe(w, tmp, &eps, node) {
 		if (!w->stranded || !enter(w))
 			continue;
 		progress(w);
@@ -534,7 +533,7 @@ static int tell_address(struct coming *c, struct ucx_ep *w)
 	return 0;
 }
 
-static int open_wire(struct coming *c, struct ucx_ep *w)
+static int open_ep(struct coming *c, struct ucx_ep *w)
 {
 	int err = open_worker(c, w);
 
@@ -582,7 +581,7 @@ static int come_step(struct coming *c, int (*step)(struct coming *c, struct ucx_
 	return err;
 }
 
-static int wire_up(struct coming *c, struct ucx_ep *w)
+static int connect_ep(struct coming *c, struct ucx_ep *w)
 {
 	(void)c;
 	progress(w);
@@ -593,7 +592,7 @@ static void come_run(struct braid_work *work)
 {
 	static const struct timespec nap = { .tv_nsec = 500000 };
 	struct coming *c = braid_container(work, struct coming, work);
-	int err = c->opens ? come_step(c, open_wire) : 0;
+	int err = c->opens ? come_step(c, open_ep) : 0;
 
 	if (!err && c->meets)
 		err = come_step(c, meet_peer);
@@ -601,7 +600,7 @@ static void come_run(struct braid_work *work)
 	atomic_store(&c->told, true);
 	/* UCX makes the rest of its queue pairs as the two ends hear of each other. */
 	if (!err && c->meets) {
-		while (come_step(c, wire_up) == -EAGAIN)
+		while (come_step(c, connect_ep) == -EAGAIN)
 			nanosleep(&nap, NULL);
 	}
 }
@@ -686,7 +685,7 @@ static struct ucx_ep *ep_new(struct braid_dev *dev)
 	braid_os->random(&w->tag_rx, sizeof(w->tag_rx));
 	w->tag_rx &= ~(uint64_t)((1 << TAG_BITS) - 1);
 	braid_lock_wait(&listed);
-	braid_list_add_tail(&wires, &w->node);
+	braid_list_add_tail(&eps, &w->node);
 	braid_unlock(&listed);
 	return w;
 }
@@ -1050,7 +1049,7 @@ static void ucx_fence(struct braid_lane *lane)
 	braid_os->shutdown(lane->fd);
 	if (lane->rx_stage)
 		fence(w);
-	wire_stop(w, dev_of(lane));
+	ep_stop(w, dev_of(lane));
 }
 
 /* Does UCX use none of the user's memory? */
@@ -1086,7 +1085,7 @@ static void ucx_close(struct braid_lane *lane)
 		braid_os->close(lane->fd);
 	lane->fd = -1;
 	if (w && !w->over && !is_idle(w))
-		wire_stop(w, dev_of(lane));
+		ep_stop(w, dev_of(lane));
 	ep_free(w);
 	lane->priv = NULL;
 	lane->event_fd = -1;

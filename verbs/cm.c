@@ -137,7 +137,7 @@ void braid_cm_forget(struct braid_ibport *p)
 
 static void leave(struct braid_qp *w)
 {
-	struct braid_qp **at = &w->port->wires;
+	struct braid_qp **at = &w->port->setups;
 
 	while (*at && *at != w)
 		at = &(*at)->next;
@@ -203,7 +203,7 @@ static struct braid_qp *asked_for(struct braid_ibport *p, const struct rdma_cm_e
 	if (ev->param.conn.private_data_len < sizeof(nonce))
 		return NULL;
 	memcpy(&nonce, ev->param.conn.private_data, sizeof(nonce));
-	for (struct braid_qp *w = p->wires; w; w = w->next) {
+	for (struct braid_qp *w = p->setups; w; w = w->next) {
 		if (!w->dialler && !w->id && w->nonce == nonce)
 			return w;
 	}
@@ -303,8 +303,8 @@ static bool pump(struct braid_ibport *p)
 int braid_cm_accept(struct braid_qp *w)
 {
 	atomic_store(&w->cm, BRAID_CM_WORKS);
-	w->next = w->port->wires;
-	w->port->wires = w;
+	w->next = w->port->setups;
+	w->port->setups = w;
 	return 0;
 }
 
@@ -322,8 +322,8 @@ int braid_cm_connect(struct braid_qp *w)
 	mark(w->port, w->id, braid_qp_class(w->traffic_class));
 	atomic_store(&w->cm, BRAID_CM_WORKS);
 	w->dials++;
-	w->next = w->port->wires;
-	w->port->wires = w;
+	w->next = w->port->setups;
+	w->port->setups = w;
 	if (braid_rdma.resolve_addr(w->id, (struct sockaddr *)&src, (struct sockaddr *)&dst,
 				    RESOLVE_MS))
 		return braid_qp_failed(w, "rdma_resolve_addr", last_error());
@@ -367,7 +367,7 @@ bool braid_cm_leave(struct braid_qp *w)
 
 static struct braid_qp *a_left_one(const struct braid_ibport *p)
 {
-	struct braid_qp *w = p->wires;
+	struct braid_qp *w = p->setups;
 
 	while (w && !w->left)
 		w = w->next;

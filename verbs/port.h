@@ -75,7 +75,7 @@ struct braid_ibport {
 	struct rdma_event_channel *cm;
 	struct rdma_cm_id *listen;
 	uint16_t cm_port;
-	struct braid_qp *wires;	/* set-ups that wait for cm events; for BRAID_MAKE jobs */
+	struct braid_qp *setups;	/* set-ups that wait for cm events; for BRAID_MAKE jobs */
 	atomic_uint nleft;		/* of them, those whose owner is gone */
 	struct braid_job pump;
 	atomic_bool pumping;		/* `pump` has been handed over, and has not begun */

@@ -124,7 +124,7 @@ static int next_vector(const struct ibv_context *ctx)
 	return (int)((atomic_fetch_add(&next, 1) + (unsigned)getpid()) % n);
 }
 
-static int wire_cq(struct braid_qp *w)
+static int qp_cq(struct braid_qp *w)
 {
 	int cqe = (int)w->sq_max + BRAID_SLOTS_RX;
 
@@ -205,7 +205,7 @@ static int wanted(const struct braid_qp *w)
 }
 
 /* Makes what every queue pair needs.  own: its receives are not shared. */
-static int wire_fill(struct braid_qp *w, bool own)
+static int qp_fill(struct braid_qp *w, bool own)
 {
 	struct braid_ibport *p = w->port;
 	int err = own ? 0 : braid_srq_join(p, &w->srq);
@@ -224,7 +224,7 @@ static int wire_fill(struct braid_qp *w, bool own)
 		w->m = braid_qp_memory(p, !w->srq);
 	err = w->m ? wanted(w) : braid_qp_failed(w, "ibv_reg_mr", -ENOMEM);
 	if (!err)
-		err = wire_cq(w);
+		err = qp_cq(w);
 	if (err && err != -ECANCELED)
 		tell_limit(w, "completion queue or its memory", err);
 	if (!err)
@@ -539,7 +539,7 @@ static void make_run(struct braid_job *job)
 
 	w->err = wanted(w);
 	if (!w->err)
-		w->err = wire_fill(w, false);
+		w->err = qp_fill(w, false);
 	if (!w->err)
 		w->err = wanted(w);
 	if (!w->err && peer)
@@ -710,7 +710,7 @@ int braid_qp_loop(struct braid_ibport *p, struct braid_dev *dev, struct braid_qp
 	w = qp_new(p, dev);
 	if (!w)
 		return -ENOMEM;
-	err = wire_fill(w, true);
+	err = qp_fill(w, true);
 	if (!err)
 		err = gids_for(w, dev, NULL, &b);
 	if (p->fabric == BRAID_FABRIC_ROCE && !err) {

@@ -111,7 +111,7 @@ struct braid_qp {
 	struct braid_qp_blob peer, mine;
 
 	/* iWARP: verbs/cm.c, in jobs of BRAID_MAKE only */
-	struct braid_qp *next;	/* port->wires */
+	struct braid_qp *next;	/* port->setups */
 	struct rdma_cm_id *id;
 	uint64_t nonce;
 	_Atomic int cm;			/* enum braid_cm_state */

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -209,6 +210,13 @@ static unsigned distance(const char *a, const char *b)
 		}
 	}
 	return row[nb];
+}
+
+int braid_param_family(const char *value)
+{
+	if (!strcmp(value, "AF_INET"))
+		return AF_INET;
+	return !strcmp(value, "AF_INET6") ? AF_INET6 : AF_UNSPEC;
 }
 
 const char *braid_param_nearest(const char *name)

@@ -70,8 +70,7 @@ const struct braid_transport *braid_transport_find(uint8_t id)
 
 static int family(void)
 {
-	return !strcmp(braid_param.socket_family, "AF_INET") ? AF_INET :
-	       !strcmp(braid_param.socket_family, "AF_INET6") ? AF_INET6 : AF_UNSPEC;
+	return braid_param_family(braid_param.socket_family);
 }
 
 /* Choose the transports that BRAID_TRANSPORTS names, in that order. */

@@ -396,8 +396,7 @@ static int pick_gid(struct braid_qp *w, const struct braid_dev *dev, enum braid_
 	char why[400];
 	int i;
 
-	braid_gid_wish_parse(!strcmp(braid_param.ib_addr_family, "AF_INET") ? AF_INET :
-			     !strcmp(braid_param.ib_addr_family, "AF_INET6") ? AF_INET6 : AF_UNSPEC,
+	braid_gid_wish_parse(braid_param_family(braid_param.ib_addr_family),
 			     braid_param.ib_addr_range, &wish);
 	i = braid_gid_choose(table, n, type, &dev->net.addr.sa, dev->net.ifindex,
 			     wanted_gid(w->port), &wish, why, sizeof(why));

@@ -404,11 +404,9 @@ static void read_params(struct doctor *d, struct braid_params *ret)
 static int find_interfaces(const struct braid_params *p, struct braid_netdev *ret, char *why,
 			   unsigned len)
 {
-	int family = strcmp(p->socket_family, "AF_INET") == 0 ? AF_INET :
-		     strcmp(p->socket_family, "AF_INET6") == 0 ? AF_INET6 : AF_UNSPEC;
-
 	braid_ips_choose(p->address);
-	return braid_netdev_find(p->socket_ifname, family, "", ret, BRAID_NETDEVS_MAX, why, len);
+	return braid_netdev_find(p->socket_ifname, braid_param_family(p->socket_family), "", ret,
+				 BRAID_NETDEVS_MAX, why, len);
 }
 
 /* The plugin's own choice: those it would use, and what it says of the others. */

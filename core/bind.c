@@ -58,8 +58,9 @@ static int bind_to_index(int fd, unsigned ifindex)
 
 int braid_bind_listener(int fd, const struct braid_netdev *net, bool to_interface)
 {
-	return to_interface ? bind_to_index(fd, net->ifindex) :
-	       net->vrf ? bind_to_index(fd, net->vrf) : 0;
+	if (to_interface)
+		return bind_to_index(fd, net->ifindex);
+	return net->vrf ? bind_to_index(fd, net->vrf) : 0;
 }
 
 static bool bind_to(int fd, const struct braid_netdev *net)

@@ -22,6 +22,7 @@
 #ifndef BRAID_TESTS_ABI_ABI_H
 #define BRAID_TESTS_ABI_ABI_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -76,6 +77,13 @@ void streams_are_ours(void);	/* or the case is skipped */
 /* For init: net_log(), but what is always warned of over this kind of NIC is no WARN. */
 void abi_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
+/* Lines that were added, each ended by a newline, from any thread; those too many are lost. */
+struct lines {
+	atomic_uint used;
+	char text[32768];
+};
+void lines_add(struct lines *l, const char *line);
+void lines_clear(struct lines *l);	/* while nobody adds any */
 /* A WARN through abi_log(), in any process of the case, ended in that id, "no-route". */
 void warned_with(const char *id);
 /* abi_log(), and of a line with `word` in it what stands from there on is kept. */

@@ -321,6 +321,22 @@ void streams_are_ours(void)
 		skip_because("UCX has TCP connections of its own, which can't be told from ours");
 }
 
+void lines_add(struct lines *l, const char *line)
+{
+	unsigned len = (unsigned)strlen(line), at = atomic_fetch_add(&l->used, len + 1);
+
+	if (at + len + 2 > sizeof(l->text))
+		return;
+	memcpy(l->text + at, line, len);
+	l->text[at + len] = '\n';
+}
+
+void lines_clear(struct lines *l)
+{
+	memset(l->text, 0, sizeof(l->text));
+	atomic_store(&l->used, 0);
+}
+
 static const char *listened_for;
 static char heard[512];
 static atomic_bool has_heard;

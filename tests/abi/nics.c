@@ -129,33 +129,25 @@ struct net *fused_up(struct abi *t)
 
 /* -- what the plugin says ----------------------------------------------------------------- */
 
-char said[32768];
-static atomic_uint said_len;
+static struct lines said;
 
 __attribute__((format(printf, 5, 6)))
 static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 {
 	char text[2048];
-	unsigned at, len;
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	net_log(level, flags, file, line, "%s", text);
-	if (level != NCCL_LOG_WARN && level != NCCL_LOG_INFO)
-		return;
-	len = (unsigned)strlen(text);
-	at = atomic_fetch_add(&said_len, len + 1);
-	if (at + len + 2 > sizeof(said))
-		return;
-	memcpy(said + at, text, len);
-	said[at + len] = '\n';
+	if (level == NCCL_LOG_WARN || level == NCCL_LOG_INFO)
+		lines_add(&said, text);
 }
 
-bool was_said(const char *words)
+const char *was_said(const char *words)
 {
-	return strstr(said, words);
+	return strstr(said.text, words);
 }
 
 void must_say(const char *words)

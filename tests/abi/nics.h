@@ -26,10 +26,9 @@ struct net *fused_up(struct abi *t);
 
 /* -- what the plugin says ----------------------------------------------------------------- */
 
-/* Its lines of WARN and INFO, of all threads, after heard_up(); later ones are lost if it is full. */
-extern char said[32768];
+/* Its lines of WARN and INFO, of all threads, are kept: see struct lines. */
 struct net *heard_up(struct abi *t);
-bool was_said(const char *words);
+const char *was_said(const char *words);	/* from these words on; NULL: it was not */
 void must_say(const char *words);
 void must_not_say(const char *words);
 

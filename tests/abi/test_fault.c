@@ -32,35 +32,27 @@ enum { EXIT_BAD = 1, EXIT_NO_CALL, EXIT_NO_WAY };	/* how a life ended; 0: well *
 
 /* --- what the plugin says ------------------------------------------------------------------ */
 
-static char warns[8192];
-static atomic_uint warns_used;
+static struct lines warns;
 
 __attribute__((format(printf, 5, 6)))
 static void listen_to(int level, unsigned long flags, const char *file, int line, const char *fmt,
 		      ...)
 {
 	char text[1024];
-	unsigned at, len;
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	abi_log(level, flags, file, line, "%s", text);
-	if (level != NCCL_LOG_WARN)
-		return;
-	len = (unsigned)strlen(text) + 1;
-	at = atomic_fetch_add(&warns_used, len);
-	if (at + len >= sizeof(warns))
-		return;
-	memcpy(warns + at, text, len - 1);
-	warns[at + len - 1] = '\n';
+	if (level == NCCL_LOG_WARN)
+		lines_add(&warns, text);
 }
 
 static bool warned_of(int err)
 {
-	return strstr(warns, strerror(err)) ||
-	       (err == ENOMEM && strstr(warns, "out of memory"));
+	return strstr(warns.text, strerror(err)) ||
+	       (err == ENOMEM && strstr(warns.text, "out of memory"));
 }
 
 /* --- a life -------------------------------------------------------------------------------- */
@@ -278,18 +270,18 @@ static _Noreturn void run_one(const struct run *r)
 	name = fault_name();
 	snprintf(what, sizeof(what), "call %u, %s,", r->k, name ? name : "none");
 	if (res && (!name || !r->may_fail))
-		FAIL("%s failed: the life ended with %s: %s", what, net_result_name(res), warns);
+		FAIL("%s failed: the life ended with %s: %s", what, net_result_name(res), warns.text);
 	/* A connection that is lost during its handshake is redialled, or missed by the other end. */
-	if (res && (r->kind == FAULT_IO ? !warns[0] : !warned_of(fault_err())))
+	if (res && (r->kind == FAULT_IO ? !warns.text[0] : !warned_of(fault_err())))
 		FAIL("%s failed with '%s', which no WARN says: '%s'", what,
-		     strerror(fault_err()), warns);
+		     strerror(fault_err()), warns.text);
 	fault_arm(r->kind, 0, FAULT_ONCE);
 	quiet(&empty);
-	memset(warns, 0, sizeof(warns));
+	lines_clear(&warns);
 	res = life(net, NULL);
 	if (res)
 		FAIL("%s failed, and the life after that ended with %s: %s", what,
-		     net_result_name(res), warns);
+		     net_result_name(res), warns.text);
 	quiet(&empty);
 	if (!r->k)
 		r->seen->blocks = fault_blocks();
@@ -515,7 +507,7 @@ static bool dialler(struct abi *t, unsigned k)
 	failed = fault_name();
 	if (res && (!failed || !warned_of(fault_err())))
 		FAIL("call %u, %s, failed: it ended with %s: %s", k, failed ? failed : "none",
-		     net_result_name(res), warns);
+		     net_result_name(res), warns.text);
 	if (res) {
 		peer_kill(&peer);
 		return true;

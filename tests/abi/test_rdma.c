@@ -895,7 +895,7 @@ static void names_call(const char *which)
 	static const char *const calls[] = { "ibv_create_comp_channel", "ibv_create_cq", "ibv_create_qp",
 					     "ibv_create_ah", "ibv_modify_qp", "rdma_create_id",
 					     "rdma_resolve_addr", "rdma_resolve_route", "rdma_connect" };
-	const char *name = fake_failed(), *line = strstr(said, "this end can't have verbs (");
+	const char *name = fake_failed(), *line = was_said("this end can't have verbs (");
 
 	if (!line || !name || strcmp(which, "setup"))
 		return;

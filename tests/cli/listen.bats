@@ -79,6 +79,29 @@ stranger()				# PYTHON, after what is above
 	timeout 60 python3 "$tmp/now.py" "$port" "$key"
 }
 
+# A crowd of strangers, which are there now; PYTHON has printed a line by then.
+crowd_comes()				# PYTHON
+{
+	rm -f "$tmp/crowd"
+	stranger "import time
+$1" >"$tmp/crowd" 3>&- &
+	crowd=$!
+	until [ -s "$tmp/crowd" ]; do sleep 0.05; done
+}
+
+# Those that have dialled and say nothing.
+idle_crowd()				# HOW-MANY
+{
+	crowd_comes "crowd = [dial() for i in range($1)]
+print('there', flush=True)
+time.sleep(60)"
+}
+
+crowd_goes()
+{
+	pkill -P $crowd || true
+}
+
 works()
 {
 	BRAID_PERF_KEY=$key run -0 "$braid" perf --plugin "$plugin" --connect 127.0.0.1:"$port" \
@@ -253,17 +276,11 @@ for i in range(3):
 
 @test "200 idle strangers shut out nobody, and do not end --once" {
 	BRAID_PERF_KEY=$key listener perf --once
-	stranger '
-import time
-crowd = [dial() for i in range(200)]
-print("there", flush=True)
-time.sleep(60)' >"$tmp/crowd" 3>&- &
-	crowd=$!
-	until [ -s "$tmp/crowd" ]; do sleep 0.05; done
+	idle_crowd 200
 	kill -0 $listener
 	[ "$(find /proc/$listener/fd -lname 'socket:*' | wc -l)" -le 70 ]
 	works
-	pkill -P $crowd || true
+	crowd_goes
 	wait $listener
 }
 
@@ -275,13 +292,7 @@ time.sleep(60)' >"$tmp/crowd" 3>&- &
 		first=0
 		while [ -e /proc/$listener/fd/$first ]; do first=$((first + 1)); done
 		prlimit --pid $listener --nofile=$((first + free)):
-		stranger '
-import time
-crowd = [dial() for i in range(8)]
-print("there", flush=True)
-time.sleep(60)' >"$tmp/crowd" 3>&- &
-		crowd=$!
-		until [ -s "$tmp/crowd" ]; do sleep 0.05; done
+		idle_crowd 8
 		before=$(ticks)
 		sleep 2
 		used=$(($(ticks) - before))
@@ -289,22 +300,17 @@ time.sleep(60)' >"$tmp/crowd" 3>&- &
 		[ $((used * 10)) -lt "$(getconf CLK_TCK)" ]
 		prlimit --pid $listener --nofile=1024:
 		works
-		pkill -P $crowd || true
-		rm "$tmp/crowd"
+		crowd_goes
 	done
 }
 
 @test "nor do strangers that come all the time" {
 	BRAID_PERF_KEY=$key listener perf
-	stranger '
-import time
-print("there", flush=True)
+	crowd_comes 'print("there", flush=True)
 for i in range(30000):
-    dial().close()' >"$tmp/crowd" 3>&- &
-	crowd=$!
-	until [ -s "$tmp/crowd" ]; do sleep 0.05; done
+    dial().close()'
 	works
-	pkill -P $crowd || true
+	crowd_goes
 }
 
 # Who has the key is believed, but not everything: nothing is sent to an address without the peer.

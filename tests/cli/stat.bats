@@ -23,18 +23,24 @@ teardown()
 	rm -rf "$dir"
 }
 
+# Wait until $dir has N sockets: $pids.
+sockets()				# N
+{
+	for _ in $(seq 500); do
+		pids=("$dir"/[0-9]*)
+		[ ${#pids[@]} -eq "$1" ] && return
+		sleep 0.02
+	done
+	false
+}
+
 # Two processes that send to each other; $pid is one of them.
 job()
 {
 	"$braid" perf --plugin "$plugin" --pattern oneway --sizes 4k:4k --seconds 30 \
 		>/dev/null 2>&1 3>&- &
 	job=$!
-	for _ in $(seq 500); do
-		pids=("$dir"/[0-9]*)
-		[ ${#pids[@]} -eq 2 ] && break
-		sleep 0.02
-	done
-	[ ${#pids[@]} -eq 2 ]
+	sockets 2
 	pid=${pids[0]##*/}
 	for _ in $(seq 500); do		# until messages flow
 		[[ $("$braid" stat "$pid") == *"state  "* ]] && break
@@ -255,12 +261,7 @@ if int(sys.argv[2]) % 2:		# its queue is full
 time.sleep(90)' "$dir" "$i" 3>&- &
 		silent+=($!)
 	done
-	for _ in $(seq 500); do
-		pids=("$dir"/[0-9]*)
-		[ ${#pids[@]} -eq 14 ] && break
-		sleep 0.02
-	done
-	[ ${#pids[@]} -eq 14 ]
+	sockets 14
 	SECONDS=0
 	run -0 "$braid" stat --dir "$dir"
 	took=$SECONDS

@@ -67,6 +67,7 @@ bool sys_number(struct doctor *d, long long *ret, const char *fmt, ...)
 /* A whole file of at most 1 MiB, to be freed; NULL: it can't be read. */
 char *sys_text(struct doctor *d, size_t *ret_len, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+const char *sys_next_line(const char *text);	/* NULL: there is none */
 bool sys_has(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* May this user open it for reading and writing? */
 bool sys_may(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

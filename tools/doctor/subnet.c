@@ -30,12 +30,6 @@ void subnets_free(struct subnets *s)
 	free(s->v6);
 }
 
-static const char *next_line(const char *p)
-{
-	p = strchr(p, '\n');
-	return p ? p + 1 : NULL;
-}
-
 /* A line of the routing table, hexadecimal: a subnet without a gateway. */
 static bool prefix4(const char *line, const char *name, struct prefix *ret)
 {
@@ -71,9 +65,9 @@ static unsigned prefixes(const struct subnets *s, const char *name, struct prefi
 {
 	unsigned n = 0;
 
-	for (const char *p = s->routes; p && *p && n < PREFIXES_MAX; p = next_line(p))
+	for (const char *p = s->routes; p && *p && n < PREFIXES_MAX; p = sys_next_line(p))
 		n += prefix4(p, name, &ret[n]);
-	for (const char *p = s->v6; p && *p && n < PREFIXES_MAX; p = next_line(p))
+	for (const char *p = s->v6; p && *p && n < PREFIXES_MAX; p = sys_next_line(p))
 		n += prefix6(p, name, &ret[n]);
 	return n;
 }

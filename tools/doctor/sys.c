@@ -94,6 +94,12 @@ char *sys_text(struct doctor *d, size_t *ret_len, const char *fmt, ...)
 	return text;
 }
 
+const char *sys_next_line(const char *text)
+{
+	text = strchr(text, '\n');
+	return text ? text + 1 : NULL;
+}
+
 bool sys_has(struct doctor *d, const char *fmt, ...)
 {
 	PATH(d, path, fmt);
@@ -272,7 +278,7 @@ static bool is_addressed(const char *routes, const char *v6, const char *name)
 {
 	size_t n = strlen(name);
 
-	for (const char *p = routes; p && *p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL)
+	for (const char *p = routes; p && *p; p = sys_next_line(p))
 		if (strncmp(p, name, n) == 0 && isspace((unsigned char)p[n]))
 			return true;
 	for (const char *p = v6; p && (p = strstr(p, name)); p += n)

@@ -13,8 +13,8 @@
 #include "tools/child.h"
 #include "tools/process.h"
 
-
 enum { REPORT_VERSION = 1, ANSWER_S = 3, ANSWER_MAX = 64 << 20 };
+
 /* SIGSTOP, or a debugger. */
 static bool is_stopped(pid_t pid)
 {

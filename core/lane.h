@@ -199,8 +199,8 @@ struct braid_put {			/* a chunk that the NIC can write into the receive */
 	size_t bytes;			/* of the queue, for braid_tx_advance() */
 };
 /*
- * Can the frame at f_sent be written by the NIC?  Its memory must be registered at both NICs of the
- * lane, and the credit's rkey epoch not older than its.  Up to imm_max bytes need only ret->imm;
+ * Can the frame at f_sent be written by the NIC?  Both NICs of the lane must know the memory, and
+ * the credit's rkey epoch must not be below the lane's.  Up to imm_max bytes need only ret->imm;
  * then a START and its message's only chunk go as one.  With headers, START and first chunk do.
  */
 bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret);

@@ -305,7 +305,7 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 	braid_service_kick();
 }
 
-/* Log all counters of a lane on which malformed data came, for the search of its cause. */
+/* Log all counters of a lane that received malformed data: they help to find the cause. */
 static void tell_broken(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;

@@ -207,7 +207,7 @@ int braid_lane_fence(struct braid_lane *lane);
 void braid_link_rehome(struct braid_link *link);
 /*
  * Continue a fenced lane over a new carrier.  The peer has received `frames` of our frames, and
- * kept its own from `first` on.  On failure fd and priv are the caller's, who fails the link.
+ * kept its own from `first` on.  On failure fd and priv are the caller's, and it fails the link.
  */
 int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, uint32_t frames,
 		      uint32_t first);

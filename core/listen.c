@@ -43,7 +43,7 @@ struct braid_listener {			/* a device's listening socket at one of its addresses
 static struct braid_list ports;		/* braid_svc.lock */
 static struct braid_log_gate gate_fds;
 
-static struct braid_lock lock;		/* the innermost lock, for what follows */
+static struct braid_lock lock;		/* the innermost lock; guards the two below */
 static struct braid_list listens;
 static unsigned nlistens;
 

@@ -22,7 +22,7 @@
 #include "gdr/cuda.h"
 #include "plugin/device.h"
 
-/* Upper half: who defines the events (1 and 2 are NCCL); lower half: the version of their data. */
+/* Upper half: the owner of the event types (1 and 2: NCCL); lower half: their data's version. */
 enum { PROFILER_ID = 'B' << 16 | 1 };
 
 struct context {

@@ -32,7 +32,7 @@ struct half {				/* a connection that has proved nothing yet */
 struct perf_gate {
 	int listen_fd;
 	uint8_t key[PERF_KEY];
-	uint64_t full_ns;		/* there was no descriptor: nobody is taken in until then */
+	uint64_t full_ns;		/* no descriptor was left: accept none until then */
 	struct half half[HALVES];
 };
 
@@ -147,7 +147,7 @@ static void no_descriptor(struct perf_gate *g)
 	struct half *h = crowd_oldest(g);
 
 	if (h)
-		half_close(h);		/* whoever waits may be the one with the key */
+		half_close(h);		/* a new connection may have the key */
 	else
 		g->full_ns = perf_now_ns() + FULL_MS * UINT64_C(1000000);
 }

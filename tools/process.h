@@ -26,7 +26,7 @@ size_t process_list(const char *dir, struct process *ret, size_t max);
 /* The one with that PID.  0, or -1 with a sentence in err. */
 int process_find(const char *dir, const char *pid, struct process *ret, char err[PROCESS_ERR]);
 
-/* What a process is called in its own PID namespace, by what it is called here. */
+/* A process's PID in its own PID namespace, as text, from its PID here. */
 void process_own_name(const char *pid, char *ret, size_t len);
 
 /* Its answer to a word, as text that is to be freed; NULL with a sentence in err. */

@@ -53,8 +53,8 @@ static void no_answer(const struct process *p, int why, char err[PROCESS_ERR])
 }
 
 /*
- * Who listens there is the directory's owner, and the process that the socket is named after, by
- * its number in its own PID namespace; 0 is that of a process that is not to be seen from here.
+ * Does the process that the socket is named after listen there, for the directory's owner?  Its
+ * PID is that of its own PID namespace; 0: it can't be seen from here.
  */
 static bool is_its_own(int fd, const struct process *p)
 {
@@ -89,7 +89,7 @@ static void ask_over(struct ask *a, int err)
 	a->err = err;
 }
 
-/* A listener whose queue is full says EAGAIN, and poll() knows nothing of it: tried again. */
+/* A full queue gives EAGAIN, and poll() reports nothing: the next round tries again. */
 static void ask_connect(struct ask *a, const char *line)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };

@@ -279,7 +279,7 @@ static void starved(struct abi *t)
 	silent_by_itself(t, is_starved, "it gets no CPU (pid ");
 }
 
-/* -- held up by the kernel: who has called vfork() waits, in state D, for the child to end -- */
+/* -- held up by the kernel: a thread in vfork() waits for its child in state D ------------ */
 
 static atomic_int wait_for_fd = -1;	/* the child ends when the other end of it is closed */
 static int ends[2];

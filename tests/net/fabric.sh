@@ -268,7 +268,7 @@ tunnel()
 	done
 }
 
-# firewall HOST RULE [HOOK [TYPE]] - of nftables, for what comes in.
+# firewall HOST RULE [HOOK [TYPE]] - a rule of nftables for incoming packets.
 firewall()
 {
 	command -v nft >/dev/null || { lacks "nft is not installed"; return; }

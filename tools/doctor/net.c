@@ -194,7 +194,7 @@ static void link_up(struct doctor *d)
 		doctor_skip(d, "no physical interface");
 }
 
-/* Has NCCL been told to make one device of both?  "a,b;c,d". */
+/* Does NCCL_NET_FORCE_MERGE make one device of both?  Its form: "a,b;c,d". */
 static bool fused(struct doctor *d, const struct iface *a, const struct iface *b)
 {
 	const char *at = env_get(d, "NCCL_NET_FORCE_MERGE");

@@ -388,7 +388,7 @@ static bool same_network(struct doctor *d)
 	       sys_link(d, its, sizeof(its), "%s/ns/net", sys_proc(d)) && strcmp(mine, its) == 0;
 }
 
-/* What the plugin would make of the job's variables: one that can't be read has no effect. */
+/* The job's parameters as the plugin reads them: a variable that can't be read has no effect. */
 static void read_params(struct doctor *d, struct braid_params *ret)
 {
 	static const char *const names[] = { "socket_ifname", "socket_family", "address" };

@@ -310,17 +310,22 @@ struct taker {				/* we send, it receives; and we dialled */
 	struct op op;
 };
 
-/* It has dialled and opened a comm, and waits for our answer. */
-static void taker_opens(struct scene *s, struct taker *k, uint8_t *handle)
+static void taker_listens(struct taker *k, uint8_t *handle)
 {
-	struct pollfd heard = { .events = POLLIN };
-	struct braid_hdr h;
-	uint64_t end;
 	uint16_t port;
 
 	memset(k, 0, sizeof(*k));
 	TRUE((k->listener = speak_listen(&port)) >= 0);
 	handle_forge(handle, port, &k->to);
+}
+
+/* The plugin dials and opens a comm, and waits for the answer. */
+static void taker_meets(struct scene *s, struct taker *k, uint8_t *handle)
+{
+	struct pollfd heard = { .events = POLLIN };
+	struct braid_hdr h;
+	uint64_t end;
+
 	connect_begins(s->net, handle, k->listener, &k->send);
 	speaker_init(&k->sp, &k->to);
 	TRUE((k->sp.fd = speak_accept(k->listener)) >= 0);
@@ -333,6 +338,12 @@ static void taker_opens(struct scene *s, struct taker *k, uint8_t *handle)
 	TRUE(speak_hear_frame(&k->sp, &h, NULL, 0));
 	EQ(BRAID_F_OPEN, h.type);
 	k->comm = h.comm;
+}
+
+static void taker_opens(struct scene *s, struct taker *k, uint8_t *handle)
+{
+	taker_listens(k, handle);
+	taker_meets(s, k, handle);
 }
 
 static void taker_in(struct scene *s, struct taker *k, size_t size)
@@ -380,6 +391,36 @@ static void opened_without_token(struct abi *t)
 	close(k.sp.fd);
 	close(k.listener);
 	scene_lives(&s);
+	scene_down(&s);
+}
+
+enum { LINKS_TRIED = 10 };		/* core/connect.c's TRIES_MAX */
+
+/* A peer brings each link up and breaks it before it takes the connection. */
+static void links_lost(struct abi *t)
+{
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+	struct braid_hdr wrong = { .type = BRAID_F_MAX };
+	struct scene s;
+	struct taker k;
+	ncclResult_t res;
+	uint64_t end;
+
+	scene_up(t, &s);
+	warns_expected();
+	taker_listens(&k, handle);
+	for (unsigned i = 0; i < LINKS_TRIED; i++) {
+		taker_meets(&s, &k, handle);
+		TRUE(speak_frame(&k.sp, &wrong, NULL, 0));
+		TRUE(speak_closed(k.sp.fd, 5000));
+		close(k.sp.fd);
+	}
+	end = deadline_ms(5000);
+	while ((res = net_connect(s.net, 0, handle, &k.send)) == ncclSuccess)
+		wait_tick(end, __FILE__, __LINE__, "the end of the tries");
+	RES(ncclRemoteError, res);
+	TRUE(!k.send && strstr(net_last_warn(), "10 links in a row were lost"));
+	close(k.listener);
 	scene_down(&s);
 }
 
@@ -1127,6 +1168,8 @@ static const struct abi_case cases[] = {
 	CASE("a lane that dies while all is quiet costs nothing", quiet_lane_dies, ONCE),
 	CASE("a lane that speaks while all is quiet costs nothing", quiet_lane_speaks, ONCE),
 	CASE("who takes a comm proves that it knows the token", opened_without_token),
+	CASE("a peer that breaks ten links before it takes the connection is an error", links_lost,
+	     ONCE, .warns = "links-lost"),
 	CASE("300 babbling senders harm nobody", babbling_sender, ONCE, .seconds = 120),
 	CASE("150 babbling receivers harm nobody", babbling_taker, ONCE, .seconds = 120),
 };

@@ -33,7 +33,7 @@ enum { REL_SLOT = -1, REL_DATA = -1, REL_WORD = -1 };
 
 static atomic_uint calls[FAULT_KINDS], kth[FAULT_KINDS];
 static atomic_int how, io_errno, failed_err;
-static _Atomic(const char *) failed;
+static _Atomic(const char *) failed, only;
 static atomic_long blocks;
 static char *note;
 static unsigned note_len;
@@ -48,6 +48,11 @@ void fault_arm(enum fault_kind kind, unsigned k, enum fault_how how_)
 	failed_err = 0;
 	how = (int)how_;
 	kth[kind] = k;
+}
+
+void fault_only(const char *name)
+{
+	only = name;
 }
 
 void fault_errno(int err)
@@ -97,10 +102,13 @@ static uintptr_t path_here(void)
 /* Counts a call.  True: it is to fail, and errno is set. */
 static bool fails(enum fault_kind kind, const char *name, int err)
 {
-	unsigned n = atomic_fetch_add(&calls[kind], 1) + 1;
-	const char *first = failed;
+	const char *first = failed, *wanted = only;
 	struct fault_trace *t = trace;
+	unsigned n;
 
+	if (wanted && strcmp(wanted, name) != 0)
+		return false;
+	n = atomic_fetch_add(&calls[kind], 1) + 1;
 	if (t && n <= sizeof(t->name) / sizeof(t->name[0])) {
 		snprintf(t->name[n - 1], sizeof(t->name[0]), "%s", name);
 		t->path[n - 1] = path_here();

@@ -28,6 +28,8 @@ bool fault_install(void *dl);
 
 /* Count calls of that kind from now on; the k-th fails, or none if k is 0. */
 void fault_arm(enum fault_kind kind, unsigned k, enum fault_how how);
+/* Count calls of that name alone, from now on; NULL: of all names. */
+void fault_only(const char *name);
 /* For FAULT_IO: with this errno instead of each call's own. */
 void fault_errno(int err);
 

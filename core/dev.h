@@ -5,14 +5,14 @@
 
 #include <stdint.h>
 
-#include "core/later.h"
+#include "core/mem/later.h"
 #include "core/transport.h"
-#include "core/wire.h"
+#include "core/proto/wire.h"
 #include "topo/netdev.h"
 
 enum { BRAID_CONGESTION_SIZE = 16 };	/* TCP_CA_NAME_MAX */
 
-struct braid_mr_stats {			/* registrations of the user's memory: core/mrcache.c */
+struct braid_mr_stats {			/* registrations of the user's memory: core/mem/mrcache.c */
 	uint64_t hits;			/* registered already */
 	uint64_t misses, refused;	/* to be registered anew; of those, failed */
 	unsigned alive, most_alive;
@@ -32,7 +32,7 @@ struct braid_dev {
 	int16_t rail, plane;		/* as the user has set; -1: not set */
 	void *port[BRAID_TRANSPORT_IDS];	/* by transport; NULL: that one can't use it */
 	const struct braid_transport *best;	/* of these transports; fused: the first member's */
-	struct braid_mrc *mrs;		/* core/mrcache.c */
+	struct braid_mrc *mrs;		/* core/mem/mrcache.c */
 	struct braid_mr_stats mr_stats;
 	struct braid_traffic sent, got;	/* of comms that were closed */
 	_Atomic uint64_t lost, redials, stalls;	/* lanes lost, lanes back; late messages reported */

@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "core/lane.h"
+#include "core/link/lane.h"
 
 int braid_no_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret)
 {

@@ -9,15 +9,15 @@
  * For every member:
  *   - 0 is success, a negative errno failure.  -EAGAIN means "not now, nothing changed": it is no
  *     error and never logged.
- *   - Nothing waits.  A driver call that may sleep is a job for the threads of core/later.h.  Only
- *     reg() and dereg() may sleep: their callers hold no lock.
+ *   - Nothing waits.  A driver call that may sleep is a job for the threads of core/mem/later.h.
+ *     Only reg() and dereg() may sleep: their callers hold no lock.
  *   - Lanes come from the core, zeroed, lane_size bytes long with struct braid_lane first.
  *   - All members are set, but for `gpu`, `post` and `lands`.
  *
  * Locks: poll() is called with the lane's `io` lock held, so one thread at a time reads a lane.
  * push() and post() are called with the link's lock held, which also guards the queue of frames
- * (core/lane.h) and the upward calls (core/link.h: braid_rx_begin, braid_rx_end).  poll() only
- * tries to take the link's lock, and returns if it is held.  A transport drops the link's lock
+ * (core/link/lane.h) and the upward calls (core/link/link.h: braid_rx_begin, braid_rx_end).  poll()
+ * only tries to take the link's lock, and returns if it is held.  A transport drops the link's lock
  * while it copies more than BRAID_COPY_LOCKED bytes, so that several threads copy on several lanes
  * at once.  No other thread uses a lane while it is attached, detached, fenced or closed.
  */
@@ -29,7 +29,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "core/wire.h"
+#include "core/proto/wire.h"
 
 struct braid_dev;
 struct braid_lane;
@@ -167,7 +167,7 @@ struct braid_transport {
 	bool blob;
 	bool slow;			/* it may take half of BRAID_HANDSHAKE_TIMEOUT; else 1 s */
 	unsigned rest_s;		/* after a failure its path uses sockets for so long at
-					 * least; 0: core/path.c decides */
+					 * least; 0: core/setup/path.c decides */
 	/*
 	 * Make s->priv and fill `mine`, which the peer gets; the accepting end has `theirs`.
 	 * 0, or -EAGAIN: call again in a moment.  -EALREADY, here and in the next two: it failed

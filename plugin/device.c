@@ -17,12 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/log.h"
-#include "core/mrcache.h"
-#include "core/os.h"
-#include "core/param.h"
+#include "core/base/log.h"
+#include "core/mem/mrcache.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
 #include "core/transport.h"
-#include "core/ways.h"
+#include "core/setup/ways.h"
 #include "gdr/cuda.h"
 #include "plugin/filters.h"
 #include "topo/ips.h"

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/log.h"
-#include "core/param.h"
+#include "core/base/log.h"
+#include "core/base/param.h"
 #include "topo/filter.h"
 
 /* Check that a parameter's filter can be read, and log how an odd one is read. */

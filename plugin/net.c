@@ -10,15 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/comm.h"
-#include "core/flush.h"
-#include "core/later.h"
-#include "core/link.h"
-#include "core/log.h"
-#include "core/mrcache.h"
-#include "core/os.h"
-#include "core/param.h"
-#include "core/service.h"
+#include "core/msg/comm.h"
+#include "core/mem/flush.h"
+#include "core/mem/later.h"
+#include "core/link/link.h"
+#include "core/base/log.h"
+#include "core/mem/mrcache.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
+#include "core/setup/service.h"
 #include "gdr/cuda.h"
 #include "plugin/device.h"
 

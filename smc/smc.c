@@ -10,8 +10,8 @@
  *	accepter	takes the connection that sends the nonce, and closes others
  *
  * connect() and close() of such a socket have been seen to block in the kernel for minutes, without
- * being interruptible.  So each runs in a thread of its own (core/work.h), which is left alone if
- * it does not return in time.
+ * being interruptible.  So each runs in a thread of its own (core/base/work.h), which is left alone
+ * if it does not return in time.
  *
  * SMC hides faults, and the kernel's heartbeat takes half a minute.  So lane->fd stays the
  * handshake's socket, which is closed when the peer's process ends.  A fallback to TCP is a failure
@@ -25,13 +25,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/auth.h"
-#include "core/link.h"
-#include "core/log.h"
-#include "core/os.h"
-#include "core/param.h"
+#include "core/proto/auth.h"
+#include "core/link/link.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
 #include "core/transport.h"
-#include "core/work.h"
+#include "core/base/work.h"
 #include "smc/diag.h"
 #include "socket/stream.h"
 

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/link.h"
-#include "core/log.h"
-#include "core/os.h"
-#include "core/param.h"
+#include "core/link/link.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
 #include "core/transport.h"
 #include "socket/stream.h"
 
@@ -87,7 +87,7 @@ static int tcp_open(struct braid_lane *lane)
 		set_int(lane->fd, SOL_SOCKET, SO_RCVBUF, braid_param.rcvbuf);
 	if (braid_param.busy_poll)
 		set_int(lane->fd, SOL_SOCKET, SO_BUSY_POLL, braid_param.busy_poll);
-	/* core/heal.c decides when a peer is lost, not the kernel. */
+	/* core/setup/heal.c decides when a peer is lost, not the kernel. */
 	set_int(lane->fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
 		(braid_param.peer_timeout + GRACE_S) * 1000);
 	set_int(lane->fd, IPPROTO_TCP, TCP_RTO_MAX_MS, RTO_MAX_MS);

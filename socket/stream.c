@@ -16,10 +16,10 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#include "core/copy.h"
-#include "core/link.h"
-#include "core/log.h"
-#include "core/os.h"
+#include "core/base/copy.h"
+#include "core/link/link.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
 
 enum {
 	STAGE = 64 << 10,

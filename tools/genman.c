@@ -18,14 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/param.h"
+#include "core/base/param.h"
 #include "tools/cmd.h"
 #include "tools/fabric.h"
 
 enum { COLUMNS = 70 };
 
 static const char head[] =
-	".\\\" Made by tools/genman.c from core/param.def: change it there.\n"
+	".\\\" Made by tools/genman.c from core/base/param.def: change it there.\n"
 	".Dd November 20, 2026\n"
 	".Dt BRAID-PARAMS 7\n"
 	".Os\n"

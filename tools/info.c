@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/param.h"
+#include "core/base/param.h"
 #include "tools/cmd.h"
 #include "tools/conf.h"
 #include "tools/info.h"
@@ -275,7 +275,7 @@ static const void *const values[] = {
 #define P_INT(name, ...) &braid_param.name,
 #define P_SIZE(name, ...) &braid_param.name,
 #define P_STR(name, ...) braid_param.name,
-#include "core/param.def"
+#include "core/base/param.def"
 #undef P_INT
 #undef P_SIZE
 #undef P_STR

@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/param.h"
+#include "core/base/param.h"
 #include "tools/info.h"
 #include "topo/ips.h"
 #include "topo/pairs.h"
 
-enum { PAIRS_MAX = 16, HANDSHAKES_MAX = 4 };	/* as core/ways.h has it */
+enum { PAIRS_MAX = 16, HANDSHAKES_MAX = 4 };	/* as core/setup/ways.h has it */
 
 struct hosts {
 	struct braid_netdev net[BRAID_NETDEVS_MAX];

@@ -133,7 +133,7 @@ braid_LDADD = $(tools_libs) $(HWLOC_LIBS) $(LIBNL_LIBS)
 noinst_PROGRAMS += tools/rawtcp
 tools_rawtcp_LDADD = $(tools_libs)
 
-# Writes docs/man/braid-params.7 from core/param.def, and docs/man/braid.1 from the rows of options.
+# Writes docs/man/braid-params.7 from core/base/param.def, and docs/man/braid.1 from the rows of options.
 noinst_PROGRAMS += tools/genman
 tools_genman_LDADD = $(tools_libs) $(HWLOC_LIBS) $(LIBNL_LIBS)
 

@@ -19,7 +19,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/param.h"
+#include "core/base/param.h"
 #include "tools/perf_pump.h"
 
 enum { HELLO_MS = 5000, ASK_MS = 600000 };

@@ -6,16 +6,16 @@
  * UCX then gets GPU addresses as they are, with their memory type, and chooses: it copies by the
  * driver, or has a NIC read and write there.  UCX does not flush what a NIC has written, so GDRCopy
  * or the driver does.  If a lane is lost, its frames go on over sockets by the driver's copies, as
- * those of verbs do (core/gpucopy.h).
+ * those of verbs do (core/mem/gpucopy.h).
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/log.h"
-#include "core/os.h"
-#include "core/param.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
 #include "gdr/bar.h"
 #include "gdr/cuda.h"
 #include "ucx/port.h"

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/lib.h"
+#include "core/base/lib.h"
 
 struct braid_ucp braid_ucp;
 

@@ -25,7 +25,7 @@
  *
  * To make a worker and its endpoint, UCX pins memory and makes queue pairs, which has taken a
  * second and more.  So during set-up all calls on a worker are made by a thread of its own
- * (core/work.h), which owns the endpoint until it is done.
+ * (core/base/work.h), which owns the endpoint until it is done.
  *
  * A process may exit while lanes move, and UCX then frees its own state, as libraries do.  So
  * before that (leave_all) every worker is left as it is, and UCX is not called from then on.
@@ -38,11 +38,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/comm.h"
-#include "core/link.h"
-#include "core/log.h"
-#include "core/os.h"
-#include "core/work.h"
+#include "core/msg/comm.h"
+#include "core/link/link.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/work.h"
 #include "gdr/stage.h"
 #include "ucx/port.h"
 

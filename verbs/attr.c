@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "core/log.h"
+#include "core/base/log.h"
 #include "verbs/port.h"
 
 /*

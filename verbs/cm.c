@@ -22,8 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/log.h"
-#include "core/os.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
 
 enum { BACKLOG = 128, RESOLVE_MS = 2000, PORTS_TRIED = 16 };
 

@@ -7,7 +7,7 @@
  * answers with those that its driver took; the dialler then sets these.  An end without ECE sends
  * no options.
  */
-#include "core/param.h"
+#include "core/base/param.h"
 #include "verbs/qp.h"
 
 static bool is_wanted(void)

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/log.h"
-#include "core/os.h"
-#include "core/param.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
 #include "gdr/bar.h"
 #include "gdr/cuda.h"
 #include "topo/pci.h"

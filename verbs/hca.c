@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/log.h"
-#include "core/param.h"
+#include "core/base/log.h"
+#include "core/base/param.h"
 #include "topo/filter.h"
 #include "verbs/gid.h"
 #include "verbs/lib.h"

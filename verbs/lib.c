@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "core/lib.h"
+#include "core/base/lib.h"
 
 struct braid_ibv braid_ibv;
 struct braid_rdma braid_rdma;

@@ -5,16 +5,16 @@
  *	made ---> its owner lets go of it ---> stopped: the error state ---> destroyed
  *
  * The owner is first the handshake, then the lane.  Neither waits for the NIC: each step is a job
- * of core/later.h.  A queue pair is destroyed when its owner has let go of it and none of its jobs
- * is left.
+ * of core/mem/later.h.  A queue pair is destroyed when its owner has let go of it and none of its
+ * jobs is left.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
 
-#include "core/log.h"
-#include "core/os.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
 #include "verbs/cm.h"
 #include "verbs/qp.h"
 

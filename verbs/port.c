@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "core/log.h"
-#include "core/os.h"
-#include "core/param.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
 #include "topo/netdev.h"
 #include "topo/pci.h"
 #include "verbs/cm.h"

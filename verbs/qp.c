@@ -17,10 +17,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/link.h"
-#include "core/log.h"
-#include "core/os.h"
-#include "core/param.h"
+#include "core/link/link.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
 #include "topo/netdev.h"
 #include "verbs/cm.h"
 #include "verbs/route.h"

@@ -16,10 +16,10 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "core/comm.h"
-#include "core/lane.h"
-#include "core/later.h"
-#include "core/param.h"
+#include "core/msg/comm.h"
+#include "core/link/lane.h"
+#include "core/mem/later.h"
+#include "core/base/param.h"
 #include "verbs/port.h"
 #include "verbs/recv.h"
 
@@ -177,7 +177,7 @@ bool braid_qp_proves_imm(struct braid_ibport *p, struct braid_dev *dev, char *wh
 int braid_qp_loop(struct braid_ibport *p, struct braid_dev *dev, struct braid_qp **ret,
 		    const char **ret_failed);
 
-/* Has a job stop the queue pair (core/later.h).  The lane posts and polls nothing from now on. */
+/* A job stops the queue pair (core/mem/later.h).  The lane posts and polls nothing from now on. */
 void braid_qp_fence(struct braid_qp *w);
 /* Drops the owner's reference; jobs stop and destroy the queue pair later.  NULL is nothing. */
 void braid_qp_free(struct braid_qp *w);

@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "core/log.h"
-#include "core/os.h"
-#include "core/param.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
 
 enum {
 	RX_BYTES = BRAID_SLOTS_RX * BRAID_SLOT,

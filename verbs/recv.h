@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/comm.h"
+#include "core/msg/comm.h"
 #include "verbs/port.h"
 
 enum {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/param.h"
+#include "core/base/param.h"
 
 enum { PREFIX = 8 };
 

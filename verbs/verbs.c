@@ -28,10 +28,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/link.h"
-#include "core/log.h"
-#include "core/os.h"
-#include "core/param.h"
+#include "core/link/link.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
 #include "verbs/cm.h"
 #include "verbs/gpu.h"
 #include "verbs/qp.h"

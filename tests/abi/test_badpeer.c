@@ -394,7 +394,7 @@ static void opened_without_token(struct abi *t)
 	scene_down(&s);
 }
 
-enum { LINKS_TRIED = 10 };		/* core/connect.c's TRIES_MAX */
+enum { LINKS_TRIED = 10 };		/* core/setup/connect.c's TRIES_MAX */
 
 /* A peer brings each link up and breaks it before it takes the connection. */
 static void links_lost(struct abi *t)

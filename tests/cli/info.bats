@@ -57,7 +57,7 @@ with_nics()
 
 @test "--params has every row of param.def, within 80 columns" {
 	run -0 "$braid" info --plugin "$plugin" --params
-	sed -n 's/^P_[A-Z]*(\([a-z0-9_]*\),.*/\1/p' "${BRAID_TEST_SRCDIR:-.}/core/param.def" | tr "[:lower:]" "[:upper:]" |
+	sed -n 's/^P_[A-Z]*(\([a-z0-9_]*\),.*/\1/p' "${BRAID_TEST_SRCDIR:-.}/core/base/param.def" | tr "[:lower:]" "[:upper:]" |
 	while read -r name; do
 		grep -q "^BRAID_$name = " <<<"$output"
 	done

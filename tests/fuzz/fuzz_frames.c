@@ -19,12 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/link.h"
-#include "core/log.h"
-#include "core/os.h"
-#include "core/param.h"
-#include "core/pool.h"
-#include "core/service.h"
+#include "core/link/link.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
+#include "core/base/pool.h"
+#include "core/setup/service.h"
 #include "core/transport.h"
 
 enum step {				/* and the bytes that follow */

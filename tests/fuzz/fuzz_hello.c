@@ -15,10 +15,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "core/auth.h"
-#include "core/conn.h"
-#include "core/os.h"
-#include "core/service.h"
+#include "core/proto/auth.h"
+#include "core/setup/conn.h"
+#include "core/base/os.h"
+#include "core/setup/service.h"
 
 enum { DIAL = 1, SIGN = 2, SLOW = 4, END = 8, FIND_FAILS = 16, LATE = 32, MORE = 64, FAILS = 128 };
 /* A hello, a proof, and two set-ups of a lane. */

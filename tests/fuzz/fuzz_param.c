@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/param.h"
+#include "core/base/param.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -33,7 +33,7 @@ static const char *str_of(const struct braid_params *p, const char *name)
 #define P_INT(n, ...)
 #define P_SIZE(n, ...)
 #define P_STR(n, ...) if (strcmp(name, #n) == 0) return p->n;
-#include "core/param.def"
+#include "core/base/param.def"
 #undef P_INT
 #undef P_SIZE
 #undef P_STR
@@ -45,7 +45,7 @@ static int64_t number_of(const struct braid_params *p, const char *name)
 #define P_INT(n, ...) if (strcmp(name, #n) == 0) return p->n;
 #define P_SIZE(n, ...) P_INT(n)
 #define P_STR(n, ...)
-#include "core/param.def"
+#include "core/base/param.def"
 #undef P_INT
 #undef P_SIZE
 #undef P_STR

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/lane.h"
-#include "core/log.h"
-#include "core/os.h"
-#include "core/pool.h"
+#include "core/link/lane.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/pool.h"
 
 enum { IOV_MAX_TX = 64 };
 

@@ -18,9 +18,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/comm.h"
+#include "core/msg/comm.h"
 #include "core/dev.h"
-#include "core/link.h"
+#include "core/link/link.h"
 #include "core/transport.h"
 
 enum { NULL_TRANSPORT_ID = 200 };

@@ -3,7 +3,7 @@
  * speak.h - a peer made by hand: it speaks Braid's handshake and frames over a plain blocking
  * socket, correctly or with the mistakes that a test wants.
  *
- * It packs and signs with core/wire.c and core/auth.c, so that nothing is wrong but what the test
+ * It packs and signs with core/proto/wire.c and core/proto/auth.c, so that nothing is wrong but what the test
  * means to be wrong.  Nothing here fails a test: calls return whether they succeeded, and none
  * waits longer than SPEAK_WAIT_S.
  */
@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/auth.h"
-#include "core/wire.h"
+#include "core/proto/auth.h"
+#include "core/proto/wire.h"
 
 enum { SPEAK_WAIT_S = 5 };
 

@@ -9,11 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/comm.h"
-#include "core/log.h"
-#include "core/os.h"
-#include "core/param.h"
-#include "core/service.h"
+#include "core/msg/comm.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
+#include "core/setup/service.h"
 
 /* The libc functions beside braid_os that the simulator must see the product call. */
 struct sim_host {

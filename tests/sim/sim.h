@@ -24,12 +24,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/comm.h"
+#include "core/msg/comm.h"
 #include "core/dev.h"
-#include "core/log.h"
-#include "core/os.h"
-#include "core/param.h"
-#include "core/service.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
+#include "core/setup/service.h"
 #include "tests/sim/node.h"
 
 #define US 1000ull

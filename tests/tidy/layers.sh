@@ -24,9 +24,9 @@ allowed()
 	topo) echo '^topo/' ;;
 	smc) echo '^(smc|core|gdr|topo)/|^socket/stream\.h$' ;;
 	verbs | socket | ucx) echo "^($1|core|gdr|topo)/" ;;
-	tools) echo '^(tools|topo)/|^plugin/(abi|net)\.h$|^core/param\.(h|def)$' ;;
+	tools) echo '^(tools|topo)/|^plugin/(abi|net)\.h$|^core/base/param\.(h|def)$' ;;
 	tests/abi | tests/net | tests/cli)
-		echo '^(tools|tests)/|^plugin/(abi|net)\.h$|^core/param\.(h|def)$' ;;
+		echo '^(tools|tests)/|^plugin/(abi|net)\.h$|^core/base/param\.(h|def)$' ;;
 	*) echo '/' ;;
 	esac
 }
@@ -61,7 +61,7 @@ named()
 		cat "$dir"/*.c 2>/dev/null |
 		sed -n 's/^const struct braid_transport \([A-Za-z0-9_]*\) *=.*/\1/p' |
 		while read -r table; do
-			users=$(grep -lw "$table" plugin/*.c core/*.c gdr/*.c topo/*.c 2>/dev/null)
+			users=$(grep -lw "$table" plugin/*.c core/*.c core/*/*.c gdr/*.c topo/*.c 2>/dev/null)
 			for t in $transports; do
 				[ "$t" = "$dir" ] ||
 					users="$users $(grep -lw "$table" "$t"/*.[ch] 2>/dev/null)"
@@ -91,12 +91,12 @@ src=${BRAID_TEST_SRCDIR:-$(dirname "$0")/../..}
 report "includes point downwards" "$(includes "$src")"
 report "transports are named in one file" "$(named "$src")"
 planted core/a.c '#include "plugin/net.h"' includes
-planted topo/a.c '#include "core/os.h"' includes
+planted topo/a.c '#include "core/base/os.h"' includes
 planted core/a.c '#include "socket/stream.h"' includes
 planted verbs/a.c '#include "socket/stream.h"' includes
 planted smc/a.c '#include "socket/socket.h"' includes
-planted tools/a.c '#  include "core/comm.h"' includes
-planted tests/abi/a.c '#include "core/comm.h"' includes
+planted tools/a.c '#  include "core/msg/comm.h"' includes
+planted tests/abi/a.c '#include "core/msg/comm.h"' includes
 planted plugin/a.c '#include "net.h"' includes
 planted verbs/a.c 'const struct braid_transport braid_verbs = {' named
 report "both rules notice their planted offences" "$faults"

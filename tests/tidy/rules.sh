@@ -128,12 +128,12 @@ rule_params()
 {
 	local page=${BRAID_TEST_BUILDDIR:-build}/docs/man/braid-params.7
 
-	[ -f core/param.def ] || return
+	[ -f core/base/param.def ] || return
 	if [ ! -f "$page" ]; then
 		echo "$page does not exist"
 		return
 	fi
-	sed -n 's/^P_[A-Z]*(\([a-z0-9_]*\),.*/\1/p' core/param.def | tr '[:lower:]' '[:upper:]' |
+	sed -n 's/^P_[A-Z]*(\([a-z0-9_]*\),.*/\1/p' core/base/param.def | tr '[:lower:]' '[:upper:]' |
 	while read -r name; do
 		# \-, \& and the like are the page's own
 		sed 's/\\[-&]//g' "$page" | grep -qE "BRAID_$name([^A-Z0-9_]|$)" ||
@@ -217,7 +217,7 @@ planted blanks tests/net/a.sh 'true	'
 planted listed core/a.c 'int x;'
 planted listed tests/net/a.sh 'true'
 planted executable tests/net/a.sh '#!/bin/sh'
-planted params core/param.def 'P_INT(planted_nowhere, 0, 0, 1, NULL, "x")'
+planted params core/base/param.def 'P_INT(planted_nowhere, 0, 0, 1, NULL, "x")'
 planted messages core/a.c '	braid_warn("device %s: lost", name);'
 planted messages core/a.c '	return braid_error(-EINVAL, "device %s is lost [not-told]", name);'
 planted messages docs/user/messages.md '### said-by-nobody'

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/auth.h"
+#include "core/proto/auth.h"
 
 enum { MACS = 4 };
 

@@ -15,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/param.h"
-#include "core/pool.h"
-#include "core/refusal.h"
-#include "core/service.h"
+#include "core/base/param.h"
+#include "core/base/pool.h"
+#include "core/link/refusal.h"
+#include "core/setup/service.h"
 #include "tests/lib/null.h"
 
 enum { K = 1024, BIG = 200 * K, A = 0, B = 1 };		/* A sends to B, mostly */

@@ -17,10 +17,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "core/auth.h"
-#include "core/conn.h"
-#include "core/os.h"
-#include "core/service.h"
+#include "core/proto/auth.h"
+#include "core/setup/conn.h"
+#include "core/base/os.h"
+#include "core/setup/service.h"
 
 enum { PIPE_MAX = 4096, DIALLER = 0, ACCEPTER = 1, EITHER = -1 };
 

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/copy.h"
+#include "core/base/copy.h"
 
 enum { ROOM = 448, SMALL = 40, GUARD = 16, UNTOUCHED = 0xee };
 

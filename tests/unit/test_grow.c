@@ -15,8 +15,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/grow.h"
-#include "core/param.h"
+#include "core/setup/grow.h"
+#include "core/base/param.h"
 #include "tests/lib/null.h"
 
 enum { TICK_MS = 2 };

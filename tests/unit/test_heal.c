@@ -11,9 +11,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/heal.h"
-#include "core/param.h"
-#include "core/service_int.h"
+#include "core/setup/heal.h"
+#include "core/base/param.h"
+#include "core/setup/service_int.h"
 #include "tests/lib/null.h"
 
 static struct null_pair p;

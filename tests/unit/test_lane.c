@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/comm.h"
-#include "core/lane.h"
-#include "core/link.h"
+#include "core/msg/comm.h"
+#include "core/link/lane.h"
+#include "core/link/link.h"
 #include "tests/lib/null.h"
 
 enum { RING = 4096, FRAMES = 16, STREAM_MAX = 1 << 16, SENDS = 8, IOV = 64 };

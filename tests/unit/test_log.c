@@ -17,8 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/log.h"
-#include "core/param.h"
+#include "core/base/log.h"
+#include "core/base/param.h"
 
 enum { THREADS = 4, LINES_EACH = 2000 };
 

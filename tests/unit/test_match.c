@@ -26,8 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/param.h"
-#include "core/pool.h"
+#include "core/base/param.h"
+#include "core/base/pool.h"
 #include "tests/lib/null.h"
 
 enum {

@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/link.h"
-#include "core/log.h"
-#include "core/mrcache.h"
-#include "core/param.h"
+#include "core/link/link.h"
+#include "core/base/log.h"
+#include "core/mem/mrcache.h"
+#include "core/base/param.h"
 
 enum { STEPS = 100000, FEW = 5000, HELD = 64, PAGES = 200, LONGEST = 20, PAGE = 4096 };
 

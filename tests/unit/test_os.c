@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/os.h"
+#include "core/base/os.h"
 
 static struct braid_cpus inherited;		/* when the test began */
 static unsigned first, second;			/* two of them */

@@ -22,8 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/log.h"
-#include "core/param.h"
+#include "core/base/log.h"
+#include "core/base/param.h"
 
 enum { WARNS_MAX = 16 };
 
@@ -64,7 +64,7 @@ static void show(const struct braid_params *p, const char *name, char *ret, size
 #define P_INT(n, ...) if (strcmp(name, #n) == 0) snprintf(ret, len, "%" PRId64, p->n);
 #define P_SIZE(n, ...) P_INT(n)
 #define P_STR(n, ...) if (strcmp(name, #n) == 0) snprintf(ret, len, "%s", p->n);
-#include "core/param.def"
+#include "core/base/param.def"
 #undef P_INT
 #undef P_SIZE
 #undef P_STR

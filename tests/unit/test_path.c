@@ -12,8 +12,8 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-#include "core/link.h"
-#include "core/path.h"
+#include "core/link/link.h"
+#include "core/setup/path.h"
 
 #define SEC 1000000000ull
 

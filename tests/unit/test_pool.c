@@ -9,8 +9,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "core/param.h"
-#include "core/pool.h"
+#include "core/base/param.h"
+#include "core/base/pool.h"
 
 enum { BUF_MAX = 1 << 20, THREADS = 4, ROUNDS = 2000 };
 

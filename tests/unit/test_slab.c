@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core/slab.h"
+#include "core/base/slab.h"
 
 enum { SIZE = 208, MANY = 100 };
 

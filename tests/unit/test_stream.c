@@ -23,11 +23,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "core/link.h"
-#include "core/log.h"
-#include "core/os.h"
-#include "core/param.h"
-#include "core/pool.h"
+#include "core/link/link.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
+#include "core/base/pool.h"
 #include "core/transport.h"
 #include "socket/stream.h"
 #include "tests/lib/null.h"

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/flight.h"
-#include "core/report.h"
-#include "core/service_int.h"
-#include "core/view.h"
+#include "core/base/flight.h"
+#include "core/watch/report.h"
+#include "core/setup/service_int.h"
+#include "core/watch/view.h"
 #include "tests/lib/null.h"
 
 enum { LARGE = 100000, WRITERS = 4 };

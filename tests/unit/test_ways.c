@@ -15,9 +15,9 @@
 #include <string.h>
 
 #include "core/dev.h"
-#include "core/service.h"
+#include "core/setup/service.h"
 #include "core/transport.h"
-#include "core/ways.h"
+#include "core/setup/ways.h"
 
 static const struct braid_transport rdma = { .ports = true };
 static struct braid_netdev m0;		/* an interface for handshakes, for good */

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "core/param.h"
-#include "core/service_int.h"
-#include "core/why.h"
+#include "core/base/param.h"
+#include "core/setup/service_int.h"
+#include "core/setup/why.h"
 #include "tests/lib/null.h"
 #include "topo/neigh.h"
 

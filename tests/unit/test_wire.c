@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/wire.h"
+#include "core/proto/wire.h"
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 

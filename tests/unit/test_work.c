@@ -12,9 +12,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/log.h"
-#include "core/os.h"
-#include "core/work.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/work.h"
 
 #define MS 1000000ull
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/param.h"
+#include "core/base/param.h"
 #include "tools/conf.h"
 #include "tools/doctor/doctor_int.h"
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/param.h"
+#include "core/base/param.h"
 #include "tools/conf.h"
 #include "tools/doctor/doctor.h"
 #include "topo/ips.h"

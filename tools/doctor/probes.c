@@ -25,7 +25,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "core/param.h"
+#include "core/base/param.h"
 #include "tools/child.h"
 #include "tools/doctor/doctor_int.h"
 #include "tools/info.h"

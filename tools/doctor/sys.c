@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/param.h"
+#include "core/base/param.h"
 #include "tools/doctor/doctor_int.h"
 #include "topo/machine_int.h"
 #include "topo/netdev.h"

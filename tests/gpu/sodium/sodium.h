@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sodium.h - what core/auth.c needs of libsodium, for tests/gpu/run on a machine that has none:
+ * sodium.h - what core/proto/auth.c needs of libsodium, for tests/gpu/run on a machine that has none:
  * BLAKE2b with a key and 32 bytes of result.  Not for a plugin that anybody uses.
  */
 #ifndef BRAID_TESTS_GPU_SODIUM_H

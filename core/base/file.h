@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* file.h - files that Braid writes for others to read: dumps and metrics. */
+#ifndef BRAID_BASE_FILE_H
+#define BRAID_BASE_FILE_H
+
+#include <sys/types.h>
+
+struct braid_text;
+
+/*
+ * Writes the whole text to that path, or nothing: 0, or -1 and errno.  Replaces only a regular file
+ * that this user owns: no device, pipe, link or directory, and no other user's file.
+ */
+int braid_file_write(const char *path, const struct braid_text *t, mode_t mode);
+
+#endif

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * link.h - all that two processes share over one pair of devices.
+ *
+ * A link owns lanes and carries the comms of both directions.  The end that connects first makes it
+ * (core/setup/dial.c and core/setup/handshake.c), keyed by peer process, both devices and traffic
+ * class.
+ *
+ * Locks, in this order: a lane's io lock, for the thread that reads it; the link's lock.  A thread
+ * that sends a lot drops the link's lock meanwhile, and `pushing` keeps others off the lane.  The
+ * data path only tries to take these locks; set-up, close and cancel wait for them.
+ *
+ * Each end sends its eager messages and control frames over one lane, its home: lane 0 until that
+ * lane dies.
+ *
+ * Progress: any data call moves all of a link.  If no call came for a tick, the service thread
+ * watches the link's descriptors instead, and moves it when something arrives.
+ */
+#ifndef BRAID_LINK_LINK_H
+#define BRAID_LINK_LINK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/msg/comm.h"
+#include "core/dev.h"
+#include "core/link/lane.h"
+#include "core/base/list.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/setup/path.h"
+#include "core/proto/wire.h"
+
+enum braid_link_state {
+	BRAID_LINK_DIALING,		/* our own dial is in progress */
+	BRAID_LINK_WAITING,		/* the peer's is: both ends dialled, and its dial won */
+	BRAID_LINK_UP,
+	BRAID_LINK_DEAD,
+};
+
+enum { BRAID_LINK_BUCKETS = 256 };
+
+struct braid_link_key {
+	uint8_t process[BRAID_ID_SIZE];
+	uint16_t peer_dev;
+	int16_t traffic_class;
+	struct braid_dev *dev;
+	bool self_accepted;		/* the accepting end of a link to our own process */
+};
+
+struct braid_link {
+	struct braid_list node;		/* all links: braid_links_next() */
+	uint32_t number;		/* in this process, for people; from 1 */
+	unsigned looks;			/* references: braid_links_next() */
+	struct braid_link_key key;
+	_Atomic int state;
+	atomic_int err;			/* once dead */
+	bool dialler;
+	bool better;			/* both ends can use more than sockets */
+	bool told_plain, told_loose;	/* these WARNs were written: handshake.c, bind.c */
+	struct braid_log_gate ended, reported, given_up;	/* core/setup/why.c */
+	uint64_t id;
+	uint8_t session[BRAID_KEY_SIZE];
+	char peer[192];			/* "host (pid N) at address", for people */
+	uint32_t peer_pid;		/* if its host has our host's name; else 0 */
+	struct braid_handle target;	/* dialler: the handle to dial, until the link is up */
+	struct braid_path path[BRAID_PATHS_MAX];
+	unsigned npaths;
+
+	struct braid_lock lock;
+	struct braid_lane *lane[BRAID_LANES_MAX];
+	atomic_uint nlanes;		/* never decreases while the link lives */
+	atomic_uint ndown;		/* of these: without a carrier */
+	unsigned norphaned;		/* of those: with chunks that other lanes may take */
+	unsigned home;			/* our home; changed while all lanes stand still */
+	atomic_uint rx_home;		/* the peer's home: where its last home frame came from */
+	atomic_uint active;		/* how many lanes carry chunks: set by core/setup/grow.c */
+	_Atomic uint32_t rkey_epoch;	/* times that credits were revoked: docs/dev/wire.md */
+	unsigned lanes_max;		/* of both ends */
+
+	struct braid_list comms;
+	struct braid_comm **bucket;	/* by id */
+	atomic_uint ncomms;
+	struct braid_traffic closed[2];	/* of closed comms: received, sent */
+	uint32_t next_comm;
+	atomic_bool attached, used;		/* has rings; has had a comm */
+
+	/* sending */
+	struct braid_list pending;	/* sends with chunks to cut */
+	uint64_t tx_window, shared_out;
+	uint64_t isend_epoch;		/* counts isend calls */
+	uint32_t burst;			/* frames that callers recently posted before waiting */
+	uint32_t burst_run;		/* isends since `burst` was last set */
+	uint32_t burst_now;		/* frames of the present burst, after the first */
+	atomic_bool quiet;		/* a caller waited since the last isend: no burst now */
+	unsigned push_turn;		/* which lane is pushed next: push_waiting() */
+	atomic_bool stalled;		/* work is left that could not be done yet */
+	/* receiving */
+	struct braid_refusals *_Atomic refusals;	/* REFUSED frames due; NULL: none */
+	struct braid_list control_due;		/* comms whose control frames are due */
+	uint64_t rx_window, um_bytes;
+	uint64_t retire_bytes;
+	atomic_uint poll_turn, calls;	/* which lane is polled next; calls of move() */
+	atomic_uint spread;		/* messages whose chunks may come on any lane */
+	struct {			/* message half received when its lane was lost: resent */
+		enum braid_rx_kind kind;	/* NONE: there is none */
+		struct braid_hdr hdr;
+		void *target;
+		char *dst;
+	} again;
+	struct braid_list copying;	/* unexpected messages being copied into a GPU */
+	atomic_uint copies;		/* all copies from and to GPU memory in progress */
+	atomic_bool control_urgent;	/* the peer waits for a control frame that is due */
+	atomic_bool control_was_urgent;	/* the same, since braid_link_flush_if_urgent() */
+	atomic_bool peer_gone;			/* F_CLOSE received */
+
+	/* for the service thread */
+	atomic_ulong touched;		/* data calls on the link; may miss some, never all */
+	unsigned long seen;
+	atomic_bool alone;		/* a hint: recently no call used another link */
+	uint64_t tidied_ns;		/* when the thread last sent frames that are not urgent */
+	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
+	bool settled;			/* watched, and a tick has passed without a call */
+	atomic_uint want_lanes;		/* lanes to have, by dialling */
+	atomic_uint ask_lanes;		/* lanes to ask the peer to dial: LANES is due; 0: none */
+	atomic_uint peer_lanes;		/* lanes that the peer has: dial these in any case */
+	uint64_t idle_since_ns;
+	bool closing;			/* lanes are closed; NICs run until these are over: */
+	struct braid_stops stops;
+	atomic_uint pins;		/* calls and dials that still use the link */
+	struct braid_conn *conn;	/* the dial in progress */
+	uint64_t dial_at_ns, dial_until_ns, refused_until_ns;
+	uint64_t crossed_ns;		/* first refusal of the peer's dial: core/setup/cross.c */
+	int dial_err;			/* how the last dial ended */
+	uint8_t dial_stage;		/* and how far it came: core/setup/why.h */
+	struct {			/* core/setup/tries.c: attempts over its ways */
+		unsigned round;
+		uint64_t final_ns;	/* when the first way failed for good; 0: none has */
+	} tries;
+	struct {			/* core/setup/heal.c: does the peer live? */
+		uint64_t bytes;		/* ever received */
+		_Atomic uint64_t heard_ns;	/* when that count last grew */
+		uint32_t said;		/* frames ever queued at home */
+		uint64_t said_ns;	/* when that count last grew */
+		uint64_t looked_ns, health_ns, down_ns, probe_ns, stall_ns;
+		unsigned probe_wait_ms;
+		bool refused, unanswered, told_mtu;
+		atomic_bool silent, late;
+		atomic_uint stalls;	/* times that a message was late */
+	} heal;
+	_Atomic uint64_t acked_bytes;	/* bytes of chunks ever acknowledged; under the lock */
+	atomic_ulong starved;		/* times that work was left and every lane full */
+	struct {			/* core/setup/grow.c: would another lane help? */
+		int phase;
+		uint64_t at_ns, moved_ns, next_try_ns, give_up_ns, wait_ns;
+		uint64_t dial_ns, redial_ns;	/* earliest time of the next; the last wait */
+		uint16_t dials;			/* of new lanes */
+		uint64_t bytes;
+		unsigned long starved;
+		double few_rate, many_rate;	/* bytes per ns, recently */
+		double most, least;	/* best rate with few lanes, worst with many */
+		unsigned few, many, round;
+		bool trim;		/* the present trial: would fewer lanes do? */
+		bool double_next;	/* going to all lanes at once did not help */
+		uint64_t trim_ns, trim_wait_ns;
+	} grow;
+};
+
+enum { BRAID_LOOK_AT_FD = 256 };	/* braid_lane_look_due() */
+
+struct braid_conn;
+
+struct braid_link *braid_link_new(const struct braid_link_key *key);
+void braid_link_free(struct braid_link *link);
+
+/* Allocate rings and buffers for traffic; 0 or -ENOMEM.  Idle links free them. */
+int braid_link_attach(struct braid_link *link);
+void braid_link_detach(struct braid_link *link);
+
+struct braid_carrier {		/* the result of a handshake: it carries a lane's frames */
+	const struct braid_transport *tr;
+	int fd;
+	void *priv;
+	uint16_t epoch;
+	uint8_t member, peer_member;
+	uint32_t rkey_epoch, peer_rkey_epoch;	/* of both links when it was set up */
+};
+
+/*
+ * Make lane `index` of a carrier.  On failure fd and priv are still the caller's.  -EALREADY, here
+ * and in braid_lane_resume(): memory was given back during set-up, so dial another carrier.
+ */
+int braid_link_add_lane(struct braid_link *link, unsigned index, const struct braid_carrier *c);
+
+/*
+ * The states of a lane:
+ *	up --- lost: its carrier failed ---> down --- fenced: closed here ---> resumed on a new one
+ * braid_lane_lost() only sets a mark.  The service thread fences and resumes.
+ */
+void braid_lane_lost(struct braid_lane *lane, int err);	/* with the link's lock held */
+/*
+ * Close the carrier.  A half received frame is dropped, and the count of received frames is final.
+ * 0, or -EAGAIN: its NIC has not stopped yet, call again.
+ */
+int braid_lane_fence(struct braid_lane *lane);
+/* If home is closed at both ends, make another lane home and move all frames there. */
+void braid_link_rehome(struct braid_link *link);
+/*
+ * Continue a fenced lane over a new carrier.  The peer has received `frames` of our frames, and
+ * kept its own from `first` on.  On failure fd and priv are the caller's, and it fails the link.
+ */
+int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, uint32_t frames,
+		      uint32_t first);
+/*
+ * Before memory is given back: fence each lane for which `uses` is true, and ask its NIC to stop.
+ * NULL: all lanes, and all credits granted so far become void.  All lanes stand still.  Call
+ * braid_stops_wait() before the memory is given back.
+ */
+void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_lane *lane,
+							     const struct braid_comm *c),
+		       const struct braid_comm *c);
+
+/*
+ * On a dead link whose lanes stand still: end all copies from and to GPU memory, except those of
+ * complete messages whose comms have not failed.
+ */
+void braid_link_end_copies(struct braid_link *link);
+
+/* Fail the link and every comm on it with err.  One WARN, if a caller is affected. */
+void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The same with the link's lock held.  The service thread closes the lanes later. */
+void braid_link_down(struct braid_link *link, int err, const char *why);
+
+/*
+ * Make progress from a data call: the service thread then leaves the link alone for a while.
+ * `idle`: the comm whose request is not done yet; `done`: set when it is.  Both may be NULL.
+ */
+void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
+			 const atomic_bool *done);
+/* Make progress from the service thread: >0 if anything moved. */
+int braid_link_move(struct braid_link *link);
+
+/*
+ * Make every lane stand still: takes all io locks and the link's lock, until braid_link_go().
+ * Waits for other threads' calls on the link to end.  Returns the number of lanes, for go().
+ */
+unsigned braid_link_stop(struct braid_link *link);
+void braid_link_go(struct braid_link *link, unsigned n);
+
+/*
+ * The last posted receive is done, and perhaps no call comes here for a while.  If control frames
+ * are urgent, they go with the next post, or at the next idle test() of another link.  The caller
+ * has a comm on the link.
+ */
+void braid_link_defer_control(struct braid_link *link);
+
+/*
+ * Queue all control frames that are due and push home.  False: another thread has the lock, and
+ * may not do it.
+ */
+bool braid_link_try_flush_control(struct braid_link *link);
+/* The same, but waits for the lock, and for a push in progress, so that home is pushed. */
+void braid_link_flush_control(struct braid_link *link);
+/*
+ * Push home; first queue control frames if they are urgent, or if `all`.  True: the link had
+ * something urgent, unsent or in a burst, now or since the last call, so look again soon: a caller
+ * that stops calling would leave it behind.
+ */
+bool braid_link_flush_if_urgent(struct braid_link *link, bool all);
+
+/* With the link's lock held: */
+struct braid_comm *braid_link_comm(struct braid_link *link, uint32_t id);
+bool braid_link_ctl(struct braid_link *link, struct braid_hdr *h, const void *payload);
+void braid_link_pending(struct braid_link *link, struct braid_list *node);	/* a send to cut */
+void braid_link_feed(struct braid_link *link);	/* cut chunks; push their lanes */
+void braid_link_flush(struct braid_link *link);	/* push home, unless another thread does */
+/* Queue the control frames that are due; false: no room for all. */
+bool braid_link_send_control(struct braid_link *link);
+/* A control frame of `c` is due. */
+void braid_link_control_due(struct braid_link *link, struct braid_comm *c);
+void braid_link_unpark(struct braid_link *link);	/* the service thread stops watching */
+
+/* A data call was made: the service thread leaves the link to its caller for a tick. */
+static inline void braid_link_touch(struct braid_link *link)
+{
+	unsigned long touched = atomic_load_explicit(&link->touched, memory_order_relaxed);
+
+	atomic_store_explicit(&link->touched, touched + 1, memory_order_relaxed);
+	if (atomic_load_explicit(&link->watched, memory_order_relaxed))
+		braid_link_unpark(link);
+}
+
+/* The peer can't continue without a control frame that is due. */
+static inline void braid_link_urge(struct braid_link *link)
+{
+	braid_hint(&link->control_urgent, true);
+	braid_hint(&link->control_was_urgent, true);
+}
+
+/* Look at lane->fd?  After each BRAID_LOOK_AT_FD-th empty poll; while watched, after each. */
+static inline bool braid_lane_look_due(const struct braid_lane *lane, unsigned *in_vain)
+{
+	return ++*in_vain % BRAID_LOOK_AT_FD == 0 || atomic_load(&lane->link->watched);
+}
+
+static inline struct braid_lane *braid_link_home(const struct braid_link *link)
+{
+	return link->lane[link->home];
+}
+
+/* Home has only STARTs to send, whose chunks find no lane now: hold them, to go with the chunks. */
+static inline bool braid_link_only_starts(const struct braid_link *link)
+{
+	const struct braid_txq *q = &braid_link_home(link)->tx;
+
+	return q->unsent == q->starts && !braid_list_empty(&link->pending);
+}
+
+/*
+ * Upward calls of a transport, all with the link's lock held.  A negative errno other than -EAGAIN:
+ * poll() returns it, and the lane is closed.
+ */
+/*
+ * The header of a frame is in lane->rx_hdr.  On 0, lane->rx_left payload bytes go to lane->rx_dst
+ * (NULL: discard them).
+ */
+int braid_rx_begin(struct braid_lane *lane);
+/*
+ * The payload is complete.  -EAGAIN: it is still being copied into a GPU; call again, and read
+ * nothing else from that lane before.
+ */
+int braid_rx_end(struct braid_lane *lane);
+/*
+ * One received message: whole frames, a piece of a frame that the next message continues, or one
+ * frame with a short header.  -EAGAIN: call again with the same bytes.
+ */
+int braid_rx_take(struct braid_lane *lane, const char *p, size_t n);
+/* The same for the payload of one frame, which came without its header. */
+int braid_rx_nohdr(struct braid_lane *lane, uint32_t imm, const char *p, size_t n);
+/* The NIC wrote a chunk of len bytes into its receive, and only immediate data came with it. */
+int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len);
+/*
+ * If err is -EBADMSG or -EPROTO, note that the peer sent a malformed `what`; returns err, for
+ * poll().  Without this call these errors are the kernel's or a library's: the lane is just lost.
+ */
+int braid_rx_broken(struct braid_lane *lane, const char *what, int err);
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* gpucopy.c - copies of GPU memory by a NIC or the driver; see gpucopy.h. */
+#include "core/mem/gpucopy.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/dev.h"
+#include "core/link/link.h"
+#include "core/base/log.h"
+#include "core/mem/mrcache.h"
+#include "core/base/param.h"
+#include "gdr/stage.h"
+
+enum {
+	SPIN_NS = 10000,		/* a small copy ends within this */
+	STAGE_S = 2,			/* for one piece: other copies may be before it */
+	STAGE_WAIT_S = 10,		/* for a free slot: many copies may want one */
+	WAYS = BRAID_PATHS_MAX + 1,	/* members of the device, and the driver */
+};
+
+static void over(struct braid_gpucopy *c)
+{
+	atomic_fetch_sub(&c->mr->comm->link->copies, 1);
+	c->mr = NULL;
+}
+
+void braid_gpucopy_begin(struct braid_gpucopy *c, const struct braid_mr *mr, char *at, void *own,
+			 size_t len, bool to_gpu)
+{
+	*c = (struct braid_gpucopy){
+		.mr = mr, .of = mr, .left = { .at = at, .own = own, .len = len, .to_gpu = to_gpu },
+	};
+	c->left.insist = !mr->stage;
+	atomic_fetch_add(&mr->comm->link->copies, 1);
+}
+
+/* --- the driver ---------------------------------------------------------------------------- */
+
+static void stage_time(struct braid_gpucopy *c, unsigned s)
+{
+	c->until_ns = braid_os->now_ns() + s * UINT64_C(1000000000);
+}
+
+static void stage_drop(struct braid_gpucopy *c)
+{
+	if (c->piece)
+		braid_stage_end(c->piece);
+	c->piece = NULL;
+}
+
+/* -EAGAIN, or -ETIMEDOUT once the time is up. */
+static int stage_late(struct braid_gpucopy *c)
+{
+	if (braid_os->now_ns() < c->until_ns)
+		return -EAGAIN;
+	if (c->piece)
+		braid_warn("GPU memory at %p: the driver has not copied %zu bytes in %d s, and may "
+			   "yet; is the GPU alive (nvidia-smi, dmesg)? "
+			   "[gpu-copy-late]", (void *)c->left.at,
+			   c->piece_len, STAGE_S);
+	stage_drop(c);
+	return -ETIMEDOUT;
+}
+
+/* Advance the piece in flight, or start the next one. */
+static int stage_step(struct braid_gpucopy *c)
+{
+	struct braid_gpu_copy *l = &c->left;
+	int err;
+
+	if (!c->piece) {
+		c->piece_len = l->len < BRAID_STAGE_PIECE ? l->len : BRAID_STAGE_PIECE;
+		err = braid_stage_begin(c->mr->stage, l->at, l->own, c->piece_len, l->to_gpu,
+					&c->piece);
+		if (err)
+			return err;
+		stage_time(c, STAGE_S);
+	}
+	err = braid_stage_look(c->piece);
+	if (err == -EAGAIN)
+		return err;
+	if (!err && !l->to_gpu)
+		memcpy(l->own, braid_stage_bytes(c->piece), c->piece_len);
+	c->lost = l->to_gpu && braid_stage_is_lost(c->piece);
+	stage_drop(c);
+	if (err)
+		return err;
+	l->at += c->piece_len;
+	l->own += c->piece_len;
+	l->len -= c->piece_len;
+	stage_time(c, STAGE_WAIT_S);
+	return 0;
+}
+
+static int by_driver(struct braid_gpucopy *c)
+{
+	int err = 0;
+
+	if (!c->mr->stage)
+		return c->mr->stage_err;
+	if (!c->until_ns)
+		stage_time(c, STAGE_WAIT_S);
+	while (c->left.len && !err)
+		err = stage_step(c);
+	return err == -EAGAIN ? stage_late(c) : err;
+}
+
+/* --- either -------------------------------------------------------------------------------- */
+
+/* The copier to ask now: a member of the device, or BRAID_PATHS_MAX: the driver. */
+static unsigned who(const struct braid_gpucopy *c)
+{
+	return braid_param.gpu_stage < 2 ? c->way : c->way ? c->way - 1 : BRAID_PATHS_MAX;
+}
+
+static int ask_all(struct braid_gpucopy *c)
+{
+	int err = -EOPNOTSUPP;
+
+	for (; c->way < WAYS; c->way++) {
+		bool driver = who(c) == BRAID_PATHS_MAX;
+
+		err = driver ? by_driver(c) : braid_mr_nic_copy(c->mr, who(c), &c->left);
+		if (!err || err == -EAGAIN)
+			return err;
+		if (driver)
+			c->stage_err = err;
+		else if (err != -ENODEV)
+			c->nic_err = err;
+		if (driver && (err == -ETIMEDOUT || c->lost))
+			return err;	/* its copy may still be written, over another's */
+	}
+	return err;
+}
+
+/* A NIC that failed recently may work again: ask it before giving up. */
+static int step(struct braid_gpucopy *c)
+{
+	int err = ask_all(c);
+
+	if (!err || err == -EAGAIN || c->way < WAYS || c->nic_err != -EHOSTDOWN || c->left.insist)
+		return err;
+	c->left.insist = true;
+	c->way = 0;
+	return ask_all(c);
+}
+
+int braid_gpucopy_move(struct braid_gpucopy *c)
+{
+	uint64_t until = 0;
+	int err;
+
+	while ((err = step(c)) == -EAGAIN) {
+		uint64_t now = braid_os->now_ns();
+
+		if (!until)
+			until = now + SPIN_NS;
+		if (now >= until)
+			return err;
+	}
+	over(c);
+	return err;
+}
+
+void braid_gpucopy_end(struct braid_gpucopy *c)
+{
+	if (!c->mr)
+		return;
+	if (c->way < WAYS && who(c) < BRAID_PATHS_MAX)
+		braid_mr_nic_copy_end(c->mr, who(c), &c->left);
+	while (c->piece && braid_stage_look(c->piece) == -EAGAIN && stage_late(c) == -EAGAIN)
+		braid_yield();
+	stage_drop(c);
+	over(c);
+}

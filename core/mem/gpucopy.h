@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * gpucopy.h - copies between host memory and GPU memory, which the CPU never touches.
+ *
+ * The NICs of the device are asked first: their writes reach the GPU in the same order as a peer's.
+ * If no NIC can copy, for instance because its device is gone, the driver does (gdr/stage.h).  A
+ * call waits some microseconds at most, and the caller asks again.  While a copy is in progress,
+ * the service thread moves its link if no data call does.
+ */
+#ifndef BRAID_MEM_GPUCOPY_H
+#define BRAID_MEM_GPUCOPY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/transport.h"
+
+struct braid_mr;
+struct braid_staged;
+
+struct braid_gpucopy {
+	const struct braid_mr *mr;	/* NULL: no copy is in progress */
+	const struct braid_mr *of;	/* the same, but kept after the end */
+	struct braid_gpu_copy left;
+	unsigned way;			/* which copier is asked now */
+	struct braid_staged *piece;	/* the driver's piece in flight; or NULL */
+	size_t piece_len;
+	bool lost;			/* the driver failed, but may still write there */
+	uint64_t until_ns;		/* the driver's deadline; 0: not asked yet */
+	int nic_err, stage_err;		/* why NIC and driver failed */
+};
+
+void braid_gpucopy_begin(struct braid_gpucopy *c, const struct braid_mr *mr, char *at, void *own,
+			 size_t len, bool to_gpu);
+/* 0: done; -EAGAIN: not yet; else neither can copy.  Except at -EAGAIN, c->mr is then NULL. */
+int braid_gpucopy_move(struct braid_gpucopy *c);
+/*
+ * Abandon a copy, if one is in progress: on return nothing touches either memory.  Waits for a NIC
+ * briefly, then ends its queue pair.  Waits for the driver for a few seconds; if its piece is not
+ * done by then, the driver has stopped, and a WARN says so.
+ */
+void braid_gpucopy_end(struct braid_gpucopy *c);
+
+#endif

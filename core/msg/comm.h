@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm.h - NCCL's one-way connections, and how messages meet receives.
+ *
+ * The k-th send with tag T meets the k-th receive with tag T.  Sends and receives are numbered;
+ * both ends work out the same pairs from their own numbers, so frames that cross agree:
+ *
+ *   - A small message is sent at once (EAGER).  A window bounds the bytes sent before a receive.
+ *   - A large one, or one without window, sends WANT and waits for the CREDIT of its receive;
+ *     then START names the receive on the home lane and chunks follow on any lane.
+ *   - A credit that came first is used by the oldest send of its tag that has met none.
+ *   - A receive met by a message without a credit never gets one; a RETIRE frame reports it to
+ *     the sender, always before any later credit of that comm.
+ *
+ * EAGER, WANT and START travel on the home lane in the order of their numbers, so the receiver
+ * sees every message of a comm in order and matches on arrival.
+ *
+ * The link's lock guards all of it, except the requests' `done`, which test() reads without it.
+ */
+#ifndef BRAID_MSG_COMM_H
+#define BRAID_MSG_COMM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/dev.h"
+#include "core/mem/gpucopy.h"
+#include "core/base/list.h"
+#include "core/base/slab.h"
+#include "core/transport.h"
+#include "core/proto/wire.h"
+
+struct braid_link;
+struct braid_lane;
+struct braid_listen;
+
+enum {
+	BRAID_RECVS_MAX = 8,			/* buffers of one receive request */
+	BRAID_SLOTS = 32 * BRAID_RECVS_MAX,	/* sends, or receive entries, of one comm */
+	BRAID_COPY_MAX = 8192,			/* messages up to here are copied when posted */
+	BRAID_FLOOR = 16384,			/* window reserved for each comm */
+	BRAID_UM_COST = 64,			/* window used by a message beside its bytes */
+};
+
+struct braid_mr {			/* registered user memory, and its keys */
+	struct braid_list node;		/* comm->mrs */
+	struct braid_comm *comm;
+	char *data;
+	size_t size;
+	bool gpu;			/* the CPU must not touch it */
+	struct braid_key key[BRAID_PATHS_MAX];	/* by member; mr NULL: not registered there */
+	struct braid_mrc *cached[BRAID_PATHS_MAX];	/* core/mem/mrcache.c */
+	struct braid_stage *stage;	/* GPU: copies by the driver; NULL: none, because */
+	const char *stage_why;		/* this driver call failed */
+	int stage_err;			/* with this errno, negative */
+};
+
+struct braid_place {			/* where a receive's buffer is, for the sender's NIC */
+	uint64_t addr;
+	uint32_t rkey_epoch;			/* the receiver's link->rkey_epoch at that time */
+	unsigned nkeys;			/* 0: the NIC can't write there */
+	uint32_t key[BRAID_PATHS_MAX];	/* of each of the receiver's members */
+};
+
+struct braid_req {			/* what NCCL holds */
+	struct braid_comm *comm;
+	atomic_bool done;
+	bool flush;			/* core/mem/flush.c; else a send or a receive */
+	uint8_t n;			/* receive entries, in consecutive slots */
+	void *user[BRAID_RECVS_MAX];	/* the caller's, per entry (profiler events) */
+};
+
+enum braid_await { BRAID_MET, BRAID_AWAIT_EAGER, BRAID_AWAIT_WANT };
+
+struct braid_send {
+	struct braid_req req;
+	atomic_bool busy;		/* until test() has returned done */
+	enum braid_await await;		/* has it met its receive, as far as this end knows? */
+	const char *data;
+	uint64_t size, cut;		/* bytes; of these: given to lanes as chunks */
+	uint32_t chunk;			/* bytes of all chunks but the last */
+	uint64_t at_ns;			/* when posted, to within some ms: core/watch/view.h */
+	uint32_t seq, rseq;
+	int32_t tag;
+	uint32_t parts;			/* frames not done; +1 while something is left to cut */
+	uint16_t chunks;
+	bool start_due;
+	bool same_tag;			/* as the comm's message before it */
+	struct braid_mr *mr;
+	struct braid_place to;
+	struct braid_list node;		/* link->pending */
+};
+
+struct braid_recv {			/* one receive entry; the first of a request holds it */
+	struct braid_req req;
+	atomic_bool busy;		/* until test() of its request has returned done */
+	bool posted;			/* waiting for bytes: data may be written */
+	bool matched;			/* to a message whose bytes may still be missing */
+	bool wanted;			/* to a message that sent WANT: number mseq */
+	bool started;			/* START has come */
+	bool credited, credit_due;
+	bool placed;			/* its credit named its address and keys */
+	bool unsized;			/* chunks have begun to arrive, without its size */
+	uint32_t mseq;
+	char *data;
+	uint64_t room, size;
+	uint64_t at_ns;			/* as in a send */
+	uint64_t begun, got;		/* bytes of chunks begun; of chunks complete */
+	uint32_t rseq;
+	int32_t tag;
+	uint32_t pending;		/* first entry only: incomplete entries of the request */
+	struct braid_recv *head;
+	struct braid_mr *mr;
+	uint64_t chunks[BRAID_CHUNKS_MAX / 64];	/* received */
+};
+
+struct braid_unexp {			/* an unexpected message: no receive has met it yet */
+	struct braid_list node;
+	struct braid_comm *comm;
+	uint32_t seq;
+	int32_t tag;
+	uint64_t size;
+	bool want;			/* only a WANT has come */
+	bool ready;			/* all bytes are here */
+	bool taken;			/* met by recv: goes there once all bytes are here */
+	struct braid_recv *recv;
+	char *data;
+	size_t alloc;
+	struct braid_gpucopy copy;	/* into a GPU, once taken and ready */
+	struct braid_list copy_node;	/* link->copying */
+};
+
+struct braid_credit {
+	struct braid_list node;
+	uint32_t rseq;
+	int32_t tag;
+	uint64_t room;
+	struct braid_place to;
+};
+
+enum braid_why {			/* why the peer ended a comm; core/setup/why.h */
+	BRAID_WHY_OTHER,		/* the code that failed it wrote a WARN */
+	BRAID_WHY_CLOSED,		/* it closed the comm, while requests here waited */
+	BRAID_WHY_GAVE_UP,
+};
+
+struct braid_comm {
+	struct braid_list node;		/* link->comms */
+	struct braid_comm *hash_next;
+	struct braid_link *link;
+	uint32_t id;
+	bool sender;
+	bool opened;			/* sender: the peer has accepted it */
+	bool closed;			/* here */
+	bool peer_closed;
+	bool reported;			/* its error has been returned to NCCL */
+	atomic_int err;
+	enum braid_why why;		/* why err was set */
+	void *ctx;			/* the context that owns it, for cleaning up */
+	void *user;			/* the plugin's */
+	struct braid_list ctx_node;	/* the context's objects */
+	struct braid_list mrs;		/* the plugin's, freed with the comm */
+	struct braid_list flushes;	/* core/mem/flush.c, under flush_lock */
+	struct braid_lock flush_lock;
+	struct braid_traffic done;	/* until close, which adds it to the device's counts */
+	int32_t last_tag;		/* of the last message, sent or begun to arrive */
+
+	/*
+	 * Requests by number, modulo BRAID_SLOTS: those from first to next have an entry, all
+	 * others NULL.  Entries return to the slab in the order of their numbers.
+	 */
+	union {
+		struct braid_send *send[BRAID_SLOTS];
+		struct braid_recv *recv[BRAID_SLOTS];
+	};
+	struct braid_slab slab;
+	uint32_t first;
+	unsigned in_vain;		/* requests posted after the comm had failed */
+
+	/* sender */
+	uint32_t next_seq, oldest_await;
+	struct braid_list credits;
+	struct braid_slab credit_slab;
+	uint64_t credited[BRAID_SLOTS / 64];	/* receives whose credit is unused, by number */
+	uint64_t eager_out;		/* window used by messages that have met no receive */
+	uint64_t flush_epoch;		/* link->isend_epoch at the last idle test() */
+	unsigned burst;			/* 1 + idle tests since an isend was held back */
+
+	/* receiver */
+	uint32_t next_rseq, oldest_rseq;	/* entries in [oldest, next) may be unmatched */
+	uint32_t rx_seq;		/* next message number */
+	struct braid_list unexps;		/* in order of arrival */
+	unsigned nums;			/* how many unexps */
+	uint64_t um_bytes;
+	bool large;			/* messages here need credits: send them unasked */
+	bool plain;			/* some posted receives may have no credit */
+	uint64_t retired[BRAID_SLOTS / 64];	/* messages that a RETIRE is due for, by number */
+	uint32_t retire_first, retire_n;	/* lower bound of these numbers; how many */
+	uint64_t retire_bytes;
+	uint32_t credit_scan, ndue;	/* the lowest credit due may be; how many are due */
+	struct braid_list control_node;	/* link->control_due: a frame of this comm is due */
+	bool fail_due, bye_due, opened_due;
+	uint16_t fail_code;		/* the errno to send */
+	uint64_t fail_size, fail_room;
+	struct braid_list listen_node;	/* listen->ready */
+	struct braid_listen *listen;
+	uint64_t listen_id;
+	uint32_t stall_seq;		/* core/setup/heal.c: the message that waits, since when */
+	uint64_t stall_ns;
+	uint8_t opened_mac[BRAID_MAC_SIZE];	/* for OPENED: its sender knows the token */
+};
+
+/* Both with the link's lock held.  The id must not be in use. */
+struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sender);
+void braid_comm_free(struct braid_comm *c);
+
+/* The number of the next request; those from c->first to it have entries. */
+static inline uint32_t braid_comm_next(const struct braid_comm *c)
+{
+	return c->sender ? c->next_seq : c->next_rseq;
+}
+
+/*
+ * Fail a comm; only the first failure counts.  The caller logs it, but see core/setup/why.h.  err
+ * is a negative errno: -EREMOTEIO the peer or the path, -EMSGSIZE sizes that do not fit; others:
+ * local.
+ */
+void braid_comm_fail(struct braid_comm *c, int err);
+
+/*
+ * Data calls.  0 with *ret NULL: not now, call again.  Sizes may be 0.  mr may be NULL.
+ * The buffers belong to Braid until test() returns done.
+ */
+int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
+		     struct braid_mr *mr, struct braid_req **ret);
+int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,
+		     const int *tags, struct braid_mr *const *mrs, struct braid_req **ret);
+/* 1: done, call braid_comm_finish() next; 0: not yet; or the comm's error. */
+int braid_comm_ask(struct braid_req *req);
+/* Frees the request.  sizes[], if not NULL, gets one entry per buffer, at most INT_MAX each. */
+void braid_comm_finish(struct braid_req *req, int *sizes);
+/* Both in one call: 0 and *ret_done, or the comm's error. */
+int braid_comm_test(struct braid_req *req, bool *ret_done, int *sizes);
+
+/*
+ * Stop using the memory of requests on `mr` (NULL: of those without a registration), and fail the
+ * comm if it has any.  On return our code does not touch it; for NICs see braid_link_revoke().
+ */
+void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr);
+void braid_comm_close(struct braid_comm *c);
+
+struct braid_waiting {			/* the oldest message that waits for the peer */
+	bool any;
+	uint32_t seq;			/* of the message or the receive */
+	int32_t tag;
+	uint64_t size;
+};
+/* False: no message waits.  With the link's lock held. */
+bool braid_comm_waits(struct braid_comm *c, struct braid_waiting *ret);
+
+/* For lane.c and link.c, with the link's lock held. */
+static inline bool braid_send_is_gpu(const struct braid_send *s)
+{
+	return s && s->mr && s->mr->gpu;
+}
+/* Fail a send whose GPU memory can't be read: `copy` failed; NULL: no host memory for a copy. */
+void braid_send_no_gpu(struct braid_send *s, const struct braid_gpucopy *copy);
+void braid_send_part_done(struct braid_send *s);
+/* Queue the START, if it is due; false: no room. */
+bool braid_send_say_start(struct braid_send *s);
+/* Queue the control frames that are due; false: no room for all. */
+bool braid_comm_send_control(struct braid_comm *c);
+/* Move copies of unexpected messages into GPUs; false: some are not complete. */
+bool braid_comm_deliver(struct braid_link *link);
+void braid_comm_leave(struct braid_link *link);	/* end those of failed comms */
+/*
+ * A comm's frame begins: decide where its payload goes.  It ends: the payload is complete; -EAGAIN:
+ * it is still being copied, call again.  0, or another negative errno: the peer is broken.
+ */
+int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c);
+int braid_comm_rx_end(struct braid_lane *lane);
+/*
+ * Where the payload of a chunk that has not begun will go; NULL: not known yet, ask later.
+ * *ret_gpu: its registration, if it is GPU memory, which only a lane with lane->gpu gets.
+ */
+char *braid_comm_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
+			  const struct braid_mr **ret_gpu);
+/* The registration of lane->rx_dst; NULL: it is host memory. */
+const struct braid_mr *braid_comm_rx_gpu(const struct braid_lane *lane);
+/* Fill in the header of a message that came without one; `seq` is the low half of its number. */
+void braid_comm_rx_nohdr(struct braid_comm *c, uint16_t seq, struct braid_hdr *h);
+/*
+ * Fast path: if such a message is for the oldest receive, deliver it and complete the receive.
+ * False: it is not, and nothing was changed.
+ */
+bool braid_comm_rx_nohdr_fast(struct braid_comm *c, uint16_t seq, const char *payload, size_t size);
+/* The NIC wrote a chunk without header into the receive of that slot; whole: and its START. */
+int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot, bool whole);
+/* If the payload goes to a receive in GPU memory, receive it into host memory first. */
+int braid_comm_rx_stage(struct braid_lane *lane);
+/* Forget the chunk half received on this lane: it will be sent again. */
+void braid_comm_rx_undo(struct braid_lane *lane);
+
+#endif

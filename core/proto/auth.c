@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * auth.c - the MACs of auth.h.  Only the signed part of a hello is hashed: its MAC field comes
+ * last, so callers pass M1 and M2 whole.
+ */
+#include "core/proto/auth.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <string.h>
+
+_Static_assert(BRAID_MAC_SIZE == crypto_generichash_BYTES, "MAC size");
+_Static_assert(BRAID_KEY_SIZE == crypto_generichash_KEYBYTES, "key size");
+
+int braid_auth_init(void)
+{
+	return sodium_init() < 0 ? -EIO : 0;
+}
+
+static void mac(const uint8_t *key, const char *label, const uint8_t *m1, const uint8_t *m2,
+		const uint8_t *setup, uint8_t *ret)
+{
+	crypto_generichash_state st;
+
+	crypto_generichash_init(&st, key, BRAID_KEY_SIZE, BRAID_MAC_SIZE);
+	crypto_generichash_update(&st, (const uint8_t *)label, strlen(label) + 1);
+	crypto_generichash_update(&st, m1, BRAID_HELLO_SIGNED);
+	if (m2)
+		crypto_generichash_update(&st, m2, BRAID_HELLO_SIGNED);
+	if (setup)
+		crypto_generichash_update(&st, setup, BRAID_SETUP_SIGNED);
+	crypto_generichash_final(&st, ret, BRAID_MAC_SIZE);
+	sodium_memzero(&st, sizeof(st));
+}
+
+void braid_auth_hello(const uint8_t *key, const uint8_t *m1, uint8_t *ret)
+{
+	mac(key, "braid hello", m1, NULL, NULL, ret);
+}
+
+void braid_auth_answer(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, uint8_t *ret)
+{
+	mac(key, "braid answer", m1, m2, NULL, ret);
+}
+
+void braid_auth_proof(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, uint8_t *ret)
+{
+	mac(key, "braid proof", m1, m2, NULL, ret);
+}
+
+void braid_auth_session(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, uint8_t *ret)
+{
+	mac(key, "braid session", m1, m2, NULL, ret);
+}
+
+void braid_auth_setup(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, bool dialler,
+		      const uint8_t *msg, uint8_t *ret)
+{
+	mac(key, dialler ? "braid setup" : "braid setup answer", m1, m2, msg, ret);
+}
+
+static void mac_open(const uint8_t *token, const char *label, const uint8_t *session,
+		     uint32_t comm, uint64_t listen_id, uint8_t *ret)
+{
+	uint8_t ids[12];
+	crypto_generichash_state st;
+
+	for (int i = 0; i < 4; i++)
+		ids[i] = (uint8_t)(comm >> 8 * i);
+	for (int i = 0; i < 8; i++)
+		ids[4 + i] = (uint8_t)(listen_id >> 8 * i);
+	crypto_generichash_init(&st, token, BRAID_KEY_SIZE, BRAID_MAC_SIZE);
+	crypto_generichash_update(&st, (const uint8_t *)label, strlen(label) + 1);
+	crypto_generichash_update(&st, session, BRAID_KEY_SIZE);
+	crypto_generichash_update(&st, ids, sizeof(ids));
+	crypto_generichash_final(&st, ret, BRAID_MAC_SIZE);
+	sodium_memzero(&st, sizeof(st));
+}
+
+void braid_auth_open(const uint8_t *token, const uint8_t *session, uint32_t comm,
+		     uint64_t listen_id, uint8_t *ret)
+{
+	mac_open(token, "braid open", session, comm, listen_id, ret);
+}
+
+void braid_auth_opened(const uint8_t *token, const uint8_t *session, uint32_t comm,
+		       uint64_t listen_id, uint8_t *ret)
+{
+	mac_open(token, "braid opened", session, comm, listen_id, ret);
+}
+
+bool braid_auth_equal(const uint8_t *a, const uint8_t *b)
+{
+	return !sodium_memcmp(a, b, BRAID_MAC_SIZE);
+}
+
+void braid_auth_wipe(void *key, size_t len)
+{
+	sodium_memzero(key, len);
+}

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * conn.c - the handshake, one row per state:
+ *
+ *	dialler    connect -> tx hello ------------> rx answer -> tx proof ------------> up
+ *	accepter        rx hello -> admit -> tx answer ---------------------> rx proof -> up
+ *
+ * If the transport agreed on needs more than the socket, two set-up messages and a "ready" come
+ * before "up".  Each of them can decline that transport; then the socket itself carries the lane.
+ *
+ *	dialler    ask setup ------------------------> rx answered -> wait ready -> tx ready -> up
+ *	accepter   rx asked -> answer setup ------------------------------> rx ready -> wait -> up
+ *
+ * The accepter checks the hello's MAC before it answers, so a stranger costs one 256-byte read.
+ * A refusal is an answer whose status is not OK; the accepter closes once it is sent.
+ */
+#include "core/setup/conn.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+
+#include "core/proto/auth.h"
+#include "core/base/os.h"
+#include "core/setup/service.h"
+
+static const uint8_t proof_tag[8] = { '!', 'B', 'R', 'P', 'R', 'O', 'O', 'F' };
+
+void braid_conn_init(struct braid_conn *c, int fd, bool dialler)
+{
+	c->fd = fd;
+	c->dialler = dialler;
+	c->state = dialler ? BRAID_CONN_CONNECT : BRAID_CONN_RX_HELLO;
+	c->mine.least = BRAID_WIRE_LEAST;
+	c->mine.most = BRAID_WIRE_MOST;
+	c->mine.pid = braid_self.pid;
+	memcpy(c->mine.process, braid_self.process, sizeof(c->mine.process));
+	memcpy(c->mine.host, braid_self.host, sizeof(c->mine.host));
+	braid_os->random(c->mine.nonce, sizeof(c->mine.nonce));
+}
+
+/* Send or receive the rest of one message of fixed size: 0 when it is complete. */
+static int move(struct braid_conn *c, uint8_t *buf, unsigned size, bool tx)
+{
+	while (c->done < size) {
+		struct iovec iov = { buf + c->done, size - c->done };
+		struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+		ssize_t n = tx ? braid_os->sendmsg(c->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) :
+				 braid_os->recvmsg(c->fd, &msg, MSG_DONTWAIT);
+
+		if (n > 0)
+			c->done += (unsigned)n;
+		else if (!n)
+			return -ENOTCONN;
+		else if (errno != EINTR)
+			return -errno;
+		/* The first eight bytes show whether the other end speaks Braid. */
+		if (!tx && (buf == c->m1 || buf == c->m2) && c->done >= 8) {
+			uint64_t magic;
+
+			memcpy(&magic, buf, sizeof(magic));
+			if (magic != htole64(BRAID_WIRE_MAGIC))
+				return -EPROTO;
+		}
+	}
+	c->done = 0;
+	return 0;
+}
+
+static bool offers(const struct braid_hello *h, uint8_t id)
+{
+	return memchr(h->transports, id, sizeof(h->transports));
+}
+
+/* The transport that the dialler prefers among those that the accepter offers too, or NULL. */
+static const struct braid_transport *agreed(const struct braid_hello *dialler,
+					     const struct braid_hello *accepter)
+{
+	for (unsigned i = 0; i < BRAID_TRANSPORTS_MAX && dialler->transports[i]; i++) {
+		if (offers(accepter, dialler->transports[i]) &&
+		    braid_transport_find(dialler->transports[i]))
+			return braid_transport_find(dialler->transports[i]);
+	}
+	return NULL;
+}
+
+static int conn_connect(struct braid_conn *c)
+{
+	socklen_t len = sizeof(int);
+	int err = 0;
+
+	if (braid_os->getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &err, &len))
+		return -errno;
+	if (err)
+		return -err;
+	err = braid_conn_ready(c);
+	c->shutting = err == -EAGAIN;
+	if (err)
+		return err;
+	braid_hello_pack(&c->mine, c->m1);
+	braid_auth_hello(c->key, c->m1, c->mine.mac);
+	braid_hello_pack(&c->mine, c->m1);
+	return 0;
+}
+
+static int conn_tx_hello(struct braid_conn *c)
+{
+	return move(c, c->m1, sizeof(c->m1), true);
+}
+
+static int conn_rx_answer(struct braid_conn *c)
+{
+	uint8_t mac[BRAID_MAC_SIZE];
+	int err = move(c, c->m2, sizeof(c->m2), false);
+
+	if (!err)
+		err = braid_hello_unpack(c->m2, &c->theirs);
+	if (err)
+		return err;
+	if (c->theirs.status == BRAID_HELLO_VERSION)
+		return -EPROTONOSUPPORT;
+	if (c->theirs.status == BRAID_HELLO_NO_LISTEN || c->theirs.status == BRAID_HELLO_NO_LINK)
+		return -EREMOTEIO;	/* unsigned, for want of a key; a forged one costs a dial */
+	braid_auth_answer(c->key, c->m1, c->m2, mac);
+	if (!braid_auth_equal(mac, c->theirs.mac))
+		return -EACCES;
+	c->known = true;
+	if (c->theirs.status != BRAID_HELLO_OK)
+		return -EREMOTEIO;
+	if (c->mine.kind != BRAID_HELLO_ALIVE) {
+		c->tr = agreed(&c->mine, &c->theirs);
+		if (!c->tr)		/* the peer should have refused */
+			return -EBADMSG;
+	}
+	memcpy(c->proof, proof_tag, sizeof(proof_tag));
+	braid_auth_proof(c->key, c->m1, c->m2, c->proof + sizeof(proof_tag));
+	return 0;
+}
+
+static int conn_tx_proof(struct braid_conn *c)
+{
+	return move(c, c->proof, sizeof(c->proof), true);
+}
+
+/* A peer that has not shown the key learns a status from us, but not who we are. */
+static void anonymous(struct braid_conn *c)
+{
+	c->mine.pid = 0;
+	memset(c->mine.process, 0, sizeof(c->mine.process));
+	memset(c->mine.host, 0, sizeof(c->mine.host));
+}
+
+static int conn_rx_hello(struct braid_conn *c)
+{
+	uint8_t mac[BRAID_MAC_SIZE];
+	int err = move(c, c->m1, sizeof(c->m1), false);
+
+	if (err)
+		return err;
+	err = braid_hello_unpack(c->m1, &c->theirs);
+	if (err == -EPROTONOSUPPORT) {
+		c->mine.kind = BRAID_HELLO_LINK;
+		c->mine.lanes_max = 1;
+		c->mine.status = BRAID_HELLO_VERSION;
+		anonymous(c);
+		return 0;
+	}
+	if (err)
+		return err;
+	err = braid_conn_find(c);
+	if (err)
+		return err;
+	if (c->mine.status == BRAID_HELLO_OK) {
+		braid_auth_hello(c->key, c->m1, mac);
+		if (!braid_auth_equal(mac, c->theirs.mac))
+			return -EACCES;
+		c->known = true;
+		if (c->theirs.kind != BRAID_HELLO_ALIVE)
+			c->tr = agreed(&c->theirs, &c->mine);
+	} else {
+		anonymous(c);
+	}
+	return 0;
+}
+
+static int socket_lives(struct braid_conn *c);
+
+static int conn_admit(struct braid_conn *c)
+{
+	int err = c->known ? braid_conn_admit(c) : 0;
+
+	c->shutting = err == -EAGAIN;
+	if (c->shutting)
+		return socket_lives(c);
+	if (err)
+		return err;
+	braid_hello_pack(&c->mine, c->m2);
+	if (c->theirs.least > BRAID_WIRE_MOST || c->theirs.most < BRAID_WIRE_LEAST)
+		return 0;		/* no common version: no key was looked up */
+	braid_auth_answer(c->key, c->m1, c->m2, c->mine.mac);
+	braid_hello_pack(&c->mine, c->m2);
+	return 0;
+}
+
+static int conn_tx_answer(struct braid_conn *c)
+{
+	int err = move(c, c->m2, sizeof(c->m2), true);
+
+	if (err)
+		return err;
+	return c->mine.status == BRAID_HELLO_VERSION ? -EPROTONOSUPPORT :
+	       c->mine.status == BRAID_HELLO_OK ? 0 : -EREMOTEIO;
+}
+
+static int conn_rx_proof(struct braid_conn *c)
+{
+	uint8_t mac[BRAID_MAC_SIZE];
+	int err = move(c, c->proof, sizeof(c->proof), false);
+
+	if (err)
+		return err;
+	braid_auth_proof(c->key, c->m1, c->m2, mac);
+	return !memcmp(c->proof, proof_tag, sizeof(proof_tag)) &&
+	       braid_auth_equal(mac, c->proof + sizeof(proof_tag)) ? 0 : -EACCES;
+}
+
+/* --- set-up of a lane that is more than its socket ----------------------------------------- */
+
+static bool is_set_up(const struct braid_conn *c)
+{
+	return !c->tr || !c->tr->blob;
+}
+
+void braid_conn_drop(struct braid_conn *c)
+{
+	if (c->tr && c->tr->blob && c->setup.priv)
+		c->tr->setup_drop(&c->setup);
+	c->setup.priv = NULL;
+}
+
+bool braid_conn_socket_will_do(const struct braid_conn *c)
+{
+	return offers(&c->mine, BRAID_TRANSPORT_TCP) && offers(&c->theirs, BRAID_TRANSPORT_TCP);
+}
+
+/* The transport can't be had: use the socket, if both ends allow it. */
+static int use_socket(struct braid_conn *c)
+{
+	braid_conn_drop(c);
+	c->refused = c->tr;
+	if (!braid_conn_socket_will_do(c)) {
+		/* A link that was up may get the transport again later. */
+		c->theirs.status = c->theirs.kind == BRAID_HELLO_LINK ? BRAID_HELLO_NO_TRANSPORT :
+									BRAID_HELLO_NO_ROOM;
+		return -EREMOTEIO;
+	}
+	c->tr = braid_transport_find(BRAID_TRANSPORT_TCP);
+	return 0;
+}
+
+static int tx_setup(struct braid_conn *c)
+{
+	int err;
+
+	if (!c->packed) {
+		braid_setup_pack(&c->mine_setup, c->msg);
+		braid_auth_setup(c->key, c->m1, c->m2, c->dialler, c->msg, c->mine_setup.mac);
+		braid_setup_pack(&c->mine_setup, c->msg);
+		c->packed = true;
+	}
+	err = move(c, c->msg, sizeof(c->msg), true);
+	if (err)
+		return err;
+	c->packed = false;
+	return c->mine_setup.err ? use_socket(c) : 0;
+}
+
+static int rx_setup(struct braid_conn *c)
+{
+	uint8_t mac[BRAID_MAC_SIZE];
+	int err = move(c, c->msg, sizeof(c->msg), false);
+
+	if (!err)
+		err = braid_setup_unpack(c->msg, &c->their_setup);
+	if (err)
+		return err;
+	braid_auth_setup(c->key, c->m1, c->m2, !c->dialler, c->msg, mac);
+	if (!braid_auth_equal(mac, c->their_setup.mac))
+		return -EACCES;
+	return c->their_setup.err ? use_socket(c) : 0;
+}
+
+/* No message is due yet: a byte means that the peer has revoked, an end that the socket is lost. */
+static int socket_lives(struct braid_conn *c)
+{
+	char byte;
+	ssize_t n = braid_os->recv(c->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+
+	if (n < 0)
+		return errno == EINTR ? -EAGAIN : -errno;
+	return n ? -EALREADY : -ENOTCONN;
+}
+
+/* 0: c->mine_setup is filled; -EAGAIN: the transport is not done; otherwise the socket is lost. */
+static int make_setup(struct braid_conn *c, const uint8_t *theirs)
+{
+	int err;
+
+	if (!c->making)
+		braid_conn_setup(c);
+	c->making = false;
+	if (c->mine_setup.err)
+		return 0;
+	err = c->tr->setup(&c->setup, theirs, c->mine_setup.blob);
+	if (err == -EAGAIN) {
+		c->making = true;
+		return socket_lives(c);
+	}
+	c->mine_setup.err = (uint16_t)-err;
+	return 0;
+}
+
+static int conn_ask_setup(struct braid_conn *c)
+{
+	int err = is_set_up(c) || c->packed ? 0 : make_setup(c, NULL);
+
+	return err || is_set_up(c) ? err : tx_setup(c);
+}
+
+static int conn_rx_answered(struct braid_conn *c)
+{
+	int err = is_set_up(c) ? 0 : rx_setup(c);
+
+	if (err || is_set_up(c))
+		return err;
+	err = c->tr->setup_peer(&c->setup, c->their_setup.blob);
+	c->mine_setup.err = (uint16_t)-err;
+	return 0;
+}
+
+void braid_conn_revoke(struct braid_conn *c)
+{
+	/* The peer may be a step ahead: one byte tells it that the close to come is no fault. */
+	if (c->state == BRAID_CONN_RX_READY || c->state == BRAID_CONN_WAIT)
+		braid_os->send(c->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	braid_conn_drop(c);
+	c->revoked = true;
+}
+
+static int conn_wait_ready(struct braid_conn *c)
+{
+	int err, lives;
+
+	if (is_set_up(c))
+		return 0;
+	err = c->mine_setup.err ? -c->mine_setup.err : c->tr->setup_ready(&c->setup);
+	lives = err ? socket_lives(c) : 0;
+	if (err == -EAGAIN || (err && lives != -EAGAIN))
+		return lives;		/* revoked, or the socket is lost: no failure of c->tr */
+	c->mine_setup.err = (uint16_t)-err;
+	return 0;
+}
+
+static int conn_tx_ready(struct braid_conn *c)
+{
+	return is_set_up(c) ? 0 : tx_setup(c);
+}
+
+static int conn_rx_asked(struct braid_conn *c)
+{
+	return is_set_up(c) ? 0 : rx_setup(c);
+}
+
+static int conn_answer_setup(struct braid_conn *c)
+{
+	int err = is_set_up(c) || c->packed ? 0 : make_setup(c, c->their_setup.blob);
+
+	return err || is_set_up(c) ? err : tx_setup(c);
+}
+
+static int conn_rx_ready(struct braid_conn *c)
+{
+	if (!is_set_up(c))
+		c->tr->setup_ready(&c->setup);	/* the transport may have work to do meanwhile */
+	return is_set_up(c) ? 0 : rx_setup(c);
+}
+
+static int conn_wait(struct braid_conn *c)
+{
+	int err = is_set_up(c) ? 0 : c->tr->setup_ready(&c->setup);
+
+	return err == -EAGAIN ? socket_lives(c) : err;
+}
+
+bool braid_conn_polls(const struct braid_conn *c)
+{
+	return c->shutting || c->making || c->state == BRAID_CONN_WAIT_READY ||
+	       c->state == BRAID_CONN_WAIT ||
+	       (c->state == BRAID_CONN_RX_READY && !is_set_up(c));
+}
+
+/* --- all of it ----------------------------------------------------------------------------- */
+
+static const struct {
+	int (*step)(struct braid_conn *c);	/* 0: go on; -EAGAIN: wait for `events` */
+	uint32_t events;
+	enum braid_conn_state next;
+} states[BRAID_CONN_STATES] = {
+	[BRAID_CONN_CONNECT]   = { conn_connect, EPOLLOUT, BRAID_CONN_TX_HELLO },
+	[BRAID_CONN_TX_HELLO]  = { conn_tx_hello, EPOLLOUT, BRAID_CONN_RX_ANSWER },
+	[BRAID_CONN_RX_ANSWER] = { conn_rx_answer, EPOLLIN, BRAID_CONN_TX_PROOF },
+	[BRAID_CONN_TX_PROOF]  = { conn_tx_proof, EPOLLOUT, BRAID_CONN_ASK_SETUP },
+	[BRAID_CONN_ASK_SETUP] = { conn_ask_setup, EPOLLOUT, BRAID_CONN_RX_ANSWERED },
+	[BRAID_CONN_RX_ANSWERED] = { conn_rx_answered, EPOLLIN, BRAID_CONN_WAIT_READY },
+	[BRAID_CONN_WAIT_READY] = { conn_wait_ready, 0, BRAID_CONN_TX_READY },
+	[BRAID_CONN_TX_READY]  = { conn_tx_ready, EPOLLOUT, BRAID_CONN_UP },
+	[BRAID_CONN_RX_HELLO]  = { conn_rx_hello, EPOLLIN, BRAID_CONN_ADMIT },
+	[BRAID_CONN_ADMIT]     = { conn_admit, 0, BRAID_CONN_TX_ANSWER },
+	[BRAID_CONN_TX_ANSWER] = { conn_tx_answer, EPOLLOUT, BRAID_CONN_RX_PROOF },
+	[BRAID_CONN_RX_PROOF]  = { conn_rx_proof, EPOLLIN, BRAID_CONN_RX_ASKED },
+	[BRAID_CONN_RX_ASKED]  = { conn_rx_asked, EPOLLIN, BRAID_CONN_ANSWER_SETUP },
+	[BRAID_CONN_ANSWER_SETUP] = { conn_answer_setup, EPOLLOUT, BRAID_CONN_RX_READY },
+	[BRAID_CONN_RX_READY]  = { conn_rx_ready, EPOLLIN, BRAID_CONN_WAIT },
+	[BRAID_CONN_WAIT]      = { conn_wait, 0, BRAID_CONN_UP },
+};
+
+int braid_conn_step(struct braid_conn *c, uint32_t *ret_events)
+{
+	while (c->state != BRAID_CONN_UP) {
+		int err = c->revoked ? -EALREADY : states[c->state].step(c);
+
+		if (err) {
+			if (err == -EAGAIN)
+				*ret_events = c->making || c->shutting ? 0 :
+						      states[c->state].events;
+			return err;
+		}
+		c->state = states[c->state].next;
+	}
+	return 0;
+}
+
+void braid_conn_session(const struct braid_conn *c, uint8_t *ret)
+{
+	braid_auth_session(c->key, c->m1, c->m2, ret);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * conn.h - the handshake: how a TCP connection proves that it belongs to a link.
+ *
+ * One row per state in conn.c; the dialler sends first on every connection.  Nothing here waits:
+ * braid_conn_step() moves as far as the socket allows.  The owner of the tables looks up what a
+ * hello names (a listen, a link), in the functions below that are marked "upward".
+ */
+#ifndef BRAID_SETUP_CONN_H
+#define BRAID_SETUP_CONN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/list.h"
+#include "core/transport.h"
+#include "core/proto/wire.h"
+
+struct braid_link;
+struct braid_lane;
+struct braid_dev;
+
+enum braid_conn_state {
+	BRAID_CONN_CONNECT, BRAID_CONN_TX_HELLO, BRAID_CONN_RX_ANSWER, BRAID_CONN_TX_PROOF,
+	BRAID_CONN_ASK_SETUP, BRAID_CONN_RX_ANSWERED, BRAID_CONN_WAIT_READY, BRAID_CONN_TX_READY,
+	BRAID_CONN_RX_HELLO, BRAID_CONN_ADMIT, BRAID_CONN_TX_ANSWER, BRAID_CONN_RX_PROOF,
+	BRAID_CONN_RX_ASKED, BRAID_CONN_ANSWER_SETUP, BRAID_CONN_RX_READY, BRAID_CONN_WAIT,
+	BRAID_CONN_UP,
+	BRAID_CONN_STATES,
+};
+
+struct braid_conn {
+	struct braid_list node;		/* the owner's */
+	int fd;
+	bool dialler;
+	bool known;			/* the peer's MAC shows that it knows the key */
+	enum braid_conn_state state;
+	unsigned done;			/* bytes of the present message */
+	uint64_t deadline_ns;
+	struct braid_dev *dev;
+	struct braid_dev *met;		/* the member of dev whose socket it is */
+	struct braid_link *link;	/* dialler: its owner; accepter: see braid_conn_find() */
+	struct braid_lane *lane;	/* the lane of link that had a socket before, or NULL */
+	unsigned path;			/* dialler: index of the link's path taken */
+	unsigned way;			/* index of that path's way taken */
+	bool bound;			/* the socket is bound to its interface */
+	uint8_t key[BRAID_KEY_SIZE];
+	uint8_t m1[BRAID_HELLO_SIZE], m2[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
+	struct braid_hello mine, theirs;
+	char addr[64];			/* of the other end, for logs */
+	struct braid_addr from;		/* accepter: the same, kept in case the socket is reset */
+	const struct braid_transport *tr;	/* agreed on; NULL: no lane is to be made */
+	const struct braid_transport *refused;	/* agreed on before tr, and declined */
+	struct braid_setup setup;
+	struct sockaddr_storage to;	/* setup.to */
+	struct braid_setup_msg mine_setup, their_setup;
+	uint8_t msg[BRAID_SETUP_SIZE];
+	bool shutting;			/* the old carrier of `lane` is being closed */
+	bool making;			/* c->tr is still making what msg will describe */
+	bool packed;			/* msg is complete and being sent */
+	bool answered;			/* TCP connected: the deadline was moved once */
+	bool patient;			/* the deadline is that of a set-up */
+	bool revoked;			/* braid_conn_revoke() was called */
+	uint64_t polled;		/* the owner's */
+	uint64_t ready_by_ns;		/* when the set-up is given up; 0: not waiting for it */
+};
+
+/*
+ * Prepare a handshake on a socket; a dialler's may still be connecting.  The owner fills c->mine,
+ * all but versions, identity, nonce and MAC; for a dialler c->key as well.
+ */
+void braid_conn_init(struct braid_conn *c, int fd, bool dialler);
+
+/*
+ * 0: up, the session key is braid_conn_session()'s; -EAGAIN: wait for *ret_events.  Otherwise close
+ * the connection: -EALREADY revoked, -EPROTO not Braid, -EPROTONOSUPPORT no common version, -EACCES
+ * a wrong key, -EREMOTEIO refused (c->theirs.status says why), or the socket's error.
+ */
+int braid_conn_step(struct braid_conn *c, uint32_t *ret_events);
+/* Drops what was set up at once; the next step returns -EALREADY. */
+void braid_conn_revoke(struct braid_conn *c);
+void braid_conn_drop(struct braid_conn *c);	/* frees what c->tr made and no lane took */
+void braid_conn_session(const struct braid_conn *c, uint8_t *ret);
+
+/*
+ * Upward, accepting end: fill c->key, c->link and c->mine for the hello in c->theirs.
+ * Called once, before any key is checked.  0: send the answer with the status in c->mine.  -EACCES,
+ * there is no such thing, or -EALREADY, not yet: close without an answer.
+ */
+int braid_conn_find(struct braid_conn *c);
+/*
+ * Upward, accepting end: the key fits; decide on the answer (both ends may be dialling each other).
+ * 0; -EAGAIN: the lane's old carrier is still being closed, call again; -EALREADY: a later dial is
+ * here.
+ */
+int braid_conn_admit(struct braid_conn *c);
+/*
+ * Upward, dialling end: connected; complete c->mine.  0, -EAGAIN as above, or -EALREADY: the
+ * connection is not needed any more.
+ */
+int braid_conn_ready(struct braid_conn *c);
+/* Upward: prepare c->setup and c->mine_setup, all but the blob; an errno in the latter declines. */
+void braid_conn_setup(struct braid_conn *c);
+/* After the hellos: may the socket carry the lane in place of c->tr? */
+bool braid_conn_socket_will_do(const struct braid_conn *c);
+/* Does it wait for something that raises no event on its socket, so that it must be polled? */
+bool braid_conn_polls(const struct braid_conn *c);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cross.c - see cross.h. */
+#include "core/setup/cross.h"
+
+#include <string.h>
+
+#include "core/setup/conn.h"
+#include "core/link/link.h"
+#include "core/setup/service_int.h"
+
+enum {
+	AGAIN_MS = 500,			/* until the refused end dials again */
+	GIVE_WAY_MS = 900,		/* of an unanswered dial, from our first refusal on */
+	HEARD_MS = 1500,
+	TURN_MS = 2000,			/* for the peer's dial, before we dial again */
+};
+
+static void wait_for_theirs(struct braid_link *link, uint64_t until)
+{
+	atomic_store(&link->state, BRAID_LINK_WAITING);
+	link->dial_at_ns = until;
+}
+
+bool braid_cross_refuse(struct braid_link *link, uint64_t now)
+{
+	struct braid_conn *own = link->conn;
+
+	if (!link->dialler || atomic_load(&link->state) != BRAID_LINK_DIALING ||
+	    memcmp(link->key.process, braid_self.process, BRAID_ID_SIZE) < 0)
+		return false;
+	if (own && own->state > BRAID_CONN_CONNECT) {
+		if (!link->crossed_ns)
+			link->crossed_ns = now;
+		if (own->known || now < link->crossed_ns + GIVE_WAY_MS * MS)
+			return true;
+	}
+	/* The peer can't have our proof yet, so our dial has made no link there. */
+	if (own)
+		braid_handshake_end(own);
+	wait_for_theirs(link, now + TURN_MS * MS);
+	return false;
+}
+
+bool braid_cross_heard(const struct braid_link *link, uint64_t now)
+{
+	return link->crossed_ns && now < link->crossed_ns + HEARD_MS * MS;
+}
+
+void braid_cross_refused(struct braid_link *link, uint64_t now)
+{
+	wait_for_theirs(link, now + AGAIN_MS * MS);
+}

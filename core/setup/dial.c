@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * dial.c - the service thread dials: the first lane of a new link, more lanes of one that is up.
+ *
+ * A failed dial is repeated until its caller's deadline, unless the error shows that it can't
+ * succeed.  Then the link fails, and one line in the log says why and what to do.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/setup/bind.h"
+#include "core/setup/cross.h"
+#include "core/setup/heal.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
+#include "core/base/pool.h"
+#include "core/setup/service_int.h"
+#include "core/setup/tries.h"
+#include "core/setup/why.h"
+
+enum {
+	ATTEMPT_MS = 500,		/* for one dial of a lane that had been up */
+	REFUSED_MS = 500,		/* then a refusal that may not be the peer's is final */
+};
+
+static struct braid_log_gate gate_fds;
+
+void braid_dial_addr(const struct braid_link *link, unsigned path, char *ret, size_t len)
+{
+	union braid_netdev_addr at[BRAID_HANDLE_ADDRS];
+	struct sockaddr_storage sa = { 0 };
+
+	if (!braid_path_sockaddr(&link->path[path], &sa) &&
+	    braid_handle_addrs(&link->target, at))
+		memcpy(&sa, &at[0], sizeof(at[0]));
+	braid_addr_text(&sa, ret, len);
+}
+
+/*
+ * Start to connect a socket by the path's next way: a descriptor or -errno.  Small segments apply
+ * in both directions, since our SYN carries their size.
+ */
+static int dial_socket(const struct braid_path *path, bool small_segments, bool *ret_bound)
+{
+	const struct braid_way *way = &path->ways.way[path->ways.now];
+	struct sockaddr_storage to, from = { 0 };
+	char was[BRAID_CONGESTION_SIZE];
+	socklen_t len = braid_path_sockaddr(path, &to);
+	int fd, err, one = 1, segment = BRAID_SMALL_SEGMENT;
+
+	if (!len)
+		return -EAFNOSUPPORT;
+	fd = braid_os->socket(to.ss_family, IPPROTO_TCP);
+	if (fd < 0)
+		return -errno;
+	memcpy(&from, &way->pair.from.addr, sizeof(way->pair.from.addr));
+	if (braid_netdev_same_ip((struct sockaddr *)&to, (struct sockaddr *)&from))
+		braid_handshake_unpaced(fd, was);
+	if (from.ss_family == AF_INET)
+		braid_os->setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
+	braid_os->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (small_segments)
+		braid_os->setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment));
+	*ret_bound = braid_bind_dialler(fd, way);
+	err = braid_os->bind(fd, (struct sockaddr *)&from, len) ? -errno : 0;
+	if (!err) {
+		if (!braid_os->connect(fd, (struct sockaddr *)&to, len) || errno == EINPROGRESS)
+			return fd;
+		/* bind() has accepted the address: it is local ports that have run out. */
+		err = errno == EADDRNOTAVAIL ? -EADDRINUSE : -errno;
+	}
+	braid_os->close(fd);
+	return err;
+}
+
+static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struct braid_lane *lane,
+		      unsigned path, uint64_t now)
+{
+	struct braid_conn *c = calloc(1, sizeof(*c));
+	bool bound = false;
+	int fd;
+
+	if (!c)
+		return -ENOMEM;
+	fd = dial_socket(&link->path[path], lane && braid_heal_again(lane, now), &bound);
+	if (fd < 0) {
+		free(c);
+		return fd;
+	}
+	braid_conn_init(c, fd, true);
+	c->link = link;
+	c->path = path;
+	c->way = link->path[path].ways.now;
+	c->bound = bound;
+	c->dev = link->key.dev;
+	c->met = link->path[path].dev;
+	braid_path_member(&link->path[path], &c->to);
+	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
+	if (kind == BRAID_HELLO_LINK)
+		c->deadline_ns = now + braid_tries_slice(link, bound, false);
+	if (kind == BRAID_HELLO_LINK && c->deadline_ns > link->dial_until_ns)
+		c->deadline_ns = link->dial_until_ns;
+	if (kind == BRAID_HELLO_ALIVE || lane)
+		c->deadline_ns = now + ATTEMPT_MS * MS;
+	braid_dial_addr(link, path, c->addr, sizeof(c->addr));
+	c->mine.kind = (uint8_t)kind;
+	c->mine.dev = (uint16_t)link->key.dev->index;
+	c->mine.peer_dev = link->key.peer_dev;
+	c->mine.traffic_class = link->key.traffic_class;
+	braid_paths_tell(c->dev, c->met, &c->mine);
+	braid_handshake_offer(&c->mine, c->met, now < link->path[path].plain_until_ns);
+	if (kind == BRAID_HELLO_LINK) {
+		c->mine.ident = link->target.listen_id;
+		c->mine.window = (uint32_t)braid_pool_promise((size_t)braid_param.window);
+		memcpy(c->key, link->target.token, sizeof(c->key));
+	} else {
+		c->mine.ident = link->id;
+		if (kind == BRAID_HELLO_ALIVE) {
+			c->mine.lane = braid_link_home(link)->index;
+			c->mine.epoch = braid_link_home(link)->dialled;
+		} else {
+			c->mine.lane = lane ? lane->index : (uint8_t)link->nlanes;
+			/* A new number: the peer may have admitted the dial that failed here. */
+			c->mine.epoch = lane ? ++lane->dialled : link->grow.dials++;
+		}
+		memcpy(c->key, link->session, sizeof(c->key));
+	}
+	c->lane = lane;
+	if (lane)
+		lane->conn = c;
+	else
+		link->conn = c;
+	return braid_handshake_add(c, EPOLLOUT) ? -ENOMEM : 0;
+}
+
+/* The peer is out of descriptors, and may have some a moment later. */
+static bool peer_is_short(const struct braid_conn *c)
+{
+	return c && (c->their_setup.err == EMFILE || c->their_setup.err == ENFILE);
+}
+
+/* Trying again is no use. */
+static bool is_final(const struct braid_conn *c, enum braid_dial_stage stage, int err)
+{
+	switch (-err) {
+	case ENOMEM:
+		return true;
+	case EAFNOSUPPORT:
+		return stage == BRAID_DIAL_HERE;
+	case EPROTONOSUPPORT:
+	case EPROTO:
+	case EACCES:			/* a route's or firewall's, it may pass */
+		return stage == BRAID_DIAL_PEER;
+	case EREMOTEIO:
+		return !peer_is_short(c);
+	default:
+		return false;
+	}
+}
+
+/* May the answer be a firewall's, or another host's to which a NAT maps the port? */
+static bool by_another(const struct braid_conn *c, enum braid_dial_stage stage, int err)
+{
+	return err == -ECONNREFUSED || (stage == BRAID_DIAL_PEER && c && !c->known &&
+					(err == -EPROTO || err == -EACCES));
+}
+
+/* A refusal that may not be the peer's is final after a while, if the peer does not reach us. */
+static bool is_last_word(struct braid_link *link, const struct braid_conn *c,
+			 enum braid_dial_stage stage, int err, uint64_t now)
+{
+	if (!by_another(c, stage, err))
+		return is_final(c, stage, err);
+	if (!link->refused_until_ns)
+		link->refused_until_ns = now + REFUSED_MS * MS;
+	return now >= link->refused_until_ns && !braid_cross_heard(link, now);
+}
+
+/* The dial of a new link failed: try again, wait for the peer's dial, or give up. */
+void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, uint64_t now)
+{
+	bool crossed = err == -EREMOTEIO && c && c->theirs.status == BRAID_HELLO_CROSSED;
+	enum braid_dial_stage stage = braid_dial_stage(c, err);
+	bool final, proven;
+	int state = atomic_load(&link->state);
+
+	if (state == BRAID_LINK_UP || state == BRAID_LINK_DEAD)
+		return;
+	if (crossed) {
+		braid_cross_refused(link, now);
+		return;
+	}
+	/* An attempt that the caller's deadline cut short explains less than the one before it. */
+	if (err == -ETIMEDOUT && link->dial_err && now >= link->dial_until_ns) {
+		err = link->dial_err;
+		stage = link->dial_stage;
+	}
+	link->dial_err = err;
+	link->dial_stage = (uint8_t)stage;
+	final = is_last_word(link, c, stage, err, now);
+	/* The peer itself has answered, so it would answer the same at its other addresses. */
+	proven = final && c && c->known;
+	if (proven || now >= link->dial_until_ns ||
+	    !braid_tries_go_on(link, c, err, final, now)) {
+		braid_tries_tell(link);
+		braid_why_dial(link, c, stage, err);
+		return;
+	}
+	if ((err == -EMFILE || err == -ENFILE) && braid_log_gate_open(&gate_fds, now))
+		braid_warn("out of file descriptors while connecting; trying on. Raise ulimit -n "
+			   "[no-descriptors]");
+}
+
+void braid_dial_link(struct braid_link *link, uint64_t now)
+{
+	int err;
+
+	atomic_store(&link->state, BRAID_LINK_DIALING);
+	link->dial_at_ns = 0;
+	if (!link->path[0].dev)
+		braid_path_first(link, &link->target);
+	err = dial_start(link, BRAID_HELLO_LINK, NULL, 0, now);
+	if (err)
+		braid_dial_failed(link, NULL, err, now);
+}
+
+int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t now)
+{
+	unsigned path = braid_path_for(link, lane ? lane->index : link->nlanes, now);
+
+	/* The peer closed this lane: it may know of a fault of the path that we don't know yet. */
+	if (lane && lane->avoid_path && path == lane->path)
+		path = (path + 1) % link->npaths;
+	if (lane)
+		lane->avoid_path = false;
+	return dial_start(link, BRAID_HELLO_LANE, lane, path, now);
+}
+
+int braid_dial_ask(struct braid_link *link, uint64_t now)
+{
+	return dial_start(link, BRAID_HELLO_ALIVE, NULL, braid_path_for(link, 0, now), now);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * grow.h - how many lanes a link uses.
+ *
+ * A link starts with as many lanes as the NIC's speed suggests.  While chunks wait because every
+ * lane is full, the sending end tries all lanes it may have; the next time it tries twice as many
+ * as now, and so every time where lanes are queue pairs of a NIC.
+ *
+ * A try goes back and forth between the two numbers a few times, and measures the bytes that get
+ * acknowledged.  It keeps the larger number only if that was faster each time (a single comparison
+ * could be noise), or at once if it was much faster.  Now and then half of the lanes are tried in
+ * the same way.  Tries become rarer as they fail.  A link at rest goes back to its start.
+ *
+ * Lanes no longer used stay open, and cost no system call.  Only the dialler dials; the other end
+ * asks for lanes by a LANES frame.  Called by the service thread.
+ */
+#ifndef BRAID_SETUP_GROW_H
+#define BRAID_SETUP_GROW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/link/link.h"
+
+unsigned braid_grow_first(int speed_mbps, bool speed_known);	/* lanes to start with */
+void braid_grow_start(struct braid_link *link);
+bool braid_grow_wants_dial(const struct braid_link *link);
+bool braid_grow_may_dial(const struct braid_link *link, uint64_t now);	/* and a dial is due */
+/* A lane that was dialled is up (err 0), or failed: then the next dial waits twice as long. */
+void braid_grow_dialled(struct braid_link *link, int err, uint64_t now);
+void braid_grow_tick(struct braid_link *link, uint64_t now);
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* path.c - see path.h. */
+#include "core/setup/path.h"
+
+#include <string.h>
+
+#include "core/setup/bind.h"
+#include "core/base/flight.h"
+#include "core/link/link.h"
+#include "core/setup/service_int.h"
+#include "topo/ips.h"
+
+enum {
+	HOLD_MS = 2000, HOLD_MAX_MS = 60000,
+	LASTS_MS = 10000,		/* a path that fails sooner again flaps */
+};
+
+static const uint8_t v4_prefix[12] = { [10] = 0xff, [11] = 0xff };
+
+static bool is_v4(const struct braid_addr *a)
+{
+	return !memcmp(a->ip, v4_prefix, sizeof(v4_prefix));
+}
+
+static struct braid_addr addr_v4(const void *ip, uint16_t port)
+{
+	struct braid_addr a = { .port = port };
+
+	memcpy(a.ip, v4_prefix, sizeof(v4_prefix));
+	memcpy(a.ip + sizeof(v4_prefix), ip, 4);
+	return a;
+}
+
+static struct braid_addr addr_v6(const void *ip, uint16_t port)
+{
+	struct braid_addr a = { .port = port };
+
+	memcpy(a.ip, ip, sizeof(a.ip));
+	return a;
+}
+
+struct braid_addr braid_addr_of(const struct sockaddr *sa)
+{
+	const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
+
+	return sa->sa_family == AF_INET ? addr_v4(&in->sin_addr, ntohs(in->sin_port)) :
+					  addr_v6(&in6->sin6_addr, ntohs(in6->sin6_port));
+}
+
+/* scope: the path's interface, for a link-local address. */
+static socklen_t addr_to_sockaddr(const struct braid_addr *a, unsigned scope,
+				  struct sockaddr_storage *ret)
+{
+	struct sockaddr_in *in = (struct sockaddr_in *)ret;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ret;
+
+	memset(ret, 0, sizeof(*ret));
+	if (is_v4(a)) {
+		in->sin_family = AF_INET;
+		in->sin_port = htons(a->port);
+		memcpy(&in->sin_addr, a->ip + 12, 4);
+		return sizeof(*in);
+	}
+	in6->sin6_family = AF_INET6;
+	in6->sin6_port = htons(a->port);
+	memcpy(&in6->sin6_addr, a->ip, 16);
+	if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
+		in6->sin6_scope_id = scope;
+	return sizeof(*in6);
+}
+
+void braid_path_member(const struct braid_path *p, struct sockaddr_storage *ret)
+{
+	addr_to_sockaddr(&p->to, p->dev->net.ifindex, ret);
+}
+
+socklen_t braid_path_sockaddr(const struct braid_path *p, struct sockaddr_storage *ret)
+{
+	const union braid_netdev_addr *to = &p->ways.way[p->ways.now].pair.to;
+
+	memset(ret, 0, sizeof(*ret));
+	if (!p->ways.n)
+		return 0;
+	memcpy(ret, to, sizeof(*to));
+	return to->sa.sa_family == AF_INET ? sizeof(to->in) : sizeof(to->in6);
+}
+
+/* --- finding them -------------------------------------------------------------------------- */
+
+/* The peer's own address, which its handle lists first: of our IP version, or else any. */
+static struct braid_addr members(const struct braid_dev *dev, const union braid_netdev_addr *to,
+				 unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		if (to[i].sa.sa_family == dev->net.addr.sa.sa_family)
+			return braid_addr_of(&to[i].sa);
+	}
+	return braid_addr_of(&to[0].sa);
+}
+
+void braid_path_first(struct braid_link *link, const struct braid_handle *to)
+{
+	union braid_netdev_addr at[BRAID_HANDLE_ADDRS];
+	unsigned n = braid_handle_addrs(to, at);
+	struct braid_path *p = &link->path[0];
+
+	link->npaths = 1;
+	p->dev = link->key.dev->member[0];
+	braid_ways_find(&p->ways, p->dev, at, n, braid_handle_peer(to), false);
+	p->to = p->ways.n ? members(p->dev, at, n) : (struct braid_addr){ .port = 0 };
+}
+
+static bool same_subnet(const struct braid_dev *dev, const struct braid_addr *a)
+{
+	struct braid_netdev_ip ip[BRAID_NETDEV_IPS];
+	unsigned n = braid_netdev_ips(&dev->net, ip);
+	struct sockaddr_storage sa;
+	bool near = false;
+
+	addr_to_sockaddr(a, 0, &sa);
+	for (unsigned i = 0; i < n; i++)
+		near |= braid_ip_near(&ip[i], (struct sockaddr *)&sa);
+	return near;
+}
+
+static bool is_near(const struct braid_path *p)
+{
+	return same_subnet(p->dev, &p->to);
+}
+
+/*
+ * Leave out the peer's members that are in none of our subnets, if others are in one.  Sockets
+ * would reach them by routes, but the packets of an RDMA port may not.
+ */
+static void drop_far(struct braid_link *link)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < link->npaths; i++) {
+		if (is_near(&link->path[i]))
+			link->path[n++] = link->path[i];
+	}
+	if (n)
+		link->npaths = n;
+}
+
+/*
+ * The path whose dial made the link keeps its ways, and which of them worked.  Another path leads
+ * to its member's address.  If the way that worked used an interface for handshakes, the path also
+ * leads to that way's address, at its member's port.
+ */
+static void find_ways(struct braid_path *p, const struct braid_path *first,
+		      const struct braid_addr *at, uint16_t first_port)
+{
+	const struct braid_way *way = &first->ways.way[first->ways.now];
+	bool shaken = first->ways.n && braid_shake_is(way->pair.net);
+	struct braid_addr to[2] = { p->to, *at };
+	struct sockaddr_storage sa;
+	union braid_netdev_addr list[2];
+
+	if (first->ways.n && p->dev == first->dev && p->to.port == first_port) {
+		p->ways = first->ways;
+		return;
+	}
+	to[1].port = p->to.port;
+	for (unsigned i = 0; i < 2; i++) {
+		addr_to_sockaddr(&to[i], 0, &sa);
+		memcpy(&list[i], &sa, sizeof(list[i]));
+	}
+	braid_ways_find(&p->ways, p->dev, list, shaken ? 2 : 1, BRAID_PEER_UNKNOWN, shaken);
+}
+
+void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
+		     const struct braid_hello *theirs)
+{
+	const struct braid_dev *dev = link->key.dev;
+	struct braid_path first = link->path[0];
+	bool own = first.to.port && dev->member[0]->best && dev->member[0]->best->blob;
+	struct braid_addr to[BRAID_PATHS_MAX] = { own ? first.to : *at };
+	unsigned n = 1;
+
+	for (unsigned i = 0; i < BRAID_PATHS_MAX - 1 && theirs->more[i].port; i++)
+		to[n++] = theirs->more[i];
+	link->npaths = dev->nmembers > n ? dev->nmembers : n;
+	for (unsigned i = 0; i < link->npaths; i++) {
+		struct braid_path *p = &link->path[i];
+
+		*p = (struct braid_path){ .dev = dev->member[i % dev->nmembers], .to = to[i % n] };
+		/*
+		 * Each entry of the longer list has a path.  Its partner in the other list is in
+		 * the same subnet; of several there it is the one at the same index, since ports
+		 * may share an address.
+		 */
+		for (unsigned k = 0; dev->nmembers >= n && k < n; k++) {
+			if (!same_subnet(p->dev, &p->to) && same_subnet(p->dev, &to[k]))
+				p->to = to[k];
+		}
+		for (unsigned k = 0; dev->nmembers < n && k < dev->nmembers; k++) {
+			if (!same_subnet(p->dev, &p->to) && same_subnet(dev->member[k], &p->to))
+				p->dev = dev->member[k];
+		}
+	}
+	if (dev->member[0]->best && dev->member[0]->best->blob)
+		drop_far(link);
+	for (unsigned i = 0; i < link->npaths; i++)
+		find_ways(&link->path[i], &first, at, to[0].port);
+}
+
+void braid_paths_tell(struct braid_dev *dev, const struct braid_dev *met, struct braid_hello *h)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < dev->nmembers; i++) {
+		struct braid_dev *m = dev->member[i];
+		uint16_t port = braid_listener_port(m);
+
+		if (m == met) {
+			h->port = port;
+		} else if (port && n < BRAID_PATHS_MAX - 1) {
+			h->more[n] = braid_addr_of(&m->net.addr.sa);
+			h->more[n++].port = port;
+		}
+	}
+}
+
+/* --- which of them works ------------------------------------------------------------------- */
+
+unsigned braid_path_for(const struct braid_link *link, unsigned lane, uint64_t now)
+{
+	unsigned best = lane % link->npaths;
+
+	for (unsigned i = 0; i < link->npaths; i++) {
+		unsigned p = (lane + i) % link->npaths;
+
+		if (now >= link->path[p].bad_until_ns)
+			return p;
+		if (link->path[p].bad_until_ns < link->path[best].bad_until_ns)
+			best = p;
+	}
+	return best;
+}
+
+void braid_path_bad(struct braid_link *link, unsigned path, uint64_t now)
+{
+	struct braid_path *p = &link->path[path];
+
+	if (link->npaths < 2)
+		return;
+	if (!p->hold_ms || (p->back_ns && braid_since(p->back_ns, now) > LASTS_MS * MS))
+		p->hold_ms = HOLD_MS;
+	else if (p->back_ns && p->hold_ms < HOLD_MAX_MS)
+		p->hold_ms *= 2;
+	p->back_ns = 0;
+	p->bad_until_ns = now + p->hold_ms * MS;
+}
+
+void braid_path_good(struct braid_link *link, unsigned path, uint64_t now)
+{
+	struct braid_path *p = &link->path[path];
+
+	if (p->bad_until_ns)
+		p->back_ns = now;
+	p->bad_until_ns = 0;
+}
+
+void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsigned least_s,
+		      uint64_t now)
+{
+	struct braid_path *p = &link->path[path];
+
+	if (now < p->plain_until_ns)	/* another lane met the same fault */
+		return;
+	if (!p->plain_ms || braid_since(p->plain_until_ns, now) > LASTS_MS * MS)
+		p->plain_ms = HOLD_MS;
+	else if (worse && p->plain_ms < HOLD_MAX_MS)
+		p->plain_ms *= 2;
+	p->plain_until_ns = now + p->plain_ms * MS;
+	if (p->plain_until_ns < now + least_s * SEC)
+		p->plain_until_ns = now + least_s * SEC;
+	braid_event(BRAID_EVENT_PLAIN, link->number, BRAID_FLIGHT_NONE, path,
+		    (int64_t)((p->plain_until_ns - now) / MS));
+}
+
+static bool all_bad(const struct braid_link *link, uint64_t now)
+{
+	for (unsigned i = 0; i < link->npaths; i++) {
+		if (now >= link->path[i].bad_until_ns)
+			return false;
+	}
+	return true;
+}
+
+bool braid_path_dialled(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
+{
+	struct braid_path *p = &link->path[c->path];
+
+	if (c->way >= p->ways.n)
+		return true;
+	if (!err) {
+		braid_way_worked(&p->ways, c->way);
+		if (p->ways.way[c->way].loose)
+			braid_bind_failed(link, &p->ways.way[c->way]);
+		return false;
+	}
+	braid_way_failed(&p->ways, c->way, c->bound, c->state != BRAID_CONN_CONNECT, err);
+	/* Another path is better than another way of this path, which may use a lesser network. */
+	if (link->npaths > 1 && !all_bad(link, now))
+		return true;
+	return braid_ways_next(&p->ways, c->way);
+}

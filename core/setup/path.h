@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * path.h - the paths from here to a peer: from which of our interfaces, to which of its addresses.
+ *
+ * A plain device has one path.  A fused device (NIC fusion) has one for each of its members, paired
+ * with the peer's members by subnet; lane i prefers path i modulo their number.  A path that failed
+ * is avoided for a while, longer each time that it fails again soon.  Then its lanes return to it.
+ *
+ * Only the service thread changes the paths of a link.
+ */
+#ifndef BRAID_SETUP_PATH_H
+#define BRAID_SETUP_PATH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "core/dev.h"
+#include "core/setup/ways.h"
+#include "core/proto/wire.h"
+
+struct braid_conn;
+struct braid_link;
+
+struct braid_path {
+	struct braid_dev *dev;		/* a member of the link's device */
+	struct braid_addr to;		/* the peer's member, for a transport's own set-up */
+	struct braid_ways ways;		/* the pairs of addresses that its sockets may use */
+	uint64_t bad_until_ns;		/* 0: good */
+	uint64_t back_ns;		/* when it was last used again */
+	unsigned hold_ms;		/* how long it is avoided, the next time */
+	bool better;			/* both ends have a transport better than sockets */
+	uint64_t plain_until_ns;	/* until then only sockets use this path */
+	unsigned plain_ms;
+};
+
+/* Make the first path, to the addresses in a peer's handle; no ways: no common IP version. */
+void braid_path_first(struct braid_link *link, const struct braid_handle *to);
+/* Make all paths, once the peer's addresses are known: `at`, where it is, and its hello's. */
+void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
+		     const struct braid_hello *theirs);
+/* Fill our hello with the port of `met`, and the addresses and ports of our other members. */
+void braid_paths_tell(struct braid_dev *dev, const struct braid_dev *met, struct braid_hello *h);
+
+struct braid_addr braid_addr_of(const struct sockaddr *sa);	/* port as in sa */
+/* The address to dial now; returns its length.  0: no IP version in common. */
+socklen_t braid_path_sockaddr(const struct braid_path *p, struct sockaddr_storage *ret);
+/* The address of the peer's member, for a transport's own connections. */
+void braid_path_member(const struct braid_path *p, struct sockaddr_storage *ret);
+/*
+ * A dial by one of a path's ways worked (err 0), or failed.  True: it failed and no other way is
+ * left to try, so the path itself is to blame.
+ */
+bool braid_path_dialled(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now);
+
+/* The path that a lane should use now. */
+unsigned braid_path_for(const struct braid_link *link, unsigned lane, uint64_t now);
+/* The path does not work; or it works again. */
+void braid_path_bad(struct braid_link *link, unsigned path, uint64_t now);
+void braid_path_good(struct braid_link *link, unsigned path, uint64_t now);
+/*
+ * A transport better than sockets failed on the path: only sockets use it for a while, at least
+ * least_s seconds.  `worse` than a port that is known to be down: longer each time.
+ */
+void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsigned least_s,
+		      uint64_t now);
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tries.c - see tries.h. */
+#include "core/setup/tries.h"
+
+#include "core/link/link.h"
+#include "core/base/log.h"
+#include "core/base/param.h"
+#include "core/setup/service_int.h"
+
+enum {
+	NEXT_MS = 1,			/* between one way and the next */
+	ROUND_MS = 20,			/* between rounds */
+	CONNECT_MIN_MS = 100, CONNECT_MAX_MS = 1000,	/* for a connection, in the first round */
+	ANSWER_MIN_MS = 1000,
+	ROUNDS_MAX = 3,			/* so many rounds double it */
+	FINAL_MS = 5000,		/* for the other ways, once one has failed for good */
+};
+
+static uint64_t between(uint64_t least, uint64_t v, uint64_t most)
+{
+	return v < least ? least : v > most ? most : v;
+}
+
+uint64_t braid_tries_slice(const struct braid_link *link, bool bound, bool connected)
+{
+	uint64_t whole = (uint64_t)braid_param.handshake_timeout * SEC;
+	uint64_t all = (uint64_t)braid_param.connect_timeout * SEC, slice;
+	unsigned others = link->path[0].ways.n - 1 + bound, round = link->tries.round;
+
+	if (!others)
+		return whole;
+	if (connected)
+		return between(ANSWER_MIN_MS * MS, all / (others + 2), whole);
+	slice = between(CONNECT_MIN_MS * MS, all / (3 * (others + 1)), CONNECT_MAX_MS * MS);
+	return between(0, slice << (round < ROUNDS_MAX ? round : ROUNDS_MAX), whole);
+}
+
+static bool all_final(const struct braid_ways *w)
+{
+	for (unsigned i = 0; i < w->n; i++) {
+		if (!w->way[i].final)
+			return false;
+	}
+	return true;
+}
+
+bool braid_tries_go_on(struct braid_link *link, const struct braid_conn *c, int err, bool final,
+		       uint64_t now)
+{
+	struct braid_ways *w = &link->path[0].ways;
+	uint64_t patience = (uint64_t)braid_param.connect_timeout * SEC / 2;
+	unsigned i = c ? c->way : w->now;
+	bool over;
+
+	if (i >= w->n)
+		return false;
+	braid_way_failed(w, i, c && c->bound, c && c->state != BRAID_CONN_CONNECT, err);
+	w->way[i].final = final;
+	if (final && !link->tries.final_ns)
+		link->tries.final_ns = now;
+	if (final && (all_final(w) || braid_since(link->tries.final_ns, now) >=
+		      between(0, FINAL_MS * MS, patience)))
+		return false;
+	over = braid_ways_next(w, i);
+	if (over) {
+		w->failed = 0;
+		link->tries.round++;
+	}
+	link->dial_at_ns = now + (over ? ROUND_MS : NEXT_MS) * MS;
+	return true;
+}
+
+void braid_tries_tell(const struct braid_link *link)
+{
+	char text[1024];
+
+	braid_ways_text(&link->path[0].ways, text, sizeof(text));
+	if (*text)
+		braid_info("device %s, peer %s: ways tried, in this order: %s",
+			   link->key.dev->net.name, link->peer, text);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ways.h - the addresses of both ends of a path, and the order in which they are tried.
+ *
+ * A device listens at all of its addresses.  A device with RDMA also listens at the addresses of
+ * the interfaces for handshakes: those of NCCL_SOCKET_IFNAME, which need not be its own.  The end
+ * that dials tries each pair of an own address and a peer's (topo/pairs.h) until one works.
+ *
+ * Only the service thread calls these functions, except braid_shake_add() and those that list.
+ */
+#ifndef BRAID_SETUP_WAYS_H
+#define BRAID_SETUP_WAYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/proto/wire.h"
+#include "topo/pairs.h"
+
+struct braid_dev;
+struct braid_path;
+
+enum {
+	BRAID_WAYS_MAX = 16,
+	BRAID_SHAKES_MAX = 4,
+	BRAID_HANDLE_ADDRS = 2 + BRAID_HANDLE_MORE,
+};
+
+struct braid_way {
+	struct braid_pair pair;
+	bool loose;			/* its last dial failed when bound: don't bind it next */
+	bool final;			/* trying this way again is no use */
+	int err;			/* of its last dial; 0: not tried, or it worked */
+};
+
+struct braid_ways {
+	unsigned n, now;		/* now: the way to dial next */
+	unsigned failed;		/* dials that failed since a way worked */
+	struct braid_way way[BRAID_WAYS_MAX];
+};
+
+/* An interface for the handshakes of devices with RDMA.  Called from init; false: no room. */
+bool braid_shake_add(const struct braid_netdev *net);
+/* Is it an interface for handshakes, and not the device's own? */
+bool braid_shake_is(const struct braid_netdev *net);
+
+/* The interfaces of a device (not one made of several): its own, then those for handshakes. */
+unsigned braid_ways_nets(const struct braid_dev *dev,
+			 const struct braid_netdev *ret[1 + BRAID_SHAKES_MAX]);
+struct braid_at {			/* an interface, and one of its addresses */
+	const struct braid_netdev *net;
+	struct braid_netdev_ip ip;
+};
+
+/* Where a device (not one made of several) listens, best first: how many. */
+unsigned braid_dev_addrs(const struct braid_dev *dev, struct braid_at ret[BRAID_HANDLE_ADDRS]);
+/* The addresses, with port, at which the peer that made this handle listens: how many. */
+unsigned braid_handle_addrs(const struct braid_handle *h, union braid_netdev_addr *ret);
+/* Is that peer on this host, in this network namespace? */
+enum braid_pair_peer braid_handle_peer(const struct braid_handle *h);
+
+/*
+ * All ways from a device (not one made of several) to the peer's addresses.  shake_first: those by
+ * interfaces for handshakes come first, as the link's first lane used one.
+ */
+void braid_ways_find(struct braid_ways *w, const struct braid_dev *dev,
+		     const union braid_netdev_addr *to, unsigned n, enum braid_pair_peer peer,
+		     bool shake_first);
+
+/* The dial of way i failed.  bound: to its interface; connected: TCP had connected before. */
+void braid_way_failed(struct braid_ways *w, unsigned i, bool bound, bool connected, int err);
+/* Go on from way i, which failed.  True: every way has failed since one worked. */
+bool braid_ways_next(struct braid_ways *w, unsigned i);
+void braid_way_worked(struct braid_ways *w, unsigned i);
+
+/* For people: "10.0.0.1 (eth0) to 10.0.0.2 in one subnet: No route to host; ..." */
+void braid_ways_text(const struct braid_ways *w, char *ret, size_t len);
+
+#endif

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* why.c - see why.h. */
+#include "core/setup/why.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/setup/heal.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
+#include "core/setup/service_int.h"
+#include "topo/neigh.h"
+
+/* --- a comm that the peer ended ------------------------------------------------------------ */
+
+static void tell(const struct braid_comm *c, enum braid_log_level level)
+{
+	const struct braid_link *link = c->link;
+	const char *what = c->sender ? "send" : "receive";
+
+	if (c->why == BRAID_WHY_CLOSED)
+		braid_log(level, __FILE__, __LINE__,
+			  "device %s, peer %s: the peer closed this connection while a %s was "
+			  "waiting for it: usually its rank called ncclCommAbort, or takes part "
+			  "in fewer operations than this one [peer-closed]",
+			  link->key.dev->net.name, link->peer, what);
+	else
+		braid_log(level, __FILE__, __LINE__,
+			  "device %s, peer %s: the peer gave up this connection with a %s "
+			  "unfinished: usually its rank called ncclCommAbort; if it had an error, "
+			  "its log has a warning before that [peer-gave-up]",
+			  link->key.dev->net.name, link->peer, what);
+}
+
+void braid_why_ended(const struct braid_comm *c)
+{
+	if (braid_log_gate_open(&c->link->ended, braid_os->now_ns()))
+		tell(c, BRAID_LOG_INFO);
+}
+
+void braid_why_reported(const struct braid_comm *c)
+{
+	if (c->why && braid_log_gate_open(&c->link->reported, braid_os->now_ns()))
+		tell(c, BRAID_LOG_WARN);
+}
+
+void braid_why_giving_up(const struct braid_comm *c, const char *how)
+{
+	if (braid_log_gate_open(&c->link->given_up, braid_os->now_ns()))
+		braid_info("device %s, peer %s: %s with a %s unfinished, as ncclCommAbort does: "
+			   "the peer is told that this end gave it up",
+			   c->link->key.dev->net.name, c->link->peer, how,
+			   c->sender ? "send" : "receive");
+}
+
+/* --- a dial that failed -------------------------------------------------------------------- */
+
+enum braid_dial_stage braid_dial_stage(const struct braid_conn *c, int err)
+{
+	if (!c)				/* a connect() on this host may be answered at once */
+		return err == -ECONNREFUSED ? BRAID_DIAL_TCP : BRAID_DIAL_HERE;
+	return c->state == BRAID_CONN_CONNECT ? BRAID_DIAL_TCP : BRAID_DIAL_PEER;
+}
+
+struct ended {				/* what is known about the last dial */
+	const struct braid_conn *c;	/* NULL: there was no connection */
+	const struct braid_dev *from;
+	union braid_netdev_addr to;
+	char addr[64];			/* `to`, as text */
+	int err;
+};
+
+static bool is_loopback(const union braid_netdev_addr *a)
+{
+	return a->sa.sa_family == AF_INET ? ntohl(a->in.sin_addr.s_addr) >> 24 == 127 :
+					    IN6_IS_ADDR_LOOPBACK(&a->in6.sin6_addr);
+}
+
+/* Which of our interfaces has that address? */
+static bool is_own(const union braid_netdev_addr *a, char name[IF_NAMESIZE])
+{
+	struct ifaddrs *all, *i;
+	bool own = false;
+
+	if (getifaddrs(&all))
+		return false;
+	for (i = all; i && !own; i = i->ifa_next) {
+		own = i->ifa_addr && i->ifa_addr->sa_family == a->sa.sa_family &&
+		      braid_netdev_same_ip(i->ifa_addr, &a->sa);
+		if (own)
+			snprintf(name, IF_NAMESIZE, "%s", i->ifa_name);
+	}
+	freeifaddrs(all);
+	return own;
+}
+
+/* The setting that chose the interface, as a user would write it. */
+static void chooser(char *ret, size_t len)
+{
+	char name[BRAID_PARAM_VARIABLE];
+
+	if (braid_param.socket_ifname[0])
+		snprintf(ret, len, "%s=%s", braid_param_variable("socket_ifname", name),
+			 braid_param.socket_ifname);
+	else
+		snprintf(ret, len, "no NCCL_SOCKET_IFNAME");
+}
+
+static enum braid_neigh neigh(const struct ended *e)
+{
+	return braid_neigh_look(&e->to.sa, e->from->net.ifindex);
+}
+
+static void say_refused(const struct ended *e, char *ret, size_t len)
+{
+	char name[IF_NAMESIZE], by[BRAID_PARAM_STR_MAX + BRAID_PARAM_VARIABLE];
+	bool own = is_own(&e->to, name);
+
+	chooser(by, sizeof(by));
+	if (is_loopback(&e->to))
+		snprintf(ret, len, "%s refuses: that is a loopback address (%s chose %s here), "
+			 "which leads to this host alone. If the peer is on another host, choose "
+			 "another interface there; if it is on this host, it has ended "
+			 "[own-address]", e->addr, by, e->from->net.name);
+	else if (own)
+		snprintf(ret, len, "%s refuses: that is this host's own address, of %s (%s chose "
+			 "%s here). If the peer is on another host, both have that address: choose "
+			 "another interface on both; if it is on this host, it has ended "
+			 "[own-address]", e->addr, name, by, e->from->net.name);
+	else
+		snprintf(ret, len, "%s refuses: the peer has ended, or a firewall or NAT answers "
+			 "in its place. Look for the first error in that rank's log, and see braid "
+			 "doctor --peer HOST [connection-refused]", e->addr);
+}
+
+static void say_unreachable(const struct ended *e, char *ret, size_t len)
+{
+	switch (neigh(e)) {
+	case BRAID_NEIGH_SILENT:
+		snprintf(ret, len, "no host has the address %s on %s's network (nobody answers ARP "
+			 "or neighbour discovery): that host is down, or on another network "
+			 "[no-route]", e->addr, e->from->net.name);
+		break;
+	case BRAID_NEIGH_ANSWERS:
+		snprintf(ret, len, "%s is there, and a firewall rejects the connection (by an ICMP "
+			 "message): let TCP between these hosts through [firewall-rejects]",
+			 e->addr);
+		break;
+	default:
+		snprintf(ret, len, "%s can't be reached: a firewall or a router on the way says so "
+			 "(by an ICMP message), or the gateway is down. Let TCP between these "
+			 "hosts through, and see ip route get [firewall-rejects]", e->addr);
+	}
+}
+
+static void say_dropped(const struct ended *e, char *ret, size_t len)
+{
+	if (neigh(e) == BRAID_NEIGH_ANSWERS)
+		snprintf(ret, len, "%s is there and does not answer TCP: a firewall drops it, or "
+			 "it does not know the way back to %s [no-route]", e->addr, e->from->addr);
+	else
+		snprintf(ret, len, "no answer from %s: is there a firewall between the hosts, or "
+			 "is this the wrong interface (NCCL_SOCKET_IFNAME)? [no-route]", e->addr);
+}
+
+static void say_no_way(const struct ended *e, char *ret, size_t len)
+{
+	snprintf(ret, len, "%s: %s; check the route to that host, or choose another interface "
+		 "(NCCL_SOCKET_IFNAME) [no-route]", e->addr, strerror(-e->err));
+}
+
+static void say_forbidden(const struct ended *e, char *ret, size_t len)
+{
+	snprintf(ret, len, "this host forbids connections to %s (%s): a route of type prohibit, a "
+		 "firewall's rule or a security policy does so [forbidden-here]", e->addr,
+		 strerror(-e->err));
+}
+
+static void say_ports(const struct ended *e, char *ret, size_t len)
+{
+	snprintf(ret, len, "every local port towards %s is taken (%s): ss -tan shows by what; "
+		 "net.ipv4.ip_local_port_range has the range, which may be widened "
+		 "[no-local-port]", e->addr, strerror(-e->err));
+}
+
+static void say_gone(const struct ended *e, char *ret, size_t len)
+{
+	snprintf(ret, len, "%s does not have the address %s any more, or, of IPv6, not yet (%s): "
+		 "see ip address [address-gone]", e->from->net.name, e->from->addr,
+		 strerror(-e->err));
+}
+
+static void say_no_answer(const struct ended *e, char *ret, size_t len)
+{
+	snprintf(ret, len, "%s takes the connection, and nothing answers it: the peer's process is "
+		 "stopped (SIGSTOP, a debugger) or gets no CPU, or a proxy takes connections in "
+		 "its place [no-answer]", e->addr);
+}
+
+static void say_hangs_up(const struct ended *e, char *ret, size_t len)
+{
+	snprintf(ret, len, "%s takes connections and closes them at once: the peer is ending, or a "
+		 "proxy takes them in its place; look for the first error in that rank's log "
+		 "[peer-hangs-up]", e->addr);
+}
+
+static void say_local(const struct ended *e, char *ret, size_t len)
+{
+	snprintf(ret, len, "can't connect: %s%s [cannot-connect]", strerror(-e->err),
+		 e->err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
+}
+
+static void say_version(const struct ended *e, char *ret, size_t len)
+{
+	snprintf(ret, len, "%s speaks Braid's wire versions %u to %u, this library %u to %u: "
+		 "install the same Braid release on both hosts [wire-version]", e->addr,
+		 e->c->theirs.least, e->c->theirs.most, BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
+}
+
+static void say_stranger(const struct ended *e, char *ret, size_t len)
+{
+	snprintf(ret, len, "what answers at %s is not Braid (this library speaks wire version %u): "
+		 "another program took the port, or the peer runs another NCCL net plugin "
+		 "[not-braid]", e->addr, BRAID_WIRE_MOST);
+}
+
+static void say_token(const struct ended *e, char *ret, size_t len)
+{
+	snprintf(ret, len, "%s does not know this connection's token: it is not the process that "
+		 "made the handle [wrong-token]", e->addr);
+}
+
+static void say_family(const struct ended *e, char *ret, size_t len)
+{
+	(void)e;
+	snprintf(ret, len, "the two ends have no IP version in common; set NCCL_SOCKET_FAMILY on "
+		 "both hosts [no-ip-version]");
+}
+
+static void say_turned_away(const struct ended *e, char *ret, size_t len)
+{
+	char text[320];
+	const char *why = text;
+
+	braid_handshake_refused(e->c, text, sizeof(text));
+	if (!*text && e->c->theirs.status == BRAID_HELLO_NO_LISTEN)
+		why = "it no longer listens for this connection: did that rank call "
+		      "ncclCommAbort?";
+	else if (!*text && e->c->theirs.status == BRAID_HELLO_NO_TRANSPORT)
+		why = "it has no transport in common with us; compare BRAID_TRANSPORTS on both "
+		      "hosts";
+	else if (!*text)
+		why = "it refused";
+	snprintf(ret, len, "%s answered, but %s [peer-refused]", e->addr, why);
+}
+
+/* Causes by stage and errno; the row with err 0 stands for all other errors of its stage. */
+static const struct row {
+	enum braid_dial_stage stage;
+	int err;
+	int ret;			/* the error for NCCL; 0: the dial's own */
+	bool waited;			/* the dial was repeated until BRAID_CONNECT_TIMEOUT */
+	void (*say)(const struct ended *e, char *ret, size_t len);
+} rows[] = {
+	{ BRAID_DIAL_HERE, EAFNOSUPPORT,    -EPROTONOSUPPORT, false, say_family },
+	{ BRAID_DIAL_HERE, EADDRINUSE,      0,                true,  say_ports },
+	{ BRAID_DIAL_HERE, EADDRNOTAVAIL,   0,                true,  say_gone },
+	{ BRAID_DIAL_HERE, EACCES,          -EPERM,           true,  say_forbidden },
+	{ BRAID_DIAL_HERE, EPERM,           0,                true,  say_forbidden },
+	{ BRAID_DIAL_HERE, ENOMEM,          0,                false, say_local },
+	{ BRAID_DIAL_HERE, EMFILE,          0,                true,  say_local },
+	{ BRAID_DIAL_HERE, ENFILE,          0,                true,  say_local },
+	{ BRAID_DIAL_HERE, 0,               -EREMOTEIO,       true,  say_no_way },
+
+	{ BRAID_DIAL_TCP,  ECONNREFUSED,    -EREMOTEIO,       false, say_refused },
+	{ BRAID_DIAL_TCP,  ETIMEDOUT,       -EREMOTEIO,       true,  say_dropped },
+	{ BRAID_DIAL_TCP,  EHOSTUNREACH,    -EREMOTEIO,       true,  say_unreachable },
+	{ BRAID_DIAL_TCP,  EACCES,          -EREMOTEIO,       true,  say_unreachable },
+	{ BRAID_DIAL_TCP,  EPERM,           -EREMOTEIO,       true,  say_unreachable },
+	{ BRAID_DIAL_TCP,  0,               -EREMOTEIO,       true,  say_no_way },
+
+	{ BRAID_DIAL_PEER, EPROTONOSUPPORT, 0,                false, say_version },
+	{ BRAID_DIAL_PEER, EPROTO,          -EPROTONOSUPPORT, false, say_stranger },
+	{ BRAID_DIAL_PEER, EBADMSG,         -EPROTONOSUPPORT, true,  say_stranger },
+	{ BRAID_DIAL_PEER, EACCES,          0,                false, say_token },
+	{ BRAID_DIAL_PEER, EREMOTEIO,       0,                false, say_turned_away },
+	{ BRAID_DIAL_PEER, ETIMEDOUT,       -EREMOTEIO,       true,  say_no_answer },
+	{ BRAID_DIAL_PEER, ENOTCONN,        -EREMOTEIO,       true,  say_hangs_up },
+	{ BRAID_DIAL_PEER, ECONNRESET,      -EREMOTEIO,       true,  say_hangs_up },
+	{ BRAID_DIAL_PEER, EPIPE,           -EREMOTEIO,       true,  say_hangs_up },
+	{ BRAID_DIAL_PEER, ENOMEM,          0,                false, say_local },
+	{ BRAID_DIAL_PEER, EMFILE,          0,                true,  say_local },
+	{ BRAID_DIAL_PEER, ENFILE,          0,                true,  say_local },
+	{ BRAID_DIAL_PEER, 0,               -EREMOTEIO,       true,  say_no_way },
+};
+
+static const struct row *row_of(enum braid_dial_stage stage, int err)
+{
+	const struct row *r = rows;
+
+	while (r->stage != stage || (r->err && r->err != -err))
+		r++;
+	return r;
+}
+
+void braid_why_dial(struct braid_link *link, const struct braid_conn *c,
+		    enum braid_dial_stage stage, int err)
+{
+	struct ended e = { .c = c, .from = c ? c->met : link->path[0].dev, .err = err };
+	const struct row *r = row_of(stage, err);
+	const struct braid_ways *w = &link->path[0].ways;
+	struct sockaddr_storage to = { 0 };
+	char why[BRAID_LOG_MAX];
+	int n = 0;
+
+	if (w->n)
+		e.to = w->way[c ? c->way : w->now].pair.to;
+	memcpy(&to, &e.to, sizeof(e.to));
+	braid_addr_text(&to, e.addr, sizeof(e.addr));
+	if (r->waited)
+		n = snprintf(why, sizeof(why), "no connection within %lld s "
+			     "(BRAID_CONNECT_TIMEOUT): ", (long long)braid_param.connect_timeout);
+	r->say(&e, why + n, sizeof(why) - (size_t)n);
+	braid_link_fail(link, r->ret ? r->ret : err, "%s", why);
+}
+
+/* --- a peer that is silent ----------------------------------------------------------------- */
+
+/* The state of a thread if it is a Braid service thread, which would answer us; else NUL. */
+static char state_of(uint32_t pid, const char *tid)
+{
+	char path[64], text[512], *p;
+	size_t n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%u/task/%.16s/stat", pid, tid);
+	f = fopen(path, "re");
+	if (f) {
+		n = fread(text, 1, sizeof(text) - 1, f);
+		fclose(f);
+	}
+	text[n] = '\0';
+	p = strrchr(text, ')');
+	return p && strstr(text, "(braid-service)") && p[1] == ' ' ? p[2] : '\0';
+}
+
+static char state_here(uint32_t pid)
+{
+	char path[64], state = '\0';
+	struct dirent *e;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%u/task", pid);
+	d = opendir(path);
+	while (d && !state && (e = readdir(d)))
+		state = e->d_name[0] == '.' ? '\0' : state_of(pid, e->d_name);
+	if (d)
+		closedir(d);
+	return state;
+}
+
+/* Does a line of that file of a cgroup begin with `word`? */
+static bool says(const char *mount, const char *path, const char *name, const char *word)
+{
+	char file[320], line[64];
+	bool found = false;
+	FILE *f;
+
+	snprintf(file, sizeof(file), "/sys/fs/cgroup%s%s/%s", mount, path, name);
+	f = fopen(file, "re");
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strncmp(line, word, strlen(word)) == 0;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* The state that ps shows is S or D then, as of a process that merely waits. */
+static bool is_frozen(uint32_t pid)
+{
+	char path[64], line[256], *at;
+	bool frozen = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%u/cgroup", pid);
+	f = fopen(path, "re");
+	while (f && !frozen && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = '\0';
+		at = strchr(line, ':');
+		if (at && at[1] == ':')		/* version 2, alone or beside version 1 */
+			frozen = says("", at + 2, "cgroup.events", "frozen 1") ||
+				 says("/unified", at + 2, "cgroup.events", "frozen 1");
+		else if (at && strncmp(at, ":freezer:", 9) == 0)
+			frozen = says("/freezer", at + 9, "freezer.state", "FROZEN");
+	}
+	if (f)
+		fclose(f);
+	return frozen;
+}
+
+const char *braid_why_state(char state, uint32_t pid, char ret[BRAID_WHY_STOPPED])
+{
+	const char *what = state == 'T' || state == 't' ?
+				   "it is stopped, by SIGSTOP or a debugger" :
+			   state == 'R' ? "it gets no CPU" :
+			   state == 'D' ? "the kernel holds it up: storage, swap, a driver" : NULL;
+
+	if (state == BRAID_WHY_FROZEN)
+		snprintf(ret, BRAID_WHY_STOPPED, "though its host acknowledges what we send: its "
+			 "cgroup is frozen, as docker pause and schedulers do (pid %u)", pid);
+	else if (what)
+		snprintf(ret, BRAID_WHY_STOPPED, "though its host acknowledges what we send: %s "
+			 "(pid %u is in state %c)", what, pid, state);
+	else
+		snprintf(ret, BRAID_WHY_STOPPED, "though its host acknowledges what we send: the "
+			 "process does not run; on its host ps -L -o stat,wchan,comm -p PID tells "
+			 "T, stopped (SIGSTOP, a debugger), from R, no CPU, D, held up by the "
+			 "kernel, and S, perhaps a frozen cgroup (docker pause)");
+	return ret;
+}
+
+const char *braid_why_stopped(const struct braid_link *link, char ret[BRAID_WHY_STOPPED])
+{
+	union braid_netdev_addr to;
+	struct sockaddr_storage sa;
+	char name[IF_NAMESIZE], state = '\0';
+
+	if (link->peer_pid && link->peer_pid != braid_self.pid &&
+	    braid_path_sockaddr(&link->path[0], &sa)) {
+		memcpy(&to, &sa, sizeof(to));
+		if (is_own(&to, name))
+			state = state_here(link->peer_pid);
+		if ((state == 'S' || state == 'D') && is_frozen(link->peer_pid))
+			state = BRAID_WHY_FROZEN;
+	}
+	return braid_why_state(state, link->peer_pid, ret);
+}
+
+void braid_why_mtu(const struct braid_link *link, unsigned size)
+{
+	braid_warn("device %s, peer %s: packets with %u bytes were all lost, and ones with %d "
+		   "arrive: is the MTU on the way smaller than that of %s, and no router says so? "
+		   "Compare ip link on both hosts; ping -M do -s SIZE finds what "
+		   "the path carries. Until then packets are small, and TCP is slow "
+		   "[mtu-black-hole]",
+		   link->key.dev->net.name, link->peer, size, BRAID_SMALL_SEGMENT,
+		   link->key.dev->net.name);
+}

@@ -13,7 +13,7 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
-#include "tools/raw.h"
+#include "tools/perf/raw.h"
 
 static const char prog[] = "braid compare";
 

@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#include "tools/perf.h"
+#include "tools/perf/perf.h"
 
 enum {
 	CMP_WAYS_MAX = 24,

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "tools/compare.h"
-#include "tools/raw.h"
+#include "tools/perf/raw.h"
 #include "tools/text.h"
 
 enum { PORT_FIRST = 20000, PORTS = 12000, HELLO_MS = 5000, DIAL_MS = 1000, AGAIN_US = 50000 };

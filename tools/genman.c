@@ -20,7 +20,7 @@
 
 #include "core/base/param.h"
 #include "tools/cmd.h"
-#include "tools/fabric.h"
+#include "tools/perf/fabric.h"
 
 enum { COLUMNS = 70 };
 

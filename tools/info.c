@@ -23,7 +23,7 @@
 #include "tools/info.h"
 #include "tools/opt.h"
 #include "tools/proxy.h"
-#include "tools/raw.h"
+#include "tools/perf/raw.h"
 #include "tools/smc.h"
 #include "tools/text.h"
 

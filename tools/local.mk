@@ -9,7 +9,6 @@ tools_libtools_la_SOURCES = \
 	tools/child.h \
 	tools/cmd.h \
 	tools/commands.c \
-	tools/completion.c \
 	tools/compare.c \
 	tools/compare.h \
 	tools/compare_json.c \
@@ -20,12 +19,39 @@ tools_libtools_la_SOURCES = \
 	tools/compare_stat.c \
 	tools/compare_tool.c \
 	tools/compare_words.c \
+	tools/completion.c \
 	tools/conf.c \
 	tools/conf.h \
-	tools/demo.c \
 	tools/diff.c \
 	tools/diff.h \
 	tools/doctor.c \
+	tools/drive.c \
+	tools/drive.h \
+	tools/dump.c \
+	tools/find.c \
+	tools/info.c \
+	tools/info.h \
+	tools/info_peer.c \
+	tools/opt.c \
+	tools/opt.h \
+	tools/process.c \
+	tools/process.h \
+	tools/process_ask.c \
+	tools/proxy.c \
+	tools/proxy.h \
+	tools/says.c \
+	tools/says.h \
+	tools/smc.c \
+	tools/smc.h \
+	tools/stat.c \
+	tools/stat.h \
+	tools/text.c \
+	tools/text.h \
+	tools/top.c \
+	tools/topo.c \
+	tools/topo.h \
+	tools/topo_draw.c \
+	tools/validate.c \
 	tools/doctor/counters.c \
 	tools/doctor/doctor.h \
 	tools/doctor/doctor_int.h \
@@ -48,58 +74,32 @@ tools_libtools_la_SOURCES = \
 	tools/doctor/subnet.h \
 	tools/doctor/sys.c \
 	tools/doctor/tcp.c \
-	tools/dump.c \
-	tools/drive.c \
-	tools/drive.h \
-	tools/fabric.h \
-	tools/find.c \
-	tools/info.c \
-	tools/info.h \
-	tools/info_peer.c \
-	tools/opt.c \
-	tools/opt.h \
-	tools/perf.c \
-	tools/perf.h \
-	tools/perf_coll.c \
-	tools/perf_ctl.c \
-	tools/perf_gate.c \
-	tools/perf_key.c \
-	tools/perf_key.h \
-	tools/perf_key_int.h \
-	tools/perf_model.c \
-	tools/perf_net.c \
-	tools/perf_pattern.c \
-	tools/perf_pattern.h \
-	tools/perf_print.c \
-	tools/perf_pump.c \
-	tools/perf_pump.h \
-	tools/perf_ring.c \
-	tools/perf_ring.h \
-	tools/perf_row.c \
-	tools/perf_serve.c \
-	tools/perf_session.c \
-	tools/perf_stat.c \
-	tools/perf_worker.c \
-	tools/process.c \
-	tools/process.h \
-	tools/process_ask.c \
-	tools/proxy.c \
-	tools/proxy.h \
-	tools/raw.c \
-	tools/raw.h \
-	tools/says.c \
-	tools/says.h \
-	tools/smc.c \
-	tools/smc.h \
-	tools/stat.c \
-	tools/stat.h \
-	tools/text.c \
-	tools/text.h \
-	tools/top.c \
-	tools/topo.c \
-	tools/topo.h \
-	tools/topo_draw.c \
-	tools/validate.c \
+	tools/perf/coll.c \
+	tools/perf/ctl.c \
+	tools/perf/demo.c \
+	tools/perf/fabric.h \
+	tools/perf/gate.c \
+	tools/perf/key.c \
+	tools/perf/key.h \
+	tools/perf/key_int.h \
+	tools/perf/model.c \
+	tools/perf/net.c \
+	tools/perf/pattern.c \
+	tools/perf/pattern.h \
+	tools/perf/perf.c \
+	tools/perf/perf.h \
+	tools/perf/print.c \
+	tools/perf/pump.c \
+	tools/perf/pump.h \
+	tools/perf/raw.c \
+	tools/perf/raw.h \
+	tools/perf/ring.c \
+	tools/perf/ring.h \
+	tools/perf/row.c \
+	tools/perf/serve.c \
+	tools/perf/session.c \
+	tools/perf/stat.c \
+	tools/perf/worker.c \
 	tools/validate/connect.c \
 	tools/validate/data.c \
 	tools/validate/far.c \

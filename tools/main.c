@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tools/cmd.h"
-#include "tools/fabric.h"
+#include "tools/perf/fabric.h"
 
 #ifdef HAVE_CONFIG_H
 #include "config.h"

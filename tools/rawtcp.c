@@ -4,7 +4,7 @@
  *
  * What one message is stands at the head of raw.c.  Options as for braid perf.
  */
-#include "tools/perf.h"
+#include "tools/perf/perf.h"
 
 const struct fabric_ops *const fabric_table[FABRIC_KINDS] = { [FABRIC_RAW] = &fabric_raw };
 

@@ -13,7 +13,7 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
-#include "tools/perf.h"
+#include "tools/perf/perf.h"
 #include "tools/process.h"
 #include "tools/stat.h"
 #include "tools/text.h"

@@ -14,8 +14,8 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
-#include "tools/perf.h"
-#include "tools/raw.h"
+#include "tools/perf/perf.h"
+#include "tools/perf/raw.h"
 #include "tools/validate/validate.h"
 
 static const char prog[] = "braid validate";

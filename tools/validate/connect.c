@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tools/raw.h"
+#include "tools/perf/raw.h"
 #include "tools/validate/path.h"
 
 enum { GUARD = 512, BLOCKED_US = 10000, CALLS = 200, BLOCKED_MOST = 2 };

@@ -21,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/perf.h"
-#include "tools/raw.h"
+#include "tools/perf/perf.h"
+#include "tools/perf/raw.h"
 #include "tools/text.h"
 #include "tools/validate/validate.h"
 

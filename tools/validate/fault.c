@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/perf.h"
-#include "tools/raw.h"
+#include "tools/perf/perf.h"
+#include "tools/perf/raw.h"
 #include "tools/validate/path.h"
 
 enum { DEATH_MS = 10000, PROMISED_MS = 100 };

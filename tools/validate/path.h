@@ -3,7 +3,7 @@
 #ifndef BRAID_TOOLS_VALIDATE_PATH_H
 #define BRAID_TOOLS_VALIDATE_PATH_H
 
-#include "tools/raw.h"
+#include "tools/perf/raw.h"
 #include "tools/validate/validate.h"
 
 /* Braid's first transport of the device is that. */

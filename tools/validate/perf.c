@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "tools/diff.h"
-#include "tools/perf.h"
+#include "tools/perf/perf.h"
 #include "tools/validate/validate.h"
 
 enum { ROUNDS = 7, ROUND_MS = 60, SLOW = 10 };

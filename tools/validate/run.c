@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "tools/child.h"
-#include "tools/perf.h"
-#include "tools/raw.h"
+#include "tools/perf/perf.h"
+#include "tools/perf/raw.h"
 #include "tools/text.h"
 #include "tools/validate/validate.h"
 #include "tools/opt.h"

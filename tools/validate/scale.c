@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/perf.h"
+#include "tools/perf/perf.h"
 #include "tools/validate/validate.h"
 
 /* Each of n processes with each, `comms` comms, a byte-checked round. */

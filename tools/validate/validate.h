@@ -20,8 +20,8 @@
 #include <sys/types.h>
 
 #include "tools/drive.h"
-#include "tools/perf_key.h"
-#include "tools/fabric.h"
+#include "tools/perf/key.h"
+#include "tools/perf/fabric.h"
 #include "tools/says.h"
 
 enum { VALIDATE_VERSION = 1 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_net.c - a net plugin as a fabric: tools/proxy.h with a peer's rank in the messages.
+ * net.c - a net plugin as a fabric: tools/proxy.h with a peer's rank in the messages.
  *
  * Nothing here knows which plugin it is.
  */
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/fabric.h"
+#include "tools/perf/fabric.h"
 #include "tools/proxy.h"
 
 enum { SIZES = 64 };			/* NCCL gives test() so many for a receive */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_pattern.h - what a pattern is made of: a layout, which lays a job's flows for its threads.
+ * pattern.h - what a pattern is made of: a layout, which lays a job's flows for its threads.
  *
- * For perf_pattern.c, where the table is and the threads run, and perf_coll.c, which has the
+ * For pattern.c, where the table is and the threads run, and coll.c, which has the
  * collectives of more than one step.
  */
 #ifndef BRAID_TOOLS_PERF_PATTERN_H
@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-#include "tools/perf_ring.h"
+#include "tools/perf/ring.h"
 
 enum { PERF_PAGE = 4096 };
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_session.c - the coordinator: starts workers, asks and waits for their answers.
+ * session.c - the coordinator: starts workers, asks and waits for their answers.
  *
  * Everything has a deadline.  When one worker dies the others soon report errors of their own, so
  * before an error is told we look for a death: that is the cause.
  */
-#include "tools/perf.h"
+#include "tools/perf/perf.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/raw.h"
+#include "tools/perf/raw.h"
 #include "tools/text.h"
 
 enum { DIAL_MS = 10000, DEATH_MS = 300, QUIT_MS = 3000 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_coll.c - collectives of more than one step.
+ * coll.c - collectives of more than one step.
  *
  * hier: the ranks are halved, one half to a host.  Inside, the first half of a ring all-reduce
  * leaves each rank one chunk summed; it swaps that with its like on the other host and adds what
@@ -13,7 +13,7 @@
  */
 #include <string.h>
 
-#include "tools/perf_pattern.h"
+#include "tools/perf/pattern.h"
 
 enum { DENSITY = 100, VALUES = 0, INDICES = 1 };
 

@@ -13,7 +13,7 @@
  * that it knows the session's key and the handle's token, and so does the answer.  That is read
  * before memory is registered: nothing is sent to an address where the peer is not.
  */
-#include "tools/raw.h"
+#include "tools/perf/raw.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -30,8 +30,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "tools/fabric.h"
-#include "tools/perf.h"
+#include "tools/perf/fabric.h"
+#include "tools/perf/perf.h"
 
 enum { QUEUE = 64, HELLO_MS = 200, DIAL_MS = 5000 };
 

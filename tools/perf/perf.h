@@ -25,8 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tools/fabric.h"
-#include "tools/perf_key.h"
+#include "tools/perf/fabric.h"
+#include "tools/perf/key.h"
 
 enum {
 	PERF_PROCS_MAX = 64,
@@ -40,7 +40,7 @@ enum {
 #define PERF_SIZE_MAX (UINT64_C(1) << 30)
 #define PERF_ARENA_MAX (UINT64_C(16) << 30)
 
-/* -- patterns (perf_pattern.c) ------------------------------------------------------------ */
+/* -- patterns (pattern.c) ------------------------------------------------------------ */
 
 enum perf_pattern {
 	PERF_PINGPONG,
@@ -100,7 +100,7 @@ struct perf_result {
 /* Memory a worker needs for `run` at its largest size. */
 uint64_t perf_arena_bytes(const struct perf_run *run, int nprocs);
 
-/* -- one end of a comm, and the loop over many (perf_pattern.c) --------------------------- */
+/* -- one end of a comm, and the loop over many (pattern.c) --------------------------- */
 
 struct perf_end {			/* of a worker's table */
 	int peer, idx;
@@ -125,7 +125,7 @@ int perf_pattern_run(const struct perf_run *run, int rank, int nprocs, struct pe
 		     struct perf_arena *arena, int ctl_fd, int (*go)(void *), void *go_arg,
 		     struct perf_result *ret, char *err);
 
-/* -- models for the ddp pattern (perf_model.c) -------------------------------------------- */
+/* -- models for the ddp pattern (model.c) -------------------------------------------- */
 
 enum { PERF_BUCKETS_MAX = 64 };
 
@@ -139,7 +139,7 @@ struct perf_model {
 /* ResNet-50's parameters in DDP's buckets. */
 void perf_resnet50(struct perf_model *ret);
 
-/* -- statistics, time, processors (perf_stat.c) ------------------------------------------- */
+/* -- statistics, time, processors (stat.c) ------------------------------------------- */
 
 struct perf_samples {
 	uint32_t *v;			/* nanoseconds, cut at 4 s */
@@ -167,7 +167,7 @@ void perf_cpu_pin(int cpu);
 /* Nanoseconds for a cache line to get from CPU a to b, or 0 if that can't be measured. */
 double perf_bounce_ns(int a, int b);
 
-/* -- the coordinator's end (perf_session.c) ----------------------------------------------- */
+/* -- the coordinator's end (session.c) ----------------------------------------------- */
 
 struct perf_session {
 	int nprocs;
@@ -215,7 +215,7 @@ int perf_session_run(struct perf_session *s, const struct perf_run *run, struct 
 int perf_session_unlink(struct perf_session *s, enum fabric_kind kind, uint64_t *ret_ns);
 void perf_session_close(struct perf_session *s);
 
-/* -- the worker's end (perf_worker.c, perf_serve.c) --------------------------------------- */
+/* -- the worker's end (worker.c, serve.c) --------------------------------------- */
 
 /* Obey `fd` until it ends; the process should then exit with what is returned. */
 int perf_worker_main(int fd, const struct fabric_env *env);
@@ -233,7 +233,7 @@ typedef int perf_worker_fn(int fd, const struct fabric_env *env);
 int perf_worker_serve(int listen_fd, const struct fabric_env *env, perf_worker_fn *worker, bool pin,
 		      bool once, int until_fd);
 
-/* -- messages between them (perf_ctl.c) --------------------------------------------------- */
+/* -- messages between them (ctl.c) --------------------------------------------------- */
 
 enum perf_ctl_type {
 	PERF_CTL_HELLO = 1, PERF_CTL_LOAD, PERF_CTL_LISTEN, PERF_CTL_CONNECT, PERF_CTL_ACCEPT,
@@ -264,7 +264,7 @@ int perf_ctl_send(int fd, struct perf_ctl *m);
 /* 0; -EPIPE if the other end is gone, -ETIMEDOUT, -EPROTO, or another -errno. */
 int perf_ctl_recv(int fd, struct perf_ctl *ret, int timeout_ms);
 
-/* -- the command proper (perf.c, perf_print.c) -------------------------------------------- */
+/* -- the command proper (perf.c, print.c) -------------------------------------------- */
 
 /* Seconds that the plugin takes to give a peer up which can't be connected to. */
 unsigned perf_connect_s(void);
@@ -308,7 +308,7 @@ struct perf_report {
 	uint64_t close_ns[FABRIC_KINDS];
 };
 
-/* -- one row (perf_row.c) ----------------------------------------------------------------- */
+/* -- one row (row.c) ----------------------------------------------------------------- */
 
 struct perf_run perf_run_of(const struct perf_options *o, enum fabric_kind kind, uint64_t size,
 			    uint64_t iters);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_ctl.c - messages between a coordinator and its workers.
+ * ctl.c - messages between a coordinator and its workers.
  *
  * All are one struct of one size in the sender's byte order, so there is nothing to parse; the
  * magic number holds the size and the version, and another build or byte order fails at once.
  */
-#include "tools/perf.h"
+#include "tools/perf/perf.h"
 #include "tools/text.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_key.h - only a client that proves a listener's key may use the listener.
+ * key.h - only a client that proves a listener's key may use the listener.
  *
  * The listener speaks first.  With K the key, and both nonces fresh:
  *

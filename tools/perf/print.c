@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_print.c - rows as a table for a person, as JSON or as CSV: the same numbers in all.
+ * print.c - rows as a table for a person, as JSON or as CSV: the same numbers in all.
  *
  * CSV and JSON have a row for each round; the table has medians over the rounds, and for a ratio
  * the median of the rounds' own ratios, for plugin and raw TCP of one round met the same weather.
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/perf.h"
+#include "tools/perf/perf.h"
 
 int perf_row_add(struct perf_report *rep, const struct perf_row *row)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_worker.c - a process that obeys a coordinator: it loads the fabric, makes comms, runs
+ * worker.c - a process that obeys a coordinator: it loads the fabric, makes comms, runs
  * patterns and answers, one message at a time.
  *
- * A coordinator on another host has proved that it knows the listener's key (perf_key.h).  What it
+ * A coordinator on another host has proved that it knows the listener's key (key.h).  What it
  * says is bounded all the same before it is used, and what to load and which device to take is
  * this process's own business (fabric_env).
  */
-#include "tools/perf.h"
+#include "tools/perf/perf.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "core/base/param.h"
-#include "tools/perf_pump.h"
+#include "tools/perf/pump.h"
 
 enum { HELLO_MS = 5000, ASK_MS = 600000 };
 enum { LINK_MORE_S = 5 };		/* than the plugin takes to give a peer up */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_stat.c - samples and percentiles, clocks, processors, and how far apart two of them are.
+ * stat.c - samples and percentiles, clocks, processors, and how far apart two of them are.
  */
-#include "tools/perf.h"
+#include "tools/perf/perf.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_pattern.c - what is measured: a table of patterns, each a way to lay flows over a worker's
+ * pattern.c - what is measured: a table of patterns, each a way to lay flows over a worker's
  * comms, run by one or more threads.
  *
  * Streams (ping-pong, one way, both ways, rate, all-to-all) are one operation of `iters` messages
  * per comm.  Collectives are `iters` operations, each to its end, one channel per comm; those of
- * several steps are in perf_coll.c.
+ * several steps are in coll.c.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/perf_pattern.h"
+#include "tools/perf/pattern.h"
 
 enum { LINE = 128 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_ring.c - ring all-reduce: n - 1 steps in which partial sums go round, n - 1 in which
+ * ring.c - ring all-reduce: n - 1 steps in which partial sums go round, n - 1 in which
  * results do.
  *
  * A vector has n chunks of a few slices.  In step k rank r sends chunk r - k and receives chunk
@@ -9,7 +9,7 @@
  * posted when the send that last read that place, n - 1 steps earlier, is done.  Both rules are a
  * flow's `after` and `lead`.
  */
-#include "tools/perf_ring.h"
+#include "tools/perf/ring.h"
 
 #include <string.h>
 

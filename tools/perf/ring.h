@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_ring.h - ring all-reduce of floats, as two flows that follow each other.
+ * ring.h - ring all-reduce of floats, as two flows that follow each other.
  */
 #ifndef BRAID_TOOLS_PERF_RING_H
 #define BRAID_TOOLS_PERF_RING_H
 
-#include "tools/perf_pump.h"
+#include "tools/perf/pump.h"
 
 enum { RING_SLICE = 512 << 10 };	/* NCCL's step */
 

@@ -15,7 +15,7 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
-#include "tools/perf.h"
+#include "tools/perf/perf.h"
 
 enum { STEPS_MAX = 100, SMALL = 8, MIDDLE = 64 << 10, LARGE = 1 << 20, PINGS = 3000, STREAM = 800 };
 

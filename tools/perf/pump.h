@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_pump.h - NCCL's proxy loop, over any number of comms.
+ * pump.h - NCCL's proxy loop, over any number of comms.
  *
  * A flow is one end of a comm with a goal of so many messages.  What a pattern is lies in three
  * things a flow may have: where message k lies (piece), which other flow it must not run ahead of
@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-#include "tools/perf.h"
+#include "tools/perf/perf.h"
 
 struct piece {
 	char *data;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_model.c - what a real training step sends: ResNet-50's gradients in PyTorch DDP's buckets.
+ * model.c - what a real training step sends: ResNet-50's gradients in PyTorch DDP's buckets.
  *
  * DDP fills buckets with gradients in the order in which backward yields them, last layer first.
  * A bucket is closed by the tensor that takes it to its limit: 1 MiB for the first, so that
  * sending starts early, 25 MiB for the others.
  */
-#include "tools/perf.h"
+#include "tools/perf/perf.h"
 
 #include <assert.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_key_int.h - what crosses the network before a peer is believed: perf_key.c, perf_gate.c. */
+/* key_int.h - what crosses the network before a peer is believed: key.c, gate.c. */
 #ifndef BRAID_TOOLS_PERF_KEY_INT_H
 #define BRAID_TOOLS_PERF_KEY_INT_H
 
-#include "tools/perf_key.h"
+#include "tools/perf/key.h"
 
 enum { GATE_MAGIC = 8, GATE_NONCE = 32 };
 enum { GATE_SERVES = 1, GATE_BUSY = 2, GATE_REFUSES = 3 };	/* the first byte of a status */

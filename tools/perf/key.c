@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* perf_key.c - see perf_key.h: where a key comes from, and the dialler's proof. */
-#include "tools/perf_key.h"
+/* key.c - see key.h: where a key comes from, and the dialler's proof. */
+#include "tools/perf/key.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 
 #include "tools/opt.h"
-#include "tools/perf.h"
-#include "tools/perf_key_int.h"
+#include "tools/perf/perf.h"
+#include "tools/perf/key_int.h"
 
 enum { TEXT_LEAST = 16, TEXT_MOST = 200 };	/* of a key that a user makes */
 

@@ -72,7 +72,7 @@ struct fabric {				/* the first member of each fabric's own struct */
 	char err[FABRIC_ERR];
 };
 
-extern const struct fabric_ops fabric_plugin;	/* perf_net.c */
+extern const struct fabric_ops fabric_plugin;	/* net.c */
 extern const struct fabric_ops fabric_raw;	/* raw.c */
 
 /* By enum fabric_kind; a program that links no plugin loader leaves that one NULL. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * perf.c - `braid perf` and `rawtcp`: reads the options, runs one pattern over a list of sizes,
- * the plugin and raw TCP in turn, in the same processes, and hands the rows to perf_print.c.
+ * the plugin and raw TCP in turn, in the same processes, and hands the rows to print.c.
  */
-#include "tools/perf.h"
+#include "tools/perf/perf.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
-#include "tools/raw.h"
+#include "tools/perf/raw.h"
 
 struct perf {				/* one invocation */
 	const char *prog;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_row.c - one measurement: how many iterations it has, and what all workers say as one row.
+ * row.c - one measurement: how many iterations it has, and what all workers say as one row.
  */
 #include <math.h>
 
-#include "tools/perf.h"
+#include "tools/perf/perf.h"
 
 struct perf_run perf_run_of(const struct perf_options *o, enum fabric_kind kind, uint64_t size,
 			    uint64_t iters)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_serve.c - a listener: workers for somebody else's coordinator, each in a process of its own
+ * serve.c - a listener: workers for somebody else's coordinator, each in a process of its own
  * and only for who has proved that it knows the key.  All of them together have a bound on memory.
  */
 #include <errno.h>
@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/perf.h"
-#include "tools/raw.h"
+#include "tools/perf/perf.h"
+#include "tools/perf/raw.h"
 
 enum { SESSIONS_MAX = 64 };
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_pump.c - the loop of NCCL's proxy progress thread: for each comm post one message if a
+ * pump.c - the loop of NCCL's proxy progress thread: for each comm post one message if a
  * slot is free, else test the oldest one; sched_yield when a whole pass moved nothing (--spin: no).
  *
  * It costs two indirect calls a step; the same for a plugin and for raw TCP.
  */
-#include "tools/perf_pump.h"
+#include "tools/perf/pump.h"
 
 #include <errno.h>
 #include <sched.h>

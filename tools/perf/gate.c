@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf_gate.c - a listener's door: see perf_key.h.
+ * gate.c - a listener's door: see key.h.
  *
  * Connections that have proved nothing are kept in a small table, for a few seconds at most, and
  * get no process of their own.  If the table is full, the oldest connection of the address that has
@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/perf.h"
-#include "tools/perf_key_int.h"
+#include "tools/perf/perf.h"
+#include "tools/perf/key_int.h"
 
 enum { HALVES = 64, OF_ONE_SOURCE = 32, CLAIM_MS = 3000, FULL_MS = 100 };
 

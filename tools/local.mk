@@ -9,21 +9,9 @@ tools_libtools_la_SOURCES = \
 	tools/child.h \
 	tools/cmd.h \
 	tools/commands.c \
-	tools/compare.c \
-	tools/compare.h \
-	tools/compare_json.c \
-	tools/compare_key.c \
-	tools/compare_launch.c \
-	tools/compare_print.c \
-	tools/compare_run.c \
-	tools/compare_stat.c \
-	tools/compare_tool.c \
-	tools/compare_words.c \
 	tools/completion.c \
 	tools/conf.c \
 	tools/conf.h \
-	tools/diff.c \
-	tools/diff.h \
 	tools/doctor.c \
 	tools/drive.c \
 	tools/drive.h \
@@ -52,6 +40,18 @@ tools_libtools_la_SOURCES = \
 	tools/topo.h \
 	tools/topo_draw.c \
 	tools/validate.c \
+	tools/compare/compare.c \
+	tools/compare/compare.h \
+	tools/compare/diff.c \
+	tools/compare/diff.h \
+	tools/compare/json.c \
+	tools/compare/key.c \
+	tools/compare/launch.c \
+	tools/compare/print.c \
+	tools/compare/run.c \
+	tools/compare/stat.c \
+	tools/compare/tool.c \
+	tools/compare/words.c \
 	tools/doctor/counters.c \
 	tools/doctor/doctor.h \
 	tools/doctor/doctor_int.h \

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/compare.h"
+#include "tools/compare/compare.h"
 
 const struct fabric_ops *const fabric_table[FABRIC_KINDS];	/* nothing is measured here */
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* Before cmocka.h, which has a macro of the name of one of its functions. */
-#include "tools/diff.h"
+#include "tools/compare/diff.h"
 #include "tools/validate/validate.h"
 
 #include <cmocka.h>

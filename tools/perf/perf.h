@@ -238,7 +238,7 @@ int perf_worker_serve(int listen_fd, const struct fabric_env *env, perf_worker_f
 enum perf_ctl_type {
 	PERF_CTL_HELLO = 1, PERF_CTL_LOAD, PERF_CTL_LISTEN, PERF_CTL_CONNECT, PERF_CTL_ACCEPT,
 	PERF_CTL_ARENA, PERF_CTL_RUN, PERF_CTL_READY, PERF_CTL_GO, PERF_CTL_CLOSE, PERF_CTL_QUIT,
-	PERF_CTL_MEET,			/* of a launcher's rank to rank 0 (compare_launch.c) */
+	PERF_CTL_MEET,			/* of a launcher's rank to rank 0 (compare/launch.c) */
 };
 
 struct perf_ctl {

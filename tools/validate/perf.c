@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/diff.h"
+#include "tools/compare/diff.h"
 #include "tools/perf/perf.h"
 #include "tools/validate/validate.h"
 

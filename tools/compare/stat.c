@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * compare_stat.c - medians, ratios with a bootstrap interval, and who is ahead at which size.
+ * stat.c - medians, ratios with a bootstrap interval, and who is ahead at which size.
  *
  * A ratio is taken within a round, between two ways that were measured one after the other.  Its
  * interval is the percentile bootstrap of the median: the rounds are drawn again with replacement
@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "tools/compare.h"
+#include "tools/compare/compare.h"
 
 enum { DRAWS = 2000 };
 

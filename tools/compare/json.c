@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * compare_json.c - a report as JSON and back.  Rows are all there is to it: medians, ratios and
+ * json.c - a report as JSON and back.  Rows are all there is to it: medians, ratios and
  * words are told for readers, and made anew from the rows by who reads it back.
  */
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/compare.h"
+#include "tools/compare/compare.h"
 
 static const char schema[] = "braid-compare-1";
 

@@ -6,7 +6,7 @@
  * as there are would hardly lie so by chance.  Means and normal distributions would be wrong here:
  * latencies have long tails.
  */
-#include "tools/diff.h"
+#include "tools/compare/diff.h"
 
 #include <jansson.h>
 #include <math.h>

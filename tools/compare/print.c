@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * compare_print.c - a report for a person, in 80 columns, and as CSV.
+ * print.c - a report for a person, in 80 columns, and as CSV.
  *
  * Each line's ratio says how many times as good it is as the base, whatever is measured; the sign
  * behind it says whether the interval has 1 in it, and so does the colour.
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/compare.h"
+#include "tools/compare/compare.h"
 #include "tools/text.h"
 
 struct column {

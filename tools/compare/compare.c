@@ -2,7 +2,7 @@
 /*
  * compare.c - `braid compare`: the command line, and what happens in which order.
  */
-#include "tools/compare.h"
+#include "tools/compare/compare.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * compare_tool.c - other programs as references: perftest, Open MPI with the OSU benchmarks, Gloo
+ * tool.c - other programs as references: perftest, Open MPI with the OSU benchmarks, Gloo
  * by PyTorch.
  *
  * A job is a command of the shell for one pattern, and one for the other end where there has to be
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/compare.h"
+#include "tools/compare/compare.h"
 
 enum { JOBS = 3, FIELDS = 10, RUN_MS = 20000, TRIES = 25, AGAIN_US = 200000, OUTPUT = 16384 };
 

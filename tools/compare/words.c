@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * compare_words.c - who wins where, in words.  Nobody is called a winner whose interval has 1 in
+ * words.c - who wins where, in words.  Nobody is called a winner whose interval has 1 in
  * it.
  */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/compare.h"
+#include "tools/compare/compare.h"
 
 struct text {
 	char *at;

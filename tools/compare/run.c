@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * compare_run.c - the measuring: a session for each way, a round over all of them in turn.
+ * run.c - the measuring: a session for each way, a round over all of them in turn.
  *
  * A way is there if two processes load the plugin with its transport alone and a message comes
  * through: alone, so that what can't be had is an error and not TCP under another name.
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/compare.h"
+#include "tools/compare/compare.h"
 
 enum { INFLIGHT_BYTES = 64 << 20, STEADY_RUNS = 6, MEBI = 1 << 20 };
 

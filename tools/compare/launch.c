@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * compare_launch.c - where the processes of a comparison are: here, at a listener that is told or
+ * launch.c - where the processes of a comparison are: here, at a listener that is told or
  * started by ssh, or started by mpirun, srun or torchrun.
  *
  * Of a launcher we take its environment alone: who we are among how many, and what says where
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/compare.h"
+#include "tools/compare/compare.h"
 #include "tools/perf/raw.h"
 #include "tools/text.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * compare_key.c - the key by which rank 0 and the other ranks of a job know each other.
+ * key.c - the key by which rank 0 and the other ranks of a job know each other.
  *
  * The key is BRAID_PERF_KEY if that is set; else a secret that the launcher gives to all ranks;
  * else, on one host, the content of a file which rank 0 makes and only this user can read.  Between
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools/compare.h"
+#include "tools/compare/compare.h"
 
 enum { SECRET_LEAST = 16, DIR_PATH = 256 };
 

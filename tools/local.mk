@@ -36,9 +36,6 @@ tools_libtools_la_SOURCES = \
 	tools/text.c \
 	tools/text.h \
 	tools/top.c \
-	tools/topo.c \
-	tools/topo.h \
-	tools/topo_draw.c \
 	tools/validate.c \
 	tools/compare/compare.c \
 	tools/compare/compare.h \
@@ -100,6 +97,9 @@ tools_libtools_la_SOURCES = \
 	tools/perf/session.c \
 	tools/perf/stat.c \
 	tools/perf/worker.c \
+	tools/topo/draw.c \
+	tools/topo/topo.c \
+	tools/topo/topo.h \
 	tools/validate/connect.c \
 	tools/validate/data.c \
 	tools/validate/far.c \
@@ -121,7 +121,7 @@ tools_libtools_la_SOURCES = \
 	tools/validate/smc.c \
 	tools/validate/validate.h
 if WITH_HWLOC
-tools_libtools_la_SOURCES += tools/topo_hwloc.c
+tools_libtools_la_SOURCES += tools/topo/hwloc.c
 endif
 tools_libs = tools/libtools.la libbraid-core.la $(SODIUM_LIBS) $(JANSSON_LIBS) -lm -ldl -lpthread
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * machine_int.h - what a reader of machines (machine_sys.c, tools/topo_hwloc.c) makes one with.
+ * machine_int.h - what a reader of machines (machine_sys.c, tools/topo/hwloc.c) makes one with.
  *
  * A reader begins with braid_machine_new(), puts in NUMA nodes, GPUs and NICs with the spots that
  * are above them, in any order, and ends with braid_machine_settle(), which sorts all of it.

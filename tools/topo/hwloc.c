@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * topo_hwloc.c - read the machine through hwloc: this one, or an XML file of another one.
+ * hwloc.c - read the machine through hwloc: this one, or an XML file of another one.
  *
  * What hwloc calls a Bridge or a PCIDev is a spot; its parents are followed one by one, as far as
  * the host bridge.  hwloc_get_common_ancestor_obj() is of no use here: bridges and devices have no
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/topo.h"
+#include "tools/topo/topo.h"
 #include "topo/machine_int.h"
 
 struct reader {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * topo_draw.c - the machine as NCCL's topology XML, and as a picture.
+ * draw.c - the machine as NCCL's topology XML, and as a picture.
  *
  * NCCL's tree has a <cpu> for each NUMA node, a <pci> for each switch and a <pci> for each device.
  * It leaves out root ports and the downstream ports of switches, which in /sys is every other
@@ -9,7 +9,7 @@
  * speed, port and guid) is left out; but a NIC's pci and cpu it takes as they are, so these are
  * whole.  It takes values of up to 253 letters.
  */
-#include "tools/topo.h"
+#include "tools/topo/topo.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * The matrix is the one of `nvidia-smi topo -m`; NVLink is shown where hwloc tells it.
  */
 #include "config.h"
-#include "tools/topo.h"
+#include "tools/topo/topo.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -15,27 +15,20 @@ tools_libtools_la_SOURCES = \
 	tools/doctor.c \
 	tools/drive.c \
 	tools/drive.h \
-	tools/dump.c \
 	tools/find.c \
 	tools/info.c \
 	tools/info.h \
 	tools/info_peer.c \
 	tools/opt.c \
 	tools/opt.h \
-	tools/process.c \
-	tools/process.h \
-	tools/process_ask.c \
 	tools/proxy.c \
 	tools/proxy.h \
 	tools/says.c \
 	tools/says.h \
 	tools/smc.c \
 	tools/smc.h \
-	tools/stat.c \
-	tools/stat.h \
 	tools/text.c \
 	tools/text.h \
-	tools/top.c \
 	tools/validate.c \
 	tools/compare/compare.c \
 	tools/compare/compare.h \
@@ -119,7 +112,14 @@ tools_libtools_la_SOURCES = \
 	tools/validate/run.c \
 	tools/validate/scale.c \
 	tools/validate/smc.c \
-	tools/validate/validate.h
+	tools/validate/validate.h \
+	tools/watch/ask.c \
+	tools/watch/dump.c \
+	tools/watch/process.c \
+	tools/watch/process.h \
+	tools/watch/stat.c \
+	tools/watch/stat.h \
+	tools/watch/top.c
 if WITH_HWLOC
 tools_libtools_la_SOURCES += tools/topo/hwloc.c
 endif

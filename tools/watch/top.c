@@ -14,8 +14,8 @@
 #include "tools/cmd.h"
 #include "tools/opt.h"
 #include "tools/perf/perf.h"
-#include "tools/process.h"
-#include "tools/stat.h"
+#include "tools/watch/process.h"
+#include "tools/watch/stat.h"
 #include "tools/text.h"
 
 struct sample {

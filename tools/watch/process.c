@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* process.c - see process.h. */
-#include "tools/process.h"
+#include "tools/watch/process.h"
 
 #include <dirent.h>
 #include <glob.h>

@@ -8,8 +8,8 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
-#include "tools/process.h"
-#include "tools/stat.h"
+#include "tools/watch/process.h"
+#include "tools/watch/stat.h"
 #include "tools/text.h"
 
 enum { LONG_MS = 1000 };		/* a message that waits for so long is worth a word */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* process_ask.c - see process.h: questions to processes over their sockets, many at a time. */
+/* ask.c - see process.h: questions to processes over their sockets, many at a time. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "tools/child.h"
-#include "tools/process.h"
+#include "tools/watch/process.h"
 
 enum { REPORT_VERSION = 1, ANSWER_S = 3, ANSWER_MAX = 64 << 20 };
 

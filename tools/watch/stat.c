@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* stat.c - `braid stat`: the counters of a process that has Braid loaded, or which there are. */
-#include "tools/stat.h"
+#include "tools/watch/stat.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
-#include "tools/process.h"
+#include "tools/watch/process.h"
 #include "tools/text.h"
 
 void stat_print_process(const json_t *o)

@@ -12,7 +12,6 @@ tools_libtools_la_SOURCES = \
 	tools/completion.c \
 	tools/conf.c \
 	tools/conf.h \
-	tools/doctor.c \
 	tools/drive.c \
 	tools/drive.h \
 	tools/find.c \
@@ -43,6 +42,7 @@ tools_libtools_la_SOURCES = \
 	tools/compare/tool.c \
 	tools/compare/words.c \
 	tools/doctor/counters.c \
+	tools/doctor/doctor.c \
 	tools/doctor/doctor.h \
 	tools/doctor/doctor_int.h \
 	tools/doctor/env.c \

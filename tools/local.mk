@@ -28,7 +28,6 @@ tools_libtools_la_SOURCES = \
 	tools/smc.h \
 	tools/text.c \
 	tools/text.h \
-	tools/validate.c \
 	tools/compare/compare.c \
 	tools/compare/compare.h \
 	tools/compare/diff.c \
@@ -112,6 +111,7 @@ tools_libtools_la_SOURCES = \
 	tools/validate/run.c \
 	tools/validate/scale.c \
 	tools/validate/smc.c \
+	tools/validate/validate.c \
 	tools/validate/validate.h \
 	tools/watch/ask.c \
 	tools/watch/dump.c \

@@ -12,6 +12,8 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <time.h>
@@ -122,6 +124,16 @@ BRAID_COLD void braid_lock_wait(struct braid_lock *l)
 	}
 	atomic_fetch_sub(&l->waiting, 1);
 }
+
+#ifdef BRAID_CHECK_LOCKS
+void braid_lock_check(const struct braid_lock *l, const char *lock, const char *func)
+{
+	if (atomic_load(&l->held) && atomic_load(&l->owner) == pthread_self())
+		return;
+	fprintf(stderr, "braid: %s() was called without %s\n", func, lock);
+	abort();
+}
+#endif
 
 static uint64_t os_now_ns(void)
 {

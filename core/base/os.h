@@ -89,13 +89,37 @@ void braid_os_near(const struct braid_cpus *near);
 struct braid_lock {
 	atomic_bool held;
 	atomic_ushort waiting;		/* threads that wait; braid_trylock() fails then */
+#ifdef BRAID_CHECK_LOCKS
+	_Atomic pthread_t owner;	/* of the thread that holds it; else 0 */
+#endif
 };
+
+/*
+ * At the head of a function whose callers hold that lock.  It aborts if this thread does not hold
+ * it, in builds with --enable-debug, --enable-sanitizer or --enable-werror; else it is nothing.
+ */
+#ifdef BRAID_CHECK_LOCKS
+#define braid_assert_locked(lock) braid_lock_check(lock, #lock, __func__)
+void braid_lock_check(const struct braid_lock *l, const char *lock, const char *func);
+#else
+#define braid_assert_locked(lock) ((void)(lock))
+#endif
+
+static inline bool braid_lock_owned(struct braid_lock *l, bool mine)
+{
+#ifdef BRAID_CHECK_LOCKS
+	atomic_store_explicit(&l->owner, mine ? pthread_self() : 0, memory_order_relaxed);
+#endif
+	(void)l;
+	return mine;
+}
 
 /* Take the lock if it is free, even if others wait for it. */
 static inline bool braid_lock_take(struct braid_lock *l)
 {
 	return !atomic_load_explicit(&l->held, memory_order_relaxed) &&
-	       !atomic_exchange_explicit(&l->held, true, memory_order_acquire);
+	       !atomic_exchange_explicit(&l->held, true, memory_order_acquire) &&
+	       braid_lock_owned(l, true);
 }
 
 static inline bool braid_trylock(struct braid_lock *l)
@@ -105,6 +129,7 @@ static inline bool braid_trylock(struct braid_lock *l)
 
 static inline void braid_unlock(struct braid_lock *l)
 {
+	braid_lock_owned(l, false);
 	atomic_store_explicit(&l->held, false, memory_order_release);
 }
 

@@ -10,8 +10,12 @@
 #include <cmocka.h>
 
 #include <sched.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/base/os.h"
 
@@ -208,6 +212,38 @@ static void who_waits_for_a_lock_comes_next(void **state)
 	braid_unlock(&lock);
 }
 
+#ifdef BRAID_CHECK_LOCKS
+/* In a child, since it aborts. */
+static bool dies_without(struct braid_lock *l)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		signal(SIGABRT, SIG_DFL);
+		(void)!freopen("/dev/null", "w", stderr);
+		braid_assert_locked(l);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+static void a_lock_that_is_not_held_aborts_a_checking_build(void **state)
+{
+	struct braid_lock l = { 0 };
+
+	(void)state;
+	assert_true(dies_without(&l));
+	braid_lock_wait(&l);
+	assert_false(dies_without(&l));
+	l.owner = (pthread_t)1;			/* another thread's */
+	assert_true(dies_without(&l));
+	braid_unlock(&l);
+	assert_true(dies_without(&l));
+}
+#endif
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void)
@@ -219,6 +255,9 @@ int main(void)
 		CASE(test_nothing_in_common),
 		CASE(test_starter_stays),
 		cmocka_unit_test(who_waits_for_a_lock_comes_next),
+#ifdef BRAID_CHECK_LOCKS
+		cmocka_unit_test(a_lock_that_is_not_held_aborts_a_checking_build),
+#endif
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "core/proto/auth.h"
+#include "core/base/clock.h"
 #include "core/base/copy.h"
 #include "core/base/flight.h"
 #include "core/link/link.h"
@@ -22,7 +23,6 @@
 #include "core/base/param.h"
 #include "core/base/pool.h"
 #include "core/setup/service.h"
-#include "core/watch/view.h"
 #include "core/setup/why.h"
 
 enum {
@@ -47,6 +47,12 @@ static bool is_busy(const atomic_bool *slot)
 static struct braid_recv *recv_slot(const struct braid_comm *c, uint32_t rseq)
 {
 	return c->recv[rseq % BRAID_SLOTS];
+}
+
+/* While the link is watched, the service thread sleeps. */
+static uint64_t posted_at(const struct braid_link *link)
+{
+	return braid_clock_now(atomic_load_explicit(&link->watched, memory_order_relaxed));
 }
 
 /* --- windows: a floor for each comm, the rest shared by the link --------------------------- */
@@ -491,7 +497,7 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 	atomic_store_explicit(&s->req.done, false, memory_order_relaxed);
 	braid_hint(&s->busy, true);
 	braid_list_init(&s->node);
-	s->at_ns = braid_view_now(link);
+	s->at_ns = posted_at(link);
 	s->await = BRAID_MET;
 	s->seq = c->next_seq++;
 	c->send[s->seq % BRAID_SLOTS] = s;
@@ -805,7 +811,7 @@ static void irecv_locked(struct braid_comm *c, struct braid_recv *head, unsigned
 			 void *const *data, const size_t *sizes, const int *tags,
 			 struct braid_mr *const *mrs)
 {
-	uint64_t now = braid_view_now(c->link);
+	uint64_t now = posted_at(c->link);
 
 	atomic_store_explicit(&head->req.done, false, memory_order_relaxed);
 	head->req.n = (uint8_t)n;

@@ -81,7 +81,7 @@ struct braid_send {
 	const char *data;
 	uint64_t size, cut;		/* bytes; of these: given to lanes as chunks */
 	uint32_t chunk;			/* bytes of all chunks but the last */
-	uint64_t at_ns;			/* when posted, to within some ms: core/watch/view.h */
+	uint64_t at_ns;			/* when posted, to within some ms: core/base/clock.h */
 	uint32_t seq, rseq;
 	int32_t tag;
 	uint32_t parts;			/* frames not done; +1 while something is left to cut */

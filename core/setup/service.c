@@ -23,6 +23,7 @@
 #include "core/proto/auth.h"
 #include "core/setup/grow.h"
 #include "core/setup/heal.h"
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
@@ -30,7 +31,6 @@
 #include "core/setup/service_int.h"
 #include "core/watch/stat.h"
 #include "core/transport.h"
-#include "core/watch/view.h"
 #include "core/base/work.h"
 #include "topo/sys.h"
 
@@ -784,7 +784,7 @@ static bool service_step(int *wait_ms)
 
 		link_event(lane);
 	}
-	now = braid_view_wind();
+	now = braid_clock_set();
 	look = n <= 0 || now - svc.looked_ns >= TICK_MS * MS;	/* also while events pour in */
 	pthread_mutex_lock(&braid_svc.lock);
 	if (n > 0 && !is_lane(ev))

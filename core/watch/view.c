@@ -11,8 +11,6 @@
 
 enum { NAP_NS = 100000 };		/* between two tries of a lock */
 
-_Atomic uint64_t braid_view_clock;
-
 const char *const braid_view_words[BRAID_VIEW_STATES] = {
 	[BRAID_VIEW_NOT_POSTED] = "peer has not posted the receive",
 	[BRAID_VIEW_SENDING] = "being sent",
@@ -22,14 +20,6 @@ const char *const braid_view_words[BRAID_VIEW_STATES] = {
 	[BRAID_VIEW_RECEIVING] = "being received",
 	[BRAID_VIEW_DONE] = "done, not asked for",
 };
-
-uint64_t braid_view_wind(void)
-{
-	uint64_t now = braid_os->now_ns();
-
-	atomic_store_explicit(&braid_view_clock, now, memory_order_relaxed);
-	return now;
-}
 
 static uint64_t counted(const _Atomic uint64_t *n)
 {

@@ -75,22 +75,4 @@ struct braid_view {
 /* *patience_ns: how long this call, and later ones for other links, may still wait for locks. */
 void braid_view_link(struct braid_link *link, uint64_t *patience_ns, struct braid_view *ret);
 
-/* --- a coarse clock ------------------------------------------------------------------------ */
-
-/*
- * Milliseconds are good enough for the age of a message, so the data path reads no real clock: the
- * service thread sets this one every two to sixteen milliseconds while links are in use.
- */
-extern _Atomic uint64_t braid_view_clock;
-
-uint64_t braid_view_wind(void);		/* sets it, and returns it */
-
-/* For the data path.  While the link is watched, the service thread sleeps and sets no clock. */
-static inline uint64_t braid_view_now(const struct braid_link *link)
-{
-	if (__builtin_expect(atomic_load_explicit(&link->watched, memory_order_relaxed), false))
-		return braid_view_wind();
-	return atomic_load_explicit(&braid_view_clock, memory_order_relaxed);
-}
-
 #endif

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/flight.h"
 #include "core/watch/report.h"
 #include "core/setup/service_int.h"
@@ -32,7 +33,7 @@ static int up(void **state)
 	(void)state;
 	null_pair_init(&pair, &config);
 	null_comms(&pair, 0, &cs, &cr);
-	braid_view_wind();
+	braid_clock_set();
 	return 0;
 }
 
@@ -172,10 +173,10 @@ static void ages(void **state)
 {
 	(void)state;
 	null_now_ns += 5 * SEC;
-	braid_view_wind();
+	braid_clock_set();
 	recv_one(10);
 	null_now_ns += 3 * SEC;
-	braid_view_wind();
+	braid_clock_set();
 	recv_one(20);
 	null_now_ns += 1 * SEC;
 	assert_int_equal(seen(1)->nmsgs, 2);

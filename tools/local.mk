@@ -46,19 +46,28 @@ tools_libtools_la_SOURCES = \
 	tools/doctor/doctor_int.h \
 	tools/doctor/env.c \
 	tools/doctor/gpu.c \
+	tools/doctor/hca.c \
+	tools/doctor/ifaces.c \
 	tools/doctor/kernel.c \
 	tools/doctor/limits.c \
+	tools/doctor/mend.c \
 	tools/doctor/nccl.c \
 	tools/doctor/nccl_names.h \
 	tools/doctor/net.c \
+	tools/doctor/nic.c \
 	tools/doctor/nodes.c \
 	tools/doctor/other.c \
 	tools/doctor/pcie.c \
 	tools/doctor/peer.c \
 	tools/doctor/plugin.c \
-	tools/doctor/probes.c \
+	tools/doctor/ports.c \
+	tools/doctor/probe.c \
+	tools/doctor/probe_libs.c \
+	tools/doctor/probe_peer.c \
+	tools/doctor/probe_plugin.c \
 	tools/doctor/rdma.c \
 	tools/doctor/run.c \
+	tools/doctor/say.c \
 	tools/doctor/subnet.c \
 	tools/doctor/subnet.h \
 	tools/doctor/sys.c \

@@ -6,7 +6,14 @@
  */
 #include "config.h"
 
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "tools/doctor/doctor.h"
 
@@ -145,11 +152,69 @@ static void ecn(struct doctor *d)
 		doctor_skip(d, "no RoCE port that counts");
 }
 
+static int ask(int fd, const char *name, void *request)
+{
+	struct ifreq r = { .ifr_data = request };
+
+	snprintf(r.ifr_name, sizeof(r.ifr_name), "%.*s", IFNAMSIZ - 1, name);
+	return ioctl(fd, SIOCETHTOOL, &r);
+}
+
+/* The counters of pauses, and of packets that were dropped. */
+static json_t *nic_stats(int fd, const char *name, unsigned n)
+{
+	struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)n * ETH_GSTRING_LEN);
+	struct ethtool_stats *values = calloc(1, sizeof(*values) + n * sizeof(values->data[0]));
+	json_t *o = json_object();
+
+	if (!names || !values)
+		goto out;
+	*names = (struct ethtool_gstrings){ .cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_STATS,
+					    .len = n };
+	*values = (struct ethtool_stats){ .cmd = ETHTOOL_GSTATS, .n_stats = n };
+	if (ask(fd, name, names) < 0 || ask(fd, name, values) < 0)
+		goto out;
+	for (unsigned i = 0; i < n; i++) {
+		char key[ETH_GSTRING_LEN + 1];
+
+		snprintf(key, sizeof(key), "%.*s", ETH_GSTRING_LEN,
+			 (const char *)names->data + (size_t)i * ETH_GSTRING_LEN);
+		if (strstr(key, "pause") || strstr(key, "discard") || strstr(key, "out_of_buffer"))
+			json_object_set_new(o, key, json_integer((json_int_t)values->data[i]));
+	}
+out:
+	free(names);
+	free(values);
+	return o;
+}
+
+static json_t *ethtool(struct doctor *d)
+{
+	const struct iface *f;
+	unsigned n = doctor_ifaces(d, &f);
+	json_t *all = json_object();
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	for (; fd >= 0 && n; n--, f++) {
+		struct ethtool_drvinfo info = { .cmd = ETHTOOL_GDRVINFO };
+
+		if (!f->physical || ask(fd, f->name, &info) < 0)
+			continue;
+		json_object_set_new(all, f->name,
+				    json_pack("{s:s, s:s, s:o}", "driver", info.driver, "firmware",
+					      info.fw_version, "stats",
+					      nic_stats(fd, f->name, info.n_stats)));
+	}
+	return all;
+}
+
+static const struct probe probe_ethtool = { "ethtool", ethtool, 1000 };
+
 /* What the NIC's own statistics say of pauses and of room it had not: by ethtool. */
 static void pfc(struct doctor *d)
 {
 	const char *why;
-	const json_t *all = doctor_probe(d, "ethtool", &why), *x;
+	const json_t *all = doctor_probe(d, &probe_ethtool, &why), *x;
 	const struct rdma_port *p;
 	unsigned n = doctor_ports(d, &p), seen = 0;
 

@@ -30,10 +30,11 @@ struct check {
 
 /* Each in a file of that name; the last row of each is empty. */
 extern const struct check doctor_limits[], doctor_kernel[], doctor_tcp[], doctor_net[],
-	doctor_rdma[], doctor_counters[], doctor_pcie[], doctor_gpu[], doctor_nccl[],
-	doctor_plugin[], doctor_other[], doctor_peer[];
+	doctor_nic[], doctor_subnet[], doctor_rdma[], doctor_hca[], doctor_counters[],
+	doctor_pcie[], doctor_gpu[], doctor_nccl[], doctor_plugin[], doctor_other[],
+	doctor_peer[];
 
-/* -- what a check says -------------------------------------------------------------------- */
+/* -- what a check says (say.c) ------------------------------------------------------------ */
 
 /* One sentence without its full stop, that names the thing and its value. */
 void doctor_ok(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -42,20 +43,24 @@ void doctor_find(struct doctor *d, enum level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* The line that mends what was found last. */
 void doctor_mend(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* For the comparison of hosts: "mtu eth0" is "9000". */
+void doctor_fact(struct doctor *d, const char *key, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* -- lines that mend (mend.c) ------------------------------------------------------------- */
+
 /*
- * The line that sets a variable, or unsets it (NULL): in the shell, or in the file where it is
- * from.  rename: under another name.
+ * Set a variable, or unset it (value NULL): in the shell, or in the file where it is from.
+ * doctor_mend_rename() sets it under another name.
  */
 void doctor_mend_set(struct doctor *d, const char *name, const char *value);
 void doctor_mend_rename(struct doctor *d, const char *name, const char *right, const char *value);
 /* In a container: how Docker starts it, or what the pod's spec says, in Kubernetes. */
 void doctor_mend_container(struct doctor *d, const char *docker, const char *pod);
 void doctor_mend_install(struct doctor *d, const char *deb, const char *rpm);
-/* For the comparison of hosts: "mtu eth0" is "9000". */
-void doctor_fact(struct doctor *d, const char *key, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
+bool doctor_in_container(struct doctor *d);
 
-/* -- what it may ask ---------------------------------------------------------------------- */
+/* -- files, and the process that is asked about (sys.c) ----------------------------------- */
 
 enum { PATH_LEN = 512, TEXT_LEN = 256, NAME_LEN = 64, NAMES_MAX = 256 };
 
@@ -92,16 +97,21 @@ bool sys_field(struct doctor *d, const char *path, const char *name, char *ret, 
 bool sys_snmp(struct doctor *d, const char *file, const char *group, const char *name,
 	      long long *ret);
 
-/*
- * The environment of a job, as NCCL sees it: variables, then what its configuration files add.
- * NULL: not set, or empty.
- */
+const struct braid_machine *doctor_machine(struct doctor *d);	/* never NULL */
+bool doctor_is_live(const struct doctor *d);		/* this host, nothing recorded */
+const char *doctor_host(const struct doctor *d);	/* the peer's, of --peer; or NULL */
+int doctor_port(const struct doctor *d);		/* 0: not given */
+
+/* -- variables (env.c) -------------------------------------------------------------------- */
+
+/* A variable of the job, as NCCL sees it: set in the environment or in a configuration file. */
 struct env {
 	char *name, *value;
 	const char *file;		/* where it is from, NULL: the environment */
 	unsigned line;			/* of that file */
 };
-const char *env_get(struct doctor *d, const char *name);
+const struct env *env_find(struct doctor *d, const char *name);	/* NULL: not set */
+const char *env_get(struct doctor *d, const char *name);	/* NULL: not set, or empty */
 /* The user's configuration file, there or not, or NULL; and that of $HOME if it is another one. */
 const char *env_conf(struct doctor *d);
 const char *env_conf_other(struct doctor *d);
@@ -109,13 +119,26 @@ bool env_number(struct doctor *d, const char *name, long long *ret);
 unsigned env_all(struct doctor *d, const struct env **ret);
 /* Of BRAID_NAME and what it falls back on: the one that counts, and its name. */
 const char *env_param(struct doctor *d, const char *name, const char **ret_name);
+bool doctor_wants(struct doctor *d, const char *transport);	/* BRAID_TRANSPORTS has it */
 
-/* Facts that no file tells: NULL with a reason for doctor_skip() if there are none. */
-const json_t *doctor_probe(struct doctor *d, const char *name, const char **ret_why);
+/* -- facts that no file tells (probe.c) --------------------------------------------------- */
+
+struct probe {
+	const char *name;		/* of a recorded answer: probe/NAME.json below the root */
+	json_t *(*run)(struct doctor *d);	/* in a process of its own */
+	int ms;				/* for an answer */
+};
+extern const struct probe probe_libraries, probe_plugin, probe_standard, probe_interfaces,
+	probe_peer;
+
+/* Runs it once; NULL with a reason for doctor_skip() if there is no answer. */
+const json_t *doctor_probe(struct doctor *d, const struct probe *p, const char **ret_why);
+
 /* Says whether the library whose name starts so can be loaded; true: not, and `devices` need it. */
 bool doctor_lacks_library(struct doctor *d, const char *prefix, const char *devices);
+long long doctor_nccl_version(struct doctor *d);	/* 22809 for 2.28.9; 0: not known */
 
-const struct braid_machine *doctor_machine(struct doctor *d);	/* never NULL */
+/* -- RDMA ports (ports.c) ----------------------------------------------------------------- */
 
 struct rdma_port {
 	char dev[NAME_LEN], name[NAME_LEN + 8];		/* mlx5_0, mlx5_0:1 */
@@ -125,6 +148,11 @@ struct rdma_port {
 	bool roce, iwarp, active, soft;			/* none of the first two: InfiniBand */
 };
 unsigned doctor_ports(struct doctor *d, const struct rdma_port **ret);
+/* For each port: true with the next; the caller sets i to 0 before. */
+bool next_port(struct doctor *d, unsigned *i, const struct rdma_port **ret);
+bool no_port(struct doctor *d);		/* true: none, and the check has been skipped */
+
+/* -- interfaces (ifaces.c) ---------------------------------------------------------------- */
 
 struct iface {
 	char name[NAME_LEN];
@@ -133,15 +161,10 @@ struct iface {
 	bool chosen;					/* NCCL and Braid would use it */
 };
 unsigned doctor_ifaces(struct doctor *d, const struct iface **ret);
+/* The i-th of those that would be used, NULL: no more. */
+const struct iface *doctor_chosen(struct doctor *d, unsigned i);
 
-long long doctor_nccl_version(struct doctor *d);	/* 22809 for 2.28.9; 0: not known */
-bool doctor_is_live(const struct doctor *d);		/* this host, nothing recorded */
-bool doctor_in_container(struct doctor *d);
-bool doctor_wants(struct doctor *d, const char *transport);	/* BRAID_TRANSPORTS has it */
-const char *doctor_host(const struct doctor *d);	/* the peer's, of --peer; or NULL */
-int doctor_port(const struct doctor *d);		/* 0: not given */
-
-/* -- between its files -------------------------------------------------------------------- */
+/* -- the report (run.c, nodes.c) ---------------------------------------------------------- */
 
 struct wishes {
 	const char *root, *peer, *only, *nodes;
@@ -158,10 +181,5 @@ int doctor_nodes(const struct wishes *w);
 
 struct doctor *doctor_new(const struct wishes *w);
 void doctor_free(struct doctor *d);
-void doctor_run(struct doctor *d, const struct check *c);
-/* What it came to, and the facts so far, which are taken away. */
-json_t *doctor_result(struct doctor *d, const struct check *c);
-/* In a process of its own. */
-json_t *probe_run(struct doctor *d, const char *name, char *why, size_t len);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* doctor_int.h - what sys.c and run.c keep between checks. */
+/* doctor_int.h - what is kept between checks. */
 #ifndef BRAID_TOOLS_DOCTOR_INT_H
 #define BRAID_TOOLS_DOCTOR_INT_H
 
@@ -25,7 +25,7 @@ struct doctor {
 	struct iface *ifaces;
 	unsigned n_ifaces;
 	struct {
-		const char *name;
+		const struct probe *probe;
 		json_t *json;
 		char why[TEXT_LEN];
 	} probes[PROBES_MAX];

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * env.c - the environment of a job as NCCL sees it, and the lines that change it: a variable that
- * comes from a file is mended there, for `unset` would change nothing.
- */
+/* env.c - the environment of a job as NCCL sees it: variables, then configuration files. */
 #include "config.h"
 
 #include <ctype.h>
@@ -16,7 +13,7 @@
 #include "tools/conf.h"
 #include "tools/doctor/doctor_int.h"
 
-static const struct env *env_find(const struct doctor *d, const char *name)
+static const struct env *entry(const struct doctor *d, const char *name)
 {
 	for (unsigned i = 0; i < d->n_env; i++)
 		if (strcmp(d->env[i].name, name) == 0)
@@ -28,7 +25,7 @@ static const struct env *env_find(const struct doctor *d, const char *name)
 static void env_add(struct doctor *d, const char *name, const char *value, const char *file,
 		    unsigned line)
 {
-	if (!*name || d->n_env == ENV_MAX || env_find(d, name))
+	if (!*name || d->n_env == ENV_MAX || entry(d, name))
 		return;
 	d->env[d->n_env++] = (struct env){ strdup(name), strdup(value), file, line };
 }
@@ -108,7 +105,7 @@ static const char *passwd_home(struct doctor *d, unsigned uid)
 /* The home of the user whose process it is, as NCCL finds it. */
 static const char *env_home(struct doctor *d)
 {
-	const struct env *env = env_find(d, "HOME");
+	const struct env *env = entry(d, "HOME");
 	const char *home = env && *env->value ? env->value : NULL, *passwd;
 	char uid[NAME_LEN], path[PATH_LEN];
 
@@ -134,7 +131,7 @@ static void env_load(struct doctor *d)
 	if (!d->env)
 		return;
 	env_own(d);
-	own = env_find(d, "NCCL_CONF_FILE");
+	own = entry(d, "NCCL_CONF_FILE");
 	home = own && *own->value ? NULL : env_home(d);
 	if (own && *own->value)
 		snprintf(d->conf, sizeof(d->conf), "%s", own->value);
@@ -157,12 +154,16 @@ const char *env_conf_other(struct doctor *d)
 	return *d->conf_other ? d->conf_other : NULL;
 }
 
+const struct env *env_find(struct doctor *d, const char *name)
+{
+	env_load(d);
+	return entry(d, name);
+}
+
 const char *env_get(struct doctor *d, const char *name)
 {
-	const struct env *e;
+	const struct env *e = env_find(d, name);
 
-	env_load(d);
-	e = env_find(d, name);
 	return e && *e->value ? e->value : NULL;
 }
 
@@ -211,43 +212,20 @@ const char *env_param(struct doctor *d, const char *name, const char **ret_name)
 	return NULL;
 }
 
-/* -- lines that change it ----------------------------------------------------------------- */
-
-/* In a file of the system's only root may. */
-static const char *sudo_for(const char *file)
+bool doctor_wants(struct doctor *d, const char *transport)
 {
-	return strncmp(file, "/etc/", 5) == 0 ? "sudo " : "";
-}
+	const char *name, *text = env_param(d, "transports", &name), *at;
+	size_t n = strlen(transport);
 
-static bool is_plain(const char *value)
-{
-	return value[strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-			    "_.,:=^+-/@%")] == '\0';
-}
+	for (unsigned i = 0; i < braid_param_count && !text; i++)
+		if (strcmp(braid_param_rows[i].name, "transports") == 0)
+			text = braid_param_rows[i].def;
+	for (at = text; *at; at += strspn(at, ", ")) {
+		size_t len = strcspn(at, ", ");
 
-void doctor_mend_rename(struct doctor *d, const char *name, const char *right, const char *value)
-{
-	const struct env *e;
-
-	env_load(d);
-	e = env_find(d, name);
-	if (value && strpbrk(value, "'\\|&"))		/* of use to nobody, and odd in a shell */
-		value = NULL;
-	if (e && e->file && value)
-		doctor_mend(d, "%ssed -i 's|^%s=.*|%s=%s|' %s   # line %u", sudo_for(e->file), name,
-			    right, value, e->file, e->line);
-	else if (e && e->file)
-		doctor_mend(d, "%ssed -i '/^%s=/d' %s   # line %u", sudo_for(e->file), name,
-			    e->file, e->line);
-	else if (!value)
-		doctor_mend(d, "unset %s", name);
-	else if (strcmp(name, right) != 0)
-		doctor_mend(d, "unset %s; export %s='%s'", name, right, value);
-	else
-		doctor_mend(d, is_plain(value) ? "export %s=%s" : "export %s='%s'", name, value);
-}
-
-void doctor_mend_set(struct doctor *d, const char *name, const char *value)
-{
-	doctor_mend_rename(d, name, name, value);
+		if (len == n && strncmp(at, transport, n) == 0)
+			return true;
+		at += len;
+	}
+	return false;
 }

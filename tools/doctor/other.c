@@ -6,13 +6,16 @@
 #include <string.h>
 
 #include "tools/doctor/doctor.h"
+#include "tools/smc.h"
+#include "tools/text.h"
 
-static const char *text(const json_t *o, const char *key)
+static json_t *ask_smc(struct doctor *d)
 {
-	const char *s = json_string_value(json_object_get(o, key));
-
-	return s ? s : "";
+	(void)d;
+	return smc_json();
 }
+
+static const struct probe probe_smc = { "smc", ask_smc, 1000 };
 
 /* NULL: a reason was given. */
 static const json_t *smc(struct doctor *d)
@@ -24,7 +27,7 @@ static const json_t *smc(struct doctor *d)
 		doctor_skip(d, "BRAID_TRANSPORTS does not name smc");
 		return NULL;
 	}
-	o = doctor_probe(d, "smc", &why);
+	o = doctor_probe(d, &probe_smc, &why);
 	if (!o)
 		doctor_skip(d, "SMC: %s", why);
 	return o;
@@ -102,20 +105,20 @@ static void ucx_library(struct doctor *d)
 		doctor_skip(d, "BRAID_TRANSPORTS does not name ucx");
 		return;
 	}
-	libs = doctor_probe(d, "libraries", &why);
+	libs = doctor_probe(d, &probe_libraries, &why);
 	if (!libs)
 		doctor_skip(d, "libraries: %s", why);
 	for (size_t i = 0; i < json_array_size(libs); i++) {
 		const json_t *x = json_array_get(libs, i);
 
-		if (strncmp(text(x, "name"), "libucp", 6) != 0)
+		if (strncmp(text_of(x, "name"), "libucp", 6) != 0)
 			continue;
 		if (json_is_true(json_object_get(x, "found"))) {
-			doctor_ok(d, "%s is there", text(x, "name"));
+			doctor_ok(d, "%s is there", text_of(x, "name"));
 			continue;
 		}
 		doctor_find(d, LEVEL_FAIL, "BRAID_TRANSPORTS names ucx, but %s can't be loaded: %s",
-			    text(x, "name"), text(x, "why"));
+			    text_of(x, "name"), text_of(x, "why"));
 		doctor_mend_install(d, "libucx0", "ucx");
 	}
 }

@@ -6,13 +6,7 @@
 #include <string.h>
 
 #include "tools/doctor/doctor.h"
-
-static const char *text(const json_t *o, const char *key)
-{
-	const char *s = json_string_value(json_object_get(o, key));
-
-	return s ? s : "";
-}
+#include "tools/text.h"
 
 /* NULL: a reason was given. */
 static const json_t *peer(struct doctor *d)
@@ -24,7 +18,7 @@ static const json_t *peer(struct doctor *d)
 		doctor_skip(d, "no --peer");
 		return NULL;
 	}
-	o = doctor_probe(d, "peer", &why);
+	o = doctor_probe(d, &probe_peer, &why);
 	if (!o)
 		doctor_skip(d, "%s: %s", doctor_host(d), why);
 	return o;
@@ -34,7 +28,7 @@ static const json_t *peer_found(struct doctor *d)
 {
 	const json_t *o = peer(d);
 
-	if (!o || *text(o, "address"))
+	if (!o || *text_of(o, "address"))
 		return o;
 	doctor_skip(d, "%s has no address", doctor_host(d));
 	return NULL;
@@ -46,11 +40,12 @@ static void name(struct doctor *d)
 
 	if (!o)
 		return;
-	if (*text(o, "address")) {
-		doctor_ok(d, "%s is %s", doctor_host(d), text(o, "address"));
+	if (*text_of(o, "address")) {
+		doctor_ok(d, "%s is %s", doctor_host(d), text_of(o, "address"));
 		return;
 	}
-	doctor_find(d, LEVEL_FAIL, "%s has no address: %s", doctor_host(d), text(o, "name_error"));
+	doctor_find(d, LEVEL_FAIL, "%s has no address: %s", doctor_host(d),
+		    text_of(o, "name_error"));
 	doctor_mend(d, "getent hosts %s   # else: add it to /etc/hosts", doctor_host(d));
 }
 
@@ -63,8 +58,8 @@ static bool is_loopback(const char *address)
 /* The kernel sends what is for itself from the very address that it is for. */
 static bool is_self(const json_t *o)
 {
-	return is_loopback(text(o, "address")) || strcmp(text(o, "interface"), "lo") == 0 ||
-	       (*text(o, "address") && strcmp(text(o, "address"), text(o, "source")) == 0);
+	return is_loopback(text_of(o, "address")) || strcmp(text_of(o, "interface"), "lo") == 0 ||
+	       (*text_of(o, "address") && strcmp(text_of(o, "address"), text_of(o, "source")) == 0);
 }
 
 /* Another host, or NULL: a reason was given. */
@@ -74,7 +69,7 @@ static const json_t *peer_elsewhere(struct doctor *d)
 
 	if (!o || !is_self(o))
 		return o;
-	doctor_skip(d, "%s is this host itself", text(o, "address"));
+	doctor_skip(d, "%s is this host itself", text_of(o, "address"));
 	return NULL;
 }
 
@@ -84,7 +79,7 @@ static bool is_meant(struct doctor *d, const json_t *o)
 	char own[NAME_LEN] = "";
 
 	sys_line(d, own, sizeof(own), "/proc/sys/kernel/hostname");
-	return strcmp(doctor_host(d), text(o, "address")) == 0 ||
+	return strcmp(doctor_host(d), text_of(o, "address")) == 0 ||
 	       strcmp(doctor_host(d), own) == 0 || strcmp(doctor_host(d), "localhost") == 0;
 }
 
@@ -95,11 +90,11 @@ static void self(struct doctor *d)
 	if (!o)
 		return;
 	if (!is_self(o)) {
-		doctor_ok(d, "%s is another host", text(o, "address"));
+		doctor_ok(d, "%s is another host", text_of(o, "address"));
 		return;
 	}
 	doctor_find(d, is_meant(d, o) ? LEVEL_NOTE : LEVEL_FAIL, "%s is %s, which is this host "
-		    "itself", doctor_host(d), text(o, "address"));
+		    "itself", doctor_host(d), text_of(o, "address"));
 	if (is_meant(d, o))
 		doctor_mend(d, "braid doctor --peer HOST   # another one");
 	else
@@ -116,21 +111,21 @@ static void route(struct doctor *d)
 
 	if (!o)
 		return;
-	if (!*text(o, "interface")) {
-		doctor_find(d, LEVEL_FAIL, "there is no route to %s: %s", text(o, "address"),
-			    text(o, "route_error"));
-		doctor_mend(d, "ip route get %s", text(o, "address"));
+	if (!*text_of(o, "interface")) {
+		doctor_find(d, LEVEL_FAIL, "there is no route to %s: %s", text_of(o, "address"),
+			    text_of(o, "route_error"));
+		doctor_mend(d, "ip route get %s", text_of(o, "address"));
 		return;
 	}
 	for (unsigned i = 0; i < n; i++) {
-		if (strcmp(f[i].name, text(o, "interface")) == 0 && f[i].chosen) {
-			doctor_ok(d, "%s is reached by %s", text(o, "address"), f[i].name);
+		if (strcmp(f[i].name, text_of(o, "interface")) == 0 && f[i].chosen) {
+			doctor_ok(d, "%s is reached by %s", text_of(o, "address"), f[i].name);
 			return;
 		}
 	}
 	doctor_find(d, LEVEL_WARN, "%s is reached by %s, which NCCL and Braid would not use",
-		    text(o, "address"), text(o, "interface"));
-	snprintf(value, sizeof(value), "=%s", text(o, "interface"));
+		    text_of(o, "address"), text_of(o, "interface"));
+	snprintf(value, sizeof(value), "=%s", text_of(o, "interface"));
 	doctor_mend_set(d, "NCCL_SOCKET_IFNAME", value);
 }
 
@@ -143,20 +138,20 @@ static void port(struct doctor *d)
 		return;
 	num = json_integer_value(json_object_get(o, "port"));
 	answer = json_is_true(json_object_get(o, "answered"));
-	if (*text(o, "connected") && strcmp(text(o, "connected"), "yes") == 0) {
-		doctor_ok(d, "%s port %lld takes connections", text(o, "address"), num);
+	if (*text_of(o, "connected") && strcmp(text_of(o, "connected"), "yes") == 0) {
+		doctor_ok(d, "%s port %lld takes connections", text_of(o, "address"), num);
 	} else if (answer && doctor_port(d)) {
-		doctor_find(d, LEVEL_WARN, "nobody listens at %s port %lld", text(o, "address"),
+		doctor_find(d, LEVEL_WARN, "nobody listens at %s port %lld", text_of(o, "address"),
 			    num);
 		doctor_mend(d, "braid perf --listen %lld   # there", num);
 	} else if (answer) {
-		doctor_ok(d, "%s answers at port %lld: no firewall", text(o, "address"), num);
+		doctor_ok(d, "%s answers at port %lld: no firewall", text_of(o, "address"), num);
 	} else {
 		doctor_find(d, LEVEL_FAIL, "a firewall is between: %s port %lld: %s",
-			    text(o, "address"), num, text(o, "connected"));
+			    text_of(o, "address"), num, text_of(o, "connected"));
 		doctor_mend(d, "sudo nft insert rule inet filter input %s saddr %s accept   # "
 			    "there",
-			    strchr(text(o, "source"), ':') ? "ip6" : "ip", text(o, "source"));
+			    strchr(text_of(o, "source"), ':') ? "ip6" : "ip", text_of(o, "source"));
 	}
 }
 
@@ -170,19 +165,20 @@ static void mtu(struct doctor *d)
 	own = json_integer_value(json_object_get(o, "mtu"));
 	fits = json_integer_value(json_object_get(o, "path_mtu"));
 	if (!own || !fits) {
-		doctor_skip(d, "%s", *text(o, "mtu_error") ? text(o, "mtu_error") :
+		doctor_skip(d, "%s", *text_of(o, "mtu_error") ? text_of(o, "mtu_error") :
 			    "the path's MTU is not told");
 	} else if (fits >= own) {
-		doctor_ok(d, "packets of %lld bytes arrive at %s", own, text(o, "address"));
+		doctor_ok(d, "packets of %lld bytes arrive at %s", own, text_of(o, "address"));
 	} else {
 		doctor_find(d, LEVEL_FAIL, "MTU mismatch: %s has MTU %lld, but only %lld bytes "
-			    "arrive at %s", text(o, "interface"), own, fits, text(o, "address"));
+			    "arrive at %s", text_of(o, "interface"), own, fits,
+			    text_of(o, "address"));
 		if (json_is_true(json_object_get(o, "on_link")))
 			doctor_mend(d, "sudo ip link set dev %s mtu %lld   # or %lld at the switch "
-				    "and the peer", text(o, "interface"), fits, own);
+				    "and the peer", text_of(o, "interface"), fits, own);
 		else
 			doctor_mend(d, "tracepath -n %s   # where it gets smaller: a router or "
-				    "tunnel on the way", text(o, "address"));
+				    "tunnel on the way", text_of(o, "address"));
 	}
 }
 

@@ -3,9 +3,9 @@
  * plugin.c - which network plugin NCCL would load, and whether it would silently do without.
  *
  * NCCL tries the names of NCCL_NET_PLUGIN in turn, or libnccl-net.so; then its own "IB" and
- * "Socket".  Who can't be loaded, fails at init or has no device is passed over, which is told at
- * INFO only; but if NCCL_NET asks for a name, nobody else is taken.  The probe (probes.c) does the
- * same, in a process of its own.
+ * "Socket".  A plugin that can't be loaded, fails at init or has no device is passed over, which
+ * NCCL logs at INFO only; but if NCCL_NET asks for a name, no other plugin is taken.  The probe
+ * (probe_plugin.c) does the same, in a process of its own.
  */
 #include "config.h"
 
@@ -15,15 +15,9 @@
 
 #include "tools/cmd.h"
 #include "tools/doctor/doctor.h"
+#include "tools/text.h"
 
 enum { NAMES_KEPT = 14, NAME_MOST = 254 };
-
-static const char *text(const json_t *o, const char *key)
-{
-	const char *s = json_string_value(json_object_get(o, key));
-
-	return s ? s : "";
-}
 
 static long long number(const json_t *o, const char *key)
 {
@@ -34,7 +28,7 @@ static long long number(const json_t *o, const char *key)
 static const json_t *candidates(struct doctor *d)
 {
 	const char *why;
-	const json_t *list = doctor_probe(d, "plugin", &why);
+	const json_t *list = doctor_probe(d, &probe_plugin, &why);
 
 	if (!list)
 		doctor_skip(d, "plugins: %s", why);
@@ -49,7 +43,7 @@ static const json_t *taken(struct doctor *d, const json_t *list)
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const json_t *c = json_array_get(list, i);
 
-		if (number(c, "devices") > 0 && (!net || strcasecmp(net, text(c, "net")) == 0))
+		if (number(c, "devices") > 0 && (!net || strcasecmp(net, text_of(c, "net")) == 0))
 			return c;
 	}
 	return NULL;
@@ -67,7 +61,7 @@ static void mend_braid(struct doctor *d)
 static void load(struct doctor *d)
 {
 	const char *asked = env_get(d, "NCCL_NET_PLUGIN"), *why;
-	const json_t *list = doctor_probe(d, "plugin", &why), *c;
+	const json_t *list = doctor_probe(d, &probe_plugin, &why), *c;
 
 	if (!list && doctor_is_live(d)) {
 		doctor_find(d, LEVEL_FAIL, "the plugin '%s' can't be tried: %s",
@@ -86,22 +80,22 @@ static void load(struct doctor *d)
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		c = json_array_get(list, i);
 		if (json_is_true(json_object_get(c, "loaded"))) {
-			doctor_fact(d, "plugin", "%s", text(c, "net"));
-			doctor_ok(d, "NCCL finds %s in %s, ABI version %lld", text(c, "net"),
-				  text(c, "file"), number(c, "abi"));
-			if (*text(c, "rccl")) {
+			doctor_fact(d, "plugin", "%s", text_of(c, "net"));
+			doctor_ok(d, "NCCL finds %s in %s, ABI version %lld", text_of(c, "net"),
+				  text_of(c, "file"), number(c, "abi"));
+			if (*text_of(c, "rccl")) {
 				doctor_find(d, LEVEL_WARN, "RCCL is on this host and looks for "
 					    "%s, which is not there: it falls back to its own "
-					    "transports", text(c, "rccl"));
+					    "transports", text_of(c, "rccl"));
 				mend_braid(d);
 			}
 		} else if (asked) {
 			doctor_find(d, LEVEL_FAIL, "NCCL can't load the plugin '%s': %s",
-				    text(c, "name"), text(c, "why"));
+				    text_of(c, "name"), text_of(c, "why"));
 			mend_braid(d);
 		} else {
 			doctor_find(d, LEVEL_WARN, "no plugin is asked for, and there is no %s",
-				    text(c, "name"));
+				    text_of(c, "name"));
 			mend_braid(d);
 		}
 	}
@@ -158,7 +152,7 @@ static void net(struct doctor *d)
 	}
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		c = json_array_get(list, i);
-		if (strcasecmp(asked, text(c, "net")) == 0) {
+		if (strcasecmp(asked, text_of(c, "net")) == 0) {
 			doctor_ok(d, "NCCL_NET=%s is the plugin's name", asked);
 			return;
 		}
@@ -170,8 +164,8 @@ static void net(struct doctor *d)
 	doctor_find(d, LEVEL_FAIL, "NCCL_NET=%s, and no plugin that can be loaded is called so",
 		    asked);
 	c = json_array_get(list, 0);
-	if (*text(c, "net"))
-		doctor_mend_set(d, "NCCL_NET", text(c, "net"));
+	if (*text_of(c, "net"))
+		doctor_mend_set(d, "NCCL_NET", text_of(c, "net"));
 	else
 		mend_braid(d);
 }
@@ -188,12 +182,13 @@ static void devices(struct doctor *d)
 		seen = true;
 		doctor_fact(d, "plugin devices", "%lld", number(c, "devices"));
 		if (number(c, "devices") > 0) {
-			doctor_ok(d, "%s has %lld devices", text(c, "net"), number(c, "devices"));
+			doctor_ok(d, "%s has %lld devices", text_of(c, "net"),
+				  number(c, "devices"));
 			continue;
 		}
-		doctor_find(d, LEVEL_FAIL, "%s has no device%s%s", text(c, "net"),
-			    *text(c, "why") ? ": " : "", text(c, "why"));
-		doctor_mend(d, "braid info --verbose --plugin %s", text(c, "file"));
+		doctor_find(d, LEVEL_FAIL, "%s has no device%s%s", text_of(c, "net"),
+			    *text_of(c, "why") ? ": " : "", text_of(c, "why"));
+		doctor_mend(d, "braid info --verbose --plugin %s", text_of(c, "file"));
 	}
 	if (list && !seen)
 		doctor_skip(d, "no plugin is loaded");
@@ -221,13 +216,13 @@ static void fallback(struct doctor *d)
 	c = taken(d, list);
 	if (!active(d) || (env_number(d, "NCCL_IB_DISABLE", &off) && off))
 		own = "its own Socket, over TCP";
-	doctor_fact(d, "nccl would use", "%s", c ? text(c, "net") : asked ? asked : own);
+	doctor_fact(d, "nccl would use", "%s", c ? text_of(c, "net") : asked ? asked : own);
 	if (c && asked) {
-		doctor_ok(d, "NCCL uses %s, or says that it can't", text(c, "net"));
+		doctor_ok(d, "NCCL uses %s, or says that it can't", text_of(c, "net"));
 	} else if (c) {
 		doctor_find(d, LEVEL_NOTE, "NCCL uses %s; if it fails on some host, %s there, "
-			    "silently", text(c, "net"), own);
-		doctor_mend_set(d, "NCCL_NET", text(c, "net"));
+			    "silently", text_of(c, "net"), own);
+		doctor_mend_set(d, "NCCL_NET", text_of(c, "net"));
 	} else if (asked && strcasecmp(asked, "IB") != 0 && strcasecmp(asked, "Socket") != 0) {
 		doctor_ok(d, "NCCL stops rather than go on without %s", asked);
 	} else if (env_get(d, "NCCL_NET_PLUGIN") &&
@@ -264,7 +259,7 @@ static void transports(struct doctor *d)
 
 	if (!list)
 		return;
-	if (!c || strcmp(text(c, "net"), "Braid") != 0) {
+	if (!c || strcmp(text_of(c, "net"), "Braid") != 0) {
 		doctor_skip(d, "Braid would not be used");
 		return;
 	}
@@ -273,7 +268,7 @@ static void transports(struct doctor *d)
 		const json_t *dev = json_array_get(devs, i);
 
 		any |= has(json_object_get(dev, "transports"), "verbs");
-		doctor_ok(d, "%s: %s first", text(dev, "name"),
+		doctor_ok(d, "%s: %s first", text_of(dev, "name"),
 			  json_array_size(json_object_get(dev, "transports")) ?
 			  json_string_value(json_array_get(json_object_get(dev, "transports"), 0)) :
 			  "?");
@@ -295,8 +290,9 @@ static const json_t *device(const json_t *list, const char *name, size_t len)
 {
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const json_t *dev = json_array_get(list, i);
+		const char *its = text_of(dev, "name");
 
-		if (strlen(text(dev, "name")) == len && !strncmp(text(dev, "name"), name, len))
+		if (strlen(its) == len && !strncmp(its, name, len))
 			return dev;
 	}
 	return NULL;
@@ -311,13 +307,13 @@ static void merge(struct doctor *d)
 
 	if (!asked)
 		doctor_ok(d, "NCCL_NET_FORCE_MERGE is not set");
-	else if (list && (!c || strcmp(text(c, "net"), "Braid") != 0))
+	else if (list && (!c || strcmp(text_of(c, "net"), "Braid") != 0))
 		doctor_skip(d, "Braid would not be used");
 	for (const char *at = asked; c && *at; at += strcspn(at, ",;"), at += *at != '\0') {
 		int len = (int)strcspn(at, ",;:");
 		const json_t *dev = device(json_object_get(c, "list"), at, (size_t)len);
 
-		if (!len || (dev && *text(dev, "pci_path")))
+		if (!len || (dev && *text_of(dev, "pci_path")))
 			continue;
 		found = true;
 		doctor_find(d, LEVEL_FAIL, "NCCL_NET_FORCE_MERGE names %.*s, which %s", len, at,
@@ -326,20 +322,6 @@ static void merge(struct doctor *d)
 	}
 	if (c && !found)
 		doctor_ok(d, "NCCL_NET_FORCE_MERGE=%s", asked);
-}
-
-long long doctor_nccl_version(struct doctor *d)
-{
-	const char *why;
-	const json_t *libs = doctor_probe(d, "libraries", &why);
-
-	for (size_t i = 0; i < json_array_size(libs); i++) {
-		const json_t *x = json_array_get(libs, i);
-
-		if (strncmp(text(x, "name"), "libnccl", 7) == 0)
-			return number(x, "version");
-	}
-	return 0;
 }
 
 /* 2.28 to 2.30.2 lose the plugin's name with the last communicator, unless they keep it loaded. */
@@ -356,9 +338,9 @@ static bool forgets(struct doctor *d)
 static const char *standard(struct doctor *d)
 {
 	const char *why;
-	const json_t *o = doctor_probe(d, "standard", &why);
+	const json_t *o = doctor_probe(d, &probe_standard, &why);
 
-	return o && json_is_true(json_object_get(o, "loaded")) ? text(o, "net") : NULL;
+	return o && json_is_true(json_object_get(o, "loaded")) ? text_of(o, "net") : NULL;
 }
 
 static void standard_is_ours(struct doctor *d)

@@ -8,7 +8,6 @@
  */
 #include "config.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,78 +19,13 @@
 enum { CHECK_MS = 6000, WORKERS = 3 };
 
 static const struct check *const tables[] = {
-	doctor_limits, doctor_kernel, doctor_tcp, doctor_net, doctor_rdma, doctor_counters,
-	doctor_pcie, doctor_gpu, doctor_nccl, doctor_plugin, doctor_other, doctor_peer,
+	doctor_limits, doctor_kernel, doctor_tcp, doctor_net, doctor_nic, doctor_subnet,
+	doctor_rdma, doctor_hca, doctor_counters, doctor_pcie, doctor_gpu, doctor_nccl,
+	doctor_plugin, doctor_other, doctor_peer,
 };
 enum { TABLES = sizeof(tables) / sizeof(tables[0]) };
 
-/* -- saying ------------------------------------------------------------------------------- */
-
-void doctor_ok(struct doctor *d, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	says_add(&d->says, LEVEL_OK, fmt, ap);
-	va_end(ap);
-}
-
-void doctor_skip(struct doctor *d, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	says_add(&d->says, LEVEL_SKIP, fmt, ap);
-	va_end(ap);
-}
-
-void doctor_find(struct doctor *d, enum level level, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	says_add(&d->says, level, fmt, ap);
-	va_end(ap);
-}
-
-void doctor_mend(struct doctor *d, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	says_mend(&d->says, fmt, ap);
-	va_end(ap);
-}
-
-void doctor_mend_container(struct doctor *d, const char *docker, const char *pod)
-{
-	if (env_get(d, "KUBERNETES_SERVICE_HOST"))
-		doctor_mend(d, "kubectl edit deployment NAME   # or what else makes the pod: %s",
-			    pod);
-	else
-		doctor_mend(d, "docker run %s", docker);
-}
-
-void doctor_mend_install(struct doctor *d, const char *deb, const char *rpm)
-{
-	if (sys_has(d, "/etc/redhat-release"))
-		doctor_mend(d, "sudo dnf install %s", rpm);
-	else
-		doctor_mend(d, "sudo apt-get install %s", deb);
-}
-
-void doctor_fact(struct doctor *d, const char *key, const char *fmt, ...)
-{
-	char text[SAYS_LINE];
-	va_list ap;
-
-	va_start(ap, fmt);
-	says_line(text, fmt, ap);
-	va_end(ap);
-	json_object_set_new(d->facts, key, json_string(text));
-}
-
-void doctor_run(struct doctor *d, const struct check *c)
+static void check_run(struct doctor *d, const struct check *c)
 {
 	says_new(&d->says);
 	json_decref(d->facts);
@@ -99,7 +33,7 @@ void doctor_run(struct doctor *d, const struct check *c)
 	c->run(d);
 }
 
-json_t *doctor_result(struct doctor *d, const struct check *c)
+static json_t *check_result(struct doctor *d, const struct check *c)
 {
 	json_t *o = json_pack("{s:s, s:s, s:s, s:o, s:o}", "id", c->id, "title", c->title, "level",
 			      level_name(d->says.level), "says", d->says.list, "facts", d->facts);
@@ -162,8 +96,8 @@ static void work(void *arg, int fd)
 	for (unsigned i = work->first; d && f && (c = check_at(work->w, i)); i++) {
 		json_t *o;
 
-		doctor_run(d, c);
-		o = doctor_result(d, c);
+		check_run(d, c);
+		o = check_result(d, c);
 		json_dumpf(o, f, JSON_COMPACT | JSON_ENSURE_ASCII);
 		fputc('\n', f);
 		fflush(f);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* subnet.c - see subnet.h. */
+/* subnet.c - which interfaces are in one subnet, and what comes of that. */
 #include "config.h"
 
 #include "tools/doctor/subnet.h"
@@ -95,3 +95,79 @@ int subnet_in_common(const struct subnets *s, const struct iface *a, const struc
 				return x[i].version;
 	return 0;
 }
+
+/* One that packets may leave by, whether it would be chosen or not. */
+static bool carries(const struct iface *f)
+{
+	return f->up && f->addressed && !f->slave && !f->loopback;
+}
+
+static void subnets(struct doctor *d)
+{
+	const struct iface *f, *a;
+	unsigned n = doctor_ifaces(d, &f), others = 0;
+	bool found = false;
+	struct subnets all;
+	int version;
+
+	subnets_read(d, &all);
+	for (unsigned i = 0; i < n; i++)
+		others += carries(&f[i]);
+	for (unsigned i = 0; others > 1 && (a = doctor_chosen(d, i)); i++) {
+		for (unsigned k = 0; k < n; k++) {
+			const struct iface *b = &f[k];
+
+			/* A pair that is chosen is met twice. */
+			if (b == a || !carries(b) || (b->chosen && b < a) ||
+			    !(version = subnet_in_common(&all, a, b)))
+				continue;
+			found = true;
+			doctor_find(d, LEVEL_WARN, "%s and %s are in one subnet: routes send all "
+				    "by one of them%s", a->name, b->name,
+				    version == 4 ? ", and each answers ARP for both" : "");
+			doctor_mend(d, "ip route show dev %s   # a subnet of its own, or policy "
+				    "routing (ip rule)", b->name);
+		}
+	}
+	if (others < 2)
+		doctor_skip(d, "not several interfaces");
+	else if (!found)
+		doctor_ok(d, "each interface has a subnet of its own");
+	subnets_free(&all);
+}
+
+static void rp_filter(struct doctor *d)
+{
+	const struct iface *f;
+	long long all = 0, own;
+	bool seen = false;
+
+	if (!doctor_chosen(d, 1)) {
+		doctor_skip(d, "not several interfaces");
+		return;
+	}
+	sys_number(d, &all, "/proc/sys/net/ipv4/conf/all/rp_filter");
+	for (unsigned i = 0; (f = doctor_chosen(d, i)); i++) {
+		if (!sys_number(d, &own, "/proc/sys/net/ipv4/conf/%s/rp_filter", f->name))
+			continue;
+		seen = true;
+		if ((own > all ? own : all) != 1) {
+			doctor_ok(d, "%s takes packets from any path", f->name);
+			continue;
+		}
+		doctor_find(d, LEVEL_WARN, "%s drops what came by another path than it would "
+			    "answer", f->name);
+		doctor_mend(d, "sudo sysctl -w net.ipv4.conf.%s.rp_filter=2", f->name);
+	}
+	if (!seen)
+		doctor_skip(d, "the kernel does not tell");
+}
+
+const struct check doctor_subnet[] = {
+	{ "net-subnet", "Subnets of the interfaces",
+	  "The kernel answers for all of them by any, and sends by the first route", subnets },
+	{ "net-path-filter", "Reverse path filter",
+	  "With several interfaces, what comes by the second may be dropped without a word",
+	  rp_filter },
+	{ NULL, NULL, NULL, NULL },
+};

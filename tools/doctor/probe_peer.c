@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* probe_peer.c - whether a peer answers, by which route, and how large a packet may be. */
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/icmp6.h>
+#include <netinet/ip_icmp.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "tools/child.h"
+#include "tools/doctor/doctor.h"
+#include "topo/netdev.h"
+
+enum { ANSWER_MS = 1000, ECHO_MS = 250, EPHEMERAL = 50007 };
+
+static socklen_t addr_len(const struct sockaddr *sa)
+{
+	return sa->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+}
+
+static void set_text(json_t *o, const char *key, const char *value)
+{
+	json_object_set_new(o, key, json_string(value));
+}
+
+/* Is `to` in the subnet of that entry: no router is between? */
+static bool is_on_link(const struct ifaddrs *i, const struct sockaddr *to)
+{
+	size_t at = to->sa_family == AF_INET ? offsetof(struct sockaddr_in, sin_addr) :
+					      offsetof(struct sockaddr_in6, sin6_addr);
+	size_t len = to->sa_family == AF_INET ? 4 : 16;
+	const uint8_t *a = (const uint8_t *)i->ifa_addr + at, *b = (const uint8_t *)to + at;
+
+	for (size_t k = 0; i->ifa_netmask && k < len; k++)
+		if ((a[k] ^ b[k]) & ((const uint8_t *)i->ifa_netmask)[at + k])
+			return false;
+	return i->ifa_netmask != NULL;
+}
+
+/* Which of our addresses, and whose interface, the kernel would take. */
+static void peer_route(json_t *o, const struct sockaddr *to)
+{
+	int fd = socket(to->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	union braid_netdev_addr own = { .sa = { .sa_family = AF_UNSPEC } };
+	socklen_t len = sizeof(own);
+	char name[INET6_ADDRSTRLEN];
+	struct ifaddrs *all = NULL;
+
+	if (connect(fd, to, addr_len(to)) < 0 || getsockname(fd, &own.sa, &len) < 0) {
+		set_text(o, "route_error", strerror(errno));
+		close(fd);
+		return;
+	}
+	getnameinfo(&own.sa, len, name, sizeof(name), NULL, 0, NI_NUMERICHOST);
+	set_text(o, "source", name);
+	if (getifaddrs(&all) == 0) {
+		for (struct ifaddrs *i = all; i; i = i->ifa_next) {
+			struct ifreq r = { .ifr_name = "" };
+
+			if (!i->ifa_addr || i->ifa_addr->sa_family != own.sa.sa_family ||
+			    !braid_netdev_same_ip(i->ifa_addr, &own.sa))
+				continue;
+			set_text(o, "interface", i->ifa_name);
+			json_object_set_new(o, "on_link", json_boolean(is_on_link(i, to)));
+			snprintf(r.ifr_name, sizeof(r.ifr_name), "%.*s", IFNAMSIZ - 1, i->ifa_name);
+			if (ioctl(fd, SIOCGIFMTU, &r) == 0)
+				json_object_set_new(o, "mtu", json_integer(r.ifr_mtu));
+		}
+		freeifaddrs(all);
+	}
+	close(fd);
+}
+
+/* Who refuses has been reached. */
+static void peer_connect(json_t *o, const struct sockaddr *to)
+{
+	int fd = socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	socklen_t len = sizeof(int);
+	int err = 0;
+
+	if (connect(fd, to, addr_len(to)) < 0)
+		err = errno;
+	if (err == EINPROGRESS) {
+		err = ETIMEDOUT;
+		if (poll(&p, 1, ANSWER_MS) > 0)
+			getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
+	}
+	close(fd);
+	set_text(o, "connected", err ? strerror(err) : "yes");
+	json_object_set_new(o, "answered", json_boolean(!err || err == ECONNREFUSED));
+}
+
+/* One echo of an IP packet of `size` bytes that may not be cut; did an answer come? */
+static bool echo(int fd, bool v6, unsigned size)
+{
+	static unsigned char packet[65536], answer[65536];
+	static uint16_t number;
+	const unsigned head = v6 ? 40 : 20;
+	long long until = child_now() + ECHO_MS;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	if (size < head + 8 || size > sizeof(packet))
+		return false;
+	packet[0] = v6 ? ICMP6_ECHO_REQUEST : ICMP_ECHO;
+	packet[6] = (unsigned char)(++number >> 8);
+	packet[7] = (unsigned char)number;
+	if (send(fd, packet, size - head, 0) < 0)
+		return false;
+	while (poll(&p, 1, (int)(until - child_now())) > 0) {
+		ssize_t n = recv(fd, answer, sizeof(answer), MSG_DONTWAIT);
+
+		if (n == (ssize_t)(size - head) && answer[6] == packet[6] && answer[7] == packet[7])
+			return true;
+		if (n < 0 || child_now() >= until)
+			break;
+	}
+	return false;
+}
+
+/* The largest packet that arrives, of usual sizes below ours. */
+static void peer_mtu(json_t *o, const struct sockaddr *to)
+{
+	static const unsigned sizes[] = { 9000, 8192, 4200, 2048, 1500, 1450, 1400, 1280, 576 };
+	unsigned own = (unsigned)json_integer_value(json_object_get(o, "mtu"));
+	bool v6 = to->sa_family == AF_INET6;
+	int fd = socket(to->sa_family, SOCK_DGRAM | SOCK_CLOEXEC,
+			v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP);
+	int probe = IP_PMTUDISC_PROBE, room = 1 << 20;
+	unsigned least = v6 ? 1280 : 576;
+
+	if (fd < 0) {
+		set_text(o, "mtu_error", "this user may not ping: sudo sysctl -w "
+			 "net.ipv4.ping_group_range='0 2147483647'");
+		return;
+	}
+	own = own > 65535 ? 65535 : own;
+	setsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER,
+		   &probe, sizeof(probe));
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	if (connect(fd, to, addr_len(to)) < 0 || (!echo(fd, v6, 84) && !echo(fd, v6, 84))) {
+		set_text(o, "mtu_error", "the peer does not answer pings");
+	} else if (echo(fd, v6, own) || echo(fd, v6, own)) {
+		json_object_set_new(o, "path_mtu", json_integer(own));
+	} else {
+		for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+			if (sizes[i] >= own || sizes[i] < least ||
+			    (!echo(fd, v6, sizes[i]) && sizes[i] > least))
+				continue;
+			json_object_set_new(o, "path_mtu", json_integer(sizes[i]));
+			break;
+		}
+	}
+	close(fd);
+}
+
+static json_t *peer(struct doctor *d)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list = NULL;
+	char port[16], name[INET6_ADDRSTRLEN];
+	json_t *o = json_object();
+	int err;
+
+	snprintf(port, sizeof(port), "%d", doctor_port(d) ? doctor_port(d) : EPHEMERAL);
+	json_object_set_new(o, "port", json_integer(atoi(port)));
+	err = getaddrinfo(doctor_host(d), port, &hints, &list);
+	if (err) {
+		set_text(o, "name_error", gai_strerror(err));
+		return o;
+	}
+	getnameinfo(list->ai_addr, list->ai_addrlen, name, sizeof(name), NULL, 0, NI_NUMERICHOST);
+	set_text(o, "address", name);
+	peer_route(o, list->ai_addr);
+	peer_connect(o, list->ai_addr);
+	peer_mtu(o, list->ai_addr);
+	freeaddrinfo(list);
+	return o;
+}
+
+const struct probe probe_peer = { "peer", peer, 5000 };

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rx.c - a lane over UCX receives.
+ *
+ * UCX sends a large payload only when its receive is posted, and that answer takes a while.  So
+ * while a payload is awaited, the heads that have come after it are read ahead, and receives for
+ * their payloads are posted.
+ *
+ * Where a comment does not say otherwise, the link's lock is held.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/base/log.h"
+#include "ucx/ep.h"
+
+static void ask(struct ucx_ep *w, char *at, size_t len, uint32_t comm, const struct braid_mr *gpu)
+{
+	struct ucx_slot *s = &w->payload[w->asked++ % BRAID_UCX_PAYLOADS];
+
+	s->at = at;
+	s->comm = comm;
+	braid_ucx_post(w, s, len, BRAID_UCX_PAYLOAD, gpu);
+}
+
+static int await_payload(struct braid_lane *lane, struct ucx_ep *w)
+{
+	char *at = lane->rx_dst;
+
+	if (!at && w->asked == w->paid) {
+		at = w->scratch = malloc(lane->rx_left);
+		if (!at)
+			return braid_no_memory("a message that nobody waits for");
+	}
+	braid_lock_wait(&w->lock);
+	w->awaits_payload = true;
+	if (w->asked == w->paid)
+		ask(w, at, lane->rx_left, w->scratch ? BRAID_UCX_OURS : lane->rx_hdr.comm,
+		    w->scratch ? NULL : braid_comm_rx_gpu(lane));
+	braid_unlock(&w->lock);
+	return 0;
+}
+
+/* Has another head come that may say where its payload goes? */
+static inline bool may_ask(const struct ucx_ep *w)
+{
+	const struct ucx_slot *s = &w->slot[w->seen % BRAID_UCX_SLOTS];
+
+	return w->awaits_payload && !w->blind && w->asked - w->paid < BRAID_UCX_PAYLOADS &&
+	       w->seen != w->posted && !s->waits && s->status == UCS_OK;
+}
+
+/* Posts receives ahead, in the order of the heads, since payloads come in that order. */
+static void ask_ahead(struct braid_lane *lane, struct ucx_ep *w)
+{
+	braid_lock_wait(&w->lock);
+	for (; w->worker && may_ask(w); w->seen += !w->blind) {
+		const struct ucx_slot *s = &w->slot[w->seen % BRAID_UCX_SLOTS];
+		const struct braid_mr *gpu;
+		struct braid_hdr h;
+		char *at;
+
+		if (!braid_frames_lack(s->at, s->len, &h))
+			continue;
+		at = braid_comm_rx_place(lane, &h, &gpu);
+		w->blind = !at;
+		if (at)
+			ask(w, at, h.len, h.comm, gpu);
+	}
+	braid_unlock(&w->lock);
+}
+
+/* A receive fails only with its endpoint, whose on_error() may not have run yet. */
+static int lost(struct ucx_ep *w, ucs_status_t status)
+{
+	braid_ucx_ep_error(w, NULL, status);
+	return -EIO;
+}
+
+static int take_payload(struct braid_lane *lane, struct ucx_ep *w)
+{
+	const struct ucx_slot *s = &w->payload[w->paid % BRAID_UCX_PAYLOADS];
+	int err;
+
+	free(w->scratch);
+	w->scratch = NULL;
+	if (lane->rx_left && s->status != UCS_OK)
+		return lost(w, s->status);
+	if (lane->rx_left && s->len != lane->rx_left)
+		return braid_rx_broken(lane, "payload", -EBADMSG);
+	braid_count(&lane->rx_bytes, lane->rx_left);
+	lane->rx_left = 0;
+	err = braid_rx_end(lane);
+	w->awaits_payload = err == -EAGAIN;
+	w->paid += !w->awaits_payload;
+	return err;
+}
+
+static int take_head(struct braid_lane *lane, struct ucx_ep *w)
+{
+	struct ucx_slot *s = &w->slot[w->slots % BRAID_UCX_SLOTS];
+	int err = s->status == UCS_OK ? braid_rx_take(lane, s->at, s->len) : lost(w, s->status);
+
+	if (err == -EAGAIN)
+		return err;
+	w->seen += w->seen == w->slots;
+	w->slots++;
+	w->blind = false;
+	braid_count(&lane->rx_bytes, s->len + 1);
+	return err;
+}
+
+/* Has the next message in order come? */
+static inline bool has_something(const struct ucx_ep *w)
+{
+	if (w->awaits_payload)
+		return !w->payload[w->paid % BRAID_UCX_PAYLOADS].waits;
+	return w->slots != w->posted && !w->slot[w->slots % BRAID_UCX_SLOTS].waits;
+}
+
+/* Lets UCX progress until the next message in order has come; not longer, for those behind it. */
+static bool look(struct ucx_ep *w)
+{
+	braid_ucx_post_heads(w);
+	for (unsigned i = 0; i < BRAID_UCX_TURNS; i++) {
+		unsigned n = braid_ucx_turn(w);
+
+		if (has_something(w))
+			return true;
+		if (!n)
+			break;
+	}
+	return false;
+}
+
+/*
+ * Takes what has come, in order.  Returns how many messages, or an error.  The data of the last may
+ * still be on its way into a GPU.
+ */
+static int take(struct braid_lane *lane, struct ucx_ep *w)
+{
+	int taken = 0, err = 0;
+
+	while (!err && has_something(w)) {
+		err = w->awaits_payload ? take_payload(lane, w) : take_head(lane, w);
+		if (!err && lane->rx_kind != BRAID_RX_NONE && lane->rx_left)
+			err = await_payload(lane, w);
+		taken++;
+	}
+	if (may_ask(w))
+		ask_ahead(lane, w);
+	return err && err != -EAGAIN ? err : taken;
+}
+
+static int look_and_take(struct braid_lane *lane)
+{
+	struct ucx_ep *w = braid_ucx_ep_of(lane);
+	bool some, more;
+	int n;
+
+	if (!braid_trylock(&w->lock))
+		return 1;		/* another thread sends */
+	if (!w->worker) {
+		braid_unlock(&w->lock);
+		return 0;
+	}
+	some = look(w);
+	more = some || may_ask(w);
+	braid_unlock(&w->lock);
+	if (w->status != UCS_OK && !some)
+		return braid_ucx_broken(lane, w);	/* what had come before it has been taken */
+	if (more) {
+		if (!braid_trylock(&lane->link->lock))
+			return 1;
+		n = take(lane, w);
+		braid_unlock(&lane->link->lock);
+		if (n == -EIO)
+			return braid_ucx_broken(lane, w);
+		if (n < 0)
+			return braid_lane_look_at_fd(lane) ? -ENOTCONN : n;
+		w->idle_polls = 0;
+		return n;
+	}
+	return 0;
+}
+
+int braid_ucx_poll(struct braid_lane *lane)
+{
+	int n = braid_ucx_ep_of(lane)->over ? 0 : look_and_take(lane);
+
+	return n || braid_ucx_ep_of(lane)->over ||
+	       !braid_lane_look_due(lane, &braid_ucx_ep_of(lane)->idle_polls) ?
+		       n : braid_lane_last_words(lane, look_and_take);
+}

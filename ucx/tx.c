@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tx.c - a lane over UCX sends: heads and payloads, in order, as messages. */
+#include <assert.h>
+#include <errno.h>
+
+#include "ucx/ep.h"
+
+/*
+ * Drops the link's lock while much is copied.  It does not wait for the worker's lock: the caller
+ * that holds it polls again and again, and would try for the link's lock in vain meanwhile.
+ */
+static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, uint64_t tag,
+			 const struct braid_mr *gpu)
+{
+	struct ucx_ep *w = braid_ucx_ep_of(lane);
+	int err;
+
+	if (w->over)
+		return -EIO;
+	if (!braid_trylock(&w->lock))
+		return -EAGAIN;
+	if (len > BRAID_COPY_LOCKED)
+		braid_unlock(&lane->link->lock);
+	err = braid_ucx_send(w, data, len, tag, gpu);
+	braid_unlock(&w->lock);
+	if (len > BRAID_COPY_LOCKED)
+		braid_lock_wait(&lane->link->lock);
+	return err;
+}
+
+int braid_ucx_push(struct braid_lane *lane)
+{
+	struct braid_txq *q = &lane->tx;
+	size_t budget = BRAID_CALL_BUDGET;
+	int err = 0;
+
+	while (q->unsent && budget && !err) {
+		const struct braid_txf *f = braid_tx_here(lane);
+		size_t len;
+
+		if (!f)
+			return -EAGAIN;
+		if (q->part < f->inl) {
+			assert(!q->part);
+			braid_tx_stamp(lane);
+			len = braid_tx_piece(q, BRAID_UCX_SLOT, true);
+			err = send_unlocked(lane, q->ring + f->off, len, BRAID_UCX_HEAD, NULL);
+		} else {
+			len = f->ext_len;
+			err = send_unlocked(lane, f->ext, len, BRAID_UCX_PAYLOAD,
+					    braid_tx_gpu(lane) ? f->owner->mr : NULL);
+		}
+		if (err)
+			break;
+		braid_tx_advance(lane, len);
+		budget -= len < budget ? len : budget;
+	}
+	return err == -EIO ? braid_ucx_broken(lane, braid_ucx_ep_of(lane)) : err;
+}
+
+/* Sends a single message, with the short header that lies before the payload. */
+BRAID_HOT int braid_ucx_lane_post(struct braid_lane *lane, uint32_t imm, const char *payload,
+				  uint32_t len)
+{
+	(void)imm;
+	return send_unlocked(lane, payload - BRAID_SHORT_SIZE, len + BRAID_SHORT_SIZE,
+			     BRAID_UCX_HEAD, NULL);
+}

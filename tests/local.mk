@@ -205,6 +205,10 @@ check_LTLIBRARIES += tests/libtest.la
 tests_libtest_la_SOURCES = \
 	tests/abi/abi.h \
 	tests/abi/abi_util.c \
+	tests/abi/gpu.c \
+	tests/abi/gpu.h \
+	tests/abi/nics.c \
+	tests/abi/nics.h \
 	tests/lib/hostile.c \
 	tests/lib/hostile.h \
 	tests/lib/null.c \
@@ -285,9 +289,6 @@ tests_unit_test_fake_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_unit_test_fake_LDFLAGS = $(AM_LDFLAGS) -no-install
 tests_unit_test_fake_LDADD = tests/fake/librdmacm.la tests/fake/libibverbs.la $(CMOCKA_LIBS)
 rdma_abi_tests = tests/abi/test_ports tests/abi/test_rdma tests/abi/test_slow_nic tests/abi/test_words
-tests_abi_test_ports_SOURCES = tests/abi/test_ports.c tests/abi/nics.c tests/abi/nics.h
-tests_abi_test_rdma_SOURCES = tests/abi/test_rdma.c tests/abi/nics.c tests/abi/nics.h
-tests_abi_test_slow_nic_SOURCES = tests/abi/test_slow_nic.c tests/abi/nics.c tests/abi/nics.h
 # A GPU that exists in memory only, as libcuda.so.1 in tests/fakecuda/.libs (its ctl.h).
 check_LTLIBRARIES += tests/fakecuda/libcuda.la
 tests_fakecuda_libcuda_la_SOURCES = tests/fakecuda/cuda.c tests/fakecuda/ctl.h \
@@ -299,9 +300,17 @@ tests_fakecuda_libgdrapi_la_SOURCES = tests/fakecuda/gdr.c
 tests_fakecuda_libgdrapi_la_LDFLAGS = $(AM_LDFLAGS) -shared -version-info 2:0:0 -rpath /nowhere \
 	-Wl,-z,nodelete -Wl,-rpath,'$$ORIGIN'
 tests_fakecuda_libgdrapi_la_LIBADD = tests/fakecuda/libcuda.la
-rdma_abi_tests += tests/abi/test_gpu
-# What tests/rdma/*.sh run besides the ABI tests.
-rdma_programs = tests/rdma/test_counts
+gpu_tests = \
+	tests/abi/test_gpu_copy \
+	tests/abi/test_gpu_direct \
+	tests/abi/test_gpu_fail \
+	tests/abi/test_gpu_flush \
+	tests/abi/test_gpu_messages \
+	tests/abi/test_gpu_offer \
+	tests/abi/test_gpu_register
+rdma_abi_tests += $(gpu_tests)
+# What tests/rdma/*.sh and tests/ucx/gpu.sh run besides the ABI tests.
+rdma_programs = tests/rdma/test_counts tests/ucx/test_gpu
 endif
 
 # A kernel that has SMC, preloaded: its sockets are TCP's.
@@ -486,12 +495,11 @@ check-device: all
 	BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-1200} DEV='$(DEV)' PEER='$(PEER)' \
 		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS=tests/rdma/device.sh
 
-# What has threads, for ThreadSanitizer; but test_order looks on while the plugin writes, as a GPU
-# would, and that is a data race; what test_ports, test_rdma and test_gpu look at is written by a NIC, which is
-# one as well.
+# For ThreadSanitizer: programs with threads, without those in which a data race is wanted.  test_order
+# reads while the plugin writes, as a GPU would; a fake NIC writes what the others read.
 check-threads: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS \
-		TESTS='$(filter-out tests/abi/test_order tests/abi/test_ports tests/abi/test_rdma tests/abi/test_gpu,$(unit_tests) $(abi_tests))'
+		TESTS='$(filter-out tests/abi/test_order tests/abi/test_ports tests/abi/test_rdma $(gpu_tests),$(unit_tests) $(abi_tests))'
 
 # make check-valgrind VALGRIND_TESTS='tests/abi/test_x' for another choice.
 # test_copy single-steps a child, which valgrind can't.

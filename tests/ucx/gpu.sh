@@ -6,4 +6,4 @@
 . "$(dirname "$0")/shim.sh"
 
 export BRAID_TEST_UCP_CUDA=1
-program abi/test_gpu
+program ucx/test_gpu

@@ -16,7 +16,7 @@
 
 enum { TAKEN = 24, STUCK_MS = 500, FEW = 100, GONE_MS = 40000 };
 
-/* -- by way of the CPU ------------------------------------------------------------------------ */
+/* -- over TCP --------------------------------------------------------------------------------- */
 
 static const size_t over_tcp[] = { 8, 8192, 65536, 3 * MEG + 5 };
 enum { OVER_TCP = sizeof(over_tcp) / sizeof(over_tcp[0]) };
@@ -41,8 +41,8 @@ static void plain_peer(struct abi *t, int fd)
 }
 
 /*
- * The lane is a socket, which can't have it: the NIC of this end, or the driver, fetches it and puts
- * it there.  Returns the copies that the driver made.
+ * The lane is a socket, which can't reach the GPU's memory: this end's NIC or the driver copies out
+ * of it and into it.  Returns how many copies the driver made.
  */
 static long over_sockets(struct abi *t, const char *stage, const char *cmd)
 {
@@ -54,7 +54,7 @@ static long over_sockets(struct abi *t, const char *stage, const char *cmd)
 
 	setenv("BRAID_GPU_STAGE", stage, 1);
 	net = gpu_up(t, "rocev2", ALL_WAYS);
-	warns_expected();		/* that the link is carried by TCP */
+	warns_expected();		/* TCP carries the link */
 	send = send_to(net, peer.fd);
 	recv = recv_from(net, peer.fd);
 	for (unsigned i = 0; i < OVER_TCP; i++) {
@@ -104,7 +104,7 @@ static void nic_gone(struct abi *t)
 	TRUE(over_sockets(t, "1", "fatal nic0") > 0);
 }
 
-/* That it answers nothing is found out once: the pieces are some dozen. */
+/* The NIC's silence is found out once, not for each of some dozen pieces. */
 static void no_loop(struct abi *t)
 {
 	uint64_t start = now_us();
@@ -113,7 +113,7 @@ static void no_loop(struct abi *t)
 	TRUE(now_us() - start < 40 * STUCK_MS * 1000 * (uint64_t)drive_slow());
 }
 
-/* Waits for what will not come. */
+/* Waits for a message that never comes. */
 static void idle_peer(struct abi *t, int fd)
 {
 	struct net *net;
@@ -131,7 +131,7 @@ static void idle_peer(struct abi *t, int fd)
 		pause();
 }
 
-/* Then there is no way at all: the comm ends, with the reasons. */
+/* Neither NIC nor driver can copy: the comm fails, and the warning gives the reasons. */
 static void no_way_left(struct abi *t, const char *stage, const char *cmd, const char *reason)
 {
 	struct peer peer = peer_start(t, idle_peer);
@@ -151,7 +151,7 @@ static void no_way_left(struct abi *t, const char *stage, const char *cmd, const
 	ops_settle(&op, 1);
 	TRUE(op.res != ncclSuccess);
 	if (!strstr(net_last_warn(), "memory of a GPU") || !strstr(net_last_warn(), reason))
-		FAIL("the reason is not told but: %s", net_last_warn());
+		FAIL("the reason is missing: %s", net_last_warn());
 	peer_kill(&peer);
 	end_well();
 }
@@ -182,7 +182,7 @@ static void last_sender(struct abi *t, int fd)
 		pause();
 }
 
-/* Others have it registered, so that the NIC could go on. */
+/* A second registration of the memory remains, so the NIC could write on: it must not. */
 static void copy_taken(struct abi *t)
 {
 	struct peer peer = peer_start(t, last_sender);
@@ -205,7 +205,7 @@ static void copy_taken(struct abi *t)
 	ops_post(&op, 1);
 	WAIT_FOR((op_test(&op), nic_do("count sends") > before));
 	OK(net_dereg(net, recv, in.mr));
-	TRUE(!memcmp(bytes_of(&in), none, 8));		/* or this shows nothing */
+	TRUE(!memcmp(bytes_of(&in), none, 8));		/* otherwise this shows nothing */
 	nap_ms(300);
 	TRUE(!memcmp(bytes_of(&in), none, 8));
 	nic_do("delay nic0 0");
@@ -223,7 +223,7 @@ static void staged(struct abi *t)
 	EQ(0, gpu_do("stray"));
 }
 
-/* All that is done under capture is, set-up too; so it is in a thread that has no context. */
+/* Set-up and copies alike happen under capture, and in a thread that has no context. */
 static void staged_capture(struct abi *t)
 {
 	struct buf from = { .size = MEG }, host;
@@ -254,8 +254,8 @@ static void staged_capture(struct abi *t)
 }
 
 /*
- * A copy that the driver can't be asked about may be done yet: nobody else does it meanwhile, or it
- * would land in what the receive's owner has put there since.
+ * The driver can't say whether a copy is complete.  It may still be under way, so nothing else copies
+ * those bytes: the driver's copy would land on what the caller has written there since.
  */
 static void unknown(struct abi *t, const char *fault)
 {
@@ -291,7 +291,7 @@ static void staged_unknown(struct abi *t)
 static const size_t dying[] = { 8, 8192, 65536, MEG };
 enum { DYING = sizeof(dying) / sizeof(dying[0]), DEATHS = 40 };
 
-/* The NIC is gone under messages both ways: the job goes on over TCP, flushes too. */
+/* The NIC's device dies under messages both ways: messages go on over TCP, and flushes still work. */
 static void dies(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", ALL_WAYS);
@@ -334,7 +334,7 @@ static void dies(struct abi *t)
 	abi_down(net);
 }
 
-/* Its port goes down and comes up again: so does what goes over it. */
+/* The port goes down: the driver copies.  It comes up: the NIC carries messages again. */
 static void returns(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", ALL_WAYS);
@@ -369,10 +369,10 @@ static void returns(struct abi *t)
 	abi_down(net);
 }
 
-/* A kernel that polls the flags of LL128, and words of LL, of which none is half there. */
+/* A kernel that polls LL128's flags and LL's words: it must never see a word half written. */
 struct poller {
 	const _Atomic uint64_t *at;
-	atomic_uint sent, early, wrong;	/* messages; lines seen before it was said that they are there */
+	atomic_uint sent, early, wrong;	/* messages sent; lines seen before test() said done; torn lines */
 	atomic_bool stop;
 };
 
@@ -440,7 +440,7 @@ static void lines(struct abi *t)
 	abi_down(net);
 }
 
-/* Memory goes, or its comm, with copies into it and out of it under way: nobody touches it then. */
+/* Memory is deregistered, or its comm closed, under copies into it and out of it: nothing touches it later. */
 static void staged_taken(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", ALL_WAYS);
@@ -509,7 +509,7 @@ static void big_sender(struct abi *t, int fd)
 static void nobody_calls(struct abi *t)
 {
 	setenv("BRAID_GPU_STAGE", "2", 1);
-	warns_expected();		/* that the link is carried by TCP */
+	warns_expected();		/* TCP carries the link */
 	gpu_comes_alone(t, big_sender);
 }
 
@@ -527,7 +527,7 @@ static void small_sender(struct abi *t, int fd)
 	end_well();
 }
 
-/* What came before its link was gone can be copied when it is. */
+/* Data that arrived before the link ended can still be copied into the GPU. */
 static void sender_left(struct abi *t)
 {
 	struct peer peer = peer_start(t, small_sender);
@@ -537,7 +537,7 @@ static void sender_left(struct abi *t)
 	void *recv;
 
 	net = gpu_up(t, "rocev2", ALL_WAYS);
-	warns_expected();		/* that the link is carried by TCP */
+	warns_expected();		/* TCP carries the link */
 	recv = recv_from(net, peer.fd);
 	for (unsigned i = 0; i < LEFT_N; i++) {
 		in[i] = gpu_new(net, recv, LEFT);
@@ -562,7 +562,7 @@ static void sender_left_staged(struct abi *t)
 	sender_left(t);
 }
 
-/* A GPU that does nothing any more: an error in bounded time, and deregMr returns in such. */
+/* A GPU that hangs: the receive fails in bounded time, and deregMr() returns in bounded time. */
 static void stuck(struct abi *t)
 {
 	struct pair p[2] = { 0 };
@@ -583,9 +583,9 @@ static void stuck(struct abi *t)
 	gpu_do("hold 1");
 	start = now_us();
 	TRUE(!pass(net, &p[0], &from[0], &to[0], 8192, 1));
-	/* The other end, of the same process, may have been warned of its peer since. */
+	/* The last warning may be the other end's, in this same process. */
 	if (!net_warned("nor by the driver (Connection timed out)"))
-		FAIL("the reason is not told but: %s", net_last_warn());
+		FAIL("the reason is missing: %s", net_last_warn());
 	ops[0] = op_recv(net, p[1].recv, &to[1], 8192, 0);
 	ops[1] = op_send(net, p[1].send, &from[1], 8192, 0);
 	before = gpu_do("under_way");
@@ -593,7 +593,7 @@ static void stuck(struct abi *t)
 	WAIT_FOR((op_test(&ops[0]), gpu_do("under_way") > before));
 	gpu_end(net, &to[1]);
 	if (!net_warned("is the GPU alive"))
-		FAIL("the reason is not told but: %s", net_last_warn());
+		FAIL("the reason is missing: %s", net_last_warn());
 	TRUE(now_us() - start < 20 * 1000000ull * drive_slow());
 	gpu_do("hold 0");
 	end_well();

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Is it used?  NCCL then hears of the second function, and that it must flush. */
+/* Where Data Direct is used, NCCL gets the second function's path and is asked to flush. */
 static void is_direct(struct net *net, int dev, bool want)
 {
 	struct braid_net_props p;
@@ -56,7 +56,7 @@ static void direct_messages(struct abi *t)
 	gpu_messages(t, "rocev2", DIRECT ",dmabuf=0,peermem=0");
 }
 
-/* What can be registered so is, and in no other way. */
+/* A buffer is registered by Data Direct alone; if that fails, in the next way. */
 static void direct_first(struct abi *t)
 {
 	struct pair p = { 0 };
@@ -70,7 +70,7 @@ static void direct_first(struct abi *t)
 	b = gpu_new(net, p.recv, MEG);
 	EQ(1, nic_do("calls"));
 	gpu_end(net, &b);
-	nic_do("fail 1 mlx5dv_reg_dmabuf_mr");	/* as for this buffer alone */
+	nic_do("fail 1 mlx5dv_reg_dmabuf_mr");	/* for this buffer alone */
 	b = gpu_new(net, p.recv, MEG);
 	EQ(1, nic_do("calls"));
 	OK(flush(net, p.recv, &b, MEG));
@@ -85,7 +85,6 @@ static void direct_dmabuf(struct abi *t)
 	gpu_dmabuf_on(t, DIRECT ",dmabuf=0,peermem=0");
 }
 
-/* Nothing is changed by what is not there. */
 static void direct_no_library(struct abi *t)
 {
 	struct net *net = gpu_up_heard(t, DIRECT ALL_WAYS);
@@ -216,7 +215,7 @@ static void direct_fused(struct abi *t)
 	abi_down(net);
 }
 
-/* The NIC's read goes the way that its writes went, and the CPU's does not. */
+/* The NIC's read takes the path of its writes; a read by the CPU takes another. */
 static void direct_late(struct abi *t)
 {
 	fake_load("fakecuda", "libgdrapi.so.2");

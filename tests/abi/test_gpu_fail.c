@@ -10,7 +10,7 @@
 
 static const char *life_nic = ALL_WAYS;
 
-/* A life; what is offered must work, but for what fails later. */
+/* A short life of a process: what was offered must work, except where the failing call comes later. */
 static void life(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", life_nic);
@@ -47,7 +47,7 @@ static void life(struct abi *t)
 	abi_down(net);
 }
 
-/* In a process of its own, with what fails said so; false: there was no k-th call of those. */
+/* `one` in a process of its own, where the call named by `cmd` fails; false: there was no k-th such call. */
 static bool life_in_fork(struct abi *t, void (*one)(struct abi *t), long (*ctl)(const char *cmd),
 			 const char *cmd, unsigned k)
 {
@@ -65,7 +65,7 @@ static bool life_in_fork(struct abi *t, void (*one)(struct abi *t), long (*ctl)(
 	return !WEXITSTATUS(status);
 }
 
-/* `which` call ("": any) fails at the k-th time. */
+/* The k-th call of `which` fails ("": the k-th of all). */
 static bool life_with(struct abi *t, long (*ctl)(const char *cmd), const char *which, unsigned k)
 {
 	char text[64];
@@ -74,7 +74,7 @@ static bool life_with(struct abi *t, long (*ctl)(const char *cmd), const char *w
 	return life_in_fork(t, life, ctl, text, k);
 }
 
-/* And with copies by the driver: what is said to be there must be. */
+/* With copies by the driver: data must be there when test() says done. */
 static void staged_life(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", ALL_WAYS);

@@ -25,7 +25,7 @@ static void flushes(struct abi *t)
 	reads = nic_do("count sends");
 	OK(flush(net, p.recv, &b, MEG));
 	TRUE(nic_do("count sends") > reads);
-	OK(flush(net, p.recv, &b, 0));		/* nothing has come: nothing to wait for */
+	OK(flush(net, p.recv, &b, 0));		/* no bytes: nothing to wait for */
 	gpu_end(net, &b);
 	pair_close(net, &p);
 	abi_down(net);
@@ -36,7 +36,7 @@ static void late(struct abi *t)
 	gpu_late_on(t, ALL_WAYS ",late=1");
 }
 
-/* Up, with this way to flush asked for, and this one flush_said. */
+/* The plugin with BRAID_GPU_FLUSH_BY=by, which must say that it chose `want`. */
 static struct net *up_by(struct abi *t, const char *by, const char *want)
 {
 	struct net *net;
@@ -48,7 +48,7 @@ static struct net *up_by(struct abi *t, const char *by, const char *want)
 	return net;
 }
 
-/* Flushes of GPU memory, one by one: how many by the CPU? */
+/* n flushes, one by one; returns how many the CPU did, not the NIC. */
 static long by_cpu(struct net *net, struct pair *p, struct buf *b, unsigned n)
 {
 	long seen = gpu_do("seen"), reads = nic_do("count sends"), by;
@@ -61,7 +61,7 @@ static long by_cpu(struct net *net, struct pair *p, struct buf *b, unsigned n)
 	return by;
 }
 
-/* At once, in the call, and what was on its way on the bus is there. */
+/* The flush is complete when iflush() returns. */
 static void gdrcopy(struct abi *t)
 {
 	struct net *net;
@@ -92,7 +92,7 @@ static void gdrcopy_late(struct abi *t)
 	TRUE(gpu_do("seen") > reads);
 }
 
-/* A window that the driver takes away, and memory of a GPU that there is no window on. */
+/* The driver takes the window away; another GPU never had one: the NIC flushes. */
 static void gdrcopy_gone(struct abi *t)
 {
 	struct net *net;
@@ -116,14 +116,13 @@ static void gdrcopy_gone(struct abi *t)
 	end_well();
 }
 
-/* Asked for or not, what is not there is not used. */
 static void gdrcopy_none(struct abi *t)
 {
 	struct net *net = up_by(t, "gdrcopy", "flush by the NIC, ");
 	struct pair p = { 0 };
 	struct buf b;
 
-	/* Or a real one is, whose driver is not or knows nothing of a fake GPU. */
+	/* A real library may be installed: its driver is missing or does not know a fake GPU. */
 	if (!strstr(flush_said, "libgdrapi.so.2") && !strstr(flush_said, "gdr_pin_buffer"))
 		FAIL("what is said is: %s", flush_said);
 	pair_open(net, &p);
@@ -132,7 +131,7 @@ static void gdrcopy_none(struct abi *t)
 	end_well();
 }
 
-/* Where it is not seen to be valid. */
+/* GDRCopy is not used where nothing shows that it is valid. */
 static void gdrcopy_unasked(struct abi *t)
 {
 	fakecuda_load();
@@ -155,7 +154,7 @@ static void driver_flushes(struct abi *t)
 	pair_open(net, &p);
 	b = gpu_new(net, p.recv, MEG);
 	EQ(3, by_cpu(net, &p, &b, 3));
-	gpu_do("context 0");		/* this thread's */
+	gpu_do("context 0");		/* of this thread */
 	EQ(0, by_cpu(net, &p, &b, 3));
 	end_well();
 }
@@ -176,15 +175,15 @@ static void flush_fails(struct abi *t)
 	warns_expected();
 	pair_open(net, &p);
 	b = gpu_new(net, p.recv, MEG);
-	nap_ms(50);				/* what else there is to say has been said */
+	nap_ms(50);				/* earlier traffic ends */
 	nic_do("fail 1 post EIO on");
 	TRUE(flush(net, p.recv, &b, MEG) != ncclSuccess);
 	nic_do("fail 0");
-	OK(flush(net, p.recv, &b, MEG));	/* by a new queue pair */
+	OK(flush(net, p.recv, &b, MEG));	/* over a new queue pair */
 	end_well();
 }
 
-/* More than the NIC takes at a time, of two comms, and more than it does in the time for one. */
+/* More flushes of two comms than the NIC takes at once; together they last longer than one may. */
 static void flush_slow(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", ALL_WAYS);
@@ -205,7 +204,7 @@ static void flush_slow(struct abi *t)
 	}
 	for (unsigned i = 0; i < FLUSHES; i++)
 		OK(flush_end(net, req[FLUSHES - 1 - i]));
-	TRUE(now_us() - start > STUCK_MS * 1000);	/* in which it answered, one by one */
+	TRUE(now_us() - start > STUCK_MS * 1000);	/* that no flush timed out */
 	laps_say(t, "with a slow NIC");
 	nic_do("delay nic0 0");
 	for (unsigned i = 0; i < 2; i++) {
@@ -231,8 +230,8 @@ static void flush_lost(struct abi *t)
 	req = flush_begin(net, p.recv, &b, MEG);
 	RES(ncclSystemError, flush_end(net, req));
 	if (!strstr(net_last_warn(), "could not read memory of the GPU"))
-		FAIL("the reason is not told but: %s", net_last_warn());
-	RES(ncclSystemError, net_test(net, req, &done, NULL));	/* that stays */
+		FAIL("the reason is missing: %s", net_last_warn());
+	RES(ncclSystemError, net_test(net, req, &done, NULL));	/* the error stays */
 	nic_do("drop nic0 0");
 	OK(flush(net, p.recv, &b, MEG));
 	laps_say(t, "with a NIC that never answers");
@@ -286,7 +285,7 @@ static void *flush_many(void *arg)
 	return NULL;
 }
 
-/* And the queue pair ends now and then under them: twice in one flush is an error. */
+/* The queue pair fails now and then; a flush fails only if that happens to it twice. */
 static void flush_threads(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", ALL_WAYS);
@@ -302,13 +301,13 @@ static void flush_threads(struct abi *t)
 	for (unsigned i = 0; i < THREADS; i++)
 		TRUE(!pthread_create(&f[i].thread, NULL, flush_many, &f[i]));
 	for (unsigned i = 0; i < CUTS; i++) {
-		/* Other memory of theirs comes and goes meanwhile. */
+		/* Other memory of the same comms is registered and deregistered meanwhile. */
 		for (uint64_t until = now_us() + 10000; now_us() < until;) {
 			struct buf other = gpu_new(net, f[i % THREADS].p.recv, MEG);
 
 			gpu_end(net, &other);
 		}
-		for (unsigned q = QPNS; q--;) {	/* new ones have higher numbers: once each */
+		for (unsigned q = QPNS; q--;) {	/* downwards: new ones have higher numbers */
 			char text[32];
 
 			snprintf(text, sizeof(text), "qp %u error", q);
@@ -326,11 +325,11 @@ static void flush_threads(struct abi *t)
 	}
 	printf("%u of %u flushes of %u threads failed when queue pairs ended\n", failed, all, THREADS);
 	fflush(stdout);
-	TRUE(all > FEW && failed < CUTS);	/* with no second try: about two each */
+	TRUE(all > FEW && failed < CUTS);	/* without a second try: two a cut */
 	abi_down(net);
 }
 
-/* Memory is taken back, and a comm closed, with flushes under way: others' still end well. */
+/* Memory is deregistered and a comm closed under flushes: flushes of other comms still succeed. */
 static void flush_dropped(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", ALL_WAYS);
@@ -370,7 +369,7 @@ static void late_sender(struct abi *t, int fd)
 	abi_down(net);
 }
 
-/* Somebody else waits for a copy meanwhile, which is not to be waited for. */
+/* The NIC is busy with a slow copy: a flush must not wait for it. */
 static void flush_behind(struct abi *t)
 {
 	struct peer peer = peer_start(t, late_sender);
@@ -380,7 +379,7 @@ static void flush_behind(struct abi *t)
 	long before;
 	void *recv;
 
-	warns_expected();		/* that the link is carried by TCP */
+	warns_expected();		/* TCP carries the link */
 	recv = recv_from(net, peer.fd);
 	in = gpu_new(net, recv, 8);
 	op = op_recv(net, recv, &in, 8, 0);

@@ -24,7 +24,7 @@ static void ib(struct abi *t)
 	gpu_messages(t, "ib", ALL_WAYS);
 }
 
-/* Each chunk is a write and, behind it, its header: no write has immediate data. */
+/* A chunk is a plain write, followed by its header: no write has immediate data. */
 static void plain_writes(struct abi *t)
 {
 	setenv("BRAID_IB_AR_THRESHOLD", "0", 1);
@@ -46,7 +46,7 @@ static void its_dmabuf(struct abi *t)
 	gpu_dmabuf_on(t, ",dmabuf=1,peermem=0");
 }
 
-/* A DMA-BUF of the kernel's own, made of that memory, or why not. */
+/* A DMA-BUF that the kernel makes of that memory; skips the case where it can't. */
 static int udmabuf(int memfd, size_t size)
 {
 	struct udmabuf_create create = { .memfd = (uint32_t)memfd, .flags = UDMABUF_FLAGS_CLOEXEC,
@@ -62,7 +62,7 @@ static int udmabuf(int memfd, size_t size)
 	return fd;
 }
 
-/* What is said to be the GPU's is what the descriptor has, which here is known to be elsewhere. */
+/* Messages land in the descriptor's memory, which here is not at the address that was registered. */
 static void real_dmabuf(struct abi *t)
 {
 	static const size_t sizes[] = { 8, 65536, MEG };
@@ -131,7 +131,7 @@ static void fused(struct abi *t)
 	nap_ms(50);
 	before = nic_do("count sends");
 	OK(flush(net, p.recv, &to, MEG));
-	TRUE(nic_do("count sends") >= before + 2);	/* whichever of them has written */
+	TRUE(nic_do("count sends") >= before + 2);	/* one on each NIC: either may have written */
 	gpu_end(net, &to);
 	pair_close(net, &p);
 	abi_down(net);
@@ -139,14 +139,14 @@ static void fused(struct abi *t)
 
 /* -- messages under way ----------------------------------------------------------------------- */
 
-/* All queue pairs end, that to itself too: what was under way goes by sockets, then by others. */
+/* All queue pairs fail, the copying one too: messages go on over sockets, then over new queue pairs. */
 static void ends(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", ALL_WAYS);
 	struct pair p = { 0 };
 	struct buf from, to;
 
-	warns_expected();		/* that TCP carries lanes */
+	warns_expected();		/* TCP carries lanes */
 	pair_open(net, &p);
 	from = gpu_new(net, p.send, MEG);
 	to = gpu_new(net, p.recv, MEG);

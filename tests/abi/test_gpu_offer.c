@@ -78,7 +78,7 @@ static void no_driver(struct abi *t)
 	abi_down(net);
 }
 
-/* What the first init could not try the next one does. */
+/* The first init had no context to try with; the next one has. */
 static void later(struct abi *t)
 {
 	struct net *net;

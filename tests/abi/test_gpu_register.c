@@ -8,7 +8,7 @@
 
 enum { REGS = 2000, FEW = 100 };
 
-/* Of DMA-BUFs, from now on: only memory of a GPU is one. */
+/* Counts registrations of DMA-BUFs from now on, which only memory of a GPU needs. */
 static void count_regs(void)
 {
 	nic_do("fail 0 ibv_reg_dmabuf_mr");
@@ -80,7 +80,7 @@ static void second_host(struct abi *t)
 	first = buf_new(net, p.recv, 64 * MEG, 0);
 	nic_do("fail 0 ibv_reg_mr");
 	reg_again(net, &p, &first, NCCL_PTR_HOST);
-	TRUE(regs() < FEW);			/* of lanes that come up */
+	TRUE(regs() < FEW);			/* lanes that come up have some */
 	buf_free(net, &first);
 	pair_close(net, &p);
 	abi_down(net);
@@ -99,7 +99,7 @@ static void second(struct abi *t)
 	EQ(0, regs());
 	gpu_end(net, &first);
 	first = gpu_new(net, p.recv, 64 * MEG);
-	EQ(1, regs());				/* nobody had it any more */
+	EQ(1, regs());				/* no other registration was left */
 	gpu_end(net, &first);
 	pair_close(net, &p);
 	abi_down(net);
@@ -124,7 +124,7 @@ static void no_ids(struct abi *t)
 	abi_down(net);
 }
 
-/* What is there when a limit is reached serves on, what is not there is copied or refused. */
+/* At the limit, existing registrations are shared; other host memory is copied, a GPU's refused. */
 static void limits(struct abi *t)
 {
 	static const size_t size = 3 * MEG;
@@ -141,14 +141,14 @@ static void limits(struct abi *t)
 	pair_open(net, &p);
 	b[0] = gpu_new(net, p.recv, size);
 	b[1] = buf_new(net, p.send, size, 0);
-	b[2] = buf_new(net, p.recv, size, 0);		/* one too many */
+	b[2] = buf_new(net, p.recv, size, 0);		/* over the limit */
 	if (!strstr(net_last_warn(), "BRAID_MR_MAX") || !strstr(net_last_warn(), "are copied"))
-		FAIL("the limit is not told but: %s", net_last_warn());
+		FAIL("the limit is missing: %s", net_last_warn());
 	EQ(0, gpu_alloc(&at, size));
 	RES(ncclSystemError, net_reg(net, p.recv, (void *)(uintptr_t)at, size, NCCL_PTR_CUDA, &mr));
 	if (!strstr(net_last_warn(), "of a GPU are not registered: 2 registrations"))
-		FAIL("the limit is not told but: %s", net_last_warn());
-	OK(net_reg(net, p.recv, b[0].data, size, NCCL_PTR_CUDA, &mr));	/* that is there */
+		FAIL("the limit is missing: %s", net_last_warn());
+	OK(net_reg(net, p.recv, b[0].data, size, NCCL_PTR_CUDA, &mr));	/* shared */
 	OK(net_dereg(net, p.recv, mr));
 	for (unsigned i = 0; i < 3; i += 2) {
 		fill(b[1].data, size, i);
@@ -166,7 +166,7 @@ static void limits(struct abi *t)
 	abi_down(net);
 }
 
-/* When a context has no comm any more, and again only if there was something new. */
+/* Counts are logged when a context's last comm closes, and again only if they have changed. */
 static void counted(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", ALL_WAYS);
@@ -194,7 +194,7 @@ static void counted(struct abi *t)
 	abi_heard("");
 }
 
-/* Several allocations in a row: none of the ways takes them as one. */
+/* A buffer over several allocations, which no way can register as one. */
 static void pieces(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", ALL_WAYS);
@@ -208,12 +208,12 @@ static void pieces(struct abi *t)
 	EQ(0, gpu_alloc(&at, MEG));
 	RES(ncclSystemError, net_reg(net, p.recv, (void *)(uintptr_t)at, MEG, NCCL_PTR_CUDA, &mr));
 	if (!strstr(net_last_warn(), "can't register 1048576 bytes of GPU 0 (CUDA's number): "))
-		FAIL("the reason is not told but: %s", net_last_warn());
+		FAIL("the reason is missing: %s", net_last_warn());
 	pair_close(net, &p);
 	abi_down(net);
 }
 
-/* A driver that exports them as one: so does the NIC have them, and nobody else's. */
+/* A driver that exports several allocations as one DMA-BUF: the NIC registers that. */
 static void spans(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", ALL_WAYS);
@@ -228,7 +228,7 @@ static void spans(struct abi *t)
 	count_regs();
 	again = to;
 	OK(net_reg(net, p.recv, again.data + MEG / 8, MEG / 2, NCCL_PTR_CUDA, &again.mr));
-	EQ(1, regs());				/* what is of three of them is not known to be of these */
+	EQ(1, regs());				/* a part over three allocations shares nothing */
 	OK(net_dereg(net, p.recv, again.mr));
 	OK(net_reg(net, p.recv, again.data, MEG, NCCL_PTR_CUDA, &again.mr));
 	EQ(1, regs());
@@ -236,14 +236,14 @@ static void spans(struct abi *t)
 	EQ(0, gpu_free((uint64_t)(uintptr_t)to.data));
 	again = gpu_new(net, p.recv, MEG);
 	TRUE(again.data == to.data);
-	EQ(2, regs());				/* others, at the same address */
+	EQ(2, regs());				/* new allocations at the same address */
 	OK(net_dereg(net, p.recv, to.mr));
 	gpu_end(net, &again);
 	pair_close(net, &p);
 	abi_down(net);
 }
 
-/* Some of the host's among them: the CPU keeps away all the same. */
+/* One allocation is host memory: the CPU must not touch the buffer all the same. */
 static void mixed(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", ALL_WAYS);
@@ -264,7 +264,7 @@ static void mixed(struct abi *t)
 	abi_down(net);
 }
 
-/* Not the GPU that was tried: who reads the line learns which it is. */
+/* The warning names a GPU that was not tried at init. */
 static void other_gpu(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", ALL_WAYS);
@@ -280,12 +280,12 @@ static void other_gpu(struct abi *t)
 	nic_do("fail 1 ibv_reg_mr_iova2 EFAULT");
 	RES(ncclSystemError, net_reg(net, p.recv, (void *)(uintptr_t)at, MEG, NCCL_PTR_CUDA, &mr));
 	if (!strstr(net_last_warn(), "of GPU 3 (CUDA's number), which is not the one that was tried at init: "))
-		FAIL("the GPU is not named but: %s", net_last_warn());
+		FAIL("the GPU is missing: %s", net_last_warn());
 	pair_close(net, &p);
 	abi_down(net);
 }
 
-/* What NCCL takes for CUDA's may be the host's. */
+/* NCCL may register host memory with the type of CUDA memory. */
 static void pinned(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", ALL_WAYS);

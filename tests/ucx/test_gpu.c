@@ -44,7 +44,7 @@ static void ucx_messages(struct abi *t)
 	gpu_messages(t, "", "");
 }
 
-/* Endpoints break: what is under way goes on over TCP, by the driver's copies, and comes back. */
+/* Endpoints fail: messages go on over TCP, copied by the driver, and return to UCX. */
 static void ucx_breaks(struct abi *t)
 {
 	struct pair p = { 0 };
@@ -84,7 +84,7 @@ static void ucx_sender(struct abi *t, int fd)
 	abi_down(net);
 }
 
-/* The thread that moves it then has no context of the driver's by itself. */
+/* The service thread moves the message: it has no context of its own. */
 static void ucx_nobody_calls(struct abi *t)
 {
 	gpu_comes_alone(t, ucx_sender);

@@ -26,7 +26,7 @@
 #include <string.h>
 
 #include "core/proto/auth.h"
-#include "core/link/link.h"
+#include "core/link/lane_io.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/link/link.h"
+#include "core/link/lane_io.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"

@@ -17,7 +17,7 @@
 #include <sys/uio.h>
 
 #include "core/base/copy.h"
-#include "core/link/link.h"
+#include "core/link/lane_io.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 

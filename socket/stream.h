@@ -6,7 +6,7 @@
 #ifndef BRAID_SOCKET_STREAM_H
 #define BRAID_SOCKET_STREAM_H
 
-#include "core/link/lane.h"
+#include "core/link/lane_io.h"
 
 struct braid_stream {
 	struct braid_lane lane;		/* first */

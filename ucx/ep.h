@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #include "core/msg/comm.h"
-#include "core/link/link.h"
+#include "core/link/lane_io.h"
 #include "core/base/work.h"
 #include "gdr/stage.h"
 #include "ucx/port.h"

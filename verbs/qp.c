@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/link/link.h"
+#include "core/link/lane_io.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"

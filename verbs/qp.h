@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 
 #include "core/msg/comm.h"
-#include "core/link/lane.h"
+#include "core/link/lane_io.h"
 #include "core/mem/later.h"
 #include "core/base/param.h"
 #include "verbs/port.h"

@@ -28,7 +28,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/link/link.h"
+#include "core/link/lane_io.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * lane.h - one independent path of a link, and the queue of frames on it.
+ * lane.h - one independent path of a link.
  *
- * A lane carries numbered frames in order, both ways.  The sender keeps every frame until the
- * receiver has acknowledged it, by count: "I have received n frames of this lane" names exactly
- * what must be sent again elsewhere if the lane dies now.  Headers and small payloads
- * are copied into a ring; large payloads stay where the user has them.
- *
- *	   acknowledged    handed to carrier           queued
- *	---------------- f_acked ---------- f_sent ------------ f_head
+ * A lane carries numbered frames in order, both ways.  A carrier, such as a socket or a queue pair,
+ * moves them; it may be replaced while the lane lives.
  *
  * The link's lock guards all of this, except the members for recovery, which are the service
  * thread's.  The thread that holds `io` may advance rx_dst and rx_left without the link's lock.
@@ -18,48 +13,18 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/uio.h>
 
 #include "core/mem/gpucopy.h"
 #include "core/mem/later.h"
 #include "core/base/os.h"
+#include "core/link/txq.h"
 #include "core/transport.h"
 #include "core/proto/wire.h"
 
 struct braid_conn;
-struct braid_send;
 struct braid_link;
 
 enum { BRAID_ACK_BYTES = 64 << 10 };	/* bytes received: acknowledge at the latest then */
-
-struct braid_txf {			/* one frame: queued, in flight or not yet acknowledged */
-	uint32_t off, inl;		/* header and copied payload: ring[off, off + inl) */
-	const char *ext;		/* payload that was not copied */
-	size_t ext_len;
-	struct braid_send *owner;	/* the send that completes with it; or NULL */
-	void *own;			/* our own copy of ext: freed when acknowledged */
-	bool bringing;			/* that copy is still coming from a GPU (lane.c) */
-};
-
-struct braid_txq {
-	char *ring;
-	uint32_t ring_size;
-	uint64_t head, tail;		/* ring bytes ever used, ever freed */
-	struct braid_txf *f;
-	uint32_t fmask;
-	uint32_t f_head, f_sent, f_acked;	/* frames ever queued, handed over, acknowledged */
-	size_t part;			/* bytes of frame f_sent already handed over */
-	uint32_t f_peer_acked;		/* frames the peer has acknowledged; may be ahead of f_sent
-					 * while another thread is inside the send system call */
-	bool fast_sent;			/* the next frame's payload was sent before the frame */
-	uint64_t unsent;		/* bytes queued and not handed over */
-	uint64_t starts;		/* of these: bytes of STARTs queued since the last push */
-	uint64_t unacked;		/* payload bytes of chunks queued and not acknowledged */
-	/* The lane's speed, measured if the link has several: see braid_txq_cost(). */
-	uint64_t timed_ns, timed_bytes;	/* acknowledged since; 0 ns: nothing is in flight */
-	double ns_per_byte;		/* recently; 0: not known yet */
-	struct braid_kept *kept;	/* former rings, which a NIC may still read */
-};
 
 enum braid_rx_kind { BRAID_RX_NONE, BRAID_RX_DRAIN, BRAID_RX_CTL, BRAID_RX_ENTRY, BRAID_RX_UM };
 
@@ -140,132 +105,5 @@ static inline bool braid_lane_unread(const struct braid_lane *lane)
 {
 	return atomic_load(&lane->unread);
 }
-
-int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t frames);
-void braid_txq_fini(struct braid_txq *q);	/* no NIC or thread reads it any more */
-/* Everything was sent and acknowledged, except ACK frames, which are never acknowledged alone. */
-bool braid_txq_idle(const struct braid_txq *q);
-
-/*
- * Estimated nanoseconds until `more` payload bytes, queued now, are acknowledged.  `best` is the
- * least ns_per_byte of the link's lanes.
- */
-double braid_txq_cost(const struct braid_txq *q, uint64_t more, double best);
-
-/* Is there room for `inl` bytes of copied payload, beside what is kept for control frames? */
-bool braid_txq_room(const struct braid_txq *q, size_t inl);
-bool braid_txq_room_ctl(const struct braid_txq *q);
-
-/*
- * Queue one frame: header, then h->len bytes of either `copy` or `ext`, or no payload.  There must
- * be room.  Fills in h->ack and h->lseq.  owner may be NULL.
- */
-void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy, const void *ext,
-		  struct braid_send *owner);
-
-/*
- * For latency, send a message's payload before its frame is queued; the transport must have `post`.
- * False: frames are waiting, or the carrier refuses.  True: it was sent, and the next frame queued
- * must be this message's: an EAGER without flags of comm `id`, its payload copied.
- */
-bool braid_tx_fast_send(struct braid_lane *lane, uint32_t id, uint32_t seq, const void *payload,
-		   uint32_t len);
-
-/* All frames received so far have been acknowledged to the peer. */
-void braid_lane_told(struct braid_lane *lane);
-/* Write the present acknowledgement into the header at f_sent, which is about to be sent. */
-void braid_tx_stamp(struct braid_lane *lane);
-/*
- * Fill iov with the next bytes to send, at most `budget`; returns the entries used, and in
- * *ret_bytes their sum.  0 although bytes are queued: GPU memory is still being copied to the host.
- */
-int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
-		    size_t *ret_bytes);
-/*
- * How many bytes of the ring, from the unsent frame f_sent on, fit in one message of `max` bytes:
- * whole frames, or one header whose payload lies outside the ring.  with_head: such a header may
- * also come last after whole frames.
- */
-uint32_t braid_tx_piece(const struct braid_txq *q, uint32_t max, bool with_head);
-struct braid_put {			/* a chunk that the NIC can write into the receive */
-	const char *data;
-	bool gpu;
-	uint64_t to;
-	uint32_t len, local, remote;	/* length; memory keys */
-	uint32_t imm;			/* immediate data for braid_rx_imm() */
-	bool has_imm;			/* false: send hdrs, the last with BRAID_FLAG_PLACED */
-	const char *hdrs;		/* its header, perhaps preceded by its START */
-	uint32_t hdrs_len;
-	size_t bytes;			/* of the queue, for braid_tx_advance() */
-};
-/*
- * Can the frame at f_sent be written by the NIC?  Both NICs of the lane must know the memory, and
- * the credit's rkey epoch must not be below the lane's.  Up to imm_max bytes need only ret->imm;
- * then a START and its message's only chunk go as one.  With headers, START and first chunk do.
- */
-bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret);
-/*
- * May *ret_imm (braid_rx_nohdr()) or the short header replace the header at f_sent?  Not for
- * a replay, nor when acknowledgements are due.  The ring holds the payload after both headers.
- */
-bool braid_tx_nohdr(const struct braid_lane *lane, uint32_t *ret_imm);
-/* A cheap test first: only a START or a payload outside the ring can be one. */
-static inline bool braid_tx_may_put(const struct braid_txq *q)
-{
-	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
-
-	return f->ext_len || q->ring[f->off] == BRAID_F_START;
-}
-/* The frame at f_sent.  NULL: its payload is still being copied, for the carrier to read. */
-const struct braid_txf *braid_tx_here(struct braid_lane *lane);
-/* End all copies from GPU memory that frames wait for.  The lane stands still. */
-void braid_tx_leave(struct braid_lane *lane);
-/* The key of the GPU memory that the frame at f_sent sends from; NULL: it sends none. */
-const struct braid_key *braid_tx_gpu(const struct braid_lane *lane);
-/* n bytes were handed to the carrier: completes sends that were copied. */
-void braid_tx_advance(struct braid_lane *lane, size_t n);
-/* The peer acknowledges `frames` in all: 0, or -EPROTO if fewer were queued. */
-int braid_tx_acked(struct braid_lane *lane, uint32_t frames);
-
-/*
- * For a replay: the peer has received `frames` in all, and the rest will be sent again unchanged.
- * The lane stands still.  0, or -EPROTO if that count is impossible.
- */
-int braid_tx_rewind(struct braid_lane *lane, uint32_t frames);
-/* Move the newest frame, a chunk on a rewound lane that is down, to lane `to`, which has room. */
-void braid_tx_move(struct braid_lane *from, struct braid_lane *to);
-/*
- * Append all frames of a rewound lane that is down, in order, to those of `to`.  but_chunks: its
- * chunks stay.  Both lanes stand still.  0, or -ENOMEM: nothing has changed.
- */
-int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to, bool but_chunks);
-
-/*
- * For a lane whose frames do not use its socket: 0, or -ENOTCONN if the peer closed that socket.
- * The only event on it is its end: the peer closed the lane, or its process ended.
- */
-int braid_lane_look_at_fd(const struct braid_lane *lane);
-/*
- * The same after a poll that found nothing.  The peer may have sent data and closed since: if it
- * closed, returns what `poll` finds now, or -ENOTCONN if that is nothing.
- */
-int braid_lane_last_words(struct braid_lane *lane, int (*poll)(struct braid_lane *lane));
-
-/*
- * True: with frames in flight, nothing was received or acknowledged for more than `most` calls in a
- * row.  A live peer acknowledges what it receives.  With the link's lock held.
- */
-struct braid_look {
-	uint64_t bytes;			/* received, at the last call */
-	uint32_t told;			/* frames acknowledged then */
-	unsigned stuck;			/* calls at which neither had changed */
-};
-bool braid_lane_stuck(const struct braid_lane *lane, struct braid_look *look, unsigned most);
-
-/*
- * Stop reading a comm's memory.  Its frames become VOID; a half sent one is copied, so that it can
- * be completed.  The lane stands still.  0, or -ENOMEM: the link must die.
- */
-int braid_tx_release(struct braid_lane *lane, const void *comm);
 
 #endif

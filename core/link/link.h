@@ -167,8 +167,6 @@ struct braid_link {
 	} grow;
 };
 
-enum { BRAID_LOOK_AT_FD = 256 };	/* braid_lane_look_due() */
-
 struct braid_conn;
 
 struct braid_link *braid_link_new(const struct braid_link_key *key);
@@ -177,55 +175,6 @@ void braid_link_free(struct braid_link *link);
 /* Allocate rings and buffers for traffic; 0 or -ENOMEM.  Idle links free them. */
 int braid_link_attach(struct braid_link *link);
 void braid_link_detach(struct braid_link *link);
-
-struct braid_carrier {		/* the result of a handshake: it carries a lane's frames */
-	const struct braid_transport *tr;
-	int fd;
-	void *priv;
-	uint16_t epoch;
-	uint8_t member, peer_member;
-	uint32_t rkey_epoch, peer_rkey_epoch;	/* of both links when it was set up */
-};
-
-/*
- * Make lane `index` of a carrier.  On failure fd and priv are still the caller's.  -EALREADY, here
- * and in braid_lane_resume(): memory was given back during set-up, so dial another carrier.
- */
-int braid_link_add_lane(struct braid_link *link, unsigned index, const struct braid_carrier *c);
-
-/*
- * The states of a lane:
- *	up --- lost: its carrier failed ---> down --- fenced: closed here ---> resumed on a new one
- * braid_lane_lost() only sets a mark.  The service thread fences and resumes.
- */
-void braid_lane_lost(struct braid_lane *lane, int err);	/* with the link's lock held */
-/*
- * Close the carrier.  A half received frame is dropped, and the count of received frames is final.
- * 0, or -EAGAIN: its NIC has not stopped yet, call again.
- */
-int braid_lane_fence(struct braid_lane *lane);
-/* If home is closed at both ends, make another lane home and move all frames there. */
-void braid_link_rehome(struct braid_link *link);
-/*
- * Continue a fenced lane over a new carrier.  The peer has received `frames` of our frames, and
- * kept its own from `first` on.  On failure fd and priv are the caller's, and it fails the link.
- */
-int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, uint32_t frames,
-		      uint32_t first);
-/*
- * Before memory is given back: fence each lane for which `uses` is true, and ask its NIC to stop.
- * NULL: all lanes, and all credits granted so far become void.  All lanes stand still.  Call
- * braid_stops_wait() before the memory is given back.
- */
-void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_lane *lane,
-							     const struct braid_comm *c),
-		       const struct braid_comm *c);
-
-/*
- * On a dead link whose lanes stand still: end all copies from and to GPU memory, except those of
- * complete messages whose comms have not failed.
- */
-void braid_link_end_copies(struct braid_link *link);
 
 /* Fail the link and every comm on it with err.  One WARN, if a caller is affected. */
 void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)
@@ -299,12 +248,6 @@ static inline void braid_link_urge(struct braid_link *link)
 	braid_hint(&link->control_was_urgent, true);
 }
 
-/* Look at lane->fd?  After each BRAID_LOOK_AT_FD-th empty poll; while watched, after each. */
-static inline bool braid_lane_look_due(const struct braid_lane *lane, unsigned *in_vain)
-{
-	return ++*in_vain % BRAID_LOOK_AT_FD == 0 || atomic_load(&lane->link->watched);
-}
-
 static inline struct braid_lane *braid_link_home(const struct braid_link *link)
 {
 	return link->lane[link->home];
@@ -317,34 +260,5 @@ static inline bool braid_link_only_starts(const struct braid_link *link)
 
 	return q->unsent == q->starts && !braid_list_empty(&link->pending);
 }
-
-/*
- * Upward calls of a transport, all with the link's lock held.  A negative errno other than -EAGAIN:
- * poll() returns it, and the lane is closed.
- */
-/*
- * The header of a frame is in lane->rx_hdr.  On 0, lane->rx_left payload bytes go to lane->rx_dst
- * (NULL: discard them).
- */
-int braid_rx_begin(struct braid_lane *lane);
-/*
- * The payload is complete.  -EAGAIN: it is still being copied into a GPU; call again, and read
- * nothing else from that lane before.
- */
-int braid_rx_end(struct braid_lane *lane);
-/*
- * One received message: whole frames, a piece of a frame that the next message continues, or one
- * frame with a short header.  -EAGAIN: call again with the same bytes.
- */
-int braid_rx_take(struct braid_lane *lane, const char *p, size_t n);
-/* The same for the payload of one frame, which came without its header. */
-int braid_rx_nohdr(struct braid_lane *lane, uint32_t imm, const char *p, size_t n);
-/* The NIC wrote a chunk of len bytes into its receive, and only immediate data came with it. */
-int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len);
-/*
- * If err is -EBADMSG or -EPROTO, note that the peer sent a malformed `what`; returns err, for
- * poll().  Without this call these errors are the kernel's or a library's: the lane is just lost.
- */
-int braid_rx_broken(struct braid_lane *lane, const char *what, int err);
 
 #endif

@@ -18,6 +18,7 @@
 #include "core/base/copy.h"
 #include "core/base/flight.h"
 #include "core/link/link.h"
+#include "core/link/recover.h"
 #include "core/base/log.h"
 #include "core/mem/mrcache.h"
 #include "core/base/param.h"

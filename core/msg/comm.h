@@ -260,7 +260,7 @@ struct braid_waiting {			/* the oldest message that waits for the peer */
 /* False: no message waits.  With the link's lock held. */
 bool braid_comm_waits(struct braid_comm *c, struct braid_waiting *ret);
 
-/* For lane.c and link.c, with the link's lock held. */
+/* For core/link, with the link's lock held. */
 static inline bool braid_send_is_gpu(const struct braid_send *s)
 {
 	return s && s->mr && s->mr->gpu;

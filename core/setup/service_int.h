@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/link/recover.h"
 #include "core/setup/conn.h"
 #include "core/setup/service.h"
 

@@ -19,7 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/link/link.h"
+#include "core/link/lane_io.h"
+#include "core/link/recover.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"

@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/link/lane.h"
+#include "core/link/lane_io.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/pool.h"
+#include "core/link/recover.h"
 
 enum { IOV_MAX_TX = 64 };
 

@@ -17,6 +17,7 @@
 
 #include "core/base/param.h"
 #include "core/base/pool.h"
+#include "core/link/lane_io.h"
 #include "core/link/refusal.h"
 #include "core/setup/service.h"
 #include "tests/lib/null.h"

@@ -15,8 +15,9 @@
 #include <string.h>
 
 #include "core/msg/comm.h"
-#include "core/link/lane.h"
+#include "core/link/lane_io.h"
 #include "core/link/link.h"
+#include "core/link/txq_int.h"
 #include "tests/lib/null.h"
 
 enum { RING = 4096, FRAMES = 16, STREAM_MAX = 1 << 16, SENDS = 8, IOV = 64 };

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "core/link/link.h"
+#include "core/link/recover.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * control.c - control frames: acknowledgements, lanes closed, lanes wanted, and those of comms.
+ *
+ * Control frames leave with the next frame.  Those that the peer waits for (`control_urgent`) leave
+ * alone at the first idle test() (progress.c).  The rest leave at half a window, or when the
+ * service thread looks at the link (braid_link_try_flush_control).
+ */
+#include "core/link/link_int.h"
+
+#include "core/link/lane_io.h"
+#include "core/link/refusal.h"
+
+bool braid_link_ctl(struct braid_link *link, struct braid_hdr *h, const void *payload)
+{
+	struct braid_lane *home = braid_link_home(link);
+
+	if (!braid_txq_room_ctl(&home->tx))
+		return false;
+	braid_tx_add(home, h, payload, NULL, NULL);
+	return true;
+}
+
+void braid_link_control_due(struct braid_link *link, struct braid_comm *c)
+{
+	if (braid_list_empty(&c->control_node))
+		braid_list_add_tail(&link->control_due, &c->control_node);
+}
+
+/* Queue an ACK for a lane, if due.  Home needs none if another frame is about to be sent. */
+static bool tell_ack(struct braid_link *link, unsigned i)
+{
+	struct braid_lane *home = braid_link_home(link), *lane = link->lane[i];
+	struct braid_hdr h = {
+		.type = BRAID_F_ACK, .n = (uint16_t)i, .seq = lane->rx_frames,
+	};
+
+	if (!lane->rx_some || (lane == home && home->tx.f_sent != home->tx.f_head))
+		return true;
+	if (!braid_link_ctl(link, &h, NULL))
+		return false;
+	braid_lane_told(lane);
+	return true;
+}
+
+/* Queue the DOWN of a lane closed here: over home or, if home is down too, over another lane. */
+static void tell_down(struct braid_link *link, unsigned i)
+{
+	struct braid_lane *lane = link->lane[i], *over = braid_link_home(link);
+	struct braid_hdr h = {
+		.type = BRAID_F_DOWN, .n = (uint16_t)i, .rseq = lane->epoch,
+		.seq = lane->rx_frames,
+	};
+
+	if (!braid_lane_up(over))
+		over = braid_link_another_home(link);
+	if (!(lane->down_due || lane->writes_due) || !over || !braid_txq_room_ctl(&over->tx))
+		return;
+	if (!lane->down_due) {
+		h.rseq = (uint16_t)~lane->epoch;
+		h.tag = BRAID_DOWN_WRITES;
+	}
+	braid_tx_add(over, &h, NULL, NULL, NULL);
+	lane->down_due = lane->writes_due = false;
+	braid_link_stall(link);
+}
+
+/* Queue a LANES frame, if due: only the peer dials, and is asked for more lanes. */
+static bool tell_lanes(struct braid_link *link)
+{
+	unsigned n = atomic_load_explicit(&link->ask_lanes, memory_order_relaxed);
+	struct braid_hdr h = { .type = BRAID_F_LANES, .n = (uint16_t)n };
+
+	if (!n || !link->attached)
+		return true;
+	if (link->nlanes < n && !braid_link_ctl(link, &h, NULL))
+		return false;
+	atomic_compare_exchange_strong(&link->ask_lanes, &n, 0);
+	return true;
+}
+
+/* ACKs of other lanes go before BYE: after it they would find their sends failed. */
+BRAID_APART bool braid_link_send_control(struct braid_link *link)
+{
+	struct braid_comm *c, *tmp;
+
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		tell_down(link, i);
+		if (i != link->home && !tell_ack(link, i))
+			return false;
+	}
+	braid_list_for_safe(c, tmp, &link->control_due, control_node) {
+		if (!braid_comm_send_control(c))
+			return false;
+		braid_list_del(&c->control_node);
+		if (c->closed && c->peer_closed)
+			braid_comm_free(c);
+	}
+	if (!braid_refusal_tell(link) || !tell_lanes(link) || !tell_ack(link, link->home))
+		return false;
+	/* Home's acknowledgement leaves with its next frame; until then it stays due. */
+	braid_hint(&link->control_urgent, braid_link_home(link)->rx_ack_due);
+	return true;
+}
+
+bool braid_link_flush_if_urgent(struct braid_link *link, bool all)
+{
+	bool urged = atomic_exchange(&link->control_was_urgent, false);
+	bool urgent = braid_link_is_urgent(link);
+
+	if (!braid_trylock(&link->lock))
+		return urged;
+	urged |= urgent || braid_link_home(link)->tx.unsent || link->burst_now;
+	if (urgent || all)
+		braid_link_send_control(link);
+	braid_link_flush(link);
+	braid_unlock(&link->lock);
+	return urged;
+}
+
+static void tell_all(struct braid_link *link)
+{
+	braid_link_send_control(link);
+	braid_link_flush(link);
+}
+
+bool braid_link_try_flush_control(struct braid_link *link)
+{
+	if (!braid_trylock(&link->lock))
+		return false;
+	tell_all(link);
+	braid_unlock(&link->lock);
+	return true;
+}
+
+void braid_link_flush_control(struct braid_link *link)
+{
+	braid_lock_wait(&link->lock);
+	while (braid_link_home(link)->pushing) {
+		braid_unlock(&link->lock);
+		braid_yield();
+		braid_lock_wait(&link->lock);
+	}
+	tell_all(link);
+	braid_unlock(&link->lock);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * lane_io.h - what a transport asks of its lane: the next bytes to send, and where those that
+ * arrived go.
+ *
+ * A transport includes this and core/transport.h.  All calls are with the link's lock held.
+ */
+#ifndef BRAID_LINK_LANE_IO_H
+#define BRAID_LINK_LANE_IO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "core/link/lane.h"
+#include "core/link/link.h"
+
+/* All frames received so far have been acknowledged to the peer. */
+void braid_lane_told(struct braid_lane *lane);
+/* Write the present acknowledgement into the header at f_sent, which is about to be sent. */
+void braid_tx_stamp(struct braid_lane *lane);
+/*
+ * Fill iov with the next bytes to send, at most `budget`; returns the entries used, and in
+ * *ret_bytes their sum.  0 although bytes are queued: GPU memory is still being copied to the host.
+ */
+int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
+		    size_t *ret_bytes);
+
+/*
+ * How many bytes of the ring, from the unsent frame f_sent on, fit in one message of `max` bytes:
+ * whole frames, or one header whose payload lies outside the ring.  with_head: such a header may
+ * also come last after whole frames.
+ */
+uint32_t braid_tx_piece(const struct braid_txq *q, uint32_t max, bool with_head);
+struct braid_put {			/* a chunk that the NIC can write into the receive */
+	const char *data;
+	bool gpu;
+	uint64_t to;
+	uint32_t len, local, remote;	/* length; memory keys */
+	uint32_t imm;			/* immediate data for braid_rx_imm() */
+	bool has_imm;			/* false: send hdrs, the last with BRAID_FLAG_PLACED */
+	const char *hdrs;		/* its header, perhaps preceded by its START */
+	uint32_t hdrs_len;
+	size_t bytes;			/* of the queue, for braid_tx_advance() */
+};
+/*
+ * Can the frame at f_sent be written by the NIC?  Both NICs of the lane must know the memory, and
+ * the credit's rkey epoch must not be below the lane's.  Up to imm_max bytes need only ret->imm;
+ * then a START and its message's only chunk go as one.  With headers, START and first chunk do.
+ */
+bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret);
+/*
+ * May *ret_imm (braid_rx_nohdr()) or the short header replace the header at f_sent?  Not for
+ * a replay, nor when acknowledgements are due.  The ring holds the payload after both headers.
+ */
+bool braid_tx_nohdr(const struct braid_lane *lane, uint32_t *ret_imm);
+/* A cheap test first: only a START or a payload outside the ring can be one. */
+static inline bool braid_tx_may_put(const struct braid_txq *q)
+{
+	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+
+	return f->ext_len || q->ring[f->off] == BRAID_F_START;
+}
+/* The frame at f_sent.  NULL: its payload is still being copied, for the carrier to read. */
+const struct braid_txf *braid_tx_here(struct braid_lane *lane);
+/* The key of the GPU memory that the frame at f_sent sends from; NULL: it sends none. */
+const struct braid_key *braid_tx_gpu(const struct braid_lane *lane);
+/* n bytes were handed to the carrier: completes sends that were copied. */
+void braid_tx_advance(struct braid_lane *lane, size_t n);
+/* The peer acknowledges `frames` in all: 0, or -EPROTO if fewer were queued. */
+int braid_tx_acked(struct braid_lane *lane, uint32_t frames);
+
+/*
+ * Upward calls of a transport, all with the link's lock held.  A negative errno other than -EAGAIN:
+ * poll() returns it, and the lane is closed.
+ */
+/*
+ * The header of a frame is in lane->rx_hdr.  On 0, lane->rx_left payload bytes go to lane->rx_dst
+ * (NULL: discard them).
+ */
+int braid_rx_begin(struct braid_lane *lane);
+/*
+ * The payload is complete.  -EAGAIN: it is still being copied into a GPU; call again, and read
+ * nothing else from that lane before.
+ */
+int braid_rx_end(struct braid_lane *lane);
+/*
+ * One received message: whole frames, a piece of a frame that the next message continues, or one
+ * frame with a short header.  -EAGAIN: call again with the same bytes.
+ */
+int braid_rx_take(struct braid_lane *lane, const char *p, size_t n);
+/* The same for the payload of one frame, which came without its header. */
+int braid_rx_nohdr(struct braid_lane *lane, uint32_t imm, const char *p, size_t n);
+/* The NIC wrote a chunk of len bytes into its receive, and only immediate data came with it. */
+int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len);
+/*
+ * If err is -EBADMSG or -EPROTO, note that the peer sent a malformed `what`; returns err, for
+ * poll().  Without this call these errors are the kernel's or a library's: the lane is just lost.
+ */
+int braid_rx_broken(struct braid_lane *lane, const char *what, int err);
+
+enum { BRAID_LOOK_AT_FD = 256 };	/* braid_lane_look_due() */
+
+/* Look at lane->fd?  After each BRAID_LOOK_AT_FD-th empty poll; while watched, after each. */
+static inline bool braid_lane_look_due(const struct braid_lane *lane, unsigned *in_vain)
+{
+	return ++*in_vain % BRAID_LOOK_AT_FD == 0 || atomic_load(&lane->link->watched);
+}
+
+/*
+ * For a lane whose frames do not use its socket: 0, or -ENOTCONN if the peer closed that socket.
+ * The only event on it is its end: the peer closed the lane, or its process ended.
+ */
+int braid_lane_look_at_fd(const struct braid_lane *lane);
+/*
+ * The same after a poll that found nothing.  The peer may have sent data and closed since: if it
+ * closed, returns what `poll` finds now, or -ENOTCONN if that is nothing.
+ */
+int braid_lane_last_words(struct braid_lane *lane, int (*poll)(struct braid_lane *lane));
+
+/*
+ * True: with frames in flight, nothing was received or acknowledged for more than `most` calls in a
+ * row.  A live peer acknowledges what it receives.  With the link's lock held.
+ */
+struct braid_look {
+	uint64_t bytes;			/* received, at the last call */
+	uint32_t told;			/* frames acknowledged then */
+	unsigned stuck;			/* calls at which neither had changed */
+};
+bool braid_lane_stuck(const struct braid_lane *lane, struct braid_look *look, unsigned most);
+
+#endif

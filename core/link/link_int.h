@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* link_int.h - what the files of core/link ask of each other. */
+#ifndef BRAID_LINK_LINK_INT_H
+#define BRAID_LINK_LINK_INT_H
+
+#include "core/link/link.h"
+#include "core/link/recover.h"
+
+/* Work is left, which push_waiting() of progress.c will do. */
+static inline void braid_link_stall(struct braid_link *link)
+{
+	atomic_store_explicit(&link->stalled, true, memory_order_relaxed);
+}
+
+static inline bool braid_link_is_stalled(const struct braid_link *link)
+{
+	return atomic_load_explicit(&link->stalled, memory_order_relaxed);
+}
+
+static inline bool braid_link_is_urgent(const struct braid_link *link)
+{
+	return atomic_load_explicit(&link->control_urgent, memory_order_relaxed);
+}
+
+/* Memory for traffic on one lane: 0 or -ENOMEM. */
+int braid_lane_attach(struct braid_lane *lane);
+void braid_lane_detach(struct braid_lane *lane);
+/* Take over a new carrier for the lane. */
+int braid_lane_take(struct braid_lane *lane, const struct braid_carrier *c);
+/* The carrier was set up before memory was given back, and the peer could still write there. */
+bool braid_carrier_is_outdated(const struct braid_link *link, const struct braid_carrier *c);
+
+/*
+ * Push one lane, with the link's lock held, which the transport may drop and retake.  Returns the
+ * bytes sent: callers bound the bytes of one call over all lanes.
+ */
+size_t braid_lane_push(struct braid_lane *lane);
+void braid_link_forget_deferred(struct braid_link *link);
+
+/*
+ * A lane's carrier failed.  A new one may work, unless the peer sent malformed data: `broken` names
+ * it then.
+ */
+void braid_lane_died(struct braid_lane *lane, const char *broken, int err);
+/* Give a lane that is closed at both ends to feed_orphans(), once the peer's NIC has stopped. */
+void braid_lane_orphan(struct braid_lane *lane);
+/* A lane that can become home, or NULL. */
+struct braid_lane *braid_link_another_home(const struct braid_link *link);
+
+#endif

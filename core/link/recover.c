@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * recover.c - what happens to a lane's frames when it loses its carrier and gets another.
+ *
+ * Any thread marks a lane as lost.  The service thread then fences it, which makes its counts
+ * final, and resumes it on a new carrier; core/setup/heal.c decides when.
+ */
+#include "core/link/link_int.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/flight.h"
+#include "core/base/log.h"
+#include "core/link/txq_int.h"
+#include "core/setup/service.h"
+
+void braid_lane_lost(struct braid_lane *lane, int err)
+{
+	struct braid_link *link = lane->link;
+
+	if (!braid_lane_up(lane))
+		return;
+	braid_info("device %s, peer %s: lane %u is lost (%s)", link->key.dev->net.name, link->peer,
+		   lane->index, err == -ENOTCONN ? "closed by the peer" : strerror(-err));
+	/* The carrier failed: neither end closed it. */
+	lane->carrier_failed = lane->tr->blob && err != -ENOTCONN && err != -ECANCELED &&
+			       err != -ECONNRESET;
+	braid_event(BRAID_EVENT_LANE_LOST, link->number, lane->index, err,
+		    atomic_fetch_add(&lane->lost, 1) + 1);
+	atomic_fetch_add(&link->key.dev->lost, 1);
+	atomic_store(&lane->up, false);
+	atomic_fetch_add(&link->ndown, 1);
+	braid_service_kick();
+}
+
+/* Log all counters of a lane that received malformed data: they help to find the cause. */
+static void tell_broken(struct braid_lane *lane)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	const struct braid_txq *q = &lane->tx;
+
+	braid_lock_wait(&lane->link->lock);
+	braid_info("device %s, peer %s: lane %u (%s, opened %u times), broken: %s; last header: "
+		   "%s %u, acknowledges %u, n %u, seq %u; received here: %u; sent: %u of %u, "
+		   "acknowledged %u",
+		   lane->link->key.dev->net.name, lane->link->peer, lane->index, lane->tr->name,
+		   atomic_load(&lane->back) + 1, lane->rx_broken, braid_frame_name(h->type),
+		   h->lseq, h->ack, h->n, h->seq, lane->rx_frames, q->f_sent, q->f_head,
+		   q->f_peer_acked);
+	braid_unlock(&lane->link->lock);
+}
+
+/* A lane's carrier failed.  A new one may work, unless the peer sent malformed data. */
+BRAID_COLD void braid_lane_died(struct braid_lane *lane, const char *broken, int err)
+{
+	struct braid_link *link = lane->link;
+
+	if (broken && (err == -EBADMSG || err == -EPROTO)) {
+		tell_broken(lane);
+		braid_link_fail(link, -EREMOTEIO,
+				"the peer sent something broken on lane %u (%s); is its "
+				"libnccl-net-braid.so damaged or of another build? [broken-link]",
+				lane->index, broken);
+	} else if (err == -ENOMEM) {
+		braid_link_fail(link, err, "out of memory [no-memory]");
+	} else if (link->peer_gone) {
+		braid_link_fail(link, -EREMOTEIO, "the peer closed the link [link-ended]");
+	} else {
+		braid_lock_wait(&link->lock);
+		braid_lane_lost(lane, err);
+		braid_unlock(&link->lock);
+	}
+}
+
+/* The lane sends and receives nothing any more, but its NIC may still be stopping. */
+static bool is_closed(const struct braid_lane *lane)
+{
+	return lane->fd < 0 || lane->stopping;
+}
+
+/*
+ * A lane closed at both ends, once the peer's NIC has stopped writing: both ends know which chunks
+ * arrived, and the rest may go over other lanes.  Our NIC may still read those, but deregMr waits.
+ */
+void braid_lane_orphan(struct braid_lane *lane)
+{
+	if (lane->orphaned || !lane->peer_down || lane->peer_writes || !is_closed(lane))
+		return;
+	if (lane->index == lane->link->home) {	/* frames in order: braid_link_rehome() */
+		braid_service_kick();
+		return;
+	}
+	if (braid_tx_rewind(lane, lane->peer_frames)) {
+		braid_link_down(lane->link, -EREMOTEIO, "the peer has lost count of its frames "
+				"[broken-link]");
+		return;
+	}
+	lane->orphaned = true;
+	lane->link->norphaned++;
+	braid_link_stall(lane->link);
+}
+
+/* Drop a half received frame.  A chunk may come again on any lane; an EAGER is the next EAGER. */
+static void rx_forget(struct braid_lane *lane)
+{
+	struct braid_link *link = lane->link;
+	bool entry = lane->rx_kind == BRAID_RX_ENTRY;
+
+	braid_gpucopy_end(&lane->rx_copy);
+	if (entry && lane->rx_hdr.type == BRAID_F_CHUNK) {
+		braid_comm_rx_undo(lane);
+	} else if (entry || lane->rx_kind == BRAID_RX_UM) {
+		link->again.kind = lane->rx_kind;
+		link->again.hdr = lane->rx_hdr;
+		link->again.target = lane->rx_target;
+		link->again.dst = lane->rx_dst;
+		if (lane->rx_stage)
+			link->again.dst = lane->rx_gpu;
+		else if (lane->rx_dst)
+			link->again.dst -= lane->rx_hdr.len - lane->rx_left;
+	}
+	free(lane->rx_stage);
+	lane->rx_stage = NULL;
+	lane->rx_kind = BRAID_RX_NONE;
+	lane->rx_left = lane->rx_at = 0;
+}
+
+/* A lane that can become home, or NULL. */
+struct braid_lane *braid_link_another_home(const struct braid_link *link)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (i != link->home && braid_lane_up(link->lane[i]) && !link->lane[i]->suspect_ns)
+			return link->lane[i];
+	}
+	return NULL;
+}
+
+void braid_link_rehome(struct braid_link *link)
+{
+	struct braid_lane *home = braid_link_home(link), *to = braid_link_another_home(link);
+	bool closed;
+	unsigned n;
+	int err;
+
+	braid_lock_wait(&link->lock);
+	closed = is_closed(home) && home->peer_down;
+	braid_unlock(&link->lock);
+	if (!closed || !to)
+		return;
+	n = braid_link_stop(link);
+	err = braid_tx_rewind(home, home->peer_frames);
+	if (!err)
+		err = braid_tx_take_over(home, to, home->peer_writes);
+	if (!err) {
+		link->home = to->index;
+		braid_event(BRAID_EVENT_HOME, link->number, to->index, home->index, 0);
+		braid_info("device %s, peer %s: lane %u is home now, lane %u is lost",
+			   link->key.dev->net.name, link->peer, to->index, home->index);
+		braid_link_stall(link);
+	} else {
+		braid_link_down(link, err == -EPROTO ? -EREMOTEIO : err,
+				err == -EPROTO ? "the peer has lost count of its frames "
+						 "[broken-link]" :
+						 "out of memory [no-memory]");
+	}
+	braid_link_go(link, n);
+}
+
+void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_lane *lane,
+							     const struct braid_comm *c),
+		       const struct braid_comm *c)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		struct braid_lane *lane = link->lane[i];
+
+		if (!lane->tr->dma || (uses && !uses(lane, c)))
+			continue;
+		lane->tr->lane_fence(lane);	/* also if it is lost: its NIC may not know */
+		braid_lane_lost(lane, -ECANCELED);
+		atomic_store(&lane->unread, false);
+	}
+	if (!uses)
+		link->rkey_epoch++;
+}
+
+void braid_link_end_copies(struct braid_link *link)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		braid_tx_leave(link->lane[i]);
+		braid_gpucopy_end(&link->lane[i]->rx_copy);
+	}
+	braid_comm_leave(link);
+}
+
+/* Fence a lane.  Once its NIC has stopped, nothing accesses its memory any more. */
+static void lane_stop(struct braid_lane *lane)
+{
+	lane->tr->lane_fence(lane);	/* the NIC may be writing what is dropped below */
+	rx_forget(lane);
+	braid_tx_leave(lane);
+	if (lane->tr->dma)
+		braid_stops_mark_one(lane->link->key.dev, lane->member, &lane->stops);
+	else
+		lane->stops = (struct braid_stops){ 0 };
+	lane->stopping = true;
+}
+
+/*
+ * Our NIC takes long to stop.  The peer may resend all but chunks before that: a transport without
+ * `lands` writes nothing but chunks into user memory.
+ */
+static void lane_lingers(struct braid_lane *lane)
+{
+	struct braid_link *link = lane->link;
+
+	if (lane->writes_told)
+		return;
+	braid_lock_wait(&link->lock);
+	lane->writes_told = true;
+	lane->writes_due = !lane->tr->lands;
+	braid_lane_orphan(lane);
+	braid_unlock(&link->lock);
+	braid_link_urge(link);
+}
+
+static void lane_close(struct braid_lane *lane)
+{
+	struct braid_link *link = lane->link;
+
+	lane->tr->lane_close(lane);
+	lane->stopping = false;
+	/* DOWN frames about other lanes may have been lost with this one: send them again. */
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		link->lane[i]->down_due = link->lane[i]->fd < 0;
+		link->lane[i]->writes_due = link->lane[i]->writes_told && !link->lane[i]->tr->lands;
+	}
+	braid_link_urge(link);
+	braid_lane_orphan(lane);
+}
+
+static bool has_stopped(const struct braid_lane *lane)
+{
+	return lane->stopping && braid_stops_past(lane->link->key.dev, &lane->stops);
+}
+
+int braid_lane_fence(struct braid_lane *lane)
+{
+	struct braid_link *link = lane->link;
+	unsigned n;
+
+	if (lane->stopping && !has_stopped(lane)) {
+		lane_lingers(lane);
+		return -EAGAIN;		/* no need to stop the other lanes */
+	}
+	n = braid_link_stop(link);
+	if (atomic_exchange(&lane->up, false))
+		atomic_fetch_add(&link->ndown, 1);
+	atomic_store(&lane->unread, false);
+	if (lane->fd >= 0 && !lane->stopping)
+		lane_stop(lane);
+	if (lane->fd >= 0 && has_stopped(lane))
+		lane_close(lane);
+	braid_link_go(link, n);
+	return lane->fd >= 0 ? -EAGAIN : 0;
+}
+
+int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, uint32_t frames,
+		      uint32_t first)
+{
+	struct braid_link *link = lane->link;
+	unsigned n = braid_link_stop(link);
+	int err;
+
+	assert(lane->fd < 0);
+	if (braid_carrier_is_outdated(link, c)) {
+		braid_link_go(link, n);
+		return -EALREADY;
+	}
+	err = braid_tx_rewind(lane, frames);
+	if (!err)
+		err = braid_lane_take(lane, c);
+	if (!err) {
+		/* Frames before `first` that did not arrive were ACKs: the peer keeps none. */
+		if ((int32_t)(first - lane->rx_frames) > 0)
+			lane->rx_frames = first;
+		lane->rx_acked = lane->rx_frames;
+		lane->down_due = lane->peer_down = lane->peer_writes = false;
+		link->norphaned -= lane->orphaned;
+		lane->orphaned = false;
+		lane->suspect_ns = 0;
+		lane->carrier_failed = false;
+		braid_hint(&lane->blocked, false);
+		braid_event(BRAID_EVENT_LANE_BACK, link->number, lane->index, c->tr->id, c->epoch);
+		atomic_fetch_add(&lane->back, 1);
+		atomic_fetch_add(&link->key.dev->redials, 1);
+		atomic_store(&lane->up, true);
+		atomic_fetch_sub(&link->ndown, 1);
+		braid_link_stall(link);
+	} else {
+		lane->fd = -1;
+		lane->priv = NULL;
+	}
+	braid_link_go(link, n);
+	return err;
+}

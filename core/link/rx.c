@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rx.c - receiving: a frame begins, its payload comes, it ends.
+ *
+ * Frames about lanes are handled here; those of comms go to the message layer.
+ */
+#include "core/link/lane_io.h"
+
+#include <errno.h>
+
+#include "core/base/copy.h"
+#include "core/base/flight.h"
+#include "core/link/link_int.h"
+#include "core/link/refusal.h"
+#include "core/setup/service.h"
+
+static int rx_ack(struct braid_link *link, const struct braid_hdr *h)
+{
+	if (h->n >= link->nlanes)
+		return -EBADMSG;
+	return braid_tx_acked(link->lane[h->n], h->seq);
+}
+
+static int refuse_open(struct braid_link *link, uint32_t comm, int err)
+{
+	return braid_refusal_add(link, comm, err == -ENOMEM || err == -ENOSPC ?
+						     BRAID_HELLO_NO_ROOM : BRAID_HELLO_NO_LISTEN);
+}
+
+static BRAID_APART int rx_open(struct braid_lane *lane)
+{
+	struct braid_link *link = lane->link;
+	struct braid_comm *c;
+	struct braid_open open;
+	int err;
+
+	/* The dialled end assigns odd ids, the dialling end even ones. */
+	if ((lane->rx_hdr.comm & 1) != link->dialler || braid_link_comm(link, lane->rx_hdr.comm))
+		return -EBADMSG;
+	braid_open_unpack(lane->rx_ctl, &open);
+	if (braid_link_attach(link))	/* it may have been idle until now */
+		return -ENOMEM;
+	braid_link_urge(link);
+	err = braid_listen_check(link, lane->rx_hdr.comm, &open);
+	if (!err && link->ncomms >= BRAID_LINK_COMMS_MAX)
+		err = -ENOSPC;
+	if (err)
+		return refuse_open(link, lane->rx_hdr.comm, err);
+	c = braid_comm_new(link, lane->rx_hdr.comm, false);
+	if (!c)
+		return braid_no_memory("a connection");
+	err = braid_listen_offer(c, &open);
+	if (err) {			/* the listen was closed or filled since the check */
+		braid_comm_free(c);
+		return refuse_open(link, lane->rx_hdr.comm, err);
+	}
+	c->opened_due = true;
+	braid_link_control_due(link, c);
+	return 0;
+}
+
+static int rx_down(struct braid_link *link, const struct braid_hdr *h)
+{
+	bool writes = h->tag == BRAID_DOWN_WRITES;
+	struct braid_lane *lane;
+
+	if (h->n >= link->lanes_max)
+		return -EBADMSG;
+	if (h->n >= link->nlanes) {		/* lost before its handshake ended here */
+		if (link->dialler && link->peer_lanes <= h->n)
+			link->peer_lanes = h->n + 1u;
+		braid_service_kick();
+		return 0;
+	}
+	lane = link->lane[h->n];
+	if ((uint16_t)(writes ? ~h->rseq : h->rseq) != lane->epoch)
+		return 0;			/* the lane has been dialled again since */
+	if (lane->peer_down && writes)
+		return 0;			/* late: the plain DOWN overtook it */
+	if (!lane->peer_down)
+		lane->avoid_path = braid_lane_up(lane);
+	braid_lane_lost(lane, -ECONNRESET);
+	lane->peer_down = true;
+	lane->peer_writes = writes;
+	lane->peer_frames = h->seq;
+	braid_lane_orphan(lane);
+	return 0;
+}
+
+static BRAID_APART int rx_link_frame(struct braid_lane *lane)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_link *link = lane->link;
+
+	switch (h->type) {
+	case BRAID_F_ACK:
+		return rx_ack(link, h);
+	case BRAID_F_OPEN:
+		lane->rx_kind = BRAID_RX_CTL;
+		lane->rx_dst = (char *)lane->rx_ctl;
+		return 0;
+	case BRAID_F_LANES:
+		if (!h->n || h->n > link->lanes_max || !link->dialler)
+			return -EBADMSG;
+		link->want_lanes = h->n;
+		braid_service_kick();
+		return 0;
+	case BRAID_F_DOWN:
+		return rx_down(link, h);
+	case BRAID_F_ALIVE:
+		return 0;
+	default:
+		braid_event(BRAID_EVENT_PEER_CLOSED, link->number, BRAID_FLIGHT_NONE, 0, 0);
+		link->peer_gone = true;
+		return 0;
+	}
+}
+
+/* The resent message that was half received when its lane was lost: same destination. */
+static BRAID_APART int rx_begin_again(struct braid_lane *lane)
+{
+	struct braid_link *link = lane->link;
+	const struct braid_hdr *h = &lane->rx_hdr, *was = &link->again.hdr;
+
+	if (h->comm != was->comm || h->seq != was->seq || h->rseq != was->rseq ||
+	    h->tag != was->tag || h->len != was->len || h->flags != was->flags)
+		return -EBADMSG;
+	lane->rx_kind = link->again.kind;
+	lane->rx_target = link->again.target;
+	lane->rx_dst = lane->rx_kind == BRAID_RX_DRAIN ? NULL : link->again.dst;
+	link->again.kind = BRAID_RX_NONE;
+	return lane->gpu ? 0 : braid_comm_rx_stage(lane);
+}
+
+#define OF(TYPE) (1u << BRAID_F_##TYPE)
+
+enum {
+	LINKS = OF(ACK) | OF(OPEN) | OF(LANES) | OF(CLOSE) | OF(DOWN) | OF(ALIVE),
+	ROAMING = OF(CHUNK) | OF(VOID) | OF(DOWN),	/* all other types are sent at home only */
+};
+
+static bool is_one_of(unsigned type, unsigned types)
+{
+	return types >> type & 1;
+}
+
+/* The frame in lane->rx_hdr begins: decide where its payload goes.  c: its comm, or NULL. */
+static int rx_frame(struct braid_lane *lane, struct braid_comm *c)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_link *link = lane->link;
+
+	lane->rx_kind = BRAID_RX_DRAIN;
+	lane->rx_target = NULL;
+	lane->rx_dst = NULL;
+	lane->rx_left = braid_hdr_follows(h);
+	if (atomic_load_explicit(&link->rx_home, memory_order_relaxed) != lane->index &&
+	    !is_one_of(h->type, ROAMING))
+		atomic_store(&link->rx_home, lane->index);
+	if (is_one_of(h->type, LINKS))
+		return rx_link_frame(lane);
+	if (link->again.kind && h->type == BRAID_F_EAGER)
+		return rx_begin_again(lane);
+	if (link->again.kind && h->type == BRAID_F_VOID && h->comm == link->again.hdr.comm &&
+	    h->seq == link->again.hdr.seq)
+		link->again.kind = BRAID_RX_NONE;
+	return c ? braid_comm_rx_begin(lane, c) : 0;	/* late frames of a dead comm: dropped */
+}
+
+static int rx_begin(struct braid_lane *lane)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	int err;
+
+	if (h->lseq != lane->rx_frames || (h->flags & BRAID_FLAG_PLACED && !lane->tr->dma))
+		return -EBADMSG;
+	err = braid_tx_acked(lane, h->ack);
+	return err ? err : rx_frame(lane, braid_link_comm(lane->link, h->comm));
+}
+
+static void rx_count(struct braid_lane *lane, unsigned type, size_t len)
+{
+	lane->rx_frames++;
+	lane->rx_quiet += BRAID_HDR_SIZE + len;
+	if (type != BRAID_F_ACK)
+		lane->rx_some = true;
+	/* The sender waits for payload that it did not copy, and at some point for room. */
+	if (type == BRAID_F_CHUNK || len > BRAID_COPY_MAX ||
+	    lane->rx_frames - lane->rx_acked >= lane->ack_frames ||
+	    lane->rx_quiet >= BRAID_ACK_BYTES) {
+		lane->rx_ack_due = true;
+		braid_link_urge(lane->link);
+	}
+}
+
+static int rx_end(struct braid_lane *lane)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	int err = 0;
+
+	if (lane->rx_kind == BRAID_RX_CTL && h->type == BRAID_F_OPEN)
+		err = rx_open(lane);
+	else if (lane->rx_kind != BRAID_RX_DRAIN)
+		err = braid_comm_rx_end(lane);
+	if (err == -EAGAIN)
+		return err;
+	lane->rx_kind = BRAID_RX_NONE;
+	rx_count(lane, h->type, h->len);
+	return err;
+}
+
+int braid_rx_broken(struct braid_lane *lane, const char *what, int err)
+{
+	if (err == -EBADMSG || err == -EPROTO)
+		lane->rx_broken = what;
+	return err;
+}
+
+static int of_frame(struct braid_lane *lane, int err)
+{
+	return err ? braid_rx_broken(lane, braid_frame_name(lane->rx_hdr.type), err) : 0;
+}
+
+int braid_rx_begin(struct braid_lane *lane)
+{
+	return of_frame(lane, rx_begin(lane));
+}
+
+int braid_rx_end(struct braid_lane *lane)
+{
+	return of_frame(lane, rx_end(lane));
+}
+
+/* Receive the rest of a frame that has begun, then whole frames. */
+static BRAID_APART int rx_rest(struct braid_lane *lane, const char *p, size_t n)
+{
+	size_t at = lane->rx_at, len;
+	int err = 0;
+
+	if (!n)
+		return 0;
+	do {
+		if (lane->rx_kind == BRAID_RX_NONE) {
+			if (n - at < BRAID_HDR_SIZE)
+				return braid_rx_broken(lane, "a piece of a header", -EBADMSG);
+			err = of_frame(lane, braid_hdr_unpack(p + at, &lane->rx_hdr));
+			if (!err)
+				err = braid_rx_begin(lane);
+			if (err)
+				return err;
+			at += BRAID_HDR_SIZE;
+		}
+		len = n - at < lane->rx_left ? n - at : lane->rx_left;
+		err = len && lane->gpu ? braid_comm_rx_stage(lane) : 0;
+		if (err)
+			return err;
+		if (len && lane->rx_dst) {
+			braid_copy_up(lane->rx_dst, p + at, len);
+			lane->rx_dst += len;
+		}
+		at += len;
+		lane->rx_left -= len;
+		if (!lane->rx_left)
+			err = braid_rx_end(lane);
+	} while (!err && at < n);
+	lane->rx_at = err == -EAGAIN ? at : 0;
+	return err;
+}
+
+/* Make the header of a payload that came without one, at p + at, and receive it as usual. */
+static BRAID_APART int rx_nohdr_slow(struct braid_lane *lane, struct braid_comm *c, uint32_t imm,
+				const char *p, size_t n, size_t at)
+{
+	size_t len = n - at;
+	int err;
+
+	lane->rx_hdr = (struct braid_hdr){
+		.type = BRAID_F_EAGER, .comm = imm >> 16, .len = (uint32_t)len, .size = len,
+	};
+	if (c)
+		braid_comm_rx_nohdr(c, (uint16_t)imm, &lane->rx_hdr);
+	err = of_frame(lane, len ? rx_frame(lane, c) : -EBADMSG);
+	if (err)
+		return err;
+	lane->rx_at = at;
+	return rx_rest(lane, p, n);
+}
+
+static int rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t n, size_t at)
+{
+	struct braid_link *link = lane->link;
+	struct braid_comm *c = braid_link_comm(link, imm >> 16);
+
+	if (!c || n == at || link->again.kind ||
+	    atomic_load_explicit(&link->rx_home, memory_order_relaxed) != lane->index ||
+	    !braid_comm_rx_nohdr_fast(c, (uint16_t)imm, p + at, n - at))
+		return rx_nohdr_slow(lane, c, imm, p, n, at);
+	rx_count(lane, BRAID_F_EAGER, n - at);
+	return 0;
+}
+
+int braid_rx_nohdr(struct braid_lane *lane, uint32_t imm, const char *p, size_t n)
+{
+	return lane->rx_kind == BRAID_RX_NONE ? rx_bare(lane, imm, p, n, 0) : rx_rest(lane, p, n);
+}
+
+int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
+{
+	uint32_t imm;
+
+	return lane->rx_kind == BRAID_RX_NONE && braid_short_unpack(p, n, &imm) ?
+		       rx_bare(lane, imm, p, n, BRAID_SHORT_SIZE) : rx_rest(lane, p, n);
+}
+
+BRAID_APART int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len)
+{
+	struct braid_comm *c = braid_link_comm(lane->link, imm >> 16);
+	bool whole = (imm & 0xff) == BRAID_IMM_WHOLE;
+	int err = 0;
+
+	lane->rx_hdr = (struct braid_hdr){
+		.type = BRAID_F_CHUNK, .flags = BRAID_FLAG_PLACED, .comm = imm >> 16, .len = len,
+		.n = whole ? 0 : imm & 0xff, .size = len,
+	};
+	lane->rx_kind = BRAID_RX_DRAIN;
+	lane->rx_left = 0;
+	lane->rx_frames += whole;
+	if (c)
+		err = braid_comm_rx_imm(lane, c, imm >> 8 & 0xff, whole);
+	return err ? of_frame(lane, err) : braid_rx_end(lane);
+}

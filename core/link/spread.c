@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * spread.c - which lane carries which chunk of a message.
+ *
+ * A chunk goes to the lane on which it will arrive first, of those that take more now.
+ */
+#include "core/link/link_int.h"
+
+#include "core/base/param.h"
+#include "core/link/txq_int.h"
+
+enum {
+	SPREAD_MIN = 32 << 10,		/* least bytes worth a lane of their own */
+	WORTH_WAITING = 2,		/* times faster than the best lane that takes more now */
+	LANE_QUEUE = 256 << 10,		/* bytes queued for a lane that the carrier has not taken */
+};
+
+void braid_link_pending(struct braid_link *link, struct braid_list *node)
+{
+	braid_list_add_tail(&link->pending, node);
+	braid_link_stall(link);
+}
+
+static bool takes_more(const struct braid_lane *lane, bool single)
+{
+	const struct braid_txq *q = &lane->tx;
+
+	return !lane->blocked && braid_lane_up(lane) && q->unsent < (single ? LANE_QUEUE : 1) &&
+	       (!lane->flight_max || q->unacked < lane->flight_max) && braid_txq_room(q, 0);
+}
+
+/*
+ * The lane on which a chunk will arrive first, of those that take more now.  NULL, to wait, if a
+ * full lane is much faster: on a slow lane the chunk would delay its message.
+ */
+static struct braid_lane *pick_lane(struct braid_link *link)
+{
+	struct braid_lane *best = NULL;
+	unsigned n = link->active < link->nlanes && !link->ndown ? link->active : link->nlanes;
+	double cost, least = 1e18, least_of_all = 1e18, fastest = 1e9;
+
+	for (unsigned i = 0; i < n && n > 1; i++) {
+		if (braid_lane_up(link->lane[i]) && link->lane[i]->tx.ns_per_byte < fastest)
+			fastest = link->lane[i]->tx.ns_per_byte;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		if (!braid_lane_up(link->lane[i]))
+			continue;
+		cost = braid_txq_cost(&link->lane[i]->tx, SPREAD_MIN, fastest);
+		if (cost < least_of_all)
+			least_of_all = cost;
+		if (cost < least && takes_more(link->lane[i], n == 1)) {
+			best = link->lane[i];
+			least = cost;
+		}
+	}
+	return least <= WORTH_WAITING * least_of_all ? best : NULL;
+}
+
+/*
+ * Over how many lanes to divide a message.  Several TCP streams over one port are faster than one;
+ * a NIC is as fast with one queue pair, and more pieces only cost it time.
+ */
+static unsigned shares(const struct braid_link *link)
+{
+	bool nic = braid_link_home(link)->tr->dma;
+
+	return nic && link->npaths < link->active ? link->npaths : link->active;
+}
+
+/* Bytes of all chunks but the last: a multiple of BRAID_CHUNK_ALIGN, for at most 256 chunks. */
+static uint32_t chunk_len(const struct braid_link *link, uint64_t size)
+{
+	uint64_t most = (uint64_t)braid_param.chunk;
+	unsigned n = shares(link);
+	uint64_t len = n > 1 ? size / (2 * n) : most;
+
+	if (len < SPREAD_MIN)
+		len = SPREAD_MIN;
+	if (len > most)
+		len = most;
+	if (len < (size + BRAID_CHUNKS_MAX - 1) / BRAID_CHUNKS_MAX)
+		len = (size + BRAID_CHUNKS_MAX - 1) / BRAID_CHUNKS_MAX;
+	return (uint32_t)((len + BRAID_CHUNK_ALIGN - 1) & ~(uint64_t)(BRAID_CHUNK_ALIGN - 1));
+}
+
+/* Queue a send's next chunk.  False: no room for it, or at home for the START before it. */
+static bool cut_chunk(struct braid_lane *lane, struct braid_send *s)
+{
+	struct braid_hdr h = {
+		.type = BRAID_F_CHUNK, .comm = s->req.comm->id, .seq = s->seq, .rseq = s->rseq,
+		.tag = s->tag, .n = s->chunks, .offset = s->cut, .size = s->size,
+	};
+
+	if (!braid_send_say_start(s) || !braid_txq_room(&lane->tx, 0))
+		return false;
+	if (!s->size) {			/* no window was left for an EAGER: START is all of it */
+		braid_list_del(&s->node);
+		braid_send_part_done(s);
+		return true;
+	}
+	if (!s->cut)
+		s->chunk = chunk_len(lane->link, s->size);
+	h.len = s->size - s->cut < s->chunk ? (uint32_t)(s->size - s->cut) : s->chunk;
+	s->parts++;
+	braid_tx_add(lane, &h, NULL, s->data + s->cut, s);
+	s->cut += h.len;
+	s->chunks++;
+	if (s->cut == s->size) {
+		braid_list_del(&s->node);
+		braid_send_part_done(s);
+	}
+	return true;
+}
+
+/* Move chunks of orphaned lanes to other lanes.  False: some are left. */
+static bool feed_orphans(struct braid_link *link)
+{
+	size_t moved = 0;
+
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		struct braid_lane *from = link->lane[i], *to;
+
+		while (from->orphaned && from->tx.f_head != from->tx.f_acked) {
+			to = pick_lane(link);
+			if (!to || moved >= BRAID_CALL_BUDGET)
+				return false;
+			braid_tx_move(from, to);
+			moved += braid_lane_push(to);
+		}
+	}
+	return true;
+}
+
+BRAID_APART void braid_link_feed(struct braid_link *link)
+{
+	size_t moved = 0;
+
+	if (link->norphaned && !feed_orphans(link)) {
+		braid_link_stall(link);
+		return;
+	}
+	for (int n = 8; n && moved < BRAID_CALL_BUDGET && !braid_list_empty(&link->pending); n--) {
+		struct braid_lane *lane = pick_lane(link);
+
+		if (!lane) {
+			atomic_fetch_add_explicit(&link->starved, 1, memory_order_relaxed);
+			break;
+		}
+		do {
+			struct braid_list *first = link->pending.next;
+
+			if (!cut_chunk(lane, braid_list_entry(first, struct braid_send, node)))
+				break;
+			/* A single lane takes several chunks a call; several take turns. */
+		} while (link->active == 1 && !braid_list_empty(&link->pending) &&
+			 pick_lane(link) == lane);
+		if (lane != braid_link_home(link))
+			braid_link_flush(link);		/* START leaves before its chunk */
+		moved += braid_lane_push(lane);
+	}
+	if (!braid_list_empty(&link->pending))
+		braid_link_stall(link);
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * txq.c - the queue of frames of one lane; see txq.h for the picture.
+ *
+ * Frames are added at the head, gathered for a stream, and freed once the peer has acknowledged
+ * them.  The queue also measures how fast its lane is.
+ */
+#include "core/link/txq_int.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/link/lane_io.h"
+
+enum {
+	HDR_ACK = 4,			/* offset in a packed header */
+	SAMPLE_NS = 2000000,		/* shortest time to measure a rate over */
+	AVERAGE_NS = 20000000,		/* time that rates are averaged over */
+	SLOWEST = 16,			/* most times the cost of the fastest lane */
+};
+
+int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t nframes)
+{
+	assert(!(nframes & (nframes - 1)) && !(ring_size & (ring_size - 1)));
+	q->ring = malloc(ring_size);
+	q->f = calloc(nframes, sizeof(*q->f));
+	if (!q->ring || !q->f) {
+		braid_txq_fini(q);
+		return -ENOMEM;
+	}
+	q->ring_size = ring_size;
+	q->fmask = nframes - 1;
+	q->head = q->tail = 0;
+	return 0;
+}
+
+void braid_txq_fini(struct braid_txq *q)
+{
+	if (q->f) {
+		for (uint32_t i = q->f_acked; i != q->f_head; i++)
+			braid_txf_drop_own(&q->f[i & q->fmask]);
+	}
+	q->f_acked = q->f_peer_acked = q->f_head;
+	while (q->kept) {
+		struct braid_kept *k = q->kept;
+
+		q->kept = k->next;
+		free(k->ring);
+		free(k);
+	}
+	free(q->ring);
+	free(q->f);
+	q->ring = NULL;
+	q->f = NULL;
+	q->fmask = 0;
+	q->ring_size = 0;
+}
+
+bool braid_txq_idle(const struct braid_txq *q)
+{
+	if (q->f_sent != q->f_head)
+		return false;
+	for (uint32_t i = q->f_acked; i != q->f_head; i++) {
+		if (q->ring[q->f[i & q->fmask].off] != BRAID_F_ACK)
+			return false;
+	}
+	return true;
+}
+
+static bool room(const struct braid_txq *q, size_t inl, uint32_t bytes_kept, uint32_t frames_kept)
+{
+	uint32_t off;
+
+	if (!q->ring || q->f_head - q->f_acked + frames_kept > q->fmask)
+		return false;
+	bytes_kept += braid_txq_ring_need(q, BRAID_HDR_SIZE + inl, &off);
+	return q->head - q->tail + bytes_kept <= q->ring_size;
+}
+
+bool braid_txq_room(const struct braid_txq *q, size_t inl)
+{
+	uint32_t big = q->fmask > 4 * BRAID_CTL_FRAMES;
+
+	return room(q, inl, big ? BRAID_CTL_BYTES : 0, big ? BRAID_CTL_FRAMES : 0);
+}
+
+bool braid_txq_room_ctl(const struct braid_txq *q)
+{
+	return room(q, BRAID_OPEN_SIZE, 0, 0);
+}
+
+static bool is_timed(const struct braid_lane *lane)
+{
+	return atomic_load_explicit(&lane->link->nlanes, memory_order_relaxed) > 1;
+}
+
+void braid_txq_time_start(struct braid_txq *q)
+{
+	q->timed_ns = braid_os->now_ns();
+	q->timed_bytes = 0;
+}
+
+/* A moving average over the time that chunks were in flight. */
+static BRAID_APART void time_acked(struct braid_txq *q)
+{
+	uint64_t now = braid_os->now_ns(), ns = now - q->timed_ns;
+	double weight = (double)ns / (double)(ns + AVERAGE_NS);
+
+	if (!q->timed_bytes || (ns < SAMPLE_NS && q->unacked))
+		return;
+	if (q->ns_per_byte <= 0)
+		weight = 1;
+	q->ns_per_byte += weight * ((double)ns / (double)q->timed_bytes - q->ns_per_byte);
+	q->timed_ns = q->unacked ? now : 0;
+	q->timed_bytes = 0;
+}
+
+double braid_txq_cost(const struct braid_txq *q, uint64_t more, double best)
+{
+	double ns = q->ns_per_byte;
+
+	/* Bound the cost, so that a lane which seemed slow is tried again now and then. */
+	if (ns > best * SLOWEST)
+		ns = best * SLOWEST;
+	return (double)(q->unacked + more) * (ns + 1e-3);
+}
+
+void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy, const void *ext,
+		  struct braid_send *owner)
+{
+	struct braid_txq *q = &lane->tx;
+	struct braid_txf *f = &q->f[q->f_head & q->fmask];
+	uint32_t inl = BRAID_HDR_SIZE + (copy ? h->len : 0);
+
+	assert(q->f_head - q->f_acked <= q->fmask);
+	h->ack = lane->rx_frames;
+	h->lseq = q->f_head;
+	q->head += braid_txq_ring_need(q, inl, &f->off);
+	f->inl = inl;
+	f->ext = ext;
+	f->ext_len = ext ? h->len : 0;
+	f->owner = owner;
+	f->own = NULL;
+	f->bringing = false;
+	braid_hdr_pack(h, q->ring + f->off);
+	if (copy && !q->fast_sent)
+		memcpy(q->ring + f->off + BRAID_HDR_SIZE, copy, h->len);
+	q->f_head++;
+	q->unsent += inl + f->ext_len;
+	if (f->ext_len && !q->unacked && is_timed(lane))
+		braid_txq_time_start(q);
+	q->unacked += f->ext_len;
+	assert(q->head - q->tail <= q->ring_size);
+	if (q->fast_sent) {
+		q->fast_sent = false;
+		braid_tx_advance(lane, inl);
+	}
+}
+
+static int iov_put(struct iovec *iov, int n, const char *p, size_t len)
+{
+	if (n && (char *)iov[n - 1].iov_base + iov[n - 1].iov_len == p) {
+		iov[n - 1].iov_len += len;
+		return n;
+	}
+	iov[n].iov_base = (void *)(uintptr_t)p;
+	iov[n].iov_len = len;
+	return n + 1;
+}
+
+void braid_lane_told(struct braid_lane *lane)
+{
+	lane->rx_acked = lane->rx_frames;
+	lane->rx_quiet = 0;
+	lane->rx_ack_due = lane->rx_some = false;
+}
+
+void braid_tx_stamp(struct braid_lane *lane)
+{
+	struct braid_txq *q = &lane->tx;
+	uint32_t ack = htole32(lane->rx_frames);
+
+	memcpy(q->ring + q->f[q->f_sent & q->fmask].off + HDR_ACK, &ack, sizeof(ack));
+	braid_lane_told(lane);
+}
+
+int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
+		    size_t *ret_bytes)
+{
+	struct braid_txq *q = &lane->tx;
+	size_t skip = q->part, bytes = 0;
+	int n = 0;
+
+	if (!skip && q->f_sent != q->f_head)
+		braid_tx_stamp(lane);
+	for (uint32_t i = q->f_sent; i != q->f_head && n + 2 <= max && bytes < budget; i++) {
+		struct braid_txf *f = &q->f[i & q->fmask];
+
+		if (f->ext_len && braid_txf_stage_out(q, f))
+			break;
+		if (skip < f->inl) {
+			n = iov_put(iov, n, q->ring + f->off + skip, f->inl - skip);
+			bytes += f->inl - skip;
+			skip = 0;
+		} else {
+			skip -= f->inl;
+		}
+		if (f->ext_len && bytes < budget) {
+			size_t len = f->ext_len - skip;
+
+			if (len > budget - bytes)
+				len = budget - bytes;
+			n = iov_put(iov, n, f->ext + skip, len);
+			bytes += len;
+		}
+		skip = 0;
+	}
+	*ret_bytes = bytes;
+	return n;
+}
+
+/* Free the ring before the oldest frame, or all of it if no frame is left. */
+void braid_txq_give_back(struct braid_txq *q)
+{
+	uint32_t off = q->f[q->f_acked & q->fmask].off;
+
+	if (q->f_acked == q->f_head)
+		q->tail = q->head;
+	else
+		q->tail += (off - (uint32_t)q->tail) & (q->ring_size - 1);
+}
+
+/* Release the oldest frame: it is acknowledged. */
+static void pop(struct braid_lane *lane)
+{
+	struct braid_txq *q = &lane->tx;
+	struct braid_txf *f = &q->f[q->f_acked & q->fmask];
+
+	if (f->owner)
+		braid_send_part_done(f->owner);
+	if (f->own)
+		braid_txf_drop_own(f);
+	q->unacked -= f->ext_len;
+	q->timed_bytes += f->ext_len;
+	braid_count(&lane->link->acked_bytes, f->ext_len);
+	q->f_acked++;
+	braid_txq_give_back(q);
+}
+
+static bool is_told(const struct braid_txq *q)
+{
+	return q->f_acked != q->f_sent && (int32_t)(q->f_peer_acked - q->f_acked) > 0;
+}
+
+void braid_txq_pop_acked(struct braid_lane *lane)
+{
+	while (is_told(&lane->tx))
+		pop(lane);
+}
+
+int braid_tx_acked(struct braid_lane *lane, uint32_t frames)
+{
+	struct braid_txq *q = &lane->tx;
+
+	if ((int32_t)(frames - q->f_peer_acked) <= 0)
+		return 0;		/* a later count came first, over another lane */
+	if (frames - q->f_acked > q->f_head - q->f_acked)
+		return -EPROTO;
+	q->f_peer_acked = frames;
+	braid_txq_pop_acked(lane);
+	if (q->timed_ns)
+		time_acked(q);
+	return 0;
+}
+
+void braid_tx_advance(struct braid_lane *lane, size_t n)
+{
+	struct braid_txq *q = &lane->tx;
+
+	assert(n <= q->unsent);
+	q->unsent -= n;
+	braid_count(&lane->tx_bytes, n);
+	if (n)
+		q->starts = 0;
+	n += q->part;
+	while (q->f_sent != q->f_head) {
+		struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+
+		if (n < f->inl + f->ext_len)
+			break;
+		n -= f->inl + f->ext_len;
+		if (f->owner && !f->ext_len) {		/* copied: replay needs only the ring */
+			braid_send_part_done(f->owner);
+			f->owner = NULL;
+		}
+		q->f_sent++;
+	}
+	q->part = n;
+	if (is_told(q))
+		braid_txq_pop_acked(lane);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * txq.h - the queue of frames of one lane.
+ *
+ * The sender keeps every frame until the receiver has acknowledged it, by count: "I have received n
+ * frames of this lane" names exactly what must be sent again elsewhere if the lane dies now.
+ * Headers and small payloads are copied into a ring; large payloads stay where the user has them.
+ *
+ *	   acknowledged    handed to carrier           queued
+ *	---------------- f_acked ---------- f_sent ------------ f_head
+ *
+ * The link's lock guards all of this.
+ */
+#ifndef BRAID_LINK_TXQ_H
+#define BRAID_LINK_TXQ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct braid_hdr;
+struct braid_lane;
+struct braid_send;
+
+struct braid_txf {			/* one frame: queued, in flight or not yet acknowledged */
+	uint32_t off, inl;		/* header and copied payload: ring[off, off + inl) */
+	const char *ext;		/* payload that was not copied */
+	size_t ext_len;
+	struct braid_send *owner;	/* the send that completes with it; or NULL */
+	void *own;			/* our own copy of ext: freed when acknowledged */
+	bool bringing;			/* that copy is still coming from a GPU (lane.c) */
+};
+
+struct braid_txq {
+	char *ring;
+	uint32_t ring_size;
+	uint64_t head, tail;		/* ring bytes ever used, ever freed */
+	struct braid_txf *f;
+	uint32_t fmask;
+	uint32_t f_head, f_sent, f_acked;	/* frames ever queued, handed over, acknowledged */
+	size_t part;			/* bytes of frame f_sent already handed over */
+	uint32_t f_peer_acked;		/* frames the peer has acknowledged; may be ahead of f_sent
+					 * while another thread is inside the send system call */
+	bool fast_sent;			/* the next frame's payload was sent before the frame */
+	uint64_t unsent;		/* bytes queued and not handed over */
+	uint64_t starts;		/* of these: bytes of STARTs queued since the last push */
+	uint64_t unacked;		/* payload bytes of chunks queued and not acknowledged */
+	/* The lane's speed, measured if the link has several: see braid_txq_cost(). */
+	uint64_t timed_ns, timed_bytes;	/* acknowledged since; 0 ns: nothing is in flight */
+	double ns_per_byte;		/* recently; 0: not known yet */
+	struct braid_kept *kept;	/* former rings, which a NIC may still read */
+};
+
+int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t frames);
+void braid_txq_fini(struct braid_txq *q);	/* no NIC or thread reads it any more */
+/* Everything was sent and acknowledged, except ACK frames, which are never acknowledged alone. */
+bool braid_txq_idle(const struct braid_txq *q);
+
+/*
+ * Estimated nanoseconds until `more` payload bytes, queued now, are acknowledged.  `best` is the
+ * least ns_per_byte of the link's lanes.
+ */
+double braid_txq_cost(const struct braid_txq *q, uint64_t more, double best);
+
+/* Is there room for `inl` bytes of copied payload, beside what is kept for control frames? */
+bool braid_txq_room(const struct braid_txq *q, size_t inl);
+bool braid_txq_room_ctl(const struct braid_txq *q);
+
+/*
+ * Queue one frame: header, then h->len bytes of either `copy` or `ext`, or no payload.  There must
+ * be room.  Fills in h->ack and h->lseq.  owner may be NULL.
+ */
+void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy, const void *ext,
+		  struct braid_send *owner);
+
+/*
+ * For latency, send a message's payload before its frame is queued; the transport must have `post`.
+ * False: frames are waiting, or the carrier refuses.  True: it was sent, and the next frame queued
+ * must be this message's: an EAGER without flags of comm `id`, its payload copied.
+ */
+bool braid_tx_fast_send(struct braid_lane *lane, uint32_t id, uint32_t seq, const void *payload,
+		   uint32_t len);
+
+/*
+ * Stop reading a comm's memory.  Its frames become VOID; a half sent one is copied, so that it can
+ * be completed.  The lane stands still.  0, or -ENOMEM: the link must die.
+ */
+int braid_tx_release(struct braid_lane *lane, const void *comm);
+
+#endif

@@ -36,6 +36,9 @@ unit_tests = \
 	tests/unit/test_pairs \
 	tests/unit/test_path \
 	tests/unit/test_pool \
+	tests/unit/test_flight \
+	tests/unit/test_lib \
+	tests/unit/test_nccl \
 	tests/unit/test_slab \
 	tests/unit/test_smc \
 	tests/unit/test_stream \

@@ -1,10 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* transport.c - members for transports that have nothing to do there. */
+/* transport.c - the transports in use, and members for those that have nothing to do there. */
 #include "core/transport.h"
 
 #include <errno.h>
 
 #include "core/link/lane.h"
+
+static const struct braid_transport *const none;
+const struct braid_transport *const *braid_transports = &none;
+
+void braid_transports_use(const struct braid_transport *const *list)
+{
+	braid_transports = list;
+}
+
+const struct braid_transport *braid_transport_find(uint8_t id)
+{
+	for (unsigned i = 0; braid_transports[i]; i++) {
+		if (braid_transports[i]->id == id)
+			return braid_transports[i];
+	}
+	return NULL;
+}
 
 int braid_no_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret)
 {

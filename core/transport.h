@@ -242,8 +242,9 @@ bool braid_always(const struct braid_dev *dev);
 int braid_no_event_fd(const struct braid_dev *dev);
 bool braid_no_events(struct braid_dev *dev);
 
-/* Transports in use, best first, NULL-terminated.  Only plugin/device.c names them. */
-extern const struct braid_transport *braid_transports[];
+/* Transports in use, best first, NULL-terminated: plugin/device.c hands them over. */
+extern const struct braid_transport *const *braid_transports;
+void braid_transports_use(const struct braid_transport *const *list);
 const struct braid_transport *braid_transport_find(uint8_t id);	/* or NULL */
 
 #endif

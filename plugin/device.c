@@ -49,24 +49,8 @@ static const struct braid_transport *const known[] = {
 };
 enum { KNOWN = sizeof(known) / sizeof(known[0]) };
 
-const struct braid_transport *braid_transports[KNOWN + 1] = {
-#ifdef HAVE_RDMA
-	&braid_verbs,
-#endif
-	&braid_tcp,
-};
-
 static struct braid_dev table[BRAID_NETDEVS_MAX];
 static unsigned count;
-
-const struct braid_transport *braid_transport_find(uint8_t id)
-{
-	for (unsigned i = 0; braid_transports[i]; i++) {
-		if (braid_transports[i]->id == id)
-			return braid_transports[i];
-	}
-	return NULL;
-}
 
 static int family(void)
 {
@@ -76,6 +60,7 @@ static int family(void)
 /* Choose the transports that BRAID_TRANSPORTS names, in that order. */
 static void choose_transports(void)
 {
+	static const struct braid_transport *chosen[KNOWN + 1];
 	const char *p = braid_param.transports;
 	unsigned n = 0;
 
@@ -87,13 +72,14 @@ static void choose_transports(void)
 			bool fits = len == strlen(name) && !strncmp(p, name, len);
 
 			for (unsigned k = 0; k < n; k++)
-				fits &= braid_transports[k] != known[i];
+				fits &= chosen[k] != known[i];
 			if (fits)
-				braid_transports[n++] = known[i];
+				chosen[n++] = known[i];
 		}
 		p += len + (p[len] == ',');
 	}
-	braid_transports[n] = NULL;
+	chosen[n] = NULL;
+	braid_transports_use(chosen);
 }
 
 /* Find what each transport can use.  Returns how many devices have one better than sockets. */

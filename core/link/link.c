@@ -15,9 +15,9 @@
 #include "core/base/flight.h"
 #include "core/base/log.h"
 #include "core/base/pool.h"
+#include "core/base/wakeup.h"
 #include "core/link/refusal.h"
 #include "core/proto/auth.h"
-#include "core/setup/service.h"
 
 struct braid_link *braid_link_new(const struct braid_link_key *key)
 {
@@ -121,7 +121,7 @@ void braid_link_down(struct braid_link *link, int err, const char *why)
 	atomic_store(&link->err, err);
 	fail_comms(link, err);		/* after the WARN: a caller that sees err finds it */
 	atomic_store(&link->state, BRAID_LINK_DEAD);
-	braid_service_kick();
+	braid_wake_service();
 }
 
 void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)

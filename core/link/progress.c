@@ -16,7 +16,7 @@
 
 #include <errno.h>
 
-#include "core/setup/service.h"
+#include "core/base/wakeup.h"
 
 enum {
 	POLL_OTHERS = 4,		/* empty lanes that one call polls, beside home */
@@ -263,7 +263,7 @@ int braid_link_move(struct braid_link *link)
 void braid_link_unpark(struct braid_link *link)
 {
 	if (atomic_exchange(&link->watched, false))
-		braid_service_kick();
+		braid_wake_service();
 }
 
 void braid_link_progress(struct braid_link *link, struct braid_comm *idle,

@@ -14,8 +14,8 @@
 
 #include "core/base/flight.h"
 #include "core/base/log.h"
+#include "core/base/wakeup.h"
 #include "core/link/txq_int.h"
-#include "core/setup/service.h"
 
 void braid_lane_lost(struct braid_lane *lane, int err)
 {
@@ -33,7 +33,7 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 	atomic_fetch_add(&link->key.dev->lost, 1);
 	atomic_store(&lane->up, false);
 	atomic_fetch_add(&link->ndown, 1);
-	braid_service_kick();
+	braid_wake_service();
 }
 
 /* Log all counters of a lane that received malformed data: they help to find the cause. */
@@ -90,7 +90,7 @@ void braid_lane_orphan(struct braid_lane *lane)
 	if (lane->orphaned || !lane->peer_down || lane->peer_writes || !is_closed(lane))
 		return;
 	if (lane->index == lane->link->home) {	/* frames in order: braid_link_rehome() */
-		braid_service_kick();
+		braid_wake_service();
 		return;
 	}
 	if (braid_tx_rewind(lane, lane->peer_frames)) {

@@ -10,6 +10,7 @@
 
 #include "core/base/copy.h"
 #include "core/base/flight.h"
+#include "core/base/wakeup.h"
 #include "core/link/link_int.h"
 #include "core/link/refusal.h"
 #include "core/setup/service.h"
@@ -69,7 +70,7 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 	if (h->n >= link->nlanes) {		/* lost before its handshake ended here */
 		if (link->dialler && link->peer_lanes <= h->n)
 			link->peer_lanes = h->n + 1u;
-		braid_service_kick();
+		braid_wake_service();
 		return 0;
 	}
 	lane = link->lane[h->n];
@@ -103,7 +104,7 @@ static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 		if (!h->n || h->n > link->lanes_max || !link->dialler)
 			return -EBADMSG;
 		link->want_lanes = h->n;
-		braid_service_kick();
+		braid_wake_service();
 		return 0;
 	case BRAID_F_DOWN:
 		return rx_down(link, h);

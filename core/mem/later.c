@@ -10,8 +10,8 @@
 #include "core/dev.h"
 #include "core/base/flight.h"
 #include "core/base/log.h"
-#include "core/setup/service.h"
 #include "core/base/work.h"
+#include "core/base/wakeup.h"
 
 enum {
 	SLOW_MS = 20,			/* after that, jobs behind it get threads of their own */
@@ -74,7 +74,7 @@ static void is_over(struct braid_later *q, struct braid_running *at)
 	atomic_store(&q->done, done_by_now(q));
 	at->seq = UINT64_MAX;		/* the place is taken, but runs no job */
 	braid_unlock(&q->lock);
-	braid_service_kick();
+	braid_wake_service();
 }
 
 static void drain(struct braid_later *q, struct braid_running *at)
@@ -307,7 +307,7 @@ void braid_stop_end(struct braid_dev *dev, struct braid_stop *stop)
 		take_out(s, stop);
 	atomic_store(&s->done, s->first ? s->first->seq - 1 : atomic_load(&s->begun));
 	braid_unlock(&s->lock);
-	braid_service_kick();
+	braid_wake_service();
 }
 
 void braid_stops_mark(const struct braid_dev *dev, struct braid_stops *ret)

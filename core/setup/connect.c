@@ -15,6 +15,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/base/wakeup.h"
 #include "core/setup/service_int.h"
 
 enum {
@@ -173,7 +174,7 @@ static int attempt_link(struct attempt *a)
 		braid_link_number(link);
 		braid_link_list(link);
 		braid_event(BRAID_EVENT_LINK_DIAL, link->number, BRAID_FLIGHT_NONE, 0, 0);
-		braid_service_kick();
+		braid_wake_service();
 	}
 	atomic_fetch_add(&link->pins, 1);
 	a->link = link;

@@ -17,6 +17,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/base/wakeup.h"
 #include "core/setup/service_int.h"
 #include "core/setup/ways.h"
 
@@ -537,7 +538,7 @@ void braid_listen_close(struct braid_listen *l)
 		braid_comm_close(c);
 	braid_auth_wipe(l->token, sizeof(l->token));
 	free(l);
-	braid_service_kick();
+	braid_wake_service();
 }
 
 bool braid_listen_withdraw(struct braid_comm *c)

@@ -32,6 +32,7 @@
 #include "core/watch/stat.h"
 #include "core/transport.h"
 #include "core/base/work.h"
+#include "core/base/wakeup.h"
 #include "topo/sys.h"
 
 enum {
@@ -56,13 +57,12 @@ static struct {
 	int ep, efd;
 	const struct braid_dev *device[DEVICES_MAX];
 	unsigned ndevices;
-	struct braid_lock kick_lock;	/* efd */
 	struct braid_lock links_lock;	/* the table of links, their `looks`, and device[];
 					 * its holder never waits */
 	uint64_t idle_since_ns, looked_ns;
 	int tick_ms;
 	uint64_t stop_ns;		/* when the thread was asked to stop; 0: not yet */
-} svc = { .ep = -1, .efd = -1, .tick_ms = TICK_MS };
+} svc = { .ep = -1, .tick_ms = TICK_MS };
 
 int braid_watch(int op, int fd, uint32_t events, void *obj, enum braid_tag tag)
 {
@@ -140,23 +140,11 @@ out:
 	return err;
 }
 
-void braid_service_kick(void)
-{
-	braid_lock_wait(&svc.kick_lock);	/* now and then, for one write */
-	if (svc.efd >= 0)
-		braid_os->wake(svc.efd);
-	braid_unlock(&svc.kick_lock);
-}
-
 static void *service_thread(void *arg);
 
 static void close_fds(void)
 {
-	braid_lock_wait(&svc.kick_lock);
-	if (svc.efd >= 0)
-		braid_os->close(svc.efd);
-	svc.efd = -1;
-	braid_unlock(&svc.kick_lock);
+	braid_wakeup_close();
 	braid_os->close(svc.ep);
 	svc.ep = -1;
 }
@@ -176,10 +164,8 @@ int braid_service_try(void)
 	svc.ep = braid_os->epoll_create();
 	if (svc.ep < 0)
 		return -errno;
-	braid_lock_wait(&svc.kick_lock);
-	svc.efd = braid_os->eventfd();
-	braid_unlock(&svc.kick_lock);
-	err = svc.efd < 0 ? -errno :
+	svc.efd = braid_wakeup_open();
+	err = svc.efd < 0 ? svc.efd :
 			    braid_watch(EPOLL_CTL_ADD, svc.efd, EPOLLIN, NULL, BRAID_TAG_WAKE);
 	svc.stop = false;
 	svc.stop_ns = 0;
@@ -232,7 +218,7 @@ void braid_service_stop(void)
 	pthread_mutex_unlock(&braid_svc.lock);
 	if (!running)
 		return;
-	braid_service_kick();
+	braid_wake_service();
 	if (braid_os->thread_join(thread, JOIN_MS))
 		braid_warn("the service thread did not end within %d s; it is left behind "
 			   "[thread-left]", JOIN_MS / 1000);

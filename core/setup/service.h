@@ -39,8 +39,6 @@ extern struct braid_self braid_self;
 
 /* Once per process before anything else: keys, ids, fork handling.  0 or a negative errno. */
 int braid_service_init(void);
-/* Wake the service thread, if there is one. */
-void braid_service_kick(void);
 /* End it now: close every link and listener, join within the deadline. */
 void braid_service_stop(void);
 /* Contexts hold the service: the last one to go stops it. */

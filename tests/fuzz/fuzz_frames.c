@@ -28,6 +28,8 @@
 #include "core/setup/service.h"
 #include "core/transport.h"
 
+extern const struct braid_transport braid_tcp;
+
 enum step {				/* and the bytes that follow */
 	FRAME,		/* lane type flags n comm seq tag rseq len len offset size size */
 	RAW,				/* lane count bytes */
@@ -450,7 +452,7 @@ static void begin(void)
 		memset(&w.lane[i], 0, sizeof(w.lane[i]));
 		w.lane[i].in = in;
 		assert(!braid_link_add_lane(w.link, i, &(struct braid_carrier){
-			.tr = braid_transport_find(BRAID_TRANSPORT_TCP), .fd = FD + (int)i,
+			.tr = &braid_tcp, .fd = FD + (int)i,
 		}));
 	}
 	assert(!braid_link_attach(w.link));

@@ -83,12 +83,21 @@ int __wrap_gethostname(char *name, size_t len)
 	return 0;
 }
 
+static int service_init(void)
+{
+	extern const struct braid_transport braid_tcp;
+	static const struct braid_transport *const tcp[] = { &braid_tcp, NULL };
+
+	braid_transports_use(tcp);
+	return braid_service_init();
+}
+
 __attribute__((visibility("default"))) const struct sim_node sim_node = {
 	.os = &braid_os,
 	.param = &braid_param,
 	.host = &host,
 	.log_to = braid_log_to,
-	.service_init = braid_service_init,
+	.service_init = service_init,
 	.service_get = braid_service_get,
 	.service_put = braid_service_put,
 	.listen = braid_listen_new,

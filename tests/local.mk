@@ -212,6 +212,8 @@ tests_libtest_la_SOURCES = \
 	tests/abi/gpu.h \
 	tests/abi/nics.c \
 	tests/abi/nics.h \
+	tests/abi/rdma.c \
+	tests/abi/rdma.h \
 	tests/lib/hostile.c \
 	tests/lib/hostile.h \
 	tests/lib/null.c \
@@ -291,7 +293,14 @@ unit_tests += tests/unit/test_fake tests/unit/test_gid
 tests_unit_test_fake_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_unit_test_fake_LDFLAGS = $(AM_LDFLAGS) -no-install
 tests_unit_test_fake_LDADD = tests/fake/librdmacm.la tests/fake/libibverbs.la $(CMOCKA_LIBS)
-rdma_abi_tests = tests/abi/test_ports tests/abi/test_rdma tests/abi/test_slow_nic tests/abi/test_words
+rdma_fault_tests = \
+	tests/abi/test_rdma_faults \
+	tests/abi/test_rdma_calls \
+	tests/abi/test_rdma_choice \
+	tests/abi/test_rdma_limits \
+	tests/abi/test_rdma_memory \
+	tests/abi/test_rdma_peer
+rdma_abi_tests = $(rdma_fault_tests) tests/abi/test_ports tests/abi/test_slow_nic tests/abi/test_words
 # A GPU that exists in memory only, as libcuda.so.1 in tests/fakecuda/.libs (its ctl.h).
 check_LTLIBRARIES += tests/fakecuda/libcuda.la
 tests_fakecuda_libcuda_la_SOURCES = tests/fakecuda/cuda.c tests/fakecuda/ctl.h \
@@ -502,7 +511,7 @@ check-device: all
 # reads while the plugin writes, as a GPU would; a fake NIC writes what the others read.
 check-threads: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS \
-		TESTS='$(filter-out tests/abi/test_order tests/abi/test_ports tests/abi/test_rdma $(gpu_tests),$(unit_tests) $(abi_tests))'
+		TESTS='$(filter-out tests/abi/test_order tests/abi/test_ports $(rdma_fault_tests) $(gpu_tests),$(unit_tests) $(abi_tests))'
 
 # make check-valgrind VALGRIND_TESTS='tests/abi/test_x' for another choice.
 # test_copy single-steps a child, which valgrind can't.

@@ -19,10 +19,10 @@ enum { STRIDE = 61 };
 
 /* -- calls --------------------------------------------------------------------------------- */
 
-static long *most_calls;		/* that a life has made, of all of them */
-static atomic_long *calls_named;	/* WARNs that had to say which it was */
+static long *most_calls;		/* the most that any life has made */
+static atomic_long *calls_named;	/* warnings that had to name the call */
 
-/* Who is told that a lane has no queue pair is told which call it was. */
+/* A warning that a lane has no queue pair names the call that failed. */
 static void names_call(const char *which)
 {
 	static const char *const calls[] = { "ibv_create_comp_channel", "ibv_create_cq", "ibv_create_qp",
@@ -38,7 +38,7 @@ static void names_call(const char *which)
 	atomic_fetch_add(calls_named, 1);
 }
 
-/* Two comms; one receive is taken back on the way, so that the lane is made anew. */
+/* Two comms; one posted receive loses its memory, so that the lane is set up again. */
 static void life(struct abi *t, unsigned k, const char *which)
 {
 	struct pair a, b;
@@ -74,7 +74,7 @@ static void life(struct abi *t, unsigned k, const char *which)
 
 static void each_call(struct abi *t, const char *kind, const char *which)
 {
-	/* Where no events can be had, who ends a queue pair that has asked does wait. */
+	/* Without events, ending a queue pair that has sent a request does wait for the answer. */
 	const char *more = strstr(which, " on") ? ",mpa=200" : "";
 	unsigned step = getenv("BRAID_TEST_RDMA_CALLS") ? 1 : STRIDE, k = 0;
 	int status = 0;
@@ -84,7 +84,7 @@ static void each_call(struct abi *t, const char *kind, const char *which)
 	calls_named = (atomic_long *)&most_calls[1];
 	unsetenv("BRAID_TEST_RDMA_CALLS");
 	setenv("BRAID_LINK_IDLE", "1", 1);
-	/* The first life is without a fault, and counts. */
+	/* No call fails in the first life, which counts them. */
 	for (; k <= *most_calls; k += k ? step : 1 + rnd_below(t, step)) {
 		pid_t pid;
 
@@ -124,7 +124,7 @@ static void post_calls(struct abi *t, const char *kind)
 
 /* -- the end comes early ------------------------------------------------------------------- */
 
-/* Finalize finds a connection that is half made, or a lane that is being dialled again. */
+/* finalize() while a connection is half set up, or while a lane is dialled again. */
 static void early(struct abi *t, const char *kind)
 {
 	warns_expected();
@@ -163,7 +163,7 @@ static void cycles(struct abi *t, const char *kind)
 
 	nic(kind, "");
 	setenv("BRAID_SHARE", "0", 1);
-	setenv("BRAID_STAT", "0", 1);	/* whose thread opens a socket in its own time */
+	setenv("BRAID_STAT", "0", 1);	/* its thread opens a socket at any time */
 	net = abi_up(t);
 	for (unsigned i = 0; i < 1000; i++) {
 		struct pair p;

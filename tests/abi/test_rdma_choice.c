@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* What the user tells of rails, NCCL hears; with two ports as one, what both have. */
+/* NCCL gets the rails that the user names; for two ports made one, what both have in common. */
 static void rails(struct abi *t)
 {
 	static const int members[] = { 0, 1 };
@@ -32,7 +32,7 @@ static void rails(struct abi *t)
 	abi_down(net);
 }
 
-/* The address of a NIC moves to another entry, then is gone: the next lanes take what there is. */
+/* The NIC's address moves to another GID entry, then is gone: new lanes use an entry that is there. */
 static void gid_moves(struct abi *t)
 {
 	struct peer p;
@@ -53,7 +53,7 @@ static void gid_moves(struct abi *t)
 	rdma_finish(j, &p);
 }
 
-/* The entry of one port, whatever that of all is; one that is not there leaves it to TCP. */
+/* A port's own GID setting wins over the common one; with a missing entry TCP carries messages. */
 static void gid_wanted(struct abi *t, const char *port, const char *all, bool is_there)
 {
 	struct net *net;
@@ -125,7 +125,7 @@ static void marked_by_nobody(struct abi *t)
 	marked(t, 104, 0);
 }
 
-/* What NCCL has registered is, what Braid has for itself never. */
+/* Buffers that NCCL registers have relaxed ordering, Braid's own never. */
 static void relaxed_as(struct abi *t, const char *wanted, long ret)
 {
 	struct net *net;

@@ -14,8 +14,8 @@
 enum { FLAP_MS = 5000 };
 
 /*
- * TCP carries it all.  Not at once: several lanes find out one after the other, and the first is
- * tried again after 2 s, when the last may not have.
+ * Waits until TCP carries everything.  That takes a while: lanes notice one after the other, and the
+ * first is tried again after 2 s, when the last may not have noticed yet.
  */
 static void leaves(struct job *j)
 {
@@ -97,7 +97,7 @@ static void removed(struct abi *t, const char *kind)
 	rdma_finish(j, &p);
 }
 
-/* Its queue pairs end one by one, as fast as there are new ones: RDMA is left alone for longer. */
+/* Queue pairs fail as fast as new ones come up: the time until RDMA is tried again grows. */
 static void flaps(struct abi *t, const char *kind)
 {
 	uint64_t until;
@@ -122,7 +122,7 @@ static void flaps(struct abi *t, const char *kind)
 	rdma_finish(j, &p);
 }
 
-/* With it all queue pairs of this end fail, and nobody joins it any more. */
+/* All queue pairs of this end fail with it, and no new one may use it. */
 static void srq_fails(struct abi *t, const char *kind)
 {
 	struct peer p;
@@ -150,7 +150,7 @@ static void srq_fails_ib(struct abi *t)
 
 /* -- several lanes, several ports -------------------------------------------------------------- */
 
-/* One at a time: what it carried goes on over the others, in the order that there was. */
+/* One at a time: its messages go on over the others, in their order. */
 static void lose_several(struct abi *t, struct job *j, const char *kind)
 {
 	unsigned times = 0;
@@ -176,10 +176,10 @@ static void one_of_several(struct abi *t, const char *kind)
 	rdma_finish(j, &p);
 }
 
-/* One of two ports, or both, is down or loses everything for a moment, again and again. */
+/* Again and again, one of two ports or both are down or lose all packets for a moment. */
 static void fused(struct abi *t, const char *kind)
 {
-	static const char *const faults[][2][2] = {	/* which, how; broken and mended */
+	static const char *const faults[][2][2] = {	/* how, which; broken and mended */
 		{ { "port nic0 down", "port nic0 up" }, { "port nic1 down", "port nic1 up" } },
 		{ { "drop nic0 1", "drop nic0 0" }, { "drop nic1 1", "drop nic1 0" } },
 	};
@@ -222,8 +222,8 @@ static void fused(struct abi *t, const char *kind)
 /* -- iWARP ------------------------------------------------------------------------------------- */
 
 /*
- * siw writes to a socket in the caller's name: the process must not die of that.  Nor one that
- * ignored the signal, so that it was not blocked, and has another mind now.
+ * The kernel's siw writes to a socket in the caller's name, which may raise SIGPIPE: the process must
+ * not die of it.  At first it ignores the signal, so that Braid need not block it; later it does not.
  */
 static void sigpipe(struct abi *t)
 {
@@ -241,8 +241,8 @@ static void sigpipe(struct abi *t)
 }
 
 /*
- * Requests come when it is too late for them.  Nobody waits until they are answered, as who ended
- * the queue pair would have to; and they are answered, although nobody expects them any more.
+ * Connection requests arrive after the dialler has given up.  No call waits for their answers, though
+ * ending such a queue pair would; and the late requests are answered.
  */
 static void late_requests(struct abi *t)
 {
@@ -253,7 +253,7 @@ static void late_requests(struct abi *t)
 
 	nic(nic_kinds[1], ",mpa=60000");
 	setenv("BRAID_LANES", "1", 1);
-	qps_left = 1;			/* the peer has dialled: its send is connected first */
+	qps_left = 1;			/* the peer dials, for it connects first */
 	j = rdma_start(t, &p);
 	job_play(j, 200);
 	TRUE(uses_rdma(j));
@@ -275,7 +275,7 @@ static void late_requests(struct abi *t)
 	rdma_finish(j, &p);
 }
 
-/* There is nothing else that a link could have: then slow is not too slow. */
+/* RDMA is the only transport: then a slow set-up is waited for. */
 static void slow_alone(struct abi *t)
 {
 	struct peer p;
@@ -291,7 +291,7 @@ static void slow_alone(struct abi *t)
 	rdma_finish(j, &p);
 }
 
-/* Ports that rdma_cm hands out may be TCP's already: the next will do, and RDMA it is. */
+/* rdma_cm may hand out a port that TCP uses already: Braid takes the next, and RDMA works. */
 static void ports_taken(struct abi *t)
 {
 	struct peer p;

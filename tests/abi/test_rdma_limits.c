@@ -59,7 +59,7 @@ static void memlock(struct abi *t, const char *kind)
 	limit(t, kind, ",memlock=65536", "ulimit -l unlimited", "[memlock-small]");
 }
 
-/* Enough for a lane, not for the messages: those are copied. */
+/* Enough for a lane's own memory, not for the messages, which are copied. */
 static void memlock_messages(struct abi *t, const char *kind)
 {
 	setenv("BRAID_LANES", "1", 1);
@@ -69,9 +69,9 @@ static void memlock_messages(struct abi *t, const char *kind)
 
 /* -- receives that lanes share ------------------------------------------------------------- */
 
-enum { LINKS = 16, BURST = 40, BURST_SIZE = 5000 };	/* a receive each */
+enum { LINKS = 16, BURST = 40, BURST_SIZE = 5000 };	/* each takes one receive */
 
-/* Each link's sender has BURST messages under way, for which nobody has asked. */
+/* Each link's sender has BURST messages under way before any receive is posted. */
 static void burst(struct net *net, struct pair *p, uint64_t seed)
 {
 	static struct op send[LINKS][BURST];
@@ -102,7 +102,7 @@ static void burst(struct net *net, struct pair *p, uint64_t seed)
 	}
 }
 
-/* There are 256 receives for 32 lanes, each of which may use 56 at one time. */
+/* 32 lanes share 256 receives, and each may use 56 at a time. */
 static void shared(struct abi *t)
 {
 	struct pair p[LINKS];
@@ -110,7 +110,7 @@ static void shared(struct abi *t)
 	cpu_set_t cpus;
 	long mrs;
 
-	/* With one CPU a burst is out before anybody takes of it. */
+	/* On one CPU a whole burst is sent before any of it is received. */
 	TRUE(!sched_getaffinity(0, sizeof(cpus), &cpus));
 	for (unsigned i = 0; CPU_COUNT(&cpus) > 1; i++)
 		CPU_CLR(i, &cpus);
@@ -125,7 +125,7 @@ static void shared(struct abi *t)
 		pair_open(net, &p[i]);
 	EQ(2 * LINKS, ctl("live qp"));
 	EQ(1, ctl("live srq"));
-	/* The first link's two lanes have brought one piece of memory each, the next two as well. */
+	/* Two registrations are of the port; a link's two lanes have the rest, each link as many. */
 	printf("%ld registrations for 2 lanes, %ld for %d\n", mrs, ctl("live mr"), 2 * LINKS);
 	EQ(mrs + 2 + (LINKS - 1) * (mrs - 2), ctl("live mr"));
 	for (unsigned i = 0; i < 4; i++)
@@ -137,7 +137,7 @@ static void shared(struct abi *t)
 	objects_gone();
 }
 
-/* The same on a device that has none, and where the user does not want one. */
+/* Messages without a shared receive queue: the device has none, or the user wants none. */
 static void unshared(struct abi *t, const char *more, const char *wanted)
 {
 	struct net *net;

@@ -21,7 +21,7 @@ static void plain_messages(struct net *net, void *send, void *recv)
 			OK(net_reg(net, send, out.data, BIG, NCCL_PTR_HOST, &ops[1].mr[0]));
 		fill(out.data, BIG, i);
 		blank(in.data, BIG);
-		/* What is only there to be read is sent as well. */
+		/* Memory that can only be read can be sent. */
 		TRUE(!mprotect(out.map, out.map_len, PROT_READ));
 		ops_run(ops, 2);
 		filled(in.data, BIG, i);
@@ -46,7 +46,7 @@ static void plain_other(struct abi *t, int fd)
 	objects_gone();
 }
 
-/* Chunks of unregistered memory that take more slots than there are, both ways, nothing inline. */
+/* Chunks of unregistered memory that need more slots than there are, both ways, nothing inline. */
 static void plain_memory(struct abi *t, const char *kind)
 {
 	struct peer p;
@@ -71,7 +71,7 @@ static void plain_memory(struct abi *t, const char *kind)
 
 enum { DEREG_RECV, CLOSE_RECV, DEREG_SEND, ROUND_KINDS, ROUNDS = 24 };
 
-/* Of each round, the end that sends: the first message shows that they are large. */
+/* The sender of a round.  The first message shows the receiver that messages are large. */
 static void round_send(struct abi *t, struct job *j, int fd, char kind)
 {
 	uint64_t end = deadline_ms(20000);
@@ -84,7 +84,7 @@ static void round_send(struct abi *t, struct job *j, int fd, char kind)
 	for (unsigned i = 0; i < BATCH; i++) {
 		b[i] = buf_new(j->net, comm, MOST, 0);
 		fill(b[i].data, MOST, i);
-		/* What the NIC knows of this stays: it is registered twice. */
+		/* A second registration: the NIC keeps knowing this memory. */
 		OK(net_reg(j->net, j->out.comm, b[i].data, MOST, NCCL_PTR_HOST, &b[i].comm));
 		ops[i] = op_send(j->net, comm, &b[i], MOST, 0);
 	}
@@ -111,7 +111,7 @@ static void round_send(struct abi *t, struct job *j, int fd, char kind)
 	OK(net_close_send(j->net, comm));
 }
 
-/* The end that receives: what is taken back is not written any more. */
+/* The receiver of a round: memory that was deregistered is not written any more. */
 static void round_recv(struct abi *t, struct job *j, int fd, char kind)
 {
 	uint64_t end = deadline_ms(20000);
@@ -126,7 +126,7 @@ static void round_recv(struct abi *t, struct job *j, int fd, char kind)
 		OK(net_reg(j->net, j->in.comm, b[i].data, MOST, NCCL_PTR_HOST, &b[i].comm));
 		ops[i] = op_recv(j->net, comm, &b[i], MOST, 0);
 	}
-	for (unsigned i = 0; i < BATCH; i++)	/* who sends may have taken his back already */
+	for (unsigned i = 0; i < BATCH; i++)	/* the sender may have deregistered already */
 		WAIT_FOR(op_post(&ops[i]));
 	for (uint64_t until = now_us() + rnd_below(t, 3000); now_us() < until;) {
 		ops_step(ops, BATCH);

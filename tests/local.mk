@@ -54,11 +54,15 @@ abi_tests = \
 	$(rdma_abi_tests) \
 	tests/abi/test_fault \
 	tests/abi/test_badpeer \
+	tests/abi/test_badpeer_chance \
+	tests/abi/test_badpeer_lanes \
 	tests/abi/test_close \
 	tests/abi/test_connect \
 	tests/abi/test_death \
+	tests/abi/test_descriptors \
 	tests/abi/test_fork \
 	tests/abi/test_group \
+	tests/abi/test_handshake \
 	tests/abi/test_hints \
 	tests/abi/test_life \
 	tests/abi/test_loss \
@@ -208,6 +212,8 @@ check_LTLIBRARIES += tests/libtest.la
 tests_libtest_la_SOURCES = \
 	tests/abi/abi.h \
 	tests/abi/abi_util.c \
+	tests/abi/badpeer.c \
+	tests/abi/badpeer.h \
 	tests/abi/gpu.c \
 	tests/abi/gpu.h \
 	tests/abi/nics.c \

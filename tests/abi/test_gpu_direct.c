@@ -2,7 +2,6 @@
 /* test_gpu_direct.c - Data Direct: a second PCI function of the NIC, nearer to the GPU. */
 #include "tests/abi/gpu.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 /* test_rdma_memory.c - buffers that the NIC does not know, or that are deregistered under a message. */
 #include "tests/abi/rdma.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

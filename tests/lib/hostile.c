@@ -175,6 +175,55 @@ ncclResult_t connect_for(struct net *net, void *handle, unsigned ms, void **ret_
 	return res;
 }
 
+/* -- a listen for strangers --------------------------------------------------------------- */
+
+void stage_up(struct abi *t, struct stage *s)
+{
+	memset(s, 0, sizeof(*s));
+	s->net = hostile_up(t);
+	OK(net_listen(s->net, 0, s->handle, &s->listen));
+	s->to = handle_of(s->handle);
+	s->warns = warns();
+	s->infos = infos();
+}
+
+void stage_empty(struct stage *s)
+{
+	void *recv = NULL;
+
+	nap_ms(5);
+	OK(net_accept(s->net, s->listen, &recv));
+	if (recv)
+		FAIL("a stranger has been accepted");
+}
+
+void stage_down(struct stage *s)
+{
+	OK(net_close_listen(s->net, s->listen));
+	abi_down(s->net);
+}
+
+void stage_quiet(struct stage *s, unsigned warns_most)
+{
+	unsigned w = warns() - s->warns, i = infos() - s->infos;
+
+	printf("%u WARN and %u INFO\n", w, i);
+	if (w > warns_most)
+		FAIL("%u WARN where at most %u should be", w, warns_most);
+	if (i > 20)
+		FAIL("%u INFO lines", i);
+}
+
+size_t rss_kib(void)
+{
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	TRUE(f && fscanf(f, "%*u %lu", &pages) == 1);
+	fclose(f);
+	return pages * 4;
+}
+
 /* -- the friend --------------------------------------------------------------------------- */
 
 static void friend_body(struct abi *t, int fd)

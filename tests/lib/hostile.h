@@ -59,6 +59,24 @@ ncclResult_t connect_for(struct net *net, void *handle, unsigned ms, void **ret_
 /* Calls connect() until it has begun to dial that listener; each call is timed. */
 void connect_begins(struct net *net, void *handle, int listener, void **ret_send);
 
+/* -- a listen for strangers --------------------------------------------------------------- */
+
+struct stage {				/* a listen that everybody knows of */
+	struct net *net;
+	void *listen;
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+	struct braid_handle to;
+	unsigned warns, infos;
+};
+
+void stage_up(struct abi *t, struct stage *s);
+void stage_empty(struct stage *s);	/* no stranger has been accepted */
+void stage_down(struct stage *s);
+/* Strangers are counted, not logged one by one: few lines, whatever their number. */
+void stage_quiet(struct stage *s, unsigned warns_most);
+
+size_t rss_kib(void);			/* this process's memory */
+
 /* -- the friend --------------------------------------------------------------------------- */
 
 /* Call it before hostile_up().  The friend is ready when friend_ready() returns, and serves once. */

@@ -17,8 +17,8 @@ v12*) newest="abi/test_loss ${newest-}" ;;
 *) newest= ;;
 esac
 
-# Not what fails calls into libc (test_fault), what speaks TCP to the plugin (test_badpeer,
-# test_strangers), nor what one NIC is not enough for (test_vdevice).
+# Not those that make libc's calls fail (test_fault), that speak TCP to the plugin (test_badpeer*,
+# test_descriptors, test_handshake, test_strangers), or that need two NICs (test_vdevice).
 : "${BRAID_TEST_PROGRAMS:=
 	abi/test_life
 	abi/test_connect

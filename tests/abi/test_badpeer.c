@@ -11,11 +11,11 @@
 
 enum state {
 	POSTED,				/* a receive of ROOM bytes is posted */
-	CREDITED,			/* and message 0 of ROOM bytes has the credit for it */
+	CREDITED,			/* and message 0, of ROOM bytes, has its credit */
 };
 
 enum outcome {
-	BROKEN,				/* the link is over: ncclRemoteError */
+	BROKEN,				/* ncclRemoteError, the link ends */
 	TOO_LARGE,			/* ncclInvalidUsage, the link goes on */
 	ENDED,				/* ncclRemoteError, the link goes on */
 	NOTHING,			/* the next good message is received */
@@ -85,7 +85,7 @@ static const struct row rows[] = {
 	    T(EAGER), .seq = UINT32_MAX, .len = 100, .size = 100),
 	ROW("the same message twice", CREDITED, BROKEN, 0, T(WANT), .size = ROOM),
 	ROW("a message 256 later", CREDITED, BROKEN, 0, T(WANT), .seq = 256, .size = ROOM),
-	/* what only a receiver says */
+	/* what only a receiver sends */
 	ROW("a credit from the sender", POSTED, BROKEN, 0, T(CREDIT), .size = 100),
 	ROW("retired by the sender", POSTED, BROKEN, 0, T(RETIRE), .n = 1),
 	ROW("opened by the opener", POSTED, BROKEN, BRAID_OPEN_SIZE,
@@ -182,7 +182,7 @@ static void bad_frames(struct abi *t)
 
 /* -- a bad receiver --------------------------------------------------------------------------- */
 
-/* A peer of one job passes for that of another, whose token it does not know. */
+/* A peer of one job answers for another job's peer, whose token it does not know. */
 static void opened_without_token(struct abi *t)
 {
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
@@ -209,7 +209,7 @@ static void opened_without_token(struct abi *t)
 
 enum { LINKS_TRIED = 10 };		/* core/setup/connect.c's TRIES_MAX */
 
-/* A peer brings each link up and breaks it before it takes the connection. */
+/* The peer accepts each link and breaks it before it takes the connection. */
 static void links_lost(struct abi *t)
 {
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
@@ -314,7 +314,7 @@ static void bad_takers(struct abi *t)
 	scene_down(&s);
 }
 
-/* -- parts of things -------------------------------------------------------------------------- */
+/* -- frames that are cut off ------------------------------------------------------------------- */
 
 static void half_frames(struct abi *t)
 {
@@ -346,7 +346,7 @@ static void half_frames(struct abi *t)
 	scene_down(&s);
 }
 
-/* The same, and the sender dies there. */
+/* The sender dies in the middle of a frame. */
 static void half_and_dead(struct abi *t)
 {
 	static const size_t cuts[] = { 1, 47, 48, 48 + 50 };
@@ -380,7 +380,7 @@ static void half_and_dead(struct abi *t)
 	scene_down(&s);
 }
 
-/* We close under half a payload: the rest is thrown away, and the link serves the next comm. */
+/* The comm is closed when half a payload has come: the rest is dropped, and the link serves the next comm. */
 static void half_and_closed(struct abi *t)
 {
 	uint8_t bytes[BRAID_HDR_SIZE + 1000];
@@ -391,7 +391,7 @@ static void half_and_closed(struct abi *t)
 
 	scene_up(t, &s);
 	bad_in(&s, &b);
-	OK(net_dereg(s.net, b.recv, b.buf.mr));	/* the comm goes with the receive posted */
+	OK(net_dereg(s.net, b.recv, b.buf.mr));	/* while its receive is posted */
 	b.buf.comm = b.op.mr[0] = NULL;
 	WAIT_FOR(op_post(&b.op));
 	speak_pack(&b.sp, &h, bytes);
@@ -402,7 +402,7 @@ static void half_and_closed(struct abi *t)
 	OK(TIMED(SETUP_MS, net_close_recv(s.net, b.recv)));
 	blank(b.buf.data, ROOM);
 	TRUE(speak_write(b.sp.fd, bytes + BRAID_HDR_SIZE + 300, 700));
-	do				/* FAIL, for a receive was posted; BYE */
+	do				/* FAIL for the posted receive; BYE */
 		TRUE(speak_hear_frame(&b.sp, &got, NULL, 0));
 	while (got.type != BRAID_F_BYE);
 	TRUE(speak_open(&b.sp, &s.to, 2));
@@ -423,9 +423,9 @@ static void half_and_closed(struct abi *t)
 	scene_down(&s);
 }
 
-/* -- more than there should be ---------------------------------------------------------------- */
+/* -- floods ------------------------------------------------------------------------------------ */
 
-/* Frames h, seq counting up, until the other end has had enough or n are sent; then what it took. */
+/* Sends n frames h, seq counting up, or until the plugin hangs up.  Returns the KiB that it grew by. */
 static size_t flood(struct abi *t, const char *what, struct braid_hdr h, uint32_t n, bool count)
 {
 	uint8_t payload[64] = { 0 };
@@ -451,7 +451,7 @@ static size_t flood(struct abi *t, const char *what, struct braid_hdr h, uint32_
 	}
 	bad_turns(&b, 100);
 #ifdef __SANITIZE_ADDRESS__
-	before = rss_kib();		/* says nothing there: what is freed is kept */
+	before = rss_kib();		/* shows little there: freed memory is kept */
 #endif
 	more = rss_kib() > before ? rss_kib() - before : 0;
 	printf("v%d: %s: %u frames were taken, %zu KiB more memory, %s\n", t->abi, what, i, more,
@@ -462,7 +462,7 @@ static size_t flood(struct abi *t, const char *what, struct braid_hdr h, uint32_
 	return more;
 }
 
-/* The receive is for another tag, so that everything piles up. */
+/* The receive has another tag, so all messages wait. */
 static void flood_wants(struct abi *t)
 {
 	struct braid_hdr h = { .type = BRAID_F_WANT, .tag = TAG + 1, .size = 100 };
@@ -489,7 +489,7 @@ static void flood_opens(struct abi *t)
 
 	size_t more;
 
-	/* It is refused each time and reads none of the refusals. */
+	/* Each is refused, and the peer reads none of the refusals. */
 	flood(t, "a comm without proof", h, 300000, false);
 	more = flood(t, "comms without proof", h, 300000, true);
 	if (more > 4096)

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A number that might be right, or nearly, or not at all. */
+/* A number that may be right, nearly right or wrong. */
 static uint64_t some_number(struct abi *t)
 {
 	static const uint64_t edges[] = {
@@ -50,7 +50,7 @@ static struct braid_hdr some_frame(struct abi *t, uint32_t comm)
 	return h;
 }
 
-/* Frames that mean nothing, and noise, until the other end has had enough. */
+/* Frames without sense, and noise, until the plugin hangs up. */
 static void babble(struct abi *t, struct speaker *sp, uint32_t comm)
 {
 	uint8_t payload[1 << 14];
@@ -67,8 +67,8 @@ static void babble(struct abi *t, struct speaker *sp, uint32_t comm)
 }
 
 /*
- * A sender that mostly does as it should: it numbers its messages, and keeps what it has announced
- * and which credits it was given, so that its mistakes come deep inside.
+ * A sender that mostly follows the protocol: it numbers its messages, and remembers its announcements
+ * and credits.  So its mistakes reach states that random frames don't.
  */
 struct offer {				/* a credit, and the message it is for */
 	uint32_t rseq, seq, size;
@@ -94,7 +94,7 @@ static uint32_t some_size(struct abi *t)
 	return sizes[rnd_below(t, 7 + (rnd_below(t, 32) == 0))];
 }
 
-/* What the other end has said meanwhile. */
+/* Reads what the plugin has sent meanwhile. */
 static void babbler_hears(struct babbler *b)
 {
 	uint8_t peek[BRAID_HDR_SIZE];
@@ -140,7 +140,7 @@ static struct braid_hdr message(struct abi *t, struct babbler *b)
 	return h;
 }
 
-/* START, and then the parts, for a credit we have. */
+/* START, and then the chunks, for a credit that it has. */
 static struct braid_hdr part(struct abi *t, struct babbler *b)
 {
 	unsigned i = rnd_below(t, b->noffers);

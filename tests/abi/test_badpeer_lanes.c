@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 /*
- * A receive whose first bytes come as a chunk on one lane is finished by a whole message on the
- * other: from then on the memory is the user's again, whatever else arrives on the first.
+ * The first bytes of a receive arrive as a chunk on one lane, then a whole message on the other lane
+ * completes it.  From then on its memory is the user's: the chunk's rest must not be written.
  */
 static void written_after_done(struct abi *t, bool matched_first)
 {
@@ -24,7 +24,7 @@ static void written_after_done(struct abi *t, bool matched_first)
 	speaker_lane(&lane, &b.sp, 1);
 	TRUE(speak_dial(&lane, &s.to));
 	TRUE(speak_until(&lane, SPEAK_PROOF, false));
-	/* One message the long way: from then on each receive gets a credit. */
+	/* After one message by WANT and CREDIT, each receive gets a credit. */
 	WAIT_FOR(op_post(&b.op));
 	get_credit(&b.sp, 0, 100, &credit);
 	h = (struct braid_hdr){ .type = BRAID_F_START, .tag = TAG, .size = 100 };
@@ -48,7 +48,7 @@ static void written_after_done(struct abi *t, bool matched_first)
 	speak_pack(&lane, &chunk, bytes);
 	memset(bytes + BRAID_HDR_SIZE, 'x', 2000);
 	h = eager(1, 2000);
-	if (matched_first) {		/* the message has begun when the chunk comes */
+	if (matched_first) {		/* the message's header is there before the chunk */
 		uint8_t head[BRAID_HDR_SIZE];
 
 		h.flags = BRAID_FLAG_CREDITED;
@@ -67,7 +67,7 @@ static void written_after_done(struct abi *t, bool matched_first)
 	}
 	bad_turns(&b, 1000);
 	TRUE(b.op.done);
-	if (b.op.res == ncclSuccess) {	/* done: ours again */
+	if (b.op.res == ncclSuccess) {	/* the memory is the user's again */
 		struct buf other = buf_new(s.net, b.recv, ROOM, 0);
 		struct op next = op_recv(s.net, b.recv, &other, ROOM, TAG);
 
@@ -106,7 +106,7 @@ static uint64_t cpu_us(void)
 	       (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-/* What arrives on another lane while nobody calls is looked at, not looked for over and over. */
+/* The service thread handles a lane's event once: it does not spin over it while nobody calls. */
 static void quiet_lane(struct abi *t, bool dies)
 {
 	enum { NAP_MS = 200 };
@@ -126,7 +126,7 @@ static void quiet_lane(struct abi *t, bool dies)
 		WAIT_FOR(op_post(&b.op));
 		for (int k = 0; k < 20 + i; k++)
 			TRUE(!op_test(&b.op));
-		nap_ms(50);		/* now it is the service thread's */
+		nap_ms(50);		/* the service thread takes over */
 		if (dies)
 			speak_reset(lane.fd);
 		else

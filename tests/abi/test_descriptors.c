@@ -52,10 +52,10 @@ static void accept_without_fds(struct abi *t)
 	uint64_t from;
 	unsigned w;
 
-	setenv("BRAID_STAT", "0", 1);	/* whose thread opens some in its own time */
+	setenv("BRAID_STAT", "0", 1);	/* its thread opens some at any time */
 	friend_ready(&friend);
 	stage_up(t, &s);
-	OK(TIMED(SETUP_MS, net_accept(s.net, s.listen, &recv)));	/* its clock is open now */
+	OK(TIMED(SETUP_MS, net_accept(s.net, s.listen, &recv)));	/* which opens the plugin's clock */
 	fds_exhaust(&f);
 	give(friend.fd, s.handle, sizeof(s.handle));
 	for (from = now_us(); now_us() < from + 400000; nap_ms(1)) {
@@ -78,7 +78,7 @@ static void accept_without_fds(struct abi *t)
 	stage_down(&s);
 }
 
-/* accept(2) says that there is none before it looks whether anybody else waits for one. */
+/* accept(2) fails for lack of a descriptor even if no connection waits. */
 static void accept_with_the_last_fd(struct abi *t)
 {
 	struct peer friend;
@@ -88,7 +88,7 @@ static void accept_with_the_last_fd(struct abi *t)
 
 	if (over_rdma())
 		skip_because("there more than a socket is wanted");
-	setenv("BRAID_LANES", "1", 1);		/* a second one would want a second descriptor */
+	setenv("BRAID_LANES", "1", 1);		/* a second one would need a second descriptor */
 	friend = friend_start(t);
 	setenv("BRAID_STAT", "0", 1);
 	friend_ready(&friend);
@@ -130,7 +130,7 @@ static void connect_without_fds(struct abi *t)
 	setenv("BRAID_STAT", "0", 1);
 	net = hostile_up(t);
 
-	OK(net_listen(net, 0, handle, &listen));	/* the thread runs */
+	OK(net_listen(net, 0, handle, &listen));	/* the service thread runs */
 	OK(net_close_listen(net, listen));
 	take(peer.fd, handle, sizeof(handle));
 	TRUE(TIMED(SETUP_MS, true));
@@ -199,7 +199,7 @@ static void fork_holds_on(struct abi *t)
 		nap_ms(1000);
 		_exit(0);
 	}
-	for (int i = 4; i < 20; i++)		/* the first four are dropped */
+	for (int i = 4; i < 20; i++)		/* the first four were thrown out */
 		TRUE((fd[i] = speak_connect(s.to.port)) >= 0);
 	nap_ms(50);
 	for (int i = 0; i < 20; i++) {

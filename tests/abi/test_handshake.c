@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_handshake.c - handshakes that fail: another version, no peer of ours, nobody, or a peer that dies. */
+/* test_handshake.c - handshakes that fail: another version, a false peer, nobody, or death on the way. */
 #include "tests/lib/hostile.h"
 
 #include <netinet/in.h>
@@ -72,7 +72,7 @@ static void answer_once(struct abi *t, int listener, const struct braid_handle *
 	close(sp.fd);
 }
 
-/* Dial somebody who answers like that, each time: what connect() says, after how long. */
+/* Dials a listener that answers like that each time; returns connect()'s result, and how long it took. */
 static ncclResult_t answered(struct abi *t, struct net *net, enum answer how, unsigned *ret_ms)
 {
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
@@ -147,7 +147,7 @@ static void handle_versions(struct abi *t)
 	abi_down(net);
 }
 
-/* -- death in the handshake ------------------------------------------------------------------- */
+/* -- a peer that dies during the handshake ----------------------------------------------------- */
 
 static void died_dialling(struct abi *t)
 {
@@ -173,7 +173,7 @@ static void died_dialling(struct abi *t)
 	stage_down(&s);
 }
 
-/* Connects, and goes round without end: killed wherever it is. */
+/* Connects again and again, until it is killed anywhere on the way. */
 static void victim_body(struct abi *t, int fd)
 {
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
@@ -189,7 +189,7 @@ static void victim_body(struct abi *t, int fd)
 	}
 }
 
-/* The same with real processes, killed after a time that is chance. */
+/* Real processes, each killed after a random time. */
 static void killed_dialling(struct abi *t)
 {
 	enum { VICTIMS = 12 };
@@ -209,7 +209,7 @@ static void killed_dialling(struct abi *t)
 		peer_kill(&victim[i]);
 	}
 	nap_ms(50);
-	do {				/* those that had come through are comms, and dead */
+	do {				/* comms of those that had come through: dead */
 		recv = NULL;
 		OK(net_accept(s.net, s.listen, &recv));
 		OK(net_close_recv(s.net, recv));
@@ -218,7 +218,7 @@ static void killed_dialling(struct abi *t)
 	stage_down(&s);
 }
 
-struct dying {				/* a listener who dies, once and for all, and our dial */
+struct dying {				/* a listener that dies for good, and the dial to it */
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
 	enum speak_step last;
 	bool reset;
@@ -258,7 +258,7 @@ static void die_listening(struct net *net, struct dying *d)
 	d->at_us = now_us();
 }
 
-/* One call for each dial that has not come to an end; true once all have. */
+/* One call for each dial that is not over yet; true once all are. */
 static bool dying_step(struct net *net, struct dying *d, unsigned n)
 {
 	bool all = true;
@@ -329,7 +329,7 @@ static void dead_port(struct abi *t)
 	abi_down(net);
 }
 
-/* A listener whose queue is full lets SYNs fall without a word, as a firewall does. */
+/* A listener with a full queue drops SYNs silently, as a firewall does. */
 static void black_hole(struct abi *t)
 {
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
@@ -368,7 +368,7 @@ static void black_hole(struct abi *t)
 	abi_down(net);
 }
 
-/* Somebody who accepts and never says a word. */
+/* A listener that accepts and never sends anything. */
 static void mute_listener(struct abi *t)
 {
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];

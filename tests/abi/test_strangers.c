@@ -18,9 +18,9 @@
 
 enum { HALF_OPEN = 64 };		/* connections without a proof, at most */
 
-/* -- those who say nothing, or nonsense ------------------------------------------------------- */
+/* -- silence and noise ------------------------------------------------------------------------ */
 
-struct call {				/* what a stranger shouts */
+struct call {				/* a stranger's first bytes */
 	const char *who;
 	const char *text;
 	size_t len;
@@ -109,7 +109,7 @@ static void noise(struct abi *t)
 
 /* -- crowds ----------------------------------------------------------------------------------- */
 
-/* A process that does one thing to a port when told, says when it has begun and when it is over. */
+/* A process that acts on a port when the test asks, and reports when it begins and ends. */
 static void crowd(int fd, void (*act)(uint16_t port))
 {
 	uint16_t port;
@@ -121,7 +121,7 @@ static void crowd(int fd, void (*act)(uint16_t port))
 	end_well();
 }
 
-/* BRAID_TEST_FLOOD_S=n: they go on coming for n seconds, 10,000 a second. */
+/* BRAID_TEST_FLOOD_S=n: strangers come for n seconds, 10,000 a second. */
 static unsigned flood_s(void)
 {
 	const char *s = getenv("BRAID_TEST_FLOOD_S");
@@ -137,7 +137,7 @@ static void come_and_go(uint16_t port)
 		int fd = speak_connect(port);
 
 		TRUE(fd >= 0);
-		/* No TIME_WAIT: there are not so many ports. */
+		/* Reset, not closed: TIME_WAIT would use up the ports. */
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 },
 			   sizeof(struct linger));
 		close(fd);
@@ -174,7 +174,7 @@ static void passing(struct abi *t)
 
 enum { SIT = 2000, SIT_MS = 3000 };
 
-/* Half say nothing, half a byte of a good beginning each second; who is thrown out comes again. */
+/* Half are silent, half send one byte of a good hello each second; all connect again when thrown out. */
 static void sit_there(uint16_t port)
 {
 	static const uint8_t magic[] = { '!', 'B', 'R', 'A', 'I', 'D', 'W', 'L' };
@@ -235,7 +235,7 @@ static void sitting(struct abi *t)
 	meet(strangers.fd);
 	printf("v%d: %u more descriptors at the most, %zu KiB more memory\n", t->abi, most - before,
 	       rss);
-	if (most > before + HALF_OPEN + 4)	/* the friend's, and an accept under way */
+	if (most > before + HALF_OPEN + 4)	/* the friend's, and one being accepted */
 		FAIL("%u descriptors more than before", most - before);
 #ifndef __SANITIZE_ADDRESS__
 	if (rss > 10 << 10)
@@ -247,11 +247,11 @@ static void sitting(struct abi *t)
 	stage_down(&s);
 }
 
-/* -- those who know the protocol -------------------------------------------------------------- */
+/* -- strangers who know the protocol ---------------------------------------------------------- */
 
 enum { FORGERIES = 9 };
 
-/* Say everything right but one thing; true if the other end took it all and stays. */
+/* A handshake that is right but for one thing; true if the plugin accepts it and stays. */
 static bool forge(struct abi *t, const struct braid_handle *to, unsigned what)
 {
 	struct speaker sp;
@@ -290,7 +290,7 @@ static bool forge(struct abi *t, const struct braid_handle *to, unsigned what)
 		break;
 	}
 	in = speak_until(&sp, SPEAK_ANSWER, true);
-	if (what == 7)			/* the proof of somebody who has not seen the answer */
+	if (what == 7)			/* a proof made without the answer */
 		braid_auth_proof(sp.key, sp.m1, sp.m1, sp.proof + 8);
 	if (what == 8)
 		sp.proof[rnd_below(t, 40)] ^= (uint8_t)(1 << rnd_below(t, 8));
@@ -317,11 +317,11 @@ static void forged(struct abi *t)
 	       (unsigned long long)(now_us() - from) / n);
 	stage_empty(&s);
 	friend_served(t, s.net, s.listen, s.handle, &friend, "forgers tried");
-	stage_quiet(&s, 1);		/* a changed bit may be one of the version */
+	stage_quiet(&s, 1);		/* the changed bit may be in the version */
 	stage_down(&s);
 }
 
-/* What each end said of a handshake that was overheard. */
+/* The messages of a handshake that was overheard. */
 struct record {
 	uint8_t m1[BRAID_HELLO_SIZE], m2[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
 };
@@ -408,7 +408,7 @@ static void replayed(struct abi *t)
 		TRUE(speak_closed(fd, 1000));
 		close(fd);
 
-		fd = speak_connect(s.to.port);		/* its own answer, back to it */
+		fd = speak_connect(s.to.port);		/* its own answer, reflected */
 		TRUE(fd >= 0 && speak_write(fd, i % 2 ? r.m2 : m2, sizeof(m2)));
 		speak_write(fd, r.proof, sizeof(r.proof));
 		TRUE(speak_closed(fd, 1000));
@@ -420,7 +420,7 @@ static void replayed(struct abi *t)
 	stage_down(&s);
 }
 
-/* A replayed M1 looks like a peer's until the proof is due: they must not keep the others out. */
+/* A replayed first message is good until the proof is due.  Many of them must not keep peers out. */
 static void replay_crowd(struct abi *t)
 {
 	struct peer friend = friend_start(t);
@@ -442,7 +442,7 @@ static void replay_crowd(struct abi *t)
 	stage_down(&s);
 }
 
-/* Who asks without a key for what is not there is told that much, and not who we are. */
+/* A dialler without the key learns that there is no such listen, and nothing about this process. */
 static void anonymous(struct abi *t)
 {
 	static const uint8_t nobody[BRAID_ID_SIZE];

@@ -87,7 +87,7 @@ static int tcp_open(struct braid_lane *lane)
 		set_int(lane->fd, SOL_SOCKET, SO_RCVBUF, braid_param.rcvbuf);
 	if (braid_param.busy_poll)
 		set_int(lane->fd, SOL_SOCKET, SO_BUSY_POLL, braid_param.busy_poll);
-	/* core/setup/heal.c decides when a peer is lost, not the kernel. */
+	/* core/setup/recover.c decides when a peer is lost, not the kernel. */
 	set_int(lane->fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
 		(braid_param.peer_timeout + GRACE_S) * 1000);
 	set_int(lane->fd, IPPROTO_TCP, TCP_RTO_MAX_MS, RTO_MAX_MS);

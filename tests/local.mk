@@ -22,23 +22,23 @@ unit_tests = \
 	tests/unit/test_conn \
 	tests/unit/test_copy \
 	tests/unit/test_diff \
+	tests/unit/test_flight \
 	tests/unit/test_grow \
-	tests/unit/test_heal \
 	tests/unit/test_lane \
+	tests/unit/test_lib \
 	tests/unit/test_links \
 	tests/unit/test_log \
 	tests/unit/test_machine \
 	tests/unit/test_match \
 	tests/unit/test_mrcache \
+	tests/unit/test_nccl \
 	tests/unit/test_netdev \
 	tests/unit/test_os \
-	tests/unit/test_param \
 	tests/unit/test_pairs \
+	tests/unit/test_param \
 	tests/unit/test_path \
 	tests/unit/test_pool \
-	tests/unit/test_flight \
-	tests/unit/test_lib \
-	tests/unit/test_nccl \
+	tests/unit/test_recover \
 	tests/unit/test_slab \
 	tests/unit/test_smc \
 	tests/unit/test_stream \

@@ -40,7 +40,7 @@ struct braid_lane {
 	uint8_t member;			/* of our device and of the peer's: its two ends */
 	uint8_t peer_member;
 	uint32_t peer_rkey_epoch;		/* the peer's link->rkey_epoch when it was opened */
-	atomic_bool up;			/* false: its carrier is lost, see core/setup/heal.h */
+	atomic_bool up;			/* false: its carrier is lost, see core/setup/recover.h */
 	atomic_bool unread;		/* lost in a push: earlier arrivals are still to be read */
 	bool local;			/* the path is this host's memory */
 	bool gpu;			/* push() and poll() work on GPU memory directly */
@@ -73,7 +73,7 @@ struct braid_lane {
 	_Atomic uint64_t rx_bytes;	/* ever, of any kind: a sign that the peer lives */
 	atomic_uint lost, back;		/* times that its carrier was lost, was replaced */
 
-	/* Loss and recovery: core/setup/heal.c, in the service thread. */
+	/* Loss and recovery: core/setup/recover.c, in the service thread. */
 	bool in_epoll, event_in_epoll;
 	bool down_due;			/* closed here: a DOWN frame is pending */
 	bool writes_due, writes_told;	/* BRAID_DOWN_WRITES is pending; the stop is slow */

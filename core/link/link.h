@@ -138,7 +138,7 @@ struct braid_link {
 		unsigned round;
 		uint64_t final_ns;	/* when the first way failed for good; 0: none has */
 	} tries;
-	struct {			/* core/setup/heal.c: does the peer live? */
+	struct {			/* core/setup/recover.c: does the peer live? */
 		uint64_t bytes;		/* ever received */
 		_Atomic uint64_t heard_ns;	/* when that count last grew */
 		uint32_t said;		/* frames ever queued at home */
@@ -148,7 +148,7 @@ struct braid_link {
 		bool refused, unanswered, told_mtu;
 		atomic_bool silent, late;
 		atomic_uint stalls;	/* times that a message was late */
-	} heal;
+	} recover;
 	_Atomic uint64_t acked_bytes;	/* bytes of chunks ever acknowledged; under the lock */
 	atomic_ulong starved;		/* times that work was left and every lane full */
 	struct {			/* core/setup/grow.c: would another lane help? */

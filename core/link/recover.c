@@ -3,7 +3,7 @@
  * recover.c - what happens to a lane's frames when it loses its carrier and gets another.
  *
  * Any thread marks a lane as lost.  The service thread then fences it, which makes its counts
- * final, and resumes it on a new carrier; core/setup/heal.c decides when.
+ * final, and resumes it on a new carrier; core/setup/recover.c decides when.
  */
 #include "core/link/link_int.h"
 

@@ -14,7 +14,7 @@
 
 #include "core/setup/bind.h"
 #include "core/setup/cross.h"
-#include "core/setup/heal.h"
+#include "core/setup/recover.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
@@ -87,7 +87,7 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 
 	if (!c)
 		return -ENOMEM;
-	fd = dial_socket(&link->path[path], lane && braid_heal_again(lane, now), &bound);
+	fd = dial_socket(&link->path[path], lane && braid_recover_again(lane, now), &bound);
 	if (fd < 0) {
 		free(c);
 		return fd;

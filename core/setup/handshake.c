@@ -18,7 +18,7 @@
 #include "core/setup/cross.h"
 #include "core/base/flight.h"
 #include "core/setup/grow.h"
-#include "core/setup/heal.h"
+#include "core/setup/recover.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
@@ -245,7 +245,7 @@ int braid_conn_ready(struct braid_conn *c)
 		give_time(c);
 	if (!c->lane)
 		return 0;
-	if (!braid_heal_wants(c->lane, c->path))
+	if (!braid_recover_wants(c->lane, c->path))
 		return -EALREADY;
 	return lane_close_for(c);
 }
@@ -278,7 +278,7 @@ static int admit_lane(struct braid_conn *c)
 	} else if (c->theirs.kind == BRAID_HELLO_LANE && !c->tr) {
 		c->mine.status = BRAID_HELLO_NO_ROOM;	/* no common transport now; perhaps later */
 	} else if (c->theirs.kind == BRAID_HELLO_ALIVE) {
-		braid_heal_wanted(link, c->theirs.lane, c->theirs.epoch);
+		braid_recover_wanted(link, c->theirs.lane, c->theirs.epoch);
 	} else if (c->theirs.lane < link->nlanes) {
 		c->lane = link->lane[c->theirs.lane];
 		c->lane->dialled = c->theirs.epoch;
@@ -472,7 +472,7 @@ static int lane_take_conn(struct braid_lane *lane, struct braid_conn *c)
 	braid_info("device %s, peer %s: lane %u is back (opened %u times)",
 		   link->key.dev->net.name, link->peer, lane->index,
 		   atomic_load(&lane->back) + 1);
-	braid_heal_resumed(lane, braid_os->now_ns());
+	braid_recover_resumed(lane, braid_os->now_ns());
 	braid_link_move(link);
 	return 0;
 }
@@ -523,7 +523,7 @@ static int link_up(struct braid_link *link, struct braid_conn *c)
 	braid_auth_wipe(link->target.token, BRAID_KEY_SIZE);
 	atomic_store(&link->state, BRAID_LINK_UP);
 	braid_grow_start(link);
-	braid_heal_start(link, braid_os->now_ns());
+	braid_recover_start(link, braid_os->now_ns());
 	braid_event(BRAID_EVENT_LINK_UP, link->number, BRAID_FLIGHT_NONE, link->lanes_max, 0);
 	braid_info("device %s: link to %s is up, %s", link->key.dev->net.name, link->peer,
 		   link->dialler ? "dialled" : "accepted");
@@ -571,13 +571,13 @@ static int accepted(struct braid_conn *c)
 static void dial_over(struct braid_conn *c, int err, uint64_t now)
 {
 	if (c->lane) {
-		braid_heal_dialled(c->lane, c, err, now);
+		braid_recover_dialled(c->lane, c, err, now);
 	} else if (c->mine.kind == BRAID_HELLO_LANE) {
 		if (err != -EALREADY)
 			braid_path_dialled(c->link, c, err, now);
 		braid_grow_dialled(c->link, err, now);
 	} else if (c->mine.kind == BRAID_HELLO_ALIVE) {
-		braid_heal_asked(c->link, c, err, now);
+		braid_recover_asked(c->link, c, err, now);
 	} else if (err) {
 		braid_dial_failed(c->link, c, err, now);
 	}

@@ -22,7 +22,7 @@
 
 #include "core/proto/auth.h"
 #include "core/setup/grow.h"
-#include "core/setup/heal.h"
+#include "core/setup/recover.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
@@ -587,7 +587,7 @@ static int service_look(uint64_t now)
 		}
 		if (state == BRAID_LINK_UP) {
 			braid_grow_tick(link, now);
-			wait_ms = sooner(wait_ms, braid_heal_tick(link, now));
+			wait_ms = sooner(wait_ms, braid_recover_tick(link, now));
 		}
 		if (state != BRAID_LINK_UP || !atomic_load(&link->watched) || !link->settled)
 			wait_ms = sooner(wait_ms, svc.tick_ms);
@@ -701,7 +701,7 @@ static void device_event(struct braid_listener *p)
 	braid_listener_news(p);
 	braid_list_for(link, &braid_svc.links, node) {
 		if (atomic_load(&link->state) == BRAID_LINK_UP)
-			braid_heal_port(link);
+			braid_recover_port(link);
 	}
 }
 

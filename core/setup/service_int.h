@@ -100,10 +100,10 @@ void braid_dial_addr(const struct braid_link *link, unsigned path, char *ret, si
 void braid_dial_link(struct braid_link *link, uint64_t now);
 /*
  * Dial a lane of a link that is up: one more (lane NULL), or one that is lost or suspect.
- * The result goes to braid_grow_dialled() or braid_heal_dialled(), except an error returned here.
+ * The result goes to braid_grow_dialled() or braid_recover_dialled(), except an error returned here.
  */
 int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t now);
-/* Ask the end that dialled this link to dial again; the result goes to braid_heal_asked(). */
+/* Ask the end that dialled this link to dial again; the result goes to braid_recover_asked(). */
 int braid_dial_ask(struct braid_link *link, uint64_t now);
 /* The dial of a new link failed (c NULL: before there was a connection): try again, wait for the
  * peer's dial, or give up. */

@@ -48,16 +48,16 @@ static void view_lane(const struct braid_lane *lane, uint64_t now, struct braid_
 
 static void view_link(struct braid_link *link, uint64_t now, struct braid_view *ret)
 {
-	uint64_t heard = atomic_load(&link->heal.heard_ns);
+	uint64_t heard = atomic_load(&link->recover.heard_ns);
 
 	ret->number = link->number;
 	ret->device = link->key.dev->net.name;
 	ret->state = (enum braid_link_state)atomic_load(&link->state);
 	ret->err = atomic_load(&link->err);
 	ret->heard_ns = ret->state == BRAID_LINK_UP ? braid_since(heard, now) : 0;
-	ret->silent = atomic_load(&link->heal.silent);
-	ret->late = atomic_load(&link->heal.late);
-	ret->stalls = atomic_load(&link->heal.stalls);
+	ret->silent = atomic_load(&link->recover.silent);
+	ret->late = atomic_load(&link->recover.late);
+	ret->stalls = atomic_load(&link->recover.stalls);
 	ret->ncomms = atomic_load(&link->ncomms);
 	ret->nlanes = atomic_load(&link->nlanes);
 	for (unsigned i = 0; i < ret->nlanes; i++)

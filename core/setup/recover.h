@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * heal.h - links that lose their sockets and get them back, and peers that are gone for good.
+ * recover.h - links that lose their sockets and get them back, and peers that are gone for good.
  *
  * The service thread looks at every link that carries comms:
  *
@@ -16,8 +16,8 @@
  *
  * Time in which this process itself did not run (stopped, suspended) does not count.
  */
-#ifndef BRAID_SETUP_HEAL_H
-#define BRAID_SETUP_HEAL_H
+#ifndef BRAID_SETUP_RECOVER_H
+#define BRAID_SETUP_RECOVER_H
 
 #include <stdint.h>
 
@@ -26,25 +26,25 @@
 struct braid_conn;
 
 /* The link is up. */
-void braid_heal_start(struct braid_link *link, uint64_t now);
+void braid_recover_start(struct braid_link *link, uint64_t now);
 /* A device has reported an event.  If a lane's port is down, the next tick closes the lane. */
-void braid_heal_port(struct braid_link *link);
+void braid_recover_port(struct braid_link *link);
 /* Tend a link that is up.  Returns the milliseconds until the next call is due, or -1. */
-int braid_heal_tick(struct braid_link *link, uint64_t now);
+int braid_recover_tick(struct braid_link *link, uint64_t now);
 
 /* The dial of a lost or suspect lane has ended.  err 0: the lane is back; otherwise why not. */
-void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int err, uint64_t now);
+void braid_recover_dialled(struct braid_lane *lane, const struct braid_conn *c, int err, uint64_t now);
 /* A lane goes on over a new socket, at either end. */
-void braid_heal_resumed(struct braid_lane *lane, uint64_t now);
+void braid_recover_resumed(struct braid_lane *lane, uint64_t now);
 /* Fits into any tunnel: the kernel's tcp_base_mss.  For lanes that are lost again and again. */
 enum { BRAID_SMALL_SEGMENT = 1024 };
 /* Has the lane been given a new socket just now (in the last 10 s)? */
-bool braid_heal_again(const struct braid_lane *lane, uint64_t now);
+bool braid_recover_again(const struct braid_lane *lane, uint64_t now);
 /* The request that the peer dial has ended.  err 0: the peer will dial; otherwise why not. */
-void braid_heal_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now);
+void braid_recover_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now);
 /* The peer has lost its home lane `index`, and asks us to dial; `epoch`: the last dial it saw. */
-void braid_heal_wanted(struct braid_link *link, unsigned index, uint16_t epoch);
+void braid_recover_wanted(struct braid_link *link, unsigned index, uint16_t epoch);
 /* Is the connection that was dialled for this lane over that path still needed? */
-bool braid_heal_wants(const struct braid_lane *lane, unsigned path);
+bool braid_recover_wants(const struct braid_lane *lane, unsigned path);
 
 #endif

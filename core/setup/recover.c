@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* heal.c - see heal.h. */
-#include "core/setup/heal.h"
+/* recover.c - see recover.h. */
+#include "core/setup/recover.h"
 
 #include <errno.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static bool any_well(const struct braid_link *link, uint64_t now)
 /* For how long nothing has come from the peer. */
 static uint64_t silence(const struct braid_link *link, uint64_t now)
 {
-	return braid_since(link->heal.heard_ns, now);
+	return braid_since(link->recover.heard_ns, now);
 }
 
 static bool any_unread(const struct braid_link *link)
@@ -135,13 +135,13 @@ static void note(struct braid_link *link, const struct braid_conn *c, int err, u
 			   "[no-redial]", link->key.dev->net.name, link->peer,
 			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
 	if (is_refusal(c, err) && spent)
-		link->heal.refused = true;
-	link->heal.unanswered = err == -ETIMEDOUT && c && c->state != BRAID_CONN_CONNECT;
+		link->recover.refused = true;
+	link->recover.unanswered = err == -ETIMEDOUT && c && c->state != BRAID_CONN_CONNECT;
 	if (c && err && !is_refusal(c, err) && spent)
 		path_fails(link, c->path, now);
 }
 
-void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int err, uint64_t now)
+void braid_recover_dialled(struct braid_lane *lane, const struct braid_conn *c, int err, uint64_t now)
 {
 	struct braid_link *link = lane->link;
 
@@ -158,25 +158,25 @@ void braid_heal_dialled(struct braid_lane *lane, const struct braid_conn *c, int
 	braid_path_good(link, c->path, now);
 	lane->dial_wait_ms = 0;
 	lane->dial_at_ns = 0;
-	link->heal.refused = false;
-	link->heal.heard_ns = now;
+	link->recover.refused = false;
+	link->recover.heard_ns = now;
 }
 
-void braid_heal_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
+void braid_recover_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
 {
 	note(link, c, err, now);
-	link->heal.probe_ns = now + (err ? back_off(&link->heal.probe_wait_ms, c, err) :
+	link->recover.probe_ns = now + (err ? back_off(&link->recover.probe_wait_ms, c, err) :
 					   jitter(WAIT_MAX_MS));
 }
 
-bool braid_heal_again(const struct braid_lane *lane, uint64_t now)
+bool braid_recover_again(const struct braid_lane *lane, uint64_t now)
 {
 	return braid_since(lane->resumed_ns, now) <= CALM_MS * MS;
 }
 
-void braid_heal_resumed(struct braid_lane *lane, uint64_t now)
+void braid_recover_resumed(struct braid_lane *lane, uint64_t now)
 {
-	if (!braid_heal_again(lane, now))
+	if (!braid_recover_again(lane, now))
 		lane->patience_ms = SUSPECT_MS;
 	else if (lane->patience_ms < SUSPECT_MAX_MS)
 		lane->patience_ms *= 2;
@@ -202,13 +202,13 @@ static bool is_poor(const struct braid_lane *lane, unsigned path, uint64_t now)
 	return true;
 }
 
-bool braid_heal_wants(const struct braid_lane *lane, unsigned path)
+bool braid_recover_wants(const struct braid_lane *lane, unsigned path)
 {
 	return !braid_lane_up(lane) || lane->suspect_ns || lane->path != path ||
 	       is_poor(lane, path, braid_os->now_ns());
 }
 
-void braid_heal_wanted(struct braid_link *link, unsigned index, uint16_t epoch)
+void braid_recover_wanted(struct braid_link *link, unsigned index, uint16_t epoch)
 {
 	const struct braid_lane *lane = index < link->nlanes ? link->lane[index] : NULL;
 
@@ -244,7 +244,7 @@ static void dial(struct braid_link *link, uint64_t now)
 			continue;		/* home first; then both ends close this one */
 		err = braid_dial_lane(link, lane, now);
 		if (err)
-			braid_heal_dialled(lane, NULL, err, now);
+			braid_recover_dialled(lane, NULL, err, now);
 	}
 }
 
@@ -257,11 +257,11 @@ static void ask(struct braid_link *link, uint64_t now)
 	if (is_well(braid_link_home(link), now) ||
 	    (any_well(link, now) && silence(link, now) < GIVE_UP_MS * MS))
 		return;
-	if (link->conn || !link->path[0].to.port || now < link->heal.probe_ns)
+	if (link->conn || !link->path[0].to.port || now < link->recover.probe_ns)
 		return;
 	err = braid_dial_ask(link, now);
 	if (err)
-		braid_heal_asked(link, NULL, err, now);
+		braid_recover_asked(link, NULL, err, now);
 }
 
 /* --- how the lanes are --------------------------------------------------------------------- */
@@ -269,10 +269,10 @@ static void ask(struct braid_link *link, uint64_t now)
 static void shut_lost(struct braid_link *link, uint64_t now)
 {
 	if (braid_lane_up(braid_link_home(link)))
-		link->heal.probe_ns = 0;	/* if home is lost again, ask at once */
+		link->recover.probe_ns = 0;	/* if home is lost again, ask at once */
 	if (!link->ndown) {
-		link->heal.down_ns = 0;
-		link->heal.probe_wait_ms = 0;
+		link->recover.down_ns = 0;
+		link->recover.probe_wait_ms = 0;
 		return;
 	}
 	braid_link_move(link);			/* finds other lanes that have ended */
@@ -285,9 +285,9 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 	braid_link_rehome(link);
 	braid_link_try_flush_control(link);
 	if (link->ndown < link->nlanes) {
-		link->heal.down_ns = 0;
-	} else if (!link->heal.down_ns) {
-		link->heal.down_ns = now;
+		link->recover.down_ns = 0;
+	} else if (!link->recover.down_ns) {
+		link->recover.down_ns = now;
 	}
 }
 
@@ -300,14 +300,14 @@ static void look_for_mtu(struct braid_lane *lane, const struct braid_health *h, 
 	struct braid_link *link = lane->link;
 	bool small = h->segment <= BRAID_SMALL_SEGMENT;
 
-	if (link->heal.told_mtu || !h->segment)
+	if (link->recover.told_mtu || !h->segment)
 		return;
 	if (suspect) {
 		if (!small && h->acked < h->segment)
 			lane->lost_size = h->segment;
 	} else if (lane->lost_size && h->acked > 2 * lane->lost_size) {
 		if (small) {
-			link->heal.told_mtu = true;
+			link->recover.told_mtu = true;
 			braid_why_mtu(link, lane->lost_size);
 		}
 		lane->lost_size = 0;
@@ -374,7 +374,7 @@ static bool look_at_health(struct braid_link *link, uint64_t now)
 	return under_way;
 }
 
-void braid_heal_port(struct braid_link *link)
+void braid_recover_port(struct braid_link *link)
 {
 	const struct braid_dev *dev = link->key.dev;
 
@@ -383,7 +383,7 @@ void braid_heal_port(struct braid_link *link)
 
 		if (braid_lane_up(lane) && lane->tr->blob &&
 		    !lane->tr->usable(dev->member[lane->member]))
-			link->heal.health_ns = 0;
+			link->recover.health_ns = 0;
 	}
 }
 
@@ -395,28 +395,28 @@ static void hear(struct braid_link *link, uint64_t now)
 
 	for (unsigned i = 0; i < link->nlanes; i++)
 		bytes += atomic_load_explicit(&link->lane[i]->rx_bytes, memory_order_relaxed);
-	if (bytes == link->heal.bytes)
+	if (bytes == link->recover.bytes)
 		return;
-	link->heal.bytes = bytes;
-	if (link->heal.silent) {
+	link->recover.bytes = bytes;
+	if (link->recover.silent) {
 		braid_event(BRAID_EVENT_HEARD, link->number, BRAID_FLIGHT_NONE,
 			    (int64_t)(silence(link, now) / MS), 0);
 		braid_info("device %s, peer %s: heard again after %llu s", link->key.dev->net.name,
 			   link->peer, (unsigned long long)seconds(silence(link, now)));
 	}
-	link->heal.heard_ns = now;
-	link->heal.silent = false;
+	link->recover.heard_ns = now;
+	link->recover.silent = false;
 }
 
 static void tell_silence(struct braid_link *link, uint64_t now)
 {
 	const struct braid_lane *home = braid_link_home(link);
-	bool answers = braid_lane_up(home) ? !home->suspect_ns : link->heal.unanswered;
+	bool answers = braid_lane_up(home) ? !home->suspect_ns : link->recover.unanswered;
 	char how[BRAID_WHY_STOPPED];
 
 	braid_event(BRAID_EVENT_SILENT, link->number, BRAID_FLIGHT_NONE,
 		    (int64_t)(silence(link, now) / MS), 0);
-	link->heal.silent = true;
+	link->recover.silent = true;
 	braid_warn("device %s, peer %s: not a word for %llu s, %s; giving up after %lld s "
 		   "(BRAID_PEER_TIMEOUT) [peer-silent]",
 		   link->key.dev->net.name, link->peer,
@@ -450,11 +450,11 @@ static bool is_over(struct braid_link *link, uint64_t now)
 	uint64_t silent = silence(link, now);
 	/* A lane that looks well proves nothing if it is idle: it may be as dead as home is. */
 	bool unread = any_unread(link);
-	bool gone = !unread && link->heal.refused &&
+	bool gone = !unread && link->recover.refused &&
 		    (!any_well(link, now) || (!is_well(braid_link_home(link), now) &&
 					      silent >= SUSPECT_MS * MS));
-	bool lost = !unread && link->heal.down_ns &&
-		    braid_since(link->heal.down_ns, now) >= GIVE_UP_MS * MS;
+	bool lost = !unread && link->recover.down_ns &&
+		    braid_since(link->recover.down_ns, now) >= GIVE_UP_MS * MS;
 	char how[BRAID_WHY_STOPPED];
 
 	if (gone)
@@ -475,7 +475,7 @@ static bool is_over(struct braid_link *link, uint64_t now)
 		braid_link_fail(link, -EREMOTEIO,
 				"not a word for %llu s (BRAID_PEER_TIMEOUT): %s [peer-lost]",
 				(unsigned long long)seconds(silent),
-				any_well(link, now) || link->heal.unanswered ?
+				any_well(link, now) || link->recover.unanswered ?
 					braid_why_stopped(link, how) :
 					"the path to that host, or the host, is down");
 	else
@@ -493,25 +493,25 @@ static void say(struct braid_link *link, uint64_t now)
 
 	if (!braid_trylock(&link->lock))
 		return;
-	if (q->f_head != link->heal.said)
-		link->heal.said_ns = now;
-	quiet = braid_since(link->heal.said_ns, now);
+	if (q->f_head != link->recover.said)
+		link->recover.said_ns = now;
+	quiet = braid_since(link->recover.said_ns, now);
 	if (!q->unsent && braid_lane_up(braid_link_home(link)) &&
 	    (quiet >= SAY_MS * MS ||
 	     (waits && quiet >= SAY_SOON_MS * MS &&
 	      (silent >= SAY_SOON_MS * MS || link->npaths > 1))) &&
 	    braid_link_ctl(link, &h, NULL)) {
 		braid_link_flush(link);
-		link->heal.said_ns = now;
+		link->recover.said_ns = now;
 	}
-	link->heal.said = q->f_head;
+	link->recover.said = q->f_head;
 	braid_unlock(&link->lock);
 }
 
 static void note_stall(struct braid_link *link, uint64_t ms, uint64_t size)
 {
 	braid_event(BRAID_EVENT_STALL, link->number, BRAID_FLIGHT_NONE, (int64_t)ms, (int64_t)size);
-	atomic_fetch_add(&link->heal.stalls, 1);
+	atomic_fetch_add(&link->recover.stalls, 1);
 	atomic_fetch_add(&link->key.dev->stalls, 1);
 }
 
@@ -524,7 +524,7 @@ static void look_for_stalls(struct braid_link *link, uint64_t now)
 
 	if (!limit || !braid_trylock(&link->lock))
 		return;			/* a caller moves the link: at the next tick */
-	link->heal.stall_ns = now;
+	link->recover.stall_ns = now;
 	braid_list_for(c, &link->comms, node) {
 		struct braid_waiting w = { 0 };
 
@@ -535,7 +535,7 @@ static void look_for_stalls(struct braid_link *link, uint64_t now)
 		}
 		if (braid_since(c->stall_ns, now) < limit)
 			continue;
-		if (!late && !link->heal.late) {
+		if (!late && !link->recover.late) {
 			braid_warn("device %s, peer %s: a %s (tag %d, %llu bytes) has waited for "
 				   "%llu s; the peer was heard %llu ms ago and %s: that rank is "
 				   "late, the network is fine. See braid dump %u "
@@ -551,10 +551,10 @@ static void look_for_stalls(struct braid_link *link, uint64_t now)
 		}
 		late = true;
 	}
-	tell = late && !link->heal.late;
-	if (!late && link->heal.late)
+	tell = late && !link->recover.late;
+	if (!late && link->recover.late)
 		braid_event(BRAID_EVENT_STALL_OVER, link->number, BRAID_FLIGHT_NONE, 0, 0);
-	link->heal.late = late;
+	link->recover.late = late;
 	braid_unlock(&link->lock);
 	if (tell)
 		braid_stat_dump();
@@ -562,15 +562,15 @@ static void look_for_stalls(struct braid_link *link, uint64_t now)
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-void braid_heal_start(struct braid_link *link, uint64_t now)
+void braid_recover_start(struct braid_link *link, uint64_t now)
 {
-	link->heal.heard_ns = link->heal.said_ns = link->heal.looked_ns = now;
+	link->recover.heard_ns = link->recover.said_ns = link->recover.looked_ns = now;
 }
 
 /* Milliseconds until the next tick is due. */
 static int next_look(const struct braid_link *link, bool under_way, uint64_t now)
 {
-	uint64_t quiet = braid_since(link->heal.said_ns, now) / MS;
+	uint64_t quiet = braid_since(link->recover.said_ns, now) / MS;
 
 	if (link->ndown)
 		return WAIT_MIN_MS;
@@ -579,25 +579,25 @@ static int next_look(const struct braid_link *link, bool under_way, uint64_t now
 	return quiet < SAY_MS ? (int)(SAY_MS - quiet) : HEALTH_MS;
 }
 
-int braid_heal_tick(struct braid_link *link, uint64_t now)
+int braid_recover_tick(struct braid_link *link, uint64_t now)
 {
-	uint64_t asleep = braid_since(link->heal.looked_ns, now), silent = silence(link, now);
+	uint64_t asleep = braid_since(link->recover.looked_ns, now), silent = silence(link, now);
 	bool under_way = true;
 
-	link->heal.looked_ns = now;
+	link->recover.looked_ns = now;
 	if (asleep > ASLEEP_MS * MS)		/* our own sleep is no silence of the peer */
-		link->heal.heard_ns = now - (silent > asleep ? silent - asleep : 0);
+		link->recover.heard_ns = now - (silent > asleep ? silent - asleep : 0);
 	shut_lost(link, now);
 	if (!link->ncomms) {			/* no comm: silence means nothing */
-		link->heal.heard_ns = now;
+		link->recover.heard_ns = now;
 		/* An accepted link may wait for its first comm, which comes over a new socket. */
 		if (link->ndown && (link->dialler || link->used))
 			braid_link_fail(link, -ENOTCONN, "the idle link was lost [link-closed]");
 		return -1;
 	}
 	hear(link, now);
-	if (braid_since(link->heal.health_ns, now) >= HEALTH_MS * MS) {
-		link->heal.health_ns = now;
+	if (braid_since(link->recover.health_ns, now) >= HEALTH_MS * MS) {
+		link->recover.health_ns = now;
 		under_way = look_at_health(link, now);
 	}
 	if (link->dialler)
@@ -606,9 +606,9 @@ int braid_heal_tick(struct braid_link *link, uint64_t now)
 		ask(link, now);
 	if (is_over(link, now))
 		return -1;
-	if (!link->heal.silent && silence(link, now) >= SILENT_MS * MS)
+	if (!link->recover.silent && silence(link, now) >= SILENT_MS * MS)
 		tell_silence(link, now);
-	if (!link->heal.silent && braid_since(link->heal.stall_ns, now) >= STALL_MS * MS)
+	if (!link->recover.silent && braid_since(link->recover.stall_ns, now) >= STALL_MS * MS)
 		look_for_stalls(link, now);
 	say(link, now);
 	return next_look(link, under_way, now);

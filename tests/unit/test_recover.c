@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_heal.c - how long a peer has been silent, by a clock that only the test moves.
+ * test_recover.c - how long a peer has been silent, by a clock that only the test moves.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/setup/heal.h"
+#include "core/setup/recover.h"
 #include "core/base/param.h"
 #include "core/setup/service_int.h"
 #include "tests/lib/null.h"
@@ -28,7 +28,7 @@ static int setup(void **state)
 	link = p.end[1];
 	link->ncomms = 1;		/* a comm waits for the peer */
 	null_now_ns += 1000 * SEC;
-	braid_heal_start(link, null_now_ns);
+	braid_recover_start(link, null_now_ns);
 	null_warns_clear();
 	return 0;
 }
@@ -55,12 +55,12 @@ static void a_silent_peer_is_given_up_after_its_time(void **state)
 {
 	(void)state;
 	for (int i = 0; i < braid_param.peer_timeout; i++) {
-		braid_heal_tick(link, null_now_ns);
+		braid_recover_tick(link, null_now_ns);
 		assert_int_equal(state_of(), BRAID_LINK_UP);
 		pass(1000);
 	}
 	assert_true(null_warns == 1 && strstr(null_warn, "[peer-silent]"));
-	braid_heal_tick(link, null_now_ns);
+	braid_recover_tick(link, null_now_ns);
 	assert_int_equal(state_of(), BRAID_LINK_DEAD);
 	assert_int_equal(atomic_load(&link->err), -EREMOTEIO);
 }
@@ -70,13 +70,13 @@ static void time_without_the_service_thread_is_not_the_peers(void **state)
 {
 	(void)state;
 	pass(1000);
-	braid_heal_tick(link, null_now_ns);
+	braid_recover_tick(link, null_now_ns);
 	pass((uint64_t)braid_param.peer_timeout * 1000);
-	braid_heal_tick(link, null_now_ns);
+	braid_recover_tick(link, null_now_ns);
 	assert_int_equal(state_of(), BRAID_LINK_UP);
 	assert_int_equal(null_warns, 0);
 	pass(2100);			/* with the second before */
-	braid_heal_tick(link, null_now_ns);
+	braid_recover_tick(link, null_now_ns);
 	assert_true(null_warns == 1 && strstr(null_warn, "[peer-silent]"));
 }
 
@@ -85,15 +85,15 @@ static void a_peer_heard_at_the_end_of_such_a_pause_is_not_lost(void **state)
 {
 	(void)state;
 	pass(4000);
-	link->heal.heard_ns = null_now_ns;
-	braid_heal_tick(link, null_now_ns);
+	link->recover.heard_ns = null_now_ns;
+	braid_recover_tick(link, null_now_ns);
 	assert_int_equal(state_of(), BRAID_LINK_UP);
 	assert_int_equal(null_warns, 0);
 	pass(2900);
-	braid_heal_tick(link, null_now_ns);
+	braid_recover_tick(link, null_now_ns);
 	assert_int_equal(null_warns, 0);
 	pass(200);
-	braid_heal_tick(link, null_now_ns);
+	braid_recover_tick(link, null_now_ns);
 	assert_true(null_warns == 1 && strstr(null_warn, "[peer-silent]"));
 }
 
@@ -101,9 +101,9 @@ static void a_peer_heard_at_the_end_of_such_a_pause_is_not_lost(void **state)
 static void a_peer_heard_after_the_turn_began_is_not_lost(void **state)
 {
 	(void)state;
-	braid_heal_tick(link, null_now_ns);
-	link->heal.heard_ns = null_now_ns + 5000;
-	braid_heal_tick(link, null_now_ns);
+	braid_recover_tick(link, null_now_ns);
+	link->recover.heard_ns = null_now_ns + 5000;
+	braid_recover_tick(link, null_now_ns);
 	assert_int_equal(state_of(), BRAID_LINK_UP);
 	assert_int_equal(null_warns, 0);
 }

@@ -23,8 +23,8 @@ unit_tests = \
 	tests/unit/test_copy \
 	tests/unit/test_diff \
 	tests/unit/test_flight \
-	tests/unit/test_grow \
 	tests/unit/test_lane \
+	tests/unit/test_lane_count \
 	tests/unit/test_lib \
 	tests/unit/test_links \
 	tests/unit/test_log \

@@ -75,7 +75,7 @@ struct braid_link {
 	unsigned norphaned;		/* of those: with chunks that other lanes may take */
 	unsigned home;			/* our home; changed while all lanes stand still */
 	atomic_uint rx_home;		/* the peer's home: where its last home frame came from */
-	atomic_uint active;		/* how many lanes carry chunks: set by core/setup/grow.c */
+	atomic_uint active;		/* lanes that carry chunks: core/setup/lane_count.c */
 	_Atomic uint32_t rkey_epoch;	/* times that credits were revoked: docs/dev/wire.md */
 	unsigned lanes_max;		/* of both ends */
 
@@ -151,7 +151,7 @@ struct braid_link {
 	} recover;
 	_Atomic uint64_t acked_bytes;	/* bytes of chunks ever acknowledged; under the lock */
 	atomic_ulong starved;		/* times that work was left and every lane full */
-	struct {			/* core/setup/grow.c: would another lane help? */
+	struct {			/* core/setup/lane_count.c: would another lane help? */
 		int phase;
 		uint64_t at_ns, moved_ns, next_try_ns, give_up_ns, wait_ns;
 		uint64_t dial_ns, redial_ns;	/* earliest time of the next; the last wait */
@@ -164,7 +164,7 @@ struct braid_link {
 		bool trim;		/* the present trial: would fewer lanes do? */
 		bool double_next;	/* going to all lanes at once did not help */
 		uint64_t trim_ns, trim_wait_ns;
-	} grow;
+	} lane_count;
 };
 
 struct braid_conn;

@@ -126,7 +126,7 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 		} else {
 			c->mine.lane = lane ? lane->index : (uint8_t)link->nlanes;
 			/* A new number: the peer may have admitted the dial that failed here. */
-			c->mine.epoch = lane ? ++lane->dialled : link->grow.dials++;
+			c->mine.epoch = lane ? ++lane->dialled : link->lane_count.dials++;
 		}
 		memcpy(c->key, link->session, sizeof(c->key));
 	}

@@ -17,7 +17,7 @@
 #include "core/setup/bind.h"
 #include "core/setup/cross.h"
 #include "core/base/flight.h"
-#include "core/setup/grow.h"
+#include "core/setup/lane_count.h"
 #include "core/setup/recover.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
@@ -522,7 +522,7 @@ static int link_up(struct braid_link *link, struct braid_conn *c)
 	}
 	braid_auth_wipe(link->target.token, BRAID_KEY_SIZE);
 	atomic_store(&link->state, BRAID_LINK_UP);
-	braid_grow_start(link);
+	braid_lane_count_start(link);
 	braid_recover_start(link, braid_os->now_ns());
 	braid_event(BRAID_EVENT_LINK_UP, link->number, BRAID_FLIGHT_NONE, link->lanes_max, 0);
 	braid_info("device %s: link to %s is up, %s", link->key.dev->net.name, link->peer,
@@ -575,7 +575,7 @@ static void dial_over(struct braid_conn *c, int err, uint64_t now)
 	} else if (c->mine.kind == BRAID_HELLO_LANE) {
 		if (err != -EALREADY)
 			braid_path_dialled(c->link, c, err, now);
-		braid_grow_dialled(c->link, err, now);
+		braid_lane_count_dialled(c->link, err, now);
 	} else if (c->mine.kind == BRAID_HELLO_ALIVE) {
 		braid_recover_asked(c->link, c, err, now);
 	} else if (err) {

@@ -141,7 +141,8 @@ static void note(struct braid_link *link, const struct braid_conn *c, int err, u
 		path_fails(link, c->path, now);
 }
 
-void braid_recover_dialled(struct braid_lane *lane, const struct braid_conn *c, int err, uint64_t now)
+void braid_recover_dialled(struct braid_lane *lane, const struct braid_conn *c, int err,
+			   uint64_t now)
 {
 	struct braid_link *link = lane->link;
 

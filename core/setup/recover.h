@@ -33,7 +33,8 @@ void braid_recover_port(struct braid_link *link);
 int braid_recover_tick(struct braid_link *link, uint64_t now);
 
 /* The dial of a lost or suspect lane has ended.  err 0: the lane is back; otherwise why not. */
-void braid_recover_dialled(struct braid_lane *lane, const struct braid_conn *c, int err, uint64_t now);
+void braid_recover_dialled(struct braid_lane *lane, const struct braid_conn *c, int err,
+			   uint64_t now);
 /* A lane goes on over a new socket, at either end. */
 void braid_recover_resumed(struct braid_lane *lane, uint64_t now);
 /* Fits into any tunnel: the kernel's tcp_base_mss.  For lanes that are lost again and again. */
@@ -41,7 +42,8 @@ enum { BRAID_SMALL_SEGMENT = 1024 };
 /* Has the lane been given a new socket just now (in the last 10 s)? */
 bool braid_recover_again(const struct braid_lane *lane, uint64_t now);
 /* The request that the peer dial has ended.  err 0: the peer will dial; otherwise why not. */
-void braid_recover_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now);
+void braid_recover_asked(struct braid_link *link, const struct braid_conn *c, int err,
+			 uint64_t now);
 /* The peer has lost its home lane `index`, and asks us to dial; `epoch`: the last dial it saw. */
 void braid_recover_wanted(struct braid_link *link, unsigned index, uint16_t epoch);
 /* Is the connection that was dialled for this lane over that path still needed? */

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "core/proto/auth.h"
-#include "core/setup/grow.h"
+#include "core/setup/lane_count.h"
 #include "core/setup/recover.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -581,17 +581,17 @@ static int service_look(uint64_t now)
 		    now >= link->dial_at_ns)
 			braid_dial_link(link, now);
 		if (state == BRAID_LINK_UP && link->dialler && !link->conn &&
-		    braid_grow_may_dial(link, now)) {
+		    braid_lane_count_may_dial(link, now)) {
 			if (braid_dial_lane(link, NULL, now))
-				braid_grow_dialled(link, -ENOMEM, now);
+				braid_lane_count_dialled(link, -ENOMEM, now);
 		}
 		if (state == BRAID_LINK_UP) {
-			braid_grow_tick(link, now);
+			braid_lane_count_tick(link, now);
 			wait_ms = sooner(wait_ms, braid_recover_tick(link, now));
 		}
 		if (state != BRAID_LINK_UP || !atomic_load(&link->watched) || !link->settled)
 			wait_ms = sooner(wait_ms, svc.tick_ms);
-		else if (!link->ncomms || (link->dialler && braid_grow_wants_dial(link)))
+		else if (!link->ncomms || (link->dialler && braid_lane_count_wants_dial(link)))
 			wait_ms = sooner(wait_ms, 100);
 	}
 	bound_idle();

@@ -100,7 +100,8 @@ void braid_dial_addr(const struct braid_link *link, unsigned path, char *ret, si
 void braid_dial_link(struct braid_link *link, uint64_t now);
 /*
  * Dial a lane of a link that is up: one more (lane NULL), or one that is lost or suspect.
- * The result goes to braid_grow_dialled() or braid_recover_dialled(), except an error returned here.
+ * The result goes to braid_lane_count_dialled() or braid_recover_dialled(), except an error that
+ * is returned here.
  */
 int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t now);
 /* Ask the end that dialled this link to dial again; the result goes to braid_recover_asked(). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * grow.h - how many lanes a link uses.
+ * lane_count.h - how many lanes a link uses.
  *
  * A link starts with as many lanes as the NIC's speed suggests.  While chunks wait because every
  * lane is full, the sending end tries all lanes it may have; the next time it tries twice as many
@@ -14,20 +14,21 @@
  * Lanes no longer used stay open, and cost no system call.  Only the dialler dials; the other end
  * asks for lanes by a LANES frame.  Called by the service thread.
  */
-#ifndef BRAID_SETUP_GROW_H
-#define BRAID_SETUP_GROW_H
+#ifndef BRAID_SETUP_LANE_COUNT_H
+#define BRAID_SETUP_LANE_COUNT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "core/link/link.h"
 
-unsigned braid_grow_first(int speed_mbps, bool speed_known);	/* lanes to start with */
-void braid_grow_start(struct braid_link *link);
-bool braid_grow_wants_dial(const struct braid_link *link);
-bool braid_grow_may_dial(const struct braid_link *link, uint64_t now);	/* and a dial is due */
+unsigned braid_lane_count_first(int speed_mbps, bool speed_known);	/* lanes to start with */
+void braid_lane_count_start(struct braid_link *link);
+bool braid_lane_count_wants_dial(const struct braid_link *link);
+/* The same, and a dial is due. */
+bool braid_lane_count_may_dial(const struct braid_link *link, uint64_t now);
 /* A lane that was dialled is up (err 0), or failed: then the next dial waits twice as long. */
-void braid_grow_dialled(struct braid_link *link, int err, uint64_t now);
-void braid_grow_tick(struct braid_link *link, uint64_t now);
+void braid_lane_count_dialled(struct braid_link *link, int err, uint64_t now);
+void braid_lane_count_tick(struct braid_link *link, uint64_t now);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_grow.c - how many lanes a link uses, against networks made of a formula and a clock that
- * only the test moves.
+ * test_lane_count.c - how many lanes a link uses, against networks made of a formula and a clock
+ * that only the test moves.
  *
  * A network says how many bytes per ms so many lanes bring.  Lanes are opened as the service
  * thread would, a tick after the link wants them.
@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/setup/grow.h"
+#include "core/setup/lane_count.h"
 #include "core/base/param.h"
 #include "tests/lib/null.h"
 
@@ -44,7 +44,7 @@ static void begin(int speed_mbps, unsigned lanes_max)
 		link->lanes_max = lanes_max;
 		p.dev[i].net.speed_mbps = speed_mbps;
 		p.dev[i].net.speed_known = speed_mbps != 0;
-		braid_grow_start(link);
+		braid_lane_count_start(link);
 		link->ncomms = 1;		/* somebody rides on it */
 	}
 	end = 0;
@@ -88,14 +88,14 @@ static void live(const struct network *net, unsigned ms)
 		bytes -= (double)(uint64_t)bytes;
 		if (net->starving)
 			atomic_fetch_add(&link->starved, 1);
-		if (link->dialler && braid_grow_wants_dial(link) &&
+		if (link->dialler && braid_lane_count_wants_dial(link) &&
 		    (!net->opens || link->nlanes < net->opens)) {
 			if (net->no_dial)
-				braid_grow_dialled(link, -ECONNREFUSED, null_now_ns);
+				braid_lane_count_dialled(link, -ECONNREFUSED, null_now_ns);
 			else
 				null_pair_add_lane(&p);
 		}
-		braid_grow_tick(link, null_now_ns);
+		braid_lane_count_tick(link, null_now_ns);
 		changes += active() != before;
 		most = active() > most ? active() : most;
 		least = active() < least ? active() : least;
@@ -148,7 +148,8 @@ static void the_start_is_what_the_link_speed_suggests(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		assert_int_equal(braid_grow_first(rows[i].mbps, rows[i].known), rows[i].lanes);
+		assert_int_equal(braid_lane_count_first(rows[i].mbps, rows[i].known),
+				 rows[i].lanes);
 }
 
 static void a_link_grows_while_that_makes_it_faster(void **state)
@@ -176,7 +177,7 @@ static void lanes_of_a_nic_are_tried_later_and_by_twos(void **state)
 	(void)state;
 	nic.dma = true;
 	p.end[0]->lane[0]->tr = &nic;
-	braid_grow_start(p.end[0]);
+	braid_lane_count_start(p.end[0]);
 	live(&net, 1000);
 	assert_int_equal(p.end[0]->nlanes, 1);
 	live(&net, 500);
@@ -321,7 +322,7 @@ static void traffic_that_ends_in_a_try_leaves_no_more_lanes_in_use(void **state)
 		setup(state);
 		live(&busy, ms);
 		live(&idle, 3000);
-		assert_int_equal(p.end[0]->grow.phase, 0);	/* no try is left open */
+		assert_int_equal(p.end[0]->lane_count.phase, 0);	/* no try is left open */
 		live(&idle, 12000);
 		assert_int_equal(active(), 1);
 	}
@@ -406,10 +407,10 @@ static void the_end_that_was_dialled_asks_by_a_frame(void **state)
 	assert_int_equal(null_deliver(&p, 1, 0), 1);
 	assert_int_equal(p.end[0]->want_lanes, 8);
 	for (unsigned i = 1; i < 8; i++) {
-		assert_true(braid_grow_wants_dial(p.end[0]));
+		assert_true(braid_lane_count_wants_dial(p.end[0]));
 		null_pair_add_lane(&p);
 	}
-	assert_false(braid_grow_wants_dial(p.end[0]));
+	assert_false(braid_lane_count_wants_dial(p.end[0]));
 	live(&net, 100);
 	assert_int_equal(most, 8);
 }
@@ -421,22 +422,22 @@ static void a_lane_that_only_the_peer_has_is_dialled(void **state)
 
 	(void)state;
 	assert_int_equal(p.end[0]->nlanes, 1);
-	assert_false(braid_grow_wants_dial(p.end[0]));
+	assert_false(braid_lane_count_wants_dial(p.end[0]));
 	assert_true(braid_link_ctl(p.end[1], &down, NULL));
 	braid_link_flush(p.end[1]);
 	assert_int_equal(null_deliver(&p, 1, 0), 1);
-	assert_true(braid_grow_wants_dial(p.end[0]));
+	assert_true(braid_lane_count_wants_dial(p.end[0]));
 	null_pair_add_lane(&p);
-	assert_false(braid_grow_wants_dial(p.end[0]));
+	assert_false(braid_lane_count_wants_dial(p.end[0]));
 }
 
 static void nobody_dials_for_a_link_without_comms(void **state)
 {
 	(void)state;
 	p.end[0]->want_lanes = 4;
-	assert_true(braid_grow_wants_dial(p.end[0]));
+	assert_true(braid_lane_count_wants_dial(p.end[0]));
 	p.end[0]->ncomms = 0;
-	assert_false(braid_grow_wants_dial(p.end[0]));
+	assert_false(braid_lane_count_wants_dial(p.end[0]));
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* grow.c - see grow.h. */
-#include "core/setup/grow.h"
+/* lane_count.c - see lane_count.h. */
+#include "core/setup/lane_count.h"
 
 #include "core/base/log.h"
 #include "core/base/param.h"
@@ -26,7 +26,7 @@ enum {
 /* Each number of lanes gets one sample to settle in and one that counts. */
 enum phase { STEADY, OPENING, MANY_SETTLE, MANY, FEW_SETTLE, FEW };
 
-unsigned braid_grow_first(int speed_mbps, bool speed_known)
+unsigned braid_lane_count_first(int speed_mbps, bool speed_known)
 {
 	unsigned n = speed_known && speed_mbps > LANE_MBPS ? (unsigned)(speed_mbps / LANE_MBPS) : 1;
 
@@ -37,7 +37,7 @@ static unsigned first(const struct braid_link *link)
 {
 	const struct braid_netdev *net = &link->key.dev->net;
 	unsigned n = braid_param.lanes ? (unsigned)braid_param.lanes :
-					 braid_grow_first(net->speed_mbps, net->speed_known);
+					 braid_lane_count_first(net->speed_mbps, net->speed_known);
 
 	if (!braid_param.lanes && n < link->npaths)
 		n = link->npaths;
@@ -78,61 +78,63 @@ static void use(struct braid_link *link, unsigned n)
 	atomic_store_explicit(&link->active, n, memory_order_relaxed);
 }
 
-void braid_grow_start(struct braid_link *link)
+void braid_lane_count_start(struct braid_link *link)
 {
 	unsigned n = first(link);
 
 	link->active = n;
 	link->want_lanes = n;
-	link->grow.wait_ns = first_wait_ns(link);
-	link->grow.trim_wait_ns = TRIM_MS * MS;
+	link->lane_count.wait_ns = first_wait_ns(link);
+	link->lane_count.trim_wait_ns = TRIM_MS * MS;
 }
 
-bool braid_grow_wants_dial(const struct braid_link *link)
+bool braid_lane_count_wants_dial(const struct braid_link *link)
 {
 	return (link->nlanes < link->want_lanes || link->nlanes < link->peer_lanes) &&
 	       link->ncomms && !link->ndown;
 }
 
-bool braid_grow_may_dial(const struct braid_link *link, uint64_t now)
+bool braid_lane_count_may_dial(const struct braid_link *link, uint64_t now)
 {
-	return braid_grow_wants_dial(link) && now >= link->grow.dial_ns;
+	return braid_lane_count_wants_dial(link) && now >= link->lane_count.dial_ns;
 }
 
-void braid_grow_dialled(struct braid_link *link, int err, uint64_t now)
+void braid_lane_count_dialled(struct braid_link *link, int err, uint64_t now)
 {
-	uint64_t wait = link->grow.redial_ns * 2;
+	uint64_t wait = link->lane_count.redial_ns * 2;
 
 	if (wait < REDIAL_MIN_MS * MS)
 		wait = REDIAL_MIN_MS * MS;
 	if (wait > WAIT_MAX_MS * MS)
 		wait = WAIT_MAX_MS * MS;
-	link->grow.redial_ns = err ? wait : 0;
-	link->grow.dial_ns = now + link->grow.redial_ns;
+	link->lane_count.redial_ns = err ? wait : 0;
+	link->lane_count.dial_ns = now + link->lane_count.redial_ns;
 }
 
 static void finish(struct braid_link *link, bool keep, uint64_t now)
 {
-	unsigned before = link->grow.trim ? link->grow.many : link->grow.few;
-	unsigned after = keep ? link->grow.many : link->grow.few;
-	uint64_t *wait = link->grow.trim ? &link->grow.trim_wait_ns : &link->grow.wait_ns;
-	uint64_t most = (link->grow.trim ? TRIM_MAX_MS : WAIT_MAX_MS) * MS;
+	unsigned before = link->lane_count.trim ? link->lane_count.many : link->lane_count.few;
+	unsigned after = keep ? link->lane_count.many : link->lane_count.few;
+	uint64_t *wait = link->lane_count.trim ? &link->lane_count.trim_wait_ns :
+						 &link->lane_count.wait_ns;
+	uint64_t most = (link->lane_count.trim ? TRIM_MAX_MS : WAIT_MAX_MS) * MS;
 
 	use(link, after);
-	link->grow.phase = STEADY;
-	link->grow.next_try_ns = keep ? now : now + link->grow.wait_ns;
+	link->lane_count.phase = STEADY;
+	link->lane_count.next_try_ns = keep ? now : now + link->lane_count.wait_ns;
 	if (after != before)
 		braid_info("device %s, peer %s: %u lanes now, %.2f Gbit/s; %u brought %.2f",
 			   link->key.dev->net.name, link->peer, after,
-			   (keep ? link->grow.many_rate : link->grow.few_rate) * 8, before,
-			   (keep ? link->grow.few_rate : link->grow.many_rate) * 8);
+			   (keep ? link->lane_count.many_rate : link->lane_count.few_rate) * 8,
+			   before,
+			   (keep ? link->lane_count.few_rate : link->lane_count.many_rate) * 8);
 	if (after != before || keep)
-		link->grow.double_next = false;
-	else if (!link->grow.trim)
-		link->grow.double_next = !link->grow.double_next;
+		link->lane_count.double_next = false;
+	else if (!link->lane_count.trim)
+		link->lane_count.double_next = !link->lane_count.double_next;
 	if (after == before && *wait < most)
 		*wait *= 2;
-	link->grow.trim_ns = now + link->grow.trim_wait_ns;
+	link->lane_count.trim_ns = now + link->lane_count.trim_wait_ns;
 }
 
 /*
@@ -141,68 +143,70 @@ static void finish(struct braid_link *link, bool keep, uint64_t now)
  */
 static void try_more(struct braid_link *link, double rate, uint64_t now)
 {
-	bool twice = link->grow.double_next || braid_link_home(link)->tr->dma;
+	bool twice = link->lane_count.double_next || braid_link_home(link)->tr->dma;
 	unsigned n = twice && link->active * 2 < link->lanes_max ? link->active * 2 :
 								   link->lanes_max;
 
-	link->grow.trim = false;
-	link->grow.few = link->active;
-	link->grow.many = n;
-	link->grow.few_rate = link->grow.most = rate;
-	link->grow.least = 1e9;
-	link->grow.round = 0;
-	link->grow.phase = OPENING;
-	link->grow.give_up_ns = now + OPEN_MS * MS;
+	link->lane_count.trim = false;
+	link->lane_count.few = link->active;
+	link->lane_count.many = n;
+	link->lane_count.few_rate = link->lane_count.most = rate;
+	link->lane_count.least = 1e9;
+	link->lane_count.round = 0;
+	link->lane_count.phase = OPENING;
+	link->lane_count.give_up_ns = now + OPEN_MS * MS;
 	want(link, n);
 }
 
 /* Try whether half of the lanes would do. */
 static void try_fewer(struct braid_link *link)
 {
-	link->grow.trim = true;
-	link->grow.many = link->active;
-	link->grow.few = link->active / 2 > first(link) ? link->active / 2 : first(link);
-	link->grow.round = 0;
-	link->grow.phase = FEW_SETTLE;
-	use(link, link->grow.few);
+	link->lane_count.trim = true;
+	link->lane_count.many = link->active;
+	link->lane_count.few = link->active / 2 > first(link) ? link->active / 2 : first(link);
+	link->lane_count.round = 0;
+	link->lane_count.phase = FEW_SETTLE;
+	use(link, link->lane_count.few);
 }
 
 /* Both numbers of lanes have been measured: choose one, or measure again if it is not clear. */
 static void compare(struct braid_link *link, uint64_t now)
 {
-	double few = link->grow.few_rate, many = link->grow.many_rate;
-	bool keep, clear, last = ++link->grow.round == ROUNDS;
+	double few = link->lane_count.few_rate, many = link->lane_count.many_rate;
+	bool keep, clear, last = ++link->lane_count.round == ROUNDS;
 
-	if (few > link->grow.most)
-		link->grow.most = few;
-	if (many < link->grow.least)
-		link->grow.least = many;
-	if (link->grow.trim) {
+	if (few > link->lane_count.most)
+		link->lane_count.most = few;
+	if (many < link->lane_count.least)
+		link->lane_count.least = many;
+	if (link->lane_count.trim) {
 		keep = clear = few * 100 < many * LOSS_PERCENT;
 	} else {
-		keep = link->grow.least * 100 >= link->grow.most * GAIN_PERCENT;
-		clear = !keep || link->grow.least * 100 >= link->grow.most * CLEAR_PERCENT;
+		keep = link->lane_count.least * 100 >= link->lane_count.most * GAIN_PERCENT;
+		clear = !keep || link->lane_count.least * 100 >=
+				 link->lane_count.most * CLEAR_PERCENT;
 	}
 	if (clear || last) {
 		finish(link, keep, now);
 		return;
 	}
-	use(link, link->grow.few);
-	link->grow.phase = FEW_SETTLE;
+	use(link, link->lane_count.few);
+	link->lane_count.phase = FEW_SETTLE;
 }
 
 static void steady(struct braid_link *link, double rate, bool full, uint64_t now)
 {
-	if (braid_since(link->grow.moved_ns, now) > REST_MS * MS && link->active != first(link)) {
+	if (braid_since(link->lane_count.moved_ns, now) > REST_MS * MS &&
+	    link->active != first(link)) {
 		use(link, first(link));
-		link->grow.wait_ns = first_wait_ns(link);
-		link->grow.trim_wait_ns = TRIM_MS * MS;
+		link->lane_count.wait_ns = first_wait_ns(link);
+		link->lane_count.trim_wait_ns = TRIM_MS * MS;
 	}
 	if (!full)
 		return;
-	if (link->active > first(link) && now >= link->grow.trim_ns)
+	if (link->active > first(link) && now >= link->lane_count.trim_ns)
 		try_fewer(link);
-	else if (link->active < link->lanes_max && now >= link->grow.next_try_ns)
+	else if (link->active < link->lanes_max && now >= link->lane_count.next_try_ns)
 		try_more(link, rate, now);
 }
 
@@ -211,40 +215,40 @@ static void make_do(struct braid_link *link)
 {
 	unsigned n = first(link);
 
-	link->grow.many = link->nlanes;
+	link->lane_count.many = link->nlanes;
 	link->want_lanes = link->nlanes > n ? link->nlanes : n;
 }
 
 static void step(struct braid_link *link, double rate, bool full, uint64_t now)
 {
-	switch ((enum phase)link->grow.phase) {
+	switch ((enum phase)link->lane_count.phase) {
 	case STEADY:
 		steady(link, rate, full, now);
 		return;
 	case OPENING:
-		if (link->nlanes < link->grow.many && now < link->grow.give_up_ns)
+		if (link->nlanes < link->lane_count.many && now < link->lane_count.give_up_ns)
 			return;
-		if (link->nlanes < link->grow.many)
+		if (link->nlanes < link->lane_count.many)
 			make_do(link);
-		if (link->grow.many > link->grow.few) {
-			use(link, link->grow.many);
-			link->grow.phase = MANY_SETTLE;
+		if (link->lane_count.many > link->lane_count.few) {
+			use(link, link->lane_count.many);
+			link->lane_count.phase = MANY_SETTLE;
 		} else {
 			finish(link, false, now);
 		}
 		return;
 	case MANY:
-		link->grow.many_rate = rate;
+		link->lane_count.many_rate = rate;
 		compare(link, now);
 		return;
 	case FEW:
-		link->grow.few_rate = rate;
-		use(link, link->grow.many);
-		link->grow.phase = MANY_SETTLE;
+		link->lane_count.few_rate = rate;
+		use(link, link->lane_count.many);
+		link->lane_count.phase = MANY_SETTLE;
 		return;
 	case MANY_SETTLE:
 	case FEW_SETTLE:
-		link->grow.phase++;
+		link->lane_count.phase++;
 		return;
 	}
 }
@@ -252,33 +256,33 @@ static void step(struct braid_link *link, double rate, bool full, uint64_t now)
 static void sample(struct braid_link *link, uint64_t now)
 {
 	unsigned long starved = atomic_load(&link->starved);
-	bool full = starved != link->grow.starved;
+	bool full = starved != link->lane_count.starved;
 	/* Without the lock: a sender may hold it while a NIC's driver keeps it in the kernel. */
 	uint64_t bytes = atomic_load_explicit(&link->acked_bytes, memory_order_relaxed);
 	double rate;
 
-	rate = (double)(bytes - link->grow.bytes) / (double)(now - link->grow.at_ns);
-	if (bytes != link->grow.bytes)
-		link->grow.moved_ns = now;
-	link->grow.at_ns = now;
-	link->grow.bytes = bytes;
-	link->grow.starved = starved;
+	rate = (double)(bytes - link->lane_count.bytes) / (double)(now - link->lane_count.at_ns);
+	if (bytes != link->lane_count.bytes)
+		link->lane_count.moved_ns = now;
+	link->lane_count.at_ns = now;
+	link->lane_count.bytes = bytes;
+	link->lane_count.starved = starved;
 	step(link, rate, full, now);
 }
 
-void braid_grow_tick(struct braid_link *link, uint64_t now)
+void braid_lane_count_tick(struct braid_link *link, uint64_t now)
 {
 	if (braid_param.lanes) {
 		if (link->active != first(link) || link->want_lanes > link->nlanes)
 			use(link, first(link));
 		return;
 	}
-	if (!link->grow.at_ns) {
-		link->grow.at_ns = link->grow.moved_ns = now;
+	if (!link->lane_count.at_ns) {
+		link->lane_count.at_ns = link->lane_count.moved_ns = now;
 		if (few_do(link))
-			link->grow.next_try_ns = now + first_wait_ns(link);
+			link->lane_count.next_try_ns = now + first_wait_ns(link);
 		return;
 	}
-	if (braid_since(link->grow.at_ns, now) >= SAMPLE_MS * MS)
+	if (braid_since(link->lane_count.at_ns, now) >= SAMPLE_MS * MS)
 		sample(link, now);
 }

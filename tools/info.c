@@ -23,7 +23,7 @@
 #include "tools/info.h"
 #include "tools/opt.h"
 #include "tools/proxy.h"
-#include "tools/perf/raw.h"
+#include "tools/tcp.h"
 #include "tools/smc.h"
 #include "tools/text.h"
 
@@ -136,13 +136,13 @@ static json_t *abis_json(const char *path)
 static json_t *address_json(const char *said, const char *name)
 {
 	char text[INET6_ADDRSTRLEN];
-	union raw_addr a;
+	union tcp_addr a;
 
 	if (said)
 		return json_stringn(said, strcspn(said, ","));
-	if (!name || raw_addr_of_if(name, &a) != 0)
+	if (!name || tcp_addr_of_if(name, &a) != 0)
 		return json_null();
-	raw_addr_text(&a, text, sizeof(text));
+	tcp_addr_text(&a, text, sizeof(text));
 	return json_string(text);
 }
 

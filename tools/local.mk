@@ -26,6 +26,8 @@ tools_libtools_la_SOURCES = \
 	tools/says.h \
 	tools/smc.c \
 	tools/smc.h \
+	tools/tcp.c \
+	tools/tcp.h \
 	tools/text.c \
 	tools/text.h \
 	tools/compare/compare.c \
@@ -72,15 +74,22 @@ tools_libtools_la_SOURCES = \
 	tools/doctor/subnet.h \
 	tools/doctor/sys.c \
 	tools/doctor/tcp.c \
+	tools/perf/allreduce.c \
 	tools/perf/coll.c \
 	tools/perf/ctl.c \
+	tools/perf/ctl.h \
 	tools/perf/demo.c \
 	tools/perf/fabric.h \
+	tools/perf/fabrics.c \
 	tools/perf/gate.c \
 	tools/perf/key.c \
 	tools/perf/key.h \
 	tools/perf/key_int.h \
+	tools/perf/kinds.c \
+	tools/perf/layout.c \
+	tools/perf/layout.h \
 	tools/perf/model.c \
+	tools/perf/model.h \
 	tools/perf/net.c \
 	tools/perf/pattern.c \
 	tools/perf/pattern.h \
@@ -90,14 +99,18 @@ tools_libtools_la_SOURCES = \
 	tools/perf/pump.c \
 	tools/perf/pump.h \
 	tools/perf/raw.c \
-	tools/perf/raw.h \
 	tools/perf/ring.c \
 	tools/perf/ring.h \
 	tools/perf/row.c \
 	tools/perf/serve.c \
 	tools/perf/session.c \
+	tools/perf/session.h \
+	tools/perf/size.c \
 	tools/perf/stat.c \
+	tools/perf/stat.h \
+	tools/perf/stream.c \
 	tools/perf/worker.c \
+	tools/perf/worker.h \
 	tools/topo/draw.c \
 	tools/topo/topo.c \
 	tools/topo/topo.h \

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "tools/cmd.h"
-#include "tools/perf/fabric.h"
 
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -14,11 +13,6 @@
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION "unknown"
 #endif
-
-const struct fabric_ops *const fabric_table[FABRIC_KINDS] = {
-	[FABRIC_PLUGIN] = &fabric_plugin,
-	[FABRIC_RAW] = &fabric_raw,
-};
 
 static void help(void)
 {

@@ -6,9 +6,9 @@
  */
 #include "tools/perf/perf.h"
 
-const struct fabric_ops *const fabric_table[FABRIC_KINDS] = { [FABRIC_RAW] = &fabric_raw };
+static const struct fabric_ops *const fabrics[FABRIC_KINDS] = { [FABRIC_RAW] = &fabric_raw };
 
 int main(int argc, char **argv)
 {
-	return perf_main("rawtcp", true, argc, argv);
+	return perf_main("rawtcp", fabrics, argc, argv);
 }

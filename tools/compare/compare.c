@@ -13,7 +13,8 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
-#include "tools/perf/raw.h"
+#include "tools/perf/worker.h"
+#include "tools/tcp.h"
 
 static const char prog[] = "braid compare";
 
@@ -343,7 +344,7 @@ static int places_settle(struct compare *c)
 {
 	struct cmp_place *p = &c->o.place;
 	char err[PERF_TEXT];
-	union raw_addr unused;
+	union tcp_addr unused;
 	int rc;
 
 	if (c->w.connect && c->w.ssh)
@@ -351,7 +352,7 @@ static int places_settle(struct compare *c)
 	if (c->w.ssh && (c->w.ssh[0] == '-' || c->w.ssh[0] == 0))
 		return opt_error(prog, "--ssh takes a host, not '%s'", c->w.ssh);
 	if (c->w.connect &&
-	    raw_addr_parse(c->w.connect, true, &unused, err, sizeof(err)) == -EINVAL)
+	    tcp_addr_parse(c->w.connect, true, &unused, err, sizeof(err)) == -EINVAL)
 		return opt_error(prog, "--connect: %s", err);
 	if (c->w.key_file && !c->w.connect)
 		return opt_error(prog, "--key-file is for --connect");
@@ -400,7 +401,8 @@ int cmd_compare(int argc, char **argv)
 		       .lanes = "1,4", .over = "tcp,verbs,smc,ucx", .remote_braid = "braid",
 		       .seed = -1 },
 		.o = { .perf = { .procs = 4, .comms = 1, .threads = 1, .seconds = 0.03,
-				 .warmup = -1, .rounds = 5, .env.cpu = -1 },
+				 .warmup = -1, .rounds = 5,
+				 .env = { .fabrics = fabric_table, .cpu = -1 } },
 		       .stop = &stopped },
 	};
 	struct words *w = &c.w;

@@ -17,7 +17,7 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
-#include "tools/perf/perf.h"
+#include "tools/perf/stat.h"
 #include "tools/text.h"
 #include "tools/validate/validate.h"
 

@@ -18,7 +18,9 @@
 #include <unistd.h>
 
 #include "tools/compare/compare.h"
-#include "tools/perf/raw.h"
+#include "tools/perf/ctl.h"
+#include "tools/perf/worker.h"
+#include "tools/tcp.h"
 #include "tools/text.h"
 
 enum { PORT_FIRST = 20000, PORTS = 12000, HELLO_MS = 5000, DIAL_MS = 1000, AGAIN_US = 50000 };
@@ -154,7 +156,7 @@ bool cmp_launched(struct cmp_place *p, char *meet, size_t n)
 /* Who comes says its rank, where its workers can be reached, and on which host that is. */
 static bool take_in(struct cmp_place *p, int fd)
 {
-	union raw_addr a = { .sa.sa_family = AF_UNSPEC };
+	union tcp_addr a = { .sa.sa_family = AF_UNSPEC };
 	socklen_t len = sizeof(a);
 	struct perf_ctl m;
 	char text[64];
@@ -163,7 +165,7 @@ static bool take_in(struct cmp_place *p, int fd)
 	    m.rank >= p->nprocs || m.nprocs != p->nprocs || p->addr[m.rank][0] ||
 	    m.idx < 1 || m.idx > 65535 || getpeername(fd, &a.sa, &len) != 0)
 		return false;
-	raw_addr_text(&a, text, sizeof(text));
+	tcp_addr_text(&a, text, sizeof(text));
 	snprintf(p->addr[m.rank], sizeof(p->addr[m.rank]), strchr(text, ':') ? "[%s]:%d" : "%s:%d",
 		 text, (int)m.idx);
 	p->fds[m.rank] = fd;
@@ -215,10 +217,10 @@ int cmp_gather(struct cmp_place *p, const char *meet, struct perf_key *key, doub
 }
 
 /* The socket, proved by both ends, or -errno. */
-static int meet_once(const struct cmp_place *p, const char *meet, const union raw_addr *a,
+static int meet_once(const struct cmp_place *p, const char *meet, const union tcp_addr *a,
 		     struct perf_key *key)
 {
-	int rc, fd = raw_dial(a, DIAL_MS);
+	int rc, fd = tcp_dial(a, DIAL_MS);
 
 	if (fd < 0)
 		return fd;
@@ -233,8 +235,8 @@ static int meet_dial(struct cmp_place *p, const char *meet, struct perf_key *key
 		     char *err)
 {
 	uint64_t end_ns = perf_now_ns() + (uint64_t)(timeout_s * 1e9);
-	union raw_addr a;
-	int fd, rc = raw_addr_parse(meet, true, &a, err, PERF_TEXT);
+	union tcp_addr a;
+	int fd, rc = tcp_addr_parse(meet, true, &a, err, PERF_TEXT);
 
 	if (!rc)
 		rc = cmp_key_first(p, meet, key, err);

@@ -13,7 +13,7 @@
  */
 #include <string.h>
 
-#include "tools/perf/pattern.h"
+#include "tools/perf/layout.h"
 
 enum { DENSITY = 100, VALUES = 0, INDICES = 1 };
 
@@ -29,20 +29,6 @@ static unsigned channels(const struct strand *s)
 }
 
 /* -- hierarchical all-reduce -------------------------------------------------------------- */
-
-int perf_hier_group(int n)
-{
-	return n % 2 ? n : n / 2;
-}
-
-bool perf_edge_hier(int n, int src, int dst)
-{
-	int g = perf_hier_group(n);
-
-	if (src == dst || src >= n || dst >= n)
-		return false;
-	return src / g == dst / g ? (src % g + 1) % g == dst % g : src % g == dst % g;
-}
 
 static bool is_cross(const struct job *j, int peer)
 {

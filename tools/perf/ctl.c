@@ -5,7 +5,8 @@
  * All are one struct of one size in the sender's byte order, so there is nothing to parse; the
  * magic number holds the size and the version, and another build or byte order fails at once.
  */
-#include "tools/perf/perf.h"
+#include "tools/perf/ctl.h"
+#include "tools/perf/stat.h"
 #include "tools/text.h"
 
 #include <errno.h>

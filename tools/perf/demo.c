@@ -15,7 +15,9 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
-#include "tools/perf/perf.h"
+#include "tools/perf/model.h"
+#include "tools/perf/session.h"
+#include "tools/perf/stat.h"
 
 enum { STEPS_MAX = 100, SMALL = 8, MIDDLE = 64 << 10, LARGE = 1 << 20, PINGS = 3000, STREAM = 800 };
 
@@ -238,7 +240,8 @@ static int demo(struct demo *d)
 
 int cmd_demo(int argc, char **argv)
 {
-	struct demo d = { .procs = 4, .steps = 3, .env.cpu = -1 };
+	struct demo d = { .procs = 4, .steps = 3,
+			  .env = { .fabrics = fabric_table, .cpu = -1 } };
 	const struct opt rows[] = {
 		{OPT_INT, "procs", "N", "processes (4)", &d.procs, 2, 16},
 		{OPT_INT, "steps", "N", "training steps that are timed (3)", &d.steps, 1,

@@ -21,7 +21,10 @@ enum fabric_kind { FABRIC_PLUGIN, FABRIC_RAW, FABRIC_KINDS };
 
 struct perf_key;
 
+struct fabric_ops;
+
 struct fabric_env {			/* one process's wishes; never taken from the network */
+	const struct fabric_ops *const *fabrics;	/* by enum fabric_kind; NULL: not here */
 	const char *plugin;		/* path of the .so */
 	int abi;			/* 0: the newest it has */
 	const char *dev;		/* number or name; NULL: the first */
@@ -75,7 +78,7 @@ struct fabric {				/* the first member of each fabric's own struct */
 extern const struct fabric_ops fabric_plugin;	/* net.c */
 extern const struct fabric_ops fabric_raw;	/* raw.c */
 
-/* By enum fabric_kind; a program that links no plugin loader leaves that one NULL. */
+/* All of them, by enum fabric_kind (fabrics.c). */
 extern const struct fabric_ops *const fabric_table[FABRIC_KINDS];
 
 #endif

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/perf/perf.h"
 #include "tools/perf/key_int.h"
+#include "tools/perf/stat.h"
 
 enum { HALVES = 64, OF_ONE_SOURCE = 32, CLAIM_MS = 3000, FULL_MS = 100 };
 

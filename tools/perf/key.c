@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "tools/opt.h"
-#include "tools/perf/perf.h"
+#include "tools/perf/ctl.h"
 #include "tools/perf/key_int.h"
 
 enum { TEXT_LEAST = 16, TEXT_MOST = 200 };	/* of a key that a user makes */

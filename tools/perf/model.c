@@ -6,9 +6,10 @@
  * A bucket is closed by the tensor that takes it to its limit: 1 MiB for the first, so that
  * sending starts early, 25 MiB for the others.
  */
-#include "tools/perf/perf.h"
+#include "tools/perf/model.h"
 
 #include <assert.h>
+#include <stdbool.h>
 
 enum { TENSORS = 161, PARAMS = 25557032, CLASSES = 1000 };
 enum { FIRST_BYTES = 1 << 20, BUCKET_BYTES = 25 << 20 };

@@ -1,71 +1,103 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * pattern.h - what a pattern is made of: a layout, which lays a job's flows for its threads.
- *
- * For pattern.c, where the table is and the threads run, and coll.c, which has the
- * collectives of more than one step.
- */
+/* pattern.h - what a worker runs: a pattern of messages over its comms, and what it measured. */
 #ifndef BRAID_TOOLS_PERF_PATTERN_H
 #define BRAID_TOOLS_PERF_PATTERN_H
 
-#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "tools/perf/ring.h"
+#include "tools/perf/fabric.h"
+#include "tools/perf/stat.h"
 
-enum { PERF_PAGE = 4096 };
-
-struct channel {			/* a collective's part that goes over one comm index */
-	struct ring ring;
-	struct flow *cross_tx, *cross_rx;	/* hierarchical: to the other host */
-	char *scratch;			/* hierarchical: what comes from there */
-	uint64_t from, n;		/* sparse: which of the k pairs */
+enum {
+	PERF_PROCS_MAX = 64,
+	PERF_COMMS_MAX = 1024,		/* idx of the comms from one rank to another */
+	PERF_THREADS_MAX = 64,
+	PERF_INFLIGHT_MAX = 32,		/* NCCL's own bound for one comm */
+	PERF_SIZES_MAX = 64,
+	PERF_TEXT = 480,
 };
 
-struct strand {				/* one thread, its flows and what it saw */
-	struct job *job;
-	struct pump pump;
-	struct perf_samples lat;
-	struct channel *channels;	/* collectives: one for each comm index */
-	uint64_t start_ns, ns, last_ns;
-	pthread_t thread;
-	int rc;
+#define PERF_SIZE_MAX (UINT64_C(1) << 30)
+#define PERF_ARENA_MAX (UINT64_C(16) << 30)
+
+enum perf_pattern {
+	PERF_PINGPONG,
+	PERF_ONEWAY,
+	PERF_BIDIR,
+	PERF_RATE,
+	PERF_ALLREDUCE,
+	PERF_ALLTOALL,
+	PERF_INCAST,
+	PERF_HIER,
+	PERF_SPARSE,
+	PERF_SETUP,
+	PERF_DDP,
+	PERF_PATTERNS,
 };
 
-struct job {
-	const struct perf_run *run;
-	int rank, n;
-	struct perf_ends *ends;
-	struct perf_arena *arena;
-	const struct layout *layout;
-	struct perf_model model;
-	struct strand *strands;
-	struct flow *flows;		/* all strands', each strand's in a row */
-	unsigned nflows;
-	atomic_bool stop;
-	uint64_t values, wrong;
+enum perf_shows { PERF_SHOWS_LATENCY, PERF_SHOWS_BANDWIDTH, PERF_SHOWS_RATE, PERF_SHOWS_COLL,
+		  PERF_SHOWS_SETUP };
+
+struct perf_kind {			/* what the outside must know of a pattern */
+	const char *name;
+	const char *help;
+	enum perf_shows shows;
+	int procs_least, procs_most, procs;	/* and the default */
+	int inflight;			/* the default */
+	const char *sizes;		/* the default */
+	bool (*edge)(int n, int src, int dst);	/* is there a comm from src to dst */
 };
 
-struct layout {				/* how a pattern lays its flows */
-	uint64_t (*arena)(const struct perf_run *run, int n);
-	void (*lay)(struct job *j);
-	uint64_t (*ops)(const struct job *j);
-	void (*begin)(struct strand *s, uint64_t op);	/* not timed */
-	int (*run)(struct strand *s);	/* timed; NULL: pump_run() */
-	void (*end)(struct strand *s, uint64_t op);	/* not timed */
-	void (*finish)(struct job *j);
-};
+extern const struct perf_kind perf_kinds[PERF_PATTERNS];
 
-
-uint64_t perf_round_up(uint64_t x, uint64_t to);
-uint64_t perf_part_begin(const struct job *j, uint64_t elems, unsigned idx);
-float *perf_vector(const struct job *j);
-uint64_t perf_ops_iters(const struct job *j);
-void perf_lay_finish(struct job *j);
-
-/* How many ranks share a host: the first half of them is on one, the rest on another. */
+/* Hierarchical: how many ranks share a host; the first half is on one, the rest on another. */
 int perf_hier_group(int n);
-bool perf_edge_hier(int n, int src, int dst);
 
-extern const struct layout perf_layout_hier, perf_layout_sparse;
+struct perf_run {			/* crosses hosts: fixed types, no pointers */
+	uint32_t fabric, pattern;
+	uint32_t comms, threads, inflight;
+	uint32_t check;
+	uint32_t step;			/* varies the data */
+	uint32_t pad;
+	uint64_t size, iters;
+	double stall_s;			/* nothing moves for so long: give up */
+};
+
+struct perf_result {
+	uint64_t ns;			/* go to the last completion, here */
+	uint64_t messages, bytes;	/* received here */
+	double rate;			/* messages received a second while all comms were busy */
+	uint64_t cpu_ns;		/* user and system, all threads of the process */
+	uint64_t values, wrong;		/* checked, and found wrong */
+	struct perf_latency lat;
+};
+
+/* Memory a worker needs for `run` at its largest size. */
+uint64_t perf_arena_bytes(const struct perf_run *run, int nprocs);
+
+struct perf_end {			/* of a worker's table */
+	int peer, idx;
+	bool is_send;
+	void *comm;
+	void *mr;
+};
+
+struct perf_ends {			/* all of one fabric */
+	struct fabric *fab;
+	int n, room;
+	struct perf_end *v;
+};
+
+struct perf_arena {
+	char *base;
+	uint64_t size;
+};
+
+/* Run on `ends`; go() is called when everything is ready and returns when the others are too. */
+int perf_pattern_run(const struct perf_run *run, int rank, int nprocs, struct perf_ends *ends,
+		     struct perf_arena *arena, int ctl_fd, int (*go)(void *), void *go_arg,
+		     struct perf_result *ret, char *err);
 
 #endif

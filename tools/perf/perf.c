@@ -15,7 +15,10 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
-#include "tools/perf/raw.h"
+#include "tools/perf/pattern.h"
+#include "tools/perf/stat.h"
+#include "tools/perf/worker.h"
+#include "tools/tcp.h"
 
 struct perf {				/* one invocation */
 	const char *prog;
@@ -25,64 +28,6 @@ struct perf {				/* one invocation */
 	uint64_t iters[FABRIC_KINDS];	/* found for the size at hand; 0: not yet */
 	bool tty;
 };
-
-/* -- sizes -------------------------------------------------------------------------------- */
-
-/* A number with k, m or g; *end is where it stops. */
-static int64_t size_parse(const char *text, char **end)
-{
-	static const char units[] = "kmg";
-	const char *unit;
-	uint64_t x;
-
-	if (*text < '0' || *text > '9')
-		return -EINVAL;
-	errno = 0;
-	x = strtoull(text, end, 10);
-	unit = **end ? strchr(units, **end | 0x20) : NULL;
-	if (errno || x > PERF_SIZE_MAX)
-		return -EINVAL;
-	if (unit) {
-		x <<= 10 * (unit - units + 1);
-		(*end)++;
-	}
-	return x <= PERF_SIZE_MAX ? (int64_t)x : -EINVAL;
-}
-
-/* A list of sizes and of ranges FROM:TO by doubling. */
-int perf_sizes_parse(const char *text, uint64_t *sizes, int max)
-{
-	int64_t from, to, x;
-	char *at = (char *)(uintptr_t)text;
-	int n = 0;
-
-	do {
-		from = to = size_parse(at, &at);
-		if (from >= 0 && *at == ':')
-			to = size_parse(at + 1, &at);
-		if (from < 0 || to < from)
-			return -EINVAL;
-		for (x = from; x <= to; x = x > 0 ? 2 * x : 1) {
-			if (n == max)
-				return -EINVAL;
-			sizes[n++] = (uint64_t)x;
-		}
-	} while (*at++ == ',');
-	return at[-1] == 0 ? n : -EINVAL;
-}
-
-const char *perf_size_name(uint64_t size, char room[24])
-{
-	static const char units[] = " kmg";
-	unsigned u = 0;
-
-	while (u < 3 && size >= 1024 && size % 1024 == 0) {
-		size /= 1024;
-		u++;
-	}
-	snprintf(room, 24, u ? "%llu%c" : "%llu", (unsigned long long)size, units[u]);
-	return room;
-}
 
 /* -- one measurement ---------------------------------------------------------------------- */
 
@@ -316,7 +261,7 @@ static int options_settle(const char *prog, struct perf_options *o, const struct
 static int remote_check(const char *prog, const struct perf_options *o, const struct words *w)
 {
 	char err[PERF_TEXT];
-	union raw_addr unused;
+	union tcp_addr unused;
 
 	if (o->remote && w->listen)
 		return opt_error(prog, "--listen or --connect, not both");
@@ -326,9 +271,9 @@ static int remote_check(const char *prog, const struct perf_options *o, const st
 		return opt_error(prog, "--until-eof is for --listen");
 	if (o->key_file && !w->listen && !o->remote)
 		return opt_error(prog, "--key-file is for --listen and --connect");
-	if (o->remote && raw_addr_parse(o->remote, true, &unused, err, sizeof(err)) == -EINVAL)
+	if (o->remote && tcp_addr_parse(o->remote, true, &unused, err, sizeof(err)) == -EINVAL)
 		return opt_error(prog, "--connect: %s", err);
-	if (w->listen && raw_addr_parse(w->listen, false, &unused, err, sizeof(err)) == -EINVAL)
+	if (w->listen && tcp_addr_parse(w->listen, false, &unused, err, sizeof(err)) == -EINVAL)
 		return opt_error(prog, "--listen: %s", err);
 	return 0;
 }
@@ -348,8 +293,9 @@ static int serve(const char *prog, struct perf_options *o, const struct words *w
 	return rc;
 }
 
-int perf_main(const char *prog, bool raw_only, int argc, char **argv)
+int perf_main(const char *prog, const struct fabric_ops *const *fabrics, int argc, char **argv)
 {
+	const bool raw_only = !fabrics[FABRIC_PLUGIN];
 	struct perf p = { .prog = prog };
 	struct perf_options *o = &p.opt;
 	struct words w = { .pattern = "pingpong" };
@@ -413,6 +359,7 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 	o->warmup = -1;
 	o->timeout_s = perf_connect_s() + 15;
 	o->env.cpu = -1;
+	o->env.fabrics = fabrics;
 	o->raw_only = raw_only;
 	end = opt_parse(prog,
 			raw_only
@@ -440,5 +387,5 @@ int perf_main(const char *prog, bool raw_only, int argc, char **argv)
 
 int cmd_perf(int argc, char **argv)
 {
-	return perf_main("braid perf", false, argc, argv);
+	return perf_main("braid perf", fabric_table, argc, argv);
 }

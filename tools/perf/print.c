@@ -354,7 +354,7 @@ static void print_csv(const struct perf_report *rep)
 	puts(",regime_moved");
 	for (r = rep->rows; r < rep->rows + rep->nrows; r++) {
 		printf("%s,%s,%d,%llu", perf_kinds[rep->opt->pattern].name,
-		       fabric_table[r->kind]->name, r->round, (unsigned long long)r->size);
+		       rep->opt->env.fabrics[r->kind]->name, r->round, (unsigned long long)r->size);
 		for (i = 0; i < COLUMNS; i++)
 			printf(",%.9g", columns[i].get(rep, r));
 		printf(",%d\n", r->regime_moved);
@@ -369,9 +369,9 @@ static json_t *about_json(const struct fabric_about *a)
 
 static json_t *row_json(const struct perf_report *rep, const struct perf_row *r)
 {
-	json_t *o =
-		json_pack("{s:s, s:i, s:I, s:b}", "fabric", fabric_table[r->kind]->name, "round",
-			  r->round, "size", (json_int_t)r->size, "regime_moved", r->regime_moved);
+	json_t *o = json_pack("{s:s, s:i, s:I, s:b}", "fabric",
+			      rep->opt->env.fabrics[r->kind]->name, "round", r->round, "size",
+			      (json_int_t)r->size, "regime_moved", r->regime_moved);
 	unsigned i;
 
 	for (i = 0; i < COLUMNS; i++)
@@ -388,7 +388,7 @@ static void print_json(const struct perf_report *rep)
 
 	for (kind = 0; kind < FABRIC_KINDS; kind++)
 		if (rep->have[kind])
-			json_object_set_new(fabrics, fabric_table[kind]->name,
+			json_object_set_new(fabrics, opt->env.fabrics[kind]->name,
 					    about_json(&rep->about[kind]));
 	for (i = 0; i < rep->nrows; i++)
 		json_array_append_new(rows, row_json(rep, &rep->rows[i]));

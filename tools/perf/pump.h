@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-#include "tools/perf/perf.h"
+#include "tools/perf/pattern.h"
 
 struct piece {
 	char *data;

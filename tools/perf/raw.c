@@ -13,16 +13,11 @@
  * that it knows the session's key and the handle's token, and so does the answer.  That is read
  * before memory is registered: nothing is sent to an address where the peer is not.
  */
-#include "tools/perf/raw.h"
+#include "tools/tcp.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +25,9 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "tools/perf/ctl.h"
 #include "tools/perf/fabric.h"
-#include "tools/perf/perf.h"
+#include "tools/perf/key.h"
 
 enum { QUEUE = 64, HELLO_MS = 200, DIAL_MS = 5000 };
 
@@ -59,7 +55,7 @@ struct raw_comm {			/* one direction; requests complete in order */
 
 struct raw_handle {
 	uint8_t token[16];
-	union raw_addr addr __attribute__((aligned(8)));
+	union tcp_addr addr __attribute__((aligned(8)));
 };
 
 struct hello {
@@ -71,185 +67,11 @@ struct hello {
 struct raw_fabric {
 	struct fabric super;
 	int listen_fd;
-	union raw_addr addr;
+	union tcp_addr addr;
 	uint8_t key[PERF_KEY];		/* of the session; within one host zeros */
 	uint8_t token[16];		/* of the listen under way */
 	struct wire *wires;
 };
-
-/* -- sockets ------------------------------------------------------------------------------ */
-
-socklen_t raw_addr_len(const union raw_addr *a)
-{
-	return a->sa.sa_family == AF_INET6 ? sizeof(a->in6) : sizeof(a->in);
-}
-
-int raw_tune(int fd)
-{
-	int one = 1;
-
-	if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) != 0 ||
-	    fcntl(fd, F_SETFL, O_NONBLOCK) != 0)
-		return -errno;
-	return 0;
-}
-
-static bool is_any6(const union raw_addr *a)
-{
-	return a->sa.sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&a->in6.sin6_addr);
-}
-
-int raw_listen(union raw_addr *a)
-{
-	socklen_t len = sizeof(*a);
-	int fd = socket(a->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int one = 1, none = 0, err;
-
-	if (fd < 0 && errno == EAFNOSUPPORT && is_any6(a)) {	/* a kernel without IPv6 */
-		a->in = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = a->in6.sin6_port };
-		return raw_listen(a);
-	}
-	if (fd < 0)
-		return -errno;
-	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
-	    (is_any6(a) && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &none, sizeof(none)) != 0) ||
-	    bind(fd, &a->sa, raw_addr_len(a)) != 0 || listen(fd, 128) != 0 ||
-	    getsockname(fd, &a->sa, &len) != 0) {
-		err = -errno;
-		close(fd);
-		return err;
-	}
-	return fd;
-}
-
-static int dial_wait(int fd, int timeout_ms)
-{
-	struct pollfd p = { .fd = fd, .events = POLLOUT };
-	socklen_t len = sizeof(int);
-	int err = 0, n;
-
-	n = poll(&p, 1, timeout_ms);
-	if (n <= 0)
-		return n < 0 ? -errno : -ETIMEDOUT;
-	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) != 0)
-		return -errno;
-	return -err;
-}
-
-int raw_dial(const union raw_addr *a, int timeout_ms)
-{
-	int fd = socket(a->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int err;
-
-	if (fd < 0)
-		return -errno;
-	err = connect(fd, &a->sa, raw_addr_len(a)) == 0 ? 0 : -errno;
-	if (err == -EINPROGRESS)
-		err = dial_wait(fd, timeout_ms);
-	if (!err)
-		err = raw_tune(fd);
-	if (err) {
-		close(fd);
-		return err;
-	}
-	return fd;
-}
-
-void raw_addr_text(const union raw_addr *a, char *room, size_t n)
-{
-	room[0] = 0;
-	if (a->sa.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&a->in6.sin6_addr)) {
-		inet_ntop(AF_INET, &a->in6.sin6_addr.s6_addr[12], room, (socklen_t)n);
-		return;
-	}
-	if (a->sa.sa_family == AF_INET)
-		inet_ntop(AF_INET, &a->in.sin_addr, room, (socklen_t)n);
-	else
-		inet_ntop(AF_INET6, &a->in6.sin6_addr, room, (socklen_t)n);
-}
-
-void raw_addr_local(int fd, char *room, size_t n)
-{
-	union raw_addr a;
-	socklen_t len = sizeof(a);
-
-	room[0] = 0;
-	if (getsockname(fd, &a.sa, &len) == 0)
-		raw_addr_text(&a, room, n);
-}
-
-int raw_addr_of_if(const char *ifname, union raw_addr *ret)
-{
-	struct ifaddrs *all, *i;
-	int err = -ENODEV;
-
-	if (getifaddrs(&all) != 0)
-		return -errno;
-	for (i = all; i; i = i->ifa_next) {
-		if (!i->ifa_addr || strcmp(i->ifa_name, ifname) != 0)
-			continue;
-		if (i->ifa_addr->sa_family == AF_INET) {
-			memcpy(&ret->in, i->ifa_addr, sizeof(ret->in));
-			err = 0;
-			break;
-		}
-		if (i->ifa_addr->sa_family == AF_INET6 && err) {
-			memcpy(&ret->in6, i->ifa_addr, sizeof(ret->in6));
-			err = 0;
-		}
-	}
-	freeifaddrs(all);
-	return err;
-}
-
-/* Cut "[V6]:PORT" or "HOST:PORT" or "PORT" in two, in place. */
-static char *port_cut(char *text, char **ret_host)
-{
-	char *colon = strrchr(text, ':');
-	char *end;
-
-	*ret_host = NULL;
-	if (!colon)
-		return text;
-	*colon = 0;
-	*ret_host = text;
-	if (*text == '[' && (end = strchr(text, ']')) != NULL && end[1] == 0) {
-		*end = 0;
-		*ret_host = text + 1;
-	}
-	return colon + 1;
-}
-
-int raw_addr_parse(const char *text, bool host_needed, union raw_addr *ret, char *err, size_t n)
-{
-	struct addrinfo hint = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
-	struct addrinfo *found;
-	char room[300], *host, *port, *end;
-	long p;
-	int rc;
-
-	if (snprintf(room, sizeof(room), "%s", text) >= (int)sizeof(room))
-		room[0] = 0;
-	port = port_cut(room, &host);
-	p = strtol(port, &end, 10);
-	if (*port == 0 || *end || p < 0 || p > 65535 ||
-	    (host_needed && (!host || !*host || p == 0))) {
-		snprintf(err, n, "'%.100s' is not %s:PORT with a port from %d to 65535", text,
-			 host_needed ? "HOST" : "[ADDR]", host_needed ? 1 : 0);
-		return -EINVAL;
-	}
-	rc = getaddrinfo(host && *host ? host : "::", port, &hint, &found);
-	if (rc != 0) {
-		snprintf(err, n, "%s: %s", host, gai_strerror(rc));
-		return -EHOSTUNREACH;
-	}
-	memset(ret, 0, sizeof(*ret));
-	memcpy(ret, found->ai_addr, found->ai_addrlen);
-	freeaddrinfo(found);
-	return 0;
-}
-
-/* -- the fabric --------------------------------------------------------------------------- */
 
 static struct raw_fabric *raw_of(struct fabric *fab)
 {
@@ -263,10 +85,10 @@ static int fail(struct fabric *fab, int err, const char *what)
 }
 
 /* The plugin's device where that is an interface, so that both take the same way. */
-static int addr_choose(const struct fabric_env *env, union raw_addr *ret, char *dev)
+static int addr_choose(const struct fabric_env *env, union tcp_addr *ret, char *dev)
 {
 	memset(ret, 0, sizeof(*ret));
-	if (env->dev && raw_addr_of_if(env->dev, ret) == 0) {
+	if (env->dev && tcp_addr_of_if(env->dev, ret) == 0) {
 		snprintf(dev, FABRIC_NAME, "%s", env->dev);
 		if (ret->sa.sa_family == AF_INET)
 			ret->in.sin_port = 0;
@@ -281,7 +103,7 @@ static int addr_choose(const struct fabric_env *env, union raw_addr *ret, char *
 		char text[FABRIC_NAME + 8], err[200];
 
 		snprintf(text, sizeof(text), strchr(env->addr, ':') ? "[%s]:0" : "%s:0", env->addr);
-		return raw_addr_parse(text, false, ret, err, sizeof(err));
+		return tcp_addr_parse(text, false, ret, err, sizeof(err));
 	}
 	return 0;
 }
@@ -298,7 +120,7 @@ static int raw_open(const struct fabric_env *env, struct fabric **ret_fab, char 
 	rc = addr_choose(env, &r->addr, r->super.about.dev);
 	if (env->key)
 		memcpy(r->key, env->key->bytes, sizeof(r->key));
-	r->listen_fd = rc ? rc : raw_listen(&r->addr);
+	r->listen_fd = rc ? rc : tcp_listen(&r->addr);
 	if (r->listen_fd < 0) {
 		snprintf(err, FABRIC_ERR, "raw TCP: listen on %s: %s", r->super.about.dev,
 			 strerror(-r->listen_fd));
@@ -401,7 +223,7 @@ static int raw_fab_connect(struct fabric *fab, int peer, int idx, void *handle, 
 		return comm_new(w, true, ret_comm);
 	memset(&h, 0, sizeof(h));
 	memcpy(&h, handle, FABRIC_HANDLE);
-	fd = raw_dial(&h.addr, DIAL_MS);
+	fd = tcp_dial(&h.addr, DIAL_MS);
 	if (fd < 0)
 		return fail(fab, fd, "connect");
 	proof(r, h.token, idx, true, hello.mac);
@@ -448,7 +270,7 @@ static int raw_fab_accept(struct fabric *fab, int peer, int idx, void *listen, v
 	fd = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd < 0)
 		return fail(fab, -errno, "accept");
-	if (raw_tune(fd) != 0 || !hello_is_good(r, fd, idx)) {
+	if (tcp_tune(fd) != 0 || !hello_is_good(r, fd, idx)) {
 		close(fd);
 		return 0;
 	}

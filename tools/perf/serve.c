@@ -16,8 +16,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/perf/perf.h"
-#include "tools/perf/raw.h"
+#include "tools/perf/key.h"
+#include "tools/perf/pattern.h"
+#include "tools/perf/stat.h"
+#include "tools/perf/worker.h"
+#include "tools/tcp.h"
 
 enum { SESSIONS_MAX = 64 };
 
@@ -74,8 +77,8 @@ static int serve_one(int fd, const struct fabric_env *env, perf_worker_fn *worke
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-	raw_tune(fd);
-	raw_addr_local(fd, addr, sizeof(addr));
+	tcp_tune(fd);
+	tcp_addr_local(fd, addr, sizeof(addr));
 	mine.addr = addr;
 	if (pin)
 		mine.cpu = perf_cpu_nth(nth);
@@ -158,13 +161,13 @@ int perf_worker_serve(int listen_fd, const struct fabric_env *env, perf_worker_f
 
 int perf_worker_listen(const char *addr, int *ret_port, char *err)
 {
-	union raw_addr a;
+	union tcp_addr a;
 	int fd, rc;
 
-	rc = raw_addr_parse(addr, false, &a, err, PERF_TEXT);
+	rc = tcp_addr_parse(addr, false, &a, err, PERF_TEXT);
 	if (rc)
 		return rc;
-	fd = raw_listen(&a);
+	fd = tcp_listen(&a);
 	if (fd < 0) {
 		snprintf(err, PERF_TEXT, "listen on %s: %s", addr, strerror(-fd));
 		return fd;
@@ -178,7 +181,7 @@ static void own_name(int fd, char *room, size_t n)
 {
 	char text[64];
 
-	raw_addr_local(fd, text, sizeof(text));
+	tcp_addr_local(fd, text, sizeof(text));
 	if (strcmp(text, "0.0.0.0") != 0 && strcmp(text, "::") != 0) {
 		snprintf(room, n, strchr(text, ':') ? "[%s]" : "%s", text);
 		return;

@@ -5,7 +5,7 @@
  * Everything has a deadline.  When one worker dies the others soon report errors of their own, so
  * before an error is told we look for a death: that is the cause.
  */
-#include "tools/perf/perf.h"
+#include "tools/perf/session.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +18,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/perf/raw.h"
+#include "tools/perf/ctl.h"
+#include "tools/perf/key.h"
+#include "tools/perf/stat.h"
+#include "tools/perf/worker.h"
+#include "tools/tcp.h"
 #include "tools/text.h"
 
 enum { DIAL_MS = 10000, DEATH_MS = 300, QUIT_MS = 3000 };
@@ -79,14 +83,14 @@ static int worker_fork(struct perf_session *s, int rank, const struct fabric_env
 static int worker_dial(struct perf_session *s, int rank, const char *remote,
 		       const struct perf_key *key)
 {
-	union raw_addr a;
+	union tcp_addr a;
 	char err[PERF_TEXT];
 	int fd, rc;
 
-	rc = raw_addr_parse(remote, true, &a, err, sizeof(err));
+	rc = tcp_addr_parse(remote, true, &a, err, sizeof(err));
 	if (rc)
 		return fail(s, rc, "%s", err);
-	fd = raw_dial(&a, DIAL_MS);
+	fd = tcp_dial(&a, DIAL_MS);
 	if (fd < 0)
 		return fail(s, fd, "connect to %s: %s", remote, strerror(-fd));
 	rc = perf_prove(fd, key, DIAL_MS);
@@ -240,7 +244,7 @@ static int workers_start(struct perf_session *s, const struct fabric_env *env, b
 		rc = worker_dial(s, i, where[i], env->key);
 		if (rc || mine.addr == addr)
 			continue;
-		raw_addr_local(s->w[i].fd, addr, sizeof(addr));
+		tcp_addr_local(s->w[i].fd, addr, sizeof(addr));
 		mine.addr = addr;
 	}
 	for (i = 0; i < s->nprocs && !rc; i++)

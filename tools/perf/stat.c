@@ -2,7 +2,7 @@
 /*
  * stat.c - samples and percentiles, clocks, processors, and how far apart two of them are.
  */
-#include "tools/perf/perf.h"
+#include "tools/perf/stat.h"
 
 #include <errno.h>
 #include <math.h>

@@ -7,7 +7,7 @@
  * says is bounded all the same before it is used, and what to load and which device to take is
  * this process's own business (fabric_env).
  */
-#include "tools/perf/perf.h"
+#include "tools/perf/worker.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +20,9 @@
 #include <unistd.h>
 
 #include "core/base/param.h"
+#include "tools/perf/ctl.h"
 #include "tools/perf/pump.h"
+#include "tools/perf/stat.h"
 
 enum { HELLO_MS = 5000, ASK_MS = 600000 };
 enum { LINK_MORE_S = 5 };		/* than the plugin takes to give a peer up */
@@ -94,7 +96,7 @@ static int way_take(const struct perf_way *way)
 
 static int on_load(struct worker *w, struct perf_ctl *m)
 {
-	const struct fabric_ops *ops = fabric_table[m->fabric];
+	const struct fabric_ops *ops = w->env.fabrics[m->fabric];
 	struct fabric_env env = w->env;
 	char err[FABRIC_ERR] = "";
 	int rc;

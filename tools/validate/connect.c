@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tools/perf/raw.h"
+#include "tools/tcp.h"
 #include "tools/validate/path.h"
 
 enum { GUARD = 512, BLOCKED_US = 10000, CALLS = 200, BLOCKED_MOST = 2 };
@@ -330,7 +330,7 @@ static void listen_gone(struct validate *v)
 /* Strangers that say `len` bytes of `said`, `n` of them, and then a comm comes up all the same. */
 static void strangers(struct validate *v, const void *said, size_t len, int n)
 {
-	union raw_addr a[4];
+	union tcp_addr a[4];
 	struct pair p;
 	int fds[64], ports;
 
@@ -341,7 +341,7 @@ static void strangers(struct validate *v, const void *said, size_t len, int n)
 		skip(v, "it does not listen on a TCP port");
 	step(v, "%d strangers that say %zu bytes", n, len);
 	for (int i = 0; i < n; i++) {
-		fds[i] = raw_dial(&a[i % ports], 1000);
+		fds[i] = tcp_dial(&a[i % ports], 1000);
 		if (fds[i] >= 0 && len && send(fds[i], said, len, MSG_NOSIGNAL) < 0)
 			continue;	/* it has hung up already */
 	}

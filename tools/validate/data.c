@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/perf/perf.h"
+#include "tools/perf/stat.h"
 #include "tools/validate/validate.h"
 
 /* The same messages to the other end, and from there. */

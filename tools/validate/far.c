@@ -21,8 +21,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/perf/perf.h"
-#include "tools/perf/raw.h"
+#include "tools/perf/ctl.h"
+#include "tools/perf/pattern.h"
+#include "tools/perf/worker.h"
+#include "tools/tcp.h"
 #include "tools/text.h"
 #include "tools/validate/validate.h"
 
@@ -480,14 +482,14 @@ void far_ask_stepping(struct validate *v, struct order *o, bool (*ours)(void *),
 
 static void far_start(struct validate *v)
 {
-	union raw_addr a;
+	union tcp_addr a;
 	char err[400];
 	int fds[2], rc;
 
 	if (v->w->connect) {
-		if (raw_addr_parse(v->w->connect, true, &a, err, sizeof(err)) != 0)
+		if (tcp_addr_parse(v->w->connect, true, &a, err, sizeof(err)) != 0)
 			FAIL("%s", err);
-		v->far = raw_dial(&a, DIAL_MS);
+		v->far = tcp_dial(&a, DIAL_MS);
 		if (v->far < 0)
 			FAIL("connect to %s: %s", v->w->connect, strerror(-v->far));
 		rc = perf_prove(v->far, &v->w->key, DIAL_MS);

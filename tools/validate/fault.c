@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/perf/perf.h"
-#include "tools/perf/raw.h"
+#include "tools/perf/pattern.h"
+#include "tools/tcp.h"
 #include "tools/validate/path.h"
 
 enum { DEATH_MS = 10000, PROMISED_MS = 100 };
@@ -136,7 +136,7 @@ static void strangers(struct validate *v, size_t say, int n)
 	struct msg m[8];
 	struct pair p;
 	int fds[200], ports;
-	union raw_addr a[8];
+	union tcp_addr a[8];
 	uint8_t noise[1024];
 	struct way way;
 
@@ -149,7 +149,7 @@ static void strangers(struct validate *v, size_t say, int n)
 	if (!ports)
 		skip(v, "it does not listen on a TCP port");
 	for (int i = 0; i < n; i++) {
-		fds[i] = raw_dial(&a[i % ports], 500);
+		fds[i] = tcp_dial(&a[i % ports], 500);
 		if (fds[i] >= 0 && say)
 			send(fds[i], noise, say, MSG_NOSIGNAL);
 	}

@@ -16,7 +16,7 @@
 
 #include "tools/child.h"
 #include "tools/info.h"
-#include "tools/perf/perf.h"
+#include "tools/perf/stat.h"
 #include "tools/validate/validate.h"
 
 extern char **environ;

@@ -84,7 +84,7 @@ static void rdma_line_or_skip(struct validate *v, const char *what, char *ret, s
 
 /* -- sockets: who listens, and what TCP has carried --------------------------------------- */
 
-int listening(union raw_addr *ret, int n)
+int listening(union tcp_addr *ret, int n)
 {
 	int found = 0;
 

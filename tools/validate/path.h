@@ -3,7 +3,7 @@
 #ifndef BRAID_TOOLS_VALIDATE_PATH_H
 #define BRAID_TOOLS_VALIDATE_PATH_H
 
-#include "tools/perf/raw.h"
+#include "tools/tcp.h"
 #include "tools/validate/validate.h"
 
 /* Braid's first transport of the device is that. */
@@ -14,7 +14,7 @@ void needs_rdma(struct validate *v);	/* or the check is skipped */
 /* A file of the device's, or of its port's, in /sys/class/infiniband. */
 bool rdma_line(struct validate *v, const char *what, char *ret, size_t len);
 /* Our own listening sockets over TCP: at most n addresses; how many. */
-int listening(union raw_addr *ret, int n);
+int listening(union tcp_addr *ret, int n);
 uint64_t tcp_bytes(void);		/* our TCP connections have sent */
 /* 16 MiB are moved; how many bytes of it went over TCP. */
 uint64_t payload_over_tcp(struct validate *v);

@@ -9,7 +9,8 @@
 #include <string.h>
 
 #include "tools/compare/diff.h"
-#include "tools/perf/perf.h"
+#include "tools/perf/session.h"
+#include "tools/perf/stat.h"
 #include "tools/validate/validate.h"
 
 enum { ROUNDS = 7, ROUND_MS = 60, SLOW = 10 };
@@ -23,8 +24,9 @@ struct meter {
 static void meter_open(struct validate *v, struct meter *m, enum perf_pattern pattern, int comms,
 		       bool raw)
 {
-	struct fabric_env env = { .plugin = v->w->plugin, .abi = v->w->abi, .dev = v->w->dev,
-				  .key = &v->w->key, .cpu = -1 };
+	struct fabric_env env = { .fabrics = fabric_table, .plugin = v->w->plugin,
+				  .abi = v->w->abi, .dev = v->w->dev, .key = &v->w->key,
+				  .cpu = -1 };
 	struct perf_run most = { .pattern = pattern, .comms = (uint32_t)comms, .threads = 1,
 				 .inflight = 16, .size = 4 << 20 };
 	struct fabric_about unused;

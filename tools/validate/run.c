@@ -18,11 +18,11 @@
 #include <unistd.h>
 
 #include "tools/child.h"
-#include "tools/perf/perf.h"
-#include "tools/perf/raw.h"
+#include "tools/opt.h"
+#include "tools/perf/pattern.h"
+#include "tools/tcp.h"
 #include "tools/text.h"
 #include "tools/validate/validate.h"
-#include "tools/opt.h"
 
 static const char prog[] = "braid validate";
 
@@ -360,13 +360,13 @@ static void stop(int sig)
 /* 0, -errno of perf_prove(), or -EHOSTUNREACH. */
 static int peer_asked(const struct wishes *w)
 {
-	union raw_addr a;
+	union tcp_addr a;
 	char err[400];
 	int fd, rc;
 
 	if (!w->connect)
 		return 0;
-	fd = raw_addr_parse(w->connect, true, &a, err, sizeof(err)) ? -1 : raw_dial(&a, 5000);
+	fd = tcp_addr_parse(w->connect, true, &a, err, sizeof(err)) ? -1 : tcp_dial(&a, 5000);
 	if (fd < 0)
 		return -EHOSTUNREACH;
 	rc = perf_prove(fd, &w->key, 5000);

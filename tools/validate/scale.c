@@ -5,14 +5,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/perf/perf.h"
+#include "tools/perf/session.h"
+#include "tools/perf/stat.h"
 #include "tools/validate/validate.h"
 
 /* Each of n processes with each, `comms` comms, a byte-checked round. */
 static void mesh(struct validate *v, int n, int comms)
 {
-	struct fabric_env env = { .plugin = v->w->plugin, .abi = v->w->abi, .dev = v->w->dev,
-				  .key = &v->w->key, .cpu = -1 };
+	struct fabric_env env = { .fabrics = fabric_table, .plugin = v->w->plugin,
+				  .abi = v->w->abi, .dev = v->w->dev, .key = &v->w->key,
+				  .cpu = -1 };
 	struct perf_run run = { .fabric = FABRIC_PLUGIN, .pattern = PERF_ALLTOALL,
 				.comms = (uint32_t)comms, .threads = 1, .inflight = 1, .check = 1,
 				.size = 20000, .iters = 3, .stall_s = 10 };

@@ -14,8 +14,10 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
-#include "tools/perf/perf.h"
-#include "tools/perf/raw.h"
+#include "tools/perf/key.h"
+#include "tools/perf/pattern.h"
+#include "tools/perf/worker.h"
+#include "tools/tcp.h"
 #include "tools/validate/validate.h"
 
 static const char prog[] = "braid validate";
@@ -69,7 +71,7 @@ static int settle(struct wishes *w, const struct words *words)
 {
 	bool json_out = opt_is_stdout(w->json), junit_out = opt_is_stdout(w->junit);
 	char err[PERF_TEXT], bad[64];
-	union raw_addr unused;
+	union tcp_addr unused;
 	int rc = profile(w, words);
 
 	if (rc)
@@ -78,10 +80,10 @@ static int settle(struct wishes *w, const struct words *words)
 		return opt_error(prog, "one of --json -, --junit - and --tap can be on stdout");
 	if (w->only && !validate_known(w->only, bad, sizeof(bad)))
 		return opt_error(prog, "--only: no check or group '%s', see --list", bad);
-	if (w->connect && raw_addr_parse(w->connect, true, &unused, err, sizeof(err)) == -EINVAL)
+	if (w->connect && tcp_addr_parse(w->connect, true, &unused, err, sizeof(err)) == -EINVAL)
 		return opt_error(prog, "--connect: %s", err);
 	if (words->listen &&
-	    raw_addr_parse(words->listen, false, &unused, err, sizeof(err)) == -EINVAL)
+	    tcp_addr_parse(words->listen, false, &unused, err, sizeof(err)) == -EINVAL)
 		return opt_error(prog, "--listen: %s", err);
 	if (w->connect && words->listen)
 		return opt_error(prog, "--listen or --connect, not both");
@@ -103,7 +105,8 @@ static int settle(struct wishes *w, const struct words *words)
 static int serve(struct wishes *w, const struct words *words)
 {
 	struct fabric_env env = {
-		.plugin = w->plugin, .abi = w->abi, .dev = w->dev, .key = &w->key, .cpu = -1,
+		.fabrics = fabric_table, .plugin = w->plugin, .abi = w->abi, .dev = w->dev,
+		.key = &w->key, .cpu = -1,
 	};
 	char err[PERF_TEXT] = "", text[PERF_KEY_TEXT];
 	int port, rc, fd = perf_worker_listen(words->listen, &port, err);

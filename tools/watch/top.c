@@ -13,10 +13,10 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
-#include "tools/perf/perf.h"
+#include "tools/perf/stat.h"
+#include "tools/text.h"
 #include "tools/watch/process.h"
 #include "tools/watch/stat.h"
-#include "tools/text.h"
 
 struct sample {
 	struct process p;

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * raw.h - plain TCP for tools: addresses and sockets.
- *
- * raw.c also holds fabric_raw, the reference that a plugin is compared with; see there for what
- * one message is.
- */
-#ifndef BRAID_TOOLS_RAW_H
-#define BRAID_TOOLS_RAW_H
+/* tcp.h - plain TCP for tools: addresses and sockets. */
+#ifndef BRAID_TOOLS_TCP_H
+#define BRAID_TOOLS_TCP_H
 
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -14,35 +9,35 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-union raw_addr {
+union tcp_addr {
 	struct sockaddr sa;
 	struct sockaddr_in in;
 	struct sockaddr_in6 in6;
 	struct sockaddr_storage room;
 };
 
-socklen_t raw_addr_len(const union raw_addr *a);
+socklen_t tcp_addr_len(const union tcp_addr *a);
 
 /*
  * "PORT", "HOST:PORT", "[V6]:PORT".  Without a host: any address, of IPv4 and IPv6.  Asks the
  * resolver, so it may wait.  0, or with a sentence in err -EINVAL (the text) or
  * -EHOSTUNREACH (no such host).
  */
-int raw_addr_parse(const char *text, bool host_needed, union raw_addr *ret, char *err, size_t n);
+int tcp_addr_parse(const char *text, bool host_needed, union tcp_addr *ret, char *err, size_t n);
 
 /* The first usable address of an interface, IPv4 before IPv6; -ENODEV if there is none. */
-int raw_addr_of_if(const char *ifname, union raw_addr *ret);
+int tcp_addr_of_if(const char *ifname, union tcp_addr *ret);
 
-void raw_addr_text(const union raw_addr *a, char *room, size_t n);	/* without the port */
-void raw_addr_local(int fd, char *room, size_t n);	/* of a connected socket's near end */
+void tcp_addr_text(const union tcp_addr *a, char *room, size_t n);	/* without the port */
+void tcp_addr_local(int fd, char *room, size_t n);	/* of a connected socket's near end */
 
 /*
  * A listening socket; port 0 in `a` takes any, and *a then says which.  On :: it takes IPv4, too,
  * and where the kernel has no IPv6 it takes IPv4 alone.
  */
-int raw_listen(union raw_addr *a);
+int tcp_listen(union tcp_addr *a);
 /* Waits up to timeout_ms for the connection; a socket with TCP_NODELAY, or -errno. */
-int raw_dial(const union raw_addr *a, int timeout_ms);
-int raw_tune(int fd);			/* TCP_NODELAY, non-blocking */
+int tcp_dial(const union tcp_addr *a, int timeout_ms);
+int tcp_tune(int fd);			/* TCP_NODELAY, non-blocking */
 
 #endif

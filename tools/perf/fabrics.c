@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* fabrics.c - all fabrics that a worker of braid can load. */
+#include "tools/perf/fabric.h"
+
+const struct fabric_ops *const fabric_table[FABRIC_KINDS] = {
+	[FABRIC_PLUGIN] = &fabric_plugin,
+	[FABRIC_RAW] = &fabric_raw,
+};

@@ -3,7 +3,6 @@
  * commands.c - the table of subcommands: what main() runs, `braid help` lists, and the manual page
  * and the shells' completion are made of.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "tools/cmd.h"

@@ -8,8 +8,6 @@
 #ifndef BRAID_TOOLS_CONF_H
 #define BRAID_TOOLS_CONF_H
 
-#include <stddef.h>
-
 #define CONF_SYSTEM "/etc/nccl.conf"
 
 /* Each NAME=VALUE of a file's text, which is changed, with the number of its line. */

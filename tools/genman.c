@@ -12,7 +12,6 @@
  * a few characters spelled out.
  */
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -114,9 +114,13 @@ tools_libtools_la_SOURCES = \
 	tools/topo/draw.c \
 	tools/topo/topo.c \
 	tools/topo/topo.h \
+	tools/validate/check.c \
+	tools/validate/checks.c \
+	tools/validate/comms.c \
 	tools/validate/connect.c \
 	tools/validate/data.c \
 	tools/validate/far.c \
+	tools/validate/far.h \
 	tools/validate/fault.c \
 	tools/validate/flush.c \
 	tools/validate/host.c \
@@ -124,17 +128,25 @@ tools_libtools_la_SOURCES = \
 	tools/validate/job.c \
 	tools/validate/limits.c \
 	tools/validate/load.c \
+	tools/validate/move.c \
 	tools/validate/mr.c \
+	tools/validate/net.c \
+	tools/validate/order.c \
+	tools/validate/outage.c \
 	tools/validate/path.c \
 	tools/validate/path.h \
 	tools/validate/perf.c \
 	tools/validate/props.c \
 	tools/validate/report.c \
 	tools/validate/run.c \
+	tools/validate/say.c \
 	tools/validate/scale.c \
+	tools/validate/servant.c \
 	tools/validate/smc.c \
+	tools/validate/stranger.c \
 	tools/validate/validate.c \
 	tools/validate/validate.h \
+	tools/validate/watch.c \
 	tools/watch/ask.c \
 	tools/watch/dump.c \
 	tools/watch/process.c \

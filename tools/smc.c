@@ -8,7 +8,6 @@
 #include "config.h"
 #include "tools/smc.h"
 
-#include <errno.h>
 #include <linux/smc.h>
 #include <net/if.h>
 #include <stdbool.h>

@@ -7,7 +7,6 @@
  * rank 0 can be met.  The others dial rank 0 there, say where they listen, and serve its sessions
  * until that connection ends.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -6,7 +6,6 @@
  * behind it says whether the interval has 1 in it, and so does the colour.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "tools/compare/compare.h"
 #include "tools/text.h"

@@ -2,9 +2,7 @@
 /* net.c - the interfaces: which would be used, and whether their MTUs fit together. */
 #include "config.h"
 
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tools/doctor/doctor.h"

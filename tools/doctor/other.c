@@ -2,7 +2,6 @@
 /* other.c - SMC and UCX, which are used only where BRAID_TRANSPORTS names them. */
 #include "config.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "tools/doctor/doctor.h"

@@ -9,9 +9,7 @@
 #include "config.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tools/child.h"
 #include "tools/doctor/doctor_int.h"

@@ -11,9 +11,7 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { VERSION = 2, SEND_MS = 5000 };
 

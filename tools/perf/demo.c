@@ -9,9 +9,7 @@
  */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tools/cmd.h"
 #include "tools/opt.h"

@@ -4,7 +4,6 @@
 #define BRAID_TOOLS_PERF_PATTERN_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "tools/perf/fabric.h"

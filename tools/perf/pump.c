@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 
 enum { IDLES_A_LOOK = 1024, IDLES_A_CLOCK = 32, LOOK_NS = 200000000 };

@@ -11,8 +11,6 @@
  */
 #include "tools/perf/ring.h"
 
-#include <string.h>
-
 typedef float floats __attribute__((vector_size(32), aligned(4), may_alias));
 
 static uint64_t least(uint64_t a, uint64_t b)

@@ -3,9 +3,7 @@
  * serve.c - a listener: workers for somebody else's coordinator, each in a process of its own
  * and only for who has proved that it knows the key.  All of them together have a bound on memory.
  */
-#include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -13,7 +13,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { ATTR = 64, VALUE_MOST = 253 };
 enum { LEAF_W = 112, LEAF_H = 46, LEVEL_H = 64, GAP = 12, MARGIN = 16 };	/* of the picture */

@@ -5,15 +5,11 @@
  * Every message is random and looked at byte by byte in the moment in which it is said to be there;
  * what lies behind and around it as well.  All are sent both ways.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tools/perf/stat.h"
-#include "tools/validate/validate.h"
+#include "tools/validate/far.h"
 
 /* The same messages to the other end, and from there. */
 static void both_ways(struct validate *v, const struct msg *m, int n, int group,
@@ -291,112 +287,6 @@ static void at_random(struct validate *v)
 	saw(v, "seed %llu", (unsigned long long)v->seed);
 }
 
-/* -- both ends here ----------------------------------------------------------------------- */
-
-static void comms(struct validate *v, int n)
-{
-	struct pair *p = calloc((size_t)n, sizeof(*p));
-	struct buf *b = calloc((size_t)n * 2, sizeof(*b));
-	struct op *ops = calloc((size_t)n * 2, sizeof(*ops));
-
-	TRUE(p && b && ops);
-	net_up(v);
-	for (int i = 0; i < n; i++) {
-		size_t size = (size_t)(1 + i * 3001 % 100000);
-
-		step(v, "comm %d of %d", i + 1, n);
-		pair_open(v->net, &p[i]);
-		b[2 * i] = buf_new(v->net, p[i].send, size, 0);
-		b[2 * i + 1] = buf_new(v->net, p[i].recv, size, 0);
-		fill(b[2 * i].data, size, (uint64_t)i + 1);
-		ops[2 * i] = op_recv(v->net, p[i].recv, &b[2 * i + 1], size, 0);
-		ops[2 * i + 1] = op_send(v->net, p[i].send, &b[2 * i], size, 0);
-	}
-	step(v, "a message over each of %d comms", n);
-	ops_run(ops, (size_t)n * 2);
-	for (int i = 0; i < n; i++) {
-		filled(b[2 * i + 1].data, b[2 * i + 1].size, (uint64_t)i + 1);
-		buf_free(v->net, &b[2 * i]);
-		buf_free(v->net, &b[2 * i + 1]);
-		pair_close(v->net, &p[i]);
-	}
-	saw(v, "%d comms", n);
-}
-
-static void comms_8(struct validate *v)
-{
-	comms(v, 8);
-}
-
-static void comms_64(struct validate *v)
-{
-	comms(v, 64);
-}
-
-static void duplex(struct validate *v)
-{
-	enum { N = 8, SIZE = 150000 };
-	struct pair p[2];
-	struct buf b[2][2 * N];
-	struct op ops[4 * N];
-
-	net_up(v);
-	for (int d = 0; d < 2; d++) {
-		pair_open(v->net, &p[d]);
-		for (int i = 0; i < N; i++) {
-			b[d][i] = buf_new(v->net, p[d].send, SIZE, 0);
-			b[d][N + i] = buf_new(v->net, p[d].recv, SIZE, 0);
-			fill(b[d][i].data, SIZE, (uint64_t)(d * N + i + 1));
-			ops[d * 2 * N + i] = op_recv(v->net, p[d].recv, &b[d][N + i], SIZE, 0);
-			ops[d * 2 * N + N + i] = op_send(v->net, p[d].send, &b[d][i], SIZE, 0);
-		}
-	}
-	ops_run(ops, 4 * N);
-	for (int d = 0; d < 2; d++) {
-		for (int i = 0; i < 2 * N; i++) {
-			if (i >= N)
-				filled(b[d][i].data, SIZE, (uint64_t)(d * N + i - N + 1));
-			buf_free(v->net, &b[d][i]);
-		}
-		pair_close(v->net, &p[d]);
-	}
-}
-
-struct threaded {
-	pthread_t thread;
-	struct net *net;
-	struct pair pair;
-	uint64_t seed;
-};
-
-static void *traffic(void *arg)
-{
-	struct threaded *t = arg;
-
-	for (uint64_t i = 0; i < 20; i++)
-		exchange(t->net, t->pair.send, t->pair.recv, (size_t)(1 + i * 7919), t->seed + i);
-	return NULL;
-}
-
-static void threads(struct validate *v)
-{
-	enum { N = 4 };
-	struct threaded t[N];
-
-	net_up(v);
-	for (int i = 0; i < N; i++) {
-		t[i] = (struct threaded){ .net = v->net, .seed = (uint64_t)i * 1000 + 1 };
-		pair_open(v->net, &t[i].pair);
-	}
-	step(v, "%d threads", N);
-	for (int i = 0; i < N; i++)
-		TRUE(pthread_create(&t[i].thread, NULL, traffic, &t[i]) == 0);
-	for (int i = 0; i < N; i++) {
-		pthread_join(t[i].thread, NULL);
-		pair_close(v->net, &t[i].pair);
-	}
-}
-
 /* A receive that is smaller than its message may fail; it may not write behind its place. */
 static void too_large(struct validate *v)
 {
@@ -420,129 +310,41 @@ static void too_large(struct validate *v)
 	    net_result_name(ops[0].res));
 }
 
-struct calls {
-	struct way way;
-	struct op *op;
-	double most;
-	int n;
-};
-
-static void watched(struct calls *c, bool (*call)(struct op *op), struct op *op)
-{
-	struct watch w;
-	double us;
-
-	watch_begin(&w);
-	call(op);
-	us = watch_blocked_us(&w);
-	c->most = us > c->most ? us : c->most;
-	c->n += us > 10000;
-}
-
-/* A large message to a process that is stopped: neither isend() nor test() may wait. */
-static void waits_not(struct validate *v)
-{
-	enum { SIZE = 32 << 20 };
-	struct order o = { .what = FAR_FREEZE, .ms = 1200 };
-	struct calls c = { .most = 0 };
-	struct buf b;
-	struct op op;
-
-	both_up(v);
-	c.way = way_open(v, true);
-	b = buf_new(v->net, c.way.comm, SIZE, 0);
-	op = op_send(v->net, c.way.comm, &b, SIZE, 0);
-	far_ask(v, &o);
-	step(v, "calls while the other end is stopped");
-	for (uint64_t end = deadline_ms(600); now_us() < end && c.n < 3;) {
-		watched(&c, op.posted ? op_test : op_post, &op);
-		if (op.done)
-			break;
-		usleep(200);
-	}
-	if (c.n > 2)
-		FAIL("%d calls of isend() and test() were off the CPU for more than 10 ms, the "
-		     "longest for %.1f ms", c.n, c.most / 1000);
-	saw(v, "the longest wait was %.2f ms (promised: 1 ms, failed from 10 ms)", c.most / 1000);
-}
-
-static void receive_waits_not(struct validate *v)
-{
-	enum { N = 8, SIZE = 1 << 20 };
-	struct calls c = { .most = 0 };
-	struct buf b[N];
-	struct op op[N];
-
-	both_up(v);
-	c.way = way_open(v, false);
-	for (int i = 0; i < N; i++) {
-		b[i] = buf_new(v->net, c.way.comm, SIZE, 0);
-		op[i] = op_recv(v->net, c.way.comm, &b[i], SIZE, i);
-	}
-	step(v, "receives that nobody sends to");
-	for (int i = 0; i < 300 && c.n < 3; i++) {
-		struct op *o = &op[i % N];
-
-		watched(&c, o->posted ? op_test : op_post, o);
-		if (o->done)
-			FAIL("a receive is done that nobody has sent to: %s",
-			     net_result_name(o->res));
-		usleep(200);
-	}
-	if (c.n > 2)
-		FAIL("%d calls of irecv() and test() were off the CPU for more than 10 ms, the "
-		     "longest for %.1f ms", c.n, c.most / 1000);
-	saw(v, "the longest wait was %.2f ms (promised: 1 ms, failed from 10 ms)", c.most / 1000);
-}
-
-static const char broken[] =
-	"Data is not safe over this path. Try --transport tcp to see whose fault it is; update "
-	"firmware and driver; report it";
-static const char hung[] = "NCCL's thread stands still for all its peers: report it";
-
 const struct vcheck validate_data[] = {
-	{ "data-zero", "Messages without bytes", broken, zero, V_SOAK, 0 },
-	{ "data-small", "From 1 to 65 bytes", broken, small, V_SOAK, 0 },
-	{ "data-line", "About 128 and 256 bytes", broken, line, V_SOAK, 0 },
-	{ "data-page", "About one page and two", broken, page, V_SOAK, 0 },
-	{ "data-middle", "From 16 to 64 KiB", broken, middle, V_SOAK, 0 },
-	{ "data-large", "From 256 KiB to 4 MiB", broken, large, V_SOAK, 0 },
-	{ "data-huge", "64 MiB", broken, huge, V_FULL, 60 },
-	{ "data-1g", "1 GiB", broken, gigabyte, V_FULL, 120 },
-	{ "data-2g", "More than 2 GiB, in one message", broken, over_2g, V_FULL, 300 },
-	{ "data-unaligned", "From and to any address", broken, unaligned, V_SOAK, 0 },
-	{ "data-smaller", "Messages smaller than their place: nothing behind is written", broken,
+	{ "data-zero", "Messages without bytes", BROKEN, zero, V_SOAK, 0 },
+	{ "data-small", "From 1 to 65 bytes", BROKEN, small, V_SOAK, 0 },
+	{ "data-line", "About 128 and 256 bytes", BROKEN, line, V_SOAK, 0 },
+	{ "data-page", "About one page and two", BROKEN, page, V_SOAK, 0 },
+	{ "data-middle", "From 16 to 64 KiB", BROKEN, middle, V_SOAK, 0 },
+	{ "data-large", "From 256 KiB to 4 MiB", BROKEN, large, V_SOAK, 0 },
+	{ "data-huge", "64 MiB", BROKEN, huge, V_FULL, 60 },
+	{ "data-1g", "1 GiB", BROKEN, gigabyte, V_FULL, 120 },
+	{ "data-2g", "More than 2 GiB, in one message", BROKEN, over_2g, V_FULL, 300 },
+	{ "data-unaligned", "From and to any address", BROKEN, unaligned, V_SOAK, 0 },
+	{ "data-smaller", "Messages smaller than their place: nothing behind is written", BROKEN,
 	  smaller, V_SOAK, 0 },
-	{ "data-larger", "A message larger than its place does not overwrite its neighbour", broken,
+	{ "data-larger", "A message larger than its place does not overwrite its neighbour", BROKEN,
 	  too_large, V_HERE, 0 },
-	{ "data-lines", "Whole lines of 128 bytes", broken, lines, V_SOAK, 0 },
-	{ "data-inflight", "32 small messages under way", broken, inflight, V_SOAK, 0 },
-	{ "data-inflight-large", "32 large messages under way", broken, inflight_large, V_SOAK,
+	{ "data-lines", "Whole lines of 128 bytes", BROKEN, lines, V_SOAK, 0 },
+	{ "data-inflight", "32 small messages under way", BROKEN, inflight, V_SOAK, 0 },
+	{ "data-inflight-large", "32 large messages under way", BROKEN, inflight_large, V_SOAK,
 	  40 },
-	{ "data-group", "One grouped receive, its messages in any order", broken, groups, V_SOAK,
+	{ "data-group", "One grouped receive, its messages in any order", BROKEN, groups, V_SOAK,
 	  0 },
-	{ "data-groups", "Several grouped receives under way", broken, groups_many, V_SOAK, 0 },
-	{ "data-groups-large", "Grouped receives of large messages", broken, groups_large, V_SOAK,
+	{ "data-groups", "Several grouped receives under way", BROKEN, groups_many, V_SOAK, 0 },
+	{ "data-groups-large", "Grouped receives of large messages", BROKEN, groups_large, V_SOAK,
 	  0 },
-	{ "data-tags", "Receives in another order than sends, by their tags", broken, tags, V_SOAK,
+	{ "data-tags", "Receives in another order than sends, by their tags", BROKEN, tags, V_SOAK,
 	  0 },
-	{ "data-same-tag", "Messages of one tag arrive in their order", broken, same_tag, V_SOAK,
+	{ "data-same-tag", "Messages of one tag arrive in their order", BROKEN, same_tag, V_SOAK,
 	  0 },
-	{ "data-overtake", "Small messages do not overtake large ones of their tag", broken,
+	{ "data-overtake", "Small messages do not overtake large ones of their tag", BROKEN,
 	  overtaking, V_SOAK, 0 },
-	{ "data-send-first", "Sends before their receives are posted", broken, send_first, V_SOAK,
+	{ "data-send-first", "Sends before their receives are posted", BROKEN, send_first, V_SOAK,
 	  0 },
 	{ "data-no-sizes", "test() without room for sizes", REPORT, no_sizes, V_SOAK, 0 },
 	{ "data-optional", "Receives whose completion NCCL does not need", REPORT, optional, V_SOAK,
 	  0 },
-	{ "data-random", "Any sizes, tags and places", broken, at_random, V_SOAK, 40 },
-	{ "data-comms", "8 comms at once", broken, comms_8, V_HERE | V_SOAK, 0 },
-	{ "data-comms-64", "64 comms at once", broken, comms_64, V_HERE | V_FULL, 60 },
-	{ "data-duplex", "Both ways at once", broken, duplex, V_HERE | V_SOAK, 0 },
-	{ "data-threads", "4 threads, each with its comm", broken, threads, V_HERE | V_SOAK, 0 },
-	{ "data-send-waits", "isend() and test() do not wait for a peer that is stopped", hung,
-	  waits_not, 0, 0 },
-	{ "data-recv-waits", "irecv() and test() do not wait for a message", hung,
-	  receive_waits_not, 0, 0 },
+	{ "data-random", "Any sizes, tags and places", BROKEN, at_random, V_SOAK, 40 },
 	{ NULL, NULL, NULL, NULL, 0, 0 },
 };

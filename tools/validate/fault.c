@@ -1,26 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fault.c - what breaks, with --faults: exact data, or a clean error within a time; never a hang,
- * never wrong data.
- *
- * Links go down in a network of the check's own, which takes root or a user namespace; a real port
- * goes down only by the user's own commands.
+ * fault.c - peers that die or stop, strangers, and a process without resources (--faults): exact
+ * data, or a clean error within a time; never a hang, never wrong data.
  */
-#include <errno.h>
-#include <net/if.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tools/perf/pattern.h"
 #include "tools/tcp.h"
+#include "tools/validate/far.h"
 #include "tools/validate/path.h"
 
 enum { DEATH_MS = 10000, PROMISED_MS = 100 };
@@ -346,164 +339,6 @@ static void rst(struct validate *v)
 	lost_sockets(v, reset);
 }
 
-/* -- a network of our own ----------------------------------------------------------------- */
-
-static void lo_set(struct validate *v, bool up)
-{
-	struct ifreq r = { .ifr_name = "lo" };
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &r) < 0)
-		skip(v, "the network of its own has no lo: %s", strerror(errno));
-	r.ifr_flags = (short)(up ? r.ifr_flags | IFF_UP : r.ifr_flags & ~IFF_UP);
-	if (ioctl(fd, SIOCSIFFLAGS, &r) < 0)
-		skip(v, "lo can't be set: %s", strerror(errno));
-	close(fd);
-}
-
-static void own_network(struct validate *v)
-{
-	static struct wishes w;
-
-	if (v->w->connect)
-		skip(v, "it breaks a network of its own, on this host alone");
-	if (unshare(CLONE_NEWNET) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
-		skip(v, "there can be no network of its own: %s", strerror(errno));
-	w = *v->w;
-	w.dev = NULL;
-	v->w = &w;
-	lo_set(v, true);
-	setenv("BRAID_SOCKET_IFNAME", "lo", 1);
-	setenv("NCCL_SOCKET_IFNAME", "lo", 1);
-	setenv("BRAID_TRANSPORTS", "tcp", 1);
-}
-
-static bool command(const char *text)
-{
-	char line[512];
-	int status;
-
-	snprintf(line, sizeof(line), "{ %s; } >/dev/null 2>&1 </dev/null", text);
-	status = system(line);
-	return status == 0;
-}
-
-static void traffic(struct validate *v, int rounds)
-{
-	struct msg m[4] = { { .size = 200000 }, { .size = 100 }, { .size = 1 << 20 },
-			    { .size = 5000 } };
-
-	both_up(v);
-	for (int i = 0; i < 2; i++) {
-		struct way way = way_open(v, i == 0);
-
-		for (int k = 0; k < rounds; k++)
-			move(v, &way, m, 4, 1, NULL, 0);
-		way_close(v, &way);
-	}
-	saw(v, "all data came");
-}
-
-static void netem(struct validate *v, const char *what)
-{
-	char line[128];
-
-	own_network(v);
-	snprintf(line, sizeof(line), "tc qdisc add dev lo root netem %s", what);
-	if (!command(line))
-		skip(v, "'%s' does not work here", line);
-	step(v, "messages with %s", what);
-	traffic(v, 3);
-}
-
-static void loss(struct validate *v)
-{
-	netem(v, "loss 1%");
-}
-
-static void delay(struct validate *v)
-{
-	netem(v, "delay 5ms 2ms");
-}
-
-static void reorder(struct validate *v)
-{
-	netem(v, "delay 2ms reorder 75%");
-}
-
-static void duplicate(struct validate *v)
-{
-	netem(v, "duplicate 5%");
-}
-
-/* Down and up again while messages are under way, by whatever takes it down. */
-static void outage(struct validate *v, bool (*down)(struct validate *v),
-		   bool (*up)(struct validate *v))
-{
-	struct msg m[4] = { { .size = 4 << 20 }, { .size = 100 }, { .size = 4 << 20 },
-			    { .size = 4096 } };
-	const char *what;
-	struct way way;
-	pid_t pid;
-
-	both_up(v);
-	way = way_open(v, true);
-	move(v, &way, m, 4, 1, NULL, 0);
-	if (!down(v))
-		skip(v, "it can't be taken down");
-	pid = fork();
-	TRUE(pid >= 0);
-	if (pid == 0) {
-		nap_ms(1000);
-		_exit(up(v) ? 0 : 1);
-	}
-	step(v, "messages while it is down for a second");
-	what = move(v, &way, m, 4, 1, NULL, MOVE_ERROR_OK);
-	waitpid(pid, NULL, 0);
-	if (!*what) {
-		step(v, "messages after that");
-		move(v, &way, m, 4, 1, NULL, 0);
-		way_close(v, &way);
-	}
-	saw(v, "%s", *what ? what : "all data came");
-}
-
-static bool lo_down(struct validate *v)
-{
-	lo_set(v, false);
-	return true;
-}
-
-static bool lo_up(struct validate *v)
-{
-	lo_set(v, true);
-	return true;
-}
-
-static void link_down(struct validate *v)
-{
-	own_network(v);
-	outage(v, lo_down, lo_up);
-}
-
-static bool port_down(struct validate *v)
-{
-	return command(v->w->port_down);
-}
-
-static bool port_up(struct validate *v)
-{
-	return command(v->w->port_up);
-}
-
-static void port(struct validate *v)
-{
-	if (!v->w->port_down || !v->w->port_up)
-		skip(v, "no --port-down CMD and --port-up CMD");
-	outage(v, port_down, port_up);
-}
-
-static const char hang[] = "Jobs hang, or go on with wrong data: report it";
 static const char death_mend[] = "Jobs hang when a host dies: report it";
 
 const struct vcheck validate_fault[] = {
@@ -513,9 +348,9 @@ const struct vcheck validate_fault[] = {
 	  killed_send, V_FAULT | V_SOAK, 30 },
 	{ "fault-kill-idle", "Comms whose other end was killed can be closed", death_mend,
 	  killed_idle, V_FAULT | V_SOAK, 30 },
-	{ "fault-stop", "Nothing is lost while a process is stopped", hang, stopped,
+	{ "fault-stop", "Nothing is lost while a process is stopped", HANGS, stopped,
 	  V_FAULT | V_SOAK, 40 },
-	{ "fault-slow", "Nothing is lost while a process makes no call", hang, slow,
+	{ "fault-slow", "Nothing is lost while a process makes no call", HANGS, slow,
 	  V_FAULT | V_SOAK, 40 },
 	{ "fault-garbage", "100 strangers that talk nonsense do no harm",
 	  "Close the port to strangers, and report it", garbage, V_FAULT, 30 },
@@ -525,23 +360,13 @@ const struct vcheck validate_fault[] = {
 	  "Close the port to strangers, and report it", half_hello, V_FAULT, 30 },
 	{ "fault-fds", "Without descriptors: an error or patience, and it goes on with some",
 	  "ulimit -n higher, and report it", few_fds, V_FAULT | V_HERE, 40 },
-	{ "fault-memory", "Without memory: an error or patience, and it goes on with some", hang,
+	{ "fault-memory", "Without memory: an error or patience, and it goes on with some", HANGS,
 	  little_memory, V_FAULT | V_HERE, 40 },
 	{ "fault-memlock", "With little memory that may be pinned data moves all the same",
 	  "ulimit -l unlimited", memlock, V_FAULT | V_HERE, 0 },
-	{ "fault-cut", "Connections that end: the data, or an error", hang, shut, V_FAULT | V_SOAK,
+	{ "fault-cut", "Connections that end: the data, or an error", HANGS, shut, V_FAULT | V_SOAK,
 	  40 },
-	{ "fault-reset", "Connections that are reset: the data, or an error", hang, rst,
+	{ "fault-reset", "Connections that are reset: the data, or an error", HANGS, rst,
 	  V_FAULT | V_SOAK, 40 },
-	{ "fault-link", "A link that is down for a second: the data, or an error", hang, link_down,
-	  V_FAULT | V_HERE, 40 },
-	{ "fault-loss", "All data, with packets lost", hang, loss, V_FAULT | V_HERE, 60 },
-	{ "fault-delay", "All data, with packets late", hang, delay, V_FAULT | V_HERE, 60 },
-	{ "fault-reorder", "All data, with packets in any order", hang, reorder, V_FAULT | V_HERE,
-	  60 },
-	{ "fault-duplicate", "All data, with packets twice", hang, duplicate, V_FAULT | V_HERE,
-	  60 },
-	{ "fault-port", "A port that is down for a second: the data, or an error", hang, port,
-	  V_FAULT, 60 },
 	{ NULL, NULL, NULL, NULL, 0, 0 },
 };

@@ -6,12 +6,11 @@
  * stricter than what a copy sees, and is tests/gpu's.
  */
 #include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/validate/validate.h"
+#include "tools/validate/far.h"
 
 static void flushed(struct validate *v, const size_t *size, int n, int group)
 {

@@ -4,10 +4,10 @@
  * and its reads need another right.  Messages that would stumble over each are moved, and none may
  * have gone by TCP.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/validate/far.h"
 #include "tools/validate/path.h"
 
 static void needs_iwarp(struct validate *v)

@@ -7,9 +7,8 @@
  */
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "tools/validate/validate.h"
+#include "tools/validate/far.h"
 
 void job_begin(struct validate *v, struct job *j, void *comm, bool is_recv, const struct msg *m,
 	       int n)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* load.c - is the plugin loaded as NCCL loads it, again and again, and a good guest? */
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/validate/validate.h"
+#include "tools/validate/far.h"
 
 extern char **environ;
 

@@ -6,12 +6,10 @@
  * munmap(), and who forgets that sends old data.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "tools/validate/validate.h"
+#include "tools/validate/far.h"
 
 enum { SIZE = 1 << 20 };
 

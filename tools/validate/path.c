@@ -4,6 +4,7 @@
  * and class of traffic?  iWARP's and SMC's own questions are in files of their own; what tells one
  * kind of device from another is here for all.
  */
+#include "tools/validate/far.h"
 #include "tools/validate/path.h"
 
 #include <netinet/in.h>

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "tools/info.h"
-#include "tools/validate/validate.h"
+#include "tools/validate/far.h"
 
 enum { DEVS = 64 };
 

@@ -2,7 +2,6 @@
 /* report.c - text for people, TAP 13 for test drivers, JSON to keep, JUnit XML for CI. */
 #include "config.h"
 
-#include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <stdio.h>

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* scale.c - what many comms and many processes cost, and that it is given back. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tools/perf/session.h"
 #include "tools/perf/stat.h"
-#include "tools/validate/validate.h"
+#include "tools/validate/far.h"
 
 /* Each of n processes with each, `comms` comms, a byte-checked round. */
 static void mesh(struct validate *v, int n, int comms)

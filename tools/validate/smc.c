@@ -6,12 +6,12 @@
  * says when it asks the kernel (BRAID_DEBUG=info).
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tools/validate/far.h"
 #include "tools/validate/path.h"
 
 #ifndef AF_SMC

@@ -18,7 +18,7 @@
 #include "tools/perf/pattern.h"
 #include "tools/perf/worker.h"
 #include "tools/tcp.h"
-#include "tools/validate/validate.h"
+#include "tools/validate/far.h"
 
 static const char prog[] = "braid validate";
 

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* stranger.c - do strangers, and handles that no listen made, do no harm? */
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tools/tcp.h"
+#include "tools/validate/far.h"
+#include "tools/validate/path.h"
+
+/* Strangers that say `len` bytes of `said`, `n` of them, and then a comm comes up all the same. */
+static void strangers(struct validate *v, const void *said, size_t len, int n)
+{
+	union tcp_addr a[4];
+	struct pair p;
+	int fds[64], ports;
+
+	net_up(v);
+	pair_listen(v->net, &p);
+	ports = listening(a, 4);
+	if (!ports)
+		skip(v, "it does not listen on a TCP port");
+	step(v, "%d strangers that say %zu bytes", n, len);
+	for (int i = 0; i < n; i++) {
+		fds[i] = tcp_dial(&a[i % ports], 1000);
+		if (fds[i] >= 0 && len && send(fds[i], said, len, MSG_NOSIGNAL) < 0)
+			continue;	/* it has hung up already */
+	}
+	step(v, "a comm after %d strangers", n);
+	WAIT_FOR(pair_step(v->net, &p));
+	exchange(v->net, p.send, p.recv, 10000, 1);
+	pair_close(v->net, &p);
+	for (int i = 0; i < n; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	saw(v, "%d of them at %d ports", n, ports);
+}
+
+static void garbage(struct validate *v)
+{
+	uint8_t noise[4096];
+
+	for (size_t i = 0; i < sizeof(noise); i++)
+		noise[i] = (uint8_t)chance(v, 256);
+	strangers(v, noise, sizeof(noise), 16);
+}
+
+static void silence(struct validate *v)
+{
+	strangers(v, "", 0, 16);
+}
+
+static void http(struct validate *v)
+{
+	static const char get[] = "GET / HTTP/1.1\r\nHost: port-scan\r\n\r\n";
+
+	strangers(v, get, sizeof(get) - 1, 4);
+}
+
+/* A comm may not come of a handle that was made up; an error is fine, a crash is not. */
+static void refused(struct validate *v, struct pair *p, uint8_t *wrong, const char *what)
+{
+	void *send = NULL, *recv = NULL;
+	ncclResult_t res = ncclSuccess;
+	uint64_t end = deadline_ms(1000);
+
+	step(v, "%s", what);
+	while (res == ncclSuccess && !send && now_us() < end) {
+		res = net_connect(v->net, v->dev, wrong, &send);
+		accept_step(v->net, p->listen, &recv);
+		usleep(500);
+	}
+	if (recv)
+		FAIL("%s: accept() took the comm", what);
+	if (send)
+		OK(net_close_send(v->net, send));
+	saw(v, "%s: %s", what, res == ncclSuccess ? "no comm" : net_result_name(res));
+}
+
+static void wrong_handle(struct validate *v, int byte, uint8_t bits, const char *what)
+{
+	_Alignas(16) uint8_t wrong[NCCL_NET_HANDLE_MAXSIZE];
+	struct pair p;
+
+	net_up(v);
+	needs_braid(v);
+	pair_listen(v->net, &p);
+	memcpy(wrong, p.handle, sizeof(wrong));
+	if (byte < 0)
+		memset(wrong, 0, sizeof(wrong));
+	else
+		wrong[byte] ^= bits;
+	refused(v, &p, wrong, what);
+	step(v, "the right handle after that");
+	WAIT_FOR(pair_step(v->net, &p));
+	pair_close(v->net, &p);
+}
+
+static void zero_handle(struct validate *v)
+{
+	wrong_handle(v, -1, 0, "a handle of zeros");
+}
+
+static void other_version(struct validate *v)
+{
+	wrong_handle(v, 0, 0xff, "a handle of another version");
+}
+
+static void wrong_cookie(struct validate *v)
+{
+	_Alignas(16) uint8_t wrong[NCCL_NET_HANDLE_MAXSIZE];
+	int differ = -1;
+	struct pair p, q;
+
+	net_up(v);
+	needs_braid(v);
+	pair_listen(v->net, &p);
+	pair_listen(v->net, &q);
+	/* The last byte in which two listens differ is of what is random. */
+	for (int i = 0; i < NCCL_NET_HANDLE_MAXSIZE; i++)
+		if (p.handle[i] != q.handle[i])
+			differ = i;
+	if (differ < 0)
+		FAIL("nothing in a handle tells two listens apart");
+	memcpy(wrong, p.handle, sizeof(wrong));
+	wrong[differ] ^= 0x55;
+	refused(v, &p, wrong, "a handle with another cookie");
+	step(v, "the right handle after that");
+	WAIT_FOR(pair_step(v->net, &p));
+	pair_close(v->net, &p);
+	OK(net_close_listen(v->net, q.listen));
+}
+
+const struct vcheck validate_stranger[] = {
+	{ "connect-garbage", "Strangers that talk nonsense do no harm",
+	  "A port scan can stop a job: close the port to strangers, and report it", garbage, V_HERE,
+	  0 },
+	{ "connect-silent", "Strangers that say nothing do no harm",
+	  "A port scan can stop a job: close the port to strangers, and report it", silence, V_HERE,
+	  0 },
+	{ "connect-http", "Strangers that speak HTTP do no harm",
+	  "A port scan can stop a job: close the port to strangers, and report it", http, V_HERE,
+	  0 },
+	{ "connect-zeros", "A handle of zeros is refused", REPORT, zero_handle, V_HERE, 0 },
+	{ "connect-version", "A handle of another version is refused",
+	  "All hosts need one version of Braid; braid doctor --nodes compares them", other_version,
+	  V_HERE, 0 },
+	{ "connect-cookie", "A handle that was made up is refused", REPORT, wrong_cookie, V_HERE,
+	  0 },
+	{ NULL, NULL, NULL, NULL, 0, 0 },
+};

@@ -15,11 +15,15 @@ struct command {
 	int (*run)(int argc, char **argv);
 	const char *help;	/* what it is for, half a sentence */
 };
-extern const struct command commands[];
-extern const unsigned n_commands;
+
+struct commands {
+	const struct command *row;
+	unsigned n;
+};
+extern const struct commands commands;	/* commands.c; only programs refer to it */
 
 /* Have opt_parse() show the options of each, in the order of the table. */
-void commands_visit(void (*visit)(const char *prog, const char *about, const struct opt *opts));
+void commands_visit(const struct commands *all, opt_visitor visit);
 
 int cmd_perf(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
@@ -28,12 +32,12 @@ int cmd_demo(int argc, char **argv);
 int cmd_topo(int argc, char **argv);
 int cmd_smc(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
-int cmd_completion(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
+int cmd_completion(const struct commands *all, int argc, char **argv);
 
 /*
  * Where libnccl-net-braid.so is: beside this program, in ../lib, in a build tree, where make

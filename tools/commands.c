@@ -3,11 +3,15 @@
  * commands.c - the table of subcommands: what main() runs, `braid help` lists, and the manual page
  * and the shells' completion are made of.
  */
-#include <string.h>
 
 #include "tools/cmd.h"
 
-const struct command commands[] = {
+static int completion(int argc, char **argv)
+{
+	return cmd_completion(&commands, argc, argv);
+}
+
+static const struct command rows[] = {
 	{"demo", cmd_demo, "A training step's communication on this machine, checked and timed"},
 	{"perf", cmd_perf, "Measure latency, bandwidth, rate and set-up, also of raw TCP"},
 	{"compare", cmd_compare, "Which transport wins at which size, measured in turn"},
@@ -21,24 +25,7 @@ const struct command commands[] = {
 	{"top", cmd_top, "What processes carry, second by second"},
 	{"validate", cmd_validate, "Does a plugin keep its promises here, or between two hosts"},
 	{"diff", cmd_diff, "What has changed between two reports, and whether that is chance"},
-	{"completion", cmd_completion, "A script by which a shell completes these words"},
+	{"completion", completion, "A script by which a shell completes these words"},
 };
-const unsigned n_commands = sizeof(commands) / sizeof(commands[0]);
 
-void commands_visit(void (*visit)(const char *prog, const char *about, const struct opt *opts))
-{
-	opt_visit(visit);
-	for (unsigned i = 0; i < n_commands; i++) {
-		char words[32], *argv[3] = { words };
-		int argc = 1;
-
-		stpncpy(words, commands[i].name, sizeof(words) - 1)[0] = '\0';
-		argv[1] = strchr(words, ' ');
-		if (argv[1]) {
-			*argv[1]++ = '\0';
-			argc++;
-		}
-		commands[i].run(argc, argv);
-	}
-	opt_visit(NULL);
-}
+const struct commands commands = { rows, sizeof(rows) / sizeof(rows[0]) };

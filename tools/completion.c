@@ -9,6 +9,8 @@
 
 #include "tools/cmd.h"
 
+static const struct commands *all;	/* a visitor of options has no argument */
+
 /* What such a value is called in the rows. */
 static bool takes_file(const struct opt *o)
 {
@@ -67,14 +69,14 @@ static void bash(void)
 	     "\tCOMPREPLY=()\n"
 	     "\tif [ \"$COMP_CWORD\" -eq 1 ]; then");
 	fputs("\t\tCOMPREPLY=($(compgen -W 'help --version", stdout);
-	for (unsigned i = 0; i < n_commands; i++) {
-		if (!strchr(commands[i].name, ' '))
-			printf(" %s", commands[i].name);
+	for (unsigned i = 0; i < all->n; i++) {
+		if (!strchr(all->row[i].name, ' '))
+			printf(" %s", all->row[i].name);
 	}
 	puts("' -- \"$cur\"))\n\t\treturn\n\tfi");
-	for (unsigned i = 0; i < n_commands; i++) {
-		const char *sub = strchr(commands[i].name, ' ');
-		int under = sub ? (int)(sub - commands[i].name) : 0;
+	for (unsigned i = 0; i < all->n; i++) {
+		const char *sub = strchr(all->row[i].name, ' ');
+		int under = sub ? (int)(sub - all->row[i].name) : 0;
 
 		if (sub)
 			printf("\tif [ \"$what ${COMP_WORDS[2]}\" = '%s' ] && "
@@ -82,11 +84,11 @@ static void bash(void)
 			       "\t\twhat='%s'\n"
 			       "\telif [ \"$what\" = '%.*s' ] && [ \"$COMP_CWORD\" -eq 2 ]; then\n"
 			       "\t\tCOMPREPLY=($(compgen -W '%s' -- \"$cur\"))\n\tfi\n",
-			       commands[i].name, commands[i].name, under, commands[i].name,
+			       all->row[i].name, all->row[i].name, under, all->row[i].name,
 			       sub + 1);
 	}
 	puts("\tcase $what in");
-	commands_visit(bash_options);
+	commands_visit(all, bash_options);
 	puts("\tesac\n"
 	     "\tcase $values in *\" $prev \"*) return ;; esac\n"
 	     "\tcase $files in *\" $prev \"*) COMPREPLY=($(compgen -f -- \"$cur\")); return ;; "
@@ -126,22 +128,22 @@ static void zsh(void)
 	     "\tlocal what=$words[2]\n"
 	     "\tlocal -a names\n\n"
 	     "\tif (( CURRENT == 2 )); then\n\t\tnames=(");
-	for (unsigned i = 0; i < n_commands; i++) {
-		if (strchr(commands[i].name, ' '))
+	for (unsigned i = 0; i < all->n; i++) {
+		if (strchr(all->row[i].name, ' '))
 			continue;
-		printf("\t\t\t'%s:", commands[i].name);
-		quoted(commands[i].help, "\\");
+		printf("\t\t\t'%s:", all->row[i].name);
+		quoted(all->row[i].help, "\\");
 		puts("'");
 	}
 	puts("\t\t)\n\t\t_describe 'subcommand' names\n\t\treturn\n\tfi");
-	for (unsigned i = 0; i < n_commands; i++) {
-		if (strchr(commands[i].name, ' '))
+	for (unsigned i = 0; i < all->n; i++) {
+		if (strchr(all->row[i].name, ' '))
 			printf("\tif [[ \"$what $words[3]\" == '%s' ]]; then\n\t\twhat='%s'\n"
 			       "\t\tshift words\n\t\t(( CURRENT-- ))\n\tfi\n",
-			       commands[i].name, commands[i].name);
+			       all->row[i].name, all->row[i].name);
 	}
 	puts("\tshift words\n\t(( CURRENT-- ))\n\tcase $what in");
-	commands_visit(zsh_options);
+	commands_visit(all, zsh_options);
 	puts("\tesac\n}\n_braid \"$@\"");
 }
 
@@ -156,11 +158,11 @@ static void fish_where(const char *name)
 	printf("complete -c braid -n '__fish_seen_subcommand_from %.*s", under, name);
 	if (sub)
 		printf("; and __fish_seen_subcommand_from %s", sub + 1);
-	for (unsigned i = 0; i < n_commands && !sub; i++) {
-		if (strncmp(commands[i].name, name, (size_t)under) == 0 &&
-		    commands[i].name[under] == ' ')
+	for (unsigned i = 0; i < all->n && !sub; i++) {
+		if (strncmp(all->row[i].name, name, (size_t)under) == 0 &&
+		    all->row[i].name[under] == ' ')
 			printf("; and not __fish_seen_subcommand_from %s",
-			       commands[i].name + under + 1);
+			       all->row[i].name + under + 1);
 	}
 	putchar('\'');
 }
@@ -190,21 +192,21 @@ static void fish(void)
 {
 	puts("# fish completion of braid, made by `braid completion --shell fish`\n"
 	     "complete -c braid -f");
-	for (unsigned i = 0; i < n_commands; i++) {
-		const char *sub = strchr(commands[i].name, ' ');
+	for (unsigned i = 0; i < all->n; i++) {
+		const char *sub = strchr(all->row[i].name, ' ');
 
 		printf("complete -c braid -n ");
 		if (sub)
 			printf("'__fish_seen_subcommand_from %.*s' -a %s",
-			       (int)(sub - commands[i].name), commands[i].name, sub + 1);
+			       (int)(sub - all->row[i].name), all->row[i].name, sub + 1);
 		else
-			printf("__fish_use_subcommand -a %s", commands[i].name);
-		fish_text(commands[i].help);
+			printf("__fish_use_subcommand -a %s", all->row[i].name);
+		fish_text(all->row[i].help);
 	}
-	commands_visit(fish_options);
+	commands_visit(all, fish_options);
 }
 
-int cmd_completion(int argc, char **argv)
+int cmd_completion(const struct commands *table, int argc, char **argv)
 {
 	const char *shell = NULL;
 	const struct opt rows[] = {
@@ -223,6 +225,7 @@ int cmd_completion(int argc, char **argv)
 			"make install puts it where each shell looks.", rows, argc, argv);
 	if (end != OPT_RUN)
 		return end;
+	all = table;
 	for (size_t i = 0; shell && i < sizeof(shells) / sizeof(shells[0]); i++) {
 		if (strcmp(shell, shells[i].name) == 0) {
 			shells[i].print();

@@ -19,7 +19,6 @@
 
 #include "core/base/param.h"
 #include "tools/cmd.h"
-#include "tools/perf/fabric.h"
 
 enum { COLUMNS = 70 };
 
@@ -229,8 +228,6 @@ static void print_nccl(void)
 
 /* --- braid(1) ------------------------------------------------------------------------------ */
 
-const struct fabric_ops *const fabric_table[FABRIC_KINDS] = { 0 };
-
 static const char *wanted;		/* the subcommand whose options are to be printed */
 static unsigned found;
 
@@ -316,17 +313,17 @@ static int print_commands(const char *path)
 		line[strcspn(line, "\n")] = '\0';
 		if (strncmp(line, ".\\\" @options ", 13) == 0) {
 			wanted = line + 13;
-			commands_visit(options);
+			commands_visit(&commands, options);
 		} else if (strcmp(line, ".\\\" @synopsis") == 0) {
-			commands_visit(synopsis);
+			commands_visit(&commands, synopsis);
 		} else {
 			puts(line);
 		}
 	}
 	fclose(in);
-	if (found != n_commands)
-		fprintf(stderr, "%s: options of %u of %u subcommands\n", path, found, n_commands);
-	return found != n_commands;
+	if (found != commands.n)
+		fprintf(stderr, "%s: options of %u of %u subcommands\n", path, found, commands.n);
+	return found != commands.n;
 }
 
 int main(int argc, char **argv)

@@ -7,6 +7,7 @@ noinst_LTLIBRARIES += tools/libtools.la
 tools_libtools_la_SOURCES = \
 	tools/child.c \
 	tools/child.h \
+	tools/cmd.c \
 	tools/cmd.h \
 	tools/commands.c \
 	tools/completion.c \

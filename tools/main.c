@@ -17,8 +17,8 @@
 static void help(void)
 {
 	puts("usage: braid SUBCOMMAND [options]\n");
-	for (unsigned i = 0; i < n_commands; i++)
-		printf("  %-10s  %s\n", commands[i].name, commands[i].help);
+	for (unsigned i = 0; i < commands.n; i++)
+		printf("  %-10s  %s\n", commands.row[i].name, commands.row[i].help);
 	printf("  %-10s  This list\n", "help");
 	puts("\n`braid SUBCOMMAND --help` lists its options; `braid --version` says which it is.");
 }
@@ -27,9 +27,9 @@ int main(int argc, char **argv)
 {
 	if (argc < 2)
 		return opt_error("braid", "a subcommand is needed, see braid help");
-	for (unsigned i = 0; i < n_commands; i++) {
-		if (strcmp(argv[1], commands[i].name) == 0)
-			return commands[i].run(argc - 1, argv + 1);
+	for (unsigned i = 0; i < commands.n; i++) {
+		if (strcmp(argv[1], commands.row[i].name) == 0)
+			return commands.row[i].run(argc - 1, argv + 1);
 	}
 	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
 	    strcmp(argv[1], "-h") == 0) {

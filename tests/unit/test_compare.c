@@ -16,8 +16,6 @@
 
 #include "tools/compare/compare.h"
 
-const struct fabric_ops *const fabric_table[FABRIC_KINDS];	/* nothing is measured here */
-
 enum { TCP1, TCP4, VERBS, RAW, WAYS };
 
 static struct cmp_report rep;

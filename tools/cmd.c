@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cmd.c - the options of every subcommand, one after the other. */
+#include "tools/cmd.h"
+
+#include <string.h>
+
+void commands_visit(const struct commands *all, opt_visitor visit)
+{
+	opt_visit(visit);
+	for (unsigned i = 0; i < all->n; i++) {
+		char words[32], *argv[3] = { words };
+		int argc = 1;
+
+		stpncpy(words, all->row[i].name, sizeof(words) - 1)[0] = '\0';
+		argv[1] = strchr(words, ' ');
+		if (argv[1]) {
+			*argv[1]++ = '\0';
+			argc++;
+		}
+		all->row[i].run(argc, argv);
+	}
+	opt_visit(NULL);
+}

@@ -16,9 +16,6 @@ tools_libtools_la_SOURCES = \
 	tools/drive.c \
 	tools/drive.h \
 	tools/find.c \
-	tools/info.c \
-	tools/info.h \
-	tools/info_peer.c \
 	tools/opt.c \
 	tools/opt.h \
 	tools/proxy.c \
@@ -75,6 +72,11 @@ tools_libtools_la_SOURCES = \
 	tools/doctor/subnet.h \
 	tools/doctor/sys.c \
 	tools/doctor/tcp.c \
+	tools/info/info.c \
+	tools/info/info.h \
+	tools/info/libs.c \
+	tools/info/peer.c \
+	tools/info/plugin.c \
 	tools/perf/allreduce.c \
 	tools/perf/coll.c \
 	tools/perf/ctl.c \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda.c - see ctl.h.  Only the functions that gdr/ and tools/info.c call; half are in stream.c. */
+/* cuda.c - see ctl.h.  Only the functions that gdr/ and tools/info/plugin.c call; half are in stream.c. */
 #include "tests/fakecuda/ctl.h"
 #include "tests/fakecuda/fake.h"
 

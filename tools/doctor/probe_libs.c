@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tools/doctor/doctor.h"
-#include "tools/info.h"
+#include "tools/info/info.h"
 #include "tools/text.h"
 
 static json_t *libraries(struct doctor *d)

@@ -9,7 +9,7 @@
 #include <strings.h>
 
 #include "tools/doctor/doctor.h"
-#include "tools/info.h"
+#include "tools/info/info.h"
 #include "tools/proxy.h"
 
 /* Does the loader take it?  It stays, as it would for NCCL. */

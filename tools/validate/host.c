@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "tools/child.h"
-#include "tools/info.h"
+#include "tools/info/info.h"
 #include "tools/perf/stat.h"
 #include "tools/validate/validate.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/info.h"
+#include "tools/info/info.h"
 #include "tools/validate/far.h"
 
 enum { DEVS = 64 };

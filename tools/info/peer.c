@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * info_peer.c - `braid info --peer HOST`: by which ways Braid would go there, in which order.
+ * peer.c - `braid info --peer HOST`: by which ways Braid would go there, in which order.
  *
  * Nothing is sent: addresses come from the resolver, and the rest from routes.  A peer says its own
  * addresses in its handle, so what it has beside those of its name is not known here.
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "core/base/param.h"
-#include "tools/info.h"
+#include "tools/info/info.h"
 #include "topo/ips.h"
 #include "topo/pairs.h"
 

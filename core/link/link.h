@@ -59,7 +59,7 @@ struct braid_link {
 	bool dialler;
 	bool better;			/* both ends can use more than sockets */
 	bool told_plain, told_loose;	/* these WARNs were written: handshake.c, bind.c */
-	struct braid_log_gate ended, reported, given_up;	/* core/setup/why.c */
+	struct braid_log_gate ended, reported, given_up;	/* core/msg/fail.c */
 	uint64_t id;
 	uint8_t session[BRAID_KEY_SIZE];
 	char peer[192];			/* "host (pid N) at address", for people */

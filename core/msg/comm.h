@@ -41,7 +41,7 @@ enum {
 	BRAID_SLOTS = 32 * BRAID_RECVS_MAX,	/* sends, or receive entries, of one comm */
 	BRAID_COPY_MAX = 8192,			/* messages up to here are copied when posted */
 	BRAID_FLOOR = 16384,			/* window reserved for each comm */
-	BRAID_UM_COST = 64,			/* window used by a message beside its bytes */
+	BRAID_UNEXP_COST = 64,			/* window used by a message beside its bytes */
 };
 
 struct braid_mr {			/* registered user memory, and its keys */
@@ -140,7 +140,7 @@ struct braid_credit {
 	struct braid_place to;
 };
 
-enum braid_why {			/* why the peer ended a comm; core/setup/why.h */
+enum braid_why {			/* why the peer ended a comm */
 	BRAID_WHY_OTHER,		/* the code that failed it wrote a WARN */
 	BRAID_WHY_CLOSED,		/* it closed the comm, while requests here waited */
 	BRAID_WHY_GAVE_UP,
@@ -192,7 +192,7 @@ struct braid_comm {
 	uint32_t next_rseq, oldest_rseq;	/* entries in [oldest, next) may be unmatched */
 	uint32_t rx_seq;		/* next message number */
 	struct braid_list unexps;		/* in order of arrival */
-	unsigned nums;			/* how many unexps */
+	unsigned nunexps;			/* how many unexps */
 	uint64_t um_bytes;
 	bool large;			/* messages here need credits: send them unasked */
 	bool plain;			/* some posted receives may have no credit */
@@ -223,7 +223,7 @@ static inline uint32_t braid_comm_next(const struct braid_comm *c)
 }
 
 /*
- * Fail a comm; only the first failure counts.  The caller logs it, but see core/setup/why.h.  err
+ * Fail a comm; only the first failure counts.  The caller logs it, but see fail.c.  err
  * is a negative errno: -EREMOTEIO the peer or the path, -EMSGSIZE sizes that do not fit; others:
  * local.
  */

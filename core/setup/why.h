@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * why.h - why a connection ended, or did not come about, in words.
- *
- * A peer that aborts closes every comm of a link, and NCCL may never ask about them.  So the end of
- * a comm by the peer is an INFO line when it happens, and a WARN when isend, irecv or test gives
- * the error to NCCL.  Each line is written once a link for all comms that end at about that time.
- */
+/* why.h - why a link did not come about, or why its peer is silent, in words. */
 #ifndef BRAID_SETUP_WHY_H
 #define BRAID_SETUP_WHY_H
 
-#include "core/msg/comm.h"
+#include <stdint.h>
 
 struct braid_conn;
+struct braid_link;
 
 /* How far a dial came: the same errno means something else at each stage. */
 enum braid_dial_stage {
@@ -25,13 +20,6 @@ enum braid_dial_stage braid_dial_stage(const struct braid_conn *c, int err);
 /* Dialling a new link has failed for good: the link fails, and a WARN names the cause. */
 void braid_why_dial(struct braid_link *link, const struct braid_conn *c,
 		    enum braid_dial_stage stage, int err);
-
-/* With the link's lock held: c->why has just been set. */
-void braid_why_ended(const struct braid_comm *c);
-/* The error is handed to NCCL. */
-void braid_why_reported(const struct braid_comm *c);
-/* This end gives up a comm whose requests are not finished; `how`: by which call. */
-void braid_why_giving_up(const struct braid_comm *c, const char *how);
 
 /* For a silent peer whose kernel answers: what its process does, as far as this host knows. */
 enum { BRAID_WHY_STOPPED = 400 };

@@ -489,7 +489,7 @@ static void more_requests_than_a_comm_has_must_wait(void **state)
 	assert_null(irecv(cr, to, 1, 1));
 	null_deliver_all(&p);
 	assert_int_equal(null_warns, 0);
-	assert_int_equal(p.end[B]->um_bytes, BRAID_SLOTS * (1 + BRAID_UM_COST) - BRAID_FLOOR);
+	assert_int_equal(p.end[B]->um_bytes, BRAID_SLOTS * (1 + BRAID_UNEXP_COST) - BRAID_FLOOR);
 	(void)r;
 }
 

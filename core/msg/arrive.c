@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * arrive.c - frames that arrive for a comm: one row for each type.
+ *
+ * The header decides where the payload goes: into the buffer of its receive, into memory for an
+ * unexpected message, or, for a control frame, into the lane.  Whatever a peer may not send is
+ * refused with -EBADMSG, which ends the link.
+ */
+#include "core/msg/comm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/base/copy.h"
+#include "core/link/link.h"
+#include "core/msg/msg_int.h"
+
+static int rx_to_entry(struct braid_lane *lane, struct braid_recv *e, uint64_t offset)
+{
+	lane->rx_kind = BRAID_RX_ENTRY;
+	lane->rx_target = e;
+	lane->rx_dst = offset ? e->data + offset : e->data;	/* may be NULL if the room is 0 */
+	return braid_recv_is_gpu(e) && !lane->gpu ? braid_comm_rx_stage(lane) : 0;
+}
+
+const struct braid_mr *braid_comm_rx_gpu(const struct braid_lane *lane)
+{
+	const struct braid_recv *e = lane->rx_target;
+
+	if (lane->rx_kind != BRAID_RX_ENTRY || lane->rx_stage || !braid_recv_is_gpu(e))
+		return NULL;
+	return e->mr;
+}
+
+int braid_comm_rx_stage(struct braid_lane *lane)
+{
+	if (!braid_comm_rx_gpu(lane) || !lane->rx_left)
+		return 0;
+	lane->rx_stage = malloc(lane->rx_left);
+	if (!lane->rx_stage)
+		return -ENOMEM;
+	lane->rx_gpu = lane->rx_dst;
+	lane->rx_dst = lane->rx_stage;
+	return 0;
+}
+
+/* Copy a payload from lane->rx_stage into the GPU.  Returns what braid_recv_to_gpu() returns. */
+static BRAID_APART int stage_in_done(struct braid_lane *lane)
+{
+	struct braid_recv *e = lane->rx_target;
+	int err;
+
+	if (!lane->rx_copy.mr)
+		braid_gpucopy_begin(&lane->rx_copy, e->mr, lane->rx_gpu, lane->rx_stage,
+				    lane->rx_hdr.len, true);
+	err = braid_recv_to_gpu(e, &lane->rx_copy);
+	if (err == -EAGAIN)
+		return err;
+	free(lane->rx_stage);
+	lane->rx_stage = NULL;
+	return err;
+}
+
+/* Check that the message is the comm's next: home carries messages in order. */
+static int rx_in_order(struct braid_comm *c, const struct braid_hdr *h)
+{
+	if (c->sender || h->seq != c->rx_seq || braid_is_retired(c, h->seq))
+		return -EBADMSG;	/* out of order, or too many open */
+	c->rx_seq++;
+	c->last_tag = h->tag;
+	return 0;
+}
+
+static int begin_eager(struct braid_lane *lane, struct braid_comm *c)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_recv *e;
+
+	if (braid_comm_drains(c))
+		return 0;
+	if (rx_in_order(c, h))
+		return -EBADMSG;
+	if (h->flags & BRAID_FLAG_CREDITED) {
+		e = braid_recv_at(c, h->rseq);
+		if (!e || !e->posted || e->matched || !e->credited || e->rseq != h->rseq ||
+		    e->tag != h->tag || h->size > e->room)
+			return -EBADMSG;
+	} else {
+		if (h->size <= BRAID_COPY_MAX)
+			c->large = false;
+		e = braid_recv_find(c, h->tag);
+		if (!e)
+			return braid_unexp_begin(lane, c, false);
+	}
+	if (e->begun)			/* chunks of another message have begun to arrive */
+		return -EBADMSG;
+	braid_recv_match(c, e, h->size);
+	if (h->size > e->room) {
+		braid_comm_oversize(c, h->size, e->room, h->tag);
+		return 0;
+	}
+	if (!e->credited) {
+		braid_credit_not_due(c, e);
+		braid_retire(c, h->seq, h->size);
+	}
+	return rx_to_entry(lane, e, 0);
+}
+
+static int end_eager(struct braid_lane *lane)
+{
+	struct braid_unexp *u = lane->rx_target;
+
+	if (lane->rx_kind == BRAID_RX_ENTRY) {
+		int err = lane->rx_stage ? stage_in_done(lane) : 0;
+
+		if (!err)
+			braid_recv_complete(lane->rx_target);
+		return err == -EAGAIN ? err : 0;
+	}
+	u->ready = true;
+	if (u->taken)
+		braid_unexp_move(u);
+	return 0;
+}
+
+bool braid_comm_rx_nohdr_fast(struct braid_comm *c, uint16_t seq, const char *payload, size_t size)
+{
+	struct braid_recv *e = c->sender ? NULL : braid_recv_at(c, c->oldest_rseq);
+
+	if (!e || braid_comm_drains(c) || seq != (uint16_t)c->rx_seq ||
+	    braid_is_retired(c, c->rx_seq) || !braid_recv_is_open(e) || e->tag != c->last_tag ||
+	    e->credited || e->begun || size > e->room || size > BRAID_COPY_MAX ||
+	    braid_recv_is_gpu(e))
+		return false;
+	c->large = false;
+	braid_recv_match(c, e, size);
+	braid_credit_not_due(c, e);
+	braid_retire(c, c->rx_seq++, size);
+	braid_copy_up(e->data, payload, size);
+	braid_recv_complete(e);
+	return true;
+}
+
+void braid_comm_rx_nohdr(struct braid_comm *c, uint16_t seq, struct braid_hdr *h)
+{
+	h->seq = c->rx_seq - (uint16_t)(c->rx_seq - seq);
+	h->tag = c->last_tag;
+}
+
+static void chunked_complete(struct braid_comm *c, struct braid_recv *e)
+{
+	if (!e->started || e->got != e->size)
+		return;
+	if (c->link->spread)
+		c->link->spread--;
+	braid_recv_complete(e);
+}
+
+/* Can the chunks begun so far be part of a message of that size? */
+static bool size_fits(const struct braid_recv *e, uint64_t size)
+{
+	return !e->begun || (e->unsized ? e->begun <= size : e->size == size);
+}
+
+static int begin_start(struct braid_lane *lane, struct braid_comm *c)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_recv *e;
+
+	if (c->sender)
+		return -EBADMSG;
+	if (braid_comm_drains(c))
+		return 0;
+	e = braid_recv_at(c, h->rseq);
+	if (!e || !e->posted || !e->credited || e->started || e->rseq != h->rseq ||
+	    e->tag != h->tag || h->size > e->room || !size_fits(e, h->size))
+		return -EBADMSG;
+	if (e->wanted ? e->mseq != h->seq || e->size != h->size :
+			e->matched || rx_in_order(c, h))
+		return -EBADMSG;
+	c->large = true;
+	braid_recv_match(c, e, h->size);
+	e->started = true;
+	c->link->spread++;
+	chunked_complete(c, e);
+	return 0;
+}
+
+static int begin_want(struct braid_lane *lane, struct braid_comm *c)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_recv *e;
+
+	if (braid_comm_drains(c))
+		return 0;
+	if (rx_in_order(c, h))
+		return -EBADMSG;
+	c->large = true;
+	e = braid_recv_find(c, h->tag);
+	if (!e)
+		return braid_unexp_begin(lane, c, true);
+	if (!size_fits(e, h->size))
+		return -EBADMSG;
+	if (h->size > e->room) {
+		braid_comm_oversize(c, h->size, e->room, h->tag);
+		return 0;
+	}
+	braid_recv_match_want(c, e, h->seq, h->size);
+	return 0;
+}
+
+static bool is_chunk_new(const struct braid_recv *e, unsigned n)
+{
+	return !(e->chunks[n / 64] >> n % 64 & 1);
+}
+
+/* Note that a chunk begins.  False: it began before. */
+static bool chunk_begins(struct braid_recv *e, const struct braid_hdr *h)
+{
+	if (!is_chunk_new(e, h->n))
+		return false;
+	e->chunks[h->n / 64] |= 1ull << h->n % 64;
+	e->begun += h->len;
+	return true;
+}
+
+/* Can the chunk belong to this receive's message?  Its number is not checked. */
+static bool chunk_fits(const struct braid_recv *e, const struct braid_hdr *h)
+{
+	return e && e->posted && e->credited && e->rseq == h->rseq && h->size <= e->room &&
+	       (!e->matched || e->wanted || e->started) &&
+	       (e->matched ? e->size == h->size : size_fits(e, h->size)) &&
+	       (!(h->flags & BRAID_FLAG_PLACED) || e->placed) && h->len <= h->size - e->begun;
+}
+
+static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_recv *e;
+
+	if (c->sender)
+		return -EBADMSG;
+	if (braid_comm_drains(c))
+		return 0;
+	e = braid_recv_at(c, h->rseq);
+	if (!chunk_fits(e, h) || !chunk_begins(e, h))
+		return -EBADMSG;
+	e->size = h->size;
+	e->unsized = false;
+	return rx_to_entry(lane, e, h->offset);
+}
+
+static int end_chunk(struct braid_lane *lane)
+{
+	struct braid_recv *e = lane->rx_target;
+	int err = lane->rx_stage ? stage_in_done(lane) : 0;
+
+	if (err)
+		return err == -EAGAIN ? err : 0;
+	e->got += lane->rx_hdr.len;
+	chunked_complete(e->req.comm, e);
+	return 0;
+}
+
+char *braid_comm_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
+			  const struct braid_mr **ret_gpu)
+{
+	struct braid_comm *c = braid_link_comm(lane->link, h->comm);
+	struct braid_recv *e;
+
+	if (h->type != BRAID_F_CHUNK || !c || c->sender || braid_comm_drains(c))
+		return NULL;
+	e = braid_recv_at(c, h->rseq);
+	*ret_gpu = e && braid_recv_is_gpu(e) ? e->mr : NULL;
+	return chunk_fits(e, h) && is_chunk_new(e, h->n) && (!*ret_gpu || lane->gpu) ?
+		       e->data + h->offset : NULL;
+}
+
+int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot, bool whole)
+{
+	struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_recv *e;
+	int err;
+
+	if (c->sender)
+		return -EBADMSG;
+	if (braid_comm_drains(c))
+		return 0;
+	e = braid_recv_at(c, slot);
+	if (!e || !e->posted || !e->placed)
+		return -EBADMSG;
+	if (whole) {			/* complete the header of the START that it stands for */
+		h->rseq = e->rseq;
+		h->tag = e->tag;
+		h->seq = e->wanted ? e->mseq : c->rx_seq;
+		err = begin_start(lane, c);
+		if (err)
+			return err;
+	}
+	if (e->matched && !e->wanted && !e->started)
+		return -EBADMSG;
+	if (!e->begun && !e->matched)
+		e->unsized = true;
+	if (h->len > (e->unsized ? e->room : e->size) - e->begun || !chunk_begins(e, h))
+		return -EBADMSG;
+	return rx_to_entry(lane, e, 0);
+}
+
+void braid_comm_rx_undo(struct braid_lane *lane)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_recv *e = lane->rx_target;
+
+	e->begun -= h->len;
+	e->chunks[h->n / 64] &= ~(1ull << (h->n % 64));
+}
+
+/* A control frame to a sender, with a payload. */
+static int begin_payload(struct braid_lane *lane, struct braid_comm *c)
+{
+	if (!c->sender)
+		return -EBADMSG;
+	lane->rx_kind = BRAID_RX_CTL;
+	lane->rx_dst = (char *)lane->rx_ctl;
+	return 0;
+}
+
+static const struct {
+	int (*begin)(struct braid_lane *lane, struct braid_comm *c);
+	int (*end)(struct braid_lane *lane);	/* NULL: no payload */
+} rx[BRAID_F_MAX] = {
+	[BRAID_F_EAGER]   = { begin_eager, end_eager },
+	[BRAID_F_START]   = { begin_start, NULL },
+	[BRAID_F_WANT]    = { begin_want, NULL },
+	[BRAID_F_CHUNK]   = { begin_chunk, end_chunk },
+	[BRAID_F_CREDIT]  = { begin_payload, braid_credit_came },
+	[BRAID_F_RETIRE]  = { braid_retire_came, NULL },
+	[BRAID_F_OPENED]  = { begin_payload, braid_opened_came },
+	[BRAID_F_REFUSED] = { braid_refused_came, NULL },
+	[BRAID_F_BYE]     = { braid_bye_came, NULL },
+	[BRAID_F_FAIL]    = { braid_fail_came, NULL },
+	[BRAID_F_VOID]    = { braid_void_came, NULL },
+};
+
+int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c)
+{
+	unsigned type = lane->rx_hdr.type;
+
+	return rx[type].begin ? rx[type].begin(lane, c) : -EBADMSG;
+}
+
+int braid_comm_rx_end(struct braid_lane *lane)
+{
+	return rx[lane->rx_hdr.type].end(lane);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * close.c - stop using memory of the user's, and end a comm.
+ *
+ * After close() this end sends nothing more but BYE, and drops what comes.  The comm is freed once
+ * both ends have sent BYE.
+ */
+#include "core/msg/comm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/base/flight.h"
+#include "core/link/link.h"
+#include "core/link/recover.h"
+#include "core/msg/msg_int.h"
+#include "core/msg/window.h"
+#include "core/setup/service.h"
+
+static void add_traffic(struct braid_traffic *to, const struct braid_traffic *t)
+{
+	atomic_fetch_add(&to->messages, atomic_load(&t->messages));
+	atomic_fetch_add(&to->bytes, atomic_load(&t->bytes));
+}
+
+static void count_closed(struct braid_comm *c)
+{
+	struct braid_dev *dev = c->link->key.dev;
+
+	add_traffic(c->sender ? &dev->sent : &dev->got, &c->done);
+	add_traffic(&c->link->closed[c->sender], &c->done);
+}
+
+static bool unfinished(const struct braid_comm *c)
+{
+	for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
+		if (c->sender ? braid_send_at(c, q)->parts : braid_recv_at(c, q)->posted)
+			return true;
+	}
+	return false;
+}
+
+static bool uses(const struct braid_comm *c, const struct braid_mr *mr)
+{
+	for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
+		if (c->sender ? braid_send_at(c, q)->parts && braid_send_at(c, q)->mr == mr :
+				braid_recv_at(c, q)->posted && braid_recv_at(c, q)->mr == mr)
+			return true;
+	}
+	return false;
+}
+
+/* Has a chunk of the comm been sent whose memory a NIC may still read? */
+static bool is_sending(const struct braid_lane *lane, const struct braid_comm *c)
+{
+	const struct braid_txq *q = &lane->tx;
+
+	for (uint32_t i = q->f_acked; i != q->f_sent; i++) {
+		const struct braid_txf *f = &q->f[i & q->fmask];
+
+		if (f->ext_len && f->owner && f->owner->req.comm == c)
+			return true;
+	}
+	return q->part && q->f[q->f_sent & q->fmask].ext_len;
+}
+
+static void forget_sends(struct braid_comm *c)
+{
+	braid_link_revoke(c->link, is_sending, c);
+	for (uint32_t q = c->first; q != c->next_seq; q++)
+		braid_list_del(&braid_send_at(c, q)->node);
+	for (unsigned i = 0; i < c->link->nlanes; i++) {
+		if (braid_tx_release(c->link->lane[i], c))
+			braid_link_down(c->link, -ENOMEM, "out of memory [no-memory]");
+	}
+	for (uint32_t q = c->first; q != c->next_seq; q++)
+		braid_send_at(c, q)->parts = 0;
+}
+
+static void forget_recvs(struct braid_comm *c)
+{
+	bool placed = false;
+
+	for (uint32_t q = c->first; q != c->next_rseq; q++) {
+		const struct braid_recv *e = braid_recv_at(c, q);
+
+		placed |= e->posted && e->credited && e->placed;
+	}
+	if (placed)
+		braid_link_revoke(c->link, NULL, c);
+	if (c->link->again.kind && c->link->again.hdr.comm == c->id)
+		c->link->again.kind = BRAID_RX_DRAIN;
+	for (unsigned i = 0; i < c->link->nlanes; i++) {
+		struct braid_lane *lane = c->link->lane[i];
+
+		if (lane->tr->lands && lane->tr->lands(lane, c->id)) {
+			lane->tr->lane_fence(lane);
+			braid_lane_lost(lane, -ECANCELED);
+		}
+		if (lane->rx_hdr.comm != c->id ||
+		    (lane->rx_kind != BRAID_RX_ENTRY && lane->rx_kind != BRAID_RX_UM))
+			continue;
+		lane->rx_kind = BRAID_RX_DRAIN;
+		lane->rx_dst = NULL;
+		braid_gpucopy_end(&lane->rx_copy);
+		free(lane->rx_stage);
+		lane->rx_stage = NULL;
+	}
+	for (uint32_t q = c->first; q != c->next_rseq; q++) {
+		struct braid_recv *e = braid_recv_at(c, q);
+
+		if (e->posted && e->started && c->link->spread)
+			c->link->spread--;
+		e->posted = e->credit_due = false;
+	}
+	c->ndue = 0;
+	c->oldest_rseq = c->next_rseq;
+	braid_unexps_drop(c);
+}
+
+void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
+{
+	struct braid_link *link = c->link;
+	unsigned n = braid_link_stop(link);
+	uint32_t rkey_epoch = link->rkey_epoch;
+	bool used = uses(c, mr);
+
+	if (used) {
+		if (!atomic_load(&c->err))
+			braid_comm_give_up(c, "memory is deregistered here");
+		braid_comm_fail(c, -ECANCELED);
+		if (c->sender)
+			forget_sends(c);
+		else
+			forget_recvs(c);
+	}
+	braid_link_go(link, n);
+	if (!used)
+		return;		/* as nearly always: no need to make progress, either */
+	if (rkey_epoch != link->rkey_epoch)
+		braid_handshakes_revoke(link);
+	braid_link_progress(link, NULL, NULL);
+	braid_link_try_flush_control(link);
+}
+
+void braid_comm_close(struct braid_comm *c)
+{
+	struct braid_link *link = c->link;
+	unsigned n = braid_link_stop(link);
+	uint32_t rkey_epoch = link->rkey_epoch;
+	bool gone;
+
+	if (unfinished(c) && !atomic_load(&c->err) && !c->peer_closed)
+		braid_comm_give_up(c, "a connection is closed here");
+	if (c->sender)
+		forget_sends(c);
+	else
+		forget_recvs(c);
+	c->closed = true;
+	braid_event(BRAID_EVENT_COMM_CLOSE, link->number, BRAID_FLIGHT_NONE, c->id,
+		    atomic_load(&c->err));
+	count_closed(c);
+	gone = atomic_load(&link->state) != BRAID_LINK_UP;
+	if (gone) {
+		braid_comm_free(c);
+	} else {		/* freed once both ends have sent BYE */
+		c->bye_due = true;
+		braid_link_control_due(link, c);
+	}
+	atomic_fetch_add(&link->pins, 1);
+	braid_link_go(link, n);
+	if (rkey_epoch != link->rkey_epoch)
+		braid_handshakes_revoke(link);
+	braid_link_progress(link, NULL, NULL);
+	braid_link_flush_control(link);	/* the process may end before its threads run again */
+	atomic_fetch_sub(&link->pins, 1);
+}
+
+/* Is its message complete here, and being copied into a GPU? */
+static bool is_copied(const struct braid_comm *c, const struct braid_recv *e)
+{
+	const struct braid_unexp *u;
+
+	braid_list_for(u, &c->link->copying, copy_node) {
+		if (u->recv == e)
+			return true;
+	}
+	return false;
+}
+
+static bool is_untaken(const struct braid_send *s)
+{
+	return s->parts && (s->await != BRAID_MET || !braid_list_empty(&s->node));
+}
+
+/*
+ * Does a request wait for data that the peer will not take or send after its BYE?  A send that met
+ * its receive and is all queued has arrived, or FAIL would have come first; its acknowledgement may
+ * still be on its way on another lane.
+ */
+static bool orphans(const struct braid_comm *c)
+{
+	for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
+		if (c->sender ? is_untaken(braid_send_at(c, q)) :
+				braid_recv_at(c, q)->posted && !is_copied(c, braid_recv_at(c, q)))
+			return true;
+	}
+	return false;
+}
+
+int braid_bye_came(struct braid_lane *lane, struct braid_comm *c)
+{
+	(void)lane;
+	c->peer_closed = true;
+	if (orphans(c))
+		braid_comm_orphaned(c);
+	if (c->sender) {
+		c->link->shared_out -= braid_window_over(c->eager_out);
+		c->eager_out = 0;
+		for (uint32_t q = c->oldest_await; q != c->next_seq; q++)
+			braid_send_at(c, q)->await = BRAID_MET;
+		c->oldest_await = c->next_seq;
+	}
+	if (c->closed && !c->bye_due)
+		braid_comm_free(c);
+	return 0;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * control.c - a comm's control frames: send those that are due, take those that come.
+ *
+ * CREDIT and RETIRE are in credits.c, BYE is in close.c.
+ */
+#include "core/msg/comm.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/link/link.h"
+#include "core/msg/msg_int.h"
+#include "core/proto/auth.h"
+
+static bool send_word(struct braid_comm *c, bool *due, struct braid_hdr *h, const void *payload)
+{
+	if (!*due)
+		return true;
+	if (!braid_link_ctl(c->link, h, payload))
+		return false;
+	*due = false;
+	return true;
+}
+
+static bool send_opened(struct braid_comm *c)
+{
+	struct braid_hdr h = { .type = BRAID_F_OPENED, .comm = c->id, .len = BRAID_OPEN_SIZE };
+	struct braid_open open = { .listen_id = c->listen_id };
+	uint8_t payload[BRAID_OPEN_SIZE];
+
+	memcpy(open.mac, c->opened_mac, sizeof(open.mac));
+	braid_open_pack(&open, payload);
+	return send_word(c, &c->opened_due, &h, payload);
+}
+
+bool braid_comm_send_control(struct braid_comm *c)
+{
+	struct braid_hdr fail = {
+		.type = BRAID_F_FAIL, .comm = c->id, .n = c->fail_code,
+		.size = c->fail_size, .offset = c->fail_room,
+	};
+	struct braid_hdr bye = { .type = BRAID_F_BYE, .comm = c->id };
+
+	return (!c->opened_due || send_opened(c)) && braid_retires_send(c) &&
+	       (c->sender || braid_credits_send(c)) && send_word(c, &c->fail_due, &fail, NULL) &&
+	       send_word(c, &c->bye_due, &bye, NULL);
+}
+
+/* The peer must prove this listen's token: the link may have been made with another listen's. */
+int braid_opened_came(struct braid_lane *lane)
+{
+	struct braid_comm *c = braid_link_comm(lane->link, lane->rx_hdr.comm);
+	struct braid_open open;
+
+	if (!c || c->opened)
+		return 0;
+	braid_open_unpack(lane->rx_ctl, &open);
+	c->opened = braid_auth_equal(open.mac, c->opened_mac);
+	if (!c->opened)
+		braid_comm_fail(c, -EACCES);	/* the dialler logs it */
+	return 0;
+}
+
+int braid_refused_came(struct braid_lane *lane, struct braid_comm *c)
+{
+	if (!c->sender)
+		return -EBADMSG;
+	c->peer_closed = true;
+	if (c->opened)
+		braid_comm_orphaned(c);	/* after the peer accepted it */
+	else
+		braid_comm_fail(c, lane->rx_hdr.n == BRAID_HELLO_NO_ROOM ?
+					   -ENOBUFS : -ECONNREFUSED);	/* the dialler logs it */
+	return 0;
+}
+
+/* The frame that this one replaces will never come.  FAIL follows, perhaps after more messages. */
+int braid_void_came(struct braid_lane *lane, struct braid_comm *c)
+{
+	(void)lane;
+	braid_comm_ended(c, BRAID_WHY_GAVE_UP);
+	return 0;
+}
+
+int braid_fail_came(struct braid_lane *lane, struct braid_comm *c)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+
+	if (atomic_load(&c->err) || c->closed)
+		return 0;
+	if (h->n == EMSGSIZE) {
+		braid_warn(
+			"device %s, peer %s: a message of %llu bytes was sent to a receive posted "
+			"with %llu bytes; nothing was delivered. Make both ranks use the same size "
+			"[size-mismatch]",
+			c->link->key.dev->net.name, c->link->peer, (unsigned long long)h->size,
+			(unsigned long long)h->offset);
+		braid_comm_fail(c, -EMSGSIZE);
+	} else {
+		braid_void_came(lane, c);
+	}
+	return 0;
+}

@@ -7,7 +7,7 @@
 
 #include "core/mem/later.h"
 #include "core/transport.h"
-#include "core/proto/wire.h"
+#include "core/proto/common.h"
 #include "topo/netdev.h"
 
 enum { BRAID_CONGESTION_SIZE = 16 };	/* TCP_CA_NAME_MAX */

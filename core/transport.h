@@ -29,7 +29,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "core/proto/wire.h"
+#include "core/proto/hello.h"
 
 struct braid_dev;
 struct braid_lane;

@@ -23,6 +23,9 @@ unit_tests = \
 	tests/unit/test_copy \
 	tests/unit/test_diff \
 	tests/unit/test_flight \
+	tests/unit/test_frame \
+	tests/unit/test_handle \
+	tests/unit/test_hello \
 	tests/unit/test_lane \
 	tests/unit/test_lane_count \
 	tests/unit/test_lib \
@@ -46,7 +49,6 @@ unit_tests = \
 	tests/unit/test_view \
 	tests/unit/test_ways \
 	tests/unit/test_why \
-	tests/unit/test_wire \
 	tests/unit/test_work
 
 # Those that take longest begin first.
@@ -220,6 +222,7 @@ tests_libtest_la_SOURCES = \
 	tests/abi/nics.h \
 	tests/abi/rdma.c \
 	tests/abi/rdma.h \
+	tests/lib/golden.h \
 	tests/lib/hostile.c \
 	tests/lib/hostile.h \
 	tests/lib/null.c \

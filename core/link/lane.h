@@ -19,7 +19,7 @@
 #include "core/base/os.h"
 #include "core/link/txq.h"
 #include "core/transport.h"
-#include "core/proto/wire.h"
+#include "core/proto/frame.h"
 
 struct braid_conn;
 struct braid_link;

@@ -30,7 +30,8 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/setup/path.h"
-#include "core/proto/wire.h"
+#include "core/proto/handle.h"
+#include "core/proto/frame.h"
 
 enum braid_link_state {
 	BRAID_LINK_DIALING,		/* our own dial is in progress */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "core/link/link.h"
-#include "core/proto/wire.h"
+#include "core/proto/frame.h"
 
 struct braid_refusals {
 	unsigned first, n;		/* a ring */

@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #include "core/base/os.h"
-#include "core/proto/wire.h"
+#include "core/proto/common.h"
 
 struct braid_dev;
 

@@ -30,7 +30,7 @@
 #include "core/base/list.h"
 #include "core/base/slab.h"
 #include "core/transport.h"
-#include "core/proto/wire.h"
+#include "core/proto/frame.h"
 
 struct braid_link;
 struct braid_lane;

@@ -17,9 +17,10 @@
 #define BRAID_PROTO_AUTH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "core/proto/wire.h"
+#include "core/proto/hello.h"
 
 int braid_auth_init(void);	/* 0 or -EIO; may be called often */
 

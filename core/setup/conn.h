@@ -14,7 +14,7 @@
 
 #include "core/base/list.h"
 #include "core/transport.h"
-#include "core/proto/wire.h"
+#include "core/proto/hello.h"
 
 struct braid_link;
 struct braid_lane;

@@ -18,7 +18,8 @@
 
 #include "core/dev.h"
 #include "core/setup/ways.h"
-#include "core/proto/wire.h"
+#include "core/proto/handle.h"
+#include "core/proto/hello.h"
 
 struct braid_conn;
 struct braid_link;

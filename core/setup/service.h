@@ -15,7 +15,7 @@
 #include "core/msg/comm.h"
 #include "core/dev.h"
 #include "core/link/link.h"
-#include "core/proto/wire.h"
+#include "core/proto/frame.h"
 
 struct braid_listen {
 	struct braid_list node;		/* all listens */

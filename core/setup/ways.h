@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/proto/wire.h"
+#include "core/proto/handle.h"
 #include "topo/pairs.h"
 
 struct braid_dev;

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "core/proto/wire.h"
+#include "core/proto/handle.h"
 
 enum { CHECKED = 104, STATE = 112, RESERVED = 96 };
 

@@ -3,9 +3,9 @@
  * speak.h - a peer made by hand: it speaks Braid's handshake and frames over a plain blocking
  * socket, correctly or with the mistakes that a test wants.
  *
- * It packs and signs with core/proto/wire.c and core/proto/auth.c, so that nothing is wrong but what the test
- * means to be wrong.  Nothing here fails a test: calls return whether they succeeded, and none
- * waits longer than SPEAK_WAIT_S.
+ * It packs and signs with core/proto/, so that nothing is wrong but what the test means to be
+ * wrong.  Nothing here fails a test: calls return whether they succeeded, and none waits longer
+ * than SPEAK_WAIT_S.
  */
 #ifndef BRAID_TESTS_LIB_SPEAK_H
 #define BRAID_TESTS_LIB_SPEAK_H
@@ -15,7 +15,9 @@
 #include <stdint.h>
 
 #include "core/proto/auth.h"
-#include "core/proto/wire.h"
+#include "core/proto/frame.h"
+#include "core/proto/handle.h"
+#include "core/proto/hello.h"
 
 enum { SPEAK_WAIT_S = 5 };
 

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * frame.h - the frames of a lane, once its handshake is over: a header, and payload.
+ *
+ * docs/dev/wire.md says what each frame means, and when it is sent.
+ */
+#ifndef BRAID_PROTO_FRAME_H
+#define BRAID_PROTO_FRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/proto/common.h"
+
+enum {
+	BRAID_HDR_SIZE = 48,
+	BRAID_OPEN_SIZE = 48,
+
+	BRAID_CHUNKS_MAX = 256,		/* of one message */
+	BRAID_CHUNK_ALIGN = 128,	/* no line of NCCL's LL128 crosses two chunks */
+	BRAID_EAGER_MAX = 1 << 20,
+	BRAID_CHUNK_LEN_MAX = 1 << 30,
+	BRAID_IMM_WHOLE = 255,		/* in place of a chunk's number: a whole message */
+};
+
+#define BRAID_MSG_MAX (1ull << 38)	/* 256 chunks of 1 GiB; NCCL sends 1 GiB at most */
+
+enum braid_frame {
+	BRAID_F_EAGER = 1,	/* a whole message: seq, tag, len; with rseq if CREDITED */
+	BRAID_F_START,		/* message seq goes into receive rseq: size; chunks follow */
+	BRAID_F_WANT,		/* RTS: message seq (tag, size) waits for a credit */
+	BRAID_F_CHUNK,		/* chunk n: bytes [offset, offset + len) of receive rseq */
+	BRAID_F_CREDIT,		/* CTS: receive rseq (tag) is posted with room for size bytes; with
+				 * payload: address offset, rkey epoch seq, each member's key */
+	BRAID_F_RETIRE,		/* messages seq .. seq + n - 1 met receives without a credit */
+	BRAID_F_ACK,		/* lane n has received `seq` frames (home's count rides in ack) */
+	BRAID_F_OPEN,		/* a new comm: payload is struct braid_open */
+	BRAID_F_OPENED,		/* the answer: the same payload, with the peer's MAC */
+	BRAID_F_REFUSED,	/* n: enum braid_hello_status */
+	BRAID_F_BYE,		/* the sender sends nothing more for this comm */
+	BRAID_F_FAIL,		/* the comm failed here: n: errno; size, offset: two sizes */
+	BRAID_F_LANES,		/* please dial until the link has n lanes */
+	BRAID_F_CLOSE,		/* the sender sends nothing more on this link */
+	BRAID_F_DOWN,		/* lane n, epoch rseq, is closed; `seq` frames were received */
+	BRAID_F_ALIVE,		/* keepalive */
+	BRAID_F_VOID,		/* replaces a frame whose memory was given back; FAIL follows */
+	BRAID_F_MAX,
+};
+
+enum {
+	BRAID_FLAG_CREDITED = 1,
+	BRAID_FLAG_PLACED = 2,	/* the NIC wrote the payload to its place: none follows */
+};
+
+/*
+ * DOWN with this tag: the count is final, but the sender's NIC may still write what was in flight.
+ * rseq is then the complement of the epoch, so that an older peer ignores the frame.
+ */
+enum { BRAID_DOWN_WRITES = 1 };
+
+struct braid_hdr {
+	uint8_t type, flags;
+	uint16_t n;
+	uint32_t ack;		/* frames the sender of this one has received on this lane */
+	uint32_t lseq;		/* number of this frame on its lane, from 0 */
+	uint32_t comm;
+	uint32_t seq;		/* number of the message in its comm, from 0 */
+	int32_t tag;
+	uint32_t rseq;		/* number of the receive in its comm, from 0 */
+	uint32_t len;		/* of the payload behind this header */
+	uint64_t offset;
+	uint64_t size;		/* of the message, or room of the receive */
+};
+
+/*
+ * The short header ends an EAGER's header, in place of the size, which equals len.  It may replace
+ * the header if the carrier keeps message boundaries, there are no flags, and the tag is that of
+ * the comm's previous message; it acknowledges nothing.
+ */
+enum { BRAID_SHORT_SIZE = 8, BRAID_SHORT = 0x80 };	/* its first byte, which is no frame type */
+
+/* The content of a short header.  As RDMA immediate data it replaces the whole header. */
+static inline uint32_t braid_short(uint32_t comm, uint32_t seq)
+{
+	return comm << 16 | (uint16_t)seq;
+}
+
+void braid_short_pack(uint32_t what, void *to);
+/* True: `from` is a short header with payload after it.  *ret: its content. */
+bool braid_short_unpack(const void *from, size_t n, uint32_t *ret);
+
+void braid_hdr_pack(const struct braid_hdr *h, void *to);
+/* 0 or -EBADMSG: unknown type or flag, a length or size beyond what its type may have. */
+int braid_hdr_unpack(const void *from, struct braid_hdr *ret);
+/* How many bytes of payload follow the header. */
+static inline uint32_t braid_hdr_follows(const struct braid_hdr *h)
+{
+	return h->flags & BRAID_FLAG_PLACED ? 0 : h->len;
+}
+
+/* True: of n bytes of frames, only the last one's payload is missing.  *ret: its header. */
+bool braid_frames_lack(const void *from, size_t n, struct braid_hdr *ret);
+const char *braid_frame_name(unsigned type);
+
+struct braid_open {
+	uint64_t listen_id;
+	uint8_t mac[BRAID_MAC_SIZE];	/* braid_auth_open(), in the answer braid_auth_opened() */
+};
+
+void braid_keys_pack(const uint32_t *key, unsigned n, uint8_t *to);	/* 4 n bytes */
+void braid_keys_unpack(const uint8_t *from, unsigned n, uint32_t *ret);
+
+void braid_open_pack(const struct braid_open *o, uint8_t *to);
+void braid_open_unpack(const uint8_t *from, struct braid_open *ret);
+
+#endif

@@ -24,6 +24,7 @@
 
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "verbs/events.h"
 
 enum { BACKLOG = 128, RESOLVE_MS = 2000, PORTS_TRIED = 16 };
 

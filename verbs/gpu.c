@@ -15,6 +15,7 @@
 #include "gdr/cuda.h"
 #include "topo/pci.h"
 #include "verbs/direct.h"
+#include "verbs/mr.h"
 #include "verbs/qp.h"
 
 enum { DIRECT_PCIE, DIRECT, DMABUF_PCIE, DMABUF, PEERMEM, WAYS };

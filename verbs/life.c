@@ -16,6 +16,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "verbs/cm.h"
+#include "verbs/mr.h"
 #include "verbs/qp.h"
 
 enum {

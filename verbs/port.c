@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* port.c - see port.h. */
+/*
+ * port.c - finding ports at init, and the device that each belongs to.
+ *
+ * A port is used if it is wanted and active, and if the device has what at least one lane needs.
+ * The reasons why others are not used are gathered into one line.
+ */
 #include "verbs/port.h"
 
-#include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +20,12 @@
 #include "topo/netdev.h"
 #include "topo/pci.h"
 #include "verbs/cm.h"
+#include "verbs/events.h"
 #include "verbs/hca.h"
+#include "verbs/mr.h"
 #include "verbs/qp.h"
 
 enum { VENDOR_SIW = 0x626d74 };		/* the vendor_id of soft-iWARP: "bmt", no IEEE number */
-
-static struct braid_log_gate gate_reg, gate_event;
-static struct braid_ibport *ports;
 
 /* --- which device it belongs to ------------------------------------------------------------ */
 
@@ -214,13 +216,6 @@ static const char *port_fill(struct braid_ibport *p)
 	return pkey_missing(p, attr.pkey_tbl_len);
 }
 
-void braid_ibport_adopt(const struct ibv_context *ctx)
-{
-	braid_os->note(ctx->cmd_fd, true);
-	braid_os->note(ctx->async_fd, true);
-	fcntl(ctx->async_fd, F_SETFL, fcntl(ctx->async_fd, F_GETFL) | O_NONBLOCK);
-}
-
 static void device_close(struct ibv_context *ctx)
 {
 	braid_os->note(ctx->cmd_fd, false);
@@ -307,8 +302,7 @@ static void port_use(struct braid_ibport *p, struct braid_dev *dev,
 		 braid_qp_proves_imm(p, dev, why, sizeof(why));
 	if (!p->imm && p->fabric != BRAID_FABRIC_IWARP)
 		note_port(notes, p->ctx->device->name, p->num, why);
-	p->next = ports;
-	ports = p;
+	braid_ibport_watch(p);
 }
 
 /* EFA and usNIC have no reliable connections (RC): their transport is one of its own. */
@@ -394,189 +388,7 @@ int braid_ibport_probe(struct braid_dev *table, unsigned *count, unsigned max, c
 	braid_hca_end();
 	if (list)
 		braid_ibv.free_device_list(list);
-	if (ports)
+	if (braid_ibport_any())
 		braid_info("fork: pinned memory survives it by %s", braid_ibv_fork());
 	return 0;
-}
-
-/* --- what happens to it -------------------------------------------------------------------- */
-
-/*
- * A queue pair that fails flushes its own receives, each as a failed completion.  With a shared
- * receive queue this event is the only sign.  `qp` is valid until the event is acknowledged.
- */
-static void qp_ended(const struct ibv_qp *qp)
-{
-	struct braid_qp *w = qp->srq ? qp->qp_context : NULL;
-
-	if (w)
-		atomic_store(&w->broken, true);
-}
-
-/* The queue pair's completions are reported no more. */
-static void cq_ended(const struct ibv_cq *cq)
-{
-	struct braid_qp *w = cq->cq_context;
-
-	if (w)
-		atomic_store(&w->broken, true);
-}
-
-static bool is_ours(const struct braid_ibport *p, const struct ibv_async_event *ev)
-{
-	return ev->event_type == IBV_EVENT_DEVICE_FATAL || ev->event_type == IBV_EVENT_SRQ_ERR ||
-	       ev->element.port_num == p->num;
-}
-
-static void port_event(struct braid_ibport *p, const struct ibv_async_event *ev)
-{
-	if (!is_ours(p, ev))
-		return;
-	switch (ev->event_type) {
-	case IBV_EVENT_PORT_ERR:
-		atomic_store(&p->down, true);
-		break;
-	case IBV_EVENT_PORT_ACTIVE:
-		atomic_store(&p->down, false);
-		break;
-	case IBV_EVENT_LID_CHANGE:
-		atomic_fetch_add(&p->moves, 1);
-		break;
-	case IBV_EVENT_DEVICE_FATAL:
-		atomic_store(&p->down, true);
-		break;
-	case IBV_EVENT_SRQ_ERR:
-		atomic_store(&p->srq_broke, ev->element.srq);
-		break;
-	default:
-		return;
-	}
-	if (braid_log_gate_open(&gate_event, braid_os->now_ns()))
-		braid_info("port %s: %s", p->name, braid_ibv.event_type_str(ev->event_type));
-}
-
-void braid_ibport_events(struct braid_ibport *p)
-{
-	struct ibv_async_event ev;
-
-	while (!braid_ibv.get_async_event(p->ctx, &ev)) {
-		switch (ev.event_type) {
-		case IBV_EVENT_QP_FATAL:
-		case IBV_EVENT_QP_REQ_ERR:
-		case IBV_EVENT_QP_ACCESS_ERR:
-		case IBV_EVENT_QP_LAST_WQE_REACHED:
-			qp_ended(ev.element.qp);
-			break;
-		case IBV_EVENT_CQ_ERR:
-			cq_ended(ev.element.cq);
-			break;
-		default:
-			for (struct braid_ibport *q = ports; q; q = q->next) {
-				if (q->ctx == p->ctx)
-					port_event(q, &ev);
-			}
-		}
-		braid_ibv.ack_async_event(&ev);
-	}
-}
-
-bool braid_ibport_usable(const struct braid_dev *dev)
-{
-	struct braid_ibport *p = braid_ibport_of(dev);
-
-	if (!p)
-		return false;
-	braid_ibport_events(p);
-	return !atomic_load(&p->down);
-}
-
-/* --- memory -------------------------------------------------------------------------------- */
-
-/* Pinned pages are limited per process: the warning has the limit, and how to raise it. */
-static void tell_no_memory(const struct braid_ibport *p, size_t size, int err, const char *then)
-{
-	struct rlimit lim = { 0 };
-	unsigned long locked = 0;
-	char line[128];
-	FILE *f;
-
-	if (!braid_log_gate_open(&gate_reg, braid_os->now_ns()))
-		return;
-	f = fopen("/proc/self/status", "re");
-	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "VmPin: %lu", &locked) == 1)
-			break;
-	}
-	if (f)
-		fclose(f);
-	getrlimit(RLIMIT_MEMLOCK, &lim);
-	if (err == -ENOMEM && lim.rlim_cur != RLIM_INFINITY)
-		braid_warn("port %s: can't register %zu bytes: %s; the memlock limit is %llu KiB "
-			   "and %lu KiB are pinned; %s. Raise it: ulimit -l unlimited, or "
-			   "'* - memlock unlimited' in /etc/security/limits.conf, or "
-			   "LimitMEMLOCK=infinity in the service's unit [memlock-small]",
-			   p->name, size, strerror(-err), (unsigned long long)lim.rlim_cur / 1024,
-			   locked, then);
-	else
-		braid_warn("port %s: can't register %zu bytes: %s; %s [not-pinned]", p->name, size,
-			   strerror(-err), then);
-}
-
-unsigned braid_ibport_relaxed(void)
-{
-	return braid_ibv.reg_mr_iova2 && braid_param.ib_pci_relaxed_ordering ?
-		       IBV_ACCESS_RELAXED_ORDERING : 0;
-}
-
-struct ibv_mr *braid_ibport_reg_user(struct braid_ibport *p, void *data, size_t size,
-				     unsigned access)
-{
-	unsigned relaxed = braid_ibport_relaxed();
-
-	if (!relaxed)
-		return braid_ibv.reg_mr(p->pd, data, size, (int)access);
-	return braid_ibv.reg_mr_iova2(p->pd, data, size, (uint64_t)(uintptr_t)data,
-				      access | relaxed);
-}
-
-int braid_ibport_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret)
-{
-	struct braid_ibport *p = braid_ibport_of(dev);
-	const unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-	struct ibv_mr *mr = braid_ibport_reg_user(p, data, size, access);
-	bool sealed = false;
-	int err;
-
-	/* Drivers that don't know relaxed ordering ignore the flag or refuse it. */
-	if (!mr && (errno == EINVAL || errno == EOPNOTSUPP) && braid_ibport_relaxed())
-		mr = braid_ibv.reg_mr(p->pd, data, size, (int)access);
-	/* Memory that can't be written can still be sent from. */
-	if (!mr && (errno == EFAULT || errno == EACCES || errno == EPERM)) {
-		mr = braid_ibv.reg_mr(p->pd, data, size, 0);
-		sealed = mr;
-	}
-	if (!mr) {
-		err = errno ? -errno : -EIO;
-		tell_no_memory(p, size, err, "messages there are copied");
-		return err == -ENOMEM ? -EAGAIN : err;
-	}
-	*ret = (struct braid_key){
-		.mr = mr, .local = mr->lkey, .remote = sealed ? 0 : mr->rkey, .sealed = sealed,
-	};
-	return 0;
-}
-
-void braid_ibport_dereg(struct braid_dev *dev, struct braid_key *key)
-{
-	(void)dev;
-	braid_ibv.dereg_mr(key->mr);
-}
-
-struct ibv_mr *braid_ibport_own(struct braid_ibport *p, void *data, size_t size, int access)
-{
-	struct ibv_mr *mr = braid_ibv.reg_mr(p->pd, data, size, access);
-
-	if (!mr)
-		tell_no_memory(p, size, errno ? -errno : -EIO, "TCP carries what it can");
-	return mr;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * port.h - RDMA ports: which this machine has, what they can do, and memory they may touch.
+ * port.h - RDMA ports: which this machine has, and what they can do.
  *
  * A port belongs to the device (core/dev.h) whose interface its GID table names, or whose address
  * rdma_cm finds at it.  An InfiniBand port without one is a device of its own; its handshakes take
@@ -98,25 +98,5 @@ void braid_ibport_refresh(struct braid_ibport *p);
 
 /* Reads the GID table as it is now; returns how many entries. */
 unsigned braid_ibport_gids(const struct braid_ibport *p, struct braid_gid *ret, unsigned max);
-
-/* Notes the descriptors, which a forked child must not keep; makes reading events not block. */
-void braid_ibport_adopt(const struct ibv_context *ctx);
-
-/* Handles the device's events.  Call it now and then, with no lock held. */
-void braid_ibport_events(struct braid_ibport *p);
-
-bool braid_ibport_usable(const struct braid_dev *dev);
-int braid_ibport_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
-void braid_ibport_dereg(struct braid_dev *dev, struct braid_key *key);
-/*
- * Writes into the user's memory may pass each other on PCIe, unless BRAID_IB_PCI_RELAXED_ORDERING
- * is 0.  What reports them passes none of them: a completion, or a write into our own memory, which
- * is always registered as strictly ordered (PCIe Base Specification, 2.4.1).
- */
-unsigned braid_ibport_relaxed(void);	/* the access flag that asks for it, or 0 */
-struct ibv_mr *braid_ibport_reg_user(struct braid_ibport *p, void *data, size_t size,
-				     unsigned access);
-/* Registers our own memory.  NULL: it failed, and the log says what to do about it. */
-struct ibv_mr *braid_ibport_own(struct braid_ibport *p, void *data, size_t size, int access);
 
 #endif

@@ -23,6 +23,7 @@
 #include "core/base/param.h"
 #include "topo/netdev.h"
 #include "verbs/cm.h"
+#include "verbs/events.h"
 #include "verbs/route.h"
 #include "verbs/qp.h"
 

@@ -17,6 +17,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "verbs/mr.h"
 
 enum {
 	RX_BYTES = BRAID_SLOTS_RX * BRAID_SLOT,

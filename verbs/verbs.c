@@ -33,7 +33,9 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "verbs/cm.h"
+#include "verbs/events.h"
 #include "verbs/gpu.h"
+#include "verbs/mr.h"
 #include "verbs/qp.h"
 
 enum {

@@ -260,11 +260,12 @@ static void event(struct braid_ibport *p, struct rdma_cm_event *ev, struct rdma_
 	}
 }
 
+/* Runs the rest of the job that braid_cm_leave() had cut short. */
 static void end_left(struct braid_qp *w)
 {
 	atomic_fetch_sub(&w->port->nleft, 1);
 	w->asked = false;
-	braid_qp_end(w);
+	w->end.run(&w->end);
 }
 
 static void dial_again(struct braid_qp *w)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * life.c - the memory of a queue pair, and how a queue pair ends.
+ * life.c - how a queue pair ends.
  *
  *	made ---> its owner lets go of it ---> stopped: the error state ---> destroyed
  *
@@ -8,225 +8,19 @@
  * of core/mem/later.h.  A queue pair is destroyed when its owner has let go of it and none of its
  * jobs is left.
  */
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
 
-#include "core/base/log.h"
 #include "core/base/os.h"
 #include "verbs/cm.h"
-#include "verbs/mr.h"
 #include "verbs/qp.h"
+#include "verbs/sigpipe.h"
 
 enum {
-	SPARE_MAX = 8,			/* spare memory that a port keeps, for so many lanes */
-	PAGE = 4096,
 	COMMAND_MS = 20,		/* a healthy NIC's command takes no longer */
 	SEE_MS = 10000,			/* NICs retransmit unanswered packets no longer */
 	NAP_NS = 20000, NAP_MAX_NS = 1000000,
 };
-
-/* --- memory -------------------------------------------------------------------------------- */
-
-static char *pages(size_t size)
-{
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (p == MAP_FAILED)
-		return NULL;
-	return p;
-}
-
-enum { BOUNCE_BYTES = BRAID_BOUNCES * BRAID_SLOT };
-
-static void dereg(struct ibv_mr *mr)
-{
-	if (mr)
-		braid_ibv.dereg_mr(mr);
-}
-
-static void unmap(void *p, size_t size)
-{
-	if (p)
-		munmap(p, size);
-}
-
-static void memory_free(struct braid_qp_memory *m)
-{
-	dereg(m->bounce_mr);
-	dereg(m->ack_mr);
-	braid_slots_free(m->slots);
-	unmap(m->bounce, BOUNCE_BYTES);
-	unmap((void *)m->ack, PAGE);
-	free(m);
-}
-
-static int memory_fill(struct braid_ibport *p, struct braid_qp_memory *m)
-{
-	m->bounce = pages(BOUNCE_BYTES);
-	m->ack = (void *)pages(PAGE);
-	if (!m->bounce || !m->ack)
-		return -ENOMEM;
-	m->bounce_mr = braid_ibport_own(p, m->bounce, BOUNCE_BYTES, 0);
-	if (m->bounce_mr)
-		m->ack_mr = braid_ibport_own(p, (void *)m->ack, PAGE,
-					   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	return m->ack_mr ? 0 : -ENOMEM;
-}
-
-static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static struct braid_qp_memory *spare_take(struct braid_ibport *p)
-{
-	struct braid_qp_memory *m;
-
-	pthread_mutex_lock(&spare_lock);
-	m = p->spare;
-	if (m) {
-		p->spare = m->next;
-		p->nspare--;
-	}
-	pthread_mutex_unlock(&spare_lock);
-	return m;
-}
-
-struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool own)
-{
-	struct braid_qp_memory *m = spare_take(p);
-	int err = 0;
-
-	if (m) {
-		atomic_store(&m->ack[0], 0);
-		atomic_store(&m->ack[1], 0);
-	} else {
-		m = calloc(1, sizeof(*m));
-		if (!m)
-			return NULL;
-		err = memory_fill(p, m);
-	}
-	if (!err && own && !m->slots)
-		m->slots = braid_slots_new(p);
-	if (err || (own && !m->slots)) {
-		memory_free(m);
-		return NULL;
-	}
-	return m;
-}
-
-static void memory_put(struct braid_ibport *p, struct braid_qp_memory *m)
-{
-	if (braid_srq_wanted(p)) {		/* the next lane needs no slots of its own */
-		braid_slots_free(m->slots);
-		m->slots = NULL;
-	}
-	pthread_mutex_lock(&spare_lock);
-	if (p->nspare < SPARE_MAX) {
-		m->next = p->spare;
-		p->spare = m;
-		p->nspare++;
-		m = NULL;
-	}
-	pthread_mutex_unlock(&spare_lock);
-	if (m)
-		memory_free(m);
-}
-
-/* --- signals ------------------------------------------------------------------------------- */
-
-void braid_hush(const struct braid_ibport *p, struct braid_hush *h)
-{
-	sigset_t set;
-
-	h->on = braid_may_pipe(p);
-	if (!h->on)
-		return;
-	sigemptyset(&set);
-	sigaddset(&set, SIGPIPE);
-	pthread_sigmask(SIG_BLOCK, &set, &h->old);
-	/* A signal that was not blocked was not pending. */
-	h->was_pending = sigismember(&h->old, SIGPIPE) && !sigpending(&set) &&
-			 sigismember(&set, SIGPIPE);
-}
-
-void braid_unhush(const struct braid_hush *h)
-{
-	static const struct timespec now;
-	sigset_t set;
-
-	if (!h->on)
-		return;
-	sigemptyset(&set);
-	sigaddset(&set, SIGPIPE);
-	while (!h->was_pending && sigtimedwait(&set, NULL, &now) < 0 && errno == EINTR)
-		;
-	pthread_sigmask(SIG_SETMASK, &h->old, NULL);
-}
-
-void braid_hush_look(struct braid_ibport *p)
-{
-	struct sigaction sa;
-
-	if (p->siw)
-		atomic_store(&p->pipe_ignored, !sigaction(SIGPIPE, NULL, &sa) &&
-						       sa.sa_handler == SIG_IGN);
-}
-
-/* --- rings --------------------------------------------------------------------------------- */
-
-/* If registering fails, what is sent from the ring is copied. */
-static void ring_run(struct braid_job *job)
-{
-	struct braid_ring *r = braid_container(job, struct braid_ring, job);
-	struct braid_qp *w = r->qp;
-
-	if (!atomic_load(&w->gone))
-		atomic_store(&r->mr, braid_ibport_own(w->port, r->at, r->size, 0));
-	braid_qp_put(w);
-}
-
-int braid_qp_ring(struct braid_qp *w, char *ring, size_t size)
-{
-	struct braid_ring *r = calloc(1, sizeof(*r));
-
-	if (!r)
-		return -ENOMEM;
-	*r = (struct braid_ring){
-		.next = w->rings, .qp = w, .at = ring, .size = size,
-		.job = { .what = "to register a ring", .run = ring_run },
-	};
-	w->rings = r;
-	w->ring = ring;
-	braid_qp_get(w);
-	braid_later(w->dev, BRAID_MAKE, &r->job);
-	return 0;
-}
-
-static void rings_free(struct braid_qp *w)
-{
-	while (w->rings) {
-		struct braid_ring *r = w->rings;
-
-		w->rings = r->next;
-		dereg(atomic_load(&r->mr));
-		free(r);
-	}
-}
-
-/* --- the end ------------------------------------------------------------------------------- */
-
-void braid_qp_destroy(struct braid_qp *w)
-{
-	struct braid_hush h;
-
-	braid_hush(w->port, &h);
-	if (w->qp && w->id)
-		braid_rdma.destroy_qp(w->id);
-	else if (w->qp)
-		braid_ibv.destroy_qp(w->qp);
-	braid_unhush(&h);
-	w->qp = NULL;
-}
 
 /* In its error state a queue pair neither sends nor takes anything (IBTA vol. 1, 10.3.1.7). */
 static void stop_run(struct braid_job *job)
@@ -234,12 +28,12 @@ static void stop_run(struct braid_job *job)
 	struct braid_qp *w = braid_container(job, struct braid_qp, stop);
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
 	static const struct timespec nap = { .tv_nsec = NAP_NS };
-	struct braid_hush h;
+	struct braid_sigpipe h;
 	int err;
 
-	braid_hush(w->port, &h);
+	braid_sigpipe_block(w->port, &h);
 	err = braid_ibv.modify_qp(w->qp, &a, IBV_QP_STATE);
-	braid_unhush(&h);
+	braid_sigpipe_unblock(&h);
 	if (err) {
 		/* Wait for post_bad() to return; afterwards it leaves the queue pair alone. */
 		while (atomic_exchange(&w->posting, true))
@@ -262,14 +56,14 @@ static bool post_bad(struct braid_qp *w)
 		.opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
 		.wr.rdma = { .remote_addr = w->peer_ack, .rkey = ~w->peer_ack_key },
 	};
-	struct braid_hush h;
+	struct braid_sigpipe h;
 	int err;
 
 	if (atomic_exchange(&w->posting, true))
 		return false;
-	braid_hush(w->port, &h);
+	braid_sigpipe_block(w->port, &h);
 	err = ibv_post_send(w->qp, &wr, &bad);
-	braid_unhush(&h);
+	braid_sigpipe_unblock(&h);
 	atomic_store(&w->posting, false);
 	return !err;
 }
@@ -381,9 +175,9 @@ void braid_qp_end(struct braid_qp *w)
 		braid_os->note(w->channel->fd, false);
 		braid_ibv.destroy_comp_channel(w->channel);
 	}
-	rings_free(w);
+	braid_qp_rings_free(w);
 	if (w->m)
-		memory_put(w->port, w->m);
+		braid_qp_memory_put(w->port, w->m);
 	free(w);
 }
 
@@ -392,18 +186,17 @@ static void end_run(struct braid_job *job)
 	braid_qp_end(braid_container(job, struct braid_qp, end));
 }
 
-void braid_qp_get(struct braid_qp *w)
+struct braid_qp *braid_qp_new(struct braid_ibport *p, struct braid_dev *dev)
 {
-	atomic_fetch_add(&w->users, 1);
-}
+	struct braid_qp *w = calloc(1, sizeof(*w));
 
-void braid_qp_put(struct braid_qp *w)
-{
-	if (atomic_fetch_sub(&w->users, 1) != 1)
-		return;
+	if (!w)
+		return NULL;
+	w->port = p;
+	w->dev = dev;
+	atomic_store(&w->users, 1);
 	w->end = (struct braid_job){ .what = "to destroy a queue pair", .run = end_run };
-	/* Only one thread at a time may use rdma_cm: that of BRAID_MAKE. */
-	braid_later(w->dev, w->port->cm ? BRAID_MAKE : BRAID_END, &w->end);
+	return w;
 }
 
 void braid_qp_free(struct braid_qp *w)

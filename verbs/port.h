@@ -38,13 +38,13 @@ struct braid_ibport {
 	unsigned sq_max;		/* entries of a lane's send queue */
 	uint32_t max_msg;		/* bytes of the largest message */
 	int speed_mbps;
-	bool siw;			/* soft-iWARP: braid_hush(), SIW_PAGED */
-	atomic_bool pipe_ignored;	/* the process ignores SIGPIPE: braid_hush_look() */
+	bool siw;			/* soft-iWARP: braid_sigpipe_block(), SIW_PAGED */
+	atomic_bool pipe_ignored;	/* the process ignores SIGPIPE: braid_sigpipe_check() */
 	bool imm;			/* immediate data works: tried at init */
 	atomic_bool down;		/* as the last event reported */
 	char chosen[512];		/* the GID chosen last, and why, as it was logged */
 
-	struct braid_qp_memory *spare;	/* verbs/life.c, under a lock there */
+	struct braid_qp_memory *spare;	/* verbs/qp_mem.c, under a lock there */
 	unsigned nspare;
 	pthread_mutex_t srq_lock;	/* only for jobs, which may hold it for long */
 	struct braid_srq *srq;		/* which new lanes join: verbs/recv.c */

@@ -2,15 +2,24 @@
 /*
  * qp.h - a lane's carrier over verbs: a queue pair and all that belongs to it.
  *
- * The handshake makes it (qp.c; over iWARP with cm.c), verbs.c sends and receives with it, and the
- * lane closes it (life.c).  Receives are posted in advance: BRAID_SLOTS_RX slots of BRAID_SLOT
- * bytes.  A sender never uses more slots than the peer has posted.  It uses a slot again once the
- * peer has acknowledged the frame that took it, or has counted the slot as posted again.
+ * The handshake makes it (qp_setup.c; over iWARP with cm.c), tx.c and rx.c send and receive with
+ * it, and the lane closes it (life.c).  Receives are posted in advance: BRAID_SLOTS_RX slots of
+ * BRAID_SLOT bytes.  A sender never uses more slots than the peer has posted.  It uses a slot again
+ * once the peer has acknowledged the frame that took it, or has counted the slot as posted again.
+ *
+ *	qp_mem	its registered memory
+ *	qp_make	the NIC's objects: made, destroyed, receives posted
+ *	qp_state, qp_gid, ece	its states, and what they need
+ *	cm	the same over iWARP
+ *	life	references, its end
+ *	qp_setup	the handshake
+ *	qp_self	a queue pair that is its own peer
+ *
+ * Each calls only those above it.
  */
 #ifndef BRAID_VERBS_QP_H
 #define BRAID_VERBS_QP_H
 
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,49 +29,17 @@
 #include "core/link/lane_io.h"
 #include "core/mem/later.h"
 #include "core/base/param.h"
+#include "verbs/blob.h"
 #include "verbs/port.h"
+#include "verbs/qp_mem.h"
 #include "verbs/recv.h"
 
 enum {
-	BRAID_BOUNCES = 8,		/* for memory that the NIC does not know */
 	BRAID_WR_TX = 256,		/* wanted; a device that has fewer must have these: */
 	BRAID_WR_TX_LEAST = 64,
 	BRAID_CHAIN = 16,		/* work requests posted together */
 	BRAID_POLL_MAX = 16,
 	BRAID_INLINE = 220,		/* bytes wanted; less if the device takes less */
-	BRAID_ACK_OUT = 16,		/* index in `ack` of the two words for the peer's `ack` */
-};
-
-/* Registered memory of one queue pair; the port keeps it for the next queue pair. */
-struct braid_qp_memory {
-	struct braid_qp_memory *next;
-	struct braid_slots *slots;	/* NULL: it receives from a shared queue */
-	char *bounce;			/* BRAID_BOUNCES pieces */
-	_Atomic uint32_t *ack;		/* two words that the peer writes: frames that it has
-					 * received; slots that it has posted again, plus 1 */
-	struct ibv_mr *bounce_mr, *ack_mr;
-};
-
-/* A lane's send ring, which the NIC reads by itself as soon as it is registered. */
-struct braid_ring {
-	struct braid_ring *next;
-	struct braid_qp *qp;
-	struct braid_job job;
-	char *at;
-	size_t size;
-	_Atomic(struct ibv_mr *) mr;	/* NULL: not registered, data is copied before it is sent */
-};
-
-/* What the two ends exchange in the handshake. */
-struct braid_qp_blob {
-	uint8_t fabric, mtu, imm, ngids, grh;
-	uint16_t lid, slots, cm_port;
-	uint32_t qpn, psn, ack_key;
-	uint64_t ack, nonce;
-	uint32_t ece_vendor, ece_options;	/* 0: none */
-	struct {
-		uint8_t type, raw[16];
-	} gid[2];			/* the dialler's, best first; or the accepter's choice */
 };
 
 /* Work requests on their way to the NIC. */
@@ -158,11 +135,88 @@ struct braid_qp {
 	struct braid_look look;
 };
 
-/* The setup members of struct braid_transport. */
+/* --- qp_make.c ----------------------------------------------------------------------------- */
+
+/* Notes `call` as the one that failed, if err is not 0; returns err. */
+int braid_qp_failed(struct braid_qp *w, const char *call, int err);
+/* -ECANCELED if the owner has dropped its reference, perhaps while the NIC was busy; else 0. */
+int braid_qp_wanted(const struct braid_qp *w);
+/* Makes what every queue pair needs.  own: its receives are not shared.  0 or a negative errno. */
+int braid_qp_fill(struct braid_qp *w, bool own);
+/* Make the queue pair, on w->id unless that is NULL; post its receives.  0 or a negative errno. */
+int braid_qp_create(struct braid_qp *w);
+int braid_qp_post_all(struct braid_qp *w);
+void braid_qp_destroy(struct braid_qp *w);
+/* Posts receives, chained by `next`.  0 or a negative errno. */
+int braid_qp_post_recv(struct braid_qp *w, struct ibv_recv_wr *first);
+
+/* --- qp_state.c, ece.c --------------------------------------------------------------------- */
+
+/*
+ * The traffic class byte of our IP headers, whose upper six bits are the DSCP.  traffic_class:
+ * NCCL's, the same byte (-1: none).
+ */
+uint8_t braid_qp_class(int traffic_class);
+/* Retransmissions of a packet: at most 6, since 7 means for ever to some drivers. */
+static inline uint8_t braid_qp_retries(void)
+{
+	return (uint8_t)(braid_param.ib_retry < 6 ? braid_param.ib_retry : 6);
+}
+
+/* To INIT, with these access flags; and by RTR to RTS, connected.  0 or a negative errno. */
+int braid_qp_to_init(struct braid_qp *w, unsigned access);
+int braid_qp_to_ready(struct braid_qp *w, const struct braid_qp_blob *peer, int traffic_class);
+
+/* Put our queue pair's options into the blob; set the peer's on it, before RTR. */
+void braid_ece_tell(const struct braid_qp *w, struct braid_qp_blob *b);
+void braid_ece_take(struct braid_qp *w, const struct braid_qp_blob *peer);
+
+/* --- qp_gid.c ------------------------------------------------------------------------------ */
+
+/* Chooses our GID of that type, for the address in use; logs it if it is final. */
+int braid_qp_pick_gid(struct braid_qp *w, const struct braid_dev *dev, enum braid_gid_type type,
+		      bool final, struct braid_gid *ret);
+/* -EADDRNOTAVAIL; s->why has the usual reason, an index that is right on another host. */
+int braid_qp_no_gid(struct braid_setup *s);
+/* Puts our GIDs into the blob.  peer: what the dialler offers, or NULL: we are the dialler. */
+int braid_qp_gids(struct braid_qp *w, const struct braid_dev *dev,
+		  const struct braid_qp_blob *peer, struct braid_qp_blob *b);
+/* The dialler takes its GID of the type that the accepter has chosen. */
+int braid_qp_settle_gid(struct braid_qp *w, struct braid_setup *s,
+			const struct braid_qp_blob *peer);
+
+/* --- life.c -------------------------------------------------------------------------------- */
+
+/* Has one reference, the owner's.  NULL: no memory. */
+struct braid_qp *braid_qp_new(struct braid_ibport *p, struct braid_dev *dev);
+/* A reference, held by each of its jobs; the last one's end has a job destroy it. */
+static inline void braid_qp_get(struct braid_qp *w)
+{
+	atomic_fetch_add(&w->users, 1);
+}
+
+static inline void braid_qp_put(struct braid_qp *w)
+{
+	/* Only one thread at a time may use rdma_cm: that of BRAID_MAKE. */
+	if (atomic_fetch_sub(&w->users, 1) == 1)
+		braid_later(w->dev, w->port->cm ? BRAID_MAKE : BRAID_END, &w->end);
+}
+
+/* A job stops the queue pair (core/mem/later.h).  The lane posts and polls nothing from now on. */
+void braid_qp_fence(struct braid_qp *w);
+/* Drops the owner's reference; jobs stop and destroy the queue pair later.  NULL is nothing. */
+void braid_qp_free(struct braid_qp *w);
+/* Destroys it at once: only in a job, or at init. */
+void braid_qp_end(struct braid_qp *w);
+
+/* --- qp_setup.c: the setup members of struct braid_transport ------------------------------- */
+
 int braid_qp_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);
 int braid_qp_peer(struct braid_setup *s, const uint8_t *theirs);
 int braid_qp_ready(struct braid_setup *s);
 void braid_qp_drop(struct braid_setup *s);
+
+/* --- qp_self.c ----------------------------------------------------------------------------- */
 
 /*
  * Does immediate data arrive, with a WRITE and with a SEND?  Tried at init with a queue pair to
@@ -175,68 +229,6 @@ bool braid_qp_proves_imm(struct braid_ibport *p, struct braid_dev *dev, char *wh
  * -EOPNOTSUPP for iWARP.  *ret_failed, unless ret_failed is NULL: the call that failed, or NULL.
  */
 int braid_qp_loop(struct braid_ibport *p, struct braid_dev *dev, struct braid_qp **ret,
-		    const char **ret_failed);
-
-/* A job stops the queue pair (core/mem/later.h).  The lane posts and polls nothing from now on. */
-void braid_qp_fence(struct braid_qp *w);
-/* Drops the owner's reference; jobs stop and destroy the queue pair later.  NULL is nothing. */
-void braid_qp_free(struct braid_qp *w);
-/* Destroys it at once: only in a job, or at init. */
-void braid_qp_end(struct braid_qp *w);
-void braid_qp_destroy(struct braid_qp *w);
-/* A reference, held by each of its jobs. */
-void braid_qp_get(struct braid_qp *w);
-void braid_qp_put(struct braid_qp *w);
-
-/*
- * Memory that an earlier lane left, or new memory: pinning that may take long.  own: with slots,
- * for receives that are not shared.  NULL: none can be allocated or registered.
- */
-struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool own);
-/* Makes this the ring to send from, and has a job register it.  0 or -ENOMEM. */
-int braid_qp_ring(struct braid_qp *w, char *ring, size_t size);
-
-/*
- * Around calls in which soft-iWARP (siw) may write to a socket: it does so without MSG_NOSIGNAL,
- * and SIGPIPE comes if the peer has closed the socket.  Three system calls; none in a process that
- * ignored SIGPIPE when that was last checked.
- */
-struct braid_hush {
-	bool on, was_pending;
-	sigset_t old;
-};
-static inline bool braid_may_pipe(const struct braid_ibport *p)
-{
-	return p->siw && !atomic_load_explicit(&p->pipe_ignored, memory_order_relaxed);
-}
-
-void braid_hush(const struct braid_ibport *p, struct braid_hush *h);
-void braid_unhush(const struct braid_hush *h);
-void braid_hush_look(struct braid_ibport *p);	/* checks that now and then: Python ignores it */
-
-/*
- * The traffic class byte of our IP headers, whose upper six bits are the DSCP.  traffic_class:
- * NCCL's, the same byte (-1: none).
- */
-uint8_t braid_qp_class(int traffic_class);
-/* Retransmissions of a packet: at most 6, since 7 means for ever to some drivers. */
-static inline uint8_t braid_qp_retries(void)
-{
-	return (uint8_t)(braid_param.ib_retry < 6 ? braid_param.ib_retry : 6);
-}
-/* Notes `call` as the one that failed, if err is not 0; returns err. */
-int braid_qp_failed(struct braid_qp *w, const char *call, int err);
-/* Make the queue pair, on w->id unless that is NULL; post its receives.  0 or a negative errno. */
-int braid_qp_create(struct braid_qp *w);
-int braid_qp_post_all(struct braid_qp *w);
-/* Posts receives, chained by `next`.  0 or a negative errno. */
-int braid_qp_post_recv(struct braid_qp *w, struct ibv_recv_wr *first);
-
-/* verbs/ece.c: put our queue pair's options into the blob; set the peer's on it, before RTR. */
-void braid_ece_tell(const struct braid_qp *w, struct braid_qp_blob *b);
-void braid_ece_take(struct braid_qp *w, const struct braid_qp_blob *peer);
-
-void braid_qp_blob_pack(const struct braid_qp_blob *b, uint8_t *to);
-int braid_qp_blob_unpack(const uint8_t *from, struct braid_qp_blob *ret);
+		  const char **ret_failed);
 
 #endif

@@ -37,6 +37,7 @@
 #include "verbs/gpu.h"
 #include "verbs/mr.h"
 #include "verbs/qp.h"
+#include "verbs/sigpipe.h"
 
 enum {
 	SIGNAL_EVERY = 32,
@@ -108,15 +109,15 @@ static void signal_it(struct braid_qp *w, struct ibv_send_wr *wr)
 	w->sq_signal = w->sq_posted;
 }
 
-static BRAID_APART int post_hushed(struct braid_qp *w)
+static BRAID_APART int post_blocked(struct braid_qp *w)
 {
 	struct ibv_send_wr *bad;
-	struct braid_hush h;
+	struct braid_sigpipe h;
 	int err;
 
-	braid_hush(w->port, &h);
+	braid_sigpipe_block(w->port, &h);
 	err = ibv_post_send(w->qp, w->chain.wr, &bad);
-	braid_unhush(&h);
+	braid_sigpipe_unblock(&h);
 	return err;
 }
 
@@ -127,7 +128,8 @@ static int chain_post(struct braid_qp *w)
 
 	if (!w->chain.n)
 		return 0;
-	err = braid_may_pipe(w->port) ? post_hushed(w) : ibv_post_send(w->qp, w->chain.wr, &bad);
+	err = braid_sigpipe_may_come(w->port) ? post_blocked(w) :
+						ibv_post_send(w->qp, w->chain.wr, &bad);
 	w->chain.n = 0;
 	return err ? -EIO : 0;
 }
@@ -699,7 +701,7 @@ static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
 	int err;
 
 	braid_ibport_events(w->port);
-	braid_hush_look(w->port);
+	braid_sigpipe_check(w->port);
 	if (atomic_load(&w->port->down))
 		return -ENETDOWN;
 	if (atomic_load(&w->broken))

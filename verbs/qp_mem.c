@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * qp_mem.c - see qp_mem.h.
+ *
+ * To pin memory takes long.  So a port keeps the memory of a few queue pairs that have ended.
+ */
+#include "verbs/qp_mem.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "verbs/mr.h"
+#include "verbs/qp.h"
+
+enum {
+	SPARE_MAX = 8,			/* spare memory that a port keeps, for so many lanes */
+	PAGE = 4096,
+};
+
+enum { BOUNCE_BYTES = BRAID_BOUNCES * BRAID_SLOT };
+
+static char *pages(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	return p;
+}
+
+static void dereg(struct ibv_mr *mr)
+{
+	if (mr)
+		braid_ibv.dereg_mr(mr);
+}
+
+static void unmap(void *p, size_t size)
+{
+	if (p)
+		munmap(p, size);
+}
+
+static void memory_free(struct braid_qp_memory *m)
+{
+	dereg(m->bounce_mr);
+	dereg(m->ack_mr);
+	braid_slots_free(m->slots);
+	unmap(m->bounce, BOUNCE_BYTES);
+	unmap((void *)m->ack, PAGE);
+	free(m);
+}
+
+static int memory_fill(struct braid_ibport *p, struct braid_qp_memory *m)
+{
+	m->bounce = pages(BOUNCE_BYTES);
+	m->ack = (void *)pages(PAGE);
+	if (!m->bounce || !m->ack)
+		return -ENOMEM;
+	m->bounce_mr = braid_ibport_own(p, m->bounce, BOUNCE_BYTES, 0);
+	if (m->bounce_mr)
+		m->ack_mr = braid_ibport_own(p, (void *)m->ack, PAGE,
+					   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	return m->ack_mr ? 0 : -ENOMEM;
+}
+
+static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct braid_qp_memory *spare_take(struct braid_ibport *p)
+{
+	struct braid_qp_memory *m;
+
+	pthread_mutex_lock(&spare_lock);
+	m = p->spare;
+	if (m) {
+		p->spare = m->next;
+		p->nspare--;
+	}
+	pthread_mutex_unlock(&spare_lock);
+	return m;
+}
+
+struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool own)
+{
+	struct braid_qp_memory *m = spare_take(p);
+	int err = 0;
+
+	if (m) {
+		atomic_store(&m->ack[0], 0);
+		atomic_store(&m->ack[1], 0);
+	} else {
+		m = calloc(1, sizeof(*m));
+		if (!m)
+			return NULL;
+		err = memory_fill(p, m);
+	}
+	if (!err && own && !m->slots)
+		m->slots = braid_slots_new(p);
+	if (err || (own && !m->slots)) {
+		memory_free(m);
+		return NULL;
+	}
+	return m;
+}
+
+void braid_qp_memory_put(struct braid_ibport *p, struct braid_qp_memory *m)
+{
+	if (braid_srq_wanted(p)) {		/* the next lane needs no slots of its own */
+		braid_slots_free(m->slots);
+		m->slots = NULL;
+	}
+	pthread_mutex_lock(&spare_lock);
+	if (p->nspare < SPARE_MAX) {
+		m->next = p->spare;
+		p->spare = m;
+		p->nspare++;
+		m = NULL;
+	}
+	pthread_mutex_unlock(&spare_lock);
+	if (m)
+		memory_free(m);
+}
+
+/* If registering fails, what is sent from the ring is copied. */
+static void ring_run(struct braid_job *job)
+{
+	struct braid_ring *r = braid_container(job, struct braid_ring, job);
+	struct braid_qp *w = r->qp;
+
+	if (!atomic_load(&w->gone))
+		atomic_store(&r->mr, braid_ibport_own(w->port, r->at, r->size, 0));
+	braid_qp_put(w);
+}
+
+int braid_qp_ring(struct braid_qp *w, char *ring, size_t size)
+{
+	struct braid_ring *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	*r = (struct braid_ring){
+		.next = w->rings, .qp = w, .at = ring, .size = size,
+		.job = { .what = "to register a ring", .run = ring_run },
+	};
+	w->rings = r;
+	w->ring = ring;
+	braid_qp_get(w);
+	braid_later(w->dev, BRAID_MAKE, &r->job);
+	return 0;
+}
+
+void braid_qp_rings_free(struct braid_qp *w)
+{
+	while (w->rings) {
+		struct braid_ring *r = w->rings;
+
+		w->rings = r->next;
+		dereg(atomic_load(&r->mr));
+		free(r);
+	}
+}

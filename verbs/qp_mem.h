@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * qp_mem.h - the registered memory of a queue pair: receive slots, bounce pieces, the words that
+ * the peer writes, and the lane's send ring.
+ */
+#ifndef BRAID_VERBS_QP_MEM_H
+#define BRAID_VERBS_QP_MEM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/mem/later.h"
+#include "verbs/port.h"
+#include "verbs/recv.h"
+
+struct braid_qp;
+
+enum {
+	BRAID_BOUNCES = 8,		/* for memory that the NIC does not know */
+	BRAID_ACK_OUT = 16,		/* index in `ack` of the two words for the peer's `ack` */
+};
+
+/* Registered memory of one queue pair; the port keeps it for the next queue pair. */
+struct braid_qp_memory {
+	struct braid_qp_memory *next;
+	struct braid_slots *slots;	/* NULL: it receives from a shared queue */
+	char *bounce;			/* BRAID_BOUNCES pieces */
+	_Atomic uint32_t *ack;		/* two words that the peer writes: frames that it has
+					 * received; slots that it has posted again, plus 1 */
+	struct ibv_mr *bounce_mr, *ack_mr;
+};
+
+/* A lane's send ring, which the NIC reads by itself as soon as it is registered. */
+struct braid_ring {
+	struct braid_ring *next;
+	struct braid_qp *qp;
+	struct braid_job job;
+	char *at;
+	size_t size;
+	_Atomic(struct ibv_mr *) mr;	/* NULL: not registered, data is copied before it is sent */
+};
+
+/*
+ * Memory that an earlier lane left, or new memory: pinning that may take long.  own: with slots,
+ * for receives that are not shared.  NULL: none can be allocated or registered.
+ */
+struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool own);
+/* Keeps it for a later lane, or frees it.  No queue pair may use it any more. */
+void braid_qp_memory_put(struct braid_ibport *p, struct braid_qp_memory *m);
+
+/* Makes this the ring to send from, and has a job register it.  0 or -ENOMEM. */
+int braid_qp_ring(struct braid_qp *w, char *ring, size_t size);
+/* Frees all rings.  No job of theirs may be left. */
+void braid_qp_rings_free(struct braid_qp *w);
+
+#endif

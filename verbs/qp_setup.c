@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * qp_setup.c - the handshake of a queue pair.
+ *
+ * The dialler makes a queue pair and sends its number, first packet number, LID, MTU and the GIDs
+ * that it could use.  The accepter makes its own queue pair, chooses a GID of the same type as one
+ * of those, connects, and answers with the same data.  Then the dialler connects.
+ *
+ * The NIC's commands may take long, so each step is a job.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "core/link/lane_io.h"
+#include "core/base/os.h"
+#include "verbs/cm.h"
+#include "verbs/events.h"
+#include "verbs/qp.h"
+#include "verbs/route.h"
+#include "verbs/sigpipe.h"
+
+static void take_peer(struct braid_qp *w, const struct braid_qp_blob *peer)
+{
+	if (!peer->imm)
+		w->imm_max = 0;
+	w->wr_max = peer->slots < BRAID_SLOTS_RX ? peer->slots : BRAID_SLOTS_RX;
+	w->peer_ack = peer->ack;
+	w->peer_ack_key = peer->ack_key;
+}
+
+/* The dialler's blob, with its GID of the type that the accepter has chosen in first place. */
+static struct braid_qp_blob of_type(const struct braid_qp_blob *peer, uint8_t type)
+{
+	struct braid_qp_blob b = *peer;
+
+	for (unsigned i = 0; i < peer->ngids; i++) {
+		if (peer->gid[i].type == type) {
+			b.gid[0] = peer->gid[i];
+			break;
+		}
+	}
+	return b;
+}
+
+static int setup(struct braid_qp *w, const struct braid_qp_blob *peer,
+		 struct braid_qp_blob *b)
+{
+	int err;
+
+	w->moves = atomic_load(&w->port->moves);
+	braid_ibport_refresh(w->port);
+	err = braid_qp_gids(w, w->dev, peer, b);
+	if (err)
+		err = braid_qp_no_gid(&w->setup);
+	if (!err && peer && w->port->fabric == BRAID_FABRIC_IB)
+		err = braid_route_find(w, peer, w->setup.why, sizeof(w->setup.why));
+	if (!err && w->port->fabric == BRAID_FABRIC_IWARP && peer)
+		err = braid_cm_accept(w);
+	else if (!err && w->port->fabric != BRAID_FABRIC_IWARP)
+		err = braid_qp_to_init(w, IBV_ACCESS_REMOTE_WRITE);
+	if (!err && w->qp)
+		err = braid_qp_post_all(w);
+	if (!err && peer && w->qp) {
+		struct braid_qp_blob mine = of_type(peer, b->ngids ? b->gid[0].type : 0);
+
+		err = braid_qp_to_ready(w, &mine, w->setup.traffic_class);
+	}
+	if (!err && (!peer || w->ece))
+		braid_ece_tell(w, b);
+	return err;
+}
+
+static void make_run(struct braid_job *job)
+{
+	struct braid_qp *w = braid_container(job, struct braid_qp, make);
+	const struct braid_qp_blob *peer = w->setup.dialler ? NULL : &w->peer;
+
+	w->err = braid_qp_wanted(w);
+	if (!w->err)
+		w->err = braid_qp_fill(w, false);
+	if (!w->err)
+		w->err = braid_qp_wanted(w);
+	if (!w->err && peer)
+		take_peer(w, peer);
+	if (!w->err)
+		w->err = setup(w, peer, &w->mine);
+	atomic_store(&w->made, true);
+	braid_qp_put(w);
+}
+
+static void peer_run(struct braid_job *job)
+{
+	struct braid_qp *w = braid_container(job, struct braid_qp, make);
+
+	w->err = braid_qp_wanted(w);
+	if (!w->err && w->port->fabric == BRAID_FABRIC_IWARP) {
+		w->err = braid_cm_connect(w);
+	} else if (!w->err) {
+		w->err = braid_qp_settle_gid(w, &w->setup, &w->peer);
+		if (!w->err)
+			w->err = braid_qp_to_ready(w, &w->peer, w->setup.traffic_class);
+	}
+	atomic_store(&w->made, true);
+	braid_qp_put(w);
+}
+
+static void make(struct braid_qp *w, const char *what, void (*run)(struct braid_job *job))
+{
+	w->make = (struct braid_job){ .what = what, .run = run };
+	atomic_store(&w->made, false);
+	braid_qp_get(w);
+	braid_later(w->dev, BRAID_MAKE, &w->make);
+}
+
+/* Do the NIC's commands hang?  Then waiting for it only delays the lane, which can use a socket. */
+static bool hangs(struct braid_dev *dev)
+{
+	uint64_t now = braid_os->now_ns();
+
+	return braid_later_hangs(dev, BRAID_MAKE, now) || braid_later_hangs(dev, BRAID_STOP, now);
+}
+
+static int setup_begin(struct braid_setup *s, const uint8_t *theirs)
+{
+	struct braid_ibport *p = braid_ibport_of(s->dev);
+	struct braid_qp_blob peer = { 0 };
+	struct braid_qp *w;
+	int err = 0;
+
+	braid_ibport_events(p);		/* without a lane, nothing else reads them */
+	braid_sigpipe_check(p);
+	if (atomic_load(&p->down))
+		return -ENETDOWN;
+	if (hangs(s->dev))
+		return -EBUSY;
+	if (theirs)
+		err = braid_qp_blob_unpack(theirs, &peer);
+	if (!err && theirs && peer.fabric != p->fabric)
+		err = -EPROTOTYPE;	/* InfiniBand here, RoCE or iWARP there */
+	w = err ? NULL : braid_qp_new(p, s->dev);
+	if (!w)
+		return err ? err : -ENOMEM;
+	w->setup = *s;
+	memcpy(&w->to, s->to, s->to->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
+							     sizeof(struct sockaddr_in6));
+	w->peer = peer;
+	w->dialler = s->dialler;
+	w->traffic_class = s->traffic_class;
+	braid_os->random(&w->psn, sizeof(w->psn));
+	braid_os->random(&w->nonce, sizeof(w->nonce));
+	w->psn &= 0xffffff;
+	s->priv = w;
+	make(w, "to make a queue pair", make_run);
+	return -EAGAIN;
+}
+
+/* The job's result; copies the reason of a failure, for the log. */
+static int outcome(struct braid_setup *s, const struct braid_qp *w)
+{
+	s->failed = w->failed;
+	memcpy(s->why, w->setup.why, sizeof(s->why));
+	return w->err;
+}
+
+static void tell_mine(struct braid_qp *w, uint8_t *ret)
+{
+	const struct braid_ibport *p = w->port;
+	struct braid_qp_blob *b = &w->mine;
+
+	b->fabric = (uint8_t)p->fabric;
+	b->mtu = (uint8_t)atomic_load(&p->mtu);
+	b->imm = p->imm;
+	b->lid = atomic_load(&p->lid);
+	b->grh = p->grh;
+	b->slots = BRAID_SLOTS_RX - BRAID_REPOST;
+	b->cm_port = p->cm_port;
+	b->qpn = p->fabric == BRAID_FABRIC_IWARP ? 0 : w->qp->qp_num;
+	b->psn = w->psn;
+	b->ack = (uint64_t)(uintptr_t)w->m->ack;
+	b->ack_key = w->m->ack_mr->rkey;
+	b->nonce = w->nonce;
+	braid_qp_blob_pack(b, ret);
+}
+
+int braid_qp_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
+{
+	struct braid_qp *w = s->priv;
+	int err;
+
+	if (!w)
+		return setup_begin(s, theirs);
+	if (!atomic_load(&w->made))
+		return -EAGAIN;
+	err = outcome(s, w);
+	if (err)
+		braid_qp_drop(s);
+	else
+		tell_mine(w, mine);
+	return err;
+}
+
+int braid_qp_peer(struct braid_setup *s, const uint8_t *theirs)
+{
+	struct braid_qp *w = s->priv;
+	int err = braid_qp_blob_unpack(theirs, &w->peer);
+
+	if (err)
+		return err;
+	take_peer(w, &w->peer);
+	if (w->port->fabric == BRAID_FABRIC_IWARP)
+		w->nonce = w->peer.nonce;
+	make(w, "to connect a queue pair", peer_run);
+	return 0;
+}
+
+int braid_qp_ready(struct braid_setup *s)
+{
+	struct braid_qp *w = s->priv;
+	int err;
+
+	if (!atomic_load(&w->made))
+		return -EAGAIN;
+	err = outcome(s, w);
+	return err || w->port->fabric != BRAID_FABRIC_IWARP ? err : braid_cm_state(w);
+}
+
+void braid_qp_drop(struct braid_setup *s)
+{
+	braid_qp_free(s->priv);
+	s->priv = NULL;
+}

@@ -13,8 +13,46 @@
 #ifndef BRAID_VERBS_GPU_H
 #define BRAID_VERBS_GPU_H
 
+#include <string.h>
+
 #include "core/transport.h"
+#include "verbs/port.h"
 
 extern const struct braid_gpu braid_ibport_gpu;
+
+/* Ways to register: by Data Direct or not, by an export for PCIe or not; nvidia-peermem. */
+enum {
+	BRAID_DIRECT_PCIE, BRAID_DIRECT, BRAID_DMABUF_PCIE, BRAID_DMABUF, BRAID_PEERMEM, BRAID_WAYS
+};
+enum {				/* sets of them */
+	BRAID_WITH_DIRECT = 1 << BRAID_DIRECT_PCIE | 1 << BRAID_DIRECT,
+	BRAID_WITH_DMABUF = 1 << BRAID_DMABUF_PCIE | 1 << BRAID_DMABUF,
+};
+extern const char *const braid_gpu_way_name[BRAID_WAYS];
+bool braid_gpu_way_is_direct(unsigned way);
+
+enum { BRAID_FLUSH_READ, BRAID_FLUSH_GDRCOPY, BRAID_FLUSH_DRIVER };	/* of p->flush_by */
+
+/* gpu_reg.c: registers by that way; by the ways that were found to work. */
+int braid_gpu_reg_way(struct braid_ibport *p, const struct braid_mem *mem, unsigned way,
+		      struct braid_key *ret);
+int braid_verbs_gpu_reg(struct braid_dev *dev, const struct braid_mem *mem,
+			struct braid_key *ret);
+/* Appends "name: text" to the list in `why`; or the error's text, unless err is 0. */
+void braid_gpu_note_text(char *why, size_t len, const char *name, const char *text);
+static inline void braid_gpu_note(char *why, size_t len, const char *name, int err)
+{
+	braid_gpu_note_text(why, len, name, err ? strerror(-err) : "");
+}
+
+/* gpu_copy.c: members of struct braid_gpu.  They never wait, but for copy_end, 10 ms at most. */
+int braid_verbs_gpu_copy(struct braid_dev *dev, const struct braid_key *key,
+			 struct braid_gpu_copy *c);
+void braid_verbs_gpu_copy_end(struct braid_dev *dev, struct braid_gpu_copy *c);
+int braid_verbs_gpu_flush(struct braid_dev *dev, const struct braid_key *key, char *at,
+			  struct braid_gpu_flush *f);
+/* Only for the probe: copies, and waits. */
+int braid_verbs_gpu_copy_now(struct braid_ibport *p, const struct braid_key *key, char *at,
+			     char *own, size_t len, bool to_gpu);
 
 #endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* gpu_reg.c - the ways to register GPU memory with a NIC. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "gdr/cuda.h"
+#include "verbs/direct.h"
+#include "verbs/gpu.h"
+#include "verbs/mr.h"
+
+enum { GPUS_TOLD = 16 };		/* each has its own limit of log lines */
+
+const char *const braid_gpu_way_name[BRAID_WAYS] = {
+	"direct-pcie", "direct", "pcie", "dmabuf", "peermem",
+};
+
+/* Remote reads are for the loop: lanes' queue pairs do not allow them. */
+enum {
+	GPU_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+};
+
+static int mr_key(struct ibv_mr *mr, int gpu, struct braid_key *ret)
+{
+	if (!mr)
+		return errno ? -errno : -EIO;
+	*ret = (struct braid_key){
+		.mr = mr, .local = mr->lkey, .remote = mr->rkey, .gpu = gpu,
+	};
+	return 0;
+}
+
+bool braid_gpu_way_is_direct(unsigned way)
+{
+	return BRAID_WITH_DIRECT & 1u << way;
+}
+
+static int reg_fd(struct braid_ibport *p, const struct braid_mem *mem, unsigned way, int fd,
+		  uint64_t offset, struct braid_key *ret)
+{
+	uint64_t at = (uint64_t)(uintptr_t)mem->data;
+	int access = (int)(GPU_ACCESS | braid_ibport_relaxed());
+	bool direct = braid_gpu_way_is_direct(way);
+	struct ibv_mr *mr;
+
+	if (!direct && !braid_ibv.reg_dmabuf_mr)
+		return -EOPNOTSUPP;
+	errno = 0;
+	mr = direct ? braid_direct_reg(p->pd, offset, mem->size, at, fd, access) :
+		      braid_ibv.reg_dmabuf_mr(p->pd, offset, mem->size, at, fd, access);
+	return mr_key(mr, mem->gpu_index, ret);
+}
+
+static int reg_export(struct braid_ibport *p, const struct braid_mem *mem, unsigned way,
+		      struct braid_key *ret)
+{
+	bool pcie = way == BRAID_DIRECT_PCIE || way == BRAID_DMABUF_PCIE;
+	uint64_t offset;
+	int fd, err = braid_gpu_export(mem->data, mem->size, pcie, &fd, &offset);
+
+	if (err)
+		return err;
+	err = reg_fd(p, mem, way, fd, offset, ret);
+	close(fd);
+	return err;
+}
+
+static int reg_peermem(struct braid_ibport *p, const struct braid_mem *mem, struct braid_key *ret)
+{
+	errno = 0;
+	return mr_key(braid_ibport_reg_user(p, mem->data, mem->size, GPU_ACCESS), mem->gpu_index,
+		      ret);
+}
+
+int braid_gpu_reg_way(struct braid_ibport *p, const struct braid_mem *mem, unsigned way,
+		      struct braid_key *ret)
+{
+	return way == BRAID_PEERMEM ? reg_peermem(p, mem, ret) : reg_export(p, mem, way, ret);
+}
+
+void braid_gpu_note_text(char *why, size_t len, const char *name, const char *text)
+{
+	size_t at = strlen(why);
+
+	if (at + 1 < len)
+		snprintf(why + at, len - at, "%s%s%s%s", at ? ", " : "", name, *text ? ": " : "",
+			 text);
+}
+
+static void tell_not(const struct braid_ibport *p, const struct braid_mem *mem, const char *why)
+{
+	char which[80] = "a GPU that the driver does not name";
+
+	if (mem->gpu_index >= 0)
+		snprintf(which, sizeof(which), "GPU %d (CUDA's number)%s", mem->gpu_index,
+			 mem->gpu_index == p->gpu_tried ? "" :
+			 ", which is not the one that was tried at init");
+	braid_warn("port %s: can't register %zu bytes of %s: %s; docs/user/gpu.md says what each "
+		   "needs [gpu-not-registered]",
+		   p->name, mem->size, which, why);
+}
+
+/*
+ * Is the caller's DMA-BUF to be tried before that way?  How it was exported is not known here, so
+ * it is tried once before each pair of ways, if the probe found one of the two to work.
+ */
+static bool takes_theirs(const struct braid_ibport *p, unsigned way)
+{
+	return (way == BRAID_DIRECT_PCIE && p->gpu_ways & BRAID_WITH_DIRECT) ||
+	       (way == BRAID_DMABUF_PCIE && p->gpu_ways & BRAID_WITH_DMABUF);
+}
+
+/* By the caller's DMA-BUF, if there is one, and by the ways that the probe found to work. */
+int braid_verbs_gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret)
+{
+	static struct braid_log_gate gate[GPUS_TOLD];
+	struct braid_ibport *p = braid_ibport_of(dev);
+	char why[256] = "";
+	int err = -EOPNOTSUPP;
+
+	for (unsigned way = 0; way < BRAID_WAYS; way++) {
+		if (mem->fd >= 0 && takes_theirs(p, way)) {
+			err = reg_fd(p, mem, way, mem->fd, mem->offset, ret);
+			if (!err)
+				return 0;
+			braid_gpu_note(why, sizeof(why), braid_gpu_way_is_direct(way) ?
+				       "NCCL's DMA-BUF, direct" : "NCCL's DMA-BUF", err);
+		}
+		if (!(p->gpu_ways & 1u << way))
+			continue;
+		err = braid_gpu_reg_way(p, mem, way, ret);
+		if (!err)
+			return 0;
+		braid_gpu_note(why, sizeof(why), braid_gpu_way_name[way], err);
+	}
+	if (braid_log_gate_open(&gate[(unsigned)mem->gpu_index % GPUS_TOLD], braid_os->now_ns()))
+		tell_not(p, mem, why);
+	return err;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rx.c - a lane over verbs receives: completions, and the count that the peer writes into our
+ * memory.
+ *
+ * Completions are polled without the link's lock, under the lane's io lock alone, and taken with
+ * it.  Slots that are empty again are posted several at a time.
+ */
+#include <endian.h>
+#include <errno.h>
+
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "verbs/verbs.h"
+
+enum {
+	POLLS = 4,			/* batches of completions a call */
+	LOOKS = 7,			/* more polls, if no other link is in use */
+};
+
+static BRAID_COLD int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
+{
+	const struct braid_qp *w = braid_qp_of(lane);
+	const char *hint = wc->status == IBV_WC_RETRY_EXC_ERR ?
+			   "; the peer did not answer: a path that is down, or a GID, VLAN or "
+			   "firewall (UDP 4791) that does not let it through" :
+			   wc->status == IBV_WC_LOC_PROT_ERR ?
+			   "; if memory of a GPU is concerned, look at PCIe ACS" : "";
+
+	braid_info("port %s, peer %s: queue pair 0x%x: %s (vendor 0x%x)%s", w->port->name,
+		   lane->link->peer, w->qp->qp_num,
+		   braid_ibv.wc_status_str(wc->status), wc->vendor_err, hint);
+	return wc->status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -EIO;
+}
+
+/* Queues an empty slot.  slots_post() posts it with others, since the caller may wait for data. */
+static void slot_free(struct braid_qp *w, struct ibv_recv_wr *slot)
+{
+	if (!w->nagain++)
+		w->again_end = &w->again;
+	*w->again_end = slot;
+	w->again_end = &slot->next;
+	w->slots++;
+}
+
+static int slots_post(struct braid_qp *w)
+{
+	if (w->nagain < (w->srq ? atomic_load_explicit(&w->srq->repost, memory_order_relaxed) :
+				  BRAID_REPOST))
+		return 0;
+	w->nagain = 0;
+	*w->again_end = NULL;
+	return braid_qp_post_recv(w, w->again) ? -EIO : 0;
+}
+
+static int take_recv(struct braid_lane *lane, const struct ibv_wc *wc, const char *slot)
+{
+	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+		return braid_rx_imm(lane, be32toh(wc->imm_data), wc->byte_len);
+	if (wc->wc_flags & IBV_WC_WITH_IMM)
+		return braid_rx_nohdr(lane, be32toh(wc->imm_data), slot, wc->byte_len);
+	return braid_rx_take(lane, slot, wc->byte_len);
+}
+
+/* Takes completions wc_beg .. wc_end.  -EAGAIN: the next one's data is on its way into a GPU. */
+static int take_all(struct braid_lane *lane, struct braid_qp *w)
+{
+	uint64_t bytes = 0;
+	int i = w->wc_beg, err = 0, again = 0;
+
+	for (; i < w->wc_end && !err; i++) {
+		const struct ibv_wc *wc = &w->wc[i];
+
+		if (wc->status != IBV_WC_SUCCESS) {
+			err = wc_failed(lane, wc);
+			break;
+		}
+		if (!(wc->opcode & IBV_WC_RECV)) {
+			atomic_store_explicit(&w->sq_done, (uint32_t)wc->wr_id,
+					      memory_order_release);
+			continue;
+		}
+		err = take_recv(lane, wc, braid_slot_data(braid_slot_wr(wc)));
+		if (err == -EAGAIN)
+			break;
+		bytes += wc->byte_len + 1;
+		slot_free(w, braid_slot_wr(wc));
+	}
+	w->wc_beg = i;
+	/* Before the lock is released: under it go the frames that report the slots as posted. */
+	if (!err || err == -EAGAIN)
+		again = slots_post(w);
+	braid_count(&lane->rx_bytes, bytes);
+	return again ? again : err;
+}
+
+/* Takes in the count that the peer writes into our memory.  With the link's lock held. */
+static int take_count(struct braid_lane *lane, struct braid_qp *w)
+{
+	uint32_t count = le32toh(atomic_load_explicit(w->m->ack, memory_order_acquire));
+	int err;
+
+	if (count == w->ack_seen)
+		return 0;
+	w->ack_seen = count;
+	err = braid_rx_broken(lane, "a count of more than was sent",
+			      braid_tx_acked(lane, count));
+	if (!err)
+		braid_count(&lane->rx_bytes, 1);
+	return err;
+}
+
+static bool has_count(const struct braid_qp *w)
+{
+	return le32toh(atomic_load_explicit(w->m->ack, memory_order_relaxed)) != w->ack_seen;
+}
+
+/* Is there something to take?  1, 0 or -EIO. */
+static int look(struct braid_qp *w)
+{
+	int n;
+
+	if (w->wc_beg == w->wc_end) {
+		n = ibv_poll_cq(w->cq, BRAID_POLL_MAX, w->wc);
+		w->wc_beg = 0;
+		w->wc_end = n < 0 ? 0 : n;
+		if (n)
+			return n < 0 ? -EIO : 1;
+	}
+	return w->wc_beg != w->wc_end || has_count(w) || w->count_due;
+}
+
+/* Takes what look() has found.  Returns how many times, or a negative errno. */
+static BRAID_APART BRAID_HOT int take(struct braid_lane *lane, struct braid_qp *w)
+{
+	struct braid_lock *lock = &lane->link->lock;
+	int taken = 0, err, later;
+
+	do {
+		if (!braid_trylock(lock))
+			return 1;
+		later = take_all(lane, w);
+		err = later == -EAGAIN ? 0 : later;
+		if (!err)
+			err = take_count(lane, w);
+		if (!err)
+			err = braid_verbs_count_if_due(lane, w);
+		braid_unlock(lock);
+		taken++;
+		if (err || later || w->wc_end < BRAID_POLL_MAX || taken == POLLS)
+			break;
+		err = look(w);
+	} while (err > 0);
+	w->idle_polls = 0;
+	/* If the peer's process has ended, the NIC is not at fault. */
+	if (err)
+		return braid_lane_look_at_fd(lane) == -ENOTCONN ? -ENOTCONN : err;
+	return taken;
+}
+
+static BRAID_COLD int look_and_take(struct braid_lane *lane)
+{
+	struct braid_qp *w = braid_qp_of(lane);
+	int res = look(w);
+
+	return res > 0 ? take(lane, w) : res;
+}
+
+BRAID_HOT int braid_verbs_poll(struct braid_lane *lane)
+{
+	struct braid_qp *w = braid_qp_of(lane);
+	int res;
+
+	if (w->over)
+		return 0;
+	res = look(w);
+	if (!res && atomic_load_explicit(&lane->link->alone, memory_order_relaxed)) {
+		for (unsigned i = 0; i < LOOKS && !res; i++)
+			res = look(w);
+	}
+	if (res)
+		return res < 0 ? res : take(lane, w);
+	if (atomic_load_explicit(&w->broken, memory_order_relaxed)) {
+		res = braid_lane_last_words(lane, look_and_take);
+		return res ? res : -EIO;
+	}
+	return braid_lane_look_due(lane, &w->idle_polls) ?
+		       braid_lane_last_words(lane, look_and_take) : 0;
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tx.c - a lane over verbs sends.
+ *
+ * Work requests are added to a chain, which is posted as a whole.  A sender counts the peer's
+ * slots.  For each slot used, it notes the frame whose acknowledgement will mean that the slot is
+ * posted again.  But one frame may take more slots than the peer has, and both ends may fill each
+ * other's slots.  So a receiver that has posted half of its slots again, and has not yet reported
+ * so by a frame, writes its counts into the peer's memory by an RDMA WRITE, which takes no slot.
+ *
+ * All of it is called with the link's lock held.
+ */
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include "core/base/os.h"
+#include "verbs/sigpipe.h"
+#include "verbs/verbs.h"
+
+enum {
+	SIGNAL_EVERY = 32,
+	SIW_PAGED = 4096,		/* from here on, unsignalled data leaves page by page */
+};
+
+static unsigned sq_used(const struct braid_qp *w)
+{
+	return w->sq_posted - atomic_load_explicit(&w->sq_done, memory_order_acquire);
+}
+
+static bool sq_room(const struct braid_qp *w, unsigned n)
+{
+	return sq_used(w) + n <= w->sq_max;
+}
+
+/*
+ * Most requests need no completion.  A message leaves soft-iWARP in fewer segments if it is
+ * signalled.  A large WRITE leaves sooner if it is not; the header that follows it is signalled.
+ */
+static bool is_signalled(const struct braid_qp *w, enum ibv_wr_opcode op, uint32_t len)
+{
+	if (w->port->siw && len >= SIW_PAGED)
+		return op != IBV_WR_RDMA_WRITE;
+	return w->sq_posted - w->sq_signal >= SIGNAL_EVERY;
+}
+
+/* Adds a work request to the chain. */
+static struct ibv_send_wr *chain_add(struct braid_qp *w, enum ibv_wr_opcode op, const void *data,
+				     uint32_t len, uint32_t key)
+{
+	struct braid_chain *c = &w->chain;
+	struct ibv_send_wr *wr = &c->wr[c->n];
+
+	assert(c->n < BRAID_CHAIN);
+	c->sge[c->n] = (struct ibv_sge){ (uint64_t)(uintptr_t)data, len, key };
+	wr->wr_id = BRAID_WR_IS_SEND | ++w->sq_posted;
+	wr->next = NULL;
+	wr->sg_list = &c->sge[c->n];
+	wr->num_sge = len ? 1 : 0;
+	wr->opcode = op;
+	wr->send_flags = len <= w->inline_max && op != IBV_WR_RDMA_WRITE_WITH_IMM ?
+				 IBV_SEND_INLINE : 0;
+	if (is_signalled(w, op, len)) {
+		wr->send_flags |= IBV_SEND_SIGNALED;
+		w->sq_signal = w->sq_posted;
+	}
+	if (c->n)
+		c->wr[c->n - 1].next = wr;
+	c->n++;
+	return wr;
+}
+
+static void signal_it(struct braid_qp *w, struct ibv_send_wr *wr)
+{
+	wr->send_flags |= IBV_SEND_SIGNALED;
+	w->sq_signal = w->sq_posted;
+}
+
+static BRAID_APART int post_blocked(struct braid_qp *w)
+{
+	struct ibv_send_wr *bad;
+	struct braid_sigpipe h;
+	int err;
+
+	braid_sigpipe_block(w->port, &h);
+	err = ibv_post_send(w->qp, w->chain.wr, &bad);
+	braid_sigpipe_unblock(&h);
+	return err;
+}
+
+int braid_verbs_chain_post(struct braid_qp *w)
+{
+	struct ibv_send_wr *bad;
+	int err;
+
+	if (!w->chain.n)
+		return 0;
+	err = braid_sigpipe_may_come(w->port) ? post_blocked(w) :
+						ibv_post_send(w->qp, w->chain.wr, &bad);
+	w->chain.n = 0;
+	return err ? -EIO : 0;
+}
+
+static bool may_speak(struct braid_qp *w)
+{
+	if (!w->may_speak)
+		w->may_speak = atomic_load_explicit(&w->m->ack[1], memory_order_relaxed);
+	return w->may_speak;
+}
+
+/* Takes in acknowledgements and the peer's count of free slots.  True: it has a free one. */
+static BRAID_APART bool slots_back(struct braid_qp *w, const struct braid_txq *q)
+{
+	uint32_t counted = le32toh(atomic_load_explicit(&w->m->ack[1], memory_order_acquire));
+
+	if (counted != w->count_seen && counted - 1 - w->wr_tail <= w->wr_head - w->wr_tail)
+		w->wr_tail = counted - 1;
+	w->count_seen = counted;
+	while (w->wr_tail != w->wr_head &&
+	       (int32_t)(q->f_peer_acked - w->wr_frame[w->wr_tail % BRAID_SLOTS_RX]) >= 0)
+		w->wr_tail++;
+	return w->wr_head - w->wr_tail < w->wr_max;
+}
+
+/* Has the peer a slot for one more message? */
+static bool has_slot(struct braid_qp *w, const struct braid_txq *q)
+{
+	return w->wr_head - w->wr_tail < w->wr_max || slots_back(w, q);
+}
+
+/* Frames that have left, or begun to. */
+static uint32_t begun(const struct braid_txq *q)
+{
+	return q->f_sent + (q->part != 0);
+}
+
+/* Notes a used slot, which is free again once so many frames are acknowledged. */
+static void slot_used(struct braid_qp *w, uint32_t frames)
+{
+	w->wr_frame[w->wr_head++ % BRAID_SLOTS_RX] = frames;
+}
+
+/* Writes the counts of received frames and of free slots into the peer's memory. */
+BRAID_APART void braid_verbs_say_count(struct braid_lane *lane, struct braid_qp *w)
+{
+	_Atomic uint32_t *words = w->m->ack + BRAID_ACK_OUT;
+	struct ibv_send_wr *wr;
+
+	atomic_store_explicit(&words[0], htole32(lane->rx_frames), memory_order_relaxed);
+	atomic_store_explicit(&words[1], htole32(w->slots + 1), memory_order_relaxed);
+	wr = chain_add(w, IBV_WR_RDMA_WRITE, (const void *)words, 8, w->m->ack_mr->lkey);
+	wr->wr.rdma.remote_addr = w->peer_ack;
+	wr->wr.rdma.rkey = w->peer_ack_key;
+	w->slots_told = w->slots;
+	braid_lane_told(lane);
+}
+
+/* How many slots were posted again without a report that reached the peer for certain. */
+static unsigned slots_untold(const struct braid_lane *lane, struct braid_qp *w)
+{
+	if ((int32_t)(lane->rx_acked - w->mark_frames) >= 0) {
+		if ((int32_t)(w->mark_slots - w->slots_told) > 0)
+			w->slots_told = w->mark_slots;
+		if (lane->rx_kind == BRAID_RX_NONE) {
+			w->mark_frames = lane->rx_frames;
+			w->mark_slots = w->slots;
+		}
+	}
+	return w->slots - w->slots_told;
+}
+
+/* With the link's lock held. */
+int braid_verbs_count_if_due(struct braid_lane *lane, struct braid_qp *w)
+{
+	w->count_due = slots_untold(lane, w) >= BRAID_SLOTS_RX / 2;
+	if (!w->count_due || !may_speak(w) || !sq_room(w, 1))
+		return 0;
+	w->count_due = false;
+	braid_verbs_say_count(lane, w);
+	return braid_verbs_chain_post(w);
+}
+
+/* A free piece of registered memory, or NULL: none is free now. */
+static char *bounce(struct braid_qp *w)
+{
+	uint32_t at = w->bounces % BRAID_BOUNCES;
+
+	if (w->bounces >= BRAID_BOUNCES &&
+	    (int32_t)(atomic_load(&w->sq_done) - w->bounce_wr[at]) < 0)
+		return NULL;
+	return w->m->bounce + at * BRAID_SLOT;
+}
+
+static void bounce_used(struct braid_qp *w, struct ibv_send_wr *wr)
+{
+	w->bounce_wr[w->bounces++ % BRAID_BOUNCES] = w->sq_posted;
+	signal_it(w, wr);
+}
+
+enum { PIECES_MAX = BRAID_CHAIN - 1 };	/* their header goes with them */
+
+static uint32_t pieces_of(const struct braid_qp *w, uint32_t len)
+{
+	return len / w->port->max_msg + (len % w->port->max_msg != 0);
+}
+
+/* Adds one WRITE, or several if the device takes fewer bytes in each; returns the last. */
+static struct ibv_send_wr *add_pieces(struct braid_qp *w, const struct braid_put *p)
+{
+	enum ibv_wr_opcode op = p->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+	uint32_t most = w->port->max_msg, n;
+	struct ibv_send_wr *wr;
+
+	for (uint32_t at = 0;; at += n) {
+		n = p->len - at < most ? p->len - at : most;
+		wr = chain_add(w, op, p->data + at, n, p->local);
+		wr->wr.rdma.remote_addr = p->to + at;
+		wr->wr.rdma.rkey = p->remote;
+		if (p->gpu)		/* the CPU would read inline data */
+			wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+		if (at + n == p->len)
+			return wr;
+	}
+}
+
+/* Adds the WRITE of a chunk.  0, or -EAGAIN: no memory to send its header from. */
+static int add_write(struct braid_lane *lane, struct braid_qp *w, const struct braid_put *p)
+{
+	struct ibv_send_wr *wr;
+	char *hdrs = w->chain.hdrs[w->chain.n + pieces_of(w, p->len) - 1];
+	bool copied = !p->has_imm && w->inline_max < p->hdrs_len;
+
+	if (copied)
+		hdrs = bounce(w);
+	if (!hdrs)
+		return -EAGAIN;
+	wr = add_pieces(w, p);
+	if (p->has_imm) {
+		wr->imm_data = htobe32(p->imm);
+	} else {
+		braid_tx_stamp(lane);
+		memcpy(hdrs, p->hdrs, p->hdrs_len);
+		hdrs[p->hdrs_len - BRAID_HDR_SIZE + 1] |= BRAID_FLAG_PLACED;
+		wr = chain_add(w, IBV_WR_SEND, hdrs, p->hdrs_len, w->m->bounce_mr->lkey);
+	}
+	if (copied)
+		bounce_used(w, wr);
+	braid_tx_advance(lane, p->bytes);
+	slot_used(w, begun(&lane->tx));
+	return 0;
+}
+
+/* Adds a message without its header: with immediate data, or the short header before `payload`. */
+static struct ibv_send_wr *add_bare(struct braid_qp *w, const char *payload, uint32_t len,
+				    uint32_t key, uint32_t imm)
+{
+	struct ibv_send_wr *wr;
+
+	if (!w->imm_max)
+		return chain_add(w, IBV_WR_SEND, payload - BRAID_SHORT_SIZE, len + BRAID_SHORT_SIZE,
+				 key);
+	wr = chain_add(w, IBV_WR_SEND_WITH_IMM, payload, len, key);
+	wr->imm_data = htobe32(imm);
+	return wr;
+}
+
+static const struct ibv_mr *ring_mr(const struct braid_qp *w)
+{
+	return atomic_load_explicit(&w->rings->mr, memory_order_acquire);
+}
+
+/* Adds a SEND.  0, or -EAGAIN: no memory to send from.  may_bare: a single message may go bare. */
+static int add_send(struct braid_lane *lane, struct braid_qp *w, bool may_bare)
+{
+	struct braid_txq *q = &lane->tx;
+	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+	const struct ibv_mr *ring = ring_mr(w);
+	bool whole = q->part < f->inl, bare = false;
+	size_t len, at = q->part - f->inl;
+	const char *from = whole ? q->ring + f->off : f->ext + at;
+	const struct braid_key *gpu = whole ? NULL : braid_tx_gpu(lane);
+	struct ibv_send_wr *wr;
+	uint32_t n, key, imm = 0;
+	char *copy = NULL;
+
+	if (!gpu && (!whole || !ring)) {
+		copy = bounce(w);
+		if (!copy)
+			return -EAGAIN;
+	}
+	if (whole) {
+		assert(!q->part);
+		len = braid_tx_piece(q, BRAID_SLOT, false);
+		bare = may_bare && len == f->inl && braid_tx_nohdr(lane, &imm);
+		if (!bare)
+			braid_tx_stamp(lane);
+	} else {
+		len = f->ext_len - at < BRAID_SLOT ? f->ext_len - at : BRAID_SLOT;
+	}
+	n = (uint32_t)len;
+	if (copy) {
+		memcpy(copy, from, n);
+		from = copy;
+	}
+	key = copy ? w->m->bounce_mr->lkey : gpu ? gpu->local : ring->lkey;
+	wr = bare ? add_bare(w, from + BRAID_HDR_SIZE, n - BRAID_HDR_SIZE, key, imm) :
+		    chain_add(w, IBV_WR_SEND, from, n, key);
+	if (copy)
+		bounce_used(w, wr);
+	if (gpu)
+		wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+	braid_tx_advance(lane, len);
+	slot_used(w, begun(q));
+	return 0;
+}
+
+/* Are so many frames unacknowledged that the next message needs its header, which does that? */
+static bool owes(const struct braid_lane *lane, const struct braid_qp *w)
+{
+	return lane->rx_frames - lane->rx_acked >= w->wr_max / 4;
+}
+
+/* Adds the next frame, or a piece of it.  0, or -EAGAIN: the NIC or the peer has no room. */
+static int add_next(struct braid_lane *lane, struct braid_qp *w)
+{
+	struct braid_txq *q = &lane->tx;
+	bool owing = owes(lane, w);
+	struct braid_put put;
+
+	if (!sq_room(w, 3))
+		return -EAGAIN;
+	if (!has_slot(w, q)) {
+		if (owing)
+			braid_verbs_say_count(lane, w);
+		return -EAGAIN;
+	}
+	if (!braid_tx_may_put(q) || !braid_tx_put(lane, owing ? 0 : w->imm_max, &put) ||
+	    pieces_of(w, put.len) > PIECES_MAX)
+		return add_send(lane, w, !owing);
+	if (put.len <= w->port->max_msg)
+		return add_write(lane, w, &put);
+	if (!sq_room(w, pieces_of(w, put.len) + 2))
+		return -EAGAIN;
+	return braid_verbs_chain_post(w) ? -EIO : add_write(lane, w, &put);
+}
+
+/* A shortcut: sends a single message as add_send() would. */
+BRAID_HOT int braid_verbs_post(struct braid_lane *lane, uint32_t imm, const char *payload,
+			       uint32_t len)
+{
+	struct braid_qp *w = braid_qp_of(lane);
+	struct braid_txq *q = &lane->tx;
+	const struct ibv_mr *ring;
+	int err;
+
+	if (w->over || w->ring != q->ring || owes(lane, w) || !sq_room(w, 1) || !has_slot(w, q) ||
+	    !may_speak(w))
+		return -EAGAIN;
+	ring = ring_mr(w);
+	if (!ring)
+		return -EAGAIN;
+	add_bare(w, payload, len, ring->lkey, imm);
+	err = braid_verbs_chain_post(w);
+	if (!err)
+		slot_used(w, begun(q) + 1);
+	return err;
+}
+
+BRAID_HOT int braid_verbs_push(struct braid_lane *lane)
+{
+	struct braid_qp *w = braid_qp_of(lane);
+	struct braid_txq *q = &lane->tx;
+	uint64_t later = q->unsent > BRAID_CALL_BUDGET ? q->unsent - BRAID_CALL_BUDGET : 0;
+	int err = 0;
+
+	if (w->over)
+		return -ENETRESET;
+	if (!may_speak(w))
+		return -EAGAIN;
+	if (w->ring != q->ring) {		/* home has moved here, and brought its ring */
+		err = braid_qp_ring(w, q->ring, q->ring_size);
+		if (err)
+			return err;
+	}
+	while (q->unsent > later && !err) {
+		if (w->chain.n + 2 > BRAID_CHAIN && braid_verbs_chain_post(w))
+			return -EIO;
+		err = add_next(lane, w);
+	}
+	return braid_verbs_chain_post(w) ? -EIO : err;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* verbs.h - what the files of a lane over verbs share: verbs.c, tx.c, rx.c. */
+#ifndef BRAID_VERBS_VERBS_H
+#define BRAID_VERBS_VERBS_H
+
+#include "core/link/lane_io.h"
+#include "verbs/qp.h"
+
+static inline struct braid_qp *braid_qp_of(const struct braid_lane *lane)
+{
+	return lane->priv;
+}
+
+/* Members of struct braid_transport. */
+int braid_verbs_push(struct braid_lane *lane);
+int braid_verbs_post(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len);
+int braid_verbs_poll(struct braid_lane *lane);
+
+/* tx.c, with the link's lock held: */
+
+/* Adds the WRITE of our counts, of received frames and of free slots, to the chain. */
+void braid_verbs_say_count(struct braid_lane *lane, struct braid_qp *w);
+/* Writes the counts if the peer may need them: if not now, w->count_due is set.  0 or -EIO. */
+int braid_verbs_count_if_due(struct braid_lane *lane, struct braid_qp *w);
+/* Hands the chain of work requests to the NIC.  0 or -EIO. */
+int braid_verbs_chain_post(struct braid_qp *w);
+
+#endif

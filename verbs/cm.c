@@ -169,7 +169,7 @@ static int make_qp(struct braid_qp *w)
 	return err ? err : braid_qp_post_all(w);
 }
 
-static int say_connect(struct braid_qp *w)
+static int send_connect(struct braid_qp *w)
 {
 	struct rdma_conn_param param = {
 		.private_data = &w->nonce, .private_data_len = sizeof(w->nonce),
@@ -183,7 +183,7 @@ static int say_connect(struct braid_qp *w)
 	return err;
 }
 
-static int say_accept(struct braid_qp *w)
+static int send_accept(struct braid_qp *w)
 {
 	struct rdma_conn_param param = { .rnr_retry_count = 7 };
 	int err = make_qp(w);
@@ -240,14 +240,14 @@ static void event(struct braid_ibport *p, struct rdma_cm_event *ev, struct rdma_
 		}
 		w->id = ev->id;
 		w->id->context = w;
-		proceed(w, say_accept(w));
+		proceed(w, send_accept(w));
 		break;
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 		if (braid_rdma.resolve_route(w->id, RESOLVE_MS))
 			failed(w, braid_qp_failed(w, "rdma_resolve_route", last_error()));
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		proceed(w, say_connect(w));
+		proceed(w, send_connect(w));
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		atomic_store(&w->connected, true);

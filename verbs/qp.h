@@ -114,7 +114,7 @@ struct braid_qp {
 	uint32_t wr_frame[BRAID_SLOTS_RX];	/* the frame whose acknowledgement frees it */
 	unsigned wr_max;
 	uint32_t count_seen;		/* the peer's last count of them */
-	bool may_speak;			/* iWARP: the dialler has sent something */
+	bool may_send;			/* iWARP: only once the dialler has sent something */
 	uint64_t peer_ack;		/* where the peer looks for acknowledgements */
 	uint32_t peer_ack_key;
 
@@ -123,7 +123,7 @@ struct braid_qp {
 	struct ibv_recv_wr *again, **again_end;	/* slots to be posted again */
 	unsigned nagain;		/* of them: fewer than BRAID_REPOST after each poll */
 	uint32_t slots;			/* own slots emptied, ever: the peer may use them again */
-	uint32_t slots_told;		/* of them, known to the peer */
+	uint32_t slots_reported;	/* of them, known to the peer */
 	uint32_t mark_frames, mark_slots;	/* acknowledging these frames reports these slots */
 	bool count_due;			/* the count is to be written into the peer's memory */
 	atomic_bool broken;		/* it failed in lane_open(), or the device reports it */

@@ -163,7 +163,7 @@ static int outcome(struct braid_setup *s, const struct braid_qp *w)
 	return w->err;
 }
 
-static void tell_mine(struct braid_qp *w, uint8_t *ret)
+static void pack_mine(struct braid_qp *w, uint8_t *ret)
 {
 	const struct braid_ibport *p = w->port;
 	struct braid_qp_blob *b = &w->mine;
@@ -196,7 +196,7 @@ int braid_qp_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
 	if (err)
 		braid_qp_drop(s);
 	else
-		tell_mine(w, mine);
+		pack_mine(w, mine);
 	return err;
 }
 

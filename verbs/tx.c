@@ -102,11 +102,11 @@ int braid_verbs_chain_post(struct braid_qp *w)
 	return err ? -EIO : 0;
 }
 
-static bool may_speak(struct braid_qp *w)
+static bool may_send(struct braid_qp *w)
 {
-	if (!w->may_speak)
-		w->may_speak = atomic_load_explicit(&w->m->ack[1], memory_order_relaxed);
-	return w->may_speak;
+	if (!w->may_send)
+		w->may_send = atomic_load_explicit(&w->m->ack[1], memory_order_relaxed);
+	return w->may_send;
 }
 
 /* Takes in acknowledgements and the peer's count of free slots.  True: it has a free one. */
@@ -142,7 +142,7 @@ static void slot_used(struct braid_qp *w, uint32_t frames)
 }
 
 /* Writes the counts of received frames and of free slots into the peer's memory. */
-BRAID_APART void braid_verbs_say_count(struct braid_lane *lane, struct braid_qp *w)
+BRAID_APART void braid_verbs_write_counts(struct braid_lane *lane, struct braid_qp *w)
 {
 	_Atomic uint32_t *words = w->m->ack + BRAID_ACK_OUT;
 	struct ibv_send_wr *wr;
@@ -152,32 +152,32 @@ BRAID_APART void braid_verbs_say_count(struct braid_lane *lane, struct braid_qp 
 	wr = chain_add(w, IBV_WR_RDMA_WRITE, (const void *)words, 8, w->m->ack_mr->lkey);
 	wr->wr.rdma.remote_addr = w->peer_ack;
 	wr->wr.rdma.rkey = w->peer_ack_key;
-	w->slots_told = w->slots;
+	w->slots_reported = w->slots;
 	braid_lane_told(lane);
 }
 
 /* How many slots were posted again without a report that reached the peer for certain. */
-static unsigned slots_untold(const struct braid_lane *lane, struct braid_qp *w)
+static unsigned slots_unreported(const struct braid_lane *lane, struct braid_qp *w)
 {
 	if ((int32_t)(lane->rx_acked - w->mark_frames) >= 0) {
-		if ((int32_t)(w->mark_slots - w->slots_told) > 0)
-			w->slots_told = w->mark_slots;
+		if ((int32_t)(w->mark_slots - w->slots_reported) > 0)
+			w->slots_reported = w->mark_slots;
 		if (lane->rx_kind == BRAID_RX_NONE) {
 			w->mark_frames = lane->rx_frames;
 			w->mark_slots = w->slots;
 		}
 	}
-	return w->slots - w->slots_told;
+	return w->slots - w->slots_reported;
 }
 
 /* With the link's lock held. */
 int braid_verbs_count_if_due(struct braid_lane *lane, struct braid_qp *w)
 {
-	w->count_due = slots_untold(lane, w) >= BRAID_SLOTS_RX / 2;
-	if (!w->count_due || !may_speak(w) || !sq_room(w, 1))
+	w->count_due = slots_unreported(lane, w) >= BRAID_SLOTS_RX / 2;
+	if (!w->count_due || !may_send(w) || !sq_room(w, 1))
 		return 0;
 	w->count_due = false;
-	braid_verbs_say_count(lane, w);
+	braid_verbs_write_counts(lane, w);
 	return braid_verbs_chain_post(w);
 }
 
@@ -316,7 +316,7 @@ static int add_send(struct braid_lane *lane, struct braid_qp *w, bool may_bare)
 }
 
 /* Are so many frames unacknowledged that the next message needs its header, which does that? */
-static bool owes(const struct braid_lane *lane, const struct braid_qp *w)
+static bool must_acknowledge(const struct braid_lane *lane, const struct braid_qp *w)
 {
 	return lane->rx_frames - lane->rx_acked >= w->wr_max / 4;
 }
@@ -325,19 +325,19 @@ static bool owes(const struct braid_lane *lane, const struct braid_qp *w)
 static int add_next(struct braid_lane *lane, struct braid_qp *w)
 {
 	struct braid_txq *q = &lane->tx;
-	bool owing = owes(lane, w);
+	bool must_ack = must_acknowledge(lane, w);
 	struct braid_put put;
 
 	if (!sq_room(w, 3))
 		return -EAGAIN;
 	if (!has_slot(w, q)) {
-		if (owing)
-			braid_verbs_say_count(lane, w);
+		if (must_ack)
+			braid_verbs_write_counts(lane, w);
 		return -EAGAIN;
 	}
-	if (!braid_tx_may_put(q) || !braid_tx_put(lane, owing ? 0 : w->imm_max, &put) ||
+	if (!braid_tx_may_put(q) || !braid_tx_put(lane, must_ack ? 0 : w->imm_max, &put) ||
 	    pieces_of(w, put.len) > PIECES_MAX)
-		return add_send(lane, w, !owing);
+		return add_send(lane, w, !must_ack);
 	if (put.len <= w->port->max_msg)
 		return add_write(lane, w, &put);
 	if (!sq_room(w, pieces_of(w, put.len) + 2))
@@ -354,8 +354,8 @@ BRAID_HOT int braid_verbs_post(struct braid_lane *lane, uint32_t imm, const char
 	const struct ibv_mr *ring;
 	int err;
 
-	if (w->over || w->ring != q->ring || owes(lane, w) || !sq_room(w, 1) || !has_slot(w, q) ||
-	    !may_speak(w))
+	if (w->over || w->ring != q->ring || must_acknowledge(lane, w) || !sq_room(w, 1) ||
+	    !has_slot(w, q) || !may_send(w))
 		return -EAGAIN;
 	ring = ring_mr(w);
 	if (!ring)
@@ -376,7 +376,7 @@ BRAID_HOT int braid_verbs_push(struct braid_lane *lane)
 
 	if (w->over)
 		return -ENETRESET;
-	if (!may_speak(w))
+	if (!may_send(w))
 		return -EAGAIN;
 	if (w->ring != q->ring) {		/* home has moved here, and brought its ring */
 		err = braid_qp_ring(w, q->ring, q->ring_size);

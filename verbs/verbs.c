@@ -65,10 +65,10 @@ static int verbs_open(struct braid_lane *lane)
 	lane->flight_max = FLIGHT;
 	lane->ack_frames = w->wr_max / 2;
 	lane->event_fd = w->channel->fd;
-	w->may_speak = w->dialler || w->port->fabric != BRAID_FABRIC_IWARP;
+	w->may_send = w->dialler || w->port->fabric != BRAID_FABRIC_IWARP;
 	/* iWARP: the dialler must send first. */
 	if (w->dialler && w->port->fabric == BRAID_FABRIC_IWARP) {
-		braid_verbs_say_count(lane, w);
+		braid_verbs_write_counts(lane, w);
 		if (braid_verbs_chain_post(w))	/* the first poll reports it, like any fault */
 			atomic_store(&w->broken, true);
 	}

@@ -19,7 +19,7 @@ int braid_verbs_poll(struct braid_lane *lane);
 /* tx.c, with the link's lock held: */
 
 /* Adds the WRITE of our counts, of received frames and of free slots, to the chain. */
-void braid_verbs_say_count(struct braid_lane *lane, struct braid_qp *w);
+void braid_verbs_write_counts(struct braid_lane *lane, struct braid_qp *w);
 /* Writes the counts if the peer may need them: if not now, w->count_due is set.  0 or -EIO. */
 int braid_verbs_count_if_due(struct braid_lane *lane, struct braid_qp *w);
 /* Hands the chain of work requests to the NIC.  0 or -EIO. */

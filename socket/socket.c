@@ -13,6 +13,7 @@
 #include "core/base/param.h"
 #include "core/transport.h"
 #include "socket/stream.h"
+#include "topo/ips.h"
 
 #ifndef TCP_NOTSENT_LOWAT
 #define TCP_NOTSENT_LOWAT 25

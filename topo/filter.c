@@ -277,3 +277,20 @@ bool braid_netdev_port_match(const struct braid_netdev_filter *f, const char *na
 	}
 	return f->n == 0 || (item != NULL) != f->exclude;
 }
+
+int braid_netdev_port_number(const char *list, const char *name, unsigned num)
+{
+	size_t len = strlen(name);
+
+	for (; *list; list += strcspn(list, ","), list += *list == ',') {
+		const char *p = list + len;
+
+		if (strncmp(list, name, len) || (*p == ':' && strtoul(p + 1, NULL, 10) != num))
+			continue;
+		if (*p == ':')
+			p += strcspn(p, "=,");
+		if (*p == '=')
+			return atoi(p + 1);
+	}
+	return -1;
+}

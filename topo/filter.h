@@ -51,4 +51,7 @@ bool braid_netdev_filter_match(const struct braid_netdev_filter *f, const char *
 bool braid_netdev_port_match(const struct braid_netdev_filter *f, const char *name, unsigned num,
 			     int16_t *rail, int16_t *plane);
 
+/* The number that a list such as BRAID_IB_GID, "mlx5_0=3,mlx5_1:2=5", has for that port, or -1. */
+int braid_netdev_port_number(const char *list, const char *name, unsigned num);
+
 #endif

@@ -253,6 +253,20 @@ static unsigned prefix_of(const struct sockaddr *mask)
 	return bits;
 }
 
+bool braid_netdev_same_ip(const struct sockaddr *a, const struct sockaddr *b)
+{
+	union braid_netdev_addr x, y;
+	size_t len = a->sa_family == AF_INET ? sizeof(x.in) : sizeof(x.in6);
+
+	if (a->sa_family != b->sa_family)
+		return false;
+	memcpy(&x, a, len);
+	memcpy(&y, b, len);
+	if (a->sa_family == AF_INET)
+		return x.in.sin_addr.s_addr == y.in.sin_addr.s_addr;
+	return !memcmp(&x.in6.sin6_addr, &y.in6.sin6_addr, sizeof(x.in6.sin6_addr));
+}
+
 static void insert(struct braid_ips *ips, int rank, const struct braid_netdev_ip *ip)
 {
 	unsigned at = 0;

@@ -47,6 +47,9 @@ void braid_ips_done(struct braid_ips *ips);
  */
 int braid_ips_choose(const char *subnets);
 
+/* One IP address, whatever the ports. */
+bool braid_netdev_same_ip(const struct sockaddr *a, const struct sockaddr *b);
+
 /* Is that address in this one's subnet? */
 bool braid_ip_near(const struct braid_netdev_ip *ip, const struct sockaddr *sa);
 

@@ -58,9 +58,6 @@ struct braid_netdev {
 					 * functions of one port: 8 * dev_port + PCI function */
 };
 
-/* The number that a list such as BRAID_IB_GID, "mlx5_0=3,mlx5_1:2=5", has for that port, or -1. */
-int braid_netdev_port_number(const char *list, const char *name, unsigned num);
-
 /* Of usable interfaces those of the lowest rank are taken: NCCL's order of names. */
 unsigned braid_netdev_rank(const struct braid_netdev_filter *f, const char *name, bool loopback);
 
@@ -75,8 +72,5 @@ int braid_netdev_find(const char *filter, int family, const char *sysroot, struc
 /* All addresses of an interface, the best first: how many. */
 unsigned braid_netdev_ips(const struct braid_netdev *net,
 			  struct braid_netdev_ip ret[BRAID_NETDEV_IPS]);
-
-/* One IP address, whatever the ports. */
-bool braid_netdev_same_ip(const struct sockaddr *a, const struct sockaddr *b);
 
 #endif

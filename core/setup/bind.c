@@ -13,6 +13,7 @@
 #include "core/base/os.h"
 #include "core/setup/service_int.h"
 #include "core/setup/ways.h"
+#include "topo/ips.h"
 #include "topo/sys.h"
 
 #ifndef SO_BINDTOIFINDEX

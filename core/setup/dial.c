@@ -22,6 +22,7 @@
 #include "core/setup/service_int.h"
 #include "core/setup/tries.h"
 #include "core/setup/why.h"
+#include "topo/ips.h"
 
 enum {
 	ATTEMPT_MS = 500,		/* for one dial of a lane that had been up */

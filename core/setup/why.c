@@ -14,6 +14,7 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/setup/service_int.h"
+#include "topo/ips.h"
 #include "topo/neigh.h"
 
 /* --- a dial that failed -------------------------------------------------------------------- */

@@ -19,6 +19,7 @@
 
 #include "tools/child.h"
 #include "tools/doctor/doctor.h"
+#include "topo/ips.h"
 #include "topo/netdev.h"
 
 enum { ANSWER_MS = 1000, ECHO_MS = 250, EPHEMERAL = 50007 };

@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * machine.c - the tree of a machine: build it from what a reader found, sort it, tell distances.
+ * machine.c - the tree of a machine: built from what a reader found, then sorted.
  *
- * Every GPU and NIC has a chain of spots from the host bridge down, shared where the beginnings are
- * the same, and the distance of two devices is where their chains part.
- *
- * A hypervisor that hides the tree puts devices on the root bus.  Real GPUs are behind a port, so
- * a GPU without a port is `hidden`, as in a virtual machine any device without one.  If a hidden
- * device shares a host bridge with another one, that says nothing; only NUMA nodes count then.
+ * Tables have a limit each; devices beyond it are counted.
  */
 #include "topo/machine.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,30 +19,7 @@ enum {
 	VENDOR_AMD = 0x1002,
 };
 
-static const struct {
-	const char *name, *words;
-} distances[BRAID_DISTANCES] = {
-	[BRAID_DISTANCE_SELF] = {"X", "itself"},
-	[BRAID_DISTANCE_NVL] = {"NVL", "through NVLink"},
-	[BRAID_DISTANCE_PIX] = {"PIX", "through at most one PCIe switch"},
-	[BRAID_DISTANCE_PXB] = {"PXB", "through several PCIe switches, not through the CPU"},
-	[BRAID_DISTANCE_PHB] = {"PHB", "through a PCIe host bridge, so through the CPU"},
-	[BRAID_DISTANCE_NODE] = {"NODE", "within a NUMA node, between PCIe host bridges"},
-	[BRAID_DISTANCE_SYS] = {"SYS", "between NUMA nodes"},
-	[BRAID_DISTANCE_UNKNOWN] = {"?", "not told"},
-};
-
-const char *braid_distance_name(enum braid_distance d)
-{
-	return distances[d].name;
-}
-
-const char *braid_distance_words(enum braid_distance d)
-{
-	return distances[d].words;
-}
-
-/* ------------------------------------------------------------------------------------- spots */
+/* --- spots --------------------------------------------------------------------------------- */
 
 int braid_machine_find(const struct braid_machine *m, const char *path)
 {
@@ -103,7 +73,7 @@ static void settle_numa(struct braid_machine *m)
 	}
 }
 
-/* ------------------------------------------------------------------------------ GPUs and NICs */
+/* --- GPUs and NICs ------------------------------------------------------------------------- */
 
 bool braid_machine_is_gpu(unsigned class, unsigned vendor)
 {
@@ -162,7 +132,13 @@ void braid_machine_add_nic(struct braid_machine *m, struct braid_nic *nic)
 		m->nics[m->n_nics++] = *nic;
 }
 
-/* ------------------------------------------------------------------------------------- order */
+void braid_machine_nvlink(struct braid_machine *m, unsigned a, unsigned b)
+{
+	m->has_nvlink = true;
+	m->nvlink[a][b] = m->nvlink[b][a] = true;
+}
+
+/* --- order --------------------------------------------------------------------------------- */
 
 static uint64_t addr_key(const struct braid_pci_addr *a)
 {
@@ -286,207 +262,7 @@ void braid_machine_cpus(const struct braid_machine *m, int spot, struct braid_cp
 	}
 }
 
-/* ----------------------------------------------------------------------------------- distance */
-
-static bool is_hidden(const struct braid_machine *m, int spot)
-{
-	return m->spots[spot].depth <= 1 && (m->spots[spot].gpu || m->is_virtual);
-}
-
-/* The deepest spot that both chains have; -1: none. */
-static int meet(const struct braid_machine *m, int a, int b)
-{
-	while (a != b) {
-		if (a < 0 || b < 0)
-			return -1;
-		if (m->spots[a].depth > m->spots[b].depth)
-			a = m->spots[a].up;
-		else if (m->spots[a].depth < m->spots[b].depth)
-			b = m->spots[b].up;
-		else
-			a = m->spots[a].up, b = m->spots[b].up;
-	}
-	return a;
-}
-
-enum braid_distance braid_machine_between(const struct braid_machine *m, int a, int b)
-{
-	unsigned depth, most;
-	bool hidden;
-	int at;
-
-	if (a < 0 || b < 0)
-		return BRAID_DISTANCE_UNKNOWN;
-	if (a == b)
-		return BRAID_DISTANCE_SELF;
-	at = meet(m, a, b);
-	if (at >= 0 && m->spots[at].depth > 0) {
-		/* Below the switch where they meet, each chain has at least one of its ports. */
-		depth = m->spots[at].depth;
-		most = m->spots[a].depth;
-		if (m->spots[b].depth > most)
-			most = m->spots[b].depth;
-		return most <= depth + 2 ? BRAID_DISTANCE_PIX : BRAID_DISTANCE_PXB;
-	}
-	hidden = is_hidden(m, a) || is_hidden(m, b);
-	if (at >= 0 && !hidden)
-		return BRAID_DISTANCE_PHB;
-	if (m->spots[a].numa < 0 || m->spots[b].numa < 0)
-		return BRAID_DISTANCE_UNKNOWN;
-	return m->spots[a].numa == m->spots[b].numa ? BRAID_DISTANCE_NODE : BRAID_DISTANCE_SYS;
-}
-
-static enum braid_distance nic_spot(const struct braid_machine *m, const struct braid_nic *nic,
-				    int spot)
-{
-	enum braid_distance most = BRAID_DISTANCE_SELF, d;
-
-	for (unsigned i = 0; i < nic->n_spots; i++) {
-		d = braid_machine_between(m, nic->spots[i], spot);
-		if (d > most)
-			most = d;
-	}
-	return nic->n_spots ? most : BRAID_DISTANCE_UNKNOWN;
-}
-
-enum braid_distance braid_machine_gpu_nic(const struct braid_machine *m, unsigned gpu, unsigned nic)
-{
-	return nic_spot(m, &m->nics[nic], m->gpus[gpu].spot);
-}
-
-/* Two NICs on one PCI function, such as its two ports, are as near as two functions of a card. */
-enum braid_distance braid_machine_nic_nic(const struct braid_machine *m, unsigned a, unsigned b)
-{
-	const struct braid_nic *nic = &m->nics[b];
-	enum braid_distance most = BRAID_DISTANCE_PIX, d;
-
-	if (a == b)
-		return BRAID_DISTANCE_SELF;
-	for (unsigned i = 0; i < nic->n_spots; i++) {
-		d = nic_spot(m, &m->nics[a], nic->spots[i]);
-		if (d > most)
-			most = d;
-	}
-	return nic->n_spots ? most : BRAID_DISTANCE_UNKNOWN;
-}
-
-enum braid_distance braid_machine_gpu_gpu(const struct braid_machine *m, unsigned a, unsigned b)
-{
-	if (a == b)
-		return BRAID_DISTANCE_SELF;
-	return m->nvlink[a][b] ? BRAID_DISTANCE_NVL :
-				 braid_machine_between(m, m->gpus[a].spot, m->gpus[b].spot);
-}
-
-bool braid_machine_is_slower(const struct braid_spot *s)
-{
-	return s->now.gts > 0 && s->now.gts < s->most.gts;
-}
-
-bool braid_machine_is_narrower(const struct braid_spot *s)
-{
-	return s->now.width && s->now.width < s->most.width;
-}
-
-void braid_machine_nvlink(struct braid_machine *m, unsigned a, unsigned b)
-{
-	m->has_nvlink = true;
-	m->nvlink[a][b] = m->nvlink[b][a] = true;
-}
-
-/* -------------------------------------------------------------------------------------- notes */
-
-__attribute__((format(printf, 2, 3)))
-static void note(struct braid_machine *m, const char *fmt, ...)
-{
-	va_list ap;
-
-	if (m->n_notes == BRAID_MACHINE_NOTES)
-		return;
-	va_start(ap, fmt);
-	vsnprintf(m->notes[m->n_notes++], BRAID_MACHINE_NOTE, fmt, ap);
-	va_end(ap);
-}
-
-/* "GPU0, GPU1 and 6 more"; false if `is` holds for none. */
-static bool name_all(const struct braid_machine *m, const char *kind, unsigned n,
-		     bool (*is)(const struct braid_machine *m, unsigned i), char *ret, size_t len)
-{
-	enum { NAMED = 8 };
-	unsigned found = 0;
-	size_t used = 0;
-
-	for (unsigned i = 0; i < n; i++) {
-		if (is(m, i) && found++ < NAMED)
-			used += (size_t)snprintf(ret + used, len - used, "%s%s%u",
-						 found > 1 ? ", " : "", kind, i);
-	}
-	if (found > NAMED)
-		snprintf(ret + used, len - used, " and %u more", found - NAMED);
-	return found > 0;
-}
-
-static bool gpu_is_hidden(const struct braid_machine *m, unsigned i)
-{
-	return m->gpus[i].spot < 0 || is_hidden(m, m->gpus[i].spot);
-}
-
-static bool gpu_has_no_numa(const struct braid_machine *m, unsigned i)
-{
-	return m->gpus[i].spot >= 0 && m->spots[m->gpus[i].spot].numa < 0;
-}
-
-static bool nic_has_no_pci(const struct braid_machine *m, unsigned i)
-{
-	return m->nics[i].n_spots == 0;
-}
-
-static bool is_slowed(const struct braid_spot *s)
-{
-	return braid_machine_is_slower(s) || braid_machine_is_narrower(s);
-}
-
-static bool gpu_is_slowed(const struct braid_machine *m, unsigned i)
-{
-	return m->gpus[i].spot >= 0 && is_slowed(&m->spots[m->gpus[i].spot]);
-}
-
-static bool nic_is_slowed(const struct braid_machine *m, unsigned i)
-{
-	bool less = false;
-
-	for (unsigned k = 0; k < m->nics[i].n_spots; k++)
-		less |= is_slowed(&m->spots[m->nics[i].spots[k]]);
-	return less;
-}
-
-static void write_notes(struct braid_machine *m)
-{
-	char who[160];
-
-	if (m->is_virtual)
-		note(m, "this is a virtual machine: the PCI tree is of its hypervisor's "
-		     "making");
-	if (name_all(m, "GPU", m->n_gpus, gpu_is_hidden, who, sizeof(who)))
-		note(m, "%s: no PCIe port is shown above, as where a hypervisor hides the tree: "
-		     "what is near is not told", who);
-	if (name_all(m, "GPU", m->n_gpus, gpu_has_no_numa, who, sizeof(who)))
-		note(m, "%s: the NUMA node is not told", who);
-	if (name_all(m, "NIC", m->n_nics, nic_has_no_pci, who, sizeof(who)))
-		note(m, "%s: no PCI address", who);
-	if (name_all(m, "NIC", m->n_nics, nic_is_slowed, who, sizeof(who)))
-		note(m, "%s: the PCIe link is slower or narrower than the device can", who);
-	if (name_all(m, "GPU", m->n_gpus, gpu_is_slowed, who, sizeof(who)))
-		note(m, "%s: the PCIe link is slower or narrower than the device can; "
-		     "slower is usual for a GPU that has nothing to do", who);
-	if (m->direct[0])
-		note(m, "%s: of NICs with Data Direct; GPU memory that goes there is as near as "
-		     "these, and braid info tells which NIC's (PCI)", m->direct);
-	if (m->left_out)
-		note(m, "%u devices left out: more than this program has room for", m->left_out);
-}
-
-/* -------------------------------------------------------------------------------------- whole */
+/* --- the whole ----------------------------------------------------------------------------- */
 
 int braid_machine_new(struct braid_machine **ret)
 {
@@ -512,7 +288,7 @@ int braid_machine_settle(struct braid_machine *m)
 	settle_numa(m);
 	if (!err)
 		err = sort_nics(m);
-	write_notes(m);
+	braid_machine_write_notes(m);
 	return err;
 }
 
@@ -522,4 +298,3 @@ void braid_machine_free(struct braid_machine *m)
 		free(m->spots);
 	free(m);
 }
-

@@ -31,6 +31,10 @@ void braid_machine_stand(struct braid_machine *m, struct braid_nic *nic, int spo
 /* Two GPUs, by their numbers once the machine is settled. */
 void braid_machine_nvlink(struct braid_machine *m, unsigned a, unsigned b);
 
+/* machine_near.c: is the place of that spot in the tree hidden?  machine_notes.c: m->notes. */
+bool braid_machine_is_hidden(const struct braid_machine *m, int spot);
+void braid_machine_write_notes(struct braid_machine *m);
+
 /* The kind of CPU, and whether it runs under a hypervisor, of ROOT/proc/cpuinfo. */
 void braid_machine_cpu(struct braid_machine *m, const char *root);
 

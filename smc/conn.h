@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * conn.h - a stream over AF_SMC, and what its handshake has meanwhile.
+ *
+ *	sock.c	sockets of AF_SMC, and closing them
+ *	setup.c	the handshake
+ *	smc.c	the lane
+ */
+#ifndef BRAID_SMC_CONN_H
+#define BRAID_SMC_CONN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/link/lane_io.h"
+#include "core/proto/auth.h"
+#include "core/transport.h"
+#include "smc/diag.h"
+
+enum {
+	BRAID_SMC_NONCE = BRAID_MAC_SIZE,
+	BRAID_SMC_GUESTS = 4,		/* connections that have not sent the nonce yet */
+	BRAID_SMC_REST_S = 300,		/* no SMC to a peer for so long after a failure */
+};
+
+struct smc_dial;
+
+struct smc_guest {
+	int fd;
+	unsigned got;
+	uint8_t nonce[BRAID_SMC_NONCE];
+};
+
+struct smc_conn {
+	int fd;				/* the stream; -1: not connected yet */
+	struct braid_smc_mode mode;
+	struct smc_dial *dial;		/* connect() is under way; or NULL */
+	int listen_fd;			/* of the accepter */
+	struct smc_guest guest[BRAID_SMC_GUESTS];
+	uint8_t nonce[BRAID_SMC_NONCE];
+	unsigned idle_polls;
+	struct braid_look look;		/* the service thread's */
+};
+
+/* How the kernel offers SMC.  A first socket, or a negative errno if it has none.  At init. */
+int braid_smc_find(void);
+/* A descriptor, or a negative errno. */
+int braid_smc_socket(int family);
+/* Has a thread close it, since close() may block.  -1 is nothing. */
+void braid_smc_close(int fd);
+
+void braid_smc_conn_free(struct smc_conn *w);	/* NULL is nothing */
+
+/* The setup members of struct braid_transport. */
+int braid_smc_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);
+int braid_smc_setup_peer(struct braid_setup *s, const uint8_t *theirs);
+int braid_smc_setup_ready(struct braid_setup *s);
+void braid_smc_setup_drop(struct braid_setup *s);
+
+#endif

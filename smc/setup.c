@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * setup.c - how a stream over SMC is set up, over the authenticated socket of the handshake:
+ *
+ *	accepter	listens on an SMC socket of its own; sends its port and a nonce
+ *	dialler		connects there and sends the nonce; asks the kernel if it is SMC or TCP
+ *	accepter	takes the connection that sends the nonce, and closes others
+ *
+ * connect() of such a socket has been seen to block in the kernel for minutes, without being
+ * interruptible.  So it runs in a thread of its own (core/base/work.h), which is left alone if it
+ * does not return in time.  No SMC is tried for a while with a peer with which it failed.
+ *
+ * A fallback to TCP is a failure here: the TCP transport has sockets of its own, which report more.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
+#include "core/base/work.h"
+#include "core/proto/auth.h"
+#include "smc/conn.h"
+
+enum { REMEMBERED = 64 };
+
+#define SEC 1000000000ull
+
+/* A connect() of the dialler's.  Its thread owns all of it until that has returned. */
+struct smc_dial {
+	struct braid_work work;
+	int fd, err;
+	struct sockaddr_storage from, to;
+	socklen_t len;
+	uint8_t nonce[BRAID_SMC_NONCE];
+	struct braid_smc_mode mode;
+};
+
+/* --- peers with which it failed ------------------------------------------------------------ */
+
+/* The service thread's. */
+static struct {
+	struct braid_addr peer;
+	const struct braid_dev *dev;
+	uint64_t until_ns;
+} remembered[REMEMBERED];
+static unsigned last_remembered;
+
+static struct braid_addr ip_of(const struct sockaddr *sa)
+{
+	struct braid_addr a = { .port = 0 };
+
+	if (sa->sa_family == AF_INET6)
+		memcpy(a.ip, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
+	else
+		memcpy(a.ip, &((const struct sockaddr_in *)sa)->sin_addr, 4);
+	return a;
+}
+
+static void remember(const struct braid_setup *s)
+{
+	unsigned i = last_remembered++ % REMEMBERED;
+
+	remembered[i].peer = ip_of(s->to);
+	remembered[i].dev = s->dev;
+	remembered[i].until_ns = braid_os->now_ns() + BRAID_SMC_REST_S * SEC;
+}
+
+static bool is_remembered(const struct braid_setup *s)
+{
+	struct braid_addr peer = ip_of(s->to);
+	uint64_t now = braid_os->now_ns();
+
+	for (unsigned i = 0; i < REMEMBERED; i++) {
+		if (remembered[i].dev == s->dev && now < remembered[i].until_ns &&
+		    !memcmp(&remembered[i].peer, &peer, sizeof(peer)))
+			return true;
+	}
+	return false;
+}
+
+/* --- dialling ------------------------------------------------------------------------------ */
+
+static int dial_step(struct smc_dial *d)
+{
+	ssize_t n;
+
+	if (braid_os->bind(d->fd, (struct sockaddr *)&d->from, d->len) ||
+	    fcntl(d->fd, F_SETFL, 0) ||
+	    braid_os->connect(d->fd, (struct sockaddr *)&d->to, d->len))
+		return -errno;
+	/* Before the kernel is asked, so that the peer sees a fallback to TCP as well. */
+	n = braid_os->send(d->fd, d->nonce, BRAID_SMC_NONCE, MSG_NOSIGNAL);
+	if (n != BRAID_SMC_NONCE)
+		return n < 0 ? -errno : -EIO;
+	if (fcntl(d->fd, F_SETFL, O_NONBLOCK))
+		return -errno;
+	return braid_smc_diag(d->fd, &d->mode);
+}
+
+static void dial_run(struct braid_work *work)
+{
+	struct smc_dial *d = braid_container(work, struct smc_dial, work);
+
+	d->err = dial_step(d);
+}
+
+static void dial_free(struct braid_work *work)
+{
+	struct smc_dial *d = braid_container(work, struct smc_dial, work);
+
+	braid_smc_close(d->fd);
+	free(d);
+}
+
+static void set_int(int fd, int level, int name, int64_t value)
+{
+	int v = (int)value;
+
+	braid_os->setsockopt(fd, level, name, &v, sizeof(v));	/* it works without, too */
+}
+
+/* Before connect(), in which the kernel allocates the buffers. */
+static void set_options(int fd)
+{
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	if (braid_param.sndbuf)
+		set_int(fd, SOL_SOCKET, SO_SNDBUF, braid_param.sndbuf);
+	if (braid_param.rcvbuf)
+		set_int(fd, SOL_SOCKET, SO_RCVBUF, braid_param.rcvbuf);
+}
+
+static void set_port(struct sockaddr_storage *sa, uint16_t port)
+{
+	if (sa->ss_family == AF_INET6)
+		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
+	else
+		((struct sockaddr_in *)sa)->sin_port = htons(port);
+}
+
+static socklen_t own_address(const struct braid_dev *dev, struct sockaddr_storage *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	memcpy(ret, &dev->net.addr, sizeof(dev->net.addr));
+	set_port(ret, 0);
+	return ret->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) :
+					    sizeof(struct sockaddr_in);
+}
+
+/* A connect() that has not returned after a quarter of a second counts as a failure. */
+static void dial_drop(struct braid_setup *s, struct smc_conn *w)
+{
+	if (!w->dial)
+		return;
+	if (!braid_work_done(&w->dial->work) &&
+	    braid_os->now_ns() - w->dial->work.begun_ns > SEC / 4)
+		remember(s);
+	braid_work_leave(&w->dial->work);
+	w->dial = NULL;
+}
+
+int braid_smc_setup_peer(struct braid_setup *s, const uint8_t *theirs)
+{
+	struct smc_conn *w = s->priv;
+	struct smc_dial *d = calloc(1, sizeof(*d));
+	uint16_t port = (uint16_t)(theirs[0] | theirs[1] << 8);
+	int err;
+
+	if (!d)
+		return -ENOMEM;
+	d->len = own_address(s->dev, &d->from);
+	memcpy(&d->to, s->to, d->len);
+	set_port(&d->to, port);
+	memcpy(d->nonce, theirs + 2, BRAID_SMC_NONCE);
+	d->fd = port && d->to.ss_family == d->from.ss_family ? braid_smc_socket(d->to.ss_family) :
+								-EBADMSG;
+	err = d->fd < 0 ? d->fd : 0;
+	if (!err) {
+		set_options(d->fd);
+		err = braid_work_start(&d->work, "connect() of an SMC socket", dial_run, dial_free);
+	}
+	if (err) {
+		braid_smc_close(d->fd);
+		free(d);
+		return err;
+	}
+	w->dial = d;
+	snprintf(s->why, sizeof(s->why), "connect() does not come back from the kernel");
+	return 0;
+}
+
+/* connect() has returned: takes the stream, or the reason of the failure. */
+static int dialled(struct braid_setup *s, struct smc_conn *w)
+{
+	struct smc_dial *d = w->dial;
+	int err = d->err;
+
+	s->why[0] = '\0';
+	if (!err && d->mode.kind == BRAID_SMC_TCP) {
+		braid_smc_why(&d->mode, s->why, sizeof(s->why));
+		err = -ENOPROTOOPT;
+	}
+	if (err) {
+		s->failed = "connect";
+		remember(s);
+		return err;
+	}
+	w->mode = d->mode;
+	w->fd = d->fd;
+	d->fd = -1;
+	dial_drop(s, w);
+	return 0;
+}
+
+/* --- accepting ----------------------------------------------------------------------------- */
+
+static int start_listening(const struct braid_dev *dev, struct smc_conn *w, uint8_t *mine)
+{
+	struct sockaddr_storage at;
+	socklen_t len = own_address(dev, &at);
+	uint16_t port;
+
+	w->listen_fd = braid_smc_socket(at.ss_family);
+	if (w->listen_fd < 0)
+		return w->listen_fd;
+	set_options(w->listen_fd);	/* accepted sockets inherit them */
+	if (braid_os->bind(w->listen_fd, (struct sockaddr *)&at, len) ||
+	    braid_os->listen(w->listen_fd, BRAID_SMC_GUESTS) ||
+	    braid_os->getsockname(w->listen_fd, (struct sockaddr *)&at, &len))
+		return -errno;
+	port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port :
+						((struct sockaddr_in *)&at)->sin_port);
+	braid_os->random(w->nonce, BRAID_SMC_NONCE);
+	mine[0] = (uint8_t)port;
+	mine[1] = (uint8_t)(port >> 8);
+	memcpy(mine + 2, w->nonce, BRAID_SMC_NONCE);
+	return 0;
+}
+
+static void guest_close(struct smc_guest *g)
+{
+	braid_smc_close(g->fd);
+	g->fd = -1;
+	g->got = 0;
+}
+
+/* Each new connection replaces the oldest, so that strangers can't keep the peer out. */
+static void let_in(struct smc_conn *w)
+{
+	int fd;
+
+	while ((fd = braid_os->accept(w->listen_fd, NULL, NULL)) >= 0) {
+		guest_close(&w->guest[0]);
+		memmove(w->guest, w->guest + 1, sizeof(w->guest) - sizeof(w->guest[0]));
+		w->guest[BRAID_SMC_GUESTS - 1] = (struct smc_guest){ .fd = fd };
+	}
+}
+
+static void doors_close(struct smc_conn *w)
+{
+	for (unsigned i = 0; i < BRAID_SMC_GUESTS; i++)
+		guest_close(&w->guest[i]);
+	braid_smc_close(w->listen_fd);
+	w->listen_fd = -1;
+}
+
+/* Reads the nonce.  True: it is complete and right, so this is the peer. */
+static bool listen_to(struct smc_conn *w, struct smc_guest *g)
+{
+	ssize_t n = braid_os->recv(g->fd, g->nonce + g->got, BRAID_SMC_NONCE - g->got,
+				   MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	if (n > 0)
+		g->got += (unsigned)n;
+	if (n > 0 && g->got < BRAID_SMC_NONCE)
+		return false;
+	if (n > 0 && braid_auth_equal(g->nonce, w->nonce))
+		return true;
+	guest_close(g);
+	return false;
+}
+
+static int accepted(struct braid_setup *s, struct smc_conn *w)
+{
+	let_in(w);
+	for (unsigned i = 0; i < BRAID_SMC_GUESTS && w->fd < 0; i++) {
+		if (w->guest[i].fd >= 0 && listen_to(w, &w->guest[i])) {
+			w->fd = w->guest[i].fd;
+			w->guest[i].fd = -1;
+		}
+	}
+	if (w->fd < 0)
+		return -EAGAIN;
+	doors_close(w);
+	/* The dialler rejects a fallback, but sends only an errno: so find the reason here. */
+	if (!braid_smc_diag(w->fd, &w->mode) && w->mode.kind == BRAID_SMC_TCP)
+		braid_smc_why(&w->mode, s->why, sizeof(s->why));
+	return 0;
+}
+
+/* --- set-up -------------------------------------------------------------------------------- */
+
+void braid_smc_conn_free(struct smc_conn *w)
+{
+	if (!w)
+		return;
+	doors_close(w);
+	braid_smc_close(w->fd);
+	free(w);
+}
+
+void braid_smc_setup_drop(struct braid_setup *s)
+{
+	struct smc_conn *w = s->priv;
+
+	if (w)
+		dial_drop(s, w);
+	braid_smc_conn_free(w);
+	s->priv = NULL;
+}
+
+int braid_smc_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
+{
+	struct smc_conn *w;
+	int err;
+
+	if (!theirs && is_remembered(s))
+		return -EALREADY;
+	w = s->priv = calloc(1, sizeof(*w));
+	if (!w)
+		return -ENOMEM;
+	w->fd = w->listen_fd = -1;
+	for (unsigned i = 0; i < BRAID_SMC_GUESTS; i++)
+		w->guest[i].fd = -1;
+	memset(mine, 0, BRAID_BLOB_SIZE);
+	err = theirs ? start_listening(s->dev, w, mine) : 0;
+	if (err)
+		braid_smc_setup_drop(s);
+	return err;
+}
+
+int braid_smc_setup_ready(struct braid_setup *s)
+{
+	struct smc_conn *w = s->priv;
+
+	if (w->fd >= 0)
+		return 0;
+	if (!s->dialler)
+		return accepted(s, w);
+	return braid_work_done(&w->dial->work) ? dialled(s, w) : -EAGAIN;
+}

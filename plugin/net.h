@@ -2,8 +2,9 @@
 /*
  * net.h - what the plugin does for NCCL, in one shape: that of the newest ABI.
  *
- * abi.c translates every ABI version to these calls and knows nothing else; net.c implements
- * them over core/ and is the only place where an errno becomes an ncclResult_t.
+ * abi.c translates every ABI version to these calls and knows nothing else.  net.c,
+ * net_mem.c and net_data.c implement them over core/; net_result.c is the only place where an errno
+ * becomes an ncclResult_t.
  *
  * Unless a comment says otherwise a call never waits; a comm's isend, irecv, test and iflush come
  * from one thread at a time, while another thread may register memory on, or close, other comms.

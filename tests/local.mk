@@ -282,11 +282,12 @@ tests_fake_libibverbs_la_SOURCES = \
 	tests/fake/qp.c \
 	tests/fake/requester.c \
 	tests/fake/responder.c \
-	tests/fake/slow.c
+	tests/fake/slow.c \
+	tests/fake/srq.c
 tests_fake_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_fake_libibverbs_la_LDFLAGS = $(fake_ldflags)
 check_LTLIBRARIES += tests/fake/librdmacm.la
-tests_fake_librdmacm_la_SOURCES = tests/fake/cm.c
+tests_fake_librdmacm_la_SOURCES = tests/fake/cm.c tests/fake/cm.h tests/fake/cm_thread.c
 tests_fake_librdmacm_la_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
 tests_fake_librdmacm_la_LDFLAGS = $(fake_ldflags)
 tests_fake_librdmacm_la_LIBADD = tests/fake/libibverbs.la
@@ -298,10 +299,20 @@ tests_fake_libmlx5_la_LIBADD = tests/fake/libibverbs.la
 check_PROGRAMS += tests/fake/fakectl
 tests_fake_fakectl_LDFLAGS = $(AM_LDFLAGS) -no-install
 tests_fake_fakectl_LDADD = tests/fake/libibverbs.la
-unit_tests += tests/unit/test_fake tests/unit/test_gid
-tests_unit_test_fake_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
-tests_unit_test_fake_LDFLAGS = $(AM_LDFLAGS) -no-install
-tests_unit_test_fake_LDADD = tests/fake/librdmacm.la tests/fake/libibverbs.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_fake_cm tests/unit/test_fake_data tests/unit/test_fake_faults tests/unit/test_gid
+fake_libs = tests/fake/librdmacm.la tests/fake/libibverbs.la $(CMOCKA_LIBS)
+tests_unit_test_fake_cm_SOURCES = tests/unit/test_fake_cm.c tests/unit/fake.c tests/unit/fake.h
+tests_unit_test_fake_cm_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
+tests_unit_test_fake_cm_LDFLAGS = $(AM_LDFLAGS) -no-install
+tests_unit_test_fake_cm_LDADD = $(fake_libs)
+tests_unit_test_fake_data_SOURCES = tests/unit/test_fake_data.c tests/unit/fake.c tests/unit/fake.h
+tests_unit_test_fake_data_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
+tests_unit_test_fake_data_LDFLAGS = $(AM_LDFLAGS) -no-install
+tests_unit_test_fake_data_LDADD = $(fake_libs)
+tests_unit_test_fake_faults_SOURCES = tests/unit/test_fake_faults.c tests/unit/fake.c tests/unit/fake.h
+tests_unit_test_fake_faults_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)
+tests_unit_test_fake_faults_LDFLAGS = $(AM_LDFLAGS) -no-install
+tests_unit_test_fake_faults_LDADD = $(fake_libs)
 rdma_fault_tests = \
 	tests/abi/test_rdma_faults \
 	tests/abi/test_rdma_calls \

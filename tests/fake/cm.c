@@ -4,18 +4,13 @@
  *
  * A unix socket connects two ids; a listening id is a socket whose name is made of address and port,
  * in a directory beside the fabric's file.  A request, a reply or a refusal, and "ready to use" go
- * over it; then it stays open as long as the connection, so that the death of a process shows.  One
- * thread for each event channel does all that.
+ * over it; then it stays open as long as the connection, so that the death of a process shows.
+ * cm_thread.c does all that: a thread for each event channel.
  *
  * As with the kernel's drivers, destroying an iWARP queue pair whose request has not been answered
  * blocks until the answer, or until it is too late for one.
  */
-#define FAKE_CM
-#include "tests/fake/fake.h"
-
-#pragma GCC visibility push(default)
-#include <rdma/rdma_cma.h>
-#pragma GCC visibility pop
+#include "tests/fake/cm.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -29,64 +24,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PRIVATE_MAX = 256, STOP = 1 << 20 };
+pthread_mutex_t cm_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t cm_answered = PTHREAD_COND_INITIALIZER;
+struct cm_id *cm_ids;
+struct cm_device cm_devices[DEVS_MAX];
 
-enum msg_type { MSG_REQ = 1, MSG_REP, MSG_REJ, MSG_RTU };
-
-struct msg {
-	uint32_t type, qpn, port, psn, mtu, lid;
-	union ibv_gid gid;
-	struct in6_addr src, dst;
-	uint16_t sport, dport;
-	uint8_t rd_out, rd_in, rnr_retry, retry, private_len;
-	uint8_t private_data[PRIVATE_MAX];
-};
-
-enum cm_state { CM_IDLE, CM_BOUND, CM_ADDR, CM_ROUTE, CM_LISTEN, CM_CONNECTING, CM_EMBRYO, CM_REQUESTED,
-	CM_ACCEPTING, CM_CONNECTED, CM_ENDED, CM_GONE };
-
-struct cm_id {
-	struct rdma_cm_id ibv;		/* first */
-	struct cm_id *next;
-	uint64_t serial;
-	struct cm_chan *chan;
-	struct cm_id *listener;
-	enum cm_state state;
-	int fd;
-	char name[80];			/* of a listening socket */
-	struct in6_addr src, dst;
-	uint16_t sport, dport;
-	uint32_t src_port, dst_port;	/* PORT_ID */
-	struct msg local, remote;
-	unsigned unacked;
-	uint64_t due_ns;		/* CONNECTING: when it times out; EMBRYO: when its request comes */
-};
-
-struct cm_event {
-	struct rdma_cm_event ibv;	/* first */
-	struct cm_event *next;
-	struct cm_id *owner;
-	uint8_t data[PRIVATE_MAX];
-};
-
-struct cm_chan {
-	struct rdma_event_channel ibv;	/* first */
-	int epfd, stopfd;
-	pid_t pid;
-	pthread_t thread;
-	struct cm_event *first, **last;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t acked = PTHREAD_COND_INITIALIZER, answered = PTHREAD_COND_INITIALIZER;
-static struct cm_id *ids;
+static pthread_cond_t acked = PTHREAD_COND_INITIALIZER;
 static uint64_t serials;
-static struct {
-	struct ibv_context *ctx;
-	unsigned users;
-} devices[DEVS_MAX];
 
-static uint64_t clock_ns(void)
+uint64_t cm_clock_ns(void)
 {
 	struct timespec ts;
 
@@ -100,13 +46,13 @@ static int failed(int err)
 	return -1;
 }
 
-static enum kind kind_of(uint32_t port)
+enum kind cm_kind_of(uint32_t port)
 {
 	return (enum kind)fake_fabric()->dev[port / PORTS_MAX].kind;
 }
 
 /* A forked child only has copies of its parent's ids, which it may free but not use. */
-static bool is_forked(const struct cm_chan *c)
+bool cm_is_forked(const struct cm_chan *c)
 {
 	return c->pid != getpid();
 }
@@ -114,22 +60,22 @@ static bool is_forked(const struct cm_chan *c)
 /* Counts a call on an id; it fails in a forked child, or if a test wants it to. */
 static bool call_fails_on(struct rdma_cm_id *id, const char *name)
 {
-	if (is_forked(TO(cm_chan, id->channel))) {
+	if (cm_is_forked(TO(cm_chan, id->channel))) {
 		errno = EIO;
 		return true;
 	}
 	return fake_call_fails(name);
 }
 
-static bool is_iwarp(const struct cm_id *id)
+bool cm_is_iwarp(const struct cm_id *id)
 {
-	return id->src_port != PORT_NONE && kind_of(id->src_port) == KIND_IWARP;
+	return id->src_port != PORT_NONE && cm_kind_of(id->src_port) == KIND_IWARP;
 }
 
 /* --- events ------------------------------------------------------------------------------------- */
 
 /* m: its private data goes with the event; with InfiniBand, padded with zeros to a fixed length. */
-static void push(struct cm_id *id, struct cm_id *owner, enum rdma_cm_event_type type, int status,
+void cm_push(struct cm_id *id, struct cm_id *owner, enum rdma_cm_event_type type, int status,
 		 const struct msg *m)
 {
 	struct cm_event *e = calloc(1, sizeof(*e));
@@ -146,7 +92,7 @@ static void push(struct cm_id *id, struct cm_id *owner, enum rdma_cm_event_type 
 		uint8_t len = m->private_len;
 
 		memcpy(e->data, m->private_data, len);
-		if (len && kind_of(m->port) != KIND_IWARP)
+		if (len && cm_kind_of(m->port) != KIND_IWARP)
 			len = m->type == MSG_REQ ? 56 : m->type == MSG_REP ? 196 : 148;
 		e->ibv.param.conn = (struct rdma_conn_param){
 			.private_data = len ? e->data : NULL, .private_data_len = len,
@@ -160,7 +106,6 @@ static void push(struct cm_id *id, struct cm_id *owner, enum rdma_cm_event_type 
 		perror("fake librdmacm: eventfd");
 }
 
-static void id_free(struct cm_id *id);
 
 /* Drops the events of an id that is destroyed, and the connections that they would have offered. */
 static void drop_events(struct cm_id *id)
@@ -177,7 +122,7 @@ static void drop_events(struct cm_id *id)
 		if (read(id->chan->ibv.fd, &one, sizeof(one)) < 0)
 			perror("fake librdmacm: eventfd");
 		if (e->ibv.id != &id->ibv)
-			id_free(TO(cm_id, e->ibv.id));
+			cm_id_free(TO(cm_id, e->ibv.id));
 		free(e);
 		p = &id->chan->first;
 	}
@@ -196,7 +141,7 @@ EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_
 	while (!e) {
 		if (read(channel->fd, &one, sizeof(one)) < 0)
 			return -1;
-		pthread_mutex_lock(&lock);
+		pthread_mutex_lock(&cm_lock);
 		e = c->first;
 		if (e) {
 			c->first = e->next;
@@ -204,7 +149,7 @@ EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_
 				c->last = &c->first;
 			e->owner->unacked++;
 		}
-		pthread_mutex_unlock(&lock);
+		pthread_mutex_unlock(&cm_lock);
 	}
 	*event = &e->ibv;
 	return 0;
@@ -214,10 +159,10 @@ EXPORT int rdma_ack_cm_event(struct rdma_cm_event *event)
 {
 	struct cm_event *e = TO(cm_event, event);
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&cm_lock);
 	e->owner->unacked--;
 	pthread_cond_broadcast(&acked);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&cm_lock);
 	free(e);
 	return 0;
 }
@@ -225,23 +170,23 @@ EXPORT int rdma_ack_cm_event(struct rdma_cm_event *event)
 /* --- devices ------------------------------------------------------------------------------------ */
 
 /* rdma_cm opens a device once for all ids on it.  Lock held. */
-static int take_device(struct cm_id *id, uint32_t port)
+int cm_take_device(struct cm_id *id, uint32_t port)
 {
 	uint32_t index = port / PORTS_MAX;
 
-	if (!devices[index].users && !devices[index].ctx) {
+	if (!cm_devices[index].users && !cm_devices[index].ctx) {
 		struct ibv_device **list = ibv_get_device_list(NULL);
 
 		for (int i = 0; list && list[i]; i++)
 			if ((uint32_t)ibv_get_device_index(list[i]) == index)
-				devices[index].ctx = ibv_open_device(list[i]);
+				cm_devices[index].ctx = ibv_open_device(list[i]);
 		if (list)
 			ibv_free_device_list(list);
-		if (!devices[index].ctx)
+		if (!cm_devices[index].ctx)
 			return errno ? errno : ENODEV;
 	}
-	devices[index].users++;
-	id->ibv.verbs = devices[index].ctx;
+	cm_devices[index].users++;
+	id->ibv.verbs = cm_devices[index].ctx;
 	id->ibv.port_num = (uint8_t)(port % PORTS_MAX + 1);
 	id->src_port = port;
 	return 0;
@@ -253,11 +198,11 @@ static void give_device(struct cm_id *id)
 
 	if (!id->ibv.verbs)
 		return;
-	if (!--devices[index].users) {
-		if (ibv_close_device(devices[index].ctx))
+	if (!--cm_devices[index].users) {
+		if (ibv_close_device(cm_devices[index].ctx))
 			fprintf(stderr, "fake librdmacm: objects outlive the last id\n");
 		else
-			devices[index].ctx = NULL;
+			cm_devices[index].ctx = NULL;
 	}
 	id->ibv.verbs = NULL;
 }
@@ -312,7 +257,7 @@ static bool is_any(const struct in6_addr *ip)
 	return IN6_IS_ADDR_UNSPECIFIED(ip);
 }
 
-static void set_addrs(struct cm_id *id)
+void cm_set_addrs(struct cm_id *id)
 {
 	to_sockaddr(&id->ibv.route.addr.src_storage, &id->src, id->sport);
 	to_sockaddr(&id->ibv.route.addr.dst_storage, &id->dst, id->dport);
@@ -345,7 +290,7 @@ static struct sockaddr_un socket_addr(const char *name)
 
 /* --- ids ---------------------------------------------------------------------------------------- */
 
-static struct cm_id *id_new(struct cm_chan *chan, void *context, enum rdma_port_space ps)
+struct cm_id *cm_id_new(struct cm_chan *chan, void *context, enum rdma_port_space ps)
 {
 	struct cm_id *id = calloc(1, sizeof(*id));
 
@@ -359,12 +304,12 @@ static struct cm_id *id_new(struct cm_chan *chan, void *context, enum rdma_port_
 	id->fd = -1;
 	id->src_port = id->dst_port = PORT_NONE;
 	id->serial = ++serials;
-	id->next = ids;
-	ids = id;
+	id->next = cm_ids;
+	cm_ids = id;
 	return id;
 }
 
-static void watch(struct cm_id *id)
+void cm_watch(struct cm_id *id)
 {
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP, .data.u64 = id->serial };
 
@@ -380,11 +325,11 @@ static void wake(struct cm_chan *c)
 		perror("fake librdmacm: eventfd");
 }
 
-static void close_fd(struct cm_id *id)
+void cm_close_fd(struct cm_id *id)
 {
 	if (id->fd < 0)
 		return;
-	if (id->ibv.qp && is_iwarp(id))
+	if (id->ibv.qp && cm_is_iwarp(id))
 		fake_qp_stop(id->ibv.qp);
 	close(id->fd);
 	id->fd = -1;
@@ -393,14 +338,14 @@ static void close_fd(struct cm_id *id)
 	id->name[0] = '\0';
 }
 
-static void id_free(struct cm_id *id)
+void cm_id_free(struct cm_id *id)
 {
-	for (struct cm_id **p = &ids; *p; p = &(*p)->next)
+	for (struct cm_id **p = &cm_ids; *p; p = &(*p)->next)
 		if (*p == id) {
 			*p = id->next;
 			break;
 		}
-	close_fd(id);
+	cm_close_fd(id);
 	give_device(id);
 	free(id);
 }
@@ -417,9 +362,9 @@ EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id 
 		return failed(EOPNOTSUPP);
 	if (ps != RDMA_PS_TCP)
 		return failed(EPROTONOSUPPORT);
-	pthread_mutex_lock(&lock);
-	id = id_new(TO(cm_chan, channel), context, ps);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&cm_lock);
+	id = cm_id_new(TO(cm_chan, channel), context, ps);
+	pthread_mutex_unlock(&cm_lock);
 	if (!id)
 		return -1;
 	*ret = &id->ibv;
@@ -431,19 +376,19 @@ EXPORT int rdma_destroy_id(struct rdma_cm_id *ibv)
 	struct cm_id *id = TO(cm_id, ibv);
 
 	fake_call_takes(ibv->verbs, __func__);
-	if (is_forked(id->chan)) {
+	if (cm_is_forked(id->chan)) {
 		close(id->fd);
 		free(id);
 		return 0;
 	}
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&cm_lock);
 	id->state = CM_GONE;
-	close_fd(id);
+	cm_close_fd(id);
 	drop_events(id);
 	while (id->unacked)
-		pthread_cond_wait(&acked, &lock);
-	id_free(id);
-	pthread_mutex_unlock(&lock);
+		pthread_cond_wait(&acked, &cm_lock);
+	cm_id_free(id);
+	pthread_mutex_unlock(&cm_lock);
 	return 0;
 }
 
@@ -458,7 +403,7 @@ EXPORT int rdma_bind_addr(struct rdma_cm_id *ibv, struct sockaddr *addr)
 		return -1;
 	if (!fake_fabric())
 		return -1;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&cm_lock);
 	if (id->state != CM_IDLE || !from_sockaddr(addr, &id->src, &id->sport)) {
 		err = EINVAL;
 	} else if (!is_any(&id->src)) {
@@ -467,17 +412,17 @@ EXPORT int rdma_bind_addr(struct rdma_cm_id *ibv, struct sockaddr *addr)
 		if (list)
 			ibv_free_device_list(list);
 		port = fake_find_ip(fake_host(), &id->src);
-		err = port == PORT_NONE ? ENODEV : take_device(id, port);
+		err = port == PORT_NONE ? ENODEV : cm_take_device(id, port);
 	}
 	if (!err) {
 		if (!id->sport)
 			id->sport = new_port();
-		set_addrs(id);
+		cm_set_addrs(id);
 		if (is_any(&id->src))
 			id->ibv.route.addr.src_addr.sa_family = addr->sa_family;
 		id->state = CM_BOUND;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&cm_lock);
 	return err ? failed(err) : 0;
 }
 
@@ -503,13 +448,13 @@ EXPORT int rdma_listen(struct rdma_cm_id *ibv, int backlog)
 	fake_call_takes(ibv->verbs, __func__);
 	if (call_fails_on(ibv, __func__) || port_taken(ibv, false))
 		return -1;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&cm_lock);
 	if (id->state == CM_IDLE) {
 		id->sport = new_port();
 		id->state = CM_BOUND;
 	}
 	if (id->state != CM_BOUND) {
-		pthread_mutex_unlock(&lock);
+		pthread_mutex_unlock(&cm_lock);
 		return failed(EINVAL);
 	}
 	socket_name(id->name, sizeof(id->name), fake_host(), &id->src, id->sport);
@@ -538,9 +483,9 @@ EXPORT int rdma_listen(struct rdma_cm_id *ibv, int backlog)
 		id->fd = -1;
 	} else {
 		id->state = CM_LISTEN;
-		watch(id);
+		cm_watch(id);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&cm_lock);
 	return err ? failed(err) : 0;
 }
 
@@ -561,7 +506,7 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *ibv, struct sockaddr *src, struc
 	if (!list)
 		return -1;
 	ibv_free_device_list(list);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&cm_lock);
 	from = id->src;
 	err = EINVAL;
 	if ((id->state == CM_IDLE || id->state == CM_BOUND) && from_sockaddr(dst, &id->dst, &id->dport) &&
@@ -569,21 +514,21 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *ibv, struct sockaddr *src, struc
 		err = fake_route(fake_host(), is_any(&from) ? NULL : &from, &id->dst, &src_port, &dst_port,
 				 &ip);
 		if (err) {
-			push(id, id, RDMA_CM_EVENT_ADDR_ERROR, -err, NULL);
+			cm_push(id, id, RDMA_CM_EVENT_ADDR_ERROR, -err, NULL);
 			err = 0;
 		} else if (id->ibv.verbs && id->src_port != src_port) {
 			err = EINVAL;
-		} else if (id->ibv.verbs || !(err = take_device(id, src_port))) {
+		} else if (id->ibv.verbs || !(err = cm_take_device(id, src_port))) {
 			id->src = ip;
 			id->dst_port = dst_port;
 			if (!id->sport)
 				id->sport = new_port();
-			set_addrs(id);
+			cm_set_addrs(id);
 			id->state = CM_ADDR;
-			push(id, id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL);
+			cm_push(id, id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL);
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&cm_lock);
 	return err ? failed(err) : 0;
 }
 
@@ -596,14 +541,14 @@ EXPORT int rdma_resolve_route(struct rdma_cm_id *ibv, int timeout_ms)
 	fake_call_takes(ibv->verbs, __func__);
 	if (call_fails_on(ibv, __func__))
 		return -1;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&cm_lock);
 	if (id->state != CM_ADDR) {
 		err = EINVAL;
 	} else {
 		id->state = CM_ROUTE;
-		push(id, id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL);
+		cm_push(id, id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&cm_lock);
 	return err ? failed(err) : 0;
 }
 
@@ -622,13 +567,13 @@ EXPORT int rdma_create_qp(struct rdma_cm_id *ibv, struct ibv_pd *pd, struct ibv_
 	if (!qp)
 		return -1;
 	fake_qp_ready(qp, ibv->port_num);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&cm_lock);
 	ibv->qp = qp;
 	ibv->pd = pd;
 	ibv->send_cq = init->send_cq;
 	ibv->recv_cq = init->recv_cq;
 	ibv->srq = init->srq;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&cm_lock);
 	return 0;
 }
 
@@ -637,19 +582,19 @@ EXPORT void rdma_destroy_qp(struct rdma_cm_id *ibv)
 	struct cm_id *id = TO(cm_id, ibv);
 	struct ibv_qp *qp = ibv->qp;
 
-	if (!is_forked(id->chan)) {
-		pthread_mutex_lock(&lock);
-		while (qp && is_iwarp(id) && id->state == CM_CONNECTING)
-			pthread_cond_wait(&answered, &lock);
+	if (!cm_is_forked(id->chan)) {
+		pthread_mutex_lock(&cm_lock);
+		while (qp && cm_is_iwarp(id) && id->state == CM_CONNECTING)
+			pthread_cond_wait(&cm_answered, &cm_lock);
 		ibv->qp = NULL;
-		pthread_mutex_unlock(&lock);
+		pthread_mutex_unlock(&cm_lock);
 	}
 	if (qp)
 		ibv_destroy_qp(qp);
 }
 
 /* Brings the queue pair to RTS, with what the two ends have exchanged. */
-static int start_qp(struct cm_id *id, bool passive)
+int cm_start_qp(struct cm_id *id, bool passive)
 {
 	const struct msg *l = &id->local, *r = &id->remote;
 	struct ibv_qp_attr a = {
@@ -659,17 +604,17 @@ static int start_qp(struct cm_id *id, bool passive)
 		.rnr_retry = passive ? r->rnr_retry : l->rnr_retry,
 	};
 
-	if (is_iwarp(id))
+	if (cm_is_iwarp(id))
 		return fake_qp_start(id->ibv.qp, r->qpn, r->port, l->psn, r->psn, l->rd_out, l->rd_in, passive,
 				     id->fd);
 	a.ah_attr.port_num = id->ibv.port_num;
 	a.ah_attr.dlid = (uint16_t)r->lid;
-	a.ah_attr.is_global = kind_of(id->src_port) != KIND_IB;
+	a.ah_attr.is_global = cm_kind_of(id->src_port) != KIND_IB;
 	a.ah_attr.grh.dgid = r->gid;
 	a.ah_attr.grh.hop_limit = 64;
 	if (a.ah_attr.is_global) {
 		struct ibv_gid_entry e;
-		bool v2 = kind_of(id->src_port) == KIND_ROCEV2;
+		bool v2 = cm_kind_of(id->src_port) == KIND_ROCEV2;
 
 		for (uint8_t i = 0; i < GIDS_MAX; i++)
 			if (!ibv_query_gid_ex(id->ibv.verbs, id->ibv.port_num, i, &e, 0) &&
@@ -687,7 +632,7 @@ static int start_qp(struct cm_id *id, bool passive)
 
 /* --- connecting --------------------------------------------------------------------------------- */
 
-static bool fill(struct cm_id *id, struct msg *m, enum msg_type type, const struct rdma_conn_param *p,
+bool cm_fill(struct cm_id *id, struct msg *m, enum msg_type type, const struct rdma_conn_param *p,
 		 uint8_t max)
 {
 	struct ibv_port_attr port;
@@ -702,7 +647,7 @@ static bool fill(struct cm_id *id, struct msg *m, enum msg_type type, const stru
 	m->psn = (uint32_t)(serials * 2654435761u) & 0xffffff;
 	memcpy(&m->gid, &id->src, sizeof(m->gid));
 	if (p) {
-		if (!is_iwarp(id) && p->private_data_len > max)
+		if (!cm_is_iwarp(id) && p->private_data_len > max)
 			return false;
 		m->private_len = p->private_data ? p->private_data_len : 0;
 		if (m->private_len)
@@ -720,7 +665,7 @@ static bool fill(struct cm_id *id, struct msg *m, enum msg_type type, const stru
 	return true;
 }
 
-static int say(struct cm_id *id, const struct msg *m)
+int cm_say(struct cm_id *id, const struct msg *m)
 {
 	return send(id->fd, m, sizeof(*m), MSG_NOSIGNAL) == sizeof(*m) ? 0 : ECONNRESET;
 }
@@ -751,14 +696,14 @@ static int dial(struct cm_id *id)
 	return 0;
 }
 
-static struct fab_port *port_of(uint32_t id)
+struct fab_port *cm_port_of(uint32_t id)
 {
 	return &fake_fabric()->dev[id / PORTS_MAX].port[id % PORTS_MAX];
 }
 
 static bool port_up(uint32_t id)
 {
-	struct fab_port *p = port_of(id);
+	struct fab_port *p = cm_port_of(id);
 
 	return atomic_load(&p->up) && !atomic_load(&p->drop);
 }
@@ -771,22 +716,22 @@ EXPORT int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *param)
 	fake_call_takes(ibv->verbs, __func__);
 	if (call_fails_on(ibv, __func__) || port_taken(ibv, true))
 		return -1;
-	pthread_mutex_lock(&lock);
-	if (id->state != CM_ROUTE || !fill(id, &id->local, MSG_REQ, param, 56)) {
+	pthread_mutex_lock(&cm_lock);
+	if (id->state != CM_ROUTE || !cm_fill(id, &id->local, MSG_REQ, param, 56)) {
 		err = EINVAL;
 	} else if (!port_up(id->src_port) || !port_up(id->dst_port)) {
 		id->state = CM_GONE;
-		push(id, id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
-	} else if (dial(id) || say(id, &id->local)) {
+		cm_push(id, id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
+	} else if (dial(id) || cm_say(id, &id->local)) {
 		id->state = CM_GONE;
-		push(id, id, RDMA_CM_EVENT_REJECTED, is_iwarp(id) ? -ECONNREFUSED : 8, NULL);
+		cm_push(id, id, RDMA_CM_EVENT_REJECTED, cm_is_iwarp(id) ? -ECONNREFUSED : 8, NULL);
 	} else {
 		id->state = CM_CONNECTING;
-		id->due_ns = clock_ns() + to_ctx(ibv->verbs)->dev->mpa_ms * UINT64_C(1000000);
-		watch(id);
+		id->due_ns = cm_clock_ns() + to_ctx(ibv->verbs)->dev->mpa_ms * UINT64_C(1000000);
+		cm_watch(id);
 		wake(id->chan);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&cm_lock);
 	return err ? failed(err) : 0;
 }
 
@@ -799,27 +744,27 @@ EXPORT int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *param)
 	fake_call_takes(ibv->verbs, __func__);
 	if (call_fails_on(ibv, __func__))
 		return -1;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&cm_lock);
 	if (!param) {
 		none.initiator_depth = id->remote.rd_in;
 		none.responder_resources = id->remote.rd_out;
 		none.rnr_retry_count = id->remote.rnr_retry;
 		param = &none;
 	}
-	if (id->state == CM_REQUESTED && fill(id, &id->local, MSG_REP, param, 196)) {
-		err = id->ibv.qp ? start_qp(id, true) : 0;
+	if (id->state == CM_REQUESTED && cm_fill(id, &id->local, MSG_REP, param, 196)) {
+		err = id->ibv.qp ? cm_start_qp(id, true) : 0;
 		if (!err) {
-			bool iwarp = is_iwarp(id);
+			bool iwarp = cm_is_iwarp(id);
 
 			/* if the peer is gone, an end of file will show it */
-			say(id, &id->local);
+			cm_say(id, &id->local);
 			id->state = iwarp ? CM_CONNECTED : CM_ACCEPTING;
 			if (iwarp)
-				push(id, id, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
-			watch(id);
+				cm_push(id, id, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
+			cm_watch(id);
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&cm_lock);
 	return err ? failed(err) : 0;
 }
 
@@ -832,14 +777,14 @@ EXPORT int rdma_reject(struct rdma_cm_id *ibv, const void *data, uint8_t len)
 	fake_call_takes(ibv->verbs, __func__);
 	if (call_fails_on(ibv, __func__))
 		return -1;
-	pthread_mutex_lock(&lock);
-	if (id->state == CM_REQUESTED && fill(id, &id->local, MSG_REJ, &p, 148)) {
+	pthread_mutex_lock(&cm_lock);
+	if (id->state == CM_REQUESTED && cm_fill(id, &id->local, MSG_REJ, &p, 148)) {
 		err = 0;
-		say(id, &id->local);
+		cm_say(id, &id->local);
 		id->state = CM_GONE;
-		close_fd(id);
+		cm_close_fd(id);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&cm_lock);
 	return err ? failed(err) : 0;
 }
 
@@ -851,21 +796,21 @@ EXPORT int rdma_establish(struct rdma_cm_id *ibv)
 
 	if (call_fails_on(ibv, __func__))
 		return -1;
-	pthread_mutex_lock(&lock);
-	if (id->state == CM_CONNECTED && !ibv->qp && fill(id, &m, MSG_RTU, NULL, 0))
-		err = say(id, &m);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&cm_lock);
+	if (id->state == CM_CONNECTED && !ibv->qp && cm_fill(id, &m, MSG_RTU, NULL, 0))
+		err = cm_say(id, &m);
+	pthread_mutex_unlock(&cm_lock);
 	return err ? failed(err) : 0;
 }
 
 /* The connection has ended, and an iWARP queue pair with it; others last until rdma_disconnect(). */
-static void hang_up(struct cm_id *id)
+void cm_hang_up(struct cm_id *id)
 {
 	id->state = CM_ENDED;
-	close_fd(id);
-	push(id, id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
-	if (!is_iwarp(id))
-		push(id, id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, NULL);
+	cm_close_fd(id);
+	cm_push(id, id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
+	if (!cm_is_iwarp(id))
+		cm_push(id, id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, NULL);
 }
 
 EXPORT int rdma_disconnect(struct rdma_cm_id *ibv)
@@ -875,9 +820,9 @@ EXPORT int rdma_disconnect(struct rdma_cm_id *ibv)
 
 	if (call_fails_on(ibv, __func__))
 		return -1;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&cm_lock);
 	if (id->state == CM_CONNECTED || id->state == CM_ACCEPTING)
-		hang_up(id);
+		cm_hang_up(id);
 	else if (id->state != CM_ENDED)
 		err = EINVAL;
 	if (!err && ibv->qp) {
@@ -885,295 +830,8 @@ EXPORT int rdma_disconnect(struct rdma_cm_id *ibv)
 
 		err = ibv_modify_qp(ibv->qp, &a, IBV_QP_STATE);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&cm_lock);
 	return err ? failed(err) : 0;
-}
-
-/* --- the channel's thread ----------------------------------------------------------------------- */
-
-static void on_accept(struct cm_id *listener)
-{
-	int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	struct cm_id *id;
-
-	if (fd < 0)
-		return;
-	id = id_new(listener->chan, listener->ibv.context, listener->ibv.ps);
-	if (!id) {
-		close(fd);
-		return;
-	}
-	id->fd = fd;
-	id->listener = listener;
-	id->state = CM_EMBRYO;
-	watch(id);
-}
-
-/* The id's listener, or NULL if that was destroyed meanwhile. */
-static struct cm_id *listener_of(const struct cm_id *id)
-{
-	for (struct cm_id *l = ids; l; l = l->next)
-		if (l == id->listener && l->state == CM_LISTEN)
-			return l;
-	return NULL;
-}
-
-static void on_request(struct cm_id *id)
-{
-	struct cm_id *listener = listener_of(id);
-	uint32_t port = listener ? fake_find_ip(fake_host(), &id->remote.dst) : PORT_NONE;
-	uint32_t late = port == PORT_NONE ? 0 : atomic_load(&port_of(port)->request_ms);
-
-	if (late && !id->due_ns) {
-		id->due_ns = clock_ns() + late * UINT64_C(1000000);
-		return;
-	}
-	if (port != PORT_NONE && kind_of(port) != kind_of(id->remote.port))
-		port = PORT_NONE;
-	if (port == PORT_NONE || take_device(id, port)) {
-		id_free(id);
-		return;
-	}
-	epoll_ctl(id->chan->epfd, EPOLL_CTL_DEL, id->fd, NULL);	/* until it is accepted */
-	id->src = id->remote.dst;
-	id->sport = id->remote.dport;
-	id->dst = id->remote.src;
-	id->dport = id->remote.sport;
-	id->dst_port = id->remote.port;
-	set_addrs(id);
-	id->state = CM_REQUESTED;
-	push(id, listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0, &id->remote);
-}
-
-static void refused(struct cm_id *id)
-{
-	id->state = CM_GONE;
-	close_fd(id);
-	pthread_cond_broadcast(&answered);
-}
-
-static void on_message(struct cm_id *id)
-{
-	bool iwarp = is_iwarp(id);
-	struct msg m;
-
-	switch (id->remote.type) {
-	case MSG_REQ:
-		if (id->state == CM_EMBRYO)
-			on_request(id);
-		return;
-	case MSG_REJ:
-		refused(id);
-		push(id, id, RDMA_CM_EVENT_REJECTED, iwarp ? -ECONNREFUSED : 28, &id->remote);
-		return;
-	case MSG_REP:
-		if (id->state != CM_CONNECTING)
-			return;
-		id->state = CM_CONNECTED;
-		pthread_cond_broadcast(&answered);
-		if (!id->ibv.qp) {
-			push(id, id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, &id->remote);
-			return;
-		}
-		if (start_qp(id, false)) {
-			id->state = CM_GONE;
-			close_fd(id);
-			push(id, id, RDMA_CM_EVENT_CONNECT_ERROR, -EINVAL, NULL);
-			return;
-		}
-		if (fill(id, &m, MSG_RTU, NULL, 0))
-			say(id, &m);
-		push(id, id, RDMA_CM_EVENT_ESTABLISHED, 0, &id->remote);
-		return;
-	case MSG_RTU:
-		if (id->state == CM_ACCEPTING) {
-			id->state = CM_CONNECTED;
-			push(id, id, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
-		}
-		return;
-	default:
-		return;
-	}
-}
-
-static void on_end(struct cm_id *id)
-{
-	switch (id->state) {
-	case CM_EMBRYO:
-		id_free(id);
-		return;
-	case CM_CONNECTING:
-		refused(id);
-		push(id, id, RDMA_CM_EVENT_REJECTED, is_iwarp(id) ? -ECONNRESET : 28, NULL);
-		return;
-	case CM_ACCEPTING:
-	case CM_CONNECTED:
-		hang_up(id);
-		return;
-	default:
-		close_fd(id);
-	}
-}
-
-static void on_ready(uint64_t serial)
-{
-	struct cm_id *id = ids;
-	struct msg m;
-	ssize_t n;
-
-	while (id && id->serial != serial)
-		id = id->next;
-	if (!id || id->fd < 0)
-		return;
-	if (id->state == CM_LISTEN) {
-		on_accept(id);
-		return;
-	}
-	n = recv(id->fd, &m, sizeof(m), 0);
-	if (n == sizeof(m)) {
-		if (m.type != MSG_RTU)
-			id->remote = m;
-		else
-			id->remote.type = MSG_RTU;
-		on_message(id);
-	} else if (n >= 0 || errno != EAGAIN) {
-		on_end(id);
-	}
-}
-
-static bool is_due(const struct cm_id *id, const struct cm_chan *c, uint64_t now)
-{
-	return id->chan == c && id->due_ns && id->due_ns <= now &&
-	       (id->state == CM_CONNECTING || id->state == CM_EMBRYO);
-}
-
-/* Handles what is due by now; returns the milliseconds until something else is due. */
-static int look_at_clock(struct cm_chan *c)
-{
-	uint64_t now = clock_ns(), next = UINT64_MAX;
-	struct cm_id *id = ids;
-
-	while (id) {
-		if (is_due(id, c, now)) {
-			if (id->state == CM_CONNECTING) {
-				refused(id);
-				push(id, id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
-			} else {
-				on_request(id);
-			}
-			id = ids;		/* the id may have been freed */
-			continue;
-		}
-		if (is_due(id, c, UINT64_MAX) && id->due_ns < next)
-			next = id->due_ns;
-		id = id->next;
-	}
-	return next == UINT64_MAX ? -1 : (int)((next - now) / 1000000) + 1;
-}
-
-static void *chan_main(void *arg)
-{
-	struct cm_chan *c = arg;
-	struct epoll_event ev[16];
-	int wait_ms = -1;
-
-	for (;;) {
-		int n = epoll_wait(c->epfd, ev, 16, wait_ms);
-		uint64_t what = 0;
-
-		pthread_mutex_lock(&lock);
-		for (int i = 0; i < n; i++) {
-			if (ev[i].data.u64)
-				on_ready(ev[i].data.u64);
-			else if (read(c->stopfd, &what, sizeof(what)) < 0 || what >= STOP)
-				goto out;
-		}
-		wait_ms = look_at_clock(c);
-		pthread_mutex_unlock(&lock);
-	}
-out:
-	pthread_mutex_unlock(&lock);
-	return NULL;
-}
-
-/* A forked child starts with new state. */
-static void in_child(void)
-{
-	pthread_mutex_init(&lock, NULL);
-	ids = NULL;
-	memset(devices, 0, sizeof(devices));
-}
-
-static void register_fork(void)
-{
-	pthread_atfork(NULL, NULL, in_child);
-}
-
-EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct epoll_event ev = { .events = EPOLLIN };
-	sigset_t all, old;
-	struct cm_chan *c;
-	int err;
-
-	if (fake_call_fails(__func__))
-		return NULL;
-	pthread_once(&once, register_fork);
-	c = calloc(1, sizeof(*c));
-	if (!c)
-		return NULL;
-	c->last = &c->first;
-	c->pid = getpid();
-	c->ibv.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-	c->epfd = epoll_create1(EPOLL_CLOEXEC);
-	c->stopfd = eventfd(0, EFD_CLOEXEC);
-	epoll_ctl(c->epfd, EPOLL_CTL_ADD, c->stopfd, &ev);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = c->ibv.fd < 0 || c->epfd < 0 || c->stopfd < 0 ? EMFILE :
-		pthread_create(&c->thread, NULL, chan_main, c);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (!err)
-		return &c->ibv;
-	if (c->ibv.fd >= 0)
-		close(c->ibv.fd);
-	if (c->epfd >= 0)
-		close(c->epfd);
-	if (c->stopfd >= 0)
-		close(c->stopfd);
-	free(c);
-	errno = err;
-	return NULL;
-}
-
-EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
-{
-	struct cm_chan *c = TO(cm_chan, channel);
-	uint64_t stop = STOP;
-
-	if (!is_forked(c)) {
-		if (write(c->stopfd, &stop, sizeof(stop)) < 0)
-			perror("fake librdmacm: eventfd");
-		pthread_join(c->thread, NULL);
-		pthread_mutex_lock(&lock);
-		for (struct cm_id *id = ids, *next; id; id = next) {	/* connections not offered yet */
-			next = id->next;
-			if (id->chan == c && id->state == CM_EMBRYO)
-				id_free(id);
-		}
-		pthread_mutex_unlock(&lock);
-	}
-	while (c->first) {
-		struct cm_event *e = c->first;
-
-		c->first = e->next;
-		free(e);
-	}
-	close(c->epfd);
-	close(c->stopfd);
-	close(c->ibv.fd);
-	free(c);
 }
 
 /* --- the rest ----------------------------------------------------------------------------------- */

@@ -365,7 +365,7 @@ long cqs_break(void);
 void fake_init(bool devices);
 EXPORT const char *fake_host(void);
 
-/* cq.c, qp.c: the functions that verbs.h calls through the context's table */
+/* cq.c, qp.c, srq.c: the functions that verbs.h calls through the context's table */
 int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int req_notify_cq(struct ibv_cq *cq, int solicited_only);
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
@@ -390,12 +390,15 @@ void cq_clean(struct fcq *cq, struct fqp *qp);
 /* qp.c */
 void qp_set_state(struct fqp *qp, enum ibv_qp_state state);	/* qp.lock held */
 void qp_error(struct fqp *qp);					/* flushes; the same */
-bool srq_take(struct fsrq *srq, struct rwqe *ret);
 long qp_ece(void);			/* the options agreed on last */
 long qp_dlid(void);			/* the LID that the last queue pair sends to */
 void send_done(struct fqp *qp, enum ibv_wc_status status);	/* of sq_una */
 void recv_done(struct fqp *qp, const struct rwqe *w, enum ibv_wc_status status, uint32_t bytes,
 	       unsigned flags, uint32_t imm, bool rdma, bool solicited);
+int recv_take(struct rwqe *w, const struct ibv_recv_wr *wr, uint32_t max_sge);
+
+/* srq.c */
+bool srq_take(struct fsrq *srq, struct rwqe *ret);
 
 /* nic.c */
 void qp_run(struct fqp *qp);					/* qp.lock held */

@@ -48,11 +48,9 @@ static inline void braid_copy_two(uint8_t *dst, const uint8_t *src)
 
 /*
  * Whole lines, in pairs of words.  The last two words go singly: a pair may be seen end first.
- * Unrolled by hand, as compilers keep a loop.  Not inlined and aligned, so that the code never
- * crosses a page, which emulators would look up in each iteration.
+ * Unrolled by hand, as compilers keep a loop.
  */
-__attribute__((noinline, unused, hot, aligned(256)))
-static size_t braid_copy_lines(uint8_t *dst, const uint8_t *src, size_t n)
+static inline size_t braid_copy_lines(uint8_t *dst, const uint8_t *src, size_t n)
 {
 	size_t at;
 

@@ -18,7 +18,7 @@ enum {
 	LOOKS = 7,			/* more polls, if no other link is in use */
 };
 
-static BRAID_COLD int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
+static BRAID_APART int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
 {
 	const struct braid_qp *w = braid_qp_of(lane);
 	const char *hint = wc->status == IBV_WC_RETRY_EXC_ERR ?
@@ -158,7 +158,7 @@ static BRAID_APART BRAID_HOT int take(struct braid_lane *lane, struct braid_qp *
 	return taken;
 }
 
-static BRAID_COLD int look_and_take(struct braid_lane *lane)
+static BRAID_APART int look_and_take(struct braid_lane *lane)
 {
 	struct braid_qp *w = braid_qp_of(lane);
 	int res = look(w);

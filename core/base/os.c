@@ -109,7 +109,7 @@ void braid_yield(void)
 	sched_yield();
 }
 
-BRAID_COLD void braid_lock_wait(struct braid_lock *l)
+BRAID_APART void braid_lock_wait(struct braid_lock *l)
 {
 	const struct timespec nap = { .tv_nsec = 20000 };
 

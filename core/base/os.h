@@ -151,14 +151,14 @@ static inline void braid_count(_Atomic uint64_t *counter, uint64_t more)
 void braid_lock_wait(struct braid_lock *l);
 void braid_yield(void);
 
-/* Never inlined, so that a caller that rarely makes the call need not save registers for it. */
+/*
+ * Never inlined, so that a caller that rarely makes the call need not save registers for it.  What
+ * this and BRAID_HOT buy: docs/results/ucx.md, Shapes of hot code.
+ */
 #define BRAID_APART __attribute__((noinline))
 
 /* Where a message begins or arrives: all that it calls is inlined, except BRAID_APART. */
 #define BRAID_HOT __attribute__((flatten, hot))
-
-/* Rarely called: its code, and the branches that lead to it, lie apart from the hot code. */
-#define BRAID_COLD __attribute__((noinline, cold))
 
 #define braid_container(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 

@@ -113,7 +113,7 @@ int braid_link_add_lane(struct braid_link *link, unsigned index, const struct br
 	return err;
 }
 
-BRAID_COLD int braid_lane_look_at_fd(const struct braid_lane *lane)
+BRAID_APART int braid_lane_look_at_fd(const struct braid_lane *lane)
 {
 	char byte;
 	ssize_t n = braid_os->recv(lane->fd, &byte, 1, MSG_DONTWAIT);
@@ -121,7 +121,7 @@ BRAID_COLD int braid_lane_look_at_fd(const struct braid_lane *lane)
 	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -ENOTCONN;
 }
 
-BRAID_COLD int braid_lane_last_words(struct braid_lane *lane, int (*poll)(struct braid_lane *lane))
+BRAID_APART int braid_lane_last_words(struct braid_lane *lane, int (*poll)(struct braid_lane *lane))
 {
 	int n;
 

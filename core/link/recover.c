@@ -54,7 +54,7 @@ static void tell_broken(struct braid_lane *lane)
 }
 
 /* A lane's carrier failed.  A new one may work, unless the peer sent malformed data. */
-BRAID_COLD void braid_lane_died(struct braid_lane *lane, const char *broken, int err)
+BRAID_APART void braid_lane_died(struct braid_lane *lane, const char *broken, int err)
 {
 	struct braid_link *link = lane->link;
 

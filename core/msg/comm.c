@@ -69,7 +69,7 @@ void braid_comm_free(struct braid_comm *c)
  * A dummy request on a failed comm whose error test() has not returned yet: NCCL expects the post
  * to be accepted.  It has no number, and moves no bytes.  NULL: not now.
  */
-BRAID_COLD struct braid_req *braid_req_in_vain(struct braid_comm *c, unsigned n)
+BRAID_APART struct braid_req *braid_req_in_vain(struct braid_comm *c, unsigned n)
 {
 	struct braid_req *req;
 

@@ -39,7 +39,7 @@ static void send_fail(struct braid_comm *c, uint16_t code, uint64_t size, uint64
 }
 
 /* A message does not fit its receive: both ends log both sizes. */
-BRAID_COLD void braid_comm_oversize(struct braid_comm *c, uint64_t size, uint64_t room,
+BRAID_APART void braid_comm_oversize(struct braid_comm *c, uint64_t size, uint64_t room,
 				    int32_t tag)
 {
 	if (atomic_load(&c->err))
@@ -75,7 +75,7 @@ static void log_end(const struct braid_comm *c, enum braid_log_level level)
 }
 
 /* The peer ended the comm.  It is worth a WARN only if NCCL gets the error. */
-BRAID_COLD void braid_comm_ended(struct braid_comm *c, enum braid_why why)
+BRAID_APART void braid_comm_ended(struct braid_comm *c, enum braid_why why)
 {
 	if (atomic_load(&c->err) || c->closed)
 		return;
@@ -85,13 +85,13 @@ BRAID_COLD void braid_comm_ended(struct braid_comm *c, enum braid_why why)
 	braid_comm_fail(c, -EREMOTEIO);
 }
 
-BRAID_COLD void braid_comm_orphaned(struct braid_comm *c)
+BRAID_APART void braid_comm_orphaned(struct braid_comm *c)
 {
 	braid_comm_ended(c, BRAID_WHY_CLOSED);
 }
 
 /* Return the comm's error to NCCL; log the reason first. */
-BRAID_COLD int braid_comm_report(struct braid_comm *c, int err)
+BRAID_APART int braid_comm_report(struct braid_comm *c, int err)
 {
 	if (!c->reported && c->why && braid_log_gate_open(&c->link->reported, braid_os->now_ns()))
 		log_end(c, BRAID_LOG_WARN);
@@ -100,7 +100,7 @@ BRAID_COLD int braid_comm_report(struct braid_comm *c, int err)
 }
 
 /* This end gives up a comm whose requests are not finished; `how`: by which call. */
-BRAID_COLD void braid_comm_give_up(struct braid_comm *c, const char *how)
+BRAID_APART void braid_comm_give_up(struct braid_comm *c, const char *how)
 {
 	if (braid_log_gate_open(&c->link->given_up, braid_os->now_ns()))
 		braid_info("device %s, peer %s: %s with a %s unfinished, as ncclCommAbort does: "

@@ -36,6 +36,7 @@ unit_tests = \
 	tests/unit/test_mrcache \
 	tests/unit/test_nccl \
 	tests/unit/test_netdev \
+	tests/unit/test_netdev_sys \
 	tests/unit/test_os \
 	tests/unit/test_pairs \
 	tests/unit/test_param \
@@ -252,7 +253,10 @@ tests_fuzz_fuzz_smcdiag_LDADD = $(fuzz_libs)
 tests_unit_test_comm_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_listen_offer,--wrap=braid_listen_check
 tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_look
+tests_unit_test_netdev_SOURCES = tests/unit/test_netdev.c tests/unit/netdevs.c tests/unit/netdevs.h
 tests_unit_test_netdev_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=getifaddrs,--wrap=freeifaddrs
+tests_unit_test_netdev_sys_SOURCES = tests/unit/test_netdev_sys.c tests/unit/netdevs.c tests/unit/netdevs.h
+tests_unit_test_netdev_sys_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=getifaddrs,--wrap=freeifaddrs
 # Counts calls by being first where the plugin's names are looked up (tests/lib/count.h); it
 # stands in for send() and the like, so only those who ask for it may have it.
 tests_abi_test_shapes_SOURCES = tests/abi/test_shapes.c tests/lib/count.c tests/lib/count.h

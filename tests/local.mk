@@ -303,7 +303,36 @@ tests_fake_libmlx5_la_LIBADD = tests/fake/libibverbs.la
 check_PROGRAMS += tests/fake/fakectl
 tests_fake_fakectl_LDFLAGS = $(AM_LDFLAGS) -no-install
 tests_fake_fakectl_LDADD = tests/fake/libibverbs.la
-unit_tests += tests/unit/test_fake_cm tests/unit/test_fake_data tests/unit/test_fake_faults tests/unit/test_gid
+# Ports of these NICs, for tests of verbs/.
+tests_libtest_la_SOURCES += tests/unit/ports.c tests/unit/ports.h
+unit_tests += \
+	tests/unit/test_verbs_attr \
+	tests/unit/test_verbs_blob \
+	tests/unit/test_verbs_cm \
+	tests/unit/test_verbs_direct \
+	tests/unit/test_verbs_ece \
+	tests/unit/test_verbs_events \
+	tests/unit/test_verbs_gid \
+	tests/unit/test_verbs_gidtab \
+	tests/unit/test_verbs_gpu \
+	tests/unit/test_verbs_gpu_copy \
+	tests/unit/test_verbs_gpu_reg \
+	tests/unit/test_verbs_hca \
+	tests/unit/test_verbs_lib \
+	tests/unit/test_verbs_life \
+	tests/unit/test_verbs_loop \
+	tests/unit/test_verbs_mr \
+	tests/unit/test_verbs_port \
+	tests/unit/test_verbs_qp_gid \
+	tests/unit/test_verbs_qp_make \
+	tests/unit/test_verbs_qp_mem \
+	tests/unit/test_verbs_qp_self \
+	tests/unit/test_verbs_qp_setup \
+	tests/unit/test_verbs_qp_state \
+	tests/unit/test_verbs_recv \
+	tests/unit/test_verbs_route \
+	tests/unit/test_verbs_sigpipe
+unit_tests += tests/unit/test_fake_cm tests/unit/test_fake_data tests/unit/test_fake_faults
 fake_libs = tests/fake/librdmacm.la tests/fake/libibverbs.la $(CMOCKA_LIBS)
 tests_unit_test_fake_cm_SOURCES = tests/unit/test_fake_cm.c tests/unit/fake.c tests/unit/fake.h
 tests_unit_test_fake_cm_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CPPFLAGS)

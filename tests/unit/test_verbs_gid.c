@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_gid.c - which GID is chosen: by the address in use, or by NCCL's variables. */
+/* test_verbs_gid.c - which GID is chosen: by the address in use, or by NCCL's variables. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * ports.h - RDMA ports of fake NICs (tests/fake), as the probe finds them, for tests of verbs/.
+ *
+ * A program names its NICs in main(), with ports_of(); ports_up() and ports_down() go around all of
+ * its cases.  Ports on loopback ("netdev=lo") belong to the device "lo"; an InfiniBand port becomes
+ * a device of its own.
+ */
+#ifndef BRAID_TESTS_UNIT_PORTS_H
+#define BRAID_TESTS_UNIT_PORTS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/dev.h"
+#include "verbs/port.h"
+#include "verbs/qp.h"
+
+enum { PORTS_DEVS = 8 };
+
+extern struct braid_dev ports_dev[PORTS_DEVS];	/* the first is loopback */
+extern unsigned ports_devs;
+extern char ports_why[512];			/* what the probe said */
+
+/* In the words of BRAID_TEST_FAKE_DEVICES (tests/fake/ctl.h): before ports_up(). */
+void ports_of(const char *nics);
+int ports_up(void **state);
+int ports_down(void **state);
+
+/* The device, or the port, of that name: "ib0:1".  It must be there. */
+struct braid_dev *dev_named(const char *name);
+struct braid_ibport *port_named(const char *name);
+
+/* A command of tests/fake/ctl.h: its count; it must be understood. */
+long ports_ctl(const char *cmd);
+
+/* The last line at WARN since ports_warns_clear(), and how many there were. */
+extern char ports_warn[1024];
+extern unsigned ports_warns;
+void ports_warns_clear(void);
+
+/* Waits for something that another thread does. */
+#define UNTIL(what) do { \
+	for (unsigned ms_ = 0; !(what); ms_++) \
+		ports_nap(ms_, #what); \
+} while (0)
+void ports_nap(unsigned ms, const char *what);
+
+/* Until no job of that device is left. */
+void jobs_done(const struct braid_dev *dev);
+
+/* Two ends of a handshake, by the setup members of the transport. */
+struct ends {
+	struct braid_setup dialler, accepter;
+};
+/* 0 once both are ready; else the first error. */
+int ends_meet(struct ends *e, struct braid_dev *from, struct braid_dev *to);
+/* Drops both, and waits until nothing is left of them. */
+void ends_part(struct ends *e);
+struct braid_qp *qp_at(const struct braid_setup *s);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_verbs_cm.c - queue pairs over iWARP: verbs/cm.c. */
+#include "tests/unit/ports.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "verbs/cm.h"
+
+static void a_port_listens_at_its_devices_address(void **state)
+{
+	struct braid_ibport *p = port_named("iw0:1");
+
+	(void)state;
+	assert_non_null(p->listen);
+	assert_true(p->cm_port != 0);
+	assert_non_null(strstr(ports_why, "iw1:1 has no interface among those that are used"));
+}
+
+static void the_accepter_knows_the_dialler_by_its_nonce(void **state)
+{
+	struct ends e;
+
+	(void)state;
+	assert_int_equal(ends_meet(&e, dev_named("iw0:1"), dev_named("iw0:1")), 0);
+	assert_true(qp_at(&e.dialler)->nonce == qp_at(&e.accepter)->nonce);
+	assert_true(atomic_load(&qp_at(&e.dialler)->connected));
+	assert_int_equal(braid_cm_state(qp_at(&e.accepter)), 0);
+	ends_part(&e);
+	assert_int_equal(ports_ctl("live qp"), 0);
+}
+
+static void a_request_that_no_handshake_expects_is_rejected(void **state)
+{
+	struct braid_dev *dev = dev_named("iw0:1");
+	uint8_t mine[BRAID_BLOB_SIZE], theirs[BRAID_BLOB_SIZE];
+	struct braid_setup s = { .dev = dev, .to = &dev->net.addr.sa, .dialler = true };
+	struct braid_qp_blob b = {
+		.fabric = BRAID_FABRIC_IWARP, .mtu = IBV_MTU_4096, .slots = 56, .nonce = 1,
+		.cm_port = braid_ibport_of(dev)->cm_port,
+	};
+	int err;
+
+	(void)state;
+	braid_qp_blob_pack(&b, theirs);
+	UNTIL(braid_qp_setup(&s, NULL, mine) != -EAGAIN);
+	assert_int_equal(braid_qp_peer(&s, theirs), 0);
+	UNTIL((braid_cm_events(braid_ibport_of(dev), dev), err = braid_qp_ready(&s)) != -EAGAIN);
+	assert_int_equal(err, -ECONNREFUSED);
+	braid_qp_drop(&s);
+	jobs_done(dev);
+	assert_int_equal(ports_ctl("live qp"), 0);
+}
+
+/* Drivers would block whoever destroys it, until the answer comes. */
+static void a_queue_pair_that_waits_for_an_answer_is_freed_when_it_comes(void **state)
+{
+	struct braid_dev *dev = dev_named("iw0:1");
+	struct braid_ibport *p = braid_ibport_of(dev);
+	uint8_t mine[BRAID_BLOB_SIZE], theirs[BRAID_BLOB_SIZE];
+	struct braid_setup s = { .dev = dev, .to = &dev->net.addr.sa, .dialler = true };
+	struct braid_qp_blob b = {
+		.fabric = BRAID_FABRIC_IWARP, .mtu = IBV_MTU_4096, .slots = 56, .nonce = 2,
+		.cm_port = p->cm_port,
+	};
+
+	(void)state;
+	ports_ctl("requests iw0 300");
+	braid_qp_blob_pack(&b, theirs);
+	UNTIL(braid_qp_setup(&s, NULL, mine) != -EAGAIN);
+	assert_int_equal(braid_qp_peer(&s, theirs), 0);
+	UNTIL((braid_cm_events(p, dev), braid_qp_ready(&s) != -EAGAIN || qp_at(&s)->asked));
+	braid_qp_drop(&s);
+	jobs_done(dev);
+	assert_int_equal(atomic_load(&p->nleft), 1);
+	UNTIL((braid_cm_events(p, dev), !atomic_load(&p->nleft)));
+	jobs_done(dev);
+	assert_int_equal(ports_ctl("live qp"), 0);
+	ports_ctl("requests iw0 0");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_port_listens_at_its_devices_address),
+		cmocka_unit_test(the_accepter_knows_the_dialler_by_its_nonce),
+		cmocka_unit_test(a_request_that_no_handshake_expects_is_rejected),
+		cmocka_unit_test(a_queue_pair_that_waits_for_an_answer_is_freed_when_it_comes),
+	};
+
+	ports_of("iw0:iwarp,netdev=lo,mpa=300;iw1:iwarp");
+	return cmocka_run_group_tests(tests, ports_up, ports_down);
+}

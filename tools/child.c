@@ -94,7 +94,10 @@ bool child_finish(struct child *c, int ms)
 	return c->fd < 0;
 }
 
-/* Who has closed its end is about to end; who sleeps in the kernel can't be killed, and is left. */
+/*
+ * A child that has closed its output is about to end.  One that sleeps in the kernel can't be
+ * killed, and is left behind.
+ */
 void child_end(struct child *c)
 {
 	struct timespec ms = { .tv_nsec = 1000000 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * child.h - something that may hang or crash, in a process of its own whose output is read.
+ * child.h - runs code that may hang or crash in a process of its own, and reads its output.
  *
- * It dies with its parent, and is killed when its time is over.
+ * The child dies with its parent, and is killed when its time is over.
  */
 #ifndef BRAID_TOOLS_CHILD_H
 #define BRAID_TOOLS_CHILD_H
@@ -13,22 +13,22 @@
 
 struct child {
 	pid_t pid;
-	int fd;				/* -1: it has closed its end */
-	char *text;			/* what it has written, with a zero behind it */
+	int fd;				/* -1: the child has closed its end */
+	char *text;			/* its output so far, zero-terminated */
 	size_t len, room;
 	int status;			/* as of waitpid, after child_end() */
 };
 
-/* run() has its output in fd, and no other input or output.  0 or -errno. */
+/* The child runs run(), which may write to fd and has no other input or output.  0 or -errno. */
 int child_start(struct child *c, void (*run)(void *arg, int fd), void *arg);
-/* Wait at most `ms` for the next piece of output; false: there was none. */
+/* Wait at most `ms` for the next piece of output; false: none came. */
 bool child_read(struct child *c, int ms);
-/* All of it, until it ends or the time is over; false: the time was over. */
+/* Read all output until the child ends; false: `ms` were over first. */
 bool child_finish(struct child *c, int ms);
-/* Kill it if it is still there.  The text stays until child_free(). */
+/* Kill the child if it still runs.  The text stays until child_free(). */
 void child_end(struct child *c);
 void child_free(struct child *c);
-/* "killed by signal 11 (Segmentation fault)", or "ended with status 1". */
+/* Writes "killed by signal 11 (Segmentation fault)", or "ended with status 1". */
 void child_fate(const struct child *c, char *ret, size_t len);
 long long child_now(void);		/* ms */
 

@@ -11,9 +11,9 @@
 #include "tools/opt.h"
 
 struct command {
-	const char *name;	/* "smc"; "smc setup", which the row above it runs */
+	const char *name;	/* "smc"; or "smc setup": run by the row "smc" */
 	int (*run)(int argc, char **argv);
-	const char *help;	/* what it is for, half a sentence */
+	const char *help;	/* its purpose, in half a sentence */
 };
 
 struct commands {
@@ -22,7 +22,7 @@ struct commands {
 };
 extern const struct commands commands;	/* commands.c; only programs refer to it */
 
-/* Have opt_parse() show the options of each, in the order of the table. */
+/* Have opt_parse() pass the options of each subcommand to visit(), in the order of the table. */
 void commands_visit(const struct commands *all, opt_visitor visit);
 
 int cmd_perf(int argc, char **argv);
@@ -40,8 +40,8 @@ int cmd_diff(int argc, char **argv);
 int cmd_completion(const struct commands *all, int argc, char **argv);
 
 /*
- * Where libnccl-net-braid.so is: beside this program, in ../lib, in a build tree, where make
- * install put it, or else its bare name for the loader to look up.  Static storage.
+ * The path of libnccl-net-braid.so: beside this program, in ../lib, in a build tree, or where make
+ * install put it; else its bare name, for the loader to look up.  Static storage.
  */
 const char *plugin_find(void);
 

@@ -11,7 +11,7 @@
 
 static const struct commands *all;	/* a visitor of options has no argument */
 
-/* What such a value is called in the rows. */
+/* In the option tables, a value that is a file has one of these names. */
 static bool takes_file(const struct opt *o)
 {
 	return o->arg && (strstr(o->arg, "FILE") || strstr(o->arg, "PATH") ||
@@ -149,7 +149,7 @@ static void zsh(void)
 
 /* --- fish ---------------------------------------------------------------------------------- */
 
-/* When it is the subcommand's turn, and not that of one below it. */
+/* The condition for fish: the words so far end in this subcommand, not in one below it. */
 static void fish_where(const char *name)
 {
 	const char *sub = strchr(name, ' ');

@@ -15,7 +15,7 @@
 
 enum { GUARD = 64, GUARD_BYTE = 0xa5, BLANK_BYTE = 0xee };
 
-enum { YIELDS = 1000 };			/* in a wait; then it takes naps, for others to compute */
+enum { YIELDS = 1000 };			/* then a wait sleeps, so that others can compute */
 
 static void (*verdict)(const char *file, int line, const char *text);
 static unsigned slow = 1;
@@ -178,7 +178,7 @@ size_t fill_differs(const void *data, size_t size, uint64_t seed)
 	size_t i;
 
 	seed = mix(seed);
-	for (i = 0; i < size / 8; i++) {	/* memcmp() of a size not known is a call a word */
+	for (i = 0; i < size / 8; i++) {	/* a memcmp() here would be a call per word */
 		memcpy(&got, p + 8 * i, 8);
 		if (got != word(seed, i))
 			return 8 * i;
@@ -206,7 +206,7 @@ void blank(void *data, size_t size)
 
 /* -- operations --------------------------------------------------------------------------- */
 
-static char unwritten;			/* its address: a *request that nobody wrote */
+static char unwritten;			/* marks a *request that the plugin left alone */
 
 struct op op_group(struct net *net, void *comm)
 {
@@ -288,7 +288,7 @@ bool op_test(struct op *op)
 	return op->done;
 }
 
-/* Requests of a comm are posted in the order in which they stand. */
+/* Requests of a comm are posted in the order of the array. */
 static bool op_next(const struct op *ops, size_t i)
 {
 	for (size_t k = 0; k < i; k++)

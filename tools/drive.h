@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * drive.h - a plugin's calls made as NCCL's proxy makes them, by a process that has nothing else to
- * do: the ABI tests, and the checks of braid validate.
+ * drive.h - calls a plugin as NCCL's proxy does, from a process that does nothing else: for the ABI
+ * tests and the checks of braid validate.
  *
- * What is not as it should be ends the process: the macros hand a sentence to what drive_set()
- * named and _exit(1).  Nothing may hang: every wait has a deadline.
+ * A failed expectation ends the process: the macros pass a sentence to the function that
+ * drive_set() named, and _exit(1).  Nothing may hang: every wait has a deadline.
  */
 #ifndef BRAID_TOOLS_DRIVE_H
 #define BRAID_TOOLS_DRIVE_H
@@ -15,12 +15,12 @@
 
 #include "tools/proxy.h"
 
-enum { RECVS_MAX = 8, REQS_MAX = 32 };	/* what NCCL may have in flight on one comm */
+enum { RECVS_MAX = 8, REQS_MAX = 32 };	/* NCCL's limits for one comm */
 
-/* Where failures are told, and the factor on all deadlines. */
+/* The function that gets failures, and the factor on all deadlines. */
 void drive_set(void (*fail)(const char *file, int line, const char *text), unsigned slower);
 unsigned drive_slow(void);
-extern unsigned drive_hang_ms;			/* what is a hang, before that factor: 10 s */
+extern unsigned drive_hang_ms;			/* a longer wait is a hang; by default 10 s */
 
 _Noreturn void fail_at(const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -38,11 +38,11 @@ void equal(const char *file, int line, const char *what, uint64_t want, uint64_t
 uint64_t mix(uint64_t x);			/* splitmix64 */
 uint64_t now_us(void);
 uint64_t deadline_ms(unsigned ms);		/* from now, times BRAID_TEST_SLOW */
-/* Gives way, for 50 us if it has been long; a deadline is one wait's. */
+/* Yield, or sleep 50 us if the wait has been long; fails at the deadline, which is one wait's. */
 void wait_tick(uint64_t deadline, const char *file, int line, const char *what);
 void nap_ms(unsigned ms);
 
-/* Evaluate until true, giving way in between, or until it is a hang. */
+/* Evaluate until true, yielding in between; fail after drive_hang_ms. */
 #define WAIT_FOR(cond) WAIT_FOR_MS(drive_hang_ms, cond)
 #define WAIT_FOR_MS(ms, cond)						\
 	do {								\
@@ -67,12 +67,12 @@ struct buf buf_new(struct net *net, void *comm, size_t size, unsigned misaligned
 void buf_free(struct net *net, struct buf *b);	/* the guards must be whole */
 void buf_guards(const struct buf *b);
 
-/* What byte i of message `seed` is depends on both. */
+/* Byte i of message `seed` depends on both. */
 void fill(void *data, size_t size, uint64_t seed);
-void filled(const void *data, size_t size, uint64_t seed);	/* or fails, naming the offset */
-/* Where it begins to be something else; `size`: nowhere. */
+void filled(const void *data, size_t size, uint64_t seed);	/* or fail, naming the offset */
+/* The first offset that differs from fill(); `size`: none does. */
 size_t fill_differs(const void *data, size_t size, uint64_t seed);
-void blank(void *data, size_t size);				/* what no fill() leaves */
+void blank(void *data, size_t size);				/* with what no fill() writes */
 
 /* -- operations --------------------------------------------------------------------------- */
 
@@ -80,7 +80,7 @@ struct op {				/* one isend, or one irecv of n buffers */
 	struct net *net;
 	void *comm;
 	bool is_recv;
-	bool optional;			/* *request arrives as 1 */
+	bool optional;			/* irecv() is called with *request 1 */
 	bool no_sizes;			/* test() with sizes NULL */
 	int n;
 	void *data[RECVS_MAX];
@@ -96,14 +96,14 @@ struct op {				/* one isend, or one irecv of n buffers */
 
 struct op op_send(struct net *net, void *comm, const struct buf *b, size_t size, int tag);
 struct op op_recv(struct net *net, void *comm, const struct buf *b, size_t size, int tag);
-struct op op_group(struct net *net, void *comm);	/* a receive of no entries yet */
+struct op op_group(struct net *net, void *comm);	/* a grouped receive, without entries yet */
 void op_add(struct op *group, const struct buf *b, size_t size, int tag);
 
 bool op_post(struct op *op);		/* one call; true when posted or failed */
 bool op_test(struct op *op);		/* one call; true when done */
-bool ops_step(struct op *ops, size_t n);	/* post what can be, test the rest; true: done */
+bool ops_step(struct op *ops, size_t n);	/* post or test each; true: all done */
 void ops_run(struct op *ops, size_t n);	/* until done, all with success */
-void ops_settle(struct op *ops, size_t n);	/* until done, as it may be */
+void ops_settle(struct op *ops, size_t n);	/* until done, with success or not */
 void ops_post(struct op *ops, size_t n);	/* until all are posted; tests none */
 
 /* One message, sent and checked; the other end is in another process. */
@@ -119,22 +119,22 @@ struct pair {				/* both ends in this process */
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
 };
 
-void pair_listen(struct net *net, struct pair *p);	/* listens, and no more */
+void pair_listen(struct net *net, struct pair *p);	/* listens only */
 void pair_open(struct net *net, struct pair *p);	/* the listen comm is closed again */
-void pair_close(struct net *net, struct pair *p);	/* whatever of it is there */
+void pair_close(struct net *net, struct pair *p);	/* closes those ends that are open */
 
-/* One call each, if it is not there yet; true once it is. */
+/* One call each, unless the comm is up already; true once it is up. */
 bool connect_step(struct net *net, void *handle, void **send);
 bool accept_step(struct net *net, void *listen, void **recv);
 bool pair_step(struct net *net, struct pair *p);
 
-void on_device(int dev);	/* what is connected from now on, instead of 0 */
+void on_device(int dev);	/* the device of later connections, instead of 0 */
 int the_device(void);
 /* -- this process ------------------------------------------------------------------------- */
 
 unsigned count_fds(void);
 unsigned count_threads(void);
-/* Calls each(fd) for every connected TCP socket of ours; returns how often it said true. */
+/* Call each(fd) for every connected TCP socket of this process; how often it returned true. */
 unsigned count_streams(bool (*each)(int fd));
 
 #endif

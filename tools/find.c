@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * find.c - which plugin the tools load when nobody said.
- */
+/* find.c - which plugin the tools load when no option names one. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +13,7 @@
 #define BRAID_LIBDIR "/usr/local/lib"
 #endif
 
-/* Relative to the directory of the program; libtool's own lies one deeper, in .libs. */
+/* Relative to the directory of the program, or of libtool's, which is .libs, one deeper. */
 static const char *const places[] = {
 	"/" SO, "/../lib/" SO, "/plugin/.libs/" SO, "/../plugin/.libs/" SO,
 };

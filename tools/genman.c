@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * genman.c - print the manual pages, in mdoc: braid-params(7) from the rows of param.def, and with
- * the name of a file braid(1), which is that file with what the rows of options say in the places
- * of lines such as
+ * genman.c - print the manual pages, in mdoc.
  *
- *	.\" @synopsis		all subcommands with their options
- *	.\" @options perf	what each option of one does
+ * Without an argument it prints braid-params(7), from the rows of param.def.  With a file it prints
+ * braid(1): that file, in which options replace lines such as
  *
- * Run by the build, never installed.  A new row in param.def is all that a new parameter's page
- * takes; a new subcommand wants its @options.  mdoc wants every sentence on a line of its own, and
- * a few characters spelled out.
+ * 	.\" @synopsis		all subcommands with their options
+ * 	.\" @options perf	what each option of one does
+ *
+ * The build runs it; it is never installed.  A new parameter needs a row in param.def only; a new
+ * subcommand needs its @options.  mdoc wants every sentence on a line of its own, and a few
+ * characters spelled out.
  */
 #include <ctype.h>
 #include <stdbool.h>
@@ -100,7 +101,7 @@ static const char *spell(const char *p, const char *start)
 	case '`':
 		return "\\(ga";
 	case '\'':
-		/* A request at the start of a line, and a quote mark elsewhere but in "don't". */
+		/* At the start of a line a quote mark is a request; it is plain in "don't" only. */
 		return p > start && isalpha((unsigned char)p[-1]) ? "'" : "\\(aq";
 	case '"':
 		return "\\(dq";
@@ -125,7 +126,7 @@ static void print_word(const char *word, size_t len, const char *start)
 	}
 }
 
-/* Running text: filled lines, a new one for each sentence. */
+/* Running text, a new line for each sentence. */
 static void print_text(const char *text)
 {
 	size_t column = 0;
@@ -165,7 +166,7 @@ static const char *type_name(enum braid_param_type type)
 	}
 }
 
-/* Type and range, default, and NCCL's variable, a line each. */
+/* Type and range, default, and NCCL's variable, one line each. */
 static void print_facts(const struct braid_param_row *row)
 {
 	char range[96], def[64];
@@ -195,7 +196,7 @@ static void print_row(const struct braid_param_row *row)
 	print_facts(row);
 }
 
-/* A row's half sentence as a whole one. */
+/* The row's half sentence as a whole one. */
 static void print_help(const char *help)
 {
 	char text[256];
@@ -205,7 +206,7 @@ static void print_help(const char *help)
 	print_text(text);
 }
 
-/* Which of NCCL's variables has an effect here, and as what; which has none, and why. */
+/* Which of NCCL's variables take effect, and as which parameter; which do not, and why. */
 static void print_nccl(void)
 {
 	fputs(nccl_head, stdout);
@@ -299,7 +300,7 @@ static void options(const char *prog, const char *about, const struct opt *opts)
 		puts(".El");
 }
 
-/* The lines of the file, with the rows in their places. */
+/* Copy the file, with options in their places. */
 static int print_commands(const char *path)
 {
 	FILE *in = fopen(path, "r");

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * opt.c - see opt.h.  getopt_long and argp print two lines or hide which option was wrong, so
- * the sixty lines that are needed are written out.
+ * opt.c - see opt.h.
+ *
+ * getopt_long and argp print two lines, or hide which option was wrong; so the sixty lines needed
+ * are written here.
  */
 #include "tools/opt.h"
 
@@ -115,7 +117,6 @@ static void help(const char *prog, const char *about, const struct opt *opts)
 	}
 }
 
-/* The next word without dashes goes to the first such row that has none; -1: none is left. */
 /* The row named by `word` up to an optional "=value"; NULL if there is none. */
 static const struct opt *row_find(const struct opt *o, const char *word, const char **ret_value)
 {
@@ -131,7 +132,7 @@ static const struct opt *row_find(const struct opt *o, const char *word, const c
 	return NULL;
 }
 
-/* The first row, from *next on, for what is no option; NULL: none is left. */
+/* The first row from *next on that takes a word without dashes; NULL: none is left. */
 static const struct opt *arg_next(const struct opt **next)
 {
 	while ((*next)->type != OPT_END) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * opt.h - the command line of a subcommand, as a table: one row is the parser and the help.
+ * opt.h - the command line of a subcommand, as a table: one row is both the parser and the help.
  *
- * Long options, "--name value" or "--name=value", and what is no option: as many words as there are
- * rows of type OPT_ARG, in their order, each of which may be left out.  A mistake is one line on
- * stderr that names the option and what it takes.  What else is made of the rows: the options in
- * braid(1) and the shells' completion, by opt_visit().
+ * Long options only: "--name value" or "--name=value".  Words without dashes fill the rows of type
+ * OPT_ARG in order; each of them may be left out.  A mistake is one line on stderr that names the
+ * option and what it takes.  opt_visit() gives the rows to the generators of braid(1) and of the
+ * shells' completion.
  */
 #ifndef BRAID_TOOLS_OPT_H
 #define BRAID_TOOLS_OPT_H
@@ -15,7 +15,7 @@
 
 enum opt_type {
 	OPT_END, OPT_FLAG, OPT_INT, OPT_REAL, OPT_TEXT,
-	OPT_ARG,		/* a word without a name before it; "[PID]" may be left out */
+	OPT_ARG,		/* a word without dashes; "[PID]" may be left out */
 	OPT_EXAMPLE,		/* a command line, in `name`, and what it does, in `help` */
 };
 
@@ -42,7 +42,7 @@ enum opt_end { OPT_RUN = -1, OPT_HELPED = 0, OPT_BAD = 2 };
 enum opt_end opt_parse(const char *prog, const char *about, const struct opt *opts, int argc,
 		       char **argv);
 
-/* From now on opt_parse() only shows its rows to `visit`, and returns OPT_HELPED; NULL: no more. */
+/* From now on opt_parse() only passes its rows to `visit` and returns OPT_HELPED; NULL ends it. */
 typedef void (*opt_visitor)(const char *prog, const char *about, const struct opt *opts);
 void opt_visit(opt_visitor visit);
 
@@ -50,16 +50,16 @@ void opt_visit(opt_visitor visit);
 int opt_error(const char *prog, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * The same for what failed while it ran; returns 1.  `id` is "[NAME]" (docs/user/messages.md), and
- * left out where the text ends in one: what a plugin's own warning says.
+ * The same for a failure at run time; returns 1.  `id` is "[NAME]" (docs/user/messages.md); it is
+ * left out where the text ends in one, as a plugin's own warning does.
  */
 int opt_fail(const char *prog, const char *id, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * The file that an option names, for writing; "-" is standard output.  opt_create() gives NULL
- * after a line that says why; opt_finish() ends it, and gives 2 after a line if not all of it is
- * written or, `made` is false, not all of it was there to be.
+ * An output file that an option names; "-" is standard output.  opt_create() returns NULL after
+ * reporting why.  opt_finish() closes it, and returns 2 after reporting that not all was written,
+ * or that there was not all to write (`made` is false).
  */
 bool opt_is_stdout(const char *path);		/* NULL is not */
 FILE *opt_create(const char *prog, const char *path);

@@ -2,11 +2,11 @@
 /*
  * proxy.c - calls a net plugin as NCCL's proxy threads would, at one ABI version.
  *
- * Each call asks "since when": the newest prototype that is not newer than the table is taken.
- * From v6 on the members up to closeListen lie where they lie in v12 (abi.h asserts it), so a
+ * Each call asks "since when": it takes the newest prototype that is not newer than the table.
+ * From v6 on, the members up to closeListen lie where they lie in v12 (abi.h asserts it), so a
  * table is read through the first version that had the prototype; v5 alone is one slot shorter.
- * Arguments that an old version has no room for are dropped, sizes beyond int are refused before
- * the plugin sees them, and missing properties get the values NCCL's own wrappers give them.
+ * Arguments that an old version lacks are dropped, sizes beyond int are refused before the plugin
+ * sees them, and missing properties get the values NCCL's own wrappers give them.
  */
 #include "tools/proxy.h"
 
@@ -26,7 +26,7 @@ struct proxy {
 
 /* The table seen as version V's. */
 #define TABLE(V) ((const ncclNet_v##V##_t *)net->table)
-/* A member whose prototype never changed, v5's place or everyone's. */
+/* A member whose prototype never changed: at v5's place, or at that of all later versions. */
 #define MEMBER(m) (net->abi >= 6 ? TABLE(6)->m : TABLE(5)->m)
 
 /* -- loading ----------------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ ncclResult_t net_fuse(struct net *net, int n, const int *devs, int *ret_dev)
 	FUSE(12);
 }
 
-/* What every version has, then what each added; as in abi.c, the other way round. */
+/* The fields every version has, then those each version added; abi.c does the reverse. */
 #define FIELDS_V5								\
 	q.name = p.name;							\
 	q.pci_path = p.pciPath;							\
@@ -220,7 +220,7 @@ ncclResult_t net_props(struct net *net, int dev, struct braid_net_props *ret)
 		[5] = props_v5, [6] = props_v6,	 [7] = props_v7,   [8] = props_v8,
 		[9] = props_v9, [10] = props_v9, [11] = props_v11, [12] = props_v12,
 	};
-	struct braid_net_props q = {	/* NCCL's words for what a version can't say */
+	struct braid_net_props q = {	/* NCCL's values where a version can't tell */
 		.ndevs = 1,
 		.devs = { dev },
 		.max_p2p_bytes = (size_t)1 << 30,
@@ -321,7 +321,7 @@ ncclResult_t net_isend(struct net *net, void *comm, void *data, size_t size, int
 	return MEMBER(isend)(comm, data, (int)size, tag, mr, req);
 }
 
-/* For v8 and older; *req may be the marker that they do not know. */
+/* For v8 and older; *req may hold the "optional" marker, which they do not know. */
 static ncclResult_t irecv_narrow(struct net *net, void *comm, int n, void **data,
 				 const size_t *sizes, int *tags, void **mrs, void **req)
 {
@@ -401,7 +401,7 @@ unsigned net_warn_count(void)
 	return logged.warns;
 }
 
-/* A copy of the caller's own, so that another thread's WARN can't change it under it. */
+/* Each thread has its own copy, so that another thread's WARN can't change it meanwhile. */
 const char *net_last_warn(void)
 {
 	static _Thread_local char copy[LINE_MAX_BYTES];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * proxy.h - a small NCCL proxy: loads a net plugin's .so by path, takes one ABI version and calls
- * it as NCCL's own proxy threads would.  Shared by braid perf, braid info and tests/abi.
+ * it as NCCL's own proxy threads would.
  *
- * One struct net hides which ABI version is behind it: absent members are absent pointers' stubs
- * that say -1, old signatures get their arguments narrowed as NCCL's wrappers do.
+ * braid perf, braid validate, braid info and tests/abi use it.  struct net hides which ABI version
+ * is behind it: a call that the version lacks fails, and arguments of old signatures are narrowed
+ * as NCCL's wrappers do.
  */
 #ifndef BRAID_TOOLS_PROXY_H
 #define BRAID_TOOLS_PROXY_H
@@ -77,6 +78,6 @@ void net_log(int level, unsigned long flags, const char *file, int line, const c
 const char *net_last_warn(void);
 bool net_warned(const char *text);	/* is it in one of the last four? */
 unsigned net_warn_count(void);
-void net_log_verbose(bool on);		/* also to stderr, prefixed by level */
+void net_log_verbose(bool on);		/* also print to stderr, prefixed by level */
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * rawtcp.c - the reference alone: braid perf's patterns over plain TCP, without any plugin.
  *
- * What one message is stands at the head of raw.c.  Options as for braid perf.
+ * tools/perf/raw.c says at its head what one message is.  Options as for braid perf.
  */
 #include "tools/perf/perf.h"
 

@@ -30,7 +30,7 @@ void says_new(struct says *s)
 	*s = (struct says){ .list = json_array(), .level = LEVEL_SKIP };
 }
 
-/* Names out of the system may have anything in them, escapes as well. */
+/* Names that come from the system may contain anything, even terminal escapes. */
 void says_line(char *ret, const char *fmt, va_list ap)
 {
 	vsnprintf(ret, SAYS_LINE, fmt, ap);

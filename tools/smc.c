@@ -2,8 +2,8 @@
 /*
  * smc.c - `braid smc`: what the kernel's SMC has, and what it lacks; `braid smc setup` adds that.
  *
- * All of it is the kernel's, told and taken by generic netlink (linux/smc.h) through libnl, which
- * the plugin has no part of.  One JSON document is put together, and the text is read from it.
+ * The kernel gives and takes all of it by generic netlink (linux/smc.h), through libnl, which the
+ * plugin does not use.  One JSON document is put together, and the text is read from it.
  */
 #include "config.h"
 #include "tools/smc.h"
@@ -47,10 +47,10 @@ typedef json_t *row_fn(struct nlattr **at);
 struct dump {
 	json_t *list;
 	row_fn *row;
-	int nest;			/* of the attributes, the one that has all; 0: none */
+	int nest;			/* the attribute that holds all others; 0: none */
 };
 
-/* "" for what the kernel has none of. */
+/* "" where the kernel gives none. */
 static const char *text(struct nlattr *a)
 {
 	const char *s = a ? nla_get_string(a) : "";
@@ -58,7 +58,7 @@ static const char *text(struct nlattr *a)
 	return strcmp(s, "n/a") ? s : "";
 }
 
-/* Padded with blanks by the kernel. */
+/* The kernel pads with blanks. */
 static json_t *trimmed(struct nlattr *a)
 {
 	const char *s = text(a);
@@ -90,7 +90,7 @@ static int take(struct nl_msg *msg, void *arg)
 	return NL_OK;
 }
 
-/* The rows that a command of a family gives; an empty list if it can't be asked. */
+/* The rows that the kernel answers a command with; an empty list if it can't be asked. */
 static json_t *dump(struct nl_sock *nl, const char *family, uint8_t cmd, int nest, row_fn *row)
 {
 	struct dump d = { .list = json_array(), .row = row, .nest = nest };
@@ -223,7 +223,7 @@ static int complain(const char *what, int err)
 			geteuid() ? "; it is for root" : "");
 }
 
-/* What is there already is no error. */
+/* An entry that exists already is no error. */
 static int set_up(const struct setup *s)
 {
 	struct nl_sock *nl = nl_socket_alloc();
@@ -292,7 +292,7 @@ static void say(json_t *list, const char *what)
 	json_array_append_new(list, json_string(what));
 }
 
-/* A pnetid is needed where the driver does not tell the interface of a port. */
+/* A pnetid is needed where the driver does not name the interface of a port. */
 static void missing_of_device(const json_t *dev, json_t *list)
 {
 	const char *name = string_of(dev, "name");
@@ -398,7 +398,7 @@ void smc_print(const json_t *o)
 
 /* -- the command -------------------------------------------------------------------------- */
 
-/* As the kernel wants them: upper case, digits, '.' and '-' but first. */
+/* The kernel wants upper case, digits, and '.' and '-' except first. */
 static bool is_name(const char *s, size_t most, const char *more)
 {
 	static const char legal[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";

@@ -6,8 +6,8 @@
 #include <jansson.h>
 
 /*
- * "kernel": it has SMC; "v2", "wmem", "rmem", "ueids", "pnetids", "devices", "groups"; "missing":
- * what to do, in sentences; "why": nothing could be asked.
+ * Members: "kernel": it has SMC; "v2", "wmem", "rmem", "ueids", "pnetids", "devices", "groups";
+ * "missing": what to do, in sentences; "why": why the kernel could not be asked.
  */
 json_t *smc_json(void);
 void smc_print(const json_t *smc);

@@ -18,9 +18,9 @@ union tcp_addr {
 socklen_t tcp_addr_len(const union tcp_addr *a);
 
 /*
- * "PORT", "HOST:PORT", "[V6]:PORT".  Without a host: any address, of IPv4 and IPv6.  Asks the
- * resolver, so it may wait.  0, or with a sentence in err -EINVAL (the text) or
- * -EHOSTUNREACH (no such host).
+ * Parse "PORT", "HOST:PORT" or "[V6]:PORT"; without a host: any address, of IPv4 and IPv6.  Asks
+ * the resolver, so it may wait.  0, or with a sentence in err -EINVAL (the text) or -EHOSTUNREACH
+ * (no such host).
  */
 int tcp_addr_parse(const char *text, bool host_needed, union tcp_addr *ret, char *err, size_t n);
 
@@ -28,14 +28,14 @@ int tcp_addr_parse(const char *text, bool host_needed, union tcp_addr *ret, char
 int tcp_addr_of_if(const char *ifname, union tcp_addr *ret);
 
 void tcp_addr_text(const union tcp_addr *a, char *room, size_t n);	/* without the port */
-void tcp_addr_local(int fd, char *room, size_t n);	/* of a connected socket's near end */
+void tcp_addr_local(int fd, char *room, size_t n);	/* the near end of a connected socket */
 
 /*
- * A listening socket; port 0 in `a` takes any, and *a then says which.  On :: it takes IPv4, too,
- * and where the kernel has no IPv6 it takes IPv4 alone.
+ * A listening socket.  Port 0 in `a` takes any, and *a then has it.  On :: it takes IPv4, too;
+ * where the kernel has no IPv6 it takes IPv4 alone.
  */
 int tcp_listen(union tcp_addr *a);
-/* Waits up to timeout_ms for the connection; a socket with TCP_NODELAY, or -errno. */
+/* Connect within timeout_ms: a socket with TCP_NODELAY, or -errno. */
 int tcp_dial(const union tcp_addr *a, int timeout_ms);
 int tcp_tune(int fd);			/* TCP_NODELAY, non-blocking */
 

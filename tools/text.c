@@ -50,7 +50,7 @@ const char *text_of(const json_t *o, const char *key)
 	return s ? s : "";
 }
 
-/* Bytes of the UTF-8 character there, and which it is; 0: it is none. */
+/* The number of bytes of the UTF-8 character at s, and its code; 0: it is no UTF-8. */
 static size_t utf8(const unsigned char *s, unsigned *ret)
 {
 	static const unsigned least[] = { 0, 0, 0x80, 0x800, 0x10000 };

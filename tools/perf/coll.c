@@ -3,13 +3,13 @@
  * coll.c - collectives of more than one step.
  *
  * hier: the ranks are halved, one half to a host.  Inside, the first half of a ring all-reduce
- * leaves each rank one chunk summed; it swaps that with its like on the other host and adds what
- * comes; then the second half of the ring.  The vector crosses between hosts once, not n times.
- * An odd number of ranks is one host: the ring alone.
+ * leaves each rank one chunk summed; it swaps that with the same rank of the other host and adds
+ * what it receives; then the second half of the ring.  So the vector crosses between hosts once,
+ * not n times.  An odd number of ranks is one host: the ring alone.
  *
  * sparse: each rank has the k largest of a gradient, k a hundredth of it, as values and indices.
- * They go round the ring, two messages a step, and are added to the dense gradient as they come,
- * as in HiTopKComm's all-gather.  Choosing them is computation, and not part of it.
+ * They go round the ring, two messages a step, and are added to the dense gradient as they arrive,
+ * as in HiTopKComm's all-gather.  Choosing them is computation, and is not measured.
  */
 #include <string.h>
 
@@ -45,7 +45,7 @@ static uint64_t hier_ring_scratch(const struct perf_run *run, int n)
 			     PERF_PAGE);
 }
 
-/* The largest chunk of one channel's part, which comes from the other host. */
+/* The largest chunk of one channel's part; the other host sends it. */
 static uint64_t hier_chunk(const struct perf_run *run, int n)
 {
 	uint64_t part = run->size / sizeof(float) / run->comms + 1;
@@ -150,7 +150,7 @@ static void hier_begin(struct strand *s, uint64_t op)
 	}
 }
 
-/* Each ring goes so many halves of its way; nobody else has anything to do meanwhile. */
+/* Each ring goes this many halves of its way; the other flows are idle meanwhile. */
 static int rings_run(struct strand *s, uint64_t halves)
 {
 	struct ring *r;
@@ -215,10 +215,7 @@ const struct layout perf_layout_hier = { hier_arena, hier_lay, perf_ops_iters, h
 
 /* -- sparse all-gather -------------------------------------------------------------------- */
 
-/*
- * In the arena: the dense gradient, then a block for each rank: its k values, and behind them as
- * many indices.
- */
+/* In the arena lies the dense gradient, then a block for each rank: k values, then k indices. */
 static uint64_t top_k(const struct perf_run *run)
 {
 	uint64_t elems = run->size / sizeof(float);
@@ -245,7 +242,7 @@ static uint32_t *block(const struct job *j, int rank, int what)
 			(uint64_t)what * top_k(j->run) * sizeof(float));
 }
 
-/* Distinct within a rank, and some of them other ranks' as well. */
+/* Indices of a rank are distinct; some are in other ranks' blocks as well. */
 static uint32_t index_of(const struct job *j, int rank, uint64_t i)
 {
 	uint64_t elems = j->run->size / sizeof(float);
@@ -285,7 +282,7 @@ static struct piece sparse_piece(struct flow *f, uint64_t t)
 			       c->n * sizeof(float) };
 }
 
-/* Into the dense gradient, each at its index; what a peer sent is not trusted to lie within. */
+/* Add to the dense gradient, each value at its index.  A peer's index may lie outside: check it. */
 static void add_up(const struct job *j, int rank, uint64_t from, uint64_t n)
 {
 	const float *values = (const void *)block(j, rank, VALUES);
@@ -327,7 +324,7 @@ static void sparse_lay(struct job *j)
 	}
 }
 
-/* A checked one starts from nothing: neither an old sum nor what came before. */
+/* A checked operation starts from zeros: no old sum, no old block. */
 static void sparse_clear(const struct job *j, uint64_t from, uint64_t n)
 {
 	uint64_t i, elems = j->run->size / sizeof(float);
@@ -370,7 +367,7 @@ static int sparse_run(struct strand *s)
 	return pump_run(&s->pump);
 }
 
-/* What all ranks gave, taken away again, must leave nothing. */
+/* Subtracting what all ranks gave must leave zeros. */
 static void sparse_end(struct strand *s, uint64_t op)
 {
 	const struct job *j = s->job;

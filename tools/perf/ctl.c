@@ -2,8 +2,8 @@
 /*
  * ctl.c - messages between a coordinator and its workers.
  *
- * All are one struct of one size in the sender's byte order, so there is nothing to parse; the
- * magic number holds the size and the version, and another build or byte order fails at once.
+ * All are one struct of one size in the sender's byte order, so there is nothing to parse.  The
+ * magic number holds the size and the version, so another build or byte order fails at once.
  */
 #include "tools/perf/ctl.h"
 #include "tools/perf/stat.h"
@@ -31,7 +31,7 @@ static int wait_for(int fd, short events, uint64_t end_ns)
 	return 0;
 }
 
-/* Workers' ends block, the coordinator's don't; either way nobody waits past the deadline. */
+/* A worker's end blocks, the coordinator's does not; neither waits past the deadline. */
 int perf_ctl_move(int fd, char *p, size_t left, bool out, int timeout_ms)
 {
 	uint64_t end_ns = perf_now_ns() + (uint64_t)timeout_ms * 1000000;

@@ -8,7 +8,7 @@
 enum perf_ctl_type {
 	PERF_CTL_HELLO = 1, PERF_CTL_LOAD, PERF_CTL_LISTEN, PERF_CTL_CONNECT, PERF_CTL_ACCEPT,
 	PERF_CTL_ARENA, PERF_CTL_RUN, PERF_CTL_READY, PERF_CTL_GO, PERF_CTL_CLOSE, PERF_CTL_QUIT,
-	PERF_CTL_MEET,			/* of a launcher's rank to rank 0 (compare/launch.c) */
+	PERF_CTL_MEET,			/* from a launcher's rank to rank 0 (compare/launch.c) */
 };
 
 struct perf_ctl {
@@ -28,7 +28,7 @@ struct perf_ctl {
 	};
 };
 
-/* All of n bytes, out or in; as perf_ctl_recv(). */
+/* Send or receive all of n bytes; returns as perf_ctl_recv(). */
 int perf_ctl_move(int fd, char *p, size_t n, bool out, int timeout_ms);
 int perf_ctl_send(int fd, struct perf_ctl *m);
 /* 0; -EPIPE if the other end is gone, -ETIMEDOUT, -EPROTO, or another -errno. */

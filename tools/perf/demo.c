@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * demo.c - `braid demo`: what a data-parallel training step sends, on this machine, in seconds.
+ * demo.c - `braid demo`: the communication of a data-parallel training step, on this machine.
  *
  * Processes load the plugin by its NCCL interface, as NCCL's proxy threads would, and all-reduce
  * ResNet-50's gradients over TCP, bucket after bucket; every sum of every process is compared with
- * the known result.  Then a ping-pong and a stream.  The same goes over raw TCP (raw.c) in turn,
- * with the same algorithm in the same processes, so the two columns compare.
+ * the known result.  Then come a ping-pong and a stream.  The same processes run the same algorithm
+ * over raw TCP (raw.c) in turn, so the two columns compare.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 enum { STEPS_MAX = 100, SMALL = 8, MIDDLE = 64 << 10, LARGE = 1 << 20, PINGS = 3000, STREAM = 800 };
 
-static const double ENOUGH_S = 10;	/* no further step after so long */
+static const double ENOUGH_S = 10;	/* no further step after that */
 
 struct demo {
 	struct fabric_env env;
@@ -82,7 +82,7 @@ static int steps(struct demo *d)
 	return 0;
 }
 
-/* Comms for the ring and, where that has none, the way back from rank 1 to rank 0. */
+/* Comms for the ring, and from rank 1 to rank 0 where the ring has none. */
 static int links(struct demo *d, enum fabric_kind kind)
 {
 	struct perf_linked unused;
@@ -114,7 +114,7 @@ static int start(struct demo *d)
 
 /* -- saying ------------------------------------------------------------------------------- */
 
-/* One figure of both, and plugin over raw. */
+/* One figure of both, and the plugin's divided by raw TCP's. */
 static void line(const char *what, int digits, const double *v, const char *better)
 {
 	printf("  %-36s %11.*f %11.*f %7.2f  %s\n", what, digits, v[FABRIC_PLUGIN], digits,

@@ -2,8 +2,8 @@
 /*
  * fabric.h - what carries a benchmark's messages: a net plugin's .so, or raw TCP beside it.
  *
- * The shape is that of NCCL's net ABI, so perf.c's loops are NCCL's whatever is underneath and
- * both sides of a comparison run the very same code above this line.
+ * The shape is that of NCCL's net ABI, so the benchmark's loops are NCCL's over any fabric, and
+ * both sides of a comparison run the same code above this line.
  *
  * Calls return 0 or a negative errno, with a sentence in fabric.err; none waits.  "Not now" is
  * success with *ret NULL, as in the ABI.
@@ -23,13 +23,13 @@ struct perf_key;
 
 struct fabric_ops;
 
-struct fabric_env {			/* one process's wishes; never taken from the network */
+struct fabric_env {			/* settings of one process; never taken from the network */
 	const struct fabric_ops *const *fabrics;	/* by enum fabric_kind; NULL: not here */
 	const char *plugin;		/* path of the .so */
 	int abi;			/* 0: the newest it has */
-	const char *dev;		/* number or name; NULL: the first */
-	const char *addr;		/* raw: the address to use where dev names no interface */
-	const struct perf_key *key;	/* of peers on other hosts; NULL: there are none */
+	const char *dev;		/* device, by number or name; NULL: the first */
+	const char *addr;		/* raw TCP: its address where dev names no interface */
+	const struct perf_key *key;	/* to prove to peers on other hosts; NULL: there are none */
 	int cpu;			/* run there; -1: anywhere */
 	bool verbose, spin;		/* spin: never give up the CPU while nothing moves */
 };
@@ -51,7 +51,7 @@ struct fabric_ops {
 	void (*close)(struct fabric *fab);
 
 	int (*listen)(struct fabric *fab, void *handle, void **ret_listen);
-	/* `peer` and `idx` name the comm: the idx-th between us and that rank. */
+	/* `peer` and `idx` name the comm: number idx between this process and that rank. */
 	int (*connect)(struct fabric *fab, int peer, int idx, void *handle, void **ret_comm);
 	int (*accept)(struct fabric *fab, int peer, int idx, void *listen, void **ret_comm);
 	int (*reg)(struct fabric *fab, void *comm, void *data, size_t size, void **ret_mr);
@@ -61,7 +61,7 @@ struct fabric_ops {
 		     void **ret_req);
 	int (*irecv)(struct fabric *fab, void *comm, void *data, size_t size, int tag, void *mr,
 		     void **ret_req);
-	/* ret_size is what arrived; it is written for receives only. */
+	/* *ret_size is the bytes received; it is written for receives only. */
 	int (*test)(struct fabric *fab, void *req, bool *ret_done, size_t *ret_size);
 
 	void (*close_send)(struct fabric *fab, void *comm);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gate.c - a listener's door: see key.h.
+ * gate.c - admits clients that prove a listener's key: see key.h.
  *
  * Connections that have proved nothing are kept in a small table, for a few seconds at most, and
  * get no process of their own.  If the table is full, the oldest connection of the address that has
@@ -177,7 +177,7 @@ static void take_in(struct perf_gate *g)
 		half_close(h);
 }
 
-/* The claim is complete: its socket if it proves the key, else -1. */
+/* The claim is complete: return its socket if it proves the key, else -1. */
 static int judged(struct perf_gate *g, struct half *h, bool busy)
 {
 	struct gate_grant grant = { .status = { busy ? GATE_BUSY : GATE_SERVES } };
@@ -214,7 +214,7 @@ static int heard(struct perf_gate *g, struct half *h, bool busy)
 	return h->have == sizeof(h->claim) ? judged(g, h, busy) : -1;
 }
 
-/* poll() refuses more entries than the limit on descriptors, so that free ones must not count. */
+/* poll() refuses more entries than the limit on descriptors, so free slots are left out. */
 static nfds_t to_watch(struct perf_gate *g, uint64_t now, struct pollfd *p, struct half **whose)
 {
 	nfds_t n = 0;

@@ -75,7 +75,7 @@ static int read_line(FILE *f, char *text, size_t n)
 	return ferror(f) ? -errno : 0;
 }
 
-/* A pipe's mode says nothing: what a shell makes for <(COMMAND) is no file of others'. */
+/* A pipe's mode says nothing: no other user reads what a shell makes for <(COMMAND). */
 static bool others_may_read(FILE *f, unsigned *ret_mode)
 {
 	struct stat sb;

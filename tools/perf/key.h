@@ -28,15 +28,15 @@ struct perf_key {
 };
 
 /*
- * The first line of the file (NULL: none; "-": standard input), else BRAID_PERF_KEY, which is
- * taken out of the environment.  0, also where there is none; or 2 after a line that says why.
+ * Read a key: the first line of the file ("-": standard input; NULL: none), else BRAID_PERF_KEY,
+ * which is removed from the environment.  0, also without a key; 2 after a line that says why.
  */
 int perf_key_read(const char *prog, const char *file, struct perf_key *ret);
-/* The same for --connect, which needs a key; `at`: the listener's address. */
+/* The same for --connect, which needs a key; `at` is the listener's address. */
 int perf_key_need(const char *prog, const char *file, const char *at, struct perf_key *ret);
 /* For --listen: makes a key if none was given, and returns its `text`; else NULL. */
 const char *perf_key_made(struct perf_key *key, char text[PERF_KEY_TEXT]);
-/* A new one, and its text to be handed on. */
+/* A new random key, and its text for the user. */
 void perf_key_new(struct perf_key *ret, char text[PERF_KEY_TEXT]);
 void perf_key_of(struct perf_key *ret, const char *text);
 
@@ -46,8 +46,9 @@ void perf_mac(const uint8_t *key, const char *label, const void *a, size_t a_len
 bool perf_mac_equal(const uint8_t *a, const uint8_t *b);
 
 /*
- * The dialler's part.  0, -EACCES: the keys differ, -EBUSY: too many sessions, -EPROTO: that is no
- * listener of ours, -EPIPE, -ETIMEDOUT or another -errno; perf_prove_why() has a sentence.
+ * The dialler's part.  0; -EACCES: the keys differ; -EBUSY: too many sessions; -EPROTO: the other
+ * end is no listener of braid; -EPIPE, -ETIMEDOUT or another -errno.  perf_prove_why() puts it in
+ * a sentence.
  */
 int perf_prove(int fd, const struct perf_key *key, int timeout_ms);
 const char *perf_prove_why(int err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* key_int.h - what crosses the network before a peer is believed: key.c, gate.c. */
+/* key_int.h - what crosses the network before a peer is trusted: key.c, gate.c. */
 #ifndef BRAID_TOOLS_PERF_KEY_INT_H
 #define BRAID_TOOLS_PERF_KEY_INT_H
 

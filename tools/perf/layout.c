@@ -7,7 +7,6 @@ uint64_t perf_round_up(uint64_t x, uint64_t to)
 	return (x + to - 1) / to * to;
 }
 
-/* Channel `idx`'s part of a vector. */
 uint64_t perf_part_begin(const struct job *j, uint64_t elems, unsigned idx)
 {
 	return elems * idx / j->run->comms;

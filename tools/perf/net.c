@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * net.c - a net plugin as a fabric: tools/proxy.h with a peer's rank in the messages.
+ * net.c - a net plugin as a fabric, called through tools/proxy.h.
  *
- * Nothing here knows which plugin it is.
+ * Nothing here depends on which plugin it is.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "tools/perf/fabric.h"
 #include "tools/proxy.h"
 
-enum { SIZES = 64 };			/* NCCL gives test() so many for a receive */
+enum { SIZES = 64 };			/* of the array that NCCL's test() fills for a receive */
 
 struct net_fabric {
 	struct fabric super;
@@ -41,7 +41,7 @@ static int fail(struct fabric *fab, ncclResult_t res, const char *what)
 	return result_errno(res);
 }
 
-/* A device by number or by name: below 0, there is none. */
+/* A device by number or by name; below 0: there is none. */
 static int dev_named(struct net_fabric *f, const char *want, int n)
 {
 	struct braid_net_props props;
@@ -56,7 +56,7 @@ static int dev_named(struct net_fabric *f, const char *want, int n)
 	return -ENODEV;
 }
 
-/* The same, or several joined by +, which NCCL calls fusing them. */
+/* One device, or several joined by +, which NCCL calls fusing them. */
 static int dev_find(struct net_fabric *f, const char *want, char *err)
 {
 	char names[FABRIC_ERR], *save = NULL;

@@ -42,7 +42,7 @@ static void flow_init(struct job *j, struct flow *f, const struct perf_end *e)
 	};
 }
 
-/* A comm's receive before its send, comms by number: the order in which a pass visits them. */
+/* Order flows as a pass visits them: comms by number, a comm's receive before its send. */
 static int by_order(const void *a, const void *b)
 {
 	const struct flow *x = a, *y = b;

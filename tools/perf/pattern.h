@@ -39,7 +39,7 @@ enum perf_pattern {
 enum perf_shows { PERF_SHOWS_LATENCY, PERF_SHOWS_BANDWIDTH, PERF_SHOWS_RATE, PERF_SHOWS_COLL,
 		  PERF_SHOWS_SETUP };
 
-struct perf_kind {			/* what the outside must know of a pattern */
+struct perf_kind {			/* a pattern as the command line and the reports see it */
 	const char *name;
 	const char *help;
 	enum perf_shows shows;
@@ -61,7 +61,7 @@ struct perf_run {			/* crosses hosts: fixed types, no pointers */
 	uint32_t step;			/* varies the data */
 	uint32_t pad;
 	uint64_t size, iters;
-	double stall_s;			/* nothing moves for so long: give up */
+	double stall_s;			/* give up if nothing moves for so long */
 };
 
 struct perf_result {
@@ -94,7 +94,7 @@ struct perf_arena {
 	uint64_t size;
 };
 
-/* Run on `ends`; go() is called when everything is ready and returns when the others are too. */
+/* Run on `ends`.  go() is called when this worker is ready, and returns when all are. */
 int perf_pattern_run(const struct perf_run *run, int rank, int nprocs, struct perf_ends *ends,
 		     struct perf_arena *arena, int ctl_fd, int (*go)(void *), void *go_arg,
 		     struct perf_result *ret, char *err);

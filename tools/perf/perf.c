@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf.c - `braid perf` and `rawtcp`: reads the options, runs one pattern over a list of sizes,
- * the plugin and raw TCP in turn, in the same processes, and hands the rows to print.c.
+ * perf.c - `braid perf` and `rawtcp`: read the options and run one pattern over a list of sizes.
+ *
+ * The plugin and raw TCP are measured in turn, in the same processes; print.c prints the rows.
  */
 #include "tools/perf/perf.h"
 
@@ -25,7 +26,7 @@ struct perf {				/* one invocation */
 	struct perf_options opt;
 	struct perf_session s;
 	struct perf_report rep;
-	uint64_t iters[FABRIC_KINDS];	/* found for the size at hand; 0: not yet */
+	uint64_t iters[FABRIC_KINDS];	/* for the current size; 0: not yet known */
 	bool tty;
 };
 
@@ -85,7 +86,7 @@ static void stop(int sig)
 	no_more = 1;
 }
 
-/* Once: the next SIGTERM is the end, as it is for a single round. */
+/* SIGTERM ends the rounds after the current one; a second SIGTERM ends the process. */
 static void stop_on_term(const struct perf_options *o)
 {
 	struct sigaction sa = { .sa_handler = stop, .sa_flags = SA_RESTART | (int)SA_RESETHAND };
@@ -115,7 +116,7 @@ static int patterns_run(struct perf *p)
 	return 0;
 }
 
-/* Comm after comm; then all are closed. */
+/* Set up comm after comm; then close all. */
 static int setup_run(struct perf *p)
 {
 	struct perf_row row;
@@ -135,7 +136,7 @@ static int setup_run(struct perf *p)
 	return rc;
 }
 
-/* Room for the largest size, before the comms are made, as NCCL registers its buffers once. */
+/* Make room for the largest size before the comms, as NCCL registers its buffers once. */
 static int arena_make(struct perf *p)
 {
 	uint64_t most = 1;
@@ -192,7 +193,7 @@ static int perf_run(struct perf *p)
 	if (rc)
 		opt_fail(p->prog, "[not-measured]", "%s", p->s.err[0] ? p->s.err : strerror(-rc));
 	if (!rc || (p->rep.nrows && p->opt.pattern != PERF_SETUP))
-		perf_print(&p->rep);	/* what there is, if it has not come to its end */
+		perf_print(&p->rep);	/* the rows so far, if it was stopped */
 	perf_session_close(&p->s);
 	rc = rc ? 2 : !all_right(&p->rep);
 	free(p->rep.rows);
@@ -223,7 +224,7 @@ static int pattern_find(const char *prog, const char *name, enum perf_pattern *r
 	return opt_error(prog, "--pattern '%s' is none of %s", name, names);
 }
 
-/* Fill what was not given from the pattern's row; 2 if things don't fit together. */
+/* Defaults come from the pattern's row.  2: options do not fit together. */
 static int options_settle(const char *prog, struct perf_options *o, const struct words *w)
 {
 	const struct perf_kind *kind;
@@ -257,7 +258,7 @@ static int options_settle(const char *prog, struct perf_options *o, const struct
 	return 0;
 }
 
-/* The text alone is a usage error; a host that does not answer is not. */
+/* Only a malformed address is a usage error; a host that does not answer is not. */
 static int remote_check(const char *prog, const struct perf_options *o, const struct words *w)
 {
 	char err[PERF_TEXT];

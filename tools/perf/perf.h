@@ -22,7 +22,7 @@ struct perf_options {
 	struct perf_key key;		/* of the listener, there or here */
 };
 
-struct perf_row {			/* one size over one fabric, all workers put together */
+struct perf_row {			/* one size over one fabric, all workers together */
 	enum fabric_kind kind;
 	int round;
 	uint64_t size, iters;
@@ -31,7 +31,7 @@ struct perf_row {			/* one size over one fabric, all workers put together */
 	double gbit_s, msg_s, cpu_s_per_gb;
 	double bounce_ns;		/* before or after, whichever is more; 0: not measured */
 	bool regime_moved;		/* before and after differ by half or more */
-	double cpu_share;		/* of the time, that the worst-off process had a CPU */
+	double cpu_share;		/* that the worst-off process had of a CPU */
 	uint64_t values, wrong;
 	struct perf_latency lat;
 	struct perf_linked linked;	/* setup: of comm number `iters` */
@@ -53,17 +53,17 @@ struct perf_run perf_run_of(const struct perf_options *o, enum fabric_kind kind,
 int perf_once(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
 	      uint64_t size, uint64_t iters, struct perf_row *ret);
 /*
- * *iters 0: find how many fill o->seconds (or take o->iters), which warms everything up;
- * otherwise o->warmup iterations, or a tenth.
+ * If *iters is 0, find how many fill o->seconds (or take o->iters), which warms everything up;
+ * otherwise run o->warmup iterations, or a tenth of *iters.
  */
 int perf_warm_up(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
 		 uint64_t size, uint64_t *iters);
 /* How many iterations fill o->seconds as fast as `row` was. */
 uint64_t perf_pace(const struct perf_options *o, const struct perf_row *row);
 /*
- * As perf_once(), and *iters follows the pace: what was found while another program had the CPU
- * is too few when that ends. Measured again, twice at most, if it was over in a quarter of
- * o->seconds.
+ * As perf_once(); then adapt *iters to the pace, for a count found while another program had the
+ * CPU is too small later.  If it took less than a quarter of o->seconds, measure again, at most
+ * twice.
  */
 int perf_measure(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
 		 uint64_t size, uint64_t *iters, struct perf_row *ret);
@@ -72,7 +72,7 @@ int perf_measure(struct perf_session *s, const struct perf_options *o, enum fabr
 
 int perf_sizes_parse(const char *text, uint64_t *sizes, int max);	/* how many, or -EINVAL */
 const char *perf_size_name(uint64_t size, char room[24]);
-/* With these fabrics; without FABRIC_PLUGIN among them, options for plugins are left out. */
+/* `fabrics` as in fabric_env; without FABRIC_PLUGIN, options for plugins are left out. */
 int perf_main(const char *prog, const struct fabric_ops *const *fabrics, int argc, char **argv);
 void perf_print(const struct perf_report *rep);
 int perf_row_add(struct perf_report *rep, const struct perf_row *row);

@@ -2,8 +2,8 @@
 /*
  * print.c - rows as a table for a person, as JSON or as CSV: the same numbers in all.
  *
- * CSV and JSON have a row for each round; the table has medians over the rounds, and for a ratio
- * the median of the rounds' own ratios, for plugin and raw TCP of one round met the same weather.
+ * CSV and JSON have a row for each round.  The table has medians over the rounds.  A ratio is the
+ * median of each round's ratio, for plugin and raw TCP of one round ran under the same conditions.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -80,7 +80,7 @@ static double get_alg_gb_s(const struct perf_report *rep, const struct perf_row 
 	return r->seconds > 0 ? (double)r->size * (double)r->iters / 1e9 / r->seconds : 0;
 }
 
-/* What each process receives on average: of a ring all-reduce, nccl-tests' busbw. */
+/* Bytes a process receives, on average: for a ring all-reduce this is nccl-tests' busbw. */
 static double get_bus_gb_s(const struct perf_report *rep, const struct perf_row *r)
 {
 	return r->seconds > 0 ? r->bytes / rep->opt->procs / 1e9 / r->seconds : 0;
@@ -122,7 +122,7 @@ static const struct column columns[] = {
 
 enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 
-/* What a ratio is of, and in words whether more is better. */
+/* The figure a ratio compares, and whether more is better. */
 static const struct {
 	double (*get)(const struct perf_report *rep, const struct perf_row *r);
 	const char *head, *better;
@@ -142,7 +142,7 @@ static enum perf_shows shows(const struct perf_report *rep)
 
 /* -- medians over rounds ------------------------------------------------------------------ */
 
-/* `get` of the rows like `like`, whatever their round. */
+/* The median of get() over the rows of that fabric and size. */
 static double median_of(const struct perf_report *rep, const struct perf_row *like,
 			double (*get)(const struct perf_report *rep, const struct perf_row *r))
 {
@@ -167,7 +167,7 @@ static const struct perf_row *row_find(const struct perf_report *rep, enum fabri
 	return NULL;
 }
 
-/* Plugin over raw TCP in each round; v has room for 1000. */
+/* The ratio of plugin to raw TCP in each round; v has room for 1000. */
 static int ratios(const struct perf_report *rep, uint64_t size, double *v)
 {
 	const struct perf_row *plugin, *raw;
@@ -234,7 +234,7 @@ static void line_ratio(const struct perf_report *rep, uint64_t size)
 	int n = ratios(rep, size, v);
 	double mid = perf_median(v, n);
 
-	if (!n)				/* ended before that was measured */
+	if (!n)				/* stopped before raw TCP was measured */
 		return;
 	printf("%*.*f%7.2f", main_values[shows(rep)].width, main_values[shows(rep)].digits,
 	       median_of(rep, &like, main_values[shows(rep)].get), mid);
@@ -281,7 +281,7 @@ static void verdict(const struct perf_report *rep)
 		       rep->nrows);
 }
 
-/* Of many comms set up one after another, these tell the story. */
+/* Show only some rows of many comms set up one after another. */
 static bool telling(const struct perf_report *rep, const struct perf_row *r)
 {
 	return r->iters <= 8 || !(r->iters & (r->iters - 1)) ||

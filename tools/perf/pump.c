@@ -136,7 +136,7 @@ static int idle(struct pump *p)
 		sched_yield();
 	if (++p->idles % IDLES_A_LOOK == 0)
 		return look_round(p);
-	/* On a busy host a yield takes 50 ms, and so many of them longer than any timeout. */
+	/* On a busy host one yield takes 50 ms, so counting yields could exceed any timeout. */
 	if (spin || p->idles % IDLES_A_CLOCK || perf_now_ns() - p->looked_ns < LOOK_NS)
 		return 0;
 	return look_round(p);
@@ -151,7 +151,7 @@ static void full_note(struct pump *p)
 		p->full_messages += f->is_send ? 0 : f->done;
 }
 
-/* 1: something moved; 0: nothing did; or -errno.  *ret_left: someone is not at its goal. */
+/* 1: something moved; 0: nothing did; or -errno.  *ret_left: some flow is not at its goal. */
 static int pass(struct pump *p, bool *ret_left)
 {
 	struct flow *f, *end = p->flows + p->n;

@@ -2,9 +2,9 @@
 /*
  * pump.h - NCCL's proxy loop, over any number of comms.
  *
- * A flow is one end of a comm with a goal of so many messages.  What a pattern is lies in three
- * things a flow may have: where message k lies (piece), which other flow it must not run ahead of
- * (after, lead), and what to do with what came (arrived).
+ * A flow is one end of a comm with a goal of so many messages.  A pattern differs from another in
+ * three members of its flows: where message k lies (piece), which other flow it must not overtake
+ * (after, lead), and what to do with received data (arrived).
  */
 #ifndef BRAID_TOOLS_PERF_PUMP_H
 #define BRAID_TOOLS_PERF_PUMP_H
@@ -23,14 +23,14 @@ struct flow {
 	void *comm, *mr;
 	int tag, peer, idx;
 	bool is_send;
-	unsigned depth;			/* most that are posted and not done */
+	unsigned depth;			/* the most messages posted and not done */
 	uint64_t goal, posted, done;
 	const struct flow *after;	/* may post while posted < after->done + lead; or NULL */
 	uint64_t lead;
 
 	struct piece (*piece)(struct flow *f, uint64_t k);
 	void (*sending)(struct flow *f, uint64_t k, struct piece p);	/* or NULL */
-	void (*sent)(struct flow *f, uint64_t k);	/* or NULL: it has been posted */
+	void (*sent)(struct flow *f, uint64_t k);	/* or NULL; k has been posted */
 	void (*arrived)(struct flow *f, uint64_t k, struct piece p);	/* or NULL */
 	void *arg;
 
@@ -43,23 +43,22 @@ struct flow {
 	struct piece pieces[PERF_INFLIGHT_MAX];
 };
 
-struct pump {				/* one thread's */
+struct pump {				/* the flows of one thread */
 	struct flow *flows;
 	unsigned n;
-	int ctl_fd;			/* at its end: the coordinator is gone */
+	int ctl_fd;			/* readable to its end: the coordinator is gone */
 	uint64_t stall_ns;
 	atomic_bool *stop;		/* another thread has failed */
 	uint64_t idles, moved, seen_moved, seen_ns, looked_ns;
-	/* When a receive flow first got to its goal, and what all had received: until then all
-	 * were busy. */
+	/* When the first receive flow reached its goal, and the messages received until then. */
 	uint64_t full_ns, full_messages;
 	char err[PERF_TEXT];
 };
 
-/* Of this process: keep the CPU while nothing moves, as perftest does; NCCL's proxy gives it up. */
+/* For this process: keep the CPU while nothing moves, as perftest does; NCCL's proxy yields it. */
 void pump_spin(bool on);
 
-/* Until all flows are at their goals: 0, or -errno with a sentence in p->err. */
+/* Run until all flows are at their goals: 0, or -errno with a sentence in p->err. */
 int pump_run(struct pump *p);
 
 #endif

@@ -2,16 +2,16 @@
 /*
  * raw.c - the reference: the same messages over plain TCP with nothing in between.
  *
- * One message is one send() of its bytes, and one recv() where they all are there: no header, for
+ * One message is one send() of its bytes, and one recv() where they are all there: no header, for
  * both ends know every size.  Sockets are non-blocking, polled, with TCP_NODELAY and the kernel's
- * own buffer sizes.  The comms of both directions between two ranks share one socket (a socket a
+ * own buffer sizes.  The comms of both directions between two ranks share one socket (a socket per
  * direction costs an ACK per message), so a ping-pong runs over one socket and n comms one way are
- * n sockets.  A send is done when the kernel has taken its bytes: "k in flight" is nothing more
- * than send() as fast as the socket accepts, from k buffers in turn.
+ * n sockets.  A send is done when the kernel has taken its bytes: "k in flight" is no more than
+ * send() as fast as the socket accepts, from k buffers in turn.
  *
  * Each rank has one listening socket.  A dialler's first bytes say which comm it is for and prove
- * that it knows the session's key and the handle's token, and so does the answer.  That is read
- * before memory is registered: nothing is sent to an address where the peer is not.
+ * that it knows the session's key and the handle's token; so does the answer, which is read before
+ * memory is registered.  So no data goes to an address where the peer is not.
  */
 #include "tools/tcp.h"
 
@@ -31,7 +31,7 @@
 
 enum { QUEUE = 64, HELLO_MS = 200, DIAL_MS = 5000 };
 
-struct wire {				/* a socket between us and one peer */
+struct wire {				/* a socket between this process and one peer */
 	struct wire *next;
 	int fd;
 	int peer, idx;
@@ -68,7 +68,7 @@ struct raw_fabric {
 	struct fabric super;
 	int listen_fd;
 	union tcp_addr addr;
-	uint8_t key[PERF_KEY];		/* of the session; within one host zeros */
+	uint8_t key[PERF_KEY];		/* the session's; zeros within one host */
 	uint8_t token[16];		/* of the listen under way */
 	struct wire *wires;
 };
@@ -84,7 +84,7 @@ static int fail(struct fabric *fab, int err, const char *what)
 	return err;
 }
 
-/* The plugin's device where that is an interface, so that both take the same way. */
+/* Use the plugin's device if it is an interface, so that both take the same way. */
 static int addr_choose(const struct fabric_env *env, union tcp_addr *ret, char *dev)
 {
 	memset(ret, 0, sizeof(*ret));
@@ -210,7 +210,10 @@ static void proof(const struct raw_fabric *r, const uint8_t *token, int idx, boo
 		 &which, sizeof(which), ret);
 }
 
-/* The other direction's socket if there is one; else dial, which waits for the kernel only. */
+/*
+ * Use the socket of the other direction if there is one; else dial, which waits for the kernel
+ * only.
+ */
 static int raw_fab_connect(struct fabric *fab, int peer, int idx, void *handle, void **ret_comm)
 {
 	struct raw_fabric *r = raw_of(fab);
@@ -239,7 +242,7 @@ static int raw_fab_connect(struct fabric *fab, int peer, int idx, void *handle, 
 	return comm_new(w, true, ret_comm);
 }
 
-/* Its hello is in the first segment; a stranger's silence costs us 200 ms at most. */
+/* The peer's hello is in the first segment; a silent stranger costs us 200 ms at most. */
 static bool hello_is_good(struct raw_fabric *r, int fd, int idx)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -362,7 +365,7 @@ static int raw_irecv(struct fabric *fab, void *comm, void *data, size_t size, in
 	return 0;
 }
 
-/* Requests are asked for in order, oldest first, so one still in the queue is its head. */
+/* Requests are tested in order, oldest first, so a request still in the queue is its head. */
 static int raw_test(struct fabric *fab, void *req, bool *ret_done, size_t *ret_size)
 {
 	struct raw_req *q = req;

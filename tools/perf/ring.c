@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ring.c - ring all-reduce: n - 1 steps in which partial sums go round, n - 1 in which
- * results do.
+ * ring.c - ring all-reduce: n - 1 steps pass partial sums round, n - 1 more pass the results.
  *
  * A vector has n chunks of a few slices.  In step k rank r sends chunk r - k and receives chunk
  * r - k - 1; message number t is slice t % per_chunk of step t / per_chunk.  So a send may go out
@@ -40,7 +39,7 @@ uint64_t ring_scratch_bytes(uint64_t elems, int n, unsigned depth)
 	return depth * ((slice_elems(elems, n) * sizeof(float) + 127) & ~UINT64_C(127));
 }
 
-/* Where message t of `back` lies: back is 0 for what we send, 1 for what we receive. */
+/* Where message t lies; back is 0 for what this rank sends, 1 for what it receives. */
 static struct piece slice_at(const struct ring *r, uint64_t t, int back)
 {
 	uint64_t n = (uint64_t)r->n, step = t / r->per_chunk;

@@ -28,7 +28,7 @@ void ring_sum(float *to, const float *from, size_t n);
 
 /* Test data: small integers, so that sums of floats are exact up to 256 ranks. */
 void ring_fill(float *data, uint64_t elems, uint64_t at, int rank, uint32_t step);
-/* How many of them are not the sum over all ranks. */
+/* How many elements are not the sum over all ranks. */
 uint64_t ring_wrong(const float *data, uint64_t elems, uint64_t at, int n, uint32_t step);
 
 #endif

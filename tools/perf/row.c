@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * row.c - one measurement: how many iterations it has, and what all workers say as one row.
- */
+/* row.c - one measurement: how many iterations it has, and all workers' results as one row. */
 #include <math.h>
 
 #include "tools/perf/perf.h"
@@ -16,7 +14,7 @@ struct perf_run perf_run_of(const struct perf_options *o, enum fabric_kind kind,
 	};
 }
 
-/* All workers' results as one: the slowest one's time, everybody's messages, bytes and CPU. */
+/* All workers' results as one: the slowest worker's time; messages, bytes and CPU of all. */
 static void row_sum(const struct perf_result *res, int nprocs, struct perf_row *row)
 {
 	double cpu = 0;
@@ -71,14 +69,14 @@ int perf_measure(struct perf_session *s, const struct perf_options *o, enum fabr
 		rc = perf_once(s, o, kind, size, *iters, ret);
 		if (rc || o->iters > 0)
 			return rc;
-		/* A pause in it counts no more than twice; not too much is made of a few. */
+		/* A pause counts no more than twice; a few iterations are not scaled up too far. */
 		n = (double)*iters;
 		*iters = (uint64_t)fmin(fmax((double)perf_pace(o, ret), fmax(n / 2, 1)), n * 100);
 	} while (ret->seconds < o->seconds / 4 && --tries > 0);
 	return 0;
 }
 
-/* How many iterations fill o->seconds; what it takes to find out warms everything up. */
+/* Find how many iterations fill o->seconds, which warms everything up. */
 static int calibrate(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
 		     uint64_t size, uint64_t *iters)
 {

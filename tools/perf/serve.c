@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * serve.c - a listener: workers for somebody else's coordinator, each in a process of its own
- * and only for who has proved that it knows the key.  All of them together have a bound on memory.
+ * serve.c - a listener: starts a worker for each coordinator that proves the key, in a process of
+ * its own.  All workers of a listener together have a bound on memory.
  */
 #include <netinet/in.h>
 #include <poll.h>
@@ -83,7 +83,7 @@ static int serve_one(int fd, const struct fabric_env *env, perf_worker_fn *worke
 	return worker(fd, &mine);
 }
 
-/* Children that ended, without waiting. */
+/* Collect the children that have ended, without waiting. */
 static void reap(struct sessions *s)
 {
 	int status;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * session.c - the coordinator: starts workers, asks and waits for their answers.
+ * session.c - the coordinator: starts workers, asks them, and waits for their answers.
  *
- * Everything has a deadline.  When one worker dies the others soon report errors of their own, so
- * before an error is told we look for a death: that is the cause.
+ * Everything has a deadline.  When one worker dies, the others soon report errors of their own; so
+ * before an error is reported, look for a worker that died: that is the cause.
  */
 #include "tools/perf/session.h"
 
@@ -103,7 +103,7 @@ static int worker_dial(struct perf_session *s, int rank, const char *remote,
 
 /* -- asking ------------------------------------------------------------------------------- */
 
-/* What became of a worker whose end is closed. */
+/* Report how a worker ended that has closed its socket. */
 static int death(struct perf_session *s, int rank)
 {
 	struct perf_worker *w = &s->w[rank];
@@ -122,7 +122,7 @@ static int death(struct perf_session *s, int rank)
 	return fail(s, -EPIPE, "%s is gone", w->where);
 }
 
-/* Is anyone dead by now?  Then that is the error; else `rc` and what s->err says. */
+/* If a worker has died, that is the error; else `rc` and s->err stay. */
 static int cause(struct perf_session *s, int rc)
 {
 	struct pollfd p[PERF_PROCS_MAX];
@@ -148,7 +148,7 @@ static int ask(struct perf_session *s, int rank, struct perf_ctl *m)
 			    : fail(s, rc, "%s: %s", s->w[rank].where, strerror(-rc));
 }
 
-/* *m, received from `rank`, as an error or not. */
+/* Turn *m, received from `rank`, into an error if it is one. */
 static int judge(struct perf_session *s, int rank, int rc, const struct perf_ctl *m)
 {
 	if (rc == -EPIPE)
@@ -163,7 +163,7 @@ static int judge(struct perf_session *s, int rank, int rc, const struct perf_ctl
 	return cause(s, m->status);
 }
 
-/* Whoever answers first; a death anywhere ends the wait. */
+/* Take the first answer of any worker; a worker's death ends the wait. */
 static int answers(struct perf_session *s, bool *waiting, struct perf_ctl *ret)
 {
 	uint64_t end_ns = perf_now_ns() + (uint64_t)(s->timeout_s * 1e9);
@@ -229,7 +229,7 @@ static int ask_one(struct perf_session *s, int rank, struct perf_ctl *m)
 
 /* -- what a coordinator does -------------------------------------------------------------- */
 
-/* Remote ones first: the local ones' raw TCP then uses the address that reaches them. */
+/* Start remote workers first: local ones' raw TCP then uses the address that reaches them. */
 static int workers_start(struct perf_session *s, const struct fabric_env *env, bool pin,
 			 const char *const *where)
 {
@@ -390,7 +390,7 @@ int perf_session_unlink(struct perf_session *s, enum fabric_kind kind, uint64_t 
 	return rc;
 }
 
-/* Ask nicely, all at once so that they close together; who does not leave in time is killed. */
+/* Ask all workers to quit at once, so that they close together; kill those that are late. */
 void perf_session_close(struct perf_session *s)
 {
 	struct perf_ctl m = { .type = PERF_CTL_QUIT };

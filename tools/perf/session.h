@@ -35,10 +35,10 @@ struct perf_session {
 	char err[PERF_TEXT * 2];
 };
 
-/* What a plugin is told before it is loaded: nothing (""), or one transport alone, and lanes. */
+/* Parameters for a plugin before it is loaded: none (""), or a single transport, and lanes. */
 struct perf_way {
 	char transport[8];
-	uint32_t lanes;			/* 0: as the plugin likes */
+	uint32_t lanes;			/* 0: the plugin's default */
 };
 
 struct perf_linked {			/* what one comm's set-up took */
@@ -52,10 +52,10 @@ struct perf_linked {			/* what one comm's set-up took */
  */
 int perf_session_open(struct perf_session *s, const struct fabric_env *env, int nprocs, bool pin,
 		      const char *remote, double timeout_s);
-/* The same with a place for each rank: NULL is here. */
+/* The same with an address for each rank; NULL: this host. */
 int perf_session_open_at(struct perf_session *s, const struct fabric_env *env, int nprocs, bool pin,
 			 const char *const *where, double timeout_s);
-/* `way` NULL: as the workers' environment says. */
+/* `way` NULL: the workers' environment decides. */
 int perf_session_load(struct perf_session *s, enum fabric_kind kind, const struct perf_way *way,
 		      struct fabric_about *ret);
 int perf_session_link(struct perf_session *s, enum fabric_kind kind, int src, int dst, int idx,

@@ -7,7 +7,7 @@
 
 #include "tools/perf/perf.h"
 
-/* A number with k, m or g; *end is where it stops. */
+/* Parse a number with k, m or g; *end is where it stops. */
 static int64_t size_parse(const char *text, char **end)
 {
 	static const char units[] = "kmg";
@@ -28,7 +28,7 @@ static int64_t size_parse(const char *text, char **end)
 	return x <= PERF_SIZE_MAX ? (int64_t)x : -EINVAL;
 }
 
-/* A list of sizes and of ranges FROM:TO by doubling. */
+/* Parse a list of sizes and of ranges FROM:TO by doubling. */
 int perf_sizes_parse(const char *text, uint64_t *sizes, int max)
 {
 	int64_t from, to, x;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * stat.c - samples and percentiles, clocks, processors, and how far apart two of them are.
- */
+/* stat.c - samples and percentiles, clocks, processors, and the distance between two of them. */
 #include "tools/perf/stat.h"
 
 #include <errno.h>
@@ -198,7 +196,7 @@ void perf_cpu_pin(int cpu)
 	sched_setaffinity(0, sizeof(set), &set);
 }
 
-struct ball {				/* one cache line that two threads hit to and fro */
+struct ball {				/* one cache line, written by two threads in turn */
 	_Atomic uint32_t at __attribute__((aligned(128)));
 	int cpu __attribute__((aligned(128)));
 };
@@ -230,7 +228,7 @@ static double bounces(struct ball *b, uint32_t from, uint32_t n)
 	return (double)(perf_now_ns() - start) / (2.0 * n);
 }
 
-/* The shortest of many batches: others were interrupted, or the other thread did not run. */
+/* The shortest of many batches: the others were interrupted, or the other thread did not run. */
 static double bounce(struct ball *b)
 {
 	double ns = INFINITY;

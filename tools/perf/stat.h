@@ -9,33 +9,33 @@
 struct perf_latency {			/* nanoseconds; n 0: none taken */
 	uint64_t n;
 	double min, p50, p90, p99, p999, max, mean;
-	double jitter;			/* how much neighbours differ, on average */
+	double jitter;			/* the average difference between neighbours */
 };
 
 struct perf_samples {
 	uint32_t *v;			/* nanoseconds, cut at 4 s */
-	uint32_t n, every, skip;	/* full: every second is dropped, from then on taken */
+	uint32_t n, every, skip;	/* when full, every second is dropped, then taken */
 	uint32_t min, max, last;
-	uint64_t seen, sum, steps;	/* steps: from each to the next, summed */
+	uint64_t seen, sum, steps;	/* steps: the sum of differences between neighbours */
 };
 
 int perf_samples_init(struct perf_samples *s);
 void perf_samples_fini(struct perf_samples *s);
 void perf_samples_add(struct perf_samples *s, uint64_t ns);
-/* Of several threads' samples, each divided by `div`; sorts them. */
+/* From several threads' samples, each divided by `div`; sorts them. */
 void perf_latency_of(struct perf_samples *s, unsigned n, unsigned div, struct perf_latency *ret);
 
-/* An array of n that has room for one more; NULL: no memory, and the old one is as it was. */
+/* An array of n with room for one more; NULL: no memory, and the old array is unchanged. */
 void *perf_grown(void *v, int n, int *room, size_t each);
 double perf_median(double *v, int n);	/* sorts v */
 
 uint64_t perf_now_ns(void);
 uint64_t perf_cpu_ns(void);		/* used by this process so far */
-int perf_cpu_nth(int n);		/* the n-th CPU we may run on, modulo their number; -1 */
+int perf_cpu_nth(int n);		/* the n-th we may run on, modulo their number; or -1 */
 int perf_cpus(void);
 uint64_t perf_memory_free(void);	/* without swapping; 0: not known */
 void perf_cpu_pin(int cpu);
-/* Nanoseconds for a cache line to get from CPU a to b, or 0 if that can't be measured. */
+/* Nanoseconds a cache line takes from CPU a to b, or 0 if that can't be measured. */
 double perf_bounce_ns(int a, int b);
 
 #endif

@@ -39,7 +39,7 @@ static uint64_t word(uint64_t key, uint64_t k, size_t w)
 	return x * 0x94d049bb133111ebu;
 }
 
-/* The last word is cut short, if the message ends within it. */
+/* The last word is cut if the message ends within it. */
 static void stream_fill(struct flow *f, uint64_t k, struct piece p)
 {
 	size_t words = p.size / 8;
@@ -121,7 +121,7 @@ const struct layout perf_layout_stream = { stream_arena, stream_lay, stream_ops,
 
 /* -- ping-pong ---------------------------------------------------------------------------- */
 
-/* A round trip ends where the next one begins: as that has been posted, for looking takes time. */
+/* A round trip ends where the next one begins: after the post, for looking takes time. */
 static void lap(struct strand *s)
 {
 	uint64_t now = perf_now_ns();
@@ -144,13 +144,13 @@ static void ponged(struct flow *f, uint64_t k, struct piece p)
 	if (s->job->run->check) {
 		now = perf_now_ns();
 		stream_verify(f, k, p);
-		s->last_ns += perf_now_ns() - now;	/* which does not count */
+		s->last_ns += perf_now_ns() - now;	/* checking does not count */
 	}
 	if (k + 1 == f->goal)
 		lap(s);
 }
 
-/* Rank 0 may be one ahead of what it received, rank 1 may not. */
+/* Rank 0 may send one message more than it has received, rank 1 may not. */
 static void pingpong_lay(struct job *j)
 {
 	unsigned lead = j->rank == 0 ? 1 : 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * worker.c - a process that obeys a coordinator: it loads the fabric, makes comms, runs
- * patterns and answers, one message at a time.
+ * worker.c - a process that obeys a coordinator: it loads the fabric, makes comms, runs patterns
+ * and answers, one message at a time.
  *
- * A coordinator on another host has proved that it knows the listener's key (key.h).  What it
- * says is bounded all the same before it is used, and what to load and which device to take is
- * this process's own business (fabric_env).
+ * A coordinator on another host has proved that it knows the listener's key (key.h).  Its numbers
+ * are bounded all the same before they are used.  Which plugin to load and which device to take is
+ * decided in this process alone (fabric_env).
  */
 #include "tools/perf/worker.h"
 
@@ -25,7 +25,7 @@
 #include "tools/perf/stat.h"
 
 enum { HELLO_MS = 5000, ASK_MS = 600000 };
-enum { LINK_MORE_S = 5 };		/* than the plugin takes to give a peer up */
+enum { LINK_MORE_S = 5 };		/* longer than the plugin takes to give a peer up */
 
 struct worker {
 	int fd;
@@ -34,7 +34,7 @@ struct worker {
 	struct fabric *fab[FABRIC_KINDS];
 	struct perf_ends ends[FABRIC_KINDS];
 	struct perf_arena arena;
-	void *listen;			/* of the link being made */
+	void *listen;			/* of the comm being made */
 	char dev[FABRIC_NAME];		/* the plugin's, for raw TCP to go the same way */
 };
 
@@ -51,7 +51,7 @@ static int refuse(struct worker *w, struct perf_ctl *m, int err, const char *tex
 	char copy[PERF_TEXT];
 
 	snprintf(copy, sizeof(copy), "%s", text);
-	if (w->env.verbose)		/* the coordinator prints one rank's only */
+	if (w->env.verbose)		/* the coordinator prints the text of one rank only */
 		fprintf(stderr, "rank %d: %s\n", w->rank, copy);
 	memcpy(m->text, copy, sizeof(copy));
 	m->status = err;
@@ -73,7 +73,7 @@ static uint32_t entries(const char *dir)
 
 /* -- fabrics and comms -------------------------------------------------------------------- */
 
-/* A name that we know ourselves, and a number: to the plugin they are its parameters. */
+/* Only a known name and a number become parameters of the plugin. */
 static int way_take(const struct perf_way *way)
 {
 	static const char *const names[] = { "tcp", "verbs", "smc", "ucx" };
@@ -129,7 +129,7 @@ static int on_listen(struct worker *w, struct perf_ctl *m)
 	return rc ? refuse(w, m, rc, fab->err) : answer(w, m);
 }
 
-/* Room in the table and the arena registered, as NCCL does before the first message. */
+/* Make room in the table, and register the arena, as NCCL does before the first message. */
 static int end_add(struct worker *w, uint32_t kind, struct perf_end *e)
 {
 	struct perf_ends *t = &w->ends[kind];
@@ -178,7 +178,7 @@ unsigned perf_connect_s(void)
 	return (unsigned)p.connect_timeout;
 }
 
-/* Ask again until the comm is there, as NCCL's service thread does, but not for ever. */
+/* Call again until the comm is up, as NCCL's service thread does, but not for ever. */
 static int link_make(struct worker *w, struct fabric *fab, struct perf_end *e, void *handle)
 {
 	unsigned limit_s = perf_connect_s() + LINK_MORE_S;
@@ -277,8 +277,8 @@ static int arena_reg(struct worker *w, struct perf_ends *t)
 }
 
 /*
- * Written once, so that no page is missing when the clock runs; in huge pages where the kernel has
- * them, or what 64 messages of 512 KiB measure is how fast a virtual machine walks page tables.
+ * Every page is written once, so that none is missing when the clock runs.  Huge pages, where the
+ * kernel has them: else 64 messages of 512 KiB measure how a virtual machine walks page tables.
  */
 static int arena_new(struct worker *w, uint64_t bytes)
 {
@@ -427,7 +427,7 @@ int perf_worker_main(int fd, const struct fabric_env *env)
 	struct perf_ctl m;
 	int rc;
 
-	signal(SIGPIPE, SIG_IGN);	/* a peer that is gone is an error, as it is in Python */
+	signal(SIGPIPE, SIG_IGN);	/* a peer that has gone is an error code, as in Python */
 	perf_cpu_pin(env->cpu);
 	pump_spin(env->spin);
 	do {

@@ -5,23 +5,23 @@
 
 #include "tools/perf/fabric.h"
 
-/* Obey `fd` until it ends; the process should then exit with what is returned. */
+/* Obey the coordinator at `fd` until it ends; the process should then exit with the result. */
 int perf_worker_main(int fd, const struct fabric_env *env);
-/* Listen at addr ("[ADDR:]PORT"); a socket and its port, or -errno and a sentence. */
+/* Listen at addr ("[ADDR:]PORT"): a socket and its port, or -errno and a sentence. */
 int perf_worker_listen(const char *addr, int *ret_port, char *err);
-/* The port, and the line to type on the other host; key: its text, NULL if the user gave it. */
+/* Print the port, and the line to type on the other host; key: its text, NULL if the user has it. */
 void perf_listen_say(const char *prog, int fd, int port, const char *key);
-/* May this worker's buffers come to so many bytes?  All workers of a listener have one bound. */
+/* May this worker's buffers take so many bytes?  All workers of a listener share one bound. */
 bool perf_room(uint64_t bytes);
 /*
- * Serve coordinators that know env->key, each by `worker` in a process of its own, until killed;
- * with `once`, the first only; with until_fd >= 0 until that is at its end.
+ * Serve coordinators that know env->key, each by `worker` in a process of its own, until killed.
+ * `once`: serve the first only.  until_fd >= 0: stop when that reaches its end.
  */
 typedef int perf_worker_fn(int fd, const struct fabric_env *env);
 int perf_worker_serve(int listen_fd, const struct fabric_env *env, perf_worker_fn *worker, bool pin,
 		      bool once, int until_fd);
 
-/* Seconds that the plugin takes to give a peer up which can't be connected to. */
+/* Seconds after which the plugin gives up a peer that can't be connected to. */
 unsigned perf_connect_s(void);
 
 #endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * compare.c - `braid compare`: the command line, and what happens in which order.
- */
+/* compare.c - `braid compare`: the command line, and the order of its steps. */
 #include "tools/compare/compare.h"
 
 #include <errno.h>
@@ -44,7 +42,7 @@ static void stop(int sig)
 	stopped = 1;
 }
 
-/* Once: what is under way is finished and told; the second time is the end. */
+/* The first signal lets the current measurement finish and be reported; the second ends it. */
 static void stop_on_signals(void)
 {
 	struct sigaction sa = { .sa_handler = stop, .sa_flags = SA_RESTART | (int)SA_RESETHAND };
@@ -55,7 +53,7 @@ static void stop_on_signals(void)
 
 /* -- lists -------------------------------------------------------------------------------- */
 
-/* Each word of a list, separated by commas; stops at the first that is not 0. */
+/* Call fn() for each word of a comma list; stop at the first result that is not 0. */
 static int each(const char *list, int (*fn)(struct compare *c, const char *word), struct compare *c)
 {
 	char copy[400], *save = NULL, *word;
@@ -141,7 +139,7 @@ static int over_add(struct compare *c, const char *word)
 	return 0;
 }
 
-/* Another plugin is one way, whatever it has inside; its name is its own. */
+/* Another plugin is one way, whichever transports it uses, and is called by its own name. */
 static int other_plugin(struct compare *c)
 {
 	struct perf_session s;
@@ -224,7 +222,7 @@ static bool wrong(const struct cmp_report *rep)
 	return false;
 }
 
-/* To files, and to standard output what was asked for there, or else the table. */
+/* Write the files that were asked for; on standard output one of them, or else the table. */
 static int put_all(const struct compare *c)
 {
 	const struct words *w = &c->w;
@@ -255,7 +253,7 @@ static int tell(struct compare *c)
 
 /* -- what happens ------------------------------------------------------------------------- */
 
-/* The key goes by its standard input: no other process sees it there. */
+/* The remote command reads the key from standard input: no other process sees it there. */
 static int ssh_start(struct compare *c, const char *plugin, char *err)
 {
 	char command[1200], quoted[500] = "", key[PERF_KEY_TEXT];
@@ -268,7 +266,7 @@ static int ssh_start(struct compare *c, const char *plugin, char *err)
 	return cmp_ssh(&c->o.place, c->w.ssh, command, key, err);
 }
 
-/* The processes are where they will be; 0, or 2 after a line that says why not. */
+/* Decide where the processes will run; 0, or 2 after a line that says why not. */
 static int places(struct compare *c, const char *plugin)
 {
 	struct cmp_place *p = &c->o.place;
@@ -303,7 +301,7 @@ static int compare(struct compare *c, const char *plugin)
 	else
 		snprintf(c->rep.failed, sizeof(c->rep.failed), "nothing carries: %.400s",
 			 c->rep.ways[0].why);
-	if (c->o.place.nprocs)		/* mpirun gives rank 0 a terminal of its own making */
+	if (c->o.place.nprocs)		/* mpirun gives rank 0 a terminal of its own */
 		setenv("NO_COLOR", "1", 1);
 	rc = tell(c);
 out:

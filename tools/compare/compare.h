@@ -3,9 +3,9 @@
  * compare.h - `braid compare`: every transport that both ends have, measured in turn.
  *
  * A *way* is one transport with a number of lanes, or a reference beside them.  Each way has
- * processes of its own, all alive at the same time; a round measures one size over each of them,
- * so what changes on the hosts meanwhile hits all alike.  What comes of it is a report, which is
- * printed, stored as JSON and read back without loss.
+ * processes of its own, all alive at the same time.  A round measures one size over each of them,
+ * so a change on the hosts meanwhile hits all alike.  The result is a report, which is printed,
+ * stored as JSON and read back without loss.
  */
 #ifndef BRAID_TOOLS_COMPARE_H
 #define BRAID_TOOLS_COMPARE_H
@@ -36,11 +36,11 @@ struct cmp_way {
 	char name[CMP_NAME];		/* "tcp x4", "verbs", "raw TCP" */
 	struct perf_way way;
 	enum fabric_kind kind;
-	bool reference;			/* is measured, and does not compete */
+	bool reference;			/* is measured, but does not compete */
 	bool there;
 	const struct cmp_tool *tool;	/* another program measures it; or NULL */
 	struct fabric_about about;
-	char why[PERF_TEXT];		/* it is not there */
+	char why[PERF_TEXT];		/* the reason why it can't be measured */
 };
 
 struct cmp_row {
@@ -52,13 +52,13 @@ struct cmp_row {
 
 struct cmp_report {
 	uint64_t seed;
-	int rounds, base;		/* what ratios are to: a way's number; -1: none */
+	int rounds, base;		/* base: the way that ratios are to; -1: none */
 	int procs[PERF_PATTERNS];	/* 0: not measured */
 	struct cmp_way ways[CMP_WAYS_MAX];
 	int nways;
 	struct cmp_row *rows;
 	int nrows, room;
-	char ends[PERF_TEXT];		/* who the ends are, for the title */
+	char ends[PERF_TEXT];		/* names of the two ends, for the title */
 	char notes[CMP_NOTES_MAX][PERF_TEXT];
 	int nnotes;
 	bool interrupted;
@@ -69,7 +69,7 @@ int cmp_row_add(struct cmp_report *rep, const struct cmp_row *row);
 void cmp_note(struct cmp_report *rep, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 int cmp_json_write(const struct cmp_report *rep, FILE *to);
-/* 0, or -errno with a sentence; what it read is freed by cmp_report_fini. */
+/* 0, or -errno with a sentence.  cmp_report_fini() frees what was read. */
 int cmp_json_read(struct cmp_report *rep, const char *path, char *err);
 void cmp_report_fini(struct cmp_report *rep);
 
@@ -77,40 +77,40 @@ void cmp_report_fini(struct cmp_report *rep);
 
 struct cmp_ratio {
 	double mid, lo, hi;		/* how many times as good; 95 % lie between lo and hi */
-	int n;				/* rounds it is made of */
+	int n;				/* number of rounds it comes from */
 };
 
 /* 1: better, -1: worse, 0: not shown to be either. */
 int cmp_ratio_says(const struct cmp_ratio *r);
 
-/* a[i] as a multiple of b[i], both of round i: the median, and its bootstrap interval. */
+/* The ratio a[i] / b[i], both of round i: its median, and the bootstrap interval of that. */
 void cmp_bootstrap(const double *a, const double *b, int n, uint64_t seed, struct cmp_ratio *ret);
 
-/* What a pattern is judged by, turned so that more is better. */
+/* The figure that judges a pattern, turned so that more is better. */
 double cmp_merit(const struct cmp_row *r);
 /* A way's median over the rounds of one size (CMP_MAX: the greatest); false: never measured. */
 bool cmp_value_of(const struct cmp_report *rep, enum perf_pattern pattern, int way, uint64_t size,
 		  enum cmp_value what, double *ret);
 bool cmp_ratio_of(const struct cmp_report *rep, enum perf_pattern pattern, int way, int other,
 		  uint64_t size, struct cmp_ratio *ret);
-/* The sizes of a pattern in order; how many. */
+/* The sizes of a pattern in order; returns how many. */
 int cmp_sizes(const struct cmp_report *rep, enum perf_pattern pattern, uint64_t *sizes);
 
-struct cmp_win {			/* who is ahead at one size */
+struct cmp_win {			/* the best way at one size */
 	uint64_t size;
 	int way, next;			/* the best, and the best of another transport */
 	bool sure;
 	struct cmp_ratio by;
 };
 
-/* One for each size at which two ways that compete were measured; how many. */
+/* One for each size at which two competing ways were measured; returns how many. */
 int cmp_wins(const struct cmp_report *rep, enum perf_pattern pattern, struct cmp_win *wins);
 
 /* -- words (words.c) -------------------------------------------------------------- */
 
 enum { CMP_WORDS = 2048 };
 
-/* Who wins where, in a sentence or two; "" if nothing can be said. */
+/* Which way wins at which sizes, in a sentence or two; "" if nothing can be said. */
 void cmp_words(const struct cmp_report *rep, enum perf_pattern pattern, char *ret);
 void cmp_ratio_text(double x, char *room, size_t n);	/* four columns at most */
 
@@ -121,7 +121,7 @@ void cmp_print_csv(const struct cmp_report *rep, FILE *to);
 
 /* -- other programs as references (tool.c) ---------------------------------------- */
 
-/* All that is installed and fits, or why not; appended to rep->ways. */
+/* Append to rep->ways every tool that is known, with the reason if it can't be used. */
 void cmp_tools_find(struct cmp_report *rep, bool here);
 bool cmp_tool_fits(const struct cmp_tool *tool, enum perf_pattern pattern, uint64_t size);
 int cmp_tool_measure(const struct cmp_way *way, enum perf_pattern pattern, uint64_t size, double *v,
@@ -130,35 +130,35 @@ int cmp_tool_measure(const struct cmp_way *way, enum perf_pattern pattern, uint6
 /* -- where the processes are (launch.c) ------------------------------------------- */
 
 struct cmp_place {
-	int nprocs;			/* of the launcher; 0: ours to choose */
+	int nprocs;			/* the launcher's; 0: ours to choose */
 	int rank;			/* of this process in it */
 	char launcher[32];
 	bool one_host;			/* all of its ranks are here */
-	bool by_file;			/* their key is in a file of rank 0's */
+	bool by_file;			/* rank 0 has put their key in a file */
 	const char *remote;		/* HOST:PORT of braid perf --listen; or NULL */
 	char host[64];			/* ours */
 	char addr[PERF_PROCS_MAX][80];	/* of each rank but 0 */
 	bool elsewhere[PERF_PROCS_MAX];	/* on another host */
-	int fds[PERF_PROCS_MAX];	/* while they are open the ranks serve us */
+	int fds[PERF_PROCS_MAX];	/* the ranks serve us while these are open */
 	int ssh_pid, ssh_in;
 	FILE *ssh_out;
 	char remote_text[300];
 };
 
-/* Has a launcher started us?  Says where to meet, too: "" if that has to be told. */
+/* Has a launcher started us?  `meet` is where to meet rank 0; "" if it must be given. */
 bool cmp_launched(struct cmp_place *p, char *meet, size_t n);
-/* Rank 0: wait for the others.  Others: serve rank 0 until it ends; returns an exit status. */
+/* Rank 0: wait for the others.  Others: serve rank 0 until it ends; an exit status. */
 int cmp_gather(struct cmp_place *p, const char *meet, struct perf_key *key, double timeout_s,
 	       char *err);
 int cmp_serve(struct cmp_place *p, const char *meet, const struct fabric_env *env,
 	      struct perf_key *key, double timeout_s, char *err);
-/* Start `braid perf --listen` there, and hand it the key. */
+/* Start `braid perf --listen` on `host` by ssh, and pass it the key. */
 int cmp_ssh(struct cmp_place *p, const char *host, const char *command, const char *key, char *err);
-/* Where a session's n ranks are; of two, as far apart as can be. */
+/* Addresses for the n ranks of a session; two ranks are on two hosts if possible. */
 void cmp_where(const struct cmp_place *p, int n, const char **where);
 void cmp_place_end(struct cmp_place *p);
 
-/* The key of a launcher's ranks (key.c): found, or made by rank 0; as others see it now. */
+/* The key of a launcher's ranks (key.c): found, or made by rank 0; later, as others see it. */
 int cmp_key_first(struct cmp_place *p, const char *meet, struct perf_key *ret, char *err);
 bool cmp_key_again(const struct cmp_place *p, const char *meet, struct perf_key *ret);
 void cmp_key_end(const struct cmp_place *p, const char *meet);
@@ -174,9 +174,9 @@ struct cmp_options {
 	struct cmp_place place;
 };
 
-/* Which of rep->ways are there, and that they carry. */
+/* Find out which of rep->ways are there and carry messages. */
 int cmp_probe(struct cmp_report *rep, struct cmp_options *o);
-/* All rounds; what went wrong is in rep->failed. */
+/* Measure all rounds; an error goes to rep->failed. */
 void cmp_measure(struct cmp_report *rep, struct cmp_options *o);
 
 #endif

@@ -2,9 +2,9 @@
 /*
  * diff.c - `braid diff A B`: two reports of braid validate, or two of braid perf --json.
  *
- * A figure has become worse if its median has, by more than the threshold, and if so many samples
- * as there are would hardly lie so by chance.  Means and normal distributions would be wrong here:
- * latencies have long tails.
+ * A figure is worse if its median is worse by more than the threshold, and if that is unlikely to
+ * be chance with so many samples.  Means and normal distributions would be wrong here: latencies
+ * have long tails.
  */
 #include "tools/compare/diff.h"
 
@@ -47,7 +47,7 @@ double diff_median(const double *v, unsigned n)
 	return ret;
 }
 
-/* In how many of all orders of na and nb values is U at most u?  As a part of them all. */
+/* The part of all orders of na and nb values in which U is at most u. */
 static double exact(unsigned na, unsigned nb, double u)
 {
 	static double ways[EXACT_MOST + 1][EXACT_MOST + 1][EXACT_MOST * EXACT_MOST + 1];
@@ -58,7 +58,7 @@ static double exact(unsigned na, unsigned nb, double u)
 			for (unsigned x = 0; x <= i * k; x++) {
 				double w = i == 0 || k == 0;
 
-				if (i && k) {	/* the largest is one of the first, or not */
+				if (i && k) {	/* is the largest of the first series? */
 					w = x >= k ? ways[i - 1][k][x - k] : 0;
 					w += x <= i * (k - 1) ? ways[i][k - 1][x] : 0;
 				}
@@ -125,7 +125,7 @@ double diff_chance(const double *a, unsigned na, const double *b, unsigned nb)
 struct series {				/* a figure of a report */
 	char name[160];
 	const char *unit;
-	bool more;			/* is better */
+	bool more;			/* more is better */
 	double v[SAMPLES_MOST];
 	unsigned n;
 };
@@ -180,7 +180,7 @@ static void read_validate(struct sheet *s)
 	}
 }
 
-/* The figures of a row that say good or bad; each round is a sample. */
+/* The figures of a row that have a better and a worse; each round is a sample. */
 static const struct {
 	const char *column, *unit;
 	bool more;
@@ -216,7 +216,7 @@ static void read_perf(struct sheet *s)
 	}
 }
 
-/* 0, or 2 with a line. */
+/* 0, or 2 after a line that says why. */
 static int sheet_open(struct sheet *s, const char *path)
 {
 	const char *schema;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* diff.h - two series of samples: what they are about, and whether they differ by chance. */
+/* diff.h - two series of samples, and whether they differ by chance. */
 #ifndef BRAID_TOOLS_DIFF_H
 #define BRAID_TOOLS_DIFF_H
 

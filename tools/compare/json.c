@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * json.c - a report as JSON and back.  Rows are all there is to it: medians, ratios and
- * words are told for readers, and made anew from the rows by who reads it back.
+ * json.c - a report as JSON and back.
+ *
+ * The rows are the report.  Medians, ratios and words are written for readers; a program that reads
+ * the report makes them anew from the rows.
  */
 #include <errno.h>
 #include <jansson.h>

@@ -4,8 +4,8 @@
  *
  * The key is BRAID_PERF_KEY if that is set; else a secret that the launcher gives to all ranks;
  * else, on one host, the content of a file which rank 0 makes and only this user can read.  Between
- * hosts without such a secret the key is made of the job's name, which others may guess: a note
- * says so.
+ * hosts without such a secret the key is made from the job's name, which others may guess: a note
+ * reports that.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 
 enum { SECRET_LEAST = 16, DIR_PATH = 256 };
 
-/* Of Open MPI: 128 random bits for each job, in its ranks' environment alone. */
+/* Open MPI's: 128 random bits for each job, in the environment of its ranks alone. */
 static const char openmpi_secret[] = "OMPI_MCA_orte_precondition_transports";
 
 static void dir_path(char ret[DIR_PATH])

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * launch.c - where the processes of a comparison are: here, at a listener that is told or
- * started by ssh, or started by mpirun, srun or torchrun.
+ * launch.c - where the processes of a comparison run: here, at a listener that is running or that
+ * ssh starts, or started by mpirun, srun or torchrun.
  *
- * Of a launcher we take its environment alone: who we are among how many, and what says where
- * rank 0 can be met.  The others dial rank 0 there, say where they listen, and serve its sessions
+ * A launcher is used through its environment alone: our rank, the number of ranks, and where rank
+ * 0 can be met.  The others dial rank 0 there, tell it where they listen, and serve its sessions
  * until that connection ends.
  */
 #include <errno.h>
@@ -39,7 +39,7 @@ static bool env_number(const char *name, int *ret)
 	return *end == 0 && x >= 0 && x <= 1000000;
 }
 
-/* The same for all processes of a job, and most likely another for every job (FNV-1a). */
+/* A port that is the same for all processes of a job, and rarely that of another job (FNV-1a). */
 static unsigned port_of(const char *job)
 {
 	uint32_t h = 2166136261u;
@@ -49,7 +49,7 @@ static unsigned port_of(const char *job)
 	return PORT_FIRST + h % PORTS;
 }
 
-/* All on one host: what they share is a name of the job's, or else who started them. */
+/* All on one host: they meet by a name of the job, or else of the process that started them. */
 static void meet_here(const char *job, char *meet, size_t n)
 {
 	char parent[32];
@@ -85,7 +85,7 @@ static bool by_torchrun(struct cmp_place *p, char *meet, size_t n)
 	return true;
 }
 
-/* "node[03-05,7],other": node03. */
+/* Of "node[03-05,7],other" this is node03. */
 static void first_host(const char *list, char *room, size_t n)
 {
 	size_t name = strcspn(list, "[,"), number = 0;
@@ -152,7 +152,7 @@ bool cmp_launched(struct cmp_place *p, char *meet, size_t n)
 
 /* -- meeting ------------------------------------------------------------------------------ */
 
-/* Who comes says its rank, where its workers can be reached, and on which host that is. */
+/* A rank that connects sends its rank, where its workers can be reached, and its host. */
 static bool take_in(struct cmp_place *p, int fd)
 {
 	union tcp_addr a = { .sa.sa_family = AF_UNSPEC };
@@ -215,7 +215,7 @@ int cmp_gather(struct cmp_place *p, const char *meet, struct perf_key *key, doub
 	return -ETIMEDOUT;
 }
 
-/* The socket, proved by both ends, or -errno. */
+/* Connect once: the socket, after both ends have proved the key, or -errno. */
 static int meet_once(const struct cmp_place *p, const char *meet, const union tcp_addr *a,
 		     struct perf_key *key)
 {
@@ -278,7 +278,7 @@ int cmp_serve(struct cmp_place *p, const char *meet, const struct fabric_env *en
 
 /* -- ssh ---------------------------------------------------------------------------------- */
 
-/* It must outlive Ctrl-C, which the terminal gives to all of us, for what is under way to end. */
+/* ssh must outlive Ctrl-C, which the terminal sends to all, so that measurements can finish. */
 static void ssh_child(const char *host, const char *command, int in, int err)
 {
 	signal(SIGINT, SIG_IGN);
@@ -290,7 +290,7 @@ static void ssh_child(const char *host, const char *command, int in, int err)
 	_exit(127);
 }
 
-/* The port that the listener says, or 0 and in `last` what was said instead. */
+/* The port that the listener prints, or 0 and in `last` its last line. */
 static int port_heard(FILE *from, char *last, size_t n)
 {
 	char text[PERF_TEXT];
@@ -307,7 +307,7 @@ static int port_heard(FILE *from, char *last, size_t n)
 	return 0;
 }
 
-/* user@host is ssh's; to connect there the host is enough. */
+/* ssh takes user@host; to connect there the host is enough. */
 int cmp_ssh(struct cmp_place *p, const char *host, const char *command, const char *key, char *err)
 {
 	const char *name = strrchr(host, '@') ? strrchr(host, '@') + 1 : host;
@@ -338,7 +338,7 @@ int cmp_ssh(struct cmp_place *p, const char *host, const char *command, const ch
 
 /* -- who is where ------------------------------------------------------------------------- */
 
-/* Of two ranks the second is on another host than the first, if there is one. */
+/* The second of two ranks: on another host than the first, if there is one. */
 static int partner(const struct cmp_place *p)
 {
 	int i;
@@ -359,7 +359,7 @@ void cmp_where(const struct cmp_place *p, int n, const char **where)
 		where[i] = p->addr[n == 2 ? partner(p) : i];
 }
 
-/* Those who serve us see the end of what connects us. */
+/* Closing these sockets ends the ranks that serve us. */
 void cmp_place_end(struct cmp_place *p)
 {
 	int i;

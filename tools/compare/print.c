@@ -2,8 +2,8 @@
 /*
  * print.c - a report for a person, in 80 columns, and as CSV.
  *
- * Each line's ratio says how many times as good it is as the base, whatever is measured; the sign
- * behind it says whether the interval has 1 in it, and so does the colour.
+ * Each line's ratio says how many times as good it is as the base, for any figure.  The sign after
+ * it and the colour say whether the interval has 1 in it.
  */
 #include <stdio.h>
 
@@ -31,7 +31,7 @@ static const struct column columns[] = {
 
 enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 
-/* Three digits or so, whatever the magnitude: what a reader compares. */
+/* About three digits at any magnitude: enough for a reader to compare. */
 static void number(double x, int width)
 {
 	if (x == 0)
@@ -143,7 +143,7 @@ static void note(const char *text, enum colour colour)
 	text_wrap(text, 6, 5);
 }
 
-/* Rounds of one cell that differ by more than half: the machine was not quiet. */
+/* Rounds of one cell that differ by more than half: the machine was busy. */
 static void say_spread(const struct cmp_report *rep)
 {
 	const struct cmp_row *r, *q;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * run.c - the measuring: a session for each way, a round over all of them in turn.
+ * run.c - the measuring: a session for each way, and rounds over all of them in turn.
  *
  * A way is there if two processes load the plugin with its transport alone and a message comes
- * through: alone, so that what can't be had is an error and not TCP under another name.
+ * through.  Alone, so that a missing transport is an error and not TCP under another name.
  */
 #include <errno.h>
 #include <math.h>
@@ -20,7 +20,7 @@ enum { INFLIGHT_BYTES = 64 << 20, STEADY_RUNS = 6, MEBI = 1 << 20 };
 struct runner {
 	struct cmp_report *rep;
 	struct cmp_options *o;
-	struct perf_options perf;	/* of the pattern at hand */
+	struct perf_options perf;	/* of the current pattern */
 	struct perf_session *sessions;	/* one for each way */
 	uint64_t iters[CMP_WAYS_MAX];
 	uint64_t start_ns;
@@ -42,7 +42,7 @@ static void fail(struct runner *r, const char *fmt, ...)
 
 /* -- sessions ----------------------------------------------------------------------------- */
 
-/* The plugin's TCP, if it is there, or another plugin: its device is where raw TCP goes. */
+/* The way whose device raw TCP takes: the plugin's TCP, if it is there, or another plugin. */
 static const struct cmp_way *way_of_raw(const struct cmp_report *rep)
 {
 	const struct cmp_way *w;
@@ -116,7 +116,7 @@ static int way_probe(const struct cmp_report *rep, struct cmp_way *w, const stru
 	return rc;
 }
 
-/* The first way that is there and competes; ratios are to it. */
+/* The first way that is there and competes is the base of ratios. */
 static int base_of(const struct cmp_report *rep)
 {
 	int i;
@@ -157,7 +157,7 @@ static void left_text(const struct runner *r, char *room, size_t n)
 		snprintf(room, n, "; %d s left", left);
 }
 
-/* One line of a terminal, written over; `row` is what the last round said, or NULL. */
+/* Progress, in one line of a terminal; `row` is the last round's, or NULL. */
 static void progress(const struct runner *r, const struct cmp_way *w, uint64_t size, int round,
 		     const struct cmp_row *row)
 {
@@ -209,7 +209,7 @@ static void values_of(const struct perf_row *row, int procs, double *v)
 	v[CMP_WRONG] = (double)row->wrong;
 }
 
-/* Before a way's first round: until a run is no faster than the one before it. */
+/* Warm a way up before its first round, until a run is no faster than the one before. */
 static int warm(struct runner *r, int way, uint64_t size)
 {
 	struct perf_session *s = &r->sessions[way];
@@ -288,13 +288,13 @@ static bool takes_part(const struct runner *r, int way, uint64_t size)
 	return !w->tool || cmp_tool_fits(w->tool, r->perf.pattern, size);
 }
 
-/* A collective of floats has at least one. */
+/* A collective needs at least one float. */
 static bool fits(const struct perf_options *o, uint64_t size)
 {
 	return perf_kinds[o->pattern].shows != PERF_SHOWS_COLL || size >= sizeof(float);
 }
 
-/* Every round begins with another way, so that nobody always comes after the same one. */
+/* Every round begins with another way, so that no way always follows the same one. */
 static int size_run(struct runner *r, uint64_t size)
 {
 	int inflight = r->perf.inflight, round, i, way, rc = 0, n = r->rep->nways;
@@ -314,7 +314,7 @@ static int size_run(struct runner *r, uint64_t size)
 	return rc;
 }
 
-/* At what size most memory is needed: fewer are in flight when they are large. */
+/* The size that needs the most memory: fewer large messages are in flight. */
 static uint64_t arena_most(const struct perf_options *o, uint64_t size)
 {
 	struct perf_options one = *o;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * stat.c - medians, ratios with a bootstrap interval, and who is ahead at which size.
+ * stat.c - medians, ratios with a bootstrap interval, and the best way at each size.
  *
  * A ratio is taken within a round, between two ways that were measured one after the other.  Its
- * interval is the percentile bootstrap of the median: the rounds are drawn again with replacement
- * and the middle 95 % of the medians kept.  With five rounds that is all of them; with fewer it
- * would promise what it can't hold, so nothing is sure then.
+ * interval is the percentile bootstrap of the median: draw the rounds again with replacement, and
+ * keep the middle 95 % of the medians.  With five rounds that is all of them; fewer would promise
+ * more than they hold, so then nothing is called sure.
  */
 #include <string.h>
 
@@ -48,7 +48,7 @@ int cmp_ratio_says(const struct cmp_ratio *r)
 {
 	if (r->n < CMP_SURE_ROUNDS)
 		return 0;
-	return r->lo >= 1.005 ? 1 : r->hi < 0.995 ? -1 : 0;	/* as it is printed */
+	return r->lo >= 1.005 ? 1 : r->hi < 0.995 ? -1 : 0;	/* rounded as it is printed */
 }
 
 /* -- of a report -------------------------------------------------------------------------- */

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tool.c - other programs as references: perftest, Open MPI with the OSU benchmarks, Gloo
- * by PyTorch.
+ * tool.c - other programs as references: perftest, the OSU benchmarks by Open MPI, Gloo by PyTorch.
  *
- * A job is a command of the shell for one pattern, and one for the other end where there has to be
- * one; they find SIZE, ITERS, PORT and HOST in the environment.  The last line that they print
- * which begins with the size has the figures.  A tool is there if its first job gives figures;
- * if not, the last line it said is the reason.
+ * A job is a shell command for one pattern, and one for the other end if it needs one; they find
+ * SIZE, ITERS, PORT and HOST in the environment.  The last line printed that begins with the size
+ * has the figures.  A tool is there if its first job gives figures; else the reason is its last
+ * line.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +25,7 @@ struct job {
 	enum perf_pattern pattern;
 	const char *server, *client;	/* server NULL: there is none */
 	void (*take)(const double *f, double *v);
-	int fields;			/* behind the size */
+	int fields;			/* number of fields after the size */
 	uint64_t least;
 };
 
@@ -72,7 +71,7 @@ static void take_op(const double *f, double *v)
 #define MPI "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " \
 	"exec mpirun --oversubscribe -n "
 
-/* Two processes to and fro, or four that all-reduce floats; microseconds. */
+/* Ping-pong of two processes, or all-reduce of floats by four; microseconds. */
 #define GLOO "exec python3 -c 'import os, sys, time\n" \
 	"try:\n" \
 	"    import torch, torch.distributed as dist\n" \
@@ -128,7 +127,7 @@ static void number_set(const char *name, uint64_t x)
 	setenv(name, text, 1);
 }
 
-/* In a group of its own, so that what it starts can be ended with it. */
+/* In a process group of its own, so that all it starts can be ended with it. */
 static pid_t start(const char *command, uint64_t size, unsigned port, int out)
 {
 	pid_t pid = fork();
@@ -155,7 +154,7 @@ static void end(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* All that comes until its end, or until time is up. */
+/* Read all output until its end, or until time is up. */
 static void hear(int fd, char *text, size_t n)
 {
 	uint64_t end_ns = perf_now_ns() + (uint64_t)RUN_MS * 1000000;
@@ -172,7 +171,7 @@ static void hear(int fd, char *text, size_t n)
 	text[at] = 0;
 }
 
-/* The figures of the last line that begins with the size; how many. */
+/* The figures of the last line that begins with the size; returns how many. */
 static int figures(char *text, uint64_t size, double *f, char *last, size_t n)
 {
 	char *line, *save = NULL, *at, *stop;

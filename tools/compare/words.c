@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * words.c - who wins where, in words.  Nobody is called a winner whose interval has 1 in
- * it.
+ * words.c - which way wins where, in words.
+ *
+ * A way is not called a winner if its interval has 1 in it.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,7 +40,7 @@ static bool same_transport(const struct cmp_report *rep, int a, int b)
 	return a == b || !strcmp(rep->ways[a].way.transport, rep->ways[b].way.transport);
 }
 
-/* Do two neighbouring sizes end alike?  Between transports the number of lanes does not matter. */
+/* Have two neighbouring sizes one result?  Between transports, lanes do not matter. */
 static bool alike(const struct cmp_report *rep, const struct cmp_win *a, const struct cmp_win *b)
 {
 	if (a->sure != b->sure)
@@ -69,7 +70,7 @@ static void say_where(struct text *t, const struct cmp_win *w, int n, int all_be
 		say(t, "from %s to %s", a, b);
 }
 
-/* The name of all of a range: with its lanes, if it is one way throughout. */
+/* The name for a range of sizes: with its lanes, if one way wins throughout. */
 static const char *name_of(const struct cmp_report *rep, const struct cmp_win *w, int n)
 {
 	int i;
@@ -109,7 +110,7 @@ static void say_range(struct text *t, const struct cmp_report *rep, const struct
 		say(t, " (at %s)", perf_size_name(most->size, size));
 }
 
-/* The sizes between which another one takes the lead. */
+/* The sizes between which another transport takes the lead. */
 static void say_crossings(struct text *t, const struct cmp_report *rep, const struct cmp_win *w,
 			  int n)
 {

@@ -194,7 +194,7 @@ static int info(const struct wishes *w)
 	json_t *doc, *plugin, *peer;
 	int bad;
 
-	/* In a job it is NCCL that does this, before the plugin reads its parameters. */
+	/* In a job NCCL does this, before the plugin reads its parameters. */
 	conf_lines = json_array();
 	conf_apply(conf_line);
 	bad = braid_param_load();

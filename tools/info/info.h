@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* info.h - the parts of braid info that braid doctor asks for as well. */
+/* info.h - the parts of braid info that braid doctor and braid validate use too. */
 #ifndef BRAID_TOOLS_INFO_H
 #define BRAID_TOOLS_INFO_H
 
@@ -8,19 +8,19 @@
 
 enum { INFO_ERR = 1100 };
 
-/* A plugin after its init; NULL with a sentence in err, of INFO_ERR bytes. */
+/* A plugin after its init, as JSON; NULL with a sentence in err, of INFO_ERR bytes. */
 json_t *info_plugin(const char *path, int abi, char *err);
 /*
- * How its devices would go to that host, by addresses and routes alone: NULL with a sentence in
- * err if the host has no address.
+ * How its devices would reach that host, by addresses and routes alone; NULL with a sentence in err
+ * if the host has no address.
  */
 json_t *info_peer(const json_t *plugin, const char *host, char *err);
 void info_peer_print(const json_t *peer);
 /* The optional libraries, and whether they can be loaded here; they stay open. */
 json_t *info_libraries(void);
 /*
- * A plugin finds the CUDA driver where NCCL has brought it, with a context.  Here we are in its
- * place: the first GPU's, if there is one, until we end; false: there is none.
+ * NCCL gives a plugin a loaded CUDA driver with a context.  Do the same here, with the first GPU,
+ * for as long as this process lives; false: there is no GPU.
  */
 bool info_bring_gpu(void);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * peer.c - `braid info --peer HOST`: by which ways Braid would go there, in which order.
+ * peer.c - `braid info --peer HOST`: the ways by which Braid would reach it, in their order.
  *
- * Nothing is sent: addresses come from the resolver, and the rest from routes.  A peer says its own
- * addresses in its handle, so what it has beside those of its name is not known here.
+ * Nothing is sent: addresses come from the resolver, the rest from routes.  A peer lists its own
+ * addresses in its handle, so those that its name does not resolve to are not known here.
  */
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -16,7 +16,7 @@
 #include "topo/ips.h"
 #include "topo/pairs.h"
 
-enum { PAIRS_MAX = 16, HANDSHAKES_MAX = 4 };	/* as core/setup/ways.h has it */
+enum { PAIRS_MAX = 16, HANDSHAKES_MAX = 4 };	/* the same as in core/setup/ways.h */
 
 struct hosts {
 	struct braid_netdev net[BRAID_NETDEVS_MAX];
@@ -40,7 +40,7 @@ static int resolve(struct hosts *h, const char *host)
 	return 0;
 }
 
-/* All interfaces that there are, loopback too. */
+/* All interfaces, loopback too. */
 static void find_interfaces(struct hosts *h)
 {
 	const char *is = braid_param.socket_family;
@@ -80,7 +80,7 @@ static const struct braid_netdev *net_of_address(const struct hosts *h, const ch
 	return NULL;
 }
 
-/* Those that the plugin keeps for handshakes, which it says in its notes. */
+/* The interfaces that the plugin keeps for handshakes, from its notes. */
 static unsigned add_handshakes(const struct hosts *h, const json_t *notes,
 			       const struct braid_netdev **ret, unsigned n, unsigned max)
 {
@@ -136,7 +136,7 @@ static json_t *ways_json(const struct hosts *h, const json_t *dev, const json_t 
 	return list;
 }
 
-/* Addresses that no device can go to. */
+/* Addresses that no device can reach. */
 static json_t *left_json(const struct hosts *h, const json_t *devices)
 {
 	json_t *list = json_array(), *dev, *way;

@@ -19,7 +19,7 @@
 
 enum { LINE = 1024 };
 
-static _Thread_local json_t *heard;	/* lines; NULL: nobody listens */
+static _Thread_local json_t *heard;	/* lines of the log; NULL: not collecting */
 
 static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
@@ -37,7 +37,7 @@ static void hear(int level, unsigned long flags, const char *file, int line, con
 		json_array_append_new(heard, json_string(text + strlen(prefix)));
 }
 
-/* Of "device 0: NAME ADDRESS, 25000 Mbit/s, verbs, tcp" what is behind the name; or NULL. */
+/* From "device 0: NAME ADDRESS, 25000 Mbit/s, verbs, tcp", the part after NAME; or NULL. */
 static const char *heard_of_device(const json_t *lines, int dev, const char *name)
 {
 	char head[LINE];
@@ -52,7 +52,7 @@ static const char *heard_of_device(const json_t *lines, int dev, const char *nam
 	return NULL;
 }
 
-/* Why ports and interfaces are not used; what keeps pinned memory over a fork; GPUs. */
+/* Notes: why ports and interfaces are not used, what keeps pinned memory over a fork, GPUs. */
 static json_t *notes_json(const json_t *lines)
 {
 	json_t *list = json_array(), *x;
@@ -101,7 +101,7 @@ static json_t *abis_json(const char *path)
 	return list;
 }
 
-/* What was said, or is the interface's of that name; or NULL. */
+/* The address that was logged, or that of the interface; or NULL. */
 static json_t *address_json(const char *said, const char *name)
 {
 	char text[INET6_ADDRSTRLEN];

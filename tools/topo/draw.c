@@ -3,11 +3,10 @@
  * draw.c - the machine as NCCL's topology XML, and as a picture.
  *
  * NCCL's tree has a <cpu> for each NUMA node, a <pci> for each switch and a <pci> for each device.
- * It leaves out root ports and the downstream ports of switches, which in /sys is every other
- * level, and so do we: what NCCL would have read itself is what it gets.  It takes what a file says
- * before what it finds out, so what the driver or the plugin knows better (a GPU's sm, a NIC's
- * speed, port and guid) is left out; but a NIC's pci and cpu it takes as they are, so these are
- * whole.  It takes values of up to 253 letters.
+ * NCCL skips root ports and the downstream ports of switches, which are every other level in /sys,
+ * and so do we.  NCCL prefers the file to what it finds out, so facts that the driver or the
+ * plugin knows better (a GPU's sm, a NIC's speed, port and guid) are left out.  It takes a NIC's
+ * pci and cpu as they are, so these are whole.  It takes values of up to 253 letters.
  */
 #include "tools/topo/topo.h"
 
@@ -17,7 +16,7 @@
 enum { ATTR = 64, VALUE_MOST = 253 };
 enum { LEAF_W = 112, LEAF_H = 46, LEVEL_H = 64, GAP = 12, MARGIN = 16 };	/* of the picture */
 
-/* For attributes and text alike; what XML can't have becomes a question mark. */
+/* For attributes and text alike; characters that XML can't have become question marks. */
 static void put_escaped(const char *text)
 {
 	for (; *text; text++) {
@@ -57,7 +56,7 @@ static bool is_listed(const struct braid_machine *m, int spot)
 	return s->gpu || s->nic || (s->depth > 0 && s->depth % 2 == 0);
 }
 
-/* The listed spot above; -1: none, so that it is the CPU's. */
+/* The nearest spot above that is in NCCL's tree; -1: none, it is below the CPU. */
 static int listed_above(const struct braid_machine *m, int spot)
 {
 	do
@@ -71,7 +70,7 @@ static void put_hex(const char *name, int digits, unsigned value)
 	printf(" %s=\"0x%0*x\"", name, digits, value);
 }
 
-/* The lesser of the two that is known: 0 is unknown. */
+/* The lesser of those that are known: 0 is unknown. */
 static double lesser(double a, double b)
 {
 	if (a <= 0 || b <= 0)
@@ -188,7 +187,7 @@ static void put_cpu_kind(const struct braid_cpu_kind *cpu)
 		printf(" modelid=\"%d\"", cpu->model);
 }
 
-/* A NUMA node and what is at the top there; nothing if that is nothing. */
+/* Print a NUMA node and what is at its top; nothing if it has nothing. */
 static void put_cpu(const struct braid_machine *m, int numa, const struct braid_cpus *cpus)
 {
 	bool open = false;
@@ -233,12 +232,12 @@ void topo_xml(const struct braid_machine *m)
 /* --------------------------------------------------------------------------------- the picture */
 
 /*
- * Every spot that has nothing below is as wide as a box, every other one as wide as all that is
- * below; children are from left to right in the order of the tree.
+ * A spot with nothing below is as wide as a box, any other as wide as all that is below it.
+ * Children are from left to right in the order of the tree.
  */
 struct picture {
 	const struct braid_machine *m;
-	int *x;				/* of each spot's middle */
+	int *x;				/* the middle of each spot */
 	unsigned deepest;
 };
 
@@ -283,7 +282,7 @@ static int lay_out(struct picture *p, int spot, int left)
 	return at;
 }
 
-/* "NIC0 NIC1", and what the first is called. */
+/* "NIC0 NIC1" in title, the name of the first in text. */
 static void nic_label(const struct braid_machine *m, int spot, char *title, char *text)
 {
 	size_t used = 0;

@@ -2,12 +2,12 @@
 /*
  * hwloc.c - read the machine through hwloc: this one, or an XML file of another one.
  *
- * What hwloc calls a Bridge or a PCIDev is a spot; its parents are followed one by one, as far as
- * the host bridge.  hwloc_get_common_ancestor_obj() is of no use here: bridges and devices have no
+ * A spot is what hwloc calls a Bridge or a PCIDev; its parents are followed one by one, up to the
+ * host bridge.  hwloc_get_common_ancestor_obj() is of no use here: bridges and devices have no
  * depths in its sense, and for two devices with unlike numbers of bridges above it runs off the
  * tree.  Distances are those of the machine, as for /sys.
  *
- * hwloc tells what /sys does not, NVLink; and not all that /sys tells: see docs/user/topology.md.
+ * hwloc knows NVLink, which /sys does not; and lacks some of /sys: see docs/user/topology.md.
  */
 #include <errno.h>
 #include <hwloc.h>
@@ -35,7 +35,7 @@ static bool is_pci(hwloc_obj_t o)
 		o->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI);
 }
 
-/* The PCI function that an OS device is of; NULL: of none. */
+/* The PCI function of an OS device; NULL: it has none. */
 static hwloc_obj_t pci_above(hwloc_obj_t o)
 {
 	while (o && o->type == HWLOC_OBJ_OS_DEVICE)
@@ -69,7 +69,7 @@ static int numa_of(const struct reader *r, hwloc_const_bitmap_t nodes)
 	return first <= BRAID_NUMA_MOST ? first : -1;
 }
 
-/* The CPUs next to it are those of what it hangs on; of the whole machine says nothing. */
+/* The CPUs next to a spot are those of its parent, unless that is the whole machine. */
 static void read_near(const struct reader *r, hwloc_obj_t o, struct braid_spot *s)
 {
 	hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(r->topology, o);
@@ -195,7 +195,7 @@ static void read_ports(struct reader *r, hwloc_obj_t rdma)
 	}
 }
 
-/* Whether the machine has it as the interface of an RDMA port. */
+/* Is it the interface of an RDMA port already? */
 static bool is_taken(const struct braid_machine *m, const char *net)
 {
 	for (unsigned i = 0; i < m->n_nics; i++) {
@@ -226,7 +226,7 @@ static void read_nics(struct reader *r)
 
 /* ------------------------------------------------------------------------------------- NVLink */
 
-/* The GPU that an object is, or is of; -1: of none, such as a switch. */
+/* The GPU of an object; -1: it has none, such as a switch. */
 static int gpu_of(const struct reader *r, hwloc_obj_t o)
 {
 	const struct hwloc_pcidev_attr_s *pci;
@@ -245,7 +245,7 @@ static int gpu_of(const struct reader *r, hwloc_obj_t o)
 	return -1;
 }
 
-/* Whether objects i and k have a link, or each one to the same thing that is no GPU: a switch. */
+/* Have objects i and k a link, or each a link to the same object that is no GPU: a switch? */
 static bool has_link(const struct reader *r, const struct hwloc_distances_s *d, unsigned i,
 		     unsigned k)
 {
@@ -260,7 +260,7 @@ static bool has_link(const struct reader *r, const struct hwloc_distances_s *d, 
 	return false;
 }
 
-/* The numbers are bandwidths, which do not tell how many links there are. */
+/* The numbers are bandwidths, which do not say how many links there are. */
 static void read_nvlink(struct reader *r)
 {
 	struct hwloc_distances_s *d;
@@ -318,7 +318,7 @@ static void read_cpu(struct reader *r)
 	cpu->model = o ? info_number(o, "CPUModelNumber") : -1;
 }
 
-/* Load the topology of a file, or of this machine; leave out what would wake up GPUs. */
+/* Load the topology of a file, or of this machine, without waking GPUs up. */
 static int load(const char *file, hwloc_topology_t *ret)
 {
 	static const char *const unwanted[] = { "cuda", "opencl", "gl" };
@@ -342,7 +342,7 @@ static int load(const char *file, hwloc_topology_t *ret)
 	return err;
 }
 
-/* hwloc trusts a file that is well-formed, and may die of it: let a child do so first. */
+/* hwloc trusts a well-formed file, and may crash on it: let a child read it first. */
 static int try(const char *file)
 {
 	hwloc_topology_t t;

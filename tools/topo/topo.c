@@ -2,7 +2,7 @@
 /*
  * topo.c - `braid topo`: how near GPUs and NICs are, and which NICs a GPU should use.
  *
- * The matrix is the one of `nvidia-smi topo -m`; NVLink is shown where hwloc tells it.
+ * The matrix is that of `nvidia-smi topo -m`; NVLink is shown where hwloc knows it.
  */
 #include "config.h"
 #include "tools/topo/topo.h"
@@ -20,7 +20,7 @@
 
 enum { CPUS_TEXT = 1024, WORDS = 8192 };
 
-/* A row or column of the matrix: GPUs first, then NICs. */
+/* The number of rows of the matrix: GPUs first, then NICs. */
 static unsigned places(const struct braid_machine *m)
 {
 	return m->n_gpus + m->n_nics;
@@ -44,7 +44,7 @@ static enum braid_distance between(const struct braid_machine *m, unsigned a, un
 	return b >= n ? braid_machine_gpu_nic(m, a, b - n) : braid_machine_gpu_gpu(m, a, b);
 }
 
-/* The CPUs near a place and its NUMA node, "-" where these are not told; several for a bond. */
+/* The CPUs near a place and its NUMA node, "-" where unknown; several for a bond. */
 static void place_near(const struct braid_machine *m, unsigned i, char *cpus, char *numa)
 {
 	struct braid_cpus all = { .bits = { 0 } }, more;
@@ -106,7 +106,7 @@ static void print_matrix(const struct braid_machine *m)
 	}
 }
 
-/* Those that occur. */
+/* Explain the words that occur in the matrix. */
 static void print_legend(const struct braid_machine *m)
 {
 	bool seen[BRAID_DISTANCES] = { false };
@@ -125,7 +125,7 @@ static const char *maker(const struct braid_gpu *gpu)
 	return gpu->vendor == 0x10de ? "NVIDIA" : "AMD";
 }
 
-/* ", 0000:03:00.0", and the PCIe link if it runs below what the device can. */
+/* Print ", 0000:03:00.0", and the PCIe link if it runs below what the device can. */
 static void print_spot(const struct braid_spot *s, const char *before)
 {
 	printf("%s%s", before, s->name);
@@ -278,7 +278,7 @@ struct wishes {
 	bool json, svg, xml;
 };
 
-/* "3", "GPU3" or "0000:07:00.0"; -1: no such. */
+/* Find "3", "GPU3" or "0000:07:00.0"; -1: there is none. */
 static int gpu_find(const struct braid_machine *m, const char *text)
 {
 	char *end;

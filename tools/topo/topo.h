@@ -5,12 +5,12 @@
 
 #include "topo/machine.h"
 
-void topo_xml(const struct braid_machine *m);	/* as NCCL_TOPO_FILE wants it */
+void topo_xml(const struct braid_machine *m);	/* in the form of NCCL_TOPO_FILE */
 void topo_svg(const struct braid_machine *m);
 
 /*
- * The machine as hwloc tells it, of an XML file; NULL: this one.  0 with *ret, or -errno, -EINVAL
- * where hwloc can't read the file.  Only where configure found hwloc.
+ * Read the machine through hwloc: from an XML file, or (NULL) this one.  0 with *ret, or -errno;
+ * -EINVAL where hwloc can't read the file.  Only where configure found hwloc.
  */
 int topo_hwloc(const char *file, struct braid_machine **ret);
 

@@ -15,7 +15,7 @@
 
 enum { REPORT_VERSION = 1, ANSWER_S = 3, ANSWER_MAX = 64 << 20 };
 
-/* SIGSTOP, or a debugger. */
+/* Stopped by SIGSTOP, or by a debugger. */
 static bool is_stopped(pid_t pid)
 {
 	char path[64], line[512] = "";
@@ -53,8 +53,8 @@ static void no_answer(const struct process *p, int why, char err[PROCESS_ERR])
 }
 
 /*
- * Does the process that the socket is named after listen there, for the directory's owner?  Its
- * PID is that of its own PID namespace; 0: it can't be seen from here.
+ * Does the process that the socket is named after listen there, for the directory's owner?  The PID
+ * in the name is that of its own PID namespace; 0: it can't be seen from here.
  */
 static bool is_its_own(int fd, const struct process *p)
 {
@@ -73,7 +73,7 @@ static bool is_its_own(int fd, const struct process *p)
 
 struct ask {				/* one process's answer */
 	const struct process *p;
-	int fd;				/* -1: not yet, or over */
+	int fd;				/* -1: not connected yet, or done */
 	bool connected, over;
 	int err;			/* why there is no answer */
 	char *text;
@@ -99,7 +99,7 @@ static void ask_connect(struct ask *a, const char *line)
 		a->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", a->p->path);
 	if (a->fd < 0 || connect(a->fd, (const struct sockaddr *)&sa, sizeof(sa)) != 0) {
-		a->err = errno;		/* without a descriptor until another has answered */
+		a->err = errno;		/* no descriptor until another has answered */
 		if (a->fd < 0 ? a->err != EMFILE : a->err != EAGAIN)
 			ask_over(a, a->err);
 		return;
@@ -110,7 +110,7 @@ static void ask_connect(struct ask *a, const char *line)
 		ask_over(a, errno);
 }
 
-/* Room for another byte and a NUL; `all`: bytes that all answers take. */
+/* Make room for another byte and a NUL; `all`: the bytes that all answers take. */
 static bool ask_grow(struct ask *a, size_t *all)
 {
 	size_t room = a->room ? a->room * 2 : 64 << 10;
@@ -144,7 +144,7 @@ static void ask_read(struct ask *a, size_t *all)
 		ask_over(a, errno);
 }
 
-/* One round of all: how many are not over. */
+/* One round of all questions; returns how many are not done. */
 static size_t ask_round(struct ask *a, size_t n, const char *line, struct pollfd *fds,
 			long long end_ms, size_t *all)
 {
@@ -169,7 +169,7 @@ static size_t ask_round(struct ask *a, size_t n, const char *line, struct pollfd
 	return waiting;
 }
 
-/* All at once, so that however many are silent, they cost one deadline together. */
+/* Ask all at once: however many are silent, they cost one deadline together. */
 static void ask(struct ask *a, size_t n, const char *word)
 {
 	long long end_ms = child_now() + ANSWER_S * 1000;
@@ -204,7 +204,7 @@ char *process_ask(const struct process *p, const char *word, size_t *ret_len, ch
 	return a.text;
 }
 
-/* Frees the text. */
+/* Parse an answer, and free the text. */
 static json_t *report_of(const struct process *p, char *text, size_t len, char err[PROCESS_ERR])
 {
 	json_error_t why;
@@ -241,7 +241,7 @@ void process_reports(const struct process *p, size_t n, const char *word, json_t
 	char err[PROCESS_ERR];
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-		limit.rlim_cur = limit.rlim_max;	/* a descriptor for each */
+		limit.rlim_cur = limit.rlim_max;	/* one descriptor for each process */
 		setrlimit(RLIMIT_NOFILE, &limit);
 	}
 	for (size_t i = 0; a && i < n; i++)

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * dump.c - `braid dump`: every message that is outstanding in a process, what it waits for, and the
- * last events.
- */
+/* dump.c - `braid dump`: a process's pending messages, what they wait for, and the last events. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +9,7 @@
 #include "tools/watch/stat.h"
 #include "tools/text.h"
 
-enum { LONG_MS = 1000 };		/* a message that waits for so long is worth a word */
+enum { LONG_MS = 1000 };		/* report a message that waits so long */
 
 /* The oldest message of a link, or NULL. */
 static const json_t *oldest(const json_t *link)
@@ -99,7 +96,7 @@ static void print_messages(const json_t *link)
 		printf("  and %lld more\n", more);
 }
 
-/* "5.2 s ago  link 1 lane 0  lane lost, errno -104, times 1": the last words as the report says. */
+/* Print "5.2 s ago  link 1 lane 0  lane lost, errno -104, times 1"; the words are the report's. */
 static void print_event(json_t *e)
 {
 	const char *key;

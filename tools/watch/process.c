@@ -28,7 +28,7 @@ struct places {
 	} at[PLACES];
 };
 
-/* A directory that its owner alone may enter: what lies there is that user's. */
+/* Take a directory only if its owner alone may enter it: then its files are that user's. */
 static void place_add(struct places *p, const char *dir)
 {
 	struct stat sb;
@@ -55,7 +55,7 @@ static void places_glob(struct places *p, const char *pattern)
 	globfree(&g);
 }
 
-/* `root`: "", or that of a process in a file system of its own. */
+/* Places of a user below `root`: "", or that of a process in a file system of its own. */
 static void places_of(struct places *p, const char *root, uid_t uid)
 {
 	char path[128];
@@ -90,7 +90,7 @@ static struct places places(const char *dir)
 	return p;
 }
 
-/* A socket's name is a PID, and .1 and so on if it has the plugin several times. */
+/* A socket's name is a PID, with .1 and so on if a process has the plugin several times. */
 static bool process_at(const struct place *at, const char *name, struct process *ret)
 {
 	char *end;

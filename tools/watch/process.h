@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * process.h - other processes that have Braid loaded: finding them, and asking them over their
- * socket (docs/user/observability.md).  What they say is shown, never believed further than that:
- * its strings lose what a terminal would obey.
+ * process.h - finds other processes that have Braid loaded, and asks them over their socket
+ * (docs/user/observability.md).
+ *
+ * Answers are shown, and not trusted further: control characters are removed from their strings.
  */
 #ifndef BRAID_TOOLS_PROCESS_H
 #define BRAID_TOOLS_PROCESS_H
@@ -15,27 +16,27 @@
 enum { PROCESS_ERR = 300 };
 
 struct process {
-	pid_t pid;			/* as its socket is named */
-	uid_t uid;			/* whose directory that is in */
+	pid_t pid;			/* as in its socket's name */
+	uid_t uid;			/* the owner of the directory */
 	char path[104];			/* of the socket */
 };
 
-/* All sockets in `dir`, or (NULL) where they usually are: this user's, or for root everybody's. */
+/* List sockets in `dir`, or (NULL) in the usual places: this user's, or for root everyone's. */
 size_t process_list(const char *dir, struct process *ret, size_t max);
 
-/* The one with that PID.  0, or -1 with a sentence in err. */
+/* Find the process with that PID.  0, or -1 with a sentence in err. */
 int process_find(const char *dir, const char *pid, struct process *ret, char err[PROCESS_ERR]);
 
 /* A process's PID in its own PID namespace, as text, from its PID here. */
 void process_own_name(const char *pid, char *ret, size_t len);
 
-/* Its answer to a word, as text that is to be freed; NULL with a sentence in err. */
+/* The process's answer to a word, as text to be freed; NULL with a sentence in err. */
 char *process_ask(const struct process *p, const char *word, size_t *ret_len,
 		  char err[PROCESS_ERR]);
-/* The same as JSON, of a version that this command knows. */
+/* The answer as JSON, of a version that this command knows. */
 json_t *process_report(const struct process *p, const char *word, char err[PROCESS_ERR]);
 
-/* Of all of these at once: NULL for one that does not give it within 3 s.  To be freed, each. */
+/* Ask all of these at once; NULL for one that does not answer within 3 s.  Each is to be freed. */
 void process_reports(const struct process *p, size_t n, const char *word, json_t **ret);
 
 /* --- members of a report ------------------------------------------------------------------- */
@@ -44,7 +45,7 @@ long long report_number(const json_t *o, const char *key);	/* 0 if it is not the
 const char *report_text(const json_t *o, const char *key);	/* "" */
 bool report_is(const json_t *o, const char *key);
 
-/* "12.3 GB", in static storage, good for some calls more. */
+/* "12.3 GB", in static storage; the next few calls leave it alone. */
 const char *report_bytes(double bytes);
 const char *report_age(long long ms);		/* the same: "12 ms", "3.4 s" */
 

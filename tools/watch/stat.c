@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* stat.c - `braid stat`: the counters of a process that has Braid loaded, or which there are. */
+/* stat.c - `braid stat`: the counters of a process that has Braid loaded, or a list of them. */
 #include "tools/watch/stat.h"
 
 #include <stdio.h>
@@ -92,7 +92,7 @@ const char *stat_command(pid_t pid)
 	return name;
 }
 
-/* One line each; those that have just ended are passed over. */
+/* One line for each process; those that have just ended are passed over. */
 static int list(const char *dir)
 {
 	static struct process p[PROCESSES_MAX];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * top.c - `braid top`: the processes that have Braid loaded, and what they carry, second by second:
- * in place on a terminal, as one table below the other elsewhere.
+ * top.c - `braid top`: what processes that have Braid loaded carry, second by second.
+ *
+ * On a terminal the table is redrawn in place; elsewhere tables follow each other.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -49,7 +50,7 @@ static void look(const char *dir, struct samples *ret)
 		json_t *o = reports[i];
 
 		if (!o)
-			continue;	/* it has ended */
+			continue;	/* the process has ended */
 		ret->of[ret->n++] = (struct sample){ p[i], report_sums(o),
 						     (double)perf_now_ns() / 1e9 };
 		json_decref(o);
@@ -100,7 +101,7 @@ static void print(const struct samples *is, const struct samples *was)
 	for (size_t i = 0; i < is->n; i++) {
 		const struct sample *s = &is->of[i], *before = same(was, s);
 
-		if (before)		/* else it has just come: the next time */
+		if (before)		/* a new process is shown the next time */
 			print_one(s, before);
 	}
 	if (!is->n)

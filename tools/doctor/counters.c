@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * counters.c - what RDMA ports have counted since boot: losses, retransmissions, and whether the
- * fabric is lossless (PFC) or marks (ECN).  Names are those of the kernel and of mlx5; a port that
- * has none of them is skipped.
+ * counters.c - RDMA ports' counters since boot: losses, retransmissions, and whether the fabric is
+ * lossless (PFC) or marks (ECN).  Names are those of the kernel and of mlx5; a port that has none
+ * of them is skipped.
  */
 #include "config.h"
 
@@ -210,7 +210,7 @@ static json_t *ethtool(struct doctor *d)
 
 static const struct probe probe_ethtool = { "ethtool", ethtool, 1000 };
 
-/* What the NIC's own statistics say of pauses and of room it had not: by ethtool. */
+/* The NIC's own statistics, by ethtool: pauses, and packets it had no room for. */
 static void pfc(struct doctor *d)
 {
 	const char *why;

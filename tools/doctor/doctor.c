@@ -2,7 +2,7 @@
 /*
  * doctor.c - `braid doctor`: what is wrong with this host, why it matters, and what mends it.
  *
- * The report is put together in tools/doctor; here it is printed.
+ * run.c makes the report; here are the command line and the text.
  */
 #include "config.h"
 
@@ -35,14 +35,14 @@ static int count(const json_t *report, enum level level)
 						       level_name(level)));
 }
 
-/* A line begins with the level in words, so that colour adds nothing but comfort. */
+/* A line begins with the level in words: colour adds no information. */
 static void print_level(enum level level)
 {
 	printf("%s%-4s%s  ", text_colour(colours[level]), level_name(level),
 	       text_colour(COLOUR_NONE));
 }
 
-/* What is wrong, the line that mends it, and once for the check why that matters. */
+/* Print each finding with the line that mends it, and once for the check why it matters. */
 static void print_check(const json_t *c, bool all)
 {
 	bool found = level_in(c) > LEVEL_OK;
@@ -88,7 +88,7 @@ static void print(const json_t *report, bool all)
 	json_t *c;
 	size_t i;
 
-	/* The worst last, next to the verdict, where a terminal ends. */
+	/* Print the worst last, next to the verdict, where a terminal ends. */
 	for (int l = LEVEL_SKIP; l < LEVELS; l++) {
 		json_array_foreach(json_object_get(report, "checks"), i, c) {
 			if (level_in(c) == (enum level)l)
@@ -116,7 +116,7 @@ static int examine(const struct wishes *w)
 	return rc;
 }
 
-/* HOST, HOST:PORT, [V6]:PORT or V6; 0 or -1. */
+/* Split HOST, HOST:PORT, [V6]:PORT or V6; 0 or -1. */
 static int peer_split(char *text, struct wishes *w)
 {
 	char *colon = strrchr(text, ':'), *close = strchr(text, ']'), *end;
@@ -133,7 +133,7 @@ static int peer_split(char *text, struct wishes *w)
 		if (!colon)
 			return -1;
 	} else if (!colon || strchr(text, ':') != colon) {
-		return *text ? 0 : -1;		/* no port; two colons are an IPv6 address's */
+		return *text ? 0 : -1;		/* no port; an IPv6 address has two colons */
 	}
 	*colon = '\0';
 	port = strtol(colon + 1, &end, 10);

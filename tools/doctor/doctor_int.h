@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* doctor_int.h - what is kept between checks. */
+/* doctor_int.h - the state of a run, kept between checks. */
 #ifndef BRAID_TOOLS_DOCTOR_INT_H
 #define BRAID_TOOLS_DOCTOR_INT_H
 
@@ -11,14 +11,14 @@ struct doctor {
 	const struct wishes *w;
 	char proc[32];
 
-	struct says says;		/* of the check that runs */
+	struct says says;		/* of the current check */
 	json_t *facts;
 
 	/* read once, when first asked for */
 	struct env *env;
 	unsigned n_env;
-	char conf[PATH_LEN];		/* the user's configuration file, there or not */
-	char conf_other[PATH_LEN];	/* the one of $HOME, if NCCL's versions differ about that */
+	char conf[PATH_LEN];		/* the user's configuration file, existing or not */
+	char conf_other[PATH_LEN];	/* that of $HOME, if NCCL's versions differ about it */
 	struct braid_machine *machine;
 	struct rdma_port *ports;
 	unsigned n_ports;

@@ -21,7 +21,7 @@ static const struct env *entry(const struct doctor *d, const char *name)
 	return NULL;
 }
 
-/* What is there already stays, as for NCCL. */
+/* A variable that is set keeps its value, as for NCCL. */
 static void env_add(struct doctor *d, const char *name, const char *value, const char *file,
 		    unsigned line)
 {
@@ -30,7 +30,7 @@ static void env_add(struct doctor *d, const char *name, const char *value, const
 	d->env[d->n_env++] = (struct env){ strdup(name), strdup(value), file, line };
 }
 
-/* NAME, NUL in place of =, VALUE. */
+/* Split NAME=VALUE at the "=". */
 static void env_own(struct doctor *d)
 {
 	size_t len = 0;
@@ -69,7 +69,7 @@ static void env_file(struct doctor *d, const char *path)
 	free(text);
 }
 
-/* The field of that number, from 0, of a line of the password file, which is changed; or NULL. */
+/* Field n, from 0, of a line of the password file, which is changed; or NULL. */
 static const char *passwd_field(char *line, unsigned n)
 {
 	const char *field = strsep(&line, ":");
@@ -79,7 +79,7 @@ static const char *passwd_field(char *line, unsigned n)
 	return field;
 }
 
-/* The directory of a user in the password file, of the system or below the root. */
+/* The home directory of a user in the password file, of the system or below the root. */
 static const char *passwd_home(struct doctor *d, unsigned uid)
 {
 	enum { UID = 2, DIR = 5 };
@@ -102,7 +102,7 @@ static const char *passwd_home(struct doctor *d, unsigned uid)
 	return *dir ? dir : NULL;
 }
 
-/* The home of the user whose process it is, as NCCL finds it. */
+/* The home of the process's user, as NCCL finds it. */
 static const char *env_home(struct doctor *d)
 {
 	const struct env *env = entry(d, "HOME");

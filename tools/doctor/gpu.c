@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* gpu.c - GPUs: the driver, and the ways by which a NIC gets at their memory. */
+/* gpu.c - GPUs: the driver, and how a NIC can access their memory. */
 #include "config.h"
 
 #include <stdio.h>
@@ -87,7 +87,7 @@ static void device_files(struct doctor *d)
 		doctor_mend(d, "sudo nvidia-modprobe -u");
 }
 
-/* A NIC gets at a GPU's memory by DMA-BUF (open modules, Linux 5.12) or by nvidia_peermem. */
+/* A NIC accesses a GPU's memory by DMA-BUF (open modules, Linux 5.12) or by nvidia_peermem. */
 static void direct(struct doctor *d)
 {
 	char line[TEXT_LEN] = "", release[TEXT_LEN] = "";

@@ -15,7 +15,7 @@ static void library(struct doctor *d)
 		doctor_mend_install(d, "librdmacm1", "librdmacm");
 }
 
-/* Elements that match no port; true: a finding was made. */
+/* Report elements that match no port; true: there were some. */
 static bool hca_missed(struct doctor *d, const char *name, const char *text,
 		       const struct braid_netdev_filter *f)
 {

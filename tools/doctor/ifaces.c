@@ -22,7 +22,7 @@ enum { SPEED_MOST = 10000000 };
 
 /* -- the plugin's choice ------------------------------------------------------------------ */
 
-/* Does this process see the network of the one that is asked about? */
+/* Is this process in the network namespace of the process of --pid? */
 static bool same_network(struct doctor *d)
 {
 	char mine[PATH_LEN], its[PATH_LEN];
@@ -31,7 +31,7 @@ static bool same_network(struct doctor *d)
 	       sys_link(d, its, sizeof(its), "%s/ns/net", sys_proc(d)) && strcmp(mine, its) == 0;
 }
 
-/* The job's parameters as the plugin reads them: a variable that can't be read has no effect. */
+/* The job's parameters as the plugin reads them: an unreadable value has no effect. */
 static void read_params(struct doctor *d, struct braid_params *ret)
 {
 	static const char *const names[] = { "socket_ifname", "socket_family", "address" };
@@ -52,7 +52,7 @@ static int find_interfaces(const struct braid_params *p, struct braid_netdev *re
 				 BRAID_NETDEVS_MAX, why, len);
 }
 
-/* The plugin's own choice: those it would use, and what it says of the others. */
+/* The plugin's own choice: the interfaces it would use, and why not the others. */
 static json_t *interfaces(struct doctor *d)
 {
 	static struct braid_netdev found[BRAID_NETDEVS_MAX];
@@ -78,7 +78,7 @@ const struct probe probe_interfaces = { "interfaces", interfaces, 4000 };
 
 /* -- the list ----------------------------------------------------------------------------- */
 
-/* A route through it, or an IPv6 address. */
+/* Has the interface a route, or an IPv6 address? */
 static bool is_addressed(const char *routes, const char *v6, const char *name)
 {
 	size_t n = strlen(name);
@@ -114,7 +114,7 @@ static void iface_read(struct doctor *d, const char *name, const char *routes, c
 	d->n_ifaces++;
 }
 
-/* Those that the plugin would use; false: it can't be asked. */
+/* Mark those that the plugin would use; false: it can't be asked. */
 static bool ifaces_asked(struct doctor *d)
 {
 	const char *why;
@@ -129,7 +129,7 @@ static bool ifaces_asked(struct doctor *d)
 	return list;
 }
 
-/* Of a recorded system, or of another network namespace: NCCL's order of names. */
+/* Mark those that come first in NCCL's order of names. */
 static void ifaces_choose(struct doctor *d)
 {
 	struct braid_netdev_filter filter = { .n = 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* kernel.c - the kernel: its version, RDMA modules and device files, what slows pollers down. */
+/* kernel.c - the kernel: its version, RDMA modules and device files, and slow wake-ups. */
 #include "config.h"
 
 #include <stdio.h>
@@ -7,9 +7,9 @@
 
 #include "tools/doctor/doctor.h"
 
-/* PCI vendors whose NICs have RDMA, with the module that brings it. */
 static const char rdma_in_pod[] = "ask for the resource of the RDMA device plugin";
 
+/* PCI vendors whose NICs have RDMA, with the module that brings it. */
 static const struct {
 	unsigned vendor;
 	const char *driver;		/* of the NIC, as /sys has it */
@@ -168,7 +168,7 @@ static void governor(struct doctor *d)
 	sys_line(d, driver, sizeof(driver), "%s/scaling_driver", dir);
 	doctor_fact(d, "cpu governor", "%s", text);
 	if (strcmp(text, "powersave") == 0) {
-		/* With these drivers the hardware chooses all the same. */
+		/* With these drivers the hardware chooses anyway. */
 		doctor_find(d, strstr(driver, "pstate") ? LEVEL_NOTE : LEVEL_WARN,
 			    "the CPUs' frequency governor is powersave (%s)", driver);
 		doctor_mend(d, "sudo cpupower frequency-set -g performance");

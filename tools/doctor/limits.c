@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* limits.c - what the job may have: locked memory, descriptors, threads, CPUs, shared memory. */
+/* limits.c - limits of the job: locked memory, descriptors, threads, CPUs, shared memory. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static bool has_capability(struct doctor *d, int bit)
 	       (strtoull(text, NULL, 16) >> bit & 1);
 }
 
-/* Where a limit comes from is where it is mended: the container, Slurm, the shell, or the login. */
+/* A limit is mended where it is set: by the container, Slurm, the shell, or the login. */
 static void mend_limit(struct doctor *d, const char *item, const char *systemd, const char *option,
 		       const char *flag, long long want, long long hard)
 {
@@ -182,7 +182,7 @@ static void cpus(struct doctor *d)
 		return;
 	}
 	n = count(&set);
-	if (n >= (m->n_gpus ? 2 : 1)) {		/* as many as one rank's needs */
+	if (n >= (m->n_gpus ? 2 : 1)) {		/* enough for one rank */
 		doctor_ok(d, "%u CPUs may be used", n);
 		return;
 	}

@@ -2,7 +2,7 @@
 /*
  * mend.c - lines that mend: by the package manager, in a container's start, or in the environment.
  *
- * A variable that comes from a file is mended there, for `unset` would change nothing.
+ * A variable that a file sets is mended in that file, for `unset` would not change it.
  */
 #include "config.h"
 
@@ -33,7 +33,7 @@ void doctor_mend_install(struct doctor *d, const char *deb, const char *rpm)
 		doctor_mend(d, "sudo apt-get install %s", deb);
 }
 
-/* In a file of the system's only root may. */
+/* Only root may change the system's files. */
 static const char *sudo_for(const char *file)
 {
 	return strncmp(file, "/etc/", 5) == 0 ? "sudo " : "";
@@ -49,7 +49,7 @@ void doctor_mend_rename(struct doctor *d, const char *name, const char *right, c
 {
 	const struct env *e = env_find(d, name);
 
-	if (value && strpbrk(value, "'\\|&"))		/* of use to nobody, and odd in a shell */
+	if (value && strpbrk(value, "'\\|&"))		/* useless, and unsafe in a shell */
 		value = NULL;
 	if (e && e->file && value)
 		doctor_mend(d, "%ssed -i 's|^%s=.*|%s=%s|' %s   # line %u", sudo_for(e->file), name,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * nccl.c - the job's variables: misspelt, out of range, fighting each other, or turning things off.
- * What NCCL's configuration files add counts as well (sys.c).
+ * nccl.c - the job's variables: misspelt, out of range, contradicting each other, or turning things
+ * off.  NCCL's configuration files count as well (env.c).
  */
 #include "config.h"
 
@@ -32,7 +32,7 @@ static const struct name names[] = {
 };
 enum { NAMES = sizeof(names) / sizeof(names[0]), FAR = 4, WORD = 64, NONE = -1 };
 
-/* The i-th of these, and behind them of those that Braid does not heed. */
+/* The i-th of these; then come those that Braid ignores. */
 static struct name name_at(unsigned i)
 {
 	const struct braid_nccl_row *row = i < NAMES ? NULL : &braid_nccl_rows[i - NAMES];
@@ -40,7 +40,7 @@ static struct name name_at(unsigned i)
 	return row ? (struct name){ row->name + 5, row->least, row->most } : names[i];
 }
 
-/* How many letters are to be changed, added, left out or swapped; FAR: that many or more. */
+/* How many letters must be changed, added, left out or swapped; FAR: that many or more. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned row[3][WORD + 1], *now, *last = row[0], *before = row[1];
@@ -69,7 +69,7 @@ static unsigned distance(const char *a, const char *b)
 	return last[m] < FAR ? last[m] : FAR;
 }
 
-/* The one that `name` is, or NONE; *ret_near: the one that it is most like, or NONE. */
+/* The variable called `name`, or NONE; *ret_near: the most similar one, or NONE. */
 static int find(const char *name, int *ret_near)
 {
 	unsigned least = FAR;
@@ -118,7 +118,7 @@ static void misspelt(struct doctor *d)
 		doctor_ok(d, "all %u are known", seen);
 }
 
-/* What Braid does not have in a parameter's place, "AF_INET or AF_INET6"; false: it is fine. */
+/* If `value` is none of the words that Braid takes, these words, "AF_INET or AF_INET6". */
 static bool no_word(const char *name, const char *value, char *ret, size_t len)
 {
 	static struct braid_params scratch;
@@ -134,7 +134,7 @@ static bool no_word(const char *name, const char *value, char *ret, size_t len)
 	return false;
 }
 
-/* Says what NCCL makes of one value; true: it is fine. */
+/* Report how NCCL reads a value, if it is not as meant; true: it is fine. */
 static bool value_fits(struct doctor *d, const struct env *e, const struct name *as)
 {
 	char words[TEXT_LEN];
@@ -255,7 +255,7 @@ static void own(struct doctor *d)
 		  "no parameter of Braid's is set", seen);
 }
 
-/* Is it that value?  "1" is any number but 0, as NCCL's switches are. */
+/* Is that the value?  "1" stands for any number but 0, as for NCCL's switches. */
 static bool is_value(const char *value, const char *wanted)
 {
 	bool number = *value && strchr("+-0123456789", *value) && isdigit((unsigned char)*wanted);
@@ -268,7 +268,7 @@ static bool is_value(const char *value, const char *wanted)
 
 /* -- fights ------------------------------------------------------------------------------- */
 
-/* `a` has no effect, or another one than it seems, beside `b`; NULL values: any. */
+/* `a` has no effect, or an unexpected one, if `b` is set too; NULL values: any. */
 static const struct {
 	const char *a, *b, *b_value;
 	const char *what;

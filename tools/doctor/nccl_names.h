@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * nccl_names.h - NCCL's variables without their NCCL_, as of 2.32, but for those of
- * core/base/nccl.def: TEXT(name), or NUMBER(name, least, most) for those that are integers of that
- * range.
+ * nccl_names.h - NCCL's variables as of 2.32, without NCCL_, except those of core/base/nccl.def:
+ * TEXT(name), or NUMBER(name, least, most) for integers of that range.
  */
 TEXT(ALGO) TEXT(COLLNET_ENABLE) TEXT(COMM_ID) TEXT(CONF_FILE)
 TEXT(CROSS_NIC) TEXT(CTA_POLICY) TEXT(DEBUG) TEXT(DEBUG_FILE) TEXT(DEBUG_SUBSYS)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* net.c - the interfaces: which would be used, and whether their MTUs fit together. */
+/* net.c - the interfaces: which would be used, and whether their MTUs match. */
 #include "config.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 enum { JUMBO_MBPS = 25000 };
 
-/* The fastest that is plugged into something, up and addressed; NULL: none. */
+/* The fastest interface with a cable that is up and has an address; NULL: none. */
 static const struct iface *best(struct doctor *d)
 {
 	const struct iface *f, *ret = NULL;
@@ -24,7 +24,7 @@ static const struct iface *best(struct doctor *d)
 	return ret;
 }
 
-/* What of the filter matches nothing, or means something else to NCCL. */
+/* Report elements of the filter that match nothing, or that NCCL reads differently. */
 static void filter_checked(struct doctor *d, const char *name, const char *text)
 {
 	bool hit[BRAID_FILTER_NAMES] = { false };
@@ -64,7 +64,7 @@ static void filter_checked(struct doctor *d, const char *name, const char *text)
 	}
 }
 
-/* None would be used: BRAID_ADDRESS is why. */
+/* No interface would be used: is BRAID_ADDRESS the cause? */
 static bool address_refused(struct doctor *d)
 {
 	const char *why, *name, *address = env_param(d, "address", &name);
@@ -78,7 +78,7 @@ static bool address_refused(struct doctor *d)
 	return true;
 }
 
-/* What else there is, and why it would not be used. */
+/* The other interfaces, and why they would not be used. */
 static void left_fact(struct doctor *d)
 {
 	const char *none;
@@ -198,7 +198,7 @@ static bool fused(struct doctor *d, const struct iface *a, const struct iface *b
 	return has_a && has_b;
 }
 
-/* What `f` should have one MTU with, and has a smaller one than; NULL: nothing. */
+/* An interface that `f` should share its MTU with, and that has a larger one; NULL: none. */
 static const struct iface *larger(struct doctor *d, const struct subnets *s, const struct iface *f,
 				  const char **ret_why)
 {
@@ -215,13 +215,13 @@ static const struct iface *larger(struct doctor *d, const struct subnets *s, con
 	return ret;
 }
 
-/* What is made of others has its MTU from them, less its own headers: it is never to be raised. */
+/* An interface made of others has its MTU from them, less its headers: it is never to be raised. */
 static bool is_plugged(const struct iface *f)
 {
 	return f->physical || f->bond;
 }
 
-/* Two that should have one MTU. */
+/* Report two interfaces that should have one MTU. */
 static void mtu_differs(struct doctor *d, const struct iface *f, const struct iface *most,
 			const char *why)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * nodes.c - `braid doctor --nodes FILE`: in what hosts differ, and which of it matters.
+ * nodes.c - `braid doctor --nodes FILE`: how hosts differ, and which differences matter.
  *
- * Each line of FILE is a report that was saved (`braid doctor --json`), or a host that is asked by
- * ssh, many at a time.  Compared are the facts that the checks told; whose value most hosts have
- * is taken for right.
+ * Each line of FILE is a saved report (`braid doctor --json`), or a host that is asked by ssh, many
+ * at a time.  The checks' facts are compared; the value that most hosts have is taken for right.
  */
 #include "config.h"
 
@@ -21,7 +20,7 @@
 
 enum { NODES_MAX = 4096, AT_ONCE = 32, SSH_MS = 20000 };
 
-/* What a difference means: the first row whose name a fact begins with. */
+/* What a difference means: the first row whose name the fact begins with. */
 static const struct {
 	const char *fact;
 	enum level level;
@@ -50,7 +49,7 @@ static const struct {
 };
 
 struct node {
-	char *name;			/* as in the file */
+	char *name;			/* as in FILE */
 	json_t *report;			/* NULL: */
 	char error[TEXT_LEN];
 	struct child child;		/* ssh */
@@ -61,7 +60,7 @@ struct node {
 struct nodes {
 	unsigned n;
 	struct node *node;
-	bool refused;			/* a report that can't be understood */
+	bool refused;			/* its report can't be understood */
 };
 
 /* -- reports ------------------------------------------------------------------------------ */
@@ -125,7 +124,7 @@ static void ssh_over(struct nodes *all, struct node *node)
 	accept(all, node, o, why);
 }
 
-/* A window of them at a time; each look is short, so that none is kept waiting for long. */
+/* Ask a window of hosts at a time, looking at each in turn for a short while. */
 static void ask_all(struct nodes *all)
 {
 	unsigned first = 0, running = 0, next = 0;
@@ -210,7 +209,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* All facts that any host has, sorted; to be freed, the strings are the reports'. */
+/* The names of all hosts' facts, sorted; free the array, the strings are the reports'. */
 static const char **facts_of(const struct nodes *all, size_t *ret_n)
 {
 	json_t *seen = json_object(), *value;
@@ -265,7 +264,7 @@ static json_t *differences(const struct nodes *all)
 	return ret;
 }
 
-/* The checks that fail at a host. */
+/* The checks that failed at a host. */
 static json_t *failing(const json_t *report)
 {
 	json_t *list = json_array(), *c;
@@ -297,7 +296,7 @@ static json_t *compare(const struct nodes *all)
 
 /* -- the text ----------------------------------------------------------------------------- */
 
-/* "a, b and 30 more", cut to the line. */
+/* Print "a, b and 30 more", cut to the line. */
 static void print_hosts(const json_t *list, int used)
 {
 	enum { LINE = 72 };

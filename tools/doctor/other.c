@@ -16,7 +16,7 @@ static json_t *ask_smc(struct doctor *d)
 
 static const struct probe probe_smc = { "smc", ask_smc, 1000 };
 
-/* NULL: a reason was given. */
+/* The answer; NULL: a reason was reported. */
 static const json_t *smc(struct doctor *d)
 {
 	const char *why;
@@ -46,7 +46,7 @@ static void smc_kernel(struct doctor *d)
 	doctor_mend(d, "sudo modprobe -a smc smc_diag");
 }
 
-/* "what is missing: the command", of braid smc. */
+/* Each entry is "what is missing: the command", as braid smc prints it. */
 static void smc_setup(struct doctor *d)
 {
 	const json_t *o = smc(d), *list;
@@ -148,7 +148,7 @@ static void ucx_devices(struct doctor *d)
 		doctor_ok(d, "UCX_NET_DEVICES=%s", list);
 }
 
-/* What goes between hosts: RC, DC, UD, IB, TCP, all. */
+/* Transports that work between hosts: RC, DC, UD, IB, TCP, all. */
 static void ucx_tls(struct doctor *d)
 {
 	static const char *const wires[] = { "all", "rc", "dc", "ud", "ib", "tcp", "srd", "gga" };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pcie.c - how GPUs and NICs are plugged in: their links, what lies between them (ACS, IOMMU), and
- * which NUMA node they and this process are on.
+ * pcie.c - how GPUs and NICs are connected: their links, ACS and IOMMU between them, and NUMA nodes
+ * of devices and of this process.
  */
 #include "config.h"
 
@@ -51,7 +51,7 @@ static bool none(struct doctor *d)
 	return true;
 }
 
-/* A GPU that has nothing to do may slow its link down by itself. */
+/* An idle GPU may slow its link down by itself. */
 static void speed(struct doctor *d)
 {
 	const struct braid_spot *s;
@@ -87,7 +87,7 @@ static void width(struct doctor *d)
 	}
 }
 
-/* Gbit/s that a link can carry; 0: not told. */
+/* The Gbit/s that a link can carry; 0: unknown. */
 static double carries(const struct braid_link *l)
 {
 	return l->gts * l->width * (l->gts >= 64 ? 0.98 : l->gts >= 8 ? 128.0 / 130 : 0.8);
@@ -159,7 +159,7 @@ static bool is_above_any(const struct braid_machine *m, unsigned bridge)
 	return false;
 }
 
-/* Who is not root sees the first 64 bytes alone, and ACS lies behind them. */
+/* Without root only the first 64 bytes can be read, and ACS lies behind them. */
 static void acs(struct doctor *d)
 {
 	const struct braid_machine *m = doctor_machine(d);
@@ -290,7 +290,7 @@ static void gpu_nic(struct doctor *d)
 	free(c);
 }
 
-/* NCCL_IB_HCA, of this check's job, leaves that NIC out. */
+/* Does NCCL_IB_HCA leave that NIC out? */
 static bool left_out(struct doctor *d, const struct braid_nic *nic)
 {
 	const char *name, *text = env_param(d, "ib_hca", &name);
@@ -307,7 +307,7 @@ static bool left_out(struct doctor *d, const struct braid_nic *nic)
 	return false;
 }
 
-/* Near all NICs that are up and may be used, RDMA ones if there are any. */
+/* CPUs near all NICs that are up and may be used; of RDMA NICs, if there are any. */
 static bool near_nics(struct doctor *d, struct braid_cpus *ret, int *ret_node, const char **ret_nic)
 {
 	const struct braid_machine *m = doctor_machine(d);
@@ -386,7 +386,7 @@ static void known(struct doctor *d)
 	}
 }
 
-/* Interrupts of a NIC that all go to CPUs of another node. */
+/* NICs whose interrupts all go to CPUs of another node. */
 static void irqs(struct doctor *d)
 {
 	const struct braid_machine *m = doctor_machine(d);

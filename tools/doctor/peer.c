@@ -8,7 +8,7 @@
 #include "tools/doctor/doctor.h"
 #include "tools/text.h"
 
-/* NULL: a reason was given. */
+/* The answer; NULL: a reason was reported. */
 static const json_t *peer(struct doctor *d)
 {
 	const char *why;
@@ -49,20 +49,20 @@ static void name(struct doctor *d)
 	doctor_mend(d, "getent hosts %s   # else: add it to /etc/hosts", doctor_host(d));
 }
 
-/* 127.0.1.1, say, which Debian's installer has in /etc/hosts for a host's own name. */
+/* Such as 127.0.1.1, which Debian's installer writes into /etc/hosts for the host's own name. */
 static bool is_loopback(const char *address)
 {
 	return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
 }
 
-/* The kernel sends what is for itself from the very address that it is for. */
+/* To itself the host sends from the same address. */
 static bool is_self(const json_t *o)
 {
 	return is_loopback(text_of(o, "address")) || strcmp(text_of(o, "interface"), "lo") == 0 ||
 	       (*text_of(o, "address") && strcmp(text_of(o, "address"), text_of(o, "source")) == 0);
 }
 
-/* Another host, or NULL: a reason was given. */
+/* The answer if it is another host; NULL: a reason was reported. */
 static const json_t *peer_elsewhere(struct doctor *d)
 {
 	const json_t *o = peer_found(d);
@@ -73,7 +73,7 @@ static const json_t *peer_elsewhere(struct doctor *d)
 	return NULL;
 }
 
-/* Was it asked for by an address, or by this host's own name? */
+/* Did --peer name an address, or this host's own name? */
 static bool is_meant(struct doctor *d, const json_t *o)
 {
 	char own[NAME_LEN] = "";

@@ -23,7 +23,7 @@ static long long number(const json_t *o, const char *key)
 	return json_integer_value(json_object_get(o, key));
 }
 
-/* The list of candidates, in NCCL's order; NULL: a reason was given. */
+/* The list of candidates, in NCCL's order; NULL: a reason was reported. */
 static const json_t *candidates(struct doctor *d)
 {
 	const char *why;
@@ -48,7 +48,7 @@ static const json_t *taken(struct doctor *d, const json_t *list)
 	return NULL;
 }
 
-/* How Braid is asked for, if it is here. */
+/* Report how to ask for Braid, if it is here. */
 static void mend_braid(struct doctor *d)
 {
 	const char *path = plugin_find();
@@ -100,7 +100,7 @@ static void load(struct doctor *d)
 	}
 }
 
-/* What a name may not be, whether there is such a file or not. */
+/* Report names that can't be a plugin's, whether there is such a file or not. */
 static void names(struct doctor *d)
 {
 	const char *asked = env_get(d, "NCCL_NET_PLUGIN"), *at;
@@ -250,7 +250,7 @@ static bool has(const json_t *list, const char *word)
 	return false;
 }
 
-/* RDMA, or TCP alone?  Why is in the plugin's notes. */
+/* Would Braid use RDMA, or TCP alone?  The plugin's notes say why. */
 static void transports(struct doctor *d)
 {
 	const json_t *list = candidates(d), *c = list ? taken(d, list) : NULL, *devs, *notes;
@@ -297,7 +297,7 @@ static const json_t *device(const json_t *list, const char *name, size_t len)
 	return NULL;
 }
 
-/* "a,b;c,d": NCCL gives up where one of these is not there, or can't be joined. */
+/* "a,b;c,d": NCCL fails if one of these is not there, or can't be joined. */
 static void merge(struct doctor *d)
 {
 	const char *asked = env_get(d, "NCCL_NET_FORCE_MERGE");
@@ -323,7 +323,7 @@ static void merge(struct doctor *d)
 		doctor_ok(d, "NCCL_NET_FORCE_MERGE=%s", asked);
 }
 
-/* 2.28 to 2.30.2 lose the plugin's name with the last communicator, unless they keep it loaded. */
+/* 2.28 to 2.30.2 forget the plugin's name with the last communicator, unless it stays loaded. */
 static bool forgets(struct doctor *d)
 {
 	enum { RELOADS_BADLY = 22800, RELOADS_WELL = 23003 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * probe.c - facts that no file tells, each found once, in a process of its own.
+ * probe.c - facts that no file holds, each found once, in a process of its own.
  *
  * That process has a few seconds: the libraries of others may crash there, or hang.
  */
@@ -24,7 +24,7 @@ static void work(void *arg, int fd)
 	json_t *o = job->probe->run(job->d);
 
 	json_dumpfd(o, fd, JSON_COMPACT | JSON_ENSURE_ASCII);
-	/* No library gets to clean up: not all survive that. */
+	/* Libraries must not clean up: some crash there. */
 	_exit(0);
 }
 
@@ -53,7 +53,7 @@ static json_t *probe_ask(struct doctor *d, const struct probe *p, char *why, siz
 	return o;
 }
 
-/* ROOT/probe/NAME.json stands for what would be asked. */
+/* ROOT/probe/NAME.json stands for the answer. */
 static json_t *probe_recorded(const struct doctor *d, const struct probe *p, char *why, size_t len)
 {
 	char path[PATH_LEN];

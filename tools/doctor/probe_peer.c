@@ -34,7 +34,7 @@ static void set_text(json_t *o, const char *key, const char *value)
 	json_object_set_new(o, key, json_string(value));
 }
 
-/* Is `to` in the subnet of that entry: no router is between? */
+/* Is `to` in the subnet of that entry, so that no router is between? */
 static bool is_on_link(const struct ifaddrs *i, const struct sockaddr *to)
 {
 	size_t at = to->sa_family == AF_INET ? offsetof(struct sockaddr_in, sin_addr) :
@@ -48,7 +48,7 @@ static bool is_on_link(const struct ifaddrs *i, const struct sockaddr *to)
 	return i->ifa_netmask != NULL;
 }
 
-/* Which of our addresses, and whose interface, the kernel would take. */
+/* The source address and interface that the kernel would take. */
 static void peer_route(json_t *o, const struct sockaddr *to)
 {
 	int fd = socket(to->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -82,7 +82,7 @@ static void peer_route(json_t *o, const struct sockaddr *to)
 	close(fd);
 }
 
-/* Who refuses has been reached. */
+/* A refusal shows that the peer was reached. */
 static void peer_connect(json_t *o, const struct sockaddr *to)
 {
 	int fd = socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -102,7 +102,7 @@ static void peer_connect(json_t *o, const struct sockaddr *to)
 	json_object_set_new(o, "answered", json_boolean(!err || err == ECONNREFUSED));
 }
 
-/* One echo of an IP packet of `size` bytes that may not be cut; did an answer come? */
+/* Send one echo of an IP packet of `size` bytes that may not be cut; was it answered? */
 static bool echo(int fd, bool v6, unsigned size)
 {
 	static unsigned char packet[65536], answer[65536];
@@ -129,7 +129,7 @@ static bool echo(int fd, bool v6, unsigned size)
 	return false;
 }
 
-/* The largest packet that arrives, of usual sizes below ours. */
+/* The largest packet that arrives, among usual sizes below our MTU. */
 static void peer_mtu(json_t *o, const struct sockaddr *to)
 {
 	static const unsigned sizes[] = { 9000, 8192, 4200, 2048, 1500, 1450, 1400, 1280, 576 };

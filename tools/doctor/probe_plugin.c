@@ -12,7 +12,7 @@
 #include "tools/info/info.h"
 #include "tools/proxy.h"
 
-/* Does the loader take it?  It stays, as it would for NCCL. */
+/* Does the loader take it?  It stays loaded, as it would for NCCL. */
 static bool loads(const char *file, char *why, size_t len)
 {
 	const void *dl = dlopen(file, RTLD_NOW | RTLD_LOCAL);
@@ -22,7 +22,7 @@ static bool loads(const char *file, char *why, size_t len)
 	return dl;
 }
 
-/* As NCCL looks for one name: as it is, then as a short name. */
+/* Look for a name as NCCL does: as it is, then as a short name. */
 static json_t *candidate(const char *name)
 {
 	char file[PATH_LEN], rccl[PATH_LEN] = "", err[INFO_ERR] = "", why[TEXT_LEN] = "";
@@ -41,7 +41,7 @@ static json_t *candidate(const char *name)
 	}
 	o = json_pack("{s:s, s:s, s:b}", "name", name, "file", file, "loaded", 0);
 	if (*rccl && loads("librccl.so.1", err, sizeof(err)) && !loads(rccl, err, sizeof(err)))
-		json_object_set_new(o, "rccl", json_string(rccl));	/* what RCCL misses */
+		json_object_set_new(o, "rccl", json_string(rccl));	/* RCCL lacks this file */
 	if (!ok) {
 		json_object_set_new(o, "why", json_string(why));
 		return o;
@@ -68,7 +68,7 @@ static json_t *candidate(const char *name)
 	return o;
 }
 
-/* What the job's environment and NCCL's files have, the plugin is to see. */
+/* The plugin is to see the variables of the job's environment and of NCCL's files. */
 static json_t *plugin(struct doctor *d)
 {
 	const char *asked = env_get(d, "NCCL_NET_PLUGIN");
@@ -95,7 +95,7 @@ static json_t *plugin(struct doctor *d)
 
 const struct probe probe_plugin = { "plugin", plugin, 2500 };
 
-/* What NCCL loads where no plugin is asked for, or where it has forgotten which. */
+/* The plugin that NCCL loads where none is asked for, or where it has forgotten which. */
 static json_t *standard(struct doctor *d)
 {
 	char err[INFO_ERR] = "";

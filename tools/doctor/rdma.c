@@ -50,7 +50,7 @@ static int rate(struct doctor *d, const struct rdma_port *p)
 	return sys_line(d, text, sizeof(text), "%s/rate", p->dir) ? atoi(text) : 0;
 }
 
-/* Cards of one make at different speeds: one of them has come up badly. */
+/* Cards of one make at different speeds: one of them trained its link badly. */
 static void rates(struct doctor *d)
 {
 	char board[NAME_LEN], other[NAME_LEN], key[NAME_LEN + 32];
@@ -91,7 +91,7 @@ struct gid {
 	bool v2, v4, link_local;
 };
 
-/* false: no such entry, or it is empty. */
+/* Read a GID; false: no such entry, or it is empty. */
 static bool gid_read(struct doctor *d, const struct rdma_port *p, unsigned i, struct gid *ret)
 {
 	char text[NAME_LEN];
@@ -111,7 +111,7 @@ static bool gid_read(struct doctor *d, const struct rdma_port *p, unsigned i, st
 	return true;
 }
 
-/* The entry to use: RoCE v2 of an IPv4 address, else of a routed IPv6 one; -1: none. */
+/* The best entry: RoCE v2 of an IPv4 address, else of a routed IPv6 one; -1: none. */
 static int gid_best(struct doctor *d, const struct rdma_port *p)
 {
 	int v6 = -1;
@@ -289,7 +289,7 @@ static void pkey(struct doctor *d)
 		doctor_skip(d, "no active InfiniBand port");
 }
 
-/* "Global tclass=106" */
+/* The file reads "Global tclass=106". */
 static void traffic_class(struct doctor *d)
 {
 	const char *name, *text = env_param(d, "ib_tc", &name), *at;

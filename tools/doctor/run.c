@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * run.c - the checks, one after the other, and the report that comes of it.
+ * run.c - runs the checks one after the other, and makes the report.
  *
- * A worker process runs them and writes each result as a line of JSON.  If one is silent for too
- * long, or kills its process, that is its result, and another worker goes on behind it; the third
- * time the rest is left out.
+ * A worker process runs them and writes each result as a line of JSON.  If a check is silent for
+ * too long, or kills its process, that is its result, and another worker goes on behind it; the
+ * third time the rest is left out.
  */
 #include "config.h"
 
@@ -44,7 +44,7 @@ static json_t *check_result(struct doctor *d, const struct check *c)
 
 /* -- which -------------------------------------------------------------------------------- */
 
-/* The i-th of all that are wanted; NULL: no more. */
+/* The i-th check that is asked for; NULL: no more. */
 static const struct check *check_at(const struct wishes *w, unsigned i)
 {
 	for (unsigned t = 0; t < TABLES; t++)
@@ -107,7 +107,7 @@ static void work(void *arg, int fd)
 		fclose(f);
 }
 
-/* The checks whose results are there as whole lines; how many there were. */
+/* Take the checks whose results have come as whole lines; returns how many. */
 static unsigned take(struct child *c, size_t *at, json_t *checks)
 {
 	unsigned n = 0;
@@ -133,7 +133,7 @@ static json_t *lost(const struct check *c, enum level level, const char *text)
 			 "What it looks at did not answer: a driver or a file system may hang");
 }
 
-/* From check `first` on, until all are through or one is lost; the number of the next. */
+/* Run from check `first` on, until all are through or one is lost; returns the next one. */
 static unsigned run_some(const struct wishes *w, unsigned first, json_t *checks)
 {
 	struct work arg = { w, first };
@@ -168,7 +168,7 @@ static unsigned run_some(const struct wishes *w, unsigned first, json_t *checks)
 	return next;
 }
 
-/* Each check's facts, in one place. */
+/* All checks' facts, in one object. */
 static json_t *gather(json_t *checks)
 {
 	json_t *all = json_object(), *c;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* subnet.c - which interfaces are in one subnet, and what comes of that. */
+/* subnet.c - which interfaces are in one subnet, and the problems that causes. */
 #include "config.h"
 
 #include "tools/doctor/subnet.h"
@@ -30,7 +30,7 @@ void subnets_free(struct subnets *s)
 	free(s->v6);
 }
 
-/* A line of the routing table, hexadecimal: a subnet without a gateway. */
+/* Parse a line of the routing table, in hexadecimal: a subnet without a gateway. */
 static bool prefix4(const char *line, const char *name, struct prefix *ret)
 {
 	unsigned to, gateway, mask = UINT_MAX;
@@ -45,7 +45,7 @@ static bool prefix4(const char *line, const char *name, struct prefix *ret)
 	return true;
 }
 
-/* A line of the list of IPv6 addresses: one that is neither link-local nor alone in its subnet. */
+/* Parse a line of the list of IPv6 addresses: not link-local, and not alone in its subnet. */
 static bool prefix6(const char *line, const char *name, struct prefix *ret)
 {
 	char digits[33], device[NAME_LEN];
@@ -96,7 +96,7 @@ int subnet_in_common(const struct subnets *s, const struct iface *a, const struc
 	return 0;
 }
 
-/* One that packets may leave by, whether it would be chosen or not. */
+/* May packets leave by it, chosen or not? */
 static bool carries(const struct iface *f)
 {
 	return f->up && f->addressed && !f->slave && !f->loopback;
@@ -117,7 +117,7 @@ static void subnets(struct doctor *d)
 		for (unsigned k = 0; k < n; k++) {
 			const struct iface *b = &f[k];
 
-			/* A pair that is chosen is met twice. */
+			/* A pair of chosen interfaces is met twice. */
 			if (b == a || !carries(b) || (b->chosen && b < a) ||
 			    !(version = subnet_in_common(&all, a, b)))
 				continue;

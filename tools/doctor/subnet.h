@@ -6,14 +6,14 @@
 #include "tools/doctor/doctor.h"
 
 struct subnets {
-	char *routes, *v6;		/* as the kernel tells them; NULL: it does not */
+	char *routes, *v6;		/* as the kernel lists them; or NULL */
 };
 
 void subnets_read(struct doctor *d, struct subnets *ret);
 void subnets_free(struct subnets *s);
 /*
- * 4 or 6: both interfaces are in one subnet of that version of IP, or that of one is part of the
- * other's.  0: they are not.
+ * 4 or 6: both interfaces are in one subnet of that version of IP, or one's is part of the other's.
+ * 0: they are not.
  */
 int subnet_in_common(const struct subnets *s, const struct iface *a, const struct iface *b);
 

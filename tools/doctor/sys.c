@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * sys.c - the one way from a check to the system: files below a root, and the process that is asked
- * about.
- */
+/* sys.c - a check's only access to the system: files below a root, and the process of --pid. */
 #include "config.h"
 
 #include <dirent.h>
@@ -20,7 +17,7 @@
 
 enum { FILE_MOST = 1 << 20 };
 
-/* The path that fmt says, below the root. */
+/* The path that fmt gives, below the root. */
 #define PATH(d, path, fmt)							\
 	char path[PATH_LEN];							\
 	do {									\
@@ -194,7 +191,7 @@ bool sys_field(struct doctor *d, const char *path, const char *name, char *ret, 
 	return found;
 }
 
-/* Lines come in pairs: names, then values, each after the group. */
+/* Lines come in pairs: names, then values, each line beginning with the group. */
 bool sys_snmp(struct doctor *d, const char *file, const char *group, const char *name,
 	      long long *ret)
 {
@@ -226,7 +223,7 @@ const struct braid_machine *doctor_machine(struct doctor *d)
 {
 	if (!d->machine && braid_machine_read(d->w->root, &d->machine) < 0 &&
 	    braid_machine_new(&d->machine) < 0)
-		_exit(1);		/* no memory: the parent says so */
+		_exit(1);		/* no memory: the parent reports it */
 	return d->machine;
 }
 

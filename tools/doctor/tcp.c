@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tcp.c - the kernel's TCP: buffers, options, ports, and what its counters tell. */
+/* tcp.c - the kernel's TCP: buffers, options, ports, and its counters. */
 #include "config.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #define MIB (1LL << 20)
 
-/* Of the interfaces that would be used; 0: not told. */
+/* The speed of the fastest interface that would be used; 0: unknown. */
 static long long fastest(struct doctor *d)
 {
 	const struct iface *f;
@@ -23,7 +23,7 @@ static long long fastest(struct doctor *d)
 	return most;
 }
 
-/* The third number of tcp_rmem or tcp_wmem is how far the kernel lets a stream's buffer grow. */
+/* The third number of tcp_rmem or tcp_wmem is the most that a stream's buffer may grow to. */
 static void buffers(struct doctor *d)
 {
 	static const char *const names[] = { "tcp_rmem", "tcp_wmem" };
@@ -145,7 +145,7 @@ static void retransmits(struct doctor *d)
 	}
 }
 
-/* A line per CPU, hexadecimal: packets, dropped, times the budget was used up. */
+/* One line per CPU, in hexadecimal: packets, dropped, times the budget was used up. */
 static void softnet(struct doctor *d)
 {
 	char *text = sys_text(d, NULL, "%s/net/softnet_stat", sys_proc(d)), *rest = text, *line;

@@ -37,7 +37,7 @@ static void work(void *arg, int fd)
 	say_end(&v);
 }
 
-/* The last step, and what it came to if it got that far. */
+/* The last step, and the result if there is one. */
 static json_t *read_lines(const struct child *c, char *last, size_t len)
 {
 	json_t *o, *got = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * connect.c - do comms come up in whatever order, and does no call wait?
+ * connect.c - do comms come up in any order, and does every call return at once?
  *
- * "No call waits" is measured as the time a call was off the CPU without waiting for one: 1 ms is
- * the promise; 10 ms, three times, are the failure.
+ * "No call waits" is measured as the time a call was off the CPU without waiting for one.  1 ms is
+ * the promise; 10 ms, three times, are a failure.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -100,7 +100,7 @@ static void accept_first(struct validate *v)
 	one_first(v, false);
 }
 
-/* Calls that took long off the CPU, of many; the longest goes to *ret_us. */
+/* Of many calls, how many were long off the CPU; the longest time goes to *ret_us. */
 static int blocked(void (*call)(void *arg), void *arg, double *ret_us)
 {
 	struct watch w;
@@ -149,7 +149,7 @@ static void call_accept(void *arg)
 	accept_step(c->v->net, c->pair.listen, &c->pair.recv);
 }
 
-/* The other end has stopped with its listen comm open. */
+/* The other end is stopped, with its listen comm open. */
 static void connect_waits_not(struct validate *v)
 {
 	struct calls c = { .v = v, .order = { .what = FAR_LISTEN } };
@@ -195,7 +195,7 @@ static void many(struct validate *v)
 	saw(v, "%d comms, both ways", WAYS);
 }
 
-/* Several at one listen comm are accepted one by one, each with its own peer. */
+/* Several connects to one listen comm are accepted one by one, each with its own peer. */
 static void shared_listen(struct validate *v)
 {
 	enum { N = 4 };
@@ -273,7 +273,7 @@ static void leak_1000(struct validate *v)
 	leak(v, 1000);
 }
 
-/* Who connects calls connect() once and goes away. */
+/* The connecting end calls connect() once and goes away. */
 static void half(struct validate *v)
 {
 	struct pair p;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * data.c - is what arrives what was sent, whatever its size, place, order and company?
+ * data.c - does all data arrive as it was sent, whatever its size, address, order and neighbours?
  *
- * Every message is random and looked at byte by byte in the moment in which it is said to be there;
- * what lies behind and around it as well.  All are sent both ways.
+ * Every message is random, and compared byte by byte at the moment test() reports it, with the
+ * memory behind and around it.  All are sent both ways.
  */
 #include <string.h>
 #include <unistd.h>
@@ -76,7 +76,7 @@ static void huge(struct validate *v)
 	SIZES(64 << 20, (64 << 20) + 1);
 }
 
-/* Is there memory for that much at both ends? */
+/* Skip the check if this host has less memory than that. */
 static void needs_memory(struct validate *v, uint64_t bytes)
 {
 	uint64_t have = perf_memory_free();
@@ -110,7 +110,7 @@ static void unaligned(struct validate *v)
 	both_ways(v, m, 16, 1, NULL, 0);
 }
 
-/* The place is larger than the message: NCCL asks for as much as there may be. */
+/* The buffer is larger than the message: NCCL posts the largest size that may come. */
 static void smaller(struct validate *v)
 {
 	static const size_t size[] = { 0, 1, 100, 5000, 70000, 1000000 };
@@ -121,7 +121,7 @@ static void smaller(struct validate *v)
 	both_ways(v, m, 6, 1, NULL, 0);
 }
 
-/* NCCL's protocols of 128-byte lines: neighbours in one buffer are not touched. */
+/* NCCL's protocols of 128-byte lines: a message must not change its neighbours in one buffer. */
 static void lines(struct validate *v)
 {
 	struct msg m[16];
@@ -216,7 +216,7 @@ static void tags(struct validate *v)
 	both_ways(v, m, 16, 1, order, 0);
 }
 
-/* 16 alike: only their content tells them apart. */
+/* 16 messages that differ in their content only. */
 static void same_tag(struct validate *v)
 {
 	struct msg m[16];
@@ -226,7 +226,7 @@ static void same_tag(struct validate *v)
 	both_ways(v, m, 16, 1, NULL, 0);
 }
 
-/* Small ones may not overtake large ones. */
+/* Small messages may not overtake large ones. */
 static void overtaking(struct validate *v)
 {
 	struct msg m[16];
@@ -287,7 +287,7 @@ static void at_random(struct validate *v)
 	saw(v, "seed %llu", (unsigned long long)v->seed);
 }
 
-/* A receive that is smaller than its message may fail; it may not write behind its place. */
+/* A receive that is smaller than its message may fail, but may not write behind its buffer. */
 static void too_large(struct validate *v)
 {
 	struct pair p;

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * far.c - what a check tells its servant, which is here or on another host; and the comms between
- * the two.
- */
+/* far.c - a check's side of its servant: starts it, gives it orders, and makes comms to it. */
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>

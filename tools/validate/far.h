@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * far.h - checks of two ends: one is here, the other with a servant.
+ * far.h - checks of two ends: one is here, the other in a servant.
  *
  * A servant is another process of this host, or with --connect one of another host.  The check
  * tells it what to do, call by call, so that each check is written once, from one side.
@@ -12,17 +12,17 @@
 
 /* -- the plugin (net.c) ------------------------------------------------------------------- */
 
-void net_up(struct validate *v);	/* loaded here, init called, a device chosen */
+void net_up(struct validate *v);	/* load it here, call init, choose a device */
 bool is_braid(const struct validate *v);
-void needs_braid(struct validate *v);	/* or the check is skipped */
+void needs_braid(struct validate *v);	/* else the check is skipped */
 void needs_abi(struct validate *v, int abi);
-/* The name of the device's first transport, as Braid tells it at init; "" if it does not. */
+/* The device's first transport, as Braid logs it at init; "" if it does not. */
 const char *net_transport(void);
 
 /* -- the other end (far.c) ---------------------------------------------------------------- */
 
-enum { FAR_TCP = 1 };			/* the servant does without what is not TCP */
-void both_up(struct validate *v);	/* the servant first, then net_up() */
+enum { FAR_TCP = 1 };			/* the servant uses TCP only */
+void both_up(struct validate *v);	/* start the servant, then net_up() */
 void both_up_as(struct validate *v, unsigned flags);
 
 struct way {				/* a comm between us and the servant */
@@ -39,55 +39,55 @@ void way_close(struct validate *v, struct way *way);
 struct msg {
 	size_t size, room;		/* room 0: as large as the message */
 	int tag;
-	unsigned skew;			/* begins so many bytes behind a multiple of 64 */
-	uint64_t seed;			/* of its data; 0: any */
+	unsigned skew;			/* the buffer begins this far behind a multiple of 64 */
+	uint64_t seed;			/* seed of its data; 0: any */
 };
 
-struct job {				/* an op with its buffers and what they should hold */
+struct job {				/* an op with its buffers and their expected content */
 	struct op op;
 	struct buf buf[RECVS_MAX];
 	struct msg msg[RECVS_MAX];
 	int flush;			/* 1: to do; 2: under way; 3: done */
 	void *flush_req;
 	bool over;
-	char bad[256];			/* what was wrong with what came; "" */
+	char bad[256];			/* an error in the data; "": none */
 };
 
 void job_begin(struct validate *v, struct job *j, void *comm, bool is_recv, const struct msg *m,
 	       int n);
-/* Post and test what can be; true: all are over.  What came is looked at in that very moment. */
+/* Post and test what is due; true: all are over.  Data is checked as soon as test() reports it. */
 bool jobs_step(struct job *j, size_t n);
 void job_end(struct validate *v, struct job *j);
 
-enum {					/* how messages go */
+enum {					/* flags of move() */
 	MOVE_SEND_FIRST = 1,		/* the receives are posted 20 ms later */
 	MOVE_NO_SIZES = 2,		/* test() gets no room for sizes */
 	MOVE_OPTIONAL = 4,		/* with NCCL's marker in *request */
-	MOVE_FLUSH = 8,			/* each receive is flushed before its data is looked at */
-	MOVE_ERROR_OK = 16,		/* an error is as good as the data */
+	MOVE_FLUSH = 8,			/* flush each receive before its data is checked */
+	MOVE_ERROR_OK = 16,		/* an error is allowed instead of the data */
 };
 
 /*
- * n messages, all under way at once, at most 32; each receive is of `group` of them, in the order
- * of `order` (NULL: as they are sent).  Whatever is not as it should be is a FAIL(); with
- * MOVE_ERROR_OK what the first error was comes back, else "".
+ * Move n messages, all under way at once, at most 32.  A receive takes `group` of them, in the
+ * order of `order` (NULL: as they are sent).  An error is a FAIL(); with MOVE_ERROR_OK the first
+ * error is returned, else "".
  */
 const char *move(struct validate *v, struct way *way, const struct msg *m, int n, int group,
 		 const unsigned *order, unsigned how);
-/* One message each way, over two comms that are made for it. */
+/* Move one message each way, over two comms made for it. */
 void move_one(struct validate *v, size_t size);
 
 /* -- chance, time, leaks (watch.c) -------------------------------------------------------- */
 
 uint64_t chance(struct validate *v, uint64_t below);
-/* Of this process: they may not grow with what was closed again. */
+/* Of this process; they may not grow when what was opened has been closed. */
 struct counts {
 	unsigned fds, threads;
 };
 struct counts counts_now(void);
 void not_grown(struct validate *v, struct counts a, struct counts b, int rounds);
 
-/* How long calls have been off the CPU without waiting for one; microseconds. */
+/* How long calls were off the CPU without waiting for one, in microseconds. */
 struct watch {
 	uint64_t wall, cpu, queued;
 };
@@ -101,9 +101,9 @@ enum far_what {
 	FAR_CLOSE, FAR_HOLD, FAR_FREEZE, FAR_DIE, FAR_COUNT, FAR_QUIT,
 };
 
-struct order {				/* one question or answer; crosses hosts */
+struct order {				/* one order or answer; crosses hosts */
 	uint32_t magic, what;
-	int32_t status;			/* of an answer: 0, or -1 with a sentence */
+	int32_t status;			/* in an answer: 0, or -1 with a sentence */
 	int32_t comm, n, abi;
 	uint32_t flags;
 	uint32_t fds, threads;
@@ -118,21 +118,21 @@ struct order {				/* one question or answer; crosses hosts */
 enum { ANSWER_MS = 15000, WAIT_MS = 8000 };
 
 extern const uint32_t order_magic;
-/* All of an order, out or in: 0 or -errno. */
+/* Send or receive a whole order: 0 or -errno. */
 int order_move(int fd, struct order *o, bool out, int ms);
 
-/* Obey the orders that come over `fd`, until it ends. */
+/* Obey the orders from `fd` until it ends. */
 _Noreturn void servant_serve(int fd, const struct wishes *w);
 
 void far_send(struct validate *v, struct order *o);
-/* false: not yet.  A servant that failed is a FAIL(). */
+/* Wait up to `ms` for an answer; false: none yet.  An error of the servant is a FAIL(). */
 bool far_answer(struct validate *v, struct order *ret, int ms);
-void far_ask(struct validate *v, struct order *o);	/* both */
-/* Ask, and call our own end until the answer is there. */
+void far_ask(struct validate *v, struct order *o);	/* send, and wait for the answer */
+/* Ask, and call ours() until it is done and the answer is there. */
 void far_ask_stepping(struct validate *v, struct order *o, bool (*ours)(void *), void *arg);
 void far_gone_is_fine(bool fine);
 
-/* A process that obeys `fd`: a servant, or if that is what it is told a worker of braid perf. */
+/* Obey `fd`: as a servant, or as a worker of braid perf if the first order is one for that. */
 int validate_worker(int fd, const struct fabric_env *env);
 
 #endif

@@ -20,7 +20,7 @@ enum { DEATH_MS = 10000, PROMISED_MS = 100 };
 
 /* -- peers -------------------------------------------------------------------------------- */
 
-/* The other end is killed while `op` waits: an error, soon, that says whose fault it is. */
+/* The other end is killed while `op` waits: the error must come soon, and blame the peer. */
 static void death(struct validate *v, bool out)
 {
 	struct order die = { .what = FAR_DIE };
@@ -123,7 +123,7 @@ static void slow(struct validate *v)
 
 /* -- strangers ---------------------------------------------------------------------------- */
 
-/* At all our listening ports, while messages are under way. */
+/* Strangers connect to all our listening ports while messages are under way. */
 static void strangers(struct validate *v, size_t say, int n)
 {
 	struct msg m[8];
@@ -177,7 +177,7 @@ static void half_hello(struct validate *v)
 
 /* -- this process ------------------------------------------------------------------------- */
 
-/* A macro, for what names a limit is an int in some libraries and an enum in others. */
+/* A macro, because the names of limits are ints in some libraries and an enum in others. */
 #define LIMIT(what, most)							\
 	do {									\
 		struct rlimit l_;						\
@@ -187,7 +187,7 @@ static void half_hello(struct validate *v)
 		setrlimit(what, &l_);						\
 	} while (0)
 
-/* As many pairs as come up; what ended it. */
+/* Make pairs until one fails; returns the error. */
 static ncclResult_t pairs_until(struct validate *v, struct pair *p, int most, int *ret_n)
 {
 	ncclResult_t res = ncclSuccess;
@@ -279,7 +279,7 @@ static void little_memory(struct validate *v)
 	works_again(v);
 }
 
-/* Root may pin whatever the limit says. */
+/* Root may pin more than the limit. */
 static void memlock(struct validate *v)
 {
 	struct pair p;

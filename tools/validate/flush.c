@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * flush.c - is data where it should be once iflush() is done, in the host's memory and in a GPU's?
+ * flush.c - is all data in place once iflush() is done, in the host's memory and in a GPU's?
  *
- * A GPU's needs a driver here, and a device that says it can; what a kernel on the GPU sees is
- * stricter than what a copy sees, and is tests/gpu's.
+ * A GPU needs a driver here, and a device that can use its memory.  A copy is a weaker test than a
+ * kernel on the GPU; that one is in tests/gpu.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static void grouped(struct validate *v)
 
 /* -- a GPU ------------------------------------------------------------------------------- */
 
-enum { GPU_SIZE = 1 << 20 };		/* of each end's */
+enum { GPU_SIZE = 1 << 20 };		/* each end's */
 
 static struct {
 	int (*init)(unsigned flags);
@@ -111,7 +111,7 @@ static void needs_memory(struct validate *v, int kind, const char *what)
 		skip(v, "%s does not say that it has %s", p.name, what);
 }
 
-/* From a GPU's memory to a GPU's memory, flushed, and looked at by a copy. */
+/* Move from GPU memory to GPU memory, flush, and compare by a copy. */
 static void gpu_exchange(struct validate *v, struct pair *p, unsigned long long gpu, size_t size,
 			 void *const mr[2], uint64_t seed)
 {

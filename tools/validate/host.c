@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* host.c - what a report says of the host: who reads it elsewhere can't ask. */
+/* host.c - a report's description of the host, for readers elsewhere. */
 #include "config.h"
 
 #include <linux/ethtool.h>
@@ -30,7 +30,7 @@ static void set(json_t *o, const char *key, const char *value)
 		json_object_set_new(o, key, s);
 }
 
-/* The first line of a file; "": there is none. */
+/* The first line of a file; "" if there is none. */
 static const char *line_of(char *ret, size_t len, const char *path)
 {
 	FILE *f = fopen(path, "re");
@@ -67,7 +67,7 @@ static void firmware(json_t *o, const char *netdev)
 		close(fd);
 }
 
-/* Of a device as the plugin calls it: an interface, or an RDMA device and its port. */
+/* A device by the plugin's name for it: an interface, or an RDMA device and its port. */
 static json_t *nic_json(const char *name)
 {
 	json_t *o = json_object();

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * iwarp.c - what iWARP has not: it may not speak first when it was called, has no immediate data,
- * and its reads need another right.  Messages that would stumble over each are moved, and none may
- * have gone by TCP.
+ * iwarp.c - what iWARP lacks: the accepting end may not send first, there is no immediate data, and
+ * reads need another access right.
+ *
+ * The checks move messages that would fail on each, and none may have gone by TCP.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static void carried(uint64_t before, uint64_t bytes)
 		     (unsigned long long)bytes);
 }
 
-/* Who accepted sends the very first message. */
+/* The accepting end sends the first message. */
 static void initiator(struct validate *v)
 {
 	struct msg m = { .size = 100 };

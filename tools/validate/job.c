@@ -2,8 +2,8 @@
 /*
  * job.c - messages with their buffers, at either end.
  *
- * Content is looked at in the moment in which test() says done, and a send's buffer is overwritten
- * then: who says so too early is found out by either.
+ * Received data is compared at the moment test() reports it, and a send's buffer is overwritten
+ * then: so either end finds a plugin that reports completion too early.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void look(struct job *j)
 	for (int i = 0; i < op->n && !*j->bad; i++) {
 		size_t size = j->msg[i].size, at;
 
-		/* An int has no room for what is beyond 2 GiB. */
+		/* An int can't hold sizes beyond 2 GiB. */
 		if (!op->no_sizes && size <= INT_MAX && op->got[i] != (int)size) {
 			snprintf(j->bad, sizeof(j->bad), "a message of %zu bytes, tag %d: test() "
 				 "says %d bytes", size, op->tag[i], op->got[i]);
@@ -53,7 +53,7 @@ static void look(struct job *j)
 	}
 }
 
-/* True: there is nothing to flush, or it is. */
+/* True: there is nothing to flush, or the flush is done. */
 static bool flushed(struct job *j)
 {
 	int sizes[RECVS_MAX], done = 1;
@@ -91,7 +91,7 @@ static void finish(struct job *j)
 		blank(j->buf[0].data, j->buf[0].size);
 }
 
-/* Requests of a comm are posted in the order in which they stand. */
+/* Requests of a comm are posted in the order of the array. */
 static bool next(const struct job *j, size_t i)
 {
 	for (size_t k = 0; k < i; k++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* load.c - is the plugin loaded as NCCL loads it, again and again, and a good guest? */
+/* load.c - does the plugin load as NCCL loads it, again and again, and is it a good guest? */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -22,7 +22,7 @@ static void opens(struct validate *v)
 	saw(v, "%s", v->w->plugin);
 }
 
-/* Calls each() with every version that the plugin has; how many. */
+/* Call each() with every version that the plugin has; returns how many. */
 static unsigned versions(struct validate *v, void (*each)(struct validate *v, struct net *net))
 {
 	unsigned n = 0;
@@ -76,7 +76,7 @@ static void name(struct validate *v)
 	saw(v, "%s", first_name);
 }
 
-/* Of each table every pointer, but for those that NCCL lets be NULL. */
+/* Every pointer of each table must be set, except those that may be NULL for NCCL. */
 #define HAS(V, m)								\
 	(((const ncclNet_v##V##_t *)net->table)->m ? (void)0 :			\
 		FAIL("version %d has no " #m, net->abi))
@@ -190,7 +190,7 @@ static void reload(struct validate *v)
 	not_grown(v, first, counts_now(), 10);
 }
 
-/* A plugin is in a process whose output others read. */
+/* A plugin runs in a process whose output others read. */
 static void quiet(struct validate *v)
 {
 	int fds[2], kept = dup(STDOUT_FILENO);

@@ -6,7 +6,7 @@
 
 #include "tools/validate/far.h"
 
-enum { SLOWEST = 32000 };		/* bytes in a millisecond, looked at as well */
+enum { SLOWEST = 32000 };		/* bytes per millisecond, with comparing them */
 
 static void far_post(struct validate *v, const struct way *way, const struct msg *m, int n,
 		     unsigned how)
@@ -36,7 +36,7 @@ static bool jobs_go(void *arg)
 	return jobs_step(j->v, j->n);
 }
 
-/* All of one end: its receives by groups, its sends one by one. */
+/* Post all of one end: its receives by groups, its sends one by one. */
 static void post_end(struct validate *v, struct jobs *ours, const struct way *way, bool here,
 		     const struct msg *m, int n, int group, unsigned how)
 {
@@ -88,7 +88,7 @@ const char *move(struct validate *v, struct way *way, const struct msg *m, int n
 	step(v, "%d messages of %zu bytes and the like, %s", n, m[0].size,
 	     way->out ? "to the other end" : "from the other end");
 	ours.n = 0;
-	if (!way->out)				/* what is sent there begins at once */
+	if (!way->out)				/* the servant sends at once */
 		post_end(v, &ours, way, true, got, n, group, how);
 	if (how & MOVE_SEND_FIRST && way->out) {
 		post_end(v, &ours, way, true, sent, n, 1, how & ~(unsigned)MOVE_OPTIONAL);
@@ -110,7 +110,7 @@ const char *move(struct validate *v, struct way *way, const struct msg *m, int n
 		job_end(v, &ours.v[i]);
 	}
 	if (*bad && (!(how & MOVE_ERROR_OK) || strncmp(bad, "a message", 9) == 0))
-		FAIL("%s", bad);		/* wrong data is never fine */
+		FAIL("%s", bad);		/* wrong data is always an error */
 	return bad;
 }
 

@@ -2,8 +2,8 @@
 /*
  * mr.c - memory that is registered twice, in parts, again after it was freed, and very often.
  *
- * Registrations are remembered by address; what lies at an address is another matter after
- * munmap(), and who forgets that sends old data.
+ * A plugin may cache registrations by address.  After munmap() an address has other memory; a cache
+ * that misses this sends old data.
  */
 #include <errno.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static struct mem mem_new(struct validate *v, struct pair *p, size_t size)
 	return m;
 }
 
-/* `size` bytes from `at` on of one to the same place of the other. */
+/* Move `size` bytes at `at` of one end's memory to the same place of the other's. */
 static void mem_move(struct validate *v, struct pair *p, const struct mem *m, size_t at,
 		     size_t size, uint64_t seed)
 {
@@ -189,7 +189,7 @@ static void many(struct validate *v)
 	saw(v, "%d at each end", N);
 }
 
-/* Another piece goes while messages of this one are under way. */
+/* Deregister other memory while a message is under way. */
 static void meanwhile(struct validate *v)
 {
 	struct buf from, to;

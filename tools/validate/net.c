@@ -15,7 +15,7 @@ const char *net_transport(void)
 	return transport;
 }
 
-/* "braid: device 0: eth0 10.0.0.1, 25000 Mbit/s (assumed), verbs, tcp" */
+/* Braid logs "braid: device 0: eth0 10.0.0.1, 25000 Mbit/s (assumed), verbs, tcp". */
 static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
@@ -38,7 +38,7 @@ static void hear(int level, unsigned long flags, const char *file, int line, con
 	}
 }
 
-/* A device by number or by name; 0 where none is asked for. */
+/* A device by number or by name; 0 if none is asked for. */
 static int device(struct net *net, const char *want, int n)
 {
 	struct braid_net_props props;

@@ -106,7 +106,7 @@ static void duplicate(struct validate *v)
 	netem(v, "duplicate 5%");
 }
 
-/* Down and up again while messages are under way, by whatever takes it down. */
+/* Take the path down and up again while messages are under way. */
 static void outage(struct validate *v, bool (*down)(struct validate *v),
 		   bool (*up)(struct validate *v))
 {

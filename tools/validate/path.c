@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * path.c - what carries the data: is it RDMA where RDMA is promised, over which port, address, MTU
- * and class of traffic?  iWARP's and SMC's own questions are in files of their own; what tells one
- * kind of device from another is here for all.
+ * path.c - what carries the data: is it RDMA where RDMA is promised, and over which port, address,
+ * MTU and traffic class?
+ *
+ * Checks of iWARP and SMC have files of their own; functions that tell kinds of devices apart are
+ * here, for all.
  */
 #include "tools/validate/far.h"
 #include "tools/validate/path.h"
@@ -18,7 +20,7 @@
 
 /* -- which kind of device ----------------------------------------------------------------- */
 
-/* NAME and port of "mlx5_0:1". */
+/* The name and the port of "mlx5_0:1". */
 static void port_of(struct validate *v, char *dev, size_t len, int *port)
 {
 	struct braid_net_props p;
@@ -103,7 +105,7 @@ int listening(union tcp_addr *ret, int n)
 
 static uint64_t tcp_sent;
 
-/* tcpi_bytes_sent, where the kernel has it, is behind what old headers know. */
+/* tcpi_bytes_sent is missing in old headers, and in old kernels. */
 static bool add_sent(int fd)
 {
 	struct {
@@ -128,7 +130,7 @@ uint64_t tcp_bytes(void)
 	return tcp_sent;
 }
 
-/* 16 MiB to the other end; how much of it our TCP connections took. */
+/* Move 16 MiB to the other end; how many of these bytes our TCP connections sent. */
 uint64_t payload_over_tcp(struct validate *v)
 {
 	struct msg m[4] = { { .size = 4 << 20 }, { .size = 4 << 20 }, { .size = 4 << 20 },
@@ -239,7 +241,7 @@ static void counters(struct validate *v)
 	rdma_line_or_skip(v, "counters/port_xmit_data", line, sizeof(line));
 	before = atoll(line);
 	payload_over_tcp(v);
-	nap_ms(1100);			/* some drivers ask the NIC once a second */
+	nap_ms(1100);			/* some drivers read the NIC once a second */
 	rdma_line(v, "counters/port_xmit_data", line, sizeof(line));
 	after = atoll(line);
 	if ((after - before) * 4 < 8 << 20)
@@ -247,7 +249,7 @@ static void counters(struct validate *v)
 	saw(v, "the port counted %lld bytes", (after - before) * 4);
 }
 
-/* About every size of packet that a path may have. */
+/* Messages around every packet size that a path may have. */
 static void mtu(struct validate *v)
 {
 	static const unsigned mtus[] = { 256, 512, 1024, 1500, 2048, 4096, 9000 };
@@ -265,7 +267,7 @@ static void mtu(struct validate *v)
 	saw(v, "sizes about 256 to 9000 bytes");
 }
 
-/* A comm whose context asks for a class of traffic: our sockets have it. */
+/* A comm whose context asks for a traffic class: our sockets must have it. */
 static unsigned with_class, without_class;
 
 static bool look_at_class(int fd)
@@ -282,7 +284,7 @@ static bool look_at_class(int fd)
 
 static void traffic_class(struct validate *v)
 {
-	enum { CLASS = 0x68 };		/* AF31 and no more */
+	enum { CLASS = 0x68 };		/* AF31 */
 	struct pair p;
 
 	net_up(v);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf.c - figures, by the measuring machine of braid perf, of two processes: what they should be
- * is the thresholds' to say; without any they are told, and the check is skipped.
+ * perf.c - performance figures of two processes, by the measuring machine of braid perf.
+ *
+ * Thresholds decide what a figure must be; without any the figures are reported, and the check is
+ * skipped.
  */
 #include <math.h>
 #include <stdio.h>
@@ -53,7 +55,7 @@ static void run(struct meter *m, const struct perf_run *r, struct perf_result *r
 		FAIL("%s", m->s.err);
 }
 
-/* Another round is to take ROUND_MS: the host may be slower now than when it was calibrated. */
+/* Keep a round at ROUND_MS: the host may be slower than when it was calibrated. */
 static void keep_pace(struct perf_run *r, const struct perf_result *res)
 {
 	double ns = fmax((double)res[0].ns, (double)res[1].ns);
@@ -62,7 +64,7 @@ static void keep_pace(struct perf_run *r, const struct perf_result *res)
 		r->iters = (uint64_t)fmax(2, (double)r->iters * ROUND_MS * 1e6 / ns);
 }
 
-/* As many iterations as fill a round. */
+/* The number of iterations that fill a round. */
 static uint64_t calibrate(struct meter *m, struct perf_run r)
 {
 	struct perf_result res[2];
@@ -206,7 +208,7 @@ static void cpu(struct validate *v)
 	told(v, "cpu_1M", "s/GB", false, s.cpu);
 }
 
-/* Beside plain TCP, between the same processes. */
+/* Compare with plain TCP, between the same processes. */
 static void beside(struct validate *v, bool lat)
 {
 	enum perf_pattern pattern = lat ? PERF_PINGPONG : PERF_ONEWAY;

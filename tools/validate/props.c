@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* props.c - is what the plugin says of its devices so? */
+/* props.c - is what the plugin reports of its devices true? */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 enum { DEVS = 64 };
 
-/* All devices' properties; how many. */
+/* Read all devices' properties; returns how many. */
 static int all(struct validate *v, struct braid_net_props *ret)
 {
 	net_up(v);
@@ -61,7 +61,7 @@ static void pci(struct validate *v)
 		skip(v, "no device has a path: all are virtual");
 }
 
-/* What the system says of an interface or a port, in Mbit/s; 0: nothing. */
+/* The speed of an interface or port in /sys, in Mbit/s; 0: unknown. */
 static long sysfs_speed(const char *name)
 {
 	char path[256], dev[64];

@@ -34,7 +34,7 @@ static bool is_quiet(const struct wishes *w)
 
 /* -- text --------------------------------------------------------------------------------- */
 
-/* The word says it; symbol and colour only help. */
+/* The word has the meaning; symbol and colour only help. */
 static void print_result(const json_t *c)
 {
 	static const struct {
@@ -150,7 +150,7 @@ void report_check(const struct wishes *w, const json_t *c, unsigned nth)
 	if (w->tap)
 		print_tap(c, nth);
 	else if (!is_quiet(w) && (w->profile != PROFILE_SOAK || is_failure(c)))
-		print_text(c);		/* a soak says what fails, and its seeds */
+		print_text(c);		/* a soak prints failures, and its seeds */
 	fflush(stdout);
 }
 
@@ -278,7 +278,7 @@ static int write_to(const char *path, void (*write)(FILE *f, const json_t *repor
 	return opt_finish("braid validate", path, f, true);
 }
 
-/* Of a soak the report has not all that passed. */
+/* A soak's report does not list all that passed. */
 static int total(const json_t *report)
 {
 	const char *key;

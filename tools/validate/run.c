@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * run.c - the checks that are asked for, one after the other, and the report.
- */
+/* run.c - runs the checks that are asked for, one after the other, and makes the report. */
 #include "config.h"
 
 #include <errno.h>
@@ -29,7 +27,7 @@ static void stop(int sig)
 	stopped = 1;
 }
 
-/* 0, -errno of perf_prove(), or -EHOSTUNREACH. */
+/* Connect to the peer: 0, -errno of perf_prove(), or -EHOSTUNREACH. */
 static int peer_asked(const struct wishes *w)
 {
 	union tcp_addr a;
@@ -46,7 +44,7 @@ static int peer_asked(const struct wishes *w)
 	return rc;
 }
 
-/* 0, or 2 after a line that says why there is nobody to work with. */
+/* 0, or 2 after a line that says why there is no peer. */
 static int peer_needed(const struct wishes *w)
 {
 	int rc = peer_asked(w);
@@ -63,7 +61,7 @@ struct all {
 	json_t *limits, *checks;
 	unsigned n, fails, passes;
 	bool gone;
-	double until;			/* of soak: seconds of the monotonic clock */
+	double until;			/* end of a soak, in seconds of the monotonic clock */
 };
 
 static double now_s(void)
@@ -93,7 +91,7 @@ static void run_all(struct all *a, uint64_t seed)
 		if (*result == 'f' && peer_asked(a->w) != 0)
 			a->gone = true;
 		report_check(a->w, o, ++a->n);
-		/* Of a soak that lasts for days what passed is counted, and what failed is kept. */
+		/* A soak may last for days: count what passed, keep what failed. */
 		if (a->w->profile != PROFILE_SOAK || *result == 'f' || a->n <= 1000)
 			json_array_append(a->checks, o);
 		json_decref(o);

@@ -98,7 +98,7 @@ static void failed(const char *file, int line, const char *text)
 	leave(self);
 }
 
-/* A figure is nothing to pass by itself: without a threshold it is told, and that is all. */
+/* A figure alone is no pass: without a threshold it is only reported. */
 void figure(struct validate *v, const struct figure *f)
 {
 	json_t *samples = json_array();

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* scale.c - what many comms and many processes cost, and that it is given back. */
+/* scale.c - the cost of many comms and many processes, and whether it is given back. */
 #include <stdio.h>
 
 #include "tools/perf/session.h"
 #include "tools/perf/stat.h"
 #include "tools/validate/far.h"
 
-/* Each of n processes with each, `comms` comms, a byte-checked round. */
+/* All-to-all among n processes, `comms` comms each, in one byte-checked round. */
 static void mesh(struct validate *v, int n, int comms)
 {
 	struct fabric_env env = { .fabrics = fabric_table, .plugin = v->w->plugin,
@@ -73,7 +73,7 @@ struct cost {
 	double fds, threads, kb;
 };
 
-/* MANY comms, both ends here; what one costs. */
+/* MANY comms with both ends here; returns the cost of one. */
 static struct cost many(struct validate *v, struct pair *p)
 {
 	struct counts a, b;
@@ -127,7 +127,7 @@ static void memory(struct validate *v)
 		FAIL("%.0f KiB for each comm", c.kb);
 }
 
-/* What was taken is given back within 10 s of the last close. */
+/* Everything must be given back within 10 s of the last close. */
 static void reaped(struct validate *v)
 {
 	struct counts before, after;

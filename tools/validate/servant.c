@@ -25,17 +25,17 @@ enum { JOBS_MAX = 64, COMMS_MAX = 4096, DIAL_MS = 5000 };
 struct servant {
 	struct validate v;
 	int fd;
-	struct order now;		/* to be answered */
+	struct order now;		/* the order that is not answered yet */
 	bool busy;
-	uint64_t until;			/* ... or given up */
-	uint64_t hold;			/* until then nothing is moved */
+	uint64_t until;			/* when it is given up */
+	uint64_t hold;			/* until then the servant moves nothing */
 	void *listens[COMMS_MAX], *comms[COMMS_MAX];
 	bool sends[COMMS_MAX];
 	int n_listens, n_comms;
-	void *fresh;			/* being connected or accepted */
+	void *fresh;			/* a comm being connected or accepted */
 	struct job jobs[JOBS_MAX];
 	int n_jobs;
-	uint64_t bytes;			/* of their buffers */
+	uint64_t bytes;			/* size of their buffers */
 };
 
 static void answer(struct servant *s)
@@ -138,7 +138,7 @@ static void on_hold(struct servant *s)
 	answer(s);
 }
 
-/* Stopped, all its threads, and woken by another process, that no one has to wait for. */
+/* Stop all threads of this process; another process wakes it, so that nobody needs to. */
 static void on_freeze(struct servant *s)
 {
 	unsigned ms = s->now.ms > 60000 ? 60000 : (unsigned)s->now.ms;
@@ -174,7 +174,7 @@ static void on_quit(struct servant *s)
 	_exit(0);
 }
 
-/* What takes longer: begun here, gone on with by slow(). */
+/* Begin an order that takes longer; slow() continues it. */
 static void on_slow(struct servant *s)
 {
 	s->until = deadline_ms(s->now.ms ? (unsigned)s->now.ms : WAIT_MS);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * smc.c - SMC: is it there, is it what carries, and what becomes of peers that have none?
+ * smc.c - SMC: is it there, does it carry the data, and do peers without it work?
  *
- * The kernel falls back to TCP by itself and silently; whether it did is read from what the plugin
- * says when it asks the kernel (BRAID_DEBUG=info).
+ * The kernel falls back to TCP silently.  The plugin asks the kernel whether it did, and logs the
+ * answer (BRAID_DEBUG=info).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void needs_smc(struct validate *v)
 		skip(v, "SMC does not carry the device: --transport smc,tcp asks for it");
 }
 
-/* Sockets of SMC among ours, connected. */
+/* How many connected SMC sockets this process has. */
 static unsigned smc_sockets(void)
 {
 	unsigned n = 0;

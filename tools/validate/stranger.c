@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* stranger.c - do strangers, and handles that no listen made, do no harm? */
+/* stranger.c - are strangers, and handles that no listen made, harmless? */
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "tools/validate/far.h"
 #include "tools/validate/path.h"
 
-/* Strangers that say `len` bytes of `said`, `n` of them, and then a comm comes up all the same. */
+/* n strangers send `len` bytes of `said`; then a comm must still come up. */
 static void strangers(struct validate *v, const void *said, size_t len, int n)
 {
 	union tcp_addr a[4];
@@ -24,7 +24,7 @@ static void strangers(struct validate *v, const void *said, size_t len, int n)
 	for (int i = 0; i < n; i++) {
 		fds[i] = tcp_dial(&a[i % ports], 1000);
 		if (fds[i] >= 0 && len && send(fds[i], said, len, MSG_NOSIGNAL) < 0)
-			continue;	/* it has hung up already */
+			continue;	/* the plugin has closed it already */
 	}
 	step(v, "a comm after %d strangers", n);
 	WAIT_FOR(pair_step(v->net, &p));
@@ -57,7 +57,7 @@ static void http(struct validate *v)
 	strangers(v, get, sizeof(get) - 1, 4);
 }
 
-/* A comm may not come of a handle that was made up; an error is fine, a crash is not. */
+/* A made-up handle may not give a comm; an error is fine, a crash is not. */
 static void refused(struct validate *v, struct pair *p, uint8_t *wrong, const char *what)
 {
 	void *send = NULL, *recv = NULL;
@@ -116,7 +116,7 @@ static void wrong_cookie(struct validate *v)
 	needs_braid(v);
 	pair_listen(v->net, &p);
 	pair_listen(v->net, &q);
-	/* The last byte in which two listens differ is of what is random. */
+	/* The last byte in which two listens' handles differ is part of the random cookie. */
 	for (int i = 0; i < NCCL_NET_HANDLE_MAXSIZE; i++)
 		if (p.handle[i] != q.handle[i])
 			differ = i;

@@ -2,7 +2,7 @@
 /*
  * validate.c - `braid validate`: does a plugin keep its promises on this host, or between two?
  *
- * The checks are in tools/validate, a file for each group; here is the command line.
+ * Here is the command line; run.c runs the checks, which are in a file for each group.
  */
 #include "config.h"
 
@@ -53,7 +53,7 @@ static int profile(struct wishes *w, const struct words *words)
 	return 0;
 }
 
-/* Where a report can't be written, better say so before an hour of checks. */
+/* Find out before an hour of checks that a report can't be written. */
 static int may_write(const char *path)
 {
 	FILE *f;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * validate.h - what a check of `braid validate` is, and what it may ask and say.
+ * validate.h - what a check of `braid validate` is, and how it reports.
  *
  * A check is a row of its group's table, as in braid doctor, and runs in a process of its own that
  * has not loaded the plugin yet.  It fails by leaving that process: FAIL() and its like (drive.h)
- * hand their sentence to the report.  So does a crash, and a hang when the row's seconds are over.
+ * pass their sentence to the report.  A crash is a failure, too, and so is a hang when the row's
+ * seconds are over.
  */
 #ifndef BRAID_TOOLS_VALIDATE_H
 #define BRAID_TOOLS_VALIDATE_H
@@ -32,22 +33,22 @@ struct wishes {
 	int abi;
 	enum profile profile;
 	double hours;
-	double seed;			/* a whole number; 0: of the clock */
+	double seed;			/* a whole number; 0: from the clock */
 	bool faults, tap;
 };
 
 /* When a check is left out. */
 enum {
-	V_FULL = 1,			/* takes long: not of the quick profile */
+	V_FULL = 1,			/* takes long: not in the quick profile */
 	V_FAULT = 2,			/* breaks things: with --faults */
 	V_SOAK = 4,			/* repeated by soak */
-	V_HERE = 8,			/* both ends are here, with --connect as well */
+	V_HERE = 8,			/* both ends are on this host, with --connect as well */
 };
 
 struct validate;
 
 struct vcheck {
-	const char *id;			/* "data-zero": its group is what is before the dash */
+	const char *id;			/* "data-zero": the group is the part before the dash */
 	const char *title;		/* the promise, in words */
 	const char *mend;		/* what to do where it is not kept */
 	void (*run)(struct validate *v);
@@ -68,7 +69,7 @@ extern const struct vcheck validate_load[], validate_props[], validate_connect[]
 	validate_path[], validate_iwarp[], validate_smc[], validate_fault[], validate_outage[],
 	validate_scale[], validate_perf[];
 
-struct validate {			/* of the check that runs */
+struct validate {			/* the state of the current check */
 	const struct wishes *w;
 	const struct vcheck *check;
 	const json_t *limits;		/* of --thresholds; or NULL */
@@ -86,15 +87,15 @@ struct validate {			/* of the check that runs */
 
 /* -- what a check says (say.c) ------------------------------------------------------------ */
 
-/* One sentence without its full stop, that names the thing and its value. */
+/* A report is one sentence without its full stop, that names the thing and its value. */
 void saw(struct validate *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void note(struct validate *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void skip(struct validate *v, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-/* What it is at: a check that hangs is told by that. */
+/* The current step; the report of a hang names the last one. */
 void step(struct validate *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* A figure, with what was measured to make it; `least` or `most` of the thresholds may fail it. */
+/* A figure, with its samples; `least` or `most` of the thresholds may fail it. */
 struct figure {
 	const char *name, *unit;
 	double value;
@@ -103,13 +104,13 @@ struct figure {
 	unsigned n;
 };
 void figure(struct validate *v, const struct figure *f);
-enum limit { LIMIT_NONE, LIMIT_KEPT, LIMIT_BROKEN };	/* broken: with a sentence */
+enum limit { LIMIT_NONE, LIMIT_KEPT, LIMIT_BROKEN };	/* LIMIT_BROKEN: with a sentence */
 enum limit limits_hold(const json_t *limits, const char *nic, const struct figure *f, char *ret,
 		       size_t len);
 
-/* -- between its files -------------------------------------------------------------------- */
+/* -- running checks (say.c, checks.c, check.c, run.c) ------------------------------------- */
 
-/* Of the process that runs v->check: what fails is reported from here on. */
+/* In the process that runs v->check: report failures from here on. */
 void say_begin(struct validate *v);
 _Noreturn void say_end(struct validate *v);
 
@@ -118,21 +119,21 @@ bool validate_wanted(const struct wishes *w, const struct vcheck *c);
 const char *validate_profile(const struct vcheck *c);	/* "quick", "full", "faults" */
 bool validate_known(const char *only, char *ret, size_t len);
 void validate_list(void);
-/* Runs one check; its result, as the report has it. */
+/* Run one check; its result, as the report has it. */
 json_t *check_run(const struct wishes *w, const struct vcheck *c, const json_t *limits,
 		  uint64_t seed);
-/* Runs what is wished for and writes the reports; the exit status. */
+/* Run the checks that are asked for and write the reports; returns the exit status. */
 int validate_run(const struct wishes *w);
 
 json_t *host_inventory(const struct wishes *w);
 
-/* NULL with a sentence: unreadable, malformed, newer. */
+/* Read a file of thresholds; NULL with a sentence: unreadable, malformed, newer. */
 json_t *limits_load(const char *path, char *err, size_t len);
 
-/* As a check ends; each line of TAP and of the text. */
+/* Print results as checks end, as text or TAP. */
 void report_begin(const struct wishes *w, unsigned n);
 void report_check(const struct wishes *w, const json_t *c, unsigned nth);
-/* 0, or -1 with a line on stderr. */
+/* Write the report's files: 0, or -1 after a line on stderr. */
 int report_end(const struct wishes *w, const json_t *report);
 
 #endif

@@ -33,7 +33,7 @@ static uint64_t clock_us(clockid_t id)
 	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
 }
 
-/* What this thread has waited for a CPU. */
+/* How long this thread has waited for a CPU. */
 static uint64_t queued_us(void)
 {
 	unsigned long long ran, queued = 0;

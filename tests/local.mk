@@ -304,7 +304,7 @@ check_PROGRAMS += tests/fake/fakectl
 tests_fake_fakectl_LDFLAGS = $(AM_LDFLAGS) -no-install
 tests_fake_fakectl_LDADD = tests/fake/libibverbs.la
 # Ports of these NICs, for tests of verbs/.
-tests_libtest_la_SOURCES += tests/unit/ports.c tests/unit/ports.h
+tests_libtest_la_SOURCES += tests/unit/lanes.c tests/unit/lanes.h tests/unit/ports.c tests/unit/ports.h
 unit_tests += \
 	tests/unit/test_verbs_attr \
 	tests/unit/test_verbs_blob \
@@ -331,7 +331,10 @@ unit_tests += \
 	tests/unit/test_verbs_qp_state \
 	tests/unit/test_verbs_recv \
 	tests/unit/test_verbs_route \
-	tests/unit/test_verbs_sigpipe
+	tests/unit/test_verbs_rx \
+	tests/unit/test_verbs_sigpipe \
+	tests/unit/test_verbs_tx \
+	tests/unit/test_verbs_verbs
 unit_tests += tests/unit/test_fake_cm tests/unit/test_fake_data tests/unit/test_fake_faults
 fake_libs = tests/fake/librdmacm.la tests/fake/libibverbs.la $(CMOCKA_LIBS)
 tests_unit_test_fake_cm_SOURCES = tests/unit/test_fake_cm.c tests/unit/fake.c tests/unit/fake.h

@@ -13,13 +13,13 @@
 #include <stddef.h>
 
 /*
- * Open a window on the GPU with that number of the driver's, whose context must be current.  It
- * keeps 64 KiB of the GPU until the process ends.  0, also if it was open before; else a negative
- * errno, and `why` in one line.  As the probe calls of gdr/cuda.h, it may wait for the GPU.
+ * Maps 64 KiB of a GPU's memory until the process ends: its window.  `gpu` is the driver's number;
+ * that GPU's context must be current.  0, also if there is a window already; else a negative errno,
+ * and `why` in one line.  Like the probe calls of gdr/cuda.h, it may wait for the GPU.
  */
 int braid_bar_open(int gpu, char *why, size_t len);
 
-/* One read, some us, by any thread.  False: that GPU has no window, or none any more. */
+/* Reads once, which takes some microseconds.  Any thread.  False: that GPU has no window now. */
 bool braid_bar_read(int gpu);
 
 /* Is this a virtual machine, whose PCI tree may be made up? */

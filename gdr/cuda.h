@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * cuda.h - whose memory a pointer is: NVIDIA's driver, found at run time.
+ * cuda.h - calls into NVIDIA's driver: does a pointer point to GPU memory, and what can be done
+ * with that memory?
  *
- * The driver's library is never loaded here: a process that has memory of a GPU has loaded it.
+ * The driver's library is never loaded here: a process that has GPU memory has loaded it already.
  * driver.h declares the calls from the driver's public documentation, so that the build needs no
  * header of CUDA.
  *
- * 0 is success, a negative errno failure: -ENOENT no driver in this process, -ENOTCONN no context
- * is current, -EOPNOTSUPP the driver or the memory does not do that, -ENOMEM, -EIO anything else.
+ * Calls return 0 or a negative errno: -ENOENT no driver in this process, -ENOTCONN no context is
+ * current, -EOPNOTSUPP the driver or the memory does not support it, -ENOMEM, -EIO anything else.
  */
 #ifndef BRAID_GDR_CUDA_H
 #define BRAID_GDR_CUDA_H
@@ -17,11 +18,11 @@
 #include <stdint.h>
 
 struct braid_gpu_mem {
-	int gpu;			/* the driver's number for it */
+	int gpu;			/* the driver's number of the GPU */
 	unsigned pieces;		/* allocations in the range */
 	/*
-	 * Identifies the allocations: no two in this process ever have the same.  0: not known, so
-	 * that an equal address later may be other memory.
+	 * Identifies the allocation: no other in this process ever has the same number.  0: not
+	 * known; then other memory may later have the same address, unnoticed.
 	 */
 	uint64_t id;
 };
@@ -33,8 +34,8 @@ int braid_gpu_load(char *why, size_t len);
 bool braid_gpu_current(void);
 
 /*
- * 0: all of the memory is a GPU's, which the CPU may not touch; -EINVAL: none is.  -EOPNOTSUPP:
- * some is; then only a NIC can move it, if the driver gives the NIC all of it.
+ * Is this GPU memory, which the CPU may not touch?  0: all of it; -EINVAL: none of it.
+ * -EOPNOTSUPP: a part of it; only a NIC can move it then, if the driver exports all of it.
  */
 int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret);
 
@@ -48,15 +49,15 @@ int braid_gpu_export(const void *data, size_t size, bool pcie, int *ret_fd, uint
 int braid_gpu_pci(int gpu, char *ret, size_t len);
 
 /*
- * The driver's own flush of a GPU: is it supported, and do it.  The calling thread's context must
- * be that GPU's.  May wait for other calls into the driver, which may wait for a kernel.
+ * Is the driver's own flush of a GPU supported?  Flush that GPU.  The calling thread's context must
+ * be that GPU's.  Both may wait for other calls into the driver, which may wait for a kernel.
  */
 int braid_gpu_can_flush(int gpu);
 int braid_gpu_flush(int gpu);
 
 /*
- * Between enter and leave, which takes enter's result, this thread's calls into the driver do not
- * disturb a graph that another thread is capturing.
+ * Between these two, this thread's calls into the driver do not disturb a graph that another thread
+ * is capturing.  leave() takes the result of enter().
  */
 int braid_gpu_enter(void);
 void braid_gpu_leave(int was);

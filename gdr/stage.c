@@ -16,13 +16,16 @@ enum { HOST = 1, DEVICE = 2 };			/* CUmemorytype */
 enum { NON_BLOCKING = 1, PORTABLE = 1, NO_TIMING = 2 };	/* of streams, host memory, events */
 enum { TO_THIS_GPU = 0, SEEN_BY_IT = 100 };	/* CUflushGPUDirectRDMAWrites...: Target, Scope */
 
-/* LEFT: no owner, perhaps still copying.  LOST: whether it still copies can't be known any more. */
+/*
+ * States of a piece.  LEFT: its owner is done, the copy may not be.  LOST: the copy's end is
+ * unknown.
+ */
 enum { FREE, TAKEN, LEFT, LOST };
 
 struct braid_staged {
 	struct braid_stage *stage;
 	_Atomic int state;
-	int after;			/* the state when its owner ends it */
+	int after;			/* the state that it gets when its owner is done */
 	void *event;			/* recorded behind its copies */
 	char *bytes;
 	int err;

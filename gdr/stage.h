@@ -24,19 +24,20 @@
 
 enum { BRAID_STAGE_PIECE = 128 << 10, BRAID_STAGE_SLOTS = 8 };	/* 1 MiB for a GPU, pinned */
 
-struct braid_stage;			/* of one GPU, shared by all users, counted */
-struct braid_staged;			/* a piece that may be under way */
+struct braid_stage;			/* of one GPU; its users share and count it */
+struct braid_staged;			/* one copy of at most BRAID_STAGE_PIECE bytes */
 
 /* 0, or a negative errno, and *ret_why names the driver's call that failed. */
 int braid_stage_get(int gpu, struct braid_stage **ret, const char **ret_why);
 /* The last put frees it, unless a piece is still under way. */
 void braid_stage_put(struct braid_stage *s);
-/* One more user of a stage that the caller already holds: put() is due for it, too. */
+/* Adds a user to a stage that the caller already holds; each user calls put(). */
 void braid_stage_hold(struct braid_stage *s);
 
 /*
- * Between enter and leave, which takes *ret_mode, this thread's calls into the driver are made
- * under that GPU's primary context.  0, or a negative errno: then leave must not be called.
+ * Between these two, this thread's calls into the driver are made under that GPU's primary context.
+ * leave() takes *ret_mode.  enter() returns 0 or a negative errno; leave() must not follow an
+ * error.
  */
 int braid_stage_enter(const struct braid_stage *s, int *ret_mode);
 void braid_stage_leave(int mode);
@@ -49,7 +50,7 @@ int braid_stage_begin(struct braid_stage *s, char *at, const void *own, size_t l
 		      struct braid_staged **ret);
 /* Is the copy over?  0, -EAGAIN, or how it failed. */
 int braid_stage_look(struct braid_staged *p);
-/* Has the copy failed so that it may still be under way, and this can't be known any more? */
+/* Has the copy failed in such a way that it may still be under way? */
 bool braid_stage_is_lost(const struct braid_staged *p);
 /* The bytes of a copy out of a GPU, once it is over. */
 const void *braid_stage_bytes(const struct braid_staged *p);

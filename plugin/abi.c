@@ -133,7 +133,7 @@ static ncclResult_t irecv_v9(void *comm, int n, void **data, size_t *sizes, int 
 static ncclResult_t irecv_v5(void *comm, int n, void **data, int *sizes, int *tags, void **mrs,
 			     void **req)
 {
-	size_t wide[64];		/* as many as NCCL has sizes for; net.c allows fewer */
+	size_t wide[64];		/* as many as NCCL has sizes for; net_data.c allows fewer */
 
 	if (n < 0 || n > 64)
 		return ncclInternalError;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * device.c - the table of devices, and the one list of transports.
+ * device.c - the table of devices, and the list of transports, which no other file has.
  *
  * A device is an interface that topo/ found usable, with the RDMA port behind it if there is one,
  * or several that NCCL has fused.
@@ -272,7 +272,10 @@ int braid_devices_find(void)
 	return (int)count;
 }
 
-/* What all members of a fused device can do; and DIRECT, which demands a flush, if any has it. */
+/*
+ * A fused device can do what all its members can.  DIRECT, which demands a flush, is set if any
+ * member has it.
+ */
 static unsigned gpu_of_all(const struct braid_dev *dev)
 {
 	unsigned gpu = BRAID_GPU_REG | BRAID_GPU_DMABUF, any = 0;

@@ -3,7 +3,7 @@
 #ifndef BRAID_PLUGIN_FILTERS_H
 #define BRAID_PLUGIN_FILTERS_H
 
-/* 0, or -EINVAL: one of them can't be read, and a WARN has said why. */
+/* 0, or -EINVAL: one of them is malformed, and a WARN with the reason was logged. */
 int braid_filters_check(void);
 /* Warn of the elements that match no interface of this host, if any. */
 void braid_filters_interfaces(void);

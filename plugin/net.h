@@ -6,8 +6,9 @@
  * net_mem.c and net_data.c implement them over core/; net_result.c is the only place where an errno
  * becomes an ncclResult_t.
  *
- * Unless a comment says otherwise a call never waits; a comm's isend, irecv, test and iflush come
- * from one thread at a time, while another thread may register memory on, or close, other comms.
+ * Unless a comment says otherwise, a call never waits.  NCCL calls isend, irecv, test and iflush of
+ * one comm from one thread at a time.  Another thread may register memory on other comms, or close
+ * them, meanwhile.
  */
 #ifndef BRAID_PLUGIN_NET_H
 #define BRAID_PLUGIN_NET_H
@@ -48,8 +49,8 @@ ncclResult_t braid_net_init(void **ctx, uint64_t comm_id, int traffic_class, ncc
 			    ncclProfilerCallback_t prof);
 
 /*
- * For ABIs without contexts (v5 to v10): never fails, for NCCL 2.28 crashes if it does; what
- * went wrong has been logged and braid_net_devices() then says 0.
+ * For ABIs without contexts (v5 to v10).  It never reports a failure, since NCCL 2.28 crashes then.
+ * Instead the failure is logged, and braid_net_devices() returns 0 devices.
  */
 void braid_net_init_shared(ncclDebugLogger_t log, ncclProfilerCallback_t prof);
 

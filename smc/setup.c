@@ -31,7 +31,7 @@ enum { REMEMBERED = 64 };
 
 #define SEC 1000000000ull
 
-/* A connect() of the dialler's.  Its thread owns all of it until that has returned. */
+/* The dialler's connect() under way.  Its thread owns all members until the call has returned. */
 struct smc_dial {
 	struct braid_work work;
 	int fd, err;

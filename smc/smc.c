@@ -54,7 +54,7 @@ static void smc_close(struct braid_lane *lane)
 	lane->priv = NULL;
 }
 
-/* A stream that fails while the peer's process lives failed by itself. */
+/* A stream has failed: by itself if the peer's process still lives, or because that has ended. */
 static int verdict(const struct braid_lane *lane, int err)
 {
 	if (err == -EAGAIN || lane->rx_broken || err == -ENOMEM)

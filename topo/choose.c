@@ -8,7 +8,9 @@
 
 enum { SLOW = 4, COLUMNS = 80, WORDS = 4096 };
 
-/* Leave out NICs for which `bad` holds, for the reason `why`, unless that would leave none. */
+/*
+ * Leaves out the NICs for which bad() is true, with the reason `why`, unless no NIC would be left.
+ */
 static void leave_out(const struct braid_machine *m, enum braid_left_out *left,
 		      enum braid_left_out why, bool (*bad)(const struct braid_nic *nic, long limit),
 		      long limit)

@@ -98,7 +98,7 @@ static int refuse(char *why, size_t size, const char *what, const char *name, si
 	return -EINVAL;
 }
 
-/* One more element; the marks of the first are those of all. */
+/* Adds an element.  The marks of the first element count for all. */
 static int element(struct braid_netdev_filter *f, const char *text, size_t len, char *why,
 		   size_t why_len)
 {

@@ -43,11 +43,11 @@ void braid_netdev_filter_resolve(struct braid_netdev_filter *f);
 
 /* Does the name match, by its beginning or whole?  port -1: ports don't count. */
 bool braid_filter_item_match(const struct braid_filter_item *item, const char *name, int port);
-/* How many elements matched nothing (!hit[i]); ret lists them, as far as there is room. */
+/* Counts the elements that matched nothing (!hit[i]), and lists them in ret while there is room. */
 unsigned braid_filter_missed(const struct braid_netdev_filter *f, const bool *hit, char *ret,
 			     size_t len);
 bool braid_netdev_filter_match(const struct braid_netdev_filter *f, const char *name);
-/* Of RDMA ports; rail and plane, which may both be NULL, are those of the element that matches. */
+/* The same for an RDMA port; *rail and *plane, unless NULL, come from the element that matches. */
 bool braid_netdev_port_match(const struct braid_netdev_filter *f, const char *name, unsigned num,
 			     int16_t *rail, int16_t *plane);
 

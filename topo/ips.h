@@ -2,9 +2,10 @@
 /*
  * ips.h - the addresses of one interface, the best first.
  *
- * IPv4 before IPv6; an address with a subnet before one of a host alone (/32, /128), which is
- * often a service's and moves; IPv6 global before unique-local, lasting before temporary; then
- * link-local ones, then loopback's.  The last two are left out where there is a better one.
+ * IPv4 comes before IPv6.  An address with a subnet comes before one of a single host (/32, /128),
+ * which often belongs to a service and may move to another host.  IPv6: global before unique-local,
+ * permanent before temporary.  Link-local addresses come next, those of loopback last; these two
+ * kinds are left out if there is a better address.
  */
 #ifndef BRAID_TOPO_IPS_H
 #define BRAID_TOPO_IPS_H
@@ -31,13 +32,13 @@ int braid_v6_flags_load(const char *sysroot, struct braid_v6_flags **ret);
 void braid_v6_flags_free(struct braid_v6_flags *f);
 
 /*
- * One more address of the interface `name`.  Those of another version than `family` (AF_UNSPEC:
- * either), those outside the subnets that the user asked for, and those that can't be used are
- * ignored, and so is the worst where there are too many.
+ * Adds an address of the interface `name`.  It is ignored if it is not of `family` (AF_UNSPEC:
+ * any), not in a subnet that the user asked for, or not usable.  If there is no room, the worst is
+ * dropped.
  */
 void braid_ips_add(struct braid_ips *ips, int family, const struct braid_v6_flags *flags,
 		   const char *name, const struct sockaddr *sa, const struct sockaddr *mask);
-/* All addresses have been added. */
+/* Call it once all addresses have been added. */
 void braid_ips_done(struct braid_ips *ips);
 
 /*
@@ -47,7 +48,7 @@ void braid_ips_done(struct braid_ips *ips);
  */
 int braid_ips_choose(const char *subnets);
 
-/* One IP address, whatever the ports. */
+/* Are these the same IP address?  Ports do not count. */
 bool braid_netdev_same_ip(const struct sockaddr *a, const struct sockaddr *b);
 
 /* Is that address in this one's subnet? */

@@ -2,7 +2,7 @@
 /*
  * machine.c - the tree of a machine: built from what a reader found, then sorted.
  *
- * Tables have a limit each; devices beyond it are counted.
+ * Each table has a limit; devices beyond it are only counted.
  */
 #include "topo/machine.h"
 
@@ -113,7 +113,7 @@ void braid_machine_stand(struct braid_machine *m, struct braid_nic *nic, int spo
 	m->spots[spot].nic = true;
 }
 
-/* To be printed and written into documents: no control characters, nothing beyond ASCII. */
+/* Names are printed and written into documents: only printable ASCII stays. */
 static void make_plain(char *name)
 {
 	for (; *name; name++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * machine_int.h - what a reader of machines (machine_sys.c, tools/topo/hwloc.c) makes one with.
+ * machine_int.h - how a reader (machine_sys.c, tools/topo/hwloc.c) builds a machine.
  *
- * A reader begins with braid_machine_new(), puts in NUMA nodes, GPUs and NICs with the spots that
- * are above them, in any order, and ends with braid_machine_settle(), which sorts all of it.
+ * A reader begins with braid_machine_new().  It adds NUMA nodes, GPUs, NICs and the spots above
+ * them, in any order.  It ends with braid_machine_settle(), which sorts all of it.
  */
 #ifndef BRAID_TOPO_MACHINE_INT_H
 #define BRAID_TOPO_MACHINE_INT_H
@@ -18,10 +18,10 @@ int braid_machine_settle(struct braid_machine *m);		/* 0 or -ENOMEM */
 /* The spot of a path; -1: none yet. */
 int braid_machine_find(const struct braid_machine *m, const char *path);
 
-/* Put a spot in that is not there yet, below s->up; -1: no room, or it is too deep. */
+/* Adds a spot below s->up.  -1: there is no room, or the tree would be too deep. */
 int braid_machine_add(struct braid_machine *m, const struct braid_spot *s);
 
-/* Devices beyond a table's most are counted. */
+/* Devices for which a table has no room are only counted. */
 bool braid_machine_is_gpu(unsigned class, unsigned vendor);	/* class: 24 bits */
 void braid_machine_add_gpu(struct braid_machine *m, const struct braid_gpu *gpu);
 void braid_machine_add_nic(struct braid_machine *m, struct braid_nic *nic);

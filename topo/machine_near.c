@@ -5,9 +5,9 @@
  * Every GPU and NIC has a chain of spots from the host bridge down, shared where the beginnings are
  * the same.  The distance of two devices is where their chains part.
  *
- * A hypervisor that hides the tree puts devices on the root bus.  Real GPUs are behind a port, so
- * a GPU without a port is `hidden`, as in a virtual machine any device without one.  If a hidden
- * device shares a host bridge with another one, that says nothing; only NUMA nodes count then.
+ * A hypervisor that hides the tree puts devices on the root bus.  A real GPU is behind a port.  So
+ * a GPU without a port counts as hidden, and in a virtual machine so does any device without one.
+ * A hidden device may share a host bridge with another by accident; only NUMA nodes count then.
  */
 #include "topo/machine_int.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* machine_notes.c - what a reader of a machine's picture should know: sentences about devices. */
+/* machine_notes.c - the remarks that `braid topo` prints below a machine's picture. */
 #include <stdarg.h>
 #include <stdio.h>
 

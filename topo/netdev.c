@@ -72,7 +72,7 @@ static int collect(struct braid_search *s, const struct ifaddrs *list)
 	return 0;
 }
 
-/* --- what is said of them ------------------------------------------------------------------ */
+/* --- why none was found, or some were left out --------------------------------------------- */
 
 /* Text that grows until it is full; nothing is written if there is no room at all. */
 struct says {
@@ -190,7 +190,7 @@ static void forget(struct braid_search *s)
 	s->n_cands = 0;
 }
 
-/* look(), repeated while the kernel still checks addresses that are waited for. */
+/* Calls look() again while the kernel still checks addresses that we wait for. */
 static int look_patiently(struct braid_search *s, struct says *w)
 {
 	static const struct timespec nap = { .tv_nsec = NAP_NS };

@@ -2,9 +2,9 @@
 /*
  * netdev_choose.c - which of the machine's interfaces are used.
  *
- * The usable ones are sorted into groups by name and filter, and the first group that is not empty
- * is kept: that is all of NCCL's order.  If the user has named none, those of the group that don't
- * lead to other hosts are left out, unless that would leave none.
+ * Usable interfaces are sorted into groups by name and filter.  The first group that is not empty
+ * is used, as in NCCL.  If the user has not named any interface, those of the group that do not
+ * lead to other hosts are left out, unless none would be left.
  */
 #include <net/if.h>
 #include <string.h>
@@ -95,7 +95,7 @@ static const char *is_virtual(const struct braid_cand *c)
 						  is_inside(c);
 }
 
-/* Leave out those for which why() names a reason, unless that would leave none. */
+/* Leaves out the candidates for which why() has a reason, unless none would be left. */
 static void leave(struct braid_search *s, unsigned group,
 		  const char *(*why)(const struct braid_cand *c))
 {
@@ -118,7 +118,7 @@ static bool any_leads(const struct braid_search *s, unsigned group, enum braid_l
 	return false;
 }
 
-/* Leave out those whose names come later in NCCL's order; loopback needs no reason. */
+/* Leaves out candidates of later groups.  Loopback is left out without a reason. */
 static void leave_later(struct braid_search *s, unsigned group)
 {
 	static const char *const why[] = {

@@ -2,8 +2,9 @@
 /*
  * netdev_sys.c - what /sys says of an interface: its speed, its PCI card, a number for it.
  *
- * The interface an address is on need not be the one that is plugged into PCI: a VLAN, a bond or
- * a paravirtual interface stands on lower ones.  speed() and find_pci() walk down until one knows.
+ * The interface that has an address need not be a PCI device itself: a VLAN, a bond or a
+ * paravirtual interface stands on lower ones.  speed() and find_pci() walk down until one has the
+ * answer.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -19,8 +20,8 @@
 
 enum {
 	SPEED_GUESS = 10000,		/* Mb/s */
-	SPEED_MOST = 10000000,		/* more is a driver's way to say that it does not know */
-	SPEED_NONE_16 = 65535,		/* so is this, of older ones */
+	SPEED_MOST = 10000000,		/* drivers report more if they do not know */
+	SPEED_NONE_16 = 65535,		/* and older drivers this */
 	LOWERS_MAX = 16,
 	DEPTH_MAX = 4,			/* a VLAN on a bond of paravirtual interfaces needs three */
 	FN_MAX = 8,			/* PCI functions of a device */

@@ -41,7 +41,7 @@ static bool nearest(const struct braid_netdev *net, const struct sockaddr *to,
 	return found;
 }
 
-/* The address is this host's own: the best there is, unless the peer is known to be elsewhere. */
+/* The address is our own host's.  No path is better, unless the peer is known to be elsewhere. */
 static enum braid_pair_kind kind_of_local(enum braid_pair_peer peer)
 {
 	return peer == BRAID_PEER_ELSEWHERE ? BRAID_PAIR_MINE : BRAID_PAIR_OWN;

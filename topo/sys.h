@@ -8,8 +8,8 @@
 #include <sys/types.h>
 
 /*
- * The beginning of a file, with a zero behind it; how many bytes, or -1: it can't be read.  Never
- * waits: it does not read what is not a plain file, such as a pipe in a recorded tree.
+ * Reads the beginning of a file and ends it with a zero.  Returns the number of bytes, or -1: the
+ * file can't be read, or is not a plain one.  So it never waits, say for a pipe in a recorded tree.
  */
 ssize_t braid_sys_read(const char *path, char *ret, size_t len);
 

@@ -64,7 +64,7 @@ void braid_ucx_ep_fence(struct ucx_ep *w)
 		for (unsigned i = 0; i < BRAID_UCX_PAYLOADS; i++)
 			cancel(w, &w->payload[i]);
 		cancel(w, &w->hello);
-		/* No progress from here on: it could answer the peer for a second endpoint. */
+		/* No more progress: UCX could make a second endpoint, to answer the peer. */
 		braid_ucp.worker_destroy(w->worker);
 	}
 	w->worker = NULL;

@@ -12,8 +12,8 @@
  *	setup.c	the handshake
  *	tx.c, rx.c, ucx.c	the lane
  *
- * A call on the worker, and a function whose comment does not say otherwise, needs ep->lock.  The
- * link's lock is taken before ep->lock, and braid_ucx_eps_lock before ep->lock.
+ * Calls on the worker need the endpoint's lock, and so do the functions below unless a comment says
+ * otherwise.  The link's lock, and braid_ucx_eps_lock, are taken before an endpoint's.
  */
 #ifndef BRAID_UCX_EP_H
 #define BRAID_UCX_EP_H
@@ -108,7 +108,9 @@ bool braid_ucx_enter(struct ucx_ep *w);
 void braid_ucx_ep_error(void *arg, ucp_ep_h ep, ucs_status_t status);
 /* Fills w->send_param. */
 void braid_ucx_send_init(struct ucx_ep *w);
-/* Calls ucp_worker_progress() once, or until it finds nothing or has been called TURNS times. */
+/*
+ * turn() calls ucp_worker_progress() once; progress() until it finds nothing, TURNS times at most.
+ */
 unsigned braid_ucx_turn(struct ucx_ep *w);
 void braid_ucx_progress(struct ucx_ep *w);
 /* Posts a receive to s->at.  gpu: the GPU memory in which that lies, or NULL. */

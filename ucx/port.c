@@ -64,7 +64,7 @@ static const struct wish wishes[] = {
 	/*
 	 * RDMA: by default UCX posts 4,096 receives a lane (33 MiB), and grows its send buffers by
 	 * 10 MiB, which the caller waits for until all is pinned.  But a lane never has more than
-	 * some 130 packets in flight: FLYING messages (ucx.c), of two packets each.
+	 * some 130 packets in flight: FLYING messages (msg.c), of two packets each.
 	 */
 	{ "RC_RX_QUEUE_LEN", "256", "_RX_QUEUE_LEN" },
 	{ "UD_RX_QUEUE_LEN", "256", "_RX_QUEUE_LEN" },

@@ -2,9 +2,9 @@
 /*
  * rx.c - a lane over UCX receives.
  *
- * UCX sends a large payload only when its receive is posted, and that answer takes a while.  So
- * while a payload is awaited, the heads that have come after it are read ahead, and receives for
- * their payloads are posted.
+ * UCX sends a large payload only when its receive is posted, which costs a round trip.  So while
+ * one payload is awaited, the heads behind it are read ahead, and receives for their payloads are
+ * posted.
  *
  * Where a comment does not say otherwise, the link's lock is held.
  */
@@ -70,7 +70,7 @@ static void ask_ahead(struct braid_lane *lane, struct ucx_ep *w)
 	braid_unlock(&w->lock);
 }
 
-/* A receive fails only with its endpoint, whose on_error() may not have run yet. */
+/* A receive fails only if its endpoint has; UCX may report the endpoint's error later. */
 static int lost(struct ucx_ep *w, ucs_status_t status)
 {
 	braid_ucx_ep_error(w, NULL, status);
@@ -118,7 +118,7 @@ static inline bool has_something(const struct ucx_ep *w)
 	return w->slots != w->posted && !w->slot[w->slots % BRAID_UCX_SLOTS].waits;
 }
 
-/* Lets UCX progress until the next message in order has come; not longer, for those behind it. */
+/* Lets UCX progress until the next message in order has come, and no longer: it is read first. */
 static bool look(struct ucx_ep *w)
 {
 	braid_ucx_post_heads(w);

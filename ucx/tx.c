@@ -6,8 +6,8 @@
 #include "ucx/ep.h"
 
 /*
- * Drops the link's lock while much is copied.  It does not wait for the worker's lock: the caller
- * that holds it polls again and again, and would try for the link's lock in vain meanwhile.
+ * Drops the link's lock while UCX copies a large message.  It does not wait for the endpoint's
+ * lock: the thread that holds it polls in a loop, and needs the link's lock to take what has come.
  */
 static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, uint64_t tag,
 			 const struct braid_mr *gpu)

@@ -146,7 +146,7 @@ static void leave(struct braid_qp *w)
 		*at = w->next;
 }
 
-/* If the TCP port was in use, another one is tried once the event is acknowledged. */
+/* If our TCP port was in use, pump() tries another one once it has acknowledged the event. */
 static void failed(struct braid_qp *w, int err)
 {
 	w->cm_err = err;

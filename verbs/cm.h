@@ -26,8 +26,8 @@ int braid_cm_connect(struct braid_qp *w);
 int braid_cm_state(const struct braid_qp *w);
 void braid_cm_close(struct braid_qp *w);
 /*
- * True: the peer has not answered yet, and `w` is freed when it does.  To destroy its queue pair
- * before could block in the driver until the answer, or for many seconds if none comes.
+ * True: the peer has not answered yet, and `w` is freed when it does.  If its queue pair were
+ * destroyed before, the driver could block until the answer, or for many seconds if none comes.
  */
 bool braid_cm_leave(struct braid_qp *w);
 

@@ -104,8 +104,8 @@ static void tell_not(const struct braid_ibport *p, const struct braid_mem *mem, 
 }
 
 /*
- * Is the caller's DMA-BUF to be tried before that way?  How it was exported is not known here, so
- * it is tried once before each pair of ways, if the probe found one of the two to work.
+ * Should the caller's DMA-BUF be tried before that way?  It is not known here how it was exported.
+ * So it is tried once before each pair of ways, if the probe found either of the two to work.
  */
 static bool takes_theirs(const struct braid_ibport *p, unsigned way)
 {

@@ -126,7 +126,10 @@ void braid_qp_fence(struct braid_qp *w)
 	if (w->over)
 		return;
 	w->over = true;
-	/* A peer can't reach it before it is made; iWARP can't stop one that never connected. */
+	/*
+	 * No peer can reach it before it is made; over iWARP one that never connected can't be
+	 * stopped.
+	 */
 	if (!atomic_load(&w->made) ||
 	    (w->port->fabric == BRAID_FABRIC_IWARP && !atomic_load(&w->connected)) || !w->qp)
 		return;
@@ -137,7 +140,7 @@ void braid_qp_fence(struct braid_qp *w)
 	hand_over(w, BRAID_SEE, &w->see);
 }
 
-/* The shared receives that this lane was handed and has not posted again. */
+/* The receives of the shared queue that have completed here and were not posted again. */
 static struct ibv_recv_wr *held(struct braid_qp *w)
 {
 	struct ibv_recv_wr *first = w->kept, *next;

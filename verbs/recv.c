@@ -6,7 +6,7 @@
  * whose completions were not polled.  Their number is unknown, but lower than what one lane brings,
  * and the next lane brings new ones.  A queue that may have lost more than half of its receives
  * takes no new lane, and is destroyed with its last one.  Should it run dry before, the peers'
- * lanes make no progress (verbs_health), and come back on another queue.
+ * lanes make no progress (verbs_health() in verbs.c), and come back on another queue.
  */
 #include "verbs/recv.h"
 

@@ -87,7 +87,10 @@ static int take_all(struct braid_lane *lane, struct braid_qp *w)
 		slot_free(w, braid_slot_wr(wc));
 	}
 	w->wc_beg = i;
-	/* Before the lock is released: under it go the frames that report the slots as posted. */
+	/*
+	 * With the lock still held, since frames that report the slots as posted need it to be
+	 * sent.
+	 */
 	if (!err || err == -EAGAIN)
 		again = slots_post(w);
 	braid_count(&lane->rx_bytes, bytes);

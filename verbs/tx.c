@@ -156,7 +156,7 @@ BRAID_APART void braid_verbs_write_counts(struct braid_lane *lane, struct braid_
 	braid_lane_told(lane);
 }
 
-/* How many slots were posted again without a report that reached the peer for certain. */
+/* How many slots were posted again without a report that has certainly reached the peer. */
 static unsigned slots_unreported(const struct braid_lane *lane, struct braid_qp *w)
 {
 	if ((int32_t)(lane->rx_acked - w->mark_frames) >= 0) {
@@ -315,7 +315,7 @@ static int add_send(struct braid_lane *lane, struct braid_qp *w, bool may_bare)
 	return 0;
 }
 
-/* Are so many frames unacknowledged that the next message needs its header, which does that? */
+/* Are so many received frames unacknowledged that the next message needs a header to do it? */
 static bool must_acknowledge(const struct braid_lane *lane, const struct braid_qp *w)
 {
 	return lane->rx_frames - lane->rx_acked >= w->wr_max / 4;

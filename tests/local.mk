@@ -70,6 +70,7 @@ abi_tests = \
 	tests/abi/test_life \
 	tests/abi/test_loss \
 	tests/abi/test_mixed \
+	tests/abi/test_old_new \
 	tests/abi/test_order \
 	tests/abi/test_pool \
 	tests/abi/test_queue \
@@ -219,6 +220,8 @@ tests_libtest_la_SOURCES = \
 	tests/abi/badpeer.h \
 	tests/abi/gpu.c \
 	tests/abi/gpu.h \
+	tests/abi/loss.c \
+	tests/abi/loss.h \
 	tests/abi/nics.c \
 	tests/abi/nics.h \
 	tests/abi/rdma.c \
@@ -490,7 +493,7 @@ endif
 
 dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(smc_tests) \
 	$(fault_tests) $(cli_tests) $(vm_tests) \
-	$(vm_smc_tests) tests/no-cmocka.sh tests/readme tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
+	$(vm_smc_tests) tests/no-cmocka.sh tests/old-plugin tests/readme tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/vm/cases/compare-report.sh tests/ucx/bench.sh \
 	tests/rdma/device.sh tests/ucx/device.sh tests/topo/mktree tests/gpu/run
 EXTRA_DIST += tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) tests/doctor/healthy.txt tests/doctor/cases.bash tests/valgrind.supp \
@@ -557,6 +560,13 @@ check-nccl: all tests/nccl/job $(check_LTLIBRARIES)
 	BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-600} $(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(nccl_tests)'
 check-cli: all $(check_LTLIBRARIES)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(cli_tests)'
+
+# This build and the plugin of an older commit talk to each other over TCP: make check-old-new OLD=COMMIT.
+# The older one is built in old/COMMIT; BRAID_TEST_OLD=PATH names one that is there.
+OLD = 244f140
+check-old-new: all
+	old=$${BRAID_TEST_OLD:-$$($(SHELL) $(srcdir)/tests/old-plugin $(OLD) '$(abs_top_builddir)/old')} && \
+		BRAID_TEST_OLD=$$old $(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS=tests/abi/test_old_new
 
 # The same over a NIC, and also to another host: make check-device DEV=mlx5_0 [PEER=HOST:PORT].
 check-device: all
@@ -637,7 +647,7 @@ else
 endif
 clean-local:
 	rm -f soak-faults.json
-	rm -rf fuzz-out vm
+	rm -rf fuzz-out old vm
 
 coverage: check
 if COVERAGE
@@ -669,5 +679,5 @@ lint: $(nodist_man_MANS)
 lint_dirs = plugin core gdr verbs socket topo tools
 lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
-.PHONY: bench-nccl check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-smc check-nccl check-threads \
+.PHONY: bench-nccl check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-smc check-nccl check-old-new check-threads \
 	check-valgrind vm vm-bench vm-compare vm-smc fuzz coverage lint soak soak-sim soak-faults

@@ -34,8 +34,10 @@ static void end_sends(struct ucx_ep *w)
 		.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE,
 	};
 	uint64_t until = braid_os->now_ns() + END_NS;
-	ucs_status_ptr_t req = braid_ucp.ep_close(w->ep, &param);
+	ucs_status_ptr_t req;
 
+	braid_assert_locked(&w->lock);
+	req = braid_ucp.ep_close(w->ep, &param);
 	while ((UCS_PTR_IS_PTR(req) && braid_ucp.request_status(req) == UCS_INPROGRESS) ||
 	       w->flying) {
 		if (!braid_ucx_turn(w) && braid_os->now_ns() > until)

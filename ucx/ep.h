@@ -124,7 +124,7 @@ int braid_ucx_send(struct ucx_ep *w, const void *data, size_t len, uint64_t tag,
 /* --- ep.c, without w->lock ----------------------------------------------------------------- */
 
 struct ucx_ep *braid_ucx_ep_new(struct braid_dev *dev);	/* NULL: no memory */
-/* Have the two ends exchanged hellos?  With w->lock held. */
+/* Have the two ends exchanged hellos? */
 bool braid_ucx_is_wired(struct ucx_ep *w);
 /* Destroys the worker now, which may take long. */
 void braid_ucx_ep_fence(struct ucx_ep *w);

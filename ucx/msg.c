@@ -25,6 +25,7 @@ static void sent(void *req, ucs_status_t status, void *arg)
 {
 	struct ucx_ep *w = arg;
 
+	braid_assert_locked(&w->lock);
 	w->flying--;
 	braid_ucx_ep_error(w, NULL, status);
 	braid_ucp.request_free(req);
@@ -66,9 +67,12 @@ static bool enter_gpu(const struct ucx_ep *w, int *ret_mode)
 unsigned braid_ucx_turn(struct ucx_ep *w)
 {
 	int mode;
-	bool in = enter_gpu(w, &mode);
-	unsigned n = braid_ucp.worker_progress(w->worker);
+	unsigned n;
+	bool in;
 
+	braid_assert_locked(&w->lock);
+	in = enter_gpu(w, &mode);
+	n = braid_ucp.worker_progress(w->worker);
 	if (in)
 		braid_stage_leave(mode);
 	return n;
@@ -76,6 +80,7 @@ unsigned braid_ucx_turn(struct ucx_ep *w)
 
 void braid_ucx_progress(struct ucx_ep *w)
 {
+	braid_assert_locked(&w->lock);
 	for (unsigned i = 0; i < BRAID_UCX_TURNS && braid_ucx_turn(w); i++)
 		;
 }
@@ -96,6 +101,7 @@ void braid_ucx_post(struct ucx_ep *w, struct ucx_slot *s, size_t size, uint64_t 
 	bool in;
 	int mode;
 
+	braid_assert_locked(&w->lock);
 	s->waits = true;		/* the callback may run before tag_recv() returns */
 	if (!w->worker)
 		return;			/* leave_all() came in between */
@@ -115,6 +121,7 @@ void braid_ucx_post(struct ucx_ep *w, struct ucx_slot *s, size_t size, uint64_t 
 /* Posts all free slots for heads. */
 void braid_ucx_post_heads(struct ucx_ep *w)
 {
+	braid_assert_locked(&w->lock);
 	while (w->posted - w->slots < BRAID_UCX_SLOTS)
 		braid_ucx_post(w, &w->slot[w->posted++ % BRAID_UCX_SLOTS], BRAID_UCX_SLOT,
 			       BRAID_UCX_HEAD, NULL);
@@ -143,6 +150,7 @@ int braid_ucx_send(struct ucx_ep *w, const void *data, size_t len, uint64_t tag,
 {
 	ucs_status_ptr_t req;
 
+	braid_assert_locked(&w->lock);
 	if (atomic_load(&braid_ucx_left))
 		return -EAGAIN;
 	if (!w->worker || w->status != UCS_OK)

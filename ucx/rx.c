@@ -141,6 +141,7 @@ static int take(struct braid_lane *lane, struct ucx_ep *w)
 {
 	int taken = 0, err = 0;
 
+	braid_assert_locked(&lane->link->lock);
 	while (!err && has_something(w)) {
 		err = w->awaits_payload ? take_payload(lane, w) : take_head(lane, w);
 		if (!err && lane->rx_kind != BRAID_RX_NONE && lane->rx_left)
@@ -186,9 +187,11 @@ static int look_and_take(struct braid_lane *lane)
 
 int braid_ucx_poll(struct braid_lane *lane)
 {
-	int n = braid_ucx_ep_of(lane)->over ? 0 : look_and_take(lane);
+	struct ucx_ep *w = braid_ucx_ep_of(lane);
+	int n;
 
-	return n || braid_ucx_ep_of(lane)->over ||
-	       !braid_lane_look_due(lane, &braid_ucx_ep_of(lane)->idle_polls) ?
+	braid_assert_locked(&lane->io);
+	n = w->over ? 0 : look_and_take(lane);
+	return n || w->over || !braid_lane_look_due(lane, &w->idle_polls) ?
 		       n : braid_lane_last_words(lane, look_and_take);
 }

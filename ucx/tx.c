@@ -34,6 +34,7 @@ int braid_ucx_push(struct braid_lane *lane)
 	size_t budget = BRAID_CALL_BUDGET;
 	int err = 0;
 
+	braid_assert_locked(&lane->link->lock);
 	while (q->unsent && budget && !err) {
 		const struct braid_txf *f = braid_tx_here(lane);
 		size_t len;
@@ -62,6 +63,7 @@ int braid_ucx_push(struct braid_lane *lane)
 BRAID_HOT int braid_ucx_lane_post(struct braid_lane *lane, uint32_t imm, const char *payload,
 				  uint32_t len)
 {
+	braid_assert_locked(&lane->link->lock);
 	(void)imm;
 	return send_unlocked(lane, payload - BRAID_SHORT_SIZE, len + BRAID_SHORT_SIZE,
 			     BRAID_UCX_HEAD, NULL);

@@ -68,6 +68,7 @@ static int take_all(struct braid_lane *lane, struct braid_qp *w)
 	uint64_t bytes = 0;
 	int i = w->wc_beg, err = 0, again = 0;
 
+	braid_assert_locked(&lane->link->lock);
 	for (; i < w->wc_end && !err; i++) {
 		const struct ibv_wc *wc = &w->wc[i];
 
@@ -97,12 +98,13 @@ static int take_all(struct braid_lane *lane, struct braid_qp *w)
 	return again ? again : err;
 }
 
-/* Takes in the count that the peer writes into our memory.  With the link's lock held. */
+/* Takes in the count that the peer writes into our memory. */
 static int take_count(struct braid_lane *lane, struct braid_qp *w)
 {
 	uint32_t count = le32toh(atomic_load_explicit(w->m->ack, memory_order_acquire));
 	int err;
 
+	braid_assert_locked(&lane->link->lock);
 	if (count == w->ack_seen)
 		return 0;
 	w->ack_seen = count;
@@ -174,6 +176,7 @@ BRAID_HOT int braid_verbs_poll(struct braid_lane *lane)
 	struct braid_qp *w = braid_qp_of(lane);
 	int res;
 
+	braid_assert_locked(&lane->io);
 	if (w->over)
 		return 0;
 	res = look(w);

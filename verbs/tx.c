@@ -170,9 +170,9 @@ static unsigned slots_unreported(const struct braid_lane *lane, struct braid_qp 
 	return w->slots - w->slots_reported;
 }
 
-/* With the link's lock held. */
 int braid_verbs_count_if_due(struct braid_lane *lane, struct braid_qp *w)
 {
+	braid_assert_locked(&lane->link->lock);
 	w->count_due = slots_unreported(lane, w) >= BRAID_SLOTS_RX / 2;
 	if (!w->count_due || !may_send(w) || !sq_room(w, 1))
 		return 0;
@@ -354,6 +354,7 @@ BRAID_HOT int braid_verbs_post(struct braid_lane *lane, uint32_t imm, const char
 	const struct ibv_mr *ring;
 	int err;
 
+	braid_assert_locked(&lane->link->lock);
 	if (w->over || w->ring != q->ring || must_acknowledge(lane, w) || !sq_room(w, 1) ||
 	    !has_slot(w, q) || !may_send(w))
 		return -EAGAIN;
@@ -374,6 +375,7 @@ BRAID_HOT int braid_verbs_push(struct braid_lane *lane)
 	uint64_t later = q->unsent > BRAID_CALL_BUDGET ? q->unsent - BRAID_CALL_BUDGET : 0;
 	int err = 0;
 
+	braid_assert_locked(&lane->link->lock);
 	if (w->over)
 		return -ENETRESET;
 	if (!may_send(w))

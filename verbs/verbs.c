@@ -160,6 +160,7 @@ static void verbs_describe(struct braid_lane *lane, struct braid_wire_state *ret
 {
 	const struct braid_qp *w = braid_qp_of(lane);
 
+	braid_assert_locked(&lane->link->lock);
 	snprintf(ret->text, sizeof(ret->text), "queue pair 0x%x%s, port %s %s",
 		 w->qpn, w->over ? " (fenced)" : "", w->port->name,
 		 atomic_load(&w->port->down) ? "down" : "up");

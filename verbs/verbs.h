@@ -16,7 +16,7 @@ int braid_verbs_push(struct braid_lane *lane);
 int braid_verbs_post(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len);
 int braid_verbs_poll(struct braid_lane *lane);
 
-/* tx.c, with the link's lock held: */
+/* tx.c, with the link's lock held, or before anyone else knows the lane: */
 
 /* Adds the WRITE of our counts, of received frames and of free slots, to the chain. */
 void braid_verbs_write_counts(struct braid_lane *lane, struct braid_qp *w);

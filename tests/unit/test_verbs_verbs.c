@@ -90,7 +90,9 @@ static void a_lane_is_described_without_asking_the_nic(void **state)
 	(void)state;
 	lanes_up(&l, "ib0:1", "ib1:1");
 	ports_ctl("slow all 2000");
+	braid_lock_wait(&l.link[0]->lock);
 	braid_verbs.describe(lane_at(&l, 0), &w);
+	braid_unlock(&l.link[0]->lock);
 	assert_int_equal(ports_ctl("slept"), 0);
 	ports_ctl("slow none");
 	assert_int_equal(strncmp(w.text, "queue pair 0x", 13), 0);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # To add a test, name it in one list.
-#   unit_tests  tests/unit/test_x    a cmocka program of that one file
+#   unit_tests  tests/unit/test_x    a cmocka program of that one file; over fake NICs: tests/unit/ports.h
 #   abi_tests   tests/abi/test_x     the same, made of tests/abi/abi.h
 #   fuzz_tests  tests/fuzz/fuzz_x    LLVMFuzzerTestOneInput() of that one file, and one more line
 #                                    below; its corpus is tests/fuzz/corpus/x/

@@ -105,16 +105,28 @@ void taker_listens(struct taker *k, uint8_t *handle)
 	handle_forge(handle, port, &k->to);
 }
 
+/* Dials for more lanes of a link that was broken before are closed. */
+static void accept_link(struct scene *s, struct taker *k, uint8_t *handle)
+{
+	for (;;) {
+		connect_begins(s->net, handle, k->listener, &k->send);
+		speaker_init(&k->sp, &k->to);
+		TRUE((k->sp.fd = speak_accept(k->listener)) >= 0);
+		TRUE(speak_hear(&k->sp));
+		if (k->sp.theirs.kind == BRAID_HELLO_LINK)
+			return;
+		close(k->sp.fd);
+	}
+}
+
 void taker_meets(struct scene *s, struct taker *k, uint8_t *handle)
 {
 	struct pollfd heard = { .events = POLLIN };
 	struct braid_hdr h;
 	uint64_t end;
 
-	connect_begins(s->net, handle, k->listener, &k->send);
-	speaker_init(&k->sp, &k->to);
-	TRUE((k->sp.fd = speak_accept(k->listener)) >= 0);
-	TRUE(speak_hear(&k->sp) && speak_answer(&k->sp, BRAID_HELLO_OK) && speak_believe(&k->sp));
+	accept_link(s, k, handle);
+	TRUE(speak_answer(&k->sp, BRAID_HELLO_OK) && speak_believe(&k->sp));
 	heard.fd = k->sp.fd;
 	/* Calls of connect() bring up the link, and the comm on it. */
 	for (end = deadline_ms(5000); now_us() < end && poll(&heard, 1, 1) <= 0;)

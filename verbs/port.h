@@ -51,7 +51,7 @@ struct braid_ibport {
 	_Atomic(struct ibv_srq *) srq_broke;	/* the one that the device reported broken */
 	unsigned srq_max;		/* entries of a shared receive queue; 0: not supported */
 
-	/* memory of GPUs: verbs/gpu.c */
+	/* the loop: verbs/loop.c, gpu_copy.c; with loop_lock held, except loop_made */
 	pthread_mutex_t loop_lock;
 	struct braid_qp *loop;	/* a queue pair to itself; NULL: not made, or dropped */
 	struct braid_job make_loop;
@@ -66,6 +66,8 @@ struct braid_ibport {
 	struct braid_gpu_copy *copier;	/* the copy that uses the loop's slots; or NULL */
 	uint64_t loop_rest;		/* it has failed: avoid it until then */
 	struct braid_dev *loop_dev;
+
+	/* memory of GPUs: verbs/gpu.c, at init */
 	unsigned gpu_ways;		/* ways to register that the probe found to work */
 	int gpu_tried;			/* the GPU that it tried them with; -1: not known */
 	unsigned flush_by;		/* how the NIC's writes are made visible */

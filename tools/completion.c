@@ -37,7 +37,7 @@ static const char *words_of(const char *prog)
 	return strchr(prog, ' ') + 1;
 }
 
-/* --- bash ---------------------------------------------------------------------------------- */
+/* -- bash --------------------------------------------------------------------------------- */
 
 static void bash_options(const char *prog, const char *about, const struct opt *opts)
 {
@@ -98,7 +98,7 @@ static void bash(void)
 	     "complete -o filenames -F _braid braid");
 }
 
-/* --- zsh ----------------------------------------------------------------------------------- */
+/* -- zsh ---------------------------------------------------------------------------------- */
 
 static void zsh_options(const char *prog, const char *about, const struct opt *opts)
 {
@@ -147,7 +147,7 @@ static void zsh(void)
 	puts("\tesac\n}\n_braid \"$@\"");
 }
 
-/* --- fish ---------------------------------------------------------------------------------- */
+/* -- fish --------------------------------------------------------------------------------- */
 
 /* The condition for fish: the words so far end in this subcommand, not in one below it. */
 static void fish_where(const char *name)

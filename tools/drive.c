@@ -58,7 +58,7 @@ void equal(const char *file, int line, const char *what, uint64_t want, uint64_t
 		fail_at(file, line, "%s is %lld, not %lld", what, (long long)got, (long long)want);
 }
 
-/* -- time ----------------------------------------------------------------------------------- */
+/* -- time --------------------------------------------------------------------------------- */
 
 uint64_t now_us(void)
 {

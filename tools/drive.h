@@ -33,7 +33,7 @@ void equal(const char *file, int line, const char *what, uint64_t want, uint64_t
 #define RES(want, call) result_is(__FILE__, __LINE__, #call, want, call)
 #define OK(call) RES(ncclSuccess, call)
 
-/* -- time ----------------------------------------------------------------------------------- */
+/* -- time --------------------------------------------------------------------------------- */
 
 uint64_t mix(uint64_t x);			/* splitmix64 */
 uint64_t now_us(void);

@@ -227,7 +227,7 @@ static void print_nccl(void)
 	}
 }
 
-/* --- braid(1) ------------------------------------------------------------------------------ */
+/* -- braid(1) ----------------------------------------------------------------------------- */
 
 static const char *wanted;		/* the subcommand whose options are to be printed */
 static unsigned found;

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# All that braid, rawtcp and the ABI tests are made of; each links what it asks for.  Of the core
-# that is the parameter table alone, and of topo/ the machine: the plugin is loaded by path, as
-# NCCL would.
+# The code of braid, rawtcp and the ABI tests; each links the objects it needs.  Of core/ these are
+# the parameter table alone, and of topo/ the machine: the plugin is loaded by path, as NCCL would.
 noinst_LTLIBRARIES += tools/libtools.la
 tools_libtools_la_SOURCES = \
 	tools/child.c \
@@ -166,7 +165,7 @@ bin_PROGRAMS += braid
 braid_SOURCES = tools/main.c
 braid_LDADD = $(tools_libs) $(HWLOC_LIBS) $(LIBNL_LIBS)
 
-# Plain TCP sockets under the same patterns: what braid's figures are compared with.
+# Plain TCP sockets under the same patterns: the reference for braid's figures.
 noinst_PROGRAMS += tools/rawtcp
 tools_rawtcp_LDADD = $(tools_libs)
 

@@ -1,13 +1,13 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: BSD-3-Clause
-# need.sh - what a bare Debian 12 lacks.  Sourced by tools/quickstart, tests/run and .ci/run.
+# need.sh - installs packages that a bare Debian 12 lacks.  Sourced by tools/quickstart, tests/run and .ci/run.
 
-# shellcheck disable=SC2034 # for those who source this
+# shellcheck disable=SC2034 # for scripts that source this
 need_build="autoconf automake libtool make gcc libc6-dev libsodium-dev libjansson-dev libibverbs-dev librdmacm-dev libhwloc-dev libucx-dev libnl-genl-3-dev"
 # shellcheck disable=SC2034
 need_tests="libcmocka-dev bats binutils iproute2 procps tcpdump openmpi-bin nftables python3 python3-jsonschema zsh fish"
 
-# need PACKAGE... - install those that are missing, and only those; false if that can't be.
+# need PACKAGE... - install those that are missing, and only those; false if that fails.
 need()
 {
 	need_missing=
@@ -26,7 +26,7 @@ need()
 	fi
 	echo "installing:$need_missing"
 	need_log=$(mktemp)
-	# A mirror that can't be asked just now may not be needed.
+	# If a mirror does not answer, go on: it may not be needed.
 	DEBIAN_FRONTEND=noninteractive apt-get -q update >"$need_log" 2>&1 ||
 		tail -n 5 "$need_log" >&2
 	# shellcheck disable=SC2086 # a list
@@ -39,7 +39,7 @@ need()
 	rm -f "$need_log"
 }
 
-# quietly LOG COMMAND... - its output goes to LOG; the end of it is shown if it fails.
+# quietly LOG COMMAND... - run it with its output in LOG; show the end of LOG if it fails.
 quietly()
 {
 	quietly_log=$1
@@ -54,7 +54,7 @@ quietly()
 configured()
 {
 	[ -x ./configure ] || quietly build/autogen.log ./autogen.sh || return
-	# What another run configured may lack what has been installed since.
+	# A build/ that another run configured may lack packages installed since.
 	(cd build && quietly configure.log ../configure "$@")
 }
 

@@ -29,7 +29,7 @@ struct proxy {
 /* A member whose prototype never changed: at v5's place, or at that of all later versions. */
 #define MEMBER(m) (net->abi >= 6 ? TABLE(6)->m : TABLE(5)->m)
 
-/* -- loading ----------------------------------------------------------------------------- */
+/* -- loading ------------------------------------------------------------------------------ */
 
 static const void *table_find(void *dl, int abi, int *ret_abi)
 {

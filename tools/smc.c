@@ -262,7 +262,7 @@ static int set_up(const struct setup *s)
 
 #endif
 
-/* -- what it comes to --------------------------------------------------------------------- */
+/* -- what is missing ---------------------------------------------------------------------- */
 
 static json_t *sysctl(const char *name)
 {

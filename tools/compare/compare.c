@@ -251,7 +251,7 @@ static int tell(struct compare *c)
 	return wrong(&c->rep) ? 1 : c->rep.interrupted ? 128 + SIGINT : 0;
 }
 
-/* -- what happens ------------------------------------------------------------------------- */
+/* -- steps -------------------------------------------------------------------------------- */
 
 /* The remote command reads the key from standard input: no other process sees it there. */
 static int ssh_start(struct compare *c, const char *plugin, char *err)

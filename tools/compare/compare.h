@@ -22,7 +22,7 @@ enum {
 	CMP_SURE_ROUNDS = 5,		/* fewer can't give an interval of 95 % */
 };
 
-/* -- the report (json.c) ---------------------------------------------------------- */
+/* -- the report (json.c) ------------------------------------------------------------------ */
 
 enum cmp_value {
 	CMP_P50, CMP_P90, CMP_P99, CMP_P999, CMP_MAX, CMP_JITTER, CMP_OP_US, CMP_ALG, CMP_BUS,
@@ -73,7 +73,7 @@ int cmp_json_write(const struct cmp_report *rep, FILE *to);
 int cmp_json_read(struct cmp_report *rep, const char *path, char *err);
 void cmp_report_fini(struct cmp_report *rep);
 
-/* -- statistics (stat.c) ---------------------------------------------------------- */
+/* -- statistics (stat.c) ------------------------------------------------------------------ */
 
 struct cmp_ratio {
 	double mid, lo, hi;		/* how many times as good; 95 % lie between lo and hi */
@@ -106,7 +106,7 @@ struct cmp_win {			/* the best way at one size */
 /* One for each size at which two competing ways were measured; returns how many. */
 int cmp_wins(const struct cmp_report *rep, enum perf_pattern pattern, struct cmp_win *wins);
 
-/* -- words (words.c) -------------------------------------------------------------- */
+/* -- words (words.c) ---------------------------------------------------------------------- */
 
 enum { CMP_WORDS = 2048 };
 
@@ -114,12 +114,12 @@ enum { CMP_WORDS = 2048 };
 void cmp_words(const struct cmp_report *rep, enum perf_pattern pattern, char *ret);
 void cmp_ratio_text(double x, char *room, size_t n);	/* four columns at most */
 
-/* -- printing (print.c) ----------------------------------------------------------- */
+/* -- printing (print.c) ------------------------------------------------------------------- */
 
 void cmp_print(const struct cmp_report *rep);
 void cmp_print_csv(const struct cmp_report *rep, FILE *to);
 
-/* -- other programs as references (tool.c) ---------------------------------------- */
+/* -- other programs as references (tool.c) ------------------------------------------------ */
 
 /* Append to rep->ways every tool that is known, with the reason if it can't be used. */
 void cmp_tools_find(struct cmp_report *rep, bool here);
@@ -127,7 +127,7 @@ bool cmp_tool_fits(const struct cmp_tool *tool, enum perf_pattern pattern, uint6
 int cmp_tool_measure(const struct cmp_way *way, enum perf_pattern pattern, uint64_t size, double *v,
 		     char *err);
 
-/* -- where the processes are (launch.c) ------------------------------------------- */
+/* -- where the processes are (launch.c) --------------------------------------------------- */
 
 struct cmp_place {
 	int nprocs;			/* the launcher's; 0: ours to choose */
@@ -163,7 +163,7 @@ int cmp_key_first(struct cmp_place *p, const char *meet, struct perf_key *ret, c
 bool cmp_key_again(const struct cmp_place *p, const char *meet, struct perf_key *ret);
 void cmp_key_end(const struct cmp_place *p, const char *meet);
 
-/* -- measuring (run.c) ------------------------------------------------------------ */
+/* -- measuring (run.c) -------------------------------------------------------------------- */
 
 struct cmp_options {
 	struct perf_options perf;	/* env, seconds, timeout_s, check, pin */

@@ -258,7 +258,7 @@ static void sheet_close(struct sheet *s)
 	free(s->v);
 }
 
-/* -- what has changed --------------------------------------------------------------------- */
+/* -- changes ------------------------------------------------------------------------------ */
 
 struct tally {
 	unsigned worse, better, same;

@@ -336,7 +336,7 @@ int cmp_ssh(struct cmp_place *p, const char *host, const char *command, const ch
 	return 0;
 }
 
-/* -- who is where ------------------------------------------------------------------------- */
+/* -- where the ranks are ------------------------------------------------------------------ */
 
 /* The second of two ranks: on another host than the first, if there is one. */
 static int partner(const struct cmp_place *p)

@@ -87,7 +87,7 @@ static uint64_t arena_bytes(const struct perf_options *o, uint64_t size)
 	return perf_arena_bytes(&run, o->procs);
 }
 
-/* -- what is there ------------------------------------------------------------------------ */
+/* -- ways that are there ------------------------------------------------------------------ */
 
 static int way_probe(const struct cmp_report *rep, struct cmp_way *w, const struct cmp_options *o)
 {
@@ -408,7 +408,7 @@ static int pattern_run(struct runner *r, enum perf_pattern pattern)
 	return rc;
 }
 
-/* -- what may have been in the way -------------------------------------------------------- */
+/* -- disturbances ------------------------------------------------------------------------- */
 
 static void governor_note(struct cmp_report *rep)
 {

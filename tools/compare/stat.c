@@ -51,7 +51,7 @@ int cmp_ratio_says(const struct cmp_ratio *r)
 	return r->lo >= 1.005 ? 1 : r->hi < 0.995 ? -1 : 0;	/* rounded as it is printed */
 }
 
-/* -- of a report -------------------------------------------------------------------------- */
+/* -- figures of a report ------------------------------------------------------------------ */
 
 double cmp_merit(const struct cmp_row *r)
 {

@@ -60,7 +60,7 @@ void doctor_mend_container(struct doctor *d, const char *docker, const char *pod
 void doctor_mend_install(struct doctor *d, const char *deb, const char *rpm);
 bool doctor_in_container(struct doctor *d);
 
-/* -- files, and the process that is asked about (sys.c) ----------------------------------- */
+/* -- files, and the process of --pid (sys.c) ---------------------------------------------- */
 
 enum { PATH_LEN = 512, TEXT_LEN = 256, NAME_LEN = 64, NAMES_MAX = 256 };
 
@@ -121,7 +121,7 @@ unsigned env_all(struct doctor *d, const struct env **ret);
 const char *env_param(struct doctor *d, const char *name, const char **ret_name);
 bool doctor_wants(struct doctor *d, const char *transport);	/* BRAID_TRANSPORTS names it */
 
-/* -- facts that no file tells (probe.c) --------------------------------------------------- */
+/* -- facts that no file holds (probe.c) --------------------------------------------------- */
 
 struct probe {
 	const char *name;		/* a recorded answer is probe/NAME.json below the root */

@@ -266,7 +266,7 @@ static bool is_value(const char *value, const char *wanted)
 	return *wanted == '0' ? v == 0 : v != 0;
 }
 
-/* -- fights ------------------------------------------------------------------------------- */
+/* -- contradictions ----------------------------------------------------------------------- */
 
 /* `a` has no effect, or an unexpected one, if `b` is set too; NULL values: any. */
 static const struct {

@@ -120,7 +120,7 @@ static void enough(struct doctor *d)
 		doctor_skip(d, "no NIC whose speed and PCIe link are told");
 }
 
-/* -- between ------------------------------------------------------------------------------ */
+/* -- between devices ---------------------------------------------------------------------- */
 
 static unsigned little(const char *config, size_t len, size_t at, unsigned bytes)
 {

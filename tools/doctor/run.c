@@ -42,7 +42,7 @@ static json_t *check_result(struct doctor *d, const struct check *c)
 	return o;
 }
 
-/* -- which -------------------------------------------------------------------------------- */
+/* -- which checks ------------------------------------------------------------------------- */
 
 /* The i-th check that is asked for; NULL: no more. */
 static const struct check *check_at(const struct wishes *w, unsigned i)

@@ -227,7 +227,7 @@ const struct braid_machine *doctor_machine(struct doctor *d)
 	return d->machine;
 }
 
-/* -- what is looked at --------------------------------------------------------------------- */
+/* -- the host, or a recorded one ---------------------------------------------------------- */
 
 bool doctor_is_live(const struct doctor *d)
 {

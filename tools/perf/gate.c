@@ -70,7 +70,7 @@ void perf_gate_free(struct perf_gate *g)
 	free(g);
 }
 
-/* -- room --------------------------------------------------------------------------------- */
+/* -- room in the table -------------------------------------------------------------------- */
 
 static void source_of(const struct sockaddr_storage *sa, uint8_t ret[8])
 {

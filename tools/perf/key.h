@@ -53,7 +53,7 @@ bool perf_mac_equal(const uint8_t *a, const uint8_t *b);
 int perf_prove(int fd, const struct perf_key *key, int timeout_ms);
 const char *perf_prove_why(int err);
 
-/* -- the listener's part: strangers, however many, delay nobody ------------------------------ */
+/* -- the listener's part (gate.c) --------------------------------------------------------- */
 
 struct perf_gate;
 struct perf_gate *perf_gate_new(int listen_fd, const struct perf_key *key);

@@ -76,7 +76,7 @@ static int measure(struct perf *p, enum fabric_kind kind, uint64_t size, int rou
 	return perf_row_add(&p->rep, &row);
 }
 
-/* -- rounds that somebody ends ---------------------------------------------------------------- */
+/* -- ending the rounds early -------------------------------------------------------------- */
 
 static volatile sig_atomic_t no_more;
 

@@ -227,7 +227,7 @@ static int ask_one(struct perf_session *s, int rank, struct perf_ctl *m)
 	return rc;
 }
 
-/* -- what a coordinator does -------------------------------------------------------------- */
+/* -- requests ----------------------------------------------------------------------------- */
 
 /* Start remote workers first: local ones' raw TCP then uses the address that reaches them. */
 static int workers_start(struct perf_session *s, const struct fabric_env *env, bool pin,

@@ -47,7 +47,7 @@ static void indent(unsigned depth)
 	printf("%*s", 2 * (int)depth, "");
 }
 
-/* ---------------------------------------------------------------------------------- NCCL's XML */
+/* -- NCCL's XML --------------------------------------------------------------------------- */
 
 static bool is_listed(const struct braid_machine *m, int spot)
 {
@@ -229,7 +229,7 @@ void topo_xml(const struct braid_machine *m)
 	puts("</system>");
 }
 
-/* --------------------------------------------------------------------------------- the picture */
+/* -- the picture -------------------------------------------------------------------------- */
 
 /*
  * A spot with nothing below is as wide as a box, any other as wide as all that is below it.

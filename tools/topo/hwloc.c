@@ -26,7 +26,7 @@ struct reader {
 	struct braid_machine *m;
 };
 
-/* ------------------------------------------------------------------------------------- spots */
+/* -- spots -------------------------------------------------------------------------------- */
 
 static bool is_pci(hwloc_obj_t o)
 {
@@ -123,7 +123,7 @@ static int spot_of(struct reader *r, hwloc_obj_t o)
 	return braid_machine_add(r->m, &s);
 }
 
-/* -------------------------------------------------------------------------------- GPUs and NICs */
+/* -- GPUs and NICs ------------------------------------------------------------------------ */
 
 static void read_gpus(struct reader *r)
 {
@@ -224,7 +224,7 @@ static void read_nics(struct reader *r)
 	}
 }
 
-/* ------------------------------------------------------------------------------------- NVLink */
+/* -- NVLink ------------------------------------------------------------------------------- */
 
 /* The GPU of an object; -1: it has none, such as a switch. */
 static int gpu_of(const struct reader *r, hwloc_obj_t o)
@@ -279,7 +279,7 @@ static void read_nvlink(struct reader *r)
 	hwloc_distances_release(r->topology, d);
 }
 
-/* ---------------------------------------------------------------------------------- the machine */
+/* -- the machine -------------------------------------------------------------------------- */
 
 static void read_numas(struct reader *r)
 {

@@ -34,7 +34,7 @@ struct way {				/* a comm between us and the servant */
 struct way way_open(struct validate *v, bool out);
 void way_close(struct validate *v, struct way *way);
 
-/* -- messages (job.c, move.c) -------------------------------------------------------------- */
+/* -- messages (job.c, move.c) ------------------------------------------------------------- */
 
 struct msg {
 	size_t size, room;		/* room 0: as large as the message */

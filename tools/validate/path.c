@@ -85,7 +85,7 @@ static void rdma_line_or_skip(struct validate *v, const char *what, char *ret, s
 		skip(v, "the system has no %s of this device", what);
 }
 
-/* -- sockets: who listens, and what TCP has carried --------------------------------------- */
+/* -- sockets: listening, and bytes over TCP ----------------------------------------------- */
 
 int listening(union tcp_addr *ret, int n)
 {

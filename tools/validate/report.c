@@ -132,7 +132,7 @@ static void print_tap(const json_t *c, unsigned nth)
 			printf("# %s\n", json_string_value(s));
 }
 
-/* -- as it runs --------------------------------------------------------------------------- */
+/* -- while checks run --------------------------------------------------------------------- */
 
 void report_begin(const struct wishes *w, unsigned n)
 {

@@ -18,7 +18,7 @@
 
 enum { PLACES = 64 };
 
-/* --- where they are ------------------------------------------------------------------------ */
+/* -- where they are ----------------------------------------------------------------------- */
 
 struct places {
 	size_t n;
@@ -193,7 +193,7 @@ int process_find(const char *dir, const char *pid, struct process *ret, char err
 	return -1;
 }
 
-/* --- members ------------------------------------------------------------------------------- */
+/* -- members ------------------------------------------------------------------------------ */
 
 long long report_number(const json_t *o, const char *key)
 {

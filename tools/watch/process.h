@@ -39,7 +39,7 @@ json_t *process_report(const struct process *p, const char *word, char err[PROCE
 /* Ask all of these at once; NULL for one that does not answer within 3 s.  Each is to be freed. */
 void process_reports(const struct process *p, size_t n, const char *word, json_t **ret);
 
-/* --- members of a report ------------------------------------------------------------------- */
+/* -- members of a report ------------------------------------------------------------------ */
 
 long long report_number(const json_t *o, const char *key);	/* 0 if it is not there */
 const char *report_text(const json_t *o, const char *key);	/* "" */

@@ -16,12 +16,17 @@
 # BRAID_TEST_SRCDIR, BRAID_TEST_BUILDDIR, BRAID_TEST_SANITIZER, BRAID_TEST_CC.
 
 unit_tests = \
+	tests/unit/test_arrive \
 	tests/unit/test_auth \
+	tests/unit/test_close \
 	tests/unit/test_comm \
 	tests/unit/test_compare \
 	tests/unit/test_conn \
+	tests/unit/test_control \
 	tests/unit/test_copy \
+	tests/unit/test_credits \
 	tests/unit/test_diff \
+	tests/unit/test_fail \
 	tests/unit/test_flight \
 	tests/unit/test_frame \
 	tests/unit/test_handle \
@@ -37,19 +42,24 @@ unit_tests = \
 	tests/unit/test_nccl \
 	tests/unit/test_netdev \
 	tests/unit/test_netdev_sys \
+	tests/unit/test_open \
 	tests/unit/test_os \
 	tests/unit/test_pairs \
 	tests/unit/test_param \
 	tests/unit/test_path \
 	tests/unit/test_pool \
 	tests/unit/test_recover \
+	tests/unit/test_recv \
+	tests/unit/test_send \
 	tests/unit/test_slab \
 	tests/unit/test_smc \
 	tests/unit/test_stream \
 	tests/unit/test_tries \
+	tests/unit/test_unexpected \
 	tests/unit/test_view \
 	tests/unit/test_ways \
 	tests/unit/test_why \
+	tests/unit/test_window \
 	tests/unit/test_work
 
 # Those that take longest begin first.
@@ -227,6 +237,8 @@ tests_libtest_la_SOURCES = \
 	tests/abi/rdma.c \
 	tests/abi/rdma.h \
 	tests/lib/golden.h \
+	tests/lib/comms.c \
+	tests/lib/comms.h \
 	tests/lib/hostile.c \
 	tests/lib/hostile.h \
 	tests/lib/null.c \
@@ -253,7 +265,7 @@ tests_fuzz_fuzz_param_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_smcdiag_LDADD = $(fuzz_libs)
 
 # Programs that need more than that.
-tests_unit_test_comm_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_listen_offer,--wrap=braid_listen_check
+tests_unit_test_open_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_listen_offer,--wrap=braid_listen_check
 tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_look
 tests_unit_test_netdev_SOURCES = tests/unit/test_netdev.c tests/unit/netdevs.c tests/unit/netdevs.h

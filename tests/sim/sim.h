@@ -6,7 +6,8 @@
  *	test_sim.c	the command line: runs seeds, and reports which failed
  *	sim_plan.c	what one seed does: processes, parameters, comms, and the table of faults
  *	sim_model.c	drivers that call as NCCL's proxy does, and the model that checks the results
- *	sim_net.c	struct braid_os over virtual sockets: TCP as its users can see it
+ *	sim_net.c	virtual sockets: TCP as its users can see it
+ *	sim_os.c	struct braid_os over them
  *	sim_run.c	the clock, threads as coroutines, processes
  *	node.c		the product, as a module that is loaded once for each process
  *

@@ -56,6 +56,10 @@ unit_tests = \
 	tests/unit/test_stream \
 	tests/unit/test_tries \
 	tests/unit/test_unexpected \
+	tests/unit/test_file \
+	tests/unit/test_report \
+	tests/unit/test_stat \
+	tests/unit/test_statdir \
 	tests/unit/test_view \
 	tests/unit/test_ways \
 	tests/unit/test_why \

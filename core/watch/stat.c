@@ -22,7 +22,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "core/base/file.h"
+#include "core/watch/file.h"
 #include "core/base/flight.h"
 #include "core/base/log.h"
 #include "core/base/os.h"

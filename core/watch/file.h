@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* file.h - files that Braid writes for others to read: dumps and metrics. */
-#ifndef BRAID_BASE_FILE_H
-#define BRAID_BASE_FILE_H
+#ifndef BRAID_WATCH_FILE_H
+#define BRAID_WATCH_FILE_H
 
 #include <sys/types.h>
 

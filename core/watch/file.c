@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* file.c - see file.h. */
-#include "core/base/file.h"
+#include "core/watch/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -269,7 +269,6 @@ tests_fuzz_fuzz_param_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_smcdiag_LDADD = $(fuzz_libs)
 
 # Programs that need more than that.
-tests_unit_test_open_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_listen_offer,--wrap=braid_listen_check
 tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_look
 tests_unit_test_netdev_SOURCES = tests/unit/test_netdev.c tests/unit/netdevs.c tests/unit/netdevs.h

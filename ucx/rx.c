@@ -36,7 +36,7 @@ static int await_payload(struct braid_lane *lane, struct ucx_ep *w)
 	w->awaits_payload = true;
 	if (w->asked == w->paid)
 		ask(w, at, lane->rx_left, w->scratch ? BRAID_UCX_OURS : lane->rx_hdr.comm,
-		    w->scratch ? NULL : braid_comm_rx_gpu(lane));
+		    w->scratch ? NULL : braid_rx_gpu(lane));
 	braid_unlock(&w->lock);
 	return 0;
 }
@@ -62,7 +62,7 @@ static void ask_ahead(struct braid_lane *lane, struct ucx_ep *w)
 
 		if (!braid_frames_lack(s->at, s->len, &h))
 			continue;
-		at = braid_comm_rx_place(lane, &h, &gpu);
+		at = braid_rx_place(lane, &h, &gpu);
 		w->blind = !at;
 		if (at)
 			ask(w, at, h.len, h.comm, gpu);

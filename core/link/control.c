@@ -9,7 +9,7 @@
 #include "core/link/link_int.h"
 
 #include "core/link/lane_io.h"
-#include "core/link/refusal.h"
+#include "core/link/upcalls.h"
 
 bool braid_link_ctl(struct braid_link *link, struct braid_hdr *h, const void *payload)
 {
@@ -19,12 +19,6 @@ bool braid_link_ctl(struct braid_link *link, struct braid_hdr *h, const void *pa
 		return false;
 	braid_tx_add(home, h, payload, NULL, NULL);
 	return true;
-}
-
-void braid_link_control_due(struct braid_link *link, struct braid_comm *c)
-{
-	if (braid_list_empty(&c->control_node))
-		braid_list_add_tail(&link->control_due, &c->control_node);
 }
 
 /* Queue an ACK for a lane, if due.  Home needs none if another frame is about to be sent. */
@@ -82,21 +76,12 @@ static bool tell_lanes(struct braid_link *link)
 /* ACKs of other lanes go before BYE: after it they would find their sends failed. */
 BRAID_APART bool braid_link_send_control(struct braid_link *link)
 {
-	struct braid_comm *c, *tmp;
-
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		tell_down(link, i);
 		if (i != link->home && !tell_ack(link, i))
 			return false;
 	}
-	braid_list_for_safe(c, tmp, &link->control_due, control_node) {
-		if (!braid_comm_send_control(c))
-			return false;
-		braid_list_del(&c->control_node);
-		if (c->closed && c->peer_closed)
-			braid_comm_free(c);
-	}
-	if (!braid_refusal_tell(link) || !tell_lanes(link) || !tell_ack(link, link->home))
+	if (!braid_comms_send_control(link) || !tell_lanes(link) || !tell_ack(link, link->home))
 		return false;
 	/* Home's acknowledgement leaves with its next frame; until then it stays due. */
 	braid_hint(&link->control_urgent, braid_link_home(link)->rx_ack_due);

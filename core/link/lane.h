@@ -63,6 +63,7 @@ struct braid_lane {
 	struct braid_hdr rx_hdr;
 	enum braid_rx_kind rx_kind;
 	void *rx_target;		/* struct braid_recv or braid_unexp */
+	const struct braid_mr *rx_mr;	/* of an entry in GPU memory; NULL: in host memory */
 	char *rx_dst;			/* NULL: discard the payload */
 	size_t rx_left;
 	size_t rx_at;			/* bytes done of the piece that braid_rx_take() resumes */

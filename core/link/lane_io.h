@@ -92,6 +92,14 @@ int braid_rx_end(struct braid_lane *lane);
 int braid_rx_take(struct braid_lane *lane, const char *p, size_t n);
 /* The same for the payload of one frame, which came without its header. */
 int braid_rx_nohdr(struct braid_lane *lane, uint32_t imm, const char *p, size_t n);
+/* The registration of lane->rx_dst; NULL: it is host memory. */
+const struct braid_mr *braid_rx_gpu(const struct braid_lane *lane);
+/*
+ * Where the payload of a chunk that has not begun will go; NULL: not known yet, ask later.
+ * *ret_gpu: its registration, if it is GPU memory, which only a lane with lane->gpu gets.
+ */
+char *braid_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
+		     const struct braid_mr **ret_gpu);
 /* The NIC wrote a chunk of len bytes into its receive, and only immediate data came with it. */
 int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len);
 /*

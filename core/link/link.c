@@ -16,7 +16,7 @@
 #include "core/base/log.h"
 #include "core/base/pool.h"
 #include "core/base/wakeup.h"
-#include "core/link/refusal.h"
+#include "core/link/upcalls.h"
 #include "core/proto/auth.h"
 
 struct braid_link *braid_link_new(const struct braid_link_key *key)
@@ -45,7 +45,7 @@ struct braid_link *braid_link_new(const struct braid_link_key *key)
 void braid_link_free(struct braid_link *link)
 {
 	braid_link_forget_deferred(link);
-	braid_refusal_free(link);
+	free(link->refusals);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
@@ -88,38 +88,22 @@ void braid_link_detach(struct braid_link *link)
 	link->attached = false;
 }
 
-/* A receive comm whose sender has closed goes on, unless this end stops: its data is all here. */
-static void fail_comms(struct braid_link *link, int err)
-{
-	struct braid_comm *c;
-
-	braid_list_for(c, &link->comms, node) {
-		if (c->sender || !c->peer_closed || err == -ENOTCONN)
-			braid_comm_fail(c, err);
-	}
-}
-
 void braid_link_down(struct braid_link *link, int err, const char *why)
 {
 	int state = atomic_load(&link->state);
 	/* A caller waits for a link that is not up yet, unless this end stops it. */
-	bool affected = state != BRAID_LINK_UP && err != -ENOTCONN;
-	struct braid_comm *c;
+	bool affected = (state != BRAID_LINK_UP && err != -ENOTCONN) || braid_comms_wait(link);
 
 	if (state == BRAID_LINK_DEAD) {
 		if (err == -ENOTCONN)
-			fail_comms(link, err);
+			braid_comms_fail(link, err);
 		return;
-	}
-	braid_list_for(c, &link->comms, node) {
-		/* A comm that is not opened yet is dialled again, or its dial logs the failure. */
-		affected |= !c->closed && !c->peer_closed && (!c->sender || c->opened);
 	}
 	braid_log(affected ? BRAID_LOG_WARN : BRAID_LOG_INFO, __FILE__, __LINE__,
 		  "device %s, peer %s: %s", link->key.dev->net.name, link->peer, why);
 	braid_event(BRAID_EVENT_LINK_DOWN, link->number, BRAID_FLIGHT_NONE, err, 0);
 	atomic_store(&link->err, err);
-	fail_comms(link, err);		/* after the WARN: a caller that sees err finds it */
+	braid_comms_fail(link, err);	/* after the WARN: a caller that sees err finds it */
 	atomic_store(&link->state, BRAID_LINK_DEAD);
 	braid_wake_service();
 }
@@ -135,15 +119,6 @@ void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)
 	braid_lock_wait(&link->lock);
 	braid_link_down(link, err, why);
 	braid_unlock(&link->lock);
-}
-
-struct braid_comm *braid_link_comm(struct braid_link *link, uint32_t id)
-{
-	struct braid_comm *c = link->bucket[id % BRAID_LINK_BUCKETS];
-
-	while (c && c->id != id)
-		c = c->hash_next;
-	return c;
 }
 
 static bool anybody_pushes(const struct braid_link *link)

@@ -23,7 +23,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/msg/comm.h"
 #include "core/dev.h"
 #include "core/link/lane.h"
 #include "core/base/list.h"
@@ -108,6 +107,7 @@ struct braid_link {
 		enum braid_rx_kind kind;	/* NONE: there is none */
 		struct braid_hdr hdr;
 		void *target;
+		const struct braid_mr *mr;
 		char *dst;
 	} again;
 	struct braid_list copying;	/* unexpected messages being copied into a GPU */
@@ -185,10 +185,10 @@ void braid_link_down(struct braid_link *link, int err, const char *why);
 
 /*
  * Make progress from a data call: the service thread then leaves the link alone for a while.
- * `idle`: the comm whose request is not done yet; `done`: set when it is.  Both may be NULL.
+ * `idle`: where the comm whose request is not done yet keeps the link's isend_epoch of its last
+ * idle test(); `done`: set when it is done.  Both may be NULL.
  */
-void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
-			 const atomic_bool *done);
+void braid_link_progress(struct braid_link *link, uint64_t *idle, const atomic_bool *done);
 /* Make progress from the service thread: >0 if anything moved. */
 int braid_link_move(struct braid_link *link);
 
@@ -221,15 +221,16 @@ void braid_link_flush_control(struct braid_link *link);
 bool braid_link_flush_if_urgent(struct braid_link *link, bool all);
 
 /* With the link's lock held: */
-struct braid_comm *braid_link_comm(struct braid_link *link, uint32_t id);
 bool braid_link_ctl(struct braid_link *link, struct braid_hdr *h, const void *payload);
 void braid_link_pending(struct braid_link *link, struct braid_list *node);	/* a send to cut */
+/* If the payload goes to a receive in GPU memory, receive it into host memory first. */
+int braid_rx_stage(struct braid_lane *lane);
+/* Bytes of all chunks of a message but the last. */
+uint32_t braid_link_chunk_len(const struct braid_link *link, uint64_t size);
 void braid_link_feed(struct braid_link *link);	/* cut chunks; push their lanes */
 void braid_link_flush(struct braid_link *link);	/* push home, unless another thread does */
 /* Queue the control frames that are due; false: no room for all. */
 bool braid_link_send_control(struct braid_link *link);
-/* A control frame of `c` is due. */
-void braid_link_control_due(struct braid_link *link, struct braid_comm *c);
 void braid_link_unpark(struct braid_link *link);	/* the service thread stops watching */
 
 /* A data call was made: the service thread leaves the link to its caller for a tick. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/link/lane_io.h"
+#include "core/link/upcalls.h"
 #include "core/mem/gpucopy.h"
 
 enum { HDR_FLAGS = 1 };		/* offset in a packed header */
@@ -98,7 +99,7 @@ bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_
 	const struct braid_txf *first = q->part ? NULL : first_chunk(q), *f = first ? first : at;
 	uint32_t hdrs = first ? 2 * BRAID_HDR_SIZE : BRAID_HDR_SIZE;
 	unsigned m = lane->member, pm = lane->peer_member;
-	const struct braid_send *s = f->owner;
+	const struct braid_xfer *s = f->owner;
 	struct braid_hdr h;
 	bool imm;
 
@@ -125,13 +126,14 @@ bool braid_tx_nohdr(const struct braid_lane *lane, uint32_t *ret_imm)
 {
 	const struct braid_txq *q = &lane->tx;
 	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
-	const struct braid_send *s = f->owner;
+	const struct braid_xfer *s = f->owner;
 
 	/* A CREDITED message needs its header: it is not for the next receive of its tag. */
-	if (!s || !s->same_tag || !s->size || f->ext_len || !may_be_bare(lane, s->req.comm->id) ||
-	    q->ring[f->off] != BRAID_F_EAGER || q->ring[f->off + HDR_FLAGS])
+	if (!s || !s->same_tag || f->inl == BRAID_HDR_SIZE || f->ext_len ||
+	    !may_be_bare(lane, s->comm) || q->ring[f->off] != BRAID_F_EAGER ||
+	    q->ring[f->off + HDR_FLAGS])
 		return false;
-	*ret_imm = braid_short(s->req.comm->id, s->seq);
+	*ret_imm = braid_short(s->comm, s->seq);
 	return true;
 }
 
@@ -140,7 +142,7 @@ const struct braid_key *braid_tx_gpu(const struct braid_lane *lane)
 	const struct braid_txq *q = &lane->tx;
 	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
 
-	return f->ext_len && !f->own && braid_send_is_gpu(f->owner) ?
+	return f->ext_len && !f->own && braid_xfer_is_gpu(f->owner) ?
 		       &f->owner->mr->key[lane->member] : NULL;
 }
 
@@ -160,7 +162,7 @@ int braid_txf_stage_out(struct braid_txq *q, struct braid_txf *f)
 	int err;
 
 	if (!f->bringing) {
-		if (f->own || !braid_send_is_gpu(f->owner))
+		if (f->own || !braid_xfer_is_gpu(f->owner))
 			return 0;
 		b = malloc(sizeof(*b) + f->ext_len);
 		if (!b)

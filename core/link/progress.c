@@ -17,6 +17,7 @@
 #include <errno.h>
 
 #include "core/base/wakeup.h"
+#include "core/link/upcalls.h"
 
 enum {
 	POLL_OTHERS = 4,		/* empty lanes that one call polls, beside home */
@@ -188,14 +189,14 @@ void braid_link_defer_control(struct braid_link *link)
 }
 
 /* An idle test(): end the burst, and send control frames that are urgent. */
-static BRAID_APART void idle_test(struct braid_link *link, struct braid_comm *c)
+static BRAID_APART void idle_test(struct braid_link *link, uint64_t *epoch)
 {
 	bool urgent = braid_link_is_urgent(link), over;
 
 	if (!braid_trylock(&link->lock))
 		return;
-	over = c->flush_epoch == link->isend_epoch;
-	c->flush_epoch = link->isend_epoch;
+	over = *epoch == link->isend_epoch;
+	*epoch = link->isend_epoch;
 	if (urgent)
 		braid_link_send_control(link);
 	if (!braid_link_home(link)->tx.unsent)
@@ -266,8 +267,7 @@ void braid_link_unpark(struct braid_link *link)
 		braid_wake_service();
 }
 
-void braid_link_progress(struct braid_link *link, struct braid_comm *idle,
-			 const atomic_bool *done)
+void braid_link_progress(struct braid_link *link, uint64_t *idle, const atomic_bool *done)
 {
 	int moved = move(link, false);
 

@@ -16,6 +16,7 @@
 #include "core/base/log.h"
 #include "core/base/wakeup.h"
 #include "core/link/txq_int.h"
+#include "core/link/upcalls.h"
 
 void braid_lane_lost(struct braid_lane *lane, int err)
 {
@@ -116,6 +117,7 @@ static void rx_forget(struct braid_lane *lane)
 		link->again.kind = lane->rx_kind;
 		link->again.hdr = lane->rx_hdr;
 		link->again.target = lane->rx_target;
+		link->again.mr = lane->rx_mr;
 		link->again.dst = lane->rx_dst;
 		if (lane->rx_stage)
 			link->again.dst = lane->rx_gpu;

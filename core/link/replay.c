@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/link/upcalls.h"
+
 int braid_tx_rewind(struct braid_lane *lane, uint32_t frames)
 {
 	struct braid_txq *q = &lane->tx;
@@ -152,7 +154,7 @@ void braid_txf_void(struct braid_txq *q, struct braid_txf *f, bool sent)
 	f->ext_len = 0;
 }
 
-int braid_tx_release(struct braid_lane *lane, const void *comm)
+int braid_tx_release(struct braid_lane *lane, uint32_t comm)
 {
 	struct braid_txq *q = &lane->tx;
 	bool gpu;
@@ -160,9 +162,9 @@ int braid_tx_release(struct braid_lane *lane, const void *comm)
 	for (uint32_t i = q->f_acked; i != q->f_head; i++) {
 		struct braid_txf *f = &q->f[i & q->fmask];
 
-		if (!f->owner || f->owner->req.comm != comm)
+		if (!f->owner || f->owner->comm != comm)
 			continue;
-		gpu = braid_send_is_gpu(f->owner);
+		gpu = braid_xfer_is_gpu(f->owner);
 		braid_txf_end_stage(f);
 		f->owner = NULL;
 		if (!f->ext_len || (f->own && i == q->f_sent && q->part))

@@ -7,57 +7,19 @@
 #include "core/link/lane_io.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "core/base/copy.h"
 #include "core/base/flight.h"
 #include "core/base/wakeup.h"
 #include "core/link/link_int.h"
-#include "core/link/refusal.h"
-#include "core/setup/service.h"
+#include "core/link/upcalls.h"
 
 static int rx_ack(struct braid_link *link, const struct braid_hdr *h)
 {
 	if (h->n >= link->nlanes)
 		return -EBADMSG;
 	return braid_tx_acked(link->lane[h->n], h->seq);
-}
-
-static int refuse_open(struct braid_link *link, uint32_t comm, int err)
-{
-	return braid_refusal_add(link, comm, err == -ENOMEM || err == -ENOSPC ?
-						     BRAID_HELLO_NO_ROOM : BRAID_HELLO_NO_LISTEN);
-}
-
-static BRAID_APART int rx_open(struct braid_lane *lane)
-{
-	struct braid_link *link = lane->link;
-	struct braid_comm *c;
-	struct braid_open open;
-	int err;
-
-	/* The dialled end assigns odd ids, the dialling end even ones. */
-	if ((lane->rx_hdr.comm & 1) != link->dialler || braid_link_comm(link, lane->rx_hdr.comm))
-		return -EBADMSG;
-	braid_open_unpack(lane->rx_ctl, &open);
-	if (braid_link_attach(link))	/* it may have been idle until now */
-		return -ENOMEM;
-	braid_link_urge(link);
-	err = braid_listen_check(link, lane->rx_hdr.comm, &open);
-	if (!err && link->ncomms >= BRAID_LINK_COMMS_MAX)
-		err = -ENOSPC;
-	if (err)
-		return refuse_open(link, lane->rx_hdr.comm, err);
-	c = braid_comm_new(link, lane->rx_hdr.comm, false);
-	if (!c)
-		return braid_no_memory("a connection");
-	err = braid_listen_offer(c, &open);
-	if (err) {			/* the listen was closed or filled since the check */
-		braid_comm_free(c);
-		return refuse_open(link, lane->rx_hdr.comm, err);
-	}
-	c->opened_due = true;
-	braid_link_control_due(link, c);
-	return 0;
 }
 
 static int rx_down(struct braid_link *link, const struct braid_hdr *h)
@@ -117,6 +79,29 @@ static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 	}
 }
 
+const struct braid_mr *braid_rx_gpu(const struct braid_lane *lane)
+{
+	return lane->rx_kind == BRAID_RX_ENTRY && !lane->rx_stage ? lane->rx_mr : NULL;
+}
+
+int braid_rx_stage(struct braid_lane *lane)
+{
+	if (!braid_rx_gpu(lane) || !lane->rx_left)
+		return 0;
+	lane->rx_stage = malloc(lane->rx_left);
+	if (!lane->rx_stage)
+		return -ENOMEM;
+	lane->rx_gpu = lane->rx_dst;
+	lane->rx_dst = lane->rx_stage;
+	return 0;
+}
+
+char *braid_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
+		     const struct braid_mr **ret_gpu)
+{
+	return braid_comm_rx_place(lane, h, ret_gpu);
+}
+
 /* The resent message that was half received when its lane was lost: same destination. */
 static BRAID_APART int rx_begin_again(struct braid_lane *lane)
 {
@@ -130,7 +115,8 @@ static BRAID_APART int rx_begin_again(struct braid_lane *lane)
 	lane->rx_target = link->again.target;
 	lane->rx_dst = lane->rx_kind == BRAID_RX_DRAIN ? NULL : link->again.dst;
 	link->again.kind = BRAID_RX_NONE;
-	return lane->gpu ? 0 : braid_comm_rx_stage(lane);
+	lane->rx_mr = link->again.mr;
+	return lane->gpu ? 0 : braid_rx_stage(lane);
 }
 
 #define OF(TYPE) (1u << BRAID_F_##TYPE)
@@ -145,8 +131,8 @@ static bool is_one_of(unsigned type, unsigned types)
 	return types >> type & 1;
 }
 
-/* The frame in lane->rx_hdr begins: decide where its payload goes.  c: its comm, or NULL. */
-static int rx_frame(struct braid_lane *lane, struct braid_comm *c)
+/* The frame in lane->rx_hdr begins: decide where its payload goes. */
+static int rx_frame(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_link *link = lane->link;
@@ -165,7 +151,7 @@ static int rx_frame(struct braid_lane *lane, struct braid_comm *c)
 	if (link->again.kind && h->type == BRAID_F_VOID && h->comm == link->again.hdr.comm &&
 	    h->seq == link->again.hdr.seq)
 		link->again.kind = BRAID_RX_NONE;
-	return c ? braid_comm_rx_begin(lane, c) : 0;	/* late frames of a dead comm: dropped */
+	return braid_comm_rx_begin(lane);
 }
 
 static int rx_begin(struct braid_lane *lane)
@@ -176,7 +162,7 @@ static int rx_begin(struct braid_lane *lane)
 	if (h->lseq != lane->rx_frames || (h->flags & BRAID_FLAG_PLACED && !lane->tr->dma))
 		return -EBADMSG;
 	err = braid_tx_acked(lane, h->ack);
-	return err ? err : rx_frame(lane, braid_link_comm(lane->link, h->comm));
+	return err ? err : rx_frame(lane);
 }
 
 static void rx_count(struct braid_lane *lane, unsigned type, size_t len)
@@ -200,7 +186,7 @@ static int rx_end(struct braid_lane *lane)
 	int err = 0;
 
 	if (lane->rx_kind == BRAID_RX_CTL && h->type == BRAID_F_OPEN)
-		err = rx_open(lane);
+		err = braid_open_came(lane);
 	else if (lane->rx_kind != BRAID_RX_DRAIN)
 		err = braid_comm_rx_end(lane);
 	if (err == -EAGAIN)
@@ -252,7 +238,7 @@ static BRAID_APART int rx_rest(struct braid_lane *lane, const char *p, size_t n)
 			at += BRAID_HDR_SIZE;
 		}
 		len = n - at < lane->rx_left ? n - at : lane->rx_left;
-		err = len && lane->gpu ? braid_comm_rx_stage(lane) : 0;
+		err = len && lane->gpu ? braid_rx_stage(lane) : 0;
 		if (err)
 			return err;
 		if (len && lane->rx_dst) {
@@ -269,8 +255,8 @@ static BRAID_APART int rx_rest(struct braid_lane *lane, const char *p, size_t n)
 }
 
 /* Make the header of a payload that came without one, at p + at, and receive it as usual. */
-static BRAID_APART int rx_nohdr_slow(struct braid_lane *lane, struct braid_comm *c, uint32_t imm,
-				const char *p, size_t n, size_t at)
+static BRAID_APART int rx_nohdr_slow(struct braid_lane *lane, uint32_t imm, const char *p, size_t n,
+				     size_t at)
 {
 	size_t len = n - at;
 	int err;
@@ -278,9 +264,8 @@ static BRAID_APART int rx_nohdr_slow(struct braid_lane *lane, struct braid_comm 
 	lane->rx_hdr = (struct braid_hdr){
 		.type = BRAID_F_EAGER, .comm = imm >> 16, .len = (uint32_t)len, .size = len,
 	};
-	if (c)
-		braid_comm_rx_nohdr(c, (uint16_t)imm, &lane->rx_hdr);
-	err = of_frame(lane, len ? rx_frame(lane, c) : -EBADMSG);
+	braid_comm_rx_nohdr(lane, (uint16_t)imm);
+	err = of_frame(lane, len ? rx_frame(lane) : -EBADMSG);
 	if (err)
 		return err;
 	lane->rx_at = at;
@@ -290,12 +275,11 @@ static BRAID_APART int rx_nohdr_slow(struct braid_lane *lane, struct braid_comm 
 static int rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t n, size_t at)
 {
 	struct braid_link *link = lane->link;
-	struct braid_comm *c = braid_link_comm(link, imm >> 16);
 
-	if (!c || n == at || link->again.kind ||
+	if (n == at || link->again.kind ||
 	    atomic_load_explicit(&link->rx_home, memory_order_relaxed) != lane->index ||
-	    !braid_comm_rx_nohdr_fast(c, (uint16_t)imm, p + at, n - at))
-		return rx_nohdr_slow(lane, c, imm, p, n, at);
+	    !braid_comm_rx_nohdr_fast(link, imm, p + at, n - at))
+		return rx_nohdr_slow(lane, imm, p, n, at);
 	rx_count(lane, BRAID_F_EAGER, n - at);
 	return 0;
 }
@@ -315,9 +299,8 @@ int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
 
 BRAID_APART int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len)
 {
-	struct braid_comm *c = braid_link_comm(lane->link, imm >> 16);
 	bool whole = (imm & 0xff) == BRAID_IMM_WHOLE;
-	int err = 0;
+	int err;
 
 	lane->rx_hdr = (struct braid_hdr){
 		.type = BRAID_F_CHUNK, .flags = BRAID_FLAG_PLACED, .comm = imm >> 16, .len = len,
@@ -326,7 +309,6 @@ BRAID_APART int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len
 	lane->rx_kind = BRAID_RX_DRAIN;
 	lane->rx_left = 0;
 	lane->rx_frames += whole;
-	if (c)
-		err = braid_comm_rx_imm(lane, c, imm >> 8 & 0xff, whole);
+	err = braid_comm_rx_imm(lane, imm >> 8 & 0xff, whole);
 	return err ? of_frame(lane, err) : braid_rx_end(lane);
 }

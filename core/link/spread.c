@@ -8,6 +8,7 @@
 
 #include "core/base/param.h"
 #include "core/link/txq_int.h"
+#include "core/link/upcalls.h"
 
 enum {
 	SPREAD_MIN = 32 << 10,		/* least bytes worth a lane of their own */
@@ -69,7 +70,7 @@ static unsigned shares(const struct braid_link *link)
 }
 
 /* Bytes of all chunks but the last: a multiple of BRAID_CHUNK_ALIGN, for at most 256 chunks. */
-static uint32_t chunk_len(const struct braid_link *link, uint64_t size)
+uint32_t braid_link_chunk_len(const struct braid_link *link, uint64_t size)
 {
 	uint64_t most = (uint64_t)braid_param.chunk;
 	unsigned n = shares(link);
@@ -82,35 +83,6 @@ static uint32_t chunk_len(const struct braid_link *link, uint64_t size)
 	if (len < (size + BRAID_CHUNKS_MAX - 1) / BRAID_CHUNKS_MAX)
 		len = (size + BRAID_CHUNKS_MAX - 1) / BRAID_CHUNKS_MAX;
 	return (uint32_t)((len + BRAID_CHUNK_ALIGN - 1) & ~(uint64_t)(BRAID_CHUNK_ALIGN - 1));
-}
-
-/* Queue a send's next chunk.  False: no room for it, or at home for the START before it. */
-static bool cut_chunk(struct braid_lane *lane, struct braid_send *s)
-{
-	struct braid_hdr h = {
-		.type = BRAID_F_CHUNK, .comm = s->req.comm->id, .seq = s->seq, .rseq = s->rseq,
-		.tag = s->tag, .n = s->chunks, .offset = s->cut, .size = s->size,
-	};
-
-	if (!braid_send_say_start(s) || !braid_txq_room(&lane->tx, 0))
-		return false;
-	if (!s->size) {			/* no window was left for an EAGER: START is all of it */
-		braid_list_del(&s->node);
-		braid_send_part_done(s);
-		return true;
-	}
-	if (!s->cut)
-		s->chunk = chunk_len(lane->link, s->size);
-	h.len = s->size - s->cut < s->chunk ? (uint32_t)(s->size - s->cut) : s->chunk;
-	s->parts++;
-	braid_tx_add(lane, &h, NULL, s->data + s->cut, s);
-	s->cut += h.len;
-	s->chunks++;
-	if (s->cut == s->size) {
-		braid_list_del(&s->node);
-		braid_send_part_done(s);
-	}
-	return true;
 }
 
 /* Move chunks of orphaned lanes to other lanes.  False: some are left. */
@@ -150,7 +122,7 @@ BRAID_APART void braid_link_feed(struct braid_link *link)
 		do {
 			struct braid_list *first = link->pending.next;
 
-			if (!cut_chunk(lane, braid_list_entry(first, struct braid_send, node)))
+			if (!braid_send_cut(lane, first))
 				break;
 			/* A single lane takes several chunks a call; several take turns. */
 		} while (link->active == 1 && !braid_list_empty(&link->pending) &&

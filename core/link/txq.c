@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "core/link/lane_io.h"
+#include "core/link/upcalls.h"
 
 enum {
 	HDR_ACK = 4,			/* offset in a packed header */
@@ -129,7 +130,7 @@ double braid_txq_cost(const struct braid_txq *q, uint64_t more, double best)
 }
 
 void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy, const void *ext,
-		  struct braid_send *owner)
+		  struct braid_xfer *owner)
 {
 	struct braid_txq *q = &lane->tx;
 	struct braid_txf *f = &q->f[q->f_head & q->fmask];
@@ -240,7 +241,7 @@ static void pop(struct braid_lane *lane)
 	struct braid_txf *f = &q->f[q->f_acked & q->fmask];
 
 	if (f->owner)
-		braid_send_part_done(f->owner);
+		braid_xfer_part_done(f->owner);
 	if (f->own)
 		braid_txf_drop_own(f);
 	q->unacked -= f->ext_len;
@@ -293,7 +294,7 @@ void braid_tx_advance(struct braid_lane *lane, size_t n)
 			break;
 		n -= f->inl + f->ext_len;
 		if (f->owner && !f->ext_len) {		/* copied: replay needs only the ring */
-			braid_send_part_done(f->owner);
+			braid_xfer_part_done(f->owner);
 			f->owner = NULL;
 		}
 		q->f_sent++;

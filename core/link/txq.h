@@ -20,13 +20,13 @@
 
 struct braid_hdr;
 struct braid_lane;
-struct braid_send;
+struct braid_xfer;
 
 struct braid_txf {			/* one frame: queued, in flight or not yet acknowledged */
 	uint32_t off, inl;		/* header and copied payload: ring[off, off + inl) */
 	const char *ext;		/* payload that was not copied */
 	size_t ext_len;
-	struct braid_send *owner;	/* the send that completes with it; or NULL */
+	struct braid_xfer *owner;	/* the send that completes with it; or NULL */
 	void *own;			/* our own copy of ext: freed when acknowledged */
 	bool bringing;			/* that copy is still coming from a GPU (lane.c) */
 };
@@ -71,7 +71,7 @@ bool braid_txq_room_ctl(const struct braid_txq *q);
  * be room.  Fills in h->ack and h->lseq.  owner may be NULL.
  */
 void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy, const void *ext,
-		  struct braid_send *owner);
+		  struct braid_xfer *owner);
 
 /*
  * For latency, send a message's payload before its frame is queued; the transport must have `post`.
@@ -85,6 +85,6 @@ bool braid_tx_fast_send(struct braid_lane *lane, uint32_t id, uint32_t seq, cons
  * Stop reading a comm's memory.  Its frames become VOID; a half sent one is copied, so that it can
  * be completed.  The lane stands still.  0, or -ENOMEM: the link must die.
  */
-int braid_tx_release(struct braid_lane *lane, const void *comm);
+int braid_tx_release(struct braid_lane *lane, uint32_t comm);
 
 #endif

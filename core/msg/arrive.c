@@ -19,29 +19,9 @@ static int rx_to_entry(struct braid_lane *lane, struct braid_recv *e, uint64_t o
 {
 	lane->rx_kind = BRAID_RX_ENTRY;
 	lane->rx_target = e;
+	lane->rx_mr = braid_recv_is_gpu(e) ? e->mr : NULL;
 	lane->rx_dst = offset ? e->data + offset : e->data;	/* may be NULL if the room is 0 */
-	return braid_recv_is_gpu(e) && !lane->gpu ? braid_comm_rx_stage(lane) : 0;
-}
-
-const struct braid_mr *braid_comm_rx_gpu(const struct braid_lane *lane)
-{
-	const struct braid_recv *e = lane->rx_target;
-
-	if (lane->rx_kind != BRAID_RX_ENTRY || lane->rx_stage || !braid_recv_is_gpu(e))
-		return NULL;
-	return e->mr;
-}
-
-int braid_comm_rx_stage(struct braid_lane *lane)
-{
-	if (!braid_comm_rx_gpu(lane) || !lane->rx_left)
-		return 0;
-	lane->rx_stage = malloc(lane->rx_left);
-	if (!lane->rx_stage)
-		return -ENOMEM;
-	lane->rx_gpu = lane->rx_dst;
-	lane->rx_dst = lane->rx_stage;
-	return 0;
+	return lane->rx_mr && !lane->gpu ? braid_rx_stage(lane) : 0;
 }
 
 /* Copy a payload from lane->rx_stage into the GPU.  Returns what braid_recv_to_gpu() returns. */
@@ -123,11 +103,13 @@ static int end_eager(struct braid_lane *lane)
 	return 0;
 }
 
-bool braid_comm_rx_nohdr_fast(struct braid_comm *c, uint16_t seq, const char *payload, size_t size)
+bool braid_comm_rx_nohdr_fast(struct braid_link *link, uint32_t imm, const char *payload,
+			      size_t size)
 {
-	struct braid_recv *e = c->sender ? NULL : braid_recv_at(c, c->oldest_rseq);
+	struct braid_comm *c = braid_comm_find(link, imm >> 16);
+	struct braid_recv *e = !c || c->sender ? NULL : braid_recv_at(c, c->oldest_rseq);
 
-	if (!e || braid_comm_drains(c) || seq != (uint16_t)c->rx_seq ||
+	if (!e || braid_comm_drains(c) || (uint16_t)imm != (uint16_t)c->rx_seq ||
 	    braid_is_retired(c, c->rx_seq) || !braid_recv_is_open(e) || e->tag != c->last_tag ||
 	    e->credited || e->begun || size > e->room || size > BRAID_COPY_MAX ||
 	    braid_recv_is_gpu(e))
@@ -141,8 +123,13 @@ bool braid_comm_rx_nohdr_fast(struct braid_comm *c, uint16_t seq, const char *pa
 	return true;
 }
 
-void braid_comm_rx_nohdr(struct braid_comm *c, uint16_t seq, struct braid_hdr *h)
+void braid_comm_rx_nohdr(struct braid_lane *lane, uint16_t seq)
 {
+	struct braid_hdr *h = &lane->rx_hdr;
+	const struct braid_comm *c = braid_comm_find(lane->link, h->comm);
+
+	if (!c)
+		return;
 	h->seq = c->rx_seq - (uint16_t)(c->rx_seq - seq);
 	h->tag = c->last_tag;
 }
@@ -265,7 +252,7 @@ static int end_chunk(struct braid_lane *lane)
 char *braid_comm_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
 			  const struct braid_mr **ret_gpu)
 {
-	struct braid_comm *c = braid_link_comm(lane->link, h->comm);
+	struct braid_comm *c = braid_comm_find(lane->link, h->comm);
 	struct braid_recv *e;
 
 	if (h->type != BRAID_F_CHUNK || !c || c->sender || braid_comm_drains(c))
@@ -276,15 +263,16 @@ char *braid_comm_rx_place(const struct braid_lane *lane, const struct braid_hdr 
 		       e->data + h->offset : NULL;
 }
 
-int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot, bool whole)
+int braid_comm_rx_imm(struct braid_lane *lane, unsigned slot, bool whole)
 {
 	struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_comm *c = braid_comm_find(lane->link, h->comm);
 	struct braid_recv *e;
 	int err;
 
-	if (c->sender)
+	if (c && c->sender)
 		return -EBADMSG;
-	if (braid_comm_drains(c))
+	if (!c || braid_comm_drains(c))
 		return 0;
 	e = braid_recv_at(c, slot);
 	if (!e || !e->posted || !e->placed)
@@ -342,10 +330,13 @@ static const struct {
 	[BRAID_F_VOID]    = { braid_void_came, NULL },
 };
 
-int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c)
+int braid_comm_rx_begin(struct braid_lane *lane)
 {
+	struct braid_comm *c = braid_comm_find(lane->link, lane->rx_hdr.comm);
 	unsigned type = lane->rx_hdr.type;
 
+	if (!c)
+		return 0;		/* a late frame of a comm that is gone */
 	return rx[type].begin ? rx[type].begin(lane, c) : -EBADMSG;
 }
 

@@ -14,8 +14,8 @@
 #include "core/link/link.h"
 #include "core/link/recover.h"
 #include "core/msg/msg_int.h"
+#include "core/msg/open.h"
 #include "core/msg/window.h"
-#include "core/setup/service.h"
 
 static void add_traffic(struct braid_traffic *to, const struct braid_traffic *t)
 {
@@ -34,7 +34,7 @@ static void count_closed(struct braid_comm *c)
 static bool unfinished(const struct braid_comm *c)
 {
 	for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
-		if (c->sender ? braid_send_at(c, q)->parts : braid_recv_at(c, q)->posted)
+		if (c->sender ? braid_send_at(c, q)->x.parts : braid_recv_at(c, q)->posted)
 			return true;
 	}
 	return false;
@@ -43,7 +43,7 @@ static bool unfinished(const struct braid_comm *c)
 static bool uses(const struct braid_comm *c, const struct braid_mr *mr)
 {
 	for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
-		if (c->sender ? braid_send_at(c, q)->parts && braid_send_at(c, q)->mr == mr :
+		if (c->sender ? braid_send_at(c, q)->x.parts && braid_send_at(c, q)->x.mr == mr :
 				braid_recv_at(c, q)->posted && braid_recv_at(c, q)->mr == mr)
 			return true;
 	}
@@ -58,7 +58,7 @@ static bool is_sending(const struct braid_lane *lane, const struct braid_comm *c
 	for (uint32_t i = q->f_acked; i != q->f_sent; i++) {
 		const struct braid_txf *f = &q->f[i & q->fmask];
 
-		if (f->ext_len && f->owner && f->owner->req.comm == c)
+		if (f->ext_len && f->owner && f->owner->comm == c->id)
 			return true;
 	}
 	return q->part && q->f[q->f_sent & q->fmask].ext_len;
@@ -70,11 +70,11 @@ static void forget_sends(struct braid_comm *c)
 	for (uint32_t q = c->first; q != c->next_seq; q++)
 		braid_list_del(&braid_send_at(c, q)->node);
 	for (unsigned i = 0; i < c->link->nlanes; i++) {
-		if (braid_tx_release(c->link->lane[i], c))
+		if (braid_tx_release(c->link->lane[i], c->id))
 			braid_link_down(c->link, -ENOMEM, "out of memory [no-memory]");
 	}
 	for (uint32_t q = c->first; q != c->next_seq; q++)
-		braid_send_at(c, q)->parts = 0;
+		braid_send_at(c, q)->x.parts = 0;
 }
 
 static void forget_recvs(struct braid_comm *c)
@@ -138,7 +138,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 	if (!used)
 		return;		/* as nearly always: no need to make progress, either */
 	if (rkey_epoch != link->rkey_epoch)
-		braid_handshakes_revoke(link);
+		braid_comm_hooks.revoked(link);
 	braid_link_progress(link, NULL, NULL);
 	braid_link_try_flush_control(link);
 }
@@ -165,12 +165,12 @@ void braid_comm_close(struct braid_comm *c)
 		braid_comm_free(c);
 	} else {		/* freed once both ends have sent BYE */
 		c->bye_due = true;
-		braid_link_control_due(link, c);
+		braid_comm_control_due(c);
 	}
 	atomic_fetch_add(&link->pins, 1);
 	braid_link_go(link, n);
 	if (rkey_epoch != link->rkey_epoch)
-		braid_handshakes_revoke(link);
+		braid_comm_hooks.revoked(link);
 	braid_link_progress(link, NULL, NULL);
 	braid_link_flush_control(link);	/* the process may end before its threads run again */
 	atomic_fetch_sub(&link->pins, 1);
@@ -190,7 +190,7 @@ static bool is_copied(const struct braid_comm *c, const struct braid_recv *e)
 
 static bool is_untaken(const struct braid_send *s)
 {
-	return s->parts && (s->await != BRAID_MET || !braid_list_empty(&s->node));
+	return s->x.parts && (s->await != BRAID_MET || !braid_list_empty(&s->node));
 }
 
 /*

@@ -65,6 +65,38 @@ void braid_comm_free(struct braid_comm *c)
 	free(c);
 }
 
+struct braid_comm *braid_comm_find(const struct braid_link *link, uint32_t id)
+{
+	struct braid_comm *c = link->bucket[id % BRAID_LINK_BUCKETS];
+
+	while (c && c->id != id)
+		c = c->hash_next;
+	return c;
+}
+
+/* A caller that waits for a comm that is not opened yet dials again, or its dial logs why not. */
+bool braid_comms_wait(const struct braid_link *link)
+{
+	const struct braid_comm *c;
+
+	braid_list_for(c, &link->comms, node) {
+		if (!c->closed && !c->peer_closed && (!c->sender || c->opened))
+			return true;
+	}
+	return false;
+}
+
+/* A receive comm whose sender has closed goes on, unless this end stops: its data is all here. */
+void braid_comms_fail(struct braid_link *link, int err)
+{
+	struct braid_comm *c;
+
+	braid_list_for(c, &link->comms, node) {
+		if (c->sender || !c->peer_closed || err == -ENOTCONN)
+			braid_comm_fail(c, err);
+	}
+}
+
 /*
  * A dummy request on a failed comm whose error test() has not returned yet: NCCL expects the post
  * to be accepted.  It has no number, and moves no bytes.  NULL: not now.
@@ -135,7 +167,7 @@ int braid_comm_ask(struct braid_req *req)
 		if (c->burst)
 			braid_send_hold_back(c);
 		else
-			braid_link_progress(c->link, c, &req->done);
+			braid_link_progress(c->link, &c->flush_epoch, &req->done);
 	}
 	if (atomic_load_explicit(&req->done, memory_order_acquire) && !c->reported)
 		return 1;
@@ -167,7 +199,7 @@ bool braid_comm_waits(struct braid_comm *c, struct braid_waiting *ret)
 		const struct braid_send *s = braid_send_at(c, q);
 
 		if (s->await == BRAID_AWAIT_WANT)
-			*ret = (struct braid_waiting){ true, s->seq, s->tag, s->size };
+			*ret = (struct braid_waiting){ true, s->x.seq, s->tag, s->size };
 	}
 	return ret->any;
 }

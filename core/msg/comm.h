@@ -26,7 +26,9 @@
 #include <stdint.h>
 
 #include "core/dev.h"
+#include "core/link/upcalls.h"
 #include "core/mem/gpucopy.h"
+#include "core/mem/mr.h"
 #include "core/base/list.h"
 #include "core/base/slab.h"
 #include "core/transport.h"
@@ -37,31 +39,8 @@ struct braid_lane;
 struct braid_listen;
 
 enum {
-	BRAID_RECVS_MAX = 8,			/* buffers of one receive request */
-	BRAID_SLOTS = 32 * BRAID_RECVS_MAX,	/* sends, or receive entries, of one comm */
-	BRAID_COPY_MAX = 8192,			/* messages up to here are copied when posted */
 	BRAID_FLOOR = 16384,			/* window reserved for each comm */
 	BRAID_UNEXP_COST = 64,			/* window used by a message beside its bytes */
-};
-
-struct braid_mr {			/* registered user memory, and its keys */
-	struct braid_list node;		/* comm->mrs */
-	struct braid_comm *comm;
-	char *data;
-	size_t size;
-	bool gpu;			/* the CPU must not touch it */
-	struct braid_key key[BRAID_PATHS_MAX];	/* by member; mr NULL: not registered there */
-	struct braid_mrc *cached[BRAID_PATHS_MAX];	/* core/mem/mrcache.c */
-	struct braid_stage *stage;	/* GPU: copies by the driver; NULL: none, because */
-	const char *stage_why;		/* this driver call failed */
-	int stage_err;			/* with this errno, negative */
-};
-
-struct braid_place {			/* where a receive's buffer is, for the sender's NIC */
-	uint64_t addr;
-	uint32_t rkey_epoch;			/* the receiver's link->rkey_epoch at that time */
-	unsigned nkeys;			/* 0: the NIC can't write there */
-	uint32_t key[BRAID_PATHS_MAX];	/* of each of the receiver's members */
 };
 
 struct braid_req {			/* what NCCL holds */
@@ -76,20 +55,17 @@ enum braid_await { BRAID_MET, BRAID_AWAIT_EAGER, BRAID_AWAIT_WANT };
 
 struct braid_send {
 	struct braid_req req;
+	struct braid_xfer x;		/* all that its frames need */
 	atomic_bool busy;		/* until test() has returned done */
 	enum braid_await await;		/* has it met its receive, as far as this end knows? */
 	const char *data;
 	uint64_t size, cut;		/* bytes; of these: given to lanes as chunks */
 	uint32_t chunk;			/* bytes of all chunks but the last */
 	uint64_t at_ns;			/* when posted, to within some ms: core/base/clock.h */
-	uint32_t seq, rseq;
+	uint32_t rseq;
 	int32_t tag;
-	uint32_t parts;			/* frames not done; +1 while something is left to cut */
 	uint16_t chunks;
 	bool start_due;
-	bool same_tag;			/* as the comm's message before it */
-	struct braid_mr *mr;
-	struct braid_place to;
 	struct braid_list node;		/* link->pending */
 };
 
@@ -216,6 +192,11 @@ struct braid_comm {
 struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sender);
 void braid_comm_free(struct braid_comm *c);
 
+/* The comm of that id, or NULL.  With the link's lock held. */
+struct braid_comm *braid_comm_find(const struct braid_link *link, uint32_t id);
+/* A control frame of `c` is due.  With the link's lock held. */
+void braid_comm_control_due(struct braid_comm *c);
+
 /* The number of the next request; those from c->first to it have entries. */
 static inline uint32_t braid_comm_next(const struct braid_comm *c)
 {
@@ -259,48 +240,5 @@ struct braid_waiting {			/* the oldest message that waits for the peer */
 };
 /* False: no message waits.  With the link's lock held. */
 bool braid_comm_waits(struct braid_comm *c, struct braid_waiting *ret);
-
-/* For core/link, with the link's lock held. */
-static inline bool braid_send_is_gpu(const struct braid_send *s)
-{
-	return s && s->mr && s->mr->gpu;
-}
-/* Fail a send whose GPU memory can't be read: `copy` failed; NULL: no host memory for a copy. */
-void braid_send_no_gpu(struct braid_send *s, const struct braid_gpucopy *copy);
-void braid_send_part_done(struct braid_send *s);
-/* Queue the START, if it is due; false: no room. */
-bool braid_send_say_start(struct braid_send *s);
-/* Queue the control frames that are due; false: no room for all. */
-bool braid_comm_send_control(struct braid_comm *c);
-/* Move copies of unexpected messages into GPUs; false: some are not complete. */
-bool braid_comm_deliver(struct braid_link *link);
-void braid_comm_leave(struct braid_link *link);	/* end those of failed comms */
-/*
- * A comm's frame begins: decide where its payload goes.  It ends: the payload is complete; -EAGAIN:
- * it is still being copied, call again.  0, or another negative errno: the peer is broken.
- */
-int braid_comm_rx_begin(struct braid_lane *lane, struct braid_comm *c);
-int braid_comm_rx_end(struct braid_lane *lane);
-/*
- * Where the payload of a chunk that has not begun will go; NULL: not known yet, ask later.
- * *ret_gpu: its registration, if it is GPU memory, which only a lane with lane->gpu gets.
- */
-char *braid_comm_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
-			  const struct braid_mr **ret_gpu);
-/* The registration of lane->rx_dst; NULL: it is host memory. */
-const struct braid_mr *braid_comm_rx_gpu(const struct braid_lane *lane);
-/* Fill in the header of a message that came without one; `seq` is the low half of its number. */
-void braid_comm_rx_nohdr(struct braid_comm *c, uint16_t seq, struct braid_hdr *h);
-/*
- * Fast path: if such a message is for the oldest receive, deliver it and complete the receive.
- * False: it is not, and nothing was changed.
- */
-bool braid_comm_rx_nohdr_fast(struct braid_comm *c, uint16_t seq, const char *payload, size_t size);
-/* The NIC wrote a chunk without header into the receive of that slot; whole: and its START. */
-int braid_comm_rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot, bool whole);
-/* If the payload goes to a receive in GPU memory, receive it into host memory first. */
-int braid_comm_rx_stage(struct braid_lane *lane);
-/* Forget the chunk half received on this lane: it will be sent again. */
-void braid_comm_rx_undo(struct braid_lane *lane);
 
 #endif

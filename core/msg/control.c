@@ -12,6 +12,7 @@
 #include "core/base/log.h"
 #include "core/link/link.h"
 #include "core/msg/msg_int.h"
+#include "core/msg/open.h"
 #include "core/proto/auth.h"
 
 static bool send_word(struct braid_comm *c, bool *due, struct braid_hdr *h, const void *payload)
@@ -35,7 +36,7 @@ static bool send_opened(struct braid_comm *c)
 	return send_word(c, &c->opened_due, &h, payload);
 }
 
-bool braid_comm_send_control(struct braid_comm *c)
+static bool send_control(struct braid_comm *c)
 {
 	struct braid_hdr fail = {
 		.type = BRAID_F_FAIL, .comm = c->id, .n = c->fail_code,
@@ -48,10 +49,30 @@ bool braid_comm_send_control(struct braid_comm *c)
 	       send_word(c, &c->bye_due, &bye, NULL);
 }
 
+void braid_comm_control_due(struct braid_comm *c)
+{
+	if (braid_list_empty(&c->control_node))
+		braid_list_add_tail(&c->link->control_due, &c->control_node);
+}
+
+bool braid_comms_send_control(struct braid_link *link)
+{
+	struct braid_comm *c, *tmp;
+
+	braid_list_for_safe(c, tmp, &link->control_due, control_node) {
+		if (!send_control(c))
+			return false;
+		braid_list_del(&c->control_node);
+		if (c->closed && c->peer_closed)
+			braid_comm_free(c);
+	}
+	return braid_refusals_send(link);
+}
+
 /* The peer must prove this listen's token: the link may have been made with another listen's. */
 int braid_opened_came(struct braid_lane *lane)
 {
-	struct braid_comm *c = braid_link_comm(lane->link, lane->rx_hdr.comm);
+	struct braid_comm *c = braid_comm_find(lane->link, lane->rx_hdr.comm);
 	struct braid_open open;
 
 	if (!c || c->opened)

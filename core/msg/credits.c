@@ -36,7 +36,7 @@ void braid_credit_free(struct braid_comm *c, struct braid_credit *cr)
 int braid_credit_came(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
-	struct braid_comm *c = braid_link_comm(lane->link, h->comm);
+	struct braid_comm *c = braid_comm_find(lane->link, h->comm);
 	struct braid_place to = { .addr = h->offset, .rkey_epoch = h->seq, .nkeys = h->len / 4 };
 	struct braid_credit *cr;
 
@@ -77,7 +77,7 @@ void braid_credit_due(struct braid_comm *c, struct braid_recv *e)
 	e->credit_due = true;
 	if (!c->ndue++ || (int32_t)(e->rseq - c->credit_scan) < 0)
 		c->credit_scan = e->rseq;
-	braid_link_control_due(c->link, c);
+	braid_comm_control_due(c);
 	braid_link_urge(c->link);
 }
 
@@ -157,7 +157,7 @@ void braid_retire(struct braid_comm *c, uint32_t seq, uint64_t size)
 	c->retired[seq % BRAID_SLOTS / 64] |= 1ull << seq % 64;
 	c->retire_bytes += size + BRAID_UNEXP_COST;
 	link->retire_bytes += size + BRAID_UNEXP_COST;
-	braid_link_control_due(link, c);
+	braid_comm_control_due(c);
 	if (c->retire_n >= RETIRE_MAX || link->retire_bytes * 4 >= link->rx_window)
 		braid_hint(&link->control_urgent, true);
 }
@@ -194,7 +194,7 @@ int braid_retire_came(struct braid_lane *lane, struct braid_comm *c)
 	for (uint32_t q = h->seq; q != h->seq + h->n; q++) {
 		struct braid_send *s = braid_send_at(c, q);
 
-		if (!s || s->seq != q || s->await != BRAID_AWAIT_EAGER)
+		if (!s || s->x.seq != q || s->await != BRAID_AWAIT_EAGER)
 			return -EBADMSG;
 		braid_send_met(c, s);
 	}

@@ -34,7 +34,7 @@ static void send_fail(struct braid_comm *c, uint16_t code, uint64_t size, uint64
 	c->fail_code = code;
 	c->fail_size = size;
 	c->fail_room = room;
-	braid_link_control_due(c->link, c);
+	braid_comm_control_due(c);
 	braid_link_urge(c->link);
 }
 
@@ -131,7 +131,7 @@ void braid_comm_no_gpu(struct braid_comm *c, const struct braid_gpucopy *copy)
 	send_fail(c, ECANCELED, 0, 0);
 }
 
-void braid_send_no_gpu(struct braid_send *s, const struct braid_gpucopy *copy)
+void braid_send_no_gpu(struct braid_xfer *x, const struct braid_gpucopy *copy)
 {
-	braid_comm_no_gpu(s->req.comm, copy);
+	braid_comm_no_gpu(braid_container(x, struct braid_send, x)->req.comm, copy);
 }

@@ -8,7 +8,6 @@
  */
 #include "core/msg/comm.h"
 
-#include <assert.h>
 #include <errno.h>
 
 #include "core/base/clock.h"
@@ -22,19 +21,12 @@ enum {
 	EAGER_SPREAD_MAX = 16 << 10,	/* largest eager message with several lanes */
 };
 
-void braid_send_part_done(struct braid_send *s)
-{
-	assert(s->parts);
-	if (--s->parts == 0)
-		atomic_store_explicit(&s->req.done, true, memory_order_release);
-}
-
 void braid_send_met(struct braid_comm *c, struct braid_send *s)
 {
 	if (s->await == BRAID_AWAIT_EAGER)
 		braid_window_give(&c->eager_out, &c->link->shared_out, s->size);
 	s->await = BRAID_MET;
-	if (s->seq != c->oldest_await)
+	if (s->x.seq != c->oldest_await)
 		return;
 	do
 		c->oldest_await++;
@@ -50,15 +42,15 @@ void braid_send_to_credit(struct braid_comm *c, struct braid_send *s, uint32_t r
 			  const struct braid_place *to)
 {
 	s->rseq = rseq;
-	s->to = *to;
+	s->x.to = *to;
 	s->start_due = true;
 	braid_link_pending(c->link, &s->node);
 }
 
-bool braid_send_say_start(struct braid_send *s)
+static bool send_start_frame(struct braid_send *s)
 {
 	struct braid_hdr h = {
-		.type = BRAID_F_START, .comm = s->req.comm->id, .seq = s->seq, .tag = s->tag,
+		.type = BRAID_F_START, .comm = s->req.comm->id, .seq = s->x.seq, .tag = s->tag,
 		.rseq = s->rseq, .size = s->size,
 	};
 
@@ -71,23 +63,53 @@ bool braid_send_say_start(struct braid_send *s)
 	return true;
 }
 
+bool braid_send_cut(struct braid_lane *lane, struct braid_list *node)
+{
+	struct braid_send *s = braid_list_entry(node, struct braid_send, node);
+	struct braid_hdr h = {
+		.type = BRAID_F_CHUNK, .comm = s->x.comm, .seq = s->x.seq, .rseq = s->rseq,
+		.tag = s->tag, .n = s->chunks, .offset = s->cut, .size = s->size,
+	};
+
+	if (!send_start_frame(s) || !braid_txq_room(&lane->tx, 0))
+		return false;
+	if (!s->size) {			/* no window was left for an EAGER: START is all of it */
+		braid_list_del(&s->node);
+		braid_xfer_part_done(&s->x);
+		return true;
+	}
+	if (!s->cut)
+		s->chunk = braid_link_chunk_len(lane->link, s->size);
+	h.len = s->size - s->cut < s->chunk ? (uint32_t)(s->size - s->cut) : s->chunk;
+	s->x.parts++;
+	braid_tx_add(lane, &h, NULL, s->data + s->cut, &s->x);
+	s->cut += h.len;
+	s->chunks++;
+	if (s->cut == s->size) {
+		braid_list_del(&s->node);
+		braid_xfer_part_done(&s->x);
+	}
+	return true;
+}
+
 static void send_whole(struct braid_comm *c, struct braid_send *s, const struct braid_credit *cr)
 {
 	struct braid_hdr h = {
-		.type = BRAID_F_EAGER, .comm = c->id, .seq = s->seq, .tag = s->tag,
+		.type = BRAID_F_EAGER, .comm = c->id, .seq = s->x.seq, .tag = s->tag,
 		.len = (uint32_t)s->size, .size = s->size,
 		.flags = cr ? BRAID_FLAG_CREDITED : 0, .rseq = cr ? cr->rseq : 0,
 	};
 	bool copy = s->size <= BRAID_COPY_MAX;
 
 	braid_tx_add(braid_link_home(c->link), &h, copy && s->size ? s->data : NULL,
-		     copy ? NULL : s->data, s);
+		     copy ? NULL : s->data, &s->x);
 }
 
 static BRAID_APART void send_want(struct braid_comm *c, struct braid_send *s)
 {
 	struct braid_hdr h = {
-		.type = BRAID_F_WANT, .comm = c->id, .seq = s->seq, .tag = s->tag, .size = s->size,
+		.type = BRAID_F_WANT, .comm = c->id, .seq = s->x.seq, .tag = s->tag,
+		.size = s->size,
 	};
 
 	s->await = BRAID_AWAIT_WANT;
@@ -122,14 +144,15 @@ static void send_start(struct braid_comm *c, struct braid_send *s)
 	if (cr) {
 		if (s->size > cr->room)
 			braid_comm_oversize(c, s->size, cr->room, s->tag);
-		else if (is_small(c, s->size, s->mr) && may_fly(braid_link_home(c->link), s->size))
+		else if (is_small(c, s->size, s->x.mr) &&
+			 may_fly(braid_link_home(c->link), s->size))
 			send_whole(c, s, cr);
 		else {
 			braid_send_to_credit(c, s, cr->rseq, &cr->to);
-			braid_send_say_start(s);	/* the caller made sure of the room */
+			send_start_frame(s);	/* the caller made sure of the room */
 		}
 		braid_credit_free(c, cr);
-	} else if (is_small(c, s->size, s->mr) &&
+	} else if (is_small(c, s->size, s->x.mr) &&
 		   braid_window_take(&c->eager_out, &c->link->shared_out, c->link->tx_window,
 				     s->size)) {
 		s->await = BRAID_AWAIT_EAGER;
@@ -137,7 +160,7 @@ static void send_start(struct braid_comm *c, struct braid_send *s)
 	} else {
 		send_want(c, s);
 	}
-	if (s->await == BRAID_MET && c->oldest_await == s->seq)
+	if (s->await == BRAID_MET && c->oldest_await == s->x.seq)
 		c->oldest_await++;
 }
 
@@ -239,18 +262,20 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 	braid_list_init(&s->node);
 	s->at_ns = braid_posted_at(link);
 	s->await = BRAID_MET;
-	s->seq = c->next_seq++;
-	c->send[s->seq % BRAID_SLOTS] = s;
+	s->x.seq = c->next_seq++;
+	c->send[s->x.seq % BRAID_SLOTS] = s;
 	s->data = data;
 	s->size = size;
 	s->cut = 0;
 	s->tag = tag;
-	s->same_tag = tag == c->last_tag;
+	s->x.same_tag = tag == c->last_tag;
 	c->last_tag = tag;
-	s->parts = 1;
+	s->x.parts = 1;
+	s->x.done = &s->req.done;
+	s->x.comm = c->id;
 	s->chunks = 0;
 	s->start_due = false;
-	s->mr = mr;
+	s->x.mr = mr;
 	send_start(c, s);
 	link->isend_epoch++;
 	now = send_now(link, s);
@@ -280,6 +305,7 @@ int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int3
 			return 0;
 		}
 	}
-	braid_link_progress(c->link, c, NULL);	/* so that the next call can succeed */
+	/* So that the next call can succeed. */
+	braid_link_progress(c->link, &c->flush_epoch, NULL);
 	return 0;
 }

@@ -23,6 +23,7 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/base/pool.h"
+#include "core/msg/open.h"
 #include "core/setup/service_int.h"
 #include "core/transport.h"
 #include "core/setup/tries.h"
@@ -37,11 +38,6 @@ static struct braid_list conns;
 static unsigned half_open;		/* accepted connections that have not proved themselves */
 static uint64_t strangers, dropped;
 static struct braid_log_gate gate_strangers, gate_version;
-
-void braid_handshakes_init(void)
-{
-	braid_list_init(&conns);
-}
 
 bool braid_handshakes_left(void)
 {
@@ -104,7 +100,7 @@ void braid_handshakes_close(void)
 }
 
 /* The service thread frees them later, for it may be handling an event of one of them now. */
-void braid_handshakes_revoke(const struct braid_link *link)
+static void handshakes_revoke(const struct braid_link *link)
 {
 	struct braid_conn *c;
 
@@ -116,6 +112,12 @@ void braid_handshakes_revoke(const struct braid_link *link)
 		braid_conn_revoke(c);
 	}
 	pthread_mutex_unlock(&braid_svc.lock);
+}
+
+void braid_handshakes_init(void)
+{
+	braid_list_init(&conns);
+	braid_comm_hooks.revoked = handshakes_revoke;
 }
 
 void braid_handshakes_drop(const struct braid_link *link)

@@ -18,6 +18,7 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/base/wakeup.h"
+#include "core/msg/open.h"
 #include "core/setup/service_int.h"
 #include "core/setup/ways.h"
 
@@ -47,12 +48,6 @@ static struct braid_log_gate gate_fds;
 static struct braid_lock lock;		/* the innermost lock; guards the two below */
 static struct braid_list listens;
 static unsigned nlistens;
-
-void braid_listens_init(void)
-{
-	braid_list_init(&ports);
-	braid_list_init(&listens);
-}
 
 void braid_listens_wipe(void)
 {
@@ -450,7 +445,7 @@ static int open_check(const struct braid_listen *l, const struct braid_link *lin
 	return l->nready < READY_MAX ? 0 : -ENOSPC;
 }
 
-int braid_listen_check(const struct braid_link *link, uint32_t comm, const struct braid_open *open)
+static int listen_check(const struct braid_link *link, uint32_t comm, const struct braid_open *open)
 {
 	int err;
 
@@ -460,7 +455,7 @@ int braid_listen_check(const struct braid_link *link, uint32_t comm, const struc
 	return err;
 }
 
-int braid_listen_offer(struct braid_comm *c, const struct braid_open *open)
+static int listen_offer(struct braid_comm *c, const struct braid_open *open)
 {
 	struct braid_listen *l;
 	int err;
@@ -477,6 +472,14 @@ int braid_listen_offer(struct braid_comm *c, const struct braid_open *open)
 	}
 	braid_unlock(&lock);
 	return err;
+}
+
+void braid_listens_init(void)
+{
+	braid_list_init(&ports);
+	braid_list_init(&listens);
+	braid_comm_hooks.open_check = listen_check;
+	braid_comm_hooks.open_offer = listen_offer;
 }
 
 static struct braid_comm *listen_take(struct braid_listen *l)

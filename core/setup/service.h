@@ -64,18 +64,6 @@ struct braid_comm *braid_listen_accept(struct braid_listen *l);
 /* Comms that were opened and never accepted are closed. */
 void braid_listen_close(struct braid_listen *l);
 /*
- * Memory that peers may write was taken back on this link: revoke lanes on their way up whose
- * set-up is older, so that they can't write it.  Takes the service's lock: call without a lock.
- */
-void braid_handshakes_revoke(const struct braid_link *link);
-/*
- * From rx_open(), with the link's lock held: 0, or -EACCES, -ENOENT, -ENOSPC.  The check comes
- * before the comm is made: a peer that can't prove the listen's token costs no memory.
- */
-int braid_listen_check(const struct braid_link *link, uint32_t comm, const struct braid_open *open);
-int braid_listen_offer(struct braid_comm *c, const struct braid_open *open);
-
-/*
  * Move a connect on; `handle` is the caller's copy, in which the state of the attempt is kept.
  * 0 with *ret NULL: call again.  An error has been logged and ends the attempt.
  */

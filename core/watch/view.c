@@ -82,7 +82,7 @@ static struct flying flying(const struct braid_link *link, const struct braid_vi
 		for (uint32_t k = q->f_acked; q->f && k != q->f_head; k++) {
 			const struct braid_txf *x = &q->f[k & q->fmask];
 
-			if (x->owner != s)
+			if (x->owner != &s->x)
 				continue;
 			f.bytes += x->ext_len;
 			f.queued |= (int32_t)(k - q->f_sent) >= 0;
@@ -98,7 +98,7 @@ static void view_send(const struct braid_link *link, const struct braid_view *vi
 	struct flying f = flying(link, view, s);
 	bool done = atomic_load_explicit(&s->req.done, memory_order_relaxed);
 
-	ret->seq = s->seq;
+	ret->seq = s->x.seq;
 	ret->tag = s->tag;
 	ret->size = s->size;
 	ret->done = done ? s->size : s->cut - (s->cut ? f.bytes : 0);

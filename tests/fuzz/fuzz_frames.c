@@ -236,7 +236,7 @@ static void look_ahead(const void *bytes, size_t n)
 	if (!braid_frames_lack(bytes, n, &h))
 		return;
 	braid_lock_wait(&w.link->lock);
-	at = braid_comm_rx_place(w.link->lane[0], &h, &gpu);
+	at = braid_rx_place(w.link->lane[0], &h, &gpu);
 	if (at)
 		memset(at, 1, h.len);
 	braid_unlock(&w.link->lock);
@@ -378,10 +378,12 @@ static void leave(unsigned i, unsigned how)
 
 static void move(unsigned how)
 {
+	struct braid_comm *c = w.comm[how >> 2 & 3];
+
 	if (how & 1)
 		braid_link_try_flush_control(w.link);
 	w.link->spread += how >> 1 & 1 && !w.link->spread;	/* look at all lanes */
-	braid_link_progress(w.link, w.comm[how >> 2 & 3], NULL);
+	braid_link_progress(w.link, c ? &c->flush_epoch : NULL, NULL);
 }
 
 /*

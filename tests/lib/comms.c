@@ -157,8 +157,8 @@ void run(struct braid_req *a, struct braid_req *b)
 			braid_comm_test(a, &ret, NULL);
 		if (b && !atomic_load(&b->done))
 			braid_comm_test(b, &ret, NULL);
-		braid_link_progress(pair.end[A], cs, NULL);
-		braid_link_progress(pair.end[B], cr, NULL);
+		braid_link_progress(pair.end[A], &cs->flush_epoch, NULL);
+		braid_link_progress(pair.end[B], &cr->flush_epoch, NULL);
 		null_deliver_all(&pair);
 	}
 }

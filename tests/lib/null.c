@@ -226,7 +226,7 @@ static int post_direct(struct null_lane *to, const char *hdr, const char *payloa
 static int null_post(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len)
 {
 	struct null_lane *from = null_of(lane);
-	const struct braid_comm *c = braid_link_comm(lane->link, imm >> 16);
+	const struct braid_comm *c = braid_comm_find(lane->link, imm >> 16);
 	struct braid_hdr h = {
 		.type = BRAID_F_EAGER, .comm = c->id, .seq = c->next_seq, .tag = c->last_tag,
 		.len = len, .size = len, .lseq = lane->tx.f_head, .ack = lane->rx_acked,
@@ -657,9 +657,9 @@ static void dump_lane(const struct braid_lane *l)
 
 static void dump_send(const struct braid_send *s)
 {
-	if (s->parts)
-		fprintf(stderr, "    send %u tag %d size %llu await %d parts %u cut %llu\n", s->seq,
-			s->tag, (unsigned long long)s->size, s->await, s->parts,
+	if (s->x.parts)
+		fprintf(stderr, "    send %u tag %d size %llu await %d parts %u cut %llu\n", s->x.seq,
+			s->tag, (unsigned long long)s->size, s->await, s->x.parts,
 			(unsigned long long)s->cut);
 }
 

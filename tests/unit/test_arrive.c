@@ -118,7 +118,7 @@ static void lies_are_refused(void **state)
 		if (rows[i].lane)
 			pair.end[B]->spread++;
 		assert_int_equal(null_warns, 0);
-		braid_link_progress(pair.end[B], cr, NULL);
+		braid_link_progress(pair.end[B], &cr->flush_epoch, NULL);
 		assert_int_equal(error_of(r), -EREMOTEIO);
 		assert_int_equal(null_warns, 1);
 		assert_non_null(strstr(null_warn, "broken"));
@@ -171,7 +171,7 @@ static void lies_to_a_sender_are_refused(void **state)
 		err = null_forge(&pair, B, 0, &h, payload);
 		if (err != -EBADMSG)
 			fail_msg("%s: %d", rows[i].what, err);
-		braid_link_progress(pair.end[A], cs, NULL);
+		braid_link_progress(pair.end[A], &cs->flush_epoch, NULL);
 		assert_int_equal(error_of(s), -EREMOTEIO);
 	}
 	free(from);
@@ -316,7 +316,7 @@ static char *place_at(unsigned end, const struct braid_hdr *h)
 {
 	const struct braid_mr *gpu;
 
-	return braid_comm_rx_place(pair.end[end]->lane[0], h, &gpu);
+	return braid_rx_place(pair.end[end]->lane[0], h, &gpu);
 }
 
 static void lies_about_a_credited_receive_are_refused(void **state)

@@ -71,7 +71,7 @@ static void a_goodbye_finds_the_send_acknowledged_on_every_lane(void **state)
 
 	(void)state;
 	pass_frame(A, BRAID_F_WANT);
-	braid_link_progress(pair.end[B], cr, NULL);
+	braid_link_progress(pair.end[B], &cr->flush_epoch, NULL);
 	pass_frame(B, BRAID_F_CREDIT);
 	for (int i = 0; i < 1000 && !atomic_load(&r->done); i++) {
 		braid_comm_test(s, &ret, NULL);

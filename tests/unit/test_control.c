@@ -29,7 +29,7 @@ static void every_chunk_is_acknowledged_at_the_first_idle_call(void **state)
 		null_deliver_all(&pair);
 	}
 	assert_int_equal(size_of(r), 64 * K + 100);
-	braid_link_progress(pair.end[B], cr, NULL);
+	braid_link_progress(pair.end[B], &cr->flush_epoch, NULL);
 	null_deliver_all(&pair);
 	assert_true(done(s));
 	free(from);
@@ -50,7 +50,7 @@ static void the_last_message_is_acknowledged_by_an_idle_call_on_another_link(voi
 	null_deliver_all(&pair);
 	assert_int_equal(size_of(r), 20 * K);
 	assert_no_frame(B);		/* it may go with what is posted next */
-	braid_link_progress(pair.end[A], cs, NULL);
+	braid_link_progress(pair.end[A], &cs->flush_epoch, NULL);
 	while (null_deliver(&pair, B, 0))
 		;
 	assert_true(done(s));
@@ -79,7 +79,7 @@ static void an_acknowledgement_is_not_lost_behind_a_frame_half_sent(void **state
 	braid_param.eager = 64 * K;
 	back = isend(back_s, from, 30 * K, 0);	/* from B: a part of it in its short wire */
 	while (!atomic_load(&r->done)) {
-		braid_link_progress(pair.end[A], cs, NULL);
+		braid_link_progress(pair.end[A], &cs->flush_epoch, NULL);
 		null_deliver(&pair, A, 0);
 	}
 	assert_int_equal(size_of(r), 30 * K);

@@ -25,8 +25,8 @@ enum { RING = 4096, FRAMES = 16, STREAM_MAX = 1 << 16, SENDS = 8, IOV = 64 };
 static struct fixture {
 	struct braid_link link;
 	struct braid_lane lane;
-	struct braid_comm comm[2];
-	struct braid_send send[SENDS];
+	struct braid_xfer send[SENDS];
+	atomic_bool done[SENDS];
 	char want[STREAM_MAX];		/* what the peer must see */
 	size_t nwant;
 	char got[STREAM_MAX];
@@ -49,19 +49,20 @@ static int teardown(void **state)
 	return 0;
 }
 
-static struct braid_send *send_of(unsigned i, unsigned parts, unsigned comm)
+static struct braid_xfer *send_of(unsigned i, unsigned parts, unsigned comm)
 {
-	f.send[i] = (struct braid_send){ .parts = parts, .req.comm = &f.comm[comm] };
+	f.done[i] = false;
+	f.send[i] = (struct braid_xfer){ .comm = comm, .parts = parts, .done = &f.done[i] };
 	return &f.send[i];
 }
 
 static bool is_done(unsigned i)
 {
-	return atomic_load(&f.send[i].req.done);
+	return atomic_load(&f.done[i]);
 }
 
 /* Queue a frame, and note what it must look like; its ack is ours to know at hand-out. */
-static void add(const char *copy, const char *ext, size_t len, struct braid_send *owner)
+static void add(const char *copy, const char *ext, size_t len, struct braid_xfer *owner)
 {
 	struct braid_hdr h = {
 		.type = BRAID_F_EAGER, .len = (uint32_t)len, .size = len, .seq = 1000 + f.queued,
@@ -193,7 +194,7 @@ static void a_copied_send_is_done_when_handed_over_any_other_when_acknowledged(v
 
 static void a_send_of_many_parts_is_done_with_the_last(void **state)
 {
-	struct braid_send *s = send_of(0, 3, 0);
+	struct braid_xfer *s = send_of(0, 3, 0);
 
 	(void)state;
 	for (int i = 0; i < 3; i++)
@@ -423,7 +424,7 @@ static void what_was_not_handed_over_is_void_when_its_memory_goes_but_never_torn
 			add(NULL, gone[i], 100, send_of(i, 1, i & 1));
 		}
 		move(cut, IOV, SIZE_MAX / 2);
-		assert_int_equal(braid_tx_release(&f.lane, &f.comm[1]), 0);
+		assert_int_equal(braid_tx_release(&f.lane, 1), 0);
 		if (cut <= 3 * WHOLE)
 			want_void(3);
 		if (cut <= 1 * WHOLE)
@@ -645,7 +646,7 @@ static void a_gpus_frame_that_is_half_out_is_void_when_its_memory_goes(void **st
 		f.send[i].mr = &mr;
 	}
 	braid_tx_advance(&f.lane, BRAID_HDR_SIZE + 40);
-	assert_int_equal(braid_tx_release(&f.lane, &f.comm[0]), 0);
+	assert_int_equal(braid_tx_release(&f.lane, 0), 0);
 	assert_int_equal(f.lane.tx.unacked, 0);
 	assert_int_equal(f.lane.tx.unsent, BRAID_HDR_SIZE);
 	assert_int_equal(braid_tx_rewind(&f.lane, 0), 0);
@@ -661,7 +662,7 @@ static void a_gpus_frame_that_is_half_out_is_void_when_its_memory_goes(void **st
 static void add_placed(struct braid_mr *mr, uint32_t size, uint32_t chunk)
 {
 	struct braid_hdr h = { .type = BRAID_F_START, .size = size };
-	struct braid_send *s = send_of(0, 2, 0);
+	struct braid_xfer *s = send_of(0, 2, 0);
 
 	s->mr = mr;
 	s->to = (struct braid_place){ .addr = 4096, .nkeys = 1, .key = { 7 } };
@@ -723,13 +724,12 @@ static void a_start_at_the_end_of_the_ring_goes_alone(void **state)
 
 static void a_message_may_go_without_what_the_peer_can_tell(void **state)
 {
-	struct braid_send *s = send_of(0, 1, 1);
+	struct braid_xfer *s = send_of(0, 1, 1);
 	uint32_t imm = 0;
 
 	(void)state;
-	f.comm[1].id = 0xfffe;
+	s->comm = 0xfffe;
 	s->seq = 0x10007;
-	s->size = 11;
 	s->same_tag = true;
 	add(text, NULL, 11, s);
 	assert_true(braid_tx_nohdr(&f.lane, &imm));
@@ -737,9 +737,9 @@ static void a_message_may_go_without_what_the_peer_can_tell(void **state)
 	s->same_tag = false;
 	assert_false(braid_tx_nohdr(&f.lane, &imm));
 	s->same_tag = true;
-	f.comm[1].id = 0x10000;
+	s->comm = 0x10000;
 	assert_false(braid_tx_nohdr(&f.lane, &imm));
-	f.comm[1].id = 1;
+	s->comm = 1;
 	f.lane.rx_quiet = BRAID_ACK_BYTES;
 	assert_false(braid_tx_nohdr(&f.lane, &imm));
 	f.lane.rx_quiet = 0;
@@ -763,11 +763,10 @@ static void other_frames_go_with_their_headers(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct braid_send *s = send_of(i, 1, 0);
+		struct braid_xfer *s = send_of(i, 1, 0);
 		struct braid_hdr h = rows[i];
 
 		s->same_tag = true;
-		s->size = h.size;
 		braid_tx_add(&f.lane, &h, i ? NULL : text, i == 2 ? text : NULL, s);
 		assert_false(braid_tx_nohdr(&f.lane, &imm));
 		braid_tx_advance(&f.lane, f.lane.tx.unsent);
@@ -781,7 +780,7 @@ static void a_queue_ended_early_leaks_nothing(void **state)
 	(void)state;
 	add(NULL, text, 30, send_of(0, 1, 0));
 	add(NULL, text, 30, send_of(1, 1, 0));
-	assert_int_equal(braid_tx_release(&f.lane, &f.comm[0]), 0);
+	assert_int_equal(braid_tx_release(&f.lane, 0), 0);
 	move(BRAID_HDR_SIZE + 5, IOV, SIZE_MAX / 2);
 }
 

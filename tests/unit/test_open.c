@@ -8,24 +8,19 @@
 
 #include <errno.h>
 
-#include "core/link/refusal.h"
-#include "core/setup/service.h"
+#include "core/msg/open.h"
 #include "tests/lib/comms.h"
 
 static int offer_err;			/* what the listen answers: 0 or an errno */
 static struct braid_comm *offered;	/* the comm that it was asked to take */
 
-int __wrap_braid_listen_check(const struct braid_link *link, uint32_t comm,
-			      const struct braid_open *open);
-int __wrap_braid_listen_check(const struct braid_link *link, uint32_t comm,
-			      const struct braid_open *open)
+static int open_check(const struct braid_link *link, uint32_t comm, const struct braid_open *open)
 {
 	(void)link, (void)comm, (void)open;
 	return offer_err;
 }
 
-int __wrap_braid_listen_offer(struct braid_comm *c, const struct braid_open *open);
-int __wrap_braid_listen_offer(struct braid_comm *c, const struct braid_open *open)
+static int open_offer(struct braid_comm *c, const struct braid_open *open)
 {
 	(void)open;
 	offered = offer_err ? NULL : c;
@@ -34,6 +29,8 @@ int __wrap_braid_listen_offer(struct braid_comm *c, const struct braid_open *ope
 
 static int setup_open(void **state)
 {
+	braid_comm_hooks.open_check = open_check;
+	braid_comm_hooks.open_offer = open_offer;
 	offer_err = 0;
 	offered = NULL;
 	return setup(state);
@@ -56,7 +53,7 @@ static void an_open_is_answered(void **state)
 	assert_non_null(offered);
 	assert_int_equal(offered->id, 100);
 	assert_false(offered->sender);
-	braid_link_progress(pair.end[B], cr, NULL);
+	braid_link_progress(pair.end[B], &cr->flush_epoch, NULL);
 	assert_int_equal(next_frame(B, BRAID_F_OPENED).comm, 100);
 }
 

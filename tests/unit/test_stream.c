@@ -463,7 +463,7 @@ static void a_small_message_costs_one_call_at_each_end(void **state)
 	for (unsigned i = 0; i < 20; i++) {
 		assert_int_equal(braid_comm_irecv(r, 1, &data, &size, &tag, NULL, &rreq), 0);
 		for (unsigned k = 0; k < 4; k++)	/* callers that wait */
-			braid_link_progress(end[0], s, NULL);
+			braid_link_progress(end[0], &s->flush_epoch, NULL);
 		os.sends = os.recvs = 0;
 		assert_int_equal(braid_comm_isend(s, "12345678", 8, 0, NULL, &req), 0);
 		assert_int_equal(os.sends, 1);
@@ -487,7 +487,7 @@ static void a_burst_leaves_in_fewer_calls_than_messages(void **state)
 
 	(void)state;
 	comms(0, &s, &r);
-	braid_link_progress(end[0], s, NULL);
+	braid_link_progress(end[0], &s->flush_epoch, NULL);
 	for (unsigned i = 0; i < 32; i++)
 		assert_int_equal(braid_comm_isend(s, "x", 1, 0, NULL, &req[i]), 0);
 	for (unsigned k = 0; k < 4; k++) {
@@ -554,7 +554,7 @@ static void a_message_of_a_mebibyte_takes_one_call(void **state)
 	memset(big, 'b', sizeof(big));
 	assert_int_equal(braid_comm_isend(s, big, sizeof(big), 0, NULL, &req), 0);
 	for (int i = 0; i < 4; i++)		/* the credit leaves, and is not read yet */
-		braid_link_progress(end[1], r, NULL);
+		braid_link_progress(end[1], &r->flush_epoch, NULL);
 	assert_int_equal(braid_comm_test(req, &done, NULL), 0);
 	assert_true(q->f_head > 1 && !q->unsent);
 	assert_int_equal(braid_comm_test(rreq, &done, NULL), 0);
@@ -730,7 +730,7 @@ static void a_link_closed_with_a_word_is_no_loss(void **state)
 	braid_unlock(&end[0]->lock);
 	shutdown(end[0]->lane[0]->fd, SHUT_WR);
 	for (int i = 0; i < 4; i++)
-		braid_link_progress(end[1], r, NULL);
+		braid_link_progress(end[1], &r->flush_epoch, NULL);
 	assert_int_equal(os.warns, 1);
 	assert_non_null(strstr(os.warn, "the peer closed the link [link-ended]"));
 }

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * upcalls.h - all that a link asks of the message layer, which core/msg defines.
+ *
+ * This is the only way up from core/link.  The calls are direct, so that link-time optimisation can
+ * inline them.  All are made with the link's lock held.
+ */
+#ifndef BRAID_LINK_UPCALLS_H
+#define BRAID_LINK_UPCALLS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/mem/mr.h"
+
+struct braid_gpucopy;
+struct braid_hdr;
+struct braid_lane;
+struct braid_link;
+struct braid_list;
+struct braid_open;
+
+/* What both layers know of messages. */
+enum {
+	BRAID_RECVS_MAX = 8,			/* buffers of one receive request */
+	BRAID_SLOTS = 32 * BRAID_RECVS_MAX,	/* sends, or receive entries, of one comm */
+	BRAID_COPY_MAX = 8192,			/* messages up to here are copied when posted */
+};
+
+/* What a lane knows of a send; part of struct braid_send. */
+struct braid_xfer {
+	uint32_t comm;			/* its id */
+	uint32_t seq;			/* its number in the comm */
+	uint32_t parts;			/* frames not done; +1 while something is left to cut */
+	bool same_tag;			/* as the comm's message before it */
+	atomic_bool *done;		/* set when no part is left */
+	struct braid_mr *mr;		/* of its memory; or NULL */
+	struct braid_place to;
+};
+
+static inline void braid_xfer_part_done(struct braid_xfer *x)
+{
+	if (--x->parts == 0)
+		atomic_store_explicit(x->done, true, memory_order_release);
+}
+
+static inline bool braid_xfer_is_gpu(const struct braid_xfer *x)
+{
+	return x && x->mr && x->mr->gpu;
+}
+
+/* --- sending ------------------------------------------------------------------------------- */
+
+/* Queue the next chunk of link->pending's send on this lane; false: no room for it or its START. */
+bool braid_send_cut(struct braid_lane *lane, struct braid_list *node);
+/* Fail a send whose GPU memory can't be read: `copy` failed; NULL: no host memory for a copy. */
+void braid_send_no_gpu(struct braid_xfer *x, const struct braid_gpucopy *copy);
+/* Queue the control frames of comms that are due; false: no room for all. */
+bool braid_comms_send_control(struct braid_link *link);
+
+/* --- receiving ----------------------------------------------------------------------------- */
+
+/*
+ * The frame in lane->rx_hdr begins: decide where its payload goes.  It ends: the payload is
+ * complete; -EAGAIN: it is still being copied, call again.  0, or another negative errno: the peer
+ * is broken.  Frames of a comm that is gone are dropped.
+ */
+int braid_comm_rx_begin(struct braid_lane *lane);
+int braid_comm_rx_end(struct braid_lane *lane);
+/* The payload of an OPEN is in lane->rx_ctl: make the comm, or refuse it. */
+int braid_open_came(struct braid_lane *lane);
+/* Fill in lane->rx_hdr for a message that came without header; `seq`: low half of its number. */
+void braid_comm_rx_nohdr(struct braid_lane *lane, uint16_t seq);
+/*
+ * Fast path: if such a message (`imm` of braid_short()) is for the oldest receive, deliver it and
+ * complete the receive.  False: it is not, and nothing was changed.
+ */
+bool braid_comm_rx_nohdr_fast(struct braid_link *link, uint32_t imm, const char *payload,
+			      size_t size);
+/* The NIC wrote the chunk in lane->rx_hdr into the receive of that slot; whole: and its START. */
+int braid_comm_rx_imm(struct braid_lane *lane, unsigned slot, bool whole);
+/*
+ * Where the payload of a chunk that has not begun will go; NULL: not known yet, ask later.
+ * *ret_gpu: its registration, if it is GPU memory, which only a lane with lane->gpu gets.
+ */
+char *braid_comm_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
+			  const struct braid_mr **ret_gpu);
+/* Forget the chunk half received on this lane: it will be sent again. */
+void braid_comm_rx_undo(struct braid_lane *lane);
+
+/* --- on other occasions -------------------------------------------------------------------- */
+
+/* Move copies of unexpected messages into GPUs; false: some are not complete. */
+bool braid_comm_deliver(struct braid_link *link);
+void braid_comm_leave(struct braid_link *link);	/* end those of failed comms */
+/* Does a caller wait for a comm that ends with the link?  Fail those comms. */
+bool braid_comms_wait(const struct braid_link *link);
+void braid_comms_fail(struct braid_link *link, int err);
+
+#endif

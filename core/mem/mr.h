@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* mr.h - registered memory of the user's, and where a receive's buffer is. */
+#ifndef BRAID_MEM_MR_H
+#define BRAID_MEM_MR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/list.h"
+#include "core/proto/common.h"
+#include "core/transport.h"
+
+struct braid_comm;
+struct braid_mrc;
+struct braid_stage;
+
+struct braid_mr {			/* registered user memory, and its keys */
+	struct braid_list node;		/* comm->mrs */
+	struct braid_comm *comm;
+	char *data;
+	size_t size;
+	bool gpu;			/* the CPU must not touch it */
+	struct braid_key key[BRAID_PATHS_MAX];	/* by member; mr NULL: not registered there */
+	struct braid_mrc *cached[BRAID_PATHS_MAX];	/* core/mem/mrcache.c */
+	struct braid_stage *stage;	/* GPU: copies by the driver; NULL: none, because */
+	const char *stage_why;		/* this driver call failed */
+	int stage_err;			/* with this errno, negative */
+};
+
+struct braid_place {			/* where a receive's buffer is, for the sender's NIC */
+	uint64_t addr;
+	uint32_t rkey_epoch;			/* the receiver's link->rkey_epoch at that time */
+	unsigned nkeys;			/* 0: the NIC can't write there */
+	uint32_t key[BRAID_PATHS_MAX];	/* of each of the receiver's members */
+};
+
+#endif

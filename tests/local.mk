@@ -54,6 +54,7 @@ unit_tests = \
 	tests/unit/test_slab \
 	tests/unit/test_smc \
 	tests/unit/test_stream \
+	tests/unit/test_transport \
 	tests/unit/test_tries \
 	tests/unit/test_unexpected \
 	tests/unit/test_file \

@@ -15,6 +15,7 @@ bool braid_link_ctl(struct braid_link *link, struct braid_hdr *h, const void *pa
 {
 	struct braid_lane *home = braid_link_home(link);
 
+	braid_assert_locked(&link->lock);
 	if (!braid_txq_room_ctl(&home->tx))
 		return false;
 	braid_tx_add(home, h, payload, NULL, NULL);
@@ -76,6 +77,7 @@ static bool tell_lanes(struct braid_link *link)
 /* ACKs of other lanes go before BYE: after it they would find their sends failed. */
 BRAID_APART bool braid_link_send_control(struct braid_link *link)
 {
+	braid_assert_locked(&link->lock);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		tell_down(link, i);
 		if (i != link->home && !tell_ack(link, i))

@@ -94,6 +94,7 @@ void braid_link_down(struct braid_link *link, int err, const char *why)
 	/* A caller waits for a link that is not up yet, unless this end stops it. */
 	bool affected = (state != BRAID_LINK_UP && err != -ENOTCONN) || braid_comms_wait(link);
 
+	braid_assert_locked(&link->lock);
 	if (state == BRAID_LINK_DEAD) {
 		if (err == -ENOTCONN)
 			braid_comms_fail(link, err);

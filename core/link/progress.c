@@ -34,6 +34,7 @@ size_t braid_lane_push(struct braid_lane *lane)
 	uint64_t before = lane->tx.unsent;
 	int err;
 
+	braid_assert_locked(&lane->link->lock);
 	/* A dead link's frames may point to memory that was given back. */
 	if (!lane->tx.unsent || !braid_lane_up(lane) ||
 	    atomic_load_explicit(&lane->link->state, memory_order_relaxed) == BRAID_LINK_DEAD)
@@ -62,6 +63,7 @@ size_t braid_lane_push(struct braid_lane *lane)
 
 void braid_link_flush(struct braid_link *link)
 {
+	braid_assert_locked(&link->lock);
 	braid_lane_push(braid_link_home(link));
 }
 

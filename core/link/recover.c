@@ -22,6 +22,7 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 {
 	struct braid_link *link = lane->link;
 
+	braid_assert_locked(&link->lock);
 	if (!braid_lane_up(lane))
 		return;
 	braid_info("device %s, peer %s: lane %u is lost (%s)", link->key.dev->net.name, link->peer,

@@ -86,6 +86,7 @@ const struct braid_mr *braid_rx_gpu(const struct braid_lane *lane)
 
 int braid_rx_stage(struct braid_lane *lane)
 {
+	braid_assert_locked(&lane->link->lock);
 	if (!braid_rx_gpu(lane) || !lane->rx_left)
 		return 0;
 	lane->rx_stage = malloc(lane->rx_left);
@@ -210,11 +211,13 @@ static int of_frame(struct braid_lane *lane, int err)
 
 int braid_rx_begin(struct braid_lane *lane)
 {
+	braid_assert_locked(&lane->link->lock);
 	return of_frame(lane, rx_begin(lane));
 }
 
 int braid_rx_end(struct braid_lane *lane)
 {
+	braid_assert_locked(&lane->link->lock);
 	return of_frame(lane, rx_end(lane));
 }
 
@@ -286,6 +289,7 @@ static int rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t 
 
 int braid_rx_nohdr(struct braid_lane *lane, uint32_t imm, const char *p, size_t n)
 {
+	braid_assert_locked(&lane->link->lock);
 	return lane->rx_kind == BRAID_RX_NONE ? rx_bare(lane, imm, p, n, 0) : rx_rest(lane, p, n);
 }
 
@@ -293,6 +297,7 @@ int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
 {
 	uint32_t imm;
 
+	braid_assert_locked(&lane->link->lock);
 	return lane->rx_kind == BRAID_RX_NONE && braid_short_unpack(p, n, &imm) ?
 		       rx_bare(lane, imm, p, n, BRAID_SHORT_SIZE) : rx_rest(lane, p, n);
 }
@@ -302,6 +307,7 @@ BRAID_APART int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len
 	bool whole = (imm & 0xff) == BRAID_IMM_WHOLE;
 	int err;
 
+	braid_assert_locked(&lane->link->lock);
 	lane->rx_hdr = (struct braid_hdr){
 		.type = BRAID_F_CHUNK, .flags = BRAID_FLAG_PLACED, .comm = imm >> 16, .len = len,
 		.n = whole ? 0 : imm & 0xff, .size = len,

@@ -18,6 +18,7 @@ enum {
 
 void braid_link_pending(struct braid_link *link, struct braid_list *node)
 {
+	braid_assert_locked(&link->lock);
 	braid_list_add_tail(&link->pending, node);
 	braid_link_stall(link);
 }
@@ -108,6 +109,7 @@ BRAID_APART void braid_link_feed(struct braid_link *link)
 {
 	size_t moved = 0;
 
+	braid_assert_locked(&link->lock);
 	if (link->norphaned && !feed_orphans(link)) {
 		braid_link_stall(link);
 		return;

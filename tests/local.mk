@@ -18,6 +18,7 @@
 unit_tests = \
 	tests/unit/test_arrive \
 	tests/unit/test_auth \
+	tests/unit/test_clock \
 	tests/unit/test_close \
 	tests/unit/test_comm \
 	tests/unit/test_compare \
@@ -28,11 +29,13 @@ unit_tests = \
 	tests/unit/test_diff \
 	tests/unit/test_fail \
 	tests/unit/test_flight \
+	tests/unit/test_flush \
 	tests/unit/test_frame \
 	tests/unit/test_handle \
 	tests/unit/test_hello \
 	tests/unit/test_lane \
 	tests/unit/test_lane_count \
+	tests/unit/test_later \
 	tests/unit/test_lib \
 	tests/unit/test_links \
 	tests/unit/test_log \
@@ -270,6 +273,7 @@ tests_fuzz_fuzz_param_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_smcdiag_LDADD = $(fuzz_libs)
 
 # Programs that need more than that.
+tests_unit_test_flush_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_mr_flush
 tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_look
 tests_unit_test_netdev_SOURCES = tests/unit/test_netdev.c tests/unit/netdevs.c tests/unit/netdevs.h

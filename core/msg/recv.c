@@ -22,6 +22,7 @@ struct braid_recv *braid_recv_find(struct braid_comm *c, int32_t tag)
 
 void braid_recv_match(struct braid_comm *c, struct braid_recv *e, uint64_t size)
 {
+	braid_assert_locked(&c->link->lock);
 	e->matched = true;
 	e->unsized = false;
 	e->size = size;
@@ -35,6 +36,7 @@ void braid_recv_match(struct braid_comm *c, struct braid_recv *e, uint64_t size)
 
 void braid_recv_complete(struct braid_recv *e)
 {
+	braid_assert_locked(&e->req.comm->link->lock);
 	e->posted = false;
 	if (--e->head->pending == 0)
 		atomic_store_explicit(&e->head->req.done, true, memory_order_release);
@@ -63,6 +65,7 @@ static void recv_post(struct braid_comm *c, struct braid_recv *e)
 {
 	struct braid_unexp *u = braid_unexp_find(c, e->tag);
 
+	braid_assert_locked(&c->link->lock);
 	if (u)
 		braid_unexp_take(c, e, u);
 	else if (c->peer_closed)
@@ -103,6 +106,7 @@ static BRAID_APART struct braid_recv *recv_new_group(struct braid_comm *c, unsig
 {
 	struct braid_recv *e;
 
+	braid_assert_locked(&c->link->lock);
 	while ((e = recv_done(c)))
 		braid_slab_put(&c->slab, e, sizeof(*e));
 	if (c->next_rseq + n - c->first > BRAID_SLOTS)
@@ -138,6 +142,7 @@ static void irecv_locked(struct braid_comm *c, struct braid_recv *head, unsigned
 {
 	uint64_t now = braid_posted_at(c->link);
 
+	braid_assert_locked(&c->link->lock);
 	atomic_store_explicit(&head->req.done, false, memory_order_relaxed);
 	head->req.n = (uint8_t)n;
 	head->pending = n;

@@ -33,6 +33,7 @@ void braid_unexps_drop(struct braid_comm *c)
 {
 	struct braid_unexp *u, *tmp;
 
+	braid_assert_locked(&c->link->lock);
 	braid_list_for_safe(u, tmp, &c->unexps, node)
 		braid_unexp_free(c, u);
 }
@@ -42,6 +43,7 @@ int braid_unexp_begin(struct braid_lane *lane, struct braid_comm *c, bool want)
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_unexp *u;
 
+	braid_assert_locked(&c->link->lock);
 	if (c->nunexps >= BRAID_SLOTS)
 		return -EBADMSG;	/* more than a sender may have open */
 	if (!want &&
@@ -88,6 +90,7 @@ struct braid_unexp *braid_unexp_find(struct braid_comm *c, int32_t tag)
 BRAID_APART void braid_unexp_take(struct braid_comm *c, struct braid_recv *e,
 				  struct braid_unexp *u)
 {
+	braid_assert_locked(&c->link->lock);
 	if (u->size > e->room) {
 		braid_comm_oversize(c, u->size, e->room, u->tag);
 		return;
@@ -142,6 +145,7 @@ bool braid_comm_deliver(struct braid_link *link)
 {
 	struct braid_unexp *u, *tmp;
 
+	braid_assert_locked(&link->lock);
 	braid_list_for_safe(u, tmp, &link->copying, copy_node)
 		unexp_deliver(u);
 	return braid_list_empty(&link->copying);
@@ -151,6 +155,7 @@ void braid_comm_leave(struct braid_link *link)
 {
 	struct braid_unexp *u;
 
+	braid_assert_locked(&link->lock);
 	braid_list_for(u, &link->copying, copy_node) {
 		if (atomic_load(&u->comm->err))
 			braid_gpucopy_end(&u->copy);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/msg/comm.h"
-#include "core/mem/flush.h"
+#include "core/msg/flush.h"
 #include "core/mem/later.h"
 #include "core/link/link.h"
 #include "core/base/log.h"

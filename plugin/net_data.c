@@ -4,7 +4,7 @@
 
 #include "core/base/log.h"
 #include "core/base/param.h"
-#include "core/mem/flush.h"
+#include "core/msg/flush.h"
 #include "core/msg/comm.h"
 #include "plugin/net_int.h"
 

@@ -4,7 +4,7 @@
 
 #include "core/base/log.h"
 #include "core/link/link.h"
-#include "core/mem/flush.h"
+#include "core/msg/flush.h"
 #include "core/mem/later.h"
 #include "core/mem/mrcache.h"
 #include "core/msg/comm.h"

@@ -46,7 +46,7 @@ enum {
 struct braid_req {			/* what NCCL holds */
 	struct braid_comm *comm;
 	atomic_bool done;
-	bool flush;			/* core/mem/flush.c; else a send or a receive */
+	bool flush;			/* core/msg/flush.c; else a send or a receive */
 	uint8_t n;			/* receive entries, in consecutive slots */
 	void *user[BRAID_RECVS_MAX];	/* the caller's, per entry (profiler events) */
 };
@@ -138,7 +138,7 @@ struct braid_comm {
 	void *user;			/* the plugin's */
 	struct braid_list ctx_node;	/* the context's objects */
 	struct braid_list mrs;		/* the plugin's, freed with the comm */
-	struct braid_list flushes;	/* core/mem/flush.c, under flush_lock */
+	struct braid_list flushes;	/* core/msg/flush.c, under flush_lock */
 	struct braid_lock flush_lock;
 	struct braid_traffic done;	/* until close, which adds it to the device's counts */
 	int32_t last_tag;		/* of the last message, sent or begun to arrive */

@@ -11,7 +11,7 @@
 
 #include "core/base/log.h"
 #include "core/link/link.h"
-#include "core/mem/flush.h"
+#include "core/msg/flush.h"
 #include "core/mem/mrcache.h"
 
 static struct braid_dev dev = { .net.name = "nic0:1" };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* flush.c - iflush: wait until the GPU sees what NICs have written; see flush.h. */
-#include "core/mem/flush.h"
+#include "core/msg/flush.h"
 
 #include <errno.h>
 #include <string.h>

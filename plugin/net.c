@@ -10,15 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/msg/comm.h"
-#include "core/msg/flush.h"
-#include "core/mem/later.h"
-#include "core/link/link.h"
 #include "core/base/log.h"
-#include "core/mem/mrcache.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/link/link.h"
+#include "core/mem/later.h"
+#include "core/mem/mrcache.h"
+#include "core/msg/comm.h"
+#include "core/msg/flush.h"
+#include "core/setup/connect.h"
+#include "core/setup/listen.h"
+#include "core/setup/process.h"
 #include "core/setup/service.h"
+#include "core/watch/stat.h"
 #include "plugin/device.h"
 #include "plugin/net_int.h"
 
@@ -42,6 +46,9 @@ static void to_nccl(enum braid_log_level level, const char *file, int line, cons
 
 static int start(ncclDebugLogger_t log)
 {
+	static const struct braid_service_hooks hooks = {
+		.started = braid_stat_start, .ending = braid_stat_stop, .stalled = braid_stat_dump,
+	};
 	int err;
 
 	if (log) {
@@ -52,7 +59,7 @@ static int start(ncclDebugLogger_t log)
 		return -EPERM;
 	err = braid_param_load();
 	if (!err)
-		err = braid_service_init();
+		err = braid_service_init(&hooks);
 	if (!err)
 		err = braid_devices_find();
 	if (err > 0)

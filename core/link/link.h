@@ -3,7 +3,7 @@
  * link.h - all that two processes share over one pair of devices.
  *
  * A link owns lanes and carries the comms of both directions.  The end that connects first makes it
- * (core/setup/dial.c and core/setup/handshake.c), keyed by peer process, both devices and traffic
+ * (core/setup/dial.c and core/setup/accept.c), keyed by peer process, both devices and traffic
  * class.
  *
  * Locks, in this order: a lane's io lock, for the thread that reads it; the link's lock.  A thread
@@ -58,7 +58,7 @@ struct braid_link {
 	atomic_int err;			/* once dead */
 	bool dialler;
 	bool better;			/* both ends can use more than sockets */
-	bool told_plain, told_loose;	/* these WARNs were written: handshake.c, bind.c */
+	bool told_plain, told_loose;	/* these WARNs were written: join.c, bind.c */
 	struct braid_log_gate ended, reported, given_up;	/* core/msg/fail.c */
 	uint64_t id;
 	uint8_t session[BRAID_KEY_SIZE];
@@ -139,7 +139,7 @@ struct braid_link {
 		unsigned round;
 		uint64_t final_ns;	/* when the first way failed for good; 0: none has */
 	} tries;
-	struct {			/* core/setup/recover.c: does the peer live? */
+	struct {			/* core/setup/silence.c: does the peer live? */
 		uint64_t bytes;		/* ever received */
 		_Atomic uint64_t heard_ns;	/* when that count last grew */
 		uint32_t said;		/* frames ever queued at home */

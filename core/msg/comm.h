@@ -183,7 +183,7 @@ struct braid_comm {
 	struct braid_list listen_node;	/* listen->ready */
 	struct braid_listen *listen;
 	uint64_t listen_id;
-	uint32_t stall_seq;		/* core/setup/recover.c: what waits, since when */
+	uint32_t stall_seq;		/* core/setup/stall.c: what waits, since when */
 	uint64_t stall_ns;
 	uint8_t opened_mac[BRAID_MAC_SIZE];	/* for OPENED: its sender knows the token */
 };

@@ -16,11 +16,12 @@
 #include <errno.h>
 #include <stdint.h>
 
+#include "core/base/self.h"
+
 enum {
 	BRAID_WIRE_LEAST = 1,
 	BRAID_WIRE_MOST = 1,
 
-	BRAID_ID_SIZE = 16,		/* a process */
 	BRAID_KEY_SIZE = 32,		/* tokens, session keys */
 	BRAID_MAC_SIZE = 32,
 

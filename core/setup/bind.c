@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/link/link.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
-#include "core/setup/service_int.h"
+#include "core/link/link.h"
+#include "core/setup/conn.h"
 #include "core/setup/ways.h"
 #include "topo/ips.h"
 #include "topo/sys.h"

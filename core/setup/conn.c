@@ -22,14 +22,16 @@
 #include <sys/epoll.h>
 #include <sys/uio.h>
 
-#include "core/proto/auth.h"
 #include "core/base/os.h"
-#include "core/setup/service.h"
+#include "core/base/self.h"
+#include "core/proto/auth.h"
 
 static const uint8_t proof_tag[8] = { '!', 'B', 'R', 'P', 'R', 'O', 'O', 'F' };
 
-void braid_conn_init(struct braid_conn *c, int fd, bool dialler)
+void braid_conn_init(struct braid_conn *c, int fd, bool dialler,
+		     const struct braid_conn_owner *owner)
 {
+	c->owner = owner;
 	c->fd = fd;
 	c->dialler = dialler;
 	c->state = dialler ? BRAID_CONN_CONNECT : BRAID_CONN_RX_HELLO;
@@ -95,7 +97,7 @@ static int conn_connect(struct braid_conn *c)
 		return -errno;
 	if (err)
 		return -err;
-	err = braid_conn_ready(c);
+	err = c->owner->ready(c);
 	c->shutting = err == -EAGAIN;
 	if (err)
 		return err;
@@ -169,7 +171,7 @@ static int conn_rx_hello(struct braid_conn *c)
 	}
 	if (err)
 		return err;
-	err = braid_conn_find(c);
+	err = c->owner->find(c);
 	if (err)
 		return err;
 	if (c->mine.status == BRAID_HELLO_OK) {
@@ -189,7 +191,7 @@ static int socket_lives(struct braid_conn *c);
 
 static int conn_admit(struct braid_conn *c)
 {
-	int err = c->known ? braid_conn_admit(c) : 0;
+	int err = c->known ? c->owner->admit(c) : 0;
 
 	c->shutting = err == -EAGAIN;
 	if (c->shutting)
@@ -309,7 +311,7 @@ static int make_setup(struct braid_conn *c, const uint8_t *theirs)
 	int err;
 
 	if (!c->making)
-		braid_conn_setup(c);
+		c->owner->setup(c);
 	c->making = false;
 	if (c->mine_setup.err)
 		return 0;

@@ -3,8 +3,8 @@
  * conn.h - the handshake: how a TCP connection proves that it belongs to a link.
  *
  * One row per state in conn.c; the dialler sends first on every connection.  Nothing here waits:
- * braid_conn_step() moves as far as the socket allows.  The owner of the tables looks up what a
- * hello names (a listen, a link), in the functions below that are marked "upward".
+ * braid_conn_step() moves as far as the socket allows.  What a hello names (a listen, a link) is
+ * looked up by the owner of the handshake, in the functions of struct braid_conn_owner.
  */
 #ifndef BRAID_SETUP_CONN_H
 #define BRAID_SETUP_CONN_H
@@ -29,8 +29,36 @@ enum braid_conn_state {
 	BRAID_CONN_STATES,
 };
 
+struct braid_conn;
+
+/* What a handshake is about, and what becomes of its socket.  Called with the owner's lock held. */
+struct braid_conn_owner {
+	/*
+	 * Accepting end: fill c->key, c->link and c->mine for the hello in c->theirs.  Called
+	 * once, before any key is checked.  0: send the answer with the status in c->mine.
+	 * -EACCES, there is no such thing, or -EALREADY, not yet: close without an answer.
+	 */
+	int (*find)(struct braid_conn *c);
+	/*
+	 * Accepting end: the key fits; decide on the answer (both ends may be dialling each other).
+	 * 0; -EAGAIN: the lane's old carrier is still being closed, call again; -EALREADY: a later
+	 * dial is here.
+	 */
+	int (*admit)(struct braid_conn *c);
+	/*
+	 * Dialling end: connected; complete c->mine.  0, -EAGAIN as above, or -EALREADY: the
+	 * connection is not needed any more.
+	 */
+	int (*ready)(struct braid_conn *c);
+	/* Prepare c->setup and c->mine_setup, all but the blob; an errno in the latter declines. */
+	void (*setup)(struct braid_conn *c);
+	/* It is over: err 0, it is up, or why not.  The caller closes and frees what is left. */
+	void (*done)(struct braid_conn *c, int err, uint64_t now);
+};
+
 struct braid_conn {
-	struct braid_list node;		/* the owner's */
+	struct braid_list node;		/* all handshakes */
+	const struct braid_conn_owner *owner;
 	int fd;
 	bool dialler;
 	bool known;			/* the peer's MAC shows that it knows the key */
@@ -39,7 +67,7 @@ struct braid_conn {
 	uint64_t deadline_ns;
 	struct braid_dev *dev;
 	struct braid_dev *met;		/* the member of dev whose socket it is */
-	struct braid_link *link;	/* dialler: its owner; accepter: see braid_conn_find() */
+	struct braid_link *link;	/* dialler: its owner; accepter: see find() */
 	struct braid_lane *lane;	/* the lane of link that had a socket before, or NULL */
 	unsigned path;			/* dialler: index of the link's path taken */
 	unsigned way;			/* index of that path's way taken */
@@ -69,7 +97,8 @@ struct braid_conn {
  * Prepare a handshake on a socket; a dialler's may still be connecting.  The owner fills c->mine,
  * all but versions, identity, nonce and MAC; for a dialler c->key as well.
  */
-void braid_conn_init(struct braid_conn *c, int fd, bool dialler);
+void braid_conn_init(struct braid_conn *c, int fd, bool dialler,
+		     const struct braid_conn_owner *owner);
 
 /*
  * 0: up, the session key is braid_conn_session()'s; -EAGAIN: wait for *ret_events.  Otherwise close
@@ -82,25 +111,6 @@ void braid_conn_revoke(struct braid_conn *c);
 void braid_conn_drop(struct braid_conn *c);	/* frees what c->tr made and no lane took */
 void braid_conn_session(const struct braid_conn *c, uint8_t *ret);
 
-/*
- * Upward, accepting end: fill c->key, c->link and c->mine for the hello in c->theirs.
- * Called once, before any key is checked.  0: send the answer with the status in c->mine.  -EACCES,
- * there is no such thing, or -EALREADY, not yet: close without an answer.
- */
-int braid_conn_find(struct braid_conn *c);
-/*
- * Upward, accepting end: the key fits; decide on the answer (both ends may be dialling each other).
- * 0; -EAGAIN: the lane's old carrier is still being closed, call again; -EALREADY: a later dial is
- * here.
- */
-int braid_conn_admit(struct braid_conn *c);
-/*
- * Upward, dialling end: connected; complete c->mine.  0, -EAGAIN as above, or -EALREADY: the
- * connection is not needed any more.
- */
-int braid_conn_ready(struct braid_conn *c);
-/* Upward: prepare c->setup and c->mine_setup, all but the blob; an errno in the latter declines. */
-void braid_conn_setup(struct braid_conn *c);
 /* After the hellos: may the socket carry the lane in place of c->tr? */
 bool braid_conn_socket_will_do(const struct braid_conn *c);
 /* Does it wait for something that raises no event on its socket, so that it must be polled? */

@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * connect.c - connect(), from a peer's handle to a comm: find or make a link, and send the OPEN.
- *
- * NCCL repeats the call with its copy of the handle, in which slot, generation and nonce of an
- * entry in our table are kept.  The entry takes a link that exists, or a new one that the service
- * thread dials.  It opens a comm on that link, and ends when the peer has answered.
- */
+/* connect.c - see connect.h. */
+#include "core/setup/connect.h"
+
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/proto/auth.h"
 #include "core/base/flight.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/base/wakeup.h"
-#include "core/setup/service_int.h"
+#include "core/dev.h"
+#include "core/link/link.h"
+#include "core/link/txq.h"
+#include "core/msg/comm.h"
+#include "core/proto/auth.h"
+#include "core/proto/frame.h"
+#include "core/proto/handle.h"
+#include "core/setup/links.h"
+#include "core/setup/path.h"
+#include "core/setup/service.h"
+#include "core/setup/units.h"
 
 enum {
 	TRIES_MAX = 10,			/* links tried for one connect */
@@ -170,7 +176,7 @@ static int attempt_link(struct attempt *a)
 		link->dialler = true;
 		link->target = a->to;
 		link->dial_until_ns = a->deadline_ns;
-		braid_dial_addr(link, 0, link->peer, sizeof(link->peer));
+		braid_path_text(link, 0, link->peer, sizeof(link->peer));
 		braid_link_number(link);
 		braid_link_list(link);
 		braid_event(BRAID_EVENT_LINK_DIAL, link->number, BRAID_FLIGHT_NONE, 0, 0);

@@ -4,9 +4,11 @@
 
 #include <string.h>
 
-#include "core/setup/conn.h"
+#include "core/base/self.h"
 #include "core/link/link.h"
-#include "core/setup/service_int.h"
+#include "core/setup/conn.h"
+#include "core/setup/handshake.h"
+#include "core/setup/units.h"
 
 enum {
 	AGAIN_MS = 500,			/* until the refused end dials again */

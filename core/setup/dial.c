@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * dial.c - the service thread dials: the first lane of a new link, more lanes of one that is up.
- *
- * A failed dial is repeated until its caller's deadline, unless the error shows that it can't
- * succeed.  Then the link fails, and one line in the log says why and what to do.
- */
-#include <arpa/inet.h>
+/* dial.c - see dial.h. */
+#include "core/setup/dial.h"
+
 #include <errno.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 
-#include "core/setup/bind.h"
-#include "core/setup/cross.h"
-#include "core/setup/recover.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/base/pool.h"
-#include "core/setup/service_int.h"
+#include "core/link/link.h"
+#include "core/setup/bind.h"
+#include "core/setup/conn.h"
+#include "core/setup/cross.h"
+#include "core/setup/handshake.h"
+#include "core/setup/join.h"
+#include "core/setup/lane_count.h"
+#include "core/setup/offer.h"
+#include "core/setup/path.h"
+#include "core/setup/redial.h"
 #include "core/setup/tries.h"
+#include "core/setup/units.h"
+#include "core/setup/unpaced.h"
 #include "core/setup/why.h"
 #include "topo/ips.h"
 
@@ -30,17 +35,6 @@ enum {
 };
 
 static struct braid_log_gate gate_fds;
-
-void braid_dial_addr(const struct braid_link *link, unsigned path, char *ret, size_t len)
-{
-	union braid_netdev_addr at[BRAID_HANDLE_ADDRS];
-	struct sockaddr_storage sa = { 0 };
-
-	if (!braid_path_sockaddr(&link->path[path], &sa) &&
-	    braid_handle_addrs(&link->target, at))
-		memcpy(&sa, &at[0], sizeof(at[0]));
-	braid_addr_text(&sa, ret, len);
-}
 
 /*
  * Start to connect a socket by the path's next way: a descriptor or -errno.  Small segments apply
@@ -61,7 +55,7 @@ static int dial_socket(const struct braid_path *path, bool small_segments, bool 
 		return -errno;
 	memcpy(&from, &way->pair.from.addr, sizeof(way->pair.from.addr));
 	if (braid_netdev_same_ip((struct sockaddr *)&to, (struct sockaddr *)&from))
-		braid_handshake_unpaced(fd, was);
+		braid_socket_unpaced(fd, was);
 	if (from.ss_family == AF_INET)
 		braid_os->setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
 	braid_os->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -79,42 +73,20 @@ static int dial_socket(const struct braid_path *path, bool small_segments, bool 
 	return err;
 }
 
-static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struct braid_lane *lane,
-		      unsigned path, uint64_t now)
-{
-	struct braid_conn *c = calloc(1, sizeof(*c));
-	bool bound = false;
-	int fd;
+static const struct braid_conn_owner dialling;
 
-	if (!c)
-		return -ENOMEM;
-	fd = dial_socket(&link->path[path], lane && braid_recover_again(lane, now), &bound);
-	if (fd < 0) {
-		free(c);
-		return fd;
-	}
-	braid_conn_init(c, fd, true);
-	c->link = link;
-	c->path = path;
-	c->way = link->path[path].ways.now;
-	c->bound = bound;
-	c->dev = link->key.dev;
-	c->met = link->path[path].dev;
-	braid_path_member(&link->path[path], &c->to);
-	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
-	if (kind == BRAID_HELLO_LINK)
-		c->deadline_ns = now + braid_tries_slice(link, bound, false);
-	if (kind == BRAID_HELLO_LINK && c->deadline_ns > link->dial_until_ns)
-		c->deadline_ns = link->dial_until_ns;
-	if (kind == BRAID_HELLO_ALIVE || lane)
-		c->deadline_ns = now + ATTEMPT_MS * MS;
-	braid_dial_addr(link, path, c->addr, sizeof(c->addr));
+/* What the hello says, all but the counts of a lane. */
+static void fill_hello(struct braid_conn *c, enum braid_hello_kind kind, struct braid_lane *lane,
+		       uint64_t now)
+{
+	struct braid_link *link = c->link;
+
 	c->mine.kind = (uint8_t)kind;
 	c->mine.dev = (uint16_t)link->key.dev->index;
 	c->mine.peer_dev = link->key.peer_dev;
 	c->mine.traffic_class = link->key.traffic_class;
-	braid_paths_tell(c->dev, c->met, &c->mine);
-	braid_handshake_offer(&c->mine, c->met, now < link->path[path].plain_until_ns);
+	braid_paths_announce(c->dev, c->met, &c->mine);
+	braid_offer_fill(&c->mine, c->met, now < link->path[c->path].plain_until_ns);
 	if (kind == BRAID_HELLO_LINK) {
 		c->mine.ident = link->target.listen_id;
 		c->mine.window = (uint32_t)braid_pool_promise((size_t)braid_param.window);
@@ -131,6 +103,39 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 		}
 		memcpy(c->key, link->session, sizeof(c->key));
 	}
+}
+
+static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struct braid_lane *lane,
+		      unsigned path, uint64_t now)
+{
+	struct braid_conn *c = calloc(1, sizeof(*c));
+	bool bound = false;
+	int fd;
+
+	if (!c)
+		return -ENOMEM;
+	fd = dial_socket(&link->path[path], lane && braid_redial_again(lane, now), &bound);
+	if (fd < 0) {
+		free(c);
+		return fd;
+	}
+	braid_conn_init(c, fd, true, &dialling);
+	c->link = link;
+	c->path = path;
+	c->way = link->path[path].ways.now;
+	c->bound = bound;
+	c->dev = link->key.dev;
+	c->met = link->path[path].dev;
+	braid_path_member(&link->path[path], &c->to);
+	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
+	if (kind == BRAID_HELLO_LINK)
+		c->deadline_ns = now + braid_tries_slice(link, bound, false);
+	if (kind == BRAID_HELLO_LINK && c->deadline_ns > link->dial_until_ns)
+		c->deadline_ns = link->dial_until_ns;
+	if (kind == BRAID_HELLO_ALIVE || lane)
+		c->deadline_ns = now + ATTEMPT_MS * MS;
+	braid_path_text(link, path, c->addr, sizeof(c->addr));
+	fill_hello(c, kind, lane, now);
 	c->lane = lane;
 	if (lane)
 		lane->conn = c;
@@ -138,6 +143,8 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 		link->conn = c;
 	return braid_handshake_add(c, EPOLLOUT) ? -ENOMEM : 0;
 }
+
+/* --- a new link ---------------------------------------------------------------------------- */
 
 /* The peer is out of descriptors, and may have some a moment later. */
 static bool peer_is_short(const struct braid_conn *c)
@@ -183,7 +190,7 @@ static bool is_last_word(struct braid_link *link, const struct braid_conn *c,
 }
 
 /* The dial of a new link failed: try again, wait for the peer's dial, or give up. */
-void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, uint64_t now)
+static void dial_failed(struct braid_link *link, struct braid_conn *c, int err, uint64_t now)
 {
 	bool crossed = err == -EREMOTEIO && c && c->theirs.status == BRAID_HELLO_CROSSED;
 	enum braid_dial_stage stage = braid_dial_stage(c, err);
@@ -208,7 +215,7 @@ void braid_dial_failed(struct braid_link *link, struct braid_conn *c, int err, u
 	proven = final && c && c->known;
 	if (proven || now >= link->dial_until_ns ||
 	    !braid_tries_go_on(link, c, err, final, now)) {
-		braid_tries_tell(link);
+		braid_tries_log(link);
 		braid_why_dial(link, c, stage, err);
 		return;
 	}
@@ -227,7 +234,7 @@ void braid_dial_link(struct braid_link *link, uint64_t now)
 		braid_path_first(link, &link->target);
 	err = dial_start(link, BRAID_HELLO_LINK, NULL, 0, now);
 	if (err)
-		braid_dial_failed(link, NULL, err, now);
+		dial_failed(link, NULL, err, now);
 }
 
 int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t now)
@@ -246,3 +253,55 @@ int braid_dial_ask(struct braid_link *link, uint64_t now)
 {
 	return dial_start(link, BRAID_HELLO_ALIVE, NULL, braid_path_for(link, 0, now), now);
 }
+
+/* --- the handshakes ------------------------------------------------------------------------ */
+
+/* TCP has connected for a new link: the time for the peer's answer begins. */
+static void give_time(struct braid_conn *c)
+{
+	c->deadline_ns = braid_os->now_ns() + braid_tries_slice(c->link, c->bound, true);
+	if (c->deadline_ns > c->link->dial_until_ns)
+		c->deadline_ns = c->link->dial_until_ns;
+}
+
+static int dial_ready(struct braid_conn *c)
+{
+	if (!c->lane && c->mine.kind == BRAID_HELLO_LINK)
+		give_time(c);
+	if (!c->lane)
+		return 0;
+	if (!braid_redial_wants(c->lane, c->path))
+		return -EALREADY;
+	return braid_join_close_lane(c);
+}
+
+/* Report the end of a dial to the code that started it. */
+static void report_end(struct braid_conn *c, int err, uint64_t now)
+{
+	if (c->lane) {
+		braid_redial_ended(c->lane, c, err, now);
+	} else if (c->mine.kind == BRAID_HELLO_LANE) {
+		if (err != -EALREADY)
+			braid_path_dialled(c->link, c, err, now);
+		braid_lane_count_dialled(c->link, err, now);
+	} else if (c->mine.kind == BRAID_HELLO_ALIVE) {
+		braid_redial_asked(c->link, c, err, now);
+	} else if (err) {
+		dial_failed(c->link, c, err, now);
+	}
+}
+
+static void dial_done(struct braid_conn *c, int err, uint64_t now)
+{
+	if (!err && c->lane)
+		err = braid_join_lane(c->lane, c);
+	else if (!err && c->mine.kind == BRAID_HELLO_LANE)
+		err = braid_join_new_lane(c->link, c, c->mine.lane);
+	else if (!err && c->mine.kind == BRAID_HELLO_LINK)
+		err = braid_join_link(c->link, c);
+	report_end(c, err, now);
+}
+
+static const struct braid_conn_owner dialling = {
+	.ready = dial_ready, .setup = braid_join_setup, .done = dial_done,
+};

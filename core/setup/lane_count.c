@@ -3,10 +3,10 @@
 #include "core/setup/lane_count.h"
 
 #include "core/base/log.h"
+#include "core/base/os.h"
 #include "core/base/param.h"
-#include "core/setup/service.h"
-
-#define MS 1000000ull
+#include "core/link/link.h"
+#include "core/setup/units.h"
 
 enum {
 	LANE_MBPS = 25000,		/* what one stream can carry */

@@ -2,12 +2,19 @@
 /* path.c - see path.h. */
 #include "core/setup/path.h"
 
+#include <netinet/in.h>
 #include <string.h>
 
-#include "core/setup/bind.h"
 #include "core/base/flight.h"
+#include "core/base/os.h"
 #include "core/link/link.h"
-#include "core/setup/service_int.h"
+#include "core/setup/addr.h"
+#include "core/setup/bind.h"
+#include "core/setup/conn.h"
+#include "core/setup/listener.h"
+#include "core/setup/units.h"
+#include "core/setup/ways.h"
+#include "core/transport.h"
 #include "topo/ips.h"
 
 enum {
@@ -15,64 +22,9 @@ enum {
 	LASTS_MS = 10000,		/* a path that fails sooner again flaps */
 };
 
-static const uint8_t v4_prefix[12] = { [10] = 0xff, [11] = 0xff };
-
-static bool is_v4(const struct braid_addr *a)
-{
-	return !memcmp(a->ip, v4_prefix, sizeof(v4_prefix));
-}
-
-static struct braid_addr addr_v4(const void *ip, uint16_t port)
-{
-	struct braid_addr a = { .port = port };
-
-	memcpy(a.ip, v4_prefix, sizeof(v4_prefix));
-	memcpy(a.ip + sizeof(v4_prefix), ip, 4);
-	return a;
-}
-
-static struct braid_addr addr_v6(const void *ip, uint16_t port)
-{
-	struct braid_addr a = { .port = port };
-
-	memcpy(a.ip, ip, sizeof(a.ip));
-	return a;
-}
-
-struct braid_addr braid_addr_of(const struct sockaddr *sa)
-{
-	const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
-	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
-
-	return sa->sa_family == AF_INET ? addr_v4(&in->sin_addr, ntohs(in->sin_port)) :
-					  addr_v6(&in6->sin6_addr, ntohs(in6->sin6_port));
-}
-
-/* scope: the path's interface, for a link-local address. */
-static socklen_t addr_to_sockaddr(const struct braid_addr *a, unsigned scope,
-				  struct sockaddr_storage *ret)
-{
-	struct sockaddr_in *in = (struct sockaddr_in *)ret;
-	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ret;
-
-	memset(ret, 0, sizeof(*ret));
-	if (is_v4(a)) {
-		in->sin_family = AF_INET;
-		in->sin_port = htons(a->port);
-		memcpy(&in->sin_addr, a->ip + 12, 4);
-		return sizeof(*in);
-	}
-	in6->sin6_family = AF_INET6;
-	in6->sin6_port = htons(a->port);
-	memcpy(&in6->sin6_addr, a->ip, 16);
-	if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
-		in6->sin6_scope_id = scope;
-	return sizeof(*in6);
-}
-
 void braid_path_member(const struct braid_path *p, struct sockaddr_storage *ret)
 {
-	addr_to_sockaddr(&p->to, p->dev->net.ifindex, ret);
+	braid_addr_to_sockaddr(&p->to, p->dev->net.ifindex, ret);
 }
 
 socklen_t braid_path_sockaddr(const struct braid_path *p, struct sockaddr_storage *ret)
@@ -84,6 +36,17 @@ socklen_t braid_path_sockaddr(const struct braid_path *p, struct sockaddr_storag
 		return 0;
 	memcpy(ret, to, sizeof(*to));
 	return to->sa.sa_family == AF_INET ? sizeof(to->in) : sizeof(to->in6);
+}
+
+void braid_path_text(const struct braid_link *link, unsigned path, char *ret, size_t len)
+{
+	union braid_netdev_addr at[BRAID_HANDLE_ADDRS];
+	struct sockaddr_storage sa = { 0 };
+
+	if (!braid_path_sockaddr(&link->path[path], &sa) &&
+	    braid_handle_addrs(&link->target, at))
+		memcpy(&sa, &at[0], sizeof(at[0]));
+	braid_addr_text(&sa, ret, len);
 }
 
 /* --- finding them -------------------------------------------------------------------------- */
@@ -118,7 +81,7 @@ static bool same_subnet(const struct braid_dev *dev, const struct braid_addr *a)
 	struct sockaddr_storage sa;
 	bool near = false;
 
-	addr_to_sockaddr(a, 0, &sa);
+	braid_addr_to_sockaddr(a, 0, &sa);
 	for (unsigned i = 0; i < n; i++)
 		near |= braid_ip_near(&ip[i], (struct sockaddr *)&sa);
 	return near;
@@ -165,7 +128,7 @@ static void find_ways(struct braid_path *p, const struct braid_path *first,
 	}
 	to[1].port = p->to.port;
 	for (unsigned i = 0; i < 2; i++) {
-		addr_to_sockaddr(&to[i], 0, &sa);
+		braid_addr_to_sockaddr(&to[i], 0, &sa);
 		memcpy(&list[i], &sa, sizeof(list[i]));
 	}
 	braid_ways_find(&p->ways, p->dev, list, shaken ? 2 : 1, BRAID_PEER_UNKNOWN, shaken);
@@ -207,7 +170,8 @@ void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 		find_ways(&link->path[i], &first, at, to[0].port);
 }
 
-void braid_paths_tell(struct braid_dev *dev, const struct braid_dev *met, struct braid_hello *h)
+void braid_paths_announce(struct braid_dev *dev, const struct braid_dev *met,
+			  struct braid_hello *h)
 {
 	unsigned n = 0;
 

@@ -42,11 +42,13 @@ void braid_path_first(struct braid_link *link, const struct braid_handle *to);
 void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 		     const struct braid_hello *theirs);
 /* Fill our hello with the port of `met`, and the addresses and ports of our other members. */
-void braid_paths_tell(struct braid_dev *dev, const struct braid_dev *met, struct braid_hello *h);
+void braid_paths_announce(struct braid_dev *dev, const struct braid_dev *met,
+			  struct braid_hello *h);
 
-struct braid_addr braid_addr_of(const struct sockaddr *sa);	/* port as in sa */
 /* The address to dial now; returns its length.  0: no IP version in common. */
 socklen_t braid_path_sockaddr(const struct braid_path *p, struct sockaddr_storage *ret);
+/* The same as text: names the peer of a new link until the peer's hello is here. */
+void braid_path_text(const struct braid_link *link, unsigned path, char *ret, size_t len);
 /* The address of the peer's member, for a transport's own connections. */
 void braid_path_member(const struct braid_path *p, struct sockaddr_storage *ret);
 /*

@@ -2,10 +2,11 @@
 /* tries.c - see tries.h. */
 #include "core/setup/tries.h"
 
-#include "core/link/link.h"
 #include "core/base/log.h"
 #include "core/base/param.h"
-#include "core/setup/service_int.h"
+#include "core/link/link.h"
+#include "core/setup/conn.h"
+#include "core/setup/units.h"
 
 enum {
 	NEXT_MS = 1,			/* between one way and the next */
@@ -70,7 +71,7 @@ bool braid_tries_go_on(struct braid_link *link, const struct braid_conn *c, int 
 	return true;
 }
 
-void braid_tries_tell(const struct braid_link *link)
+void braid_tries_log(const struct braid_link *link)
 {
 	char text[1024];
 

@@ -24,6 +24,6 @@ uint64_t braid_tries_slice(const struct braid_link *link, bool bound, bool conne
 bool braid_tries_go_on(struct braid_link *link, const struct braid_conn *c, int err, bool final,
 		       uint64_t now);
 /* One INFO line: the ways in the order in which they were tried, and their errors. */
-void braid_tries_tell(const struct braid_link *link);
+void braid_tries_log(const struct braid_link *link);
 
 #endif

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/dev.h"
 #include "core/base/os.h"
-#include "core/setup/service.h"
+#include "core/base/self.h"
+#include "core/dev.h"
 
 static struct braid_netdev shake[BRAID_SHAKES_MAX];
 static unsigned nshakes;

@@ -9,11 +9,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/setup/recover.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
-#include "core/setup/service_int.h"
+#include "core/base/self.h"
+#include "core/dev.h"
+#include "core/link/link.h"
+#include "core/setup/addr.h"
+#include "core/setup/conn.h"
+#include "core/setup/declined.h"
+#include "core/setup/path.h"
+#include "core/setup/redial.h"
 #include "topo/ips.h"
 #include "topo/neigh.h"
 
@@ -206,7 +212,7 @@ static void say_turned_away(const struct ended *e, char *ret, size_t len)
 	char text[320];
 	const char *why = text;
 
-	braid_handshake_refused(e->c, text, sizeof(text));
+	braid_declined_text(e->c, text, sizeof(text));
 	if (!*text && e->c->theirs.status == BRAID_HELLO_NO_LISTEN)
 		why = "it no longer listens for this connection: did that rank call "
 		      "ncclCommAbort?";

@@ -11,8 +11,8 @@
 
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/base/self.h"
 #include "core/watch/report.h"
-#include "core/setup/service.h"
 
 /* True if nothing is at that path, or a regular file that `uid` owns; else false and errno. */
 static bool may_replace(const char *path, uid_t uid)

@@ -9,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/dev.h"
 #include "core/base/flight.h"
 #include "core/base/os.h"
-#include "core/setup/service.h"
+#include "core/base/self.h"
+#include "core/dev.h"
+#include "core/setup/links.h"
 #include "core/watch/view.h"
 
 #ifdef HAVE_CONFIG_H

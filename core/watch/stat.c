@@ -27,8 +27,8 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/base/self.h"
 #include "core/watch/report.h"
-#include "core/setup/service.h"
 #include "core/watch/statdir.h"
 
 #define MS 1000000ull

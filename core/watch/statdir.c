@@ -25,7 +25,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
-#include "core/setup/service.h"
+#include "core/base/self.h"
 
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1

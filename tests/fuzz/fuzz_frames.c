@@ -19,13 +19,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/link/lane_io.h"
-#include "core/link/recover.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/base/pool.h"
-#include "core/setup/service.h"
+#include "core/link/lane_io.h"
+#include "core/link/recover.h"
+#include "core/msg/comm.h"
+#include "core/setup/process.h"
 #include "core/transport.h"
 
 extern const struct braid_transport braid_tcp;
@@ -429,7 +430,7 @@ static void begin(void)
 		os.send = os_send;
 		os.setsockopt = os_setsockopt;
 		os.close = os_close;
-		assert(braid_service_init() == 0);
+		assert(braid_service_init(NULL) == 0);
 		braid_os = &os;
 		braid_log_to(drop);
 		braid_param.chunk = 16384;

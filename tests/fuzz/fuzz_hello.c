@@ -15,10 +15,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "core/base/os.h"
+#include "core/base/self.h"
 #include "core/proto/auth.h"
 #include "core/setup/conn.h"
-#include "core/base/os.h"
-#include "core/setup/service.h"
 
 enum { DIAL = 1, SIGN = 2, SLOW = 4, END = 8, FIND_FAILS = 16, LATE = 32, MORE = 64, FAILS = 128 };
 /* A hello, a proof, and two set-ups of a lane. */
@@ -26,7 +26,7 @@ enum { OUT_MAX = BRAID_HELLO_SIZE + BRAID_PROOF_SIZE + 2 * BRAID_SETUP_SIZE };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-struct braid_self braid_self;		/* instead of service.c's */
+struct braid_self braid_self;		/* instead of self.c's */
 
 static struct {
 	uint8_t switches, status;
@@ -190,12 +190,12 @@ const struct braid_transport *braid_transport_find(uint8_t id)
 	return id == more.id ? &more : id == tcp.id ? &tcp : NULL;
 }
 
-void braid_conn_setup(struct braid_conn *c)
+static void owner_setup(struct braid_conn *c)
 {
 	c->setup.dialler = c->dialler;
 }
 
-int braid_conn_find(struct braid_conn *c)
+static int owner_find(struct braid_conn *c)
 {
 	w.finds++;
 	assert(!c->known && c->theirs.least <= BRAID_WIRE_MOST);
@@ -211,19 +211,23 @@ int braid_conn_find(struct braid_conn *c)
 	return 0;
 }
 
-int braid_conn_ready(struct braid_conn *c)
+static int owner_ready(struct braid_conn *c)
 {
 	(void)c;
 	return 0;
 }
 
-int braid_conn_admit(struct braid_conn *c)
+static int owner_admit(struct braid_conn *c)
 {
 	w.admits++;
 	assert(c->known && w.signed_hello);
 	c->mine.status = w.status;
 	return 0;
 }
+
+static const struct braid_conn_owner owner = {
+	.find = owner_find, .admit = owner_admit, .ready = owner_ready, .setup = owner_setup,
+};
 
 /* --- */
 
@@ -270,7 +274,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	w.n = size - 2 < sizeof(w.in) ? size - 2 : sizeof(w.in);
 	memcpy(w.in, data + 2, w.n);
 	strcpy(braid_self.host, "here");
-	braid_conn_init(&w.c, 0, w.switches & DIAL);
+	braid_conn_init(&w.c, 0, w.switches & DIAL, &owner);
 	if (w.switches & DIAL) {
 		memcpy(w.c.key, key, sizeof(key));
 		w.c.mine.kind = BRAID_HELLO_LINK;

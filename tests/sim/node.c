@@ -89,7 +89,7 @@ static int service_init(void)
 	static const struct braid_transport *const tcp[] = { &braid_tcp, NULL };
 
 	braid_transports_use(tcp);
-	return braid_service_init();
+	return braid_service_init(NULL);
 }
 
 __attribute__((visibility("default"))) const struct sim_node sim_node = {

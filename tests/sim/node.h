@@ -9,10 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/msg/comm.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/msg/comm.h"
+#include "core/setup/connect.h"
+#include "core/setup/listen.h"
+#include "core/setup/process.h"
 #include "core/setup/service.h"
 
 /* The libc functions beside braid_os that the simulator must see the product call. */

@@ -25,12 +25,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/msg/comm.h"
-#include "core/dev.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
-#include "core/setup/service.h"
+#include "core/dev.h"
+#include "core/msg/comm.h"
+#include "core/proto/handle.h"
+#include "core/setup/listen.h"
 #include "tests/sim/node.h"
 
 #define US 1000ull

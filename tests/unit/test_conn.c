@@ -3,7 +3,7 @@
  * test_conn.c - the handshake, both roles against one another and against worse.
  *
  * Sockets are two queues of bytes behind a fake braid_os that can be stingy: so many bytes a
- * call, interrupted calls, an end after so many bytes.  The tables that handshake.c keeps are two
+ * call, interrupted calls, an end after so many bytes.  The tables that accept.c reads are two
  * functions here, so a case says what the accepting end finds.
  */
 #include <setjmp.h>
@@ -17,14 +17,14 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "core/base/os.h"
+#include "core/base/self.h"
 #include "core/proto/auth.h"
 #include "core/setup/conn.h"
-#include "core/base/os.h"
-#include "core/setup/service.h"
 
 enum { PIPE_MAX = 4096, DIALLER = 0, ACCEPTER = 1, EITHER = -1 };
 
-struct braid_self braid_self;		/* instead of service.c's */
+struct braid_self braid_self;		/* instead of self.c's */
 
 static struct {
 	struct {			/* by the end that writes */
@@ -196,7 +196,7 @@ static const struct braid_transport more = {
 
 /* --- the accepting end's tables ------------------------------------------------------------ */
 
-int braid_conn_find(struct braid_conn *c)
+static int owner_find(struct braid_conn *c)
 {
 	w.finds++;
 	w.found = c->theirs.ident;
@@ -210,7 +210,7 @@ int braid_conn_find(struct braid_conn *c)
 	return 0;
 }
 
-int braid_conn_ready(struct braid_conn *c)
+static int owner_ready(struct braid_conn *c)
 {
 	(void)c;
 	return 0;
@@ -223,12 +223,12 @@ const struct braid_transport *braid_transport_find(uint8_t id)
 	return id == tcp.id ? &tcp : id == more.id ? &more : NULL;
 }
 
-void braid_conn_setup(struct braid_conn *c)
+static void owner_setup(struct braid_conn *c)
 {
 	c->setup.dialler = c->dialler;
 }
 
-int braid_conn_admit(struct braid_conn *c)
+static int owner_admit(struct braid_conn *c)
 {
 	w.admits++;
 	assert_true(c->known);
@@ -236,6 +236,10 @@ int braid_conn_admit(struct braid_conn *c)
 	c->mine.ident = 0x5555;
 	return 0;
 }
+
+static const struct braid_conn_owner owner = {
+	.find = owner_find, .admit = owner_admit, .ready = owner_ready, .setup = owner_setup,
+};
 
 /* --- two ends ------------------------------------------------------------------------------ */
 
@@ -253,7 +257,7 @@ static void meet(void)
 	for (unsigned i = 0; i < sizeof(w.token); i++)
 		w.token[i] = (uint8_t)(i + 1);
 	be("dialler", 1);
-	braid_conn_init(&w.c[DIALLER], DIALLER, true);
+	braid_conn_init(&w.c[DIALLER], DIALLER, true, &owner);
 	w.c[DIALLER].mine.kind = BRAID_HELLO_LINK;
 	w.c[DIALLER].mine.lanes_max = 8;
 	w.c[DIALLER].mine.transports[0] = BRAID_TRANSPORT_TCP;
@@ -261,7 +265,7 @@ static void meet(void)
 	w.c[DIALLER].mine.window = 524288;
 	memcpy(w.c[DIALLER].key, w.token, sizeof(w.token));
 	be("accepter", 2);
-	braid_conn_init(&w.c[ACCEPTER], ACCEPTER, false);
+	braid_conn_init(&w.c[ACCEPTER], ACCEPTER, false, &owner);
 }
 
 static int setup(void **state)
@@ -391,8 +395,8 @@ static void every_handshake_has_a_session_of_its_own(void **state)
 	seed = w.seed;
 	meet();
 	w.seed = seed;				/* other nonces, everything else the same */
-	braid_conn_init(&w.c[DIALLER], DIALLER, true);
-	braid_conn_init(&w.c[ACCEPTER], ACCEPTER, false);
+	braid_conn_init(&w.c[DIALLER], DIALLER, true, &owner);
+	braid_conn_init(&w.c[ACCEPTER], ACCEPTER, false, &owner);
 	shake();
 	assert_up();
 	braid_conn_session(&w.c[DIALLER], two);
@@ -634,7 +638,7 @@ static void a_recorded_handshake_does_not_work_again(void **state)
 
 	meet();				/* to the accepter: its nonce is new */
 	w.seed = seed;
-	braid_conn_init(&w.c[ACCEPTER], ACCEPTER, false);
+	braid_conn_init(&w.c[ACCEPTER], ACCEPTER, false, &owner);
 	memcpy(w.pipe[DIALLER].buf, hello, sizeof(hello));
 	memcpy(w.pipe[DIALLER].buf + sizeof(hello), proof, sizeof(proof));
 	w.pipe[DIALLER].n = sizeof(hello) + sizeof(proof);
@@ -643,7 +647,7 @@ static void a_recorded_handshake_does_not_work_again(void **state)
 
 	meet();				/* to the dialler: so is its */
 	w.seed = seed;
-	braid_conn_init(&w.c[DIALLER], DIALLER, true);
+	braid_conn_init(&w.c[DIALLER], DIALLER, true, &owner);
 	w.c[DIALLER].mine.kind = BRAID_HELLO_LINK;
 	w.c[DIALLER].mine.lanes_max = 8;
 	w.c[DIALLER].mine.transports[0] = BRAID_TRANSPORT_TCP;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/link/link.h"
+#include "core/setup/addr.h"
 #include "core/setup/path.h"
 
 #define SEC 1000000000ull

@@ -11,9 +11,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/setup/recover.h"
 #include "core/base/param.h"
-#include "core/setup/service_int.h"
+#include "core/setup/recover.h"
+#include "core/setup/silence.h"
+#include "core/setup/units.h"
 #include "tests/lib/null.h"
 
 static struct null_pair p;
@@ -28,7 +29,7 @@ static int setup(void **state)
 	link = p.end[1];
 	link->ncomms = 1;		/* a comm waits for the peer */
 	null_now_ns += 1000 * SEC;
-	braid_recover_start(link, null_now_ns);
+	braid_silence_start(link, null_now_ns);
 	null_warns_clear();
 	return 0;
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "core/base/flight.h"
-#include "core/setup/service.h"
+#include "core/base/self.h"
 #include "core/watch/report.h"
 
 static void text_grows_as_it_must(void **state)

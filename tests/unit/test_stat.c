@@ -17,7 +17,7 @@
 
 #include "core/base/log.h"
 #include "core/base/param.h"
-#include "core/setup/service.h"
+#include "core/base/self.h"
 #include "core/watch/stat.h"
 
 enum { WAIT_S = 20 };

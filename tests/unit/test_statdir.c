@@ -19,7 +19,7 @@
 
 #include "core/base/log.h"
 #include "core/base/param.h"
-#include "core/setup/service.h"
+#include "core/base/self.h"
 #include "core/watch/statdir.h"
 
 static char top[] = "/tmp/braid-test-statdir-XXXXXX";

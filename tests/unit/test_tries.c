@@ -12,11 +12,11 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/setup/conn.h"
-#include "core/link/link.h"
 #include "core/base/param.h"
-#include "core/setup/service_int.h"
+#include "core/link/link.h"
+#include "core/setup/conn.h"
 #include "core/setup/tries.h"
+#include "core/setup/units.h"
 
 enum { START = 1000 };			/* s: when each case begins */
 

@@ -14,8 +14,10 @@
 
 #include "core/base/clock.h"
 #include "core/base/flight.h"
+#include "core/link/recover.h"
+#include "core/setup/links.h"
+#include "core/setup/units.h"
 #include "core/watch/report.h"
-#include "core/setup/service_int.h"
 #include "core/watch/view.h"
 #include "tests/lib/null.h"
 

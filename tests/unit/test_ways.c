@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/self.h"
 #include "core/dev.h"
-#include "core/setup/service.h"
-#include "core/transport.h"
 #include "core/setup/ways.h"
+#include "core/transport.h"
 
 static const struct braid_transport rdma = { .ports = true };
 static struct braid_netdev m0;		/* an interface for handshakes, for good */

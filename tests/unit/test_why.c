@@ -9,7 +9,8 @@
 #include <cmocka.h>
 
 #include "core/base/param.h"
-#include "core/setup/service_int.h"
+#include "core/setup/addr.h"
+#include "core/setup/conn.h"
 #include "core/setup/why.h"
 #include "tests/lib/null.h"
 #include "topo/neigh.h"

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* self.h - this process, as its peers see it. */
+#ifndef BRAID_BASE_SELF_H
+#define BRAID_BASE_SELF_H
+
+#include <stdint.h>
+
+enum { BRAID_ID_SIZE = 16, BRAID_HOST_SIZE = 64 };
+
+struct braid_self {
+	uint8_t process[BRAID_ID_SIZE];
+	char host[BRAID_HOST_SIZE];
+	uint32_t pid;
+	uint16_t place;			/* equal on one host and network namespace; 0: unknown */
+};
+extern struct braid_self braid_self;
+
+void braid_self_init(void);		/* once per process */
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* addr.h - IP addresses: as the wire has them, as sockets do, as text. */
+#ifndef BRAID_SETUP_ADDR_H
+#define BRAID_SETUP_ADDR_H
+
+#include <stddef.h>
+#include <sys/socket.h>
+
+#include "core/proto/hello.h"
+
+struct braid_addr braid_addr_of(const struct sockaddr *sa);	/* port as in sa */
+/* scope: the interface, for a link-local address.  Returns the length. */
+socklen_t braid_addr_to_sockaddr(const struct braid_addr *a, unsigned scope,
+				 struct sockaddr_storage *ret);
+/* "address:port", for logs. */
+void braid_addr_text(const struct sockaddr_storage *sa, char *text, size_t len);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * connect.h - connect(), from a peer's handle to a comm: find or make a link, and send the OPEN.
+ *
+ * NCCL repeats the call with its copy of the handle, in which slot, generation and nonce of an
+ * entry in our table are kept.  The entry takes a link that exists, or a new one that the service
+ * thread dials.  It opens a comm on that link, and ends when the peer has answered.
+ */
+#ifndef BRAID_SETUP_CONNECT_H
+#define BRAID_SETUP_CONNECT_H
+
+#include <stdbool.h>
+
+struct braid_comm;
+struct braid_dev;
+
+/*
+ * Move a connect on; `handle` is the caller's copy, in which the state of the attempt is kept.
+ * 0 with *ret NULL: call again.  An error has been logged and ends the attempt.
+ */
+int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct braid_comm **ret);
+
+/* With braid_svc.lock held, but _wipe(): in a forked child, async-signal-safe. */
+void braid_connects_wipe(void);
+bool braid_connects_left(void);
+void braid_connects_free(void);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * dial.h - the service thread dials: the first lane of a new link, more lanes of one that is up.
+ *
+ * A failed dial is repeated until its caller's deadline, unless the error shows that it can't
+ * succeed.  Then the link fails, and one line in the log says why and what to do.  All calls are
+ * made with braid_svc.lock held.
+ */
+#ifndef BRAID_SETUP_DIAL_H
+#define BRAID_SETUP_DIAL_H
+
+#include <stdint.h>
+
+struct braid_lane;
+struct braid_link;
+
+/* Dial a new link, which comes up or fails. */
+void braid_dial_link(struct braid_link *link, uint64_t now);
+/*
+ * Dial a lane of a link that is up: one more (lane NULL), or one that is lost or suspect.
+ * The result goes to braid_lane_count_dialled() or braid_redial_ended(), except an error that is
+ * returned here.
+ */
+int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t now);
+/* Ask the end that dialled this link to dial again; the result goes to braid_redial_asked(). */
+int braid_dial_ask(struct braid_link *link, uint64_t now);
+
+#endif

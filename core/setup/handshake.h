@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * handshake.h - the handshakes under way, in both directions.
+ *
+ * core/setup/conn.c exchanges the messages.  This file watches the sockets, keeps the time limits,
+ * and bounds the number of strangers.  What a handshake is about is its owner's: dial.c's for those
+ * that we dial, accept.c's for those that peers dial.  All calls are made with braid_svc.lock held.
+ */
+#ifndef BRAID_SETUP_HANDSHAKE_H
+#define BRAID_SETUP_HANDSHAKE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/list.h"
+#include "core/setup/conn.h"
+
+struct braid_link;
+
+extern struct braid_list braid_handshakes;	/* struct braid_conn */
+
+void braid_handshakes_init(void);
+bool braid_handshakes_left(void);
+
+/* Watch a connection that is prepared; on failure the connection has been freed. */
+int braid_handshake_add(struct braid_conn *c, uint32_t events);
+/* The same for an accepted socket, which this call owns from now on, also if it fails. */
+int braid_handshake_accept(int fd, struct braid_dev *dev, const struct braid_conn_owner *owner,
+			   const struct sockaddr_storage *from, uint64_t now);
+/* Move a handshake on; `c` may be gone afterwards. */
+void braid_handshake_event(struct braid_conn *c, uint64_t now);
+void braid_handshake_end(struct braid_conn *c);		/* close and free */
+
+/* Drop the oldest accepted connection, of those that have not shown the key if any; false: none. */
+bool braid_handshake_make_room(void);
+void braid_handshakes_expire(uint64_t now);
+void braid_handshakes_drop(const struct braid_link *link);	/* those of a dead link's lanes */
+void braid_handshakes_close(void);
+void braid_handshakes_log_strangers(uint64_t now);	/* one line about strangers, now and then */
+/* Move handshakes that wait for something other than their socket; true if there are any. */
+bool braid_handshakes_poll(uint64_t now);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* health.c - see health.h. */
+#include "core/setup/health.h"
+
+#include <errno.h>
+
+#include "core/base/flight.h"
+#include "core/base/os.h"
+#include "core/dev.h"
+#include "core/link/link.h"
+#include "core/link/recover.h"
+#include "core/setup/path.h"
+#include "core/setup/redial.h"
+#include "core/setup/units.h"
+#include "core/setup/why.h"
+#include "core/transport.h"
+
+static bool is_suspect(const struct braid_lane *lane, uint64_t now)
+{
+	unsigned ms = lane->patience_ms > BRAID_SUSPECT_MS ? lane->patience_ms : BRAID_SUSPECT_MS;
+
+	if (ms < 2 * lane->rtt_ms)
+		ms = 2 * lane->rtt_ms;
+	return lane->suspect_ns && braid_since(lane->suspect_ns, now) >= ms * MS;
+}
+
+bool braid_health_well(const struct braid_lane *lane, uint64_t now)
+{
+	return braid_lane_up(lane) && !is_suspect(lane, now);
+}
+
+bool braid_health_any_well(const struct braid_link *link, uint64_t now)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (braid_health_well(link->lane[i], now))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Detect a path MTU that is too small.  A connection died before one full-size packet was
+ * acknowledged, though its handshake came through; the next one, with small segments, carries more.
+ */
+static void look_for_mtu(struct braid_lane *lane, const struct braid_health *h, bool suspect)
+{
+	struct braid_link *link = lane->link;
+	bool small = h->segment <= BRAID_SMALL_SEGMENT;
+
+	if (link->recover.told_mtu || !h->segment)
+		return;
+	if (suspect) {
+		if (!small && h->acked < h->segment)
+			lane->lost_size = h->segment;
+	} else if (lane->lost_size && h->acked > 2 * lane->lost_size) {
+		if (small) {
+			link->recover.told_mtu = true;
+			braid_why_mtu(link, lane->lost_size);
+		}
+		lane->lost_size = 0;
+	}
+}
+
+static void clear_suspicion(struct braid_lane *lane, uint64_t now)
+{
+	if (is_suspect(lane, now))
+		braid_event(BRAID_EVENT_LANE_WELL, lane->link->number, lane->index,
+			    (int64_t)(braid_since(lane->suspect_ns, now) / MS), 0);
+	lane->suspect_ns = 0;
+}
+
+static void suspect_lane(struct braid_lane *lane, const struct braid_health *h, uint64_t now)
+{
+	braid_event(BRAID_EVENT_LANE_SUSPECT, lane->link->number, lane->index, h->resent,
+		    h->rtt_ms);
+	lane->suspect_ns = now;
+	look_for_mtu(lane, h, true);
+}
+
+bool braid_health_look(struct braid_link *link, uint64_t now)
+{
+	bool under_way = false;
+
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		struct braid_lane *lane = link->lane[i];
+		struct braid_health h = { 0 };
+		int err;
+
+		if (!braid_lane_up(lane))
+			continue;
+		err = lane->tr->health(lane, &h);
+		if (err) {
+			if (lane->tr->blob) {	/* its port is down */
+				braid_lock_wait(&link->lock);
+				braid_lane_lost(lane, err);
+				braid_unlock(&link->lock);
+			}
+			continue;
+		}
+		under_way |= h.unacked;
+		lane->rtt_ms = h.rtt_ms;
+		if (!h.resent)
+			look_for_mtu(lane, &h, false);
+		if (!h.unacked || !h.resent)
+			clear_suspicion(lane, now);
+		else if (!lane->suspect_ns)
+			suspect_lane(lane, &h, now);
+		else if (link->dialler && is_suspect(lane, now) &&
+			 lane->path == braid_path_for(link, i, now))
+			braid_redial_avoid(link, lane->path, now);
+	}
+	/* Give suspect lanes up, so that what they hold can go over the others at once. */
+	for (unsigned i = 0; i < link->nlanes && braid_health_any_well(link, now); i++) {
+		if (!is_suspect(link->lane[i], now))
+			continue;
+		braid_lock_wait(&link->lock);
+		braid_lane_lost(link->lane[i], -ETIMEDOUT);
+		braid_unlock(&link->lock);
+	}
+	return under_way;
+}
+
+void braid_health_port(struct braid_link *link)
+{
+	const struct braid_dev *dev = link->key.dev;
+
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		const struct braid_lane *lane = link->lane[i];
+
+		if (braid_lane_up(lane) && lane->tr->blob &&
+		    !lane->tr->usable(dev->member[lane->member]))
+			link->recover.health_ns = 0;
+	}
+}

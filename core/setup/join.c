@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* join.c - see join.h. */
+#include "core/setup/join.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/flight.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/self.h"
+#include "core/link/link.h"
+#include "core/link/recover.h"
+#include "core/proto/auth.h"
+#include "core/setup/addr.h"
+#include "core/setup/conn.h"
+#include "core/setup/declined.h"
+#include "core/setup/events.h"
+#include "core/setup/lane_count.h"
+#include "core/setup/path.h"
+#include "core/setup/redial.h"
+#include "core/setup/silence.h"
+#include "core/setup/tries.h"
+#include "core/setup/watched.h"
+#include "core/transport.h"
+
+int braid_join_close_lane(struct braid_conn *c)
+{
+	struct braid_lane *lane = c->lane;
+	int err = braid_lane_shut(lane);
+
+	if (err)
+		return err;
+	braid_lock_wait(&lane->link->lock);
+	c->mine.frames = lane->rx_frames;
+	c->mine.first = lane->tx.f_acked;
+	braid_unlock(&lane->link->lock);
+	return 0;
+}
+
+void braid_join_setup(struct braid_conn *c)
+{
+	const struct braid_link *link = c->link;
+
+	c->setup.dev = c->met;
+	c->setup.lane = c->mine.lane;
+	c->setup.traffic_class = c->mine.traffic_class;
+	c->setup.dialler = c->dialler;
+	c->setup.to = (const struct sockaddr *)&c->to;
+	c->mine_setup.rkey_epoch = link ? link->rkey_epoch : 0;
+	for (unsigned i = 0; link && i < link->key.dev->nmembers; i++) {
+		if (link->key.dev->member[i] == c->met)
+			c->mine_setup.member = (uint8_t)i;
+	}
+	/* Decline the transport that has just failed on this lane. */
+	c->mine_setup.err = c->lane && c->lane->carrier_failed && !c->dialler ? EIO : 0;
+	if (c->lane)
+		c->lane->carrier_failed = false;
+}
+
+/* The lane owns the socket now.  If the link was watched, the next tick watches this socket too. */
+static void lane_owns(struct braid_lane *lane, struct braid_conn *c)
+{
+	c->fd = -1;
+	c->setup.priv = NULL;
+	lane->path = (uint8_t)c->path;
+	atomic_store(&lane->link->watched, false);
+}
+
+static struct braid_carrier carrier_of(const struct braid_conn *c)
+{
+	return (struct braid_carrier){
+		.tr = c->tr, .fd = c->fd, .priv = c->setup.priv,
+		.epoch = c->dialler ? c->mine.epoch : c->theirs.epoch,
+		.member = c->mine_setup.member, .peer_member = c->their_setup.member,
+		.rkey_epoch = c->mine_setup.rkey_epoch,
+		.peer_rkey_epoch = c->their_setup.rkey_epoch,
+	};
+}
+
+/* Note the transport agreed on.  A dialler that was refused the better one tries it again later. */
+static void note_transport(struct braid_link *link, const struct braid_conn *c, unsigned index)
+{
+	uint64_t now = braid_os->now_ns();
+	int err = braid_declined_err(c);
+	bool final = braid_declined_for_good(c, err);
+	const struct braid_transport *best = link->key.dev->best;
+	char why[320];
+
+	link->better |= c->tr->blob || (err && !final);
+	if (link->dialler && (c->tr->blob || err))
+		link->path[c->path].better = !final;
+	if (err && link->dialler)	/* EIO: that transport had come up before, and failed */
+		braid_path_plain(link, c->path, err != ENETDOWN,
+				 c->refused && err != EIO ? c->refused->rest_s : 0, now);
+	/* No WARN: a peer that closes the lane once more while it returns refuses as well. */
+	if ((c->lane && err == ECONNREFUSED) || err == EALREADY)
+		return;
+	braid_declined_text(c, why, sizeof(why));
+	if (err && !link->told_plain)
+		braid_warn("device %s, peer %s: %s carries lane %u: %s%s [lesser-transport]",
+			   link->key.dev->net.name, link->peer, c->tr->name, index, why,
+			   final ? "" : "; it is tried again now and then");
+	else if (!err && best && c->tr != best && !link->told_plain && !link->better)
+		braid_warn("device %s, peer %s: %s carries this link: the peer does not offer %s; "
+			   "braid info on its host says why "
+			   "[peer-lacks-transport]", link->key.dev->net.name, link->peer,
+			   c->tr->name, best->name);
+	else
+		return;
+	link->told_plain = true;
+}
+
+int braid_join_new_lane(struct braid_link *link, struct braid_conn *c, unsigned index)
+{
+	struct braid_carrier carried = carrier_of(c);
+	int err;
+
+	braid_unwatch(c->fd);
+	err = braid_link_add_lane(link, index, &carried);
+	if (err == -EALREADY)
+		return err;
+	if (err)
+		return braid_error(err, "device %s, peer %s: can't open lane %u: %s [no-lane]",
+				   link->key.dev->net.name, link->peer, index, strerror(-err));
+	lane_owns(link->lane[index], c);
+	note_transport(link, c, index);
+	return 0;
+}
+
+int braid_join_lane(struct braid_lane *lane, struct braid_conn *c)
+{
+	struct braid_link *link = lane->link;
+	struct braid_carrier carried = carrier_of(c);
+	int err;
+
+	if (!c->dialler && c->theirs.epoch != lane->dialled)
+		return -EALREADY;		/* a later dial has come in between */
+	braid_unwatch(c->fd);
+	err = braid_lane_resume(lane, &carried, c->theirs.frames, c->theirs.first);
+	if (err == -EALREADY)
+		return err;
+	if (err) {
+		braid_link_fail(link, -EREMOTEIO, "lane %u can't be taken up again: %s "
+				"[broken-link]",
+				lane->index,
+				err == -EPROTO ? "the two ends do not agree on what went over it" :
+						 strerror(-err));
+		return err;
+	}
+	lane_owns(lane, c);
+	note_transport(link, c, lane->index);
+	braid_info("device %s, peer %s: lane %u is back (opened %u times)",
+		   link->key.dev->net.name, link->peer, lane->index,
+		   atomic_load(&lane->back) + 1);
+	braid_redial_resumed(lane, braid_os->now_ns());
+	braid_link_move(link);
+	return 0;
+}
+
+/* Find the paths to the peer.  The accepting end asks for a dial by them if all lanes are lost. */
+static void find_paths(struct braid_link *link, const struct braid_conn *c)
+{
+	struct braid_addr at = c->from;
+	struct sockaddr_storage sa;
+
+	at.port = c->theirs.port;
+	if (c->dialler) {
+		braid_path_dialled(link, c, 0, 0);
+		braid_path_sockaddr(&link->path[c->path], &sa);
+		at = braid_addr_of((struct sockaddr *)&sa);
+	}
+	braid_paths_all(link, &at, &c->theirs);
+}
+
+int braid_join_link(struct braid_link *link, struct braid_conn *c)
+{
+	int err;
+
+	braid_conn_session(c, link->session);
+	braid_lock_wait(&link->lock);	/* core/watch/view.c may be reading it */
+	link->dialler = c->dialler;
+	snprintf(link->peer, sizeof(link->peer), "%s (pid %u, %s)", c->theirs.host, c->theirs.pid,
+		 c->addr);
+	link->peer_pid = !strcmp(c->theirs.host, braid_self.host) ? c->theirs.pid : 0;
+	braid_unlock(&link->lock);
+	link->id = c->dialler ? c->theirs.ident : c->mine.ident;
+	link->next_comm = c->dialler ? 0 : 1;
+	link->tx_window = c->theirs.window;
+	link->lanes_max = c->theirs.lanes_max < c->mine.lanes_max ? c->theirs.lanes_max :
+								    c->mine.lanes_max;
+	link->rx_window = c->mine.window;
+	c->mine.window = 0;
+	find_paths(link, c);
+	err = braid_join_new_lane(link, c, 0);
+	if (err)
+		return err;
+	err = braid_link_attach(link);
+	if (err) {
+		braid_link_fail(link, err, "can't bring the link up: %s [no-link]", strerror(-err));
+		return err;
+	}
+	braid_auth_wipe(link->target.token, BRAID_KEY_SIZE);
+	atomic_store(&link->state, BRAID_LINK_UP);
+	braid_lane_count_start(link);
+	braid_silence_start(link, braid_os->now_ns());
+	braid_event(BRAID_EVENT_LINK_UP, link->number, BRAID_FLIGHT_NONE, link->lanes_max, 0);
+	braid_info("device %s: link to %s is up, %s", link->key.dev->net.name, link->peer,
+		   link->dialler ? "dialled" : "accepted");
+	if (link->dialler)
+		braid_tries_log(link);
+	return 0;
+}

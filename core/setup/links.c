@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* links.c - see links.h. */
+#include "core/setup/links.h"
+
+#include <string.h>
+
+#include "core/link/link.h"
+
+enum { DEVICES_MAX = 16 };		/* devices that have had links */
+
+struct braid_svc braid_svc = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static struct {
+	struct braid_lock lock;		/* the table, the links' `looks`, and this; its holder
+					 * never waits */
+	const struct braid_dev *device[DEVICES_MAX];
+	unsigned ndevices;
+} table;
+
+static bool same_key(const struct braid_link_key *a, const struct braid_link_key *b)
+{
+	return !memcmp(a->process, b->process, sizeof(a->process)) && a->dev == b->dev &&
+	       a->peer_dev == b->peer_dev && a->traffic_class == b->traffic_class &&
+	       a->self_accepted == b->self_accepted;
+}
+
+struct braid_link *braid_link_find(const struct braid_link_key *key, bool pending)
+{
+	struct braid_link *link;
+
+	braid_list_for(link, &braid_svc.links, node) {
+		int state = atomic_load(&link->state);
+
+		if (same_key(&link->key, key) && state != BRAID_LINK_DEAD && !link->peer_gone &&
+		    (!pending || state != BRAID_LINK_UP))
+			return link;
+	}
+	return NULL;
+}
+
+void braid_link_number(struct braid_link *link)
+{
+	static uint32_t last;
+
+	link->number = ++last;
+}
+
+void braid_link_list(struct braid_link *link)
+{
+	unsigned i = 0;
+
+	braid_lock_wait(&table.lock);
+	braid_list_add_tail(&braid_svc.links, &link->node);
+	while (i < table.ndevices && table.device[i] != link->key.dev)
+		i++;
+	if (i == table.ndevices && i < DEVICES_MAX)
+		table.device[table.ndevices++] = link->key.dev;
+	braid_unlock(&table.lock);
+}
+
+bool braid_link_unlist(struct braid_link *link)
+{
+	bool free;
+
+	braid_lock_wait(&table.lock);
+	free = !link->looks;
+	if (free)
+		braid_list_del(&link->node);
+	braid_unlock(&table.lock);
+	return free;
+}
+
+unsigned braid_links_devices(const struct braid_dev **ret, unsigned max)
+{
+	unsigned n;
+
+	braid_lock_wait(&table.lock);
+	n = table.ndevices < max ? table.ndevices : max;
+	memcpy(ret, table.device, n * sizeof(*ret));
+	braid_unlock(&table.lock);
+	return n;
+}
+
+struct braid_link *braid_links_next(struct braid_link *link)
+{
+	struct braid_list *n;
+
+	braid_lock_wait(&table.lock);
+	n = link ? link->node.next : braid_svc.links.next;
+	if (link)
+		link->looks--;
+	link = n == &braid_svc.links ? NULL : braid_list_entry(n, struct braid_link, node);
+	if (link)
+		link->looks++;
+	braid_unlock(&table.lock);
+	return link;
+}
+
+void braid_links_leave(struct braid_link *link)
+{
+	braid_lock_wait(&table.lock);
+	link->looks--;
+	braid_unlock(&table.lock);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * links.h - the table of all links of this process, and the lock of the set-up.
+ *
+ * braid_svc.lock guards the table and what the other files of core/setup keep.  Set-up calls and
+ * the service thread take it for moments.  Locks, outermost first: this one, a lane's io lock, a
+ * link's lock, that of the listens.  Only the service thread frees links, so it may move one
+ * without this lock.
+ */
+#ifndef BRAID_SETUP_LINKS_H
+#define BRAID_SETUP_LINKS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/list.h"
+
+struct braid_dev;
+struct braid_link;
+struct braid_link_key;
+
+struct braid_svc {
+	pthread_mutex_t lock;
+	struct braid_list links;
+};
+extern struct braid_svc braid_svc;
+
+/* --- with braid_svc.lock held -------------------------------------------------------------- */
+
+/* The link with that key, up or on its way, or NULL; `pending`: only one that is not up yet. */
+struct braid_link *braid_link_find(const struct braid_link_key *key, bool pending);
+/* Give a new link its number, and add it to the table. */
+void braid_link_number(struct braid_link *link);
+void braid_link_list(struct braid_link *link);
+/* Take it out again.  False: somebody still reads it. */
+bool braid_link_unlist(struct braid_link *link);
+
+/* --- without any lock ---------------------------------------------------------------------- */
+
+/*
+ * Walks the links: NULL begins, and NULL ends.  The link that is returned is not freed before it is
+ * passed back here or to braid_links_leave().
+ */
+struct braid_link *braid_links_next(struct braid_link *link);
+void braid_links_leave(struct braid_link *link);	/* ends a walk early */
+/* The devices that ever had a link, at most `max`; they stay. */
+unsigned braid_links_devices(const struct braid_dev **ret, unsigned max);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * listen.h - listens, and the comms that wait to be accepted.
+ *
+ * A listen is an id and a token that peers must know.  A comm that a peer opens on a link queues at
+ * the listen it names until accept() takes it.
+ */
+#ifndef BRAID_SETUP_LISTEN_H
+#define BRAID_SETUP_LISTEN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/list.h"
+#include "core/proto/common.h"
+
+struct braid_comm;
+struct braid_dev;
+
+struct braid_listen {
+	struct braid_list node;		/* all listens */
+	uint64_t id;
+	uint8_t token[BRAID_KEY_SIZE];
+	struct braid_dev *dev;
+	struct braid_list ready;	/* comms that the peer has opened, oldest first */
+	unsigned nready;
+	uint32_t polled;		/* accept() has moved the links up to that number */
+	void *ctx;
+	struct braid_list ctx_node;
+};
+
+/* A listen on a device, ready for peers on return; the handle is 128 bytes for them. */
+int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **ret);
+/*
+ * The oldest comm that a peer has opened here, or NULL: none yet.  Moves the device's links itself,
+ * rather than wait until the service thread is scheduled.
+ */
+struct braid_comm *braid_listen_accept(struct braid_listen *l);
+/* Comms that were opened and never accepted are closed. */
+void braid_listen_close(struct braid_listen *l);
+
+void braid_listens_init(void);
+void braid_listens_wipe(void);		/* in a forked child: no lock, async-signal-safe */
+bool braid_listens_left(void);
+/* A listen's token and device; on entry *dev is that device or a member of it.  False: none. */
+bool braid_listen_token(uint64_t id, struct braid_dev **dev, uint8_t *ret);
+/* Take a comm of a dead link back from its listen; false if it is at none.  Link's lock held. */
+bool braid_listen_withdraw(struct braid_comm *c);
+
+#endif

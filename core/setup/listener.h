@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * listener.h - the sockets at which devices listen.
+ *
+ * A device has one port from its first listen() until the service thread ends, and a socket at each
+ * of its addresses.  All calls are made with braid_svc.lock held.
+ */
+#ifndef BRAID_SETUP_LISTENER_H
+#define BRAID_SETUP_LISTENER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/list.h"
+#include "topo/netdev.h"
+
+struct braid_conn_owner;
+struct braid_dev;
+
+struct braid_listener {			/* a device's listening socket at one of its addresses */
+	struct braid_list node;
+	struct braid_dev *dev;
+	bool first;			/* its device's first; the others have its number */
+	bool bound;			/* to its interface, beside an unbound one at the address */
+	int fd;
+	union braid_netdev_addr at;
+	uint16_t port;
+	uint64_t paused_until_ns;	/* out of descriptors */
+};
+extern struct braid_list braid_listeners;
+
+void braid_listeners_init(void);
+
+/* Listen, unless the device does already; `quiet`: say nothing if descriptors run out. */
+int braid_listener_open(struct braid_dev *dev, bool quiet, struct braid_listener **ret);
+/* The TCP port at which a device listens, from now on if not before; 0: it can't. */
+uint16_t braid_listener_port(struct braid_dev *dev);
+
+/* Connections have arrived: accept some of them, and hand them to that owner. */
+void braid_listener_event(struct braid_listener *p, const struct braid_conn_owner *owner,
+			  uint64_t now);
+/* Accept again where descriptors had run out; true if some ports still wait for them. */
+bool braid_listeners_resume(uint64_t now);
+void braid_listeners_close(void);
+/* Read the events of the transports' devices, of this port's or of all; true: more are to come. */
+bool braid_listener_read_events(struct braid_listener *p);
+bool braid_listeners_read_events(void);
+
+#endif

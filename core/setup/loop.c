@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* loop.c - see loop.h. */
+#include "core/setup/loop.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+
+#include "core/base/clock.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
+#include "core/base/pool.h"
+#include "core/base/wakeup.h"
+#include "core/base/work.h"
+#include "core/dev.h"
+#include "core/link/link.h"
+#include "core/link/txq.h"
+#include "core/mem/later.h"
+#include "core/setup/accept.h"
+#include "core/setup/connect.h"
+#include "core/setup/dial.h"
+#include "core/setup/events.h"
+#include "core/setup/handshake.h"
+#include "core/setup/health.h"
+#include "core/setup/lane_count.h"
+#include "core/setup/links.h"
+#include "core/setup/listen.h"
+#include "core/setup/listener.h"
+#include "core/setup/reap.h"
+#include "core/setup/recover.h"
+#include "core/setup/service.h"
+#include "core/setup/units.h"
+#include "core/setup/watched.h"
+
+enum {
+	TICK_MS = 2, TICK_MAX_MS = 16,
+	SLOW_TICK_MS = 100,		/* where nothing moves, and something will be due */
+	POLL_MS = 1,			/* while handshakes wait for more than their sockets */
+	STOP_MS = 1000,			/* for goodbyes to leave, even on a busy host */
+	DEVICES_MAX = 16,		/* whose NICs are looked at in one round */
+	LINGER_MS = 3000,		/* for lost lanes with unacknowledged frames to return */
+};
+
+static struct {				/* of the thread alone */
+	uint64_t idle_since_ns, looked_ns;
+	int tick_ms;
+	uint64_t stop_ns;		/* when the thread was asked to stop; 0: not yet */
+} loop = { .tick_ms = TICK_MS };
+
+/* The shorter of two times to wait; below 0 is forever. */
+static int sooner(int a, int b)
+{
+	return a < 0 || (b >= 0 && b < a) ? b : a;
+}
+
+/* Look after the NICs' commands.  Returns as do_what_is_due() does. */
+static int look_at_nics(uint64_t now)
+{
+	const struct braid_dev *dev[DEVICES_MAX];
+	unsigned n = braid_links_devices(dev, DEVICES_MAX);
+	int ms = -1;
+
+	for (unsigned i = 0; i < n; i++) {
+		for (unsigned k = 0; k < dev[i]->nmembers; k++)
+			ms = sooner(ms, braid_later_look(dev[i]->member[k], now));
+	}
+	return ms;
+}
+
+/* Do all that is due.  Returns the milliseconds until something is due again; -1: nothing is. */
+static int do_what_is_due(uint64_t now)
+{
+	struct braid_link *link, *tmp;
+	int wait_ms = -1;
+	bool paused;
+
+	braid_handshakes_expire(now);
+	paused = braid_listeners_resume(now);
+	braid_handshakes_log_strangers(now);
+	braid_list_for_safe(link, tmp, &braid_svc.links, node) {
+		int state = atomic_load(&link->state);
+
+		if (braid_reap_link(link, now)) {
+			wait_ms = sooner(wait_ms, TICK_MS);
+			continue;
+		}
+		if ((state == BRAID_LINK_DIALING || state == BRAID_LINK_WAITING) && !link->conn &&
+		    now >= link->dial_at_ns)
+			braid_dial_link(link, now);
+		if (state == BRAID_LINK_UP && link->dialler && !link->conn &&
+		    braid_lane_count_may_dial(link, now)) {
+			if (braid_dial_lane(link, NULL, now))
+				braid_lane_count_dialled(link, -ENOMEM, now);
+		}
+		if (state == BRAID_LINK_UP) {
+			braid_lane_count_tick(link, now);
+			wait_ms = sooner(wait_ms, braid_recover_tick(link, now));
+		}
+		if (state != BRAID_LINK_UP || !atomic_load(&link->watched) || !link->settled)
+			wait_ms = sooner(wait_ms, loop.tick_ms);
+		else if (!link->ncomms || (link->dialler && braid_lane_count_wants_dial(link)))
+			wait_ms = sooner(wait_ms, SLOW_TICK_MS);
+	}
+	braid_reap_idlest();
+	wait_ms = sooner(wait_ms, look_at_nics(now));
+	if (paused || braid_handshakes_left())
+		wait_ms = sooner(wait_ms, braid_handshakes_poll(now) ? POLL_MS : SLOW_TICK_MS);
+	return wait_ms;
+}
+
+static bool nothing_left(uint64_t now)
+{
+	if (braid_listens_left() || braid_connects_left() || !braid_list_empty(&braid_svc.links)) {
+		loop.idle_since_ns = 0;
+		return false;
+	}
+	if (!loop.idle_since_ns)
+		loop.idle_since_ns = now;
+	return braid_since(loop.idle_since_ns, now) >= (uint64_t)braid_param.link_idle * SEC;
+}
+
+/* While stopping: has some link lost its home lane while frames on it are unacknowledged? */
+static bool must_linger(uint64_t now)
+{
+	struct braid_link *link;
+	bool any = false;
+
+	if (!loop.stop_ns)
+		loop.stop_ns = now;
+	if (braid_since(loop.stop_ns, now) >= LINGER_MS * MS)
+		return false;
+	braid_list_for(link, &braid_svc.links, node) {
+		if (atomic_load(&link->state) != BRAID_LINK_UP || link->peer_gone ||
+		    braid_lane_up(braid_link_home(link)))
+			continue;
+		braid_lock_wait(&link->lock);
+		any |= !braid_txq_idle(&braid_link_home(link)->tx);
+		braid_unlock(&link->lock);
+	}
+	return any;
+}
+
+/* --- the end ------------------------------------------------------------------------------- */
+
+static void close_links(void)
+{
+	struct braid_link *link;
+
+	braid_list_for(link, &braid_svc.links, node) {
+		if (atomic_load(&link->state) != BRAID_LINK_UP)
+			continue;
+		braid_lock_wait(&link->lock);
+		braid_reap_send_close(link);
+		braid_unlock(&link->lock);
+	}
+}
+
+/* For a bounded time, let the goodbyes and what was sent before them reach the peers. */
+static void flush_links(void)
+{
+	uint64_t until = braid_os->now_ns() + STOP_MS * MS;
+	bool busy = true;
+
+	while (busy && braid_os->now_ns() < until) {
+		struct epoll_event ev[1];
+		struct braid_link *link;
+
+		busy = false;
+		braid_list_for(link, &braid_svc.links, node) {
+			if (atomic_load(&link->state) != BRAID_LINK_UP)
+				continue;
+			braid_link_move(link);
+			braid_link_try_flush_control(link);
+			busy |= !link->peer_gone && braid_lane_up(braid_link_home(link)) &&
+				!braid_txq_idle(&braid_link_home(link)->tx);
+		}
+		if (busy)
+			braid_events_wait(ev, 1);
+	}
+}
+
+static void reap_links(void)
+{
+	uint64_t until = braid_os->now_ns() + STOP_MS * MS;
+
+	while ((braid_reap_all() || braid_listeners_read_events()) && braid_os->now_ns() < until) {
+		struct epoll_event ev[1];
+
+		look_at_nics(braid_os->now_ns());
+		braid_events_wait(ev, 1);
+	}
+}
+
+static void close_all(void)
+{
+	struct braid_link *link;
+
+	if (braid_service_hooks.ending)
+		braid_service_hooks.ending();
+	close_links();
+	flush_links();
+	braid_list_for(link, &braid_svc.links, node)
+		braid_link_fail(link, -ENOTCONN, "the last context was finalized [link-closed]");
+	braid_handshakes_close();
+	reap_links();
+	braid_work_end();
+	braid_listeners_close();
+	braid_connects_free();
+	braid_wakeup_close();
+	braid_events_close();
+	braid_pool_trim();
+}
+
+/* --- a round ------------------------------------------------------------------------------- */
+
+/* A tick follows: after an event the thread does not sleep. */
+static void device_event(struct braid_listener *p)
+{
+	struct braid_link *link;
+
+	braid_listener_read_events(p);
+	braid_list_for(link, &braid_svc.links, node) {
+		if (atomic_load(&link->state) == BRAID_LINK_UP)
+			braid_health_port(link);
+	}
+}
+
+static void handle_event(const struct epoll_event *ev, uint64_t now)
+{
+	void *obj = (void *)(uintptr_t)(ev->data.u64 & ~(uint64_t)BRAID_TAG_MASK);
+
+	switch ((enum braid_tag)(ev->data.u64 & BRAID_TAG_MASK)) {
+	case BRAID_TAG_WAKE:
+		braid_service_woken();
+		break;
+	case BRAID_TAG_PORT:
+		braid_listener_event(obj, &braid_accepting, now);
+		break;
+	case BRAID_TAG_CONN:
+		braid_handshake_event(obj, now);
+		break;
+	case BRAID_TAG_DEVICE:
+		device_event(obj);
+		break;
+	default:
+		break;
+	}
+}
+
+static bool is_lane(const struct epoll_event *ev)
+{
+	return (ev->data.u64 & BRAID_TAG_MASK) == BRAID_TAG_LANE;
+}
+
+static void links_tick(uint64_t now)
+{
+	struct braid_link *link;
+	unsigned touched = 0;
+	bool calm = true;
+
+	braid_list_for(link, &braid_svc.links, node)
+		touched += atomic_load(&link->touched) != link->seen;
+	braid_list_for(link, &braid_svc.links, node) {
+		braid_hint(&link->alone, touched == 1);
+		if (atomic_load(&link->state) != BRAID_LINK_UP || !braid_watched_tick(link, now))
+			calm = false;
+	}
+	if (!calm)
+		loop.tick_ms = TICK_MS;
+	else if (loop.tick_ms < TICK_MAX_MS && now - loop.looked_ns >= (unsigned)loop.tick_ms * MS)
+		loop.tick_ms *= 2;
+}
+
+/* One round of the thread's loop; false when nothing is left to look after. */
+static bool run_round(int *wait_ms)
+{
+	struct epoll_event ev[1];
+	uint64_t now;
+	bool go_on, look;
+	int n;
+
+	/*
+	 * One event at a time: handling one may free what another is about.  Lanes are freed by
+	 * this thread only, so that they can be moved without braid_svc.lock.
+	 */
+	n = braid_events_wait(ev, *wait_ms);
+	if (n > 0 && is_lane(ev)) {
+		struct braid_lane *lane =
+			(void *)(uintptr_t)(ev->data.u64 & ~(uint64_t)BRAID_TAG_MASK);
+
+		braid_watched_event(lane);
+	}
+	now = braid_clock_set();
+	look = n <= 0 || now - loop.looked_ns >= TICK_MS * MS;	/* also while events pour in */
+	pthread_mutex_lock(&braid_svc.lock);
+	if (n > 0 && !is_lane(ev))
+		handle_event(ev, now);
+	if (look)
+		links_tick(now);	/* first: how long to sleep depends on it */
+	*wait_ms = 0;
+	if (look) {
+		int ms = do_what_is_due(now);
+
+		loop.looked_ns = now;
+		*wait_ms = n > 0 ? 0 : ms;
+	}
+	go_on = (!braid_service_stopping() || must_linger(now)) && !nothing_left(now);
+	if (go_on && braid_service_stopping())
+		*wait_ms = sooner(*wait_ms, 1);
+	if (go_on && *wait_ms < 0 && loop.idle_since_ns)
+		*wait_ms = SLOW_TICK_MS;
+	pthread_mutex_unlock(&braid_svc.lock);
+	return go_on;
+}
+
+/* The lock is held from the decision to end until the end: no link may be added in between. */
+void braid_loop(void)
+{
+	int wait_ms = 0;
+
+	loop.idle_since_ns = loop.stop_ns = 0;
+	for (;;) {
+		if (run_round(&wait_ms))
+			continue;
+		pthread_mutex_lock(&braid_svc.lock);
+		if ((braid_service_stopping() && !must_linger(braid_os->now_ns())) ||
+		    nothing_left(braid_os->now_ns()))
+			break;
+		pthread_mutex_unlock(&braid_svc.lock);
+		wait_ms = 0;
+	}
+	close_all();
+}

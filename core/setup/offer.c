@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* offer.c - see offer.h. */
+#include "core/setup/offer.h"
+
+#include "core/base/param.h"
+#include "core/dev.h"
+#include "core/proto/hello.h"
+#include "core/transport.h"
+
+static bool has_socket(const struct braid_dev *dev)
+{
+	return braid_transport_find(BRAID_TRANSPORT_TCP) && dev->port[BRAID_TRANSPORT_TCP];
+}
+
+void braid_offer_fill(struct braid_hello *h, const struct braid_dev *met, bool plain)
+{
+	unsigned n = 0;
+
+	h->lanes_max = (uint8_t)(braid_param.lanes ? braid_param.lanes : braid_param.lanes_max);
+	for (unsigned i = 0; braid_transports[i] && n < BRAID_TRANSPORTS_MAX; i++) {
+		const struct braid_transport *tr = braid_transports[i];
+
+		if (met->port[tr->id] && !(plain && tr->blob && has_socket(met)))
+			h->transports[n++] = tr->id;
+	}
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* process.c - see process.h. */
+#include "core/setup/process.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/self.h"
+#include "core/link/link.h"
+#include "core/proto/auth.h"
+#include "core/setup/connect.h"
+#include "core/setup/handshake.h"
+#include "core/setup/links.h"
+#include "core/setup/listen.h"
+#include "core/setup/listener.h"
+#include "core/setup/loop.h"
+#include "core/setup/service.h"
+
+static bool ready;			/* braid_svc.lock */
+
+/* In a forked child: descriptors are closed already; keys must not stay. */
+static void wipe_child(void)
+{
+	for (struct braid_list *n = braid_svc.links.next; n && n != &braid_svc.links; n = n->next) {
+		struct braid_link *link = braid_list_entry(n, struct braid_link, node);
+
+		braid_auth_wipe(link->session, sizeof(link->session));
+		braid_auth_wipe(&link->target, sizeof(link->target));
+	}
+	braid_listens_wipe();
+	braid_connects_wipe();
+}
+
+int braid_service_init(const struct braid_service_hooks *hooks)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&braid_svc.lock);
+	if (!ready) {
+		err = braid_auth_init();
+		if (!err)
+			err = braid_os_atfork(wipe_child);
+		if (err) {
+			braid_error(err, "can't prepare keys and forks: %s "
+				    "[no-start]", strerror(-err));
+			goto out;
+		}
+		braid_list_init(&braid_svc.links);
+		braid_listeners_init();
+		braid_listens_init();
+		braid_handshakes_init();
+		braid_self_init();
+		braid_service_runs(braid_loop);
+		if (hooks)
+			braid_service_hooks = *hooks;
+		ready = true;
+	}
+out:
+	pthread_mutex_unlock(&braid_svc.lock);
+	return err;
+}

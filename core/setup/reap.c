@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* reap.c - see reap.h. */
+#include "core/setup/reap.h"
+
+#include <errno.h>
+
+#include "core/base/os.h"
+#include "core/base/param.h"
+#include "core/link/link.h"
+#include "core/link/recover.h"
+#include "core/mem/later.h"
+#include "core/msg/comm.h"
+#include "core/proto/frame.h"
+#include "core/setup/handshake.h"
+#include "core/setup/links.h"
+#include "core/setup/listen.h"
+#include "core/setup/units.h"
+#include "core/setup/watched.h"
+#include "core/transport.h"
+
+enum {
+	FIRST_COMM_S = 2,		/* an accepted link waits so long for its first comm */
+	FIRST_COMM_BETTER_S = 10,	/* the same where a socket may have to replace RDMA */
+	DETACH_MS = 50,			/* an idle link keeps its rings so long */
+};
+
+static void free_dead_comms(struct braid_link *link)
+{
+	struct braid_comm *c, *tmp;
+
+	braid_lock_wait(&link->lock);
+	braid_list_for_safe(c, tmp, &link->comms, node) {
+		/*
+		 * A comm that waits for accept() has no owner, so a failed one may go.  A comm that
+		 * its sender has closed has not failed: what was sent is still to be received.
+		 */
+		if (c->closed || (atomic_load(&c->err) && braid_listen_withdraw(c)))
+			braid_comm_free(c);
+	}
+	braid_unlock(&link->lock);
+}
+
+static void link_close_lanes(struct braid_link *link)
+{
+	unsigned n = braid_link_stop(link);
+
+	braid_link_end_copies(link);
+	for (unsigned i = 0; i < n; i++)
+		link->lane[i]->tr->lane_close(link->lane[i]);
+	if (!link->closing)
+		braid_stops_mark(link->key.dev, &link->stops);
+	link->closing = true;
+	braid_link_go(link, n);
+}
+
+void braid_reap_send_close(struct braid_link *link)
+{
+	struct braid_hdr h = { .type = BRAID_F_CLOSE };
+
+	if (!braid_link_attach(link) && !link->peer_gone) {
+		braid_link_send_control(link);
+		braid_link_ctl(link, &h, NULL);
+		braid_link_flush(link);
+	}
+}
+
+/* Close an idle link, unless a comm has been opened since the caller checked. */
+static void link_close_idle(struct braid_link *link)
+{
+	braid_lock_wait(&link->lock);
+	if (!link->ncomms) {
+		braid_reap_send_close(link);
+		braid_link_down(link, -ENOTCONN, "idle link closed [link-closed]");
+	}
+	braid_unlock(&link->lock);
+}
+
+/* A link just accepted waits for its first comm, longer where a socket may have to replace RDMA. */
+static uint64_t idle_limit(const struct braid_link *link)
+{
+	uint64_t limit = braid_param.share ? (uint64_t)braid_param.link_idle * SEC : 0;
+	uint64_t first = (link->better ? FIRST_COMM_BETTER_S : FIRST_COMM_S) * SEC;
+
+	return link->dialler || link->used || limit > first ? limit : first;
+}
+
+bool braid_reap_link(struct braid_link *link, uint64_t now)
+{
+	int state = atomic_load(&link->state);
+
+	if (state == BRAID_LINK_DEAD) {
+		braid_watched_end(link);
+		link_close_lanes(link);
+		free_dead_comms(link);
+		braid_handshakes_drop(link);
+		/* A NIC that has not stopped may still read the link's queues. */
+		if (link->ncomms || atomic_load(&link->pins) ||
+		    !braid_stops_past(link->key.dev, &link->stops) || !braid_link_unlist(link))
+			return false;
+		braid_link_free(link);
+		return true;
+	}
+	if (link->ncomms || link->refusals || atomic_load(&link->pins) || state != BRAID_LINK_UP) {
+		link->idle_since_ns = 0;
+		return false;
+	}
+	if (!link->idle_since_ns)
+		link->idle_since_ns = now;
+	if (braid_since(link->idle_since_ns, now) > DETACH_MS * MS && link->attached) {
+		unsigned n = braid_link_stop(link);	/* accept() may be moving the link */
+
+		if (!link->ncomms)
+			braid_link_detach(link);
+		braid_link_go(link, n);
+	}
+	if (braid_since(link->idle_since_ns, now) >= idle_limit(link) || link->peer_gone)
+		link_close_idle(link);
+	return false;
+}
+
+bool braid_reap_all(void)
+{
+	struct braid_link *link, *tmp;
+	bool any = false;
+
+	braid_list_for_safe(link, tmp, &braid_svc.links, node) {
+		if (!braid_reap_link(link, 0))
+			any |= !braid_stops_past(link->key.dev, &link->stops);
+	}
+	return any;
+}
+
+void braid_reap_idlest(void)
+{
+	struct braid_link *link, *oldest = NULL;
+	unsigned n = 0;
+
+	braid_list_for(link, &braid_svc.links, node) {
+		if (!link->idle_since_ns || atomic_load(&link->state) != BRAID_LINK_UP ||
+		    (!link->dialler && !link->used))	/* its first comm is on its way */
+			continue;
+		n++;
+		if (!oldest || link->idle_since_ns < oldest->idle_since_ns)
+			oldest = link;
+	}
+	if (n > (unsigned)braid_param.links_idle)
+		link_close_idle(oldest);
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* redial.c - see redial.h. */
+#include "core/setup/redial.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/base/flight.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/link/link.h"
+#include "core/setup/conn.h"
+#include "core/setup/path.h"
+#include "core/setup/units.h"
+#include "core/setup/why.h"
+#include "core/transport.h"
+
+enum {
+	SUSPECT_MAX_MS = 1600,		/* doubled up to this for a lane lost again and again */
+	CALM_MS = 10000,		/* a lane lost again sooner: perhaps its host is slow */
+	WAIT_MAX_MS = 500,		/* between dials that fail */
+	WAIT_UNANSWERED_MS = 5000,	/* the most, if only the peer's kernel answers */
+};
+
+static struct braid_log_gate gate_local;
+
+/* 3/4 to 5/4 of `ms`, at random: peers that lost the same switch must not all redial at once. */
+static uint64_t jitter(unsigned ms)
+{
+	uint8_t r;
+
+	braid_os->random(&r, sizeof(r));
+	return ms * MS * (192 + r / 2u) / 256;
+}
+
+/* How long to wait after a failed dial, in ns. */
+static uint64_t back_off(unsigned *wait_ms, const struct braid_conn *c, int err)
+{
+	unsigned most = WAIT_MAX_MS;
+
+	if (err == -ETIMEDOUT && c && c->state == BRAID_CONN_CONNECT)
+		return jitter(BRAID_REDIAL_MIN_MS);	/* the attempt took its time already */
+	if (err == -ETIMEDOUT)
+		most = WAIT_UNANSWERED_MS;
+	*wait_ms = *wait_ms ? *wait_ms * 2 : BRAID_REDIAL_MIN_MS;
+	if (*wait_ms > most)
+		*wait_ms = most;
+	return jitter(*wait_ms);
+}
+
+/* Does the error show that the peer's process is gone: its port is closed, or another's now? */
+static bool is_refusal(const struct braid_conn *c, int err)
+{
+	if (c && err == -EREMOTEIO)
+		return c->theirs.status != BRAID_HELLO_NO_ROOM;
+	if (err == -ECONNREFUSED)
+		return true;
+	/* EACCES before TCP connects comes from a route or a firewall: no refusal. */
+	return braid_dial_stage(c, err) == BRAID_DIAL_PEER &&
+	       (err == -EPROTO || err == -EPROTONOSUPPORT || err == -EACCES);
+}
+
+void braid_redial_avoid(struct braid_link *link, unsigned path, uint64_t now)
+{
+	braid_path_bad(link, path, now);
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (braid_path_for(link, i, now) != path)
+			link->lane[i]->dial_at_ns = 0;
+	}
+}
+
+/* Record how a dial, or a request that the peer dial, ended. */
+static void note_dial(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
+{
+	bool spent = !c || braid_path_dialled(link, c, err, now);
+
+	if ((err == -ENOMEM || err == -EMFILE || err == -ENFILE) &&
+	    braid_log_gate_open(&gate_local, now))
+		braid_warn("device %s, peer %s: the connection was lost and can't be dialled "
+			   "again: %s; trying on%s "
+			   "[no-redial]", link->key.dev->net.name, link->peer,
+			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
+	if (is_refusal(c, err) && spent)
+		link->recover.refused = true;
+	link->recover.unanswered = err == -ETIMEDOUT && c && c->state != BRAID_CONN_CONNECT;
+	if (c && err && !is_refusal(c, err) && spent)
+		braid_redial_avoid(link, c->path, now);
+}
+
+void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int err,
+			   uint64_t now)
+{
+	struct braid_link *link = lane->link;
+
+	if (err == -EALREADY)
+		return;
+	if (err)
+		lane->dial_at_ns = now + back_off(&lane->dial_wait_ms, c, err);
+	note_dial(link, c, err, now);
+	if (err) {
+		braid_event(BRAID_EVENT_LANE_DIALLED, link->number, lane->index, err,
+			    c ? (int64_t)c->path : -1);
+		return;
+	}
+	braid_path_good(link, c->path, now);
+	lane->dial_wait_ms = 0;
+	lane->dial_at_ns = 0;
+	link->recover.refused = false;
+	link->recover.heard_ns = now;
+}
+
+void braid_redial_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
+{
+	note_dial(link, c, err, now);
+	link->recover.probe_ns = now + (err ? back_off(&link->recover.probe_wait_ms, c, err) :
+					   jitter(WAIT_MAX_MS));
+}
+
+bool braid_redial_again(const struct braid_lane *lane, uint64_t now)
+{
+	return braid_since(lane->resumed_ns, now) <= CALM_MS * MS;
+}
+
+void braid_redial_resumed(struct braid_lane *lane, uint64_t now)
+{
+	if (!braid_redial_again(lane, now))
+		lane->patience_ms = BRAID_SUSPECT_MS;
+	else if (lane->patience_ms < SUSPECT_MAX_MS)
+		lane->patience_ms *= 2;
+	lane->resumed_ns = now;
+}
+
+bool braid_redial_is_poor(const struct braid_lane *lane, unsigned path, uint64_t now)
+{
+	const struct braid_link *link = lane->link;
+	const struct braid_dev *dev = link->path[path].dev;
+
+	if (!link->path[path].better || lane->tr->blob ||
+	    now < link->path[path].plain_until_ns || !dev->best->usable(dev))
+		return false;
+	/* The first such lane of a path tries alone; the others follow once it has succeeded. */
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		const struct braid_lane *k = link->lane[i];
+
+		if (k != lane && k->path == path && i < lane->index && !k->tr->blob)
+			return false;
+	}
+	return true;
+}
+
+bool braid_redial_wants(const struct braid_lane *lane, unsigned path)
+{
+	return !braid_lane_up(lane) || lane->suspect_ns || lane->path != path ||
+	       braid_redial_is_poor(lane, path, braid_os->now_ns());
+}

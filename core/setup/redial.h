@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * redial.h - how the dials of lost lanes end, and when the next one is due.
+ *
+ * A lane that is dialled again soon after gets small segments: perhaps large packets are lost.
+ * Called with braid_svc.lock held.
+ */
+#ifndef BRAID_SETUP_REDIAL_H
+#define BRAID_SETUP_REDIAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct braid_conn;
+struct braid_lane;
+struct braid_link;
+
+/* Fits into any tunnel: the kernel's tcp_base_mss.  For lanes that are lost again and again. */
+enum { BRAID_SMALL_SEGMENT = 1024 };
+enum {
+	BRAID_SUSPECT_MS = 200,		/* retransmitted and unacknowledged for so long */
+	BRAID_REDIAL_MIN_MS = 5,	/* between dials that fail */
+};
+
+/* The dial of a lost or suspect lane has ended.  err 0: the lane is back; otherwise why not. */
+void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int err,
+			uint64_t now);
+/* The request that the peer dial has ended.  err 0: the peer will dial; otherwise why not. */
+void braid_redial_asked(struct braid_link *link, const struct braid_conn *c, int err,
+			uint64_t now);
+/* A lane goes on over a new socket, at either end. */
+void braid_redial_resumed(struct braid_lane *lane, uint64_t now);
+/* Has the lane been given a new socket just now (in the last 10 s)? */
+bool braid_redial_again(const struct braid_lane *lane, uint64_t now);
+/* Is the connection that was dialled for this lane over that path still needed? */
+bool braid_redial_wants(const struct braid_lane *lane, unsigned path);
+/* Does a plain socket carry the lane although its path supports a better transport? */
+bool braid_redial_is_poor(const struct braid_lane *lane, unsigned path, uint64_t now);
+/* Avoid a path for a while.  Lanes that have another one may dial it at once. */
+void braid_redial_avoid(struct braid_link *link, unsigned path, uint64_t now);
+
+#endif

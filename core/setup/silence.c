@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* silence.c - see silence.h. */
+#include "core/setup/silence.h"
+
+#include <errno.h>
+
+#include "core/base/flight.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/param.h"
+#include "core/link/link.h"
+#include "core/link/txq.h"
+#include "core/msg/comm.h"
+#include "core/proto/frame.h"
+#include "core/setup/health.h"
+#include "core/setup/redial.h"
+#include "core/setup/units.h"
+#include "core/setup/why.h"
+
+enum {
+	SAY_MS = 1000,			/* nothing sent for so long: send ALIVE */
+	SAY_SOON_MS = 250,		/* the same while a caller waits and nothing arrives */
+	SILENT_MS = 3000,		/* nothing received for so long: one WARN */
+	GIVE_UP_MS = 500,		/* all lanes lost, and redialling impossible or needless */
+	HEALTH_MS = 100,		/* between looks at each lane's health */
+};
+
+void braid_silence_start(struct braid_link *link, uint64_t now)
+{
+	link->recover.heard_ns = link->recover.said_ns = link->recover.looked_ns = now;
+}
+
+uint64_t braid_silence(const struct braid_link *link, uint64_t now)
+{
+	return braid_since(link->recover.heard_ns, now);
+}
+
+static bool any_unread(const struct braid_link *link)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (braid_lane_unread(link->lane[i]))
+			return true;
+	}
+	return false;
+}
+
+void braid_silence_hear(struct braid_link *link, uint64_t now)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < link->nlanes; i++)
+		bytes += atomic_load_explicit(&link->lane[i]->rx_bytes, memory_order_relaxed);
+	if (bytes == link->recover.bytes)
+		return;
+	link->recover.bytes = bytes;
+	if (link->recover.silent) {
+		braid_event(BRAID_EVENT_HEARD, link->number, BRAID_FLIGHT_NONE,
+			    (int64_t)(braid_silence(link, now) / MS), 0);
+		braid_info("device %s, peer %s: heard again after %llu s", link->key.dev->net.name,
+			   link->peer, (unsigned long long)seconds(braid_silence(link, now)));
+	}
+	link->recover.heard_ns = now;
+	link->recover.silent = false;
+}
+
+void braid_silence_report(struct braid_link *link, uint64_t now)
+{
+	const struct braid_lane *home = braid_link_home(link);
+	bool answers = braid_lane_up(home) ? !home->suspect_ns : link->recover.unanswered;
+	char how[BRAID_WHY_STOPPED];
+
+	if (link->recover.silent || braid_silence(link, now) < SILENT_MS * MS)
+		return;
+	braid_event(BRAID_EVENT_SILENT, link->number, BRAID_FLIGHT_NONE,
+		    (int64_t)(braid_silence(link, now) / MS), 0);
+	link->recover.silent = true;
+	braid_warn("device %s, peer %s: not a word for %llu s, %s; giving up after %lld s "
+		   "(BRAID_PEER_TIMEOUT) [peer-silent]",
+		   link->key.dev->net.name, link->peer,
+		   (unsigned long long)seconds(braid_silence(link, now)),
+		   answers ? braid_why_stopped(link, how) :
+			     "and nothing that we send is acknowledged: the path to that host, or "
+			     "the host, is down; trying to reconnect",
+		   (long long)braid_param.peer_timeout);
+}
+
+/*
+ * True if every comm left waits only for the peer's goodbye, and the peer has acknowledged ours,
+ * and so all that was sent before it.
+ */
+static bool is_needless(struct braid_link *link)
+{
+	bool needed;
+	struct braid_comm *c;
+
+	braid_lock_wait(&link->lock);
+	needed = !braid_txq_idle(&braid_link_home(link)->tx);
+	braid_list_for(c, &link->comms, node)
+		needed |= !c->closed;
+	braid_unlock(&link->lock);
+	return !needed;
+}
+
+/* True if the link is over.  The peer counts as gone only after all that it sent has been read. */
+bool braid_silence_is_over(struct braid_link *link, uint64_t now)
+{
+	uint64_t silent = braid_silence(link, now);
+	/* A lane that looks well proves nothing if it is idle: it may be as dead as home is. */
+	bool unread = any_unread(link);
+	bool gone = !unread && link->recover.refused &&
+		    (!braid_health_any_well(link, now) ||
+		     (!braid_health_well(braid_link_home(link), now) &&
+					      silent >= BRAID_SUSPECT_MS * MS));
+	bool lost = !unread && link->recover.down_ns &&
+		    braid_since(link->recover.down_ns, now) >= GIVE_UP_MS * MS;
+	char how[BRAID_WHY_STOPPED];
+
+	if (gone)
+		braid_link_fail(link, -EREMOTEIO,
+				"the connection was lost, and another one is refused: the peer's "
+				"process has ended or was killed, unless a firewall came in "
+				"between; look for the first error in that rank's log "
+				"[peer-ended]");
+	else if (lost && !link->dialler && !link->path[0].to.port)
+		braid_link_fail(link, -EREMOTEIO,
+				"the connection was lost, and the peer, which alone can, does not "
+				"dial another: its process has ended or was killed, or its host or "
+				"the path is down [peer-ended]");
+	else if (lost && is_needless(link))
+		braid_link_fail(link, -ENOTCONN, "the connection was lost, and nobody needs it "
+				"[link-closed]");
+	else if (silent >= (uint64_t)braid_param.peer_timeout * SEC)
+		braid_link_fail(link, -EREMOTEIO,
+				"not a word for %llu s (BRAID_PEER_TIMEOUT): %s [peer-lost]",
+				(unsigned long long)seconds(silent),
+				braid_health_any_well(link, now) || link->recover.unanswered ?
+					braid_why_stopped(link, how) :
+					"the path to that host, or the host, is down");
+	else
+		return false;
+	return true;
+}
+
+void braid_silence_send_alive(struct braid_link *link, uint64_t now)
+{
+	struct braid_hdr h = { .type = BRAID_F_ALIVE };
+	const struct braid_txq *q = &braid_link_home(link)->tx;
+	uint64_t quiet, silent = braid_silence(link, now);
+	bool waits = !atomic_load(&link->watched);
+
+	if (!braid_trylock(&link->lock))
+		return;
+	if (q->f_head != link->recover.said)
+		link->recover.said_ns = now;
+	quiet = braid_since(link->recover.said_ns, now);
+	if (!q->unsent && braid_lane_up(braid_link_home(link)) &&
+	    (quiet >= SAY_MS * MS ||
+	     (waits && quiet >= SAY_SOON_MS * MS &&
+	      (silent >= SAY_SOON_MS * MS || link->npaths > 1))) &&
+	    braid_link_ctl(link, &h, NULL)) {
+		braid_link_flush(link);
+		link->recover.said_ns = now;
+	}
+	link->recover.said = q->f_head;
+	braid_unlock(&link->lock);
+}
+
+unsigned braid_silence_alive_ms(const struct braid_link *link, uint64_t now)
+{
+	uint64_t quiet = braid_since(link->recover.said_ns, now) / MS;
+
+	return quiet < SAY_MS ? (unsigned)(SAY_MS - quiet) : HEALTH_MS;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* stall.h - messages that have waited long for a live peer are reported. */
+#ifndef BRAID_SETUP_STALL_H
+#define BRAID_SETUP_STALL_H
+
+#include <stdint.h>
+
+struct braid_link;
+
+/* Warn of a message that has waited long for a live peer, and name the end that is late. */
+void braid_stall_look(struct braid_link *link, uint64_t now);
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* unpaced.h - sockets within a host do without a congestion control that paces. */
+#ifndef BRAID_SETUP_UNPACED_H
+#define BRAID_SETUP_UNPACED_H
+
+#include "core/dev.h"
+
+/*
+ * Call it before listen() or connect() where the peer may be on this host: replaces a congestion
+ * control that paces.  The name of the replaced one goes to ret, "" if none was.
+ */
+void braid_socket_unpaced(int fd, char ret[BRAID_CONGESTION_SIZE]);
+
+#endif

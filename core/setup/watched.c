@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* watched.c - see watched.h. */
+#include "core/setup/watched.h"
+
+#include <sys/epoll.h>
+
+#include "core/base/os.h"
+#include "core/link/link.h"
+#include "core/link/recover.h"
+#include "core/setup/events.h"
+#include "core/setup/units.h"
+#include "core/transport.h"
+
+enum {
+	TIDY_MS = 20,			/* how often what callers left pending is sent */
+	WATCH_MOVES = 4,		/* of a link before it is watched, at most */
+};
+
+static void lane_unwatch(struct braid_lane *lane)
+{
+	if (lane->in_epoll)
+		braid_unwatch(lane->fd);
+	if (lane->event_in_epoll)
+		braid_unwatch(lane->event_fd);
+	lane->in_epoll = lane->event_in_epoll = false;
+}
+
+static int lane_watch(struct braid_lane *lane)
+{
+	uint32_t room = lane->blocked && !lane->tr->dma ? EPOLLOUT : 0u;
+	int err = braid_watch(lane->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, lane->fd,
+			      EPOLLIN | EPOLLRDHUP | EPOLLONESHOT |
+			      (lane->event_fd < 0 ? room : 0), lane, BRAID_TAG_LANE);
+
+	lane->in_epoll |= !err;
+	if (err || lane->event_fd < 0)
+		return err;
+	err = braid_watch(lane->event_in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, lane->event_fd,
+			  EPOLLIN | EPOLLONESHOT | room, lane, BRAID_TAG_LANE);
+	lane->event_in_epoll |= !err;
+	return err;
+}
+
+int braid_lane_shut(struct braid_lane *lane)
+{
+	lane_unwatch(lane);
+	return braid_lane_fence(lane);
+}
+
+/* A caller is back.  Even a disarmed epoll entry costs the kernel a look for every packet. */
+void braid_watched_end(struct braid_link *link)
+{
+	atomic_store(&link->watched, false);
+	for (unsigned i = 0; i < link->nlanes; i++)
+		lane_unwatch(link->lane[i]);
+}
+
+/*
+ * No call came for a tick: send what is pending, and watch the sockets.  A call in between shows
+ * in `touched` at the next tick at the latest, so the link is checked once more before the thread
+ * may sleep (settled).
+ */
+static void link_watch(struct braid_link *link)
+{
+	bool idle = true;
+	int moved = 1;
+
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (braid_lane_up(link->lane[i]))
+			idle &= link->lane[i]->tr->arm(link->lane[i]);
+	}
+	for (unsigned i = 0; i < WATCH_MOVES && moved > 0; i++)
+		moved = braid_link_move(link);
+	/* Work left behind by a held lock or an unfinished GPU copy will raise no event. */
+	if (!braid_link_try_flush_control(link) || moved > 0 || atomic_load(&link->copies) ||
+	    !idle) {
+		braid_watched_end(link);
+		return;
+	}
+	atomic_store(&link->watched, true);
+	link->settled = false;
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		struct braid_lane *lane = link->lane[i];
+
+		/* A peer's NIC reports new room by a write into our memory: no event comes. */
+		if (braid_lane_up(lane) && ((lane->tr->dma && lane->blocked) || lane_watch(lane))) {
+			braid_watched_end(link);	/* not now: the next tick tries again */
+			return;
+		}
+	}
+}
+
+void braid_watched_event(struct braid_lane *lane)
+{
+	struct braid_link *link = lane->link;
+
+	if (atomic_load(&link->state) != BRAID_LINK_UP)
+		return;
+	braid_yield();			/* the callers may only have been waiting for this CPU */
+	if (atomic_load(&link->touched) == link->seen && atomic_load(&link->watched))
+		link_watch(link);
+	else
+		braid_watched_end(link);
+}
+
+bool braid_watched_tick(struct braid_link *link, uint64_t now)
+{
+	unsigned long touched = atomic_load(&link->touched);
+	bool calm = true, all;
+
+	if (touched != link->seen) {
+		link->seen = touched;
+		braid_watched_end(link);
+		all = braid_since(link->tidied_ns, now) >= TIDY_MS * MS;
+		if (all)
+			link->tidied_ns = now;
+		calm = !braid_link_flush_if_urgent(link, all) && !link->ndown &&
+		       !atomic_load(&link->copies);
+	} else if (!atomic_load(&link->watched)) {
+		link_watch(link);
+		calm = false;
+	} else {
+		link->settled = true;
+	}
+	return calm;
+}

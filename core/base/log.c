@@ -16,10 +16,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
-
-#include "core/base/param.h"
 
 static const char prefix[] = "braid: ";
 static const char cut_mark[] = "...";
@@ -27,10 +24,16 @@ static const char cut_mark[] = "...";
 static const uint64_t gate_ns = 10000000000u;
 
 static _Atomic(braid_log_sink) sink_now;
+static atomic_bool stderr_info;
 
 void braid_log_to(braid_log_sink sink)
 {
 	atomic_store(&sink_now, sink);
+}
+
+void braid_log_info_to_stderr(bool on)
+{
+	atomic_store(&stderr_info, on);
 }
 
 /* How much of text[0..len) to keep so that it ends between two characters. */
@@ -96,8 +99,7 @@ static size_t format_line(char *buf, const char *fmt, va_list ap)
 
 static bool stderr_wants(enum braid_log_level level)
 {
-	return level == BRAID_LOG_WARN ||
-	       (level == BRAID_LOG_INFO && strcasecmp(braid_param.debug, "info") == 0);
+	return level == BRAID_LOG_WARN || (level == BRAID_LOG_INFO && atomic_load(&stderr_info));
 }
 
 /* A write to a pipe that nobody reads would kill the process or block it: better lose the line. */

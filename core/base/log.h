@@ -26,6 +26,9 @@ typedef void (*braid_log_sink)(enum braid_log_level level, const char *file, int
 /* Where lines go from now on; NULL: stderr, WARN only (INFO too if BRAID_DEBUG=info). */
 void braid_log_to(braid_log_sink sink);
 
+/* Whether INFO goes to stderr too. */
+void braid_log_info_to_stderr(bool on);
+
 void braid_log(enum braid_log_level level, const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/auxv.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -471,6 +472,7 @@ int braid_param_load(void)
 		else if (!text && row->fallback)
 			load_fallback(i);
 	}
+	braid_log_info_to_stderr(!strcasecmp(braid_param.debug, "info"));
 	check_environment();
 	braid_nccl_tell();
 	return result;

@@ -56,11 +56,13 @@ void braid_connects_wipe(void)
 
 bool braid_connects_left(void)
 {
+	braid_svc_assert_locked();
 	return nused;
 }
 
 void braid_connects_free(void)
 {
+	braid_svc_assert_locked();
 	for (unsigned i = 0; i < nattempts; i++)
 		free(attempts[i]);
 	free(attempts);
@@ -304,7 +306,7 @@ static bool enter(void)
 {
 	uint64_t until = braid_os->now_ns() + PATIENCE_NS;
 
-	while (pthread_mutex_trylock(&braid_svc.lock)) {
+	while (!braid_svc_trylock()) {
 		if (braid_os->now_ns() >= until)
 			return false;
 		braid_yield();
@@ -356,7 +358,7 @@ int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct
 				braid_handle_put_state(handle, &no_state);
 		}
 	}
-	pthread_mutex_unlock(&braid_svc.lock);
+	braid_svc_unlock();
 	braid_auth_wipe(&h, sizeof(h));
 	if (err == -EBADMSG && !a)
 		return braid_error(-EINVAL,

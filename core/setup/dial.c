@@ -20,6 +20,7 @@
 #include "core/setup/handshake.h"
 #include "core/setup/join.h"
 #include "core/setup/lane_count.h"
+#include "core/setup/links.h"
 #include "core/setup/offer.h"
 #include "core/setup/path.h"
 #include "core/setup/redial.h"
@@ -228,6 +229,7 @@ void braid_dial_link(struct braid_link *link, uint64_t now)
 {
 	int err;
 
+	braid_svc_assert_locked();
 	atomic_store(&link->state, BRAID_LINK_DIALING);
 	link->dial_at_ns = 0;
 	if (!link->path[0].dev)
@@ -241,6 +243,7 @@ int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t n
 {
 	unsigned path = braid_path_for(link, lane ? lane->index : link->nlanes, now);
 
+	braid_svc_assert_locked();
 	/* The peer closed this lane: it may know of a fault of the path that we don't know yet. */
 	if (lane && lane->avoid_path && path == lane->path)
 		path = (path + 1) % link->npaths;
@@ -251,6 +254,7 @@ int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t n
 
 int braid_dial_ask(struct braid_link *link, uint64_t now)
 {
+	braid_svc_assert_locked();
 	return dial_start(link, BRAID_HELLO_ALIVE, NULL, braid_path_for(link, 0, now), now);
 }
 

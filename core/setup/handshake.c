@@ -42,6 +42,7 @@ int braid_handshake_add(struct braid_conn *c, uint32_t events)
 {
 	int err;
 
+	braid_svc_assert_locked();
 	if (!c->dialler)
 		half_open++;
 	braid_list_add_tail(&braid_handshakes, &c->node);
@@ -53,6 +54,7 @@ int braid_handshake_add(struct braid_conn *c, uint32_t events)
 
 void braid_handshake_end(struct braid_conn *c)
 {
+	braid_svc_assert_locked();
 	if (!c->dialler)
 		half_open--;
 	if (c->link && c->link->conn == c)
@@ -82,14 +84,14 @@ static void handshakes_revoke(const struct braid_link *link)
 {
 	struct braid_conn *c;
 
-	pthread_mutex_lock(&braid_svc.lock);
+	braid_svc_lock();
 	braid_list_for(c, &braid_handshakes, node) {
 		if (c->link != link || !c->setup.priv || !c->tr->dma ||
 		    c->mine_setup.rkey_epoch == link->rkey_epoch)
 			continue;
 		braid_conn_revoke(c);
 	}
-	pthread_mutex_unlock(&braid_svc.lock);
+	braid_svc_unlock();
 }
 
 void braid_handshakes_init(void)
@@ -102,6 +104,7 @@ void braid_handshakes_drop(const struct braid_link *link)
 {
 	struct braid_conn *c, *tmp;
 
+	braid_svc_assert_locked();
 	braid_list_for_safe(c, tmp, &braid_handshakes, node) {
 		if (c->link == link)
 			braid_handshake_end(c);
@@ -152,6 +155,7 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 	uint32_t events = 0;
 	int err = braid_conn_step(c, &events);
 
+	braid_svc_assert_locked();
 	if (err == -EAGAIN) {
 		set_limits(c, now);
 		braid_watch(EPOLL_CTL_MOD, c->fd, events, c, BRAID_TAG_CONN);
@@ -169,6 +173,7 @@ bool braid_handshake_make_room(void)
 {
 	struct braid_conn *c, *victim = NULL;
 
+	braid_svc_assert_locked();
 	braid_list_for(c, &braid_handshakes, node) {
 		if (c->dialler)
 			continue;
@@ -190,6 +195,7 @@ int braid_handshake_accept(int fd, struct braid_dev *dev, const struct braid_con
 	struct braid_conn *c = calloc(1, sizeof(*c));
 	int err, one = 1;
 
+	braid_svc_assert_locked();
 	if (!c) {
 		braid_os->close(fd);
 		return -ENOMEM;
@@ -215,6 +221,7 @@ void braid_handshakes_expire(uint64_t now)
 {
 	struct braid_conn *c, *tmp;
 
+	braid_svc_assert_locked();
 	braid_list_for_safe(c, tmp, &braid_handshakes, node) {
 		if (now < c->deadline_ns)
 			continue;
@@ -244,6 +251,7 @@ bool braid_handshakes_poll(uint64_t now)
 	struct braid_conn *c;
 	bool any = false;
 
+	braid_svc_assert_locked();
 	round++;
 	/* Search anew each time: one handshake may end others. */
 	for (unsigned i = 0; i < POLLS && (c = next_to_poll(round)); i++) {

@@ -18,6 +18,7 @@
 #include "core/setup/declined.h"
 #include "core/setup/events.h"
 #include "core/setup/lane_count.h"
+#include "core/setup/links.h"
 #include "core/setup/path.h"
 #include "core/setup/redial.h"
 #include "core/setup/silence.h"
@@ -30,6 +31,7 @@ int braid_join_close_lane(struct braid_conn *c)
 	struct braid_lane *lane = c->lane;
 	int err = braid_lane_shut(lane);
 
+	braid_svc_assert_locked();
 	if (err)
 		return err;
 	braid_lock_wait(&lane->link->lock);
@@ -117,6 +119,7 @@ int braid_join_new_lane(struct braid_link *link, struct braid_conn *c, unsigned 
 	struct braid_carrier carried = carrier_of(c);
 	int err;
 
+	braid_svc_assert_locked();
 	braid_unwatch(c->fd);
 	err = braid_link_add_lane(link, index, &carried);
 	if (err == -EALREADY)
@@ -135,6 +138,7 @@ int braid_join_lane(struct braid_lane *lane, struct braid_conn *c)
 	struct braid_carrier carried = carrier_of(c);
 	int err;
 
+	braid_svc_assert_locked();
 	if (!c->dialler && c->theirs.epoch != lane->dialled)
 		return -EALREADY;		/* a later dial has come in between */
 	braid_unwatch(c->fd);
@@ -178,6 +182,7 @@ int braid_join_link(struct braid_link *link, struct braid_conn *c)
 {
 	int err;
 
+	braid_svc_assert_locked();
 	braid_conn_session(c, link->session);
 	braid_lock_wait(&link->lock);	/* core/watch/view.c may be reading it */
 	link->dialler = c->dialler;

@@ -17,6 +17,33 @@ static struct {
 	unsigned ndevices;
 } table;
 
+/* Make the owner known to checking builds. */
+static bool own(bool mine)
+{
+#ifdef BRAID_CHECK_LOCKS
+	atomic_store(&braid_svc.owned.held, mine);
+	braid_lock_owned(&braid_svc.owned, mine);
+#endif
+	return mine;
+}
+
+void braid_svc_lock(void)
+{
+	pthread_mutex_lock(&braid_svc.lock);
+	own(true);
+}
+
+bool braid_svc_trylock(void)
+{
+	return !pthread_mutex_trylock(&braid_svc.lock) && own(true);
+}
+
+void braid_svc_unlock(void)
+{
+	own(false);
+	pthread_mutex_unlock(&braid_svc.lock);
+}
+
 static bool same_key(const struct braid_link_key *a, const struct braid_link_key *b)
 {
 	return !memcmp(a->process, b->process, sizeof(a->process)) && a->dev == b->dev &&
@@ -28,6 +55,7 @@ struct braid_link *braid_link_find(const struct braid_link_key *key, bool pendin
 {
 	struct braid_link *link;
 
+	braid_svc_assert_locked();
 	braid_list_for(link, &braid_svc.links, node) {
 		int state = atomic_load(&link->state);
 
@@ -42,6 +70,7 @@ void braid_link_number(struct braid_link *link)
 {
 	static uint32_t last;
 
+	braid_svc_assert_locked();
 	link->number = ++last;
 }
 
@@ -49,6 +78,7 @@ void braid_link_list(struct braid_link *link)
 {
 	unsigned i = 0;
 
+	braid_svc_assert_locked();
 	braid_lock_wait(&table.lock);
 	braid_list_add_tail(&braid_svc.links, &link->node);
 	while (i < table.ndevices && table.device[i] != link->key.dev)
@@ -62,6 +92,7 @@ bool braid_link_unlist(struct braid_link *link)
 {
 	bool free;
 
+	braid_svc_assert_locked();
 	braid_lock_wait(&table.lock);
 	free = !link->looks;
 	if (free)

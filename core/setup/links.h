@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "core/base/list.h"
+#include "core/base/os.h"
 
 struct braid_dev;
 struct braid_link;
@@ -23,8 +24,22 @@ struct braid_link_key;
 struct braid_svc {
 	pthread_mutex_t lock;
 	struct braid_list links;
+#ifdef BRAID_CHECK_LOCKS
+	struct braid_lock owned;	/* held while `lock` is, by the same thread */
+#endif
 };
 extern struct braid_svc braid_svc;
+
+void braid_svc_lock(void);
+bool braid_svc_trylock(void);
+void braid_svc_unlock(void);
+
+/* As braid_assert_locked(): at the head of a function whose callers hold braid_svc.lock. */
+#ifdef BRAID_CHECK_LOCKS
+#define braid_svc_assert_locked() braid_assert_locked(&braid_svc.owned)
+#else
+#define braid_svc_assert_locked() ((void)0)
+#endif
 
 /* --- with braid_svc.lock held -------------------------------------------------------------- */
 

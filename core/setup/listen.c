@@ -100,7 +100,7 @@ int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **
 	braid_os->random(l->token, sizeof(l->token));
 	braid_list_init(&l->ready);
 	braid_list_init(&l->ctx_node);
-	pthread_mutex_lock(&braid_svc.lock);
+	braid_svc_lock();
 	err = braid_service_start();
 	for (unsigned i = dev->nmembers; !err && i--; )
 		err = braid_listener_open(dev->member[i], false, &p);
@@ -111,7 +111,7 @@ int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **
 		braid_unlock(&lock);
 		handle_fill(&h, l, p);
 	}
-	pthread_mutex_unlock(&braid_svc.lock);
+	braid_svc_unlock();
 	if (err) {
 		free(l);
 		return err;

@@ -14,6 +14,7 @@
 #include "core/setup/bind.h"
 #include "core/setup/events.h"
 #include "core/setup/handshake.h"
+#include "core/setup/links.h"
 #include "core/setup/units.h"
 #include "core/setup/unpaced.h"
 #include "core/setup/ways.h"
@@ -184,6 +185,7 @@ int braid_listener_open(struct braid_dev *dev, bool quiet, struct braid_listener
 {
 	int err = first_port(dev) ? 0 : ports_open(dev);
 
+	braid_svc_assert_locked();
 	*ret = first_port(dev);
 	if (!err)
 		return 0;
@@ -204,6 +206,7 @@ uint16_t braid_listener_port(struct braid_dev *dev)
 void braid_listener_event(struct braid_listener *p, const struct braid_conn_owner *owner,
 			  uint64_t now)
 {
+	braid_svc_assert_locked();
 	for (int i = 0; i < ACCEPTS; i++) {
 		struct sockaddr_storage sa = { 0 };
 		socklen_t len = sizeof(sa);
@@ -236,6 +239,7 @@ bool braid_listeners_resume(uint64_t now)
 	bool waiting = false;
 	struct braid_listener *p;
 
+	braid_svc_assert_locked();
 	braid_list_for(p, &braid_listeners, node) {
 		if (!p->paused_until_ns)
 			continue;
@@ -272,6 +276,7 @@ bool braid_listeners_read_events(void)
 
 void braid_listeners_close(void)
 {
+	braid_svc_assert_locked();
 	while (!braid_list_empty(&braid_listeners)) {
 		struct braid_listener *p =
 			braid_list_entry(braid_listeners.next, struct braid_listener, node);

@@ -294,7 +294,7 @@ static bool run_round(int *wait_ms)
 	}
 	now = braid_clock_set();
 	look = n <= 0 || now - loop.looked_ns >= TICK_MS * MS;	/* also while events pour in */
-	pthread_mutex_lock(&braid_svc.lock);
+	braid_svc_lock();
 	if (n > 0 && !is_lane(ev))
 		handle_event(ev, now);
 	if (look)
@@ -311,7 +311,7 @@ static bool run_round(int *wait_ms)
 		*wait_ms = sooner(*wait_ms, 1);
 	if (go_on && *wait_ms < 0 && loop.idle_since_ns)
 		*wait_ms = SLOW_TICK_MS;
-	pthread_mutex_unlock(&braid_svc.lock);
+	braid_svc_unlock();
 	return go_on;
 }
 
@@ -324,11 +324,11 @@ void braid_loop(void)
 	for (;;) {
 		if (run_round(&wait_ms))
 			continue;
-		pthread_mutex_lock(&braid_svc.lock);
+		braid_svc_lock();
 		if ((braid_service_stopping() && !must_linger(braid_os->now_ns())) ||
 		    nothing_left(braid_os->now_ns()))
 			break;
-		pthread_mutex_unlock(&braid_svc.lock);
+		braid_svc_unlock();
 		wait_ms = 0;
 	}
 	close_all();

@@ -37,7 +37,7 @@ int braid_service_init(const struct braid_service_hooks *hooks)
 {
 	int err = 0;
 
-	pthread_mutex_lock(&braid_svc.lock);
+	braid_svc_lock();
 	if (!ready) {
 		err = braid_auth_init();
 		if (!err)
@@ -58,6 +58,6 @@ int braid_service_init(const struct braid_service_hooks *hooks)
 		ready = true;
 	}
 out:
-	pthread_mutex_unlock(&braid_svc.lock);
+	braid_svc_unlock();
 	return err;
 }

@@ -88,6 +88,7 @@ bool braid_reap_link(struct braid_link *link, uint64_t now)
 {
 	int state = atomic_load(&link->state);
 
+	braid_svc_assert_locked();
 	if (state == BRAID_LINK_DEAD) {
 		braid_watched_end(link);
 		link_close_lanes(link);
@@ -123,6 +124,7 @@ bool braid_reap_all(void)
 	struct braid_link *link, *tmp;
 	bool any = false;
 
+	braid_svc_assert_locked();
 	braid_list_for_safe(link, tmp, &braid_svc.links, node) {
 		if (!braid_reap_link(link, 0))
 			any |= !braid_stops_past(link->key.dev, &link->stops);
@@ -135,6 +137,7 @@ void braid_reap_idlest(void)
 	struct braid_link *link, *oldest = NULL;
 	unsigned n = 0;
 
+	braid_svc_assert_locked();
 	braid_list_for(link, &braid_svc.links, node) {
 		if (!link->idle_since_ns || atomic_load(&link->state) != BRAID_LINK_UP ||
 		    (!link->dialler && !link->used))	/* its first comm is on its way */

@@ -31,6 +31,7 @@ void braid_service_runs(void (*loop)(void))
 
 bool braid_service_stopping(void)
 {
+	braid_svc_assert_locked();
 	return svc.stop;
 }
 
@@ -46,7 +47,7 @@ static void *service_thread(void *arg)
 	if (!svc.stop)
 		pthread_detach(svc.thread);
 	svc.running = false;
-	pthread_mutex_unlock(&braid_svc.lock);
+	braid_svc_unlock();
 	return NULL;
 }
 
@@ -60,6 +61,7 @@ int braid_service_try(void)
 {
 	int err;
 
+	braid_svc_assert_locked();
 	if (svc.running)
 		return 0;
 	err = braid_events_open();
@@ -86,23 +88,24 @@ int braid_service_start(void)
 {
 	int err = braid_service_try();
 
+	braid_svc_assert_locked();
 	return err ? braid_service_failed(err) : 0;
 }
 
 void braid_service_get(void)
 {
-	pthread_mutex_lock(&braid_svc.lock);
+	braid_svc_lock();
 	svc.contexts++;
-	pthread_mutex_unlock(&braid_svc.lock);
+	braid_svc_unlock();
 }
 
 void braid_service_put(void)
 {
 	bool last;
 
-	pthread_mutex_lock(&braid_svc.lock);
+	braid_svc_lock();
 	last = --svc.contexts == 0;
-	pthread_mutex_unlock(&braid_svc.lock);
+	braid_svc_unlock();
 	if (last)
 		braid_service_stop();
 }
@@ -112,11 +115,11 @@ void braid_service_stop(void)
 	pthread_t thread;
 	bool running;
 
-	pthread_mutex_lock(&braid_svc.lock);
+	braid_svc_lock();
 	running = svc.running;
 	thread = svc.thread;
 	svc.stop = true;
-	pthread_mutex_unlock(&braid_svc.lock);
+	braid_svc_unlock();
 	if (!running)
 		return;
 	braid_wake_service();

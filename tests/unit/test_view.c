@@ -215,8 +215,10 @@ static void listed(struct null_pair *p)
 	if (!once)
 		braid_list_init(&braid_svc.links);
 	once = true;
+	braid_svc_lock();
 	braid_link_number(p->end[0]);
 	braid_link_list(p->end[0]);
+	braid_svc_unlock();
 }
 
 static json_t *parsed(bool all)

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 
-
 static const struct braid_transport *const none;
 const struct braid_transport *const *braid_transports = &none;
 

@@ -45,11 +45,11 @@ static ncclResult_t reg(struct braid_comm *c, struct braid_mem *mem, int type, v
 	}
 	if (type == NCCL_PTR_CUDA)
 		look(mem);
-	err = braid_mr_new(c, mem, &mr);
+	err = braid_mr_new(c->link->key.dev, &c->link->copies, mem, &mr);
 	if (err)
 		return braid_net_result(err);
 	pthread_mutex_lock(&braid_net_lock);
-	braid_list_add_tail(&mr->comm->mrs, &mr->node);
+	braid_list_add_tail(&c->mrs, &mr->node);
 	pthread_mutex_unlock(&braid_net_lock);
 	*ret_mr = mr;
 	return ncclSuccess;
@@ -86,7 +86,7 @@ ncclResult_t braid_net_dereg(void *comm, void *opaque)
 	braid_flush_cancel(comm, mr);
 	braid_comm_cancel(comm, mr);
 	/* The NIC of a lost lane may still read the memory, also of sends that are done. */
-	err = braid_stops_wait(mr->comm->link->key.dev);
+	err = braid_stops_wait(mr->dev);
 	if (err)
 		return braid_net_result(err);
 	pthread_mutex_lock(&braid_net_lock);

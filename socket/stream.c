@@ -18,7 +18,6 @@
 
 #include "core/base/copy.h"
 #include "core/link/lane_io.h"
-#include "core/link/upcalls.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 

@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/msg/comm.h"
+#include "core/mem/mr.h"
 #include "core/link/lane_io.h"
 #include "core/base/work.h"
 #include "gdr/stage.h"

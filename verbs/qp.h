@@ -25,7 +25,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "core/msg/comm.h"
+#include "core/mem/mr.h"
 #include "core/link/lane_io.h"
 #include "core/mem/later.h"
 #include "core/base/param.h"

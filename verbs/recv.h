@@ -17,7 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/msg/comm.h"
+#include "core/link/lane_io.h"
+#include "core/proto/frame.h"
 #include "verbs/port.h"
 
 enum {

@@ -6,6 +6,7 @@
  * alone at the first idle test() (progress.c).  The rest leave at half a window, or when the
  * service thread looks at the link (braid_link_try_flush_control).
  */
+#include "core/link/control.h"
 #include "core/link/link_int.h"
 
 #include "core/link/lane_io.h"

@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 
 #include "core/link/lane.h"
+#include "core/link/xfer.h"
 #include "core/link/link.h"
 
 /* All frames received so far have been acknowledged to the peer. */

@@ -28,7 +28,7 @@
 #include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
-#include "core/setup/path.h"
+#include "core/link/paths.h"
 #include "core/proto/handle.h"
 #include "core/proto/frame.h"
 
@@ -199,27 +199,6 @@ int braid_link_move(struct braid_link *link);
 unsigned braid_link_stop(struct braid_link *link);
 void braid_link_go(struct braid_link *link, unsigned n);
 
-/*
- * The last posted receive is done, and perhaps no call comes here for a while.  If control frames
- * are urgent, they go with the next post, or at the next idle test() of another link.  The caller
- * has a comm on the link.
- */
-void braid_link_defer_control(struct braid_link *link);
-
-/*
- * Queue all control frames that are due and push home.  False: another thread has the lock, and
- * may not do it.
- */
-bool braid_link_try_flush_control(struct braid_link *link);
-/* The same, but waits for the lock, and for a push in progress, so that home is pushed. */
-void braid_link_flush_control(struct braid_link *link);
-/*
- * Push home; first queue control frames if they are urgent, or if `all`.  True: the link had
- * something urgent, unsent or in a burst, now or since the last call, so look again soon: a caller
- * that stops calling would leave it behind.
- */
-bool braid_link_flush_if_urgent(struct braid_link *link, bool all);
-
 /* With the link's lock held: */
 bool braid_link_ctl(struct braid_link *link, struct braid_hdr *h, const void *payload);
 void braid_link_pending(struct braid_link *link, struct braid_list *node);	/* a send to cut */
@@ -229,8 +208,6 @@ int braid_rx_stage(struct braid_lane *lane);
 uint32_t braid_link_chunk_len(const struct braid_link *link, uint64_t size);
 void braid_link_feed(struct braid_link *link);	/* cut chunks; push their lanes */
 void braid_link_flush(struct braid_link *link);	/* push home, unless another thread does */
-/* Queue the control frames that are due; false: no room for all. */
-bool braid_link_send_control(struct braid_link *link);
 void braid_link_unpark(struct braid_link *link);	/* the service thread stops watching */
 
 /* A data call was made: the service thread leaves the link to its caller for a tick. */
@@ -241,13 +218,6 @@ static inline void braid_link_touch(struct braid_link *link)
 	atomic_store_explicit(&link->touched, touched + 1, memory_order_relaxed);
 	if (atomic_load_explicit(&link->watched, memory_order_relaxed))
 		braid_link_unpark(link);
-}
-
-/* The peer can't continue without a control frame that is due. */
-static inline void braid_link_urge(struct braid_link *link)
-{
-	braid_hint(&link->control_urgent, true);
-	braid_hint(&link->control_was_urgent, true);
 }
 
 static inline struct braid_lane *braid_link_home(const struct braid_link *link)

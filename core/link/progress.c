@@ -12,6 +12,7 @@
  *
  * An idle test() is one during which nothing moved.
  */
+#include "core/link/control.h"
 #include "core/link/link_int.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
  * Any thread marks a lane as lost.  The service thread then fences it, which makes its counts
  * final, and resumes it on a new carrier; core/setup/recover.c decides when.
  */
+#include "core/link/control.h"
 #include "core/link/link_int.h"
 
 #include <assert.h>

@@ -4,6 +4,7 @@
  *
  * Frames about lanes are handled here; those of comms go to the message layer.
  */
+#include "core/link/control.h"
 #include "core/link/lane_io.h"
 
 #include <errno.h>

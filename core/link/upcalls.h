@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/mem/mr.h"
+#include "core/link/xfer.h"
 
 struct braid_gpucopy;
 struct braid_hdr;
@@ -26,30 +26,7 @@ struct braid_open;
 enum {
 	BRAID_RECVS_MAX = 8,			/* buffers of one receive request */
 	BRAID_SLOTS = 32 * BRAID_RECVS_MAX,	/* sends, or receive entries, of one comm */
-	BRAID_COPY_MAX = 8192,			/* messages up to here are copied when posted */
 };
-
-/* What a lane knows of a send; part of struct braid_send. */
-struct braid_xfer {
-	uint32_t comm;			/* its id */
-	uint32_t seq;			/* its number in the comm */
-	uint32_t parts;			/* frames not done; +1 while something is left to cut */
-	bool same_tag;			/* as the comm's message before it */
-	atomic_bool *done;		/* set when no part is left */
-	struct braid_mr *mr;		/* of its memory; or NULL */
-	struct braid_place to;
-};
-
-static inline void braid_xfer_part_done(struct braid_xfer *x)
-{
-	if (--x->parts == 0)
-		atomic_store_explicit(x->done, true, memory_order_release);
-}
-
-static inline bool braid_xfer_is_gpu(const struct braid_xfer *x)
-{
-	return x && x->mr && x->mr->gpu;
-}
 
 /* --- sending ------------------------------------------------------------------------------- */
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/dev.h"
-#include "core/link/link.h"
 #include "core/base/log.h"
 #include "core/mem/mrcache.h"
 #include "core/base/param.h"
@@ -21,7 +20,7 @@ enum {
 
 static void over(struct braid_gpucopy *c)
 {
-	atomic_fetch_sub(&c->mr->comm->link->copies, 1);
+	atomic_fetch_sub(c->mr->copies, 1);
 	c->mr = NULL;
 }
 
@@ -32,7 +31,7 @@ void braid_gpucopy_begin(struct braid_gpucopy *c, const struct braid_mr *mr, cha
 		.mr = mr, .of = mr, .left = { .at = at, .own = own, .len = len, .to_gpu = to_gpu },
 	};
 	c->left.insist = !mr->stage;
-	atomic_fetch_add(&mr->comm->link->copies, 1);
+	atomic_fetch_add(mr->copies, 1);
 }
 
 /* --- the driver ---------------------------------------------------------------------------- */

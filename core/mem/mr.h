@@ -3,6 +3,7 @@
 #ifndef BRAID_MEM_MR_H
 #define BRAID_MEM_MR_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,13 +12,13 @@
 #include "core/proto/common.h"
 #include "core/transport.h"
 
-struct braid_comm;
 struct braid_mrc;
 struct braid_stage;
 
 struct braid_mr {			/* registered user memory, and its keys */
-	struct braid_list node;		/* comm->mrs */
-	struct braid_comm *comm;
+	struct braid_list node;		/* of its owner */
+	struct braid_dev *dev;
+	atomic_uint *copies;		/* its link's count of copies in progress */
 	char *data;
 	size_t size;
 	bool gpu;			/* the CPU must not touch it */

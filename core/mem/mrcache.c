@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "core/dev.h"
-#include "core/link/link.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
@@ -270,7 +269,7 @@ static void put(struct braid_mrc *n)
 /* GPU memory must be registered with every NIC, since the CPU can't copy it. */
 static int get_all(struct braid_mr *mr, const struct braid_mem *mem)
 {
-	const struct braid_dev *dev = mr->comm->link->key.dev;
+	const struct braid_dev *dev = mr->dev;
 	int err = 0;
 
 	for (unsigned i = 0; i < dev->nmembers && mem->size && err != -ENOMEM; i++) {
@@ -301,14 +300,16 @@ static void get_stage(struct braid_mr *mr, const struct braid_mem *mem)
 	}
 }
 
-int braid_mr_new(struct braid_comm *c, const struct braid_mem *mem, struct braid_mr **ret)
+int braid_mr_new(struct braid_dev *dev, atomic_uint *copies, const struct braid_mem *mem,
+		 struct braid_mr **ret)
 {
 	struct braid_mr *mr = calloc(1, sizeof(*mr));
 	int err;
 
 	if (!mr)
 		return braid_no_memory("a registration");
-	mr->comm = c;
+	mr->dev = dev;
+	mr->copies = copies;
 	mr->data = mem->data;
 	mr->size = mem->size;
 	mr->gpu = mem->gpu;

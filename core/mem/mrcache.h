@@ -14,15 +14,17 @@
 #ifndef BRAID_MEM_MRCACHE_H
 #define BRAID_MEM_MRCACHE_H
 
-#include "core/msg/comm.h"
 #include "core/dev.h"
+#include "core/mem/mr.h"
 
 /*
- * Register memory with the NIC of each member of the comm's device.  Host memory that a NIC refuses
+ * Register memory with the NIC of each member of the device.  Host memory that a NIC refuses
  * is copied there, after one WARN.  GPU memory must be accepted by all, and copies by the driver
- * are prepared.  0, or a negative errno (host memory: only -ENOMEM) and a WARN.
+ * are prepared.  0, or a negative errno (host memory: only -ENOMEM) and a WARN.  `copies` outlives
+ * the registration.
  */
-int braid_mr_new(struct braid_comm *c, const struct braid_mem *mem, struct braid_mr **ret);
+int braid_mr_new(struct braid_dev *dev, atomic_uint *copies, const struct braid_mem *mem,
+		 struct braid_mr **ret);
 void braid_mr_free(struct braid_mr *mr);
 
 /* copy() and copy_end() of struct braid_gpu, by member i; -ENODEV: not registered there. */

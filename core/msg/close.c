@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "core/base/flight.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
 #include "core/msg/msg_int.h"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "core/base/flight.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/msg/msg_int.h"
 #include "core/msg/window.h"

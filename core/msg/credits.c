@@ -10,6 +10,7 @@
 #include <errno.h>
 
 #include "core/base/slab.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/msg/msg_int.h"
 
@@ -106,7 +107,7 @@ void braid_credit_all(struct braid_comm *c)
 static uint32_t place_of(const struct braid_recv *e, uint8_t *payload)
 {
 	const struct braid_mr *mr = e->mr;
-	unsigned n = mr ? mr->comm->link->key.dev->nmembers : 0;
+	unsigned n = mr ? mr->dev->nmembers : 0;
 	uint32_t key[BRAID_PATHS_MAX];
 
 	for (unsigned i = 0; i < n; i++) {

@@ -16,6 +16,7 @@
 #include "core/base/flight.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/msg/msg_int.h"
 

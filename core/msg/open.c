@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/base/log.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/msg/msg_int.h"
 

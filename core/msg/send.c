@@ -12,6 +12,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/param.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/msg/msg_int.h"
 #include "core/msg/window.h"

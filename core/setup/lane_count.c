@@ -5,6 +5,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/setup/units.h"
 

@@ -11,6 +11,7 @@
 #include "core/base/os.h"
 #include "core/base/self.h"
 #include "core/base/wakeup.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/msg/comm.h"
 #include "core/msg/open.h"

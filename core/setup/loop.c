@@ -15,6 +15,7 @@
 #include "core/base/wakeup.h"
 #include "core/base/work.h"
 #include "core/dev.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/txq.h"
 #include "core/mem/later.h"

@@ -17,24 +17,13 @@
 #include <sys/socket.h>
 
 #include "core/dev.h"
+#include "core/link/paths.h"
 #include "core/setup/ways.h"
 #include "core/proto/handle.h"
 #include "core/proto/hello.h"
 
 struct braid_conn;
 struct braid_link;
-
-struct braid_path {
-	struct braid_dev *dev;		/* a member of the link's device */
-	struct braid_addr to;		/* the peer's member, for a transport's own set-up */
-	struct braid_ways ways;		/* the pairs of addresses that its sockets may use */
-	uint64_t bad_until_ns;		/* 0: good */
-	uint64_t back_ns;		/* when it was last used again */
-	unsigned hold_ms;		/* how long it is avoided, the next time */
-	bool better;			/* both ends have a transport better than sockets */
-	uint64_t plain_until_ns;	/* until then only sockets use this path */
-	unsigned plain_ms;
-};
 
 /* Make the first path, to the addresses in a peer's handle; no ways: no common IP version. */
 void braid_path_first(struct braid_link *link, const struct braid_handle *to);

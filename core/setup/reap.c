@@ -6,6 +6,7 @@
 
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
 #include "core/mem/later.h"

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "core/base/os.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
 #include "core/setup/dial.h"

@@ -7,6 +7,7 @@
 #include "core/link/link.h"
 #include "core/setup/conn.h"
 #include "core/setup/units.h"
+#include "core/setup/ways.h"
 
 enum {
 	NEXT_MS = 1,			/* between one way and the next */

@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 
 #include "core/base/os.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
 #include "core/setup/events.h"

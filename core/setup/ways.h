@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/link/paths.h"
 #include "core/proto/handle.h"
 #include "topo/pairs.h"
 
@@ -22,22 +23,8 @@ struct braid_dev;
 struct braid_path;
 
 enum {
-	BRAID_WAYS_MAX = 16,
 	BRAID_SHAKES_MAX = 4,
 	BRAID_HANDLE_ADDRS = 2 + BRAID_HANDLE_MORE,
-};
-
-struct braid_way {
-	struct braid_pair pair;
-	bool loose;			/* its last dial failed when bound: don't bind it next */
-	bool final;			/* trying this way again is no use */
-	int err;			/* of its last dial; 0: not tried, or it worked */
-};
-
-struct braid_ways {
-	unsigned n, now;		/* now: the way to dial next */
-	unsigned failed;		/* dials that failed since a way worked */
-	struct braid_way way[BRAID_WAYS_MAX];
 };
 
 /* An interface for the handshakes of devices with RDMA.  Called from init; false: no room. */

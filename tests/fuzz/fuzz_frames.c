@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/link/control.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/link/control.h"
 #include "core/msg/comm.h"
 #include "core/dev.h"
 #include "core/link/link.h"

@@ -136,7 +136,7 @@ static void closing_takes_the_memory_away_but_tears_no_frame(void **state)
 static void a_receive_cancelled_in_the_middle_is_not_written_any_more(void **state)
 {
 	char *from = message(BIG, 3), *to = malloc(BIG);
-	struct braid_mr mr = { .comm = cr, .data = to, .size = BIG }, *mrs = &mr, other = mr;
+	struct braid_mr mr = { .dev = cr->link->key.dev, .data = to, .size = BIG }, *mrs = &mr, other = mr;
 	size_t size = BIG;
 	int tag = 0;
 	void *data = to;
@@ -179,7 +179,7 @@ static void memory_that_nobody_uses_is_taken_back_without_a_look(void **state)
 {
 	static struct braid_transport counted;
 	char to[64];
-	struct braid_mr mr = { .comm = cr, .data = to, .size = sizeof(to) }, *mrs = &mr, other = mr;
+	struct braid_mr mr = { .data = to, .size = sizeof(to) }, *mrs = &mr, other = mr;
 	size_t size = sizeof(to);
 	int tag = 0;
 	void *data = to;

@@ -17,7 +17,7 @@
 static struct braid_dev dev = { .net.name = "nic0:1" };
 static struct braid_link link = { .key.dev = &dev };
 static struct braid_comm comm = { .link = &link };
-static struct braid_mr mr = { .comm = &comm, .gpu = true }, host = { .comm = &comm };
+static struct braid_mr mr = { .gpu = true }, host = { 0 };
 static char buf[64];
 static int answer;			/* of the NICs */
 static unsigned asked, warns;

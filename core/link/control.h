@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * control.h - when the control frames of a link leave: credits, acknowledgements and the like.
+ *
+ * They ride on the next data frame.  If they are urgent, or no data follows, they go alone.
+ */
+#ifndef BRAID_LINK_CONTROL_H
+#define BRAID_LINK_CONTROL_H
+
+#include "core/link/link.h"
+
+/*
+ * The last posted receive is done, and perhaps no call comes here for a while.  If control frames
+ * are urgent, they go with the next post, or at the next idle test() of another link.  The caller
+ * has a comm on the link.
+ */
+void braid_link_defer_control(struct braid_link *link);
+
+/*
+ * Queue all control frames that are due and push home.  False: another thread has the lock, and
+ * may not do it.
+ */
+bool braid_link_try_flush_control(struct braid_link *link);
+/* The same, but waits for the lock, and for a push in progress, so that home is pushed. */
+void braid_link_flush_control(struct braid_link *link);
+/*
+ * Push home; first queue control frames if they are urgent, or if `all`.  True: the link had
+ * something urgent, unsent or in a burst, now or since the last call, so look again soon: a caller
+ * that stops calling would leave it behind.
+ */
+bool braid_link_flush_if_urgent(struct braid_link *link, bool all);
+
+/* Queue the control frames that are due; false: no room for all.  With the link's lock held. */
+bool braid_link_send_control(struct braid_link *link);
+
+/* The peer can't continue without a control frame that is due. */
+static inline void braid_link_urge(struct braid_link *link)
+{
+	braid_hint(&link->control_urgent, true);
+	braid_hint(&link->control_was_urgent, true);
+}
+
+#endif

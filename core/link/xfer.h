@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* xfer.h - all that a lane, and a transport, know of the message whose bytes they carry. */
+#ifndef BRAID_LINK_XFER_H
+#define BRAID_LINK_XFER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/mem/mr.h"
+
+enum { BRAID_COPY_MAX = 8192 };		/* messages up to here are copied when posted */
+
+/* Part of struct braid_send (core/msg/comm.h). */
+struct braid_xfer {
+	uint32_t comm;			/* its id */
+	uint32_t seq;			/* its number in the comm */
+	uint32_t parts;			/* frames not done; +1 while something is left to cut */
+	bool same_tag;			/* as the comm's message before it */
+	atomic_bool *done;		/* set when no part is left */
+	struct braid_mr *mr;		/* of its memory; or NULL */
+	struct braid_place to;
+};
+
+static inline void braid_xfer_part_done(struct braid_xfer *x)
+{
+	if (--x->parts == 0)
+		atomic_store_explicit(x->done, true, memory_order_release);
+}
+
+static inline bool braid_xfer_is_gpu(const struct braid_xfer *x)
+{
+	return x && x->mr && x->mr->gpu;
+}
+
+#endif

@@ -54,6 +54,7 @@ unit_tests = \
 	tests/unit/test_recover \
 	tests/unit/test_recv \
 	tests/unit/test_send \
+	tests/unit/test_self \
 	tests/unit/test_slab \
 	tests/unit/test_smc \
 	tests/unit/test_stream \
@@ -61,10 +62,12 @@ unit_tests = \
 	tests/unit/test_tries \
 	tests/unit/test_unexpected \
 	tests/unit/test_file \
+	tests/unit/test_replay \
 	tests/unit/test_report \
 	tests/unit/test_stat \
 	tests/unit/test_statdir \
 	tests/unit/test_view \
+	tests/unit/test_wakeup \
 	tests/unit/test_ways \
 	tests/unit/test_why \
 	tests/unit/test_window \
@@ -116,6 +119,7 @@ sim_tests = tests/sim/test_sim
 tidy_tests = \
 	tests/tidy/docs.sh \
 	tests/tidy/exports.sh \
+	tests/tidy/floors.sh \
 	tests/tidy/layers.sh \
 	tests/tidy/needed.sh \
 	tests/tidy/rules.sh \
@@ -276,6 +280,7 @@ tests_fuzz_fuzz_smcdiag_LDADD = $(fuzz_libs)
 tests_unit_test_flush_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_mr_flush
 tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_look
+tests_unit_test_stream_SOURCES = tests/unit/test_stream.c tests/unit/unkind.c tests/unit/unkind.h
 tests_unit_test_netdev_SOURCES = tests/unit/test_netdev.c tests/unit/netdevs.c tests/unit/netdevs.h
 tests_unit_test_netdev_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=getifaddrs,--wrap=freeifaddrs
 tests_unit_test_netdev_sys_SOURCES = tests/unit/test_netdev_sys.c tests/unit/netdevs.c tests/unit/netdevs.h

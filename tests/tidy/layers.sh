@@ -3,7 +3,9 @@
 # layers.sh - includes point downwards only:
 #
 #	plugin -> core -> gdr, topo
-#	verbs, socket, smc, ucx -> core, gdr, topo	and smc -> socket/stream.h
+#	in core: watch -> setup -> msg -> link -> mem -> transport.h, dev.h -> proto -> base
+#	verbs, socket, smc, ucx -> core/transport.h, dev.h, link/lane_io.h, mem, proto, base;
+#				gdr, topo		and smc -> socket/stream.h
 #
 # Nobody includes a transport, and all transports are named in one file, the same for all.
 # tools and tests/abi know what NCCL knows, and the parameters; tools also what the machine is
@@ -14,16 +16,34 @@ set -u
 
 transports="verbs socket smc ucx"
 
+contract="core/base|core/proto|core/mem"
+
+# The same for floor $1 of core/.
+floor()
+{
+	local f under=
+
+	for f in base proto mem link msg setup watch; do
+		under=$under${under:+|}$f
+		[ "$f" = "$1" ] && break
+	done
+	case $1 in
+	base | proto) echo "^core/($under)/|^(gdr|topo)/" ;;
+	*) echo "^core/($under)/|^core/[a-z]+\.h\$|^(gdr|topo)/" ;;
+	esac
+}
+
 # What a file of directory $1 may include, as a regular expression over "dir/file.h".
 allowed()
 {
 	case $1 in
 	plugin) echo '^(plugin|core|gdr|topo)/' ;;
-	core) echo '^(core|gdr|topo)/' ;;
+	core) echo "^($contract|gdr|topo)/|^core/[a-z]+\.h\$" ;;
+	core/*) floor "${1#core/}" ;;
 	gdr) echo '^gdr/' ;;
 	topo) echo '^topo/' ;;
-	smc) echo '^(smc|core|gdr|topo)/|^socket/stream\.h$' ;;
-	verbs | socket | ucx) echo "^($1|core|gdr|topo)/" ;;
+	smc) echo "^(smc|$contract|gdr|topo)/|^core/([a-z]+|link/lane_io)\.h\$|^socket/stream\.h\$" ;;
+	verbs | socket | ucx) echo "^($1|$contract|gdr|topo)/|^core/([a-z]+|link/lane_io)\.h\$" ;;
 	tools) echo '^(tools|topo)/|^plugin/(abi|net)\.h$|^core/base/param\.(h|def)$' ;;
 	tests/abi | tests/net | tests/cli)
 		echo '^(tools|tests)/|^plugin/(abi|net)\.h$|^core/base/param\.(h|def)$' ;;
@@ -35,10 +55,12 @@ allowed()
 includes()
 (
 	cd "$1" || exit
-	for dir in plugin core gdr topo $transports tools tests/*; do
+	for dir in plugin core core/* gdr topo $transports tools tests/*; do
 		[ -d "$dir" ] || continue
 		rule=$(allowed "$dir")
-		find "$dir" -name '*.[ch]' | sort | while read -r file; do
+		depth=9
+		[ "$dir" = core ] && depth=1
+		find "$dir" -maxdepth "$depth" -name '*.[ch]' | sort | while read -r file; do
 			sed -n 's/^[ 	]*#[ 	]*include[ 	]*"\([^"]*\)".*/\1/p' "$file" |
 			while read -r inc; do
 				case $inc in
@@ -91,6 +113,14 @@ src=${BRAID_TEST_SRCDIR:-$(dirname "$0")/../..}
 report "includes point downwards" "$(includes "$src")"
 report "transports are named in one file" "$(named "$src")"
 planted core/a.c '#include "plugin/net.h"' includes
+planted core/base/a.c '#include "core/transport.h"' includes
+planted core/base/a.c '#include "core/proto/hello.h"' includes
+planted core/mem/a.c '#include "core/link/link.h"' includes
+planted core/link/a.c '#include "core/msg/comm.h"' includes
+planted core/msg/a.h '#include "core/setup/service.h"' includes
+planted core/setup/a.c '#include "core/watch/view.h"' includes
+planted verbs/a.c '#include "core/link/link.h"' includes
+planted ucx/a.c '#include "core/msg/comm.h"' includes
 planted topo/a.c '#include "core/base/os.h"' includes
 planted core/a.c '#include "socket/stream.h"' includes
 planted verbs/a.c '#include "socket/stream.h"' includes

@@ -113,6 +113,29 @@ rule_listed()
 	done
 }
 
+# A file holds one topic, so it is not long.
+rule_rooms()
+{
+	# shellcheck disable=SC2046,SC2086
+	wc -l /dev/null $(files '*.[ch]' $everything) | awk '$2 != "total" {
+		most = $2 ~ /^tests\// ? 900 : $2 ~ /\.h$/ ? 250 : 500
+		if ($1 > most)
+			print $2 ": " $1 " lines, more than " most
+	}'
+}
+
+# A file of these folders has a unit test of its name.
+rule_beside()
+{
+	local f name
+
+	for f in $(files '*.c' core/base core/proto core/msg core/watch verbs); do
+		name=${f##*/}
+		[ "$(find tests/unit -name "test_$name" -o -name "test_${f%%/*}_$name" 2>/dev/null)" ] ||
+			echo "$f has no tests/unit/test_$name"
+	done
+}
+
 rule_executable()
 {
 	# shellcheck disable=SC2046
@@ -191,6 +214,8 @@ report "no line is wider than 100 columns, 112 in tests" "$(rule_width)"
 report "every source says its licence" "$(rule_spdx)"
 report "no blanks at the end of a line" "$(rule_blanks)"
 report "every file is in a list" "$(rule_listed)"
+report "no .c file has more than 500 lines, no header 250, no test 900" "$(rule_rooms)"
+report "every file of core's base, proto, msg and watch, and of verbs, has a unit test" "$(rule_beside)"
 report "scripts may be executed" "$(rule_executable)"
 report "every parameter is in braid-params.7" "$(rule_params)"
 report "every warning has an id, and every id its heading in docs/user/messages.md" "$(rule_messages)"
@@ -216,6 +241,12 @@ planted blanks core/a.c 'int x; '
 planted blanks tests/net/a.sh 'true	'
 planted listed core/a.c 'int x;'
 planted listed tests/net/a.sh 'true'
+planted rooms core/a.c "$(yes | head -501)"
+planted rooms topo/a.h "$(yes | head -251)"
+planted rooms tests/unit/a.c "$(yes | head -901)"
+planted rooms core/a.c "$(yes | head -500)" fine
+planted beside core/msg/a.c 'int x;'
+planted beside verbs/a.c 'int x;'
 planted executable tests/net/a.sh '#!/bin/sh'
 planted params core/base/param.def 'P_INT(planted_nowhere, 0, 0, 1, NULL, "x")'
 planted messages core/a.c '	braid_warn("device %s: lost", name);'

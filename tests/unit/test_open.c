@@ -8,6 +8,7 @@
 
 #include <errno.h>
 
+#include "core/link/control.h"
 #include "core/msg/open.h"
 #include "tests/lib/comms.h"
 

@@ -32,128 +32,24 @@
 #include "core/transport.h"
 #include "socket/stream.h"
 #include "tests/lib/null.h"
+#include "tests/unit/unkind.h"
 
 enum { K = 1024, BIG = 3 << 20 };
 
-static struct {
-	struct null_rnd rnd;
-	size_t most;			/* bytes a call moves at most, less at random; 0: any */
-	unsigned again, interrupt;	/* one call in so many; 0: never */
-	unsigned sends, recvs;		/* calls */
-	size_t moved;			/* bytes, both ways */
-	unsigned warns;
-	char warn[512];
-} os;
-
+static unsigned warns;
+static char warned[512];
 static const struct braid_os *real_os;
 static struct braid_link *end[2];
 static struct braid_dev dev[2];
 static struct braid_params saved;
-
-/* --- an unkind socket ---------------------------------------------------------------------- */
-
-static bool unkind(size_t *n)
-{
-	if (os.interrupt && !null_below(&os.rnd, os.interrupt)) {
-		errno = EINTR;
-		return true;
-	}
-	if (os.again && !null_below(&os.rnd, os.again)) {
-		errno = EAGAIN;
-		return true;
-	}
-	if (os.most) {
-		size_t most = 1 + null_below(&os.rnd, os.most);
-
-		*n = *n < most ? *n : most;
-	}
-	return false;
-}
-
-/* The first n bytes of a list of blocks, as another list. */
-static size_t shorten(const struct msghdr *msg, size_t n, struct iovec *ret)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < msg->msg_iovlen && n; i++) {
-		ret[count] = msg->msg_iov[i];
-		if (ret[count].iov_len > n)
-			ret[count].iov_len = n;
-		n -= ret[count++].iov_len;
-	}
-	return count;
-}
-
-static size_t length(const struct msghdr *msg)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < msg->msg_iovlen; i++)
-		n += msg->msg_iov[i].iov_len;
-	return n;
-}
-
-static ssize_t count(ssize_t n)
-{
-	if (n > 0)
-		os.moved += (size_t)n;
-	return n;
-}
-
-static ssize_t os_sendmsg(int fd, const struct msghdr *msg, int flags)
-{
-	struct iovec iov[128];
-	struct msghdr part = { .msg_iov = iov };
-	size_t n = length(msg);
-
-	os.sends++;
-	assert_true(flags & MSG_NOSIGNAL);
-	assert_true(flags & MSG_DONTWAIT);
-	assert_true(n > 0);
-	if (unkind(&n))
-		return -1;
-	part.msg_iovlen = shorten(msg, n, iov);
-	return count(real_os->sendmsg(fd, &part, flags));
-}
-
-static ssize_t os_send(int fd, const void *buf, size_t len, int flags)
-{
-	struct iovec iov = { (void *)(uintptr_t)buf, len };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	return os_sendmsg(fd, &msg, flags);
-}
-
-static ssize_t os_recvmsg(int fd, struct msghdr *msg, int flags)
-{
-	struct iovec iov[128];
-	struct msghdr part = { .msg_iov = iov };
-	size_t n = length(msg);
-
-	os.recvs++;
-	assert_true(flags & MSG_DONTWAIT);
-	assert_true(n > 0);
-	if (unkind(&n))
-		return -1;
-	part.msg_iovlen = shorten(msg, n, iov);
-	return count(real_os->recvmsg(fd, &part, flags));
-}
-
-static ssize_t os_recv(int fd, void *buf, size_t len, int flags)
-{
-	struct iovec iov = { buf, len };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	return os_recvmsg(fd, &msg, flags);
-}
 
 static void keep_warn(enum braid_log_level level, const char *file, int line, const char *text)
 {
 	(void)file, (void)line;
 	if (level != BRAID_LOG_WARN || strstr(text, "congestion"))
 		return;
-	os.warns++;
-	snprintf(os.warn, sizeof(os.warn), "%s", text);
+	warns++;
+	snprintf(warned, sizeof(warned), "%s", text);
 }
 
 /* --- two links ----------------------------------------------------------------------------- */
@@ -214,18 +110,12 @@ static void part(void)
 
 static int setup(void **state)
 {
-	static struct braid_os unkind_os;
-
 	(void)state;
-	memset(&os, 0, sizeof(os));
-	os.rnd.s = 88172645463325252u;
+	memset(&unkind, 0, sizeof(unkind));
+	warns = 0;
+	unkind.rnd.s = 88172645463325252u;
 	real_os = braid_os;
-	unkind_os = *real_os;
-	unkind_os.sendmsg = os_sendmsg;
-	unkind_os.recvmsg = os_recvmsg;
-	unkind_os.send = os_send;
-	unkind_os.recv = os_recv;
-	braid_os = &unkind_os;
+	braid_os = unkind_os(real_os);
 	saved = braid_param;
 	braid_log_to(keep_warn);
 	join(1);
@@ -377,7 +267,7 @@ static void traffic(unsigned n, size_t max)
 		}
 		assert_true(i < 4000000);
 	}
-	assert_int_equal(os.warns, 0);
+	assert_int_equal(warns, 0);
 }
 
 static void every_frame_arrives_whole_through_a_kind_socket(void **state)
@@ -408,9 +298,9 @@ static void every_frame_arrives_whole_through_an_unkind_one(void **state)
 			setup(state);
 			for (unsigned k = 1; k < lanes; k++)
 				add_lane();
-			os.most = rows[i].most;
-			os.again = rows[i].again;
-			os.interrupt = rows[i].interrupt;
+			unkind.most = rows[i].most;
+			unkind.again = rows[i].again;
+			unkind.interrupt = rows[i].interrupt;
 			braid_param.chunk = 64 * K;
 			traffic(rows[i].n, rows[i].max);
 		}
@@ -439,7 +329,7 @@ static void payload_of_a_dead_comm_is_thrown_away(void **state)
 	}
 	braid_comm_close(r);
 	free(to);
-	os.most = 100000;
+	unkind.most = 100000;
 	while (!turn(&alive))
 		braid_link_try_flush_control(end[1]);
 	braid_comm_close(s);
@@ -464,17 +354,17 @@ static void a_small_message_costs_one_call_at_each_end(void **state)
 		assert_int_equal(braid_comm_irecv(r, 1, &data, &size, &tag, NULL, &rreq), 0);
 		for (unsigned k = 0; k < 4; k++)	/* callers that wait */
 			braid_link_progress(end[0], &s->flush_epoch, NULL);
-		os.sends = os.recvs = 0;
+		unkind.sends = unkind.recvs = 0;
 		assert_int_equal(braid_comm_isend(s, "12345678", 8, 0, NULL, &req), 0);
-		assert_int_equal(os.sends, 1);
-		assert_int_equal(os.recvs, 0);
+		assert_int_equal(unkind.sends, 1);
+		assert_int_equal(unkind.recvs, 0);
 		assert_int_equal(braid_comm_test(req, &done, NULL), 0);
 		assert_true(done);
-		assert_int_equal(os.sends + os.recvs, 1);
+		assert_int_equal(unkind.sends + unkind.recvs, 1);
 		assert_int_equal(braid_comm_test(rreq, &done, NULL), 0);
 		assert_true(done);
-		assert_int_equal(os.sends, 1);
-		assert_int_equal(os.recvs, 1);
+		assert_int_equal(unkind.sends, 1);
+		assert_int_equal(unkind.recvs, 1);
 		assert_memory_equal(to, "12345678", 8);
 	}
 }
@@ -494,7 +384,7 @@ static void a_burst_leaves_in_fewer_calls_than_messages(void **state)
 		for (unsigned i = 0; i < 32; i++)
 			assert_int_equal(braid_comm_test(req[i], &done, NULL), 0);
 	}
-	assert_true(os.sends <= 8);
+	assert_true(unkind.sends <= 8);
 	(void)r;
 }
 
@@ -516,13 +406,13 @@ static void a_call_moves_at_most_its_budget(void **state)
 	assert_int_equal(braid_comm_irecv(r, 1, &to, &size, &tag, NULL, &rreq), 0);
 	assert_int_equal(braid_comm_isend(s, big, sizeof(big), 0, NULL, &req), 0);
 	for (int i = 0; i < 100000 && !done; i++) {
-		os.moved = 0;
+		unkind.moved = 0;
 		assert_int_equal(braid_comm_test(rreq, &done, NULL), 0);
-		most = os.moved > most ? os.moved : most;
-		os.moved = 0;
+		most = unkind.moved > most ? unkind.moved : most;
+		unkind.moved = 0;
 		if (!sent)
 			assert_int_equal(braid_comm_test(req, &sent, NULL), 0);
-		most = os.moved > most ? os.moved : most;
+		most = unkind.moved > most ? unkind.moved : most;
 	}
 	assert_true(done);
 	assert_memory_equal(big, to, BIG);
@@ -660,7 +550,7 @@ static void a_message_survives_its_connection(void **state)
 		setup(state);
 		comms(0, &s, &r);
 		memset(to, 0, sizeof(to));
-		os.most = way / LENS % 2 ? 3000 : 0;
+		unkind.most = way / LENS % 2 ? 3000 : 0;
 		assert_int_equal(braid_comm_irecv(r, 1, &data, &room, &tag, NULL, &rx), 0);
 		assert_int_equal(braid_comm_isend(s, from, size, 0, NULL, &tx), 0);
 		for (unsigned n = 0; n < way / LENS / 2; n++)
@@ -678,8 +568,8 @@ static void a_message_survives_its_connection(void **state)
 		}
 		assert_true(sent && got);
 		assert_memory_equal(to, from, size);
-		assert_int_equal(os.warns, 0);
-		os.most = 0;
+		assert_int_equal(warns, 0);
+		unkind.most = 0;
 	}
 }
 
@@ -701,7 +591,7 @@ static void a_lost_connection_is_no_error_of_its_comms(void **state)
 	assert_false(done);
 	assert_false(atomic_load(&end[0]->lane[0]->up) && atomic_load(&end[1]->lane[0]->up));
 	assert_int_equal(atomic_load(&end[0]->state), BRAID_LINK_UP);
-	assert_int_equal(os.warns, 0);
+	assert_int_equal(warns, 0);
 	(void)s;
 }
 
@@ -719,7 +609,7 @@ static void a_link_closed_with_a_word_is_no_loss(void **state)
 	for (int i = 0; i < 4; i++)
 		braid_link_progress(end[1], NULL, NULL);
 	assert_int_equal(atomic_load(&end[1]->state), BRAID_LINK_DEAD);
-	assert_int_equal(os.warns, 0);		/* nobody was on it */
+	assert_int_equal(warns, 0);		/* nobody was on it */
 
 	teardown(state);
 	setup(state);
@@ -731,8 +621,8 @@ static void a_link_closed_with_a_word_is_no_loss(void **state)
 	shutdown(end[0]->lane[0]->fd, SHUT_WR);
 	for (int i = 0; i < 4; i++)
 		braid_link_progress(end[1], &r->flush_epoch, NULL);
-	assert_int_equal(os.warns, 1);
-	assert_non_null(strstr(os.warn, "the peer closed the link [link-ended]"));
+	assert_int_equal(warns, 1);
+	assert_non_null(strstr(warned, "the peer closed the link [link-ended]"));
 }
 
 static void bytes_that_are_no_frame_are_an_error(void **state)
@@ -770,9 +660,9 @@ static void a_link_that_hears_nonsense_is_given_up_and_says_so(void **state)
 	raw("GET / HTTP/1.1\r\nHost: right\r\nAccept: */*\r\n\r\n", 44);
 	raw("more of it", 10);
 	assert_int_equal(braid_comm_test(req, &done, NULL), -EREMOTEIO);
-	assert_int_equal(os.warns, 1);
-	assert_non_null(strstr(os.warn, "right"));
-	assert_non_null(strstr(os.warn, "left"));
+	assert_int_equal(warns, 1);
+	assert_non_null(strstr(warned, "right"));
+	assert_non_null(strstr(warned, "left"));
 }
 
 static void any_nonsense_ends_in_an_error_or_in_waiting_for_more(void **state)
@@ -887,7 +777,7 @@ static void threads_may_call_on_one_link_at_once(void **state)
 		if (w[i].why)
 			fail_msg("worker %u: %s", i, w[i].why);
 	}
-	assert_int_equal(os.warns, 0);
+	assert_int_equal(warns, 0);
 	part();				/* while `plain` is there */
 	join(1);
 	braid_os = real_os;

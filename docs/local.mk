@@ -27,7 +27,7 @@ completion/braid.fish: braid$(EXEEXT)
 	$(AM_V_GEN)$(MKDIR_P) completion && ./braid completion --shell fish >$@.tmp && mv $@.tmp $@
 
 EXTRA_DIST += docs/decisions docs/results \
-	docs/dev/architecture.md docs/dev/glossary.md docs/dev/life-of-a-message.md \
+	docs/dev/adding-a-transport.md docs/dev/architecture.md docs/dev/glossary.md docs/dev/life-of-a-message.md \
 	docs/dev/rationale.md docs/dev/testing.md docs/dev/wire.md \
 	docs/user/addresses.md docs/user/compare.md docs/user/doctor.md docs/user/gpu.md \
 	docs/user/messages.md docs/user/nccl.md docs/user/observability.md docs/user/rdma.md \

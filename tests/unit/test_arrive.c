@@ -268,7 +268,9 @@ static void a_frame_out_of_its_number_is_refused(void **state)
 
 	(void)state;
 	lane->rx_hdr = (struct braid_hdr){ .type = BRAID_F_ACK, .lseq = lane->rx_frames + 1 };
+	braid_lock_wait(&pair.end[B]->lock);
 	assert_int_equal(braid_rx_begin(lane), -EBADMSG);
+	braid_unlock(&pair.end[B]->lock);
 }
 
 /* What a lane's poll() finds, other than frames. */

@@ -423,8 +423,10 @@ static void a_lane_that_only_the_peer_has_is_dialled(void **state)
 	(void)state;
 	assert_int_equal(p.end[0]->nlanes, 1);
 	assert_false(braid_lane_count_wants_dial(p.end[0]));
+	braid_lock_wait(&p.end[1]->lock);
 	assert_true(braid_link_ctl(p.end[1], &down, NULL));
 	braid_link_flush(p.end[1]);
+	braid_unlock(&p.end[1]->lock);
 	assert_int_equal(null_deliver(&p, 1, 0), 1);
 	assert_true(braid_lane_count_wants_dial(p.end[0]));
 	null_pair_add_lane(&p);

@@ -102,7 +102,7 @@ static bool stderr_wants(enum braid_log_level level)
 	return level == BRAID_LOG_WARN || (level == BRAID_LOG_INFO && atomic_load(&stderr_info));
 }
 
-/* A write to a pipe that nobody reads would kill the process or block it: better lose the line. */
+/* Can a line be written now?  A pipe without reader would kill the process, a full one block it. */
 static bool stderr_takes(void)
 {
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };

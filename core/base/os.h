@@ -51,7 +51,7 @@ struct braid_os {
 	int (*wake)(int efd);				/* one write */
 	void (*unwake)(int efd);			/* one read */
 
-	/* A named thread with all signals blocked; it ends by returning. */
+	/* Starts a named thread with all signals blocked; it ends by returning. */
 	int (*thread_start)(pthread_t *ret, void *(*fn)(void *), void *arg, const char *name);
 	int (*thread_join)(pthread_t thread, unsigned timeout_ms);
 };

@@ -146,7 +146,7 @@ static bool is_word(const char *words, const char *text, size_t len)
 	return false;
 }
 
-/* Only words that are allowed; a list has at least one, and nothing but words between commas. */
+/* Is the text one of the allowed words or, for a list, one or more of them between commas? */
 static bool words_fit(const char *words, const char *text)
 {
 	if (!words || !*text)

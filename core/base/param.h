@@ -87,7 +87,7 @@ const char *braid_param_variable(const char *name, char ret[BRAID_PARAM_VARIABLE
 /* Is the word in a value that is a comma list? */
 bool braid_param_lists(const char *value, const char *word);
 
-/* Of a parameter that names a socket family: AF_INET, AF_INET6, or else AF_UNSPEC. */
+/* The socket family that a parameter's value names: AF_INET, AF_INET6, or else AF_UNSPEC. */
 int braid_param_family(const char *value);
 
 /* The parameter whose name (lower case) is most like `name`: never NULL. */

@@ -11,7 +11,8 @@ struct braid_self {
 	uint8_t process[BRAID_ID_SIZE];
 	char host[BRAID_HOST_SIZE];
 	uint32_t pid;
-	uint16_t place;			/* equal on one host and network namespace; 0: unknown */
+	/* A hash of host and network namespace: equal where both are the same; 0: unknown. */
+	uint16_t place;
 };
 extern struct braid_self braid_self;
 

@@ -12,7 +12,7 @@
 
 enum {
 	LONG_MS = 900,			/* a call that takes longer will not return soon */
-	SLOW_MS = 30000,		/* the same, of a slow one */
+	SLOW_MS = 30000,		/* the same for a call that is known to be slow */
 };
 
 static atomic_uint running, slow_running;

@@ -17,7 +17,7 @@ struct braid_work {			/* zeroed by its starter, except for `slow` */
 	bool slow;			/* it may take seconds, but returns: no WARN about that */
 	const char *what;			/* the call, for logs: "connect()" */
 	void (*run)(struct braid_work *w);	/* on the thread */
-	void (*free)(struct braid_work *w);	/* called by the last of thread and starter */
+	void (*free)(struct braid_work *w);	/* called by the later of thread and starter */
 	_Atomic uint64_t begun_ns;	/* when its present call began */
 	atomic_bool done;
 	atomic_uint holders;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * control.c - control frames: acknowledgements, lanes closed, lanes wanted, and those of comms.
+ * control.c - queue control frames: ACK, DOWN and LANES of the link, and those of its comms.
  *
  * Control frames leave with the next frame.  Those that the peer waits for (`control_urgent`) leave
  * alone at the first idle test() (progress.c).  The rest leave at half a window, or when the
@@ -75,7 +75,7 @@ static bool tell_lanes(struct braid_link *link)
 	return true;
 }
 
-/* ACKs of other lanes go before BYE: after it they would find their sends failed. */
+/* Send the ACKs of other lanes before BYE, which fails sends that still wait for their ACK. */
 BRAID_APART bool braid_link_send_control(struct braid_link *link)
 {
 	braid_assert_locked(&link->lock);
@@ -86,7 +86,7 @@ BRAID_APART bool braid_link_send_control(struct braid_link *link)
 	}
 	if (!braid_comms_send_control(link) || !tell_lanes(link) || !tell_ack(link, link->home))
 		return false;
-	/* Home's acknowledgement leaves with its next frame; until then it stays due. */
+	/* Home's acknowledgement is part of its next frame; until that leaves, it stays due. */
 	braid_hint(&link->control_urgent, braid_link_home(link)->rx_ack_due);
 	return true;
 }

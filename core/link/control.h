@@ -17,16 +17,16 @@
 void braid_link_defer_control(struct braid_link *link);
 
 /*
- * Queue all control frames that are due and push home.  False: another thread has the lock, and
- * may not do it.
+ * Queue all control frames that are due and push home.  False: nothing was queued, since another
+ * thread has the lock.
  */
 bool braid_link_try_flush_control(struct braid_link *link);
-/* The same, but waits for the lock, and for a push in progress, so that home is pushed. */
+/* As braid_link_try_flush_control(), but wait for the lock and for a push in progress. */
 void braid_link_flush_control(struct braid_link *link);
 /*
- * Push home; first queue control frames if they are urgent, or if `all`.  True: the link had
- * something urgent, unsent or in a burst, now or since the last call, so look again soon: a caller
- * that stops calling would leave it behind.
+ * Push home; first queue control frames if they are urgent, or if `all`.  True: urgent control
+ * frames were due since the last call, or frames are held back at home.  Then call again soon: the
+ * callers may have stopped calling.
  */
 bool braid_link_flush_if_urgent(struct braid_link *link, bool all);
 

@@ -70,7 +70,7 @@ int braid_lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 	return c->tr->lane_open(lane);
 }
 
-/* The carrier was set up before memory was given back, and the peer could still write there. */
+/* Was memory given back since the carrier's set-up?  The peer's NIC could still write there. */
 bool braid_carrier_is_outdated(const struct braid_link *link, const struct braid_carrier *c)
 {
 	return c->tr->dma && c->rkey_epoch != link->rkey_epoch;

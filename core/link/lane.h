@@ -37,17 +37,17 @@ struct braid_lane {
 	int fd;
 	void *priv;			/* made by setup(), taken over by lane_open() */
 	int event_fd;			/* see struct braid_transport, arm; -1: none */
-	uint8_t member;			/* of our device and of the peer's: its two ends */
+	uint8_t member;			/* its two ends: of our device and of the peer's */
 	uint8_t peer_member;
 	uint32_t peer_rkey_epoch;		/* the peer's link->rkey_epoch when it was opened */
-	atomic_bool up;			/* false: its carrier is lost, see core/setup/recover.h */
-	atomic_bool unread;		/* lost in a push: earlier arrivals are still to be read */
-	bool local;			/* the path is this host's memory */
+	atomic_bool up;			/* false: its carrier is lost, see core/link/recover.h */
+	atomic_bool unread;		/* lost in a push: read first what came before */
+	bool local;			/* both ends are on this host */
 	bool gpu;			/* push() and poll() work on GPU memory directly */
-	uint32_t ack_frames;		/* received: acknowledge after so many */
+	uint32_t ack_frames;		/* acknowledge after receiving so many */
 	uint64_t flight_max;		/* limit of unacknowledged chunk bytes; 0: none */
-	struct braid_lock io;		/* for reading */
-	bool pushing;			/* a thread is, and may have dropped the link's lock */
+	struct braid_lock io;		/* held by the thread that reads */
+	bool pushing;			/* a thread pushes it, perhaps without the link's lock */
 	atomic_bool blocked;		/* the carrier took no more at the last push */
 
 	struct braid_txq tx;
@@ -55,8 +55,8 @@ struct braid_lane {
 
 	uint32_t rx_frames;		/* received whole */
 	uint32_t rx_acked;		/* of these: acknowledged */
-	uint64_t rx_quiet;		/* bytes received since then */
-	bool rx_some;			/* a frame since then needs an ACK, some time */
+	uint64_t rx_quiet;		/* bytes received since the last acknowledgement */
+	bool rx_some;			/* one of these frames needs an ACK, at some time */
 	bool rx_ack_due;			/* the peer is waiting for the acknowledgement */
 
 	/* The frame being received, and where its payload goes. */
@@ -67,8 +67,8 @@ struct braid_lane {
 	char *rx_dst;			/* NULL: discard the payload */
 	size_t rx_left;
 	size_t rx_at;			/* bytes done of the piece that braid_rx_take() resumes */
-	char *rx_stage, *rx_gpu;	/* host memory for GPU payload; where it then goes */
-	struct braid_gpucopy rx_copy;	/* from the one to the other */
+	char *rx_stage, *rx_gpu;	/* host memory for GPU payload; its place in the GPU */
+	struct braid_gpucopy rx_copy;	/* from rx_stage to rx_gpu */
 	uint8_t rx_ctl[BRAID_OPEN_SIZE];
 	const char *rx_broken;		/* the malformed thing that the peer sent; or NULL */
 	_Atomic uint64_t rx_bytes;	/* ever, of any kind: a sign that the peer lives */
@@ -77,7 +77,7 @@ struct braid_lane {
 	/* Loss and recovery: core/setup/recover.c, in the service thread. */
 	bool in_epoll, event_in_epoll;
 	bool down_due;			/* closed here: a DOWN frame is pending */
-	bool writes_due, writes_told;	/* BRAID_DOWN_WRITES is pending; the stop is slow */
+	bool writes_due, writes_told;	/* BRAID_DOWN_WRITES is due; our NIC is slow to stop */
 	bool peer_down;			/* closed by the peer, which received this many frames: */
 	uint32_t peer_frames;
 	bool peer_writes;		/* the peer's NIC may still write: keep the chunks here */
@@ -90,11 +90,11 @@ struct braid_lane {
 	uint64_t dial_at_ns;
 	unsigned dial_wait_ms;		/* after the next failure */
 	_Atomic uint64_t suspect_ns;	/* nothing was acknowledged since then; 0: not suspect */
-	unsigned patience_ms, rtt_ms;	/* how long that may last; round trip */
+	unsigned patience_ms, rtt_ms;	/* how long it may be suspect; round trip */
 	uint64_t resumed_ns;
 	bool stopping;			/* fenced, but its NIC runs until these stops are over: */
 	struct braid_stops stops;
-	uint32_t lost_size;		/* segment size at which none arrives; 0: they arrive */
+	uint32_t lost_size;		/* segments of this size do not arrive; 0: all arrive */
 };
 
 static inline bool braid_lane_up(const struct braid_lane *lane)

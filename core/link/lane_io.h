@@ -3,7 +3,8 @@
  * lane_io.h - what a transport asks of its lane: the next bytes to send, and where those that
  * arrived go.
  *
- * A transport includes this and core/transport.h.  All calls are with the link's lock held.
+ * A transport includes this and core/transport.h.  All calls are made with the link's lock held,
+ * except braid_lane_look_due(), braid_lane_look_at_fd() and braid_lane_last_words().
  */
 #ifndef BRAID_LINK_LANE_IO_H
 #define BRAID_LINK_LANE_IO_H
@@ -17,13 +18,13 @@
 #include "core/link/xfer.h"
 #include "core/link/link.h"
 
-/* All frames received so far have been acknowledged to the peer. */
+/* The caller has just acknowledged all frames received so far to the peer. */
 void braid_lane_told(struct braid_lane *lane);
 /* Write the present acknowledgement into the header at f_sent, which is about to be sent. */
 void braid_tx_stamp(struct braid_lane *lane);
 /*
  * Fill iov with the next bytes to send, at most `budget`; returns the entries used, and in
- * *ret_bytes their sum.  0 although bytes are queued: GPU memory is still being copied to the host.
+ * *ret_bytes their sum.  0 although bytes are queued: a copy from GPU to host is not complete.
  */
 int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
 		    size_t *ret_bytes);
@@ -46,28 +47,29 @@ struct braid_put {			/* a chunk that the NIC can write into the receive */
 	size_t bytes;			/* of the queue, for braid_tx_advance() */
 };
 /*
- * Can the frame at f_sent be written by the NIC?  Both NICs of the lane must know the memory, and
- * the credit's rkey epoch must not be below the lane's.  Up to imm_max bytes need only ret->imm;
- * then a START and its message's only chunk go as one.  With headers, START and first chunk do.
+ * Can the NIC write the chunk at f_sent, or behind a START at f_sent, into the receive?  Both ends'
+ * memory must be registered, under a valid rkey epoch.  A chunk of up to imm_max bytes needs no
+ * header, only ret->imm, which also stands for the START of a message with a single chunk.
  */
 bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret);
 /*
- * May *ret_imm (braid_rx_nohdr()) or the short header replace the header at f_sent?  Not for
- * a replay, nor when acknowledgements are due.  The ring holds the payload after both headers.
+ * May immediate data *ret_imm (braid_rx_nohdr()), or the short header, replace the header of the
+ * frame at f_sent?  Not in a replay, nor when an acknowledgement is due.  The payload lies in the
+ * ring directly behind the header, whose last 8 bytes are the short header.
  */
 bool braid_tx_nohdr(const struct braid_lane *lane, uint32_t *ret_imm);
-/* A cheap test first: only a START or a payload outside the ring can be one. */
+/* A cheap test before braid_tx_put(), which needs a START or a payload outside the ring. */
 static inline bool braid_tx_may_put(const struct braid_txq *q)
 {
 	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
 
 	return f->ext_len || q->ring[f->off] == BRAID_F_START;
 }
-/* The frame at f_sent.  NULL: its payload is still being copied, for the carrier to read. */
+/* The frame at f_sent.  NULL: its payload is still being copied from the GPU to the host. */
 const struct braid_txf *braid_tx_here(struct braid_lane *lane);
 /* The key of the GPU memory that the frame at f_sent sends from; NULL: it sends none. */
 const struct braid_key *braid_tx_gpu(const struct braid_lane *lane);
-/* n bytes were handed to the carrier: completes sends that were copied. */
+/* n bytes were handed to the carrier.  Sends whose payload is in the ring are complete then. */
 void braid_tx_advance(struct braid_lane *lane, size_t n);
 /* The peer acknowledges `frames` in all: 0, or -EPROTO if fewer were queued. */
 int braid_tx_acked(struct braid_lane *lane, uint32_t frames);
@@ -91,7 +93,7 @@ int braid_rx_end(struct braid_lane *lane);
  * frame with a short header.  -EAGAIN: call again with the same bytes.
  */
 int braid_rx_take(struct braid_lane *lane, const char *p, size_t n);
-/* The same for the payload of one frame, which came without its header. */
+/* As braid_rx_take(), for the payload of one frame that came without its header. */
 int braid_rx_nohdr(struct braid_lane *lane, uint32_t imm, const char *p, size_t n);
 /* The registration of lane->rx_dst; NULL: it is host memory. */
 const struct braid_mr *braid_rx_gpu(const struct braid_lane *lane);
@@ -123,18 +125,18 @@ static inline bool braid_lane_look_due(const struct braid_lane *lane, unsigned *
  */
 int braid_lane_look_at_fd(const struct braid_lane *lane);
 /*
- * The same after a poll that found nothing.  The peer may have sent data and closed since: if it
- * closed, returns what `poll` finds now, or -ENOTCONN if that is nothing.
+ * Call it after a poll that found nothing: 0 if lane->fd is open.  If the peer closed it, data may
+ * have come before: returns what `poll` finds now, or -ENOTCONN if it finds nothing.
  */
 int braid_lane_last_words(struct braid_lane *lane, int (*poll)(struct braid_lane *lane));
 
 /*
- * True: with frames in flight, nothing was received or acknowledged for more than `most` calls in a
- * row.  A live peer acknowledges what it receives.  With the link's lock held.
+ * braid_lane_stuck() is true if frames are in flight, and for more than `most` calls in a row
+ * nothing was received or acknowledged.  A live peer acknowledges the frames that it receives.
  */
 struct braid_look {
 	uint64_t bytes;			/* received, at the last call */
-	uint32_t told;			/* frames acknowledged then */
+	uint32_t told;			/* frames acknowledged, at the last call */
 	unsigned stuck;			/* calls at which neither had changed */
 };
 bool braid_lane_stuck(const struct braid_lane *lane, struct braid_look *look, unsigned most);

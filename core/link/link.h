@@ -34,7 +34,7 @@
 
 enum braid_link_state {
 	BRAID_LINK_DIALING,		/* our own dial is in progress */
-	BRAID_LINK_WAITING,		/* the peer's is: both ends dialled, and its dial won */
+	BRAID_LINK_WAITING,		/* both ends dialled, and the peer's dial goes on */
 	BRAID_LINK_UP,
 	BRAID_LINK_DEAD,
 };
@@ -58,12 +58,12 @@ struct braid_link {
 	atomic_int err;			/* once dead */
 	bool dialler;
 	bool better;			/* both ends can use more than sockets */
-	bool told_plain, told_loose;	/* these WARNs were written: join.c, bind.c */
+	bool told_plain, told_loose;	/* this WARN was written: in join.c; in bind.c */
 	struct braid_log_gate ended, reported, given_up;	/* core/msg/fail.c */
 	uint64_t id;
 	uint8_t session[BRAID_KEY_SIZE];
 	char peer[192];			/* "host (pid N) at address", for people */
-	uint32_t peer_pid;		/* if its host has our host's name; else 0 */
+	uint32_t peer_pid;		/* if the peer is on a host of our host's name; else 0 */
 	struct braid_handle target;	/* dialler: the handle to dial, until the link is up */
 	struct braid_path path[BRAID_PATHS_MAX];
 	unsigned npaths;
@@ -71,13 +71,13 @@ struct braid_link {
 	struct braid_lock lock;
 	struct braid_lane *lane[BRAID_LANES_MAX];
 	atomic_uint nlanes;		/* never decreases while the link lives */
-	atomic_uint ndown;		/* of these: without a carrier */
-	unsigned norphaned;		/* of those: with chunks that other lanes may take */
+	atomic_uint ndown;		/* lanes without a carrier */
+	unsigned norphaned;		/* lanes down whose chunks may go to other lanes */
 	unsigned home;			/* our home; changed while all lanes stand still */
 	atomic_uint rx_home;		/* the peer's home: where its last home frame came from */
 	atomic_uint active;		/* lanes that carry chunks: core/setup/lane_count.c */
 	_Atomic uint32_t rkey_epoch;	/* times that credits were revoked: docs/dev/wire.md */
-	unsigned lanes_max;		/* of both ends */
+	unsigned lanes_max;		/* the smaller of both ends' limits */
 
 	struct braid_list comms;
 	struct braid_comm **bucket;	/* by id */
@@ -88,19 +88,19 @@ struct braid_link {
 
 	/* sending */
 	struct braid_list pending;	/* sends with chunks to cut */
-	uint64_t tx_window, shared_out;
+	uint64_t tx_window, shared_out;	/* of eager bytes: limit; in use (core/msg/window.h) */
 	uint64_t isend_epoch;		/* counts isend calls */
 	uint32_t burst;			/* frames that callers recently posted before waiting */
 	uint32_t burst_run;		/* isends since `burst` was last set */
 	uint32_t burst_now;		/* frames of the present burst, after the first */
-	atomic_bool quiet;		/* a caller waited since the last isend: no burst now */
+	atomic_bool quiet;		/* a test() was idle since the last isend: no burst now */
 	unsigned push_turn;		/* which lane is pushed next: push_waiting() */
-	atomic_bool stalled;		/* work is left that could not be done yet */
+	atomic_bool stalled;		/* a later call must go on: push_waiting() */
 	/* receiving */
 	struct braid_refusals *_Atomic refusals;	/* REFUSED frames due; NULL: none */
 	struct braid_list control_due;		/* comms whose control frames are due */
-	uint64_t rx_window, um_bytes;
-	uint64_t retire_bytes;
+	uint64_t rx_window, um_bytes;	/* of unexpected messages: limit; in use */
+	uint64_t retire_bytes;		/* window that RETIREs due will free at the peer */
 	atomic_uint poll_turn, calls;	/* which lane is polled next; calls of move() */
 	atomic_uint spread;		/* messages whose chunks may come on any lane */
 	struct {			/* message half received when its lane was lost: resent */
@@ -113,21 +113,21 @@ struct braid_link {
 	struct braid_list copying;	/* unexpected messages being copied into a GPU */
 	atomic_uint copies;		/* all copies from and to GPU memory in progress */
 	atomic_bool control_urgent;	/* the peer waits for a control frame that is due */
-	atomic_bool control_was_urgent;	/* the same, since braid_link_flush_if_urgent() */
+	atomic_bool control_was_urgent;	/* it did since braid_link_flush_if_urgent() */
 	atomic_bool peer_gone;			/* F_CLOSE received */
 
 	/* for the service thread */
 	atomic_ulong touched;		/* data calls on the link; may miss some, never all */
 	unsigned long seen;
 	atomic_bool alone;		/* a hint: recently no call used another link */
-	uint64_t tidied_ns;		/* when the thread last sent frames that are not urgent */
+	uint64_t tidied_ns;		/* when it last sent control frames that are not urgent */
 	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
 	bool settled;			/* watched, and a tick has passed without a call */
-	atomic_uint want_lanes;		/* lanes to have, by dialling */
+	atomic_uint want_lanes;		/* dial until the link has so many lanes */
 	atomic_uint ask_lanes;		/* lanes to ask the peer to dial: LANES is due; 0: none */
-	atomic_uint peer_lanes;		/* lanes that the peer has: dial these in any case */
+	atomic_uint peer_lanes;		/* the peer has so many lanes: dial them in any case */
 	uint64_t idle_since_ns;
-	bool closing;			/* lanes are closed; NICs run until these are over: */
+	bool closing;			/* lanes are closed; NICs run until these stops are over: */
 	struct braid_stops stops;
 	atomic_uint pins;		/* calls and dials that still use the link */
 	struct braid_conn *conn;	/* the dial in progress */
@@ -142,7 +142,7 @@ struct braid_link {
 	struct {			/* core/setup/silence.c: does the peer live? */
 		uint64_t bytes;		/* ever received */
 		_Atomic uint64_t heard_ns;	/* when that count last grew */
-		uint32_t said;		/* frames ever queued at home */
+		uint32_t said;		/* frames ever queued at our home lane */
 		uint64_t said_ns;	/* when that count last grew */
 		uint64_t looked_ns, health_ns, down_ns, probe_ns, stall_ns;
 		unsigned probe_wait_ms;
@@ -151,11 +151,11 @@ struct braid_link {
 		atomic_uint stalls;	/* times that a message was late */
 	} recover;
 	_Atomic uint64_t acked_bytes;	/* bytes of chunks ever acknowledged; under the lock */
-	atomic_ulong starved;		/* times that work was left and every lane full */
+	atomic_ulong starved;		/* times that chunks waited because every lane was full */
 	struct {			/* core/setup/lane_count.c: would another lane help? */
 		int phase;
 		uint64_t at_ns, moved_ns, next_try_ns, give_up_ns, wait_ns;
-		uint64_t dial_ns, redial_ns;	/* earliest time of the next; the last wait */
+		uint64_t dial_ns, redial_ns;	/* earliest next dial; the wait before it */
 		uint16_t dials;			/* of new lanes */
 		uint64_t bytes;
 		unsigned long starved;
@@ -180,16 +180,16 @@ void braid_link_detach(struct braid_link *link);
 /* Fail the link and every comm on it with err.  One WARN, if a caller is affected. */
 void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* The same with the link's lock held.  The service thread closes the lanes later. */
+/* Fail the link with its lock held.  The service thread closes the lanes later. */
 void braid_link_down(struct braid_link *link, int err, const char *why);
 
 /*
  * Make progress from a data call: the service thread then leaves the link alone for a while.
- * `idle`: where the comm whose request is not done yet keeps the link's isend_epoch of its last
- * idle test(); `done`: set when it is done.  Both may be NULL.
+ * `idle`, of the caller's comm: the link's isend_epoch at the comm's last idle test().  `done`: set
+ * once the caller's request is done.  Both may be NULL.
  */
 void braid_link_progress(struct braid_link *link, uint64_t *idle, const atomic_bool *done);
-/* Make progress from the service thread: >0 if anything moved. */
+/* Make progress from the service thread: > 0 if frames came or left. */
 int braid_link_move(struct braid_link *link);
 
 /*
@@ -225,7 +225,7 @@ static inline struct braid_lane *braid_link_home(const struct braid_link *link)
 	return link->lane[link->home];
 }
 
-/* Home has only STARTs to send, whose chunks find no lane now: hold them, to go with the chunks. */
+/* Home has only STARTs to send, and no lane takes their chunks now: send both together later. */
 static inline bool braid_link_only_starts(const struct braid_link *link)
 {
 	const struct braid_txq *q = &braid_link_home(link)->tx;

@@ -27,7 +27,7 @@ int braid_lane_attach(struct braid_lane *lane);
 void braid_lane_detach(struct braid_lane *lane);
 /* Take over a new carrier for the lane. */
 int braid_lane_take(struct braid_lane *lane, const struct braid_carrier *c);
-/* The carrier was set up before memory was given back, and the peer could still write there. */
+/* Was memory given back since the carrier's set-up?  The peer's NIC could still write there. */
 bool braid_carrier_is_outdated(const struct braid_link *link, const struct braid_carrier *c);
 
 /*

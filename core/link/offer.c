@@ -182,7 +182,7 @@ int braid_txf_stage_out(struct braid_txq *q, struct braid_txf *f)
 	return 0;
 }
 
-/* A later send starts such a copy anew.  Until then other copies may use the driver's slots. */
+/* A later send starts an ended copy anew.  Until then other copies may use the driver's slots. */
 void braid_tx_leave(struct braid_lane *lane)
 {
 	struct braid_txq *q = &lane->tx;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * progress.c - lanes are polled and pushed, and what is urgent leaves.
+ * progress.c - poll and push lanes, and send urgent control frames.
  *
  * When frames leave:
  *   - A small isend leaves at once if its caller was waiting before it.  In a burst it is held back
@@ -23,7 +23,7 @@
 enum {
 	POLL_OTHERS = 4,		/* empty lanes that one call polls, beside home */
 	POLL_RARELY = 64,		/* calls between polls of lanes that expect nothing */
-	TELL_BYTES = 256 << 10,		/* received: send control frames although data comes */
+	TELL_BYTES = 256 << 10,		/* received: send control frames even while data comes */
 };
 
 /*
@@ -80,7 +80,7 @@ static inline int lane_poll(struct braid_lane *lane)
 	up = braid_lane_up(lane);
 	n = up || braid_lane_unread(lane) ? lane->tr->poll(lane) : 0;
 	if (n < 0)
-		braid_lane_died(lane, lane->rx_broken, n);	/* before another thread reads on */
+		braid_lane_died(lane, lane->rx_broken, n);	/* before another thread reads it */
 	if (n <= 0 && !up)
 		atomic_store(&lane->unread, false);
 	braid_unlock(&lane->io);
@@ -106,7 +106,7 @@ static BRAID_APART int poll_others(struct braid_link *link, unsigned most)
 	return moved;
 }
 
-/* How many other lanes to poll: without chunks expected, one now and then, as it may have died. */
+/* How many other lanes to poll.  If no chunks are expected: one now and then, as it may be dead. */
 static unsigned others_due(struct braid_link *link)
 {
 	unsigned calls = atomic_load_explicit(&link->calls, memory_order_relaxed) + 1;
@@ -132,7 +132,7 @@ static BRAID_APART void push_waiting(struct braid_link *link)
 		braid_link_stall(link);
 	turn = link->push_turn++;
 	for (unsigned k = 0; k < link->nlanes; k++) {
-		/* Home first, then the others, each time starting from the next one. */
+		/* Home first, then the others.  Each call starts from another one of these. */
 		unsigned i = k ? 1 + (k - 1 + turn) % (link->nlanes - 1) : 0;
 		struct braid_lane *lane = link->lane[(link->home + i) % link->nlanes];
 
@@ -263,7 +263,7 @@ int braid_link_move(struct braid_link *link)
 	return move(link, true);
 }
 
-/* The service thread sends what data calls leave over, so it must tick and not only watch. */
+/* The service thread must tick, not only watch: it sends frames that data calls leave queued. */
 void braid_link_unpark(struct braid_link *link)
 {
 	if (atomic_exchange(&link->watched, false))

@@ -2,8 +2,8 @@
 /*
  * recover.h - lanes get carriers, lose them and get others.
  *
- * For the set-up, which makes carriers and decides when a lane is fenced and resumed, and for those
- * who give memory back.
+ * For the set-up, which makes carriers and decides when a lane is fenced and resumed, and for calls
+ * that give memory back to the user.
  */
 #ifndef BRAID_LINK_RECOVER_H
 #define BRAID_LINK_RECOVER_H
@@ -46,7 +46,7 @@ int braid_lane_fence(struct braid_lane *lane);
 void braid_link_rehome(struct braid_link *link);
 /*
  * Continue a fenced lane over a new carrier.  The peer has received `frames` of our frames, and
- * kept its own from `first` on.  On failure fd and priv are the caller's, and it fails the link.
+ * kept its own from `first` on.  On failure fd and priv are the caller's, who must fail the link.
  */
 int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, uint32_t frames,
 		      uint32_t first);

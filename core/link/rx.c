@@ -30,7 +30,7 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 
 	if (h->n >= link->lanes_max)
 		return -EBADMSG;
-	if (h->n >= link->nlanes) {		/* lost before its handshake ended here */
+	if (h->n >= link->nlanes) {		/* lost there before its handshake ended here */
 		if (link->dialler && link->peer_lanes <= h->n)
 			link->peer_lanes = h->n + 1u;
 		braid_wake_service();

@@ -28,7 +28,7 @@ struct braid_txf {			/* one frame: queued, in flight or not yet acknowledged */
 	size_t ext_len;
 	struct braid_xfer *owner;	/* the send that completes with it; or NULL */
 	void *own;			/* our own copy of ext: freed when acknowledged */
-	bool bringing;			/* that copy is still coming from a GPU (lane.c) */
+	bool bringing;			/* that copy is still coming from a GPU (offer.c) */
 };
 
 struct braid_txq {
@@ -46,13 +46,13 @@ struct braid_txq {
 	uint64_t starts;		/* of these: bytes of STARTs queued since the last push */
 	uint64_t unacked;		/* payload bytes of chunks queued and not acknowledged */
 	/* The lane's speed, measured if the link has several: see braid_txq_cost(). */
-	uint64_t timed_ns, timed_bytes;	/* acknowledged since; 0 ns: nothing is in flight */
+	uint64_t timed_ns, timed_bytes;	/* start; bytes since; 0 ns: nothing is in flight */
 	double ns_per_byte;		/* recently; 0: not known yet */
 	struct braid_kept *kept;	/* former rings, which a NIC may still read */
 };
 
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t frames);
-void braid_txq_fini(struct braid_txq *q);	/* no NIC or thread reads it any more */
+void braid_txq_fini(struct braid_txq *q);	/* once no NIC or thread reads it */
 /* Everything was sent and acknowledged, except ACK frames, which are never acknowledged alone. */
 bool braid_txq_idle(const struct braid_txq *q);
 

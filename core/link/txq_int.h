@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* txq_int.h - what txq.c, offer.c and replay.c share, and other files of core/link ask them. */
+/* txq_int.h - functions of txq.c, offer.c and replay.c for other files of core/link. */
 #ifndef BRAID_LINK_TXQ_INT_H
 #define BRAID_LINK_TXQ_INT_H
 
@@ -37,7 +37,7 @@ void braid_txq_pop_acked(struct braid_lane *lane);
 int braid_txf_stage_out(struct braid_txq *q, struct braid_txf *f);
 /* End a copy from GPU memory that is in progress. */
 void braid_txf_end_stage(struct braid_txf *f);
-/* The same, and free our copy of the payload. */
+/* End the copy as braid_txf_end_stage() does, and free our copy of the payload. */
 void braid_txf_drop_own(struct braid_txf *f);
 /* End all copies from GPU memory that frames wait for.  The lane stands still. */
 void braid_tx_leave(struct braid_lane *lane);

@@ -25,7 +25,7 @@ struct braid_open;
 /* What both layers know of messages. */
 enum {
 	BRAID_RECVS_MAX = 8,			/* buffers of one receive request */
-	BRAID_SLOTS = 32 * BRAID_RECVS_MAX,	/* sends, or receive entries, of one comm */
+	BRAID_SLOTS = 32 * BRAID_RECVS_MAX,	/* open sends, or receive entries, of one comm */
 };
 
 /* --- sending ------------------------------------------------------------------------------- */
@@ -51,12 +51,12 @@ int braid_open_came(struct braid_lane *lane);
 /* Fill in lane->rx_hdr for a message that came without header; `seq`: low half of its number. */
 void braid_comm_rx_nohdr(struct braid_lane *lane, uint16_t seq);
 /*
- * Fast path: if such a message (`imm` of braid_short()) is for the oldest receive, deliver it and
- * complete the receive.  False: it is not, and nothing was changed.
+ * Fast path: if a message without header (`imm` of braid_short()) is for the oldest receive, copy
+ * it there and complete the receive.  False: it is not, and nothing was changed.
  */
 bool braid_comm_rx_nohdr_fast(struct braid_link *link, uint32_t imm, const char *payload,
 			      size_t size);
-/* The NIC wrote the chunk in lane->rx_hdr into the receive of that slot; whole: and its START. */
+/* The NIC wrote the chunk in lane->rx_hdr into that slot's receive; whole: it is the message. */
 int braid_comm_rx_imm(struct braid_lane *lane, unsigned slot, bool whole);
 /*
  * Where the payload of a chunk that has not begun will go; NULL: not known yet, ask later.
@@ -71,7 +71,7 @@ void braid_comm_rx_undo(struct braid_lane *lane);
 
 /* Move copies of unexpected messages into GPUs; false: some are not complete. */
 bool braid_comm_deliver(struct braid_link *link);
-void braid_comm_leave(struct braid_link *link);	/* end those of failed comms */
+void braid_comm_leave(struct braid_link *link);	/* end the copies of failed comms */
 /* Does a caller wait for a comm that ends with the link?  Fail those comms. */
 bool braid_comms_wait(const struct braid_link *link);
 void braid_comms_fail(struct braid_link *link, int err);

@@ -13,7 +13,7 @@
 
 enum {
 	SPIN_NS = 10000,		/* a small copy ends within this */
-	STAGE_S = 2,			/* for one piece: other copies may be before it */
+	STAGE_S = 2,			/* for one piece: other copies may be queued before it */
 	STAGE_WAIT_S = 10,		/* for a free slot: many copies may want one */
 	WAYS = BRAID_PATHS_MAX + 1,	/* members of the device, and the driver */
 };
@@ -128,7 +128,7 @@ static int ask_all(struct braid_gpucopy *c)
 		else if (err != -ENODEV)
 			c->nic_err = err;
 		if (driver && (err == -ETIMEDOUT || c->lost))
-			return err;	/* its copy may still be written, over another's */
+			return err;	/* the driver may still write, over another's copy */
 	}
 	return err;
 }

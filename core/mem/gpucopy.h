@@ -21,7 +21,7 @@ struct braid_staged;
 
 struct braid_gpucopy {
 	const struct braid_mr *mr;	/* NULL: no copy is in progress */
-	const struct braid_mr *of;	/* the same, but kept after the end */
+	const struct braid_mr *of;	/* as mr, but kept when the copy has ended */
 	struct braid_gpu_copy left;
 	unsigned way;			/* which copier is asked now */
 	struct braid_staged *piece;	/* the driver's piece in flight; or NULL */

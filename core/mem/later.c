@@ -14,10 +14,10 @@
 #include "core/base/wakeup.h"
 
 enum {
-	SLOW_MS = 20,			/* after that, jobs behind it get threads of their own */
-	HANGS_MS = 1000,		/* after that, the NIC counts as hanging */
-	TELL_MS = 5000,			/* after that, one WARN says so */
-	WAIT_MS = 75000,		/* drivers give up after a minute */
+	SLOW_MS = 20,			/* a job runs for so long: jobs behind it get own threads */
+	HANGS_MS = 1000,		/* a command runs for so long: the NIC counts as hanging */
+	TELL_MS = 5000,			/* a command runs for so long: one WARN */
+	WAIT_MS = 75000,		/* for a NIC to stop; drivers give up after a minute */
 	NAP_NS = 50000, NAP_MAX_NS = 1000000,
 };
 
@@ -55,7 +55,7 @@ static struct braid_job *next_job(struct braid_later *q, struct braid_running *a
 	return job;
 }
 
-/* The number of jobs that are over, before the first one that is not.  With the lock held. */
+/* How many of the first jobs are over, up to the first that is not.  With the lock held. */
 static uint64_t done_by_now(const struct braid_later *q)
 {
 	uint64_t done = q->first ? q->first->seq - 1 : atomic_load(&q->begun);
@@ -156,7 +156,7 @@ bool braid_later_busy(const struct braid_dev *dev, enum braid_turn turn)
 
 /* --- NICs that hang ------------------------------------------------------------------------ */
 
-/* The job that has run longest, of all or of commands to the NIC; since_ns 0: none runs. */
+/* The job that has run longest; `commands`: of those that are commands.  since_ns 0: none runs. */
 static struct braid_running oldest(struct braid_later *q, bool commands)
 {
 	struct braid_running ret = { 0 };

@@ -12,8 +12,8 @@
  *
  * If a job takes long, the jobs behind it get threads of their own, except in MAKE.
  *
- * So memory is given back and lanes come up although the NIC is slow to destroy.  A NIC that hangs
- * delays its own jobs only.
+ * So memory is given back and lanes come up although the NIC destroys objects slowly.  A NIC that
+ * hangs delays its own jobs only.
  */
 #ifndef BRAID_MEM_LATER_H
 #define BRAID_MEM_LATER_H
@@ -50,7 +50,7 @@ struct braid_later {
 	unsigned running;
 	_Atomic uint64_t begun;		/* jobs that were handed over, ever */
 	_Atomic uint64_t done;		/* the first so many of these are over */
-	bool told;			/* warned of a hang; only the service thread uses it */
+	bool told;			/* the WARN was written; only the service thread uses it */
 };
 
 /* Hands a job over.  If no thread can be started, the caller's thread runs it at once. */
@@ -88,9 +88,8 @@ void braid_stop_begin(struct braid_dev *dev, struct braid_stop *stop);
 void braid_stop_end(struct braid_dev *dev, struct braid_stop *stop);
 
 /*
- * _mark() notes the stops that a device's NICs, or its members', were asked for so far; _mark_one()
- * those of one member; _past(): are these over?  Until then the NICs may still read and write that
- * memory.
+ * _mark() notes all requests to let go of memory that a device's NICs have got so far; _mark_one():
+ * one member's NIC.  _past(): are these requests over?  Until then the NICs may use that memory.
  */
 struct braid_stops {
 	uint64_t of[BRAID_PATHS_MAX];

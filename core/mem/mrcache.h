@@ -18,10 +18,9 @@
 #include "core/mem/mr.h"
 
 /*
- * Register memory with the NIC of each member of the device.  Host memory that a NIC refuses
- * is copied there, after one WARN.  GPU memory must be accepted by all, and copies by the driver
- * are prepared.  0, or a negative errno (host memory: only -ENOMEM) and a WARN.  `copies` outlives
- * the registration.
+ * Register memory with each member's NIC.  If a NIC refuses host memory, messages are copied there,
+ * after one WARN.  GPU memory must be accepted by all.  0, or a negative errno (host memory: only
+ * -ENOMEM) and a WARN.  `copies` outlives the registration.
  */
 int braid_mr_new(struct braid_dev *dev, atomic_uint *copies, const struct braid_mem *mem,
 		 struct braid_mr **ret);

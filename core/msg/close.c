@@ -137,7 +137,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 	}
 	braid_link_go(link, n);
 	if (!used)
-		return;		/* as nearly always: no need to make progress, either */
+		return;		/* nearly always; then no progress is needed either */
 	if (rkey_epoch != link->rkey_epoch)
 		braid_comm_hooks.revoked(link);
 	braid_link_progress(link, NULL, NULL);

@@ -87,7 +87,7 @@ bool braid_comms_wait(const struct braid_link *link)
 	return false;
 }
 
-/* A receive comm whose sender has closed goes on, unless this end stops: its data is all here. */
+/* A receive comm whose sender has closed has all its data, so it goes on, unless this end stops. */
 void braid_comms_fail(struct braid_link *link, int err)
 {
 	struct braid_comm *c;
@@ -99,8 +99,8 @@ void braid_comms_fail(struct braid_link *link, int err)
 }
 
 /*
- * A dummy request on a failed comm whose error test() has not returned yet: NCCL expects the post
- * to be accepted.  It has no number, and moves no bytes.  NULL: not now.
+ * A dummy request on a failed comm whose error test() has not returned yet: NCCL expects isend and
+ * irecv to succeed.  The request has no number, and moves no bytes.  NULL: not now.
  */
 BRAID_APART struct braid_req *braid_req_in_vain(struct braid_comm *c, unsigned n)
 {

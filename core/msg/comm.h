@@ -40,7 +40,7 @@ struct braid_listen;
 
 enum {
 	BRAID_FLOOR = 16384,			/* window reserved for each comm */
-	BRAID_UNEXP_COST = 64,			/* window used by a message beside its bytes */
+	BRAID_UNEXP_COST = 64,			/* window that a message uses beside its bytes */
 };
 
 struct braid_req {			/* what NCCL holds */
@@ -48,7 +48,7 @@ struct braid_req {			/* what NCCL holds */
 	atomic_bool done;
 	bool flush;			/* core/msg/flush.c; else a send or a receive */
 	uint8_t n;			/* receive entries, in consecutive slots */
-	void *user[BRAID_RECVS_MAX];	/* the caller's, per entry (profiler events) */
+	void *user[BRAID_RECVS_MAX];	/* the caller's pointer per entry (profiler events) */
 };
 
 enum braid_await { BRAID_MET, BRAID_AWAIT_EAGER, BRAID_AWAIT_WANT };
@@ -74,7 +74,7 @@ struct braid_recv {			/* one receive entry; the first of a request holds it */
 	atomic_bool busy;		/* until test() of its request has returned done */
 	bool posted;			/* waiting for bytes: data may be written */
 	bool matched;			/* to a message whose bytes may still be missing */
-	bool wanted;			/* to a message that sent WANT: number mseq */
+	bool wanted;			/* matched to message mseq, which sent WANT */
 	bool started;			/* START has come */
 	bool credited, credit_due;
 	bool placed;			/* its credit named its address and keys */
@@ -100,7 +100,7 @@ struct braid_unexp {			/* an unexpected message: no receive has met it yet */
 	uint64_t size;
 	bool want;			/* only a WANT has come */
 	bool ready;			/* all bytes are here */
-	bool taken;			/* met by recv: goes there once all bytes are here */
+	bool taken;			/* met by `recv`: copied there once all bytes are here */
 	struct braid_recv *recv;
 	char *data;
 	size_t alloc;
@@ -140,7 +140,7 @@ struct braid_comm {
 	struct braid_list mrs;		/* the plugin's, freed with the comm */
 	struct braid_list flushes;	/* core/msg/flush.c, under flush_lock */
 	struct braid_lock flush_lock;
-	struct braid_traffic done;	/* until close, which adds it to the device's counts */
+	struct braid_traffic done;	/* while open; close() adds it to the device's counts */
 	int32_t last_tag;		/* of the last message, sent or begun to arrive */
 
 	/*
@@ -170,7 +170,7 @@ struct braid_comm {
 	struct braid_list unexps;		/* in order of arrival */
 	unsigned nunexps;			/* how many unexps */
 	uint64_t um_bytes;
-	bool large;			/* messages here need credits: send them unasked */
+	bool large;			/* messages here need credits: send these without a WANT */
 	bool plain;			/* some posted receives may have no credit */
 	uint64_t retired[BRAID_SLOTS / 64];	/* messages that a RETIRE is due for, by number */
 	uint32_t retire_first, retire_n;	/* lower bound of these numbers; how many */
@@ -222,7 +222,7 @@ int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const 
 int braid_comm_ask(struct braid_req *req);
 /* Frees the request.  sizes[], if not NULL, gets one entry per buffer, at most INT_MAX each. */
 void braid_comm_finish(struct braid_req *req, int *sizes);
-/* Both in one call: 0 and *ret_done, or the comm's error. */
+/* _ask() and, once done, _finish() in one call: 0 and *ret_done, or the comm's error. */
 int braid_comm_test(struct braid_req *req, bool *ret_done, int *sizes);
 
 /*

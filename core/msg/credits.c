@@ -3,7 +3,8 @@
  * credits.c - how the sender learns which receives are posted and which have met a message.
  *
  * The receiver sends a CREDIT for a receive, and a RETIRE for messages that met receives without
- * one.  Both are due for a while, and then sent in the order that comm.h asks for.
+ * one.  Neither is sent at once: both are noted as due, and sent with the next control frames, in
+ * the order that comm.h asks for.
  */
 #include "core/msg/comm.h"
 
@@ -163,7 +164,7 @@ void braid_retire(struct braid_comm *c, uint32_t seq, uint64_t size)
 		braid_hint(&link->control_urgent, true);
 }
 
-/* One frame for each run of numbers: if all messages have one tag, that is one frame. */
+/* One RETIRE for each run of message numbers; if all messages have one tag, there is one run. */
 bool braid_retires_send(struct braid_comm *c)
 {
 	while (c->retire_n) {

@@ -21,7 +21,7 @@ static inline struct braid_send *braid_send_at(const struct braid_comm *c, uint3
 	return c->send[seq % BRAID_SLOTS];
 }
 
-/* Only the thread that makes the comm's data calls writes this flag. */
+/* Relaxed: the only thread that writes the flag is the one that makes the comm's data calls. */
 static inline bool braid_req_is_busy(const atomic_bool *slot)
 {
 	return atomic_load_explicit(slot, memory_order_relaxed);
@@ -33,7 +33,7 @@ static inline struct braid_recv *braid_recv_at(const struct braid_comm *c, uint3
 	return c->recv[rseq % BRAID_SLOTS];
 }
 
-/* While the link is watched, the service thread sleeps. */
+/* The time of a post.  While the link is watched, the service thread sleeps and sets no clock. */
 static inline uint64_t braid_posted_at(const struct braid_link *link)
 {
 	return braid_clock_now(atomic_load_explicit(&link->watched, memory_order_relaxed));
@@ -84,7 +84,7 @@ void braid_send_hold_back(struct braid_comm *c);
 /* The oldest open receive of that tag, or NULL. */
 struct braid_recv *braid_recv_find(struct braid_comm *c, int32_t tag);
 void braid_recv_match(struct braid_comm *c, struct braid_recv *e, uint64_t size);
-/* To a message that has sent WANT: it gets a credit, if none is due or sent. */
+/* Match a receive to a message that sent WANT: it gets a credit, unless one is due or sent. */
 void braid_recv_match_want(struct braid_comm *c, struct braid_recv *e, uint32_t seq, uint64_t size);
 void braid_recv_complete(struct braid_recv *e);
 /* 0: copied; -EAGAIN: still being copied; else the copy and the comm have failed. */
@@ -93,15 +93,15 @@ int braid_recv_to_gpu(struct braid_recv *e, struct braid_gpucopy *copy);
 /* --- unexpected.c -------------------------------------------------------------------------- */
 
 void braid_unexp_free(struct braid_comm *c, struct braid_unexp *u);
-/* Free all of a comm.  No lane fills one: forget_recvs() stopped it, or it is closed. */
+/* Free a comm's unexpected messages.  No lane fills one: it is closed, or forget_recvs() ran. */
 void braid_unexps_drop(struct braid_comm *c);
 /* The message in lane->rx_hdr is unexpected; `want`: it is a WANT.  0 or a negative errno. */
 int braid_unexp_begin(struct braid_lane *lane, struct braid_comm *c, bool want);
-/* The oldest of that tag that has met no receive, or NULL. */
+/* The oldest unexpected message of that tag that has met no receive, or NULL. */
 struct braid_unexp *braid_unexp_find(struct braid_comm *c, int32_t tag);
-/* It meets the receive posted now. */
+/* The unexpected message meets the receive posted now. */
 void braid_unexp_take(struct braid_comm *c, struct braid_recv *e, struct braid_unexp *u);
-/* It has met its receive and is complete: copy it there. */
+/* The unexpected message has met its receive and is complete: copy it there. */
 void braid_unexp_move(struct braid_unexp *u);
 
 /* --- credits.c ----------------------------------------------------------------------------- */
@@ -117,7 +117,7 @@ void braid_credit_not_due(struct braid_comm *c, struct braid_recv *e);
 void braid_credit_all(struct braid_comm *c);
 /* A message met its receive without a credit: a RETIRE is due. */
 void braid_retire(struct braid_comm *c, uint32_t seq, uint64_t size);
-/* Queue those that are due; false: no room for all. */
+/* Queue the credits that are due; false: no room for all. */
 bool braid_credits_send(struct braid_comm *c);
 bool braid_retires_send(struct braid_comm *c);
 

@@ -28,7 +28,7 @@ struct braid_comm_hooks {
 	 */
 	int (*open_check)(const struct braid_link *link, uint32_t comm,
 			  const struct braid_open *open);
-	/* The same check; then the comm is the listen's. */
+	/* Check as open_check() does, and then give the comm to the listen. */
 	int (*open_offer)(struct braid_comm *c, const struct braid_open *open);
 	/*
 	 * Memory that peers may write was taken back on this link: revoke lanes on their way up

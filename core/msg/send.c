@@ -306,7 +306,7 @@ int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int3
 			return 0;
 		}
 	}
-	/* So that the next call can succeed. */
+	/* Not posted: make progress, so that the next call can succeed. */
 	braid_link_progress(c->link, &c->flush_epoch, NULL);
 	return 0;
 }

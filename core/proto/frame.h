@@ -39,7 +39,7 @@ enum braid_frame {
 	BRAID_F_OPENED,		/* the answer: the same payload, with the peer's MAC */
 	BRAID_F_REFUSED,	/* n: enum braid_hello_status */
 	BRAID_F_BYE,		/* the sender sends nothing more for this comm */
-	BRAID_F_FAIL,		/* the comm failed here: n: errno; size, offset: two sizes */
+	BRAID_F_FAIL,		/* the sender's comm failed: n: errno; size, offset: two sizes */
 	BRAID_F_LANES,		/* please dial until the link has n lanes */
 	BRAID_F_CLOSE,		/* the sender sends nothing more on this link */
 	BRAID_F_DOWN,		/* lane n, epoch rseq, is closed; `seq` frames were received */
@@ -62,7 +62,7 @@ enum { BRAID_DOWN_WRITES = 1 };
 struct braid_hdr {
 	uint8_t type, flags;
 	uint16_t n;
-	uint32_t ack;		/* frames the sender of this one has received on this lane */
+	uint32_t ack;		/* frames received on this lane by the sender of this frame */
 	uint32_t lseq;		/* number of this frame on its lane, from 0 */
 	uint32_t comm;
 	uint32_t seq;		/* number of the message in its comm, from 0 */
@@ -74,9 +74,9 @@ struct braid_hdr {
 };
 
 /*
- * The short header ends an EAGER's header, in place of the size, which equals len.  It may replace
- * the header if the carrier keeps message boundaries, there are no flags, and the tag is that of
- * the comm's previous message; it acknowledges nothing.
+ * An EAGER's header ends in a short header, where others have the size.  A carrier that keeps
+ * message boundaries may send it in place of the whole header, if that has no flags, the tag of
+ * the comm's previous message, and nothing to acknowledge.
  */
 enum { BRAID_SHORT_SIZE = 8, BRAID_SHORT = 0x80 };	/* its first byte, which is no frame type */
 

@@ -37,7 +37,7 @@ enum braid_hello_kind {
 enum braid_hello_status {
 	BRAID_HELLO_OK,
 	BRAID_HELLO_VERSION,		/* no version in common */
-	BRAID_HELLO_CROSSED,		/* both ends dialled: wait for my dial */
+	BRAID_HELLO_CROSSED,		/* both ends dialled: wait for the answerer's dial */
 	BRAID_HELLO_NO_LISTEN,		/* that listen is closed */
 	BRAID_HELLO_NO_LINK,		/* no such link, or no longer */
 	BRAID_HELLO_NO_TRANSPORT,	/* no transport in common */
@@ -51,7 +51,7 @@ struct braid_addr {
 };
 
 struct braid_hello {			/* each end sends one; the dialler first */
-	uint16_t least, most;
+	uint16_t least, most;		/* wire versions */
 	uint8_t kind, status;
 	uint8_t lane, lanes_max;
 	uint16_t dev;			/* sender's device index */
@@ -60,7 +60,7 @@ struct braid_hello {			/* each end sends one; the dialler first */
 	uint16_t epoch;			/* number of earlier openings of this lane */
 	uint32_t pid;
 	uint32_t window;		/* eager bytes that this hello's sender grants */
-	uint64_t ident;			/* LINK: listen id, in the answer link id; LANE: link id */
+	uint64_t ident;			/* id of the link; in a dialler's LINK: of the listen */
 	uint8_t process[BRAID_ID_SIZE];
 	uint8_t nonce[BRAID_NONCE_SIZE];
 	uint8_t transports[BRAID_TRANSPORTS_MAX];	/* ids, best first; 0 ends */
@@ -82,7 +82,7 @@ int braid_hello_unpack(const uint8_t *from, struct braid_hello *ret);
 
 struct braid_setup_msg {
 	uint16_t err;			/* errno: set-up failed, use the socket; 0: success */
-	uint8_t member;			/* the member of the sender's device in use */
+	uint8_t member;			/* which member of the sender's device is used */
 	uint32_t rkey_epoch;		/* the sender's link->rkey_epoch */
 	uint8_t blob[BRAID_BLOB_SIZE];		/* the transport's */
 	uint8_t mac[BRAID_MAC_SIZE];

@@ -20,18 +20,18 @@ struct braid_link;
 struct braid_netdev;
 struct braid_way;
 
-/* Do routes use another interface for that address's subnet?  Then a bound socket listens, too. */
+/* Do routes use another interface for this subnet?  Then listen on a bound socket, too. */
 bool braid_bind_listens(const struct braid_at *at);
 /*
- * For a listener, before bind(): bind it to the interface, or else to the interface's VRF, if any,
- * without which the address does not exist.  0 or a negative errno.
+ * Before a listener's bind() to an address: tie its socket to the interface, or if !to_interface to
+ * the interface's VRF, if any.  Outside that VRF the address does not exist.  0 or -errno.
  */
 int braid_bind_listener(int fd, const struct braid_netdev *net, bool to_interface);
-/* The same for a dialler's socket.  True: it is bound to the interface now. */
+/* Tie a dialler's socket to its interface if needed, else to the VRF.  True: to the interface. */
 bool braid_bind_dialler(int fd, const struct braid_way *way);
 /* Bind an accepted socket, after the handshake, if the peer's packets come in by its interface. */
 void braid_bind_accepted(struct braid_conn *c);
-/* A dial worked unbound after it failed bound: one WARN for each link. */
+/* A dial worked with an unbound socket after it had failed with a bound one: one WARN a link. */
 void braid_bind_failed(struct braid_link *link, const struct braid_way *way);
 
 #endif

@@ -52,7 +52,7 @@ struct braid_conn_owner {
 	int (*ready)(struct braid_conn *c);
 	/* Prepare c->setup and c->mine_setup, all but the blob; an errno in the latter declines. */
 	void (*setup)(struct braid_conn *c);
-	/* It is over: err 0, it is up, or why not.  The caller closes and frees what is left. */
+	/* The handshake is over; err 0: it has succeeded.  The caller closes and frees the rest. */
 	void (*done)(struct braid_conn *c, int err, uint64_t now);
 };
 
@@ -106,7 +106,7 @@ void braid_conn_init(struct braid_conn *c, int fd, bool dialler,
  * a wrong key, -EREMOTEIO refused (c->theirs.status says why), or the socket's error.
  */
 int braid_conn_step(struct braid_conn *c, uint32_t *ret_events);
-/* Drops what was set up at once; the next step returns -EALREADY. */
+/* Drop at once what c->tr has set up; the next step returns -EALREADY. */
 void braid_conn_revoke(struct braid_conn *c);
 void braid_conn_drop(struct braid_conn *c);	/* frees what c->tr made and no lane took */
 void braid_conn_session(const struct braid_conn *c, uint8_t *ret);

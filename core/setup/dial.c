@@ -179,7 +179,7 @@ static bool by_another(const struct braid_conn *c, enum braid_dial_stage stage, 
 					(err == -EPROTO || err == -EACCES));
 }
 
-/* A refusal that may not be the peer's is final after a while, if the peer does not reach us. */
+/* A refusal that may be a firewall's is final after a while, unless the peer reaches us. */
 static bool is_last_word(struct braid_link *link, const struct braid_conn *c,
 			 enum braid_dial_stage stage, int err, uint64_t now)
 {

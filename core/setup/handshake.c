@@ -79,7 +79,7 @@ void braid_handshakes_close(void)
 						     node));
 }
 
-/* The service thread frees them later, for it may be handling an event of one of them now. */
+/* The service thread frees revoked handshakes later, for it may be handling one of them now. */
 static void handshakes_revoke(const struct braid_link *link)
 {
 	struct braid_conn *c;
@@ -127,7 +127,7 @@ static bool waits(const struct braid_conn *c)
 	return c->making || c->state == BRAID_CONN_WAIT_READY;
 }
 
-/* It waits for its socket, or for a transport's set-up: set the limits of that. */
+/* Set the time limits of a handshake, which waits for its socket or for a transport's set-up. */
 static void set_limits(struct braid_conn *c, uint64_t now)
 {
 	uint64_t timeout = (uint64_t)braid_param.handshake_timeout * SEC;

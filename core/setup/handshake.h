@@ -24,7 +24,7 @@ bool braid_handshakes_left(void);
 
 /* Watch a connection that is prepared; on failure the connection has been freed. */
 int braid_handshake_add(struct braid_conn *c, uint32_t events);
-/* The same for an accepted socket, which this call owns from now on, also if it fails. */
+/* Begin and watch a handshake on an accepted socket, which this call owns even if it fails. */
 int braid_handshake_accept(int fd, struct braid_dev *dev, const struct braid_conn_owner *owner,
 			   const struct sockaddr_storage *from, uint64_t now);
 /* Move a handshake on; `c` may be gone afterwards. */

@@ -20,7 +20,7 @@ void braid_join_setup(struct braid_conn *c);
 
 /* The peer has proved itself in `c`: its socket becomes lane `index` of the link.  0 or -errno. */
 int braid_join_new_lane(struct braid_link *link, struct braid_conn *c, unsigned index);
-/* The same for a lane that exists and has lost its socket. */
+/* As braid_join_new_lane(), for a lane that exists and has lost its socket. */
 int braid_join_lane(struct braid_lane *lane, struct braid_conn *c);
 /* The first lane makes the link.  A link without memory fails, and its connects get the error. */
 int braid_join_link(struct braid_link *link, struct braid_conn *c);

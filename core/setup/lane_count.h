@@ -25,7 +25,7 @@
 unsigned braid_lane_count_first(int speed_mbps, bool speed_known);	/* lanes to start with */
 void braid_lane_count_start(struct braid_link *link);
 bool braid_lane_count_wants_dial(const struct braid_link *link);
-/* The same, and a dial is due. */
+/* Does the link want another lane, and is the dial due? */
 bool braid_lane_count_may_dial(const struct braid_link *link, uint64_t now);
 /* A lane that was dialled is up (err 0), or failed: then the next dial waits twice as long. */
 void braid_lane_count_dialled(struct braid_link *link, int err, uint64_t now);

@@ -45,10 +45,10 @@ void braid_svc_unlock(void);
 
 /* The link with that key, up or on its way, or NULL; `pending`: only one that is not up yet. */
 struct braid_link *braid_link_find(const struct braid_link_key *key, bool pending);
-/* Give a new link its number, and add it to the table. */
+/* Give a new link its number in this process. */
 void braid_link_number(struct braid_link *link);
+/* Add a link to the table, or take it out; false: a reader still uses it. */
 void braid_link_list(struct braid_link *link);
-/* Take it out again.  False: somebody still reads it. */
 bool braid_link_unlist(struct braid_link *link);
 
 /* --- without any lock ---------------------------------------------------------------------- */

@@ -20,7 +20,7 @@ struct braid_dev;
 struct braid_listener {			/* a device's listening socket at one of its addresses */
 	struct braid_list node;
 	struct braid_dev *dev;
-	bool first;			/* its device's first; the others have its number */
+	bool first;			/* its device's first; the others use its port number */
 	bool bound;			/* to its interface, beside an unbound one at the address */
 	int fd;
 	union braid_netdev_addr at;

@@ -8,7 +8,10 @@
 struct braid_dev;
 struct braid_hello;
 
-/* Fill a hello with the transports of `met` and the most lanes.  plain: offer only the socket. */
+/*
+ * Fill in a hello's lanes_max, and the transports that can use the device `met`.  plain: without
+ * those that need a set-up, if `met` can use sockets.
+ */
 void braid_offer_fill(struct braid_hello *h, const struct braid_dev *met, bool plain);
 
 #endif

@@ -27,7 +27,7 @@ struct braid_link;
 
 /* Make the first path, to the addresses in a peer's handle; no ways: no common IP version. */
 void braid_path_first(struct braid_link *link, const struct braid_handle *to);
-/* Make all paths, once the peer's addresses are known: `at`, where it is, and its hello's. */
+/* Make all paths from the peer's addresses: `at`, where it was reached, and those in its hello. */
 void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 		     const struct braid_hello *theirs);
 /* Fill our hello with the port of `met`, and the addresses and ports of our other members. */
@@ -36,7 +36,7 @@ void braid_paths_announce(struct braid_dev *dev, const struct braid_dev *met,
 
 /* The address to dial now; returns its length.  0: no IP version in common. */
 socklen_t braid_path_sockaddr(const struct braid_path *p, struct sockaddr_storage *ret);
-/* The same as text: names the peer of a new link until the peer's hello is here. */
+/* That address as text: it names the peer of a new link until the peer's hello has come. */
 void braid_path_text(const struct braid_link *link, unsigned path, char *ret, size_t len);
 /* The address of the peer's member, for a transport's own connections. */
 void braid_path_member(const struct braid_path *p, struct sockaddr_storage *ret);

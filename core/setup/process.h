@@ -5,7 +5,7 @@
 
 struct braid_service_hooks;
 
-/* Once per process before anything else; hooks may be NULL.  0 or a negative errno. */
+/* Set up the process: call it once, before all else.  hooks may be NULL.  0 or -errno. */
 int braid_service_init(const struct braid_service_hooks *hooks);
 
 #endif

@@ -14,7 +14,7 @@ struct braid_link;
 
 /* Close the link if it has been idle for too long; free it if it is dead.  True: it is freed. */
 bool braid_reap_link(struct braid_link *link, uint64_t now);
-/* The same for all links.  True: some wait for a NIC to stop; a later thread may free them. */
+/* Reap all links.  True: some wait for a NIC to stop; a later service thread may free them. */
 bool braid_reap_all(void);
 /* If too many links carry nothing, close the one that has been idle longest. */
 void braid_reap_idlest(void);

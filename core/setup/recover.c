@@ -20,7 +20,7 @@
 
 enum {
 	HEALTH_MS = 100,		/* between looks at each lane's health */
-	ASLEEP_MS = 3000,		/* between two ticks: this process did not run */
+	ASLEEP_MS = 3000,		/* longer between two ticks: this process did not run */
 	ASK_AFTER_MS = 500,		/* of silence, although some lane looks well */
 };
 

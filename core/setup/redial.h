@@ -15,7 +15,7 @@ struct braid_conn;
 struct braid_lane;
 struct braid_link;
 
-/* Fits into any tunnel: the kernel's tcp_base_mss.  For lanes that are lost again and again. */
+/* Segments that fit into any tunnel (the kernel's tcp_base_mss), for lanes lost again and again. */
 enum { BRAID_SMALL_SEGMENT = 1024 };
 enum {
 	BRAID_SUSPECT_MS = 200,		/* retransmitted and unacknowledged for so long */

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * service.h - the service thread: who needs it, its start and its end.
+ * service.h - the service thread: when it is needed, its start and its end.
  *
  * It accepts, dials, runs handshakes, watches links that have no callers, and closes what is over
  * (core/setup/loop.h).  It sleeps when nothing is due, never waits for a peer, and ends when the
- * last listen and link are gone.  Calls from NCCL only change tables.
+ * last listen and link are gone.  Set-up calls from NCCL change tables, and leave the rest to it.
  */
 #ifndef BRAID_SETUP_SERVICE_H
 #define BRAID_SETUP_SERVICE_H
 
 #include <stdbool.h>
 
-/* What a higher floor is told of; a member may be NULL.  Set once, by braid_service_init(). */
+/* Calls into a higher floor; each may be NULL.  Set once, by braid_service_init(). */
 struct braid_service_hooks {
-	void (*started)(void);		/* with braid_svc.lock held; may not wait */
-	void (*ending)(void);		/* the same; may wait for a moment */
+	void (*started)(void);		/* the thread starts; braid_svc.lock held, may not wait */
+	void (*ending)(void);		/* the thread ends; braid_svc.lock held, may wait briefly */
 	void (*stalled)(void);		/* a message has waited for too long for a live peer */
 };
 extern struct braid_service_hooks braid_service_hooks;
@@ -22,19 +22,19 @@ extern struct braid_service_hooks braid_service_hooks;
 /* Contexts hold the service: the last one to go stops it. */
 void braid_service_get(void);
 void braid_service_put(void);
-/* End it now: close every link and listener, join within the deadline. */
+/* End the thread now: it closes every link and listener.  Waits some seconds for its end. */
 void braid_service_stop(void);
 
 /* --- with braid_svc.lock held -------------------------------------------------------------- */
 
-/* The thread's body, which returns with braid_svc.lock held.  Set once. */
+/* Set, once, the function that the thread runs.  It returns with braid_svc.lock held. */
 void braid_service_runs(void (*loop)(void));
-/* Start the thread unless it runs.  An error has been logged. */
+/* Start the thread unless it runs: 0, or a negative errno that has been logged. */
 int braid_service_start(void);
-/* _try() is the same without a line in the log; _failed() writes that line, and returns err. */
+/* _try() is _start() without a line in the log; _failed() writes that line, and returns err. */
 int braid_service_try(void);
 int braid_service_failed(int err);
 bool braid_service_stopping(void);
-void braid_service_woken(void);		/* braid_wake_service() was called: forget it */
+void braid_service_woken(void);		/* forget earlier calls of braid_wake_service() */
 
 #endif

@@ -33,7 +33,7 @@ void braid_stall_look(struct braid_link *link, uint64_t now)
 
 	if (!limit || link->recover.silent ||
 	    braid_since(link->recover.stall_ns, now) < STALL_MS * MS || !braid_trylock(&link->lock))
-		return;			/* a caller moves the link: at the next tick */
+		return;			/* a caller may hold the lock: look at the next tick */
 	link->recover.stall_ns = now;
 	braid_list_for(c, &link->comms, node) {
 		struct braid_waiting w = { 0 };

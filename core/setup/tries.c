@@ -14,7 +14,7 @@ enum {
 	ROUND_MS = 20,			/* between rounds */
 	CONNECT_MIN_MS = 100, CONNECT_MAX_MS = 1000,	/* for a connection, in the first round */
 	ANSWER_MIN_MS = 1000,
-	ROUNDS_MAX = 3,			/* so many rounds double it */
+	ROUNDS_MAX = 3,			/* each round doubles that time, so many at most */
 	FINAL_MS = 5000,		/* for the other ways, once one has failed for good */
 };
 

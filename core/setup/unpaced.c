@@ -10,9 +10,9 @@
 #include "core/base/param.h"
 
 /*
- * A socket that came up with bbr goes on pacing, by timers, whatever it is given later; within a
- * host that can cost three quarters of the rate.  So such sockets begin with reno, which every
- * kernel has and which does not pace.
+ * A socket that came up with bbr goes on pacing, even if it is given another congestion control.
+ * Within a host that can cost three quarters of the rate.  So sockets that may stay within a host
+ * begin with reno, which every kernel has and which does not pace.
  */
 void braid_socket_unpaced(int fd, char ret[BRAID_CONGESTION_SIZE])
 {

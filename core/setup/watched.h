@@ -17,7 +17,7 @@ struct braid_link;
 
 /* An event of a watched lane: move its link, unless a caller is back. */
 void braid_watched_event(struct braid_lane *lane);
-/* A tick of a link that is up.  True: as far as this link goes, the next one may be later. */
+/* A tick of a link that is up.  True: this link does not need the next tick soon. */
 bool braid_watched_tick(struct braid_link *link, uint64_t now);
 /* Watch the link no more. */
 void braid_watched_end(struct braid_link *link);

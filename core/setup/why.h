@@ -24,7 +24,7 @@ void braid_why_dial(struct braid_link *link, const struct braid_conn *c,
 /* For a silent peer whose kernel answers: what its process does, as far as this host knows. */
 enum { BRAID_WHY_STOPPED = 400 };
 const char *braid_why_stopped(const struct braid_link *link, char ret[BRAID_WHY_STOPPED]);
-/* The same for a thread of process `pid` in that state of proc(5), or frozen; 0: not known. */
+/* Text for a thread of process `pid` in that state of proc(5), or frozen; state 0: not known. */
 enum { BRAID_WHY_FROZEN = 'F' };
 const char *braid_why_state(char state, uint32_t pid, char ret[BRAID_WHY_STOPPED]);
 

@@ -27,7 +27,7 @@
 /* How long to wait for locks, for all links together: half of what a dump may take. */
 #define PATIENCE_NS (300 * MS)
 
-enum { DEVICES_MAX = 16 };		/* with metrics of their own */
+enum { DEVICES_MAX = 16 };		/* devices that are reported; further ones are not */
 
 /* --- text ---------------------------------------------------------------------------------- */
 
@@ -274,7 +274,7 @@ struct sums {
 	uint64_t of[METRICS];
 };
 
-/* Closed comms are read before open ones: one that closes meanwhile is in neither, not in both. */
+/* Read closed comms before open ones, so that one that closes meanwhile is not counted twice. */
 static void begin(struct sums *s)
 {
 	const struct braid_dev *dev = s->dev;
@@ -309,10 +309,11 @@ static void add_up(struct sums *s, const struct braid_view *v)
 	}
 }
 
-/* Keep counters from falling where a link was busy, or a comm was closed in between. */
+/* Counters must not fall, but a busy link or a comm closed meanwhile is missing from the sums. */
 static void hold_up(struct sums *s, unsigned n)
 {
-	static uint64_t shown[DEVICES_MAX][METRICS];	/* by the one thread that reports */
+	/* The last values reported.  Only one thread reports. */
+	static uint64_t shown[DEVICES_MAX][METRICS];
 
 	for (unsigned i = 0; i < n; i++) {
 		for (unsigned m = 0; m < METRICS; m++) {

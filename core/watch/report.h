@@ -23,7 +23,7 @@ void braid_text_add(struct braid_text *t, const char *fmt, ...)
 void braid_text_string(struct braid_text *t, const char *s);	/* quoted, for both kinds */
 void braid_text_free(struct braid_text *t);
 
-/* Of this process, now.  all: each message and the flight recorder too.  0 or -ENOMEM. */
+/* The state of this process.  all: with each message and the flight recorder.  0 or -ENOMEM. */
 int braid_report_json(struct braid_text *t, bool all);
 int braid_report_metrics(struct braid_text *t);
 

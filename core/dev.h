@@ -14,7 +14,7 @@ enum { BRAID_CONGESTION_SIZE = 16 };	/* TCP_CA_NAME_MAX */
 
 struct braid_mr_stats {			/* registrations of the user's memory: core/mem/mrcache.c */
 	uint64_t hits;			/* registered already */
-	uint64_t misses, refused;	/* to be registered anew; of those, failed */
+	uint64_t misses, refused;	/* buffers to register anew; of these: failed */
 	unsigned alive, most_alive;
 	uint64_t bytes, most_bytes;	/* of those alive */
 };

@@ -6,17 +6,17 @@
  * would otherwise repeat: devices, the handle, the handshake, links, comms, matching, credits,
  * windows, requests, acknowledgements, parameters, logs.
  *
- * For every member:
+ * For all functions of struct braid_transport and struct braid_gpu:
  *   - 0 is success, a negative errno failure.  -EAGAIN means "not now, nothing changed": it is no
  *     error and never logged.
  *   - Nothing waits.  A driver call that may sleep is a job for the threads of core/mem/later.h.
  *     Only reg() and dereg() may sleep: their callers hold no lock.
  *   - Lanes come from the core, zeroed, lane_size bytes long with struct braid_lane first.
- *   - All members are set, but for `gpu`, `post` and `lands`.
+ *   - None may be NULL, except `post` and `lands`, and `gpu` as a whole.
  *
  * Locks: poll() is called with the lane's `io` lock held, so one thread at a time reads a lane.
  * push() and post() are called with the link's lock held, which also guards the queue of frames
- * (core/link/lane.h) and the upward calls (core/link/link.h: braid_rx_begin, braid_rx_end).  poll()
+ * (core/link/lane.h) and the upward calls (core/link/lane_io.h: braid_rx_*()).  poll()
  * only tries to take the link's lock, and returns if it is held.  A transport drops the link's lock
  * while it copies more than BRAID_COPY_LOCKED bytes, so that several threads copy on several lanes
  * at once.  No other thread uses a lane while it is attached, detached, fenced or closed.
@@ -68,7 +68,7 @@ enum {				/* what a NIC can do with GPU memory */
 	BRAID_GPU_DIRECT = 4,	/* data and completions take different paths: always flush */
 };
 
-struct braid_gpu_flush {		/* one flush; all but `insist` is the transport's */
+struct braid_gpu_flush {		/* one flush; the transport's, except `insist` */
 	bool insist;			/* false: -EHOSTDOWN if a recent one failed */
 	uint64_t id;
 	unsigned tries;
@@ -76,7 +76,7 @@ struct braid_gpu_flush {		/* one flush; all but `insist` is the transport's */
 };
 
 struct braid_gpu_copy {			/* one copy from or to GPU memory */
-	char *at, *own;			/* what is left: in the GPU, in host memory */
+	char *at, *own;			/* the rest to copy: in the GPU; in host memory */
 	size_t len;
 	bool to_gpu;
 	bool insist;			/* false: -EHOSTDOWN if a recent one failed */
@@ -118,7 +118,7 @@ struct braid_health {			/* how the carrier of a lane is doing */
 	uint64_t acked;			/* bytes the peer's host has acknowledged, ever */
 };
 
-struct braid_wire_state {		/* the same, for people */
+struct braid_wire_state {		/* the state of a carrier, for people */
 	uint64_t resent;		/* packets, ever, by the present carrier */
 	char text[160];			/* may be "" */
 };
@@ -165,13 +165,13 @@ struct braid_transport {
 
 	/* In the handshake the ends exchange BRAID_BLOB_SIZE bytes.  False: no set-up calls. */
 	bool blob;
-	bool slow;			/* it may take half of BRAID_HANDSHAKE_TIMEOUT; else 1 s */
-	unsigned rest_s;		/* after a failure its path uses sockets for so long at
-					 * least; 0: core/setup/path.c decides */
+	bool slow;			/* set-up may take half BRAID_HANDSHAKE_TIMEOUT; else 1 s */
+	unsigned rest_s;		/* after it failed on a path, only sockets use that path
+					 * for so long at least; 0: core/setup/path.c decides */
 	/*
 	 * Make s->priv and fill `mine`, which the peer gets; the accepting end has `theirs`.
-	 * 0, or -EAGAIN: call again in a moment.  -EALREADY, here and in the next two: it failed
-	 * with this peer recently, and that has been reported.
+	 * 0, or -EAGAIN: call again in a moment.  -EALREADY, here and in the next two: set-up with
+	 * this peer failed recently, and that has been reported.
 	 */
 	int (*setup)(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);
 	/* The dialling end has the peer's bytes. */
@@ -191,7 +191,7 @@ struct braid_transport {
 	 * NIC that was asked to stop and has not yet stopped: see braid_stops_mark().
 	 */
 	void (*lane_close)(struct braid_lane *lane);
-	/* The same fence alone: lane->fd stays open. */
+	/* Stop access to user memory as lane_close() does, but keep lane->fd open. */
 	void (*lane_fence)(struct braid_lane *lane);
 	/*
 	 * May memory of that comm be filled between calls of poll(), other than by chunks written
@@ -228,7 +228,7 @@ struct braid_transport {
 	void (*describe)(struct braid_lane *lane, struct braid_wire_state *ret);
 };
 
-/* Members that do nothing, for transports that need nothing there. */
+/* Functions that do nothing, for transports that need nothing there. */
 int braid_no_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
 void braid_no_dereg(struct braid_dev *dev, struct braid_key *key);
 int braid_no_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);

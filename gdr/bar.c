@@ -53,7 +53,7 @@ static int load(char *why, size_t len)
 		return 0;
 	lib = dlopen("libgdrapi.so.2", RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
-		dlerror();		/* else the message stays with the thread */
+		dlerror();		/* discard the message, or the application would get it */
 		snprintf(why, len, "there is no libgdrapi.so.2");
 		return -ENOENT;
 	}

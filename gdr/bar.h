@@ -19,7 +19,7 @@
  */
 int braid_bar_open(int gpu, char *why, size_t len);
 
-/* Reads once, which takes some microseconds.  Any thread.  False: that GPU has no window now. */
+/* Reads a word through a GPU's window, in some microseconds; any thread.  False: no window now. */
 bool braid_bar_read(int gpu);
 
 /* Is this a virtual machine, whose PCI tree may be made up? */

@@ -62,7 +62,7 @@ static int load(char *why, size_t len)
 {
 	void *at;
 
-	/* A failed dlopen() would leave its message with the thread. */
+	/* Look first: the application's next dlerror() would return a failed dlopen()'s message. */
 	braid_cu.lib = dl_iterate_phdr(is_driver, NULL) ?
 			       dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) : NULL;
 	if (!braid_cu.lib) {

@@ -49,15 +49,15 @@ int braid_gpu_export(const void *data, size_t size, bool pcie, int *ret_fd, uint
 int braid_gpu_pci(int gpu, char *ret, size_t len);
 
 /*
- * Is the driver's own flush of a GPU supported?  Flush that GPU.  The calling thread's context must
- * be that GPU's.  Both may wait for other calls into the driver, which may wait for a kernel.
+ * _can_flush(): is the driver's own flush of a GPU supported?  _flush(): do it, in a thread whose
+ * context is that GPU's.  Both may wait for other calls of the driver, and these for a kernel.
  */
 int braid_gpu_can_flush(int gpu);
 int braid_gpu_flush(int gpu);
 
 /*
- * Between these two, this thread's calls into the driver do not disturb a graph that another thread
- * is capturing.  leave() takes the result of enter().
+ * Between enter() and leave(), this thread's calls into the driver do not disturb a graph that
+ * another thread is capturing.  leave() takes the result of enter().
  */
 int braid_gpu_enter(void);
 void braid_gpu_leave(int was);

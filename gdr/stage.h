@@ -35,9 +35,9 @@ void braid_stage_put(struct braid_stage *s);
 void braid_stage_hold(struct braid_stage *s);
 
 /*
- * Between these two, this thread's calls into the driver are made under that GPU's primary context.
- * leave() takes *ret_mode.  enter() returns 0 or a negative errno; leave() must not follow an
- * error.
+ * Between enter() and leave(), this thread's calls into the driver are made under that GPU's
+ * primary context.  enter() returns 0, or a negative errno: then leave() must not follow.  leave()
+ * takes *ret_mode.
  */
 int braid_stage_enter(const struct braid_stage *s, int *ret_mode);
 void braid_stage_leave(int mode);

@@ -50,9 +50,9 @@ static bool same_host(int fd)
 	       !braid_os->getpeername(fd, &b.sa, &blen) && braid_netdev_same_ip(&a.sa, &b.sa);
 }
 
-enum { LOCAL_FLIGHT = 2 << 20 };	/* more would leave the CPU's caches before it is read */
+enum { LOCAL_FLIGHT = 2 << 20 };	/* more bytes would leave the CPU's caches unread */
 
-/* Sockets may begin with reno: see braid_handshake_unpaced().  Within a host they keep it. */
+/* Sockets may begin with reno: see braid_socket_unpaced().  Within a host they keep it. */
 static void set_congestion(struct braid_lane *lane, const char *name)
 {
 	if (!braid_os->setsockopt(lane->fd, IPPROTO_TCP, TCP_CONGESTION, name,

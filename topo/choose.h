@@ -22,8 +22,8 @@ enum braid_left_out { BRAID_LEFT_NOT, BRAID_LEFT_DOWN, BRAID_LEFT_NO_RDMA, BRAID
 struct braid_choice {
 	enum braid_distance distance;		/* of the nearest; UNKNOWN: GPUs share all NICs */
 	enum braid_left_out left_out[BRAID_MACHINE_NICS];	/* why each NIC is not near */
-	unsigned n_near;			/* how many are */
-	unsigned sharers, turn;			/* GPUs with the same ones; which of them this is */
+	unsigned n_near;			/* how many NICs are near */
+	unsigned sharers, turn;			/* GPUs near the same NICs; this one's turn */
 	unsigned n;
 	unsigned nics[BRAID_MACHINE_NICS];	/* this GPU's, the preferred one first */
 };

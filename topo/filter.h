@@ -46,6 +46,7 @@ bool braid_filter_item_match(const struct braid_filter_item *item, const char *n
 /* Counts the elements that matched nothing (!hit[i]), and lists them in ret while there is room. */
 unsigned braid_filter_missed(const struct braid_netdev_filter *f, const bool *hit, char *ret,
 			     size_t len);
+/* Does the filter admit that interface? */
 bool braid_netdev_filter_match(const struct braid_netdev_filter *f, const char *name);
 /* The same for an RDMA port; *rail and *plane, unless NULL, come from the element that matches. */
 bool braid_netdev_port_match(const struct braid_netdev_filter *f, const char *name, unsigned num,

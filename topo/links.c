@@ -21,7 +21,7 @@ enum { KIND = 16, DEPTH_MAX = 4, DUMP_ROOM = 32768, WAIT_S = 1, DUMPS_MAX = 8 };
 
 struct row {
 	unsigned ifindex;
-	unsigned master;		/* of which it is a port; 0: none */
+	unsigned master;		/* ifindex of the bridge or bond that it is in; 0: none */
 	bool elsewhere;			/* its other end is in another namespace */
 	char kind[KIND], port_kind[KIND];	/* "": hardware, loopback; "": no port */
 };
@@ -212,7 +212,7 @@ static void sys_kind(const char *sysroot, const char *name, char ret[KIND])
 		snprintf(ret, KIND, "tun");
 }
 
-/* Is this interface hardware, or one that it stands on? */
+/* Is this interface hardware, or does it stand on one that is? */
 static bool is_hardware(const char *sysroot, const char *name, unsigned depth)
 {
 	static const char prefix[] = "lower_";

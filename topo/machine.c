@@ -49,7 +49,7 @@ int braid_machine_add(struct braid_machine *m, const struct braid_spot *s)
 	return (int)m->n_spots++;
 }
 
-/* A host bridge gets the NUMA node of the devices below it.  A single node is that of all spots. */
+/* A host bridge gets the NUMA node of the devices below it.  If there is one node, all get it. */
 static void settle_numa(struct braid_machine *m)
 {
 	unsigned with_cpus = 0;

@@ -126,7 +126,7 @@ const char *braid_distance_words(enum braid_distance d);	/* as in the legend */
 /* The CPUs next to a spot: its own list, or its NUMA node's; empty: unknown. */
 void braid_machine_cpus(const struct braid_machine *m, int spot, struct braid_cpus *ret);
 
-/* Does its PCIe link run below what the device can do? */
+/* Does a spot's PCIe link run below what the device can do? */
 bool braid_machine_is_slower(const struct braid_spot *s);
 bool braid_machine_is_narrower(const struct braid_spot *s);
 

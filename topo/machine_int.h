@@ -21,14 +21,14 @@ int braid_machine_find(const struct braid_machine *m, const char *path);
 /* Adds a spot below s->up.  -1: there is no room, or the tree would be too deep. */
 int braid_machine_add(struct braid_machine *m, const struct braid_spot *s);
 
-/* Devices for which a table has no room are only counted. */
 bool braid_machine_is_gpu(unsigned class, unsigned vendor);	/* class: 24 bits */
+/* Devices for which a table has no room are only counted. */
 void braid_machine_add_gpu(struct braid_machine *m, const struct braid_gpu *gpu);
 void braid_machine_add_nic(struct braid_machine *m, struct braid_nic *nic);
 void braid_machine_add_numa(struct braid_machine *m, const struct braid_numa *numa);
 void braid_machine_stand(struct braid_machine *m, struct braid_nic *nic, int spot);
 
-/* Two GPUs, by their numbers once the machine is settled. */
+/* Note an NVLink between two GPUs, by the numbers that they have in the settled machine. */
 void braid_machine_nvlink(struct braid_machine *m, unsigned a, unsigned b);
 
 /* machine_near.c: is the place of that spot in the tree hidden?  machine_notes.c: m->notes. */

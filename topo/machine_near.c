@@ -67,7 +67,7 @@ enum braid_distance braid_machine_between(const struct braid_machine *m, int a, 
 		return BRAID_DISTANCE_SELF;
 	at = meet(m, a, b);
 	if (at >= 0 && m->spots[at].depth > 0) {
-		/* Below the switch where they meet, each chain has at least one of its ports. */
+		/* Behind a switch where two chains part, each has one of the switch's ports. */
 		depth = m->spots[at].depth;
 		most = m->spots[a].depth;
 		if (m->spots[b].depth > most)

@@ -79,7 +79,7 @@ static bool is_host_bridge(const char *name)
 	       sscanf(name, "pci%8x:%2x%n", &domain, &bus, &used) == 2 && !name[used];
 }
 
-/* A number of a spot; 0: unknown. */
+/* The number in a file of a spot's directory; 0: unknown. */
 unsigned braid_reader_number_of(const struct braid_reader *r, const char *dir, const char *file,
 				long most)
 {

@@ -171,7 +171,7 @@ static int look(struct braid_search *s, struct says *w)
 	return err;
 }
 
-/* Does the kernel still check all its routable addresses (duplicate address detection)? */
+/* Has a wanted interface routable addresses, all of which the kernel still checks (DAD)? */
 static bool is_waited_for(const struct braid_search *s, const struct braid_cand *c)
 {
 	return c->ips.tentative && !c->ips.routable && (c->flags & IFF_UP) &&

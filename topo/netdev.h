@@ -33,19 +33,19 @@ union braid_netdev_addr {
 
 struct braid_netdev_ip {
 	union braid_netdev_addr addr;
-	unsigned prefix;		/* bits of it that the subnet has in common */
+	unsigned prefix;		/* the length of its subnet's prefix, in bits */
 };
 
 struct braid_netdev {
-	char name[BRAID_NETDEV_NAMES];	/* of several, joined by + */
-	union braid_netdev_addr addr;	/* the best, and its subnet, as below */
+	char name[BRAID_NETDEV_NAMES];	/* names of several are joined by + */
+	union braid_netdev_addr addr;	/* the best address, and its prefix */
 	unsigned prefix;
-	struct braid_netdev_ip more[BRAID_NETDEV_IPS - 1];	/* the others: ips.h */
+	struct braid_netdev_ip more[BRAID_NETDEV_IPS - 1];	/* others, best first: ips.h */
 	unsigned nmore;
 	unsigned ifindex;
 	unsigned vrf;			/* the ifindex of the VRF whose routes it has; 0: none */
-	int speed_mbps;			/* of the slaves, summed, for a bond; of the lower device
-					 * for a VLAN; 10000 where the kernel does not know */
+	int speed_mbps;			/* a bond's: its slaves' sum; a VLAN's: its lower device's;
+					 * 10000 where the kernel does not know */
 	bool speed_known;
 	bool loopback;
 	char pci_path[BRAID_NETDEV_PATH];	/* "" if not PCI; else a real directory under /sys
@@ -58,7 +58,7 @@ struct braid_netdev {
 					 * functions of one port: 8 * dev_port + PCI function */
 };
 
-/* Of usable interfaces those of the lowest rank are taken: NCCL's order of names. */
+/* The rank of a name in NCCL's order: of the usable interfaces those of the lowest are used. */
 unsigned braid_netdev_rank(const struct braid_netdev_filter *f, const char *name, bool loopback);
 
 /*

@@ -70,7 +70,7 @@ static void judge(struct braid_pair *p, enum braid_pair_peer peer, braid_route_f
 		p->kind = any.ifindex == p->net->ifindex ? BRAID_PAIR_ROUTED : BRAID_PAIR_ASTRAY;
 	else
 		p->kind = has_by ? BRAID_PAIR_ROUTED : BRAID_PAIR_NONE;
-	/* Don't override a route with a gateway by another interface: it was set on purpose. */
+	/* Obey a route that leads by another interface's gateway: somebody set it on purpose. */
 	p->bind = p->kind <= BRAID_PAIR_ROUTED && has_by &&
 		  (!has_any || (any.ifindex != p->net->ifindex && !any.gateway));
 }

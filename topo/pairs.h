@@ -29,11 +29,11 @@ enum braid_pair_peer { BRAID_PEER_UNKNOWN, BRAID_PEER_HERE, BRAID_PEER_ELSEWHERE
 
 struct braid_pair {
 	const struct braid_netdev *net;
-	struct braid_netdev_ip from;	/* one of its */
+	struct braid_netdev_ip from;	/* one of net's addresses */
 	union braid_netdev_addr to;	/* with port and, if link-local, scope */
 	enum braid_pair_kind kind;
-	bool bind;			/* packets leave by another interface unless bound to it */
-	bool worse;			/* there is a better one to the same address */
+	bool bind;			/* bind sockets to net, or packets leave by another one */
+	bool worse;			/* another pair to the same address is better */
 };
 
 /*

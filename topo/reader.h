@@ -44,7 +44,7 @@ bool braid_reader_number(const struct braid_reader *r, const char *dir, const ch
 			 long least, long most, long *ret);
 bool braid_reader_line(const struct braid_reader *r, const char *dir, const char *file, char *ret,
 		       size_t len);
-/* A number of a spot; 0: unknown. */
+/* The number in a file of a spot's directory; 0: unknown. */
 unsigned braid_reader_number_of(const struct braid_reader *r, const char *dir, const char *file,
 				long most);
 /* A directory of /sys/class and the like; NULL: there is none. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sys.h - small files of the kernel's. */
+/* sys.h - read the kernel's small files, such as those in /sys. */
 #ifndef BRAID_TOPO_SYS_H
 #define BRAID_TOPO_SYS_H
 
@@ -13,10 +13,10 @@
  */
 ssize_t braid_sys_read(const char *path, char *ret, size_t len);
 
-/* The first line, without its newline, cut to len; false: it can't be read. */
+/* Reads the first line, without its newline, cut to len; false: it can't be read. */
 bool braid_sys_line(const char *path, char *ret, size_t len);
 
-/* A whole line that is one number of least to most, with a leading 0x as a hexadecimal one. */
+/* Reads a number of least to most, the whole first line; it is hexadecimal if it begins with 0x. */
 bool braid_sys_number(const char *path, long least, long most, long *ret);
 
 #endif

@@ -41,12 +41,12 @@ static struct {
 	struct tally *rows;		/* as many as there are in the table */
 	double calls[CALLS][4];		/* the worst of each entry, in the order of spans[] */
 	unsigned n, failed, skipped;
-	char why[256];			/* the last one was skipped */
+	char why[256];			/* why the last skipped run was skipped */
 } all;
 
 static const char *const spans[4] = { "cpu_p999_us", "cpu_max_us", "wall_p999_us", "wall_max_us" };
 
-/* -- what came of a run ------------------------------------------------------------------- */
+/* -- the result of a run ------------------------------------------------------------------ */
 
 static char *text_of(int fd)
 {
@@ -81,7 +81,7 @@ static void tally(struct tally *t, json_t *line)
 	}
 }
 
-/* Not of rows that take the CPUs away. */
+/* Leaves out rows that take the CPUs away: calls are slow there for that reason. */
 static void tally_calls(const struct row *row, json_t *calls)
 {
 	for (int c = 0; c < CALLS && !row->late; c++) {
@@ -158,7 +158,7 @@ static void end_job(struct job *j, int status, bool too_long)
 	char *text = text_of(j->out), why[128];
 	json_t *line = text ? json_loads(text, 0, NULL) : NULL;
 
-	kill(-j->pid, SIGKILL);		/* whoever of it is left */
+	kill(-j->pid, SIGKILL);		/* processes of the run that are left */
 	if (!line) {
 		if (too_long)
 			snprintf(why, sizeof(why), "the run did not end in time");
@@ -222,7 +222,7 @@ static bool wanted(const struct row *row)
 	return false;
 }
 
-/* Those that take CPUs away from everybody run alone. */
+/* A row that takes CPUs away would slow down other runs, so it runs alone. */
 static void run_all(void)
 {
 	struct job jobs[JOBS_MAX] = { 0 };
@@ -264,7 +264,7 @@ static void run_all(void)
 
 /* -- the table ---------------------------------------------------------------------------- */
 
-/* With a ! if it is more than was promised. */
+/* Prints a time in seconds, with a ! if it is more than was promised. */
 static void figure(double x, double promised)
 {
 	if (x > 0)
@@ -357,7 +357,7 @@ static bool take_options(int argc, char **argv, int *ret_rc)
 	return true;
 }
 
-/* In a process of its own, as a run would be: false, and why not is in all.why. */
+/* Tries in a process of its own, as a run would be, whether hosts can be made; all.why: why not. */
 static bool can_run(void)
 {
 	int fds[2], status = -1;

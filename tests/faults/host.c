@@ -22,7 +22,7 @@
 
 /* -- F12, F13: what runs out -------------------------------------------------------------- */
 
-/* Below `n` they are all taken; returns what the limit was. */
+/* All descriptors below `n` are in use, so the end can open no more.  Returns the old limit. */
 static rlim_t limit_files(struct run *r, unsigned who, rlim_t n)
 {
 	struct rlimit lim;
@@ -62,7 +62,7 @@ void play_no_files(struct run *r)
 	run_recovers(r);
 }
 
-/* Every port that can be had is taken, by sockets of ours in the same host. */
+/* Sockets of the test take every ephemeral port of each host. */
 void play_no_ports(struct run *r)
 {
 	int fds[64], n = 0;
@@ -156,7 +156,10 @@ static void set_clock(int64_t ahead_ns)
 		_exit(1);
 }
 
-/* An hour ahead, an hour behind, and so on; it outlives the run, however that ends, to put it right. */
+/*
+ * Sets the clock an hour ahead, an hour behind, and so on.  This process outlives the run, however
+ * that ends, to set the clock right again.
+ */
 static _Noreturn void clock_jumps(int alive, int64_t ahead_ns)
 {
 	struct pollfd p = { .fd = alive, .events = POLLIN };
@@ -191,10 +194,10 @@ void play_clock(struct run *r)
 	if (!off)
 		run_fails(r, "the clock can't be set");
 	run_healed(r);
-	run_recovers(r);		/* it closes and ends while the clock still jumps */
+	run_recovers(r);		/* the ends close and exit while the clock still jumps */
 }
 
-/* Nobody can read what is logged, and much is: streams are lost and come back. */
+/* Nothing reads the log, and streams that are lost and replaced cause many lines. */
 void play_log(struct run *r)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -213,7 +216,7 @@ void play_log(struct run *r)
 	run_recovers(r);
 }
 
-/* A group of 5 % of a CPU, in either version of cgroups; false: there is none to be had. */
+/* Puts `pid` in a cgroup, of version 1 or 2, with 5 % of a CPU.  False: no such cgroup can be made. */
 static bool put_in_group(pid_t pid, const char *dir, bool v2)
 {
 	char path[256], text[32];

@@ -59,8 +59,8 @@ void host_leave(const struct hosts *h)
 }
 
 /*
- * A mount of its own, so that interfaces are found where programs look for them; where / is no
- * mount point, as in a bare chroot, it would be everybody's, and is not made.
+ * Mounts a /sys of this process's own, since programs look for interfaces there.  Not where / is no
+ * mount point, as in a bare chroot: every process would see the mount.
  */
 void host_own_sysfs(void)
 {
@@ -72,7 +72,7 @@ const char *host_address(const struct hosts *h, int host, int path)
 {
 	static char text[HOSTS][2][40];
 
-	/* Over a wire both are in one network. */
+	/* The wire joins the two TAP devices, so both hosts are in one subnet. */
 	if (h->kind == WIRE_TAP)
 		snprintf(text[host][path], sizeof(text[host][path]), "10.%d.1.%d", 77 + path, host + 1);
 	else
@@ -94,7 +94,7 @@ static int text_file(const char *text)
 	return fd;
 }
 
-/* argv there, with `input`; what it wrote to stderr becomes hosts_why(). */
+/* Runs argv in that host's namespace, with `input` on stdin.  hosts_why() then returns its output. */
 static bool command(const struct hosts *h, int host, char *const argv[], const char *input)
 {
 	int in = text_file(input), err = text_file(""), status = -1;
@@ -206,7 +206,7 @@ uint64_t host_received(const struct hosts *h, int host, const char *dev)
 
 static bool trouble_by_netem(const struct hosts *h, const struct wire_trouble *t)
 {
-	static const char *const devs[] = { "b0", "a0" };	/* what leaves by b0 came from A */
+	static const char *const devs[] = { "b0", "a0" };	/* frames from A leave M by b0 */
 
 	for (unsigned from = 0; from < 2; from++) {
 		char *const argv[] = { (char[]){ "tc" }, (char[]){ "-batch" }, (char[]){ "-" }, NULL };
@@ -246,7 +246,7 @@ bool hosts_trouble(struct hosts *h, const struct wire_trouble *t)
 	h->wire->version++;
 	h->wire->trouble = *t;
 	h->wire->version++;
-	usleep(6000);			/* it looks every 5 ms */
+	usleep(6000);			/* the wire's process looks every 5 ms */
 	return true;
 }
 
@@ -267,7 +267,7 @@ static bool make_namespaces(struct hosts *h)
 		host_leave(h);
 		if (!host_link(h, i, "lo", true))
 			return false;
-		/* Errors come as often as they are due: hosts_reach() waits for one. */
+		/* No limit on ICMP errors: hosts_reach() waits for one. */
 		host_sysctl(h, i, "ipv4/icmp_ratelimit", "0");
 	}
 	return true;
@@ -281,7 +281,7 @@ bool host_route(const struct hosts *h, int host, int path)
 		       2 - host, 77 + path, host + 1, path);
 }
 
-/* The kernel says so a while after it carries frames; a plugin does not take it before. */
+/* The kernel sets IFF_RUNNING a while after frames pass; a plugin uses no interface without it. */
 static bool wait_running(const struct hosts *h, int host, int p)
 {
 	struct ifreq req = { 0 };
@@ -414,7 +414,7 @@ enum wire_kind wire_choose(const char *word)
 	return has_netem() ? WIRE_NETEM : WIRE_NONE;
 }
 
-/* A datagram to a port where nobody is comes back as an error, and at once. */
+/* Sends datagrams to a closed port of B: the ICMP error shows that both directions work. */
 bool hosts_reach(const struct hosts *h, int path, unsigned ms)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(9) };
@@ -441,7 +441,7 @@ bool hosts_reach(const struct hosts *h, int path, unsigned ms)
 		well = send(fd, "?", 1, 0) < 0 && errno == ECONNREFUSED;
 		if (!well && poll(&p, 1, 2) == 1 && recv(fd, &p, 1, 0) < 0)
 			well = errno == ECONNREFUSED;
-		if (!well && now_ns() % 8 == 0) {	/* its route may be one that is gone */
+		if (!well && now_ns() % 8 == 0) {	/* the socket may have cached a route that is gone */
 			close(fd);
 			fd = -1;
 		}

@@ -6,7 +6,7 @@
  *	routed:  A w0 ---- a0 M b0 ---- w0 B	veth, M forwards (and w1, a1, b1: a second path)
  *	wired:   A w0 ---- wire ---- w0 B	two TAP devices, a process between (wire.h)
  *
- * Calls say whether they came through; what a command complained of is in hosts_why().
+ * Calls return whether they succeeded; hosts_why() returns the output of a command that failed.
  */
 #ifndef BRAID_TESTS_FAULTS_HOSTS_H
 #define BRAID_TESTS_FAULTS_HOSTS_H
@@ -34,20 +34,20 @@ struct hosts {
 	pid_t wire_pid;
 };
 
-/* False: no such thing here, for the reason in hosts_why(). */
+/* False: such hosts can't be made here, for the reason in hosts_why(). */
 bool hosts_make(struct hosts *h, enum wire_kind kind, int paths, uint64_t seed);
 const char *hosts_why(void);
-bool hosts_spare(const struct hosts *h, int host);	/* and a w1 that leads to nobody */
+bool hosts_spare(const struct hosts *h, int host);	/* adds an interface w1 that leads nowhere */
 
 /* Which wire `word` (auto, tap or netem) means here; WIRE_NONE: none can be had. */
 enum wire_kind wire_choose(const char *word);
 
 bool host_enter(const struct hosts *h, int host);	/* this thread, until host_leave() */
 void host_leave(const struct hosts *h);
-void host_own_sysfs(void);		/* in an end: /sys as the namespace has it, if that can be */
+void host_own_sysfs(void);		/* in an end: mounts the namespace's /sys, if possible */
 const char *host_address(const struct hosts *h, int host, int path);
 
-/* ip's own words, one command a line. */
+/* Runs commands of `ip -batch`, one a line. */
 bool host_ip(const struct hosts *h, int host, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 bool host_sysctl(const struct hosts *h, int host, const char *name, const char *value);
@@ -56,16 +56,16 @@ uint64_t host_received(const struct hosts *h, int host, const char *dev);	/* byt
 /* Faults of the wire between A and B, whichever kind it is. */
 bool hosts_trouble(struct hosts *h, const struct wire_trouble *t);
 
-/* The route to the other end's network, which goes with its interface. */
+/* Adds the route to the other end's network, which the kernel drops when the interface goes down. */
 bool host_route(const struct hosts *h, int host, int path);
-/* Until a datagram from A has been answered by B; false after `ms`. */
+/* Waits until B has answered a datagram from A; false after `ms`. */
 bool hosts_reach(const struct hosts *h, int path, unsigned ms);
 
 /* -- TCP sockets of a host ---------------------------------------------------------------- */
 
 enum { SOCKETS_MAX = 4096 };
 
-/* Those in one of `states` (a mask of 1 << TCP_ESTABLISHED and so on); as many as there are. */
+/* Fills ret with the sockets in one of `states` (1 << TCP_ESTABLISHED and so on); returns their number. */
 unsigned host_sockets(const struct hosts *h, int host, unsigned states,
 		      struct inet_diag_sockid *ret, unsigned room);
 bool host_kill(const struct hosts *h, int host, const struct inet_diag_sockid *id);	/* ss -K */

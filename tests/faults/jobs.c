@@ -3,8 +3,8 @@
  * jobs.c - F47: one job after the other on the same two hosts, at the same ports, while another one
  * goes on beside them; see play.h.
  *
- * Each job's bytes follow from a seed of its own, so that none can take another's for its own.  A
- * handle of the job before, which names a port where the present one listens, gets an error.
+ * Each job's bytes follow from a seed of its own, so a job notices bytes of another job.  The handle
+ * of the job before names a port where the present job listens; connect() with it must fail.
  */
 #include "tests/faults/play.h"
 
@@ -12,14 +12,14 @@
 #include <netinet/tcp.h>
 #include <string.h>
 
-enum { PORT = 20000 };			/* outside of what the first job takes */
+enum { PORT = 20000 };			/* not in the first job's range of ports */
 
 static bool is_its(const struct inet_diag_sockid *id)
 {
 	return id->idiag_sport == htons(PORT) || id->idiag_dport == htons(PORT);
 }
 
-/* What the dead job's sockets leave behind would keep the port for a minute. */
+/* Sockets of the dead job, in TIME_WAIT and the like, would keep the port in use for a minute. */
 static void sweep(struct run *r)
 {
 	static struct inet_diag_sockid ids[SOCKETS_MAX];
@@ -54,7 +54,7 @@ static void listens_there(struct run *r)
 	}
 }
 
-/* One job; its handles are left in `old`, where those of the one before were. */
+/* Runs one job.  `old` has a handle of the job before, and gets one of this job. */
 static void one_job(struct run *r, unsigned i, struct flow *old)
 {
 	struct run job;
@@ -72,7 +72,7 @@ static void one_job(struct run *r, unsigned i, struct flow *old)
 	if (i && !job.st->end[END_A].warns)
 		run_fails(&job, "an old handle got an error, and no WARN says why");
 	run_talks(&job);
-	if (run_rnd(r, 2))		/* else it is killed */
+	if (run_rnd(r, 2))		/* else run_leaves() kills the job */
 		run_closes(&job);
 	run_leaves(&job);
 	sweep(r);

@@ -35,7 +35,10 @@ void play_bad_wire(struct run *r)
 	run_recovers(r);
 }
 
-/* A test of us more than of others, for as long as nobody adds a checksum of his own. */
+/*
+ * A payload bit is changed and TCP's checksum made to agree.  Only a plugin with a checksum of its own
+ * could notice, so this mostly tests that the runner itself finds wrong bytes.
+ */
 void play_forged(struct run *r)
 {
 	run_begins(r);
@@ -55,7 +58,7 @@ void play_forged(struct run *r)
 
 struct trouble_at {
 	int what;
-	unsigned side;			/* in the middle: which interface, which way; 2: both */
+	unsigned side;			/* for trouble at M: the interface or direction; 2: both */
 };
 
 static struct trouble_at outage_of(struct run *r)
@@ -119,7 +122,7 @@ void play_outage(struct run *r)
 	outage_lasts(r, t, ms);
 }
 
-/* While comms connect and lanes are opened. */
+/* The outage begins while comms connect and lanes are opened. */
 void play_outage_early(struct run *r)
 {
 	struct trouble_at t = outage_of(r);
@@ -162,7 +165,7 @@ void play_path_dies(struct run *r)
 	run_errs(r, true, run_peer_timeout_s(r) * 0.8);
 }
 
-/* The other host is gone from one moment to the next, and nobody says so. */
+/* The other host vanishes without a FIN, an RST or an ICMP error. */
 void play_power_loss(struct run *r)
 {
 	run_begins(r);
@@ -175,8 +178,8 @@ void play_power_loss(struct run *r)
 /* -- F43: how long a packet may be -------------------------------------------------------- */
 
 /*
- * A tunnel on the way takes less than both ends think, and its ICMP is dropped.  Small frames come
- * through, so that all seems well to whoever looks only for signs of life.
+ * A tunnel on the way has a smaller MTU than both ends, and its ICMP errors are dropped.  Small frames
+ * come through, so a plugin that looks only for signs of life sees no fault.
  */
 void play_pmtu(struct run *r)
 {
@@ -192,11 +195,11 @@ void play_pmtu(struct run *r)
 	run_talks(r);
 	run_faults(r);
 	must(r, hosts_trouble(&r->hosts, &(struct wire_trouble){ .mtu = 1400 }));
-	run_healed(r);			/* as well as it ever will be */
+	run_healed(r);			/* the MTU stays small: only probing can help */
 	run_recovers(r);
 }
 
-/* Less than the router takes: what is too long for B is dropped at its door. */
+/* B's MTU is smaller than the router's, so B drops longer packets as they arrive. */
 void play_mtu_mismatch(struct run *r)
 {
 	run_begins(r);
@@ -206,7 +209,7 @@ void play_mtu_mismatch(struct run *r)
 	run_recovers(r);
 }
 
-/* What is idle is forgotten on the way, and nobody says so. */
+/* A firewall on the way forgets idle connections, and drops their packets silently. */
 void play_forgotten(struct run *r)
 {
 	run_begins(r);
@@ -222,7 +225,7 @@ void play_forgotten(struct run *r)
 	run_recovers(r);
 }
 
-/* A new lease: what is open has the old address for ever. */
+/* A host gets a new address, as from DHCP.  Open sockets keep the old one, which no longer works. */
 void play_new_address(struct run *r)
 {
 	unsigned who = run_rnd(r, 2);
@@ -236,7 +239,7 @@ void play_new_address(struct run *r)
 
 /* -- F20: one of two paths ---------------------------------------------------------------- */
 
-/* Until so many bytes more have come in over what was dead. */
+/* Waits until 1 MiB more has come in over `dev`, which was dead. */
 static void wait_for_use(struct run *r, const char *dev)
 {
 	uint64_t from = now_ns(), bytes = host_received(&r->hosts, HOST_B, dev) + (1 << 20);
@@ -261,7 +264,7 @@ void play_one_path_dies(struct run *r)
 	used = host_received(&r->hosts, HOST_B, path ? "w1" : "w0") > 1 << 20;
 	run_faults(r);
 	must(r, host_link(&r->hosts, HOST_M, dev, false));
-	run_healed(r);			/* the other one is there */
+	run_healed(r);			/* the other path works */
 	if (comes_back) {
 		run_goes_on(r);
 		run_wait(r, 500 + run_rnd(r, 1000));

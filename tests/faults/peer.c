@@ -49,7 +49,7 @@ void play_dead_port(struct run *r)
 	run_errs(r, false, 0);
 }
 
-/* The NIC that one end takes leads nowhere. */
+/* The NIC that one end uses leads nowhere. */
 void play_no_way(struct run *r)
 {
 	run_starts(r);
@@ -99,7 +99,7 @@ void play_reset_all(struct run *r)
 	run_wait(r, r->st->idle ? 300 : 0);
 	run_faults(r);
 	run_kills_streams(r, first, UINT_MAX, UINT_MAX);
-	if (run_rnd(r, 2))		/* at both ends at once */
+	if (run_rnd(r, 2))		/* at the other end too */
 		run_kills_streams(r, !first, UINT_MAX, UINT_MAX);
 	run_note(r, "%u kills", r->kills);
 	run_wait(r, r->st->idle ? run_rnd(r, 300) : 0);
@@ -108,7 +108,7 @@ void play_reset_all(struct run *r)
 	run_recovers(r);
 }
 
-/* Again and again, at any moment of a recovery too. */
+/* Streams are reset again and again, also in the middle of a recovery. */
 void play_reset_often(struct run *r)
 {
 	unsigned all = (unsigned)r->row->arg[r->o->soak ? 1 : 0];
@@ -142,7 +142,7 @@ void play_kill(struct run *r)
 	run_errs(r, true, 0);
 }
 
-/* So long as the line may take to come. */
+/* Waits for a WARN that contains `word`, ten times as long as promised. */
 static void wait_for_line(struct run *r, unsigned who, const char *word, double promise_s)
 {
 	while (!end_warned(r, who, word)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * play.h - the stories that the rows of the fault table (rows.c) are played by, and what a row may
- * choose in its arg[].
+ * play.h - the functions that play the rows of the fault table (rows.c).  The comment beside each
+ * lists what a row puts in its arg[]; "in check, in soak" are two numbers.
  */
 #ifndef BRAID_TESTS_FAULTS_PLAY_H
 #define BRAID_TESTS_FAULTS_PLAY_H
@@ -12,7 +12,7 @@
 
 enum { SILENT, THREE_BYTES, GARBAGE, COME_AND_GO, CROWD };
 
-void play_strangers(struct run *r);	/* who, how many in check, in soak (0: as many) */
+void play_strangers(struct run *r);	/* SILENT..., how many in check, in soak (0: as in check) */
 
 /* -- path.c: what becomes of packets ------------------------------------------------------ */
 
@@ -39,7 +39,7 @@ void play_chaos(struct run *r);		/* ms in check, in soak */
 
 enum { BUSY, IDLE };
 
-void play_nothing(struct run *r);	/* less than 0: minus the other end's ABI version; ms */
+void play_nothing(struct run *r);	/* minus the other end's ABI version, if less than 0; ms */
 void play_kill_connecting(struct run *r);
 void play_dead_port(struct run *r);	/* black hole? */
 void play_no_way(struct run *r);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rows.c - the fault table: each fault of it that a TCP transport can meet between two processes,
- * as a short story.  Those that need no second process or no network are shown elsewhere: F06 to
- * F09, F33 to F36 and F41 in tests/abi, F15 in test_fault.  F14, F22 to F24 and F45 are of RDMA and
- * SMC, which there is not yet.
+ * rows.c - the fault table: one row or more for each fault that TCP can meet between two processes.
+ *
+ * Faults that need no second process or no network are tested elsewhere: F06 to F09, F33 to F36 and
+ * F41 in tests/abi, F15 in test_fault.  F14, F22 to F24 and F45 concern RDMA and SMC: no row here.
  */
 #include "tests/faults/play.h"
 

@@ -51,7 +51,7 @@ static json_t *seconds(double s)
 	return s < 0 ? json_null() : json_real(s);
 }
 
-/* Of the ends, what a user would have been told. */
+/* The end that logged the last WARN, which a user would read. */
 static const struct end *speaker(const struct run *r)
 {
 	const struct end *e = r->st->end;
@@ -188,7 +188,7 @@ static double since(uint64_t ns)
 	return (double)(now_ns() - ns) / 1e9;
 }
 
-/* Ten times what is promised, or plenty where nothing is. */
+/* Ten times the promised time, or PLENTY_S where none is promised. */
 static double deadline(const struct run *r, double promise_s)
 {
 	return (promise_s > 0 ? promise_s * TEN : PLENTY_S) * r->o->slow;
@@ -247,7 +247,7 @@ void run_wait(struct run *r, unsigned ms)
 		look(r);
 }
 
-/* Until it is so. */
+/* Watches the ends until cond holds; fails the run after seconds_. */
 #define UNTIL(r, seconds_, cond, ...)						\
 	do {									\
 		uint64_t from_ = now_ns();					\
@@ -314,7 +314,7 @@ static void start_ends(struct run *r, const struct flow *old)
 		run_fails(r, "mmap: %s", strerror(errno));
 	st->plugin = r->o->plugin;
 	st->abi[END_A] = st->abi[END_B] = r->o->abi;
-	if (r->row->arg[0] < 0)		/* the other end is one of this age */
+	if (r->row->arg[0] < 0)		/* the other end has this ABI version */
 		st->abi[END_B] = -r->row->arg[0];
 	st->seed = r->seed;
 	st->born_ns = now_ns();
@@ -448,7 +448,7 @@ void run_goes_on(struct run *r)
 	run_wait(r, 100);
 }
 
-/* Both ends, or the one that is left, have closed, finalized and ended well. */
+/* Waits until both ends, or the one that is left, have closed, finalized and exited with 0. */
 static void wait_for_ends(struct run *r)
 {
 	r->st->last_act = true;
@@ -465,7 +465,7 @@ static void judge_call(struct run *r, unsigned who, enum call call, double promi
 	const struct timing *t = &r->st->end[who].timing[call];
 	double took = (double)(cpu ? spread_at(&t->cpu, 0.999) : t->wall.max_ns) / 1e9;
 
-	/* Who was late himself can't tell a call that waited from one that was not run. */
+	/* Where the runner itself got no CPU for late_s, a call may have got none either. */
 	if (took > promise_s * TEN * r->o->slow + 2 * r->late_s)
 		run_fails(r, "end %c: %s() took %.1f ms (%s)", 'A' + who, call_names[call], took * 1e3,
 			  cpu ? "CPU time, p99.9" : "wall time, maximum");
@@ -508,7 +508,7 @@ void run_recovers(struct run *r)
 	run_ends_well(r);
 }
 
-/* One end's error: in time, not too soon, the right one, and with a WARN. */
+/* Waits for one end's error, on all its flows or on one, and notes the times of error and WARN. */
 static void wait_for_error(struct run *r, unsigned who, bool all)
 {
 	struct end *e = &r->st->end[who];
@@ -639,7 +639,7 @@ void run_act_ends(struct run *r)
 	      st->end[END_B].state >= ST_LISTENING, "the ends don't listen again");
 }
 
-/* -- other hands -------------------------------------------------------------------------- */
+/* -- helper processes, and streams that are reset ----------------------------------------- */
 
 pid_t run_helper(struct run *r)
 {

@@ -3,9 +3,9 @@
  * run.h - one run of one row of the fault table: a process of its own, that makes the hosts, sees
  * two ends through one fault, judges, and leaves one line of JSON.
  *
- * A row's play() is a story told in the calls below; each of them ends the run with a verdict if
- * things don't go as they should.  What has a deadline in the table fails at ten times that, and
- * what it really took is always reported.
+ * A row's play() is a sequence of the calls below; each of them ends the run with a verdict if
+ * something goes wrong.  What has a deadline in the table fails at ten times that, and the time that
+ * it really took is always reported.
  */
 #ifndef BRAID_TESTS_FAULTS_RUN_H
 #define BRAID_TESTS_FAULTS_RUN_H
@@ -18,7 +18,7 @@
 #include "tests/faults/hosts.h"
 #include "tests/faults/stage.h"
 
-enum { CHECK = 1, SOAK = 2 };		/* where a row is run; it may ask which */
+enum { CHECK = 1, SOAK = 2 };		/* in which mode a row is run, as a mask */
 
 struct run;
 
@@ -30,7 +30,7 @@ struct row {
 	void (*play)(struct run *r);
 	int arg[3];			/* the row's own */
 	enum { ROUTED, WIRED, TWO_PATHS, SPARE_AT_A } net;
-	enum { ALL, FIRST, SECOND } nic[ENDS];	/* what it uses; all: as one device */
+	enum { ALL, FIRST, SECOND } nic[ENDS];	/* which NICs an end uses; ALL: fused */
 	unsigned log;			/* STDIO_..., NO_LOGGER */
 	const char *env[3];		/* NAME=VALUE for both ends */
 	double stall_s, heal_s, error_s;	/* what is promised; 0: nothing */
@@ -59,15 +59,15 @@ struct run {
 	pid_t pid[ENDS];
 	bool dead[ENDS], stopped[ENDS];	/* by our hand */
 	uint64_t go_ns, heal_ns;	/* 0: not, or not yet */
-	uint64_t mark[FLOWS];		/* received when it healed */
+	uint64_t mark[FLOWS];		/* messages received when the fault was over */
 	unsigned kills;
 	bool names;			/* an error's WARN must name the device and the peer */
-	bool wrong_is_right;		/* bytes are damaged on the way: that must be noticed */
-	char note[128];			/* which choice the seed made */
+	bool wrong_is_right;		/* the wire changes bytes: the run must notice that */
+	char note[128];			/* what the seed chose in this run */
 
-	/* what was measured, in seconds; below 0: was not */
+	/* measured times in seconds; below 0: not measured */
 	double setup_s, stall_s, path_s, back_s, taken_s, error_s, warn_s;
-	double late_s;			/* how long we did not get to look ourselves: the host is busy */
+	double late_s;			/* the longest time for which this process got no CPU */
 };
 
 _Noreturn void run_play(const struct row *row, const struct options *o, unsigned seed, int out,
@@ -85,45 +85,45 @@ void run_note(struct run *r, const char *fmt, ...) __attribute__((format(printf,
 /* -- chance and time ---------------------------------------------------------------------- */
 
 unsigned run_rnd(struct run *r, unsigned n);	/* below n */
-void run_wait(struct run *r, unsigned ms);	/* with an eye on the ends */
+void run_wait(struct run *r, unsigned ms);	/* fails if an end fails meanwhile */
 
 /* -- the story ---------------------------------------------------------------------------- */
 
 void run_starts(struct run *r);		/* hosts, and ends that listen */
-/* Another job, on the hosts of the first; `old`: handles that it is to try, if not NULL. */
+/* Starts another job on the hosts of the first.  It tries the handles in `old`, unless NULL. */
 void run_joins(struct run *r, const struct run *first, uint64_t seed, const struct flow *old);
-void run_leaves(struct run *r);		/* that job; what is left of it is killed */
+void run_leaves(struct run *r);		/* ends that job, and kills its processes */
 void run_opens(struct run *r);		/* the ends connect */
 void run_connects(struct run *r);	/* starts and opens */
 void run_talks(struct run *r);		/* all flows move, for a seeded moment */
 void run_begins(struct run *r);		/* connects and talks: what most rows begin with */
 
 void run_faults(struct run *r);		/* the fault comes now */
-void run_heals(struct run *r);		/* taken away: it is over as soon as a packet comes through */
-void run_healed(struct run *r);		/* it is over now */
-void run_closes(struct run *r);		/* all arrives, all closes */
-void run_goes_on(struct run *r);	/* every flow has moved since, in time */
+void run_heals(struct run *r);		/* the cause is gone; the fault is over once a packet comes through */
+void run_healed(struct run *r);		/* the fault is over now */
+void run_closes(struct run *r);		/* every message arrives, every comm is closed */
+void run_goes_on(struct run *r);	/* every flow has moved since the fault, in time */
 _Noreturn void run_ends_well(struct run *r);	/* closes; times are judged */
 _Noreturn void run_recovers(struct run *r);	/* goes on and ends well */
 _Noreturn void run_noticed(struct run *r, const char *by);
 
-/* One of both: which one is not said. */
+/* Either is right: the flows go on, or they get an error, not before `least_s`. */
 _Noreturn void run_recovers_or_errs(struct run *r, double least_s);
 
-/* Whoever is left has the error on all flows (or on one), not before `least_s`; then all closes. */
+/* The ends that are left get an error on all flows (or on one), not before `least_s`, and close. */
 _Noreturn void run_errs(struct run *r, bool all, double least_s);
 
 void end_signal(struct run *r, unsigned who, int sig);	/* KILL, STOP and CONT are understood */
 void end_forks(struct run *r, unsigned who, unsigned n, unsigned ms);
 bool end_warned(const struct run *r, unsigned who, const char *word);	/* since the fault */
-void run_act_ends(struct run *r);	/* both have closed: make ready for the next one */
+void run_act_ends(struct run *r);	/* both ends have closed: prepares the next act */
 
 double run_peer_timeout_s(const struct run *r);	/* the row's BRAID_PEER_TIMEOUT */
 
-/* Some of the streams, as ss -K does at one end; returns how many there were. */
+/* Resets `least` to `most` streams at one end, as ss -K does.  Returns how many streams there were. */
 unsigned run_kills_streams(struct run *r, unsigned host, unsigned least, unsigned most);
 
-/* A process beside the ends; 0 is returned in it. */
+/* Forks a process beside the ends, which the run's end kills; returns 0 in it. */
 pid_t run_helper(struct run *r);
 void run_helper_ends(pid_t pid);
 

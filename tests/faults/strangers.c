@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* strangers.c - F01 to F05: those who connect and do not belong; see play.h. */
+/* strangers.c - F01 to F05: connections from programs other than the plugin; see play.h. */
 #include "tests/faults/play.h"
 
 #include <arpa/inet.h>
@@ -51,7 +51,7 @@ static void stranger_speaks(const struct run *r, int fd, int how, unsigned i)
 	say(fd, noise, sizeof(noise));
 }
 
-/* They come from the network between, to every port where somebody listens, for as long as we live. */
+/* Connects from the network between the hosts to every listening port, as long as the run lives. */
 static _Noreturn void strangers_live(const struct run *r, int how, unsigned n,
 				     const struct sockaddr_in *ports, unsigned n_ports, int ready)
 {
@@ -63,7 +63,7 @@ static _Noreturn void strangers_live(const struct run *r, int how, unsigned n,
 		stranger_speaks(r, fds[i], how, i);
 	}
 	say(ready, "r", 1);
-	for (unsigned i = 0;; i++) {		/* half of the crowd says a byte a second */
+	for (unsigned i = 0;; i++) {		/* half of the crowd sends a byte a second */
 		struct timespec ts = { .tv_nsec = 1000000000 / (n > 1000 ? n : 1000) };
 
 		nanosleep(&ts, NULL);

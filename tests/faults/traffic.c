@@ -111,7 +111,7 @@ static void arrived(struct actor *a, struct stream *s, uint64_t k, int got)
 	s->flow->received++;
 }
 
-/* Every later call must say the same; no error but the first counts. */
+/* Notes a flow's error.  Every later call of its comm must return the same error. */
 static void failed(struct actor *a, struct stream *s, ncclResult_t res)
 {
 	s->error = res;
@@ -136,7 +136,7 @@ static void failed(struct actor *a, struct stream *s, ncclResult_t res)
 	}
 }
 
-/* What came of a call that posts; without a request it is made again. */
+/* Takes the result of isend() or irecv().  False: no request was given, so the call is made again. */
 static bool posted(struct actor *a, struct stream *s, const struct slot *slot, ncclResult_t res)
 {
 	if (res != ncclSuccess)
@@ -157,7 +157,7 @@ static bool post_send(struct actor *a, struct stream *s)
 	size_t size = message_size(a->st, key);
 	ncclResult_t res;
 
-	if (slot->k != s->posted + 1) {		/* once, though it may be refused for a while */
+	if (slot->k != s->posted + 1) {		/* fill it once, though isend() may give no request yet */
 		message_fill(p, size, key);
 		slot->k = s->posted + 1;
 	}
@@ -178,7 +178,7 @@ static bool post_recv(struct actor *a, struct stream *s)
 	void *data = p;
 
 	if (slot->k != s->posted + 1) {
-		memset(p, GUARD_BYTE, size < 256 ? size : 256);	/* the last one's bytes are not it */
+		memset(p, GUARD_BYTE, size < 256 ? size : 256);	/* not the slot's old message */
 		memset(p + size, GUARD_BYTE, GUARD);
 		slot->k = s->posted + 1;
 	}
@@ -202,7 +202,7 @@ static bool may_post(struct actor *a, struct stream *s)
 	       !(s->sends ? a->st->idle : a->st->hold[a->who]);
 }
 
-/* Every flow has its error, or has nothing to wait for. */
+/* Every flow has an error, or has nothing to wait for. */
 static bool all_failed(const struct actor *a)
 {
 	for (int f = 0; f < FLOWS; f++) {
@@ -214,7 +214,7 @@ static bool all_failed(const struct actor *a)
 	return true;
 }
 
-/* The oldest first, as NCCL does; true if something happened. */
+/* Tests requests in the order of posting, as NCCL does; true if something happened. */
 static bool stream_step(struct actor *a, struct stream *s)
 {
 	bool moved = false;
@@ -248,7 +248,7 @@ static bool stream_drained(const struct stream *s)
 
 /* -- children ----------------------------------------------------------------------------- */
 
-/* A worker of a data loader: it has our memory, writes to some of it, and calls nothing of ours. */
+/* Forks as a data loader does: the child writes to its copy of our memory and calls no plugin. */
 static void fork_one(struct actor *a)
 {
 	pid_t pid = fork();
@@ -279,7 +279,7 @@ static void look_at_children(struct actor *a)
 
 /* -- acts --------------------------------------------------------------------------------- */
 
-/* Give way; who has had nothing to do for a while need not take a CPU from the others. */
+/* Gives way: an end that has been idle for a while need not take a CPU from the others. */
 static void pause_a_while(struct actor *a, bool moved)
 {
 	uint64_t now;
@@ -319,7 +319,7 @@ static void listen_all(struct actor *a)
 		usleep(200);
 }
 
-/* A pipe that nobody reads: the other end is closed, or is not looked at. */
+/* Returns the write end of a full pipe, whose read end is closed or never read. */
 static int unread_pipe(bool closed)
 {
 	char page[4096] = { 0 };
@@ -335,7 +335,7 @@ static int unread_pipe(bool closed)
 	return fds[1];
 }
 
-/* What is opened next takes the numbers of what is closed: streams do, now that we listen. */
+/* Closes or replaces stdio.  Where it is closed, the plugin's streams get the numbers 0 to 2. */
 static void spoil_stdio(struct actor *a)
 {
 	int fd = -1;
@@ -355,7 +355,7 @@ static void spoil_stdio(struct actor *a)
 	}
 }
 
-/* At its port somebody else listens now: who gets in has come to a job that is not his. */
+/* Connects with the handle of a job that is over.  Another job has its port now, and must refuse. */
 static void try_old(struct actor *a)
 {
 	uint64_t from = now_ns();
@@ -371,7 +371,7 @@ static void try_old(struct actor *a)
 	a->end->old_error = (int)res;
 }
 
-/* One call; an error ends this flow. */
+/* Calls connect() or accept() once; an error ends this flow. */
 static void open_step(struct actor *a, struct stream *s, uint8_t *handle)
 {
 	ncclResult_t res;
@@ -406,7 +406,7 @@ static void open_all(struct actor *a)
 			struct stream *s = &a->stream[f];
 
 			if (s->comm)
-				stream_step(a, s);	/* others need not wait for the last */
+				stream_step(a, s);	/* comms that are up carry traffic meanwhile */
 			if (s->comm || s->error)
 				continue;
 			left++;
@@ -537,7 +537,7 @@ static void take_plugin(struct actor *a)
 	char err[200];
 	int ndev = 0;
 
-	/* More than the plugin will ever poll, for poll() looks at the limit too. */
+	/* poll() fails above RLIMIT_NOFILE too, so take more descriptors than the plugin ever polls. */
 	for (int i = 0; i < 64; i++)
 		a->end->files = dup(STDERR_FILENO) + 1;
 	setenv("BRAID_FUSE", "any", 1);
@@ -546,7 +546,7 @@ static void take_plugin(struct actor *a)
 		broken(a, "%s", err);
 		give_up(a);
 	}
-	if (a->st->no_logger)		/* not now into what the runner says */
+	if (a->st->no_logger)		/* keep the plugin's lines out of the runner's output */
 		dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
 	if (net_init(a->net, a->st->seed, NCCL_NET_TRAFFIC_CLASS_UNDEF,
 		     a->st->no_logger ? NULL : witness_keeps, NULL) != ncclSuccess ||
@@ -593,5 +593,5 @@ _Noreturn void traffic_end(struct stage *st, unsigned who)
 		broken(&a, "finalize failed");
 	net_unload(a.net);
 	a.end->state = ST_ENDED;
-	exit(0);			/* so that a leak is looked for, where somebody looks */
+	exit(0);			/* not _exit(): LeakSanitizer looks for leaks at exit */
 }

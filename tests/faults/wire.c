@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * wire.c - see wire.h.  One thread: poll() on both devices, and a heap of frames by the time at
- * which they are due.  What is not delayed goes straight on.
+ * which they are due.  A frame without delay is written at once.
  */
 #include "tests/faults/wire.h"
 
@@ -27,14 +27,14 @@ struct bench {
 	struct wire *wire;
 	struct wire_trouble t;
 	int tap[2];
-	uint64_t seed, frames;		/* of all that have come in */
-	unsigned losing[2];		/* so many more of a burst, each way */
+	uint64_t seed, frames;		/* frames: how many have come in */
+	unsigned losing[2];		/* frames still to lose of a burst, each way */
 	struct frame *held[HELD_MAX];	/* a heap, the earliest first */
 	unsigned n_held;
-	bool known[KNOWN_MAX];		/* by a hash of both addresses and ports */
+	bool known[KNOWN_MAX];		/* TCP connections, by a hash of addresses and ports */
 };
 
-/* A number below a million; what it is depends on the seed, the frame, and what it is for. */
+/* True for `share` in a million frames.  Follows from the seed, the frame's number and `what`. */
 static bool chance(struct bench *b, unsigned share, unsigned what)
 {
 	return share && mix(b->seed + what, b->frames) % 1000000 < share;
@@ -118,14 +118,14 @@ static bool is_lost(struct bench *b, unsigned from)
 		b->losing[from]--;
 		return true;
 	}
-	/* Bursts come so much the more rarely, so that the share stays what it is. */
+	/* A burst loses several frames, so bursts begin more rarely: the share of lost frames stays. */
 	if (!chance(b, b->t.burst > 1 ? b->t.loss / b->t.burst : b->t.loss, 1))
 		return false;
 	b->losing[from] = b->t.burst > 1 ? b->t.burst - 1 : 0;
 	return true;
 }
 
-/* Of IP alone: nothing guards ARP, and TCP's own checksum is to catch it. */
+/* Changes a bit of an IP packet, which a checksum of IP or TCP must catch.  ARP has no checksum. */
 static void damage(struct bench *b, uint8_t *data, unsigned len)
 {
 	uint64_t bit;
@@ -138,8 +138,8 @@ static void damage(struct bench *b, uint8_t *data, unsigned len)
 }
 
 /*
- * As a firewall or a NAT does that has been restarted, or has dropped what was idle: who does not
- * begin anew gets no answer.
+ * Acts as a firewall or NAT that was restarted, or that dropped idle connections: only connections
+ * that begin with a SYN since then go through.
  */
 static bool is_forgotten(struct bench *b, const uint8_t *data, unsigned len)
 {
@@ -159,7 +159,7 @@ static bool is_forgotten(struct bench *b, const uint8_t *data, unsigned len)
 	return !*known;
 }
 
-/* So that nobody but who knows the bytes can see it. */
+/* Changes a payload bit and adjusts TCP's checksum, so that only a comparison of the bytes shows it. */
 static void forge(struct bench *b, uint8_t *data, unsigned len)
 {
 	uint8_t *tcp = data + ETHER_HEADER + IP_HEADER;
@@ -228,7 +228,7 @@ static void look_at_trouble(struct bench *b)
 		b->t = t;
 }
 
-/* At most so many at once, that nobody waits who is due. */
+/* Reads a limited number of frames, so that delayed frames are written when they are due. */
 static void take_from(struct bench *b, unsigned from)
 {
 	uint8_t data[FRAME_MAX];
@@ -245,7 +245,7 @@ static void take_from(struct bench *b, unsigned from)
 static void wait_for_frames(struct bench *b)
 {
 	struct pollfd fds[2] = { { b->tap[0], POLLIN, 0 }, { b->tap[1], POLLIN, 0 } };
-	struct timespec ts = { .tv_nsec = 5000000 };	/* trouble may have changed */
+	struct timespec ts = { .tv_nsec = 5000000 };	/* then see whether trouble has changed */
 	uint64_t now = now_ns();
 
 	if (b->n_held) {

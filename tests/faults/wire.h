@@ -2,7 +2,7 @@
 /*
  * wire.h - a bad wire: frames from one TAP device are lost, reordered, doubled, damaged and
  * delayed by seeded chance on their way to the other.  For kernels without netem, and for runs
- * that are to be the same again.
+ * that must be repeatable.
  */
 #ifndef BRAID_TESTS_FAULTS_WIRE_H
 #define BRAID_TESTS_FAULTS_WIRE_H
@@ -11,16 +11,16 @@
 #include <stdint.h>
 
 struct wire_trouble {			/* shares in a million of frames; times in microseconds */
-	unsigned loss, burst;		/* burst: so many in a row go (0, 1: single ones) */
-	unsigned reorder;		/* these are overtaken by what comes up to reorder_us later */
+	unsigned loss, burst;		/* burst: frames lost in a row (0, 1: single ones) */
+	unsigned reorder;		/* these are delayed by up to reorder_us, and overtaken */
 	unsigned reorder_us;
 	unsigned twice;
-	unsigned damage;		/* one bit of the IP packet */
-	unsigned forge;			/* one bit of TCP's payload, and the checksum agrees */
+	unsigned damage;		/* change one bit of the IP packet */
+	unsigned forge;			/* change one bit of TCP's payload, and the checksum to match */
 	unsigned delay_us, jitter_us;
 	unsigned cut;			/* bit 0: all from A is lost; bit 1: all from B */
-	unsigned mtu;			/* not 0: longer packets are lost, and nobody says so */
-	unsigned forget;		/* not 0: of TCP only connections begun since then go through */
+	unsigned mtu;			/* not 0: longer packets are lost without an ICMP error */
+	unsigned forget;		/* not 0: TCP connections begun before that are cut off */
 };
 
 struct wire {				/* shared memory: written by the run, read by the wire */

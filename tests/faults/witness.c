@@ -105,7 +105,7 @@ uint64_t message_key(const struct stage *st, unsigned act, unsigned f, uint64_t 
 	return mix(mix(st->seed + act, f), k);
 }
 
-/* Any size up to the largest, the small ones as often as the large ones, and both ends of them. */
+/* Any size up to the largest: small ones as often as large ones, and often one at a boundary. */
 size_t message_size(const struct stage *st, uint64_t key)
 {
 	static const unsigned odd[] = { 0, 1, 7, 8, 63, 4095, 4096, 8191, 8192, 8193, 65535, 65536, 65537 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * witness.h - what an end of the stage writes down: what the plugin logs, how long its calls take,
+ * witness.h - what an end of the stage records: what the plugin logs, how long its calls take,
  * and the messages it expects.
  */
 #ifndef BRAID_TESTS_FAULTS_WITNESS_H
@@ -10,7 +10,7 @@
 
 /* -- log lines ---------------------------------------------------------------------------- */
 
-void witness_starts(struct end *e, uint64_t since_ns);	/* once, before there is a plugin */
+void witness_starts(struct end *e, uint64_t since_ns);	/* once, before the plugin is loaded */
 void witness_prints(void);		/* to stdout too, as NCCL does */
 void witness_keeps(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
@@ -33,7 +33,7 @@ void lap_end(struct end *e, enum call call, const struct lap *lap);
 		res_;								\
 	})
 
-/* -- messages: all of one follows from its key -------------------------------------------- */
+/* -- messages: tag, size and bytes follow from the message's key -------------------------- */
 
 uint64_t message_key(const struct stage *st, unsigned act, unsigned f, uint64_t k);
 size_t message_size(const struct stage *st, uint64_t key);

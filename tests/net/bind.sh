@@ -8,7 +8,7 @@ hosts
 wire 1500
 wire 1500
 
-# What listens: perf on its own wire and Braid on w1, nobody on w2 or everywhere.
+# perf listens on its own wire and Braid on w1; no socket listens on w2 or on all addresses.
 listeners()
 {
 	for ns in "$a" "$b"; do
@@ -20,7 +20,7 @@ listeners()
 	done
 }
 
-# Every stream of data has both ends on w1, and none is perf's.
+# Every stream but perf's own has both ends on w1.
 streams()
 {
 	for ns in "$a" "$b"; do
@@ -33,7 +33,7 @@ streams()
 	done
 }
 
-# The far end has a way to us over w2 as well: what we dial from must be w1's address all the same.
+# Host b could reach host a over w2 as well.  Braid must dial from w1's address all the same.
 ip -n "$b" route add 10.77.1.1/32 via 10.77.2.1 dev w2
 
 env_both="BRAID_SOCKET_IFNAME==w1"
@@ -46,7 +46,7 @@ case_ "NCCL_SOCKET_IFNAME chooses too" while_talking streams
 env_both="NCCL_SOCKET_IFNAME==w2 BRAID_SOCKET_IFNAME==w1"
 case_ "BRAID_SOCKET_IFNAME comes before it" while_talking listeners
 
-# A stranger from the other wire finds nobody there.
+# A program that connects from the other wire finds no listener there.
 knocked()
 {
 	port=$(in_b ss -Hltn | awk '{ print $4 }' | sed -n 's/^10\.77\.1\.2://p' | head -n 1)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# blackhole.sh - the other host is there and its answers are not: a firewall, a wrong route.
+# blackhole.sh - no answer comes from the other host, because of a firewall or a wrong route.
 # shellcheck source=tests/net/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -13,7 +13,7 @@ now_ms()
 	date +%s%3N
 }
 
-# It is an error that has this word in it, in time; connect() is from a to b.
+# connect() from a to b fails in time, with WORD in the message.
 fails()				# WORD MOST-MS
 {
 	from=$(now_ms)

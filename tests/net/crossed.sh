@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# crossed.sh - two processes that dial each other at the same moment, where only one of the two
-# directions works: they meet over that one, whichever process has the smaller id.
+# crossed.sh - two processes dial each other at the same moment, and only one of the two directions
+# works: they connect over that one, whichever process has the smaller id.
 # shellcheck source=tests/net/fabric.sh
 . "$(dirname "$0")/fabric.sh"
 
 program=${BRAID_TEST_BUILDDIR:-.}/tests/net/crossed
 [ -x "$program" ] || { echo "no $program: build it, or set BRAID_TEST_BUILDDIR"; exit 99; }
 
-# start HOST PEER - its process there, which waits for $tmp/go.
+# start HOST PEER - start the process of that host, which waits for $tmp/go.
 start()
 {
 	[ "$1" = a ] && env_one=$env_a || env_one=$env_b
@@ -29,7 +29,7 @@ listening_at()
 	printf '%d\n' "0x$(of_handle "$1" 73 1)$(of_handle "$1" 72 1)"
 }
 
-# someone_else - on both hosts something listens on port 1 that answers as a web server does.
+# someone_else - on both hosts, let a program listen on port 1 and answer as a web server does.
 someone_else()
 {
 	command -v perl >/dev/null || { lacks "perl is not installed"; return; }
@@ -47,8 +47,8 @@ someone_else()
 	done
 }
 
-# meet WHOM RULE [HOOK TYPE] - both connect once RULE keeps out what the process with the smaller or larger id
-# sends to the other's port, $port: "" is nobody.
+# meet WHOM RULE [HOOK TYPE] - both connect. WHOM is "smaller" or "larger": RULE blocks what the process with
+# that id sends to the other's port; "" blocks nothing.
 meet()
 {
 	rm -f "$tmp"/a "$tmp"/b "$tmp"/go "$tmp"/*.done

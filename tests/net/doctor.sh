@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# doctor.sh - braid doctor on real interfaces between two namespaces: what is broken is named.
+# doctor.sh - braid doctor names what is broken, on real interfaces between two namespaces.
 # shellcheck source=tests/net/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 hosts
 wire 9000
 
-# doctor ID OPTIONS... - what that check says of host a, in one line.
+# doctor ID OPTIONS... - what the check ID says of host a, in one line.
 doctor()
 {
 	in_a env NCCL_SOCKET_IFNAME==w1 "$braid" doctor --all --only "$@" | tr -s ' \n' ' '
@@ -65,7 +65,7 @@ firewall()
 }
 case_ "a host that answers nothing is behind a firewall" firewall
 
-# A name in /etc/hosts that leads here; ip netns exec shows a file of /etc/netns in its place.
+# Addresses of this host itself, which --peer must not take for another host.
 self()
 {
 	says "10.77.1.1, which is this host itself" peer-self --peer 10.77.1.1 &&
@@ -87,7 +87,7 @@ would()
 	in_a env "$@" "$braid" doctor --all --only net-interface | tr -s ' \n' ' '
 }
 
-# The plugin's own choice, in the same environment.
+# doctor names the interfaces that the plugin chooses in the same environment.
 like_the_plugin()
 {
 	in_a ip link add br-0a1b type bridge forward_delay 0

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# dscp.sh - the DSCP that was asked for, seen on the sockets and on the wire.
+# dscp.sh - BRAID_DSCP is set on the sockets and in the packets on the wire.
 # shellcheck source=tests/net/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -8,7 +8,7 @@ hosts
 wire 1500
 env_both="BRAID_SOCKET_IFNAME==w1 BRAID_DSCP=26 BRAID_LANES=2"
 
-# Every stream of Braid's says so.
+# Every stream of Braid's has this DSCP (0x68 is 26 << 2).
 on_sockets()
 {
 	for ns in "$a" "$b"; do

@@ -212,7 +212,7 @@ bridge()
 	done
 }
 
-# pod HOST NAME [BRIDGE] - a container's interface, whose other end is the container's.
+# pod HOST NAME [BRIDGE] - the host's end of a veth pair, whose other end is a container's.
 pod()
 {
 	ip link add "$2" netns "$(netns "$1")" type veth peer name "$1.$2" netns "$middle" ||
@@ -287,7 +287,7 @@ firewall_out()			# HOST RULE
 	firewall "$1" "$2" output
 }
 
-# neighbour HOST INTERFACE ADDRESS OF ITS-INTERFACE - ARP's answer for that address, for good
+# neighbour HOST INTERFACE ADDRESS OTHER-HOST ITS-INTERFACE - a permanent ARP entry for that address
 neighbour()
 {
 	mac=$(ip netns exec "$(netns "$4")" cat "/sys/class/net/$5/address")
@@ -302,8 +302,8 @@ tentative()
 	ip_ "$(netns "$1")" addr add "$3" dev "$2"
 }
 
-# nat BRIDGE BRIDGE - what is behind the second reaches the first, under the router's address there;
-# nobody reaches what is behind.
+# nat BRIDGE BRIDGE - hosts on the second bridge reach the first, with the router's address as their
+# source; hosts on the first can't open connections to the second.
 nat()
 {
 	command -v nft >/dev/null || { lacks "nft is not installed"; return; }
@@ -470,7 +470,7 @@ go()
 	grep -hvE '^(INFO|TRACE|LOG) ' "$tmp/err" "$tmp/err.b" >"$tmp/both" 2>/dev/null
 }
 
-# moved HOST - the bytes that each interface sent and received in that time.
+# moved HOST - the bytes that each interface sent and received while perf ran.
 moved()
 {
 	awk 'NR == FNR { sent[$1] = $2; got[$1] = $3; next }
@@ -486,7 +486,7 @@ seen()				# the evidence, for a row that fails
 	cat "$tmp/both" 2>/dev/null
 }
 
-# worked - false if no data moved, which is printed once.
+# worked - run perf, unless it has run; false if no data moved, which fails the row.
 worked()
 {
 	[ -n "$went" ] || {
@@ -496,14 +496,14 @@ worked()
 	[ "$went" = yes ]
 }
 
-# carried HOST COLUMN - the interfaces that carried a tenth of the data or more.
+# carried HOST COLUMN - the interfaces that carried a tenth of the data or more (2: sent, 3: received).
 carried()
 {
 	moved "$1" | sort | awk -v column="$2" -v least=$((moved_mb * 104857)) '
 		$column >= least { printf "%s%s", some++ ? " " : "", $1 }'
 }
 
-# doctor HOST - what braid doctor says there is part of what was said; its peer is b.
+# doctor HOST - run braid doctor there with b as peer; says() and never_says() see its output too.
 doctor()
 {
 	[ "$1" = a ] && env_one=$env_a || env_one=$env_b

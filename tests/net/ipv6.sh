@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# ipv6.sh - global addresses, and link-local ones that mean something on their own wire only.
+# ipv6.sh - connections between global addresses, and between link-local ones, which need a scope id.
 # shellcheck source=tests/net/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -9,7 +9,7 @@ has_ipv6 || skip "the kernel has no IPv6"
 wire 1500
 wire 9000
 
-# Both ends of every connection that is not perf's own are of that network.
+# Both ends of every connection but perf's own have an address with this prefix.
 only()				# PREFIX
 {
 	streams=$(in_a ss -Htn state established; in_b ss -Htn state established)
@@ -44,7 +44,7 @@ for w in 1 2; do
 	case_ "MTU $mtu: without IPv4 IPv6 is taken unasked" while_talking only "2001:db8:$w:"
 done
 
-# Each host is told another family.
+# The two hosts are set to different address families.
 ip -n "$a" addr add 10.77.1.1/24 dev w1
 ip -n "$b" addr add 10.77.1.2/24 dev w1
 env_both="BRAID_SOCKET_IFNAME==w1 BRAID_SOCKET_FAMILY=AF_INET"

@@ -3,7 +3,7 @@
 # lib.sh - two hosts in one: network namespaces joined by veth, and braid perf between them.
 # Sourced by the tests beside it, which need root; where namespaces are not to be had they skip.
 #
-# Everything is named after this process, so that runs side by side don't meet, and goes with it.
+# Everything is named after this process, so that parallel runs don't meet, and is removed at its end.
 # Host a is 10.77.N.1 and host b 10.77.N.2 on wire N, an interface called w0, w1... on both; wire
 # 0 is perf's own, for its control connection, and Braid is kept off it.
 #
@@ -66,7 +66,7 @@ in_b()
 	ip netns exec "$b" "$@"
 }
 
-# bare_hosts - both of them, with loopback up.
+# bare_hosts - make both hosts, with loopback only.
 bare_hosts()
 {
 	command -v "$braid" >/dev/null || { echo "no $braid: build it, or set BRAID_TEST_BRAID"; exit 99; }
@@ -79,12 +79,12 @@ bare_hosts()
 	in_a true 2>"$tmp/why" || skip "ip netns exec: $(head -n 1 "$tmp/why")"
 	for ns in "$a" "$b"; do
 		ip -n "$ns" link set lo up
-		# An address is good as soon as it is there: nobody else is on this wire.
+		# No duplicate address detection: an address is usable as soon as it is added.
 		ip netns exec "$ns" sh -c 'echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad' 2>/dev/null
 	done
 }
 
-# hosts - with the control wire, too.
+# hosts - make both hosts, and perf's control wire.
 hosts()
 {
 	bare_hosts
@@ -102,7 +102,7 @@ ready()
 	done
 }
 
-# wire MTU - one more between them.
+# wire MTU - add a wire between the hosts.
 wire()
 {
 	ip link add "w$wires" netns "$a" mtu "$1" type veth peer name "w$wires" netns "$b" mtu "$1" \
@@ -123,7 +123,7 @@ has_ipv6()
 
 # -- braid perf between them ----------------------------------------------------------------------
 
-# listening FILE PID - the port that this perf says there that it listens on; false if it ends.
+# listening FILE PID - the port on which perf listens, from its output in FILE; false if perf ends.
 listening()
 {
 	i=0
@@ -135,8 +135,8 @@ listening()
 	return 1
 }
 
-# talk OPTIONS... - braid perf from a to b, every byte checked; $tmp/csv has the figures and
-# $tmp/err and $tmp/err.b what was complained of.
+# talk OPTIONS... - braid perf from a to b, every byte checked; $tmp/csv has the figures, $tmp/err and
+# $tmp/err.b the stderr of the two hosts.
 talk()
 {
 	rm -f "$tmp/err.b"
@@ -162,7 +162,7 @@ talk()
 	}
 }
 
-# checked OPTIONS... - the same, and what moved was right.
+# checked OPTIONS... - talk, and fail if any value was wrong or none was checked.
 checked()
 {
 	talk "$@" && awk -F, '
@@ -171,13 +171,13 @@ checked()
 		END { exit bad || !n }' "$tmp/csv"
 }
 
-# while_talking COMMAND... - it comes true while data moves, and the data is right.
+# while_talking COMMAND... - COMMAND succeeds at some moment while data moves, and the data is right.
 while_talking()
 {
 	checked --pattern bidir --sizes 64k --seconds "${talk_s:-2}" >"$tmp/talk" 2>&1 &
 	talker=$!
 	while :; do
-		# Not before there are streams other than perf's own.
+		# Wait until there are streams other than perf's own.
 		if in_a ss -Htn state established | grep -qv '10\.77\.0\.'; then
 			said=$("$@" 2>&1) && well=0 || well=1
 		else

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# names.sh - which interfaces are devices: NCCL's order, its filter, and kinds that stand on others.
+# names.sh - which interfaces become devices: NCCL's order, its filter, and VLANs and the like.
 # shellcheck source=tests/net/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 hosts
 
-# devices [VARIABLE=VALUE...] - their names on host a, on one line.
+# devices [VARIABLE=VALUE...] - the devices' names on host a, on one line.
 devices()
 {
 	in_a env "$@" "$braid" info --plugin "$plugin" | sed -n 's/^device [0-9]* *//p' | tr '\n' ' '
@@ -73,7 +73,7 @@ ip -n "$a" link set eth7 name a-15-chars-name
 ip -n "$a" link set a-15-chars-name up
 case_ "the longest name there can be" are a-15-chars-name NCCL_SOCKET_IFNAME=a-15
 
-# Data over what stands on a wire, if this kernel has such a thing.
+# Data goes over an interface of KIND on top of a wire, if the kernel has that kind.
 over()				# KIND
 {
 	env_both="BRAID_SOCKET_IFNAME==t$1"

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# nics.sh [WORDS...] - several NICs in one subnet, addresses that lead nowhere, and handshakes by
-# another interface than RDMA's: by which of them the data goes.
+# nics.sh [WORDS...] - which NIC carries the data: with several NICs in one subnet, with addresses that
+# lead nowhere, and where the handshake takes another interface than RDMA.
 #
-# topology NAME SET-UP ENVIRONMENT WHAT-HOLDS; tests/net/fabric.sh has the words of all three.
+# topology NAME SET-UP ENVIRONMENT CONDITIONS: see tests/net/fabric.sh.
 # shellcheck source=tests/net/fabric.sh
 . "$(dirname "$0")/fabric.sh"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# peer.sh - braid info --peer: by which interface and addresses, in which order, by routes alone.
+# peer.sh - braid info --peer: the interfaces and addresses for a peer, in order, from routes alone.
 # shellcheck source=tests/net/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -9,7 +9,7 @@ wire 1500
 wire 1500
 ip -n "$a" addr add 10.5.5.1/32 dev w1
 
-# says INTERFACES HOST LINE... - what is said on host a has each of these lines.
+# says INTERFACES HOST LINE... - on host a, braid info --peer HOST prints each of these lines.
 says()
 {
 	in_a env NCCL_SOCKET_IFNAME="$1" "$braid" info --plugin "$plugin" --peer "$2" >"$tmp/peer" ||

@@ -8,8 +8,8 @@ hosts
 wire 1500
 both="BRAID_SOCKET_IFNAME==w1"
 
-# says REGEX... - a connects to b, which fails; each of them is in what is complained of, and one with
-# a leading ! is not.
+# says REGEX... - a's connect to b fails. Each REGEX is found in what both print to stderr; one with a
+# leading ! is not.
 says()
 {
 	if talk --pattern oneway --sizes 8 >/dev/null; then
@@ -25,7 +25,7 @@ says()
 	done
 }
 
-# What comes for Braid meets that verdict.
+# Gives that verdict to the SYNs that arrive on w1.
 firewall()			# NETNS VERDICT...
 {
 	ns=$1
@@ -66,7 +66,7 @@ case_ "a route that prohibits is no wrong token" \
 	says 'this host forbids.*\[forbidden-here\]' '!wrong-token'
 ip -n "$a" route del prohibit 10.77.1.2/32
 
-# As with NCCL_SOCKET_IFNAME=br- or lo: an address that each host has for itself.
+# Each host has the same address for itself, as with NCCL_SOCKET_IFNAME=br- or lo.
 env_both="BRAID_SOCKET_IFNAME==lo BRAID_CONNECT_TIMEOUT=2"
 case_ "loopback leads to this host, and the variable is named" \
 	says '127\.0\.0\.1.*loopback address (BRAID_SOCKET_IFNAME==lo.*\[own-address\]' \
@@ -82,7 +82,7 @@ case_ "an address that both hosts have" \
 	says "172\.18\.0\.1.*this host's own address, of br-0a1b (NCCL_SOCKET_IFNAME=br-.*\[own-address\]" \
 	'!nobody listens'
 
-# braid perf waits as long as the plugin.
+# braid perf must wait as long as the plugin does.
 env_both="$both BRAID_CONNECT_TIMEOUT=22"
 ip -n "$b" route add blackhole 10.77.1.1/32
 case_ "braid perf does not give up before BRAID_CONNECT_TIMEOUT" \
@@ -107,7 +107,7 @@ else
 	no_case "a firewall that rejects IPv6" "no IPv6, or no nft"
 fi
 
-# A switch without jumbo frames between two interfaces that have them, and no word of it.
+# A switch without jumbo frames, between two interfaces that have them, drops packets silently.
 black_hole()
 {
 	checked --pattern oneway --sizes 256k --seconds 3 --verbose || return 1

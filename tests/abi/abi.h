@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * abi.h - what the ABI tests are made of.
+ * abi.h - the runner and the common functions of the ABI tests.
  *
- * They drive the built .so through tools/proxy.c as NCCL's proxy threads do, and know nothing of
- * what is inside.  A case is a promise in words, a body, and the ABI versions it is run for; each
+ * The tests drive the built .so through tools/proxy.c as NCCL's proxy threads do, and know nothing of
+ * its inside.  A case is a promise in words, a body, and the ABI versions it is run for; each
  * run is a process of its own, so that a body may fork before anything is loaded, a crash or a
  * hang costs one case, and no state leaks into the next.  The runner never loads the plugin.
  *
  * A body fails by leaving the process: the macros below print and _exit(1).  Nothing may hang:
- * every wait has a deadline, every case has one over all.  A WARN from the plugin fails the case
+ * every wait has a deadline, and so has every case.  A WARN from the plugin fails the case
  * unless the body has said warns_expected().
  *
  * Environment: BRAID_TEST_PLUGIN (path of the .so), BRAID_TEST_FILTER (cmocka's pattern, such as
- * "v12*"), BRAID_TEST_WITHOUT (the same, of what not), BRAID_TEST_VERSIONS ("all": each case for all
- * versions that it is for; else, if there is no pattern either, for the newest and one of the others,
- * taken in turn; what shows where versions differ is run for all), BRAID_TEST_SEED, BRAID_TEST_SLOW
+ * "v12*"), BRAID_TEST_WITHOUT (a pattern of cases to leave out), BRAID_TEST_VERSIONS ("all": each case
+ * for all its versions; else, if there is no pattern either, for the newest and one of the others,
+ * taken in turn; a case with .every for all), BRAID_TEST_SEED, BRAID_TEST_SLOW
  * (a factor on all deadlines, for valgrind), BRAID_TEST_VERBOSE (log lines to stderr),
  * BRAID_TEST_RDMA (set by tests/rdma: the kind of NIC that device 0 is), BRAID_TEST_UCX (by
  * tests/ucx), BRAID_TEST_SMC (by tests/smc).  Other BRAID_* variables reach the plugin.
@@ -32,9 +32,9 @@
 
 /* -- cases -------------------------------------------------------------------------------- */
 
-struct abi {				/* what a body is given */
-	int abi;			/* the version to take */
-	bool newest;			/* the row on which the long loops are run */
+struct abi {				/* the argument of a body */
+	int abi;			/* the ABI version to use */
+	bool newest;			/* the newest version, on which long loops are run */
 	const char *plugin;
 	uint64_t seed;			/* of rnd() */
 };
@@ -42,17 +42,17 @@ struct abi {				/* what a body is given */
 struct abi_case {
 	const char *promise;
 	void (*body)(struct abi *t);
-	int since, until;		/* first and last version it is for; 0: all */
+	int since, until;		/* first and last version of the case; 0: all */
 	int seconds;			/* deadline; 0: 90 */
 	bool every;			/* see BRAID_TEST_VERSIONS */
-	const char *warns;		/* ids that it must have warned of, "no-route not-braid" */
+	const char *warns;		/* ids of WARNs that must be logged, "no-route not-braid" */
 };
 
 /* CASE("promise", body), or with .since =, .until =, .seconds =, .every = or .warns = after it. */
 #define CASE(promise_, ...) { .promise = promise_, .body = __VA_ARGS__ }
-#define ONCE .since = NET_ABI_NEWEST	/* what all versions share: for the newest alone */
+#define ONCE .since = NET_ABI_NEWEST	/* no difference between versions: run on the newest alone */
 
-bool abi_versions_all(void);		/* all is to be run that can be */
+bool abi_versions_all(void);		/* BRAID_TEST_VERSIONS=all */
 int abi_main(const char *group, const struct abi_case *cases, size_t n);
 
 #define ABI_MAIN(cases) \
@@ -73,24 +73,24 @@ void shuffle(struct abi *t, unsigned *v, unsigned n);	/* fills v with 0..n-1 in 
 /* -- the plugin --------------------------------------------------------------------------- */
 
 bool over_rdma(void);		/* or UCX: sockets are for the handshake alone */
-void streams_are_ours(void);	/* or the case is skipped */
-/* For init: net_log(), but what is always warned of over this kind of NIC is no WARN. */
+void streams_are_ours(void);	/* skips the case if SMC or UCX has TCP sockets too */
+/* The logger for init: net_log(), but a WARN that this kind of NIC always causes does not count. */
 void abi_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
-/* Lines that were added, each ended by a newline, from any thread; those too many are lost. */
+/* Lines added by any thread, each ended by a newline; lines without room are dropped. */
 struct lines {
 	atomic_uint used;
 	char text[32768];
 };
 void lines_add(struct lines *l, const char *line);
-void lines_clear(struct lines *l);	/* while nobody adds any */
-/* A WARN through abi_log(), in any process of the case, ended in that id, "no-route". */
+void lines_clear(struct lines *l);	/* while no thread adds a line */
+/* Fails unless a process of the case has logged a WARN with this id, "no-route", by abi_log(). */
 void warned_with(const char *id);
-/* abi_log(), and of a line with `word` in it what stands from there on is kept. */
+/* Returns abi_log(), made to keep the end of each line that has `word`, from that word on. */
 ncclDebugLogger_t abi_hear(const char *word);
-/* The last that was kept, or "" for none, is `want`; it is forgotten. */
+/* Fails unless the last text kept is `want` ("": none was kept), and forgets it. */
 void abi_heard(const char *want);
-bool abi_has_heard(void);		/* there was such a line, in any thread */
+bool abi_has_heard(void);		/* a text was kept, in any thread */
 
 struct net *abi_up(struct abi *t);		/* loaded, init called, at least one device */
 struct net *abi_up_with(struct abi *t, int traffic_class, ncclProfilerCallback_t prof);
@@ -98,18 +98,17 @@ void abi_down(struct net *net);			/* finalized and closed */
 
 /* -- other processes ---------------------------------------------------------------------- */
 
-void *send_to(struct net *net, int fd);	/* with recv_from() at the other end of fd */
+void *send_to(struct net *net, int fd);	/* the process at the other end of fd calls recv_from() */
 void *recv_from(struct net *net, int fd);
 
 struct peer {
 	pid_t pid;
-	int fd;				/* to the other's fd */
+	int fd;				/* a socket to the other process */
 };
 
 /*
- * Before anything is loaded here: run body in a new process, at ABI version t->abi.  That one
- * stays until peer_join(), so that nobody's comms are still open when its process ends; a body
- * that calls end_well() itself leaves at once.
+ * Runs body in a new process, at ABI version t->abi; call it before this process loads the plugin.  The
+ * new process stays until peer_join(), when both ends have closed their comms, unless body calls end_well().
  */
 struct peer peer_start(const struct abi *t, void (*body)(struct abi *t, int fd));
 void peer_join(struct peer *p);		/* must end well */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * abi_util.c - the runner and the tools of the ABI tests; abi.h says what each is for.
+ * abi_util.c - the runner and the common functions of the ABI tests; see abi.h.
  *
  * cmocka sees one test per case and ABI version.  Each forks, the child runs the body and leaves
  * with 0, 1 or 77, and the runner judges by that, by the signal that ended it, or by the clock.
@@ -30,7 +30,7 @@
 #include <cmocka.h>
 
 enum { EXIT_SKIPPED = 77, EXIT_HARD = 99 };	/* as automake has them */
-enum { HANG_MS = 30000, CASE_S = 90 };		/* where six others want the CPU, too */
+enum { HANG_MS = 30000, CASE_S = 90 };		/* long enough with six other tests on a CPU */
 
 static const char *plugin_path;
 static bool all_versions, filtered;
@@ -107,7 +107,7 @@ struct run {
 	char name[256];
 };
 
-/* cmocka's handlers would carry on with its list in the child: back to what was before it. */
+/* Signals that cmocka handles: in the child its handlers would run more tests, so they are reset. */
 static const int caught[] = { SIGFPE, SIGILL, SIGSEGV, SIGBUS, SIGSYS };
 static struct sigaction before_cmocka[sizeof(caught) / sizeof(caught[0])];
 
@@ -124,7 +124,7 @@ static void *no_work(void *arg)
 	return arg;
 }
 
-/* With a process's first thread comes one of ThreadSanitizer's: before anybody counts them. */
+/* ThreadSanitizer adds a thread with a process's first: start one before a case counts threads. */
 static void first_thread(void)
 {
 	pthread_t th;
@@ -162,7 +162,7 @@ static _Noreturn void run_child(const struct run *r)
 	end_well();
 }
 
-/* True if it ended in time; *status as waitpid() has it. */
+/* True if the process ended in time; *status is waitpid()'s. */
 static bool reap(pid_t pid, uint64_t deadline, int *status)
 {
 	unsigned nap_us = 100;
@@ -194,7 +194,7 @@ static void run_case(void **state)
 	assert_return_code(pid, errno);
 	if (pid == 0)
 		run_child(r);
-	setpgid(pid, pid);		/* both do: whoever comes first */
+	setpgid(pid, pid);		/* parent and child both call it, so neither must wait */
 	ended = reap(pid, deadline_ms(seconds * 1000), &status);
 	kill(-pid, SIGKILL);
 	if (!ended) {
@@ -237,7 +237,7 @@ static void read_environment(void)
 	all_versions = text && !strcmp(text, "all");
 	filtered = getenv("BRAID_TEST_FILTER") != NULL;
 
-	/* The plugin warns of BRAID_ variables it does not know, and it is right. */
+	/* The plugin would warn of these, since it warns of BRAID_ variables that it does not know. */
 	unsetenv("BRAID_TEST_PLUGIN");
 	unsetenv("BRAID_TEST_SLOW");
 	unsetenv("BRAID_TEST_SEED");
@@ -253,7 +253,7 @@ bool abi_versions_all(void)
 	return all_versions;
 }
 
-/* The i-th case.  What is below the shims is the same for all. */
+/* Is case i run for this version?  Most code is common to all versions, so two versions do. */
 static bool is_for(const struct abi_case *c, size_t i, int abi)
 {
 	int first = c->since > NET_ABI_OLDEST ? c->since : NET_ABI_OLDEST;
@@ -265,7 +265,7 @@ static bool is_for(const struct abi_case *c, size_t i, int abi)
 		return false;
 	if (all_versions || filtered || c->every || abi == last)
 		return true;
-	while (*text)			/* programs have few cases: do not begin with the same */
+	while (*text)			/* so that programs with few cases begin with different versions */
 		turn += (unsigned char)*text++;
 	return abi == first + (int)((i + turn) % (unsigned)(last - first));
 }

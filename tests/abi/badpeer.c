@@ -128,7 +128,7 @@ void taker_meets(struct scene *s, struct taker *k, uint8_t *handle)
 	accept_link(s, k, handle);
 	TRUE(speak_answer(&k->sp, BRAID_HELLO_OK) && speak_believe(&k->sp));
 	heard.fd = k->sp.fd;
-	/* Calls of connect() bring up the link, and the comm on it. */
+	/* The plugin sets up the link, and the comm on it, inside of connect(). */
 	for (end = deadline_ms(5000); now_us() < end && poll(&heard, 1, 1) <= 0;)
 		OK(TIMED(SETUP_MS, net_connect(s->net, 0, handle, &k->send)));
 	TRUE(!k->send);

@@ -4,14 +4,14 @@
 
 #include <sys/socket.h>
 
-enum { BETWEEN = 32 };			/* messages between two losses, over RDMA */
+enum { BETWEEN = 32 };			/* messages at least between two losses, over RDMA */
 
 struct talk {				/* messages one way */
 	const struct loss *l;
 	void *comm;
 	struct buf buf[LOSS_DEPTH];
 	struct op op[LOSS_DEPTH];
-	uint64_t next[LOSS_DEPTH];	/* number of the message in each */
+	uint64_t next[LOSS_DEPTH];	/* number of the message in each slot */
 	size_t most;
 	bool is_recv;
 };
@@ -46,7 +46,7 @@ static void talk_new(struct net *net, struct talk *k, void *comm, bool is_recv)
 	}
 }
 
-/* In the order in which they were posted; true when all rounds are through. */
+/* Tests messages in the order of posting, and posts new ones; true when all rounds are done. */
 static bool talk_step(struct net *net, struct talk *k, uint64_t *oldest)
 {
 	uint64_t all = (uint64_t)k->l->rounds * LOSS_DEPTH;
@@ -109,7 +109,7 @@ void both_ways(struct abi *t, struct net *net, void *send, void *recv, struct lo
 	while (!done) {
 		done = talk_step(net, &out, &out_n);
 		done = talk_step(net, &in, &in_n) && done;
-		/* Some drivers need 100 ms for a queue pair, and only one that is up can be lost. */
+		/* Some drivers take 100 ms to set up a queue pair, and only one that is up can be lost. */
 		if (l->one_in && now_us() >= next && (!over_rdma() || out_n + in_n >= had + BETWEEN)) {
 			count_streams(shut_some);
 			had = out_n + in_n;

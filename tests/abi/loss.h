@@ -10,7 +10,7 @@ enum { LOSS_DEPTH = 4 };		/* messages posted at a time, each way */
 struct loss {				/* both ends have the same sizes and rounds */
 	const size_t *sizes;		/* 8 of them */
 	unsigned rounds;		/* of LOSS_DEPTH messages each way */
-	unsigned one_in;		/* one in so many sockets is shut at a time; 1: all, 0: none */
+	unsigned one_in;		/* each time one in so many sockets is shut; 1: all, 0: none */
 	unsigned most;			/* sockets that are shut in all; 0: no limit */
 	bool resets;			/* every other one by RST, not FIN */
 	unsigned shut;			/* how many were */

@@ -45,7 +45,7 @@ static void load(const char *libs, const char *name)
 	}
 }
 
-/* In containers it is small, and a file that has no room is a SIGBUS. */
+/* /dev/shm is small in containers, and a mapped file on a full filesystem causes SIGBUS. */
 static bool has_room(const char *where)
 {
 	struct statvfs s;
@@ -53,7 +53,7 @@ static bool has_room(const char *where)
 	return !statvfs(where, &s) && (uint64_t)s.f_bavail * s.f_frsize >= UINT64_C(1) << 30;
 }
 
-/* Before the plugin asks for them by name: what is loaded already is found first. */
+/* dlopen() by name finds a library that is loaded already, so load the fakes before the plugin. */
 void fakes_load(void)
 {
 	const char *build = getenv("BRAID_TEST_BUILDDIR");
@@ -73,7 +73,7 @@ static int forget(const char *path, const struct stat *st, int type, struct FTW 
 	return remove(path);
 }
 
-/* All but what this process has: where files have large blocks, many fabrics fill a disk. */
+/* Removes the fabrics of other processes: many of them fill a disk that has large blocks. */
 static int forget_others(const char *path, const struct stat *st, int type, struct FTW *at)
 {
 	char own[sizeof(dir) + 16];
@@ -88,7 +88,7 @@ void fakes_forget(void)
 	nftw(dir, forget, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* This case's NIC, of which `more` is known as well (",max_qp=1"). */
+/* Sets this case's NICs; `text` is as in BRAID_TEST_FAKE_DEVICES. */
 void fake_nics(const char *text)
 {
 	char file[sizeof(dir) + 16];
@@ -238,7 +238,7 @@ static void note_pause(uint64_t *moved_us, uint64_t *longest_us)
 
 static _Thread_local uint64_t slowest_us;
 
-/* Without the time that it was ready to run and had no CPU. */
+/* Notes how long a call took, less the time for which the thread waited for a CPU. */
 static bool timed(bool (*call)(struct op *op), struct op *op)
 {
 	uint64_t queued = queued_ns(), from = now_us(), took;
@@ -252,7 +252,7 @@ static bool timed(bool (*call)(struct op *op), struct op *op)
 	return res;
 }
 
-/* One round: in the order in which they were posted.  True if one is through. */
+/* Posts and tests messages in order, once each.  True if the oldest is done. */
 static bool talk_step(struct net *net, struct talk *k)
 {
 	struct op *op = &k->op[k->oldest % DEPTH];
@@ -283,7 +283,7 @@ bool job_step(struct job *j)
 	j->slowest_us = slowest_us;
 	if (moved)
 		note_pause(&j->moved_us, &j->longest_us);
-	/* What heals takes seconds, and other tests run beside this one. */
+	/* A recovery takes seconds: leave the CPU to other tests meanwhile. */
 	usleep(moved ? PACE_US : NAP_US);
 	return moved;
 }
@@ -294,7 +294,7 @@ void job_play(struct job *j, unsigned ms)
 		job_step(j);
 }
 
-/* Until that many more messages came in, or it takes too long. */
+/* Goes on until n more messages have come in; fails after `ms`. */
 void job_need(struct job *j, unsigned n, unsigned ms)
 {
 	uint64_t want = j->in.oldest + n, end = deadline_ms(ms);
@@ -353,7 +353,7 @@ void job_close(struct job *j)
 
 /* -- interfaces --------------------------------------------------------------------------- */
 
-/* Another interface than loopback; or the case is skipped. */
+/* The name of an interface other than loopback; skips the case if there is none. */
 const char *second_interface(void)
 {
 	static char name[IF_NAMESIZE];

@@ -5,30 +5,30 @@
 
 #include "tests/abi/abi.h"
 
-/* In main(), before and after all cases. */
+/* Call these in main(), before and after all cases. */
 void fakes_load(void);
 void fakes_forget(void);
 
 extern long (*fake_ctl)(const char *cmd);	/* tests/fake/ctl.h */
 extern const char *(*fake_failed)(void);
-long ctl(const char *cmd);			/* the same, and it must do */
+long ctl(const char *cmd);			/* fake_ctl(), which must succeed */
 
-/* This case's NICs, in the words of BRAID_TEST_FAKE_DEVICES. */
+/* Sets this case's NICs; `text` is as in BRAID_TEST_FAKE_DEVICES. */
 void fake_nics(const char *text);
-/* This case's NIC, nic0, of which `more` is known as well (",max_qp=1", or ";nic1:ib"). */
+/* Sets this case's NIC, nic0, and more of its description (",max_qp=1") or NICs (";nic1:ib"). */
 void nic(const char *kind, const char *more);
 
-/* Another interface than loopback; or the case is skipped. */
+/* The name of an interface other than loopback; skips the case if there is none. */
 const char *second_interface(void);
 
-/* The first two devices are made one, which is used from now on. */
+/* The plugin, with the first two devices fused; that device is used from now on. */
 struct net *fused_up(struct abi *t);
 
 /* -- what the plugin says ----------------------------------------------------------------- */
 
-/* Its lines of WARN and INFO, of all threads, are kept: see struct lines. */
+/* The plugin, whose WARN and INFO lines of all threads are kept, as struct lines says. */
 struct net *heard_up(struct abi *t);
-const char *was_said(const char *words);	/* from these words on; NULL: it was not */
+const char *was_said(const char *words);	/* the log from these words on; NULL: never logged */
 void must_say(const char *words);
 void must_not_say(const char *words);
 
@@ -46,7 +46,7 @@ struct talk {				/* messages one way */
 	uint64_t oldest;
 	unsigned stops;
 	size_t most;			/* bytes of a message; 0: no limit but MOST */
-	uint64_t moved_us, longest_us;	/* when one came through last; the longest pause */
+	uint64_t moved_us, longest_us;	/* when a message was done last; the longest pause */
 };
 
 struct job {
@@ -57,15 +57,15 @@ struct job {
 };
 
 void job_new(struct job *j, struct net *net, void *send, void *recv);
-/* With no message of more than `most` bytes, which both ends know. */
+/* No message has more than `most` bytes; both ends must give the same `most`. */
 void job_new_small(struct job *j, struct net *net, void *send, void *recv, size_t most);
-void job_rest(struct job *j);			/* its pauses are counted from now on */
-bool job_step(struct job *j);			/* true if a message came through */
+void job_rest(struct job *j);			/* counts pauses from now on */
+bool job_step(struct job *j);			/* true if a message was done */
 void job_play(struct job *j, unsigned ms);
-void job_need(struct job *j, unsigned n, unsigned ms);	/* that many come in */
+void job_need(struct job *j, unsigned n, unsigned ms);	/* until n more have come in */
 bool job_over(const struct job *j);
-/* Until all messages have gone, once j->out.stop is set at either end. */
+/* Goes on until all messages are done, once j->out.stop is set at either end. */
 void job_finish(struct job *j);
-void job_close(struct job *j);			/* and the plugin is let go */
+void job_close(struct job *j);			/* closes the comms, and the plugin too */
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "tests/abi/nics.h"
 
-/* A stall of STALL_MS and a way back within RETURN_MS are promised: SLACK times that fails. */
+/* Promised: a stall of at most STALL_MS, RDMA again within RETURN_MS.  SLACK times that fails. */
 enum { STALL_MS = 2000, RETURN_MS = 5000, NOTICE_MS = 2000, SLACK = 10 };
 enum { QPNS = 1 << 14, MRS_KEPT = 24 };		/* a port keeps the memory of some lanes */
 

@@ -3,9 +3,9 @@
  * test_close.c - the end of a comm, orderly or not.
  *
  * NCCL aborts by deregistering and closing from its service thread with requests in flight, and
- * the application frees the memory at once: after deregMr() or close() nobody may touch it.  Here
- * fresh zero pages take its place and must stay zero.  The other end learns it as ncclRemoteError
- * and, after the first error, gets the same answer to whatever it calls.
+ * the application frees the memory at once: after deregMr() or close() the plugin may not touch it.
+ * Here fresh zero pages take its place and must stay zero.  The other end gets ncclRemoteError and,
+ * after the first error, the same error from every call.
  */
 #include "tests/abi/abi.h"
 
@@ -37,7 +37,7 @@ static void flight_new(struct net *net, void *comm, bool is_recv, struct buf *b,
 /* What the end that did not close sees: some messages may have come, the rest are lost. */
 static void flight_lost(struct net *net, struct buf *b, struct op *ops)
 {
-	/* With all that is moved before; how soon it is told is measured further down. */
+	/* Includes the time to move messages; told_in_time() measures how soon the error comes. */
 	uint64_t limit = deadline_ms(drive_hang_ms);
 
 	ops_settle(ops, FLIGHT);
@@ -47,7 +47,7 @@ static void flight_lost(struct net *net, struct buf *b, struct op *ops)
 		if (ops[i].res != ncclSuccess)
 			RES(ncclRemoteError, ops[i].res);
 	}
-	while (ops[0].res == ncclSuccess) {	/* all of them had come: the next will not */
+	while (ops[0].res == ncclSuccess) {	/* all messages had arrived: the next can't */
 		struct op next = ops[0];
 
 		next.posted = next.done = false;
@@ -61,7 +61,7 @@ static void flight_lost(struct net *net, struct buf *b, struct op *ops)
 		buf_free(net, &b[i]);
 }
 
-/* Other pages, all zero, in the place of a buffer that is ours no more. */
+/* Maps zero pages in place of a buffer that the plugin must not touch any more. */
 static void pull_away(struct buf *b)
 {
 	TRUE(mmap(b->map, b->map_len, PROT_READ | PROT_WRITE,
@@ -113,8 +113,8 @@ static void in_flight_peer(struct abi *t, int fd)
 }
 
 /*
- * The rounds differ in which end we are, whether deregMr comes before close (if it does not, close
- * drops what was registered), and whether the memory is gone or somebody else's afterwards.
+ * The rounds differ in which end closes, in whether deregMr() comes before close (else close drops
+ * the registration), and in whether the memory is unmapped or reused afterwards.
  */
 static void in_flight(struct abi *t)
 {
@@ -152,11 +152,11 @@ static void in_flight(struct abi *t)
 	abi_down(net);
 }
 
-/* -- how soon what close() began has ended -------------------------------------------------- */
+/* -- how soon after close() the peer has its error ------------------------------------------ */
 
-enum { TOLD_MS = 100 };			/* ten times that fails */
+enum { TOLD_MS = 100 };			/* promised; ten times that fails */
 
-/* Moments are those of a clock that all processes share. */
+/* Reports when its comm failed, by CLOCK_MONOTONIC, which all processes share. */
 static void told_peer(struct abi *t, int fd)
 {
 	struct net *net = abi_up(t);
@@ -175,7 +175,7 @@ static void told_peer(struct abi *t, int fd)
 			for (int k = 0; k < FLIGHT; k++) {
 				told |= ops[k].res != ncclSuccess;
 				if (ops[k].done && ops[k].res == ncclSuccess)
-					ops[k].posted = ops[k].done = false;	/* there is always one more */
+					ops[k].posted = ops[k].done = false;	/* post it again */
 			}
 		}
 		at = now_us();
@@ -204,7 +204,7 @@ static void in_time(const char *what, uint64_t *most, uint64_t from, uint64_t li
 		*most = now - from;
 }
 
-/* No pool: with the last comm the link goes too, and its sockets. */
+/* Links are not kept, so the link and its sockets close with the last comm. */
 static void told_in_time(struct abi *t)
 {
 	uint64_t most_told = 0, most_gone = 0;
@@ -226,7 +226,7 @@ static void told_in_time(struct abi *t)
 		step_for_us(ops, rnd_below(t, 3000));
 		OK(is_recv ? net_close_recv(net, comm) : net_close_send(net, comm));
 		from = now_us();
-		/* A NIC that the CPU plays is emulation; and queue pairs may have to come back first. */
+		/* More time over RDMA: the NIC is emulated, and queue pairs may have to recover first. */
 		limit = deadline_ms(TOLD_MS * (over_rdma() ? 100 : 10));
 		take(peer.fd, &told, sizeof(told));
 		if (told > from && told - from > most_told)
@@ -288,7 +288,7 @@ static void dereg_other_thread(struct abi *t)
 		flight_new(net, comm, is_recv, b, ops);
 		ops_post(ops, FLIGHT);
 		TRUE(!pthread_create(&thread, NULL, dereg_main, &d));
-		ops_settle(ops, FLIGHT);	/* done, or failed: but not for ever */
+		ops_settle(ops, FLIGHT);	/* each is done or failed in bounded time */
 		pthread_join(thread, NULL);
 		OK(is_recv ? net_close_recv(net, comm) : net_close_send(net, comm));
 		recv_one(net, other, 1000, (uint64_t)i);
@@ -332,7 +332,7 @@ static void leaves_at_once(struct abi *t, int fd)
 	end_well();
 }
 
-/* A send that is done has been promised to arrive; its sender need not stay for that. */
+/* A send that is done arrives even if the sender's process ends at once. */
 static void all_arrives(struct abi *t)
 {
 	enum { LEAVERS = 12 };
@@ -379,7 +379,7 @@ static void leaves_small(struct abi *t, int fd)
 	end_well();
 }
 
-/* What was sent is there; what never was is an error. */
+/* Messages that were sent are received; a receive for one that was never sent fails. */
 static void takes_what_was_left(struct net *net, void *recv)
 {
 	struct buf b = buf_new(net, recv, 1000, 0);
@@ -394,7 +394,7 @@ static void takes_what_was_left(struct net *net, void *recv)
 	OK(net_close_recv(net, recv));
 }
 
-/* Its receiver may ask for it when the sender's process is no more. */
+/* Receives are posted after the sender's process has ended. */
 static void late_takes(struct abi *t)
 {
 	struct peer peer = peer_start(t, leaves_small);
@@ -407,7 +407,7 @@ static void late_takes(struct abi *t)
 	abi_down(net);
 }
 
-/* The same of one that has not even accepted it; a second one is never accepted. */
+/* accept() is called after the sender's process has ended; a second sender is never accepted. */
 static void late_accepts(struct abi *t)
 {
 	struct peer peers[] = { peer_start(t, leaves_small), peer_start(t, leaves_small) };
@@ -429,7 +429,7 @@ static void late_accepts(struct abi *t)
 	abi_down(net);
 }
 
-/* Stopped while the other leaves; then it writes to it before it reads. */
+/* Is stopped while the other end leaves; then sends before it reads. */
 static void speaks_first(struct abi *t, int fd)
 {
 	struct net *net = abi_up(t);
@@ -453,7 +453,7 @@ static void speaks_first(struct abi *t, int fd)
 	end_well();
 }
 
-/* A connection that can't be written to any more may hold what came before. */
+/* A connection on which writes fail may still hold data that arrived before. */
 static void arrives_before_all_fails(struct abi *t)
 {
 	enum { PEERS = 5 };
@@ -497,7 +497,7 @@ static void ends_in_order(struct abi *t, int fd)
 	end_well();
 }
 
-/* Ranks do not leave at the same moment; the slower one has lost nothing. */
+/* Ranks do not leave at the same moment.  The slower one has lost nothing, so no WARN is logged. */
 static void no_warn(struct abi *t)
 {
 	struct peer peer = peer_start(t, ends_in_order);
@@ -538,7 +538,7 @@ static void delivered_then_error(struct abi *t)
 	abi_down(net);
 }
 
-/* As NCCL's own transports do: an error of isend would be taken for one of this rank. */
+/* isend() succeeds and test() fails, as in NCCL's own transports: an error of isend() looks local. */
 static void taken_then_error(struct abi *t)
 {
 	struct net *net = abi_up(t);
@@ -572,7 +572,7 @@ static void taken_then_error(struct abi *t)
 
 enum { COMMS = 8 };			/* of one link; every other one receives */
 
-/* Lines of the plugin that have the word, by level. */
+/* The numbers of log lines that contain `word`, by level. */
 static struct {
 	const char *word;
 	atomic_uint info, warn;
@@ -621,14 +621,14 @@ static void rank_open(struct rank *r, struct net *net, int fd, bool first)
 
 		r->comm[i] = is_recv ? recv_from(net, fd) : send_to(net, fd);
 		r->b[i] = buf_new(net, r->comm[i], BYTES, 0);
-		/* Tags that do not meet. */
+		/* The tags of sends and receives differ, so none matches. */
 		r->op[i] = is_recv ? op_recv(net, r->comm[i], &r->b[i], BYTES, 1) :
 				     op_send(net, r->comm[i], &r->b[i], BYTES, 2);
 	}
 	ops_post(r->op, COMMS);
 }
 
-/* As NCCL does it: memory first. */
+/* As NCCL does: deregisters memory first, then closes. */
 static void rank_abort(struct rank *r)
 {
 	for (int i = 0; i < COMMS; i++)
@@ -652,7 +652,7 @@ static void aborts(struct abi *t, int fd)
 	EQ(0, net_warn_count());
 }
 
-/* The other rank aborts as well, as a watchdog has all of them do: nothing is wrong with us. */
+/* A watchdog makes all ranks abort.  The end of the other rank's comms is then worth no WARN. */
 static void abort_of_all(struct abi *t)
 {
 	struct peer peer = peer_start(t, aborts);
@@ -661,7 +661,7 @@ static void abort_of_all(struct abi *t)
 
 	rank_open(&r, net, peer.fd, false);
 	meet(peer.fd);
-	WAIT_FOR(lines.info);		/* the peer's end has come, and nobody asks about it */
+	WAIT_FOR(lines.info);		/* the peer has closed, while this rank calls nothing */
 	nap_ms(50);
 	rank_abort(&r);
 	meet(peer.fd);
@@ -671,7 +671,7 @@ static void abort_of_all(struct abi *t)
 	abi_down(net);
 }
 
-/* The other rank goes on, and its log gives the reason once. */
+/* One rank aborts, and the other goes on: its log gives the reason once. */
 static void abort_of_one(struct abi *t)
 {
 	struct peer peer = peer_start(t, aborts);
@@ -699,7 +699,7 @@ static void abort_of_one(struct abi *t)
 
 /* -- after an error ------------------------------------------------------------------------- */
 
-/* Two requests that can't be done, then the error, then everything again and again. */
+/* After the error of one request, every call for the same comm returns the same error, at once. */
 static void sticks(struct net *net, void *comm, struct buf *b, struct op *ops, ncclResult_t res)
 {
 	uint64_t from, queued;
@@ -716,7 +716,7 @@ static void sticks(struct net *net, void *comm, struct buf *b, struct op *ops, n
 		op_post(&again);
 		RES(res, again.res);
 	}
-	/* Time in which others had the CPU is not the calls'. */
+	/* Time for which the thread waited for a CPU does not count. */
 	if (now_us() - from > (queued_ns() - queued) / 1000 + 100000 * drive_slow())
 		FAIL("40 calls after an error took more than 100 ms");
 	buf_free(net, b);
@@ -749,7 +749,7 @@ static void sticky(struct abi *t)
 	sticks(net, p.send, &b, ops, ncclRemoteError);
 	exchange(net, bystander.send, bystander.recv, 1000, 2);
 
-	pair_open(net, &p);		/* too large for its receive: both ends */
+	pair_open(net, &p);		/* both ends fail: the message is larger than its receive */
 	b = buf_new(net, p.recv, 10, 0);
 	other = buf_new(net, p.send, BYTES, 0);
 	ops[0] = ops[1] = op_send(net, p.send, &other, BYTES, 0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_connect.c - listen, connect and accept, in whatever order NCCL happens to call them.
+ * test_connect.c - listen, connect and accept, in any order in which NCCL may call them.
  *
  * NCCL's service thread calls each pending connect and accept once a round; the two ends are not
  * in step, and some calls never come: a shared comm's listener is closed unaccepted, an aborted
- * job drops everything half-way.  Handles come from the network and are trusted by nobody.
+ * job drops everything half-way.  Handles come from the network, so the plugin must not trust them.
  */
 #include "tests/abi/abi.h"
 
@@ -43,7 +43,7 @@ static void accept_first(struct abi *t)
 	abi_down(net);
 }
 
-/* Several pairs at once; which call comes next is chance, and so is how often. */
+/* Several pairs at once; the next call, and how often it is made, are random. */
 static void any_interleaving(struct abi *t)
 {
 	enum { PAIRS = 4 };
@@ -100,7 +100,7 @@ static bool many_step(struct net *net, struct many *m, unsigned n)
 	return all;
 }
 
-/* Comms [0, n) that are not there yet come up, all at the same time. */
+/* Opens comms until there are n, all at the same time. */
 static void many_open(struct net *net, struct many *m, unsigned n, int fd)
 {
 	for (unsigned i = m->n; i < n; i++) {
@@ -187,7 +187,7 @@ static void listener_unaccepted(struct abi *t)
 	abi_down(net);
 }
 
-/* Until the comm says that it failed; its peer has no use for what we send. */
+/* Sends until the comm fails; returns the error.  The peer receives nothing. */
 static ncclResult_t probe_error(struct net *net, void *send)
 {
 	struct buf b = buf_new(net, send, 100, 0);
@@ -219,13 +219,13 @@ static void listener_closed_under_connect(struct abi *t)
 	RES(ncclRemoteError, probe_error(net, p.send));
 	OK(net_close_send(net, p.send));
 
-	pair_open(net, &p);		/* and nobody else minds */
+	pair_open(net, &p);		/* other connections still work */
 	exchange(net, p.send, p.recv, 1000, 1);
 	pair_close(net, &p);
 	abi_down(net);
 }
 
-/* A listener keeps so many that it has not accepted, and says so to the next. */
+/* A listener keeps at most MOST comms that were not accepted, and refuses the next. */
 static void too_many_unaccepted(struct abi *t)
 {
 	enum { MOST = 1024 };
@@ -255,7 +255,7 @@ static void too_many_unaccepted(struct abi *t)
 	abi_down(net);
 }
 
-/* What connect() says to a handle in the end; *send NULL unless it says success. */
+/* Calls connect() until it fails or returns a comm; *send is NULL unless it succeeds. */
 static ncclResult_t connect_result(struct net *net, void *handle, void **send)
 {
 	uint64_t end = deadline_ms(2000);
@@ -328,7 +328,7 @@ static void close_null(struct abi *t)
 	}
 }
 
-/* Each copy of a handle keeps its dialler's own state. */
+/* Each copy of a handle holds the state of its own dial. */
 static void two_copies(struct abi *t)
 {
 	struct net *net = abi_up(t);
@@ -411,13 +411,13 @@ static void handle_flips(struct abi *t)
 		if (connect_result(net, handle, &send) == ncclSuccess)
 			FAIL("connected though bit %u of byte %u is flipped", bit % 8, bit / 8);
 	}
-	WAIT_FOR(pair_step(net, &p));	/* the listener has not suffered */
+	WAIT_FOR(pair_step(net, &p));	/* the listener still works */
 	exchange(net, p.send, p.recv, 1000, 1);
 	pair_close(net, &p);
 	abi_down(net);
 }
 
-/* The dialler's state lies in the handle while it dials; nothing there is taken on trust. */
+/* While it dials, connect() keeps its state in the handle.  A bit of it flips: no crash, no hang. */
 static void handle_flips_midway(struct abi *t)
 {
 	struct net *net = abi_up(t);
@@ -449,11 +449,11 @@ static void left_half_way(struct abi *t)
 	struct net *net = abi_up(t);
 	unsigned fds, threads;
 
-	OK(net_finalize(net));		/* what it keeps for good it has now */
+	OK(net_finalize(net));		/* what the plugin never frees, it has by now */
 	fds = count_fds();
 	threads = count_threads();
 	OK(net_init(net, 1, -1, abi_log, NULL));
-	warns_expected();		/* a dial may find that its listen was closed before it */
+	warns_expected();		/* a dial may come after its listen was closed */
 	for (int i = 0; i < 20; i++) {
 		struct pair p;
 
@@ -465,7 +465,7 @@ static void left_half_way(struct abi *t)
 	}
 	OK(net_finalize(net));
 	WAIT_FOR(count_threads() <= threads);	/* the kernel lists a joined thread a little longer */
-	WAIT_FOR(count_fds() <= fds);		/* so do NICs that are played by a thread */
+	WAIT_FOR(count_fds() <= fds);		/* fake NICs, which are threads, end a little later too */
 	net_unload(net);
 }
 

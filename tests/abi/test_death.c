@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_death.c - a peer that is killed is noticed, and how soon.
+ * test_death.c - how soon the plugin notices that a peer was killed.
  *
- * NCCL has no timeout on the data path: if the plugin does not say ncclRemoteError the job hangs.
+ * NCCL has no timeout on the data path: if the plugin does not return ncclRemoteError the job hangs.
  * The promise is 100 ms; on a busy machine the test fails at ten times that, and prints what it
  * measured.
  */
@@ -33,7 +33,7 @@ static struct side side_new(struct net *net, void *send, void *recv)
 	return s;
 }
 
-/* One round; what is done starts again. */
+/* Tests both operations, and posts those that are done again. */
 static void turn(struct side *s)
 {
 	ops_step(s->ops, 2);
@@ -71,7 +71,7 @@ static void *turn_forever(void *arg)
 	return NULL;
 }
 
-/* As programs do that never take their communicators down: NCCL's threads go on meanwhile. */
+/* Calls exit() with comms open, as many programs do, while another thread goes on like NCCL's. */
 static void exiting_victim(struct abi *t, int fd)
 {
 	struct net *net = abi_up(t);
@@ -94,7 +94,7 @@ static void pass_handle(int from, int to)
 	give(to, handle, sizeof(handle));
 }
 
-/* Its links end while it does, for its own peer is killed. */
+/* A process exits while its links fail, since its own peer is killed. */
 static void exits(struct abi *t)
 {
 	struct peer peer = peer_start(t, exiting_victim), killed = peer_start(t, busy_victim);
@@ -105,7 +105,7 @@ static void exits(struct abi *t)
 	meet(peer.fd);
 	nap_ms(20);
 	peer_kill(&killed);
-	peer_join(&peer);		/* it died of nothing */
+	peer_join(&peer);		/* it has not crashed */
 }
 
 static void killed(struct abi *t, void (*body)(struct abi *t, int fd), const char *what)
@@ -151,7 +151,7 @@ static void killed_quiet(struct abi *t)
 
 /* -- during connect ------------------------------------------------------------------------ */
 
-/* Listens and stops: the kernel goes on taking connections for it. */
+/* Listens and stops with SIGSTOP: the kernel still completes connections to it. */
 static void listening_victim(struct abi *t, int fd)
 {
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE] = { 0 };
@@ -165,7 +165,7 @@ static void listening_victim(struct abi *t, int fd)
 		nap_ms(1000);
 }
 
-/* Its death, `ms` after the first call of connect. */
+/* The listening process is killed `ms` after the first call of connect(). */
 static void killed_after(struct abi *t, unsigned ms)
 {
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
@@ -190,7 +190,7 @@ static void killed_after(struct abi *t, unsigned ms)
 	       (unsigned long long)(now_us() - from), net_last_warn());
 	RES(ncclRemoteError, res);
 	waitpid(peer.pid, NULL, 0);
-	pair_open(net, &p);		/* and others can still connect */
+	pair_open(net, &p);		/* other peers can still connect */
 	exchange(net, p.send, p.recv, 1000, 1);
 	pair_close(net, &p);
 	abi_down(net);

@@ -52,10 +52,10 @@ static void accept_without_fds(struct abi *t)
 	uint64_t from;
 	unsigned w;
 
-	setenv("BRAID_STAT", "0", 1);	/* its thread opens some at any time */
+	setenv("BRAID_STAT", "0", 1);	/* no thread for braid stat, which opens descriptors */
 	friend_ready(&friend);
 	stage_up(t, &s);
-	OK(TIMED(SETUP_MS, net_accept(s.net, s.listen, &recv)));	/* which opens the plugin's clock */
+	OK(TIMED(SETUP_MS, net_accept(s.net, s.listen, &recv)));	/* the first TIMED() opens a file of /proc */
 	fds_exhaust(&f);
 	give(friend.fd, s.handle, sizeof(s.handle));
 	for (from = now_us(); now_us() < from + 400000; nap_ms(1)) {
@@ -88,7 +88,7 @@ static void accept_with_the_last_fd(struct abi *t)
 
 	if (over_rdma())
 		skip_because("there more than a socket is wanted");
-	setenv("BRAID_LANES", "1", 1);		/* a second one would need a second descriptor */
+	setenv("BRAID_LANES", "1", 1);		/* a second lane would need a second descriptor */
 	friend = friend_start(t);
 	setenv("BRAID_STAT", "0", 1);
 	friend_ready(&friend);
@@ -178,8 +178,8 @@ static void listen_without_fds(struct abi *t)
 /* -- forks ------------------------------------------------------------------------------------ */
 
 /*
- * A child made behind libc's back, as posix_spawn's is until it execs, holds a copy of each
- * descriptor, and epoll goes on to tell of what we have closed.
+ * A child made without libc's fork(), like posix_spawn()'s until it execs, has a copy of each
+ * descriptor, so epoll goes on to report events of sockets that the parent has closed.
  */
 static void fork_holds_on(struct abi *t)
 {
@@ -199,7 +199,7 @@ static void fork_holds_on(struct abi *t)
 		nap_ms(1000);
 		_exit(0);
 	}
-	for (int i = 4; i < 20; i++)		/* the first four were thrown out */
+	for (int i = 4; i < 20; i++)		/* these take the places of the first four */
 		TRUE((fd[i] = speak_connect(s.to.port)) >= 0);
 	nap_ms(50);
 	for (int i = 0; i < 20; i++) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_fault.c - each call that can fail has failed.
+ * test_fault.c - each of the plugin's calls into the C library fails once.
  *
  * A life is all that NCCL does with a plugin: init, devices, listen, connect and accept, regMr,
- * messages of all kinds, close, finalize.  It is lived again and again, each time in a process of
- * its own in which the next of the plugin's calls into the C library fails: memory, sockets,
- * descriptors, threads, files.  The life either succeeds all the same or ends with an error and
- * a WARN that names the cause; nothing hangs, crashes or is left behind; and the next life in
- * that process, in which nothing fails, is as good as any.
+ * messages of all kinds, close, finalize.  It is repeated, each time in a process of its own in
+ * which the next of the plugin's calls into the C library fails: memory, sockets, descriptors,
+ * threads, files.  The life succeeds all the same, or ends with an error and a WARN that names the
+ * cause.  Nothing hangs, crashes or leaks.  The next life in that process, in which no call fails,
+ * succeeds.
  */
 #include "tests/abi/abi.h"
 
@@ -27,7 +27,7 @@
 
 enum { SMALL = 1000, EAGER = 40000, LARGE = 1000000, K_MAX = 2000, LIFE_S = 150, SOON_MS = 30000,
        JOBS = 12,
-       ALONE_MS = 8000 };		/* when the other end's BRAID_CONNECT_TIMEOUT of 3 s is over for sure */
+       ALONE_MS = 8000 };		/* longer than the other end's BRAID_CONNECT_TIMEOUT of 3 s */
 enum { EXIT_BAD = 1, EXIT_NO_CALL, EXIT_NO_WAY };	/* how a life ended; 0: well */
 
 /* --- what the plugin says ------------------------------------------------------------------ */
@@ -64,13 +64,13 @@ static ncclResult_t look(struct net *net)
 	ncclResult_t res = net_devices(net, &ndev);
 
 	if (res == ncclSuccess && !ndev)
-		return ncclSystemError;		/* all that an ABI without a result can say */
+		return ncclSystemError;		/* this ABI version has no other way to report an error */
 	return res ? res : net_props(net, 0, &props);
 }
 
 /*
- * connect is through, but accept finds nothing: the link was lost in between.  NCCL's other end
- * learns of that from its first send, and aborts both.
+ * connect() has succeeded, but accept() finds no comm, for the link was lost in between.  NCCL's first
+ * send then fails, and NCCL aborts both ends.
  */
 static ncclResult_t left_alone(struct net *net, void *send)
 {
@@ -99,7 +99,7 @@ static ncclResult_t meet_up(struct net *net, struct pair *p)
 	return res;
 }
 
-/* Until both are done, or one has failed: then NCCL closes everything. */
+/* Waits until all operations are done, or one has failed: then NCCL closes everything. */
 static ncclResult_t settle(struct op *ops, size_t n)
 {
 	uint64_t end = deadline_ms(SOON_MS);
@@ -118,7 +118,7 @@ static ncclResult_t settle(struct op *ops, size_t n)
 	return ncclSuccess;
 }
 
-/* One message; `early`: it goes before anybody asks for it. */
+/* Moves one message; `early`: it is sent before its receive is posted. */
 static ncclResult_t message(struct net *net, struct pair *p, size_t size, bool early)
 {
 	struct buf from = buf_new(net, NULL, size, 0), to = buf_new(net, NULL, size, 0);
@@ -187,7 +187,7 @@ static ncclResult_t life(struct net *net, void (*in_middle)(void))
 		res = talk(net, &p);
 	}
 	pair_close(net, &p);
-	nap_ms(120);			/* an idle link gives its memory back, and takes it again */
+	nap_ms(120);			/* an idle link frees memory, and must allocate it again */
 	if (!res)
 		res = meet_up(net, &p);
 	if (!res)
@@ -205,8 +205,8 @@ struct usage {
 };
 
 /*
- * Where the ABI has no finalize, the thread goes when it finds nothing left; and one that has
- * been joined is in /proc for a moment longer.
+ * Where the ABI has no finalize, the service thread ends once it has nothing to do.  And a thread
+ * that was joined is listed in /proc for a moment longer.
  */
 static void quiet(const struct usage *empty)
 {
@@ -227,15 +227,15 @@ struct run {
 	enum fault_kind kind;
 	enum fault_how how;
 	unsigned k;
-	int err;			/* 0: what each call is likely to say */
+	int err;			/* errno of the failing call; 0: a likely one for that call */
 	bool may_fail;
-	bool lossy;			/* it begins when connections are lost */
+	bool lossy;			/* calls fail only after connections are lost */
 	struct seen {			/* shared by all runs */
 		long blocks;		/* left after two good lives, in the run with k = 0 */
 		char name[JOBS][32];	/* of the call that failed */
 		struct fault_trace good;	/* the calls of the run with k = 0 */
 	} *seen;
-	char *name;			/* our own of these */
+	char *name;			/* this run's entry of seen->name */
 };
 
 static const struct run *running;
@@ -245,7 +245,7 @@ static void arm(void)
 	fault_arm(running->kind, running->k, running->how);
 }
 
-/* In a process of its own. */
+/* The body of the process in which call k fails. */
 static _Noreturn void run_one(const struct run *r)
 {
 	char err[256], what[128];
@@ -271,7 +271,7 @@ static _Noreturn void run_one(const struct run *r)
 	snprintf(what, sizeof(what), "call %u, %s,", r->k, name ? name : "none");
 	if (res && (!name || !r->may_fail))
 		FAIL("%s failed: the life ended with %s: %s", what, net_result_name(res), warns.text);
-	/* A connection that is lost during its handshake is redialled, or missed by the other end. */
+	/* With FAULT_IO any WARN will do: a connection lost in its handshake may have other effects. */
 	if (res && (r->kind == FAULT_IO ? !warns.text[0] : !warned_of(fault_err())))
 		FAIL("%s failed with '%s', which no WARN says: '%s'", what,
 		     strerror(fault_err()), warns.text);
@@ -293,8 +293,8 @@ static _Noreturn void run_one(const struct run *r)
 }
 
 /*
- * Unless BRAID_TEST_VERSIONS=all: the first call by each path through the code, the first three of each
- * name and every sixth after that; and each call that a good life does not make.
+ * Is call k to fail?  All calls with BRAID_TEST_VERSIONS=all.  Else the first on each path through the
+ * code, the first three of each name and every sixth after that, and calls that a good life lacks.
  */
 static bool is_wanted(const struct fault_trace *good, unsigned k)
 {
@@ -309,7 +309,7 @@ static bool is_wanted(const struct fault_trace *good, unsigned k)
 	return !of_path || of_name < 3 || of_name % 6 == 0;
 }
 
-/* Start the life in which call k fails. */
+/* Starts the life in which call k fails. */
 static pid_t run_start(struct run *r, unsigned k)
 {
 	pid_t pid = fork();
@@ -323,7 +323,7 @@ static pid_t run_start(struct run *r, unsigned k)
 	run_one(r);
 }
 
-/* Wait for that life; what it had to say it has said. */
+/* Waits for that life, which has printed its own errors. */
 static int run_end(const struct run *r, pid_t pid, unsigned k)
 {
 	int status;
@@ -338,7 +338,7 @@ static int run_end(const struct run *r, pid_t pid, unsigned k)
 	return EXIT_BAD;
 }
 
-/* A time limit of the plugin's, longer where everything takes longer. */
+/* Sets a time limit of the plugin, longer on a slow machine. */
 static void seconds(const char *name, unsigned s)
 {
 	char text[16];
@@ -347,7 +347,7 @@ static void seconds(const char *name, unsigned s)
 	setenv(name, text, 1);
 }
 
-/* Several lives at a time: they wait more than they work. */
+/* Runs several lives at a time, since they mostly wait. */
 static void run_these(struct abi *t, struct run r, unsigned most)
 {
 	unsigned bad = 0, failed = 0, left_out = 0, k, next = 1;
@@ -476,14 +476,14 @@ static ncclResult_t dial(struct net *net, struct pair *p, int fd)
 		give(fd, p->handle, sizeof(p->handle));
 	while (!res && !p->recv) {
 		res = net_accept(net, p->listen, &p->recv);
-		if (!res && !p->recv && now_us() > soon)	/* the peer may wait for ours */
+		if (!res && !p->recv && now_us() > soon)	/* the peer may wait for our send */
 			res = left_alone(net, p->send);
 		wait_tick(end, __FILE__, __LINE__, "accept");
 	}
 	return res;
 }
 
-/* One of two processes, whose call k fails.  False: there is no such call. */
+/* Dials the peer while call k of this process fails.  False: there is no such call. */
 static bool dialler(struct abi *t, unsigned k)
 {
 	struct peer peer = peer_start(t, dialled);
@@ -520,7 +520,7 @@ static bool dialler(struct abi *t, unsigned k)
 	return failed;
 }
 
-/* Each call of that name fails in a life of its own; NULL: each of any name.  Returns their count. */
+/* Each call of that name (NULL: of any name) fails in a life of its own.  Returns their number. */
 static unsigned each_call(struct abi *t, const char *name)
 {
 	unsigned k;
@@ -548,13 +548,13 @@ static unsigned each_call(struct abi *t, const char *name)
 	return k - 2;
 }
 
-/* A lane can't be had at the end that dials it; the other end has it, and may have used it. */
+/* A lane can't be set up at the end that dials it; the other end has it, and may have used it. */
 static void half_a_lane(struct abi *t)
 {
 	TRUE(each_call(t, NULL) > 18);
 }
 
-/* malloc() is called seldom, and always in the same order, for the rings of lanes among others. */
+/* Among the few calls of malloc(), in a fixed order, are those for the lanes' rings. */
 static void half_a_lane_no_ring(struct abi *t)
 {
 	TRUE(each_call(t, "malloc") > 2);

@@ -2,9 +2,9 @@
 /*
  * test_fork.c - a process that uses the plugin forks, as PyTorch's data loaders do.
  *
- * The child has copies of our descriptors and of all our state, and none of our threads.  Every
- * call there is ncclSystemError, and whatever it does and however it ends, the parent's
- * connections carry on: the two must not write to the same streams.
+ * The child has copies of the parent's descriptors and memory, and none of its threads.  In the
+ * child every call returns ncclSystemError.  Whatever the child does and however it ends, the
+ * parent's connections go on: the child must not write to the parent's streams.
  */
 #include "tests/abi/abi.h"
 
@@ -34,7 +34,7 @@ static void stream_peer(struct abi *t, int fd)
 	abi_down(net);
 }
 
-struct mine {				/* what the parent has when it forks */
+struct mine {				/* the parent's comms and memory when it forks */
 	struct net *net;
 	void *send, *recv, *listen;
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
@@ -42,7 +42,7 @@ struct mine {				/* what the parent has when it forks */
 	struct buf out, in;
 };
 
-/* In the child: everything is refused, nothing hangs. */
+/* In the child: every call fails, and none hangs. */
 static void child_calls(struct mine *m)
 {
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE] = { 0 };
@@ -50,7 +50,7 @@ static void child_calls(struct mine *m)
 	void *comm = NULL, *mr = NULL;
 
 	warns_expected();
-	alarm(10);			/* a hang here must not be the parent's */
+	alarm(10);			/* so that a hang here does not hang the parent */
 	RES(ncclSystemError, net_listen(m->net, 0, handle, &comm));
 	RES(ncclSystemError, net_connect(m->net, 0, m->handle, &comm));
 	RES(ncclSystemError, net_accept(m->net, m->listen, &comm));
@@ -68,7 +68,7 @@ static void child_calls(struct mine *m)
 	}
 }
 
-/* A child that cleans up as its parent would; what the calls say is its own affair. */
+/* The child cleans up as its parent would; the results of its calls do not matter. */
 static void child_closes(struct mine *m)
 {
 	alarm(10);
@@ -97,7 +97,7 @@ static pid_t fork_child(struct mine *m, int kind)
 		child_closes(m);
 		_exit(0);
 	case 2:
-		exit(0);		/* with all that runs at exit */
+		exit(0);		/* exit handlers and destructors run */
 	default:
 		for (int fd = 3; fd < 1024; fd++)
 			close(fd);
@@ -159,7 +159,7 @@ static void forks(struct abi *t)
 	buf_free(m.net, &m.in);
 	OK(net_close_send(m.net, m.send));
 	OK(net_close_recv(m.net, m.recv));
-	WAIT_FOR(pair_step(m.net, &p));	/* the listener is also still good */
+	WAIT_FOR(pair_step(m.net, &p));	/* the listener still works too */
 	exchange(m.net, p.send, p.recv, 1000, 1);
 	pair_close(m.net, &p);
 	peer_join(&peer);

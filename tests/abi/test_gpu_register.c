@@ -264,7 +264,7 @@ static void mixed(struct abi *t)
 	abi_down(net);
 }
 
-/* The warning names a GPU that was not tried at init. */
+/* Memory of a GPU that was not tried at init can't be registered: the warning says which GPU it is. */
 static void other_gpu(struct abi *t)
 {
 	struct net *net = gpu_up(t, "rocev2", ALL_WAYS);

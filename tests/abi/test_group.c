@@ -3,9 +3,9 @@
  * test_group.c - grouped receives: one request, up to eight buffers, each with its tag.
  *
  * NCCL posts them on comms that several ranks share.  The k-th send with a tag meets the k-th
- * entry with that tag; sends of different tags come in any order, may be ahead of their receive,
- * and of each other by several groups.  The request is done when every entry is, and says the
- * size of each.
+ * entry with that tag.  Sends of different tags come in any order, may come before their receive,
+ * and may be several groups ahead of each other.  The request is done when every entry is done, and
+ * returns the size of each.
  */
 #include "tests/abi/abi.h"
 
@@ -14,7 +14,7 @@
 
 enum { DEPTH = 6 };
 
-/* One group of n, its sends in another order, before or after the receive is posted. */
+/* One group of n messages, sent in another order, before or after the receive is posted. */
 static void one_group(struct abi *t, struct net *net, const struct pair *p, unsigned n,
 		      size_t room_max)
 {
@@ -117,12 +117,12 @@ static void ahead_of_each_other(struct abi *t)
 	abi_down(net);
 }
 
-/* Groups of {1,2}, {2}, {1,2,2}: the k-th 2 meets the k-th entry that says 2. */
+/* Groups with tags {1,2}, {2}, {1,2,2}: the k-th send with tag 2 meets the k-th entry with tag 2. */
 static void kth_meets_kth(struct abi *t)
 {
 	static const int tags[] = { 1, 2, 2, 1, 2, 2 };
-	static const int first[] = { 0, 2, 3, 6 };	/* entries of each group */
-	static const int order[] = { 1, 2, 4, 5, 0, 3 };	/* all 2s before any 1 */
+	static const int first[] = { 0, 2, 3, 6 };	/* index of each group's first entry */
+	static const int order[] = { 1, 2, 4, 5, 0, 3 };	/* all tags 2 before any 1 */
 	struct net *net = abi_up(t);
 	struct pair p;
 	struct op ops[3 + 6];
@@ -194,7 +194,7 @@ static void not_before_the_last(struct abi *t)
 	abi_down(net);
 }
 
-/* All that NCCL may ever have under way on one comm, and nothing tested in between. */
+/* As many requests as NCCL may have outstanding on one comm are posted before any is tested. */
 static void full_house(struct abi *t)
 {
 	enum { N = REQS_MAX * RECVS_MAX, SIZE = 3000 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_hints.c - what NCCL tells us and asks us besides moving data: properties, the traffic
- * class, the profiler.
+ * test_hints.c - calls that move no data: properties, the traffic class, the profiler.
  */
 #include "tests/abi/abi.h"
 
@@ -72,7 +71,7 @@ static void no_such_device(struct abi *t)
 	abi_down(net);
 }
 
-/* Nothing falls back for us: what getProperties did not offer must not be taken. */
+/* regMr() must refuse memory of types that getProperties() did not offer: NCCL has no fallback. */
 static void memory_not_offered(struct abi *t)
 {
 	struct net *net = abi_up(t);
@@ -140,7 +139,7 @@ static bool is_any(int fd)
 	return true;
 }
 
-/* Both ends of the streams are ours: at least two sockets, and all that carry data. */
+/* All sockets that carry data have the class: at least two, since both ends are in this process. */
 static void marked(struct abi *t, int traffic_class, unsigned least)
 {
 	struct net *net = abi_up_with(t, traffic_class, NULL);
@@ -250,7 +249,7 @@ static void profiled(struct abi *t)
 		EQ(1, prof.started[i]);
 		EQ(1, prof.stopped[i]);
 	}
-	exchange(net, p.send, p.recv, 1000, 1);	/* no phandle: nothing to report to */
+	exchange(net, p.send, p.recv, 1000, 1);	/* without a phandle no event is reported */
 	EQ(EVENTS, prof.starts);
 	EQ(0, prof.wrong);
 	buf_free(net, &from);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_life.c - load, init, finalize, unload: any number of times, and nothing stays behind.
+ * test_life.c - load, init, finalize and unload, any number of times, without leaks.
  *
  * From v11 on NCCL calls init once per communicator: contexts live side by side and go one by
  * one.  Before that there is one init and no finalize.  NCCL may dlclose the plugin when the last
@@ -28,7 +28,7 @@ static struct usage usage(void)
 	return (struct usage){ count_fds(), count_threads() };
 }
 
-/* The thread that answers braid stat opens its socket in its own time. */
+/* Waits until nothing changes: the thread for braid stat opens its socket a little later. */
 static struct usage settled(void)
 {
 	struct usage now = usage(), last;
@@ -43,7 +43,7 @@ static struct usage settled(void)
 	return now;
 }
 
-/* A thread that was joined is in /proc for a moment longer. */
+/* Retries, since a thread that was joined is listed in /proc for a moment longer. */
 static void no_more_than(struct usage before)
 {
 	struct usage now = usage();
@@ -75,7 +75,7 @@ static void init_often(struct abi *t)
 	net_unload(net);
 }
 
-/* The same with a service thread, sockets and a link each time. */
+/* As init_often(), with a service thread, sockets and a link each time. */
 static void use_often(struct abi *t)
 {
 	struct usage before = { 0, 0 };
@@ -121,7 +121,7 @@ static void load_often(struct abi *t)
 	no_more_than(before);
 }
 
-/* Without a finalize to wait for. */
+/* The service thread ends without a finalize() once the last link has closed. */
 static void idle_goes(struct abi *t)
 {
 	struct usage before;
@@ -143,7 +143,7 @@ static void idle_goes(struct abi *t)
 
 /* -- contexts ------------------------------------------------------------------------------ */
 
-/* proxy.c calls for net->ctx; the two take turns in it. */
+/* Switches contexts: proxy.c makes its calls for net->ctx. */
 static void as(struct net *net, void *ctx)
 {
 	net->ctx = ctx;
@@ -180,7 +180,7 @@ static void two_contexts(struct abi *t)
 	abi_down(net);
 }
 
-/* One job aborts and leaves everything open, with messages under way; the other's go on. */
+/* One context ends with comms open and messages outstanding; the other context's messages go on. */
 static void other_context_aborts(struct abi *t)
 {
 	struct net *net = abi_up(t);
@@ -205,7 +205,7 @@ static void other_context_aborts(struct abi *t)
 		ops[1] = op_send(net, p[i].send, &from, size, 0);
 		ops_post(ops, 2);
 	}
-	OK(net_finalize_ctx(net, ctx[0]));	/* the last posted are ctx[1]'s */
+	OK(net_finalize_ctx(net, ctx[0]));	/* `ops` are those of ctx[1] */
 	ops_run(ops, 2);
 	filled(to.data, to.size, 1);
 	buf_free(net, &from);
@@ -235,7 +235,7 @@ static void many_contexts(struct abi *t)
 	net_unload(net);
 }
 
-/* -- what is told at the end ---------------------------------------------------------------- */
+/* -- what is logged at the end -------------------------------------------------------------- */
 
 static void traffic_told(struct abi *t)
 {
@@ -263,7 +263,7 @@ static void traffic_told(struct abi *t)
 	abi_down(net);
 }
 
-/* The peer is this process, too: its lines have one more end of each link. */
+/* The peer is this same process, which has both ends of the link. */
 static void closed_links_told(struct abi *t)
 {
 	struct net *net = abi_up(t);
@@ -285,7 +285,7 @@ static void closed_links_told(struct abi *t)
 
 static atomic_bool hangs, hung;
 
-/* In the plugin's place of libc's: while `hangs`, its service thread does not come back. */
+/* Overrides libc's epoll_wait() for the plugin: while `hangs`, its service thread does not return. */
 __attribute__((visibility("default")))
 int epoll_wait(int ep, struct epoll_event *ev, int max, int timeout)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_loss.c - connections are lost under load, and nothing else is.
+ * test_loss.c - connections are lost under load, but no message.
  *
  * One of two processes shuts some of its own sockets, or all, at moments that follow from the
  * seed, while both send messages of all sizes to each other and check every byte.
@@ -29,7 +29,7 @@ static void other(struct abi *t, int fd)
 	abi_down(net);
 }
 
-/* Descriptors that are open stay so; there will be no new ones, or there will again. */
+/* Lets the process open new descriptors, or not; those that are open stay open. */
 static void descriptors(bool more)
 {
 	struct rlimit lim;
@@ -61,7 +61,7 @@ static bool any_stream(int fd)
 	return true;
 }
 
-/* All but one of the lanes go, home among them, for good: the job goes on over the last. */
+/* All lanes but one close for good, home among them: the job goes on over the last. */
 static void all_but_one(struct abi *t)
 {
 	struct peer peer;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_mixed.c - the two ends of a connection may have been asked for different ABI versions.
+ * test_mixed.c - the two ends of a connection may use different ABI versions.
  *
- * A cluster in the middle of an upgrade runs two releases of NCCL; what is on the wire depends on
- * our release, never on theirs.
+ * A cluster in the middle of an upgrade runs two releases of NCCL.  What is on the wire depends on
+ * Braid's release, never on NCCL's.
  */
 #include "tests/abi/abi.h"
 
 #include <string.h>
 
-static int other_abi;			/* of the side that the first one starts */
+static int other_abi;			/* the ABI version of the second process */
 
 static const size_t sizes[] = { 0, 100, 70000, 300000 };
 
@@ -86,7 +86,7 @@ static void first(struct abi *t, int fd)
 	abi_down(net);
 }
 
-/* This row with every other. */
+/* This ABI version with every version at the other end. */
 static void every_other(struct abi *t)
 {
 	for (other_abi = NET_ABI_OLDEST; other_abi <= NET_ABI_NEWEST; other_abi++) {

@@ -5,16 +5,16 @@
  * NCCL's LL and LL128 protocols do not wait for test(): a kernel polls the buffer itself.  LL
  * looks at 8-byte words, 4 bytes of data before 4 of flag.  LL128 looks at the last 8 bytes of a
  * line of 128 and, once its flag is there, takes the other 120 for arrived.  Here a thread stands
- * in for the GPU while a large message comes in over several lanes: in some rounds it watches a
- * place that is about to be written, in others it looks everywhere.
+ * in for the GPU while a large message comes in over several lanes.  In some rounds it watches a
+ * place that is about to be written, in others it looks at all places.
  *
- * The first is kept without exception.  The second can't be by a transport whose bytes the kernel
+ * LL's order must hold without exception.  LL128's can't, on a transport whose bytes the kernel
  * copies: on processors with fast short string moves (fsrm) a plain recv() in pieces of 4 KiB,
  * with no plugin at all, shows some 10 of a million flags before the first word of their line
  * (measured on a Xeon, Linux 6.18; none of 7 million with whole recv()s).  NCCL knows: it does
- * not offer LL128 to host memory by default.  What such a copy leaves behind is there in no time;
- * that is counted and said; over UCX, whose copies are its own, no more than that.  A line cut in
- * two by a chunk's end waits for another packet or lane: that fails.
+ * not offer LL128 to host memory by default.  Data that such a copy writes after its flag follows at
+ * once.  It is counted and printed, and over UCX, which copies by itself, never fails the case.  A
+ * line cut in two by a chunk's end waits for another packet or lane: that fails.
  */
 #include "tests/abi/abi.h"
 
@@ -33,7 +33,7 @@ struct poller {
 	atomic_uint seen;		/* the round of which every line has been seen */
 	unsigned early;			/* flags that were there before their data, */
 	unsigned late;			/* and of those, data that took longer than STRAY_US */
-	unsigned watched;		/* flags that were not there yet when we looked */
+	unsigned watched;		/* flags that were not there yet at the first look */
 	bool words_only;		/* LL instead of LL128 */
 	bool checked[LINES * WORDS];
 };
@@ -43,7 +43,7 @@ static uint64_t word_of(unsigned round, size_t i)
 	return (i + 1) * 0x9e3779b97f4a7c15 ^ (uint64_t)round << 32;
 }
 
-/* Data and flag, four bytes each. */
+/* A word of LL: data and flag, four bytes each. */
 static uint64_t half_of(unsigned round, size_t i)
 {
 	uint64_t half = (uint32_t)(i * 2654435761u) ^ (round << 24);
@@ -56,7 +56,7 @@ static uint64_t load(const uint64_t *p)
 	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
-/* The flag is there: is what came before it? */
+/* The flag of the line is there: is all of its data there too? */
 static bool line_whole(const uint64_t *line, unsigned round, size_t l)
 {
 	for (size_t i = 0; i < WORDS - 1; i++)
@@ -65,7 +65,7 @@ static bool line_whole(const uint64_t *line, unsigned round, size_t l)
 	return true;
 }
 
-/* What a place holds in the end, and where its flag is: bits that must not come first. */
+/* Is the flag of place i there, a word of LL or a line of LL128?  It must not come before the data. */
 static bool flag_there(const struct poller *p, unsigned round, size_t i)
 {
 	if (p->words_only)
@@ -95,8 +95,8 @@ static void check_place(struct poller *p, unsigned round, size_t i)
 }
 
 /*
- * Watch one place until it is there, then one further on: whoever looks at each falls behind the
- * writer at once and sees nothing but finished lines.
+ * Watches one place until its flag is there, then one further on.  A thread that looked at every place
+ * would fall behind the writer at once, and would see only finished lines.
  */
 static void watch(struct poller *p, unsigned round, size_t n, bool backward)
 {
@@ -111,7 +111,7 @@ static void watch(struct poller *p, unsigned round, size_t n, bool backward)
 	}
 }
 
-/* Look at all of them, again and again, at each that has come once. */
+/* Looks at all places again and again; checks each once, when its flag is there. */
 static void sweep(struct poller *p, unsigned round, size_t n)
 {
 	size_t left = n;
@@ -210,7 +210,7 @@ static void order_recv(struct abi *t, int fd, bool words_only)
 	if (p.early)
 		printf("v%d: %u of %u flags watched were there before their data\n", t->abi,
 		       p.early, p.watched);
-	/* UCX copies in an order of its own: docs/user/ucx.md says so. */
+	/* UCX copies in an order of its own (docs/user/ucx.md). */
 	if (!getenv("BRAID_TEST_UCX") && (p.late || p.early > 1 + p.watched / 8))
 		FAIL("of %u flags watched %u were there before their data, %u long before",
 		     p.watched, p.early, p.late);

@@ -2,9 +2,9 @@
 /*
  * test_pool.c - links outlive their comms, and comms between the same two processes share one.
  *
- * What is promised: the second comm and the thousandth take no new descriptor, at most 16 KiB at
- * each end and a fraction of the first one's time, and wait for no thread of ours; an idle link
- * holds at most 64 KiB of memory; idle links are bounded in number; sharing can be turned off.
+ * Promised: the second comm and the thousandth take no new descriptor, at most 16 KiB at each end
+ * and a fraction of the first one's time, and wait for no thread of Braid's.  An idle link holds at
+ * most 64 KiB of memory.  Idle links are bounded in number.  Sharing can be turned off.
  */
 #include "tests/abi/abi.h"
 
@@ -27,14 +27,14 @@ static bool any_stream(int fd)
 	return true;
 }
 
-/* Further lanes come when they come, as does what answers braid stat; they are counted elsewhere. */
+/* No further lanes and no socket for braid stat, which may open at any time and upset the counts. */
 static void no_latecomers(void)
 {
 	setenv("BRAID_LANES", "1", 1);
 	setenv("BRAID_STAT", "0", 1);
 }
 
-/* What malloc() has given this process; 0 where a sanitizer has its own. */
+/* Bytes that malloc() has handed out; 0 where a sanitizer replaces it. */
 static size_t heap(void)
 {
 	return mallinfo2().uordblks + mallinfo2().hblkhd;
@@ -57,7 +57,7 @@ static void taker(struct abi *t, int fd)
 		bytes = heap();
 	}
 	TRUE(heap() <= bytes + (size_t)COMMS * COMM_MAX);
-	WAIT_FOR(count_fds() <= fds);	/* some may be on their way out */
+	WAIT_FOR(count_fds() <= fds);	/* some may be about to close */
 	recv_one(net, recv[0], 1000, 1);
 	recv_one(net, recv[COMMS - 1], 1000, 2);
 	for (int i = 0; i < COMMS; i++)
@@ -110,7 +110,7 @@ static void thousand(struct abi *t)
 	       t->abi, COMMS, (unsigned long long)first, (unsigned long long)tenth,
 	       (double)tenth / (double)first, (unsigned long long)us[COMMS / 2],
 	       (unsigned long long)us[COMMS - 1], bytes / (COMMS - 1));
-	/* Ten times the promise.  Most wait for a CPU where others want it too, the first may not. */
+	/* Ten times the promise.  On a busy host most comms wait for a CPU; the first may not. */
 	TRUE(tenth <= 2 * first);
 	send_one(net, send[0], 1000, 1);
 	send_one(net, send[COMMS - 1], 1000, 2);
@@ -123,7 +123,7 @@ static void thousand(struct abi *t)
 
 /* -- by the calling threads alone ------------------------------------------------------------- */
 
-/* The thread of that name of a process, or 0. */
+/* The id of the process's thread of that name, or 0. */
 static pid_t thread_named(pid_t pid, const char *name)
 {
 	char path[64], text[32];
@@ -151,7 +151,7 @@ static pid_t thread_named(pid_t pid, const char *name)
 	return found;
 }
 
-/* In a call of the kernel's it holds no lock. */
+/* Is the service thread in epoll_wait()?  There it holds no lock. */
 static bool is_waiting(pid_t tid)
 {
 	char path[64];
@@ -167,7 +167,7 @@ static bool is_waiting(pid_t tid)
 	return nr == SYS_epoll_wait || nr == SYS_epoll_pwait;
 }
 
-/* Stop the service thread of a process while it waits; false: that is not allowed here. */
+/* Stops the service thread of a process while it waits; false: ptrace() is not allowed here. */
 static bool freeze(pid_t pid)
 {
 	pid_t tid = thread_named(pid, "braid-service");
@@ -184,7 +184,7 @@ static bool freeze(pid_t pid)
 	}
 }
 
-/* Says whether it could stop the service threads of two processes, and lets go when it ends. */
+/* Reports whether it could stop the service threads of two processes.  They go on when it ends. */
 static void jailer(struct abi *t, int fd)
 {
 	pid_t pid[2];
@@ -203,9 +203,9 @@ static void second_taker(struct abi *t, int fd)
 	void *recv[2];
 
 	recv[0] = recv_from(net, fd);
-	meet(fd);			/* now the service threads stand still */
+	meet(fd);			/* the service threads are stopped */
 	recv[1] = recv_from(net, fd);
-	meet(fd);			/* and now they go on */
+	meet(fd);			/* the service threads go on */
 	recv_one(net, recv[1], 1000, 5);
 	for (int i = 0; i < 2; i++)
 		OK(net_close_recv(net, recv[i]));
@@ -255,7 +255,7 @@ static void visitor(struct abi *t, int fd)
 	abi_down(net);
 }
 
-/* Each comes, sends something, closes its comm, and leaves its link behind. */
+/* Receives a message from a peer and closes the comm: an idle link stays. */
 static void visit(struct net *net, struct peer *peer)
 {
 	void *recv = recv_from(net, peer->fd);
@@ -264,7 +264,7 @@ static void visit(struct net *net, struct peer *peer)
 	OK(net_close_recv(net, recv));
 }
 
-/* Each was forked with the descriptors of those before it: closing them is not enough. */
+/* Each peer has inherited the descriptors of those before it, so close() alone would not reach them. */
 static void all_leave(struct peer *peer, int n)
 {
 	for (int i = 0; i < n; i++)
@@ -279,7 +279,7 @@ static void idle_links(struct abi *t)
 {
 	static struct peer peer[PEERS];
 	const char *sanitizer = getenv("BRAID_TEST_SANITIZER");
-	int peers = sanitizer && *sanitizer ? 16 : PEERS;	/* each is a process of its own */
+	int peers = sanitizer && *sanitizer ? 16 : PEERS;	/* each peer is a process */
 	struct net *net;
 	size_t before, after, each;
 
@@ -290,7 +290,7 @@ static void idle_links(struct abi *t)
 	for (int i = 0; i < peers; i++)
 		peer[i] = peer_start(t, visitor);
 	net = abi_up(t);
-	visit(net, &peer[0]);		/* brings what all share */
+	visit(net, &peer[0]);		/* allocates what all links share */
 	nap_ms(300);
 	before = mallinfo2().uordblks;
 	for (int i = 1; i < peers; i++)
@@ -342,7 +342,7 @@ static void returning(struct abi *t, int fd)
 	abi_down(net);
 }
 
-/* Nobody has said a word for longer than a peer may be silent: nobody had to. */
+/* A link that has been idle for longer than BRAID_PEER_TIMEOUT is not taken for a dead peer. */
 static void long_idle(struct abi *t)
 {
 	struct peer peer;
@@ -360,7 +360,7 @@ static void long_idle(struct abi *t)
 		send_one(net, send, 1000, 5);
 		OK(net_close_send(net, send));
 		EQ(1, count_streams(any_stream));
-		meet(peer.fd);			/* after the last one it goes */
+		meet(peer.fd);			/* after the last one the peer ends */
 		if (!i)
 			nap_ms(2500);
 	}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_ports.c - RDMA ports that are not like most: how many, what they can't do, how they are
- * addressed, and what changes while they are used.
+ * test_ports.c - unusual RDMA ports: many of them, without some feature, addressed in other ways, or
+ * changing while they are used.
  *
- * Each case describes a fake NIC (tests/fake/ctl.h), looks at what the plugin says of it, and sends
+ * Each case describes a fake NIC (tests/fake/ctl.h), checks what the plugin logs about it, and sends
  * messages to itself or to another process, with every byte checked.
  */
 #include "tests/abi/nics.h"
@@ -29,7 +29,7 @@ static size_t size_of(unsigned i)
 	return sizes[i % 8];
 }
 
-/* Do messages to ourselves arrive whole, and by the NIC?  The plugin stays up. */
+/* Do messages of this process to itself arrive whole, and by the NIC?  The plugin stays up. */
 static bool by_rdma(struct net *net)
 {
 	long before = ctl("count sends");
@@ -74,9 +74,9 @@ static void many_ports(struct abi *t)
 
 /* -- two ends that differ ----------------------------------------------------------------- */
 
-static const char *far_nics;		/* of the other end */
+static const char *far_nics;		/* NICs of the far process; NULL in the near one */
 
-/* Messages each way; were they carried by the NICs? */
+/* Sends messages each way; returns whether the NICs carried them. */
 static bool talks(struct abi *t, int fd, struct net **ret)
 {
 	struct net *net = heard_up(t);
@@ -121,7 +121,7 @@ static void far_end(struct abi *t, int fd)
 	abi_down(net);
 }
 
-struct agreed {				/* by both ends, this one first */
+struct agreed {				/* what two ends use, this one first */
 	bool rdma;
 	long dlid[2], ece[2];
 };
@@ -185,7 +185,7 @@ static void one_subnet(struct abi *t)
 	EQ(11, a.dlid[1]);
 }
 
-/* Of the two ports one demands it: both send it. */
+/* One of the two ports demands a GRH: both send it. */
 static void one_grh(struct abi *t)
 {
 	TRUE(between(t, "nic0:ib,grh=1", "nic1:ib").rdma);
@@ -231,7 +231,7 @@ static bool carried(struct net *net, struct pair *p)
 	return ctl("count sends") - before > 8;
 }
 
-/* After that has happened RDMA is used again, and nothing is lost meanwhile. */
+/* Runs the command `what`: RDMA is used again later, and no message is lost meanwhile. */
 static uint64_t comes_back(struct abi *t, const char *text, const char *what, const char *then)
 {
 	uint64_t from, end;
@@ -279,7 +279,7 @@ static void queue_breaks(struct abi *t)
 	must_say("is lost (Input/output error)");
 }
 
-/* The network says nothing for a while, in which messages are under way. */
+/* The network drops everything for a while, during which messages are outstanding. */
 static void pause_of(struct abi *t, unsigned ms)
 {
 	struct net *net;
@@ -318,7 +318,7 @@ static void pause_survived(struct abi *t)
 
 static void pause_too_long(struct abi *t)
 {
-	setenv("NCCL_IB_TIMEOUT", "13", 1);	/* 34 ms, seven times */
+	setenv("NCCL_IB_TIMEOUT", "13", 1);	/* a timeout of 34 ms, and seven retries */
 	pause_of(t, PAUSE_MS);
 	must_say("is lost");
 }
@@ -444,7 +444,7 @@ static void no_memory(struct abi *t)
 	abi_down(net);
 }
 
-/* What can't be written can be sent from. */
+/* Messages can be sent from memory that can't be written. */
 static void read_only(struct abi *t)
 {
 	uint8_t *data = mmap(NULL, MOST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -472,7 +472,7 @@ static void read_only(struct abi *t)
 	abi_down(net);
 }
 
-/* -- what they can't do ------------------------------------------------------------------- */
+/* -- features that a port lacks ----------------------------------------------------------- */
 
 static void no_rc(struct abi *t)
 {
@@ -516,7 +516,7 @@ static void no_length(struct abi *t)
 
 /* -- whose addresses ---------------------------------------------------------------------- */
 
-/* In another network namespace there is an interface with lo's index. */
+/* The NIC's interface is in another network namespace, and has the index of this one's lo. */
 static void foreign_index(struct abi *t)
 {
 	setenv("BRAID_SOCKET_IFNAME", "lo", 1);
@@ -524,7 +524,7 @@ static void foreign_index(struct abi *t)
 	must_say("nic0:1 has no GID of an interface that is used");
 }
 
-/* ... with its addresses as well, but another name. */
+/* The NIC's interface is in another network namespace, and has lo's addresses but another name. */
 static void foreign_name(struct abi *t)
 {
 	setenv("BRAID_SOCKET_IFNAME", "lo", 1);
@@ -538,7 +538,7 @@ static void own_name(struct abi *t)
 	over(t, "nic0:rocev2,netdev=lo,path=0000:01:00.0,ndev=lo", true);
 }
 
-/* The table has both: ours is taken, though the other would be liked as much. */
+/* The GID table has our address and a foreign one of equal rank: ours is used. */
 static void foreign_beside_own(struct abi *t)
 {
 	setenv("BRAID_SOCKET_IFNAME", "lo", 1);

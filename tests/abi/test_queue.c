@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_queue.c - many requests under way, and what NCCL may do with them.
+ * test_queue.c - many outstanding requests, and what NCCL may do with them.
  *
- * Any of them may be tested first, or never but by its neighbours; sizes may go unasked; from v9
- * a receive may arrive with a mark in *request.  A comm whose receiver does nothing holds up
- * nobody else, and what is under way goes on though one end stops calling.
+ * NCCL may test requests in any order, and may not ask for sizes.  From v9 on it may mark a receive,
+ * in *request, as one whose completion is optional.  A comm whose receiver does nothing holds up no
+ * other comm, and outstanding requests go on although one end stops calling.
  */
 #include "tests/abi/abi.h"
 
@@ -19,7 +19,7 @@ static size_t size_of(unsigned i)
 	return (size_t)i * 7919 % SIZE_MAX_BYTES;
 }
 
-/* N requests, then each of them to its end before the next is looked at, in any order. */
+/* Posts N requests, then waits for each in random order. */
 static void out_of_order_side(struct abi *t, struct net *net, void *comm, bool is_recv)
 {
 	struct buf b[REQS_MAX];
@@ -110,8 +110,8 @@ static bool is_filled(const void *data, size_t size, void *scratch, uint64_t see
 }
 
 /*
- * With the mark a request may be done early and of size 0, but the bytes come all the same.  For
- * old versions the proxy takes the mark away, as NCCL does.
+ * A marked request may be done early and with size 0, but its bytes arrive all the same.  For old
+ * ABI versions the proxy removes the mark, as NCCL does.
  */
 static void optional_completion(struct abi *t)
 {
@@ -186,7 +186,7 @@ static size_t idle_size(unsigned i)
 	return i % 2 ? 65536 : i % 3 ? 300000 : 8000;
 }
 
-/* How long those sends wait is a matter of how fast this machine is: no WARN of it. */
+/* The sends may wait long on a slow machine, so the WARN about waiting comes late. */
 static struct net *up_patiently(struct abi *t)
 {
 	char text[16];
@@ -250,7 +250,7 @@ static void idle_receiver(struct abi *t)
 
 enum { QUIET_SIZE = 1 << 20, QUIET_N = 8 };
 
-/* Post them all; then either run them or call nothing until the other end has. */
+/* Posts all requests; then either runs them, or calls nothing until the other end is done. */
 static void quiet_half(struct net *net, void *comm, bool is_recv, bool calls, int fd)
 {
 	struct buf b[QUIET_N];

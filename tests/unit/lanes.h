@@ -22,7 +22,7 @@ void lanes_down(struct lanes *l);
 struct braid_lane *lane_at(struct lanes *l, unsigned end);
 struct braid_qp *lane_qp(struct lanes *l, unsigned end);
 
-/* One message of `size` bytes arrives, whole.  registered: so is the memory of both ends. */
+/* Moves one message of `size` bytes.  registered: both ends have registered their buffers. */
 void lanes_move(struct lanes *l, size_t size, bool registered);
 
 #endif

@@ -36,7 +36,7 @@ static void every_chunk_is_acknowledged_at_the_first_idle_call(void **state)
 	free(to);
 }
 
-/* Its receiver has nothing more posted there, and asks about other links alone. */
+/* The receiver has nothing more posted on this link, and only tests requests of other links. */
 static void the_last_message_is_acknowledged_by_an_idle_call_on_another_link(void **state)
 {
 	char *from = message(20 * K, 1), *to = malloc(20 * K);
@@ -58,7 +58,7 @@ static void the_last_message_is_acknowledged_by_an_idle_call_on_another_link(voi
 	free(to);
 }
 
-/* What could not ride on a frame that had begun to leave goes by itself afterwards. */
+/* An acknowledgement that comes too late for a frame half sent goes in a frame of its own. */
 static void an_acknowledgement_is_not_lost_behind_a_frame_half_sent(void **state)
 {
 	struct null_config config = { .window = 512 * K, .held = true, .limit = 1000 };

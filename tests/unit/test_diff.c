@@ -113,7 +113,7 @@ static void thresholds(void **state)
 	json_decref(o);
 }
 
-/* Whatever of a good file is left out or changed is one sentence, or a file all the same. */
+/* A good file, cut off or changed at any byte, is refused with one line, or is still valid. */
 static void malformed(void **state)
 {
 	static const char good[] = "{\"schema\": \"braid-thresholds\", \"version\": 1, "

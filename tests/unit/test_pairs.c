@@ -173,10 +173,10 @@ static const struct row {
 	  { "10.9.0.2" }, BRAID_PEER_ELSEWHERE, "eth0 10.1.0.1 10.9.0.2 routed" },
 	{ { { "eth0@9 10.1.0.1/24" }, { "10.1.0.0/24 1 vrf", "default 3 via" } }, { "10.9.0.2" },
 	  BRAID_PEER_ELSEWHERE, "eth0 10.1.0.1 10.9.0.2 none" },
-	/* Another rail's subnet: by the other NIC, as routes have it. */
+	/* The route to another rail's subnet leads through the other NIC. */
 	{ { { "eth0 10.1.0.1/24" }, { "10.1.0.0/24 1", "10.2.0.0/24 2" } }, { "10.2.0.2" },
 	  BRAID_PEER_ELSEWHERE, "eth0 10.1.0.1 10.2.0.2 astray" },
-	/* The peer's subnet decides which address of ours, and which of its. */
+	/* Of several addresses at each end, the two in one subnet are paired first. */
 	{ { { "eth0 10.1.0.1/24 10.2.0.1/24" }, { "10.1.0.0/24 1", "10.2.0.0/24 1" } },
 	  { "10.5.5.1", "10.2.0.2" }, BRAID_PEER_ELSEWHERE,
 	  "eth0 10.2.0.1 10.2.0.2 near; eth0 10.1.0.1 10.5.5.1 none" },
@@ -187,13 +187,13 @@ static const struct row {
 	  { "10.5.5.2", "10.1.0.2" }, BRAID_PEER_ELSEWHERE,
 	  "eth0 10.1.0.1 10.1.0.2 near; eth0 10.1.0.1 10.5.5.2 link; "
 	  "lo 10.5.5.1 10.5.5.2 astray; lo 10.5.5.1 10.1.0.2 astray" },
-	/* Versions. */
+	/* Only addresses of one IP version are paired. */
 	{ { { "eth0 10.1.0.1/24 fd00::1/64" }, { "10.1.0.0/24 1", "fd00::/64 1" } }, { "fd00::2" },
 	  BRAID_PEER_ELSEWHERE, "eth0 fd00::1 fd00::2 near" },
 	{ { { "eth0 10.1.0.1/24 fd00::1/64" }, { "fd00::/64 1" } }, { "10.7.0.2", "fd00::2" },
 	  BRAID_PEER_ELSEWHERE, "eth0 fd00::1 fd00::2 near; eth0 10.1.0.1 10.7.0.2 none" },
 	{ { { "eth0 10.1.0.1/24" }, { "10.1.0.0/24 1" } }, { "fd00::2" }, BRAID_PEER_ELSEWHERE, "" },
-	/* An own address: the peer's, if it is here; else both hosts have it. */
+	/* The peer has an address of ours: it runs on this host, or both hosts have that address. */
 	{ { { "br0 172.18.0.1/16" }, { "172.18.0.1/32 9 own", "172.18.0.0/16 1" } }, { "172.18.0.1" },
 	  BRAID_PEER_ELSEWHERE, "br0 172.18.0.1 172.18.0.1 mine" },
 	{ { { "br0 172.18.0.1/16" }, { "172.18.0.1/32 9 own", "172.18.0.0/16 1" } }, { "172.18.0.1" },

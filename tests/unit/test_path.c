@@ -127,10 +127,10 @@ static void lanes_alternate_and_leave_a_path_that_is_bad(void **state)
 	braid_path_bad(&link_, 1, now);
 	for (unsigned lane = 0; lane < 4; lane++)
 		assert_int_equal(braid_path_for(&link_, lane, now), 0);
-	/* Both: the one that failed first has its turn first. */
+	/* Both paths have failed: the one that failed first is tried first. */
 	braid_path_bad(&link_, 0, now + SEC);
 	assert_int_equal(braid_path_for(&link_, 0, now + SEC), 1);
-	/* After a while it is tried again. */
+	/* After a while the other path is tried again. */
 	assert_int_equal(braid_path_for(&link_, 1, now + 3 * SEC), 1);
 	assert_int_equal(braid_path_for(&link_, 0, now + 4 * SEC), 0);
 }
@@ -153,16 +153,16 @@ static void a_path_that_flaps_is_left_alone_for_longer(void **state)
 	(void)state;
 	two_paths();
 	assert_int_equal(hold(now), 2);
-	/* It does not answer: no flap, tried as often. */
+	/* A path that never answered does not flap: it is tried as often as before. */
 	assert_int_equal(hold(now += 3 * SEC), 2);
-	/* It comes back, and is lost again at once, and again. */
+	/* The path comes back and is lost again at once, several times: it is left alone ever longer. */
 	for (uint64_t want = 4; want <= 64; want *= 2) {
 		braid_path_good(&link_, 1, now += 10 * SEC);
 		assert_int_equal(hold(now += SEC), want);
 	}
 	braid_path_good(&link_, 1, now += 100 * SEC);
 	assert_int_equal(hold(now += SEC), 64);
-	/* It has lasted for long: all is forgotten. */
+	/* The path has worked for long: its flaps are forgotten. */
 	braid_path_good(&link_, 1, now += 100 * SEC);
 	assert_int_equal(hold(now += 20 * SEC), 2);
 }
@@ -181,13 +181,13 @@ static void rdma_that_flaps_is_left_alone_for_longer(void **state)
 	(void)state;
 	two_paths();
 	assert_int_equal(plain(now, true), 2);
-	/* Other lanes, the same fault. */
+	/* Other lanes report the same fault: it counts once. */
 	assert_int_equal(plain(now, true), 2);
 	assert_int_equal(plain(now + SEC, true), 1);
 	for (uint64_t want = 4; want <= 64; want *= 2)
 		assert_int_equal(plain(now = link_.path[1].plain_until_ns + SEC, true), want);
 	assert_int_equal(plain(now = link_.path[1].plain_until_ns + SEC, true), 64);
-	/* It has lasted for long: all is forgotten. */
+	/* RDMA has worked for long: its flaps are forgotten. */
 	assert_int_equal(plain(now = link_.path[1].plain_until_ns + 20 * SEC, true), 2);
 	/* A port that is down is no flap. */
 	assert_int_equal(plain(now = link_.path[1].plain_until_ns, false), 2);

@@ -46,7 +46,7 @@ static void a_new_lid_is_counted(void **state)
 	UNTIL((braid_ibport_events(p), atomic_load(&p->moves) == before + 1));
 }
 
-/* Its receives are shared, so no completion of its own says so. */
+/* With a shared receive queue, no completion shows that a queue pair has failed: the event does. */
 static void a_queue_pair_that_fails_is_marked(void **state)
 {
 	struct ends e;

@@ -9,7 +9,7 @@
 struct braid_ucx_port {
 	ucp_context_h ctx;
 	char nets[256];			/* UCX's names of the device and its ports */
-	bool rdma;			/* an RDMA port is among them, or may be */
+	bool rdma;			/* one of `nets` is an RDMA port, or may be */
 	bool gpu;			/* UCX takes memory of GPUs as it is */
 };
 

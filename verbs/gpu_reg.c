@@ -113,7 +113,7 @@ static bool takes_theirs(const struct braid_ibport *p, unsigned way)
 	       (way == BRAID_DMABUF_PCIE && p->gpu_ways & BRAID_WITH_DMABUF);
 }
 
-/* By the caller's DMA-BUF, if there is one, and by the ways that the probe found to work. */
+/* Tries the caller's DMA-BUF, if there is one, and the ways that the probe found to work. */
 int braid_verbs_gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret)
 {
 	static struct braid_log_gate gate[GPUS_TOLD];

@@ -55,7 +55,7 @@ static bool is_loopback(const char *address)
 	return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
 }
 
-/* To itself the host sends from the same address. */
+/* A route from this host to itself has the same source and destination address. */
 static bool is_self(const json_t *o)
 {
 	return is_loopback(text_of(o, "address")) || strcmp(text_of(o, "interface"), "lo") == 0 ||

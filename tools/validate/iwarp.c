@@ -3,7 +3,8 @@
  * iwarp.c - what iWARP lacks: the accepting end may not send first, there is no immediate data, and
  * reads need another access right.
  *
- * The checks move messages that would fail on each, and none may have gone by TCP.
+ * The checks move messages that would fail if Braid relied on one of these, and see that TCP did
+ * not carry them.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -55,7 +55,7 @@ static void accept_without_fds(struct abi *t)
 	setenv("BRAID_STAT", "0", 1);	/* no thread for braid stat, which opens descriptors */
 	friend_ready(&friend);
 	stage_up(t, &s);
-	OK(TIMED(SETUP_MS, net_accept(s.net, s.listen, &recv)));	/* the first TIMED() opens a file of /proc */
+	OK(TIMED(SETUP_MS, net_accept(s.net, s.listen, &recv)));	/* TIMED() opens a /proc file once */
 	fds_exhaust(&f);
 	give(friend.fd, s.handle, sizeof(s.handle));
 	for (from = now_us(); now_us() < from + 400000; nap_ms(1)) {

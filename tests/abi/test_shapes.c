@@ -2,10 +2,10 @@
 /*
  * test_shapes.c - the system calls behind a message: how many, and how large.
  *
- * Small messages cost what their system calls cost, so their number is a promise: one to send and
- * one to receive a message that somebody waits for, and fewer than messages when several are sent
- * in one go.  Acknowledgements and what the service thread says in between come on top of that;
- * they are bounded here too.
+ * Small messages cost what their system calls cost, so the number of calls is promised: one to send
+ * and one to receive a message that the caller waits for, and fewer calls than messages when several
+ * are sent at once.  Acknowledgements and the service thread's frames add to that; they are bounded
+ * here too.
  */
 #include "tests/abi/abi.h"
 #include "tests/lib/count.h"
@@ -17,8 +17,8 @@ enum { SMALL = 8, ROUNDS = 500, TRIES = 20, BURST = 8, BURSTS = 500,
        TICK_MS = 2 };			/* of the service thread */
 
 /*
- * Ask until it is done, as a proxy does that has nothing else: who gives way after each question
- * may find that the service thread has seen to everything meanwhile.
+ * Calls test() until all are done, as an otherwise idle proxy does.  Without a pause after each call, in
+ * which the service thread might do the work.
  */
 static void finish(struct op *ops, size_t n)
 {
@@ -33,7 +33,7 @@ static void finish(struct op *ops, size_t n)
 	}
 }
 
-/* Over RDMA all that goes through a socket is the handshake (tests/rdma/test_counts counts there). */
+/* Over RDMA only the handshake goes through a socket (tests/rdma/test_counts counts RDMA's calls). */
 static uint64_t at_most(uint64_t over_tcp)
 {
 	return over_rdma() ? 0 : over_tcp;
@@ -71,7 +71,7 @@ static void end_down(struct end *e, int fd)
 	abi_down(e->net);
 }
 
-/* There and back, `posted`: the receive stands before the message can come. */
+/* Messages to the peer and back; each receive is posted before its message can arrive. */
 static void ping(struct end *e, unsigned rounds, bool first)
 {
 	for (unsigned i = 0; i < rounds; i++) {
@@ -88,7 +88,7 @@ static void ping(struct end *e, unsigned rounds, bool first)
 	}
 }
 
-/* As long as the other end says so. */
+/* Answers pings until the other end asks for no more. */
 static void pongs(struct end *e, int fd)
 {
 	char more = 1;
@@ -125,9 +125,8 @@ static struct shape ping_shape(struct end *e)
 }
 
 /*
- * What is not urgent is said when the service thread comes by, every other millisecond, so a busy
- * machine adds to the count: the best of several runs tells what a message costs, and each of its
- * ticks may have added one.
+ * The service thread sends what is not urgent, every TICK_MS, so a slow run has more calls.  The best
+ * of several runs shows the cost of a message; each tick may have added a call to it.
  */
 static void per_message(struct abi *t)
 {
@@ -249,7 +248,7 @@ static void large_body(struct abi *t, int fd)
 	end_down(&e, fd);
 }
 
-/* What goes beside the data is little, and goes with it. */
+/* Headers add at most 0.1 % to the data, and are sent with it. */
 static void per_large(struct abi *t)
 {
 	struct peer peer = peer_start(t, large_body);
@@ -288,10 +287,10 @@ static void silent_body(struct abi *t, int fd)
 
 		ops_run(&in, 1);
 	}
-	end_down(&e, fd);		/* not before the other end has its last message acknowledged */
+	end_down(&e, fd);		/* only once the other end's last message is acknowledged */
 }
 
-/* In LOOKS_MS of a ping-pong that lasts so long, or longer where others have the CPU. */
+/* How often the service thread polls in LOOKS_MS of a ping-pong that lasts at least so long. */
 static uint64_t looks(struct end *e, int fd, bool last)
 {
 	uint64_t before = calls_all().waits, from = now_us(), took;
@@ -308,7 +307,10 @@ static uint64_t looks(struct end *e, int fd, bool last)
 	return (calls_all().waits - before) * LOOKS_MS * 1000 / took;
 }
 
-/* In a ping-pong it looks by rarely; yet what is left to it by who falls silent then is said. */
+/*
+ * During a ping-pong the service thread rarely polls.  Yet when the receiver then stops calling, the
+ * service thread soon acknowledges its last message.
+ */
 static void seldom(struct abi *t)
 {
 	struct peer peer = peer_start(t, silent_body);
@@ -367,7 +369,7 @@ static void quiet(struct abi *t)
 	abi_down(net);
 }
 
-/* Asking in vain is one look at the socket. */
+/* A test() that finds nothing makes one system call. */
 static void in_vain(struct abi *t)
 {
 	enum { TESTS = 1000 };

@@ -2,10 +2,10 @@
 /*
  * test_sizes.c - every byte of every size arrives in its place, and none beside it.
  *
- * Buffers lie at odd addresses between guard bytes; what a byte must be depends on its place, so
- * a chunk that went to the wrong offset is seen.  The sizes stand around those at which a plugin
- * may change its mind: a copy, an eager message, a chunk.  A send larger than its receive is the
- * user's mistake and both ends are told so; NCCL's own InfiniBand code would cut it off.
+ * Buffers lie at odd addresses between guard bytes.  The value of a byte depends on its place, so a
+ * chunk at the wrong offset is noticed.  The sizes lie around those at which a plugin may switch
+ * methods: a copy, an eager message, a chunk.  A send larger than its receive is the user's mistake,
+ * and fails at both ends; NCCL's own InfiniBand code would truncate it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE			/* memfd_create */
@@ -59,7 +59,7 @@ static void one_process(struct abi *t)
 	abi_down(net);
 }
 
-/* A side of a stream of messages, all of whose sizes both sides draw from one seed. */
+/* One side of a stream of messages; both sides draw all sizes from one seed. */
 enum { FLIGHT = 8 };
 
 static size_t drawn_size(struct abi *t)
@@ -211,7 +211,7 @@ static void names_both(const struct excess *e)
 		FAIL("WARN names not both %s and %s: \"%s\"", sent, room, warn);
 }
 
-/* Until the comm says so, also if the send itself was done before anybody could know. */
+/* Sends until the comm fails: the large send may be done before the receiver finds it too large. */
 static void send_excess(struct net *net, void *comm, const struct excess *e)
 {
 	struct buf b = buf_new(net, comm, e->sent, 0);
@@ -270,14 +270,14 @@ static void excess(struct abi *t)
 	for (unsigned i = 0; i < EXCESSES; i++) {
 		void *recv = recv_from(net, peer.fd);
 
-		/* The same for both orders: who is early waits in his own calls. */
+		/* The end that is to come second waits here until the other one is done. */
 		if (excesses[i].recv_first)
 			meet(peer.fd);
 		recv_excess(net, recv, &excesses[i]);
 		if (!excesses[i].recv_first)
 			meet(peer.fd);
 		OK(net_close_recv(net, recv));
-		recv_one(net, other, 1000, i);	/* the next comm has not noticed */
+		recv_one(net, other, 1000, i);	/* the other comm still works */
 	}
 	meet(peer.fd);
 	OK(net_close_recv(net, other));
@@ -371,7 +371,7 @@ static void huge(struct abi *t)
 				FAIL("the block at %zu is not what was sent", at);
 		}
 		for (size_t at = 0; at < huge_sizes[i]; at += 1 << 20)
-			b.data[at] ^= 0xff;	/* the second must write it all again */
+			b.data[at] ^= 0xff;	/* so that the second message must write it all again */
 	}
 	meet(peer.fd);
 	buf_free(net, &b);
@@ -410,7 +410,7 @@ static void absurd(struct abi *t)
 	abi_down(net);
 }
 
-/* v8 and older have no room for such sizes; the caller learns it before the plugin does. */
+/* Up to v8 sizes are ints, so a size of more than INT_MAX reaches the plugin as a negative one. */
 static void negative(struct abi *t)
 {
 	struct net *net = abi_up(t);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_slow_nic.c - a NIC whose commands take long costs its own lanes, and nobody else anything.
+ * test_slow_nic.c - a NIC whose commands take long delays its own lanes, and nothing else.
  *
  * Each row makes one call of libibverbs or librdmacm slow, at one NIC of one process (tests/fake):
- * 2.5 s a call, or BRAID_TEST_SLOW_NIC_MS=30000, which takes minutes.  Meanwhile memory is taken
- * back under a message, the NIC's port goes down and up with messages under way, and connections
- * are made and closed.  A thread of its own has messages on another NIC all the time.
+ * 2.5 s a call, or BRAID_TEST_SLOW_NIC_MS=30000, which takes minutes.  Meanwhile memory is
+ * deregistered under a message, the NIC's port goes down and up with messages outstanding, and
+ * connections are made and closed.  Another thread moves messages on another NIC all the time.
  */
 #include "tests/abi/nics.h"
 
@@ -21,19 +21,19 @@
 
 enum {
 	CALL_MS = 2500,
-	OWN_MS = 1500,			/* its own messages: until it has sent seven times in vain */
-	PAUSE_MS = 100, CALL_MAX_US = 5000,	/* on a host that has nothing else to do */
+	OWN_MS = 1500,			/* the slow NIC's messages: until seven retries have failed */
+	PAUSE_MS = 100, CALL_MAX_US = 5000,	/* on an idle host */
 	FUSED_MS = 50,			/* another lane of the link goes on */
-	FLAP_MS = 60,			/* both ports are down: a connection is made anew */
-	SMALL = 1000,			/* bytes: such a message goes by no credit */
-	BUSY = 10,			/* times that a thread of ours was late: how late others may be */
+	FLAP_MS = 60,			/* both ports were down: a new connection */
+	SMALL = 1000,			/* bytes: a message that needs no credit */
+	BUSY = 10,			/* others may be so many times as late as our thread was */
 	PATTERN = 0x5a,
 };
 
 struct row {
 	const char *call, *kind;
-	bool deregs;			/* so that memory is given back later */
-	bool any;			/* it is of no NIC yet */
+	bool deregs;			/* the slow call delays deregMr() */
+	bool any;			/* the call comes before a NIC is known */
 };
 
 static unsigned slow_ms(void)
@@ -62,7 +62,7 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-/* Ten times what it may take, on a host that is not late; never as long as the NIC's call. */
+/* Fails above ten times `most_us`, more on a late host, but at 3/4 of the slow call's time at the latest. */
 static void within(const char *call, const char *what, uint64_t us, uint64_t most_us)
 {
 	uint64_t most = 10 * most_us + BUSY * atomic_load(&late_us);
@@ -97,7 +97,7 @@ static void nics(const char *kind)
 }
 
 
-/* Messages by a thread of their own. */
+/* A thread that only moves messages. */
 struct player {
 	struct job job;
 	atomic_bool stop;
@@ -129,7 +129,7 @@ static void play_stop(struct player *p)
 	pthread_join(p->thread, NULL);
 }
 
-/* The peer: no call of its own is slow. */
+/* The peer, whose own calls are not slow. */
 static void follow(struct abi *t, int fd)
 {
 	static struct player p[2];
@@ -173,7 +173,7 @@ static void *send_late(void *arg)
 	return NULL;
 }
 
-/* A receive is posted, its message is under way: what is there after deregMr() stays. */
+/* Deregisters a posted receive's memory while its message arrives: later nothing may change there. */
 static uint64_t take_back(struct net *net, struct pair *p)
 {
 	struct buf to = buf_new(net, p->recv, MOST, 0), from = buf_new(net, p->send, MOST, 0);
@@ -207,8 +207,8 @@ static uint64_t take_back(struct net *net, struct pair *p)
 struct scene {
 	struct net *net;
 	struct peer peer;
-	struct job a;			/* on the NIC that is slow */
-	struct player b;		/* on the other */
+	struct job a;			/* on the slow NIC */
+	struct player b;		/* on the other NIC */
 	struct pair victim;
 	pthread_t watch;
 };
@@ -229,7 +229,7 @@ static void begin(struct abi *t, struct scene *s, const struct row *row)
 	}
 	on_device(0);
 	pair_open(s->net, &s->victim);
-	/* After a large message, a receive's credit goes out before its message comes. */
+	/* Once a message was large, the credit for a receive is sent before its message comes. */
 	exchange(s->net, s->victim.send, s->victim.recv, MOST, 1);
 	EQ(0, pthread_create(&s->watch, NULL, watch, NULL));
 	play_start(&s->b);
@@ -238,7 +238,7 @@ static void begin(struct abi *t, struct scene *s, const struct row *row)
 	s->a.longest_us = s->a.slowest_us = 0;
 }
 
-/* Connections on the NIC that is slow come up, if need be without it; then they go. */
+/* Opens and closes a connection on the slow NIC's device, over TCP if need be. */
 static void connect_and_close(struct scene *s, const char *call)
 {
 	uint64_t end = deadline_ms(30000), from, took, slowest = 0;
@@ -275,7 +275,7 @@ static void finish(struct scene *s)
 	peer_join(&s->peer);
 }
 
-/* What may take as long as the NIC: memory that is given to it, or taken back. */
+/* Judges a time: registering and deregistering memory may take as long as `calls` slow calls. */
 static void may_wait(const struct row *row, const char *what, uint64_t us, unsigned calls)
 {
 	uint64_t most = (calls * slow_ms() + 1000) * 1000;
@@ -302,7 +302,7 @@ static void slow(struct abi *t, const struct row *row)
 	before = ctl("slept");
 	took = take_back(s.net, &s.victim);
 	may_wait(row, "deregMr()", took, row->deregs ? 2 : 0);
-	job_need(&s.a, 4, 60000 + 20 * slow_ms());	/* it had nobody to call */
+	job_need(&s.a, 4, 60000 + 20 * slow_ms());	/* nothing has called test() for it meanwhile */
 	s.a.longest_us = 0;
 	ctl("port nic0 down");
 	job_play(&s.a, 600);
@@ -347,7 +347,7 @@ static void both_play(unsigned ms)
 	}
 }
 
-/* Until that many more of either have come in. */
+/* Goes on until n more messages of each job have come in. */
 static void both_need(unsigned n, unsigned ms)
 {
 	uint64_t want[] = { large.in.oldest + n, small.in.oldest + n }, end = deadline_ms(ms);
@@ -387,8 +387,8 @@ static void follow_fused(struct abi *t, int fd)
 }
 
 /*
- * The NIC is slow at this end alone.  Only what the peer was writing over it has to wait for it:
- * that might arrive yet.
+ * The NIC is slow at this end alone.  Only messages that the peer was writing over it have to wait,
+ * since the NIC might still write them.
  */
 static void port_goes_down(const char *call)
 {
@@ -416,7 +416,7 @@ static void fused_begin(struct abi *t, struct fused *f, const char *call)
 	nics("ib");
 	setenv("BRAID_SHARE", "1", 1);
 	setenv("BRAID_LANES", "4", 1);
-	setenv("BRAID_FUSE", "any", 1);	/* they have no PCI path */
+	setenv("BRAID_FUSE", "any", 1);	/* "any": fake NICs have no PCI path */
 	f->peer = peer_start(t, follow_fused);
 	f->net = fused_up(t);
 	warns_expected();
@@ -437,7 +437,7 @@ static void fused_end(struct fused *f)
 	peer_join(&f->peer);
 }
 
-/* What its lanes had goes on over the other NIC, also where home was one of them. */
+/* Messages of the slow NIC's lanes go on over the other NIC, even if the home lane was lost. */
 static void fused_slow(struct abi *t, const char *call)
 {
 	struct fused f;
@@ -490,7 +490,7 @@ static void fused_all(struct abi *t)
 
 /* -- the end ------------------------------------------------------------------------------ */
 
-/* finalize() does not wait for a NIC that never answers, but for a moment. */
+/* finalize() waits for a NIC that never answers, but only for a moment. */
 static void stuck_at_the_end(struct abi *t)
 {
 	enum { STUCK_MS = 60000, HANGS_MS = 7000, MOST_MS = 4000 };
@@ -513,7 +513,7 @@ static void stuck_at_the_end(struct abi *t)
 	took = now_us() - took;
 	printf("finalize() took %.1f ms\n", (double)took / 1000);
 	TRUE(took < deadline_ms(MOST_MS) - now_us());
-	/* And the next communicator has the other NIC. */
+	/* The next communicator uses the other NIC. */
 	net = abi_up(t);
 	on_device(1);
 	pair_open(net, &p);
@@ -525,7 +525,7 @@ static void stuck_at_the_end(struct abi *t)
 
 /* -- memory that a NIC keeps -------------------------------------------------------------- */
 
-static atomic_uint ahead_s;		/* the plugin's clock, and ours, is so much ahead */
+static atomic_uint ahead_s;		/* seconds by which this process's clock is ahead */
 
 __attribute__((visibility("default")))
 int clock_gettime(clockid_t id, struct timespec *ts)
@@ -549,7 +549,7 @@ static void *time_passes(void *arg)
 	return NULL;
 }
 
-/* It may still write there: deregMr() fails, after 75 s that a clock of ours makes short. */
+/* The NIC may still write to the memory, so deregMr() fails after 75 s, which a fake clock shortens. */
 static void keeps_memory(struct abi *t)
 {
 	struct net *net;
@@ -572,7 +572,7 @@ static void keeps_memory(struct abi *t)
 		nap_ms(1);
 	}
 	ctl("slow ibv_modify_qp:ERR 5000 nic0");
-	ctl("fail 1 post EIO on");	/* nor does its data path say that it has stopped */
+	ctl("fail 1 post EIO on");	/* nor do completions show that the NIC has stopped */
 	mrs = ctl("live mr");
 	EQ(0, pthread_create(&thread, NULL, time_passes, NULL));
 	TRUE(net_dereg(net, p.recv, to.mr) != ncclSuccess);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_stat.c - what a process that stands still says of itself, over its socket.
+ * test_stat.c - what a process that hangs reports about itself, over its socket for braid stat.
  *
- * The case asks from another process, while no thread of NCCL's calls anything.  An answer is
- * promised within a second; it is printed, and the case fails at ten times that.
+ * The case asks from another process, while no thread calls the plugin.  An answer is promised
+ * within a second.  The time is printed, and the case fails at ten times that.
  */
 #include "tests/abi/abi.h"
 
@@ -23,7 +23,7 @@ enum { LARGE = 1 << 20, TAG = 4711, FAIL_MS = 10000 };
 
 static char dir[] = "/tmp/braid-test-XXXXXX";
 
-/* Where peer_start()'s child and we put our sockets: both have it from the environment. */
+/* Makes the directory for the sockets of this process and of peer_start()'s child. */
 static void own_directory(void)
 {
 	TRUE(mkdtemp(dir));
@@ -32,7 +32,7 @@ static void own_directory(void)
 
 static void no_directory(void)
 {
-	TRUE(rmdir(dir) == 0);		/* whoever ended took its socket along */
+	TRUE(rmdir(dir) == 0);		/* empty: each process has removed its socket */
 }
 
 static void sweep(void)
@@ -58,7 +58,7 @@ static bool socket_of(pid_t pid, struct sockaddr_un *ret)
 	return lstat(ret->sun_path, &sb) == 0 && S_ISSOCK(sb.st_mode) && (sb.st_mode & 0777) == 0600;
 }
 
-/* The answer to a word; *len 0: none. */
+/* Sends `word` to the process's socket and returns the answer; *len is 0 if there is none. */
 static char *ask(pid_t pid, const char *word, size_t *len)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -111,7 +111,7 @@ static long long number(const json_t *o, const char *key)
 	return json_integer_value(json_object_get(o, key));
 }
 
-/* Posts one send or receive, says so, and never calls again. */
+/* Posts one send or receive, tells the other end, and never calls the plugin again. */
 static void sits(struct abi *t, int fd)
 {
 	struct net *net = abi_up(t);
@@ -172,7 +172,7 @@ static void stuck(struct abi *t)
 	}
 	TRUE(json_array_size(json_object_get(o, "events")) >= 3);
 	json_decref(o);
-	/* We are alive: our own end waits for nothing. */
+	/* This process has no outstanding messages. */
 	o = dumped(getpid());
 	EQ(0, json_array_size(json_object_get(only(o, "links"), "messages")));
 	json_decref(o);
@@ -184,7 +184,7 @@ static void stuck(struct abi *t)
 	sweep();
 }
 
-/* A message that is done, and nobody has asked: it is the caller that stands still. */
+/* A message is done, but nothing has called test() for it: the dump says so. */
 static void unasked(struct abi *t)
 {
 	struct net *net;
@@ -204,7 +204,7 @@ static void unasked(struct abi *t)
 	ops_post(ops, 2);
 	ops_run(&ops[1], 1);
 	o = dumped(getpid());
-	EQ(2, json_array_size(json_object_get(o, "links")));	/* both ends are here */
+	EQ(2, json_array_size(json_object_get(o, "links")));	/* both ends are in this process */
 	link = json_array_get(json_object_get(o, "links"), 0);
 	if (!number(link, "sends"))
 		link = json_array_get(json_object_get(o, "links"), 1);
@@ -215,7 +215,7 @@ static void unasked(struct abi *t)
 	buf_free(net, &in);
 	pair_close(net, &p);
 	abi_down(net);
-	if (t->abi >= 11)		/* finalize is the end of it */
+	if (t->abi >= 11)		/* finalize() removes the socket */
 		no_directory();
 	else
 		sweep();
@@ -232,7 +232,7 @@ static void strange_words(struct abi *t)
 	net = abi_up(t);
 	pair_open(net, &p);
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-		free(ask(getpid(), words[i], &len));	/* without a newline: after two seconds */
+		free(ask(getpid(), words[i], &len));	/* without a newline it takes two seconds */
 		EQ(0, len);
 	}
 	free(ask(getpid(), "metrics\n", &len));
@@ -243,7 +243,7 @@ static void strange_words(struct abi *t)
 	no_directory();
 }
 
-/* Somebody who connects and reads nothing keeps nobody from the next. */
+/* A client that connects and reads nothing does not keep others from being served. */
 static void slow_reader(struct abi *t)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -264,7 +264,7 @@ static void slow_reader(struct abi *t)
 	close(fd);
 }
 
-/* The job goes on, and nothing is made in the directory. */
+/* The job works, but the directory stays empty. */
 static void works_unseen(struct abi *t)
 {
 	struct net *net = abi_up(t);
@@ -292,7 +292,7 @@ static void bad_directory(struct abi *t)
 	works_unseen(t);
 }
 
-/* It can't be made: a file is in the way. */
+/* The directory can't be made, since a file is in the way. */
 static void no_such_directory(struct abi *t)
 {
 	own_directory();
@@ -315,7 +315,7 @@ static void make_file(const char *name)
 	TRUE(f && fputs("a user's", f) >= 0 && fclose(f) == 0);
 }
 
-/* A file that was made by make_file(), whole. */
+/* Does the file still have the content that make_file() wrote? */
 static bool is_whole(const char *name)
 {
 	char path[128], text[16] = "";
@@ -379,7 +379,7 @@ static void users_files(struct abi *t)
 		make_dead_socket(sockets[i], 0600);
 	make_dead_socket("4194003", 0755);	/* another program's */
 	snprintf(mine, sizeof(mine), "%d", (int)getppid());
-	make_dead_socket(mine, 0600);		/* it runs: not for us to judge */
+	make_dead_socket(mine, 0600);		/* that process runs, so its socket must stay */
 	path_of(path, "4194004");
 	TRUE(mkfifo(path, 0600) == 0);
 	path_of(path, "4194005");
@@ -402,7 +402,7 @@ static void users_files(struct abi *t)
 	sweep();
 }
 
-/* Where the socket would be made, or named, a file of the user's has the name. */
+/* A user's file has the name of the socket, or the temporary name under which it is made. */
 static void names_taken(struct abi *t)
 {
 	char name[5][32];
@@ -474,7 +474,7 @@ static mode_t mode_of(const char *path)
 	return sb.st_mode & 0777;
 }
 
-/* Writes metrics where `make` has put something, under both names that are used, and lets it be. */
+/* Metrics are to be written where `make` has put something, at the final or the temporary name: it stays. */
 static void metrics_beside(struct abi *t, void (*make)(const char *name),
 			   bool (*same)(const char *name))
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_strangers.c - whatever reaches the listening port without belonging there.
+ * test_strangers.c - programs that connect to the listening port and do not belong there.
  *
- * A port on a cluster is scanned, probed, and dialled by jobs that have a wrong address.  None of it
- * may reach a comm, cost a peer more than a second, fill the log or the descriptor table.  Strangers
+ * A port on a cluster is scanned, probed, and dialled by jobs that have a wrong address.  None of this
+ * may reach a comm, delay a peer for more than a second, fill the log or use up descriptors.  Strangers
  * speak over plain sockets (tests/lib/speak.h); the friend is a real peer.
  */
 #include "tests/lib/hostile.h"
@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { HALF_OPEN = 64 };		/* connections without a proof, at most */
+enum { HALF_OPEN = 64 };		/* the most connections that may wait for their proof */
 
 /* -- silence and noise ------------------------------------------------------------------------ */
 
@@ -137,7 +137,7 @@ static void come_and_go(uint16_t port)
 		int fd = speak_connect(port);
 
 		TRUE(fd >= 0);
-		/* Reset, not closed: TIME_WAIT would use up the ports. */
+		/* Close with RST, not FIN: TIME_WAIT would use up the ports. */
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 },
 			   sizeof(struct linger));
 		close(fd);
@@ -174,7 +174,7 @@ static void passing(struct abi *t)
 
 enum { SIT = 2000, SIT_MS = 3000 };
 
-/* Half are silent, half send one byte of a good hello each second; all connect again when thrown out. */
+/* Half are silent, half send one byte of a good hello each second; all redial when disconnected. */
 static void sit_there(uint16_t port)
 {
 	static const uint8_t magic[] = { '!', 'B', 'R', 'A', 'I', 'D', 'W', 'L' };
@@ -235,7 +235,7 @@ static void sitting(struct abi *t)
 	meet(strangers.fd);
 	printf("v%d: %u more descriptors at the most, %zu KiB more memory\n", t->abi, most - before,
 	       rss);
-	if (most > before + HALF_OPEN + 4)	/* the friend's, and one being accepted */
+	if (most > before + HALF_OPEN + 4)	/* more: the friend's, and one being accepted */
 		FAIL("%u descriptors more than before", most - before);
 #ifndef __SANITIZE_ADDRESS__
 	if (rss > 10 << 10)
@@ -266,10 +266,10 @@ static bool forge(struct abi *t, const struct braid_handle *to, unsigned what)
 	case 1:
 		fill(sp.key, sizeof(sp.key), rnd(t));
 		break;
-	case 2:				/* a listen that is not there */
+	case 2:				/* a listen that does not exist */
 		sp.mine.ident ^= 1ull << rnd_below(t, 64);
 		break;
-	case 3:				/* a lane of a link that is not there */
+	case 3:				/* a lane of a link that does not exist */
 		sp.mine.kind = BRAID_HELLO_LANE;
 		break;
 	default:
@@ -327,8 +327,8 @@ struct record {
 };
 
 /*
- * A process between the two, as is easy on a network: passes everything on, keeps the beginning.
- * It is told the real port, says its own, and hands out the record in the end.
+ * A process that relays between dialler and listener, and records the handshake.  It sends its own
+ * port over `fd`, gets the listener's port, and in the end sends the record.
  */
 static void eavesdrop(struct abi *t, int fd)
 {
@@ -408,7 +408,7 @@ static void replayed(struct abi *t)
 		TRUE(speak_closed(fd, 1000));
 		close(fd);
 
-		fd = speak_connect(s.to.port);		/* its own answer, reflected */
+		fd = speak_connect(s.to.port);		/* the listener's own answer, reflected */
 		TRUE(fd >= 0 && speak_write(fd, i % 2 ? r.m2 : m2, sizeof(m2)));
 		speak_write(fd, r.proof, sizeof(r.proof));
 		TRUE(speak_closed(fd, 1000));
@@ -420,7 +420,7 @@ static void replayed(struct abi *t)
 	stage_down(&s);
 }
 
-/* A replayed first message is good until the proof is due.  Many of them must not keep peers out. */
+/* A replayed first message passes until the proof is due.  Many of them must not keep peers out. */
 static void replay_crowd(struct abi *t)
 {
 	struct peer friend = friend_start(t);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_threads.c - NCCL's threads, several of them, in one process.
+ * test_threads.c - several of NCCL's threads in one process.
  *
- * A comm's data calls come from one thread at a time, but its service thread registers and
- * deregisters memory on that very comm meanwhile, and connects and closes others; and several
- * GPUs or communicators bring a pair of threads each, all on the same device and the same link.
+ * A comm's data calls come from one thread at a time.  Meanwhile NCCL's own service thread registers
+ * and deregisters memory on that comm, and connects and closes others.  Each GPU or communicator
+ * brings such a pair of threads, all on the same device and the same link.
  */
 #include "tests/abi/abi.h"
 
@@ -84,7 +84,7 @@ enum { THREADS = 4 };
 struct worker {
 	struct abi t;
 	struct net *net;
-	struct pair *p;			/* connected by another thread; or NULL: connect */
+	struct pair *p;			/* a pair that another thread has connected; NULL: connect one */
 	unsigned rounds;
 };
 

@@ -72,7 +72,7 @@ static void refused(struct abi *t)
 	abi_down(net);
 }
 
-/* NCCL nests such a NIC in another, finds no way to it from a GPU, and has no network. */
+/* A fused NIC without a PCI path must be refused: NCCL would find no path to it from any GPU. */
 static void pathless(struct abi *t)
 {
 	const int alone[] = { 0 };
@@ -94,7 +94,7 @@ static void pathless(struct abi *t)
 	abi_down(net);
 }
 
-/* NCCL itself then only says that the variable is not valid. */
+/* The plugin must log the reason: NCCL only reports that its variable is not valid. */
 static void pathless_forced(struct abi *t)
 {
 	struct net *net;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_why.c - what a warning says is what happened: a peer that never answers, one that is stopped,
- * memory that nobody offered to take.  Causes that need two hosts are in tests/net/why.sh.
+ * test_why.c - warnings name the true cause: a peer that never answers, one that is stopped, memory of
+ * a type that the plugin did not offer.  Causes that need two hosts are in tests/net/why.sh.
  */
 #include "tests/abi/abi.h"
 
@@ -45,7 +45,7 @@ static void listens_and_stops(struct abi *t, int fd)
 	raise(SIGSTOP);
 }
 
-/* Its kernel takes connections; `handshake` is how often they are made anew. */
+/* The peer's kernel accepts connections, the peer does not; `handshake`: seconds until each redial. */
 static void never_answers(struct abi *t, const char *handshake)
 {
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
@@ -124,12 +124,12 @@ static void stopped_later(struct abi *t)
 	abi_down(net);
 }
 
-/* Of the peer, or of this process: how its silence begins and ends. */
+/* Functions that make a process, the peer or this one, silent, and that end the silence. */
 struct silence {
 	void (*begin)(void), (*end)(void);
 };
 
-/* Until the other process has read the WARN, nothing here calls the plugin. */
+/* Calls nothing of the plugin until the other process has read the WARN. */
 static void held(struct abi *t, int fd, const struct silence *s)
 {
 	struct net *net = abi_up(t);
@@ -152,7 +152,7 @@ static void held(struct abi *t, int fd, const struct silence *s)
 	abi_down(net);
 }
 
-/* The WARN names that cause; then the peer goes on, and so does the message. */
+/* The WARN names `cause`; then the peer goes on, and the message arrives. */
 static void silent(struct abi *t, struct peer *peer, const struct silence *s, const char *cause)
 {
 	struct net *net = abi_up(t);
@@ -194,7 +194,7 @@ static void silent_by_itself(struct abi *t, void (*body)(struct abi *t, int fd),
 	silent(t, &peer, &none, cause);
 }
 
-/* The plugin's own thread; 0: not found. */
+/* The id of the plugin's service thread; 0: not found. */
 static pid_t service_thread(void)
 {
 	DIR *d = opendir("/proc/self/task");
@@ -217,7 +217,7 @@ static pid_t service_thread(void)
 	return found;
 }
 
-/* -- no CPU: of one CPU's time the service thread has what many busy processes leave it -- */
+/* -- no CPU: many busy processes share one CPU with the service thread, and leave it little -- */
 
 enum { BUSY = 24 };
 
@@ -256,7 +256,7 @@ static void starve(void)
 	starved_tid = tid;
 }
 
-/* Who may not raise a priority has a service thread that is slow, but for other CPUs. */
+/* Without the right to raise a priority the thread keeps SCHED_IDLE, but may use other CPUs again. */
 static void feed(void)
 {
 	const struct sched_param unused = { 0 };
@@ -281,7 +281,7 @@ static void starved(struct abi *t)
 
 /* -- held up by the kernel: a thread in vfork() waits for its child in state D ------------ */
 
-static atomic_int wait_for_fd = -1;	/* the child ends when the other end of it is closed */
+static atomic_int wait_for_fd = -1;	/* a pipe: the child ends when its other end is closed */
 static int ends[2];
 
 static void stay_in_kernel(int fd)
@@ -294,7 +294,7 @@ static void stay_in_kernel(int fd)
 	}
 }
 
-/* In the plugin's place of libc's. */
+/* Overrides libc's epoll_wait() for the plugin. */
 __attribute__((visibility("default")))
 int epoll_wait(int ep, struct epoll_event *ev, int max, int timeout)
 {
@@ -347,7 +347,7 @@ static struct {
 	const struct freezer *by;
 	char dir[96];
 	pid_t guard;
-	int fd;				/* when it is closed, the guard lets the peer go */
+	int fd;				/* when it is closed, the guard thaws the peer */
 } ice;
 
 static bool put(const char *dir, const char *file, const char *text)
@@ -364,7 +364,7 @@ static bool put(const char *dir, const char *file, const char *text)
 	return done;
 }
 
-/* Whatever becomes of this process: a frozen one can't be killed. */
+/* Thaws the peer even if the test dies, since a frozen process can't be killed. */
 _Noreturn static void guard(int fd, const char *pid)
 {
 	char unused;
@@ -379,7 +379,7 @@ _Noreturn static void guard(int fd, const char *pid)
 	_exit(0);
 }
 
-/* False: no cgroup of that kind can be made here. */
+/* Moves the peer into a new cgroup; false: no cgroup of that kind can be made here. */
 static bool peer_moves(const struct freezer *by, pid_t peer)
 {
 	char pid[16], path[192];
@@ -444,7 +444,7 @@ static void frozen_v2(struct abi *t)
 
 enum { LANES = 4 };
 
-static atomic_uint opened[LANES];		/* the count in a lane's first line "is back" */
+static atomic_uint opened[LANES];		/* the number in the lane's first line "is back" */
 
 __attribute__((format(printf, 5, 6)))
 static void opened_log(int level, unsigned long flags, const char *file, int line, const char *fmt,
@@ -497,7 +497,7 @@ static bool all_are_back(void)
 	return true;
 }
 
-/* All lanes are lost once; `shuts`: it is this end that has done it. */
+/* All lanes are lost once; `shuts`: this end shuts them down. */
 static void lose_once(struct net *net, void *comm, bool is_recv, int fd, bool shuts)
 {
 	if (is_recv)
@@ -546,7 +546,7 @@ static void lanes_are_counted(struct abi *t)
 
 /* -- memory ----------------------------------------------------------------------------------- */
 
-/* As where a topology file has gdr="1" at a NIC that offers host memory alone. */
+/* NCCL may pass GPU memory to a NIC that did not offer it, if a topology file has gdr="1" there. */
 static void gpu_memory(struct abi *t)
 {
 	struct net *net = abi_up(t);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_words.c - what init says of the user's variables: filters whose elements mean or match
- * nothing, and variables of NCCL's that have no effect here.
+ * test_words.c - what init logs about the user's variables: filters whose elements have no meaning or
+ * no match, and variables of NCCL's that have no effect here.
  *
  * Each row is a process with that environment and the fake NICs nic0 (two ports) and nic1, over
- * loopback.  It says which line must be there, which must not, and whether init succeeds.
+ * loopback.  It gives a line that must be logged, one that must not, and whether init succeeds.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE			/* clearenv */
@@ -103,7 +103,7 @@ static void ports(struct abi *t)
 	static const struct row rows[] = {
 		{ .env = { "NCCL_IB_HCA=nic0" }, .tells = "nic1:1 is left out by NCCL_IB_HCA" },
 		{ .env = { "BRAID_IB_HCA=nic0" }, .tells = "nic1:1 is left out by BRAID_IB_HCA" },
-		/* What NCCL takes for parts of names, and can have one meaning only. */
+		/* Signs that NCCL takes for parts of names, but that can have one meaning only. */
 		{ .env = { "NCCL_IB_HCA=^=nic0,^=nic1" }, .warns = "NCCL_IB_HCA=^=nic0,^=nic1 leaves no "
 		  "active RDMA port", .tells = "is read as ^=nic0,nic1", .never = ", verbs" },
 		{ .env = { "NCCL_IB_HCA==nic0,=nic1" }, .tells = "is read as =nic0,nic1",
@@ -112,7 +112,7 @@ static void ports(struct abi *t)
 		{ .env = { "NCCL_IB_HCA= nic0 , nic1 " }, .tells = "is read as nic0,nic1",
 		  .never = "is left out" },
 		{ .env = { "NCCL_IB_HCA=^nic0,^nic1:1" }, .warns = "[filter-leaves-none]" },
-		/* And what means nothing. */
+		/* Elements that match nothing. */
 		{ .env = { "NCCL_IB_HCA=nci0" }, .warns = "NCCL_IB_HCA=nci0: 'nci0' matches no RDMA port; "
 		  "there are nic0:1, nic0:2, nic1:1. No port is left, so RDMA is not used "
 		  "[filter-unmatched]" },
@@ -123,15 +123,15 @@ static void ports(struct abi *t)
 		{ .env = { "NCCL_IB_HCA=nic1:2,nic0" }, .warns = "'nic1:2' matches no RDMA port" },
 		{ .env = { "NCCL_IB_HCA=nic0 nic1" }, .warns = "'nic0 nic1' matches no RDMA port" },
 		{ .env = { "NCCL_IB_HCA=nic0;nic1" }, .warns = "'nic0;nic1' matches no RDMA port" },
-		/* What is left out need not be there. */
+		/* A port to exclude need not exist. */
 		{ .env = { "NCCL_IB_HCA=^mlx4" }, .tells = "'mlx4' excludes no RDMA port" },
 		{ .env = { "NCCL_IB_HCA=^nic" }, .warns = "NCCL_IB_HCA=^nic leaves no active RDMA port, so "
 		  "RDMA is not used; it leaves out nic0:1" },
-		/* Two meanings. */
+		/* Elements with two meanings. */
 		{ .env = { "NCCL_IB_HCA=nic0,^nic1" }, .refused = true, .warns = "NCCL_IB_HCA=nic0,^nic1 "
 		  "can't be read" },
 		{ .env = { "BRAID_IB_HCA==nic0,^nic1" }, .refused = true, .warns = "[bad-filter]" },
-		/* Nobody asks. */
+		/* RDMA is off, so the filter is not used. */
 		{ .env = { "NCCL_IB_HCA=nci0", "NCCL_IB_DISABLE=2" },
 		  .tells = "NCCL_IB_DISABLE is set", .never = "matches no" },
 		{ .env = { "NCCL_IB_HCA=nci0", "BRAID_TRANSPORTS=tcp" }, .never = "matches no" },

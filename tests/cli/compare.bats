@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: BSD-3-Clause
-# compare.bats - braid compare: what is there is measured in turn, and what is not is not.
+# compare.bats - braid compare measures, in turn, each transport that is there, and omits the others.
 
 bats_require_minimum_version 1.5.0
 
@@ -37,7 +37,7 @@ bad()					# WORDS OPTIONS...
 	[[ $stderr == "braid compare: "*"$1"* ]]
 }
 
-# What of column $1 there is in the CSV, with how many rows each.
+# The values of column $1 in the CSV, each with its number of rows.
 in_csv()
 {
 	awk -F, -v col="$1" 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
@@ -79,7 +79,7 @@ in_csv()
 	[ "$output" = "0 tcp x1,0 tcp x2,0 raw TCP,1 tcp x2,1 raw TCP,1 tcp x1,2 raw TCP,2 tcp x1,2 tcp x2," ]
 }
 
-# All four on any machine: a NIC in memory, a kernel's SMC made of TCP, UCX over TCP.
+# All four transports on any machine: a NIC in memory, SMC made of TCP sockets, UCX over TCP.
 fakes()
 {
 	[ -e "$build/tests/fake/.libs/libibverbs.so.1" ] || skip "built without RDMA"
@@ -229,7 +229,7 @@ listener()				# OPTIONS... - sets $port and $listener
 		END { printf "%d rows, %g s each\n", n, s / n; exit !(n == 20 && s / n > 0.05) }' "$csv"
 }
 
-# Stands in for ssh: the host is this one.
+# Replaces ssh by a script that runs the command on this host.
 fake_ssh()				# FIRST-LINE-OF-THE-SCRIPT
 {
 	mkdir -p "$tmp/bin"
@@ -253,7 +253,7 @@ fake_ssh()				# FIRST-LINE-OF-THE-SCRIPT
 	bad "ssh nowhere: it ended without a word" --ssh nowhere
 }
 
-# As a launcher would: RANKS processes, of which each gets "N" and the variables named by $2.
+# As a launcher does: run RANKS processes, with the variables in $2, where N is the rank.
 launched()				# RANKS VARIABLES OPTIONS...
 {
 	local ranks=$1 vars=$2 r pids=()
@@ -306,7 +306,7 @@ launched()				# RANKS VARIABLES OPTIONS...
 	OMPI_COMM_WORLD_RANK=1 PMIX_NAMESPACE=braid.$$ bad "rank 0 can't be met" --timeout 1
 }
 
-# perftest as it prints: ib_send_lat and ib_write_bw, which wait for a client or are one.
+# Fakes of ib_send_lat and ib_write_bw, as server or client, which print as perftest does.
 fake_perftest()				# LINE...
 {
 	mkdir -p "$tmp/bin"
@@ -343,7 +343,7 @@ fake_perftest()				# LINE...
 	! grep 'perftest is ahead' "$tmp/out"
 }
 
-# PyTorch's words, without what they do.
+# A fake torch module with PyTorch's names, whose functions do nothing.
 @test "--reference: the script for Gloo runs" {
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	mkdir -p "$tmp/torch"

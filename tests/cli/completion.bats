@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: BSD-3-Clause
-# completion.bats - what shells complete, and what braid(1) lists, is what --help says.
+# completion.bats - shells complete, and braid(1) lists, exactly what --help prints.
 
 bats_require_minimum_version 1.5.0
 
@@ -12,7 +12,7 @@ setup()
 	[ "$(subcommands | wc -l)" -gt 6 ]
 }
 
-# Each subcommand, and each "smc setup".
+# Each subcommand, and "smc setup".
 subcommands()
 {
 	"$braid" help | sed -n 's/^  \([a-z ]*[a-z]\)  .*/\1/p' | grep -vx help

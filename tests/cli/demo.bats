@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: BSD-3-Clause
-# demo.bats - braid demo: every sum right, on two processes and more, and an end within reach.
+# demo.bats - braid demo: every sum is right, on two processes and more, and it ends in time.
 
 bats_require_minimum_version 1.5.0
 

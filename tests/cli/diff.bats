@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: BSD-3-Clause
-# diff.bats - braid diff: what has become worse is named, what chance does is not.
+# diff.bats - braid diff names what has become worse, but not what differs by chance.
 # shellcheck disable=SC2154 # what run sets
 
 bats_require_minimum_version 1.5.0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: BSD-3-Clause
-# doctor.bats - braid doctor: every check on a host where it fires and one where it does not, what
-# is printed, the comparison of hosts, and this host.
+# doctor.bats - braid doctor: every check on a host that has the fault and on one that has not, what is
+# printed, the comparison of hosts, and this host.
 # shellcheck disable=SC2154 # what run sets
 
 bats_require_minimum_version 1.5.0
@@ -300,7 +300,7 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	[ "${output%% *}" = ok ]
 	[[ $output != *"ip link set"* ]]
 	again
-	# An overlay, which has the fabric's subnet: flannel, tailscale, wireguard, vxlan, gre, ipip.
+	# An overlay with an address of the fabric's subnet: flannel, tailscale, wireguard, vxlan, gre, ipip.
 	drop sys/class/net/eth1
 	for name in flannel.1 tailscale0 wg0 vxlan7 gre1 tunl0; do
 		mkdir -p "$root/sys/class/net/$name"
@@ -331,7 +331,7 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 		doctor --only net-mtu --all
 		[ "${output%% *}" = ok ]
 	done
-	# One device of both, in two subnets; another fusion has nothing to do with it.
+	# NCCL fuses two interfaces of two subnets into one device; other fused devices do not matter.
 	variables NCCL_NET_FORCE_MERGE="mlx5_0,mlx5_1;eth0:1,eth1"
 	doctor --only net-mtu
 	[[ $flat == *"eth1 has MTU 1500, but eth0, joined with it by NCCL_NET_FORCE_MERGE, has 9000"* ]]
@@ -395,7 +395,7 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	put proc/self/limits "Max locked memory         65536            unlimited            bytes"
 	doctor --only limits-memlock
 	[[ $flat == *'$ ulimit -l unlimited'* ]]
-	# who has CAP_IPC_LOCK is not limited
+	# a process with CAP_IPC_LOCK is not limited
 	put proc/self/status "CapEff:	0000000000004000"
 	doctor --only limits-memlock --all
 	[ "${output%% *}" = ok ]

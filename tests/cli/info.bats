@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: BSD-3-Clause
-# info.bats - braid info tells what the plugin offers and every parameter.
+# info.bats - braid info prints what the plugin offers and every parameter.
 
 bats_require_minimum_version 1.5.0
 
@@ -8,7 +8,7 @@ braid=${BRAID_TEST_BRAID:-braid}
 plugin=${BRAID_TEST_PLUGIN:-libnccl-net-braid.so}
 fake=${BRAID_TEST_BUILDDIR:-.}/tests/fake/.libs
 
-# with_nics WHICH COMMAND... - NICs that exist in memory only: tests/fake/ctl.h.
+# with_nics WHICH COMMAND... - run COMMAND with NICs that exist in memory only (tests/fake/ctl.h).
 with_nics()
 {
 	[ -e "$fake/libibverbs.so.1" ] || skip "built without RDMA"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: BSD-3-Clause
-# install.bats - what make install puts where, under the names that NCCL and RCCL look for, and that
-# uninstall leaves nothing.
+# install.bats - make install puts each file in its place, under the names that NCCL and RCCL look for;
+# make uninstall leaves nothing.
 
 bats_require_minimum_version 1.5.0
 
@@ -13,7 +13,7 @@ setup()
 	tmp=$BATS_TEST_TMPDIR
 }
 
-# What is built already is installed: no test makes what another one uses.
+# Runs make without building anything: tests that run beside this one use the same build.
 made()					# TARGET... VARIABLE=VALUE...
 {
 	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -C "$build" -o git-hash.h -o config.h "$@"
@@ -29,7 +29,7 @@ installed()				# VARIABLE=VALUE...
 	for name in libnccl-net-braid.so librccl-net-braid.so; do
 		cmp "$build/plugin/.libs/libnccl-net-braid.so" "$tmp/root/usr/lib/$name"
 	done
-	# It is for one job or for none: no job gets it that has not asked.
+	# A job gets the plugin only if it asks for it.
 	[ ! -e "$tmp/root/usr/lib/libnccl-net.so" ]
 	[ -x "$tmp/root/usr/bin/braid" ]
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: BSD-3-Clause
-# listen.bats - who may use braid perf --listen and braid validate --listen: whoever has the key.
+# listen.bats - braid perf --listen and braid validate --listen serve only clients that have the key.
 
 bats_require_minimum_version 1.5.0
 
@@ -79,7 +79,7 @@ stranger()				# PYTHON, after what is above
 	timeout 60 python3 "$tmp/now.py" "$port" "$key"
 }
 
-# A crowd of strangers, which are there now; PYTHON has printed a line by then.
+# Start a crowd of strangers; returns when PYTHON has printed a line.
 crowd_comes()				# PYTHON
 {
 	rm -f "$tmp/crowd"
@@ -89,7 +89,7 @@ $1" >"$tmp/crowd" 3>&- &
 	until [ -s "$tmp/crowd" ]; do sleep 0.05; done
 }
 
-# Those that have dialled and say nothing.
+# Strangers that connect and send nothing.
 idle_crowd()				# HOW-MANY
 {
 	crowd_comes "crowd = [dial() for i in range($1)]
@@ -243,7 +243,7 @@ for i in range(3):
 	wait $fake
 }
 
-# What a peer says goes to a terminal, a log or a report.
+# A peer's text may be printed to a terminal, a log or a report, so control characters are replaced.
 @test "a peer can't write to the terminal" {
 	cat >"$tmp/peer.py" <<-'PYTHON'
 		import hashlib, os, socket, struct, sys
@@ -284,7 +284,7 @@ for i in range(3):
 	wait $listener
 }
 
-# Memory that is short, too: accept() fails while the socket stays readable.
+# accept() fails while the socket stays readable: the listener must not spin. Also with little memory.
 @test "without a descriptor it waits, and serves when there is one" {
 	command -v prlimit >/dev/null || skip "prlimit is not installed"
 	BRAID_PERF_KEY=$key listener perf
@@ -313,7 +313,7 @@ for i in range(30000):
 	crowd_goes
 }
 
-# Who has the key is believed, but not everything: nothing is sent to an address without the peer.
+# Even a client with the key can't have data sent to an address where no peer of the job listens.
 @test "raw TCP goes to a peer alone, and memory has a bound" {
 	BRAID_PERF_KEY=$key listener perf
 	stranger '
@@ -360,7 +360,7 @@ if free < 30 << 30:
 	! grep -qE '[0-9a-f]{32}' "$tmp/args"
 }
 
-# The ranks of a job on one host share a file of the user's; a stranger at rank 0's port does not.
+# The ranks of a job on one host share a key file of the user's; a stranger at rank 0's port lacks it.
 @test "ranks of a launcher know each other, and no stranger joins" {
 	export XDG_RUNTIME_DIR=$tmp
 	port=$((22000 + $$ % 9000))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: BSD-3-Clause
-# main.bats - braid itself: which subcommands there are, and what it says to others.
+# main.bats - braid itself: its subcommands, and its error for any other word.
 
 bats_require_minimum_version 1.5.0
 
@@ -78,7 +78,7 @@ bad()
 	bad "from 1 to 2" smc setup --pnetid NET1 --ib x0 --port 3
 }
 
-# By somebody who may not: what root would set stays until the next boot.
+# Run without root's rights: what root sets would stay until the next boot.
 @test "smc setup that is refused, or that this braid can't ask for, is one line" {
 	other=
 	if [ "$(id -u)" = 0 ]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: BSD-3-Clause
-# perf.bats - braid perf: every pattern moves its data, mistakes are one line, nothing hangs.
+# perf.bats - braid perf: every pattern moves its data, a mistake causes one line, nothing hangs.
 
 bats_require_minimum_version 1.5.0
 
@@ -21,7 +21,7 @@ bad()					# WORDS OPTIONS...
 	[[ $stderr == "braid perf: "*"$1"* ]]
 }
 
-# CSV and checked: FABRICS rows each, none with wrong values.
+# perf with --check --csv: as many rows for the plugin as for raw TCP, and no wrong values.
 checked()				# OPTIONS...
 {
 	run -0 --separate-stderr perf --check --raw --csv "$@"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: BSD-3-Clause
-# quiz.bats - six faults that cost people days, each put into a setting that is well otherwise: one
-# command, not told where to look, names the fault, the device and what mends it; without the fault
-# the same command does not.
+# quiz.bats - six faults that cost people days, each alone in a healthy set-up. One command, without a
+# hint where to look, names the fault, the device and the remedy. Without the fault the same command
+# names none.
 #
-# A job is braid perf over a NIC that exists in memory only (tests/fake), its words those that NCCL
-# prints with NCCL_DEBUG=WARN.  A host is one of two network namespaces, or a recorded one.
+# A job is braid perf over a NIC that exists in memory only (tests/fake). It prints what NCCL prints
+# with NCCL_DEBUG=WARN. A host is one of two network namespaces, or a recorded one.
 # shellcheck disable=SC2154 # what run sets
 
 bats_require_minimum_version 1.5.0
@@ -23,7 +23,7 @@ setup()
 	tmp=$BATS_TEST_TMPDIR
 }
 
-# SAID WORDS...: all of them are in it, or none of them.
+# named, unnamed SAID WORDS... - all of the words are in SAID, or none of them.
 named()
 {
 	for word in "${@:2}"; do
@@ -53,7 +53,7 @@ nic()
 	export BRAID_TEST_FAKE_FABRIC=$tmp/fabric BRAID_TEST_FAKE_DEVICES=roce0:rocev2,netdev=lo
 }
 
-# job VARIABLE... - its last line of warning, "" if there is none; the job ends well.
+# job VARIABLE... - run a job, which must succeed, and print its last WARN line, if any.
 job()
 {
 	env "$@" timeout $((60 * slow)) "$braid" perf --plugin "$plugin" --verbose --check \
@@ -67,7 +67,7 @@ job()
 	said=$(job NCCL_IB_GID_INDEX=9)
 	unnamed "$well" "wrong GID" WARN
 	named "$said" "device roce0:1" GID NCCL_IB_GID_INDEX
-	# the rank that looked at its table says which
+	# the rank whose GID table is at fault logs the index
 	named "$(cat "$tmp/err")" "wrong GID: index 9 is empty" "unset NCCL_IB_GID_INDEX"
 }
 
@@ -81,7 +81,7 @@ job()
 		"ulimit -l unlimited" "[memlock-small]"
 }
 
-# to_host NICS - braid validate to a host that has these.
+# to_host NICS - braid validate to a host that has these NICs.
 to_host()
 {
 	local listener port rc=0
@@ -111,7 +111,7 @@ to_host()
 
 # -- two hosts -----------------------------------------------------------------------------------
 
-# between COMMANDS - what braid doctor says on host a, in $well, and after them, in $said.
+# between COMMANDS - $well is what braid doctor prints on host a before COMMANDS, $said after them.
 between()
 {
 	rc=0
@@ -153,7 +153,7 @@ between()
 
 # -- a recorded host of two nodes ----------------------------------------------------------------
 
-# job_on CPUS - what braid doctor says of a job of mlx5_0's, which is on node 0, on these CPUs.
+# job_on CPUS - what braid doctor prints on a job on these CPUs that uses mlx5_0, which is on node 0.
 job_on()
 {
 	cp -a "$root/proc/self" "$root/proc/4242"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: BSD-3-Clause
-# stat.bats - braid stat, dump and top ask processes that run; who may, and what others are told.
+# stat.bats - braid stat, dump and top ask running processes; other users get an error that says why.
 
 bats_require_minimum_version 1.5.0
 
@@ -23,7 +23,7 @@ teardown()
 	rm -rf "$dir"
 }
 
-# Wait until $dir has N sockets: $pids.
+# Wait until $dir has N sockets; $pids are their paths.
 sockets()				# N
 {
 	for _ in $(seq 500); do
@@ -48,7 +48,7 @@ job()
 	done
 }
 
-# A process, $who, that answers any question with $1, once; wait for it to end it.
+# Start a process, $who, that answers one question with $1 and exits; wait for it afterwards.
 says()
 {
 	python3 -c '
@@ -135,7 +135,7 @@ bad()
 	run -2 --separate-stderr $other "$braid" stat "$pid"
 	[ "${#stderr_lines[@]}" -eq 1 ]
 	[[ $stderr == *"another user's"*"[other-user]" ]]
-	# nor where it can reach the socket itself
+	# nor if the other user can reach the socket itself
 	python=$(PATH=/usr/bin:/bin command -v python3) && $other "$python" -c 'import socket' ||
 		skip "another user can't run python3"
 	chmod 711 "$dir"
@@ -225,7 +225,7 @@ job2()
 	[ "$output" = $'# TYPE ?[2J\n?\n# EOF' ]
 }
 
-# One byte every now and then, for ever.
+# The process sends one byte now and then, without end.
 @test "a process that answers by single bytes holds up nobody" {
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	timeout 100 python3 -c '
@@ -245,7 +245,7 @@ while True:
 	kill "$slow" 2>/dev/null || true
 }
 
-# However many are silent, others are shown, after one deadline for all of them.
+# All silent processes share one deadline; after it the other processes are shown.
 @test "twelve silent processes cost as long as one" {
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	job

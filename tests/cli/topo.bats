@@ -16,7 +16,7 @@ topo()
 	"$braid" topo --root "$root" "${@:2}"
 }
 
-# by_hwloc FILE OPTION...: skips where braid has no hwloc, having seen that it says so.
+# by_hwloc FILE OPTION... - braid topo --hwloc; skips where braid, by its own message, has no hwloc.
 by_hwloc()
 {
 	run --separate-stderr "$braid" topo --hwloc "$@"
@@ -183,7 +183,7 @@ for line in open(sys.argv[1]):
 		run -0 --separate-stderr topo "$machine" --svg
 		[[ $output == "<svg "* && $output == *"GPU0"* && $output == *"NIC0"* ]]
 		echo "$output" >"$BATS_TEST_TMPDIR/a.svg"
-		# no box lies on another
+		# no two boxes overlap
 		sed -n 's/^<rect x="\([0-9]*\)" y="\([0-9]*\)" width="\([0-9]*\)" height="\([0-9]*\)".*/\1 \2 \3 \4/p' \
 			<<<"$output" | awk '
 			{
@@ -252,7 +252,7 @@ for line in open(sys.argv[1]):
 		drawn=$output
 		by_hwloc "$xml" --svg
 		diff <(echo "$drawn") <(echo "$output")
-		run -0 topo "$machine" --xml		# hwloc does not tell what a link can
+		run -0 topo "$machine" --xml		# hwloc has no link's capabilities
 		[[ $output == *link_width=\"16\"* ]]
 		drawn=$(sed 's/ link_[a-z]*="[^"]*"//g' <<<"$output")
 		by_hwloc "$xml" --xml
@@ -300,7 +300,7 @@ nvlink()
 	by_hwloc "$cut"
 	[ "$stderr" = "braid topo: $cut: hwloc can't read this [bad-option]" ]
 	[ "$status" -eq 2 ]
-	# well-formed, but libhwloc 2.9.0 dies of it; another one may not
+	# well-formed, but libhwloc 2.9.0 crashes on it; other versions may not
 	sed 's/ complete_cpuset="[^"]*"//' "$src/tests/topo/four-gpu.xml" >"$cut"
 	run --separate-stderr "$braid" topo --hwloc "$cut"
 	[ "$status" -eq 0 ] || [ "$stderr" = "braid topo: $cut: hwloc can't read this [bad-option]" ]
@@ -316,7 +316,7 @@ nvlink()
 
 @test "this machine can be looked at by hwloc" {
 	[ -d /sys/devices/system/cpu ] || skip "/sys is not mounted: libhwloc complains by itself"
-	# its plugins for PCI keep what they know of names, and are unloaded before leaks are looked for
+	# hwloc's PCI plugins keep memory and are unloaded before the leak check, which would report it
 	export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 	by_hwloc live --json
 	[ "$status" -eq 0 ]

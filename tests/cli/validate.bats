@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: BSD-3-Clause
-# validate.bats - braid validate: all checks pass for Braid; each finds what it is there to find, in
-# a plugin that is broken in one way (tests/validate/broken.c); reports, manners, two hosts.
+# validate.bats - braid validate: all checks pass for Braid, and each check fails for a plugin that is
+# broken in the one way it looks for (tests/validate/broken.c). Also reports, exit status, two hosts.
 # shellcheck disable=SC2154 # what run sets
 
 bats_require_minimum_version 1.5.0
@@ -24,7 +24,7 @@ validate()				# OPTIONS...
 	timeout 200 "$braid" validate --plugin "$plugin" "$@"
 }
 
-# A mistake: exit status 2, one line on stderr with $1 in it, nothing on stdout.
+# A wrong command line: exit status 2, one line on stderr with $1 in it, nothing on stdout.
 bad()
 {
 	run -2 --separate-stderr "$braid" validate --plugin "$plugin" "${@:2}"
@@ -47,7 +47,7 @@ broken_as()
 			complaints+="$mode: $id did not fail: $output"$'\n'
 		[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ] ||
 			complaints+="$mode: others failed than $id: $output"$'\n'
-		# on failure: what was seen, and what to do
+		# a failed check reports what it saw, and what to do
 		grep -A2 "^not ok [0-9]* - $id: " <<<"$output" | grep -qE '^  message: ".{10}' ||
 			complaints+="$mode: $id does not say what it saw"$'\n'
 		grep -qE '^  mend: ".{10}' <<<"$output" ||
@@ -266,7 +266,7 @@ broken_as()
 	[ -z "$(awk 'length($0) > 80' <<<"$output")" ]
 }
 
-# A host beside this one: its port is $port.
+# Start a second host: its port is $port.
 listen()				# OPTIONS...
 {
 	"$braid" validate --plugin "$plugin" --listen 127.0.0.1:0 "$@" 2>"$BATS_TEST_TMPDIR/err" 3>&- &

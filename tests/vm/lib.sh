@@ -27,8 +27,8 @@ guest=$BRAID_TEST_GUEST
 
 # -- one guest, two namespaces --------------------------------------------------------------------
 
-# netem WIRE WHAT... - what tc-netem(8) has, both ways; nothing: the wire is good again.  Frames are
-# on the wire as they would be on a real one, not put together by the kernel.
+# netem WIRE WHAT... - apply WHAT, in the words of tc-netem(8), both ways; without WHAT, restore the wire.
+# Without GSO each packet is a frame of its own, as on a real wire.
 netem()
 {
 	netem_wire=w$1
@@ -44,7 +44,7 @@ netem()
 	done
 }
 
-# counted COUNTER - what the kernel counted in both namespaces, by its name in nstat(8).
+# counted COUNTER - the sum of a kernel counter over both namespaces, by its name in nstat(8).
 counted()
 {
 	{ in_a nstat -asz "$1"; in_b nstat -asz "$1"; } | awk -v name="$1" '
@@ -65,7 +65,7 @@ give()				# NAME [VALUE]
 	mv "$BRAID_TEST_SHARE/word.new.$guest" "$BRAID_TEST_SHARE/word.$1"
 }
 
-# take NAME - its value, as soon as the other guest has given it; false if that has ended instead.
+# take NAME - wait for the value that the other guest gives; false if that guest has ended instead.
 take()
 {
 	until [ -e "$BRAID_TEST_SHARE/word.$1" ]; do
@@ -75,7 +75,7 @@ take()
 	cat "$BRAID_TEST_SHARE/word.$1"
 }
 
-# serve - what guest 2 does for talk and there in guest 1, until that has ended.
+# serve - guest 2's part of talk and there; returns when guest 1 has ended.
 serve()
 {
 	# shellcheck disable=SC2086 # variables and their values
@@ -95,7 +95,7 @@ serve()
 	cat "$tmp/err.b"
 }
 
-# there COMMAND... - in guest 2, while it serves; its status.
+# there COMMAND... - run COMMAND in guest 2, which serves; returns its status.
 asked=0
 there()
 {
@@ -126,13 +126,13 @@ vm_later()
 
 # -- RDMA -----------------------------------------------------------------------------------------
 
-# vm_rdma TYPE NETDEV - the device TYPE0, or the next one, over NETDEV, as soon as it is active; in
-# $rdma its name and in $rdma_ip its address.  A NETDEV that isn't there is made, 10.78.N.1: a veth
-# whose far end has no address, for processes of this guest among themselves.
+# vm_rdma TYPE NETDEV - make the device TYPE0, or the next one, over NETDEV, and wait until it is active;
+# $rdma is its name and $rdma_ip its address. A NETDEV that does not exist is made, as 10.78.N.1: a
+# veth whose far end has no address, for connections within this guest.
 #
-# Only the first network namespace will do, and two rxe devices of one guest don't meet: the way
-# from one address of a host to another is lo.
-# siw holds root to the memlock limit as well, so that is raised.
+# Only the first network namespace will do. Two rxe devices of one guest can't reach each other, since
+# data between two addresses of a host goes over lo.
+# siw applies the memlock limit to root too, so it is raised.
 vm_netdevs=0
 vm_rdma()
 {
@@ -172,7 +172,7 @@ vm_siw()			# NETDEV
 	vm_rdma siw "$1"
 }
 
-# iWARP's queue pairs are the connection manager's.
+# Does perftest connect by the RDMA connection manager?  With -R, and always over iWARP.
 rdma_cm()			# OPTIONS...
 {
 	case " $* " in
@@ -184,7 +184,7 @@ rdma_cm()			# OPTIONS...
 	esac
 }
 
-# perftest_server - in the background; true as soon as it listens.
+# perftest_server - start it in the background; true as soon as it listens.
 perftest_server()
 {
 	timeout $((20 * slow)) "$@" >"$tmp/perftest.b" 2>&1 &
@@ -201,9 +201,9 @@ perftest_client()
 	timeout $((20 * slow)) "$@" >"$tmp/perftest.a" 2>&1
 }
 
-# perftest PROGRAM OPTIONS... - over $rdma, to $rdma_ip (two guests: both call it, and it goes from 1
-# to 2); what it printed is in $tmp/perftest.a.  With -R perftest connects twice, and on a busy host its
-# client may be back before its server listens again, and is refused: within a guest it has three tries.
+# perftest PROGRAM OPTIONS... - run it over $rdma, to $rdma_ip; output in $tmp/perftest.a. With two guests
+# both call it, and it goes from 1 to 2. With -R perftest connects twice, and on a busy host the second
+# time may come before its server listens again, and fail: within a guest it gets three tries.
 perftest()
 {
 	perftest_once "$@" && return

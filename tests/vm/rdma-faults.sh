@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: BSD-3-Clause
-# rdma-faults.sh - faults in one guest, between processes on one RDMA device; the way from a host to
-# itself remains for TCP while the interface is down.  Sourced by cases/rdma-faults.sh and
-# cases/rdma-faults-siw.sh, which say what $type the device is of.
+# rdma-faults.sh - faults in one guest, between processes on one RDMA device. TCP goes over lo, and so
+# works while the interface is down. Sourced by cases/rdma-faults.sh and cases/rdma-faults-siw.sh, which
+# set $type, the kind of the device.
 minutes=${minutes:-9}
 # shellcheck source=tests/vm/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -38,7 +38,7 @@ down_up()
 	stops
 }
 
-# memlock KIB - without the capability root is held to the limit too.
+# memlock KIB - run perf with this memlock limit, without CAP_IPC_LOCK, so that it holds for root too.
 memlock()
 {
 	echo "ulimit -l $1; exec \"\$@\"" >"$tmp/limited"
@@ -52,7 +52,7 @@ memlock()
 		return $memlock_rc
 }
 
-# The kernel may wait for those who have it open; nobody else does.
+# Delete the device. The kernel may wait until all have closed it; perf must not wait for that.
 deleted()
 {
 	load $bidir --seconds 5

@@ -1,20 +1,21 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: BSD-3-Clause
-# rdma-load.sh - Braid over the kernel's RDMA drivers while something breaks: what rdma-faults.sh, in
-# one guest, and rdma-outage.sh, in two, have in common.
+# rdma-load.sh - Braid over the kernel's RDMA drivers while something breaks: functions that
+# rdma-faults.sh, in one guest, and rdma-outage.sh, in two, share.
 #
-# In each case data moves over verbs first (or what else $over says), by the device's own counters;
-# then comes the fault, and every byte must be right.  What a case took is a comment after its verdict, and no more: an
-# emulated CPU on a busy host can stand still for seconds.
+# In each case data first moves over verbs (or the transport in $over), by the device's own counters.
+# Then comes the fault, and every byte must be right. How long a case took is printed as a comment after
+# its verdict and never fails it: an emulated CPU on a busy host can stand still for seconds.
 #
-# BRAID_TEST_FAULTS: only those, by the names of their functions.  BRAID_TEST_LOGS=1: also all that
-# Braid logged.
+# BRAID_TEST_FAULTS: run only these faults, by the names of their functions. BRAID_TEST_LOGS=1: print
+# Braid's whole log too.
 
 export BRAID_TRANSPORTS="${over:=verbs},tcp"
 
 # -- what moves -----------------------------------------------------------------------------------
 
-# connected [DEVICE] - of siw it is connections: its queue pairs do not say their state, on this kernel.
+# connected [DEVICE] - the number of queue pairs in RTS; for siw that of connections, since this kernel
+# does not show the state of siw's queue pairs.
 connected()
 {
 	case $rdma in
@@ -23,7 +24,7 @@ connected()
 	esac
 }
 
-# on WIRE... - KiB that were sent there.
+# on WIRE... - the KiB that were sent on these wires.
 on()
 {
 	sent=0
@@ -33,7 +34,7 @@ on()
 	echo $sent
 }
 
-# What siw moves goes over the same wires as TCP does, so it is who is connected that counts.
+# KiB sent on the wires if DEVICE has connections, else 0: siw's data can't be told from TCP's there.
 if_connected()			# DEVICE WIRE...
 {
 	[ "$(connected "$1")" = 0 ] && echo 0 && return
@@ -44,7 +45,7 @@ if_connected()			# DEVICE WIRE...
 carriers="lo"			# on which data moves
 [ "${guests:-1}" = 1 ] || carriers="w1 w2"
 
-# by_verbs - KiB, or 0 if none do: packets of all rxe devices carry one each.
+# by_verbs - KiB that verbs carried, or 0: a packet of an rxe device carries one KiB.
 by_verbs()
 {
 	# shellcheck disable=SC2086 # one or two
@@ -54,7 +55,7 @@ by_verbs()
 	esac
 }
 
-# by_tcp - within a guest.
+# by_tcp - KiB that TCP carried within a guest.
 by_tcp()
 {
 	case $rdma in
@@ -63,7 +64,7 @@ by_tcp()
 	esac
 }
 
-# by_device DEVICE WIRE - the same for one of them.
+# by_device DEVICE WIRE - KiB that verbs carried over this device.
 by_device()
 {
 	case $rdma in
@@ -74,7 +75,7 @@ by_device()
 
 # -- waiting, as long as data moves ---------------------------------------------------------------
 
-note()				# WHAT... - in the log, and a comment after the verdict
+note()				# WHAT... - into the log, and as a comment after the verdict
 {
 	echo "= $*"
 }
@@ -89,7 +90,7 @@ talks()
 	kill -0 $talker 2>/dev/null
 }
 
-# grows WHAT COMMAND... - what the command prints, once it isn't 0, gets to be 300 more.
+# grows WHAT COMMAND... - wait until COMMAND's number, once it isn't 0, has grown by 300.
 grows()
 {
 	label=$1 want=0
@@ -118,9 +119,9 @@ logged()
 }
 
 bidir="--pattern bidir --sizes 64k"
-endless="$bidir --seconds 1 --rounds 1000"	# no number of seconds would do: a busy host is slow
+endless="$bidir --seconds 1 --rounds 1000"	# stops() ends it; no time would fit every host
 
-# load OPTIONS... - in the background.
+# load OPTIONS... - run perf in the background, and wait until verbs (or $over) carries its data.
 load()
 {
 	checked --verbose "$@" >"$tmp/talk" 2>&1 &
@@ -134,7 +135,7 @@ children()			# PID
 	cat "/proc/$1/task/$1/children"
 }
 
-# stops - an endless load is told to end with the round that it is in.
+# stops - make an endless load end after its current round.
 stops()
 {
 	# shellcheck disable=SC2046 # one: timeout, and of that braid perf
@@ -142,8 +143,8 @@ stops()
 	ends
 }
 
-# killed - a peer is, and the survivor hears of it, long before a timeout: while data moves, in one
-# round that would take days, and from its comm, since who started both stands still.
+# killed - kill one rank while data moves: the other rank's comm must fail long before a timeout. The
+# process that started both is stopped meanwhile, so the error can't come from it.
 killed()
 {
 	"$braid" perf --plugin "$plugin" --check --csv --verbose $bidir --iters 1000000000 --warmup 0 \
@@ -159,7 +160,7 @@ killed()
 	return $bad
 }
 
-# ends - and what was moved was right; false if anything was bad.
+# ends - wait for the load, whose data must be right; false if anything was wrong.
 ends()
 {
 	from=$(now)
@@ -169,7 +170,7 @@ ends()
 	return $bad
 }
 
-# fault WHAT FUNCTION... - a case, and what it noted.
+# fault WHAT FUNCTION... - run a case, and print its notes.
 fault()
 {
 	case " ${BRAID_TEST_FAULTS-$2} " in

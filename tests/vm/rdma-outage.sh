@@ -1,15 +1,15 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: BSD-3-Clause
-# rdma-outage.sh - faults between two guests, which have an RDMA device on each of two wires: what
-# moves is right, and moves by verbs again afterwards.  Sourced by cases/rdma-outage.sh and
-# cases/rdma-outage-siw.sh, which say what $type the devices are of.
+# rdma-outage.sh - faults between two guests, which have an RDMA device on each of two wires. The data
+# is right, and goes by verbs again afterwards. Sourced by cases/rdma-outage.sh and
+# cases/rdma-outage-siw.sh, which set $type, the kind of the devices.
 guests=2 minutes=${minutes:-9}
 # shellcheck source=tests/vm/lib.sh
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=tests/vm/rdma-load.sh
 . "$vm/rdma-load.sh"
 
-# Three seconds without a packet are to cost a lane: 134 ms, seven times.
+# A timeout of 134 ms and seven retries, so that three seconds without packets lose a lane.
 export BRAID_IB_TIMEOUT=15
 both="${type:?}0:1+${type}1:1"
 vm_rdma "$type" w1 || exit
@@ -25,7 +25,7 @@ all_reduce()
 	ends
 }
 
-# both_wires COMMAND... - with WIRE for the interface.
+# both_wires COMMAND... - run COMMAND for w1 and w2, each in place of WIRE.
 both_wires()
 {
 	for wire in w1 w2; do
@@ -55,7 +55,7 @@ lossy()
 	stops
 }
 
-# outage SECONDS BREAK MEND - no way at all meanwhile, for nobody.
+# outage SECONDS BREAK MEND - BREAK cuts all wires, for TCP as well, and MEND restores them.
 outage()
 {
 	load --dev $both $endless
@@ -68,7 +68,7 @@ outage()
 	stops
 }
 
-# one_of_two - of two fused ports one goes down, and later comes up.
+# one_of_two - one of two fused ports goes down, and comes up later.
 one_of_two()
 {
 	load --dev $both $endless
@@ -79,7 +79,7 @@ one_of_two()
 	stops
 }
 
-# one_to_two - the peer has two ports, of which one is not to be had from here.
+# one_to_two - the peer has two ports, of which this end can reach one only.
 one_to_two()
 {
 	load --dev "${type}0:1" --pattern bidir --sizes 64k --iters 60

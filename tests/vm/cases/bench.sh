@@ -7,7 +7,7 @@
 # over BRAID_TEST_ROUNDS (5) and, for the ratio, the median of the rounds' own ratios with its range:
 # absolute figures of an emulated machine mean nothing, and on a busy host ratios don't either.
 #
-# Latency is half a round trip, the median of a run.  perftest's MB is a MiB, and so is ours here.
+# Latency is half a round trip, the median of a run. MB means MiB here, as in perftest.
 minutes=40
 # shellcheck source=tests/vm/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -16,8 +16,8 @@ minutes=40
 . "$BRAID_TEST_SRCDIR/tests/bench/figures.sh"
 command -v ib_send_lat >/dev/null || skip "perftest is not installed"
 
-# by_perftest COLUMN SIZE PROGRAM OPTIONS... - from the row that starts with the size.  On a busy host
-# it may not find out how fast the clock ticks, and times are "inf".
+# by_perftest COLUMN SIZE PROGRAM OPTIONS... - a figure from perftest's row for that size. On a busy
+# host perftest may fail to measure the clock's rate, and then its times are "inf".
 by_perftest()
 {
 	column=$1 size=$2

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# boot.sh - the guest is up, has what the other cases build on, and Braid loads in it.
+# boot.sh - the guest boots, has the modules and devices that other cases need, and Braid loads in it.
 # shellcheck source=tests/vm/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 modules_are_there()
 {
-	# built in or loaded, each is a directory
+	# a module has a directory there, whether built in or loaded
 	for module in $(sed 's/#.*//;/[?+]$/d' "$vm/modules"); do
 		[ -d "/sys/module/$module" ] || { echo "no $module"; return 1; }
 	done

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# compare.sh - braid compare in one guest, on a soft-RoCE device: each transport carries what it is
-# shown for.
+# compare.sh - braid compare in one guest, on a soft-RoCE device: each row's data really went over the
+# transport that the row names.
 # shellcheck source=tests/vm/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
@@ -16,7 +16,7 @@ compared()
 	return $compared_rc
 }
 
-# There is no packet of the device's but over verbs.
+# Runs compare over one transport; the device's packets grow by LEAST to MOST, by none without verbs.
 carries()			# OVER LEAST MOST
 {
 	before=$(cat "$sent")

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # loss.sh - a wire that loses, reorders, doubles, delays and changes frames, both ways, between two
-# network namespaces; every byte is checked.  The kernel's own counters show that it did.
+# network namespaces; every byte is checked. The kernel's counters show that the faults happened.
 minutes=6
 # shellcheck source=tests/vm/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-# bad_wire COUNTER OPTIONS -- WHAT... - braid perf with these options over such a wire is right, and
-# the kernel counted something.
+# bad_wire COUNTER OPTIONS -- WHAT... - with netem's WHAT on the wire, braid perf with OPTIONS has no
+# wrong byte, and the kernel's COUNTER has grown.
 bad_wire()
 {
 	counter=$1
@@ -30,8 +30,8 @@ bad_wire()
 	[ $rc = 0 ] && [ "$after" -gt "$before" ]
 }
 
-# TCP doubles its time-outs, so a few losses in a row are half a minute without a frame: after 10 s
-# the wire is good again.
+# TCP doubles its timeouts, so after a few losses in a row no frame is sent for half a minute. So the
+# wire is good again after 10 s.
 bursts()
 {
 	(sleep 10; netem 1) &
@@ -48,7 +48,7 @@ env_both="BRAID_SOCKET_IFNAME==w1"
 case_ "loss 0.1 %" bad_wire TcpRetransSegs --sizes 8,4m --iters 2 -- loss 0.1%
 case_ "loss 1 %" bad_wire TcpRetransSegs --sizes 8,64k,1m --iters 3 -- loss 1%
 case_ "loss 5 %" bad_wire TcpRetransSegs --sizes 8,64k,1m --iters 3 -- loss 5%
-# mean bursts of 3 frames
+# bursts of 3 frames on average
 case_ "loss 30 % in bursts" bursts TcpRetransSegs --sizes 8,4k,64k --iters 2 -- \
 	loss gemodel 14.3% 33.3%
 case_ "reorder 25 % 50 %" bad_wire TcpExtTCPOFOQueue --sizes 8,64k,1m --iters 3 -- \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# outage.sh - two guests, and the wire between them is gone for some seconds while data moves: what
-# moves is right, nothing ends, and it moves again soon after.
+# outage.sh - the wire between two guests is cut for some seconds while data moves. The data is right,
+# no comm fails, and data moves again soon after.
 guests=2 minutes=6
 # shellcheck source=tests/vm/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -12,15 +12,15 @@ if [ "$guest" = 2 ]; then
 	exit
 fi
 
-# moved WIRE - bytes, both ways.
+# moved WIRE - bytes that the wire has carried, both ways.
 moved()
 {
 	echo $(($(cat "/sys/class/net/$1/statistics/tx_bytes") +
 		$(cat "/sys/class/net/$1/statistics/rx_bytes")))
 }
 
-# flows WIRE - another 256 KiB goes over it, or the talk gets to its end.  How long that takes is
-# said, and no more: an emulated CPU on a busy host can stand still for seconds.
+# flows WIRE - wait until the wire has carried another 256 KiB, or perf ends. The time is only printed:
+# an emulated CPU on a busy host can stand still for seconds.
 flows()
 {
 	from=$(date +%s%3N)

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# rdma.sh - what the RDMA cases stand on, without Braid: in one guest a soft-RoCE and a soft-iWARP
-# device, what they say they are, and messages and writes between two processes on one device.
+# rdma.sh - soft-RoCE and soft-iWARP work in one guest without Braid: what ibv_devinfo prints, and
+# messages and writes between two processes on one device.
 # shellcheck source=tests/vm/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 command -v ib_send_lat >/dev/null || skip "perftest is not installed"
 command -v ibv_devinfo >/dev/null || skip "ibverbs-utils is not installed"
 
-# says PATTERN... - each is in what ibv_devinfo says of the device.
+# says PATTERN... - ibv_devinfo's output for the device has each pattern.
 says()
 {
 	ibv_devinfo -v -d "$rdma" >"$tmp/devinfo" || return
@@ -21,7 +21,7 @@ says()
 	done
 }
 
-# counts_packets - messages are packets of the device's own, so nothing else carried them.
+# counts_packets - the device's own counter shows that it carried the messages.
 counts_packets()
 {
 	sent=/sys/class/infiniband/$rdma/ports/1/hw_counters/sent_pkts

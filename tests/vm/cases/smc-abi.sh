@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # smc-abi.sh - some of the ABI tests over SMC-R alone: no TCP is allowed, and no SMC-D is there.
 #
-# They are one host's, from its address to itself, and over lo SMC's RDMA link does not come up.  So
-# what guest 1 sends to its own address goes by w1 to guest 2, which sends it back.
+# The ABI tests run on one host, from its address to itself, and over lo SMC's RDMA link does not come
+# up. So packets of guest 1 to its own address go by w1 to guest 2, which sends them back.
 guests=2
 minutes=9
 suite=bookworm-backports
@@ -12,7 +12,7 @@ suite=bookworm-backports
 
 export BRAID_TRANSPORTS=smc BRAID_SOCKET_IFNAME="=w1" BRAID_HANDSHAKE_TIMEOUT=24 BRAID_LANES=1
 
-# sysctl NAME VALUE - of all interfaces and w1
+# sysctl NAME VALUE - set it for all interfaces and for w1
 sysctl()
 {
 	for dir in all w1; do
@@ -60,7 +60,7 @@ case_ "a UEID" "$braid" smc setup --ueid BRAID.TEST
 case_ "the other guest sends back" take ready
 case_ "around by the other guest" around
 case_ "SMC-R" smc_r
-# Not test_queue: under emulation a send waits for 10 s, which is a WARN.
+# Without test_queue: under emulation a send waits for 10 s there, which causes a WARN.
 before=$(packets)
 export BRAID_TEST_SMC=rxe BRAID_TEST_FILTER="${BRAID_TEST_FILTER:-v12*}"
 for program in ${BRAID_TEST_PROGRAMS:-test_connect test_group test_order}; do

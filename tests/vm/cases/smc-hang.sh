@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# smc-hang.sh - on Linux 6.1 connect() of SMC-R over soft-RoCE does not come back, and no signal ends
-# it: TCP carries the job, which is told why, and exits although a thread of it sits there.
+# smc-hang.sh - on Linux 6.1 connect() of SMC-R over soft-RoCE never returns, and no signal ends it: TCP
+# carries the job, a WARN gives the reason, and finalize() returns although a thread hangs.
 guests=2
 minutes=6
 # shellcheck source=tests/vm/lib.sh
@@ -17,8 +17,8 @@ if [ "$guest" = 2 ]; then
 	exit
 fi
 
-# The connect has been given up after 10 s, and the messages have not waited again.  The processes
-# end when the kernel lets them, which is not waited for.
+# Braid gives up connect() after 10 s, and messages do not wait again. The processes exit only when the
+# kernel lets them; the case does not wait for that.
 hangs()
 {
 	talk --sizes 8,1m --seconds 4 --verbose &

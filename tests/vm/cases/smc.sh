@@ -1,21 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# smc.sh - SMC between two guests, over soft-RoCE: what it falls back for, each time with the right
-# reason, until both have all that it needs; then that it is SMC-R, and carries messages.
+# smc.sh - SMC between two guests, over soft-RoCE: while something is missing it falls back to TCP, with
+# the right reason each time; once both have all that it needs it is SMC-R, and carries messages.
 guests=2
 minutes=9
 suite=bookworm-backports
 # shellcheck source=tests/vm/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-# An emulated RDMA device takes its time.
+# A long handshake timeout: an emulated RDMA device is slow.
 export BRAID_TRANSPORTS=smc,tcp BRAID_SOCKET_IFNAME="=w1" BRAID_HANDSHAKE_TIMEOUT=24 BRAID_LANES=1
 if [ "$guest" = 2 ]; then
 	serve --verbose
 	exit
 fi
 
-# SMC's modules, in both guests or in the other one.
+# Load SMC's modules in this guest, or in the other one.
 load_here()
 {
 	[ -s /run/braid-modules/later ] && vm_later
@@ -31,7 +31,7 @@ both()
 	"$@" && there "$@"
 }
 
-# says WORDS - a small message goes, and this end says that
+# says WORDS - small messages arrive, and this end logs WORDS
 says()
 {
 	talk --sizes 8 --iters 3 --verbose || return
@@ -44,7 +44,7 @@ smc_r()
 	says "lane 0 is SMC-R over rxe0:1" && ! grep -q "WARN.*carries" "$tmp/err"
 }
 
-# all_smc OPTIONS... - every byte is right, and no lane was carried otherwise
+# all_smc OPTIONS... - every byte is right, and SMC-R alone carried the lane
 all_smc()
 {
 	checked "$@" --verbose || return
@@ -74,7 +74,7 @@ devices()
 		until grep -q ACTIVE /sys/class/infiniband/rxe0/ports/1/state; do sleep 0.1; done'
 }
 
-# told WORDS - what is missing, and what adds it
+# told WORDS - braid smc prints what is missing, and the command that adds it
 told()
 {
 	"$braid" smc | tee "$tmp/smc"
@@ -104,7 +104,7 @@ case_ "the same UEID" ueids BRAID.TEST BRAID.TEST
 case_ "SMC-R" smc_r
 case_ "messages of all sizes" all_smc --sizes 1,127,128,4k,100001,1m --iters 4 --comms 2
 case_ "both ways" all_smc --pattern bidir --sizes 64k,1m --iters 4
-# Within a guest there is no SMC: the way from one address of a host to another is lo.
+# Two ranks, one in each guest: within a guest data goes over lo, where there is no SMC-R.
 case_ "an all-reduce" all_smc --pattern allreduce --procs 2 --sizes 256k --iters 2
 case_ "one way, several at once" all_smc --pattern oneway --sizes 64k --iters 8 --inflight 8
 case_ "its device is lost under load" fails_over

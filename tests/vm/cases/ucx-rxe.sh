@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # ucx-rxe.sh - UCX over soft-RoCE, within a guest: an all-reduce; TCP takes over while the interface is
-# down, and UCX has it again; a peer is killed; and with nothing but UCX some of the ABI tests.
+# down, then UCX carries data again; a peer is killed; some of the ABI tests over UCX alone.
 minutes=9
 # shellcheck source=tests/vm/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -23,7 +23,7 @@ all_reduce()
 	ends
 }
 
-# What is shared with UCX left to itself is memory, so here the ports are all that it may use.
+# By its own choice UCX would use shared memory, so UCX_TLS=rc below allows it the ports only.
 down_up()
 {
 	load $endless
@@ -36,15 +36,15 @@ down_up()
 	stops
 }
 
-# by_itself - UCX chooses, of all that it has: the address of its worker fits into the handshake.
+# by_itself - UCX chooses among all its transports: its worker address still fits into the handshake.
 by_itself()
 {
 	(unset UCX_TLS; checked $bidir --seconds 1 --verbose) || { cat "$tmp/err"; return 1; }
 	! grep "WARN.*carries" "$tmp/err"
 }
 
-# Soft-RoCE does not say of which version of RoCE a packet is, so UCX would look for the address to
-# which it came in the wrong place, and drop it.  An emulated RDMA device takes its time.
+# Soft-RoCE does not report a packet's RoCE version, so UCX would look for the destination address in
+# the wrong place, and drop the packet. The handshake timeout is long: an emulated device is slow.
 export UCX_UD_ETH_DGID_CHECK=n BRAID_HANDSHAKE_TIMEOUT=24 UCX_TLS=rc
 vm_rdma rxe v0 || exit
 export BRAID_SOCKET_IFNAME="=v0"

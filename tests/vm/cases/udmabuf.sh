@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# udmabuf.sh - a DMA-BUF of the kernel's own (/dev/udmabuf, which Debian's 6.1 has not), registered
-# with a NIC that exists in memory: tests/abi/test_gpu_messages's case of it.
+# udmabuf.sh - the case of tests/abi/test_gpu_messages that registers a DMA-BUF of the kernel's own
+# (/dev/udmabuf, which Debian's Linux 6.1 lacks) with a NIC that exists in memory.
 suite=bookworm-backports
 # shellcheck source=tests/vm/lib.sh
 . "$(dirname "$0")/../lib.sh"

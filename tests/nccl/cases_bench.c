@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * cases_bench.c - a measurement, not a test: AllReduce over Braid and over NCCL's own Socket, by two
- * communicators in the same processes, in turn.  Prints times, and Braid's as a part of Socket's:
- * median, and quartiles, of what the rounds gave.
+ * cases_bench.c - a measurement, not a test: AllReduce over Braid and over NCCL's own Socket transport,
+ * by two communicators in the same processes, in turn.  Prints both times, and the ratio of Braid's to
+ * Socket's: the median and the quartiles over all rounds.
  */
 #include "tests/nccl/job.h"
 

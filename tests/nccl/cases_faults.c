@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cases_faults.c - what jobs go through. */
+/* cases_faults.c - faults in a job: ranks that die, stop or are late, and aborts. */
 #include "tests/nccl/job.h"
 
 #include <pthread.h>
@@ -37,7 +37,7 @@ static void again(struct rank *r, const struct bufs *b, unsigned id)
 	OK(trial_run(r, b, &t));
 }
 
-/* The last rank dies in the middle.  NCCL reports that to the others, in Braid's words. */
+/* The last rank dies in a collective.  NCCL reports an error to the others, with Braid's WARN. */
 static int kill_rank(struct rank *r)
 {
 	struct trial t = big(2);

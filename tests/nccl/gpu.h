@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gpu.h - a GPU that the CPU plays, for an unmodified libnccl.so.2: what the files of tests/nccl
- * share.  Its memory is the host's, its streams are threads, its kernels (kernel.c) are run by them.
+ * gpu.h - a GPU emulated by the CPU, for an unmodified libnccl.so.2: what the files of tests/nccl
+ * share.  Its memory is the host's, its streams are threads, which run its kernels (kernel.c).
  *
  * The environment, each with BRAID_TEST_GPU_ before it:
  *   COUNT       GPUs of this process (1)
- *   FIRST       the number of the first of them among the host's (0): it makes the PCI address
+ *   FIRST       the first one's number among the host's GPUs (0), from which its PCI address follows
  *   CC          compute capability (80)
- *   NCCL        the version that NCCL is taken for (its own)
- *   PEERS       1: they come to each other's memory (0)
+ *   NCCL        the version of NCCL to assume (the library's own)
+ *   PEERS       1: GPUs can access each other's memory (0)
  *   FAKECUDA    1: memory is that of tests/fakecuda, which the CPU may not touch where NCCL sees it
  */
 #ifndef BRAID_TESTS_NCCL_GPU_H
@@ -25,7 +25,7 @@ struct gpu_event;
 
 /* -- lead.c: libnccl.so.2, led to this GPU ---------------------------------------------------------- */
 
-/* NULL: it can't be, and *ret_why says why.  The library stays loaded. */
+/* Loads the library and directs it to this GPU.  NULL: impossible, for the reason in *ret_why. */
 void *gpu_lead(const char *path, const char **ret_why);
 
 extern int gpu_version;			/* of NCCL */
@@ -44,17 +44,17 @@ extern const char *gpu_unsupported;
 
 /* -- gpu_mem.c -------------------------------------------------------------------------------------- */
 
-/* Where the CPU finds what lies there, a GPU's or not. */
+/* The address at which the CPU can access `at`, which may be GPU memory or not. */
 void *gpu_bytes(const void *at, size_t size);
 bool gpu_is_pageable(const void *at);
 int gpu_malloc(void **ret, size_t size);
 int gpu_free(void *at);
 unsigned gpu_live(void);		/* allocations */
-void *gpu_fakecuda(const char *name);	/* of its library; NULL: not used */
+void *gpu_fakecuda(const char *name);	/* a symbol of tests/fakecuda; NULL: not used */
 
 /* -- gpu_stream.c ----------------------------------------------------------------------------------- */
 
-/* `fn(arg)` in its turn. */
+/* Calls fn(arg) when all earlier tasks of the stream are done. */
 int gpu_enqueue(struct gpu_stream *s, void (*fn)(void *arg), void *arg);
 int gpu_stream_new(struct gpu_stream **ret);
 int gpu_stream_free(struct gpu_stream *s);
@@ -72,11 +72,11 @@ struct reduction {
 	uint64_t arg;
 };
 size_t type_size(unsigned type);
-/* to[i] = from[i], as the operation wants its operands. */
+/* to[i] = from[i], scaled if the operation scales its operands. */
 void reduce_first(const struct reduction *r, void *to, const void *from, size_t n);
-/* to[i] = a[i] + b[i], or what stands for the plus; `to` may be either. */
+/* to[i] = a[i] op b[i]; `to` may be a or b. */
 void reduce_two(const struct reduction *r, void *to, const void *a, const void *b, size_t n);
-/* to[i] = what is left to do when all have been reduced. */
+/* Finishes to[i] once all operands are reduced: the division of an average. */
 void reduce_last(const struct reduction *r, void *to, size_t n);
 
 /* Numbers of a type, for tests: exact where the type has them. */

@@ -30,7 +30,7 @@ struct gpu_stream {
 struct gpu_event {
 	unsigned long recorded, done;	/* how often */
 	unsigned refs;
-	double at;			/* when it was done, in ms */
+	double at;			/* when the event was recorded, in ms */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -116,7 +116,7 @@ int gpu_enqueue(struct gpu_stream *s, void (*fn)(void *arg), void *arg)
 	return code;
 }
 
-/* The same for a task that never waits. */
+/* As gpu_enqueue(), for a task that never waits: runs it at once if the stream is idle. */
 static int do_or_enqueue(struct gpu_stream *s, void (*fn)(void *arg), void *arg)
 {
 	bool now;
@@ -203,7 +203,7 @@ static int device_wait(void)
 	return gpu_stream_wait(NULL);
 }
 
-/* Nothing is ever captured; the rest of the arguments differ between versions. */
+/* No stream is ever captured.  The other arguments, which differ between versions, are ignored. */
 static int capture_info(struct gpu_stream *s, int *ret_status)
 {
 	(void)s;
@@ -293,7 +293,7 @@ static int set(void *to, int value, size_t size)
 
 /* -- events ---------------------------------------------------------------------------------------- */
 
-struct mark {				/* a task: record an event for the n-th time, or wait for that */
+struct mark {				/* a task: record an event for the n-th time, or wait for that record */
 	struct gpu_event *event;
 	unsigned long n;
 };

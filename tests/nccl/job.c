@@ -4,8 +4,8 @@
  *
  * usage: job [OPTION...] CASE...      job --list      job --can (77, and why, if it can't)
  *   --ranks N       instead of the case's own number
- *   --per-host N    so many of them have the same NCCL_HOSTID (1)
- *   --threads N     so many of them are threads of one process, each with a GPU of its own
+ *   --per-host N    so many ranks have the same NCCL_HOSTID (1)
+ *   --threads N     so many ranks are threads of one process, each with a GPU of its own (1)
  *   --netns A,B     ranks are in these network namespaces in turn
  *   --label TEXT    stands before each case's name
  *
@@ -223,7 +223,7 @@ static void kill_all(const struct board *b, int n)
 	}
 }
 
-/* Counts ranks that ended with 0, with 77, and otherwise.  If one fails, the others are killed. */
+/* Counts ranks that exited with 0, with 77, and otherwise.  If one fails, the others are killed. */
 static void wait_all(const struct nccl_case *c, struct board *b, int n, unsigned seconds, int *ret_good,
 	int *ret_skipped, int *ret_bad)
 {

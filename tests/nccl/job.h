@@ -52,7 +52,7 @@ struct nccl_api {
 struct board {
 	struct nccl_id ids[MARKS_MAX];
 	unsigned has_id[MARKS_MAX];
-	unsigned arrived[64];			/* at each meeting, in turn */
+	unsigned arrived[64];			/* ranks at each meeting, used in turn */
 	unsigned marks[MARKS_MAX];		/* a case's own */
 	pid_t pids[RANKS_MAX];
 };
@@ -68,7 +68,7 @@ struct rank {
 	unsigned seconds;			/* how long the case may take */
 };
 
-/* Prints and ends the rank; a skip's reason likewise. */
+/* Prints the message and ends the rank; so does skip(), with the reason. */
 __attribute__((noreturn, format(printf, 3, 4))) void fail_at(const char *file, int line, const char *fmt, ...);
 #define fail(...) fail_at(__FILE__, __LINE__, __VA_ARGS__)
 __attribute__((noreturn)) void skip(const char *why);
@@ -85,20 +85,20 @@ const char *last_error(struct rank *r);
 void rank_init(struct rank *r);			/* makes r->comm with all ranks, by id 0 */
 void rank_init_id(struct rank *r, void **ret, unsigned id, int rank, int nranks);
 /*
- * All ranks end.  No more lines of WARN are in the file than BRAID_TEST_NCCL_WARNS (0), one has
- * BRAID_TEST_NCCL_SAYS, and NCCL called nothing that is not supported.
+ * Every rank calls this at its end.  Fails if its log has more WARN lines than BRAID_TEST_NCCL_WARNS
+ * (0), or no line with BRAID_TEST_NCCL_SAYS, or if NCCL called something that is not supported.
  */
 void rank_finish(struct rank *r);
 void rank_check_log(struct rank *r, unsigned warns);
-void meet(struct rank *r);			/* all ranks come here, or the case fails */
-/* Until the stream is done, 0; or NCCL's code as soon as the communicator has an error. */
+void meet(struct rank *r);			/* waits for all ranks; fails after a time */
+/* Waits for the stream: 0, or NCCL's error code as soon as the communicator has one. */
 int stream_done(struct rank *r, struct gpu_stream *s, void *comm, double seconds);
 double now_s(void);
 void sleep_ms(unsigned ms);
-/* Waits until another rank sets it. */
+/* A mark is a number that one rank sets and others wait for. */
 void mark_set(struct rank *r, unsigned mark, unsigned value);
 void mark_wait_for(struct rank *r, unsigned mark, unsigned value);
-unsigned log_count(struct rank *r, const char *what);	/* lines of its file so far */
+unsigned log_count(struct rank *r, const char *what);	/* lines of its log with `what` */
 
 struct usage {
 	long descriptors, threads, kib;
@@ -113,7 +113,7 @@ enum coll_kind { C_ALL_REDUCE, C_REDUCE, C_BROADCAST, C_ALL_GATHER, C_REDUCE_SCA
 struct trial {
 	enum coll_kind kind;
 	unsigned type, op;
-	size_t n;			/* elements: of one rank's share, where there are shares */
+	size_t n;			/* elements: of one rank's share, if there are shares */
 	int root;
 	bool in_place;
 	unsigned salt;
@@ -126,12 +126,12 @@ struct bufs {
 void bufs_new(struct rank *r, struct bufs *b, size_t size);
 void bufs_free(struct rank *r, struct bufs *b);
 
-/* Fills, starts, waits, and compares every byte; NCCL's code. */
+/* Fills the input, runs the collective, and compares every byte; returns NCCL's code. */
 int trial_run(struct rank *r, const struct bufs *b, const struct trial *t);
 int trial_start(struct rank *r, const struct bufs *b, const struct trial *t);
 void trial_fill(struct rank *r, const struct bufs *b, const struct trial *t);
 void trial_check(struct rank *r, const struct bufs *b, const struct trial *t);
-/* Turns over one bit of the result, which trial_check() is to find. */
+/* Flips one bit of the result, so that trial_check() must fail. */
 void trial_spoil(struct rank *r, const struct bufs *b, const struct trial *t, size_t at);
 const char *trial_name(const struct trial *t);
 
@@ -140,10 +140,10 @@ const char *trial_name(const struct trial *t);
 struct nccl_case {
 	const char *name, *promise;
 	int (*body)(struct rank *r);
-	int ranks;			/* how many, if it is not said */
+	int ranks;			/* their number without --ranks */
 	unsigned seconds;
-	bool loses_rank;		/* one of them is killed */
-	bool unknown_too;		/* no kernels: also with an NCCL whose layouts are not known */
+	bool loses_rank;		/* one rank is killed */
+	bool unknown_too;		/* needs no kernels: run with an NCCL of unknown layouts too */
 };
 extern const struct nccl_case cases_values[], cases_life[], cases_faults[], cases_bench[];
 

@@ -112,7 +112,7 @@ void rank_init(struct rank *r)
 
 void rank_check_log(struct rank *r, unsigned warns)
 {
-	/* A rank that the host gave no CPU for seconds is rightly told of; it is no fault here. */
+	/* The WARN about a rank without CPU time is right on a busy host, so it does not count. */
 	unsigned n = log_count(r, "NCCL WARN") - log_count(r, "it gets no CPU (pid ");
 
 	if (n > warns)

@@ -51,7 +51,7 @@ static void die(const char *what, unsigned n)
 	abort();
 }
 
-/* One batch, with those that extend it. */
+/* Loads one batch, with the batches that extend it. */
 static void load_batch(const struct launch *l, struct channel_run *c)
 {
 	const struct nccl_batch *b;
@@ -80,7 +80,7 @@ static void load_batch(const struct launch *l, struct channel_run *c)
 	c->func = gpu_funcs[b->func];
 }
 
-/* All of a batch's sends and receives are under way together, a collective's items in turn. */
+/* Begins all of a batch's sends and receives together; a collective's items one after the other. */
 static void begin_items(struct launch *l, struct channel_run *c)
 {
 	c->nops = 0;
@@ -117,7 +117,7 @@ static enum moved move_channel(struct launch *l, struct channel_run *c)
 	return MOVED;
 }
 
-/* Other threads need the CPU, too. */
+/* Gives the CPU to other threads; longer after many rounds. */
 static void pause_for(unsigned rounds)
 {
 	const struct timespec nap = { 0, rounds < 2000 ? 20000 : 200000 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * layout.h - what NCCL and its kernels hand each other, as far as a ring needs it: facts of NCCL 2.27
- * to 2.30, in our own words.  Where releases differ, struct nccl_layout says how (layout_of()).
+ * layout.h - the structures that NCCL and its kernels share, as far as a ring needs them, for NCCL 2.27
+ * to 2.30.  Written from scratch.  Where releases differ, struct nccl_layout has the difference.
  */
 #ifndef BRAID_TESTS_NCCL_LAYOUT_H
 #define BRAID_TESTS_NCCL_LAYOUT_H
@@ -14,9 +14,9 @@
 enum { STEPS = 8, PROTOCOLS = 3, CHANNELS_MAX = 64, LL = 0, LL128 = 1, SIMPLE = 2 };
 enum { TYPES = 12, REDUCTIONS = 5 };
 
-/* Where a step lies, and how long it is: one for each step in flight. */
+/* Where a step's data lies, and its length: one entry for each step in flight. */
 struct nccl_fifo {
-	int mode;				/* 1: at `offset` of the buffer, else where its turn says */
+	int mode;				/* 1: at `offset` of the buffer, else at step modulo STEPS */
 	int offset;
 	ssize_t size;
 	void *ptr;
@@ -32,7 +32,7 @@ struct nccl_conn {
 	int flags, shared, step_size, pad;
 	void **exchange;
 	uint64_t *exchange_args;
-	struct nccl_fifo *fifo;			/* NULL: not a network's */
+	struct nccl_fifo *fifo;			/* NULL: the connection is not over a network */
 	uint64_t step;
 	uint64_t cleaned;
 	uint64_t device_handle[4];
@@ -75,7 +75,7 @@ _Static_assert(offsetof(struct nccl_device_comm, p2p_chunk) == 28, "the chunk of
 _Static_assert(offsetof(struct nccl_device_comm, abort) == 48, "the abort flag");
 _Static_assert(offsetof(struct nccl_device_comm, channels) == 56, "the channels");
 
-/* What a launch brings: this, then batches, then perhaps work. */
+/* The arguments of a launch: this, then batches, then perhaps work. */
 struct nccl_args {
 	struct nccl_device_comm *comm;
 	uint64_t channels;			/* a bit each; the n-th of them begins with the n-th batch */
@@ -107,7 +107,7 @@ struct nccl_p2p {
 _Static_assert(sizeof(struct nccl_p2p) == 48, "an item of point to point");
 _Static_assert(offsetof(struct nccl_p2p, send_chunk) == 44, "its chunk");
 
-/* A collective's item: where its parts lie differs. */
+/* A collective's item: the offsets of its fields differ between releases. */
 struct nccl_coll {
 	uint32_t lo:8, hi:8, warps:8, arg_is_ptr:1, reg:1, net_reg:1;
 	uint32_t root;
@@ -133,7 +133,7 @@ struct nccl_layout {
 /* False: a release whose layouts are not known here. */
 bool layout_of(int version, struct nccl_layout *ret);
 
-/* What a row of the table of functions does, as of that layout. */
+/* What a row of the table of functions does, in that layout. */
 enum coll { SEND_RECV, ALL_GATHER, BROADCAST, ALL_GATHER_V, ALL_REDUCE, REDUCE, REDUCE_SCATTER };
 struct nccl_func {
 	enum coll coll;

@@ -13,7 +13,7 @@ wire 1500
 wire 1500
 export NCCL_SOCKET_IFNAME="=w0" BRAID_SOCKET_IFNAME="=w1"
 
-# during LABEL SECONDS COMMAND... - a soak, and the command as soon as the soak has begun.
+# during LABEL SECONDS COMMAND... - run a soak, and COMMAND once the soak has begun.
 during()
 {
 	label=$1 soak=$2
@@ -62,11 +62,12 @@ during "all streams are reset five times" 10 reset_streams
 during "the NIC is down for 3 s" 9 down_for_3s
 unset BRAID_TEST_NCCL_WARNS
 
-# NCCL asks to join both NICs, which needs PCI paths; refused, it uses them as two devices.
+# NCCL asks to fuse both NICs. Without PCI paths Braid refuses, and NCCL uses them as two devices.
 export BRAID_SOCKET_IFNAME="=w1,w2"
 "$job" --netns "$a,$b" --label "two NICs without a PCI path: " types sizes
 
-# The same NICs as two ports of one PCI card, in a /sys of our own: NCCL fuses them, and both carry.
+# The same NICs as two ports of one PCI card, in a /sys of the test's own: NCCL fuses them, and both
+# carry data.
 machine()
 {
 	printf '%s\n' "cpu GenuineIntel 6 143" "node 0 0-1" "host pci0000:20" "  bridge 0000:20:01.0" \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ring.c - collectives by ring, sends and receives, in the protocols Simple and LL, as every peer of
- * them must do it.  An operation is a program of prims (struct prim) and moves when its connections
- * let it: a slice of the prim that is received has come, and one that is sent has room.
+ * ring.c - ring collectives, sends and receives, in NCCL's protocols Simple and LL.  An operation is a
+ * sequence of prims (struct prim).  It moves when its connections allow it: a slice to receive has
+ * come, and a slice to send has room.
  */
 #include "tests/nccl/ring.h"
 
@@ -41,7 +41,7 @@ static char *at_element(const struct op *op, char *base, size_t i)
 	return base + i * op->element;
 }
 
-/* Chunk `which` of `n` elements, in which `left` are left; for both of the user's buffers. */
+/* Sets p's range to chunk `which`, of n elements each with `left` left in all, in both user buffers. */
 static void set_chunk(const struct op *op, struct prim *p, size_t which, size_t n, size_t left)
 {
 	size_t from = op->offset + op->at + which * n;
@@ -110,7 +110,7 @@ static bool next_reduce_scatter(struct op *op, struct prim *p)
 	return true;
 }
 
-/* One prim a chunk: what it is depends on where the root is in the ring. */
+/* One prim a chunk, whose kind depends on the root's place in the ring. */
 static bool next_rooted(struct op *op, struct prim *p)
 {
 	bool reduces = op->coll == REDUCE;
@@ -132,7 +132,7 @@ static bool next_rooted(struct op *op, struct prim *p)
 
 static bool next_p2p(struct op *op, struct prim *p)
 {
-	if (op->k++ && op->at >= op->part)	/* what is empty is sent, too */
+	if (op->k++ && op->at >= op->part)	/* an empty message is sent, too */
 		return false;
 	*p = (struct prim){ .recv = op->in != NULL, .send = op->out != NULL };
 	p->src = op->out ? op->input : NULL;
@@ -190,7 +190,7 @@ static void begin_conns(struct op *op)
 
 /* -- Simple ----------------------------------------------------------------------------------------- */
 
-/* `n` elements from what is received and the user's to what is sent and the user's. */
+/* Applies the operation to n elements: from received and user data to the user's and the sent data. */
 static void apply(const struct op *op, const char *in, const char *src, char *dst, char *out, size_t n)
 {
 	char *to = dst ? dst : out;
@@ -200,7 +200,7 @@ static void apply(const struct op *op, const char *in, const char *src, char *ds
 	if (src && in) {
 		const char *own = src;
 
-		if (op->reduction.op == 3) {		/* scaled first, where the result goes */
+		if (op->reduction.op == 3) {		/* scale first, into the result's place */
 			reduce_first(&op->reduction, to, src, n);
 			own = to;
 		}
@@ -264,7 +264,7 @@ static struct line *lines_at(const struct op *op, const struct nccl_conn *c)
 	return (struct line *)gpu_bytes(c->bufs[LL], 1) + c->step % STEPS * lines;
 }
 
-/* How many of `n` lines are whole; their data.  Each half is written as one. */
+/* Reads lines up to the first that is not whole; returns their number.  Each half is written at once. */
 static size_t read_lines(const struct line *from, size_t n, uint32_t flag, uint32_t *to)
 {
 	for (size_t i = 0; i < n; i++) {

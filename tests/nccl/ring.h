@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ring.h - between kernel.c, which reads work, and ring.c, which does it. */
+/* ring.h - operations that kernel.c reads from a launch's work and ring.c executes. */
 #ifndef BRAID_TESTS_NCCL_RING_H
 #define BRAID_TESTS_NCCL_RING_H
 
 #include "tests/nccl/gpu.h"
 
-struct grid {				/* what a launch's operations share */
+struct grid {				/* what all operations of a launch share */
 	const struct nccl_device_comm *comm;
 	struct nccl_channel *channels;
 	const uint32_t *abort;
 };
 
-/* A step of the ring: what is received, what of the user's is read, what is sent and stored. */
+/* A step of the ring: does it receive, read user data at src, send, and store at dst? */
 struct prim {
 	bool recv, send, last;
-	const char *src;		/* NULL: nothing of the user's */
+	const char *src;		/* NULL: no user data is read */
 	char *dst;
 	size_t n;			/* elements */
 };
@@ -29,7 +29,7 @@ struct op {
 	struct reduction reduction;
 	size_t element;			/* bytes */
 
-	/* the program: what comes after the prim that is under way */
+	/* returns the prim after the current one; false: there is none */
 	bool (*next)(struct op *op, struct prim *ret);
 	const struct grid *grid;
 	const struct nccl_channel *channel;
@@ -50,7 +50,7 @@ struct op {
 
 void op_begin_coll(struct op *op, const struct grid *g, unsigned channel, const struct nccl_func *f,
 	const char *item);
-/* How many operations it takes: 0 to 2. */
+/* Begins a send and a receive; returns the number of operations, 0 to 2. */
 unsigned op_begin_p2p(struct op *ops, const struct grid *g, unsigned channel, const char *item);
 enum moved op_move(struct op *op);
 

@@ -16,7 +16,7 @@ static bool is_signed(unsigned type)
 	return type == T_I8 || type == T_I32 || type == T_I64 || type >= T_F16;
 }
 
-/* What rank `rank` has at element i of share `share`. */
+/* The input of rank `rank` at element i of share `share`. */
 static double value(const struct trial *t, int nranks, int rank, int share, size_t i)
 {
 	unsigned x = (unsigned)(i * 7 + (size_t)rank * 3 + (size_t)share * 5 + t->salt);
@@ -90,7 +90,7 @@ static bool checked_here(const struct rank *r, const struct trial *t)
 	return t->kind != C_REDUCE || r->rank == t->root;
 }
 
-/* The input lies where the result does, where that is possible. */
+/* The input's address: in place, it lies where the result is to be, if the collective allows that. */
 static char *input(const struct rank *r, const struct bufs *b, const struct trial *t)
 {
 	if (!t->in_place || t->kind == C_SEND_RECV || t->kind == C_ALL_TO_ALL)

@@ -43,7 +43,7 @@ struct end {
 	uint8_t eth;
 };
 
-/* What one end tells the other. */
+/* The address and key that one end sends to the other. */
 struct addr {
 	uint32_t qpn, lid, rkey;
 	uint64_t va;
@@ -52,7 +52,7 @@ struct addr {
 
 extern const int to_init, to_rtr, to_rts;	/* what each transition needs */
 
-/* A command of ctl.h that must do. */
+/* Runs a command of ctl.h, which must succeed. */
 void ok(const char *cmd);
 uint64_t ms_now(void);
 
@@ -63,7 +63,7 @@ void end_open(struct end *e, const char *dev, size_t bytes);
 void end_close(struct end *e);
 struct addr addr_of(struct end *e);
 struct ibv_qp_attr attr_to(const struct end *e, const struct addr *peer);
-/* The queue pair to RTS; an errno. */
+/* Brings the queue pair to RTS; returns an errno. */
 int walk(struct end *e, struct ibv_qp_attr *a);
 void join(struct end *e, const struct addr *peer);
 /* Two ends, joined. */

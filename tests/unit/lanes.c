@@ -132,7 +132,7 @@ void lanes_move(struct lanes *l, size_t size, bool registered)
 	for (unsigned turn = 0; !sent || !got; turn++) {
 		sent = sent || is_done(s);
 		got = got || is_done(r);
-		if (turn % 64 == 63) {	/* the service thread comes by */
+		if (turn % 64 == 63) {	/* as the service thread would do */
 			braid_link_try_flush_control(l->link[0]);
 			braid_link_try_flush_control(l->link[1]);
 			ports_nap(turn / 64, "the message has arrived");

@@ -214,7 +214,7 @@ void put_net(const char *name, const char *file, const char *text)
 	put(at("sys/class/net/%s/%s", name, file), text);
 }
 
-/* `upper` stands on `lower`. */
+/* Makes `upper` an interface on top of `lower`. */
 void put_lower(const char *upper, const char *lower)
 {
 	put_link(at("sys/class/net/%s/lower_%s", upper, lower), "../../../../class/net/x");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * netdevs.h - machines that are made up, for tests of topo/netdev.h.
+ * netdevs.h - imaginary machines, for tests of topo/netdev.h.
  *
  * The list of interfaces comes from getifaddrs(), which the linker wraps
  * (-Wl,--wrap=getifaddrs,--wrap=freeifaddrs): a table of struct fake becomes the list, in the
@@ -43,11 +43,11 @@ extern const struct fake full[], one[];
 extern struct fake_net {
 	const struct fake *fakes;	/* NULL: this machine's own */
 	int err;
-	int lists_out;			/* given and not freed */
-	int lists, ready_at;		/* given ever; the one with which IPv6 addresses are ready */
+	int lists_out;			/* lists returned and not freed */
+	int lists, ready_at;		/* lists returned so far; IPv6 addresses are ready from this one on */
 } net;
 
-/* Of each case: the tree's directory is made, and removed. */
+/* Before and after each case: make and remove the tree's directory. */
 extern char root[64];
 int setup(void **state);
 int teardown(void **state);
@@ -62,7 +62,7 @@ void put_netdev(const char *name, const char *dir);
 void put_net(const char *name, const char *file, const char *text);
 void put_lower(const char *upper, const char *lower);
 
-/* braid_netdev_find() there; then devs and why are its answer. */
+/* Calls braid_netdev_find() on this tree; devs and why are its results. */
 extern struct braid_netdev devs[DEVS_MAX];
 extern char why[WHY_LEN];
 int find(const struct fake *fakes, const char *filter, int family);

@@ -35,7 +35,7 @@ static long (*fake_ctl)(const char *cmd);
 
 /* --- the process --------------------------------------------------------------------------- */
 
-/* Before the product asks for them by name: what is loaded already is found first. */
+/* dlopen() by name finds a library that is loaded already, so load the fake before the product. */
 static void load(const char *name)
 {
 	const char *build = getenv("BRAID_TEST_BUILDDIR");

@@ -23,9 +23,9 @@ enum { PORTS_DEVS = 8 };
 
 extern struct braid_dev ports_dev[PORTS_DEVS];	/* the first is loopback */
 extern unsigned ports_devs;
-extern char ports_why[512];			/* what the probe said */
+extern char ports_why[512];			/* the reasons that the probe gave */
 
-/* In the words of BRAID_TEST_FAKE_DEVICES (tests/fake/ctl.h): before ports_up(). */
+/* Names the NICs, as in BRAID_TEST_FAKE_DEVICES (tests/fake/ctl.h); call it before ports_up(). */
 void ports_of(const char *nics);
 int ports_up(void **state);
 int ports_down(void **state);
@@ -34,7 +34,7 @@ int ports_down(void **state);
 struct braid_dev *dev_named(const char *name);
 struct braid_ibport *port_named(const char *name);
 
-/* A command of tests/fake/ctl.h: its count; it must be understood. */
+/* Runs a command of tests/fake/ctl.h, which must be valid; returns its count. */
 long ports_ctl(const char *cmd);
 
 /* The last line at WARN since ports_warns_clear(), and how many there were. */
@@ -49,7 +49,7 @@ void ports_warns_clear(void);
 } while (0)
 void ports_nap(unsigned ms, const char *what);
 
-/* Until no job of that device is left. */
+/* Waits until no job of that device is left. */
 void jobs_done(const struct braid_dev *dev);
 
 /* Two ends of a handshake, by the setup members of the transport. */

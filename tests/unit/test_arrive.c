@@ -46,8 +46,8 @@ static void a_chunk_may_overtake_its_start(void **state)
 
 static void lies_are_refused(void **state)
 {
-	/* From the sender of `cs` to the receiver, which has posted one receive of 1000 bytes with
-	 * tag 1 and given no credit, and has received message 0. */
+	/* Frames from the sender of `cs`.  The receiver has received message 0, has posted one
+	 * receive of 1000 bytes with tag 1, and has given no credit. */
 	static const struct {
 		const char *what;
 		struct braid_hdr h;
@@ -114,7 +114,7 @@ static void lies_are_refused(void **state)
 			fail_msg("%s: %d", rows[i].what, err);
 		for (size_t k = 0; k < sizeof(to); k++)
 			assert_int_equal(to[k], 0x55);
-		/* The next call of anybody finds the link dead; it is said once. */
+		/* The next call on the link finds it dead, and logs that once. */
 		if (rows[i].lane)
 			pair.end[B]->spread++;
 		assert_int_equal(null_warns, 0);
@@ -128,8 +128,8 @@ static void lies_are_refused(void **state)
 
 static void lies_to_a_sender_are_refused(void **state)
 {
-	/* From the receiver of `cs`, which has sent one small message and wants a credit for a
-	 * large one with tag 1. */
+	/* Frames from the receiver of `cs`.  The sender has sent one small message and waits for a
+	 * credit for a large one with tag 1. */
 	static const struct {
 		const char *what;
 		struct braid_hdr h;
@@ -177,14 +177,14 @@ static void lies_to_a_sender_are_refused(void **state)
 	free(from);
 }
 
-static bool in_short;			/* else nothing but immediate data */
+static bool in_short;			/* a short header; else immediate data alone */
 
 static int bare(uint32_t comm, uint32_t seq, size_t n)
 {
 	return null_bare(&pair, A, 0, braid_short(comm, seq), "without", n, in_short);
 }
 
-/* The number and tag of what comes without a header are those that the comm expects. */
+/* A message without a header has the number and the tag that the comm expects next. */
 static void a_message_without_its_header_is_the_next(void **state)
 {
 	char to[3][8] = { "" };
@@ -206,24 +206,24 @@ static void a_message_without_its_header_is_the_next(void **state)
 	assert_memory_equal(to[2], "with\0\0\0", 8);
 	other = irecv(cr, to[0], 8, 6);
 	r = irecv(cr, to[1], 8, 5);
-	assert_int_equal(bare(cs->id, 3, 8), 0);	/* not the oldest receive's */
+	assert_int_equal(bare(cs->id, 3, 8), 0);	/* meets the second receive, by its tag */
 	assert_int_equal(size_of(r), 8);
 	assert_false(done(other));
-	assert_int_equal(bare(cs->id + 1000, 0, 8), 0);	/* of a comm that is gone: dropped */
+	assert_int_equal(bare(cs->id + 1000, 0, 8), 0);	/* of a comm that no longer exists: dropped */
 	assert_int_equal(null_warns, 0);
 }
 
 static void lies_without_a_header_are_refused(void **state)
 {
 	static const struct {
-		bool back;			/* of the comm that sends itself */
+		bool back;			/* the frame names the receiver's own send comm */
 		uint32_t seq;
 		size_t n;
 	} rows[] = {
 		{ true, 0, 8 },
 		{ false, 0, 0 },		/* nothing */
 		{ false, 1, 8 },		/* not the next */
-		{ false, 0xffff, 8 },		/* one that has been */
+		{ false, 0xffff, 8 },		/* an earlier one */
 	};
 	struct braid_comm *back, *there;
 	const unsigned nrows = sizeof(rows) / sizeof(rows[0]);
@@ -304,7 +304,7 @@ static void what_is_broken_but_no_frame_is_not_called_by_the_last_one(void **sta
 	assert_non_null(strstr(null_warn, "(count)"));
 }
 
-/* A socket can say so, of a path that ICMP speaks ill of. */
+/* A socket's error may come from an ICMP message about the path, so the link must survive it. */
 static void an_error_of_the_kernels_is_not_the_peers(void **state)
 {
 	(void)state;
@@ -379,7 +379,7 @@ static void lies_about_a_credited_receive_are_refused(void **state)
 			if (!kind)
 				continue;
 			assert_int_equal(err, 0);
-			/* Nor is a place told for a chunk that will be refused, or is none. */
+			/* A chunk that will be refused gets no place, and no other frame does. */
 			if (place_at(B, &h) != (kind == 'C' ? to : NULL))
 				fail_msg("%s: its place", rows[i].what);
 			err = null_forge(&pair, A, 0, &h, payload);
@@ -402,14 +402,14 @@ static void the_place_of_a_chunk_is_told_while_its_receive_waits(void **state)
 	credited(to, sizeof(to));
 	assert_ptr_equal(place_at(B, &h), to + 500);
 	h.rseq = 2;
-	assert_null(place_at(B, &h));	/* not asked for yet */
+	assert_null(place_at(B, &h));	/* no such receive yet */
 	h.rseq = 1;
 	h.comm += 2;
 	assert_null(place_at(B, &h));	/* no such comm */
 	h.comm -= 2;
-	assert_null(place_at(A, &h));	/* who sends receives nothing */
+	assert_null(place_at(A, &h));	/* a send comm receives nothing */
 	cr->recv[1]->mr = &gpu;
-	assert_null(place_at(B, &h));	/* it comes here first */
+	assert_null(place_at(B, &h));	/* GPU memory: the chunk must be staged in host memory */
 	pair.end[B]->lane[0]->gpu = true;
 	assert_ptr_equal(place_at(B, &h), to + 500);
 	cr->recv[1]->mr = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_auth.c - what auth.h promises: each MAC is what its formula says (worked out here once
- * more), no two of them can stand in for one another, and each bit of what they cover counts.
- * How the handshake uses them is test_conn.c's.
+ * test_auth.c - what auth.h promises: each MAC follows its formula (computed here once more), no MAC
+ * can be used as another one, and each bit of the input counts.  test_conn.c tests how the handshake
+ * uses them.
  */
 #include <setjmp.h>
 #include <stdarg.h>

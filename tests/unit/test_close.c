@@ -61,7 +61,7 @@ static void messages_sent_before_a_goodbye_are_received(void **state)
 	assert_null(null_not_idle(&pair));
 }
 
-/* The receiver leaves as soon as it has all of it, and its goodbye is the first that it says. */
+/* The receiver closes as soon as it has the whole message, before it has sent an acknowledgement. */
 static void a_goodbye_finds_the_send_acknowledged_on_every_lane(void **state)
 {
 	char *from = message(BIG, 2), *to = malloc(BIG);
@@ -159,8 +159,8 @@ static void a_receive_cancelled_in_the_middle_is_not_written_any_more(void **sta
 	null_settle(&pair);
 	assert_int_equal(error_of(r), -ECANCELED);
 	assert_int_equal(atomic_load(&cs->err), -EREMOTEIO);
-	assert_int_equal(null_warns, 0);	/* nobody has asked at the peer; here it was wanted */
-	told = error_of(s);			/* 0: its bytes had all been taken */
+	assert_int_equal(null_warns, 0);	/* the peer has called nothing yet; this end canceled */
+	told = error_of(s);			/* 0: all its bytes had left before */
 	assert_int_equal(null_warns, told ? 1 : 0);
 	close_both();
 	free(from);
@@ -174,7 +174,7 @@ static int counted_poll(struct braid_lane *lane)
 	return null_transport.poll(lane);
 }
 
-/* So that to deregister costs nothing but the locks, whatever a look at the lanes costs. */
+/* Deregistering memory that no request uses must not poll lanes, which may be slow. */
 static void memory_that_nobody_uses_is_taken_back_without_a_look(void **state)
 {
 	static struct braid_transport counted;
@@ -193,7 +193,7 @@ static void memory_that_nobody_uses_is_taken_back_without_a_look(void **state)
 	polls = 0;
 	braid_comm_cancel(cr, &other);
 	assert_int_equal(polls, 0);
-	braid_comm_cancel(cr, &mr);		/* the peer is to hear of it at once */
+	braid_comm_cancel(cr, &mr);		/* the peer must learn of it at once */
 	assert_int_not_equal(polls, 0);
 	assert_int_equal(error_of(r), -ECANCELED);
 	pair.end[B]->lane[0]->tr = &null_transport;

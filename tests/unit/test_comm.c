@@ -46,7 +46,7 @@ static void comms_are_told_apart_by_their_whole_id(void **state)
 		one_message(100 + i, 0);
 		one_message(BIG + i, 0);
 	}
-	for (unsigned i = 0; i < 3; i++) {	/* the oldest, which is last in the bucket, first */
+	for (unsigned i = 0; i < 3; i++) {	/* close the oldest first: it is last in the bucket */
 		braid_comm_close(s[i]);
 		braid_comm_close(r[i]);
 		null_settle(&pair);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_compare.c - braid compare's statistics and words: intervals that hold what they promise,
- * winners only where they are sure, a report that survives being stored; and what launchers say.
+ * test_compare.c - braid compare's statistics and texts: intervals are as likely right as promised, a
+ * winner is named only if it is certain, a stored report reads back the same; and launchers' variables.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -115,7 +115,7 @@ static void interval_holds_the_truth(void **state)
 	}
 	print_message("%d of %d intervals hold the truth\n", held, all);
 	assert_true(held > 900);
-	assert_true(held < 990);	/* wider ones would say nothing */
+	assert_true(held < 990);	/* too wide intervals would be useless */
 }
 
 static void few_rounds_say_nothing(void **state)
@@ -310,7 +310,7 @@ static void stored_and_read_back(void **state)
 	words(before);
 }
 
-/* What is no report is refused: a sentence, and nothing half read. */
+/* A file that is no report is refused with one sentence, and nothing of it is used. */
 static void rubbish_is_refused(void **state)
 {
 	static const char *const texts[] = {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_conn.c - the handshake, both roles against one another and against worse.
+ * test_conn.c - the handshake: both roles against each other, and against hostile peers.
  *
- * Sockets are two queues of bytes behind a fake braid_os that can be stingy: so many bytes a
- * call, interrupted calls, an end after so many bytes.  The tables that accept.c reads are two
- * functions here, so a case says what the accepting end finds.
+ * Sockets are two queues of bytes behind a fake braid_os, which can limit the bytes of a call,
+ * interrupt calls, and end a stream after some bytes.  Two functions here replace the tables that
+ * accept.c reads, so a case chooses what the accepting end finds.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,7 +61,7 @@ static bool stingy(int fd, size_t *n)
 		errno = EINTR;
 		return true;
 	}
-	/* Some calls move that much, others nothing, so that each step ends somewhere. */
+	/* Some calls move `bite` bytes, others nothing, so that steps end at any byte. */
 	if (w.bite && *n > w.bite)
 		*n = calls / 2 & 1 ? w.bite : 0;
 	return false;
@@ -293,7 +293,7 @@ struct verdict {
 	int err[2];
 };
 
-/* Step both until neither waits for anything that can still come; who fails closes. */
+/* Steps both ends until neither can go on; an end that fails closes its socket. */
 static struct verdict shake(void)
 {
 	struct verdict v = { { -EAGAIN, -EAGAIN } };
@@ -326,7 +326,7 @@ static void assert_up(void)
 	assert_true(w.c[DIALLER].known && w.c[ACCEPTER].known);
 }
 
-/* --- what goes well ------------------------------------------------------------------------ */
+/* --- handshakes that succeed --------------------------------------------------------------- */
 
 static void both_ends_come_up_and_know_each_other(void **state)
 {
@@ -403,7 +403,7 @@ static void every_handshake_has_a_session_of_its_own(void **state)
 	assert_memory_not_equal(one, two, sizeof(one));
 }
 
-/* --- what ends badly ----------------------------------------------------------------------- */
+/* --- handshakes that fail ------------------------------------------------------------------ */
 
 /* The stream from `end` stops for good after n bytes. */
 static struct verdict cut_after(int end, size_t n)
@@ -535,7 +535,7 @@ static void a_refusal_says_why(void **state)
 {
 	static const struct {
 		uint8_t status;
-		bool known;		/* refused by someone who has the key */
+		bool known;		/* the refusal comes from an end with the key */
 	} rows[] = {
 		{ BRAID_HELLO_NO_LISTEN, false },
 		{ BRAID_HELLO_NO_LINK, false },
@@ -559,7 +559,7 @@ static void a_refusal_says_why(void **state)
 	}
 }
 
-/* CROSSED makes us wait, NO_TRANSPORT makes us give up: only who has the key may say so. */
+/* CROSSED makes the dialler wait, NO_TRANSPORT makes it give up: both must be signed with the key. */
 static void what_changes_our_course_must_be_signed(void **state)
 {
 	(void)state;
@@ -656,7 +656,7 @@ static void a_recorded_handshake_does_not_work_again(void **state)
 	assert_int_equal(step(DIALLER), -EACCES);
 }
 
-/* Without the key: M1 and the accepter's own words are all that a man in the middle has. */
+/* A man in the middle has no key, only M1 and the accepter's own messages: no proof follows from them. */
 static void an_answer_is_no_proof(void **state)
 {
 	uint8_t *p;

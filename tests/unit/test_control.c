@@ -13,7 +13,7 @@
 #include "core/base/param.h"
 #include "tests/lib/comms.h"
 
-/* However short the last chunk is: its sender waits for it. */
+/* Even a short last chunk is acknowledged at once, since its sender waits for that. */
 static void every_chunk_is_acknowledged_at_the_first_idle_call(void **state)
 {
 	char *from = message(64 * K + 100, 3), *to = malloc(64 * K + 100);

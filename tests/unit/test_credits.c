@@ -11,7 +11,7 @@
 
 #include "tests/lib/comms.h"
 
-/* After a large one, receives announce themselves. */
+/* After a large message, each receive sends its credit when it is posted. */
 static void a_credit_that_came_first_is_used_without_a_word(void **state)
 {
 	char *from = message(BIG, 2), *to = malloc(BIG);
@@ -31,7 +31,7 @@ static void a_credit_that_came_first_is_used_without_a_word(void **state)
 	assert_int_equal(size_of(r), BIG);
 	assert_true(done(s));
 
-	r = irecv(cr, to, BIG, 1);		/* and by a small one */
+	r = irecv(cr, to, BIG, 1);		/* a small message uses a credit too */
 	assert_false(done(r));
 	pass_frame(B, BRAID_F_CREDIT);
 	s = isend(cs, from, 100, 1);

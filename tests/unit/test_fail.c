@@ -33,7 +33,7 @@ static void assert_oversize(struct braid_req *s, struct braid_req *r, const char
 	null_settle(&pair);
 	assert_int_equal(null_warns, 0);
 	null_comms(&pair, A, &cs, &cr);
-	one_message(BIG, 0);			/* the link is as good as ever */
+	one_message(BIG, 0);			/* the link still works */
 }
 
 static void a_message_larger_than_its_receive_fails_both_ends_and_writes_nothing(void **state)
@@ -95,7 +95,7 @@ static void a_request_that_waits_for_a_peer_that_left_fails_and_says_so(void **s
 	braid_comm_close(cr);
 	run(NULL, NULL);
 	assert_int_equal(error_of(s), -EREMOTEIO);
-	assert_int_equal(null_warns, 2);	/* once a link, and this end's is another one */
+	assert_int_equal(null_warns, 2);	/* one WARN for each link's end */
 	braid_comm_close(cs);
 	null_settle(&pair);
 	assert_null(null_not_idle(&pair));
@@ -113,7 +113,7 @@ static void a_request_that_waits_for_a_peer_that_left_fails_and_says_so(void **s
 	free(from);
 }
 
-/* NCCL expects isend and irecv to take a post, and the error from test(). */
+/* NCCL expects isend() and irecv() to succeed, and the error to come from test(). */
 static void a_comm_that_failed_takes_posts_until_test_has_said_so(void **state)
 {
 	char to[3][16];

@@ -215,7 +215,7 @@ static void test_iwarp_dies_without_a_receive(void **state)
 	cm_close(&c);
 }
 
-/* Who accepted may not speak first. */
+/* The accepting end may not send first. */
 static void test_iwarp_initiator_sends_first(void **state)
 {
 	struct cm_pair c;
@@ -252,7 +252,7 @@ static void test_iwarp_read_needs_a_writable_sink(void **state)
 	cm_close(&c);
 }
 
-/* TCP keeps what a path that is down does not take, for so long. */
+/* TCP retransmits for a while: a short outage loses nothing, a long one ends the connection. */
 static void test_iwarp_survives_a_short_outage(void **state)
 {
 	struct cm_pair c;
@@ -307,7 +307,7 @@ static void test_cm_refusals(void **state)
 	rdma_destroy_event_channel(chan);
 }
 
-/* A request that takes its time is answered all the same; who ends its queue pair waits for that. */
+/* A slow connection request is answered in the end; ending its queue pair waits for the answer. */
 static void test_iwarp_waits_for_an_answer(void **state)
 {
 	struct rdma_conn_param param = { 0 };

@@ -304,7 +304,7 @@ static void test_posts_are_checked(void **state)
 	end_close(&b);
 }
 
-/* A slot is free when its completion was polled: who asks for none at all runs out of them. */
+/* A send slot is free again once a completion was polled: without any completion the slots run out. */
 static void test_slots_come_back_by_polling(void **state)
 {
 	struct end a, b;
@@ -346,8 +346,7 @@ static void test_registration_is_checked(void **state)
 
 enum wrong { WRONG_RKEY, WRONG_BOUNDS, WRONG_RIGHT, WRONG_PD, WRONG_QP_RIGHT, WRONG_GONE };
 
-/* The requester is told, the responder's queue pair is in error; without a receive of its own it
-   has an event. */
+/* The requester gets `status`, the responder's queue pair fails; if no receive shows that, an event does. */
 static void remote_error(enum wrong wrong, enum ibv_wr_opcode op, enum ibv_wc_status status)
 {
 	struct ibv_qp_attr attr;

@@ -38,7 +38,7 @@ static void s_peer_gid(struct ibv_qp_attr *a) { a->ah_attr.grh.dgid.raw[15] ^= 0
 static void s_peer_v1(struct ibv_qp_attr *a) { a->ah_attr.grh.sgid_index = 2; }
 
 static void s_nothing(struct ibv_qp_attr *a) { (void)a; }
-/* One end has something else than the other: nothing arrives. */
+/* The attributes of the two ends do not match, so nothing arrives. */
 static void mismatch_ends(const char *dev_a, const char *dev_b, void (*spoil_a)(struct ibv_qp_attr *),
 			  void (*spoil_b)(struct ibv_qp_attr *), enum ibv_wc_status status)
 {
@@ -89,7 +89,7 @@ static void test_ends_that_dont_fit(void **state)
 	mismatch("v2", "w2", s_peer_v1, s_nothing);
 }
 
-/* As long as the queue pair was told to wait, not shorter and not much longer. */
+/* A dead path is noticed after the queue pair's timeout, not before and not much later. */
 static void test_a_dead_path_is_noticed_in_time(void **state)
 {
 	struct ibv_qp_attr attr;
@@ -154,7 +154,7 @@ static void test_port_goes_and_returns(void **state)
 	end_close(&b);
 }
 
-/* Single packets are lost, of data, acknowledgements and responses: all comes once and whole. */
+/* Packets of data, acknowledgements and responses are lost: each message still arrives once, whole. */
 static void test_lost_packets_are_sent_again(void **state)
 {
 	struct ibv_qp_attr attr;
@@ -298,7 +298,7 @@ static void test_pci_address(void **state)
 	assert_int_equal(ibv_close_device(ctx), 0);
 }
 
-/* RoCE resolves an address when a handle is made: one that nobody has fails. */
+/* RoCE resolves an address when a handle is made; this fails for an address that no host has. */
 static void test_address_handles(void **state)
 {
 	struct end a;
@@ -381,7 +381,7 @@ static void test_limits(void **state)
 	end_close(&a);
 }
 
-/* A life that gives up at its first failure and takes back what it has. */
+/* Makes all objects, gives up at the first failure, and destroys those that were made. */
 static bool life(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -441,7 +441,7 @@ static void test_every_call_can_fail(void **state)
 
 static struct end shared[2];
 
-/* Queue pairs come and go on two devices that others use too; no byte of theirs is ours. */
+/* Queue pairs come and go on two devices, which other threads use too; no thread gets another's bytes. */
 static void *busy(void *arg)
 {
 	unsigned me = (unsigned)(uintptr_t)arg;
@@ -610,7 +610,7 @@ static void test_a_killed_peer_is_noticed(void **state)
 	assert_int_equal(read(o.from, &c, 1), 1);
 	assert_int_equal(post(&a, IBV_WR_RDMA_WRITE, &theirs, 0, 8, IBV_SEND_SIGNALED), 0);
 	wait_status(&a, IBV_WC_SUCCESS);
-	/* stopped is not dead: what it has not answered is not lost */
+	/* a stopped process is not dead: its unanswered packets are not lost */
 	kill(o.pid, SIGSTOP);
 	usleep(20000);
 	assert_int_equal(post(&a, IBV_WR_RDMA_WRITE, &theirs, 0, 8, IBV_SEND_SIGNALED), 0);
@@ -624,7 +624,7 @@ static void test_a_killed_peer_is_noticed(void **state)
 	end_close(&a);
 }
 
-/* A child has its parent's objects and nothing of the NIC: it may end them, and harms nobody. */
+/* A forked child has copies of its parent's objects, but not the NIC: freeing them does no harm. */
 static void test_a_forked_child_does_nothing(void **state)
 {
 	struct end a, b;

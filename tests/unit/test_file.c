@@ -75,7 +75,7 @@ static void an_own_file_is_replaced_by_a_new_one(void **state)
 	assert_int_equal(braid_file_write(path, &text, 0600), 0);
 	holds("newer");
 	assert_int_equal(stat(path, &after), 0);
-	assert_true(before.st_ino != after.st_ino);	/* whoever reads the old one reads it whole */
+	assert_true(before.st_ino != after.st_ino);	/* a reader of the old file reads it whole */
 }
 
 static void a_link_is_not_followed_and_stays(void **state)

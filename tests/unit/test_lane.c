@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_lane.c - the queue of frames of one lane, by itself: what it hands out is exactly what was
- * queued, whatever the wire takes of it at a time; sends are done when they may be; nothing that
- * the peer says can hurt it.
+ * test_lane.c - the queue of frames of one lane, by itself: it hands out exactly what was queued,
+ * however little the wire takes at a time; sends are done when they may be; no frame of the peer can
+ * harm it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -158,7 +158,7 @@ static void a_budget_and_a_short_list_are_kept(void **state)
 			teardown(state);
 			setup(state);
 			five_frames();
-			/* Beyond the budget by a header and what is copied behind it at most. */
+			/* It exceeds the budget by at most a header and the bytes copied behind it. */
 			while ((n = move(SIZE_MAX, max, budget)))
 				assert_true(n < budget + BRAID_HDR_SIZE + sizeof(text));
 			assert_stream();
@@ -283,7 +283,7 @@ static void the_newest_count_of_what_we_received_rides_on_the_first_frame(void *
 	assert_int_equal(h.ack, 9);
 	assert_int_equal(f.lane.rx_acked, 9);
 	assert_false(f.lane.rx_some);
-	/* Not under the hands of the wire: part of it has left. */
+	/* A header of which part has left must not change any more. */
 	braid_tx_advance(&f.lane, 3);
 	f.lane.rx_frames = 10;
 	f.lane.rx_some = true;
@@ -327,7 +327,7 @@ static void a_queue_without_memory_has_no_room(void **state)
 	braid_txq_fini(&q);
 }
 
-/* As home's: data may not take the last places, which are for what must be said. */
+/* Data may not take the ring's last places, which are for control frames, as on the home lane. */
 static void data_leaves_room_for_control_frames(void **state)
 {
 	unsigned data = 0, ctl = 0;
@@ -438,7 +438,7 @@ static void what_was_not_handed_over_is_void_when_its_memory_goes_but_never_torn
 		assert_stream();
 		assert_int_equal(braid_tx_acked(&f.lane, 4), 0);
 		assert_true(is_done(0) && is_done(2));		/* the other comm's */
-		assert_false(is_done(1) || is_done(3));		/* nobody asks any more */
+		assert_false(is_done(1) || is_done(3));		/* their requests are gone */
 		free(gone[0]);
 		free(gone[2]);
 	}
@@ -525,14 +525,14 @@ static void nothing_leaves_first_that_may_not(void **state)
 	atomic_store(&f.lane.up, false);
 	assert_false(lead(7));
 	atomic_store(&f.lane.up, true);
-	f.lane.pushing = true;				/* somebody sends, without the lock */
+	f.lane.pushing = true;				/* another thread sends, without the lock */
 	assert_false(lead(7));
 	f.lane.pushing = false;
 	f.lane.rx_quiet = BRAID_ACK_BYTES;		/* a header is due */
 	assert_false(lead(7));
 	f.lane.rx_quiet = 0;
 	assert_false(lead(UINT16_MAX + 1));
-	add(text, NULL, 11, NULL);			/* it has its turn */
+	add(text, NULL, 11, NULL);			/* the header leaves first */
 	assert_false(lead(7));
 	move(BRAID_HDR_SIZE, IOV, SIZE_MAX / 2);
 	assert_false(lead(7));
@@ -551,7 +551,7 @@ static void nothing_leaves_first_that_may_not(void **state)
 
 /* --- a socket is lost ---------------------------------------------------------------------- */
 
-/* Whatever the peer has received, the rest goes again, as it was. */
+/* Frames that the peer has not received are sent again, unchanged. */
 static void the_rest_goes_again(void **state)
 {
 	size_t all, at[7] = { 0 };
@@ -632,7 +632,7 @@ static void chunks_of_a_lost_lane_go_to_another(void **state)
 	braid_txq_fini(&other.tx);
 }
 
-/* Nobody may read it, not even to save it; its lane was fenced, so that it need not be whole. */
+/* The CPU can't read GPU memory to save the frame.  The lane was fenced, so the frame may be voided. */
 static void a_gpus_frame_that_is_half_out_is_void_when_its_memory_goes(void **state)
 {
 	struct braid_mr mr = { .gpu = true };
@@ -744,7 +744,7 @@ static void a_message_may_go_without_what_the_peer_can_tell(void **state)
 	assert_false(braid_tx_nohdr(&f.lane, &imm));
 	f.lane.rx_quiet = 0;
 	assert_true(braid_tx_nohdr(&f.lane, &imm));
-	/* Nobody knows any more what goes again. */
+	/* It is not known any more which frames will be sent again. */
 	braid_tx_advance(&f.lane, f.lane.tx.unsent);
 	assert_int_equal(braid_tx_rewind(&f.lane, 0), 0);
 	assert_false(braid_tx_nohdr(&f.lane, &imm));
@@ -843,7 +843,7 @@ static void the_cost_of_a_lane_is_the_time_that_bytes_took_of_late(void **state)
 	carry(1000, 1000, 100000);
 	assert_true(q->ns_per_byte > 99 && q->ns_per_byte < 101);
 	assert_true(braid_txq_cost(q, 500, 100) > 49e3 && braid_txq_cost(q, 500, 100) < 51e3);
-	clock_ns += 3600ull * 1000000000;		/* a rest says nothing of the rate */
+	clock_ns += 3600ull * 1000000000;		/* idle time must not change the rate */
 	carry(1, 1000, 100000);
 	assert_true(q->ns_per_byte > 99 && q->ns_per_byte < 101);
 	carry(2000, 1000, 1000000);			/* ten times slower now */

@@ -3,8 +3,8 @@
  * test_lane_count.c - how many lanes a link uses, against networks made of a formula and a clock
  * that only the test moves.
  *
- * A network says how many bytes per ms so many lanes bring.  Lanes are opened as the service
- * thread would, a tick after the link wants them.
+ * A network is a function: bytes per ms for a number of lanes.  Lanes are opened as the service
+ * thread would do it, a tick after the link wants them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,7 +45,7 @@ static void begin(int speed_mbps, unsigned lanes_max)
 		p.dev[i].net.speed_mbps = speed_mbps;
 		p.dev[i].net.speed_known = speed_mbps != 0;
 		braid_lane_count_start(link);
-		link->ncomms = 1;		/* somebody rides on it */
+		link->ncomms = 1;		/* so that the link is in use */
 	}
 	end = 0;
 }
@@ -125,7 +125,7 @@ static double more_is_less(unsigned n)
 	return 1e6 / n;
 }
 
-/* Twice as fast now and then, whoever is active. */
+/* Twice as fast now and then, for any number of lanes. */
 static double weather(unsigned n)
 {
 	(void)n;
@@ -167,7 +167,7 @@ static void a_link_grows_while_that_makes_it_faster(void **state)
 	assert_int_equal(active(), 8);
 }
 
-/* A queue pair has no cap of its own, and a NIC has only so many: no hurry, and no more than twice. */
+/* A queue pair can use the whole NIC, and NICs have few: lanes are added late, at most twice as many. */
 static void lanes_of_a_nic_are_tried_later_and_by_twos(void **state)
 {
 	struct network net = { .rate = each_lane_adds, .starving = true };
@@ -397,13 +397,13 @@ static void the_end_that_was_dialled_asks_by_a_frame(void **state)
 	(void)state;
 	end = 1;
 	live(&net, 300);
-	assert_false(null_peek(&p, 1, 0, &h));	/* whoever has the link's lock says it */
+	assert_false(null_peek(&p, 1, 0, &h));	/* the holder of the link's lock sends it */
 	assert_true(braid_link_flush_if_urgent(p.end[1], false));
 	assert_true(null_peek(&p, 1, 0, &h));
 	assert_int_equal(h.type, BRAID_F_LANES);
 	assert_int_equal(h.n, 8);
 	assert_int_equal(p.end[1]->nlanes, 1);
-	assert_int_equal(active(), 1);		/* not before they are there */
+	assert_int_equal(active(), 1);		/* not before the lanes are up */
 	assert_int_equal(null_deliver(&p, 1, 0), 1);
 	assert_int_equal(p.end[0]->want_lanes, 8);
 	for (unsigned i = 1; i < 8; i++) {
@@ -415,7 +415,7 @@ static void the_end_that_was_dialled_asks_by_a_frame(void **state)
 	assert_int_equal(most, 8);
 }
 
-/* It came up there and not here, and what was sent over it waits for it. */
+/* A lane came up at the peer only, and frames that the peer sent over it wait: this end dials it. */
 static void a_lane_that_only_the_peer_has_is_dialled(void **state)
 {
 	struct braid_hdr down = { .type = BRAID_F_DOWN, .n = 1 };

@@ -138,7 +138,7 @@ static void stops_are_past_once_all_asked_for_before_are_over(void **state)
 	braid_stop_begin(&dev, &c);
 	assert_false(braid_stops_past(&dev, &mark));
 	braid_stop_end(&dev, &b);
-	braid_stop_end(&dev, &b);		/* may be said again */
+	braid_stop_end(&dev, &b);		/* may be called again */
 	assert_false(braid_stops_past(&dev, &mark));
 	braid_stop_end(&dev, &a);
 	assert_true(braid_stops_past(&dev, &mark));	/* though c runs */

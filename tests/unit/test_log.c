@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_log.c - what log.h promises.  A sink of ours keeps what it was given; where stderr is
- * meant, file descriptors 1 and 2 are two temporary files for the length of a call.
+ * test_log.c - what log.h promises.  The test's own sink keeps each line.  For stderr, descriptors 1
+ * and 2 are two temporary files during a call.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -195,7 +195,7 @@ static void one_line_stays_one_line(void **state)
 	assert_string_equal(got.text, "braid: value 'a?b??[31m??? end");
 }
 
-/* Call fn with descriptors 1 and 2 on files; what they then hold. */
+/* Calls fn with descriptors 1 and 2 on files, and copies what was written to them. */
 static void with_files(void (*fn)(void), char *out, char *err, size_t len)
 {
 	char *const text[2] = { out, err };

@@ -396,7 +396,7 @@ static void test_long_root(void **state)
 	free(name);
 }
 
-/* A GPU is one only if its class says so in full; a NUMA node that is no number is not told. */
+/* A GPU counts only with its full class code; a NUMA node that is no number is left out. */
 static void test_garbage(void **state)
 {
 	static const char *const classes[] = { "", "0x", "0x0302zz", "0x1030200", "-1", "garbage",

@@ -115,7 +115,7 @@ static size_t random_size(void)
 	case 0:
 		return 0;
 	case 1:
-		return 8192 + below(3) - 1;	/* about what is copied */
+		return 8192 + below(3) - 1;	/* about the largest size that is copied */
 	case 2:
 		return 8192 + below(57344);	/* eager, not copied */
 	case 3:
@@ -384,7 +384,7 @@ static bool deliver(unsigned end, unsigned lane, size_t n)
 		     moved);
 }
 
-/* Any one thing; true if something moved. */
+/* Does one random thing; true if something moved. */
 static bool act(unsigned bias)
 {
 	struct flow *f = &w.flow[below(w.nflows)];
@@ -432,7 +432,7 @@ static bool complete(void)
 	return true;
 }
 
-/* Everybody does what there is to do; true if something moved. */
+/* Both ends do all that they can; true if something moved. */
 static bool everything(void)
 {
 	bool moved = false;
@@ -463,7 +463,7 @@ static void mix(unsigned actions)
 	}
 }
 
-/* Does anybody call on this end, because a request there is not done? */
+/* Is a request of this end not done, so that its caller calls test()? */
 static bool is_called(unsigned end)
 {
 	for (unsigned i = 0; i < w.nflows; i++) {
@@ -477,8 +477,8 @@ static bool is_called(unsigned end)
 }
 
 /*
- * To the end, with the service thread's help only where nobody calls any more: whatever one end
- * waits for, the other says of its own accord when it has nothing else to do.
+ * Runs until all is done.  The service thread helps only at an end that no caller calls any more: an
+ * end whose callers call must send, when idle, all that its peer waits for.
  */
 static void finish(void)
 {
@@ -556,7 +556,7 @@ static const char *one_matching(uint64_t seed)
 
 /* --- a comm leaves ------------------------------------------------------------------------- */
 
-/* Memory that is not Braid's any more: from here on a touch of it shows. */
+/* Braid must not touch this memory any more; from here on a sanitizer would see it. */
 static void forget(struct flow *f, bool sends)
 {
 	for (unsigned i = 0; i < f->n; i++) {

@@ -21,7 +21,7 @@
 
 enum { STEPS = 100000, FEW = 5000, HELD = 64, PAGES = 200, LONGEST = 20, PAGE = 4096 };
 
-static unsigned asked, given, fails;	/* fails: the NIC says no */
+static unsigned asked, given, fails;	/* fails: registrations that fail */
 static void *slow;			/* memory with which the NIC takes its time ... */
 static atomic_bool in_slow, may_end;	/* ... and is at it; until then */
 
@@ -115,7 +115,7 @@ static void what_covers_it_serves_and_else_the_nic_is_told(void **state)
 	assert_int_equal(given, 0);
 }
 
-/* What the NIC was told of, by its key. */
+/* The ranges that were registered with the NIC, by key. */
 static struct { unsigned beg, end; } ranges[STEPS + 1];
 
 static bool covers(const struct braid_mr *mr, unsigned beg, unsigned end)
@@ -123,7 +123,7 @@ static bool covers(const struct braid_mr *mr, unsigned beg, unsigned end)
 	return mr && ranges[mr->key[0].remote].beg <= beg && ranges[mr->key[0].remote].end >= end;
 }
 
-/* Which registration serves is free among those that cover; whether one does is not. */
+/* Any covering registration may be used; but whether there is one must agree with the list. */
 static void any_order_of_calls_ends_as_in_a_list(void **state)
 {
 	static struct braid_mr *held[HELD];
@@ -200,7 +200,7 @@ static void beyond_the_ports_limit_no_nic_is_asked(void **state)
 	dev.mr_max = 1;
 	a = reg(0, 4);
 	b = reg(2, 5);
-	c = reg(2, 4);				/* there already: no room is needed */
+	c = reg(2, 4);				/* registered already: no room is needed */
 	assert_int_equal(asked, 1);
 	assert_null(b->cached[0]);
 	assert_non_null(c->cached[0]);
@@ -323,7 +323,7 @@ static void a_slow_nic_keeps_nobody_else_waiting(void **state)
 	pthread_join(thread, NULL);
 	thread = begin_slowly(free_slowly, mr);
 	others_go_on(shared);
-	assert_int_equal(stats().alive, 2);	/* the NIC has it yet */
+	assert_int_equal(stats().alive, 2);	/* the NIC still has it */
 	atomic_store(&may_end, true);
 	pthread_join(thread, NULL);
 	slow = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_netdev.c - which interfaces of a machine that is made up are found, and why not others. */
+/* test_netdev.c - which interfaces of an imaginary machine are found, and why not others. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE			/* nftw */
 #endif

@@ -66,10 +66,10 @@ static void an_open_that_nobody_listens_for_is_refused(void **state)
 	braid_link_try_flush_control(pair.end[B]);
 	assert_int_equal(next_frame(B, BRAID_F_REFUSED).comm, 100);
 	assert_int_equal(pair.end[B]->ncomms, 1);
-	pass_frame(B, BRAID_F_REFUSED);		/* of a comm that A has given up: nothing */
+	pass_frame(B, BRAID_F_REFUSED);		/* A has given up that comm: no effect */
 }
 
-/* A peer that has no proof, and reads no answers. */
+/* A peer sends OPEN frames without proof, and reads no answers. */
 static void opens_without_proof_take_no_memory(void **state)
 {
 	unsigned i;

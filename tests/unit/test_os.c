@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_os.c - where os.h's threads run: near, but never where they might not run without us; and who
- * comes next to a lock.
+ * test_os.c - on which CPUs os.h's threads run: near ones, but only those that the process may use; and
+ * which waiter gets a lock next.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +40,7 @@ static void run_on(struct braid_cpus c)
 	assert_int_equal(sched_setaffinity(0, sizeof(c), set_of(&c)), 0);
 }
 
-/* It says where it may run once it has been told so: its starter does that. */
+/* The thread reports its CPUs once its starter has set them. */
 static atomic_bool told;
 
 static void *body(void *arg)
@@ -131,7 +131,7 @@ static void test_near(void **state)
 	equal(cpus_of_thread(), inherited);
 }
 
-/* Near is wider than what the starter may use: what is outside stays outside. */
+/* The near CPUs include some that the starter may not use: the thread may not use those either. */
 static void test_never_wider(void **state)
 {
 	struct braid_cpus near = inherited;
@@ -155,7 +155,7 @@ static void test_nothing_in_common(void **state)
 	equal(cpus_of_thread(), only(first));
 }
 
-/* The starter's own place is its own. */
+/* The starter's own CPUs do not change. */
 static void test_starter_stays(void **state)
 {
 	struct braid_cpus near = only(first), now = { .bits = { 0 } };
@@ -167,7 +167,7 @@ static void test_starter_stays(void **state)
 	equal(now, inherited);
 }
 
-/* As a sender does whose lane is always full: it has the lock nearly all the time. */
+/* A sender whose lane is always full holds the lock nearly all the time: waiters must still get it. */
 static struct braid_lock lock;
 static atomic_uint over;		/* takes while somebody waits */
 static atomic_bool enough;

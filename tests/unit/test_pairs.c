@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * test_pairs.c - the order of pairs of addresses, and when a socket is bound to its interface, on
- * hosts that are made up: a table of routes stands for the kernel's.
+ * imaginary hosts: a table of routes replaces the kernel's.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -155,18 +155,18 @@ static const struct row {
 	  BRAID_PEER_ELSEWHERE, "eth0 10.1.0.1 10.9.0.2 routed" },
 	{ { { "eth0 10.1.0.1/24" }, { "10.1.0.0/24 1" } }, { "10.9.0.2" }, BRAID_PEER_ELSEWHERE,
 	  "eth0 10.1.0.1 10.9.0.2 none" },
-	/* Two in one subnet: routes know the first alone. */
+	/* Two interfaces in one subnet: the kernel's route names only the first. */
 	{ { { "eth1 10.1.0.11/24" }, { "10.1.0.0/24 2", "10.1.0.0/24 1" } }, { "10.1.0.20" },
 	  BRAID_PEER_ELSEWHERE, "eth1 10.1.0.11 10.1.0.20 near!" },
-	/* Somebody wants it to go elsewhere. */
+	/* A host route sends the address elsewhere. */
 	{ { { "eth1 10.1.0.11/24" }, { "10.1.0.20/32 2 via", "10.1.0.0/24 1" } }, { "10.1.0.20" },
 	  BRAID_PEER_ELSEWHERE, "eth1 10.1.0.11 10.1.0.20 near" },
-	/* In a VRF there is a route for who is bound alone. */
+	/* In a VRF only a bound socket has a route. */
 	{ { { "eth0 10.1.0.1/24" }, { "10.1.0.0/24 1 vrf", "default 1 via vrf" } }, { "10.1.0.2" },
 	  BRAID_PEER_ELSEWHERE, "eth0 10.1.0.1 10.1.0.2 near!" },
 	{ { { "eth0 10.1.0.1/24" }, { "10.1.0.0/24 1 vrf", "default 1 via vrf" } }, { "10.9.0.2" },
 	  BRAID_PEER_ELSEWHERE, "eth0 10.1.0.1 10.9.0.2 routed!" },
-	/* Its socket is bound to the VRF, and need not be to the interface. */
+	/* The socket is bound to the VRF, so it need not be bound to the interface. */
 	{ { { "eth0@9 10.1.0.1/24" }, { "10.1.0.0/24 1 vrf", "default 3 via" } }, { "10.1.0.2" },
 	  BRAID_PEER_ELSEWHERE, "eth0 10.1.0.1 10.1.0.2 near" },
 	{ { { "eth0@9 10.1.0.1/24" }, { "10.1.0.0/24 1 vrf", "default 1 via vrf", "default 3 via" } },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_param.c - what param.h promises.  braid_param_load() works once per process, so each of
- * its cases runs in a forked child, with an environment of its own, that tells by its exit status.
+ * test_param.c - what param.h promises.  braid_param_load() works once per process, so each of its
+ * cases runs in a forked child with an environment of its own; its exit status is the result.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE			/* clearenv */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_path.c - the ways to a peer: how two ends' members are paired, which way a lane takes, and
- * how long one that failed is left alone.
+ * test_path.c - the paths to a peer: how two ends' members are paired, which path a lane takes, and
+ * how long a path that failed is left alone.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -66,7 +66,7 @@ static void a_silent_peer_is_given_up_after_its_time(void **state)
 	assert_int_equal(atomic_load(&link->err), -EREMOTEIO);
 }
 
-/* The service thread had no CPU: the peer may have spoken meanwhile. */
+/* The service thread had no CPU: frames of the peer may have arrived meanwhile. */
 static void time_without_the_service_thread_is_not_the_peers(void **state)
 {
 	(void)state;
@@ -76,7 +76,7 @@ static void time_without_the_service_thread_is_not_the_peers(void **state)
 	braid_recover_tick(link, null_now_ns);
 	assert_int_equal(state_of(), BRAID_LINK_UP);
 	assert_int_equal(null_warns, 0);
-	pass(2100);			/* with the second before */
+	pass(2100);			/* more than 3 s with the second before */
 	braid_recover_tick(link, null_now_ns);
 	assert_true(null_warns == 1 && strstr(null_warn, "[peer-silent]"));
 }

@@ -61,7 +61,7 @@ static void requests_may_be_tested_in_any_order(void **state)
 	}
 }
 
-/* While one lane is in the middle of a chunk, the receive can't be completed by another. */
+/* While one lane is in the middle of a chunk, no other lane can complete the receive. */
 static void nobody_completes_a_receive_that_is_being_written(void **state)
 {
 	char *from = message(BIG, 1), *to = malloc(BIG);

@@ -70,7 +70,7 @@ static void what_is_no_chunk_goes_to_the_new_home_alone(void **state)
 		assert_int_equal(h.lseq, i);
 		assert_ptr_equal(q->f[i].ext, data[i]);
 	}
-	/* The rest moves as chunks of a lane do that never was home. */
+	/* The rest moves like the chunks of a lane that never was home. */
 	while (q->f_head != q->f_acked)
 		braid_tx_move(&from, &to);
 	assert_int_equal(q->head, q->tail);
@@ -79,7 +79,7 @@ static void what_is_no_chunk_goes_to_the_new_home_alone(void **state)
 	braid_txq_fini(&to.tx);
 }
 
-/* What it has then is not the next attach's to lose. */
+/* An old home without queues gives the new one none: the next attach would lose them. */
 static void an_idle_link_changes_home_without_queues(void **state)
 {
 	const struct braid_transport tr = { .name = "none" };

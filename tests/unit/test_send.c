@@ -29,7 +29,7 @@ static void a_small_message_goes_at_once_and_is_retired(void **state)
 	assert_int_equal(null_warns, 0);
 }
 
-/* Did that one leave before it was booked? */
+/* Did this message's payload leave before its frame was queued? */
 static bool leads(size_t size, int tag)
 {
 	unsigned before = null_posts;
@@ -50,7 +50,7 @@ static void a_message_leads_if_its_caller_waits_and_its_header_says_nothing_new(
 	assert_true(leads(8, 3));
 	for (unsigned i = 0; i <= BRAID_FLOOR / BRAID_COPY_MAX; i++)
 		assert_true(leads(BRAID_COPY_MAX, 3));
-	assert_true(pair.end[A]->shared_out > 0);	/* of the window of all */
+	assert_true(pair.end[A]->shared_out > 0);	/* it used the shared window */
 	pair.end[A]->tx_window = pair.end[A]->shared_out;
 	assert_false(leads(BRAID_COPY_MAX, 3));
 	pair.end[A]->tx_window = window;
@@ -163,7 +163,7 @@ static void more_requests_than_a_comm_has_must_wait(void **state)
 	assert_null(isend(cs, "x", 1, 0));
 	for (unsigned i = 0; i < BRAID_SLOTS; i++)
 		assert_true(settled(s[i]));
-	assert_null(isend(cs, "x", 1, 0));	/* they have met nothing yet */
+	assert_null(isend(cs, "x", 1, 0));	/* no receive has met these messages yet */
 	for (unsigned i = 0; i < BRAID_SLOTS; i++)
 		assert_non_null(r[i] = irecv(cr, &to[i], 1, 1));
 	assert_null(irecv(cr, to, 1, 1));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_smc.c - what the kernel says of a connection of SMC: its answers, made here byte for byte as
- * smc_diag makes them, whole and damaged; and words for each of its codes.
+ * test_smc.c - the kernel's reports on SMC connections: its answers, made here byte for byte as
+ * smc_diag makes them, whole and damaged; and a text for each of its codes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -113,7 +113,7 @@ static int begin(void **state)
 
 static int parse(struct braid_smc_mode *ret)
 {
-	/* At the end of what was allocated, for who looks beyond it. */
+	/* Put the answer at the end of an allocation, so that a sanitizer sees a read beyond it. */
 	uint8_t *tight = malloc(len ? len : 1);
 	int err;
 
@@ -193,7 +193,7 @@ static void damage(size_t at, uint16_t value)
 	memcpy(buf + at, &value, sizeof(value));
 }
 
-/* Every length that is told is checked before it is gone by. */
+/* Every length in the answer is checked before it is used. */
 static void test_damage(void **state)
 {
 	struct braid_smc_mode m;

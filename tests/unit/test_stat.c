@@ -77,7 +77,7 @@ static void ask(int fd, const char *line)
 	assert_int_equal(send(fd, line, strlen(line), MSG_NOSIGNAL), strlen(line));
 }
 
-/* All that comes until the other end closes. */
+/* All bytes that come until the other end closes. */
 static const char *answer(int fd)
 {
 	static char text[65536];

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_stream.c - frames over a byte stream that is as unkind as a socket may be.
+ * test_stream.c - frames over a byte stream that does all that a socket may do.
  *
- * Two links are joined by socket pairs with the TCP transport on top.  A braid_os of ours cuts
- * reads and writes short, interrupts them, and says "not now" as it pleases; the frames must all
- * arrive, whole, once and in order, into the right memory.  Bytes that no peer of ours would send
- * must end in an error and nothing else.
+ * Two links are joined by socket pairs with the TCP transport on top.  A fake braid_os cuts reads and
+ * writes short, interrupts them, or returns EAGAIN at random.  All frames must arrive, whole, once and
+ * in order, in the right memory.  Bytes that no Braid peer would send must only cause an error.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -186,7 +185,7 @@ static void fill(struct ring *g, struct slot *t, unsigned k)
 	memset(t->to, 0x5a, t->size + 1);
 }
 
-/* It is done, and test() may take it. */
+/* Calls test(): is the request done? */
 static bool is_done(struct braid_req *req)
 {
 	int res = atomic_load(&req->done) ? 1 : braid_comm_ask(req);
@@ -238,7 +237,7 @@ static bool turn(struct ring *g)
 		post(g, t, i);
 		if (!t->s || !t->r)
 			continue;
-		sent = is_done(t->s);		/* both, in any case: who asks moves all */
+		sent = is_done(t->s);		/* test both always: each test() moves the link */
 		if (is_done(t->r) && sent)
 			check(g, t);
 	}
@@ -261,7 +260,7 @@ static void traffic(unsigned n, size_t max)
 	for (unsigned i = 0; more; i++) {
 		more = !turn(&there);
 		more |= !turn(&back);
-		if (i % 64 == 0) {		/* the service thread comes by */
+		if (i % 64 == 0) {		/* as the service thread would do */
 			braid_link_try_flush_control(end[0]);
 			braid_link_try_flush_control(end[1]);
 		}
@@ -307,7 +306,7 @@ static void every_frame_arrives_whole_through_an_unkind_one(void **state)
 	}
 }
 
-/* A message nobody has a place for is read all the same. */
+/* A message without a receive is read all the same. */
 static void payload_of_a_dead_comm_is_thrown_away(void **state)
 {
 	static char big[BIG];
@@ -512,7 +511,7 @@ static void an_end_is_an_end(void **state)
 }
 
 /* What a user reads when another rank was killed: device, peer, and where to look. */
-/* Another socket for a lane of both ends, which say what they had of it. */
+/* Gives a lane a new socket at both ends, which exchange how many frames they have received. */
 static void reconnect(void)
 {
 	struct braid_lane *a = end[0]->lane[0], *b = end[1]->lane[0];
@@ -529,7 +528,7 @@ static void reconnect(void)
 	}, a->rx_frames, b->tx.f_acked), 0);
 }
 
-/* Whether the other end or this one loses it, and however far it had come. */
+/* The connection is lost at either end, at any point of the message. */
 static void a_message_survives_its_connection(void **state)
 {
 	static char from[40000], to[sizeof(from)];
@@ -609,7 +608,7 @@ static void a_link_closed_with_a_word_is_no_loss(void **state)
 	for (int i = 0; i < 4; i++)
 		braid_link_progress(end[1], NULL, NULL);
 	assert_int_equal(atomic_load(&end[1]->state), BRAID_LINK_DEAD);
-	assert_int_equal(warns, 0);		/* nobody was on it */
+	assert_int_equal(warns, 0);		/* no comm used the link */
 
 	teardown(state);
 	setup(state);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_tries.c - how a new link's dial goes through its ways: how long each one may take, which is
- * next and when, and when the dialler gives up.
+ * test_tries.c - how a new link's dial tries its paths: how long each try may take, which path is next
+ * and when, and when the dialler gives up.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ static uint64_t ms(uint64_t n)
 	return n * MS;
 }
 
-/* A link with n ways, and the user's two limits, in seconds. */
+/* A link with n paths, and the user's two limits, in seconds. */
 static void fresh(unsigned n, int connect_s, int handshake_s)
 {
 	memset(&link_, 0, sizeof(link_));
@@ -37,7 +37,7 @@ static void fresh(unsigned n, int connect_s, int handshake_s)
 	braid_param.handshake_timeout = handshake_s;
 }
 
-/* A dial by the way that was next fails at that time after the start, before TCP has connected. */
+/* The dial over the next path fails `at_ms` after the start, before TCP has connected. */
 static bool fails(int err, bool final, unsigned at_ms)
 {
 	struct braid_conn c = { .way = ways->now, .state = BRAID_CONN_CONNECT };
@@ -104,7 +104,7 @@ static void ways_are_tried_in_order_and_then_again(void **state)
 	assert_int_equal(ways->way[1].err, -ETIMEDOUT);
 }
 
-/* Without a connection: it fails before there is a socket. */
+/* The dial fails before there is a socket. */
 static void a_dial_that_never_began_counts_for_its_way(void **state)
 {
 	(void)state;
@@ -168,7 +168,7 @@ static void other_ways_have_some_seconds_after_a_last_word(void **state)
 	assert_false(fails(-ECONNREFUSED, true, 2000));
 }
 
-/* The service thread stamps some events later than the moment that it goes by. */
+/* Some events have a later time stamp than the service thread's current turn. */
 static void time_that_goes_back_ends_nothing(void **state)
 {
 	(void)state;

@@ -52,7 +52,7 @@ static void a_request_that_no_handshake_expects_is_rejected(void **state)
 	assert_int_equal(ports_ctl("live qp"), 0);
 }
 
-/* Drivers would block whoever destroys it, until the answer comes. */
+/* Destroying such a queue pair would block until the answer comes. */
 static void a_queue_pair_that_waits_for_an_answer_is_freed_when_it_comes(void **state)
 {
 	struct braid_dev *dev = dev_named("iw0:1");

@@ -9,7 +9,7 @@
 #include "verbs/loop.h"
 #include "verbs/mr.h"
 
-/* Memory of the host plays the GPU's: the NIC sees no difference. */
+/* Host memory stands for the GPU's: the NIC sees no difference. */
 static _Alignas(4096) char memory[1 << 16];
 static struct braid_key key;
 

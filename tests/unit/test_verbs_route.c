@@ -10,7 +10,7 @@
 
 static char why[160];
 
-/* What the other port sends of itself. */
+/* The addresses that the other port sends. */
 static struct braid_qp_blob blob_of(const char *name)
 {
 	struct braid_ibport *p = port_named(name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_view.c - what is seen of a link from outside, what is told of it, and the last events. */
+/* test_view.c - what a link shows to a watcher, what is logged of it, and the last events. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_wakeup.c - waking the service thread: it is heard if there is one, and harmless if not. */
+/* test_wakeup.c - waking the service thread: it works if the thread runs, and is harmless if not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

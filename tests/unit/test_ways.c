@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_ways.c - the addresses that a handle carries, and the ways between two ends' addresses: in
- * what order they are tried, and how one that failed is told from one that works.
+ * test_ways.c - the addresses that a handle carries, and the pairs of two ends' addresses: in what order
+ * they are tried, and how the outcome of a try changes that.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,7 +72,7 @@ static const char *text_of(const union braid_netdev_addr *a)
 			 sizeof(text));
 }
 
-/* "10.1.0.1 eth0, 172.16.0.1 m0": where a device listens. */
+/* The addresses where a device listens, as in "10.1.0.1 eth0, 172.16.0.1 m0". */
 static const char *listens(void)
 {
 	struct braid_at all[BRAID_HANDLE_ADDRS];
@@ -156,7 +156,7 @@ static void a_handle_tells_whether_the_peer_is_here(void **state)
 	braid_self.place = 0;
 	assert_int_equal(braid_handle_peer(&h), BRAID_PEER_UNKNOWN);
 	braid_self.place = 8;
-	h.flags = 0;			/* an older peer does not tell */
+	h.flags = 0;			/* an older peer sends no flags */
 	assert_int_equal(braid_handle_peer(&h), BRAID_PEER_UNKNOWN);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_why.c - what is said of each way in which a dial can fail, and of a peer that is silent. */
+/* test_why.c - the WARN for each way in which a dial can fail, and for a silent peer. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -68,7 +68,7 @@ static void a_comm_whose_receiver_posts_nothing_holds_up_no_other(void **state)
 
 	(void)state;
 	null_comms(&pair, A, &other_s, &other_r);
-	/* As much as goes, small and large, and nobody takes it. */
+	/* Small and large messages, as many as the window allows; none is received. */
 	for (unsigned i = 0; i < 200; i++) {
 		struct braid_req *s = isend(other_s, from, i % 8 ? 8 * K : BIG, 0);
 

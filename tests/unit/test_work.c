@@ -27,7 +27,7 @@ static atomic_uint freed, warns;
 static char warned[1024];
 static struct braid_os os;
 static const struct braid_os *real_os;
-static uint64_t skipped_ns;		/* our clock is that much ahead */
+static uint64_t skipped_ns;		/* how much the test's clock is ahead */
 
 static void keep_warn(enum braid_log_level level, const char *file, int line, const char *text)
 {
@@ -121,7 +121,7 @@ static void test_left_at_once_is_nothing_to_tell(void **state)
 	j->work.what = "never told";
 	braid_work_leave(&j->work);
 	assert_int_equal(warns, 0);
-	assert_int_equal(freed, 0);	/* the thread has it yet */
+	assert_int_equal(freed, 0);	/* the thread still has it */
 	atomic_store(&j->go, true);
 	braid_work_end();
 	assert_int_equal(freed, 1);
@@ -141,7 +141,7 @@ static void test_stuck_is_left_behind_and_told_once(void **state)
 	assert_non_null(strstr(warned, "[stuck-in-kernel]"));
 	braid_work_leave(&k->work);
 	assert_int_equal(warns, 1);
-	braid_work_end();		/* does not wait for long, and says who is left */
+	braid_work_end();		/* does not wait for long, and logs the threads that are left */
 	assert_int_equal(warns, 2);
 	assert_non_null(strstr(warned, "2 threads are still inside calls"));
 	assert_int_equal(freed, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * unkind.h - sockets that cut reads and writes short, interrupt them, and say "not now", as a kernel
+ * unkind.h - sockets that cut reads and writes short, interrupt them, or return EAGAIN, as a kernel
  * may; and a count of the calls.
  */
 #ifndef BRAID_TESTS_UNIT_UNKIND_H
@@ -20,7 +20,7 @@ struct unkind {
 };
 extern struct unkind unkind;		/* for a test to set, and to read */
 
-/* A table whose calls that send and receive are unkind; the others are `real`'s. */
+/* A braid_os whose sends and receives are unkind; the other calls are `real`'s. */
 const struct braid_os *unkind_os(const struct braid_os *real);
 
 #endif

@@ -18,6 +18,7 @@
 #include "core/base/log.h"
 #include "core/base/param.h"
 #include "core/base/self.h"
+#include "core/setup/links.h"
 #include "core/watch/stat.h"
 
 enum { WAIT_S = 20 };
@@ -39,6 +40,7 @@ static int begin(void **state)
 	braid_param.stat = 1;
 	braid_self.pid = (uint32_t)getpid();
 	snprintf(to.sun_path, sizeof(to.sun_path), "%s/d/%d", top, (int)getpid());
+	braid_list_init(&braid_svc.links);
 	braid_log_to(quiet);
 	braid_stat_start();
 	return 0;

@@ -69,7 +69,9 @@ static void a_queue_pair_that_waits_for_an_answer_is_freed_when_it_comes(void **
 	braid_qp_blob_pack(&b, theirs);
 	UNTIL(braid_qp_setup(&s, NULL, mine) != -EAGAIN);
 	assert_int_equal(braid_qp_peer(&s, theirs), 0);
-	UNTIL((braid_cm_events(p, dev), braid_qp_ready(&s) != -EAGAIN || qp_at(&s)->asked));
+	/* No job runs while `asked` is read. */
+	UNTIL((braid_cm_events(p, dev), jobs_done(dev),
+	       braid_qp_ready(&s) != -EAGAIN || (jobs_done(dev), qp_at(&s)->asked)));
 	braid_qp_drop(&s);
 	jobs_done(dev);
 	assert_int_equal(atomic_load(&p->nleft), 1);

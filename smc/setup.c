@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/units.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
@@ -28,8 +29,6 @@
 #include "smc/conn.h"
 
 enum { REMEMBERED = 64 };
-
-#define SEC 1000000000ull
 
 /* The dialler's connect() under way.  Its thread owns all members until the call has returned. */
 struct smc_dial {

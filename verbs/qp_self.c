@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/units.h"
 #include "core/base/os.h"
 #include "verbs/qp.h"
 #include "verbs/route.h"
@@ -76,7 +77,7 @@ static bool is_proof(const struct braid_qp *w, enum ibv_wr_opcode op, const stru
 
 static bool imm_arrives(struct braid_qp *w, enum ibv_wr_opcode op)
 {
-	uint64_t until = braid_os->now_ns() + PROOF_MS * 1000000ull;
+	uint64_t until = braid_os->now_ns() + PROOF_MS * MS;
 	struct ibv_sge sge = {
 		.addr = (uint64_t)(uintptr_t)w->m->bounce, .length = sizeof(uint32_t),
 		.lkey = w->m->bounce_mr->lkey,

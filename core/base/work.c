@@ -7,8 +7,7 @@
 
 #include "core/base/log.h"
 #include "core/base/os.h"
-
-#define MS 1000000ull
+#include "core/base/units.h"
 
 enum {
 	LONG_MS = 900,			/* a call that takes longer will not return soon */

@@ -12,6 +12,7 @@
 #include "core/base/log.h"
 #include "core/base/work.h"
 #include "core/base/wakeup.h"
+#include "core/base/units.h"
 
 enum {
 	SLOW_MS = 20,			/* a job runs for so long: jobs behind it get own threads */
@@ -20,8 +21,6 @@ enum {
 	WAIT_MS = 75000,		/* for a NIC to stop; drivers give up after a minute */
 	NAP_NS = 50000, NAP_MAX_NS = 1000000,
 };
-
-#define MS 1000000ull
 
 /* How many jobs of each queue may run at a time. */
 static const unsigned most[BRAID_TURNS] = {

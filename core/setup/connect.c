@@ -22,7 +22,7 @@
 #include "core/setup/links.h"
 #include "core/setup/path.h"
 #include "core/setup/service.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 
 enum {
 	TRIES_MAX = 10,			/* links tried for one connect */

@@ -8,7 +8,7 @@
 #include "core/link/link.h"
 #include "core/setup/conn.h"
 #include "core/setup/handshake.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 
 enum {
 	AGAIN_MS = 500,			/* until the refused end dials again */

@@ -25,7 +25,7 @@
 #include "core/setup/path.h"
 #include "core/setup/redial.h"
 #include "core/setup/tries.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 #include "core/setup/unpaced.h"
 #include "core/setup/why.h"
 #include "topo/ips.h"

@@ -18,7 +18,7 @@
 #include "core/setup/addr.h"
 #include "core/setup/events.h"
 #include "core/setup/links.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 #include "core/transport.h"
 
 enum {

@@ -7,7 +7,7 @@
 #include "core/base/param.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 
 enum {
 	LANE_MBPS = 25000,		/* what one stream can carry */

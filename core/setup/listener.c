@@ -15,7 +15,7 @@
 #include "core/setup/events.h"
 #include "core/setup/handshake.h"
 #include "core/setup/links.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 #include "core/setup/unpaced.h"
 #include "core/setup/ways.h"
 #include "core/transport.h"

@@ -32,7 +32,7 @@
 #include "core/setup/reap.h"
 #include "core/setup/recover.h"
 #include "core/setup/service.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 #include "core/setup/watched.h"
 
 enum {

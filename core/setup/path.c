@@ -12,7 +12,7 @@
 #include "core/setup/bind.h"
 #include "core/setup/conn.h"
 #include "core/setup/listener.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 #include "core/setup/ways.h"
 #include "core/transport.h"
 #include "topo/ips.h"

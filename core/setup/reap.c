@@ -15,7 +15,7 @@
 #include "core/setup/handshake.h"
 #include "core/setup/links.h"
 #include "core/setup/listen.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 #include "core/setup/watched.h"
 #include "core/transport.h"
 

@@ -15,7 +15,7 @@
 #include "core/setup/redial.h"
 #include "core/setup/silence.h"
 #include "core/setup/stall.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 #include "core/setup/watched.h"
 
 enum {

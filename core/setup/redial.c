@@ -11,7 +11,7 @@
 #include "core/link/link.h"
 #include "core/setup/conn.h"
 #include "core/setup/path.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 #include "core/setup/why.h"
 #include "core/transport.h"
 

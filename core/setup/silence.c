@@ -14,7 +14,7 @@
 #include "core/proto/frame.h"
 #include "core/setup/health.h"
 #include "core/setup/redial.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 #include "core/setup/why.h"
 
 enum {

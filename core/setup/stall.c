@@ -14,7 +14,7 @@
 #include "core/msg/comm.h"
 #include "core/setup/service.h"
 #include "core/setup/silence.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 
 enum { STALL_MS = 1000 };		/* between looks for messages that wait for a live peer */
 

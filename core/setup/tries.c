@@ -6,7 +6,7 @@
 #include "core/base/param.h"
 #include "core/link/link.h"
 #include "core/setup/conn.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 #include "core/setup/ways.h"
 
 enum {

@@ -9,7 +9,7 @@
 #include "core/link/link.h"
 #include "core/link/recover.h"
 #include "core/setup/events.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 #include "core/transport.h"
 
 enum {

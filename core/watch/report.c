@@ -15,6 +15,7 @@
 #include "core/dev.h"
 #include "core/setup/links.h"
 #include "core/watch/view.h"
+#include "core/base/units.h"
 
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -23,7 +24,6 @@
 #define PACKAGE_VERSION "unknown"
 #endif
 
-#define MS 1000000ull
 /* How long to wait for locks, for all links together: half of what a dump may take. */
 #define PATIENCE_NS (300 * MS)
 

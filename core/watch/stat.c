@@ -30,8 +30,7 @@
 #include "core/base/self.h"
 #include "core/watch/report.h"
 #include "core/watch/statdir.h"
-
-#define MS 1000000ull
+#include "core/base/units.h"
 
 enum {
 	ASK_MS = 200, ANSWER_MS = 700,	/* of one client; then the next one is served */

@@ -14,7 +14,7 @@
 #include "core/base/param.h"
 #include "core/setup/recover.h"
 #include "core/setup/silence.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 #include "tests/lib/null.h"
 
 static struct null_pair p;

@@ -16,7 +16,7 @@
 #include "core/link/link.h"
 #include "core/setup/conn.h"
 #include "core/setup/tries.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 
 enum { START = 1000 };			/* s: when each case begins */
 

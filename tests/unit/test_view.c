@@ -16,7 +16,7 @@
 #include "core/base/flight.h"
 #include "core/link/recover.h"
 #include "core/setup/links.h"
-#include "core/setup/units.h"
+#include "core/base/units.h"
 #include "core/watch/report.h"
 #include "core/watch/view.h"
 #include "tests/lib/null.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* units.h - times of the set-up, in nanoseconds. */
-#ifndef BRAID_SETUP_UNITS_H
-#define BRAID_SETUP_UNITS_H
+/* units.h - milliseconds and seconds in nanoseconds. */
+#ifndef BRAID_BASE_UNITS_H
+#define BRAID_BASE_UNITS_H
 
 #include <stdint.h>
 

@@ -39,9 +39,7 @@ enum {
 	TICK_MS = 2, TICK_MAX_MS = 16,
 	SLOW_TICK_MS = 100,		/* where nothing moves, and something will be due */
 	POLL_MS = 1,			/* while handshakes wait for more than their sockets */
-	STOP_MS = 1000,			/* for goodbyes to leave, even on a busy host */
 	DEVICES_MAX = 16,		/* whose NICs are looked at in one round */
-	LINGER_MS = 3000,		/* for lost lanes with unacknowledged frames to return */
 };
 
 static struct {				/* of the thread alone */
@@ -130,7 +128,7 @@ static bool must_linger(uint64_t now)
 
 	if (!loop.stop_ns)
 		loop.stop_ns = now;
-	if (braid_since(loop.stop_ns, now) >= LINGER_MS * MS)
+	if (braid_since(loop.stop_ns, now) >= BRAID_LOOP_LINGER_MS * MS)
 		return false;
 	braid_list_for(link, &braid_svc.links, node) {
 		if (atomic_load(&link->state) != BRAID_LINK_UP || link->peer_gone ||
@@ -161,7 +159,7 @@ static void close_links(void)
 /* For a bounded time, let the goodbyes and what was sent before them reach the peers. */
 static void flush_links(void)
 {
-	uint64_t until = braid_os->now_ns() + STOP_MS * MS;
+	uint64_t until = braid_os->now_ns() + BRAID_LOOP_STOP_MS * MS;
 	bool busy = true;
 
 	while (busy && braid_os->now_ns() < until) {
@@ -184,7 +182,7 @@ static void flush_links(void)
 
 static void reap_links(void)
 {
-	uint64_t until = braid_os->now_ns() + STOP_MS * MS;
+	uint64_t until = braid_os->now_ns() + BRAID_LOOP_STOP_MS * MS;
 
 	while ((braid_reap_all() || braid_listeners_read_events()) && braid_os->now_ns() < until) {
 		struct epoll_event ev[1];

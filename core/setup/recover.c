@@ -19,7 +19,6 @@
 #include "core/setup/watched.h"
 
 enum {
-	HEALTH_MS = 100,		/* between looks at each lane's health */
 	ASLEEP_MS = 3000,		/* longer between two ticks: this process did not run */
 	ASK_AFTER_MS = 500,		/* of silence, although some lane looks well */
 };
@@ -110,7 +109,7 @@ static int next_look(const struct braid_link *link, bool under_way, uint64_t now
 {
 	if (link->ndown)
 		return BRAID_REDIAL_MIN_MS;
-	return under_way ? HEALTH_MS : (int)braid_silence_alive_ms(link, now);
+	return under_way ? BRAID_HEALTH_MS : (int)braid_silence_alive_ms(link, now);
 }
 
 int braid_recover_tick(struct braid_link *link, uint64_t now)
@@ -131,7 +130,7 @@ int braid_recover_tick(struct braid_link *link, uint64_t now)
 		return -1;
 	}
 	braid_silence_hear(link, now);
-	if (braid_since(link->recover.health_ns, now) >= HEALTH_MS * MS) {
+	if (braid_since(link->recover.health_ns, now) >= BRAID_HEALTH_MS * MS) {
 		link->recover.health_ns = now;
 		under_way = braid_health_look(link, now);
 	}

@@ -11,8 +11,10 @@
 #include "core/base/wakeup.h"
 #include "core/setup/events.h"
 #include "core/setup/links.h"
+#include "core/setup/loop.h"
 
-enum { JOIN_MS = 6000 };		/* finalize() waits so long for the thread to end */
+/* finalize() waits so long for the thread to end. */
+enum { JOIN_MS = BRAID_LOOP_LINGER_MS + BRAID_LOOP_STOP_MS + 2000 };
 
 struct braid_service_hooks braid_service_hooks;
 

@@ -22,7 +22,6 @@ enum {
 	SAY_SOON_MS = 250,		/* the same while a caller waits and nothing arrives */
 	SILENT_MS = 3000,		/* nothing received for so long: one WARN */
 	GIVE_UP_MS = 500,		/* all lanes lost, and redialling impossible or needless */
-	HEALTH_MS = 100,		/* between looks at each lane's health */
 };
 
 void braid_silence_start(struct braid_link *link, uint64_t now)
@@ -169,5 +168,5 @@ unsigned braid_silence_alive_ms(const struct braid_link *link, uint64_t now)
 {
 	uint64_t quiet = braid_since(link->recover.said_ns, now) / MS;
 
-	return quiet < SAY_MS ? (unsigned)(SAY_MS - quiet) : HEALTH_MS;
+	return quiet < SAY_MS ? (unsigned)(SAY_MS - quiet) : BRAID_HEALTH_MS;
 }

@@ -257,7 +257,8 @@ tests_libtest_la_SOURCES = \
 	tests/lib/null.h \
 	tests/lib/queued.h \
 	tests/lib/speak.c \
-	tests/lib/speak.h
+	tests/lib/speak.h \
+	tests/lib/versions.h
 LDADD = tests/libtest.la $(tools_libs) $(CMOCKA_LIBS)
 
 if FUZZ

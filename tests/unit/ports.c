@@ -21,6 +21,8 @@
 #include "core/base/param.h"
 #include "verbs/cm.h"
 #include "verbs/events.h"
+#include "verbs/loop.h"
+#include "verbs/mr.h"
 
 enum { PATIENCE_MS = 30000 };
 
@@ -169,6 +171,29 @@ static bool is_busy(const struct braid_dev *dev)
 void jobs_done(const struct braid_dev *dev)
 {
 	UNTIL(!is_busy(dev));
+}
+
+/* --- a port's loop ------------------------------------------------------------------------- */
+
+_Alignas(4096) char ports_memory[1 << 16];
+struct braid_key ports_key;
+
+struct braid_ibport *ports_loop(void)
+{
+	struct braid_dev *dev = dev_named("ib0:1");
+	struct braid_ibport *p = braid_ibport_of(dev);
+
+	p->loop_dev = dev;
+	if (!ports_key.mr) {
+		struct ibv_mr *mr = braid_ibport_reg_user(p, ports_memory, sizeof(ports_memory),
+				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				IBV_ACCESS_REMOTE_READ);
+
+		assert_non_null(mr);
+		ports_key = (struct braid_key){ .mr = mr, .local = mr->lkey, .remote = mr->rkey };
+	}
+	assert_int_equal(braid_loop_wait_up(p), 0);
+	return p;
 }
 
 /* --- two ends ------------------------------------------------------------------------------ */

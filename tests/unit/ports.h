@@ -52,6 +52,14 @@ void ports_nap(unsigned ms, const char *what);
 /* Waits until no job of that device is left. */
 void jobs_done(const struct braid_dev *dev);
 
+/*
+ * The port of "ib0:1", whose loop is up, with memory that it may read and write.  Host memory stands
+ * for the GPU's: the NIC sees no difference.
+ */
+struct braid_ibport *ports_loop(void);
+extern char ports_memory[1 << 16];
+extern struct braid_key ports_key;
+
 /* Two ends of a handshake, by the setup members of the transport. */
 struct ends {
 	struct braid_setup dialler, accepter;

@@ -10,6 +10,7 @@
 
 #include "core/proto/handle.h"
 #include "tests/lib/golden.h"
+#include "tests/lib/versions.h"
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -140,16 +141,6 @@ static void any_bit_of_a_handle_flipped_is_an_error(void **state)
 		bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
 	}
 }
-
-static const struct version_row {
-	uint16_t least, most;
-	int err;
-} versions[] = {
-	{ 1, 1, 0 }, { 0, 1, 0 }, { 1, 2, 0 }, { 0, 0xffff, 0 },
-	{ 0, 0, -EPROTONOSUPPORT }, { 2, 2, -EPROTONOSUPPORT }, { 2, 9, -EPROTONOSUPPORT },
-	{ 0xffff, 0xffff, -EPROTONOSUPPORT },
-	{ 2, 1, -EPROTONOSUPPORT }, { 1, 0, -EPROTONOSUPPORT }, { 0xffff, 0, -EPROTONOSUPPORT },
-};
 
 static void a_handle_without_a_common_version_is_refused_but_says_its_own(void **state)
 {

@@ -11,6 +11,7 @@
 
 #include "core/proto/hello.h"
 #include "tests/lib/golden.h"
+#include "tests/lib/versions.h"
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -83,16 +84,6 @@ static void a_hello_comes_back_whole(void **state)
 	assert_string_equal(got.host, "node7");
 	assert_memory_equal(got.mac, h.mac, sizeof(h.mac));
 }
-
-static const struct version_row {
-	uint16_t least, most;
-	int err;
-} versions[] = {
-	{ 1, 1, 0 }, { 0, 1, 0 }, { 1, 2, 0 }, { 0, 0xffff, 0 },
-	{ 0, 0, -EPROTONOSUPPORT }, { 2, 2, -EPROTONOSUPPORT }, { 2, 9, -EPROTONOSUPPORT },
-	{ 0xffff, 0xffff, -EPROTONOSUPPORT },
-	{ 2, 1, -EPROTONOSUPPORT }, { 1, 0, -EPROTONOSUPPORT }, { 0xffff, 0, -EPROTONOSUPPORT },
-};
 
 static void a_hello_without_a_common_version_is_refused_but_says_its_own(void **state)
 {

@@ -9,59 +9,37 @@
 #include "verbs/loop.h"
 #include "verbs/mr.h"
 
-/* Host memory stands for the GPU's: the NIC sees no difference. */
-static _Alignas(4096) char memory[1 << 16];
-static struct braid_key key;
-
-static struct braid_ibport *loop(void)
-{
-	struct braid_dev *dev = dev_named("ib0:1");
-	struct braid_ibport *p = braid_ibport_of(dev);
-
-	p->loop_dev = dev;
-	if (!key.mr) {
-		struct ibv_mr *mr = braid_ibport_reg_user(p, memory, sizeof(memory),
-				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-				IBV_ACCESS_REMOTE_READ);
-
-		assert_non_null(mr);
-		key = (struct braid_key){ .mr = mr, .local = mr->lkey, .remote = mr->rkey };
-	}
-	assert_int_equal(braid_loop_wait_up(p), 0);
-	return p;
-}
-
 static int copy(struct braid_gpu_copy *c)
 {
-	struct braid_dev *dev = loop()->loop_dev;
+	struct braid_dev *dev = ports_loop()->loop_dev;
 	int err;
 
-	UNTIL((err = braid_verbs_gpu_copy(dev, &key, c)) != -EAGAIN);
+	UNTIL((err = braid_verbs_gpu_copy(dev, &ports_key, c)) != -EAGAIN);
 	return err;
 }
 
 static void a_copy_goes_either_way(void **state)
 {
 	char own[64] = "";
-	struct braid_gpu_copy from = { .at = memory, .own = own, .len = 10 };
-	struct braid_gpu_copy to = { .at = memory + 500, .own = own, .len = 10, .to_gpu = true };
+	struct braid_gpu_copy from = { .at = ports_memory, .own = own, .len = 10 };
+	struct braid_gpu_copy to = { .at = ports_memory + 500, .own = own, .len = 10, .to_gpu = true };
 
 	(void)state;
-	memcpy(memory, "0123456789", 10);
+	memcpy(ports_memory, "0123456789", 10);
 	assert_int_equal(copy(&from), 0);
 	assert_memory_equal(own, "0123456789", 10);
 	assert_int_equal(copy(&to), 0);
-	assert_memory_equal(memory + 500, "0123456789", 10);
+	assert_memory_equal(ports_memory + 500, "0123456789", 10);
 }
 
 static void one_that_is_abandoned_leaves_nothing_in_flight(void **state)
 {
 	char own[64];
-	struct braid_dev *dev = loop()->loop_dev;
-	struct braid_gpu_copy c = { .at = memory, .own = own, .len = sizeof(own) };
+	struct braid_dev *dev = ports_loop()->loop_dev;
+	struct braid_gpu_copy c = { .at = ports_memory, .own = own, .len = sizeof(own) };
 
 	(void)state;
-	assert_int_equal(braid_verbs_gpu_copy(dev, &key, &c), -EAGAIN);
+	assert_int_equal(braid_verbs_gpu_copy(dev, &ports_key, &c), -EAGAIN);
 	braid_verbs_gpu_copy_end(dev, &c);
 	assert_int_equal(c.piece, 0);
 	assert_null(braid_ibport_of(dev)->copier);
@@ -70,10 +48,10 @@ static void one_that_is_abandoned_leaves_nothing_in_flight(void **state)
 static void one_that_fails_twice_is_given_up(void **state)
 {
 	char own[8];
-	struct braid_dev *dev = loop()->loop_dev;
+	struct braid_dev *dev = ports_loop()->loop_dev;
 	struct braid_ibport *p = braid_ibport_of(dev);
-	struct braid_key wrong = { .remote = ~key.remote };
-	struct braid_gpu_copy c = { .at = memory, .own = own, .len = sizeof(own) };
+	struct braid_key wrong = { .remote = ~ports_key.remote };
+	struct braid_gpu_copy c = { .at = ports_memory, .own = own, .len = sizeof(own) };
 	struct braid_gpu_copy next = c;
 	int err;
 
@@ -81,7 +59,7 @@ static void one_that_fails_twice_is_given_up(void **state)
 	UNTIL((err = braid_verbs_gpu_copy(dev, &wrong, &c)) != -EAGAIN);
 	assert_int_equal(err, -EIO);
 	assert_int_equal(c.tries, 2);
-	assert_int_equal(braid_verbs_gpu_copy(dev, &key, &next), -EHOSTDOWN);
+	assert_int_equal(braid_verbs_gpu_copy(dev, &ports_key, &next), -EHOSTDOWN);
 	next.insist = true;		/* there is no other way */
 	assert_int_equal(copy(&next), 0);
 	p->loop_rest = 0;
@@ -89,27 +67,27 @@ static void one_that_fails_twice_is_given_up(void **state)
 
 static void a_flush_is_done_when_its_read_is(void **state)
 {
-	struct braid_dev *dev = loop()->loop_dev;
+	struct braid_dev *dev = ports_loop()->loop_dev;
 	struct braid_gpu_flush f = { .insist = true };
 	int err;
 
 	(void)state;
-	assert_int_equal(braid_verbs_gpu_flush(dev, &key, memory, &f), -EAGAIN);
-	UNTIL((err = braid_verbs_gpu_flush(dev, &key, memory, &f)) != -EAGAIN);
+	assert_int_equal(braid_verbs_gpu_flush(dev, &ports_key, ports_memory, &f), -EAGAIN);
+	UNTIL((err = braid_verbs_gpu_flush(dev, &ports_key, ports_memory, &f)) != -EAGAIN);
 	assert_int_equal(err, 0);
 	assert_int_equal(f.tries, 1);
 }
 
 static void a_flush_whose_queue_pair_is_dropped_is_repeated(void **state)
 {
-	struct braid_dev *dev = loop()->loop_dev;
+	struct braid_dev *dev = ports_loop()->loop_dev;
 	struct braid_gpu_flush f = { .insist = true };
 	int err;
 
 	(void)state;
-	assert_int_equal(braid_verbs_gpu_flush(dev, &key, memory, &f), -EAGAIN);
+	assert_int_equal(braid_verbs_gpu_flush(dev, &ports_key, ports_memory, &f), -EAGAIN);
 	braid_loop_drop(braid_ibport_of(dev), -EIO);
-	UNTIL((err = braid_verbs_gpu_flush(dev, &key, memory, &f)) != -EAGAIN);
+	UNTIL((err = braid_verbs_gpu_flush(dev, &ports_key, ports_memory, &f)) != -EAGAIN);
 	assert_int_equal(err, 0);
 	assert_int_equal(f.tries, 2);
 }
@@ -117,15 +95,15 @@ static void a_flush_whose_queue_pair_is_dropped_is_repeated(void **state)
 static void nobody_waits_for_the_loop(void **state)
 {
 	char own[8];
-	struct braid_dev *dev = loop()->loop_dev;
+	struct braid_dev *dev = ports_loop()->loop_dev;
 	struct braid_ibport *p = braid_ibport_of(dev);
-	struct braid_gpu_copy c = { .at = memory, .own = own, .len = sizeof(own) };
+	struct braid_gpu_copy c = { .at = ports_memory, .own = own, .len = sizeof(own) };
 	struct braid_gpu_flush f = { .insist = true };
 
 	(void)state;
 	pthread_mutex_lock(&p->loop_lock);
-	assert_int_equal(braid_verbs_gpu_copy(dev, &key, &c), -EAGAIN);
-	assert_int_equal(braid_verbs_gpu_flush(dev, &key, memory, &f), -EAGAIN);
+	assert_int_equal(braid_verbs_gpu_copy(dev, &ports_key, &c), -EAGAIN);
+	assert_int_equal(braid_verbs_gpu_flush(dev, &ports_key, ports_memory, &f), -EAGAIN);
 	pthread_mutex_unlock(&p->loop_lock);
 	assert_int_equal(c.tries + f.tries, 0);
 }

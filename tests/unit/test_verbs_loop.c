@@ -9,28 +9,6 @@
 #include "verbs/loop.h"
 #include "verbs/mr.h"
 
-/* Host memory stands for the GPU's: the NIC sees no difference. */
-static _Alignas(4096) char memory[1 << 16];
-static struct braid_key key;
-
-static struct braid_ibport *loop(void)
-{
-	struct braid_dev *dev = dev_named("ib0:1");
-	struct braid_ibport *p = braid_ibport_of(dev);
-
-	p->loop_dev = dev;
-	if (!key.mr) {
-		struct ibv_mr *mr = braid_ibport_reg_user(p, memory, sizeof(memory),
-				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-				IBV_ACCESS_REMOTE_READ);
-
-		assert_non_null(mr);
-		key = (struct braid_key){ .mr = mr, .local = mr->lkey, .remote = mr->rkey };
-	}
-	assert_int_equal(braid_loop_wait_up(p), 0);
-	return p;
-}
-
 static void a_job_makes_it(void **state)
 {
 	struct braid_dev *dev = dev_named("ib0:1");
@@ -46,29 +24,29 @@ static void a_job_makes_it(void **state)
 
 static void requests_complete_in_order(void **state)
 {
-	struct braid_ibport *p = loop();
+	struct braid_ibport *p = ports_loop();
 	char *rx = p->loop->m->slots->rx;
 	uint64_t before = p->loop_posted;
 
 	(void)state;
 	memcpy(rx, "here", 4);
-	assert_int_equal(braid_loop_post(p, IBV_WR_RDMA_WRITE, rx, 4, &key, memory), 0);
-	assert_int_equal(braid_loop_post(p, IBV_WR_RDMA_READ, rx + 100, 4, &key, memory), 0);
+	assert_int_equal(braid_loop_post(p, IBV_WR_RDMA_WRITE, rx, 4, &ports_key, ports_memory), 0);
+	assert_int_equal(braid_loop_post(p, IBV_WR_RDMA_READ, rx + 100, 4, &ports_key, ports_memory), 0);
 	assert_int_equal(braid_loop_wait(p), 0);
 	assert_true(p->loop_posted == before + 2 && p->loop_done == p->loop_posted);
-	assert_memory_equal(memory, "here", 4);
+	assert_memory_equal(ports_memory, "here", 4);
 	assert_memory_equal(rx + 100, "here", 4);
 }
 
 static void a_failure_drops_it_and_the_next_caller_makes_another(void **state)
 {
-	struct braid_ibport *p = loop();
+	struct braid_ibport *p = ports_loop();
 	struct braid_gpu_copy c = { .piece = 5, .id = UINT64_MAX };
 
 	(void)state;
 	p->copier = &c;
 	assert_int_equal(braid_loop_post(p, IBV_WR_RDMA_READ, p->loop->m->slots->rx, 4,
-					 &(struct braid_key){ .remote = ~key.remote }, memory), 0);
+					 &(struct braid_key){ .remote = ~ports_key.remote }, ports_memory), 0);
 	assert_int_equal(braid_loop_wait(p), -EIO);
 	assert_null(p->loop);
 	assert_null(p->copier);
@@ -80,7 +58,7 @@ static void a_failure_drops_it_and_the_next_caller_makes_another(void **state)
 
 static void after_a_failure_others_avoid_it_for_a_while(void **state)
 {
-	struct braid_ibport *p = loop();
+	struct braid_ibport *p = ports_loop();
 
 	(void)state;
 	assert_false(braid_loop_rests(p));
@@ -91,7 +69,7 @@ static void after_a_failure_others_avoid_it_for_a_while(void **state)
 
 static void it_can_be_dropped(void **state)
 {
-	struct braid_ibport *p = loop();
+	struct braid_ibport *p = ports_loop();
 
 	(void)state;
 	braid_loop_drop(p, 0);

@@ -93,7 +93,7 @@ int braid_rx_end(struct braid_lane *lane);
  * frame with a short header.  -EAGAIN: call again with the same bytes.
  */
 int braid_rx_take(struct braid_lane *lane, const char *p, size_t n);
-/* As braid_rx_take(), for the payload of one frame that came without its header. */
+/* Like braid_rx_take(), but p is the payload of one frame that came without its header. */
 int braid_rx_nohdr(struct braid_lane *lane, uint32_t imm, const char *p, size_t n);
 /* The registration of lane->rx_dst; NULL: it is host memory. */
 const struct braid_mr *braid_rx_gpu(const struct braid_lane *lane);

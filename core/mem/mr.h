@@ -29,7 +29,7 @@ struct braid_mr {			/* registered user memory, and its keys */
 	int stage_err;			/* with this errno, negative */
 };
 
-struct braid_place {			/* where a receive's buffer is, for the sender's NIC */
+struct braid_place {			/* where the sender's NIC writes: a receive's buffer */
 	uint64_t addr;
 	uint32_t rkey_epoch;			/* the receiver's link->rkey_epoch at that time */
 	unsigned nkeys;			/* 0: the NIC can't write there */

@@ -24,7 +24,7 @@
 
 static struct braid_log_gate gate_version;
 
-/* --- what a hello is about ----------------------------------------------------------------- */
+/* --- the listen or link that a hello names -------------------------------------------------- */
 
 static void key_of_hello(const struct braid_conn *c, struct braid_link_key *ret)
 {
@@ -153,7 +153,7 @@ static int accept_admit(struct braid_conn *c)
 	return 0;
 }
 
-/* --- what becomes of its socket ------------------------------------------------------------ */
+/* --- its socket becomes a lane, or is closed ------------------------------------------------ */
 
 /* The dialler has proved itself: make the link, or give the socket to a link that waits for it. */
 static int accepted(struct braid_conn *c)

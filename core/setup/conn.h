@@ -31,7 +31,7 @@ enum braid_conn_state {
 
 struct braid_conn;
 
-/* What a handshake is about, and what becomes of its socket.  Called with the owner's lock held. */
+/* The calls by which a handshake asks its owner.  They are made with the owner's lock held. */
 struct braid_conn_owner {
 	/*
 	 * Accepting end: fill c->key, c->link and c->mine for the hello in c->theirs.  Called

@@ -79,7 +79,7 @@ void braid_handshakes_close(void)
 						     node));
 }
 
-/* The service thread frees revoked handshakes later, for it may be handling one of them now. */
+/* The service thread frees revoked handshakes later, since it may be handling one of them now. */
 static void handshakes_revoke(const struct braid_link *link)
 {
 	struct braid_conn *c;

@@ -318,7 +318,7 @@ void gpu_late_on(struct abi *t, const char *more)
 	TRUE(!memcmp(bytes_of(&to), none, MEG));	/* otherwise this shows nothing */
 	OK(flush(net, p.recv, &to, MEG));
 	filled(bytes_of(&to), MEG, 9);
-	for (unsigned i = 0; i < 10; i++) {	/* small: by way of the CPU */
+	for (unsigned i = 0; i < 10; i++) {	/* small: the CPU copies them */
 		fill(from.data, 8, i);
 		ops[0] = op_send(net, p.send, &from, 8, 0);
 		ops[1] = op_recv(net, p.recv, &to, 8, 0);

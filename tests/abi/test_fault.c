@@ -69,7 +69,7 @@ static ncclResult_t look(struct net *net)
 }
 
 /*
- * connect() has succeeded, but accept() finds no comm, for the link was lost in between.  NCCL's first
+ * connect() has succeeded, but accept() finds no comm: the link was lost in between.  NCCL's first
  * send then fails, and NCCL aborts both ends.
  */
 static ncclResult_t left_alone(struct net *net, void *send)

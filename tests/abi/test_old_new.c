@@ -234,7 +234,7 @@ static void closes(struct end *e, int fd, bool closer, bool the_send)
 	buf_free(e->net, &b);
 }
 
-/* The old end closes what it sends by, the new end then what it sends by. */
+/* The old end closes its send comm, and then the new end its own. */
 static void senders_close(struct abi *t, int fd, bool is_old)
 {
 	struct end e = end_up(t, fd, is_old);

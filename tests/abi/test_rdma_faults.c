@@ -253,7 +253,7 @@ static void late_requests(struct abi *t)
 
 	nic(nic_kinds[1], ",mpa=60000");
 	setenv("BRAID_LANES", "1", 1);
-	qps_left = 1;			/* the peer dials, for it connects first */
+	qps_left = 1;			/* the peer dials, since it connects first */
 	j = rdma_start(t, &p);
 	job_play(j, 200);
 	TRUE(uses_rdma(j));

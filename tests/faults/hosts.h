@@ -34,7 +34,7 @@ struct hosts {
 	pid_t wire_pid;
 };
 
-/* False: such hosts can't be made here, for the reason in hosts_why(). */
+/* False: such hosts can't be made here; hosts_why() has the reason. */
 bool hosts_make(struct hosts *h, enum wire_kind kind, int paths, uint64_t seed);
 const char *hosts_why(void);
 bool hosts_spare(const struct hosts *h, int host);	/* adds an interface w1 that leads nowhere */

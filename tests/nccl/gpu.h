@@ -25,7 +25,7 @@ struct gpu_event;
 
 /* -- lead.c: libnccl.so.2, led to this GPU ---------------------------------------------------------- */
 
-/* Loads the library and directs it to this GPU.  NULL: impossible, for the reason in *ret_why. */
+/* Loads the library and directs it to this GPU.  NULL: impossible; *ret_why has the reason. */
 void *gpu_lead(const char *path, const char **ret_why);
 
 extern int gpu_version;			/* of NCCL */

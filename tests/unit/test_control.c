@@ -83,7 +83,7 @@ static void an_acknowledgement_is_not_lost_behind_a_frame_half_sent(void **state
 		null_deliver(&pair, A, 0);
 	}
 	assert_int_equal(size_of(r), 30 * K);
-	for (int i = 0; i < 100; i++) {		/* B calls, for it has a send; the wire drains */
+	for (int i = 0; i < 100; i++) {		/* B calls, since it has a send; the wire drains */
 		done(back);
 		null_deliver(&pair, B, 0);
 	}

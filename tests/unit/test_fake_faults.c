@@ -542,7 +542,7 @@ static void swap(int from, int to, const struct addr *mine, struct addr *theirs)
 	must(read(from, theirs, sizeof(*theirs)) == sizeof(*theirs));
 }
 
-/* It connects, and then makes no call at all until it is told that all is over. */
+/* It connects, and then makes no call at all until the test ends. */
 static void passive_target(int from, int to)
 {
 	struct addr mine, theirs;

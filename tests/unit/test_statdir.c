@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_statdir.c - the statistics socket: where it lies, who may use it, what is cleaned up. */
+/* test_statdir.c - the statistics socket: its name, its permissions, and the removal of stale ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

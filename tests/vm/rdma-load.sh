@@ -34,7 +34,7 @@ on()
 	echo $sent
 }
 
-# KiB sent on the wires if DEVICE has connections, else 0: siw's data can't be told from TCP's there.
+# KiB sent on the wires if DEVICE has connections, else 0: siw's data looks like TCP's there.
 if_connected()			# DEVICE WIRE...
 {
 	[ "$(connected "$1")" = 0 ] && echo 0 && return

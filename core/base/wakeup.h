@@ -2,7 +2,7 @@
 /*
  * wakeup.h - wake the service thread, from any floor.
  *
- * The service thread (core/setup/service.c) sleeps until a descriptor is readable; one of them is
+ * The service thread (core/setup/loop.c) sleeps until a descriptor is readable; one of them is
  * the eventfd of this file.
  */
 #ifndef BRAID_BASE_WAKEUP_H

@@ -31,6 +31,7 @@ unit_tests = \
 	tests/unit/test_flight \
 	tests/unit/test_flush \
 	tests/unit/test_frame \
+	tests/unit/test_gpucopy \
 	tests/unit/test_handle \
 	tests/unit/test_hello \
 	tests/unit/test_lane \

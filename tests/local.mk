@@ -67,6 +67,7 @@ unit_tests = \
 	tests/unit/test_report \
 	tests/unit/test_stat \
 	tests/unit/test_statdir \
+	tests/unit/test_unpaced \
 	tests/unit/test_view \
 	tests/unit/test_wakeup \
 	tests/unit/test_ways \

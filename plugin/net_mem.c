@@ -45,7 +45,7 @@ static ncclResult_t reg(struct braid_comm *c, struct braid_mem *mem, int type, v
 	}
 	if (type == NCCL_PTR_CUDA)
 		look(mem);
-	err = braid_mr_new(c->link->key.dev, &c->link->copies, mem, &mr);
+	err = braid_mr_new(c->link->key.dev, &c->link->rx.copies, mem, &mr);
 	if (err)
 		return braid_net_result(err);
 	pthread_mutex_lock(&braid_net_lock);

@@ -180,7 +180,7 @@ BRAID_HOT int braid_verbs_poll(struct braid_lane *lane)
 	if (w->over)
 		return 0;
 	res = look(w);
-	if (!res && atomic_load_explicit(&lane->link->alone, memory_order_relaxed)) {
+	if (!res && atomic_load_explicit(&lane->link->thread.alone, memory_order_relaxed)) {
 		for (unsigned i = 0; i < LOOKS && !res; i++)
 			res = look(w);
 	}

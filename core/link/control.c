@@ -64,14 +64,14 @@ static void tell_down(struct braid_link *link, unsigned i)
 /* Queue a LANES frame, if due: only the peer dials, and is asked for more lanes. */
 static bool tell_lanes(struct braid_link *link)
 {
-	unsigned n = atomic_load_explicit(&link->ask_lanes, memory_order_relaxed);
+	unsigned n = atomic_load_explicit(&link->lanes.ask, memory_order_relaxed);
 	struct braid_hdr h = { .type = BRAID_F_LANES, .n = (uint16_t)n };
 
-	if (!n || !link->attached)
+	if (!n || !link->lanes.attached)
 		return true;
 	if (link->nlanes < n && !braid_link_ctl(link, &h, NULL))
 		return false;
-	atomic_compare_exchange_strong(&link->ask_lanes, &n, 0);
+	atomic_compare_exchange_strong(&link->lanes.ask, &n, 0);
 	return true;
 }
 
@@ -81,24 +81,25 @@ BRAID_APART bool braid_link_send_control(struct braid_link *link)
 	braid_assert_locked(&link->lock);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		tell_down(link, i);
-		if (i != link->home && !tell_ack(link, i))
+		if (i != link->lanes.home && !tell_ack(link, i))
 			return false;
 	}
-	if (!braid_comms_send_control(link) || !tell_lanes(link) || !tell_ack(link, link->home))
+	if (!braid_comms_send_control(link) || !tell_lanes(link) ||
+	    !tell_ack(link, link->lanes.home))
 		return false;
 	/* Home's acknowledgement is part of its next frame; until that leaves, it stays due. */
-	braid_hint(&link->control_urgent, braid_link_home(link)->rx_ack_due);
+	braid_hint(&link->tx.control_urgent, braid_link_home(link)->rx_ack_due);
 	return true;
 }
 
 bool braid_link_flush_if_urgent(struct braid_link *link, bool all)
 {
-	bool urged = atomic_exchange(&link->control_was_urgent, false);
+	bool urged = atomic_exchange(&link->tx.control_was_urgent, false);
 	bool urgent = braid_link_is_urgent(link);
 
 	if (!braid_trylock(&link->lock))
 		return urged;
-	urged |= urgent || braid_link_home(link)->tx.unsent || link->burst_now;
+	urged |= urgent || braid_link_home(link)->tx.unsent || link->tx.burst_now;
 	if (urgent || all)
 		braid_link_send_control(link);
 	braid_link_flush(link);

@@ -36,8 +36,8 @@ bool braid_link_send_control(struct braid_link *link);
 /* The peer can't continue without a control frame that is due. */
 static inline void braid_link_urge(struct braid_link *link)
 {
-	braid_hint(&link->control_urgent, true);
-	braid_hint(&link->control_was_urgent, true);
+	braid_hint(&link->tx.control_urgent, true);
+	braid_hint(&link->tx.control_was_urgent, true);
 }
 
 #endif

@@ -22,7 +22,7 @@ enum {
 
 int braid_lane_attach(struct braid_lane *lane)
 {
-	bool home = lane->index == lane->link->home;
+	bool home = lane->index == lane->link->lanes.home;
 	int err = braid_txq_init(&lane->tx, home ? HOME_RING : LANE_RING,
 				 home ? HOME_FRAMES : LANE_FRAMES);
 
@@ -73,7 +73,7 @@ int braid_lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 /* Was memory given back since the carrier's set-up?  The peer's NIC could still write there. */
 bool braid_carrier_is_outdated(const struct braid_link *link, const struct braid_carrier *c)
 {
-	return c->tr->dma && c->rkey_epoch != link->rkey_epoch;
+	return c->tr->dma && c->rkey_epoch != link->lanes.rkey_epoch;
 }
 
 int braid_link_add_lane(struct braid_link *link, unsigned index, const struct braid_carrier *c)
@@ -93,7 +93,7 @@ int braid_link_add_lane(struct braid_link *link, unsigned index, const struct br
 	braid_lock_wait(&link->lock);
 	if (!err && braid_carrier_is_outdated(link, c))
 		err = -EALREADY;
-	if (!err && link->attached)
+	if (!err && link->lanes.attached)
 		err = braid_lane_attach(lane);
 	if (!err) {
 		braid_event(BRAID_EVENT_LANE_ADDED, link->number, index, c->tr->id, 0);

@@ -39,7 +39,7 @@ struct braid_lane {
 	int event_fd;			/* see struct braid_transport, arm; -1: none */
 	uint8_t member;			/* its two ends: of our device and of the peer's */
 	uint8_t peer_member;
-	uint32_t peer_rkey_epoch;		/* the peer's link->rkey_epoch when it was opened */
+	uint32_t peer_rkey_epoch;		/* the peer's at the link when it was opened */
 	atomic_bool up;			/* false: its carrier is lost, see core/link/recover.h */
 	atomic_bool unread;		/* lost in a push: read first what came before */
 	bool local;			/* both ends are on this host */

@@ -116,7 +116,7 @@ enum { BRAID_LOOK_AT_FD = 256 };	/* braid_lane_look_due() */
 /* Look at lane->fd?  After each BRAID_LOOK_AT_FD-th empty poll; while watched, after each. */
 static inline bool braid_lane_look_due(const struct braid_lane *lane, unsigned *in_vain)
 {
-	return ++*in_vain % BRAID_LOOK_AT_FD == 0 || atomic_load(&lane->link->watched);
+	return ++*in_vain % BRAID_LOOK_AT_FD == 0 || atomic_load(&lane->link->thread.watched);
 }
 
 /*

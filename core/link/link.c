@@ -25,27 +25,27 @@ struct braid_link *braid_link_new(const struct braid_link_key *key)
 
 	if (!link)
 		return NULL;
-	link->bucket = calloc(BRAID_LINK_BUCKETS, sizeof(*link->bucket));
-	if (!link->bucket) {
+	link->msg.bucket = calloc(BRAID_LINK_BUCKETS, sizeof(*link->msg.bucket));
+	if (!link->msg.bucket) {
 		free(link);
 		return NULL;
 	}
 	link->key = *key;
-	braid_hint(&link->quiet, true);
-	link->burst = 8;
-	link->active = 1;
-	braid_list_init(&link->node);
-	braid_list_init(&link->comms);
-	braid_list_init(&link->pending);
-	braid_list_init(&link->control_due);
-	braid_list_init(&link->copying);
+	braid_hint(&link->tx.quiet, true);
+	link->msg.burst = 8;
+	link->lanes.active = 1;
+	braid_list_init(&link->table.node);
+	braid_list_init(&link->msg.comms);
+	braid_list_init(&link->tx.pending);
+	braid_list_init(&link->msg.control_due);
+	braid_list_init(&link->msg.copying);
 	return link;
 }
 
 void braid_link_free(struct braid_link *link)
 {
 	braid_link_forget_deferred(link);
-	free(link->refusals);
+	free(link->msg.refusals);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
@@ -55,15 +55,15 @@ void braid_link_free(struct braid_link *link)
 		free(lane->rx_stage);
 		free(lane);
 	}
-	braid_pool_unpromise(link->rx_window);
-	braid_auth_wipe(link->session, sizeof(link->session));
-	free(link->bucket);
+	braid_pool_unpromise(link->msg.rx_window);
+	braid_auth_wipe(link->setup.session, sizeof(link->setup.session));
+	free(link->msg.bucket);
 	free(link);
 }
 
 int braid_link_attach(struct braid_link *link)
 {
-	for (unsigned i = 0; !link->attached && i < link->nlanes; i++) {
+	for (unsigned i = 0; !link->lanes.attached && i < link->nlanes; i++) {
 		int err = braid_lane_attach(link->lane[i]);
 
 		if (err) {
@@ -72,7 +72,7 @@ int braid_link_attach(struct braid_link *link)
 			return err;
 		}
 	}
-	link->attached = true;
+	link->lanes.attached = true;
 	return 0;
 }
 
@@ -83,9 +83,9 @@ void braid_link_detach(struct braid_link *link)
 		    link->lane[i]->tr->dma)	/* its NIC may still read the ring */
 			return;
 	}
-	for (unsigned i = 0; link->attached && i < link->nlanes; i++)
+	for (unsigned i = 0; link->lanes.attached && i < link->nlanes; i++)
 		braid_lane_detach(link->lane[i]);
-	link->attached = false;
+	link->lanes.attached = false;
 }
 
 void braid_link_down(struct braid_link *link, int err, const char *why)

@@ -28,7 +28,7 @@
 #include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
-#include "core/link/paths.h"
+#include "core/link/parts.h"
 #include "core/proto/handle.h"
 #include "core/proto/frame.h"
 
@@ -50,122 +50,37 @@ struct braid_link_key {
 };
 
 struct braid_link {
-	struct braid_list node;		/* all links: braid_links_next() */
+	/* What it is; set before other threads know the link. */
 	uint32_t number;		/* in this process, for people; from 1 */
-	unsigned looks;			/* references: braid_links_next() */
 	struct braid_link_key key;
-	_Atomic int state;
-	atomic_int err;			/* once dead */
+
+	/* Set under the lock before the link is up. */
 	bool dialler;
-	bool better;			/* both ends can use more than sockets */
-	bool told_plain, told_loose;	/* this WARN was written: in join.c; in bind.c */
-	struct braid_log_gate ended, reported, given_up;	/* core/msg/fail.c */
-	uint64_t id;
-	uint8_t session[BRAID_KEY_SIZE];
 	char peer[192];			/* "host (pid N) at address", for people */
-	uint32_t peer_pid;		/* if the peer is on a host of our host's name; else 0 */
-	struct braid_handle target;	/* dialler: the handle to dial, until the link is up */
-	struct braid_path path[BRAID_PATHS_MAX];
-	unsigned npaths;
+	unsigned lanes_max;		/* the smaller of both ends' limits */
+	unsigned npaths;		/* between the two devices: core/setup/path.h */
+
+	_Atomic int state;		/* changed under the lock */
+	atomic_int err;			/* once dead */
 
 	struct braid_lock lock;
 	struct braid_lane *lane[BRAID_LANES_MAX];
 	atomic_uint nlanes;		/* never decreases while the link lives */
-	atomic_uint ndown;		/* lanes without a carrier */
-	unsigned norphaned;		/* lanes down whose chunks may go to other lanes */
-	unsigned home;			/* our home; changed while all lanes stand still */
-	atomic_uint rx_home;		/* the peer's home: where its last home frame came from */
-	atomic_uint active;		/* lanes that carry chunks: core/setup/lane_count.c */
-	_Atomic uint32_t rkey_epoch;	/* times that credits were revoked: docs/dev/wire.md */
-	unsigned lanes_max;		/* the smaller of both ends' limits */
 
-	struct braid_list comms;
-	struct braid_comm **bucket;	/* by id */
-	atomic_uint ncomms;
-	struct braid_traffic closed[2];	/* of closed comms: received, sent */
-	uint32_t next_comm;
-	atomic_bool attached, used;		/* has rings; has had a comm */
-
-	/* sending */
-	struct braid_list pending;	/* sends with chunks to cut */
-	uint64_t tx_window, shared_out;	/* of eager bytes: limit; in use (core/msg/window.h) */
-	uint64_t isend_epoch;		/* counts isend calls */
-	uint32_t burst;			/* frames that callers recently posted before waiting */
-	uint32_t burst_run;		/* isends since `burst` was last set */
-	uint32_t burst_now;		/* frames of the present burst, after the first */
-	atomic_bool quiet;		/* a test() was idle since the last isend: no burst now */
-	unsigned push_turn;		/* which lane is pushed next: push_waiting() */
-	atomic_bool stalled;		/* a later call must go on: push_waiting() */
-	/* receiving */
-	struct braid_refusals *_Atomic refusals;	/* REFUSED frames due; NULL: none */
-	struct braid_list control_due;		/* comms whose control frames are due */
-	uint64_t rx_window, um_bytes;	/* of unexpected messages: limit; in use */
-	uint64_t retire_bytes;		/* window that RETIREs due will free at the peer */
-	atomic_uint poll_turn, calls;	/* which lane is polled next; calls of move() */
-	atomic_uint spread;		/* messages whose chunks may come on any lane */
-	struct {			/* message half received when its lane was lost: resent */
-		enum braid_rx_kind kind;	/* NONE: there is none */
-		struct braid_hdr hdr;
-		void *target;
-		const struct braid_mr *mr;
-		char *dst;
-	} again;
-	struct braid_list copying;	/* unexpected messages being copied into a GPU */
-	atomic_uint copies;		/* all copies from and to GPU memory in progress */
-	atomic_bool control_urgent;	/* the peer waits for a control frame that is due */
-	atomic_bool control_was_urgent;	/* it did since braid_link_flush_if_urgent() */
-	atomic_bool peer_gone;			/* F_CLOSE received */
-
-	/* for the service thread */
-	atomic_ulong touched;		/* data calls on the link; may miss some, never all */
-	unsigned long seen;
-	atomic_bool alone;		/* a hint: recently no call used another link */
-	uint64_t tidied_ns;		/* when it last sent control frames that are not urgent */
-	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
-	bool settled;			/* watched, and a tick has passed without a call */
-	atomic_uint want_lanes;		/* dial until the link has so many lanes */
-	atomic_uint ask_lanes;		/* lanes to ask the peer to dial: LANES is due; 0: none */
-	atomic_uint peer_lanes;		/* the peer has so many lanes: dial them in any case */
-	uint64_t idle_since_ns;
-	bool closing;			/* lanes are closed; NICs run until these stops are over: */
-	struct braid_stops stops;
-	atomic_uint pins;		/* calls and dials that still use the link */
-	struct braid_conn *conn;	/* the dial in progress */
-	uint64_t dial_at_ns, dial_until_ns, refused_until_ns;
-	uint64_t crossed_ns;		/* first refusal of the peer's dial: core/setup/cross.c */
-	int dial_err;			/* how the last dial ended */
-	uint8_t dial_stage;		/* and how far it came: core/setup/why.h */
-	struct {			/* core/setup/tries.c: attempts over its ways */
-		unsigned round;
-		uint64_t final_ns;	/* when the first way failed for good; 0: none has */
-	} tries;
-	struct {			/* core/setup/silence.c: does the peer live? */
-		uint64_t bytes;		/* ever received */
-		_Atomic uint64_t heard_ns;	/* when that count last grew */
-		uint32_t said;		/* frames ever queued at our home lane */
-		uint64_t said_ns;	/* when that count last grew */
-		uint64_t looked_ns, health_ns, down_ns, probe_ns, stall_ns;
-		unsigned probe_wait_ms;
-		bool refused, unanswered, told_mtu;
-		atomic_bool silent, late;
-		atomic_uint stalls;	/* times that a message was late */
-	} recover;
-	_Atomic uint64_t acked_bytes;	/* bytes of chunks ever acknowledged; under the lock */
-	atomic_ulong starved;		/* times that chunks waited because every lane was full */
-	struct {			/* core/setup/lane_count.c: would another lane help? */
-		int phase;
-		uint64_t at_ns, moved_ns, next_try_ns, give_up_ns, wait_ns;
-		uint64_t dial_ns, redial_ns;	/* earliest next dial; the wait before it */
-		uint16_t dials;			/* of new lanes */
-		uint64_t bytes;
-		unsigned long starved;
-		double few_rate, many_rate;	/* bytes per ns, recently */
-		double most, least;	/* best rate with few lanes, worst with many */
-		unsigned few, many, round;
-		bool trim;		/* the present trial: would fewer lanes do? */
-		bool double_next;	/* going to all lanes at once did not help */
-		uint64_t trim_ns, trim_wait_ns;
-	} lane_count;
+	/* Its parts: only their owner's folder uses these (core/link/parts.h). */
+	struct braid_link_lanes lanes;
+	struct braid_link_tx tx;
+	struct braid_link_rx rx;
+	struct braid_link_thread thread;
+	struct braid_link_msg msg;
+	struct braid_link_table table;
+	struct braid_link_setup setup;
+	struct braid_link_dial dial;
+	struct braid_link_tries tries;
+	struct braid_link_tick tick;
+	struct braid_link_reap reap;
+	struct braid_link_recover recover;
+	struct braid_link_lane_count lane_count;
 };
 
 struct braid_conn;
@@ -213,16 +128,16 @@ void braid_link_unpark(struct braid_link *link);	/* the service thread stops wat
 /* A data call was made: the service thread leaves the link to its caller for a tick. */
 static inline void braid_link_touch(struct braid_link *link)
 {
-	unsigned long touched = atomic_load_explicit(&link->touched, memory_order_relaxed);
+	unsigned long touched = atomic_load_explicit(&link->thread.touched, memory_order_relaxed);
 
-	atomic_store_explicit(&link->touched, touched + 1, memory_order_relaxed);
-	if (atomic_load_explicit(&link->watched, memory_order_relaxed))
+	atomic_store_explicit(&link->thread.touched, touched + 1, memory_order_relaxed);
+	if (atomic_load_explicit(&link->thread.watched, memory_order_relaxed))
 		braid_link_unpark(link);
 }
 
 static inline struct braid_lane *braid_link_home(const struct braid_link *link)
 {
-	return link->lane[link->home];
+	return link->lane[link->lanes.home];
 }
 
 /* Home has only STARTs to send, and no lane takes their chunks now: send both together later. */
@@ -230,7 +145,7 @@ static inline bool braid_link_only_starts(const struct braid_link *link)
 {
 	const struct braid_txq *q = &braid_link_home(link)->tx;
 
-	return q->unsent == q->starts && !braid_list_empty(&link->pending);
+	return q->unsent == q->starts && !braid_list_empty(&link->tx.pending);
 }
 
 #endif

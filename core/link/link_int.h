@@ -9,17 +9,17 @@
 /* Work is left, which push_waiting() of progress.c will do. */
 static inline void braid_link_stall(struct braid_link *link)
 {
-	atomic_store_explicit(&link->stalled, true, memory_order_relaxed);
+	atomic_store_explicit(&link->tx.stalled, true, memory_order_relaxed);
 }
 
 static inline bool braid_link_is_stalled(const struct braid_link *link)
 {
-	return atomic_load_explicit(&link->stalled, memory_order_relaxed);
+	return atomic_load_explicit(&link->tx.stalled, memory_order_relaxed);
 }
 
 static inline bool braid_link_is_urgent(const struct braid_link *link)
 {
-	return atomic_load_explicit(&link->control_urgent, memory_order_relaxed);
+	return atomic_load_explicit(&link->tx.control_urgent, memory_order_relaxed);
 }
 
 /* Memory for traffic on one lane: 0 or -ENOMEM. */

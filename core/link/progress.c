@@ -94,27 +94,27 @@ static inline int lane_poll(struct braid_lane *lane)
 static BRAID_APART int poll_others(struct braid_link *link, unsigned most)
 {
 	unsigned others = atomic_load_explicit(&link->nlanes, memory_order_acquire) - 1;
-	unsigned turn = atomic_load_explicit(&link->poll_turn, memory_order_relaxed);
-	unsigned home = atomic_load_explicit(&link->rx_home, memory_order_relaxed);
+	unsigned turn = atomic_load_explicit(&link->rx.poll_turn, memory_order_relaxed);
+	unsigned home = atomic_load_explicit(&link->rx.home, memory_order_relaxed);
 	int moved = 0;
 
 	if (most > others)
 		most = others;
 	for (unsigned i = 0; i < most && !moved; i++)
 		moved = lane_poll(link->lane[(home + 1 + turn++ % others) % (others + 1)]);
-	atomic_store_explicit(&link->poll_turn, turn, memory_order_relaxed);
+	atomic_store_explicit(&link->rx.poll_turn, turn, memory_order_relaxed);
 	return moved;
 }
 
 /* How many other lanes to poll.  If no chunks are expected: one now and then, as it may be dead. */
 static unsigned others_due(struct braid_link *link)
 {
-	unsigned calls = atomic_load_explicit(&link->calls, memory_order_relaxed) + 1;
+	unsigned calls = atomic_load_explicit(&link->rx.calls, memory_order_relaxed) + 1;
 
-	atomic_store_explicit(&link->calls, calls, memory_order_relaxed);
-	if (atomic_load_explicit(&link->spread, memory_order_relaxed) ||
-	    atomic_load_explicit(&link->copies, memory_order_relaxed) ||
-	    atomic_load_explicit(&link->ndown, memory_order_relaxed))
+	atomic_store_explicit(&link->rx.calls, calls, memory_order_relaxed);
+	if (atomic_load_explicit(&link->rx.spread, memory_order_relaxed) ||
+	    atomic_load_explicit(&link->rx.copies, memory_order_relaxed) ||
+	    atomic_load_explicit(&link->lanes.ndown, memory_order_relaxed))
 		return POLL_OTHERS;
 	return calls % POLL_RARELY == 0;
 }
@@ -127,14 +127,14 @@ static BRAID_APART void push_waiting(struct braid_link *link)
 
 	if (!braid_trylock(&link->lock))
 		return;
-	atomic_store_explicit(&link->stalled, false, memory_order_relaxed);
+	atomic_store_explicit(&link->tx.stalled, false, memory_order_relaxed);
 	if (!braid_comm_deliver(link))
 		braid_link_stall(link);
-	turn = link->push_turn++;
+	turn = link->tx.push_turn++;
 	for (unsigned k = 0; k < link->nlanes; k++) {
 		/* Home first, then the others.  Each call starts from another one of these. */
 		unsigned i = k ? 1 + (k - 1 + turn) % (link->nlanes - 1) : 0;
-		struct braid_lane *lane = link->lane[(link->home + i) % link->nlanes];
+		struct braid_lane *lane = link->lane[(link->lanes.home + i) % link->nlanes];
 
 		/* Of the lanes that were full, one a call is tried again. */
 		if (moved < BRAID_CALL_BUDGET &&
@@ -144,9 +144,9 @@ static BRAID_APART void push_waiting(struct braid_link *link)
 			braid_link_stall(link);
 	}
 	if (moved < BRAID_CALL_BUDGET &&
-	    (link->norphaned || !braid_list_empty(&link->pending)))
+	    (link->lanes.norphaned || !braid_list_empty(&link->tx.pending)))
 		braid_link_feed(link);
-	else if (!braid_list_empty(&link->pending))
+	else if (!braid_list_empty(&link->tx.pending))
 		braid_link_stall(link);
 	braid_unlock(&link->lock);
 }
@@ -198,12 +198,12 @@ static BRAID_APART void idle_test(struct braid_link *link, uint64_t *epoch)
 
 	if (!braid_trylock(&link->lock))
 		return;
-	over = *epoch == link->isend_epoch;
-	*epoch = link->isend_epoch;
+	over = *epoch == link->tx.isend_epoch;
+	*epoch = link->tx.isend_epoch;
 	if (urgent)
 		braid_link_send_control(link);
 	if (!braid_link_home(link)->tx.unsent)
-		braid_hint(&link->quiet, true);
+		braid_hint(&link->tx.quiet, true);
 	else if ((urgent || over) && !braid_link_home(link)->blocked)
 		braid_link_flush(link);
 	braid_unlock(&link->lock);
@@ -233,7 +233,7 @@ static BRAID_APART void move_remains(struct braid_link *link)
 {
 	if (!braid_link_is_stalled(link) || !braid_trylock(&link->lock))
 		return;
-	braid_hint(&link->stalled, !braid_comm_deliver(link));
+	braid_hint(&link->tx.stalled, !braid_comm_deliver(link));
 	braid_unlock(&link->lock);
 }
 
@@ -247,7 +247,7 @@ static inline int move(struct braid_link *link, bool all)
 		move_remains(link);
 		return -ENOTCONN;
 	}
-	moved = lane_poll(link->lane[atomic_load_explicit(&link->rx_home, memory_order_relaxed)]);
+	moved = lane_poll(link->lane[atomic_load_explicit(&link->rx.home, memory_order_relaxed)]);
 	if (moved >= 0 && atomic_load_explicit(&link->nlanes, memory_order_acquire) > 1) {
 		others = all ? BRAID_LANES_MAX : others_due(link);
 		more = others ? poll_others(link, others) : 0;
@@ -266,7 +266,7 @@ int braid_link_move(struct braid_link *link)
 /* The service thread must tick, not only watch: it sends frames that data calls leave queued. */
 void braid_link_unpark(struct braid_link *link)
 {
-	if (atomic_exchange(&link->watched, false))
+	if (atomic_exchange(&link->thread.watched, false))
 		braid_wake_service();
 }
 
@@ -279,7 +279,7 @@ void braid_link_progress(struct braid_link *link, uint64_t *idle, const atomic_b
 	if (!idle || (done && atomic_load_explicit(done, memory_order_relaxed)))
 		return;
 	if (!moved && (braid_link_is_urgent(link) ||
-		       !atomic_load_explicit(&link->quiet, memory_order_relaxed)))
+		       !atomic_load_explicit(&link->tx.quiet, memory_order_relaxed)))
 		idle_test(link, idle);
 	else if (moved > 0 && braid_link_is_urgent(link))
 		ack_backlog(link);

@@ -35,7 +35,7 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 		    atomic_fetch_add(&lane->lost, 1) + 1);
 	atomic_fetch_add(&link->key.dev->lost, 1);
 	atomic_store(&lane->up, false);
-	atomic_fetch_add(&link->ndown, 1);
+	atomic_fetch_add(&link->lanes.ndown, 1);
 	braid_wake_service();
 }
 
@@ -69,7 +69,7 @@ BRAID_APART void braid_lane_died(struct braid_lane *lane, const char *broken, in
 				lane->index, broken);
 	} else if (err == -ENOMEM) {
 		braid_link_fail(link, err, "out of memory [no-memory]");
-	} else if (link->peer_gone) {
+	} else if (link->rx.peer_gone) {
 		braid_link_fail(link, -EREMOTEIO, "the peer closed the link [link-ended]");
 	} else {
 		braid_lock_wait(&link->lock);
@@ -92,7 +92,7 @@ void braid_lane_orphan(struct braid_lane *lane)
 {
 	if (lane->orphaned || !lane->peer_down || lane->peer_writes || !is_closed(lane))
 		return;
-	if (lane->index == lane->link->home) {	/* frames in order: braid_link_rehome() */
+	if (lane->index == lane->link->lanes.home) {	/* frames in order: braid_link_rehome() */
 		braid_wake_service();
 		return;
 	}
@@ -102,7 +102,7 @@ void braid_lane_orphan(struct braid_lane *lane)
 		return;
 	}
 	lane->orphaned = true;
-	lane->link->norphaned++;
+	lane->link->lanes.norphaned++;
 	braid_link_stall(lane->link);
 }
 
@@ -116,15 +116,15 @@ static void rx_forget(struct braid_lane *lane)
 	if (entry && lane->rx_hdr.type == BRAID_F_CHUNK) {
 		braid_comm_rx_undo(lane);
 	} else if (entry || lane->rx_kind == BRAID_RX_UM) {
-		link->again.kind = lane->rx_kind;
-		link->again.hdr = lane->rx_hdr;
-		link->again.target = lane->rx_target;
-		link->again.mr = lane->rx_mr;
-		link->again.dst = lane->rx_dst;
+		link->rx.again.kind = lane->rx_kind;
+		link->rx.again.hdr = lane->rx_hdr;
+		link->rx.again.target = lane->rx_target;
+		link->rx.again.mr = lane->rx_mr;
+		link->rx.again.dst = lane->rx_dst;
 		if (lane->rx_stage)
-			link->again.dst = lane->rx_gpu;
+			link->rx.again.dst = lane->rx_gpu;
 		else if (lane->rx_dst)
-			link->again.dst -= lane->rx_hdr.len - lane->rx_left;
+			link->rx.again.dst -= lane->rx_hdr.len - lane->rx_left;
 	}
 	free(lane->rx_stage);
 	lane->rx_stage = NULL;
@@ -136,7 +136,8 @@ static void rx_forget(struct braid_lane *lane)
 struct braid_lane *braid_link_another_home(const struct braid_link *link)
 {
 	for (unsigned i = 0; i < link->nlanes; i++) {
-		if (i != link->home && braid_lane_up(link->lane[i]) && !link->lane[i]->suspect_ns)
+		if (i != link->lanes.home && braid_lane_up(link->lane[i]) &&
+		    !link->lane[i]->suspect_ns)
 			return link->lane[i];
 	}
 	return NULL;
@@ -159,7 +160,7 @@ void braid_link_rehome(struct braid_link *link)
 	if (!err)
 		err = braid_tx_take_over(home, to, home->peer_writes);
 	if (!err) {
-		link->home = to->index;
+		link->lanes.home = to->index;
 		braid_event(BRAID_EVENT_HOME, link->number, to->index, home->index, 0);
 		braid_info("device %s, peer %s: lane %u is home now, lane %u is lost",
 			   link->key.dev->net.name, link->peer, to->index, home->index);
@@ -187,7 +188,7 @@ void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_
 		atomic_store(&lane->unread, false);
 	}
 	if (!uses)
-		link->rkey_epoch++;
+		link->lanes.rkey_epoch++;
 }
 
 void braid_link_end_copies(struct braid_link *link)
@@ -261,7 +262,7 @@ int braid_lane_fence(struct braid_lane *lane)
 	}
 	n = braid_link_stop(link);
 	if (atomic_exchange(&lane->up, false))
-		atomic_fetch_add(&link->ndown, 1);
+		atomic_fetch_add(&link->lanes.ndown, 1);
 	atomic_store(&lane->unread, false);
 	if (lane->fd >= 0 && !lane->stopping)
 		lane_stop(lane);
@@ -292,7 +293,7 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 			lane->rx_frames = first;
 		lane->rx_acked = lane->rx_frames;
 		lane->down_due = lane->peer_down = lane->peer_writes = false;
-		link->norphaned -= lane->orphaned;
+		link->lanes.norphaned -= lane->orphaned;
 		lane->orphaned = false;
 		lane->suspect_ns = 0;
 		lane->carrier_failed = false;
@@ -301,7 +302,7 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 		atomic_fetch_add(&lane->back, 1);
 		atomic_fetch_add(&link->key.dev->redials, 1);
 		atomic_store(&lane->up, true);
-		atomic_fetch_sub(&link->ndown, 1);
+		atomic_fetch_sub(&link->lanes.ndown, 1);
 		braid_link_stall(link);
 	} else {
 		lane->fd = -1;

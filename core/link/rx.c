@@ -31,8 +31,8 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 	if (h->n >= link->lanes_max)
 		return -EBADMSG;
 	if (h->n >= link->nlanes) {		/* lost there before its handshake ended here */
-		if (link->dialler && link->peer_lanes <= h->n)
-			link->peer_lanes = h->n + 1u;
+		if (link->dialler && link->lanes.peer <= h->n)
+			link->lanes.peer = h->n + 1u;
 		braid_wake_service();
 		return 0;
 	}
@@ -66,7 +66,7 @@ static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 	case BRAID_F_LANES:
 		if (!h->n || h->n > link->lanes_max || !link->dialler)
 			return -EBADMSG;
-		link->want_lanes = h->n;
+		link->lanes.want = h->n;
 		braid_wake_service();
 		return 0;
 	case BRAID_F_DOWN:
@@ -75,7 +75,7 @@ static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 		return 0;
 	default:
 		braid_event(BRAID_EVENT_PEER_CLOSED, link->number, BRAID_FLIGHT_NONE, 0, 0);
-		link->peer_gone = true;
+		link->rx.peer_gone = true;
 		return 0;
 	}
 }
@@ -108,16 +108,16 @@ char *braid_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
 static BRAID_APART int rx_begin_again(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
-	const struct braid_hdr *h = &lane->rx_hdr, *was = &link->again.hdr;
+	const struct braid_hdr *h = &lane->rx_hdr, *was = &link->rx.again.hdr;
 
 	if (h->comm != was->comm || h->seq != was->seq || h->rseq != was->rseq ||
 	    h->tag != was->tag || h->len != was->len || h->flags != was->flags)
 		return -EBADMSG;
-	lane->rx_kind = link->again.kind;
-	lane->rx_target = link->again.target;
-	lane->rx_dst = lane->rx_kind == BRAID_RX_DRAIN ? NULL : link->again.dst;
-	link->again.kind = BRAID_RX_NONE;
-	lane->rx_mr = link->again.mr;
+	lane->rx_kind = link->rx.again.kind;
+	lane->rx_target = link->rx.again.target;
+	lane->rx_dst = lane->rx_kind == BRAID_RX_DRAIN ? NULL : link->rx.again.dst;
+	link->rx.again.kind = BRAID_RX_NONE;
+	lane->rx_mr = link->rx.again.mr;
 	return lane->gpu ? 0 : braid_rx_stage(lane);
 }
 
@@ -143,16 +143,16 @@ static int rx_frame(struct braid_lane *lane)
 	lane->rx_target = NULL;
 	lane->rx_dst = NULL;
 	lane->rx_left = braid_hdr_follows(h);
-	if (atomic_load_explicit(&link->rx_home, memory_order_relaxed) != lane->index &&
+	if (atomic_load_explicit(&link->rx.home, memory_order_relaxed) != lane->index &&
 	    !is_one_of(h->type, ROAMING))
-		atomic_store(&link->rx_home, lane->index);
+		atomic_store(&link->rx.home, lane->index);
 	if (is_one_of(h->type, LINKS))
 		return rx_link_frame(lane);
-	if (link->again.kind && h->type == BRAID_F_EAGER)
+	if (link->rx.again.kind && h->type == BRAID_F_EAGER)
 		return rx_begin_again(lane);
-	if (link->again.kind && h->type == BRAID_F_VOID && h->comm == link->again.hdr.comm &&
-	    h->seq == link->again.hdr.seq)
-		link->again.kind = BRAID_RX_NONE;
+	if (link->rx.again.kind && h->type == BRAID_F_VOID && h->comm == link->rx.again.hdr.comm &&
+	    h->seq == link->rx.again.hdr.seq)
+		link->rx.again.kind = BRAID_RX_NONE;
 	return braid_comm_rx_begin(lane);
 }
 
@@ -280,8 +280,8 @@ static int rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t 
 {
 	struct braid_link *link = lane->link;
 
-	if (n == at || link->again.kind ||
-	    atomic_load_explicit(&link->rx_home, memory_order_relaxed) != lane->index ||
+	if (n == at || link->rx.again.kind ||
+	    atomic_load_explicit(&link->rx.home, memory_order_relaxed) != lane->index ||
 	    !braid_comm_rx_nohdr_fast(link, imm, p + at, n - at))
 		return rx_nohdr_slow(lane, imm, p, n, at);
 	rx_count(lane, BRAID_F_EAGER, n - at);

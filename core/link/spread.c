@@ -19,7 +19,7 @@ enum {
 void braid_link_pending(struct braid_link *link, struct braid_list *node)
 {
 	braid_assert_locked(&link->lock);
-	braid_list_add_tail(&link->pending, node);
+	braid_list_add_tail(&link->tx.pending, node);
 	braid_link_stall(link);
 }
 
@@ -38,7 +38,8 @@ static bool takes_more(const struct braid_lane *lane, bool single)
 static struct braid_lane *pick_lane(struct braid_link *link)
 {
 	struct braid_lane *best = NULL;
-	unsigned n = link->active < link->nlanes && !link->ndown ? link->active : link->nlanes;
+	bool enough = link->lanes.active < link->nlanes && !link->lanes.ndown;
+	unsigned n = enough ? link->lanes.active : link->nlanes;
 	double cost, least = 1e18, least_of_all = 1e18, fastest = 1e9;
 
 	for (unsigned i = 0; i < n && n > 1; i++) {
@@ -67,7 +68,7 @@ static unsigned shares(const struct braid_link *link)
 {
 	bool nic = braid_link_home(link)->tr->dma;
 
-	return nic && link->npaths < link->active ? link->npaths : link->active;
+	return nic && link->npaths < link->lanes.active ? link->npaths : link->lanes.active;
 }
 
 /* Bytes of all chunks but the last: a multiple of BRAID_CHUNK_ALIGN, for at most 256 chunks. */
@@ -107,32 +108,33 @@ static bool feed_orphans(struct braid_link *link)
 
 BRAID_APART void braid_link_feed(struct braid_link *link)
 {
+	struct braid_list *pending = &link->tx.pending;
 	size_t moved = 0;
 
 	braid_assert_locked(&link->lock);
-	if (link->norphaned && !feed_orphans(link)) {
+	if (link->lanes.norphaned && !feed_orphans(link)) {
 		braid_link_stall(link);
 		return;
 	}
-	for (int n = 8; n && moved < BRAID_CALL_BUDGET && !braid_list_empty(&link->pending); n--) {
+	for (int n = 8; n && moved < BRAID_CALL_BUDGET && !braid_list_empty(pending); n--) {
 		struct braid_lane *lane = pick_lane(link);
 
 		if (!lane) {
-			atomic_fetch_add_explicit(&link->starved, 1, memory_order_relaxed);
+			atomic_fetch_add_explicit(&link->tx.starved, 1, memory_order_relaxed);
 			break;
 		}
 		do {
-			struct braid_list *first = link->pending.next;
+			struct braid_list *first = pending->next;
 
 			if (!braid_send_cut(lane, first))
 				break;
 			/* A single lane takes several chunks a call; several take turns. */
-		} while (link->active == 1 && !braid_list_empty(&link->pending) &&
+		} while (link->lanes.active == 1 && !braid_list_empty(pending) &&
 			 pick_lane(link) == lane);
 		if (lane != braid_link_home(link))
 			braid_link_flush(link);		/* START leaves before its chunk */
 		moved += braid_lane_push(lane);
 	}
-	if (!braid_list_empty(&link->pending))
+	if (!braid_list_empty(pending))
 		braid_link_stall(link);
 }

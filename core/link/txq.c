@@ -246,7 +246,7 @@ static void pop(struct braid_lane *lane)
 		braid_txf_drop_own(f);
 	q->unacked -= f->ext_len;
 	q->timed_bytes += f->ext_len;
-	braid_count(&lane->link->acked_bytes, f->ext_len);
+	braid_count(&lane->link->tx.acked_bytes, f->ext_len);
 	q->f_acked++;
 	braid_txq_give_back(q);
 }

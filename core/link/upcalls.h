@@ -30,7 +30,7 @@ enum {
 
 /* --- sending ------------------------------------------------------------------------------- */
 
-/* Queue the next chunk of link->pending's send on this lane; false: no room for it or its START. */
+/* Queue the next chunk of link->tx.pending's send on this lane; false: no room for that. */
 bool braid_send_cut(struct braid_lane *lane, struct braid_list *node);
 /* Fail a send whose GPU memory can't be read: `copy` failed; NULL: no host memory for a copy. */
 void braid_send_no_gpu(struct braid_xfer *x, const struct braid_gpucopy *copy);

@@ -31,7 +31,7 @@ struct braid_mr {			/* registered user memory, and its keys */
 
 struct braid_place {			/* where the sender's NIC writes: a receive's buffer */
 	uint64_t addr;
-	uint32_t rkey_epoch;			/* the receiver's link->rkey_epoch at that time */
+	uint32_t rkey_epoch;			/* of the receiver's link at that time */
 	unsigned nkeys;			/* 0: the NIC can't write there */
 	uint32_t key[BRAID_PATHS_MAX];	/* of each of the receiver's members */
 };

@@ -138,8 +138,8 @@ static void chunked_complete(struct braid_comm *c, struct braid_recv *e)
 {
 	if (!e->started || e->got != e->size)
 		return;
-	if (c->link->spread)
-		c->link->spread--;
+	if (c->link->rx.spread)
+		c->link->rx.spread--;
 	braid_recv_complete(e);
 }
 
@@ -168,7 +168,7 @@ static int begin_start(struct braid_lane *lane, struct braid_comm *c)
 	c->large = true;
 	braid_recv_match(c, e, h->size);
 	e->started = true;
-	c->link->spread++;
+	c->link->rx.spread++;
 	chunked_complete(c, e);
 	return 0;
 }

@@ -29,7 +29,7 @@ static void count_closed(struct braid_comm *c)
 	struct braid_dev *dev = c->link->key.dev;
 
 	add_traffic(c->sender ? &dev->sent : &dev->got, &c->done);
-	add_traffic(&c->link->closed[c->sender], &c->done);
+	add_traffic(&c->link->msg.closed[c->sender], &c->done);
 }
 
 static bool unfinished(const struct braid_comm *c)
@@ -89,8 +89,8 @@ static void forget_recvs(struct braid_comm *c)
 	}
 	if (placed)
 		braid_link_revoke(c->link, NULL, c);
-	if (c->link->again.kind && c->link->again.hdr.comm == c->id)
-		c->link->again.kind = BRAID_RX_DRAIN;
+	if (c->link->rx.again.kind && c->link->rx.again.hdr.comm == c->id)
+		c->link->rx.again.kind = BRAID_RX_DRAIN;
 	for (unsigned i = 0; i < c->link->nlanes; i++) {
 		struct braid_lane *lane = c->link->lane[i];
 
@@ -110,8 +110,8 @@ static void forget_recvs(struct braid_comm *c)
 	for (uint32_t q = c->first; q != c->next_rseq; q++) {
 		struct braid_recv *e = braid_recv_at(c, q);
 
-		if (e->posted && e->started && c->link->spread)
-			c->link->spread--;
+		if (e->posted && e->started && c->link->rx.spread)
+			c->link->rx.spread--;
 		e->posted = e->credit_due = false;
 	}
 	c->ndue = 0;
@@ -123,7 +123,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 {
 	struct braid_link *link = c->link;
 	unsigned n = braid_link_stop(link);
-	uint32_t rkey_epoch = link->rkey_epoch;
+	uint32_t rkey_epoch = link->lanes.rkey_epoch;
 	bool used = uses(c, mr);
 
 	if (used) {
@@ -138,7 +138,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 	braid_link_go(link, n);
 	if (!used)
 		return;		/* nearly always; then no progress is needed either */
-	if (rkey_epoch != link->rkey_epoch)
+	if (rkey_epoch != link->lanes.rkey_epoch)
 		braid_comm_hooks.revoked(link);
 	braid_link_progress(link, NULL, NULL);
 	braid_link_try_flush_control(link);
@@ -148,7 +148,7 @@ void braid_comm_close(struct braid_comm *c)
 {
 	struct braid_link *link = c->link;
 	unsigned n = braid_link_stop(link);
-	uint32_t rkey_epoch = link->rkey_epoch;
+	uint32_t rkey_epoch = link->lanes.rkey_epoch;
 	bool gone;
 
 	if (unfinished(c) && !atomic_load(&c->err) && !c->peer_closed)
@@ -168,13 +168,13 @@ void braid_comm_close(struct braid_comm *c)
 		c->bye_due = true;
 		braid_comm_control_due(c);
 	}
-	atomic_fetch_add(&link->pins, 1);
+	atomic_fetch_add(&link->thread.pins, 1);
 	braid_link_go(link, n);
-	if (rkey_epoch != link->rkey_epoch)
+	if (rkey_epoch != link->lanes.rkey_epoch)
 		braid_comm_hooks.revoked(link);
 	braid_link_progress(link, NULL, NULL);
 	braid_link_flush_control(link);	/* the process may end before its threads run again */
-	atomic_fetch_sub(&link->pins, 1);
+	atomic_fetch_sub(&link->thread.pins, 1);
 }
 
 /* Is its message complete here, and being copied into a GPU? */
@@ -182,7 +182,7 @@ static bool is_copied(const struct braid_comm *c, const struct braid_recv *e)
 {
 	const struct braid_unexp *u;
 
-	braid_list_for(u, &c->link->copying, copy_node) {
+	braid_list_for(u, &c->link->msg.copying, copy_node) {
 		if (u->recv == e)
 			return true;
 	}
@@ -216,7 +216,7 @@ int braid_bye_came(struct braid_lane *lane, struct braid_comm *c)
 	if (orphans(c))
 		braid_comm_orphaned(c);
 	if (c->sender) {
-		c->link->shared_out -= braid_window_over(c->eager_out);
+		c->link->msg.shared_out -= braid_window_over(c->eager_out);
 		c->eager_out = 0;
 		for (uint32_t q = c->oldest_await; q != c->next_seq; q++)
 			braid_send_at(c, q)->await = BRAID_MET;

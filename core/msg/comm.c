@@ -20,7 +20,7 @@ static size_t entry_size(bool sender)
 struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sender)
 {
 	struct braid_comm *c = calloc(1, sizeof(*c));
-	struct braid_comm **bucket = &link->bucket[id % BRAID_LINK_BUCKETS];
+	struct braid_comm **bucket = &link->msg.bucket[id % BRAID_LINK_BUCKETS];
 
 	if (!c)
 		return NULL;
@@ -40,9 +40,9 @@ struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sen
 	braid_list_init(&c->flushes);
 	c->hash_next = *bucket;
 	*bucket = c;
-	braid_list_add_tail(&link->comms, &c->node);
-	link->ncomms++;
-	link->used = true;
+	braid_list_add_tail(&link->msg.comms, &c->node);
+	link->msg.ncomms++;
+	link->msg.used = true;
 	braid_event(BRAID_EVENT_COMM_OPEN, link->number, BRAID_FLIGHT_NONE, id, sender);
 	return c;
 }
@@ -50,17 +50,17 @@ struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sen
 void braid_comm_free(struct braid_comm *c)
 {
 	struct braid_link *link = c->link;
-	struct braid_comm **p = &link->bucket[c->id % BRAID_LINK_BUCKETS];
+	struct braid_comm **p = &link->msg.bucket[c->id % BRAID_LINK_BUCKETS];
 
 	while (*p != c)
 		p = &(*p)->hash_next;
 	*p = c->hash_next;
 	braid_unexps_drop(c);
 	if (c->sender)
-		link->shared_out -= braid_window_over(c->eager_out);
+		link->msg.shared_out -= braid_window_over(c->eager_out);
 	braid_list_del(&c->control_node);
 	braid_list_del(&c->node);
-	link->ncomms--;
+	link->msg.ncomms--;
 	braid_slab_end(&c->slab);
 	braid_slab_end(&c->credit_slab);
 	free(c);
@@ -68,7 +68,7 @@ void braid_comm_free(struct braid_comm *c)
 
 struct braid_comm *braid_comm_find(const struct braid_link *link, uint32_t id)
 {
-	struct braid_comm *c = link->bucket[id % BRAID_LINK_BUCKETS];
+	struct braid_comm *c = link->msg.bucket[id % BRAID_LINK_BUCKETS];
 
 	while (c && c->id != id)
 		c = c->hash_next;
@@ -80,7 +80,7 @@ bool braid_comms_wait(const struct braid_link *link)
 {
 	const struct braid_comm *c;
 
-	braid_list_for(c, &link->comms, node) {
+	braid_list_for(c, &link->msg.comms, node) {
 		if (!c->closed && !c->peer_closed && (!c->sender || c->opened))
 			return true;
 	}
@@ -92,7 +92,7 @@ void braid_comms_fail(struct braid_link *link, int err)
 {
 	struct braid_comm *c;
 
-	braid_list_for(c, &link->comms, node) {
+	braid_list_for(c, &link->msg.comms, node) {
 		if (c->sender || !c->peer_closed || err == -ENOTCONN)
 			braid_comm_fail(c, err);
 	}

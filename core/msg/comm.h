@@ -66,7 +66,7 @@ struct braid_send {
 	int32_t tag;
 	uint16_t chunks;
 	bool start_due;
-	struct braid_list node;		/* link->pending */
+	struct braid_list node;		/* link->tx.pending */
 };
 
 struct braid_recv {			/* one receive entry; the first of a request holds it */
@@ -105,7 +105,7 @@ struct braid_unexp {			/* an unexpected message: no receive has met it yet */
 	char *data;
 	size_t alloc;
 	struct braid_gpucopy copy;	/* into a GPU, once taken and ready */
-	struct braid_list copy_node;	/* link->copying */
+	struct braid_list copy_node;	/* link->msg.copying */
 };
 
 struct braid_credit {
@@ -123,7 +123,7 @@ enum braid_why {			/* why the peer ended a comm */
 };
 
 struct braid_comm {
-	struct braid_list node;		/* link->comms */
+	struct braid_list node;		/* link->msg.comms */
 	struct braid_comm *hash_next;
 	struct braid_link *link;
 	uint32_t id;
@@ -176,7 +176,7 @@ struct braid_comm {
 	uint32_t retire_first, retire_n;	/* lower bound of these numbers; how many */
 	uint64_t retire_bytes;
 	uint32_t credit_scan, ndue;	/* the lowest credit due may be; how many are due */
-	struct braid_list control_node;	/* link->control_due: a frame of this comm is due */
+	struct braid_list control_node;	/* link->msg.control_due: a frame of it is due */
 	bool fail_due, bye_due, opened_due;
 	uint16_t fail_code;		/* the errno to send */
 	uint64_t fail_size, fail_room;

@@ -52,14 +52,14 @@ static bool send_control(struct braid_comm *c)
 void braid_comm_control_due(struct braid_comm *c)
 {
 	if (braid_list_empty(&c->control_node))
-		braid_list_add_tail(&c->link->control_due, &c->control_node);
+		braid_list_add_tail(&c->link->msg.control_due, &c->control_node);
 }
 
 bool braid_comms_send_control(struct braid_link *link)
 {
 	struct braid_comm *c, *tmp;
 
-	braid_list_for_safe(c, tmp, &link->control_due, control_node) {
+	braid_list_for_safe(c, tmp, &link->msg.control_due, control_node) {
 		if (!send_control(c))
 			return false;
 		braid_list_del(&c->control_node);

@@ -138,7 +138,7 @@ bool braid_credits_send(struct braid_comm *c)
 		h.len = place_of(e, keys);
 		if (h.len) {
 			h.offset = (uint64_t)(uintptr_t)e->data;
-			h.seq = c->link->rkey_epoch;
+			h.seq = c->link->lanes.rkey_epoch;
 			e->placed = true;
 		}
 		if (!braid_link_ctl(c->link, &h, h.len ? keys : NULL))
@@ -158,10 +158,10 @@ void braid_retire(struct braid_comm *c, uint32_t seq, uint64_t size)
 		c->retire_first = seq;
 	c->retired[seq % BRAID_SLOTS / 64] |= 1ull << seq % 64;
 	c->retire_bytes += size + BRAID_UNEXP_COST;
-	link->retire_bytes += size + BRAID_UNEXP_COST;
+	link->msg.retire_bytes += size + BRAID_UNEXP_COST;
 	braid_comm_control_due(c);
-	if (c->retire_n >= RETIRE_MAX || link->retire_bytes * 4 >= link->rx_window)
-		braid_hint(&link->control_urgent, true);
+	if (c->retire_n >= RETIRE_MAX || link->msg.retire_bytes * 4 >= link->msg.rx_window)
+		braid_hint(&link->tx.control_urgent, true);
 }
 
 /* One RETIRE for each run of message numbers; if all messages have one tag, there is one run. */
@@ -182,7 +182,7 @@ bool braid_retires_send(struct braid_comm *c)
 		c->retire_first += h.n;
 		c->retire_n -= h.n;
 	}
-	c->link->retire_bytes -= c->retire_bytes;
+	c->link->msg.retire_bytes -= c->retire_bytes;
 	c->retire_bytes = 0;
 	return true;
 }

@@ -81,7 +81,7 @@ BRAID_APART void braid_comm_ended(struct braid_comm *c, enum braid_why why)
 	if (atomic_load(&c->err) || c->closed)
 		return;
 	c->why = why;
-	if (braid_log_gate_open(&c->link->ended, braid_os->now_ns()))
+	if (braid_log_gate_open(&c->link->msg.ended, braid_os->now_ns()))
 		log_end(c, BRAID_LOG_INFO);
 	braid_comm_fail(c, -EREMOTEIO);
 }
@@ -94,7 +94,8 @@ BRAID_APART void braid_comm_orphaned(struct braid_comm *c)
 /* Return the comm's error to NCCL; log the reason first. */
 BRAID_APART int braid_comm_report(struct braid_comm *c, int err)
 {
-	if (!c->reported && c->why && braid_log_gate_open(&c->link->reported, braid_os->now_ns()))
+	if (!c->reported && c->why &&
+	    braid_log_gate_open(&c->link->msg.reported, braid_os->now_ns()))
 		log_end(c, BRAID_LOG_WARN);
 	c->reported = true;
 	return err;
@@ -103,7 +104,7 @@ BRAID_APART int braid_comm_report(struct braid_comm *c, int err)
 /* This end gives up a comm whose requests are not finished; `how`: by which call. */
 BRAID_APART void braid_comm_give_up(struct braid_comm *c, const char *how)
 {
-	if (braid_log_gate_open(&c->link->given_up, braid_os->now_ns()))
+	if (braid_log_gate_open(&c->link->msg.given_up, braid_os->now_ns()))
 		braid_info("device %s, peer %s: %s with a %s unfinished, as ncclCommAbort does: "
 			   "the peer is told that this end gave it up",
 			   c->link->key.dev->net.name, c->link->peer, how,

@@ -41,14 +41,14 @@ struct braid_comm_hooks braid_comm_hooks = { check_none, offer_none, revoked_non
 /* 0, -ENOMEM, or -EBADMSG: the list is full. */
 static int refuse(struct braid_link *link, uint32_t comm, int err)
 {
-	struct braid_refusals *r = link->refusals;
+	struct braid_refusals *r = link->msg.refusals;
 	unsigned i;
 
 	if (!r) {
 		r = calloc(1, sizeof(*r));
 		if (!r)
 			return -ENOMEM;
-		link->refusals = r;
+		link->msg.refusals = r;
 	}
 	if (r->n == BRAID_REFUSALS_MAX)
 		return -EBADMSG;
@@ -61,7 +61,7 @@ static int refuse(struct braid_link *link, uint32_t comm, int err)
 
 bool braid_refusals_send(struct braid_link *link)
 {
-	struct braid_refusals *r = atomic_load_explicit(&link->refusals, memory_order_relaxed);
+	struct braid_refusals *r = atomic_load_explicit(&link->msg.refusals, memory_order_relaxed);
 
 	if (!r)
 		return true;
@@ -77,7 +77,7 @@ bool braid_refusals_send(struct braid_link *link)
 		r->n--;
 	}
 	free(r);
-	link->refusals = NULL;
+	link->msg.refusals = NULL;
 	return true;
 }
 
@@ -97,7 +97,7 @@ BRAID_APART int braid_open_came(struct braid_lane *lane)
 		return -ENOMEM;
 	braid_link_urge(link);
 	err = braid_comm_hooks.open_check(link, id, &open);
-	if (!err && link->ncomms >= BRAID_LINK_COMMS_MAX)
+	if (!err && link->msg.ncomms >= BRAID_LINK_COMMS_MAX)
 		err = -ENOSPC;
 	if (err)
 		return refuse(link, id, err);

@@ -25,7 +25,7 @@ enum {
 void braid_send_met(struct braid_comm *c, struct braid_send *s)
 {
 	if (s->await == BRAID_AWAIT_EAGER)
-		braid_window_give(&c->eager_out, &c->link->shared_out, s->size);
+		braid_window_give(&c->eager_out, &c->link->msg.shared_out, s->size);
 	s->await = BRAID_MET;
 	if (s->x.seq != c->oldest_await)
 		return;
@@ -134,7 +134,7 @@ static bool is_small(const struct braid_comm *c, uint64_t size, const struct bra
 		return false;
 	return size <= BRAID_COPY_MAX ||
 	       (!braid_link_home(c->link)->tr->dma &&
-		(c->link->active <= 1 || size <= EAGER_SPREAD_MAX));
+		(c->link->lanes.active <= 1 || size <= EAGER_SPREAD_MAX));
 }
 
 /* Choose a protocol and queue the first frame.  The slot is filled, and home has room. */
@@ -154,8 +154,8 @@ static void send_start(struct braid_comm *c, struct braid_send *s)
 		}
 		braid_credit_free(c, cr);
 	} else if (is_small(c, s->size, s->x.mr) &&
-		   braid_window_take(&c->eager_out, &c->link->shared_out, c->link->tx_window,
-				     s->size)) {
+		   braid_window_take(&c->eager_out, &c->link->msg.shared_out,
+				     c->link->msg.tx_window, s->size)) {
 		s->await = BRAID_AWAIT_EAGER;
 		send_whole(c, s, NULL);
 	} else {
@@ -174,12 +174,12 @@ static bool send_now(struct braid_link *link, const struct braid_send *s)
 {
 	const struct braid_txq *q = &braid_link_home(link)->tx;
 
-	if (++link->burst_run > BURST_TRY * link->burst && link->burst < BURST_MAX) {
-		link->burst++;
-		link->burst_run = 0;
+	if (++link->msg.burst_run > BURST_TRY * link->msg.burst && link->msg.burst < BURST_MAX) {
+		link->msg.burst++;
+		link->msg.burst_run = 0;
 	}
-	return link->quiet || s->size > BRAID_COPY_MAX || q->unsent > 4 * BRAID_COPY_MAX ||
-	       q->f_head - q->f_sent >= link->burst;
+	return link->tx.quiet || s->size > BRAID_COPY_MAX || q->unsent > 4 * BRAID_COPY_MAX ||
+	       q->f_head - q->f_sent >= link->msg.burst;
 }
 
 /*
@@ -192,9 +192,9 @@ static bool send_ahead(const struct braid_comm *c, const void *data, uint64_t si
 	const struct braid_link *link = c->link;
 	struct braid_lane *home = braid_link_home(link);
 
-	return home->tr->post && link->quiet && tag == c->last_tag && size &&
+	return home->tr->post && link->tx.quiet && tag == c->last_tag && size &&
 	       size <= BRAID_COPY_MAX && is_small(c, size, mr) && braid_list_empty(&c->credits) &&
-	       braid_window_has(c->eager_out, link->shared_out, link->tx_window, size) &&
+	       braid_window_has(c->eager_out, link->msg.shared_out, link->msg.tx_window, size) &&
 	       braid_tx_fast_send(home, c->id, c->next_seq, data, (uint32_t)size);
 }
 
@@ -209,8 +209,8 @@ BRAID_APART void braid_send_hold_back(struct braid_comm *c)
 	if (c->burst++ == 1 || !braid_trylock(&link->lock))
 		return;
 	/* Count the whole burst, not its rest: else one short burst would split all later ones. */
-	link->burst = link->burst_now < BURST_MAX ? link->burst_now : BURST_MAX;
-	link->burst_run = link->burst_now = 0;
+	link->msg.burst = link->tx.burst_now < BURST_MAX ? link->tx.burst_now : BURST_MAX;
+	link->msg.burst_run = link->tx.burst_now = 0;
 	braid_link_flush(link);
 	braid_unlock(&link->lock);
 	c->burst = 0;
@@ -245,7 +245,7 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 		*ret = braid_req_in_vain(c, 1);
 		return 0;
 	}
-	if (link->control_urgent)
+	if (link->tx.control_urgent)
 		braid_link_send_control(link);
 	s = send_new(c);
 	if (!s)
@@ -278,12 +278,12 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 	s->start_due = false;
 	s->x.mr = mr;
 	send_start(c, s);
-	link->isend_epoch++;
+	link->tx.isend_epoch++;
 	now = send_now(link, s);
-	link->burst_now = link->quiet ? 0 : link->burst_now + 1;
-	braid_hint(&link->quiet, false);
+	link->tx.burst_now = link->tx.quiet ? 0 : link->tx.burst_now + 1;
+	braid_hint(&link->tx.quiet, false);
 	c->burst = now ? 0 : 1;
-	if (!braid_list_empty(&link->pending))
+	if (!braid_list_empty(&link->tx.pending))
 		braid_link_feed(link);
 	if (now && !braid_link_only_starts(link))
 		braid_link_flush(link);

@@ -3,7 +3,7 @@
  * unexpected.c - messages that arrive before their receives are posted.
  *
  * Their payload goes into memory of the pool.  When the receive is posted it is copied from there,
- * which takes a while if the receive's buffer is GPU memory: link->copying has these messages.
+ * which takes a while if the receive's buffer is GPU memory: link->msg.copying has these.
  */
 #include "core/msg/comm.h"
 
@@ -18,7 +18,7 @@
 void braid_unexp_free(struct braid_comm *c, struct braid_unexp *u)
 {
 	if (!u->want && !u->taken)
-		braid_window_give(&c->um_bytes, &c->link->um_bytes, u->size);
+		braid_window_give(&c->um_bytes, &c->link->msg.unexp_bytes, u->size);
 	if (!braid_list_empty(&u->node))
 		c->nunexps--;
 	braid_list_del(&u->node);
@@ -47,7 +47,8 @@ int braid_unexp_begin(struct braid_lane *lane, struct braid_comm *c, bool want)
 	if (c->nunexps >= BRAID_SLOTS)
 		return -EBADMSG;	/* more than a sender may have open */
 	if (!want &&
-	    !braid_window_take(&c->um_bytes, &c->link->um_bytes, c->link->rx_window, h->size))
+	    !braid_window_take(&c->um_bytes, &c->link->msg.unexp_bytes,
+			       c->link->msg.rx_window, h->size))
 		return -EBADMSG;	/* more than the window we granted */
 	u = braid_pool_get(sizeof(*u));
 	if (!u)
@@ -102,7 +103,7 @@ BRAID_APART void braid_unexp_take(struct braid_comm *c, struct braid_recv *e,
 	}
 	braid_recv_match(c, e, u->size);
 	braid_retire(c, u->seq, u->size);	/* now, so that no later credit overtakes it */
-	braid_window_give(&c->um_bytes, &c->link->um_bytes, u->size);
+	braid_window_give(&c->um_bytes, &c->link->msg.unexp_bytes, u->size);
 	u->taken = true;
 	u->recv = e;
 	if (u->ready)
@@ -137,8 +138,8 @@ void braid_unexp_move(struct braid_unexp *u)
 
 	if (unexp_deliver(u))
 		return;
-	braid_list_add_tail(&link->copying, &u->copy_node);
-	braid_hint(&link->stalled, true);
+	braid_list_add_tail(&link->msg.copying, &u->copy_node);
+	braid_hint(&link->tx.stalled, true);
 }
 
 bool braid_comm_deliver(struct braid_link *link)
@@ -146,9 +147,9 @@ bool braid_comm_deliver(struct braid_link *link)
 	struct braid_unexp *u, *tmp;
 
 	braid_assert_locked(&link->lock);
-	braid_list_for_safe(u, tmp, &link->copying, copy_node)
+	braid_list_for_safe(u, tmp, &link->msg.copying, copy_node)
 		unexp_deliver(u);
-	return braid_list_empty(&link->copying);
+	return braid_list_empty(&link->msg.copying);
 }
 
 void braid_comm_leave(struct braid_link *link)
@@ -156,7 +157,7 @@ void braid_comm_leave(struct braid_link *link)
 	struct braid_unexp *u;
 
 	braid_assert_locked(&link->lock);
-	braid_list_for(u, &link->copying, copy_node) {
+	braid_list_for(u, &link->msg.copying, copy_node) {
 		if (atomic_load(&u->comm->err))
 			braid_gpucopy_end(&u->copy);
 	}

@@ -83,7 +83,7 @@ int braid_hello_unpack(const uint8_t *from, struct braid_hello *ret);
 struct braid_setup_msg {
 	uint16_t err;			/* errno: set-up failed, use the socket; 0: success */
 	uint8_t member;			/* which member of the sender's device is used */
-	uint32_t rkey_epoch;		/* the sender's link->rkey_epoch */
+	uint32_t rkey_epoch;		/* of the sender's link */
 	uint8_t blob[BRAID_BLOB_SIZE];		/* the transport's */
 	uint8_t mac[BRAID_MAC_SIZE];
 };

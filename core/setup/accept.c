@@ -76,11 +76,12 @@ static int accept_find(struct braid_conn *c)
 		c->mine.dev = (uint16_t)c->dev->index;
 		return 0;
 	}
-	braid_list_for(link, &braid_svc.links, node) {
-		if (atomic_load(&link->state) != BRAID_LINK_UP || link->id != c->theirs.ident ||
+	braid_list_for(link, &braid_svc.links, table.node) {
+		if (atomic_load(&link->state) != BRAID_LINK_UP ||
+		    link->setup.id != c->theirs.ident ||
 		    link->dialler != (c->theirs.kind == BRAID_HELLO_ALIVE))
 			continue;
-		memcpy(c->key, link->session, sizeof(c->key));
+		memcpy(c->key, link->setup.session, sizeof(c->key));
 		c->link = link;
 		return hello_is_old(c) ? -EACCES : 0;
 	}
@@ -173,8 +174,8 @@ static int accepted(struct braid_conn *c)
 	if (link && !braid_param.share && atomic_load(&link->state) == BRAID_LINK_DIALING)
 		link = NULL;
 	if (link) {
-		if (link->conn)
-			braid_handshake_end(link->conn);
+		if (link->dial.conn)
+			braid_handshake_end(link->dial.conn);
 		return braid_join_link(link, c);
 	}
 	link = braid_link_new(&key);

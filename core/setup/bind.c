@@ -201,9 +201,9 @@ void braid_bind_failed(struct braid_link *link, const struct braid_way *way)
 	char name[IF_NAMESIZE] = "?";
 	bool strict;
 
-	if (link->told_loose || !braid_pair_binds(&way->pair, braid_os->route))
+	if (link->setup.warned_loose || !braid_pair_binds(&way->pair, braid_os->route))
 		return;
-	link->told_loose = true;
+	link->setup.warned_loose = true;
 	if_indextoname(way->pair.net->ifindex, name);
 	strict = way->pair.to.sa.sa_family == AF_INET && rp_filter(name) != 2 &&
 		 rp_filter("all") != 2 && (rp_filter(name) || rp_filter("all"));

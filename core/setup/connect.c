@@ -98,7 +98,7 @@ static struct attempt *attempt_new(void)
 static void attempt_end(struct attempt *a)
 {
 	if (a->link)
-		atomic_fetch_sub(&a->link->pins, 1);
+		atomic_fetch_sub(&a->link->thread.pins, 1);
 	a->link = NULL;
 	a->used = false;
 	braid_auth_wipe(&a->to, sizeof(a->to));
@@ -176,15 +176,15 @@ static int attempt_link(struct attempt *a)
 		if (!link)
 			return braid_no_memory("a link");
 		link->dialler = true;
-		link->target = a->to;
-		link->dial_until_ns = a->deadline_ns;
+		link->dial.target = a->to;
+		link->dial.until_ns = a->deadline_ns;
 		braid_path_text(link, 0, link->peer, sizeof(link->peer));
 		braid_link_number(link);
 		braid_link_list(link);
 		braid_event(BRAID_EVENT_LINK_DIAL, link->number, BRAID_FLIGHT_NONE, 0, 0);
 		braid_wake_service();
 	}
-	atomic_fetch_add(&link->pins, 1);
+	atomic_fetch_add(&link->thread.pins, 1);
 	a->link = link;
 	return 0;
 }
@@ -202,14 +202,14 @@ static int attempt_open(struct attempt *a)
 	if (!err && !braid_txq_room_ctl(&braid_link_home(link)->tx))
 		err = -EAGAIN;
 	if (!err) {
-		a->comm = braid_comm_new(link, link->next_comm, true);
+		a->comm = braid_comm_new(link, link->setup.next_comm, true);
 		err = a->comm ? 0 : -ENOMEM;
 	}
 	if (!err) {
 		h.comm = a->comm->id;
-		link->next_comm += 2;
-		braid_auth_open(a->to.token, link->session, h.comm, open.listen_id, open.mac);
-		braid_auth_opened(a->to.token, link->session, h.comm, open.listen_id,
+		link->setup.next_comm += 2;
+		braid_auth_open(a->to.token, link->setup.session, h.comm, open.listen_id, open.mac);
+		braid_auth_opened(a->to.token, link->setup.session, h.comm, open.listen_id,
 				  a->comm->opened_mac);
 		braid_open_pack(&open, payload);
 		braid_link_ctl(link, &h, payload);
@@ -227,8 +227,8 @@ static int attempt_again(struct attempt *a)
 {
 	int err = atomic_load(&a->link->err);
 	/* It was idle and just closing; or it was dialled for another listen, which is gone. */
-	bool closed = err == -ENOTCONN || a->link->peer_gone ||
-		      (!a->link->nlanes && a->link->target.listen_id != a->to.listen_id);
+	bool closed = err == -ENOTCONN || a->link->rx.peer_gone ||
+		      (!a->link->nlanes && a->link->dial.target.listen_id != a->to.listen_id);
 	bool failed = !a->link->nlanes;
 	char peer[sizeof(a->link->peer)];
 
@@ -236,7 +236,7 @@ static int attempt_again(struct attempt *a)
 	if (a->comm)
 		braid_comm_close(a->comm);
 	a->comm = NULL;
-	atomic_fetch_sub(&a->link->pins, 1);
+	atomic_fetch_sub(&a->link->thread.pins, 1);
 	a->link = NULL;
 	if (closed || (!failed && err == -EREMOTEIO && ++a->tries < TRIES_MAX))
 		return -EAGAIN;

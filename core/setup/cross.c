@@ -20,20 +20,20 @@ enum {
 static void wait_for_theirs(struct braid_link *link, uint64_t until)
 {
 	atomic_store(&link->state, BRAID_LINK_WAITING);
-	link->dial_at_ns = until;
+	link->dial.at_ns = until;
 }
 
 bool braid_cross_refuse(struct braid_link *link, uint64_t now)
 {
-	struct braid_conn *own = link->conn;
+	struct braid_conn *own = link->dial.conn;
 
 	if (!link->dialler || atomic_load(&link->state) != BRAID_LINK_DIALING ||
 	    memcmp(link->key.process, braid_self.process, BRAID_ID_SIZE) < 0)
 		return false;
 	if (own && own->state > BRAID_CONN_CONNECT) {
-		if (!link->crossed_ns)
-			link->crossed_ns = now;
-		if (own->known || now < link->crossed_ns + GIVE_WAY_MS * MS)
+		if (!link->dial.crossed_ns)
+			link->dial.crossed_ns = now;
+		if (own->known || now < link->dial.crossed_ns + GIVE_WAY_MS * MS)
 			return true;
 	}
 	/* The peer can't have our proof yet, so our dial has made no link there. */
@@ -45,7 +45,7 @@ bool braid_cross_refuse(struct braid_link *link, uint64_t now)
 
 bool braid_cross_heard(const struct braid_link *link, uint64_t now)
 {
-	return link->crossed_ns && now < link->crossed_ns + HEARD_MS * MS;
+	return link->dial.crossed_ns && now < link->dial.crossed_ns + HEARD_MS * MS;
 }
 
 void braid_cross_refused(struct braid_link *link, uint64_t now)

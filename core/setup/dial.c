@@ -87,13 +87,13 @@ static void fill_hello(struct braid_conn *c, enum braid_hello_kind kind, struct 
 	c->mine.peer_dev = link->key.peer_dev;
 	c->mine.traffic_class = link->key.traffic_class;
 	braid_paths_announce(c->dev, c->met, &c->mine);
-	braid_offer_fill(&c->mine, c->met, now < link->path[c->path].plain_until_ns);
+	braid_offer_fill(&c->mine, c->met, now < link->setup.path[c->path].plain_until_ns);
 	if (kind == BRAID_HELLO_LINK) {
-		c->mine.ident = link->target.listen_id;
+		c->mine.ident = link->dial.target.listen_id;
 		c->mine.window = (uint32_t)braid_pool_promise((size_t)braid_param.window);
-		memcpy(c->key, link->target.token, sizeof(c->key));
+		memcpy(c->key, link->dial.target.token, sizeof(c->key));
 	} else {
-		c->mine.ident = link->id;
+		c->mine.ident = link->setup.id;
 		if (kind == BRAID_HELLO_ALIVE) {
 			c->mine.lane = braid_link_home(link)->index;
 			c->mine.epoch = braid_link_home(link)->dialled;
@@ -102,7 +102,7 @@ static void fill_hello(struct braid_conn *c, enum braid_hello_kind kind, struct 
 			/* A new number: the peer may have admitted the dial that failed here. */
 			c->mine.epoch = lane ? ++lane->dialled : link->lane_count.dials++;
 		}
-		memcpy(c->key, link->session, sizeof(c->key));
+		memcpy(c->key, link->setup.session, sizeof(c->key));
 	}
 }
 
@@ -115,7 +115,7 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 
 	if (!c)
 		return -ENOMEM;
-	fd = dial_socket(&link->path[path], lane && braid_redial_again(lane, now), &bound);
+	fd = dial_socket(&link->setup.path[path], lane && braid_redial_again(lane, now), &bound);
 	if (fd < 0) {
 		free(c);
 		return fd;
@@ -123,16 +123,16 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 	braid_conn_init(c, fd, true, &dialling);
 	c->link = link;
 	c->path = path;
-	c->way = link->path[path].ways.now;
+	c->way = link->setup.path[path].ways.now;
 	c->bound = bound;
 	c->dev = link->key.dev;
-	c->met = link->path[path].dev;
-	braid_path_member(&link->path[path], &c->to);
+	c->met = link->setup.path[path].dev;
+	braid_path_member(&link->setup.path[path], &c->to);
 	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
 	if (kind == BRAID_HELLO_LINK)
 		c->deadline_ns = now + braid_tries_slice(link, bound, false);
-	if (kind == BRAID_HELLO_LINK && c->deadline_ns > link->dial_until_ns)
-		c->deadline_ns = link->dial_until_ns;
+	if (kind == BRAID_HELLO_LINK && c->deadline_ns > link->dial.until_ns)
+		c->deadline_ns = link->dial.until_ns;
 	if (kind == BRAID_HELLO_ALIVE || lane)
 		c->deadline_ns = now + ATTEMPT_MS * MS;
 	braid_path_text(link, path, c->addr, sizeof(c->addr));
@@ -141,7 +141,7 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 	if (lane)
 		lane->conn = c;
 	else
-		link->conn = c;
+		link->dial.conn = c;
 	return braid_handshake_add(c, EPOLLOUT) ? -ENOMEM : 0;
 }
 
@@ -185,9 +185,9 @@ static bool is_last_word(struct braid_link *link, const struct braid_conn *c,
 {
 	if (!by_another(c, stage, err))
 		return is_final(c, stage, err);
-	if (!link->refused_until_ns)
-		link->refused_until_ns = now + REFUSED_MS * MS;
-	return now >= link->refused_until_ns && !braid_cross_heard(link, now);
+	if (!link->dial.refused_until_ns)
+		link->dial.refused_until_ns = now + REFUSED_MS * MS;
+	return now >= link->dial.refused_until_ns && !braid_cross_heard(link, now);
 }
 
 /* The dial of a new link failed: try again, wait for the peer's dial, or give up. */
@@ -205,16 +205,16 @@ static void dial_failed(struct braid_link *link, struct braid_conn *c, int err, 
 		return;
 	}
 	/* An attempt that the caller's deadline cut short explains less than the one before it. */
-	if (err == -ETIMEDOUT && link->dial_err && now >= link->dial_until_ns) {
-		err = link->dial_err;
-		stage = link->dial_stage;
+	if (err == -ETIMEDOUT && link->dial.err && now >= link->dial.until_ns) {
+		err = link->dial.err;
+		stage = link->dial.stage;
 	}
-	link->dial_err = err;
-	link->dial_stage = (uint8_t)stage;
+	link->dial.err = err;
+	link->dial.stage = (uint8_t)stage;
 	final = is_last_word(link, c, stage, err, now);
 	/* The peer itself has answered, so it would answer the same at its other addresses. */
 	proven = final && c && c->known;
-	if (proven || now >= link->dial_until_ns ||
+	if (proven || now >= link->dial.until_ns ||
 	    !braid_tries_go_on(link, c, err, final, now)) {
 		braid_tries_log(link);
 		braid_why_dial(link, c, stage, err);
@@ -231,9 +231,9 @@ void braid_dial_link(struct braid_link *link, uint64_t now)
 
 	braid_svc_assert_locked();
 	atomic_store(&link->state, BRAID_LINK_DIALING);
-	link->dial_at_ns = 0;
-	if (!link->path[0].dev)
-		braid_path_first(link, &link->target);
+	link->dial.at_ns = 0;
+	if (!link->setup.path[0].dev)
+		braid_path_first(link, &link->dial.target);
 	err = dial_start(link, BRAID_HELLO_LINK, NULL, 0, now);
 	if (err)
 		dial_failed(link, NULL, err, now);
@@ -264,8 +264,8 @@ int braid_dial_ask(struct braid_link *link, uint64_t now)
 static void give_time(struct braid_conn *c)
 {
 	c->deadline_ns = braid_os->now_ns() + braid_tries_slice(c->link, c->bound, true);
-	if (c->deadline_ns > c->link->dial_until_ns)
-		c->deadline_ns = c->link->dial_until_ns;
+	if (c->deadline_ns > c->link->dial.until_ns)
+		c->deadline_ns = c->link->dial.until_ns;
 }
 
 static int dial_ready(struct braid_conn *c)

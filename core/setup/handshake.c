@@ -57,8 +57,8 @@ void braid_handshake_end(struct braid_conn *c)
 	braid_svc_assert_locked();
 	if (!c->dialler)
 		half_open--;
-	if (c->link && c->link->conn == c)
-		c->link->conn = NULL;
+	if (c->link && c->link->dial.conn == c)
+		c->link->dial.conn = NULL;
 	if (c->lane && c->lane->conn == c)
 		c->lane->conn = NULL;
 	braid_list_del(&c->node);
@@ -87,7 +87,7 @@ static void handshakes_revoke(const struct braid_link *link)
 	braid_svc_lock();
 	braid_list_for(c, &braid_handshakes, node) {
 		if (c->link != link || !c->setup.priv || !c->tr->dma ||
-		    c->mine_setup.rkey_epoch == link->rkey_epoch)
+		    c->mine_setup.rkey_epoch == link->lanes.rkey_epoch)
 			continue;
 		braid_conn_revoke(c);
 	}
@@ -133,7 +133,7 @@ static void set_limits(struct braid_conn *c, uint64_t now)
 	uint64_t timeout = (uint64_t)braid_param.handshake_timeout * SEC;
 
 	/* The peer has to stop a queue pair first, which may take long. */
-	if (c->dialler && c->lane && c->link->better && !c->answered &&
+	if (c->dialler && c->lane && c->link->setup.better && !c->answered &&
 	    c->state > BRAID_CONN_CONNECT) {
 		c->answered = true;
 		c->deadline_ns = now + ANSWER_MS * MS;

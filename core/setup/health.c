@@ -47,14 +47,14 @@ static void look_for_mtu(struct braid_lane *lane, const struct braid_health *h, 
 	struct braid_link *link = lane->link;
 	bool small = h->segment <= BRAID_SMALL_SEGMENT;
 
-	if (link->recover.told_mtu || !h->segment)
+	if (link->recover.warned_mtu || !h->segment)
 		return;
 	if (suspect) {
 		if (!small && h->acked < h->segment)
 			lane->lost_size = h->segment;
 	} else if (lane->lost_size && h->acked > 2 * lane->lost_size) {
 		if (small) {
-			link->recover.told_mtu = true;
+			link->recover.warned_mtu = true;
 			braid_why_mtu(link, lane->lost_size);
 		}
 		lane->lost_size = 0;

@@ -50,7 +50,7 @@ void braid_join_setup(struct braid_conn *c)
 	c->setup.traffic_class = c->mine.traffic_class;
 	c->setup.dialler = c->dialler;
 	c->setup.to = (const struct sockaddr *)&c->to;
-	c->mine_setup.rkey_epoch = link ? link->rkey_epoch : 0;
+	c->mine_setup.rkey_epoch = link ? link->lanes.rkey_epoch : 0;
 	for (unsigned i = 0; link && i < link->key.dev->nmembers; i++) {
 		if (link->key.dev->member[i] == c->met)
 			c->mine_setup.member = (uint8_t)i;
@@ -67,7 +67,7 @@ static void lane_owns(struct braid_lane *lane, struct braid_conn *c)
 	c->fd = -1;
 	c->setup.priv = NULL;
 	lane->path = (uint8_t)c->path;
-	atomic_store(&lane->link->watched, false);
+	atomic_store(&lane->link->thread.watched, false);
 }
 
 static struct braid_carrier carrier_of(const struct braid_conn *c)
@@ -90,9 +90,9 @@ static void note_transport(struct braid_link *link, const struct braid_conn *c, 
 	const struct braid_transport *best = link->key.dev->best;
 	char why[320];
 
-	link->better |= c->tr->blob || (err && !final);
+	link->setup.better |= c->tr->blob || (err && !final);
 	if (link->dialler && (c->tr->blob || err))
-		link->path[c->path].better = !final;
+		link->setup.path[c->path].better = !final;
 	if (err && link->dialler)	/* EIO: that transport had come up before, and failed */
 		braid_path_plain(link, c->path, err != ENETDOWN,
 				 c->refused && err != EIO ? c->refused->rest_s : 0, now);
@@ -100,18 +100,18 @@ static void note_transport(struct braid_link *link, const struct braid_conn *c, 
 	if ((c->lane && err == ECONNREFUSED) || err == EALREADY)
 		return;
 	braid_declined_text(c, why, sizeof(why));
-	if (err && !link->told_plain)
+	if (err && !link->setup.warned_plain)
 		braid_warn("device %s, peer %s: %s carries lane %u: %s%s [lesser-transport]",
 			   link->key.dev->net.name, link->peer, c->tr->name, index, why,
 			   final ? "" : "; it is tried again now and then");
-	else if (!err && best && c->tr != best && !link->told_plain && !link->better)
+	else if (!err && best && c->tr != best && !link->setup.warned_plain && !link->setup.better)
 		braid_warn("device %s, peer %s: %s carries this link: the peer does not offer %s; "
 			   "braid info on its host says why "
 			   "[peer-lacks-transport]", link->key.dev->net.name, link->peer,
 			   c->tr->name, best->name);
 	else
 		return;
-	link->told_plain = true;
+	link->setup.warned_plain = true;
 }
 
 int braid_join_new_lane(struct braid_link *link, struct braid_conn *c, unsigned index)
@@ -172,7 +172,7 @@ static void find_paths(struct braid_link *link, const struct braid_conn *c)
 	at.port = c->theirs.port;
 	if (c->dialler) {
 		braid_path_dialled(link, c, 0, 0);
-		braid_path_sockaddr(&link->path[c->path], &sa);
+		braid_path_sockaddr(&link->setup.path[c->path], &sa);
 		at = braid_addr_of((struct sockaddr *)&sa);
 	}
 	braid_paths_all(link, &at, &c->theirs);
@@ -183,19 +183,19 @@ int braid_join_link(struct braid_link *link, struct braid_conn *c)
 	int err;
 
 	braid_svc_assert_locked();
-	braid_conn_session(c, link->session);
+	braid_conn_session(c, link->setup.session);
 	braid_lock_wait(&link->lock);	/* core/watch/view.c may be reading it */
 	link->dialler = c->dialler;
 	snprintf(link->peer, sizeof(link->peer), "%s (pid %u, %s)", c->theirs.host, c->theirs.pid,
 		 c->addr);
-	link->peer_pid = !strcmp(c->theirs.host, braid_self.host) ? c->theirs.pid : 0;
+	link->setup.peer_pid = !strcmp(c->theirs.host, braid_self.host) ? c->theirs.pid : 0;
 	braid_unlock(&link->lock);
-	link->id = c->dialler ? c->theirs.ident : c->mine.ident;
-	link->next_comm = c->dialler ? 0 : 1;
-	link->tx_window = c->theirs.window;
+	link->setup.id = c->dialler ? c->theirs.ident : c->mine.ident;
+	link->setup.next_comm = c->dialler ? 0 : 1;
+	link->msg.tx_window = c->theirs.window;
 	link->lanes_max = c->theirs.lanes_max < c->mine.lanes_max ? c->theirs.lanes_max :
 								    c->mine.lanes_max;
-	link->rx_window = c->mine.window;
+	link->msg.rx_window = c->mine.window;
 	c->mine.window = 0;
 	find_paths(link, c);
 	err = braid_join_new_lane(link, c, 0);
@@ -206,7 +206,7 @@ int braid_join_link(struct braid_link *link, struct braid_conn *c)
 		braid_link_fail(link, err, "can't bring the link up: %s [no-link]", strerror(-err));
 		return err;
 	}
-	braid_auth_wipe(link->target.token, BRAID_KEY_SIZE);
+	braid_auth_wipe(link->dial.target.token, BRAID_KEY_SIZE);
 	atomic_store(&link->state, BRAID_LINK_UP);
 	braid_lane_count_start(link);
 	braid_silence_start(link, braid_os->now_ns());

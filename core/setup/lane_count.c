@@ -66,33 +66,33 @@ static uint64_t first_wait_ns(const struct braid_link *link)
 static void want(struct braid_link *link, unsigned n)
 {
 	if (link->dialler) {
-		if (link->want_lanes < n)
-			link->want_lanes = n;
+		if (link->lanes.want < n)
+			link->lanes.want = n;
 	} else if (link->nlanes < n) {
-		atomic_store(&link->ask_lanes, n);
+		atomic_store(&link->lanes.ask, n);
 		braid_link_urge(link);
 	}
 }
 
 static void use(struct braid_link *link, unsigned n)
 {
-	atomic_store_explicit(&link->active, n, memory_order_relaxed);
+	atomic_store_explicit(&link->lanes.active, n, memory_order_relaxed);
 }
 
 void braid_lane_count_start(struct braid_link *link)
 {
 	unsigned n = first(link);
 
-	link->active = n;
-	link->want_lanes = n;
+	link->lanes.active = n;
+	link->lanes.want = n;
 	link->lane_count.wait_ns = first_wait_ns(link);
 	link->lane_count.trim_wait_ns = TRIM_MS * MS;
 }
 
 bool braid_lane_count_wants_dial(const struct braid_link *link)
 {
-	return (link->nlanes < link->want_lanes || link->nlanes < link->peer_lanes) &&
-	       link->ncomms && !link->ndown;
+	return (link->nlanes < link->lanes.want || link->nlanes < link->lanes.peer) &&
+	       link->msg.ncomms && !link->lanes.ndown;
 }
 
 bool braid_lane_count_may_dial(const struct braid_link *link, uint64_t now)
@@ -145,11 +145,11 @@ static void finish(struct braid_link *link, bool keep, uint64_t now)
 static void try_more(struct braid_link *link, double rate, uint64_t now)
 {
 	bool twice = link->lane_count.double_next || braid_link_home(link)->tr->dma;
-	unsigned n = twice && link->active * 2 < link->lanes_max ? link->active * 2 :
+	unsigned n = twice && link->lanes.active * 2 < link->lanes_max ? link->lanes.active * 2 :
 								   link->lanes_max;
 
 	link->lane_count.trim = false;
-	link->lane_count.few = link->active;
+	link->lane_count.few = link->lanes.active;
 	link->lane_count.many = n;
 	link->lane_count.few_rate = link->lane_count.most = rate;
 	link->lane_count.least = 1e9;
@@ -163,8 +163,9 @@ static void try_more(struct braid_link *link, double rate, uint64_t now)
 static void try_fewer(struct braid_link *link)
 {
 	link->lane_count.trim = true;
-	link->lane_count.many = link->active;
-	link->lane_count.few = link->active / 2 > first(link) ? link->active / 2 : first(link);
+	link->lane_count.many = link->lanes.active;
+	link->lane_count.few = link->lanes.active / 2 > first(link) ? link->lanes.active / 2 :
+								      first(link);
 	link->lane_count.round = 0;
 	link->lane_count.phase = FEW_SETTLE;
 	use(link, link->lane_count.few);
@@ -198,16 +199,16 @@ static void compare(struct braid_link *link, uint64_t now)
 static void steady(struct braid_link *link, double rate, bool full, uint64_t now)
 {
 	if (braid_since(link->lane_count.moved_ns, now) > REST_MS * MS &&
-	    link->active != first(link)) {
+	    link->lanes.active != first(link)) {
 		use(link, first(link));
 		link->lane_count.wait_ns = first_wait_ns(link);
 		link->lane_count.trim_wait_ns = TRIM_MS * MS;
 	}
 	if (!full)
 		return;
-	if (link->active > first(link) && now >= link->lane_count.trim_ns)
+	if (link->lanes.active > first(link) && now >= link->lane_count.trim_ns)
 		try_fewer(link);
-	else if (link->active < link->lanes_max && now >= link->lane_count.next_try_ns)
+	else if (link->lanes.active < link->lanes_max && now >= link->lane_count.next_try_ns)
 		try_more(link, rate, now);
 }
 
@@ -217,7 +218,7 @@ static void make_do(struct braid_link *link)
 	unsigned n = first(link);
 
 	link->lane_count.many = link->nlanes;
-	link->want_lanes = link->nlanes > n ? link->nlanes : n;
+	link->lanes.want = link->nlanes > n ? link->nlanes : n;
 }
 
 static void step(struct braid_link *link, double rate, bool full, uint64_t now)
@@ -256,10 +257,10 @@ static void step(struct braid_link *link, double rate, bool full, uint64_t now)
 
 static void sample(struct braid_link *link, uint64_t now)
 {
-	unsigned long starved = atomic_load(&link->starved);
+	unsigned long starved = atomic_load(&link->tx.starved);
 	bool full = starved != link->lane_count.starved;
 	/* Without the lock: a sender may hold it while a NIC's driver keeps it in the kernel. */
-	uint64_t bytes = atomic_load_explicit(&link->acked_bytes, memory_order_relaxed);
+	uint64_t bytes = atomic_load_explicit(&link->tx.acked_bytes, memory_order_relaxed);
 	double rate;
 
 	rate = (double)(bytes - link->lane_count.bytes) / (double)(now - link->lane_count.at_ns);
@@ -274,7 +275,7 @@ static void sample(struct braid_link *link, uint64_t now)
 void braid_lane_count_tick(struct braid_link *link, uint64_t now)
 {
 	if (braid_param.lanes) {
-		if (link->active != first(link) || link->want_lanes > link->nlanes)
+		if (link->lanes.active != first(link) || link->lanes.want > link->nlanes)
 			use(link, first(link));
 		return;
 	}

@@ -56,10 +56,10 @@ struct braid_link *braid_link_find(const struct braid_link_key *key, bool pendin
 	struct braid_link *link;
 
 	braid_svc_assert_locked();
-	braid_list_for(link, &braid_svc.links, node) {
+	braid_list_for(link, &braid_svc.links, table.node) {
 		int state = atomic_load(&link->state);
 
-		if (same_key(&link->key, key) && state != BRAID_LINK_DEAD && !link->peer_gone &&
+		if (same_key(&link->key, key) && state != BRAID_LINK_DEAD && !link->rx.peer_gone &&
 		    (!pending || state != BRAID_LINK_UP))
 			return link;
 	}
@@ -80,7 +80,7 @@ void braid_link_list(struct braid_link *link)
 
 	braid_svc_assert_locked();
 	braid_lock_wait(&table.lock);
-	braid_list_add_tail(&braid_svc.links, &link->node);
+	braid_list_add_tail(&braid_svc.links, &link->table.node);
 	while (i < table.ndevices && table.device[i] != link->key.dev)
 		i++;
 	if (i == table.ndevices && i < DEVICES_MAX)
@@ -94,9 +94,9 @@ bool braid_link_unlist(struct braid_link *link)
 
 	braid_svc_assert_locked();
 	braid_lock_wait(&table.lock);
-	free = !link->looks;
+	free = !link->table.looks;
 	if (free)
-		braid_list_del(&link->node);
+		braid_list_del(&link->table.node);
 	braid_unlock(&table.lock);
 	return free;
 }
@@ -117,12 +117,12 @@ struct braid_link *braid_links_next(struct braid_link *link)
 	struct braid_list *n;
 
 	braid_lock_wait(&table.lock);
-	n = link ? link->node.next : braid_svc.links.next;
+	n = link ? link->table.node.next : braid_svc.links.next;
 	if (link)
-		link->looks--;
-	link = n == &braid_svc.links ? NULL : braid_list_entry(n, struct braid_link, node);
+		link->table.looks--;
+	link = n == &braid_svc.links ? NULL : braid_list_entry(n, struct braid_link, table.node);
 	if (link)
-		link->looks++;
+		link->table.looks++;
 	braid_unlock(&table.lock);
 	return link;
 }
@@ -130,6 +130,6 @@ struct braid_link *braid_links_next(struct braid_link *link)
 void braid_links_leave(struct braid_link *link)
 {
 	braid_lock_wait(&table.lock);
-	link->looks--;
+	link->table.looks--;
 	braid_unlock(&table.lock);
 }

@@ -167,7 +167,7 @@ static int open_check(const struct braid_listen *l, const struct braid_link *lin
 
 	if (!l)
 		return -ENOENT;
-	braid_auth_open(l->token, link->session, comm, l->id, mac);
+	braid_auth_open(l->token, link->setup.session, comm, l->id, mac);
 	if (!braid_auth_equal(mac, open->mac))
 		return -EACCES;
 	if (l->dev != link->key.dev)
@@ -195,7 +195,7 @@ static int listen_offer(struct braid_comm *c, const struct braid_open *open)
 	err = open_check(l, c->link, c->id, open);
 	if (!err) {
 		c->listen_id = l->id;
-		braid_auth_opened(l->token, c->link->session, c->id, l->id, c->opened_mac);
+		braid_auth_opened(l->token, c->link->setup.session, c->id, l->id, c->opened_mac);
 		c->listen = l;
 		l->nready++;
 		braid_list_add_tail(&l->ready, &c->listen_node);
@@ -242,7 +242,7 @@ static void links_poll(struct braid_listen *l)
 		}
 		l->polled = link->number;
 		braid_link_progress(link, NULL, NULL);
-		if (atomic_load_explicit(&link->control_urgent, memory_order_relaxed))
+		if (atomic_load_explicit(&link->tx.control_urgent, memory_order_relaxed))
 			braid_link_try_flush_control(link);
 	}
 	l->polled = 0;

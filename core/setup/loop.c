@@ -78,17 +78,18 @@ static int do_what_is_due(uint64_t now)
 	braid_handshakes_expire(now);
 	paused = braid_listeners_resume(now);
 	braid_handshakes_log_strangers(now);
-	braid_list_for_safe(link, tmp, &braid_svc.links, node) {
+	braid_list_for_safe(link, tmp, &braid_svc.links, table.node) {
 		int state = atomic_load(&link->state);
 
 		if (braid_reap_link(link, now)) {
 			wait_ms = sooner(wait_ms, TICK_MS);
 			continue;
 		}
-		if ((state == BRAID_LINK_DIALING || state == BRAID_LINK_WAITING) && !link->conn &&
-		    now >= link->dial_at_ns)
+		if ((state == BRAID_LINK_DIALING || state == BRAID_LINK_WAITING) &&
+		    !link->dial.conn &&
+		    now >= link->dial.at_ns)
 			braid_dial_link(link, now);
-		if (state == BRAID_LINK_UP && link->dialler && !link->conn &&
+		if (state == BRAID_LINK_UP && link->dialler && !link->dial.conn &&
 		    braid_lane_count_may_dial(link, now)) {
 			if (braid_dial_lane(link, NULL, now))
 				braid_lane_count_dialled(link, -ENOMEM, now);
@@ -97,9 +98,10 @@ static int do_what_is_due(uint64_t now)
 			braid_lane_count_tick(link, now);
 			wait_ms = sooner(wait_ms, braid_recover_tick(link, now));
 		}
-		if (state != BRAID_LINK_UP || !atomic_load(&link->watched) || !link->settled)
+		if (state != BRAID_LINK_UP || !atomic_load(&link->thread.watched) ||
+		    !link->tick.settled)
 			wait_ms = sooner(wait_ms, loop.tick_ms);
-		else if (!link->ncomms || (link->dialler && braid_lane_count_wants_dial(link)))
+		else if (!link->msg.ncomms || (link->dialler && braid_lane_count_wants_dial(link)))
 			wait_ms = sooner(wait_ms, SLOW_TICK_MS);
 	}
 	braid_reap_idlest();
@@ -130,8 +132,8 @@ static bool must_linger(uint64_t now)
 		loop.stop_ns = now;
 	if (braid_since(loop.stop_ns, now) >= BRAID_LOOP_LINGER_MS * MS)
 		return false;
-	braid_list_for(link, &braid_svc.links, node) {
-		if (atomic_load(&link->state) != BRAID_LINK_UP || link->peer_gone ||
+	braid_list_for(link, &braid_svc.links, table.node) {
+		if (atomic_load(&link->state) != BRAID_LINK_UP || link->rx.peer_gone ||
 		    braid_lane_up(braid_link_home(link)))
 			continue;
 		braid_lock_wait(&link->lock);
@@ -147,7 +149,7 @@ static void close_links(void)
 {
 	struct braid_link *link;
 
-	braid_list_for(link, &braid_svc.links, node) {
+	braid_list_for(link, &braid_svc.links, table.node) {
 		if (atomic_load(&link->state) != BRAID_LINK_UP)
 			continue;
 		braid_lock_wait(&link->lock);
@@ -167,12 +169,12 @@ static void flush_links(void)
 		struct braid_link *link;
 
 		busy = false;
-		braid_list_for(link, &braid_svc.links, node) {
+		braid_list_for(link, &braid_svc.links, table.node) {
 			if (atomic_load(&link->state) != BRAID_LINK_UP)
 				continue;
 			braid_link_move(link);
 			braid_link_try_flush_control(link);
-			busy |= !link->peer_gone && braid_lane_up(braid_link_home(link)) &&
+			busy |= !link->rx.peer_gone && braid_lane_up(braid_link_home(link)) &&
 				!braid_txq_idle(&braid_link_home(link)->tx);
 		}
 		if (busy)
@@ -200,7 +202,7 @@ static void close_all(void)
 		braid_service_hooks.ending();
 	close_links();
 	flush_links();
-	braid_list_for(link, &braid_svc.links, node)
+	braid_list_for(link, &braid_svc.links, table.node)
 		braid_link_fail(link, -ENOTCONN, "the last context was finalized [link-closed]");
 	braid_handshakes_close();
 	reap_links();
@@ -220,7 +222,7 @@ static void device_event(struct braid_listener *p)
 	struct braid_link *link;
 
 	braid_listener_read_events(p);
-	braid_list_for(link, &braid_svc.links, node) {
+	braid_list_for(link, &braid_svc.links, table.node) {
 		if (atomic_load(&link->state) == BRAID_LINK_UP)
 			braid_health_port(link);
 	}
@@ -259,10 +261,10 @@ static void links_tick(uint64_t now)
 	unsigned touched = 0;
 	bool calm = true;
 
-	braid_list_for(link, &braid_svc.links, node)
-		touched += atomic_load(&link->touched) != link->seen;
-	braid_list_for(link, &braid_svc.links, node) {
-		braid_hint(&link->alone, touched == 1);
+	braid_list_for(link, &braid_svc.links, table.node)
+		touched += atomic_load(&link->thread.touched) != link->tick.seen;
+	braid_list_for(link, &braid_svc.links, table.node) {
+		braid_hint(&link->thread.alone, touched == 1);
 		if (atomic_load(&link->state) != BRAID_LINK_UP || !braid_watched_tick(link, now))
 			calm = false;
 	}

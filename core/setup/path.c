@@ -43,8 +43,8 @@ void braid_path_text(const struct braid_link *link, unsigned path, char *ret, si
 	union braid_netdev_addr at[BRAID_HANDLE_ADDRS];
 	struct sockaddr_storage sa = { 0 };
 
-	if (!braid_path_sockaddr(&link->path[path], &sa) &&
-	    braid_handle_addrs(&link->target, at))
+	if (!braid_path_sockaddr(&link->setup.path[path], &sa) &&
+	    braid_handle_addrs(&link->dial.target, at))
 		memcpy(&sa, &at[0], sizeof(at[0]));
 	braid_addr_text(&sa, ret, len);
 }
@@ -66,7 +66,7 @@ void braid_path_first(struct braid_link *link, const struct braid_handle *to)
 {
 	union braid_netdev_addr at[BRAID_HANDLE_ADDRS];
 	unsigned n = braid_handle_addrs(to, at);
-	struct braid_path *p = &link->path[0];
+	struct braid_path *p = &link->setup.path[0];
 
 	link->npaths = 1;
 	p->dev = link->key.dev->member[0];
@@ -101,8 +101,8 @@ static void drop_far(struct braid_link *link)
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < link->npaths; i++) {
-		if (is_near(&link->path[i]))
-			link->path[n++] = link->path[i];
+		if (is_near(&link->setup.path[i]))
+			link->setup.path[n++] = link->setup.path[i];
 	}
 	if (n)
 		link->npaths = n;
@@ -138,7 +138,7 @@ void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 		     const struct braid_hello *theirs)
 {
 	const struct braid_dev *dev = link->key.dev;
-	struct braid_path first = link->path[0];
+	struct braid_path first = link->setup.path[0];
 	bool own = first.to.port && dev->member[0]->best && dev->member[0]->best->blob;
 	struct braid_addr to[BRAID_PATHS_MAX] = { own ? first.to : *at };
 	unsigned n = 1;
@@ -147,7 +147,7 @@ void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 		to[n++] = theirs->more[i];
 	link->npaths = dev->nmembers > n ? dev->nmembers : n;
 	for (unsigned i = 0; i < link->npaths; i++) {
-		struct braid_path *p = &link->path[i];
+		struct braid_path *p = &link->setup.path[i];
 
 		*p = (struct braid_path){ .dev = dev->member[i % dev->nmembers], .to = to[i % n] };
 		/*
@@ -167,7 +167,7 @@ void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 	if (dev->member[0]->best && dev->member[0]->best->blob)
 		drop_far(link);
 	for (unsigned i = 0; i < link->npaths; i++)
-		find_ways(&link->path[i], &first, at, to[0].port);
+		find_ways(&link->setup.path[i], &first, at, to[0].port);
 }
 
 void braid_paths_announce(struct braid_dev *dev, const struct braid_dev *met,
@@ -197,9 +197,9 @@ unsigned braid_path_for(const struct braid_link *link, unsigned lane, uint64_t n
 	for (unsigned i = 0; i < link->npaths; i++) {
 		unsigned p = (lane + i) % link->npaths;
 
-		if (now >= link->path[p].bad_until_ns)
+		if (now >= link->setup.path[p].bad_until_ns)
 			return p;
-		if (link->path[p].bad_until_ns < link->path[best].bad_until_ns)
+		if (link->setup.path[p].bad_until_ns < link->setup.path[best].bad_until_ns)
 			best = p;
 	}
 	return best;
@@ -207,7 +207,7 @@ unsigned braid_path_for(const struct braid_link *link, unsigned lane, uint64_t n
 
 void braid_path_bad(struct braid_link *link, unsigned path, uint64_t now)
 {
-	struct braid_path *p = &link->path[path];
+	struct braid_path *p = &link->setup.path[path];
 
 	if (link->npaths < 2)
 		return;
@@ -221,7 +221,7 @@ void braid_path_bad(struct braid_link *link, unsigned path, uint64_t now)
 
 void braid_path_good(struct braid_link *link, unsigned path, uint64_t now)
 {
-	struct braid_path *p = &link->path[path];
+	struct braid_path *p = &link->setup.path[path];
 
 	if (p->bad_until_ns)
 		p->back_ns = now;
@@ -231,7 +231,7 @@ void braid_path_good(struct braid_link *link, unsigned path, uint64_t now)
 void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsigned least_s,
 		      uint64_t now)
 {
-	struct braid_path *p = &link->path[path];
+	struct braid_path *p = &link->setup.path[path];
 
 	if (now < p->plain_until_ns)	/* another lane met the same fault */
 		return;
@@ -249,7 +249,7 @@ void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsign
 static bool all_bad(const struct braid_link *link, uint64_t now)
 {
 	for (unsigned i = 0; i < link->npaths; i++) {
-		if (now >= link->path[i].bad_until_ns)
+		if (now >= link->setup.path[i].bad_until_ns)
 			return false;
 	}
 	return true;
@@ -257,7 +257,7 @@ static bool all_bad(const struct braid_link *link, uint64_t now)
 
 bool braid_path_dialled(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
 {
-	struct braid_path *p = &link->path[c->path];
+	struct braid_path *p = &link->setup.path[c->path];
 
 	if (c->way >= p->ways.n)
 		return true;

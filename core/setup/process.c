@@ -24,10 +24,10 @@ static bool ready;			/* braid_svc.lock */
 static void wipe_child(void)
 {
 	for (struct braid_list *n = braid_svc.links.next; n && n != &braid_svc.links; n = n->next) {
-		struct braid_link *link = braid_list_entry(n, struct braid_link, node);
+		struct braid_link *link = braid_list_entry(n, struct braid_link, table.node);
 
-		braid_auth_wipe(link->session, sizeof(link->session));
-		braid_auth_wipe(&link->target, sizeof(link->target));
+		braid_auth_wipe(link->setup.session, sizeof(link->setup.session));
+		braid_auth_wipe(&link->dial.target, sizeof(link->dial.target));
 	}
 	braid_listens_wipe();
 	braid_connects_wipe();

@@ -30,7 +30,7 @@ static void free_dead_comms(struct braid_link *link)
 	struct braid_comm *c, *tmp;
 
 	braid_lock_wait(&link->lock);
-	braid_list_for_safe(c, tmp, &link->comms, node) {
+	braid_list_for_safe(c, tmp, &link->msg.comms, node) {
 		/*
 		 * A comm that waits for accept() has no owner, so a failed one may go.  A comm that
 		 * its sender has closed has not failed: what was sent is still to be received.
@@ -48,9 +48,9 @@ static void link_close_lanes(struct braid_link *link)
 	braid_link_end_copies(link);
 	for (unsigned i = 0; i < n; i++)
 		link->lane[i]->tr->lane_close(link->lane[i]);
-	if (!link->closing)
-		braid_stops_mark(link->key.dev, &link->stops);
-	link->closing = true;
+	if (!link->reap.closing)
+		braid_stops_mark(link->key.dev, &link->reap.stops);
+	link->reap.closing = true;
 	braid_link_go(link, n);
 }
 
@@ -58,7 +58,7 @@ void braid_reap_send_close(struct braid_link *link)
 {
 	struct braid_hdr h = { .type = BRAID_F_CLOSE };
 
-	if (!braid_link_attach(link) && !link->peer_gone) {
+	if (!braid_link_attach(link) && !link->rx.peer_gone) {
 		braid_link_send_control(link);
 		braid_link_ctl(link, &h, NULL);
 		braid_link_flush(link);
@@ -69,7 +69,7 @@ void braid_reap_send_close(struct braid_link *link)
 static void link_close_idle(struct braid_link *link)
 {
 	braid_lock_wait(&link->lock);
-	if (!link->ncomms) {
+	if (!link->msg.ncomms) {
 		braid_reap_send_close(link);
 		braid_link_down(link, -ENOTCONN, "idle link closed [link-closed]");
 	}
@@ -80,9 +80,9 @@ static void link_close_idle(struct braid_link *link)
 static uint64_t idle_limit(const struct braid_link *link)
 {
 	uint64_t limit = braid_param.share ? (uint64_t)braid_param.link_idle * SEC : 0;
-	uint64_t first = (link->better ? FIRST_COMM_BETTER_S : FIRST_COMM_S) * SEC;
+	uint64_t first = (link->setup.better ? FIRST_COMM_BETTER_S : FIRST_COMM_S) * SEC;
 
-	return link->dialler || link->used || limit > first ? limit : first;
+	return link->dialler || link->msg.used || limit > first ? limit : first;
 }
 
 bool braid_reap_link(struct braid_link *link, uint64_t now)
@@ -96,26 +96,27 @@ bool braid_reap_link(struct braid_link *link, uint64_t now)
 		free_dead_comms(link);
 		braid_handshakes_drop(link);
 		/* A NIC that has not stopped may still read the link's queues. */
-		if (link->ncomms || atomic_load(&link->pins) ||
-		    !braid_stops_past(link->key.dev, &link->stops) || !braid_link_unlist(link))
+		if (link->msg.ncomms || atomic_load(&link->thread.pins) ||
+		    !braid_stops_past(link->key.dev, &link->reap.stops) || !braid_link_unlist(link))
 			return false;
 		braid_link_free(link);
 		return true;
 	}
-	if (link->ncomms || link->refusals || atomic_load(&link->pins) || state != BRAID_LINK_UP) {
-		link->idle_since_ns = 0;
+	if (link->msg.ncomms || link->msg.refusals || atomic_load(&link->thread.pins) ||
+	    state != BRAID_LINK_UP) {
+		link->reap.idle_since_ns = 0;
 		return false;
 	}
-	if (!link->idle_since_ns)
-		link->idle_since_ns = now;
-	if (braid_since(link->idle_since_ns, now) > DETACH_MS * MS && link->attached) {
+	if (!link->reap.idle_since_ns)
+		link->reap.idle_since_ns = now;
+	if (braid_since(link->reap.idle_since_ns, now) > DETACH_MS * MS && link->lanes.attached) {
 		unsigned n = braid_link_stop(link);	/* accept() may be moving the link */
 
-		if (!link->ncomms)
+		if (!link->msg.ncomms)
 			braid_link_detach(link);
 		braid_link_go(link, n);
 	}
-	if (braid_since(link->idle_since_ns, now) >= idle_limit(link) || link->peer_gone)
+	if (braid_since(link->reap.idle_since_ns, now) >= idle_limit(link) || link->rx.peer_gone)
 		link_close_idle(link);
 	return false;
 }
@@ -126,9 +127,9 @@ bool braid_reap_all(void)
 	bool any = false;
 
 	braid_svc_assert_locked();
-	braid_list_for_safe(link, tmp, &braid_svc.links, node) {
+	braid_list_for_safe(link, tmp, &braid_svc.links, table.node) {
 		if (!braid_reap_link(link, 0))
-			any |= !braid_stops_past(link->key.dev, &link->stops);
+			any |= !braid_stops_past(link->key.dev, &link->reap.stops);
 	}
 	return any;
 }
@@ -139,12 +140,12 @@ void braid_reap_idlest(void)
 	unsigned n = 0;
 
 	braid_svc_assert_locked();
-	braid_list_for(link, &braid_svc.links, node) {
-		if (!link->idle_since_ns || atomic_load(&link->state) != BRAID_LINK_UP ||
-		    (!link->dialler && !link->used))	/* its first comm is on its way */
+	braid_list_for(link, &braid_svc.links, table.node) {
+		if (!link->reap.idle_since_ns || atomic_load(&link->state) != BRAID_LINK_UP ||
+		    (!link->dialler && !link->msg.used))	/* its first comm is on its way */
 			continue;
 		n++;
-		if (!oldest || link->idle_since_ns < oldest->idle_since_ns)
+		if (!oldest || link->reap.idle_since_ns < oldest->reap.idle_since_ns)
 			oldest = link;
 	}
 	if (n > (unsigned)braid_param.links_idle)

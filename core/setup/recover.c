@@ -72,7 +72,7 @@ static void ask_for_dial(struct braid_link *link, uint64_t now)
 	if (braid_health_well(braid_link_home(link), now) ||
 	    (braid_health_any_well(link, now) && braid_silence(link, now) < ASK_AFTER_MS * MS))
 		return;
-	if (link->conn || !link->path[0].to.port || now < link->recover.probe_ns)
+	if (link->dial.conn || !link->setup.path[0].to.port || now < link->recover.probe_ns)
 		return;
 	err = braid_dial_ask(link, now);
 	if (err)
@@ -83,7 +83,7 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 {
 	if (braid_lane_up(braid_link_home(link)))
 		link->recover.probe_ns = 0;	/* if home is lost again, ask at once */
-	if (!link->ndown) {
+	if (!link->lanes.ndown) {
 		link->recover.down_ns = 0;
 		link->recover.probe_wait_ms = 0;
 		return;
@@ -97,7 +97,7 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 	}
 	braid_link_rehome(link);
 	braid_link_try_flush_control(link);
-	if (link->ndown < link->nlanes) {
+	if (link->lanes.ndown < link->nlanes) {
 		link->recover.down_ns = 0;
 	} else if (!link->recover.down_ns) {
 		link->recover.down_ns = now;
@@ -107,7 +107,7 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 /* Milliseconds until the next tick is due. */
 static int next_look(const struct braid_link *link, bool under_way, uint64_t now)
 {
-	if (link->ndown)
+	if (link->lanes.ndown)
 		return BRAID_REDIAL_MIN_MS;
 	return under_way ? BRAID_HEALTH_MS : (int)braid_silence_alive_ms(link, now);
 }
@@ -122,10 +122,10 @@ int braid_recover_tick(struct braid_link *link, uint64_t now)
 	if (asleep > ASLEEP_MS * MS)		/* our own sleep is no silence of the peer */
 		link->recover.heard_ns = now - (silent > asleep ? silent - asleep : 0);
 	shut_lost(link, now);
-	if (!link->ncomms) {			/* no comm: silence means nothing */
+	if (!link->msg.ncomms) {			/* no comm: silence means nothing */
 		link->recover.heard_ns = now;
 		/* An accepted link may wait for its first comm, which comes over a new socket. */
-		if (link->ndown && (link->dialler || link->used))
+		if (link->lanes.ndown && (link->dialler || link->msg.used))
 			braid_link_fail(link, -ENOTCONN, "the idle link was lost [link-closed]");
 		return -1;
 	}

@@ -133,10 +133,10 @@ void braid_redial_resumed(struct braid_lane *lane, uint64_t now)
 bool braid_redial_is_poor(const struct braid_lane *lane, unsigned path, uint64_t now)
 {
 	const struct braid_link *link = lane->link;
-	const struct braid_dev *dev = link->path[path].dev;
+	const struct braid_dev *dev = link->setup.path[path].dev;
 
-	if (!link->path[path].better || lane->tr->blob ||
-	    now < link->path[path].plain_until_ns || !dev->best->usable(dev))
+	if (!link->setup.path[path].better || lane->tr->blob ||
+	    now < link->setup.path[path].plain_until_ns || !dev->best->usable(dev))
 		return false;
 	/* The first such lane of a path tries alone; the others follow once it has succeeded. */
 	for (unsigned i = 0; i < link->nlanes; i++) {

@@ -94,7 +94,7 @@ static bool is_needless(struct braid_link *link)
 
 	braid_lock_wait(&link->lock);
 	needed = !braid_txq_idle(&braid_link_home(link)->tx);
-	braid_list_for(c, &link->comms, node)
+	braid_list_for(c, &link->msg.comms, node)
 		needed |= !c->closed;
 	braid_unlock(&link->lock);
 	return !needed;
@@ -120,7 +120,7 @@ bool braid_silence_is_over(struct braid_link *link, uint64_t now)
 				"process has ended or was killed, unless a firewall came in "
 				"between; look for the first error in that rank's log "
 				"[peer-ended]");
-	else if (lost && !link->dialler && !link->path[0].to.port)
+	else if (lost && !link->dialler && !link->setup.path[0].to.port)
 		braid_link_fail(link, -EREMOTEIO,
 				"the connection was lost, and the peer, which alone can, does not "
 				"dial another: its process has ended or was killed, or its host or "
@@ -145,7 +145,7 @@ void braid_silence_send_alive(struct braid_link *link, uint64_t now)
 	struct braid_hdr h = { .type = BRAID_F_ALIVE };
 	const struct braid_txq *q = &braid_link_home(link)->tx;
 	uint64_t quiet, silent = braid_silence(link, now);
-	bool waits = !atomic_load(&link->watched);
+	bool waits = !atomic_load(&link->thread.watched);
 
 	if (!braid_trylock(&link->lock))
 		return;

@@ -35,7 +35,7 @@ void braid_stall_look(struct braid_link *link, uint64_t now)
 	    braid_since(link->recover.stall_ns, now) < STALL_MS * MS || !braid_trylock(&link->lock))
 		return;			/* a caller may hold the lock: look at the next tick */
 	link->recover.stall_ns = now;
-	braid_list_for(c, &link->comms, node) {
+	braid_list_for(c, &link->msg.comms, node) {
 		struct braid_waiting w = { 0 };
 
 		if (!braid_comm_waits(c, &w) || w.seq != c->stall_seq || !c->stall_ns) {

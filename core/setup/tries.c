@@ -27,7 +27,7 @@ uint64_t braid_tries_slice(const struct braid_link *link, bool bound, bool conne
 {
 	uint64_t whole = (uint64_t)braid_param.handshake_timeout * SEC;
 	uint64_t all = (uint64_t)braid_param.connect_timeout * SEC, slice;
-	unsigned others = link->path[0].ways.n - 1 + bound, round = link->tries.round;
+	unsigned others = link->setup.path[0].ways.n - 1 + bound, round = link->tries.round;
 
 	if (!others)
 		return whole;
@@ -49,7 +49,7 @@ static bool all_final(const struct braid_ways *w)
 bool braid_tries_go_on(struct braid_link *link, const struct braid_conn *c, int err, bool final,
 		       uint64_t now)
 {
-	struct braid_ways *w = &link->path[0].ways;
+	struct braid_ways *w = &link->setup.path[0].ways;
 	uint64_t patience = (uint64_t)braid_param.connect_timeout * SEC / 2;
 	unsigned i = c ? c->way : w->now;
 	bool over;
@@ -68,7 +68,7 @@ bool braid_tries_go_on(struct braid_link *link, const struct braid_conn *c, int 
 		w->failed = 0;
 		link->tries.round++;
 	}
-	link->dial_at_ns = now + (over ? ROUND_MS : NEXT_MS) * MS;
+	link->dial.at_ns = now + (over ? ROUND_MS : NEXT_MS) * MS;
 	return true;
 }
 
@@ -76,7 +76,7 @@ void braid_tries_log(const struct braid_link *link)
 {
 	char text[1024];
 
-	braid_ways_text(&link->path[0].ways, text, sizeof(text));
+	braid_ways_text(&link->setup.path[0].ways, text, sizeof(text));
 	if (*text)
 		braid_info("device %s, peer %s: ways tried, in this order: %s",
 			   link->key.dev->net.name, link->peer, text);

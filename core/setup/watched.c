@@ -51,7 +51,7 @@ int braid_lane_shut(struct braid_lane *lane)
 /* A caller is back.  Even a disarmed epoll entry costs the kernel a look for every packet. */
 void braid_watched_end(struct braid_link *link)
 {
-	atomic_store(&link->watched, false);
+	atomic_store(&link->thread.watched, false);
 	for (unsigned i = 0; i < link->nlanes; i++)
 		lane_unwatch(link->lane[i]);
 }
@@ -73,13 +73,13 @@ static void link_watch(struct braid_link *link)
 	for (unsigned i = 0; i < WATCH_MOVES && moved > 0; i++)
 		moved = braid_link_move(link);
 	/* Work left behind by a held lock or an unfinished GPU copy will raise no event. */
-	if (!braid_link_try_flush_control(link) || moved > 0 || atomic_load(&link->copies) ||
+	if (!braid_link_try_flush_control(link) || moved > 0 || atomic_load(&link->rx.copies) ||
 	    !idle) {
 		braid_watched_end(link);
 		return;
 	}
-	atomic_store(&link->watched, true);
-	link->settled = false;
+	atomic_store(&link->thread.watched, true);
+	link->tick.settled = false;
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
@@ -98,7 +98,8 @@ void braid_watched_event(struct braid_lane *lane)
 	if (atomic_load(&link->state) != BRAID_LINK_UP)
 		return;
 	braid_yield();			/* the callers may only have been waiting for this CPU */
-	if (atomic_load(&link->touched) == link->seen && atomic_load(&link->watched))
+	if (atomic_load(&link->thread.touched) == link->tick.seen &&
+	    atomic_load(&link->thread.watched))
 		link_watch(link);
 	else
 		braid_watched_end(link);
@@ -106,22 +107,22 @@ void braid_watched_event(struct braid_lane *lane)
 
 bool braid_watched_tick(struct braid_link *link, uint64_t now)
 {
-	unsigned long touched = atomic_load(&link->touched);
+	unsigned long touched = atomic_load(&link->thread.touched);
 	bool calm = true, all;
 
-	if (touched != link->seen) {
-		link->seen = touched;
+	if (touched != link->tick.seen) {
+		link->tick.seen = touched;
 		braid_watched_end(link);
-		all = braid_since(link->tidied_ns, now) >= TIDY_MS * MS;
+		all = braid_since(link->tick.tidied_ns, now) >= TIDY_MS * MS;
 		if (all)
-			link->tidied_ns = now;
-		calm = !braid_link_flush_if_urgent(link, all) && !link->ndown &&
-		       !atomic_load(&link->copies);
-	} else if (!atomic_load(&link->watched)) {
+			link->tick.tidied_ns = now;
+		calm = !braid_link_flush_if_urgent(link, all) && !link->lanes.ndown &&
+		       !atomic_load(&link->rx.copies);
+	} else if (!atomic_load(&link->thread.watched)) {
 		link_watch(link);
 		calm = false;
 	} else {
-		link->settled = true;
+		link->tick.settled = true;
 	}
 	return calm;
 }

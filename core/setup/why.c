@@ -276,9 +276,9 @@ static const struct row *row_of(enum braid_dial_stage stage, int err)
 void braid_why_dial(struct braid_link *link, const struct braid_conn *c,
 		    enum braid_dial_stage stage, int err)
 {
-	struct ended e = { .c = c, .from = c ? c->met : link->path[0].dev, .err = err };
+	struct ended e = { .c = c, .from = c ? c->met : link->setup.path[0].dev, .err = err };
 	const struct row *r = row_of(stage, err);
-	const struct braid_ways *w = &link->path[0].ways;
+	const struct braid_ways *w = &link->setup.path[0].ways;
 	struct sockaddr_storage to = { 0 };
 	char why[BRAID_LOG_MAX];
 	int n = 0;
@@ -395,15 +395,15 @@ const char *braid_why_stopped(const struct braid_link *link, char ret[BRAID_WHY_
 	struct sockaddr_storage sa;
 	char name[IF_NAMESIZE], state = '\0';
 
-	if (link->peer_pid && link->peer_pid != braid_self.pid &&
-	    braid_path_sockaddr(&link->path[0], &sa)) {
+	if (link->setup.peer_pid && link->setup.peer_pid != braid_self.pid &&
+	    braid_path_sockaddr(&link->setup.path[0], &sa)) {
 		memcpy(&to, &sa, sizeof(to));
 		if (is_own(&to, name))
-			state = state_here(link->peer_pid);
-		if ((state == 'S' || state == 'D') && is_frozen(link->peer_pid))
+			state = state_here(link->setup.peer_pid);
+		if ((state == 'S' || state == 'D') && is_frozen(link->setup.peer_pid))
 			state = BRAID_WHY_FROZEN;
 	}
-	return braid_why_state(state, link->peer_pid, ret);
+	return braid_why_state(state, link->setup.peer_pid, ret);
 }
 
 void braid_why_mtu(const struct braid_link *link, unsigned size)

@@ -58,7 +58,7 @@ static void view_link(struct braid_link *link, uint64_t now, struct braid_view *
 	ret->silent = atomic_load(&link->recover.silent);
 	ret->late = atomic_load(&link->recover.late);
 	ret->stalls = atomic_load(&link->recover.stalls);
-	ret->ncomms = atomic_load(&link->ncomms);
+	ret->ncomms = atomic_load(&link->msg.ncomms);
 	ret->nlanes = atomic_load(&link->nlanes);
 	for (unsigned i = 0; i < ret->nlanes; i++)
 		view_lane(link->lane[i], now, &ret->lane[i]);
@@ -169,7 +169,7 @@ static void view_inside(struct braid_link *link, uint64_t now, struct braid_view
 		struct braid_lane *lane = link->lane[i];
 
 		ret->lane[i].transport = lane->tr->name;
-		ret->lane[i].home = i == link->home;
+		ret->lane[i].home = i == link->lanes.home;
 		ret->lane[i].queued = lane->tx.unsent;
 		ret->lane[i].unacked = lane->tx.unacked;
 		if (lane->fd >= 0)
@@ -179,9 +179,9 @@ static void view_inside(struct braid_link *link, uint64_t now, struct braid_view
 				 ret->lane[i].wire.text + at,
 				 sizeof(ret->lane[i].wire.text) - at);
 	}
-	add(&ret->closed[0], &link->closed[0]);
-	add(&ret->closed[1], &link->closed[1]);
-	braid_list_for(c, &link->comms, node)
+	add(&ret->closed[0], &link->msg.closed[0]);
+	add(&ret->closed[1], &link->msg.closed[1]);
+	braid_list_for(c, &link->msg.comms, node)
 		view_comm(c, now, ret);
 }
 

@@ -384,7 +384,7 @@ static void move(unsigned how)
 
 	if (how & 1)
 		braid_link_try_flush_control(w.link);
-	w.link->spread += how >> 1 & 1 && !w.link->spread;	/* look at all lanes */
+	w.link->rx.spread += how >> 1 & 1 && !w.link->rx.spread;	/* look at all lanes */
 	braid_link_progress(w.link, c ? &c->flush_epoch : NULL, NULL);
 }
 
@@ -447,9 +447,9 @@ static void begin(void)
 	w.link = braid_link_new(&key);
 	assert(w.link);
 	w.link->dialler = true;
-	w.link->next_comm = 4;
+	w.link->setup.next_comm = 4;
 	w.link->lanes_max = 4;
-	w.link->tx_window = w.link->rx_window = braid_pool_promise(60000);
+	w.link->msg.tx_window = w.link->msg.rx_window = braid_pool_promise(60000);
 	for (unsigned i = 0; i < LANES; i++) {
 		uint8_t *in = w.lane[i].in;
 
@@ -460,7 +460,7 @@ static void begin(void)
 		}));
 	}
 	assert(!braid_link_attach(w.link));
-	w.link->active = LANES;
+	w.link->lanes.active = LANES;
 	atomic_store(&w.link->state, BRAID_LINK_UP);
 	braid_lock_wait(&w.link->lock);
 	for (unsigned i = 0; i < COMMS; i++) {
@@ -479,10 +479,10 @@ static void end(void)
 		leave(i, 0);
 	move(3);
 	braid_lock_wait(&w.link->lock);
-	braid_list_for_safe(c, tmp, &w.link->comms, node)
+	braid_list_for_safe(c, tmp, &w.link->msg.comms, node)
 		braid_comm_free(c);
 	braid_unlock(&w.link->lock);
-	assert(!w.link->um_bytes);
+	assert(!w.link->msg.unexp_bytes);
 	braid_link_free(w.link);
 	braid_pool_trim();
 }

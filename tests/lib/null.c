@@ -532,8 +532,8 @@ static struct braid_link *link_new(struct null_pair *p, unsigned end)
 	link = braid_link_new(&key);
 	assert(link);
 	link->dialler = end == 0;
-	link->next_comm = end;
-	link->rx_window = braid_pool_promise(p->config.window);
+	link->setup.next_comm = end;
+	link->msg.rx_window = braid_pool_promise(p->config.window);
 	link->lanes_max = BRAID_LANES_MAX;
 	snprintf(link->peer, sizeof(link->peer), "end %u", !end);
 	return link;
@@ -552,8 +552,8 @@ void null_pair_init(struct null_pair *p, const struct null_config *config)
 		int err = braid_link_attach(p->end[i]);
 
 		assert(!err);
-		p->end[i]->tx_window = p->end[!i]->rx_window;
-		p->end[i]->active = p->end[i]->nlanes;
+		p->end[i]->msg.tx_window = p->end[!i]->msg.rx_window;
+		p->end[i]->lanes.active = p->end[i]->nlanes;
 		atomic_store(&p->end[i]->state, BRAID_LINK_UP);
 	}
 }
@@ -566,7 +566,7 @@ void null_pair_fini(struct null_pair *p)
 		struct braid_comm *c, *tmp;
 
 		braid_lock_wait(&link->lock);
-		braid_list_for_safe(c, tmp, &link->comms, node)
+		braid_list_for_safe(c, tmp, &link->msg.comms, node)
 			braid_comm_free(c);
 		braid_unlock(&link->lock);
 		braid_link_free(link);
@@ -577,9 +577,9 @@ void null_pair_fini(struct null_pair *p)
 void null_comms(struct null_pair *p, unsigned from, struct braid_comm **ret_send,
 		struct braid_comm **ret_recv)
 {
-	uint32_t id = p->end[from]->next_comm;
+	uint32_t id = p->end[from]->setup.next_comm;
 
-	p->end[from]->next_comm += 2;
+	p->end[from]->setup.next_comm += 2;
 	for (unsigned i = 0; i < 2; i++) {
 		struct braid_link *link = p->end[i];
 		struct braid_comm *c;
@@ -626,13 +626,13 @@ static const char *end_not_idle(const struct braid_link *link)
 		LEFT("bytes to receive", lane->rx_left);
 		LEFT("frame being received", lane->rx_kind != BRAID_RX_NONE);
 	}
-	LEFT("comms", link->ncomms);
-	LEFT("sends pending", !braid_list_empty(&link->pending));
-	LEFT("comms with news", !braid_list_empty(&link->control_due));
-	LEFT("window out", link->shared_out);
-	LEFT("window lent", link->um_bytes);
-	LEFT("retired bytes", link->retire_bytes);
-	LEFT("spread messages", atomic_load(&link->spread));
+	LEFT("comms", link->msg.ncomms);
+	LEFT("sends pending", !braid_list_empty(&link->tx.pending));
+	LEFT("comms with news", !braid_list_empty(&link->msg.control_due));
+	LEFT("window out", link->msg.shared_out);
+	LEFT("window lent", link->msg.unexp_bytes);
+	LEFT("retired bytes", link->msg.retire_bytes);
+	LEFT("spread messages", atomic_load(&link->rx.spread));
 	LEFT("link lock", atomic_load(&link->lock.held));
 	return NULL;
 }
@@ -679,13 +679,13 @@ void null_dump(const struct null_pair *p)
 		const struct braid_comm *c;
 
 		fprintf(stderr, "end %u: active %u spread %u urgent %d quiet %d stalled %d pending "
-			"%d\n", e, link->active, link->spread, link->control_urgent, link->quiet,
-			link->stalled, !braid_list_empty(&link->pending));
+			"%d\n", e, link->lanes.active, link->rx.spread, link->tx.control_urgent, link->tx.quiet,
+			link->tx.stalled, !braid_list_empty(&link->tx.pending));
 		for (unsigned i = 0; i < link->nlanes; i++) {
 			dump_lane(link->lane[i]);
 			fprintf(stderr, "    on the wire %zu\n", null_waiting(p, e, i));
 		}
-		braid_list_for(c, &link->comms, node) {
+		braid_list_for(c, &link->msg.comms, node) {
 			fprintf(stderr, "  comm %u\n", c->id);
 			for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
 				if (c->sender)

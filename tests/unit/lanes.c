@@ -26,9 +26,9 @@ static struct braid_link *link_new(struct braid_dev *dev, bool dialler)
 
 	assert_non_null(link);
 	link->dialler = dialler;
-	link->next_comm = !dialler;
+	link->setup.next_comm = !dialler;
 	link->lanes_max = BRAID_LANES_MAX;
-	link->rx_window = link->tx_window = braid_pool_promise((size_t)braid_param.window);
+	link->msg.rx_window = link->msg.tx_window = braid_pool_promise((size_t)braid_param.window);
 	strcpy(link->peer, dialler ? "accepter" : "dialler");
 	return link;
 }
@@ -61,7 +61,7 @@ void lanes_up(struct lanes *l, const char *from, const char *to)
 		l->link[i] = link_new(dev[i], !i);
 		assert_int_equal(braid_link_add_lane(l->link[i], 0, &c), 0);
 		s[i]->priv = NULL;	/* the lane's from now on */
-		l->link[i]->active = 1;
+		l->link[i]->lanes.active = 1;
 		assert_int_equal(braid_link_attach(l->link[i]), 0);
 		atomic_store(&l->link[i]->state, BRAID_LINK_UP);
 		jobs_done(dev[i]);	/* the ring is registered */
@@ -100,7 +100,7 @@ static struct braid_mr *mr_of(struct braid_comm *c, char *data, size_t size)
 	struct braid_mem mem = { .data = data, .size = size, .fd = -1 };
 	struct braid_mr *mr;
 
-	assert_int_equal(braid_mr_new(c->link->key.dev, &c->link->copies, &mem, &mr), 0);
+	assert_int_equal(braid_mr_new(c->link->key.dev, &c->link->rx.copies, &mem, &mr), 0);
 	return mr;
 }
 

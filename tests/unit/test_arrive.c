@@ -116,7 +116,7 @@ static void lies_are_refused(void **state)
 			assert_int_equal(to[k], 0x55);
 		/* The next call on the link finds it dead, and logs that once. */
 		if (rows[i].lane)
-			pair.end[B]->spread++;
+			pair.end[B]->rx.spread++;
 		assert_int_equal(null_warns, 0);
 		braid_link_progress(pair.end[B], &cr->flush_epoch, NULL);
 		assert_int_equal(error_of(r), -EREMOTEIO);

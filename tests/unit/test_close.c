@@ -17,20 +17,20 @@ static void a_comm_is_gone_when_both_said_goodbye(void **state)
 	(void)state;
 	braid_comm_close(cs);
 	pass_frame(A, BRAID_F_BYE);
-	assert_int_equal(pair.end[A]->ncomms, 1);
-	assert_int_equal(pair.end[B]->ncomms, 1);
+	assert_int_equal(pair.end[A]->msg.ncomms, 1);
+	assert_int_equal(pair.end[B]->msg.ncomms, 1);
 	braid_comm_close(cr);
-	assert_int_equal(pair.end[B]->ncomms, 0);
+	assert_int_equal(pair.end[B]->msg.ncomms, 0);
 	pass_frame(B, BRAID_F_BYE);
-	assert_int_equal(pair.end[A]->ncomms, 0);
+	assert_int_equal(pair.end[A]->msg.ncomms, 0);
 
 	null_comms(&pair, A, &cs, &cr);		/* goodbyes that cross */
 	braid_comm_close(cs);
 	braid_comm_close(cr);
 	pass_frame(A, BRAID_F_BYE);
 	pass_frame(B, BRAID_F_BYE);
-	assert_int_equal(pair.end[A]->ncomms, 0);
-	assert_int_equal(pair.end[B]->ncomms, 0);
+	assert_int_equal(pair.end[A]->msg.ncomms, 0);
+	assert_int_equal(pair.end[B]->msg.ncomms, 0);
 	null_settle(&pair);
 	assert_null(null_not_idle(&pair));
 	assert_int_equal(null_warns, 0);
@@ -122,8 +122,8 @@ static void closing_takes_the_memory_away_but_tears_no_frame(void **state)
 		memset(to, 0, BIG);
 		free(to);
 		null_settle(&pair);
-		assert_int_equal(pair.end[A]->ncomms, 2);
-		assert_int_equal(pair.end[B]->ncomms, 2);
+		assert_int_equal(pair.end[A]->msg.ncomms, 2);
+		assert_int_equal(pair.end[B]->msg.ncomms, 2);
 		cs = other_s;
 		cr = other_r;
 		one_message(100, 0);

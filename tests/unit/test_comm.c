@@ -27,7 +27,7 @@ static void frames_of_a_comm_that_is_gone_are_dropped(void **state)
 		assert_int_equal(null_forge(&pair, A, 0, &h, payload), 0);
 	}
 	one_message(BIG, 0);
-	assert_int_equal(pair.end[B]->ncomms, 1);
+	assert_int_equal(pair.end[B]->msg.ncomms, 1);
 }
 
 /* Ids that fall into the same bucket of the link's table. */
@@ -37,7 +37,7 @@ static void comms_are_told_apart_by_their_whole_id(void **state)
 
 	(void)state;
 	for (unsigned i = 1; i < 3; i++) {
-		pair.end[A]->next_comm = i * 2 * BRAID_LINK_BUCKETS;
+		pair.end[A]->setup.next_comm = i * 2 * BRAID_LINK_BUCKETS;
 		null_comms(&pair, A, &s[i], &r[i]);
 	}
 	for (unsigned i = 0; i < 3; i++) {
@@ -50,8 +50,8 @@ static void comms_are_told_apart_by_their_whole_id(void **state)
 		braid_comm_close(s[i]);
 		braid_comm_close(r[i]);
 		null_settle(&pair);
-		assert_int_equal(pair.end[A]->ncomms, 2 - i);
-		assert_int_equal(pair.end[B]->ncomms, 2 - i);
+		assert_int_equal(pair.end[A]->msg.ncomms, 2 - i);
+		assert_int_equal(pair.end[B]->msg.ncomms, 2 - i);
 	}
 	assert_null(null_not_idle(&pair));
 }
@@ -65,7 +65,7 @@ static void an_idle_link_gives_its_memory_back_and_takes_it_again(void **state)
 		close_both();
 		for (unsigned e = 0; e < 2; e++) {
 			braid_link_detach(pair.end[e]);
-			assert_false(pair.end[e]->attached);
+			assert_false(pair.end[e]->lanes.attached);
 			assert_null(pair.end[e]->lane[0]->tx.ring);
 		}
 		assert_int_equal(braid_link_attach(pair.end[A]), 0);

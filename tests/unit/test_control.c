@@ -129,7 +129,7 @@ static void a_comm_that_was_refused_fails(void **state)
 	assert_int_equal(atomic_load(&cs->err), -ECONNREFUSED);
 	assert_false(cs->opened);
 	braid_comm_close(cs);
-	assert_int_equal(pair.end[A]->ncomms, 0);
+	assert_int_equal(pair.end[A]->msg.ncomms, 0);
 }
 
 int main(void)

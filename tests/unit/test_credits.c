@@ -60,7 +60,7 @@ static void an_eager_message_that_crosses_a_credit_uses_it_up(void **state)
 	assert_int_equal(pass_frame(A, BRAID_F_EAGER).flags, 0);
 	pass_frame(B, BRAID_F_CREDIT);
 	assert_int_equal(size_of(r), 8);
-	assert_int_equal(pair.end[A]->shared_out + cs->eager_out, 0);
+	assert_int_equal(pair.end[A]->msg.shared_out + cs->eager_out, 0);
 	braid_link_try_flush_control(pair.end[B]);
 	while (null_waiting(&pair, B, 0))
 		assert_int_not_equal(pass_frame(B, BRAID_F_ACK).type, BRAID_F_RETIRE);

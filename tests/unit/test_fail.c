@@ -199,7 +199,7 @@ static void a_link_that_dies_takes_its_comms_with_it_and_says_so_once(void **sta
 	assert_int_equal(braid_comm_isend(other_s, "x", 1, 0, NULL, &q), -EREMOTEIO);
 	braid_comm_close(cr);
 	braid_comm_close(other_s);
-	assert_int_equal(pair.end[B]->ncomms, 0);
+	assert_int_equal(pair.end[B]->msg.ncomms, 0);
 }
 
 int main(void)

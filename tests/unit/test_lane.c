@@ -189,7 +189,7 @@ static void a_copied_send_is_done_when_handed_over_any_other_when_acknowledged(v
 	assert_true(is_done(4));
 	assert_true(braid_txq_idle(&f.lane.tx));
 	assert_int_equal(f.lane.tx.unacked, 0);
-	assert_int_equal(f.link.acked_bytes, 51);
+	assert_int_equal(f.link.tx.acked_bytes, 51);
 }
 
 static void a_send_of_many_parts_is_done_with_the_last(void **state)

@@ -45,7 +45,7 @@ static void begin(int speed_mbps, unsigned lanes_max)
 		p.dev[i].net.speed_mbps = speed_mbps;
 		p.dev[i].net.speed_known = speed_mbps != 0;
 		braid_lane_count_start(link);
-		link->ncomms = 1;		/* so that the link is in use */
+		link->msg.ncomms = 1;		/* so that the link is in use */
 	}
 	end = 0;
 }
@@ -61,7 +61,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	p.end[0]->ncomms = p.end[1]->ncomms = 0;
+	p.end[0]->msg.ncomms = p.end[1]->msg.ncomms = 0;
 	null_pair_fini(&p);
 	braid_param = saved;
 	return 0;
@@ -69,7 +69,7 @@ static int teardown(void **state)
 
 static unsigned active(void)
 {
-	return p.end[end]->active;
+	return p.end[end]->lanes.active;
 }
 
 static void live(const struct network *net, unsigned ms)
@@ -84,10 +84,10 @@ static void live(const struct network *net, unsigned ms)
 
 		null_now_ns += TICK_MS * 1000000ull;
 		bytes += net->idle ? 0 : net->rate(before) * TICK_MS;
-		link->acked_bytes += (uint64_t)bytes;
+		link->tx.acked_bytes += (uint64_t)bytes;
 		bytes -= (double)(uint64_t)bytes;
 		if (net->starving)
-			atomic_fetch_add(&link->starved, 1);
+			atomic_fetch_add(&link->tx.starved, 1);
 		if (link->dialler && braid_lane_count_wants_dial(link) &&
 		    (!net->opens || link->nlanes < net->opens)) {
 			if (net->no_dial)
@@ -405,7 +405,7 @@ static void the_end_that_was_dialled_asks_by_a_frame(void **state)
 	assert_int_equal(p.end[1]->nlanes, 1);
 	assert_int_equal(active(), 1);		/* not before the lanes are up */
 	assert_int_equal(null_deliver(&p, 1, 0), 1);
-	assert_int_equal(p.end[0]->want_lanes, 8);
+	assert_int_equal(p.end[0]->lanes.want, 8);
 	for (unsigned i = 1; i < 8; i++) {
 		assert_true(braid_lane_count_wants_dial(p.end[0]));
 		null_pair_add_lane(&p);
@@ -436,9 +436,9 @@ static void a_lane_that_only_the_peer_has_is_dialled(void **state)
 static void nobody_dials_for_a_link_without_comms(void **state)
 {
 	(void)state;
-	p.end[0]->want_lanes = 4;
+	p.end[0]->lanes.want = 4;
 	assert_true(braid_lane_count_wants_dial(p.end[0]));
-	p.end[0]->ncomms = 0;
+	p.end[0]->msg.ncomms = 0;
 	assert_false(braid_lane_count_wants_dial(p.end[0]));
 }
 

@@ -413,7 +413,7 @@ static bool act(unsigned bias)
 		if (w.tidy && one_in(4))
 			braid_link_try_flush_control(w.pair.end[below(2)]);
 		else if (one_in(20))
-			w.pair.end[below(2)]->active = 1 + (unsigned)below(w.lanes);
+			w.pair.end[below(2)]->lanes.active = 1 + (unsigned)below(w.lanes);
 		return false;
 	}
 }

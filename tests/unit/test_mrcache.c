@@ -82,7 +82,7 @@ static struct braid_mr *reg(unsigned beg, unsigned end)
 				 .size = (size_t)(end - beg) * PAGE, .fd = -1 };
 	struct braid_mr *mr;
 
-	assert_int_equal(braid_mr_new(link.key.dev, &link.copies, &mem, &mr), 0);
+	assert_int_equal(braid_mr_new(link.key.dev, &link.rx.copies, &mem, &mr), 0);
 	return mr;
 }
 
@@ -267,7 +267,7 @@ static void of_a_gpu_it_is_an_error_with_its_reason(void **state)
 	a = reg(8, 12);
 	for (unsigned i = 0; i < 2; i++) {
 		warn[0] = '\0';
-		assert_int_equal(braid_mr_new(link.key.dev, &link.copies, &mem, &mr), -ENOSPC);
+		assert_int_equal(braid_mr_new(link.key.dev, &link.rx.copies, &mem, &mr), -ENOSPC);
 		assert_non_null(strstr(warn, "4096 bytes of a GPU"));
 	}
 	braid_mr_free(a);

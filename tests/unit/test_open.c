@@ -65,7 +65,7 @@ static void an_open_that_nobody_listens_for_is_refused(void **state)
 	assert_int_equal(forge_open(100), 0);
 	braid_link_try_flush_control(pair.end[B]);
 	assert_int_equal(next_frame(B, BRAID_F_REFUSED).comm, 100);
-	assert_int_equal(pair.end[B]->ncomms, 1);
+	assert_int_equal(pair.end[B]->msg.ncomms, 1);
 	pass_frame(B, BRAID_F_REFUSED);		/* A has given up that comm: no effect */
 }
 
@@ -77,22 +77,22 @@ static void opens_without_proof_take_no_memory(void **state)
 	(void)state;
 	offer_err = -EACCES;
 	for (i = 0; i < 2 * BRAID_REFUSALS_MAX && !forge_open(100 + 2 * i); i++)
-		assert_int_equal(pair.end[B]->ncomms, 1);
+		assert_int_equal(pair.end[B]->msg.ncomms, 1);
 	assert_int_equal(i, BRAID_REFUSALS_MAX);
 	braid_link_try_flush_control(pair.end[B]);
 	assert_int_equal(next_frame(B, BRAID_F_REFUSED).comm, 100);
-	assert_int_equal(pair.end[B]->ncomms, 1);
+	assert_int_equal(pair.end[B]->msg.ncomms, 1);
 }
 
 static void one_comm_too_many_is_refused(void **state)
 {
-	unsigned had = atomic_load(&pair.end[B]->ncomms);
+	unsigned had = atomic_load(&pair.end[B]->msg.ncomms);
 
 	(void)state;
-	atomic_store(&pair.end[B]->ncomms, BRAID_LINK_COMMS_MAX);
+	atomic_store(&pair.end[B]->msg.ncomms, BRAID_LINK_COMMS_MAX);
 	assert_int_equal(forge_open(100), 0);
 	assert_null(offered);
-	atomic_store(&pair.end[B]->ncomms, had);
+	atomic_store(&pair.end[B]->msg.ncomms, had);
 	braid_link_try_flush_control(pair.end[B]);
 	assert_int_equal(next_frame(B, BRAID_F_REFUSED).n, BRAID_HELLO_NO_ROOM);
 }

@@ -59,9 +59,9 @@ static void assert_path(unsigned i, const struct braid_dev *from, const char *ip
 {
 	struct braid_addr to = addr(ip, port);
 
-	assert_ptr_equal(link_.path[i].dev, from);
-	assert_memory_equal(link_.path[i].to.ip, to.ip, sizeof(to.ip));
-	assert_int_equal(link_.path[i].to.port, port);
+	assert_ptr_equal(link_.setup.path[i].dev, from);
+	assert_memory_equal(link_.setup.path[i].to.ip, to.ip, sizeof(to.ip));
+	assert_int_equal(link_.setup.path[i].to.port, port);
 }
 
 static void members_are_paired_by_subnet(void **state)
@@ -171,7 +171,7 @@ static void a_path_that_flaps_is_left_alone_for_longer(void **state)
 static uint64_t plain(uint64_t now, bool worse)
 {
 	braid_path_plain(&link_, 1, worse, 0, now);
-	return (link_.path[1].plain_until_ns - now) / SEC;
+	return (link_.setup.path[1].plain_until_ns - now) / SEC;
 }
 
 static void rdma_that_flaps_is_left_alone_for_longer(void **state)
@@ -185,13 +185,13 @@ static void rdma_that_flaps_is_left_alone_for_longer(void **state)
 	assert_int_equal(plain(now, true), 2);
 	assert_int_equal(plain(now + SEC, true), 1);
 	for (uint64_t want = 4; want <= 64; want *= 2)
-		assert_int_equal(plain(now = link_.path[1].plain_until_ns + SEC, true), want);
-	assert_int_equal(plain(now = link_.path[1].plain_until_ns + SEC, true), 64);
+		assert_int_equal(plain(now = link_.setup.path[1].plain_until_ns + SEC, true), want);
+	assert_int_equal(plain(now = link_.setup.path[1].plain_until_ns + SEC, true), 64);
 	/* RDMA has worked for long: its flaps are forgotten. */
-	assert_int_equal(plain(now = link_.path[1].plain_until_ns + 20 * SEC, true), 2);
+	assert_int_equal(plain(now = link_.setup.path[1].plain_until_ns + 20 * SEC, true), 2);
 	/* A port that is down is no flap. */
-	assert_int_equal(plain(now = link_.path[1].plain_until_ns, false), 2);
-	assert_int_equal(plain(link_.path[1].plain_until_ns, false), 2);
+	assert_int_equal(plain(now = link_.setup.path[1].plain_until_ns, false), 2);
+	assert_int_equal(plain(link_.setup.path[1].plain_until_ns, false), 2);
 }
 
 static void the_only_path_is_never_left_alone(void **state)
@@ -202,7 +202,7 @@ static void the_only_path_is_never_left_alone(void **state)
 	ours(1, a);
 	theirs(1, b);
 	braid_path_bad(&link_, 0, SEC);
-	assert_int_equal(link_.path[0].bad_until_ns, 0);
+	assert_int_equal(link_.setup.path[0].bad_until_ns, 0);
 	assert_int_equal(braid_path_for(&link_, 3, SEC), 0);
 }
 
@@ -215,10 +215,10 @@ static void an_address_of_the_other_version_is_no_way(void **state)
 	(void)state;
 	ours(1, a);
 	braid_path_first(&link_, &to);
-	assert_int_equal(braid_path_sockaddr(&link_.path[0], &sa), 0);
+	assert_int_equal(braid_path_sockaddr(&link_.setup.path[0], &sa), 0);
 	to = (struct braid_handle){ .has4 = 1, .addr4 = { 10, 1, 0, 2 }, .port = 5 };
 	braid_path_first(&link_, &to);
-	assert_int_equal(braid_path_sockaddr(&link_.path[0], &sa), sizeof(struct sockaddr_in));
+	assert_int_equal(braid_path_sockaddr(&link_.setup.path[0], &sa), sizeof(struct sockaddr_in));
 	assert_int_equal(((struct sockaddr_in *)&sa)->sin_port, htons(5));
 }
 

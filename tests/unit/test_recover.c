@@ -27,7 +27,7 @@ static int setup(void **state)
 	(void)state;
 	null_pair_init(&p, &config);
 	link = p.end[1];
-	link->ncomms = 1;		/* a comm waits for the peer */
+	link->msg.ncomms = 1;		/* a comm waits for the peer */
 	null_now_ns += 1000 * SEC;
 	braid_silence_start(link, null_now_ns);
 	null_warns_clear();
@@ -37,7 +37,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	link->ncomms = 0;
+	link->msg.ncomms = 0;
 	null_pair_fini(&p);
 	return 0;
 }

@@ -24,7 +24,7 @@ static void a_small_message_goes_at_once_and_is_retired(void **state)
 	assert_string_equal(to, "hello");
 	braid_link_try_flush_control(pair.end[B]);
 	assert_int_equal(pass_frame(B, BRAID_F_RETIRE).n, 1);
-	assert_int_equal(pair.end[A]->shared_out, 0);
+	assert_int_equal(pair.end[A]->msg.shared_out, 0);
 	close_both();
 	assert_int_equal(null_warns, 0);
 }
@@ -42,7 +42,7 @@ static void a_message_leads_if_its_caller_waits_and_its_header_says_nothing_new(
 {
 	char to[2][8];
 	struct braid_req *r, *s[2];
-	uint64_t window = pair.end[A]->tx_window;
+	uint64_t window = pair.end[A]->msg.tx_window;
 	unsigned before;
 
 	(void)state;
@@ -50,10 +50,10 @@ static void a_message_leads_if_its_caller_waits_and_its_header_says_nothing_new(
 	assert_true(leads(8, 3));
 	for (unsigned i = 0; i <= BRAID_FLOOR / BRAID_COPY_MAX; i++)
 		assert_true(leads(BRAID_COPY_MAX, 3));
-	assert_true(pair.end[A]->shared_out > 0);	/* it used the shared window */
-	pair.end[A]->tx_window = pair.end[A]->shared_out;
+	assert_true(pair.end[A]->msg.shared_out > 0);	/* it used the shared window */
+	pair.end[A]->msg.tx_window = pair.end[A]->msg.shared_out;
 	assert_false(leads(BRAID_COPY_MAX, 3));
-	pair.end[A]->tx_window = window;
+	pair.end[A]->msg.tx_window = window;
 	assert_false(leads(BRAID_COPY_MAX + 1, 3));
 	assert_false(leads(100 * K, 3));
 	r = irecv(cr, to[0], sizeof(to[0]), 3);
@@ -169,7 +169,7 @@ static void more_requests_than_a_comm_has_must_wait(void **state)
 	assert_null(irecv(cr, to, 1, 1));
 	null_deliver_all(&pair);
 	assert_int_equal(null_warns, 0);
-	assert_int_equal(pair.end[B]->um_bytes, BRAID_SLOTS * (1 + BRAID_UNEXP_COST) - BRAID_FLOOR);
+	assert_int_equal(pair.end[B]->msg.unexp_bytes, BRAID_SLOTS * (1 + BRAID_UNEXP_COST) - BRAID_FLOOR);
 	(void)r;
 }
 

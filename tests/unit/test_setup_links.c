@@ -110,7 +110,7 @@ static void a_link_that_is_over_is_not_found(void **state)
 	atomic_store(&link_[0].state, BRAID_LINK_DEAD);
 	assert_ptr_equal(braid_link_find(&link_[0].key, false), &link_[2]);
 	/* The peer has closed its end: nothing new may go over the link. */
-	atomic_store(&link_[2].peer_gone, true);
+	atomic_store(&link_[2].rx.peer_gone, true);
 	assert_null(braid_link_find(&link_[0].key, false));
 }
 

@@ -64,7 +64,7 @@ static void add_lane(void)
 		struct braid_carrier c = { .tr = &braid_tcp, .fd = fd[i] };
 
 		assert_int_equal(braid_link_add_lane(end[i], end[i]->nlanes, &c), 0);
-		end[i]->active = end[i]->nlanes;
+		end[i]->lanes.active = end[i]->nlanes;
 	}
 }
 
@@ -79,10 +79,10 @@ static void join(unsigned lanes)
 		end[i] = braid_link_new(&key);
 		assert_non_null(end[i]);
 		end[i]->dialler = !i;
-		end[i]->next_comm = i;
+		end[i]->setup.next_comm = i;
 		end[i]->lanes_max = BRAID_LANES_MAX;
-		end[i]->rx_window = braid_pool_promise((size_t)braid_param.window);
-		end[i]->tx_window = end[i]->rx_window;
+		end[i]->msg.rx_window = braid_pool_promise((size_t)braid_param.window);
+		end[i]->msg.tx_window = end[i]->msg.rx_window;
 		strcpy(end[i]->peer, i ? "left" : "right");
 	}
 	while (lanes--)
@@ -100,7 +100,7 @@ static void part(void)
 		struct braid_comm *c, *tmp;
 
 		braid_lock_wait(&link->lock);
-		braid_list_for_safe(c, tmp, &link->comms, node)
+		braid_list_for_safe(c, tmp, &link->msg.comms, node)
 			braid_comm_free(c);
 		braid_unlock(&link->lock);
 		braid_link_free(link);
@@ -134,9 +134,9 @@ static int teardown(void **state)
 
 static void comms(unsigned from, struct braid_comm **ret_send, struct braid_comm **ret_recv)
 {
-	uint32_t id = end[from]->next_comm;
+	uint32_t id = end[from]->setup.next_comm;
 
-	end[from]->next_comm += 2;
+	end[from]->setup.next_comm += 2;
 	for (unsigned i = 0; i < 2; i++) {
 		struct braid_comm *c;
 

@@ -21,7 +21,7 @@
 enum { START = 1000 };			/* s: when each case begins */
 
 static struct braid_link link_;
-static struct braid_ways *const ways = &link_.path[0].ways;
+static struct braid_ways *const ways = &link_.setup.path[0].ways;
 
 static uint64_t ms(uint64_t n)
 {
@@ -47,7 +47,7 @@ static bool fails(int err, bool final, unsigned at_ms)
 
 static uint64_t next_ms(unsigned at_ms)		/* until the next dial, then */
 {
-	return (link_.dial_at_ns - START * SEC) / MS - at_ms;
+	return (link_.dial.at_ns - START * SEC) / MS - at_ms;
 }
 
 static void the_only_way_has_all_the_time(void **state)

@@ -48,7 +48,7 @@ static void a_message_half_here_goes_to_its_receive_once_it_is_complete(void **s
 	r = irecv(cr, to, 40 * K, 2);
 	assert_false(done(r));
 	assert_int_equal(to[0], 0);
-	assert_int_equal(pair.end[B]->um_bytes, 0);	/* it counts no more against the window */
+	assert_int_equal(pair.end[B]->msg.unexp_bytes, 0);	/* it counts no more against the window */
 	run(s, r);
 	assert_int_equal(size_of(r), 40 * K);
 	assert_memory_equal(from, to, 40 * K);
@@ -84,9 +84,9 @@ static void closing_frees_messages_that_met_no_receive(void **state)
 	for (unsigned i = 0; i < 5; i++)
 		null_deliver(&pair, A, 0);
 	null_deliver_some(&pair, A, 0, 100);	/* one of them is half here */
-	assert_true(pair.end[B]->um_bytes > 0);
+	assert_true(pair.end[B]->msg.unexp_bytes > 0);
 	braid_comm_close(cr);
-	assert_int_equal(pair.end[B]->um_bytes, 0);
+	assert_int_equal(pair.end[B]->msg.unexp_bytes, 0);
 	braid_comm_close(cs);
 	null_settle(&pair);
 	assert_null(null_not_idle(&pair));

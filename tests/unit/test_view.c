@@ -186,7 +186,7 @@ static void ages(void **state)
 	assert_int_equal(view.msg[1].age_ns, 1 * SEC);
 	assert_int_equal(view.oldest_ns, 4 * SEC);
 	/* Nobody winds the clock while the link is watched: whoever posts does. */
-	atomic_store(&pair.end[1]->watched, true);
+	atomic_store(&pair.end[1]->thread.watched, true);
 	recv_one(30);
 	assert_int_equal(seen(1)->msg[2].age_ns, 0);
 }
@@ -265,7 +265,7 @@ static void json(void **state)
 	assert_null(json_object_get(o, "events"));
 	assert_null(json_object_get(json_array_get(json_object_get(o, "links"), 0), "messages"));
 	json_decref(o);
-	braid_list_del(&pair.end[0]->node);
+	braid_list_del(&pair.end[0]->table.node);
 }
 
 static void no_links(void **state)
@@ -274,7 +274,7 @@ static void no_links(void **state)
 
 	(void)state;
 	listed(&pair);
-	braid_list_del(&pair.end[0]->node);
+	braid_list_del(&pair.end[0]->table.node);
 	o = parsed(true);
 	assert_int_equal(json_array_size(json_object_get(o, "links")), 0);
 	json_decref(o);
@@ -296,7 +296,7 @@ static void metrics(void **state)
 	assert_non_null(strstr(t.p, "\nbraid_sent_bytes_total{"));
 	assert_string_equal(t.p + t.len - strlen("# EOF\n"), "# EOF\n");
 	braid_text_free(&t);
-	braid_list_del(&pair.end[0]->node);
+	braid_list_del(&pair.end[0]->table.node);
 }
 
 /* --- events -------------------------------------------------------------------------------- */

@@ -89,8 +89,8 @@ static void a_dial_that_fails_names_its_cause_and_no_other(void **state)
 		to->sin_addr.s_addr = htonl(0xc6336401);	/* 198.51.100.1, nobody's */
 		to->sin_port = htons(4711);
 		link->npaths = 1;
-		link->path[0].dev = &p.dev[0];
-		link->path[0].to = braid_addr_of((struct sockaddr *)to);
+		link->setup.path[0].dev = &p.dev[0];
+		link->setup.path[0].to = braid_addr_of((struct sockaddr *)to);
 		neigh = rows[i].neigh;
 		null_warns_clear();
 		braid_why_dial(link, rows[i].stage == BRAID_DIAL_HERE ? NULL : &c, rows[i].stage,

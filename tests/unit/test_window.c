@@ -78,7 +78,7 @@ static void a_comm_whose_receiver_posts_nothing_holds_up_no_other(void **state)
 		null_deliver_all(&pair);
 	}
 	assert_true(sent > 100);
-	assert_true(pair.end[A]->shared_out > 500 * K);
+	assert_true(pair.end[A]->msg.shared_out > 500 * K);
 	cs = mine_s;
 	cr = mine_r;
 	for (int i = 0; i < 50; i++) {
@@ -103,8 +103,8 @@ static void the_window_comes_back_with_the_messages(void **state)
 		assert_true(done(s));
 	}
 	null_settle(&pair);
-	assert_int_equal(pair.end[A]->shared_out, 0);
-	assert_int_equal(pair.end[B]->um_bytes, 0);
+	assert_int_equal(pair.end[A]->msg.shared_out, 0);
+	assert_int_equal(pair.end[B]->msg.unexp_bytes, 0);
 	free(from);
 	free(to);
 	close_both();

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * parts.h - the parts of a link, one for each owner and topic.
+ *
+ * Only the folder that owns a part reads and changes its members.  Other folders ask the owner's
+ * functions.  Parts of higher floors are declared here too, since the link embeds them.
+ */
+#ifndef BRAID_LINK_PARTS_H
+#define BRAID_LINK_PARTS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/list.h"
+#include "core/base/log.h"
+#include "core/dev.h"
+#include "core/link/lane.h"
+#include "core/link/paths.h"
+#include "core/mem/later.h"
+#include "core/proto/frame.h"
+#include "core/proto/handle.h"
+
+struct braid_comm;
+struct braid_conn;
+struct braid_refusals;
+
+/* --- of core/link, under the link's lock except where atomic ------------------------------- */
+
+struct braid_link_lanes {
+	unsigned home;			/* our home; changed while all lanes stand still */
+	atomic_uint active;		/* lanes that carry chunks: core/setup/lane_count.c */
+	atomic_uint ndown;		/* lanes without a carrier */
+	unsigned norphaned;		/* lanes down whose chunks may go to other lanes */
+	atomic_bool attached;		/* they have rings */
+	_Atomic uint32_t rkey_epoch;	/* times that credits were revoked: docs/dev/wire.md */
+	atomic_uint want;		/* dial until the link has so many lanes */
+	atomic_uint ask;		/* lanes to ask the peer to dial: LANES is due; 0: none */
+	atomic_uint peer;		/* the peer has so many lanes: dial them in any case */
+};
+
+struct braid_link_tx {
+	struct braid_list pending;	/* sends with chunks to cut */
+	uint64_t isend_epoch;		/* counts isend calls */
+	uint32_t burst_now;		/* frames of the present burst, after the first */
+	atomic_bool quiet;		/* a test() was idle since the last isend: no burst now */
+	unsigned push_turn;		/* which lane is pushed next: push_waiting() */
+	atomic_bool stalled;		/* a later call must go on: push_waiting() */
+	atomic_bool control_urgent;	/* the peer waits for a control frame that is due */
+	atomic_bool control_was_urgent;	/* it did since braid_link_flush_if_urgent() */
+	_Atomic uint64_t acked_bytes;	/* bytes of chunks ever acknowledged */
+	atomic_ulong starved;		/* times that chunks waited because every lane was full */
+};
+
+struct braid_link_rx {
+	atomic_uint home;		/* the peer's home: where its last home frame came from */
+	atomic_uint poll_turn, calls;	/* which lane is polled next; calls of move() */
+	atomic_uint spread;		/* messages whose chunks may come on any lane */
+	atomic_uint copies;		/* all copies from and to GPU memory in progress */
+	atomic_bool peer_gone;		/* F_CLOSE received */
+	struct {			/* message half received when its lane was lost: resent */
+		enum braid_rx_kind kind;	/* NONE: there is none */
+		struct braid_hdr hdr;
+		void *target;
+		const struct braid_mr *mr;
+		char *dst;
+	} again;
+};
+
+/* What data calls and the service thread tell each other, without a lock. */
+struct braid_link_thread {
+	atomic_ulong touched;		/* data calls on the link; may miss some, never all */
+	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
+	atomic_bool alone;		/* a hint: recently no call used another link */
+	atomic_uint pins;		/* calls and dials that still use the link */
+};
+
+/* --- of core/msg, under the link's lock except where atomic -------------------------------- */
+
+struct braid_link_msg {
+	struct braid_list comms;
+	struct braid_comm **bucket;	/* comms by id */
+	atomic_uint ncomms;
+	atomic_bool used;		/* has had a comm */
+	struct braid_traffic closed[2];	/* of closed comms: received, sent */
+	/* sending */
+	uint64_t tx_window, shared_out;	/* of eager bytes: limit; in use (core/msg/window.h) */
+	uint32_t burst;			/* frames that callers recently posted before waiting */
+	uint32_t burst_run;		/* isends since `burst` was last set */
+	/* receiving */
+	struct braid_refusals *_Atomic refusals;	/* REFUSED frames due; NULL: none */
+	struct braid_list control_due;	/* comms whose control frames are due */
+	uint64_t rx_window, unexp_bytes;	/* of unexpected messages: limit; in use */
+	uint64_t retire_bytes;		/* window that RETIREs due will free at the peer */
+	struct braid_list copying;	/* unexpected messages being copied into a GPU */
+	struct braid_log_gate ended, reported, given_up;	/* core/msg/fail.c */
+};
+
+/* --- of core/setup, under the service thread's lock except where stated --------------------- */
+
+struct braid_link_table {		/* core/setup/links.c: all links */
+	struct braid_list node;
+	unsigned looks;			/* references; under the table's own lock */
+};
+
+struct braid_link_setup {		/* set by the handshake that made the link */
+	uint64_t id;
+	uint8_t session[BRAID_KEY_SIZE];
+	uint32_t peer_pid;		/* if the peer is on a host of our host's name; else 0 */
+	uint32_t next_comm;		/* under the link's lock */
+	struct braid_path path[BRAID_PATHS_MAX];
+	bool better;			/* both ends can use more than sockets */
+	bool warned_plain, warned_loose;	/* this WARN was written: in join.c; in bind.c */
+};
+
+struct braid_link_dial {		/* core/setup/dial.c */
+	struct braid_handle target;	/* dialler: the handle to dial, until the link is up */
+	struct braid_conn *conn;	/* the dial in progress */
+	uint64_t at_ns, until_ns, refused_until_ns;
+	uint64_t crossed_ns;		/* first refusal of the peer's dial: core/setup/cross.c */
+	int err;			/* how the last dial ended */
+	uint8_t stage;			/* and how far it came: core/setup/why.h */
+};
+
+struct braid_link_tries {		/* core/setup/tries.c: attempts over its ways */
+	unsigned round;
+	uint64_t final_ns;		/* when the first way failed for good; 0: none has */
+};
+
+struct braid_link_tick {		/* core/setup/watched.c */
+	unsigned long seen;		/* data calls, at the last tick */
+	bool settled;			/* watched, and a tick has passed without a call */
+	uint64_t tidied_ns;		/* when it last sent control frames that are not urgent */
+};
+
+struct braid_link_reap {		/* core/setup/reap.c */
+	uint64_t idle_since_ns;
+	bool closing;			/* lanes are closed; NICs run until these stops are over: */
+	struct braid_stops stops;
+};
+
+struct braid_link_recover {		/* core/setup/silence.c: does the peer live? */
+	uint64_t bytes;			/* ever received */
+	_Atomic uint64_t heard_ns;	/* when that count last grew */
+	uint32_t said;			/* frames ever queued at our home lane */
+	uint64_t said_ns;		/* when that count last grew */
+	uint64_t looked_ns, health_ns, down_ns, probe_ns, stall_ns;
+	unsigned probe_wait_ms;
+	bool refused, unanswered, warned_mtu;
+	atomic_bool silent, late;
+	atomic_uint stalls;		/* times that a message was late */
+};
+
+struct braid_link_lane_count {		/* core/setup/lane_count.c: would another lane help? */
+	int phase;
+	uint64_t at_ns, moved_ns, next_try_ns, give_up_ns, wait_ns;
+	uint64_t dial_ns, redial_ns;	/* earliest next dial; the wait before it */
+	uint16_t dials;			/* of new lanes */
+	uint64_t bytes;
+	unsigned long starved;
+	double few_rate, many_rate;	/* bytes per ns, recently */
+	double most, least;		/* best rate with few lanes, worst with many */
+	unsigned few, many, round;
+	bool trim;			/* the present trial: would fewer lanes do? */
+	bool double_next;		/* going to all lanes at once did not help */
+	uint64_t trim_ns, trim_wait_ns;
+};
+
+#endif

@@ -26,7 +26,7 @@ struct braid_link;
 
 enum { BRAID_ACK_BYTES = 64 << 10 };	/* bytes received: acknowledge at the latest then */
 
-enum braid_rx_kind { BRAID_RX_NONE, BRAID_RX_DRAIN, BRAID_RX_CTL, BRAID_RX_ENTRY, BRAID_RX_UM };
+enum braid_rx_kind { BRAID_RX_NONE, BRAID_RX_DRAIN, BRAID_RX_CTL, BRAID_RX_ENTRY, BRAID_RX_UNEXP };
 
 struct braid_lane {
 	struct braid_link *link;

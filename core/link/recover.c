@@ -115,7 +115,7 @@ static void rx_forget(struct braid_lane *lane)
 	braid_gpucopy_end(&lane->rx_copy);
 	if (entry && lane->rx_hdr.type == BRAID_F_CHUNK) {
 		braid_comm_rx_undo(lane);
-	} else if (entry || lane->rx_kind == BRAID_RX_UM) {
+	} else if (entry || lane->rx_kind == BRAID_RX_UNEXP) {
 		link->rx.again.kind = lane->rx_kind;
 		link->rx.again.hdr = lane->rx_hdr;
 		link->rx.again.target = lane->rx_target;

@@ -99,7 +99,7 @@ static void forget_recvs(struct braid_comm *c)
 			braid_lane_lost(lane, -ECANCELED);
 		}
 		if (lane->rx_hdr.comm != c->id ||
-		    (lane->rx_kind != BRAID_RX_ENTRY && lane->rx_kind != BRAID_RX_UM))
+		    (lane->rx_kind != BRAID_RX_ENTRY && lane->rx_kind != BRAID_RX_UNEXP))
 			continue;
 		lane->rx_kind = BRAID_RX_DRAIN;
 		lane->rx_dst = NULL;

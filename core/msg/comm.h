@@ -169,7 +169,7 @@ struct braid_comm {
 	uint32_t rx_seq;		/* next message number */
 	struct braid_list unexps;		/* in order of arrival */
 	unsigned nunexps;			/* how many unexps */
-	uint64_t um_bytes;
+	uint64_t unexp_bytes;
 	bool large;			/* messages here need credits: send these without a WANT */
 	bool plain;			/* some posted receives may have no credit */
 	uint64_t retired[BRAID_SLOTS / 64];	/* messages that a RETIRE is due for, by number */

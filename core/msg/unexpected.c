@@ -18,7 +18,7 @@
 void braid_unexp_free(struct braid_comm *c, struct braid_unexp *u)
 {
 	if (!u->want && !u->taken)
-		braid_window_give(&c->um_bytes, &c->link->msg.unexp_bytes, u->size);
+		braid_window_give(&c->unexp_bytes, &c->link->msg.unexp_bytes, u->size);
 	if (!braid_list_empty(&u->node))
 		c->nunexps--;
 	braid_list_del(&u->node);
@@ -47,7 +47,7 @@ int braid_unexp_begin(struct braid_lane *lane, struct braid_comm *c, bool want)
 	if (c->nunexps >= BRAID_SLOTS)
 		return -EBADMSG;	/* more than a sender may have open */
 	if (!want &&
-	    !braid_window_take(&c->um_bytes, &c->link->msg.unexp_bytes,
+	    !braid_window_take(&c->unexp_bytes, &c->link->msg.unexp_bytes,
 			       c->link->msg.rx_window, h->size))
 		return -EBADMSG;	/* more than the window we granted */
 	u = braid_pool_get(sizeof(*u));
@@ -69,7 +69,7 @@ int braid_unexp_begin(struct braid_lane *lane, struct braid_comm *c, bool want)
 	braid_list_add_tail(&c->unexps, &u->node);
 	c->nunexps++;
 	if (!want) {
-		lane->rx_kind = BRAID_RX_UM;
+		lane->rx_kind = BRAID_RX_UNEXP;
 		lane->rx_target = u;
 		lane->rx_dst = u->data;
 	}
@@ -103,7 +103,7 @@ BRAID_APART void braid_unexp_take(struct braid_comm *c, struct braid_recv *e,
 	}
 	braid_recv_match(c, e, u->size);
 	braid_retire(c, u->seq, u->size);	/* now, so that no later credit overtakes it */
-	braid_window_give(&c->um_bytes, &c->link->msg.unexp_bytes, u->size);
+	braid_window_give(&c->unexp_bytes, &c->link->msg.unexp_bytes, u->size);
 	u->taken = true;
 	u->recv = e;
 	if (u->ready)

@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#include "core/base/copy.h"
 #include "core/link/lane_io.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
@@ -61,7 +60,7 @@ void braid_stream_close(struct braid_lane *lane)
 	free(s->stage);
 	s->stage = NULL;
 	s->beg = s->end = 0;
-	s->big = false;
+	s->again = false;
 }
 
 /* send() is cheaper than sendmsg() for one buffer. */
@@ -120,93 +119,50 @@ int braid_stream_push(struct braid_lane *lane)
 /* Read once: bytes read, and *ret_short if the socket is empty; 0 at its end; or -errno. */
 static ssize_t receive(struct braid_stream *s, size_t budget, bool *ret_short)
 {
-	struct braid_lane *lane = &s->lane;
-	size_t direct = lane->rx_left, ahead = s->big ? AHEAD : STAGE;
+	const struct braid_rx_rest rest = braid_rx_rest(&s->lane);
+	size_t direct = rest.len < budget ? rest.len : budget, ahead = 0;
 	struct iovec iov[2];
 	struct msghdr msg = { .msg_iov = iov };
 	ssize_t n;
 
 	assert(!direct || s->beg == s->end);
 	if (direct) {
-		if (direct > budget)
-			direct = budget;
-		if (!lane->rx_dst && direct > STAGE)	/* discard it */
+		if (!rest.dst && direct > STAGE)	/* discard it */
 			direct = STAGE;
-		iov[msg.msg_iovlen].iov_base = lane->rx_dst ? lane->rx_dst : (char *)s->stage;
+		iov[msg.msg_iovlen].iov_base = rest.dst ? rest.dst : s->stage;
 		iov[msg.msg_iovlen++].iov_len = direct;
 		s->beg = s->end = 0;
 	}
-	if (direct == lane->rx_left && (!direct || lane->rx_dst)) {
+	if (direct == rest.len && (!direct || rest.dst)) {
+		ahead = (rest.large ? AHEAD : STAGE) - s->end;
 		iov[msg.msg_iovlen].iov_base = s->stage + s->end;
-		iov[msg.msg_iovlen++].iov_len = ahead - s->end;
-		ahead -= s->end;
-	} else {
-		ahead = 0;
+		iov[msg.msg_iovlen++].iov_len = ahead;
 	}
 	n = rx(s->fd, &msg);
 	if (n <= 0)
 		return n < 0 ? -errno : 0;
-	braid_count(&lane->rx_bytes, (uint64_t)n);
 	*ret_short = (size_t)n < direct + ahead;
 	if ((size_t)n < direct)
 		direct = (size_t)n;
-	if (lane->rx_dst)
-		lane->rx_dst += direct;
-	lane->rx_left -= direct;
+	braid_rx_filled(&s->lane, direct);
 	s->end += (unsigned)((size_t)n - direct);
 	return n;
 }
 
-/* The next header is complete: decide where its payload goes. */
-static int begin_frame(struct braid_stream *s)
+/* Take staged bytes: 0; -EAGAIN: the link or a GPU is busy; else the peer sent malformed data. */
+static int take(struct braid_stream *s)
 {
 	struct braid_lane *lane = &s->lane;
-	int err = braid_hdr_unpack(s->stage + s->beg, &lane->rx_hdr);
+	size_t done;
+	int err;
 
-	if (err)
-		return braid_rx_broken(lane, braid_frame_name(lane->rx_hdr.type), err);
-	s->beg += BRAID_HDR_SIZE;
-	if (lane->rx_hdr.type == BRAID_F_CHUNK || lane->rx_hdr.type == BRAID_F_EAGER)
-		s->big = lane->rx_hdr.len > BRAID_COPY_MAX;
-	else if (lane->rx_hdr.type == BRAID_F_START)
-		s->big = true;
-	return braid_rx_begin(lane);
-}
-
-/* Parse staged bytes: 0; -EAGAIN: the link or a GPU is busy; else the peer sent malformed data. */
-static int parse(struct braid_stream *s)
-{
-	struct braid_lane *lane = &s->lane;
-	int err = 0;
-
+	s->again = true;
 	if (!braid_trylock(&lane->link->lock))
 		return -EAGAIN;
-	for (;;) {
-		size_t n = s->end - s->beg;
-
-		if (lane->rx_kind == BRAID_RX_NONE) {
-			if (n < BRAID_HDR_SIZE)
-				break;
-			err = begin_frame(s);
-			if (err)
-				break;
-			continue;
-		}
-		if (n > lane->rx_left)
-			n = lane->rx_left;
-		if (n && lane->rx_dst) {
-			braid_copy_up(lane->rx_dst, s->stage + s->beg, n);
-			lane->rx_dst += n;
-		}
-		s->beg += (unsigned)n;
-		lane->rx_left -= n;
-		if (lane->rx_left)
-			break;
-		err = braid_rx_end(lane);
-		if (err)
-			break;
-	}
+	err = braid_rx_bytes(lane, s->stage + s->beg, s->end - s->beg, &done);
 	braid_unlock(&lane->link->lock);
+	s->again = err == -EAGAIN;
+	s->beg += (unsigned)done;
 	if (s->beg) {
 		memmove(s->stage, s->stage + s->beg, s->end - s->beg);
 		s->end -= s->beg;
@@ -229,8 +185,8 @@ int braid_stream_poll(struct braid_lane *lane)
 		if (!s->stage)
 			return braid_no_memory("a stream's buffer");
 	}
-	if (s->end || (lane->rx_kind != BRAID_RX_NONE && !lane->rx_left)) {
-		err = parse(s);		/* left over from the last poll */
+	if (s->end || s->again) {
+		err = take(s);		/* left over from the last poll */
 		if (err)
 			return err == -EAGAIN ? 1 : err;
 	}
@@ -247,14 +203,14 @@ int braid_stream_poll(struct braid_lane *lane)
 			return (int)n;
 		budget -= (size_t)n < budget ? (size_t)n : budget;
 		taken++;
-		if (lane->rx_left && s->beg == s->end)
-			continue;	/* inside a large payload: nothing to parse */
-		err = parse(s);
+		if (braid_rx_rest(lane).len && s->beg == s->end)
+			continue;	/* inside a large payload: nothing to take */
+		err = take(s);
 		if (err)
 			return err == -EAGAIN ? taken : err;
 	}
 	/* An idle link keeps no staging buffer: free the one this poll allocated. */
-	if (!taken && !lane->rx_left && !lane->tx.ring)
+	if (!taken && !braid_rx_rest(lane).len && !lane->tx.ring)
 		braid_stream_detach(lane);
 	return taken;
 }

@@ -11,9 +11,9 @@
 struct braid_stream {
 	struct braid_lane lane;		/* first */
 	int fd;				/* owned by the transport: lane->fd, or a second socket */
-	uint8_t *stage;			/* bytes read ahead, to be parsed */
+	char *stage;				/* bytes read ahead, to be parsed */
 	unsigned beg, end;		/* the part of it that is not parsed yet */
-	bool big;			/* the last payload was large: read only headers ahead */
+	bool again;			/* go on with what was read, even if that is nothing */
 };
 
 int braid_stream_attach(struct braid_lane *lane);

@@ -25,18 +25,19 @@ static void ask(struct ucx_ep *w, char *at, size_t len, uint32_t comm, const str
 
 static int await_payload(struct braid_lane *lane, struct ucx_ep *w)
 {
-	char *at = lane->rx_dst;
+	const struct braid_rx_rest rest = braid_rx_rest(lane);
+	char *at = rest.dst;
 
 	if (!at && w->asked == w->paid) {
-		at = w->scratch = malloc(lane->rx_left);
+		at = w->scratch = malloc(rest.len);
 		if (!at)
 			return braid_no_memory("a message that nobody waits for");
 	}
 	braid_lock_wait(&w->lock);
 	w->awaits_payload = true;
 	if (w->asked == w->paid)
-		ask(w, at, lane->rx_left, w->scratch ? BRAID_UCX_OURS : lane->rx_hdr.comm,
-		    w->scratch ? NULL : braid_rx_gpu(lane));
+		ask(w, at, rest.len, w->scratch ? BRAID_UCX_OURS : rest.comm,
+		    w->scratch ? NULL : rest.gpu);
 	braid_unlock(&w->lock);
 	return 0;
 }
@@ -80,17 +81,17 @@ static int lost(struct ucx_ep *w, ucs_status_t status)
 static int take_payload(struct braid_lane *lane, struct ucx_ep *w)
 {
 	const struct ucx_slot *s = &w->payload[w->paid % BRAID_UCX_PAYLOADS];
+	size_t len = braid_rx_rest(lane).len, none;
 	int err;
 
 	free(w->scratch);
 	w->scratch = NULL;
-	if (lane->rx_left && s->status != UCS_OK)
+	if (len && s->status != UCS_OK)
 		return lost(w, s->status);
-	if (lane->rx_left && s->len != lane->rx_left)
+	if (len && s->len != len)
 		return braid_rx_broken(lane, "payload", -EBADMSG);
-	braid_count(&lane->rx_bytes, lane->rx_left);
-	lane->rx_left = 0;
-	err = braid_rx_end(lane);
+	braid_rx_filled(lane, len);
+	err = braid_rx_bytes(lane, NULL, 0, &none);
 	w->awaits_payload = err == -EAGAIN;
 	w->paid += !w->awaits_payload;
 	return err;
@@ -99,14 +100,13 @@ static int take_payload(struct braid_lane *lane, struct ucx_ep *w)
 static int take_head(struct braid_lane *lane, struct ucx_ep *w)
 {
 	struct ucx_slot *s = &w->slot[w->slots % BRAID_UCX_SLOTS];
-	int err = s->status == UCS_OK ? braid_rx_take(lane, s->at, s->len) : lost(w, s->status);
+	int err = s->status == UCS_OK ? braid_rx_message(lane, s->at, s->len) : lost(w, s->status);
 
 	if (err == -EAGAIN)
 		return err;
 	w->seen += w->seen == w->slots;
 	w->slots++;
 	w->blind = false;
-	braid_count(&lane->rx_bytes, s->len + 1);
 	return err;
 }
 
@@ -144,7 +144,7 @@ static int take(struct braid_lane *lane, struct ucx_ep *w)
 	braid_assert_locked(&lane->link->lock);
 	while (!err && has_something(w)) {
 		err = w->awaits_payload ? take_payload(lane, w) : take_head(lane, w);
-		if (!err && lane->rx_kind != BRAID_RX_NONE && lane->rx_left)
+		if (!err && braid_rx_rest(lane).len)
 			err = await_payload(lane, w);
 		taken++;
 	}

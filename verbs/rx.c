@@ -55,17 +55,15 @@ static int slots_post(struct braid_qp *w)
 
 static int take_recv(struct braid_lane *lane, const struct ibv_wc *wc, const char *slot)
 {
-	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
-		return braid_rx_imm(lane, be32toh(wc->imm_data), wc->byte_len);
-	if (wc->wc_flags & IBV_WC_WITH_IMM)
-		return braid_rx_nohdr(lane, be32toh(wc->imm_data), slot, wc->byte_len);
-	return braid_rx_take(lane, slot, wc->byte_len);
+	if (!(wc->wc_flags & IBV_WC_WITH_IMM) && wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
+		return braid_rx_message(lane, slot, wc->byte_len);
+	return braid_rx_imm(lane, be32toh(wc->imm_data),
+			    wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM ? NULL : slot, wc->byte_len);
 }
 
 /* Takes completions wc_beg .. wc_end.  -EAGAIN: the next one's data is on its way into a GPU. */
 static int take_all(struct braid_lane *lane, struct braid_qp *w)
 {
-	uint64_t bytes = 0;
 	int i = w->wc_beg, err = 0, again = 0;
 
 	braid_assert_locked(&lane->link->lock);
@@ -84,7 +82,6 @@ static int take_all(struct braid_lane *lane, struct braid_qp *w)
 		err = take_recv(lane, wc, braid_slot_data(braid_slot_wr(wc)));
 		if (err == -EAGAIN)
 			break;
-		bytes += wc->byte_len + 1;
 		slot_free(w, braid_slot_wr(wc));
 	}
 	w->wc_beg = i;
@@ -94,7 +91,6 @@ static int take_all(struct braid_lane *lane, struct braid_qp *w)
 	 */
 	if (!err || err == -EAGAIN)
 		again = slots_post(w);
-	braid_count(&lane->rx_bytes, bytes);
 	return again ? again : err;
 }
 
@@ -102,17 +98,12 @@ static int take_all(struct braid_lane *lane, struct braid_qp *w)
 static int take_count(struct braid_lane *lane, struct braid_qp *w)
 {
 	uint32_t count = le32toh(atomic_load_explicit(w->m->ack, memory_order_acquire));
-	int err;
 
 	braid_assert_locked(&lane->link->lock);
 	if (count == w->ack_seen)
 		return 0;
 	w->ack_seen = count;
-	err = braid_rx_broken(lane, "a count of more than was sent",
-			      braid_tx_acked(lane, count));
-	if (!err)
-		braid_count(&lane->rx_bytes, 1);
-	return err;
+	return braid_rx_count(lane, count);
 }
 
 static bool has_count(const struct braid_qp *w)

@@ -66,7 +66,8 @@ struct braid_lane {
 	const struct braid_mr *rx_mr;	/* of an entry in GPU memory; NULL: in host memory */
 	char *rx_dst;			/* NULL: discard the payload */
 	size_t rx_left;
-	size_t rx_at;			/* bytes done of the piece that braid_rx_take() resumes */
+	size_t rx_at;			/* bytes done of the message that comes again */
+	bool rx_large;			/* the last payload was large, so the next may be, too */
 	char *rx_stage, *rx_gpu;	/* host memory for GPU payload; its place in the GPU */
 	struct braid_gpucopy rx_copy;	/* from rx_stage to rx_gpu */
 	uint8_t rx_ctl[BRAID_OPEN_SIZE];

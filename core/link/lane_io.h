@@ -53,7 +53,7 @@ struct braid_put {			/* a chunk that the NIC can write into the receive */
  */
 bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret);
 /*
- * May immediate data *ret_imm (braid_rx_nohdr()), or the short header, replace the header of the
+ * May immediate data *ret_imm (braid_rx_imm()), or the short header, replace the header of the
  * frame at f_sent?  Not in a replay, nor when an acknowledgement is due.  The payload lies in the
  * ring directly behind the header, whose last 8 bytes are the short header.
  */
@@ -75,36 +75,58 @@ void braid_tx_advance(struct braid_lane *lane, size_t n);
 int braid_tx_acked(struct braid_lane *lane, uint32_t frames);
 
 /*
- * Upward calls of a transport, all with the link's lock held.  A negative errno other than -EAGAIN:
- * poll() returns it, and the lane is closed.
+ * Receiving.  A negative errno other than -EAGAIN: poll() returns it, and the lane is closed.
+ * -EAGAIN: a payload is still being copied into a GPU; call again, and receive nothing else before.
  */
 /*
- * The header of a frame is in lane->rx_hdr.  On 0, lane->rx_left payload bytes go to lane->rx_dst
- * (NULL: discard them).
+ * n bytes of a stream, which may begin and end anywhere in a frame.  *ret_done were used: all but a
+ * part of a header at the end.  After -EAGAIN call again with the rest, even if that is nothing.
  */
-int braid_rx_begin(struct braid_lane *lane);
+int braid_rx_bytes(struct braid_lane *lane, const char *p, size_t n, size_t *ret_done);
 /*
- * The payload is complete.  -EAGAIN: it is still being copied into a GPU; call again, and read
- * nothing else from that lane before.
+ * A message: whole frames, a part of a frame that the next message continues, or one frame with a
+ * short header.  After -EAGAIN call again with the same message.
  */
-int braid_rx_end(struct braid_lane *lane);
+int braid_rx_message(struct braid_lane *lane, const char *p, size_t n);
 /*
- * One received message: whole frames, a piece of a frame that the next message continues, or one
- * frame with a short header.  -EAGAIN: call again with the same bytes.
+ * Immediate data came, in place of the header of the payload at p.  p NULL: the NIC has written the
+ * payload, a chunk, into its receive.
  */
-int braid_rx_take(struct braid_lane *lane, const char *p, size_t n);
-/* Like braid_rx_take(), but p is the payload of one frame that came without its header. */
-int braid_rx_nohdr(struct braid_lane *lane, uint32_t imm, const char *p, size_t n);
-/* The registration of lane->rx_dst; NULL: it is host memory. */
-const struct braid_mr *braid_rx_gpu(const struct braid_lane *lane);
+int braid_rx_imm(struct braid_lane *lane, uint32_t imm, const char *p, size_t n);
+/* The peer acknowledges `frames` in all, by other means than a frame. */
+int braid_rx_count(struct braid_lane *lane, uint32_t frames);
+
+struct braid_rx_rest {			/* the rest of the payload that is being received */
+	char *dst;			/* NULL: discard it */
+	size_t len;			/* 0: none; a header comes next */
+	uint32_t comm;			/* whose memory it is */
+	const struct braid_mr *gpu;	/* its registration; NULL: it is host memory */
+	bool large;			/* the last payload was large: read only headers ahead */
+};
+/* The thread that holds `io` may call these two without the link's lock. */
+static inline struct braid_rx_rest braid_rx_rest(const struct braid_lane *lane)
+{
+	return (struct braid_rx_rest){
+		.dst = lane->rx_dst, .len = lane->rx_left, .comm = lane->rx_hdr.comm,
+		.gpu = lane->rx_kind == BRAID_RX_ENTRY && !lane->rx_stage ? lane->rx_mr : NULL,
+		.large = lane->rx_large,
+	};
+}
+/* The carrier has put n bytes there; braid_rx_bytes() with what follows, or nothing, goes on. */
+static inline void braid_rx_filled(struct braid_lane *lane, size_t n)
+{
+	if (lane->rx_dst)
+		lane->rx_dst += n;
+	lane->rx_left -= n;
+	braid_count(&lane->rx_bytes, n);
+}
+
 /*
  * Where the payload of a chunk that has not begun will go; NULL: not known yet, ask later.
  * *ret_gpu: its registration, if it is GPU memory, which only a lane with lane->gpu gets.
  */
 char *braid_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
 		     const struct braid_mr **ret_gpu);
-/* The NIC wrote a chunk of len bytes into its receive, and only immediate data came with it. */
-int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len);
 /*
  * If err is -EBADMSG or -EPROTO, note that the peer sent a malformed `what`; returns err, for
  * poll().  Without this call these errors are the kernel's or a library's: the lane is just lost.

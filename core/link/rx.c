@@ -80,15 +80,10 @@ static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 	}
 }
 
-const struct braid_mr *braid_rx_gpu(const struct braid_lane *lane)
-{
-	return lane->rx_kind == BRAID_RX_ENTRY && !lane->rx_stage ? lane->rx_mr : NULL;
-}
-
 int braid_rx_stage(struct braid_lane *lane)
 {
 	braid_assert_locked(&lane->link->lock);
-	if (!braid_rx_gpu(lane) || !lane->rx_left)
+	if (!braid_rx_rest(lane).gpu || !lane->rx_left)
 		return 0;
 	lane->rx_stage = malloc(lane->rx_left);
 	if (!lane->rx_stage)
@@ -210,52 +205,75 @@ static int of_frame(struct braid_lane *lane, int err)
 	return err ? braid_rx_broken(lane, braid_frame_name(lane->rx_hdr.type), err) : 0;
 }
 
-int braid_rx_begin(struct braid_lane *lane)
+/* A header came: decide where its payload goes. */
+static int rx_header(struct braid_lane *lane, const char *p)
 {
-	braid_assert_locked(&lane->link->lock);
+	struct braid_hdr *h = &lane->rx_hdr;
+	int err = braid_hdr_unpack(p, h);
+
+	if (err)
+		return of_frame(lane, err);
+	if (h->type == BRAID_F_CHUNK || h->type == BRAID_F_EAGER)
+		lane->rx_large = h->len > BRAID_COPY_MAX;
+	else if (h->type == BRAID_F_START)
+		lane->rx_large = true;
 	return of_frame(lane, rx_begin(lane));
 }
 
-int braid_rx_end(struct braid_lane *lane)
+/* A part of the present frame's payload came. */
+static int rx_payload(struct braid_lane *lane, const char *p, size_t n)
 {
-	braid_assert_locked(&lane->link->lock);
-	return of_frame(lane, rx_end(lane));
+	int err = lane->gpu ? braid_rx_stage(lane) : 0;
+
+	if (err)
+		return err;
+	if (lane->rx_dst) {
+		braid_copy_up(lane->rx_dst, p, n);
+		lane->rx_dst += n;
+	}
+	lane->rx_left -= n;
+	return 0;
 }
 
-/* Receive the rest of a frame that has begun, then whole frames. */
-static BRAID_APART int rx_rest(struct braid_lane *lane, const char *p, size_t n)
+/* The receive loop. */
+BRAID_APART int braid_rx_bytes(struct braid_lane *lane, const char *p, size_t n, size_t *ret_done)
 {
-	size_t at = lane->rx_at, len;
+	size_t at = 0, len;
 	int err = 0;
 
-	if (!n)
-		return 0;
+	braid_assert_locked(&lane->link->lock);
 	do {
 		if (lane->rx_kind == BRAID_RX_NONE) {
 			if (n - at < BRAID_HDR_SIZE)
-				return braid_rx_broken(lane, "a piece of a header", -EBADMSG);
-			err = of_frame(lane, braid_hdr_unpack(p + at, &lane->rx_hdr));
-			if (!err)
-				err = braid_rx_begin(lane);
-			if (err)
-				return err;
+				break;
+			err = rx_header(lane, p + at);
 			at += BRAID_HDR_SIZE;
+			if (err)
+				break;
 		}
 		len = n - at < lane->rx_left ? n - at : lane->rx_left;
-		err = len && lane->gpu ? braid_rx_stage(lane) : 0;
-		if (err)
-			return err;
-		if (len && lane->rx_dst) {
-			braid_copy_up(lane->rx_dst, p + at, len);
-			lane->rx_dst += len;
+		if (len) {
+			err = rx_payload(lane, p + at, len);
+			at += len;
 		}
-		at += len;
-		lane->rx_left -= len;
-		if (!lane->rx_left)
-			err = braid_rx_end(lane);
-	} while (!err && at < n);
-	lane->rx_at = err == -EAGAIN ? at : 0;
+		if (err || lane->rx_left)
+			break;
+		err = of_frame(lane, rx_end(lane));
+	} while (!err);
+	braid_count(&lane->rx_bytes, at);
+	*ret_done = at;
 	return err;
+}
+
+/* Receive a message of whole frames, or a part of one. */
+static int rx_frames(struct braid_lane *lane, const char *p, size_t n)
+{
+	size_t done;
+	int err = braid_rx_bytes(lane, p + lane->rx_at, n - lane->rx_at, &done);
+
+	done += lane->rx_at;
+	lane->rx_at = err == -EAGAIN ? done : 0;
+	return err || done == n ? err : braid_rx_broken(lane, "a piece of a header", -EBADMSG);
 }
 
 /* Make the header of a payload that came without one, at p + at, and receive it as usual. */
@@ -273,10 +291,10 @@ static BRAID_APART int rx_nohdr_slow(struct braid_lane *lane, uint32_t imm, cons
 	if (err)
 		return err;
 	lane->rx_at = at;
-	return rx_rest(lane, p, n);
+	return rx_frames(lane, p, n);
 }
 
-static int rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t n, size_t at)
+static int rx_nohdr(struct braid_lane *lane, uint32_t imm, const char *p, size_t n, size_t at)
 {
 	struct braid_link *link = lane->link;
 
@@ -285,30 +303,25 @@ static int rx_bare(struct braid_lane *lane, uint32_t imm, const char *p, size_t 
 	    !braid_comm_rx_nohdr_fast(link, imm, p + at, n - at))
 		return rx_nohdr_slow(lane, imm, p, n, at);
 	rx_count(lane, BRAID_F_EAGER, n - at);
+	braid_count(&lane->rx_bytes, n);
 	return 0;
 }
 
-int braid_rx_nohdr(struct braid_lane *lane, uint32_t imm, const char *p, size_t n)
-{
-	braid_assert_locked(&lane->link->lock);
-	return lane->rx_kind == BRAID_RX_NONE ? rx_bare(lane, imm, p, n, 0) : rx_rest(lane, p, n);
-}
-
-int braid_rx_take(struct braid_lane *lane, const char *p, size_t n)
+int braid_rx_message(struct braid_lane *lane, const char *p, size_t n)
 {
 	uint32_t imm;
 
 	braid_assert_locked(&lane->link->lock);
 	return lane->rx_kind == BRAID_RX_NONE && braid_short_unpack(p, n, &imm) ?
-		       rx_bare(lane, imm, p, n, BRAID_SHORT_SIZE) : rx_rest(lane, p, n);
+		       rx_nohdr(lane, imm, p, n, BRAID_SHORT_SIZE) : rx_frames(lane, p, n);
 }
 
-BRAID_APART int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len)
+/* The NIC wrote a chunk of len bytes into its receive. */
+static BRAID_APART int rx_written(struct braid_lane *lane, uint32_t imm, uint32_t len)
 {
 	bool whole = (imm & 0xff) == BRAID_IMM_WHOLE;
 	int err;
 
-	braid_assert_locked(&lane->link->lock);
 	lane->rx_hdr = (struct braid_hdr){
 		.type = BRAID_F_CHUNK, .flags = BRAID_FLAG_PLACED, .comm = imm >> 16, .len = len,
 		.n = whole ? 0 : imm & 0xff, .size = len,
@@ -316,6 +329,26 @@ BRAID_APART int braid_rx_imm(struct braid_lane *lane, uint32_t imm, uint32_t len
 	lane->rx_kind = BRAID_RX_DRAIN;
 	lane->rx_left = 0;
 	lane->rx_frames += whole;
+	braid_count(&lane->rx_bytes, len);
 	err = braid_comm_rx_imm(lane, imm >> 8 & 0xff, whole);
-	return err ? of_frame(lane, err) : braid_rx_end(lane);
+	return of_frame(lane, err ? err : rx_end(lane));
+}
+
+int braid_rx_imm(struct braid_lane *lane, uint32_t imm, const char *p, size_t n)
+{
+	braid_assert_locked(&lane->link->lock);
+	if (!p)
+		return rx_written(lane, imm, (uint32_t)n);
+	return lane->rx_kind == BRAID_RX_NONE ?
+		       rx_nohdr(lane, imm, p, n, 0) : rx_frames(lane, p, n);
+}
+
+int braid_rx_count(struct braid_lane *lane, uint32_t frames)
+{
+	int err = braid_tx_acked(lane, frames);
+
+	if (err)
+		return braid_rx_broken(lane, "a count of more than was sent", err);
+	braid_count(&lane->rx_bytes, 1);
+	return 0;
 }

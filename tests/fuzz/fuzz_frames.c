@@ -219,8 +219,8 @@ static void bare(unsigned l, const struct braid_hdr *h)
 	braid_lock_wait(&lane->io);
 	braid_lock_wait(&w.link->lock);
 	braid_short_pack(what, sent);
-	err = h->flags ? braid_rx_take(lane, (const char *)sent, BRAID_SHORT_SIZE + h->len) :
-			 braid_rx_nohdr(lane, what, (const char *)payload, h->len);
+	err = h->flags ? braid_rx_message(lane, (const char *)sent, BRAID_SHORT_SIZE + h->len) :
+			 braid_rx_imm(lane, what, (const char *)payload, h->len);
 	braid_unlock(&w.link->lock);
 	braid_unlock(&lane->io);
 	w.lane[l].lseq += !err;

@@ -23,7 +23,6 @@ struct null_lane {
 	char *wire;			/* held: bytes on the way to the peer */
 	size_t beg, end, size;
 	bool refused;			/* the last push() returned -EAGAIN */
-	uint32_t forged;		/* frames that came here and that the peer has not sent */
 	int err;			/* what arrived was broken */
 };
 
@@ -44,34 +43,13 @@ static struct null_lane *lane_of(const struct null_pair *p, unsigned end, unsign
 
 /* --- the receiving end --------------------------------------------------------------------- */
 
-static void start_at(struct null_lane *to, const void *hdr)
-{
-	struct braid_hdr *h = &to->lane.rx_hdr;
-
-	to->err = braid_rx_broken(&to->lane, "header", braid_hdr_unpack(hdr, h));
-	h->lseq += to->forged;
-	h->ack -= to->peer->forged;
-	if (h->type == BRAID_F_ACK && h->n < to->lane.link->nlanes)
-		h->seq -= null_of(to->lane.link->lane[h->n])->peer->forged;
-	if (!to->err)
-		to->err = braid_rx_begin(&to->lane);
-}
-
+/* The next n bytes reach that end. */
 static void take(struct null_lane *to, const void *from, size_t n)
 {
-	struct braid_lane *lane = &to->lane;
+	size_t done;
 
-	assert(n <= lane->rx_left);
-	if (n && lane->rx_dst) {
-		memcpy(lane->rx_dst, from, n);
-		lane->rx_dst += n;
-	}
-	lane->rx_left -= n;
-}
-
-static void end_frame(struct null_lane *to)
-{
-	to->err = braid_rx_end(&to->lane);
+	to->err = braid_rx_bytes(&to->lane, from, n, &done);
+	assert(to->err || done == n);
 }
 
 /* Takes both locks of the receiving end, which its own poll() would hold. */
@@ -93,26 +71,6 @@ static void leave(struct null_lane *to)
 
 /* --- the sending end ----------------------------------------------------------------------- */
 
-/* Takes n gathered bytes at a time, which never span two blocks. */
-struct walk {
-	const struct iovec *iov;
-	size_t off;
-};
-
-static const char *walk_take(struct walk *w, size_t n)
-{
-	const char *p;
-
-	if (w->off == w->iov->iov_len) {
-		w->iov++;
-		w->off = 0;
-	}
-	assert(w->iov->iov_len - w->off >= n);
-	p = (const char *)w->iov->iov_base + w->off;
-	w->off += n;
-	return p;
-}
-
 static int push_direct(struct null_lane *from)
 {
 	struct braid_lane *lane = &from->lane;
@@ -124,22 +82,11 @@ static int push_direct(struct null_lane *from)
 	}
 	while (lane->tx.unsent) {
 		struct iovec iov[IOV_MAX_TX];
-		struct walk w = { .iov = iov };
-		size_t bytes, left;
+		size_t bytes;
+		int n = braid_tx_gather(lane, iov, IOV_MAX_TX, SIZE_MAX / 2, &bytes);
 
-		braid_tx_gather(lane, iov, IOV_MAX_TX, SIZE_MAX / 2, &bytes);
-		for (left = bytes; left && !to->err; ) {
-			start_at(to, walk_take(&w, BRAID_HDR_SIZE));
-			left -= BRAID_HDR_SIZE;
-			if (to->err || !to->lane.rx_hdr.len) {
-				if (!to->err)
-					end_frame(to);
-				continue;
-			}
-			take(to, walk_take(&w, to->lane.rx_hdr.len), to->lane.rx_hdr.len);
-			left -= to->lane.rx_hdr.len;
-			end_frame(to);
-		}
+		for (int i = 0; i < n && !to->err; i++)
+			take(to, iov[i].iov_base, iov[i].iov_len);
 		braid_tx_advance(lane, bytes);
 	}
 	leave(to);
@@ -213,11 +160,9 @@ static int post_direct(struct null_lane *to, const char *hdr, const char *payloa
 	if (!enter(to))
 		return -EAGAIN;
 	null_posts++;
-	start_at(to, hdr);
-	if (!to->err) {
+	take(to, hdr, BRAID_HDR_SIZE);
+	if (!to->err)
 		take(to, payload, n);
-		end_frame(to);
-	}
 	leave(to);
 	return 0;
 }
@@ -299,28 +244,20 @@ int null_deliver_some(struct null_pair *p, unsigned from_end, unsigned lane, siz
 		return to ? to->err : -EPIPE;
 	if (!enter(to))
 		return 0;
-	if (to->lane.rx_kind == BRAID_RX_NONE) {
-		if (waiting(from) < BRAID_HDR_SIZE)
-			goto out;
-		start_at(to, from->wire + from->beg);
+	if (to->lane.rx_kind == BRAID_RX_NONE && waiting(from) >= BRAID_HDR_SIZE) {
+		take(to, from->wire + from->beg, BRAID_HDR_SIZE);
 		from->beg += BRAID_HDR_SIZE;
 		moved = 1;
-		if (to->err)
-			goto out;
 	}
 	if (n > to->lane.rx_left)
 		n = to->lane.rx_left;
 	if (n > waiting(from))
 		n = waiting(from);
-	if (n)
-		moved = 1;
-	take(to, from->wire + from->beg, n);
-	from->beg += n;
-	if (!to->lane.rx_left) {
-		end_frame(to);
+	if (n && !to->err) {
+		take(to, from->wire + from->beg, n);
+		from->beg += n;
 		moved = 1;
 	}
-out:
 	leave(to);
 	if (from->refused && waiting(from) < from->config.limit)
 		from->refused = false;
@@ -402,22 +339,27 @@ void null_settle(struct null_pair *p)
 	}
 }
 
+/* The forged frame just taken has no number: the peer's next one has it. */
+static void forget(struct null_lane *to)
+{
+	to->lane.rx_frames -= !to->err;
+}
+
 int null_forge(struct null_pair *p, unsigned from_end, unsigned lane, struct braid_hdr *h,
 	       const void *payload)
 {
-	struct null_lane *from = lane_of(p, from_end, lane), *to = from->peer;
+	struct null_lane *to = lane_of(p, from_end, lane)->peer;
+	char hdr[BRAID_HDR_SIZE];
 
 	if (!enter(to))
 		return -EBUSY;
 	assert(to->lane.rx_kind == BRAID_RX_NONE);
 	h->lseq = to->lane.rx_frames;
-	to->lane.rx_hdr = *h;
-	to->err = braid_rx_begin(&to->lane);
-	if (!to->err) {
+	braid_hdr_pack(h, hdr);
+	take(to, hdr, sizeof(hdr));
+	if (!to->err && to->lane.rx_left)
 		take(to, payload, h->len);
-		end_frame(to);
-		to->forged++;
-	}
+	forget(to);
 	leave(to);
 	return to->err;
 }
@@ -433,9 +375,9 @@ int null_bare(struct null_pair *p, unsigned from_end, unsigned lane, uint32_t wh
 	assert(n <= sizeof(with) - BRAID_SHORT_SIZE);
 	braid_short_pack(what, with);
 	memcpy(with + BRAID_SHORT_SIZE, payload, n);
-	to->err = in_short ? braid_rx_take(&to->lane, with, BRAID_SHORT_SIZE + n) :
-			     braid_rx_nohdr(&to->lane, what, payload, n);
-	to->forged += !to->err;
+	to->err = in_short ? braid_rx_message(&to->lane, with, BRAID_SHORT_SIZE + n) :
+			     braid_rx_imm(&to->lane, what, payload, n);
+	forget(to);
 	leave(to);
 	return to->err;
 }

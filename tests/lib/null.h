@@ -70,7 +70,7 @@ int null_deliver_all(struct null_pair *p);
  */
 void null_settle(struct null_pair *p);
 
-/* Forges a frame that the core of end `from` has not sent; later real frames are renumbered. */
+/* Forges a frame that the core of end `from` has not sent: it has the number of the next one. */
 int null_forge(struct null_pair *p, unsigned from, unsigned lane, struct braid_hdr *h,
 	       const void *payload);
 /* Forges a message without a header, but with the 32 bits `what` of braid_short(). */

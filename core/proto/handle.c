@@ -36,7 +36,7 @@ void braid_handle_pack(const struct braid_handle *h, void *to)
 	put64(&c, BRAID_HANDLE_MAGIC);
 	put16(&c, h->least);
 	put16(&c, h->most);
-	put16(&c, h->flags);
+	put16(&c, h->place);
 	put16(&c, h->dev);
 	put64(&c, h->listen_id);
 	put_bytes(&c, h->process, sizeof(h->process));
@@ -64,7 +64,7 @@ int braid_handle_unpack(const void *from, struct braid_handle *ret)
 		return -EPROTO;
 	h.least = get16(&c);
 	h.most = get16(&c);
-	h.flags = get16(&c);
+	h.place = get16(&c);
 	h.dev = get16(&c);
 	h.listen_id = get64(&c);
 	get_bytes(&c, h.process, sizeof(h.process));

@@ -27,7 +27,7 @@ struct braid_handle_state {		/* the dialler's own; zero when the handle arrives 
 
 struct braid_handle {
 	uint16_t least, most;		/* wire versions */
-	uint16_t flags;			/* holds the listener's braid_self.place; 0: not sent */
+	uint16_t place;			/* the listener's braid_self.place; 0: not sent */
 	uint16_t dev;			/* the listener's device index */
 	uint64_t listen_id;
 	uint8_t process[BRAID_ID_SIZE];

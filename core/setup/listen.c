@@ -75,7 +75,7 @@ static void handle_fill(struct braid_handle *h, const struct braid_listen *l,
 
 	h->least = BRAID_WIRE_LEAST;
 	h->most = BRAID_WIRE_MOST;
-	h->flags = braid_self.place;
+	h->place = braid_self.place;
 	h->dev = (uint16_t)l->dev->index;
 	h->listen_id = l->id;
 	h->port = first->port;

@@ -111,8 +111,8 @@ unsigned braid_handle_addrs(const struct braid_handle *h, union braid_netdev_add
 
 enum braid_pair_peer braid_handle_peer(const struct braid_handle *h)
 {
-	return !h->flags || !braid_self.place ? BRAID_PEER_UNKNOWN :
-	       h->flags == braid_self.place ? BRAID_PEER_HERE : BRAID_PEER_ELSEWHERE;
+	return !h->place || !braid_self.place ? BRAID_PEER_UNKNOWN :
+	       h->place == braid_self.place ? BRAID_PEER_HERE : BRAID_PEER_ELSEWHERE;
 }
 
 /* --- finding them -------------------------------------------------------------------------- */

@@ -33,7 +33,7 @@ static const char golden_handle[] =
 static struct braid_handle some_handle(void)
 {
 	struct braid_handle h = {
-		.least = 1, .most = 1, .flags = 0x1234, .dev = 7, .listen_id = 0x0102030405060708,
+		.least = 1, .most = 1, .place = 0x1234, .dev = 7, .listen_id = 0x0102030405060708,
 		.port = 12345, .has4 = 1, .has6 = 1, .addr4 = { 10, 0, 0, 7 },
 		.addr6 = { 0xfe, 0x80, [15] = 7 },
 		.state = { .slot = 3, .gen = 9, .nonce = 0x1112131415161718 },
@@ -75,7 +75,7 @@ static void a_handle_comes_back_whole(void **state)
 	braid_handle_pack(&h, bytes);
 	assert_int_equal(braid_handle_unpack(bytes, &got), 0);
 	assert_same_handle(&h, &got);
-	assert_int_equal(got.flags, 0x1234);
+	assert_int_equal(got.place, 0x1234);
 	assert_int_equal(got.dev, 7);
 	assert_int_equal(got.port, 12345);
 	assert_memory_equal(got.token, h.token, sizeof(h.token));

@@ -146,7 +146,7 @@ static void a_handle_tells_all_its_addresses(void **state)
 
 static void a_handle_tells_whether_the_peer_is_here(void **state)
 {
-	struct braid_handle h = { .flags = 7 };
+	struct braid_handle h = { .place = 7 };
 
 	(void)state;
 	braid_self.place = 7;
@@ -156,7 +156,7 @@ static void a_handle_tells_whether_the_peer_is_here(void **state)
 	braid_self.place = 0;
 	assert_int_equal(braid_handle_peer(&h), BRAID_PEER_UNKNOWN);
 	braid_self.place = 8;
-	h.flags = 0;			/* an older peer sends no flags */
+	h.place = 0;			/* an older peer sends no flags */
 	assert_int_equal(braid_handle_peer(&h), BRAID_PEER_UNKNOWN);
 }
 

@@ -58,8 +58,8 @@ const void *braid_stage_bytes(const struct braid_staged *p);
 void braid_stage_end(struct braid_staged *p);
 
 /*
- * Make what NICs have written into the GPU visible to it, by the driver's own flush, which waits
- * for these writes and for no kernel.  0 or a negative errno.
+ * Make what NICs have written into the GPU visible to it, by the driver's own flush.  It waits for
+ * these writes, and perhaps for other calls of the driver (gdr/cuda.h).  0 or a negative errno.
  */
 int braid_stage_flush(struct braid_stage *s);
 

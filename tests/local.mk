@@ -16,6 +16,7 @@
 # BRAID_TEST_SRCDIR, BRAID_TEST_BUILDDIR, BRAID_TEST_SANITIZER, BRAID_TEST_CC.
 
 unit_tests = \
+	tests/unit/test_addr \
 	tests/unit/test_arrive \
 	tests/unit/test_auth \
 	tests/unit/test_clock \

@@ -28,6 +28,7 @@ unit_tests = \
 	tests/unit/test_copy \
 	tests/unit/test_credits \
 	tests/unit/test_diff \
+	tests/unit/test_events \
 	tests/unit/test_fail \
 	tests/unit/test_flight \
 	tests/unit/test_flush \

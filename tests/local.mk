@@ -27,6 +27,7 @@ unit_tests = \
 	tests/unit/test_control \
 	tests/unit/test_copy \
 	tests/unit/test_credits \
+	tests/unit/test_cross \
 	tests/unit/test_declined \
 	tests/unit/test_diff \
 	tests/unit/test_events \

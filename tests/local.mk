@@ -37,6 +37,7 @@ unit_tests = \
 	tests/unit/test_frame \
 	tests/unit/test_gpucopy \
 	tests/unit/test_handle \
+	tests/unit/test_health \
 	tests/unit/test_hello \
 	tests/unit/test_lane \
 	tests/unit/test_lane_count \

@@ -19,6 +19,7 @@ unit_tests = \
 	tests/unit/test_addr \
 	tests/unit/test_arrive \
 	tests/unit/test_auth \
+	tests/unit/test_bind \
 	tests/unit/test_clock \
 	tests/unit/test_close \
 	tests/unit/test_comm \

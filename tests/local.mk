@@ -65,6 +65,7 @@ unit_tests = \
 	tests/unit/test_setup_links \
 	tests/unit/test_slab \
 	tests/unit/test_smc \
+	tests/unit/test_stall \
 	tests/unit/test_stream \
 	tests/unit/test_transport \
 	tests/unit/test_tries \

@@ -63,6 +63,7 @@ unit_tests = \
 	tests/unit/test_send \
 	tests/unit/test_self \
 	tests/unit/test_setup_links \
+	tests/unit/test_silence \
 	tests/unit/test_slab \
 	tests/unit/test_smc \
 	tests/unit/test_stall \

@@ -153,7 +153,7 @@ void braid_yield(void);
 
 /*
  * Never inlined, so that a caller that rarely makes the call need not save registers for it.  What
- * this and BRAID_HOT buy: docs/results/ucx.md, Shapes of hot code.
+ * this and BRAID_HOT buy: docs/results/hot-code.md.
  */
 #define BRAID_APART __attribute__((noinline))
 

@@ -18,7 +18,7 @@ rule_paths()
 
 	grep -noE "(^|[^A-Za-z0-9_/.*>-])($tops)(/[A-Za-z0-9_.-]*[A-Za-z0-9_])+" -r --include='*.md' \
 		--include='*.[ch]' --include='*.def' \
-		--exclude-dir='build*' --exclude-dir=results . |
+		--exclude-dir='build*' . |
 		sed -E "s#^\./##; s#:[^A-Za-z]($tops)/#:\1/#; s#/\$##" |
 		while IFS=: read -r file line path; do
 			case $path in
@@ -52,10 +52,26 @@ rule_links()
 	done
 }
 
-# Not tables, code, or the results, which are tables.
+# A page of results is one table, or one report in a code block, under a head with its date.
+rule_results()
+{
+	pages | grep '^docs/results/' | while read -r page; do
+		awk '/^\| -/ || /^```./ || (/^```$/ && (code = !code)) { tables++ }
+			!tables && /[1-9][0-9]* [A-Z][a-z]* 20[0-9][0-9]/ { dated = 1 }
+			!tables && /^[A-Z][a-z]* 20[0-9][0-9]\./ { dated = 1 }
+			END {
+				if (tables != 1)
+					print FILENAME ": " tables + 0 " tables, not one"
+				if (!dated)
+					print FILENAME ": no date above its table"
+			}' "$page"
+	done
+}
+
+# Not tables or code.
 rule_width()
 {
-	pages | grep -v '^docs/results/' | while read -r page; do
+	pages | while read -r page; do
 		awk '/^```/ { code = !code }
 			!code && !/^(    |\t|\|)/ && length($0) > 100 && / .* / {
 				print FILENAME ":" FNR ": " length($0) " columns" }' "$page"
@@ -68,6 +84,7 @@ cd "${BRAID_TEST_SRCDIR:-$(dirname "$0")/../..}" || exit 99
 
 report "paths in documents and comments exist" "$(rule_paths)"
 report "links between documents lead somewhere" "$(rule_links)"
+report "a page of results is one table" "$(rule_results)"
 report "prose is no wider than 100 columns" "$(rule_width)"
 
 # shellcheck disable=SC2016 # backquotes of Markdown
@@ -81,5 +98,8 @@ planted links docs/a.md '[here](#nothing)'
 planted links docs/a.md "$(printf '# Some thing\n[here](#some-thing) [there](../docs/a.md)')" fine
 planted width docs/a.md "$(printf 'a b %97s' x)"
 planted width docs/a.md "$(printf '| a b %97s |' x)" fine
+planted results docs/results/a.md "$(printf '1 May 2026\n| a |\n| - |\n\n| b |\n| - |')"
+planted results docs/results/a.md "$(printf 'May\n| a |\n| - |')"
+planted results docs/results/a.md "$(printf '1 May 2026\n```\na\n```')" fine
 report "every rule notices its planted offences" "$faults"
 echo "1..$n"

@@ -4,6 +4,7 @@
 
 #include "core/base/log.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/msg/flush.h"
 #include "core/mem/later.h"
 #include "core/mem/mrcache.h"
@@ -45,7 +46,7 @@ static ncclResult_t reg(struct braid_comm *c, struct braid_mem *mem, int type, v
 	}
 	if (type == NCCL_PTR_CUDA)
 		look(mem);
-	err = braid_mr_new(c->link->key.dev, &c->link->rx.copies, mem, &mr);
+	err = braid_mr_new(c->link->key.dev, braid_link_copies(c->link), mem, &mr);
 	if (err)
 		return braid_net_result(err);
 	pthread_mutex_lock(&braid_net_lock);

@@ -171,7 +171,7 @@ BRAID_HOT int braid_verbs_poll(struct braid_lane *lane)
 	if (w->over)
 		return 0;
 	res = look(w);
-	if (!res && atomic_load_explicit(&lane->link->thread.alone, memory_order_relaxed)) {
+	if (!res && braid_lane_is_alone(lane)) {
 		for (unsigned i = 0; i < LOOKS && !res; i++)
 			res = look(w);
 	}

@@ -33,11 +33,29 @@ bool braid_link_flush_if_urgent(struct braid_link *link, bool all);
 /* Queue the control frames that are due; false: no room for all.  With the link's lock held. */
 bool braid_link_send_control(struct braid_link *link);
 
-/* The peer can't continue without a control frame that is due. */
-static inline void braid_link_urge(struct braid_link *link)
+static inline bool braid_link_is_urgent(const struct braid_link *link)
+{
+	return atomic_load_explicit(&link->tx.control_urgent, memory_order_relaxed);
+}
+
+/* The peer waits for a control frame that is due, or soon will. */
+static inline void braid_link_urge_once(struct braid_link *link)
 {
 	braid_hint(&link->tx.control_urgent, true);
+}
+
+/* As braid_link_urge_once(); braid_link_flush_if_urgent() asks for another call soon. */
+static inline void braid_link_urge(struct braid_link *link)
+{
+	braid_link_urge_once(link);
 	braid_hint(&link->tx.control_was_urgent, true);
+}
+
+/* Ask the peer, which dials, for n lanes in all. */
+static inline void braid_link_ask_lanes(struct braid_link *link, unsigned n)
+{
+	atomic_store(&link->lanes.ask, n);
+	braid_link_urge(link);
 }
 
 #endif

@@ -135,6 +135,12 @@ int braid_rx_broken(struct braid_lane *lane, const char *what, int err);
 
 enum { BRAID_LOOK_AT_FD = 256 };	/* braid_lane_look_due() */
 
+/* A hint: recently no call used another link. */
+static inline bool braid_lane_is_alone(const struct braid_lane *lane)
+{
+	return atomic_load_explicit(&lane->link->thread.alone, memory_order_relaxed);
+}
+
 /* Look at lane->fd?  After each BRAID_LOOK_AT_FD-th empty poll; while watched, after each. */
 static inline bool braid_lane_look_due(const struct braid_lane *lane, unsigned *in_vain)
 {

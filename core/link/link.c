@@ -14,10 +14,8 @@
 
 #include "core/base/flight.h"
 #include "core/base/log.h"
-#include "core/base/pool.h"
 #include "core/base/wakeup.h"
 #include "core/link/upcalls.h"
-#include "core/proto/auth.h"
 
 struct braid_link *braid_link_new(const struct braid_link_key *key)
 {
@@ -25,27 +23,20 @@ struct braid_link *braid_link_new(const struct braid_link_key *key)
 
 	if (!link)
 		return NULL;
-	link->msg.bucket = calloc(BRAID_LINK_BUCKETS, sizeof(*link->msg.bucket));
-	if (!link->msg.bucket) {
+	if (braid_comms_init(link)) {
 		free(link);
 		return NULL;
 	}
 	link->key = *key;
 	braid_hint(&link->tx.quiet, true);
-	link->msg.burst = 8;
 	link->lanes.active = 1;
-	braid_list_init(&link->table.node);
-	braid_list_init(&link->msg.comms);
 	braid_list_init(&link->tx.pending);
-	braid_list_init(&link->msg.control_due);
-	braid_list_init(&link->msg.copying);
 	return link;
 }
 
 void braid_link_free(struct braid_link *link)
 {
 	braid_link_forget_deferred(link);
-	free(link->msg.refusals);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
@@ -55,9 +46,7 @@ void braid_link_free(struct braid_link *link)
 		free(lane->rx_stage);
 		free(lane);
 	}
-	braid_pool_unpromise(link->msg.rx_window);
-	braid_auth_wipe(link->setup.session, sizeof(link->setup.session));
-	free(link->msg.bucket);
+	braid_comms_end(link);
 	free(link);
 }
 

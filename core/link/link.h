@@ -39,8 +39,6 @@ enum braid_link_state {
 	BRAID_LINK_DEAD,
 };
 
-enum { BRAID_LINK_BUCKETS = 256 };
-
 struct braid_link_key {
 	uint8_t process[BRAID_ID_SIZE];
 	uint16_t peer_dev;

@@ -5,21 +5,11 @@
 
 #include "core/link/link.h"
 #include "core/link/recover.h"
-
-/* Work is left, which push_waiting() of progress.c will do. */
-static inline void braid_link_stall(struct braid_link *link)
-{
-	atomic_store_explicit(&link->tx.stalled, true, memory_order_relaxed);
-}
+#include "core/link/state.h"
 
 static inline bool braid_link_is_stalled(const struct braid_link *link)
 {
 	return atomic_load_explicit(&link->tx.stalled, memory_order_relaxed);
-}
-
-static inline bool braid_link_is_urgent(const struct braid_link *link)
-{
-	return atomic_load_explicit(&link->tx.control_urgent, memory_order_relaxed);
 }
 
 /* Memory for traffic on one lane: 0 or -ENOMEM. */

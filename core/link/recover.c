@@ -132,6 +132,13 @@ static void rx_forget(struct braid_lane *lane)
 	lane->rx_left = lane->rx_at = 0;
 }
 
+void braid_link_drop_again(struct braid_link *link, uint32_t comm)
+{
+	braid_assert_locked(&link->lock);
+	if (link->rx.again.kind && link->rx.again.hdr.comm == comm)
+		link->rx.again.kind = BRAID_RX_DRAIN;
+}
+
 /* A lane that can become home, or NULL. */
 struct braid_lane *braid_link_another_home(const struct braid_link *link)
 {

@@ -65,4 +65,10 @@ void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_
  */
 void braid_link_end_copies(struct braid_link *link);
 
+/*
+ * The comm takes no payload any more: discard that of its message half received when a lane was
+ * lost.  With the link's lock held.
+ */
+void braid_link_drop_again(struct braid_link *link, uint32_t comm);
+
 #endif

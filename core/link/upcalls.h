@@ -3,7 +3,7 @@
  * upcalls.h - all that a link asks of the message layer, which core/msg defines.
  *
  * This is the only way up from core/link.  The calls are direct, so that link-time optimisation can
- * inline them.  All are made with the link's lock held.
+ * inline them.  All but the first two are made with the link's lock held.
  */
 #ifndef BRAID_LINK_UPCALLS_H
 #define BRAID_LINK_UPCALLS_H
@@ -27,6 +27,10 @@ enum {
 	BRAID_RECVS_MAX = 8,			/* buffers of one receive request */
 	BRAID_SLOTS = 32 * BRAID_RECVS_MAX,	/* open sends, or receive entries, of one comm */
 };
+
+/* The link is new, and no other thread knows it: 0 or -ENOMEM.  It is freed, and its lanes are. */
+int braid_comms_init(struct braid_link *link);
+void braid_comms_end(struct braid_link *link);
 
 /* --- sending ------------------------------------------------------------------------------- */
 

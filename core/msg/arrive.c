@@ -13,6 +13,7 @@
 
 #include "core/base/copy.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/msg/msg_int.h"
 
 static int rx_to_entry(struct braid_lane *lane, struct braid_recv *e, uint64_t offset)
@@ -138,8 +139,7 @@ static void chunked_complete(struct braid_comm *c, struct braid_recv *e)
 {
 	if (!e->started || e->got != e->size)
 		return;
-	if (c->link->rx.spread)
-		c->link->rx.spread--;
+	braid_link_spread_end(c->link);
 	braid_recv_complete(e);
 }
 
@@ -168,7 +168,7 @@ static int begin_start(struct braid_lane *lane, struct braid_comm *c)
 	c->large = true;
 	braid_recv_match(c, e, h->size);
 	e->started = true;
-	c->link->rx.spread++;
+	braid_link_spread_begin(c->link);
 	chunked_complete(c, e);
 	return 0;
 }

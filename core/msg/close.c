@@ -14,6 +14,7 @@
 #include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
+#include "core/link/state.h"
 #include "core/msg/msg_int.h"
 #include "core/msg/open.h"
 #include "core/msg/window.h"
@@ -89,8 +90,7 @@ static void forget_recvs(struct braid_comm *c)
 	}
 	if (placed)
 		braid_link_revoke(c->link, NULL, c);
-	if (c->link->rx.again.kind && c->link->rx.again.hdr.comm == c->id)
-		c->link->rx.again.kind = BRAID_RX_DRAIN;
+	braid_link_drop_again(c->link, c->id);
 	for (unsigned i = 0; i < c->link->nlanes; i++) {
 		struct braid_lane *lane = c->link->lane[i];
 
@@ -110,8 +110,8 @@ static void forget_recvs(struct braid_comm *c)
 	for (uint32_t q = c->first; q != c->next_rseq; q++) {
 		struct braid_recv *e = braid_recv_at(c, q);
 
-		if (e->posted && e->started && c->link->rx.spread)
-			c->link->rx.spread--;
+		if (e->posted && e->started)
+			braid_link_spread_end(c->link);
 		e->posted = e->credit_due = false;
 	}
 	c->ndue = 0;
@@ -123,7 +123,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 {
 	struct braid_link *link = c->link;
 	unsigned n = braid_link_stop(link);
-	uint32_t rkey_epoch = link->lanes.rkey_epoch;
+	uint32_t rkey_epoch = braid_link_rkey_epoch(link);
 	bool used = uses(c, mr);
 
 	if (used) {
@@ -138,7 +138,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 	braid_link_go(link, n);
 	if (!used)
 		return;		/* nearly always; then no progress is needed either */
-	if (rkey_epoch != link->lanes.rkey_epoch)
+	if (rkey_epoch != braid_link_rkey_epoch(link))
 		braid_comm_hooks.revoked(link);
 	braid_link_progress(link, NULL, NULL);
 	braid_link_try_flush_control(link);
@@ -148,7 +148,7 @@ void braid_comm_close(struct braid_comm *c)
 {
 	struct braid_link *link = c->link;
 	unsigned n = braid_link_stop(link);
-	uint32_t rkey_epoch = link->lanes.rkey_epoch;
+	uint32_t rkey_epoch = braid_link_rkey_epoch(link);
 	bool gone;
 
 	if (unfinished(c) && !atomic_load(&c->err) && !c->peer_closed)
@@ -168,13 +168,13 @@ void braid_comm_close(struct braid_comm *c)
 		c->bye_due = true;
 		braid_comm_control_due(c);
 	}
-	atomic_fetch_add(&link->thread.pins, 1);
+	braid_link_pin(link);
 	braid_link_go(link, n);
-	if (rkey_epoch != link->lanes.rkey_epoch)
+	if (rkey_epoch != braid_link_rkey_epoch(link))
 		braid_comm_hooks.revoked(link);
 	braid_link_progress(link, NULL, NULL);
 	braid_link_flush_control(link);	/* the process may end before its threads run again */
-	atomic_fetch_sub(&link->thread.pins, 1);
+	braid_link_unpin(link);
 }
 
 /* Is its message complete here, and being copied into a GPU? */

@@ -7,14 +7,35 @@
 #include <stdlib.h>
 
 #include "core/base/flight.h"
+#include "core/base/pool.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
+#include "core/msg/comms.h"
 #include "core/msg/msg_int.h"
 #include "core/msg/window.h"
 
 static size_t entry_size(bool sender)
 {
 	return sender ? sizeof(struct braid_send) : sizeof(struct braid_recv);
+}
+
+int braid_comms_init(struct braid_link *link)
+{
+	link->msg.bucket = calloc(BRAID_LINK_BUCKETS, sizeof(*link->msg.bucket));
+	if (!link->msg.bucket)
+		return -ENOMEM;
+	link->msg.burst = 8;
+	braid_list_init(&link->msg.comms);
+	braid_list_init(&link->msg.control_due);
+	braid_list_init(&link->msg.copying);
+	return 0;
+}
+
+void braid_comms_end(struct braid_link *link)
+{
+	free(link->msg.refusals);
+	braid_pool_unpromise(link->msg.rx_window);
+	free(link->msg.bucket);
 }
 
 struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sender)

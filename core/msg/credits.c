@@ -13,6 +13,7 @@
 #include "core/base/slab.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/msg/msg_int.h"
 
 enum { RETIRE_MAX = 64 };		/* messages that a RETIRE may be due for */
@@ -138,7 +139,7 @@ bool braid_credits_send(struct braid_comm *c)
 		h.len = place_of(e, keys);
 		if (h.len) {
 			h.offset = (uint64_t)(uintptr_t)e->data;
-			h.seq = c->link->lanes.rkey_epoch;
+			h.seq = braid_link_rkey_epoch(c->link);
 			e->placed = true;
 		}
 		if (!braid_link_ctl(c->link, &h, h.len ? keys : NULL))
@@ -161,7 +162,7 @@ void braid_retire(struct braid_comm *c, uint32_t seq, uint64_t size)
 	link->msg.retire_bytes += size + BRAID_UNEXP_COST;
 	braid_comm_control_due(c);
 	if (c->retire_n >= RETIRE_MAX || link->msg.retire_bytes * 4 >= link->msg.rx_window)
-		braid_hint(&link->tx.control_urgent, true);
+		braid_link_urge_once(link);
 }
 
 /* One RETIRE for each run of message numbers; if all messages have one tag, there is one run. */

@@ -13,6 +13,7 @@
 
 #include "core/base/clock.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/msg/comm.h"
 
 /* NULL: no send of that number, modulo BRAID_SLOTS, is open. */
@@ -36,7 +37,7 @@ static inline struct braid_recv *braid_recv_at(const struct braid_comm *c, uint3
 /* The time of a post.  While the link is watched, the service thread sleeps and sets no clock. */
 static inline uint64_t braid_posted_at(const struct braid_link *link)
 {
-	return braid_clock_now(atomic_load_explicit(&link->thread.watched, memory_order_relaxed));
+	return braid_clock_now(braid_link_is_watched(link));
 }
 
 static inline bool braid_recv_is_open(const struct braid_recv *e)

@@ -14,6 +14,7 @@
 #include "core/base/param.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/msg/msg_int.h"
 #include "core/msg/window.h"
 
@@ -134,7 +135,7 @@ static bool is_small(const struct braid_comm *c, uint64_t size, const struct bra
 		return false;
 	return size <= BRAID_COPY_MAX ||
 	       (!braid_link_home(c->link)->tr->dma &&
-		(c->link->lanes.active <= 1 || size <= EAGER_SPREAD_MAX));
+		(braid_link_active(c->link) <= 1 || size <= EAGER_SPREAD_MAX));
 }
 
 /* Choose a protocol and queue the first frame.  The slot is filled, and home has room. */
@@ -178,8 +179,8 @@ static bool send_now(struct braid_link *link, const struct braid_send *s)
 		link->msg.burst++;
 		link->msg.burst_run = 0;
 	}
-	return link->tx.quiet || s->size > BRAID_COPY_MAX || q->unsent > 4 * BRAID_COPY_MAX ||
-	       q->f_head - q->f_sent >= link->msg.burst;
+	return braid_link_is_quiet(link) || s->size > BRAID_COPY_MAX ||
+	       q->unsent > 4 * BRAID_COPY_MAX || q->f_head - q->f_sent >= link->msg.burst;
 }
 
 /*
@@ -192,7 +193,7 @@ static bool send_ahead(const struct braid_comm *c, const void *data, uint64_t si
 	const struct braid_link *link = c->link;
 	struct braid_lane *home = braid_link_home(link);
 
-	return home->tr->post && link->tx.quiet && tag == c->last_tag && size &&
+	return home->tr->post && braid_link_is_quiet(link) && tag == c->last_tag && size &&
 	       size <= BRAID_COPY_MAX && is_small(c, size, mr) && braid_list_empty(&c->credits) &&
 	       braid_window_has(c->eager_out, link->msg.shared_out, link->msg.tx_window, size) &&
 	       braid_tx_fast_send(home, c->id, c->next_seq, data, (uint32_t)size);
@@ -205,12 +206,14 @@ static bool send_ahead(const struct braid_comm *c, const void *data, uint64_t si
 BRAID_APART void braid_send_hold_back(struct braid_comm *c)
 {
 	struct braid_link *link = c->link;
+	uint32_t frames;
 
 	if (c->burst++ == 1 || !braid_trylock(&link->lock))
 		return;
 	/* Count the whole burst, not its rest: else one short burst would split all later ones. */
-	link->msg.burst = link->tx.burst_now < BURST_MAX ? link->tx.burst_now : BURST_MAX;
-	link->msg.burst_run = link->tx.burst_now = 0;
+	frames = braid_link_end_burst(link);
+	link->msg.burst = frames < BURST_MAX ? frames : BURST_MAX;
+	link->msg.burst_run = 0;
 	braid_link_flush(link);
 	braid_unlock(&link->lock);
 	c->burst = 0;
@@ -245,7 +248,7 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 		*ret = braid_req_in_vain(c, 1);
 		return 0;
 	}
-	if (link->tx.control_urgent)
+	if (braid_link_is_urgent(link))
 		braid_link_send_control(link);
 	s = send_new(c);
 	if (!s)
@@ -278,12 +281,10 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 	s->start_due = false;
 	s->x.mr = mr;
 	send_start(c, s);
-	link->tx.isend_epoch++;
 	now = send_now(link, s);
-	link->tx.burst_now = link->tx.quiet ? 0 : link->tx.burst_now + 1;
-	braid_hint(&link->tx.quiet, false);
+	braid_link_posted(link);
 	c->burst = now ? 0 : 1;
-	if (!braid_list_empty(&link->tx.pending))
+	if (braid_link_has_pending(link))
 		braid_link_feed(link);
 	if (now && !braid_link_only_starts(link))
 		braid_link_flush(link);

@@ -12,6 +12,7 @@
 #include "core/base/copy.h"
 #include "core/base/pool.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/msg/msg_int.h"
 #include "core/msg/window.h"
 
@@ -139,7 +140,7 @@ void braid_unexp_move(struct braid_unexp *u)
 	if (unexp_deliver(u))
 		return;
 	braid_list_add_tail(&link->msg.copying, &u->copy_node);
-	braid_hint(&link->tx.stalled, true);
+	braid_link_stall(link);
 }
 
 bool braid_comm_deliver(struct braid_link *link)

@@ -11,6 +11,7 @@
 #include "core/base/pool.h"
 #include "core/base/self.h"
 #include "core/link/link.h"
+#include "core/proto/auth.h"
 #include "core/proto/hello.h"
 #include "core/setup/bind.h"
 #include "core/setup/cross.h"
@@ -184,6 +185,7 @@ static int accepted(struct braid_conn *c)
 	braid_link_number(link);
 	err = braid_join_link(link, c);
 	if (err) {
+		braid_auth_wipe(link->setup.session, sizeof(link->setup.session));
 		braid_link_free(link);
 		return err;
 	}

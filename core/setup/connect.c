@@ -14,6 +14,7 @@
 #include "core/base/wakeup.h"
 #include "core/dev.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/link/txq.h"
 #include "core/msg/comm.h"
 #include "core/proto/auth.h"
@@ -98,7 +99,7 @@ static struct attempt *attempt_new(void)
 static void attempt_end(struct attempt *a)
 {
 	if (a->link)
-		atomic_fetch_sub(&a->link->thread.pins, 1);
+		braid_link_unpin(a->link);
 	a->link = NULL;
 	a->used = false;
 	braid_auth_wipe(&a->to, sizeof(a->to));
@@ -184,7 +185,7 @@ static int attempt_link(struct attempt *a)
 		braid_event(BRAID_EVENT_LINK_DIAL, link->number, BRAID_FLIGHT_NONE, 0, 0);
 		braid_wake_service();
 	}
-	atomic_fetch_add(&link->thread.pins, 1);
+	braid_link_pin(link);
 	a->link = link;
 	return 0;
 }
@@ -227,7 +228,7 @@ static int attempt_again(struct attempt *a)
 {
 	int err = atomic_load(&a->link->err);
 	/* It was idle and just closing; or it was dialled for another listen, which is gone. */
-	bool closed = err == -ENOTCONN || a->link->rx.peer_gone ||
+	bool closed = err == -ENOTCONN || braid_link_peer_gone(a->link) ||
 		      (!a->link->nlanes && a->link->dial.target.listen_id != a->to.listen_id);
 	bool failed = !a->link->nlanes;
 	char peer[sizeof(a->link->peer)];
@@ -236,7 +237,7 @@ static int attempt_again(struct attempt *a)
 	if (a->comm)
 		braid_comm_close(a->comm);
 	a->comm = NULL;
-	atomic_fetch_sub(&a->link->thread.pins, 1);
+	braid_link_unpin(a->link);
 	a->link = NULL;
 	if (closed || (!failed && err == -EREMOTEIO && ++a->tries < TRIES_MAX))
 		return -EAGAIN;

@@ -13,6 +13,7 @@
 #include "core/base/param.h"
 #include "core/base/pool.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/msg/open.h"
 #include "core/proto/auth.h"
 #include "core/setup/addr.h"
@@ -87,7 +88,7 @@ static void handshakes_revoke(const struct braid_link *link)
 	braid_svc_lock();
 	braid_list_for(c, &braid_handshakes, node) {
 		if (c->link != link || !c->setup.priv || !c->tr->dma ||
-		    c->mine_setup.rkey_epoch == link->lanes.rkey_epoch)
+		    c->mine_setup.rkey_epoch == braid_link_rkey_epoch(link))
 			continue;
 		braid_conn_revoke(c);
 	}

@@ -12,6 +12,8 @@
 #include "core/base/self.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
+#include "core/link/state.h"
+#include "core/msg/comms.h"
 #include "core/proto/auth.h"
 #include "core/setup/addr.h"
 #include "core/setup/conn.h"
@@ -50,7 +52,7 @@ void braid_join_setup(struct braid_conn *c)
 	c->setup.traffic_class = c->mine.traffic_class;
 	c->setup.dialler = c->dialler;
 	c->setup.to = (const struct sockaddr *)&c->to;
-	c->mine_setup.rkey_epoch = link ? link->lanes.rkey_epoch : 0;
+	c->mine_setup.rkey_epoch = link ? braid_link_rkey_epoch(link) : 0;
 	for (unsigned i = 0; link && i < link->key.dev->nmembers; i++) {
 		if (link->key.dev->member[i] == c->met)
 			c->mine_setup.member = (uint8_t)i;
@@ -67,7 +69,7 @@ static void lane_owns(struct braid_lane *lane, struct braid_conn *c)
 	c->fd = -1;
 	c->setup.priv = NULL;
 	lane->path = (uint8_t)c->path;
-	atomic_store(&lane->link->thread.watched, false);
+	braid_link_set_watched(lane->link, false);
 }
 
 static struct braid_carrier carrier_of(const struct braid_conn *c)
@@ -192,10 +194,9 @@ int braid_join_link(struct braid_link *link, struct braid_conn *c)
 	braid_unlock(&link->lock);
 	link->setup.id = c->dialler ? c->theirs.ident : c->mine.ident;
 	link->setup.next_comm = c->dialler ? 0 : 1;
-	link->msg.tx_window = c->theirs.window;
+	braid_comms_set_windows(link, c->theirs.window, c->mine.window);
 	link->lanes_max = c->theirs.lanes_max < c->mine.lanes_max ? c->theirs.lanes_max :
 								    c->mine.lanes_max;
-	link->msg.rx_window = c->mine.window;
 	c->mine.window = 0;
 	find_paths(link, c);
 	err = braid_join_new_lane(link, c, 0);

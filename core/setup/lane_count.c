@@ -7,6 +7,8 @@
 #include "core/base/param.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
+#include "core/msg/comms.h"
 #include "core/base/units.h"
 
 enum {
@@ -66,33 +68,28 @@ static uint64_t first_wait_ns(const struct braid_link *link)
 static void want(struct braid_link *link, unsigned n)
 {
 	if (link->dialler) {
-		if (link->lanes.want < n)
-			link->lanes.want = n;
+		if (braid_link_want(link) < n)
+			braid_link_set_want(link, n);
 	} else if (link->nlanes < n) {
-		atomic_store(&link->lanes.ask, n);
-		braid_link_urge(link);
+		braid_link_ask_lanes(link, n);
 	}
-}
-
-static void use(struct braid_link *link, unsigned n)
-{
-	atomic_store_explicit(&link->lanes.active, n, memory_order_relaxed);
 }
 
 void braid_lane_count_start(struct braid_link *link)
 {
 	unsigned n = first(link);
 
-	link->lanes.active = n;
-	link->lanes.want = n;
+	braid_link_set_active(link, n);
+	braid_link_set_want(link, n);
 	link->lane_count.wait_ns = first_wait_ns(link);
 	link->lane_count.trim_wait_ns = TRIM_MS * MS;
 }
 
 bool braid_lane_count_wants_dial(const struct braid_link *link)
 {
-	return (link->nlanes < link->lanes.want || link->nlanes < link->lanes.peer) &&
-	       link->msg.ncomms && !link->lanes.ndown;
+	return (link->nlanes < braid_link_want(link) ||
+		link->nlanes < braid_link_peer_lanes(link)) &&
+	       braid_comms_count(link) && !braid_link_ndown(link);
 }
 
 bool braid_lane_count_may_dial(const struct braid_link *link, uint64_t now)
@@ -120,7 +117,7 @@ static void finish(struct braid_link *link, bool keep, uint64_t now)
 						 &link->lane_count.wait_ns;
 	uint64_t most = (link->lane_count.trim ? TRIM_MAX_MS : WAIT_MAX_MS) * MS;
 
-	use(link, after);
+	braid_link_set_active(link, after);
 	link->lane_count.phase = STEADY;
 	link->lane_count.next_try_ns = keep ? now : now + link->lane_count.wait_ns;
 	if (after != before)
@@ -145,11 +142,11 @@ static void finish(struct braid_link *link, bool keep, uint64_t now)
 static void try_more(struct braid_link *link, double rate, uint64_t now)
 {
 	bool twice = link->lane_count.double_next || braid_link_home(link)->tr->dma;
-	unsigned n = twice && link->lanes.active * 2 < link->lanes_max ? link->lanes.active * 2 :
-								   link->lanes_max;
+	unsigned active = braid_link_active(link);
+	unsigned n = twice && active * 2 < link->lanes_max ? active * 2 : link->lanes_max;
 
 	link->lane_count.trim = false;
-	link->lane_count.few = link->lanes.active;
+	link->lane_count.few = active;
 	link->lane_count.many = n;
 	link->lane_count.few_rate = link->lane_count.most = rate;
 	link->lane_count.least = 1e9;
@@ -162,13 +159,14 @@ static void try_more(struct braid_link *link, double rate, uint64_t now)
 /* Try whether half of the lanes would do. */
 static void try_fewer(struct braid_link *link)
 {
+	unsigned n = braid_link_active(link);
+
 	link->lane_count.trim = true;
-	link->lane_count.many = link->lanes.active;
-	link->lane_count.few = link->lanes.active / 2 > first(link) ? link->lanes.active / 2 :
-								      first(link);
+	link->lane_count.many = n;
+	link->lane_count.few = n / 2 > first(link) ? n / 2 : first(link);
 	link->lane_count.round = 0;
 	link->lane_count.phase = FEW_SETTLE;
-	use(link, link->lane_count.few);
+	braid_link_set_active(link, link->lane_count.few);
 }
 
 /* Both numbers of lanes have been measured: choose one, or measure again if it is not clear. */
@@ -192,23 +190,23 @@ static void compare(struct braid_link *link, uint64_t now)
 		finish(link, keep, now);
 		return;
 	}
-	use(link, link->lane_count.few);
+	braid_link_set_active(link, link->lane_count.few);
 	link->lane_count.phase = FEW_SETTLE;
 }
 
 static void steady(struct braid_link *link, double rate, bool full, uint64_t now)
 {
 	if (braid_since(link->lane_count.moved_ns, now) > REST_MS * MS &&
-	    link->lanes.active != first(link)) {
-		use(link, first(link));
+	    braid_link_active(link) != first(link)) {
+		braid_link_set_active(link, first(link));
 		link->lane_count.wait_ns = first_wait_ns(link);
 		link->lane_count.trim_wait_ns = TRIM_MS * MS;
 	}
 	if (!full)
 		return;
-	if (link->lanes.active > first(link) && now >= link->lane_count.trim_ns)
+	if (braid_link_active(link) > first(link) && now >= link->lane_count.trim_ns)
 		try_fewer(link);
-	else if (link->lanes.active < link->lanes_max && now >= link->lane_count.next_try_ns)
+	else if (braid_link_active(link) < link->lanes_max && now >= link->lane_count.next_try_ns)
 		try_more(link, rate, now);
 }
 
@@ -218,7 +216,7 @@ static void make_do(struct braid_link *link)
 	unsigned n = first(link);
 
 	link->lane_count.many = link->nlanes;
-	link->lanes.want = link->nlanes > n ? link->nlanes : n;
+	braid_link_set_want(link, link->nlanes > n ? link->nlanes : n);
 }
 
 static void step(struct braid_link *link, double rate, bool full, uint64_t now)
@@ -233,7 +231,7 @@ static void step(struct braid_link *link, double rate, bool full, uint64_t now)
 		if (link->nlanes < link->lane_count.many)
 			make_do(link);
 		if (link->lane_count.many > link->lane_count.few) {
-			use(link, link->lane_count.many);
+			braid_link_set_active(link, link->lane_count.many);
 			link->lane_count.phase = MANY_SETTLE;
 		} else {
 			finish(link, false, now);
@@ -245,7 +243,7 @@ static void step(struct braid_link *link, double rate, bool full, uint64_t now)
 		return;
 	case FEW:
 		link->lane_count.few_rate = rate;
-		use(link, link->lane_count.many);
+		braid_link_set_active(link, link->lane_count.many);
 		link->lane_count.phase = MANY_SETTLE;
 		return;
 	case MANY_SETTLE:
@@ -257,10 +255,10 @@ static void step(struct braid_link *link, double rate, bool full, uint64_t now)
 
 static void sample(struct braid_link *link, uint64_t now)
 {
-	unsigned long starved = atomic_load(&link->tx.starved);
+	unsigned long starved = braid_link_starved(link);
 	bool full = starved != link->lane_count.starved;
 	/* Without the lock: a sender may hold it while a NIC's driver keeps it in the kernel. */
-	uint64_t bytes = atomic_load_explicit(&link->tx.acked_bytes, memory_order_relaxed);
+	uint64_t bytes = braid_link_acked_bytes(link);
 	double rate;
 
 	rate = (double)(bytes - link->lane_count.bytes) / (double)(now - link->lane_count.at_ns);
@@ -275,8 +273,8 @@ static void sample(struct braid_link *link, uint64_t now)
 void braid_lane_count_tick(struct braid_link *link, uint64_t now)
 {
 	if (braid_param.lanes) {
-		if (link->lanes.active != first(link) || link->lanes.want > link->nlanes)
-			use(link, first(link));
+		if (braid_link_active(link) != first(link) || braid_link_want(link) > link->nlanes)
+			braid_link_set_active(link, first(link));
 		return;
 	}
 	if (!link->lane_count.at_ns) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/link/link.h"
+#include "core/link/state.h"
 
 enum { DEVICES_MAX = 16 };		/* devices that have had links */
 
@@ -59,8 +60,8 @@ struct braid_link *braid_link_find(const struct braid_link_key *key, bool pendin
 	braid_list_for(link, &braid_svc.links, table.node) {
 		int state = atomic_load(&link->state);
 
-		if (same_key(&link->key, key) && state != BRAID_LINK_DEAD && !link->rx.peer_gone &&
-		    (!pending || state != BRAID_LINK_UP))
+		if (same_key(&link->key, key) && state != BRAID_LINK_DEAD &&
+		    !braid_link_peer_gone(link) && (!pending || state != BRAID_LINK_UP))
 			return link;
 	}
 	return NULL;

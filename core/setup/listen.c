@@ -242,7 +242,7 @@ static void links_poll(struct braid_listen *l)
 		}
 		l->polled = link->number;
 		braid_link_progress(link, NULL, NULL);
-		if (atomic_load_explicit(&link->tx.control_urgent, memory_order_relaxed))
+		if (braid_link_is_urgent(link))
 			braid_link_try_flush_control(link);
 	}
 	l->polled = 0;

@@ -17,8 +17,10 @@
 #include "core/dev.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/link/txq.h"
 #include "core/mem/later.h"
+#include "core/msg/comms.h"
 #include "core/setup/accept.h"
 #include "core/setup/connect.h"
 #include "core/setup/dial.h"
@@ -98,10 +100,10 @@ static int do_what_is_due(uint64_t now)
 			braid_lane_count_tick(link, now);
 			wait_ms = sooner(wait_ms, braid_recover_tick(link, now));
 		}
-		if (state != BRAID_LINK_UP || !atomic_load(&link->thread.watched) ||
-		    !link->tick.settled)
+		if (state != BRAID_LINK_UP || !braid_link_is_watched(link) || !link->tick.settled)
 			wait_ms = sooner(wait_ms, loop.tick_ms);
-		else if (!link->msg.ncomms || (link->dialler && braid_lane_count_wants_dial(link)))
+		else if (!braid_comms_count(link) ||
+			 (link->dialler && braid_lane_count_wants_dial(link)))
 			wait_ms = sooner(wait_ms, SLOW_TICK_MS);
 	}
 	braid_reap_idlest();
@@ -133,7 +135,7 @@ static bool must_linger(uint64_t now)
 	if (braid_since(loop.stop_ns, now) >= BRAID_LOOP_LINGER_MS * MS)
 		return false;
 	braid_list_for(link, &braid_svc.links, table.node) {
-		if (atomic_load(&link->state) != BRAID_LINK_UP || link->rx.peer_gone ||
+		if (atomic_load(&link->state) != BRAID_LINK_UP || braid_link_peer_gone(link) ||
 		    braid_lane_up(braid_link_home(link)))
 			continue;
 		braid_lock_wait(&link->lock);
@@ -174,7 +176,8 @@ static void flush_links(void)
 				continue;
 			braid_link_move(link);
 			braid_link_try_flush_control(link);
-			busy |= !link->rx.peer_gone && braid_lane_up(braid_link_home(link)) &&
+			busy |= !braid_link_peer_gone(link) &&
+				braid_lane_up(braid_link_home(link)) &&
 				!braid_txq_idle(&braid_link_home(link)->tx);
 		}
 		if (busy)
@@ -262,9 +265,9 @@ static void links_tick(uint64_t now)
 	bool calm = true;
 
 	braid_list_for(link, &braid_svc.links, table.node)
-		touched += atomic_load(&link->thread.touched) != link->tick.seen;
+		touched += braid_link_touched(link) != link->tick.seen;
 	braid_list_for(link, &braid_svc.links, table.node) {
-		braid_hint(&link->thread.alone, touched == 1);
+		braid_link_set_alone(link, touched == 1);
 		if (atomic_load(&link->state) != BRAID_LINK_UP || !braid_watched_tick(link, now))
 			calm = false;
 	}

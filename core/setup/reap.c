@@ -9,8 +9,11 @@
 #include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
+#include "core/link/state.h"
 #include "core/mem/later.h"
 #include "core/msg/comm.h"
+#include "core/msg/comms.h"
+#include "core/proto/auth.h"
 #include "core/proto/frame.h"
 #include "core/setup/handshake.h"
 #include "core/setup/links.h"
@@ -30,7 +33,7 @@ static void free_dead_comms(struct braid_link *link)
 	struct braid_comm *c, *tmp;
 
 	braid_lock_wait(&link->lock);
-	braid_list_for_safe(c, tmp, &link->msg.comms, node) {
+	braid_list_for_safe(c, tmp, braid_comms(link), node) {
 		/*
 		 * A comm that waits for accept() has no owner, so a failed one may go.  A comm that
 		 * its sender has closed has not failed: what was sent is still to be received.
@@ -58,7 +61,7 @@ void braid_reap_send_close(struct braid_link *link)
 {
 	struct braid_hdr h = { .type = BRAID_F_CLOSE };
 
-	if (!braid_link_attach(link) && !link->rx.peer_gone) {
+	if (!braid_link_attach(link) && !braid_link_peer_gone(link)) {
 		braid_link_send_control(link);
 		braid_link_ctl(link, &h, NULL);
 		braid_link_flush(link);
@@ -69,7 +72,7 @@ void braid_reap_send_close(struct braid_link *link)
 static void link_close_idle(struct braid_link *link)
 {
 	braid_lock_wait(&link->lock);
-	if (!link->msg.ncomms) {
+	if (!braid_comms_count(link)) {
 		braid_reap_send_close(link);
 		braid_link_down(link, -ENOTCONN, "idle link closed [link-closed]");
 	}
@@ -82,12 +85,13 @@ static uint64_t idle_limit(const struct braid_link *link)
 	uint64_t limit = braid_param.share ? (uint64_t)braid_param.link_idle * SEC : 0;
 	uint64_t first = (link->setup.better ? FIRST_COMM_BETTER_S : FIRST_COMM_S) * SEC;
 
-	return link->dialler || link->msg.used || limit > first ? limit : first;
+	return link->dialler || braid_comms_were(link) || limit > first ? limit : first;
 }
 
 bool braid_reap_link(struct braid_link *link, uint64_t now)
 {
 	int state = atomic_load(&link->state);
+	uint64_t idle;
 
 	braid_svc_assert_locked();
 	if (state == BRAID_LINK_DEAD) {
@@ -96,27 +100,29 @@ bool braid_reap_link(struct braid_link *link, uint64_t now)
 		free_dead_comms(link);
 		braid_handshakes_drop(link);
 		/* A NIC that has not stopped may still read the link's queues. */
-		if (link->msg.ncomms || atomic_load(&link->thread.pins) ||
+		if (braid_comms_count(link) || braid_link_is_pinned(link) ||
 		    !braid_stops_past(link->key.dev, &link->reap.stops) || !braid_link_unlist(link))
 			return false;
+		braid_auth_wipe(link->setup.session, sizeof(link->setup.session));
 		braid_link_free(link);
 		return true;
 	}
-	if (link->msg.ncomms || link->msg.refusals || atomic_load(&link->thread.pins) ||
+	if (braid_comms_count(link) || braid_comms_refuse(link) || braid_link_is_pinned(link) ||
 	    state != BRAID_LINK_UP) {
 		link->reap.idle_since_ns = 0;
 		return false;
 	}
 	if (!link->reap.idle_since_ns)
 		link->reap.idle_since_ns = now;
-	if (braid_since(link->reap.idle_since_ns, now) > DETACH_MS * MS && link->lanes.attached) {
+	idle = braid_since(link->reap.idle_since_ns, now);
+	if (idle > DETACH_MS * MS && braid_link_is_attached(link)) {
 		unsigned n = braid_link_stop(link);	/* accept() may be moving the link */
 
-		if (!link->msg.ncomms)
+		if (!braid_comms_count(link))
 			braid_link_detach(link);
 		braid_link_go(link, n);
 	}
-	if (braid_since(link->reap.idle_since_ns, now) >= idle_limit(link) || link->rx.peer_gone)
+	if (idle >= idle_limit(link) || braid_link_peer_gone(link))
 		link_close_idle(link);
 	return false;
 }
@@ -142,7 +148,7 @@ void braid_reap_idlest(void)
 	braid_svc_assert_locked();
 	braid_list_for(link, &braid_svc.links, table.node) {
 		if (!link->reap.idle_since_ns || atomic_load(&link->state) != BRAID_LINK_UP ||
-		    (!link->dialler && !link->msg.used))	/* its first comm is on its way */
+		    (!link->dialler && !braid_comms_were(link)))	/* no comm yet */
 			continue;
 		n++;
 		if (!oldest || link->reap.idle_since_ns < oldest->reap.idle_since_ns)

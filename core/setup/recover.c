@@ -9,6 +9,8 @@
 #include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
+#include "core/link/state.h"
+#include "core/msg/comms.h"
 #include "core/setup/dial.h"
 #include "core/setup/health.h"
 #include "core/setup/path.h"
@@ -83,7 +85,7 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 {
 	if (braid_lane_up(braid_link_home(link)))
 		link->recover.probe_ns = 0;	/* if home is lost again, ask at once */
-	if (!link->lanes.ndown) {
+	if (!braid_link_ndown(link)) {
 		link->recover.down_ns = 0;
 		link->recover.probe_wait_ms = 0;
 		return;
@@ -97,7 +99,7 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 	}
 	braid_link_rehome(link);
 	braid_link_try_flush_control(link);
-	if (link->lanes.ndown < link->nlanes) {
+	if (braid_link_ndown(link) < link->nlanes) {
 		link->recover.down_ns = 0;
 	} else if (!link->recover.down_ns) {
 		link->recover.down_ns = now;
@@ -107,7 +109,7 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 /* Milliseconds until the next tick is due. */
 static int next_look(const struct braid_link *link, bool under_way, uint64_t now)
 {
-	if (link->lanes.ndown)
+	if (braid_link_ndown(link))
 		return BRAID_REDIAL_MIN_MS;
 	return under_way ? BRAID_HEALTH_MS : (int)braid_silence_alive_ms(link, now);
 }
@@ -122,10 +124,10 @@ int braid_recover_tick(struct braid_link *link, uint64_t now)
 	if (asleep > ASLEEP_MS * MS)		/* our own sleep is no silence of the peer */
 		link->recover.heard_ns = now - (silent > asleep ? silent - asleep : 0);
 	shut_lost(link, now);
-	if (!link->msg.ncomms) {			/* no comm: silence means nothing */
+	if (!braid_comms_count(link)) {			/* no comm: silence means nothing */
 		link->recover.heard_ns = now;
 		/* An accepted link may wait for its first comm, which comes over a new socket. */
-		if (link->lanes.ndown && (link->dialler || link->msg.used))
+		if (braid_link_ndown(link) && (link->dialler || braid_comms_were(link)))
 			braid_link_fail(link, -ENOTCONN, "the idle link was lost [link-closed]");
 		return -1;
 	}

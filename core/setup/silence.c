@@ -9,8 +9,10 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/link/txq.h"
 #include "core/msg/comm.h"
+#include "core/msg/comms.h"
 #include "core/proto/frame.h"
 #include "core/setup/health.h"
 #include "core/setup/redial.h"
@@ -83,6 +85,11 @@ void braid_silence_report(struct braid_link *link, uint64_t now)
 		   (long long)braid_param.peer_timeout);
 }
 
+bool braid_silence_is_reported(const struct braid_link *link)
+{
+	return atomic_load(&link->recover.silent);
+}
+
 /*
  * True if every comm left waits only for the peer's goodbye, and the peer has acknowledged ours,
  * and so all that was sent before it.
@@ -94,7 +101,7 @@ static bool is_needless(struct braid_link *link)
 
 	braid_lock_wait(&link->lock);
 	needed = !braid_txq_idle(&braid_link_home(link)->tx);
-	braid_list_for(c, &link->msg.comms, node)
+	braid_list_for(c, braid_comms(link), node)
 		needed |= !c->closed;
 	braid_unlock(&link->lock);
 	return !needed;
@@ -145,7 +152,7 @@ void braid_silence_send_alive(struct braid_link *link, uint64_t now)
 	struct braid_hdr h = { .type = BRAID_F_ALIVE };
 	const struct braid_txq *q = &braid_link_home(link)->tx;
 	uint64_t quiet, silent = braid_silence(link, now);
-	bool waits = !atomic_load(&link->thread.watched);
+	bool waits = !braid_link_is_watched(link);
 
 	if (!braid_trylock(&link->lock))
 		return;

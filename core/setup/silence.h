@@ -22,6 +22,7 @@ uint64_t braid_silence(const struct braid_link *link, uint64_t now);
 void braid_silence_hear(struct braid_link *link, uint64_t now);
 /* Report a peer that has been silent for seconds. */
 void braid_silence_report(struct braid_link *link, uint64_t now);
+bool braid_silence_is_reported(const struct braid_link *link);
 /* Fail the link if its peer has gone.  True: it has. */
 bool braid_silence_is_over(struct braid_link *link, uint64_t now);
 /* Send ALIVE if nothing was sent for a while, so that the peer does not take us for dead. */

@@ -12,6 +12,7 @@
 #include "core/dev.h"
 #include "core/link/link.h"
 #include "core/msg/comm.h"
+#include "core/msg/comms.h"
 #include "core/setup/service.h"
 #include "core/setup/silence.h"
 #include "core/base/units.h"
@@ -35,7 +36,7 @@ void braid_stall_look(struct braid_link *link, uint64_t now)
 	    braid_since(link->recover.stall_ns, now) < STALL_MS * MS || !braid_trylock(&link->lock))
 		return;			/* a caller may hold the lock: look at the next tick */
 	link->recover.stall_ns = now;
-	braid_list_for(c, &link->msg.comms, node) {
+	braid_list_for(c, braid_comms(link), node) {
 		struct braid_waiting w = { 0 };
 
 		if (!braid_comm_waits(c, &w) || w.seq != c->stall_seq || !c->stall_ns) {
@@ -69,4 +70,14 @@ void braid_stall_look(struct braid_link *link, uint64_t now)
 	if (tell)
 		if (braid_service_hooks.stalled)
 			braid_service_hooks.stalled();
+}
+
+bool braid_stall_is_late(const struct braid_link *link)
+{
+	return atomic_load(&link->recover.late);
+}
+
+unsigned braid_stall_count(const struct braid_link *link)
+{
+	return atomic_load(&link->recover.stalls);
 }

@@ -3,11 +3,15 @@
 #ifndef BRAID_SETUP_STALL_H
 #define BRAID_SETUP_STALL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct braid_link;
 
 /* Warn of a message that has waited long for a live peer, and name the end that is late. */
 void braid_stall_look(struct braid_link *link, uint64_t now);
+/* Does a message wait that this has warned of?  How often was that so? */
+bool braid_stall_is_late(const struct braid_link *link);
+unsigned braid_stall_count(const struct braid_link *link);
 
 #endif

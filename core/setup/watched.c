@@ -8,6 +8,7 @@
 #include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
+#include "core/link/state.h"
 #include "core/setup/events.h"
 #include "core/base/units.h"
 #include "core/transport.h"
@@ -51,7 +52,7 @@ int braid_lane_shut(struct braid_lane *lane)
 /* A caller is back.  Even a disarmed epoll entry costs the kernel a look for every packet. */
 void braid_watched_end(struct braid_link *link)
 {
-	atomic_store(&link->thread.watched, false);
+	braid_link_set_watched(link, false);
 	for (unsigned i = 0; i < link->nlanes; i++)
 		lane_unwatch(link->lane[i]);
 }
@@ -73,12 +74,12 @@ static void link_watch(struct braid_link *link)
 	for (unsigned i = 0; i < WATCH_MOVES && moved > 0; i++)
 		moved = braid_link_move(link);
 	/* Work left behind by a held lock or an unfinished GPU copy will raise no event. */
-	if (!braid_link_try_flush_control(link) || moved > 0 || atomic_load(&link->rx.copies) ||
-	    !idle) {
+	if (!braid_link_try_flush_control(link) || moved > 0 || !idle ||
+	    atomic_load(braid_link_copies(link))) {
 		braid_watched_end(link);
 		return;
 	}
-	atomic_store(&link->thread.watched, true);
+	braid_link_set_watched(link, true);
 	link->tick.settled = false;
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
@@ -98,8 +99,7 @@ void braid_watched_event(struct braid_lane *lane)
 	if (atomic_load(&link->state) != BRAID_LINK_UP)
 		return;
 	braid_yield();			/* the callers may only have been waiting for this CPU */
-	if (atomic_load(&link->thread.touched) == link->tick.seen &&
-	    atomic_load(&link->thread.watched))
+	if (braid_link_touched(link) == link->tick.seen && braid_link_is_watched(link))
 		link_watch(link);
 	else
 		braid_watched_end(link);
@@ -107,7 +107,7 @@ void braid_watched_event(struct braid_lane *lane)
 
 bool braid_watched_tick(struct braid_link *link, uint64_t now)
 {
-	unsigned long touched = atomic_load(&link->thread.touched);
+	unsigned long touched = braid_link_touched(link);
 	bool calm = true, all;
 
 	if (touched != link->tick.seen) {
@@ -116,9 +116,9 @@ bool braid_watched_tick(struct braid_link *link, uint64_t now)
 		all = braid_since(link->tick.tidied_ns, now) >= TIDY_MS * MS;
 		if (all)
 			link->tick.tidied_ns = now;
-		calm = !braid_link_flush_if_urgent(link, all) && !link->lanes.ndown &&
-		       !atomic_load(&link->rx.copies);
-	} else if (!atomic_load(&link->thread.watched)) {
+		calm = !braid_link_flush_if_urgent(link, all) && !braid_link_ndown(link) &&
+		       !atomic_load(braid_link_copies(link));
+	} else if (!braid_link_is_watched(link)) {
 		link_watch(link);
 		calm = false;
 	} else {

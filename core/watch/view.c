@@ -6,8 +6,11 @@
 #include <time.h>
 
 #include "core/msg/comm.h"
+#include "core/msg/comms.h"
 #include "core/link/lane.h"
 #include "core/base/os.h"
+#include "core/setup/silence.h"
+#include "core/setup/stall.h"
 
 enum { NAP_NS = 100000 };		/* between two tries of a lock */
 
@@ -48,17 +51,15 @@ static void view_lane(const struct braid_lane *lane, uint64_t now, struct braid_
 
 static void view_link(struct braid_link *link, uint64_t now, struct braid_view *ret)
 {
-	uint64_t heard = atomic_load(&link->recover.heard_ns);
-
 	ret->number = link->number;
 	ret->device = link->key.dev->net.name;
 	ret->state = (enum braid_link_state)atomic_load(&link->state);
 	ret->err = atomic_load(&link->err);
-	ret->heard_ns = ret->state == BRAID_LINK_UP ? braid_since(heard, now) : 0;
-	ret->silent = atomic_load(&link->recover.silent);
-	ret->late = atomic_load(&link->recover.late);
-	ret->stalls = atomic_load(&link->recover.stalls);
-	ret->ncomms = atomic_load(&link->msg.ncomms);
+	ret->heard_ns = ret->state == BRAID_LINK_UP ? braid_silence(link, now) : 0;
+	ret->silent = braid_silence_is_reported(link);
+	ret->late = braid_stall_is_late(link);
+	ret->stalls = braid_stall_count(link);
+	ret->ncomms = braid_comms_count(link);
 	ret->nlanes = atomic_load(&link->nlanes);
 	for (unsigned i = 0; i < ret->nlanes; i++)
 		view_lane(link->lane[i], now, &ret->lane[i]);
@@ -169,7 +170,7 @@ static void view_inside(struct braid_link *link, uint64_t now, struct braid_view
 		struct braid_lane *lane = link->lane[i];
 
 		ret->lane[i].transport = lane->tr->name;
-		ret->lane[i].home = i == link->lanes.home;
+		ret->lane[i].home = lane == braid_link_home(link);
 		ret->lane[i].queued = lane->tx.unsent;
 		ret->lane[i].unacked = lane->tx.unacked;
 		if (lane->fd >= 0)
@@ -179,9 +180,9 @@ static void view_inside(struct braid_link *link, uint64_t now, struct braid_view
 				 ret->lane[i].wire.text + at,
 				 sizeof(ret->lane[i].wire.text) - at);
 	}
-	add(&ret->closed[0], &link->msg.closed[0]);
-	add(&ret->closed[1], &link->msg.closed[1]);
-	braid_list_for(c, &link->msg.comms, node)
+	add(&ret->closed[0], braid_comms_closed(link, false));
+	add(&ret->closed[1], braid_comms_closed(link, true));
+	braid_list_for(c, braid_comms(link), node)
 		view_comm(c, now, ret);
 }
 

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "core/msg/comms.h"
 #include "tests/lib/comms.h"
 
 static void frames_of_a_comm_that_is_gone_are_dropped(void **state)

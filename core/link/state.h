@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * state.h - what other floors ask of a link's own parts, and tell them.
+ *
+ * Each function takes one step that the data path also takes, or reads one number.  Unless a
+ * comment says otherwise, numbers may be read without the link's lock.
+ */
+#ifndef BRAID_LINK_STATE_H
+#define BRAID_LINK_STATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/link/link.h"
+
+/* --- lanes --------------------------------------------------------------------------------- */
+
+/* Lanes without a carrier. */
+static inline unsigned braid_link_ndown(const struct braid_link *link)
+{
+	return link->lanes.ndown;
+}
+
+/* The first so many lanes carry chunks, if all are up. */
+static inline unsigned braid_link_active(const struct braid_link *link)
+{
+	return link->lanes.active;
+}
+
+static inline void braid_link_set_active(struct braid_link *link, unsigned n)
+{
+	atomic_store_explicit(&link->lanes.active, n, memory_order_relaxed);
+}
+
+/* The dialler dials until the link has so many lanes: its own wish, or the last LANES frame's. */
+static inline unsigned braid_link_want(const struct braid_link *link)
+{
+	return link->lanes.want;
+}
+
+static inline void braid_link_set_want(struct braid_link *link, unsigned n)
+{
+	link->lanes.want = n;
+}
+
+/* The peer has so many lanes at least, as its DOWN frames say. */
+static inline unsigned braid_link_peer_lanes(const struct braid_link *link)
+{
+	return link->lanes.peer;
+}
+
+/* Does the link have rings and buffers for traffic? */
+static inline bool braid_link_is_attached(const struct braid_link *link)
+{
+	return link->lanes.attached;
+}
+
+/* Times that credits were revoked: docs/dev/wire.md. */
+static inline uint32_t braid_link_rkey_epoch(const struct braid_link *link)
+{
+	return link->lanes.rkey_epoch;
+}
+
+/* --- sending: with the link's lock held, except the counts --------------------------------- */
+
+/* Work is left: push_waiting() of progress.c does it in the next call. */
+static inline void braid_link_stall(struct braid_link *link)
+{
+	atomic_store_explicit(&link->tx.stalled, true, memory_order_relaxed);
+}
+
+static inline bool braid_link_has_pending(const struct braid_link *link)
+{
+	return !braid_list_empty(&link->tx.pending);
+}
+
+/* Was a test() idle since the last isend?  Then no burst goes on.  A hint without the lock. */
+static inline bool braid_link_is_quiet(const struct braid_link *link)
+{
+	return link->tx.quiet;
+}
+
+/* An isend was posted: it begins a burst, or continues one. */
+static inline void braid_link_posted(struct braid_link *link)
+{
+	link->tx.isend_epoch++;
+	link->tx.burst_now = link->tx.quiet ? 0 : link->tx.burst_now + 1;
+	braid_hint(&link->tx.quiet, false);
+}
+
+/* The burst is over; returns its frames after the first. */
+static inline uint32_t braid_link_end_burst(struct braid_link *link)
+{
+	uint32_t n = link->tx.burst_now;
+
+	link->tx.burst_now = 0;
+	return n;
+}
+
+/* Bytes of chunks ever acknowledged. */
+static inline uint64_t braid_link_acked_bytes(const struct braid_link *link)
+{
+	return atomic_load_explicit(&link->tx.acked_bytes, memory_order_relaxed);
+}
+
+/* Times that chunks waited because every lane was full. */
+static inline unsigned long braid_link_starved(const struct braid_link *link)
+{
+	return atomic_load(&link->tx.starved);
+}
+
+/* --- receiving ----------------------------------------------------------------------------- */
+
+/* Chunks of one more message may come on any lane, until braid_link_spread_end(). */
+static inline void braid_link_spread_begin(struct braid_link *link)
+{
+	link->rx.spread++;
+}
+
+static inline void braid_link_spread_end(struct braid_link *link)
+{
+	if (link->rx.spread)
+		link->rx.spread--;
+}
+
+/* Has the peer closed the link? */
+static inline bool braid_link_peer_gone(const struct braid_link *link)
+{
+	return link->rx.peer_gone;
+}
+
+/* The count of copies from and to GPU memory in progress. */
+static inline atomic_uint *braid_link_copies(struct braid_link *link)
+{
+	return &link->rx.copies;
+}
+
+/* --- data calls and the service thread ----------------------------------------------------- */
+
+/* Data calls on the link; it may miss some, never all. */
+static inline unsigned long braid_link_touched(const struct braid_link *link)
+{
+	return atomic_load(&link->thread.touched);
+}
+
+/* Does the service thread watch the link's sockets?  The next data call ends that. */
+static inline bool braid_link_is_watched(const struct braid_link *link)
+{
+	return atomic_load(&link->thread.watched);
+}
+
+static inline void braid_link_set_watched(struct braid_link *link, bool watched)
+{
+	atomic_store(&link->thread.watched, watched);
+}
+
+/* A hint: recently no call used another link. */
+static inline void braid_link_set_alone(struct braid_link *link, bool alone)
+{
+	braid_hint(&link->thread.alone, alone);
+}
+
+/* The link must last until braid_link_unpin(). */
+static inline void braid_link_pin(struct braid_link *link)
+{
+	atomic_fetch_add(&link->thread.pins, 1);
+}
+
+static inline void braid_link_unpin(struct braid_link *link)
+{
+	atomic_fetch_sub(&link->thread.pins, 1);
+}
+
+static inline bool braid_link_is_pinned(const struct braid_link *link)
+{
+	return atomic_load(&link->thread.pins);
+}
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comms.h - all comms of one link: what core/setup and core/watch ask of them.
+ *
+ * The counts may be read without the link's lock.
+ */
+#ifndef BRAID_MSG_COMMS_H
+#define BRAID_MSG_COMMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/link/link.h"
+
+enum { BRAID_LINK_BUCKETS = 256 };	/* of a link's comms, by id */
+
+/* The comms, by their `node`.  With the link's lock held. */
+static inline struct braid_list *braid_comms(struct braid_link *link)
+{
+	return &link->msg.comms;
+}
+
+static inline unsigned braid_comms_count(const struct braid_link *link)
+{
+	return link->msg.ncomms;
+}
+
+/* Has the link ever had a comm? */
+static inline bool braid_comms_were(const struct braid_link *link)
+{
+	return link->msg.used;
+}
+
+/* What comms that are closed have sent, or received.  With the link's lock held. */
+static inline const struct braid_traffic *braid_comms_closed(const struct braid_link *link,
+							     bool sender)
+{
+	return &link->msg.closed[sender];
+}
+
+/* Are REFUSED frames due? */
+static inline bool braid_comms_refuse(const struct braid_link *link)
+{
+	return link->msg.refusals;
+}
+
+/*
+ * Eager bytes that we may send, and those that the peer may: it has a promise of the pool for
+ * these, which ends with the link.
+ */
+static inline void braid_comms_set_windows(struct braid_link *link, uint64_t tx, uint64_t rx)
+{
+	link->msg.tx_window = tx;
+	link->msg.rx_window = rx;
+}
+
+#endif

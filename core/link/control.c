@@ -50,14 +50,15 @@ static void tell_down(struct braid_link *link, unsigned i)
 
 	if (!braid_lane_up(over))
 		over = braid_link_another_home(link);
-	if (!(lane->down_due || lane->writes_due) || !over || !braid_txq_room_ctl(&over->tx))
+	if (!(lane->loss.down_due || lane->loss.writes_due) || !over ||
+	    !braid_txq_room_ctl(&over->tx))
 		return;
-	if (!lane->down_due) {
+	if (!lane->loss.down_due) {
 		h.rseq = (uint16_t)~lane->epoch;
 		h.tag = BRAID_DOWN_WRITES;
 	}
 	braid_tx_add(over, &h, NULL, NULL, NULL);
-	lane->down_due = lane->writes_due = false;
+	lane->loss.down_due = lane->loss.writes_due = false;
 	braid_link_stall(link);
 }
 

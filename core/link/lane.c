@@ -66,7 +66,7 @@ int braid_lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 	lane->ack_frames = ACK_FRAMES;
 	lane->rx_broken = NULL;
 	lane->gpu = false;
-	lane->stopping = lane->writes_due = lane->writes_told = false;
+	lane->loss.stopping = lane->loss.writes_due = lane->loss.writes_sent = false;
 	return c->tr->lane_open(lane);
 }
 
@@ -98,7 +98,6 @@ int braid_link_add_lane(struct braid_link *link, unsigned index, const struct br
 	if (!err) {
 		braid_event(BRAID_EVENT_LANE_ADDED, link->number, index, c->tr->id, 0);
 		atomic_store(&lane->up, true);
-		lane->dialled = c->epoch;
 		link->lane[index] = lane;
 		atomic_store(&link->nlanes, index + 1);
 	}

@@ -5,8 +5,8 @@
  * A lane carries numbered frames in order, both ways.  A carrier, such as a socket or a queue pair,
  * moves them; it may be replaced while the lane lives.
  *
- * The link's lock guards all of this, except the members for recovery, which are the service
- * thread's.  The thread that holds `io` may advance rx_dst and rx_left without the link's lock.
+ * The link's lock guards all of this, except `recover`, which is the service thread's.  The
+ * thread that holds `io` may advance rx_dst and rx_left without the link's lock.
  */
 #ifndef BRAID_LINK_LANE_H
 #define BRAID_LINK_LANE_H
@@ -27,6 +27,35 @@ struct braid_link;
 enum { BRAID_ACK_BYTES = 64 << 10 };	/* bytes received: acknowledge at the latest then */
 
 enum braid_rx_kind { BRAID_RX_NONE, BRAID_RX_DRAIN, BRAID_RX_CTL, BRAID_RX_ENTRY, BRAID_RX_UNEXP };
+
+/* A lane's loss: what both ends know of it.  Of core/link. */
+struct braid_lane_loss {
+	atomic_uint lost, back;		/* times that its carrier was lost, was replaced */
+	bool down_due;			/* closed here: a DOWN frame is pending */
+	bool writes_due, writes_sent;	/* BRAID_DOWN_WRITES is due; our NIC is slow to stop */
+	bool peer_down;			/* closed by the peer, which received this many frames: */
+	uint32_t peer_frames;
+	bool peer_writes;		/* the peer's NIC may still write: keep the chunks here */
+	bool orphaned;			/* closed at both ends: its chunks go to other lanes */
+	bool stopping;			/* fenced, but its NIC runs until these stops are over: */
+	struct braid_stops stops;
+	atomic_bool carrier_failed;	/* its carrier failed, and neither end closed it */
+	atomic_bool avoid_path;		/* the peer closed it: try another path first */
+	_Atomic uint64_t suspect_ns;	/* nothing was acknowledged since then; 0: not suspect */
+};
+
+/* How it is replaced.  Of core/setup, in the service thread. */
+struct braid_lane_recover {
+	bool in_epoll, event_in_epoll;
+	uint8_t path;			/* the dialler's path that its socket uses */
+	uint16_t dialled;		/* epoch of the last dial made or accepted */
+	struct braid_conn *conn;	/* the dial in progress */
+	uint64_t dial_at_ns;
+	unsigned dial_wait_ms;		/* after the next failure */
+	unsigned patience_ms, rtt_ms;	/* how long it may be suspect; round trip */
+	uint64_t resumed_ns;
+	uint32_t lost_size;		/* segments of this size do not arrive; 0: all arrive */
+};
 
 struct braid_lane {
 	struct braid_link *link;
@@ -73,29 +102,8 @@ struct braid_lane {
 	uint8_t rx_ctl[BRAID_OPEN_SIZE];
 	const char *rx_broken;		/* the malformed thing that the peer sent; or NULL */
 	_Atomic uint64_t rx_bytes;	/* ever, of any kind: a sign that the peer lives */
-	atomic_uint lost, back;		/* times that its carrier was lost, was replaced */
-
-	/* Loss and recovery: core/setup/recover.c, in the service thread. */
-	bool in_epoll, event_in_epoll;
-	bool down_due;			/* closed here: a DOWN frame is pending */
-	bool writes_due, writes_told;	/* BRAID_DOWN_WRITES is due; our NIC is slow to stop */
-	bool peer_down;			/* closed by the peer, which received this many frames: */
-	uint32_t peer_frames;
-	bool peer_writes;		/* the peer's NIC may still write: keep the chunks here */
-	bool orphaned;			/* closed at both ends: its chunks go to other lanes */
-	atomic_bool carrier_failed;		/* its carrier failed, and neither end closed it */
-	atomic_bool avoid_path;		/* the peer closed it: try another path first */
-	uint8_t path;			/* the dialler's path that its socket uses */
-	uint16_t dialled;		/* epoch of the last dial made or accepted */
-	struct braid_conn *conn;	/* the dial in progress */
-	uint64_t dial_at_ns;
-	unsigned dial_wait_ms;		/* after the next failure */
-	_Atomic uint64_t suspect_ns;	/* nothing was acknowledged since then; 0: not suspect */
-	unsigned patience_ms, rtt_ms;	/* how long it may be suspect; round trip */
-	uint64_t resumed_ns;
-	bool stopping;			/* fenced, but its NIC runs until these stops are over: */
-	struct braid_stops stops;
-	uint32_t lost_size;		/* segments of this size do not arrive; 0: all arrive */
+	struct braid_lane_loss loss;		/* core/link/recover.c */
+	struct braid_lane_recover recover;	/* core/setup/recover.c */
 };
 
 static inline bool braid_lane_up(const struct braid_lane *lane)

@@ -29,10 +29,10 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 	braid_info("device %s, peer %s: lane %u is lost (%s)", link->key.dev->net.name, link->peer,
 		   lane->index, err == -ENOTCONN ? "closed by the peer" : strerror(-err));
 	/* The carrier failed: neither end closed it. */
-	lane->carrier_failed = lane->tr->blob && err != -ENOTCONN && err != -ECANCELED &&
+	lane->loss.carrier_failed = lane->tr->blob && err != -ENOTCONN && err != -ECANCELED &&
 			       err != -ECONNRESET;
 	braid_event(BRAID_EVENT_LANE_LOST, link->number, lane->index, err,
-		    atomic_fetch_add(&lane->lost, 1) + 1);
+		    atomic_fetch_add(&lane->loss.lost, 1) + 1);
 	atomic_fetch_add(&link->key.dev->lost, 1);
 	atomic_store(&lane->up, false);
 	atomic_fetch_add(&link->lanes.ndown, 1);
@@ -50,7 +50,7 @@ static void tell_broken(struct braid_lane *lane)
 		   "%s %u, acknowledges %u, n %u, seq %u; received here: %u; sent: %u of %u, "
 		   "acknowledged %u",
 		   lane->link->key.dev->net.name, lane->link->peer, lane->index, lane->tr->name,
-		   atomic_load(&lane->back) + 1, lane->rx_broken, braid_frame_name(h->type),
+		   atomic_load(&lane->loss.back) + 1, lane->rx_broken, braid_frame_name(h->type),
 		   h->lseq, h->ack, h->n, h->seq, lane->rx_frames, q->f_sent, q->f_head,
 		   q->f_peer_acked);
 	braid_unlock(&lane->link->lock);
@@ -81,7 +81,7 @@ BRAID_APART void braid_lane_died(struct braid_lane *lane, const char *broken, in
 /* The lane sends and receives nothing any more, but its NIC may still be stopping. */
 static bool is_closed(const struct braid_lane *lane)
 {
-	return lane->fd < 0 || lane->stopping;
+	return lane->fd < 0 || lane->loss.stopping;
 }
 
 /*
@@ -90,18 +90,19 @@ static bool is_closed(const struct braid_lane *lane)
  */
 void braid_lane_orphan(struct braid_lane *lane)
 {
-	if (lane->orphaned || !lane->peer_down || lane->peer_writes || !is_closed(lane))
+	if (lane->loss.orphaned || !lane->loss.peer_down || lane->loss.peer_writes ||
+	    !is_closed(lane))
 		return;
 	if (lane->index == lane->link->lanes.home) {	/* frames in order: braid_link_rehome() */
 		braid_wake_service();
 		return;
 	}
-	if (braid_tx_rewind(lane, lane->peer_frames)) {
+	if (braid_tx_rewind(lane, lane->loss.peer_frames)) {
 		braid_link_down(lane->link, -EREMOTEIO, "the peer has lost count of its frames "
 				"[broken-link]");
 		return;
 	}
-	lane->orphaned = true;
+	lane->loss.orphaned = true;
 	lane->link->lanes.norphaned++;
 	braid_link_stall(lane->link);
 }
@@ -144,7 +145,7 @@ struct braid_lane *braid_link_another_home(const struct braid_link *link)
 {
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		if (i != link->lanes.home && braid_lane_up(link->lane[i]) &&
-		    !link->lane[i]->suspect_ns)
+		    !link->lane[i]->loss.suspect_ns)
 			return link->lane[i];
 	}
 	return NULL;
@@ -158,14 +159,14 @@ void braid_link_rehome(struct braid_link *link)
 	int err;
 
 	braid_lock_wait(&link->lock);
-	closed = is_closed(home) && home->peer_down;
+	closed = is_closed(home) && home->loss.peer_down;
 	braid_unlock(&link->lock);
 	if (!closed || !to)
 		return;
 	n = braid_link_stop(link);
-	err = braid_tx_rewind(home, home->peer_frames);
+	err = braid_tx_rewind(home, home->loss.peer_frames);
 	if (!err)
-		err = braid_tx_take_over(home, to, home->peer_writes);
+		err = braid_tx_take_over(home, to, home->loss.peer_writes);
 	if (!err) {
 		link->lanes.home = to->index;
 		braid_event(BRAID_EVENT_HOME, link->number, to->index, home->index, 0);
@@ -214,10 +215,10 @@ static void lane_stop(struct braid_lane *lane)
 	rx_forget(lane);
 	braid_tx_leave(lane);
 	if (lane->tr->dma)
-		braid_stops_mark_one(lane->link->key.dev, lane->member, &lane->stops);
+		braid_stops_mark_one(lane->link->key.dev, lane->member, &lane->loss.stops);
 	else
-		lane->stops = (struct braid_stops){ 0 };
-	lane->stopping = true;
+		lane->loss.stops = (struct braid_stops){ 0 };
+	lane->loss.stopping = true;
 }
 
 /*
@@ -228,11 +229,11 @@ static void lane_lingers(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
 
-	if (lane->writes_told)
+	if (lane->loss.writes_sent)
 		return;
 	braid_lock_wait(&link->lock);
-	lane->writes_told = true;
-	lane->writes_due = !lane->tr->lands;
+	lane->loss.writes_sent = true;
+	lane->loss.writes_due = !lane->tr->lands;
 	braid_lane_orphan(lane);
 	braid_unlock(&link->lock);
 	braid_link_urge(link);
@@ -243,11 +244,13 @@ static void lane_close(struct braid_lane *lane)
 	struct braid_link *link = lane->link;
 
 	lane->tr->lane_close(lane);
-	lane->stopping = false;
+	lane->loss.stopping = false;
 	/* DOWN frames about other lanes may have been lost with this one: send them again. */
 	for (unsigned i = 0; i < link->nlanes; i++) {
-		link->lane[i]->down_due = link->lane[i]->fd < 0;
-		link->lane[i]->writes_due = link->lane[i]->writes_told && !link->lane[i]->tr->lands;
+		struct braid_lane *k = link->lane[i];
+
+		k->loss.down_due = k->fd < 0;
+		k->loss.writes_due = k->loss.writes_sent && !k->tr->lands;
 	}
 	braid_link_urge(link);
 	braid_lane_orphan(lane);
@@ -255,7 +258,7 @@ static void lane_close(struct braid_lane *lane)
 
 static bool has_stopped(const struct braid_lane *lane)
 {
-	return lane->stopping && braid_stops_past(lane->link->key.dev, &lane->stops);
+	return lane->loss.stopping && braid_stops_past(lane->link->key.dev, &lane->loss.stops);
 }
 
 int braid_lane_fence(struct braid_lane *lane)
@@ -263,7 +266,7 @@ int braid_lane_fence(struct braid_lane *lane)
 	struct braid_link *link = lane->link;
 	unsigned n;
 
-	if (lane->stopping && !has_stopped(lane)) {
+	if (lane->loss.stopping && !has_stopped(lane)) {
 		lane_lingers(lane);
 		return -EAGAIN;		/* no need to stop the other lanes */
 	}
@@ -271,7 +274,7 @@ int braid_lane_fence(struct braid_lane *lane)
 	if (atomic_exchange(&lane->up, false))
 		atomic_fetch_add(&link->lanes.ndown, 1);
 	atomic_store(&lane->unread, false);
-	if (lane->fd >= 0 && !lane->stopping)
+	if (lane->fd >= 0 && !lane->loss.stopping)
 		lane_stop(lane);
 	if (lane->fd >= 0 && has_stopped(lane))
 		lane_close(lane);
@@ -299,14 +302,14 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 		if ((int32_t)(first - lane->rx_frames) > 0)
 			lane->rx_frames = first;
 		lane->rx_acked = lane->rx_frames;
-		lane->down_due = lane->peer_down = lane->peer_writes = false;
-		link->lanes.norphaned -= lane->orphaned;
-		lane->orphaned = false;
-		lane->suspect_ns = 0;
-		lane->carrier_failed = false;
+		lane->loss.down_due = lane->loss.peer_down = lane->loss.peer_writes = false;
+		link->lanes.norphaned -= lane->loss.orphaned;
+		lane->loss.orphaned = false;
+		lane->loss.suspect_ns = 0;
+		lane->loss.carrier_failed = false;
 		braid_hint(&lane->blocked, false);
 		braid_event(BRAID_EVENT_LANE_BACK, link->number, lane->index, c->tr->id, c->epoch);
-		atomic_fetch_add(&lane->back, 1);
+		atomic_fetch_add(&lane->loss.back, 1);
 		atomic_fetch_add(&link->key.dev->redials, 1);
 		atomic_store(&lane->up, true);
 		atomic_fetch_sub(&link->lanes.ndown, 1);

@@ -39,14 +39,14 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 	lane = link->lane[h->n];
 	if ((uint16_t)(writes ? ~h->rseq : h->rseq) != lane->epoch)
 		return 0;			/* the lane has been dialled again since */
-	if (lane->peer_down && writes)
+	if (lane->loss.peer_down && writes)
 		return 0;			/* late: the plain DOWN overtook it */
-	if (!lane->peer_down)
-		lane->avoid_path = braid_lane_up(lane);
+	if (!lane->loss.peer_down)
+		lane->loss.avoid_path = braid_lane_up(lane);
 	braid_lane_lost(lane, -ECONNRESET);
-	lane->peer_down = true;
-	lane->peer_writes = writes;
-	lane->peer_frames = h->seq;
+	lane->loss.peer_down = true;
+	lane->loss.peer_writes = writes;
+	lane->loss.peer_frames = h->seq;
 	braid_lane_orphan(lane);
 	return 0;
 }

@@ -95,7 +95,7 @@ static bool feed_orphans(struct braid_link *link)
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *from = link->lane[i], *to;
 
-		while (from->orphaned && from->tx.f_head != from->tx.f_acked) {
+		while (from->loss.orphaned && from->tx.f_head != from->tx.f_acked) {
 			to = pick_lane(link);
 			if (!to || moved >= BRAID_CALL_BUDGET)
 				return false;

@@ -62,6 +62,52 @@ static inline uint32_t braid_link_rkey_epoch(const struct braid_link *link)
 	return link->lanes.rkey_epoch;
 }
 
+/* --- one lane ------------------------------------------------------------------------------ */
+
+/* Nothing that it sent was acknowledged since then; 0: it is not suspect. */
+static inline uint64_t braid_lane_suspect_ns(const struct braid_lane *lane)
+{
+	return lane->loss.suspect_ns;
+}
+
+static inline void braid_lane_set_suspect(struct braid_lane *lane, uint64_t since_ns)
+{
+	lane->loss.suspect_ns = since_ns;
+}
+
+/* Did its carrier fail before either end closed it? */
+static inline bool braid_lane_has_failed(const struct braid_lane *lane)
+{
+	return lane->loss.carrier_failed;
+}
+
+static inline void braid_lane_forget_failure(struct braid_lane *lane)
+{
+	lane->loss.carrier_failed = false;
+}
+
+/* Has the peer closed it since the last call?  Then try another path first. */
+static inline bool braid_lane_avoid_path(struct braid_lane *lane)
+{
+	return atomic_exchange(&lane->loss.avoid_path, false);
+}
+
+/* Is it fenced, while its NIC may still run? */
+static inline bool braid_lane_is_stopping(const struct braid_lane *lane)
+{
+	return lane->loss.stopping;
+}
+
+static inline unsigned braid_lane_times_lost(const struct braid_lane *lane)
+{
+	return atomic_load_explicit(&lane->loss.lost, memory_order_relaxed);
+}
+
+static inline unsigned braid_lane_times_back(const struct braid_lane *lane)
+{
+	return atomic_load_explicit(&lane->loss.back, memory_order_relaxed);
+}
+
 /* --- sending: with the link's lock held, except the counts --------------------------------- */
 
 /* Work is left: push_waiting() of progress.c does it in the next call. */

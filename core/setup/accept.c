@@ -41,7 +41,7 @@ static void key_of_hello(const struct braid_conn *c, struct braid_link_key *ret)
 static bool hello_is_old(const struct braid_conn *c)
 {
 	return c->theirs.kind == BRAID_HELLO_LANE && c->theirs.lane < c->link->nlanes &&
-	       (int16_t)(c->theirs.epoch - c->link->lane[c->theirs.lane]->dialled) <= 0;
+	       (int16_t)(c->theirs.epoch - c->link->lane[c->theirs.lane]->recover.dialled) <= 0;
 }
 
 /* The handshake of a link that is up at its dialler, whose proof is still on its way; or NULL. */
@@ -117,7 +117,8 @@ static int admit_lane(struct braid_conn *c)
 	struct braid_link *link = c->link;
 
 	if (c->lane)			/* called again: the lane is being closed */
-		return c->lane->dialled == c->theirs.epoch ? braid_join_close_lane(c) : -EALREADY;
+		return c->lane->recover.dialled == c->theirs.epoch ? braid_join_close_lane(c) :
+								     -EALREADY;
 	if (!link) {			/* its first lane was lost before the proof was read */
 		braid_handshake_end(link_coming(c->theirs.ident));
 		c->mine.status = BRAID_HELLO_NO_LINK;
@@ -127,7 +128,7 @@ static int admit_lane(struct braid_conn *c)
 		braid_recover_wanted(link, c->theirs.lane, c->theirs.epoch);
 	} else if (c->theirs.lane < link->nlanes) {
 		c->lane = link->lane[c->theirs.lane];
-		c->lane->dialled = c->theirs.epoch;
+		c->lane->recover.dialled = c->theirs.epoch;
 		return braid_join_close_lane(c);
 	} else if (c->theirs.lane != link->nlanes || !last_dial(c)) {
 		c->mine.status = BRAID_HELLO_NO_ROOM;	/* out of turn, or a later dial is here */

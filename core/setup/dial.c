@@ -14,6 +14,7 @@
 #include "core/base/param.h"
 #include "core/base/pool.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/setup/bind.h"
 #include "core/setup/conn.h"
 #include "core/setup/cross.h"
@@ -96,11 +97,11 @@ static void fill_hello(struct braid_conn *c, enum braid_hello_kind kind, struct 
 		c->mine.ident = link->setup.id;
 		if (kind == BRAID_HELLO_ALIVE) {
 			c->mine.lane = braid_link_home(link)->index;
-			c->mine.epoch = braid_link_home(link)->dialled;
+			c->mine.epoch = braid_link_home(link)->recover.dialled;
 		} else {
 			c->mine.lane = lane ? lane->index : (uint8_t)link->nlanes;
 			/* A new number: the peer may have admitted the dial that failed here. */
-			c->mine.epoch = lane ? ++lane->dialled : link->lane_count.dials++;
+			c->mine.epoch = lane ? ++lane->recover.dialled : link->lane_count.dials++;
 		}
 		memcpy(c->key, link->setup.session, sizeof(c->key));
 	}
@@ -139,7 +140,7 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 	fill_hello(c, kind, lane, now);
 	c->lane = lane;
 	if (lane)
-		lane->conn = c;
+		lane->recover.conn = c;
 	else
 		link->dial.conn = c;
 	return braid_handshake_add(c, EPOLLOUT) ? -ENOMEM : 0;
@@ -245,10 +246,8 @@ int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t n
 
 	braid_svc_assert_locked();
 	/* The peer closed this lane: it may know of a fault of the path that we don't know yet. */
-	if (lane && lane->avoid_path && path == lane->path)
+	if (lane && braid_lane_avoid_path(lane) && path == lane->recover.path)
 		path = (path + 1) % link->npaths;
-	if (lane)
-		lane->avoid_path = false;
 	return dial_start(link, BRAID_HELLO_LANE, lane, path, now);
 }
 

@@ -60,8 +60,8 @@ void braid_handshake_end(struct braid_conn *c)
 		half_open--;
 	if (c->link && c->link->dial.conn == c)
 		c->link->dial.conn = NULL;
-	if (c->lane && c->lane->conn == c)
-		c->lane->conn = NULL;
+	if (c->lane && c->lane->recover.conn == c)
+		c->lane->recover.conn = NULL;
 	braid_list_del(&c->node);
 	if (c->fd >= 0) {
 		braid_unwatch(c->fd);

@@ -9,6 +9,7 @@
 #include "core/dev.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
+#include "core/link/state.h"
 #include "core/setup/path.h"
 #include "core/setup/redial.h"
 #include "core/base/units.h"
@@ -17,11 +18,14 @@
 
 static bool is_suspect(const struct braid_lane *lane, uint64_t now)
 {
-	unsigned ms = lane->patience_ms > BRAID_SUSPECT_MS ? lane->patience_ms : BRAID_SUSPECT_MS;
+	uint64_t since = braid_lane_suspect_ns(lane);
+	unsigned ms = lane->recover.patience_ms;
 
-	if (ms < 2 * lane->rtt_ms)
-		ms = 2 * lane->rtt_ms;
-	return lane->suspect_ns && braid_since(lane->suspect_ns, now) >= ms * MS;
+	if (ms < BRAID_SUSPECT_MS)
+		ms = BRAID_SUSPECT_MS;
+	if (ms < 2 * lane->recover.rtt_ms)
+		ms = 2 * lane->recover.rtt_ms;
+	return since && braid_since(since, now) >= ms * MS;
 }
 
 bool braid_health_well(const struct braid_lane *lane, uint64_t now)
@@ -51,13 +55,13 @@ static void look_for_mtu(struct braid_lane *lane, const struct braid_health *h, 
 		return;
 	if (suspect) {
 		if (!small && h->acked < h->segment)
-			lane->lost_size = h->segment;
-	} else if (lane->lost_size && h->acked > 2 * lane->lost_size) {
+			lane->recover.lost_size = h->segment;
+	} else if (lane->recover.lost_size && h->acked > 2 * lane->recover.lost_size) {
 		if (small) {
 			link->recover.warned_mtu = true;
-			braid_why_mtu(link, lane->lost_size);
+			braid_why_mtu(link, lane->recover.lost_size);
 		}
-		lane->lost_size = 0;
+		lane->recover.lost_size = 0;
 	}
 }
 
@@ -65,15 +69,15 @@ static void clear_suspicion(struct braid_lane *lane, uint64_t now)
 {
 	if (is_suspect(lane, now))
 		braid_event(BRAID_EVENT_LANE_WELL, lane->link->number, lane->index,
-			    (int64_t)(braid_since(lane->suspect_ns, now) / MS), 0);
-	lane->suspect_ns = 0;
+			    (int64_t)(braid_since(braid_lane_suspect_ns(lane), now) / MS), 0);
+	braid_lane_set_suspect(lane, 0);
 }
 
 static void suspect_lane(struct braid_lane *lane, const struct braid_health *h, uint64_t now)
 {
 	braid_event(BRAID_EVENT_LANE_SUSPECT, lane->link->number, lane->index, h->resent,
 		    h->rtt_ms);
-	lane->suspect_ns = now;
+	braid_lane_set_suspect(lane, now);
 	look_for_mtu(lane, h, true);
 }
 
@@ -98,16 +102,16 @@ bool braid_health_look(struct braid_link *link, uint64_t now)
 			continue;
 		}
 		under_way |= h.unacked;
-		lane->rtt_ms = h.rtt_ms;
+		lane->recover.rtt_ms = h.rtt_ms;
 		if (!h.resent)
 			look_for_mtu(lane, &h, false);
 		if (!h.unacked || !h.resent)
 			clear_suspicion(lane, now);
-		else if (!lane->suspect_ns)
+		else if (!braid_lane_suspect_ns(lane))
 			suspect_lane(lane, &h, now);
 		else if (link->dialler && is_suspect(lane, now) &&
-			 lane->path == braid_path_for(link, i, now))
-			braid_redial_avoid(link, lane->path, now);
+			 lane->recover.path == braid_path_for(link, i, now))
+			braid_redial_avoid(link, lane->recover.path, now);
 	}
 	/* Give suspect lanes up, so that what they hold can go over the others at once. */
 	for (unsigned i = 0; i < link->nlanes && braid_health_any_well(link, now); i++) {

@@ -58,9 +58,9 @@ void braid_join_setup(struct braid_conn *c)
 			c->mine_setup.member = (uint8_t)i;
 	}
 	/* Decline the transport that has just failed on this lane. */
-	c->mine_setup.err = c->lane && c->lane->carrier_failed && !c->dialler ? EIO : 0;
+	c->mine_setup.err = c->lane && braid_lane_has_failed(c->lane) && !c->dialler ? EIO : 0;
 	if (c->lane)
-		c->lane->carrier_failed = false;
+		braid_lane_forget_failure(c->lane);
 }
 
 /* The lane owns the socket now.  If the link was watched, the next tick watches this socket too. */
@@ -68,7 +68,7 @@ static void lane_owns(struct braid_lane *lane, struct braid_conn *c)
 {
 	c->fd = -1;
 	c->setup.priv = NULL;
-	lane->path = (uint8_t)c->path;
+	lane->recover.path = (uint8_t)c->path;
 	braid_link_set_watched(lane->link, false);
 }
 
@@ -129,6 +129,7 @@ int braid_join_new_lane(struct braid_link *link, struct braid_conn *c, unsigned 
 	if (err)
 		return braid_error(err, "device %s, peer %s: can't open lane %u: %s [no-lane]",
 				   link->key.dev->net.name, link->peer, index, strerror(-err));
+	link->lane[index]->recover.dialled = carried.epoch;
 	lane_owns(link->lane[index], c);
 	note_transport(link, c, index);
 	return 0;
@@ -141,7 +142,7 @@ int braid_join_lane(struct braid_lane *lane, struct braid_conn *c)
 	int err;
 
 	braid_svc_assert_locked();
-	if (!c->dialler && c->theirs.epoch != lane->dialled)
+	if (!c->dialler && c->theirs.epoch != lane->recover.dialled)
 		return -EALREADY;		/* a later dial has come in between */
 	braid_unwatch(c->fd);
 	err = braid_lane_resume(lane, &carried, c->theirs.frames, c->theirs.first);
@@ -159,7 +160,7 @@ int braid_join_lane(struct braid_lane *lane, struct braid_conn *c)
 	note_transport(link, c, lane->index);
 	braid_info("device %s, peer %s: lane %u is back (opened %u times)",
 		   link->key.dev->net.name, link->peer, lane->index,
-		   atomic_load(&lane->back) + 1);
+		   braid_lane_times_back(lane) + 1);
 	braid_redial_resumed(lane, braid_os->now_ns());
 	braid_link_move(link);
 	return 0;

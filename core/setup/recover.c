@@ -35,7 +35,7 @@ void braid_recover_wanted(struct braid_link *link, unsigned index, uint16_t epoc
 	braid_lock_wait(&link->lock);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		braid_lane_lost(link->lane[i], -ECONNRESET);
-		link->lane[i]->dial_at_ns = 0;
+		link->lane[i]->recover.dial_at_ns = 0;
 	}
 	braid_unlock(&link->lock);
 }
@@ -49,12 +49,13 @@ static void dial_lanes(struct braid_link *link, uint64_t now)
 		bool astray;
 		int err;
 
-		if (lane->carrier_failed && lane->fd < 0) {
-			braid_path_plain(link, lane->path, true, 0, now);
-			lane->carrier_failed = false;
+		if (braid_lane_has_failed(lane) && lane->fd < 0) {
+			braid_path_plain(link, lane->recover.path, true, 0, now);
+			braid_lane_forget_failure(lane);
 		}
-		astray = lane->path != path || braid_redial_is_poor(lane, path, now);
-		if (lane->conn || lane->stopping || now < lane->dial_at_ns ||
+		astray = lane->recover.path != path || braid_redial_is_poor(lane, path, now);
+		if (lane->recover.conn || braid_lane_is_stopping(lane) ||
+		    now < lane->recover.dial_at_ns ||
 		    (braid_health_well(lane, now) && !astray))
 			continue;
 		if (braid_lane_up(lane) && lane != braid_link_home(link) && !astray)

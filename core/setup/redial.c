@@ -9,6 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/setup/conn.h"
 #include "core/setup/path.h"
 #include "core/base/units.h"
@@ -65,7 +66,7 @@ void braid_redial_avoid(struct braid_link *link, unsigned path, uint64_t now)
 	braid_path_bad(link, path, now);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		if (braid_path_for(link, i, now) != path)
-			link->lane[i]->dial_at_ns = 0;
+			link->lane[i]->recover.dial_at_ns = 0;
 	}
 }
 
@@ -95,7 +96,7 @@ void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int
 	if (err == -EALREADY)
 		return;
 	if (err)
-		lane->dial_at_ns = now + back_off(&lane->dial_wait_ms, c, err);
+		lane->recover.dial_at_ns = now + back_off(&lane->recover.dial_wait_ms, c, err);
 	note_dial(link, c, err, now);
 	if (err) {
 		braid_event(BRAID_EVENT_LANE_DIALLED, link->number, lane->index, err,
@@ -103,8 +104,8 @@ void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int
 		return;
 	}
 	braid_path_good(link, c->path, now);
-	lane->dial_wait_ms = 0;
-	lane->dial_at_ns = 0;
+	lane->recover.dial_wait_ms = 0;
+	lane->recover.dial_at_ns = 0;
 	link->recover.refused = false;
 	link->recover.heard_ns = now;
 }
@@ -118,16 +119,16 @@ void braid_redial_asked(struct braid_link *link, const struct braid_conn *c, int
 
 bool braid_redial_again(const struct braid_lane *lane, uint64_t now)
 {
-	return braid_since(lane->resumed_ns, now) <= CALM_MS * MS;
+	return braid_since(lane->recover.resumed_ns, now) <= CALM_MS * MS;
 }
 
 void braid_redial_resumed(struct braid_lane *lane, uint64_t now)
 {
 	if (!braid_redial_again(lane, now))
-		lane->patience_ms = BRAID_SUSPECT_MS;
-	else if (lane->patience_ms < SUSPECT_MAX_MS)
-		lane->patience_ms *= 2;
-	lane->resumed_ns = now;
+		lane->recover.patience_ms = BRAID_SUSPECT_MS;
+	else if (lane->recover.patience_ms < SUSPECT_MAX_MS)
+		lane->recover.patience_ms *= 2;
+	lane->recover.resumed_ns = now;
 }
 
 bool braid_redial_is_poor(const struct braid_lane *lane, unsigned path, uint64_t now)
@@ -142,7 +143,7 @@ bool braid_redial_is_poor(const struct braid_lane *lane, unsigned path, uint64_t
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		const struct braid_lane *k = link->lane[i];
 
-		if (k != lane && k->path == path && i < lane->index && !k->tr->blob)
+		if (k != lane && k->recover.path == path && i < lane->index && !k->tr->blob)
 			return false;
 	}
 	return true;
@@ -150,6 +151,6 @@ bool braid_redial_is_poor(const struct braid_lane *lane, unsigned path, uint64_t
 
 bool braid_redial_wants(const struct braid_lane *lane, unsigned path)
 {
-	return !braid_lane_up(lane) || lane->suspect_ns || lane->path != path ||
+	return !braid_lane_up(lane) || braid_lane_suspect_ns(lane) || lane->recover.path != path ||
 	       braid_redial_is_poor(lane, path, braid_os->now_ns());
 }

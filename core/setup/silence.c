@@ -67,7 +67,8 @@ void braid_silence_hear(struct braid_link *link, uint64_t now)
 void braid_silence_report(struct braid_link *link, uint64_t now)
 {
 	const struct braid_lane *home = braid_link_home(link);
-	bool answers = braid_lane_up(home) ? !home->suspect_ns : link->recover.unanswered;
+	bool answers = braid_lane_up(home) ? !braid_lane_suspect_ns(home) :
+					     link->recover.unanswered;
 	char how[BRAID_WHY_STOPPED];
 
 	if (link->recover.silent || braid_silence(link, now) < SILENT_MS * MS)

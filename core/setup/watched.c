@@ -20,26 +20,26 @@ enum {
 
 static void lane_unwatch(struct braid_lane *lane)
 {
-	if (lane->in_epoll)
+	if (lane->recover.in_epoll)
 		braid_unwatch(lane->fd);
-	if (lane->event_in_epoll)
+	if (lane->recover.event_in_epoll)
 		braid_unwatch(lane->event_fd);
-	lane->in_epoll = lane->event_in_epoll = false;
+	lane->recover.in_epoll = lane->recover.event_in_epoll = false;
 }
 
 static int lane_watch(struct braid_lane *lane)
 {
 	uint32_t room = lane->blocked && !lane->tr->dma ? EPOLLOUT : 0u;
-	int err = braid_watch(lane->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, lane->fd,
+	int err = braid_watch(lane->recover.in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, lane->fd,
 			      EPOLLIN | EPOLLRDHUP | EPOLLONESHOT |
 			      (lane->event_fd < 0 ? room : 0), lane, BRAID_TAG_LANE);
 
-	lane->in_epoll |= !err;
+	lane->recover.in_epoll |= !err;
 	if (err || lane->event_fd < 0)
 		return err;
-	err = braid_watch(lane->event_in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, lane->event_fd,
-			  EPOLLIN | EPOLLONESHOT | room, lane, BRAID_TAG_LANE);
-	lane->event_in_epoll |= !err;
+	err = braid_watch(lane->recover.event_in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD,
+			  lane->event_fd, EPOLLIN | EPOLLONESHOT | room, lane, BRAID_TAG_LANE);
+	lane->recover.event_in_epoll |= !err;
 	return err;
 }
 

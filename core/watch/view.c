@@ -8,6 +8,7 @@
 #include "core/msg/comm.h"
 #include "core/msg/comms.h"
 #include "core/link/lane.h"
+#include "core/link/state.h"
 #include "core/base/os.h"
 #include "core/setup/silence.h"
 #include "core/setup/stall.h"
@@ -39,14 +40,14 @@ static void add(struct braid_view_sum *to, const struct braid_traffic *t)
 
 static void view_lane(const struct braid_lane *lane, uint64_t now, struct braid_view_lane *ret)
 {
-	uint64_t suspect = counted(&lane->suspect_ns);
+	uint64_t suspect = braid_lane_suspect_ns(lane);
 
 	ret->up = braid_lane_up(lane);
 	ret->suspect_ns = suspect ? braid_since(suspect, now) + 1 : 0;
 	ret->sent = counted(&lane->tx_bytes);
 	ret->received = counted(&lane->rx_bytes);
-	ret->lost = atomic_load_explicit(&lane->lost, memory_order_relaxed);
-	ret->back = atomic_load_explicit(&lane->back, memory_order_relaxed);
+	ret->lost = braid_lane_times_lost(lane);
+	ret->back = braid_lane_times_back(lane);
 }
 
 static void view_link(struct braid_link *link, uint64_t now, struct braid_view *ret)

@@ -146,7 +146,7 @@ static void the_path_is_blamed_if_the_peers_kernel_does_not_answer(void **state)
 	(void)state;
 	pass(3000);
 	assert_false(blames_path());
-	link->lane[0]->suspect_ns = null_now_ns;	/* bytes that nobody acknowledges */
+	link->lane[0]->loss.suspect_ns = null_now_ns;	/* bytes that nobody acknowledges */
 	assert_true(blames_path());
 	lose(0);
 	assert_true(blames_path());

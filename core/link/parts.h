@@ -2,8 +2,9 @@
 /*
  * parts.h - the parts of a link, one for each owner and topic.
  *
- * Only the folder that owns a part reads and changes its members.  Other folders ask the owner's
- * functions.  Parts of higher floors are declared here too, since the link embeds them.
+ * Only the folder that owns a part names its members (tests/tidy/rules.sh).  Other folders call the
+ * owner's functions: core/link/state.h, core/msg/comms.h.  Parts of higher floors are declared here
+ * too, since the link embeds them.
  */
 #ifndef BRAID_LINK_PARTS_H
 #define BRAID_LINK_PARTS_H

@@ -96,6 +96,43 @@ rule_blanks()
 		$(ls Makefile.am configure.ac autogen.sh m4/braid.m4 2>/dev/null)
 }
 
+# Only its owner uses a part of a link or of a lane: PREFIX PART OWNER, where PREFIX is what stands
+# before the part.  A pointer to a link has one of two names, so that this finds it.
+parts='
+	(link|other) lanes core/link
+	(link|other) tx core/link
+	(link|other) rx core/link
+	(link|other) thread core/link
+	[^[:space:]] loss core/link
+	(link|other) msg core/msg
+	(link|other) table core/setup
+	(link|other) setup core/setup
+	(link|other) dial core/setup
+	(link|other) tries core/setup
+	(link|other) tick core/setup
+	(link|other) reap core/setup
+	[^[:space:]] recover core/setup
+	(link|other) lane_count core/setup
+'
+rule_parts()
+{
+	local lines prefix part owner
+
+	# shellcheck disable=SC2046,SC2086
+	lines=$(bare $(files '*.[ch]' $product))
+	while read -r prefix part owner; do
+		[ -z "$part" ] || grep -E "$prefix(->|\\.)$part([^A-Za-z0-9_(]|\$)" <<<"$lines" |
+			grep -v "^$owner/"
+	done <<<"$parts"
+	grep -E 'struct braid_link \*+(const )?[a-z_]+([^a-z_(]|$)' <<<"$lines" |
+		grep -vE 'struct braid_link \*+(const )?(link|other)([^a-z_]|$)'
+	cat core/link/link.h core/link/lane.h 2>/dev/null |
+	sed -n 's/^\tstruct braid_\(link\|lane\)_\([a-z_]*\) \2;.*/\2/p' |
+	grep -vx key | while read -r part; do
+		grep -q "[])] $part core/" <<<"$parts" || echo "part $part has no owner in rules.sh"
+	done
+}
+
 # A file that no list names is in no tarball and, if it is a test, never run.
 rule_listed()
 {
@@ -213,6 +250,7 @@ report "a guest's manners: environment, signals, exit, stdout" "$(rule_guest)"
 report "no line is wider than 100 columns, 112 in tests" "$(rule_width)"
 report "every source says its licence" "$(rule_spdx)"
 report "no blanks at the end of a line" "$(rule_blanks)"
+report "only its owner uses a part of a link or a lane" "$(rule_parts)"
 report "every file is in a list" "$(rule_listed)"
 report "no .c file has more than 500 lines, no header 250, no test 900" "$(rule_rooms)"
 report "every file of core's base, proto, msg and watch, and of verbs, has a unit test" "$(rule_beside)"
@@ -239,6 +277,15 @@ planted spdx tests/unit/a.c '/* SPDX-License-Identifier: GPL-2.0 */'
 planted spdx core/a.c '/* SPDX-License-Identifier: BSD-3-Clause */' fine
 planted blanks core/a.c 'int x; '
 planted blanks tests/net/a.sh 'true	'
+planted parts core/setup/a.c '	link->tx.pending = 0;'
+planted parts core/msg/a.c '	n = c->link->rx.spread;'
+planted parts core/link/a.h '	return &link->msg;'
+planted parts core/watch/a.c '	ms = lane->recover.rtt_ms;'
+planted parts verbs/a.c '	if (w->lane->loss.orphaned)'
+planted parts core/setup/a.c 'static void f(struct braid_link *l)'
+planted parts core/link/link.h '	struct braid_link_new new;'
+planted parts core/msg/a.c '	lane->tx.unsent = link->msg.burst;	/* link->tx.pending */' fine
+planted parts core/setup/a.c 'static void f(struct braid_link *link, struct braid_conn *c)' fine
 planted listed core/a.c 'int x;'
 planted listed tests/net/a.sh 'true'
 planted rooms core/a.c "$(yes | head -501)"

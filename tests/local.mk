@@ -60,6 +60,7 @@ unit_tests = \
 	tests/unit/test_pool \
 	tests/unit/test_recover \
 	tests/unit/test_recv \
+	tests/unit/test_redial \
 	tests/unit/test_send \
 	tests/unit/test_self \
 	tests/unit/test_setup_links \

@@ -80,6 +80,7 @@ unit_tests = \
 	tests/unit/test_unpaced \
 	tests/unit/test_view \
 	tests/unit/test_wakeup \
+	tests/unit/test_watched \
 	tests/unit/test_ways \
 	tests/unit/test_why \
 	tests/unit/test_window \

@@ -44,6 +44,7 @@ unit_tests = \
 	tests/unit/test_lane_count \
 	tests/unit/test_later \
 	tests/unit/test_lib \
+	tests/unit/test_link \
 	tests/unit/test_links \
 	tests/unit/test_log \
 	tests/unit/test_machine \
@@ -58,6 +59,7 @@ unit_tests = \
 	tests/unit/test_param \
 	tests/unit/test_path \
 	tests/unit/test_pool \
+	tests/unit/test_progress \
 	tests/unit/test_recover \
 	tests/unit/test_recv \
 	tests/unit/test_redial \
@@ -68,6 +70,7 @@ unit_tests = \
 	tests/unit/test_slab \
 	tests/unit/test_smc \
 	tests/unit/test_stall \
+	tests/unit/test_spread \
 	tests/unit/test_stream \
 	tests/unit/test_transport \
 	tests/unit/test_tries \
@@ -292,7 +295,12 @@ tests_fuzz_fuzz_smcdiag_LDADD = $(fuzz_libs)
 
 # Programs that need more than that.
 tests_unit_test_flush_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_mr_flush
+stub_sources = tests/unit/stub.c tests/unit/stub.h
+tests_unit_test_link_SOURCES = tests/unit/test_link.c $(stub_sources)
+tests_unit_test_link_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_yield
 tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
+tests_unit_test_progress_SOURCES = tests/unit/test_progress.c $(stub_sources)
+tests_unit_test_spread_SOURCES = tests/unit/test_spread.c $(stub_sources)
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_look
 tests_unit_test_stream_SOURCES = tests/unit/test_stream.c tests/unit/unkind.c tests/unit/unkind.h
 tests_unit_test_netdev_SOURCES = tests/unit/test_netdev.c tests/unit/netdevs.c tests/unit/netdevs.h

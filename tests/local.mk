@@ -45,6 +45,8 @@ unit_tests = \
 	tests/unit/test_later \
 	tests/unit/test_lib \
 	tests/unit/test_link \
+	tests/unit/test_link_control \
+	tests/unit/test_link_recover \
 	tests/unit/test_links \
 	tests/unit/test_log \
 	tests/unit/test_machine \
@@ -298,6 +300,9 @@ tests_unit_test_flush_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_mr_flush
 stub_sources = tests/unit/stub.c tests/unit/stub.h
 tests_unit_test_link_SOURCES = tests/unit/test_link.c $(stub_sources)
 tests_unit_test_link_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_yield
+tests_unit_test_link_control_SOURCES = tests/unit/test_link_control.c $(stub_sources)
+tests_unit_test_link_control_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_yield
+tests_unit_test_link_recover_SOURCES = tests/unit/test_link_recover.c $(stub_sources)
 tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
 tests_unit_test_progress_SOURCES = tests/unit/test_progress.c $(stub_sources)
 tests_unit_test_spread_SOURCES = tests/unit/test_spread.c $(stub_sources)

@@ -48,6 +48,7 @@ unit_tests = \
 	tests/unit/test_link_control \
 	tests/unit/test_link_recover \
 	tests/unit/test_links \
+	tests/unit/test_listener \
 	tests/unit/test_log \
 	tests/unit/test_machine \
 	tests/unit/test_match \
@@ -68,6 +69,7 @@ unit_tests = \
 	tests/unit/test_send \
 	tests/unit/test_self \
 	tests/unit/test_setup_links \
+	tests/unit/test_setup_offer \
 	tests/unit/test_silence \
 	tests/unit/test_slab \
 	tests/unit/test_smc \

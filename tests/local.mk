@@ -17,6 +17,7 @@
 
 unit_tests = \
 	tests/unit/test_addr \
+	tests/unit/test_accept \
 	tests/unit/test_arrive \
 	tests/unit/test_auth \
 	tests/unit/test_bind \
@@ -48,6 +49,7 @@ unit_tests = \
 	tests/unit/test_link_control \
 	tests/unit/test_link_recover \
 	tests/unit/test_links \
+	tests/unit/test_listen \
 	tests/unit/test_listener \
 	tests/unit/test_log \
 	tests/unit/test_machine \

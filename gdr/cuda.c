@@ -119,7 +119,7 @@ struct range {
 	uint64_t id, beg, size;
 };
 
-static int look(braid_cu_ptr at, struct range *r)
+static int query_pointer(braid_cu_ptr at, struct range *r)
 {
 	int attributes[] = { MEMORY_TYPE, IS_MANAGED, DEVICE_ORDINAL, BUFFER_ID, RANGE_START,
 			     RANGE_SIZE };
@@ -147,7 +147,7 @@ int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret)
 	if (!is_there())
 		return -ENOENT;
 	do {
-		int err = look(at, &r);
+		int err = query_pointer(at, &r);
 
 		if (err)
 			return err;

@@ -223,7 +223,7 @@ void braid_stage_put(struct braid_stage *s)
 
 /* --- a piece ------------------------------------------------------------------------------- */
 
-static bool take(struct braid_staged *p, int from)
+static bool claim_piece(struct braid_staged *p, int from)
 {
 	return atomic_compare_exchange_strong(&p->state, &from, TAKEN);
 }
@@ -236,9 +236,9 @@ static int slot(struct braid_stage *s, struct braid_staged **ret)
 	for (unsigned i = 0; i < BRAID_STAGE_SLOTS; i++) {
 		struct braid_staged *p = *ret = &s->slot[i];
 
-		if (take(p, FREE))
+		if (claim_piece(p, FREE))
 			return 0;
-		if (take(p, LEFT)) {
+		if (claim_piece(p, LEFT)) {
 			braid_stage_look(p);
 			if (p->after == FREE)
 				return 0;

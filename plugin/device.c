@@ -138,7 +138,7 @@ static void drop_poor(bool better, const bool *extra)
 	}
 }
 
-static void tell(const struct braid_dev *dev)
+static void log_device(const struct braid_dev *dev)
 {
 	char names[64] = "";
 	size_t len = 0;
@@ -263,7 +263,7 @@ int braid_devices_find(void)
 		extra[i] = true;
 	drop_poor(probe() > 0, extra);
 	for (unsigned i = 0; i < count; i++)
-		tell(&table[i]);
+		log_device(&table[i]);
 	check_merge(secure_getenv("NCCL_NET_FORCE_MERGE"));
 	pin_near();
 	if (!count)
@@ -299,7 +299,7 @@ static void probe_gpu(struct braid_dev *dev)
 
 void braid_devices_gpu(void)
 {
-	static bool told;
+	static bool logged;
 	char why[256] = "no context of CUDA is current in the thread that called init";
 	unsigned left = 0;
 
@@ -308,9 +308,9 @@ void braid_devices_gpu(void)
 	if (!left)
 		return;
 	if (braid_gpu_load(why, sizeof(why)) || !braid_gpu_current()) {
-		if (!told)
+		if (!logged)
 			braid_info("gpu: memory is not offered: %s", why);
-		told = true;
+		logged = true;
 		return;
 	}
 	for (unsigned i = 0; i < count; i++) {
@@ -321,15 +321,15 @@ void braid_devices_gpu(void)
 		table[i].gpu = gpu_of_all(&table[i]);
 }
 
-static void tell_mrs(struct braid_dev *dev)
+static void log_mrs(struct braid_dev *dev)
 {
-	static uint64_t told[BRAID_NETDEVS_MAX];
+	static uint64_t logged[BRAID_NETDEVS_MAX];
 	struct braid_mr_stats s;
 
 	braid_mr_stats(dev, &s);
-	if (s.hits + s.misses == told[dev->index])
+	if (s.hits + s.misses == logged[dev->index])
 		return;
-	told[dev->index] = s.hits + s.misses;
+	logged[dev->index] = s.hits + s.misses;
 	braid_info("device %u: registrations: %llu hits, %llu misses, %llu refused; at most %u of "
 		   "%llu bytes at a time; now %u of %llu bytes", dev->index,
 		   (unsigned long long)s.hits, (unsigned long long)s.misses,
@@ -337,25 +337,25 @@ static void tell_mrs(struct braid_dev *dev)
 		   s.alive, (unsigned long long)s.bytes);
 }
 
-static void tell_traffic(struct braid_dev *dev)
+static void log_traffic(struct braid_dev *dev)
 {
-	static uint64_t told[BRAID_NETDEVS_MAX];
+	static uint64_t logged[BRAID_NETDEVS_MAX];
 	uint64_t sent = atomic_load(&dev->sent.messages), got = atomic_load(&dev->got.messages);
 
-	if (sent + got == told[dev->index])
+	if (sent + got == logged[dev->index])
 		return;
-	told[dev->index] = sent + got;
+	logged[dev->index] = sent + got;
 	braid_info("device %u: traffic: sent %llu messages of %llu bytes, received %llu of %llu, "
 		   "since it was found", dev->index, (unsigned long long)sent,
 		   (unsigned long long)atomic_load(&dev->sent.bytes), (unsigned long long)got,
 		   (unsigned long long)atomic_load(&dev->got.bytes));
 }
 
-void braid_devices_tell(void)
+void braid_devices_log(void)
 {
 	for (unsigned i = 0; i < count; i++) {
-		tell_mrs(&table[i]);
-		tell_traffic(&table[i]);
+		log_mrs(&table[i]);
+		log_traffic(&table[i]);
 	}
 }
 

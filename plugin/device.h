@@ -20,7 +20,7 @@ void braid_devices_gpu(void);
  * Log for each device one line about its registrations, if there were any since the last call, and
  * one about the messages of its closed comms.  Not thread-safe.
  */
-void braid_devices_tell(void);
+void braid_devices_log(void);
 unsigned braid_devices_count(void);
 struct braid_dev *braid_device(int index);	/* NULL: no such device */
 

@@ -165,10 +165,10 @@ static void comm_end(struct braid_comm *c)
 }
 
 /* A context's last comm is gone: log the totals of all devices. */
-static void tell(void)
+static void log_totals(void)
 {
 	pthread_mutex_lock(&braid_net_lock);
-	braid_devices_tell();
+	braid_devices_log();
 	pthread_mutex_unlock(&braid_net_lock);
 }
 
@@ -186,7 +186,7 @@ ncclResult_t braid_net_finalize(void *opaque)
 		comm_end(c);
 	while ((l = first_listen(ctx)))
 		braid_listen_close(l);
-	tell();
+	log_totals();
 	free(ctx);
 	braid_service_put();
 	return ncclSuccess;
@@ -348,7 +348,7 @@ static ncclResult_t close_comm(struct braid_comm *c)
 	pthread_mutex_unlock(&braid_net_lock);
 	comm_end(c);
 	if (last)
-		tell();
+		log_totals();
 	return ncclSuccess;
 }
 

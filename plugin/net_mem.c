@@ -13,7 +13,7 @@
 #include "plugin/net_int.h"
 
 /* Memory registered as CUDA's may be pinned memory of the host: then it is treated as that. */
-static void look(struct braid_mem *mem)
+static void find_gpu(struct braid_mem *mem)
 {
 	struct braid_gpu_mem gpu;
 	int err = braid_gpu_look(mem->data, mem->size, &gpu);
@@ -45,7 +45,7 @@ static ncclResult_t reg(struct braid_comm *c, struct braid_mem *mem, int type, v
 		return ncclInternalError;
 	}
 	if (type == NCCL_PTR_CUDA)
-		look(mem);
+		find_gpu(mem);
 	err = braid_mr_new(c->link->key.dev, braid_link_copies(c->link), mem, &mr);
 	if (err)
 		return braid_net_result(err);

@@ -177,7 +177,7 @@ int braid_smc_diag_parse(const void *buf, size_t len, uint64_t inode, struct bra
 
 /* --- asking -------------------------------------------------------------------------------- */
 
-static int ask(int nl)
+static int send_request(int nl)
 {
 	const struct timeval limit = { .tv_usec = TIMEOUT_MS * 1000 };
 	const struct {
@@ -210,7 +210,7 @@ int braid_smc_diag(int fd, struct braid_smc_mode *ret)
 	if (fstat(fd, &st))
 		err = -errno;
 	if (err > 0)
-		err = ask(nl);
+		err = send_request(nl);
 	if (!err)
 		err = 1;
 	while (err > 0) {

@@ -74,7 +74,7 @@ static unsigned number8(struct nlattr *a)
 	return a ? nla_get_u8(a) : 0;
 }
 
-static int take(struct nl_msg *msg, void *arg)
+static int add_entry(struct nl_msg *msg, void *arg)
 {
 	struct dump *d = arg;
 	struct nlattr *at[ATTRIBUTES] = { NULL }, *in[ATTRIBUTES] = { NULL };
@@ -98,7 +98,7 @@ static json_t *dump(struct nl_sock *nl, const char *family, uint8_t cmd, int nes
 
 	if (id < 0)
 		return d.list;
-	nl_socket_modify_cb(nl, NL_CB_VALID, NL_CB_CUSTOM, take, &d);
+	nl_socket_modify_cb(nl, NL_CB_VALID, NL_CB_CUSTOM, add_entry, &d);
 	if (genl_send_simple(nl, id, cmd, 1, NLM_F_DUMP) >= 0)
 		nl_recvmsgs_default(nl);
 	return d.list;
@@ -163,7 +163,7 @@ static json_t *device_row(struct nlattr **at)
 	return json_pack("{s:s, s:o}", "name", text(at[SMC_NLA_DEV_IB_NAME]), "ports", ports);
 }
 
-static void ask(json_t *o)
+static void add_smc(json_t *o)
 {
 	struct nl_sock *nl = nl_socket_alloc();
 	json_t *system;
@@ -249,7 +249,7 @@ static int set_up(const struct setup *s)
 
 #else
 
-static void ask(json_t *o)
+static void add_smc(json_t *o)
 {
 	json_object_set_new(o, "why", json_string("this braid was built without libnl"));
 }
@@ -287,7 +287,7 @@ static const char *string_of(const json_t *o, const char *key)
 	return s ? s : "";
 }
 
-static void say(json_t *list, const char *what)
+static void add_text(json_t *list, const char *what)
 {
 	json_array_append_new(list, json_string(what));
 }
@@ -309,7 +309,7 @@ static void missing_of_device(const json_t *dev, json_t *list)
 			 "%s port %d has no pnetid, and the kernel knows no interface of it: braid "
 			 "smc setup --pnetid NAME --net INTERFACE --ib %s --port %d",
 			 name, port, name, port);
-		say(list, what);
+		add_text(list, what);
 	}
 }
 
@@ -320,16 +320,16 @@ static json_t *missing(const json_t *o)
 	size_t i;
 
 	if (!json_is_true(json_object_get(o, "kernel"))) {
-		say(list, "the kernel has no SMC: modprobe smc smc_diag");
+		add_text(list, "the kernel has no SMC: modprobe smc smc_diag");
 		return list;
 	}
 	if (json_object_get(o, "why"))
 		return list;
 	if (!json_array_size(devices))
-		say(list, "SMC-R has no RDMA device: see rdma link");
+		add_text(list, "SMC-R has no RDMA device: see rdma link");
 	if (!json_array_size(json_object_get(o, "ueids")))
-		say(list, "SMC-R version 2 needs a UEID, the same on both hosts: "
-		    "braid smc setup --ueid NAME");
+		add_text(list, "SMC-R version 2 needs a UEID, the same on both hosts: "
+			 "braid smc setup --ueid NAME");
 	json_array_foreach(devices, i, dev)
 		missing_of_device(dev, list);
 	return list;
@@ -343,7 +343,7 @@ json_t *smc_json(void)
 
 	if (fd >= 0) {
 		close(fd);
-		ask(o);
+		add_smc(o);
 	}
 	json_object_set_new(o, "missing", missing(o));
 	return o;

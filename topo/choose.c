@@ -116,7 +116,7 @@ struct words {
 };
 
 __attribute__((format(printf, 2, 3)))
-static void say(struct words *w, const char *fmt, ...)
+static void add_text(struct words *w, const char *fmt, ...)
 {
 	va_list ap;
 	int n;
@@ -138,7 +138,7 @@ static unsigned say_nics(struct words *w, const struct braid_machine *m,
 
 	for (unsigned i = 0; i < m->n_nics; i++) {
 		if (c->left_out[i] == why)
-			say(w, "%sNIC%u (%s)", n++ ? ", " : "", i, m->nics[i].name);
+			add_text(w, "%sNIC%u (%s)", n++ ? ", " : "", i, m->nics[i].name);
 	}
 	return n;
 }
@@ -173,9 +173,9 @@ static void say_left_out(struct words *w, const struct braid_machine *m,
 
 		if (!n)
 			continue;
-		say(w, "Not ");
+		add_text(w, "Not ");
 		say_nics(w, m, c, rows[i].why);
-		say(w, ": %s.\n", n > 1 ? rows[i].many : rows[i].one);
+		add_text(w, ": %s.\n", n > 1 ? rows[i].many : rows[i].one);
 	}
 }
 
@@ -184,45 +184,46 @@ static void say_rails(struct words *w, unsigned gpu, const struct braid_choice *
 	if (c->n_near == 1 && c->sharers == 1)
 		return;
 	if (c->sharers == 1) {
-		say(w, "No other GPU has the same ones, so all are GPU%u's, one rail each.\n",
-		    gpu);
+		add_text(w, "No other GPU has the same ones, so all are GPU%u's, one rail each.\n",
+			 gpu);
 		return;
 	}
 	if (c->n_near == 1) {
-		say(w, "%u GPUs share it.\n", c->sharers);
+		add_text(w, "%u GPUs share it.\n", c->sharers);
 		return;
 	}
-	say(w, "%u GPUs share these %u; GPU%u is number %u of them, counted from 0, and takes ",
-	    c->sharers, c->n_near, gpu, c->turn);
+	add_text(w, "%u GPUs share these %u; GPU%u is number %u of them, counted from 0, and "
+		    "takes ", c->sharers, c->n_near, gpu, c->turn);
 	if (c->n_near < c->sharers)
-		say(w, "number %u mod %u = %u of these", c->turn, c->n_near, c->turn % c->n_near);
+		add_text(w, "number %u mod %u = %u of these", c->turn, c->n_near,
+			 c->turn % c->n_near);
 	else if (c->n_near == c->sharers)
-		say(w, "the NIC of that number");
+		add_text(w, "the NIC of that number");
 	else
-		say(w, "that number and every %u after it", c->sharers);
-	say(w, ", so that it has the same rail on every host of this make.\n");
+		add_text(w, "that number and every %u after it", c->sharers);
+	add_text(w, ", so that it has the same rail on every host of this make.\n");
 }
 
 static void say_all(struct words *w, const struct braid_machine *m, unsigned gpu,
 		    const struct braid_choice *c)
 {
-	say(w, "GPU%u uses ", gpu);
+	add_text(w, "GPU%u uses ", gpu);
 	for (unsigned i = 0; i < c->n; i++)
-		say(w, "%sNIC%u (%s)", i ? ", " : "", c->nics[i], m->nics[c->nics[i]].name);
-	say(w, "%s.\n", c->n ? "" : "none: there is no NIC");
+		add_text(w, "%sNIC%u (%s)", i ? ", " : "", c->nics[i], m->nics[c->nics[i]].name);
+	add_text(w, "%s.\n", c->n ? "" : "none: there is no NIC");
 	if (!c->n)
 		return;
 	if (c->distance == BRAID_DISTANCE_UNKNOWN)
-		say(w, "How near it is to any NIC is not told, so none is preferred: ");
+		add_text(w, "How near it is to any NIC is not told, so none is preferred: ");
 	else
-		say(w, "Nearest, at %s (%s): ", braid_distance_name(c->distance),
-		    braid_distance_words(c->distance));
+		add_text(w, "Nearest, at %s (%s): ", braid_distance_name(c->distance),
+			 braid_distance_words(c->distance));
 	say_nics(w, m, c, BRAID_LEFT_NOT);
-	say(w, ".\n");
+	add_text(w, ".\n");
 	say_rails(w, gpu, c);
 	say_left_out(w, m, c);
 	for (unsigned i = 0; i < m->n_notes; i++)
-		say(w, "Note: %s.\n", m->notes[i]);
+		add_text(w, "Note: %s.\n", m->notes[i]);
 }
 
 /* Break lines at blanks. */

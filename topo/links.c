@@ -83,7 +83,7 @@ static int row_add(struct braid_links *l, struct braid_nl body)
 	return 0;
 }
 
-static int ask(int fd)
+static int request_links(int fd)
 {
 	struct {
 		struct nlmsghdr h;
@@ -103,7 +103,7 @@ static int ask(int fd)
  * 0: more is to come; 1: that was all; or a negative errno.  -EAGAIN: interfaces came or went
  * meanwhile, so some may be missing.
  */
-static int take(struct braid_links *l, struct braid_nl got)
+static int take_links(struct braid_links *l, struct braid_nl got)
 {
 	struct braid_nl body;
 	struct nlmsghdr h;
@@ -121,10 +121,10 @@ static int take(struct braid_links *l, struct braid_nl got)
 	return err;
 }
 
-/* Read the kernel's whole answer once.  Returns as take(). */
+/* Read the kernel's whole answer once.  Returns as take_links(). */
 static int dump(struct braid_links *l, int fd, char *buf)
 {
-	int err = ask(fd);
+	int err = request_links(fd);
 
 	l->n = 0;
 	l->torn = false;
@@ -134,7 +134,7 @@ static int dump(struct braid_links *l, int fd, char *buf)
 		if (got <= 0)
 			err = got < 0 && errno == EINTR ? 0 : -EIO;
 		else
-			err = take(l, (struct braid_nl){ buf, (size_t)got });
+			err = take_links(l, (struct braid_nl){ buf, (size_t)got });
 	}
 	return err;
 }

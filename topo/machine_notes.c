@@ -6,7 +6,7 @@
 #include "topo/machine_int.h"
 
 __attribute__((format(printf, 2, 3)))
-static void note(struct braid_machine *m, const char *fmt, ...)
+static void add_note(struct braid_machine *m, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -74,23 +74,24 @@ void braid_machine_write_notes(struct braid_machine *m)
 	char who[160];
 
 	if (m->is_virtual)
-		note(m, "this is a virtual machine: the PCI tree is of its hypervisor's "
-		     "making");
+		add_note(m, "this is a virtual machine: the PCI tree is of its hypervisor's "
+			 "making");
 	if (name_all(m, "GPU", m->n_gpus, gpu_is_hidden, who, sizeof(who)))
-		note(m, "%s: no PCIe port is shown above, as where a hypervisor hides the tree: "
-		     "what is near is not told", who);
+		add_note(m, "%s: no PCIe port is shown above, as where a hypervisor hides the "
+			 "tree: what is near is not told", who);
 	if (name_all(m, "GPU", m->n_gpus, gpu_has_no_numa, who, sizeof(who)))
-		note(m, "%s: the NUMA node is not told", who);
+		add_note(m, "%s: the NUMA node is not told", who);
 	if (name_all(m, "NIC", m->n_nics, nic_has_no_pci, who, sizeof(who)))
-		note(m, "%s: no PCI address", who);
+		add_note(m, "%s: no PCI address", who);
 	if (name_all(m, "NIC", m->n_nics, nic_is_slowed, who, sizeof(who)))
-		note(m, "%s: the PCIe link is slower or narrower than the device can", who);
+		add_note(m, "%s: the PCIe link is slower or narrower than the device can", who);
 	if (name_all(m, "GPU", m->n_gpus, gpu_is_slowed, who, sizeof(who)))
-		note(m, "%s: the PCIe link is slower or narrower than the device can; "
-		     "slower is usual for a GPU that has nothing to do", who);
+		add_note(m, "%s: the PCIe link is slower or narrower than the device can; "
+			 "slower is usual for a GPU that has nothing to do", who);
 	if (m->direct[0])
-		note(m, "%s: of NICs with Data Direct; GPU memory that goes there is as near as "
-		     "these, and braid info tells which NIC's (PCI)", m->direct);
+		add_note(m, "%s: of NICs with Data Direct; GPU memory that goes there is as near "
+			 "as these, and braid info tells which NIC's (PCI)", m->direct);
 	if (m->left_out)
-		note(m, "%u devices left out: more than this program has room for", m->left_out);
+		add_note(m, "%u devices left out: more than this program has room for",
+			 m->left_out);
 }

@@ -81,7 +81,7 @@ struct says {
 };
 
 __attribute__((format(printf, 2, 3)))
-static void say(struct says *w, const char *fmt, ...)
+static void add_text(struct says *w, const char *fmt, ...)
 {
 	va_list ap;
 	int n;
@@ -96,9 +96,9 @@ static void say(struct says *w, const char *fmt, ...)
 
 static void say_why_none(struct says *w, const struct braid_search *s)
 {
-	say(w, "no usable network interface");
+	add_text(w, "no usable network interface");
 	if (s->filter.n)
-		say(w, " for the filter '%.200s'", s->filter_text);
+		add_text(w, " for the filter '%.200s'", s->filter_text);
 	for (size_t i = 0; i < s->n_cands; i++) {
 		const char *name = s->cands[i].name, *fault = braid_cand_fault(s, &s->cands[i]);
 
@@ -106,13 +106,13 @@ static void say_why_none(struct says *w, const struct braid_search *s)
 
 		/* A list that does not fit ends with how many it leaves out. */
 		if (w->used + need > w->len) {
-			say(w, i ? ", and %zu more" : " among %zu", s->n_cands - i);
+			add_text(w, i ? ", and %zu more" : " among %zu", s->n_cands - i);
 			break;
 		}
-		say(w, "%s %s %s", i ? "," : ":", name, fault);
+		add_text(w, "%s %s %s", i ? "," : ":", name, fault);
 	}
 	if (!s->n_cands)
-		say(w, ": there is none at all");
+		add_text(w, ": there is none at all");
 }
 
 static void say_left(struct says *w, const struct braid_search *s, size_t n)
@@ -128,10 +128,10 @@ static void say_left(struct says *w, const struct braid_search *s, size_t n)
 			continue;
 		if (w->used + strlen(c->name) + strlen(c->left) + sizeof(",  , and 9999 more") >
 		    w->len) {
-			say(w, "%s%zu more", w->used ? ", and " : "", left);
+			add_text(w, "%s%zu more", w->used ? ", and " : "", left);
 			break;
 		}
-		say(w, "%s%s %s", w->used ? ", " : "", c->name, c->left);
+		add_text(w, "%s%s %s", w->used ? ", " : "", c->name, c->left);
 		left--;
 	}
 }
@@ -139,7 +139,7 @@ static void say_left(struct says *w, const struct braid_search *s, size_t n)
 /* --- finding them -------------------------------------------------------------------------- */
 
 /* Fill s with all candidates; on failure, say why. */
-static int look(struct braid_search *s, struct says *w)
+static int find_candidates(struct braid_search *s, struct says *w)
 {
 	char why[BRAID_FILTER_TEXT] = "";
 	struct ifaddrs *list;
@@ -147,13 +147,13 @@ static int look(struct braid_search *s, struct says *w)
 
 	err = braid_netdev_filter_parse(s->filter_text, &s->filter, why, sizeof(why));
 	if (err) {
-		say(w, "the interface filter '%.200s' can't be read: %s", s->filter_text, why);
+		add_text(w, "the interface filter '%.200s' can't be read: %s", s->filter_text, why);
 		return err;
 	}
 	if (!*s->sysroot)
 		braid_netdev_filter_resolve(&s->filter);
 	if (s->family != AF_UNSPEC && s->family != AF_INET && s->family != AF_INET6) {
-		say(w, "address family %d is neither IPv4 nor IPv6", s->family);
+		add_text(w, "address family %d is neither IPv4 nor IPv6", s->family);
 		return -EAFNOSUPPORT;
 	}
 	err = s->family == AF_INET ? 0 : braid_v6_flags_load(s->sysroot, &s->v6);
@@ -166,7 +166,7 @@ static int look(struct braid_search *s, struct says *w)
 	}
 	if (err) {
 		errno = -err;
-		say(w, "the list of network interfaces cannot be read: %m");
+		add_text(w, "the list of network interfaces cannot be read: %m");
 	}
 	return err;
 }
@@ -190,7 +190,7 @@ static void forget(struct braid_search *s)
 	s->n_cands = 0;
 }
 
-/* Calls look() again while the kernel still checks addresses that we wait for. */
+/* Calls find_candidates() again while the kernel still checks addresses that we wait for. */
 static int look_patiently(struct braid_search *s, struct says *w)
 {
 	static const struct timespec nap = { .tv_nsec = NAP_NS };
@@ -201,7 +201,7 @@ static int look_patiently(struct braid_search *s, struct says *w)
 		if (i)
 			nanosleep(&nap, NULL);
 		forget(s);
-		err = look(s, w);
+		err = find_candidates(s, w);
 		waits = false;
 		for (size_t k = 0; !err && k < s->n_cands; k++)
 			waits |= is_waited_for(s, &s->cands[k]);

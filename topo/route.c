@@ -19,7 +19,7 @@ struct question {
 	char attr[128];
 };
 
-static void put(struct question *q, unsigned type, const void *data, size_t len)
+static void put_attribute(struct question *q, unsigned type, const void *data, size_t len)
 {
 	struct nlattr a = { .nla_len = (uint16_t)(sizeof(a) + len), .nla_type = (uint16_t)type };
 	char *at = (char *)q + q->h.nlmsg_len;
@@ -32,14 +32,14 @@ static void put(struct question *q, unsigned type, const void *data, size_t len)
 static void put_ip(struct question *q, unsigned type, const struct sockaddr *sa)
 {
 	if (sa->sa_family == AF_INET)
-		put(q, type, &((const struct sockaddr_in *)sa)->sin_addr, 4);
+		put_attribute(q, type, &((const struct sockaddr_in *)sa)->sin_addr, 4);
 	else
-		put(q, type, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
+		put_attribute(q, type, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
 }
 
 /* Given an interface, the kernel assumes all is on its link; RTM_F_FIB_MATCH demands a route. */
-static void ask(struct question *q, const struct sockaddr *from, const struct sockaddr *to,
-		unsigned ifindex)
+static void make_question(struct question *q, const struct sockaddr *from,
+			  const struct sockaddr *to, unsigned ifindex)
 {
 	unsigned char bits = to->sa_family == AF_INET ? 32 : 128;
 
@@ -52,7 +52,7 @@ static void ask(struct question *q, const struct sockaddr *from, const struct so
 	put_ip(q, RTA_DST, to);
 	put_ip(q, RTA_SRC, from);
 	if (ifindex)
-		put(q, RTA_OIF, &ifindex, sizeof(ifindex));
+		put_attribute(q, RTA_OIF, &ifindex, sizeof(ifindex));
 }
 
 static int read_route(struct braid_nl body, bool matched, struct braid_route *ret)
@@ -103,7 +103,7 @@ int braid_route_get(const struct sockaddr *from, const struct sockaddr *to, unsi
 	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 	if (fd < 0)
 		return -ENOSYS;
-	ask(&q, from, to, ifindex);
+	make_question(&q, from, to, ifindex);
 	if (send(fd, &q, q.h.nlmsg_len, MSG_DONTWAIT) == (ssize_t)q.h.nlmsg_len)
 		n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
 	close(fd);

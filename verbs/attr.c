@@ -52,7 +52,7 @@ static int query(const struct braid_ibport *p, union attr *ret)
 		   braid_ibv.query_port(p->ctx, p->num, &ret->attr);
 }
 
-static void take(struct braid_ibport *p, const struct ibv_port_attr *attr)
+static void store_attr(struct braid_ibport *p, const struct ibv_port_attr *attr)
 {
 	atomic_store(&p->lid, attr->lid);
 	atomic_store(&p->mtu, (unsigned)attr->active_mtu);
@@ -82,7 +82,7 @@ int braid_ibport_read(struct braid_ibport *p, struct ibv_port_attr *ret)
 	if (query(p, &a))
 		return -EIO;
 	*ret = a.attr;
-	take(p, ret);
+	store_attr(p, ret);
 	if (a.attr.state == IBV_PORT_ACTIVE)
 		p->speed_mbps = speed_mbps(p, &a);
 	return 0;
@@ -95,7 +95,7 @@ void braid_ibport_refresh(struct braid_ibport *p)
 
 	if (query(p, &a) || a.attr.state != IBV_PORT_ACTIVE)
 		return;
-	take(p, &a.attr);
+	store_attr(p, &a.attr);
 	if (lid != a.attr.lid || mtu != a.attr.active_mtu)
 		braid_info("port %s: LID %u, MTU %u from now on", p->name, a.attr.lid,
 			   128u << a.attr.active_mtu);

@@ -123,7 +123,7 @@ static int score(const struct braid_gid *g, const struct sockaddr *addr, unsigne
 	return more + (is_v4(g->raw) == (addr->sa_family == AF_INET) ? 3 : 2);
 }
 
-static void say(char *why, size_t len, const struct braid_gid *g, const char *reason)
+static void add_reason(char *why, size_t len, const struct braid_gid *g, const char *reason)
 {
 	size_t at = why ? strlen(why) : 0;
 	char text[INET6_ADDRSTRLEN];
@@ -157,11 +157,11 @@ int braid_gid_choose(const struct braid_gid *table, unsigned n, enum braid_gid_t
 		s = score(&table[i], addr, ifindex, wish, &reason);
 		if (s > best_score) {
 			if (best != BRAID_GID_NONE)
-				say(why, len, &table[best], "a better one is there");
+				add_reason(why, len, &table[best], "a better one is there");
 			best = (int)i;
 			best_score = s;
 		} else if (!is_zero(table[i].raw)) {
-			say(why, len, &table[i], reason);
+			add_reason(why, len, &table[i], reason);
 		}
 	}
 	return best;

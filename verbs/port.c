@@ -75,7 +75,7 @@ static struct braid_dev *dev_add(const struct braid_ibport *p, struct braid_dev 
 	return dev;
 }
 
-static void give(struct braid_ibport *p, struct braid_dev *dev, int16_t rail, int16_t plane)
+static void give_port(struct braid_ibport *p, struct braid_dev *dev, int16_t rail, int16_t plane)
 {
 	dev->rail = rail;
 	dev->plane = plane;
@@ -97,7 +97,7 @@ struct notes {				/* why ports are not used, in one line */
 	unsigned first, last;		/* 0: none */
 };
 
-static void note(struct notes *s, const char *name, const char *text)
+static void add_note(struct notes *s, const char *name, const char *text)
 {
 	size_t at = strlen(s->text);
 
@@ -113,7 +113,7 @@ static void note_row(struct notes *s)
 		return;
 	snprintf(name, sizeof(name), s->last > s->first ? "%s:%u-%u" : "%s:%u", s->device, s->first,
 		 s->last);
-	note(s, name, s->why);
+	add_note(s, name, s->why);
 	s->first = 0;
 }
 
@@ -321,7 +321,7 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 	unsigned used = 0;
 
 	if (braid_ibv.query_device(ctx, &attr)) {
-		note(notes, name, "can't be queried");
+		add_note(notes, name, "can't be queried");
 		return 0;
 	}
 	snprintf(left_out, sizeof(left_out), "is left out by %s",
@@ -338,7 +338,7 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 			note_port(notes, name, num, reason);
 			continue;
 		}
-		give(p, dev, rail, plane);
+		give_port(p, dev, rail, plane);
 		port_use(p, dev, &attr, notes);
 		used += p->ctx == ctx;
 	}
@@ -363,21 +363,22 @@ int braid_ibport_probe(struct braid_dev *table, unsigned *count, unsigned max, c
 		return 0;
 	list = braid_ibv.get_device_list(&n);
 	if (!list || !n)
-		note(&notes, "libibverbs", "knows no RDMA device");
+		add_note(&notes, "libibverbs", "knows no RDMA device");
 	braid_hca_begin();
 	for (int i = 0; list && i < n; i++) {
 		struct ibv_context *ctx;
 
 		if (!has_rc(list[i])) {
-			note(&notes, list[i]->name, "has no RC queue pairs, which verbs needs: its "
-			     "transport is neither InfiniBand, RoCE nor iWARP (EFA is such a one)");
+			add_note(&notes, list[i]->name, "has no RC queue pairs, which verbs "
+				 "needs: its transport is neither InfiniBand, RoCE nor iWARP (EFA "
+				 "is such a one)");
 			continue;
 		}
 		ctx = braid_ibv.open_device(list[i]);
 		if (!ctx) {
 			int err = errno;
 
-			note(&notes, list[i]->name, strerror(err));
+			add_note(&notes, list[i]->name, strerror(err));
 			braid_hca_closed(list[i], err);
 			continue;
 		}

@@ -184,12 +184,12 @@ bool braid_later_hangs(struct braid_dev *dev, enum braid_turn turn, uint64_t now
 	return age(&r, now) >= HANGS_MS * MS;
 }
 
-static void tell(const struct braid_dev *dev, struct braid_later *q, const struct braid_running *r,
-		 uint64_t now)
+static void report_hang(const struct braid_dev *dev, struct braid_later *q,
+			const struct braid_running *r, uint64_t now)
 {
-	if (q->told)
+	if (q->warned)
 		return;
-	q->told = true;
+	q->warned = true;
 	braid_event(BRAID_EVENT_NIC_HANGS, 0, BRAID_FLIGHT_NONE, (int64_t)(age(r, now) / MS),
 		    (int64_t)(atomic_load(&q->begun) - atomic_load(&q->done)));
 	braid_warn("device %s: its NIC has not answered a command (%s) for %.1f s; %llu are not "
@@ -233,7 +233,7 @@ int braid_later_look(struct braid_dev *dev, uint64_t now)
 		struct braid_running r;
 
 		if (!braid_later_busy(dev, (enum braid_turn)i)) {
-			q->told = false;
+			q->warned = false;
 			continue;
 		}
 		r = oldest(q, false);
@@ -241,9 +241,9 @@ int braid_later_look(struct braid_dev *dev, uint64_t now)
 			start_more(q, most[i]);
 		r = oldest(q, true);
 		if (age(&r, now) < HANGS_MS * MS)
-			q->told = false;
+			q->warned = false;
 		else if (age(&r, now) >= TELL_MS * MS)
-			tell(dev, q, &r, now);
+			report_hang(dev, q, &r, now);
 		ms = SLOW_MS;
 	}
 	return ms;

@@ -50,7 +50,7 @@ struct braid_later {
 	unsigned running;
 	_Atomic uint64_t begun;		/* jobs that were handed over, ever */
 	_Atomic uint64_t done;		/* the first so many of these are over */
-	bool told;			/* the WARN was written; only the service thread uses it */
+	bool warned;			/* the WARN was written; only the service thread uses it */
 };
 
 /* Hands a job over.  If no thread can be started, the caller's thread runs it at once. */

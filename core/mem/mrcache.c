@@ -246,7 +246,7 @@ static struct braid_mrc *get(struct braid_dev *dev, const struct braid_transport
 	return made;
 }
 
-static void put(struct braid_mrc *n)
+static void put_ref(struct braid_mrc *n)
 {
 	bool last;
 
@@ -328,7 +328,7 @@ int braid_mr_new(struct braid_dev *dev, atomic_uint *copies, const struct braid_
 void braid_mr_free(struct braid_mr *mr)
 {
 	for (unsigned i = 0; i < BRAID_PATHS_MAX; i++)
-		put(mr->cached[i]);
+		put_ref(mr->cached[i]);
 	braid_stage_put(mr->stage);
 	free(mr);
 }

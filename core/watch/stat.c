@@ -148,7 +148,7 @@ static void expand(const char *pattern, char *ret, size_t len)
 
 static void write_metrics(void)
 {
-	static bool told;
+	static bool warned;
 	char path[2 * BRAID_PARAM_STR_MAX];
 	struct braid_text t = { 0 };
 
@@ -157,9 +157,9 @@ static void write_metrics(void)
 		errno = ENOMEM;
 	else if (!braid_file_write(path, &t, 0644))
 		errno = 0;
-	if (errno && !told)
+	if (errno && !warned)
 		braid_info("BRAID_METRICS_FILE: %s can't be written: %s", path, strerror(errno));
-	told |= errno != 0;
+	warned |= errno != 0;
 	braid_text_free(&t);
 }
 

@@ -198,8 +198,8 @@ static void ends_say(struct compare *c)
 			 p->remote ? p->remote : "");
 }
 
-static int put(const struct cmp_report *rep, const char *path,
-	       int (*write)(const struct cmp_report *rep, FILE *to))
+static int write_report(const struct cmp_report *rep, const char *path,
+			int (*write)(const struct cmp_report *rep, FILE *to))
 {
 	FILE *to = opt_create(prog, path);
 
@@ -233,13 +233,13 @@ static int put_all(const struct compare *c)
 		cmp_print(&c->rep);
 	fflush(stdout);
 	if (w->json)
-		rc = put(&c->rep, w->json, cmp_json_write);
+		rc = write_report(&c->rep, w->json, cmp_json_write);
 	if (w->csv && !rc)
-		rc = put(&c->rep, w->csv, csv_write);
+		rc = write_report(&c->rep, w->csv, csv_write);
 	return rc;
 }
 
-static int tell(struct compare *c)
+static int report_result(struct compare *c)
 {
 	int rc = put_all(c);
 
@@ -303,7 +303,7 @@ static int compare(struct compare *c, const char *plugin)
 			 c->rep.ways[0].why);
 	if (c->o.place.nprocs)		/* mpirun gives rank 0 a terminal of its own */
 		setenv("NO_COLOR", "1", 1);
-	rc = tell(c);
+	rc = report_result(c);
 out:
 	cmp_place_end(&c->o.place);
 	cmp_report_fini(&c->rep);

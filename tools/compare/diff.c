@@ -265,7 +265,7 @@ struct tally {
 	double threshold;
 };
 
-static void tell(enum colour colour, const char *word, const char *text)
+static void print_line(enum colour colour, const char *word, const char *text)
 {
 	printf("%s%-7s%s ", text_colour(colour), word, text_colour(COLOUR_NONE));
 	text_wrap(text, 8, 8);
@@ -294,12 +294,12 @@ static void compare_check(const json_t *was, const json_t *is, struct tally *t)
 		t->same++;
 	} else if (*b == 'f') {
 		t->worse++;
-		tell(COLOUR_BAD, "worse", line);
+		print_line(COLOUR_BAD, "worse", line);
 	} else if (*a == 'f') {
 		t->better++;
-		tell(COLOUR_GOOD, "better", line);
+		print_line(COLOUR_GOOD, "better", line);
 	} else {
-		tell(COLOUR_HINT, "other", line);
+		print_line(COLOUR_HINT, "other", line);
 	}
 }
 
@@ -317,7 +317,7 @@ static void compare_checks(const json_t *a, const json_t *b, struct tally *t)
 			continue;
 		snprintf(line, sizeof(line), "%.60s: was %.10s, and is not in the second report",
 			 text_of(c, "id"), text_of(c, "result"));
-		tell(COLOUR_HINT, "other", line);
+		print_line(COLOUR_HINT, "other", line);
 	}
 }
 
@@ -336,13 +336,13 @@ static void compare_series(const struct series *a, const struct series *b, struc
 	snprintf(line, sizeof(line), "%s: %.5g %s, was %.5g (%+.1f %%; p = %.2g of %u and %u "
 		 "samples)", b->name, is, b->unit, was, percent, p, a->n, b->n);
 	if (a->n < SAMPLES_LEAST || b->n < SAMPLES_LEAST)
-		tell(COLOUR_HINT, "unsure", strcat(line, ": too few to tell from chance"));
+		print_line(COLOUR_HINT, "unsure", strcat(line, ": too few to tell from chance"));
 	else if (p >= ALPHA)
-		tell(COLOUR_HINT, "unsure", strcat(line, ": may be chance"));
+		print_line(COLOUR_HINT, "unsure", strcat(line, ": may be chance"));
 	else if (worse)
-		t->worse++, tell(COLOUR_BAD, "worse", line);
+		t->worse++, print_line(COLOUR_BAD, "worse", line);
 	else
-		t->better++, tell(COLOUR_GOOD, "better", line);
+		t->better++, print_line(COLOUR_GOOD, "better", line);
 }
 
 static void compare_figures(const struct sheet *a, const struct sheet *b, struct tally *t)

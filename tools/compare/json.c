@@ -161,7 +161,7 @@ int cmp_json_write(const struct cmp_report *rep, FILE *to)
 
 /* -- reading ------------------------------------------------------------------------------ */
 
-static void take(const json_t *o, const char *key, char *to, size_t n)
+static void copy_string(const json_t *o, const char *key, char *to, size_t n)
 {
 	const char *s = json_string_value(json_object_get(o, key));
 
@@ -192,14 +192,14 @@ static void way_read(struct cmp_way *w, const json_t *o)
 {
 	const json_t *about = json_object_get(o, "about");
 
-	take(o, "name", w->name, sizeof(w->name));
-	take(o, "transport", w->way.transport, sizeof(w->way.transport));
-	take(o, "why", w->why, sizeof(w->why));
+	copy_string(o, "name", w->name, sizeof(w->name));
+	copy_string(o, "transport", w->way.transport, sizeof(w->way.transport));
+	copy_string(o, "why", w->why, sizeof(w->why));
 	w->way.lanes = (uint32_t)json_integer_value(json_object_get(o, "lanes"));
 	w->reference = json_is_true(json_object_get(o, "reference"));
 	w->there = json_is_true(json_object_get(o, "there"));
-	take(about, "name", w->about.name, sizeof(w->about.name));
-	take(about, "device", w->about.dev, sizeof(w->about.dev));
+	copy_string(about, "name", w->about.name, sizeof(w->about.name));
+	copy_string(about, "device", w->about.dev, sizeof(w->about.dev));
 	w->about.abi = (int32_t)json_integer_value(json_object_get(about, "abi"));
 	w->about.speed_mbps = (int32_t)json_integer_value(json_object_get(about, "speed_mbps"));
 }
@@ -262,8 +262,8 @@ int cmp_json_read(struct cmp_report *rep, const char *path, char *err)
 	rep->seed = (uint64_t)json_integer_value(json_object_get(doc, "seed"));
 	rep->rounds = (int)json_integer_value(json_object_get(doc, "rounds"));
 	rep->interrupted = json_is_true(json_object_get(doc, "interrupted"));
-	take(doc, "ends", rep->ends, sizeof(rep->ends));
-	take(doc, "failed", rep->failed, sizeof(rep->failed));
+	copy_string(doc, "ends", rep->ends, sizeof(rep->ends));
+	copy_string(doc, "failed", rep->failed, sizeof(rep->failed));
 	if (!is || strcmp(is, schema))
 		snprintf(err, PERF_TEXT, "%s: no report of braid compare (schema %s)", path,
 			 schema);

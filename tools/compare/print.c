@@ -137,7 +137,7 @@ static void title(const struct cmp_report *rep)
 	}
 }
 
-static void note(const char *text, enum colour colour)
+static void print_note(const char *text, enum colour colour)
 {
 	printf("%snote:%s", text_colour(colour), text_colour(COLOUR_NONE));
 	text_wrap(text, 6, 5);
@@ -170,7 +170,7 @@ static void say_spread(const struct cmp_report *rep)
 		 "changing CPU frequency were in the way",
 		 noisy, cells);
 	if (noisy)
-		note(text, COLOUR_WARN);
+		print_note(text, COLOUR_WARN);
 }
 
 static void say_checked(const struct cmp_report *rep)
@@ -198,15 +198,15 @@ static void ending(const struct cmp_report *rep)
 		printf("x %s: times as good [95 %% interval]; + better, - worse, = neither\n",
 		       rep->ways[rep->base].name);
 	if (rep->rounds < CMP_SURE_ROUNDS)
-		note("with fewer than 5 rounds nothing is sure", COLOUR_HINT);
+		print_note("with fewer than 5 rounds nothing is sure", COLOUR_HINT);
 	say_spread(rep);
 	for (i = 0; i < rep->nnotes; i++)
-		note(rep->notes[i], COLOUR_HINT);
+		print_note(rep->notes[i], COLOUR_HINT);
 	say_checked(rep);
 	if (rep->interrupted)
-		note("interrupted: this is what was measured until then", COLOUR_WARN);
+		print_note("interrupted: this is what was measured until then", COLOUR_WARN);
 	if (rep->failed[0])
-		note(rep->failed, COLOUR_BAD);
+		print_note(rep->failed, COLOUR_BAD);
 	putchar('\n');
 	for (i = 0; i < PERF_PATTERNS; i++) {
 		cmp_words(rep, (enum perf_pattern)i, text);

@@ -15,8 +15,8 @@ struct text {
 	size_t left;
 };
 
-static void say(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void say(struct text *t, const char *fmt, ...)
+static void add_text(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add_text(struct text *t, const char *fmt, ...)
 {
 	va_list ap;
 	int n;
@@ -59,15 +59,15 @@ static void say_where(struct text *t, const struct cmp_win *w, int n, int all_be
 	perf_size_name(w[0].size, a);
 	perf_size_name(w[n - 1].size, b);
 	if (!all_before && !all_after)
-		say(t, n > 1 ? "at every size" : "at %s", a);
+		add_text(t, n > 1 ? "at every size" : "at %s", a);
 	else if (n == 1)
-		say(t, "at %s", a);
+		add_text(t, "at %s", a);
 	else if (!all_before)
-		say(t, "up to %s", b);
+		add_text(t, "up to %s", b);
 	else if (!all_after)
-		say(t, "from %s on", a);
+		add_text(t, "from %s on", a);
 	else
-		say(t, "from %s to %s", a, b);
+		add_text(t, "from %s to %s", a, b);
 }
 
 /* The name for a range of sizes: with its lanes, if one way wins throughout. */
@@ -89,9 +89,9 @@ static void say_range(struct text *t, const struct cmp_report *rep, const struct
 	int i;
 
 	if (!w[0].sure) {
-		say(t, "nobody is surely ahead ");
+		add_text(t, "nobody is surely ahead ");
 		if (n > 1 && !before && !after)
-			say(t, "at any size");
+			add_text(t, "at any size");
 		else
 			say_where(t, w, n, before, after);
 		return;
@@ -102,12 +102,12 @@ static void say_range(struct text *t, const struct cmp_report *rep, const struct
 	cmp_ratio_text(most->by.mid, mid, sizeof(mid));
 	cmp_ratio_text(most->by.lo, lo, sizeof(lo));
 	cmp_ratio_text(most->by.hi, hi, sizeof(hi));
-	say(t, "%s is ahead ", name_of(rep, w, n));
+	add_text(t, "%s is ahead ", name_of(rep, w, n));
 	say_where(t, w, n, before, after);
-	say(t, ", %s%sx [%s..%s] %s", n > 1 ? "at most " : "", mid, lo, hi,
-	    rep->ways[most->next].name);
+	add_text(t, ", %s%sx [%s..%s] %s", n > 1 ? "at most " : "", mid, lo, hi,
+		 rep->ways[most->next].name);
 	if (n > 1)
-		say(t, " (at %s)", perf_size_name(most->size, size));
+		add_text(t, " (at %s)", perf_size_name(most->size, size));
 }
 
 /* The sizes between which another transport takes the lead. */
@@ -122,9 +122,10 @@ static void say_crossings(struct text *t, const struct cmp_report *rep, const st
 		if (!w[i].sure)
 			continue;
 		if (last && !same_transport(rep, last->way, w[i].way))
-			say(t, " The winner changes between %s and %s: %s, then %s.",
-			    perf_size_name(last->size, a), perf_size_name(w[i].size, b),
-			    rep->ways[last->way].way.transport, rep->ways[w[i].way].way.transport);
+			add_text(t, " The winner changes between %s and %s: %s, then %s.",
+				 perf_size_name(last->size, a), perf_size_name(w[i].size, b),
+				 rep->ways[last->way].way.transport,
+				 rep->ways[w[i].way].way.transport);
 		last = &w[i];
 	}
 }
@@ -138,14 +139,14 @@ void cmp_words(const struct cmp_report *rep, enum perf_pattern pattern, char *re
 	*ret = 0;
 	if (n == 0)
 		return;
-	say(&t, "%s: ", perf_kinds[pattern].name);
+	add_text(&t, "%s: ", perf_kinds[pattern].name);
 	for (from = 0; from < n; from = i) {
 		for (i = from + 1; i < n && alike(rep, &w[from], &w[i]);)
 			i++;
 		if (from)
-			say(&t, "; ");
+			add_text(&t, "; ");
 		say_range(&t, rep, w + from, i - from, from, n - i);
 	}
-	say(&t, ".");
+	add_text(&t, ".");
 	say_crossings(&t, rep, w, n);
 }

@@ -152,7 +152,7 @@ static void ecn(struct doctor *d)
 		doctor_skip(d, "no RoCE port that counts");
 }
 
-static int ask(int fd, const char *name, void *request)
+static int send_request(int fd, const char *name, void *request)
 {
 	struct ifreq r = { .ifr_data = request };
 
@@ -172,7 +172,7 @@ static json_t *nic_stats(int fd, const char *name, unsigned n)
 	*names = (struct ethtool_gstrings){ .cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_STATS,
 					    .len = n };
 	*values = (struct ethtool_stats){ .cmd = ETHTOOL_GSTATS, .n_stats = n };
-	if (ask(fd, name, names) < 0 || ask(fd, name, values) < 0)
+	if (send_request(fd, name, names) < 0 || send_request(fd, name, values) < 0)
 		goto out;
 	for (unsigned i = 0; i < n; i++) {
 		char key[ETH_GSTRING_LEN + 1];
@@ -198,7 +198,7 @@ static json_t *ethtool(struct doctor *d)
 	for (; fd >= 0 && n; n--, f++) {
 		struct ethtool_drvinfo info = { .cmd = ETHTOOL_GDRVINFO };
 
-		if (!f->physical || ask(fd, f->name, &info) < 0)
+		if (!f->physical || send_request(fd, f->name, &info) < 0)
 			continue;
 		json_object_set_new(all, f->name,
 				    json_pack("{s:s, s:s, s:o}", "driver", info.driver, "firmware",

@@ -108,7 +108,7 @@ static void work(void *arg, int fd)
 }
 
 /* Take the checks whose results have come as whole lines; returns how many. */
-static unsigned take(struct child *c, size_t *at, json_t *checks)
+static unsigned take_checks(struct child *c, size_t *at, json_t *checks)
 {
 	unsigned n = 0;
 	char *end;
@@ -149,7 +149,7 @@ static unsigned run_some(const struct wishes *w, unsigned first, json_t *checks)
 			unsigned n;
 
 			over = !child_read(&c, (int)(until - child_now())) && c.fd < 0;
-			n = take(&c, &at, checks);
+			n = take_checks(&c, &at, checks);
 			if (n)
 				until = child_now() + CHECK_MS;
 			next += n;

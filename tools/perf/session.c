@@ -138,7 +138,7 @@ static int cause(struct perf_session *s, int rc)
 	return rc;
 }
 
-static int ask(struct perf_session *s, int rank, struct perf_ctl *m)
+static int send_ctl(struct perf_session *s, int rank, struct perf_ctl *m)
 {
 	int rc = perf_ctl_send(s->w[rank].fd, m);
 
@@ -204,7 +204,7 @@ static int ask_all(struct perf_session *s, const struct perf_ctl *m, struct perf
 
 	for (i = 0; i < s->nprocs; i++) {
 		copy.rank = i;
-		rc = ask(s, i, &copy);
+		rc = send_ctl(s, i, &copy);
 		if (rc)
 			return rc;
 		waiting[i] = true;
@@ -216,7 +216,7 @@ static int ask_one(struct perf_session *s, int rank, struct perf_ctl *m)
 {
 	bool waiting[PERF_PROCS_MAX] = { [0] = false };
 	struct perf_ctl ret[PERF_PROCS_MAX];
-	int rc = ask(s, rank, m);
+	int rc = send_ctl(s, rank, m);
 
 	if (rc)
 		return rc;
@@ -318,11 +318,11 @@ int perf_session_link(struct perf_session *s, enum fabric_kind kind, int src, in
 	m.idx = idx;
 	m.type = PERF_CTL_ACCEPT;
 	m.peer = src;
-	rc = ask(s, dst, &m);
+	rc = send_ctl(s, dst, &m);
 	m.type = PERF_CTL_CONNECT;
 	m.peer = dst;
 	if (!rc)
-		rc = ask(s, src, &m);
+		rc = send_ctl(s, src, &m);
 	if (!rc)
 		rc = answers(s, waiting, all);
 	if (rc)

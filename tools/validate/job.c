@@ -28,7 +28,7 @@ void job_begin(struct validate *v, struct job *j, void *comm, bool is_recv, cons
 	}
 }
 
-static void look(struct job *j)
+static void check_sizes(struct job *j)
 {
 	const struct op *op = &j->op;
 
@@ -86,7 +86,7 @@ static void finish(struct job *j)
 		return;
 	j->over = true;
 	if (j->op.is_recv)
-		look(j);
+		check_sizes(j);
 	else
 		blank(j->buf[0].data, j->buf[0].size);
 }

@@ -170,7 +170,7 @@ static size_t ask_round(struct ask *a, size_t n, const char *line, struct pollfd
 }
 
 /* Ask all at once: however many are silent, they cost one deadline together. */
-static void ask(struct ask *a, size_t n, const char *word)
+static void ask_all(struct ask *a, size_t n, const char *word)
 {
 	long long end_ms = child_now() + ANSWER_S * 1000;
 	struct pollfd *fds = calloc(n + 1, sizeof(*fds));
@@ -197,7 +197,7 @@ char *process_ask(const struct process *p, const char *word, size_t *ret_len, ch
 {
 	struct ask a = { .p = p, .fd = -1 };
 
-	ask(&a, 1, word);
+	ask_all(&a, 1, word);
 	if (!a.text)
 		no_answer(p, a.err, err);
 	*ret_len = a.len;
@@ -247,7 +247,7 @@ void process_reports(const struct process *p, size_t n, const char *word, json_t
 	for (size_t i = 0; a && i < n; i++)
 		a[i] = (struct ask){ .p = &p[i], .fd = -1 };
 	if (a)
-		ask(a, n, word);
+		ask_all(a, n, word);
 	for (size_t i = 0; i < n; i++)
 		ret[i] = a && a[i].text ? report_of(&p[i], a[i].text, a[i].len, err) : NULL;
 	free(a);

@@ -38,7 +38,7 @@ static void interrupted(int sig)
 	atomic_store(&over, true);
 }
 
-static void look(const char *dir, struct samples *ret)
+static void read_samples(const char *dir, struct samples *ret)
 {
 	static struct process p[PROCESSES_MAX];
 	static json_t *reports[PROCESSES_MAX];
@@ -121,13 +121,13 @@ static int watch(const char *dir, double seconds, int times, bool in_place)
 	static struct samples samples[2];
 	unsigned turn = 0;
 
-	look(dir, &samples[turn]);
+	read_samples(dir, &samples[turn]);
 	for (int i = 0; i < times || !times; i++) {
 		wait_for(seconds);
 		if (atomic_load(&over))
 			break;
 		turn = !turn;
-		look(dir, &samples[turn]);
+		read_samples(dir, &samples[turn]);
 		if (in_place)
 			fputs("\033[H\033[J", stdout);	/* to the upper left, and clear */
 		else if (i)

@@ -361,7 +361,7 @@ static void print_ports(const json_t *dev)
 		       string_of(dev, "name"),
 		       (long long)json_integer_value(json_object_get(p, "port")),
 		       json_is_true(json_object_get(p, "up")) ? "up" : "down",
-		       *string_of(p, "net") ? string_of(p, "net") : "not told",
+		       *string_of(p, "net") ? string_of(p, "net") : "not known",
 		       *string_of(p, "pnetid") ? string_of(p, "pnetid") : "none");
 }
 

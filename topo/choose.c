@@ -214,7 +214,7 @@ static void say_all(struct words *w, const struct braid_machine *m, unsigned gpu
 	if (!c->n)
 		return;
 	if (c->distance == BRAID_DISTANCE_UNKNOWN)
-		add_text(w, "How near it is to any NIC is not told, so none is preferred: ");
+		add_text(w, "How near it is to any NIC is not known, so none is preferred: ");
 	else
 		add_text(w, "Nearest, at %s (%s): ", braid_distance_name(c->distance),
 			 braid_distance_words(c->distance));

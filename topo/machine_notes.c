@@ -78,9 +78,9 @@ void braid_machine_write_notes(struct braid_machine *m)
 			 "making");
 	if (name_all(m, "GPU", m->n_gpus, gpu_is_hidden, who, sizeof(who)))
 		add_note(m, "%s: no PCIe port is shown above, as where a hypervisor hides the "
-			 "tree: what is near is not told", who);
+			 "tree: what is near is not known", who);
 	if (name_all(m, "GPU", m->n_gpus, gpu_has_no_numa, who, sizeof(who)))
-		add_note(m, "%s: the NUMA node is not told", who);
+		add_note(m, "%s: the NUMA node is not known", who);
 	if (name_all(m, "NIC", m->n_nics, nic_has_no_pci, who, sizeof(who)))
 		add_note(m, "%s: no PCI address", who);
 	if (name_all(m, "NIC", m->n_nics, nic_is_slowed, who, sizeof(who)))

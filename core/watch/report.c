@@ -265,7 +265,7 @@ static const struct {
 	[RECEIVED_BYTES] = { "received_bytes", "bytes", "Bytes of them.", true },
 	[LOST] = { "lanes_lost", "", "Times that a lane was lost.", true },
 	[REDIALS] = { "lanes_back", "", "Times that a lane was back.", true },
-	[STALLS] = { "stalls", "", "Times that a message was late and told.", true },
+	[STALLS] = { "stalls", "", "Times that a message was so late that a WARN said so.", true },
 };
 
 /* One metric of each kind per device, so that their number does not grow with the peers. */

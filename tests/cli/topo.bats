@@ -134,7 +134,7 @@ for line in open(sys.argv[1]):
 	run -0 topo cloud-vm --explain 5
 	[[ $output == "GPU5 uses NIC2 (mlx5_1:1)."* ]]
 	flat=$(tr '\n' ' ' <<<"$output")
-	[[ $flat == *"is not told, so none is preferred"* ]]
+	[[ $flat == *"is not known, so none is preferred"* ]]
 	[[ $flat == *"number 5 mod 4 = 1 of these"* ]]
 	[[ $flat == *"Not NIC0 (eth0): it has no RDMA, which others have."* ]]
 	[[ $flat == *"this is a virtual machine"* ]]

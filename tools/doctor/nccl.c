@@ -476,7 +476,7 @@ const struct check doctor_nccl[] = {
 	  "Left over from a search for a fault, it costs speed", disabled },
 	{ "nccl-files", "Files the variables name", "NCCL fails, or goes on without", files },
 	{ "nccl-debug", "What NCCL logs",
-	  "Without a level causes are not told; with the highest all is slow", debug },
+	  "Without a level no causes are logged; the highest slows everything down", debug },
 	{ "nccl-conf", "NCCL's configuration files",
 	  "A line that is not understood has no effect", conf },
 	{ "braid-parameters", "Braid's parameters",

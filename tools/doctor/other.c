@@ -85,7 +85,7 @@ static void smc_buffers(struct doctor *d)
 		long long n = json_integer_value(json_object_get(o, names[i]));
 
 		if (!n) {
-			doctor_skip(d, "net.smc.%s is not told", names[i]);
+			doctor_skip(d, "net.smc.%s is not known", names[i]);
 		} else if (n < 256 << 10) {
 			doctor_find(d, LEVEL_NOTE, "net.smc.%s is %lld KiB", names[i], n >> 10);
 			doctor_mend(d, "sudo sysctl -w net.smc.%s=524288", names[i]);

@@ -117,7 +117,7 @@ static void enough(struct doctor *d)
 			    s->name);
 	}
 	if (!seen)
-		doctor_skip(d, "no NIC whose speed and PCIe link are told");
+		doctor_skip(d, "no NIC whose speed and PCIe link are known");
 }
 
 /* -- between devices ---------------------------------------------------------------------- */
@@ -281,7 +281,7 @@ static void gpu_nic(struct doctor *d)
 				    "is %s", i, m->nics[c->nics[0]].name);
 			doctor_mend(d, "braid topo --explain %u   # another slot for a NIC", i);
 		} else if (c->distance == BRAID_DISTANCE_UNKNOWN) {
-			doctor_find(d, LEVEL_NOTE, "how near NICs are to GPU%u is not told", i);
+			doctor_find(d, LEVEL_NOTE, "how near NICs are to GPU%u is not known", i);
 		} else {
 			doctor_ok(d, "GPU%u and %s: %s", i, m->nics[c->nics[0]].name,
 				  braid_distance_name(c->distance));
@@ -350,7 +350,7 @@ static void binding(struct doctor *d)
 	snprintf(path, sizeof(path), "%s/status", sys_proc(d));
 	if (!sys_field(d, path, "Cpus_allowed_list", text, sizeof(text)) ||
 	    braid_cpus_parse(text, &own) < 0 || !near_nics(d, &near, &node, &nic)) {
-		doctor_skip(d, "which CPUs are near the NICs is not told");
+		doctor_skip(d, "which CPUs are near the NICs is not known");
 		return;
 	}
 	braid_cpus_keep(&own, &near);
@@ -428,7 +428,7 @@ static void irqs(struct doctor *d)
 		}
 	}
 	if (!seen)
-		doctor_skip(d, "no interrupts of a NIC are told");
+		doctor_skip(d, "no interrupts of a NIC are known");
 }
 
 const struct check doctor_pcie[] = {

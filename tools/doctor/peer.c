@@ -166,7 +166,7 @@ static void mtu(struct doctor *d)
 	fits = json_integer_value(json_object_get(o, "path_mtu"));
 	if (!own || !fits) {
 		doctor_skip(d, "%s", *text_of(o, "mtu_error") ? text_of(o, "mtu_error") :
-			    "the path's MTU is not told");
+			    "the path's MTU is not known");
 	} else if (fits >= own) {
 		doctor_ok(d, "packets of %lld bytes arrive at %s", own, text_of(o, "address"));
 	} else {

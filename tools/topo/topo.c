@@ -184,7 +184,7 @@ static void print_table(const struct braid_machine *m)
 		puts("  no NIC");
 	puts("");
 	if (!m->has_nvlink)
-		puts("NVLink is not shown: it is not told here.");
+		puts("NVLink is not shown: this host does not report it.");
 	for (unsigned i = 0; i < m->n_notes; i++)
 		printf("Note: %s.\n", m->notes[i]);
 }

@@ -24,7 +24,7 @@ bool braid_link_ctl(struct braid_link *link, struct braid_hdr *h, const void *pa
 }
 
 /* Queue an ACK for a lane, if due.  Home needs none if another frame is about to be sent. */
-static bool tell_ack(struct braid_link *link, unsigned i)
+static bool queue_ack(struct braid_link *link, unsigned i)
 {
 	struct braid_lane *home = braid_link_home(link), *lane = link->lane[i];
 	struct braid_hdr h = {
@@ -40,7 +40,7 @@ static bool tell_ack(struct braid_link *link, unsigned i)
 }
 
 /* Queue the DOWN of a lane closed here: over home or, if home is down too, over another lane. */
-static void tell_down(struct braid_link *link, unsigned i)
+static void queue_down(struct braid_link *link, unsigned i)
 {
 	struct braid_lane *lane = link->lane[i], *over = braid_link_home(link);
 	struct braid_hdr h = {
@@ -63,7 +63,7 @@ static void tell_down(struct braid_link *link, unsigned i)
 }
 
 /* Queue a LANES frame, if due: only the peer dials, and is asked for more lanes. */
-static bool tell_lanes(struct braid_link *link)
+static bool queue_lanes(struct braid_link *link)
 {
 	unsigned n = atomic_load_explicit(&link->lanes.ask, memory_order_relaxed);
 	struct braid_hdr h = { .type = BRAID_F_LANES, .n = (uint16_t)n };
@@ -81,12 +81,12 @@ BRAID_APART bool braid_link_send_control(struct braid_link *link)
 {
 	braid_assert_locked(&link->lock);
 	for (unsigned i = 0; i < link->nlanes; i++) {
-		tell_down(link, i);
-		if (i != link->lanes.home && !tell_ack(link, i))
+		queue_down(link, i);
+		if (i != link->lanes.home && !queue_ack(link, i))
 			return false;
 	}
-	if (!braid_comms_send_control(link) || !tell_lanes(link) ||
-	    !tell_ack(link, link->lanes.home))
+	if (!braid_comms_send_control(link) || !queue_lanes(link) ||
+	    !queue_ack(link, link->lanes.home))
 		return false;
 	/* Home's acknowledgement is part of its next frame; until that leaves, it stays due. */
 	braid_hint(&link->tx.control_urgent, braid_link_home(link)->rx_ack_due);
@@ -108,7 +108,7 @@ bool braid_link_flush_if_urgent(struct braid_link *link, bool all)
 	return urged;
 }
 
-static void tell_all(struct braid_link *link)
+static void send_all(struct braid_link *link)
 {
 	braid_link_send_control(link);
 	braid_link_flush(link);
@@ -118,7 +118,7 @@ bool braid_link_try_flush_control(struct braid_link *link)
 {
 	if (!braid_trylock(&link->lock))
 		return false;
-	tell_all(link);
+	send_all(link);
 	braid_unlock(&link->lock);
 	return true;
 }
@@ -131,6 +131,6 @@ void braid_link_flush_control(struct braid_link *link)
 		braid_yield();
 		braid_lock_wait(&link->lock);
 	}
-	tell_all(link);
+	send_all(link);
 	braid_unlock(&link->lock);
 }

@@ -68,7 +68,7 @@ struct braid_link_rx {
 	} again;
 };
 
-/* What data calls and the service thread tell each other, without a lock. */
+/* What data calls and the service thread know of each other, without a lock. */
 struct braid_link_thread {
 	atomic_ulong touched;		/* data calls on the link; may miss some, never all */
 	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
@@ -143,8 +143,8 @@ struct braid_link_reap {		/* core/setup/reap.c */
 struct braid_link_recover {		/* core/setup/silence.c: does the peer live? */
 	uint64_t bytes;			/* ever received */
 	_Atomic uint64_t heard_ns;	/* when that count last grew */
-	uint32_t said;			/* frames ever queued at our home lane */
-	uint64_t said_ns;		/* when that count last grew */
+	uint32_t sent;			/* frames ever queued at our home lane */
+	uint64_t sent_ns;		/* when that count last grew */
 	uint64_t looked_ns, health_ns, down_ns, probe_ns, stall_ns;
 	unsigned probe_wait_ms;
 	bool refused, unanswered, warned_mtu;

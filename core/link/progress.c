@@ -23,7 +23,7 @@
 enum {
 	POLL_OTHERS = 4,		/* empty lanes that one call polls, beside home */
 	POLL_RARELY = 64,		/* calls between polls of lanes that expect nothing */
-	TELL_BYTES = 256 << 10,		/* received: send control frames even while data comes */
+	BACKLOG_BYTES = 256 << 10,	/* received: send control frames even while data comes */
 };
 
 /*
@@ -215,13 +215,13 @@ static BRAID_APART void idle_test(struct braid_link *link, uint64_t *epoch)
  */
 static BRAID_APART void ack_backlog(struct braid_link *link)
 {
-	uint64_t owed = 0;
+	uint64_t unacked = 0;
 
 	if (!braid_trylock(&link->lock))
 		return;
 	for (unsigned i = 0; i < link->nlanes; i++)
-		owed += link->lane[i]->rx_quiet;
-	if (owed >= TELL_BYTES) {
+		unacked += link->lane[i]->rx_quiet;
+	if (unacked >= BACKLOG_BYTES) {
 		braid_link_send_control(link);
 		braid_link_flush(link);
 	}

@@ -40,7 +40,7 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 }
 
 /* Log all counters of a lane that received malformed data: they help to find the cause. */
-static void tell_broken(struct braid_lane *lane)
+static void log_broken(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
 	const struct braid_txq *q = &lane->tx;
@@ -62,7 +62,7 @@ BRAID_APART void braid_lane_died(struct braid_lane *lane, const char *broken, in
 	struct braid_link *link = lane->link;
 
 	if (broken && (err == -EBADMSG || err == -EPROTO)) {
-		tell_broken(lane);
+		log_broken(lane);
 		braid_link_fail(link, -EREMOTEIO,
 				"the peer sent something broken on lane %u (%s); is its "
 				"libnccl-net-braid.so damaged or of another build? [broken-link]",

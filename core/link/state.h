@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * state.h - what other floors ask of a link's own parts, and tell them.
+ * state.h - what other floors read and change in a link's own parts.
  *
  * Each function takes one step that the data path also takes, or reads one number.  Unless a
  * comment says otherwise, numbers may be read without the link's lock.

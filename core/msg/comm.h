@@ -161,7 +161,7 @@ struct braid_comm {
 	struct braid_slab credit_slab;
 	uint64_t credited[BRAID_SLOTS / 64];	/* receives whose credit is unused, by number */
 	uint64_t eager_out;		/* window used by messages that have met no receive */
-	uint64_t flush_epoch;		/* link->isend_epoch at the last idle test() */
+	uint64_t flush_epoch;		/* the isends of the link at the last idle test() */
 	unsigned burst;			/* 1 + idle tests since an isend was held back */
 
 	/* receiver */

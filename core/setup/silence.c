@@ -28,7 +28,7 @@ enum {
 
 void braid_silence_start(struct braid_link *link, uint64_t now)
 {
-	link->recover.heard_ns = link->recover.said_ns = link->recover.looked_ns = now;
+	link->recover.heard_ns = link->recover.sent_ns = link->recover.looked_ns = now;
 }
 
 uint64_t braid_silence(const struct braid_link *link, uint64_t now)
@@ -157,24 +157,24 @@ void braid_silence_send_alive(struct braid_link *link, uint64_t now)
 
 	if (!braid_trylock(&link->lock))
 		return;
-	if (q->f_head != link->recover.said)
-		link->recover.said_ns = now;
-	quiet = braid_since(link->recover.said_ns, now);
+	if (q->f_head != link->recover.sent)
+		link->recover.sent_ns = now;
+	quiet = braid_since(link->recover.sent_ns, now);
 	if (!q->unsent && braid_lane_up(braid_link_home(link)) &&
 	    (quiet >= SAY_MS * MS ||
 	     (waits && quiet >= SAY_SOON_MS * MS &&
 	      (silent >= SAY_SOON_MS * MS || link->npaths > 1))) &&
 	    braid_link_ctl(link, &h, NULL)) {
 		braid_link_flush(link);
-		link->recover.said_ns = now;
+		link->recover.sent_ns = now;
 	}
-	link->recover.said = q->f_head;
+	link->recover.sent = q->f_head;
 	braid_unlock(&link->lock);
 }
 
 unsigned braid_silence_alive_ms(const struct braid_link *link, uint64_t now)
 {
-	uint64_t quiet = braid_since(link->recover.said_ns, now) / MS;
+	uint64_t quiet = braid_since(link->recover.sent_ns, now) / MS;
 
 	return quiet < SAY_MS ? (unsigned)(SAY_MS - quiet) : BRAID_HEALTH_MS;
 }

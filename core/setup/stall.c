@@ -29,7 +29,7 @@ static void note_stall(struct braid_link *link, uint64_t ms, uint64_t size)
 void braid_stall_look(struct braid_link *link, uint64_t now)
 {
 	uint64_t limit = (uint64_t)braid_param.stall_warn * SEC;
-	bool late = false, tell;
+	bool late = false, report;
 	struct braid_comm *c;
 
 	if (!limit || link->recover.silent ||
@@ -62,12 +62,12 @@ void braid_stall_look(struct braid_link *link, uint64_t now)
 		}
 		late = true;
 	}
-	tell = late && !link->recover.late;
+	report = late && !link->recover.late;
 	if (!late && link->recover.late)
 		braid_event(BRAID_EVENT_STALL_OVER, link->number, BRAID_FLIGHT_NONE, 0, 0);
 	link->recover.late = late;
 	braid_unlock(&link->lock);
-	if (tell)
+	if (report)
 		if (braid_service_hooks.stalled)
 			braid_service_hooks.stalled();
 }

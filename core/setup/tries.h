@@ -19,7 +19,7 @@ struct braid_link;
 uint64_t braid_tries_slice(const struct braid_link *link, bool bound, bool connected);
 /*
  * A dial of the link failed (`c` NULL: before there was a connection).  final: trying this address
- * again is no use.  True: the next dial is due at link->dial_at_ns.
+ * again is no use.  True: the next dial is due at link->dial.at_ns.
  */
 bool braid_tries_go_on(struct braid_link *link, const struct braid_conn *c, int err, bool final,
 		       uint64_t now);

@@ -110,6 +110,7 @@ bool braid_comm_rx_nohdr_fast(struct braid_link *link, uint32_t imm, const char 
 	struct braid_comm *c = braid_comm_find(link, imm >> 16);
 	struct braid_recv *e = !c || c->sender ? NULL : braid_recv_at(c, c->oldest_rseq);
 
+	braid_assert_locked(&link->lock);
 	if (!e || braid_comm_drains(c) || (uint16_t)imm != (uint16_t)c->rx_seq ||
 	    braid_is_retired(c, c->rx_seq) || !braid_recv_is_open(e) || e->tag != c->last_tag ||
 	    e->credited || e->begun || size > e->room || size > BRAID_COPY_MAX ||
@@ -129,6 +130,7 @@ void braid_comm_rx_nohdr(struct braid_lane *lane, uint16_t seq)
 	struct braid_hdr *h = &lane->rx_hdr;
 	const struct braid_comm *c = braid_comm_find(lane->link, h->comm);
 
+	braid_assert_locked(&lane->link->lock);
 	if (!c)
 		return;
 	h->seq = c->rx_seq - (uint16_t)(c->rx_seq - seq);
@@ -255,6 +257,7 @@ char *braid_comm_rx_place(const struct braid_lane *lane, const struct braid_hdr 
 	struct braid_comm *c = braid_comm_find(lane->link, h->comm);
 	struct braid_recv *e;
 
+	braid_assert_locked(&lane->link->lock);
 	if (h->type != BRAID_F_CHUNK || !c || c->sender || braid_comm_drains(c))
 		return NULL;
 	e = braid_recv_at(c, h->rseq);
@@ -270,6 +273,7 @@ int braid_comm_rx_imm(struct braid_lane *lane, unsigned slot, bool whole)
 	struct braid_recv *e;
 	int err;
 
+	braid_assert_locked(&lane->link->lock);
 	if (c && c->sender)
 		return -EBADMSG;
 	if (!c || braid_comm_drains(c))
@@ -299,6 +303,7 @@ void braid_comm_rx_undo(struct braid_lane *lane)
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_recv *e = lane->rx_target;
 
+	braid_assert_locked(&lane->link->lock);
 	e->begun -= h->len;
 	e->chunks[h->n / 64] &= ~(1ull << (h->n % 64));
 }
@@ -335,6 +340,7 @@ int braid_comm_rx_begin(struct braid_lane *lane)
 	struct braid_comm *c = braid_comm_find(lane->link, lane->rx_hdr.comm);
 	unsigned type = lane->rx_hdr.type;
 
+	braid_assert_locked(&lane->link->lock);
 	if (!c)
 		return 0;		/* a late frame of a comm that is gone */
 	return rx[type].begin ? rx[type].begin(lane, c) : -EBADMSG;
@@ -342,5 +348,6 @@ int braid_comm_rx_begin(struct braid_lane *lane)
 
 int braid_comm_rx_end(struct braid_lane *lane)
 {
+	braid_assert_locked(&lane->link->lock);
 	return rx[lane->rx_hdr.type].end(lane);
 }

@@ -211,7 +211,7 @@ static bool orphans(const struct braid_comm *c)
 
 int braid_bye_came(struct braid_lane *lane, struct braid_comm *c)
 {
-	(void)lane;
+	braid_assert_locked(&lane->link->lock);
 	c->peer_closed = true;
 	if (orphans(c))
 		braid_comm_orphaned(c);

@@ -43,6 +43,7 @@ struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sen
 	struct braid_comm *c = calloc(1, sizeof(*c));
 	struct braid_comm **bucket = &link->msg.bucket[id % BRAID_LINK_BUCKETS];
 
+	braid_assert_locked(&link->lock);
 	if (!c)
 		return NULL;
 	if (!braid_slab_grow(&c->slab, entry_size(sender))) {
@@ -73,6 +74,7 @@ void braid_comm_free(struct braid_comm *c)
 	struct braid_link *link = c->link;
 	struct braid_comm **p = &link->msg.bucket[c->id % BRAID_LINK_BUCKETS];
 
+	braid_assert_locked(&link->lock);
 	while (*p != c)
 		p = &(*p)->hash_next;
 	*p = c->hash_next;
@@ -91,6 +93,7 @@ struct braid_comm *braid_comm_find(const struct braid_link *link, uint32_t id)
 {
 	struct braid_comm *c = link->msg.bucket[id % BRAID_LINK_BUCKETS];
 
+	braid_assert_locked(&link->lock);
 	while (c && c->id != id)
 		c = c->hash_next;
 	return c;
@@ -101,6 +104,7 @@ bool braid_comms_wait(const struct braid_link *link)
 {
 	const struct braid_comm *c;
 
+	braid_assert_locked(&link->lock);
 	braid_list_for(c, &link->msg.comms, node) {
 		if (!c->closed && !c->peer_closed && (!c->sender || c->opened))
 			return true;
@@ -113,6 +117,7 @@ void braid_comms_fail(struct braid_link *link, int err)
 {
 	struct braid_comm *c;
 
+	braid_assert_locked(&link->lock);
 	braid_list_for(c, &link->msg.comms, node) {
 		if (c->sender || !c->peer_closed || err == -ENOTCONN)
 			braid_comm_fail(c, err);
@@ -127,6 +132,7 @@ BRAID_APART struct braid_req *braid_req_in_vain(struct braid_comm *c, unsigned n
 {
 	struct braid_req *req;
 
+	braid_assert_locked(&c->link->lock);
 	if (c->in_vain >= BRAID_SLOTS)
 		return NULL;
 	req = braid_slab_get(&c->slab, entry_size(c->sender));	/* both entry types begin with it */
@@ -210,6 +216,7 @@ int braid_comm_test(struct braid_req *req, bool *ret_done, int *sizes)
 
 bool braid_comm_waits(struct braid_comm *c, struct braid_waiting *ret)
 {
+	braid_assert_locked(&c->link->lock);
 	if (c->closed || atomic_load(&c->err))
 		return false;
 	if (!c->sender && c->oldest_rseq != c->next_rseq) {

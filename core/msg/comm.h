@@ -204,9 +204,9 @@ static inline uint32_t braid_comm_next(const struct braid_comm *c)
 }
 
 /*
- * Fail a comm; only the first failure counts.  The caller logs it, but see fail.c.  err
- * is a negative errno: -EREMOTEIO the peer or the path, -EMSGSIZE sizes that do not fit; others:
- * local.
+ * Fail a comm, with the link's lock held; only the first failure counts.  The caller logs it, but
+ * see fail.c.  err is a negative errno: -EREMOTEIO the peer or the path, -EMSGSIZE sizes that do
+ * not fit; others: local.
  */
 void braid_comm_fail(struct braid_comm *c, int err);
 

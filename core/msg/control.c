@@ -51,6 +51,7 @@ static bool send_control(struct braid_comm *c)
 
 void braid_comm_control_due(struct braid_comm *c)
 {
+	braid_assert_locked(&c->link->lock);
 	if (braid_list_empty(&c->control_node))
 		braid_list_add_tail(&c->link->msg.control_due, &c->control_node);
 }
@@ -59,6 +60,7 @@ bool braid_comms_send_control(struct braid_link *link)
 {
 	struct braid_comm *c, *tmp;
 
+	braid_assert_locked(&link->lock);
 	braid_list_for_safe(c, tmp, &link->msg.control_due, control_node) {
 		if (!send_control(c))
 			return false;
@@ -75,6 +77,7 @@ int braid_opened_came(struct braid_lane *lane)
 	struct braid_comm *c = braid_comm_find(lane->link, lane->rx_hdr.comm);
 	struct braid_open open;
 
+	braid_assert_locked(&lane->link->lock);
 	if (!c || c->opened)
 		return 0;
 	braid_open_unpack(lane->rx_ctl, &open);
@@ -86,6 +89,7 @@ int braid_opened_came(struct braid_lane *lane)
 
 int braid_refused_came(struct braid_lane *lane, struct braid_comm *c)
 {
+	braid_assert_locked(&lane->link->lock);
 	if (!c->sender)
 		return -EBADMSG;
 	c->peer_closed = true;
@@ -100,7 +104,7 @@ int braid_refused_came(struct braid_lane *lane, struct braid_comm *c)
 /* The frame that this one replaces will never come.  FAIL follows, perhaps after more messages. */
 int braid_void_came(struct braid_lane *lane, struct braid_comm *c)
 {
-	(void)lane;
+	braid_assert_locked(&lane->link->lock);
 	braid_comm_ended(c, BRAID_WHY_GAVE_UP);
 	return 0;
 }
@@ -109,6 +113,7 @@ int braid_fail_came(struct braid_lane *lane, struct braid_comm *c)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
 
+	braid_assert_locked(&lane->link->lock);
 	if (atomic_load(&c->err) || c->closed)
 		return 0;
 	if (h->n == EMSGSIZE) {

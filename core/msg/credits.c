@@ -22,6 +22,7 @@ struct braid_credit *braid_credit_find(struct braid_comm *c, int32_t tag)
 {
 	struct braid_credit *cr;
 
+	braid_assert_locked(&c->link->lock);
 	braid_list_for(cr, &c->credits, node) {
 		if (cr->tag == tag)
 			return cr;
@@ -31,6 +32,7 @@ struct braid_credit *braid_credit_find(struct braid_comm *c, int32_t tag)
 
 void braid_credit_free(struct braid_comm *c, struct braid_credit *cr)
 {
+	braid_assert_locked(&c->link->lock);
 	c->credited[cr->rseq % BRAID_SLOTS / 64] &= ~(1ull << cr->rseq % 64);
 	braid_list_del(&cr->node);
 	braid_slab_put(&c->credit_slab, cr, sizeof(*cr));
@@ -43,6 +45,7 @@ int braid_credit_came(struct braid_lane *lane)
 	struct braid_place to = { .addr = h->offset, .rkey_epoch = h->seq, .nkeys = h->len / 4 };
 	struct braid_credit *cr;
 
+	braid_assert_locked(&lane->link->lock);
 	if (!c || braid_comm_drains(c))
 		return 0;
 	braid_keys_unpack(lane->rx_ctl, to.nkeys, to.key);
@@ -77,6 +80,7 @@ int braid_credit_came(struct braid_lane *lane)
 
 void braid_credit_due(struct braid_comm *c, struct braid_recv *e)
 {
+	braid_assert_locked(&c->link->lock);
 	e->credit_due = true;
 	if (!c->ndue++ || (int32_t)(e->rseq - c->credit_scan) < 0)
 		c->credit_scan = e->rseq;
@@ -86,6 +90,7 @@ void braid_credit_due(struct braid_comm *c, struct braid_recv *e)
 
 void braid_credit_not_due(struct braid_comm *c, struct braid_recv *e)
 {
+	braid_assert_locked(&c->link->lock);
 	if (e->credit_due)
 		c->ndue--;
 	e->credit_due = false;
@@ -96,6 +101,7 @@ void braid_credit_all(struct braid_comm *c)
 {
 	uint32_t r = c->plain ? c->oldest_rseq : c->next_rseq - 1;
 
+	braid_assert_locked(&c->link->lock);
 	for (; r != c->next_rseq; r++) {
 		struct braid_recv *e = braid_recv_at(c, r);
 
@@ -126,6 +132,7 @@ static uint32_t place_of(const struct braid_recv *e, uint8_t *payload)
 
 bool braid_credits_send(struct braid_comm *c)
 {
+	braid_assert_locked(&c->link->lock);
 	for (; c->ndue; c->credit_scan++) {
 		struct braid_recv *e = braid_recv_at(c, c->credit_scan);
 		struct braid_hdr h = { .type = BRAID_F_CREDIT, .comm = c->id };
@@ -155,6 +162,7 @@ void braid_retire(struct braid_comm *c, uint32_t seq, uint64_t size)
 {
 	struct braid_link *link = c->link;
 
+	braid_assert_locked(&link->lock);
 	if (!c->retire_n++ || (int32_t)(seq - c->retire_first) < 0)
 		c->retire_first = seq;
 	c->retired[seq % BRAID_SLOTS / 64] |= 1ull << seq % 64;
@@ -168,6 +176,7 @@ void braid_retire(struct braid_comm *c, uint32_t seq, uint64_t size)
 /* One RETIRE for each run of message numbers; if all messages have one tag, there is one run. */
 bool braid_retires_send(struct braid_comm *c)
 {
+	braid_assert_locked(&c->link->lock);
 	while (c->retire_n) {
 		struct braid_hdr h = { .type = BRAID_F_RETIRE, .comm = c->id };
 
@@ -192,6 +201,7 @@ int braid_retire_came(struct braid_lane *lane, struct braid_comm *c)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
 
+	braid_assert_locked(&lane->link->lock);
 	if (!c->sender || h->n > BRAID_SLOTS)
 		return -EBADMSG;
 	for (uint32_t q = h->seq; q != h->seq + h->n; q++) {

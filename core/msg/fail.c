@@ -24,6 +24,7 @@ void braid_comm_fail(struct braid_comm *c, int err)
 {
 	int none = 0;
 
+	braid_assert_locked(&c->link->lock);
 	assert(err < 0);
 	if (atomic_compare_exchange_strong(&c->err, &none, err))
 		braid_event(BRAID_EVENT_COMM_FAIL, c->link->number, BRAID_FLIGHT_NONE, c->id, err);
@@ -43,6 +44,7 @@ static void send_fail(struct braid_comm *c, uint16_t code, uint64_t size, uint64
 BRAID_APART void braid_comm_oversize(struct braid_comm *c, uint64_t size, uint64_t room,
 				    int32_t tag)
 {
+	braid_assert_locked(&c->link->lock);
 	if (atomic_load(&c->err))
 		return;
 	braid_warn("device %s, peer %s: a message of %llu bytes (tag %d) was sent to a receive "
@@ -78,6 +80,7 @@ static void log_end(const struct braid_comm *c, enum braid_log_level level)
 /* The peer ended the comm.  It is worth a WARN only if NCCL gets the error. */
 BRAID_APART void braid_comm_ended(struct braid_comm *c, enum braid_why why)
 {
+	braid_assert_locked(&c->link->lock);
 	if (atomic_load(&c->err) || c->closed)
 		return;
 	c->why = why;
@@ -88,6 +91,7 @@ BRAID_APART void braid_comm_ended(struct braid_comm *c, enum braid_why why)
 
 BRAID_APART void braid_comm_orphaned(struct braid_comm *c)
 {
+	braid_assert_locked(&c->link->lock);
 	braid_comm_ended(c, BRAID_WHY_CLOSED);
 }
 
@@ -104,6 +108,7 @@ BRAID_APART int braid_comm_report(struct braid_comm *c, int err)
 /* This end gives up a comm whose requests are not finished; `how`: by which call. */
 BRAID_APART void braid_comm_give_up(struct braid_comm *c, const char *how)
 {
+	braid_assert_locked(&c->link->lock);
 	if (braid_log_gate_open(&c->link->msg.given_up, braid_os->now_ns()))
 		braid_info("device %s, peer %s: %s with a %s unfinished, as ncclCommAbort does: "
 			   "the peer is told that this end gave it up",
@@ -117,6 +122,7 @@ void braid_comm_no_gpu(struct braid_comm *c, const struct braid_gpucopy *copy)
 {
 	const char *call = copy && copy->of->stage_why ? copy->of->stage_why : "";
 
+	braid_assert_locked(&c->link->lock);
 	if (atomic_load(&c->err) || c->closed)
 		return;
 	if (copy)

@@ -2,7 +2,7 @@
 /*
  * msg_int.h - what the files of core/msg share, in the order of the files.
  *
- * All of it with the link's lock held, except braid_send_hold_back().
+ * All of it with the link's lock held, except braid_send_hold_back() and braid_comm_report().
  */
 #ifndef BRAID_MSG_INT_H
 #define BRAID_MSG_INT_H

@@ -63,6 +63,7 @@ bool braid_refusals_send(struct braid_link *link)
 {
 	struct braid_refusals *r = atomic_load_explicit(&link->msg.refusals, memory_order_relaxed);
 
+	braid_assert_locked(&link->lock);
 	if (!r)
 		return true;
 	while (r->n) {
@@ -89,6 +90,7 @@ BRAID_APART int braid_open_came(struct braid_lane *lane)
 	struct braid_open open;
 	int err;
 
+	braid_assert_locked(&link->lock);
 	/* The dialled end assigns odd ids, the dialling end even ones. */
 	if ((id & 1) != link->dialler || braid_comm_find(link, id))
 		return -EBADMSG;

@@ -25,6 +25,7 @@ enum {
 
 void braid_send_met(struct braid_comm *c, struct braid_send *s)
 {
+	braid_assert_locked(&c->link->lock);
 	if (s->await == BRAID_AWAIT_EAGER)
 		braid_window_give(&c->eager_out, &c->link->msg.shared_out, s->size);
 	s->await = BRAID_MET;
@@ -43,6 +44,7 @@ void braid_send_met(struct braid_comm *c, struct braid_send *s)
 void braid_send_to_credit(struct braid_comm *c, struct braid_send *s, uint32_t rseq,
 			  const struct braid_place *to)
 {
+	braid_assert_locked(&c->link->lock);
 	s->rseq = rseq;
 	s->x.to = *to;
 	s->start_due = true;
@@ -73,6 +75,7 @@ bool braid_send_cut(struct braid_lane *lane, struct braid_list *node)
 		.tag = s->tag, .n = s->chunks, .offset = s->cut, .size = s->size,
 	};
 
+	braid_assert_locked(&lane->link->lock);
 	if (!send_start_frame(s) || !braid_txq_room(&lane->tx, 0))
 		return false;
 	if (!s->size) {			/* no window was left for an EAGER: START is all of it */
@@ -242,6 +245,7 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 	struct braid_send *s;
 	bool now;
 
+	braid_assert_locked(&link->lock);
 	if (c->peer_closed)
 		braid_comm_orphaned(c);
 	if (atomic_load_explicit(&c->err, memory_order_relaxed)) {

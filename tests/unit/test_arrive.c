@@ -320,8 +320,12 @@ static void an_error_of_the_kernels_is_not_the_peers(void **state)
 static char *place_at(unsigned end, const struct braid_hdr *h)
 {
 	const struct braid_mr *gpu;
+	char *place;
 
-	return braid_rx_place(pair.end[end]->lane[0], h, &gpu);
+	braid_lock_wait(&pair.end[end]->lock);
+	place = braid_rx_place(pair.end[end]->lane[0], h, &gpu);
+	braid_unlock(&pair.end[end]->lock);
+	return place;
 }
 
 static void lies_about_a_credited_receive_are_refused(void **state)
@@ -416,7 +420,9 @@ static void the_place_of_a_chunk_is_told_while_its_receive_waits(void **state)
 	pair.end[B]->lane[0]->gpu = true;
 	assert_ptr_equal(place_at(B, &h), to + 500);
 	cr->recv[1]->mr = NULL;
+	braid_lock_wait(&pair.end[B]->lock);
 	braid_comm_fail(cr, -EIO);
+	braid_unlock(&pair.end[B]->lock);
 	assert_null(place_at(B, &h));
 }
 

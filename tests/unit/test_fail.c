@@ -113,6 +113,13 @@ static void a_request_that_waits_for_a_peer_that_left_fails_and_says_so(void **s
 	free(from);
 }
 
+static void fail_comm(struct braid_comm *c)
+{
+	braid_lock_wait(&c->link->lock);
+	braid_comm_fail(c, -EREMOTEIO);
+	braid_unlock(&c->link->lock);
+}
+
 /* NCCL expects isend() and irecv() to succeed, and the error to come from test(). */
 static void a_comm_that_failed_takes_posts_until_test_has_said_so(void **state)
 {
@@ -130,14 +137,14 @@ static void a_comm_that_failed_takes_posts_until_test_has_said_so(void **state)
 		assert_true(settled(s));
 	}
 	assert_null(isend(cs, "x", 1, 0));
-	braid_comm_fail(cs, -EREMOTEIO);
+	fail_comm(cs);
 	s = isend(cs, "x", 1, 0);
 	assert_non_null(s);
 	assert_int_equal(error_of(s), -EREMOTEIO);
 	assert_int_equal(braid_comm_isend(cs, "x", 1, 0, NULL, &s), -EREMOTEIO);
 
 	r = irecv(cr, to[0], sizeof(to[0]), 9);
-	braid_comm_fail(cr, -EREMOTEIO);
+	fail_comm(cr);
 	assert_int_equal(braid_comm_irecv(cr, 3, data, size, tag, NULL, &group), 0);
 	assert_non_null(group);
 	assert_int_equal(error_of(group), -EREMOTEIO);

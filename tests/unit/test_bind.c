@@ -34,6 +34,7 @@ static struct {
 	unsigned leaves_by;		/* routes use that interface, whatever the address */
 	const char *local;		/* an address of this host's; or NULL */
 	unsigned came_by;		/* packets of an accepted socket; 0: the kernel does not say */
+	int tells;			/* IP_PKTINFO: each packet's reader is told so */
 	int bound_to;			/* SO_BINDTOIFINDEX */
 	unsigned binds;			/* calls that set it */
 	int bind_err;
@@ -62,9 +63,13 @@ static int os_route(const struct sockaddr *from, const struct sockaddr *to, unsi
 static int os_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
 	assert_int_equal(fd, FD);
-	if (level != SOL_SOCKET || name != SO_BINDTOIFINDEX)
-		return 0;
 	assert_int_equal(len, sizeof(int));
+	if (level == IPPROTO_IP && name == IP_PKTINFO) {
+		memcpy(&w.tells, val, sizeof(w.tells));
+		return 0;
+	}
+	assert_int_equal(level, SOL_SOCKET);
+	assert_int_equal(name, SO_BINDTOIFINDEX);
 	w.binds++;
 	if (w.bind_err) {
 		errno = w.bind_err;
@@ -89,7 +94,7 @@ static int os_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 	}
 	assert_int_equal(name, IP_PKTOPTIONS);
 	assert_true(*len >= CMSG_SPACE(sizeof(info)));
-	if (!w.came_by) {
+	if (!w.came_by || !w.tells) {
 		*len = 0;
 		return 0;
 	}
@@ -275,6 +280,7 @@ static void what_a_bound_listener_accepts_is_bound_already(void **state)
 {
 	(void)state;
 	w.bound_to = NIC;
+	w.came_by = NIC;
 	assert_true(accepted());
 	assert_int_equal(w.binds, 0);
 }
@@ -285,6 +291,7 @@ static void an_accepted_socket_is_bound_if_packets_come_in_by_its_interface(void
 	w.came_by = NIC;
 	assert_true(accepted());
 	assert_int_equal(w.bound_to, NIC);
+	assert_false(w.tells);			/* the data path reads no such thing */
 	assert_int_equal(warns, 0);
 }
 

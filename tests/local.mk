@@ -39,6 +39,7 @@ unit_tests = \
 	tests/unit/test_frame \
 	tests/unit/test_gpucopy \
 	tests/unit/test_handle \
+	tests/unit/test_handshake \
 	tests/unit/test_health \
 	tests/unit/test_hello \
 	tests/unit/test_lane \
@@ -307,6 +308,7 @@ tests_unit_test_link_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_yield
 tests_unit_test_link_control_SOURCES = tests/unit/test_link_control.c $(stub_sources)
 tests_unit_test_link_control_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_yield
 tests_unit_test_link_recover_SOURCES = tests/unit/test_link_recover.c $(stub_sources)
+tests_unit_test_handshake_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_conn_step
 tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
 tests_unit_test_progress_SOURCES = tests/unit/test_progress.c $(stub_sources)
 tests_unit_test_spread_SOURCES = tests/unit/test_spread.c $(stub_sources)

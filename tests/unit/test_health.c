@@ -59,7 +59,7 @@ static int setup(void **state)
 	link->npaths = LANES;
 	for (unsigned i = 0; i < LANES; i++) {
 		link->setup.path[i].dev = &p.dev[0];
-		link->lane[i]->path = (uint8_t)i;
+		link->lane[i]->recover.path = (uint8_t)i;
 	}
 	null_now_ns += 1000 * SEC;
 	return 0;
@@ -113,7 +113,7 @@ static void bytes_under_way_are_reported_and_no_fault(void **state)
 	pass(60000);
 	assert_true(look());
 	assert_true(well(0) && well(1));
-	assert_int_equal(link->lane[1]->suspect_ns, 0);
+	assert_int_equal(link->lane[1]->loss.suspect_ns, 0);
 }
 
 static void a_lane_that_resends_is_suspect_for_200_ms(void **state)
@@ -121,7 +121,7 @@ static void a_lane_that_resends_is_suspect_for_200_ms(void **state)
 	(void)state;
 	resends(1);
 	assert_true(look());
-	assert_int_equal(link->lane[1]->suspect_ns, null_now_ns);
+	assert_int_equal(link->lane[1]->loss.suspect_ns, null_now_ns);
 	pass(BRAID_SUSPECT_MS - 1);
 	look();
 	assert_true(well(1));
@@ -136,7 +136,7 @@ static void patience_and_a_long_way_give_it_more_time(void **state)
 
 	(void)state;
 	resends(1);
-	lane->patience_ms = 800;
+	lane->recover.patience_ms = 800;
 	look();
 	pass(799);
 	assert_true(well(1));
@@ -158,13 +158,13 @@ static void an_acknowledgement_ends_the_suspicion(void **state)
 	pass(100);
 	report[1].resent = 0;			/* more is on its way, not sent again yet */
 	look();
-	assert_int_equal(link->lane[1]->suspect_ns, 0);
+	assert_int_equal(link->lane[1]->loss.suspect_ns, 0);
 	resends(1);
 	look();
 	pass(BRAID_SUSPECT_MS - 1);
 	report[1].unacked = false;
 	assert_false(look());
-	assert_int_equal(link->lane[1]->suspect_ns, 0);
+	assert_int_equal(link->lane[1]->loss.suspect_ns, 0);
 	pass(1);
 	assert_true(well(1));
 }
@@ -179,7 +179,7 @@ static void a_lane_without_a_carrier_is_not_well(void **state)
 	assert_false(braid_health_any_well(link, null_now_ns));
 	resends(0);
 	assert_false(look());			/* nobody asks its carrier */
-	assert_int_equal(link->lane[0]->suspect_ns, 0);
+	assert_int_equal(link->lane[0]->loss.suspect_ns, 0);
 }
 
 /* --- what follows -------------------------------------------------------------------------- */
@@ -253,7 +253,7 @@ static void a_socket_that_cannot_be_asked_keeps_its_lane(void **state)
 	resends(0);
 	assert_false(look());
 	assert_true(braid_lane_up(link->lane[0]));
-	assert_int_equal(link->lane[0]->suspect_ns, 0);
+	assert_int_equal(link->lane[0]->loss.suspect_ns, 0);
 }
 
 static void an_event_of_a_port_that_is_down_makes_the_next_look_due(void **state)

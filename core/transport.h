@@ -213,7 +213,7 @@ struct braid_transport {
 	int (*push)(struct braid_lane *lane);
 	/*
 	 * Send the payload of the next frame, which lies in the ring, before the frame is queued.
-	 * `imm`, or the short header in front of the payload, replaces its header (braid_tx_nohdr).
+	 * `imm`, or the short header in front of the payload, replaces its header.
 	 * 0: it was sent; else the frame is sent like any other.  NULL: not supported.
 	 */
 	int (*post)(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len);

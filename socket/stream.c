@@ -88,28 +88,29 @@ int braid_stream_push(struct braid_lane *lane)
 
 	if (lane->fd < 0)
 		return -EPIPE;
-	while (lane->tx.unsent && budget) {
+	while (budget) {
 		struct iovec iov[IOV_MAX_TX];
 		struct msghdr msg = { .msg_iov = iov };
-		size_t bytes;
+		struct braid_can can = { .iov = iov, .niov = IOV_MAX_TX, .max = budget };
+		struct braid_piece p;
 		ssize_t n;
-		int err;
+		int err = braid_lane_next(lane, &can, &p);
 
-		msg.msg_iovlen = (size_t)braid_tx_gather(lane, iov, IOV_MAX_TX, budget, &bytes);
-		if (!bytes)
-			return lane->tx.unsent ? -EAGAIN : 0;
-		if (bytes > BRAID_COPY_LOCKED)
+		if (err <= 0)
+			return err;
+		msg.msg_iovlen = (size_t)p.niov;
+		if (p.len > BRAID_COPY_LOCKED)
 			braid_unlock(lock);
 		n = tx(s->fd, &msg);
 		err = n < 0 ? -errno : 0;
-		if (bytes > BRAID_COPY_LOCKED)
+		if (p.len > BRAID_COPY_LOCKED)
 			braid_lock_wait(lock);
 		if (err == -EINTR)
 			continue;
 		if (err)
 			return err;
 		braid_tx_advance(lane, (size_t)n);
-		if ((size_t)n < bytes)
+		if ((size_t)n < p.len)
 			return -EAGAIN;
 		budget -= (size_t)n;
 	}

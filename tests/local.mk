@@ -49,6 +49,7 @@ unit_tests = \
 	tests/unit/test_lib \
 	tests/unit/test_link \
 	tests/unit/test_link_control \
+	tests/unit/test_link_offer \
 	tests/unit/test_link_recover \
 	tests/unit/test_links \
 	tests/unit/test_listen \

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tx.c - a lane over UCX sends: heads and payloads, in order, as messages. */
-#include <assert.h>
 #include <errno.h>
 
 #include "ucx/ep.h"
@@ -30,31 +29,25 @@ static int send_unlocked(struct braid_lane *lane, const void *data, size_t len, 
 
 int braid_ucx_push(struct braid_lane *lane)
 {
-	struct braid_txq *q = &lane->tx;
+	const struct braid_can can = {
+		.max = BRAID_UCX_SLOT, .payload_max = SIZE_MAX, .head_last = true,
+		.gpu = lane->gpu, .unacked_max = UINT32_MAX,
+	};
 	size_t budget = BRAID_CALL_BUDGET;
+	struct braid_piece p;
 	int err = 0;
 
 	braid_assert_locked(&lane->link->lock);
-	while (q->unsent && budget && !err) {
-		const struct braid_txf *f = braid_tx_here(lane);
-		size_t len;
-
-		if (!f)
-			return -EAGAIN;
-		if (q->part < f->inl) {
-			assert(!q->part);
-			braid_tx_stamp(lane);
-			len = braid_tx_piece(q, BRAID_UCX_SLOT, true);
-			err = send_unlocked(lane, q->ring + f->off, len, BRAID_UCX_HEAD, NULL);
-		} else {
-			len = f->ext_len;
-			err = send_unlocked(lane, f->ext, len, BRAID_UCX_PAYLOAD,
-					    braid_tx_gpu(lane) ? f->owner->mr : NULL);
-		}
+	while (budget && !err) {
+		err = braid_lane_next(lane, &can, &p);
+		if (err <= 0)
+			return err;
+		err = send_unlocked(lane, p.data, p.len, p.kind == BRAID_PIECE_PAYLOAD ?
+				    BRAID_UCX_PAYLOAD : BRAID_UCX_HEAD, p.gpu);
 		if (err)
 			break;
-		braid_tx_advance(lane, len);
-		budget -= len < budget ? len : budget;
+		braid_tx_advance(lane, p.bytes);
+		budget -= p.bytes < budget ? p.bytes : budget;
 	}
 	return err == -EIO ? braid_ucx_broken(lane, braid_ucx_ep_of(lane)) : err;
 }

@@ -102,6 +102,7 @@ struct braid_qp {
 	bool dialler;
 
 	/* sending: the link's lock */
+	struct braid_can can;		/* what the lane may offer: braid_verbs_tx_init() */
 	struct braid_chain chain;
 	char *ring;			/* the lane's */
 	struct braid_ring *rings;	/* that one first; the NIC may still read the others */

@@ -110,29 +110,24 @@ static bool may_send(struct braid_qp *w)
 }
 
 /* Takes in acknowledgements and the peer's count of free slots.  True: it has a free one. */
-static BRAID_APART bool slots_back(struct braid_qp *w, const struct braid_txq *q)
+static BRAID_APART bool slots_back(struct braid_qp *w, const struct braid_lane *lane)
 {
 	uint32_t counted = le32toh(atomic_load_explicit(&w->m->ack[1], memory_order_acquire));
+	uint32_t acked = braid_lane_counts(lane).sent_acked;
 
 	if (counted != w->count_seen && counted - 1 - w->wr_tail <= w->wr_head - w->wr_tail)
 		w->wr_tail = counted - 1;
 	w->count_seen = counted;
 	while (w->wr_tail != w->wr_head &&
-	       (int32_t)(q->f_peer_acked - w->wr_frame[w->wr_tail % BRAID_SLOTS_RX]) >= 0)
+	       (int32_t)(acked - w->wr_frame[w->wr_tail % BRAID_SLOTS_RX]) >= 0)
 		w->wr_tail++;
 	return w->wr_head - w->wr_tail < w->wr_max;
 }
 
 /* Has the peer a slot for one more message? */
-static bool has_slot(struct braid_qp *w, const struct braid_txq *q)
+static bool has_slot(struct braid_qp *w, const struct braid_lane *lane)
 {
-	return w->wr_head - w->wr_tail < w->wr_max || slots_back(w, q);
-}
-
-/* Frames that have left, or begun to. */
-static uint32_t begun(const struct braid_txq *q)
-{
-	return q->f_sent + (q->part != 0);
+	return w->wr_head - w->wr_tail < w->wr_max || slots_back(w, lane);
 }
 
 /* Notes a used slot, which is free again once so many frames are acknowledged. */
@@ -147,7 +142,8 @@ BRAID_APART void braid_verbs_write_counts(struct braid_lane *lane, struct braid_
 	_Atomic uint32_t *words = w->m->ack + BRAID_ACK_OUT;
 	struct ibv_send_wr *wr;
 
-	atomic_store_explicit(&words[0], htole32(lane->rx_frames), memory_order_relaxed);
+	atomic_store_explicit(&words[0], htole32(braid_lane_counts(lane).came),
+			      memory_order_relaxed);
 	atomic_store_explicit(&words[1], htole32(w->slots + 1), memory_order_relaxed);
 	wr = chain_add(w, IBV_WR_RDMA_WRITE, (const void *)words, 8, w->m->ack_mr->lkey);
 	wr->wr.rdma.remote_addr = w->peer_ack;
@@ -159,11 +155,13 @@ BRAID_APART void braid_verbs_write_counts(struct braid_lane *lane, struct braid_
 /* How many slots were posted again without a report that has certainly reached the peer. */
 static unsigned slots_unreported(const struct braid_lane *lane, struct braid_qp *w)
 {
-	if ((int32_t)(lane->rx_acked - w->mark_frames) >= 0) {
+	const struct braid_lane_counts n = braid_lane_counts(lane);
+
+	if ((int32_t)(n.came_acked - w->mark_frames) >= 0) {
 		if ((int32_t)(w->mark_slots - w->slots_reported) > 0)
 			w->slots_reported = w->mark_slots;
-		if (lane->rx_kind == BRAID_RX_NONE) {
-			w->mark_frames = lane->rx_frames;
+		if (!n.in_frame) {
+			w->mark_frames = n.came;
 			w->mark_slots = w->slots;
 		}
 	}
@@ -198,34 +196,42 @@ static void bounce_used(struct braid_qp *w, struct ibv_send_wr *wr)
 	signal_it(w, wr);
 }
 
-enum { PIECES_MAX = BRAID_CHAIN - 1 };	/* their header goes with them */
-
-static uint32_t pieces_of(const struct braid_qp *w, uint32_t len)
+void braid_verbs_tx_init(struct braid_qp *w)
 {
-	return len / w->port->max_msg + (len % w->port->max_msg != 0);
+	w->can = (struct braid_can){
+		.max = BRAID_SLOT, .payload_max = BRAID_SLOT, .gpu = true, .nohdr = true,
+		.unacked_max = w->wr_max / 4, .imm_max = w->imm_max,
+		/* Its header goes with it. */
+		.put_max = (size_t)w->port->max_msg * (BRAID_CHAIN - 1),
+	};
+}
+
+static unsigned pieces_of(const struct braid_qp *w, size_t len)
+{
+	return (unsigned)((len + w->port->max_msg - 1) / w->port->max_msg);
 }
 
 /* Adds one WRITE, or several if the device takes fewer bytes in each; returns the last. */
-static struct ibv_send_wr *add_pieces(struct braid_qp *w, const struct braid_put *p)
+static struct ibv_send_wr *add_pieces(struct braid_qp *w, const struct braid_piece *p)
 {
 	enum ibv_wr_opcode op = p->has_imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
-	uint32_t most = w->port->max_msg, n;
+	uint32_t most = w->port->max_msg, len = (uint32_t)p->len, n;
 	struct ibv_send_wr *wr;
 
 	for (uint32_t at = 0;; at += n) {
-		n = p->len - at < most ? p->len - at : most;
+		n = len - at < most ? len - at : most;
 		wr = chain_add(w, op, p->data + at, n, p->local);
 		wr->wr.rdma.remote_addr = p->to + at;
 		wr->wr.rdma.rkey = p->remote;
 		if (p->gpu)		/* the CPU would read inline data */
 			wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
-		if (at + n == p->len)
+		if (at + n == len)
 			return wr;
 	}
 }
 
 /* Adds the WRITE of a chunk.  0, or -EAGAIN: no memory to send its header from. */
-static int add_write(struct braid_lane *lane, struct braid_qp *w, const struct braid_put *p)
+static int add_write(struct braid_qp *w, const struct braid_piece *p)
 {
 	struct ibv_send_wr *wr;
 	char *hdrs = w->chain.hdrs[w->chain.n + pieces_of(w, p->len) - 1];
@@ -239,16 +245,23 @@ static int add_write(struct braid_lane *lane, struct braid_qp *w, const struct b
 	if (p->has_imm) {
 		wr->imm_data = htobe32(p->imm);
 	} else {
-		braid_tx_stamp(lane);
 		memcpy(hdrs, p->hdrs, p->hdrs_len);
 		hdrs[p->hdrs_len - BRAID_HDR_SIZE + 1] |= BRAID_FLAG_PLACED;
 		wr = chain_add(w, IBV_WR_SEND, hdrs, p->hdrs_len, w->m->bounce_mr->lkey);
 	}
 	if (copied)
 		bounce_used(w, wr);
-	braid_tx_advance(lane, p->bytes);
-	slot_used(w, begun(&lane->tx));
 	return 0;
+}
+
+/* Adds the WRITE of a chunk.  A large one takes several requests, on a chain of its own. */
+static int add_put(struct braid_qp *w, const struct braid_piece *p)
+{
+	if (p->len <= w->port->max_msg)
+		return add_write(w, p);
+	if (!sq_room(w, pieces_of(w, p->len) + 2))
+		return -EAGAIN;
+	return braid_verbs_chain_post(w) ? -EIO : add_write(w, p);
 }
 
 /* Adds a message without its header: with immediate data, or the short header before `payload`. */
@@ -270,79 +283,63 @@ static const struct ibv_mr *ring_mr(const struct braid_qp *w)
 	return atomic_load_explicit(&w->rings->mr, memory_order_acquire);
 }
 
-/* Adds a SEND.  0, or -EAGAIN: no memory to send from.  may_bare: a single message may go bare. */
-static int add_send(struct braid_lane *lane, struct braid_qp *w, bool may_bare)
+/* Adds a SEND.  0, or -EAGAIN: no memory to send from. */
+static int add_send(struct braid_qp *w, const struct braid_piece *p)
 {
-	struct braid_txq *q = &lane->tx;
-	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
 	const struct ibv_mr *ring = ring_mr(w);
-	bool whole = q->part < f->inl, bare = false;
-	size_t len, at = q->part - f->inl;
-	const char *from = whole ? q->ring + f->off : f->ext + at;
-	const struct braid_key *gpu = whole ? NULL : braid_tx_gpu(lane);
+	bool whole = p->kind != BRAID_PIECE_PAYLOAD, bare = p->kind == BRAID_PIECE_NOHDR;
+	uint32_t key = p->gpu ? p->local : ring && whole ? ring->lkey : w->m->bounce_mr->lkey;
+	uint32_t len = (uint32_t)p->len;
+	const char *from = p->data;
 	struct ibv_send_wr *wr;
-	uint32_t n, key, imm = 0;
 	char *copy = NULL;
 
-	if (!gpu && (!whole || !ring)) {
+	if (!p->gpu && (!whole || !ring)) {
 		copy = bounce(w);
 		if (!copy)
 			return -EAGAIN;
+		memcpy(copy, from - (bare ? BRAID_SHORT_SIZE : 0),
+		       len + (bare ? BRAID_SHORT_SIZE : 0));
+		from = copy + (bare ? BRAID_SHORT_SIZE : 0);
 	}
-	if (whole) {
-		assert(!q->part);
-		len = braid_tx_piece(q, BRAID_SLOT, false);
-		bare = may_bare && len == f->inl && braid_tx_nohdr(lane, &imm);
-		if (!bare)
-			braid_tx_stamp(lane);
-	} else {
-		len = f->ext_len - at < BRAID_SLOT ? f->ext_len - at : BRAID_SLOT;
-	}
-	n = (uint32_t)len;
-	if (copy) {
-		memcpy(copy, from, n);
-		from = copy;
-	}
-	key = copy ? w->m->bounce_mr->lkey : gpu ? gpu->local : ring->lkey;
-	wr = bare ? add_bare(w, from + BRAID_HDR_SIZE, n - BRAID_HDR_SIZE, key, imm) :
-		    chain_add(w, IBV_WR_SEND, from, n, key);
+	wr = bare ? add_bare(w, from, len, key, p->imm) :
+		    chain_add(w, IBV_WR_SEND, from, len, key);
 	if (copy)
 		bounce_used(w, wr);
-	if (gpu)
+	if (p->gpu)
 		wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
-	braid_tx_advance(lane, len);
-	slot_used(w, begun(q));
 	return 0;
 }
 
 /* Are so many received frames unacknowledged that the next message needs a header to do it? */
 static bool must_acknowledge(const struct braid_lane *lane, const struct braid_qp *w)
 {
-	return lane->rx_frames - lane->rx_acked >= w->wr_max / 4;
+	const struct braid_lane_counts n = braid_lane_counts(lane);
+
+	return n.came - n.came_acked >= w->can.unacked_max;
 }
 
 /* Adds the next frame, or a piece of it.  0, or -EAGAIN: the NIC or the peer has no room. */
 static int add_next(struct braid_lane *lane, struct braid_qp *w)
 {
-	struct braid_txq *q = &lane->tx;
-	bool must_ack = must_acknowledge(lane, w);
-	struct braid_put put;
+	struct braid_piece p;
+	int err;
 
 	if (!sq_room(w, 3))
 		return -EAGAIN;
-	if (!has_slot(w, q)) {
-		if (must_ack)
+	if (!has_slot(w, lane)) {
+		if (must_acknowledge(lane, w))
 			braid_verbs_write_counts(lane, w);
 		return -EAGAIN;
 	}
-	if (!braid_tx_may_put(q) || !braid_tx_put(lane, must_ack ? 0 : w->imm_max, &put) ||
-	    pieces_of(w, put.len) > PIECES_MAX)
-		return add_send(lane, w, !must_ack);
-	if (put.len <= w->port->max_msg)
-		return add_write(lane, w, &put);
-	if (!sq_room(w, pieces_of(w, put.len) + 2))
+	if (braid_lane_next(lane, &w->can, &p) <= 0)
 		return -EAGAIN;
-	return braid_verbs_chain_post(w) ? -EIO : add_write(lane, w, &put);
+	err = p.kind == BRAID_PIECE_PUT ? add_put(w, &p) : add_send(w, &p);
+	if (err)
+		return err;
+	braid_tx_advance(lane, p.bytes);
+	slot_used(w, braid_lane_counts(lane).sent);
+	return 0;
 }
 
 /* A shortcut: sends a single message as add_send() would. */
@@ -350,13 +347,12 @@ BRAID_HOT int braid_verbs_post(struct braid_lane *lane, uint32_t imm, const char
 			       uint32_t len)
 {
 	struct braid_qp *w = braid_qp_of(lane);
-	struct braid_txq *q = &lane->tx;
 	const struct ibv_mr *ring;
 	int err;
 
 	braid_assert_locked(&lane->link->lock);
-	if (w->over || w->ring != q->ring || must_acknowledge(lane, w) || !sq_room(w, 1) ||
-	    !has_slot(w, q) || !may_send(w))
+	if (w->over || w->ring != lane->tx.ring || must_acknowledge(lane, w) || !sq_room(w, 1) ||
+	    !has_slot(w, lane) || !may_send(w))
 		return -EAGAIN;
 	ring = ring_mr(w);
 	if (!ring)
@@ -364,7 +360,7 @@ BRAID_HOT int braid_verbs_post(struct braid_lane *lane, uint32_t imm, const char
 	add_bare(w, payload, len, ring->lkey, imm);
 	err = braid_verbs_chain_post(w);
 	if (!err)
-		slot_used(w, begun(q) + 1);
+		slot_used(w, braid_lane_counts(lane).sent + 1);
 	return err;
 }
 

@@ -64,6 +64,7 @@ static int verbs_open(struct braid_lane *lane)
 	lane->local = false;
 	lane->flight_max = FLIGHT;
 	lane->ack_frames = w->wr_max / 2;
+	braid_verbs_tx_init(w);
 	lane->event_fd = w->channel->fd;
 	w->may_send = w->dialler || w->port->fabric != BRAID_FABRIC_IWARP;
 	/* iWARP: the dialler must send first. */

@@ -18,6 +18,7 @@ int braid_verbs_poll(struct braid_lane *lane);
 
 /* tx.c, with the link's lock held, or before anyone else knows the lane: */
 
+void braid_verbs_tx_init(struct braid_qp *w);
 /* Adds the WRITE of our counts, of received frames and of free slots, to the chain. */
 void braid_verbs_write_counts(struct braid_lane *lane, struct braid_qp *w);
 /* Writes the counts if the peer may need them: if not now, w->count_due is set.  0 or -EIO. */

@@ -18,64 +18,78 @@
 #include "core/link/xfer.h"
 #include "core/link/link.h"
 
-/* The caller has just acknowledged all frames received so far to the peer. */
-void braid_lane_told(struct braid_lane *lane);
-/* Write the present acknowledgement into the header at f_sent, which is about to be sent. */
-void braid_tx_stamp(struct braid_lane *lane);
-/*
- * Fill iov with the next bytes to send, at most `budget`; returns the entries used, and in
- * *ret_bytes their sum.  0 although bytes are queued: a copy from GPU to host is not complete.
- */
-int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
-		    size_t *ret_bytes);
+/* --- sending ------------------------------------------------------------------------------- */
 
-/*
- * How many bytes of the ring, from the unsent frame f_sent on, fit in one message of `max` bytes:
- * whole frames, or one header whose payload lies outside the ring.  with_head: such a header may
- * also come last after whole frames.
- */
-uint32_t braid_tx_piece(const struct braid_txq *q, uint32_t max, bool with_head);
-struct braid_put {			/* a chunk that the NIC can write into the receive */
-	const char *data;
-	bool gpu;
-	uint64_t to;
-	uint32_t len, local, remote;	/* length; memory keys */
-	uint32_t imm;			/* immediate data for braid_rx_imm() */
+enum braid_piece_kind {
+	BRAID_PIECE_FRAMES,		/* frames in the ring: headers, and payloads copied there */
+	BRAID_PIECE_PAYLOAD,		/* of the frame whose header was the piece before */
+	BRAID_PIECE_PUT,		/* a chunk that the NIC can write into the receive */
+	BRAID_PIECE_NOHDR,		/* a payload in the ring; `imm` replaces its header */
+};
+
+struct braid_can {			/* what a carrier takes at once */
+	struct iovec *iov;		/* a byte stream: fill these; NULL: it takes messages */
+	int niov;
+	size_t max;			/* bytes of a stream's piece, or of a message of frames */
+	/* only with messages: */
+	size_t payload_max;		/* bytes of a PAYLOAD */
+	bool head_last;			/* frames may end with the header of a PAYLOAD */
+	bool gpu;			/* it reads GPU memory itself; else it gets a copy */
+	bool nohdr;			/* it takes NOHDR, unless an acknowledgement is due: */
+	uint32_t unacked_max;		/* with so many frames unacknowledged it is */
+	uint32_t imm_max;		/* bytes of the largest PUT with immediate data alone */
+	size_t put_max;			/* bytes of the largest PUT; 0: it takes none */
+};
+
+struct braid_piece {
+	enum braid_piece_kind kind;
+	int niov;			/* of a byte stream: entries used.  Else: */
+	const char *data;		/* before a NOHDR lies the short header */
+	size_t len;
+	size_t bytes;			/* of the queue, for braid_tx_advance() */
+	const struct braid_mr *gpu;	/* of `data` in GPU memory; else NULL */
+	uint32_t local;			/* its key: of a PUT, and of GPU memory */
+	uint32_t imm;			/* of a NOHDR or PUT: immediate data for braid_rx_imm() */
+	/* only of a PUT: */
 	bool has_imm;			/* false: send hdrs, the last with BRAID_FLAG_PLACED */
+	uint32_t remote;		/* key of the receive, and its address */
+	uint64_t to;
 	const char *hdrs;		/* its header, perhaps preceded by its START */
 	uint32_t hdrs_len;
-	size_t bytes;			/* of the queue, for braid_tx_advance() */
 };
-/*
- * Can the NIC write the chunk at f_sent, or behind a START at f_sent, into the receive?  Both ends'
- * memory must be registered, under a valid rkey epoch.  A chunk of up to imm_max bytes needs no
- * header, only ret->imm, which also stands for the START of a message with a single chunk.
- */
-bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret);
-/*
- * May immediate data *ret_imm (braid_rx_imm()), or the short header, replace the header of the
- * frame at f_sent?  Not in a replay, nor when an acknowledgement is due.  The payload lies in the
- * ring directly behind the header, whose last 8 bytes are the short header.
- */
-bool braid_tx_nohdr(const struct braid_lane *lane, uint32_t *ret_imm);
-/* A cheap test before braid_tx_put(), which needs a START or a payload outside the ring. */
-static inline bool braid_tx_may_put(const struct braid_txq *q)
-{
-	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
 
-	return f->ext_len || q->ring[f->off] == BRAID_F_START;
-}
-/* The frame at f_sent.  NULL: its payload is still being copied from the GPU to the host. */
-const struct braid_txf *braid_tx_here(struct braid_lane *lane);
-/* The key of the GPU memory that the frame at f_sent sends from; NULL: it sends none. */
-const struct braid_key *braid_tx_gpu(const struct braid_lane *lane);
+/*
+ * The next piece to send: 1; 0 if no frame is queued; -EAGAIN: it is still being copied out of a
+ * GPU.  A piece that the carrier refuses is offered again.  A PUT needs registered memory at both
+ * ends, under a valid rkey epoch.
+ */
+int braid_lane_next(struct braid_lane *lane, const struct braid_can *can, struct braid_piece *ret);
 /* n bytes were handed to the carrier.  Sends whose payload is in the ring are complete then. */
 void braid_tx_advance(struct braid_lane *lane, size_t n);
+/* The caller has just acknowledged all frames received so far to the peer. */
+void braid_lane_told(struct braid_lane *lane);
 /* The peer acknowledges `frames` in all: 0, or -EPROTO if fewer were queued. */
 int braid_tx_acked(struct braid_lane *lane, uint32_t frames);
 
+struct braid_lane_counts {		/* of frames, ever */
+	uint32_t sent, sent_acked;	/* handed over, or begun to be; acknowledged by the peer */
+	uint32_t came, came_acked;	/* received whole; acknowledged to the peer */
+	bool in_frame;			/* one more has been received in part */
+};
+static inline struct braid_lane_counts braid_lane_counts(const struct braid_lane *lane)
+{
+	return (struct braid_lane_counts){
+		.sent = lane->tx.f_sent + (lane->tx.part != 0),
+		.sent_acked = lane->tx.f_peer_acked,
+		.came = lane->rx_frames, .came_acked = lane->rx_acked,
+		.in_frame = lane->rx_kind != BRAID_RX_NONE,
+	};
+}
+
+/* --- receiving ----------------------------------------------------------------------------- */
+
 /*
- * Receiving.  A negative errno other than -EAGAIN: poll() returns it, and the lane is closed.
+ * A negative errno other than -EAGAIN: poll() returns it, and the lane is closed.
  * -EAGAIN: a payload is still being copied into a GPU; call again, and receive nothing else before.
  */
 /*
@@ -132,6 +146,8 @@ char *braid_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
  * poll().  Without this call these errors are the kernel's or a library's: the lane is just lost.
  */
 int braid_rx_broken(struct braid_lane *lane, const char *what, int err);
+
+/* --- is the peer there? -------------------------------------------------------------------- */
 
 enum { BRAID_LOOK_AT_FD = 256 };	/* braid_lane_look_due() */
 

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * offer.c - what a lane offers to a carrier of messages: pieces of the ring, writes by a NIC, and
- * messages without a header.
+ * offer.c - the next piece that a lane has for its carrier, in a form that the carrier takes.
  *
- * A carrier that can't read GPU memory gets a copy in host memory, which is made here.
+ * A byte stream gets all that fits into one system call.  A carrier of messages gets frames,
+ * payloads, writes by its NIC, or messages without a header.  A carrier that can't read GPU memory
+ * gets a copy in host memory, which is made here.
  */
 #include "core/link/txq_int.h"
 
+#include <assert.h>
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +18,7 @@
 #include "core/link/upcalls.h"
 #include "core/mem/gpucopy.h"
 
-enum { HDR_FLAGS = 1 };		/* offset in a packed header */
+enum { HDR_FLAGS = 1, HDR_ACK = 4 };	/* offsets in a packed header */
 
 struct staged {			/* f->own of a frame from GPU memory */
 	struct braid_gpucopy copy;
@@ -60,90 +63,6 @@ bool braid_tx_fast_send(struct braid_lane *lane, uint32_t id, uint32_t seq, cons
 	braid_short_pack(braid_short(id, seq), at - BRAID_SHORT_SIZE);
 	q->fast_sent = !lane->tr->post(lane, braid_short(id, seq), at, len);
 	return q->fast_sent;
-}
-
-uint32_t braid_tx_piece(const struct braid_txq *q, uint32_t max, bool with_head)
-{
-	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
-	uint32_t end = f->off + f->inl, len = f->inl;
-
-	for (uint32_t i = q->f_sent + 1; i != q->f_head && !f->ext_len; i++) {
-		f = &q->f[i & q->fmask];
-		if ((f->ext_len && !with_head) || f->off != end || len + f->inl > max)
-			break;
-		end += f->inl;
-		len += f->inl;
-	}
-	return len;
-}
-
-/* The first chunk of its message, directly after the START at f_sent; or NULL. */
-static const struct braid_txf *first_chunk(const struct braid_txq *q)
-{
-	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
-	const struct braid_txf *g = &q->f[(q->f_sent + 1) & q->fmask];
-	struct braid_hdr start, chunk;
-
-	if (q->ring[f->off] != BRAID_F_START || q->f_sent + 1 == q->f_head ||
-	    q->ring[g->off] != BRAID_F_CHUNK)
-		return NULL;
-	braid_hdr_unpack(q->ring + f->off, &start);
-	braid_hdr_unpack(q->ring + g->off, &chunk);
-	return chunk.comm == start.comm && chunk.rseq == start.rseq ? g : NULL;
-}
-
-bool braid_tx_put(const struct braid_lane *lane, uint32_t imm_max, struct braid_put *ret)
-{
-	const struct braid_txq *q = &lane->tx;
-	const struct braid_txf *at = &q->f[q->f_sent & q->fmask];
-	const struct braid_txf *first = q->part ? NULL : first_chunk(q), *f = first ? first : at;
-	uint32_t hdrs = first ? 2 * BRAID_HDR_SIZE : BRAID_HDR_SIZE;
-	unsigned m = lane->member, pm = lane->peer_member;
-	const struct braid_xfer *s = f->owner;
-	struct braid_hdr h;
-	bool imm;
-
-	if (q->part || !f->ext_len || f->own || !s || !s->mr || pm >= s->to.nkeys ||
-	    (int32_t)(s->to.rkey_epoch - lane->peer_rkey_epoch) < 0 || !s->mr->key[m].mr ||
-	    q->ring[f->off] != BRAID_F_CHUNK)
-		return false;
-	braid_hdr_unpack(q->ring + f->off, &h);
-	imm = h.len <= imm_max && h.comm <= UINT16_MAX && h.n != BRAID_IMM_WHOLE;
-	/* Immediate data stands for one frame or a whole message; two headers must be adjacent. */
-	if (first && (imm ? h.len != h.size : f->off != at->off + BRAID_HDR_SIZE))
-		return false;
-	*ret = (struct braid_put){
-		.data = f->ext, .gpu = s->mr->gpu, .len = h.len, .to = s->to.addr + h.offset,
-		.local = s->mr->key[m].local, .remote = s->to.key[pm], .has_imm = imm,
-		.imm = h.comm << 16 | h.rseq % BRAID_SLOTS << 8 | (first ? BRAID_IMM_WHOLE : h.n),
-		.hdrs = q->ring + at->off, .hdrs_len = hdrs,
-		.bytes = hdrs + f->ext_len,
-	};
-	return true;
-}
-
-bool braid_tx_nohdr(const struct braid_lane *lane, uint32_t *ret_imm)
-{
-	const struct braid_txq *q = &lane->tx;
-	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
-	const struct braid_xfer *s = f->owner;
-
-	/* A CREDITED message needs its header: it is not for the next receive of its tag. */
-	if (!s || !s->same_tag || f->inl == BRAID_HDR_SIZE || f->ext_len ||
-	    !may_be_bare(lane, s->comm) || q->ring[f->off] != BRAID_F_EAGER ||
-	    q->ring[f->off + HDR_FLAGS])
-		return false;
-	*ret_imm = braid_short(s->comm, s->seq);
-	return true;
-}
-
-const struct braid_key *braid_tx_gpu(const struct braid_lane *lane)
-{
-	const struct braid_txq *q = &lane->tx;
-	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
-
-	return f->ext_len && !f->own && braid_xfer_is_gpu(f->owner) ?
-		       &f->owner->mr->key[lane->member] : NULL;
 }
 
 /* The frame's bytes can't be read from the GPU: fail the comm, send a VOID instead. */
@@ -193,10 +112,208 @@ void braid_tx_leave(struct braid_lane *lane)
 	}
 }
 
-const struct braid_txf *braid_tx_here(struct braid_lane *lane)
+void braid_lane_told(struct braid_lane *lane)
+{
+	lane->rx_acked = lane->rx_frames;
+	lane->rx_quiet = 0;
+	lane->rx_ack_due = lane->rx_some = false;
+}
+
+/* Write the present acknowledgement into the header at f_sent, which is about to be sent. */
+static void stamp(struct braid_lane *lane)
+{
+	struct braid_txq *q = &lane->tx;
+	uint32_t ack = htole32(lane->rx_frames);
+
+	memcpy(q->ring + q->f[q->f_sent & q->fmask].off + HDR_ACK, &ack, sizeof(ack));
+	q->stamped = true;
+	braid_lane_told(lane);
+}
+
+static int iov_put(struct iovec *iov, int n, const char *p, size_t len)
+{
+	if (n && (char *)iov[n - 1].iov_base + iov[n - 1].iov_len == p) {
+		iov[n - 1].iov_len += len;
+		return n;
+	}
+	iov[n].iov_base = (void *)(uintptr_t)p;
+	iov[n].iov_len = len;
+	return n + 1;
+}
+
+/* The next bytes of a stream. */
+static BRAID_APART int next_bytes(struct braid_lane *lane, const struct braid_can *can,
+				  struct braid_piece *ret)
+{
+	struct braid_txq *q = &lane->tx;
+	size_t skip = q->part, bytes = 0;
+	int n = 0;
+
+	if (!skip)
+		stamp(lane);
+	for (uint32_t i = q->f_sent; i != q->f_head && n + 2 <= can->niov && bytes < can->max;
+	     i++) {
+		struct braid_txf *f = &q->f[i & q->fmask];
+
+		if (f->ext_len && braid_txf_stage_out(q, f))
+			break;
+		if (skip < f->inl) {
+			n = iov_put(can->iov, n, q->ring + f->off + skip, f->inl - skip);
+			bytes += f->inl - skip;
+			skip = 0;
+		} else {
+			skip -= f->inl;
+		}
+		if (f->ext_len && bytes < can->max) {
+			size_t len = f->ext_len - skip;
+
+			if (len > can->max - bytes)
+				len = can->max - bytes;
+			n = iov_put(can->iov, n, f->ext + skip, len);
+			bytes += len;
+		}
+		skip = 0;
+	}
+	ret->kind = BRAID_PIECE_FRAMES;
+	ret->niov = n;
+	ret->len = ret->bytes = bytes;
+	return bytes ? 1 : -EAGAIN;
+}
+
+/*
+ * How many bytes of the ring, from the unsent frame f_sent on, fit in one message: whole frames, or
+ * one header whose payload lies outside the ring.
+ */
+static uint32_t frames_len(const struct braid_txq *q, const struct braid_can *can)
+{
+	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+	uint32_t end = f->off + f->inl, len = f->inl;
+
+	for (uint32_t i = q->f_sent + 1; i != q->f_head && !f->ext_len; i++) {
+		f = &q->f[i & q->fmask];
+		if ((f->ext_len && !can->head_last) || f->off != end || len + f->inl > can->max)
+			break;
+		end += f->inl;
+		len += f->inl;
+	}
+	return len;
+}
+
+/* The first chunk of its message, directly after the START at f_sent; or NULL. */
+static const struct braid_txf *first_chunk(const struct braid_txq *q)
+{
+	const struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+	const struct braid_txf *g = &q->f[(q->f_sent + 1) & q->fmask];
+	struct braid_hdr start, chunk;
+
+	if (q->ring[f->off] != BRAID_F_START || q->f_sent + 1 == q->f_head ||
+	    q->ring[g->off] != BRAID_F_CHUNK)
+		return NULL;
+	braid_hdr_unpack(q->ring + f->off, &start);
+	braid_hdr_unpack(q->ring + g->off, &chunk);
+	return chunk.comm == start.comm && chunk.rseq == start.rseq ? g : NULL;
+}
+
+/* Can the NIC write the chunk at f_sent, or behind a START at f_sent, into the receive? */
+static bool next_put(const struct braid_lane *lane, const struct braid_can *can, bool must_ack,
+		     struct braid_piece *ret)
+{
+	const struct braid_txq *q = &lane->tx;
+	const struct braid_txf *at = &q->f[q->f_sent & q->fmask];
+	const struct braid_txf *first = first_chunk(q), *f = first ? first : at;
+	uint32_t hdrs = first ? 2 * BRAID_HDR_SIZE : BRAID_HDR_SIZE;
+	unsigned m = lane->member, pm = lane->peer_member;
+	const struct braid_xfer *s = f->owner;
+	struct braid_hdr h;
+	bool imm;
+
+	if (!f->ext_len || f->own || !s || !s->mr || pm >= s->to.nkeys ||
+	    (int32_t)(s->to.rkey_epoch - lane->peer_rkey_epoch) < 0 || !s->mr->key[m].mr ||
+	    q->ring[f->off] != BRAID_F_CHUNK || f->ext_len > can->put_max)
+		return false;
+	braid_hdr_unpack(q->ring + f->off, &h);
+	imm = !must_ack && h.len <= can->imm_max && h.comm <= UINT16_MAX && h.n != BRAID_IMM_WHOLE;
+	/* Immediate data stands for one frame or a whole message; two headers must be adjacent. */
+	if (first && (imm ? h.len != h.size : f->off != at->off + BRAID_HDR_SIZE))
+		return false;
+	*ret = (struct braid_piece){
+		.kind = BRAID_PIECE_PUT, .data = f->ext, .len = h.len, .bytes = hdrs + f->ext_len,
+		.gpu = s->mr->gpu ? s->mr : NULL, .local = s->mr->key[m].local,
+		.to = s->to.addr + h.offset, .remote = s->to.key[pm], .has_imm = imm,
+		.imm = h.comm << 16 | h.rseq % BRAID_SLOTS << 8 | (first ? BRAID_IMM_WHOLE : h.n),
+		.hdrs = q->ring + at->off, .hdrs_len = hdrs,
+	};
+	return true;
+}
+
+/* May immediate data, or the short header, replace the header of this frame?  Not in a replay. */
+static bool needs_no_hdr(const struct braid_lane *lane, const struct braid_txf *f)
+{
+	const struct braid_txq *q = &lane->tx;
+	const struct braid_xfer *s = f->owner;
+
+	/* A CREDITED message needs its header: it is not for the next receive of its tag. */
+	return s && s->same_tag && f->inl != BRAID_HDR_SIZE && !f->ext_len &&
+	       may_be_bare(lane, s->comm) && q->ring[f->off] == BRAID_F_EAGER &&
+	       !q->ring[f->off + HDR_FLAGS];
+}
+
+/* The next part of a payload outside the ring, whose header was sent before. */
+static void next_payload(const struct braid_lane *lane, const struct braid_can *can,
+			 const struct braid_txf *f, struct braid_piece *ret)
+{
+	size_t at = lane->tx.part - f->inl, len = f->ext_len - at;
+	const struct braid_mr *gpu = !f->own && braid_xfer_is_gpu(f->owner) ? f->owner->mr : NULL;
+
+	assert(lane->tx.part >= f->inl);
+	if (len > can->payload_max)
+		len = can->payload_max;
+	ret->kind = BRAID_PIECE_PAYLOAD;
+	ret->data = f->ext + at;
+	ret->len = ret->bytes = len;
+	ret->gpu = gpu;
+	ret->local = gpu ? gpu->key[lane->member].local : 0;
+}
+
+/* The next message of frames, of a payload, or in place of a frame. */
+static int next_message(struct braid_lane *lane, const struct braid_can *can,
+			struct braid_piece *ret)
 {
 	struct braid_txq *q = &lane->tx;
 	struct braid_txf *f = &q->f[q->f_sent & q->fmask];
+	bool must_ack = q->stamped || lane->rx_frames - lane->rx_acked >= can->unacked_max;
 
-	return !q->part && f->ext_len && !lane->gpu && braid_txf_stage_out(q, f) ? NULL : f;
+	if (q->part) {
+		next_payload(lane, can, f, ret);
+		return 1;
+	}
+	if (f->ext_len && !can->gpu && braid_txf_stage_out(q, f))
+		return -EAGAIN;
+	if (can->put_max && (f->ext_len || q->ring[f->off] == BRAID_F_START) &&
+	    next_put(lane, can, must_ack, ret)) {
+		if (!ret->has_imm)
+			stamp(lane);
+		return 1;
+	}
+	ret->data = q->ring + f->off;
+	ret->len = ret->bytes = frames_len(q, can);
+	ret->gpu = NULL;
+	if (can->nohdr && !must_ack && ret->len == f->inl && needs_no_hdr(lane, f)) {
+		ret->kind = BRAID_PIECE_NOHDR;
+		ret->data += BRAID_HDR_SIZE;
+		ret->len -= BRAID_HDR_SIZE;
+		ret->imm = braid_short(f->owner->comm, f->owner->seq);
+		return 1;
+	}
+	ret->kind = BRAID_PIECE_FRAMES;
+	stamp(lane);
+	return 1;
+}
+
+int braid_lane_next(struct braid_lane *lane, const struct braid_can *can, struct braid_piece *ret)
+{
+	braid_assert_locked(&lane->link->lock);
+	if (lane->tx.f_sent == lane->tx.f_head)
+		return 0;
+	return can->iov ? next_bytes(lane, can, ret) : next_message(lane, can, ret);
 }

@@ -2,13 +2,12 @@
 /*
  * txq.c - the queue of frames of one lane; see txq.h for the picture.
  *
- * Frames are added at the head, gathered for a stream, and freed once the peer has acknowledged
- * them.  The queue also measures how fast its lane is.
+ * Frames are added at the head, and freed once the peer has acknowledged them.  The queue also
+ * measures how fast its lane is.
  */
 #include "core/link/txq_int.h"
 
 #include <assert.h>
-#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,6 @@
 #include "core/link/upcalls.h"
 
 enum {
-	HDR_ACK = 4,			/* offset in a packed header */
 	SAMPLE_NS = 2000000,		/* shortest time to measure a rate over */
 	AVERAGE_NS = 20000000,		/* time that rates are averaged over */
 	SLOWEST = 16,			/* most times the cost of the fastest lane */
@@ -161,68 +159,6 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 	}
 }
 
-static int iov_put(struct iovec *iov, int n, const char *p, size_t len)
-{
-	if (n && (char *)iov[n - 1].iov_base + iov[n - 1].iov_len == p) {
-		iov[n - 1].iov_len += len;
-		return n;
-	}
-	iov[n].iov_base = (void *)(uintptr_t)p;
-	iov[n].iov_len = len;
-	return n + 1;
-}
-
-void braid_lane_told(struct braid_lane *lane)
-{
-	lane->rx_acked = lane->rx_frames;
-	lane->rx_quiet = 0;
-	lane->rx_ack_due = lane->rx_some = false;
-}
-
-void braid_tx_stamp(struct braid_lane *lane)
-{
-	struct braid_txq *q = &lane->tx;
-	uint32_t ack = htole32(lane->rx_frames);
-
-	memcpy(q->ring + q->f[q->f_sent & q->fmask].off + HDR_ACK, &ack, sizeof(ack));
-	braid_lane_told(lane);
-}
-
-int braid_tx_gather(struct braid_lane *lane, struct iovec *iov, int max, size_t budget,
-		    size_t *ret_bytes)
-{
-	struct braid_txq *q = &lane->tx;
-	size_t skip = q->part, bytes = 0;
-	int n = 0;
-
-	if (!skip && q->f_sent != q->f_head)
-		braid_tx_stamp(lane);
-	for (uint32_t i = q->f_sent; i != q->f_head && n + 2 <= max && bytes < budget; i++) {
-		struct braid_txf *f = &q->f[i & q->fmask];
-
-		if (f->ext_len && braid_txf_stage_out(q, f))
-			break;
-		if (skip < f->inl) {
-			n = iov_put(iov, n, q->ring + f->off + skip, f->inl - skip);
-			bytes += f->inl - skip;
-			skip = 0;
-		} else {
-			skip -= f->inl;
-		}
-		if (f->ext_len && bytes < budget) {
-			size_t len = f->ext_len - skip;
-
-			if (len > budget - bytes)
-				len = budget - bytes;
-			n = iov_put(iov, n, f->ext + skip, len);
-			bytes += len;
-		}
-		skip = 0;
-	}
-	*ret_bytes = bytes;
-	return n;
-}
-
 /* Free the ring before the oldest frame, or all of it if no frame is left. */
 void braid_txq_give_back(struct braid_txq *q)
 {
@@ -300,6 +236,7 @@ void braid_tx_advance(struct braid_lane *lane, size_t n)
 		q->f_sent++;
 	}
 	q->part = n;
+	q->stamped = false;
 	if (is_told(q))
 		braid_txq_pop_acked(lane);
 }

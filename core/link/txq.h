@@ -41,6 +41,7 @@ struct braid_txq {
 	size_t part;			/* bytes of frame f_sent already handed over */
 	uint32_t f_peer_acked;		/* frames the peer has acknowledged; may be ahead of f_sent
 					 * while another thread is inside the send system call */
+	bool stamped;			/* the header at f_sent acknowledges: it must be sent */
 	bool fast_sent;			/* the next frame's payload was sent before the frame */
 	uint64_t unsent;		/* bytes queued and not handed over */
 	uint64_t starts;		/* of these: bytes of STARTs queued since the last push */

@@ -80,14 +80,16 @@ static int push_direct(struct null_lane *from)
 		from->refused = true;
 		return -EAGAIN;
 	}
-	while (lane->tx.unsent) {
+	for (;;) {
 		struct iovec iov[IOV_MAX_TX];
-		size_t bytes;
-		int n = braid_tx_gather(lane, iov, IOV_MAX_TX, SIZE_MAX / 2, &bytes);
+		struct braid_can can = { .iov = iov, .niov = IOV_MAX_TX, .max = SIZE_MAX / 2 };
+		struct braid_piece p;
 
-		for (int i = 0; i < n && !to->err; i++)
+		if (braid_lane_next(lane, &can, &p) <= 0)
+			break;
+		for (int i = 0; i < p.niov && !to->err; i++)
 			take(to, iov[i].iov_base, iov[i].iov_len);
-		braid_tx_advance(lane, bytes);
+		braid_tx_advance(lane, p.bytes);
 	}
 	leave(to);
 	return 0;
@@ -118,15 +120,17 @@ static int push_held(struct null_lane *from)
 		budget = held < from->config.limit ? from->config.limit - held : 0;
 	if (from->config.bite && budget > from->config.bite)
 		budget = from->config.bite;
-	while (lane->tx.unsent && budget) {
+	while (budget) {
 		struct iovec iov[IOV_MAX_TX];
+		struct braid_can can = { .iov = iov, .niov = IOV_MAX_TX, .max = budget };
+		struct braid_piece p;
 		size_t bytes, left;
-		int n = braid_tx_gather(lane, iov, IOV_MAX_TX, budget, &bytes);
 
-		if (bytes > budget)		/* gather() splits no header, but a socket may */
-			bytes = budget;
-		left = bytes;
-		for (int i = 0; i < n && left; i++) {
+		if (braid_lane_next(lane, &can, &p) <= 0)
+			break;
+		/* No header of a piece is split, but a socket may split one. */
+		bytes = left = p.bytes < budget ? p.bytes : budget;
+		for (int i = 0; i < p.niov && left; i++) {
 			size_t len = iov[i].iov_len < left ? iov[i].iov_len : left;
 
 			wire_put(from, iov[i].iov_base, len);

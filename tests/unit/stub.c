@@ -42,14 +42,16 @@ static int push(struct braid_lane *lane)
 		return s->push_err;
 	while (lane->tx.unsent) {
 		struct iovec iov[IOV];
+		struct braid_can can = { .iov = iov, .niov = IOV, .max = SIZE_MAX / 2 };
+		struct braid_piece p = { .bytes = 0 };
 		size_t bytes, left;
-		int n = braid_tx_gather(lane, iov, IOV, SIZE_MAX / 2, &bytes);
 
-		left = bytes = bytes < s->takes ? bytes : s->takes;
+		braid_lane_next(lane, &can, &p);
+		left = bytes = p.bytes < s->takes ? p.bytes : s->takes;
 		if (!bytes)
 			return -EAGAIN;
 		assert_true(s->n + bytes <= STUB_WIRE);
-		for (int i = 0; i < n && left; i++) {
+		for (int i = 0; i < p.niov && left; i++) {
 			size_t len = iov[i].iov_len < left ? iov[i].iov_len : left;
 
 			memcpy(s->wire + s->n, iov[i].iov_base, len);

@@ -8,6 +8,7 @@
 #include "core/link/link.h"
 #include "core/setup/conn.h"
 #include "core/setup/handshake.h"
+#include "core/setup/links.h"
 #include "core/base/units.h"
 
 enum {
@@ -27,6 +28,7 @@ bool braid_cross_refuse(struct braid_link *link, uint64_t now)
 {
 	struct braid_conn *own = link->dial.conn;
 
+	braid_svc_assert_locked();
 	if (!link->dialler || atomic_load(&link->state) != BRAID_LINK_DIALING ||
 	    memcmp(link->key.process, braid_self.process, BRAID_ID_SIZE) < 0)
 		return false;
@@ -45,10 +47,12 @@ bool braid_cross_refuse(struct braid_link *link, uint64_t now)
 
 bool braid_cross_heard(const struct braid_link *link, uint64_t now)
 {
+	braid_svc_assert_locked();
 	return link->dial.crossed_ns && now < link->dial.crossed_ns + HEARD_MS * MS;
 }
 
 void braid_cross_refused(struct braid_link *link, uint64_t now)
 {
+	braid_svc_assert_locked();
 	wait_for_theirs(link, now + AGAIN_MS * MS);
 }

@@ -11,6 +11,7 @@
 #include "core/setup/addr.h"
 #include "core/setup/bind.h"
 #include "core/setup/conn.h"
+#include "core/setup/links.h"
 #include "core/setup/listener.h"
 #include "core/base/units.h"
 #include "core/setup/ways.h"
@@ -64,6 +65,7 @@ static struct braid_addr members(const struct braid_dev *dev, const union braid_
 
 void braid_path_first(struct braid_link *link, const struct braid_handle *to)
 {
+	braid_svc_assert_locked();
 	union braid_netdev_addr at[BRAID_HANDLE_ADDRS];
 	unsigned n = braid_handle_addrs(to, at);
 	struct braid_path *p = &link->setup.path[0];
@@ -143,6 +145,7 @@ void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 	struct braid_addr to[BRAID_PATHS_MAX] = { own ? first.to : *at };
 	unsigned n = 1;
 
+	braid_svc_assert_locked();
 	for (unsigned i = 0; i < BRAID_PATHS_MAX - 1 && theirs->more[i].port; i++)
 		to[n++] = theirs->more[i];
 	link->npaths = dev->nmembers > n ? dev->nmembers : n;
@@ -194,6 +197,7 @@ unsigned braid_path_for(const struct braid_link *link, unsigned lane, uint64_t n
 {
 	unsigned best = lane % link->npaths;
 
+	braid_svc_assert_locked();
 	for (unsigned i = 0; i < link->npaths; i++) {
 		unsigned p = (lane + i) % link->npaths;
 
@@ -209,6 +213,7 @@ void braid_path_bad(struct braid_link *link, unsigned path, uint64_t now)
 {
 	struct braid_path *p = &link->setup.path[path];
 
+	braid_svc_assert_locked();
 	if (link->npaths < 2)
 		return;
 	if (!p->hold_ms || (p->back_ns && braid_since(p->back_ns, now) > LASTS_MS * MS))
@@ -223,6 +228,7 @@ void braid_path_good(struct braid_link *link, unsigned path, uint64_t now)
 {
 	struct braid_path *p = &link->setup.path[path];
 
+	braid_svc_assert_locked();
 	if (p->bad_until_ns)
 		p->back_ns = now;
 	p->bad_until_ns = 0;
@@ -233,6 +239,7 @@ void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsign
 {
 	struct braid_path *p = &link->setup.path[path];
 
+	braid_svc_assert_locked();
 	if (now < p->plain_until_ns)	/* another lane met the same fault */
 		return;
 	if (!p->plain_ms || braid_since(p->plain_until_ns, now) > LASTS_MS * MS)
@@ -259,6 +266,7 @@ bool braid_path_dialled(struct braid_link *link, const struct braid_conn *c, int
 {
 	struct braid_path *p = &link->setup.path[c->path];
 
+	braid_svc_assert_locked();
 	if (c->way >= p->ways.n)
 		return true;
 	if (!err) {

@@ -6,6 +6,7 @@
 #include "core/base/param.h"
 #include "core/link/link.h"
 #include "core/setup/conn.h"
+#include "core/setup/links.h"
 #include "core/base/units.h"
 #include "core/setup/ways.h"
 
@@ -54,6 +55,7 @@ bool braid_tries_go_on(struct braid_link *link, const struct braid_conn *c, int 
 	unsigned i = c ? c->way : w->now;
 	bool over;
 
+	braid_svc_assert_locked();
 	if (i >= w->n)
 		return false;
 	braid_way_failed(w, i, c && c->bound, c && c->state != BRAID_CONN_CONNECT, err);

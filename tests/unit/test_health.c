@@ -16,6 +16,7 @@
 
 #include "core/base/units.h"
 #include "core/setup/health.h"
+#include "core/setup/links.h"
 #include "core/setup/redial.h"
 #include "tests/lib/null.h"
 
@@ -74,7 +75,12 @@ static int teardown(void **state)
 
 static bool look(void)
 {
-	return braid_health_look(link, null_now_ns);
+	bool under_way;
+
+	braid_svc_lock();
+	under_way = braid_health_look(link, null_now_ns);
+	braid_svc_unlock();
+	return under_way;
 }
 
 static void pass(uint64_t ms)

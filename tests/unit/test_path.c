@@ -14,6 +14,7 @@
 
 #include "core/link/link.h"
 #include "core/setup/addr.h"
+#include "core/setup/links.h"
 #include "core/setup/path.h"
 
 #define SEC 1000000000ull
@@ -222,6 +223,20 @@ static void an_address_of_the_other_version_is_no_way(void **state)
 	assert_int_equal(((struct sockaddr_in *)&sa)->sin_port, htons(5));
 }
 
+static int lock(void **state)
+{
+	(void)state;
+	braid_svc_lock();
+	return 0;
+}
+
+static int unlock(void **state)
+{
+	(void)state;
+	braid_svc_unlock();
+	return 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -235,5 +250,5 @@ int main(void)
 		cmocka_unit_test(an_address_of_the_other_version_is_no_way),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, lock, unlock);
 }

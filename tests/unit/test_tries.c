@@ -15,6 +15,7 @@
 #include "core/base/param.h"
 #include "core/link/link.h"
 #include "core/setup/conn.h"
+#include "core/setup/links.h"
 #include "core/setup/tries.h"
 #include "core/base/units.h"
 
@@ -178,6 +179,20 @@ static void time_that_goes_back_ends_nothing(void **state)
 	assert_true(fails(-ECONNREFUSED, true, 9));
 }
 
+static int lock(void **state)
+{
+	(void)state;
+	braid_svc_lock();
+	return 0;
+}
+
+static int unlock(void **state)
+{
+	(void)state;
+	braid_svc_unlock();
+	return 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -194,5 +209,5 @@ int main(void)
 		cmocka_unit_test(time_that_goes_back_ends_nothing),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, lock, unlock);
 }

@@ -44,10 +44,10 @@ static struct {				/* of the case that this process runs */
 } self;
 
 /* Ids of all WARN of all processes of a case, "[a][b]". */
-static struct told {
+static struct reported {
 	atomic_uint used;
 	char ids[4000];
-} *told;
+} *reported;
 
 /* -- verdicts ----------------------------------------------------------------------------- */
 
@@ -144,8 +144,9 @@ static _Noreturn void run_child(const struct run *r)
 
 	for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++)
 		sigaction(caught[i], &before_cmocka[i], NULL);
-	told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	TRUE(told != MAP_FAILED);
+	reported = mmap(NULL, sizeof(*reported), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	TRUE(reported != MAP_FAILED);
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	memcpy(self.name, r->name, sizeof(self.name));
@@ -350,7 +351,7 @@ ncclDebugLogger_t abi_hear(const char *word)
 void abi_heard(const char *want)
 {
 	if (strcmp(heard, want) != 0)
-		FAIL("what is told is \"%s\", not \"%s\"", heard, want);
+		FAIL("what is reported is \"%s\", not \"%s\"", heard, want);
 	heard[0] = '\0';
 	atomic_store(&has_heard, false);
 }
@@ -365,11 +366,11 @@ static void note_id(const char *text)
 	const char *id = strrchr(text, '[');
 	unsigned at, len = id ? (unsigned)strlen(id) : 0;
 
-	if (!id || strstr(told->ids, id))
+	if (!id || strstr(reported->ids, id))
 		return;
-	at = atomic_fetch_add(&told->used, len);
-	if (at + len < sizeof(told->ids))
-		memcpy(told->ids + at, id, len);
+	at = atomic_fetch_add(&reported->used, len);
+	if (at + len < sizeof(reported->ids))
+		memcpy(reported->ids + at, id, len);
 }
 
 void warned_with(const char *id)
@@ -377,8 +378,8 @@ void warned_with(const char *id)
 	char text[64];
 
 	snprintf(text, sizeof(text), "[%s]", id);
-	if (!strstr(told->ids, text))
-		FAIL("no warning has %s: there were \"%s\"", text, told->ids);
+	if (!strstr(reported->ids, text))
+		FAIL("no warning has %s: there were \"%s\"", text, reported->ids);
 }
 
 void abi_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)

@@ -308,7 +308,7 @@ static const struct abi_case cases[] = {
 	CASE("the same of the host's memory", second_host, ONCE),
 	CASE("at the limit what is there serves, the host's is copied, and a GPU's an error",
 	     limits, ONCE, .warns = "not-registered"),
-	CASE("registrations are counted, and told when the last comm is closed", counted, ONCE),
+	CASE("registrations are counted, and reported when the last comm is closed", counted, ONCE),
 	CASE("memory that the driver has no id for is shared by nobody", no_ids, ONCE),
 	CASE("a buffer of several allocations is refused, and says so",
 	     pieces, ONCE, .warns = "gpu-not-registered"),

@@ -337,9 +337,10 @@ static const struct abi_case cases[] = {
 	CASE("a context that aborts leaves the other's messages alone", other_context_aborts,
 	     .since = 11),
 	CASE("contexts end in any order", many_contexts, .since = 11),
-	CASE("when the last comm is closed the traffic is told, if there was any", traffic_told, .every = true),
-	CASE("a link that nobody uses is closed, and that is told", closed_links_told, ONCE),
-	CASE("a service thread that hangs is left behind, and that is told", thread_is_left, ONCE),
+	CASE("when the last comm is closed the traffic is reported, if there was any", traffic_told,
+	     .every = true),
+	CASE("a link that nobody uses is closed, and that is reported", closed_links_told, ONCE),
+	CASE("a service thread that hangs is left behind, and that is reported", thread_is_left, ONCE),
 };
 
 ABI_MAIN(cases)

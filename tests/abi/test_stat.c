@@ -600,7 +600,7 @@ static void stall(struct abi *t)
 
 static const struct abi_case cases[] = {
 	CASE("of a process that stands still: messages, ages, what they wait for", stuck),
-	CASE("a message that is done and was not asked for is told", unasked),
+	CASE("a message that is done and was not asked for is reported", unasked),
 	CASE("other words than the three get no answer", strange_words, .since = 12),
 	CASE("who connects and says nothing holds up nobody", slow_reader, .since = 12),
 	CASE("BRAID_STAT=0 makes no socket", turned_off),

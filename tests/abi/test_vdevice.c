@@ -170,7 +170,7 @@ static const struct abi_case cases[] = {
 	CASE("one device is made of two, once", made, SINCE, .every = true),
 	CASE("what can't be made one is refused", refused, SINCE),
 	CASE("a member without a PCI path is refused", pathless, SINCE),
-	CASE("to force it is told at once", pathless_forced, SINCE),
+	CASE("to force it is reported at once", pathless_forced, SINCE),
 	CASE("a device made of two carries data over both", carries, SINCE),
 };
 

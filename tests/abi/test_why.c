@@ -567,7 +567,7 @@ static void gpu_memory(struct abi *t)
 static const struct abi_case cases[] = {
 	CASE("a peer that is stopped before it answers is no firewall", stopped_before, ONCE),
 	CASE("nor is it when it is asked again and again", stopped_before_often, ONCE),
-	CASE("a peer on this host that is stopped is told so", stopped_later, ONCE),
+	CASE("a peer on this host that is stopped is reported as stopped", stopped_later, ONCE),
 	CASE("so is one that gets no CPU", starved, ONCE),
 	CASE("so is one that the kernel holds up", held_up, ONCE),
 	CASE("so is one whose cgroup of version 1 is frozen", frozen_v1, ONCE),

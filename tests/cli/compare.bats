@@ -129,7 +129,7 @@ faked()
 	[ "$(in_csv over)" = "raw TCP:1 tcp x1:1 " ]
 }
 
-@test "a transport that is not there is told with its reason" {
+@test "a transport that is not there is reported with its reason" {
 	tcp --over tcp,verbs --sizes 8 --csv "$csv" --rounds 1 >"$tmp/out"
 	[[ $(tr -s ' \n' ' ' <"$tmp/out") == *"verbs not available: "*"BRAID_TRANSPORTS=verbs"* ]] ||
 		skip "there is an RDMA device"

@@ -87,7 +87,7 @@ high=11,12,13,14,15,16,17
 	run -0 "$braid" diff --threshold=300 a b
 }
 
-@test "a check that is gone is told" {
+@test "a check that is gone is reported" {
 	report a pass less $low
 	echo '{"schema": "braid-validate", "version": 1, "checks": []}' >b
 	run -0 "$braid" diff a b

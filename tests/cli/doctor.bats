@@ -225,7 +225,7 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	[[ $flat == *"NCCL_IB_RETRY_CNT=10 is not from 0 to 7"*" /home/me/.nccl.conf # line 1"* ]]
 }
 
-@test "lines of both configuration files are looked at, and homes that differ are told" {
+@test "lines of both configuration files are looked at, and homes that differ are reported" {
 	put etc/passwd "me:x:1000:1000::/users/me:/bin/sh"
 	put proc/self/status "Name:	job" "Uid:	1000	1000	1000	1000" "CapEff:	0" \
 		"Cpus_allowed_list:	0-31"
@@ -242,7 +242,7 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	[[ $flat != *"password file"* ]]
 }
 
-@test "a libnccl-net.so of somebody else's is told where NCCL may load it" {
+@test "a libnccl-net.so of somebody else's is reported where NCCL may load it" {
 	put probe/standard.json '{"loaded": true, "net": "AWS Libfabric"}'
 	doctor --only plugin-standard --all		# NCCL_NET_PLUGIN names Braid, and NCCL is new
 	[ "${output%% *}" = ok ]

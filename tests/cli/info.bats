@@ -92,7 +92,7 @@ with_nics()
 	[[ $output == *"device 0     lo"* && $output == *"  transports tcp"$'\n'* ]]
 }
 
-@test "whether a port reaches memory of GPUs is told, and what was tried" {
+@test "whether a port reaches memory of GPUs is reported, and what was tried" {
 	gpu=${BRAID_TEST_BUILDDIR:-.}/tests/fakecuda/.libs
 	[ -e "$gpu/libcuda.so.1" ] || skip "built without RDMA"
 	run -0 with_nics "nic0:rocev2,netdev=lo,dmabuf=1,peermem=0" env LD_LIBRARY_PATH="$fake:$gpu" \
@@ -107,7 +107,7 @@ with_nics()
 	[[ $output == *"gpu: memory is not offered by nic0:1: no memory of the GPU to try it with: Cannot allocate memory"* ]]
 }
 
-@test "why an RDMA port is not used is told in one line" {
+@test "why an RDMA port is not used is reported in one line" {
 	run -0 with_nics "roce0:rocev2,netdev=lo;iw0:iwarp" "$braid" info --plugin "$plugin"
 	[[ $output == *$'\n'"notes      "* && $output == *" verbs: iw0:1 has no interface"* ]]
 }

@@ -108,7 +108,7 @@ checked()				# OPTIONS...
 	fi
 }
 
-@test "SIGTERM ends the rounds, and what was measured is told" {
+@test "SIGTERM ends the rounds, and what was measured is reported" {
 	"$braid" perf --plugin "$plugin" --sizes 8 --rounds 1000 --seconds 0.5 --check --csv \
 		>"$BATS_TEST_TMPDIR/csv" &
 	perf=$!

@@ -81,7 +81,7 @@ for line in open(sys.argv[1]):
 	[[ $output == *"NVLink is not shown"* ]]
 }
 
-@test "a link that is down, a bond and a virtual function are told" {
+@test "a link that is down, a bond and a virtual function are reported" {
 	run -0 topo mixed
 	[[ $output == *"  NIC6   bond0, 50 Gbit/s, a bond, 0000:04:00.0 + 0000:81:00.0"* ]]
 	[[ $output == *"  NIC3   mlx5_2:1 (ens1f0v0), 100 Gbit/s, a virtual function, 0000:02:00.2"* ]]
@@ -89,7 +89,7 @@ for line in open(sys.argv[1]):
 	[[ $output == *"  NIC1   eno2, down, 0000:01:00.1"* ]]
 }
 
-@test "a PCIe link that is slower or narrower than the device can is told" {
+@test "a PCIe link that is slower or narrower than the device can is reported" {
 	run -0 topo four-gpu
 	[[ $output != *"(PCIe "* && $output != *"PCIe link"* ]]
 	nic=$BATS_TEST_TMPDIR/four-gpu/sys/bus/pci/devices/0000:3e:00.0

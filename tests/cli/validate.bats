@@ -71,7 +71,7 @@ broken_as()
 	diff "$BATS_TEST_TMPDIR/list" "$BATS_TEST_TMPDIR/docs"
 }
 
-@test "Braid passes what the quick profile has, and its figures are told" {
+@test "Braid passes what the quick profile has, and its figures are reported" {
 	run --separate-stderr validate
 	echo "$output"
 	[ "$status" -eq 0 ]

@@ -121,7 +121,7 @@ if ip -n "$a" link set w2 gso_max_segs 1 2>/dev/null && ip -n "$b" link set w2 g
 	in_b nft add chain inet t in '{ type filter hook input priority 0; }' &&
 	in_b nft add rule inet t in iifname w2 meta length gt 1500 drop; then
 	env_both="BRAID_SOCKET_IFNAME==w2 BRAID_LANES=1"
-	case_ "a path that loses large packets is told as such, and small ones go" black_hole
+	case_ "a path that loses large packets is reported as such, and small ones go" black_hole
 	no_firewall "$b"
 else
 	no_case "a path that loses large packets" "no nft, or no gso_max_segs"

@@ -71,7 +71,7 @@ mkdir "$tmp/none" && echo no library >"$tmp/none/libucp.so.0"
 LD_LIBRARY_PATH=$tmp/none${plain:+:$plain}
 transfer --iters 5 --verbose &&
 	grep -q "ucx: .*libucp.so.0: .*; install libucx0" "$tmp/perf"
-verdict $? "a libucp that can't be loaded is told, and TCP carries"
+verdict $? "a libucp that can't be loaded is reported, and TCP carries"
 LD_LIBRARY_PATH=$plain
 
 # UCX's last step but one stands still for a moment, in which the threads of a process that exits go on.

@@ -109,8 +109,8 @@ static void measure(struct validate *v, struct meter *m, enum fabric_kind kind,
 	}
 }
 
-static void told(struct validate *v, const char *name, const char *unit, bool more,
-		 const double *samples)
+static void add_figure(struct validate *v, const char *name, const char *unit, bool more,
+		       const double *samples)
 {
 	figure(v, &(struct figure){ name, unit, diff_median(samples, ROUNDS), more, samples,
 				    ROUNDS });
@@ -124,9 +124,9 @@ static void latency(struct validate *v)
 	meter_open(v, &m, PERF_PINGPONG, 1, false);
 	measure(v, &m, FABRIC_PLUGIN, PERF_PINGPONG, 1, 8, &s);
 	perf_session_close(&m.s);
-	told(v, "latency_8B_p50", "us", false, s.p50);
-	told(v, "latency_8B_p99", "us", false, s.p99);
-	told(v, "latency_8B_p999", "us", false, s.p999);
+	add_figure(v, "latency_8B_p50", "us", false, s.p50);
+	add_figure(v, "latency_8B_p99", "us", false, s.p99);
+	add_figure(v, "latency_8B_p999", "us", false, s.p999);
 }
 
 static void latency_large(struct validate *v)
@@ -137,7 +137,7 @@ static void latency_large(struct validate *v)
 	meter_open(v, &m, PERF_PINGPONG, 1, false);
 	measure(v, &m, FABRIC_PLUGIN, PERF_PINGPONG, 1, 65536, &s);
 	perf_session_close(&m.s);
-	told(v, "latency_64K_p50", "us", false, s.p50);
+	add_figure(v, "latency_64K_p50", "us", false, s.p50);
 }
 
 static void jitter(struct validate *v)
@@ -151,7 +151,7 @@ static void jitter(struct validate *v)
 	perf_session_close(&m.s);
 	for (int i = 0; i < ROUNDS; i++)
 		ratio[i] = s.p99[i] / s.p50[i];
-	told(v, "jitter_p99_over_p50", "times", false, ratio);
+	add_figure(v, "jitter_p99_over_p50", "times", false, ratio);
 }
 
 static void bandwidth(struct validate *v, enum perf_pattern pattern, int comms, uint64_t size,
@@ -163,7 +163,7 @@ static void bandwidth(struct validate *v, enum perf_pattern pattern, int comms, 
 	meter_open(v, &m, pattern, comms, false);
 	measure(v, &m, FABRIC_PLUGIN, pattern, comms, size, &s);
 	perf_session_close(&m.s);
-	told(v, name, "Gbit/s", true, s.gbit);
+	add_figure(v, name, "Gbit/s", true, s.gbit);
 }
 
 static void one_way(struct validate *v)
@@ -194,7 +194,7 @@ static void rate(struct validate *v)
 	meter_open(v, &m, PERF_RATE, 1, false);
 	measure(v, &m, FABRIC_PLUGIN, PERF_RATE, 1, 8, &s);
 	perf_session_close(&m.s);
-	told(v, "rate_8B", "million/s", true, s.rate);
+	add_figure(v, "rate_8B", "million/s", true, s.rate);
 }
 
 static void cpu(struct validate *v)
@@ -205,7 +205,7 @@ static void cpu(struct validate *v)
 	meter_open(v, &m, PERF_ONEWAY, 1, false);
 	measure(v, &m, FABRIC_PLUGIN, PERF_ONEWAY, 1, 1 << 20, &s);
 	perf_session_close(&m.s);
-	told(v, "cpu_1M", "s/GB", false, s.cpu);
+	add_figure(v, "cpu_1M", "s/GB", false, s.cpu);
 }
 
 /* Compare with plain TCP, between the same processes. */
@@ -222,7 +222,7 @@ static void beside(struct validate *v, bool lat)
 	perf_session_close(&m.s);
 	for (int i = 0; i < ROUNDS; i++)
 		ratio[i] = lat ? ours.p50[i] / raw.p50[i] : ours.gbit[i] / raw.gbit[i];
-	told(v, lat ? "latency_8B_over_tcp" : "bw_1M_over_tcp", "times", !lat, ratio);
+	add_figure(v, lat ? "latency_8B_over_tcp" : "bw_1M_over_tcp", "times", !lat, ratio);
 }
 
 static void beside_latency(struct validate *v)

@@ -46,7 +46,7 @@ void stat_print_link(const json_t *link)
 	printf("\nlink %lld over %s, peer %s\n", report_number(link, "link"),
 	       report_text(link, "device"),
 	       *report_text(link, "peer") ? report_text(link, "peer") : "not known yet");
-	printf("  %s%s%s, heard %s ago, %lld comms, %lld stalls told%s\n",
+	printf("  %s%s%s, heard %s ago, %lld comms, %lld stalls reported%s\n",
 	       report_text(link, "state"), *err ? ": " : "", err,
 	       report_age(report_number(link, "heard_ms")),
 	       report_number(link, "comms"), report_number(link, "stalls"),

@@ -63,7 +63,7 @@ case_ "a RoCE device comes up" vm_rxe v0
 case_ "its port, address and device file are seen" gid
 case_ "an index that is empty is a wrong GID" wrong_gid
 case_ "a name that no device has" no_such_device
-case_ "small packets are told" mtu
+case_ "small packets are reported" mtu
 if command -v setpriv >/dev/null && command -v prlimit >/dev/null; then
 	case_ "locked memory of 64 KiB is too little" memlock
 else

@@ -94,7 +94,7 @@ case_ "a peer without SMC" says "the peer does not offer smc"
 case_ "modules of SMC at the peer" load_there
 case_ "no RDMA device" says "fell back to TCP, reason 0x03030000: no device for SMC"
 case_ "RDMA devices" devices
-case_ "no UEID is told" told "braid smc setup --ueid"
+case_ "no UEID is reported" told "braid smc setup --ueid"
 # shellcheck disable=SC2086
 case_ "a pnetid" both $pnetid
 case_ "no UEID" says "fell back to TCP, reason 0x03030000"

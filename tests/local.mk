@@ -68,6 +68,7 @@ unit_tests = \
 	tests/unit/test_path \
 	tests/unit/test_pool \
 	tests/unit/test_progress \
+	tests/unit/test_reap \
 	tests/unit/test_recover \
 	tests/unit/test_recv \
 	tests/unit/test_redial \

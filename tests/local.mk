@@ -74,6 +74,7 @@ unit_tests = \
 	tests/unit/test_redial \
 	tests/unit/test_send \
 	tests/unit/test_self \
+	tests/unit/test_service \
 	tests/unit/test_setup_links \
 	tests/unit/test_setup_offer \
 	tests/unit/test_silence \

@@ -73,8 +73,7 @@ static int poll(struct braid_lane *lane)
 
 static int lane_open(struct braid_lane *lane)
 {
-	(void)lane;
-	return 0;
+	return of(lane)->open_err;
 }
 
 static int lane_attach(struct braid_lane *lane)

@@ -28,7 +28,7 @@ extern const struct braid_transport stub_socket, stub_nic;	/* the latter has `dm
 struct stub_lane {			/* a lane's transport, by the lane's index */
 	size_t takes;			/* bytes that the carrier takes, before -EAGAIN */
 	int push_err, poll;		/* the answer of push(), if not 0; of poll() */
-	int attach_err;
+	int open_err, attach_err;
 	unsigned pushes, polls, attaches, detaches, fences, closes;
 	char *wire;			/* what was sent and not read by the case */
 	size_t n;

@@ -345,13 +345,14 @@ static void all_but_chunks_move_while_the_peers_nic_may_write(void **state)
 static void home_stays_while_either_end_has_it_open_or_no_other_lane_is_good(void **state)
 {
 	(void)state;
-	lost(0, -EIO);
-	braid_link_rehome(stub.link);
-	assert_int_equal(stub.link->lanes.home, 0);
 	assert_int_equal(braid_lane_fence(stub_at(0)), 0);
 	braid_link_rehome(stub.link);
 	assert_int_equal(stub.link->lanes.home, 0);
+	assert_int_equal(resume(0, &stub_socket, 0, 0), 0);
 	assert_int_equal(peer_down(0, 0, 0), 0);
+	braid_link_rehome(stub.link);
+	assert_int_equal(stub.link->lanes.home, 0);
+	assert_int_equal(braid_lane_fence(stub_at(0)), 0);
 	lost(1, -EIO);
 	atomic_store(&stub_at(2)->loss.suspect_ns, 1);
 	braid_link_rehome(stub.link);
@@ -432,6 +433,16 @@ static void an_impossible_count_is_refused_and_the_carrier_stays_the_callers(voi
 	assert_int_equal(stub_at(1)->fd, -1);
 	assert_int_equal(stub.link->lanes.ndown, 1);
 	assert_false(stub.link->lock.held);
+}
+
+static void a_carrier_that_can_not_be_opened_stays_the_callers(void **state)
+{
+	(void)state;
+	assert_int_equal(braid_lane_fence(stub_at(1)), 0);
+	stub.lane[1].open_err = -EIO;
+	assert_int_equal(resume(1, &stub_socket, 0, 0), -EIO);
+	assert_false(stub_at(1)->up);
+	assert_int_equal(stub_at(1)->fd, -1);
 }
 
 /* Memory was given back after the peer got the keys of this carrier. */
@@ -528,6 +539,7 @@ int main(void)
 		CASE(frames_that_the_peer_has_not_kept_count_as_received),
 		CASE(an_orphan_that_comes_back_carries_its_chunks_itself),
 		CASE(an_impossible_count_is_refused_and_the_carrier_stays_the_callers),
+		CASE(a_carrier_that_can_not_be_opened_stays_the_callers),
 		CASE_NIC(a_carrier_from_before_a_revocation_is_refused),
 		CASE_NIC(lanes_that_may_use_the_memory_are_fenced_and_lost),
 		CASE_NIC(a_revocation_of_all_credits_concerns_every_nic_and_no_socket),

@@ -55,7 +55,8 @@ static struct {
 	uint32_t gone;			/* an IPv4 address that does not exist any more */
 
 	unsigned queued;		/* connections that wait */
-	int accept_err;			/* instead of them */
+	int accept_err;			/* instead of them ... */
+	bool then_err;			/* ... or after them */
 	unsigned rooms;			/* strangers that can be dropped */
 	unsigned accepted, made_rooms;
 	int handshake_err;
@@ -220,7 +221,7 @@ static int os_accept(int fd, struct sockaddr *sa, socklen_t *len)
 {
 	assert_true(of(fd)->listens);
 	assert_int_equal(*len, sizeof(struct sockaddr_storage));
-	if (w.accept_err && !w.made_rooms) {
+	if (w.accept_err && !w.made_rooms && !(w.then_err && w.queued)) {
 		errno = w.accept_err;
 		return -1;
 	}
@@ -518,6 +519,19 @@ static void without_room_it_pauses_with_one_warning_and_tries_again(void **state
 	assert_int_equal(w.accepted, 1);
 }
 
+/* The kernel says so before it looks whether another connection waits. */
+static void descriptors_that_run_out_in_mid_round_are_the_next_events_affair(void **state)
+{
+	(void)state;
+	open_it();
+	w.accept_err = EMFILE;
+	w.then_err = true;
+	arrive(2);
+	assert_int_equal(w.accepted, 2);
+	assert_int_equal(w.warns, 0);
+	assert_int_equal(of(p->fd)->events, EPOLLIN);
+}
+
 /* --- events of the transports' devices ----------------------------------------------------- */
 
 static void a_transports_events_are_watched_with_the_devices_first_port(void **state)
@@ -557,6 +571,7 @@ int main(void)
 		CASE(a_round_ends_when_memory_runs_out),
 		CASE(without_descriptors_strangers_make_room),
 		CASE(without_room_it_pauses_with_one_warning_and_tries_again),
+		CASE(descriptors_that_run_out_in_mid_round_are_the_next_events_affair),
 		CASE(a_transports_events_are_watched_with_the_devices_first_port),
 	};
 

@@ -50,6 +50,7 @@ unit_tests = \
 	tests/unit/test_link \
 	tests/unit/test_link_control \
 	tests/unit/test_link_offer \
+	tests/unit/test_link_lane \
 	tests/unit/test_link_recover \
 	tests/unit/test_links \
 	tests/unit/test_listen \
@@ -72,6 +73,7 @@ unit_tests = \
 	tests/unit/test_recover \
 	tests/unit/test_recv \
 	tests/unit/test_redial \
+	tests/unit/test_rx \
 	tests/unit/test_send \
 	tests/unit/test_self \
 	tests/unit/test_service \
@@ -311,10 +313,12 @@ tests_unit_test_link_SOURCES = tests/unit/test_link.c $(stub_sources)
 tests_unit_test_link_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_yield
 tests_unit_test_link_control_SOURCES = tests/unit/test_link_control.c $(stub_sources)
 tests_unit_test_link_control_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_yield
+tests_unit_test_link_lane_SOURCES = tests/unit/test_link_lane.c $(stub_sources)
 tests_unit_test_link_recover_SOURCES = tests/unit/test_link_recover.c $(stub_sources)
 tests_unit_test_handshake_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_conn_step
 tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
 tests_unit_test_progress_SOURCES = tests/unit/test_progress.c $(stub_sources)
+tests_unit_test_rx_SOURCES = tests/unit/test_rx.c $(stub_sources)
 tests_unit_test_spread_SOURCES = tests/unit/test_spread.c $(stub_sources)
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_look
 tests_unit_test_stream_SOURCES = tests/unit/test_stream.c tests/unit/unkind.c tests/unit/unkind.h

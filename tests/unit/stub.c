@@ -95,6 +95,7 @@ static void lane_fence(struct braid_lane *lane)
 static void lane_close(struct braid_lane *lane)
 {
 	of(lane)->closes++;
+	of(lane)->closed_fd = lane->fd;
 	lane->fd = -1;
 }
 

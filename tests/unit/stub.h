@@ -30,6 +30,7 @@ struct stub_lane {			/* a lane's transport, by the lane's index */
 	int push_err, poll;		/* the answer of push(), if not 0; of poll() */
 	int open_err, attach_err;
 	unsigned pushes, polls, attaches, detaches, fences, closes;
+	int closed_fd;			/* the lane's descriptor, at the last close */
 	char *wire;			/* what was sent and not read by the case */
 	size_t n;
 };

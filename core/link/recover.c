@@ -133,11 +133,27 @@ static void rx_forget(struct braid_lane *lane)
 	lane->rx_left = lane->rx_at = 0;
 }
 
-void braid_link_drop_again(struct braid_link *link, uint32_t comm)
+void braid_link_drop_payload(struct braid_link *link, uint32_t comm)
 {
 	braid_assert_locked(&link->lock);
 	if (link->rx.again.kind && link->rx.again.hdr.comm == comm)
 		link->rx.again.kind = BRAID_RX_DRAIN;
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		struct braid_lane *lane = link->lane[i];
+
+		if (lane->tr->lands && lane->tr->lands(lane, comm)) {
+			lane->tr->lane_fence(lane);
+			braid_lane_lost(lane, -ECANCELED);
+		}
+		if (lane->rx_hdr.comm != comm ||
+		    (lane->rx_kind != BRAID_RX_ENTRY && lane->rx_kind != BRAID_RX_UNEXP))
+			continue;
+		lane->rx_kind = BRAID_RX_DRAIN;
+		lane->rx_dst = NULL;
+		braid_gpucopy_end(&lane->rx_copy);
+		free(lane->rx_stage);
+		lane->rx_stage = NULL;
+	}
 }
 
 /* A lane that can become home, or NULL. */

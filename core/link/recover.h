@@ -66,9 +66,9 @@ void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_
 void braid_link_end_copies(struct braid_link *link);
 
 /*
- * The comm takes no payload any more: discard that of its message half received when a lane was
- * lost.  With the link's lock held.
+ * The comm takes no payload any more: discard what comes of the frames that have begun, also of one
+ * half received when its lane was lost.  All lanes stand still (braid_link_stop).
  */
-void braid_link_drop_again(struct braid_link *link, uint32_t comm);
+void braid_link_drop_payload(struct braid_link *link, uint32_t comm);
 
 #endif

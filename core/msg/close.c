@@ -8,7 +8,6 @@
 #include "core/msg/comm.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "core/base/flight.h"
 #include "core/link/control.h"
@@ -90,23 +89,7 @@ static void forget_recvs(struct braid_comm *c)
 	}
 	if (placed)
 		braid_link_revoke(c->link, NULL, c);
-	braid_link_drop_again(c->link, c->id);
-	for (unsigned i = 0; i < c->link->nlanes; i++) {
-		struct braid_lane *lane = c->link->lane[i];
-
-		if (lane->tr->lands && lane->tr->lands(lane, c->id)) {
-			lane->tr->lane_fence(lane);
-			braid_lane_lost(lane, -ECANCELED);
-		}
-		if (lane->rx_hdr.comm != c->id ||
-		    (lane->rx_kind != BRAID_RX_ENTRY && lane->rx_kind != BRAID_RX_UNEXP))
-			continue;
-		lane->rx_kind = BRAID_RX_DRAIN;
-		lane->rx_dst = NULL;
-		braid_gpucopy_end(&lane->rx_copy);
-		free(lane->rx_stage);
-		lane->rx_stage = NULL;
-	}
+	braid_link_drop_payload(c->link, c->id);
 	for (uint32_t q = c->first; q != c->next_rseq; q++) {
 		struct braid_recv *e = braid_recv_at(c, q);
 

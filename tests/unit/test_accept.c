@@ -190,7 +190,7 @@ static struct braid_conn *conn(struct braid_conn *k, enum braid_hello_kind kind,
 	if (k->node.next)			/* it is another connection now */
 		braid_list_del(&k->node);
 	*k = (struct braid_conn){ .dev = &met, .met = &met, .tr = &tr, .state = BRAID_CONN_RX_PROOF };
-	k->theirs = (struct braid_hello){ .kind = kind, .ident = ident, .dev = 5,
+	k->theirs = (struct braid_hello){ .kind = (uint8_t)kind, .ident = ident, .dev = 5,
 					  .traffic_class = -1, .least = 8, .most = 9 };
 	memset(k->theirs.process, PEER, sizeof(k->theirs.process));
 	strcpy(k->addr, "10.0.0.9");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* transport.c - the transports in use, and members for those that have nothing to do there. */
+/* transport.c - the list of transports, and default members for struct braid_transport. */
 #include "core/transport.h"
 
 #include <errno.h>

@@ -228,7 +228,7 @@ struct braid_transport {
 	void (*describe)(struct braid_lane *lane, struct braid_wire_state *ret);
 };
 
-/* Functions that do nothing, for transports that need nothing there. */
+/* Default members, for transports without that feature: they do nothing, or return -EOPNOTSUPP. */
 int braid_no_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
 void braid_no_dereg(struct braid_dev *dev, struct braid_key *key);
 int braid_no_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);

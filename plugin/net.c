@@ -2,7 +2,8 @@
 /*
  * net.c - NCCL's calls over core/: contexts, devices and connections.
  *
- * Arguments are checked here, and a context keeps what NCCL has not closed when it ends.
+ * Arguments are checked here.  A context lists its comms and listens; when it ends, it closes those
+ * that NCCL has left open.
  */
 #include "plugin/net.h"
 
@@ -30,7 +31,7 @@ pthread_mutex_t braid_net_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static _Atomic(ncclDebugLogger_t) logger;
 static struct context *shared;		/* for ABIs without contexts */
-static int failed;			/* why there are no devices, for those ABIs */
+static int failed;			/* ABIs without contexts: the errno of init; 0: success */
 
 static void to_nccl(enum braid_log_level level, const char *file, int line, const char *text)
 {

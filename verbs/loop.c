@@ -36,7 +36,7 @@ static void loop_run(struct braid_job *job)
 	atomic_store(&p->loop_made, true);
 }
 
-/* 0; -EAGAIN: the loop is being made; else it can't be made, or not in time. */
+/* 0: the loop is ready; -EAGAIN: a job is making it; else making it failed or took too long. */
 int braid_loop_up(struct braid_ibport *p)
 {
 	if (p->loop)

@@ -17,7 +17,7 @@ enum {
 	BRAID_LOOP_FLUSHED = BRAID_LOOP_BYTES,	/* the last slot: flushes read into it, unused */
 };
 
-/* 0; -EAGAIN: the loop is being made; else it can't be made, or not in time. */
+/* 0: the loop is ready; -EAGAIN: a job is making it; else making it failed or took too long. */
 int braid_loop_up(struct braid_ibport *p);
 int braid_loop_wait_up(struct braid_ibport *p);	/* the same, and waits: only at init */
 /* Drops the loop's queue pair, and with it every request in flight. */

@@ -5,7 +5,7 @@
  * The NICs of the device are asked first: their writes reach the GPU in the same order as a peer's.
  * If no NIC can copy, for instance because its device is gone, the driver does (gdr/stage.h).  A
  * call waits some microseconds at most, and the caller asks again.  While a copy is in progress,
- * the service thread moves its link if no data call does.
+ * the service thread advances its link if no data call does.
  */
 #ifndef BRAID_MEM_GPUCOPY_H
 #define BRAID_MEM_GPUCOPY_H
@@ -36,9 +36,9 @@ void braid_gpucopy_begin(struct braid_gpucopy *c, const struct braid_mr *mr, cha
 /* 0: done; -EAGAIN: not yet; else neither can copy.  Except at -EAGAIN, c->mr is then NULL. */
 int braid_gpucopy_move(struct braid_gpucopy *c);
 /*
- * Abandon a copy, if one is in progress: on return nothing touches either memory.  Waits for a NIC
- * briefly, then ends its queue pair.  Waits for the driver for a few seconds; if its piece is not
- * done by then, the driver has stopped, and a WARN says so.
+ * Abandon a copy, if one is in progress: afterwards nothing touches either memory.  A NIC that does
+ * not finish soon loses its queue pair.  A driver that does not finish the piece in flight within a
+ * few seconds may still copy it: a WARN says so.
  */
 void braid_gpucopy_end(struct braid_gpucopy *c);
 

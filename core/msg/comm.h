@@ -2,15 +2,16 @@
 /*
  * comm.h - NCCL's one-way connections, and how messages meet receives.
  *
- * The k-th send with tag T meets the k-th receive with tag T.  Sends and receives are numbered;
- * both ends work out the same pairs from their own numbers, so frames that cross agree:
+ * The k-th send with tag T meets the k-th receive with tag T.  Each end numbers its sends and
+ * receives and derives these pairs by itself.  Both find the same, even if frames cross:
  *
- *   - A small message is sent at once (EAGER).  A window bounds the bytes sent before a receive.
- *   - A large one, or one without window, sends WANT and waits for the CREDIT of its receive;
- *     then START names the receive on the home lane and chunks follow on any lane.
- *   - A credit that came first is used by the oldest send of its tag that has met none.
- *   - A receive met by a message without a credit never gets one; a RETIRE frame reports it to
- *     the sender, always before any later credit of that comm.
+ *   - A small message is sent at once (EAGER).  A window bounds the bytes sent before their receive
+ *     is known to be posted.
+ *   - A large message, or one that the window has no room for, sends WANT and waits for the CREDIT
+ *     of its receive.  Then START names the receive on the home lane; chunks follow on any lane.
+ *   - A CREDIT meets the oldest send of its tag that has met no receive yet, or else the next one.
+ *   - Where a message sent without a credit meets a receive that has not been credited, no CREDIT
+ *     follows.  A RETIRE frame reports the match, always before any later CREDIT of that comm.
  *
  * EAGER, WANT and START travel on the home lane in the order of their numbers, so the receiver
  * sees every message of a comm in order and matches on arrival.
@@ -170,13 +171,13 @@ struct braid_comm {
 	struct braid_list unexps;		/* in order of arrival */
 	unsigned nunexps;			/* how many unexps */
 	uint64_t unexp_bytes;
-	bool large;			/* messages here need credits: send these without a WANT */
+	bool large;			/* messages are large: send CREDITs before WANTs come */
 	bool plain;			/* some posted receives may have no credit */
 	uint64_t retired[BRAID_SLOTS / 64];	/* messages that a RETIRE is due for, by number */
 	uint32_t retire_first, retire_n;	/* lower bound of these numbers; how many */
 	uint64_t retire_bytes;
 	uint32_t credit_scan, ndue;	/* the lowest credit due may be; how many are due */
-	struct braid_list control_node;	/* link->msg.control_due: a frame of it is due */
+	struct braid_list control_node;	/* link->msg.control_due: a control frame is due */
 	bool fail_due, bye_due, opened_due;
 	uint16_t fail_code;		/* the errno to send */
 	uint64_t fail_size, fail_room;

@@ -2,8 +2,8 @@
 /*
  * handle.h - the 128 bytes that listen() fills and NCCL's bootstrap carries to the dialler.
  *
- * They name the listen, its token, and the addresses at which its process listens.  The dialler
- * keeps the state of its attempt in its own copy.
+ * They hold the id and the token of the listen comm, and the addresses of its process.  The dialler
+ * keeps the state of its attempt in its own copy of the handle.
  */
 #ifndef BRAID_PROTO_HANDLE_H
 #define BRAID_PROTO_HANDLE_H

@@ -95,8 +95,8 @@ bool child_finish(struct child *c, int ms)
 }
 
 /*
- * A child that has closed its output is about to end.  One that sleeps in the kernel can't be
- * killed, and is left behind.
+ * Kill the child, but if it has closed its output, give it some 100 ms to end by itself.  A child
+ * in an uninterruptible system call can't be killed, and is left behind.
  */
 void child_end(struct child *c)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cmd.c - the options of every subcommand, one after the other. */
+/* cmd.c - visits the options of all subcommands: calls each one while opt_visit() is in effect. */
 #include "tools/cmd.h"
 
 #include <string.h>

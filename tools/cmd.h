@@ -11,7 +11,7 @@
 #include "tools/opt.h"
 
 struct command {
-	const char *name;	/* "smc"; or "smc setup": run by the row "smc" */
+	const char *name;	/* "smc"; "smc setup" is only listed: main() runs "smc" */
 	int (*run)(int argc, char **argv);
 	const char *help;	/* its purpose, in half a sentence */
 };

@@ -46,7 +46,7 @@ const char *conf_home(const char *home, const char *passwd, long long version, c
 	return has_file(root, passwd) || !has_file(root, home) ? passwd : home;
 }
 
-/* -- into this process -------------------------------------------------------------------- */
+/* -- apply files to this process's environment -------------------------------------------- */
 
 struct applying {
 	const char *file;

@@ -38,7 +38,10 @@ void equal(const char *file, int line, const char *what, uint64_t want, uint64_t
 uint64_t mix(uint64_t x);			/* splitmix64 */
 uint64_t now_us(void);
 uint64_t deadline_ms(unsigned ms);		/* from now, times BRAID_TEST_SLOW */
-/* Yield, or sleep 50 us if the wait has been long; fails at the deadline, which is one wait's. */
+/*
+ * One turn of a wait: yield, or sleep 50 us if the wait has had many turns.  Fails after the
+ * deadline.  A call with another deadline begins a new wait.
+ */
 void wait_tick(uint64_t deadline, const char *file, int line, const char *what);
 void nap_ms(unsigned ms);
 

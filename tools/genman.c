@@ -88,7 +88,7 @@ static const char tail[] =
 	".Sh SEE ALSO\n"
 	".Xr braid 1\n";
 
-/* One character of running text. */
+/* How mdoc spells a character of running text; NULL: as it is. */
 static const char *spell(const char *p, const char *start)
 {
 	switch (*p) {
@@ -196,7 +196,7 @@ static void print_row(const struct braid_param_row *row)
 	print_facts(row);
 }
 
-/* The row's half sentence as a whole one. */
+/* Print a row's help, which is half a sentence, as a whole one. */
 static void print_help(const char *help)
 {
 	char text[256];
@@ -232,7 +232,7 @@ static void print_nccl(void)
 static const char *wanted;		/* the subcommand whose options are to be printed */
 static unsigned found;
 
-/* "HOST:PORT" as mdoc has it, in small letters; "[PID]" without its brackets. */
+/* Print an argument's name as mdoc's Ar: "HOST:PORT" in lower case, "[PID]" without brackets. */
 static void print_arg(const char *arg)
 {
 	size_t len = strlen(arg);

@@ -24,7 +24,7 @@ struct opt {
 	const char *name;	/* without the dashes; of an ARG, for the help: "PID" */
 	const char *arg;	/* what its value is called in the help; NULL for a flag */
 	const char *help;
-	void *to;		/* bool, int, double or const char * (ARG too): as type says */
+	void *to;		/* a bool, int, double, or const char * (TEXT, ARG), by the type */
 	double least, most;	/* INT and REAL */
 };
 
@@ -58,8 +58,8 @@ int opt_fail(const char *prog, const char *id, const char *fmt, ...)
 
 /*
  * An output file that an option names; "-" is standard output.  opt_create() returns NULL after
- * reporting why.  opt_finish() closes it, and returns 2 after reporting that not all was written,
- * or that there was not all to write (`made` is false).
+ * reporting why.  opt_finish() closes the file.  If a write failed, or the caller could not make
+ * all of the contents (`made` is false), it reports that and returns 2.
  */
 bool opt_is_stdout(const char *path);		/* NULL is not */
 FILE *opt_create(const char *prog, const char *path);

@@ -45,14 +45,14 @@ ncclResult_t net_init_ctx(struct net *net, void **ctx, uint64_t comm_id, int tra
 ncclResult_t net_finalize_ctx(struct net *net, void *ctx);
 
 ncclResult_t net_devices(struct net *net, int *ndev);
-/* makeVDevice: one of several; ncclInvalidUsage if the plugin or its ABI has none. */
+/* makeVDevice: fuse devices.  ncclInvalidUsage if the plugin or its ABI has no makeVDevice. */
 ncclResult_t net_fuse(struct net *net, int n, const int *devs, int *ret_dev);
 ncclResult_t net_props(struct net *net, int dev, struct braid_net_props *ret);
 ncclResult_t net_listen(struct net *net, int dev, void *handle, void **listen_comm);
 ncclResult_t net_connect(struct net *net, int dev, void *handle, void **send_comm);
 ncclResult_t net_accept(struct net *net, void *listen_comm, void **recv_comm);
 ncclResult_t net_reg(struct net *net, void *comm, void *data, size_t size, int type, void **mr);
-/* ncclInvalidUsage if the plugin or its ABI has none. */
+/* ncclInvalidUsage if the plugin or its ABI has no regMrDmaBuf. */
 ncclResult_t net_reg_dmabuf(struct net *net, void *comm, void *data, size_t size, int type,
 			    uint64_t offset, int fd, void **mr);
 ncclResult_t net_dereg(struct net *net, void *comm, void *mr);
@@ -72,7 +72,7 @@ ncclResult_t net_close_listen(struct net *net, void *comm);
 
 const char *net_result_name(ncclResult_t res);
 
-/* A logger for tests and tools: keeps the last WARN lines and counts all (thread-safe). */
+/* A thread-safe logger for tests and tools: counts WARN lines and keeps the last four. */
 void net_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 const char *net_last_warn(void);

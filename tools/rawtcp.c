@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rawtcp.c - the reference alone: braid perf's patterns over plain TCP, without any plugin.
+ * rawtcp.c - the traffic patterns of braid perf over plain TCP sockets, without any plugin.
  *
- * tools/perf/raw.c says at its head what one message is.  Options as for braid perf.
+ * This gives the reference values.  The head of tools/perf/raw.c describes how one message is sent.
+ * The options are those of braid perf.
  */
 #include "tools/perf/perf.h"
 

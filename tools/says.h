@@ -22,7 +22,7 @@ struct says {
 void says_new(struct says *s);		/* empty; frees what was there */
 void says_add(struct says *s, enum level level, const char *fmt, va_list ap)
 	__attribute__((format(printf, 3, 0)));
-/* The command that mends what the last sentence reports. */
+/* Attach, to the sentence added last, the command that fixes the problem. */
 void says_mend(struct says *s, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 /* Format one line of SAYS_LINE bytes, without escapes. */
 void says_line(char *ret, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * run.c - the measuring: a session for each way, and rounds over all of them in turn.
+ * run.c - the measuring: a session for each way (compare.h), and rounds over all ways in turn.
  *
  * A way is there if two processes load the plugin with its transport alone and a message comes
  * through.  Alone, so that a missing transport is an error and not TCP under another name.
@@ -294,7 +294,7 @@ static bool fits(const struct perf_options *o, uint64_t size)
 	return perf_kinds[o->pattern].shows != PERF_SHOWS_COLL || size >= sizeof(float);
 }
 
-/* Every round begins with another way, so that no way always follows the same one. */
+/* Each round starts at the next way, so that no way is always the first or the last of a round. */
 static int size_run(struct runner *r, uint64_t size)
 {
 	int inflight = r->perf.inflight, round, i, way, rc = 0, n = r->rep->nways;
@@ -314,7 +314,7 @@ static int size_run(struct runner *r, uint64_t size)
 	return rc;
 }
 
-/* The size that needs the most memory: fewer large messages are in flight. */
+/* The buffer bytes for a message size; fewer large messages are in flight, as in size_run(). */
 static uint64_t arena_most(const struct perf_options *o, uint64_t size)
 {
 	struct perf_options one = *o;

@@ -11,8 +11,8 @@ enum { INFO_ERR = 1100 };
 /* A plugin after its init, as JSON; NULL with a sentence in err, of INFO_ERR bytes. */
 json_t *info_plugin(const char *path, int abi, char *err);
 /*
- * How its devices would reach that host, by addresses and routes alone; NULL with a sentence in err
- * if the host has no address.
+ * How the plugin's devices would reach `host`, judged by addresses and routes: nothing is sent.
+ * NULL with a sentence in err if the host has no address.
  */
 json_t *info_peer(const json_t *plugin, const char *host, char *err);
 void info_peer_print(const json_t *peer);

@@ -5,9 +5,9 @@
  * A spot is what hwloc calls a Bridge or a PCIDev; its parents are followed one by one, up to the
  * host bridge.  hwloc_get_common_ancestor_obj() is of no use here: bridges and devices have no
  * depths in its sense, and for two devices with unlike numbers of bridges above it runs off the
- * tree.  Distances are those of the machine, as for /sys.
+ * tree.  struct braid_machine computes the distances, as for a tree read from /sys.
  *
- * hwloc knows NVLink, which /sys does not; and lacks some of /sys: see docs/user/topology.md.
+ * hwloc knows NVLink, which /sys does not, but lacks some facts of /sys: docs/user/topology.md.
  */
 #include <errno.h>
 #include <hwloc.h>
@@ -53,7 +53,7 @@ static void read_cpus(hwloc_const_bitmap_t set, struct braid_cpus *ret)
 	free(text);
 }
 
-/* The NUMA node of a set, or the first of several with the same CPUs; -1: any of several. */
+/* The NUMA node in a set, or the first of several with the same CPUs; -1: none, or they differ. */
 static int numa_of(const struct reader *r, hwloc_const_bitmap_t nodes)
 {
 	int first = hwloc_bitmap_first(nodes);
@@ -245,7 +245,7 @@ static int gpu_of(const struct reader *r, hwloc_obj_t o)
 	return -1;
 }
 
-/* Have objects i and k a link, or each a link to the same object that is no GPU: a switch? */
+/* Have objects i and k a link, or each a link to the same switch: an object that is no GPU? */
 static bool has_link(const struct reader *r, const struct hwloc_distances_s *d, unsigned i,
 		     unsigned k)
 {
@@ -260,7 +260,7 @@ static bool has_link(const struct reader *r, const struct hwloc_distances_s *d, 
 	return false;
 }
 
-/* The numbers are bandwidths, which do not say how many links there are. */
+/* hwloc reports bandwidths, not the number of links: note only which GPUs are linked. */
 static void read_nvlink(struct reader *r)
 {
 	struct hwloc_distances_s *d;
@@ -302,7 +302,7 @@ static int info_number(hwloc_obj_t o, const char *key)
 	return text ? atoi(text) : -1;
 }
 
-/* An XML file says nothing of a hypervisor. */
+/* hwloc's XML does not record whether the machine is virtual. */
 static void read_cpu(struct reader *r)
 {
 	struct braid_cpu_kind *cpu = &r->m->cpu;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* topo.h - the parts of `braid topo`: pictures, each one document on stdout, and hwloc. */
+/* topo.h - the parts of `braid topo`: XML and SVG output on stdout, and the hwloc reader. */
 #ifndef BRAID_TOOLS_TOPO_H
 #define BRAID_TOOLS_TOPO_H
 

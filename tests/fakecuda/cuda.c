@@ -431,7 +431,10 @@ int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t 
 	return fake_end(code);
 }
 
-/* A DMA-BUF begins where the range does; the descriptor's position is that place in our file. */
+/*
+ * The DMA-BUF is the allocation's memfd, opened again.  A real one begins at `ptr`; here the file
+ * position is set to the offset of `ptr`, and the fake NIC adds it (tests/fake/mr.c).
+ */
 int cuMemGetHandleForAddressRange(void *ret, uint64_t ptr, size_t size, int type, unsigned long long flags)
 {
 	int code = fake_begin(__func__), fd = -1;

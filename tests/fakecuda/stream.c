@@ -2,9 +2,9 @@
 /*
  * stream.c - contexts, streams, events and asynchronous copies; see ctl.h.
  *
- * One engine, a thread, does what was put on streams, in that order.  It begins a copy with the last
- * word and pauses in the middle, so that code fails that takes a copy for ordered, or for complete
- * when the call returns.
+ * One engine thread executes the operations of all streams, in the order in which they were posted.
+ * It copies from the last word to the first and pauses in the middle.  So code fails that relies on
+ * an order of bytes, or on completion when the call returns.
  */
 #include "tests/fakecuda/fake.h"
 
@@ -63,7 +63,7 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t size, void *stre
 EXPORT int cuMemcpy2DAsync_v2(const struct rect *r, void *stream);
 
 static int primary;			/* its address is the context */
-static long retained, made;		/* contexts; streams, events and host memory */
+static long retained, made;		/* how many contexts; streams, events and host buffers */
 static PER_THREAD int base = -1;	/* has the thread a context?  -1: only the main thread has */
 static PER_THREAD unsigned pushed;
 

@@ -3,10 +3,10 @@
  * test_counts.c - what a message costs a NIC: work requests, receives and packets, counted by the
  * fake one (tests/fake).
  *
- * A small message is one request to send, one receive, and nothing beside it; acknowledgements
- * ride on what goes the other way, in the headers that one message in some has.  What is said now
- * and then (room in the window, ALIVE) is allowed for: a tenth of a message, and one request for
- * each tick of the service thread.  The best of several runs counts, for a busy machine adds to it.
+ * A small message costs one send request and one receive.  Acknowledgements cost nothing more: they
+ * ride on messages the other way, of which one in HEADERS has a header.  Occasional frames (window
+ * updates, ALIVE) are allowed for: one for ten messages, and one for each tick of the service
+ * thread.  The best of several runs counts, because a busy machine adds requests.
  */
 #include "tests/abi/abi.h"
 #include "tests/fake/ctl.h"
@@ -121,7 +121,7 @@ static void finish(struct op *op)
 	OK(op->res);
 }
 
-/* The receive stands before the message can come. */
+/* The receive is posted before its message can arrive. */
 static void ping(struct end *e, bool first)
 {
 	for (unsigned i = 0; i < ROUNDS; i++) {
@@ -154,7 +154,7 @@ static void pong(struct abi *t, int fd)
 	end_down(&e, fd);
 }
 
-/* The run of the fewest requests, or the first with about `wanted`. */
+/* The run with the fewest send requests, or the first run with about `wanted`. */
 static struct counts cost(struct abi *t, uint64_t size, long wanted)
 {
 	struct counts c, best = { .sends = LONG_MAX };
@@ -186,15 +186,15 @@ static void between(const char *what, long least, long most, long n)
 		FAIL("%ld %s, not %ld to %ld", n, what, least, most);
 }
 
-/* Packets that `bytes` are, beyond the first. */
+/* How many packets `bytes` take, beyond the first. */
 static long more_packets(size_t bytes)
 {
 	return (long)((bytes + MTU - 1) / MTU) - 1;
 }
 
 /*
- * From `least` to `most` requests to send, of which `quiet` take no receive of the peer's; `bytes`
- * go as one of them, and now and then `hdr` more.
+ * A message costs `least` to `most` send requests, of which `quiet` consume no receive at the peer.
+ * One of them carries `bytes`; for one message in HEADERS it carries `hdr` bytes more.
  */
 static void costs(struct abi *t, size_t size, long least, long most, long quiet, size_t bytes,
 		  size_t hdr)
@@ -217,7 +217,7 @@ static bool is_nic(const char *kind)
 	return nic && !strcmp(nic, kind);
 }
 
-/* Alone it needs no header, but for iWARP, which has no immediate data. */
+/* A small message sent by itself has no header, except on iWARP, which lacks immediate data. */
 static void eager(struct abi *t, size_t size)
 {
 	size_t hdr = is_nic("iwarp") ? HDR : 0;
@@ -226,9 +226,9 @@ static void eager(struct abi *t, size_t size)
 }
 
 /*
- * Credit and write; where that has no immediate data (iWARP; InfiniBand, see
- * BRAID_IB_AR_THRESHOLD) a header that says what was written; and what of start and
- * acknowledgement had nothing to ride on: at most one.
+ * A credit and a write; a header where the write has no immediate data (iWARP; InfiniBand: see
+ * BRAID_IB_AR_THRESHOLD); and at most one request for a START or an acknowledgement that found no
+ * frame to ride on.
  */
 static void large(struct abi *t, size_t size)
 {
@@ -262,12 +262,12 @@ static void large512(struct abi *t)
 	large(t, 512 << 10);
 }
 
-/* -- in vain ---------------------------------------------------------------------------------- */
+/* -- calls that find nothing ------------------------------------------------------------------ */
 
-/* Looks at completion queues for each call, of `n` who wait in turn. */
+/* How often one test() polls a completion queue, while `n` pending receives are tested in turn. */
 static double looks(struct op *ops, unsigned n)
 {
-	enum { CALLS = 2000, SETTLE_MS = 100 };	/* the service thread is to see who calls */
+	enum { CALLS = 2000, SETTLE_MS = 100 };	/* for the service thread to notice the calls */
 	long polls;
 
 	for (unsigned ms = 0; ms < SETTLE_MS; ms++) {
@@ -275,7 +275,7 @@ static double looks(struct op *ops, unsigned n)
 			TRUE(!op_test(&ops[i]));
 		nap_ms(1);
 	}
-	count("fail 1000000000 poll");	/* until then they are counted */
+	count("fail 1000000000 poll");	/* so late that none fails: it only counts polls */
 	for (unsigned i = 0; i < CALLS; i++)
 		TRUE(!op_test(&ops[i % n]));
 	polls = count("calls");
@@ -283,7 +283,7 @@ static double looks(struct op *ops, unsigned n)
 	return (double)polls / CALLS;
 }
 
-/* Who waits for one peer is served by several looks; who has others to ask about, by one. */
+/* test() polls several times if its link is the only one in use; once if there are others. */
 static void in_vain(struct abi *t)
 {
 	struct pair p[2];

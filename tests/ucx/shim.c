@@ -4,17 +4,17 @@
  * fails some of them.
  *
  * BRAID_TEST_UCP_FAIL=K	the K-th call in a process fails, if it can; =K+: all from then on
- * BRAID_TEST_UCP_BREAK=K	the K-th progress in a process says that the endpoint is broken, and the
- *				next endpoint cannot be made; =K+: from then on every endpoint is broken
- *				as soon as it has been made
- * BRAID_TEST_UCP_CUDA=1	UCX says that it has support of GPUs' memory, and moves that of
- *				tests/fakecuda; where the calling thread has no context, it fails;
- *				=broken: it can't send any; =lies: it sends other bytes
+ * BRAID_TEST_UCP_BREAK=K	the K-th ucp_worker_progress() of a process reports all endpoints of its
+ *				worker broken, and the next endpoint cannot be made; =K+: later calls
+ *				report every new endpoint, too, and endpoints can be made
+ * BRAID_TEST_UCP_CUDA=1	UCX claims support for GPU memory, and moves that of tests/fakecuda;
+ *				calls from a thread without a context fail; =broken: every send fails;
+ *				=lies: the first half of the bytes sent is zeroed
  * BRAID_TEST_UCP_LONG=1	a worker's address is longer than any handshake takes
- * BRAID_TEST_UCP_COUNT=FILE	the number of calls that could have failed is appended as workers go
+ * BRAID_TEST_UCP_COUNT=FILE	each ucp_worker_destroy() appends how many calls could have failed so far
  * BRAID_TEST_UCP_TIMES=FILE	"THREAD CALL MICROSECONDS" is appended by calls that make a worker or an
- *				endpoint or destroy one, by the first of a thread that arms one, and by
- *				others that take more than a millisecond
+ *				endpoint or destroy a worker, by the first ucp_worker_arm() of a thread,
+ *				and by other calls that take a millisecond or more
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -269,9 +269,9 @@ OUT ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *pa
 	return req;
 }
 
-/* --- memory of a GPU's ----------------------------------------------------------------------- */
+/* --- GPU memory ------------------------------------------------------------------------------ */
 
-struct moved {				/* on its way, in memory of ours */
+struct moved {				/* a transfer in flight, through host memory of ours */
 	void *bytes;
 	const void *gpu;
 	ucp_request_param_t theirs;
@@ -292,7 +292,7 @@ static bool has_context(void)
 	return at && get(&device) == 0;
 }
 
-/* Where those are that the GPU has: memory that has been freed has none. */
+/* The host address of bytes in fake GPU memory.  Freed memory has none: that ends the process. */
 static void *bytes_of(const void *gpu, size_t size)
 {
 	void *(*find_bytes)(const void *ptr, size_t size), *bytes;
@@ -428,7 +428,7 @@ OUT ucs_status_t ucp_request_check_status(void *request)
 	return REAL(ucp_request_check_status, request);
 }
 
-/* Of libucs, whose header is not for everybody. */
+/* A function of libucs, declared here because its header is not part of UCX's public API. */
 OUT ucs_status_t ucs_global_opts_set_value(const char *name, const char *value);
 OUT ucs_status_t ucs_global_opts_set_value(const char *name, const char *value)
 {

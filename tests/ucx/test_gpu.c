@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_gpu.c - memory of a GPU that UCX moves.  Run by tests/ucx/gpu.sh, over the driver of
- * tests/fakecuda and the UCX of tests/ucx/shim.c.
+ * test_gpu.c - GPU memory sent and received by UCX.
+ *
+ * tests/ucx/gpu.sh runs it with the fake CUDA driver (tests/fakecuda) and the shim of libucp
+ * (tests/ucx/shim.c).
  */
 #include "tests/abi/gpu.h"
 

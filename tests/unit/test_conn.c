@@ -27,15 +27,15 @@ enum { PIPE_MAX = 4096, DIALLER = 0, ACCEPTER = 1, EITHER = -1 };
 struct braid_self braid_self;		/* instead of self.c's */
 
 static struct {
-	struct {			/* by the end that writes */
+	struct {			/* indexed by the end that writes */
 		uint8_t buf[PIPE_MAX];
 		size_t n, read;
 		size_t total;		/* ever written */
-		bool ended, closed;	/* no more comes; nobody reads the other one */
+		bool ended, closed;	/* end of the stream; the end has closed its socket */
 		unsigned calls;
 	} pipe[2];
 	size_t bite;			/* bytes that a call moves at most; 0: any number */
-	unsigned interrupt;		/* every so many calls are interrupted; 0: none */
+	unsigned interrupt;		/* each `interrupt`-th call fails with EINTR; 0: none */
 	int so_error, recv_error;
 
 	uint8_t token[BRAID_KEY_SIZE];
@@ -46,7 +46,7 @@ static struct {
 	struct braid_conn c[2];
 	uint8_t seed;
 
-	/* The transport that has a set-up, by the end: calls that each part takes, and of now. */
+	/* The fake transport's set-up, per end: calls that a step needs; calls of it so far. */
 	unsigned lazy[2], asked[2];
 	unsigned made[2], dropped;
 } w;
@@ -636,7 +636,7 @@ static void a_recorded_handshake_does_not_work_again(void **state)
 	memcpy(proof, w.pipe[DIALLER].buf + sizeof(hello), sizeof(proof));
 	seed = w.seed;
 
-	meet();				/* to the accepter: its nonce is new */
+	meet();				/* to the accepter, whose nonce is new */
 	w.seed = seed;
 	braid_conn_init(&w.c[ACCEPTER], ACCEPTER, false, &owner);
 	memcpy(w.pipe[DIALLER].buf, hello, sizeof(hello));
@@ -645,7 +645,7 @@ static void a_recorded_handshake_does_not_work_again(void **state)
 	assert_int_equal(step(ACCEPTER), -EACCES);
 	assert_int_equal(w.admits, 1);
 
-	meet();				/* to the dialler: so is its */
+	meet();				/* to the dialler, whose nonce is new, too */
 	w.seed = seed;
 	braid_conn_init(&w.c[DIALLER], DIALLER, true, &owner);
 	w.c[DIALLER].mine.kind = BRAID_HELLO_LINK;
@@ -711,7 +711,7 @@ static void both_ends_wait_for_what_is_being_made(void **state)
 	}
 }
 
-/* That end makes its part, and is never done. */
+/* Leave `end` in the middle of a transport set-up that never completes. */
 static void shake_until_making(int end)
 {
 	prefer_more(end == DIALLER ? UINT32_MAX : 0, end == ACCEPTER ? UINT32_MAX : 0);

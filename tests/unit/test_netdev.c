@@ -135,7 +135,7 @@ static void a_filter_is_parsed_into_marks_and_names(void **state)
 		{ "a b", false, false, { "a b" }, false, "a b" },
 		{ "a:0123456789012345678", false, false, { "a" }, false, "a:0" },
 		{ "mlx5_0:x", false, false, { "mlx5_0" }, false, "mlx5_0:0" },
-		/* What NCCL takes for parts of names, and can have one meaning only. */
+		/* Marks, quotes and blanks that NCCL reads as part of a name, and Braid does not. */
 		{ "^=a,^=b", true, true, { "a", "b" }, true, "^=a,b" },
 		{ "^=a,^b,=c", true, true, { "a", "b", "c" }, true, "^=a,b,c" },
 		{ "=a,=b", false, true, { "a", "b" }, true, "=a,b" },
@@ -345,7 +345,7 @@ static void ipv6_addresses_that_will_not_last_are_left(void **state)
 	}
 }
 
-/* All addresses of the first that was found, in their order. */
+/* All addresses of the first interface that was found, in their order. */
 static const char *all_of_first(int n)
 {
 	static char text[1024];
@@ -434,15 +434,15 @@ static void an_address_that_is_still_checked_is_waited_for(void **state)
 	put(at("proc/net/if_inet6"),
 	    "20010db8000000000000000000000001 02 40 00 c0     eth0");
 	net.lists = 0;
-	net.ready_at = 2;		/* it is ready as soon as somebody has looked twice */
+	net.ready_at = 2;		/* the address is ready once the list has been read twice */
 	assert_string_equal(found(find(fakes, "", AF_UNSPEC)), "eth0 2001:db8::1");
 	assert_int_equal(net.lists, 3);
-	/* It never is: what there is must do, in the end. */
+	/* It never gets ready: after some time the link-local address is used. */
 	put(at("proc/net/if_inet6"),
 	    "20010db8000000000000000000000001 02 40 00 c0     eth0");
 	net.ready_at = 0;
 	assert_string_equal(found(find(fakes, "", AF_UNSPEC)), "eth0 fe80::1%1");
-	/* Another version will do meanwhile. */
+	/* With a usable IPv4 address there is no wait for the IPv6 one. */
 	net.lists = 0;
 	assert_string_equal(found(find(one, "", AF_UNSPEC)), "eth0 10.0.0.1");
 	assert_int_equal(net.lists, 1);

@@ -207,12 +207,12 @@ static int teardown(void **state)
 {
 	(void)state;
 	braid_handshakes_close();
-	for (int i = 0; i < FDS; i++)
-		assert_false(w.open[i] || w.watched[i]);
 	log_strangers();			/* forget this case's */
 	braid_svc_unlock();
 	braid_log_to(NULL);
 	braid_param = saved;
+	for (int i = 0; i < FDS; i++)
+		assert_false(w.open[i] || w.watched[i]);
 	return 0;
 }
 
@@ -407,17 +407,22 @@ static void an_accepted_one_that_takes_too_long_is_dropped_without_a_word(void *
 /* The peer must first stop the queue pair that the lane had. */
 static void a_peer_that_has_rdma_gets_two_seconds_to_answer(void **state)
 {
-	static struct braid_link link = { .setup.better = true };
+	static struct braid_link link;
 	static struct braid_lane lane;
 	struct braid_conn *c = dialled();
 
 	(void)state;
+	link.setup.better = true;
 	c->deadline_ns = start + 500 * MS;
 	c->link = &link;
 	c->lane = &lane;
 	braid_handshake_event(c, start);	/* TCP has not connected yet */
 	assert_int_equal(c->deadline_ns, start + 500 * MS);
 	c->state = BRAID_CONN_RX_ANSWER;
+	link.setup.better = false;		/* nor is there anything to stop */
+	braid_handshake_event(c, start);
+	assert_int_equal(c->deadline_ns, start + 500 * MS);
+	link.setup.better = true;
 	braid_handshake_event(c, start + 100 * MS);
 	assert_int_equal(c->deadline_ns, start + 2100 * MS);
 	braid_handshake_event(c, start + 200 * MS);
@@ -478,6 +483,10 @@ static void a_new_link_that_cannot_use_the_socket_waits_on(void **state)
 	c->theirs.transports[0] = 0;
 	braid_handshake_event(c, start);
 	assert_int_equal(c->ready_by_ns, UINT64_MAX);
+	c = sets_up(&rdma, BRAID_HELLO_LANE);	/* a lane can be had later */
+	c->theirs.transports[0] = 0;
+	braid_handshake_event(c, start);
+	assert_int_equal(c->ready_by_ns, start + SEC);
 	c = sets_up(&rdma, BRAID_HELLO_LINK);
 	braid_handshake_event(c, start);
 	assert_int_equal(c->ready_by_ns, start + SEC);

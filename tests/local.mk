@@ -26,6 +26,7 @@ unit_tests = \
 	tests/unit/test_comm \
 	tests/unit/test_compare \
 	tests/unit/test_conn \
+	tests/unit/test_connect \
 	tests/unit/test_control \
 	tests/unit/test_copy \
 	tests/unit/test_credits \
@@ -315,6 +316,7 @@ tests_unit_test_link_control_SOURCES = tests/unit/test_link_control.c $(stub_sou
 tests_unit_test_link_control_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_yield
 tests_unit_test_link_lane_SOURCES = tests/unit/test_link_lane.c $(stub_sources)
 tests_unit_test_link_recover_SOURCES = tests/unit/test_link_recover.c $(stub_sources)
+tests_unit_test_connect_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_service_try
 tests_unit_test_handshake_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_conn_step
 tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
 tests_unit_test_progress_SOURCES = tests/unit/test_progress.c $(stub_sources)

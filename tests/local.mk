@@ -32,6 +32,7 @@ unit_tests = \
 	tests/unit/test_credits \
 	tests/unit/test_cross \
 	tests/unit/test_declined \
+	tests/unit/test_dial \
 	tests/unit/test_diff \
 	tests/unit/test_events \
 	tests/unit/test_fail \
@@ -317,6 +318,7 @@ tests_unit_test_link_control_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_yield
 tests_unit_test_link_lane_SOURCES = tests/unit/test_link_lane.c $(stub_sources)
 tests_unit_test_link_recover_SOURCES = tests/unit/test_link_recover.c $(stub_sources)
 tests_unit_test_connect_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_service_try
+tests_unit_test_dial_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_listener_port,--wrap=braid_why_dial
 tests_unit_test_handshake_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_conn_step
 tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
 tests_unit_test_progress_SOURCES = tests/unit/test_progress.c $(stub_sources)

@@ -52,13 +52,14 @@ struct braid_link {
 	uint32_t number;		/* in this process, for people; from 1 */
 	struct braid_link_key key;
 
-	/* Set under the lock before the link is up. */
+	/* Set by core/setup before the link is up: under the lock, as the viewer reads these. */
 	bool dialler;
 	char peer[192];			/* "host (pid N) at address", for people */
+	/* The same, but no other thread reads them before. */
 	unsigned lanes_max;		/* the smaller of both ends' limits */
 	unsigned npaths;		/* between the two devices: core/setup/path.h */
 
-	_Atomic int state;		/* changed under the lock */
+	_Atomic int state;		/* enum braid_link_state */
 	atomic_int err;			/* once dead */
 
 	struct braid_lock lock;

@@ -149,7 +149,7 @@ BRAID_APART void braid_verbs_write_counts(struct braid_lane *lane, struct braid_
 	wr->wr.rdma.remote_addr = w->peer_ack;
 	wr->wr.rdma.rkey = w->peer_ack_key;
 	w->slots_reported = w->slots;
-	braid_lane_told(lane);
+	braid_rx_acked(lane);
 }
 
 /* How many slots were posted again without a report that has certainly reached the peer. */

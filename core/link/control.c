@@ -35,7 +35,7 @@ static bool queue_ack(struct braid_link *link, unsigned i)
 		return true;
 	if (!braid_link_ctl(link, &h, NULL))
 		return false;
-	braid_lane_told(lane);
+	braid_rx_acked(lane);
 	return true;
 }
 

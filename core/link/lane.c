@@ -133,11 +133,11 @@ BRAID_APART int braid_lane_last_words(struct braid_lane *lane, int (*poll)(struc
 bool braid_lane_stuck(const struct braid_lane *lane, struct braid_look *look, unsigned most)
 {
 	uint64_t bytes = atomic_load_explicit(&lane->rx_bytes, memory_order_relaxed);
-	uint32_t told = lane->tx.f_peer_acked;
+	uint32_t acked = lane->tx.f_peer_acked;
 
-	if (lane->tx.f_sent == told || bytes != look->bytes || told != look->told)
+	if (lane->tx.f_sent == acked || bytes != look->bytes || acked != look->acked)
 		look->stuck = 0;
 	look->bytes = bytes;
-	look->told = told;
+	look->acked = acked;
 	return ++look->stuck > most;
 }

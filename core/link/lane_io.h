@@ -67,7 +67,7 @@ int braid_lane_next(struct braid_lane *lane, const struct braid_can *can, struct
 /* n bytes were handed to the carrier.  Sends whose payload is in the ring are complete then. */
 void braid_tx_advance(struct braid_lane *lane, size_t n);
 /* The caller has just acknowledged all frames received so far to the peer. */
-void braid_lane_told(struct braid_lane *lane);
+void braid_rx_acked(struct braid_lane *lane);
 /* The peer acknowledges `frames` in all: 0, or -EPROTO if fewer were queued. */
 int braid_tx_acked(struct braid_lane *lane, uint32_t frames);
 
@@ -180,7 +180,7 @@ int braid_lane_last_words(struct braid_lane *lane, int (*poll)(struct braid_lane
  */
 struct braid_look {
 	uint64_t bytes;			/* received, at the last call */
-	uint32_t told;			/* frames acknowledged, at the last call */
+	uint32_t acked;			/* frames acknowledged, at the last call */
 	unsigned stuck;			/* calls at which neither had changed */
 };
 bool braid_lane_stuck(const struct braid_lane *lane, struct braid_look *look, unsigned most);

@@ -112,7 +112,7 @@ void braid_tx_leave(struct braid_lane *lane)
 	}
 }
 
-void braid_lane_told(struct braid_lane *lane)
+void braid_rx_acked(struct braid_lane *lane)
 {
 	lane->rx_acked = lane->rx_frames;
 	lane->rx_quiet = 0;
@@ -127,7 +127,7 @@ static void stamp(struct braid_lane *lane)
 
 	memcpy(q->ring + q->f[q->f_sent & q->fmask].off + HDR_ACK, &ack, sizeof(ack));
 	q->stamped = true;
-	braid_lane_told(lane);
+	braid_rx_acked(lane);
 }
 
 static int iov_put(struct iovec *iov, int n, const char *p, size_t len)

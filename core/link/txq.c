@@ -187,14 +187,14 @@ static void pop(struct braid_lane *lane)
 	braid_txq_give_back(q);
 }
 
-static bool is_told(const struct braid_txq *q)
+static bool is_acked(const struct braid_txq *q)
 {
 	return q->f_acked != q->f_sent && (int32_t)(q->f_peer_acked - q->f_acked) > 0;
 }
 
 void braid_txq_pop_acked(struct braid_lane *lane)
 {
-	while (is_told(&lane->tx))
+	while (is_acked(&lane->tx))
 		pop(lane);
 }
 
@@ -237,6 +237,6 @@ void braid_tx_advance(struct braid_lane *lane, size_t n)
 	}
 	q->part = n;
 	q->stamped = false;
-	if (is_told(q))
+	if (is_acked(q))
 		braid_txq_pop_acked(lane);
 }

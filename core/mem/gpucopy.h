@@ -36,8 +36,8 @@ void braid_gpucopy_begin(struct braid_gpucopy *c, const struct braid_mr *mr, cha
 /* 0: done; -EAGAIN: not yet; else neither can copy.  Except at -EAGAIN, c->mr is then NULL. */
 int braid_gpucopy_move(struct braid_gpucopy *c);
 /*
- * Abandon a copy, if one is in progress: afterwards nothing touches either memory.  A NIC that does
- * not finish soon loses its queue pair.  A driver that does not finish the piece in flight within a
+ * Abandon a copy, if one is in progress.  A NIC that does not finish soon loses its queue pair, so
+ * afterwards it touches neither memory.  A driver that does not finish the piece in flight within a
  * few seconds may still copy it: a WARN says so.
  */
 void braid_gpucopy_end(struct braid_gpucopy *c);

@@ -27,7 +27,6 @@ unit_tests = \
 	tests/unit/test_compare \
 	tests/unit/test_conn \
 	tests/unit/test_connect \
-	tests/unit/test_control \
 	tests/unit/test_copy \
 	tests/unit/test_credits \
 	tests/unit/test_cross \
@@ -52,7 +51,6 @@ unit_tests = \
 	tests/unit/test_link \
 	tests/unit/test_link_control \
 	tests/unit/test_link_offer \
-	tests/unit/test_link_lane \
 	tests/unit/test_link_recover \
 	tests/unit/test_links \
 	tests/unit/test_listen \
@@ -61,6 +59,7 @@ unit_tests = \
 	tests/unit/test_machine \
 	tests/unit/test_match \
 	tests/unit/test_mrcache \
+	tests/unit/test_msg_control \
 	tests/unit/test_nccl \
 	tests/unit/test_netdev \
 	tests/unit/test_netdev_sys \
@@ -72,7 +71,6 @@ unit_tests = \
 	tests/unit/test_pool \
 	tests/unit/test_progress \
 	tests/unit/test_reap \
-	tests/unit/test_recover \
 	tests/unit/test_recv \
 	tests/unit/test_redial \
 	tests/unit/test_rx \
@@ -81,6 +79,7 @@ unit_tests = \
 	tests/unit/test_service \
 	tests/unit/test_setup_links \
 	tests/unit/test_setup_offer \
+	tests/unit/test_setup_recover \
 	tests/unit/test_silence \
 	tests/unit/test_slab \
 	tests/unit/test_smc \
@@ -89,6 +88,7 @@ unit_tests = \
 	tests/unit/test_stream \
 	tests/unit/test_transport \
 	tests/unit/test_tries \
+	tests/unit/test_txq \
 	tests/unit/test_unexpected \
 	tests/unit/test_file \
 	tests/unit/test_replay \
@@ -315,7 +315,7 @@ tests_unit_test_link_SOURCES = tests/unit/test_link.c $(stub_sources)
 tests_unit_test_link_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_yield
 tests_unit_test_link_control_SOURCES = tests/unit/test_link_control.c $(stub_sources)
 tests_unit_test_link_control_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_yield
-tests_unit_test_link_lane_SOURCES = tests/unit/test_link_lane.c $(stub_sources)
+tests_unit_test_lane_SOURCES = tests/unit/test_lane.c $(stub_sources)
 tests_unit_test_link_recover_SOURCES = tests/unit/test_link_recover.c $(stub_sources)
 tests_unit_test_connect_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_service_try
 tests_unit_test_dial_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_listener_port,--wrap=braid_why_dial

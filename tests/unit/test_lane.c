@@ -1,779 +1,297 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * test_lane.c - the queue of frames of one lane, by itself: it hands out exactly what was queued,
- * however little the wire takes at a time; sends are done when they may be; no frame of the peer can
- * harm it.
- */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+/* test_lane.c - a link gets lanes, a lane gets a carrier, and its peer is seen to live or not. */
+#include "tests/unit/stub.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/msg/comm.h"
+#include "core/base/os.h"
 #include "core/link/lane_io.h"
-#include "core/link/link.h"
-#include "core/link/txq_int.h"
-#include "tests/lib/null.h"
+#include "core/link/link_int.h"
 
-enum { RING = 4096, FRAMES = 16, STREAM_MAX = 1 << 16, SENDS = 8, IOV = 64 };
-
-static struct fixture {
-	struct braid_link link;
-	struct braid_lane lane;
-	struct braid_xfer send[SENDS];
-	atomic_bool done[SENDS];
-	char want[STREAM_MAX];		/* what the peer must see */
-	size_t nwant;
-	char got[STREAM_MAX];
-	size_t ngot;
-	uint32_t queued;
-} f;
+enum { LANES = 2, NEW = LANES };
 
 static int setup(void **state)
 {
 	(void)state;
-	memset(&f, 0, sizeof(f));
-	f.lane.link = &f.link;
-	braid_lock_wait(&f.link.lock);
-	return braid_txq_init(&f.lane.tx, RING, FRAMES);
+	stub_up(&stub_socket, LANES);
+	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	braid_txq_fini(&f.lane.tx);
+	stub_down();
 	return 0;
 }
 
-static struct braid_xfer *send_of(unsigned i, unsigned parts, unsigned comm)
+static struct braid_carrier carrier(const struct braid_transport *tr)
 {
-	f.done[i] = false;
-	f.send[i] = (struct braid_xfer){ .comm = comm, .parts = parts, .done = &f.done[i] };
-	return &f.send[i];
-}
-
-static bool is_done(unsigned i)
-{
-	return atomic_load(&f.done[i]);
-}
-
-/* Queue a frame, and note what it must look like; its ack is ours to know at hand-out. */
-static void add(const char *copy, const char *ext, size_t len, struct braid_xfer *owner)
-{
-	struct braid_hdr h = {
-		.type = BRAID_F_EAGER, .len = (uint32_t)len, .size = len, .seq = 1000 + f.queued,
+	return (struct braid_carrier){
+		.tr = tr, .fd = 300, .priv = &stub, .epoch = 4, .member = 1, .peer_member = 2,
+		.peer_rkey_epoch = 6,
 	};
-
-	braid_tx_add(&f.lane, &h, copy, ext, owner);
-	assert_int_equal(h.lseq, f.lane.tx.f_head - 1);
-	braid_hdr_pack(&h, f.want + f.nwant);
-	f.nwant += BRAID_HDR_SIZE;
-	if (len)
-		memcpy(f.want + f.nwant, copy ? copy : ext, len);
-	f.nwant += len;
-	f.queued++;
 }
 
-/* What a byte stream is handed out. */
-static struct braid_piece gather(struct iovec *iov, int max, size_t budget)
+static int add(unsigned index, const struct braid_transport *tr)
 {
-	struct braid_can can = { .iov = iov, .niov = max, .max = budget };
-	struct braid_piece p = { .bytes = 0 };
+	struct braid_carrier c = carrier(tr);
 
-	braid_lane_next(&f.lane, &can, &p);
-	return p;
+	return braid_link_add_lane(stub.link, index, &c);
 }
 
-/* The wire takes at most n bytes of what is handed out. */
-static size_t move(size_t n, int max, size_t budget)
+/* --- lanes --------------------------------------------------------------------------------- */
+
+static void a_new_lane_is_up_with_what_its_carrier_brought(void **state)
 {
-	struct iovec iov[IOV];
-	size_t sum = 0, left;
-	struct braid_piece p = gather(iov, max, budget);
-	int count = p.niov;
-
-	assert_true(count <= max);
-	for (int i = 0; i < count; i++)
-		sum += iov[i].iov_len;
-	assert_int_equal(sum, p.bytes);
-	if (n > p.bytes)
-		n = p.bytes;
-	left = n;
-	for (int i = 0; i < count && left; i++) {
-		size_t len = iov[i].iov_len < left ? iov[i].iov_len : left;
-
-		memcpy(f.got + f.ngot, iov[i].iov_base, len);
-		f.ngot += len;
-		left -= len;
-	}
-	braid_tx_advance(&f.lane, n);
-	return n;
-}
-
-static void assert_stream(void)
-{
-	assert_int_equal(f.ngot, f.nwant);
-	assert_memory_equal(f.got, f.want, f.nwant);
-}
-
-static const char text[] = "The quick brown fox jumps over the lazy dog, and the dog sleeps on.";
-
-static void five_frames(void)
-{
-	add(NULL, NULL, 0, NULL);
-	add(text, NULL, 11, send_of(0, 1, 0));
-	add(NULL, text + 3, 50, send_of(1, 1, 0));
-	add(NULL, NULL, 0, send_of(2, 1, 0));
-	add(text, NULL, sizeof(text), send_of(3, 1, 0));
-	add(NULL, text, 1, send_of(4, 1, 0));
-}
-
-static void frames_leave_whole_and_in_order(void **state)
-{
-	(void)state;
-	five_frames();
-	assert_int_equal(f.lane.tx.unsent, f.nwant);
-	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
-		;
-	assert_stream();
-	assert_int_equal(f.lane.tx.unsent, 0);
-	assert_int_equal(f.lane.tx.f_sent, 6);
-}
-
-static void the_wire_may_stop_at_any_byte(void **state)
-{
-	size_t all;
-
-	five_frames();
-	all = f.nwant;
-	for (size_t step = 1; step <= all; step++) {
-		teardown(state);
-		setup(state);
-		five_frames();
-		while (move(step, IOV, SIZE_MAX / 2))
-			;
-		assert_stream();
-	}
-}
-
-static void a_budget_and_a_short_list_are_kept(void **state)
-{
-	for (size_t budget = 1; budget < 200; budget += 7) {
-		for (int max = 2; max < 8; max++) {
-			size_t n;
-
-			teardown(state);
-			setup(state);
-			five_frames();
-			/* It exceeds the budget by at most a header and the bytes copied behind it. */
-			while ((n = move(SIZE_MAX, max, budget)))
-				assert_true(n < budget + BRAID_HDR_SIZE + sizeof(text));
-			assert_stream();
-		}
-	}
-}
-
-static void a_copied_send_is_done_when_handed_over_any_other_when_acknowledged(void **state)
-{
-	(void)state;
-	five_frames();
-	move(BRAID_HDR_SIZE + BRAID_HDR_SIZE + 10, IOV, SIZE_MAX / 2);
-	assert_false(is_done(0));
-	move(1, IOV, SIZE_MAX / 2);
-	assert_true(is_done(0));
-	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
-		;
-	assert_false(is_done(1));
-	assert_true(is_done(2) && is_done(3));
-	assert_false(is_done(4));
-	assert_int_equal(braid_tx_acked(&f.lane, 2), 0);
-	assert_false(is_done(1));
-	assert_int_equal(braid_tx_acked(&f.lane, 3), 0);
-	assert_true(is_done(1));
-	assert_false(is_done(4));
-	assert_int_equal(f.lane.tx.unacked, 1);
-	assert_int_equal(braid_tx_acked(&f.lane, 6), 0);
-	assert_true(is_done(4));
-	assert_true(braid_txq_idle(&f.lane.tx));
-	assert_int_equal(f.lane.tx.unacked, 0);
-	assert_int_equal(f.link.tx.acked_bytes, 51);
-}
-
-static void a_send_of_many_parts_is_done_with_the_last(void **state)
-{
-	struct braid_xfer *s = send_of(0, 3, 0);
+	const struct braid_lane *lane;
 
 	(void)state;
-	for (int i = 0; i < 3; i++)
-		add(NULL, text, 20, s);
-	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
-		;
-	for (uint32_t i = 1; i <= 3; i++) {
-		assert_false(is_done(0));
-		assert_int_equal(braid_tx_acked(&f.lane, i), 0);
-	}
-	assert_true(is_done(0));
+	assert_int_equal(add(NEW, &stub_nic), 0);
+	lane = stub_at(NEW);
+	assert_ptr_equal(lane->link, stub.link);
+	assert_ptr_equal(lane->tr, &stub_nic);
+	assert_int_equal(lane->index, NEW);
+	assert_int_equal(lane->fd, 300);
+	assert_int_equal(lane->event_fd, -1);
+	assert_ptr_equal(lane->priv, &stub);
+	assert_int_equal(lane->epoch, 4);
+	assert_int_equal(lane->member, 1);
+	assert_int_equal(lane->peer_member, 2);
+	assert_int_equal(lane->peer_rkey_epoch, 6);
+	assert_true(lane->up);
+	assert_non_null(lane->tx.ring);		/* the link is in use */
 }
 
-static void an_acknowledgement_of_what_was_never_queued_is_refused(void **state)
+static void a_lane_of_an_idle_link_gets_queues_later(void **state)
 {
 	(void)state;
-	five_frames();
-	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
-		;
-	assert_int_equal(braid_tx_acked(&f.lane, 7), -EPROTO);
-	assert_int_equal(braid_tx_acked(&f.lane, 0x7fffffff), -EPROTO);
-	assert_int_equal(f.lane.tx.f_acked, 0);
-	assert_int_equal(braid_tx_acked(&f.lane, 0x80000001), 0);	/* seems an old one */
-	assert_int_equal(f.lane.tx.f_acked, 0);
-	assert_int_equal(braid_tx_acked(&f.lane, 4), 0);
-	assert_int_equal(braid_tx_acked(&f.lane, 3), 0);	/* overtaken by a later one */
-	assert_int_equal(f.lane.tx.f_acked, 4);
-	assert_int_equal(braid_tx_acked(&f.lane, 7), -EPROTO);
+	braid_link_detach(stub.link);
+	assert_int_equal(add(NEW, &stub_socket), 0);
+	assert_null(stub_at(NEW)->tx.ring);
+	assert_int_equal(braid_link_attach(stub.link), 0);
+	assert_non_null(stub_at(NEW)->tx.ring);
 }
 
-/* The receiver may be quicker than the return of our system call. */
-static void an_acknowledgement_may_come_before_the_system_call_returns(void **state)
-{
-	struct iovec iov[IOV];
-
-	(void)state;
-	add(NULL, text, 30, send_of(0, 1, 0));
-	add(NULL, text, 30, send_of(1, 1, 0));
-	gather(iov, IOV, SIZE_MAX / 2);
-	assert_int_equal(braid_tx_acked(&f.lane, 1), 0);
-	assert_false(is_done(0));		/* the kernel may still be reading it */
-	assert_int_equal(f.lane.tx.f_acked, 0);
-	braid_tx_advance(&f.lane, BRAID_HDR_SIZE + 30);
-	assert_true(is_done(0));
-	assert_int_equal(braid_tx_acked(&f.lane, 2), 0);
-	braid_tx_advance(&f.lane, BRAID_HDR_SIZE + 29);
-	assert_false(is_done(1));
-	braid_tx_advance(&f.lane, 1);
-	assert_true(is_done(1));
-	assert_true(braid_txq_idle(&f.lane.tx));
-}
-
-static void counts_may_wrap(void **state)
+static void lanes_are_added_in_their_order_and_not_too_many(void **state)
 {
 	(void)state;
-	f.lane.tx.f_head = f.lane.tx.f_sent = f.lane.tx.f_acked = f.lane.tx.f_peer_acked = 0xfffffffd;
-	five_frames();
-	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
-		;
-	assert_stream();
-	assert_int_equal(f.lane.tx.f_head, 3);
-	assert_int_equal(braid_tx_acked(&f.lane, 4), -EPROTO);
-	assert_int_equal(braid_tx_acked(&f.lane, 0), 0);
-	assert_true(is_done(1));
-	assert_false(is_done(4));
-	assert_int_equal(braid_tx_acked(&f.lane, 0xfffffffe), 0);
-	assert_int_equal(braid_tx_acked(&f.lane, 3), 0);
-	assert_true(is_done(4));
+	assert_int_equal(add(0, &stub_socket), -EEXIST);
+	assert_int_equal(add(NEW + 1, &stub_socket), -EEXIST);
+	assert_int_equal(stub.link->nlanes, LANES);
+	assert_int_equal(add(NEW, &stub_socket), 0);
+	assert_int_equal(stub.link->nlanes, LANES + 1);
 }
 
-static void the_newest_count_of_what_we_received_rides_on_the_first_frame(void **state)
+static void without_its_transport_or_its_memory_no_lane_is_added(void **state)
 {
-	struct iovec iov[IOV];
-	struct braid_hdr h;
+	(void)state;
+	stub.lane[NEW].open_err = -EIO;
+	assert_int_equal(add(NEW, &stub_socket), -EIO);
+	stub.lane[NEW].open_err = 0;
+	stub.lane[NEW].attach_err = -ENOMEM;
+	assert_int_equal(add(NEW, &stub_socket), -ENOMEM);
+	assert_int_equal(stub.link->nlanes, LANES);
+	assert_int_equal(stub.lane[NEW].closes, 2);
+	assert_int_equal(stub.lane[NEW].closed_fd, -1);	/* the descriptor is still the caller's */
+	assert_false(stub.link->lock.held);
+}
+
+/* Its peer's NIC has keys of memory that was given back meanwhile. */
+static void a_nics_lane_set_up_before_a_revocation_is_not_added(void **state)
+{
+	struct braid_carrier c = carrier(&stub_nic);
+	unsigned n = braid_link_stop(stub.link);
 
 	(void)state;
-	f.lane.rx_frames = 5;
-	add(NULL, NULL, 0, NULL);
-	add(NULL, NULL, 0, NULL);
-	f.lane.rx_frames = 9;
-	f.lane.rx_some = true;
-	gather(iov, IOV, SIZE_MAX / 2);
-	assert_int_equal(braid_hdr_unpack(iov[0].iov_base, &h), 0);
-	assert_int_equal(h.ack, 9);
-	assert_int_equal(f.lane.rx_acked, 9);
-	assert_false(f.lane.rx_some);
-	/* A header of which part has left must not change any more. */
-	braid_tx_advance(&f.lane, 3);
-	f.lane.rx_frames = 10;
-	f.lane.rx_some = true;
-	gather(iov, 2, BRAID_HDR_SIZE - 3);
-	assert_int_equal(f.lane.rx_acked == 10, !f.lane.rx_some);
-	assert_int_equal(*((uint8_t *)iov[0].iov_base + 1), 9);
+	braid_link_revoke(stub.link, NULL, NULL);
+	braid_link_go(stub.link, n);
+	assert_int_equal(add(NEW, &stub_nic), -EALREADY);
+	c.rkey_epoch = 1;
+	assert_int_equal(braid_link_add_lane(stub.link, NEW, &c), 0);
+	assert_int_equal(add(NEW + 1, &stub_socket), 0);	/* a socket has no keys */
 }
 
-/* --- room ---------------------------------------------------------------------------------- */
+/* --- carriers ------------------------------------------------------------------------------ */
 
-static void room_ends_with_the_frames_or_the_ring(void **state)
+struct big {
+	struct braid_lane lane;
+	char own[4096];
+};
+static unsigned zeroed, opened;
+
+static int big_open(struct braid_lane *lane)
 {
-	unsigned n = 0;
+	struct big *b = (struct big *)lane;
 
-	(void)state;
-	while (braid_txq_room(&f.lane.tx, 0)) {
-		add(NULL, NULL, 0, NULL);
-		n++;
-	}
-	assert_int_equal(n, FRAMES);
-	assert_false(braid_txq_room_ctl(&f.lane.tx));
-	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
-		;
-	assert_false(braid_txq_room(&f.lane.tx, 0));
-	assert_int_equal(braid_tx_acked(&f.lane, 1), 0);
-	assert_true(braid_txq_room(&f.lane.tx, 0));
-	assert_int_equal(braid_tx_acked(&f.lane, FRAMES), 0);
-	assert_true(braid_txq_room(&f.lane.tx, RING / 2 - BRAID_HDR_SIZE));	/* wherever it is */
-	assert_false(braid_txq_room(&f.lane.tx, RING - BRAID_HDR_SIZE + 1));
-}
-
-static void a_queue_without_memory_has_no_room(void **state)
-{
-	struct braid_txq q = { 0 };
-
-	(void)state;
-	assert_false(braid_txq_room(&q, 0));
-	assert_false(braid_txq_room_ctl(&q));
-	assert_true(braid_txq_idle(&q));
-	braid_txq_fini(&q);
-	braid_txq_fini(&q);
-}
-
-/* Data may not take the ring's last places, which are for control frames, as on the home lane. */
-static void data_leaves_room_for_control_frames(void **state)
-{
-	unsigned data = 0, ctl = 0;
-
-	teardown(state);
-	assert_int_equal(braid_txq_init(&f.lane.tx, 256 << 10, 1024), 0);
-	while (braid_txq_room(&f.lane.tx, 0)) {
-		add(NULL, NULL, 0, NULL);
-		data++;
-	}
-	assert_true(braid_txq_room_ctl(&f.lane.tx));
-	while (braid_txq_room_ctl(&f.lane.tx)) {
-		add(NULL, NULL, 0, NULL);
-		ctl++;
-	}
-	assert_int_equal(data + ctl, 1024);
-	assert_int_equal(ctl, 64);
-}
-
-/* The ring wraps at every place, with frames of every size, and no byte is lost or overwritten. */
-static void the_ring_wraps_anywhere(void **state)
-{
-	struct null_rnd r = { 12345 };
-	char payload[1024];
-	uint32_t told = 0;
-	size_t seen = 0;
-
-	(void)state;
-	for (unsigned i = 0; i < 60000; i++) {
-		size_t len = null_below(&r, i % 7 ? 60 : 1000);
-		bool ext = null_below(&r, 5) == 0;
-
-		if (f.nwant > STREAM_MAX - 2000) {	/* what was compared may be forgotten */
-			assert_memory_equal(f.got + seen, f.want + seen, f.ngot - seen);
-			memmove(f.want, f.want + f.ngot, f.nwant - f.ngot);
-			f.nwant -= f.ngot;
-			f.ngot = seen = 0;
-		}
-		if (braid_txq_room(&f.lane.tx, ext ? 0 : len)) {
-			for (size_t k = 0; k < len; k++)
-				payload[k] = (char)(i + k);
-			/* Not copied: from a place that stays. */
-			add(ext || !len ? NULL : payload, ext ? text : NULL,
-			    ext ? len % sizeof(text) : len, NULL);
-		}
-		if (null_below(&r, 3))
-			move(null_below(&r, 700), 2 + (int)null_below(&r, 20), SIZE_MAX / 2);
-		if (null_below(&r, 3) == 0) {
-			told += (uint32_t)null_below(&r, f.lane.tx.f_sent - told + 1);
-			assert_int_equal(braid_tx_acked(&f.lane, told), 0);
-		}
-		assert_true(f.lane.tx.head - f.lane.tx.tail <= RING);
-	}
-	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
-		;
-	assert_stream();
-	assert_int_equal(braid_tx_acked(&f.lane, f.lane.tx.f_head), 0);
-	assert_true(f.lane.tx.head == f.lane.tx.tail);
-}
-
-/* --- letting go of a comm's memory --------------------------------------------------------- */
-
-/* Frame i of four with 100 bytes each is a word without bytes from now on. */
-static void want_void(unsigned i)
-{
-	char *at = f.want;
-	struct braid_hdr h;
-
-	for (; i; i--) {
-		assert_int_equal(braid_hdr_unpack(at, &h), 0);
-		at += BRAID_HDR_SIZE + h.len;
-	}
-	assert_int_equal(braid_hdr_unpack(at, &h), 0);
-	memmove(at + BRAID_HDR_SIZE, at + BRAID_HDR_SIZE + h.len,
-		f.nwant - (size_t)(at - f.want) - BRAID_HDR_SIZE - h.len);
-	f.nwant -= h.len;
-	h = (struct braid_hdr){
-		.type = BRAID_F_VOID, .lseq = h.lseq, .comm = h.comm, .seq = h.seq,
-	};
-	braid_hdr_pack(&h, at);
-}
-
-static void what_was_not_handed_over_is_void_when_its_memory_goes_but_never_torn(void **state)
-{
-	enum { WHOLE = BRAID_HDR_SIZE + 100 };
-	char *gone[4];
-
-	for (unsigned cut = 0; cut <= 4 * (BRAID_HDR_SIZE + 100); cut += 13) {
-		teardown(state);
-		setup(state);
-		for (unsigned i = 0; i < 4; i++) {
-			gone[i] = malloc(100);
-			memset(gone[i], 'a' + (int)i, 100);
-			add(NULL, gone[i], 100, send_of(i, 1, i & 1));
-		}
-		move(cut, IOV, SIZE_MAX / 2);
-		assert_int_equal(braid_tx_release(&f.lane, 1), 0);
-		if (cut <= 3 * WHOLE)
-			want_void(3);
-		if (cut <= 1 * WHOLE)
-			want_void(1);
-		memset(gone[1], 'x', 100);
-		memset(gone[3], 'x', 100);
-		free(gone[1]);
-		free(gone[3]);
-		while (move(77, IOV, SIZE_MAX / 2))
-			;
-		assert_stream();
-		assert_int_equal(braid_tx_acked(&f.lane, 4), 0);
-		assert_true(is_done(0) && is_done(2));		/* the other comm's */
-		assert_false(is_done(1) || is_done(3));		/* their requests are gone */
-		free(gone[0]);
-		free(gone[2]);
-	}
-}
-
-/* --- a payload that leaves before its frame ------------------------------------------------ */
-
-static struct {
-	char payload[64];
-	uint32_t imm, len;
-	unsigned calls;
-	int err;
-} posted;
-
-static int post(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len)
-{
-	uint32_t said;
-
-	assert_ptr_equal(lane, &f.lane);
-	posted.calls++;
-	if (posted.err)
-		return posted.err;
-	posted.imm = imm;
-	posted.len = len;
-	memcpy(posted.payload, payload, len);
-	assert_true(braid_short_unpack(payload - BRAID_SHORT_SIZE, BRAID_SHORT_SIZE + len, &said));
-	assert_int_equal(said, imm);
+	opened++;
+	for (unsigned i = 0; i < sizeof(b->own); i++)
+		zeroed += !b->own[i];
+	memset(b->own, 'x', sizeof(b->own));
 	return 0;
 }
 
-static const struct braid_transport posts = { .name = "posts", .post = post };
-
-static bool lead(uint32_t id)
+/* Memory for a lane is made once, and each of its carriers gets it zeroed. */
+static void a_lane_has_room_for_the_largest_transport(void **state)
 {
-	return braid_tx_fast_send(&f.lane, id, 0x12345, text, 20);
-}
-
-static void setup_lead(void)
-{
-	memset(&posted, 0, sizeof(posted));
-	f.lane.tr = &posts;
-	atomic_store(&f.lane.up, true);
-}
-
-static void what_has_left_first_is_sent_like_any_when_it_goes_again(void **state)
-{
-	size_t kept;
+	static struct braid_transport big;
+	static const struct braid_transport *const list[] = { &stub_socket, &big, NULL };
+	struct braid_carrier c;
 
 	(void)state;
-	setup_lead();
-	while (f.lane.tx.head < RING - 3 * (BRAID_HDR_SIZE + 20)) {
-		add(text, NULL, 20, NULL);
-		move(SIZE_MAX, IOV, SIZE_MAX / 2);
-		assert_int_equal(braid_tx_acked(&f.lane, f.lane.tx.f_head), 0);
-	}
-	kept = f.ngot;
-	add(text, NULL, 11, send_of(0, 1, 0));
-	move(SIZE_MAX, IOV, SIZE_MAX / 2);
-	for (unsigned i = 1; i < SENDS; i++) {		/* the ring goes round in between */
-		assert_true(lead(7));
-		assert_int_equal(posted.imm, 7 << 16 | 0x2345);
-		assert_int_equal(posted.len, 20);
-		assert_memory_equal(posted.payload, text, 20);
-		add(text, NULL, 20, send_of(i, 1, 0));
-		assert_true(is_done(i));
-		assert_int_equal(f.lane.tx.unsent, 0);
-		assert_int_equal(f.lane.tx.f_sent, f.lane.tx.f_head);
-	}
-	add(text, NULL, 30, NULL);			/* as any other again */
-	assert_int_equal(f.lane.tx.unsent, BRAID_HDR_SIZE + 30);
-	assert_true(f.lane.tx.head > RING);
-	assert_int_equal(braid_tx_rewind(&f.lane, f.lane.tx.f_acked), 0);
-	f.ngot = kept;
-	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
-		;
-	assert_stream();
-}
-
-static void nothing_leaves_first_that_may_not(void **state)
-{
-	(void)state;
-	assert_true(!f.lane.tr);
-	setup_lead();
-	atomic_store(&f.lane.up, false);
-	assert_false(lead(7));
-	atomic_store(&f.lane.up, true);
-	f.lane.pushing = true;				/* another thread sends, without the lock */
-	assert_false(lead(7));
-	f.lane.pushing = false;
-	f.lane.rx_quiet = BRAID_ACK_BYTES;		/* a header is due */
-	assert_false(lead(7));
-	f.lane.rx_quiet = 0;
-	assert_false(lead(UINT16_MAX + 1));
-	add(text, NULL, 11, NULL);			/* the header leaves first */
-	assert_false(lead(7));
-	move(BRAID_HDR_SIZE, IOV, SIZE_MAX / 2);
-	assert_false(lead(7));
-	move(SIZE_MAX, IOV, SIZE_MAX / 2);
-	assert_int_equal(posted.calls, 0);
-	posted.err = -EAGAIN;				/* the wire does not take it */
-	assert_false(lead(7));
-	assert_int_equal(posted.calls, 1);
-	add(text, NULL, 20, send_of(0, 1, 0));
-	assert_int_equal(f.lane.tx.unsent, BRAID_HDR_SIZE + 20);
-	assert_false(is_done(0));
-	move(SIZE_MAX, IOV, SIZE_MAX / 2);
-	assert_true(is_done(0));
-	assert_stream();
-}
-
-/* --- a socket is lost ---------------------------------------------------------------------- */
-
-/* Frames that the peer has not received are sent again, unchanged. */
-static void the_rest_goes_again(void **state)
-{
-	size_t all, at[7] = { 0 };
-
-	five_frames();
-	all = f.nwant;
-	for (size_t cut = 0; cut <= all; cut += 3) {
-		for (uint32_t has = 0; has <= 6; has++) {
-			size_t n = 0;
-
-			teardown(state);
-			setup(state);
-			five_frames();
-			for (uint32_t i = 0; i < 6; i++) {
-				const struct braid_txf *x = &f.lane.tx.f[i];
-
-				at[i + 1] = at[i] + x->inl + x->ext_len;
-			}
-			while (n < cut)
-				n += move(cut - n, IOV, SIZE_MAX / 2);
-			if (at[has] > cut) {
-				assert_int_equal(braid_tx_rewind(&f.lane, has), -EPROTO);
-				continue;
-			}
-			assert_int_equal(braid_tx_rewind(&f.lane, has), 0);
-			assert_int_equal(f.lane.tx.f_acked, has);
-			assert_int_equal(f.lane.tx.unsent, all - at[has]);
-			f.ngot = at[has];
-			while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
-				;
-			assert_stream();
-			assert_int_equal(braid_tx_acked(&f.lane, 6), 0);
-			assert_true(is_done(0) && is_done(1) && is_done(2) && is_done(3) &&
-				    is_done(4));
-		}
+	big = stub_socket;
+	big.lane_size = sizeof(struct big);
+	big.lane_open = big_open;
+	braid_transports_use(list);
+	zeroed = opened = 0;
+	assert_int_equal(add(NEW, &stub_socket), 0);
+	for (unsigned i = 1; i <= 2; i++) {
+		assert_int_equal(braid_lane_fence(stub_at(NEW)), 0);
+		c = carrier(&big);
+		assert_int_equal(braid_lane_resume(stub_at(NEW), &c, 0, 0), 0);
+		assert_int_equal(opened, i);
+		assert_int_equal(zeroed, i * sizeof(((struct big *)0)->own));
 	}
 }
 
-static void a_peer_can_not_have_lost_what_it_has_acknowledged(void **state)
-{
-	(void)state;
-	five_frames();
-	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
-		;
-	assert_int_equal(braid_tx_acked(&f.lane, 4), 0);
-	assert_int_equal(braid_tx_rewind(&f.lane, 3), 0);	/* goes on from what there is */
-	assert_int_equal(f.lane.tx.f_sent, 4);
-	assert_int_equal(braid_tx_rewind(&f.lane, 7), -EPROTO);
-}
+/* --- the end of a lane's socket ------------------------------------------------------------ */
 
-/* Chunks that were not acknowledged go to another lane, the newest first, and fit in there. */
-static void chunks_of_a_lost_lane_go_to_another(void **state)
-{
-	struct braid_lane other = { .link = &f.link };
-	struct braid_hdr h;
+static int recv_errno;			/* 0: the peer has closed; -1: there is a byte */
+static int polled, poll_answer;
 
-	(void)state;
-	assert_int_equal(braid_txq_init(&other.tx, RING, FRAMES), 0);
-	for (unsigned i = 0; i < 3; i++)
-		add(NULL, text + i, 10, send_of(i, 1, 0));
-	move(BRAID_HDR_SIZE + 5, IOV, SIZE_MAX / 2);
-	assert_int_equal(braid_tx_rewind(&f.lane, 0), 0);
-	for (uint32_t i = 0; i < 3; i++) {
-		braid_tx_move(&f.lane, &other);
-		assert_int_equal(braid_hdr_unpack(other.tx.ring + other.tx.f[i].off, &h), 0);
-		assert_int_equal(h.lseq, i);
-		assert_int_equal(h.seq, 1000 + 2 - i);
-		assert_ptr_equal(other.tx.f[i].ext, text + 2 - i);
+static ssize_t os_recv(int fd, void *buf, size_t len, int flags)
+{
+	assert_int_equal(fd, 100);
+	assert_int_equal(len, 1);
+	assert_int_equal(flags, MSG_DONTWAIT);
+	if (recv_errno < 0) {
+		*(char *)buf = 'x';
+		return 1;
 	}
-	assert_int_equal(f.lane.tx.f_head, 0);
-	assert_int_equal(f.lane.tx.unsent, 0);
-	assert_int_equal(f.lane.tx.unacked, 0);
-	assert_int_equal(other.tx.unacked, 30);
-	assert_int_equal(other.tx.unsent, 3 * (BRAID_HDR_SIZE + 10));
-	other.tx.f_sent = 3;
-	assert_int_equal(braid_tx_acked(&other, 3), 0);
-	assert_true(is_done(0) && is_done(1) && is_done(2));
-	braid_txq_fini(&other.tx);
+	errno = recv_errno;
+	return recv_errno ? -1 : 0;
 }
 
-/* The CPU can't read GPU memory to save the frame.  The lane was fenced, so the frame may be voided. */
-static void a_gpus_frame_that_is_half_out_is_void_when_its_memory_goes(void **state)
+static int poll_again(struct braid_lane *lane)
 {
-	struct braid_mr mr = { .gpu = true };
-	const char *untouchable = (const char *)64;
-	struct braid_hdr h;
-
-	(void)state;
-	for (unsigned i = 0; i < 2; i++) {
-		h = (struct braid_hdr){ .type = BRAID_F_CHUNK, .len = 100, .size = 100 };
-		braid_tx_add(&f.lane, &h, NULL, untouchable, send_of(i, 1, 0));
-		f.send[i].mr = &mr;
-	}
-	braid_tx_advance(&f.lane, BRAID_HDR_SIZE + 40);
-	assert_int_equal(braid_tx_release(&f.lane, 0), 0);
-	assert_int_equal(f.lane.tx.unacked, 0);
-	assert_int_equal(f.lane.tx.unsent, BRAID_HDR_SIZE);
-	assert_int_equal(braid_tx_rewind(&f.lane, 0), 0);
-	assert_int_equal(f.lane.tx.unsent, 2 * BRAID_HDR_SIZE);
-	for (unsigned i = 0; i < 2; i++) {
-		assert_int_equal(braid_hdr_unpack(f.lane.tx.ring + f.lane.tx.f[i].off, &h), 0);
-		assert_int_equal(h.type, BRAID_F_VOID);
-		assert_int_equal(f.lane.tx.f[i].ext_len, 0);
-	}
+	assert_ptr_equal(lane, stub_at(0));
+	polled++;
+	return poll_answer;
 }
 
-static void a_queue_ended_early_leaks_nothing(void **state)
+static int setup_fd(void **state)
 {
-	(void)state;
-	add(NULL, text, 30, send_of(0, 1, 0));
-	add(NULL, text, 30, send_of(1, 1, 0));
-	assert_int_equal(braid_tx_release(&f.lane, 0), 0);
-	move(BRAID_HDR_SIZE + 5, IOV, SIZE_MAX / 2);
-}
+	static struct braid_os os;
 
-static void a_queue_taken_down_and_up_again_goes_on_counting(void **state)
-{
-	(void)state;
-	five_frames();
-	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
-		;
-	assert_int_equal(braid_tx_acked(&f.lane, 6), 0);
-	braid_txq_fini(&f.lane.tx);
-	assert_int_equal(braid_tx_acked(&f.lane, 6), 0);
-	assert_int_equal(braid_tx_acked(&f.lane, 7), -EPROTO);
-	assert_int_equal(braid_txq_init(&f.lane.tx, RING, FRAMES), 0);
-	five_frames();
-	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
-		;
-	assert_stream();
-	assert_int_equal(f.lane.tx.f_head, 12);
-	assert_int_equal(braid_tx_acked(&f.lane, 12), 0);
-	assert_true(braid_txq_idle(&f.lane.tx));
-}
-
-/* --- how fast a lane is -------------------------------------------------------------------- */
-
-static uint64_t clock_ns;
-
-static uint64_t os_now_ns(void)
-{
-	return clock_ns;
-}
-
-/* n frames of len bytes, each acknowledged ns after it was queued. */
-static void carry(unsigned n, size_t len, uint64_t ns)
-{
-	static char bytes[1024];
-
-	while (n--) {
-		add(NULL, bytes, len, NULL);
-		move(SIZE_MAX, IOV, 1 << 20);
-		f.nwant = f.ngot = 0;
-		clock_ns += ns;
-		assert_int_equal(braid_tx_acked(&f.lane, f.lane.tx.f_head), 0);
-	}
-}
-
-static void the_cost_of_a_lane_is_the_time_that_bytes_took_of_late(void **state)
-{
-	const struct braid_os *saved = braid_os;
-	struct braid_os os = *braid_os;
-	struct braid_txq *q = &f.lane.tx;
-
-	(void)state;
-	os.now_ns = os_now_ns;
+	setup(state);
+	os = *braid_os;
+	os.recv = os_recv;
 	braid_os = &os;
-	clock_ns = 1;
-	carry(10, 1000, 100000);
-	assert_true(q->ns_per_byte <= 0);		/* a single lane is not timed */
-	atomic_store(&f.link.nlanes, 2);
-	carry(1000, 1000, 100000);
-	assert_true(q->ns_per_byte > 99 && q->ns_per_byte < 101);
-	assert_true(braid_txq_cost(q, 500, 100) > 49e3 && braid_txq_cost(q, 500, 100) < 51e3);
-	clock_ns += 3600ull * 1000000000;		/* idle time must not change the rate */
-	carry(1, 1000, 100000);
-	assert_true(q->ns_per_byte > 99 && q->ns_per_byte < 101);
-	carry(2000, 1000, 1000000);			/* ten times slower now */
-	assert_true(q->ns_per_byte > 990 && q->ns_per_byte < 1010);
-	/* It is never believed to be hopeless. */
-	assert_true(braid_txq_cost(q, 1000, 10) < 161e3);
-	braid_os = saved;
+	polled = poll_answer = 0;
+	return 0;
+}
+
+static void a_quiet_socket_is_open_and_any_event_is_its_end(void **state)
+{
+	(void)state;
+	recv_errno = EAGAIN;
+	assert_int_equal(braid_lane_look_at_fd(stub_at(0)), 0);
+	recv_errno = EINTR;
+	assert_int_equal(braid_lane_look_at_fd(stub_at(0)), 0);
+	recv_errno = ECONNRESET;
+	assert_int_equal(braid_lane_look_at_fd(stub_at(0)), -ENOTCONN);
+	recv_errno = 0;
+	assert_int_equal(braid_lane_look_at_fd(stub_at(0)), -ENOTCONN);
+	recv_errno = -1;
+	assert_int_equal(braid_lane_look_at_fd(stub_at(0)), -ENOTCONN);
+}
+
+static void what_came_before_the_end_is_read_first(void **state)
+{
+	(void)state;
+	recv_errno = EAGAIN;
+	poll_answer = 3;
+	assert_int_equal(braid_lane_last_words(stub_at(0), poll_again), 0);
+	assert_int_equal(polled, 0);
+	recv_errno = 0;
+	assert_int_equal(braid_lane_last_words(stub_at(0), poll_again), 3);
+	poll_answer = -EIO;
+	assert_int_equal(braid_lane_last_words(stub_at(0), poll_again), -EIO);
+	poll_answer = 0;
+	assert_int_equal(braid_lane_last_words(stub_at(0), poll_again), -ENOTCONN);
+}
+
+static void the_socket_is_looked_at_now_and_then_and_always_while_the_link_is_watched(void **state)
+{
+	unsigned in_vain = 0, looks = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 10 * BRAID_LOOK_AT_FD; i++)
+		looks += braid_lane_look_due(stub_at(0), &in_vain);
+	assert_int_equal(looks, 10);
+	atomic_store(&stub.link->thread.watched, true);
+	assert_true(braid_lane_look_due(stub_at(0), &in_vain));
+}
+
+/* --- a peer that has stopped --------------------------------------------------------------- */
+
+static bool is_stuck(struct braid_look *look)
+{
+	return braid_lane_stuck(stub_at(0), look, 3);
+}
+
+static void a_lane_is_stuck_while_frames_are_in_flight_and_nothing_happens(void **state)
+{
+	struct braid_look look = { 0 };
+
+	(void)state;
+	for (unsigned i = 0; i < 10; i++)
+		assert_false(is_stuck(&look));		/* the peer owes nothing */
+	stub_add(0, BRAID_F_ALIVE);
+	stub_push(0);
+	for (unsigned i = 0; i < 2; i++)
+		assert_false(is_stuck(&look));
+	assert_true(is_stuck(&look));
+}
+
+static void bytes_and_acknowledgements_are_signs_of_life(void **state)
+{
+	struct braid_look look = { 0 };
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		stub_add(0, BRAID_F_ALIVE);
+		stub_push(0);
+	}
+	for (unsigned i = 0; i < 20; i++) {
+		if (i == 2)
+			stub_at(0)->rx_bytes++;
+		if (i == 4) {
+			stub_lock();
+			assert_int_equal(braid_tx_acked(stub_at(0), 1), 0);
+			stub_unlock();
+		}
+		assert_int_equal(is_stuck(&look), i > 6);
+	}
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE_FD(f) cmocka_unit_test_setup_teardown(f, setup_fd, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(frames_leave_whole_and_in_order),
-		CASE(the_wire_may_stop_at_any_byte),
-		CASE(a_budget_and_a_short_list_are_kept),
-		CASE(a_copied_send_is_done_when_handed_over_any_other_when_acknowledged),
-		CASE(a_send_of_many_parts_is_done_with_the_last),
-		CASE(an_acknowledgement_of_what_was_never_queued_is_refused),
-		CASE(an_acknowledgement_may_come_before_the_system_call_returns),
-		CASE(counts_may_wrap),
-		CASE(the_newest_count_of_what_we_received_rides_on_the_first_frame),
-		CASE(room_ends_with_the_frames_or_the_ring),
-		CASE(a_queue_without_memory_has_no_room),
-		CASE(data_leaves_room_for_control_frames),
-		CASE(the_ring_wraps_anywhere),
-		CASE(what_was_not_handed_over_is_void_when_its_memory_goes_but_never_torn),
-		CASE(what_has_left_first_is_sent_like_any_when_it_goes_again),
-		CASE(nothing_leaves_first_that_may_not),
-		CASE(the_rest_goes_again),
-		CASE(a_peer_can_not_have_lost_what_it_has_acknowledged),
-		CASE(chunks_of_a_lost_lane_go_to_another),
-		CASE(a_gpus_frame_that_is_half_out_is_void_when_its_memory_goes),
-		CASE(a_queue_ended_early_leaks_nothing),
-		CASE(the_cost_of_a_lane_is_the_time_that_bytes_took_of_late),
-		CASE(a_queue_taken_down_and_up_again_goes_on_counting),
+		CASE(a_new_lane_is_up_with_what_its_carrier_brought),
+		CASE(a_lane_of_an_idle_link_gets_queues_later),
+		CASE(lanes_are_added_in_their_order_and_not_too_many),
+		CASE(without_its_transport_or_its_memory_no_lane_is_added),
+		CASE(a_nics_lane_set_up_before_a_revocation_is_not_added),
+		CASE(a_lane_has_room_for_the_largest_transport),
+		CASE_FD(a_quiet_socket_is_open_and_any_event_is_its_end),
+		CASE_FD(what_came_before_the_end_is_read_first),
+		CASE(the_socket_is_looked_at_now_and_then_and_always_while_the_link_is_watched),
+		CASE(a_lane_is_stuck_while_frames_are_in_flight_and_nothing_happens),
+		CASE(bytes_and_acknowledgements_are_signs_of_life),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_recover.c - how long a peer has been silent, by a clock that only the test moves.
+ * test_setup_recover.c - how long a peer has been silent, by a clock that only the test moves.
  */
 #include <setjmp.h>
 #include <stdarg.h>

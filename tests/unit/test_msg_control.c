@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_control.c - control frames: acknowledgements that are due, and answers to OPEN. */
+/* test_msg_control.c - control frames: acknowledgements that are due, and answers to OPEN. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -322,6 +322,9 @@ tests_unit_test_dial_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_listener_port,--wr
 tests_unit_test_handshake_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_conn_step
 tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
 tests_unit_test_progress_SOURCES = tests/unit/test_progress.c $(stub_sources)
+queue_sources = tests/unit/queue.c tests/unit/queue.h
+tests_unit_test_replay_SOURCES = tests/unit/test_replay.c $(queue_sources)
+tests_unit_test_txq_SOURCES = tests/unit/test_txq.c $(queue_sources)
 tests_unit_test_rx_SOURCES = tests/unit/test_rx.c $(stub_sources)
 tests_unit_test_spread_SOURCES = tests/unit/test_spread.c $(stub_sources)
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_look

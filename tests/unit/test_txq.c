@@ -4,134 +4,15 @@
  * however little the wire takes at a time; sends are done when they may be; no frame of the peer can
  * harm it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/unit/queue.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/msg/comm.h"
-#include "core/link/lane_io.h"
-#include "core/link/link.h"
 #include "core/link/txq_int.h"
+#include "core/transport.h"
 #include "tests/lib/null.h"
-
-enum { RING = 4096, FRAMES = 16, STREAM_MAX = 1 << 16, SENDS = 8, IOV = 64 };
-
-static struct fixture {
-	struct braid_link link;
-	struct braid_lane lane;
-	struct braid_xfer send[SENDS];
-	atomic_bool done[SENDS];
-	char want[STREAM_MAX];		/* what the peer must see */
-	size_t nwant;
-	char got[STREAM_MAX];
-	size_t ngot;
-	uint32_t queued;
-} f;
-
-static int setup(void **state)
-{
-	(void)state;
-	memset(&f, 0, sizeof(f));
-	f.lane.link = &f.link;
-	braid_lock_wait(&f.link.lock);
-	return braid_txq_init(&f.lane.tx, RING, FRAMES);
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	braid_txq_fini(&f.lane.tx);
-	return 0;
-}
-
-static struct braid_xfer *send_of(unsigned i, unsigned parts, unsigned comm)
-{
-	f.done[i] = false;
-	f.send[i] = (struct braid_xfer){ .comm = comm, .parts = parts, .done = &f.done[i] };
-	return &f.send[i];
-}
-
-static bool is_done(unsigned i)
-{
-	return atomic_load(&f.done[i]);
-}
-
-/* Queue a frame, and note what it must look like; its ack is ours to know at hand-out. */
-static void add(const char *copy, const char *ext, size_t len, struct braid_xfer *owner)
-{
-	struct braid_hdr h = {
-		.type = BRAID_F_EAGER, .len = (uint32_t)len, .size = len, .seq = 1000 + f.queued,
-	};
-
-	braid_tx_add(&f.lane, &h, copy, ext, owner);
-	assert_int_equal(h.lseq, f.lane.tx.f_head - 1);
-	braid_hdr_pack(&h, f.want + f.nwant);
-	f.nwant += BRAID_HDR_SIZE;
-	if (len)
-		memcpy(f.want + f.nwant, copy ? copy : ext, len);
-	f.nwant += len;
-	f.queued++;
-}
-
-/* What a byte stream is handed out. */
-static struct braid_piece gather(struct iovec *iov, int max, size_t budget)
-{
-	struct braid_can can = { .iov = iov, .niov = max, .max = budget };
-	struct braid_piece p = { .bytes = 0 };
-
-	braid_lane_next(&f.lane, &can, &p);
-	return p;
-}
-
-/* The wire takes at most n bytes of what is handed out. */
-static size_t move(size_t n, int max, size_t budget)
-{
-	struct iovec iov[IOV];
-	size_t sum = 0, left;
-	struct braid_piece p = gather(iov, max, budget);
-	int count = p.niov;
-
-	assert_true(count <= max);
-	for (int i = 0; i < count; i++)
-		sum += iov[i].iov_len;
-	assert_int_equal(sum, p.bytes);
-	if (n > p.bytes)
-		n = p.bytes;
-	left = n;
-	for (int i = 0; i < count && left; i++) {
-		size_t len = iov[i].iov_len < left ? iov[i].iov_len : left;
-
-		memcpy(f.got + f.ngot, iov[i].iov_base, len);
-		f.ngot += len;
-		left -= len;
-	}
-	braid_tx_advance(&f.lane, n);
-	return n;
-}
-
-static void assert_stream(void)
-{
-	assert_int_equal(f.ngot, f.nwant);
-	assert_memory_equal(f.got, f.want, f.nwant);
-}
-
-static const char text[] = "The quick brown fox jumps over the lazy dog, and the dog sleeps on.";
-
-static void five_frames(void)
-{
-	add(NULL, NULL, 0, NULL);
-	add(text, NULL, 11, send_of(0, 1, 0));
-	add(NULL, text + 3, 50, send_of(1, 1, 0));
-	add(NULL, NULL, 0, send_of(2, 1, 0));
-	add(text, NULL, sizeof(text), send_of(3, 1, 0));
-	add(NULL, text, 1, send_of(4, 1, 0));
-}
 
 static void frames_leave_whole_and_in_order(void **state)
 {
@@ -398,62 +279,6 @@ static void the_ring_wraps_anywhere(void **state)
 	assert_true(f.lane.tx.head == f.lane.tx.tail);
 }
 
-/* --- letting go of a comm's memory --------------------------------------------------------- */
-
-/* Frame i of four with 100 bytes each is a word without bytes from now on. */
-static void want_void(unsigned i)
-{
-	char *at = f.want;
-	struct braid_hdr h;
-
-	for (; i; i--) {
-		assert_int_equal(braid_hdr_unpack(at, &h), 0);
-		at += BRAID_HDR_SIZE + h.len;
-	}
-	assert_int_equal(braid_hdr_unpack(at, &h), 0);
-	memmove(at + BRAID_HDR_SIZE, at + BRAID_HDR_SIZE + h.len,
-		f.nwant - (size_t)(at - f.want) - BRAID_HDR_SIZE - h.len);
-	f.nwant -= h.len;
-	h = (struct braid_hdr){
-		.type = BRAID_F_VOID, .lseq = h.lseq, .comm = h.comm, .seq = h.seq,
-	};
-	braid_hdr_pack(&h, at);
-}
-
-static void what_was_not_handed_over_is_void_when_its_memory_goes_but_never_torn(void **state)
-{
-	enum { WHOLE = BRAID_HDR_SIZE + 100 };
-	char *gone[4];
-
-	for (unsigned cut = 0; cut <= 4 * (BRAID_HDR_SIZE + 100); cut += 13) {
-		teardown(state);
-		setup(state);
-		for (unsigned i = 0; i < 4; i++) {
-			gone[i] = malloc(100);
-			memset(gone[i], 'a' + (int)i, 100);
-			add(NULL, gone[i], 100, send_of(i, 1, i & 1));
-		}
-		move(cut, IOV, SIZE_MAX / 2);
-		assert_int_equal(braid_tx_release(&f.lane, 1), 0);
-		if (cut <= 3 * WHOLE)
-			want_void(3);
-		if (cut <= 1 * WHOLE)
-			want_void(1);
-		memset(gone[1], 'x', 100);
-		memset(gone[3], 'x', 100);
-		free(gone[1]);
-		free(gone[3]);
-		while (move(77, IOV, SIZE_MAX / 2))
-			;
-		assert_stream();
-		assert_int_equal(braid_tx_acked(&f.lane, 4), 0);
-		assert_true(is_done(0) && is_done(2));		/* the other comm's */
-		assert_false(is_done(1) || is_done(3));		/* their requests are gone */
-		free(gone[0]);
-		free(gone[2]);
-	}
-}
-
 /* --- a payload that leaves before its frame ------------------------------------------------ */
 
 static struct {
@@ -559,123 +384,7 @@ static void nothing_leaves_first_that_may_not(void **state)
 	assert_stream();
 }
 
-/* --- a socket is lost ---------------------------------------------------------------------- */
-
-/* Frames that the peer has not received are sent again, unchanged. */
-static void the_rest_goes_again(void **state)
-{
-	size_t all, at[7] = { 0 };
-
-	five_frames();
-	all = f.nwant;
-	for (size_t cut = 0; cut <= all; cut += 3) {
-		for (uint32_t has = 0; has <= 6; has++) {
-			size_t n = 0;
-
-			teardown(state);
-			setup(state);
-			five_frames();
-			for (uint32_t i = 0; i < 6; i++) {
-				const struct braid_txf *x = &f.lane.tx.f[i];
-
-				at[i + 1] = at[i] + x->inl + x->ext_len;
-			}
-			while (n < cut)
-				n += move(cut - n, IOV, SIZE_MAX / 2);
-			if (at[has] > cut) {
-				assert_int_equal(braid_tx_rewind(&f.lane, has), -EPROTO);
-				continue;
-			}
-			assert_int_equal(braid_tx_rewind(&f.lane, has), 0);
-			assert_int_equal(f.lane.tx.f_acked, has);
-			assert_int_equal(f.lane.tx.unsent, all - at[has]);
-			f.ngot = at[has];
-			while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
-				;
-			assert_stream();
-			assert_int_equal(braid_tx_acked(&f.lane, 6), 0);
-			assert_true(is_done(0) && is_done(1) && is_done(2) && is_done(3) &&
-				    is_done(4));
-		}
-	}
-}
-
-static void a_peer_can_not_have_lost_what_it_has_acknowledged(void **state)
-{
-	(void)state;
-	five_frames();
-	while (move(SIZE_MAX, IOV, SIZE_MAX / 2))
-		;
-	assert_int_equal(braid_tx_acked(&f.lane, 4), 0);
-	assert_int_equal(braid_tx_rewind(&f.lane, 3), 0);	/* goes on from what there is */
-	assert_int_equal(f.lane.tx.f_sent, 4);
-	assert_int_equal(braid_tx_rewind(&f.lane, 7), -EPROTO);
-}
-
-/* Chunks that were not acknowledged go to another lane, the newest first, and fit in there. */
-static void chunks_of_a_lost_lane_go_to_another(void **state)
-{
-	struct braid_lane other = { .link = &f.link };
-	struct braid_hdr h;
-
-	(void)state;
-	assert_int_equal(braid_txq_init(&other.tx, RING, FRAMES), 0);
-	for (unsigned i = 0; i < 3; i++)
-		add(NULL, text + i, 10, send_of(i, 1, 0));
-	move(BRAID_HDR_SIZE + 5, IOV, SIZE_MAX / 2);
-	assert_int_equal(braid_tx_rewind(&f.lane, 0), 0);
-	for (uint32_t i = 0; i < 3; i++) {
-		braid_tx_move(&f.lane, &other);
-		assert_int_equal(braid_hdr_unpack(other.tx.ring + other.tx.f[i].off, &h), 0);
-		assert_int_equal(h.lseq, i);
-		assert_int_equal(h.seq, 1000 + 2 - i);
-		assert_ptr_equal(other.tx.f[i].ext, text + 2 - i);
-	}
-	assert_int_equal(f.lane.tx.f_head, 0);
-	assert_int_equal(f.lane.tx.unsent, 0);
-	assert_int_equal(f.lane.tx.unacked, 0);
-	assert_int_equal(other.tx.unacked, 30);
-	assert_int_equal(other.tx.unsent, 3 * (BRAID_HDR_SIZE + 10));
-	other.tx.f_sent = 3;
-	assert_int_equal(braid_tx_acked(&other, 3), 0);
-	assert_true(is_done(0) && is_done(1) && is_done(2));
-	braid_txq_fini(&other.tx);
-}
-
-/* The CPU can't read GPU memory to save the frame.  The lane was fenced, so the frame may be voided. */
-static void a_gpus_frame_that_is_half_out_is_void_when_its_memory_goes(void **state)
-{
-	struct braid_mr mr = { .gpu = true };
-	const char *untouchable = (const char *)64;
-	struct braid_hdr h;
-
-	(void)state;
-	for (unsigned i = 0; i < 2; i++) {
-		h = (struct braid_hdr){ .type = BRAID_F_CHUNK, .len = 100, .size = 100 };
-		braid_tx_add(&f.lane, &h, NULL, untouchable, send_of(i, 1, 0));
-		f.send[i].mr = &mr;
-	}
-	braid_tx_advance(&f.lane, BRAID_HDR_SIZE + 40);
-	assert_int_equal(braid_tx_release(&f.lane, 0), 0);
-	assert_int_equal(f.lane.tx.unacked, 0);
-	assert_int_equal(f.lane.tx.unsent, BRAID_HDR_SIZE);
-	assert_int_equal(braid_tx_rewind(&f.lane, 0), 0);
-	assert_int_equal(f.lane.tx.unsent, 2 * BRAID_HDR_SIZE);
-	for (unsigned i = 0; i < 2; i++) {
-		assert_int_equal(braid_hdr_unpack(f.lane.tx.ring + f.lane.tx.f[i].off, &h), 0);
-		assert_int_equal(h.type, BRAID_F_VOID);
-		assert_int_equal(f.lane.tx.f[i].ext_len, 0);
-	}
-}
-
-static void a_queue_ended_early_leaks_nothing(void **state)
-{
-	(void)state;
-	add(NULL, text, 30, send_of(0, 1, 0));
-	add(NULL, text, 30, send_of(1, 1, 0));
-	assert_int_equal(braid_tx_release(&f.lane, 0), 0);
-	move(BRAID_HDR_SIZE + 5, IOV, SIZE_MAX / 2);
-}
+/* --- a queue is taken down ----------------------------------------------------------------- */
 
 static void a_queue_taken_down_and_up_again_goes_on_counting(void **state)
 {
@@ -746,8 +455,6 @@ static void the_cost_of_a_lane_is_the_time_that_bytes_took_of_late(void **state)
 	braid_os = saved;
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -764,14 +471,8 @@ int main(void)
 		CASE(a_queue_without_memory_has_no_room),
 		CASE(data_leaves_room_for_control_frames),
 		CASE(the_ring_wraps_anywhere),
-		CASE(what_was_not_handed_over_is_void_when_its_memory_goes_but_never_torn),
 		CASE(what_has_left_first_is_sent_like_any_when_it_goes_again),
 		CASE(nothing_leaves_first_that_may_not),
-		CASE(the_rest_goes_again),
-		CASE(a_peer_can_not_have_lost_what_it_has_acknowledged),
-		CASE(chunks_of_a_lost_lane_go_to_another),
-		CASE(a_gpus_frame_that_is_half_out_is_void_when_its_memory_goes),
-		CASE(a_queue_ended_early_leaks_nothing),
 		CASE(the_cost_of_a_lane_is_the_time_that_bytes_took_of_late),
 		CASE(a_queue_taken_down_and_up_again_goes_on_counting),
 	};

@@ -54,6 +54,7 @@ bool braid_tx_fast_send(struct braid_lane *lane, uint32_t id, uint32_t seq, cons
 	uint32_t off;
 	char *at;
 
+	braid_assert_locked(&lane->link->lock);
 	if (q->f_sent != q->f_head || lane->pushing || !braid_lane_up(lane) ||
 	    !may_be_bare(lane, id) || !braid_txq_room(q, len))
 		return false;
@@ -106,6 +107,7 @@ void braid_tx_leave(struct braid_lane *lane)
 {
 	struct braid_txq *q = &lane->tx;
 
+	braid_assert_locked(&lane->link->lock);
 	for (uint32_t i = q->f_acked; i != q->f_head; i++) {
 		if (q->f[i & q->fmask].bringing)
 			braid_txf_drop_own(&q->f[i & q->fmask]);
@@ -114,6 +116,7 @@ void braid_tx_leave(struct braid_lane *lane)
 
 void braid_rx_acked(struct braid_lane *lane)
 {
+	braid_assert_locked(&lane->link->lock);
 	lane->rx_acked = lane->rx_frames;
 	lane->rx_quiet = 0;
 	lane->rx_ack_due = lane->rx_some = false;

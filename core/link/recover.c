@@ -90,6 +90,7 @@ static bool is_closed(const struct braid_lane *lane)
  */
 void braid_lane_orphan(struct braid_lane *lane)
 {
+	braid_assert_locked(&lane->link->lock);
 	if (lane->loss.orphaned || !lane->loss.peer_down || lane->loss.peer_writes ||
 	    !is_closed(lane))
 		return;
@@ -202,6 +203,7 @@ void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_
 							     const struct braid_comm *c),
 		       const struct braid_comm *c)
 {
+	braid_assert_locked(&link->lock);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
@@ -217,6 +219,7 @@ void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_
 
 void braid_link_end_copies(struct braid_link *link)
 {
+	braid_assert_locked(&link->lock);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		braid_tx_leave(link->lane[i]);
 		braid_gpucopy_end(&link->lane[i]->rx_copy);

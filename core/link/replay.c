@@ -15,6 +15,7 @@ int braid_tx_rewind(struct braid_lane *lane, uint32_t frames)
 {
 	struct braid_txq *q = &lane->tx;
 
+	braid_assert_locked(&lane->link->lock);
 	if ((int32_t)(frames - q->f_acked) < 0)
 		frames = q->f_acked;		/* the handshake sent it our f_acked (`first`) */
 	if (frames - q->f_acked > q->f_sent - q->f_acked || (int32_t)(frames - q->f_peer_acked) < 0)
@@ -38,6 +39,7 @@ void braid_tx_move(struct braid_lane *from, struct braid_lane *to)
 	struct braid_txf f = q->f[--q->f_head & q->fmask];
 	struct braid_hdr h;
 
+	braid_assert_locked(&from->link->lock);
 	braid_hdr_unpack(q->ring + f.off, &h);
 	q->head -= (q->head - f.off) & (q->ring_size - 1);
 	q->unsent -= f.inl + f.ext_len;
@@ -108,6 +110,7 @@ int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to, bool but_
 	uint32_t frames = (a->f_head - a->f_acked) + (b->f_head - b->f_acked) +
 			  4 * BRAID_CTL_FRAMES + 1;
 
+	braid_assert_locked(&from->link->lock);
 	assert(b->f_sent == b->f_acked && !b->part);
 	if (!a->ring && !b->ring)
 		return 0;		/* the link is idle and has freed its queues */
@@ -159,6 +162,7 @@ int braid_tx_release(struct braid_lane *lane, uint32_t comm)
 	struct braid_txq *q = &lane->tx;
 	bool gpu;
 
+	braid_assert_locked(&lane->link->lock);
 	for (uint32_t i = q->f_acked; i != q->f_head; i++) {
 		struct braid_txf *f = &q->f[i & q->fmask];
 

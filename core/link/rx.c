@@ -96,6 +96,7 @@ int braid_rx_stage(struct braid_lane *lane)
 char *braid_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
 		     const struct braid_mr **ret_gpu)
 {
+	braid_assert_locked(&lane->link->lock);
 	return braid_comm_rx_place(lane, h, ret_gpu);
 }
 
@@ -347,6 +348,7 @@ int braid_rx_count(struct braid_lane *lane, uint32_t frames)
 {
 	int err = braid_tx_acked(lane, frames);
 
+	braid_assert_locked(&lane->link->lock);
 	if (err)
 		return braid_rx_broken(lane, "a count of more than was sent", err);
 	braid_count(&lane->rx_bytes, 1);

@@ -78,6 +78,7 @@ uint32_t braid_link_chunk_len(const struct braid_link *link, uint64_t size)
 	unsigned n = shares(link);
 	uint64_t len = n > 1 ? size / (2 * n) : most;
 
+	braid_assert_locked(&link->lock);
 	if (len < SPREAD_MIN)
 		len = SPREAD_MIN;
 	if (len > most)

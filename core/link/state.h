@@ -130,6 +130,7 @@ static inline bool braid_link_is_quiet(const struct braid_link *link)
 /* An isend was posted: it begins a burst, or continues one. */
 static inline void braid_link_posted(struct braid_link *link)
 {
+	braid_assert_locked(&link->lock);
 	link->tx.isend_epoch++;
 	link->tx.burst_now = link->tx.quiet ? 0 : link->tx.burst_now + 1;
 	braid_hint(&link->tx.quiet, false);
@@ -140,6 +141,7 @@ static inline uint32_t braid_link_end_burst(struct braid_link *link)
 {
 	uint32_t n = link->tx.burst_now;
 
+	braid_assert_locked(&link->lock);
 	link->tx.burst_now = 0;
 	return n;
 }

@@ -134,6 +134,7 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 	struct braid_txf *f = &q->f[q->f_head & q->fmask];
 	uint32_t inl = BRAID_HDR_SIZE + (copy ? h->len : 0);
 
+	braid_assert_locked(&lane->link->lock);
 	assert(q->f_head - q->f_acked <= q->fmask);
 	h->ack = lane->rx_frames;
 	h->lseq = q->f_head;
@@ -202,6 +203,7 @@ int braid_tx_acked(struct braid_lane *lane, uint32_t frames)
 {
 	struct braid_txq *q = &lane->tx;
 
+	braid_assert_locked(&lane->link->lock);
 	if ((int32_t)(frames - q->f_peer_acked) <= 0)
 		return 0;		/* a later count came first, over another lane */
 	if (frames - q->f_acked > q->f_head - q->f_acked)
@@ -217,6 +219,7 @@ void braid_tx_advance(struct braid_lane *lane, size_t n)
 {
 	struct braid_txq *q = &lane->tx;
 
+	braid_assert_locked(&lane->link->lock);
 	assert(n <= q->unsent);
 	q->unsent -= n;
 	braid_count(&lane->tx_bytes, n);

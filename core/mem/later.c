@@ -59,6 +59,7 @@ static uint64_t done_by_now(const struct braid_later *q)
 {
 	uint64_t done = q->first ? q->first->seq - 1 : atomic_load(&q->begun);
 
+	braid_assert_locked(&q->lock);
 	for (unsigned i = 0; i < BRAID_JOBS_MAX; i++) {
 		if (q->at[i].seq && q->at[i].seq <= done)
 			done = q->at[i].seq - 1;
@@ -117,6 +118,7 @@ static bool start(struct braid_later *q, struct braid_running *at)
 /* Takes a place for one more thread, or NULL.  With the lock held. */
 static struct braid_running *free_place(struct braid_later *q)
 {
+	braid_assert_locked(&q->lock);
 	for (unsigned i = 0; i < BRAID_JOBS_MAX; i++) {
 		if (!q->at[i].seq) {
 			q->at[i].seq = UINT64_MAX;

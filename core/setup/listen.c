@@ -165,6 +165,7 @@ static int open_check(const struct braid_listen *l, const struct braid_link *lin
 {
 	uint8_t mac[BRAID_MAC_SIZE];
 
+	braid_assert_locked(&lock);
 	if (!l)
 		return -ENOENT;
 	braid_auth_open(l->token, link->setup.session, comm, l->id, mac);
@@ -179,6 +180,7 @@ static int listen_check(const struct braid_link *link, uint32_t comm, const stru
 {
 	int err;
 
+	braid_assert_locked(&link->lock);
 	braid_lock_wait(&lock);
 	err = open_check(listen_by_id(open->listen_id), link, comm, open);
 	braid_unlock(&lock);
@@ -190,6 +192,7 @@ static int listen_offer(struct braid_comm *c, const struct braid_open *open)
 	struct braid_listen *l;
 	int err;
 
+	braid_assert_locked(&c->link->lock);
 	braid_lock_wait(&lock);
 	l = listen_by_id(open->listen_id);
 	err = open_check(l, c->link, c->id, open);
@@ -277,6 +280,7 @@ bool braid_listen_withdraw(struct braid_comm *c)
 {
 	bool waiting;
 
+	braid_assert_locked(&c->link->lock);
 	braid_lock_wait(&lock);
 	waiting = !braid_list_empty(&c->listen_node);
 	if (waiting) {

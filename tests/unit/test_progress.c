@@ -320,7 +320,9 @@ static void the_only_lane_with_starts_alone_left_takes_their_chunks(void **state
 static void isend_in_a_burst(void)
 {
 	stub_add(0, BRAID_F_ALIVE);
+	stub_lock();
 	braid_link_posted(stub.link);
+	stub_unlock();
 }
 
 static void a_frame_of_a_burst_leaves_at_the_second_idle_test(void **state)

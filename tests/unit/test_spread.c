@@ -76,7 +76,12 @@ static void acknowledge_all(void)
 
 static uint32_t chunk_len(uint64_t size)
 {
-	return braid_link_chunk_len(stub.link, size);
+	uint32_t len;
+
+	stub_lock();
+	len = braid_link_chunk_len(stub.link, size);
+	stub_unlock();
+	return len;
 }
 
 static void one_lane_gets_chunks_of_the_size_that_the_parameter_names(void **state)

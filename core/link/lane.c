@@ -65,6 +65,7 @@ int braid_lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 	lane->peer_rkey_epoch = c->peer_rkey_epoch;
 	lane->ack_frames = ACK_FRAMES;
 	lane->rx_broken = NULL;
+	lane->rx_large = false;
 	lane->gpu = false;
 	lane->loss.stopping = lane->loss.writes_due = lane->loss.writes_sent = false;
 	return c->tr->lane_open(lane);

@@ -154,6 +154,20 @@ static void a_lane_has_room_for_the_largest_transport(void **state)
 	}
 }
 
+/* A stream reads only headers ahead of large payloads; each carrier begins with small ones. */
+static void a_new_carrier_is_not_expected_to_bring_large_payloads(void **state)
+{
+	struct braid_hdr start = { .type = BRAID_F_START, .size = 1 << 20 };
+	struct braid_carrier c = carrier(&stub_socket);
+
+	(void)state;
+	assert_int_equal(stub_receive(1, start, NULL), 0);
+	assert_true(braid_rx_rest(stub_at(1)).large);
+	assert_int_equal(braid_lane_fence(stub_at(1)), 0);
+	assert_int_equal(braid_lane_resume(stub_at(1), &c, 0, 0), 0);
+	assert_false(braid_rx_rest(stub_at(1)).large);
+}
+
 /* --- the end of a lane's socket ------------------------------------------------------------ */
 
 static int recv_errno;			/* 0: the peer has closed; -1: there is a byte */
@@ -287,6 +301,7 @@ int main(void)
 		CASE(without_its_transport_or_its_memory_no_lane_is_added),
 		CASE(a_nics_lane_set_up_before_a_revocation_is_not_added),
 		CASE(a_lane_has_room_for_the_largest_transport),
+		CASE(a_new_carrier_is_not_expected_to_bring_large_payloads),
 		CASE_FD(a_quiet_socket_is_open_and_any_event_is_its_end),
 		CASE_FD(what_came_before_the_end_is_read_first),
 		CASE(the_socket_is_looked_at_now_and_then_and_always_while_the_link_is_watched),

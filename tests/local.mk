@@ -69,6 +69,7 @@ unit_tests = \
 	tests/unit/test_param \
 	tests/unit/test_path \
 	tests/unit/test_pool \
+	tests/unit/test_process \
 	tests/unit/test_progress \
 	tests/unit/test_reap \
 	tests/unit/test_recv \
@@ -327,6 +328,7 @@ tests_unit_test_replay_SOURCES = tests/unit/test_replay.c $(queue_sources)
 tests_unit_test_txq_SOURCES = tests/unit/test_txq.c $(queue_sources)
 tests_unit_test_rx_SOURCES = tests/unit/test_rx.c $(stub_sources)
 tests_unit_test_spread_SOURCES = tests/unit/test_spread.c $(stub_sources)
+tests_unit_test_process_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_auth_init,--wrap=braid_os_atfork
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_look
 tests_unit_test_stream_SOURCES = tests/unit/test_stream.c tests/unit/unkind.c tests/unit/unkind.h
 tests_unit_test_netdev_SOURCES = tests/unit/test_netdev.c tests/unit/netdevs.c tests/unit/netdevs.h

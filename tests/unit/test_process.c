@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_process.c - the set-up of a process: what its first call prepares, and which keys a forked child
+ * does not have.  The cases run in this order, since a process is set up once.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/self.h"
+#include "core/link/link.h"
+#include "core/proto/auth.h"
+#include "core/setup/handshake.h"
+#include "core/setup/links.h"
+#include "core/setup/listen.h"
+#include "core/setup/listener.h"
+#include "core/setup/process.h"
+#include "core/setup/service.h"
+
+int __wrap_braid_auth_init(void);
+int __real_braid_auth_init(void);
+int __wrap_braid_os_atfork(void (*wipe)(void));
+int __real_braid_os_atfork(void (*wipe)(void));
+
+static int auth_err, atfork_err;
+static unsigned warns;
+static char warned[1024];
+
+int __wrap_braid_auth_init(void)
+{
+	return auth_err ? auth_err : __real_braid_auth_init();
+}
+
+int __wrap_braid_os_atfork(void (*wipe)(void))
+{
+	return atfork_err ? atfork_err : __real_braid_os_atfork(wipe);
+}
+
+static void sink(enum braid_log_level level, const char *file, int line, const char *text)
+{
+	(void)file;
+	(void)line;
+	if (level != BRAID_LOG_WARN)
+		return;
+	warns++;
+	strncpy(warned, text, sizeof(warned) - 1);
+}
+
+static void one(void)
+{
+}
+
+static void two(void)
+{
+}
+
+static const struct braid_service_hooks first = { .stalled = one }, second = { .stalled = two };
+
+static void a_process_without_keys_does_not_start(void **state)
+{
+	(void)state;
+	braid_log_to(sink);
+	auth_err = -EIO;
+	assert_int_equal(braid_service_init(&first), -EIO);
+	assert_non_null(strstr(warned, "can't prepare keys and forks"));
+	assert_non_null(strstr(warned, "[no-start]"));
+	assert_null(braid_service_hooks.stalled);
+	auth_err = 0;
+}
+
+static void nor_does_one_whose_children_would_keep_them(void **state)
+{
+	(void)state;
+	atfork_err = -ENOMEM;
+	assert_int_equal(braid_service_init(&first), -ENOMEM);
+	assert_int_equal(warns, 2);
+	assert_null(braid_service_hooks.stalled);
+	atfork_err = 0;
+	braid_log_to(NULL);
+}
+
+static void the_first_call_prepares_everything(void **state)
+{
+	static const uint8_t none[BRAID_ID_SIZE];
+
+	(void)state;
+	assert_int_equal(braid_service_init(&first), 0);
+	assert_ptr_equal(braid_service_hooks.stalled, one);
+	assert_true(braid_list_empty(&braid_svc.links));
+	assert_true(braid_list_empty(&braid_handshakes));
+	assert_memory_not_equal(braid_self.process, none, sizeof(none));
+	assert_int_equal(braid_self.pid, getpid());
+	assert_true(braid_svc_trylock());	/* the call has let go of it */
+	braid_svc_unlock();
+}
+
+static void a_second_call_changes_nothing(void **state)
+{
+	struct braid_self before = braid_self;
+	struct braid_link l = { .number = 1 };
+
+	(void)state;
+	braid_svc_lock();
+	braid_list_add_tail(&braid_svc.links, &l.table.node);
+	braid_svc_unlock();
+	assert_int_equal(braid_service_init(&second), 0);
+	assert_ptr_equal(braid_service_hooks.stalled, one);
+	assert_ptr_equal(braid_svc.links.next, &l.table.node);
+	assert_memory_equal(&before, &braid_self, sizeof(before));
+	braid_list_del(&l.table.node);
+}
+
+static bool all_zero(const void *p, size_t n)
+{
+	const uint8_t *b = p;
+
+	while (n && !*b) {
+		b++;
+		n--;
+	}
+	return !n;
+}
+
+/* Runs in the child, where only async-signal-safe functions may be called: its exit status. */
+static int keys_left(const struct braid_link *l, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		if (!all_zero(l[i].setup.session, sizeof(l[i].setup.session)) ||
+		    !all_zero(&l[i].dial.target, sizeof(l[i].dial.target)))
+			return 1;
+	}
+	return atomic_load(&braid_forked) ? 0 : 2;
+}
+
+static void a_forked_child_has_no_keys_of_links(void **state)
+{
+	static struct braid_link l[2];
+	struct braid_link kept;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	memset(l, 0, sizeof(l));
+	for (unsigned i = 0; i < 2; i++) {
+		memset(l[i].setup.session, 0x5a, sizeof(l[i].setup.session));
+		memset(&l[i].dial.target, 0x5a, sizeof(l[i].dial.target));
+		braid_list_add_tail(&braid_svc.links, &l[i].table.node);
+	}
+	kept = l[1];
+	pid = fork();
+	if (!pid)
+		_exit(keys_left(l, 2));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	/* The parent goes on with its own. */
+	assert_memory_equal(&kept, &l[1], sizeof(kept));
+	assert_false(atomic_load(&braid_forked));
+	braid_list_init(&braid_svc.links);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_process_without_keys_does_not_start),
+		cmocka_unit_test(nor_does_one_whose_children_would_keep_them),
+		cmocka_unit_test(the_first_call_prepares_everything),
+		cmocka_unit_test(a_second_call_changes_nothing),
+		cmocka_unit_test(a_forked_child_has_no_keys_of_links),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -56,6 +56,7 @@ unit_tests = \
 	tests/unit/test_listen \
 	tests/unit/test_listener \
 	tests/unit/test_log \
+	tests/unit/test_loop \
 	tests/unit/test_machine \
 	tests/unit/test_match \
 	tests/unit/test_mrcache \
@@ -328,6 +329,9 @@ tests_unit_test_replay_SOURCES = tests/unit/test_replay.c $(queue_sources)
 tests_unit_test_txq_SOURCES = tests/unit/test_txq.c $(queue_sources)
 tests_unit_test_rx_SOURCES = tests/unit/test_rx.c $(stub_sources)
 tests_unit_test_spread_SOURCES = tests/unit/test_spread.c $(stub_sources)
+tests_unit_test_loop_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_handshake_event,--wrap=braid_listener_event \
+	-Wl,--wrap=braid_listener_read_events,--wrap=braid_dial_link,--wrap=braid_dial_lane \
+	-Wl,--wrap=braid_handshakes_left,--wrap=braid_handshakes_poll
 tests_unit_test_process_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_auth_init,--wrap=braid_os_atfork
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_look
 tests_unit_test_stream_SOURCES = tests/unit/test_stream.c tests/unit/unkind.c tests/unit/unkind.h

@@ -12,6 +12,7 @@
 #include "core/base/os.h"
 #include "core/link/link.h"
 #include "core/setup/conn.h"
+#include "core/setup/links.h"
 #include "core/setup/ways.h"
 #include "topo/ips.h"
 #include "topo/sys.h"
@@ -41,6 +42,7 @@ bool braid_bind_listens(const struct braid_at *at)
 {
 	struct braid_pair p = { .net = at->net, .from = at->ip };
 
+	braid_svc_assert_locked();
 	/* Try several: one may be this host's own address. */
 	for (unsigned i = 1; i <= 3 && neighbour(at, i, &p.to); i++) {
 		if (braid_pair_binds(&p, braid_os->route))
@@ -59,6 +61,7 @@ static int bind_to_index(int fd, unsigned ifindex)
 
 int braid_bind_listener(int fd, const struct braid_netdev *net, bool to_interface)
 {
+	braid_svc_assert_locked();
 	if (to_interface)
 		return bind_to_index(fd, net->ifindex);
 	return net->vrf ? bind_to_index(fd, net->vrf) : 0;
@@ -79,6 +82,7 @@ bool braid_bind_dialler(int fd, const struct braid_way *way)
 {
 	const struct braid_netdev *net = way->pair.net;
 
+	braid_svc_assert_locked();
 	if (!way->loose && braid_pair_binds(&way->pair, braid_os->route) && bind_to(fd, net))
 		return true;
 	if (net->vrf)			/* if this fails, bind() fails too and is reported */
@@ -174,6 +178,7 @@ void braid_bind_accepted(struct braid_conn *c)
 	struct braid_pair p;
 	unsigned by;
 
+	braid_svc_assert_locked();
 	c->bound = is_bound(c->fd);		/* inherited from the listener */
 	if (c->bound || !find_pair(c, &p) || !braid_pair_binds(&p, braid_os->route))
 		return;
@@ -201,6 +206,7 @@ void braid_bind_failed(struct braid_link *link, const struct braid_way *way)
 	char name[IF_NAMESIZE] = "?";
 	bool strict;
 
+	braid_svc_assert_locked();
 	if (link->setup.warned_loose || !braid_pair_binds(&way->pair, braid_os->route))
 		return;
 	link->setup.warned_loose = true;

@@ -36,6 +36,7 @@ static struct braid_log_gate gate_strangers;
 
 bool braid_handshakes_left(void)
 {
+	braid_svc_assert_locked();
 	return !braid_list_empty(&braid_handshakes);
 }
 
@@ -75,6 +76,7 @@ void braid_handshake_end(struct braid_conn *c)
 
 void braid_handshakes_close(void)
 {
+	braid_svc_assert_locked();
 	while (!braid_list_empty(&braid_handshakes))
 		braid_handshake_end(braid_list_entry(braid_handshakes.next, struct braid_conn,
 						     node));
@@ -97,6 +99,7 @@ static void handshakes_revoke(const struct braid_link *link)
 
 void braid_handshakes_init(void)
 {
+	braid_svc_assert_locked();
 	braid_list_init(&braid_handshakes);
 	braid_comm_hooks.revoked = handshakes_revoke;
 }
@@ -269,6 +272,7 @@ bool braid_handshakes_poll(uint64_t now)
 
 void braid_handshakes_log_strangers(uint64_t now)
 {
+	braid_svc_assert_locked();
 	if (strangers + dropped == 0 || !braid_log_gate_open(&gate_strangers, now))
 		return;
 	braid_info("refused %llu connections of strangers, dropped %llu that proved nothing in "

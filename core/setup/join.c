@@ -47,6 +47,7 @@ void braid_join_setup(struct braid_conn *c)
 {
 	const struct braid_link *link = c->link;
 
+	braid_svc_assert_locked();
 	c->setup.dev = c->met;
 	c->setup.lane = c->mine.lane;
 	c->setup.traffic_class = c->mine.traffic_class;

@@ -198,8 +198,8 @@ static int setup(void **state)
 	braid_param.half_open = 64;
 	braid_os = &fake;
 	braid_log_to(keep_info);
-	braid_handshakes_init();
 	braid_svc_lock();
+	braid_handshakes_init();
 	return 0;
 }
 

@@ -16,7 +16,7 @@ struct child {
 	int fd;				/* -1: the child has closed its end */
 	char *text;			/* its output so far, zero-terminated */
 	size_t len, room;
-	int status;			/* as of waitpid, after child_end() */
+	int status;			/* of waitpid(); set by child_end() */
 };
 
 /* The child runs run(), which may write to fd and has no other input or output.  0 or -errno. */

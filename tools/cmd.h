@@ -2,8 +2,8 @@
 /*
  * cmd.h - the subcommands of `braid` (commands.c has their table).
  *
- * Each gets argv from its own name on and returns the exit status: 0 done, 1 failed (one line
- * on stderr says why), 2 a bad command line.
+ * A subcommand gets argv from its own name on.  It returns the exit status: 0 for success, 1 for a
+ * failure (one line on stderr says why), 2 for a bad command line.
  */
 #ifndef BRAID_TOOLS_CMD_H
 #define BRAID_TOOLS_CMD_H

@@ -9,16 +9,16 @@
 
 #include "tools/cmd.h"
 
-static const struct commands *all;	/* a visitor of options has no argument */
+static const struct commands *all;	/* global: an opt_visitor gets no user argument */
 
-/* In the option tables, a value that is a file has one of these names. */
+/* The option tables name an option's value FILE, PATH or DIR if it is a file. */
 static bool takes_file(const struct opt *o)
 {
 	return o->arg && (strstr(o->arg, "FILE") || strstr(o->arg, "PATH") ||
 			  strstr(o->arg, "DIR"));
 }
 
-/* For single quotes of a shell, with a backslash before what zsh would take for its own. */
+/* Print text for a shell's single quotes, with a backslash before the `special` characters. */
 static void quoted(const char *text, const char *special)
 {
 	for (; *text; text++) {
@@ -31,7 +31,7 @@ static void quoted(const char *text, const char *special)
 	}
 }
 
-/* "smc setup" of "braid smc setup". */
+/* The subcommand in a message prefix: "smc setup" of "braid smc setup". */
 static const char *words_of(const char *prog)
 {
 	return strchr(prog, ' ') + 1;

@@ -2,8 +2,8 @@
 /*
  * conf.h - NCCL's configuration files: variables that the environment does not set.
  *
- * NCCL reads NCCL_CONF_FILE, or else .nccl.conf in the user's home, and then /etc/nccl.conf.  The
- * home is that of the password file before 2.30, and $HOME since.
+ * NCCL reads NCCL_CONF_FILE, or else .nccl.conf in the user's home, and then /etc/nccl.conf.
+ * NCCL before 2.30 takes the home from the password file; 2.30 and newer take $HOME.
  */
 #ifndef BRAID_TOOLS_CONF_H
 #define BRAID_TOOLS_CONF_H
@@ -22,8 +22,8 @@ void conf_parse(char *text, void (*each)(void *arg, const char *name, const char
 const char *conf_home(const char *home, const char *passwd, long long version, const char *root);
 
 /*
- * Set in this process's environment what NCCL would set, so that a plugin loaded here sees what it
- * sees in a job.  `tell`, if not NULL, is called for each variable that comes from a file.
+ * Set in this process's environment what NCCL would set, so that a plugin loaded here sees the same
+ * variables as in a job.  `tell`, if not NULL, is called for each variable that comes from a file.
  */
 void conf_apply(void (*tell)(const char *name, const char *value, const char *file,
 			     unsigned line));

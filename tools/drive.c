@@ -15,7 +15,7 @@
 
 enum { GUARD = 64, GUARD_BYTE = 0xa5, BLANK_BYTE = 0xee };
 
-enum { YIELDS = 1000 };			/* then a wait sleeps, so that others can compute */
+enum { YIELDS = 1000 };			/* after so many yields a wait sleeps, to free the CPU */
 
 static void (*verdict)(const char *file, int line, const char *text);
 static unsigned slow = 1;
@@ -267,7 +267,7 @@ bool op_post(struct op *op)
 
 bool op_test(struct op *op)
 {
-	enum { SIZES = 64, UNTOUCHED = -77 };	/* NCCL gives 64, zeroed */
+	enum { SIZES = 64, UNTOUCHED = -77 };	/* NCCL passes an array of 64 */
 	int sizes[SIZES];
 	int done = UNTOUCHED;
 

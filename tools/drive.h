@@ -75,7 +75,7 @@ void fill(void *data, size_t size, uint64_t seed);
 void filled(const void *data, size_t size, uint64_t seed);	/* or fail, naming the offset */
 /* The first offset that differs from fill(); `size`: none does. */
 size_t fill_differs(const void *data, size_t size, uint64_t seed);
-void blank(void *data, size_t size);				/* with what no fill() writes */
+void blank(void *data, size_t size);				/* with bytes of one fixed value */
 
 /* -- operations --------------------------------------------------------------------------- */
 

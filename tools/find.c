@@ -13,7 +13,7 @@
 #define BRAID_LIBDIR "/usr/local/lib"
 #endif
 
-/* Relative to the directory of the program, or of libtool's, which is .libs, one deeper. */
+/* Relative to the program's directory; a program that libtool built is in .libs, one deeper. */
 static const char *const places[] = {
 	"/" SO, "/../lib/" SO, "/plugin/.libs/" SO, "/../plugin/.libs/" SO,
 };

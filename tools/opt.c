@@ -2,8 +2,8 @@
 /*
  * opt.c - see opt.h.
  *
- * getopt_long and argp print two lines, or hide which option was wrong; so the sixty lines needed
- * are written here.
+ * This file has a parser of its own because getopt_long and argp print two lines for a mistake, or
+ * do not say which option was wrong.
  */
 #include "tools/opt.h"
 

@@ -35,7 +35,7 @@ static inline bool opt_has_dashes(const struct opt *o)
 	return o->type != OPT_ARG && o->type != OPT_EXAMPLE;
 }
 
-/* Where it is not OPT_RUN, the exit status. */
+/* What opt_parse() returns: OPT_RUN, or else the exit status. */
 enum opt_end { OPT_RUN = -1, OPT_HELPED = 0, OPT_BAD = 2 };
 
 /* argv[0] is the subcommand; `prog` is what messages start with, such as "braid perf". */

@@ -2,9 +2,9 @@
 /*
  * proxy.c - calls a net plugin as NCCL's proxy threads would, at one ABI version.
  *
- * Each call asks "since when": it takes the newest prototype that is not newer than the table.
- * From v6 on, the members up to closeListen lie where they lie in v12 (abi.h asserts it), so a
- * table is read through the first version that had the prototype; v5 alone is one slot shorter.
+ * Each call uses the newest prototype that is not newer than the table's version.
+ * From v6 on, the members up to closeListen have the same offsets as in v12 (abi.h asserts it), so
+ * a table is read through the first version that had the prototype; v5 alone is one slot shorter.
  * Arguments that an old version lacks are dropped, sizes beyond int are refused before the plugin
  * sees them, and missing properties get the values NCCL's own wrappers give them.
  */
@@ -21,12 +21,12 @@
 
 struct proxy {
 	struct net net;
-	ncclNetCommConfig_v10_t config;	/* v10 has it at connect: it must outlive init */
+	ncclNetCommConfig_v10_t config;	/* kept after init: v10 passes it to connect */
 };
 
 /* The table seen as version V's. */
 #define TABLE(V) ((const ncclNet_v##V##_t *)net->table)
-/* A member whose prototype never changed: at v5's place, or at that of all later versions. */
+/* A member whose prototype never changed: at v5's offset, or at that of all later versions. */
 #define MEMBER(m) (net->abi >= 6 ? TABLE(6)->m : TABLE(5)->m)
 
 /* -- loading ------------------------------------------------------------------------------ */
@@ -102,7 +102,7 @@ void net_unload(struct net *net)
 	if (!net)
 		return;
 	dlclose(net->dl);
-	free(net);			/* the first member of its struct proxy */
+	free(net);			/* frees the struct proxy that begins with it */
 }
 
 /* -- life --------------------------------------------------------------------------------- */
@@ -220,7 +220,7 @@ ncclResult_t net_props(struct net *net, int dev, struct braid_net_props *ret)
 		[5] = props_v5, [6] = props_v6,	 [7] = props_v7,   [8] = props_v8,
 		[9] = props_v9, [10] = props_v9, [11] = props_v11, [12] = props_v12,
 	};
-	struct braid_net_props q = {	/* NCCL's values where a version can't tell */
+	struct braid_net_props q = {	/* NCCL's values for fields that a version lacks */
 		.ndevs = 1,
 		.devs = { dev },
 		.max_p2p_bytes = (size_t)1 << 30,
@@ -321,7 +321,7 @@ ncclResult_t net_isend(struct net *net, void *comm, void *data, size_t size, int
 	return MEMBER(isend)(comm, data, (int)size, tag, mr, req);
 }
 
-/* For v8 and older; *req may hold the "optional" marker, which they do not know. */
+/* For v8 and older, which do not know the "optional" marker that *req may hold. */
 static ncclResult_t irecv_narrow(struct net *net, void *comm, int n, void **data,
 				 const size_t *sizes, int *tags, void **mrs, void **req)
 {
@@ -386,7 +386,7 @@ enum { LINE_MAX_BYTES = 1024, KEPT = 4 };
 
 static struct {
 	pthread_mutex_t lock;
-	char warn[KEPT][LINE_MAX_BYTES];	/* under lock; the next takes place `warns` */
+	char warn[KEPT][LINE_MAX_BYTES];	/* under lock; the next is warns % KEPT */
 	atomic_uint warns;
 	atomic_bool verbose;
 } logged = { .lock = PTHREAD_MUTEX_INITIALIZER };

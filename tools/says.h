@@ -10,7 +10,7 @@
 /* A check's level is the highest of its sentences. */
 enum level { LEVEL_SKIP, LEVEL_OK, LEVEL_NOTE, LEVEL_WARN, LEVEL_FAIL, LEVELS };
 const char *level_name(enum level level);		/* "skip" */
-enum level level_of(const char *name);			/* LEVELS: there is none of that name */
+enum level level_of(const char *name);			/* LEVELS: no level has that name */
 
 enum { SAYS_LINE = 1024 };
 
@@ -19,7 +19,7 @@ struct says {
 	enum level level;
 };
 
-void says_new(struct says *s);		/* empty; frees what was there */
+void says_new(struct says *s);		/* empties it, and frees the old content */
 void says_add(struct says *s, enum level level, const char *fmt, va_list ap)
 	__attribute__((format(printf, 3, 0)));
 /* Attach, to the sentence added last, the command that fixes the problem. */

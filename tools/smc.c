@@ -2,8 +2,9 @@
 /*
  * smc.c - `braid smc`: what the kernel's SMC has, and what it lacks; `braid smc setup` adds that.
  *
- * The kernel gives and takes all of it by generic netlink (linux/smc.h), through libnl, which the
- * plugin does not use.  One JSON document is put together, and the text is read from it.
+ * The kernel reports and changes SMC's state by generic netlink (linux/smc.h).  The command uses
+ * libnl for that, which the plugin does not.  Facts go into one JSON document, from which the text
+ * is printed.
  */
 #include "config.h"
 #include "tools/smc.h"
@@ -39,9 +40,9 @@ struct setup {
 
 #ifdef HAVE_LIBNL
 
-enum { ATTRIBUTES = 16 };		/* more than any of these has */
+enum { ATTRIBUTES = 16 };		/* more than any of these messages has */
 
-/* One message of a dump: a row, or NULL. */
+/* Makes a row of one message of a dump; NULL: no row. */
 typedef json_t *row_fn(struct nlattr **at);
 
 struct dump {
@@ -50,7 +51,7 @@ struct dump {
 	int nest;			/* the attribute that holds all others; 0: none */
 };
 
-/* "" where the kernel gives none. */
+/* An attribute's text; "" if the kernel gives none. */
 static const char *text(struct nlattr *a)
 {
 	const char *s = a ? nla_get_string(a) : "";
@@ -58,7 +59,7 @@ static const char *text(struct nlattr *a)
 	return strcmp(s, "n/a") ? s : "";
 }
 
-/* The kernel pads with blanks. */
+/* An attribute's text, without the blanks with which the kernel pads it. */
 static json_t *trimmed(struct nlattr *a)
 {
 	const char *s = text(a);
@@ -398,7 +399,7 @@ void smc_print(const json_t *o)
 
 /* -- the command -------------------------------------------------------------------------- */
 
-/* The kernel wants upper case, digits, and '.' and '-' except first. */
+/* Does the kernel accept the name: upper case and digits, and not first, characters of `more`? */
 static bool is_name(const char *s, size_t most, const char *more)
 {
 	static const char legal[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";

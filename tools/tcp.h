@@ -31,8 +31,8 @@ void tcp_addr_text(const union tcp_addr *a, char *room, size_t n);	/* without th
 void tcp_addr_local(int fd, char *room, size_t n);	/* the near end of a connected socket */
 
 /*
- * A listening socket.  Port 0 in `a` takes any, and *a then has it.  On :: it takes IPv4, too;
- * where the kernel has no IPv6 it takes IPv4 alone.
+ * A listening socket.  Port 0 in `a` means any free port, which is then stored in *a.  A socket on
+ * :: accepts IPv4 as well; where the kernel has no IPv6, it accepts IPv4 alone.
  */
 int tcp_listen(union tcp_addr *a);
 /* Connect within timeout_ms: a socket with TCP_NODELAY, or -errno. */

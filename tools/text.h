@@ -21,7 +21,7 @@ const char *text_of(const json_t *o, const char *key);
  */
 void text_clean(char *text, size_t n, const char *keep);
 
-/* What to print before and after; "" unless stdout is a terminal and NO_COLOR is not set. */
+/* The sequence that selects a colour; "" unless stdout is a terminal and NO_COLOR is not set. */
 const char *text_colour(enum colour colour);
 
 #endif

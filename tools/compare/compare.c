@@ -139,7 +139,7 @@ static int over_add(struct compare *c, const char *word)
 	return 0;
 }
 
-/* Another plugin is one way, whichever transports it uses, and is called by its own name. */
+/* A plugin other than Braid is one way, named after it, whichever transports it uses. */
 static int other_plugin(struct compare *c)
 {
 	struct perf_session s;
@@ -222,7 +222,7 @@ static bool wrong(const struct cmp_report *rep)
 	return false;
 }
 
-/* Write the files that were asked for; on standard output one of them, or else the table. */
+/* Write the requested files, and the table unless one of them goes to standard output. */
 static int put_all(const struct compare *c)
 {
 	const struct words *w = &c->w;

@@ -52,7 +52,7 @@ struct cmp_row {
 
 struct cmp_report {
 	uint64_t seed;
-	int rounds, base;		/* base: the way that ratios are to; -1: none */
+	int rounds, base;		/* base: the way that ratios compare with; -1: none */
 	int procs[PERF_PATTERNS];	/* 0: not measured */
 	struct cmp_way ways[CMP_WAYS_MAX];
 	int nways;
@@ -62,7 +62,7 @@ struct cmp_report {
 	char notes[CMP_NOTES_MAX][PERF_TEXT];
 	int nnotes;
 	bool interrupted;
-	char failed[PERF_TEXT];		/* the line that ended it; or "" */
+	char failed[PERF_TEXT];		/* the error that ended it; or "" */
 };
 
 int cmp_row_add(struct cmp_report *rep, const struct cmp_row *row);
@@ -103,7 +103,7 @@ struct cmp_win {			/* the best way at one size */
 	struct cmp_ratio by;
 };
 
-/* One for each size at which two competing ways were measured; returns how many. */
+/* Find the winner at each size at which two competing ways were measured; returns how many. */
 int cmp_wins(const struct cmp_report *rep, enum perf_pattern pattern, struct cmp_win *wins);
 
 /* -- words (words.c) ---------------------------------------------------------------------- */
@@ -130,13 +130,13 @@ int cmp_tool_measure(const struct cmp_way *way, enum perf_pattern pattern, uint6
 /* -- where the processes are (launch.c) --------------------------------------------------- */
 
 struct cmp_place {
-	int nprocs;			/* the launcher's; 0: ours to choose */
-	int rank;			/* of this process in it */
+	int nprocs;			/* the launcher's number; 0: we choose it */
+	int rank;			/* of this process among them */
 	char launcher[32];
-	bool one_host;			/* all of its ranks are here */
+	bool one_host;			/* all ranks are on this host */
 	bool by_file;			/* rank 0 has put their key in a file */
 	const char *remote;		/* HOST:PORT of braid perf --listen; or NULL */
-	char host[64];			/* ours */
+	char host[64];			/* this host's name */
 	char addr[PERF_PROCS_MAX][80];	/* of each rank but 0 */
 	bool elsewhere[PERF_PROCS_MAX];	/* on another host */
 	int fds[PERF_PROCS_MAX];	/* the ranks serve us while these are open */
@@ -158,7 +158,7 @@ int cmp_ssh(struct cmp_place *p, const char *host, const char *command, const ch
 void cmp_where(const struct cmp_place *p, int n, const char **where);
 void cmp_place_end(struct cmp_place *p);
 
-/* The key of a launcher's ranks (key.c): found, or made by rank 0; later, as others see it. */
+/* The key of a launcher's ranks (key.c).  cmp_key_again() reads the file that rank 0 makes. */
 int cmp_key_first(struct cmp_place *p, const char *meet, struct perf_key *ret, char *err);
 bool cmp_key_again(const struct cmp_place *p, const char *meet, struct perf_key *ret);
 void cmp_key_end(const struct cmp_place *p, const char *meet);
@@ -174,7 +174,7 @@ struct cmp_options {
 	struct cmp_place place;
 };
 
-/* Find out which of rep->ways are there and carry messages. */
+/* Find out which of rep->ways exist here and carry messages. */
 int cmp_probe(struct cmp_report *rep, struct cmp_options *o);
 /* Measure all rounds; an error goes to rep->failed. */
 void cmp_measure(struct cmp_report *rep, struct cmp_options *o);

@@ -47,7 +47,7 @@ double diff_median(const double *v, unsigned n)
 	return ret;
 }
 
-/* The part of all orders of na and nb values in which U is at most u. */
+/* The fraction of all orderings of na and nb values in which U is at most u. */
 static double exact(unsigned na, unsigned nb, double u)
 {
 	static double ways[EXACT_MOST + 1][EXACT_MOST + 1][EXACT_MOST * EXACT_MOST + 1];
@@ -58,7 +58,7 @@ static double exact(unsigned na, unsigned nb, double u)
 			for (unsigned x = 0; x <= i * k; x++) {
 				double w = i == 0 || k == 0;
 
-				if (i && k) {	/* is the largest of the first series? */
+				if (i && k) {	/* the largest value: of the first series, or not */
 					w = x >= k ? ways[i - 1][k][x - k] : 0;
 					w += x <= i * (k - 1) ? ways[i][k - 1][x] : 0;
 				}
@@ -180,7 +180,7 @@ static void read_validate(struct sheet *s)
 	}
 }
 
-/* The figures of a row that have a better and a worse; each round is a sample. */
+/* The figures of a row that can be better or worse; each round is a sample. */
 static const struct {
 	const char *column, *unit;
 	bool more;
@@ -216,7 +216,7 @@ static void read_perf(struct sheet *s)
 	}
 }
 
-/* 0, or 2 after a line that says why. */
+/* Read a report: 0, or 2 after a line that says why it can't be used. */
 static int sheet_open(struct sheet *s, const char *path)
 {
 	const char *schema;

@@ -3,7 +3,7 @@
 #ifndef BRAID_TOOLS_DIFF_H
 #define BRAID_TOOLS_DIFF_H
 
-/* Sorts a copy; 0 of none. */
+/* The median of n values, which stay unsorted; 0 if there are none. */
 double diff_median(const double *v, unsigned n);
 
 /*

@@ -49,7 +49,7 @@ static unsigned port_of(const char *job)
 	return PORT_FIRST + h % PORTS;
 }
 
-/* All on one host: they meet by a name of the job, or else of the process that started them. */
+/* Ranks on one host meet at a port made from the job's name, or else from their parent's PID. */
 static void meet_here(const char *job, char *meet, size_t n)
 {
 	char parent[32];
@@ -85,7 +85,7 @@ static bool by_torchrun(struct cmp_place *p, char *meet, size_t n)
 	return true;
 }
 
-/* Of "node[03-05,7],other" this is node03. */
+/* The first host of a list: node03 of "node[03-05,7],other". */
 static void first_host(const char *list, char *room, size_t n)
 {
 	size_t name = strcspn(list, "[,"), number = 0;
@@ -173,7 +173,7 @@ static bool take_in(struct cmp_place *p, int fd)
 	return true;
 }
 
-/* On every address: others may know this host by another name than `meet` has. */
+/* Listen on every address: other ranks may know this host by another name than `meet` has. */
 static int meet_listen(const char *meet, char *err)
 {
 	const char *port = strrchr(meet, ':');
@@ -320,7 +320,7 @@ int cmp_ssh(struct cmp_place *p, const char *host, const char *command, const ch
 	p->ssh_pid = fork();
 	if (p->ssh_pid == 0)
 		ssh_child(host, command, in[0], out[1]);
-	dprintf(in[1], "%s\n", key);	/* before the near end is closed: no SIGPIPE */
+	dprintf(in[1], "%s\n", key);	/* while we hold the read end: no SIGPIPE */
 	close(in[0]);
 	close(out[1]);
 	p->ssh_in = in[1];

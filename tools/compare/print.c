@@ -2,8 +2,8 @@
 /*
  * print.c - a report for a person, in 80 columns, and as CSV.
  *
- * Each line's ratio says how many times as good it is as the base, for any figure.  The sign after
- * it and the colour say whether the interval has 1 in it.
+ * A line's ratio says how many times as good as the base its way is, whatever the figure.  The sign
+ * after the ratio, and the colour, say whether the ratio's interval has 1 in it.
  */
 #include <stdio.h>
 
@@ -143,7 +143,7 @@ static void print_note(const char *text, enum colour colour)
 	text_wrap(text, 6, 5);
 }
 
-/* Rounds of one cell that differ by more than half: the machine was busy. */
+/* Report the cells whose rounds differ by more than half: the machine was busy. */
 static void say_spread(const struct cmp_report *rep)
 {
 	const struct cmp_row *r, *q;

@@ -2,8 +2,8 @@
 /*
  * run.c - the measuring: a session for each way (compare.h), and rounds over all ways in turn.
  *
- * A way is there if two processes load the plugin with its transport alone and a message comes
- * through.  Alone, so that a missing transport is an error and not TCP under another name.
+ * A way is available if two processes load the plugin with its transport alone, and a message
+ * arrives.  With other transports allowed, a missing one would be TCP under another name.
  */
 #include <errno.h>
 #include <math.h>
@@ -42,7 +42,7 @@ static void fail(struct runner *r, const char *fmt, ...)
 
 /* -- sessions ----------------------------------------------------------------------------- */
 
-/* The way whose device raw TCP takes: the plugin's TCP, if it is there, or another plugin. */
+/* The way whose device raw TCP uses: the plugin's TCP if it is available, or another plugin. */
 static const struct cmp_way *way_of_raw(const struct cmp_report *rep)
 {
 	const struct cmp_way *w;
@@ -116,7 +116,7 @@ static int way_probe(const struct cmp_report *rep, struct cmp_way *w, const stru
 	return rc;
 }
 
-/* The first way that is there and competes is the base of ratios. */
+/* The base of ratios: the first available way that competes. */
 static int base_of(const struct cmp_report *rep)
 {
 	int i;

@@ -4,8 +4,8 @@
  *
  * A ratio is taken within a round, between two ways that were measured one after the other.  Its
  * interval is the percentile bootstrap of the median: draw the rounds again with replacement, and
- * keep the middle 95 % of the medians.  With five rounds that is all of them; fewer would promise
- * more than they hold, so then nothing is called sure.
+ * keep the middle 95 % of the medians.  With five rounds the interval spans all of them.  Fewer
+ * can't give such an interval, so then no difference is called sure.
  */
 #include <string.h>
 

@@ -4,8 +4,8 @@
  *
  * A job is a shell command for one pattern, and one for the other end if it needs one; they find
  * SIZE, ITERS, PORT and HOST in the environment.  The last line printed that begins with the size
- * has the figures.  A tool is there if its first job gives figures; else the reason is its last
- * line.
+ * has the figures.  A tool can be used if its first job gives figures; else its last line is
+ * reported as the reason.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -127,7 +127,7 @@ static void number_set(const char *name, uint64_t x)
 	setenv(name, text, 1);
 }
 
-/* In a process group of its own, so that all it starts can be ended with it. */
+/* Start a command in a process group, so that every process it starts can be ended with it. */
 static pid_t start(const char *command, uint64_t size, unsigned port, int out)
 {
 	pid_t pid = fork();

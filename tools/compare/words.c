@@ -40,7 +40,7 @@ static bool same_transport(const struct cmp_report *rep, int a, int b)
 	return a == b || !strcmp(rep->ways[a].way.transport, rep->ways[b].way.transport);
 }
 
-/* Have two neighbouring sizes one result?  Between transports, lanes do not matter. */
+/* Do two neighbouring sizes have the same result?  Between transports, lanes do not matter. */
 static bool alike(const struct cmp_report *rep, const struct cmp_win *a, const struct cmp_win *b)
 {
 	if (a->sure != b->sure)

@@ -28,7 +28,7 @@ struct check {
 	void (*run)(struct doctor *d);
 };
 
-/* Each in a file of that name; the last row of each is empty. */
+/* Each table is in the file of its name, and its last row is empty. */
 extern const struct check doctor_limits[], doctor_kernel[], doctor_tcp[], doctor_net[],
 	doctor_nic[], doctor_subnet[], doctor_rdma[], doctor_hca[], doctor_counters[],
 	doctor_pcie[], doctor_gpu[], doctor_nccl[], doctor_plugin[], doctor_other[],
@@ -36,7 +36,7 @@ extern const struct check doctor_limits[], doctor_kernel[], doctor_tcp[], doctor
 
 /* -- what a check says (say.c) ------------------------------------------------------------ */
 
-/* A report is one sentence without its full stop, that names the thing and its value. */
+/* Report one sentence, without a full stop, that names the thing and its value. */
 void doctor_ok(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void doctor_skip(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void doctor_find(struct doctor *d, enum level level, const char *fmt, ...)
@@ -143,7 +143,7 @@ long long doctor_nccl_version(struct doctor *d);	/* 22809 for 2.28.9; 0: not kno
 struct rdma_port {
 	char dev[NAME_LEN], name[NAME_LEN + 8];		/* mlx5_0, mlx5_0:1 */
 	char dir[PATH_LEN];				/* /sys/class/infiniband/mlx5_0/ports/1 */
-	char netdev[NAME_LEN];				/* "" */
+	char netdev[NAME_LEN];				/* its interface; or "" */
 	int num;
 	bool roce, iwarp, active, soft;			/* neither roce nor iwarp: InfiniBand */
 };

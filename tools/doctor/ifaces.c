@@ -2,8 +2,8 @@
 /*
  * ifaces.c - the interfaces, and which of them would be used.
  *
- * The plugin's own code chooses.  For a recorded system, or another network namespace, NCCL's
- * order of names does.
+ * The plugin's own code chooses.  For a recorded system, or another network namespace, the choice
+ * follows NCCL's order of names.
  */
 #include "config.h"
 

@@ -9,7 +9,7 @@
 
 static const char rdma_in_pod[] = "ask for the resource of the RDMA device plugin";
 
-/* PCI vendors whose NICs have RDMA, with the module that brings it. */
+/* PCI vendors whose NICs have RDMA, with the module that provides it. */
 static const struct {
 	unsigned vendor;
 	const char *driver;		/* of the NIC, as /sys has it */

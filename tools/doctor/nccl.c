@@ -32,7 +32,7 @@ static const struct name names[] = {
 };
 enum { NAMES = sizeof(names) / sizeof(names[0]), FAR = 4, WORD = 64, NONE = -1 };
 
-/* The i-th of these; then come those that Braid ignores. */
+/* The i-th name: first those of names[], then those that Braid ignores (core/base/nccl.def). */
 static struct name name_at(unsigned i)
 {
 	const struct braid_nccl_row *row = i < NAMES ? NULL : &braid_nccl_rows[i - NAMES];
@@ -118,7 +118,7 @@ static void misspelt(struct doctor *d)
 		doctor_ok(d, "all %u are known", seen);
 }
 
-/* If `value` is none of the words that Braid takes, these words, "AF_INET or AF_INET6". */
+/* True: Braid refuses `value`; ret then lists the words it accepts, "AF_INET or AF_INET6". */
 static bool no_word(const char *name, const char *value, char *ret, size_t len)
 {
 	static struct braid_params scratch;
@@ -255,7 +255,7 @@ static void own(struct doctor *d)
 		  "no parameter of Braid's is set", seen);
 }
 
-/* Is that the value?  "1" stands for any number but 0, as for NCCL's switches. */
+/* Does `value` mean `wanted`?  "1" stands for any number but 0, as in NCCL's switches. */
 static bool is_value(const char *value, const char *wanted)
 {
 	bool number = *value && strchr("+-0123456789", *value) && isdigit((unsigned char)*wanted);

@@ -215,7 +215,7 @@ static const struct iface *larger(struct doctor *d, const struct subnets *s, con
 	return ret;
 }
 
-/* An interface made of others has its MTU from them, less its headers: it is never to be raised. */
+/* Only these have an MTU of their own to raise: a VLAN or tunnel has its parent's, less headers. */
 static bool is_plugged(const struct iface *f)
 {
 	return f->physical || f->bond;

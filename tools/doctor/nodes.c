@@ -2,8 +2,8 @@
 /*
  * nodes.c - `braid doctor --nodes FILE`: how hosts differ, and which differences matter.
  *
- * Each line of FILE is a saved report (`braid doctor --json`), or a host that is asked by ssh, many
- * at a time.  The checks' facts are compared; the value that most hosts have is taken for right.
+ * Each line of FILE is a saved report (`braid doctor --json`), or a host that is queried by ssh,
+ * many at a time.  The checks' facts are compared; the value that most hosts have counts as right.
  */
 #include "config.h"
 
@@ -50,7 +50,7 @@ static const struct {
 
 struct node {
 	char *name;			/* as in FILE */
-	json_t *report;			/* NULL: */
+	json_t *report;			/* NULL: none, because of */
 	char error[TEXT_LEN];
 	struct child child;		/* ssh */
 	long long until;
@@ -65,7 +65,7 @@ struct nodes {
 
 /* -- reports ------------------------------------------------------------------------------ */
 
-/* Takes o, which may be NULL. */
+/* Takes over the reference to o, which may be NULL. */
 static void accept(struct nodes *all, struct node *node, json_t *o, const char *otherwise)
 {
 	const char *schema = json_string_value(json_object_get(o, "schema"));

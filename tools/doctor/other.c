@@ -122,7 +122,7 @@ static void ucx_library(struct doctor *d)
 	}
 }
 
-/* "mlx5_0:1,eth0", or all. */
+/* Do the devices of a list such as "mlx5_0:1,eth0" exist? */
 static void ucx_devices(struct doctor *d)
 {
 	const char *list = env_get(d, "UCX_NET_DEVICES"), *at;
@@ -148,7 +148,7 @@ static void ucx_devices(struct doctor *d)
 		doctor_ok(d, "UCX_NET_DEVICES=%s", list);
 }
 
-/* Transports that work between hosts: RC, DC, UD, IB, TCP, all. */
+/* Does the list have a transport that works between hosts? */
 static void ucx_tls(struct doctor *d)
 {
 	static const char *const wires[] = { "all", "rc", "dc", "ud", "ib", "tcp", "srd", "gga" };

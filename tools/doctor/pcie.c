@@ -146,7 +146,7 @@ static int acs_of(const char *config, size_t len)
 	return -1;
 }
 
-/* Is a GPU or a NIC below it? */
+/* Is a GPU or a NIC below the bridge? */
 static bool is_above_any(const struct braid_machine *m, unsigned bridge)
 {
 	for (unsigned i = 0; i < m->n_spots; i++) {

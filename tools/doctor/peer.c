@@ -49,7 +49,7 @@ static void name(struct doctor *d)
 	doctor_mend(d, "getent hosts %s   # else: add it to /etc/hosts", doctor_host(d));
 }
 
-/* Such as 127.0.1.1, which Debian's installer writes into /etc/hosts for the host's own name. */
+/* Example: 127.0.1.1, which Debian's installer writes into /etc/hosts for the host's own name. */
 static bool is_loopback(const char *address)
 {
 	return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;

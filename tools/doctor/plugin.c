@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * plugin.c - which network plugin NCCL would load, and whether it would silently do without.
+ * plugin.c - which network plugin NCCL would load, and whether NCCL would silently use none.
  *
  * NCCL tries the names of NCCL_NET_PLUGIN in turn, or libnccl-net.so; then its own "IB" and
  * "Socket".  A plugin that can't be loaded, fails at init or has no device is passed over, which
@@ -34,7 +34,7 @@ static const json_t *candidates(struct doctor *d)
 	return list;
 }
 
-/* The one that NCCL would use; NULL: none. */
+/* The candidate that NCCL would use; NULL: none. */
 static const json_t *taken(struct doctor *d, const json_t *list)
 {
 	const char *net = env_get(d, "NCCL_NET");

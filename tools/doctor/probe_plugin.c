@@ -12,7 +12,7 @@
 #include "tools/info/info.h"
 #include "tools/proxy.h"
 
-/* Does the loader take it?  It stays loaded, as it would for NCCL. */
+/* Can the loader load this file?  It stays loaded, as it would for NCCL. */
 static bool loads(const char *file, char *why, size_t len)
 {
 	const void *dl = dlopen(file, RTLD_NOW | RTLD_LOCAL);

@@ -2,9 +2,9 @@
 /*
  * run.c - runs the checks one after the other, and makes the report.
  *
- * A worker process runs them and writes each result as a line of JSON.  If a check is silent for
- * too long, or kills its process, that is its result, and another worker goes on behind it; the
- * third time the rest is left out.
+ * A worker process runs them and writes each result as a line of JSON.  A check that hangs or kills
+ * the worker gets that as its result, and another worker goes on with the next check.  After the
+ * third lost worker the remaining checks are left out.
  */
 #include "config.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * info.c - `braid info`: what a plugin offers on this machine, and what Braid can be told.
+ * info.c - `braid info`: what a plugin offers on this machine, and Braid's parameters.
  *
- * Everything is asked through the plugin's ABI (plugin.c), so it works for any NCCL net plugin; the
- * parameters are Braid's own.  One JSON document is put together, and the text is read from it.
+ * The plugin is queried through its ABI (plugin.c), so the command works for any NCCL net plugin;
+ * the parameters are Braid's own.  Facts go into one JSON document, from which the text is printed.
  */
 #include "config.h"
 

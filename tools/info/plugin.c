@@ -2,8 +2,8 @@
 /*
  * plugin.c - a plugin after its init, as JSON.
  *
- * The ABI has no word for a device's address and transports, or for why an RDMA port is not used:
- * these are read from what Braid logs at init.
+ * The ABI can't report a device's address and transports, or why an RDMA port is not used: these
+ * are read from what Braid logs at init.
  */
 #include "config.h"
 

@@ -2,14 +2,15 @@
 /*
  * coll.c - collectives of more than one step.
  *
- * hier: the ranks are halved, one half to a host.  Inside, the first half of a ring all-reduce
- * leaves each rank one chunk summed; it swaps that with the same rank of the other host and adds
- * what it receives; then the second half of the ring.  So the vector crosses between hosts once,
- * not n times.  An odd number of ranks is one host: the ring alone.
+ * hier: each of two hosts has half of the ranks.  Within a host, the first half of a ring
+ * all-reduce leaves each rank with one summed chunk.  The rank swaps this chunk with the same rank
+ * of the other host and adds the one it receives.  Then comes the second half of the ring.  So the
+ * vector crosses between hosts once, not n times.  If the number of ranks is odd, all are on one
+ * host, and run the ring alone.
  *
  * sparse: each rank has the k largest of a gradient, k a hundredth of it, as values and indices.
- * They go round the ring, two messages a step, and are added to the dense gradient as they arrive,
- * as in HiTopKComm's all-gather.  Choosing them is computation, and is not measured.
+ * These go round the ring, two messages a step, and are added to the dense gradient as they arrive,
+ * as in HiTopKComm's all-gather.  Choosing the k largest is computation, and is not measured.
  */
 #include <string.h>
 
@@ -266,7 +267,7 @@ static void block_fill(const struct job *j, int rank)
 	}
 }
 
-/* Step t / 2 of `back` (0: what we send, 1: what we receive). */
+/* The rank whose values we send (back 0) or receive (back 1) in message t, two messages a step. */
 static int step_rank(const struct job *j, uint64_t t, int back)
 {
 	return (j->rank + 2 * j->n - (int)(t / 2) - back) % j->n;

@@ -2,7 +2,7 @@
 /*
  * ctl.c - messages between a coordinator and its workers.
  *
- * All are one struct of one size in the sender's byte order, so there is nothing to parse.  The
+ * Each is the same struct in the sender's byte order, so there is nothing to parse.  The
  * magic number holds the size and the version, so another build or byte order fails at once.
  */
 #include "tools/perf/ctl.h"

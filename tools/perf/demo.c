@@ -82,7 +82,7 @@ static int steps(struct demo *d)
 	return 0;
 }
 
-/* Comms for the ring, and from rank 1 to rank 0 where the ring has none. */
+/* Make the ring's comms, and one from rank 1 to rank 0 if the ring has none. */
 static int links(struct demo *d, enum fabric_kind kind)
 {
 	struct perf_linked unused;

@@ -3,7 +3,7 @@
  * fabric.h - what carries a benchmark's messages: a net plugin's .so, or raw TCP beside it.
  *
  * The shape is that of NCCL's net ABI, so the benchmark's loops are NCCL's over any fabric, and
- * both sides of a comparison run the same code above this line.
+ * both sides of a comparison run the same code above this interface.
  *
  * Calls return 0 or a negative errno, with a sentence in fabric.err; none waits.  "Not now" is
  * success with *ret NULL, as in the ABI.
@@ -29,7 +29,7 @@ struct fabric_env {			/* settings of one process; never taken from the network *
 	int abi;			/* 0: the newest it has */
 	const char *dev;		/* device, by number or name; NULL: the first */
 	const char *addr;		/* raw TCP: its address where dev names no interface */
-	const struct perf_key *key;	/* to prove to peers on other hosts; NULL: there are none */
+	const struct perf_key *key;	/* proved to peers on other hosts; NULL: no such peers */
 	int cpu;			/* run there; -1: anywhere */
 	bool verbose, spin;		/* spin: never give up the CPU while nothing moves */
 };

@@ -17,11 +17,11 @@ enum { PERF_PAGE = 4096 };
 struct channel {			/* a collective's part that goes over one comm index */
 	struct ring ring;
 	struct flow *cross_tx, *cross_rx;	/* hierarchical: to the other host */
-	char *scratch;			/* hierarchical: what comes from there */
+	char *scratch;			/* hierarchical: data from the other host */
 	uint64_t from, n;		/* sparse: which of the k pairs */
 };
 
-struct strand {				/* one thread, its flows and what it saw */
+struct strand {				/* one thread, its flows and its measurements */
 	struct job *job;
 	struct pump pump;
 	struct perf_samples lat;
@@ -39,7 +39,7 @@ struct job {
 	const struct layout *layout;
 	struct perf_model model;
 	struct strand *strands;
-	struct flow *flows;		/* all strands', each strand's in a row */
+	struct flow *flows;		/* of all strands; each strand's are contiguous */
 	unsigned nflows;
 	atomic_bool stop;
 	uint64_t values, wrong;

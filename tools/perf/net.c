@@ -110,7 +110,7 @@ static int net_start(struct net_fabric *f, const struct fabric_env *env, char *e
 	int rc;
 
 	if (env->dev && strchr(env->dev, '+'))
-		setenv("BRAID_FUSE", "any", 0);		/* here is no NCCL to lose its way */
+		setenv("BRAID_FUSE", "any", 0);		/* no NCCL here that needs a PCI path */
 	res = net_init(f->net, (uint64_t)getpid(), -1, net_log, NULL);
 	if (res != ncclSuccess) {
 		fail(&f->super, res, "init");

@@ -29,9 +29,9 @@ struct perf_row {			/* one size over one fabric, all workers together */
 	double seconds;
 	double bytes, messages;
 	double gbit_s, msg_s, cpu_s_per_gb;
-	double bounce_ns;		/* before or after, whichever is more; 0: not measured */
+	double bounce_ns;		/* the greater of before and after; 0: not measured */
 	bool regime_moved;		/* before and after differ by half or more */
-	double cpu_share;		/* that the worst-off process had of a CPU */
+	double cpu_share;		/* of a CPU, for the process that got least */
 	uint64_t values, wrong;
 	struct perf_latency lat;
 	struct perf_linked linked;	/* setup: of comm number `iters` */
@@ -61,9 +61,9 @@ int perf_warm_up(struct perf_session *s, const struct perf_options *o, enum fabr
 /* How many iterations fill o->seconds as fast as `row` was. */
 uint64_t perf_pace(const struct perf_options *o, const struct perf_row *row);
 /*
- * As perf_once(); then adapt *iters to the pace, for a count found while another program had the
- * CPU is too small later.  If it took less than a quarter of o->seconds, measure again, at most
- * twice.
+ * As perf_once(); then adapt *iters to the pace, because a count found while another program had
+ * the CPU is too small later.  A measurement shorter than a quarter of o->seconds is repeated, at
+ * most twice.
  */
 int perf_measure(struct perf_session *s, const struct perf_options *o, enum fabric_kind kind,
 		 uint64_t size, uint64_t *iters, struct perf_row *ret);

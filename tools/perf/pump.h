@@ -46,7 +46,7 @@ struct flow {
 struct pump {				/* the flows of one thread */
 	struct flow *flows;
 	unsigned n;
-	int ctl_fd;			/* readable to its end: the coordinator is gone */
+	int ctl_fd;			/* end of file: the coordinator is gone */
 	uint64_t stall_ns;
 	atomic_bool *stop;		/* another thread has failed */
 	uint64_t idles, moved, seen_moved, seen_ns, looked_ns;

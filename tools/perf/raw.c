@@ -9,9 +9,9 @@
  * n sockets.  A send is done when the kernel has taken its bytes: "k in flight" is no more than
  * send() as fast as the socket accepts, from k buffers in turn.
  *
- * Each rank has one listening socket.  A dialler's first bytes say which comm it is for and prove
- * that it knows the session's key and the handle's token; so does the answer, which is read before
- * memory is registered.  So no data goes to an address where the peer is not.
+ * Each rank has one listening socket.  A dialler's first bytes name the comm and prove that
+ * it knows the session's key and the handle's token.  The answer proves the same, and is read
+ * before memory is registered, so no data goes to an address where the peer is not.
  */
 #include "tools/tcp.h"
 

@@ -63,7 +63,7 @@ bool perf_room(uint64_t bytes)
 struct sessions {
 	pid_t pid[SESSIONS_MAX];	/* 0: free */
 	int n;
-	bool failed;			/* one of them has */
+	bool failed;			/* a session has failed */
 };
 
 static int serve_one(int fd, const struct fabric_env *env, perf_worker_fn *worker, bool pin,

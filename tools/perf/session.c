@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * session.c - the coordinator: starts workers, asks them, and waits for their answers.
+ * session.c - the coordinator: starts workers, sends requests, and waits for the answers.
  *
  * Everything has a deadline.  When one worker dies, the others soon report errors of their own; so
  * before an error is reported, look for a worker that died: that is the cause.

@@ -14,7 +14,7 @@ struct perf_latency {			/* nanoseconds; n 0: none taken */
 
 struct perf_samples {
 	uint32_t *v;			/* nanoseconds, cut at 4 s */
-	uint32_t n, every, skip;	/* when full, every second is dropped, then taken */
+	uint32_t n, every, skip;	/* one in `every` is taken; when full, half are dropped */
 	uint32_t min, max, last;
 	uint64_t seen, sum, steps;	/* steps: the sum of differences between neighbours */
 };

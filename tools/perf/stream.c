@@ -121,7 +121,7 @@ const struct layout perf_layout_stream = { stream_arena, stream_lay, stream_ops,
 
 /* -- ping-pong ---------------------------------------------------------------------------- */
 
-/* A round trip ends where the next one begins: after the post, for looking takes time. */
+/* A round trip ends where the next begins: after the post, because reading a clock takes time. */
 static void lap(struct strand *s)
 {
 	uint64_t now = perf_now_ns();

@@ -25,7 +25,7 @@
 #include "tools/perf/stat.h"
 
 enum { HELLO_MS = 5000, ASK_MS = 600000 };
-enum { LINK_MORE_S = 5 };		/* longer than the plugin takes to give a peer up */
+enum { LINK_MORE_S = 5 };		/* more than the plugin takes to give a peer up */
 
 struct worker {
 	int fd;

@@ -6,7 +6,7 @@
  * NCCL skips root ports and the downstream ports of switches, which are every other level in /sys,
  * and so do we.  NCCL prefers the file to what it finds out, so facts that the driver or the
  * plugin knows better (a GPU's sm, a NIC's speed, port and guid) are left out.  It takes a NIC's
- * pci and cpu as they are, so these are whole.  It takes values of up to 253 letters.
+ * pci and cpu elements from the file alone, so these are complete.  A value may have 253 letters.
  */
 #include "tools/topo/topo.h"
 

@@ -195,7 +195,7 @@ static void read_ports(struct reader *r, hwloc_obj_t rdma)
 	}
 }
 
-/* Is it the interface of an RDMA port already? */
+/* Is `net` the interface of an RDMA port already? */
 static bool is_taken(const struct braid_machine *m, const char *net)
 {
 	for (unsigned i = 0; i < m->n_nics; i++) {

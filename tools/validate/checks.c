@@ -27,7 +27,7 @@ const char *validate_profile(const struct vcheck *c)
 	return c->flags & V_FAULT ? "faults" : c->flags & V_FULL ? "full" : "quick";
 }
 
-/* Does a comma list name it itself, not only its group? */
+/* Does a comma list name the check itself, not only its group? */
 static bool is_asked(const char *list, const char *id)
 {
 	for (const char *at = list; *at; at += strspn(at, ",")) {

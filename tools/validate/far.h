@@ -28,7 +28,7 @@ void both_up_as(struct validate *v, unsigned flags);
 struct way {				/* a comm between us and the servant */
 	bool out;			/* we send */
 	void *comm;
-	int far;			/* its number there */
+	int far;			/* its number in the servant */
 };
 
 struct way way_open(struct validate *v, bool out);
@@ -80,14 +80,14 @@ void move_one(struct validate *v, size_t size);
 /* -- chance, time, leaks (watch.c) -------------------------------------------------------- */
 
 uint64_t chance(struct validate *v, uint64_t below);
-/* Of this process; they may not grow when what was opened has been closed. */
+/* Of this process; they must not have grown once everything opened is closed. */
 struct counts {
 	unsigned fds, threads;
 };
 struct counts counts_now(void);
 void not_grown(struct validate *v, struct counts a, struct counts b, int rounds);
 
-/* How long calls were off the CPU without waiting for one, in microseconds. */
+/* How long calls were off the CPU and not queued for a CPU, in microseconds. */
 struct watch {
 	uint64_t wall, cpu, queued;
 };

@@ -5,7 +5,7 @@
  *	{ "schema": "braid-thresholds", "version": 1, "nic": "mlx5_*",
  *	  "figures": { "latency_8B_p50": { "most": 3.5 }, "bw_1M": { "least": 350 } } }
  *
- * "nic" is a pattern for the device's name; without it they hold for any.
+ * "nic" is a pattern for the device's name; without it the thresholds hold for any.
  */
 #include <fnmatch.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* scale.c - the cost of many comms and many processes, and whether it is given back. */
+/* scale.c - what many comms and many processes cost, and whether close frees it. */
 #include <stdio.h>
 
 #include "tools/perf/session.h"
@@ -127,7 +127,7 @@ static void memory(struct validate *v)
 		FAIL("%.0f KiB for each comm", c.kb);
 }
 
-/* Everything must be given back within 10 s of the last close. */
+/* All resources must be free again within 10 s of the last close. */
 static void reaped(struct validate *v)
 {
 	struct counts before, after;

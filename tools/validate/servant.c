@@ -138,7 +138,7 @@ static void on_hold(struct servant *s)
 	answer(s);
 }
 
-/* Stop all threads of this process; another process wakes it, so that nobody needs to. */
+/* Stop all threads of this process.  A child resumes it later, so the check need not. */
 static void on_freeze(struct servant *s)
 {
 	unsigned ms = s->now.ms > 60000 ? 60000 : (unsigned)s->now.ms;

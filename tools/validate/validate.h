@@ -63,7 +63,7 @@ struct vcheck {
 	"Data is not safe over this path. Try --transport tcp to see whose fault it is; " \
 	"update firmware and driver; report it"
 
-/* Each in a file of that name; the last row of each is empty. */
+/* Each table is in the file of its name, and its last row is empty. */
 extern const struct vcheck validate_load[], validate_props[], validate_connect[],
 	validate_stranger[], validate_data[], validate_comms[], validate_flush[], validate_mr[],
 	validate_path[], validate_iwarp[], validate_smc[], validate_fault[], validate_outage[],
@@ -87,7 +87,7 @@ struct validate {			/* the state of the current check */
 
 /* -- what a check says (say.c) ------------------------------------------------------------ */
 
-/* A report is one sentence without its full stop, that names the thing and its value. */
+/* Report one sentence, without a full stop, that names the thing and its value. */
 void saw(struct validate *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void note(struct validate *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void skip(struct validate *v, const char *fmt, ...)

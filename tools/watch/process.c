@@ -55,7 +55,7 @@ static void places_glob(struct places *p, const char *pattern)
 	globfree(&g);
 }
 
-/* Places of a user below `root`: "", or that of a process in a file system of its own. */
+/* Places of a user below `root`: "", or the root of a process that has its own file system. */
 static void places_of(struct places *p, const char *root, uid_t uid)
 {
 	char path[128];

@@ -42,14 +42,14 @@ void process_reports(const struct process *p, size_t n, const char *word, json_t
 /* -- members of a report ------------------------------------------------------------------ */
 
 long long report_number(const json_t *o, const char *key);	/* 0 if it is not there */
-const char *report_text(const json_t *o, const char *key);	/* "" */
+const char *report_text(const json_t *o, const char *key);	/* "" if it is not there */
 bool report_is(const json_t *o, const char *key);
 
 /* "12.3 GB", in static storage; the next few calls leave it alone. */
 const char *report_bytes(double bytes);
-const char *report_age(long long ms);		/* the same: "12 ms", "3.4 s" */
+const char *report_age(long long ms);		/* "12 ms", "3.4 s"; storage likewise */
 
-struct report_sums {			/* of all links */
+struct report_sums {			/* sums over all links */
 	long long links, links_up, lanes, lanes_up, sends, receives, oldest_ms, lost, resent;
 	long long sent_bytes, received_bytes, sent_messages, received_messages;
 };

@@ -3,8 +3,8 @@
  * comms.h - two ends, a comm between them, and short words for what a case does with it.
  *
  * For tests of core/msg that go frame by frame: frames are held until a case delivers them, over
- * the null transport (tests/lib/null.h).  test_match.c tries every order of events; these cases
- * each name one, with the frames that must be on the wire.  Include cmocka.h first.
+ * the null transport (tests/lib/null.h).  test_match.c tries every order of events; a case with
+ * this file tries one, and names the frames that must be on the wire.  Include cmocka.h first.
  */
 #ifndef BRAID_TESTS_COMMS_H
 #define BRAID_TESTS_COMMS_H
@@ -20,12 +20,12 @@ enum { K = 1024, BIG = 200 * K, A = 0, B = 1 };		/* A sends to B, mostly */
 extern struct null_pair pair;
 extern struct braid_comm *cs, *cr;	/* send comm at A, receive comm at B */
 
-/* For cmocka: one lane; three; and one without a window beyond the comm's floor. */
+/* Setups: one lane; three lanes; one lane with no window beyond the comm's floor. */
 int setup(void **state);
 int setup_lanes(void **state);
 int setup_floor(void **state);
 int teardown(void **state);
-/* Both ends, over that configuration; setup() does it. */
+/* Creates both ends with that configuration; the setups call it. */
 void start(const struct null_config *config);
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -36,22 +36,22 @@ char *message(size_t size, char seed);	/* to be freed */
 struct braid_req *isend(struct braid_comm *c, const void *data, size_t size, int tag);
 struct braid_req *irecv(struct braid_comm *c, void *data, size_t size, int tag);
 bool done(struct braid_req *req);
-/* Is it done once its caller has waited a little, so that no more of a burst is expected? */
+/* Is it done after a few more calls, when the rest of a burst is no longer expected? */
 bool settled(struct braid_req *req);
 int error_of(struct braid_req *req);
 int size_of(struct braid_req *req);	/* it must be done */
 
-/* The header of the next frame from that end on home, which must be of that type. */
+/* The header of the next frame that end `from` sent on lane 0; it must have that type. */
 struct braid_hdr next_frame(unsigned from, enum braid_frame type);
 struct braid_hdr pass_frame(unsigned from, enum braid_frame type);	/* and deliver it */
 void assert_no_frame(unsigned from);
 
-/* Both ends call and all frames arrive until the requests are done; there is no service thread. */
+/* Polls both ends and delivers all frames until the requests are done; no service thread runs. */
 void run(struct braid_req *a, struct braid_req *b);
 void one_message(size_t size, int tag);		/* from posting to done, and compare it */
-/* Make receives of the comm send credits unasked, with no frame left of what did that. */
+/* Sends a large message, so that later receives send credits unasked; leaves no frame behind. */
 void make_large(void);
-/* Post a receive with tag 1 whose credit is on its way: the second of the comm. */
+/* Posts the comm's second receive, with tag 1; its credit is on the wire. */
 struct braid_req *credited(char *to, size_t room);
 void close_both(void);
 

@@ -89,7 +89,7 @@ long fault_blocks(void)
 /* The plugin's functions on the stack of this call, as one number. */
 static uintptr_t path_here(void)
 {
-	enum { OURS = 3, THEIRS = 4 };	/* path_here(), fails() and the stand-in */
+	enum { OURS = 3, THEIRS = 4 };	/* ours: path_here(), fails() and the stand-in */
 	void *frames[OURS + THEIRS];
 	int n = backtrace(frames, OURS + THEIRS);
 	uintptr_t path = 0;

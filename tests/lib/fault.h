@@ -30,7 +30,7 @@ bool fault_install(void *dl);
 void fault_arm(enum fault_kind kind, unsigned k, enum fault_how how);
 /* Count calls of that name alone, from now on; NULL: of all names. */
 void fault_only(const char *name);
-/* For FAULT_IO: with this errno instead of each call's own. */
+/* A failing call of FAULT_IO sets this errno instead of its own. */
 void fault_errno(int err);
 
 /* Also copies the failing call's name to `ret`, for a process that outlives this one. */
@@ -45,12 +45,12 @@ struct fault_trace {
 	uintptr_t path[2000];
 };
 
-/* From now on into *ret, until it is NULL. */
+/* Record calls in *ret from now on; NULL ends it. */
 void fault_trace(struct fault_trace *ret);
 const char *fault_name(void);		/* which call failed; NULL: none yet */
 int fault_err(void);			/* and its errno */
 
-/* Blocks of memory that the plugin has taken and not given back. */
+/* Blocks of memory that the plugin has allocated and not freed. */
 long fault_blocks(void);
 
 #endif

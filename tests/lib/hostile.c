@@ -19,7 +19,7 @@ enum { FRIEND_MS = 10000, FRIEND_BYTES = 100000 };
 
 static atomic_uint n_infos;
 
-/* Strangers have no NIC: a WARN for each that TCP carries its link is not what is tested. */
+/* Is it the WARN that TCP carries a link?  Each stranger causes one, because it has no NIC. */
 static bool is_about_tcp(const char *text)
 {
 	return over_rdma() && strstr(text, "tcp carries this link: the peer does not offer verbs");

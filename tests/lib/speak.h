@@ -57,7 +57,7 @@ void speak_reset(int fd);			/* closes with a RST, as a killed process may */
 /* Fills s->mine as an honest dialler of that listen would, of a process not met before. */
 void speaker_init(struct speaker *s, const struct braid_handle *to);
 void speak_sign(struct speaker *s);		/* packs s->mine to s->m1, under s->key */
-/* Dial; and go on until that step.  Includes speak_sign(), unless `signed_`: it was called. */
+/* Dial; handshake up to that step.  Calls speak_sign(), unless `signed_` says it was called. */
 bool speak_dial(struct speaker *s, const struct braid_handle *to);
 bool speak_until(struct speaker *s, enum speak_step step, bool signed_);
 /* The other end: read M1 as s->m1, answer with s->mine and that status, read the proof. */
@@ -69,7 +69,7 @@ void speaker_lane(struct speaker *s, const struct speaker *of, unsigned index);
 
 /* -- frames ------------------------------------------------------------------------------- */
 
-/* With the right numbers and acknowledgement, and len bytes of payload whatever h->len is. */
+/* Fills in numbers and acknowledgement.  Sends len bytes of payload, whatever h->len is. */
 void speak_pack(struct speaker *s, const struct braid_hdr *h, uint8_t *to);
 bool speak_frame(struct speaker *s, const struct braid_hdr *h, const void *payload, size_t len);
 /* The next frame that is no acknowledgement; up to room bytes of payload, the rest is dropped. */

@@ -3,7 +3,7 @@
  * badpeer.h - a peer that has proved itself and then sends what it must not.
  *
  * Damaged memory, another build, a hand-made library: the token is right and the bytes are wrong.
- * Either a frame does no harm, or the link is over with an error that says so.  Nothing is written
+ * Either a frame does no harm, or it ends the link with an error that says so.  Nothing is written
  * outside of a message's place, no call waits, and other comms of the process go on.
  */
 #ifndef BRAID_TESTS_ABI_BADPEER_H
@@ -65,7 +65,7 @@ struct taker {				/* the plugin dialled it, and sends */
 void taker_listens(struct taker *k, uint8_t *handle);
 /* The plugin dials, opens a comm and waits for the answer. */
 void taker_meets(struct scene *s, struct taker *k, uint8_t *handle);
-void taker_opens(struct scene *s, struct taker *k, uint8_t *handle);	/* both of these */
+void taker_opens(struct scene *s, struct taker *k, uint8_t *handle);	/* listens and meets */
 void taker_in(struct scene *s, struct taker *k, size_t size);		/* the comm is open */
 void taker_out(struct scene *s, struct taker *k);
 

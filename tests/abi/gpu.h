@@ -4,7 +4,7 @@
  * (tests/fake, tests/fakecuda).
  *
  * A program that touches the GPU's memory as if it were the CPU's gets SIGSEGV.  So a message that
- * arrives has come by a way that a NIC or the driver can go.  No real GPU takes part: what was tried
+ * arrives was moved by a NIC or the driver.  No real GPU takes part: what was tried
  * on one is in docs/user/gpu.md.
  */
 #ifndef BRAID_TESTS_ABI_GPU_H
@@ -71,7 +71,7 @@ bool pass(struct net *net, struct pair *p, struct buf *from, struct buf *to, siz
 void gpu_offer_is(struct abi *t, const char *kind, const char *more, int want);
 /* All sizes between GPU and host, early and late. */
 void gpu_messages(struct abi *t, const char *kind, const char *more);
-/* Into a DMA-BUF that NCCL exports, and closes as soon as it is registered. */
+/* Messages into a DMA-BUF that NCCL exports, and closes as soon as it is registered. */
 void gpu_dmabuf_on(struct abi *t, const char *more);
 /* Memory is deregistered and freed in any state of its message. */
 void gpu_taken_back(struct abi *t);

@@ -13,7 +13,7 @@ struct loss {				/* both ends have the same sizes and rounds */
 	unsigned one_in;		/* each time one in so many sockets is shut; 1: all, 0: none */
 	unsigned most;			/* sockets that are shut in all; 0: no limit */
 	bool resets;			/* every other one by RST, not FIN */
-	unsigned shut;			/* how many were */
+	unsigned shut;			/* how many have been */
 };
 
 /* Sends and receives all messages, and checks every byte; any error fails the case. */

@@ -24,7 +24,7 @@ int rdma_main(const char *group, const struct abi_case *cases, size_t n);
 
 #define LONG ONCE, .seconds = 120
 
-/* A body that is given the kind of NIC, for RoCE v2 and iWARP, and its two cases. */
+/* EACH_KIND: bodies for RoCE v2 and iWARP, which call body(t, kind).  BOTH: their two cases. */
 #define EACH_KIND(body)								\
 	static void body##_roce(struct abi *t) { body(t, nic_kinds[0]); }	\
 	static void body##_iwarp(struct abi *t) { body(t, nic_kinds[1]); }
@@ -48,7 +48,7 @@ extern unsigned qps_left;		/* how many queue pairs the peer has at the end; 0: a
 void rdma_follow(struct abi *t, int fd);
 struct job *rdma_start(struct abi *t, struct peer *p);
 struct job *rdma_start_with(struct abi *t, struct peer *p, void (*body)(struct abi *t, int fd));
-/* Over that many lanes of such a NIC, and messages are under way. */
+/* With that many lanes over such a NIC.  Returns with messages under way. */
 struct job *rdma_start_lanes(struct abi *t, struct peer *p, const char *kind, const char *more,
 			     const char *lanes);
 void rdma_finish(struct job *j, struct peer *p);

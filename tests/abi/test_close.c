@@ -429,7 +429,7 @@ static void late_accepts(struct abi *t)
 	abi_down(net);
 }
 
-/* Is stopped while the other end leaves; then sends before it reads. */
+/* A peer that is stopped while the other end leaves, and then sends before it reads. */
 static void speaks_first(struct abi *t, int fd)
 {
 	struct net *net = abi_up(t);

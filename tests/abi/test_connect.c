@@ -449,7 +449,7 @@ static void left_half_way(struct abi *t)
 	struct net *net = abi_up(t);
 	unsigned fds, threads;
 
-	OK(net_finalize(net));		/* what the plugin never frees, it has by now */
+	OK(net_finalize(net));		/* now it has all that it never frees */
 	fds = count_fds();
 	threads = count_threads();
 	OK(net_init(net, 1, -1, abi_log, NULL));

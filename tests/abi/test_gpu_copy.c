@@ -104,7 +104,7 @@ static void nic_gone(struct abi *t)
 	TRUE(over_sockets(t, "1", "fatal nic0") > 0);
 }
 
-/* The NIC's silence is found out once, not for each of some dozen pieces. */
+/* The wait that finds the NIC silent comes once, not for each of some dozen pieces. */
 static void no_loop(struct abi *t)
 {
 	uint64_t start = now_us();

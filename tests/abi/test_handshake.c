@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_handshake.c - handshakes that fail: another version, a false peer, nobody, or death on the way. */
+/* test_handshake.c - failed handshakes: another version, a false peer, no answer, a peer that dies. */
 #include "tests/lib/hostile.h"
 
 #include <netinet/in.h>
@@ -173,7 +173,7 @@ static void died_dialling(struct abi *t)
 	stage_down(&s);
 }
 
-/* Connects again and again, until it is killed anywhere on the way. */
+/* Connects again and again, until it is killed at any point of a handshake. */
 static void victim_body(struct abi *t, int fd)
 {
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
@@ -209,7 +209,7 @@ static void killed_dialling(struct abi *t)
 		peer_kill(&victim[i]);
 	}
 	nap_ms(50);
-	do {				/* comms of those that had come through: dead */
+	do {				/* comms of victims that had connected */
 		recv = NULL;
 		OK(net_accept(s.net, s.listen, &recv));
 		OK(net_close_recv(s.net, recv));

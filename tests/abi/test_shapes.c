@@ -17,8 +17,8 @@ enum { SMALL = 8, ROUNDS = 500, TRIES = 20, BURST = 8, BURSTS = 500,
        TICK_MS = 2 };			/* of the service thread */
 
 /*
- * Calls test() until all are done, as an otherwise idle proxy does.  Without a pause after each call, in
- * which the service thread might do the work.
+ * Calls test() until all are done, as an otherwise idle proxy does.  It does not pause after each
+ * call, because the service thread might do the work in the pause.
  */
 static void finish(struct op *ops, size_t n)
 {

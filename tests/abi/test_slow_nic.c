@@ -21,12 +21,12 @@
 
 enum {
 	CALL_MS = 2500,
-	OWN_MS = 1500,			/* the slow NIC's messages: until seven retries have failed */
+	OWN_MS = 1500,			/* of the slow NIC's messages: seven retries fail first */
 	PAUSE_MS = 100, CALL_MAX_US = 5000,	/* on an idle host */
-	FUSED_MS = 50,			/* another lane of the link goes on */
-	FLAP_MS = 60,			/* both ports were down: a new connection */
+	FUSED_MS = 50,			/* until another lane of the link goes on */
+	FLAP_MS = 60,			/* after both ports were down: connecting again */
 	SMALL = 1000,			/* bytes: a message that needs no credit */
-	BUSY = 10,			/* others may be so many times as late as our thread was */
+	BUSY = 10,			/* tolerance, times the lateness that watch() saw */
 	PATTERN = 0x5a,
 };
 

@@ -474,7 +474,7 @@ static mode_t mode_of(const char *path)
 	return sb.st_mode & 0777;
 }
 
-/* Metrics are to be written where `make` has put something, at the final or the temporary name: it stays. */
+/* `make` puts something at the final or the temporary name of the metrics file; it must stay. */
 static void metrics_beside(struct abi *t, void (*make)(const char *name),
 			   bool (*same)(const char *name))
 {

@@ -2,7 +2,7 @@
 /*
  * cm.h - what the files of the fake librdmacm share.
  *
- * All of it is under cm_lock, and the functions are called with it held.
+ * All this state is under cm_lock, and the functions are called with that lock held.
  */
 #ifndef BRAID_TESTS_FAKE_CM_H
 #define BRAID_TESTS_FAKE_CM_H

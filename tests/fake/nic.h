@@ -23,7 +23,7 @@ struct fab_qp *peer_of(const struct fqp *qp);
 void route(struct fqp *qp);			/* looks the route up again, if it may have changed */
 bool path_works(struct fqp *qp);
 bool peer_fits(const struct fqp *qp);		/* are the two each other's peer? */
-bool peer_listens(const struct fqp *qp);	/* and would it take a packet? */
+bool peer_listens(const struct fqp *qp);	/* would the peer take a packet? */
 bool lose_one(struct fqp *qp);
 void kick_peer(const struct fqp *qp);
 struct rec plain_rec(const struct fqp *qp);

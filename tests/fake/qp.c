@@ -353,7 +353,7 @@ EXPORT int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
 	return 0;
 }
 
-/* No extended posting here. */
+/* The fake NICs have no extended posting. */
 EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 {
 	(void)qp;

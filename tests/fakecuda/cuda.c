@@ -355,7 +355,7 @@ int cuDeviceGetAttribute(int *ret, int attribute, int device)
 	return fake_end(code ? code : attribute != FLUSH_OPTIONS || device ? INVALID_VALUE : OK);
 }
 
-/* An address that no host has. */
+/* A PCI address that no host has. */
 int cuDeviceGetPCIBusId(char *ret, int len, int device)
 {
 	int code = fake_begin(__func__);

@@ -396,7 +396,7 @@ int nvmlDeviceGetNvLinkCapability(void *device, unsigned link, int capability_, 
 	return NVML_OK;
 }
 
-/* NCCL 2.30 and later ask for it. */
+/* NCCL 2.30 and later call this. */
 int nvmlDeviceGetPciInfo_v3(void *device, void *ret)
 {
 	(void)device, (void)ret;

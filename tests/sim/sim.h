@@ -14,7 +14,7 @@
  * The product runs unchanged.  Each process has a copy of it.  When a new process takes the place of
  * another, the copy's data is reset to what it was before anything ran.  Threads are coroutines:
  * they yield where a thread would wait, and now and then inside a system call, as if another thread
- * came first.  All choices come from generators that start from the seed, so a seed always takes the
+ * ran first.  All choices come from generators that start from the seed, so a seed always takes the
  * same course; a hash over all events shows it.
  */
 #ifndef BRAID_TESTS_SIM_H
@@ -63,13 +63,13 @@ struct sim_co;
 struct sim_file;
 
 struct sim_proc {
-	unsigned index;			/* its place: host, module, paths */
-	unsigned life;			/* how many processes have been here */
+	unsigned index;			/* its place, which has a host, a module and paths */
+	unsigned life;			/* how many processes have had this place */
 	bool alive, stopped;
 	bool orderly;			/* it has ended by itself */
 	struct sim_rng rng;		/* the product's random numbers */
 	struct braid_dev rail[SIM_RAILS], fused;
-	struct braid_dev *dev;		/* the one of these that it uses */
+	struct braid_dev *dev;		/* the device that it uses, one of these */
 	const struct sim_node *node;
 	struct sim_file *file[SIM_FILES];
 	struct braid_list cos;
@@ -156,9 +156,9 @@ void sim_net_addr(unsigned proc, unsigned rail, union braid_netdev_addr *ret);
 void sim_net_close_all(struct sim_proc *p);
 unsigned sim_net_open_files(const struct sim_proc *p);
 
-/* One way between two places on a rail: segments sent until then are lost. */
+/* Loses the segments that are sent on a rail, from one place to another, before `until`. */
 void sim_net_blackhole(unsigned from, unsigned to, unsigned rail, uint64_t until);
-/* Segments sent until then take so much longer. */
+/* Delays the segments that are sent so before `until`, by more_ns. */
 void sim_net_delay(unsigned from, unsigned to, unsigned rail, uint64_t more_ns, uint64_t until);
 /* Breaks one connection; which: any number, taken modulo their count. */
 enum sim_cut {

@@ -25,7 +25,7 @@ enum {
 	GUARD = 32, UNTOUCHED = 0xee, GONE = 0x55,
 	DRIVERS = 2, PAUSE_MAX = 5000000,
 	CALLS_MS = 5,
-	TOLD_MS = 200,			/* until a driver gets the error of a death: 100, and the path */
+	TOLD_MS = 200,			/* from a death to a driver's error: 100, and the path */
 	TOLD_LATE_MS = 800,		/* if the peer died just after it was asked to dial again */
 };
 
@@ -495,7 +495,7 @@ static bool side_step(struct comm *c, unsigned i)
 		leave(c, s);
 		return true;
 	}
-	/* The other end will never come. */
+	/* The other end will never connect or accept. */
 	if (c->doomed_at && (s->state == SIDE_WAIT || (i && s->state == SIDE_OPEN))) {
 		if (i)
 			recv_stop_listening(c);

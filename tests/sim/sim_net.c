@@ -390,7 +390,6 @@ void syn_send(void *arg, uint64_t a, uint64_t b)
 	sim_at(sim.now + (SYN_MS * MS << c->syns++), syn_send, c, 0, 0);
 }
 
-/* A port number names its place, even after that process has ended. */
 /* A process closes its end. */
 static void end_close(struct end *e)
 {
@@ -415,6 +414,7 @@ uint16_t port_new(unsigned place)
 	return htons((uint16_t)(PORTS + SIM_PROCS * next_port++ + place));
 }
 
+/* A port number names its place, even after that process has ended. */
 unsigned port_place(uint16_t port)
 {
 	return (unsigned)(ntohs(port) - PORTS) % SIM_PROCS;

@@ -85,7 +85,7 @@ struct sim_file *file_new(enum kind kind);
 struct sim_file *file_of(int fd);	/* an open one, or the run fails */
 void file_close(struct sim_file *f);
 uint32_t file_ready(const struct sim_file *f);	/* events, as of epoll */
-void file_wake(struct sim_file *f);	/* whoever waits for it in epoll */
+void file_wake(struct sim_file *f);	/* wakes a thread that waits for it in epoll */
 void unwatch(struct sim_file *f);	/* takes it out of its epoll set */
 uint16_t port_new(unsigned place);
 unsigned port_place(uint16_t port);

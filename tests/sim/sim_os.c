@@ -16,7 +16,7 @@
 #define TCP_RTO_MAX_MS 44
 #endif
 
-enum { SABOTAGE = 1000 };		/* bytes of a piece that is worth it */
+enum { SABOTAGE = 1000 };		/* change a byte only if more bytes are left to send */
 
 static int fail(int err)
 {

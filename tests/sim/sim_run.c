@@ -2,9 +2,9 @@
 /*
  * sim_run.c - the clock, coroutines, processes.
  *
- * All future events are in one heap, by time; events at the same time are in random order.  That a
- * coroutine goes on is such an event, too.  The clock stands still while a coroutine runs, and jumps
- * to the next event when it yields.
+ * All future events are in one heap, by time; events at the same time are in random order.  The
+ * resumption of a coroutine is such an event, too.  The clock stands still while a coroutine runs,
+ * and jumps to the next event when it yields.
  *
  * A process is a copy of the module, loaded from a file of its own so that the loader makes a new
  * copy.  Its writable memory (.data and .bss) is saved when it is loaded, and restored for each new

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The code of braid, rawtcp and the ABI tests; each links the objects it needs.  Of core/ these are
-# the parameter table alone, and of topo/ the machine: the plugin is loaded by path, as NCCL would.
+# The code of braid, rawtcp and the ABI tests; each links the objects it needs.  From core/ they
+# take the parameter table alone, and from topo/ the machine: the plugin is loaded by path, as
+# NCCL would.
 noinst_LTLIBRARIES += tools/libtools.la
 tools_libtools_la_SOURCES = \
 	tools/child.c \

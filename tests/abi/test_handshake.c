@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_handshake.c - failed handshakes: another version, a false peer, no answer, a peer that dies. */
+/* test_handshake.c - failed handshakes: a wrong version, a false peer, no answer, a death. */
 #include "tests/lib/hostile.h"
 
 #include <netinet/in.h>

@@ -2,8 +2,8 @@
 /*
  * test_rdma_calls.c - each verbs call fails once, the end comes early, a thousand connections come and go.
  *
- * BRAID_TEST_RDMA_CALLS=1 fails each call, not one in STRIDE: that takes minutes, which
- * BRAID_TEST_SLOW=20 gives it.
+ * BRAID_TEST_RDMA_CALLS=1 fails each call, not one in STRIDE.  That takes minutes, so set
+ * BRAID_TEST_SLOW=20 as well.
  */
 #include "tests/abi/rdma.h"
 

@@ -2,8 +2,8 @@
 /*
  * test_rdma_faults.c - a port, a NIC or its queue pairs fail, and no message is lost.
  *
- * BRAID_TEST_RDMA_ROUNDS=200 gives two ports that were made one that many faults, for which
- * BRAID_TEST_SLOW=20 gives it time.
+ * BRAID_TEST_RDMA_ROUNDS=200 makes 200 faults at two fused ports.  That takes minutes, so set
+ * BRAID_TEST_SLOW=20 as well.
  */
 #include "tests/abi/rdma.h"
 
@@ -14,8 +14,8 @@
 enum { FLAP_MS = 5000 };
 
 /*
- * Waits until TCP carries everything.  That takes a while: lanes notice one after the other, and the
- * first is tried again after 2 s, when the last may not have noticed yet.
+ * Waits until TCP carries everything.  This takes a while: lanes notice the fault one by one, and
+ * after 2 s the first tries RDMA again, when the last may not have noticed yet.
  */
 static void leaves(struct job *j)
 {

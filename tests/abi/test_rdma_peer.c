@@ -14,7 +14,7 @@ static void killed(struct abi *t, const char *kind)
 	struct job *j;
 
 	nic(kind, "");
-	setenv("BRAID_IB_TIMEOUT", "21", 1);	/* so long that no packet's loss tells */
+	setenv("BRAID_IB_TIMEOUT", "21", 1);	/* too long for lost packets to show the death */
 	j = rdma_start(t, &p);
 	job_play(j, 200);
 	TRUE(uses_rdma(j));

@@ -195,7 +195,7 @@ bool fab_alive(uint32_t nic)
 	return pid && !pid_gone(pid);
 }
 
-/* A process that died may have held a ring as its reader; the slot's next owner must not appear to. */
+/* Releases a ring whose reader died, lest the slot's next owner appear to be its reader. */
 static void ring_abandon(struct ring *r, uint32_t nic)
 {
 	atomic_compare_exchange_strong(&r->reader, &nic, 0);

@@ -29,7 +29,7 @@ struct gpu_event;
 void *gpu_lead(const char *path, const char **ret_why);
 
 extern int gpu_version;			/* of NCCL */
-extern bool gpu_known;			/* its layouts are known: kernels can be played */
+extern bool gpu_known;			/* its layouts are known, so kernels can be emulated */
 extern struct nccl_layout gpu_layout;
 extern struct nccl_func *gpu_funcs;	/* by the id that a batch has */
 extern unsigned gpu_nfuncs;

@@ -37,7 +37,8 @@ struct op {
 	int index, root;
 	enum coll coll;
 	char *input, *output;
-	size_t count, offset, part, chunk;	/* elements: of all, before this channel's, of it, at a time */
+	/* elements: in all, before this channel's part, of the part, of a chunk */
+	size_t count, offset, part, chunk;
 	size_t at;				/* into the part */
 	int k;					/* which prim of the chunk */
 

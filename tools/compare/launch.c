@@ -4,7 +4,7 @@
  * ssh starts, or started by mpirun, srun or torchrun.
  *
  * A launcher is used through its environment alone: our rank, the number of ranks, and where rank
- * 0 can be met.  The others dial rank 0 there, tell it where they listen, and serve its sessions
+ * 0 can be met.  The others dial rank 0 there, report where they listen, and serve its sessions
  * until that connection ends.
  */
 #include <errno.h>

@@ -74,7 +74,7 @@ char *sys_text(struct doctor *d, size_t *ret_len, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 const char *sys_next_line(const char *text);	/* NULL: there is none */
 bool sys_has(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* May this user open it for reading and writing? */
+/* May this user open the file for reading and writing? */
 bool sys_may(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The last component of a link's target. */
 bool sys_link(struct doctor *d, char *ret, size_t len, const char *fmt, ...)

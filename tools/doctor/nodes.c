@@ -50,7 +50,7 @@ static const struct {
 
 struct node {
 	char *name;			/* as in FILE */
-	json_t *report;			/* NULL: none, because of */
+	json_t *report;			/* NULL: `error` says why */
 	char error[TEXT_LEN];
 	struct child child;		/* ssh */
 	long long until;

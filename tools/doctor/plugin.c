@@ -323,7 +323,7 @@ static void merge(struct doctor *d)
 		doctor_ok(d, "NCCL_NET_FORCE_MERGE=%s", asked);
 }
 
-/* 2.28 to 2.30.2 forget the plugin's name with the last communicator, unless it stays loaded. */
+/* NCCL 2.28 to 2.30.2 forgets the plugin's name with the last communicator, unless it is kept. */
 static bool forgets(struct doctor *d)
 {
 	enum { RELOADS_BADLY = 22800, RELOADS_WELL = 23003 };

@@ -95,7 +95,7 @@ static json_t *plugin(struct doctor *d)
 
 const struct probe probe_plugin = { "plugin", plugin, 2500 };
 
-/* The plugin that NCCL loads where none is asked for, or where it has forgotten which. */
+/* The plugin that NCCL loads where none is named, or where NCCL has forgotten the name. */
 static json_t *standard(struct doctor *d)
 {
 	char err[INFO_ERR] = "";

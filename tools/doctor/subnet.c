@@ -96,7 +96,7 @@ int subnet_in_common(const struct subnets *s, const struct iface *a, const struc
 	return 0;
 }
 
-/* May packets leave by it, chosen or not? */
+/* May packets leave by the interface, chosen or not? */
 static bool carries(const struct iface *f)
 {
 	return f->up && f->addressed && !f->slave && !f->loopback;
@@ -117,7 +117,7 @@ static void subnets(struct doctor *d)
 		for (unsigned k = 0; k < n; k++) {
 			const struct iface *b = &f[k];
 
-			/* A pair of chosen interfaces is met twice. */
+			/* A pair of chosen interfaces comes up twice; take it once. */
 			if (b == a || !carries(b) || (b->chosen && b < a) ||
 			    !(version = subnet_in_common(&all, a, b)))
 				continue;

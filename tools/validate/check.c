@@ -2,8 +2,8 @@
 /*
  * check.c - one check, in a process of its own.
  *
- * That process writes its steps, and in the end its result, as lines of JSON.  One that is silent
- * beyond its time is killed, and its last step is reported; so is one that a signal ends.
+ * That process writes its steps, and in the end its result, as lines of JSON.  If it is silent for
+ * longer than its time, it is killed, and its last step is reported, as also when a signal ends it.
  */
 #include "config.h"
 

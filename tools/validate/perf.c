@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf.c - performance figures of two processes, by the measuring machine of braid perf.
+ * perf.c - performance figures of two processes, measured by the code of braid perf.
  *
  * Thresholds decide what a figure must be; without any the figures are reported, and the check is
  * skipped.

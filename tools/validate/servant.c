@@ -2,7 +2,7 @@
 /*
  * servant.c - the other end of a check: a process that does call by call what the check orders.
  *
- * The servant is a loop: take an order if there is one, else move what is under way.  An order
+ * The servant is a loop: take an order if there is one, else move messages.  An order
  * that takes longer is answered when it is done; meanwhile no other is taken.  A check on another
  * host has proved that it knows the listener's key; the sizes in its orders are bounded, and which
  * plugin to load is this host's business.

@@ -54,8 +54,8 @@ static void no_answer(const struct process *p, int why, char err[PROCESS_ERR])
 
 /*
  * Is the socket's listener the process that the socket is named after, and its user the directory's
- * owner?  The name has the PID of that process's own PID namespace.  A listener whose PID reads 0 is
- * in a namespace that can't be seen from here, and passes.
+ * owner?  The name has the PID of that process's own PID namespace.  A listener whose PID reads 0
+ * is in a namespace that can't be seen from here, and passes.
  */
 static bool is_its_own(int fd, const struct process *p)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * smc.c - `braid smc`: what the kernel's SMC has, and what it lacks; `braid smc setup` adds that.
+ * smc.c - `braid smc`: what the kernel's SMC has, and what it lacks; `braid smc setup` adds it.
  *
  * The kernel reports and changes SMC's state by generic netlink (linux/smc.h).  The command uses
  * libnl for that, which the plugin does not.  Facts go into one JSON document, from which the text

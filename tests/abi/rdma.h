@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rdma.h - RDMA fails in every way that the fake NICs know, and nothing is lost by it.
+ * rdma.h - RDMA fails in every way that the fake NICs know, and no message is lost.
  *
  * Two processes send messages of all sizes to each other and check every byte, while their NIC is
  * taken away and given back, is full, or refuses a call.  Each case is run over RoCE v2 and iWARP,

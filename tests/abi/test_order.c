@@ -4,7 +4,7 @@
  *
  * NCCL's LL and LL128 protocols do not wait for test(): a kernel polls the buffer itself.  LL
  * looks at 8-byte words, 4 bytes of data before 4 of flag.  LL128 looks at the last 8 bytes of a
- * line of 128 and, once its flag is there, takes the other 120 for arrived.  Here a thread stands
+ * line of 128 and, once its flag is there, uses the other 120.  Here a thread stands
  * in for the GPU while a large message comes in over several lanes.  In some rounds it watches a
  * place that is about to be written, in others it looks at all places.
  *

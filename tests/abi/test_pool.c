@@ -342,7 +342,7 @@ static void returning(struct abi *t, int fd)
 	abi_down(net);
 }
 
-/* A link that has been idle for longer than BRAID_PEER_TIMEOUT is not taken for a dead peer. */
+/* A link that is idle for longer than BRAID_PEER_TIMEOUT does not make its peer count as dead. */
 static void long_idle(struct abi *t)
 {
 	struct peer peer;

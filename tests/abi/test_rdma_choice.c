@@ -32,7 +32,7 @@ static void rails(struct abi *t)
 	abi_down(net);
 }
 
-/* The NIC's address moves to another GID entry, then is gone: new lanes use an entry that is there. */
+/* The NIC's address moves to another GID entry, then is gone: new lanes use an existing entry. */
 static void gid_moves(struct abi *t)
 {
 	struct peer p;

@@ -42,7 +42,7 @@ static void made(struct abi *t)
 	for (int i = 0; i < MEMBERS; i++)
 		OK(net_props(net, i, &one[i]));
 	OK(net_fuse(net, MEMBERS, members, &dev));
-	EQ(before, dev);			/* appended after those that are there */
+	EQ(before, dev);			/* appended after the existing devices */
 	OK(net_devices(net, &n));
 	EQ(before + 1, n);
 	OK(net_props(net, dev, &both));

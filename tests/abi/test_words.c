@@ -22,9 +22,9 @@
 
 struct row {
 	const char *env[3];
-	const char *warns;		/* a WARN has this; NULL: there is none */
-	const char *tells;		/* an INFO has this; NULL: any */
-	const char *never;		/* no line has this */
+	const char *warns;		/* text of a WARN; NULL: no WARN is logged */
+	const char *tells;		/* text of an INFO; NULL: not checked */
+	const char *never;		/* text that no line has */
 	bool refused;			/* init fails */
 };
 

@@ -389,7 +389,7 @@ void cq_clean(struct fcq *cq, struct fqp *qp);
 
 /* qp.c */
 void qp_set_state(struct fqp *qp, enum ibv_qp_state state);	/* qp.lock held */
-void qp_error(struct fqp *qp);					/* flushes; the same */
+void qp_error(struct fqp *qp);					/* flushes; qp.lock held */
 long qp_ece(void);			/* the options agreed on last */
 long qp_dlid(void);			/* the LID that the last queue pair sends to */
 void send_done(struct fqp *qp, enum ibv_wc_status status);	/* of sq_una */

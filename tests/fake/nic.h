@@ -2,7 +2,7 @@
 /*
  * nic.h - shared by the files that do a NIC's work: nic.c, requester.c, responder.c, path.c.
  *
- * All of it is called with the queue pair's lock held.
+ * All these functions are called with the queue pair's lock held.
  */
 #ifndef BRAID_TESTS_FAKE_NIC_H
 #define BRAID_TESTS_FAKE_NIC_H

@@ -283,7 +283,7 @@ static int pool_ok(void)
 
 /* -- what an address is ---------------------------------------------------------------------------- */
 
-struct attributes {			/* the runtime's; what is behind was added later */
+struct attributes {			/* the runtime's; newer releases have more fields */
 	int type, device;
 	void *device_ptr, *host_ptr;
 };

@@ -115,7 +115,7 @@ static bool all_are(const char *p, uint64_t n, int byte)
 
 /* --- making a comm ------------------------------------------------------------------------- */
 
-/* Sizes at which core/ changes what it does, and their neighbours; or any other. */
+/* A size at which core/ changes its method, or a neighbour of one, or any other. */
 static uint64_t choose_size(struct sim_rng *r)
 {
 	static const uint64_t edges[] = { 0, 1, 128, 8192, 16384, 32768, 65536, 131072 };

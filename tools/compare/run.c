@@ -87,7 +87,7 @@ static uint64_t arena_bytes(const struct perf_options *o, uint64_t size)
 	return perf_arena_bytes(&run, o->procs);
 }
 
-/* -- ways that are there ------------------------------------------------------------------ */
+/* -- available ways ----------------------------------------------------------------------- */
 
 static int way_probe(const struct cmp_report *rep, struct cmp_way *w, const struct cmp_options *o)
 {

@@ -238,7 +238,7 @@ static int job_run(const struct job *j, uint64_t size, double *v, char *err)
 	return 0;
 }
 
-/* -- tools that are there ----------------------------------------------------------------- */
+/* -- available tools ---------------------------------------------------------------------- */
 
 static const struct job *job_of(const struct cmp_tool *t, enum perf_pattern pattern)
 {

@@ -124,7 +124,7 @@ static void ssh_over(struct nodes *all, struct node *node)
 	accept(all, node, o, why);
 }
 
-/* Ask a window of hosts at a time, looking at each in turn for a short while. */
+/* Query a window of hosts at a time, reading from each in turn for a short while. */
 static void ask_all(struct nodes *all)
 {
 	unsigned first = 0, running = 0, next = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * peer.c - `braid info --peer HOST`: the ways by which Braid would reach it, in their order.
+ * peer.c - `braid info --peer HOST`: the ways by which Braid would reach HOST, in order.
  *
  * Nothing is sent: addresses come from the resolver, the rest from routes.  A peer lists its own
  * addresses in its handle, so those that its name does not resolve to are not known here.

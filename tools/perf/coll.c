@@ -151,7 +151,7 @@ static void hier_begin(struct strand *s, uint64_t op)
 	}
 }
 
-/* Each ring goes this many halves of its way; the other flows are idle meanwhile. */
+/* Each ring runs until `halves` halves of its all-reduce are done; the other flows are idle. */
 static int rings_run(struct strand *s, uint64_t halves)
 {
 	struct ring *r;

@@ -3,7 +3,7 @@
  * pump.c - the loop of NCCL's proxy progress thread: for each comm post one message if a
  * slot is free, else test the oldest one; sched_yield when a whole pass moved nothing (--spin: no).
  *
- * It costs two indirect calls a step; the same for a plugin and for raw TCP.
+ * A step costs two indirect calls, for a plugin and for raw TCP alike.
  */
 #include "tools/perf/pump.h"
 

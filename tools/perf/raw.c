@@ -84,7 +84,7 @@ static int fail(struct fabric *fab, int err, const char *what)
 	return err;
 }
 
-/* Use the plugin's device if it is an interface, so that both take the same way. */
+/* Use the plugin's device if it is an interface, so that both use the same network. */
 static int addr_choose(const struct fabric_env *env, union tcp_addr *ret, char *dev)
 {
 	memset(ret, 0, sizeof(*ret));

@@ -31,7 +31,7 @@ static struct ledger {			/* shared by a listener and its workers */
 
 static int own_slot;			/* of this worker, where there is a ledger */
 
-/* Half of what is free when the listener starts. */
+/* The bound is half of the memory that is free when the listener starts. */
 static void ledger_make(void)
 {
 	uint64_t free_bytes = perf_memory_free();
@@ -174,7 +174,7 @@ int perf_worker_listen(const char *addr, int *ret_port, char *err)
 	return fd;
 }
 
-/* The address that was asked for, or this host's name. */
+/* The address that the socket is bound to; this host's name if that is the wildcard. */
 static void own_name(int fd, char *room, size_t n)
 {
 	char text[64];

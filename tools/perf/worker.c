@@ -35,7 +35,7 @@ struct worker {
 	struct perf_ends ends[FABRIC_KINDS];
 	struct perf_arena arena;
 	void *listen;			/* of the comm being made */
-	char dev[FABRIC_NAME];		/* the plugin's, for raw TCP to go the same way */
+	char dev[FABRIC_NAME];		/* the plugin's device, which raw TCP uses too */
 };
 
 /* -- answers ------------------------------------------------------------------------------ */

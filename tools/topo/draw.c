@@ -187,7 +187,7 @@ static void put_cpu_kind(const struct braid_cpu_kind *cpu)
 		printf(" modelid=\"%d\"", cpu->model);
 }
 
-/* Print a NUMA node and what is at its top; nothing if it has nothing. */
+/* Print a NUMA node and its listed spots; print nothing if it has none. */
 static void put_cpu(const struct braid_machine *m, int numa, const struct braid_cpus *cpus)
 {
 	bool open = false;

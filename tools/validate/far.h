@@ -55,7 +55,7 @@ struct job {				/* an op with its buffers and their expected content */
 
 void job_begin(struct validate *v, struct job *j, void *comm, bool is_recv, const struct msg *m,
 	       int n);
-/* Post and test what is due; true: all are over.  Data is checked as soon as test() reports it. */
+/* Post and test due jobs; true: all are over.  Data is checked as soon as test() reports it. */
 bool jobs_step(struct job *j, size_t n);
 void job_end(struct validate *v, struct job *j);
 
@@ -128,7 +128,7 @@ void far_send(struct validate *v, struct order *o);
 /* Wait up to `ms` for an answer; false: none yet.  An error of the servant is a FAIL(). */
 bool far_answer(struct validate *v, struct order *ret, int ms);
 void far_ask(struct validate *v, struct order *o);	/* send, and wait for the answer */
-/* Ask, and call ours() until it is done and the answer is there. */
+/* Send an order, and call ours() until it returns true and the answer has come. */
 void far_ask_stepping(struct validate *v, struct order *o, bool (*ours)(void *), void *arg);
 void far_gone_is_fine(bool fine);
 

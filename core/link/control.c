@@ -62,7 +62,7 @@ static void queue_down(struct braid_link *link, unsigned i)
 	braid_link_stall(link);
 }
 
-/* Queue a LANES frame, if due: only the peer dials, and is asked for more lanes. */
+/* Queue a LANES frame, if due: it asks the peer, which alone dials, for more lanes. */
 static bool queue_lanes(struct braid_link *link)
 {
 	unsigned n = atomic_load_explicit(&link->lanes.ask, memory_order_relaxed);

@@ -10,9 +10,9 @@
 #include "core/link/link.h"
 
 /*
- * The last posted receive is done, and perhaps no call comes here for a while.  If control frames
- * are urgent, they go with the next post, or at the next idle test() of another link.  The caller
- * has a comm on the link.
+ * The last posted receive is done, so calls on this link may pause.  Urgent control frames leave
+ * with the link's next post, or at the next idle test() of another link.  The caller has a comm on
+ * the link.
  */
 void braid_link_defer_control(struct braid_link *link);
 

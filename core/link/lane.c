@@ -17,7 +17,7 @@
 enum {
 	HOME_RING = 256 << 10, HOME_FRAMES = 1024,
 	LANE_RING = 16 << 10, LANE_FRAMES = 128,
-	ACK_FRAMES = 128,		/* frames received: acknowledge at the latest then */
+	ACK_FRAMES = 128,		/* received frames after which an ACK is due */
 };
 
 int braid_lane_attach(struct braid_lane *lane)
@@ -39,7 +39,7 @@ void braid_lane_detach(struct braid_lane *lane)
 	braid_txq_fini(&lane->tx);
 }
 
-/* The largest of all transports, since another one may carry the lane later. */
+/* The largest lane_size of all transports, since another one may carry the lane later. */
 static size_t lane_size(const struct braid_transport *tr)
 {
 	size_t size = tr->lane_size;

@@ -24,11 +24,11 @@
 struct braid_conn;
 struct braid_link;
 
-enum { BRAID_ACK_BYTES = 64 << 10 };	/* bytes received: acknowledge at the latest then */
+enum { BRAID_ACK_BYTES = 64 << 10 };	/* received bytes after which an ACK is due at the latest */
 
 enum braid_rx_kind { BRAID_RX_NONE, BRAID_RX_DRAIN, BRAID_RX_CTL, BRAID_RX_ENTRY, BRAID_RX_UNEXP };
 
-/* A lane's loss: what both ends know of it.  Of core/link. */
+/* How a lane was lost, and what both ends did about it.  Owned by core/link. */
 struct braid_lane_loss {
 	atomic_uint lost, back;		/* times that its carrier was lost, was replaced */
 	bool down_due;			/* closed here: a DOWN frame is pending */
@@ -44,15 +44,15 @@ struct braid_lane_loss {
 	_Atomic uint64_t suspect_ns;	/* nothing was acknowledged since then; 0: not suspect */
 };
 
-/* How it is replaced.  Of core/setup, in the service thread. */
+/* How a lost carrier is replaced.  Owned by core/setup, in the service thread. */
 struct braid_lane_recover {
 	bool in_epoll, event_in_epoll;
 	uint8_t path;			/* the dialler's path that its socket uses */
 	uint16_t dialled;		/* epoch of the last dial made or accepted */
 	struct braid_conn *conn;	/* the dial in progress */
 	uint64_t dial_at_ns;
-	unsigned dial_wait_ms;		/* after the next failure */
-	unsigned patience_ms, rtt_ms;	/* how long it may be suspect; round trip */
+	unsigned dial_wait_ms;		/* the wait after the last failed dial; 0: none failed */
+	unsigned patience_ms, rtt_ms;	/* how long the lane may be suspect; round trip */
 	uint64_t resumed_ns;
 	uint32_t lost_size;		/* segments of this size do not arrive; 0: all arrive */
 };
@@ -68,24 +68,24 @@ struct braid_lane {
 	int event_fd;			/* see struct braid_transport, arm; -1: none */
 	uint8_t member;			/* its two ends: of our device and of the peer's */
 	uint8_t peer_member;
-	uint32_t peer_rkey_epoch;		/* the peer's at the link when it was opened */
+	uint32_t peer_rkey_epoch;		/* the peer's when the carrier was set up */
 	atomic_bool up;			/* false: its carrier is lost, see core/link/recover.h */
-	atomic_bool unread;		/* lost in a push: read first what came before */
+	atomic_bool unread;		/* lost in a push: data that came before is unread */
 	bool local;			/* both ends are on this host */
 	bool gpu;			/* push() and poll() work on GPU memory directly */
-	uint32_t ack_frames;		/* acknowledge after receiving so many */
+	uint32_t ack_frames;		/* acknowledge after receiving so many frames */
 	uint64_t flight_max;		/* limit of unacknowledged chunk bytes; 0: none */
-	struct braid_lock io;		/* held by the thread that reads */
+	struct braid_lock io;		/* held by the thread that reads the carrier */
 	bool pushing;			/* a thread pushes it, perhaps without the link's lock */
 	atomic_bool blocked;		/* the carrier took no more at the last push */
 
 	struct braid_txq tx;
 	_Atomic uint64_t tx_bytes;	/* ever handed to the carrier; under the link's lock */
 
-	uint32_t rx_frames;		/* received whole */
+	uint32_t rx_frames;		/* frames received whole */
 	uint32_t rx_acked;		/* of these: acknowledged */
 	uint64_t rx_quiet;		/* bytes received since the last acknowledgement */
-	bool rx_some;			/* one of these frames needs an ACK, at some time */
+	bool rx_some;			/* some frame not yet acknowledged needs an ACK */
 	bool rx_ack_due;			/* the peer is waiting for the acknowledgement */
 
 	/* The frame being received, and where its payload goes. */
@@ -95,13 +95,13 @@ struct braid_lane {
 	const struct braid_mr *rx_mr;	/* of an entry in GPU memory; NULL: in host memory */
 	char *rx_dst;			/* NULL: discard the payload */
 	size_t rx_left;
-	size_t rx_at;			/* bytes done of the message that comes again */
+	size_t rx_at;			/* bytes used of the carrier's message that got -EAGAIN */
 	bool rx_large;			/* the last payload was large, so the next may be, too */
 	char *rx_stage, *rx_gpu;	/* host memory for GPU payload; its place in the GPU */
 	struct braid_gpucopy rx_copy;	/* from rx_stage to rx_gpu */
 	uint8_t rx_ctl[BRAID_OPEN_SIZE];
 	const char *rx_broken;		/* the malformed thing that the peer sent; or NULL */
-	_Atomic uint64_t rx_bytes;	/* ever, of any kind: a sign that the peer lives */
+	_Atomic uint64_t rx_bytes;	/* ever received, of any kind; grows while the peer lives */
 	struct braid_lane_loss loss;		/* core/link/recover.c */
 	struct braid_lane_recover recover;	/* core/setup/recover.c */
 };

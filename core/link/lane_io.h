@@ -33,10 +33,10 @@ struct braid_can {			/* what a carrier takes at once */
 	size_t max;			/* bytes of a stream's piece, or of a message of frames */
 	/* only with messages: */
 	size_t payload_max;		/* bytes of a PAYLOAD */
-	bool head_last;			/* frames may end with the header of a PAYLOAD */
+	bool head_last;			/* a FRAMES may end with the header of a PAYLOAD */
 	bool gpu;			/* it reads GPU memory itself; else it gets a copy */
-	bool nohdr;			/* it takes NOHDR, unless an acknowledgement is due: */
-	uint32_t unacked_max;		/* with so many frames unacknowledged it is */
+	bool nohdr;			/* it takes NOHDR while no acknowledgement is due */
+	uint32_t unacked_max;		/* received frames from which one is due */
 	uint32_t imm_max;		/* bytes of the largest PUT with immediate data alone */
 	size_t put_max;			/* bytes of the largest PUT; 0: it takes none */
 };
@@ -44,11 +44,11 @@ struct braid_can {			/* what a carrier takes at once */
 struct braid_piece {
 	enum braid_piece_kind kind;
 	int niov;			/* of a byte stream: entries used.  Else: */
-	const char *data;		/* before a NOHDR lies the short header */
+	const char *data;		/* a NOHDR's short header lies just before it */
 	size_t len;
-	size_t bytes;			/* of the queue, for braid_tx_advance() */
-	const struct braid_mr *gpu;	/* of `data` in GPU memory; else NULL */
-	uint32_t local;			/* its key: of a PUT, and of GPU memory */
+	size_t bytes;			/* queued bytes that it covers: for braid_tx_advance() */
+	const struct braid_mr *gpu;	/* registration of `data` in GPU memory; else NULL */
+	uint32_t local;			/* key of `data`, for a PUT or GPU memory */
 	uint32_t imm;			/* of a NOHDR or PUT: immediate data for braid_rx_imm() */
 	/* only of a PUT: */
 	bool has_imm;			/* false: send hdrs, the last with BRAID_FLAG_PLACED */
@@ -59,9 +59,9 @@ struct braid_piece {
 };
 
 /*
- * The next piece to send: 1; 0 if no frame is queued; -EAGAIN: it is still being copied out of a
- * GPU.  A piece that the carrier refuses is offered again.  A PUT needs registered memory at both
- * ends, under a valid rkey epoch.
+ * Get the next piece to send.  1: got it; 0: no frame is queued; -EAGAIN: it is still being copied
+ * out of a GPU.  A piece that the carrier refuses is offered again.  A PUT needs registered memory
+ * at both ends, under a valid rkey epoch.
  */
 int braid_lane_next(struct braid_lane *lane, const struct braid_can *can, struct braid_piece *ret);
 /* n bytes were handed to the carrier.  Sends whose payload is in the ring are complete then. */
@@ -89,12 +89,13 @@ static inline struct braid_lane_counts braid_lane_counts(const struct braid_lane
 /* --- receiving ----------------------------------------------------------------------------- */
 
 /*
- * A negative errno other than -EAGAIN: poll() returns it, and the lane is closed.
- * -EAGAIN: a payload is still being copied into a GPU; call again, and receive nothing else before.
+ * These functions return 0 or a negative errno.  -EAGAIN: a payload is still being copied into a
+ * GPU; call again, and receive nothing else before.  Any other errno: poll() must return it, and
+ * the lane is closed.
  */
 /*
- * n bytes of a stream, which may begin and end anywhere in a frame.  *ret_done were used: all but a
- * part of a header at the end.  After -EAGAIN call again with the rest, even if that is nothing.
+ * n bytes of a stream, which may begin and end anywhere in a frame.  *ret_done bytes were used: all
+ * but a part of a header at the end.  After -EAGAIN call again with the rest, even if it is empty.
  */
 int braid_rx_bytes(struct braid_lane *lane, const char *p, size_t n, size_t *ret_done);
 /*
@@ -113,7 +114,7 @@ int braid_rx_count(struct braid_lane *lane, uint32_t frames);
 struct braid_rx_rest {			/* the rest of the payload that is being received */
 	char *dst;			/* NULL: discard it */
 	size_t len;			/* 0: none; a header comes next */
-	uint32_t comm;			/* whose memory it is */
+	uint32_t comm;			/* the comm that receives it */
 	const struct braid_mr *gpu;	/* its registration; NULL: it is host memory */
 	bool large;			/* the last payload was large: read only headers ahead */
 };
@@ -126,7 +127,7 @@ static inline struct braid_rx_rest braid_rx_rest(const struct braid_lane *lane)
 		.large = lane->rx_large,
 	};
 }
-/* The carrier has put n bytes there; braid_rx_bytes() with what follows, or nothing, goes on. */
+/* The carrier has put n bytes at `dst`.  Next, call braid_rx_bytes(), with 0 bytes if need be. */
 static inline void braid_rx_filled(struct braid_lane *lane, size_t n)
 {
 	if (lane->rx_dst)
@@ -165,7 +166,7 @@ static inline bool braid_lane_look_due(const struct braid_lane *lane, unsigned *
 
 /*
  * For a lane whose frames do not use its socket: 0, or -ENOTCONN if the peer closed that socket.
- * The only event on it is its end: the peer closed the lane, or its process ended.
+ * The socket's only event is its end: the peer closed the lane, or the peer's process ended.
  */
 int braid_lane_look_at_fd(const struct braid_lane *lane);
 /*

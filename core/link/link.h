@@ -55,7 +55,7 @@ struct braid_link {
 	/* Set by core/setup before the link is up: under the lock, as the viewer reads these. */
 	bool dialler;
 	char peer[192];			/* "host (pid N) at address", for people */
-	/* The same, but no other thread reads them before. */
+	/* Also set before the link is up; no other thread reads these until then. */
 	unsigned lanes_max;		/* the smaller of both ends' limits */
 	unsigned npaths;		/* between the two devices: core/setup/path.h */
 
@@ -118,7 +118,7 @@ bool braid_link_ctl(struct braid_link *link, struct braid_hdr *h, const void *pa
 void braid_link_pending(struct braid_link *link, struct braid_list *node);	/* a send to cut */
 /* If the payload goes to a receive in GPU memory, receive it into host memory first. */
 int braid_rx_stage(struct braid_lane *lane);
-/* Bytes of all chunks of a message but the last. */
+/* The bytes of each chunk of a message, except the last. */
 uint32_t braid_link_chunk_len(const struct braid_link *link, uint64_t size);
 void braid_link_feed(struct braid_link *link);	/* cut chunks; push their lanes */
 void braid_link_flush(struct braid_link *link);	/* push home, unless another thread does */

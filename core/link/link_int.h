@@ -28,8 +28,8 @@ size_t braid_lane_push(struct braid_lane *lane);
 void braid_link_forget_deferred(struct braid_link *link);
 
 /*
- * A lane's carrier failed.  A new one may work, unless the peer sent malformed data: `broken` names
- * it then.
+ * A lane's carrier failed.  A new one may work, unless the peer sent malformed data, which `broken`
+ * then names.
  */
 void braid_lane_died(struct braid_lane *lane, const char *broken, int err);
 /* Give a lane that is closed at both ends to feed_orphans(), once the peer's NIC has stopped. */

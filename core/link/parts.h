@@ -33,7 +33,7 @@ struct braid_link_lanes {
 	atomic_uint active;		/* lanes that carry chunks: core/setup/lane_count.c */
 	atomic_uint ndown;		/* lanes without a carrier */
 	unsigned norphaned;		/* lanes down whose chunks may go to other lanes */
-	atomic_bool attached;		/* they have rings */
+	atomic_bool attached;		/* the lanes have rings */
 	_Atomic uint32_t rkey_epoch;	/* times that credits were revoked: docs/dev/wire.md */
 	atomic_uint want;		/* dial until the link has so many lanes */
 	atomic_uint ask;		/* lanes to ask the peer to dial: LANES is due; 0: none */
@@ -46,9 +46,9 @@ struct braid_link_tx {
 	uint32_t burst_now;		/* frames of the present burst, after the first */
 	atomic_bool quiet;		/* a test() was idle since the last isend: no burst now */
 	unsigned push_turn;		/* which lane is pushed next: push_waiting() */
-	atomic_bool stalled;		/* a later call must go on: push_waiting() */
+	atomic_bool stalled;		/* work is left for a later call: push_waiting() */
 	atomic_bool control_urgent;	/* the peer waits for a control frame that is due */
-	atomic_bool control_was_urgent;	/* it did since braid_link_flush_if_urgent() */
+	atomic_bool control_was_urgent;	/* it was set since braid_link_flush_if_urgent() */
 	_Atomic uint64_t acked_bytes;	/* bytes of chunks ever acknowledged */
 	atomic_ulong starved;		/* times that chunks waited because every lane was full */
 };
@@ -59,7 +59,7 @@ struct braid_link_rx {
 	atomic_uint spread;		/* messages whose chunks may come on any lane */
 	atomic_uint copies;		/* all copies from and to GPU memory in progress */
 	atomic_bool peer_gone;		/* F_CLOSE received */
-	struct {			/* message half received when its lane was lost: resent */
+	struct {			/* message half received when its lane was lost; resent */
 		enum braid_rx_kind kind;	/* NONE: there is none */
 		struct braid_hdr hdr;
 		void *target;
@@ -68,7 +68,7 @@ struct braid_link_rx {
 	} again;
 };
 
-/* What data calls and the service thread know of each other, without a lock. */
+/* Shared by data calls and the service thread, without a lock. */
 struct braid_link_thread {
 	atomic_ulong touched;		/* data calls on the link; may miss some, never all */
 	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
@@ -120,10 +120,10 @@ struct braid_link_dial {		/* core/setup/dial.c */
 	uint64_t at_ns, until_ns, refused_until_ns;
 	uint64_t crossed_ns;		/* first refusal of the peer's dial: core/setup/cross.c */
 	int err;			/* how the last dial ended */
-	uint8_t stage;			/* and how far it came: core/setup/why.h */
+	uint8_t stage;			/* how far that dial got: core/setup/why.h */
 };
 
-struct braid_link_tries {		/* core/setup/tries.c: attempts over its ways */
+struct braid_link_tries {		/* core/setup/tries.c: rounds over the ways to the peer */
 	unsigned round;
 	uint64_t final_ns;		/* when the first way failed for good; 0: none has */
 };

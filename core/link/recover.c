@@ -86,7 +86,7 @@ static bool is_closed(const struct braid_lane *lane)
 
 /*
  * A lane closed at both ends, once the peer's NIC has stopped writing: both ends know which chunks
- * arrived, and the rest may go over other lanes.  Our NIC may still read those, but deregMr waits.
+ * arrived, and the rest may go over other lanes.  Our NIC may still read the rest: deregMr waits.
  */
 void braid_lane_orphan(struct braid_lane *lane)
 {
@@ -108,7 +108,7 @@ void braid_lane_orphan(struct braid_lane *lane)
 	braid_link_stall(lane->link);
 }
 
-/* Drop a half received frame.  A chunk may come again on any lane; an EAGER is the next EAGER. */
+/* Drop a half received frame.  A chunk is resent on any lane; an EAGER will be the next EAGER. */
 static void rx_forget(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
@@ -209,7 +209,7 @@ void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_
 
 		if (!lane->tr->dma || (uses && !uses(lane, c)))
 			continue;
-		lane->tr->lane_fence(lane);	/* also if it is lost: its NIC may not know */
+		lane->tr->lane_fence(lane);	/* a lost lane, too: its NIC may still run */
 		braid_lane_lost(lane, -ECANCELED);
 		atomic_store(&lane->unread, false);
 	}

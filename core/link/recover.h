@@ -2,8 +2,8 @@
 /*
  * recover.h - lanes get carriers, lose them and get others.
  *
- * For the set-up, which makes carriers and decides when a lane is fenced and resumed, and for calls
- * that give memory back to the user.
+ * Used by the set-up, which makes carriers and decides when a lane is fenced and resumed, and by
+ * calls that give memory back to the user.
  */
 #ifndef BRAID_LINK_RECOVER_H
 #define BRAID_LINK_RECOVER_H
@@ -52,8 +52,8 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 		      uint32_t first);
 /*
  * Before memory is given back: fence each lane for which `uses` is true, and ask its NIC to stop.
- * NULL: all lanes, and all credits granted so far become void.  All lanes stand still.  Call
- * braid_stops_wait() before the memory is given back.
+ * `uses` NULL: all lanes, and all credits granted so far become void.  All lanes stand still.
+ * Call braid_stops_wait() before the memory is given back.
  */
 void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_lane *lane,
 							     const struct braid_comm *c),
@@ -66,8 +66,8 @@ void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_
 void braid_link_end_copies(struct braid_link *link);
 
 /*
- * The comm takes no payload any more: discard what comes of the frames that have begun, also of one
- * half received when its lane was lost.  All lanes stand still (braid_link_stop).
+ * Deliver no more payload to the comm: discard the rest of frames that have begun to arrive, and of
+ * a message half received when its lane was lost.  All lanes stand still (braid_link_stop).
  */
 void braid_link_drop_payload(struct braid_link *link, uint32_t comm);
 

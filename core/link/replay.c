@@ -17,7 +17,7 @@ int braid_tx_rewind(struct braid_lane *lane, uint32_t frames)
 
 	braid_assert_locked(&lane->link->lock);
 	if ((int32_t)(frames - q->f_acked) < 0)
-		frames = q->f_acked;		/* the handshake sent it our f_acked (`first`) */
+		frames = q->f_acked;		/* the handshake named our f_acked as `first` */
 	if (frames - q->f_acked > q->f_sent - q->f_acked || (int32_t)(frames - q->f_peer_acked) < 0)
 		return -EPROTO;
 	q->f_peer_acked = frames;

@@ -11,8 +11,8 @@
 #include "core/link/upcalls.h"
 
 enum {
-	SPREAD_MIN = 32 << 10,		/* least bytes worth a lane of their own */
-	WORTH_WAITING = 2,		/* times faster than the best lane that takes more now */
+	SPREAD_MIN = 32 << 10,		/* the fewest bytes worth a lane of their own */
+	WORTH_WAITING = 2,		/* wait for a full lane so many times faster than others */
 	LANE_QUEUE = 256 << 10,		/* bytes queued for a lane that the carrier has not taken */
 };
 
@@ -71,7 +71,7 @@ static unsigned shares(const struct braid_link *link)
 	return nic && link->npaths < link->lanes.active ? link->npaths : link->lanes.active;
 }
 
-/* Bytes of all chunks but the last: a multiple of BRAID_CHUNK_ALIGN, for at most 256 chunks. */
+/* Bytes of each chunk but the last: a multiple of BRAID_CHUNK_ALIGN, for at most 256 chunks. */
 uint32_t braid_link_chunk_len(const struct braid_link *link, uint64_t size)
 {
 	uint64_t most = (uint64_t)braid_param.chunk;
@@ -129,7 +129,7 @@ BRAID_APART void braid_link_feed(struct braid_link *link)
 
 			if (!braid_send_cut(lane, first))
 				break;
-			/* A single lane takes several chunks a call; several take turns. */
+			/* A single lane takes several chunks a call; several lanes take turns. */
 		} while (link->lanes.active == 1 && !braid_list_empty(pending) &&
 			 pick_lane(link) == lane);
 		if (lane != braid_link_home(link))

@@ -22,7 +22,7 @@ static inline unsigned braid_link_ndown(const struct braid_link *link)
 	return link->lanes.ndown;
 }
 
-/* The first so many lanes carry chunks, if all are up. */
+/* How many lanes, from lane 0 on, carry chunks while all lanes are up. */
 static inline unsigned braid_link_active(const struct braid_link *link)
 {
 	return link->lanes.active;
@@ -33,7 +33,7 @@ static inline void braid_link_set_active(struct braid_link *link, unsigned n)
 	atomic_store_explicit(&link->lanes.active, n, memory_order_relaxed);
 }
 
-/* The dialler dials until the link has so many lanes: its own wish, or the last LANES frame's. */
+/* How many lanes the dialler dials in all: its own choice, or what the last LANES frame asked. */
 static inline unsigned braid_link_want(const struct braid_link *link)
 {
 	return link->lanes.want;
@@ -44,7 +44,7 @@ static inline void braid_link_set_want(struct braid_link *link, unsigned n)
 	link->lanes.want = n;
 }
 
-/* The peer has so many lanes at least, as its DOWN frames say. */
+/* The least number of lanes that the peer has, from its DOWN frames. */
 static inline unsigned braid_link_peer_lanes(const struct braid_link *link)
 {
 	return link->lanes.peer;
@@ -64,7 +64,7 @@ static inline uint32_t braid_link_rkey_epoch(const struct braid_link *link)
 
 /* --- one lane ------------------------------------------------------------------------------ */
 
-/* Nothing that it sent was acknowledged since then; 0: it is not suspect. */
+/* Since then nothing that the lane sent was acknowledged; 0: it is not suspect. */
 static inline uint64_t braid_lane_suspect_ns(const struct braid_lane *lane)
 {
 	return lane->loss.suspect_ns;
@@ -75,7 +75,7 @@ static inline void braid_lane_set_suspect(struct braid_lane *lane, uint64_t sinc
 	lane->loss.suspect_ns = since_ns;
 }
 
-/* Did its carrier fail before either end closed it? */
+/* Did the lane's carrier fail before either end closed it? */
 static inline bool braid_lane_has_failed(const struct braid_lane *lane)
 {
 	return lane->loss.carrier_failed;
@@ -86,13 +86,13 @@ static inline void braid_lane_forget_failure(struct braid_lane *lane)
 	lane->loss.carrier_failed = false;
 }
 
-/* Has the peer closed it since the last call?  Then try another path first. */
+/* Has the peer closed the lane since the last call?  Then try another path first. */
 static inline bool braid_lane_avoid_path(struct braid_lane *lane)
 {
 	return atomic_exchange(&lane->loss.avoid_path, false);
 }
 
-/* Is it fenced, while its NIC may still run? */
+/* Is the lane fenced, while its NIC may still run? */
 static inline bool braid_lane_is_stopping(const struct braid_lane *lane)
 {
 	return lane->loss.stopping;
@@ -186,7 +186,7 @@ static inline atomic_uint *braid_link_copies(struct braid_link *link)
 
 /* --- data calls and the service thread ----------------------------------------------------- */
 
-/* Data calls on the link; it may miss some, never all. */
+/* The number of data calls on the link; the count may miss some, never all. */
 static inline unsigned long braid_link_touched(const struct braid_link *link)
 {
 	return atomic_load(&link->thread.touched);
@@ -209,7 +209,7 @@ static inline void braid_link_set_alone(struct braid_link *link, bool alone)
 	braid_hint(&link->thread.alone, alone);
 }
 
-/* The link must last until braid_link_unpin(). */
+/* Keep the link from being freed until braid_link_unpin(). */
 static inline void braid_link_pin(struct braid_link *link)
 {
 	atomic_fetch_add(&link->thread.pins, 1);

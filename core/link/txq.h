@@ -54,7 +54,7 @@ struct braid_txq {
 
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t frames);
 void braid_txq_fini(struct braid_txq *q);	/* once no NIC or thread reads it */
-/* Everything was sent and acknowledged, except ACK frames, which are never acknowledged alone. */
+/* Is every frame sent and acknowledged?  ACK frames do not count: no ACK is sent for them alone. */
 bool braid_txq_idle(const struct braid_txq *q);
 
 /*

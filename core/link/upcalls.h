@@ -22,14 +22,15 @@ struct braid_link;
 struct braid_list;
 struct braid_open;
 
-/* What both layers know of messages. */
+/* Limits of messages that both layers know. */
 enum {
 	BRAID_RECVS_MAX = 8,			/* buffers of one receive request */
 	BRAID_SLOTS = 32 * BRAID_RECVS_MAX,	/* open sends, or receive entries, of one comm */
 };
 
-/* The link is new, and no other thread knows it: 0 or -ENOMEM.  It is freed, and its lanes are. */
+/* Prepare a new link for comms, before other threads know the link: 0 or -ENOMEM. */
 int braid_comms_init(struct braid_link *link);
+/* Undo braid_comms_init() while the link is freed.  Its lanes are gone. */
 void braid_comms_end(struct braid_link *link);
 
 /* --- sending ------------------------------------------------------------------------------- */
@@ -44,11 +45,11 @@ bool braid_comms_send_control(struct braid_link *link);
 /* --- receiving ----------------------------------------------------------------------------- */
 
 /*
- * The frame in lane->rx_hdr begins: decide where its payload goes.  It ends: the payload is
- * complete; -EAGAIN: it is still being copied, call again.  0, or another negative errno: the peer
- * is broken.  Frames of a comm that is gone are dropped.
+ * The frame in lane->rx_hdr begins: decide where its payload goes.  Frames of a comm that is gone
+ * are dropped.  0, or a negative errno, which ends the link.
  */
 int braid_comm_rx_begin(struct braid_lane *lane);
+/* The frame's payload is complete.  As above, or -EAGAIN: it is still being copied, call again. */
 int braid_comm_rx_end(struct braid_lane *lane);
 /* The payload of an OPEN is in lane->rx_ctl: make the comm, or refuse it. */
 int braid_open_came(struct braid_lane *lane);
@@ -60,7 +61,7 @@ void braid_comm_rx_nohdr(struct braid_lane *lane, uint16_t seq);
  */
 bool braid_comm_rx_nohdr_fast(struct braid_link *link, uint32_t imm, const char *payload,
 			      size_t size);
-/* The NIC wrote the chunk in lane->rx_hdr into that slot's receive; whole: it is the message. */
+/* The NIC wrote the chunk of lane->rx_hdr into that slot's receive.  whole: it is the message. */
 int braid_comm_rx_imm(struct braid_lane *lane, unsigned slot, bool whole);
 /*
  * Where the payload of a chunk that has not begun will go; NULL: not known yet, ask later.
@@ -73,11 +74,12 @@ void braid_comm_rx_undo(struct braid_lane *lane);
 
 /* --- on other occasions -------------------------------------------------------------------- */
 
-/* Move copies of unexpected messages into GPUs; false: some are not complete. */
+/* Advance the copies of unexpected messages into GPUs; false: some are not complete. */
 bool braid_comm_deliver(struct braid_link *link);
 void braid_comm_leave(struct braid_link *link);	/* end the copies of failed comms */
-/* Does a caller wait for a comm that ends with the link?  Fail those comms. */
+/* Does a caller depend on a comm that fails with the link? */
 bool braid_comms_wait(const struct braid_link *link);
+/* Fail the comms of a link that failed, except receive comms that have all their data. */
 void braid_comms_fail(struct braid_link *link, int err);
 
 #endif

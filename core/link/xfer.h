@@ -9,7 +9,7 @@
 
 #include "core/mem/mr.h"
 
-enum { BRAID_COPY_MAX = 8192 };		/* messages up to here are copied when posted */
+enum { BRAID_COPY_MAX = 8192 };		/* messages up to this size are copied when posted */
 
 /* Part of struct braid_send (core/msg/comm.h). */
 struct braid_xfer {

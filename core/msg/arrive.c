@@ -3,8 +3,8 @@
  * arrive.c - frames that arrive for a comm: one row for each type.
  *
  * The header decides where the payload goes: into the buffer of its receive, into memory for an
- * unexpected message, or, for a control frame, into the lane.  Whatever a peer may not send is
- * refused with -EBADMSG, which ends the link.
+ * unexpected message, or, for a control frame, into the lane.  A frame that the peer may not
+ * send is refused with -EBADMSG, which ends the link.
  */
 #include "core/msg/comm.h"
 
@@ -281,7 +281,7 @@ int braid_comm_rx_imm(struct braid_lane *lane, unsigned slot, bool whole)
 	e = braid_recv_at(c, slot);
 	if (!e || !e->posted || !e->placed)
 		return -EBADMSG;
-	if (whole) {			/* complete the header of the START that it stands for */
+	if (whole) {			/* fill in the header of the START that this replaces */
 		h->rseq = e->rseq;
 		h->tag = e->tag;
 		h->seq = e->wanted ? e->mseq : c->rx_seq;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * close.c - stop using memory of the user's, and end a comm.
+ * close.c - stop using the user's memory, and end a comm.
  *
- * After close() this end sends nothing more but BYE, and drops what comes.  The comm is freed once
+ * After close() this end sends only BYE, and drops what arrives.  The comm is freed once
  * both ends have sent BYE.
  */
 #include "core/msg/comm.h"
@@ -120,7 +120,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 	}
 	braid_link_go(link, n);
 	if (!used)
-		return;		/* nearly always; then no progress is needed either */
+		return;		/* the usual case: no progress is needed */
 	if (rkey_epoch != braid_link_rkey_epoch(link))
 		braid_comm_hooks.revoked(link);
 	braid_link_progress(link, NULL, NULL);
@@ -156,11 +156,11 @@ void braid_comm_close(struct braid_comm *c)
 	if (rkey_epoch != braid_link_rkey_epoch(link))
 		braid_comm_hooks.revoked(link);
 	braid_link_progress(link, NULL, NULL);
-	braid_link_flush_control(link);	/* the process may end before its threads run again */
+	braid_link_flush_control(link);	/* now: the process may end before a later chance */
 	braid_link_unpin(link);
 }
 
-/* Is its message complete here, and being copied into a GPU? */
+/* Is the receive's message complete here, and being copied into a GPU? */
 static bool is_copied(const struct braid_comm *c, const struct braid_recv *e)
 {
 	const struct braid_unexp *u;

@@ -99,7 +99,7 @@ struct braid_comm *braid_comm_find(const struct braid_link *link, uint32_t id)
 	return c;
 }
 
-/* A caller that waits for a comm that is not opened yet dials again, or its dial logs why not. */
+/* A send comm not opened yet does not count: its caller dials again, or the dial logs an error. */
 bool braid_comms_wait(const struct braid_link *link)
 {
 	const struct braid_comm *c;

@@ -3,7 +3,7 @@
  * comm.h - NCCL's one-way connections, and how messages meet receives.
  *
  * The k-th send with tag T meets the k-th receive with tag T.  Each end numbers its sends and
- * receives and derives these pairs by itself.  Both find the same, even if frames cross:
+ * receives and derives these pairs by itself.  Both find the same pairs, even if frames cross:
  *
  *   - A small message is sent at once (EAGER).  A window bounds the bytes sent before their receive
  *     is known to be posted.
@@ -11,12 +11,12 @@
  *     of its receive.  Then START names the receive on the home lane; chunks follow on any lane.
  *   - A CREDIT meets the oldest send of its tag that has met no receive yet, or else the next one.
  *   - Where a message sent without a credit meets a receive that has not been credited, no CREDIT
- *     follows.  A RETIRE frame reports the match, always before any later CREDIT of that comm.
+ *     follows.  A RETIRE reports the match, always before any later CREDIT of that comm.
  *
  * EAGER, WANT and START travel on the home lane in the order of their numbers, so the receiver
  * sees every message of a comm in order and matches on arrival.
  *
- * The link's lock guards all of it, except the requests' `done`, which test() reads without it.
+ * The link's lock guards all of this, except the requests' `done`, which test() reads without it.
  */
 #ifndef BRAID_MSG_COMM_H
 #define BRAID_MSG_COMM_H
@@ -41,7 +41,7 @@ struct braid_listen;
 
 enum {
 	BRAID_FLOOR = 16384,			/* window reserved for each comm */
-	BRAID_UNEXP_COST = 64,			/* window that a message uses beside its bytes */
+	BRAID_UNEXP_COST = 64,			/* window that a message uses beyond its bytes */
 };
 
 struct braid_req {			/* what NCCL holds */
@@ -61,7 +61,7 @@ struct braid_send {
 	enum braid_await await;		/* has it met its receive, as far as this end knows? */
 	const char *data;
 	uint64_t size, cut;		/* bytes; of these: given to lanes as chunks */
-	uint32_t chunk;			/* bytes of all chunks but the last */
+	uint32_t chunk;			/* bytes of each chunk but the last */
 	uint64_t at_ns;			/* when posted, to within some ms: core/base/clock.h */
 	uint32_t rseq;
 	int32_t tag;
@@ -83,14 +83,14 @@ struct braid_recv {			/* one receive entry; the first of a request holds it */
 	uint32_t mseq;
 	char *data;
 	uint64_t room, size;
-	uint64_t at_ns;			/* as in a send */
+	uint64_t at_ns;			/* when posted, as in a send */
 	uint64_t begun, got;		/* bytes of chunks begun; of chunks complete */
 	uint32_t rseq;
 	int32_t tag;
 	uint32_t pending;		/* first entry only: incomplete entries of the request */
 	struct braid_recv *head;
 	struct braid_mr *mr;
-	uint64_t chunks[BRAID_CHUNKS_MAX / 64];	/* received */
+	uint64_t chunks[BRAID_CHUNKS_MAX / 64];	/* by number: those that have begun to arrive */
 };
 
 struct braid_unexp {			/* an unexpected message: no receive has met it yet */
@@ -119,7 +119,7 @@ struct braid_credit {
 
 enum braid_why {			/* why the peer ended a comm */
 	BRAID_WHY_OTHER,		/* the code that failed it wrote a WARN */
-	BRAID_WHY_CLOSED,		/* it closed the comm, while requests here waited */
+	BRAID_WHY_CLOSED,		/* the peer closed the comm while requests waited here */
 	BRAID_WHY_GAVE_UP,
 };
 
@@ -130,7 +130,7 @@ struct braid_comm {
 	uint32_t id;
 	bool sender;
 	bool opened;			/* sender: the peer has accepted it */
-	bool closed;			/* here */
+	bool closed;			/* by this end */
 	bool peer_closed;
 	bool reported;			/* its error has been returned to NCCL */
 	atomic_int err;
@@ -184,9 +184,9 @@ struct braid_comm {
 	struct braid_list listen_node;	/* listen->ready */
 	struct braid_listen *listen;
 	uint64_t listen_id;
-	uint32_t stall_seq;		/* core/setup/stall.c: what waits, since when */
+	uint32_t stall_seq;		/* core/setup/stall.c: which message waits, since when */
 	uint64_t stall_ns;
-	uint8_t opened_mac[BRAID_MAC_SIZE];	/* for OPENED: its sender knows the token */
+	uint8_t opened_mac[BRAID_MAC_SIZE];	/* in OPENED: proves knowledge of the token */
 };
 
 /* Both with the link's lock held.  The id must not be in use. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comms.h - all comms of one link: what core/setup and core/watch ask of them.
+ * comms.h - all comms of one link, for core/setup and core/watch.
  *
  * The counts may be read without the link's lock.
  */
@@ -31,7 +31,7 @@ static inline bool braid_comms_were(const struct braid_link *link)
 	return link->msg.used;
 }
 
-/* What comms that are closed have sent, or received.  With the link's lock held. */
+/* What closed comms have sent, or received.  With the link's lock held. */
 static inline const struct braid_traffic *braid_comms_closed(const struct braid_link *link,
 							     bool sender)
 {
@@ -45,8 +45,8 @@ static inline bool braid_comms_refuse(const struct braid_link *link)
 }
 
 /*
- * Eager bytes that we may send, and those that the peer may: it has a promise of the pool for
- * these, which ends with the link.
+ * Set how many eager bytes this end may send (tx), and the peer (rx).  The pool has promised memory
+ * for rx bytes; the promise ends with the link.
  */
 static inline void braid_comms_set_windows(struct braid_link *link, uint64_t tx, uint64_t rx)
 {

@@ -101,7 +101,7 @@ int braid_refused_came(struct braid_lane *lane, struct braid_comm *c)
 	return 0;
 }
 
-/* The frame that this one replaces will never come.  FAIL follows, perhaps after more messages. */
+/* VOID replaces a frame that will never come.  FAIL follows, perhaps after more messages. */
 int braid_void_came(struct braid_lane *lane, struct braid_comm *c)
 {
 	braid_assert_locked(&lane->link->lock);

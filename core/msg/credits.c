@@ -96,7 +96,7 @@ void braid_credit_not_due(struct braid_comm *c, struct braid_recv *e)
 	e->credit_due = false;
 }
 
-/* Credits are sent in the order of the receives: earlier ones without a credit get theirs too. */
+/* Credits follow the order of the receives: earlier receives without a credit get theirs first. */
 void braid_credit_all(struct braid_comm *c)
 {
 	uint32_t r = c->plain ? c->oldest_rseq : c->next_rseq - 1;
@@ -173,7 +173,7 @@ void braid_retire(struct braid_comm *c, uint32_t seq, uint64_t size)
 		braid_link_urge_once(link);
 }
 
-/* One RETIRE for each run of message numbers; if all messages have one tag, there is one run. */
+/* One RETIRE for each run of consecutive numbers: one run if all messages have the same tag. */
 bool braid_retires_send(struct braid_comm *c)
 {
 	braid_assert_locked(&c->link->lock);

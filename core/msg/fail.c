@@ -3,9 +3,9 @@
  * fail.c - how a comm fails, and what is logged of it.
  *
  * Only the first failure counts.  If this end fails the comm, a FAIL frame names the reason to the
- * peer.  If the peer ended it, that is an INFO line when it happens, and a WARN when isend, irecv
- * or test gives the error to NCCL, which may never ask: a peer that aborts closes every comm of a
- * link.  Each of these lines is written once a link for all comms that end at about that time.
+ * peer.  If the peer ended the comm, an INFO line says so at once.  A WARN follows only when test()
+ * returns the error: a peer that aborts closes every comm of a link, and NCCL may need none.
+ * Each of these lines is written once per link for all comms that end at about the same time.
  */
 #include "core/msg/comm.h"
 
@@ -57,7 +57,7 @@ BRAID_APART void braid_comm_oversize(struct braid_comm *c, uint64_t size, uint64
 	send_fail(c, EMSGSIZE, size, room);
 }
 
-/* The peer ended the comm, for c->why. */
+/* Log that the peer ended the comm, and why (c->why). */
 static void log_end(const struct braid_comm *c, enum braid_log_level level)
 {
 	const struct braid_link *link = c->link;
@@ -77,7 +77,7 @@ static void log_end(const struct braid_comm *c, enum braid_log_level level)
 			  link->key.dev->net.name, link->peer, what);
 }
 
-/* The peer ended the comm.  It is worth a WARN only if NCCL gets the error. */
+/* The peer ended the comm.  braid_comm_report() writes the WARN, if NCCL gets the error. */
 BRAID_APART void braid_comm_ended(struct braid_comm *c, enum braid_why why)
 {
 	braid_assert_locked(&c->link->lock);
@@ -117,7 +117,7 @@ BRAID_APART void braid_comm_give_up(struct braid_comm *c, const char *how)
 	send_fail(c, ECANCELED, 0, 0);
 }
 
-/* Neither NIC nor driver could copy GPU memory; NULL: no host memory to copy through. */
+/* Neither NIC nor driver could copy GPU memory; `copy` NULL: no host memory to copy through. */
 void braid_comm_no_gpu(struct braid_comm *c, const struct braid_gpucopy *copy)
 {
 	const char *call = copy && copy->of->stage_why ? copy->of->stage_why : "";

@@ -30,7 +30,7 @@ static void flush_free(struct braid_flush *f)
 	braid_pool_put(f, sizeof(*f));
 }
 
-/* Always a fault of this host, hence -EIO for any err. */
+/* The cause is always on this host, hence -EIO for any err. */
 static int failed(const struct braid_flush *f, int err)
 {
 	braid_warn("device %s: iflush: the NIC could not read memory of the GPU: %s [flush-failed]",

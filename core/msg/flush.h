@@ -16,7 +16,7 @@ int braid_flush_start(struct braid_comm *c, unsigned n, void *const *data, const
 		      struct braid_mr *const *mrs, struct braid_req **ret);
 /* 0 and *ret_done, or a negative errno and, the first time, a WARN. */
 int braid_flush_test(struct braid_req *req, bool *ret_done);
-/* That memory is deregistered: flushes of it fail. */
+/* `mr` is deregistered: the comm's flushes of its memory fail. */
 void braid_flush_cancel(struct braid_comm *c, const struct braid_mr *mr);
 /* The comm is closed: free its flushes, which are not tested any more. */
 void braid_flush_forget(struct braid_comm *c);

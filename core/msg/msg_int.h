@@ -94,7 +94,7 @@ int braid_recv_to_gpu(struct braid_recv *e, struct braid_gpucopy *copy);
 /* --- unexpected.c -------------------------------------------------------------------------- */
 
 void braid_unexp_free(struct braid_comm *c, struct braid_unexp *u);
-/* Free a comm's unexpected messages.  No lane fills one: it is closed, or forget_recvs() ran. */
+/* Free a comm's unexpected messages, which no lane fills any more. */
 void braid_unexps_drop(struct braid_comm *c);
 /* The message in lane->rx_hdr is unexpected; `want`: it is a WANT.  0 or a negative errno. */
 int braid_unexp_begin(struct braid_lane *lane, struct braid_comm *c, bool want);

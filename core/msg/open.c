@@ -18,7 +18,7 @@ struct braid_refusals {
 	} at[BRAID_REFUSALS_MAX];
 };
 
-/* Before the set-up starts, nobody listens and no lane is on its way up. */
+/* The hooks until the set-up starts: no listen exists, and no lane is being set up. */
 static int check_none(const struct braid_link *link, uint32_t comm, const struct braid_open *open)
 {
 	(void)link, (void)comm, (void)open;

@@ -20,7 +20,7 @@ enum {
 	BRAID_LINK_COMMS_MAX = 16384,	/* open on one link; a further one is refused */
 };
 
-/* What comms ask of the set-up, now and then.  The set-up fills this in once. */
+/* Calls of the message layer into the set-up, off the data path.  The set-up fills this in once. */
 struct braid_comm_hooks {
 	/*
 	 * With the link's lock held: 0, or -EACCES, -ENOENT, -ENOSPC.  Check before the comm is

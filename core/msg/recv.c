@@ -101,7 +101,7 @@ static struct braid_recv *recv_take(struct braid_comm *c, uint32_t rseq, struct 
 	return e;
 }
 
-/* recv_new() for several. */
+/* recv_new() for more than one receive. */
 static BRAID_APART struct braid_recv *recv_new_group(struct braid_comm *c, unsigned n)
 {
 	struct braid_recv *e;

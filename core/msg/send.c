@@ -2,8 +2,8 @@
 /*
  * send.c - isend(): choose how a message travels, and queue its first frame.
  *
- * A small message that fits the window, or whose receive is known, leaves whole (EAGER).  Another
- * one begins with START if a credit of its tag is here, else with WANT.  Small messages in a row
+ * A small message that fits the window, or whose receive is known, leaves whole (EAGER).  Any
+ * other begins with START if a credit of its tag is here, else with WANT.  Small messages in a row
  * may be held back a little, so that one system call sends them all.
  */
 #include "core/msg/comm.h"
@@ -39,7 +39,7 @@ void braid_send_met(struct braid_comm *c, struct braid_send *s)
 
 /*
  * The receive is known, so chunks can be sent.  After a WANT the message has its place in the
- * order, and its START may wait for room.  Without one the caller sends START at once.
+ * order, and its START may wait for room.  Without a WANT the caller sends START at once.
  */
 void braid_send_to_credit(struct braid_comm *c, struct braid_send *s, uint32_t rseq,
 			  const struct braid_place *to)
@@ -78,7 +78,7 @@ bool braid_send_cut(struct braid_lane *lane, struct braid_list *node)
 	braid_assert_locked(&lane->link->lock);
 	if (!send_start_frame(s) || !braid_txq_room(&lane->tx, 0))
 		return false;
-	if (!s->size) {			/* no window was left for an EAGER: START is all of it */
+	if (!s->size) {			/* no window was left for an EAGER: it is START alone */
 		braid_list_del(&s->node);
 		braid_xfer_part_done(&s->x);
 		return true;

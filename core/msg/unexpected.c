@@ -2,7 +2,7 @@
 /*
  * unexpected.c - messages that arrive before their receives are posted.
  *
- * Their payload goes into memory of the pool.  When the receive is posted it is copied from there,
+ * Their payload goes into memory of the pool.  It is copied from there when the receive is posted,
  * which takes a while if the receive's buffer is GPU memory: link->msg.copying has these.
  */
 #include "core/msg/comm.h"
@@ -29,7 +29,7 @@ void braid_unexp_free(struct braid_comm *c, struct braid_unexp *u)
 	braid_pool_put(u, sizeof(*u));
 }
 
-/* Free all unexpected messages.  No lane fills one: forget_recvs() stopped it, or it is closed. */
+/* No lane fills one of them: braid_link_drop_payload() has run, or all lanes are closed. */
 void braid_unexps_drop(struct braid_comm *c)
 {
 	struct braid_unexp *u, *tmp;

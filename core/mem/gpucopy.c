@@ -15,7 +15,7 @@ enum {
 	SPIN_NS = 10000,		/* a small copy ends within this */
 	STAGE_S = 2,			/* for one piece: other copies may be queued before it */
 	STAGE_WAIT_S = 10,		/* for a free slot: many copies may want one */
-	WAYS = BRAID_PATHS_MAX + 1,	/* members of the device, and the driver */
+	WAYS = BRAID_PATHS_MAX + 1,	/* copiers: members of the device, and the driver */
 };
 
 static void over(struct braid_gpucopy *c)
@@ -105,9 +105,9 @@ static int by_driver(struct braid_gpucopy *c)
 	return err == -EAGAIN ? stage_late(c) : err;
 }
 
-/* --- either -------------------------------------------------------------------------------- */
+/* --- choice of a copier -------------------------------------------------------------------- */
 
-/* The copier to ask now: a member of the device, or BRAID_PATHS_MAX: the driver. */
+/* The copier to try now: a member of the device, or BRAID_PATHS_MAX: the driver. */
 static unsigned who(const struct braid_gpucopy *c)
 {
 	return braid_param.gpu_stage < 2 ? c->way : c->way ? c->way - 1 : BRAID_PATHS_MAX;
@@ -128,7 +128,7 @@ static int ask_all(struct braid_gpucopy *c)
 		else if (err != -ENODEV)
 			c->nic_err = err;
 		if (driver && (err == -ETIMEDOUT || c->lost))
-			return err;	/* the driver may still write, over another's copy */
+			return err;	/* the driver may still write, over another copier's data */
 	}
 	return err;
 }

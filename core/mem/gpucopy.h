@@ -2,9 +2,9 @@
 /*
  * gpucopy.h - copies between host memory and GPU memory, which the CPU never touches.
  *
- * The NICs of the device are asked first: their writes reach the GPU in the same order as a peer's.
+ * The NICs of the device are tried first: their writes reach the GPU in the same order as a peer's.
  * If no NIC can copy, for instance because its device is gone, the driver does (gdr/stage.h).  A
- * call waits some microseconds at most, and the caller asks again.  While a copy is in progress,
+ * call waits some microseconds at most, and the caller calls again.  While a copy is in progress,
  * the service thread advances its link if no data call does.
  */
 #ifndef BRAID_MEM_GPUCOPY_H
@@ -23,11 +23,11 @@ struct braid_gpucopy {
 	const struct braid_mr *mr;	/* NULL: no copy is in progress */
 	const struct braid_mr *of;	/* as mr, but kept when the copy has ended */
 	struct braid_gpu_copy left;
-	unsigned way;			/* which copier is asked now */
+	unsigned way;			/* which copier is tried now */
 	struct braid_staged *piece;	/* the driver's piece in flight; or NULL */
 	size_t piece_len;
 	bool lost;			/* the driver failed, but may still write there */
-	uint64_t until_ns;		/* the driver's deadline; 0: not asked yet */
+	uint64_t until_ns;		/* the driver's deadline; 0: not tried yet */
 	int nic_err, stage_err;		/* why NIC and driver failed */
 };
 

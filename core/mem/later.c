@@ -15,9 +15,9 @@
 #include "core/base/units.h"
 
 enum {
-	SLOW_MS = 20,			/* a job runs for so long: jobs behind it get own threads */
-	HANGS_MS = 1000,		/* a command runs for so long: the NIC counts as hanging */
-	TELL_MS = 5000,			/* a command runs for so long: one WARN */
+	SLOW_MS = 20,			/* after so long, jobs behind a job get own threads */
+	HANGS_MS = 1000,		/* after so long in a command, a NIC counts as hanging */
+	TELL_MS = 5000,			/* after so long in a command, one WARN */
 	WAIT_MS = 75000,		/* for a NIC to stop; drivers give up after a minute */
 	NAP_NS = 50000, NAP_MAX_NS = 1000000,
 };
@@ -36,7 +36,7 @@ struct thread {
 	struct braid_running *at;
 };
 
-/* Takes the next job and notes in *at that it runs; NULL: none is left, and *at is free. */
+/* Take the next job, and note in *at that it runs; NULL: none is left, and *at is free. */
 static struct braid_job *next_job(struct braid_later *q, struct braid_running *at)
 {
 	struct braid_job *job;
@@ -72,7 +72,7 @@ static void is_over(struct braid_later *q, struct braid_running *at)
 	braid_lock_wait(&q->lock);
 	at->seq = 0;
 	atomic_store(&q->done, done_by_now(q));
-	at->seq = UINT64_MAX;		/* the place is taken, but runs no job */
+	at->seq = UINT64_MAX;		/* the entry is taken, but runs no job */
 	braid_unlock(&q->lock);
 	braid_wake_service();
 }
@@ -115,7 +115,7 @@ static bool start(struct braid_later *q, struct braid_running *at)
 	return true;
 }
 
-/* Takes a place for one more thread, or NULL.  With the lock held. */
+/* Take an entry for one more thread; NULL: none is free.  With the lock held. */
 static struct braid_running *free_place(struct braid_later *q)
 {
 	braid_assert_locked(&q->lock);
@@ -157,7 +157,7 @@ bool braid_later_busy(const struct braid_dev *dev, enum braid_turn turn)
 
 /* --- NICs that hang ------------------------------------------------------------------------ */
 
-/* The job that has run longest; `commands`: of those that are commands.  since_ns 0: none runs. */
+/* The job that has run longest; `commands`: count only commands.  since_ns 0: none runs. */
 static struct braid_running oldest(struct braid_later *q, bool commands)
 {
 	struct braid_running ret = { 0 };
@@ -200,7 +200,7 @@ static void report_hang(const struct braid_dev *dev, struct braid_later *q,
 		   (unsigned long long)(atomic_load(&q->begun) - atomic_load(&q->done)));
 }
 
-/* Starts threads for the jobs that wait behind slow ones. */
+/* Start threads for the jobs that wait behind slow ones. */
 static void start_more(struct braid_later *q, unsigned max)
 {
 	struct braid_running *at;

@@ -12,8 +12,8 @@
  *
  * If a job takes long, the jobs behind it get threads of their own, except in MAKE.
  *
- * So memory is given back and lanes come up although the NIC destroys objects slowly.  A NIC that
- * hangs delays its own jobs only.
+ * So memory is given back and lanes come up even while a NIC is slow to destroy objects.  A NIC
+ * that hangs delays its own jobs only.
  */
 #ifndef BRAID_MEM_LATER_H
 #define BRAID_MEM_LATER_H
@@ -37,7 +37,7 @@ struct braid_job {
 	void (*run)(struct braid_job *job);	/* may free the job; must not lock a link */
 };
 
-enum { BRAID_JOBS_MAX = 16 };		/* that run at a time */
+enum { BRAID_JOBS_MAX = 16 };		/* jobs of a queue that run at a time */
 
 /* One queue.  Zeroed it is empty. */
 struct braid_later {
@@ -53,15 +53,15 @@ struct braid_later {
 	bool warned;			/* the WARN was written; only the service thread uses it */
 };
 
-/* Hands a job over.  If no thread can be started, the caller's thread runs it at once. */
+/* Hand a job over.  If no thread can be started, the caller's thread runs it at once. */
 void braid_later(struct braid_dev *dev, enum braid_turn turn, struct braid_job *job);
 
-/* Is some job of this queue not over? */
+/* Does this queue have a job that is not over? */
 bool braid_later_busy(const struct braid_dev *dev, enum braid_turn turn);
 /* Has a command run for so long that the NIC will hardly answer others soon? */
 bool braid_later_hangs(struct braid_dev *dev, enum braid_turn turn, uint64_t now);
 /*
- * Called by the service thread: warns of a NIC that hangs, and starts jobs that wait behind slow
+ * For the service thread: warn of a NIC that hangs, and start jobs that wait behind slow
  * ones.  Returns the milliseconds until the next call is due; -1: no job is left.
  */
 int braid_later_look(struct braid_dev *dev, uint64_t now);

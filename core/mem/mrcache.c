@@ -52,7 +52,7 @@ static struct braid_mrc *rotate(struct braid_mrc *n, int up)
 	return k;
 }
 
-/* Nodes with one start are ordered by their own address, so that each can be found again. */
+/* Nodes that begin at the same address are ordered by the address of the node itself. */
 static bool is_before(const struct braid_mrc *a, const struct braid_mrc *b)
 {
 	return a->beg != b->beg ? a->beg < b->beg : a < b;
@@ -348,7 +348,7 @@ void braid_mr_nic_copy_end(const struct braid_mr *mr, unsigned i, struct braid_g
 		n->tr->gpu->copy_end(n->dev, c);
 }
 
-/* By the NIC; if it fails, or failed recently, by the driver; if that fails, by the NIC again. */
+/* Flush by the NIC; if it fails or failed recently, by the driver; at last by the NIC again. */
 static int flush_one(const struct braid_mr *mr, unsigned i, char *at, struct braid_gpu_flush *f)
 {
 	const struct braid_mrc *n = mr->cached[i];

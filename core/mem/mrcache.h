@@ -3,7 +3,7 @@
  * mrcache.h - registrations of user memory, shared by comms that register the same buffer.
  *
  * NCCL registers one buffer again for each comm.  One registration with a NIC serves all of them,
- * and ends with the last: after that the addresses may belong to other memory.  Addresses of a GPU
+ * and ends with the last comm: then the addresses may belong to other memory.  Addresses of a GPU
  * may belong to other memory even before.  So GPU memory is found by its allocation's id as well,
  * and without an id its registration is not shared.  One cache per device; any thread may call.
  *

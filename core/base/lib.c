@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* dlopen()'s message also tells if a library is of the wrong kind, or lacks one that it needs. */
+/* dlerror() also says if a library is of the wrong kind, or needs one that is missing. */
 void *braid_lib_open(const char *name, const char *install, char *why, size_t len)
 {
 	void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);

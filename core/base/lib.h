@@ -10,9 +10,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* NULL: `why` says in one line why not, and names the package to install. */
+/* Load a library.  NULL: `why` has the reason and the package to install, in one line. */
 void *braid_lib_open(const char *name, const char *install, char *why, size_t len);
-/* Stores a function's address in the pointer at `member`; false: the library does not have it. */
+/* Store a function's address in the pointer at `member`; false: the library does not have it. */
 bool braid_lib_find(void *lib, const char *name, void *member);
 
 #endif

@@ -197,7 +197,7 @@ void braid_os_near(const struct braid_cpus *near)
 	near_cpus = near ? *near : (struct braid_cpus){ .bits = { 0 } };
 }
 
-/* Restrict a thread to the near ones of the CPUs that it inherits; if it can't be, it keeps all. */
+/* Restrict a thread to near CPUs among those that it inherits; if there are none, it keeps all. */
 static void pin(pthread_t thread)
 {
 	struct braid_cpus cpus = { .bits = { 0 } };

@@ -77,8 +77,8 @@ extern atomic_bool braid_forked;
 int braid_os_atfork(void (*wipe)(void));
 
 /*
- * Where threads that are started from now on should run: on those of these CPUs that they inherit;
- * if that is none, or `near` is NULL, on all that they inherit.  Called from init.
+ * Restrict threads that are started from now on to those CPUs of `near` that they inherit.  If
+ * there are none, or `near` is NULL, they run on all CPUs that they inherit.  Called from init.
  */
 void braid_os_near(const struct braid_cpus *near);
 
@@ -96,7 +96,7 @@ struct braid_lock {
 
 /*
  * At the head of a function whose callers hold that lock.  It aborts if this thread does not hold
- * it, in builds with --enable-debug, --enable-sanitizer or --enable-werror; else it is nothing.
+ * it, in builds with --enable-debug, --enable-sanitizer or --enable-werror; else it does nothing.
  */
 #ifdef BRAID_CHECK_LOCKS
 #define braid_assert_locked(lock) braid_lock_check(lock, #lock, __func__)
@@ -139,7 +139,7 @@ static inline void braid_hint(atomic_bool *flag, bool value)
 	atomic_store_explicit(flag, value, memory_order_relaxed);
 }
 
-/* Add to a counter with one writer at a time; it is atomic for readers without that lock. */
+/* Add to a counter that has one writer at a time.  Readers need no lock. */
 static inline void braid_count(_Atomic uint64_t *counter, uint64_t more)
 {
 	uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
@@ -157,7 +157,7 @@ void braid_yield(void);
  */
 #define BRAID_APART __attribute__((noinline))
 
-/* Where a message begins or arrives: all that it calls is inlined, except BRAID_APART. */
+/* For functions that begin or receive a message: all calls are inlined, except BRAID_APART. */
 #define BRAID_HOT __attribute__((flatten, hot))
 
 #define braid_container(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))

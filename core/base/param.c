@@ -2,7 +2,7 @@
 /*
  * param.c - param.def turned into a table, and the environment into braid_param.
  *
- * The rows, the defaults and the places of the values are three readings of the same list, so
+ * The rows, the defaults and the offsets of the values are expanded from the same list, so
  * index i means the same parameter in all of them.  Values are read through secure_getenv only;
  * the environment is walked for one thing, names that look like ours and are not.
  */
@@ -121,7 +121,7 @@ static int parse_number(const struct braid_param_row *row, const char *text, int
 	return 0;
 }
 
-/* "name=3" for "=0-255,". */
+/* Does the text fit words like "=0-255,", as "name=3" does? */
 static bool is_pair(const char *words, const char *text, size_t len)
 {
 	size_t name = strcspn(text, "=,");
@@ -229,7 +229,7 @@ const char *braid_param_nearest(const char *name)
 		const char *row = braid_param_rows[i].name;
 		unsigned d = distance(name, row);
 
-		/* Half a name ("ifname") is nearer than any other of its length. */
+		/* Part of a name ("ifname") counts as nearly equal. */
 		if (d > 1 && strlen(name) > 2 && strstr(row, name))
 			d = 1;
 		if (d < least) {
@@ -255,7 +255,7 @@ void braid_param_format(const struct braid_param_row *row, int64_t value, char *
 	snprintf(ret, len, "%" PRId64, value);
 }
 
-/* "one or other", "a comma list of one, other". */
+/* Describe what is allowed: "one or other", "a comma list of one, other". */
 static void words_format(const char *words, char *ret, size_t len)
 {
 	bool list = strchr(words, ',');
@@ -354,7 +354,7 @@ static int set_nccl(unsigned i, const char *text)
 		return rc;
 	if (is_switch(row))
 		v = v != 0;
-	if ((v == -1 || v == -2) && v < row->least)	/* NCCL's words for the default */
+	if ((v == -1 || v == -2) && v < row->least)	/* NCCL's values for the default */
 		return rc;
 	if (v < row->least || v > row->most)
 		return -EINVAL;
@@ -435,7 +435,7 @@ static void check_entry(const char *entry)
 
 static void check_environment(void)
 {
-	if (!environ || getauxval(AT_SECURE))	/* where secure_getenv would see nothing */
+	if (!environ || getauxval(AT_SECURE))	/* secure_getenv() sees nothing either */
 		return;
 	for (char **e = environ; *e; e++)
 		check_entry(*e);

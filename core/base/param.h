@@ -4,8 +4,8 @@
  *
  * A row feeds the parser, `braid info --params`, the man page and a test.  A parameter NAME is
  * read from the environment variable BRAID_NAME (upper case) by secure_getenv, once, in
- * braid_param_load(); some have NCCL's variable as a fall-back, BRAID_ wins.  Sizes take k, m and
- * g (binary).  Afterwards braid_param never changes.
+ * braid_param_load(); some have NCCL's variable as a fall-back, if BRAID_NAME is not set.  Sizes
+ * take k, m and g (binary).  Afterwards braid_param never changes.
  *
  * An empty variable counts as not set.  If a value is bad, one WARN names the variable, the value
  * and the range, and the parameter keeps its default.  An NCCL fall-back is read as NCCL reads it,
@@ -49,7 +49,7 @@ extern const unsigned braid_param_count;
 
 /*
  * A variable of NCCL's for its own InfiniBand and Socket code, which Braid does not heed.  With the
- * fall-backs above these are all that NCCL has for that.
+ * fall-backs above these are all variables that NCCL has for that code.
  */
 struct braid_nccl_row {
 	const char *name;		/* NCCL_IB_USE_INLINE */
@@ -60,7 +60,7 @@ extern const struct braid_nccl_row braid_nccl_rows[];
 extern const unsigned braid_nccl_count;
 
 /*
- * A number as NCCL reads it: strtoll() of base 0, and no look at what follows.  0; 1: something
+ * A number as NCCL reads it: strtoll() of base 0, ignoring what follows.  0; 1: something
  * follows, or there is no number, and NCCL reads 0; -ERANGE: NCCL takes its default, and *ret is
  * untouched.
  */
@@ -84,7 +84,7 @@ int braid_param_set(struct braid_params *p, const char *name, const char *text);
  */
 const char *braid_param_variable(const char *name, char ret[BRAID_PARAM_VARIABLE]);
 
-/* Is the word in a value that is a comma list? */
+/* Does the value, a comma list, contain the word? */
 bool braid_param_lists(const char *value, const char *word);
 
 /* The socket family that a parameter's value names: AF_INET, AF_INET6, or else AF_UNSPEC. */

@@ -3,9 +3,9 @@
  * slab.h - entries of one size, such as a comm's requests; it grows as more are in use at once.
  *
  * A comm may have 256 requests open and seldom has more than 32.  Room for all of them would be
- * most of its memory, and most of the time to make it.  Entries come in blocks from the pool
- * (core/base/pool.h).  Their addresses never change.  The entry freed last is the next one taken:
- * it is still in the CPU's cache.
+ * most of the comm's memory, and most of the time to make a comm.  Entries come in blocks from the
+ * pool (core/base/pool.h).  Their addresses never change.  The entry freed last is the next one
+ * taken: it is still in the CPU's cache.
  */
 #ifndef BRAID_BASE_SLAB_H
 #define BRAID_BASE_SLAB_H
@@ -32,7 +32,7 @@ static inline void **braid_slab_next(void *entry, size_t size)
 	return (void **)(void *)((char *)entry + size - sizeof(void *));
 }
 
-/* NULL: out of memory.  Its last word is undefined, the rest zero or as its last user left it. */
+/* Take an entry; NULL: out of memory.  The last word is undefined, the rest 0 or as last left. */
 static inline void *braid_slab_get(struct braid_slab *s, size_t size)
 {
 	void *e;

@@ -13,7 +13,7 @@ static struct {
 
 void braid_wake_service(void)
 {
-	braid_lock_wait(&wakeup.lock);	/* now and then, for one write */
+	braid_lock_wait(&wakeup.lock);	/* rarely held, and only for one write */
 	if (wakeup.fd >= 0)
 		braid_os->wake(wakeup.fd);
 	braid_unlock(&wakeup.lock);

@@ -23,7 +23,7 @@ struct braid_work {			/* zeroed by its starter, except for `slow` */
 	atomic_uint holders;
 };
 
-/* 0, or a negative errno: no thread was started, nothing has been called. */
+/* Start a thread that calls run().  A negative errno: no thread was started. */
 int braid_work_start(struct braid_work *w, const char *what, void (*run)(struct braid_work *w),
 		     void (*release)(struct braid_work *w));
 /* On the thread: the call has returned, and the thread makes another one. */
@@ -32,10 +32,10 @@ static inline bool braid_work_done(const struct braid_work *w)
 {
 	return atomic_load(&w->done);
 }
-/* Its starter leaves it and does not use it any more.  A WARN if its call has taken long. */
+/* The starter abandons `w` and does not use it any more.  A WARN if the call has taken long. */
 void braid_work_leave(struct braid_work *w);
 
-/* The last context ends: waits a moment for threads that were left; a WARN if some remain. */
+/* The last context ends: wait a moment for abandoned threads; a WARN if some remain. */
 void braid_work_end(void);
 
 #endif

@@ -8,7 +8,7 @@
  *	M1.mac  = MAC(K, "hello" | M1)			lets the listener drop strangers at once
  *	M2.mac  = MAC(K, "answer" | M1 | M2)		the listener knows K and saw this M1
  *	proof   = MAC(K, "proof" | M1 | M2)		the dialler knows K and saw this M2
- *	session = MAC(K, "session" | M1 | M2)		both nonces are in it
+ *	session = MAC(K, "session" | M1 | M2)		bound to both nonces
  *
  * A recorded M1 gets an M2 with a new nonce, which only a holder of K can answer; a reflected
  * message fails on its label.  K itself never crosses the wire.

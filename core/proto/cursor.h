@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * cursor.h - pack and unpack, for handle.c, hello.c and frame.c.  Offsets are written out once, in
- * the order of the bytes: a cursor walks them, so that the two directions read alike.
+ * cursor.h - pack and unpack, for handle.c, hello.c and frame.c.  A cursor walks the bytes in
+ * order, so that the two directions read alike.
  */
 #ifndef BRAID_PROTO_CURSOR_H
 #define BRAID_PROTO_CURSOR_H

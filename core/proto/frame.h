@@ -36,8 +36,8 @@ enum braid_frame {
 	BRAID_F_RETIRE,		/* messages seq .. seq + n - 1 met receives without a credit */
 	BRAID_F_ACK,		/* lane n has received `seq` frames (home's count rides in ack) */
 	BRAID_F_OPEN,		/* a new comm: payload is struct braid_open */
-	BRAID_F_OPENED,		/* the answer: the same payload, with the peer's MAC */
-	BRAID_F_REFUSED,	/* n: enum braid_hello_status */
+	BRAID_F_OPENED,		/* the answer to OPEN: the same payload, with the peer's MAC */
+	BRAID_F_REFUSED,	/* the comm is refused; n: enum braid_hello_status */
 	BRAID_F_BYE,		/* the sender sends nothing more for this comm */
 	BRAID_F_FAIL,		/* the sender's comm failed: n: errno; size, offset: two sizes */
 	BRAID_F_LANES,		/* please dial until the link has n lanes */
@@ -78,7 +78,7 @@ struct braid_hdr {
  * message boundaries may send it in place of the whole header, if that has no flags, the tag of
  * the comm's previous message, and nothing to acknowledge.
  */
-enum { BRAID_SHORT_SIZE = 8, BRAID_SHORT = 0x80 };	/* its first byte, which is no frame type */
+enum { BRAID_SHORT_SIZE = 8, BRAID_SHORT = 0x80 };	/* SHORT: its first byte, no frame type */
 
 /* The content of a short header.  As RDMA immediate data it replaces the whole header. */
 static inline uint32_t braid_short(uint32_t comm, uint32_t seq)

@@ -41,7 +41,7 @@ enum braid_hello_status {
 	BRAID_HELLO_NO_LISTEN,		/* that listen is closed */
 	BRAID_HELLO_NO_LINK,		/* no such link, or no longer */
 	BRAID_HELLO_NO_TRANSPORT,	/* no transport in common */
-	BRAID_HELLO_NO_ROOM,		/* no memory, or too many wait for accept (REFUSED) */
+	BRAID_HELLO_NO_ROOM,		/* not now: no memory, or too many wait for accept */
 	BRAID_HELLO_STATUS_MAX,
 };
 

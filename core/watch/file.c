@@ -25,7 +25,7 @@ static bool may_replace(const char *path, uid_t uid)
 	return S_ISREG(sb.st_mode) && sb.st_uid == uid;
 }
 
-/* A descriptor above stdio, or -1 and errno. */
+/* Create the temporary file.  Returns a descriptor above stdio, or -1 and errno. */
 static int created(const char *tmp, mode_t mode)
 {
 	int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);

@@ -8,7 +8,7 @@
 struct braid_text;
 
 /*
- * Writes the whole text to that path, or nothing: 0, or -1 and errno.  Replaces only a regular file
+ * Write the whole text to that path, or nothing: 0, or -1 and errno.  Replace only a regular file
  * that this user owns: no device, pipe, link or directory, and no other user's file.
  */
 int braid_file_write(const char *path, const struct braid_text *t, mode_t mode);

@@ -20,7 +20,7 @@ struct braid_text {			/* grows; bad: out of memory, so the text is cut */
 };
 void braid_text_add(struct braid_text *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-void braid_text_string(struct braid_text *t, const char *s);	/* quoted, for both kinds */
+void braid_text_string(struct braid_text *t, const char *s);	/* quoted, for JSON and metrics */
 void braid_text_free(struct braid_text *t);
 
 /* The state of this process.  all: with each message and the flight recorder.  0 or -ENOMEM. */

@@ -6,7 +6,7 @@
  * checked by SO_PEERCRED besides.
  *
  * A request is one word and a newline: stat, dump or metrics.  The answer is text, and ends with
- * the connection.  One client at a time is served, and not for long.
+ * the connection.  One client at a time is served, for less than a second.
  */
 #include "core/watch/stat.h"
 
@@ -33,7 +33,7 @@
 #include "core/base/units.h"
 
 enum {
-	ASK_MS = 200, ANSWER_MS = 700,	/* of one client; then the next one is served */
+	ASK_MS = 200, ANSWER_MS = 700,	/* for one client, before the next is served */
 	JOIN_MS = 2000,
 	TELL = 16,			/* events that go to the log */
 	DUMPS_MAX = 8,			/* files that one process writes */
@@ -273,7 +273,7 @@ void braid_stat_stop(void)
 	atomic_store(&st.stop, true);
 	braid_os->wake(st.wake);
 	if (braid_os->thread_join(st.thread, JOIN_MS)) {
-		st.lost = true;		/* it hangs in a file system, and may come back */
+		st.lost = true;		/* the thread hangs in a file system, and may return */
 		braid_info("the thread for braid stat did not end within %d ms; it is left behind",
 			   JOIN_MS);
 		return;

@@ -2,10 +2,10 @@
 /*
  * statdir.c - see statdir.h.
  *
- * The socket is a file, of mode 0600 in a directory of mode 0700 that is ours: permissions hold
- * there, as they do not for an abstract name, and it is found from other network namespaces.  It
- * listens under a hidden name before it gets its own, so a named socket that refuses connections
- * belongs to a process that has ended; the next process to start removes it.
+ * The socket is a file of mode 0600 in a directory of mode 0700.  Unlike an abstract name, a file
+ * has permissions and is found from other network namespaces.  The socket listens under a hidden
+ * name before it gets its own.  So a named socket that refuses connections belongs to a process
+ * that has ended; the next process to start removes it.
  */
 #include "core/watch/statdir.h"
 
@@ -84,7 +84,7 @@ static void name_of(char *ret, size_t len, unsigned pid, unsigned copy)
 	snprintf(ret, len, copy ? "%u.%u" : "%u", pid, copy);
 }
 
-/* The PID in a socket's name, PID or PID.n as name_of() writes it; 0: it is no such name. */
+/* The PID in a socket's name, PID or PID.n as name_of() writes it; 0: the name is another. */
 static unsigned pid_in(const char *name)
 {
 	char again[32], *end;
@@ -98,7 +98,7 @@ static unsigned pid_in(const char *name)
 	return strcmp(again, name) ? 0 : (unsigned)pid;
 }
 
-/* Is it a socket of this user's with the mode that Braid gives?  Other files are the user's. */
+/* Is the file a socket of this user, with the mode that Braid gives?  Others are left alone. */
 static bool is_socket(int dirfd, const char *name)
 {
 	struct stat sb;
@@ -122,8 +122,8 @@ static bool refuses(const struct sockaddr_un *sa)
 }
 
 /*
- * Is it another process, which still runs?  A zombie does not, and in a container whose init reaps
- * no children it stays for ever.
+ * Is `pid` another process, which still runs?  A zombie does not run, and stays for ever in a
+ * container whose init reaps no children.
  */
 static bool is_alive(unsigned pid)
 {
@@ -170,7 +170,7 @@ static void sweep(int dirfd, const char *dir)
 		close(fd);
 }
 
-/* Renames, and replaces no other file as far as the file system can promise that. */
+/* Rename a file without replacing another, as far as the file system can promise that. */
 static int move(int dirfd, const char *from, const char *to)
 {
 	struct stat sb;

@@ -2,8 +2,8 @@
 /*
  * view.h - a look at a link, its lanes and its messages, from outside and without waiting.
  *
- * It is for a thread that does nothing else (core/watch/stat.c), while NCCL's threads run or hang.
- * What changes under the link's lock is copied with that lock held, for some microseconds.  The
+ * Views are for a thread of their own (core/watch/stat.c), while NCCL's threads run or hang.  What
+ * changes under the link's lock is copied with that lock held, for some microseconds.  The
  * lock is only tried for a bounded time.  If another thread keeps it, the view is `busy`: it has
  * what can be read without the lock, the lanes and their byte counts, but not the messages.
  *
@@ -68,7 +68,7 @@ struct braid_view {
 		uint64_t messages, bytes;
 	} open[2], closed[2];		/* messages done; [0] received, [1] sent */
 	uint64_t outstanding[2], oldest_ns;
-	unsigned nmsgs;			/* of the outstanding ones, in msg */
+	unsigned nmsgs;			/* how many outstanding messages msg has */
 	struct braid_view_message msg[BRAID_VIEW_MESSAGES];
 };
 

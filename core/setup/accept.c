@@ -37,14 +37,14 @@ static void key_of_hello(const struct braid_conn *c, struct braid_link_key *ret)
 	ret->self_accepted = !memcmp(ret->process, braid_self.process, sizeof(ret->process));
 }
 
-/* Is the hello a recorded one, or of a dial that was given up?  Only a lane's last dial counts. */
+/* Is the hello a replay, or from a dial that was given up?  Only a lane's last dial counts. */
 static bool hello_is_old(const struct braid_conn *c)
 {
 	return c->theirs.kind == BRAID_HELLO_LANE && c->theirs.lane < c->link->nlanes &&
 	       (int16_t)(c->theirs.epoch - c->link->lane[c->theirs.lane]->recover.dialled) <= 0;
 }
 
-/* The handshake of a link that is up at its dialler, whose proof is still on its way; or NULL. */
+/* The handshake of a link that is up only at its dialler: the proof is on its way.  Or NULL. */
 static struct braid_conn *link_coming(uint64_t id)
 {
 	struct braid_conn *c;
@@ -156,7 +156,7 @@ static int accept_admit(struct braid_conn *c)
 	return 0;
 }
 
-/* --- its socket becomes a lane, or is closed ------------------------------------------------ */
+/* --- the socket becomes a lane, or is closed ----------------------------------------------- */
 
 /* The dialler has proved itself: make the link, or give the socket to a link that waits for it. */
 static int accepted(struct braid_conn *c)

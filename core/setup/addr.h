@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* addr.h - IP addresses: as the wire has them, as sockets do, as text. */
+/* addr.h - IP addresses in three forms: on the wire, as sockaddr, and as text. */
 #ifndef BRAID_SETUP_ADDR_H
 #define BRAID_SETUP_ADDR_H
 

@@ -31,7 +31,7 @@ int braid_bind_listener(int fd, const struct braid_netdev *net, bool to_interfac
 bool braid_bind_dialler(int fd, const struct braid_way *way);
 /* Bind an accepted socket, after the handshake, if the peer's packets come in by its interface. */
 void braid_bind_accepted(struct braid_conn *c);
-/* A dial worked with an unbound socket after it had failed with a bound one: one WARN a link. */
+/* A dial worked with an unbound socket after it had failed with a bound one: one WARN per link. */
 void braid_bind_failed(struct braid_link *link, const struct braid_way *way);
 
 #endif

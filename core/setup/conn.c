@@ -294,7 +294,7 @@ static int rx_setup(struct braid_conn *c)
 	return c->their_setup.err ? use_socket(c) : 0;
 }
 
-/* No message is due yet: a byte means that the peer has revoked, an end that the socket is lost. */
+/* No message is due.  A byte means that the peer revoked the set-up; EOF, that it is gone. */
 static int socket_lives(struct braid_conn *c)
 {
 	char byte;
@@ -403,7 +403,7 @@ bool braid_conn_polls(const struct braid_conn *c)
 	       (c->state == BRAID_CONN_RX_READY && !is_set_up(c));
 }
 
-/* --- all of it ----------------------------------------------------------------------------- */
+/* --- the state table ----------------------------------------------------------------------- */
 
 static const struct {
 	int (*step)(struct braid_conn *c);	/* 0: go on; -EAGAIN: wait for `events` */

@@ -67,7 +67,7 @@ struct braid_conn {
 	uint64_t deadline_ns;
 	struct braid_dev *dev;
 	struct braid_dev *met;		/* the member of dev whose socket it is */
-	struct braid_link *link;	/* dialler: its owner; accepter: see find() */
+	struct braid_link *link;	/* dialler: the link that dials; accepter: see find() */
 	struct braid_lane *lane;	/* the lane of link that had a socket before, or NULL */
 	unsigned path;			/* dialler: index of the link's path taken */
 	unsigned way;			/* index of that path's way taken */
@@ -75,21 +75,21 @@ struct braid_conn {
 	uint8_t key[BRAID_KEY_SIZE];
 	uint8_t m1[BRAID_HELLO_SIZE], m2[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
 	struct braid_hello mine, theirs;
-	char addr[64];			/* of the other end, for logs */
-	struct braid_addr from;		/* accepter: the same, kept in case the socket is reset */
+	char addr[64];			/* the other end's address, for logs */
+	struct braid_addr from;		/* accepter: the same, in case the socket is reset */
 	const struct braid_transport *tr;	/* agreed on; NULL: no lane is to be made */
 	const struct braid_transport *refused;	/* agreed on before tr, and declined */
 	struct braid_setup setup;
-	struct sockaddr_storage to;	/* setup.to */
+	struct sockaddr_storage to;	/* setup.to points here */
 	struct braid_setup_msg mine_setup, their_setup;
 	uint8_t msg[BRAID_SETUP_SIZE];
 	bool shutting;			/* the old carrier of `lane` is being closed */
-	bool making;			/* c->tr is still making what msg will describe */
+	bool making;			/* c->tr is still making the set-up for msg */
 	bool packed;			/* msg is complete and being sent */
 	bool answered;			/* TCP connected: the deadline was moved once */
 	bool patient;			/* the deadline is that of a set-up */
 	bool revoked;			/* braid_conn_revoke() was called */
-	uint64_t polled;		/* the owner's */
+	uint64_t polled;		/* the last round of braid_handshakes_poll() */
 	uint64_t ready_by_ns;		/* when the set-up is given up; 0: not waiting for it */
 };
 
@@ -101,19 +101,19 @@ void braid_conn_init(struct braid_conn *c, int fd, bool dialler,
 		     const struct braid_conn_owner *owner);
 
 /*
- * 0: up, the session key is braid_conn_session()'s; -EAGAIN: wait for *ret_events.  Otherwise close
+ * 0: up, and braid_conn_session() works; -EAGAIN: wait for *ret_events.  Any other errno: close
  * the connection: -EALREADY revoked, -EPROTO not Braid, -EPROTONOSUPPORT no common version, -EACCES
  * a wrong key, -EREMOTEIO refused (c->theirs.status says why), or the socket's error.
  */
 int braid_conn_step(struct braid_conn *c, uint32_t *ret_events);
 /* Drop at once what c->tr has set up; the next step returns -EALREADY. */
 void braid_conn_revoke(struct braid_conn *c);
-void braid_conn_drop(struct braid_conn *c);	/* frees what c->tr made and no lane took */
+void braid_conn_drop(struct braid_conn *c);	/* free what c->tr made and no lane took */
 void braid_conn_session(const struct braid_conn *c, uint8_t *ret);
 
 /* After the hellos: may the socket carry the lane in place of c->tr? */
 bool braid_conn_socket_will_do(const struct braid_conn *c);
-/* Does it wait for something that raises no event on its socket, so that it must be polled? */
+/* Must the handshake be polled, as it waits for something that raises no event on its socket? */
 bool braid_conn_polls(const struct braid_conn *c);
 
 #endif

@@ -27,7 +27,7 @@
 
 enum {
 	TRIES_MAX = 10,			/* links tried for one connect */
-	PATIENCE_NS = 1000000,		/* one call waits so long for the service's lock */
+	PATIENCE_NS = 1000000,		/* how long one call waits for braid_svc.lock */
 };
 
 struct attempt {			/* one connect, until it is over */
@@ -45,7 +45,7 @@ struct attempt {			/* one connect, until it is over */
 
 static struct braid_log_gate gate_short;
 
-static struct attempt **attempts;	/* braid_svc.lock */
+static struct attempt **attempts;	/* under braid_svc.lock */
 static unsigned nattempts;
 static unsigned nused;			/* attempts in use */
 
@@ -137,7 +137,7 @@ static int attempt_find(const struct braid_handle *h, void *handle, struct attem
 	return 0;
 }
 
-/* Start the service thread.  Descriptors and threads that are short now may be free soon. */
+/* Start the service thread.  -EAGAIN: descriptors or threads are short, but may be free soon. */
 static int start_service(const struct attempt *a)
 {
 	int err = braid_service_try();
@@ -227,7 +227,7 @@ static int attempt_open(struct attempt *a)
 static int attempt_again(struct attempt *a)
 {
 	int err = atomic_load(&a->link->err);
-	/* It was idle and just closing; or it was dialled for another listen, which is gone. */
+	/* The link was idle and closing, or it was dialled for another listen, which is gone. */
 	bool closed = err == -ENOTCONN || braid_link_peer_gone(a->link) ||
 		      (!a->link->nlanes && a->link->dial.target.listen_id != a->to.listen_id);
 	bool failed = !a->link->nlanes;

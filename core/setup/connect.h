@@ -2,8 +2,8 @@
 /*
  * connect.h - connect(), from a peer's handle to a comm: find or make a link, and send the OPEN.
  *
- * NCCL repeats the call with its copy of the handle, in which slot, generation and nonce of an
- * entry in our table are kept.  The entry takes a link that exists, or a new one that the service
+ * NCCL repeats the call with its copy of the handle, which names an entry in our table by slot,
+ * generation and nonce.  The entry takes a link that exists, or a new one that the service
  * thread dials.  It opens a comm on that link, and ends when the peer has answered.
  */
 #ifndef BRAID_SETUP_CONNECT_H
@@ -20,7 +20,7 @@ struct braid_dev;
  */
 int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct braid_comm **ret);
 
-/* With braid_svc.lock held, but _wipe(): in a forked child, async-signal-safe. */
+/* With braid_svc.lock held, except _wipe(), which a forked child calls: async-signal-safe. */
 void braid_connects_wipe(void);
 bool braid_connects_left(void);
 void braid_connects_free(void);

@@ -13,9 +13,9 @@
 
 enum {
 	AGAIN_MS = 500,			/* until the refused end dials again */
-	GIVE_WAY_MS = 900,		/* of an unanswered dial, from our first refusal on */
+	GIVE_WAY_MS = 900,		/* until our unanswered dial gives way, from a refusal */
 	HEARD_MS = 1500,
-	TURN_MS = 2000,			/* for the peer's dial, before we dial again */
+	TURN_MS = 2000,			/* how long to wait for the peer's dial before we dial */
 };
 
 static void wait_for_theirs(struct braid_link *link, uint64_t until)

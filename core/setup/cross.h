@@ -3,8 +3,8 @@
  * cross.h - two processes dial each other at the same moment: one of the two dials makes the link.
  *
  * The process with the smaller id makes the link, if it can: it refuses the other's dial (CROSSED),
- * which is repeated after a while.  But perhaps only the other direction works, as with a NAT or a
- * firewall in between.  So a dial that TCP has not connected gives way to the peer's at once, and
+ * and the other end dials again after a while.  But perhaps only the other direction works, as with
+ * a NAT or a firewall in between.  So a dial that TCP has not connected gives way at once, and
  * one that has connected but gets no answer gives way after about a second.
  */
 #ifndef BRAID_SETUP_CROSS_H

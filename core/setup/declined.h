@@ -8,11 +8,11 @@
 
 struct braid_conn;
 
-/* Errno of the set-up; 0: none has failed. */
+/* The errno with which either end declined the set-up; 0: neither did. */
 int braid_declined_err(const struct braid_conn *c);
 /* Text: which end could not have the transport agreed on, and why; "": both could. */
 void braid_declined_text(const struct braid_conn *c, char *ret, size_t len);
-/* Don't try again: ports of different kinds stay so, and a NIC that hangs delays every new lane. */
+/* Is a retry no use?  Ports of different kinds stay so; a NIC that hangs delays every new lane. */
 bool braid_declined_for_good(const struct braid_conn *c, int err);
 
 #endif

@@ -33,7 +33,7 @@
 
 enum {
 	ATTEMPT_MS = 500,		/* for one dial of a lane that had been up */
-	REFUSED_MS = 500,		/* then a refusal that may not be the peer's is final */
+	REFUSED_MS = 500,		/* after this a refusal that may be a firewall's is final */
 };
 
 static struct braid_log_gate gate_fds;
@@ -77,7 +77,7 @@ static int dial_socket(const struct braid_path *path, bool small_segments, bool 
 
 static const struct braid_conn_owner dialling;
 
-/* What the hello says, all but the counts of a lane. */
+/* Fill in the hello, except the counts of a lane (braid_join_close_lane()). */
 static void fill_hello(struct braid_conn *c, enum braid_hello_kind kind, struct braid_lane *lane,
 		       uint64_t now)
 {
@@ -148,13 +148,13 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 
 /* --- a new link ---------------------------------------------------------------------------- */
 
-/* The peer is out of descriptors, and may have some a moment later. */
+/* Is the peer out of descriptors?  It may have some a moment later. */
 static bool peer_is_short(const struct braid_conn *c)
 {
 	return c && (c->their_setup.err == EMFILE || c->their_setup.err == ENFILE);
 }
 
-/* Trying again is no use. */
+/* Is it no use to try again? */
 static bool is_final(const struct braid_conn *c, enum braid_dial_stage stage, int err)
 {
 	switch (-err) {
@@ -164,7 +164,7 @@ static bool is_final(const struct braid_conn *c, enum braid_dial_stage stage, in
 		return stage == BRAID_DIAL_HERE;
 	case EPROTONOSUPPORT:
 	case EPROTO:
-	case EACCES:			/* a route's or firewall's, it may pass */
+	case EACCES:			/* at other stages: a route's or firewall's, may pass */
 		return stage == BRAID_DIAL_PEER;
 	case EREMOTEIO:
 		return !peer_is_short(c);

@@ -18,14 +18,14 @@ enum braid_tag {
 
 int braid_events_open(void);		/* 0 or -errno */
 void braid_events_close(void);
-/* Wait for one event, and return their number; below 0 ms is forever. */
+/* Wait for at most one event, and return how many came; ms below 0: without limit. */
 int braid_events_wait(struct epoll_event *ret, int ms);
 
 /* As epoll_ctl(): 0 or -errno. */
 int braid_watch(int op, int fd, uint32_t events, void *obj, enum braid_tag tag);
 /*
- * Call it before close(), which is not enough: a forked child that has not called exec() yet holds
- * the descriptor too, so epoll would still report its events, with a pointer to freed memory.
+ * Stop watching.  Call this before close(), which is not enough: a forked child that has not called
+ * exec() yet holds the descriptor too, so epoll would report its events with a stale pointer.
  */
 void braid_unwatch(int fd);
 

@@ -69,7 +69,7 @@ void braid_handshake_end(struct braid_conn *c)
 		braid_os->close(c->fd);
 	}
 	braid_conn_drop(c);
-	braid_pool_unpromise(c->mine.window);	/* 0 if a link has taken it over */
+	braid_pool_unpromise(c->mine.window);	/* 0 if a link has taken the promise over */
 	braid_auth_wipe(c, sizeof(*c));
 	free(c);
 }
@@ -115,7 +115,7 @@ void braid_handshakes_drop(const struct braid_link *link)
 	}
 }
 
-/* --- moving them on ------------------------------------------------------------------------ */
+/* --- moving handshakes on ------------------------------------------------------------------ */
 
 /* When to give a set-up up.  A new link that can't use the socket waits until its deadline. */
 static uint64_t ready_by(const struct braid_conn *c, uint64_t now, uint64_t timeout)
@@ -219,7 +219,7 @@ int braid_handshake_accept(int fd, struct braid_dev *dev, const struct braid_con
 	return err;
 }
 
-/* --- as time goes by ----------------------------------------------------------------------- */
+/* --- time limits and polling --------------------------------------------------------------- */
 
 void braid_handshakes_expire(uint64_t now)
 {

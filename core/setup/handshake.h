@@ -3,8 +3,8 @@
  * handshake.h - the handshakes under way, in both directions.
  *
  * core/setup/conn.c exchanges the messages.  This file watches the sockets, keeps the time limits,
- * and bounds the number of strangers.  What a handshake is about is its owner's: dial.c's for those
- * that we dial, accept.c's for those that peers dial.  All calls are made with braid_svc.lock held.
+ * and bounds the number of strangers.  A handshake's owner knows its purpose: dial.c for those that
+ * we dial, accept.c for those that peers dial.  All calls are made with braid_svc.lock held.
  */
 #ifndef BRAID_SETUP_HANDSHAKE_H
 #define BRAID_SETUP_HANDSHAKE_H

@@ -113,7 +113,7 @@ bool braid_health_look(struct braid_link *link, uint64_t now)
 			 lane->recover.path == braid_path_for(link, i, now))
 			braid_redial_avoid(link, lane->recover.path, now);
 	}
-	/* Give suspect lanes up, so that what they hold can go over the others at once. */
+	/* Give suspect lanes up, so that their frames can go over the others at once. */
 	for (unsigned i = 0; i < link->nlanes && braid_health_any_well(link, now); i++) {
 		if (!is_suspect(link->lane[i], now))
 			continue;

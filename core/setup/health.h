@@ -14,9 +14,9 @@
 struct braid_lane;
 struct braid_link;
 
-enum { BRAID_HEALTH_MS = 100 };		/* between looks at each lane's health */
+enum { BRAID_HEALTH_MS = 100 };		/* between checks of each lane's health */
 
-/* Is the lane up, and not suspect for too long?  Is any lane? */
+/* Is the lane up, and not suspect for too long?  Is any lane of the link? */
 bool braid_health_well(const struct braid_lane *lane, uint64_t now);
 bool braid_health_any_well(const struct braid_link *link, uint64_t now);
 /* Look at all lanes, and give up those that do not work.  True: some has unacknowledged bytes. */

@@ -99,7 +99,7 @@ static void note_transport(struct braid_link *link, const struct braid_conn *c, 
 	if (err && link->dialler)	/* EIO: that transport had come up before, and failed */
 		braid_path_plain(link, c->path, err != ENETDOWN,
 				 c->refused && err != EIO ? c->refused->rest_s : 0, now);
-	/* No WARN: a peer that closes the lane once more while it returns refuses as well. */
+	/* No WARN: a peer also refuses if it closes the returning lane once more. */
 	if ((c->lane && err == ECONNREFUSED) || err == EALREADY)
 		return;
 	braid_declined_text(c, why, sizeof(why));
@@ -188,7 +188,7 @@ int braid_join_link(struct braid_link *link, struct braid_conn *c)
 
 	braid_svc_assert_locked();
 	braid_conn_session(c, link->setup.session);
-	braid_lock_wait(&link->lock);	/* core/watch/view.c may be reading it */
+	braid_lock_wait(&link->lock);	/* core/watch/view.c may be reading these */
 	link->dialler = c->dialler;
 	snprintf(link->peer, sizeof(link->peer), "%s (pid %u, %s)", c->theirs.host, c->theirs.pid,
 		 c->addr);

@@ -22,7 +22,7 @@ void braid_join_setup(struct braid_conn *c);
 int braid_join_new_lane(struct braid_link *link, struct braid_conn *c, unsigned index);
 /* As braid_join_new_lane(), for a lane that exists and has lost its socket. */
 int braid_join_lane(struct braid_lane *lane, struct braid_conn *c);
-/* The first lane makes the link.  A link without memory fails, and its connects get the error. */
+/* Bring a link up, with `c` as its first lane.  Without memory the link and its connects fail. */
 int braid_join_link(struct braid_link *link, struct braid_conn *c);
 
 #endif

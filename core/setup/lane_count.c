@@ -15,7 +15,7 @@ enum {
 	LANE_MBPS = 25000,		/* what one stream can carry */
 	SAMPLE_MS = 50,			/* how long one rate is measured */
 	WAIT_MIN_MS = 250, WAIT_MAX_MS = 60000,	/* between tries of more lanes */
-	REDIAL_MIN_MS = 10,		/* after a refusal: the peer sets up the lane before */
+	REDIAL_MIN_MS = 10,		/* after a refusal: the peer may be setting up a lane */
 	WAIT_FEW_MS = 1000,		/* where few lanes suffice, also before the first try */
 	TRIM_MS = 10000, TRIM_MAX_MS = 300000,	/* between tries of fewer lanes */
 	OPEN_MS = 1000,			/* to wait for lanes to come up */
@@ -137,7 +137,7 @@ static void finish(struct braid_link *link, bool keep, uint64_t now)
 
 /*
  * Try all lanes at once: where the network caps each flow, this finds it out soonest.  Every second
- * try only doubles them; so does every try where lanes are queue pairs, of which a NIC has few.
+ * try only doubles the lanes, as does every try with queue pairs, of which a NIC has few.
  */
 static void try_more(struct braid_link *link, double rate, uint64_t now)
 {

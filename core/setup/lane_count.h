@@ -3,13 +3,13 @@
  * lane_count.h - how many lanes a link uses.
  *
  * A link starts with as many lanes as the NIC's speed suggests.  While chunks wait because every
- * lane is full, the sending end tries all lanes it may have; the next time it tries twice as many
- * as now, and so every time where lanes are queue pairs of a NIC.
+ * lane is full, the sending end tries all lanes it may have.  The next try only doubles the present
+ * number, as does every try where lanes are queue pairs of a NIC.
  *
  * A try goes back and forth between the two numbers a few times, and measures the bytes that get
  * acknowledged.  It keeps the larger number only if that was faster each time (a single comparison
  * could be noise), or at once if it was much faster.  Now and then half of the lanes are tried in
- * the same way.  Tries become rarer as they fail.  A link at rest goes back to its start.
+ * the same way.  Tries become rarer as they fail.  A link at rest goes back to its first number.
  *
  * Lanes no longer used stay open, and cost no system call.  Only the dialler dials; the other end
  * asks for lanes by a LANES frame.  Called by the service thread.

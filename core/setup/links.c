@@ -12,8 +12,8 @@ enum { DEVICES_MAX = 16 };		/* devices that have had links */
 struct braid_svc braid_svc = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static struct {
-	struct braid_lock lock;		/* the table, the links' `looks`, and this; its holder
-					 * never waits */
+	struct braid_lock lock;		/* guards the list of links, their `looks`, and this;
+					 * its holder never waits */
 	const struct braid_dev *device[DEVICES_MAX];
 	unsigned ndevices;
 } table;

@@ -54,12 +54,12 @@ bool braid_link_unlist(struct braid_link *link);
 /* --- without any lock ---------------------------------------------------------------------- */
 
 /*
- * Walks the links: NULL begins, and NULL ends.  The link that is returned is not freed before it is
- * passed back here or to braid_links_leave().
+ * Walk the links: pass NULL to begin; NULL is returned at the end.  The link returned is not freed
+ * before it is passed back here or to braid_links_leave().
  */
 struct braid_link *braid_links_next(struct braid_link *link);
 void braid_links_leave(struct braid_link *link);	/* ends a walk early */
-/* The devices that ever had a link, at most `max`; they stay. */
+/* The devices that ever had a link, at most `max`; they are never freed. */
 unsigned braid_links_devices(const struct braid_dev **ret, unsigned max);
 
 #endif

@@ -29,14 +29,14 @@ struct braid_listen {
 	struct braid_list ctx_node;
 };
 
-/* A listen on a device, ready for peers on return; the handle is 128 bytes for them. */
+/* Make a listen on a device, ready for peers on return.  `handle` gets 128 bytes for them. */
 int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **ret);
 /*
- * The oldest comm that a peer has opened here, or NULL: none yet.  Moves the device's links itself,
- * rather than wait until the service thread is scheduled.
+ * The oldest comm that a peer has opened here, or NULL: none yet.  Moves the device's links itself
+ * rather than waiting for the service thread to be scheduled.
  */
 struct braid_comm *braid_listen_accept(struct braid_listen *l);
-/* Comms that were opened and never accepted are closed. */
+/* Close the listen, and the comms that were opened on it and never accepted. */
 void braid_listen_close(struct braid_listen *l);
 
 void braid_listens_init(void);
@@ -44,7 +44,7 @@ void braid_listens_wipe(void);		/* in a forked child: no lock, async-signal-safe
 bool braid_listens_left(void);
 /* A listen's token and device; on entry *dev is that device or a member of it.  False: none. */
 bool braid_listen_token(uint64_t id, struct braid_dev **dev, uint8_t *ret);
-/* Take a comm of a dead link back from its listen; false if it is at none.  Link's lock held. */
+/* Take a comm of a dead link back from its listen; false: none has it.  Link's lock held. */
 bool braid_listen_withdraw(struct braid_comm *c);
 
 #endif

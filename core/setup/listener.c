@@ -23,7 +23,7 @@
 enum {
 	BACKLOG = 1024,
 	ACCEPTS = 128,			/* in one round, so that a flood does not keep the thread */
-	PAUSE_MS = 100,			/* out of descriptors: nothing is accepted for so long */
+	PAUSE_MS = 100,			/* out of descriptors: how long to accept nothing */
 	PORT_TRIES = 8,			/* port numbers tried; each must be free at every address */
 	PORTS_MAX = 2 * BRAID_HANDLE_ADDRS,
 };
@@ -214,7 +214,7 @@ void braid_listener_event(struct braid_listener *p, const struct braid_conn_owne
 
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 			       errno == ENOBUFS)) {
-			/* The kernel says so even if no connection waits: see the next event. */
+			/* The kernel says so even if no connection waits: see at the next event. */
 			if (i > 0)
 				return;
 			if (braid_handshake_make_room())	/* strangers may hold some */

@@ -31,7 +31,7 @@ extern struct braid_list braid_listeners;
 
 void braid_listeners_init(void);
 
-/* Listen, unless the device does already; `quiet`: say nothing if descriptors run out. */
+/* Listen, unless the device does already; `quiet`: log nothing if descriptors run out. */
 int braid_listener_open(struct braid_dev *dev, bool quiet, struct braid_listener **ret);
 /* The TCP port at which a device listens, from now on if not before; 0: it can't. */
 uint16_t braid_listener_port(struct braid_dev *dev);
@@ -42,8 +42,9 @@ void braid_listener_event(struct braid_listener *p, const struct braid_conn_owne
 /* Accept again where descriptors had run out; true if some ports still wait for them. */
 bool braid_listeners_resume(uint64_t now);
 void braid_listeners_close(void);
-/* Read the events of the transports' devices, of this port's or of all; true: more are to come. */
+/* Read the transports' events of this port's device; true: more are to come. */
 bool braid_listener_read_events(struct braid_listener *p);
+/* The same for all devices that listen. */
 bool braid_listeners_read_events(void);
 
 #endif

@@ -41,10 +41,10 @@ enum {
 	TICK_MS = 2, TICK_MAX_MS = 16,
 	SLOW_TICK_MS = 100,		/* where nothing moves, and something will be due */
 	POLL_MS = 1,			/* while handshakes wait for more than their sockets */
-	DEVICES_MAX = 16,		/* whose NICs are looked at in one round */
+	DEVICES_MAX = 16,		/* devices whose NICs are looked after in one round */
 };
 
-static struct {				/* of the thread alone */
+static struct {				/* used by the service thread alone */
 	uint64_t idle_since_ns, looked_ns;
 	int tick_ms;
 	uint64_t stop_ns;		/* when the thread was asked to stop; 0: not yet */
@@ -160,7 +160,7 @@ static void close_links(void)
 	}
 }
 
-/* For a bounded time, let the goodbyes and what was sent before them reach the peers. */
+/* For a bounded time, let CLOSE frames and the frames before them reach the peers. */
 static void flush_links(void)
 {
 	uint64_t until = braid_os->now_ns() + BRAID_LOOP_STOP_MS * MS;
@@ -219,7 +219,7 @@ static void close_all(void)
 
 /* --- a round ------------------------------------------------------------------------------- */
 
-/* A tick follows: after an event the thread does not sleep. */
+/* A device has an event: check its links.  The tick follows at once, as after any event. */
 static void device_event(struct braid_listener *p)
 {
 	struct braid_link *link;

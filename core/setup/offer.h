@@ -9,8 +9,8 @@ struct braid_dev;
 struct braid_hello;
 
 /*
- * Fill in a hello's lanes_max, and the transports that can use the device `met`.  plain: without
- * those that need a set-up, if `met` can use sockets.
+ * Fill in a hello's lanes_max, and the transports that can use the device `met`.  plain: leave
+ * out those that need a set-up, if `met` can use sockets.
  */
 void braid_offer_fill(struct braid_hello *h, const struct braid_dev *met, bool plain);
 

@@ -50,9 +50,9 @@ void braid_path_text(const struct braid_link *link, unsigned path, char *ret, si
 	braid_addr_text(&sa, ret, len);
 }
 
-/* --- finding them -------------------------------------------------------------------------- */
+/* --- finding paths ------------------------------------------------------------------------- */
 
-/* The peer's own address, which its handle lists first: of our IP version, or else any. */
+/* The peer device's own address, which its handle lists first: of our IP version if it has one. */
 static struct braid_addr members(const struct braid_dev *dev, const union braid_netdev_addr *to,
 				 unsigned n)
 {
@@ -95,8 +95,8 @@ static bool is_near(const struct braid_path *p)
 }
 
 /*
- * Leave out the peer's members that are in none of our subnets, if others are in one.  Sockets
- * would reach them by routes, but the packets of an RDMA port may not.
+ * Leave out paths whose peer member is in none of our member's subnets, unless all are so.
+ * Sockets would reach such a member by routes, but the packets of an RDMA port may not.
  */
 static void drop_far(struct braid_link *link)
 {
@@ -111,9 +111,9 @@ static void drop_far(struct braid_link *link)
 }
 
 /*
- * The path whose dial made the link keeps its ways, and which of them worked.  Another path leads
- * to its member's address.  If the way that worked used an interface for handshakes, the path also
- * leads to that way's address, at its member's port.
+ * The path whose dial made the link keeps its ways, and the one that worked.  Any other path leads
+ * to the address of its peer member.  If the way that worked used an interface for handshakes, the
+ * path also leads to the address that worked, at the port of its peer member.
  */
 static void find_ways(struct braid_path *p, const struct braid_path *first,
 		      const struct braid_addr *at, uint16_t first_port)
@@ -154,9 +154,9 @@ void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 
 		*p = (struct braid_path){ .dev = dev->member[i % dev->nmembers], .to = to[i % n] };
 		/*
-		 * Each entry of the longer list has a path.  Its partner in the other list is in
-		 * the same subnet; of several there it is the one at the same index, since ports
-		 * may share an address.
+		 * Each entry of the longer list has a path.  Its partner from the other list is
+		 * in the same subnet, preferably at the same index, since ports may share an
+		 * address.
 		 */
 		for (unsigned k = 0; dev->nmembers >= n && k < n; k++) {
 			if (!same_subnet(p->dev, &p->to) && same_subnet(p->dev, &to[k]))
@@ -191,7 +191,7 @@ void braid_paths_announce(struct braid_dev *dev, const struct braid_dev *met,
 	}
 }
 
-/* --- which of them works ------------------------------------------------------------------- */
+/* --- which paths work ---------------------------------------------------------------------- */
 
 unsigned braid_path_for(const struct braid_link *link, unsigned lane, uint64_t now)
 {

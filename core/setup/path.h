@@ -25,9 +25,9 @@
 struct braid_conn;
 struct braid_link;
 
-/* Make the first path, to the addresses in a peer's handle; no ways: no common IP version. */
+/* Make the first path, to the addresses in a peer's handle.  No IP version in common: no ways. */
 void braid_path_first(struct braid_link *link, const struct braid_handle *to);
-/* Make all paths from the peer's addresses: `at`, where it was reached, and those in its hello. */
+/* Make all paths to the peer's addresses: `at`, where it was reached, and those in its hello. */
 void braid_paths_all(struct braid_link *link, const struct braid_addr *at,
 		     const struct braid_hello *theirs);
 /* Fill our hello with the port of `met`, and the addresses and ports of our other members. */
@@ -53,7 +53,7 @@ void braid_path_bad(struct braid_link *link, unsigned path, uint64_t now);
 void braid_path_good(struct braid_link *link, unsigned path, uint64_t now);
 /*
  * A transport better than sockets failed on the path: only sockets use it for a while, at least
- * least_s seconds.  `worse` than a port that is known to be down: longer each time.
+ * least_s seconds.  worse: not just a port that is down; failing again soon doubles the time.
  */
 void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsigned least_s,
 		      uint64_t now);

@@ -18,9 +18,9 @@
 #include "core/setup/loop.h"
 #include "core/setup/service.h"
 
-static bool ready;			/* braid_svc.lock */
+static bool ready;			/* under braid_svc.lock */
 
-/* In a forked child: descriptors are closed already; keys must not stay. */
+/* In a forked child: wipe all keys.  Descriptors are closed already. */
 static void wipe_child(void)
 {
 	for (struct braid_list *n = braid_svc.links.next; n && n != &braid_svc.links; n = n->next) {

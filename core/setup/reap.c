@@ -23,9 +23,9 @@
 #include "core/transport.h"
 
 enum {
-	FIRST_COMM_S = 2,		/* an accepted link waits so long for its first comm */
+	FIRST_COMM_S = 2,		/* how long an accepted link waits for its first comm */
 	FIRST_COMM_BETTER_S = 10,	/* the same where a socket may have to replace RDMA */
-	DETACH_MS = 50,			/* an idle link keeps its rings so long */
+	DETACH_MS = 50,			/* how long an idle link keeps its rings */
 };
 
 static void free_dead_comms(struct braid_link *link)
@@ -35,8 +35,8 @@ static void free_dead_comms(struct braid_link *link)
 	braid_lock_wait(&link->lock);
 	braid_list_for_safe(c, tmp, braid_comms(link), node) {
 		/*
-		 * A comm that waits for accept() has no owner, so a failed one may go.  A comm that
-		 * its sender has closed has not failed: what was sent is still to be received.
+		 * A failed comm that still waits for accept() has no owner, so it is freed.  A comm
+		 * that its sender closed has not failed: accept() may still receive its data.
 		 */
 		if (c->closed || (atomic_load(&c->err) && braid_listen_withdraw(c)))
 			braid_comm_free(c);

@@ -16,7 +16,7 @@ struct braid_link;
 bool braid_reap_link(struct braid_link *link, uint64_t now);
 /* Reap all links.  True: some wait for a NIC to stop; a later service thread may free them. */
 bool braid_reap_all(void);
-/* If too many links carry nothing, close the one that has been idle longest. */
+/* If too many links are idle, close the one that has been idle longest. */
 void braid_reap_idlest(void);
 /* Tell the peer that nothing more will come on this link.  Its lock is held. */
 void braid_reap_send_close(struct braid_link *link);

@@ -21,15 +21,15 @@
 #include "core/setup/watched.h"
 
 enum {
-	ASLEEP_MS = 3000,		/* longer between two ticks: this process did not run */
-	ASK_AFTER_MS = 500,		/* of silence, although some lane looks well */
+	ASLEEP_MS = 3000,		/* between two ticks; if longer, this process did not run */
+	ASK_AFTER_MS = 500,		/* of silence, even if some lane looks well */
 };
 
 void braid_recover_wanted(struct braid_link *link, unsigned index, uint16_t epoch)
 {
 	const struct braid_lane *lane = index < link->nlanes ? link->lane[index] : NULL;
 
-	/* The request crossed with our last dial: the lane is newer than the one it names. */
+	/* The request crossed our last dial: the lane is newer than the reported loss. */
 	if (lane && braid_lane_up(lane) && (int16_t)(lane->epoch - epoch) > 0)
 		return;
 	braid_lock_wait(&link->lock);
@@ -66,7 +66,7 @@ static void dial_lanes(struct braid_link *link, uint64_t now)
 	}
 }
 
-/* The accepting end asks the dialler to dial: it may not have noticed the loss, or be dead. */
+/* The accepting end asks the dialler to dial: the dialler may not know of the loss, or be dead. */
 static void ask_for_dial(struct braid_link *link, uint64_t now)
 {
 	int err;
@@ -91,7 +91,7 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 		link->recover.probe_wait_ms = 0;
 		return;
 	}
-	braid_link_move(link);			/* finds other lanes that have ended */
+	braid_link_move(link);			/* notices other lanes that have ended */
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
@@ -125,7 +125,7 @@ int braid_recover_tick(struct braid_link *link, uint64_t now)
 	if (asleep > ASLEEP_MS * MS)		/* our own sleep is no silence of the peer */
 		link->recover.heard_ns = now - (silent > asleep ? silent - asleep : 0);
 	shut_lost(link, now);
-	if (!braid_comms_count(link)) {			/* no comm: silence means nothing */
+	if (!braid_comms_count(link)) {			/* without a comm silence means nothing */
 		link->recover.heard_ns = now;
 		/* An accepted link may wait for its first comm, which comes over a new socket. */
 		if (braid_link_ndown(link) && (link->dialler || braid_comms_were(link)))

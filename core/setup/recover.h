@@ -5,8 +5,8 @@
  * The service thread looks at every link that carries comms:
  *
  *   - A lane whose socket was lost is closed (fenced) and dialled again, by the end that dialled
- *     the link.  If the other end has no lane left, it asks the dialler to, by a connection of its
- *     own.  After a failed send, what arrived before is read first: the peer may have closed.
+ *     the link.  An accepting end whose lanes are all lost asks for that by a new connection.
+ *     After a failed send, what arrived before is read first: the peer may have closed.
  *   - health.c says which lanes work, silence.c whether the peer is there, and stall.c whether it
  *     is late.
  *

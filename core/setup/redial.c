@@ -18,9 +18,9 @@
 
 enum {
 	SUSPECT_MAX_MS = 1600,		/* doubled up to this for a lane lost again and again */
-	CALM_MS = 10000,		/* a lane lost again sooner: perhaps its host is slow */
-	WAIT_MAX_MS = 500,		/* between dials that fail */
-	WAIT_UNANSWERED_MS = 5000,	/* the most, if only the peer's kernel answers */
+	CALM_MS = 10000,		/* if a lane is lost again sooner, its host may be slow */
+	WAIT_MAX_MS = 500,		/* the longest wait between failed dials */
+	WAIT_UNANSWERED_MS = 5000,	/* the longest if only the peer's kernel answers */
 };
 
 static struct braid_log_gate gate_local;

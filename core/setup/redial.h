@@ -2,8 +2,8 @@
 /*
  * redial.h - how the dials of lost lanes end, and when the next one is due.
  *
- * A lane that is dialled again soon after gets small segments: perhaps large packets are lost.
- * Called with braid_svc.lock held.
+ * A lane that is lost again soon after a redial gets small segments, as perhaps large packets are
+ * lost.  All calls are made with braid_svc.lock held.
  */
 #ifndef BRAID_SETUP_REDIAL_H
 #define BRAID_SETUP_REDIAL_H
@@ -19,18 +19,18 @@ struct braid_link;
 enum { BRAID_SMALL_SEGMENT = 1024 };
 enum {
 	BRAID_SUSPECT_MS = 200,		/* retransmitted and unacknowledged for so long */
-	BRAID_REDIAL_MIN_MS = 5,	/* between dials that fail */
+	BRAID_REDIAL_MIN_MS = 5,	/* the shortest wait between failed dials */
 };
 
-/* The dial of a lost or suspect lane has ended.  err 0: the lane is back; otherwise why not. */
+/* The dial of a lost or suspect lane has ended.  err 0: the lane is back; else the reason. */
 void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int err,
 			uint64_t now);
-/* The request that the peer dial has ended.  err 0: the peer will dial; otherwise why not. */
+/* Our request that the peer dial has ended.  err 0: the peer will dial; else the reason. */
 void braid_redial_asked(struct braid_link *link, const struct braid_conn *c, int err,
 			uint64_t now);
 /* A lane goes on over a new socket, at either end. */
 void braid_redial_resumed(struct braid_lane *lane, uint64_t now);
-/* Has the lane been given a new socket just now (in the last 10 s)? */
+/* Did the lane get a new socket in the last 10 s? */
 bool braid_redial_again(const struct braid_lane *lane, uint64_t now);
 /* Is the connection that was dialled for this lane over that path still needed? */
 bool braid_redial_wants(const struct braid_lane *lane, unsigned path);

@@ -13,16 +13,16 @@
 #include "core/setup/links.h"
 #include "core/setup/loop.h"
 
-/* finalize() waits so long for the thread to end. */
+/* How long finalize() waits for the thread to end. */
 enum { JOIN_MS = BRAID_LOOP_LINGER_MS + BRAID_LOOP_STOP_MS + 2000 };
 
 struct braid_service_hooks braid_service_hooks;
 
-static struct {				/* braid_svc.lock */
+static struct {				/* under braid_svc.lock */
 	unsigned contexts;
 	bool running, stop;
 	pthread_t thread;
-	int efd;			/* of braid_wake_service() */
+	int efd;			/* braid_wake_service() writes to it */
 	void (*loop)(void);
 } svc;
 

@@ -2,9 +2,10 @@
 /*
  * service.h - the service thread: when it is needed, its start and its end.
  *
- * It accepts, dials, runs handshakes, watches links that have no callers, and closes what is over
+ * It accepts, dials, runs handshakes, watches links that have no callers, and closes dead links
  * (core/setup/loop.h).  It sleeps when nothing is due, never waits for a peer, and ends when the
- * last listen and link are gone.  Set-up calls from NCCL change tables, and leave the rest to it.
+ * last listen and link are gone.  Set-up calls from NCCL change tables, and leave the rest to the
+ * thread.
  */
 #ifndef BRAID_SETUP_SERVICE_H
 #define BRAID_SETUP_SERVICE_H
@@ -22,7 +23,7 @@ extern struct braid_service_hooks braid_service_hooks;
 /* Contexts hold the service: the last one to go stops it. */
 void braid_service_get(void);
 void braid_service_put(void);
-/* End the thread now: it closes every link and listener.  Waits some seconds for its end. */
+/* End the thread now: it closes every link and listener.  Wait some seconds for that. */
 void braid_service_stop(void);
 
 /* --- with braid_svc.lock held -------------------------------------------------------------- */

@@ -20,10 +20,10 @@
 #include "core/setup/why.h"
 
 enum {
-	SAY_MS = 1000,			/* nothing sent for so long: send ALIVE */
+	SAY_MS = 1000,			/* send ALIVE after sending nothing for so long */
 	SAY_SOON_MS = 250,		/* the same while a caller waits and nothing arrives */
-	SILENT_MS = 3000,		/* nothing received for so long: one WARN */
-	GIVE_UP_MS = 500,		/* all lanes lost, and redialling impossible or needless */
+	SILENT_MS = 3000,		/* log one WARN after receiving nothing for so long */
+	GIVE_UP_MS = 500,		/* all lanes lost, and no redial possible or needed */
 };
 
 void braid_silence_start(struct braid_link *link, uint64_t now)
@@ -92,8 +92,8 @@ bool braid_silence_is_reported(const struct braid_link *link)
 }
 
 /*
- * True if every comm left waits only for the peer's goodbye, and the peer has acknowledged ours,
- * and so all that was sent before it.
+ * True if every comm left waits only for the peer's BYE, and the peer has acknowledged all that we
+ * sent, our own BYEs included.
  */
 static bool is_needless(struct braid_link *link)
 {
@@ -112,7 +112,7 @@ static bool is_needless(struct braid_link *link)
 bool braid_silence_is_over(struct braid_link *link, uint64_t now)
 {
 	uint64_t silent = braid_silence(link, now);
-	/* A lane that looks well proves nothing if it is idle: it may be as dead as home is. */
+	/* An idle lane that looks well proves nothing: it may be as dead as home is. */
 	bool unread = any_unread(link);
 	bool gone = !unread && link->recover.refused &&
 		    (!braid_health_any_well(link, now) ||

@@ -17,7 +17,7 @@
 #include "core/setup/silence.h"
 #include "core/base/units.h"
 
-enum { STALL_MS = 1000 };		/* between looks for messages that wait for a live peer */
+enum { STALL_MS = 1000 };		/* between checks for messages that wait for a live peer */
 
 static void note_stall(struct braid_link *link, uint64_t ms, uint64_t size)
 {

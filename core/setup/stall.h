@@ -10,8 +10,9 @@ struct braid_link;
 
 /* Warn of a message that has waited long for a live peer, and name the end that is late. */
 void braid_stall_look(struct braid_link *link, uint64_t now);
-/* Does a message wait that this has warned of?  How often was that so? */
+/* Does a message still wait that a WARN reported? */
 bool braid_stall_is_late(const struct braid_link *link);
+/* How many such WARNs there were. */
 unsigned braid_stall_count(const struct braid_link *link);
 
 #endif

@@ -11,12 +11,12 @@
 #include "core/setup/ways.h"
 
 enum {
-	NEXT_MS = 1,			/* between one way and the next */
-	ROUND_MS = 20,			/* between rounds */
+	NEXT_MS = 1,			/* wait between one way and the next */
+	ROUND_MS = 20,			/* wait between rounds */
 	CONNECT_MIN_MS = 100, CONNECT_MAX_MS = 1000,	/* for a connection, in the first round */
 	ANSWER_MIN_MS = 1000,
-	ROUNDS_MAX = 3,			/* each round doubles that time, so many at most */
-	FINAL_MS = 5000,		/* for the other ways, once one has failed for good */
+	ROUNDS_MAX = 3,			/* each round doubles that time, up to this round */
+	FINAL_MS = 5000,		/* left to the other ways once one has failed for good */
 };
 
 static uint64_t between(uint64_t least, uint64_t v, uint64_t most)

@@ -6,7 +6,7 @@
 #include "core/dev.h"
 
 /*
- * Replaces a socket's congestion control if it paces.  Call it before listen() or connect() where
+ * Replace a socket's congestion control if it paces.  Call it before listen() or connect() where
  * the peer may be on this host.  The name of the replaced one goes to ret, or "" if it was kept.
  */
 void braid_socket_unpaced(int fd, char ret[BRAID_CONGESTION_SIZE]);

@@ -14,8 +14,8 @@
 #include "core/transport.h"
 
 enum {
-	TIDY_MS = 20,			/* how often what callers left pending is sent */
-	WATCH_MOVES = 4,		/* of a link before it is watched, at most */
+	TIDY_MS = 20,			/* how often frames that callers left pending are sent */
+	WATCH_MOVES = 4,		/* at most so many braid_link_move() before watching */
 };
 
 static void lane_unwatch(struct braid_lane *lane)
@@ -49,7 +49,7 @@ int braid_lane_shut(struct braid_lane *lane)
 	return braid_lane_fence(lane);
 }
 
-/* A caller is back.  Even a disarmed epoll entry costs the kernel a look for every packet. */
+/* Stop watching.  Even a disarmed epoll entry would cost the kernel time for every packet. */
 void braid_watched_end(struct braid_link *link)
 {
 	braid_link_set_watched(link, false);
@@ -84,7 +84,7 @@ static void link_watch(struct braid_link *link)
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
-		/* A peer's NIC reports new room by a write into our memory: no event comes. */
+		/* A peer's NIC reports new room by a write to our memory, which raises no event. */
 		if (braid_lane_up(lane) && ((lane->tr->dma && lane->blocked) || lane_watch(lane))) {
 			braid_watched_end(link);	/* not now: the next tick tries again */
 			return;

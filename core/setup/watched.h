@@ -3,8 +3,8 @@
  * watched.h - links whose callers are away: the service thread watches their sockets.
  *
  * A link is in one of two modes.  *Active*: callers move it, and the thread only checks it every
- * tick.  *Watched*: no call came for a tick, and its sockets are in the thread's epoll set.  Called
- * by the service thread.
+ * tick.  *Watched*: no call came for a tick, and its sockets are in the thread's epoll set.  Only
+ * the service thread calls these functions.
  */
 #ifndef BRAID_SETUP_WATCHED_H
 #define BRAID_SETUP_WATCHED_H

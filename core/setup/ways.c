@@ -42,7 +42,7 @@ unsigned braid_ways_nets(const struct braid_dev *dev,
 	return n;
 }
 
-/* --- what a handle can carry --------------------------------------------------------------- */
+/* --- addresses for a handle ---------------------------------------------------------------- */
 
 struct addrs {
 	unsigned n, n4, n6, most4;
@@ -115,7 +115,7 @@ enum braid_pair_peer braid_handle_peer(const struct braid_handle *h)
 	       h->place == braid_self.place ? BRAID_PEER_HERE : BRAID_PEER_ELSEWHERE;
 }
 
-/* --- finding them -------------------------------------------------------------------------- */
+/* --- finding ways -------------------------------------------------------------------------- */
 
 void braid_ways_find(struct braid_ways *w, const struct braid_dev *dev,
 		     const union braid_netdev_addr *to, unsigned n, enum braid_pair_peer peer,
@@ -137,7 +137,7 @@ void braid_ways_find(struct braid_ways *w, const struct braid_dev *dev,
 	}
 }
 
-/* --- trying them --------------------------------------------------------------------------- */
+/* --- trying ways --------------------------------------------------------------------------- */
 
 void braid_way_failed(struct braid_ways *w, unsigned i, bool bound, bool connected, int err)
 {
@@ -149,7 +149,7 @@ bool braid_ways_next(struct braid_ways *w, unsigned i)
 {
 	if (w->failed <= w->n)
 		w->failed++;
-	/* The same way comes again at once, this time not bound to its interface. */
+	/* Try the same way again at once, this time not bound to its interface. */
 	if (w->way[i].loose)
 		w->failed--;
 	else if (i == w->now)

@@ -6,7 +6,8 @@
  * the interfaces for handshakes: those of NCCL_SOCKET_IFNAME, which need not be its own.  The end
  * that dials tries each pair of an own address and a peer's (topo/pairs.h) until one works.
  *
- * Only the service thread calls these functions, except braid_shake_add() and those that list.
+ * Only the service thread calls these functions, except braid_shake_add() and those that list
+ * interfaces or addresses.
  */
 #ifndef BRAID_SETUP_WAYS_H
 #define BRAID_SETUP_WAYS_H
@@ -27,9 +28,9 @@ enum {
 	BRAID_HANDLE_ADDRS = 2 + BRAID_HANDLE_MORE,
 };
 
-/* An interface for the handshakes of devices with RDMA.  Called from init; false: no room. */
+/* Add an interface for the handshakes of devices with RDMA.  Called from init; false: no room. */
 bool braid_shake_add(const struct braid_netdev *net);
-/* Is it an interface for handshakes, and not the device's own? */
+/* Is `net` an interface for handshakes, and not a device's own? */
 bool braid_shake_is(const struct braid_netdev *net);
 
 /* The interfaces of a device (not one made of several): its own, then those for handshakes. */
@@ -40,11 +41,11 @@ struct braid_at {			/* an interface, and one of its addresses */
 	struct braid_netdev_ip ip;
 };
 
-/* Where a device (not one made of several) listens, best first: how many. */
+/* List where a device (not one made of several) listens, best first.  Returns how many. */
 unsigned braid_dev_addrs(const struct braid_dev *dev, struct braid_at ret[BRAID_HANDLE_ADDRS]);
-/* The addresses, with port, at which the peer that made this handle listens: how many. */
+/* List the addresses, with port, where the maker of this handle listens.  Returns how many. */
 unsigned braid_handle_addrs(const struct braid_handle *h, union braid_netdev_addr *ret);
-/* Is that peer on this host, in this network namespace? */
+/* Is the maker of this handle on this host, in this network namespace? */
 enum braid_pair_peer braid_handle_peer(const struct braid_handle *h);
 
 /*
@@ -55,9 +56,9 @@ void braid_ways_find(struct braid_ways *w, const struct braid_dev *dev,
 		     const union braid_netdev_addr *to, unsigned n, enum braid_pair_peer peer,
 		     bool shake_first);
 
-/* The dial of way i failed.  bound: to its interface; connected: TCP had connected before. */
+/* The dial of way i failed.  bound: the socket was bound to its interface; connected: TCP was. */
 void braid_way_failed(struct braid_ways *w, unsigned i, bool bound, bool connected, int err);
-/* Go on from way i, which failed.  True: every way has failed since one worked. */
+/* Choose the way to dial after way i failed.  True: every way has failed since one worked. */
 bool braid_ways_next(struct braid_ways *w, unsigned i);
 void braid_way_worked(struct braid_ways *w, unsigned i);
 

@@ -46,7 +46,7 @@ static bool is_loopback(const union braid_netdev_addr *a)
 					    IN6_IS_ADDR_LOOPBACK(&a->in6.sin6_addr);
 }
 
-/* Which of our interfaces has that address? */
+/* Does one of our interfaces have that address?  Its name goes to `name`. */
 static bool is_own(const union braid_netdev_addr *a, char name[IF_NAMESIZE])
 {
 	struct ifaddrs *all, *i;
@@ -329,7 +329,7 @@ static char state_here(uint32_t pid)
 	return state;
 }
 
-/* Does a line of that file of a cgroup begin with `word`? */
+/* Does a line of the cgroup's file `name` begin with `word`? */
 static bool says(const char *mount, const char *path, const char *name, const char *word)
 {
 	char file[320], line[64];
@@ -345,7 +345,7 @@ static bool says(const char *mount, const char *path, const char *name, const ch
 	return found;
 }
 
-/* The state that ps shows is S or D then, as of a process that merely waits. */
+/* Is its cgroup frozen?  ps shows a frozen process as S or D, like one that merely waits. */
 static bool is_frozen(uint32_t pid)
 {
 	char path[64], line[256], *at;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* why.h - why a link did not come about, or why its peer is silent, in words. */
+/* why.h - why a link could not be made, or why its peer is silent, in words. */
 #ifndef BRAID_SETUP_WHY_H
 #define BRAID_SETUP_WHY_H
 
@@ -8,7 +8,7 @@
 struct braid_conn;
 struct braid_link;
 
-/* How far a dial came: the same errno means something else at each stage. */
+/* How far a dial got: the same errno has another meaning at each stage. */
 enum braid_dial_stage {
 	BRAID_DIAL_HERE,		/* no packet left: socket, bind or connect failed */
 	BRAID_DIAL_TCP,			/* the SYN left; TCP did not connect */
@@ -28,7 +28,7 @@ const char *braid_why_stopped(const struct braid_link *link, char ret[BRAID_WHY_
 enum { BRAID_WHY_FROZEN = 'F' };
 const char *braid_why_state(char state, uint32_t pid, char ret[BRAID_WHY_STOPPED]);
 
-/* Segments of `size` bytes do not arrive at the peer, and small ones do. */
+/* Warn that segments of `size` bytes do not arrive at the peer, and small ones do. */
 void braid_why_mtu(const struct braid_link *link, unsigned size);
 
 #endif

@@ -66,7 +66,10 @@ struct braid_piece {
 int braid_lane_next(struct braid_lane *lane, const struct braid_can *can, struct braid_piece *ret);
 /* n bytes were handed to the carrier.  Sends whose payload is in the ring are complete then. */
 void braid_tx_advance(struct braid_lane *lane, size_t n);
-/* The caller has just acknowledged all frames received so far to the peer. */
+/*
+ * The caller has just acknowledged all frames received so far to the peer.  lane_open() may call it
+ * without the lock: no other thread uses the lane yet.
+ */
 void braid_rx_acked(struct braid_lane *lane);
 /* The peer acknowledges `frames` in all: 0, or -EPROTO if fewer were queued. */
 int braid_tx_acked(struct braid_lane *lane, uint32_t frames);

@@ -39,7 +39,7 @@ void net_unload(struct net *net);	/* dlclose; call net_finalize first */
 ncclResult_t net_init(struct net *net, uint64_t comm_id, int traffic_class, ncclDebugLogger_t log,
 		      ncclProfilerCallback_t prof);
 ncclResult_t net_finalize(struct net *net);	/* success where the ABI has none */
-/* Another context on the same table (v11+; older: the same init again). */
+/* Makes another context with the same table; before v11, calls the same init again. */
 ncclResult_t net_init_ctx(struct net *net, void **ctx, uint64_t comm_id, int traffic_class,
 			  ncclDebugLogger_t log, ncclProfilerCallback_t prof);
 ncclResult_t net_finalize_ctx(struct net *net, void *ctx);

@@ -140,7 +140,7 @@ static struct braid_hdr message(struct abi *t, struct babbler *b)
 	return h;
 }
 
-/* START, and then the chunks, for a credit that it has. */
+/* Makes the next frame for a credit that the babbler has: START, then the chunks. */
 static struct braid_hdr part(struct abi *t, struct babbler *b)
 {
 	unsigned i = rnd_below(t, b->noffers);

@@ -55,7 +55,7 @@ static void direct_messages(struct abi *t)
 	gpu_messages(t, "rocev2", DIRECT ",dmabuf=0,peermem=0");
 }
 
-/* A buffer is registered by Data Direct alone; if that fails, in the next way. */
+/* A buffer is registered by Data Direct alone; if that fails, by the next method. */
 static void direct_first(struct abi *t)
 {
 	struct pair p = { 0 };

@@ -59,7 +59,7 @@ static void memlock(struct abi *t, const char *kind)
 	limit(t, kind, ",memlock=65536", "ulimit -l unlimited", "[memlock-small]");
 }
 
-/* Enough for a lane's own memory, not for the messages, which are copied. */
+/* The limit suffices for a lane's own memory, not for the messages, which are copied. */
 static void memlock_messages(struct abi *t, const char *kind)
 {
 	setenv("BRAID_LANES", "1", 1);

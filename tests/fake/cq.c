@@ -114,7 +114,7 @@ full:
 	return NULL;
 }
 
-/* Takes a completion queue that is destroyed out of its channel. */
+/* Removes a completion queue that is destroyed from its channel. */
 static void channel_forget(struct fchannel *ch, struct fcq *cq)
 {
 	unsigned kept = 0;

@@ -327,7 +327,7 @@ static int mem_get_info(size_t *ret_free, size_t *ret_all)
 	return GPU_OK;
 }
 
-/* Within a process only. */
+/* Valid within one process only. */
 struct ipc_handle {
 	long pid;
 	void *at;

@@ -20,7 +20,7 @@ struct task {
 };
 
 struct gpu_stream {
-	struct gpu_stream *next;	/* of all */
+	struct gpu_stream *next;	/* in the list of all streams */
 	struct task *first, **last;
 	bool busy, has_thread, closing;
 	pthread_t thread;

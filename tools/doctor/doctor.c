@@ -88,7 +88,7 @@ static void print(const json_t *report, bool all)
 	json_t *c;
 	size_t i;
 
-	/* Print the worst last, next to the verdict, where a terminal ends. */
+	/* Print the worst level last, next to the verdict, at the bottom of a terminal. */
 	for (int l = LEVEL_SKIP; l < LEVELS; l++) {
 		json_array_foreach(json_object_get(report, "checks"), i, c) {
 			if (level_in(c) == (enum level)l)

@@ -11,7 +11,7 @@
 #include "tools/perf/stat.h"
 #include "tools/validate/far.h"
 
-/* The same messages to the other end, and from there. */
+/* Move the same messages to the other end, and from there to here. */
 static void both_ways(struct validate *v, const struct msg *m, int n, int group,
 		      const unsigned *order, unsigned how)
 {

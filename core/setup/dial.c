@@ -143,7 +143,7 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 		lane->recover.conn = c;
 	else
 		link->dial.conn = c;
-	return braid_handshake_add(c, EPOLLOUT) ? -ENOMEM : 0;
+	return braid_handshake_add(c, EPOLLOUT);
 }
 
 /* --- a new link ---------------------------------------------------------------------------- */

@@ -176,8 +176,13 @@ static void say_hangs_up(const struct ended *e, char *ret, size_t len)
 
 static void say_local(const struct ended *e, char *ret, size_t len)
 {
-	snprintf(ret, len, "can't connect: %s%s [cannot-connect]", strerror(-e->err),
-		 e->err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
+	if (e->err == -ENOSPC)		/* epoll_ctl() */
+		snprintf(ret, len, "can't connect: this user's epoll sets hold as many descriptors "
+			 "as the kernel allows: see sysctl fs.epoll.max_user_watches "
+			 "[cannot-connect]");
+	else
+		snprintf(ret, len, "can't connect: %s%s [cannot-connect]", strerror(-e->err),
+			 e->err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
 }
 
 static void say_version(const struct ended *e, char *ret, size_t len)
@@ -240,6 +245,7 @@ static const struct row {
 	{ BRAID_DIAL_HERE, ENOMEM,          0,                false, say_local },
 	{ BRAID_DIAL_HERE, EMFILE,          0,                true,  say_local },
 	{ BRAID_DIAL_HERE, ENFILE,          0,                true,  say_local },
+	{ BRAID_DIAL_HERE, ENOSPC,          0,                true,  say_local },
 	{ BRAID_DIAL_HERE, 0,               -EREMOTEIO,       true,  say_no_way },
 
 	{ BRAID_DIAL_TCP,  ECONNREFUSED,    -EREMOTEIO,       false, say_refused },

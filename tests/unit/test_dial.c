@@ -35,7 +35,7 @@
 enum { FD0 = 100, LISTEN = 77, PEER_DEV = 3, PORT = 4711 };
 
 static struct {
-	int socket_err, bind_err, connect_err;
+	int socket_err, bind_err, connect_err, epoll_err;
 	unsigned sockets, closed;
 	uint32_t events;
 	int segment;			/* TCP_MAXSEG; 0: not set */
@@ -123,7 +123,11 @@ static int os_close(int fd)
 
 static int os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 {
-	(void)ep, (void)op, (void)fd;
+	(void)ep, (void)fd;
+	if (w.epoll_err && op == EPOLL_CTL_ADD) {
+		errno = w.epoll_err;
+		return -1;
+	}
 	if (ev)
 		w.events = ev->events;
 	return 0;
@@ -312,12 +316,13 @@ static void errors_of_this_host_are_repeated_unless_they_stay(void **state)
 		{ &w.socket_err, EMFILE, 0 }, { &w.socket_err, ENFILE, 0 },
 		{ &w.socket_err, ENOMEM, ENOMEM }, { &w.bind_err, EADDRNOTAVAIL, 0 },
 		{ &w.connect_err, ENETUNREACH, 0 }, { &w.connect_err, EACCES, 0 },
-		{ &w.connect_err, ENOMEM, ENOMEM },
+		{ &w.connect_err, ENOMEM, ENOMEM }, { &w.epoll_err, ENOSPC, 0 },
+		{ &w.epoll_err, ENOMEM, ENOMEM },
 	};
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		w.socket_err = w.bind_err = 0;
+		w.socket_err = w.bind_err = w.epoll_err = 0;
 		w.whys = 0;
 		w.connect_err = EINPROGRESS;
 		*rows[i].call = rows[i].err;

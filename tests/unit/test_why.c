@@ -44,6 +44,7 @@ static const struct {
 	{ H, EPERM, EPERM, 0, 0, "[forbidden-here]", "token" },
 	{ H, ENOMEM, ENOMEM, 0, 0, "[cannot-connect]", "route" },
 	{ H, EMFILE, EMFILE, 0, 0, "ulimit -n [cannot-connect]", "route" },
+	{ H, ENOSPC, ENOSPC, 0, 0, "fs.epoll.max_user_watches [cannot-connect]", "No space" },
 	{ H, ENETUNREACH, EREMOTEIO, 0, 0, "check the route", "firewall" },
 	{ H, EINVAL, EREMOTEIO, 0, 0, "[no-route]", "firewall" },
 

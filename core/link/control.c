@@ -3,8 +3,8 @@
  * control.c - queue control frames: ACK, DOWN and LANES of the link, and those of its comms.
  *
  * Control frames leave with the next frame.  Those that the peer waits for (`control_urgent`) leave
- * alone at the first idle test() (progress.c).  The rest leave at half a window, or when the
- * service thread looks at the link (braid_link_try_flush_control).
+ * alone at the first idle test() (progress.c).  RETIREs become urgent at a quarter of the window
+ * (core/msg/credits.c).  The rest leave when the service thread looks at the link.
  */
 #include "core/link/control.h"
 #include "core/link/link_int.h"

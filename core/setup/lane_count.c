@@ -9,6 +9,7 @@
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/msg/comms.h"
+#include "core/setup/links.h"
 #include "core/base/units.h"
 
 enum {
@@ -79,6 +80,7 @@ void braid_lane_count_start(struct braid_link *link)
 {
 	unsigned n = first(link);
 
+	braid_svc_assert_locked();
 	braid_link_set_active(link, n);
 	braid_link_set_want(link, n);
 	link->lane_count.wait_ns = first_wait_ns(link);
@@ -94,6 +96,7 @@ bool braid_lane_count_wants_dial(const struct braid_link *link)
 
 bool braid_lane_count_may_dial(const struct braid_link *link, uint64_t now)
 {
+	braid_svc_assert_locked();
 	return braid_lane_count_wants_dial(link) && now >= link->lane_count.dial_ns;
 }
 
@@ -101,6 +104,7 @@ void braid_lane_count_dialled(struct braid_link *link, int err, uint64_t now)
 {
 	uint64_t wait = link->lane_count.redial_ns * 2;
 
+	braid_svc_assert_locked();
 	if (wait < REDIAL_MIN_MS * MS)
 		wait = REDIAL_MIN_MS * MS;
 	if (wait > WAIT_MAX_MS * MS)
@@ -272,6 +276,7 @@ static void sample(struct braid_link *link, uint64_t now)
 
 void braid_lane_count_tick(struct braid_link *link, uint64_t now)
 {
+	braid_svc_assert_locked();
 	if (braid_param.lanes) {
 		if (braid_link_active(link) != first(link) || braid_link_want(link) > link->nlanes)
 			braid_link_set_active(link, first(link));

@@ -12,7 +12,7 @@
  * the same way.  Tries become rarer as they fail.  A link at rest goes back to its first number.
  *
  * Lanes no longer used stay open, and cost no system call.  Only the dialler dials; the other end
- * asks for lanes by a LANES frame.  Called by the service thread.
+ * asks for lanes by a LANES frame.  Called by the service thread, with braid_svc.lock held.
  */
 #ifndef BRAID_SETUP_LANE_COUNT_H
 #define BRAID_SETUP_LANE_COUNT_H

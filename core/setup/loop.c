@@ -201,6 +201,7 @@ static void close_all(void)
 {
 	struct braid_link *link;
 
+	braid_svc_assert_locked();
 	if (braid_service_hooks.ending)
 		braid_service_hooks.ending();
 	close_links();

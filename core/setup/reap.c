@@ -61,6 +61,7 @@ void braid_reap_send_close(struct braid_link *link)
 {
 	struct braid_hdr h = { .type = BRAID_F_CLOSE };
 
+	braid_assert_locked(&link->lock);
 	if (!braid_link_attach(link) && !braid_link_peer_gone(link)) {
 		braid_link_send_control(link);
 		braid_link_ctl(link, &h, NULL);

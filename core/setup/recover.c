@@ -13,6 +13,7 @@
 #include "core/msg/comms.h"
 #include "core/setup/dial.h"
 #include "core/setup/health.h"
+#include "core/setup/links.h"
 #include "core/setup/path.h"
 #include "core/setup/redial.h"
 #include "core/setup/silence.h"
@@ -29,6 +30,7 @@ void braid_recover_wanted(struct braid_link *link, unsigned index, uint16_t epoc
 {
 	const struct braid_lane *lane = index < link->nlanes ? link->lane[index] : NULL;
 
+	braid_svc_assert_locked();
 	/* The request crossed our last dial: the lane is newer than the reported loss. */
 	if (lane && braid_lane_up(lane) && (int16_t)(lane->epoch - epoch) > 0)
 		return;
@@ -121,6 +123,7 @@ int braid_recover_tick(struct braid_link *link, uint64_t now)
 	uint64_t silent = braid_silence(link, now);
 	bool under_way = true;
 
+	braid_svc_assert_locked();
 	link->recover.looked_ns = now;
 	if (asleep > ASLEEP_MS * MS)		/* our own sleep is no silence of the peer */
 		link->recover.heard_ns = now - (silent > asleep ? silent - asleep : 0);

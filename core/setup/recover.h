@@ -10,7 +10,8 @@
  *   - health.c says which lanes work, silence.c whether the peer is there, and stall.c whether it
  *     is late.
  *
- * Time in which this process itself did not run (stopped, suspended) does not count.
+ * Time in which this process itself did not run (stopped, suspended) does not count.  Called with
+ * braid_svc.lock held.
  */
 #ifndef BRAID_SETUP_RECOVER_H
 #define BRAID_SETUP_RECOVER_H

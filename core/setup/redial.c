@@ -11,6 +11,7 @@
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/setup/conn.h"
+#include "core/setup/links.h"
 #include "core/setup/path.h"
 #include "core/base/units.h"
 #include "core/setup/why.h"
@@ -63,6 +64,7 @@ static bool is_refusal(const struct braid_conn *c, int err)
 
 void braid_redial_avoid(struct braid_link *link, unsigned path, uint64_t now)
 {
+	braid_svc_assert_locked();
 	braid_path_bad(link, path, now);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		if (braid_path_for(link, i, now) != path)
@@ -93,6 +95,7 @@ void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int
 {
 	struct braid_link *link = lane->link;
 
+	braid_svc_assert_locked();
 	if (err == -EALREADY)
 		return;
 	if (err)
@@ -112,6 +115,7 @@ void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int
 
 void braid_redial_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
 {
+	braid_svc_assert_locked();
 	note_dial(link, c, err, now);
 	link->recover.probe_ns = now + (err ? back_off(&link->recover.probe_wait_ms, c, err) :
 					   jitter(WAIT_MAX_MS));
@@ -119,11 +123,13 @@ void braid_redial_asked(struct braid_link *link, const struct braid_conn *c, int
 
 bool braid_redial_again(const struct braid_lane *lane, uint64_t now)
 {
+	braid_svc_assert_locked();
 	return braid_since(lane->recover.resumed_ns, now) <= CALM_MS * MS;
 }
 
 void braid_redial_resumed(struct braid_lane *lane, uint64_t now)
 {
+	braid_svc_assert_locked();
 	if (!braid_redial_again(lane, now))
 		lane->recover.patience_ms = BRAID_SUSPECT_MS;
 	else if (lane->recover.patience_ms < SUSPECT_MAX_MS)
@@ -136,6 +142,7 @@ bool braid_redial_is_poor(const struct braid_lane *lane, unsigned path, uint64_t
 	const struct braid_link *link = lane->link;
 	const struct braid_dev *dev = link->setup.path[path].dev;
 
+	braid_svc_assert_locked();
 	if (!link->setup.path[path].better || lane->tr->blob ||
 	    now < link->setup.path[path].plain_until_ns || !dev->best->usable(dev))
 		return false;
@@ -151,6 +158,7 @@ bool braid_redial_is_poor(const struct braid_lane *lane, unsigned path, uint64_t
 
 bool braid_redial_wants(const struct braid_lane *lane, unsigned path)
 {
+	braid_svc_assert_locked();
 	return !braid_lane_up(lane) || braid_lane_suspect_ns(lane) || lane->recover.path != path ||
 	       braid_redial_is_poor(lane, path, braid_os->now_ns());
 }

@@ -28,6 +28,7 @@ static struct {				/* under braid_svc.lock */
 
 void braid_service_runs(void (*loop)(void))
 {
+	braid_svc_assert_locked();
 	svc.loop = loop;
 }
 
@@ -39,6 +40,7 @@ bool braid_service_stopping(void)
 
 void braid_service_woken(void)
 {
+	braid_svc_assert_locked();
 	braid_os->unwake(svc.efd);
 }
 

@@ -15,6 +15,7 @@
 #include "core/msg/comms.h"
 #include "core/proto/frame.h"
 #include "core/setup/health.h"
+#include "core/setup/links.h"
 #include "core/setup/redial.h"
 #include "core/base/units.h"
 #include "core/setup/why.h"
@@ -28,6 +29,7 @@ enum {
 
 void braid_silence_start(struct braid_link *link, uint64_t now)
 {
+	braid_svc_assert_locked();
 	link->recover.heard_ns = link->recover.sent_ns = link->recover.looked_ns = now;
 }
 
@@ -49,6 +51,7 @@ void braid_silence_hear(struct braid_link *link, uint64_t now)
 {
 	uint64_t bytes = 0;
 
+	braid_svc_assert_locked();
 	for (unsigned i = 0; i < link->nlanes; i++)
 		bytes += atomic_load_explicit(&link->lane[i]->rx_bytes, memory_order_relaxed);
 	if (bytes == link->recover.bytes)
@@ -71,6 +74,7 @@ void braid_silence_report(struct braid_link *link, uint64_t now)
 					     link->recover.unanswered;
 	char how[BRAID_WHY_STOPPED];
 
+	braid_svc_assert_locked();
 	if (link->recover.silent || braid_silence(link, now) < SILENT_MS * MS)
 		return;
 	braid_event(BRAID_EVENT_SILENT, link->number, BRAID_FLIGHT_NONE,
@@ -122,6 +126,7 @@ bool braid_silence_is_over(struct braid_link *link, uint64_t now)
 		    braid_since(link->recover.down_ns, now) >= GIVE_UP_MS * MS;
 	char how[BRAID_WHY_STOPPED];
 
+	braid_svc_assert_locked();
 	if (gone)
 		braid_link_fail(link, -EREMOTEIO,
 				"the connection was lost, and another one is refused: the peer's "
@@ -155,6 +160,7 @@ void braid_silence_send_alive(struct braid_link *link, uint64_t now)
 	uint64_t quiet, silent = braid_silence(link, now);
 	bool waits = !braid_link_is_watched(link);
 
+	braid_svc_assert_locked();
 	if (!braid_trylock(&link->lock))
 		return;
 	if (q->f_head != link->recover.sent)

@@ -4,7 +4,7 @@
  *
  * An end that has nothing to send sends ALIVE now and then.  A silent peer is reported after some
  * seconds, and counts as dead after BRAID_PEER_TIMEOUT.  If the peer's port refuses connections and
- * no lane is left, the peer's process has ended.
+ * no lane is left, the peer's process has ended.  Called with braid_svc.lock held.
  */
 #ifndef BRAID_SETUP_SILENCE_H
 #define BRAID_SETUP_SILENCE_H

@@ -13,6 +13,7 @@
 #include "core/link/link.h"
 #include "core/msg/comm.h"
 #include "core/msg/comms.h"
+#include "core/setup/links.h"
 #include "core/setup/service.h"
 #include "core/setup/silence.h"
 #include "core/base/units.h"
@@ -32,6 +33,7 @@ void braid_stall_look(struct braid_link *link, uint64_t now)
 	bool late = false, report;
 	struct braid_comm *c;
 
+	braid_svc_assert_locked();
 	if (!limit || link->recover.silent ||
 	    braid_since(link->recover.stall_ns, now) < STALL_MS * MS || !braid_trylock(&link->lock))
 		return;			/* a caller may hold the lock: look at the next tick */

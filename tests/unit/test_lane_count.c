@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "core/setup/lane_count.h"
+#include "core/setup/links.h"
 #include "core/base/param.h"
 #include "tests/lib/null.h"
 
@@ -38,6 +39,7 @@ static void begin(int speed_mbps, unsigned lanes_max)
 	struct null_config config = { .held = true };
 
 	null_pair_init(&p, &config);
+	braid_svc_lock();
 	for (unsigned i = 0; i < 2; i++) {
 		struct braid_link *link = p.end[i];
 
@@ -61,6 +63,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
+	braid_svc_unlock();
 	p.end[0]->msg.ncomms = p.end[1]->msg.ncomms = 0;
 	null_pair_fini(&p);
 	braid_param = saved;

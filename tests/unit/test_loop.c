@@ -231,6 +231,7 @@ static int begin_with(bool held)
 	t.began_ns = null_now_ns;
 	tr = null_transport;
 	tr.poll = poll_lane;
+	braid_svc_lock();
 	for (unsigned i = 0; i < 2; i++) {
 		struct braid_link *link = pair.end[i];
 
@@ -239,7 +240,6 @@ static int begin_with(bool held)
 		link->lane[0]->fd = FD + (int)i;
 		braid_silence_start(link, null_now_ns);
 	}
-	braid_svc_lock();
 	braid_list_init(&braid_svc.links);
 	braid_listeners_init();
 	braid_handshakes_init();

@@ -206,7 +206,9 @@ static void it_can_be_woken(void **state)
 	braid_wake_service();
 	assert_int_equal(braid_events_wait(&ev, 0), 1);
 	assert_int_equal(ev.data.u64, BRAID_TAG_WAKE);
+	braid_svc_lock();
 	braid_service_woken();
+	braid_svc_unlock();
 	assert_int_equal(braid_events_wait(&ev, 0), 0);
 	asleep = false;
 	braid_service_stop();

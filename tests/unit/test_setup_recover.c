@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/base/param.h"
+#include "core/setup/links.h"
 #include "core/setup/recover.h"
 #include "core/setup/silence.h"
 #include "core/base/units.h"
@@ -29,6 +30,7 @@ static int setup(void **state)
 	link = p.end[1];
 	link->msg.ncomms = 1;		/* a comm waits for the peer */
 	null_now_ns += 1000 * SEC;
+	braid_svc_lock();
 	braid_silence_start(link, null_now_ns);
 	null_warns_clear();
 	return 0;
@@ -37,6 +39,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
+	braid_svc_unlock();
 	link->msg.ncomms = 0;
 	null_pair_fini(&p);
 	return 0;

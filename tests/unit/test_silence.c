@@ -16,6 +16,7 @@
 #include "core/base/param.h"
 #include "core/base/units.h"
 #include "core/link/recover.h"
+#include "core/setup/links.h"
 #include "core/setup/redial.h"
 #include "core/setup/silence.h"
 #include "tests/lib/comms.h"
@@ -28,6 +29,7 @@ static int begin_with(unsigned lanes)
 	link = pair.end[B];
 	link->npaths = 1;
 	null_now_ns += 1000 * SEC;
+	braid_svc_lock();
 	braid_silence_start(link, null_now_ns);
 	return 0;
 }
@@ -52,6 +54,7 @@ static int begin_lanes(void **state)
 static int end(void **state)
 {
 	(void)state;
+	braid_svc_unlock();
 	null_pair_fini(&pair);
 	return 0;
 }

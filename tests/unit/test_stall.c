@@ -15,6 +15,7 @@
 #include "core/base/flight.h"
 #include "core/base/param.h"
 #include "core/base/units.h"
+#include "core/setup/links.h"
 #include "core/setup/service.h"
 #include "core/setup/stall.h"
 #include "tests/lib/comms.h"
@@ -36,11 +37,13 @@ static int begin(void **state)
 	braid_service_hooks.stalled = stalled;
 	hooked = 0;
 	null_now_ns += 1000 * SEC;
+	braid_svc_lock();
 	return 0;
 }
 
 static int end(void **state)
 {
+	braid_svc_unlock();
 	braid_service_hooks.stalled = NULL;
 	return teardown(state);
 }

@@ -44,6 +44,30 @@ bad()
 	done
 }
 
+# The options that the manual page FILE names and no subcommand has, and those that it lacks.
+differences()
+{
+	local has names
+
+	has=$(for sub in demo perf compare info topo smc "smc setup" doctor stat dump top validate diff completion; do
+		"$braid" $sub --help
+	done | grep -oE '^  --[a-z0-9-]+' | tr -d ' ' | sort -u)
+	names=$(sed 's/\\-/-/g' "$1" | grep -oE 'Fl -[a-z0-9-]+' | sed 's/Fl /-/' | sort -u |
+		grep -vxE -- '--(help|version)')
+	diff <(echo "$has") <(echo "$names")
+}
+
+@test "braid(1) and the subcommands' --help name the same options" {
+	page=${BRAID_TEST_BUILDDIR:-build}/docs/man/braid.1
+	run -0 differences "$page"
+	(cat "$page"; echo '.Fl -frobnicate') >"$BATS_TEST_TMPDIR/more"
+	run -1 differences "$BATS_TEST_TMPDIR/more"
+	[[ $output == *"> --frobnicate"* ]]
+	grep -v -- '-inflight' "$page" >"$BATS_TEST_TMPDIR/less"
+	run -1 differences "$BATS_TEST_TMPDIR/less"
+	[[ $output == *"< --inflight"* ]]
+}
+
 @test "an option that no subcommand has is named by each" {
 	for sub in demo perf compare info; do
 		bad "--frobnicate" $sub --frobnicate

@@ -42,7 +42,7 @@ static int lane_mbps(unsigned speed)
 	return 0;
 }
 
-/* ibv_query_port() fills only the first version's fields; the context's own call fills all. */
+/* ibv_query_port() fills only the fields of old versions; the context's query_port() fills all. */
 static int query(const struct braid_ibport *p, union attr *ret)
 {
 	struct verbs_context *v = verbs_get_ctx_op(p->ctx, query_port);

@@ -7,9 +7,8 @@
  *
  * One event channel per port serves all its ids.
  *
- * A queue pair is not destroyed between connect or accept and the event that answers it: drivers
- * would block the caller until then, ten seconds if the peer is silent.  So it is left alone
- * until the event comes.
+ * A queue pair is not destroyed between connect or accept and the event that answers this call:
+ * drivers would block until the event comes, ten seconds if the peer is silent.
  *
  * rdma_cm chooses port numbers from a range of its own, but soft-iWARP also binds them in TCP,
  * where another socket may use the number already.  Then another number is tried.
@@ -61,7 +60,10 @@ static bool is_same(const struct rdma_cm_id *id, const struct braid_ibport *p)
 	       id->port_num == p->num;
 }
 
-/* Listens at the device's address.  -ENODEV: rdma_cm finds another port there; or another errno. */
+/*
+ * Listens at the device's address.  0; -ENODEV: rdma_cm does not find our port at that address; or
+ * the errno of listen.
+ */
 static int try_port(struct braid_ibport *p, const struct braid_dev *dev)
 {
 	struct sockaddr_storage sa = { 0 };
@@ -348,7 +350,7 @@ void braid_cm_close(struct braid_qp *w)
 		braid_rdma.destroy_id(w->id);
 	w->id = NULL;
 	atomic_store(&w->cm, BRAID_CM_NONE);
-	pump(w->port);			/* rejects a request for it that has come meanwhile */
+	pump(w->port);			/* rejects a connection request that has come for `w` */
 }
 
 /* Tries twice: the first failure may be a lack of memory. */
@@ -382,7 +384,7 @@ static void pump_run(struct braid_job *job)
 	struct braid_qp *w;
 
 	atomic_store(&p->pumping, false);
-	while (!hears(p) && (w = a_left_one(p)))	/* no event will come: end it, blocking */
+	while (!hears(p) && (w = a_left_one(p)))	/* no event comes: destroy it, blocking */
 		end_left(w);
 }
 

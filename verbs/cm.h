@@ -19,15 +19,15 @@ struct braid_dev *braid_cm_find(struct braid_ibport *p, struct braid_dev *table,
 				const char **why);
 void braid_cm_forget(struct braid_ibport *p);
 
-/* Wait for a connection with w->nonce; or make one.  The queue pair comes with it. */
+/* Wait for a connection with w->nonce; start one.  An event then creates the queue pair. */
 int braid_cm_accept(struct braid_qp *w);
 int braid_cm_connect(struct braid_qp *w);
 /* Any thread.  0: connected; -EAGAIN: not yet; else why it failed. */
 int braid_cm_state(const struct braid_qp *w);
 void braid_cm_close(struct braid_qp *w);
 /*
- * True: the peer has not answered yet, and `w` is freed when it does.  If its queue pair were
- * destroyed before, the driver could block until the answer, or for many seconds if none comes.
+ * True: the peer has not answered yet, and `w` is freed when the answer comes.  If the queue pair
+ * were destroyed before, the driver could block until the answer, many seconds if none comes.
  */
 bool braid_cm_leave(struct braid_qp *w);
 

@@ -11,7 +11,7 @@
 
 enum { BY_DIRECT = 1 };		/* MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT */
 
-/* Asks for the kernel's driver, of the card or of a subfunction: a device can be renamed. */
+/* Checks the kernel driver's name (a card's or a subfunction's): a device can be renamed. */
 static bool is_mlx5(const struct ibv_context *ctx)
 {
 	char path[IBV_SYSFS_PATH_MAX + 16], to[PATH_MAX];

@@ -3,8 +3,8 @@
  * direct.h - Data Direct: NICs of the mlx5 driver (ConnectX-8) that have a second PCIe function,
  * by which they reach memory that was registered for it.
  *
- * That function is nearer to a GPU than the NIC's own.  But data that one function writes and its
- * completion, which the other writes, are not ordered: every GPU needs a flush (verbs/gpu.c).
+ * That function is nearer to a GPU than the NIC's own.  But one function writes the data and the
+ * other the completion, and these writes are not ordered: every GPU needs a flush (verbs/gpu.c).
  */
 #ifndef BRAID_VERBS_DIRECT_H
 #define BRAID_VERBS_DIRECT_H
@@ -12,8 +12,9 @@
 #include "verbs/lib.h"
 
 /*
- * Finds the directory of that function, from /sys on.  -ENODEV: the NIC has none.  Another errno:
- * it can't be found out, `why` has the reason in one line.  On success memory can be registered.
+ * Finds the directory of that function: a path from /sys on.  -ENODEV: the NIC has no such one.
+ * Another errno: the query failed, and `why` has the reason in one line.  Only after success may
+ * braid_direct_reg() be called.
  */
 int braid_direct_find(struct ibv_context *ctx, char *ret, size_t len, char *why, size_t why_len);
 

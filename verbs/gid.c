@@ -89,7 +89,7 @@ static bool is_wanted(const uint8_t *raw, const struct braid_gid_wish *w)
 	return true;
 }
 
-/* 0: it can't be used; else the more the better. */
+/* 0: the entry can't be used; else a higher score is better.  *why: what speaks against it. */
 static int score(const struct braid_gid *g, const struct sockaddr *addr, unsigned ifindex,
 		 const struct braid_gid_wish *wish, const char **why)
 {

@@ -33,28 +33,28 @@ enum { BRAID_GIDS_MAX = 256, BRAID_GID_NONE = -1 };
  * the range, entries of another interface (a VLAN) count too.
  */
 struct braid_gid_wish {
-	int family;			/* AF_UNSPEC: none */
+	int family;			/* AF_UNSPEC: no wish */
 	bool has_range;
-	unsigned bits;			/* of range, as of raw */
+	unsigned bits;			/* how many bits of `range` count */
 	uint8_t range[16];
 };
 
-/* range: "10.1.0.0/16", "fd00::/8", or "" for none.  -EINVAL: it is malformed, *ret wishes none. */
+/* range: "10.1.0.0/16", "fd00::/8", or "" for none.  -EINVAL: malformed; *ret has no range. */
 int braid_gid_wish_parse(int family, const char *range, struct braid_gid_wish *ret);
 
 /*
- * Returns the place of the best entry of `type` for a path from `addr` of interface `ifindex`, or
- * BRAID_GID_NONE.  forced: the index that the user wants, or BRAID_GID_NONE.  wish, why: may be
- * NULL; `why` gets the entries passed over, with the reasons, in one line.
+ * Returns the position in `table` of the best entry of `type` for a path from `addr` of interface
+ * `ifindex`, or BRAID_GID_NONE.  forced: the index that the user wants, or BRAID_GID_NONE.  wish,
+ * why: may be NULL; `why` gets the entries passed over, with the reasons, in one line.
  */
 int braid_gid_choose(const struct braid_gid *table, unsigned n, enum braid_gid_type type,
 		     const struct sockaddr *addr, unsigned ifindex, int forced,
 		     const struct braid_gid_wish *wish, char *why, size_t len);
 
-/* Does the GID stand for that IP address? */
+/* Is the GID made of that IP address? */
 bool braid_gid_is_addr(const uint8_t *raw, const struct sockaddr *sa);
 
-/* "RoCE v2"; and the GID as an IP address. */
+/* The type's name, such as "RoCE v2"; the GID written as an IP address. */
 const char *braid_gid_type_name(enum braid_gid_type type);
 void braid_gid_text(const uint8_t *raw, char *ret, size_t len);
 

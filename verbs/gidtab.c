@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gidtab.c - the GID table of a port, and which of its entries are this network namespace's.
+ * gidtab.c - the GID table of a port, and which entries belong to this network namespace.
  *
- * An RDMA device may serve several network namespaces; its table has the addresses of all.  The
+ * An RDMA device may serve several network namespaces; its table has their addresses together.  The
  * index of an interface has a meaning only in the interface's own namespace; elsewhere the same
  * index may belong to another interface.  So an entry is ours only if the interface that has this
  * index here has the entry's address.
@@ -44,7 +44,7 @@ static bool type_from_sysfs(const struct braid_ibport *p, struct braid_gid *g)
 	return text[0];
 }
 
-/* Each RoCE port has a GID that is made of its MAC address (EUI-64): is it this one? */
+/* Is this the GID that each RoCE port makes of its MAC address (EUI-64)? */
 static bool is_of_mac(const uint8_t *raw, const struct sockaddr *sa)
 {
 	struct sockaddr_ll ll;
@@ -90,7 +90,7 @@ static bool read_entry(const struct braid_ibport *p, unsigned i, struct braid_gi
 		memcpy(ret->raw, gid.raw, sizeof(ret->raw));
 		return true;
 	}
-	/* It fails for entries of other namespaces and for empty ones. */
+	/* The call fails for empty entries and for those of other namespaces. */
 	if (braid_ibv.query_gid_ex(p->ctx, p->num, i, &e, 0, sizeof(e)))
 		return false;
 	memcpy(ret->raw, e.gid.raw, sizeof(ret->raw));

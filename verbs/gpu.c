@@ -132,7 +132,7 @@ static bool by_gdrcopy(struct braid_ibport *p, const struct braid_dev *dev, char
 }
 
 /*
- * Chooses the fastest valid way, once.  The driver's flush may wait for a GPU's kernel, so it is
+ * Chooses the fastest valid flush, once.  The driver's flush may wait for a GPU's kernel, so it is
  * used only if the user asks for it.
  */
 static void choose_flush(struct braid_ibport *p, const struct braid_dev *dev, char *ret, size_t len)
@@ -185,7 +185,10 @@ static bool has_direct(struct braid_ibport *p, char *path, size_t path_len, char
 	return !err;
 }
 
-/* Sets the PCI function that NCCL is to see as the NIC's: the NIC's own if /sys lacks the other. */
+/*
+ * Sets the PCI function that NCCL is to take for the NIC: that of Data Direct, or the NIC's own if
+ * /sys lacks it.
+ */
 static void place_direct(struct braid_dev *dev, const char *path, char *why, size_t len)
 {
 	size_t at = strlen(why);
@@ -198,7 +201,7 @@ static void place_direct(struct braid_dev *dev, const char *path, char *why, siz
 			 err ? path : dev->direct, err ? ": " : "", err ? strerror(-err) : "");
 }
 
-/* Tries every way, so that one that does not work is known before it is needed. */
+/* Tries every way to register at init, so that a way that fails is known before it is needed. */
 static void try_all(struct braid_ibport *p, char *why, size_t len)
 {
 	int mode = braid_gpu_enter();

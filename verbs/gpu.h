@@ -7,8 +7,8 @@
  * itself (the loop), and the driver's view of the memory must agree.  Buffers are then registered
  * by the ways that worked, tried in the same order.
  *
- * The loop also copies between a GPU and our own memory what must pass through the CPU after all,
- * and it flushes: an RDMA READ makes the writes before it visible.
+ * The loop also copies data between a GPU and our own memory, where data must pass through the CPU
+ * after all.  And it flushes: an RDMA READ makes the writes before it visible.
  */
 #ifndef BRAID_VERBS_GPU_H
 #define BRAID_VERBS_GPU_H
@@ -24,28 +24,28 @@ extern const struct braid_gpu braid_ibport_gpu;
 enum {
 	BRAID_DIRECT_PCIE, BRAID_DIRECT, BRAID_DMABUF_PCIE, BRAID_DMABUF, BRAID_PEERMEM, BRAID_WAYS
 };
-enum {				/* sets of them */
+enum {				/* sets of ways */
 	BRAID_WITH_DIRECT = 1 << BRAID_DIRECT_PCIE | 1 << BRAID_DIRECT,
 	BRAID_WITH_DMABUF = 1 << BRAID_DMABUF_PCIE | 1 << BRAID_DMABUF,
 };
 extern const char *const braid_gpu_way_name[BRAID_WAYS];
 bool braid_gpu_way_is_direct(unsigned way);
 
-enum { BRAID_FLUSH_READ, BRAID_FLUSH_GDRCOPY, BRAID_FLUSH_DRIVER };	/* of p->flush_by */
+enum { BRAID_FLUSH_READ, BRAID_FLUSH_GDRCOPY, BRAID_FLUSH_DRIVER };	/* for p->flush_by */
 
-/* gpu_reg.c: registers by that way; by the ways that were found to work. */
+/* gpu_reg.c: register in that way; in the first way that works for this memory. */
 int braid_gpu_reg_way(struct braid_ibport *p, const struct braid_mem *mem, unsigned way,
 		      struct braid_key *ret);
 int braid_verbs_gpu_reg(struct braid_dev *dev, const struct braid_mem *mem,
 			struct braid_key *ret);
-/* Appends "name: text" to the list in `why`; or the error's text, unless err is 0. */
+/* Append "name: text" to the list in `why`; the second, the text of `err`, unless that is 0. */
 void braid_gpu_note_text(char *why, size_t len, const char *name, const char *text);
 static inline void braid_gpu_note(char *why, size_t len, const char *name, int err)
 {
 	braid_gpu_note_text(why, len, name, err ? strerror(-err) : "");
 }
 
-/* gpu_copy.c: members of struct braid_gpu.  They never wait, but for copy_end, 10 ms at most. */
+/* gpu_copy.c: members of struct braid_gpu.  Only copy_end waits, 10 ms at most. */
 int braid_verbs_gpu_copy(struct braid_dev *dev, const struct braid_key *key,
 			 struct braid_gpu_copy *c);
 void braid_verbs_gpu_copy_end(struct braid_dev *dev, struct braid_gpu_copy *c);

@@ -17,7 +17,7 @@
 enum {
 	LOOP_TRIES = 2,
 	LOOP_END_MS = 10,
-	LOOP_COPY = 2,			/* work requests of a copy, for which flushes leave room */
+	LOOP_COPY = 2,			/* work requests of a copy: flushes leave room for them */
 };
 
 /* --- copies -------------------------------------------------------------------------------- */
@@ -146,8 +146,8 @@ static int flush_post(struct braid_ibport *p, const struct braid_key *key, char 
 }
 
 /*
- * Flushes by an RDMA READ.  It is lost with its queue pair, which another caller may have dropped.
- * Whether it had completed before is then unknown, so it is repeated, which does no harm.
+ * Flushes by an RDMA READ.  The READ is lost if another caller has dropped the queue pair.  Whether
+ * it had completed is then unknown, so the READ is repeated, which does no harm.
  */
 static int flush_step(struct braid_ibport *p, const struct braid_key *key, char *at,
 		      struct braid_gpu_flush *f)
@@ -170,7 +170,7 @@ static int flush_step(struct braid_ibport *p, const struct braid_key *key, char 
 	return err;
 }
 
-/* Flushes without the NIC, if that was chosen.  False: no, or this GPU can't be flushed so. */
+/* Flushes without the NIC, if the probe chose that.  False: the NIC has to flush this GPU. */
 static bool flush_by_cpu(const struct braid_ibport *p, int gpu)
 {
 	return p->flush_by == BRAID_FLUSH_GDRCOPY ? gpu == p->gpu_tried && braid_bar_read(gpu) :

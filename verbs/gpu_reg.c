@@ -12,7 +12,7 @@
 #include "verbs/gpu.h"
 #include "verbs/mr.h"
 
-enum { GPUS_TOLD = 16 };		/* each has its own limit of log lines */
+enum { GPUS_TOLD = 16 };		/* so many GPUs have a log limit each */
 
 const char *const braid_gpu_way_name[BRAID_WAYS] = {
 	"direct-pcie", "direct", "pcie", "dmabuf", "peermem",
@@ -104,8 +104,8 @@ static void tell_not(const struct braid_ibport *p, const struct braid_mem *mem, 
 }
 
 /*
- * Should the caller's DMA-BUF be tried before that way?  It is not known here how it was exported.
- * So it is tried once before each pair of ways, if the probe found either of the two to work.
+ * Should the caller's DMA-BUF be tried before that way?  How it was exported, for PCIe or not, is
+ * not known here.  So it is tried once before the two ways that differ in this, if either works.
  */
 static bool takes_theirs(const struct braid_ibport *p, unsigned way)
 {

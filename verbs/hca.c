@@ -17,8 +17,8 @@ enum { LIST = 256 };
 static struct {
 	struct braid_netdev_filter filter;
 	bool hit[BRAID_FILTER_NAMES];
-	bool left;			/* an active port is wanted */
-	unsigned all, active;		/* ports seen; those that are active and not wanted */
+	bool left;			/* at least one active port is wanted */
+	unsigned all, active;		/* ports seen; ports that are active, but not wanted */
 	char names[LIST], out[LIST];	/* their names */
 } seen;
 

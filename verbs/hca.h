@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * hca.h - which RDMA ports the user wants (NCCL_IB_HCA), and warnings if that fits no port here.
+ * hca.h - which RDMA ports the user wants (NCCL_IB_HCA), and warnings if no port here fits.
  * Only the probe uses it: begin, one call for each port, end.
  */
 #ifndef BRAID_VERBS_HCA_H

@@ -80,7 +80,7 @@ int braid_rdma_load(char *why, size_t len)
 	return 0;
 }
 
-/* libibverbs loads the same file as the driver of those NICs, so no second copy is loaded. */
+/* libibverbs loads the same file as the driver of mlx5 NICs, so no second copy is loaded. */
 int braid_mlx5_load(char *why, size_t len)
 {
 	void *lib;

@@ -17,7 +17,7 @@
 #undef ibv_query_port
 #undef ibv_reg_mr
 
-/* X(result, name, arguments): functions of libibverbs that we need; then those it may lack. */
+/* X(result, name, arguments): functions of libibverbs.  It may lack those of WANTED. */
 #define BRAID_IBV_NEEDED(X) \
 	X(struct ibv_device **, get_device_list, (int *n)) \
 	X(void, free_device_list, (struct ibv_device **list)) \
@@ -82,7 +82,7 @@
 	X(__be16, get_src_port, (struct rdma_cm_id *id)) \
 	X(int, set_option, (struct rdma_cm_id *id, int level, int name, void *value, size_t len))
 
-/* From rdma-core 54 on: verbs/direct.h. */
+/* libmlx5 has these from rdma-core 54 on.  See verbs/direct.h. */
 #define BRAID_MLX5_NEEDED(X) \
 	X(int, get_data_direct_sysfs_path, (struct ibv_context *ctx, char *ret, size_t len)) \
 	X(struct ibv_mr *, reg_dmabuf_mr, (struct ibv_pd *pd, uint64_t offset, size_t len, \

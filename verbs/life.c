@@ -17,8 +17,8 @@
 #include "verbs/sigpipe.h"
 
 enum {
-	COMMAND_MS = 20,		/* a healthy NIC's command takes no longer */
-	SEE_MS = 10000,			/* NICs retransmit unanswered packets no longer */
+	COMMAND_MS = 20,		/* a healthy NIC's command takes less */
+	SEE_MS = 10000,			/* NICs give up an unanswered packet sooner */
 	NAP_NS = 20000, NAP_MAX_NS = 1000000,
 };
 
@@ -127,8 +127,8 @@ void braid_qp_fence(struct braid_qp *w)
 		return;
 	w->over = true;
 	/*
-	 * No peer can reach it before it is made; over iWARP one that never connected can't be
-	 * stopped.
+	 * No peer can reach a queue pair that is not made yet.  Over iWARP, a queue pair that never
+	 * connected can't be stopped.
 	 */
 	if (!atomic_load(&w->made) ||
 	    (w->port->fabric == BRAID_FABRIC_IWARP && !atomic_load(&w->connected)) || !w->qp)
@@ -140,7 +140,7 @@ void braid_qp_fence(struct braid_qp *w)
 	hand_over(w, BRAID_SEE, &w->see);
 }
 
-/* The receives of the shared queue that have completed here and were not posted again. */
+/* The shared queue's receives that completed on this queue pair and were not posted again. */
 static struct ibv_recv_wr *held(struct braid_qp *w)
 {
 	struct ibv_recv_wr *first = w->kept, *next;

@@ -9,7 +9,7 @@
 #include "verbs/qp.h"
 
 enum {
-	LOOP_MS = 500,			/* then the loop has failed */
+	LOOP_MS = 500,			/* without an answer: the loop has failed */
 	LOOP_REST_MS = 10000,
 };
 
@@ -122,7 +122,7 @@ static void copier_look(struct braid_ibport *p)
 	p->copier = NULL;
 }
 
-/* Takes completions, which come in the order of posting.  On failure the loop is dropped. */
+/* Polls completions, which come in the order of posting.  On failure the loop is dropped. */
 int braid_loop_poll(struct braid_ibport *p)
 {
 	struct ibv_wc wc;

@@ -3,8 +3,8 @@
  * loop.h - the loop: a port's queue pair to itself, by which the NIC reads and writes GPU memory
  * that the CPU can't reach.
  *
- * Copies and flushes of all callers share it.  All functions need p->loop_lock.  Whoever finds that
- * the loop has failed drops its queue pair, and the next caller has a job make a new one.
+ * Copies and flushes of all callers share the loop.  All functions need p->loop_lock.  If a caller
+ * finds the loop failed, it drops the queue pair, and the next caller has a job make a new one.
  */
 #ifndef BRAID_VERBS_LOOP_H
 #define BRAID_VERBS_LOOP_H
@@ -13,8 +13,8 @@
 #include "verbs/recv.h"
 
 enum {
-	BRAID_LOOP_BYTES = (BRAID_SLOTS_RX - 1) * BRAID_SLOT,	/* of a copy: it uses the slots */
-	BRAID_LOOP_FLUSHED = BRAID_LOOP_BYTES,	/* the last slot: flushes read into it, unused */
+	BRAID_LOOP_BYTES = (BRAID_SLOTS_RX - 1) * BRAID_SLOT,	/* the most of a copy at a time */
+	BRAID_LOOP_FLUSHED = BRAID_LOOP_BYTES,	/* flushes read into this last slot, unused */
 };
 
 /* 0: the loop is ready; -EAGAIN: a job is making it; else making it failed or took too long. */
@@ -27,10 +27,10 @@ void braid_loop_drop(struct braid_ibport *p, int err);
 void braid_loop_rest(struct braid_ibport *p);
 bool braid_loop_rests(const struct braid_ibport *p);
 
-/* Posts a request between `own`, in the loop's slots, and `at`, of that key.  0 or -EIO. */
+/* Posts a request between `own`, in the loop's slots, and `at`, in memory of `key`.  0 or -EIO. */
 int braid_loop_post(struct braid_ibport *p, enum ibv_wr_opcode opcode, char *own, size_t len,
 		    const struct braid_key *key, char *at);
-/* Takes completions, which come in the order of posting.  On failure the loop is dropped. */
+/* Polls completions, which come in the order of posting.  On failure the loop is dropped. */
 int braid_loop_poll(struct braid_ibport *p);
 int braid_loop_wait(struct braid_ibport *p);	/* for all completions: only at init */
 

@@ -10,10 +10,10 @@ int braid_ibport_reg(struct braid_dev *dev, void *data, size_t size, struct brai
 void braid_ibport_dereg(struct braid_dev *dev, struct braid_key *key);
 /*
  * Writes into the user's memory may pass each other on PCIe, unless BRAID_IB_PCI_RELAXED_ORDERING
- * is 0.  What reports them passes none of them: a completion, or a write into our own memory, which
+ * is 0.  Their report, a completion or a write into our own memory, passes none of them: our memory
  * is always registered as strictly ordered (PCIe Base Specification, 2.4.1).
  */
-unsigned braid_ibport_relaxed(void);	/* the access flag that asks for it, or 0 */
+unsigned braid_ibport_relaxed(void);	/* the flag of relaxed ordering, or 0 */
 struct ibv_mr *braid_ibport_reg_user(struct braid_ibport *p, void *data, size_t size,
 				     unsigned access);
 /* Registers our own memory.  NULL: it failed, and the log says what to do about it. */

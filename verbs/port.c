@@ -27,7 +27,7 @@
 
 enum { VENDOR_SIW = 0x626d74 };		/* the vendor_id of soft-iWARP: "bmt", no IEEE number */
 
-/* --- which device it belongs to ------------------------------------------------------------ */
+/* --- which device a port belongs to -------------------------------------------------------- */
 
 static struct braid_dev *dev_of_gids(const struct braid_ibport *p, struct braid_dev *table,
 				     unsigned count)
@@ -88,7 +88,7 @@ static void give_port(struct braid_ibport *p, struct braid_dev *dev, int16_t rai
 	}
 }
 
-/* --- finding them -------------------------------------------------------------------------- */
+/* --- finding ports ------------------------------------------------------------------------- */
 
 struct notes {				/* why ports are not used, in one line */
 	char *text;
@@ -131,7 +131,7 @@ static void note_port(struct notes *s, const char *device, unsigned num, const c
 	snprintf(s->why, sizeof(s->why), "%s", text);
 }
 
-/* NULL if the device's limits allow at least one lane, else why not: better now than at a lane. */
+/* NULL if the device's limits allow at least one lane, else why not.  So no lane fails later. */
 static const char *port_room(struct braid_ibport *p, const struct ibv_device_attr *dev)
 {
 	static char why[160];

@@ -2,9 +2,9 @@
 /*
  * port.h - RDMA ports: which this machine has, and what they can do.
  *
- * A port belongs to the device (core/dev.h) whose interface its GID table names, or whose address
- * rdma_cm finds at it.  An InfiniBand port without one is a device of its own; its handshakes take
- * the interface that NCCL would choose.
+ * A port belongs to the device (core/dev.h) whose interface its GID table names, or, over iWARP, at
+ * whose address rdma_cm finds the port.  An InfiniBand port without such an interface is a device
+ * of its own, whose handshakes take the interface that NCCL would choose.
  */
 #ifndef BRAID_VERBS_PORT_H
 #define BRAID_VERBS_PORT_H
@@ -24,7 +24,7 @@ enum { BRAID_PORT_NAME = IBV_SYSFS_NAME_MAX + 8 };
 enum braid_fabric { BRAID_FABRIC_IB, BRAID_FABRIC_ROCE, BRAID_FABRIC_IWARP };
 
 struct braid_ibport {
-	struct braid_ibport *next;	/* of all */
+	struct braid_ibport *next;	/* the next watched port */
 	char name[BRAID_PORT_NAME];	/* mlx5_0:1 */
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
@@ -32,7 +32,7 @@ struct braid_ibport {
 	enum braid_fabric fabric;
 	_Atomic unsigned mtu;		/* enum ibv_mtu */
 	_Atomic uint16_t lid;
-	atomic_bool grh;		/* it requires a GRH on each packet */
+	atomic_bool grh;		/* the port requires a GRH on each packet */
 	atomic_uint moves;		/* how often the LID has changed */
 	uint16_t pkey_index;
 	unsigned sq_max;		/* entries of a lane's send queue */
@@ -62,16 +62,16 @@ struct braid_ibport {
 	int loop_err;
 	/* Work requests ever posted; completed; posted before the present loop was made. */
 	uint64_t loop_posted, loop_done, loop_base;
-	uint64_t loop_until;		/* when the next of them must have completed */
+	uint64_t loop_until;		/* when the next request must have completed */
 	struct braid_gpu_copy *copier;	/* the copy that uses the loop's slots; or NULL */
-	uint64_t loop_rest;		/* it has failed: avoid it until then */
+	uint64_t loop_rest;		/* the loop has failed: avoid it until this time */
 	struct braid_dev *loop_dev;
 
 	/* memory of GPUs: verbs/gpu.c, at init */
 	unsigned gpu_ways;		/* ways to register that the probe found to work */
-	int gpu_tried;			/* the GPU that it tried them with; -1: not known */
+	int gpu_tried;			/* the GPU that the probe used; -1: not known */
 	unsigned flush_by;		/* how the NIC's writes are made visible */
-	uint64_t flush_ns;		/* what that takes by a READ of the NIC's */
+	uint64_t flush_ns;		/* how long a flush by the NIC's READ takes */
 
 	/* iWARP: verbs/cm.c */
 	struct rdma_event_channel *cm;
@@ -93,8 +93,8 @@ static inline struct braid_ibport *braid_ibport_of(const struct braid_dev *dev)
 /* Reads the port's attributes.  0 or -EIO. */
 int braid_ibport_read(struct braid_ibport *p, struct ibv_port_attr *ret);
 /*
- * Reads them again, before a lane is made: not all drivers report a change by an event.  It asks
- * the device, which may take long.
+ * Reads the attributes again, before a lane is made: not all drivers report a change by an event.
+ * The device is queried, which may take long.
  */
 void braid_ibport_refresh(struct braid_ibport *p);
 

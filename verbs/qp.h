@@ -15,7 +15,7 @@
  *	qp_setup	the handshake
  *	qp_self	a queue pair that is its own peer
  *
- * Each calls only those above it.
+ * Each file calls only those above it.
  */
 #ifndef BRAID_VERBS_QP_H
 #define BRAID_VERBS_QP_H
@@ -35,11 +35,11 @@
 #include "verbs/recv.h"
 
 enum {
-	BRAID_WR_TX = 256,		/* wanted; a device that has fewer must have these: */
+	BRAID_WR_TX = 256,		/* wanted; a device with fewer must have at least: */
 	BRAID_WR_TX_LEAST = 64,
 	BRAID_CHAIN = 16,		/* work requests posted together */
 	BRAID_POLL_MAX = 16,
-	BRAID_INLINE = 220,		/* bytes wanted; less if the device takes less */
+	BRAID_INLINE = 220,		/* bytes wanted; fewer if the device takes fewer */
 };
 
 /* Work requests on their way to the NIC. */
@@ -65,7 +65,7 @@ struct braid_qp {
 	_Atomic(const char *) failed;	/* name of the call that failed during set-up */
 	uint32_t psn;
 	uint32_t imm_max;		/* bytes of the largest message with immediate data */
-	int gid;			/* index of ours; BRAID_GID_NONE */
+	int gid;			/* index of our GID, or BRAID_GID_NONE */
 	uint16_t dlid;			/* InfiniBand: where its packets go ... */
 	unsigned peer_gid;		/* ... and for which of the peer's GIDs */
 	unsigned moves;			/* port->moves at set-up */
@@ -81,7 +81,7 @@ struct braid_qp {
 
 	/* set-up: the job's until `made`, then the service thread's */
 	struct braid_job make;
-	atomic_bool made;		/* the job is over; err: how */
+	atomic_bool made;		/* the job is over, with the result in err */
 	int err;
 	struct braid_setup setup;	/* a copy */
 	struct sockaddr_storage to;
@@ -92,7 +92,7 @@ struct braid_qp {
 	struct rdma_cm_id *id;
 	uint64_t nonce;
 	_Atomic int cm;			/* enum braid_cm_state */
-	atomic_bool connected;		/* it is, or has been */
+	atomic_bool connected;		/* connected, now or before */
 	bool asked;			/* connect or accept was sent and not yet answered */
 	bool left;			/* its owner is gone: destroyed when the answer comes */
 	bool redial;			/* its TCP port was in use: try another */
@@ -105,18 +105,18 @@ struct braid_qp {
 	struct braid_can can;		/* what the lane may offer: braid_verbs_tx_init() */
 	struct braid_chain chain;
 	char *ring;			/* the lane's */
-	struct braid_ring *rings;	/* that one first; the NIC may still read the others */
+	struct braid_ring *rings;	/* the lane's first; the NIC may still read the others */
 	uint32_t bounces;		/* ever taken */
-	uint32_t bounce_wr[BRAID_BOUNCES];	/* the work request after which it is free again */
+	uint32_t bounce_wr[BRAID_BOUNCES];	/* the work request after which a piece is free */
 	uint32_t sq_posted, sq_signal;	/* work requests ever posted; the last signalled one */
 	_Atomic uint32_t sq_done;	/* of them, known to be completed */
 	unsigned sq_max, inline_max;
 	uint32_t wr_head, wr_tail;	/* the peer's slots: ever used, known to be posted again */
-	uint32_t wr_frame[BRAID_SLOTS_RX];	/* the frame whose acknowledgement frees it */
+	uint32_t wr_frame[BRAID_SLOTS_RX];	/* the frame whose acknowledgement frees a slot */
 	unsigned wr_max;
-	uint32_t count_seen;		/* the peer's last count of them */
+	uint32_t count_seen;		/* the peer's last count of slots posted again */
 	bool may_send;			/* iWARP: only once the dialler has sent something */
-	uint64_t peer_ack;		/* where the peer looks for acknowledgements */
+	uint64_t peer_ack;		/* the peer's memory into which we write counts */
 	uint32_t peer_ack_key;
 
 	/* receiving: the lane's io lock */
@@ -127,7 +127,7 @@ struct braid_qp {
 	uint32_t slots_reported;	/* of them, known to the peer */
 	uint32_t mark_frames, mark_slots;	/* acknowledging these frames reports these slots */
 	bool count_due;			/* the count is to be written into the peer's memory */
-	atomic_bool broken;		/* it failed in lane_open(), or the device reports it */
+	atomic_bool broken;		/* failed in lane_open(), or by a device's event */
 	struct ibv_wc wc[BRAID_POLL_MAX];
 	int wc_beg, wc_end;
 	unsigned idle_polls;
@@ -164,11 +164,11 @@ static inline uint8_t braid_qp_retries(void)
 	return (uint8_t)(braid_param.ib_retry < 6 ? braid_param.ib_retry : 6);
 }
 
-/* To INIT, with these access flags; and by RTR to RTS, connected.  0 or a negative errno. */
+/* To INIT, with these access flags; through RTR to RTS, connected.  0 or a negative errno. */
 int braid_qp_to_init(struct braid_qp *w, unsigned access);
 int braid_qp_to_ready(struct braid_qp *w, const struct braid_qp_blob *peer, int traffic_class);
 
-/* Put our queue pair's options into the blob; set the peer's on it, before RTR. */
+/* Put our queue pair's options into the blob; set the peer's on our queue pair, before RTR. */
 void braid_ece_tell(const struct braid_qp *w, struct braid_qp_blob *b);
 void braid_ece_take(struct braid_qp *w, const struct braid_qp_blob *peer);
 
@@ -177,20 +177,20 @@ void braid_ece_take(struct braid_qp *w, const struct braid_qp_blob *peer);
 /* Chooses our GID of that type, for the address in use; logs it if it is final. */
 int braid_qp_pick_gid(struct braid_qp *w, const struct braid_dev *dev, enum braid_gid_type type,
 		      bool final, struct braid_gid *ret);
-/* -EADDRNOTAVAIL; s->why has the usual reason, an index that is right on another host. */
+/* Returns -EADDRNOTAVAIL.  If the user has set a GID index, s->why says that it is wrong here. */
 int braid_qp_no_gid(struct braid_setup *s);
 /* Puts our GIDs into the blob.  peer: what the dialler offers, or NULL: we are the dialler. */
 int braid_qp_gids(struct braid_qp *w, const struct braid_dev *dev,
 		  const struct braid_qp_blob *peer, struct braid_qp_blob *b);
-/* The dialler takes its GID of the type that the accepter has chosen. */
+/* At the dialler: uses our GID of the type that the accepter has chosen. */
 int braid_qp_settle_gid(struct braid_qp *w, struct braid_setup *s,
 			const struct braid_qp_blob *peer);
 
 /* --- life.c -------------------------------------------------------------------------------- */
 
-/* Has one reference, the owner's.  NULL: no memory. */
+/* The new queue pair has one reference, its owner's.  NULL: no memory. */
 struct braid_qp *braid_qp_new(struct braid_ibport *p, struct braid_dev *dev);
-/* A reference, held by each of its jobs; the last one's end has a job destroy it. */
+/* The owner and each job hold a reference.  When the last is dropped, a job destroys it. */
 static inline void braid_qp_get(struct braid_qp *w)
 {
 	atomic_fetch_add(&w->users, 1);
@@ -205,7 +205,7 @@ static inline void braid_qp_put(struct braid_qp *w)
 
 /* A job stops the queue pair (core/mem/later.h).  The lane posts and polls nothing from now on. */
 void braid_qp_fence(struct braid_qp *w);
-/* Drops the owner's reference; jobs stop and destroy the queue pair later.  NULL is nothing. */
+/* Drops the owner's reference; jobs stop and destroy the queue pair later.  w may be NULL. */
 void braid_qp_free(struct braid_qp *w);
 /* Destroys it at once: only in a job, or at init. */
 void braid_qp_end(struct braid_qp *w);
@@ -221,7 +221,8 @@ void braid_qp_drop(struct braid_setup *s);
 
 /*
  * Does immediate data arrive, with a WRITE and with a SEND?  Tried at init with a queue pair to
- * itself: that takes some ms, a second if none arrives.  Never for iWARP, whose WRITEs have none.
+ * itself, which takes some ms, or a second if no data arrives.  Not tried for iWARP, whose WRITEs
+ * have no immediate data.
  */
 bool braid_qp_proves_imm(struct braid_ibport *p, struct braid_dev *dev, char *why, size_t len);
 

@@ -17,7 +17,7 @@
 #include "verbs/qp.h"
 #include "verbs/route.h"
 
-/* Logs the chosen GID, unless it was chosen the last time. */
+/* Logs the chosen GID, unless the last line was the same. */
 static void tell_gid(struct braid_ibport *p, const struct braid_gid *g, const char *why)
 {
 	char text[512], addr[INET6_ADDRSTRLEN];
@@ -70,7 +70,7 @@ int braid_qp_pick_gid(struct braid_qp *w, const struct braid_dev *dev, enum brai
 	return 0;
 }
 
-/* The usual reason: the user asks for an index that is right on another host. */
+/* The usual reason: the user has set an index that is right on another host only. */
 int braid_qp_no_gid(struct braid_setup *s)
 {
 	const struct braid_ibport *p = braid_ibport_of(s->dev);
@@ -124,7 +124,7 @@ int braid_qp_gids(struct braid_qp *w, const struct braid_dev *dev,
 	return b->ngids ? 0 : -EADDRNOTAVAIL;
 }
 
-/* The dialler takes its GID of the type that the accepter has chosen. */
+/* At the dialler: uses our GID of the type that the accepter has chosen. */
 int braid_qp_settle_gid(struct braid_qp *w, struct braid_setup *s,
 			const struct braid_qp_blob *peer)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * qp_make.c - making and destroying what a lane has of the NIC: the queue pair, its completion
+ * qp_make.c - making and destroying the NIC's objects for a lane: the queue pair, its completion
  * queue and channel; and posting receives.
  */
 #include <errno.h>
@@ -44,7 +44,7 @@ static int qp_cq(struct braid_qp *w)
 	return braid_qp_failed(w, "ibv_create_cq", w->cq ? 0 : errno ? -errno : -EIO);
 }
 
-/* Warns that a limit is reached: which one, and how to raise memlock if it may be that. */
+/* Warns that `what` can't be made, with the device's limits, and how to raise memlock. */
 static int tell_limit(const struct braid_qp *w, const char *what, int err)
 {
 	static struct braid_log_gate gate;

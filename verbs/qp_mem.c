@@ -2,7 +2,7 @@
 /*
  * qp_mem.c - see qp_mem.h.
  *
- * To pin memory takes long.  So a port keeps the memory of a few queue pairs that have ended.
+ * Pinning memory takes long.  So a port keeps the memory of a few queue pairs that have ended.
  */
 #include "verbs/qp_mem.h"
 
@@ -15,7 +15,7 @@
 #include "verbs/qp.h"
 
 enum {
-	SPARE_MAX = 8,			/* spare memory that a port keeps, for so many lanes */
+	SPARE_MAX = 8,			/* a port keeps the memory of so many ended lanes */
 	PAGE = 4096,
 };
 

@@ -17,8 +17,8 @@
 struct braid_qp;
 
 enum {
-	BRAID_BOUNCES = 8,		/* for memory that the NIC does not know */
-	BRAID_ACK_OUT = 16,		/* index in `ack` of the two words for the peer's `ack` */
+	BRAID_BOUNCES = 8,		/* pieces, for data in unregistered memory */
+	BRAID_ACK_OUT = 16,		/* index in `ack` of our two words for the peer's `ack` */
 };
 
 /* Registered memory of one queue pair; the port keeps it for the next queue pair. */
@@ -42,11 +42,11 @@ struct braid_ring {
 };
 
 /*
- * Memory that an earlier lane left, or new memory: pinning that may take long.  own: with slots,
- * for receives that are not shared.  NULL: none can be allocated or registered.
+ * Memory that an earlier lane left, or new memory, whose pinning may take long.  own: with slots,
+ * for receives that are not shared.  NULL: no memory can be allocated or registered.
  */
 struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool own);
-/* Keeps it for a later lane, or frees it.  No queue pair may use it any more. */
+/* Keeps the memory for a later lane, or frees it.  No queue pair may use it any more. */
 void braid_qp_memory_put(struct braid_ibport *p, struct braid_qp_memory *m);
 
 /* Makes this the ring to send from, and has a job register it.  0 or -ENOMEM. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * qp_self.c - a queue pair that is its own peer.  With one it is tried whether immediate data
- * arrives; the loop (loop.h) is another.
+ * qp_self.c - a queue pair that is its own peer.  The probe makes one to try whether immediate data
+ * arrives.  The loop (loop.h) is another.
  */
 #include <endian.h>
 #include <errno.h>

@@ -29,7 +29,7 @@ static void take_peer(struct braid_qp *w, const struct braid_qp_blob *peer)
 	w->peer_ack_key = peer->ack_key;
 }
 
-/* The dialler's blob, with its GID of the type that the accepter has chosen in first place. */
+/* A copy of the dialler's blob whose first GID is of the type that the accepter has chosen. */
 static struct braid_qp_blob of_type(const struct braid_qp_blob *peer, uint8_t type)
 {
 	struct braid_qp_blob b = *peer;
@@ -113,7 +113,7 @@ static void make(struct braid_qp *w, const char *what, void (*run)(struct braid_
 	braid_later(w->dev, BRAID_MAKE, &w->make);
 }
 
-/* Do the NIC's commands hang?  Then waiting for it only delays the lane, which can use a socket. */
+/* Do the NIC's commands hang?  Then waiting only delays the lane, which can use a socket. */
 static bool hangs(struct braid_dev *dev)
 {
 	uint64_t now = braid_os->now_ns();

@@ -58,8 +58,8 @@ static struct ibv_ah_attr address(const struct braid_qp *w, const struct braid_q
 }
 
 /*
- * Fails now if the address can't be reached, which otherwise shows as a timeout.  Drivers without
- * address handles (qedr, mana) can't tell here.
+ * Fails now if the address can't be reached, which would otherwise show only as a timeout.  Drivers
+ * without address handles (qedr, mana) can't find that out, so for them this returns 0.
  */
 static int reach(struct braid_qp *w, struct ibv_ah_attr *a)
 {

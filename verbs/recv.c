@@ -5,8 +5,9 @@
  * A destroyed queue pair takes shared receives along: those that it has begun to fill, and those
  * whose completions were not polled.  Their number is unknown, but lower than what one lane brings,
  * and the next lane brings new ones.  A queue that may have lost more than half of its receives
- * takes no new lane, and is destroyed with its last one.  Should it run dry before, the peers'
- * lanes make no progress (verbs_health() in verbs.c), and come back on another queue.
+ * takes no new lane, and is destroyed with its last lane.  Should the queue run dry before, the
+ * peers' lanes make no progress, are given up (verbs_health() in verbs.c), and are made anew on
+ * another queue.
  */
 #include "verbs/recv.h"
 
@@ -22,7 +23,7 @@
 enum {
 	RX_BYTES = BRAID_SLOTS_RX * BRAID_SLOT,
 	SHARED_MAX = 64,		/* times BRAID_SLOTS_RX: 33 MiB */
-	SPARE_MAX = 8,			/* times that: kept when no lane uses the queue */
+	SPARE_MAX = 8,			/* times BRAID_SLOTS_RX: kept when no lane uses the queue */
 };
 
 /* --- slots --------------------------------------------------------------------------------- */
@@ -80,7 +81,7 @@ static int post(struct braid_srq *s, struct braid_slots *slots)
 	return err;
 }
 
-/* Makes the queue, and posts the slots kept from the one before. */
+/* Makes the queue, and posts the slots kept from the queue before. */
 static int srq_open(struct braid_srq *s)
 {
 	struct ibv_srq_init_attr a = {

@@ -28,7 +28,7 @@ enum {
 					 * is promised that many fewer */
 };
 
-/* In the wr_id of a send; a receive's wr_id is an address, in which this bit is never set. */
+/* Set in the wr_id of a send; a receive's wr_id is an address, in which this bit is never set. */
 #define BRAID_WR_IS_SEND (UINT64_C(1) << 63)
 
 struct braid_slots {
@@ -44,8 +44,8 @@ struct braid_srq {
 	struct ibv_srq *srq;		/* NULL while no lane uses it */
 	struct braid_slots *slots;	/* posted, or held by lanes */
 	unsigned nslots, nslots_max;	/* times BRAID_SLOTS_RX */
-	unsigned lanes;			/* that receive from it now */
-	unsigned left;			/* that did before: each may have taken receives along */
+	unsigned lanes;			/* lanes that receive from it now */
+	unsigned left;			/* ended lanes: each may have taken receives along */
 	atomic_uint repost;		/* slots to post again together: 1 if they are few */
 	bool broken;			/* a post has failed */
 };
@@ -62,7 +62,7 @@ static inline const char *braid_slot_data(const struct ibv_recv_wr *wr)
 
 /* NULL: no memory, or it can't be registered, which has been logged. */
 struct braid_slots *braid_slots_new(struct braid_ibport *p);
-void braid_slots_free(struct braid_slots *s);	/* NULL is nothing */
+void braid_slots_free(struct braid_slots *s);	/* s may be NULL */
 /* Chains all its receives by `next`; returns the first. */
 struct ibv_recv_wr *braid_slots_chain(struct braid_slots *s);
 
@@ -74,7 +74,7 @@ bool braid_srq_wanted(const struct braid_ibport *p);
  * 0 or a negative errno.  Any thread.  It pins memory, so never call it where NCCL waits for data.
  */
 int braid_srq_join(struct braid_ibport *p, struct braid_srq **ret);
-/* Removes a lane whose queue pair is destroyed; `held`: receives that it has not posted again. */
+/* Removes a lane whose queue pair is destroyed.  held: the receives that the lane still holds. */
 void braid_srq_leave(struct braid_srq *s, struct ibv_recv_wr *held);
 
 #endif

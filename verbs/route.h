@@ -12,12 +12,12 @@
 
 #include "verbs/qp.h"
 
-/* Our GIDs for the peer: the port's own and, if there is one, the GID with a FLID: how many. */
+/* GIDs for the peer: the port's own and, if there is one, that with a FLID.  Returns the count. */
 unsigned braid_route_gids(const struct braid_ibport *p, struct braid_gid ret[2]);
 
 /*
  * Sets w->dlid, w->gid and w->peer_gid.  0, or a negative errno if the peer can't be reached; `why`
- * then has the reason, unless it is empty.
+ * then has the reason in one line.
  */
 int braid_route_find(struct braid_qp *w, const struct braid_qp_blob *peer, char *why,
 		     size_t len);

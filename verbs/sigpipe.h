@@ -3,8 +3,8 @@
  * sigpipe.h - keep SIGPIPE away from the process while soft-iWARP (siw) may write to a socket.
  *
  * siw writes without MSG_NOSIGNAL, so SIGPIPE comes if the peer has closed the socket.  Block and
- * unblock around such calls: three system calls, or none in a process that ignored SIGPIPE when
- * that was last checked.
+ * unblock around calls into siw.  Together they make three system calls, or none in a process that
+ * ignored SIGPIPE at the last check.
  */
 #ifndef BRAID_VERBS_SIGPIPE_H
 #define BRAID_VERBS_SIGPIPE_H
@@ -27,7 +27,7 @@ static inline bool braid_sigpipe_may_come(const struct braid_ibport *p)
 
 void braid_sigpipe_block(const struct braid_ibport *p, struct braid_sigpipe *s);
 void braid_sigpipe_unblock(const struct braid_sigpipe *s);
-/* Checks now and then whether the process ignores SIGPIPE, as Python does. */
+/* Checks whether the process ignores SIGPIPE, as Python does.  To be called now and then. */
 void braid_sigpipe_check(struct braid_ibport *p);
 
 #endif

@@ -86,7 +86,10 @@ static int verbs_attach(struct braid_lane *lane)
 	       braid_qp_ring(w, lane->tx.ring, lane->tx.ring_size);
 }
 
-/* The socket first: a peer whose queue pair then fails checks it, and knows that we closed both. */
+/*
+ * Closes the socket first.  A peer whose queue pair then fails checks its socket, and so knows that
+ * we closed both.
+ */
 static void verbs_close(struct braid_lane *lane)
 {
 	if (lane->fd >= 0)
@@ -122,7 +125,7 @@ static bool verbs_arm(struct braid_lane *lane)
 	return !ibv_req_notify_cq(w->cq, 0);
 }
 
-/* Checks until a lane without progress is given up: not while its queue pair may retransmit. */
+/* A lane is given up after so many checks without progress: more than retransmissions take. */
 static unsigned patience(const struct braid_qp *w)
 {
 	uint64_t ns = (UINT64_C(4096) << braid_param.ib_timeout) * (braid_qp_retries() + 1u);
@@ -148,7 +151,7 @@ static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
 		return -ENETRESET;	/* the peer sends to the LID that the port had */
 	ret->unacked = true;
 	if (!braid_trylock(&lane->link->lock))
-		return 0;		/* it is being moved */
+		return 0;		/* another thread moves the link */
 	ret->unacked = lane->tx.f_sent != lane->tx.f_peer_acked;
 	/* Queue pairs detect a silent peer; over iWARP that takes as long as TCP's timeouts. */
 	err = braid_lane_stuck(lane, &w->look, patience(w)) ? -ETIMEDOUT : 0;

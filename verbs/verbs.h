@@ -16,12 +16,12 @@ int braid_verbs_push(struct braid_lane *lane);
 int braid_verbs_post(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len);
 int braid_verbs_poll(struct braid_lane *lane);
 
-/* tx.c, with the link's lock held, or before anyone else knows the lane: */
+/* tx.c, with the link's lock held, or before any other thread knows the lane: */
 
 void braid_verbs_tx_init(struct braid_qp *w);
 /* Adds the WRITE of our counts, of received frames and of free slots, to the chain. */
 void braid_verbs_write_counts(struct braid_lane *lane, struct braid_qp *w);
-/* Writes the counts if the peer may need them: if not now, w->count_due is set.  0 or -EIO. */
+/* Writes the counts if the peer may need them; if it can't now, sets w->count_due.  0 or -EIO. */
 int braid_verbs_count_if_due(struct braid_lane *lane, struct braid_qp *w);
 /* Hands the chain of work requests to the NIC.  0 or -EIO. */
 int braid_verbs_chain_post(struct braid_qp *w);

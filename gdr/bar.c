@@ -21,7 +21,7 @@ struct pinned {			/* gdr_mh_t */
 	unsigned long handle;
 };
 
-/* X(result, our name, the library's name, arguments): 0 or a positive errno, except open */
+/* X(result, our name, the library's name, arguments).  Except open: 0 or a positive errno. */
 #define CALLS(X) \
 	X(void *, open, "gdr_open", (void)) \
 	X(int, pin, "gdr_pin_buffer", (void *g, unsigned long addr, size_t size, \
@@ -31,7 +31,7 @@ struct pinned {			/* gdr_mh_t */
 	X(int, is_gone, "gdr_get_callback_flag", (void *g, struct pinned mh, int *flag))
 
 static struct {
-	void *lib, *g;			/* kept */
+	void *lib, *g;			/* never closed */
 #define MEMBER(result, name, symbol, args) result (*name) args;
 	CALLS(MEMBER)
 #undef MEMBER
@@ -150,7 +150,7 @@ bool braid_bar_read(int gpu)
 		atomic_store(&w->open, false);
 		return false;
 	}
-	/* Else the CPU may read the window early, before it has seen that the writes are done. */
+	/* Without this fence, the CPU may read the window before it sees that the writes are done. */
 	__builtin_ia32_mfence();
 	(void)*w->at;
 	return true;

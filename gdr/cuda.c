@@ -62,7 +62,7 @@ static int load(char *why, size_t len)
 {
 	void *at;
 
-	/* Look first: the application's next dlerror() would return a failed dlopen()'s message. */
+	/* Look for the file: a failed dlopen() would change the application's next dlerror(). */
 	braid_cu.lib = dl_iterate_phdr(is_driver, NULL) ?
 			       dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) : NULL;
 	if (!braid_cu.lib) {
@@ -163,7 +163,7 @@ int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret)
 	if (host)
 		return device ? -EOPNOTSUPP : -EINVAL;
 	if (at < end)
-		known = false;		/* this driver reports no ranges */
+		known = false;		/* the driver reports no ranges */
 	ret->id = known ? id : 0;
 	return 0;
 }

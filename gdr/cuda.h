@@ -22,7 +22,7 @@ struct braid_gpu_mem {
 	unsigned pieces;		/* allocations in the range */
 	/*
 	 * Identifies the allocation: no other in this process ever has the same number.  0: not
-	 * known; then other memory may later have the same address, unnoticed.
+	 * known; then it goes unnoticed if other memory gets this address later.
 	 */
 	uint64_t id;
 };
@@ -35,12 +35,12 @@ bool braid_gpu_current(void);
 
 /*
  * Is this GPU memory, which the CPU may not touch?  0: all of it; -EINVAL: none of it.
- * -EOPNOTSUPP: a part of it; only a NIC can move it then, if the driver exports all of it.
+ * -EOPNOTSUPP: only a part; then only a NIC can move the range, if the driver exports all of it.
  */
 int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret);
 
 /*
- * A DMA-BUF for the pages of that range: data lies at *ret_offset, and the caller owns *ret_fd.
+ * Exports a DMA-BUF of the pages of that range.  data lies at *ret_offset; the caller owns *ret_fd.
  * `pcie`: a device on PCIe can reach it even where the GPU is attached to the CPU's own bus.
  */
 int braid_gpu_export(const void *data, size_t size, bool pcie, int *ret_fd, uint64_t *ret_offset);
@@ -50,7 +50,7 @@ int braid_gpu_pci(int gpu, char *ret, size_t len);
 
 /*
  * _can_flush(): is the driver's own flush of a GPU supported?  _flush(): do it, in a thread whose
- * context is that GPU's.  Both may wait for other calls of the driver, and these for a kernel.
+ * context is that GPU's.  Both may wait for other calls of the driver, which may wait for a kernel.
  */
 int braid_gpu_can_flush(int gpu);
 int braid_gpu_flush(int gpu);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * driver.h - the calls of NVIDIA's driver that gdr/ makes, for its own files.  Numbers and types
- * are those of the CUDA Driver API's reference manual.
+ * driver.h - the calls of NVIDIA's driver that gdr/ makes; only gdr/ includes it.  Numbers and
+ * types are those of the CUDA Driver API's reference manual.
  */
 #ifndef BRAID_GDR_DRIVER_H
 #define BRAID_GDR_DRIVER_H
@@ -37,7 +37,7 @@ struct braid_cu_rect {		/* CUDA_MEMCPY2D: rows of `width` bytes, `pitch` apart *
 };
 _Static_assert(sizeof(struct braid_cu_rect) == 128, "as in the manual");
 
-/* What needs a call.  ALL: all of gdr/; STAGE: only gdr/stage.c; MAY: the call is optional. */
+/* Which code needs a call.  ALL: all of gdr/; STAGE: only gdr/stage.c; MAY: it is optional. */
 enum { BRAID_CU_ALL, BRAID_CU_STAGE, BRAID_CU_MAY };
 
 /* X(what needs it, our name, the driver's name, arguments) */
@@ -76,7 +76,7 @@ enum { BRAID_CU_ALL, BRAID_CU_STAGE, BRAID_CU_MAY };
 	X(STAGE, copy_rect, "cuMemcpy2DAsync_v2", (const struct braid_cu_rect *rect, void *stream))
 
 struct braid_cu {
-	void *lib;			/* kept */
+	void *lib;			/* never closed */
 #define BRAID_CU_MEMBER(who, name, symbol, args) int (*name) args;
 	BRAID_CU_CALLS(BRAID_CU_MEMBER)
 #undef BRAID_CU_MEMBER

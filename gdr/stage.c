@@ -17,16 +17,16 @@ enum { NON_BLOCKING = 1, PORTABLE = 1, NO_TIMING = 2 };	/* of streams, host memo
 enum { TO_THIS_GPU = 0, SEEN_BY_IT = 100 };	/* CUflushGPUDirectRDMAWrites...: Target, Scope */
 
 /*
- * States of a piece.  LEFT: its owner is done, the copy may not be.  LOST: the copy's end is
- * unknown.
+ * States of a piece.  LEFT: its owner is done with it, but the copy may still be under way.  LOST:
+ * whether the copy is over will never be known.
  */
 enum { FREE, TAKEN, LEFT, LOST };
 
 struct braid_staged {
 	struct braid_stage *stage;
 	_Atomic int state;
-	int after;			/* the state that it gets when its owner is done */
-	void *event;			/* recorded behind its copies */
+	int after;			/* its state once its owner is done */
+	void *event;			/* recorded on the stream behind its copies */
 	char *bytes;
 	int err;
 };
@@ -63,9 +63,9 @@ void braid_stage_leave(int mode)
 	braid_gpu_leave(mode);
 }
 
-/* --- what is needed ------------------------------------------------------------------------ */
+/* --- what a copy needs --------------------------------------------------------------------- */
 
-/* Free what was made, also if only part of it was. */
+/* Free what make() made, also if it failed half-way. */
 static void unmake(struct braid_stage *s)
 {
 	int mode;
@@ -86,7 +86,7 @@ static void unmake(struct braid_stage *s)
 	free(s);
 }
 
-/* NULL, or what failed. */
+/* NULL, or the name of the call that failed. */
 static const char *make_within(struct braid_stage *s, int *ret_err)
 {
 	*ret_err = braid_cu_result(braid_cu.stream_create(&s->stream, NON_BLOCKING));
@@ -250,7 +250,7 @@ static int slot(struct braid_stage *s, struct braid_staged **ret)
 	return err;
 }
 
-/* Copy `width` bytes from offset `x` on of each line. */
+/* Copy `width` bytes of each line, from offset `x` on. */
 static int columns(const struct braid_staged *p, char *at, size_t lines, size_t x, size_t width)
 {
 	struct braid_cu_rect r = {
@@ -296,7 +296,7 @@ int braid_stage_begin(struct braid_stage *s, char *at, const void *own, size_t l
 		p->err = braid_cu_result(braid_cu.copy_from(
 			p->bytes, (braid_cu_ptr)(uintptr_t)at, len, s->stream));
 	}
-	/* Also after an error: the part that is under way must end before the memory is reused. */
+	/* Also after an error: what is under way must end before the memory is reused. */
 	err = braid_cu_result(braid_cu.event_record(p->event, s->stream));
 	braid_stage_leave(mode);
 	if (err)

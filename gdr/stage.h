@@ -24,12 +24,12 @@
 
 enum { BRAID_STAGE_PIECE = 128 << 10, BRAID_STAGE_SLOTS = 8 };	/* 1 MiB for a GPU, pinned */
 
-struct braid_stage;			/* of one GPU; its users share and count it */
+struct braid_stage;			/* for one GPU; its users share it and are counted */
 struct braid_staged;			/* one copy of at most BRAID_STAGE_PIECE bytes */
 
 /* 0, or a negative errno, and *ret_why names the driver's call that failed. */
 int braid_stage_get(int gpu, struct braid_stage **ret, const char **ret_why);
-/* The last put frees it, unless a piece is still under way. */
+/* The last user's put frees the stage, unless a piece is still under way. */
 void braid_stage_put(struct braid_stage *s);
 /* Adds a user to a stage that the caller already holds; each user calls put(). */
 void braid_stage_hold(struct braid_stage *s);
@@ -43,8 +43,8 @@ int braid_stage_enter(const struct braid_stage *s, int *ret_mode);
 void braid_stage_leave(int mode);
 
 /*
- * Start a copy of at most BRAID_STAGE_PIECE bytes into or out of the GPU.  Into it, `own` is read
- * before the call returns.  -EAGAIN: all pieces are under way; -EIO: all are lost.
+ * Start a copy of at most BRAID_STAGE_PIECE bytes into or out of the GPU.  A copy into it has read
+ * `own` when the call returns.  -EAGAIN: all pieces are under way; -EIO: all are lost.
  */
 int braid_stage_begin(struct braid_stage *s, char *at, const void *own, size_t len, bool to_gpu,
 		      struct braid_staged **ret);
@@ -58,8 +58,8 @@ const void *braid_stage_bytes(const struct braid_staged *p);
 void braid_stage_end(struct braid_staged *p);
 
 /*
- * Make what NICs have written into the GPU visible to it, by the driver's own flush.  It waits for
- * these writes, and perhaps for other calls of the driver (gdr/cuda.h).  0 or a negative errno.
+ * Make what NICs have written into the GPU visible to it, by the driver's own flush.  This waits
+ * for these writes, and perhaps for other calls of the driver (gdr/cuda.h).  0 or a negative errno.
  */
 int braid_stage_flush(struct braid_stage *s);
 

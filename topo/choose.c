@@ -42,7 +42,7 @@ static bool is_slow(const struct braid_nic *nic, long fastest)
 	return nic->speed_mbps && (long)nic->speed_mbps * SLOW < fastest;
 }
 
-/* The NICs near a GPU: steps 1 to 4; returns how near. */
+/* Finds the NICs near a GPU by the steps 1 to 4 of choose.h; returns how near they are. */
 static enum braid_distance find_near(const struct braid_machine *m, unsigned gpu,
 				     enum braid_left_out *left)
 {

@@ -9,7 +9,7 @@
  *	4. the nearest to this GPU.
  * GPUs to which the same NICs are left share them in order: of n NICs and g GPUs the k-th GPU has
  * NICs k, k + g, ...; or, with fewer NICs than GPUs, NIC k mod n.  So on hosts of one make GPU i
- * has the same rail, with any number of GPUs in use.
+ * has the same rail everywhere, with any number of GPUs in use.
  */
 #ifndef BRAID_TOPO_CHOOSE_H
 #define BRAID_TOPO_CHOOSE_H
@@ -20,10 +20,10 @@ enum braid_left_out { BRAID_LEFT_NOT, BRAID_LEFT_DOWN, BRAID_LEFT_NO_RDMA, BRAID
 		      BRAID_LEFT_FAR };
 
 struct braid_choice {
-	enum braid_distance distance;		/* of the nearest; UNKNOWN: GPUs share all NICs */
+	enum braid_distance distance;		/* to the nearest; UNKNOWN: GPUs share all NICs */
 	enum braid_left_out left_out[BRAID_MACHINE_NICS];	/* why each NIC is not near */
 	unsigned n_near;			/* how many NICs are near */
-	unsigned sharers, turn;			/* GPUs near the same NICs; this one's turn */
+	unsigned sharers, turn;			/* GPUs near the same NICs; this one's number */
 	unsigned n;
 	unsigned nics[BRAID_MACHINE_NICS];	/* this GPU's, the preferred one first */
 };
@@ -32,7 +32,7 @@ struct braid_choice {
 void braid_choose(const struct braid_machine *m, unsigned n_gpus, unsigned gpu,
 		  struct braid_choice *ret);
 
-/* Why, in lines of at most 80 columns.  Writes and returns as snprintf does. */
+/* Explains the choice, in lines of at most 80 columns.  Writes and returns as snprintf does. */
 size_t braid_choice_explain(const struct braid_machine *m, unsigned gpu,
 			    const struct braid_choice *c, char *ret, size_t len);
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Digits up to BRAID_CPUS_MAX - 1; -1: something else, or more. */
+/* Reads a number below BRAID_CPUS_MAX; -1: there is no number, or it is larger. */
 static int parse_cpu(const char **text)
 {
 	const char *p = *text;

@@ -2,7 +2,7 @@
 /*
  * cpus.h - a set of CPUs, as the kernel writes it in cpulist files: "0-19,40-59".
  *
- * The bits lie as in the kernel's own masks, so that a set can be given to sched_setaffinity().
+ * The bits have the order of the kernel's masks, so that a set can be given to sched_setaffinity().
  */
 #ifndef BRAID_TOPO_CPUS_H
 #define BRAID_TOPO_CPUS_H
@@ -20,7 +20,7 @@ struct braid_cpus {
 /* 0, or -EINVAL with *ret untouched; empty text is the empty set. */
 int braid_cpus_parse(const char *text, struct braid_cpus *ret);
 
-/* The shortest list, cut to len at a comma; returns how long all of it is, as snprintf does. */
+/* Writes the shortest list, cut at a comma to fit.  Returns the whole length, as snprintf does. */
 size_t braid_cpus_format(const struct braid_cpus *c, char *ret, size_t len);
 
 bool braid_cpus_empty(const struct braid_cpus *c);

@@ -52,7 +52,7 @@ static struct marks marks_take(const char **text, size_t *len)
 	return m;
 }
 
-/* Takes a number up to the next colon: -1: it is empty; `bad`: not a number of 0 to most. */
+/* Takes a number up to the next colon.  -1: none is given; `bad`: it is not one of 0 to most. */
 static int number_take(const char **text, size_t *len, int most, int bad)
 {
 	const char *at = *text, *colon = *len ? memchr(at, ':', *len) : NULL;
@@ -176,7 +176,7 @@ void braid_netdev_filter_format(const struct braid_netdev_filter *f, char *ret, 
 	}
 }
 
-/* The interface with an alternative name too long for if_nametoindex(); 0: there is none. */
+/* Finds an interface by an alternative name too long for if_nametoindex(); 0: there is none. */
 static unsigned long_name_to_index(const char *name)
 {
 	struct {

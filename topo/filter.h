@@ -25,7 +25,7 @@ struct braid_filter_item {
 
 struct braid_netdev_filter {
 	bool exclude, exact;		/* ^, = */
-	bool odd;			/* NCCL would read it as something else */
+	bool odd;			/* NCCL would read the text as something else */
 	unsigned n;			/* 0: all match */
 	struct braid_filter_item item[BRAID_FILTER_NAMES];
 };
@@ -33,15 +33,15 @@ struct braid_netdev_filter {
 /* 0, or -EINVAL: *ret untouched, and `why`, if not NULL, says what is wrong with the text. */
 int braid_netdev_filter_parse(const char *text, struct braid_netdev_filter *ret, char *why,
 			      size_t len);
-/* The filter as it would be written for NCCL. */
+/* Writes the filter as NCCL reads it: without blanks, quotes and repeated marks. */
 void braid_netdev_filter_format(const struct braid_netdev_filter *f, char *ret, size_t len);
-/* A single element, as the user wrote it but without marks, blanks and quotes. */
+/* Writes one element, as the user wrote it but without marks, blanks and quotes. */
 void braid_filter_item_format(const struct braid_filter_item *item, char *ret, size_t len);
 
 /* Put the interface's name in place of an alternative one (ip link property add ... altname). */
 void braid_netdev_filter_resolve(struct braid_netdev_filter *f);
 
-/* Does the name match, by its beginning or whole?  port -1: ports don't count. */
+/* Does the name match, by its beginning or as a whole?  port -1: the item's port does not count. */
 bool braid_filter_item_match(const struct braid_filter_item *item, const char *name, int port);
 /* Counts the elements that matched nothing (!hit[i]), and lists them in ret while there is room. */
 unsigned braid_filter_missed(const struct braid_netdev_filter *f, const bool *hit, char *ret,

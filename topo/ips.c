@@ -25,7 +25,7 @@ enum rank {
 	RANK_V4,
 	RANK_V4_HOST,
 	RANK_V6,
-	RANK_V6_TEMPORARY,		/* will go in a day or so; a job may stay longer */
+	RANK_V6_TEMPORARY,		/* expires within days; a job may run longer */
 	RANK_V6_LOCAL,
 	RANK_V6_LOCAL_TEMPORARY,
 	RANK_V6_HOST,
@@ -192,7 +192,7 @@ int braid_ips_choose(const char *text)
 	return 0;
 }
 
-/* The address's place in the user's list of subnets; -1: the user does not want it. */
+/* The position of the address's subnet in the user's list; -1: the user does not want it. */
 static int place_of(const struct sockaddr *sa)
 {
 	unsigned i;

@@ -17,24 +17,24 @@
 
 struct braid_ips {
 	unsigned n;
-	bool routable;			/* the first is neither link-local nor loopback's */
-	bool link_local;		/* the first is link-local, and so are all */
-	bool tentative;			/* a routable one is still being checked by the kernel */
-	bool refused;			/* BRAID_ADDRESS excludes one that could be used */
+	bool routable;			/* the first address is neither link-local nor loopback's */
+	bool link_local;		/* the first address is link-local, and so are all */
+	bool tentative;			/* the kernel still checks a routable address */
+	bool refused;			/* BRAID_ADDRESS excludes a usable address */
 	int rank[BRAID_NETDEV_IPS];
 	struct braid_netdev_ip ip[BRAID_NETDEV_IPS];
 };
 
-struct braid_v6_flags;			/* the kernel's, of all IPv6 addresses of this machine */
+struct braid_v6_flags;			/* the kernel's flags of all our IPv6 addresses */
 
 /* 0 or -ENOMEM.  Without /proc/net/if_inet6 no address has flags. */
 int braid_v6_flags_load(const char *sysroot, struct braid_v6_flags **ret);
 void braid_v6_flags_free(struct braid_v6_flags *f);
 
 /*
- * Adds an address of the interface `name`.  It is ignored if it is not of `family` (AF_UNSPEC:
- * any), not in a subnet that the user asked for, or not usable.  If there is no room, the worst is
- * dropped.
+ * Adds an address of the interface `name`.  An address is ignored if it is not of `family`
+ * (AF_UNSPEC: any), not in a subnet that the user asked for, or not usable.  If there is no room,
+ * the worst address is dropped.
  */
 void braid_ips_add(struct braid_ips *ips, int family, const struct braid_v6_flags *flags,
 		   const char *name, const struct sockaddr *sa, const struct sockaddr *mask);
@@ -51,7 +51,7 @@ int braid_ips_choose(const char *subnets);
 /* Are these the same IP address?  Ports do not count. */
 bool braid_netdev_same_ip(const struct sockaddr *a, const struct sockaddr *b);
 
-/* Is that address in this one's subnet? */
+/* Is `sa` in the subnet of `ip`? */
 bool braid_ip_near(const struct braid_netdev_ip *ip, const struct sockaddr *sa);
 
 #endif

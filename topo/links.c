@@ -21,14 +21,14 @@ enum { KIND = 16, DEPTH_MAX = 4, DUMP_ROOM = 32768, WAIT_S = 1, DUMPS_MAX = 8 };
 
 struct row {
 	unsigned ifindex;
-	unsigned master;		/* ifindex of the bridge or bond that it is in; 0: none */
+	unsigned master;		/* ifindex of its bridge or bond; 0: none */
 	bool elsewhere;			/* its other end is in another namespace */
 	char kind[KIND], port_kind[KIND];	/* "": hardware, loopback; "": no port */
 };
 
 struct braid_links {
 	size_t n, room;
-	bool torn;			/* the kernel says that its table changed meanwhile */
+	bool torn;			/* the table changed while the kernel sent it */
 	struct row *row;
 };
 
@@ -100,8 +100,8 @@ static int request_links(int fd)
 }
 
 /*
- * 0: more is to come; 1: that was all; or a negative errno.  -EAGAIN: interfaces came or went
- * meanwhile, so some may be missing.
+ * Adds the interfaces of one datagram.  0: more is to come; 1: that was all; or a negative errno.
+ * -EAGAIN: interfaces came or went meanwhile, so some may be missing.
  */
 static int take_links(struct braid_links *l, struct braid_nl got)
 {
@@ -152,7 +152,7 @@ struct braid_links *braid_links_load(void)
 	if (fd >= 0)
 		close(fd);
 	free(buf);
-	if (err == 1 || err == -EAGAIN)		/* most of it is better than nothing */
+	if (err == 1 || err == -EAGAIN)		/* most interfaces are better than none */
 		return l;
 	braid_links_free(l);
 	return NULL;
@@ -252,7 +252,7 @@ static bool is_tunnel(const char *kind)
 	return false;
 }
 
-/* A guess, if /sys is another namespace's: these kinds stand on others, most likely hardware. */
+/* A guess where /sys is another namespace's: these kinds stand on others, most likely hardware. */
 static bool stands_on(const char *kind)
 {
 	return !strcmp(kind, "bond") || !strcmp(kind, "team") || !strcmp(kind, "vlan");

@@ -28,11 +28,11 @@ enum braid_lead {
 
 struct braid_lead_info {
 	enum braid_lead lead;
-	const char *port_of;		/* "bridge", "team"...: it is a port of one; or NULL */
+	const char *port_of;		/* "bridge" or "team", of which it is a port; or NULL */
 	bool tunnel;			/* it wraps packets that leave by another interface */
 };
 
-/* The VRF that this interface is, or belongs to, also as the port of a bridge in it; 0: none. */
+/* The VRF that this interface is, or belongs to, perhaps through a bridge; 0: none. */
 unsigned braid_link_vrf(const struct braid_links *links, unsigned ifindex);
 
 /* links may be NULL; `sysfs`: /sys belongs to this network namespace. */

@@ -49,7 +49,10 @@ int braid_machine_add(struct braid_machine *m, const struct braid_spot *s)
 	return (int)m->n_spots++;
 }
 
-/* A host bridge gets the NUMA node of the devices below it.  If there is one node, all get it. */
+/*
+ * Gives a host bridge the NUMA node of the devices below it.  If only one node has CPUs, all spots
+ * without a node get that one, except in a virtual machine.
+ */
 static void settle_numa(struct braid_machine *m)
 {
 	unsigned with_cpus = 0;
@@ -113,7 +116,7 @@ void braid_machine_stand(struct braid_machine *m, struct braid_nic *nic, int spo
 	m->spots[spot].nic = true;
 }
 
-/* Names are printed and written into documents: only printable ASCII stays. */
+/* Names are printed and written into documents: what is not printable ASCII becomes '?'. */
 static void make_plain(char *name)
 {
 	for (; *name; name++) {

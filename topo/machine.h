@@ -2,8 +2,8 @@
 /*
  * machine.h - the machine as a tree: GPUs and NICs, the PCI bridges above them, NUMA nodes.
  *
- * Read once, from /sys or by hwloc; for tools, never on the data path.  What these do not say stays
- * unknown: a distance is never guessed.
+ * Read once, from /sys or by hwloc; for tools, never on the data path.  What neither of them says
+ * stays unknown: a distance is never guessed.
  */
 #ifndef BRAID_TOPO_MACHINE_H
 #define BRAID_TOPO_MACHINE_H
@@ -34,7 +34,7 @@ enum braid_distance {
 	BRAID_DISTANCE_SELF,	/* X */
 	BRAID_DISTANCE_NVL,	/* NVLink, direct or through its switches; of two GPUs */
 	BRAID_DISTANCE_PIX,	/* at most one PCIe switch between */
-	BRAID_DISTANCE_PXB,	/* several, but not the host bridge */
+	BRAID_DISTANCE_PXB,	/* several switches, but not the host bridge */
 	BRAID_DISTANCE_PHB,	/* the same host bridge */
 	BRAID_DISTANCE_NODE,	/* the same NUMA node, nothing nearer is known or shared */
 	BRAID_DISTANCE_SYS,	/* another NUMA node */
@@ -53,10 +53,10 @@ struct braid_spot {		/* a host bridge, a bridge or a device */
 	int numa;			/* -1: unknown */
 	bool gpu, nic;
 	unsigned class, vendor, device, sub_vendor, sub_device;		/* 0: unknown */
-	struct braid_link most, now;	/* of the device's own end */
-	struct braid_cpus cpus;		/* next to it; empty: unknown */
+	struct braid_link most, now;	/* at the device's own end */
+	struct braid_cpus cpus;		/* the CPUs next to it; empty: unknown */
 	char name[BRAID_SPOT_NAME];	/* "pci0000:00", "0000:03:00.0" */
-	char path[BRAID_MACHINE_PATH];	/* the names from the top down; sorted by it */
+	char path[BRAID_MACHINE_PATH];	/* the names from the top down; spots are sorted by it */
 };
 
 struct braid_gpu {
@@ -67,7 +67,7 @@ struct braid_gpu {
 
 enum braid_carrier { BRAID_CARRIER_UNKNOWN, BRAID_CARRIER_UP, BRAID_CARRIER_DOWN };
 
-struct braid_nic {			/* an RDMA port, or an interface that no RDMA port has */
+struct braid_nic {			/* an RDMA port, or an interface that belongs to none */
 	char name[BRAID_NIC_NAME];	/* as Braid calls the device: "mlx5_0:1", "eth0" */
 	char netdev[16];		/* "" if there is none */
 	bool rdma;
@@ -94,7 +94,7 @@ struct braid_cpu_kind {
 struct braid_machine {
 	bool is_virtual;		/* runs under a hypervisor, as far as the machine shows */
 	unsigned n_spots, n_gpus, n_nics, n_numas, n_notes;
-	char direct[160];	/* PCI functions of Data Direct, as far as there is room; "" */
+	char direct[160];	/* PCI functions of Data Direct, while there is room; or "" */
 	bool has_nvlink;
 	bool nvlink[BRAID_MACHINE_GPUS][BRAID_MACHINE_GPUS];
 	unsigned left_out;		/* devices for which the tables had no room */

@@ -30,7 +30,7 @@ static bool cpuinfo(const char *text, const char *key, char *ret, size_t len)
 	return false;
 }
 
-/* x86 has a CPU flag for a hypervisor; Xen a directory. */
+/* On x86 a hypervisor shows as a CPU flag, and Xen as a directory in /sys. */
 static bool has_flag(const char *flags)
 {
 	const char *word = strstr(flags, "hypervisor");

@@ -15,7 +15,7 @@ enum { BRAID_PORTS_MAX = 16, BRAID_NUMA_MOST = 4095 };
 int braid_machine_new(struct braid_machine **ret);		/* 0 or -ENOMEM */
 int braid_machine_settle(struct braid_machine *m);		/* 0 or -ENOMEM */
 
-/* The spot of a path; -1: none yet. */
+/* The spot of a path; -1: the path has none yet. */
 int braid_machine_find(const struct braid_machine *m, const char *path);
 
 /* Adds a spot below s->up.  -1: there is no room, or the tree would be too deep. */
@@ -31,11 +31,11 @@ void braid_machine_stand(struct braid_machine *m, struct braid_nic *nic, int spo
 /* Note an NVLink between two GPUs, by the numbers that they have in the settled machine. */
 void braid_machine_nvlink(struct braid_machine *m, unsigned a, unsigned b);
 
-/* machine_near.c: is the place of that spot in the tree hidden?  machine_notes.c: m->notes. */
+/* machine_near.c: is it hidden where that spot is in the tree?  machine_notes.c: sets m->notes. */
 bool braid_machine_is_hidden(const struct braid_machine *m, int spot);
 void braid_machine_write_notes(struct braid_machine *m);
 
-/* The kind of CPU, and whether it runs under a hypervisor, of ROOT/proc/cpuinfo. */
+/* Reads the kind of CPU, and whether it runs under a hypervisor, from ROOT/proc and ROOT/sys. */
 void braid_machine_cpu(struct braid_machine *m, const char *root);
 
 #endif

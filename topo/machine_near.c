@@ -2,8 +2,8 @@
 /*
  * machine_near.c - how near two devices of a machine are.
  *
- * Every GPU and NIC has a chain of spots from the host bridge down, shared where the beginnings are
- * the same.  The distance of two devices is where their chains part.
+ * Every GPU and NIC has a chain of spots from the host bridge down.  Chains that begin alike share
+ * their first spots.  The distance of two devices follows from where their chains part.
  *
  * A hypervisor that hides the tree puts devices on the root bus.  A real GPU is behind a port.  So
  * a GPU without a port counts as hidden, and in a virtual machine so does any device without one.
@@ -67,7 +67,7 @@ enum braid_distance braid_machine_between(const struct braid_machine *m, int a, 
 		return BRAID_DISTANCE_SELF;
 	at = meet(m, a, b);
 	if (at >= 0 && m->spots[at].depth > 0) {
-		/* Behind a switch where two chains part, each has one of the switch's ports. */
+		/* Below the switch at which two chains part, each has one of the switch's ports. */
 		depth = m->spots[at].depth;
 		most = m->spots[a].depth;
 		if (m->spots[b].depth > most)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * machine_nics.c - the NICs of a machine: its RDMA ports, and interfaces that no such port has.
+ * machine_nics.c - the NICs of a machine: its RDMA ports, and interfaces that belong to none.
  *
  * A bond's NIC stands where each of its members does.
  */
@@ -156,7 +156,7 @@ static int parse_rate(const char *text)
 	return (int)(gbps * 1000);
 }
 
-/* The interface of a port: the one that the kernel names, or else the one on the same function. */
+/* The interface of a port: the one that the kernel names, else the one on the same PCI function. */
 static struct braid_reader_net *port_net(struct braid_reader *r, const char *port_dir,
 					 const char *pci, int port, bool single)
 {

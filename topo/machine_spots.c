@@ -50,7 +50,7 @@ bool braid_reader_line(const struct braid_reader *r, const char *dir, const char
 	return braid_reader_path(r, path, "%s/%s", dir, file) && braid_sys_line(path, ret, len);
 }
 
-/* A directory of /sys/class and the like: false if there is none. */
+/* Opens a directory of /sys/class and the like; NULL: there is none. */
 DIR *braid_reader_dir(const struct braid_reader *r, const char *dir)
 {
 	char path[PATH_MAX];
@@ -88,7 +88,7 @@ unsigned braid_reader_number_of(const struct braid_reader *r, const char *dir, c
 	return braid_reader_number(r, dir, file, 0, most, &v) ? (unsigned)v : 0;
 }
 
-/* From "16.0 GT/s PCIe" and "16"; values such as "Unknown" and 255 leave it unknown. */
+/* Reads files such as "16.0 GT/s PCIe" and "16"; "Unknown" and 255 leave the value unknown. */
 static struct braid_link link_of(const struct braid_reader *r, const char *dir, const char *when)
 {
 	struct braid_link link = { .gts = 0 };
@@ -123,7 +123,7 @@ static void read_spot(const struct braid_reader *r, struct braid_spot *s)
 	braid_pci_cpus(r->root, s->path, &s->cpus);
 }
 
-/* The spot of the first `len` letters of path, whose last component is `name`; -1: no room. */
+/* The spot of the first `len` characters of path, which end with `name`; -1: no room. */
 static int spot_get(struct braid_reader *r, int up, const char *path, size_t len, const char *name)
 {
 	struct braid_spot s = { .up = up };

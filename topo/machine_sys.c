@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* machine_sys.c - read the machine out of /sys: GPUs, NUMA nodes, and the order of all of it. */
+/* machine_sys.c - read the machine out of /sys: GPUs, NUMA nodes, and in what order all is read. */
 #include "topo/machine.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static void read_gpu(struct braid_reader *r, const char *name)
 	braid_machine_add_gpu(r->m, &gpu);
 }
 
-/* Note the Data Direct function of a ConnectX-8: no NIC itself, and /sys does not name its NIC. */
+/* Note a ConnectX-8's Data Direct function: it is no NIC itself, and /sys does not name its NIC. */
 static void read_direct(struct braid_reader *r, const char *name)
 {
 	char dir[PATH_MAX], *all = r->m->direct;

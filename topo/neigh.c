@@ -22,7 +22,7 @@ static const void *ip_of(const struct sockaddr *sa, size_t *ret_len)
 		       (const void *)&((const struct sockaddr_in6 *)sa)->sin6_addr;
 }
 
-/* Is that entry the one of this address, on this interface? */
+/* Does that entry belong to this address, on this interface? */
 static bool is_entry(const struct ndmsg *nd, struct braid_nl body, const void *ip, size_t len,
 		     unsigned ifindex)
 {
@@ -38,7 +38,7 @@ static bool is_entry(const struct ndmsg *nd, struct braid_nl body, const void *i
 	return false;
 }
 
-/* One datagram of the table.  False: it was the last. */
+/* Searches one datagram of the table for `ip`.  False: it was found, or the table has ended. */
 static bool look_through(struct braid_nl all, const void *ip, size_t len, unsigned ifindex,
 			 enum braid_neigh *ret)
 {

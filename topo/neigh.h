@@ -6,12 +6,12 @@
 #include <sys/socket.h>
 
 enum braid_neigh {
-	BRAID_NEIGH_UNKNOWN,		/* the kernel has no entry: it need not be on that link */
+	BRAID_NEIGH_UNKNOWN,		/* no entry: the address need not be on that link */
 	BRAID_NEIGH_ANSWERS,
 	BRAID_NEIGH_SILENT,
 };
 
-/* From the kernel's table of that interface: sends nothing to the network, waits for nothing. */
+/* Reads the kernel's table of that interface: sends nothing to the network, waits for nothing. */
 enum braid_neigh braid_neigh_look(const struct sockaddr *to, unsigned ifindex);
 
 #endif

@@ -24,7 +24,7 @@ enum { NAP_NS = 100000000, NAPS_MAX = 31 };	/* duplicate address detection takes
 
 /* --- gathering ----------------------------------------------------------------------------- */
 
-/* The candidate for an entry's name; that of an alias, "eth0:1", is its interface. */
+/* The candidate for an entry's name; for an alias such as "eth0:1", that of its interface. */
 static struct braid_cand *cand_get(struct braid_search *s, const char *entry)
 {
 	size_t len = strcspn(entry, ":");
@@ -66,7 +66,7 @@ static int collect(struct braid_search *s, const struct ifaddrs *list)
 		struct braid_cand *c = &s->cands[i];
 
 		braid_ips_done(&c->ips);
-		if (!c->ifindex && !*s->sysroot)	/* it has no hardware address */
+		if (!c->ifindex && !*s->sysroot)	/* no AF_PACKET entry had it */
 			c->ifindex = if_nametoindex(c->name);
 	}
 	return 0;
@@ -136,7 +136,7 @@ static void say_left(struct says *w, const struct braid_search *s, size_t n)
 	}
 }
 
-/* --- finding them -------------------------------------------------------------------------- */
+/* --- finding interfaces -------------------------------------------------------------------- */
 
 /* Fill s with all candidates; on failure, say why. */
 static int find_candidates(struct braid_search *s, struct says *w)

@@ -6,9 +6,9 @@
  *
  * An interface is usable if it is up and running, and has an address of the family asked for.  The
  * filter text is as in filter.h.  Without one NCCL's order and exclusions hold: names that start
- * with ib; else all but docker*, lo and virbr*; else docker*; else lo; else virbr*.  Of those only
- * the ones that lead somewhere are taken (links.h).  Loopback is used only if the filter asks for
- * it, or if nothing else is there.
+ * with ib; else all but docker*, lo and virbr*; else docker*; else lo; else virbr*.  Of these, only
+ * interfaces that lead to other hosts are used, if any does (links.h).  Loopback is used only if
+ * the filter asks for it, or if there is no other interface.
  *
  * While an interface has only IPv6 addresses that the kernel still checks, braid_netdev_find()
  * waits for some seconds.
@@ -37,7 +37,7 @@ struct braid_netdev_ip {
 };
 
 struct braid_netdev {
-	char name[BRAID_NETDEV_NAMES];	/* names of several are joined by + */
+	char name[BRAID_NETDEV_NAMES];	/* a fused device's: its members', joined by + */
 	union braid_netdev_addr addr;	/* the best address, and its prefix */
 	unsigned prefix;
 	struct braid_netdev_ip more[BRAID_NETDEV_IPS - 1];	/* others, best first: ips.h */
@@ -58,18 +58,18 @@ struct braid_netdev {
 					 * functions of one port: 8 * dev_port + PCI function */
 };
 
-/* The rank of a name in NCCL's order: of the usable interfaces those of the lowest are used. */
+/* The rank of a name in NCCL's order: only usable interfaces of the lowest rank are used. */
 unsigned braid_netdev_rank(const struct braid_netdev_filter *f, const char *name, bool loopback);
 
 /*
  * Find usable interfaces, each with its addresses of `family` (AF_UNSPEC: either) in the order of
  * ips.h.  Returns how many (0 is no error), or -errno.  why, if not NULL: why none was found, or
- * which others were left out, in one line or "".  sysroot: "" or a directory for / (tests).
+ * which were left out, in one line, or "".  sysroot: "", or a directory that stands for / (tests).
  */
 int braid_netdev_find(const char *filter, int family, const char *sysroot, struct braid_netdev *ret,
 		      unsigned max, char *why, unsigned why_len);
 
-/* All addresses of an interface, the best first: how many. */
+/* Writes all addresses of an interface, the best first; returns how many. */
 unsigned braid_netdev_ips(const struct braid_netdev *net,
 			  struct braid_netdev_ip ret[BRAID_NETDEV_IPS]);
 

@@ -53,7 +53,7 @@ static unsigned cand_group(const struct braid_search *s, const struct braid_cand
 	return braid_netdev_rank(&s->filter, c->name, c->flags & IFF_LOOPBACK);
 }
 
-/* Can the candidate be used, is it in that group, and not left out? */
+/* Can the candidate be used, is it in that group, and has it not been left out? */
 static bool is_in(const struct braid_search *s, const struct braid_cand *c, unsigned group)
 {
 	return !c->left && !braid_cand_fault(s, c) && cand_group(s, c) == group;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * netdev_int.h - what the files of netdev.h share: the interfaces of this machine, all of them.
+ * netdev_int.h - what the files of netdev.h share: the search among all interfaces of this machine.
  *
- *	netdev.c	gathers them, and waits for addresses that the kernel still checks
- *	netdev_choose.c	chooses among them
+ *	netdev.c	gathers the interfaces, and waits for addresses that the kernel still checks
+ *	netdev_choose.c	chooses among the interfaces
  *	netdev_sys.c	describes those that were chosen
  */
 #ifndef BRAID_TOPO_NETDEV_INT_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * netdev_sys.c - what /sys says of an interface: its speed, its PCI card, a number for it.
+ * netdev_sys.c - what /sys says of an interface: its speed, its PCI card, and a guid.
  *
  * The interface that has an address need not be a PCI device itself: a VLAN, a bond or a
  * paravirtual interface stands on lower ones.  speed() and find_pci() walk down until one has the
@@ -53,7 +53,7 @@ static bool net_read(const struct braid_search *s, const char *name, const char 
 	return braid_sys_line(path, ret, len);
 }
 
-/* A number of 0 to most, else 0. */
+/* Reads a number of 0 to most; 0: there is no such number. */
 static int net_number(const struct braid_search *s, const char *name, const char *file, long most)
 {
 	char text[32];
@@ -105,7 +105,7 @@ static void find_lowers(const struct braid_search *s, const char *name, struct l
 			lowers_add(ret, e->d_name + sizeof(prefix) - 1);
 	}
 	closedir(dir);
-	if (ret->n > 1)				/* a bridge: any of them, or none */
+	if (ret->n > 1)				/* a bridge: its packets may use any port */
 		ret->n = 0;
 }
 
@@ -162,7 +162,7 @@ static uint64_t host_salt(const struct braid_search *s)
 	return hash;
 }
 
-/* A guid out of something that is only known to be unique on this host; never 0. */
+/* Makes a guid, never 0, of an id that is only known to be unique on this host. */
 static uint64_t host_guid(const struct braid_search *s, uint64_t kind, uint64_t id)
 {
 	uint64_t x = (kind << 56 | id) ^ host_salt(s);
@@ -173,7 +173,7 @@ static uint64_t host_guid(const struct braid_search *s, uint64_t kind, uint64_t 
 	return x ? x : 1;
 }
 
-/* Path, port and guid of the PCI device at the bottom of an interface; false: it isn't on one. */
+/* Sets path, port and guid from the PCI device below an interface; false: there is none. */
 static bool find_pci(const struct braid_search *s, const char *name, unsigned depth,
 		     struct braid_netdev *dev)
 {
@@ -181,7 +181,7 @@ static bool find_pci(const struct braid_search *s, const char *name, unsigned de
 	char path[PATH_MAX];
 	struct lowers l;
 
-	/* braid_pci_find() puts the sysroot before it. */
+	/* braid_pci_find() puts the sysroot before the path. */
 	snprintf(path, sizeof(path), "/sys/class/net/%s/device", name);
 	if (braid_pci_find(s->sysroot, path, dev->pci_path, sizeof(dev->pci_path)) == 0 &&
 	    braid_pci_physfn(s->sysroot, dev->pci_path, &card) == 0) {

@@ -13,7 +13,7 @@ struct braid_nl {			/* bytes that are left */
 	size_t len;
 };
 
-/* The next message, and what is behind its header; false: no complete one is left. */
+/* The next message: its header and what follows; false: no complete message is left. */
 static inline bool braid_nl_msg(struct braid_nl *n, struct nlmsghdr *ret_head, struct braid_nl *ret)
 {
 	size_t step;
@@ -43,7 +43,7 @@ static inline bool braid_nl_take(struct braid_nl *n, void *ret, size_t len)
 	return true;
 }
 
-/* The next attribute, and its payload. */
+/* The next attribute: its type and payload; false: no complete attribute is left. */
 static inline bool braid_nl_attr(struct braid_nl *n, unsigned *ret_type, struct braid_nl *ret)
 {
 	struct nlattr a;

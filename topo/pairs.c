@@ -21,7 +21,7 @@ const char *braid_pair_text(enum braid_pair_kind kind)
 	return text[kind];
 }
 
-/* Our address with the longest subnet that `to` is in, or else our first of that IP version. */
+/* Our address whose subnet has `to` and the longest prefix, else our first of that IP version. */
 static bool nearest(const struct braid_netdev *net, const struct sockaddr *to,
 		    struct braid_netdev_ip *ret)
 {
@@ -41,7 +41,7 @@ static bool nearest(const struct braid_netdev *net, const struct sockaddr *to,
 	return found;
 }
 
-/* The address is our own host's.  No path is better, unless the peer is known to be elsewhere. */
+/* `to` is an address of this host: the best pair, unless the peer is known to be elsewhere. */
 static enum braid_pair_kind kind_of_local(enum braid_pair_peer peer)
 {
 	return peer == BRAID_PEER_ELSEWHERE ? BRAID_PAIR_MINE : BRAID_PAIR_OWN;
@@ -53,7 +53,7 @@ static void judge(struct braid_pair *p, enum braid_pair_peer peer, braid_route_f
 	bool near = braid_ip_near(&p->from, to) && !braid_netdev_same_ip(from, to);
 	struct braid_route any = { 0 }, by = { 0 };
 	bool has_any, has_by;
-	/* In a VRF only its own routes count. */
+	/* For an interface in a VRF, only the VRF's routes count. */
 	int err = p->net->ifindex ? get(from, to, p->net->vrf, &any) : -ENOSYS;
 
 	p->bind = false;
@@ -103,7 +103,7 @@ unsigned braid_pairs(const struct braid_netdev *const *nets, unsigned n_nets,
 		     const union braid_netdev_addr *to, unsigned n_to, enum braid_pair_peer peer,
 		     braid_route_fn *get, struct braid_pair *ret, unsigned max)
 {
-	bool led[BRAID_PAIR_ADDRS] = { false };	/* an interface leads there by itself */
+	bool led[BRAID_PAIR_ADDRS] = { false };	/* an interface reaches this address */
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < n_nets; i++) {

@@ -2,8 +2,9 @@
 /*
  * pairs.h - which of our interfaces and addresses meet which of a peer's, and in what order.
  *
- * One pair for each interface and address of the peer's, with the address of ours that is nearest.
- * Order: by kind, then by interface, then by address, as they were given.
+ * Each of our interfaces makes a pair with each address of the peer; our side is the interface's
+ * nearest address.  Order: pairs marked `worse` last; then by kind; then by interface and address,
+ * as they were given.
  */
 #ifndef BRAID_TOPO_PAIRS_H
 #define BRAID_TOPO_PAIRS_H
@@ -13,7 +14,7 @@
 #include "topo/netdev.h"
 #include "topo/route.h"
 
-enum { BRAID_PAIR_ADDRS = 16 };		/* of a peer, at most */
+enum { BRAID_PAIR_ADDRS = 16 };		/* a peer's addresses, at most */
 
 enum braid_pair_kind {			/* the best first */
 	BRAID_PAIR_OWN,			/* the peer is on this host */

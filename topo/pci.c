@@ -55,7 +55,7 @@ static bool is_climbable(const char *bus)
 	return false;
 }
 
-/* Cut dir, a real directory, to the first at or above it that is a PCI device. */
+/* Cut dir, a real directory, to the first directory at or above it that is a PCI device. */
 static int climb(char *dir)
 {
 	char bus[PATH_MAX];
@@ -108,7 +108,7 @@ int braid_pci_physfn(const char *sysroot, const char *path, struct braid_pci_add
 	return name ? braid_pci_parse(name + 1, ret) : -EINVAL;
 }
 
-/* The length of the beginning ".../pci0000:17/0000:17:00.0/" of a longer path; 0: it has none. */
+/* The length of a path's beginning up to a root port, ".../pci0000:17/0000:17:00.0/"; 0: none. */
 static size_t port_len(const char *dir)
 {
 	const char *p = dir;

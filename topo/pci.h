@@ -36,12 +36,12 @@ int braid_pci_find(const char *sysroot, const char *device, char *ret, size_t le
 int braid_pci_physfn(const char *sysroot, const char *path, struct braid_pci_addr *ret);
 
 /*
- * Are such a directory's device and the one of that address ("0000:3b:00.0") below one port of the
- * root complex, so that traffic between them turns round in a switch?
+ * Are the device at `path` (from braid_pci_find()) and the one at `addr` ("0000:3b:00.0") below one
+ * port of the root complex, so that traffic between them passes a switch, not the root complex?
  */
 bool braid_pci_one_port(const char *sysroot, const char *path, const char *addr);
 
-/* The CPUs next to the device of such a directory; false: unknown. */
+/* The CPUs next to the device at `path` (from braid_pci_find()); false: unknown. */
 bool braid_pci_cpus(const char *sysroot, const char *path, struct braid_cpus *ret);
 
 #endif

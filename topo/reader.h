@@ -4,7 +4,7 @@
  *
  *	machine_spots.c	files below the root; PCI devices and the bridges above them
  *	machine_nics.c	network interfaces and RDMA ports
- *	machine_sys.c	the rest, and the order of all of it
+ *	machine_sys.c	the rest, and in what order all is read
  *
  * The contents of a tree are not trusted: every number has an upper limit, and every link has to
  * stay inside the root.
@@ -27,7 +27,7 @@ struct braid_reader_net {		/* a network interface */
 	char pci[BRAID_MACHINE_PATH];	/* "": not on PCI */
 	bool device;			/* has a device below: hardware, or emulated */
 	bool bond, slave, representor;
-	bool taken;			/* an RDMA port has it */
+	bool taken;			/* it belongs to an RDMA port */
 };
 
 struct braid_reader {
@@ -56,7 +56,7 @@ const char *braid_reader_next(DIR *dir, size_t most);
 int braid_reader_spot(struct braid_reader *r, const char *path);
 int braid_reader_spot_of_device(struct braid_reader *r, const char *device);
 
-/* Reads the interfaces.  Then makes NICs of RDMA ports, and of the interfaces that have none. */
+/* In this order: read the interfaces; add RDMA ports as NICs; add the other interfaces as NICs. */
 void braid_reader_nets(struct braid_reader *r);
 void braid_reader_rdma_nics(struct braid_reader *r);
 void braid_reader_net_nics(struct braid_reader *r);

@@ -37,7 +37,10 @@ static void put_ip(struct question *q, unsigned type, const struct sockaddr *sa)
 		put_attribute(q, type, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
 }
 
-/* Given an interface, the kernel assumes all is on its link; RTM_F_FIB_MATCH demands a route. */
+/*
+ * With RTA_OIF alone, the kernel takes any address to be on that interface's link.  RTM_F_FIB_MATCH
+ * makes it look for a route.
+ */
 static void make_question(struct question *q, const struct sockaddr *from,
 			  const struct sockaddr *to, unsigned ifindex)
 {

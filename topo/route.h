@@ -7,9 +7,9 @@
 #include <sys/socket.h>
 
 struct braid_route {
-	unsigned ifindex;		/* the interface by which it leaves */
+	unsigned ifindex;		/* the interface by which packets leave */
 	bool local;			/* the address is one of this host's */
-	bool gateway;			/* another host is to forward it; or the default route */
+	bool gateway;			/* another host is to forward them; or the default route */
 };
 
 /*

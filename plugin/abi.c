@@ -49,7 +49,7 @@ static ncclResult_t listen_v5(int dev, void *handle, void **listen_comm)
 
 /* -- connect: v5 | v7 + offload handle | v10 + config | v11 + context, - config ------------ */
 
-/* We offload nothing to the device. */
+/* We offload nothing to the GPU. */
 static void no_offload(ncclNetDeviceHandle_v7_t **offload)
 {
 	if (offload)
@@ -117,10 +117,10 @@ static ncclResult_t isend_v9(void *comm, void *data, size_t size, int tag, void 
 
 static ncclResult_t isend_v5(void *comm, void *data, int size, int tag, void *mr, void **req)
 {
-	return isend_v9(comm, data, (size_t)size, tag, mr, req);	/* net.c refuses < 0 */
+	return isend_v9(comm, data, (size_t)size, tag, mr, req);	/* net_data.c refuses < 0 */
 }
 
-/* -- irecv: has always changed together with isend: the matrix calls both `data` --------------- */
+/* -- irecv: changed whenever isend did: one column of the matrix, `data`, is for both ---------- */
 
 #define irecv_v10 braid_net_irecv
 
@@ -163,7 +163,7 @@ static ncclResult_t vdevice_v12(int *dev, ncclNetVDeviceProps_v12_t *p)
 	return braid_net_fuse(dev, p ? p->ndevs : 0, p ? p->devs : NULL);
 }
 
-/* -- getProperties: every version is the one before and a little more ------------------------- */
+/* -- getProperties: every version adds fields to the one before -------------------------------- */
 
 #define FIELDS_V5								\
 	p->name = q.name;							\

@@ -4,11 +4,12 @@
  *
  * NCCL opens the plugin, asks for the object ncclNetPlugin_vN of the newest N it knows, and calls
  * through it.  What binds us is the layout: the order of members, their types and the values of
- * a few constants; it is restated here as facts, and every size and offset is asserted at the end.
+ * a few constants.  The layout is restated here as facts, and every size and offset is asserted at
+ * the end.
  *
  * A member's prototype is a function type named after the first version that had it
- * (nccl_isend_v9); a table names the one that was in force.  Read down the prototypes of one
- * member and you have its history.  abi.c implements them, tools/proxy.c calls them.
+ * (nccl_isend_v9); each table names the prototype of its version.  The prototypes of one member, in
+ * order, are its history.  abi.c implements them, tools/proxy.c calls them.
  *
  *	abi_const.h	constants, and the functions of NCCL that the plugin calls
  *	abi_props.h	structs
@@ -65,7 +66,7 @@ AT(ncclNetAttr_v11_t, 32, op);
 AT(ncclNetAttr_v11_t, 36, algo);
 AT(ncclNetAttr_v11_t, 40, proto);
 
-/* Properties grow like the tables do; `s` is where speed lies, for flags were put before it. */
+/* Properties grow like the tables do.  `s`: the offset of speed; v8 and v9 put flags before it. */
 #define PROPS_V5(t, s)								\
 	AT(t, 0, name); AT(t, 8, pciPath); AT(t, 16, guid); AT(t, 24, ptrSupport);	\
 	AT(t, (s), speed); AT(t, (s) + 4, port); AT(t, (s) + 8, latency);	\
@@ -97,7 +98,7 @@ SIZE_IS(ncclNetProperties_v10_t, 104);
 SIZE_IS(ncclNetProperties_v11_t, 112);
 SIZE_IS(ncclNetProperties_v12_t, 128);
 
-/* A table is all pointers; `d` is 1 where regMrDmaBuf pushes the rest down one. */
+/* A table is all pointers.  `d`: 1 if it has regMrDmaBuf, which moves the rest down by one. */
 #define SLOTS_V5(t, d)								\
 	AT(t, 0, name); AT(t, 8, init); AT(t, 16, devices); AT(t, 24, getProperties);	\
 	AT(t, 32, listen); AT(t, 40, connect); AT(t, 48, accept); AT(t, 56, regMr);	\

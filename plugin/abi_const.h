@@ -12,12 +12,12 @@ typedef enum {
 	ncclInternalError = 3,		/* a call that makes no sense, or a bug */
 	ncclInvalidArgument = 4,
 	ncclInvalidUsage = 5,		/* the user can fix it */
-	ncclRemoteError = 6,		/* the peer or the way to it */
+	ncclRemoteError = 6,		/* the peer, or the path to it */
 	ncclInProgress = 7,		/* Braid never returns it: it does not mean "retry" */
 	ncclTimeout = 8,		/* unknown to NCCL 2.28: Braid never returns it */
 } ncclResult_t;
 
-enum { NCCL_NET_HANDLE_MAXSIZE = 128 };	/* what listen() may fill and connect() gets */
+enum { NCCL_NET_HANDLE_MAXSIZE = 128 };	/* bytes that listen() fills for connect() */
 
 enum { NCCL_PTR_HOST = 1, NCCL_PTR_CUDA = 2, NCCL_PTR_DMABUF = 4 };	/* a mask */
 

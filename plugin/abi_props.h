@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct {			/* of an offloading plugin; Braid never fills one */
+typedef struct {			/* for plugins that offload; Braid never fills one */
 	int netDeviceType;
 	int netDeviceVersion;
 	void *handle;
@@ -47,7 +47,7 @@ typedef struct {
 	int maxComms, maxRecvs;
 } ncclNetProperties_v5_t;
 
-typedef ncclNetProperties_v5_t ncclNetProperties_v6_t;	/* ptrSupport learns DMABUF */
+typedef ncclNetProperties_v5_t ncclNetProperties_v6_t;	/* new: DMABUF in ptrSupport */
 
 typedef struct {
 	char *name, *pciPath;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* abi_tables.h - see abi.h: the tables that NCCL looks up by name, one a version. */
+/* abi_tables.h - see abi.h: the tables that NCCL looks up by name, one for each version. */
 #ifndef BRAID_PLUGIN_ABI_TABLES_H
 #define BRAID_PLUGIN_ABI_TABLES_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * device.c - the table of devices, and the list of transports, which no other file has.
+ * device.c - the table of devices, and the only list of all transports.
  *
  * A device is an interface that topo/ found usable, with the RDMA port behind it if there is one,
- * or several that NCCL has fused.
+ * or several such interfaces that NCCL has fused.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE			/* secure_getenv */
@@ -82,7 +82,7 @@ static void choose_transports(void)
 	braid_transports_use(chosen);
 }
 
-/* Find what each transport can use.  Returns how many devices have one better than sockets. */
+/* Find what each transport can use.  Returns how many devices have a better one than sockets. */
 static unsigned probe(void)
 {
 	unsigned better = 0;
@@ -108,7 +108,7 @@ static unsigned probe(void)
 
 /*
  * Drop interfaces that no transport can use.  Drop interfaces for sockets alone, too, if the user
- * has not named them, or if other devices have a better transport and it is wanted first.
+ * has not named them, or if other devices have a better transport and the user wants it first.
  */
 static void drop_poor(bool better, const bool *extra)
 {
@@ -119,7 +119,7 @@ static void drop_poor(bool better, const bool *extra)
 
 		if (!table[i].best ||
 		    (poor && (extra[i] || (better && braid_transports[0]->ports)))) {
-			/* As in NCCL's own code, NCCL_SOCKET_IFNAME serves for handshakes. */
+			/* As in NCCL's own code, NCCL_SOCKET_IFNAME's interfaces serve handshakes. */
 			if (better && !extra[i] && braid_shake_add(&table[i].net))
 				braid_info("interfaces: %s is for handshakes of devices with RDMA, "
 					   "and for TCP where that fails", table[i].net.name);
@@ -216,7 +216,10 @@ static void check_merge(const char *list)
 	}
 }
 
-/* Find NCCL_SOCKET_IFNAME's interfaces, or those that lead to other hosts: how many, or -errno. */
+/*
+ * Find NCCL_SOCKET_IFNAME's interfaces, or, if it is empty, those that lead to other hosts.
+ * Returns how many, or a negative errno.
+ */
 static int find_interfaces(struct braid_netdev found[BRAID_NETDEVS_MAX])
 {
 	char why[768] = "", name[BRAID_PARAM_VARIABLE];
@@ -254,7 +257,7 @@ int braid_devices_find(void)
 		return n;
 	braid_filters_interfaces();
 	add_found(found, n);
-	/* NCCL_SOCKET_IFNAME does not limit RDMA: other interfaces may have ports of use, too. */
+	/* NCCL_SOCKET_IFNAME does not limit RDMA: other interfaces may have usable ports, too. */
 	asked = count;
 	if (braid_transports[0] && braid_transports[0]->ports)
 		add_found(found, braid_netdev_find(NO_VIRTUAL, family(), "", found,
@@ -365,7 +368,7 @@ static bool same_members(const struct braid_dev *a, const struct braid_dev *b)
 	       !memcmp(a->member, b->member, a->nmembers * sizeof(a->member[0]));
 }
 
-/* NCCL finds no way from any GPU to a fused NIC without a PCI path, and so has no network. */
+/* NCCL finds no path from any GPU to a fused NIC that has no PCI path, and so has no network. */
 static bool lacks_path(const struct braid_dev *dev, unsigned n)
 {
 	if (n < 2 || *dev->net.pci_path || strcmp(braid_param.fuse, "any") == 0)

@@ -12,8 +12,8 @@
  */
 int braid_devices_find(void);
 /*
- * Find out which devices can reach GPU memory.  Tried once, by the first init whose thread has a
- * CUDA context; until then no device can.  Not thread-safe, as above.
+ * Find out which devices can reach GPU memory.  This is tried once, by the first init whose thread
+ * has a CUDA context; until then no device can.  Not thread-safe, as above.
  */
 void braid_devices_gpu(void);
 /*
@@ -25,9 +25,9 @@ unsigned braid_devices_count(void);
 struct braid_dev *braid_device(int index);	/* NULL: no such device */
 
 /*
- * Make a fused device of n others that are not fused.  Returns its index, the same for the same
- * members, -EINVAL, or -EOPNOTSUPP (no PCI path, see BRAID_FUSE; logged at INFO).  Not thread-safe:
- * NCCL serialises makeVDevice.
+ * Make a fused device of n others that are not fused.  Returns its index (the old one if these
+ * members are fused already), -EINVAL, or -EOPNOTSUPP: no PCI path (see BRAID_FUSE), and an INFO
+ * line says so.  Not thread-safe: NCCL serialises makeVDevice.
  */
 int braid_devices_fuse(unsigned n, const int *indices);
 

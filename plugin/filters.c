@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* filters.c - see filters.h.  verbs/hca.c, which knows the RDMA ports, does the rest for them. */
+/* filters.c - see filters.h.  verbs/hca.c, which knows the RDMA ports, checks NCCL_IB_HCA. */
 #include "plugin/filters.h"
 
 #include <errno.h>

@@ -3,9 +3,9 @@
 #ifndef BRAID_PLUGIN_FILTERS_H
 #define BRAID_PLUGIN_FILTERS_H
 
-/* 0, or -EINVAL: one of them is malformed, and a WARN with the reason was logged. */
+/* 0, or -EINVAL: one of the two is malformed, and a WARN with the reason was logged. */
 int braid_filters_check(void);
-/* Warn of the elements that match no interface of this host, if any. */
+/* Warn of elements of NCCL_SOCKET_IFNAME that match no interface of this host. */
 void braid_filters_interfaces(void);
 
 #endif

@@ -201,7 +201,7 @@ ncclResult_t braid_net_devices(int *ret_ndev)
 	return ncclSuccess;
 }
 
-/* The PCI path by which NCCL finds the distance to GPUs; of a fused device, its first member's. */
+/* The PCI path by which NCCL finds the distance to GPUs; for a fused device, its first member's. */
 static char *pci_path(struct braid_dev *dev)
 {
 	struct braid_dev *first = dev->member[0];

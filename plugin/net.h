@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * net.h - what the plugin does for NCCL, in one shape: that of the newest ABI.
+ * net.h - what the plugin does for NCCL, with the signatures of the newest ABI.
  *
  * abi.c translates every ABI version to these calls and knows nothing else.  net.c,
  * net_mem.c and net_data.c implement them over core/; net_result.c is the only place where an errno
@@ -58,7 +58,7 @@ ncclResult_t braid_net_finalize(void *ctx);
 ncclResult_t braid_net_devices(int *ret_ndev);
 ncclResult_t braid_net_props(int dev, struct braid_net_props *ret);
 
-/* One device, whose index goes to *ret_dev, made of n others. */
+/* Makes one device of n others; its index goes to *ret_dev. */
 ncclResult_t braid_net_fuse(int *ret_dev, int n, const int *devs);
 
 /* ctx NULL: the shared context.  traffic_class -1: the context's. */
@@ -72,19 +72,19 @@ ncclResult_t braid_net_reg_dmabuf(void *comm, void *data, size_t size, int type,
 				  int fd, void **ret_mr);
 ncclResult_t braid_net_dereg(void *comm, void *mr);
 
-/* *ret_req NULL with success: not now, call again with the same arguments. */
+/* *ret_req NULL with success: not now; NCCL calls again with the same arguments. */
 ncclResult_t braid_net_isend(void *comm, void *data, size_t size, int tag, void *mr, void *phandle,
 			     void **ret_req);
 /* phandles may be NULL. */
 ncclResult_t braid_net_irecv(void *comm, int n, void **data, size_t *sizes, int *tags, void **mrs,
 			     void **phandles, void **ret_req);
-/* *ret_req NULL with success: nothing to flush, already done. */
+/* *ret_req NULL with success: there is nothing to wait for. */
 ncclResult_t braid_net_iflush(void *comm, int n, void **data, int *sizes, void **mrs,
 			      void **ret_req);
-/* sizes may be NULL; receives fill one entry per buffer.  Once *done the request is dead. */
+/* sizes may be NULL; receives fill one entry per buffer.  Once *done is 1, `req` is invalid. */
 ncclResult_t braid_net_test(void *req, int *done, int *sizes);
 
-/* All take NULL; none waits for the peer. */
+/* Each accepts NULL, and none waits for the peer. */
 ncclResult_t braid_net_close_send(void *comm);
 ncclResult_t braid_net_close_recv(void *comm);
 ncclResult_t braid_net_close_listen(void *listen_comm);

@@ -11,7 +11,7 @@
 /* Upper half: the owner of the event types (1 and 2: NCCL); lower half: their data's version. */
 enum { PROFILER_ID = 'B' << 16 | 1 };
 
-/* A negative int from an old ABI arrives sign-extended, and is printed as it was. */
+/* A negative int from an old ABI arrives sign-extended, and is printed as the int that it was. */
 static ncclResult_t bad_size(const char *call, size_t size)
 {
 	braid_warn("%s of %lld bytes: a message has 0 to %llu [bad-size]", call, (long long)size,

@@ -2,7 +2,7 @@
 /*
  * net_int.h - what the files of net.h share.
  *
- *	net_result.c	errno as ncclResult_t, here and nowhere else
+ *	net_result.c	the only place where an errno becomes an ncclResult_t
  *	net.c	contexts, devices, connections
  *	net_mem.c	memory
  *	net_data.c	sends, receives, flushes, and NCCL's profiler

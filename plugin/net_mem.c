@@ -12,7 +12,7 @@
 #include "gdr/cuda.h"
 #include "plugin/net_int.h"
 
-/* Memory registered as CUDA's may be pinned memory of the host: then it is treated as that. */
+/* Memory registered as CUDA's may be pinned memory of the host, and is then treated as such. */
 static void find_gpu(struct braid_mem *mem)
 {
 	struct braid_gpu_mem gpu;
@@ -86,7 +86,7 @@ ncclResult_t braid_net_dereg(void *comm, void *opaque)
 		return ncclSuccess;
 	braid_flush_cancel(comm, mr);
 	braid_comm_cancel(comm, mr);
-	/* The NIC of a lost lane may still read the memory, also of sends that are done. */
+	/* The NIC of a lost lane may still read the memory, even for sends that have completed. */
 	err = braid_stops_wait(mr->dev);
 	if (err)
 		return braid_net_result(err);

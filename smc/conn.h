@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * conn.h - a stream over AF_SMC, and what its handshake has meanwhile.
+ * conn.h - a stream over AF_SMC, and the state of its handshake.
  *
  *	sock.c	sockets of AF_SMC, and closing them
  *	setup.c	the handshake
@@ -20,7 +20,7 @@
 enum {
 	BRAID_SMC_NONCE = BRAID_MAC_SIZE,
 	BRAID_SMC_GUESTS = 4,		/* connections that have not sent the nonce yet */
-	BRAID_SMC_REST_S = 300,		/* no SMC to a peer for so long after a failure */
+	BRAID_SMC_REST_S = 300,		/* after a failure, no SMC to that peer for so long */
 };
 
 struct smc_dial;
@@ -39,17 +39,17 @@ struct smc_conn {
 	struct smc_guest guest[BRAID_SMC_GUESTS];
 	uint8_t nonce[BRAID_SMC_NONCE];
 	unsigned idle_polls;
-	struct braid_look look;		/* the service thread's */
+	struct braid_look look;		/* only for the service thread */
 };
 
-/* How the kernel offers SMC.  A first socket, or a negative errno if it has none.  At init. */
+/* Finds out how the kernel offers SMC, at init.  Returns a first socket, or a negative errno. */
 int braid_smc_find(void);
 /* A descriptor, or a negative errno. */
 int braid_smc_socket(int family);
-/* Has a thread close it, since close() may block.  -1 is nothing. */
+/* Has a thread close fd, since close() may block.  fd may be -1. */
 void braid_smc_close(int fd);
 
-void braid_smc_conn_free(struct smc_conn *w);	/* NULL is nothing */
+void braid_smc_conn_free(struct smc_conn *w);	/* w may be NULL */
 
 /* The setup members of struct braid_transport. */
 int braid_smc_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);

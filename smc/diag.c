@@ -81,7 +81,7 @@ void braid_smc_why(const struct braid_smc_mode *mode, char *ret, size_t len)
 
 /* --- the answer ---------------------------------------------------------------------------- */
 
-/* The attributes after a message; each length is checked before the attribute is read. */
+/* Reads the attributes of a socket; each length is checked before the attribute is read. */
 static int parse_attributes(const char *p, size_t len, struct braid_smc_mode *ret)
 {
 	while (len) {
@@ -175,7 +175,7 @@ int braid_smc_diag_parse(const void *buf, size_t len, uint64_t inode, struct bra
 	return 1;
 }
 
-/* --- asking -------------------------------------------------------------------------------- */
+/* --- the request --------------------------------------------------------------------------- */
 
 static int send_request(int nl)
 {

@@ -21,16 +21,16 @@ struct braid_smc_mode {
 	char ib[80];			/* for SMC-R: "mlx5_0:1" */
 };
 
-/* 0; -ENOENT: the kernel lists no such SMC socket; or the errno of asking it. */
+/* 0; -ENOENT: the kernel lists no such SMC socket; another errno: the kernel can't be asked. */
 int braid_smc_diag(int fd, struct braid_smc_mode *ret);
 /*
- * Parses one buffer of the answer into *ret, if it has the socket of that inode.  1: more is to
- * come.  0: that was all.  A negative errno: the kernel's; -EBADMSG: the buffer is malformed.
+ * Parses one buffer of the answer, and fills *ret if the socket of that inode is in it.  1: more is
+ * to come.  0: that was all.  -EBADMSG: the buffer is malformed.  Another errno: the kernel's.
  */
 int braid_smc_diag_parse(const void *buf, size_t len, uint64_t inode, struct braid_smc_mode *ret);
 /* For a fallback to TCP: why, and what to do, in words. */
 void braid_smc_why(const struct braid_smc_mode *mode, char *ret, size_t len);
-/* The words for one of the kernel's reason codes; NULL: the code is not known here. */
+/* The words for one of the kernel's reason codes; NULL: this library does not know the code. */
 const char *braid_smc_reason(uint32_t code);
 
 #endif

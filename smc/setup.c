@@ -3,12 +3,12 @@
  * setup.c - how a stream over SMC is set up, over the authenticated socket of the handshake:
  *
  *	accepter	listens on an SMC socket of its own; sends its port and a nonce
- *	dialler		connects there and sends the nonce; asks the kernel if it is SMC or TCP
+ *	dialler		connects there and sends the nonce; asks the kernel: SMC or TCP?
  *	accepter	takes the connection that sends the nonce, and closes others
  *
  * connect() of such a socket has been seen to block in the kernel for minutes, without being
- * interruptible.  So it runs in a thread of its own (core/base/work.h), which is left alone if it
- * does not return in time.  No SMC is tried for a while with a peer with which it failed.
+ * interruptible.  So it runs in a thread of its own (core/base/work.h), for which nothing waits if
+ * the call does not return in time.  After a failure, SMC is not tried with that peer for a while.
  *
  * A fallback to TCP is a failure here: the TCP transport has sockets of its own, which report more.
  */
@@ -40,9 +40,9 @@ struct smc_dial {
 	struct braid_smc_mode mode;
 };
 
-/* --- peers with which it failed ------------------------------------------------------------ */
+/* --- peers with which SMC failed ----------------------------------------------------------- */
 
-/* The service thread's. */
+/* The ring of such peers; only the service thread uses it. */
 static struct {
 	struct braid_addr peer;
 	const struct braid_dev *dev;
@@ -93,7 +93,7 @@ static int dial_step(struct smc_dial *d)
 	    fcntl(d->fd, F_SETFL, 0) ||
 	    braid_os->connect(d->fd, (struct sockaddr *)&d->to, d->len))
 		return -errno;
-	/* Before the kernel is asked, so that the peer sees a fallback to TCP as well. */
+	/* Send before the kernel is asked, so that the peer, too, can find out about a fallback. */
 	n = braid_os->send(d->fd, d->nonce, BRAID_SMC_NONCE, MSG_NOSIGNAL);
 	if (n != BRAID_SMC_NONCE)
 		return n < 0 ? -errno : -EIO;
@@ -121,10 +121,10 @@ static void set_int(int fd, int level, int name, int64_t value)
 {
 	int v = (int)value;
 
-	braid_os->setsockopt(fd, level, name, &v, sizeof(v));	/* it works without, too */
+	braid_os->setsockopt(fd, level, name, &v, sizeof(v));	/* optional: SMC works without */
 }
 
-/* Before connect(), in which the kernel allocates the buffers. */
+/* To be called before connect(), in which the kernel allocates the buffers. */
 static void set_options(int fd)
 {
 	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -193,7 +193,7 @@ int braid_smc_setup_peer(struct braid_setup *s, const uint8_t *theirs)
 	return 0;
 }
 
-/* connect() has returned: takes the stream, or the reason of the failure. */
+/* connect() has returned: takes the stream, or notes the reason of the failure. */
 static int dialled(struct braid_setup *s, struct smc_conn *w)
 {
 	struct smc_dial *d = w->dial;

@@ -42,7 +42,7 @@ static int smc_open(struct braid_lane *lane)
 	return 0;
 }
 
-/* The socket first: a peer whose stream then fails checks it, and knows that we closed both. */
+/* Closes the socket first.  A peer whose stream then fails checks it, and knows we closed both. */
 static void smc_close(struct braid_lane *lane)
 {
 	if (lane->fd >= 0)
@@ -54,7 +54,7 @@ static void smc_close(struct braid_lane *lane)
 	lane->priv = NULL;
 }
 
-/* A stream has failed: by itself if the peer's process still lives, or because that has ended. */
+/* The errno of a failed stream: -ENOTCONN if the peer's process has ended, else the stream's. */
 static int verdict(const struct braid_lane *lane, int err)
 {
 	if (err == -EAGAIN || lane->rx_broken || err == -ENOMEM)
@@ -96,7 +96,7 @@ static int smc_health(struct braid_lane *lane, struct braid_health *ret)
 
 	ret->unacked = true;
 	if (!braid_trylock(&lane->link->lock))
-		return 0;		/* it is being moved */
+		return 0;		/* another thread moves the link */
 	ret->unacked = lane->tx.f_sent != lane->tx.f_peer_acked;
 	err = braid_lane_stuck(lane, &conn_of(lane)->look, STUCK) ? -ETIMEDOUT : 0;
 	braid_unlock(&lane->link->lock);

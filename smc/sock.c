@@ -3,7 +3,7 @@
  * sock.c - sockets of AF_SMC, and how they are closed.
  *
  * close() of such a socket has been seen to block in the kernel for minutes, without being
- * interruptible.  So it runs in a thread of its own (core/base/work.h), which is left alone.
+ * interruptible.  So it runs in a thread of its own (core/base/work.h), for which nothing waits.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -67,7 +67,7 @@ void braid_smc_close(int fd)
 		return;
 	e = calloc(1, sizeof(*e));
 	if (!e) {
-		braid_os->close(fd);	/* no memory for a thread: it may block here */
+		braid_os->close(fd);	/* no memory for a thread: close() may block here */
 		return;
 	}
 	e->fd = fd;

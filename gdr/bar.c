@@ -150,7 +150,7 @@ bool braid_bar_read(int gpu)
 		atomic_store(&w->open, false);
 		return false;
 	}
-	/* Without this fence, the CPU may read the window before it sees that the writes are done. */
+	/* Without a fence, the CPU may read the window before it sees that the writes are done. */
 	__builtin_ia32_mfence();
 	(void)*w->at;
 	return true;

@@ -119,7 +119,7 @@ static void drop_poor(bool better, const bool *extra)
 
 		if (!table[i].best ||
 		    (poor && (extra[i] || (better && braid_transports[0]->ports)))) {
-			/* As in NCCL's own code, NCCL_SOCKET_IFNAME's interfaces serve handshakes. */
+			/* As in NCCL's own code, NCCL_SOCKET_IFNAME's interfaces do handshakes. */
 			if (better && !extra[i] && braid_shake_add(&table[i].net))
 				braid_info("interfaces: %s is for handshakes of devices with RDMA, "
 					   "and for TCP where that fails", table[i].net.name);

@@ -80,18 +80,17 @@ static ssize_t rx(int fd, struct msghdr *msg)
 	return braid_os->recvmsg(fd, msg, MSG_DONTWAIT);
 }
 
-int braid_stream_push(struct braid_lane *lane)
+BRAID_HOT int braid_stream_push(struct braid_lane *lane)
 {
 	const struct braid_stream *s = stream_of(lane);
 	struct braid_lock *lock = &lane->link->lock;
-	size_t budget = BRAID_CALL_BUDGET;
+	struct iovec iov[IOV_MAX_TX];
+	struct braid_can can = { .iov = iov, .niov = IOV_MAX_TX, .max = BRAID_CALL_BUDGET };
 
 	if (lane->fd < 0)
 		return -EPIPE;
-	while (budget) {
-		struct iovec iov[IOV_MAX_TX];
+	while (lane->tx.unsent && can.max) {
 		struct msghdr msg = { .msg_iov = iov };
-		struct braid_can can = { .iov = iov, .niov = IOV_MAX_TX, .max = budget };
 		struct braid_piece p;
 		ssize_t n;
 		int err = braid_lane_next(lane, &can, &p);
@@ -112,7 +111,7 @@ int braid_stream_push(struct braid_lane *lane)
 		braid_tx_advance(lane, (size_t)n);
 		if ((size_t)n < p.len)
 			return -EAGAIN;
-		budget -= (size_t)n;
+		can.max -= (size_t)n;
 	}
 	return 0;
 }
@@ -151,7 +150,7 @@ static ssize_t receive(struct braid_stream *s, size_t budget, bool *ret_short)
 }
 
 /* Take staged bytes: 0; -EAGAIN: the link or a GPU is busy; else the peer sent malformed data. */
-static int take(struct braid_stream *s)
+static BRAID_HOT int take(struct braid_stream *s)
 {
 	struct braid_lane *lane = &s->lane;
 	size_t done;

@@ -144,8 +144,8 @@ static int iov_put(struct iovec *iov, int n, const char *p, size_t len)
 }
 
 /* The next bytes of a stream. */
-static BRAID_APART int next_bytes(struct braid_lane *lane, const struct braid_can *can,
-				  struct braid_piece *ret)
+static int next_bytes(struct braid_lane *lane, const struct braid_can *can,
+		      struct braid_piece *ret)
 {
 	struct braid_txq *q = &lane->tx;
 	size_t skip = q->part, bytes = 0;

@@ -237,7 +237,7 @@ static int rx_payload(struct braid_lane *lane, const char *p, size_t n)
 }
 
 /* The receive loop. */
-BRAID_APART int braid_rx_bytes(struct braid_lane *lane, const char *p, size_t n, size_t *ret_done)
+int braid_rx_bytes(struct braid_lane *lane, const char *p, size_t n, size_t *ret_done)
 {
 	size_t at = 0, len;
 	int err = 0;
@@ -267,7 +267,7 @@ BRAID_APART int braid_rx_bytes(struct braid_lane *lane, const char *p, size_t n,
 }
 
 /* Receive a message of whole frames, or a part of one. */
-static int rx_frames(struct braid_lane *lane, const char *p, size_t n)
+static BRAID_APART int rx_frames(struct braid_lane *lane, const char *p, size_t n)
 {
 	size_t done;
 	int err = braid_rx_bytes(lane, p + lane->rx_at, n - lane->rx_at, &done);

@@ -288,6 +288,8 @@ tests_libtest_la_SOURCES = \
 	tests/lib/hostile.h \
 	tests/lib/null.c \
 	tests/lib/null.h \
+	tests/lib/pair.c \
+	tests/lib/pair.h \
 	tests/lib/queued.h \
 	tests/lib/speak.c \
 	tests/lib/speak.h \

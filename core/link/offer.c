@@ -151,7 +151,7 @@ static int next_bytes(struct braid_lane *lane, const struct braid_can *can,
 	size_t skip = q->part, bytes = 0;
 	int n = 0;
 
-	if (!skip)
+	if (!skip && can->max)
 		stamp(lane);
 	for (uint32_t i = q->f_sent; i != q->f_head && n + 2 <= can->niov && bytes < can->max;
 	     i++) {

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "tests/lib/null.h"
+#include "tests/lib/pair.h"
 
 enum { SIZE = 8, BATCH = 4096, SAMPLES_MAX = 100000 };
 

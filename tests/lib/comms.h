@@ -3,7 +3,7 @@
  * comms.h - two ends, a comm between them, and short words for what a case does with it.
  *
  * For tests of core/msg that go frame by frame: frames are held until a case delivers them, over
- * the null transport (tests/lib/null.h).  test_match.c tries every order of events; a case with
+ * the null transport (tests/lib/pair.h).  test_match.c tries every order of events; a case with
  * this file tries one, and names the frames that must be on the wire.  Include cmocka.h first.
  */
 #ifndef BRAID_TESTS_COMMS_H
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tests/lib/null.h"
+#include "tests/lib/pair.h"
 
 enum { K = 1024, BIG = 200 * K, A = 0, B = 1 };		/* A sends to B, mostly */
 

@@ -1,227 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* null.c - see null.h. */
+/*
+ * null.c - the smallest transport: a byte stream between the two lanes of one process.
+ *
+ * It is the worked example of docs/dev/adding-a-transport.md.  What one lane pushes lies on its
+ * wire, a buffer, until the other lane's poll() reads it.
+ */
 #include "tests/lib/null.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/link/lane_io.h"
-#include "core/base/log.h"
-#include "core/base/os.h"
-#include "core/base/pool.h"
-#include "core/link/recover.h"
+enum { IOV = 64 };
 
-enum { IOV_MAX_TX = 64 };
-
-struct null_lane {
-	struct braid_lane lane;		/* first */
-	struct null_lane *peer;
-	struct null_config config;
-	char *wire;			/* held: bytes on the way to the peer */
-	size_t beg, end, size;
-	bool refused;			/* the last push() returned -EAGAIN */
-	int err;			/* what arrived was broken */
-};
-
-uint64_t null_now_ns = 1000000000u;
-unsigned null_warns, null_posts;
-char null_warn[1024];
-
-static struct null_lane *null_of(struct braid_lane *lane)
+struct null_lane *null_of(struct braid_lane *lane)
 {
 	return braid_container(lane, struct null_lane, lane);
 }
 
-static struct null_lane *lane_of(const struct null_pair *p, unsigned end, unsigned lane)
-{
-	assert(lane < p->end[end]->nlanes);
-	return null_of(p->end[end]->lane[lane]);
-}
+/* --- a lane's life ------------------------------------------------------------------------- */
 
-/* --- the receiving end --------------------------------------------------------------------- */
-
-/* The next n bytes reach that end. */
-static void take(struct null_lane *to, const void *from, size_t n)
-{
-	size_t done;
-
-	to->err = braid_rx_bytes(&to->lane, from, n, &done);
-	assert(to->err || done == n);
-}
-
-/* Takes both locks of the receiving end, which its own poll() would hold. */
-static bool enter(struct null_lane *to)
-{
-	if (!braid_trylock(&to->lane.io))
-		return false;
-	if (braid_trylock(&to->lane.link->lock))
-		return true;
-	braid_unlock(&to->lane.io);
-	return false;
-}
-
-static void leave(struct null_lane *to)
-{
-	braid_unlock(&to->lane.link->lock);
-	braid_unlock(&to->lane.io);
-}
-
-/* --- the sending end ----------------------------------------------------------------------- */
-
-static int push_direct(struct null_lane *from)
-{
-	struct braid_lane *lane = &from->lane;
-	struct null_lane *to = from->peer;
-
-	if (!enter(to)) {
-		from->refused = true;
-		return -EAGAIN;
-	}
-	for (;;) {
-		struct iovec iov[IOV_MAX_TX];
-		struct braid_can can = { .iov = iov, .niov = IOV_MAX_TX, .max = SIZE_MAX / 2 };
-		struct braid_piece p;
-
-		if (braid_lane_next(lane, &can, &p) <= 0)
-			break;
-		for (int i = 0; i < p.niov && !to->err; i++)
-			take(to, iov[i].iov_base, iov[i].iov_len);
-		braid_tx_advance(lane, p.bytes);
-	}
-	leave(to);
-	return 0;
-}
-
-static void wire_put(struct null_lane *from, const void *p, size_t n)
-{
-	if (from->beg && from->end + n > from->size) {
-		memmove(from->wire, from->wire + from->beg, from->end - from->beg);
-		from->end -= from->beg;
-		from->beg = 0;
-	}
-	if (from->end + n > from->size) {
-		from->size = (from->end + n) * 2;
-		from->wire = realloc(from->wire, from->size);
-		assert(from->wire);
-	}
-	memcpy(from->wire + from->end, p, n);
-	from->end += n;
-}
-
-static int push_held(struct null_lane *from)
-{
-	struct braid_lane *lane = &from->lane;
-	size_t held = from->end - from->beg, budget = SIZE_MAX / 2;
-
-	if (from->config.limit)
-		budget = held < from->config.limit ? from->config.limit - held : 0;
-	if (from->config.bite && budget > from->config.bite)
-		budget = from->config.bite;
-	while (budget) {
-		struct iovec iov[IOV_MAX_TX];
-		struct braid_can can = { .iov = iov, .niov = IOV_MAX_TX, .max = budget };
-		struct braid_piece p;
-		size_t bytes, left;
-
-		if (braid_lane_next(lane, &can, &p) <= 0)
-			break;
-		/* No header of a piece is split, but a socket may split one. */
-		bytes = left = p.bytes < budget ? p.bytes : budget;
-		for (int i = 0; i < p.niov && left; i++) {
-			size_t len = iov[i].iov_len < left ? iov[i].iov_len : left;
-
-			wire_put(from, iov[i].iov_base, len);
-			left -= len;
-		}
-		braid_tx_advance(lane, bytes);
-		budget -= bytes;
-	}
-	if (!lane->tx.unsent)
-		return 0;
-	from->refused = true;
-	return -EAGAIN;
-}
-
-static int null_push(struct braid_lane *lane)
-{
-	struct null_lane *from = null_of(lane);
-
-	if (!from->peer)
-		return -EPIPE;
-	return from->config.held ? push_held(from) : push_direct(from);
-}
-
-static size_t waiting(const struct null_lane *from)
-{
-	return from->end - from->beg;
-}
-
-static int post_direct(struct null_lane *to, const char *hdr, const char *payload, size_t n)
-{
-	if (!enter(to))
-		return -EAGAIN;
-	null_posts++;
-	take(to, hdr, BRAID_HDR_SIZE);
-	if (!to->err)
-		take(to, payload, n);
-	leave(to);
-	return 0;
-}
-
-/* This wire has no immediate data: the message goes with the header that its frame will have. */
-static int null_post(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len)
-{
-	struct null_lane *from = null_of(lane);
-	const struct braid_comm *c = braid_comm_find(lane->link, imm >> 16);
-	struct braid_hdr h = {
-		.type = BRAID_F_EAGER, .comm = c->id, .seq = c->next_seq, .tag = c->last_tag,
-		.len = len, .size = len, .lseq = lane->tx.f_head, .ack = lane->rx_acked,
-	};
-	char hdr[BRAID_HDR_SIZE];
-
-	assert((uint16_t)imm == (uint16_t)h.seq);
-	if (!from->peer || (from->config.limit && waiting(from) + BRAID_HDR_SIZE + len >
-							  from->config.limit))
-		return -EAGAIN;
-	braid_hdr_pack(&h, hdr);
-	if (!from->config.held)
-		return post_direct(from->peer, hdr, payload, len);
-	null_posts++;
-	wire_put(from, hdr, sizeof(hdr));
-	wire_put(from, payload, len);
-	return 0;
-}
-
-static int null_poll(struct braid_lane *lane)
-{
-	return null_of(lane)->err;
-}
-
-static int null_health(struct braid_lane *lane, struct braid_health *ret)
-{
-	(void)lane;
-	*ret = (struct braid_health){ 0 };
-	return 0;
-}
-
-static int null_open(struct braid_lane *lane)
+static int null_ready(struct braid_lane *lane)
 {
 	(void)lane;
 	return 0;
-}
-
-static int null_attach(struct braid_lane *lane)
-{
-	(void)lane;
-	return 0;
-}
-
-static void null_detach(struct braid_lane *lane)
-{
-	(void)lane;
 }
 
 static void null_close(struct braid_lane *lane)
@@ -234,413 +37,88 @@ static void null_close(struct braid_lane *lane)
 	lane->rx_dst = NULL;
 	free(n->wire);
 	n->wire = NULL;
-	n->beg = n->end = n->size = 0;
+	n->beg = n->end = 0;
 }
 
-/* --- delivery ------------------------------------------------------------------------------ */
+/* --- receiving ----------------------------------------------------------------------------- */
 
-int null_deliver_some(struct null_pair *p, unsigned from_end, unsigned lane, size_t n)
+int null_read(struct null_lane *n, size_t max)
 {
-	struct null_lane *from = lane_of(p, from_end, lane), *to = from->peer;
-	int moved = 0;
+	struct null_lane *from = n->peer;
+	size_t done, len = from ? null_wire_len(from) : 0;
 
-	if (!to || to->err)
-		return to ? to->err : -EPIPE;
-	if (!enter(to))
-		return 0;
-	if (to->lane.rx_kind == BRAID_RX_NONE && waiting(from) >= BRAID_HDR_SIZE) {
-		take(to, from->wire + from->beg, BRAID_HDR_SIZE);
-		from->beg += BRAID_HDR_SIZE;
-		moved = 1;
-	}
-	if (n > to->lane.rx_left)
-		n = to->lane.rx_left;
-	if (n > waiting(from))
-		n = waiting(from);
-	if (n && !to->err) {
-		take(to, from->wire + from->beg, n);
-		from->beg += n;
-		moved = 1;
-	}
-	leave(to);
-	if (from->refused && waiting(from) < from->config.limit)
-		from->refused = false;
-	return to->err ? to->err : moved;
+	if (n->err || !braid_trylock(&n->lane.link->lock))
+		return n->err;
+	n->err = braid_rx_bytes(&n->lane, len ? from->wire + from->beg : NULL,
+				len < max ? len : max, &done);
+	braid_unlock(&n->lane.link->lock);
+	if (n->err == -EAGAIN)
+		n->err = 0;
+	if (from && (from->beg += done) == from->end)
+		from->beg = from->end = 0;
+	return n->err ? n->err : (int)done;
 }
 
-bool null_peek(const struct null_pair *p, unsigned from_end, unsigned lane, struct braid_hdr *ret)
+static int null_poll(struct braid_lane *lane)
 {
-	const struct null_lane *from = lane_of(p, from_end, lane);
-
-	if (from->peer && from->peer->lane.rx_kind != BRAID_RX_NONE) {
-		*ret = from->peer->lane.rx_hdr;
-		return true;
-	}
-	return waiting(from) >= BRAID_HDR_SIZE &&
-	       !braid_hdr_unpack(from->wire + from->beg, ret);
+	return null_of(lane)->held ? null_of(lane)->err : null_read(null_of(lane), SIZE_MAX);
 }
 
-int null_deliver(struct null_pair *p, unsigned from_end, unsigned lane)
-{
-	struct null_lane *from = lane_of(p, from_end, lane);
-	struct braid_hdr h;
-	size_t need;
+/* --- sending ------------------------------------------------------------------------------- */
 
-	if (!null_peek(p, from_end, lane, &h))
-		return 0;
-	need = from->peer && from->peer->lane.rx_kind != BRAID_RX_NONE ?
-		       from->peer->lane.rx_left : BRAID_HDR_SIZE + h.len;
-	/* A frame that does not fit on the wire comes in pieces. */
-	if (waiting(from) < need && !from->refused)
-		return 0;
-	return null_deliver_some(p, from_end, lane, SIZE_MAX);
+void null_wire_put(struct null_lane *n, const void *bytes, size_t len)
+{
+	n->wire = realloc(n->wire, n->end + len);
+	assert(n->wire);
+	memcpy(n->wire + n->end, bytes, len);
+	n->end += len;
 }
 
-size_t null_waiting(const struct null_pair *p, unsigned from, unsigned lane)
+static size_t room(const struct null_lane *n)
 {
-	return waiting(lane_of(p, from, lane));
+	size_t most = !n->limit ? SIZE_MAX / 2 :
+		      n->limit > null_wire_len(n) ? n->limit - null_wire_len(n) : 0;
+
+	return n->bite && n->bite < most ? n->bite : most;
 }
 
-int null_deliver_all(struct null_pair *p)
+/* The peer of a direct lane reads at once. */
+static void hand_over(struct null_lane *n)
 {
-	int frames = 0, moved;
-
-	do {
-		moved = 0;
-		for (unsigned i = 0; i < 2 * p->end[0]->nlanes; i++) {
-			int n = null_deliver(p, i & 1, i / 2);
-
-			if (n < 0)
-				return n;
-			moved += n;
-		}
-		frames += moved;
-	} while (moved);
-	return frames;
-}
-
-static uint64_t unsent(const struct null_pair *p)
-{
-	uint64_t n = 0;
-
-	for (unsigned i = 0; i < 2 * p->end[0]->nlanes; i++)
-		n += p->end[i & 1]->lane[i / 2]->tx.unsent;
-	return n;
-}
-
-void null_settle(struct null_pair *p)
-{
-	/* Full lanes take turns, so several rounds may move nothing. */
-	for (int still = 0; still < 3 + BRAID_LANES_MAX; still++) {
-		uint64_t before = unsent(p);
-
-		for (unsigned i = 0; i < 2; i++) {
-			braid_link_progress(p->end[i], NULL, NULL);
-			braid_link_try_flush_control(p->end[i]);
-		}
-		if (null_deliver_all(p) > 0 || unsent(p) != before)
-			still = 0;
-	}
-}
-
-/* The forged frame just taken has no number: the peer's next one has it. */
-static void forget(struct null_lane *to)
-{
-	to->lane.rx_frames -= !to->err;
-}
-
-int null_forge(struct null_pair *p, unsigned from_end, unsigned lane, struct braid_hdr *h,
-	       const void *payload)
-{
-	struct null_lane *to = lane_of(p, from_end, lane)->peer;
-	char hdr[BRAID_HDR_SIZE];
-
-	if (!enter(to))
-		return -EBUSY;
-	assert(to->lane.rx_kind == BRAID_RX_NONE);
-	h->lseq = to->lane.rx_frames;
-	braid_hdr_pack(h, hdr);
-	take(to, hdr, sizeof(hdr));
-	if (!to->err && to->lane.rx_left)
-		take(to, payload, h->len);
-	forget(to);
-	leave(to);
-	return to->err;
-}
-
-int null_bare(struct null_pair *p, unsigned from_end, unsigned lane, uint32_t what,
-	      const void *payload, size_t n, bool in_short)
-{
-	struct null_lane *to = lane_of(p, from_end, lane)->peer;
-	char with[BRAID_SHORT_SIZE + 64];
-
-	if (!enter(to))
-		return -EBUSY;
-	assert(n <= sizeof(with) - BRAID_SHORT_SIZE);
-	braid_short_pack(what, with);
-	memcpy(with + BRAID_SHORT_SIZE, payload, n);
-	to->err = in_short ? braid_rx_message(&to->lane, with, BRAID_SHORT_SIZE + n) :
-			     braid_rx_imm(&to->lane, what, payload, n);
-	forget(to);
-	leave(to);
-	return to->err;
-}
-
-/* --- the process around it ----------------------------------------------------------------- */
-
-static const struct braid_os *real_os;
-static unsigned pairs;
-
-static uint64_t os_now_ns(void)
-{
-	return null_now_ns;
-}
-
-static void keep_warn(enum braid_log_level level, const char *file, int line, const char *text)
-{
-	(void)file, (void)line;
-	if (level != BRAID_LOG_WARN)
+	if (n->held || !braid_trylock(&n->peer->lane.io))
 		return;
-	null_warns++;
-	snprintf(null_warn, sizeof(null_warn), "%s", text);
+	null_read(n->peer, SIZE_MAX);
+	braid_unlock(&n->peer->lane.io);
 }
 
-void null_warns_clear(void)
+static int null_push(struct braid_lane *lane)
 {
-	null_warns = 0;
-	null_warn[0] = '\0';
-}
+	struct null_lane *n = null_of(lane);
+	struct iovec iov[IOV];
+	struct braid_can can = { .iov = iov, .niov = IOV, .max = room(n) };
+	struct braid_piece p;
+	int err = -EPIPE;
 
-static void os_enter(void)
-{
-	static struct braid_os os;
+	while (n->peer && (err = braid_lane_next(lane, &can, &p)) > 0) {
+		size_t end = n->end;
 
-	if (pairs++)
-		return;
-	real_os = braid_os;
-	os = *real_os;
-	os.now_ns = os_now_ns;
-	braid_os = &os;
-	braid_log_to(keep_warn);
-	null_warns_clear();
-}
-
-static void os_leave(void)
-{
-	if (--pairs)
-		return;
-	braid_os = real_os;
-	braid_log_to(NULL);
-}
-
-uint64_t null_rnd(struct null_rnd *r)
-{
-	r->s ^= r->s << 13;
-	r->s ^= r->s >> 7;
-	r->s ^= r->s << 17;
-	return r->s * 0x2545f4914f6cdd1dull;
-}
-
-uint64_t null_below(struct null_rnd *r, uint64_t n)
-{
-	return (null_rnd(r) >> 16) % n;
-}
-
-/* --- pairs --------------------------------------------------------------------------------- */
-
-void null_pair_add_lane(struct null_pair *p)
-{
-	struct null_lane *lane[2];
-
-	for (unsigned i = 0; i < 2; i++) {
-		struct braid_link *link = p->end[i];
-		struct braid_carrier c = { .tr = &null_transport, .fd = -1 };
-		int err = braid_link_add_lane(link, link->nlanes, &c);
-
-		assert(!err);
-		lane[i] = null_of(link->lane[link->nlanes - 1]);
-		lane[i]->config = p->config;
+		for (int i = 0; i < p.niov; i++)
+			null_wire_put(n, iov[i].iov_base, iov[i].iov_len);
+		if (p.len > can.max)	/* it splits no header, but a wire may */
+			p.len = can.max;
+		n->end = end + p.len;
+		braid_tx_advance(lane, p.len);
+		can.max -= p.len;
+		hand_over(n);
 	}
-	lane[0]->peer = lane[1];
-	lane[1]->peer = lane[0];
+	return err;
 }
 
-static struct braid_link *link_new(struct null_pair *p, unsigned end)
+static int null_health(struct braid_lane *lane, struct braid_health *ret)
 {
-	struct braid_link_key key = { .dev = &p->dev[end], .traffic_class = -1 };
-	struct braid_link *link;
-
-	memset(key.process, (int)end + 1, sizeof(key.process));
-	snprintf(p->dev[end].net.name, sizeof(p->dev[end].net.name), "null%u", end);
-	p->dev[end].index = end;
-	p->dev[end].nmembers = 1;
-	p->dev[end].member[0] = &p->dev[end];
-	link = braid_link_new(&key);
-	assert(link);
-	link->dialler = end == 0;
-	link->setup.next_comm = end;
-	link->msg.rx_window = braid_pool_promise(p->config.window);
-	link->lanes_max = BRAID_LANES_MAX;
-	snprintf(link->peer, sizeof(link->peer), "end %u", !end);
-	return link;
-}
-
-void null_pair_init(struct null_pair *p, const struct null_config *config)
-{
-	os_enter();
-	memset(p, 0, sizeof(*p));
-	p->config = *config;
-	for (unsigned i = 0; i < 2; i++)
-		p->end[i] = link_new(p, i);
-	for (unsigned i = 0; i < (config->lanes ? config->lanes : 1); i++)
-		null_pair_add_lane(p);
-	for (unsigned i = 0; i < 2; i++) {
-		int err = braid_link_attach(p->end[i]);
-
-		assert(!err);
-		p->end[i]->msg.tx_window = p->end[!i]->msg.rx_window;
-		p->end[i]->lanes.active = p->end[i]->nlanes;
-		atomic_store(&p->end[i]->state, BRAID_LINK_UP);
-	}
-}
-
-void null_pair_fini(struct null_pair *p)
-{
-	for (unsigned i = 0; i < 2; i++) {
-		struct braid_link *link = p->end[i];
-
-		struct braid_comm *c, *tmp;
-
-		braid_lock_wait(&link->lock);
-		braid_list_for_safe(c, tmp, &link->msg.comms, node)
-			braid_comm_free(c);
-		braid_unlock(&link->lock);
-		braid_link_free(link);
-	}
-	os_leave();
-}
-
-void null_comms(struct null_pair *p, unsigned from, struct braid_comm **ret_send,
-		struct braid_comm **ret_recv)
-{
-	uint32_t id = p->end[from]->setup.next_comm;
-
-	p->end[from]->setup.next_comm += 2;
-	for (unsigned i = 0; i < 2; i++) {
-		struct braid_link *link = p->end[i];
-		struct braid_comm *c;
-
-		braid_lock_wait(&link->lock);
-		c = braid_comm_new(link, id, i == from);
-		braid_unlock(&link->lock);
-		assert(c);
-		c->opened = true;
-		*(i == from ? ret_send : ret_recv) = c;
-	}
-}
-
-/* Frames not acknowledged; acknowledgements themselves never are. */
-static unsigned not_acked(const struct braid_txq *q)
-{
-	unsigned n = 0;
-
-	for (uint32_t i = q->f_acked; i != q->f_head; i++)
-		n += q->ring[q->f[i & q->fmask].off] != BRAID_F_ACK;
-	return n;
-}
-
-static const char *end_not_idle(const struct braid_link *link)
-{
-	static char why[96];
-
-#define LEFT(what, n) do {							\
-	unsigned long long n_ = (unsigned long long)(n);			\
-										\
-	if (n_) {								\
-		snprintf(why, sizeof(why), "%s end: %s %llu",			\
-			 link->dialler ? "dialling" : "accepting", what, n_);	\
-		return why;							\
-	}									\
-} while (0)
-
-	for (unsigned i = 0; i < link->nlanes; i++) {
-		const struct braid_lane *lane = link->lane[i];
-
-		LEFT("frames not acknowledged", not_acked(&lane->tx));
-		LEFT("bytes not sent", lane->tx.unsent);
-		LEFT("bytes not acknowledged", lane->tx.unacked);
-		LEFT("bytes to receive", lane->rx_left);
-		LEFT("frame being received", lane->rx_kind != BRAID_RX_NONE);
-	}
-	LEFT("comms", link->msg.ncomms);
-	LEFT("sends pending", !braid_list_empty(&link->tx.pending));
-	LEFT("comms with news", !braid_list_empty(&link->msg.control_due));
-	LEFT("window out", link->msg.shared_out);
-	LEFT("window lent", link->msg.unexp_bytes);
-	LEFT("retired bytes", link->msg.retire_bytes);
-	LEFT("spread messages", atomic_load(&link->rx.spread));
-	LEFT("link lock", atomic_load(&link->lock.held));
-	return NULL;
-}
-
-const char *null_not_idle(const struct null_pair *p)
-{
-	const char *why = end_not_idle(p->end[0]);
-
-	return why ? why : end_not_idle(p->end[1]);
-}
-
-static void dump_lane(const struct braid_lane *l)
-{
-	const struct braid_txq *q = &l->tx;
-
-	fprintf(stderr, "  lane %u: tx %u/%u/%u part %zu unsent %llu blocked %d", l->index,
-		q->f_acked, q->f_sent, q->f_head, q->part, (unsigned long long)q->unsent,
-		l->blocked);
-	fprintf(stderr, "; rx %u told %u some %d kind %d left %zu\n", l->rx_frames, l->rx_acked,
-		l->rx_some, l->rx_kind, l->rx_left);
-}
-
-static void dump_send(const struct braid_send *s)
-{
-	if (s->x.parts)
-		fprintf(stderr, "    send %u tag %d size %llu await %d parts %u cut %llu\n", s->x.seq,
-			s->tag, (unsigned long long)s->size, s->await, s->x.parts,
-			(unsigned long long)s->cut);
-}
-
-static void dump_recv(const struct braid_recv *r)
-{
-	if (r->posted)
-		fprintf(stderr, "    receive %u tag %d room %llu matched %d wanted %d started %d "
-			"credited %d got %llu\n", r->rseq, r->tag, (unsigned long long)r->room,
-			r->matched, r->wanted, r->started, r->credited,
-			(unsigned long long)r->got);
-}
-
-void null_dump(const struct null_pair *p)
-{
-	for (unsigned e = 0; e < 2; e++) {
-		const struct braid_link *link = p->end[e];
-		const struct braid_comm *c;
-
-		fprintf(stderr, "end %u: active %u spread %u urgent %d quiet %d stalled %d pending "
-			"%d\n", e, link->lanes.active, link->rx.spread, link->tx.control_urgent, link->tx.quiet,
-			link->tx.stalled, !braid_list_empty(&link->tx.pending));
-		for (unsigned i = 0; i < link->nlanes; i++) {
-			dump_lane(link->lane[i]);
-			fprintf(stderr, "    on the wire %zu\n", null_waiting(p, e, i));
-		}
-		braid_list_for(c, &link->msg.comms, node) {
-			fprintf(stderr, "  comm %u\n", c->id);
-			for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
-				if (c->sender)
-					dump_send(c->send[q % BRAID_SLOTS]);
-				else
-					dump_recv(c->recv[q % BRAID_SLOTS]);
-			}
-		}
-	}
+	(void)lane;
+	*ret = (struct braid_health){ 0 };
+	return 0;
 }
 
 const struct braid_transport null_transport = {
@@ -656,14 +134,13 @@ const struct braid_transport null_transport = {
 	.setup_peer = braid_no_setup_peer,
 	.setup_ready = braid_no_setup_ready,
 	.setup_drop = braid_no_setup_drop,
-	.lane_open = null_open,
-	.lane_attach = null_attach,
-	.lane_detach = null_detach,
+	.lane_open = null_ready,
+	.lane_attach = null_ready,
+	.lane_detach = braid_no_lane,
 	.lane_close = null_close,
 	.lane_fence = braid_no_lane,
 	.arm = braid_no_arm,
 	.push = null_push,
-	.post = null_post,
 	.poll = null_poll,
 	.health = null_health,
 	.describe = braid_no_describe,

@@ -288,15 +288,16 @@ static void poll_oddly(struct braid_link *link, const char *what)
 {
 	static struct braid_transport odd;
 	struct braid_lane *lane = link->lane[0];
+	const struct braid_transport *tr = lane->tr;
 
-	odd = *lane->tr;
+	odd = *tr;
 	odd.poll = odd_poll;
 	odd_what = what;
 	lane->tr = &odd;
 	lane->rx_hdr.type = BRAID_F_LANES;	/* of long ago */
 	null_warns_clear();
 	braid_link_move(link);
-	lane->tr = &null_transport;
+	lane->tr = tr;
 }
 
 static void what_is_broken_but_no_frame_is_not_called_by_the_last_one(void **state)

@@ -23,7 +23,7 @@
 #include "core/proto/handle.h"
 #include "core/setup/connect.h"
 #include "core/setup/links.h"
-#include "tests/lib/null.h"
+#include "tests/lib/pair.h"
 
 enum { LISTEN = 77, PEER_DEV = 3 };
 

@@ -30,7 +30,7 @@
 #include "core/setup/links.h"
 #include "core/setup/redial.h"
 #include "core/setup/why.h"
-#include "tests/lib/null.h"
+#include "tests/lib/pair.h"
 
 enum { FD0 = 100, LISTEN = 77, PEER_DEV = 3, PORT = 4711 };
 

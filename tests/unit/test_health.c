@@ -18,7 +18,7 @@
 #include "core/setup/health.h"
 #include "core/setup/links.h"
 #include "core/setup/redial.h"
-#include "tests/lib/null.h"
+#include "tests/lib/pair.h"
 
 enum { LANES = 2 };
 

@@ -23,7 +23,7 @@
 #include "core/setup/conn.h"
 #include "core/setup/join.h"
 #include "core/setup/links.h"
-#include "tests/lib/null.h"
+#include "tests/lib/pair.h"
 
 enum { FD = 1000 };			/* a number: nothing is open there */
 

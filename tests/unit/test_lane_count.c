@@ -18,7 +18,7 @@
 #include "core/setup/lane_count.h"
 #include "core/setup/links.h"
 #include "core/base/param.h"
-#include "tests/lib/null.h"
+#include "tests/lib/pair.h"
 
 enum { TICK_MS = 2 };
 

@@ -28,7 +28,7 @@
 
 #include "core/base/param.h"
 #include "core/base/pool.h"
-#include "tests/lib/null.h"
+#include "tests/lib/pair.h"
 
 enum {
 	FLOWS_MAX = 4,

@@ -19,7 +19,7 @@
 #include "core/setup/links.h"
 #include "core/setup/listen.h"
 #include "core/setup/reap.h"
-#include "tests/lib/null.h"
+#include "tests/lib/pair.h"
 
 enum { IDLE_S = 5, DIALLER = 0, ACCEPTER = 1, CLOSES = 2 };
 

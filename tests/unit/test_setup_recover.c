@@ -16,7 +16,7 @@
 #include "core/setup/recover.h"
 #include "core/setup/silence.h"
 #include "core/base/units.h"
-#include "tests/lib/null.h"
+#include "tests/lib/pair.h"
 
 static struct null_pair p;
 static struct braid_link *link;

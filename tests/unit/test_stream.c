@@ -30,7 +30,7 @@
 #include "core/base/pool.h"
 #include "core/transport.h"
 #include "socket/stream.h"
-#include "tests/lib/null.h"
+#include "tests/lib/pair.h"
 #include "tests/unit/unkind.h"
 
 enum { K = 1024, BIG = 3 << 20 };

@@ -19,7 +19,7 @@
 #include "core/base/units.h"
 #include "core/watch/report.h"
 #include "core/watch/view.h"
-#include "tests/lib/null.h"
+#include "tests/lib/pair.h"
 
 enum { LARGE = 100000, WRITERS = 4 };
 

@@ -12,7 +12,7 @@
 #include "core/setup/addr.h"
 #include "core/setup/conn.h"
 #include "core/setup/why.h"
-#include "tests/lib/null.h"
+#include "tests/lib/pair.h"
 #include "topo/neigh.h"
 
 static enum braid_neigh neigh;

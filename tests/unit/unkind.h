@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 #include "core/base/os.h"
-#include "tests/lib/null.h"
+#include "tests/lib/pair.h"
 
 struct unkind {
 	struct null_rnd rnd;

@@ -29,18 +29,11 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "core/base/transports.h"
 #include "core/proto/hello.h"
 
 struct braid_dev;
 struct braid_lane;
-
-enum {				/* ids on the wire */
-	BRAID_TRANSPORT_TCP = 1,
-	BRAID_TRANSPORT_VERBS,
-	BRAID_TRANSPORT_SMC,
-	BRAID_TRANSPORT_UCX,
-	BRAID_TRANSPORT_IDS,
-};
 
 /* Bytes that one push() or poll() moves at most: a message of 1 MiB and its headers fit. */
 enum { BRAID_COPY_LOCKED = 16384, BRAID_CALL_BUDGET = (1 << 20) + 4096 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * device.c - the table of devices, and the only list of all transports.
+ * device.c - the table of devices, and the list of transports to use.
  *
  * A device is an interface that topo/ found usable, with the RDMA port behind it if there is one,
  * or several such interfaces that NCCL has fused.
@@ -28,24 +28,14 @@
 #include "topo/ips.h"
 #include "topo/pci.h"
 
-extern const struct braid_transport braid_smc;
-extern const struct braid_transport braid_tcp;
-#ifdef HAVE_RDMA
-extern const struct braid_transport braid_verbs;
-#endif
-#ifdef HAVE_UCX
-extern const struct braid_transport braid_ucx;
-#endif
+#define BRAID_TRANSPORT(folder, table, ...) extern const struct braid_transport table;
+#include "core/base/transports.def"
+#undef BRAID_TRANSPORT
 
 static const struct braid_transport *const known[] = {
-#ifdef HAVE_RDMA
-	&braid_verbs,
-#endif
-	&braid_smc,
-#ifdef HAVE_UCX
-	&braid_ucx,
-#endif
-	&braid_tcp,
+#define BRAID_TRANSPORT(folder, table, ...) &table,
+#include "core/base/transports.def"
+#undef BRAID_TRANSPORT
 };
 enum { KNOWN = sizeof(known) / sizeof(known[0]) };
 

@@ -40,6 +40,14 @@ static const char env_test[] = "BRAID_TEST_";
 static const char env_perf[] = "BRAID_PERF_KEY";	/* of the command */
 static const char env_git[] = "BRAID_GIT";
 
+static const char transports[] =	/* the words of that row */
+#define BRAID_TRANSPORTS_ALL
+#define BRAID_TRANSPORT(folder, table, word, ...) word ","
+#include "core/base/transports.def"
+#undef BRAID_TRANSPORT
+#undef BRAID_TRANSPORTS_ALL
+;
+
 const struct braid_param_row braid_param_rows[] = {
 #define P_INT(name, def, least, most, fallback, help) \
 	{ #name, BRAID_PARAM_INT, #def, least, most, NULL, fallback, help },

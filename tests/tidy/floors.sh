@@ -13,6 +13,7 @@ set -u
 . "$(dirname "$0")/lib.sh"
 
 src=${BRAID_TEST_SRCDIR:-$(dirname "$0")/../..}
+transports=$(transport_folders "$src" | paste -sd " ")
 
 # Print "source symbol kind" of each object of these directories of the build that has a source.
 symbols()				# BUILD DIR...
@@ -43,7 +44,7 @@ calls()
 # Reads calls; complains of each that goes up.  $1: the names that may.
 upward()
 {
-	awk -v may="$1" '
+	awk -v may="$1" -v carriers="^(${transports// /|})/" '
 		function floor(f) {
 			if (f ~ /^(gdr|topo)\//) return 0
 			if (f ~ /^core\/base\//) return 1
@@ -51,7 +52,7 @@ upward()
 			if (f ~ /^core\/[a-z_]*\.c$/) return 3
 			if (f ~ /^core\/mem\//) return 4
 			if (f ~ /^core\/link\//) return 5
-			if (f ~ /^(verbs|socket|smc|ucx)\//) return 5.5
+			if (f ~ carriers) return 5.5
 			if (f ~ /^core\/msg\//) return 6
 			if (f ~ /^core\/setup\//) return 7
 			if (f ~ /^core\/watch\//) return 8
@@ -128,7 +129,7 @@ fi
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-symbols . core plugin verbs socket smc ucx gdr topo | calls >"$tmp/product"
+symbols . core plugin $transports gdr topo | calls >"$tmp/product"
 symbols . tools | calls >"$tmp/tools"
 may=$(upcalls)
 report "no call of the product goes up" "$(upward "$may" <"$tmp/product")"

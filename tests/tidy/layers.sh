@@ -14,7 +14,8 @@ set -u
 # shellcheck source=tests/tidy/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-transports="verbs socket smc ucx"
+src=${BRAID_TEST_SRCDIR:-$(dirname "$0")/../..}
+transports=$(transport_folders "$src" | tr '\n' ' ')
 
 contract="core/base|core/proto|core/mem"
 
@@ -43,11 +44,14 @@ allowed()
 	gdr) echo '^gdr/' ;;
 	topo) echo '^topo/' ;;
 	smc) echo "^(smc|$contract|gdr|topo)/|^core/([a-z]+|link/lane_io)\.h\$|^socket/stream\.h\$" ;;
-	verbs | socket | ucx) echo "^($1|$contract|gdr|topo)/|^core/([a-z]+|link/lane_io)\.h\$" ;;
 	tools) echo '^(tools|topo)/|^plugin/(abi|net)\.h$|^core/base/param\.(h|def)$' ;;
 	tests/abi | tests/net | tests/cli)
 		echo '^(tools|tests)/|^plugin/(abi|net)\.h$|^core/base/param\.(h|def)$' ;;
-	*) echo '/' ;;
+	*)
+		case " $transports" in
+		*" $1 "*) echo "^($1|$contract|gdr|topo)/|^core/([a-z]+|link/lane_io)\.h\$" ;;
+		*) echo '/' ;;
+		esac ;;
 	esac
 }
 
@@ -73,7 +77,7 @@ includes()
 )
 
 # Print what is wrong with how tree $1 names its transports: each table `const struct
-# braid_transport NAME =` in a transport's directory must be used by one and the same .c file
+# braid_transport NAME =` in a transport's directory must be used by one and the same file
 # outside.
 named()
 (
@@ -83,7 +87,8 @@ named()
 		cat "$dir"/*.c 2>/dev/null |
 		sed -n 's/^const struct braid_transport \([A-Za-z0-9_]*\) *=.*/\1/p' |
 		while read -r table; do
-			users=$(grep -lw "$table" plugin/*.c core/*.c core/*/*.c gdr/*.c topo/*.c 2>/dev/null)
+			users=$(grep -lw "$table" plugin/*.c core/*.c core/*/*.c core/*/*.def gdr/*.c \
+				topo/*.c 2>/dev/null)
 			for t in $transports; do
 				[ "$t" = "$dir" ] ||
 					users="$users $(grep -lw "$table" "$t"/*.[ch] 2>/dev/null)"
@@ -108,7 +113,6 @@ planted()				# FILE TEXT CHECK
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-src=${BRAID_TEST_SRCDIR:-$(dirname "$0")/../..}
 
 report "includes point downwards" "$(includes "$src")"
 report "transports are named in one file" "$(named "$src")"

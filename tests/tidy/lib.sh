@@ -3,6 +3,12 @@
 # lib.sh - cases whose result is a list of complaints, and proofs that a rule can complain.  Sourced
 # by the scripts beside it.
 
+# The folders of the transports of source tree $1.
+transport_folders()
+{
+	sed -n 's/^BRAID_TRANSPORT(\([a-z]*\),.*/\1/p' "$1/core/base/transports.def" | sort -u
+}
+
 n=0
 report()				# WHAT COMPLAINTS
 {

@@ -6,7 +6,8 @@ set -u
 # shellcheck source=tests/tidy/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-product="plugin core gdr topo verbs socket smc ucx"
+transports=$(transport_folders "${BRAID_TEST_SRCDIR:-$(dirname "$0")/../..}" | tr '\n' ' ')
+product="plugin core gdr topo $transports"
 everything="$product tools tests"
 
 files()					# PATTERN DIR...

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libbraid_core_la_SOURCES += \
+	smc/conn.h \
+	smc/diag.c \
+	smc/diag.h \
+	smc/setup.c \
+	smc/smc.c \
+	smc/sock.c

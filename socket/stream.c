@@ -144,7 +144,8 @@ static ssize_t receive(struct braid_stream *s, size_t budget, bool *ret_short)
 	*ret_short = (size_t)n < direct + ahead;
 	if ((size_t)n < direct)
 		direct = (size_t)n;
-	braid_rx_filled(&s->lane, direct);
+	if (direct)
+		braid_rx_filled(&s->lane, direct);
 	s->end += (unsigned)((size_t)n - direct);
 	return n;
 }

@@ -121,6 +121,8 @@ int braid_rx_stage(struct braid_lane *lane);
 /* The bytes of each chunk of a message, except the last. */
 uint32_t braid_link_chunk_len(const struct braid_link *link, uint64_t size);
 void braid_link_feed(struct braid_link *link);	/* cut chunks; push their lanes */
+/* An isend has queued its first frame, of a burst perhaps: cut chunks, and if `now`, push home. */
+void braid_link_send(struct braid_link *link, bool now);
 void braid_link_flush(struct braid_link *link);	/* push home, unless another thread does */
 void braid_link_unpark(struct braid_link *link);	/* the service thread stops watching */
 

@@ -68,6 +68,18 @@ void braid_link_flush(struct braid_link *link)
 	braid_lane_push(braid_link_home(link));
 }
 
+void braid_link_send(struct braid_link *link, bool now)
+{
+	braid_assert_locked(&link->lock);
+	link->tx.isend_epoch++;
+	link->tx.burst_now = link->tx.quiet ? 0 : link->tx.burst_now + 1;
+	braid_hint(&link->tx.quiet, false);
+	if (!braid_list_empty(&link->tx.pending))
+		braid_link_feed(link);
+	if (now && !braid_link_only_starts(link))
+		braid_lane_push(braid_link_home(link));
+}
+
 static inline int lane_poll(struct braid_lane *lane)
 {
 	bool up;

@@ -116,24 +116,10 @@ static inline void braid_link_stall(struct braid_link *link)
 	atomic_store_explicit(&link->tx.stalled, true, memory_order_relaxed);
 }
 
-static inline bool braid_link_has_pending(const struct braid_link *link)
-{
-	return !braid_list_empty(&link->tx.pending);
-}
-
 /* Was a test() idle since the last isend?  Then no burst goes on.  A hint without the lock. */
 static inline bool braid_link_is_quiet(const struct braid_link *link)
 {
 	return link->tx.quiet;
-}
-
-/* An isend was posted: it begins a burst, or continues one. */
-static inline void braid_link_posted(struct braid_link *link)
-{
-	braid_assert_locked(&link->lock);
-	link->tx.isend_epoch++;
-	link->tx.burst_now = link->tx.quiet ? 0 : link->tx.burst_now + 1;
-	braid_hint(&link->tx.quiet, false);
 }
 
 /* The burst is over; returns its frames after the first. */

@@ -88,14 +88,6 @@ void braid_credit_due(struct braid_comm *c, struct braid_recv *e)
 	braid_link_urge(c->link);
 }
 
-void braid_credit_not_due(struct braid_comm *c, struct braid_recv *e)
-{
-	braid_assert_locked(&c->link->lock);
-	if (e->credit_due)
-		c->ndue--;
-	e->credit_due = false;
-}
-
 /* Credits follow the order of the receives: earlier receives without a credit get theirs first. */
 void braid_credit_all(struct braid_comm *c)
 {

@@ -87,7 +87,13 @@ struct braid_recv *braid_recv_find(struct braid_comm *c, int32_t tag);
 void braid_recv_match(struct braid_comm *c, struct braid_recv *e, uint64_t size);
 /* Match a receive to a message that sent WANT: it gets a credit, unless one is due or sent. */
 void braid_recv_match_want(struct braid_comm *c, struct braid_recv *e, uint32_t seq, uint64_t size);
-void braid_recv_complete(struct braid_recv *e);
+static inline void braid_recv_complete(struct braid_recv *e)
+{
+	braid_assert_locked(&e->req.comm->link->lock);
+	e->posted = false;
+	if (--e->head->pending == 0)
+		atomic_store_explicit(&e->head->req.done, true, memory_order_release);
+}
 /* 0: copied; -EAGAIN: still being copied; else the copy and the comm have failed. */
 int braid_recv_to_gpu(struct braid_recv *e, struct braid_gpucopy *copy);
 
@@ -114,7 +120,13 @@ int braid_credit_came(struct braid_lane *lane);
 int braid_retire_came(struct braid_lane *lane, struct braid_comm *c);
 /* At the receiver. */
 void braid_credit_due(struct braid_comm *c, struct braid_recv *e);
-void braid_credit_not_due(struct braid_comm *c, struct braid_recv *e);
+static inline void braid_credit_not_due(struct braid_comm *c, struct braid_recv *e)
+{
+	braid_assert_locked(&c->link->lock);
+	if (e->credit_due)
+		c->ndue--;
+	e->credit_due = false;
+}
 void braid_credit_all(struct braid_comm *c);
 /* A message met its receive without a credit: a RETIRE is due. */
 void braid_retire(struct braid_comm *c, uint32_t seq, uint64_t size);

@@ -34,14 +34,6 @@ void braid_recv_match(struct braid_comm *c, struct braid_recv *e, uint64_t size)
 	       !braid_recv_is_open(braid_recv_at(c, c->oldest_rseq)));
 }
 
-void braid_recv_complete(struct braid_recv *e)
-{
-	braid_assert_locked(&e->req.comm->link->lock);
-	e->posted = false;
-	if (--e->head->pending == 0)
-		atomic_store_explicit(&e->head->req.done, true, memory_order_release);
-}
-
 void braid_recv_match_want(struct braid_comm *c, struct braid_recv *e, uint32_t seq, uint64_t size)
 {
 	braid_recv_match(c, e, size);

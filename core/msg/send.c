@@ -144,8 +144,10 @@ static bool is_small(const struct braid_comm *c, uint64_t size, const struct bra
 /* Choose a protocol and queue the first frame.  The slot is filled, and home has room. */
 static void send_start(struct braid_comm *c, struct braid_send *s)
 {
-	struct braid_credit *cr = braid_credit_find(c, s->tag);
+	struct braid_credit *cr = NULL;
 
+	if (!braid_list_empty(&c->credits))
+		cr = braid_credit_find(c, s->tag);
 	if (cr) {
 		if (s->size > cr->room)
 			braid_comm_oversize(c, s->size, cr->room, s->tag);
@@ -286,12 +288,8 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 	s->x.mr = mr;
 	send_start(c, s);
 	now = send_now(link, s);
-	braid_link_posted(link);
 	c->burst = now ? 0 : 1;
-	if (braid_link_has_pending(link))
-		braid_link_feed(link);
-	if (now && !braid_link_only_starts(link))
-		braid_link_flush(link);
+	braid_link_send(link, now);
 	return 0;
 }
 

@@ -321,7 +321,7 @@ static void isend_in_a_burst(void)
 {
 	stub_add(0, BRAID_F_ALIVE);
 	stub_lock();
-	braid_link_posted(stub.link);
+	braid_link_send(stub.link, false);
 	stub_unlock();
 }
 

@@ -12,7 +12,7 @@
 
 #include "core/link/txq_int.h"
 #include "core/transport.h"
-#include "tests/lib/null.h"
+#include "tests/lib/pair.h"
 
 static void frames_leave_whole_and_in_order(void **state)
 {

@@ -75,15 +75,21 @@ static int not_here(struct braid_txq *q, struct braid_txf *f, const struct braid
 	return 0;
 }
 
+/* Is the frame's payload in GPU memory, or being copied from there? */
+static bool is_in_gpu(const struct braid_txf *f)
+{
+	return f->bringing || (!f->own && braid_xfer_is_gpu(f->owner));
+}
+
 /* A socket can't read GPU memory, so send a copy.  0, or -EAGAIN: the copy is not complete. */
 int braid_txf_stage_out(struct braid_txq *q, struct braid_txf *f)
 {
 	struct staged *b = f->own;
 	int err;
 
+	if (!is_in_gpu(f))
+		return 0;
 	if (!f->bringing) {
-		if (f->own || !braid_xfer_is_gpu(f->owner))
-			return 0;
 		b = malloc(sizeof(*b) + f->ext_len);
 		if (!b)
 			return not_here(q, f, NULL);
@@ -182,6 +188,12 @@ static int next_bytes(struct braid_lane *lane, const struct braid_can *can,
 	return bytes ? 1 : -EAGAIN;
 }
 
+/* May a message end with the header of this payload, which is then sent next? */
+static bool may_end_with(const struct braid_txf *f, const struct braid_can *can)
+{
+	return can->head_last && (can->gpu || !is_in_gpu(f));
+}
+
 /*
  * How many bytes of the ring, from the unsent frame f_sent on, fit in one message: whole frames, or
  * one header whose payload lies outside the ring.
@@ -193,7 +205,8 @@ static uint32_t frames_len(const struct braid_txq *q, const struct braid_can *ca
 
 	for (uint32_t i = q->f_sent + 1; i != q->f_head && !f->ext_len; i++) {
 		f = &q->f[i & q->fmask];
-		if ((f->ext_len && !can->head_last) || f->off != end || len + f->inl > can->max)
+		if (f->off != end || len + f->inl > can->max ||
+		    (f->ext_len && !may_end_with(f, can)))
 			break;
 		end += f->inl;
 		len += f->inl;

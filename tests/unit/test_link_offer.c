@@ -148,6 +148,26 @@ static bool goes_without_its_header(void)
 	return offered(0).kind == BRAID_PIECE_NOHDR;
 }
 
+/* Else its payload would be the next piece, before it is copied to where the carrier can read it. */
+static void a_header_waits_until_its_payload_is_out_of_the_gpu(void **state)
+{
+	struct braid_can can = { .max = RING, .payload_max = RING, .head_last = true };
+	struct braid_mr mr = { .gpu = true };
+	struct braid_piece p;
+
+	(void)state;
+	add_placed(&mr, 100, 100);
+	assert_int_equal(braid_lane_next(&f.lane, &can, &p), 1);
+	assert_int_equal(p.kind, BRAID_PIECE_FRAMES);
+	assert_int_equal(p.len, BRAID_HDR_SIZE);
+	can.gpu = true;
+	assert_int_equal(braid_lane_next(&f.lane, &can, &p), 1);
+	assert_int_equal(p.len, 2 * BRAID_HDR_SIZE);
+	mr.gpu = can.gpu = false;
+	assert_int_equal(braid_lane_next(&f.lane, &can, &p), 1);
+	assert_int_equal(p.len, 2 * BRAID_HDR_SIZE);
+}
+
 static void a_message_may_go_without_what_the_peer_can_tell(void **state)
 {
 	struct braid_xfer *s = send_of(0, 1, 1);
@@ -232,6 +252,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		CASE(a_start_is_written_with_the_first_chunk),
 		CASE(a_start_at_the_end_of_the_ring_goes_alone),
+		CASE(a_header_waits_until_its_payload_is_out_of_the_gpu),
 		CASE(a_message_may_go_without_what_the_peer_can_tell),
 		CASE(a_header_that_acknowledges_stays_until_it_is_sent),
 		CASE(other_frames_go_with_their_headers),

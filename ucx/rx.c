@@ -14,7 +14,8 @@
 #include "core/base/log.h"
 #include "ucx/ep.h"
 
-static void ask(struct ucx_ep *w, char *at, size_t len, uint32_t comm, const struct braid_mr *gpu)
+static void post_payload(struct ucx_ep *w, char *at, size_t len, uint32_t comm,
+			 const struct braid_mr *gpu)
 {
 	struct ucx_slot *s = &w->payload[w->asked++ % BRAID_UCX_PAYLOADS];
 
@@ -36,8 +37,8 @@ static int await_payload(struct braid_lane *lane, struct ucx_ep *w)
 	braid_lock_wait(&w->lock);
 	w->awaits_payload = true;
 	if (w->asked == w->paid)
-		ask(w, at, rest.len, w->scratch ? BRAID_UCX_OURS : rest.comm,
-		    w->scratch ? NULL : rest.gpu);
+		post_payload(w, at, rest.len, w->scratch ? BRAID_UCX_OURS : rest.comm,
+			     w->scratch ? NULL : rest.gpu);
 	braid_unlock(&w->lock);
 	return 0;
 }
@@ -66,7 +67,7 @@ static void ask_ahead(struct braid_lane *lane, struct ucx_ep *w)
 		at = braid_rx_place(lane, &h, &gpu);
 		w->blind = !at;
 		if (at)
-			ask(w, at, h.len, h.comm, gpu);
+			post_payload(w, at, h.len, h.comm, gpu);
 	}
 	braid_unlock(&w->lock);
 }
@@ -119,7 +120,7 @@ static inline bool has_something(const struct ucx_ep *w)
 }
 
 /* Lets UCX progress until the next message in order has come, and no longer: it is read first. */
-static bool look(struct ucx_ep *w)
+static bool progress(struct ucx_ep *w)
 {
 	braid_ucx_post_heads(w);
 	for (unsigned i = 0; i < BRAID_UCX_TURNS; i++) {
@@ -137,7 +138,7 @@ static bool look(struct ucx_ep *w)
  * Takes what has come, in order.  Returns how many messages, or an error.  The data of the last may
  * still be on its way into a GPU.
  */
-static int take(struct braid_lane *lane, struct ucx_ep *w)
+static int take_messages(struct braid_lane *lane, struct ucx_ep *w)
 {
 	int taken = 0, err = 0;
 
@@ -153,7 +154,7 @@ static int take(struct braid_lane *lane, struct ucx_ep *w)
 	return err && err != -EAGAIN ? err : taken;
 }
 
-static int look_and_take(struct braid_lane *lane)
+static int progress_and_take(struct braid_lane *lane)
 {
 	struct ucx_ep *w = braid_ucx_ep_of(lane);
 	bool some, more;
@@ -165,7 +166,7 @@ static int look_and_take(struct braid_lane *lane)
 		braid_unlock(&w->lock);
 		return 0;
 	}
-	some = look(w);
+	some = progress(w);
 	more = some || may_ask(w);
 	braid_unlock(&w->lock);
 	if (w->status != UCS_OK && !some)
@@ -173,7 +174,7 @@ static int look_and_take(struct braid_lane *lane)
 	if (more) {
 		if (!braid_trylock(&lane->link->lock))
 			return 1;
-		n = take(lane, w);
+		n = take_messages(lane, w);
 		braid_unlock(&lane->link->lock);
 		if (n == -EIO)
 			return braid_ucx_broken(lane, w);
@@ -191,7 +192,7 @@ int braid_ucx_poll(struct braid_lane *lane)
 	int n;
 
 	braid_assert_locked(&lane->io);
-	n = w->over ? 0 : look_and_take(lane);
+	n = w->over ? 0 : progress_and_take(lane);
 	return n || w->over || !braid_lane_look_due(lane, &w->idle_polls) ?
-		       n : braid_lane_last_words(lane, look_and_take);
+		       n : braid_lane_last_words(lane, progress_and_take);
 }

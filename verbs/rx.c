@@ -112,7 +112,7 @@ static bool has_count(const struct braid_qp *w)
 }
 
 /* Is there something to take?  1, 0 or -EIO. */
-static int look(struct braid_qp *w)
+static int poll_cq(struct braid_qp *w)
 {
 	int n;
 
@@ -126,8 +126,8 @@ static int look(struct braid_qp *w)
 	return w->wc_beg != w->wc_end || has_count(w) || w->count_due;
 }
 
-/* Takes what look() has found.  Returns how many times, or a negative errno. */
-static BRAID_APART BRAID_HOT int take(struct braid_lane *lane, struct braid_qp *w)
+/* Takes what poll_cq() has found.  Returns how many times, or a negative errno. */
+static BRAID_APART BRAID_HOT int take_found(struct braid_lane *lane, struct braid_qp *w)
 {
 	struct braid_lock *lock = &lane->link->lock;
 	int taken = 0, err, later;
@@ -145,7 +145,7 @@ static BRAID_APART BRAID_HOT int take(struct braid_lane *lane, struct braid_qp *
 		taken++;
 		if (err || later || w->wc_end < BRAID_POLL_MAX || taken == POLLS)
 			break;
-		err = look(w);
+		err = poll_cq(w);
 	} while (err > 0);
 	w->idle_polls = 0;
 	/* If the peer's process has ended, the NIC is not at fault. */
@@ -154,12 +154,12 @@ static BRAID_APART BRAID_HOT int take(struct braid_lane *lane, struct braid_qp *
 	return taken;
 }
 
-static BRAID_APART int look_and_take(struct braid_lane *lane)
+static BRAID_APART int poll_and_take(struct braid_lane *lane)
 {
 	struct braid_qp *w = braid_qp_of(lane);
-	int res = look(w);
+	int res = poll_cq(w);
 
-	return res > 0 ? take(lane, w) : res;
+	return res > 0 ? take_found(lane, w) : res;
 }
 
 BRAID_HOT int braid_verbs_poll(struct braid_lane *lane)
@@ -170,17 +170,17 @@ BRAID_HOT int braid_verbs_poll(struct braid_lane *lane)
 	braid_assert_locked(&lane->io);
 	if (w->over)
 		return 0;
-	res = look(w);
+	res = poll_cq(w);
 	if (!res && braid_lane_is_alone(lane)) {
 		for (unsigned i = 0; i < LOOKS && !res; i++)
-			res = look(w);
+			res = poll_cq(w);
 	}
 	if (res)
-		return res < 0 ? res : take(lane, w);
+		return res < 0 ? res : take_found(lane, w);
 	if (atomic_load_explicit(&w->broken, memory_order_relaxed)) {
-		res = braid_lane_last_words(lane, look_and_take);
+		res = braid_lane_last_words(lane, poll_and_take);
 		return res ? res : -EIO;
 	}
 	return braid_lane_look_due(lane, &w->idle_polls) ?
-		       braid_lane_last_words(lane, look_and_take) : 0;
+		       braid_lane_last_words(lane, poll_and_take) : 0;
 }

@@ -50,7 +50,7 @@ static bool same_host(int fd)
 	       !braid_os->getpeername(fd, &b.sa, &blen) && braid_netdev_same_ip(&a.sa, &b.sa);
 }
 
-enum { LOCAL_FLIGHT = 2 << 20 };	/* more bytes would leave the CPU's caches unread */
+enum { LOCAL_FLIGHT = 2 << 20 };	/* more would leave the CPU's caches before they are read */
 
 /* Sockets may begin with reno: see braid_socket_unpaced().  Within a host they keep it. */
 static void set_congestion(struct braid_lane *lane, const char *name)

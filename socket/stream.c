@@ -116,7 +116,7 @@ BRAID_HOT int braid_stream_push(struct braid_lane *lane)
 	return 0;
 }
 
-/* Read once: bytes read, and *ret_short if the socket is empty; 0 at its end; or -errno. */
+/* One read: its bytes, and *ret_short if it emptied the socket; 0: the end; or -errno. */
 static ssize_t receive(struct braid_stream *s, size_t budget, bool *ret_short)
 {
 	const struct braid_rx_rest rest = braid_rx_rest(&s->lane);

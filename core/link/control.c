@@ -76,7 +76,7 @@ static bool queue_lanes(struct braid_link *link)
 	return true;
 }
 
-/* Send the ACKs of other lanes before BYE, which fails sends that still wait for their ACK. */
+/* ACKs of other lanes go first, so that a BYE finds as few sends unacknowledged as possible. */
 BRAID_APART bool braid_link_send_control(struct braid_link *link)
 {
 	braid_assert_locked(&link->lock);

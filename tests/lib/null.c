@@ -37,7 +37,7 @@ static void null_close(struct braid_lane *lane)
 	lane->rx_dst = NULL;
 	free(n->wire);
 	n->wire = NULL;
-	n->beg = n->end = 0;
+	n->beg = n->end = n->size = 0;
 }
 
 /* --- receiving ----------------------------------------------------------------------------- */
@@ -68,8 +68,11 @@ static int null_poll(struct braid_lane *lane)
 
 void null_wire_put(struct null_lane *n, const void *bytes, size_t len)
 {
-	n->wire = realloc(n->wire, n->end + len);
-	assert(n->wire);
+	if (n->end + len > n->size) {
+		n->size = 2 * (n->end + len);
+		n->wire = realloc(n->wire, n->size);
+		assert(n->wire);
+	}
 	memcpy(n->wire + n->end, bytes, len);
 	n->end += len;
 }

@@ -16,7 +16,7 @@ struct null_lane {
 	struct braid_lane lane;		/* first */
 	struct null_lane *peer;
 	char *wire;			/* wire[beg, end) is on its way to the peer */
-	size_t beg, end;
+	size_t beg, end, size;
 	size_t limit, bite;		/* most bytes on the wire, in a push(); 0: any number */
 	bool held;			/* only null_read() reads the wire; else the peer does at once */
 	int err;			/* what came was broken */

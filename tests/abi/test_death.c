@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 
 enum { BYTES = 1 << 20, FAIL_MS = 1000, DIAL_FAIL_MS = 10000 };	/* ten times what is promised */
@@ -189,6 +190,9 @@ static void killed_after(struct abi *t, unsigned ms)
 	printf("v%d: killed %u ms into connect: told after %llu us: %s\n", t->abi, ms,
 	       (unsigned long long)(now_us() - from), net_last_warn());
 	RES(ncclRemoteError, res);
+	/* Another test's process may have got the port, and answers that it has no such listen. */
+	if (!ms && !strstr(net_last_warn(), "[peer-refused]"))
+		warned_with("own-address");
 	waitpid(peer.pid, NULL, 0);
 	pair_open(net, &p);		/* other peers can still connect */
 	exchange(net, p.send, p.recv, 1000, 1);
@@ -213,7 +217,7 @@ static const struct abi_case cases[] = {
 	CASE("a listener killed in the handshake is a remote error in a second",
 	     killed_in_handshake),
 	CASE("a listener killed before connect is a remote error in a second",
-	     killed_before, .warns = "own-address"),
+	     killed_before),
 };
 
 ABI_MAIN(cases)

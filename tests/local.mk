@@ -576,7 +576,7 @@ endif
 
 dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(smc_tests) \
 	$(fault_tests) $(cli_tests) $(vm_tests) \
-	$(vm_smc_tests) tests/no-cmocka.sh tests/old-plugin tests/readme tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
+	$(vm_smc_tests) tests/no-cmocka.sh tests/old-plugin tests/readme tests/again tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/vm/cases/compare-report.sh tests/ucx/bench.sh \
 	tests/rdma/device.sh tests/ucx/device.sh tests/topo/mktree tests/gpu/run
 EXTRA_DIST += tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) tests/doctor/healthy.txt tests/doctor/cases.bash tests/valgrind.supp \

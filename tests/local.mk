@@ -293,7 +293,9 @@ tests_libtest_la_SOURCES = \
 	tests/lib/queued.h \
 	tests/lib/speak.c \
 	tests/lib/speak.h \
-	tests/lib/versions.h
+	tests/lib/versions.h \
+	tests/lib/warns.c \
+	tests/lib/warns.h
 LDADD = tests/libtest.la $(tools_libs) $(CMOCKA_LIBS)
 
 if FUZZ

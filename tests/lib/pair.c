@@ -14,8 +14,7 @@
 #include "core/link/recover.h"
 
 uint64_t null_now_ns = 1000000000u;
-unsigned null_warns, null_posts;
-char null_warn[1024];
+unsigned null_posts;
 
 static struct braid_transport transport;	/* null_transport, with these post() and push() */
 
@@ -264,21 +263,6 @@ static uint64_t os_now_ns(void)
 	return null_now_ns;
 }
 
-static void keep_warn(enum braid_log_level level, const char *file, int line, const char *text)
-{
-	(void)file, (void)line;
-	if (level != BRAID_LOG_WARN)
-		return;
-	null_warns++;
-	snprintf(null_warn, sizeof(null_warn), "%s", text);
-}
-
-void null_warns_clear(void)
-{
-	null_warns = 0;
-	null_warn[0] = '\0';
-}
-
 static void os_enter(void)
 {
 	static struct braid_os os;
@@ -289,8 +273,7 @@ static void os_enter(void)
 	os = *real_os;
 	os.now_ns = os_now_ns;
 	braid_os = &os;
-	braid_log_to(keep_warn);
-	null_warns_clear();
+	warns_keep();
 }
 
 static void os_leave(void)

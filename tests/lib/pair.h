@@ -24,6 +24,7 @@
 #include "core/link/link.h"
 #include "core/transport.h"
 #include "tests/lib/null.h"
+#include "tests/lib/warns.h"
 
 struct null_config {
 	unsigned lanes;			/* 0: 1 */
@@ -85,11 +86,6 @@ void null_dump(const struct null_pair *p);
 extern uint64_t null_now_ns;
 
 extern unsigned null_posts;	/* messages sent by post(), before they were queued, ever */
-
-/* WARN lines since null_warns_clear(), and the last of them. */
-extern unsigned null_warns;
-extern char null_warn[1024];
-void null_warns_clear(void);
 
 /* Pseudo-random numbers by xorshift: a seed gives the same ones everywhere. */
 struct null_rnd {

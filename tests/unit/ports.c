@@ -29,8 +29,6 @@ enum { PATIENCE_MS = 30000 };
 struct braid_dev ports_dev[PORTS_DEVS];
 unsigned ports_devs;
 char ports_why[512];
-char ports_warn[1024];
-unsigned ports_warns;
 
 static char dir[64];
 static long (*fake_ctl)(const char *cmd);
@@ -81,21 +79,6 @@ long ports_ctl(const char *cmd)
 	return rc;
 }
 
-static void keep_warn(enum braid_log_level level, const char *file, int line, const char *text)
-{
-	(void)file, (void)line;
-	if (level != BRAID_LOG_WARN)
-		return;
-	ports_warns++;
-	snprintf(ports_warn, sizeof(ports_warn), "%s", text);
-}
-
-void ports_warns_clear(void)
-{
-	ports_warns = 0;
-	ports_warn[0] = '\0';
-}
-
 /* --- devices and ports --------------------------------------------------------------------- */
 
 static void loopback(struct braid_dev *dev)
@@ -113,7 +96,7 @@ static void loopback(struct braid_dev *dev)
 int ports_up(void **state)
 {
 	(void)state;
-	braid_log_to(keep_warn);
+	warns_keep();
 	if (braid_param_load())
 		return -1;
 	loopback(&ports_dev[0]);

@@ -18,6 +18,7 @@
 #include "core/dev.h"
 #include "verbs/port.h"
 #include "verbs/qp.h"
+#include "tests/lib/warns.h"
 
 enum { PORTS_DEVS = 8 };
 
@@ -36,11 +37,6 @@ struct braid_ibport *port_named(const char *name);
 
 /* Runs a command of tests/fake/ctl.h, which must be valid; returns its count. */
 long ports_ctl(const char *cmd);
-
-/* The last line at WARN since ports_warns_clear(), and how many there were. */
-extern char ports_warn[1024];
-extern unsigned ports_warns;
-void ports_warns_clear(void);
 
 /* Waits for something that another thread does. */
 #define UNTIL(what) do { \

@@ -31,6 +31,7 @@
 #include "core/setup/offer.h"
 #include "core/setup/path.h"
 #include "core/setup/recover.h"
+#include "tests/lib/warns.h"
 
 enum { LISTEN = 1000, LINK = 2000, PEER = 'q', LANES = 2 };
 
@@ -49,9 +50,8 @@ static struct {
 	const struct braid_link *joined;
 	const struct braid_lane *rejoined;
 	int new_lane;			/* its index; -1: none */
-	unsigned bound, wanted, announced, offers, freed, warns;
+	unsigned bound, wanted, announced, offers, freed;
 	bool no_memory;
-	char warn[512];
 } w;
 
 /* --- the neighbours ------------------------------------------------------------------------ */
@@ -174,15 +174,6 @@ static void os_random(void *buf, size_t len)
 	memset(buf, 'r', len);
 }
 
-static void hear(enum braid_log_level level, const char *file, int line, const char *text)
-{
-	(void)file, (void)line;
-	if (level != BRAID_LOG_WARN)
-		return;
-	w.warns++;
-	snprintf(w.warn, sizeof(w.warn), "%s", text);
-}
-
 /* --- a handshake --------------------------------------------------------------------------- */
 
 static struct braid_conn *conn(struct braid_conn *k, enum braid_hello_kind kind, uint64_t ident)
@@ -221,7 +212,7 @@ static int setup(void **state)
 
 	(void)state;
 	braid_os = &os;
-	braid_log_to(hear);
+	warns_keep();
 	memset(&w, 0, sizeof(w));
 	memset(&c, 0, sizeof(c));
 	memset(&other, 0, sizeof(other));
@@ -525,7 +516,7 @@ static void a_link_that_can_not_be_made_leaves_nothing(void **state)
 	assert_int_equal(find_and_admit(), 0);
 	done(0);
 	assert_null(w.joined);
-	assert_non_null(strstr(w.warn, "[no-memory]"));
+	assert_non_null(strstr(warn_text, "[no-memory]"));
 }
 
 static void a_link_that_waits_for_the_peers_dial_gets_its_socket(void **state)
@@ -589,7 +580,7 @@ static void a_handshake_that_failed_makes_nothing(void **state)
 	done(-EACCES);
 	assert_null(w.joined);
 	assert_int_equal(w.bound, 0);
-	assert_int_equal(w.warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 static void another_wire_version_is_named_in_one_warning(void **state)
@@ -598,9 +589,9 @@ static void another_wire_version_is_named_in_one_warning(void **state)
 	conn(&c, BRAID_HELLO_LINK, LISTEN);
 	done(-EPROTONOSUPPORT);
 	done(-EPROTONOSUPPORT);
-	assert_int_equal(w.warns, 1);
-	assert_non_null(strstr(w.warn, "10.0.0.9 speaks Braid's wire versions 8 to 9"));
-	assert_non_null(strstr(w.warn, "[wire-version]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "10.0.0.9 speaks Braid's wire versions 8 to 9"));
+	assert_non_null(strstr(warn_text, "[wire-version]"));
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

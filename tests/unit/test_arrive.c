@@ -117,11 +117,11 @@ static void lies_are_refused(void **state)
 		/* The next call on the link finds it dead, and logs that once. */
 		if (rows[i].lane)
 			pair.end[B]->rx.spread++;
-		assert_int_equal(null_warns, 0);
+		assert_int_equal(warn_count, 0);
 		braid_link_progress(pair.end[B], &cr->flush_epoch, NULL);
 		assert_int_equal(error_of(r), -EREMOTEIO);
-		assert_int_equal(null_warns, 1);
-		assert_non_null(strstr(null_warn, "broken"));
+		assert_int_equal(warn_count, 1);
+		assert_non_null(strstr(warn_text, "broken"));
 	}
 	free(payload);
 }
@@ -210,7 +210,7 @@ static void a_message_without_its_header_is_the_next(void **state)
 	assert_int_equal(size_of(r), 8);
 	assert_false(done(other));
 	assert_int_equal(bare(cs->id + 1000, 0, 8), 0);	/* of a comm that no longer exists: dropped */
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 static void lies_without_a_header_are_refused(void **state)
@@ -295,7 +295,7 @@ static void poll_oddly(struct braid_link *link, const char *what)
 	odd_what = what;
 	lane->tr = &odd;
 	lane->rx_hdr.type = BRAID_F_LANES;	/* of long ago */
-	null_warns_clear();
+	warns_clear();
 	braid_link_move(link);
 	lane->tr = tr;
 }
@@ -305,7 +305,7 @@ static void what_is_broken_but_no_frame_is_not_called_by_the_last_one(void **sta
 	(void)state;
 	poll_oddly(pair.end[B], "count");
 	assert_int_equal(atomic_load(&pair.end[B]->state), BRAID_LINK_DEAD);
-	assert_non_null(strstr(null_warn, "(count)"));
+	assert_non_null(strstr(warn_text, "(count)"));
 }
 
 /* A socket's error may come from an ICMP message about the path, so the link must survive it. */
@@ -315,7 +315,7 @@ static void an_error_of_the_kernels_is_not_the_peers(void **state)
 	poll_oddly(pair.end[B], NULL);
 	assert_int_equal(atomic_load(&pair.end[B]->state), BRAID_LINK_UP);
 	assert_false(braid_lane_up(pair.end[B]->lane[0]));
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 static char *place_at(unsigned end, const struct braid_hdr *h)

@@ -23,6 +23,7 @@
 #include "core/setup/conn.h"
 #include "core/setup/links.h"
 #include "core/setup/ways.h"
+#include "tests/lib/warns.h"
 
 #ifndef SO_BINDTOIFINDEX
 #define SO_BINDTOIFINDEX 62
@@ -42,8 +43,6 @@ static struct {
 
 static struct braid_dev dev;
 static uint64_t now_ns;
-static unsigned warns;
-static char warn[1024];
 
 /* --- the kernel ---------------------------------------------------------------------------- */
 
@@ -122,15 +121,6 @@ static const struct braid_os fake = {
 	.getsockname = os_getsockname, .now_ns = os_now_ns,
 };
 
-static void keep_warn(enum braid_log_level level, const char *file, int line, const char *text)
-{
-	(void)file, (void)line;
-	if (level != BRAID_LOG_WARN)
-		return;
-	warns++;
-	strncpy(warn, text, sizeof(warn) - 1);
-}
-
 /* --- the device ---------------------------------------------------------------------------- */
 
 static union braid_netdev_addr addr(const char *ip)
@@ -164,9 +154,7 @@ static int setup(void **state)
 	strcpy(dev.net.name, "nic0");
 	braid_os = &fake;
 	now_ns += 1000000000000ull;		/* the gates of earlier WARNs are open again */
-	braid_log_to(keep_warn);
-	warns = 0;
-	warn[0] = '\0';
+	warns_keep();
 	braid_svc_lock();
 	return 0;
 }
@@ -219,7 +207,7 @@ static void a_listener_is_tied_to_its_interface_or_to_its_vrf(void **state)
 	assert_int_equal(w.bound_to, VRF);
 	w.bind_err = EPERM;
 	assert_int_equal(braid_bind_listener(FD, &dev.net, true), -EPERM);
-	assert_int_equal(warns, 0);		/* the caller decides whether it matters */
+	assert_int_equal(warn_count, 0);		/* the caller decides whether it matters */
 }
 
 static void a_dialler_is_bound_only_where_that_makes_a_difference(void **state)
@@ -258,10 +246,10 @@ static void where_binding_is_forbidden_one_warn_says_so(void **state)
 	assert_false(braid_bind_dialler(FD, &way_));
 	assert_false(braid_bind_dialler(FD, &way_));
 	assert_int_equal(w.binds, 2);
-	assert_int_equal(warns, 1);
-	assert_non_null(strstr(warn, "device nic0"));
-	assert_non_null(strstr(warn, "Operation not permitted"));
-	assert_non_null(strstr(warn, "[not-by-device]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "device nic0"));
+	assert_non_null(strstr(warn_text, "Operation not permitted"));
+	assert_non_null(strstr(warn_text, "[not-by-device]"));
 }
 
 /* --- accepting ----------------------------------------------------------------------------- */
@@ -292,7 +280,7 @@ static void an_accepted_socket_is_bound_if_packets_come_in_by_its_interface(void
 	assert_true(accepted());
 	assert_int_equal(w.bound_to, NIC);
 	assert_false(w.tells);			/* the data path reads no such thing */
-	assert_int_equal(warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 static void one_whose_answers_leave_by_its_interface_anyway_is_not_bound(void **state)
@@ -311,17 +299,17 @@ static void one_whose_packets_come_in_by_another_interface_is_reported(void **st
 	assert_false(accepted());
 	assert_false(accepted());
 	assert_int_equal(w.binds, 0);
-	assert_int_equal(warns, 1);
-	assert_non_null(strstr(warn, "device nic0, peer 10.1.0.9:5"));
-	assert_non_null(strstr(warn, "arp_ignore=1"));
-	assert_non_null(strstr(warn, "[not-by-device]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "device nic0, peer 10.1.0.9:5"));
+	assert_non_null(strstr(warn_text, "arp_ignore=1"));
+	assert_non_null(strstr(warn_text, "[not-by-device]"));
 }
 
 static void where_the_kernel_does_not_say_nothing_is_bound_or_said(void **state)
 {
 	(void)state;
 	assert_false(accepted());
-	assert_int_equal(w.binds + warns, 0);
+	assert_int_equal(w.binds + warn_count, 0);
 }
 
 /* --- binding does not help ----------------------------------------------------------------- */
@@ -338,13 +326,13 @@ static void a_link_that_works_only_unbound_says_so_once(void **state)
 	/* The routes have changed since: what leaves unbound leaves by this interface. */
 	w.leaves_by = NIC;
 	braid_bind_failed(&link, &way_);
-	assert_int_equal(warns, 0);
+	assert_int_equal(warn_count, 0);
 	w.leaves_by = OTHER;
 	braid_bind_failed(&link, &way_);
 	braid_bind_failed(&link, &way_);
-	assert_int_equal(warns, 1);
-	assert_non_null(strstr(warn, "device nic0, peer host (pid 3)"));
-	assert_non_null(strstr(warn, "[not-by-device]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "device nic0, peer host (pid 3)"));
+	assert_non_null(strstr(warn_text, "[not-by-device]"));
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

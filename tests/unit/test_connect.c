@@ -152,12 +152,12 @@ static void assert_not_yet(void)
 
 static void assert_ends(int err, const char *id)
 {
-	null_warns_clear();
+	warns_clear();
 	assert_int_equal(call(), err);
 	assert_null(comm);
-	assert_int_equal(null_warns, 1);
-	if (!strstr(null_warn, id))
-		fail_msg("no %s in: %s", id, null_warn);
+	assert_int_equal(warn_count, 1);
+	if (!strstr(warn_text, id))
+		fail_msg("no %s in: %s", id, warn_text);
 	assert_false(connects_left());
 }
 
@@ -182,7 +182,7 @@ static void a_connect_over_a_link_that_is_up_takes_one_answer(void **state)
 	assert_false(connects_left());
 	assert_int_equal(starts, 0);
 	assert_int_equal(checks, 1);
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 static void comms_of_one_link_have_ids_of_their_own(void **state)
@@ -242,7 +242,7 @@ static void a_peer_that_does_not_answer_is_given_up_in_time(void **state)
 	assert_not_yet();
 	null_now_ns += 1;
 	assert_ends(-EREMOTEIO, "[no-answer]");
-	assert_non_null(strstr(null_warn, "within 60 s (BRAID_CONNECT_TIMEOUT)"));
+	assert_non_null(strstr(warn_text, "within 60 s (BRAID_CONNECT_TIMEOUT)"));
 	assert_int_equal(pins(), 0);
 	/* Nobody uses the comm any more. */
 	assert_false(braid_list_empty(&link->msg.comms));
@@ -259,7 +259,7 @@ static void handles_that_are_not_ours_are_told_apart(void **state)
 	listener.least = listener.most = BRAID_WIRE_MOST + 1;
 	braid_handle_pack(&listener, handle);
 	assert_ends(-EPROTONOSUPPORT, "speaks Braid's wire versions 2 to 2, this library 1 to 1");
-	assert_non_null(strstr(null_warn, "[wire-version]"));
+	assert_non_null(strstr(warn_text, "[wire-version]"));
 	listener.least = listener.most = BRAID_WIRE_MOST;
 	braid_handle_pack(&listener, handle);
 	handle[40] ^= 1;
@@ -274,7 +274,7 @@ static void a_handle_whose_connect_has_ended_is_not_taken_again(void **state)
 	assert_int_equal(call(), 0);
 	assert_non_null(comm);
 	assert_ends(-EINVAL, "[bad-handle]");
-	assert_non_null(strstr(null_warn, "used again"));
+	assert_non_null(strstr(warn_text, "used again"));
 }
 
 static void after_a_failure_the_handle_is_good_for_another_try(void **state)
@@ -391,9 +391,9 @@ static void where_no_link_is_up_a_new_one_is_to_be_dialled(void **state)
 	null_now_ns += 60 * SEC;		/* how its dial ends decides, not the time */
 	assert_not_yet();
 	die(l, -EREMOTEIO);
-	null_warns_clear();
+	warns_clear();
 	assert_int_equal(call(), -EREMOTEIO);
-	assert_int_equal(null_warns, 0);	/* the end of the dial was reported */
+	assert_int_equal(warn_count, 0);	/* the end of the dial was reported */
 	assert_false(connects_left());
 	forget(l);
 }
@@ -486,7 +486,7 @@ static void links_that_are_lost_one_after_the_other_end_it(void **state)
 		atomic_store(&l->nlanes, 0);
 		forget(l);
 	}
-	assert_non_null(strstr(null_warn, "[links-lost]"));
+	assert_non_null(strstr(warn_text, "[links-lost]"));
 }
 
 /* --- no service thread --------------------------------------------------------------------- */
@@ -497,10 +497,10 @@ static void what_runs_short_is_waited_for(void **state)
 	braid_param.share = 0;
 	service_err = -EMFILE;
 	assert_not_yet();
-	assert_int_equal(null_warns, 1);
-	assert_non_null(strstr(null_warn, "Raise ulimit -n [no-descriptors]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "Raise ulimit -n [no-descriptors]"));
 	assert_not_yet();
-	assert_int_equal(null_warns, 1);
+	assert_int_equal(warn_count, 1);
 	null_now_ns += 60 * SEC;
 	assert_ends(-EMFILE, "[no-start]");
 	/* -EAGAIN would mean that NCCL should call again. */

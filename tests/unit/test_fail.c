@@ -15,23 +15,23 @@
 static void assert_oversize(struct braid_req *s, struct braid_req *r, const char *to, size_t room,
 			    const char *sizes, const char *rooms)
 {
-	unsigned warns = null_warns;
+	unsigned before = warn_count;
 
 	run(NULL, NULL);
 	assert_int_equal(error_of(r), -EMSGSIZE);
 	assert_int_equal(atomic_load(&cs->err), -EMSGSIZE);
 	s = isend(cs, "x", 1, 0);
 	assert_int_equal(error_of(s), -EMSGSIZE);
-	assert_int_equal(warns <= 2 && null_warns == 2, 1);	/* one at each end */
-	assert_non_null(strstr(null_warn, sizes));
-	assert_non_null(strstr(null_warn, rooms));
+	assert_int_equal(before <= 2 && warn_count == 2, 1);	/* one at each end */
+	assert_non_null(strstr(warn_text, sizes));
+	assert_non_null(strstr(warn_text, rooms));
 	for (size_t i = 0; i < room; i++)
 		assert_int_equal(to[i], 0x55);
-	null_warns_clear();
+	warns_clear();
 	braid_comm_close(cs);
 	braid_comm_close(cr);
 	null_settle(&pair);
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 	null_comms(&pair, A, &cs, &cr);
 	one_message(BIG, 0);			/* the link still works */
 }
@@ -86,7 +86,7 @@ static void a_request_that_waits_for_a_peer_that_left_fails_and_says_so(void **s
 	braid_comm_close(cs);
 	run(NULL, NULL);
 	assert_int_equal(error_of(r), -EREMOTEIO);
-	assert_int_equal(null_warns, 1);
+	assert_int_equal(warn_count, 1);
 	braid_comm_close(cr);
 	null_settle(&pair);
 
@@ -95,7 +95,7 @@ static void a_request_that_waits_for_a_peer_that_left_fails_and_says_so(void **s
 	braid_comm_close(cr);
 	run(NULL, NULL);
 	assert_int_equal(error_of(s), -EREMOTEIO);
-	assert_int_equal(null_warns, 2);	/* one WARN for each link's end */
+	assert_int_equal(warn_count, 2);	/* one WARN for each link's end */
 	braid_comm_close(cs);
 	null_settle(&pair);
 	assert_null(null_not_idle(&pair));
@@ -109,7 +109,7 @@ static void a_request_that_waits_for_a_peer_that_left_fails_and_says_so(void **s
 	assert_null(r);
 	assert_int_equal(error_of(s), -EREMOTEIO);
 	assert_int_equal(braid_comm_isend(cs, "x", 1, 0, NULL, &s), -EREMOTEIO);
-	assert_int_equal(null_warns, 2);	/* as before */
+	assert_int_equal(warn_count, 2);	/* as before */
 	free(from);
 }
 
@@ -195,8 +195,8 @@ static void a_link_that_dies_takes_its_comms_with_it_and_says_so_once(void **sta
 	r = irecv(cr, to, sizeof(to), 0);
 	braid_link_fail(pair.end[B], -EREMOTEIO, "the cable of %s was cut", "null1");
 	braid_link_fail(pair.end[B], -ENOMEM, "again");
-	assert_int_equal(null_warns, 1);
-	assert_non_null(strstr(null_warn, "the cable of null1 was cut"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "the cable of null1 was cut"));
 	assert_int_equal(error_of(r), -EREMOTEIO);
 	assert_int_equal(braid_comm_irecv(cr, 1, &(void *){ to }, &(size_t){ 8 }, &(int){ 0 }, NULL,
 					  &q), -EREMOTEIO);

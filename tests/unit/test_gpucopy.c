@@ -22,6 +22,7 @@
 #include "core/mem/gpucopy.h"
 #include "core/mem/mrcache.h"
 #include "gdr/stage.h"
+#include "tests/lib/warns.h"
 
 enum { BYTES = 2 * BRAID_STAGE_PIECE + 100, NICS = 2, DRIVER = BRAID_PATHS_MAX, ASKED = 64 };
 
@@ -47,8 +48,7 @@ static struct {
 	uint64_t ns;
 	unsigned asked[ASKED], n;	/* the copiers, in the order in which they were asked */
 	unsigned insisted;		/* calls of a NIC that must try */
-	unsigned nic_ends, pieces, warns;
-	char warn[512];
+	unsigned nic_ends, pieces;
 } w;
 
 /* --- the neighbours ------------------------------------------------------------------------ */
@@ -137,15 +137,6 @@ static uint64_t now_ns(void)
 	return w.ns;
 }
 
-static void hear(enum braid_log_level level, const char *file, int line, const char *text)
-{
-	(void)file, (void)line;
-	if (level != BRAID_LOG_WARN)
-		return;
-	w.warns++;
-	snprintf(w.warn, sizeof(w.warn), "%s", text);
-}
-
 /* --- a copy -------------------------------------------------------------------------------- */
 
 static int setup(void **state)
@@ -155,7 +146,7 @@ static int setup(void **state)
 	(void)state;
 	os.now_ns = now_ns;
 	braid_os = &os;
-	braid_log_to(hear);
+	warns_keep();
 	braid_param.gpu_stage = 1;
 	memset(&w, 0, sizeof(w));
 	memset(&piece, 0, sizeof(piece));
@@ -305,7 +296,7 @@ static void a_copy_that_nobody_can_make_fails_and_names_both_errors(void **state
 	assert_over();
 	assert_int_equal(c.nic_err, -EIO);
 	assert_int_equal(c.stage_err, -EOPNOTSUPP);
-	assert_int_equal(w.warns, 0);	/* the caller reports it */
+	assert_int_equal(warn_count, 0);	/* the caller reports it */
 }
 
 static void a_piece_that_never_ends_is_given_up_after_its_time_with_one_warning(void **state)
@@ -324,8 +315,8 @@ static void a_piece_that_never_ends_is_given_up_after_its_time_with_one_warning(
 	assert_int_equal(c.stage_err, -ETIMEDOUT);
 	assert_over();
 	ASKED_WERE(DRIVER);		/* which may still write there: no NIC may */
-	assert_int_equal(w.warns, 1);
-	assert_non_null(strstr(w.warn, "[gpu-copy-late]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "[gpu-copy-late]"));
 }
 
 /* All slots are other copies': they may end, or be lost, and nothing of this copy is anywhere. */
@@ -342,7 +333,7 @@ static void a_copy_that_gets_no_slot_waits_longer_and_warns_of_nothing(void **st
 	while (braid_gpucopy_move(&c) == -EAGAIN && w.ns < 60 * SEC)
 		w.ns += MS;
 	assert_true(w.ns - beg > 5 * SEC && w.ns - beg < 20 * SEC);
-	assert_int_equal(w.warns, 0);
+	assert_int_equal(warn_count, 0);
 	assert_over();
 }
 
@@ -404,7 +395,7 @@ static void a_copy_that_is_abandoned_leaves_nothing_in_flight(void **state)
 	braid_gpucopy_end(&c);
 	assert_int_equal(w.looks, 0);
 	assert_int_equal(w.nic_ends, 1);
-	assert_int_equal(w.warns, 0);
+	assert_int_equal(warn_count, 0);
 	assert_over();
 }
 
@@ -417,7 +408,7 @@ static void abandoning_waits_for_the_driver_no_longer_than_for_a_piece(void **st
 	braid_gpucopy_move(&c);
 	w.ns += 5 * SEC;
 	braid_gpucopy_end(&c);
-	assert_int_equal(w.warns, 1);
+	assert_int_equal(warn_count, 1);
 	assert_over();
 }
 

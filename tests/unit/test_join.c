@@ -201,7 +201,7 @@ static void the_first_lane_makes_a_link_of_what_both_hellos_say(void **state)
 	assert_memory_equal(link->setup.session, session, sizeof(session));
 	for (unsigned i = 0; i < BRAID_KEY_SIZE; i++)
 		assert_int_equal(link->dial.target.token[i], 0);
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 static void the_accepting_ends_id_names_the_link_at_both_ends(void **state)
@@ -257,8 +257,8 @@ static void a_link_without_memory_fails_and_says_so(void **state)
 	assert_int_equal(braid_join_link(link, &c), -ENOMEM);
 	assert_int_equal(atomic_load(&link->state), BRAID_LINK_DEAD);
 	assert_int_equal(atomic_load(&link->err), -ENOMEM);
-	assert_int_equal(null_warns, 1);
-	assert_non_null(strstr(null_warn, "[no-link]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "[no-link]"));
 }
 
 /* --- a new lane ---------------------------------------------------------------------------- */
@@ -314,8 +314,8 @@ static void a_lane_that_cannot_be_opened_is_reported(void **state)
 	assert_int_equal(braid_join_new_lane(link, &c, 0), -ENOMEM);
 	assert_int_equal(c.fd, FD);		/* still the handshake's */
 	assert_int_equal(link->nlanes, 0);
-	assert_int_equal(null_warns, 1);
-	assert_non_null(strstr(null_warn, "can't open lane 0: Cannot allocate memory [no-lane]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "can't open lane 0: Cannot allocate memory [no-lane]"));
 }
 
 static void one_set_up_before_memory_was_given_back_is_no_fault(void **state)
@@ -327,7 +327,7 @@ static void one_set_up_before_memory_was_given_back_is_no_fault(void **state)
 	link->lanes.rkey_epoch = 1;
 	assert_int_equal(braid_join_new_lane(link, &c, 0), -EALREADY);
 	assert_int_equal(link->nlanes, 0);
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 /* --- a lane that was lost ------------------------------------------------------------------ */
@@ -354,7 +354,7 @@ static void a_lost_lane_is_up_again(void **state)
 	assert_true(braid_lane_up(lane));
 	assert_int_equal(lane->loss.back, 1);
 	assert_int_equal(lane->recover.resumed_ns, null_now_ns);
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 static void an_earlier_dial_of_the_peers_is_too_late(void **state)
@@ -400,11 +400,11 @@ static void a_lesser_transport_is_reported_once_a_link(void **state)
 {
 	(void)state;
 	refuse(EPERM, true);
-	assert_int_equal(null_warns, 1);
-	assert_non_null(strstr(null_warn, "null carries lane 0: the peer can't have rdma"));
-	assert_non_null(strstr(null_warn, "; it is tried again now and then [lesser-transport]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "null carries lane 0: the peer can't have rdma"));
+	assert_non_null(strstr(warn_text, "; it is tried again now and then [lesser-transport]"));
 	refuse(EPERM, true);
-	assert_int_equal(null_warns, 1);
+	assert_int_equal(warn_count, 1);
 	assert_int_equal(link->nlanes, 2);
 }
 
@@ -425,7 +425,7 @@ static void the_end_that_is_dialled_tries_nothing(void **state)
 {
 	(void)state;
 	refuse(EPERM, false);
-	assert_int_equal(null_warns, 1);
+	assert_int_equal(warn_count, 1);
 	assert_true(link->setup.better);
 	assert_false(link->setup.path[0].better);
 	assert_int_equal(link->setup.path[0].plain_until_ns, 0);
@@ -435,9 +435,9 @@ static void a_refusal_for_good_promises_no_further_try(void **state)
 {
 	(void)state;
 	refuse(EPROTOTYPE, true);
-	assert_int_equal(null_warns, 1);
-	assert_null(strstr(null_warn, "tried again"));
-	assert_non_null(strstr(null_warn, "[lesser-transport]"));
+	assert_int_equal(warn_count, 1);
+	assert_null(strstr(warn_text, "tried again"));
+	assert_non_null(strstr(warn_text, "[lesser-transport]"));
 	assert_false(link->setup.better || link->setup.path[0].better);
 }
 
@@ -445,10 +445,10 @@ static void what_was_reported_before_is_not_reported_again(void **state)
 {
 	(void)state;
 	refuse(EALREADY, true);
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 	assert_false(link->setup.warned_plain);	/* another cause would still be reported */
 	refuse(EPERM, true);
-	assert_int_equal(null_warns, 1);
+	assert_int_equal(warn_count, 1);
 }
 
 /* The peer closes the lane once more while it returns: no fault of the transport. */
@@ -460,7 +460,7 @@ static void a_refusal_of_a_lane_that_returns_is_not_reported(void **state)
 	c.refused = &rdma;
 	c.their_setup.err = ECONNREFUSED;
 	assert_int_equal(braid_join_lane(lane, &c), 0);
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 static void a_peer_that_does_not_offer_the_best_transport_is_reported_once(void **state)
@@ -471,9 +471,9 @@ static void a_peer_that_does_not_offer_the_best_transport_is_reported_once(void 
 	dev->best = &rdma;
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(braid_join_new_lane(link, &c, i), 0);
-	assert_int_equal(null_warns, 1);
-	assert_non_null(strstr(null_warn, "the peer does not offer rdma"));
-	assert_non_null(strstr(null_warn, "[peer-lacks-transport]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "the peer does not offer rdma"));
+	assert_non_null(strstr(warn_text, "[peer-lacks-transport]"));
 	assert_false(link->setup.better);
 }
 
@@ -491,7 +491,7 @@ static void the_best_transport_is_not_worth_a_word(void **state)
 	dev->best = &rdma;
 	tr.blob = false;
 	assert_int_equal(braid_join_new_lane(link, &c, 1), 0);
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

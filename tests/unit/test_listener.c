@@ -30,6 +30,7 @@
 #include "core/setup/listener.h"
 #include "core/setup/unpaced.h"
 #include "core/setup/ways.h"
+#include "tests/lib/warns.h"
 
 enum { FDS = 64, FIRST_FD = 10, CHOSEN = 5000, EVENT_FD = 900 };
 
@@ -63,8 +64,6 @@ static struct {
 	int device_fd;			/* of the transport's events */
 	bool device_watched;
 	unsigned read;			/* events() */
-	unsigned warns;
-	char warn[512];
 } w;
 
 /* --- the neighbours ------------------------------------------------------------------------ */
@@ -253,15 +252,6 @@ static bool events(struct braid_dev *d)
 	return ++w.read == 1;
 }
 
-static void hear(enum braid_log_level level, const char *file, int line, const char *text)
-{
-	(void)file, (void)line;
-	if (level != BRAID_LOG_WARN)
-		return;
-	w.warns++;
-	snprintf(w.warn, sizeof(w.warn), "%s", text);
-}
-
 /* --- a device ------------------------------------------------------------------------------ */
 
 static const struct braid_netdev net = { .name = "eth0" };
@@ -296,7 +286,7 @@ static int setup(void **state)
 	add_addr("10.0.0.1");
 	braid_os = &os;
 	braid_transports_use(list);
-	braid_log_to(hear);
+	warns_keep();
 	p = NULL;
 	braid_svc_lock();
 	braid_listeners_init();
@@ -399,8 +389,8 @@ static void a_device_whose_addresses_have_all_gone_can_not_listen(void **state)
 	w.gone = w.at[0].ip.addr.in.sin_addr.s_addr;
 	assert_int_equal(braid_listener_open(&dev, false, &p), -EADDRNOTAVAIL);
 	assert_null(p);
-	assert_int_equal(w.warns, 1);
-	assert_non_null(strstr(w.warn, "[cannot-listen]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "[cannot-listen]"));
 	w.nat = 0;
 	assert_int_equal(braid_listener_port(&dev), 0);
 }
@@ -426,7 +416,7 @@ static void without_the_right_to_bind_one_socket_does(void **state)
 	w.tie_err = -EPERM;
 	open_it();
 	assert_int_equal(open_sockets(), 1);
-	assert_int_equal(w.warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 static void a_socket_that_can_not_be_watched_closes_all(void **state)
@@ -446,13 +436,13 @@ static void without_descriptors_the_warning_names_the_limit_unless_it_is_quiet(v
 	(void)state;
 	w.socket_err = EMFILE;
 	assert_int_equal(braid_listener_open(&dev, true, &p), -EMFILE);
-	assert_int_equal(w.warns, 0);
+	assert_int_equal(warn_count, 0);
 	assert_int_equal(braid_listener_open(&dev, false, &p), -EMFILE);
-	assert_int_equal(w.warns, 1);
-	assert_non_null(strstr(w.warn, "ulimit -n"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "ulimit -n"));
 	w.socket_err = EACCES;
 	assert_int_equal(braid_listener_open(&dev, true, &p), -EACCES);
-	assert_int_equal(w.warns, 2);		/* quiet is about descriptors only */
+	assert_int_equal(warn_count, 2);		/* quiet is about descriptors only */
 }
 
 /* --- peers --------------------------------------------------------------------------------- */
@@ -495,7 +485,7 @@ static void without_descriptors_strangers_make_room(void **state)
 	arrive(1);
 	assert_int_equal(w.made_rooms, 1);
 	assert_int_equal(w.accepted, 1);
-	assert_int_equal(w.warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 static void without_room_it_pauses_with_one_warning_and_tries_again(void **state)
@@ -504,11 +494,11 @@ static void without_room_it_pauses_with_one_warning_and_tries_again(void **state
 	open_it();
 	w.accept_err = ENFILE;
 	arrive(1);
-	assert_int_equal(w.warns, 1);
-	assert_non_null(strstr(w.warn, "[no-descriptors]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "[no-descriptors]"));
 	assert_int_equal(of(p->fd)->events, 0);
 	arrive(1);
-	assert_int_equal(w.warns, 1);		/* not again so soon */
+	assert_int_equal(warn_count, 1);		/* not again so soon */
 	assert_true(braid_listeners_resume(5 * SEC));
 	assert_int_equal(of(p->fd)->events, 0);
 	assert_false(braid_listeners_resume(6 * SEC));
@@ -528,7 +518,7 @@ static void descriptors_that_run_out_in_mid_round_are_the_next_events_affair(voi
 	w.then_err = true;
 	arrive(2);
 	assert_int_equal(w.accepted, 2);
-	assert_int_equal(w.warns, 0);
+	assert_int_equal(warn_count, 0);
 	assert_int_equal(of(p->fd)->events, EPOLLIN);
 }
 

@@ -394,7 +394,7 @@ static void asked_to_stop_it_closes_all_links(void **state)
 	assert_false(freed[B]);
 	assert_int_equal(atomic_load(&pair.end[B]->state), BRAID_LINK_DEAD);
 	assert_int_equal(atomic_load(&cr->err), -ENOTCONN);
-	assert_non_null(strstr(null_warn, "the last context was finalized [link-closed]"));
+	assert_non_null(strstr(warn_text, "the last context was finalized [link-closed]"));
 }
 
 static void a_link_without_comms_is_freed_at_the_end(void **state)

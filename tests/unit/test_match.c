@@ -525,7 +525,7 @@ static void free_buffers(void)
 	}
 }
 
-static const char *ended(bool warns)
+static const char *ended(bool may_warn)
 {
 	const char *left;
 
@@ -539,8 +539,8 @@ static const char *ended(bool warns)
 		if (left && getenv("BRAID_TEST_SEED"))
 			null_dump(&w.pair);
 	}
-	if (null_warns && !warns)
-		wrong("a warning: %.200s", null_warn);
+	if (warn_count && !may_warn)
+		wrong("a warning: %.200s", warn_text);
 	null_pair_fini(&w.pair);
 	free_buffers();
 	return w.why[0] ? w.why : NULL;

@@ -25,6 +25,7 @@
 #include "core/setup/listener.h"
 #include "core/setup/process.h"
 #include "core/setup/service.h"
+#include "tests/lib/warns.h"
 
 int __wrap_braid_auth_init(void);
 int __real_braid_auth_init(void);
@@ -32,8 +33,6 @@ int __wrap_braid_os_atfork(void (*wipe)(void));
 int __real_braid_os_atfork(void (*wipe)(void));
 
 static int auth_err, atfork_err;
-static unsigned warns;
-static char warned[1024];
 
 int __wrap_braid_auth_init(void)
 {
@@ -43,16 +42,6 @@ int __wrap_braid_auth_init(void)
 int __wrap_braid_os_atfork(void (*wipe)(void))
 {
 	return atfork_err ? atfork_err : __real_braid_os_atfork(wipe);
-}
-
-static void sink(enum braid_log_level level, const char *file, int line, const char *text)
-{
-	(void)file;
-	(void)line;
-	if (level != BRAID_LOG_WARN)
-		return;
-	warns++;
-	strncpy(warned, text, sizeof(warned) - 1);
 }
 
 static void one(void)
@@ -68,11 +57,11 @@ static const struct braid_service_hooks first = { .stalled = one }, second = { .
 static void a_process_without_keys_does_not_start(void **state)
 {
 	(void)state;
-	braid_log_to(sink);
+	warns_keep();
 	auth_err = -EIO;
 	assert_int_equal(braid_service_init(&first), -EIO);
-	assert_non_null(strstr(warned, "can't prepare keys and forks"));
-	assert_non_null(strstr(warned, "[no-start]"));
+	assert_non_null(strstr(warn_text, "can't prepare keys and forks"));
+	assert_non_null(strstr(warn_text, "[no-start]"));
 	assert_null(braid_service_hooks.stalled);
 	auth_err = 0;
 }
@@ -82,7 +71,7 @@ static void nor_does_one_whose_children_would_keep_them(void **state)
 	(void)state;
 	atfork_err = -ENOMEM;
 	assert_int_equal(braid_service_init(&first), -ENOMEM);
-	assert_int_equal(warns, 2);
+	assert_int_equal(warn_count, 2);
 	assert_null(braid_service_hooks.stalled);
 	atfork_err = 0;
 	braid_log_to(NULL);

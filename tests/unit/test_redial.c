@@ -19,6 +19,7 @@
 #include "core/setup/conn.h"
 #include "core/setup/links.h"
 #include "core/setup/redial.h"
+#include "tests/lib/warns.h"
 
 enum { LANES = 2, MIDDLE = 128 };	/* MIDDLE: the random byte that changes no wait */
 
@@ -28,8 +29,6 @@ static struct braid_dev dev;
 static uint64_t now = 1000 * SEC;
 static uint8_t chance;
 static bool rdma_works;
-static unsigned warns;
-static char warned[1024];
 static const struct braid_os *real;
 
 static bool usable(const struct braid_dev *d)
@@ -51,16 +50,6 @@ static uint64_t os_now_ns(void)
 	return now;
 }
 
-static void sink(enum braid_log_level level, const char *file, int line, const char *text)
-{
-	(void)file;
-	(void)line;
-	if (level != BRAID_LOG_WARN)
-		return;
-	warns++;
-	strncpy(warned, text, sizeof(warned) - 1);
-}
-
 /* A link with two lanes over two paths, each of which has one way. */
 static int setup(void **state)
 {
@@ -72,11 +61,10 @@ static int setup(void **state)
 	os.random = os_random;
 	os.now_ns = os_now_ns;
 	braid_os = &os;
-	braid_log_to(sink);
+	warns_keep();
 	now += 1000 * SEC;
 	chance = MIDDLE;
 	rdma_works = true;
-	warns = 0;
 	memset(&link_, 0, sizeof(link_));
 	memset(lane_, 0, sizeof(lane_));
 	dev.best = &sockets;
@@ -312,20 +300,20 @@ static void a_limit_of_this_host_is_reported_now_and_then(void **state)
 {
 	(void)state;
 	braid_redial_ended(&lane_[0], NULL, -EMFILE, now);
-	assert_int_equal(warns, 1);
-	assert_non_null(strstr(warned, "Raise the limit: ulimit -n [no-redial]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "Raise the limit: ulimit -n [no-redial]"));
 	assert_true(lane_[0].recover.dial_at_ns > now);
 	assert_false(link_.recover.refused);
 	now += SEC;
 	braid_redial_ended(&lane_[0], NULL, -ENOMEM, now);
-	assert_int_equal(warns, 1);
+	assert_int_equal(warn_count, 1);
 	now += 10 * SEC;
 	braid_redial_ended(&lane_[0], NULL, -ENOMEM, now);
-	assert_int_equal(warns, 2);
-	assert_null(strstr(warned, "ulimit"));
+	assert_int_equal(warn_count, 2);
+	assert_null(strstr(warn_text, "ulimit"));
 	now += 20 * SEC;
 	ends(BRAID_CONN_CONNECT, -EHOSTUNREACH);
-	assert_int_equal(warns, 2);
+	assert_int_equal(warn_count, 2);
 }
 
 /* --- which lanes --------------------------------------------------------------------------- */

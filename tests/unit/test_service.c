@@ -19,6 +19,7 @@
 #include "core/setup/events.h"
 #include "core/setup/links.h"
 #include "core/setup/service.h"
+#include "tests/lib/warns.h"
 
 enum fault { NONE, EPOLL, EVENTFD, WATCH, THREAD };
 
@@ -29,8 +30,6 @@ static bool asleep;			/* a wake does not reach it */
 static unsigned starts, joins, wakes, open_fds, started;
 static unsigned join_ms;
 static sem_t go_on, locked;
-static unsigned warns;
-static char warned[1024];
 static const struct braid_os *real;
 
 /* --- the kernel ---------------------------------------------------------------------------- */
@@ -94,16 +93,6 @@ static int os_thread_join(pthread_t thread, unsigned timeout_ms)
 	return stays ? -ETIMEDOUT : err;
 }
 
-static void sink(enum braid_log_level level, const char *file, int line, const char *text)
-{
-	(void)file;
-	(void)line;
-	if (level != BRAID_LOG_WARN)
-		return;
-	warns++;
-	strncpy(warned, text, sizeof(warned) - 1);
-}
-
 /* --- the thread ---------------------------------------------------------------------------- */
 
 static void loop(void)
@@ -133,10 +122,10 @@ static int setup(void **state)
 	os.thread_start = os_thread_start;
 	os.thread_join = os_thread_join;
 	braid_os = &os;
-	braid_log_to(sink);
+	warns_keep();
 	fault = NONE;
 	stays = asleep = false;
-	starts = joins = wakes = open_fds = started = warns = 0;
+	starts = joins = wakes = open_fds = started = 0;
 	sem_init(&go_on, 0, 0);
 	sem_init(&locked, 0, 0);
 	braid_service_hooks.started = on_start;
@@ -225,7 +214,7 @@ static void a_start_that_fails_leaves_nothing_open(void **state)
 		braid_svc_unlock();
 		assert_int_equal(open_fds, 0);
 	}
-	assert_int_equal(starts + started + warns, 0);
+	assert_int_equal(starts + started + warn_count, 0);
 	braid_service_stop();			/* there is no thread to wait for */
 	assert_int_equal(joins + wakes, 0);
 	fault = NONE;
@@ -241,12 +230,12 @@ static void a_start_that_fails_is_reported_with_its_remedy(void **state)
 	fault = EPOLL;
 	why = EMFILE;
 	assert_int_equal(start(), -EMFILE);
-	assert_int_equal(warns, 1);
-	assert_non_null(strstr(warned, "Raise the limit: ulimit -n [no-start]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "Raise the limit: ulimit -n [no-start]"));
 	why = ENOMEM;
 	assert_int_equal(start(), -ENOMEM);
-	assert_int_equal(warns, 2);
-	assert_null(strstr(warned, "ulimit"));
+	assert_int_equal(warn_count, 2);
+	assert_null(strstr(warn_text, "ulimit"));
 }
 
 static void the_last_context_stops_it(void **state)
@@ -262,7 +251,7 @@ static void the_last_context_stops_it(void **state)
 	assert_true(stopping());
 	assert_int_equal(wakes, 1);
 	assert_int_equal(joins, 1);
-	assert_int_equal(warns, 0);
+	assert_int_equal(warn_count, 0);
 	close_what_the_loop_would();
 }
 
@@ -273,8 +262,8 @@ static void a_thread_that_does_not_end_is_left_behind(void **state)
 	assert_int_equal(start(), 0);
 	braid_service_stop();
 	assert_int_equal(join_ms, 6000);
-	assert_int_equal(warns, 1);
-	assert_non_null(strstr(warned, "did not end within 6 s; it is left behind [thread-left]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "did not end within 6 s; it is left behind [thread-left]"));
 	close_what_the_loop_would();
 }
 

@@ -32,7 +32,7 @@ static int setup(void **state)
 	null_now_ns += 1000 * SEC;
 	braid_svc_lock();
 	braid_silence_start(link, null_now_ns);
-	null_warns_clear();
+	warns_clear();
 	return 0;
 }
 
@@ -63,7 +63,7 @@ static void a_silent_peer_is_given_up_after_its_time(void **state)
 		assert_int_equal(state_of(), BRAID_LINK_UP);
 		pass(1000);
 	}
-	assert_true(null_warns == 1 && strstr(null_warn, "[peer-silent]"));
+	assert_true(warn_count == 1 && strstr(warn_text, "[peer-silent]"));
 	braid_recover_tick(link, null_now_ns);
 	assert_int_equal(state_of(), BRAID_LINK_DEAD);
 	assert_int_equal(atomic_load(&link->err), -EREMOTEIO);
@@ -78,10 +78,10 @@ static void time_without_the_service_thread_is_not_the_peers(void **state)
 	pass((uint64_t)braid_param.peer_timeout * 1000);
 	braid_recover_tick(link, null_now_ns);
 	assert_int_equal(state_of(), BRAID_LINK_UP);
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 	pass(2100);			/* more than 3 s with the second before */
 	braid_recover_tick(link, null_now_ns);
-	assert_true(null_warns == 1 && strstr(null_warn, "[peer-silent]"));
+	assert_true(warn_count == 1 && strstr(warn_text, "[peer-silent]"));
 }
 
 /* In the turn after such a pause, a redial that has succeeded may have been read before. */
@@ -92,13 +92,13 @@ static void a_peer_heard_at_the_end_of_such_a_pause_is_not_lost(void **state)
 	link->recover.heard_ns = null_now_ns;
 	braid_recover_tick(link, null_now_ns);
 	assert_int_equal(state_of(), BRAID_LINK_UP);
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 	pass(2900);
 	braid_recover_tick(link, null_now_ns);
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 	pass(200);
 	braid_recover_tick(link, null_now_ns);
-	assert_true(null_warns == 1 && strstr(null_warn, "[peer-silent]"));
+	assert_true(warn_count == 1 && strstr(warn_text, "[peer-silent]"));
 }
 
 /* The turn's time was read before the handshake's. */
@@ -109,7 +109,7 @@ static void a_peer_heard_after_the_turn_began_is_not_lost(void **state)
 	link->recover.heard_ns = null_now_ns + 5000;
 	braid_recover_tick(link, null_now_ns);
 	assert_int_equal(state_of(), BRAID_LINK_UP);
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -107,17 +107,17 @@ static void a_silence_of_three_seconds_is_reported_once(void **state)
 	(void)state;
 	pass(2999);
 	braid_silence_report(link, null_now_ns);
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 	pass(1);
 	braid_silence_report(link, null_now_ns);
-	assert_int_equal(null_warns, 1);
-	assert_non_null(strstr(null_warn, "not a word for 3 s"));
-	assert_non_null(strstr(null_warn, "giving up after 240 s (BRAID_PEER_TIMEOUT)"));
-	assert_non_null(strstr(null_warn, "[peer-silent]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "not a word for 3 s"));
+	assert_non_null(strstr(warn_text, "giving up after 240 s (BRAID_PEER_TIMEOUT)"));
+	assert_non_null(strstr(warn_text, "[peer-silent]"));
 	assert_int_equal(last_event(), BRAID_EVENT_SILENT);
 	pass(10000);
 	braid_silence_report(link, null_now_ns);
-	assert_int_equal(null_warns, 1);
+	assert_int_equal(warn_count, 1);
 }
 
 static void a_peer_that_is_heard_again_may_be_reported_again(void **state)
@@ -131,17 +131,17 @@ static void a_peer_that_is_heard_again_may_be_reported_again(void **state)
 	assert_false(atomic_load(&link->recover.silent));
 	pass(3000);
 	braid_silence_report(link, null_now_ns);
-	assert_int_equal(null_warns, 2);
+	assert_int_equal(warn_count, 2);
 }
 
 /* Does the line blame the path, and not the peer's process? */
 static bool blames_path(void)
 {
-	null_warns_clear();
+	warns_clear();
 	link->recover.silent = false;
 	braid_silence_report(link, null_now_ns);
-	assert_int_equal(null_warns, 1);
-	return strstr(null_warn, "the path to that host, or the host, is down");
+	assert_int_equal(warn_count, 1);
+	return strstr(warn_text, "the path to that host, or the host, is down");
 }
 
 static void the_path_is_blamed_if_the_peers_kernel_does_not_answer(void **state)
@@ -165,7 +165,7 @@ static bool over(const char *id)
 
 	assert_int_equal(is, atomic_load(&link->state) == BRAID_LINK_DEAD);
 	if (is && *id)
-		assert_non_null(strstr(null_warn, id));
+		assert_non_null(strstr(warn_text, id));
 	return is;
 }
 
@@ -176,7 +176,7 @@ static void a_peer_is_lost_after_its_time(void **state)
 	assert_false(over(""));
 	pass(1);
 	assert_true(over("[peer-lost]"));
-	assert_non_null(strstr(null_warn, "not a word for 240 s (BRAID_PEER_TIMEOUT)"));
+	assert_non_null(strstr(warn_text, "not a word for 240 s (BRAID_PEER_TIMEOUT)"));
 	assert_int_equal(atomic_load(&link->err), -EREMOTEIO);
 	assert_int_equal(atomic_load(&cr->err), -EREMOTEIO);
 }
@@ -229,7 +229,7 @@ static void an_end_that_can_not_dial_waits_half_a_second(void **state)
 	assert_false(over(""));
 	pass(1);
 	assert_true(over("[peer-ended]"));
-	assert_non_null(strstr(null_warn, "does not dial another"));
+	assert_non_null(strstr(warn_text, "does not dial another"));
 }
 
 /* This end knows the peer's address, or dials by itself: more may be tried. */
@@ -260,7 +260,7 @@ static void a_link_that_is_not_needed_ends_without_a_warning(void **state)
 	cr->closed = true;
 	assert_true(over(""));
 	assert_int_equal(atomic_load(&link->err), -ENOTCONN);
-	assert_int_equal(null_warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 static void what_was_not_acknowledged_is_needed(void **state)

@@ -34,12 +34,12 @@ static void without_a_way_the_reason_is_reported_once(void **state)
 
 	(void)state;
 	braid_ibport_of(dev)->gpu_ways = 0;
-	ports_warns_clear();
+	warns_clear();
 	assert_int_equal(braid_verbs_gpu_reg(dev, &mem, &key), -EOPNOTSUPP);
 	assert_int_equal(braid_verbs_gpu_reg(dev, &mem, &key), -EOPNOTSUPP);
-	assert_int_equal(ports_warns, 1);
-	assert_non_null(strstr(ports_warn, "GPU 3"));
-	assert_non_null(strstr(ports_warn, "[gpu-not-registered]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "GPU 3"));
+	assert_non_null(strstr(warn_text, "[gpu-not-registered]"));
 }
 
 static void each_way_has_a_name_and_two_are_by_data_direct(void **state)

@@ -16,7 +16,7 @@ static const char *taken(const char *filter)
 	int16_t rail, plane;
 
 	strcpy(braid_param.ib_hca, filter);
-	ports_warns_clear();
+	warns_clear();
 	text[0] = '\0';
 	braid_hca_begin();
 	for (unsigned i = 0; i < 3; i++) {
@@ -31,7 +31,7 @@ static void without_a_filter_all_are_taken(void **state)
 {
 	(void)state;
 	assert_string_equal(taken(""), "a0b0c0");
-	assert_int_equal(ports_warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 static void a_filter_takes_or_leaves_out(void **state)
@@ -40,37 +40,37 @@ static void a_filter_takes_or_leaves_out(void **state)
 	assert_string_equal(taken("a0,c0"), "a0c0");
 	assert_string_equal(taken("=b0:1"), "b0");
 	assert_string_equal(taken("^a0"), "b0c0");
-	assert_int_equal(ports_warns, 0);
+	assert_int_equal(warn_count, 0);
 }
 
 static void an_element_that_matches_nothing_is_named(void **state)
 {
 	(void)state;
 	assert_string_equal(taken("b0,nosuch"), "b0");
-	assert_int_equal(ports_warns, 1);
-	assert_non_null(strstr(ports_warn, "nosuch"));
-	assert_non_null(strstr(ports_warn, "[filter-unmatched]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "nosuch"));
+	assert_non_null(strstr(warn_text, "[filter-unmatched]"));
 }
 
 static void a_filter_that_leaves_no_port_is_reported(void **state)
 {
 	(void)state;
 	assert_string_equal(taken("^a0,b0,c0"), "");
-	assert_int_equal(ports_warns, 1);
-	assert_non_null(strstr(ports_warn, "[filter-leaves-none]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "[filter-leaves-none]"));
 }
 
 static void a_device_that_may_not_be_opened_is_reported_if_it_is_wanted(void **state)
 {
 	(void)state;
 	strcpy(braid_param.ib_hca, "");
-	ports_warns_clear();
+	warns_clear();
 	braid_hca_begin();
 	braid_hca_closed(port_named("a0:1")->ctx->device, ENODEV);
-	assert_int_equal(ports_warns, 0);
+	assert_int_equal(warn_count, 0);
 	braid_hca_closed(port_named("a0:1")->ctx->device, EPERM);
-	assert_int_equal(ports_warns, 1);
-	assert_non_null(strstr(ports_warn, "[device-not-opened]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "[device-not-opened]"));
 }
 
 int main(void)

@@ -79,12 +79,12 @@ static void a_lack_of_pinned_memory_is_reported_and_may_pass(void **state)
 	struct braid_key key;
 
 	(void)state;
-	ports_warns_clear();
+	warns_clear();
 	ports_ctl("fail 1 ibv_reg_mr_iova2 ENOMEM");
 	assert_int_equal(braid_ibport_reg(dev, data, BYTES, &key), -EAGAIN);
 	ports_ctl("fail 0");
-	assert_int_equal(ports_warns, 1);
-	assert_non_null(strstr(ports_warn, "can't register 8192 bytes"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "can't register 8192 bytes"));
 	munmap(data, BYTES);
 }
 

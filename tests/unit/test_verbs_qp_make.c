@@ -61,11 +61,11 @@ static void a_limit_that_is_reached_is_reported(void **state)
 
 	(void)state;
 	assert_int_equal(braid_qp_fill(first, false), 0);
-	ports_warns_clear();
+	warns_clear();
 	assert_int_equal(braid_qp_fill(w, false), -ENOMEM);
 	assert_string_equal(w->failed, "ibv_create_qp");
-	assert_int_equal(ports_warns, 1);
-	assert_non_null(strstr(ports_warn, "[rdma-limit]"));
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "[rdma-limit]"));
 	braid_qp_end(w);
 	braid_qp_end(first);
 }

@@ -93,15 +93,15 @@ static void a_dial_that_fails_names_its_cause_and_no_other(void **state)
 		link->setup.path[0].dev = &p.dev[0];
 		link->setup.path[0].to = braid_addr_of((struct sockaddr *)to);
 		neigh = rows[i].neigh;
-		null_warns_clear();
+		warns_clear();
 		braid_why_dial(link, rows[i].stage == BRAID_DIAL_HERE ? NULL : &c, rows[i].stage,
 			       -rows[i].err);
-		assert_int_equal(null_warns, 1);
+		assert_int_equal(warn_count, 1);
 		assert_int_equal(atomic_load(&link->err), -rows[i].ret);
-		if (!strstr(null_warn, rows[i].says))
-			fail_msg("row %zu: no \"%s\" in: %s", i, rows[i].says, null_warn);
-		if (rows[i].not && strstr(null_warn, rows[i].not))
-			fail_msg("row %zu: \"%s\" in: %s", i, rows[i].not, null_warn);
+		if (!strstr(warn_text, rows[i].says))
+			fail_msg("row %zu: no \"%s\" in: %s", i, rows[i].says, warn_text);
+		if (rows[i].not && strstr(warn_text, rows[i].not))
+			fail_msg("row %zu: \"%s\" in: %s", i, rows[i].not, warn_text);
 		braid_link_free(link);
 	}
 	null_pair_fini(&p);

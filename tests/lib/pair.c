@@ -360,19 +360,21 @@ void null_pair_init(struct null_pair *p, const struct null_config *config)
 	}
 }
 
+void null_link_free(struct braid_link *link)
+{
+	struct braid_comm *c, *tmp;
+
+	braid_lock_wait(&link->lock);
+	braid_list_for_safe(c, tmp, &link->msg.comms, node)
+		braid_comm_free(c);
+	braid_unlock(&link->lock);
+	braid_link_free(link);
+}
+
 void null_pair_fini(struct null_pair *p)
 {
-	for (unsigned i = 0; i < 2; i++) {
-		struct braid_link *link = p->end[i];
-
-		struct braid_comm *c, *tmp;
-
-		braid_lock_wait(&link->lock);
-		braid_list_for_safe(c, tmp, &link->msg.comms, node)
-			braid_comm_free(c);
-		braid_unlock(&link->lock);
-		braid_link_free(link);
-	}
+	for (unsigned i = 0; i < 2; i++)
+		null_link_free(p->end[i]);
 	os_leave();
 }
 

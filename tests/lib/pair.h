@@ -44,6 +44,7 @@ struct null_pair {
 void null_pair_init(struct null_pair *p, const struct null_config *config);
 /* In any state; frees the comms that are left. */
 void null_pair_fini(struct null_pair *p);
+void null_link_free(struct braid_link *link);	/* and its comms */
 void null_pair_add_lane(struct null_pair *p);
 
 /* Makes a comm at both ends, which sends from end `from`. */

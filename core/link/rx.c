@@ -346,9 +346,10 @@ int braid_rx_imm(struct braid_lane *lane, uint32_t imm, const char *p, size_t n)
 
 int braid_rx_count(struct braid_lane *lane, uint32_t frames)
 {
-	int err = braid_tx_acked(lane, frames);
+	int err;
 
 	braid_assert_locked(&lane->link->lock);
+	err = braid_tx_acked(lane, frames);
 	if (err)
 		return braid_rx_broken(lane, "a count of more than was sent", err);
 	braid_count(&lane->rx_bytes, 1);

@@ -43,9 +43,9 @@ bool is_done(unsigned i);
 void add(const char *copy, const char *ext, size_t len, struct braid_xfer *owner);
 /* One each without payload, with one that is copied, and with one that is not; and again. */
 void five_frames(void);
-/* What a byte stream is handed out. */
+/* The piece that braid_lane_next() gives a byte stream. */
 struct braid_piece gather(struct iovec *iov, int max, size_t budget);
-/* The wire takes at most n bytes of what is handed out. */
+/* The wire takes at most n bytes of that piece. */
 size_t move(size_t n, int max, size_t budget);
 /* The wire has taken what was queued, byte for byte. */
 void assert_stream(void);

@@ -35,7 +35,7 @@ static struct {
 	unsigned leaves_by;		/* routes use that interface, whatever the address */
 	const char *local;		/* an address of this host's; or NULL */
 	unsigned came_by;		/* packets of an accepted socket; 0: the kernel does not say */
-	int tells;			/* IP_PKTINFO: each packet's reader is told so */
+	int tells;			/* IP_PKTINFO: packets come with their interface */
 	int bound_to;			/* SO_BINDTOIFINDEX */
 	unsigned binds;			/* calls that set it */
 	int bind_err;

@@ -547,7 +547,7 @@ static void a_set_up_that_is_not_ready_in_time_is_given_up(void **state)
 	assert_int_equal(c->mine_setup.err, 0);
 	braid_handshakes_poll(start + SEC);
 	assert_int_equal(c->mine_setup.err, ETIMEDOUT);
-	assert_true(is_left(c));		/* the peer is told, and the socket may do */
+	assert_true(is_left(c));		/* the peer gets the error; sockets may carry the lane */
 }
 
 /* --- revoked memory ------------------------------------------------------------------------ */

@@ -98,7 +98,7 @@ static void what_came_at_home_is_acknowledged_by_the_next_frame_or_alone_if_none
 	assert_int_equal(h.ack, 2);
 }
 
-/* Else two ends would acknowledge each other's acknowledgements for ever. */
+/* Otherwise two ends would send each other ACKs of ACKs for ever. */
 static void acknowledgements_are_not_acknowledged_alone(void **state)
 {
 	struct braid_hdr ack = { .type = BRAID_F_ACK, .n = 1 };

@@ -81,7 +81,7 @@ static void add_placed(struct braid_mr *mr, uint32_t size, uint32_t chunk)
 	}
 }
 
-/* What a carrier of messages is offered: WRITEs, with immediate data up to imm_max bytes. */
+/* The next piece for a carrier that takes WRITEs, with immediate data up to imm_max bytes. */
 static struct braid_piece offered(uint32_t imm_max)
 {
 	struct braid_can can = {

@@ -581,7 +581,7 @@ static void a_message_without_header_takes_the_slow_path_then(void **state)
 
 /* --- GPU memory ---------------------------------------------------------------------------- */
 
-/* What came before the carrier could tell is in host memory: it goes into the GPU by a copy. */
+/* A carrier reads bytes ahead into host memory: those of a GPU go there by a copy. */
 static void payload_for_a_gpu_is_received_into_host_memory_first(void **state)
 {
 	static struct braid_mr mr = { .gpu = true };

@@ -388,7 +388,7 @@ static void a_lost_home_says_nothing(void **state)
 	lose(0);
 	pass(1000);
 	assert_false(alive());
-	/* The time has come, but it can't be said: it is tried at every look. */
+	/* The ALIVE frame is due but can't be queued: every look tries again. */
 	assert_int_equal(braid_silence_alive_ms(link, null_now_ns), 100);
 }
 

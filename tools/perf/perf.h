@@ -31,7 +31,7 @@ struct perf_row {			/* one size over one fabric, all workers together */
 	double gbit_s, msg_s, cpu_s_per_gb;
 	double bounce_ns;		/* the greater of before and after; 0: not measured */
 	bool regime_moved;		/* before and after differ by half or more */
-	double cpu_share;		/* of a CPU, for the process that got least */
+	double cpu_share;		/* part of a CPU that the most starved process had */
 	uint64_t values, wrong;
 	struct perf_latency lat;
 	struct perf_linked linked;	/* setup: of comm number `iters` */

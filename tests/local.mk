@@ -565,12 +565,13 @@ tests_ucx_libucp_la_SOURCES = tests/ucx/shim.c
 tests_ucx_libucp_la_CPPFLAGS = $(AM_CPPFLAGS) $(UCX_CPPFLAGS)
 tests_ucx_libucp_la_LDFLAGS = $(AM_LDFLAGS) -shared -version-info 0:0:0 -rpath /nowhere
 tests_ucx_libucp_la_LIBADD = -ldl
+ucx_programs = tests/ucx/test_tcp
 endif
 
 # A measurement, not a test: tests/bench/null [SECONDS].
 check_PROGRAMS += tests/bench/null
 if HAVE_CMOCKA
-check_PROGRAMS += $(unit_tests) $(abi_tests) $(rdma_programs)
+check_PROGRAMS += $(unit_tests) $(abi_tests) $(rdma_programs) $(ucx_programs)
 cmocka_tests = $(abi_tests) $(unit_tests)
 else
 cmocka_tests = tests/no-cmocka.sh

@@ -99,6 +99,12 @@ static const struct wish by_sockets[] = {
 	 */
 	{ "RX_SEG_SIZE", "72K", "_RX_SEG_SIZE" },
 	{ "TCP_RX_SEG_SIZE", "72K", "_RX_SEG_SIZE" },
+	/*
+	 * One event a call.  What UCX does for one event may close the endpoint of another, and an
+	 * event already fetched for that one fails an assertion of UCX 1.13: the process aborts.
+	 */
+	{ "MAX_POLL", "1", "_TCP_MAX_POLL" },
+	{ "TCP_MAX_POLL", "1", "_TCP_MAX_POLL" },
 };
 
 #define COUNT(a) (sizeof(a) / sizeof(*(a)))

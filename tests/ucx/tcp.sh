@@ -7,3 +7,5 @@ few="abi/test_life abi/test_connect abi/test_sizes abi/test_order
 	abi/test_queue abi/test_death"
 # shellcheck source=tests/ucx/lib.sh
 . "$(dirname "$0")/lib.sh"
+
+program ucx/test_tcp

@@ -330,6 +330,7 @@ tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
 tests_unit_test_progress_SOURCES = tests/unit/test_progress.c $(stub_sources)
 queue_sources = tests/unit/queue.c tests/unit/queue.h
 tests_unit_test_replay_SOURCES = tests/unit/test_replay.c $(queue_sources)
+tests_unit_test_replay_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
 tests_unit_test_txq_SOURCES = tests/unit/test_txq.c $(queue_sources)
 tests_unit_test_rx_SOURCES = tests/unit/test_rx.c $(stub_sources)
 tests_unit_test_spread_SOURCES = tests/unit/test_spread.c $(stub_sources)

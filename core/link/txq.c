@@ -23,13 +23,17 @@ enum {
 
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t nframes)
 {
+	char *ring = malloc(ring_size);
+	struct braid_txf *f = calloc(nframes, sizeof(*f));
+
 	assert(!(nframes & (nframes - 1)) && !(ring_size & (ring_size - 1)));
-	q->ring = malloc(ring_size);
-	q->f = calloc(nframes, sizeof(*q->f));
-	if (!q->ring || !q->f) {
-		braid_txq_fini(q);
+	if (!ring || !f) {
+		free(ring);
+		free(f);
 		return -ENOMEM;
 	}
+	q->ring = ring;
+	q->f = f;
 	q->ring_size = ring_size;
 	q->fmask = nframes - 1;
 	q->head = q->tail = 0;

@@ -52,6 +52,7 @@ struct braid_txq {
 	struct braid_kept *kept;	/* former rings, which a NIC may still read */
 };
 
+/* Both are powers of two.  0, or -ENOMEM: nothing has changed. */
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t frames);
 void braid_txq_fini(struct braid_txq *q);	/* once no NIC or thread reads it */
 /* Is every frame sent and acknowledged?  ACK frames do not count: no ACK is sent for them alone. */

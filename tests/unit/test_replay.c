@@ -11,6 +11,17 @@
 
 #include "core/link/txq_int.h"
 
+/* The linker gives these the calls of calloc() of all but libraries (tests/local.mk). */
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+
+static bool no_calloc;
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return no_calloc ? NULL : __real_calloc(n, size);
+}
+
 /* --- letting go of a comm's memory --------------------------------------------------------- */
 
 /* Frame i of four with 100 bytes each is a word without bytes from now on. */
@@ -249,6 +260,40 @@ static void an_idle_link_changes_home_without_queues(void **state)
 	assert_null(to.tx.f);
 }
 
+static struct braid_kept *kept_of(char *ring)
+{
+	struct braid_kept *k = malloc(sizeof(*k));
+
+	*k = (struct braid_kept){ .ring = ring };
+	return k;
+}
+
+/* The frames of both lanes, and a ring that a NIC may still read, are as they were. */
+static void a_home_without_memory_for_more_frames_keeps_its_own(void **state)
+{
+	const struct braid_transport tr = { .name = "none", .dma = true };
+	struct braid_lane to = { .link = &f.link, .tr = &tr };
+	struct braid_hdr h = { .type = BRAID_F_ALIVE };
+	struct braid_txq was;
+
+	(void)state;
+	assert_int_equal(braid_txq_init(&to.tx, RING, FRAMES), 0);
+	to.tx.kept = kept_of(malloc(RING));
+	braid_tx_add(&to, &h, NULL, NULL, NULL);
+	five_frames();
+	was = to.tx;
+	no_calloc = true;
+	assert_int_equal(braid_tx_take_over(&f.lane, &to, false), -ENOMEM);
+	no_calloc = false;
+	assert_memory_equal(&to.tx, &was, sizeof(was));
+	assert_int_equal(f.lane.tx.f_head - f.lane.tx.f_acked, 6);
+	assert_int_equal(braid_tx_take_over(&f.lane, &to, false), 0);
+	assert_int_equal(to.tx.f_head - to.tx.f_acked, 7);
+	assert_ptr_equal(to.tx.kept->ring, was.ring);
+	assert_ptr_equal(to.tx.kept->next, was.kept);
+	braid_txq_fini(&to.tx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -260,6 +305,7 @@ int main(void)
 		CASE(a_queue_ended_early_leaks_nothing),
 		CASE(what_is_no_chunk_goes_to_the_new_home_alone),
 		CASE(an_idle_link_changes_home_without_queues),
+		CASE(a_home_without_memory_for_more_frames_keeps_its_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

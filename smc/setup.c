@@ -223,6 +223,7 @@ static int start_listening(const struct braid_dev *dev, struct smc_conn *w, uint
 	struct sockaddr_storage at;
 	socklen_t len = own_address(dev, &at);
 	uint16_t port;
+	int err;
 
 	w->listen_fd = braid_smc_socket(at.ss_family);
 	if (w->listen_fd < 0)
@@ -234,7 +235,9 @@ static int start_listening(const struct braid_dev *dev, struct smc_conn *w, uint
 		return -errno;
 	port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port :
 						((struct sockaddr_in *)&at)->sin_port);
-	braid_os->random(w->nonce, BRAID_SMC_NONCE);
+	err = braid_os->random(w->nonce, BRAID_SMC_NONCE);
+	if (err)
+		return err;
 	mine[0] = (uint8_t)port;
 	mine[1] = (uint8_t)(port >> 8);
 	memcpy(mine + 2, w->nonce, BRAID_SMC_NONCE);

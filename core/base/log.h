@@ -41,6 +41,9 @@ int braid_error_at(const char *file, int line, int err, const char *fmt, ...)
 #define braid_error(err, ...) braid_error_at(__FILE__, __LINE__, err, __VA_ARGS__)
 #define braid_no_memory(what) \
 	braid_error(-ENOMEM, "out of memory: no room for " what " [no-memory]")
+#define braid_no_random(err) \
+	braid_error(err, "no random numbers: getrandom() and /dev/urandom are both refused: %s " \
+		    "[no-start]", strerror(-(err)))
 
 /* A gate for lines that a stranger or a storm could repeat: true at most once per 10 s. */
 struct braid_log_gate {

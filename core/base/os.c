@@ -4,6 +4,9 @@
  *
  * Descriptors are noted in a bitmap when made and forgotten when closed.  It is read in one place
  * only: the child of a fork, which must close them without taking any lock.
+ *
+ * Random bytes come from getrandom(), or from /dev/urandom where a seccomp filter or an old kernel
+ * refuses that call.
  */
 #include "core/base/os.h"
 
@@ -16,6 +19,7 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -143,7 +147,32 @@ static uint64_t os_now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static void os_random(void *buf, size_t len)
+static int random_from_file(char *p, size_t len)
+{
+	int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC), err = 0;
+	struct stat st;
+
+	if (fd < 0)
+		return errno == EACCES ? -EPERM : -errno;	/* -EACCES means a wrong key */
+	if (fstat(fd, &st))
+		err = -errno;
+	else if (!S_ISCHR(st.st_mode))
+		err = -ENODEV;		/* a container's image may have a plain file there */
+	while (len && !err) {
+		ssize_t n = read(fd, p, len);
+
+		if (n > 0) {
+			p += n;
+			len -= (size_t)n;
+		} else if (!n || errno != EINTR) {
+			err = n ? -errno : -EIO;
+		}
+	}
+	close(fd);
+	return err;
+}
+
+static int os_random(void *buf, size_t len)
 {
 	char *p = buf;
 
@@ -153,8 +182,11 @@ static void os_random(void *buf, size_t len)
 		if (n > 0) {
 			p += n;
 			len -= (size_t)n;
+		} else if (!n || errno != EINTR) {
+			return random_from_file(p, len);
 		}
 	}
+	return 0;
 }
 
 static int os_socket(int family, int protocol)

@@ -24,7 +24,7 @@
 
 struct braid_os {
 	uint64_t (*now_ns)(void);			/* monotonic */
-	void (*random)(void *buf, size_t len);		/* cryptographic */
+	int (*random)(void *buf, size_t len);		/* cryptographic; 0 or a negative errno */
 
 	int (*socket)(int family, int protocol);	/* SOCK_STREAM */
 	int (*bind)(int fd, const struct sockaddr *sa, socklen_t len);

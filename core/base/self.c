@@ -32,11 +32,15 @@ static uint16_t place(void)
 	return (uint16_t)hash ? (uint16_t)hash : 1;
 }
 
-void braid_self_init(void)
+int braid_self_init(void)
 {
-	braid_os->random(braid_self.process, sizeof(braid_self.process));
+	int err = braid_os->random(braid_self.process, sizeof(braid_self.process));
+
+	if (err)
+		return err;
 	braid_self.pid = (uint32_t)getpid();
 	if (gethostname(braid_self.host, sizeof(braid_self.host) - 1))
 		strcpy(braid_self.host, "unknown");
 	braid_self.place = place();
+	return 0;
 }

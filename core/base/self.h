@@ -16,6 +16,6 @@ struct braid_self {
 };
 extern struct braid_self braid_self;
 
-void braid_self_init(void);		/* once per process */
+int braid_self_init(void);		/* once per process; 0 or a negative errno */
 
 #endif

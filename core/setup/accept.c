@@ -140,6 +140,7 @@ static int accept_admit(struct braid_conn *c)
 {
 	struct braid_link_key key;
 	struct braid_link *link;
+	int err;
 
 	if (c->theirs.kind != BRAID_HELLO_LINK)
 		return admit_lane(c);
@@ -150,7 +151,9 @@ static int accept_admit(struct braid_conn *c)
 	} else if (link && braid_cross_refuse(link, braid_os->now_ns())) {
 		c->mine.status = BRAID_HELLO_CROSSED;
 	} else {
-		braid_os->random(&c->mine.ident, sizeof(c->mine.ident));
+		err = braid_os->random(&c->mine.ident, sizeof(c->mine.ident));
+		if (err)
+			return err;
 		c->mine.window = (uint32_t)braid_pool_promise((size_t)braid_param.window);
 	}
 	return 0;

@@ -28,8 +28,8 @@
 
 static const uint8_t proof_tag[8] = { '!', 'B', 'R', 'P', 'R', 'O', 'O', 'F' };
 
-void braid_conn_init(struct braid_conn *c, int fd, bool dialler,
-		     const struct braid_conn_owner *owner)
+int braid_conn_init(struct braid_conn *c, int fd, bool dialler,
+		    const struct braid_conn_owner *owner)
 {
 	c->owner = owner;
 	c->fd = fd;
@@ -40,7 +40,7 @@ void braid_conn_init(struct braid_conn *c, int fd, bool dialler,
 	c->mine.pid = braid_self.pid;
 	memcpy(c->mine.process, braid_self.process, sizeof(c->mine.process));
 	memcpy(c->mine.host, braid_self.host, sizeof(c->mine.host));
-	braid_os->random(c->mine.nonce, sizeof(c->mine.nonce));
+	return braid_os->random(c->mine.nonce, sizeof(c->mine.nonce));
 }
 
 /* Send or receive the rest of one message of fixed size: 0 when it is complete. */

@@ -95,10 +95,10 @@ struct braid_conn {
 
 /*
  * Prepare a handshake on a socket; a dialler's may still be connecting.  The owner fills c->mine,
- * all but versions, identity, nonce and MAC; for a dialler c->key as well.
+ * all but versions, identity, nonce and MAC; for a dialler c->key as well.  0 or a negative errno.
  */
-void braid_conn_init(struct braid_conn *c, int fd, bool dialler,
-		     const struct braid_conn_owner *owner);
+int braid_conn_init(struct braid_conn *c, int fd, bool dialler,
+		    const struct braid_conn_owner *owner);
 
 /*
  * 0: up, and braid_conn_session() works; -EAGAIN: wait for *ret_events.  Any other errno: close

@@ -71,10 +71,15 @@ void braid_connects_free(void)
 	nattempts = nused = 0;
 }
 
-static struct attempt *attempt_new(void)
+static int attempt_new(struct attempt **ret)
 {
-	struct attempt *a = NULL;
+	struct attempt *a;
+	uint64_t nonce;
 	unsigned i;
+	int err = braid_os->random(&nonce, sizeof(nonce));
+
+	if (err)
+		return braid_no_random(err);
 
 	for (i = 0; i < nattempts && attempts[i]->used; i++)
 		;
@@ -82,18 +87,18 @@ static struct attempt *attempt_new(void)
 		struct attempt **more = realloc(attempts, (nattempts + 1) * sizeof(*more));
 
 		if (!more)
-			return NULL;
+			return braid_no_memory("a connect");
 		attempts = more;
 		a = calloc(1, sizeof(*a));
 		if (!a)
-			return NULL;
+			return braid_no_memory("a connect");
 		attempts[nattempts++] = a;
 	}
 	a = attempts[i];
-	*a = (struct attempt){ .used = true, .gen = a->gen + 1 };
-	braid_os->random(&a->nonce, sizeof(a->nonce));
+	*a = (struct attempt){ .used = true, .gen = a->gen + 1, .nonce = nonce };
 	nused++;
-	return a;
+	*ret = a;
+	return 0;
 }
 
 static void attempt_end(struct attempt *a)
@@ -109,7 +114,8 @@ static void attempt_end(struct attempt *a)
 static int attempt_find(const struct braid_handle *h, void *handle, struct attempt **ret)
 {
 	struct braid_handle_state st;
-	struct attempt *a;
+	struct attempt *a = NULL;
+	int err;
 
 	if (h->state.slot) {
 		if (h->state.slot > nattempts)
@@ -122,9 +128,9 @@ static int attempt_find(const struct braid_handle *h, void *handle, struct attem
 	}
 	if (h->state.gen || h->state.nonce)
 		return -EBADMSG;
-	a = attempt_new();
-	if (!a)
-		return braid_no_memory("a connect");
+	err = attempt_new(&a);
+	if (err)
+		return err;
 	for (st.slot = 0; attempts[st.slot] != a; st.slot++)
 		;
 	st.slot++;

@@ -112,7 +112,7 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 {
 	struct braid_conn *c = calloc(1, sizeof(*c));
 	bool bound = false;
-	int fd;
+	int fd, err;
 
 	if (!c)
 		return -ENOMEM;
@@ -121,7 +121,12 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 		free(c);
 		return fd;
 	}
-	braid_conn_init(c, fd, true, &dialling);
+	err = braid_conn_init(c, fd, true, &dialling);
+	if (err) {
+		braid_os->close(fd);
+		free(c);
+		return err;
+	}
 	c->link = link;
 	c->path = path;
 	c->way = link->setup.path[path].ways.now;

@@ -207,7 +207,12 @@ int braid_handshake_accept(int fd, struct braid_dev *dev, const struct braid_con
 	if (half_open >= (unsigned)braid_param.half_open)
 		braid_handshake_make_room();
 	braid_os->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	braid_conn_init(c, fd, false, owner);
+	err = braid_conn_init(c, fd, false, owner);
+	if (err) {
+		braid_os->close(fd);
+		free(c);
+		return err;
+	}
 	c->dev = c->met = dev;
 	c->to = *from;
 	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;

@@ -97,8 +97,13 @@ int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **
 	if (!l)
 		return braid_no_memory("a listen");
 	l->dev = dev;
-	braid_os->random(&l->id, sizeof(l->id));
-	braid_os->random(l->token, sizeof(l->token));
+	err = braid_os->random(&l->id, sizeof(l->id));
+	if (!err)
+		err = braid_os->random(l->token, sizeof(l->token));
+	if (err) {
+		free(l);
+		return braid_no_random(err);
+	}
 	braid_list_init(&l->ready);
 	braid_list_init(&l->ctx_node);
 	braid_svc_lock();

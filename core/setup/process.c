@@ -39,6 +39,12 @@ int braid_service_init(const struct braid_service_hooks *hooks)
 
 	braid_svc_lock();
 	if (!ready) {
+		/* Before libsodium, which aborts where it finds no random numbers. */
+		err = braid_self_init();
+		if (err) {
+			braid_no_random(err);
+			goto out;
+		}
 		err = braid_auth_init();
 		if (!err)
 			err = braid_os_atfork(wipe_child);
@@ -51,7 +57,6 @@ int braid_service_init(const struct braid_service_hooks *hooks)
 		braid_listeners_init();
 		braid_listens_init();
 		braid_handshakes_init();
-		braid_self_init();
 		braid_service_runs(braid_loop);
 		if (hooks)
 			braid_service_hooks = *hooks;

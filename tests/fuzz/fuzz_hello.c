@@ -129,9 +129,10 @@ static ssize_t os_recv(int fd, void *buf, size_t len, int flags)
 	return w.switches & END ? 0 : -1;
 }
 
-static void os_random(void *buf, size_t len)
+static int os_random(void *buf, size_t len)
 {
 	memset(buf, 0x3c, len);
+	return 0;
 }
 
 static const struct braid_os fake = {

@@ -29,7 +29,7 @@ static uint64_t os_now(void)
 	return sim.now;
 }
 
-static void os_random(void *buf, size_t len)
+static int os_random(void *buf, size_t len)
 {
 	char *p = buf;
 
@@ -41,6 +41,7 @@ static void os_random(void *buf, size_t len)
 		p += n;
 		len -= n;
 	}
+	return 0;
 }
 
 static int os_socket(int family, int protocol)

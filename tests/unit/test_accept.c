@@ -169,9 +169,10 @@ static uint64_t now_ns(void)
 	return 77;
 }
 
-static void os_random(void *buf, size_t len)
+static int os_random(void *buf, size_t len)
 {
 	memset(buf, 'r', len);
+	return 0;
 }
 
 /* --- a handshake --------------------------------------------------------------------------- */

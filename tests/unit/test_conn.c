@@ -136,9 +136,10 @@ static int os_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 	return 0;
 }
 
-static void os_random(void *buf, size_t len)
+static int os_random(void *buf, size_t len)
 {
 	memset(buf, ++w.seed, len);
+	return 0;
 }
 
 static const struct braid_os fake = {

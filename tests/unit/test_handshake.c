@@ -93,9 +93,10 @@ static int os_setsockopt(int fd, int level, int name, const void *val, socklen_t
 	return 0;
 }
 
-static void os_random(void *buf, size_t len)
+static int os_random(void *buf, size_t len)
 {
 	memset(buf, 1, len);
+	return 0;
 }
 
 static const struct braid_os fake = {

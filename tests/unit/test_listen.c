@@ -102,9 +102,10 @@ void braid_wake_service(void)
 	w.wakes++;
 }
 
-static void os_random(void *buf, size_t len)
+static int os_random(void *buf, size_t len)
 {
 	memset(buf, ++w.seed, len);
+	return 0;
 }
 
 /* --- a listen ------------------------------------------------------------------------------ */

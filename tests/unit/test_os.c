@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_os.c - on which CPUs os.h's threads run: near ones, but only those that the process may use; and
- * which waiter gets a lock next.
+ * test_os.c - on which CPUs os.h's threads run: near ones, but only those that the process may use;
+ * which waiter gets a lock next; and random numbers where a seccomp filter refuses getrandom().
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,11 +9,16 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -212,6 +217,61 @@ static void who_waits_for_a_lock_comes_next(void **state)
 	braid_unlock(&lock);
 }
 
+/* Two system calls fail with `err` from now on; `other` -1: one.  False: the kernel can't do that. */
+static bool refuse(int call, int other, int err)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)call, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)other, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)err),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { sizeof(filter) / sizeof(filter[0]), filter };
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog);
+}
+
+enum { NO_FILTER = 77, RANDOM_SAME = 100 };
+
+/* In a child that such a filter holds: the errno of random(), or a number above. */
+static int random_under(int call, int other, int err)
+{
+	uint8_t a[300] = { 0 }, b[300] = { 0 };
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		alarm(20);			/* an endless loop ends here */
+		if (!refuse(call, other, err))
+			_exit(NO_FILTER);
+		err = braid_os->random(a, sizeof(a));
+		if (!err)
+			err = braid_os->random(b, sizeof(b));
+		_exit(err ? -err : memcmp(a, b, sizeof(a)) ? 0 : RANDOM_SAME);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == NO_FILTER)
+		skip();
+	return WEXITSTATUS(status);
+}
+
+static void without_getrandom_the_numbers_come_from_a_file(void **state)
+{
+	(void)state;
+	assert_int_equal(random_under(SYS_getrandom, -1, ENOSYS), 0);
+	assert_int_equal(random_under(SYS_getrandom, -1, EPERM), 0);
+}
+
+static void without_both_there_is_an_error(void **state)
+{
+	(void)state;
+	assert_int_equal(random_under(SYS_getrandom, SYS_openat, ENOSYS), ENOSYS);
+	assert_int_equal(random_under(SYS_getrandom, SYS_openat, EACCES), EPERM);
+}
+
 #ifdef BRAID_CHECK_LOCKS
 /* In a child, since it aborts. */
 static bool dies_without(struct braid_lock *l)
@@ -255,6 +315,8 @@ int main(void)
 		CASE(test_nothing_in_common),
 		CASE(test_starter_stays),
 		cmocka_unit_test(who_waits_for_a_lock_comes_next),
+		cmocka_unit_test(without_getrandom_the_numbers_come_from_a_file),
+		cmocka_unit_test(without_both_there_is_an_error),
 #ifdef BRAID_CHECK_LOCKS
 		cmocka_unit_test(a_lock_that_is_not_held_aborts_a_checking_build),
 #endif

@@ -54,6 +54,29 @@ static void two(void)
 
 static const struct braid_service_hooks first = { .stalled = one }, second = { .stalled = two };
 
+static int no_random(void *buf, size_t len)
+{
+	memset(buf, 0, len);
+	return -EPERM;
+}
+
+static void a_process_without_random_numbers_does_not_start(void **state)
+{
+	const struct braid_os *real = braid_os;
+	struct braid_os os = *real;
+
+	(void)state;
+	warns_keep();
+	os.random = no_random;
+	braid_os = &os;
+	assert_int_equal(braid_service_init(&first), -EPERM);
+	braid_os = real;
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "no random numbers: getrandom() and /dev/urandom"));
+	assert_non_null(strstr(warn_text, "[no-start]"));
+	assert_null(braid_service_hooks.stalled);
+}
+
 static void a_process_without_keys_does_not_start(void **state)
 {
 	(void)state;
@@ -160,6 +183,7 @@ static void a_forked_child_has_no_keys_of_links(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_process_without_random_numbers_does_not_start),
 		cmocka_unit_test(a_process_without_keys_does_not_start),
 		cmocka_unit_test(nor_does_one_whose_children_would_keep_them),
 		cmocka_unit_test(the_first_call_prepares_everything),

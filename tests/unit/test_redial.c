@@ -40,9 +40,10 @@ static bool usable(const struct braid_dev *d)
 static const struct braid_transport sockets = { .name = "sockets", .usable = braid_always };
 static const struct braid_transport rdma = { .name = "rdma", .blob = true, .usable = usable };
 
-static void os_random(void *buf, size_t len)
+static int os_random(void *buf, size_t len)
 {
 	memset(buf, chance, len);
+	return 0;
 }
 
 static uint64_t os_now_ns(void)

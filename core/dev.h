@@ -40,7 +40,7 @@ struct braid_dev {
 	unsigned gpu;			/* BRAID_GPU_* that all members have; _DIRECT: any has */
 	char direct[BRAID_NETDEV_PATH];	/* _DIRECT: by that PCI function; "": not in /sys */
 	bool gpu_probed;
-	struct braid_later later[BRAID_TURNS];	/* commands to its NIC */
+	struct braid_later later[BRAID_JOB_KINDS];	/* commands to its NIC */
 	struct braid_stopping stopping;
 	char congestion[BRAID_CONGESTION_SIZE];	/* which accepted sockets get back; or "" */
 };

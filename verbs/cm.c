@@ -354,7 +354,7 @@ void braid_cm_close(struct braid_qp *w)
 }
 
 /* Tries twice: the first failure may be a lack of memory. */
-static bool hears(struct braid_ibport *p)
+static bool pump_twice(struct braid_ibport *p)
 {
 	return pump(p) || pump(p);
 }
@@ -363,13 +363,13 @@ bool braid_cm_leave(struct braid_qp *w)
 {
 	if (atomic_load(&w->cm) == BRAID_CM_NONE || !w->asked)
 		return false;
-	w->left = hears(w->port) && w->asked;	/* hears() may have read the answer */
+	w->left = pump_twice(w->port) && w->asked;	/* pump_twice() may have read the answer */
 	if (w->left)
 		atomic_fetch_add(&w->port->nleft, 1);
 	return w->left;
 }
 
-static struct braid_qp *a_left_one(const struct braid_ibport *p)
+static struct braid_qp *find_left(const struct braid_ibport *p)
 {
 	struct braid_qp *w = p->setups;
 
@@ -384,7 +384,7 @@ static void pump_run(struct braid_job *job)
 	struct braid_qp *w;
 
 	atomic_store(&p->pumping, false);
-	while (!hears(p) && (w = a_left_one(p)))	/* no event comes: destroy it, blocking */
+	while (!pump_twice(p) && (w = find_left(p)))	/* no event comes: destroy it, blocking */
 		end_left(w);
 }
 

@@ -15,7 +15,7 @@ static bool is_wanted(void)
 	return braid_param.ib_ece && braid_ibv.query_ece && braid_ibv.set_ece;
 }
 
-void braid_ece_tell(const struct braid_qp *w, struct braid_qp_blob *b)
+void braid_ece_pack(const struct braid_qp *w, struct braid_qp_blob *b)
 {
 	struct ibv_ece e = { 0 };
 
@@ -25,7 +25,7 @@ void braid_ece_tell(const struct braid_qp *w, struct braid_qp_blob *b)
 	b->ece_options = e.options;
 }
 
-void braid_ece_take(struct braid_qp *w, const struct braid_qp_blob *peer)
+void braid_ece_apply(struct braid_qp *w, const struct braid_qp_blob *peer)
 {
 	struct ibv_ece e = { .vendor_id = peer->ece_vendor, .options = peer->ece_options };
 

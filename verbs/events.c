@@ -50,7 +50,7 @@ static void cq_ended(const struct ibv_cq *cq)
 		atomic_store(&w->broken, true);
 }
 
-static bool is_ours(const struct braid_ibport *p, const struct ibv_async_event *ev)
+static bool event_is_for_port(const struct braid_ibport *p, const struct ibv_async_event *ev)
 {
 	return ev->event_type == IBV_EVENT_DEVICE_FATAL || ev->event_type == IBV_EVENT_SRQ_ERR ||
 	       ev->element.port_num == p->num;
@@ -58,7 +58,7 @@ static bool is_ours(const struct braid_ibport *p, const struct ibv_async_event *
 
 static void port_event(struct braid_ibport *p, const struct ibv_async_event *ev)
 {
-	if (!is_ours(p, ev))
+	if (!event_is_for_port(p, ev))
 		return;
 	switch (ev->event_type) {
 	case IBV_EVENT_PORT_ERR:

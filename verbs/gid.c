@@ -50,9 +50,9 @@ bool braid_gid_is_addr(const uint8_t *raw, const struct sockaddr *sa)
 	       !memcmp(raw, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
 }
 
-int braid_gid_wish_parse(int family, const char *range, struct braid_gid_wish *ret)
+int braid_gid_pref_parse(int family, const char *range, struct braid_gid_pref *ret)
 {
-	struct braid_gid_wish w = { .family = family };
+	struct braid_gid_pref w = { .family = family };
 	char text[INET6_ADDRSTRLEN], *end;
 	size_t len = strcspn(range, "/");
 	unsigned long bits;
@@ -78,7 +78,7 @@ int braid_gid_wish_parse(int family, const char *range, struct braid_gid_wish *r
 	return 0;
 }
 
-static bool is_wanted(const uint8_t *raw, const struct braid_gid_wish *w)
+static bool is_wanted(const uint8_t *raw, const struct braid_gid_pref *w)
 {
 	if (w->family != AF_UNSPEC && is_v4(raw) != (w->family == AF_INET))
 		return false;
@@ -91,18 +91,18 @@ static bool is_wanted(const uint8_t *raw, const struct braid_gid_wish *w)
 
 /* 0: the entry can't be used; else a higher score is better.  *why: what speaks against it. */
 static int score(const struct braid_gid *g, const struct sockaddr *addr, unsigned ifindex,
-		 const struct braid_gid_wish *wish, const char **why)
+		 const struct braid_gid_pref *pref, const char **why)
 {
-	bool wished = wish && (wish->has_range || wish->family != AF_UNSPEC);
+	bool has_pref = pref && (pref->has_range || pref->family != AF_UNSPEC);
 	int more = 0;
 
 	if (is_zero(g->raw)) {
 		*why = "empty";
 		return 0;
 	}
-	if (wished && is_wanted(g->raw, wish))
+	if (has_pref && is_wanted(g->raw, pref))
 		more = 10;
-	if ((g->foreign || (g->ifindex && g->ifindex != ifindex)) && more && wish->has_range)
+	if ((g->foreign || (g->ifindex && g->ifindex != ifindex)) && more && pref->has_range)
 		return more;
 	if (g->foreign) {
 		*why = "not an address of this network namespace";
@@ -137,7 +137,7 @@ static void add_reason(char *why, size_t len, const struct braid_gid *g, const c
 
 int braid_gid_choose(const struct braid_gid *table, unsigned n, enum braid_gid_type type,
 		     const struct sockaddr *addr, unsigned ifindex, int forced,
-		     const struct braid_gid_wish *wish, char *why, size_t len)
+		     const struct braid_gid_pref *pref, char *why, size_t len)
 {
 	int best = BRAID_GID_NONE, best_score = 0;
 
@@ -154,7 +154,7 @@ int braid_gid_choose(const struct braid_gid *table, unsigned n, enum braid_gid_t
 		}
 		if (table[i].type != type)
 			continue;
-		s = score(&table[i], addr, ifindex, wish, &reason);
+		s = score(&table[i], addr, ifindex, pref, &reason);
 		if (s > best_score) {
 			if (best != BRAID_GID_NONE)
 				add_reason(why, len, &table[best], "a better one is there");

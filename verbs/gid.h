@@ -32,24 +32,24 @@ enum { BRAID_GIDS_MAX = 256, BRAID_GID_NONE = -1 };
  * NCCL_IB_ADDR_FAMILY and _RANGE: entries that are preferred, whatever address is in use.  Within
  * the range, entries of another interface (a VLAN) count too.
  */
-struct braid_gid_wish {
-	int family;			/* AF_UNSPEC: no wish */
+struct braid_gid_pref {
+	int family;			/* AF_UNSPEC: any */
 	bool has_range;
 	unsigned bits;			/* how many bits of `range` count */
 	uint8_t range[16];
 };
 
 /* range: "10.1.0.0/16", "fd00::/8", or "" for none.  -EINVAL: malformed; *ret has no range. */
-int braid_gid_wish_parse(int family, const char *range, struct braid_gid_wish *ret);
+int braid_gid_pref_parse(int family, const char *range, struct braid_gid_pref *ret);
 
 /*
  * Returns the position in `table` of the best entry of `type` for a path from `addr` of interface
- * `ifindex`, or BRAID_GID_NONE.  forced: the index that the user wants, or BRAID_GID_NONE.  wish,
+ * `ifindex`, or BRAID_GID_NONE.  forced: the index that the user wants, or BRAID_GID_NONE.  pref,
  * why: may be NULL; `why` gets the entries passed over, with the reasons, in one line.
  */
 int braid_gid_choose(const struct braid_gid *table, unsigned n, enum braid_gid_type type,
 		     const struct sockaddr *addr, unsigned ifindex, int forced,
-		     const struct braid_gid_wish *wish, char *why, size_t len);
+		     const struct braid_gid_pref *pref, char *why, size_t len);
 
 /* Is the GID made of that IP address? */
 bool braid_gid_is_addr(const uint8_t *raw, const struct sockaddr *sa);

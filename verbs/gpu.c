@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gpu.c - see gpu.h.  The probe: which ways to register work here, and which flush is fastest.
+ * gpu.c - see gpu.h.  The probe: which methods to register work here, and which flush is fastest.
  */
 #include "verbs/gpu.h"
 
@@ -25,8 +25,8 @@ enum {
 	FLUSH_RUNS = 16,		/* of which the fastest counts */
 };
 
-/* What BRAID_GPU calls each way. */
-static const char *const way_word[BRAID_WAYS] = {
+/* What BRAID_GPU calls each method. */
+static const char *const method_word[BRAID_GPU_METHODS] = {
 	"pcie", "dmabuf", "pcie", "dmabuf", "peermem",
 };
 
@@ -74,12 +74,12 @@ static int time_read(struct braid_ibport *p, char *gpu, const struct braid_key *
 	return err;
 }
 
-static int try_way(struct braid_ibport *p, void *gpu, unsigned way)
+static int try_method(struct braid_ibport *p, void *gpu, unsigned method)
 {
 	struct braid_mem mem = { .data = gpu, .size = PROBE_BYTES, .gpu = true, .fd = -1,
 				 .gpu_index = p->gpu_tried };
 	struct braid_key key;
-	int err = braid_gpu_reg_way(p, &mem, way, &key);
+	int err = braid_gpu_reg_by(p, &mem, method, &key);
 
 	if (err)
 		return err;
@@ -95,7 +95,7 @@ static int try_way(struct braid_ibport *p, void *gpu, unsigned way)
  * read in order below one switch; above it, the order depends on the host.  A read by the NIC is
  * always ordered, since it takes the same path as the NIC's writes.
  */
-static bool may_look(const struct braid_ibport *p, const struct braid_dev *dev)
+static bool cpu_read_flushes(const struct braid_ibport *p, const struct braid_dev *dev)
 {
 	char addr[32];
 
@@ -108,11 +108,11 @@ static bool by_gdrcopy(struct braid_ibport *p, const struct braid_dev *dev, char
 	bool forced = !strcmp(braid_param.gpu_flush_by, "gdrcopy");
 	uint64_t best = UINT64_MAX;
 
-	if (!forced && p->gpu_ways & BRAID_WITH_DIRECT) {
+	if (!forced && p->gpu_methods & BRAID_WITH_DIRECT) {
 		snprintf(why, len, "the NIC writes by another PCIe function than its own");
 		return false;
 	}
-	if (!forced && !may_look(p, dev)) {
+	if (!forced && !cpu_read_flushes(p, dev)) {
 		snprintf(why, len, "not seen to be below one PCIe switch with it");
 		return false;
 	}
@@ -138,7 +138,7 @@ static bool by_gdrcopy(struct braid_ibport *p, const struct braid_dev *dev, char
 static void choose_flush(struct braid_ibport *p, const struct braid_dev *dev, char *ret, size_t len)
 {
 	double ns = (double)p->flush_ns;
-	char said[128], other[160] = "";
+	char text[128], other[160] = "";
 	int err;
 
 	p->flush_by = BRAID_FLUSH_READ;
@@ -151,17 +151,17 @@ static void choose_flush(struct braid_ibport *p, const struct braid_dev *dev, ch
 		}
 		snprintf(other, sizeof(other), "; the driver: %s", strerror(-err));
 	} else if (strcmp(braid_param.gpu_flush_by, "read") != 0) {
-		if (by_gdrcopy(p, dev, said, sizeof(said))) {
+		if (by_gdrcopy(p, dev, text, sizeof(text))) {
 			p->flush_by = BRAID_FLUSH_GDRCOPY;
-			snprintf(ret, len, "GDRCopy, %s; by the NIC %.1f us", said, ns / 1000);
+			snprintf(ret, len, "GDRCopy, %s; by the NIC %.1f us", text, ns / 1000);
 			return;
 		}
-		snprintf(other, sizeof(other), "; GDRCopy: %s", said);
+		snprintf(other, sizeof(other), "; GDRCopy: %s", text);
 	}
 	snprintf(ret, len, "the NIC, %.1f us%s", ns / 1000, other);
 }
 
-static void tell_flush(struct braid_ibport *p, char *why, size_t len)
+static void note_flush(struct braid_ibport *p, char *why, size_t len)
 {
 	char by[256];
 	size_t at = strlen(why);
@@ -174,14 +174,14 @@ static void tell_flush(struct braid_ibport *p, char *why, size_t len)
 /* The log says nothing of the usual case: a NIC without Data Direct (-ENODEV). */
 static bool has_direct(struct braid_ibport *p, char *path, size_t path_len, char *why, size_t len)
 {
-	char said[128];
+	char text[128];
 	int err;
 
 	if (!braid_param.ib_data_direct)
 		return false;
-	err = braid_direct_find(p->ctx, path, path_len, said, sizeof(said));
+	err = braid_direct_find(p->ctx, path, path_len, text, sizeof(text));
 	if (err && err != -ENODEV)
-		braid_gpu_note_text(why, len, "direct", said);
+		braid_gpu_note_text(why, len, "direct", text);
 	return !err;
 }
 
@@ -201,13 +201,13 @@ static void place_direct(struct braid_dev *dev, const char *path, char *why, siz
 			 err ? path : dev->direct, err ? ": " : "", err ? strerror(-err) : "");
 }
 
-/* Tries every way to register at init, so that a way that fails is known before it is needed. */
+/* Tries every method to register at init, so that one that fails is known before it is needed. */
 static void try_all(struct braid_ibport *p, char *why, size_t len)
 {
 	int mode = braid_gpu_enter();
 	char path[PATH_MAX];
 	struct braid_gpu_mem what;
-	unsigned ways = 0;
+	unsigned methods = 0;
 	bool direct;
 	void *gpu;
 	int err = braid_gpu_alloc(PROBE_BYTES, &gpu);
@@ -220,20 +220,20 @@ static void try_all(struct braid_ibport *p, char *why, size_t len)
 	p->flush_ns = UINT64_MAX;
 	p->gpu_tried = braid_gpu_look(gpu, PROBE_BYTES, &what) ? -1 : what.gpu;
 	direct = has_direct(p, path, sizeof(path), why, len);
-	for (unsigned way = 0; way < BRAID_WAYS; way++) {
-		if (!braid_param_lists(braid_param.gpu, way_word[way]) ||
-		    (braid_gpu_way_is_direct(way) && !direct))
+	for (unsigned method = 0; method < BRAID_GPU_METHODS; method++) {
+		if (!braid_param_lists(braid_param.gpu, method_word[method]) ||
+		    (braid_gpu_method_is_direct(method) && !direct))
 			continue;
-		err = try_way(p, gpu, way);
+		err = try_method(p, gpu, method);
 		if (!err)
-			ways |= 1u << way;
-		braid_gpu_note(why, len, braid_gpu_way_name[way], err);
+			methods |= 1u << method;
+		braid_gpu_note(why, len, braid_gpu_method_name[method], err);
 	}
-	p->gpu_ways = ways;
-	if (ways & BRAID_WITH_DIRECT)
+	p->gpu_methods = methods;
+	if (methods & BRAID_WITH_DIRECT)
 		place_direct(p->loop_dev, path, why, len);
-	if (ways && braid_param.gpu_flush)
-		tell_flush(p, why, len);
+	if (methods && braid_param.gpu_flush)
+		note_flush(p, why, len);
 	braid_gpu_free(gpu);
 	braid_gpu_leave(mode);
 }
@@ -256,12 +256,12 @@ static unsigned gpu_probe(struct braid_dev *dev, char *why, size_t len)
 		snprintf(why, len, "iWARP has no queue pair to itself, which the flush needs");
 	else
 		braid_gpu_note(why, len, "no queue pair to itself", err);
-	if (!p->gpu_ways && p->loop)
+	if (!p->gpu_methods && p->loop)
 		braid_loop_drop(p, 0);
 	pthread_mutex_unlock(&p->loop_lock);
-	return (p->gpu_ways ? BRAID_GPU_REG : 0) |
-	       (p->gpu_ways & (BRAID_WITH_DIRECT | BRAID_WITH_DMABUF) ? BRAID_GPU_DMABUF : 0) |
-	       (p->gpu_ways & BRAID_WITH_DIRECT ? BRAID_GPU_DIRECT : 0);
+	return (p->gpu_methods ? BRAID_GPU_REG : 0) |
+	       (p->gpu_methods & (BRAID_WITH_DIRECT | BRAID_WITH_DMABUF) ? BRAID_GPU_DMABUF : 0) |
+	       (p->gpu_methods & BRAID_WITH_DIRECT ? BRAID_GPU_DIRECT : 0);
 }
 
 const struct braid_gpu braid_ibport_gpu = {

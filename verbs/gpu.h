@@ -2,10 +2,10 @@
 /*
  * gpu.h - GPU memory that a port reads and writes by itself (GPUDirect RDMA).
  *
- * There are several ways to register such memory, and a host may support none of them.  So each is
- * tried at init with GPU memory of our own: the NIC reads and writes it through a queue pair to
- * itself (the loop), and the driver's view of the memory must agree.  Buffers are then registered
- * by the ways that worked, tried in the same order.
+ * There are several methods to register such memory, and a host may support none of them.  So
+ * each is tried at init with GPU memory of our own: the NIC reads and writes it through a queue
+ * pair to itself (the loop), and the driver's view of the memory must agree.  Buffers are then
+ * registered by the methods that worked, tried in the same order.
  *
  * The loop also copies data between a GPU and our own memory, where data must pass through the CPU
  * after all.  And it flushes: an RDMA READ makes the writes before it visible.
@@ -20,22 +20,23 @@
 
 extern const struct braid_gpu braid_ibport_gpu;
 
-/* Ways to register: by Data Direct or not, by an export for PCIe or not; nvidia-peermem. */
+/* Methods to register: by Data Direct or not, by an export for PCIe or not; nvidia-peermem. */
 enum {
-	BRAID_DIRECT_PCIE, BRAID_DIRECT, BRAID_DMABUF_PCIE, BRAID_DMABUF, BRAID_PEERMEM, BRAID_WAYS
+	BRAID_DIRECT_PCIE, BRAID_DIRECT, BRAID_DMABUF_PCIE, BRAID_DMABUF, BRAID_PEERMEM,
+	BRAID_GPU_METHODS
 };
-enum {				/* sets of ways */
+enum {				/* sets of methods */
 	BRAID_WITH_DIRECT = 1 << BRAID_DIRECT_PCIE | 1 << BRAID_DIRECT,
 	BRAID_WITH_DMABUF = 1 << BRAID_DMABUF_PCIE | 1 << BRAID_DMABUF,
 };
-extern const char *const braid_gpu_way_name[BRAID_WAYS];
-bool braid_gpu_way_is_direct(unsigned way);
+extern const char *const braid_gpu_method_name[BRAID_GPU_METHODS];
+bool braid_gpu_method_is_direct(unsigned method);
 
 enum { BRAID_FLUSH_READ, BRAID_FLUSH_GDRCOPY, BRAID_FLUSH_DRIVER };	/* for p->flush_by */
 
-/* gpu_reg.c: register in that way; in the first way that works for this memory. */
-int braid_gpu_reg_way(struct braid_ibport *p, const struct braid_mem *mem, unsigned way,
-		      struct braid_key *ret);
+/* gpu_reg.c: register by that method; by the first that works for this memory. */
+int braid_gpu_reg_by(struct braid_ibport *p, const struct braid_mem *mem, unsigned method,
+		     struct braid_key *ret);
 int braid_verbs_gpu_reg(struct braid_dev *dev, const struct braid_mem *mem,
 			struct braid_key *ret);
 /* Append "name: text" to the list in `why`; the second, the text of `err`, unless that is 0. */

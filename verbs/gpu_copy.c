@@ -73,11 +73,11 @@ static int copy_step(struct braid_ibport *p, const struct braid_key *key, struct
 		return 0;
 	if (c->piece || p->copier)
 		return -EAGAIN;
-	if (!c->insist && braid_loop_rests(p))
+	if (!c->insist && braid_loop_is_avoided(p))
 		return -EHOSTDOWN;
 	err = c->tries == LOOP_TRIES || c->err == -ETIMEDOUT ? c->err : copy_post(p, key, c);
 	if (err != -EAGAIN)
-		braid_loop_rest(p);
+		braid_loop_avoid(p);
 	return err;
 }
 
@@ -162,11 +162,11 @@ static int flush_step(struct braid_ibport *p, const struct braid_key *key, char 
 		if (err)
 			f->err = err;
 	}
-	if (!f->insist && !f->tries && braid_loop_rests(p))
+	if (!f->insist && !f->tries && braid_loop_is_avoided(p))
 		return -EHOSTDOWN;
 	err = f->tries == LOOP_TRIES ? f->err : flush_post(p, key, at, f);
 	if (err != -EAGAIN)
-		braid_loop_rest(p);
+		braid_loop_avoid(p);
 	return err;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* gpu_reg.c - the ways to register GPU memory with a NIC. */
+/* gpu_reg.c - the methods to register GPU memory with a NIC. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,9 +12,9 @@
 #include "verbs/gpu.h"
 #include "verbs/mr.h"
 
-enum { GPUS_TOLD = 16 };		/* so many GPUs have a log limit each */
+enum { GPU_LOG_GATES = 16 };		/* so many GPUs have a log limit each */
 
-const char *const braid_gpu_way_name[BRAID_WAYS] = {
+const char *const braid_gpu_method_name[BRAID_GPU_METHODS] = {
 	"direct-pcie", "direct", "pcie", "dmabuf", "peermem",
 };
 
@@ -33,17 +33,17 @@ static int mr_key(struct ibv_mr *mr, int gpu, struct braid_key *ret)
 	return 0;
 }
 
-bool braid_gpu_way_is_direct(unsigned way)
+bool braid_gpu_method_is_direct(unsigned method)
 {
-	return BRAID_WITH_DIRECT & 1u << way;
+	return BRAID_WITH_DIRECT & 1u << method;
 }
 
-static int reg_fd(struct braid_ibport *p, const struct braid_mem *mem, unsigned way, int fd,
+static int reg_fd(struct braid_ibport *p, const struct braid_mem *mem, unsigned method, int fd,
 		  uint64_t offset, struct braid_key *ret)
 {
 	uint64_t at = (uint64_t)(uintptr_t)mem->data;
 	int access = (int)(GPU_ACCESS | braid_ibport_relaxed());
-	bool direct = braid_gpu_way_is_direct(way);
+	bool direct = braid_gpu_method_is_direct(method);
 	struct ibv_mr *mr;
 
 	if (!direct && !braid_ibv.reg_dmabuf_mr)
@@ -54,16 +54,16 @@ static int reg_fd(struct braid_ibport *p, const struct braid_mem *mem, unsigned 
 	return mr_key(mr, mem->gpu_index, ret);
 }
 
-static int reg_export(struct braid_ibport *p, const struct braid_mem *mem, unsigned way,
+static int reg_export(struct braid_ibport *p, const struct braid_mem *mem, unsigned method,
 		      struct braid_key *ret)
 {
-	bool pcie = way == BRAID_DIRECT_PCIE || way == BRAID_DMABUF_PCIE;
+	bool pcie = method == BRAID_DIRECT_PCIE || method == BRAID_DMABUF_PCIE;
 	uint64_t offset;
 	int fd, err = braid_gpu_export(mem->data, mem->size, pcie, &fd, &offset);
 
 	if (err)
 		return err;
-	err = reg_fd(p, mem, way, fd, offset, ret);
+	err = reg_fd(p, mem, method, fd, offset, ret);
 	close(fd);
 	return err;
 }
@@ -75,10 +75,11 @@ static int reg_peermem(struct braid_ibport *p, const struct braid_mem *mem, stru
 		      ret);
 }
 
-int braid_gpu_reg_way(struct braid_ibport *p, const struct braid_mem *mem, unsigned way,
-		      struct braid_key *ret)
+int braid_gpu_reg_by(struct braid_ibport *p, const struct braid_mem *mem, unsigned method,
+		     struct braid_key *ret)
 {
-	return way == BRAID_PEERMEM ? reg_peermem(p, mem, ret) : reg_export(p, mem, way, ret);
+	return method == BRAID_PEERMEM ? reg_peermem(p, mem, ret) :
+					 reg_export(p, mem, method, ret);
 }
 
 void braid_gpu_note_text(char *why, size_t len, const char *name, const char *text)
@@ -90,7 +91,8 @@ void braid_gpu_note_text(char *why, size_t len, const char *name, const char *te
 			 text);
 }
 
-static void tell_not(const struct braid_ibport *p, const struct braid_mem *mem, const char *why)
+static void warn_not_registered(const struct braid_ibport *p, const struct braid_mem *mem,
+				const char *why)
 {
 	char which[80] = "a GPU that the driver does not name";
 
@@ -104,39 +106,40 @@ static void tell_not(const struct braid_ibport *p, const struct braid_mem *mem, 
 }
 
 /*
- * Should the caller's DMA-BUF be tried before that way?  How it was exported, for PCIe or not, is
- * not known here.  So it is tried once before the two ways that differ in this, if either works.
+ * Should the caller's DMA-BUF be tried before that method?  How it was exported, for PCIe or not, is
+ * not known here.  So it is tried once before the two methods that differ in this, if either works.
  */
-static bool takes_theirs(const struct braid_ibport *p, unsigned way)
+static bool tries_caller_fd(const struct braid_ibport *p, unsigned method)
 {
-	return (way == BRAID_DIRECT_PCIE && p->gpu_ways & BRAID_WITH_DIRECT) ||
-	       (way == BRAID_DMABUF_PCIE && p->gpu_ways & BRAID_WITH_DMABUF);
+	return (method == BRAID_DIRECT_PCIE && p->gpu_methods & BRAID_WITH_DIRECT) ||
+	       (method == BRAID_DMABUF_PCIE && p->gpu_methods & BRAID_WITH_DMABUF);
 }
 
-/* Tries the caller's DMA-BUF, if there is one, and the ways that the probe found to work. */
+/* Tries the caller's DMA-BUF, if there is one, and the methods that the probe found to work. */
 int braid_verbs_gpu_reg(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret)
 {
-	static struct braid_log_gate gate[GPUS_TOLD];
+	static struct braid_log_gate gate[GPU_LOG_GATES];
 	struct braid_ibport *p = braid_ibport_of(dev);
 	char why[256] = "";
 	int err = -EOPNOTSUPP;
 
-	for (unsigned way = 0; way < BRAID_WAYS; way++) {
-		if (mem->fd >= 0 && takes_theirs(p, way)) {
-			err = reg_fd(p, mem, way, mem->fd, mem->offset, ret);
+	for (unsigned method = 0; method < BRAID_GPU_METHODS; method++) {
+		if (mem->fd >= 0 && tries_caller_fd(p, method)) {
+			err = reg_fd(p, mem, method, mem->fd, mem->offset, ret);
 			if (!err)
 				return 0;
-			braid_gpu_note(why, sizeof(why), braid_gpu_way_is_direct(way) ?
+			braid_gpu_note(why, sizeof(why), braid_gpu_method_is_direct(method) ?
 				       "NCCL's DMA-BUF, direct" : "NCCL's DMA-BUF", err);
 		}
-		if (!(p->gpu_ways & 1u << way))
+		if (!(p->gpu_methods & 1u << method))
 			continue;
-		err = braid_gpu_reg_way(p, mem, way, ret);
+		err = braid_gpu_reg_by(p, mem, method, ret);
 		if (!err)
 			return 0;
-		braid_gpu_note(why, sizeof(why), braid_gpu_way_name[way], err);
+		braid_gpu_note(why, sizeof(why), braid_gpu_method_name[method], err);
 	}
-	if (braid_log_gate_open(&gate[(unsigned)mem->gpu_index % GPUS_TOLD], braid_os->now_ns()))
-		tell_not(p, mem, why);
+	if (braid_log_gate_open(&gate[(unsigned)mem->gpu_index % GPU_LOG_GATES],
+				braid_os->now_ns()))
+		warn_not_registered(p, mem, why);
 	return err;
 }

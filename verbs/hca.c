@@ -36,9 +36,9 @@ static void list_add(char *list, unsigned *n, const char *name)
 void braid_hca_begin(void)
 {
 	char name[BRAID_PARAM_VARIABLE];
-	struct braid_gid_wish wish;
+	struct braid_gid_pref pref;
 
-	if (braid_gid_wish_parse(AF_UNSPEC, braid_param.ib_addr_range, &wish))
+	if (braid_gid_pref_parse(AF_UNSPEC, braid_param.ib_addr_range, &pref))
 		braid_warn("environment variable %s is '%.60s', which is ignored: it takes an "
 			   "address and the bits of its subnet, such as 10.1.0.0/16 "
 			   "[parameter-ignored]",
@@ -47,7 +47,7 @@ void braid_hca_begin(void)
 	braid_netdev_filter_parse(braid_param.ib_hca, &seen.filter, NULL, 0);
 }
 
-bool braid_hca_takes(struct ibv_context *ctx, unsigned num, int16_t *rail, int16_t *plane)
+bool braid_hca_selects(struct ibv_context *ctx, unsigned num, int16_t *rail, int16_t *plane)
 {
 	const char *dev = ctx->device->name;
 	bool takes = braid_netdev_port_match(&seen.filter, dev, num, rail, plane);

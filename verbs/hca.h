@@ -12,7 +12,7 @@
 
 void braid_hca_begin(void);
 /* Is that port wanted?  Rail and plane: as braid_netdev_port_match(). */
-bool braid_hca_takes(struct ibv_context *ctx, unsigned num, int16_t *rail, int16_t *plane);
+bool braid_hca_selects(struct ibv_context *ctx, unsigned num, int16_t *rail, int16_t *plane);
 /* That device can't be opened: a WARN if it is wanted and this process lacks the permission. */
 void braid_hca_closed(const struct ibv_device *dev, int err);
 /* A WARN that names elements which match no port, or says that no active port is left. */

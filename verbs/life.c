@@ -18,7 +18,7 @@
 
 enum {
 	COMMAND_MS = 20,		/* a healthy NIC's command takes less */
-	SEE_MS = 10000,			/* NICs give up an unanswered packet sooner */
+	STOP_CHECK_MS = 10000,		/* NICs give up an unanswered packet sooner */
 	NAP_NS = 20000, NAP_MAX_NS = 1000000,
 };
 
@@ -35,7 +35,7 @@ static void stop_run(struct braid_job *job)
 	err = braid_ibv.modify_qp(w->qp, &a, IBV_QP_STATE);
 	braid_sigpipe_unblock(&h);
 	if (err) {
-		/* Wait for post_bad() to return; afterwards it leaves the queue pair alone. */
+		/* Wait for post_invalid() to return; afterwards it leaves the queue pair alone. */
 		while (atomic_exchange(&w->posting, true))
 			nanosleep(&nap, NULL);
 		braid_qp_destroy(w);
@@ -45,7 +45,7 @@ static void stop_run(struct braid_job *job)
 }
 
 /* A request with an invalid key can't succeed, and puts the queue pair into the error state. */
-static bool post_bad(struct braid_qp *w)
+static bool post_invalid(struct braid_qp *w)
 {
 	struct ibv_sge sge = {
 		.addr = (uint64_t)(uintptr_t)w->m->bounce, .length = 1,
@@ -106,19 +106,20 @@ static bool stops_within(struct braid_qp *w, unsigned ms, bool look)
  * an invalid request stops the queue pair, after all requests before it.  It is posted only if the
  * command takes long, since libmlx5 prints such completions.
  */
-static void see_run(struct braid_job *job)
+static void check_stop(struct braid_job *job)
 {
-	struct braid_qp *w = braid_container(job, struct braid_qp, see);
+	struct braid_qp *w = braid_container(job, struct braid_qp, stop_check);
 
-	if (!stops_within(w, COMMAND_MS, false) && post_bad(w) && stops_within(w, SEE_MS, true))
+	if (!stops_within(w, COMMAND_MS, false) && post_invalid(w) &&
+	    stops_within(w, STOP_CHECK_MS, true))
 		braid_stop_end(w->dev, &w->stopping);
 	braid_qp_put(w);
 }
 
-static void hand_over(struct braid_qp *w, enum braid_turn turn, struct braid_job *job)
+static void hand_over(struct braid_qp *w, enum braid_job_kind kind, struct braid_job *job)
 {
 	braid_qp_get(w);
-	braid_later(w->dev, turn, job);
+	braid_later(w->dev, kind, job);
 }
 
 void braid_qp_fence(struct braid_qp *w)
@@ -135,9 +136,9 @@ void braid_qp_fence(struct braid_qp *w)
 		return;
 	braid_stop_begin(w->dev, &w->stopping);
 	w->stop = (struct braid_job){ .what = "to stop a queue pair", .run = stop_run };
-	w->see = (struct braid_job){ .run = see_run };
+	w->stop_check = (struct braid_job){ .run = check_stop };
 	hand_over(w, BRAID_STOP, &w->stop);
-	hand_over(w, BRAID_SEE, &w->see);
+	hand_over(w, BRAID_STOP_CHECK, &w->stop_check);
 }
 
 /* The shared queue's receives that completed on this queue pair and were not posted again. */

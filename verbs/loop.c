@@ -10,7 +10,7 @@
 
 enum {
 	LOOP_MS = 500,			/* without an answer: the loop has failed */
-	LOOP_REST_MS = 10000,
+	LOOP_AVOID_MS = 10000,
 };
 
 /* Drops the loop's queue pair, and with it every request in flight. */
@@ -74,15 +74,15 @@ static void loop_moves(struct braid_ibport *p)
 	p->loop_until = braid_os->now_ns() + LOOP_MS * UINT64_C(1000000);
 }
 
-/* The loop has failed: callers that have another way avoid it for a while. */
-void braid_loop_rest(struct braid_ibport *p)
+/* The loop has failed: callers that have another method avoid it for a while. */
+void braid_loop_avoid(struct braid_ibport *p)
 {
-	p->loop_rest = braid_os->now_ns() + LOOP_REST_MS * UINT64_C(1000000);
+	p->loop_avoid_ns = braid_os->now_ns() + LOOP_AVOID_MS * UINT64_C(1000000);
 }
 
-bool braid_loop_rests(const struct braid_ibport *p)
+bool braid_loop_is_avoided(const struct braid_ibport *p)
 {
-	return braid_os->now_ns() < p->loop_rest;
+	return braid_os->now_ns() < p->loop_avoid_ns;
 }
 
 int braid_loop_post(struct braid_ibport *p, enum ibv_wr_opcode opcode, char *own, size_t len,

@@ -23,9 +23,9 @@ int braid_loop_wait_up(struct braid_ibport *p);	/* the same, and waits: only at 
 /* Drops the loop's queue pair, and with it every request in flight. */
 void braid_loop_drop(struct braid_ibport *p, int err);
 
-/* The loop has failed: callers that have another way avoid it for a while. */
-void braid_loop_rest(struct braid_ibport *p);
-bool braid_loop_rests(const struct braid_ibport *p);
+/* The loop has failed: callers that have another method avoid it for a while. */
+void braid_loop_avoid(struct braid_ibport *p);
+bool braid_loop_is_avoided(const struct braid_ibport *p);
 
 /* Posts a request between `own`, in the loop's slots, and `at`, in memory of `key`.  0 or -EIO. */
 int braid_loop_post(struct braid_ibport *p, enum ibv_wr_opcode opcode, char *own, size_t len,

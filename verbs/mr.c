@@ -14,7 +14,7 @@
 static struct braid_log_gate gate_reg;
 
 /* Pinned pages are limited per process: the warning has the limit, and how to raise it. */
-static void tell_no_memory(const struct braid_ibport *p, size_t size, int err, const char *then)
+static void warn_no_memory(const struct braid_ibport *p, size_t size, int err, const char *then)
 {
 	struct rlimit lim = { 0 };
 	unsigned long locked = 0;
@@ -78,7 +78,7 @@ int braid_ibport_reg(struct braid_dev *dev, void *data, size_t size, struct brai
 	}
 	if (!mr) {
 		err = errno ? -errno : -EIO;
-		tell_no_memory(p, size, err, "messages there are copied");
+		warn_no_memory(p, size, err, "messages there are copied");
 		return err == -ENOMEM ? -EAGAIN : err;
 	}
 	*ret = (struct braid_key){
@@ -98,6 +98,6 @@ struct ibv_mr *braid_ibport_own(struct braid_ibport *p, void *data, size_t size,
 	struct ibv_mr *mr = braid_ibv.reg_mr(p->pd, data, size, access);
 
 	if (!mr)
-		tell_no_memory(p, size, errno ? -errno : -EIO, "TCP carries what it can");
+		warn_no_memory(p, size, errno ? -errno : -EIO, "TCP carries what it can");
 	return mr;
 }

@@ -164,7 +164,7 @@ static const char *port_room(struct braid_ibport *p, const struct ibv_device_att
 }
 
 /* Sets and logs how many registrations the user's memory may take; a quarter is left for lanes. */
-static void tell_room(struct braid_dev *dev, const struct braid_ibport *p, int max_mr)
+static void set_mr_max(struct braid_dev *dev, const struct braid_ibport *p, int max_mr)
 {
 	struct rlimit lim = { RLIM_INFINITY, RLIM_INFINITY };
 	char memlock[64] = "no memlock limit";
@@ -177,7 +177,7 @@ static void tell_room(struct braid_dev *dev, const struct braid_ibport *p, int m
 	braid_info("verbs: %s has %d registrations for all processes; of the user's memory there "
 		   "will be at most %lld; %s%s", p->name, max_mr, braid_param.mr_max ?
 		   (long long)braid_param.mr_max : (long long)dev->mr_max, memlock,
-		   braid_srq_wanted(p) ? "; receives are shared" : "");
+		   braid_srq_used(p) ? "; receives are shared" : "");
 }
 
 /* NULL if the port has the partition key that the user asks for, else why not. */
@@ -297,7 +297,7 @@ static void port_use(struct braid_ibport *p, struct braid_dev *dev,
 
 	p->srq_max = braid_ibv.create_srq && braid_ibv.destroy_srq && attr->max_srq > 0 ?
 			     (unsigned)attr->max_srq_wr : 0;
-	tell_room(dev, p, attr->max_mr);
+	set_mr_max(dev, p, attr->max_mr);
 	p->imm = p->fabric != BRAID_FABRIC_IWARP &&
 		 braid_qp_proves_imm(p, dev, why, sizeof(why));
 	if (!p->imm && p->fabric != BRAID_FABRIC_IWARP)
@@ -332,7 +332,7 @@ static unsigned ports_of(struct ibv_context *ctx, struct braid_dev *table, unsig
 		struct braid_dev *dev;
 		int16_t rail, plane;
 
-		if (braid_hca_takes(ctx, num, &rail, &plane))
+		if (braid_hca_selects(ctx, num, &rail, &plane))
 			p = port_open(ctx, (uint8_t)num, &attr, table, count, max, &dev, &reason);
 		if (!p) {
 			note_port(notes, name, num, reason);

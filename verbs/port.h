@@ -64,11 +64,11 @@ struct braid_ibport {
 	uint64_t loop_posted, loop_done, loop_base;
 	uint64_t loop_until;		/* when the next request must have completed */
 	struct braid_gpu_copy *copier;	/* the copy that uses the loop's slots; or NULL */
-	uint64_t loop_rest;		/* the loop has failed: avoid it until this time */
+	uint64_t loop_avoid_ns;		/* the loop has failed: avoid it until this time */
 	struct braid_dev *loop_dev;
 
 	/* memory of GPUs: verbs/gpu.c, at init */
-	unsigned gpu_ways;		/* ways to register that the probe found to work */
+	unsigned gpu_methods;		/* methods to register that the probe found to work */
 	int gpu_tried;			/* the GPU that the probe used; -1: not known */
 	unsigned flush_by;		/* how the NIC's writes are made visible */
 	uint64_t flush_ns;		/* how long a flush by the NIC's READ takes */

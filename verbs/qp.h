@@ -76,7 +76,7 @@ struct braid_qp {
 	atomic_bool gone;		/* the owner has dropped its reference */
 	struct braid_stop stopping;
 	atomic_bool posting;		/* taken by the job that posts to or destroys the QP */
-	struct braid_job see, stop, end;
+	struct braid_job stop_check, stop, end;
 	struct ibv_recv_wr *kept;	/* receives that completed while it was stopped */
 
 	/* set-up: the job's until `made`, then the service thread's */
@@ -141,7 +141,7 @@ struct braid_qp {
 /* Notes `call` as the one that failed, if err is not 0; returns err. */
 int braid_qp_failed(struct braid_qp *w, const char *call, int err);
 /* -ECANCELED if the owner has dropped its reference, perhaps while the NIC was busy; else 0. */
-int braid_qp_wanted(const struct braid_qp *w);
+int braid_qp_check_owner(const struct braid_qp *w);
 /* Makes what every queue pair needs.  own: its receives are not shared.  0 or a negative errno. */
 int braid_qp_fill(struct braid_qp *w, bool own);
 /* Make the queue pair, on w->id unless that is NULL; post its receives.  0 or a negative errno. */
@@ -169,8 +169,8 @@ int braid_qp_to_init(struct braid_qp *w, unsigned access);
 int braid_qp_to_ready(struct braid_qp *w, const struct braid_qp_blob *peer, int traffic_class);
 
 /* Put our queue pair's options into the blob; set the peer's on our queue pair, before RTR. */
-void braid_ece_tell(const struct braid_qp *w, struct braid_qp_blob *b);
-void braid_ece_take(struct braid_qp *w, const struct braid_qp_blob *peer);
+void braid_ece_pack(const struct braid_qp *w, struct braid_qp_blob *b);
+void braid_ece_apply(struct braid_qp *w, const struct braid_qp_blob *peer);
 
 /* --- qp_gid.c ------------------------------------------------------------------------------ */
 

@@ -18,7 +18,7 @@
 #include "verbs/route.h"
 
 /* Logs the chosen GID, unless the last line was the same. */
-static void tell_gid(struct braid_ibport *p, const struct braid_gid *g, const char *why)
+static void log_gid(struct braid_ibport *p, const struct braid_gid *g, const char *why)
 {
 	char text[512], addr[INET6_ADDRSTRLEN];
 
@@ -54,19 +54,19 @@ int braid_qp_pick_gid(struct braid_qp *w, const struct braid_dev *dev, enum brai
 {
 	struct braid_gid table[BRAID_GIDS_MAX];
 	unsigned n = braid_ibport_gids(w->port, table, BRAID_GIDS_MAX);
-	struct braid_gid_wish wish;
+	struct braid_gid_pref pref;
 	char why[400];
 	int i;
 
-	braid_gid_wish_parse(braid_param_family(braid_param.ib_addr_family),
-			     braid_param.ib_addr_range, &wish);
+	braid_gid_pref_parse(braid_param_family(braid_param.ib_addr_family),
+			     braid_param.ib_addr_range, &pref);
 	i = braid_gid_choose(table, n, type, &dev->net.addr.sa, dev->net.ifindex,
-			     wanted_gid(w->port), &wish, why, sizeof(why));
+			     wanted_gid(w->port), &pref, why, sizeof(why));
 	if (i == BRAID_GID_NONE)
 		return -EADDRNOTAVAIL;
 	*ret = table[i];
 	if (final)
-		tell_gid(w->port, ret, why);
+		log_gid(w->port, ret, why);
 	return 0;
 }
 

@@ -45,7 +45,7 @@ static int qp_cq(struct braid_qp *w)
 }
 
 /* Warns that `what` can't be made, with the device's limits, and how to raise memlock. */
-static int tell_limit(const struct braid_qp *w, const char *what, int err)
+static int warn_limit(const struct braid_qp *w, const char *what, int err)
 {
 	static struct braid_log_gate gate;
 	struct ibv_device_attr attr = { 0 };
@@ -93,7 +93,7 @@ int braid_qp_create(struct braid_qp *w)
 			break;
 	}
 	if (err)
-		return tell_limit(w, "queue pair", braid_qp_failed(w, "ibv_create_qp", err));
+		return warn_limit(w, "queue pair", braid_qp_failed(w, "ibv_create_qp", err));
 	w->inline_max = a.cap.max_inline_data;
 	return 0;
 }
@@ -118,7 +118,7 @@ static bool is_spread(const struct braid_ibport *p)
 }
 
 /* -ECANCELED if the owner has dropped its reference, perhaps while the NIC was busy; else 0. */
-int braid_qp_wanted(const struct braid_qp *w)
+int braid_qp_check_owner(const struct braid_qp *w)
 {
 	return atomic_load(&w->gone) ? -ECANCELED : 0;
 }
@@ -141,13 +141,13 @@ int braid_qp_fill(struct braid_qp *w, bool own)
 		w->imm_max = p->max_msg;
 	if (!err)
 		w->m = braid_qp_memory(p, !w->srq);
-	err = w->m ? braid_qp_wanted(w) : braid_qp_failed(w, "ibv_reg_mr", -ENOMEM);
+	err = w->m ? braid_qp_check_owner(w) : braid_qp_failed(w, "ibv_reg_mr", -ENOMEM);
 	if (!err)
 		err = qp_cq(w);
 	if (err && err != -ECANCELED)
-		tell_limit(w, "completion queue or its memory", err);
+		warn_limit(w, "completion queue or its memory", err);
 	if (!err)
-		err = braid_qp_wanted(w);
+		err = braid_qp_check_owner(w);
 	if (!err && p->fabric != BRAID_FABRIC_IWARP)
 		err = braid_qp_create(w);
 	return err;

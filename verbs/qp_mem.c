@@ -67,7 +67,7 @@ static int memory_fill(struct braid_ibport *p, struct braid_qp_memory *m)
 
 static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct braid_qp_memory *spare_take(struct braid_ibport *p)
+static struct braid_qp_memory *spare_pop(struct braid_ibport *p)
 {
 	struct braid_qp_memory *m;
 
@@ -83,7 +83,7 @@ static struct braid_qp_memory *spare_take(struct braid_ibport *p)
 
 struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool own)
 {
-	struct braid_qp_memory *m = spare_take(p);
+	struct braid_qp_memory *m = spare_pop(p);
 	int err = 0;
 
 	if (m) {
@@ -106,7 +106,7 @@ struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool own)
 
 void braid_qp_memory_put(struct braid_ibport *p, struct braid_qp_memory *m)
 {
-	if (braid_srq_wanted(p)) {		/* the next lane needs no slots of its own */
+	if (braid_srq_used(p)) {		/* the next lane needs no slots of its own */
 		braid_slots_free(m->slots);
 		m->slots = NULL;
 	}

@@ -20,7 +20,7 @@
 #include "verbs/route.h"
 #include "verbs/sigpipe.h"
 
-static void take_peer(struct braid_qp *w, const struct braid_qp_blob *peer)
+static void apply_peer_blob(struct braid_qp *w, const struct braid_qp_blob *peer)
 {
 	if (!peer->imm)
 		w->imm_max = 0;
@@ -67,7 +67,7 @@ static int setup(struct braid_qp *w, const struct braid_qp_blob *peer,
 		err = braid_qp_to_ready(w, &mine, w->setup.traffic_class);
 	}
 	if (!err && (!peer || w->ece))
-		braid_ece_tell(w, b);
+		braid_ece_pack(w, b);
 	return err;
 }
 
@@ -76,13 +76,13 @@ static void make_run(struct braid_job *job)
 	struct braid_qp *w = braid_container(job, struct braid_qp, make);
 	const struct braid_qp_blob *peer = w->setup.dialler ? NULL : &w->peer;
 
-	w->err = braid_qp_wanted(w);
+	w->err = braid_qp_check_owner(w);
 	if (!w->err)
 		w->err = braid_qp_fill(w, false);
 	if (!w->err)
-		w->err = braid_qp_wanted(w);
+		w->err = braid_qp_check_owner(w);
 	if (!w->err && peer)
-		take_peer(w, peer);
+		apply_peer_blob(w, peer);
 	if (!w->err)
 		w->err = setup(w, peer, &w->mine);
 	atomic_store(&w->made, true);
@@ -93,7 +93,7 @@ static void peer_run(struct braid_job *job)
 {
 	struct braid_qp *w = braid_container(job, struct braid_qp, make);
 
-	w->err = braid_qp_wanted(w);
+	w->err = braid_qp_check_owner(w);
 	if (!w->err && w->port->fabric == BRAID_FABRIC_IWARP) {
 		w->err = braid_cm_connect(w);
 	} else if (!w->err) {
@@ -163,7 +163,7 @@ static int outcome(struct braid_setup *s, const struct braid_qp *w)
 	return w->err;
 }
 
-static void pack_mine(struct braid_qp *w, uint8_t *ret)
+static void pack_own_blob(struct braid_qp *w, uint8_t *ret)
 {
 	const struct braid_ibport *p = w->port;
 	struct braid_qp_blob *b = &w->mine;
@@ -196,7 +196,7 @@ int braid_qp_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
 	if (err)
 		braid_qp_drop(s);
 	else
-		pack_mine(w, mine);
+		pack_own_blob(w, mine);
 	return err;
 }
 
@@ -207,7 +207,7 @@ int braid_qp_peer(struct braid_setup *s, const uint8_t *theirs)
 
 	if (err)
 		return err;
-	take_peer(w, &w->peer);
+	apply_peer_blob(w, &w->peer);
 	if (w->port->fabric == BRAID_FABRIC_IWARP)
 		w->nonce = w->peer.nonce;
 	make(w, "to connect a queue pair", peer_run);

@@ -182,7 +182,7 @@ static int join(struct braid_srq *s)
 	return 0;
 }
 
-bool braid_srq_wanted(const struct braid_ibport *p)
+bool braid_srq_used(const struct braid_ibport *p)
 {
 	return braid_param.ib_srq && p->fabric != BRAID_FABRIC_IWARP &&
 	       p->srq_max >= BRAID_SLOTS_RX;
@@ -195,7 +195,7 @@ int braid_srq_join(struct braid_ibport *p, struct braid_srq **ret)
 	int err = 0;
 
 	*ret = NULL;
-	if (!braid_srq_wanted(p))
+	if (!braid_srq_used(p))
 		return 0;
 	pthread_mutex_lock(&p->srq_lock);
 	s = current(p);

@@ -67,7 +67,7 @@ void braid_slots_free(struct braid_slots *s);	/* s may be NULL */
 struct ibv_recv_wr *braid_slots_chain(struct braid_slots *s);
 
 /* Do lanes of that port share receives? */
-bool braid_srq_wanted(const struct braid_ibport *p);
+bool braid_srq_used(const struct braid_ibport *p);
 
 /*
  * Adds a lane.  *ret: the shared queue that it receives from, or NULL: it needs slots of its own.

@@ -15,7 +15,7 @@
 
 enum {
 	POLLS = 4,			/* batches of completions a call */
-	LOOKS = 7,			/* more polls, if no other link is in use */
+	EXTRA_POLLS = 7,		/* more polls, if no other link is in use */
 };
 
 static BRAID_APART int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
@@ -53,7 +53,7 @@ static int slots_post(struct braid_qp *w)
 	return braid_qp_post_recv(w, w->again) ? -EIO : 0;
 }
 
-static int take_recv(struct braid_lane *lane, const struct ibv_wc *wc, const char *slot)
+static int handle_recv(struct braid_lane *lane, const struct ibv_wc *wc, const char *slot)
 {
 	if (!(wc->wc_flags & IBV_WC_WITH_IMM) && wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
 		return braid_rx_message(lane, slot, wc->byte_len);
@@ -62,7 +62,7 @@ static int take_recv(struct braid_lane *lane, const struct ibv_wc *wc, const cha
 }
 
 /* Takes completions wc_beg .. wc_end.  -EAGAIN: the next one's data is on its way into a GPU. */
-static int take_all(struct braid_lane *lane, struct braid_qp *w)
+static int handle_completions(struct braid_lane *lane, struct braid_qp *w)
 {
 	int i = w->wc_beg, err = 0, again = 0;
 
@@ -79,7 +79,7 @@ static int take_all(struct braid_lane *lane, struct braid_qp *w)
 					      memory_order_release);
 			continue;
 		}
-		err = take_recv(lane, wc, braid_slot_data(braid_slot_wr(wc)));
+		err = handle_recv(lane, wc, braid_slot_data(braid_slot_wr(wc)));
 		if (err == -EAGAIN)
 			break;
 		slot_free(w, braid_slot_wr(wc));
@@ -95,7 +95,7 @@ static int take_all(struct braid_lane *lane, struct braid_qp *w)
 }
 
 /* Takes in the count that the peer writes into our memory. */
-static int take_count(struct braid_lane *lane, struct braid_qp *w)
+static int read_count(struct braid_lane *lane, struct braid_qp *w)
 {
 	uint32_t count = le32toh(atomic_load_explicit(w->m->ack, memory_order_acquire));
 
@@ -127,23 +127,23 @@ static int poll_cq(struct braid_qp *w)
 }
 
 /* Takes what poll_cq() has found.  Returns how many times, or a negative errno. */
-static BRAID_APART BRAID_HOT int take_found(struct braid_lane *lane, struct braid_qp *w)
+static BRAID_APART BRAID_HOT int handle_found(struct braid_lane *lane, struct braid_qp *w)
 {
 	struct braid_lock *lock = &lane->link->lock;
-	int taken = 0, err, later;
+	int handled = 0, err, later;
 
 	do {
 		if (!braid_trylock(lock))
 			return 1;
-		later = take_all(lane, w);
+		later = handle_completions(lane, w);
 		err = later == -EAGAIN ? 0 : later;
 		if (!err)
-			err = take_count(lane, w);
+			err = read_count(lane, w);
 		if (!err)
 			err = braid_verbs_count_if_due(lane, w);
 		braid_unlock(lock);
-		taken++;
-		if (err || later || w->wc_end < BRAID_POLL_MAX || taken == POLLS)
+		handled++;
+		if (err || later || w->wc_end < BRAID_POLL_MAX || handled == POLLS)
 			break;
 		err = poll_cq(w);
 	} while (err > 0);
@@ -151,15 +151,15 @@ static BRAID_APART BRAID_HOT int take_found(struct braid_lane *lane, struct brai
 	/* If the peer's process has ended, the NIC is not at fault. */
 	if (err)
 		return braid_lane_look_at_fd(lane) == -ENOTCONN ? -ENOTCONN : err;
-	return taken;
+	return handled;
 }
 
-static BRAID_APART int poll_and_take(struct braid_lane *lane)
+static BRAID_APART int poll_and_handle(struct braid_lane *lane)
 {
 	struct braid_qp *w = braid_qp_of(lane);
 	int res = poll_cq(w);
 
-	return res > 0 ? take_found(lane, w) : res;
+	return res > 0 ? handle_found(lane, w) : res;
 }
 
 BRAID_HOT int braid_verbs_poll(struct braid_lane *lane)
@@ -172,15 +172,15 @@ BRAID_HOT int braid_verbs_poll(struct braid_lane *lane)
 		return 0;
 	res = poll_cq(w);
 	if (!res && braid_lane_is_alone(lane)) {
-		for (unsigned i = 0; i < LOOKS && !res; i++)
+		for (unsigned i = 0; i < EXTRA_POLLS && !res; i++)
 			res = poll_cq(w);
 	}
 	if (res)
-		return res < 0 ? res : take_found(lane, w);
+		return res < 0 ? res : handle_found(lane, w);
 	if (atomic_load_explicit(&w->broken, memory_order_relaxed)) {
-		res = braid_lane_last_words(lane, poll_and_take);
+		res = braid_lane_last_words(lane, poll_and_handle);
 		return res ? res : -EIO;
 	}
 	return braid_lane_look_due(lane, &w->idle_polls) ?
-		       braid_lane_last_words(lane, poll_and_take) : 0;
+		       braid_lane_last_words(lane, poll_and_handle) : 0;
 }

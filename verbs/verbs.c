@@ -129,11 +129,11 @@ static bool verbs_arm(struct braid_lane *lane)
 static unsigned patience(const struct braid_qp *w)
 {
 	uint64_t ns = (UINT64_C(4096) << braid_param.ib_timeout) * (braid_qp_retries() + 1u);
-	uint64_t looks = ns / LOOK_NS * 5 / 4;
+	uint64_t checks = ns / LOOK_NS * 5 / 4;
 
 	if (w->port->fabric == BRAID_FABRIC_IWARP)
 		return STUCK_IWARP;
-	return looks > STUCK ? (unsigned)looks : STUCK;
+	return checks > STUCK ? (unsigned)checks : STUCK;
 }
 
 static int verbs_health(struct braid_lane *lane, struct braid_health *ret)

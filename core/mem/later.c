@@ -23,8 +23,8 @@ enum {
 };
 
 /* How many jobs of each queue may run at a time. */
-static const unsigned most[BRAID_TURNS] = {
-	[BRAID_STOP] = BRAID_JOBS_MAX, [BRAID_SEE] = BRAID_JOBS_MAX, [BRAID_MAKE] = 1,
+static const unsigned most[BRAID_JOB_KINDS] = {
+	[BRAID_STOP] = BRAID_JOBS_MAX, [BRAID_STOP_CHECK] = BRAID_JOBS_MAX, [BRAID_MAKE] = 1,
 	[BRAID_END] = 4,
 };
 
@@ -129,9 +129,9 @@ static struct braid_running *free_place(struct braid_later *q)
 	return NULL;
 }
 
-void braid_later(struct braid_dev *dev, enum braid_turn turn, struct braid_job *job)
+void braid_later(struct braid_dev *dev, enum braid_job_kind kind, struct braid_job *job)
 {
-	struct braid_later *q = &dev->later[turn];
+	struct braid_later *q = &dev->later[kind];
 	struct braid_running *at;
 
 	job->next = NULL;
@@ -148,9 +148,9 @@ void braid_later(struct braid_dev *dev, enum braid_turn turn, struct braid_job *
 		drain(q, at);
 }
 
-bool braid_later_busy(const struct braid_dev *dev, enum braid_turn turn)
+bool braid_later_busy(const struct braid_dev *dev, enum braid_job_kind kind)
 {
-	const struct braid_later *q = &dev->later[turn];
+	const struct braid_later *q = &dev->later[kind];
 
 	return atomic_load(&q->done) != atomic_load(&q->begun);
 }
@@ -179,9 +179,9 @@ static uint64_t age(const struct braid_running *r, uint64_t now)
 	return r->since_ns && now > r->since_ns ? now - r->since_ns : 0;
 }
 
-bool braid_later_hangs(struct braid_dev *dev, enum braid_turn turn, uint64_t now)
+bool braid_later_hangs(struct braid_dev *dev, enum braid_job_kind kind, uint64_t now)
 {
-	struct braid_running r = oldest(&dev->later[turn], true);
+	struct braid_running r = oldest(&dev->later[kind], true);
 
 	return age(&r, now) >= HANGS_MS * MS;
 }
@@ -230,11 +230,11 @@ int braid_later_look(struct braid_dev *dev, uint64_t now)
 {
 	int ms = -1;
 
-	for (unsigned i = 0; i < BRAID_TURNS; i++) {
+	for (unsigned i = 0; i < BRAID_JOB_KINDS; i++) {
 		struct braid_later *q = &dev->later[i];
 		struct braid_running r;
 
-		if (!braid_later_busy(dev, (enum braid_turn)i)) {
+		if (!braid_later_busy(dev, (enum braid_job_kind)i)) {
 			q->warned = false;
 			continue;
 		}
@@ -256,7 +256,7 @@ void braid_later_text(struct braid_dev *dev, char *ret, size_t len)
 	uint64_t now = braid_os->now_ns();
 
 	*ret = '\0';
-	for (unsigned i = 0; i < BRAID_TURNS; i++) {
+	for (unsigned i = 0; i < BRAID_JOB_KINDS; i++) {
 		struct braid_running r = oldest(&dev->later[i], true);
 
 		if (age(&r, now) < HANGS_MS * MS)

@@ -28,7 +28,7 @@
 
 struct braid_dev;
 
-enum braid_turn { BRAID_STOP, BRAID_SEE, BRAID_MAKE, BRAID_END, BRAID_TURNS };
+enum braid_job_kind { BRAID_STOP, BRAID_STOP_CHECK, BRAID_MAKE, BRAID_END, BRAID_JOB_KINDS };
 
 struct braid_job {
 	struct braid_job *next;
@@ -54,12 +54,12 @@ struct braid_later {
 };
 
 /* Hand a job over.  If no thread can be started, the caller's thread runs it at once. */
-void braid_later(struct braid_dev *dev, enum braid_turn turn, struct braid_job *job);
+void braid_later(struct braid_dev *dev, enum braid_job_kind kind, struct braid_job *job);
 
 /* Does this queue have a job that is not over? */
-bool braid_later_busy(const struct braid_dev *dev, enum braid_turn turn);
+bool braid_later_busy(const struct braid_dev *dev, enum braid_job_kind kind);
 /* Has a command run for so long that the NIC will hardly answer others soon? */
-bool braid_later_hangs(struct braid_dev *dev, enum braid_turn turn, uint64_t now);
+bool braid_later_hangs(struct braid_dev *dev, enum braid_job_kind kind, uint64_t now);
 /*
  * For the service thread: warn of a NIC that hangs, and start jobs that wait behind slow
  * ones.  Returns the milliseconds until the next call is due; -1: no job is left.

@@ -9,7 +9,7 @@ static void all_ways(struct abi *t)
 	gpu_offer_is(t, "rocev2", ALL_WAYS, HOST | CUDA | DMABUF);
 }
 
-static void all_ways_ib(struct abi *t)
+static void all_methods_ib(struct abi *t)
 {
 	gpu_offer_is(t, "ib", ALL_WAYS, HOST | CUDA | DMABUF);
 }
@@ -107,7 +107,7 @@ static void half_fused(struct abi *t)
 
 static const struct abi_case cases[] = {
 	CASE("GPU memory is offered where it was read and written, DMA-BUF too", all_ways, .since = 6),
-	CASE("InfiniBand: the same", all_ways_ib, ONCE),
+	CASE("InfiniBand: the same", all_methods_ib, ONCE),
 	CASE("without DMA-BUF in the NIC nvidia-peermem is offered", peermem_alone, ONCE),
 	CASE("without nvidia-peermem DMA-BUF is offered", dmabuf_alone, ONCE),
 	CASE("without either nothing is", no_way, ONCE),

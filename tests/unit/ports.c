@@ -146,8 +146,8 @@ static bool is_busy(const struct braid_dev *dev)
 {
 	bool busy = false;
 
-	for (unsigned i = 0; i < BRAID_TURNS; i++)
-		busy |= braid_later_busy(dev, (enum braid_turn)i);
+	for (unsigned i = 0; i < BRAID_JOB_KINDS; i++)
+		busy |= braid_later_busy(dev, (enum braid_job_kind)i);
 	return busy;
 }
 

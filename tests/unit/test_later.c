@@ -43,7 +43,7 @@ static int setup(void **state)
 	return 0;
 }
 
-static void wait_for(enum braid_turn turn)
+static void wait_for(enum braid_job_kind turn)
 {
 	while (braid_later_busy(&dev, turn))
 		sched_yield();

@@ -34,7 +34,7 @@ static int choose(int family, const char *range, enum braid_gid_type type, int f
 {
 	struct sockaddr_in in = { .sin_family = AF_INET };
 	struct braid_gid table[ROWS];
-	struct braid_gid_wish wish;
+	struct braid_gid_pref pref;
 	char why[400];
 
 	inet_pton(AF_INET, "10.0.0.1", &in.sin_addr);
@@ -46,8 +46,8 @@ static int choose(int family, const char *range, enum braid_gid_type type, int f
 		else
 			assert_int_equal(inet_pton(AF_INET6, rows[i].addr, table[i].raw), 1);
 	}
-	braid_gid_wish_parse(family, range, &wish);
-	return braid_gid_choose(table, ROWS, type, (struct sockaddr *)&in, OURS, forced, &wish, why,
+	braid_gid_pref_parse(family, range, &pref);
+	return braid_gid_choose(table, ROWS, type, (struct sockaddr *)&in, OURS, forced, &pref, why,
 				sizeof(why));
 }
 
@@ -89,16 +89,16 @@ static void a_range_that_is_none_is_refused(void **state)
 {
 	static const char *const texts[] = { "10.0.0.0", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/x",
 					     "10.0.0/8", "fd00::/129", "/8", "eth0/8", "10.0.0.0/8 " };
-	struct braid_gid_wish wish;
+	struct braid_gid_pref pref;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-		if (braid_gid_wish_parse(AF_UNSPEC, texts[i], &wish) != -EINVAL)
+		if (braid_gid_pref_parse(AF_UNSPEC, texts[i], &pref) != -EINVAL)
 			fail_msg("'%s' is taken", texts[i]);
-		assert_false(wish.has_range);
+		assert_false(pref.has_range);
 	}
-	assert_int_equal(braid_gid_wish_parse(AF_INET, "", &wish), 0);
-	assert_int_equal(wish.family, AF_INET);
+	assert_int_equal(braid_gid_pref_parse(AF_INET, "", &pref), 0);
+	assert_int_equal(pref.family, AF_INET);
 }
 
 int main(void)

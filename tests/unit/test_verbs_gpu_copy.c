@@ -62,7 +62,7 @@ static void one_that_fails_twice_is_given_up(void **state)
 	assert_int_equal(braid_verbs_gpu_copy(dev, &ports_key, &next), -EHOSTDOWN);
 	next.insist = true;		/* there is no other way */
 	assert_int_equal(copy(&next), 0);
-	p->loop_rest = 0;
+	p->loop_avoid_ns = 0;
 }
 
 static void a_flush_is_done_when_its_read_is(void **state)

@@ -20,7 +20,7 @@ static void a_way_that_was_found_to_work_is_used(void **state)
 	struct braid_key key;
 
 	(void)state;
-	braid_ibport_of(dev)->gpu_ways = 1 << BRAID_PEERMEM;
+	braid_ibport_of(dev)->gpu_methods = 1 << BRAID_PEERMEM;
 	assert_int_equal(braid_verbs_gpu_reg(dev, &mem, &key), 0);
 	assert_int_equal(key.gpu, 3);
 	assert_int_equal(key.remote, ((struct ibv_mr *)key.mr)->rkey);
@@ -33,7 +33,7 @@ static void without_a_way_the_reason_is_reported_once(void **state)
 	struct braid_key key;
 
 	(void)state;
-	braid_ibport_of(dev)->gpu_ways = 0;
+	braid_ibport_of(dev)->gpu_methods = 0;
 	warns_clear();
 	assert_int_equal(braid_verbs_gpu_reg(dev, &mem, &key), -EOPNOTSUPP);
 	assert_int_equal(braid_verbs_gpu_reg(dev, &mem, &key), -EOPNOTSUPP);
@@ -47,10 +47,10 @@ static void each_way_has_a_name_and_two_are_by_data_direct(void **state)
 	unsigned direct = 0;
 
 	(void)state;
-	for (unsigned way = 0; way < BRAID_WAYS; way++) {
-		assert_non_null(braid_gpu_way_name[way]);
-		if (braid_gpu_way_is_direct(way))
-			direct |= 1u << way;
+	for (unsigned method = 0; method < BRAID_GPU_METHODS; method++) {
+		assert_non_null(braid_gpu_method_name[method]);
+		if (braid_gpu_method_is_direct(method))
+			direct |= 1u << method;
 	}
 	assert_int_equal(direct, BRAID_WITH_DIRECT);
 }

@@ -20,7 +20,7 @@ static const char *taken(const char *filter)
 	text[0] = '\0';
 	braid_hca_begin();
 	for (unsigned i = 0; i < 3; i++) {
-		if (braid_hca_takes(port_named(names[i])->ctx, 1, &rail, &plane))
+		if (braid_hca_selects(port_named(names[i])->ctx, 1, &rail, &plane))
 			strncat(text, names[i], 2);
 	}
 	braid_hca_end();

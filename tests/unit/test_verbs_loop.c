@@ -61,10 +61,10 @@ static void after_a_failure_others_avoid_it_for_a_while(void **state)
 	struct braid_ibport *p = ports_loop();
 
 	(void)state;
-	assert_false(braid_loop_rests(p));
-	braid_loop_rest(p);
-	assert_true(braid_loop_rests(p));
-	p->loop_rest = 0;
+	assert_false(braid_loop_is_avoided(p));
+	braid_loop_avoid(p);
+	assert_true(braid_loop_is_avoided(p));
+	p->loop_avoid_ns = 0;
 }
 
 static void it_can_be_dropped(void **state)

@@ -83,7 +83,7 @@ static void where_queues_are_not_shared_a_lane_has_its_own_slots(void **state)
 	struct braid_srq *s;
 
 	(void)state;
-	assert_false(braid_srq_wanted(port_named("own:1")));
+	assert_false(braid_srq_used(port_named("own:1")));
 	assert_int_equal(braid_srq_join(port_named("own:1"), &s), 0);
 	assert_null(s);
 }

@@ -136,7 +136,7 @@ static uint64_t mix(uint64_t h, uint64_t id)
 	return h ^ h >> 29;
 }
 
-int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret)
+int braid_gpu_query(const void *data, size_t size, struct braid_gpu_mem *ret)
 {
 	braid_cu_ptr at = (braid_cu_ptr)(uintptr_t)data, end = at + size;
 	bool known = true, host = false, device = false;

@@ -37,7 +37,7 @@ bool braid_gpu_current(void);
  * Is this GPU memory, which the CPU may not touch?  0: all of it; -EINVAL: none of it.
  * -EOPNOTSUPP: only a part; then only a NIC can move the range, if the driver exports all of it.
  */
-int braid_gpu_look(const void *data, size_t size, struct braid_gpu_mem *ret);
+int braid_gpu_query(const void *data, size_t size, struct braid_gpu_mem *ret);
 
 /*
  * Exports a DMA-BUF of the pages of that range.  data lies at *ret_offset; the caller owns *ret_fd.

@@ -14,13 +14,14 @@
 enum { LINE = 128, FLAG = 8 };
 enum { HOST = 1, DEVICE = 2 };			/* CUmemorytype */
 enum { NON_BLOCKING = 1, PORTABLE = 1, NO_TIMING = 2 };	/* of streams, host memory, events */
-enum { TO_THIS_GPU = 0, SEEN_BY_IT = 100 };	/* CUflushGPUDirectRDMAWrites...: Target, Scope */
+/* CUflushGPUDirectRDMAWritesTarget and ...Scope. */
+enum { FLUSH_CURRENT_CTX = 0, FLUSH_TO_OWNER = 100 };
 
 /*
  * States of a piece.  LEFT: its owner is done with it, but the copy may still be under way.  LOST:
  * whether the copy is over will never be known.
  */
-enum { FREE, TAKEN, LEFT, LOST };
+enum { FREE, IN_USE, LEFT, LOST };
 
 struct braid_staged {
 	struct braid_stage *stage;
@@ -189,20 +190,20 @@ void braid_stage_hold(struct braid_stage *s)
 	pthread_mutex_unlock(&lock);
 }
 
-static bool is_quiet(struct braid_stage *s)
+static bool is_idle(struct braid_stage *s)
 {
-	bool quiet = true;
+	bool idle = true;
 
 	for (unsigned i = 0; i < BRAID_STAGE_SLOTS; i++) {
 		struct braid_staged *p = &s->slot[i];
 
 		if (atomic_load(&p->state) == LEFT) {
-			braid_stage_look(p);
+			braid_stage_test(p);
 			braid_stage_end(p);
 		}
-		quiet &= atomic_load(&p->state) == FREE;
+		idle &= atomic_load(&p->state) == FREE;
 	}
-	return quiet;
+	return idle;
 }
 
 void braid_stage_put(struct braid_stage *s)
@@ -212,7 +213,7 @@ void braid_stage_put(struct braid_stage *s)
 	if (!s)
 		return;
 	pthread_mutex_lock(&lock);
-	if (!--s->refs && is_quiet(s)) {
+	if (!--s->refs && is_idle(s)) {
 		while (*at != s)
 			at = &(*at)->next;
 		*at = s->next;
@@ -225,7 +226,7 @@ void braid_stage_put(struct braid_stage *s)
 
 static bool claim_piece(struct braid_staged *p, int from)
 {
-	return atomic_compare_exchange_strong(&p->state, &from, TAKEN);
+	return atomic_compare_exchange_strong(&p->state, &from, IN_USE);
 }
 
 /* Take a free slot.  -EAGAIN: all are in use; -EIO: all are lost for good. */
@@ -239,7 +240,7 @@ static int slot(struct braid_stage *s, struct braid_staged **ret)
 		if (claim_piece(p, FREE))
 			return 0;
 		if (claim_piece(p, LEFT)) {
-			braid_stage_look(p);
+			braid_stage_test(p);
 			if (p->after == FREE)
 				return 0;
 			braid_stage_end(p);
@@ -307,7 +308,7 @@ int braid_stage_begin(struct braid_stage *s, char *at, const void *own, size_t l
 }
 
 /* An error other than "not ready" does not say whether the copy is over: the piece is lost. */
-int braid_stage_look(struct braid_staged *p)
+int braid_stage_test(struct braid_staged *p)
 {
 	int mode, code;
 
@@ -349,7 +350,7 @@ int braid_stage_flush(struct braid_stage *s)
 	err = braid_stage_enter(s, &mode);
 	if (err)
 		return err;
-	err = braid_cu_result(braid_cu.flush_writes(TO_THIS_GPU, SEEN_BY_IT));
+	err = braid_cu_result(braid_cu.flush_writes(FLUSH_CURRENT_CTX, FLUSH_TO_OWNER));
 	braid_stage_leave(mode);
 	return err;
 }

@@ -49,7 +49,7 @@ void braid_stage_leave(int mode);
 int braid_stage_begin(struct braid_stage *s, char *at, const void *own, size_t len, bool to_gpu,
 		      struct braid_staged **ret);
 /* Is the copy over?  0, -EAGAIN, or how it failed. */
-int braid_stage_look(struct braid_staged *p);
+int braid_stage_test(struct braid_staged *p);
 /* Has the copy failed in such a way that it may still be under way? */
 bool braid_stage_is_lost(const struct braid_staged *p);
 /* The bytes of a copy out of a GPU, once it is over. */

@@ -16,7 +16,7 @@
 static void find_gpu(struct braid_mem *mem)
 {
 	struct braid_gpu_mem gpu;
-	int err = braid_gpu_look(mem->data, mem->size, &gpu);
+	int err = braid_gpu_query(mem->data, mem->size, &gpu);
 
 	mem->gpu = err != -EINVAL;
 	mem->gpu_index = err ? -1 : gpu.gpu;

@@ -19,13 +19,13 @@
 
 enum {
 	BRAID_SMC_NONCE = BRAID_MAC_SIZE,
-	BRAID_SMC_GUESTS = 4,		/* connections that have not sent the nonce yet */
+	BRAID_SMC_PENDING = 4,		/* connections that have not sent the nonce yet */
 	BRAID_SMC_REST_S = 300,		/* after a failure, no SMC to that peer for so long */
 };
 
 struct smc_dial;
 
-struct smc_guest {
+struct smc_pending {
 	int fd;
 	unsigned got;
 	uint8_t nonce[BRAID_SMC_NONCE];
@@ -36,7 +36,7 @@ struct smc_conn {
 	struct braid_smc_mode mode;
 	struct smc_dial *dial;		/* connect() is under way; or NULL */
 	int listen_fd;			/* of the accepter */
-	struct smc_guest guest[BRAID_SMC_GUESTS];
+	struct smc_pending pending[BRAID_SMC_PENDING];
 	uint8_t nonce[BRAID_SMC_NONCE];
 	unsigned idle_polls;
 	struct braid_look look;		/* only for the service thread */

@@ -230,7 +230,7 @@ static int start_listening(const struct braid_dev *dev, struct smc_conn *w, uint
 		return w->listen_fd;
 	set_options(w->listen_fd);	/* accepted sockets inherit them */
 	if (braid_os->bind(w->listen_fd, (struct sockaddr *)&at, len) ||
-	    braid_os->listen(w->listen_fd, BRAID_SMC_GUESTS) ||
+	    braid_os->listen(w->listen_fd, BRAID_SMC_PENDING) ||
 	    braid_os->getsockname(w->listen_fd, (struct sockaddr *)&at, &len))
 		return -errno;
 	port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port :
@@ -244,7 +244,7 @@ static int start_listening(const struct braid_dev *dev, struct smc_conn *w, uint
 	return 0;
 }
 
-static void guest_close(struct smc_guest *g)
+static void pending_close(struct smc_pending *g)
 {
 	braid_smc_close(g->fd);
 	g->fd = -1;
@@ -252,27 +252,27 @@ static void guest_close(struct smc_guest *g)
 }
 
 /* Each new connection replaces the oldest, so that strangers can't keep the peer out. */
-static void let_in(struct smc_conn *w)
+static void accept_all(struct smc_conn *w)
 {
 	int fd;
 
 	while ((fd = braid_os->accept(w->listen_fd, NULL, NULL)) >= 0) {
-		guest_close(&w->guest[0]);
-		memmove(w->guest, w->guest + 1, sizeof(w->guest) - sizeof(w->guest[0]));
-		w->guest[BRAID_SMC_GUESTS - 1] = (struct smc_guest){ .fd = fd };
+		pending_close(&w->pending[0]);
+		memmove(w->pending, w->pending + 1, sizeof(w->pending) - sizeof(w->pending[0]));
+		w->pending[BRAID_SMC_PENDING - 1] = (struct smc_pending){ .fd = fd };
 	}
 }
 
-static void doors_close(struct smc_conn *w)
+static void close_sockets(struct smc_conn *w)
 {
-	for (unsigned i = 0; i < BRAID_SMC_GUESTS; i++)
-		guest_close(&w->guest[i]);
+	for (unsigned i = 0; i < BRAID_SMC_PENDING; i++)
+		pending_close(&w->pending[i]);
 	braid_smc_close(w->listen_fd);
 	w->listen_fd = -1;
 }
 
 /* Reads the nonce.  True: it is complete and right, so this is the peer. */
-static bool listen_to(struct smc_conn *w, struct smc_guest *g)
+static bool read_nonce(struct smc_conn *w, struct smc_pending *g)
 {
 	ssize_t n = braid_os->recv(g->fd, g->nonce + g->got, BRAID_SMC_NONCE - g->got,
 				   MSG_DONTWAIT);
@@ -285,22 +285,22 @@ static bool listen_to(struct smc_conn *w, struct smc_guest *g)
 		return false;
 	if (n > 0 && braid_auth_equal(g->nonce, w->nonce))
 		return true;
-	guest_close(g);
+	pending_close(g);
 	return false;
 }
 
 static int accepted(struct braid_setup *s, struct smc_conn *w)
 {
-	let_in(w);
-	for (unsigned i = 0; i < BRAID_SMC_GUESTS && w->fd < 0; i++) {
-		if (w->guest[i].fd >= 0 && listen_to(w, &w->guest[i])) {
-			w->fd = w->guest[i].fd;
-			w->guest[i].fd = -1;
+	accept_all(w);
+	for (unsigned i = 0; i < BRAID_SMC_PENDING && w->fd < 0; i++) {
+		if (w->pending[i].fd >= 0 && read_nonce(w, &w->pending[i])) {
+			w->fd = w->pending[i].fd;
+			w->pending[i].fd = -1;
 		}
 	}
 	if (w->fd < 0)
 		return -EAGAIN;
-	doors_close(w);
+	close_sockets(w);
 	/* The dialler rejects a fallback, but sends only an errno: so find the reason here. */
 	if (!braid_smc_diag(w->fd, &w->mode) && w->mode.kind == BRAID_SMC_TCP)
 		braid_smc_why(&w->mode, s->why, sizeof(s->why));
@@ -313,7 +313,7 @@ void braid_smc_conn_free(struct smc_conn *w)
 {
 	if (!w)
 		return;
-	doors_close(w);
+	close_sockets(w);
 	braid_smc_close(w->fd);
 	free(w);
 }
@@ -339,8 +339,8 @@ int braid_smc_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
 	if (!w)
 		return -ENOMEM;
 	w->fd = w->listen_fd = -1;
-	for (unsigned i = 0; i < BRAID_SMC_GUESTS; i++)
-		w->guest[i].fd = -1;
+	for (unsigned i = 0; i < BRAID_SMC_PENDING; i++)
+		w->pending[i].fd = -1;
 	memset(mine, 0, BRAID_BLOB_SIZE);
 	err = theirs ? start_listening(s->dev, w, mine) : 0;
 	if (err)

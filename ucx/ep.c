@@ -40,7 +40,7 @@ static void end_sends(struct ucx_ep *w)
 	req = braid_ucp.ep_close(w->ep, &param);
 	while ((UCS_PTR_IS_PTR(req) && braid_ucp.request_status(req) == UCS_INPROGRESS) ||
 	       w->flying) {
-		if (!braid_ucx_turn(w) && braid_os->now_ns() > until)
+		if (!braid_ucx_progress_once(w) && braid_os->now_ns() > until)
 			break;
 	}
 	if (UCS_PTR_IS_PTR(req))

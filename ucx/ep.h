@@ -32,7 +32,7 @@ enum {
 	BRAID_UCX_SLOT = BRAID_HDR_SIZE + BRAID_COPY_MAX,
 	BRAID_UCX_SLOTS = 16,
 	BRAID_UCX_PAYLOADS = 8,		/* receives for payloads posted at a time */
-	BRAID_UCX_TURNS = 8,		/* calls of ucp_worker_progress() in one of ours */
+	BRAID_UCX_PROGRESS_MAX = 8,	/* calls of ucp_worker_progress() in one of ours */
 };
 
 /* Tags of messages, in the lowest BRAID_UCX_TAG_BITS. */
@@ -74,13 +74,13 @@ struct ucx_ep {
 	/* Heads; the oldest is number `slots`, the next `posted`. */
 	struct ucx_slot slot[BRAID_UCX_SLOTS];
 	struct ucx_slot hello;
-	/* Payloads; the oldest is number `paid`, the next `asked`. */
+	/* Payloads; the oldest is number `payloads_done`, the next `payloads_posted`. */
 	struct ucx_slot payload[BRAID_UCX_PAYLOADS];
 	bool awaits_payload;		/* the head of the oldest payload has been taken */
 	bool blind;			/* the place of the next payload is not known yet */
 	char *scratch;			/* receives a payload that is thrown away */
 	unsigned slots, posted, seen;	/* heads before `seen` have been read ahead */
-	unsigned paid, asked;
+	unsigned payloads_done, payloads_posted;
 	unsigned idle_polls;
 	struct braid_look look;		/* the service thread's */
 	struct braid_stage *gpu;	/* of the first GPU whose memory was given to UCX */
@@ -111,7 +111,7 @@ void braid_ucx_send_init(struct ucx_ep *w);
 /*
  * turn() calls ucp_worker_progress() once; progress() until it finds nothing, TURNS times at most.
  */
-unsigned braid_ucx_turn(struct ucx_ep *w);
+unsigned braid_ucx_progress_once(struct ucx_ep *w);
 void braid_ucx_progress(struct ucx_ep *w);
 /* Posts a receive to s->at.  gpu: the GPU memory in which that lies, or NULL. */
 void braid_ucx_post(struct ucx_ep *w, struct ucx_slot *s, size_t size, uint64_t tag,

@@ -60,7 +60,7 @@ static void tried_end(void *arg, ucp_ep_h ep, ucs_status_t status)
 }
 
 /* Counts a request that was begun; returns its error if it failed at once. */
-static ucs_status_t asked(struct try *t, ucs_status_ptr_t req)
+static ucs_status_t count_begun(struct try *t, ucs_status_ptr_t req)
 {
 	if (!UCS_PTR_IS_ERR(req))
 		t->left += req != NULL;
@@ -123,11 +123,12 @@ static ucs_status_t try_move(struct try *t, char *to, const char *from)
 	ucs_status_t status;
 
 	param.cb.recv = tried_recv;
-	status = asked(t, braid_ucp.tag_recv(t->worker, to, TRIED, TRY_TAG, UINT64_MAX, &param));
+	status = count_begun(t, braid_ucp.tag_recv(t->worker, to, TRIED, TRY_TAG, UINT64_MAX,
+						   &param));
 	if (status != UCS_OK)
 		return status;
 	param.cb.send = tried_send;
-	status = asked(t, braid_ucp.tag_send(t->ep, from, TRIED, TRY_TAG, &param));
+	status = count_begun(t, braid_ucp.tag_send(t->ep, from, TRIED, TRY_TAG, &param));
 	while (status == UCS_OK && t->status == UCS_OK && t->left) {
 		if (!braid_ucp.worker_progress(t->worker) && braid_os->now_ns() > until)
 			return UCS_ERR_TIMED_OUT;
@@ -201,7 +202,7 @@ static bool try_gpu(const struct braid_ucx_port *p, char *why, size_t len)
 	err = braid_gpu_alloc(2 * TRIED, &gpu);
 	if (!err) {
 		failed = "the driver does not know its own memory";
-		err = braid_gpu_look(gpu, 2 * TRIED, &what);
+		err = braid_gpu_query(gpu, 2 * TRIED, &what);
 		if (!err && !is_flushed(p, what.gpu)) {
 			failed = "neither GDRCopy nor the driver flushes what NICs write there";
 			err = -EOPNOTSUPP;

@@ -64,7 +64,7 @@ static bool enter_gpu(const struct ucx_ep *w, int *ret_mode)
 	return w->gpu && !braid_stage_enter(w->gpu, ret_mode);
 }
 
-unsigned braid_ucx_turn(struct ucx_ep *w)
+unsigned braid_ucx_progress_once(struct ucx_ep *w)
 {
 	int mode;
 	unsigned n;
@@ -81,7 +81,7 @@ unsigned braid_ucx_turn(struct ucx_ep *w)
 void braid_ucx_progress(struct ucx_ep *w)
 {
 	braid_assert_locked(&w->lock);
-	for (unsigned i = 0; i < BRAID_UCX_TURNS && braid_ucx_turn(w); i++)
+	for (unsigned i = 0; i < BRAID_UCX_PROGRESS_MAX && braid_ucx_progress_once(w); i++)
 		;
 }
 

@@ -50,12 +50,12 @@ static void name_nets(const char *netdev, char *nets, size_t size)
 	strcat(nets, netdev);		/* add_rdma() has left room for it */
 }
 
-struct wish {
+struct setting {
 	const char *name, *value;
 	const char *end;		/* how variables end by which the user may set it */
 };
 
-static const struct wish wishes[] = {
+static const struct setting settings[] = {
 	/*
 	 * Without it, UCX makes no endpoint over shared memory that reports a dead peer.  It
 	 * changes nothing else.
@@ -90,7 +90,7 @@ static const struct wish wishes[] = {
 	{ "MM_RX_BUFS_GROW", "128", "_RX_BUFS_GROW" },
 };
 
-static const struct wish by_sockets[] = {
+static const struct setting by_sockets[] = {
 	/* Over sockets a rendezvous saves no copy, and its answers cost system calls. */
 	{ "RNDV_THRESH", "128K", "_RNDV_THRESH" },
 	/*
@@ -110,7 +110,7 @@ static const struct wish by_sockets[] = {
 #define COUNT(a) (sizeof(a) / sizeof(*(a)))
 
 /* Is a variable UCX_...END set? */
-static bool said_by_user(const char *end)
+static bool is_set_by_user(const char *end)
 {
 	for (char **e = environ; e && *e; e++) {
 		size_t n = strcspn(*e, "="), len = strlen(end);
@@ -121,10 +121,10 @@ static bool said_by_user(const char *end)
 	return false;
 }
 
-static void wish(ucp_config_t *config, const struct wish *list, size_t n)
+static void apply(ucp_config_t *config, const struct setting *list, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		if (!said_by_user(list[i].end))
+		if (!is_set_by_user(list[i].end))
 			braid_ucp.config_modify(config, list[i].name, list[i].value);
 	}
 }
@@ -151,9 +151,9 @@ static ucs_status_t open_context(struct braid_ucx_port *p)
 		return status;
 	if (!user)
 		status = braid_ucp.config_modify(config, "NET_DEVICES", p->nets);
-	wish(config, wishes, COUNT(wishes));
+	apply(config, settings, COUNT(settings));
 	if (!may_be_rdma(user ? user : p->nets))
-		wish(config, by_sockets, COUNT(by_sockets));
+		apply(config, by_sockets, COUNT(by_sockets));
 	if (status == UCS_OK)
 		status = braid_ucp.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config,
 						&p->ctx);

@@ -17,7 +17,7 @@
 static void post_payload(struct ucx_ep *w, char *at, size_t len, uint32_t comm,
 			 const struct braid_mr *gpu)
 {
-	struct ucx_slot *s = &w->payload[w->asked++ % BRAID_UCX_PAYLOADS];
+	struct ucx_slot *s = &w->payload[w->payloads_posted++ % BRAID_UCX_PAYLOADS];
 
 	s->at = at;
 	s->comm = comm;
@@ -29,14 +29,14 @@ static int await_payload(struct braid_lane *lane, struct ucx_ep *w)
 	const struct braid_rx_rest rest = braid_rx_rest(lane);
 	char *at = rest.dst;
 
-	if (!at && w->asked == w->paid) {
+	if (!at && w->payloads_posted == w->payloads_done) {
 		at = w->scratch = malloc(rest.len);
 		if (!at)
 			return braid_no_memory("a message that nobody waits for");
 	}
 	braid_lock_wait(&w->lock);
 	w->awaits_payload = true;
-	if (w->asked == w->paid)
+	if (w->payloads_posted == w->payloads_done)
 		post_payload(w, at, rest.len, w->scratch ? BRAID_UCX_OURS : rest.comm,
 			     w->scratch ? NULL : rest.gpu);
 	braid_unlock(&w->lock);
@@ -44,19 +44,20 @@ static int await_payload(struct braid_lane *lane, struct ucx_ep *w)
 }
 
 /* Has another head come that may say where its payload goes? */
-static inline bool may_ask(const struct ucx_ep *w)
+static inline bool may_post_ahead(const struct ucx_ep *w)
 {
 	const struct ucx_slot *s = &w->slot[w->seen % BRAID_UCX_SLOTS];
 
-	return w->awaits_payload && !w->blind && w->asked - w->paid < BRAID_UCX_PAYLOADS &&
+	return w->awaits_payload && !w->blind &&
+	       w->payloads_posted - w->payloads_done < BRAID_UCX_PAYLOADS &&
 	       w->seen != w->posted && !s->waits && s->status == UCS_OK;
 }
 
 /* Posts receives ahead, in the order of the heads, since payloads come in that order. */
-static void ask_ahead(struct braid_lane *lane, struct ucx_ep *w)
+static void post_ahead(struct braid_lane *lane, struct ucx_ep *w)
 {
 	braid_lock_wait(&w->lock);
-	for (; w->worker && may_ask(w); w->seen += !w->blind) {
+	for (; w->worker && may_post_ahead(w); w->seen += !w->blind) {
 		const struct ucx_slot *s = &w->slot[w->seen % BRAID_UCX_SLOTS];
 		const struct braid_mr *gpu;
 		struct braid_hdr h;
@@ -79,9 +80,9 @@ static int lost(struct ucx_ep *w, ucs_status_t status)
 	return -EIO;
 }
 
-static int take_payload(struct braid_lane *lane, struct ucx_ep *w)
+static int finish_payload(struct braid_lane *lane, struct ucx_ep *w)
 {
-	const struct ucx_slot *s = &w->payload[w->paid % BRAID_UCX_PAYLOADS];
+	const struct ucx_slot *s = &w->payload[w->payloads_done % BRAID_UCX_PAYLOADS];
 	size_t len = braid_rx_rest(lane).len, none;
 	int err;
 
@@ -94,11 +95,11 @@ static int take_payload(struct braid_lane *lane, struct ucx_ep *w)
 	braid_rx_filled(lane, len);
 	err = braid_rx_bytes(lane, NULL, 0, &none);
 	w->awaits_payload = err == -EAGAIN;
-	w->paid += !w->awaits_payload;
+	w->payloads_done += !w->awaits_payload;
 	return err;
 }
 
-static int take_head(struct braid_lane *lane, struct ucx_ep *w)
+static int read_head(struct braid_lane *lane, struct ucx_ep *w)
 {
 	struct ucx_slot *s = &w->slot[w->slots % BRAID_UCX_SLOTS];
 	int err = s->status == UCS_OK ? braid_rx_message(lane, s->at, s->len) : lost(w, s->status);
@@ -115,7 +116,7 @@ static int take_head(struct braid_lane *lane, struct ucx_ep *w)
 static inline bool has_something(const struct ucx_ep *w)
 {
 	if (w->awaits_payload)
-		return !w->payload[w->paid % BRAID_UCX_PAYLOADS].waits;
+		return !w->payload[w->payloads_done % BRAID_UCX_PAYLOADS].waits;
 	return w->slots != w->posted && !w->slot[w->slots % BRAID_UCX_SLOTS].waits;
 }
 
@@ -123,8 +124,8 @@ static inline bool has_something(const struct ucx_ep *w)
 static bool progress(struct ucx_ep *w)
 {
 	braid_ucx_post_heads(w);
-	for (unsigned i = 0; i < BRAID_UCX_TURNS; i++) {
-		unsigned n = braid_ucx_turn(w);
+	for (unsigned i = 0; i < BRAID_UCX_PROGRESS_MAX; i++) {
+		unsigned n = braid_ucx_progress_once(w);
 
 		if (has_something(w))
 			return true;
@@ -138,23 +139,23 @@ static bool progress(struct ucx_ep *w)
  * Takes what has come, in order.  Returns how many messages, or an error.  The data of the last may
  * still be on its way into a GPU.
  */
-static int take_messages(struct braid_lane *lane, struct ucx_ep *w)
+static int read_messages(struct braid_lane *lane, struct ucx_ep *w)
 {
-	int taken = 0, err = 0;
+	int count = 0, err = 0;
 
 	braid_assert_locked(&lane->link->lock);
 	while (!err && has_something(w)) {
-		err = w->awaits_payload ? take_payload(lane, w) : take_head(lane, w);
+		err = w->awaits_payload ? finish_payload(lane, w) : read_head(lane, w);
 		if (!err && braid_rx_rest(lane).len)
 			err = await_payload(lane, w);
-		taken++;
+		count++;
 	}
-	if (may_ask(w))
-		ask_ahead(lane, w);
-	return err && err != -EAGAIN ? err : taken;
+	if (may_post_ahead(w))
+		post_ahead(lane, w);
+	return err && err != -EAGAIN ? err : count;
 }
 
-static int progress_and_take(struct braid_lane *lane)
+static int progress_and_read(struct braid_lane *lane)
 {
 	struct ucx_ep *w = braid_ucx_ep_of(lane);
 	bool some, more;
@@ -167,14 +168,14 @@ static int progress_and_take(struct braid_lane *lane)
 		return 0;
 	}
 	some = progress(w);
-	more = some || may_ask(w);
+	more = some || may_post_ahead(w);
 	braid_unlock(&w->lock);
 	if (w->status != UCS_OK && !some)
 		return braid_ucx_broken(lane, w);	/* what had come before it has been taken */
 	if (more) {
 		if (!braid_trylock(&lane->link->lock))
 			return 1;
-		n = take_messages(lane, w);
+		n = read_messages(lane, w);
 		braid_unlock(&lane->link->lock);
 		if (n == -EIO)
 			return braid_ucx_broken(lane, w);
@@ -192,7 +193,7 @@ int braid_ucx_poll(struct braid_lane *lane)
 	int n;
 
 	braid_assert_locked(&lane->io);
-	n = w->over ? 0 : progress_and_take(lane);
+	n = w->over ? 0 : progress_and_read(lane);
 	return n || w->over || !braid_lane_look_due(lane, &w->idle_polls) ?
-		       n : braid_lane_last_words(lane, progress_and_take);
+		       n : braid_lane_last_words(lane, progress_and_read);
 }

@@ -21,7 +21,7 @@
 #include "ucx/ep.h"
 
 enum {
-	ARM_TURNS = 1000,
+	ARM_TRIES = 1000,
 	STUCK = 15,			/* checks without progress, a tenth of a second apart */
 	FLIGHT = 8 << 20,		/* bytes of payload in flight */
 };
@@ -108,11 +108,11 @@ static bool ucx_arm(struct braid_lane *lane)
 	if (w->over)
 		return true;
 	braid_lock_wait(&w->lock);
-	for (unsigned i = 0; i < ARM_TURNS && w->worker; i++) {
+	for (unsigned i = 0; i < ARM_TRIES && w->worker; i++) {
 		status = braid_ucp.worker_arm(w->worker);
 		if (status != UCS_ERR_BUSY)
 			break;
-		braid_ucx_turn(w);
+		braid_ucx_progress_once(w);
 	}
 	braid_unlock(&w->lock);
 	return status == UCS_OK;

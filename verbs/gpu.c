@@ -218,7 +218,7 @@ static void try_all(struct braid_ibport *p, char *why, size_t len)
 		return;
 	}
 	p->flush_ns = UINT64_MAX;
-	p->gpu_tried = braid_gpu_look(gpu, PROBE_BYTES, &what) ? -1 : what.gpu;
+	p->gpu_tried = braid_gpu_query(gpu, PROBE_BYTES, &what) ? -1 : what.gpu;
 	direct = has_direct(p, path, sizeof(path), why, len);
 	for (unsigned method = 0; method < BRAID_GPU_METHODS; method++) {
 		if (!braid_param_lists(braid_param.gpu, method_word[method]) ||

@@ -106,8 +106,8 @@ static void warn_not_registered(const struct braid_ibport *p, const struct braid
 }
 
 /*
- * Should the caller's DMA-BUF be tried before that method?  How it was exported, for PCIe or not, is
- * not known here.  So it is tried once before the two methods that differ in this, if either works.
+ * Should the caller's DMA-BUF be tried before that method?  Whether it was exported for PCIe is not
+ * known here.  So it is tried once before the two methods that differ in this, if either works.
  */
 static bool tries_caller_fd(const struct braid_ibport *p, unsigned method)
 {

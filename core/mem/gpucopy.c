@@ -76,7 +76,7 @@ static int stage_step(struct braid_gpucopy *c)
 			return err;
 		stage_time(c, STAGE_S);
 	}
-	err = braid_stage_look(c->piece);
+	err = braid_stage_test(c->piece);
 	if (err == -EAGAIN)
 		return err;
 	if (!err && !l->to_gpu)
@@ -168,7 +168,7 @@ void braid_gpucopy_end(struct braid_gpucopy *c)
 		return;
 	if (c->way < WAYS && who(c) < BRAID_PATHS_MAX)
 		braid_mr_nic_copy_end(c->mr, who(c), &c->left);
-	while (c->piece && braid_stage_look(c->piece) == -EAGAIN && stage_late(c) == -EAGAIN)
+	while (c->piece && braid_stage_test(c->piece) == -EAGAIN && stage_late(c) == -EAGAIN)
 		braid_yield();
 	stage_drop(c);
 	over(c);

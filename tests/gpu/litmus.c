@@ -187,7 +187,7 @@ static int settle(struct copies *c, unsigned most)
 	double end = now() + NOT_IN_TIME;
 
 	while (c->n > most) {
-		int err = braid_stage_look(c->way[0]);
+		int err = braid_stage_test(c->way[0]);
 
 		if (err == -EAGAIN) {
 			if (now() > end)

@@ -104,7 +104,7 @@ int braid_stage_begin(struct braid_stage *s, char *at, const void *own, size_t l
 	return 0;
 }
 
-int braid_stage_look(struct braid_staged *p)
+int braid_stage_test(struct braid_staged *p)
 {
 	assert_true(p->taken);
 	if (w.looks) {

@@ -338,7 +338,7 @@ tests_unit_test_loop_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_handshake_event,--
 	-Wl,--wrap=braid_listener_read_events,--wrap=braid_dial_link,--wrap=braid_dial_lane \
 	-Wl,--wrap=braid_handshakes_left,--wrap=braid_handshakes_poll
 tests_unit_test_process_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_auth_init,--wrap=braid_os_atfork
-tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_look
+tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_get
 tests_unit_test_stream_SOURCES = tests/unit/test_stream.c tests/unit/unkind.c tests/unit/unkind.h
 tests_unit_test_netdev_SOURCES = tests/unit/test_netdev.c tests/unit/netdevs.c tests/unit/netdevs.h
 tests_unit_test_netdev_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=getifaddrs,--wrap=freeifaddrs

@@ -110,13 +110,13 @@ void braid_choose(const struct braid_machine *m, unsigned n_gpus, unsigned gpu,
 
 /* ---------------------------------------------------------------------------------- in words */
 
-struct words {
+struct text_buf {
 	char text[WORDS];
 	size_t used;
 };
 
 __attribute__((format(printf, 2, 3)))
-static void add_text(struct words *w, const char *fmt, ...)
+static void add_text(struct text_buf *w, const char *fmt, ...)
 {
 	va_list ap;
 	int n;
@@ -131,7 +131,7 @@ static void add_text(struct words *w, const char *fmt, ...)
 }
 
 /* Adds "NIC0 (mlx5_0:1), NIC2 (mlx5_2:1)", the NICs left out for `why`; returns how many. */
-static unsigned say_nics(struct words *w, const struct braid_machine *m,
+static unsigned add_nics(struct text_buf *w, const struct braid_machine *m,
 			 const struct braid_choice *c, enum braid_left_out why)
 {
 	unsigned n = 0;
@@ -153,7 +153,7 @@ static unsigned count_left(const struct braid_machine *m, const struct braid_cho
 	return n;
 }
 
-static void say_left_out(struct words *w, const struct braid_machine *m,
+static void add_left_out(struct text_buf *w, const struct braid_machine *m,
 			 const struct braid_choice *c)
 {
 	static const struct {
@@ -174,12 +174,12 @@ static void say_left_out(struct words *w, const struct braid_machine *m,
 		if (!n)
 			continue;
 		add_text(w, "Not ");
-		say_nics(w, m, c, rows[i].why);
+		add_nics(w, m, c, rows[i].why);
 		add_text(w, ": %s.\n", n > 1 ? rows[i].many : rows[i].one);
 	}
 }
 
-static void say_rails(struct words *w, unsigned gpu, const struct braid_choice *c)
+static void add_rails(struct text_buf *w, unsigned gpu, const struct braid_choice *c)
 {
 	if (c->n_near == 1 && c->sharers == 1)
 		return;
@@ -204,7 +204,7 @@ static void say_rails(struct words *w, unsigned gpu, const struct braid_choice *
 	add_text(w, ", so that it has the same rail on every host of this make.\n");
 }
 
-static void say_all(struct words *w, const struct braid_machine *m, unsigned gpu,
+static void explain(struct text_buf *w, const struct braid_machine *m, unsigned gpu,
 		    const struct braid_choice *c)
 {
 	add_text(w, "GPU%u uses ", gpu);
@@ -218,10 +218,10 @@ static void say_all(struct words *w, const struct braid_machine *m, unsigned gpu
 	else
 		add_text(w, "Nearest, at %s (%s): ", braid_distance_name(c->distance),
 			 braid_distance_words(c->distance));
-	say_nics(w, m, c, BRAID_LEFT_NOT);
+	add_nics(w, m, c, BRAID_LEFT_NOT);
 	add_text(w, ".\n");
-	say_rails(w, gpu, c);
-	say_left_out(w, m, c);
+	add_rails(w, gpu, c);
+	add_left_out(w, m, c);
 	for (unsigned i = 0; i < m->n_notes; i++)
 		add_text(w, "Note: %s.\n", m->notes[i]);
 }
@@ -250,9 +250,9 @@ static void fold(char *text)
 size_t braid_choice_explain(const struct braid_machine *m, unsigned gpu,
 			    const struct braid_choice *c, char *ret, size_t len)
 {
-	struct words w = { .used = 0 };
+	struct text_buf w = { .used = 0 };
 
-	say_all(&w, m, gpu, c);
+	explain(&w, m, gpu, c);
 	fold(w.text);
 	return (size_t)snprintf(ret, len, "%s", w.text);
 }

@@ -37,7 +37,7 @@ struct marks {
 };
 
 /* Takes the marks that stand before a name. */
-static struct marks marks_take(const char **text, size_t *len)
+static struct marks parse_marks(const char **text, size_t *len)
 {
 	struct marks m = { false, false, strip(text, len) };
 
@@ -53,7 +53,7 @@ static struct marks marks_take(const char **text, size_t *len)
 }
 
 /* Takes a number up to the next colon.  -1: none is given; `bad`: it is not one of 0 to most. */
-static int number_take(const char **text, size_t *len, int most, int bad)
+static int parse_number(const char **text, size_t *len, int most, int bad)
 {
 	const char *at = *text, *colon = *len ? memchr(at, ':', *len) : NULL;
 	size_t n = colon ? (size_t)(colon - at) : *len, skip = colon ? n + 1 : n;
@@ -85,9 +85,9 @@ static bool item_take(const char *text, size_t len, struct braid_filter_item *re
 	memcpy(ret->name, name, n);
 	text += skip;
 	len -= skip;
-	ret->port = number_take(&text, &len, UINT8_MAX, 0);
-	ret->rail = (int16_t)number_take(&text, &len, INT16_MAX, -1);
-	ret->plane = (int16_t)number_take(&text, &len, INT16_MAX, -1);
+	ret->port = parse_number(&text, &len, UINT8_MAX, 0);
+	ret->rail = (int16_t)parse_number(&text, &len, INT16_MAX, -1);
+	ret->plane = (int16_t)parse_number(&text, &len, INT16_MAX, -1);
 	return true;
 }
 
@@ -103,7 +103,7 @@ static int element(struct braid_netdev_filter *f, const char *text, size_t len, 
 		   size_t why_len)
 {
 	bool first = !f->n && !f->exclude && !f->exact;
-	struct marks m = marks_take(&text, &len);
+	struct marks m = parse_marks(&text, &len);
 	struct braid_filter_item item;
 
 	f->odd |= m.odd || (!first && (m.exclude || m.exact));

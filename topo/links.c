@@ -34,7 +34,7 @@ struct braid_links {
 
 /* --- rtnetlink ----------------------------------------------------------------------------- */
 
-static void copy_word(struct braid_nl word, char ret[KIND])
+static void copy_string(struct braid_nl word, char ret[KIND])
 {
 	size_t n = word.len < KIND - 1 ? word.len : KIND - 1;
 
@@ -49,9 +49,9 @@ static void read_info(struct braid_nl info, struct row *row)
 
 	while (braid_nl_attr(&info, &type, &word)) {
 		if (type == IFLA_INFO_KIND)
-			copy_word(word, row->kind);
+			copy_string(word, row->kind);
 		else if (type == IFLA_INFO_SLAVE_KIND)
-			copy_word(word, row->port_kind);
+			copy_string(word, row->port_kind);
 	}
 }
 
@@ -62,7 +62,7 @@ static int row_add(struct braid_links *l, struct braid_nl body)
 	struct braid_nl value;
 	unsigned type;
 
-	if (!braid_nl_take(&body, &m, sizeof(m)))
+	if (!braid_nl_get(&body, &m, sizeof(m)))
 		return 0;
 	row.ifindex = (unsigned)m.ifi_index;
 	while (braid_nl_attr(&body, &type, &value)) {
@@ -70,7 +70,7 @@ static int row_add(struct braid_links *l, struct braid_nl body)
 		if (type == IFLA_LINKINFO)
 			read_info(value, &row);
 		else if (type == IFLA_MASTER)
-			braid_nl_take(&value, &row.master, sizeof(row.master));
+			braid_nl_get(&value, &row.master, sizeof(row.master));
 	}
 	if (l->n == l->room) {
 		l->room = l->room ? 2 * l->room : 32;
@@ -103,7 +103,7 @@ static int request_links(int fd)
  * Adds the interfaces of one datagram.  0: more is to come; 1: that was all; or a negative errno.
  * -EAGAIN: interfaces came or went meanwhile, so some may be missing.
  */
-static int take_links(struct braid_links *l, struct braid_nl got)
+static int add_links(struct braid_links *l, struct braid_nl got)
 {
 	struct braid_nl body;
 	struct nlmsghdr h;
@@ -121,7 +121,7 @@ static int take_links(struct braid_links *l, struct braid_nl got)
 	return err;
 }
 
-/* Read the kernel's whole answer once.  Returns as take_links(). */
+/* Read the kernel's whole answer once.  Returns as add_links(). */
 static int dump(struct braid_links *l, int fd, char *buf)
 {
 	int err = request_links(fd);
@@ -134,7 +134,7 @@ static int dump(struct braid_links *l, int fd, char *buf)
 		if (got <= 0)
 			err = got < 0 && errno == EINTR ? 0 : -EIO;
 		else
-			err = take_links(l, (struct braid_nl){ buf, (size_t)got });
+			err = add_links(l, (struct braid_nl){ buf, (size_t)got });
 	}
 	return err;
 }

@@ -39,8 +39,8 @@ static bool is_entry(const struct ndmsg *nd, struct braid_nl body, const void *i
 }
 
 /* Searches one datagram of the table for `ip`.  False: it was found, or the table has ended. */
-static bool look_through(struct braid_nl all, const void *ip, size_t len, unsigned ifindex,
-			 enum braid_neigh *ret)
+static bool find_entry(struct braid_nl all, const void *ip, size_t len, unsigned ifindex,
+		       enum braid_neigh *ret)
 {
 	struct nlmsghdr head;
 	struct braid_nl body;
@@ -49,7 +49,7 @@ static bool look_through(struct braid_nl all, const void *ip, size_t len, unsign
 	while (braid_nl_msg(&all, &head, &body)) {
 		if (head.nlmsg_type != RTM_NEWNEIGH)
 			return false;		/* NLMSG_DONE, or an error */
-		if (!braid_nl_take(&body, &nd, sizeof(nd)) ||
+		if (!braid_nl_get(&body, &nd, sizeof(nd)) ||
 		    !is_entry(&nd, body, ip, len, ifindex))
 			continue;
 		*ret = nd.ndm_state & SILENT ? BRAID_NEIGH_SILENT :
@@ -59,7 +59,7 @@ static bool look_through(struct braid_nl all, const void *ip, size_t len, unsign
 	return true;
 }
 
-enum braid_neigh braid_neigh_look(const struct sockaddr *to, unsigned ifindex)
+enum braid_neigh braid_neigh_get(const struct sockaddr *to, unsigned ifindex)
 {
 	struct {
 		struct nlmsghdr head;
@@ -83,8 +83,8 @@ enum braid_neigh braid_neigh_look(const struct sockaddr *to, unsigned ifindex)
 	while (more) {			/* the kernel answers at once, or not at all */
 		ssize_t n = recv(fd, buf, sizeof(buf), 0);
 
-		more = n > 0 && look_through((struct braid_nl){ buf, (size_t)n }, ip, len, ifindex,
-					     &ret);
+		more = n > 0 && find_entry((struct braid_nl){ buf, (size_t)n }, ip, len, ifindex,
+					   &ret);
 	}
 	close(fd);
 	return ret;

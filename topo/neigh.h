@@ -12,6 +12,6 @@ enum braid_neigh {
 };
 
 /* Reads the kernel's table of that interface: sends nothing to the network, waits for nothing. */
-enum braid_neigh braid_neigh_look(const struct sockaddr *to, unsigned ifindex);
+enum braid_neigh braid_neigh_get(const struct sockaddr *to, unsigned ifindex);
 
 #endif

@@ -75,13 +75,13 @@ static int collect(struct braid_search *s, const struct ifaddrs *list)
 /* --- why none was found, or some were left out --------------------------------------------- */
 
 /* Text that grows until it is full; nothing is written if there is no room at all. */
-struct says {
+struct text_buf {
 	char *text;
 	size_t len, used;
 };
 
 __attribute__((format(printf, 2, 3)))
-static void add_text(struct says *w, const char *fmt, ...)
+static void add_text(struct text_buf *w, const char *fmt, ...)
 {
 	va_list ap;
 	int n;
@@ -94,7 +94,7 @@ static void add_text(struct says *w, const char *fmt, ...)
 	w->used += n > 0 ? (size_t)n : 0;
 }
 
-static void say_why_none(struct says *w, const struct braid_search *s)
+static void add_why_none(struct text_buf *w, const struct braid_search *s)
 {
 	add_text(w, "no usable network interface");
 	if (s->filter.n)
@@ -115,7 +115,7 @@ static void say_why_none(struct says *w, const struct braid_search *s)
 		add_text(w, ": there is none at all");
 }
 
-static void say_left(struct says *w, const struct braid_search *s, size_t n)
+static void add_left_out(struct text_buf *w, const struct braid_search *s, size_t n)
 {
 	size_t left = 0;
 
@@ -139,7 +139,7 @@ static void say_left(struct says *w, const struct braid_search *s, size_t n)
 /* --- finding interfaces -------------------------------------------------------------------- */
 
 /* Fill s with all candidates; on failure, say why. */
-static int find_candidates(struct braid_search *s, struct says *w)
+static int find_candidates(struct braid_search *s, struct text_buf *w)
 {
 	char why[BRAID_FILTER_TEXT] = "";
 	struct ifaddrs *list;
@@ -191,7 +191,7 @@ static void forget(struct braid_search *s)
 }
 
 /* Calls find_candidates() again while the kernel still checks addresses that we wait for. */
-static int look_patiently(struct braid_search *s, struct says *w)
+static int find_stable(struct braid_search *s, struct text_buf *w)
 {
 	static const struct timespec nap = { .tv_nsec = NAP_NS };
 	bool waits = true;
@@ -214,19 +214,19 @@ int braid_netdev_find(const char *filter, int family, const char *sysroot, struc
 {
 	struct braid_search s = { .sysroot = sysroot, .filter_text = filter ? filter : "",
 			    .family = family };
-	struct says w = { .text = why, .len = why_len };
+	struct text_buf w = { .text = why, .len = why_len };
 	size_t n = 0;
 	int err;
 
 	if (why && why_len)
 		*why = '\0';
-	err = look_patiently(&s, &w);
+	err = find_stable(&s, &w);
 	if (!err) {
 		n = braid_netdev_choose(&s);
 		if (n)
-			say_left(&w, &s, n);
+			add_left_out(&w, &s, n);
 		else
-			say_why_none(&w, &s);
+			add_why_none(&w, &s);
 		if (n > max)
 			n = max;
 		for (size_t i = 0; i < n; i++)

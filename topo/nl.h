@@ -33,7 +33,7 @@ static inline bool braid_nl_msg(struct braid_nl *n, struct nlmsghdr *ret_head, s
 }
 
 /* Take a part of fixed size; false: fewer bytes are left. */
-static inline bool braid_nl_take(struct braid_nl *n, void *ret, size_t len)
+static inline bool braid_nl_get(struct braid_nl *n, void *ret, size_t len)
 {
 	if (n->len < len)
 		return false;

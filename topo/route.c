@@ -65,7 +65,7 @@ static int read_route(struct braid_nl body, bool matched, struct braid_route *re
 	struct rtmsg m;
 	unsigned type;
 
-	if (!braid_nl_take(&body, &m, sizeof(m)))
+	if (!braid_nl_get(&body, &m, sizeof(m)))
 		return -ENOSYS;
 	if (m.rtm_type != RTN_UNICAST && m.rtm_type != RTN_LOCAL)
 		return -ENETUNREACH;
@@ -73,7 +73,7 @@ static int read_route(struct braid_nl body, bool matched, struct braid_route *re
 	r.gateway = matched && !m.rtm_dst_len;
 	while (braid_nl_attr(&body, &type, &value)) {
 		if (type == RTA_OIF)
-			braid_nl_take(&value, &r.ifindex, sizeof(r.ifindex));
+			braid_nl_get(&value, &r.ifindex, sizeof(r.ifindex));
 		r.gateway |= type == RTA_GATEWAY || type == RTA_VIA || type == RTA_MULTIPATH;
 	}
 	*ret = r;
@@ -88,7 +88,7 @@ static int answer(struct braid_nl got, bool matched, struct braid_route *ret)
 
 	if (!braid_nl_msg(&got, &h, &body))
 		return -ENOSYS;
-	if (h.nlmsg_type == NLMSG_ERROR && braid_nl_take(&body, &err, sizeof(err)))
+	if (h.nlmsg_type == NLMSG_ERROR && braid_nl_get(&body, &err, sizeof(err)))
 		return err < 0 && err != -EOPNOTSUPP ? err : -ENOSYS;
 	return h.nlmsg_type == RTM_NEWROUTE ? read_route(body, matched, ret) : -ENOSYS;
 }

@@ -78,10 +78,10 @@ static void chooser(char *ret, size_t len)
 
 static enum braid_neigh neigh(const struct ended *e)
 {
-	return braid_neigh_look(&e->to.sa, e->from->net.ifindex);
+	return braid_neigh_get(&e->to.sa, e->from->net.ifindex);
 }
 
-static void say_refused(const struct ended *e, char *ret, size_t len)
+static void describe_refused(const struct ended *e, char *ret, size_t len)
 {
 	char name[IF_NAMESIZE], by[BRAID_PARAM_STR_MAX + BRAID_PARAM_VARIABLE];
 	bool own = is_own(&e->to, name);
@@ -103,7 +103,7 @@ static void say_refused(const struct ended *e, char *ret, size_t len)
 			 "doctor --peer HOST [connection-refused]", e->addr);
 }
 
-static void say_unreachable(const struct ended *e, char *ret, size_t len)
+static void describe_unreachable(const struct ended *e, char *ret, size_t len)
 {
 	switch (neigh(e)) {
 	case BRAID_NEIGH_SILENT:
@@ -123,7 +123,7 @@ static void say_unreachable(const struct ended *e, char *ret, size_t len)
 	}
 }
 
-static void say_dropped(const struct ended *e, char *ret, size_t len)
+static void describe_dropped(const struct ended *e, char *ret, size_t len)
 {
 	if (neigh(e) == BRAID_NEIGH_ANSWERS)
 		snprintf(ret, len, "%s is there and does not answer TCP: a firewall drops it, or "
@@ -133,48 +133,48 @@ static void say_dropped(const struct ended *e, char *ret, size_t len)
 			 "is this the wrong interface (NCCL_SOCKET_IFNAME)? [no-route]", e->addr);
 }
 
-static void say_no_way(const struct ended *e, char *ret, size_t len)
+static void describe_no_route(const struct ended *e, char *ret, size_t len)
 {
 	snprintf(ret, len, "%s: %s; check the route to that host, or choose another interface "
 		 "(NCCL_SOCKET_IFNAME) [no-route]", e->addr, strerror(-e->err));
 }
 
-static void say_forbidden(const struct ended *e, char *ret, size_t len)
+static void describe_forbidden(const struct ended *e, char *ret, size_t len)
 {
 	snprintf(ret, len, "this host forbids connections to %s (%s): a route of type prohibit, a "
 		 "firewall's rule or a security policy does so [forbidden-here]", e->addr,
 		 strerror(-e->err));
 }
 
-static void say_ports(const struct ended *e, char *ret, size_t len)
+static void describe_ports(const struct ended *e, char *ret, size_t len)
 {
 	snprintf(ret, len, "every local port towards %s is taken (%s): ss -tan shows by what; "
 		 "net.ipv4.ip_local_port_range has the range, which may be widened "
 		 "[no-local-port]", e->addr, strerror(-e->err));
 }
 
-static void say_gone(const struct ended *e, char *ret, size_t len)
+static void describe_gone(const struct ended *e, char *ret, size_t len)
 {
 	snprintf(ret, len, "%s does not have the address %s any more, or, of IPv6, not yet (%s): "
 		 "see ip address [address-gone]", e->from->net.name, e->from->addr,
 		 strerror(-e->err));
 }
 
-static void say_no_answer(const struct ended *e, char *ret, size_t len)
+static void describe_no_answer(const struct ended *e, char *ret, size_t len)
 {
 	snprintf(ret, len, "%s takes the connection, and nothing answers it: the peer's process is "
 		 "stopped (SIGSTOP, a debugger) or gets no CPU, or a proxy takes connections in "
 		 "its place [no-answer]", e->addr);
 }
 
-static void say_hangs_up(const struct ended *e, char *ret, size_t len)
+static void describe_hangs_up(const struct ended *e, char *ret, size_t len)
 {
 	snprintf(ret, len, "%s takes connections and closes them at once: the peer is ending, or a "
 		 "proxy takes them in its place; look for the first error in that rank's log "
 		 "[peer-hangs-up]", e->addr);
 }
 
-static void say_local(const struct ended *e, char *ret, size_t len)
+static void describe_local(const struct ended *e, char *ret, size_t len)
 {
 	if (e->err == -ENOSPC)		/* epoll_ctl() */
 		snprintf(ret, len, "can't connect: this user's epoll sets hold as many descriptors "
@@ -185,34 +185,34 @@ static void say_local(const struct ended *e, char *ret, size_t len)
 			 e->err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
 }
 
-static void say_version(const struct ended *e, char *ret, size_t len)
+static void describe_version(const struct ended *e, char *ret, size_t len)
 {
 	snprintf(ret, len, "%s speaks Braid's wire versions %u to %u, this library %u to %u: "
 		 "install the same Braid release on both hosts [wire-version]", e->addr,
 		 e->c->theirs.least, e->c->theirs.most, BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
 }
 
-static void say_stranger(const struct ended *e, char *ret, size_t len)
+static void describe_stranger(const struct ended *e, char *ret, size_t len)
 {
 	snprintf(ret, len, "what answers at %s is not Braid (this library speaks wire version %u): "
 		 "another program took the port, or the peer runs another NCCL net plugin "
 		 "[not-braid]", e->addr, BRAID_WIRE_MOST);
 }
 
-static void say_token(const struct ended *e, char *ret, size_t len)
+static void describe_token(const struct ended *e, char *ret, size_t len)
 {
 	snprintf(ret, len, "%s does not know this connection's token: it is not the process that "
 		 "made the handle [wrong-token]", e->addr);
 }
 
-static void say_family(const struct ended *e, char *ret, size_t len)
+static void describe_family(const struct ended *e, char *ret, size_t len)
 {
 	(void)e;
 	snprintf(ret, len, "the two ends have no IP version in common; set NCCL_SOCKET_FAMILY on "
 		 "both hosts [no-ip-version]");
 }
 
-static void say_turned_away(const struct ended *e, char *ret, size_t len)
+static void describe_turned_away(const struct ended *e, char *ret, size_t len)
 {
 	char text[320];
 	const char *why = text;
@@ -237,37 +237,37 @@ static const struct row {
 	bool waited;			/* the dial was repeated until BRAID_CONNECT_TIMEOUT */
 	void (*say)(const struct ended *e, char *ret, size_t len);
 } rows[] = {
-	{ BRAID_DIAL_HERE, EAFNOSUPPORT,    -EPROTONOSUPPORT, false, say_family },
-	{ BRAID_DIAL_HERE, EADDRINUSE,      0,                true,  say_ports },
-	{ BRAID_DIAL_HERE, EADDRNOTAVAIL,   0,                true,  say_gone },
-	{ BRAID_DIAL_HERE, EACCES,          -EPERM,           true,  say_forbidden },
-	{ BRAID_DIAL_HERE, EPERM,           0,                true,  say_forbidden },
-	{ BRAID_DIAL_HERE, ENOMEM,          0,                false, say_local },
-	{ BRAID_DIAL_HERE, EMFILE,          0,                true,  say_local },
-	{ BRAID_DIAL_HERE, ENFILE,          0,                true,  say_local },
-	{ BRAID_DIAL_HERE, ENOSPC,          0,                true,  say_local },
-	{ BRAID_DIAL_HERE, 0,               -EREMOTEIO,       true,  say_no_way },
+	{ BRAID_DIAL_HERE, EAFNOSUPPORT,    -EPROTONOSUPPORT, false, describe_family },
+	{ BRAID_DIAL_HERE, EADDRINUSE,      0,                true,  describe_ports },
+	{ BRAID_DIAL_HERE, EADDRNOTAVAIL,   0,                true,  describe_gone },
+	{ BRAID_DIAL_HERE, EACCES,          -EPERM,           true,  describe_forbidden },
+	{ BRAID_DIAL_HERE, EPERM,           0,                true,  describe_forbidden },
+	{ BRAID_DIAL_HERE, ENOMEM,          0,                false, describe_local },
+	{ BRAID_DIAL_HERE, EMFILE,          0,                true,  describe_local },
+	{ BRAID_DIAL_HERE, ENFILE,          0,                true,  describe_local },
+	{ BRAID_DIAL_HERE, ENOSPC,          0,                true,  describe_local },
+	{ BRAID_DIAL_HERE, 0,               -EREMOTEIO,       true,  describe_no_route },
 
-	{ BRAID_DIAL_TCP,  ECONNREFUSED,    -EREMOTEIO,       false, say_refused },
-	{ BRAID_DIAL_TCP,  ETIMEDOUT,       -EREMOTEIO,       true,  say_dropped },
-	{ BRAID_DIAL_TCP,  EHOSTUNREACH,    -EREMOTEIO,       true,  say_unreachable },
-	{ BRAID_DIAL_TCP,  EACCES,          -EREMOTEIO,       true,  say_unreachable },
-	{ BRAID_DIAL_TCP,  EPERM,           -EREMOTEIO,       true,  say_unreachable },
-	{ BRAID_DIAL_TCP,  0,               -EREMOTEIO,       true,  say_no_way },
+	{ BRAID_DIAL_TCP,  ECONNREFUSED,    -EREMOTEIO,       false, describe_refused },
+	{ BRAID_DIAL_TCP,  ETIMEDOUT,       -EREMOTEIO,       true,  describe_dropped },
+	{ BRAID_DIAL_TCP,  EHOSTUNREACH,    -EREMOTEIO,       true,  describe_unreachable },
+	{ BRAID_DIAL_TCP,  EACCES,          -EREMOTEIO,       true,  describe_unreachable },
+	{ BRAID_DIAL_TCP,  EPERM,           -EREMOTEIO,       true,  describe_unreachable },
+	{ BRAID_DIAL_TCP,  0,               -EREMOTEIO,       true,  describe_no_route },
 
-	{ BRAID_DIAL_PEER, EPROTONOSUPPORT, 0,                false, say_version },
-	{ BRAID_DIAL_PEER, EPROTO,          -EPROTONOSUPPORT, false, say_stranger },
-	{ BRAID_DIAL_PEER, EBADMSG,         -EPROTONOSUPPORT, true,  say_stranger },
-	{ BRAID_DIAL_PEER, EACCES,          0,                false, say_token },
-	{ BRAID_DIAL_PEER, EREMOTEIO,       0,                false, say_turned_away },
-	{ BRAID_DIAL_PEER, ETIMEDOUT,       -EREMOTEIO,       true,  say_no_answer },
-	{ BRAID_DIAL_PEER, ENOTCONN,        -EREMOTEIO,       true,  say_hangs_up },
-	{ BRAID_DIAL_PEER, ECONNRESET,      -EREMOTEIO,       true,  say_hangs_up },
-	{ BRAID_DIAL_PEER, EPIPE,           -EREMOTEIO,       true,  say_hangs_up },
-	{ BRAID_DIAL_PEER, ENOMEM,          0,                false, say_local },
-	{ BRAID_DIAL_PEER, EMFILE,          0,                true,  say_local },
-	{ BRAID_DIAL_PEER, ENFILE,          0,                true,  say_local },
-	{ BRAID_DIAL_PEER, 0,               -EREMOTEIO,       true,  say_no_way },
+	{ BRAID_DIAL_PEER, EPROTONOSUPPORT, 0,                false, describe_version },
+	{ BRAID_DIAL_PEER, EPROTO,          -EPROTONOSUPPORT, false, describe_stranger },
+	{ BRAID_DIAL_PEER, EBADMSG,         -EPROTONOSUPPORT, true,  describe_stranger },
+	{ BRAID_DIAL_PEER, EACCES,          0,                false, describe_token },
+	{ BRAID_DIAL_PEER, EREMOTEIO,       0,                false, describe_turned_away },
+	{ BRAID_DIAL_PEER, ETIMEDOUT,       -EREMOTEIO,       true,  describe_no_answer },
+	{ BRAID_DIAL_PEER, ENOTCONN,        -EREMOTEIO,       true,  describe_hangs_up },
+	{ BRAID_DIAL_PEER, ECONNRESET,      -EREMOTEIO,       true,  describe_hangs_up },
+	{ BRAID_DIAL_PEER, EPIPE,           -EREMOTEIO,       true,  describe_hangs_up },
+	{ BRAID_DIAL_PEER, ENOMEM,          0,                false, describe_local },
+	{ BRAID_DIAL_PEER, EMFILE,          0,                true,  describe_local },
+	{ BRAID_DIAL_PEER, ENFILE,          0,                true,  describe_local },
+	{ BRAID_DIAL_PEER, 0,               -EREMOTEIO,       true,  describe_no_route },
 };
 
 static const struct row *row_of(enum braid_dial_stage stage, int err)

@@ -17,8 +17,8 @@
 
 static enum braid_neigh neigh;
 
-enum braid_neigh __wrap_braid_neigh_look(const struct sockaddr *to, unsigned ifindex);
-enum braid_neigh __wrap_braid_neigh_look(const struct sockaddr *to, unsigned ifindex)
+enum braid_neigh __wrap_braid_neigh_get(const struct sockaddr *to, unsigned ifindex);
+enum braid_neigh __wrap_braid_neigh_get(const struct sockaddr *to, unsigned ifindex)
 {
 	(void)to;
 	(void)ifindex;

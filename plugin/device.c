@@ -100,7 +100,7 @@ static unsigned probe(void)
  * Drop interfaces that no transport can use.  Drop interfaces for sockets alone, too, if the user
  * has not named them, or if other devices have a better transport and the user wants it first.
  */
-static void drop_poor(bool better, const bool *extra)
+static void drop_unused(bool better, const bool *extra)
 {
 	unsigned n = 0;
 
@@ -254,7 +254,7 @@ int braid_devices_find(void)
 						   BRAID_NETDEVS_MAX, NULL, 0));
 	for (unsigned i = asked; i < count; i++)
 		extra[i] = true;
-	drop_poor(probe() > 0, extra);
+	drop_unused(probe() > 0, extra);
 	for (unsigned i = 0; i < count; i++)
 		log_device(&table[i]);
 	check_merge(secure_getenv("NCCL_NET_FORCE_MERGE"));

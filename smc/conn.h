@@ -39,7 +39,7 @@ struct smc_conn {
 	struct smc_pending pending[BRAID_SMC_PENDING];
 	uint8_t nonce[BRAID_SMC_NONCE];
 	unsigned idle_polls;
-	struct braid_look look;		/* only for the service thread */
+	struct braid_progress progress;	/* only for the service thread */
 };
 
 /* Finds out how the kernel offers SMC, at init.  Returns a first socket, or a negative errno. */

@@ -59,7 +59,7 @@ static int verdict(const struct braid_lane *lane, int err)
 {
 	if (err == -EAGAIN || lane->rx_broken || err == -ENOMEM)
 		return err;
-	if (braid_lane_look_at_fd(lane))
+	if (braid_lane_check_fd(lane))
 		return -ENOTCONN;
 	return err == -ECONNRESET || err == -ECANCELED ? -EIO : err;
 }
@@ -86,8 +86,8 @@ static int smc_poll(struct braid_lane *lane)
 {
 	int n = stream_poll(lane);
 
-	return n || !braid_lane_look_due(lane, &conn_of(lane)->idle_polls) ?
-		       n : braid_lane_last_words(lane, stream_poll);
+	return n || !braid_lane_check_due(lane, &conn_of(lane)->idle_polls) ?
+		       n : braid_lane_final_poll(lane, stream_poll);
 }
 
 static int smc_health(struct braid_lane *lane, struct braid_health *ret)
@@ -98,7 +98,7 @@ static int smc_health(struct braid_lane *lane, struct braid_health *ret)
 	if (!braid_trylock(&lane->link->lock))
 		return 0;		/* another thread moves the link */
 	ret->unacked = lane->tx.f_sent != lane->tx.f_peer_acked;
-	err = braid_lane_stuck(lane, &conn_of(lane)->look, STUCK) ? -ETIMEDOUT : 0;
+	err = braid_lane_stuck(lane, &conn_of(lane)->progress, STUCK) ? -ETIMEDOUT : 0;
 	braid_unlock(&lane->link->lock);
 	return err;
 }

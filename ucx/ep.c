@@ -17,7 +17,7 @@
 /* Why the lane has ended.  -ENOTCONN: the peer has closed it, so UCX is not at fault. */
 int braid_ucx_broken(const struct braid_lane *lane, const struct ucx_ep *w)
 {
-	if (braid_lane_look_at_fd(lane))
+	if (braid_lane_check_fd(lane))
 		return -ENOTCONN;
 	braid_info("device %s, peer %s: lane %u: UCX says: %s", lane->link->key.dev->net.name,
 		   lane->link->peer, lane->index, braid_ucp.status_string(w->status));

@@ -82,7 +82,7 @@ struct ucx_ep {
 	unsigned slots, posted, seen;	/* heads before `seen` have been read ahead */
 	unsigned payloads_done, payloads_posted;
 	unsigned idle_polls;
-	struct braid_look look;		/* the service thread's */
+	struct braid_progress progress;	/* the service thread's */
 	struct braid_stage *gpu;	/* of the first GPU whose memory was given to UCX */
 };
 

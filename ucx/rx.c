@@ -180,7 +180,7 @@ static int progress_and_read(struct braid_lane *lane)
 		if (n == -EIO)
 			return braid_ucx_broken(lane, w);
 		if (n < 0)
-			return braid_lane_look_at_fd(lane) ? -ENOTCONN : n;
+			return braid_lane_check_fd(lane) ? -ENOTCONN : n;
 		w->idle_polls = 0;
 		return n;
 	}
@@ -194,6 +194,6 @@ int braid_ucx_poll(struct braid_lane *lane)
 
 	braid_assert_locked(&lane->io);
 	n = w->over ? 0 : progress_and_read(lane);
-	return n || w->over || !braid_lane_look_due(lane, &w->idle_polls) ?
-		       n : braid_lane_last_words(lane, progress_and_read);
+	return n || w->over || !braid_lane_check_due(lane, &w->idle_polls) ?
+		       n : braid_lane_final_poll(lane, progress_and_read);
 }

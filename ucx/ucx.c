@@ -127,7 +127,7 @@ static int ucx_health(struct braid_lane *lane, struct braid_health *ret)
 	if (!braid_trylock(&lane->link->lock))
 		return 0;		/* it is being moved */
 	ret->unacked = lane->tx.f_sent != lane->tx.f_peer_acked;
-	stuck = braid_lane_stuck(lane, &w->look, STUCK) && !atomic_load(&braid_ucx_left);
+	stuck = braid_lane_stuck(lane, &w->progress, STUCK) && !atomic_load(&braid_ucx_left);
 	braid_unlock(&lane->link->lock);
 	return stuck ? -ETIMEDOUT : 0;
 }

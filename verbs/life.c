@@ -84,13 +84,13 @@ static bool is_stopped(struct braid_qp *w)
 	return false;
 }
 
-static bool stops_within(struct braid_qp *w, unsigned ms, bool look)
+static bool stops_within(struct braid_qp *w, unsigned ms, bool with_cq)
 {
 	uint64_t until = braid_os->now_ns() + ms * UINT64_C(1000000);
 	struct timespec nap = { .tv_nsec = NAP_NS };
 
 	while (!atomic_load(&w->stopping.over)) {
-		if (look && is_stopped(w))
+		if (with_cq && is_stopped(w))
 			return true;
 		if (braid_os->now_ns() >= until)
 			return false;

@@ -133,7 +133,7 @@ struct braid_qp {
 	unsigned idle_polls;
 
 	/* health: the service thread */
-	struct braid_look look;
+	struct braid_progress progress;
 };
 
 /* --- qp_make.c ----------------------------------------------------------------------------- */

@@ -150,7 +150,7 @@ static BRAID_APART BRAID_HOT int handle_found(struct braid_lane *lane, struct br
 	w->idle_polls = 0;
 	/* If the peer's process has ended, the NIC is not at fault. */
 	if (err)
-		return braid_lane_look_at_fd(lane) == -ENOTCONN ? -ENOTCONN : err;
+		return braid_lane_check_fd(lane) == -ENOTCONN ? -ENOTCONN : err;
 	return handled;
 }
 
@@ -178,9 +178,9 @@ BRAID_HOT int braid_verbs_poll(struct braid_lane *lane)
 	if (res)
 		return res < 0 ? res : handle_found(lane, w);
 	if (atomic_load_explicit(&w->broken, memory_order_relaxed)) {
-		res = braid_lane_last_words(lane, poll_and_handle);
+		res = braid_lane_final_poll(lane, poll_and_handle);
 		return res ? res : -EIO;
 	}
-	return braid_lane_look_due(lane, &w->idle_polls) ?
-		       braid_lane_last_words(lane, poll_and_handle) : 0;
+	return braid_lane_check_due(lane, &w->idle_polls) ?
+		       braid_lane_final_poll(lane, poll_and_handle) : 0;
 }

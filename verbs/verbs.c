@@ -126,7 +126,7 @@ static bool verbs_arm(struct braid_lane *lane)
 }
 
 /* A lane is given up after so many checks without progress: more than retransmissions take. */
-static unsigned patience(const struct braid_qp *w)
+static unsigned most_checks(const struct braid_qp *w)
 {
 	uint64_t ns = (UINT64_C(4096) << braid_param.ib_timeout) * (braid_qp_retries() + 1u);
 	uint64_t checks = ns / LOOK_NS * 5 / 4;
@@ -154,7 +154,7 @@ static int verbs_health(struct braid_lane *lane, struct braid_health *ret)
 		return 0;		/* another thread moves the link */
 	ret->unacked = lane->tx.f_sent != lane->tx.f_peer_acked;
 	/* Queue pairs detect a silent peer; over iWARP that takes as long as TCP's timeouts. */
-	err = braid_lane_stuck(lane, &w->look, patience(w)) ? -ETIMEDOUT : 0;
+	err = braid_lane_stuck(lane, &w->progress, most_checks(w)) ? -ETIMEDOUT : 0;
 	braid_unlock(&lane->link->lock);
 	return err;
 }

@@ -97,13 +97,13 @@ static size_t format_line(char *buf, const char *fmt, va_list ap)
 	return len;
 }
 
-static bool stderr_wants(enum braid_log_level level)
+static bool stderr_level_is_on(enum braid_log_level level)
 {
 	return level == BRAID_LOG_WARN || (level == BRAID_LOG_INFO && atomic_load(&stderr_info));
 }
 
 /* Can a line be written now?  A pipe without reader would kill the process, a full one block it. */
-static bool stderr_takes(void)
+static bool stderr_is_writable(void)
 {
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
 
@@ -119,12 +119,12 @@ static void log_line(enum braid_log_level level, const char *file, int line, con
 	int saved = errno;
 	size_t len;
 
-	if (!sink && !stderr_wants(level))
+	if (!sink && !stderr_level_is_on(level))
 		return;
 	len = format_line(buf, fmt, ap);
 	if (sink) {
 		sink(level, file, line, buf);
-	} else if (stderr_takes()) {
+	} else if (stderr_is_writable()) {
 		buf[len++] = '\n';
 		/* A line that stderr refuses is lost: nothing else can report it. */
 		while (write(STDERR_FILENO, buf, len) < 0 && errno == EINTR)

@@ -51,7 +51,7 @@ static size_t unheeded(const struct braid_nccl_row *row, char *ret, size_t len)
 	return (size_t)snprintf(ret, len, "%s=%.*s (%s)", row->name, VALUE_MOST, value, row->why);
 }
 
-void braid_nccl_tell(void)
+void braid_nccl_log_ignored(void)
 {
 	char line[LINE_MOST] = "", one[2 * NAME_MOST + VALUE_MOST];
 	size_t at = 0;

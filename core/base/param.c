@@ -155,7 +155,7 @@ static bool is_word(const char *words, const char *text, size_t len)
 }
 
 /* Is the text one of the allowed words or, for a list, one or more of them between commas? */
-static bool words_fit(const char *words, const char *text)
+static bool is_allowed(const char *words, const char *text)
 {
 	if (!words || !*text)
 		return true;
@@ -180,7 +180,7 @@ static int set_row(struct braid_params *p, unsigned i, const char *text)
 	if (braid_param_rows[i].type != BRAID_PARAM_STR)
 		return parse_number(&braid_param_rows[i], text, place);
 	len = strlen(text);
-	if (len >= BRAID_PARAM_STR_MAX || !words_fit(braid_param_rows[i].words, text))
+	if (len >= BRAID_PARAM_STR_MAX || !is_allowed(braid_param_rows[i].words, text))
 		return -EINVAL;
 	memcpy(place, text, len + 1);
 	return 0;
@@ -264,7 +264,7 @@ void braid_param_format(const struct braid_param_row *row, int64_t value, char *
 }
 
 /* Describe what is allowed: "one or other", "a comma list of one, other". */
-static void words_format(const char *words, char *ret, size_t len)
+static void format_allowed(const char *words, char *ret, size_t len)
 {
 	bool list = strchr(words, ',');
 	size_t used = (size_t)snprintf(ret, len, "%s", list ? "a comma list of " : "");
@@ -288,7 +288,7 @@ void braid_param_range(const struct braid_param_row *row, char *ret, size_t len)
 	char least[32], most[32];
 
 	if (row->words) {
-		words_format(row->words, ret, len);
+		format_allowed(row->words, ret, len);
 		return;
 	}
 	if (row->type == BRAID_PARAM_STR) {
@@ -482,6 +482,6 @@ int braid_param_load(void)
 	}
 	braid_log_info_to_stderr(!strcasecmp(braid_param.debug, "info"));
 	check_environment();
-	braid_nccl_tell();
+	braid_nccl_log_ignored();
 	return result;
 }

@@ -66,7 +66,7 @@ extern const unsigned braid_nccl_count;
  */
 int braid_nccl_number(const char *text, int64_t *ret);
 /* One line at INFO about the variables that are set and not heeded. */
-void braid_nccl_tell(void);
+void braid_nccl_log_ignored(void);
 
 /*
  * Fill braid_param from the environment: 0, or -EINVAL if a value of a BRAID_ variable is bad.

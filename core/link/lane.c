@@ -113,7 +113,7 @@ int braid_link_add_lane(struct braid_link *link, unsigned index, const struct br
 	return err;
 }
 
-BRAID_APART int braid_lane_look_at_fd(const struct braid_lane *lane)
+BRAID_APART int braid_lane_check_fd(const struct braid_lane *lane)
 {
 	char byte;
 	ssize_t n = braid_os->recv(lane->fd, &byte, 1, MSG_DONTWAIT);
@@ -121,24 +121,25 @@ BRAID_APART int braid_lane_look_at_fd(const struct braid_lane *lane)
 	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -ENOTCONN;
 }
 
-BRAID_APART int braid_lane_last_words(struct braid_lane *lane, int (*poll)(struct braid_lane *lane))
+BRAID_APART int braid_lane_final_poll(struct braid_lane *lane, int (*poll)(struct braid_lane *lane))
 {
 	int n;
 
-	if (!braid_lane_look_at_fd(lane))
+	if (!braid_lane_check_fd(lane))
 		return 0;
 	n = poll(lane);
 	return n ? n : -ENOTCONN;
 }
 
-bool braid_lane_stuck(const struct braid_lane *lane, struct braid_look *look, unsigned most)
+bool braid_lane_stuck(const struct braid_lane *lane, struct braid_progress *progress,
+		      unsigned most)
 {
 	uint64_t bytes = atomic_load_explicit(&lane->rx_bytes, memory_order_relaxed);
 	uint32_t acked = lane->tx.f_peer_acked;
 
-	if (lane->tx.f_sent == acked || bytes != look->bytes || acked != look->acked)
-		look->stuck = 0;
-	look->bytes = bytes;
-	look->acked = acked;
-	return ++look->stuck > most;
+	if (lane->tx.f_sent == acked || bytes != progress->bytes || acked != progress->acked)
+		progress->stuck = 0;
+	progress->bytes = bytes;
+	progress->acked = acked;
+	return ++progress->stuck > most;
 }

@@ -101,7 +101,7 @@ struct braid_link_msg {
 
 struct braid_link_table {		/* core/setup/links.c: all links */
 	struct braid_list node;
-	unsigned looks;			/* references; under the table's own lock */
+	unsigned refs;			/* under the table's own lock */
 };
 
 struct braid_link_setup {		/* set by the handshake that made the link */
@@ -142,10 +142,10 @@ struct braid_link_reap {		/* core/setup/reap.c */
 
 struct braid_link_recover {		/* core/setup/silence.c: does the peer live? */
 	uint64_t bytes;			/* ever received */
-	_Atomic uint64_t heard_ns;	/* when that count last grew */
+	_Atomic uint64_t received_ns;	/* when that count last grew */
 	uint32_t sent;			/* frames ever queued at our home lane */
 	uint64_t sent_ns;		/* when that count last grew */
-	uint64_t looked_ns, health_ns, down_ns, probe_ns, stall_ns;
+	uint64_t ticked_ns, health_ns, down_ns, probe_ns, stall_ns;
 	unsigned probe_wait_ms;
 	bool refused, unanswered, warned_mtu;
 	atomic_bool silent, late;

@@ -73,7 +73,7 @@ static uint32_t power_of_two(uint64_t least)
 }
 
 /* Take all frames, or all but chunks; the chunks that stay are renumbered without gaps. */
-static void take_frames(struct braid_txq *q, struct braid_txq *from, uint32_t ack, bool but_chunks)
+static void move_frames(struct braid_txq *q, struct braid_txq *from, uint32_t ack, bool but_chunks)
 {
 	uint32_t stay = from->f_acked;
 
@@ -127,7 +127,7 @@ int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to, bool but_
 	q.f_head = q.f_acked;
 	for (uint32_t i = a->f_acked; i != a->f_head; i++)
 		append(&q, a, a->f[i & a->fmask]);
-	take_frames(&q, b, to->rx_frames, but_chunks);
+	move_frames(&q, b, to->rx_frames, but_chunks);
 	q.starts = 0;
 	if (kept) {
 		*kept = (struct braid_kept){ q.kept, a->ring };

@@ -23,7 +23,7 @@ void braid_link_pending(struct braid_link *link, struct braid_list *node)
 	braid_link_stall(link);
 }
 
-static bool takes_more(const struct braid_lane *lane, bool single)
+static bool can_queue(const struct braid_lane *lane, bool single)
 {
 	const struct braid_txq *q = &lane->tx;
 
@@ -52,7 +52,7 @@ static struct braid_lane *pick_lane(struct braid_link *link)
 		cost = braid_txq_cost(&link->lane[i]->tx, SPREAD_MIN, fastest);
 		if (cost < least_of_all)
 			least_of_all = cost;
-		if (cost < least && takes_more(link->lane[i], n == 1)) {
+		if (cost < least && can_queue(link->lane[i], n == 1)) {
 			best = link->lane[i];
 			least = cost;
 		}

@@ -15,7 +15,7 @@ enum {
 	SPIN_NS = 10000,		/* a small copy ends within this */
 	STAGE_S = 2,			/* for one piece: other copies may be queued before it */
 	STAGE_WAIT_S = 10,		/* for a free slot: many copies may want one */
-	WAYS = BRAID_PATHS_MAX + 1,	/* copiers: members of the device, and the driver */
+	COPIERS = BRAID_PATHS_MAX + 1,	/* copiers: members of the device, and the driver */
 };
 
 static void over(struct braid_gpucopy *c)
@@ -49,7 +49,7 @@ static void stage_drop(struct braid_gpucopy *c)
 }
 
 /* -EAGAIN, or -ETIMEDOUT once the time is up. */
-static int stage_late(struct braid_gpucopy *c)
+static int check_timeout(struct braid_gpucopy *c)
 {
 	if (braid_os->now_ns() < c->until_ns)
 		return -EAGAIN;
@@ -102,25 +102,25 @@ static int by_driver(struct braid_gpucopy *c)
 		stage_time(c, STAGE_WAIT_S);
 	while (c->left.len && !err)
 		err = stage_step(c);
-	return err == -EAGAIN ? stage_late(c) : err;
+	return err == -EAGAIN ? check_timeout(c) : err;
 }
 
 /* --- choice of a copier -------------------------------------------------------------------- */
 
 /* The copier to try now: a member of the device, or BRAID_PATHS_MAX: the driver. */
-static unsigned who(const struct braid_gpucopy *c)
+static unsigned copier_of(const struct braid_gpucopy *c)
 {
-	return braid_param.gpu_stage < 2 ? c->way : c->way ? c->way - 1 : BRAID_PATHS_MAX;
+	return braid_param.gpu_stage < 2 ? c->copier : c->copier ? c->copier - 1 : BRAID_PATHS_MAX;
 }
 
-static int ask_all(struct braid_gpucopy *c)
+static int try_copiers(struct braid_gpucopy *c)
 {
 	int err = -EOPNOTSUPP;
 
-	for (; c->way < WAYS; c->way++) {
-		bool driver = who(c) == BRAID_PATHS_MAX;
+	for (; c->copier < COPIERS; c->copier++) {
+		bool driver = copier_of(c) == BRAID_PATHS_MAX;
 
-		err = driver ? by_driver(c) : braid_mr_nic_copy(c->mr, who(c), &c->left);
+		err = driver ? by_driver(c) : braid_mr_nic_copy(c->mr, copier_of(c), &c->left);
 		if (!err || err == -EAGAIN)
 			return err;
 		if (driver)
@@ -133,16 +133,17 @@ static int ask_all(struct braid_gpucopy *c)
 	return err;
 }
 
-/* A NIC that failed recently may work again: ask it before giving up. */
+/* A NIC that failed recently may work again: try it before giving up. */
 static int step(struct braid_gpucopy *c)
 {
-	int err = ask_all(c);
+	int err = try_copiers(c);
 
-	if (!err || err == -EAGAIN || c->way < WAYS || c->nic_err != -EHOSTDOWN || c->left.insist)
+	if (!err || err == -EAGAIN || c->copier < COPIERS || c->nic_err != -EHOSTDOWN ||
+	    c->left.insist)
 		return err;
 	c->left.insist = true;
-	c->way = 0;
-	return ask_all(c);
+	c->copier = 0;
+	return try_copiers(c);
 }
 
 int braid_gpucopy_move(struct braid_gpucopy *c)
@@ -166,9 +167,9 @@ void braid_gpucopy_end(struct braid_gpucopy *c)
 {
 	if (!c->mr)
 		return;
-	if (c->way < WAYS && who(c) < BRAID_PATHS_MAX)
-		braid_mr_nic_copy_end(c->mr, who(c), &c->left);
-	while (c->piece && braid_stage_test(c->piece) == -EAGAIN && stage_late(c) == -EAGAIN)
+	if (c->copier < COPIERS && copier_of(c) < BRAID_PATHS_MAX)
+		braid_mr_nic_copy_end(c->mr, copier_of(c), &c->left);
+	while (c->piece && braid_stage_test(c->piece) == -EAGAIN && check_timeout(c) == -EAGAIN)
 		braid_yield();
 	stage_drop(c);
 	over(c);

@@ -23,7 +23,7 @@ struct braid_gpucopy {
 	const struct braid_mr *mr;	/* NULL: no copy is in progress */
 	const struct braid_mr *of;	/* as mr, but kept when the copy has ended */
 	struct braid_gpu_copy left;
-	unsigned way;			/* which copier is tried now */
+	unsigned copier;		/* the one that is tried now */
 	struct braid_staged *piece;	/* the driver's piece in flight; or NULL */
 	size_t piece_len;
 	bool lost;			/* the driver failed, but may still write there */

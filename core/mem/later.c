@@ -17,7 +17,7 @@
 enum {
 	SLOW_MS = 20,			/* after so long, jobs behind a job get own threads */
 	HANGS_MS = 1000,		/* after so long in a command, a NIC counts as hanging */
-	TELL_MS = 5000,			/* after so long in a command, one WARN */
+	WARN_MS = 5000,			/* after so long in a command, one WARN */
 	WAIT_MS = 75000,		/* for a NIC to stop; drivers give up after a minute */
 	NAP_NS = 50000, NAP_MAX_NS = 1000000,
 };
@@ -226,7 +226,7 @@ static void start_more(struct braid_later *q, unsigned max)
 	}
 }
 
-int braid_later_look(struct braid_dev *dev, uint64_t now)
+int braid_later_check(struct braid_dev *dev, uint64_t now)
 {
 	int ms = -1;
 
@@ -244,7 +244,7 @@ int braid_later_look(struct braid_dev *dev, uint64_t now)
 		r = oldest(q, true);
 		if (age(&r, now) < HANGS_MS * MS)
 			q->warned = false;
-		else if (age(&r, now) >= TELL_MS * MS)
+		else if (age(&r, now) >= WARN_MS * MS)
 			report_hang(dev, q, &r, now);
 		ms = SLOW_MS;
 	}
@@ -285,7 +285,7 @@ void braid_stop_begin(struct braid_dev *dev, struct braid_stop *stop)
 	braid_unlock(&s->lock);
 }
 
-static void take_out(struct braid_stopping *s, struct braid_stop *stop)
+static void remove_stop(struct braid_stopping *s, struct braid_stop *stop)
 {
 	struct braid_stop *before = NULL;
 
@@ -305,7 +305,7 @@ void braid_stop_end(struct braid_dev *dev, struct braid_stop *stop)
 
 	braid_lock_wait(&s->lock);
 	if (!atomic_exchange(&stop->over, true))
-		take_out(s, stop);
+		remove_stop(s, stop);
 	atomic_store(&s->done, s->first ? s->first->seq - 1 : atomic_load(&s->begun));
 	braid_unlock(&s->lock);
 	braid_wake_service();

@@ -64,7 +64,7 @@ bool braid_later_hangs(struct braid_dev *dev, enum braid_job_kind kind, uint64_t
  * For the service thread: warn of a NIC that hangs, and start jobs that wait behind slow
  * ones.  Returns the milliseconds until the next call is due; -1: no job is left.
  */
-int braid_later_look(struct braid_dev *dev, uint64_t now);
+int braid_later_check(struct braid_dev *dev, uint64_t now);
 
 /* Text that describes a hanging NIC: ", its NIC ...", or "" if the NIC does not hang. */
 void braid_later_text(struct braid_dev *dev, char *ret, size_t len);

@@ -84,14 +84,14 @@ static struct braid_mrc *merge(struct braid_mrc *a, struct braid_mrc *b)
 	return b;
 }
 
-static struct braid_mrc *take_out(struct braid_mrc *root, const struct braid_mrc *n)
+static struct braid_mrc *tree_remove(struct braid_mrc *root, const struct braid_mrc *n)
 {
 	int side;
 
 	if (root == n)
 		return merge(root->kid[0], root->kid[1]);
 	side = !is_before(n, root);
-	root->kid[side] = take_out(root->kid[side], n);
+	root->kid[side] = tree_remove(root->kid[side], n);
 	update(root);
 	return root;
 }
@@ -255,7 +255,7 @@ static void put_ref(struct braid_mrc *n)
 	pthread_mutex_lock(&lock);
 	last = !--n->refs;
 	if (last)
-		n->dev->mrs = take_out(n->dev->mrs, n);
+		n->dev->mrs = tree_remove(n->dev->mrs, n);
 	pthread_mutex_unlock(&lock);
 	if (!last)
 		return;

@@ -15,7 +15,7 @@
 #include "core/msg/open.h"
 #include "core/proto/auth.h"
 
-static bool send_word(struct braid_comm *c, bool *due, struct braid_hdr *h, const void *payload)
+static bool send_if_due(struct braid_comm *c, bool *due, struct braid_hdr *h, const void *payload)
 {
 	if (!*due)
 		return true;
@@ -33,7 +33,7 @@ static bool send_opened(struct braid_comm *c)
 
 	memcpy(open.mac, c->opened_mac, sizeof(open.mac));
 	braid_open_pack(&open, payload);
-	return send_word(c, &c->opened_due, &h, payload);
+	return send_if_due(c, &c->opened_due, &h, payload);
 }
 
 static bool send_control(struct braid_comm *c)
@@ -45,8 +45,8 @@ static bool send_control(struct braid_comm *c)
 	struct braid_hdr bye = { .type = BRAID_F_BYE, .comm = c->id };
 
 	return (!c->opened_due || send_opened(c)) && braid_retires_send(c) &&
-	       (c->sender || braid_credits_send(c)) && send_word(c, &c->fail_due, &fail, NULL) &&
-	       send_word(c, &c->bye_due, &bye, NULL);
+	       (c->sender || braid_credits_send(c)) && send_if_due(c, &c->fail_due, &fail, NULL) &&
+	       send_if_due(c, &c->bye_due, &bye, NULL);
 }
 
 void braid_comm_control_due(struct braid_comm *c)

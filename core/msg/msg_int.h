@@ -107,7 +107,7 @@ int braid_unexp_begin(struct braid_lane *lane, struct braid_comm *c, bool want);
 /* The oldest unexpected message of that tag that has met no receive, or NULL. */
 struct braid_unexp *braid_unexp_find(struct braid_comm *c, int32_t tag);
 /* The unexpected message meets the receive posted now. */
-void braid_unexp_take(struct braid_comm *c, struct braid_recv *e, struct braid_unexp *u);
+void braid_unexp_match(struct braid_comm *c, struct braid_recv *e, struct braid_unexp *u);
 /* The unexpected message has met its receive and is complete: copy it there. */
 void braid_unexp_move(struct braid_unexp *u);
 

@@ -59,7 +59,7 @@ static void recv_post(struct braid_comm *c, struct braid_recv *e)
 
 	braid_assert_locked(&c->link->lock);
 	if (u)
-		braid_unexp_take(c, e, u);
+		braid_unexp_match(c, e, u);
 	else if (c->peer_closed)
 		braid_comm_orphaned(c);
 	else if (c->large)

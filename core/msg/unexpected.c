@@ -89,8 +89,8 @@ struct braid_unexp *braid_unexp_find(struct braid_comm *c, int32_t tag)
 }
 
 /* An unexpected message meets the receive posted now. */
-BRAID_APART void braid_unexp_take(struct braid_comm *c, struct braid_recv *e,
-				  struct braid_unexp *u)
+BRAID_APART void braid_unexp_match(struct braid_comm *c, struct braid_recv *e,
+				   struct braid_unexp *u)
 {
 	braid_assert_locked(&c->link->lock);
 	if (u->size > e->room) {

@@ -125,7 +125,7 @@ static int admit_lane(struct braid_conn *c)
 	} else if (c->theirs.kind == BRAID_HELLO_LANE && !c->tr) {
 		c->mine.status = BRAID_HELLO_NO_ROOM;	/* no common transport now; perhaps later */
 	} else if (c->theirs.kind == BRAID_HELLO_ALIVE) {
-		braid_recover_wanted(link, c->theirs.lane, c->theirs.epoch);
+		braid_recover_requested(link, c->theirs.lane, c->theirs.epoch);
 	} else if (c->theirs.lane < link->nlanes) {
 		c->lane = link->lane[c->theirs.lane];
 		c->lane->recover.dialled = c->theirs.epoch;

@@ -125,7 +125,7 @@ static unsigned came_by(int fd, bool v6)
 	return index;
 }
 
-static void say_astray(const struct braid_conn *c, const struct braid_pair *p, unsigned by)
+static void warn_astray(const struct braid_conn *c, const struct braid_pair *p, unsigned by)
 {
 	char mine[IF_NAMESIZE] = "?", other[IF_NAMESIZE] = "?";
 
@@ -186,7 +186,7 @@ void braid_bind_accepted(struct braid_conn *c)
 	if (by == p.net->ifindex)
 		c->bound = bind_to(c->fd, p.net);
 	else if (by)
-		say_astray(c, &p, by);
+		warn_astray(c, &p, by);
 }
 
 /* --- binding does not help ----------------------------------------------------------------- */

@@ -27,7 +27,7 @@
 
 enum {
 	TRIES_MAX = 10,			/* links tried for one connect */
-	PATIENCE_NS = 1000000,		/* how long one call waits for braid_svc.lock */
+	LOCK_WAIT_NS = 1000000,		/* how long one call waits for braid_svc.lock */
 };
 
 struct attempt {			/* one connect, until it is over */
@@ -311,7 +311,7 @@ static int attempt_step(struct attempt *a)
 /* The lock's holder may not be running: don't wait long for it, since NCCL calls again anyway. */
 static bool enter(void)
 {
-	uint64_t until = braid_os->now_ns() + PATIENCE_NS;
+	uint64_t until = braid_os->now_ns() + LOCK_WAIT_NS;
 
 	while (!braid_svc_trylock()) {
 		if (braid_os->now_ns() >= until)

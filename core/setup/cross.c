@@ -14,11 +14,11 @@
 enum {
 	AGAIN_MS = 500,			/* until the refused end dials again */
 	GIVE_WAY_MS = 900,		/* until our unanswered dial gives way, from a refusal */
-	HEARD_MS = 1500,
+	RECENT_MS = 1500,
 	TURN_MS = 2000,			/* how long to wait for the peer's dial before we dial */
 };
 
-static void wait_for_theirs(struct braid_link *link, uint64_t until)
+static void wait_for_peers_dial(struct braid_link *link, uint64_t until)
 {
 	atomic_store(&link->state, BRAID_LINK_WAITING);
 	link->dial.at_ns = until;
@@ -41,18 +41,18 @@ bool braid_cross_refuse(struct braid_link *link, uint64_t now)
 	/* The peer can't have our proof yet, so our dial has made no link there. */
 	if (own)
 		braid_handshake_end(own);
-	wait_for_theirs(link, now + TURN_MS * MS);
+	wait_for_peers_dial(link, now + TURN_MS * MS);
 	return false;
 }
 
-bool braid_cross_heard(const struct braid_link *link, uint64_t now)
+bool braid_cross_is_recent(const struct braid_link *link, uint64_t now)
 {
 	braid_svc_assert_locked();
-	return link->dial.crossed_ns && now < link->dial.crossed_ns + HEARD_MS * MS;
+	return link->dial.crossed_ns && now < link->dial.crossed_ns + RECENT_MS * MS;
 }
 
 void braid_cross_refused(struct braid_link *link, uint64_t now)
 {
 	braid_svc_assert_locked();
-	wait_for_theirs(link, now + AGAIN_MS * MS);
+	wait_for_peers_dial(link, now + AGAIN_MS * MS);
 }

@@ -21,7 +21,7 @@ struct braid_link;
  */
 bool braid_cross_refuse(struct braid_link *link, uint64_t now);
 /* Has the peer reached us lately?  Then a failed dial of ours is not final. */
-bool braid_cross_heard(const struct braid_link *link, uint64_t now);
+bool braid_cross_is_recent(const struct braid_link *link, uint64_t now);
 /* The peer has refused our dial, because its own goes on: wait for that. */
 void braid_cross_refused(struct braid_link *link, uint64_t now);
 

@@ -186,14 +186,14 @@ static bool by_another(const struct braid_conn *c, enum braid_dial_stage stage, 
 }
 
 /* A refusal that may be a firewall's is final after a while, unless the peer reaches us. */
-static bool is_last_word(struct braid_link *link, const struct braid_conn *c,
+static bool is_final_now(struct braid_link *link, const struct braid_conn *c,
 			 enum braid_dial_stage stage, int err, uint64_t now)
 {
 	if (!by_another(c, stage, err))
 		return is_final(c, stage, err);
 	if (!link->dial.refused_until_ns)
 		link->dial.refused_until_ns = now + REFUSED_MS * MS;
-	return now >= link->dial.refused_until_ns && !braid_cross_heard(link, now);
+	return now >= link->dial.refused_until_ns && !braid_cross_is_recent(link, now);
 }
 
 /* The dial of a new link failed: try again, wait for the peer's dial, or give up. */
@@ -217,7 +217,7 @@ static void dial_failed(struct braid_link *link, struct braid_conn *c, int err, 
 	}
 	link->dial.err = err;
 	link->dial.stage = (uint8_t)stage;
-	final = is_last_word(link, c, stage, err, now);
+	final = is_final_now(link, c, stage, err, now);
 	/* The peer itself has answered, so it would answer the same at its other addresses. */
 	proven = final && c && c->known;
 	if (proven || now >= link->dial.until_ns ||
@@ -256,7 +256,7 @@ int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t n
 	return dial_start(link, BRAID_HELLO_LANE, lane, path, now);
 }
 
-int braid_dial_ask(struct braid_link *link, uint64_t now)
+int braid_dial_request(struct braid_link *link, uint64_t now)
 {
 	braid_svc_assert_locked();
 	return dial_start(link, BRAID_HELLO_ALIVE, NULL, braid_path_for(link, 0, now), now);
@@ -278,7 +278,7 @@ static int dial_ready(struct braid_conn *c)
 		give_time(c);
 	if (!c->lane)
 		return 0;
-	if (!braid_redial_wants(c->lane, c->path))
+	if (!braid_redial_is_needed(c->lane, c->path))
 		return -EALREADY;
 	return braid_join_close_lane(c);
 }
@@ -293,7 +293,7 @@ static void report_end(struct braid_conn *c, int err, uint64_t now)
 			braid_path_dialled(c->link, c, err, now);
 		braid_lane_count_dialled(c->link, err, now);
 	} else if (c->mine.kind == BRAID_HELLO_ALIVE) {
-		braid_redial_asked(c->link, c, err, now);
+		braid_redial_requested(c->link, c, err, now);
 	} else if (err) {
 		dial_failed(c->link, c, err, now);
 	}

@@ -22,7 +22,10 @@ void braid_dial_link(struct braid_link *link, uint64_t now);
  * returned here.
  */
 int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t now);
-/* Ask the end that dialled this link to dial again; the result goes to braid_redial_asked(). */
-int braid_dial_ask(struct braid_link *link, uint64_t now);
+/*
+ * Ask the end that dialled this link to dial again; the result goes to
+ * braid_redial_requested().
+ */
+int braid_dial_request(struct braid_link *link, uint64_t now);
 
 #endif

@@ -46,7 +46,7 @@ bool braid_health_any_well(const struct braid_link *link, uint64_t now)
  * Detect a path MTU that is too small.  A connection died before one full-size packet was
  * acknowledged, though its handshake came through; the next one, with small segments, carries more.
  */
-static void look_for_mtu(struct braid_lane *lane, const struct braid_health *h, bool suspect)
+static void check_mtu(struct braid_lane *lane, const struct braid_health *h, bool suspect)
 {
 	struct braid_link *link = lane->link;
 	bool small = h->segment <= BRAID_SMALL_SEGMENT;
@@ -78,10 +78,10 @@ static void suspect_lane(struct braid_lane *lane, const struct braid_health *h, 
 	braid_event(BRAID_EVENT_LANE_SUSPECT, lane->link->number, lane->index, h->resent,
 		    h->rtt_ms);
 	braid_lane_set_suspect(lane, now);
-	look_for_mtu(lane, h, true);
+	check_mtu(lane, h, true);
 }
 
-bool braid_health_look(struct braid_link *link, uint64_t now)
+bool braid_health_check(struct braid_link *link, uint64_t now)
 {
 	bool under_way = false;
 
@@ -104,7 +104,7 @@ bool braid_health_look(struct braid_link *link, uint64_t now)
 		under_way |= h.unacked;
 		lane->recover.rtt_ms = h.rtt_ms;
 		if (!h.resent)
-			look_for_mtu(lane, &h, false);
+			check_mtu(lane, &h, false);
 		if (!h.unacked || !h.resent)
 			clear_suspicion(lane, now);
 		else if (!braid_lane_suspect_ns(lane))

@@ -20,7 +20,7 @@ enum { BRAID_HEALTH_MS = 100 };		/* between checks of each lane's health */
 bool braid_health_well(const struct braid_lane *lane, uint64_t now);
 bool braid_health_any_well(const struct braid_link *link, uint64_t now);
 /* Look at all lanes, and give up those that do not work.  True: some has unacknowledged bytes. */
-bool braid_health_look(struct braid_link *link, uint64_t now);
+bool braid_health_check(struct braid_link *link, uint64_t now);
 /* A device has reported an event.  If a lane's port is down, the next tick closes the lane. */
 void braid_health_port(struct braid_link *link);
 

@@ -12,7 +12,7 @@ enum { DEVICES_MAX = 16 };		/* devices that have had links */
 struct braid_svc braid_svc = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static struct {
-	struct braid_lock lock;		/* guards the list of links, their `looks`, and this;
+	struct braid_lock lock;		/* guards the list of links, their `refs`, and this;
 					 * its holder never waits */
 	const struct braid_dev *device[DEVICES_MAX];
 	unsigned ndevices;
@@ -95,7 +95,7 @@ bool braid_link_unlist(struct braid_link *link)
 
 	braid_svc_assert_locked();
 	braid_lock_wait(&table.lock);
-	free = !link->table.looks;
+	free = !link->table.refs;
 	if (free)
 		braid_list_del(&link->table.node);
 	braid_unlock(&table.lock);
@@ -120,10 +120,10 @@ struct braid_link *braid_links_next(struct braid_link *link)
 	braid_lock_wait(&table.lock);
 	n = link ? link->table.node.next : braid_svc.links.next;
 	if (link)
-		link->table.looks--;
+		link->table.refs--;
 	link = n == &braid_svc.links ? NULL : braid_list_entry(n, struct braid_link, table.node);
 	if (link)
-		link->table.looks++;
+		link->table.refs++;
 	braid_unlock(&table.lock);
 	return link;
 }
@@ -131,6 +131,6 @@ struct braid_link *braid_links_next(struct braid_link *link)
 void braid_links_leave(struct braid_link *link)
 {
 	braid_lock_wait(&table.lock);
-	link->table.looks--;
+	link->table.refs--;
 	braid_unlock(&table.lock);
 }

@@ -219,7 +219,7 @@ void braid_listens_init(void)
 	braid_comm_hooks.open_offer = listen_offer;
 }
 
-static struct braid_comm *listen_take(struct braid_listen *l)
+static struct braid_comm *listen_pop(struct braid_listen *l)
 {
 	struct braid_comm *c = NULL;
 
@@ -258,12 +258,12 @@ static void links_poll(struct braid_listen *l)
 
 struct braid_comm *braid_listen_accept(struct braid_listen *l)
 {
-	struct braid_comm *c = listen_take(l);
+	struct braid_comm *c = listen_pop(l);
 
 	if (c)
 		return c;
 	links_poll(l);
-	return listen_take(l);
+	return listen_pop(l);
 }
 
 void braid_listen_close(struct braid_listen *l)
@@ -274,7 +274,7 @@ void braid_listen_close(struct braid_listen *l)
 	braid_list_del(&l->node);
 	nlistens--;
 	braid_unlock(&lock);
-	while ((c = listen_take(l)))
+	while ((c = listen_pop(l)))
 		braid_comm_close(c);
 	braid_auth_wipe(l->token, sizeof(l->token));
 	free(l);

@@ -45,7 +45,7 @@ enum {
 };
 
 static struct {				/* used by the service thread alone */
-	uint64_t idle_since_ns, looked_ns;
+	uint64_t idle_since_ns, ticked_ns;
 	int tick_ms;
 	uint64_t stop_ns;		/* when the thread was asked to stop; 0: not yet */
 } loop = { .tick_ms = TICK_MS };
@@ -56,8 +56,8 @@ static int sooner(int a, int b)
 	return a < 0 || (b >= 0 && b < a) ? b : a;
 }
 
-/* Look after the NICs' commands.  Returns as do_what_is_due() does. */
-static int look_at_nics(uint64_t now)
+/* Look after the NICs' commands.  Returns as run_due() does. */
+static int check_nics(uint64_t now)
 {
 	const struct braid_dev *dev[DEVICES_MAX];
 	unsigned n = braid_links_devices(dev, DEVICES_MAX);
@@ -65,13 +65,13 @@ static int look_at_nics(uint64_t now)
 
 	for (unsigned i = 0; i < n; i++) {
 		for (unsigned k = 0; k < dev[i]->nmembers; k++)
-			ms = sooner(ms, braid_later_look(dev[i]->member[k], now));
+			ms = sooner(ms, braid_later_check(dev[i]->member[k], now));
 	}
 	return ms;
 }
 
 /* Do all that is due.  Returns the milliseconds until something is due again; -1: nothing is. */
-static int do_what_is_due(uint64_t now)
+static int run_due(uint64_t now)
 {
 	struct braid_link *link, *tmp;
 	int wait_ms = -1;
@@ -107,7 +107,7 @@ static int do_what_is_due(uint64_t now)
 			wait_ms = sooner(wait_ms, SLOW_TICK_MS);
 	}
 	braid_reap_idlest();
-	wait_ms = sooner(wait_ms, look_at_nics(now));
+	wait_ms = sooner(wait_ms, check_nics(now));
 	if (paused || braid_handshakes_left())
 		wait_ms = sooner(wait_ms, braid_handshakes_poll(now) ? POLL_MS : SLOW_TICK_MS);
 	return wait_ms;
@@ -192,7 +192,7 @@ static void reap_links(void)
 	while ((braid_reap_all() || braid_listeners_read_events()) && braid_os->now_ns() < until) {
 		struct epoll_event ev[1];
 
-		look_at_nics(braid_os->now_ns());
+		check_nics(braid_os->now_ns());
 		braid_events_wait(ev, 1);
 	}
 }
@@ -274,7 +274,7 @@ static void links_tick(uint64_t now)
 	}
 	if (!calm)
 		loop.tick_ms = TICK_MS;
-	else if (loop.tick_ms < TICK_MAX_MS && now - loop.looked_ns >= (unsigned)loop.tick_ms * MS)
+	else if (loop.tick_ms < TICK_MAX_MS && now - loop.ticked_ns >= (unsigned)loop.tick_ms * MS)
 		loop.tick_ms *= 2;
 }
 
@@ -283,7 +283,7 @@ static bool run_round(int *wait_ms)
 {
 	struct epoll_event ev[1];
 	uint64_t now;
-	bool go_on, look;
+	bool go_on, tick;
 	int n;
 
 	/*
@@ -298,17 +298,17 @@ static bool run_round(int *wait_ms)
 		braid_watched_event(lane);
 	}
 	now = braid_clock_set();
-	look = n <= 0 || now - loop.looked_ns >= TICK_MS * MS;	/* also while events pour in */
+	tick = n <= 0 || now - loop.ticked_ns >= TICK_MS * MS;	/* also while events pour in */
 	braid_svc_lock();
 	if (n > 0 && !is_lane(ev))
 		handle_event(ev, now);
-	if (look)
+	if (tick)
 		links_tick(now);	/* first: how long to sleep depends on it */
 	*wait_ms = 0;
-	if (look) {
-		int ms = do_what_is_due(now);
+	if (tick) {
+		int ms = run_due(now);
 
-		loop.looked_ns = now;
+		loop.ticked_ns = now;
 		*wait_ms = n > 0 ? 0 : ms;
 	}
 	go_on = (!braid_service_stopping() || must_linger(now)) && !nothing_left(now);

@@ -23,10 +23,10 @@
 
 enum {
 	ASLEEP_MS = 3000,		/* between two ticks; if longer, this process did not run */
-	ASK_AFTER_MS = 500,		/* of silence, even if some lane looks well */
+	REQUEST_AFTER_MS = 500,		/* of silence, even if some lane looks well */
 };
 
-void braid_recover_wanted(struct braid_link *link, unsigned index, uint16_t epoch)
+void braid_recover_requested(struct braid_link *link, unsigned index, uint16_t epoch)
 {
 	const struct braid_lane *lane = index < link->nlanes ? link->lane[index] : NULL;
 
@@ -69,19 +69,19 @@ static void dial_lanes(struct braid_link *link, uint64_t now)
 }
 
 /* The accepting end asks the dialler to dial: the dialler may not know of the loss, or be dead. */
-static void ask_for_dial(struct braid_link *link, uint64_t now)
+static void request_dial(struct braid_link *link, uint64_t now)
 {
 	int err;
 
 	/* A lane that looks well may only be idle, and as dead as home is. */
 	if (braid_health_well(braid_link_home(link), now) ||
-	    (braid_health_any_well(link, now) && braid_silence(link, now) < ASK_AFTER_MS * MS))
+	    (braid_health_any_well(link, now) && braid_silence(link, now) < REQUEST_AFTER_MS * MS))
 		return;
 	if (link->dial.conn || !link->setup.path[0].to.port || now < link->recover.probe_ns)
 		return;
-	err = braid_dial_ask(link, now);
+	err = braid_dial_request(link, now);
 	if (err)
-		braid_redial_asked(link, NULL, err, now);
+		braid_redial_requested(link, NULL, err, now);
 }
 
 static void shut_lost(struct braid_link *link, uint64_t now)
@@ -119,35 +119,35 @@ static int next_look(const struct braid_link *link, bool under_way, uint64_t now
 
 int braid_recover_tick(struct braid_link *link, uint64_t now)
 {
-	uint64_t asleep = braid_since(link->recover.looked_ns, now);
+	uint64_t asleep = braid_since(link->recover.ticked_ns, now);
 	uint64_t silent = braid_silence(link, now);
 	bool under_way = true;
 
 	braid_svc_assert_locked();
-	link->recover.looked_ns = now;
+	link->recover.ticked_ns = now;
 	if (asleep > ASLEEP_MS * MS)		/* our own sleep is no silence of the peer */
-		link->recover.heard_ns = now - (silent > asleep ? silent - asleep : 0);
+		link->recover.received_ns = now - (silent > asleep ? silent - asleep : 0);
 	shut_lost(link, now);
 	if (!braid_comms_count(link)) {			/* without a comm silence means nothing */
-		link->recover.heard_ns = now;
+		link->recover.received_ns = now;
 		/* An accepted link may wait for its first comm, which comes over a new socket. */
 		if (braid_link_ndown(link) && (link->dialler || braid_comms_were(link)))
 			braid_link_fail(link, -ENOTCONN, "the idle link was lost [link-closed]");
 		return -1;
 	}
-	braid_silence_hear(link, now);
+	braid_silence_update(link, now);
 	if (braid_since(link->recover.health_ns, now) >= BRAID_HEALTH_MS * MS) {
 		link->recover.health_ns = now;
-		under_way = braid_health_look(link, now);
+		under_way = braid_health_check(link, now);
 	}
 	if (link->dialler)
 		dial_lanes(link, now);
 	else
-		ask_for_dial(link, now);
+		request_dial(link, now);
 	if (braid_silence_is_over(link, now))
 		return -1;
 	braid_silence_report(link, now);
-	braid_stall_look(link, now);
+	braid_stall_check(link, now);
 	braid_silence_send_alive(link, now);
 	return next_look(link, under_way, now);
 }

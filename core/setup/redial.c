@@ -110,10 +110,11 @@ void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int
 	lane->recover.dial_wait_ms = 0;
 	lane->recover.dial_at_ns = 0;
 	link->recover.refused = false;
-	link->recover.heard_ns = now;
+	link->recover.received_ns = now;
 }
 
-void braid_redial_asked(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
+void braid_redial_requested(struct braid_link *link, const struct braid_conn *c, int err,
+			    uint64_t now)
 {
 	braid_svc_assert_locked();
 	note_dial(link, c, err, now);
@@ -156,7 +157,7 @@ bool braid_redial_is_poor(const struct braid_lane *lane, unsigned path, uint64_t
 	return true;
 }
 
-bool braid_redial_wants(const struct braid_lane *lane, unsigned path)
+bool braid_redial_is_needed(const struct braid_lane *lane, unsigned path)
 {
 	braid_svc_assert_locked();
 	return !braid_lane_up(lane) || braid_lane_suspect_ns(lane) || lane->recover.path != path ||

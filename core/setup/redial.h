@@ -26,14 +26,14 @@ enum {
 void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int err,
 			uint64_t now);
 /* Our request that the peer dial has ended.  err 0: the peer will dial; else the reason. */
-void braid_redial_asked(struct braid_link *link, const struct braid_conn *c, int err,
-			uint64_t now);
+void braid_redial_requested(struct braid_link *link, const struct braid_conn *c, int err,
+			    uint64_t now);
 /* A lane goes on over a new socket, at either end. */
 void braid_redial_resumed(struct braid_lane *lane, uint64_t now);
 /* Did the lane get a new socket in the last 10 s? */
 bool braid_redial_again(const struct braid_lane *lane, uint64_t now);
 /* Is the connection that was dialled for this lane over that path still needed? */
-bool braid_redial_wants(const struct braid_lane *lane, unsigned path);
+bool braid_redial_is_needed(const struct braid_lane *lane, unsigned path);
 /* Does a plain socket carry the lane although its path supports a better transport? */
 bool braid_redial_is_poor(const struct braid_lane *lane, unsigned path, uint64_t now);
 /* Avoid a path for a while.  Lanes that have another one may dial it at once. */

@@ -21,8 +21,8 @@
 #include "core/setup/why.h"
 
 enum {
-	SAY_MS = 1000,			/* send ALIVE after sending nothing for so long */
-	SAY_SOON_MS = 250,		/* the same while a caller waits and nothing arrives */
+	ALIVE_MS = 1000,		/* send ALIVE after sending nothing for so long */
+	ALIVE_SOON_MS = 250,		/* the same while a caller waits and nothing arrives */
 	SILENT_MS = 3000,		/* log one WARN after receiving nothing for so long */
 	GIVE_UP_MS = 500,		/* all lanes lost, and no redial possible or needed */
 };
@@ -30,12 +30,12 @@ enum {
 void braid_silence_start(struct braid_link *link, uint64_t now)
 {
 	braid_svc_assert_locked();
-	link->recover.heard_ns = link->recover.sent_ns = link->recover.looked_ns = now;
+	link->recover.received_ns = link->recover.sent_ns = link->recover.ticked_ns = now;
 }
 
 uint64_t braid_silence(const struct braid_link *link, uint64_t now)
 {
-	return braid_since(link->recover.heard_ns, now);
+	return braid_since(link->recover.received_ns, now);
 }
 
 static bool any_unread(const struct braid_link *link)
@@ -47,7 +47,7 @@ static bool any_unread(const struct braid_link *link)
 	return false;
 }
 
-void braid_silence_hear(struct braid_link *link, uint64_t now)
+void braid_silence_update(struct braid_link *link, uint64_t now)
 {
 	uint64_t bytes = 0;
 
@@ -63,7 +63,7 @@ void braid_silence_hear(struct braid_link *link, uint64_t now)
 		braid_info("device %s, peer %s: heard again after %llu s", link->key.dev->net.name,
 			   link->peer, (unsigned long long)seconds(braid_silence(link, now)));
 	}
-	link->recover.heard_ns = now;
+	link->recover.received_ns = now;
 	link->recover.silent = false;
 }
 
@@ -167,9 +167,9 @@ void braid_silence_send_alive(struct braid_link *link, uint64_t now)
 		link->recover.sent_ns = now;
 	quiet = braid_since(link->recover.sent_ns, now);
 	if (!q->unsent && braid_lane_up(braid_link_home(link)) &&
-	    (quiet >= SAY_MS * MS ||
-	     (waits && quiet >= SAY_SOON_MS * MS &&
-	      (silent >= SAY_SOON_MS * MS || link->npaths > 1))) &&
+	    (quiet >= ALIVE_MS * MS ||
+	     (waits && quiet >= ALIVE_SOON_MS * MS &&
+	      (silent >= ALIVE_SOON_MS * MS || link->npaths > 1))) &&
 	    braid_link_ctl(link, &h, NULL)) {
 		braid_link_flush(link);
 		link->recover.sent_ns = now;
@@ -182,5 +182,5 @@ unsigned braid_silence_alive_ms(const struct braid_link *link, uint64_t now)
 {
 	uint64_t quiet = braid_since(link->recover.sent_ns, now) / MS;
 
-	return quiet < SAY_MS ? (unsigned)(SAY_MS - quiet) : BRAID_HEALTH_MS;
+	return quiet < ALIVE_MS ? (unsigned)(ALIVE_MS - quiet) : BRAID_HEALTH_MS;
 }

@@ -19,7 +19,7 @@ void braid_silence_start(struct braid_link *link, uint64_t now);
 /* For how many ns nothing has come from the peer. */
 uint64_t braid_silence(const struct braid_link *link, uint64_t now);
 /* Note whether anything has come since the last call, and end the silence if so. */
-void braid_silence_hear(struct braid_link *link, uint64_t now);
+void braid_silence_update(struct braid_link *link, uint64_t now);
 /* Report a peer that has been silent for some seconds. */
 void braid_silence_report(struct braid_link *link, uint64_t now);
 bool braid_silence_is_reported(const struct braid_link *link);

@@ -27,7 +27,7 @@ static void note_stall(struct braid_link *link, uint64_t ms, uint64_t size)
 	atomic_fetch_add(&link->key.dev->stalls, 1);
 }
 
-void braid_stall_look(struct braid_link *link, uint64_t now)
+void braid_stall_check(struct braid_link *link, uint64_t now)
 {
 	uint64_t limit = (uint64_t)braid_param.stall_warn * SEC;
 	bool late = false, report;

@@ -12,7 +12,7 @@ struct braid_link;
  * Warn of a message that has waited long for a live peer, and name the end that is late.  Called
  * with braid_svc.lock held.
  */
-void braid_stall_look(struct braid_link *link, uint64_t now);
+void braid_stall_check(struct braid_link *link, uint64_t now);
 /* Does a message still wait that a WARN reported? */
 bool braid_stall_is_late(const struct braid_link *link);
 /* How many such WARNs there were. */

@@ -51,7 +51,7 @@ bool braid_tries_go_on(struct braid_link *link, const struct braid_conn *c, int 
 		       uint64_t now)
 {
 	struct braid_ways *w = &link->setup.path[0].ways;
-	uint64_t patience = (uint64_t)braid_param.connect_timeout * SEC / 2;
+	uint64_t half_timeout = (uint64_t)braid_param.connect_timeout * SEC / 2;
 	unsigned i = c ? c->way : w->now;
 	bool over;
 
@@ -63,7 +63,7 @@ bool braid_tries_go_on(struct braid_link *link, const struct braid_conn *c, int 
 	if (final && !link->tries.final_ns)
 		link->tries.final_ns = now;
 	if (final && (all_final(w) || braid_since(link->tries.final_ns, now) >=
-		      between(0, FINAL_MS * MS, patience)))
+		      between(0, FINAL_MS * MS, half_timeout)))
 		return false;
 	over = braid_ways_next(w, i);
 	if (over) {

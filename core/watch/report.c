@@ -25,7 +25,7 @@
 #endif
 
 /* How long to wait for locks, for all links together: half of what a dump may take. */
-#define PATIENCE_NS (300 * MS)
+#define LOCK_BUDGET_NS (300 * MS)
 
 enum { DEVICES_MAX = 16 };		/* devices that are reported; further ones are not */
 
@@ -93,7 +93,7 @@ void braid_text_free(struct braid_text *t)
 
 /* --- JSON ---------------------------------------------------------------------------------- */
 
-static const char *truth(bool b)
+static const char *bool_text(bool b)
 {
 	return b ? "true" : "false";
 }
@@ -122,7 +122,7 @@ static void put_lane(struct braid_text *t, unsigned index, const struct braid_vi
 	braid_text_add(t, "\"up\":%s,\"home\":%s,\"suspect_ms\":%" PRIu64 ",\"sent_bytes\":%" PRIu64
 		       ",\"received_bytes\":%" PRIu64 ",\"queued_bytes\":%" PRIu64
 		       ",\"unacked_bytes\":%" PRIu64 ",\"resent_packets\":%" PRIu64
-		       ",\"lost\":%u,\"back\":%u},", truth(l->up), truth(l->home),
+		       ",\"lost\":%u,\"back\":%u},", bool_text(l->up), bool_text(l->home),
 		       (uint64_t)(l->suspect_ns / MS), l->sent, l->received, l->queued, l->unacked,
 		       l->wire.resent, l->lost, l->back);
 }
@@ -133,7 +133,7 @@ static void put_message(struct braid_text *t, const struct braid_view_message *m
 		       ",\"bytes_done\":%" PRIu64 ",\"age_ms\":%" PRIu64
 		       ",\"failed\":%s,\"lane_ill\":%s,\"state\":\"%s\"},",
 		       m->sender ? "send" : "receive", m->comm, m->seq, m->tag, m->size, m->done,
-		       (uint64_t)(m->age_ns / MS), truth(m->failed), truth(m->ill),
+		       (uint64_t)(m->age_ns / MS), bool_text(m->failed), bool_text(m->ill),
 		       braid_view_words[m->state]);
 }
 
@@ -156,8 +156,9 @@ static void put_link(struct braid_text *t, const struct braid_view *v, bool all)
 		       "\"heard_ms\":%" PRIu64
 		       ",\"stalls\":%u,\"comms\":%u,\"sent_messages\":%" PRIu64
 		       ",\"sent_bytes\":%" PRIu64 ",\"received_messages\":%" PRIu64
-		       ",\"received_bytes\":%" PRIu64 ",", truth(v->busy), truth(v->dialler),
-		       truth(v->silent), truth(v->late), (uint64_t)(v->heard_ns / MS), v->stalls,
+		       ",\"received_bytes\":%" PRIu64 ",", bool_text(v->busy),
+		       bool_text(v->dialler), bool_text(v->silent), bool_text(v->late),
+		       (uint64_t)(v->silent_ns / MS), v->stalls,
 		       v->ncomms, v->open[1].messages + v->closed[1].messages,
 		       v->open[1].bytes + v->closed[1].bytes,
 		       v->open[0].messages + v->closed[0].messages,
@@ -214,7 +215,7 @@ int braid_report_json(struct braid_text *t, bool all)
 {
 	struct braid_view *v = malloc(sizeof(*v));
 	struct braid_link *link = NULL;
-	uint64_t patience = PATIENCE_NS;
+	uint64_t budget_ns = LOCK_BUDGET_NS;
 	int err = 0;
 
 	if (!v)
@@ -224,7 +225,7 @@ int braid_report_json(struct braid_text *t, bool all)
 	member(t, "host", braid_self.host);
 	braid_text_add(t, "\"links\":[");
 	while ((link = braid_links_next(link))) {
-		braid_view_link(link, &patience, v);
+		braid_view_link(link, &budget_ns, v);
 		put_link(t, v, all);
 	}
 	comma_ends(t, "]");
@@ -352,7 +353,7 @@ int braid_report_metrics(struct braid_text *t)
 	struct braid_view *v = malloc(sizeof(*v));
 	struct sums s[DEVICES_MAX] = { { 0 } };
 	struct braid_link *link = NULL;
-	uint64_t patience = PATIENCE_NS;
+	uint64_t budget_ns = LOCK_BUDGET_NS;
 
 	if (!v)
 		return -ENOMEM;
@@ -361,7 +362,7 @@ int braid_report_metrics(struct braid_text *t)
 		begin(&s[i]);
 	}
 	while ((link = braid_links_next(link))) {
-		braid_view_link(link, &patience, v);
+		braid_view_link(link, &budget_ns, v);
 		for (unsigned i = 0; i < n; i++) {
 			if (s[i].dev == link->key.dev)
 				add_up(&s[i], v);

@@ -33,9 +33,9 @@
 #include "core/base/units.h"
 
 enum {
-	ASK_MS = 200, ANSWER_MS = 700,	/* for one client, before the next is served */
+	REQUEST_MS = 200, ANSWER_MS = 700,	/* for one client, before the next is served */
 	JOIN_MS = 2000,
-	TELL = 16,			/* events that go to the log */
+	LOG_EVENTS = 16,		/* events that go to the log */
 	DUMPS_MAX = 8,			/* files that one process writes */
 };
 
@@ -62,13 +62,13 @@ static bool ready(int fd, short events, uint64_t until)
 }
 
 /* Is the client's user ours, or root? */
-static bool may_ask(int fd)
+static bool client_is_allowed(int fd)
 {
-	struct ucred who;
-	socklen_t len = sizeof(who);
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
 
-	return !braid_os->getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) &&
-	       (who.uid == geteuid() || who.uid == 0);
+	return !braid_os->getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) &&
+	       (cred.uid == geteuid() || cred.uid == 0);
 }
 
 /* Read one line, without its newline; false: no whole line came in time, or it is too long. */
@@ -119,7 +119,7 @@ static void serve(int listener)
 
 	if (fd < 0)
 		return;
-	if (may_ask(fd) && read_line(fd, line, sizeof(line), now + ASK_MS * MS))
+	if (client_is_allowed(fd) && read_line(fd, line, sizeof(line), now + REQUEST_MS * MS))
 		answer(fd, line, now + ANSWER_MS * MS);
 	braid_os->close(fd);
 }
@@ -164,10 +164,10 @@ static void write_metrics(void)
 }
 
 /* Log the last events, for users that have only the log. */
-static void tell_events(void)
+static void log_events(void)
 {
-	struct braid_event e[TELL];
-	unsigned n = braid_flight_copy(e, TELL);
+	struct braid_event e[LOG_EVENTS];
+	unsigned n = braid_flight_copy(e, LOG_EVENTS);
 	uint64_t now = braid_os->now_ns();
 
 	for (unsigned i = 0; i < n; i++) {
@@ -188,7 +188,7 @@ static void dump(void)
 	struct braid_text t = { 0 };
 
 	if (!braid_param.dump_dir[0]) {
-		tell_events();
+		log_events();
 		return;
 	}
 	if (dumps == DUMPS_MAX)
@@ -287,7 +287,7 @@ void braid_stat_dump(void)
 	if (!braid_log_gate_open(&st.dump_gate, braid_os->now_ns()))
 		return;
 	if (!st.running) {
-		tell_events();
+		log_events();
 		return;
 	}
 	atomic_store(&st.dump, true);

@@ -187,7 +187,7 @@ static int move(int dirfd, const char *from, const char *to)
 }
 
 /* Renames the socket to the first free name of this process: 0 and *ret, or -1. */
-static int take_name(int dirfd, const char *dir, const char *hidden, struct sockaddr_un *ret)
+static int claim_name(int dirfd, const char *dir, const char *hidden, struct sockaddr_un *ret)
 {
 	char name[32];
 
@@ -223,7 +223,7 @@ static int bound(int dirfd, const char *dir, struct sockaddr_un *ret)
 		braid_os->close(fd);
 		return -1;
 	}
-	if (!braid_os->listen(fd, 8) && !take_name(dirfd, dir, hidden, ret))
+	if (!braid_os->listen(fd, 8) && !claim_name(dirfd, dir, hidden, ret))
 		return fd;
 	no_socket("a socket in", dir);
 	unlinkat(dirfd, hidden, 0);

@@ -56,7 +56,7 @@ static void view_link(struct braid_link *link, uint64_t now, struct braid_view *
 	ret->device = link->key.dev->net.name;
 	ret->state = (enum braid_link_state)atomic_load(&link->state);
 	ret->err = atomic_load(&link->err);
-	ret->heard_ns = ret->state == BRAID_LINK_UP ? braid_silence(link, now) : 0;
+	ret->silent_ns = ret->state == BRAID_LINK_UP ? braid_silence(link, now) : 0;
 	ret->silent = braid_silence_is_reported(link);
 	ret->late = braid_stall_is_late(link);
 	ret->stalls = braid_stall_count(link);
@@ -187,25 +187,25 @@ static void view_inside(struct braid_link *link, uint64_t now, struct braid_view
 		view_comm(c, now, ret);
 }
 
-static bool lock_within(struct braid_lock *lock, uint64_t *patience_ns)
+static bool lock_within(struct braid_lock *lock, uint64_t *budget_ns)
 {
 	const struct timespec nap = { .tv_nsec = NAP_NS };
 	uint64_t begun = braid_os->now_ns(), waited;
 	bool got;
 
-	while (!(got = braid_trylock(lock)) && braid_os->now_ns() - begun < *patience_ns)
+	while (!(got = braid_trylock(lock)) && braid_os->now_ns() - begun < *budget_ns)
 		nanosleep(&nap, NULL);
 	waited = braid_os->now_ns() - begun;
-	*patience_ns -= waited < *patience_ns ? waited : *patience_ns;
+	*budget_ns -= waited < *budget_ns ? waited : *budget_ns;
 	return got;
 }
 
-void braid_view_link(struct braid_link *link, uint64_t *patience_ns, struct braid_view *ret)
+void braid_view_link(struct braid_link *link, uint64_t *budget_ns, struct braid_view *ret)
 {
 	uint64_t now = braid_os->now_ns();
 
 	memset(ret, 0, offsetof(struct braid_view, msg));
-	ret->busy = !lock_within(&link->lock, patience_ns);
+	ret->busy = !lock_within(&link->lock, budget_ns);
 	view_link(link, now, ret);
 	if (ret->busy)
 		return;

@@ -60,7 +60,7 @@ struct braid_view {
 	enum braid_link_state state;
 	int err;
 	bool busy, dialler, silent, late;
-	uint64_t heard_ns;		/* ago; 0: the link is not up */
+	uint64_t silent_ns;		/* ago; 0: the link is not up */
 	unsigned stalls;
 	unsigned nlanes, ncomms;
 	struct braid_view_lane lane[BRAID_LANES_MAX];
@@ -72,7 +72,7 @@ struct braid_view {
 	struct braid_view_message msg[BRAID_VIEW_MESSAGES];
 };
 
-/* *patience_ns: how long this call, and later ones for other links, may still wait for locks. */
-void braid_view_link(struct braid_link *link, uint64_t *patience_ns, struct braid_view *ret);
+/* *budget_ns: how long this call, and later ones for other links, may still wait for locks. */
+void braid_view_link(struct braid_link *link, uint64_t *budget_ns, struct braid_view *ret);
 
 #endif

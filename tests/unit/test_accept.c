@@ -95,7 +95,7 @@ bool braid_cross_refuse(struct braid_link *link, uint64_t now)
 	return w.crossed;
 }
 
-void braid_recover_wanted(struct braid_link *link, unsigned index, uint16_t epoch)
+void braid_recover_requested(struct braid_link *link, unsigned index, uint16_t epoch)
 {
 	assert_ptr_equal(link, &link_);
 	assert_int_equal(index, c.theirs.lane);

@@ -57,7 +57,7 @@ static bool heard(unsigned ms)
 	bool was_heard;
 
 	braid_svc_lock();
-	was_heard = braid_cross_heard(&link_, start + ms * MS);
+	was_heard = braid_cross_is_recent(&link_, start + ms * MS);
 	braid_svc_unlock();
 	return was_heard;
 }

@@ -78,7 +78,7 @@ static bool look(void)
 	bool under_way;
 
 	braid_svc_lock();
-	under_way = braid_health_look(link, null_now_ns);
+	under_way = braid_health_check(link, null_now_ns);
 	braid_svc_unlock();
 	return under_way;
 }

@@ -349,7 +349,7 @@ static void a_lost_lane_is_up_again(void **state)
 	struct braid_conn c = lost(true);
 
 	(void)state;
-	p.end[0]->recover.heard_ns = 0;
+	p.end[0]->recover.received_ns = 0;
 	assert_int_equal(braid_join_lane(lane, &c), 0);
 	assert_true(braid_lane_up(lane));
 	assert_int_equal(lane->loss.back, 1);

@@ -209,15 +209,15 @@ static void a_quiet_socket_is_open_and_any_event_is_its_end(void **state)
 {
 	(void)state;
 	recv_errno = EAGAIN;
-	assert_int_equal(braid_lane_look_at_fd(stub_at(0)), 0);
+	assert_int_equal(braid_lane_check_fd(stub_at(0)), 0);
 	recv_errno = EINTR;
-	assert_int_equal(braid_lane_look_at_fd(stub_at(0)), 0);
+	assert_int_equal(braid_lane_check_fd(stub_at(0)), 0);
 	recv_errno = ECONNRESET;
-	assert_int_equal(braid_lane_look_at_fd(stub_at(0)), -ENOTCONN);
+	assert_int_equal(braid_lane_check_fd(stub_at(0)), -ENOTCONN);
 	recv_errno = 0;
-	assert_int_equal(braid_lane_look_at_fd(stub_at(0)), -ENOTCONN);
+	assert_int_equal(braid_lane_check_fd(stub_at(0)), -ENOTCONN);
 	recv_errno = -1;
-	assert_int_equal(braid_lane_look_at_fd(stub_at(0)), -ENOTCONN);
+	assert_int_equal(braid_lane_check_fd(stub_at(0)), -ENOTCONN);
 }
 
 static void what_came_before_the_end_is_read_first(void **state)
@@ -225,14 +225,14 @@ static void what_came_before_the_end_is_read_first(void **state)
 	(void)state;
 	recv_errno = EAGAIN;
 	poll_answer = 3;
-	assert_int_equal(braid_lane_last_words(stub_at(0), poll_again), 0);
+	assert_int_equal(braid_lane_final_poll(stub_at(0), poll_again), 0);
 	assert_int_equal(polled, 0);
 	recv_errno = 0;
-	assert_int_equal(braid_lane_last_words(stub_at(0), poll_again), 3);
+	assert_int_equal(braid_lane_final_poll(stub_at(0), poll_again), 3);
 	poll_answer = -EIO;
-	assert_int_equal(braid_lane_last_words(stub_at(0), poll_again), -EIO);
+	assert_int_equal(braid_lane_final_poll(stub_at(0), poll_again), -EIO);
 	poll_answer = 0;
-	assert_int_equal(braid_lane_last_words(stub_at(0), poll_again), -ENOTCONN);
+	assert_int_equal(braid_lane_final_poll(stub_at(0), poll_again), -ENOTCONN);
 }
 
 static void the_socket_is_looked_at_now_and_then_and_always_while_the_link_is_watched(void **state)
@@ -240,23 +240,23 @@ static void the_socket_is_looked_at_now_and_then_and_always_while_the_link_is_wa
 	unsigned in_vain = 0, looks = 0;
 
 	(void)state;
-	for (unsigned i = 0; i < 10 * BRAID_LOOK_AT_FD; i++)
-		looks += braid_lane_look_due(stub_at(0), &in_vain);
+	for (unsigned i = 0; i < 10 * BRAID_CHECK_FD; i++)
+		looks += braid_lane_check_due(stub_at(0), &in_vain);
 	assert_int_equal(looks, 10);
 	atomic_store(&stub.link->thread.watched, true);
-	assert_true(braid_lane_look_due(stub_at(0), &in_vain));
+	assert_true(braid_lane_check_due(stub_at(0), &in_vain));
 }
 
 /* --- a peer that has stopped --------------------------------------------------------------- */
 
-static bool is_stuck(struct braid_look *look)
+static bool is_stuck(struct braid_progress *look)
 {
 	return braid_lane_stuck(stub_at(0), look, 3);
 }
 
 static void a_lane_is_stuck_while_frames_are_in_flight_and_nothing_happens(void **state)
 {
-	struct braid_look look = { 0 };
+	struct braid_progress look = { 0 };
 
 	(void)state;
 	for (unsigned i = 0; i < 10; i++)
@@ -270,7 +270,7 @@ static void a_lane_is_stuck_while_frames_are_in_flight_and_nothing_happens(void 
 
 static void bytes_and_acknowledgements_are_signs_of_life(void **state)
 {
-	struct braid_look look = { 0 };
+	struct braid_progress look = { 0 };
 
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {

@@ -101,7 +101,7 @@ static void a_slow_job_holds_up_no_other_queue_and_after_a_look_not_its_own(void
 	wait_for(BRAID_STOP);
 	now = braid_os->now_ns() + 500000000;	/* long enough to be slow, too short to hang */
 	while (atomic_load(&ran) < 2)
-		braid_later_look(&dev, now);
+		braid_later_check(&dev, now);
 	assert_true(braid_later_busy(&dev, BRAID_END));
 	assert_false(braid_later_hangs(&dev, BRAID_END, now));
 	atomic_store(&may_end, true);
@@ -118,12 +118,12 @@ static void a_nic_that_hangs_is_reported_once(void **state)
 	while (!braid_later_hangs(&dev, BRAID_STOP, later))
 		sched_yield();			/* its thread is still to begin */
 	assert_int_equal(warns, 0);
-	assert_true(braid_later_look(&dev, later) >= 0);
-	braid_later_look(&dev, later + 1);
+	assert_true(braid_later_check(&dev, later) >= 0);
+	braid_later_check(&dev, later + 1);
 	assert_int_equal(warns, 1);
 	atomic_store(&may_end, true);
 	wait_for(BRAID_STOP);
-	assert_int_equal(braid_later_look(&dev, later), -1);
+	assert_int_equal(braid_later_check(&dev, later), -1);
 }
 
 static void stops_are_past_once_all_asked_for_before_are_over(void **state)

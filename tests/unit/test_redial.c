@@ -186,7 +186,7 @@ static void success_is_a_sign_of_life(void **state)
 	link_.setup.path[0].bad_until_ns = now + SEC;
 	ends(BRAID_CONN_UP, 0);
 	assert_false(link_.recover.refused);
-	assert_int_equal(link_.recover.heard_ns, now);
+	assert_int_equal(link_.recover.received_ns, now);
 	assert_int_equal(link_.setup.path[0].bad_until_ns, 0);
 }
 
@@ -197,11 +197,11 @@ static void requests_to_dial_wait_in_the_same_way(void **state)
 	(void)state;
 	one_path();
 	for (unsigned ms = 5; ms <= 20; ms *= 2) {
-		braid_redial_asked(&link_, &c, -EHOSTUNREACH, now);
+		braid_redial_requested(&link_, &c, -EHOSTUNREACH, now);
 		assert_int_equal(link_.recover.probe_ns - now, ms * MS);
 	}
 	/* The peer has promised to dial: give it some time. */
-	braid_redial_asked(&link_, &c, 0, now);
+	braid_redial_requested(&link_, &c, 0, now);
 	assert_int_equal(link_.recover.probe_ns - now, 500 * MS);
 }
 
@@ -211,9 +211,9 @@ static void a_request_that_was_heard_speaks_for_its_path(void **state)
 
 	(void)state;
 	link_.setup.path[0].ways.n = 0;		/* as at the accepting end */
-	braid_redial_asked(&link_, &c, 0, now);
+	braid_redial_requested(&link_, &c, 0, now);
 	assert_int_equal(link_.setup.path[0].bad_until_ns, 0);
-	braid_redial_asked(&link_, &c, -ECONNRESET, now);
+	braid_redial_requested(&link_, &c, -ECONNRESET, now);
 	assert_true(link_.setup.path[0].bad_until_ns > now);
 }
 
@@ -374,17 +374,17 @@ static void one_lane_of_a_path_tries_rdma_first(void **state)
 static void a_dial_is_wanted_until_the_lane_works_where_it_should(void **state)
 {
 	(void)state;
-	assert_false(braid_redial_wants(&lane_[0], 0));
-	assert_true(braid_redial_wants(&lane_[0], 1));		/* the lane is astray */
+	assert_false(braid_redial_is_needed(&lane_[0], 0));
+	assert_true(braid_redial_is_needed(&lane_[0], 1));	/* the lane is astray */
 	lane_[0].loss.suspect_ns = now;
-	assert_true(braid_redial_wants(&lane_[0], 0));
+	assert_true(braid_redial_is_needed(&lane_[0], 0));
 	lane_[0].loss.suspect_ns = 0;
 	atomic_store(&lane_[0].up, false);
-	assert_true(braid_redial_wants(&lane_[0], 0));
+	assert_true(braid_redial_is_needed(&lane_[0], 0));
 	atomic_store(&lane_[0].up, true);
 	dev.best = &rdma;
 	link_.setup.path[0].better = true;
-	assert_true(braid_redial_wants(&lane_[0], 0));
+	assert_true(braid_redial_is_needed(&lane_[0], 0));
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -89,7 +89,7 @@ static void a_peer_heard_at_the_end_of_such_a_pause_is_not_lost(void **state)
 {
 	(void)state;
 	pass(4000);
-	link->recover.heard_ns = null_now_ns;
+	link->recover.received_ns = null_now_ns;
 	braid_recover_tick(link, null_now_ns);
 	assert_int_equal(state_of(), BRAID_LINK_UP);
 	assert_int_equal(warn_count, 0);
@@ -106,7 +106,7 @@ static void a_peer_heard_after_the_turn_began_is_not_lost(void **state)
 {
 	(void)state;
 	braid_recover_tick(link, null_now_ns);
-	link->recover.heard_ns = null_now_ns + 5000;
+	link->recover.received_ns = null_now_ns + 5000;
 	braid_recover_tick(link, null_now_ns);
 	assert_int_equal(state_of(), BRAID_LINK_UP);
 	assert_int_equal(warn_count, 0);

@@ -84,13 +84,13 @@ static void any_byte_ends_the_silence(void **state)
 {
 	(void)state;
 	pass(700);
-	braid_silence_hear(link, null_now_ns);
+	braid_silence_update(link, null_now_ns);
 	assert_int_equal(braid_silence(link, null_now_ns), 700 * MS);
 	atomic_fetch_add(&link->lane[1]->rx_bytes, 1);
-	braid_silence_hear(link, null_now_ns);
+	braid_silence_update(link, null_now_ns);
 	assert_int_equal(braid_silence(link, null_now_ns), 0);
 	pass(10);
-	braid_silence_hear(link, null_now_ns);
+	braid_silence_update(link, null_now_ns);
 	assert_int_equal(braid_silence(link, null_now_ns), 10 * MS);
 }
 
@@ -126,7 +126,7 @@ static void a_peer_that_is_heard_again_may_be_reported_again(void **state)
 	pass(3000);
 	braid_silence_report(link, null_now_ns);
 	atomic_fetch_add(&link->lane[0]->rx_bytes, 1);
-	braid_silence_hear(link, null_now_ns);
+	braid_silence_update(link, null_now_ns);
 	assert_int_equal(last_event(), BRAID_EVENT_HEARD);
 	assert_false(atomic_load(&link->recover.silent));
 	pass(3000);
@@ -343,7 +343,7 @@ static void it_is_said_sooner_while_a_caller_waits_and_nothing_comes(void **stat
 	assert_true(alive());
 	braid_silence_start(link, null_now_ns);
 	pass(250);
-	link->recover.heard_ns = null_now_ns;	/* the peer sends: it needs no question */
+	link->recover.received_ns = null_now_ns;	/* the peer sends: it needs no question */
 	assert_false(alive());
 	link->npaths = 2;			/* but its other paths may be dead */
 	assert_true(alive());

@@ -54,8 +54,8 @@ static int end(void **state)
 static void look(unsigned at)
 {
 	/* The last sign of life came 300 ms ago. */
-	atomic_store(&pair.end[at]->recover.heard_ns, null_now_ns - 300 * MS);
-	braid_stall_look(pair.end[at], null_now_ns);
+	atomic_store(&pair.end[at]->recover.received_ns, null_now_ns - 300 * MS);
+	braid_stall_check(pair.end[at], null_now_ns);
 }
 
 /* The service thread looks at that end's link for so long. */

@@ -94,6 +94,9 @@ BRAID_APART int braid_open_came(struct braid_lane *lane)
 	/* The dialled end assigns odd ids, the dialling end even ones. */
 	if ((id & 1) != link->dialler || braid_comm_find(link, id))
 		return -EBADMSG;
+	/* Another thread has ended the link since this one read the frame, and failed its comms. */
+	if (atomic_load(&link->state) == BRAID_LINK_DEAD)
+		return 0;
 	braid_open_unpack(lane->rx_ctl, &open);
 	if (braid_link_attach(link))	/* it may have been idle until now */
 		return -ENOMEM;

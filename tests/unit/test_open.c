@@ -115,6 +115,19 @@ static void an_open_is_answered_on_a_link_that_was_idle(void **state)
 	assert_int_equal(pass_frame(B, BRAID_F_OPENED).comm, 100);
 }
 
+/* Its receives would wait for ever: the link's end has failed the comms that there were. */
+static void an_open_read_before_the_link_ended_makes_no_comm(void **state)
+{
+	unsigned had = atomic_load(&pair.end[B]->msg.ncomms);
+
+	(void)state;
+	braid_link_fail(pair.end[B], -ENOMEM, "out of memory");
+	assert_int_equal(forge_open(100), 0);
+	assert_null(offered);
+	assert_int_equal(pair.end[B]->msg.ncomms, had);
+	assert_null(pair.end[B]->msg.refusals);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -123,6 +136,7 @@ int main(void)
 		CASE_OPEN(opens_without_proof_take_no_memory),
 		CASE_OPEN(one_comm_too_many_is_refused),
 		CASE_OPEN(an_open_is_answered_on_a_link_that_was_idle),
+		CASE_OPEN(an_open_read_before_the_link_ended_makes_no_comm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

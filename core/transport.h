@@ -176,7 +176,10 @@ struct braid_transport {
 
 	/* Take over lane->fd, whose peer has just been authenticated, and lane->priv. */
 	int (*lane_open)(struct braid_lane *lane);
-	/* Memory for traffic: taken when the first comm attaches, given back after the last. */
+	/*
+	 * Memory for traffic: taken when the first comm attaches, given back after the last.
+	 * lane_detach() has the lane's io lock; lane_attach() may be called twice without it.
+	 */
 	int (*lane_attach)(struct braid_lane *lane);
 	void (*lane_detach)(struct braid_lane *lane);
 	/*

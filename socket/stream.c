@@ -42,6 +42,7 @@ void braid_stream_detach(struct braid_lane *lane)
 {
 	struct braid_stream *s = stream_of(lane);
 
+	braid_assert_locked(&lane->io);
 	if (s->beg != s->end)
 		return;
 	free(s->stage);

@@ -55,9 +55,9 @@ int braid_link_attach(struct braid_link *link)
 	for (unsigned i = 0; !link->lanes.attached && i < link->nlanes; i++) {
 		int err = braid_lane_attach(link->lane[i]);
 
-		if (err) {
+		if (err) {		/* lane_detach() needs more locks than the caller holds */
 			while (i--)
-				braid_lane_detach(link->lane[i]);
+				braid_txq_fini(&link->lane[i]->tx);
 			return err;
 		}
 	}

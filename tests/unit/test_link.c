@@ -77,6 +77,7 @@ static void an_idle_link_gives_its_queues_back_and_gets_them_again(void **state)
 	assert_true(stub.link->lanes.attached && has_queues(0) && has_queues(1));
 }
 
+/* The lane that has its memory is being read, perhaps: its transport keeps what it has. */
 static void a_link_without_memory_for_one_lane_has_it_for_none(void **state)
 {
 	(void)state;
@@ -85,7 +86,7 @@ static void a_link_without_memory_for_one_lane_has_it_for_none(void **state)
 	assert_int_equal(braid_link_attach(stub.link), -ENOMEM);
 	assert_false(stub.link->lanes.attached);
 	assert_false(has_queues(0) || has_queues(1));
-	assert_int_equal(stub.lane[0].detaches, 2);
+	assert_int_equal(stub.lane[0].detaches, 1);
 	stub.lane[1].attach_err = 0;
 	assert_int_equal(braid_link_attach(stub.link), 0);
 }

@@ -122,6 +122,8 @@ struct braid_setup {			/* set-up of one lane, over an authenticated socket */
 	unsigned lane;
 	int traffic_class;
 	bool dialler;
+	bool has_ticket;		/* wire version 2: */
+	uint8_t ticket[BRAID_MAC_SIZE];	/* only the two ends know it: see braid_auth_ticket() */
 	void *priv;			/* made by setup(), taken over by lane_open() */
 	const char *failed;		/* the library call that failed, for people; or NULL */
 	char why[160];			/* text for people in place of the errno; or "" */

@@ -175,7 +175,7 @@ int braid_smc_setup_peer(struct braid_setup *s, const uint8_t *theirs)
 	d->len = own_address(s->dev, &d->from);
 	memcpy(&d->to, s->to, d->len);
 	set_port(&d->to, port);
-	memcpy(d->nonce, theirs + 2, BRAID_SMC_NONCE);
+	memcpy(d->nonce, s->has_ticket ? s->ticket : theirs + 2, BRAID_SMC_NONCE);
 	d->fd = port && d->to.ss_family == d->from.ss_family ? braid_smc_socket(d->to.ss_family) :
 								-EBADMSG;
 	err = d->fd < 0 ? d->fd : 0;
@@ -218,10 +218,10 @@ static int dialled(struct braid_setup *s, struct smc_conn *w)
 
 /* --- accepting ----------------------------------------------------------------------------- */
 
-static int start_listening(const struct braid_dev *dev, struct smc_conn *w, uint8_t *mine)
+static int start_listening(const struct braid_setup *s, struct smc_conn *w, uint8_t *mine)
 {
 	struct sockaddr_storage at;
-	socklen_t len = own_address(dev, &at);
+	socklen_t len = own_address(s->dev, &at);
 	uint16_t port;
 	int err;
 
@@ -235,13 +235,15 @@ static int start_listening(const struct braid_dev *dev, struct smc_conn *w, uint
 		return -errno;
 	port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port :
 						((struct sockaddr_in *)&at)->sin_port);
-	err = braid_os->random(w->nonce, BRAID_SMC_NONCE);
-	if (err)
-		return err;
 	mine[0] = (uint8_t)port;
 	mine[1] = (uint8_t)(port >> 8);
+	if (s->has_ticket) {		/* the peer makes it itself: it never crosses in advance */
+		memcpy(w->nonce, s->ticket, BRAID_SMC_NONCE);
+		return 0;
+	}
+	err = braid_os->random(w->nonce, BRAID_SMC_NONCE);
 	memcpy(mine + 2, w->nonce, BRAID_SMC_NONCE);
-	return 0;
+	return err;
 }
 
 static void pending_close(struct smc_pending *g)
@@ -342,7 +344,7 @@ int braid_smc_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
 	for (unsigned i = 0; i < BRAID_SMC_PENDING; i++)
 		w->pending[i].fd = -1;
 	memset(mine, 0, BRAID_BLOB_SIZE);
-	err = theirs ? start_listening(s->dev, w, mine) : 0;
+	err = theirs ? start_listening(s, w, mine) : 0;
 	if (err)
 		braid_smc_setup_drop(s);
 	return err;

@@ -132,6 +132,7 @@ abi_tests = \
 	tests/abi/test_sizes \
 	tests/abi/test_stat \
 	tests/abi/test_strangers \
+	tests/abi/test_tap \
 	tests/abi/test_threads \
 	tests/abi/test_vdevice \
 	tests/abi/test_why

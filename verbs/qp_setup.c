@@ -148,7 +148,10 @@ static int setup_begin(struct braid_setup *s, const uint8_t *theirs)
 	w->dialler = s->dialler;
 	w->traffic_class = s->traffic_class;
 	braid_os->random(&w->psn, sizeof(w->psn));
-	braid_os->random(&w->nonce, sizeof(w->nonce));
+	if (s->has_ticket)
+		memcpy(&w->nonce, s->ticket, sizeof(w->nonce));
+	else
+		braid_os->random(&w->nonce, sizeof(w->nonce));
 	w->psn &= 0xffffff;
 	s->priv = w;
 	make(w, "to make a queue pair", make_run);
@@ -179,7 +182,7 @@ static void pack_own_blob(struct braid_qp *w, uint8_t *ret)
 	b->psn = w->psn;
 	b->ack = (uint64_t)(uintptr_t)w->m->ack;
 	b->ack_key = w->m->ack_mr->rkey;
-	b->nonce = w->nonce;
+	b->nonce = w->setup.has_ticket ? 0 : w->nonce;
 	braid_qp_blob_pack(b, ret);
 }
 
@@ -208,7 +211,7 @@ int braid_qp_peer(struct braid_setup *s, const uint8_t *theirs)
 	if (err)
 		return err;
 	apply_peer_blob(w, &w->peer);
-	if (w->port->fabric == BRAID_FABRIC_IWARP)
+	if (w->port->fabric == BRAID_FABRIC_IWARP && !w->setup.has_ticket)
 		w->nonce = w->peer.nonce;
 	make(w, "to connect a queue pair", peer_run);
 	return 0;

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-enum { BRAID_ID_SIZE = 16, BRAID_HOST_SIZE = 64 };
+enum { BRAID_ID_SIZE = 16, BRAID_HOST_SIZE = 56 };
 
 struct braid_self {
 	uint8_t process[BRAID_ID_SIZE];

@@ -48,7 +48,7 @@ struct braid_lane_loss {
 struct braid_lane_recover {
 	bool in_epoll, event_in_epoll;
 	uint8_t path;			/* the dialler's path that its socket uses */
-	uint16_t dialled;		/* epoch of the last dial made or accepted */
+	uint32_t dialled;		/* epoch of the last dial made or accepted */
 	struct braid_conn *conn;	/* the dial in progress */
 	uint64_t dial_at_ns;
 	unsigned dial_wait_ms;		/* the wait after the last failed dial; 0: none failed */
@@ -62,7 +62,7 @@ struct braid_lane {
 	const struct braid_transport *tr;	/* of the present carrier; it may change */
 	size_t size;			/* of this struct and the largest transport's part */
 	uint8_t index;
-	uint16_t epoch;
+	uint32_t epoch;
 	int fd;
 	void *priv;			/* made by setup(), taken over by lane_open() */
 	int event_fd;			/* see struct braid_transport, arm; -1: none */

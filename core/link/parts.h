@@ -107,6 +107,7 @@ struct braid_link_table {		/* core/setup/links.c: all links */
 struct braid_link_setup {		/* set by the handshake that made the link */
 	uint64_t id;
 	uint8_t session[BRAID_KEY_SIZE];
+	uint16_t version;		/* of the wire, spoken by both ends */
 	uint32_t peer_pid;		/* if the peer is on a host of our host's name; else 0 */
 	uint32_t next_comm;		/* under the link's lock */
 	struct braid_path path[BRAID_PATHS_MAX];
@@ -156,7 +157,7 @@ struct braid_link_lane_count {		/* core/setup/lane_count.c: would another lane h
 	int phase;
 	uint64_t at_ns, moved_ns, next_try_ns, give_up_ns, wait_ns;
 	uint64_t dial_ns, redial_ns;	/* earliest next dial; the wait before it */
-	uint16_t dials;			/* of new lanes */
+	uint32_t dials;			/* of new lanes */
 	uint64_t bytes;
 	unsigned long starved;
 	double few_rate, many_rate;	/* bytes per ns, recently */

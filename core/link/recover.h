@@ -20,7 +20,7 @@ struct braid_carrier {		/* the result of a handshake: it carries a lane's frames
 	const struct braid_transport *tr;
 	int fd;
 	void *priv;
-	uint16_t epoch;
+	uint32_t epoch;
 	uint8_t member, peer_member;
 	uint32_t rkey_epoch, peer_rkey_epoch;	/* of both links when it was set up */
 };

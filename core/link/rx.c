@@ -37,7 +37,7 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 		return 0;
 	}
 	lane = link->lane[h->n];
-	if ((uint16_t)(writes ? ~h->rseq : h->rseq) != lane->epoch)
+	if ((uint16_t)(writes ? ~h->rseq : h->rseq) != (uint16_t)lane->epoch)
 		return 0;			/* the lane has been dialled again since */
 	if (lane->loss.peer_down && writes)
 		return 0;			/* late: the plain DOWN overtook it */

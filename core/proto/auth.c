@@ -11,6 +11,8 @@
 
 _Static_assert(BRAID_MAC_SIZE == crypto_generichash_BYTES, "MAC size");
 _Static_assert(BRAID_KEY_SIZE == crypto_generichash_KEYBYTES, "key size");
+_Static_assert(BRAID_KEY_SIZE == crypto_scalarmult_SCALARBYTES, "secret key size");
+_Static_assert(BRAID_NONCE_SIZE == crypto_scalarmult_BYTES, "public key size");
 
 int braid_auth_init(void)
 {
@@ -57,6 +59,34 @@ void braid_auth_setup(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, 
 		      const uint8_t *msg, uint8_t *ret)
 {
 	mac(key, dialler ? "braid setup" : "braid setup answer", m1, m2, msg, ret);
+}
+
+void braid_auth_ticket(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, uint8_t *ret)
+{
+	mac(key, "braid ticket", m1, m2, NULL, ret);
+}
+
+void braid_auth_public(const uint8_t *secret, uint8_t *ret)
+{
+	crypto_scalarmult_base(ret, secret);
+}
+
+int braid_auth_exchange(const uint8_t *secret, const uint8_t *public, uint8_t *key)
+{
+	static const char label[] = "braid exchange";
+	uint8_t shared[crypto_scalarmult_BYTES], made[BRAID_KEY_SIZE];
+	crypto_generichash_state st;
+	int err = crypto_scalarmult(shared, secret, public) ? -EACCES : 0;
+
+	crypto_generichash_init(&st, key, BRAID_KEY_SIZE, sizeof(made));
+	crypto_generichash_update(&st, (const uint8_t *)label, sizeof(label));
+	crypto_generichash_update(&st, shared, sizeof(shared));
+	crypto_generichash_final(&st, made, sizeof(made));
+	memcpy(key, made, sizeof(made));
+	sodium_memzero(shared, sizeof(shared));
+	sodium_memzero(made, sizeof(made));
+	sodium_memzero(&st, sizeof(st));
+	return err;
 }
 
 static void mac_open(const uint8_t *token, const char *label, const uint8_t *session,

@@ -6,9 +6,13 @@
  * session key (another lane of it), and every MAC bound to its role by a different label:
  *
  *	M1.mac  = MAC(K, "hello" | M1)			lets the listener drop strangers at once
- *	M2.mac  = MAC(K, "answer" | M1 | M2)		the listener knows K and saw this M1
- *	proof   = MAC(K, "proof" | M1 | M2)		the dialler knows K and saw this M2
- *	session = MAC(K, "session" | M1 | M2)		bound to both nonces
+ *	E       = MAC(K, "exchange" | X25519)		of the public keys in M1 and M2
+ *	M2.mac  = MAC(E, "answer" | M1 | M2)		the listener knows K and saw this M1
+ *	proof   = MAC(E, "proof" | M1 | M2)		the dialler knows K and saw this M2
+ *	session = MAC(E, "session" | M1 | M2)		bound to both nonces
+ *
+ * Who knows K and reads the handshake, but can't change it, still does not know E.  Wire version 1
+ * has no exchange: E is K, and the public keys are nonces.
  *
  * A recorded M1 gets an M2 with a new nonce, which only a holder of K can answer; a reflected
  * message fails on its label.  K itself never crosses the wire.
@@ -42,6 +46,17 @@ void braid_auth_opened(const uint8_t *token, const uint8_t *session,
 /* The MAC of one end's set-up message of a lane, bound to this handshake. */
 void braid_auth_setup(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, bool dialler,
 		      const uint8_t *msg, uint8_t *ret);
+
+/*
+ * The MAC by which a second connection of the same set-up (SMC's socket, iWARP's queue pair) shows
+ * that the dialler of this handshake made it.
+ */
+void braid_auth_ticket(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, uint8_t *ret);
+
+/* Make the public key of a secret one, BRAID_KEY_SIZE random bytes. */
+void braid_auth_public(const uint8_t *secret, uint8_t *ret);
+/* Turn K into E.  0, or -EACCES: no key has that public one. */
+int braid_auth_exchange(const uint8_t *secret, const uint8_t *public, uint8_t *key);
 
 bool braid_auth_equal(const uint8_t *a, const uint8_t *b);
 void braid_auth_wipe(void *key, size_t len);	/* async-signal-safe */

@@ -14,13 +14,14 @@
 #define BRAID_PROTO_COMMON_H
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/base/self.h"
 
 enum {
 	BRAID_WIRE_LEAST = 1,
-	BRAID_WIRE_MOST = 1,
+	BRAID_WIRE_MOST = 2,
 
 	BRAID_KEY_SIZE = 32,		/* tokens, session keys */
 	BRAID_MAC_SIZE = 32,
@@ -34,6 +35,18 @@ static inline int braid_version_check(uint16_t least, uint16_t most)
 {
 	return least > most || most < BRAID_WIRE_LEAST || least > BRAID_WIRE_MOST ?
 		       -EPROTONOSUPPORT : 0;
+}
+
+/* The highest version that this library and a peer whose highest is `most` have in common. */
+static inline uint16_t braid_version_agreed(uint16_t most)
+{
+	return most < BRAID_WIRE_MOST ? most : BRAID_WIRE_MOST;
+}
+
+/* Is epoch a later than epoch b?  Version 1 sends the low 16 bits only. */
+static inline bool braid_epoch_is_later(uint16_t version, uint32_t a, uint32_t b)
+{
+	return version < 2 ? (int16_t)(a - b) > 0 : (int32_t)(a - b) > 0;
 }
 
 #endif

@@ -7,6 +7,8 @@
 
 #include "core/proto/cursor.h"
 
+enum { SPARE = 6 };		/* bytes that are 0 */
+
 void braid_hello_pack(const struct braid_hello *h, uint8_t *to)
 {
 	struct cursor c = { .w = to };
@@ -22,7 +24,7 @@ void braid_hello_pack(const struct braid_hello *h, uint8_t *to)
 	put16(&c, h->dev);
 	put16(&c, h->peer_dev);
 	put16(&c, (uint16_t)h->traffic_class);
-	put16(&c, h->epoch);
+	put16(&c, (uint16_t)h->epoch);
 	put32(&c, h->pid);
 	put32(&c, h->window);
 	put64(&c, h->ident);
@@ -30,6 +32,8 @@ void braid_hello_pack(const struct braid_hello *h, uint8_t *to)
 	put_bytes(&c, h->nonce, sizeof(h->nonce));
 	put_bytes(&c, h->transports, sizeof(h->transports));
 	put_bytes(&c, h->host, sizeof(h->host));
+	put16(&c, (uint16_t)(h->epoch >> 16));
+	c.w += SPARE;
 	put32(&c, h->frames);
 	put32(&c, h->first);
 	put16(&c, h->port);
@@ -67,6 +71,11 @@ int braid_hello_unpack(const uint8_t *from, struct braid_hello *ret)
 	get_bytes(&c, h.nonce, sizeof(h.nonce));
 	get_bytes(&c, h.transports, sizeof(h.transports));
 	get_bytes(&c, h.host, sizeof(h.host));
+	if (h.most >= 2)		/* version 1 has longer host names */
+		h.epoch |= (uint32_t)get16(&c) << 16;
+	else
+		c.r += 2;
+	c.r += SPARE;
 	h.host[BRAID_HOST_SIZE - 1] = '\0';
 	for (char *p = h.host; *p; p++) {
 		if (*p < '!' || *p > '~')

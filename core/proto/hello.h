@@ -57,12 +57,12 @@ struct braid_hello {			/* each end sends one; the dialler first */
 	uint16_t dev;			/* sender's device index */
 	uint16_t peer_dev;		/* the peer's device index, as the dialler knows it */
 	int16_t traffic_class;
-	uint16_t epoch;			/* number of earlier openings of this lane */
+	uint32_t epoch;			/* number of earlier openings of this lane */
 	uint32_t pid;
 	uint32_t window;		/* eager bytes that this hello's sender grants */
 	uint64_t ident;			/* id of the link; in a dialler's LINK: of the listen */
 	uint8_t process[BRAID_ID_SIZE];
-	uint8_t nonce[BRAID_NONCE_SIZE];
+	uint8_t nonce[BRAID_NONCE_SIZE];	/* version 2: an ephemeral X25519 public key */
 	uint8_t transports[BRAID_TRANSPORTS_MAX];	/* ids, best first; 0 ends */
 	char host[BRAID_HOST_SIZE];	/* for people; always terminated */
 	uint32_t frames;		/* LANE: frames ever received on this lane */

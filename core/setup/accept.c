@@ -41,7 +41,8 @@ static void key_of_hello(const struct braid_conn *c, struct braid_link_key *ret)
 static bool hello_is_old(const struct braid_conn *c)
 {
 	return c->theirs.kind == BRAID_HELLO_LANE && c->theirs.lane < c->link->nlanes &&
-	       (int16_t)(c->theirs.epoch - c->link->lane[c->theirs.lane]->recover.dialled) <= 0;
+	       !braid_epoch_is_later(c->link->setup.version, c->theirs.epoch,
+				     c->link->lane[c->theirs.lane]->recover.dialled);
 }
 
 /* The handshake of a link that is up only at its dialler: the proof is on its way.  Or NULL. */
@@ -83,16 +84,19 @@ static int accept_find(struct braid_conn *c)
 		    link->dialler != (c->theirs.kind == BRAID_HELLO_ALIVE))
 			continue;
 		memcpy(c->key, link->setup.session, sizeof(c->key));
+		c->must_be = link->setup.version;
 		c->link = link;
 		return hello_is_old(c) ? -EACCES : 0;
 	}
 	coming = link_coming(c->theirs.ident);
 	if (coming && c->theirs.lane)
 		return -EALREADY;
-	if (coming)
+	if (coming) {
 		braid_conn_session(coming, c->key);
-	else
+		c->must_be = coming->version;
+	} else {
 		c->mine.status = BRAID_HELLO_NO_LINK;
+	}
 	return 0;
 }
 
@@ -105,7 +109,7 @@ static bool last_dial(const struct braid_conn *c)
 		if (k == c || k->dialler || k->link != c->link ||
 		    k->theirs.kind != BRAID_HELLO_LANE || k->theirs.lane != c->theirs.lane)
 			continue;
-		if ((int16_t)(c->theirs.epoch - k->theirs.epoch) <= 0)
+		if (!braid_epoch_is_later(c->version, c->theirs.epoch, k->theirs.epoch))
 			return false;
 		braid_handshake_end(k);
 	}

@@ -40,7 +40,7 @@ int braid_conn_init(struct braid_conn *c, int fd, bool dialler,
 	c->mine.pid = braid_self.pid;
 	memcpy(c->mine.process, braid_self.process, sizeof(c->mine.process));
 	memcpy(c->mine.host, braid_self.host, sizeof(c->mine.host));
-	return braid_os->random(c->mine.nonce, sizeof(c->mine.nonce));
+	return braid_os->random(c->secret, sizeof(c->secret));
 }
 
 /* Send or receive the rest of one message of fixed size: 0 when it is complete. */
@@ -101,6 +101,7 @@ static int conn_connect(struct braid_conn *c)
 	c->shutting = err == -EAGAIN;
 	if (err)
 		return err;
+	braid_auth_public(c->secret, c->mine.nonce);
 	braid_hello_pack(&c->mine, c->m1);
 	braid_auth_hello(c->key, c->m1, c->mine.mac);
 	braid_hello_pack(&c->mine, c->m1);
@@ -110,6 +111,19 @@ static int conn_connect(struct braid_conn *c)
 static int conn_tx_hello(struct braid_conn *c)
 {
 	return move(c, c->m1, sizeof(c->m1), true);
+}
+
+/* The peer's hello is here: settle the version.  A peer that is known to speak a later one must. */
+static int agree_version(struct braid_conn *c)
+{
+	c->version = c->theirs.most < c->mine.most ? c->theirs.most : c->mine.most;
+	return c->must_be && c->version != c->must_be ? -EACCES : 0;
+}
+
+/* From now on c->key is a key of this handshake alone. */
+static int exchange_keys(struct braid_conn *c)
+{
+	return c->version < 2 ? 0 : braid_auth_exchange(c->secret, c->theirs.nonce, c->key);
 }
 
 static int conn_rx_answer(struct braid_conn *c)
@@ -125,6 +139,11 @@ static int conn_rx_answer(struct braid_conn *c)
 		return -EPROTONOSUPPORT;
 	if (c->theirs.status == BRAID_HELLO_NO_LISTEN || c->theirs.status == BRAID_HELLO_NO_LINK)
 		return -EREMOTEIO;	/* unsigned, for want of a key; a forged one costs a dial */
+	err = agree_version(c);
+	if (!err)
+		err = exchange_keys(c);
+	if (err)
+		return err;
 	braid_auth_answer(c->key, c->m1, c->m2, mac);
 	if (!braid_auth_equal(mac, c->theirs.mac))
 		return -EACCES;
@@ -178,6 +197,9 @@ static int conn_rx_hello(struct braid_conn *c)
 		braid_auth_hello(c->key, c->m1, mac);
 		if (!braid_auth_equal(mac, c->theirs.mac))
 			return -EACCES;
+		err = agree_version(c);
+		if (err)
+			return err;
 		c->known = true;
 		if (c->theirs.kind != BRAID_HELLO_ALIVE)
 			c->tr = agreed(&c->theirs, &c->mine);
@@ -196,6 +218,12 @@ static int conn_admit(struct braid_conn *c)
 	c->shutting = err == -EAGAIN;
 	if (c->shutting)
 		return socket_lives(c);
+	if (err)
+		return err;
+	if (c->known) {
+		braid_auth_public(c->secret, c->mine.nonce);
+		err = exchange_keys(c);
+	}
 	if (err)
 		return err;
 	braid_hello_pack(&c->mine, c->m2);

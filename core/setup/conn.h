@@ -72,7 +72,10 @@ struct braid_conn {
 	unsigned path;			/* dialler: index of the link's path taken */
 	unsigned way;			/* index of that path's way taken */
 	bool bound;			/* the socket is bound to its interface */
+	uint16_t version;		/* agreed on; 0: not yet */
+	uint16_t must_be;		/* the version that the peer is known to speak; or 0 */
 	uint8_t key[BRAID_KEY_SIZE];
+	uint8_t secret[BRAID_KEY_SIZE];	/* of the public key in mine.nonce */
 	uint8_t m1[BRAID_HELLO_SIZE], m2[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
 	struct braid_hello mine, theirs;
 	char addr[64];			/* the other end's address, for logs */
@@ -95,7 +98,8 @@ struct braid_conn {
 
 /*
  * Prepare a handshake on a socket; a dialler's may still be connecting.  The owner fills c->mine,
- * all but versions, identity, nonce and MAC; for a dialler c->key as well.  0 or a negative errno.
+ * all but versions, identity, nonce and MAC; for a dialler c->key and c->must_be as well.  0 or a
+ * negative errno.
  */
 int braid_conn_init(struct braid_conn *c, int fd, bool dialler,
 		    const struct braid_conn_owner *owner);

@@ -93,6 +93,7 @@ static void fill_hello(struct braid_conn *c, enum braid_hello_kind kind, struct 
 		c->mine.ident = link->dial.target.listen_id;
 		c->mine.window = (uint32_t)braid_pool_promise((size_t)braid_param.window);
 		memcpy(c->key, link->dial.target.token, sizeof(c->key));
+		c->must_be = braid_version_agreed(link->dial.target.most);
 	} else {
 		c->mine.ident = link->setup.id;
 		if (kind == BRAID_HELLO_ALIVE) {
@@ -104,6 +105,7 @@ static void fill_hello(struct braid_conn *c, enum braid_hello_kind kind, struct 
 			c->mine.epoch = lane ? ++lane->recover.dialled : link->lane_count.dials++;
 		}
 		memcpy(c->key, link->setup.session, sizeof(c->key));
+		c->must_be = link->setup.version;
 	}
 }
 

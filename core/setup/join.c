@@ -53,6 +53,8 @@ void braid_join_setup(struct braid_conn *c)
 	c->setup.traffic_class = c->mine.traffic_class;
 	c->setup.dialler = c->dialler;
 	c->setup.to = (const struct sockaddr *)&c->to;
+	c->setup.has_ticket = c->version >= 2;
+	braid_auth_ticket(c->key, c->m1, c->m2, c->setup.ticket);
 	c->mine_setup.rkey_epoch = link ? braid_link_rkey_epoch(link) : 0;
 	for (unsigned i = 0; link && i < link->key.dev->nmembers; i++) {
 		if (link->key.dev->member[i] == c->met)
@@ -188,6 +190,7 @@ int braid_join_link(struct braid_link *link, struct braid_conn *c)
 
 	braid_svc_assert_locked();
 	braid_conn_session(c, link->setup.session);
+	link->setup.version = c->version;
 	braid_lock_wait(&link->lock);	/* core/watch/view.c may be reading these */
 	link->dialler = c->dialler;
 	snprintf(link->peer, sizeof(link->peer), "%s (pid %u, %s)", c->theirs.host, c->theirs.pid,

@@ -26,13 +26,14 @@ enum {
 	REQUEST_AFTER_MS = 500,		/* of silence, even if some lane looks well */
 };
 
-void braid_recover_requested(struct braid_link *link, unsigned index, uint16_t epoch)
+void braid_recover_requested(struct braid_link *link, unsigned index, uint32_t epoch)
 {
 	const struct braid_lane *lane = index < link->nlanes ? link->lane[index] : NULL;
 
 	braid_svc_assert_locked();
 	/* The request crossed our last dial: the lane is newer than the reported loss. */
-	if (lane && braid_lane_up(lane) && (int16_t)(lane->epoch - epoch) > 0)
+	if (lane && braid_lane_up(lane) &&
+	    braid_epoch_is_later(link->setup.version, lane->epoch, epoch))
 		return;
 	braid_lock_wait(&link->lock);
 	for (unsigned i = 0; i < link->nlanes; i++) {

@@ -23,6 +23,6 @@ struct braid_link;
 /* Tend a link that is up.  Returns the milliseconds until the next call is due, or -1. */
 int braid_recover_tick(struct braid_link *link, uint64_t now);
 /* The peer has lost its home lane `index`, and asks us to dial; `epoch`: the last dial it saw. */
-void braid_recover_requested(struct braid_link *link, unsigned index, uint16_t epoch);
+void braid_recover_requested(struct braid_link *link, unsigned index, uint32_t epoch);
 
 #endif

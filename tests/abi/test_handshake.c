@@ -38,7 +38,7 @@ static void other_versions(struct abi *t)
 		TRUE(speak_closed(sp.fd, 1000));
 		close(sp.fd);
 	}
-	warned("7 to 9", "1 to 1", "127.0.0.1", NULL);
+	warned("7 to 9", "1 to 2", "127.0.0.1", NULL);
 	stage_empty(&s);
 	friend_served(t, s.net, s.listen, s.handle, &friend, "others spoke another version");
 	stage_quiet(&s, 1);
@@ -103,10 +103,10 @@ static void wrong_answers(struct abi *t)
 		enum answer how;
 		const char *words[2];
 	} rows[] = {
-		{ "a version refused", ANSWER_STATUS, { "7 to 9", "1 to 1" } },
-		{ "another version", ANSWER_HELLO, { "7 to 9", "1 to 1" } },
-		{ "a web server", ANSWER_HTTP, { "not Braid", "version 1" } },
-		{ "an SSH server", ANSWER_SSH, { "not Braid", "version 1" } },
+		{ "a version refused", ANSWER_STATUS, { "7 to 9", "1 to 2" } },
+		{ "another version", ANSWER_HELLO, { "7 to 9", "1 to 2" } },
+		{ "a web server", ANSWER_HTTP, { "not Braid", "version 2" } },
+		{ "an SSH server", ANSWER_SSH, { "not Braid", "version 2" } },
 		{ "another token", ANSWER_KEY, { "token", "127.0.0.1" } },
 		{ "our own words", ANSWER_REFLECTED, { "token", "127.0.0.1" } },
 	};
@@ -142,7 +142,7 @@ static void handle_versions(struct abi *t)
 	to.most = 9;
 	braid_handle_pack(&to, handle);
 	RES(ncclInvalidUsage, connect_for(net, handle, 1000, &send, &ms));
-	warned("7 to 9", "1 to 1", NULL);
+	warned("7 to 9", "1 to 2", NULL);
 	EQ(1, warns());
 	abi_down(net);
 }

@@ -321,82 +321,22 @@ static void forged(struct abi *t)
 	stage_down(&s);
 }
 
-/* The messages of a handshake that was overheard. */
-struct record {
-	uint8_t m1[BRAID_HELLO_SIZE], m2[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
-};
-
-/*
- * A process that relays between dialler and listener, and records the handshake.  It sends its own
- * port over `fd`, gets the listener's port, and in the end sends the record.
- */
-static void eavesdrop(struct abi *t, int fd)
-{
-	struct pollfd pfd[3];
-	uint8_t heard[2][sizeof(struct record)];
-	size_t have[2] = { 0, 0 };
-	struct record r;
-	uint16_t real, port;
-	int listener = speak_listen(&port);
-
-	(void)t;
-	TRUE(listener >= 0);
-	give(fd, &port, sizeof(port));
-	take(fd, &real, sizeof(real));
-	pfd[0].fd = speak_accept(listener);
-	pfd[1].fd = speak_connect(real);
-	pfd[2].fd = fd;
-	TRUE(pfd[0].fd >= 0 && pfd[1].fd >= 0);
-	for (;;) {
-		for (int i = 0; i < 3; i++)
-			pfd[i].events = POLLIN;
-		poll(pfd, 3, -1);
-		if (pfd[2].revents)
-			break;
-		for (int i = 0; i < 2; i++) {
-			uint8_t buf[16384];
-			ssize_t n = pfd[i].revents ? recv(pfd[i].fd, buf, sizeof(buf), 0) : 0;
-
-			if (n > 0)
-				speak_write(pfd[!i].fd, buf, (size_t)n);
-			else if (pfd[i].revents)
-				shutdown(pfd[!i].fd, SHUT_WR), pfd[i].fd = -1;
-			for (ssize_t k = 0; k < n && have[i] < sizeof(heard[i]); k++)
-				heard[i][have[i]++] = buf[k];
-		}
-	}
-	TRUE(have[0] >= BRAID_HELLO_SIZE + BRAID_PROOF_SIZE && have[1] >= BRAID_HELLO_SIZE);
-	memcpy(r.m1, heard[0], sizeof(r.m1));
-	memcpy(r.proof, heard[0] + sizeof(r.m1), sizeof(r.proof));
-	memcpy(r.m2, heard[1], sizeof(r.m2));
-	meet(fd);
-	give(fd, &r, sizeof(r));
-	end_well();
-}
-
 static void replayed(struct abi *t)
 {
 	_Alignas(16) uint8_t doctored[NCCL_NET_HANDLE_MAXSIZE];
 	struct peer friend = friend_start(t), second = friend_start(t);
-	struct peer relay = peer_start(t, eavesdrop);
-	struct braid_handle via;
+	struct peer relay = relay_start(t);
 	struct record r;
 	struct stage s;
 	uint8_t m2[BRAID_HELLO_SIZE];
-	uint16_t port;
 
 	friend_ready(&friend);
 	friend_ready(&second);
 	stage_up(t, &s);
-	take(relay.fd, &port, sizeof(port));
-	give(relay.fd, &s.to.port, sizeof(s.to.port));
-	via = s.to;
-	via.port = port;
-	braid_handle_pack(&via, doctored);
+	relay_through(&relay, &s.to, doctored);
 	friend_served(t, s.net, s.listen, doctored, &friend, "somebody listened");
-	meet(relay.fd);
-	take(relay.fd, &r, sizeof(r));
-	peer_join(&relay);
+	relay_record(&relay, &r);
+	relay_end(&relay);
 
 	for (int i = 0; i < 200; i++) {
 		int fd = speak_connect(s.to.port);

@@ -44,6 +44,19 @@ static const uint8_t key[BRAID_KEY_SIZE] = { 1, 2, 3, 4, 5 };
 
 /* --- the other end ------------------------------------------------------------------------- */
 
+enum { AT_MOST = 10, AT_NONCE = 56 };	/* in a hello */
+
+/* The key of the handshake, once the fuzzer's hello is there. */
+static const uint8_t *made(void)
+{
+	static uint8_t e[BRAID_KEY_SIZE];
+
+	memcpy(e, key, sizeof(e));
+	if (braid_version_agreed((uint16_t)(w.in[AT_MOST] | w.in[AT_MOST + 1] << 8)) >= 2)
+		braid_auth_exchange(w.c.secret, w.in + AT_NONCE, e);
+	return e;
+}
+
 /* What the peer says in a lane's set-up follows its proof or answer; an accepter hears two. */
 static void sign_setup(void)
 {
@@ -51,7 +64,7 @@ static void sign_setup(void)
 	size_t at = BRAID_HELLO_SIZE + (dialler ? 0 : BRAID_PROOF_SIZE);
 
 	for (; at + BRAID_SETUP_SIZE <= w.n && w.nout >= BRAID_HELLO_SIZE; at += BRAID_SETUP_SIZE)
-		braid_auth_setup(key, dialler ? w.out : w.in, dialler ? w.in : w.out, !dialler,
+		braid_auth_setup(made(), dialler ? w.out : w.in, dialler ? w.in : w.out, !dialler,
 				 w.in + at, w.in + at + BRAID_SETUP_SIGNED);
 }
 
@@ -64,14 +77,14 @@ static void sign(void)
 		if (!(w.switches & DIAL))
 			braid_auth_hello(key, w.in, w.in + BRAID_HELLO_SIGNED);
 		else if (w.nout >= BRAID_HELLO_SIZE)
-			braid_auth_answer(key, w.out, w.in, w.in + BRAID_HELLO_SIGNED);
+			braid_auth_answer(made(), w.out, w.in, w.in + BRAID_HELLO_SIGNED);
 		else
 			return;
 		w.signed_hello = true;
 	}
 	if (!w.signed_proof && !(w.switches & DIAL) && w.nout >= BRAID_HELLO_SIZE &&
 	    w.n >= BRAID_HELLO_SIZE + BRAID_PROOF_SIZE) {
-		braid_auth_proof(key, w.in, w.out, w.in + BRAID_HELLO_SIZE + 8);
+		braid_auth_proof(made(), w.in, w.out, w.in + BRAID_HELLO_SIZE + 8);
 		w.signed_proof = true;
 	}
 	sign_setup();

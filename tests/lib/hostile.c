@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -274,4 +275,87 @@ void friend_served(struct abi *t, struct net *net, void *listen, const void *han
 	meet(p->fd);
 	OK(net_close_recv(net, recv));
 	peer_join(p);
+}
+
+/* -- a tap ---------------------------------------------------------------------------------- */
+
+enum { RECORDED = BRAID_HELLO_SIZE + BRAID_PROOF_SIZE };
+
+static void give_record(int fd, uint8_t heard[2][RECORDED], const size_t *have)
+{
+	struct record r;
+
+	TRUE(have[0] >= RECORDED && have[1] >= BRAID_HELLO_SIZE);
+	memcpy(r.m1, heard[0], sizeof(r.m1));
+	memcpy(r.proof, heard[0] + sizeof(r.m1), sizeof(r.proof));
+	memcpy(r.m2, heard[1], sizeof(r.m2));
+	meet(fd);
+	give(fd, &r, sizeof(r));
+}
+
+/* It sends its own port over `fd`, gets the listener's, and sends the record when it is asked to. */
+static void relay_body(struct abi *t, int fd)
+{
+	struct pollfd pfd[3];
+	uint8_t heard[2][RECORDED];
+	size_t have[2] = { 0, 0 };
+	uint16_t real, port;
+	int listener = speak_listen(&port);
+	unsigned asked = 0;
+
+	(void)t;
+	TRUE(listener >= 0);
+	give(fd, &port, sizeof(port));
+	take(fd, &real, sizeof(real));
+	pfd[0].fd = speak_accept(listener);
+	pfd[1].fd = speak_connect(real);
+	pfd[2].fd = fd;
+	TRUE(pfd[0].fd >= 0 && pfd[1].fd >= 0);
+	for (;;) {
+		for (int i = 0; i < 3; i++)
+			pfd[i].events = POLLIN;
+		poll(pfd, 3, -1);
+		if (pfd[2].revents && asked++)
+			break;
+		if (pfd[2].revents)
+			give_record(fd, heard, have);
+		for (int i = 0; i < 2; i++) {
+			uint8_t buf[16384];
+			ssize_t n = pfd[i].revents ? recv(pfd[i].fd, buf, sizeof(buf), 0) : 0;
+
+			if (n > 0)
+				speak_write(pfd[!i].fd, buf, (size_t)n);
+			else if (pfd[i].revents)
+				shutdown(pfd[!i].fd, SHUT_WR), pfd[i].fd = -1;
+			for (ssize_t k = 0; k < n && have[i] < sizeof(heard[i]); k++)
+				heard[i][have[i]++] = buf[k];
+		}
+	}
+	end_well();
+}
+
+struct peer relay_start(const struct abi *t)
+{
+	return peer_start(t, relay_body);
+}
+
+void relay_through(struct peer *relay, const struct braid_handle *to, void *ret_handle)
+{
+	struct braid_handle via = *to;
+
+	take(relay->fd, &via.port, sizeof(via.port));
+	give(relay->fd, &to->port, sizeof(to->port));
+	braid_handle_pack(&via, ret_handle);
+}
+
+void relay_record(struct peer *relay, struct record *ret)
+{
+	meet(relay->fd);
+	take(relay->fd, ret, sizeof(*ret));
+}
+
+void relay_end(struct peer *relay)
+{
+	give(relay->fd, "", 1);
+	peer_join(relay);
 }

@@ -89,4 +89,17 @@ void friend_ready(struct peer *p);
 void friend_served(struct abi *t, struct net *net, void *listen, const void *handle,
 		   struct peer *p, const char *while_);
 
+/* -- a tap ---------------------------------------------------------------------------------- */
+
+struct record {				/* of a handshake that was overheard */
+	uint8_t m1[BRAID_HELLO_SIZE], m2[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
+};
+
+/* A process that relays one connection to a listener, and records its handshake. */
+struct peer relay_start(const struct abi *t);
+/* Make the handle by which a peer dials the relay instead of the listener. */
+void relay_through(struct peer *relay, const struct braid_handle *to, void *ret_handle);
+void relay_record(struct peer *relay, struct record *ret);	/* once */
+void relay_end(struct peer *relay);
+
 #endif

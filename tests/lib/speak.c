@@ -148,6 +148,21 @@ static void draw(void *buf, size_t len)
 		;
 }
 
+void speaker_draw(struct speaker *s)
+{
+	draw(s->secret, sizeof(s->secret));
+	braid_auth_public(s->secret, s->mine.nonce);
+}
+
+/* Both hellos are there: make the key of this handshake. */
+static bool exchange(struct speaker *s)
+{
+	uint16_t most = s->mine.most < s->theirs.most ? s->mine.most : s->theirs.most;
+
+	memcpy(s->made, s->key, sizeof(s->made));
+	return most < 2 || !braid_auth_exchange(s->secret, s->theirs.nonce, s->made);
+}
+
 void speaker_init(struct speaker *s, const struct braid_handle *to)
 {
 	memset(s, 0, sizeof(*s));
@@ -165,7 +180,7 @@ void speaker_init(struct speaker *s, const struct braid_handle *to)
 	s->mine.transports[0] = BRAID_TRANSPORT_TCP;
 	strcpy(s->mine.host, "stranger");
 	draw(s->mine.process, sizeof(s->mine.process));
-	draw(s->mine.nonce, sizeof(s->mine.nonce));
+	speaker_draw(s);
 }
 
 void speaker_lane(struct speaker *s, const struct speaker *of, unsigned index)
@@ -175,7 +190,19 @@ void speaker_lane(struct speaker *s, const struct speaker *of, unsigned index)
 	s->mine.kind = BRAID_HELLO_LANE;
 	s->mine.lane = (uint8_t)index;
 	s->mine.ident = of->theirs.ident;
-	draw(s->mine.nonce, sizeof(s->mine.nonce));
+	speaker_draw(s);
+}
+
+void speaker_guess(struct speaker *s, unsigned guess, const struct braid_handle *to,
+		   const uint8_t *m1, const uint8_t *m2)
+{
+	struct braid_hello hello;
+	uint8_t key[BRAID_KEY_SIZE];
+
+	memcpy(key, to->token, sizeof(key));	/* guess 0: as wire version 1 makes the session */
+	if (guess && !braid_hello_unpack(guess == 1 ? m1 : m2, &hello))
+		braid_auth_exchange(s->secret, hello.nonce, key);
+	braid_auth_session(key, m1, m2, s->key);
 }
 
 void speak_sign(struct speaker *s)
@@ -198,10 +225,12 @@ static bool hear_answer(struct speaker *s)
 
 	if (!speak_read(s->fd, s->m2, sizeof(s->m2)) || braid_hello_unpack(s->m2, &s->theirs))
 		return false;
-	braid_auth_answer(s->key, s->m1, s->m2, mac);
-	braid_auth_session(s->key, s->m1, s->m2, s->session);
+	if (!exchange(s))
+		return false;
+	braid_auth_answer(s->made, s->m1, s->m2, mac);
+	braid_auth_session(s->made, s->m1, s->m2, s->session);
 	memcpy(s->proof, proof_tag, sizeof(proof_tag));
-	braid_auth_proof(s->key, s->m1, s->m2, s->proof + sizeof(proof_tag));
+	braid_auth_proof(s->made, s->m1, s->m2, s->proof + sizeof(proof_tag));
 	return braid_auth_equal(mac, s->theirs.mac);
 }
 
@@ -247,8 +276,10 @@ bool speak_answer(struct speaker *s, uint8_t status)
 	s->mine.kind = s->theirs.kind;
 	s->mine.lane = s->theirs.lane;
 	s->mine.epoch = s->theirs.epoch;
+	if (!exchange(s))
+		return false;
 	braid_hello_pack(&s->mine, s->m2);
-	braid_auth_answer(s->key, s->m1, s->m2, s->mine.mac);
+	braid_auth_answer(s->made, s->m1, s->m2, s->mine.mac);
 	braid_hello_pack(&s->mine, s->m2);
 	return speak_write(s->fd, s->m2, sizeof(s->m2));
 }
@@ -259,8 +290,8 @@ bool speak_believe(struct speaker *s)
 
 	if (!speak_read(s->fd, s->proof, sizeof(s->proof)))
 		return false;
-	braid_auth_proof(s->key, s->m1, s->m2, mac);
-	braid_auth_session(s->key, s->m1, s->m2, s->session);
+	braid_auth_proof(s->made, s->m1, s->m2, mac);
+	braid_auth_session(s->made, s->m1, s->m2, s->session);
 	return braid_auth_equal(mac, s->proof + sizeof(proof_tag));
 }
 

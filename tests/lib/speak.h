@@ -35,7 +35,9 @@ enum speak_step {
 struct speaker {
 	int fd;
 	enum speak_step step;
-	uint8_t key[BRAID_KEY_SIZE];
+	uint8_t key[BRAID_KEY_SIZE];	/* the listen's token, or the link's session */
+	uint8_t secret[BRAID_KEY_SIZE];	/* of the public key in mine.nonce */
+	uint8_t made[BRAID_KEY_SIZE];	/* by both ends' exchange */
 	struct braid_hello mine, theirs;
 	uint8_t m1[BRAID_HELLO_SIZE], m2[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
 	uint8_t session[BRAID_KEY_SIZE];
@@ -56,7 +58,12 @@ void speak_reset(int fd);			/* closes with a RST, as a killed process may */
 
 /* Fills s->mine as an honest dialler of that listen would, of a process not met before. */
 void speaker_init(struct speaker *s, const struct braid_handle *to);
+void speaker_draw(struct speaker *s);		/* a new secret, and its public key */
 void speak_sign(struct speaker *s);		/* packs s->mine to s->m1, under s->key */
+/* Makes s->key of what an attacker has who knows the token and has read the handshake m1, m2. */
+enum { SPEAK_GUESSES = 3 };
+void speaker_guess(struct speaker *s, unsigned guess, const struct braid_handle *to,
+		   const uint8_t *m1, const uint8_t *m2);
 /* Dial; handshake up to that step.  Calls speak_sign(), unless `signed_` says it was called. */
 bool speak_dial(struct speaker *s, const struct braid_handle *to);
 bool speak_until(struct speaker *s, enum speak_step step, bool signed_);

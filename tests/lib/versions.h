@@ -10,8 +10,8 @@ static const struct version_row {
 	uint16_t least, most;
 	int err;
 } versions[] = {
-	{ 1, 1, 0 }, { 0, 1, 0 }, { 1, 2, 0 }, { 0, 0xffff, 0 },
-	{ 0, 0, -EPROTONOSUPPORT }, { 2, 2, -EPROTONOSUPPORT }, { 2, 9, -EPROTONOSUPPORT },
+	{ 1, 1, 0 }, { 0, 1, 0 }, { 1, 2, 0 }, { 2, 2, 0 }, { 2, 9, 0 }, { 0, 0xffff, 0 },
+	{ 0, 0, -EPROTONOSUPPORT }, { 3, 3, -EPROTONOSUPPORT }, { 3, 9, -EPROTONOSUPPORT },
 	{ 0xffff, 0xffff, -EPROTONOSUPPORT },
 	{ 2, 1, -EPROTONOSUPPORT }, { 1, 0, -EPROTONOSUPPORT }, { 0xffff, 0, -EPROTONOSUPPORT },
 };

@@ -216,7 +216,7 @@ static int ready(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
 	return braid_qp_ready(s);
 }
 
-int ends_meet(struct ends *e, struct braid_dev *from, struct braid_dev *to)
+int ends_meet_by(struct ends *e, struct braid_dev *from, struct braid_dev *to, const char *ticket)
 {
 	uint8_t asked[BRAID_BLOB_SIZE], answer[BRAID_BLOB_SIZE];
 	int err;
@@ -226,6 +226,11 @@ int ends_meet(struct ends *e, struct braid_dev *from, struct braid_dev *to)
 			     .dialler = true },
 		.accepter = { .dev = to, .to = &from->net.addr.sa, .traffic_class = -1 },
 	};
+	if (ticket) {
+		e->dialler.has_ticket = e->accepter.has_ticket = true;
+		strcpy((char *)e->dialler.ticket, ticket);
+		strcpy((char *)e->accepter.ticket, ticket);
+	}
 	err = step(e, true, braid_qp_setup, NULL, asked);
 	if (!err)
 		err = step(e, false, braid_qp_setup, asked, answer);
@@ -234,6 +239,11 @@ int ends_meet(struct ends *e, struct braid_dev *from, struct braid_dev *to)
 	if (!err)
 		err = step(e, true, ready, NULL, NULL);
 	return err ? err : step(e, false, ready, NULL, NULL);
+}
+
+int ends_meet(struct ends *e, struct braid_dev *from, struct braid_dev *to)
+{
+	return ends_meet_by(e, from, to, NULL);
 }
 
 void ends_part(struct ends *e)

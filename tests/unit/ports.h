@@ -61,6 +61,8 @@ struct ends {
 	struct braid_setup dialler, accepter;
 };
 /* 0 once both are ready; else the first error. */
+/* With that ticket (struct braid_setup), as from wire version 2 on; NULL: without. */
+int ends_meet_by(struct ends *e, struct braid_dev *from, struct braid_dev *to, const char *ticket);
 int ends_meet(struct ends *e, struct braid_dev *from, struct braid_dev *to);
 /* Drops both, and waits until nothing is left of them. */
 void ends_part(struct ends *e);

@@ -95,7 +95,7 @@ bool braid_cross_refuse(struct braid_link *link, uint64_t now)
 	return w.crossed;
 }
 
-void braid_recover_requested(struct braid_link *link, unsigned index, uint16_t epoch)
+void braid_recover_requested(struct braid_link *link, unsigned index, uint32_t epoch)
 {
 	assert_ptr_equal(link, &link_);
 	assert_int_equal(index, c.theirs.lane);
@@ -257,7 +257,7 @@ static void assert_key(char byte)
 		assert_int_equal(c.key[i], byte);
 }
 
-static void lane_hello(unsigned index, uint16_t epoch)
+static void lane_hello(unsigned index, uint32_t epoch)
 {
 	conn(&c, BRAID_HELLO_LANE, LINK);
 	c.theirs.lane = (uint8_t)index;
@@ -336,9 +336,27 @@ static void a_hello_older_than_the_lanes_last_dial_gets_no_answer(void **state)
 		lane_hello(1, epoch);
 		assert_int_equal(find(), epoch <= 3 ? -EACCES : 0);
 	}
-	lane[1].recover.dialled = UINT16_MAX;	/* the number wraps */
+	lane[1].recover.dialled = UINT16_MAX;	/* version 1 sends 16 bits of it */
 	lane_hello(1, 0);
 	assert_int_equal(find(), 0);
+	link_.setup.version = 2;
+	lane_hello(1, 0);
+	assert_int_equal(find(), -EACCES);
+	lane_hello(1, UINT16_MAX + 1);
+	assert_int_equal(find(), 0);
+}
+
+/* With 16 bits an old hello would seem new after 32,768 more dials. */
+static void a_recorded_hello_stays_old_however_often_a_lane_is_dialled(void **state)
+{
+	(void)state;
+	have_link(BRAID_LINK_UP, false);
+	link_.setup.version = 2;
+	for (unsigned bit = 3; bit < 31; bit++) {
+		lane[1].recover.dialled = 1u << bit;
+		lane_hello(1, 3);
+		assert_int_equal(find(), -EACCES);
+	}
 }
 
 /* The dialler is up already, and loses its first lane or dials the next. */
@@ -606,6 +624,7 @@ int main(void)
 		CASE(lanes_are_dialled_by_one_end_and_asked_for_by_the_other),
 		CASE(a_link_that_is_not_up_is_none),
 		CASE(a_hello_older_than_the_lanes_last_dial_gets_no_answer),
+		CASE(a_recorded_hello_stays_old_however_often_a_lane_is_dialled),
 		CASE(a_lane_may_come_before_the_proof_of_its_link),
 		CASE(a_new_link_gets_an_id_and_a_window),
 		CASE(ends_without_a_common_transport_make_no_link),

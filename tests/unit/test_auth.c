@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -93,6 +94,40 @@ static void each_mac_is_what_its_formula_says(void **state)
 		formula(labels[i], &s, i > 0, want);
 		assert_memory_equal(f.mac[i], want, sizeof(want));
 	}
+}
+
+/* The formula of auth.h: MAC(K, "exchange" | X25519), the same from both ends. */
+static void both_ends_of_an_exchange_make_its_formulas_key(void **state)
+{
+	static const char label[] = "braid exchange";
+	uint8_t secret[2][BRAID_KEY_SIZE], public[2][BRAID_KEY_SIZE], key[2][BRAID_KEY_SIZE];
+	uint8_t all[sizeof(label) + BRAID_KEY_SIZE], want[BRAID_KEY_SIZE], k[BRAID_KEY_SIZE];
+
+	(void)state;
+	memset(k, 7, sizeof(k));
+	for (int i = 0; i < 2; i++) {
+		memset(secret[i], 0x21 + i, BRAID_KEY_SIZE);
+		braid_auth_public(secret[i], public[i]);
+		memcpy(key[i], k, sizeof(k));
+	}
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(braid_auth_exchange(secret[i], public[!i], key[i]), 0);
+	memcpy(all, label, sizeof(label));
+	assert_int_equal(crypto_scalarmult(all + sizeof(label), secret[0], public[1]), 0);
+	crypto_generichash(want, sizeof(want), all, sizeof(all), k, sizeof(k));
+	assert_memory_equal(key[0], want, sizeof(want));
+	assert_memory_equal(key[1], want, sizeof(want));
+}
+
+static void a_public_key_that_every_secret_fits_is_refused(void **state)
+{
+	static const uint8_t zero[BRAID_KEY_SIZE], one[BRAID_KEY_SIZE] = { 1 };
+	uint8_t secret[BRAID_KEY_SIZE], key[BRAID_KEY_SIZE] = { 5 };
+
+	(void)state;
+	memset(secret, 0x21, sizeof(secret));
+	assert_int_equal(braid_auth_exchange(secret, zero, key), -EACCES);
+	assert_int_equal(braid_auth_exchange(secret, one, key), -EACCES);
 }
 
 /* For comm 0x01020304 and listen 0x1112131415161718, from the formula. */
@@ -241,6 +276,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(init_may_be_called_often),
 		cmocka_unit_test(each_mac_is_what_its_formula_says),
+		cmocka_unit_test(both_ends_of_an_exchange_make_its_formulas_key),
+		cmocka_unit_test(a_public_key_that_every_secret_fits_is_refused),
 		cmocka_unit_test(an_open_is_bound_to_session_comm_and_listen),
 		cmocka_unit_test(an_answer_to_an_open_is_not_that_open),
 		cmocka_unit_test(no_mac_can_stand_in_for_another),

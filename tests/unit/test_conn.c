@@ -404,6 +404,45 @@ static void every_handshake_has_a_session_of_its_own(void **state)
 	assert_memory_not_equal(one, two, sizeof(one));
 }
 
+/* A peer of wire version 1: what it sends as a nonce is no public key. */
+static void older_peers_meet_without_an_exchange(void **state)
+{
+	uint8_t old[BRAID_KEY_SIZE], session[BRAID_KEY_SIZE];
+
+	(void)state;
+	for (int end = 0; end < 2; end++) {
+		meet();
+		w.c[end].mine.most = 1;
+		shake();
+		assert_up();
+		assert_int_equal(w.c[DIALLER].version, 1);
+		assert_int_equal(w.c[ACCEPTER].version, 1);
+		braid_auth_session(w.token, w.c[0].m1, w.c[0].m2, old);
+		braid_conn_session(&w.c[DIALLER], session);
+		assert_memory_equal(session, old, sizeof(old));
+	}
+}
+
+/* The token and both hellos, which a tap can read, do not give the session. */
+static void a_token_and_a_tap_do_not_give_the_session(void **state)
+{
+	uint8_t guess[BRAID_KEY_SIZE], key[BRAID_KEY_SIZE], session[BRAID_KEY_SIZE];
+
+	(void)state;
+	shake();
+	assert_up();
+	assert_int_equal(w.c[DIALLER].version, 2);
+	braid_conn_session(&w.c[DIALLER], session);
+	braid_auth_session(w.token, w.c[0].m1, w.c[0].m2, guess);
+	assert_memory_not_equal(guess, session, sizeof(session));
+	for (int end = 0; end < 2; end++) {	/* with one of the secrets, the formula of auth.h */
+		memcpy(key, w.token, sizeof(key));
+		assert_int_equal(braid_auth_exchange(w.c[end].secret, w.c[!end].mine.nonce, key), 0);
+		braid_auth_session(key, w.c[0].m1, w.c[0].m2, guess);
+		assert_memory_equal(guess, session, sizeof(session));
+	}
+}
+
 /* --- handshakes that fail ------------------------------------------------------------------ */
 
 /* The stream from `end` stops for good after n bytes. */
@@ -491,11 +530,11 @@ static void versions_that_do_not_meet_are_named_at_both_ends(void **state)
 	struct verdict v;
 
 	(void)state;
-	w.c[DIALLER].mine.least = 2;	/* a newer dialler */
+	w.c[DIALLER].mine.least = 3;	/* a newer dialler */
 	w.c[DIALLER].mine.most = 5;
 	v = shake();
 	assert_int_equal(v.err[ACCEPTER], -EPROTONOSUPPORT);
-	assert_int_equal(w.c[ACCEPTER].theirs.least, 2);
+	assert_int_equal(w.c[ACCEPTER].theirs.least, 3);
 	assert_int_equal(w.c[ACCEPTER].theirs.most, 5);
 	assert_int_equal(v.err[DIALLER], -EPROTONOSUPPORT);
 	assert_int_equal(w.c[DIALLER].theirs.least, BRAID_WIRE_LEAST);
@@ -510,6 +549,34 @@ static void versions_that_do_not_meet_are_named_at_both_ends(void **state)
 	assert_int_equal(w.c[DIALLER].theirs.least, 7);
 	assert_int_equal(w.c[DIALLER].theirs.most, 9);
 	assert_int_not_equal(v.err[ACCEPTER], 0);
+}
+
+/* The handle, or the link that a lane is for, says what the peer speaks. */
+static void a_peer_that_pretends_to_be_older_is_refused(void **state)
+{
+	struct verdict v;
+
+	(void)state;
+	for (int end = 0; end < 2; end++) {
+		meet();
+		w.c[!end].must_be = 2;
+		w.c[end].mine.most = 1;
+		v = shake();
+		assert_int_equal(v.err[!end], -EACCES);
+		assert_int_not_equal(v.err[end], 0);
+		assert_false(w.c[!end].known);
+	}
+}
+
+/* An X25519 key of small order would make the same secret for everyone. */
+static void a_public_key_of_small_order_is_refused(void **state)
+{
+	(void)state;
+	step(DIALLER);
+	memset(w.c[DIALLER].m1 + 56, 0, BRAID_NONCE_SIZE);
+	braid_auth_hello(w.token, w.c[DIALLER].m1, w.c[DIALLER].m1 + BRAID_HELLO_SIGNED);
+	memcpy(w.pipe[DIALLER].buf, w.c[DIALLER].m1, BRAID_HELLO_SIZE);
+	assert_int_equal(step(ACCEPTER), -EACCES);
 }
 
 static void a_wrong_key_is_refused_without_a_word(void **state)
@@ -762,10 +829,14 @@ int main(void)
 		CASE(one_byte_at_a_time_does_as_well),
 		CASE(bytes_behind_the_handshake_stay_in_the_socket),
 		CASE(every_handshake_has_a_session_of_its_own),
+		CASE(older_peers_meet_without_an_exchange),
+		CASE(a_token_and_a_tap_do_not_give_the_session),
 		CASE(a_stream_cut_at_any_byte_is_an_end_and_nothing_else),
 		CASE(what_the_socket_says_is_what_is_said),
 		CASE(a_stranger_is_known_by_its_first_eight_bytes_and_told_nothing),
 		CASE(versions_that_do_not_meet_are_named_at_both_ends),
+		CASE(a_peer_that_pretends_to_be_older_is_refused),
+		CASE(a_public_key_of_small_order_is_refused),
 		CASE(a_wrong_key_is_refused_without_a_word),
 		CASE(a_refusal_says_why),
 		CASE(what_changes_our_course_must_be_signed),

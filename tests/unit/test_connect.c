@@ -258,7 +258,7 @@ static void handles_that_are_not_ours_are_told_apart(void **state)
 	assert_ends(-EPROTONOSUPPORT, "[other-plugin]");
 	listener.least = listener.most = BRAID_WIRE_MOST + 1;
 	braid_handle_pack(&listener, handle);
-	assert_ends(-EPROTONOSUPPORT, "speaks Braid's wire versions 2 to 2, this library 1 to 1");
+	assert_ends(-EPROTONOSUPPORT, "speaks Braid's wire versions 3 to 3, this library 1 to 2");
 	assert_non_null(strstr(warn_text, "[wire-version]"));
 	listener.least = listener.most = BRAID_WIRE_MOST;
 	braid_handle_pack(&listener, handle);

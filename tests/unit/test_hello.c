@@ -85,6 +85,25 @@ static void a_hello_comes_back_whole(void **state)
 	assert_memory_equal(got.mac, h.mac, sizeof(h.mac));
 }
 
+/* Version 2 sends the high half of the epoch behind a host name that is 8 bytes shorter. */
+static void an_epoch_has_32_bits_from_version_2_on(void **state)
+{
+	struct braid_hello h = some_hello(), got;
+	uint8_t bytes[BRAID_HELLO_SIZE];
+
+	(void)state;
+	h.epoch = 0xabcd1234;
+	h.most = 2;
+	braid_hello_pack(&h, bytes);
+	assert_golden(bytes + 22, 2, "34 12");
+	assert_golden(bytes + 96 + BRAID_HOST_SIZE, 8, "cd ab 00 00 00 00 00 00");
+	assert_int_equal(braid_hello_unpack(bytes, &got), 0);
+	assert_int_equal(got.epoch, 0xabcd1234);
+	bytes[10] = 1;			/* version 1 has 64 bytes of host name */
+	assert_int_equal(braid_hello_unpack(bytes, &got), 0);
+	assert_int_equal(got.epoch, 0x1234);
+}
+
 static void a_hello_without_a_common_version_is_refused_but_says_its_own(void **state)
 {
 	(void)state;
@@ -170,6 +189,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_hello_of_version_1_is_these_bytes),
 		cmocka_unit_test(a_hello_comes_back_whole),
+		cmocka_unit_test(an_epoch_has_32_bits_from_version_2_on),
 		cmocka_unit_test(a_hello_without_a_common_version_is_refused_but_says_its_own),
 		cmocka_unit_test(a_hello_that_is_not_ours_or_has_a_field_out_of_range_is_refused),
 		cmocka_unit_test(a_host_name_from_outside_is_fit_to_print),

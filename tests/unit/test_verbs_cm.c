@@ -30,6 +30,21 @@ static void the_accepter_knows_the_dialler_by_its_nonce(void **state)
 	assert_int_equal(ports_ctl("live qp"), 0);
 }
 
+/* Both ends make the nonce from the handshake: the blob, which crosses in clear, has none. */
+static void a_ticket_replaces_the_nonce(void **state)
+{
+	struct ends e;
+
+	(void)state;
+	assert_int_equal(ends_meet_by(&e, dev_named("iw0:1"), dev_named("iw0:1"), "ticket 8"), 0);
+	assert_memory_equal(&qp_at(&e.dialler)->nonce, "ticket 8", 8);
+	assert_memory_equal(&qp_at(&e.accepter)->nonce, "ticket 8", 8);
+	assert_true(qp_at(&e.accepter)->mine.nonce == 0);
+	assert_true(atomic_load(&qp_at(&e.dialler)->connected));
+	ends_part(&e);
+	assert_int_equal(ports_ctl("live qp"), 0);
+}
+
 static void a_request_that_no_handshake_expects_is_rejected(void **state)
 {
 	struct braid_dev *dev = dev_named("iw0:1");
@@ -86,6 +101,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_port_listens_at_its_devices_address),
 		cmocka_unit_test(the_accepter_knows_the_dialler_by_its_nonce),
+		cmocka_unit_test(a_ticket_replaces_the_nonce),
 		cmocka_unit_test(a_request_that_no_handshake_expects_is_rejected),
 		cmocka_unit_test(a_queue_pair_that_waits_for_an_answer_is_freed_when_it_comes),
 	};

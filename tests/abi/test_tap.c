@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_tap.c - attackers that read the network, and know a token: what that opens, and what not.
+ *
+ * The attacker's code is here and in tests/lib/speak.c.  It speaks every wire version.
+ */
+#include "tests/lib/hostile.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* Dials lane 0 of the overheard link as its next owner; true if the plugin accepts that. */
+static bool take_lane(const struct braid_handle *to, const struct record *r, unsigned guess,
+		      uint16_t most)
+{
+	struct braid_hello theirs;
+	struct speaker sp;
+	bool in;
+
+	speaker_init(&sp, to);
+	TRUE(!braid_hello_unpack(r->m2, &theirs));
+	TRUE(!braid_hello_unpack(r->m1, &sp.mine));
+	speaker_draw(&sp);
+	speaker_guess(&sp, guess, to, r->m1, r->m2);
+	sp.mine.most = most;
+	sp.mine.kind = BRAID_HELLO_LANE;
+	sp.mine.lane = 0;
+	sp.mine.ident = theirs.ident;
+	sp.mine.epoch = 1000;
+	TRUE(speak_dial(&sp, to));
+	in = speak_until(&sp, SPEAK_PROOF, false);
+	in = in && !speak_closed(sp.fd, 1000);
+	close(sp.fd);
+	return in;
+}
+
+static void sender(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *send = send_to(net, fd);
+
+	send_one(net, send, 1000, 1);
+	meet(fd);			/* the attack */
+	send_one(net, send, 1000, 2);
+	meet(fd);
+	OK(net_close_send(net, send));
+	abi_down(net);
+	end_well();
+}
+
+static void token_and_tap(struct abi *t)
+{
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+	struct peer relay = relay_start(t), friend = peer_start(t, sender);
+	struct record r;
+	struct stage s;
+	void *recv = NULL;
+
+	stage_up(t, &s);
+	relay_through(&relay, &s.to, handle);
+	give(friend.fd, handle, sizeof(handle));
+	WAIT_FOR(accept_step(s.net, s.listen, &recv));
+	recv_one(s.net, recv, 1000, 1);
+	relay_record(&relay, &r);
+	for (unsigned guess = 0; guess < SPEAK_GUESSES; guess++) {
+		for (uint16_t most = BRAID_WIRE_LEAST; most <= BRAID_WIRE_MOST; most++) {
+			if (take_lane(&s.to, &r, guess, most))
+				FAIL("guess %u, version %u: taken for the peer", guess, most);
+		}
+	}
+	stage_empty(&s);
+	meet(friend.fd);
+	recv_one(s.net, recv, 1000, 2);	/* and the peer's connection has not been touched */
+	meet(friend.fd);
+	OK(net_close_recv(s.net, recv));
+	peer_join(&friend);
+	relay_end(&relay);
+	stage_quiet(&s, 0);
+	stage_down(&s);
+}
+
+static const struct abi_case cases[] = {
+	CASE("a token and a recorded handshake do not open the link", token_and_tap, ONCE),
+};
+
+ABI_MAIN(cases)

@@ -12,7 +12,7 @@
 static const struct commands *all;	/* global: an opt_visitor gets no user argument */
 
 /* The option tables name an option's value FILE, PATH or DIR if it is a file. */
-static bool takes_file(const struct opt *o)
+static bool has_file_arg(const struct opt *o)
 {
 	return o->arg && (strstr(o->arg, "FILE") || strstr(o->arg, "PATH") ||
 			  strstr(o->arg, "DIR"));
@@ -49,12 +49,12 @@ static void bash_options(const char *prog, const char *about, const struct opt *
 	}
 	printf("'\n\t\tvalues='");
 	for (const struct opt *o = opts; o->type != OPT_END; o++) {
-		if (opt_has_dashes(o) && o->type != OPT_FLAG && !takes_file(o))
+		if (opt_has_dashes(o) && o->type != OPT_FLAG && !has_file_arg(o))
 			printf(" --%s ", o->name);
 	}
 	printf("'\n\t\tfiles='");
 	for (const struct opt *o = opts; o->type != OPT_END; o++) {
-		if (opt_has_dashes(o) && takes_file(o))
+		if (opt_has_dashes(o) && has_file_arg(o))
 			printf(" --%s ", o->name);
 	}
 	puts("' ;;");
@@ -113,7 +113,7 @@ static void zsh_options(const char *prog, const char *about, const struct opt *o
 		if (o->arg) {
 			putchar(':');
 			quoted(o->arg, "[]:\\");
-			printf(":%s", takes_file(o) ? "_files" : "");
+			printf(":%s", has_file_arg(o) ? "_files" : "");
 		}
 		putchar('\'');
 	}
@@ -183,7 +183,7 @@ static void fish_options(const char *prog, const char *about, const struct opt *
 			continue;
 		fish_where(words_of(prog));
 		printf(" -l %s%s", o->name,
-		       o->type == OPT_FLAG ? "" : takes_file(o) ? " -r -F" : " -x");
+		       o->type == OPT_FLAG ? "" : has_file_arg(o) ? " -r -F" : " -x");
 		fish_text(o->help);
 	}
 }

@@ -16,12 +16,12 @@ tools_libtools_la_SOURCES = \
 	tools/drive.c \
 	tools/drive.h \
 	tools/find.c \
+	tools/findings.c \
+	tools/findings.h \
 	tools/opt.c \
 	tools/opt.h \
 	tools/proxy.c \
 	tools/proxy.h \
-	tools/says.c \
-	tools/says.h \
 	tools/smc.c \
 	tools/smc.h \
 	tools/tcp.c \
@@ -38,8 +38,8 @@ tools_libtools_la_SOURCES = \
 	tools/compare/print.c \
 	tools/compare/run.c \
 	tools/compare/stat.c \
+	tools/compare/summary.c \
 	tools/compare/tool.c \
-	tools/compare/words.c \
 	tools/doctor/counters.c \
 	tools/doctor/doctor.c \
 	tools/doctor/doctor.h \
@@ -67,11 +67,11 @@ tools_libtools_la_SOURCES = \
 	tools/doctor/probe_plugin.c \
 	tools/doctor/rdma.c \
 	tools/doctor/run.c \
-	tools/doctor/say.c \
 	tools/doctor/subnet.c \
 	tools/doctor/subnet.h \
 	tools/doctor/sys.c \
 	tools/doctor/tcp.c \
+	tools/doctor/verdict.c \
 	tools/info/info.c \
 	tools/info/info.h \
 	tools/info/libs.c \
@@ -142,18 +142,18 @@ tools_libtools_la_SOURCES = \
 	tools/validate/props.c \
 	tools/validate/report.c \
 	tools/validate/run.c \
-	tools/validate/say.c \
 	tools/validate/scale.c \
 	tools/validate/servant.c \
 	tools/validate/smc.c \
 	tools/validate/stranger.c \
 	tools/validate/validate.c \
 	tools/validate/validate.h \
+	tools/validate/verdict.c \
 	tools/validate/watch.c \
-	tools/watch/ask.c \
 	tools/watch/dump.c \
 	tools/watch/process.c \
 	tools/watch/process.h \
+	tools/watch/query.c \
 	tools/watch/stat.c \
 	tools/watch/stat.h \
 	tools/watch/top.c

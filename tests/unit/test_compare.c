@@ -70,9 +70,9 @@ static void same_ratio_is_certain(void **state)
 	near(r.mid, 2, 1e-9);
 	near(r.lo, 2, 1e-9);
 	near(r.hi, 2, 1e-9);
-	assert_int_equal(cmp_ratio_says(&r), 1);
+	assert_int_equal(cmp_ratio_verdict(&r), 1);
 	cmp_bootstrap(b, a, 5, 1, &r);
-	assert_int_equal(cmp_ratio_says(&r), -1);
+	assert_int_equal(cmp_ratio_verdict(&r), -1);
 }
 
 static void interval_depends_on_the_seed_alone(void **state)
@@ -125,7 +125,7 @@ static void few_rounds_say_nothing(void **state)
 
 	(void)state;
 	cmp_bootstrap(a, b, 4, 1, &r);
-	assert_int_equal(cmp_ratio_says(&r), 0);
+	assert_int_equal(cmp_ratio_verdict(&r), 0);
 	cmp_bootstrap(a, b, 0, 1, &r);
 	assert_int_equal(r.n, 0);
 }
@@ -201,9 +201,9 @@ static void four(uint64_t size, double tcp1, double tcp4, double verbs, double r
 
 static void words(const char *want)
 {
-	char got[CMP_WORDS];
+	char got[CMP_SUMMARY];
 
-	cmp_words(&rep, PERF_PINGPONG, got);
+	cmp_summary(&rep, PERF_PINGPONG, got);
 	assert_string_equal(got, want);
 }
 
@@ -272,7 +272,7 @@ static void numbers_fit_four_columns(void **state)
 
 static void stored_and_read_back(void **state)
 {
-	char path[] = "/tmp/braid-compare-XXXXXX", err[PERF_TEXT], before[CMP_WORDS];
+	char path[] = "/tmp/braid-compare-XXXXXX", err[PERF_TEXT], before[CMP_SUMMARY];
 	struct cmp_report got;
 	int i, fd = mkstemp(path);
 	FILE *to = fdopen(fd, "w");
@@ -304,7 +304,7 @@ static void stored_and_read_back(void **state)
 	assert_string_equal(got.failed, "it failed");
 	assert_string_equal(got.notes[0], "a note with 100");
 	assert_true(got.interrupted && got.ways[RAW].reference);
-	cmp_words(&rep, PERF_PINGPONG, before);
+	cmp_summary(&rep, PERF_PINGPONG, before);
 	cmp_report_fini(&rep);
 	rep = got;
 	words(before);

@@ -99,7 +99,7 @@ static struct cmp_way *way_new(struct compare *c, const char *name)
 
 static const char *const transports[] = { "tcp", "verbs", "smc", "ucx" };
 
-static int transport_known(struct compare *c, const char *word)
+static int check_transport(struct compare *c, const char *word)
 {
 	unsigned i;
 
@@ -180,7 +180,7 @@ static int ways_make(struct compare *c, bool plugin_given)
 
 /* -- the report --------------------------------------------------------------------------- */
 
-static void ends_say(struct compare *c)
+static void describe_ends(struct compare *c)
 {
 	const struct cmp_place *p = &c->o.place;
 	struct utsname u = { .nodename = "?" };
@@ -295,7 +295,7 @@ static int compare(struct compare *c, const char *plugin)
 		goto out;
 	if (c->o.reference)
 		cmp_tools_find(&c->rep, !c->o.place.nprocs && !c->o.place.remote);
-	ends_say(c);
+	describe_ends(c);
 	if (cmp_probe(&c->rep, &c->o) == 0)
 		cmp_measure(&c->rep, &c->o);
 	else
@@ -386,7 +386,7 @@ static int settle(struct compare *c)
 	if (!rc && c->o.npatterns == 0)
 		rc = opt_error(prog, "--patterns needs one");
 	if (!rc)
-		rc = each(c->w.over, transport_known, c);
+		rc = each(c->w.over, check_transport, c);
 	if (!rc && opt_is_stdout(c->w.json) && opt_is_stdout(c->w.csv))
 		rc = opt_error(prog, "--json or --csv to standard output, not both");
 	return rc ? rc : places_settle(c);

@@ -81,7 +81,7 @@ struct cmp_ratio {
 };
 
 /* 1: better, -1: worse, 0: not shown to be either. */
-int cmp_ratio_says(const struct cmp_ratio *r);
+int cmp_ratio_verdict(const struct cmp_ratio *r);
 
 /* The ratio a[i] / b[i], both of round i: its median, and the bootstrap interval of that. */
 void cmp_bootstrap(const double *a, const double *b, int n, uint64_t seed, struct cmp_ratio *ret);
@@ -106,12 +106,12 @@ struct cmp_win {			/* the best way at one size */
 /* Find the winner at each size at which two competing ways were measured; returns how many. */
 int cmp_wins(const struct cmp_report *rep, enum perf_pattern pattern, struct cmp_win *wins);
 
-/* -- words (words.c) ---------------------------------------------------------------------- */
+/* -- words (summary.c) -------------------------------------------------------------------- */
 
-enum { CMP_WORDS = 2048 };
+enum { CMP_SUMMARY = 2048 };
 
 /* Which way wins at which sizes, in a sentence or two; "" if nothing can be said. */
-void cmp_words(const struct cmp_report *rep, enum perf_pattern pattern, char *ret);
+void cmp_summary(const struct cmp_report *rep, enum perf_pattern pattern, char *ret);
 void cmp_ratio_text(double x, char *room, size_t n);	/* four columns at most */
 
 /* -- printing (print.c) ------------------------------------------------------------------- */

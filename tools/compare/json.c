@@ -25,7 +25,7 @@ const char *const cmp_value_names[CMP_VALUES] = {
 
 int cmp_row_add(struct cmp_report *rep, const struct cmp_row *row)
 {
-	struct cmp_row *v = perf_grown(rep->rows, rep->nrows, &rep->room, sizeof(*v));
+	struct cmp_row *v = perf_grow(rep->rows, rep->nrows, &rep->room, sizeof(*v));
 
 	if (!v)
 		return -ENOMEM;
@@ -124,9 +124,9 @@ static json_t *summaries_json(const struct cmp_report *rep, enum perf_pattern pa
 
 static json_t *pattern_json(const struct cmp_report *rep, enum perf_pattern pattern)
 {
-	char words[CMP_WORDS];
+	char words[CMP_SUMMARY];
 
-	cmp_words(rep, pattern, words);
+	cmp_summary(rep, pattern, words);
 	return json_pack("{s:s, s:i, s:s, s:o}", "name", perf_kinds[pattern].name, "procs",
 			 rep->procs[pattern], "words", words, "summary",
 			 summaries_json(rep, pattern));

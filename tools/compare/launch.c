@@ -153,7 +153,7 @@ bool cmp_launched(struct cmp_place *p, char *meet, size_t n)
 /* -- meeting ------------------------------------------------------------------------------ */
 
 /* A rank that connects sends its rank, where its workers can be reached, and its host. */
-static bool take_in(struct cmp_place *p, int fd)
+static bool meet_rank(struct cmp_place *p, int fd)
 {
 	union tcp_addr a = { .sa.sa_family = AF_UNSPEC };
 	socklen_t len = sizeof(a);
@@ -200,7 +200,7 @@ int cmp_gather(struct cmp_place *p, const char *meet, struct perf_key *key, doub
 		fd = perf_gate_next(gate, false, 100);
 		if (fd < 0)
 			continue;
-		if (take_in(p, fd))
+		if (meet_rank(p, fd))
 			here++;
 		else
 			close(fd);
@@ -291,7 +291,7 @@ static void ssh_child(const char *host, const char *command, int in, int err)
 }
 
 /* The port that the listener prints, or 0 and in `last` its last line. */
-static int port_heard(FILE *from, char *last, size_t n)
+static int read_port(FILE *from, char *last, size_t n)
 {
 	char text[PERF_TEXT];
 	int port;
@@ -325,7 +325,7 @@ int cmp_ssh(struct cmp_place *p, const char *host, const char *command, const ch
 	close(out[1]);
 	p->ssh_in = in[1];
 	p->ssh_out = from = p->ssh_pid > 0 ? fdopen(out[0], "r") : NULL;
-	port = from ? port_heard(from, last, sizeof(last)) : 0;
+	port = from ? read_port(from, last, sizeof(last)) : 0;
 	if (port == 0) {
 		snprintf(err, PERF_TEXT, "ssh %.100s: %.300s", host, last);
 		return -EHOSTUNREACH;

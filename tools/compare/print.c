@@ -49,18 +49,18 @@ static void ratio(const struct cmp_report *rep, enum perf_pattern pattern, int w
 	const char *on, *off;
 	char mid[8], lo[8], hi[8];
 	struct cmp_ratio r;
-	int says;
+	int verdict;
 
 	if (way == rep->base || !cmp_ratio_of(rep, pattern, way, rep->base, size, &r))
 		return;
-	says = cmp_ratio_says(&r);
+	verdict = cmp_ratio_verdict(&r);
 	cmp_ratio_text(r.mid, mid, sizeof(mid));
 	cmp_ratio_text(r.lo, lo, sizeof(lo));
 	cmp_ratio_text(r.hi, hi, sizeof(hi));
-	on = says ? text_colour(colours[says + 1]) : "";
-	off = says ? text_colour(COLOUR_NONE) : "";
+	on = verdict ? text_colour(colours[verdict + 1]) : "";
+	off = verdict ? text_colour(COLOUR_NONE) : "";
 	printf(" %s%4s [%4s..%4s]%s%s", on, mid, lo, hi,
-	       r.n < CMP_SURE_ROUNDS ? "" : signs[says + 1], off);
+	       r.n < CMP_SURE_ROUNDS ? "" : signs[verdict + 1], off);
 }
 
 static void line(const struct cmp_report *rep, enum perf_pattern pattern, int way, uint64_t size)
@@ -144,7 +144,7 @@ static void print_note(const char *text, enum colour colour)
 }
 
 /* Report the cells whose rounds differ by more than half: the machine was busy. */
-static void say_spread(const struct cmp_report *rep)
+static void print_spread(const struct cmp_report *rep)
 {
 	const struct cmp_row *r, *q;
 	int cells = 0, noisy = 0;
@@ -173,7 +173,7 @@ static void say_spread(const struct cmp_report *rep)
 		print_note(text, COLOUR_WARN);
 }
 
-static void say_checked(const struct cmp_report *rep)
+static void print_checked(const struct cmp_report *rep)
 {
 	const struct cmp_row *r;
 	double values = 0, wrong = 0;
@@ -190,7 +190,7 @@ static void say_checked(const struct cmp_report *rep)
 
 static void ending(const struct cmp_report *rep)
 {
-	char text[CMP_WORDS];
+	char text[CMP_SUMMARY];
 	int i;
 
 	printf("\nMedians of %d round%s.\n", rep->rounds, rep->rounds == 1 ? "" : "s");
@@ -199,17 +199,17 @@ static void ending(const struct cmp_report *rep)
 		       rep->ways[rep->base].name);
 	if (rep->rounds < CMP_SURE_ROUNDS)
 		print_note("with fewer than 5 rounds nothing is sure", COLOUR_HINT);
-	say_spread(rep);
+	print_spread(rep);
 	for (i = 0; i < rep->nnotes; i++)
 		print_note(rep->notes[i], COLOUR_HINT);
-	say_checked(rep);
+	print_checked(rep);
 	if (rep->interrupted)
 		print_note("interrupted: this is what was measured until then", COLOUR_WARN);
 	if (rep->failed[0])
 		print_note(rep->failed, COLOUR_BAD);
 	putchar('\n');
 	for (i = 0; i < PERF_PATTERNS; i++) {
-		cmp_words(rep, (enum perf_pattern)i, text);
+		cmp_summary(rep, (enum perf_pattern)i, text);
 		if (*text)
 			text_wrap(text, 0, 0);
 	}

@@ -279,7 +279,7 @@ static int measure(struct runner *r, int way, uint64_t size, int round)
 
 /* -- rounds ------------------------------------------------------------------------------- */
 
-static bool takes_part(const struct runner *r, int way, uint64_t size)
+static bool is_measured(const struct runner *r, int way, uint64_t size)
 {
 	const struct cmp_way *w = &r->rep->ways[way];
 
@@ -305,7 +305,7 @@ static int size_run(struct runner *r, uint64_t size)
 	for (round = 0; round < r->rep->rounds && !rc; round++)
 		for (i = 0; i < n && !rc && !*r->o->stop; i++) {
 			way = (i + round) % n;
-			if (!takes_part(r, way, size))
+			if (!is_measured(r, way, size))
 				continue;
 			rc = measure(r, way, size, round);
 			r->done++;

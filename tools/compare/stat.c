@@ -44,7 +44,7 @@ void cmp_bootstrap(const double *a, const double *b, int n, uint64_t seed, struc
 	ret->hi = medians[DRAWS - 1 - DRAWS / 40];
 }
 
-int cmp_ratio_says(const struct cmp_ratio *r)
+int cmp_ratio_verdict(const struct cmp_ratio *r)
 {
 	if (r->n < CMP_SURE_ROUNDS)
 		return 0;
@@ -175,7 +175,7 @@ int cmp_wins(const struct cmp_report *rep, enum perf_pattern pattern, struct cmp
 		if (w->way < 0 || w->next < 0)
 			continue;
 		w->sure = cmp_ratio_of(rep, pattern, w->way, w->next, sizes[i], &w->by) &&
-			  cmp_ratio_says(&w->by) > 0;
+			  cmp_ratio_verdict(&w->by) > 0;
 		n++;
 	}
 	return n;

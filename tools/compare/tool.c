@@ -34,7 +34,7 @@ struct cmp_tool {
 	struct job jobs[JOBS];
 };
 
-static void take_send_lat(const double *f, double *v)
+static void parse_send_lat(const double *f, double *v)
 {
 	v[CMP_ITERS] = f[0];
 	v[CMP_MAX] = f[2];
@@ -43,25 +43,25 @@ static void take_send_lat(const double *f, double *v)
 	v[CMP_P999] = f[7];
 }
 
-static void take_write_bw(const double *f, double *v)
+static void parse_write_bw(const double *f, double *v)
 {
 	v[CMP_ITERS] = f[0];
 	v[CMP_GBIT] = f[2];
 	v[CMP_MSG] = f[3] * 1e6;
 }
 
-static void take_latency(const double *f, double *v)
+static void parse_latency(const double *f, double *v)
 {
 	v[CMP_P50] = f[0];
 }
 
-static void take_mbytes(const double *f, double *v)
+static void parse_mbytes(const double *f, double *v)
 {
 	v[CMP_GBIT] = f[0] * 8 / 1e3;
 	v[CMP_MSG] = f[1];
 }
 
-static void take_op(const double *f, double *v)
+static void parse_op(const double *f, double *v)
 {
 	v[CMP_OP_US] = f[0];
 }
@@ -102,19 +102,19 @@ static void take_op(const double *f, double *v)
 
 static const struct cmp_tool tools[] = {
 	{ "perftest", "ib_send_lat ib_write_bw", "apt install perftest", {
-		{ PERF_PINGPONG, SEND_LAT, SEND_LAT " $HOST", take_send_lat, 8, 1 },
-		{ PERF_ONEWAY, WRITE_BW, WRITE_BW " $HOST", take_write_bw, 4, 1 } } },
+		{ PERF_PINGPONG, SEND_LAT, SEND_LAT " $HOST", parse_send_lat, 8, 1 },
+		{ PERF_ONEWAY, WRITE_BW, WRITE_BW " $HOST", parse_write_bw, 4, 1 } } },
 	{ "Open MPI", "mpirun osu_latency osu_bw osu_allreduce",
 	  "apt install openmpi-bin, and the OSU micro-benchmarks", {
-		{ PERF_PINGPONG, NULL, MPI "2 osu_latency -m $SIZE:$SIZE -i $ITERS", take_latency,
+		{ PERF_PINGPONG, NULL, MPI "2 osu_latency -m $SIZE:$SIZE -i $ITERS", parse_latency,
 		  1, 1 },
-		{ PERF_ONEWAY, NULL, MPI "2 osu_bw -m $SIZE:$SIZE -i $ITERS -W 8", take_mbytes, 1,
+		{ PERF_ONEWAY, NULL, MPI "2 osu_bw -m $SIZE:$SIZE -i $ITERS -W 8", parse_mbytes, 1,
 		  1 },
-		{ PERF_ALLREDUCE, NULL, MPI "4 osu_allreduce -m $SIZE:$SIZE -i $ITERS", take_op, 1,
+		{ PERF_ALLREDUCE, NULL, MPI "4 osu_allreduce -m $SIZE:$SIZE -i $ITERS", parse_op, 1,
 		  4 } } },
 	{ "Gloo", "python3", "pip install torch", {
-		{ PERF_PINGPONG, NULL, "export RANKS=2; " GLOO, take_latency, 1, 1 },
-		{ PERF_ALLREDUCE, NULL, "export RANKS=4; " GLOO, take_op, 1, 4 } } },
+		{ PERF_PINGPONG, NULL, "export RANKS=2; " GLOO, parse_latency, 1, 1 },
+		{ PERF_ALLREDUCE, NULL, "export RANKS=4; " GLOO, parse_op, 1, 4 } } },
 };
 
 /* -- running one -------------------------------------------------------------------------- */
@@ -155,7 +155,7 @@ static void end(pid_t pid)
 }
 
 /* Read all output until its end, or until time is up. */
-static void hear(int fd, char *text, size_t n)
+static void read_output(int fd, char *text, size_t n)
 {
 	uint64_t end_ns = perf_now_ns() + (uint64_t)RUN_MS * 1000000;
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -202,7 +202,7 @@ static int client(const struct job *j, uint64_t size, unsigned port, double *f, 
 		return -1;
 	pid = start(j->client, size, port, fds[1]);
 	close(fds[1]);
-	hear(fds[0], text, sizeof(text));
+	read_output(fds[0], text, sizeof(text));
 	close(fds[0]);
 	end(pid);
 	return figures(text, size, f, last, PERF_TEXT);
@@ -233,7 +233,7 @@ static int job_run(const struct job *j, uint64_t size, double *v, char *err)
 		snprintf(err, PERF_TEXT, "%.300s", last);
 		return -EIO;
 	}
-	f[1] = j->take == take_mbytes ? f[0] * 1e6 / (double)size : f[1];
+	f[1] = j->take == parse_mbytes ? f[0] * 1e6 / (double)size : f[1];
 	j->take(f, v);
 	return 0;
 }

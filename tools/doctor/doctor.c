@@ -100,7 +100,7 @@ static void print(const json_t *report, bool all)
 	print_verdict(report);
 }
 
-static int examine(const struct wishes *w)
+static int examine(const struct options *w)
 {
 	json_t *report = doctor_report(w);
 	int rc;
@@ -117,7 +117,7 @@ static int examine(const struct wishes *w)
 }
 
 /* Split HOST, HOST:PORT, [V6]:PORT or V6; 0 or -1. */
-static int peer_split(char *text, struct wishes *w)
+static int peer_split(char *text, struct options *w)
 {
 	char *colon = strrchr(text, ':'), *close = strchr(text, ']'), *end;
 	long port;
@@ -145,7 +145,7 @@ static int peer_split(char *text, struct wishes *w)
 
 int cmd_doctor(int argc, char **argv)
 {
-	struct wishes w = { .root = "" };
+	struct options w = { .root = "" };
 	char bad[TEXT_LEN], path[PATH_LEN], *peer = NULL;
 	const struct opt rows[] = {
 		{OPT_FLAG, "all", NULL, "what is fine as well, and what was left out", &w.all, 0,
@@ -185,7 +185,7 @@ int cmd_doctor(int argc, char **argv)
 	}
 	if (w.nodes && (w.peer || w.only || w.pid || *w.root))
 		return opt_error("braid doctor", "--nodes goes with --json and --strict alone");
-	if (w.only && !doctor_known(w.only, bad, sizeof(bad)))
+	if (w.only && !doctor_only_is_valid(w.only, bad, sizeof(bad)))
 		return opt_error("braid doctor", "--only: no check or group '%s', see --list", bad);
 	snprintf(path, sizeof(path), "%s/proc/%d", w.root, w.pid);
 	if (!w.pid)

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "tools/says.h"
+#include "tools/findings.h"
 #include "topo/machine.h"
 
 struct doctor;
@@ -34,7 +34,7 @@ extern const struct check doctor_limits[], doctor_kernel[], doctor_tcp[], doctor
 	doctor_pcie[], doctor_gpu[], doctor_nccl[], doctor_plugin[], doctor_other[],
 	doctor_peer[];
 
-/* -- what a check says (say.c) ------------------------------------------------------------ */
+/* -- what a check reports (verdict.c) ----------------------------------------------------- */
 
 /* Report one sentence, without a full stop, that names the thing and its value. */
 void doctor_ok(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -119,7 +119,8 @@ bool env_number(struct doctor *d, const char *name, long long *ret);
 unsigned env_all(struct doctor *d, const struct env **ret);
 /* The value of BRAID_NAME, or of the variable it falls back on; and which of them it is. */
 const char *env_param(struct doctor *d, const char *name, const char **ret_name);
-bool doctor_wants(struct doctor *d, const char *transport);	/* BRAID_TRANSPORTS names it */
+/* Does BRAID_TRANSPORTS name it? */
+bool doctor_transport_is_on(struct doctor *d, const char *transport);
 
 /* -- facts that no file holds (probe.c) --------------------------------------------------- */
 
@@ -166,20 +167,20 @@ const struct iface *doctor_chosen(struct doctor *d, unsigned i);
 
 /* -- the report (run.c, nodes.c) ---------------------------------------------------------- */
 
-struct wishes {
+struct options {
 	const char *root, *peer, *only, *nodes;
 	int pid, port;
 	bool json, all, list, strict;
 };
 
 /* Run the checks: a report, schema braid-doctor-1; NULL after a line on stderr. */
-json_t *doctor_report(const struct wishes *w);
+json_t *doctor_report(const struct options *w);
 void doctor_list(void);
 /* Does a comma list name checks and groups only?  If not, ret is the first unknown name. */
-bool doctor_known(const char *only, char *ret, size_t len);
-int doctor_nodes(const struct wishes *w);
+bool doctor_only_is_valid(const char *only, char *ret, size_t len);
+int doctor_nodes(const struct options *w);
 
-struct doctor *doctor_new(const struct wishes *w);
+struct doctor *doctor_new(const struct options *w);
 void doctor_free(struct doctor *d);
 
 #endif

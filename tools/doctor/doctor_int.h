@@ -8,10 +8,10 @@
 enum { ENV_MAX = 4096, PORTS_MAX = 64, IFACES_MAX = 256, PROBES_MAX = 8 };
 
 struct doctor {
-	const struct wishes *w;
+	const struct options *w;
 	char proc[32];
 
-	struct says says;		/* of the current check */
+	struct findings findings;	/* of the current check */
 	json_t *facts;
 
 	/* read once, when first asked for */

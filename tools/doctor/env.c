@@ -212,7 +212,7 @@ const char *env_param(struct doctor *d, const char *name, const char **ret_name)
 	return NULL;
 }
 
-bool doctor_wants(struct doctor *d, const char *transport)
+bool doctor_transport_is_on(struct doctor *d, const char *transport)
 {
 	const char *name, *text = env_param(d, "transports", &name), *at;
 	size_t n = strlen(transport);

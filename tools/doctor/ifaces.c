@@ -115,7 +115,7 @@ static void iface_read(struct doctor *d, const char *name, const char *routes, c
 }
 
 /* Mark those that the plugin would use; false: it can't be asked. */
-static bool ifaces_asked(struct doctor *d)
+static bool mark_chosen(struct doctor *d)
 {
 	const char *why;
 	const json_t *asked = doctor_probe(d, &probe_interfaces, &why), *name;
@@ -169,7 +169,7 @@ unsigned doctor_ifaces(struct doctor *d, const struct iface **ret)
 				iface_read(d, all.name[i], routes, v6);
 		free(routes);
 		free(v6);
-		if (!ifaces_asked(d))
+		if (!mark_chosen(d))
 			ifaces_choose(d);
 	}
 	*ret = d->ifaces;

@@ -119,7 +119,7 @@ static void misspelt(struct doctor *d)
 }
 
 /* True: Braid refuses `value`; ret then lists the words it accepts, "AF_INET or AF_INET6". */
-static bool no_word(const char *name, const char *value, char *ret, size_t len)
+static bool is_refused(const char *name, const char *value, char *ret, size_t len)
 {
 	static struct braid_params scratch;
 
@@ -141,7 +141,7 @@ static bool value_fits(struct doctor *d, const struct env *e, const struct name 
 	int64_t v = 0;
 	int rc;
 
-	if (no_word(e->name, e->value, words, sizeof(words))) {
+	if (is_refused(e->name, e->value, words, sizeof(words))) {
 		doctor_find(d, LEVEL_WARN, "%s=%s is not %s, and has no effect", e->name, e->value,
 			    words);
 		return false;

@@ -79,7 +79,7 @@ static bool address_refused(struct doctor *d)
 }
 
 /* The other interfaces, and why they would not be used. */
-static void left_fact(struct doctor *d)
+static void add_left_out(struct doctor *d)
 {
 	const char *none;
 	const json_t *asked = doctor_probe(d, &probe_interfaces, &none);
@@ -101,7 +101,7 @@ static void interface(struct doctor *d)
 		snprintf(list + at, sizeof(list) - at, "%s%s", i ? ", " : "", f->name);
 	}
 	doctor_fact(d, "interfaces", "%s", *list ? list : "none");
-	left_fact(d);
+	add_left_out(d);
 	if (!*list && address_refused(d))
 		return;
 	if (!*list && filter) {

@@ -125,7 +125,7 @@ static void ssh_over(struct nodes *all, struct node *node)
 }
 
 /* Query a window of hosts at a time, reading from each in turn for a short while. */
-static void ask_all(struct nodes *all)
+static void run_all(struct nodes *all)
 {
 	unsigned first = 0, running = 0, next = 0;
 
@@ -384,7 +384,7 @@ static int read_names(const char *path, struct nodes *ret)
 			 path);
 }
 
-int doctor_nodes(const struct wishes *w)
+int doctor_nodes(const struct options *w)
 {
 	struct nodes all = { .n = 0 };
 	int rc = read_names(w->nodes, &all);
@@ -392,7 +392,7 @@ int doctor_nodes(const struct wishes *w)
 	size_t i;
 
 	if (rc == 0) {
-		ask_all(&all);
+		run_all(&all);
 		doc = compare(&all);
 		if (w->json) {
 			json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_ENSURE_ASCII);

@@ -8,13 +8,13 @@
 #include "tools/smc.h"
 #include "tools/text.h"
 
-static json_t *ask_smc(struct doctor *d)
+static json_t *run_smc(struct doctor *d)
 {
 	(void)d;
 	return smc_json();
 }
 
-static const struct probe probe_smc = { "smc", ask_smc, 1000 };
+static const struct probe probe_smc = { "smc", run_smc, 1000 };
 
 /* The answer; NULL: a reason was reported. */
 static const json_t *smc(struct doctor *d)
@@ -22,7 +22,7 @@ static const json_t *smc(struct doctor *d)
 	const char *why;
 	const json_t *o;
 
-	if (!doctor_wants(d, "smc")) {
+	if (!doctor_transport_is_on(d, "smc")) {
 		doctor_skip(d, "BRAID_TRANSPORTS does not name smc");
 		return NULL;
 	}
@@ -100,7 +100,7 @@ static void ucx_library(struct doctor *d)
 	const char *why;
 	const json_t *libs;
 
-	if (!doctor_wants(d, "ucx")) {
+	if (!doctor_transport_is_on(d, "ucx")) {
 		doctor_skip(d, "BRAID_TRANSPORTS does not name ucx");
 		return;
 	}

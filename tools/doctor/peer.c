@@ -74,7 +74,7 @@ static const json_t *peer_elsewhere(struct doctor *d)
 }
 
 /* Did --peer name an address, or this host's own name? */
-static bool is_meant(struct doctor *d, const json_t *o)
+static bool names_this_host(struct doctor *d, const json_t *o)
 {
 	char own[NAME_LEN] = "";
 
@@ -93,9 +93,9 @@ static void self(struct doctor *d)
 		doctor_ok(d, "%s is another host", text_of(o, "address"));
 		return;
 	}
-	doctor_find(d, is_meant(d, o) ? LEVEL_NOTE : LEVEL_FAIL, "%s is %s, which is this host "
-		    "itself", doctor_host(d), text_of(o, "address"));
-	if (is_meant(d, o))
+	doctor_find(d, names_this_host(d, o) ? LEVEL_NOTE : LEVEL_FAIL, "%s is %s, which is this "
+		    "host itself", doctor_host(d), text_of(o, "address"));
+	if (names_this_host(d, o))
 		doctor_mend(d, "braid doctor --peer HOST   # another one");
 	else
 		doctor_mend(d, "grep -n %s /etc/hosts   # give it the address that others reach it "

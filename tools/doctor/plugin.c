@@ -278,7 +278,7 @@ static void transports(struct doctor *d)
 	doctor_find(d, LEVEL_FAIL, "silent fallback: %u RDMA ports are active, but Braid would use "
 		    "TCP alone%s%s", active(d), json_array_size(notes) ? ": " : "",
 		    json_array_size(notes) ? json_string_value(json_array_get(notes, 0)) : "");
-	if (doctor_wants(d, "verbs"))
+	if (doctor_transport_is_on(d, "verbs"))
 		doctor_mend(d, "braid info   # its notes say why");
 	else
 		doctor_mend_set(d, "BRAID_TRANSPORTS", NULL);
@@ -342,7 +342,7 @@ static const char *standard(struct doctor *d)
 	return o && json_is_true(json_object_get(o, "loaded")) ? text_of(o, "net") : NULL;
 }
 
-static void standard_is_ours(struct doctor *d)
+static void check_standard(struct doctor *d)
 {
 	const char *net = standard(d);
 
@@ -406,7 +406,7 @@ const struct check doctor_plugin[] = {
 	  "NCCL does not start: it joins only devices that are there and have a PCI path", merge },
 	{ "plugin-standard", "The plugin that is called libnccl-net.so",
 	  "Where no plugin is asked for, and in some versions later, NCCL loads that one",
-	  standard_is_ours },
+	  check_standard },
 	{ "plugin-nccl", "NCCL's version",
 	  "Known of this version; a later communicator may come without the plugin", library },
 	{ NULL, NULL, NULL, NULL },

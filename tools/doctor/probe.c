@@ -28,7 +28,7 @@ static void work(void *arg, int fd)
 	_exit(0);
 }
 
-static json_t *probe_ask(struct doctor *d, const struct probe *p, char *why, size_t len)
+static json_t *run_probe(struct doctor *d, const struct probe *p, char *why, size_t len)
 {
 	struct job job = { d, p };
 	struct child c;
@@ -81,7 +81,7 @@ const json_t *doctor_probe(struct doctor *d, const struct probe *p, const char *
 	d->probes[i].probe = p;
 	d->probes[i].json = *d->w->root ?
 		probe_recorded(d, p, d->probes[i].why, sizeof(d->probes[i].why)) :
-		probe_ask(d, p, d->probes[i].why, sizeof(d->probes[i].why));
+		run_probe(d, p, d->probes[i].why, sizeof(d->probes[i].why));
 	d->n_probes++;
 found:
 	*ret_why = d->probes[i].why;

@@ -25,7 +25,7 @@ enum { TABLES = sizeof(tables) / sizeof(tables[0]) };
 
 static void check_run(struct doctor *d, const struct check *c)
 {
-	says_new(&d->says);
+	findings_clear(&d->findings);
 	json_decref(d->facts);
 	d->facts = json_object();
 	c->run(d);
@@ -34,10 +34,11 @@ static void check_run(struct doctor *d, const struct check *c)
 static json_t *check_result(struct doctor *d, const struct check *c)
 {
 	json_t *o = json_pack("{s:s, s:s, s:s, s:o, s:o}", "id", c->id, "title", c->title, "level",
-			      level_name(d->says.level), "says", d->says.list, "facts", d->facts);
+			      level_name(d->findings.level), "says", d->findings.list,
+			      "facts", d->facts);
 
-	d->says.list = d->facts = NULL;
-	if (d->says.level > LEVEL_OK)
+	d->findings.list = d->facts = NULL;
+	if (d->findings.level > LEVEL_OK)
 		json_object_set_new(o, "why", json_string(c->why));
 	return o;
 }
@@ -45,20 +46,20 @@ static json_t *check_result(struct doctor *d, const struct check *c)
 /* -- which checks ------------------------------------------------------------------------- */
 
 /* The i-th check that is asked for; NULL: no more. */
-static const struct check *check_at(const struct wishes *w, unsigned i)
+static const struct check *check_at(const struct options *w, unsigned i)
 {
 	for (unsigned t = 0; t < TABLES; t++)
 		for (const struct check *c = tables[t]; c->id; c++)
-			if ((!w->only || says_named(w->only, c->id)) && i-- == 0)
+			if ((!w->only || findings_named(w->only, c->id)) && i-- == 0)
 				return c;
 	return NULL;
 }
 
-bool doctor_known(const char *only, char *ret, size_t len)
+bool doctor_only_is_valid(const char *only, char *ret, size_t len)
 {
 	for (const char *at = only; *at; at += strspn(at, ",")) {
 		size_t n = strcspn(at, ",");
-		struct wishes w = { .only = ret };
+		struct options w = { .only = ret };
 
 		snprintf(ret, len, "%.*s", (int)n, at);
 		if (!check_at(&w, 0))
@@ -71,7 +72,7 @@ bool doctor_known(const char *only, char *ret, size_t len)
 void doctor_list(void)
 {
 	const struct check *c;
-	struct wishes all = { .only = NULL };
+	struct options all = { .only = NULL };
 
 	for (unsigned i = 0; (c = check_at(&all, i)); i++)
 		printf("%-22s %s\n", c->id, c->title);
@@ -80,7 +81,7 @@ void doctor_list(void)
 /* -- the worker --------------------------------------------------------------------------- */
 
 struct work {
-	const struct wishes *w;
+	const struct options *w;
 	unsigned first;
 };
 
@@ -108,7 +109,7 @@ static void work(void *arg, int fd)
 }
 
 /* Take the checks whose results have come as whole lines; returns how many. */
-static unsigned take_checks(struct child *c, size_t *at, json_t *checks)
+static unsigned read_checks(struct child *c, size_t *at, json_t *checks)
 {
 	unsigned n = 0;
 	char *end;
@@ -134,7 +135,7 @@ static json_t *lost(const struct check *c, enum level level, const char *text)
 }
 
 /* Run from check `first` on, until all are through or one is lost; returns the next one. */
-static unsigned run_some(const struct wishes *w, unsigned first, json_t *checks)
+static unsigned run_some(const struct options *w, unsigned first, json_t *checks)
 {
 	struct work arg = { w, first };
 	long long until = child_now() + CHECK_MS;
@@ -149,7 +150,7 @@ static unsigned run_some(const struct wishes *w, unsigned first, json_t *checks)
 			unsigned n;
 
 			over = !child_read(&c, (int)(until - child_now())) && c.fd < 0;
-			n = take_checks(&c, &at, checks);
+			n = read_checks(&c, &at, checks);
 			if (n)
 				until = child_now() + CHECK_MS;
 			next += n;
@@ -181,7 +182,7 @@ static json_t *gather(json_t *checks)
 	return all;
 }
 
-static json_t *host_name(const struct wishes *w)
+static json_t *host_name(const struct options *w)
 {
 	struct doctor *d = doctor_new(w);
 	char name[TEXT_LEN] = "?";
@@ -193,7 +194,7 @@ static json_t *host_name(const struct wishes *w)
 	return json_string(name);
 }
 
-json_t *doctor_report(const struct wishes *w)
+json_t *doctor_report(const struct options *w)
 {
 	json_t *checks = json_array(), *host = host_name(w), *facts;
 	unsigned next = 0;
@@ -206,5 +207,5 @@ json_t *doctor_report(const struct wishes *w)
 	facts = gather(checks);
 	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "schema", "braid-doctor-1", "braid",
 			 PACKAGE_VERSION, "host", host ? host : json_string("?"), "counts",
-			 says_counts(checks), "facts", facts, "checks", checks);
+			 findings_count(checks), "facts", facts, "checks", checks);
 }

@@ -244,7 +244,7 @@ int doctor_port(const struct doctor *d)
 	return d->w->port;
 }
 
-struct doctor *doctor_new(const struct wishes *w)
+struct doctor *doctor_new(const struct options *w)
 {
 	struct doctor *d = calloc(1, sizeof(*d));
 
@@ -271,7 +271,7 @@ void doctor_free(struct doctor *d)
 	free(d->ifaces);
 	if (d->machine)
 		braid_machine_free(d->machine);
-	json_decref(d->says.list);
+	json_decref(d->findings.list);
 	json_decref(d->facts);
 	free(d);
 }

@@ -174,7 +174,7 @@ static void print_params(const json_t *doc)
 
 /* -- the command -------------------------------------------------------------------------- */
 
-struct wishes {
+struct options {
 	const char *plugin, *peer;
 	int abi;
 	bool params, json, verbose;
@@ -188,7 +188,7 @@ static void conf_line(const char *name, const char *value, const char *file, uns
 						    value, "file", file, "line", (int)line));
 }
 
-static int info(const struct wishes *w)
+static int info(const struct options *w)
 {
 	char err[INFO_ERR] = "";
 	json_t *doc, *plugin, *peer;
@@ -230,7 +230,7 @@ static int info(const struct wishes *w)
 
 int cmd_info(int argc, char **argv)
 {
-	struct wishes w = { .abi = 0 };
+	struct options w = { .abi = 0 };
 	const struct opt rows[] = {
 		{OPT_TEXT, "peer", "HOST", "by which addresses devices would go there, in order",
 		 &w.peer, 0, 0},

@@ -19,11 +19,11 @@
 
 enum { LINE = 1024 };
 
-static _Thread_local json_t *heard;	/* lines of the log; NULL: not collecting */
+static _Thread_local json_t *collected;	/* lines of the log; NULL: not collecting */
 
-static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+static void on_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
-static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+static void on_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 {
 	static const char prefix[] = "braid: ";
 	char text[LINE];
@@ -33,12 +33,12 @@ static void hear(int level, unsigned long flags, const char *file, int line, con
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	net_log(level, flags, file, line, "%s", text);
-	if (heard && !strncmp(text, prefix, strlen(prefix)))
-		json_array_append_new(heard, json_string(text + strlen(prefix)));
+	if (collected && !strncmp(text, prefix, strlen(prefix)))
+		json_array_append_new(collected, json_string(text + strlen(prefix)));
 }
 
 /* From "device 0: NAME ADDRESS, 25000 Mbit/s, verbs, tcp", the part after NAME; or NULL. */
-static const char *heard_of_device(const json_t *lines, int dev, const char *name)
+static const char *device_line(const json_t *lines, int dev, const char *name)
 {
 	char head[LINE];
 	json_t *x;
@@ -71,11 +71,11 @@ static json_t *notes_json(const json_t *lines)
 	return list;
 }
 
-static json_t *transports_json(const char *said)
+static json_t *transports_json(const char *line)
 {
 	static const char unit[] = " Mbit/s";
 	json_t *list = json_array();
-	const char *p = said ? strstr(said, unit) : NULL;
+	const char *p = line ? strstr(line, unit) : NULL;
 
 	for (p = p ? strchr(p, ',') : NULL; p; p = strchr(p, ',')) {
 		p += strspn(p, ", ");
@@ -102,13 +102,13 @@ static json_t *abis_json(const char *path)
 }
 
 /* The address that was logged, or that of the interface; or NULL. */
-static json_t *address_json(const char *said, const char *name)
+static json_t *address_json(const char *line, const char *name)
 {
 	char text[INET6_ADDRSTRLEN];
 	union tcp_addr a;
 
-	if (said)
-		return json_stringn(said, strcspn(said, ","));
+	if (line)
+		return json_stringn(line, strcspn(line, ","));
 	if (!name || tcp_addr_of_if(name, &a) != 0)
 		return json_null();
 	tcp_addr_text(&a, text, sizeof(text));
@@ -130,15 +130,15 @@ static json_t *memory_json(int mask)
 
 static json_t *device_json(int dev, const struct braid_net_props *p, const json_t *lines)
 {
-	const char *said = p->name ? heard_of_device(lines, dev, p->name) : NULL;
+	const char *line = p->name ? device_line(lines, dev, p->name) : NULL;
 	char guid[24];
 	json_t *o = json_object();
 
 	snprintf(guid, sizeof(guid), "0x%016llx", (unsigned long long)p->guid);
 	json_object_set_new(o, "index", json_integer(dev));
 	json_object_set_new(o, "name", json_string(p->name ? p->name : "?"));
-	json_object_set_new(o, "address", address_json(said, p->name));
-	json_object_set_new(o, "transports", transports_json(said));
+	json_object_set_new(o, "address", address_json(line, p->name));
+	json_object_set_new(o, "transports", transports_json(line));
 	json_object_set_new(o, "speed_mbps", json_integer(p->speed_mbps));
 	json_object_set_new(o, "pci_path", p->pci_path ? json_string(p->pci_path) : json_null());
 	json_object_set_new(o, "guid", json_string(guid));
@@ -199,9 +199,9 @@ json_t *info_plugin(const char *path, int abi, char *err)
 	if (!net)
 		return NULL;
 	info_bring_gpu();
-	heard = lines = json_array();
-	res = net_init(net, (uint64_t)getpid(), -1, hear, NULL);
-	heard = NULL;
+	collected = lines = json_array();
+	res = net_init(net, (uint64_t)getpid(), -1, on_log, NULL);
+	collected = NULL;
 	if (res != ncclSuccess) {
 		json_decref(lines);
 		snprintf(err, INFO_ERR, "%s: init: %s %.1000s", net->name, net_result_name(res),

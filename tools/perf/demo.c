@@ -121,7 +121,7 @@ static void line(const char *what, int digits, const double *v, const char *bett
 	       v[FABRIC_RAW], v[FABRIC_PLUGIN] / v[FABRIC_RAW], better);
 }
 
-static void say_what(const struct demo *d)
+static void print_header(const struct demo *d)
 {
 	const struct fabric_about *a = &d->about[FABRIC_PLUGIN];
 
@@ -135,7 +135,7 @@ static void say_what(const struct demo *d)
 	fflush(stdout);
 }
 
-static void say_steps(struct demo *d)
+static void print_steps(struct demo *d)
 {
 	double s[FABRIC_KINDS], ms[FABRIC_KINDS], gb_s[FABRIC_KINDS], n = d->procs;
 	enum fabric_kind kind;
@@ -216,11 +216,11 @@ static int demo(struct demo *d)
 	int rc = start(d);
 
 	if (!rc) {
-		say_what(d);
+		print_header(d);
 		rc = steps(d);
 	}
 	if (!rc)
-		say_steps(d);
+		print_steps(d);
 	if (!rc)
 		rc = pings(d, SMALL, "8 B");
 	if (!rc)

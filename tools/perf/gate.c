@@ -152,7 +152,7 @@ static void no_descriptor(struct perf_gate *g)
 		g->full_ns = perf_now_ns() + FULL_MS * UINT64_C(1000000);
 }
 
-static void take_in(struct perf_gate *g)
+static void accept_half(struct perf_gate *g)
 {
 	struct sockaddr_storage sa;
 	socklen_t len = sizeof(sa);
@@ -178,7 +178,7 @@ static void take_in(struct perf_gate *g)
 }
 
 /* The claim is complete: return its socket if it proves the key, else -1. */
-static int judged(struct perf_gate *g, struct half *h, bool busy)
+static int answer_claim(struct perf_gate *g, struct half *h, bool busy)
 {
 	struct gate_grant grant = { .status = { busy ? GATE_BUSY : GATE_SERVES } };
 	uint8_t mac[PERF_KEY];
@@ -201,7 +201,7 @@ static int judged(struct perf_gate *g, struct half *h, bool busy)
 	return -1;
 }
 
-static int heard(struct perf_gate *g, struct half *h, bool busy)
+static int read_claim(struct perf_gate *g, struct half *h, bool busy)
 {
 	ssize_t n = recv(h->fd, (char *)&h->claim + h->have, sizeof(h->claim) - h->have,
 			 MSG_DONTWAIT);
@@ -211,11 +211,11 @@ static int heard(struct perf_gate *g, struct half *h, bool busy)
 	if (n <= 0)
 		return -1;
 	h->have += (size_t)n;
-	return h->have == sizeof(h->claim) ? judged(g, h, busy) : -1;
+	return h->have == sizeof(h->claim) ? answer_claim(g, h, busy) : -1;
 }
 
 /* poll() refuses more entries than the limit on descriptors, so free slots are left out. */
-static nfds_t to_watch(struct perf_gate *g, uint64_t now, struct pollfd *p, struct half **whose)
+static nfds_t to_watch(struct perf_gate *g, uint64_t now, struct pollfd *p, struct half **polled)
 {
 	nfds_t n = 0;
 
@@ -224,10 +224,10 @@ static nfds_t to_watch(struct perf_gate *g, uint64_t now, struct pollfd *p, stru
 			half_close(h);
 		if (h->fd < 0)
 			continue;
-		whose[n] = h;
+		polled[n] = h;
 		p[n++] = (struct pollfd){ .fd = h->fd, .events = POLLIN };
 	}
-	whose[n] = NULL;
+	polled[n] = NULL;
 	p[n] = (struct pollfd){ .fd = now < g->full_ns ? -1 : g->listen_fd, .events = POLLIN };
 	return n + 1;
 }
@@ -235,19 +235,19 @@ static nfds_t to_watch(struct perf_gate *g, uint64_t now, struct pollfd *p, stru
 int perf_gate_next(struct perf_gate *g, bool busy, int timeout_ms)
 {
 	uint64_t now, end_ns = perf_now_ns() + (uint64_t)timeout_ms * 1000000;
-	struct half *whose[HALVES + 1];
+	struct half *polled[HALVES + 1];
 	struct pollfd p[HALVES + 1];
 	nfds_t n;
 	int fd;
 
 	while ((now = perf_now_ns()) < end_ns) {
-		n = to_watch(g, now, p, whose);
+		n = to_watch(g, now, p, polled);
 		if (poll(p, n, (int)((end_ns - now) / 1000000) + 1) <= 0)
 			continue;
 		for (nfds_t i = 0; i < n; i++) {
 			if (!p[i].revents)
 				continue;
-			fd = whose[i] ? heard(g, whose[i], busy) : (take_in(g), -1);
+			fd = polled[i] ? read_claim(g, polled[i], busy) : (accept_half(g), -1);
 			if (fd >= 0)
 				return fd;
 		}

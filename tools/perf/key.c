@@ -48,7 +48,7 @@ const char *perf_key_made(struct perf_key *key, char text[PERF_KEY_TEXT])
 	return text;
 }
 
-static int take_text(const char *prog, const char *from, const char *text, struct perf_key *ret)
+static int parse_key(const char *prog, const char *from, const char *text, struct perf_key *ret)
 {
 	size_t n = strlen(text);
 
@@ -86,7 +86,7 @@ static bool others_may_read(FILE *f, unsigned *ret_mode)
 	return sb.st_mode & 077;
 }
 
-static int take_file(const char *prog, const char *file, struct perf_key *ret)
+static int read_key_file(const char *prog, const char *file, struct perf_key *ret)
 {
 	FILE *f = strcmp(file, "-") ? fopen(file, "re") : stdin;
 	char text[TEXT_MOST + 2];
@@ -104,7 +104,7 @@ static int take_file(const char *prog, const char *file, struct perf_key *ret)
 	}
 	if (rc)
 		return opt_error(prog, "--key-file %s: %s", file, strerror(-rc));
-	rc = take_text(prog, file, text, ret);
+	rc = parse_key(prog, file, text, ret);
 	sodium_memzero(text, sizeof(text));
 	return rc;
 }
@@ -118,9 +118,9 @@ int perf_key_read(const char *prog, const char *file, struct perf_key *ret)
 		abort();
 	ret->set = false;
 	if (file)
-		rc = take_file(prog, file, ret);
+		rc = read_key_file(prog, file, ret);
 	else
-		rc = text && *text ? take_text(prog, env_name, text, ret) : 0;
+		rc = text && *text ? parse_key(prog, env_name, text, ret) : 0;
 	unsetenv(env_name);
 	return rc;
 }

@@ -25,7 +25,7 @@ uint64_t perf_arena_bytes(const struct perf_run *run, int nprocs)
 
 /* -- running it --------------------------------------------------------------------------- */
 
-static bool end_takes_part(const struct job *j, const struct perf_end *e)
+static bool end_is_used(const struct job *j, const struct perf_end *e)
 {
 	const struct perf_kind *kind = &perf_kinds[j->run->pattern];
 
@@ -53,7 +53,7 @@ static int by_order(const void *a, const void *b)
 	return d ? d : x->peer - y->peer;
 }
 
-static void strand_take(struct job *j, unsigned t, unsigned *at)
+static void strand_init(struct job *j, unsigned t, unsigned *at)
 {
 	struct strand *s = &j->strands[t];
 	unsigned i, first = *at;
@@ -64,7 +64,7 @@ static void strand_take(struct job *j, unsigned t, unsigned *at)
 				 .stall_ns = (uint64_t)(j->run->stall_s * 1e9) };
 	for (i = 0; i < (unsigned)j->ends->n; i++) {
 		e = &j->ends->v[i];
-		if (end_takes_part(j, e) && (unsigned)e->idx % j->run->threads == t)
+		if (end_is_used(j, e) && (unsigned)e->idx % j->run->threads == t)
 			flow_init(j, &j->flows[(*at)++], e);
 	}
 	s->pump.n = *at - first;
@@ -80,7 +80,7 @@ static int job_init(struct job *j, int ctl_fd)
 	if (!j->flows || !j->strands)
 		return -ENOMEM;
 	for (t = 0; t < threads; t++) {
-		strand_take(j, t, &j->nflows);
+		strand_init(j, t, &j->nflows);
 		j->strands[t].pump.ctl_fd = ctl_fd;
 		j->strands[t].channels =
 			calloc(j->strands[t].pump.n / 2 + 1, sizeof(struct channel));
@@ -143,7 +143,7 @@ static int strands_run(struct job *j)
 	return started < j->run->threads ? -EAGAIN : rc;
 }
 
-static void error_say(const struct job *j, int rc, char *err)
+static void format_error(const struct job *j, int rc, char *err)
 {
 	unsigned t;
 
@@ -202,7 +202,7 @@ int perf_pattern_run(const struct perf_run *run, int rank, int nprocs, struct pe
 	rc = strands_run(&j);
 	r.cpu_ns = perf_cpu_ns() - r.cpu_ns;
 	if (rc) {
-		error_say(&j, rc, err);
+		format_error(&j, rc, err);
 		goto out;
 	}
 	if (j.nflows > 0)

@@ -14,7 +14,7 @@
 
 int perf_row_add(struct perf_report *rep, const struct perf_row *row)
 {
-	struct perf_row *v = perf_grown(rep->rows, rep->nrows, &rep->room, sizeof(*v));
+	struct perf_row *v = perf_grow(rep->rows, rep->nrows, &rep->room, sizeof(*v));
 
 	if (!v)
 		return -ENOMEM;
@@ -282,7 +282,7 @@ static void verdict(const struct perf_report *rep)
 }
 
 /* Show only some rows of many comms set up one after another. */
-static bool telling(const struct perf_report *rep, const struct perf_row *r)
+static bool is_shown(const struct perf_report *rep, const struct perf_row *r)
 {
 	return r->iters <= 8 || !(r->iters & (r->iters - 1)) ||
 	       r->iters == (uint64_t)rep->opt->comms;
@@ -329,7 +329,7 @@ static void print_table(const struct perf_report *rep)
 		}
 		if (setup)
 			kind = r->kind;
-		if (r->kind == kind && r->round == 0 && (!setup || telling(rep, r)))
+		if (r->kind == kind && r->round == 0 && (!setup || is_shown(rep, r)))
 			line(rep, r, both);
 	}
 	if (setup)

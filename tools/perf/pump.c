@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-enum { IDLES_A_LOOK = 1024, IDLES_A_CLOCK = 32, LOOK_NS = 200000000 };
+enum { IDLES_A_CHECK = 1024, IDLES_A_CLOCK = 32, CHECK_NS = 200000000 };
 
 static bool may_post(const struct flow *f)
 {
@@ -104,12 +104,12 @@ static int stalled(struct pump *p)
 	return -ETIMEDOUT;
 }
 
-static int look_round(struct pump *p)
+static int check_stalls(struct pump *p)
 {
 	uint64_t now = perf_now_ns();
 	char c;
 
-	p->looked_ns = now;
+	p->checked_ns = now;
 	if (atomic_load_explicit(p->stop, memory_order_relaxed))
 		return -ECANCELED;
 	if (p->moved != p->seen_moved || p->seen_ns == 0) {
@@ -134,12 +134,12 @@ static int idle(struct pump *p)
 {
 	if (!spin)
 		sched_yield();
-	if (++p->idles % IDLES_A_LOOK == 0)
-		return look_round(p);
+	if (++p->idles % IDLES_A_CHECK == 0)
+		return check_stalls(p);
 	/* On a busy host one yield takes 50 ms, so counting yields could exceed any timeout. */
-	if (spin || p->idles % IDLES_A_CLOCK || perf_now_ns() - p->looked_ns < LOOK_NS)
+	if (spin || p->idles % IDLES_A_CLOCK || perf_now_ns() - p->checked_ns < CHECK_NS)
 		return 0;
-	return look_round(p);
+	return check_stalls(p);
 }
 
 static void full_note(struct pump *p)

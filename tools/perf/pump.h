@@ -49,7 +49,7 @@ struct pump {				/* the flows of one thread */
 	int ctl_fd;			/* end of file: the coordinator is gone */
 	uint64_t stall_ns;
 	atomic_bool *stop;		/* another thread has failed */
-	uint64_t idles, moved, seen_moved, seen_ns, looked_ns;
+	uint64_t idles, moved, seen_moved, seen_ns, checked_ns;
 	/* When the first receive flow reached its goal, and the messages received until then. */
 	uint64_t full_ns, full_messages;
 	char err[PERF_TEXT];

@@ -188,7 +188,7 @@ static void own_name(int fd, char *room, size_t n)
 	gethostname(room, n - 1);
 }
 
-void perf_listen_say(const char *prog, int fd, int port, const char *key)
+void perf_listen_print(const char *prog, int fd, int port, const char *key)
 {
 	char name[256] = "";
 

@@ -196,7 +196,7 @@ static int answers(struct perf_session *s, bool *waiting, struct perf_ctl *ret)
 		    s->timeout_s);
 }
 
-static int ask_all(struct perf_session *s, const struct perf_ctl *m, struct perf_ctl *ret)
+static int call_all(struct perf_session *s, const struct perf_ctl *m, struct perf_ctl *ret)
 {
 	bool waiting[PERF_PROCS_MAX] = { false };
 	struct perf_ctl copy = *m;
@@ -212,7 +212,7 @@ static int ask_all(struct perf_session *s, const struct perf_ctl *m, struct perf
 	return answers(s, waiting, ret);
 }
 
-static int ask_one(struct perf_session *s, int rank, struct perf_ctl *m)
+static int call_one(struct perf_session *s, int rank, struct perf_ctl *m)
 {
 	bool waiting[PERF_PROCS_MAX] = { [0] = false };
 	struct perf_ctl ret[PERF_PROCS_MAX];
@@ -277,7 +277,7 @@ int perf_session_open_at(struct perf_session *s, const struct fabric_env *env, i
 	}
 	rc = workers_start(s, env, pin, where);
 	if (!rc)
-		rc = ask_all(s, &m, ret);
+		rc = call_all(s, &m, ret);
 	for (i = 0; !rc && i < nprocs; i++) {
 		ret[i].text[63] = 0;
 		snprintf(s->w[i].where, sizeof(s->w[i].where), "rank %d (pid %d on %.40s)", i,
@@ -295,7 +295,7 @@ int perf_session_load(struct perf_session *s, enum fabric_kind kind, const struc
 
 	if (way)
 		m.way = *way;
-	rc = ask_all(s, &m, all);
+	rc = call_all(s, &m, all);
 	if (!rc) {
 		text_clean(all[0].about.name, sizeof(all[0].about.name), "");
 		text_clean(all[0].about.dev, sizeof(all[0].about.dev), "");
@@ -310,7 +310,7 @@ int perf_session_link(struct perf_session *s, enum fabric_kind kind, int src, in
 	struct perf_ctl m = { .type = PERF_CTL_LISTEN, .fabric = kind };
 	struct perf_ctl all[PERF_PROCS_MAX];
 	bool waiting[PERF_PROCS_MAX] = { false };
-	int rc = ask_one(s, dst, &m);
+	int rc = call_one(s, dst, &m);
 
 	if (rc)
 		return rc;
@@ -359,7 +359,7 @@ int perf_session_arena(struct perf_session *s, uint64_t bytes)
 	struct perf_ctl m = { .type = PERF_CTL_ARENA, .bytes = bytes };
 	struct perf_ctl all[PERF_PROCS_MAX];
 
-	return ask_all(s, &m, all);
+	return call_all(s, &m, all);
 }
 
 int perf_session_run(struct perf_session *s, const struct perf_run *run, struct perf_result *ret)
@@ -368,10 +368,10 @@ int perf_session_run(struct perf_session *s, const struct perf_run *run, struct 
 	struct perf_ctl all[PERF_PROCS_MAX];
 	int i, rc;
 
-	rc = ask_all(s, &m, all);
+	rc = call_all(s, &m, all);
 	m.type = PERF_CTL_GO;
 	if (!rc)
-		rc = ask_all(s, &m, all);
+		rc = call_all(s, &m, all);
 	for (i = 0; !rc && i < s->nprocs; i++)
 		ret[i] = all[i].result;
 	return rc;
@@ -381,7 +381,7 @@ int perf_session_unlink(struct perf_session *s, enum fabric_kind kind, uint64_t 
 {
 	struct perf_ctl m = { .type = PERF_CTL_CLOSE, .fabric = kind };
 	struct perf_ctl all[PERF_PROCS_MAX];
-	int i, rc = ask_all(s, &m, all);
+	int i, rc = call_all(s, &m, all);
 
 	*ret_ns = 0;
 	for (i = 0; !rc && i < s->nprocs; i++)

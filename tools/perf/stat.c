@@ -142,7 +142,7 @@ static int by_double(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-void *perf_grown(void *v, int n, int *room, size_t each)
+void *perf_grow(void *v, int n, int *room, size_t each)
 {
 	int more = 2 * *room + 64;
 

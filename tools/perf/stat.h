@@ -26,7 +26,7 @@ void perf_samples_add(struct perf_samples *s, uint64_t ns);
 void perf_latency_of(struct perf_samples *s, unsigned n, unsigned div, struct perf_latency *ret);
 
 /* An array of n with room for one more; NULL: no memory, and the old array is unchanged. */
-void *perf_grown(void *v, int n, int *room, size_t each);
+void *perf_grow(void *v, int n, int *room, size_t each);
 double perf_median(double *v, int n);	/* sorts v */
 
 uint64_t perf_now_ns(void);

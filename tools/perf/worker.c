@@ -74,7 +74,7 @@ static uint32_t entries(const char *dir)
 /* -- fabrics and comms -------------------------------------------------------------------- */
 
 /* Only a known name and a number become parameters of the plugin. */
-static int way_take(const struct perf_way *way)
+static int apply_way(const struct perf_way *way)
 {
 	static const char *const names[] = { "tcp", "verbs", "smc", "ucx" };
 	char lanes[16];
@@ -103,7 +103,7 @@ static int on_load(struct worker *w, struct perf_ctl *m)
 
 	if (!ops || w->fab[m->fabric])
 		return refuse(w, m, -EINVAL, "that fabric can't be loaded here");
-	if (way_take(&m->way) != 0)
+	if (apply_way(&m->way) != 0)
 		return refuse(w, m, -EINVAL, "there is no such transport");
 	if (m->fabric == FABRIC_RAW && w->dev[0])
 		env.dev = w->dev;

@@ -10,7 +10,7 @@ int perf_worker_main(int fd, const struct fabric_env *env);
 /* Listen at addr ("[ADDR:]PORT"): a socket and its port, or -errno and a sentence. */
 int perf_worker_listen(const char *addr, int *ret_port, char *err);
 /* Print the port, and the line to type on the other host; key: its text, or NULL. */
-void perf_listen_say(const char *prog, int fd, int port, const char *key);
+void perf_listen_print(const char *prog, int fd, int port, const char *key);
 /* May this worker's buffers take so many bytes?  All workers of a listener share one bound. */
 bool perf_room(uint64_t bytes);
 /*

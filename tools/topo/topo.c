@@ -272,7 +272,7 @@ static void print_json(const struct braid_machine *m, unsigned n_gpus)
 
 /* -- the command -------------------------------------------------------------------------- */
 
-struct wishes {
+struct options {
 	const char *explain, *root, *hwloc;
 	int gpus;
 	bool json, svg, xml;
@@ -294,7 +294,7 @@ static int gpu_find(const struct braid_machine *m, const char *text)
 	return *text && !*end && i >= 0 && i < (long)m->n_gpus ? (int)i : -1;
 }
 
-static int explain(const struct braid_machine *m, const struct wishes *w, unsigned n_gpus)
+static int explain(const struct braid_machine *m, const struct options *w, unsigned n_gpus)
 {
 	struct braid_choice c;
 	char words[WORDS];
@@ -331,7 +331,7 @@ static int read_hwloc(const char *file, struct braid_machine **ret)
 }
 #endif
 
-static int read_machine(const struct wishes *w, struct braid_machine **ret)
+static int read_machine(const struct options *w, struct braid_machine **ret)
 {
 	int err;
 
@@ -343,7 +343,7 @@ static int read_machine(const struct wishes *w, struct braid_machine **ret)
 	return !!err;
 }
 
-static int topo(const struct wishes *w)
+static int topo(const struct options *w)
 {
 	struct braid_machine *m;
 	int rc = read_machine(w, &m);
@@ -368,7 +368,7 @@ static int topo(const struct wishes *w)
 
 int cmd_topo(int argc, char **argv)
 {
-	struct wishes w = { .root = "" };
+	struct options w = { .root = "" };
 	const struct opt rows[] = {
 		{OPT_TEXT, "explain", "GPU", "which NICs this GPU should use, and why", &w.explain,
 		 0, 0},

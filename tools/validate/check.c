@@ -17,7 +17,7 @@
 enum { CHECK_S = 20 };
 
 struct work {
-	const struct wishes *w;
+	const struct options *w;
 	const struct vcheck *c;
 	const json_t *limits;
 	uint64_t seed;
@@ -32,9 +32,9 @@ static void work(void *arg, int fd)
 	};
 
 	signal(SIGPIPE, SIG_IGN);
-	say_begin(&v);
+	verdict_begin(&v);
 	k->c->run(&v);
-	say_end(&v);
+	verdict_end(&v);
 }
 
 /* The last step, and the result if there is one. */
@@ -59,7 +59,7 @@ static json_t *read_lines(const struct child *c, char *last, size_t len)
 
 static json_t *lost(const struct child *c, bool over, int seconds, const char *last)
 {
-	char fate[128] = "", text[SAYS_LINE];
+	char fate[128] = "", text[FINDING_LINE];
 
 	if (over)
 		child_fate(c, fate, sizeof(fate));
@@ -117,13 +117,13 @@ static json_t *result_json(const struct vcheck *c, json_t *o, double seconds, ui
 	return ret;
 }
 
-json_t *check_run(const struct wishes *w, const struct vcheck *c, const json_t *limits,
+json_t *check_run(const struct options *w, const struct vcheck *c, const json_t *limits,
 			 uint64_t seed)
 {
 	int seconds = c->seconds ? c->seconds : CHECK_S;
 	struct work arg = { w, c, limits, seed };
 	long long began = child_now();
-	char last[SAYS_LINE] = "";
+	char last[FINDING_LINE] = "";
 	struct child child;
 	json_t *got;
 	bool over;

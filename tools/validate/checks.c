@@ -28,7 +28,7 @@ const char *validate_profile(const struct vcheck *c)
 }
 
 /* Does a comma list name the check itself, not only its group? */
-static bool is_asked(const char *list, const char *id)
+static bool is_listed(const char *list, const char *id)
 {
 	for (const char *at = list; *at; at += strspn(at, ",")) {
 		size_t n = strcspn(at, ",");
@@ -40,18 +40,18 @@ static bool is_asked(const char *list, const char *id)
 	return false;
 }
 
-bool validate_wanted(const struct wishes *w, const struct vcheck *c)
+bool validate_is_selected(const struct options *w, const struct vcheck *c)
 {
-	if ((c->flags & V_FAULT && !w->faults) || (w->only && !says_named(w->only, c->id)))
+	if ((c->flags & V_FAULT && !w->faults) || (w->only && !findings_named(w->only, c->id)))
 		return false;
-	if (w->only && is_asked(w->only, c->id))
+	if (w->only && is_listed(w->only, c->id))
 		return true;
 	if (w->profile == PROFILE_SOAK)
 		return c->flags & V_SOAK;
 	return w->profile == PROFILE_FULL || !(c->flags & V_FULL);
 }
 
-bool validate_known(const char *only, char *ret, size_t len)
+bool validate_only_is_valid(const char *only, char *ret, size_t len)
 {
 	for (const char *at = only; *at; at += strspn(at, ",")) {
 		size_t n = strcspn(at, ",");
@@ -59,7 +59,7 @@ bool validate_known(const char *only, char *ret, size_t len)
 
 		snprintf(ret, len, "%.*s", (int)n, at);
 		for (unsigned i = 0; (c = validate_at(i)); i++)
-			if (says_named(ret, c->id))
+			if (findings_named(ret, c->id))
 				break;
 		if (!c)
 			return false;

@@ -114,7 +114,7 @@ static void threads(struct validate *v)
 }
 
 struct calls {
-	struct way way;
+	struct conn conn;
 	struct op *op;
 	double most;
 	int n;
@@ -142,10 +142,10 @@ static void waits_not(struct validate *v)
 	struct op op;
 
 	both_up(v);
-	c.way = way_open(v, true);
-	b = buf_new(v->net, c.way.comm, SIZE, 0);
-	op = op_send(v->net, c.way.comm, &b, SIZE, 0);
-	far_ask(v, &o);
+	c.conn = conn_open(v, true);
+	b = buf_new(v->net, c.conn.comm, SIZE, 0);
+	op = op_send(v->net, c.conn.comm, &b, SIZE, 0);
+	far_call(v, &o);
 	step(v, "calls while the other end is stopped");
 	for (uint64_t end = deadline_ms(600); now_us() < end && c.n < 3;) {
 		watched(&c, op.posted ? op_test : op_post, &op);
@@ -167,10 +167,10 @@ static void receive_waits_not(struct validate *v)
 	struct op op[N];
 
 	both_up(v);
-	c.way = way_open(v, false);
+	c.conn = conn_open(v, false);
 	for (int i = 0; i < N; i++) {
-		b[i] = buf_new(v->net, c.way.comm, SIZE, 0);
-		op[i] = op_recv(v->net, c.way.comm, &b[i], SIZE, i);
+		b[i] = buf_new(v->net, c.conn.comm, SIZE, 0);
+		op[i] = op_recv(v->net, c.conn.comm, &b[i], SIZE, i);
 	}
 	step(v, "receives that nobody sends to");
 	for (int i = 0; i < 300 && c.n < 3; i++) {

@@ -48,23 +48,23 @@ static void handles_differ(struct validate *v)
 static void out(struct validate *v)
 {
 	struct msg m = { .size = 1000 };
-	struct way way;
+	struct conn conn;
 
 	both_up(v);
-	way = way_open(v, true);
-	move(v, &way, &m, 1, 1, NULL, 0);
-	way_close(v, &way);
+	conn = conn_open(v, true);
+	move(v, &conn, &m, 1, 1, NULL, 0);
+	conn_close(v, &conn);
 }
 
 static void in(struct validate *v)
 {
 	struct msg m = { .size = 1000 };
-	struct way way;
+	struct conn conn;
 
 	both_up(v);
-	way = way_open(v, false);
-	move(v, &way, &m, 1, 1, NULL, 0);
-	way_close(v, &way);
+	conn = conn_open(v, false);
+	move(v, &conn, &m, 1, 1, NULL, 0);
+	conn_close(v, &conn);
 }
 
 /* One of the two ends is called 50 times before the other is called at all. */
@@ -158,8 +158,8 @@ static void connect_waits_not(struct validate *v)
 	int n;
 
 	both_up(v);
-	far_ask(v, &c.order);
-	far_ask(v, &freeze);
+	far_call(v, &c.order);
+	far_call(v, &freeze);
 	step(v, "connect() to a process that is stopped");
 	n = blocked(call_connect, &c, &us);
 	judge(v, "connect()", n, us);
@@ -181,18 +181,18 @@ static void accept_waits_not(struct validate *v)
 
 static void many(struct validate *v)
 {
-	enum { WAYS = 16 };
+	enum { CONNS = 16 };
 	struct msg m = { .size = 5000 };
-	struct way way[WAYS];
+	struct conn conn[CONNS];
 
 	both_up(v);
-	for (int i = 0; i < WAYS; i++)
-		way[i] = way_open(v, i % 2);
-	for (int i = 0; i < WAYS; i++)
-		move(v, &way[i], &m, 1, 1, NULL, 0);
-	for (int i = 0; i < WAYS; i++)
-		way_close(v, &way[i]);
-	saw(v, "%d comms, both ways", WAYS);
+	for (int i = 0; i < CONNS; i++)
+		conn[i] = conn_open(v, i % 2);
+	for (int i = 0; i < CONNS; i++)
+		move(v, &conn[i], &m, 1, 1, NULL, 0);
+	for (int i = 0; i < CONNS; i++)
+		conn_close(v, &conn[i]);
+	saw(v, "%d comms, both ways", CONNS);
 }
 
 /* Several connects to one listen comm are accepted one by one, each with its own peer. */
@@ -235,7 +235,7 @@ static void listen_leak(struct validate *v)
 			first = counts_now();
 	}
 	last = counts_now();
-	not_grown(v, first, last, ROUNDS);
+	check_growth(v, first, last, ROUNDS);
 }
 
 static void leak(struct validate *v, int rounds)
@@ -243,24 +243,24 @@ static void leak(struct validate *v, int rounds)
 	struct counts first = { 0, 0 }, last;
 	struct order far = { .what = FAR_COUNT }, far_last = { .what = FAR_COUNT };
 	struct msg m = { .size = 100 };
-	struct way way;
+	struct conn conn;
 
 	both_up(v);
 	for (int i = 0; i < rounds; i++) {
-		way = way_open(v, i % 2);
+		conn = conn_open(v, i % 2);
 		if (i % 8 == 0)
-			move(v, &way, &m, 1, 1, NULL, 0);
-		way_close(v, &way);
+			move(v, &conn, &m, 1, 1, NULL, 0);
+		conn_close(v, &conn);
 		if (i == 9) {
 			first = counts_now();
-			far_ask(v, &far);
+			far_call(v, &far);
 		}
 	}
 	last = counts_now();
-	far_ask(v, &far_last);
-	not_grown(v, first, last, rounds);
-	not_grown(v, (struct counts){ far.fds, far.threads },
-		  (struct counts){ far_last.fds, far_last.threads }, rounds);
+	far_call(v, &far_last);
+	check_growth(v, first, last, rounds);
+	check_growth(v, (struct counts){ far.fds, far.threads },
+		     (struct counts){ far_last.fds, far_last.threads }, rounds);
 }
 
 static void leak_100(struct validate *v)
@@ -286,7 +286,7 @@ static void half(struct validate *v)
 
 		step(v, "half a connect, %d of 8", i + 1);
 		memcpy(o.handle, p.handle, sizeof(o.handle));
-		far_ask(v, &o);
+		far_call(v, &o);
 		if (i % 2)
 			accept_step(v->net, p.listen, &never);
 	}
@@ -325,16 +325,16 @@ static void listen_gone(struct validate *v)
 static void close_early(struct validate *v)
 {
 	struct msg m = { .size = 100000 };
-	struct way a, b;
+	struct conn a, b;
 
 	both_up(v);
-	a = way_open(v, true);
-	b = way_open(v, false);
+	a = conn_open(v, true);
+	b = conn_open(v, false);
 	move(v, &a, &m, 1, 1, NULL, 0);
-	way_close(v, &a);
+	conn_close(v, &a);
 	step(v, "the other comm, after one is closed");
 	move(v, &b, &m, 1, 1, NULL, 0);
-	way_close(v, &b);
+	conn_close(v, &b);
 }
 
 static const char firewall[] = "braid doctor --peer HOST looks at the way there: name, route, "

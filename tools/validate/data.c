@@ -18,10 +18,10 @@ static void both_ways(struct validate *v, const struct msg *m, int n, int group,
 	if (!v->net)
 		both_up(v);
 	for (int out = 1; out >= 0; out--) {
-		struct way way = way_open(v, out);
+		struct conn conn = conn_open(v, out);
 
-		move(v, &way, m, n, group, order, how);
-		way_close(v, &way);
+		move(v, &conn, m, n, group, order, how);
+		conn_close(v, &conn);
 	}
 }
 
@@ -267,7 +267,7 @@ static void at_random(struct validate *v)
 
 	both_up(v);
 	for (int out = 0; out < 2; out++) {
-		struct way way = way_open(v, out);
+		struct conn conn = conn_open(v, out);
 
 		for (int round = 0; round < 8; round++) {
 			int n = 1 + (int)chance(v, REQS_MAX);
@@ -280,9 +280,9 @@ static void at_random(struct validate *v)
 						     .skew = (unsigned)chance(v, 64) };
 				m[i].room = m[i].size + chance(v, 200);
 			}
-			move(v, &way, m, n, 1, NULL, chance(v, 2) ? MOVE_SEND_FIRST : 0);
+			move(v, &conn, m, n, 1, NULL, chance(v, 2) ? MOVE_SEND_FIRST : 0);
 		}
-		way_close(v, &way);
+		conn_close(v, &conn);
 	}
 	saw(v, "seed %llu", (unsigned long long)v->seed);
 }

@@ -15,11 +15,11 @@
 
 enum { DIAL_MS = 5000 };
 
-static bool gone_is_fine;
+static bool exit_allowed;
 
-void far_gone_is_fine(bool fine)
+void far_allow_exit(bool fine)
 {
-	gone_is_fine = fine;
+	exit_allowed = fine;
 }
 
 static _Noreturn void gone(struct validate *v)
@@ -31,7 +31,7 @@ static _Noreturn void gone(struct validate *v)
 
 void far_send(struct validate *v, struct order *o)
 {
-	if (order_move(v->far, o, true, ANSWER_MS) != 0 && !gone_is_fine)
+	if (order_move(v->far, o, true, ANSWER_MS) != 0 && !exit_allowed)
 		gone(v);
 }
 
@@ -42,7 +42,7 @@ bool far_answer(struct validate *v, struct order *ret, int ms)
 	if (poll(&p, 1, ms) != 1)
 		return false;
 	if (order_move(v->far, ret, false, ANSWER_MS) != 0) {
-		if (gone_is_fine)
+		if (exit_allowed)
 			return true;
 		gone(v);
 	}
@@ -54,14 +54,14 @@ bool far_answer(struct validate *v, struct order *ret, int ms)
 	return true;
 }
 
-void far_ask(struct validate *v, struct order *o)
+void far_call(struct validate *v, struct order *o)
 {
 	far_send(v, o);
 	if (!far_answer(v, o, ANSWER_MS))
 		FAIL("the other end has not answered for %d s", ANSWER_MS / 1000);
 }
 
-void far_ask_stepping(struct validate *v, struct order *o, bool (*ours)(void *), void *arg)
+void far_call_stepping(struct validate *v, struct order *o, bool (*own_end)(void *), void *arg)
 {
 	unsigned ms = o->ms ? (unsigned)o->ms : WAIT_MS;
 	uint64_t end = deadline_ms(ms);
@@ -70,7 +70,7 @@ void far_ask_stepping(struct validate *v, struct order *o, bool (*ours)(void *),
 	far_send(v, o);
 	while (!done || !answered) {
 		if (!done)
-			done = ours(arg);
+			done = own_end(arg);
 		if (!answered)
 			answered = far_answer(v, o, done ? 10 : 0);
 		if (now_us() > end)
@@ -117,7 +117,7 @@ void both_up_as(struct validate *v, unsigned flags)
 
 	far_start(v);
 	step(v, "the other end's init");
-	far_ask(v, &o);
+	far_call(v, &o);
 	net_up(v);
 }
 
@@ -126,48 +126,48 @@ void both_up(struct validate *v)
 	both_up_as(v, 0);
 }
 
-struct ours {
+struct own_end {
 	struct validate *v;
 	struct order order;
 	void *listen;
-	struct way *way;
+	struct conn *conn;
 };
 
-static bool ours_step(void *arg)
+static bool own_step(void *arg)
 {
-	struct ours *o = arg;
+	struct own_end *o = arg;
 
-	return o->way->out ? connect_step(o->v->net, o->order.handle, &o->way->comm) :
-			     accept_step(o->v->net, o->listen, &o->way->comm);
+	return o->conn->out ? connect_step(o->v->net, o->order.handle, &o->conn->comm) :
+			     accept_step(o->v->net, o->listen, &o->conn->comm);
 }
 
-struct way way_open(struct validate *v, bool out)
+struct conn conn_open(struct validate *v, bool out)
 {
-	struct way way = { .out = out };
-	struct ours o = { .v = v, .way = &way };
+	struct conn conn = { .out = out };
+	struct own_end o = { .v = v, .conn = &conn };
 	struct order ask = { .what = out ? FAR_LISTEN : FAR_CONNECT };
 
 	step(v, out ? "connecting to the other end" : "the other end connects");
 	if (out) {
-		far_ask(v, &ask);
+		far_call(v, &ask);
 		o.order = ask;
 		ask.what = FAR_ACCEPT;
 	} else {
 		OK(net_listen(v->net, v->dev, ask.handle, &o.listen));
 	}
-	far_ask_stepping(v, &ask, ours_step, &o);
-	way.far = ask.comm;
+	far_call_stepping(v, &ask, own_step, &o);
+	conn.far = ask.comm;
 	if (!out)
 		OK(net_close_listen(v->net, o.listen));
-	return way;
+	return conn;
 }
 
-void way_close(struct validate *v, struct way *way)
+void conn_close(struct validate *v, struct conn *conn)
 {
-	struct order o = { .what = FAR_CLOSE, .comm = way->far };
+	struct order o = { .what = FAR_CLOSE, .comm = conn->far };
 
 	step(v, "closing");
-	OK(way->out ? net_close_send(v->net, way->comm) : net_close_recv(v->net, way->comm));
-	far_ask(v, &o);
-	way->comm = NULL;
+	OK(conn->out ? net_close_send(v->net, conn->comm) : net_close_recv(v->net, conn->comm));
+	far_call(v, &o);
+	conn->comm = NULL;
 }

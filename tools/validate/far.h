@@ -25,14 +25,14 @@ enum { FAR_TCP = 1 };			/* the servant uses TCP only */
 void both_up(struct validate *v);	/* start the servant, then net_up() */
 void both_up_as(struct validate *v, unsigned flags);
 
-struct way {				/* a comm between us and the servant */
+struct conn {				/* a comm between us and the servant */
 	bool out;			/* we send */
 	void *comm;
 	int far;			/* its number in the servant */
 };
 
-struct way way_open(struct validate *v, bool out);
-void way_close(struct validate *v, struct way *way);
+struct conn conn_open(struct validate *v, bool out);
+void conn_close(struct validate *v, struct conn *conn);
 
 /* -- messages (job.c, move.c) ------------------------------------------------------------- */
 
@@ -72,7 +72,7 @@ enum {					/* flags of move() */
  * order of `order` (NULL: as they are sent).  An error is a FAIL(); with MOVE_ERROR_OK the first
  * error is returned, else "".
  */
-const char *move(struct validate *v, struct way *way, const struct msg *m, int n, int group,
+const char *move(struct validate *v, struct conn *conn, const struct msg *m, int n, int group,
 		 const unsigned *order, unsigned how);
 /* Move one message each way, over two comms made for it. */
 void move_one(struct validate *v, size_t size);
@@ -85,7 +85,7 @@ struct counts {
 	unsigned fds, threads;
 };
 struct counts counts_now(void);
-void not_grown(struct validate *v, struct counts a, struct counts b, int rounds);
+void check_growth(struct validate *v, struct counts a, struct counts b, int rounds);
 
 /* How long calls were off the CPU and not queued for a CPU, in microseconds. */
 struct watch {
@@ -122,15 +122,15 @@ extern const uint32_t order_magic;
 int order_move(int fd, struct order *o, bool out, int ms);
 
 /* Obey the orders from `fd` until it ends. */
-_Noreturn void servant_serve(int fd, const struct wishes *w);
+_Noreturn void servant_serve(int fd, const struct options *w);
 
 void far_send(struct validate *v, struct order *o);
 /* Wait up to `ms` for an answer; false: none yet.  An error of the servant is a FAIL(). */
 bool far_answer(struct validate *v, struct order *ret, int ms);
-void far_ask(struct validate *v, struct order *o);	/* send, and wait for the answer */
+void far_call(struct validate *v, struct order *o);	/* send, and wait for the answer */
 /* Send an order, and call ours() until it returns true and the answer has come. */
-void far_ask_stepping(struct validate *v, struct order *o, bool (*ours)(void *), void *arg);
-void far_gone_is_fine(bool fine);
+void far_call_stepping(struct validate *v, struct order *o, bool (*ours)(void *), void *arg);
+void far_allow_exit(bool fine);
 
 /* Obey `fd`: as a servant, or as a worker of braid perf if the first order is one for that. */
 int validate_worker(int fd, const struct fabric_env *env);

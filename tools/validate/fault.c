@@ -24,20 +24,20 @@ enum { DEATH_MS = 10000, PROMISED_MS = 100 };
 static void death(struct validate *v, bool out)
 {
 	struct order die = { .what = FAR_DIE };
-	struct way way;
+	struct conn conn;
 	struct buf b;
 	struct op op;
 	uint64_t began;
 	double ms;
 
 	both_up(v);
-	way = way_open(v, out);
-	b = buf_new(v->net, way.comm, 64 << 20, 0);
-	op = out ? op_send(v->net, way.comm, &b, 64 << 20, 0) :
-		   op_recv(v->net, way.comm, &b, 64 << 20, 0);
+	conn = conn_open(v, out);
+	b = buf_new(v->net, conn.comm, 64 << 20, 0);
+	op = out ? op_send(v->net, conn.comm, &b, 64 << 20, 0) :
+		   op_recv(v->net, conn.comm, &b, 64 << 20, 0);
 	while (!op_post(&op))
 		sched_yield();
-	far_gone_is_fine(true);
+	far_allow_exit(true);
 	far_send(v, &die);
 	began = now_us();
 	step(v, "the other end was killed");
@@ -58,9 +58,9 @@ static void death(struct validate *v, bool out)
 	saw(v, "%s after %.0f ms (Braid promises %d)", net_result_name(op.res), ms, PROMISED_MS);
 	step(v, "closing what is left");
 	if (out)
-		net_close_send(v->net, way.comm);
+		net_close_send(v->net, conn.comm);
 	else
-		net_close_recv(v->net, way.comm);
+		net_close_recv(v->net, conn.comm);
 }
 
 static void killed_receive(struct validate *v)
@@ -77,13 +77,13 @@ static void killed_idle(struct validate *v)
 {
 	struct order die = { .what = FAR_DIE };
 	struct msg m = { .size = 1000 };
-	struct way out, in;
+	struct conn out, in;
 
 	both_up(v);
-	out = way_open(v, true);
-	in = way_open(v, false);
+	out = conn_open(v, true);
+	in = conn_open(v, false);
 	move(v, &out, &m, 1, 1, NULL, 0);
-	far_gone_is_fine(true);
+	far_allow_exit(true);
 	far_send(v, &die);
 	nap_ms(200);
 	step(v, "closing comms whose other end was killed");
@@ -101,12 +101,12 @@ static void apart(struct validate *v, enum far_what what, unsigned ms)
 
 	both_up(v);
 	for (int i = 0; i < 2; i++) {
-		struct way way = way_open(v, i == 0);
+		struct conn conn = conn_open(v, i == 0);
 
-		move(v, &way, m, 4, 1, NULL, 0);
-		far_ask(v, &o);
-		move(v, &way, m, 4, 1, NULL, 0);
-		way_close(v, &way);
+		move(v, &conn, m, 4, 1, NULL, 0);
+		far_call(v, &o);
+		move(v, &conn, m, 4, 1, NULL, 0);
+		conn_close(v, &conn);
 	}
 	saw(v, "all was there, %u ms later", ms);
 }
@@ -131,12 +131,12 @@ static void strangers(struct validate *v, size_t say, int n)
 	int fds[200], ports;
 	union tcp_addr a[8];
 	uint8_t noise[1024];
-	struct way way;
+	struct conn conn;
 
 	if (getrandom(noise, sizeof(noise), 0) < 0)
 		memset(noise, 0x5a, sizeof(noise));
 	both_up(v);
-	way = way_open(v, false);
+	conn = conn_open(v, false);
 	pair_listen(v->net, &p);
 	ports = listening(a, 8);
 	if (!ports)
@@ -149,14 +149,14 @@ static void strangers(struct validate *v, size_t say, int n)
 	for (int i = 0; i < 8; i++)
 		m[i] = (struct msg){ .size = 100000 };
 	step(v, "messages, and a new comm, beside %d strangers", n);
-	move(v, &way, m, 8, 1, NULL, 0);
+	move(v, &conn, m, 8, 1, NULL, 0);
 	WAIT_FOR(pair_step(v->net, &p));
 	for (int i = 0; i < n; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
-	move(v, &way, m, 8, 1, NULL, 0);
+	move(v, &conn, m, 8, 1, NULL, 0);
 	pair_close(v->net, &p);
-	way_close(v, &way);
+	conn_close(v, &conn);
 	saw(v, "%d strangers at %d ports", n, ports);
 }
 
@@ -314,15 +314,15 @@ static void lost_sockets(struct validate *v, bool (*each)(int fd))
 
 	both_up(v);
 	for (int i = 0; i < 2; i++) {
-		struct way way = way_open(v, i == 0);
+		struct conn conn = conn_open(v, i == 0);
 
-		move(v, &way, m, 4, 1, NULL, 0);
+		move(v, &conn, m, 4, 1, NULL, 0);
 		lost += count_streams(each);
 		step(v, "messages after %u connections were lost", lost);
-		what = move(v, &way, m, 4, 1, NULL, MOVE_ERROR_OK);
+		what = move(v, &conn, m, 4, 1, NULL, MOVE_ERROR_OK);
 		if (*what)
 			break;
-		way_close(v, &way);
+		conn_close(v, &conn);
 	}
 	if (!lost)
 		skip(v, "it has no TCP connections");

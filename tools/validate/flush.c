@@ -21,10 +21,10 @@ static void flushed(struct validate *v, const size_t *size, int n, int group)
 	for (int i = 0; i < n; i++)
 		m[i] = (struct msg){ .size = size[i], .tag = i };
 	for (int out = 0; out < 2; out++) {
-		struct way way = way_open(v, out);
+		struct conn conn = conn_open(v, out);
 
-		move(v, &way, m, n, group, NULL, MOVE_FLUSH);
-		way_close(v, &way);
+		move(v, &conn, m, n, group, NULL, MOVE_FLUSH);
+		conn_close(v, &conn);
 	}
 	saw(v, "%d messages", n);
 }

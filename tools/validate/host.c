@@ -93,9 +93,9 @@ static json_t *nic_json(const char *name)
 	return o;
 }
 
-static void ask_plugin(void *arg, int fd)
+static void run_plugin(void *arg, int fd)
 {
-	const struct wishes *w = arg;
+	const struct options *w = arg;
 	char err[INFO_ERR] = "", *text;
 	json_t *o = info_plugin(w->plugin, w->abi, err);
 
@@ -108,12 +108,12 @@ static void ask_plugin(void *arg, int fd)
 }
 
 /* In a process of its own: a plugin may crash. */
-static json_t *plugin_json(const struct wishes *w)
+static json_t *plugin_json(const struct options *w)
 {
 	struct child c;
 	json_t *o = NULL;
 
-	if (child_start(&c, ask_plugin, (void *)(uintptr_t)w) == 0) {
+	if (child_start(&c, run_plugin, (void *)(uintptr_t)w) == 0) {
 		child_finish(&c, PLUGIN_MS);
 		child_end(&c);
 		o = c.text ? json_loads(c.text, 0, NULL) : NULL;
@@ -141,7 +141,7 @@ static json_t *environ_json(void)
 	return o;
 }
 
-json_t *host_inventory(const struct wishes *w)
+json_t *host_inventory(const struct options *w)
 {
 	json_t *o = json_object(), *plugin = plugin_json(w), *dev;
 	char name[256] = "?", room[64];

@@ -37,36 +37,36 @@ static void carried(uint64_t before, uint64_t bytes)
 static void initiator(struct validate *v)
 {
 	struct msg m = { .size = 100 };
-	struct way out, in;
+	struct conn out, in;
 
 	both_up(v);
 	needs_iwarp(v);
-	out = way_open(v, true);
-	in = way_open(v, false);
+	out = conn_open(v, true);
+	in = conn_open(v, false);
 	step(v, "the end that was called speaks first");
 	move(v, &in, &m, 1, 1, NULL, 0);
 	move(v, &out, &m, 1, 1, NULL, 0);
-	way_close(v, &in);
-	way_close(v, &out);
+	conn_close(v, &in);
+	conn_close(v, &out);
 }
 
 static void immediate(struct validate *v)
 {
 	struct msg m[8];
-	struct way way;
+	struct conn conn;
 	uint64_t before, bytes = 0;
 
 	both_up(v);
 	needs_iwarp(v);
-	way = way_open(v, true);
+	conn = conn_open(v, true);
 	m[0] = (struct msg){ .size = 1 };
-	move(v, &way, m, 1, 1, NULL, 0);
+	move(v, &conn, m, 1, 1, NULL, 0);
 	before = tcp_bytes();
 	for (int i = 0; i < 8; i++)
 		bytes += (m[i] = (struct msg){ .size = (size_t)300000 * (size_t)(i + 1) }).size;
-	move(v, &way, m, 8, 1, NULL, 0);
+	move(v, &conn, m, 8, 1, NULL, 0);
 	carried(before, bytes);
-	way_close(v, &way);
+	conn_close(v, &conn);
 	saw(v, "%llu bytes", (unsigned long long)bytes);
 }
 
@@ -74,16 +74,16 @@ static void immediate(struct validate *v)
 static void credits(struct validate *v)
 {
 	struct msg m[REQS_MAX];
-	struct way way;
+	struct conn conn;
 
 	both_up(v);
 	needs_iwarp(v);
-	way = way_open(v, true);
+	conn = conn_open(v, true);
 	for (int i = 0; i < REQS_MAX; i++)
 		m[i] = (struct msg){ .size = 30000 };
 	for (int round = 0; round < 4; round++)
-		move(v, &way, m, REQS_MAX, 1, NULL, MOVE_SEND_FIRST);
-	way_close(v, &way);
+		move(v, &conn, m, REQS_MAX, 1, NULL, MOVE_SEND_FIRST);
+	conn_close(v, &conn);
 	saw(v, "%d messages, each before its receive", 4 * REQS_MAX);
 }
 
@@ -91,13 +91,13 @@ static void reads(struct validate *v)
 {
 	struct msg m[4] = { { .size = 8 }, { .size = 4096 }, { .size = 70000 },
 			    { .size = 1 << 20 } };
-	struct way way;
+	struct conn conn;
 
 	both_up(v);
 	needs_iwarp(v);
-	way = way_open(v, false);
-	move(v, &way, m, 4, 1, NULL, MOVE_FLUSH);
-	way_close(v, &way);
+	conn = conn_open(v, false);
+	move(v, &conn, m, 4, 1, NULL, MOVE_FLUSH);
+	conn_close(v, &conn);
 }
 
 static const char report[] =

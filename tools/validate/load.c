@@ -134,7 +134,7 @@ static void again(struct validate *v)
 				NULL));
 		OK(net_finalize_ctx(v->net, ctx));
 	}
-	not_grown(v, first, counts_now(), ROUNDS);
+	check_growth(v, first, counts_now(), ROUNDS);
 }
 
 static void contexts(struct validate *v)
@@ -187,7 +187,7 @@ static void reload(struct validate *v)
 		if (i == 1)
 			first = counts_now();
 	}
-	not_grown(v, first, counts_now(), 10);
+	check_growth(v, first, counts_now(), 10);
 }
 
 /* A plugin runs in a process whose output others read. */

@@ -8,10 +8,10 @@
 
 enum { SLOWEST = 32000 };		/* bytes per millisecond, with comparing them */
 
-static void far_post(struct validate *v, const struct way *way, const struct msg *m, int n,
+static void far_post(struct validate *v, const struct conn *conn, const struct msg *m, int n,
 		     unsigned how)
 {
-	struct order o = { .what = FAR_POST, .comm = way->far, .n = n, .flags = how };
+	struct order o = { .what = FAR_POST, .comm = conn->far, .n = n, .flags = how };
 
 	for (int i = 0; i < n; i++) {
 		o.size[i] = m[i].size;
@@ -20,7 +20,7 @@ static void far_post(struct validate *v, const struct way *way, const struct msg
 		o.skew[i] = m[i].skew;
 		o.seed[i] = m[i].seed;
 	}
-	far_ask(v, &o);
+	far_call(v, &o);
 }
 
 struct jobs {
@@ -37,19 +37,19 @@ static bool jobs_go(void *arg)
 }
 
 /* Post all of one end: its receives by groups, its sends one by one. */
-static void post_end(struct validate *v, struct jobs *ours, const struct way *way, bool here,
+static void post_end(struct validate *v, struct jobs *ours, const struct conn *conn, bool here,
 		     const struct msg *m, int n, int group, unsigned how)
 {
-	bool is_recv = here != way->out;
+	bool is_recv = here != conn->out;
 
 	for (int i = 0; i < n; i += group) {
 		int k = n - i < group ? n - i : group;
 
 		if (!here) {
-			far_post(v, way, m + i, k, how);
+			far_post(v, conn, m + i, k, how);
 			continue;
 		}
-		job_begin(v, &ours->v[ours->n], way->comm, is_recv, m + i, k);
+		job_begin(v, &ours->v[ours->n], conn->comm, is_recv, m + i, k);
 		ours->v[ours->n].op.no_sizes = how & MOVE_NO_SIZES;
 		ours->v[ours->n].op.optional = is_recv && how & MOVE_OPTIONAL;
 		ours->v[ours->n].flush = is_recv && how & MOVE_FLUSH ? 1 : 0;
@@ -67,7 +67,7 @@ static void jobs_for(struct jobs *ours, unsigned ms)
 	}
 }
 
-const char *move(struct validate *v, struct way *way, const struct msg *m, int n, int group,
+const char *move(struct validate *v, struct conn *conn, const struct msg *m, int n, int group,
 		 const unsigned *order, unsigned how)
 {
 	struct order wait = { .what = FAR_WAIT };
@@ -86,23 +86,23 @@ const char *move(struct validate *v, struct way *way, const struct msg *m, int n
 	for (int i = 0; i < n; i++)
 		got[i] = sent[order ? order[i] : (unsigned)i];
 	step(v, "%d messages of %zu bytes and the like, %s", n, m[0].size,
-	     way->out ? "to the other end" : "from the other end");
+	     conn->out ? "to the other end" : "from the other end");
 	ours.n = 0;
-	if (!way->out)				/* the servant sends at once */
-		post_end(v, &ours, way, true, got, n, group, how);
-	if (how & MOVE_SEND_FIRST && way->out) {
-		post_end(v, &ours, way, true, sent, n, 1, how & ~(unsigned)MOVE_OPTIONAL);
+	if (!conn->out)				/* the servant sends at once */
+		post_end(v, &ours, conn, true, got, n, group, how);
+	if (how & MOVE_SEND_FIRST && conn->out) {
+		post_end(v, &ours, conn, true, sent, n, 1, how & ~(unsigned)MOVE_OPTIONAL);
 		jobs_for(&ours, 20);
 	}
-	if (!(how & MOVE_SEND_FIRST) && !way->out)
+	if (!(how & MOVE_SEND_FIRST) && !conn->out)
 		jobs_for(&ours, 1);
-	post_end(v, &ours, way, false, way->out ? got : sent, n, way->out ? group : 1,
-		 way->out ? how : how & ~(unsigned)(MOVE_OPTIONAL | MOVE_FLUSH));
-	if (!(how & MOVE_SEND_FIRST) && way->out)
-		post_end(v, &ours, way, true, sent, n, 1, how & ~(unsigned)MOVE_OPTIONAL);
-	if (how & MOVE_SEND_FIRST && !way->out)
+	post_end(v, &ours, conn, false, conn->out ? got : sent, n, conn->out ? group : 1,
+		 conn->out ? how : how & ~(unsigned)(MOVE_OPTIONAL | MOVE_FLUSH));
+	if (!(how & MOVE_SEND_FIRST) && conn->out)
+		post_end(v, &ours, conn, true, sent, n, 1, how & ~(unsigned)MOVE_OPTIONAL);
+	if (how & MOVE_SEND_FIRST && !conn->out)
 		nap_ms(20);
-	far_ask_stepping(v, &wait, jobs_go, &ours);
+	far_call_stepping(v, &wait, jobs_go, &ours);
 	snprintf(bad, sizeof(bad), "%.250s", wait.text);
 	for (size_t i = 0; i < ours.n; i++) {
 		if (*ours.v[i].bad)
@@ -119,9 +119,9 @@ void move_one(struct validate *v, size_t size)
 	struct msg m = { .size = size };
 
 	for (int out = 0; out < 2; out++) {
-		struct way way = way_open(v, out);
+		struct conn conn = conn_open(v, out);
 
-		move(v, &way, &m, 1, 1, NULL, 0);
-		way_close(v, &way);
+		move(v, &conn, &m, 1, 1, NULL, 0);
+		conn_close(v, &conn);
 	}
 }

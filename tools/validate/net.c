@@ -16,9 +16,9 @@ const char *net_transport(void)
 }
 
 /* Braid logs "braid: device 0: eth0 10.0.0.1, 25000 Mbit/s (assumed), verbs, tcp". */
-static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+static void on_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
-static void hear(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+static void on_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 {
 	static const char unit[] = " Mbit/s";
 	char text[1024], head[40];
@@ -68,7 +68,7 @@ void net_up(struct validate *v)
 	if (dev && *dev >= '0' && *dev <= '9')
 		on_device(atoi(dev));
 	step(v, "init");
-	OK(net_init(v->net, (uint64_t)getpid(), NCCL_NET_TRAFFIC_CLASS_UNDEF, hear, NULL));
+	OK(net_init(v->net, (uint64_t)getpid(), NCCL_NET_TRAFFIC_CLASS_UNDEF, on_log, NULL));
 	OK(net_devices(v->net, &v->ndev));
 	if (v->ndev < 1)
 		FAIL("it has no device%s%s", *net_last_warn() ? ": " : "", net_last_warn());

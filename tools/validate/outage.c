@@ -33,7 +33,7 @@ static void lo_set(struct validate *v, bool up)
 
 static void own_network(struct validate *v)
 {
-	static struct wishes w;
+	static struct options w;
 
 	if (v->w->connect)
 		skip(v, "it breaks a network of its own, on this host alone");
@@ -65,11 +65,11 @@ static void traffic(struct validate *v, int rounds)
 
 	both_up(v);
 	for (int i = 0; i < 2; i++) {
-		struct way way = way_open(v, i == 0);
+		struct conn conn = conn_open(v, i == 0);
 
 		for (int k = 0; k < rounds; k++)
-			move(v, &way, m, 4, 1, NULL, 0);
-		way_close(v, &way);
+			move(v, &conn, m, 4, 1, NULL, 0);
+		conn_close(v, &conn);
 	}
 	saw(v, "all data came");
 }
@@ -113,12 +113,12 @@ static void outage(struct validate *v, bool (*down)(struct validate *v),
 	struct msg m[4] = { { .size = 4 << 20 }, { .size = 100 }, { .size = 4 << 20 },
 			    { .size = 4096 } };
 	const char *what;
-	struct way way;
+	struct conn conn;
 	pid_t pid;
 
 	both_up(v);
-	way = way_open(v, true);
-	move(v, &way, m, 4, 1, NULL, 0);
+	conn = conn_open(v, true);
+	move(v, &conn, m, 4, 1, NULL, 0);
 	if (!down(v))
 		skip(v, "it can't be taken down");
 	pid = fork();
@@ -128,12 +128,12 @@ static void outage(struct validate *v, bool (*down)(struct validate *v),
 		_exit(up(v) ? 0 : 1);
 	}
 	step(v, "messages while it is down for a second");
-	what = move(v, &way, m, 4, 1, NULL, MOVE_ERROR_OK);
+	what = move(v, &conn, m, 4, 1, NULL, MOVE_ERROR_OK);
 	waitpid(pid, NULL, 0);
 	if (!*what) {
 		step(v, "messages after that");
-		move(v, &way, m, 4, 1, NULL, 0);
-		way_close(v, &way);
+		move(v, &conn, m, 4, 1, NULL, 0);
+		conn_close(v, &conn);
 	}
 	saw(v, "%s", *what ? what : "all data came");
 }

@@ -135,14 +135,14 @@ uint64_t payload_over_tcp(struct validate *v)
 {
 	struct msg m[4] = { { .size = 4 << 20 }, { .size = 4 << 20 }, { .size = 4 << 20 },
 			    { .size = 4 << 20 } };
-	struct way way = way_open(v, true);
+	struct conn conn = conn_open(v, true);
 	uint64_t before, after;
 
-	move(v, &way, m, 1, 1, NULL, 0);
+	move(v, &conn, m, 1, 1, NULL, 0);
 	before = tcp_bytes();
-	move(v, &way, m, 4, 1, NULL, 0);
+	move(v, &conn, m, 4, 1, NULL, 0);
 	after = tcp_bytes();
-	way_close(v, &way);
+	conn_close(v, &conn);
 	return after > before ? after - before : 0;
 }
 
@@ -254,15 +254,15 @@ static void mtu(struct validate *v)
 {
 	static const unsigned mtus[] = { 256, 512, 1024, 1500, 2048, 4096, 9000 };
 	struct msg m[21];
-	struct way way;
+	struct conn conn;
 
 	both_up(v);
 	for (unsigned i = 0; i < 21; i++)
 		m[i] = (struct msg){ .size = mtus[i / 3] + i % 3 - 1 };
 	for (int out = 0; out < 2; out++) {
-		way = way_open(v, out);
-		move(v, &way, m, 21, 1, NULL, 0);
-		way_close(v, &way);
+		conn = conn_open(v, out);
+		move(v, &conn, m, 21, 1, NULL, 0);
+		conn_close(v, &conn);
 	}
 	saw(v, "sizes about 256 to 9000 bytes");
 }
@@ -270,7 +270,7 @@ static void mtu(struct validate *v)
 /* A comm whose context asks for a traffic class: our sockets must have it. */
 static unsigned with_class, without_class;
 
-static bool look_at_class(int fd)
+static bool count_class(int fd)
 {
 	int tos = 0;
 	socklen_t len = sizeof(tos);
@@ -295,7 +295,7 @@ static void traffic_class(struct validate *v)
 	OK(net_init(v->net, 5, CLASS, net_log, NULL));
 	pair_open(v->net, &p);
 	exchange(v->net, p.send, p.recv, 100000, 1);
-	count_streams(look_at_class);
+	count_streams(count_class);
 	pair_close(v->net, &p);
 	if (with_class + without_class == 0)
 		skip(v, "it has no TCP connections to look at");

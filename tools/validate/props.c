@@ -153,36 +153,36 @@ static void cuda(struct validate *v)
 {
 	struct braid_net_props p[DEVS];
 	bool gpu = info_bring_gpu();
-	int n = all(v, p), says = 0;
+	int n = all(v, p), capable = 0;
 
 	for (int i = 0; i < n; i++)
-		says += (p[i].ptr_support & NCCL_PTR_CUDA) != 0;
-	if (says && !gpu)
+		capable += (p[i].ptr_support & NCCL_PTR_CUDA) != 0;
+	if (capable && !gpu)
 		FAIL("%d of %d devices say that they have memory of GPUs, and there is no driver "
-		     "of a GPU here", says, n);
-	if (!says)
+		     "of a GPU here", capable, n);
+	if (!capable)
 		skip(v, "no device says that it has memory of GPUs");
-	saw(v, "%d of %d devices; flush-gpu moves data there", says, n);
+	saw(v, "%d of %d devices; flush-gpu moves data there", capable, n);
 }
 
 static void dmabuf(struct validate *v)
 {
 	struct braid_net_props p[DEVS];
-	int n, says = 0;
+	int n, capable = 0;
 
 	info_bring_gpu();
 	n = all(v, p);
 	for (int i = 0; i < n; i++) {
 		if (!(p[i].ptr_support & NCCL_PTR_DMABUF))
 			continue;
-		says++;
+		capable++;
 		if (!v->net->has_dmabuf)
 			FAIL("%s says that it has DMA-BUF, and there is no regMrDmaBuf",
 			     p[i].name);
 	}
-	if (!says)
+	if (!capable)
 		skip(v, "no device says that it has DMA-BUF");
-	saw(v, "%d of %d devices", says, n);
+	saw(v, "%d of %d devices", capable, n);
 }
 
 static void max_comms(struct validate *v)

@@ -13,7 +13,7 @@
 #include "tools/validate/validate.h"
 #include "tools/opt.h"
 
-enum { TITLE_AT = 29, SAID_AT = 9 };
+enum { TITLE_AT = 29, TEXT_AT = 9 };
 
 static const char *first_saw(const json_t *c)
 {
@@ -27,7 +27,7 @@ static bool is_failure(const json_t *c)
 	return strcmp(text_of(c, "result"), "fail") == 0;
 }
 
-static bool is_quiet(const struct wishes *w)
+static bool is_quiet(const struct options *w)
 {
 	return opt_is_stdout(w->json) || opt_is_stdout(w->junit);
 }
@@ -69,10 +69,10 @@ static void print_text(const json_t *c)
 		return;
 	fputs(text_colour(failed ? COLOUR_NONE : COLOUR_DIM), stdout);
 	json_array_foreach(json_object_get(c, "saw"), i, s)
-		text_wrap(json_string_value(s), SAID_AT, 0);
+		text_wrap(json_string_value(s), TEXT_AT, 0);
 	if (failed) {
-		printf("%*sdo: ", SAID_AT, "");
-		text_wrap(text_of(c, "mend"), SAID_AT + 4, SAID_AT + 4);
+		printf("%*sdo: ", TEXT_AT, "");
+		text_wrap(text_of(c, "mend"), TEXT_AT + 4, TEXT_AT + 4);
 	}
 	fputs(text_colour(COLOUR_NONE), stdout);
 }
@@ -134,7 +134,7 @@ static void print_tap(const json_t *c, unsigned nth)
 
 /* -- while checks run --------------------------------------------------------------------- */
 
-void report_begin(const struct wishes *w, unsigned n)
+void report_begin(const struct options *w, unsigned n)
 {
 	setlocale(LC_CTYPE, "");
 	if (!w->tap)
@@ -145,7 +145,7 @@ void report_begin(const struct wishes *w, unsigned n)
 	fflush(stdout);
 }
 
-void report_check(const struct wishes *w, const json_t *c, unsigned nth)
+void report_check(const struct options *w, const json_t *c, unsigned nth)
 {
 	if (w->tap)
 		print_tap(c, nth);
@@ -290,7 +290,7 @@ static int total(const json_t *report)
 	return sum;
 }
 
-int report_end(const struct wishes *w, const json_t *report)
+int report_end(const struct options *w, const json_t *report)
 {
 	if (w->tap && w->profile == PROFILE_SOAK)
 		printf("1..%d\n", total(report));

@@ -28,7 +28,7 @@ static void stop(int sig)
 }
 
 /* Connect to the peer: 0, -errno of perf_prove(), or -EHOSTUNREACH. */
-static int peer_asked(const struct wishes *w)
+static int try_peer(const struct options *w)
 {
 	union tcp_addr a;
 	char err[400];
@@ -45,9 +45,9 @@ static int peer_asked(const struct wishes *w)
 }
 
 /* 0, or 2 after a line that says why there is no peer. */
-static int peer_needed(const struct wishes *w)
+static int check_peer(const struct options *w)
 {
-	int rc = peer_asked(w);
+	int rc = try_peer(w);
 
 	if (rc == -EHOSTUNREACH)
 		return opt_error(prog, "nobody answers at %s: start `braid validate --listen PORT` "
@@ -57,7 +57,7 @@ static int peer_needed(const struct wishes *w)
 }
 
 struct all {
-	const struct wishes *w;
+	const struct options *w;
 	json_t *limits, *checks;
 	unsigned n, fails, passes;
 	bool gone;
@@ -82,13 +82,13 @@ static void run_all(struct all *a, uint64_t seed)
 		const char *result;
 		json_t *o;
 
-		if (!validate_wanted(a->w, c))
+		if (!validate_is_selected(a->w, c))
 			continue;
 		o = check_run(a->w, c, a->limits, mix(seed + i) >> 16);
 		result = json_string_value(json_object_get(o, "result"));
 		a->fails += *result == 'f';
 		a->passes += *result == 'p';
-		if (*result == 'f' && peer_asked(a->w) != 0)
+		if (*result == 'f' && try_peer(a->w) != 0)
 			a->gone = true;
 		report_check(a->w, o, ++a->n);
 		/* A soak may last for days: count what passed, keep what failed. */
@@ -98,7 +98,7 @@ static void run_all(struct all *a, uint64_t seed)
 	}
 }
 
-static const char *profile_name(const struct wishes *w)
+static const char *profile_name(const struct options *w)
 {
 	static const char *const names[] = { "quick", "full", "soak" };
 
@@ -123,17 +123,17 @@ static json_t *report(const struct all *a, double seconds, uint64_t seed)
 	return o;
 }
 
-static unsigned count(const struct wishes *w)
+static unsigned count(const struct options *w)
 {
 	const struct vcheck *c;
 	unsigned n = 0;
 
 	for (unsigned i = 0; (c = validate_at(i)); i++)
-		n += validate_wanted(w, c);
+		n += validate_is_selected(w, c);
 	return n;
 }
 
-static uint64_t seed_of(const struct wishes *w)
+static uint64_t seed_of(const struct options *w)
 {
 	struct timespec ts;
 
@@ -143,7 +143,7 @@ static uint64_t seed_of(const struct wishes *w)
 				     (uint64_t)ts.tv_sec % 1000 * 1000000;
 }
 
-int validate_run(const struct wishes *w)
+int validate_run(const struct options *w)
 {
 	struct all a = { .w = w };
 	struct sigaction sa = { .sa_handler = stop, .sa_flags = (int)SA_RESETHAND };
@@ -153,7 +153,7 @@ int validate_run(const struct wishes *w)
 	json_t *o;
 	int rc;
 
-	rc = peer_needed(w);
+	rc = check_peer(w);
 	if (rc)
 		return rc;
 	if (!count(w))

@@ -164,11 +164,11 @@ static void setup(struct validate *v)
 	both_up(v);
 	for (int i = 0; i < N; i++) {
 		uint64_t began = now_us();
-		struct way way = way_open(v, true);
+		struct conn conn = conn_open(v, true);
 
 		ms[i] = (double)(now_us() - began) / 1000;
 		sum += i ? ms[i] : 0;
-		way_close(v, &way);
+		conn_close(v, &conn);
 	}
 	figure(v, &(struct figure){ "setup_first", "ms", ms[0], false, ms, 1 });
 	figure(v, &(struct figure){ "setup_next", "ms", sum / (N - 1), false, ms + 1, N - 1 });

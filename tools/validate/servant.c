@@ -259,7 +259,7 @@ static void obey(struct servant *s)
 	rows[s->now.what](s);
 }
 
-_Noreturn void servant_serve(int fd, const struct wishes *w)
+_Noreturn void servant_serve(int fd, const struct options *w)
 {
 	struct servant *s = calloc(1, sizeof(*s));
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -291,7 +291,7 @@ _Noreturn void servant_serve(int fd, const struct wishes *w)
 
 int validate_worker(int fd, const struct fabric_env *env)
 {
-	struct wishes w = { .plugin = env->plugin, .dev = env->dev };
+	struct options w = { .plugin = env->plugin, .dev = env->dev };
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	uint32_t magic = 0;
 

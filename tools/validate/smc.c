@@ -53,15 +53,15 @@ static unsigned smc_sockets(void)
 static void carries(struct validate *v)
 {
 	struct msg m[2] = { { .size = 1 << 20 }, { .size = 100 } };
-	struct way way;
+	struct conn conn;
 	unsigned n;
 
 	both_up(v);
 	needs_smc(v);
-	way = way_open(v, true);
-	move(v, &way, m, 2, 1, NULL, 0);
+	conn = conn_open(v, true);
+	move(v, &conn, m, 2, 1, NULL, 0);
 	n = smc_sockets();
-	way_close(v, &way);
+	conn_close(v, &conn);
 	if (!n && getenv("FAKE_SMC"))
 		note(v, "a fake kernel's sockets are TCP's");
 	else if (!n)
@@ -78,10 +78,10 @@ static void data(struct validate *v)
 	for (int i = 0; i < 16; i++)
 		m[i] = (struct msg){ .size = (size_t)1 << i, .room = 70000 };
 	for (int out = 0; out < 2; out++) {
-		struct way way = way_open(v, out);
+		struct conn conn = conn_open(v, out);
 
-		move(v, &way, m, 16, 1, NULL, 0);
-		way_close(v, &way);
+		move(v, &conn, m, 16, 1, NULL, 0);
+		conn_close(v, &conn);
 	}
 }
 

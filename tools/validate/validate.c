@@ -33,7 +33,7 @@ struct words {				/* options as given */
 	bool list, once;
 };
 
-static int profile(struct wishes *w, const struct words *words)
+static int profile(struct options *w, const struct words *words)
 {
 	static const char *const names[] = { "quick", "full", "soak" };
 	char *end;
@@ -67,7 +67,7 @@ static int may_write(const char *path)
 	return 0;
 }
 
-static int settle(struct wishes *w, const struct words *words)
+static int settle(struct options *w, const struct words *words)
 {
 	bool json_out = opt_is_stdout(w->json), junit_out = opt_is_stdout(w->junit);
 	char err[PERF_TEXT], bad[64];
@@ -78,7 +78,7 @@ static int settle(struct wishes *w, const struct words *words)
 		return rc;
 	if (json_out + junit_out + w->tap > 1)
 		return opt_error(prog, "one of --json -, --junit - and --tap can be on stdout");
-	if (w->only && !validate_known(w->only, bad, sizeof(bad)))
+	if (w->only && !validate_only_is_valid(w->only, bad, sizeof(bad)))
 		return opt_error(prog, "--only: no check or group '%s', see --list", bad);
 	if (w->connect && tcp_addr_parse(w->connect, true, &unused, err, sizeof(err)) == -EINVAL)
 		return opt_error(prog, "--connect: %s", err);
@@ -102,7 +102,7 @@ static int settle(struct wishes *w, const struct words *words)
 	return rc ? rc : may_write(w->junit);
 }
 
-static int serve(struct wishes *w, const struct words *words)
+static int serve(struct options *w, const struct words *words)
 {
 	struct fabric_env env = {
 		.fabrics = fabric_table, .plugin = w->plugin, .abi = w->abi, .dev = w->dev,
@@ -113,7 +113,7 @@ static int serve(struct wishes *w, const struct words *words)
 
 	if (fd < 0)
 		return opt_error(prog, "%s [not-served]", err);
-	perf_listen_say(prog, fd, port, perf_key_made(&w->key, text));
+	perf_listen_print(prog, fd, port, perf_key_made(&w->key, text));
 	rc = perf_worker_serve(fd, &env, validate_worker, false, words->once, -1);
 	close(fd);
 	return rc ? 2 : 0;
@@ -121,7 +121,7 @@ static int serve(struct wishes *w, const struct words *words)
 
 int cmd_validate(int argc, char **argv)
 {
-	struct wishes w = { .plugin = NULL };
+	struct options w = { .plugin = NULL };
 	struct words words = { .profile = NULL };
 	const struct opt rows[] = {
 		{OPT_ARG, "[PROFILE]", NULL, "quick, full or soak", &words.profile, 0, 0},

@@ -19,13 +19,13 @@
 #include "tools/drive.h"
 #include "tools/perf/key.h"
 #include "tools/perf/fabric.h"
-#include "tools/says.h"
+#include "tools/findings.h"
 
 enum { VALIDATE_VERSION = 1 };
 
 enum profile { PROFILE_QUICK, PROFILE_FULL, PROFILE_SOAK };
 
-struct wishes {
+struct options {
 	const char *plugin, *dev, *connect, *only, *port_down, *port_up;
 	const char *json, *junit, *thresholds;
 	const char *key_file;
@@ -70,10 +70,10 @@ extern const struct vcheck validate_load[], validate_props[], validate_connect[]
 	validate_scale[], validate_perf[];
 
 struct validate {			/* the state of the current check */
-	const struct wishes *w;
+	const struct options *w;
 	const struct vcheck *check;
 	const json_t *limits;		/* of --thresholds; or NULL */
-	struct says says;
+	struct findings findings;
 	json_t *figures;
 	int out;
 	int abi;
@@ -85,7 +85,7 @@ struct validate {			/* the state of the current check */
 	pid_t far_pid;			/* 0: on another host */
 };
 
-/* -- what a check says (say.c) ------------------------------------------------------------ */
+/* -- what a check reports (verdict.c) ----------------------------------------------------- */
 
 /* Report one sentence, without a full stop, that names the thing and its value. */
 void saw(struct validate *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -108,32 +108,32 @@ enum limit { LIMIT_NONE, LIMIT_KEPT, LIMIT_BROKEN };	/* LIMIT_BROKEN: with a sen
 enum limit limits_hold(const json_t *limits, const char *nic, const struct figure *f, char *ret,
 		       size_t len);
 
-/* -- running checks (say.c, checks.c, check.c, run.c) ------------------------------------- */
+/* -- running checks (verdict.c, checks.c, check.c, run.c) --------------------------------- */
 
 /* In the process that runs v->check: report failures from here on. */
-void say_begin(struct validate *v);
-_Noreturn void say_end(struct validate *v);
+void verdict_begin(struct validate *v);
+_Noreturn void verdict_end(struct validate *v);
 
 const struct vcheck *validate_at(unsigned i);		/* NULL: no more */
-bool validate_wanted(const struct wishes *w, const struct vcheck *c);
+bool validate_is_selected(const struct options *w, const struct vcheck *c);
 const char *validate_profile(const struct vcheck *c);	/* "quick", "full", "faults" */
-bool validate_known(const char *only, char *ret, size_t len);
+bool validate_only_is_valid(const char *only, char *ret, size_t len);
 void validate_list(void);
 /* Run one check; its result, as the report has it. */
-json_t *check_run(const struct wishes *w, const struct vcheck *c, const json_t *limits,
+json_t *check_run(const struct options *w, const struct vcheck *c, const json_t *limits,
 		  uint64_t seed);
 /* Run the checks that are asked for and write the reports; returns the exit status. */
-int validate_run(const struct wishes *w);
+int validate_run(const struct options *w);
 
-json_t *host_inventory(const struct wishes *w);
+json_t *host_inventory(const struct options *w);
 
 /* Read a file of thresholds; NULL with a sentence: unreadable, malformed, newer. */
 json_t *limits_load(const char *path, char *err, size_t len);
 
 /* Print results as checks end, as text or TAP. */
-void report_begin(const struct wishes *w, unsigned n);
-void report_check(const struct wishes *w, const json_t *c, unsigned nth);
+void report_begin(const struct options *w, unsigned n);
+void report_check(const struct options *w, const json_t *c, unsigned nth);
 /* Write the report's files: 0, or -1 after a line on stderr. */
-int report_end(const struct wishes *w, const json_t *report);
+int report_end(const struct options *w, const json_t *report);
 
 #endif

@@ -16,7 +16,7 @@ struct counts counts_now(void)
 	return (struct counts){ count_fds(), count_threads() };
 }
 
-void not_grown(struct validate *v, struct counts a, struct counts b, int rounds)
+void check_growth(struct validate *v, struct counts a, struct counts b, int rounds)
 {
 	if (b.fds > a.fds + 4)
 		FAIL("%u descriptors became %u in %d rounds", a.fds, b.fds, rounds);

@@ -31,8 +31,8 @@ int process_find(const char *dir, const char *pid, struct process *ret, char err
 void process_own_name(const char *pid, char *ret, size_t len);
 
 /* The process's answer to a word, as text to be freed; NULL with a sentence in err. */
-char *process_ask(const struct process *p, const char *word, size_t *ret_len,
-		  char err[PROCESS_ERR]);
+char *process_query(const struct process *p, const char *word, size_t *ret_len,
+		    char err[PROCESS_ERR]);
 /* The answer as JSON, of a version that this command knows. */
 json_t *process_report(const struct process *p, const char *word, char err[PROCESS_ERR]);
 

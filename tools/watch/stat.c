@@ -133,7 +133,7 @@ int stat_show(const char *prog, const char *dir, const char *pid, const char *wo
 	if (print)
 		o = process_report(&p, word, err);
 	else
-		text = process_ask(&p, word, &len, err);
+		text = process_query(&p, word, &len, err);
 	if (text)
 		text_clean(text, len + 1, "\n");
 	if (!o && !text)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* says.c - see says.h. */
-#include "tools/says.h"
+/* findings.c - see findings.h. */
+#include "tools/findings.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,25 +24,25 @@ enum level level_of(const char *name)
 	return (enum level)i;
 }
 
-void says_new(struct says *s)
+void findings_clear(struct findings *s)
 {
 	json_decref(s->list);
-	*s = (struct says){ .list = json_array(), .level = LEVEL_SKIP };
+	*s = (struct findings){ .list = json_array(), .level = LEVEL_SKIP };
 }
 
 /* Names that come from the system may contain anything, even terminal escapes. */
-void says_line(char *ret, const char *fmt, va_list ap)
+void finding_line(char *ret, const char *fmt, va_list ap)
 {
-	vsnprintf(ret, SAYS_LINE, fmt, ap);
-	text_clean(ret, SAYS_LINE, "");
+	vsnprintf(ret, FINDING_LINE, fmt, ap);
+	text_clean(ret, FINDING_LINE, "");
 }
 
-void says_add(struct says *s, enum level level, const char *fmt, va_list ap)
+void findings_add(struct findings *s, enum level level, const char *fmt, va_list ap)
 {
-	char text[SAYS_LINE];
+	char text[FINDING_LINE];
 	json_t *line;
 
-	says_line(text, fmt, ap);
+	finding_line(text, fmt, ap);
 	line = json_string(text);
 	json_array_append_new(s->list,
 			      json_pack("{s:s, s:o}", "level", level_name(level), "text",
@@ -51,16 +51,16 @@ void says_add(struct says *s, enum level level, const char *fmt, va_list ap)
 		s->level = level;
 }
 
-void says_mend(struct says *s, const char *fmt, va_list ap)
+void findings_mend(struct findings *s, const char *fmt, va_list ap)
 {
 	json_t *last = json_array_get(s->list, json_array_size(s->list) - 1);
-	char text[SAYS_LINE];
+	char text[FINDING_LINE];
 
-	says_line(text, fmt, ap);
+	finding_line(text, fmt, ap);
 	json_object_set_new(last, "mend", json_string(text));
 }
 
-json_t *says_counts(const json_t *checks)
+json_t *findings_count(const json_t *checks)
 {
 	json_t *o = json_object(), *c;
 	size_t i;
@@ -76,7 +76,7 @@ json_t *says_counts(const json_t *checks)
 	return o;
 }
 
-bool says_named(const char *list, const char *id)
+bool findings_named(const char *list, const char *id)
 {
 	for (const char *at = list; *at; at += strspn(at, ",")) {
 		size_t n = strcspn(at, ",");

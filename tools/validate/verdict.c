@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * say.c - how a check reports: sentences, figures and its last step, as lines of JSON to the
+ * verdict.c - how a check reports: sentences, figures and its last step, as lines of JSON to the
  * process that runs it (check.c).
  */
 #include "config.h"
@@ -29,8 +29,8 @@ static void line_out(const struct validate *v, json_t *o)
 
 static _Noreturn void leave(struct validate *v)
 {
-	line_out(v, json_pack("{s:s, s:o, s:o}", "level", level_name(v->says.level), "says",
-			      v->says.list, "figures", v->figures));
+	line_out(v, json_pack("{s:s, s:o, s:o}", "level", level_name(v->findings.level), "says",
+			      v->findings.list, "figures", v->figures));
 	_exit(0);
 }
 
@@ -39,7 +39,7 @@ void saw(struct validate *v, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	says_add(&v->says, LEVEL_OK, fmt, ap);
+	findings_add(&v->findings, LEVEL_OK, fmt, ap);
 	va_end(ap);
 }
 
@@ -48,7 +48,7 @@ void note(struct validate *v, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	says_add(&v->says, LEVEL_NOTE, fmt, ap);
+	findings_add(&v->findings, LEVEL_NOTE, fmt, ap);
 	va_end(ap);
 }
 
@@ -56,22 +56,22 @@ void skip(struct validate *v, const char *fmt, ...)
 {
 	va_list ap;
 
-	says_new(&v->says);
+	findings_clear(&v->findings);
 	va_start(ap, fmt);
-	says_add(&v->says, LEVEL_SKIP, fmt, ap);
+	findings_add(&v->findings, LEVEL_SKIP, fmt, ap);
 	va_end(ap);
 	leave(v);
 }
 
 void step(struct validate *v, const char *fmt, ...)
 {
-	char text[SAYS_LINE];
+	char text[FINDING_LINE];
 	va_list ap;
 
 	if (v->out < 0)
 		return;
 	va_start(ap, fmt);
-	says_line(text, fmt, ap);
+	finding_line(text, fmt, ap);
 	va_end(ap);
 	line_out(v, json_pack("{s:s}", "step", text));
 }
@@ -83,7 +83,7 @@ static void add(struct validate *v, enum level level, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	says_add(&v->says, level, fmt, ap);
+	findings_add(&v->findings, level, fmt, ap);
 	va_end(ap);
 }
 
@@ -119,20 +119,20 @@ void figure(struct validate *v, const struct figure *f)
 		add(v, LEVEL_FAIL, "%s", why);
 }
 
-void say_begin(struct validate *v)
+void verdict_begin(struct validate *v)
 {
-	says_new(&v->says);
+	findings_clear(&v->findings);
 	self = v;
 	drive_set(failed, 1);
 }
 
-void say_end(struct validate *v)
+void verdict_end(struct validate *v)
 {
-	if (v->says.level == LEVEL_SKIP && strncmp(v->check->id, "perf-", 5) == 0)
+	if (v->findings.level == LEVEL_SKIP && strncmp(v->check->id, "perf-", 5) == 0)
 		add(v, LEVEL_SKIP, "no threshold for this NIC: --thresholds FILE has some");
-	else if (v->says.level == LEVEL_SKIP && json_array_size(v->says.list) == 0)
+	else if (v->findings.level == LEVEL_SKIP && json_array_size(v->findings.list) == 0)
 		saw(v, "as it should be");
-	else if (v->says.level == LEVEL_SKIP)
+	else if (v->findings.level == LEVEL_SKIP)
 		saw(v, "it came to its end, with nothing wrong");
 	leave(v);
 }

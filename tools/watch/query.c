@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ask.c - see process.h: questions to processes over their sockets, many at a time. */
+/* query.c - see process.h: queries to processes over their sockets, many at a time. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -59,20 +59,20 @@ static void no_answer(const struct process *p, int why, char err[PROCESS_ERR])
  */
 static bool is_its_own(int fd, const struct process *p)
 {
-	struct ucred who;
-	socklen_t len = sizeof(who);
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
 	char pid[32], name[32];
 
 	errno = EPERM;
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) || who.uid != p->uid)
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.uid != p->uid)
 		return false;
-	snprintf(pid, sizeof(pid), "%d", (int)who.pid);
+	snprintf(pid, sizeof(pid), "%d", (int)cred.pid);
 	process_own_name(pid, name, sizeof(name));
 	errno = ESRCH;
-	return who.pid == 0 || who.pid == p->pid || atoi(name) == p->pid;
+	return cred.pid == 0 || cred.pid == p->pid || atoi(name) == p->pid;
 }
 
-struct ask {				/* one process's answer */
+struct query {				/* one process's answer */
 	const struct process *p;
 	int fd;				/* -1: not connected yet, or done */
 	bool connected, over;
@@ -81,7 +81,7 @@ struct ask {				/* one process's answer */
 	size_t len, room;
 };
 
-static void ask_over(struct ask *a, int err)
+static void query_end(struct query *a, int err)
 {
 	if (a->fd >= 0)
 		close(a->fd);
@@ -91,7 +91,7 @@ static void ask_over(struct ask *a, int err)
 }
 
 /* A full queue gives EAGAIN, and poll() reports nothing: the next round tries again. */
-static void ask_connect(struct ask *a, const char *line)
+static void query_connect(struct query *a, const char *line)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	ssize_t n = (ssize_t)strlen(line);
@@ -102,17 +102,17 @@ static void ask_connect(struct ask *a, const char *line)
 	if (a->fd < 0 || connect(a->fd, (const struct sockaddr *)&sa, sizeof(sa)) != 0) {
 		a->err = errno;		/* no descriptor until another has answered */
 		if (a->fd < 0 ? a->err != EMFILE : a->err != EAGAIN)
-			ask_over(a, a->err);
+			query_end(a, a->err);
 		return;
 	}
 	a->connected = true;
 	a->err = EAGAIN;
 	if (!is_its_own(a->fd, a->p) || send(a->fd, line, (size_t)n, MSG_NOSIGNAL) != n)
-		ask_over(a, errno);
+		query_end(a, errno);
 }
 
 /* Make room for another byte and a NUL; `all`: the bytes that all answers take. */
-static bool ask_grow(struct ask *a, size_t *all)
+static bool query_grow(struct query *a, size_t *all)
 {
 	size_t room = a->room ? a->room * 2 : 64 << 10;
 	char *more;
@@ -128,33 +128,33 @@ static bool ask_grow(struct ask *a, size_t *all)
 	return true;
 }
 
-static void ask_read(struct ask *a, size_t *all)
+static void query_read(struct query *a, size_t *all)
 {
 	ssize_t n;
 
-	if (!ask_grow(a, all)) {
-		ask_over(a, ENOMEM);
+	if (!query_grow(a, all)) {
+		query_end(a, ENOMEM);
 		return;
 	}
 	n = read(a->fd, a->text + a->len, a->room - a->len - 1);
 	if (n > 0)
 		a->len += (size_t)n;
 	else if (n == 0)
-		ask_over(a, a->len ? 0 : EPROTO);
+		query_end(a, a->len ? 0 : EPROTO);
 	else if (errno != EAGAIN && errno != EINTR)
-		ask_over(a, errno);
+		query_end(a, errno);
 }
 
-/* One round of all questions; returns how many are not done. */
-static size_t ask_round(struct ask *a, size_t n, const char *line, struct pollfd *fds,
-			long long end_ms, size_t *all)
+/* One round of all queries; returns how many are not done. */
+static size_t query_round(struct query *a, size_t n, const char *line, struct pollfd *fds,
+			  long long end_ms, size_t *all)
 {
 	long long left = end_ms - child_now();
 	size_t open = 0, waiting = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		if (!a[i].over && !a[i].connected)
-			ask_connect(&a[i], line);
+			query_connect(&a[i], line);
 		if (!a[i].over && a[i].connected)
 			fds[open++] = (struct pollfd){ .fd = a[i].fd, .events = POLLIN };
 		waiting += !a[i].over;
@@ -165,13 +165,13 @@ static size_t ask_round(struct ask *a, size_t n, const char *line, struct pollfd
 		return waiting;
 	for (size_t i = 0, at = 0; i < n && at < open; i++) {
 		if (!a[i].over && a[i].connected && fds[at++].revents)
-			ask_read(&a[i], all);
+			query_read(&a[i], all);
 	}
 	return waiting;
 }
 
-/* Ask all at once: however many are silent, they cost one deadline together. */
-static void ask_all(struct ask *a, size_t n, const char *word)
+/* Query all at once: however many are silent, they cost one deadline together. */
+static void query_all(struct query *a, size_t n, const char *word)
 {
 	long long end_ms = child_now() + ANSWER_S * 1000;
 	struct pollfd *fds = calloc(n + 1, sizeof(*fds));
@@ -179,12 +179,12 @@ static void ask_all(struct ask *a, size_t n, const char *word)
 	char line[32];
 
 	snprintf(line, sizeof(line), "%s\n", word);
-	while (fds && ask_round(a, n, line, fds, end_ms, &all) && child_now() < end_ms)
+	while (fds && query_round(a, n, line, fds, end_ms, &all) && child_now() < end_ms)
 		;
 	free(fds);
 	for (size_t i = 0; i < n; i++) {
 		if (!a[i].over)
-			ask_over(&a[i], fds ? a[i].err : ENOMEM);
+			query_end(&a[i], fds ? a[i].err : ENOMEM);
 		if (a[i].err) {
 			free(a[i].text);
 			a[i].text = NULL;
@@ -194,11 +194,12 @@ static void ask_all(struct ask *a, size_t n, const char *word)
 	}
 }
 
-char *process_ask(const struct process *p, const char *word, size_t *ret_len, char err[PROCESS_ERR])
+char *process_query(const struct process *p, const char *word, size_t *ret_len,
+		    char err[PROCESS_ERR])
 {
-	struct ask a = { .p = p, .fd = -1 };
+	struct query a = { .p = p, .fd = -1 };
 
-	ask_all(&a, 1, word);
+	query_all(&a, 1, word);
 	if (!a.text)
 		no_answer(p, a.err, err);
 	*ret_len = a.len;
@@ -230,14 +231,14 @@ static json_t *report_of(const struct process *p, char *text, size_t len, char e
 json_t *process_report(const struct process *p, const char *word, char err[PROCESS_ERR])
 {
 	size_t len = 0;
-	char *text = process_ask(p, word, &len, err);
+	char *text = process_query(p, word, &len, err);
 
 	return text ? report_of(p, text, len, err) : NULL;
 }
 
 void process_reports(const struct process *p, size_t n, const char *word, json_t **ret)
 {
-	struct ask *a = calloc(n + 1, sizeof(*a));
+	struct query *a = calloc(n + 1, sizeof(*a));
 	struct rlimit limit;
 	char err[PROCESS_ERR];
 
@@ -246,9 +247,9 @@ void process_reports(const struct process *p, size_t n, const char *word, json_t
 		setrlimit(RLIMIT_NOFILE, &limit);
 	}
 	for (size_t i = 0; a && i < n; i++)
-		a[i] = (struct ask){ .p = &p[i], .fd = -1 };
+		a[i] = (struct query){ .p = &p[i], .fd = -1 };
 	if (a)
-		ask_all(a, n, word);
+		query_all(a, n, word);
 	for (size_t i = 0; i < n; i++)
 		ret[i] = a && a[i].text ? report_of(&p[i], a[i].text, a[i].len, err) : NULL;
 	free(a);

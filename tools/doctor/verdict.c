@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* say.c - how a check reports: sentences with a level, lines that mend, facts for --nodes. */
+/* verdict.c - how a check reports: sentences with a level, lines that mend, facts for --nodes. */
 #include "config.h"
 
 #include <stdarg.h>
@@ -11,7 +11,7 @@ void doctor_ok(struct doctor *d, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	says_add(&d->says, LEVEL_OK, fmt, ap);
+	findings_add(&d->findings, LEVEL_OK, fmt, ap);
 	va_end(ap);
 }
 
@@ -20,7 +20,7 @@ void doctor_skip(struct doctor *d, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	says_add(&d->says, LEVEL_SKIP, fmt, ap);
+	findings_add(&d->findings, LEVEL_SKIP, fmt, ap);
 	va_end(ap);
 }
 
@@ -29,7 +29,7 @@ void doctor_find(struct doctor *d, enum level level, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	says_add(&d->says, level, fmt, ap);
+	findings_add(&d->findings, level, fmt, ap);
 	va_end(ap);
 }
 
@@ -38,17 +38,17 @@ void doctor_mend(struct doctor *d, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	says_mend(&d->says, fmt, ap);
+	findings_mend(&d->findings, fmt, ap);
 	va_end(ap);
 }
 
 void doctor_fact(struct doctor *d, const char *key, const char *fmt, ...)
 {
-	char text[SAYS_LINE];
+	char text[FINDING_LINE];
 	va_list ap;
 
 	va_start(ap, fmt);
-	says_line(text, fmt, ap);
+	finding_line(text, fmt, ap);
 	va_end(ap);
 	json_object_set_new(d->facts, key, json_string(text));
 }

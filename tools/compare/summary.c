@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * words.c - which way wins where, in words.
+ * summary.c - which way wins where, in words.
  *
  * A way is not called a winner if its interval has 1 in it.
  */
@@ -52,7 +52,7 @@ static bool alike(const struct cmp_report *rep, const struct cmp_win *a, const s
 	return same_transport(rep, a->way, b->way) && !same_transport(rep, b->way, b->next);
 }
 
-static void say_where(struct text *t, const struct cmp_win *w, int n, int all_before, int all_after)
+static void add_where(struct text *t, const struct cmp_win *w, int n, int all_before, int all_after)
 {
 	char a[24], b[24];
 
@@ -81,7 +81,7 @@ static const char *name_of(const struct cmp_report *rep, const struct cmp_win *w
 	return rep->ways[w[0].way].name;
 }
 
-static void say_range(struct text *t, const struct cmp_report *rep, const struct cmp_win *w, int n,
+static void add_range(struct text *t, const struct cmp_report *rep, const struct cmp_win *w, int n,
 		      int before, int after)
 {
 	const struct cmp_win *most = w;
@@ -93,7 +93,7 @@ static void say_range(struct text *t, const struct cmp_report *rep, const struct
 		if (n > 1 && !before && !after)
 			add_text(t, "at any size");
 		else
-			say_where(t, w, n, before, after);
+			add_where(t, w, n, before, after);
 		return;
 	}
 	for (i = 1; i < n; i++)
@@ -103,7 +103,7 @@ static void say_range(struct text *t, const struct cmp_report *rep, const struct
 	cmp_ratio_text(most->by.lo, lo, sizeof(lo));
 	cmp_ratio_text(most->by.hi, hi, sizeof(hi));
 	add_text(t, "%s is ahead ", name_of(rep, w, n));
-	say_where(t, w, n, before, after);
+	add_where(t, w, n, before, after);
 	add_text(t, ", %s%sx [%s..%s] %s", n > 1 ? "at most " : "", mid, lo, hi,
 		 rep->ways[most->next].name);
 	if (n > 1)
@@ -111,7 +111,7 @@ static void say_range(struct text *t, const struct cmp_report *rep, const struct
 }
 
 /* The sizes between which another transport takes the lead. */
-static void say_crossings(struct text *t, const struct cmp_report *rep, const struct cmp_win *w,
+static void add_crossings(struct text *t, const struct cmp_report *rep, const struct cmp_win *w,
 			  int n)
 {
 	const struct cmp_win *last = NULL;
@@ -130,9 +130,9 @@ static void say_crossings(struct text *t, const struct cmp_report *rep, const st
 	}
 }
 
-void cmp_words(const struct cmp_report *rep, enum perf_pattern pattern, char *ret)
+void cmp_summary(const struct cmp_report *rep, enum perf_pattern pattern, char *ret)
 {
-	struct text t = { ret, CMP_WORDS };
+	struct text t = { ret, CMP_SUMMARY };
 	struct cmp_win w[PERF_SIZES_MAX];
 	int i, from, n = cmp_wins(rep, pattern, w);
 
@@ -145,8 +145,8 @@ void cmp_words(const struct cmp_report *rep, enum perf_pattern pattern, char *re
 			i++;
 		if (from)
 			add_text(&t, "; ");
-		say_range(&t, rep, w + from, i - from, from, n - i);
+		add_range(&t, rep, w + from, i - from, from, n - i);
 	}
 	add_text(&t, ".");
-	say_crossings(&t, rep, w, n);
+	add_crossings(&t, rep, w, n);
 }

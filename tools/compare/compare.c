@@ -392,89 +392,90 @@ static int settle(struct compare *c)
 	return rc ? rc : places_settle(c);
 }
 
+static struct compare cmd = {
+	.w = { .patterns = "pingpong,oneway,allreduce", .sizes = sizes_default,
+	       .lanes = "1,4", .over = "tcp,verbs,smc,ucx", .remote_braid = "braid",
+	       .seed = -1 },
+	.o = { .perf = { .procs = 4, .comms = 1, .threads = 1, .seconds = 0.03,
+			 .warmup = -1, .rounds = 5,
+			 .env = { .fabrics = fabric_table, .cpu = -1 } },
+	       .stop = &stopped },
+};
+
+static const struct opt rows[] = {
+	{OPT_TEXT, "patterns", "LIST",
+	 "pingpong oneway bidir rate allreduce alltoall incast hier sparse all",
+	 &cmd.w.patterns, 0, 0},
+	{OPT_TEXT, "sizes", "LIST", "1 to 64m in eleven steps, or 8:1m, or 8,1k,64k",
+	 &cmd.w.sizes, 0, 0},
+	{OPT_TEXT, "over", "LIST", "of tcp,verbs,smc,ucx; all that are there", &cmd.w.over, 0,
+	 0},
+	{OPT_TEXT, "lanes", "LIST", "of tcp (1,4)", &cmd.w.lanes, 0, 0},
+	{OPT_TEXT, "base", "NAME", "what ratios are to (the first that is there)",
+	 &cmd.w.base, 0, 0},
+	{OPT_INT, "rounds", "N", "each measures everything once, in turn (5)", &cmd.o.perf.rounds,
+	 1, CMP_ROUNDS_MAX},
+	{OPT_REAL, "seconds", "S", "each measurement lasts so long (0.03)", &cmd.o.perf.seconds,
+	 0.001, 60},
+	{OPT_INT, "procs", "N", "processes of collectives (4)", &cmd.o.perf.procs, 2,
+	 PERF_PROCS_MAX},
+	{OPT_FLAG, "reference", NULL, "perftest, Open MPI and Gloo too, where installed",
+	 &cmd.o.reference, 0, 0},
+	{OPT_TEXT, "ssh", "HOST", "half of the processes there, started by ssh", &cmd.w.ssh,
+	 0, 0},
+	{OPT_TEXT, "remote-braid", "PATH", "the command there (braid)", &cmd.w.remote_braid,
+	 0, 0},
+	{OPT_TEXT, "connect", "HOST:PORT", "the same, braid perf --listen runs there",
+	 &cmd.w.connect, 0, 0},
+	{OPT_TEXT, "key-file", "FILE", PERF_KEY_HELP, &cmd.w.key_file, 0, 0},
+	{OPT_TEXT, "meet", "HOST:PORT", "of a launcher: where rank 0 is met", &cmd.w.meet, 0,
+	 0},
+	{OPT_FLAG, "check", NULL, "verify every byte (slower)", &cmd.o.perf.check, 0, 0},
+	{OPT_FLAG, "pin", NULL, "process r runs on CPU r only", &cmd.o.perf.pin, 0, 0},
+	{OPT_TEXT, "json", "FILE", "also write JSON; -: only that, to standard output",
+	 &cmd.w.json, 0, 0},
+	{OPT_TEXT, "csv", "FILE", "the same as CSV, a row for each round", &cmd.w.csv, 0, 0},
+	{OPT_TEXT, "from", "FILE", "measure nothing, print this JSON again", &cmd.w.from, 0,
+	 0},
+	{OPT_REAL, "seed", "N", "of the intervals (1)", &cmd.w.seed, 0, 4294967295.0},
+	{OPT_REAL, "timeout", "S",
+	 "give up when a step takes longer (BRAID_CONNECT_TIMEOUT and 15)", &cmd.o.perf.timeout_s,
+	 1, 3600},
+	{OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &cmd.o.perf.env.plugin, 0, 0},
+	{OPT_INT, "abi", "V", "its ABI version (the newest)", &cmd.o.perf.env.abi, 5, 12},
+	{OPT_FLAG, "verbose", NULL, "print what the plugin logs", &cmd.o.perf.env.verbose, 0, 0},
+	OPT_SUCH_AS("braid compare", "two processes, or four, on this host"),
+	OPT_SUCH_AS("braid compare --ssh HOST --rounds 9 --json report.json",
+		    "half of them on HOST, and a report"),
+	OPT_SUCH_AS("BRAID_PERF_KEY=KEY braid compare --connect HOST:7000",
+		    "where braid perf --listen 7000 runs, which prints KEY"),
+	OPT_SUCH_AS("mpirun -n 8 braid compare --patterns all",
+		    "each process is one rank; or srun, or torchrun --no-python"),
+	OPT_SUCH_AS("braid compare --from report.json", "the report again"),
+	{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
+};
+
 int cmd_compare(int argc, char **argv)
 {
-	static struct compare c = {
-		.w = { .patterns = "pingpong,oneway,allreduce", .sizes = sizes_default,
-		       .lanes = "1,4", .over = "tcp,verbs,smc,ucx", .remote_braid = "braid",
-		       .seed = -1 },
-		.o = { .perf = { .procs = 4, .comms = 1, .threads = 1, .seconds = 0.03,
-				 .warmup = -1, .rounds = 5,
-				 .env = { .fabrics = fabric_table, .cpu = -1 } },
-		       .stop = &stopped },
-	};
-	struct words *w = &c.w;
-	struct perf_options *o = &c.o.perf;
-	const struct opt rows[] = {
-		{OPT_TEXT, "patterns", "LIST",
-		 "pingpong oneway bidir rate allreduce alltoall incast hier sparse all",
-		 &w->patterns, 0, 0},
-		{OPT_TEXT, "sizes", "LIST", "1 to 64m in eleven steps, or 8:1m, or 8,1k,64k",
-		 &w->sizes, 0, 0},
-		{OPT_TEXT, "over", "LIST", "of tcp,verbs,smc,ucx; all that are there", &w->over, 0,
-		 0},
-		{OPT_TEXT, "lanes", "LIST", "of tcp (1,4)", &w->lanes, 0, 0},
-		{OPT_TEXT, "base", "NAME", "what ratios are to (the first that is there)",
-		 &w->base, 0, 0},
-		{OPT_INT, "rounds", "N", "each measures everything once, in turn (5)", &o->rounds,
-		 1, CMP_ROUNDS_MAX},
-		{OPT_REAL, "seconds", "S", "each measurement lasts so long (0.03)", &o->seconds,
-		 0.001, 60},
-		{OPT_INT, "procs", "N", "processes of collectives (4)", &o->procs, 2,
-		 PERF_PROCS_MAX},
-		{OPT_FLAG, "reference", NULL, "perftest, Open MPI and Gloo too, where installed",
-		 &c.o.reference, 0, 0},
-		{OPT_TEXT, "ssh", "HOST", "half of the processes there, started by ssh", &w->ssh,
-		 0, 0},
-		{OPT_TEXT, "remote-braid", "PATH", "the command there (braid)", &w->remote_braid,
-		 0, 0},
-		{OPT_TEXT, "connect", "HOST:PORT", "the same, braid perf --listen runs there",
-		 &w->connect, 0, 0},
-		{OPT_TEXT, "key-file", "FILE", PERF_KEY_HELP, &w->key_file, 0, 0},
-		{OPT_TEXT, "meet", "HOST:PORT", "of a launcher: where rank 0 is met", &w->meet, 0,
-		 0},
-		{OPT_FLAG, "check", NULL, "verify every byte (slower)", &o->check, 0, 0},
-		{OPT_FLAG, "pin", NULL, "process r runs on CPU r only", &o->pin, 0, 0},
-		{OPT_TEXT, "json", "FILE", "also write JSON; -: only that, to standard output",
-		 &w->json, 0, 0},
-		{OPT_TEXT, "csv", "FILE", "the same as CSV, a row for each round", &w->csv, 0, 0},
-		{OPT_TEXT, "from", "FILE", "measure nothing, print this JSON again", &w->from, 0,
-		 0},
-		{OPT_REAL, "seed", "N", "of the intervals (1)", &w->seed, 0, 4294967295.0},
-		{OPT_REAL, "timeout", "S",
-		 "give up when a step takes longer (BRAID_CONNECT_TIMEOUT and 15)", &o->timeout_s,
-		 1, 3600},
-		{OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &o->env.plugin, 0, 0},
-		{OPT_INT, "abi", "V", "its ABI version (the newest)", &o->env.abi, 5, 12},
-		{OPT_FLAG, "verbose", NULL, "print what the plugin logs", &o->env.verbose, 0, 0},
-		OPT_SUCH_AS("braid compare", "two processes, or four, on this host"),
-		OPT_SUCH_AS("braid compare --ssh HOST --rounds 9 --json report.json",
-			    "half of them on HOST, and a report"),
-		OPT_SUCH_AS("BRAID_PERF_KEY=KEY braid compare --connect HOST:7000",
-			    "where braid perf --listen 7000 runs, which prints KEY"),
-		OPT_SUCH_AS("mpirun -n 8 braid compare --patterns all",
-			    "each process is one rank; or srun, or torchrun --no-python"),
-		OPT_SUCH_AS("braid compare --from report.json", "the report again"),
-		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
-	};
 	enum opt_end end = opt_parse(
 		prog, "Measure every transport that both ends have, in turn, and say which wins.",
 		rows, argc, argv);
+	struct perf_options *o = &cmd.o.perf;
 	const char *plugin = o->env.plugin;
 	int rc;
 
 	if (end != OPT_RUN)
 		return end;
-	if (w->from)
-		return again(&c, w->seed >= 0);
-	c.rep.seed = w->seed >= 0 ? (uint64_t)w->seed : 1;
-	c.rep.rounds = o->rounds;
+	if (cmd.w.from)
+		return again(&cmd, cmd.w.seed >= 0);
+	cmd.rep.seed = cmd.w.seed >= 0 ? (uint64_t)cmd.w.seed : 1;
+	cmd.rep.rounds = o->rounds;
 	if (o->timeout_s <= 0)
 		o->timeout_s = perf_connect_s() + 15;
 	if (!plugin)
 		o->env.plugin = plugin_find();
-	rc = settle(&c);
+	rc = settle(&cmd);
 	if (rc)
 		return rc;
-	return c.o.place.rank > 0 ? serve(&c) : compare(&c, plugin);
+	return cmd.o.place.rank > 0 ? serve(&cmd) : compare(&cmd, plugin);
 }

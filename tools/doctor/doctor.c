@@ -143,33 +143,65 @@ static int peer_split(char *text, struct options *w)
 	return *w->peer ? 0 : -1;
 }
 
+/* 0, or 2 after a line that says which file of /proc is not there. */
+static int check_proc(const struct options *w)
+{
+	char path[PATH_LEN];
+
+	snprintf(path, sizeof(path), "%s/proc/%d", w->root, w->pid);
+	if (!w->pid)
+		*strrchr(path, '/') = '\0';
+	if (access(path, X_OK) < 0)
+		return opt_error("braid doctor", "%s: %s", path, strerror(errno));
+	snprintf(path, sizeof(path), "%s/proc/%d/environ", w->root, w->pid);
+	if (w->pid && access(path, R_OK) < 0)
+		return opt_error("braid doctor", "%s: %s", path, strerror(errno));
+	return 0;
+}
+
+static int examine_with_peer(struct options *w)
+{
+	char *peer = strdup(w->peer);
+	int rc;
+
+	if (!peer || peer_split(peer, w) < 0)
+		rc = opt_error("braid doctor", "--peer takes HOST or HOST:PORT");
+	else
+		rc = examine(w);
+	free(peer);
+	return rc;
+}
+
+static struct options given = { .root = "" };
+
+static const struct opt rows[] = {
+	{OPT_FLAG, "all", NULL, "what is fine as well, and what was left out", &given.all, 0,
+	 0},
+	{OPT_TEXT, "peer", "HOST[:PORT]", "look at the way to another host too", &given.peer, 0,
+	 0},
+	{OPT_TEXT, "nodes", "FILE", "compare hosts: a saved report or a host per line",
+	 &given.nodes, 0, 0},
+	{OPT_TEXT, "only", "LIST", "these checks or groups, such as net,rdma-gid", &given.only,
+	 0, 0},
+	{OPT_INT, "pid", "PID", "the limits and variables of this process", &given.pid, 1,
+	 PID_MOST},
+	{OPT_FLAG, "strict", NULL, "exit status 1 for a warning too", &given.strict, 0, 0},
+	{OPT_FLAG, "json", NULL, "as JSON", &given.json, 0, 0},
+	{OPT_FLAG, "list", NULL, "the checks there are", &given.list, 0, 0},
+	{OPT_TEXT, "root", "DIR", "read DIR/sys and DIR/proc, recorded elsewhere", &given.root,
+	 0, 0},
+	OPT_SUCH_AS("braid doctor --peer node2", "this host, and the way to node2"),
+	OPT_SUCH_AS("braid doctor --pid 4711",
+		    "this host, with the limits and variables of a job"),
+	OPT_SUCH_AS("braid doctor --json >$(hostname).json", "on each host, and then"),
+	OPT_SUCH_AS("ls *.json >list; braid doctor --nodes list", "what they differ in"),
+	{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
+};
+
 int cmd_doctor(int argc, char **argv)
 {
-	struct options w = { .root = "" };
-	char bad[TEXT_LEN], path[PATH_LEN], *peer = NULL;
-	const struct opt rows[] = {
-		{OPT_FLAG, "all", NULL, "what is fine as well, and what was left out", &w.all, 0,
-		 0},
-		{OPT_TEXT, "peer", "HOST[:PORT]", "look at the way to another host too", &w.peer, 0,
-		 0},
-		{OPT_TEXT, "nodes", "FILE", "compare hosts: a saved report or a host per line",
-		 &w.nodes, 0, 0},
-		{OPT_TEXT, "only", "LIST", "these checks or groups, such as net,rdma-gid", &w.only,
-		 0, 0},
-		{OPT_INT, "pid", "PID", "the limits and variables of this process", &w.pid, 1,
-		 PID_MOST},
-		{OPT_FLAG, "strict", NULL, "exit status 1 for a warning too", &w.strict, 0, 0},
-		{OPT_FLAG, "json", NULL, "as JSON", &w.json, 0, 0},
-		{OPT_FLAG, "list", NULL, "the checks there are", &w.list, 0, 0},
-		{OPT_TEXT, "root", "DIR", "read DIR/sys and DIR/proc, recorded elsewhere", &w.root,
-		 0, 0},
-		OPT_SUCH_AS("braid doctor --peer node2", "this host, and the way to node2"),
-		OPT_SUCH_AS("braid doctor --pid 4711",
-			    "this host, with the limits and variables of a job"),
-		OPT_SUCH_AS("braid doctor --json >$(hostname).json", "on each host, and then"),
-		OPT_SUCH_AS("ls *.json >list; braid doctor --nodes list", "what they differ in"),
-		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
-	};
+	char bad[TEXT_LEN];
+	struct options *w = &given;
 	enum opt_end end;
 	int rc;
 
@@ -179,33 +211,18 @@ int cmd_doctor(int argc, char **argv)
 			rows, argc, argv);
 	if (end != OPT_RUN)
 		return end;
-	if (w.list) {
+	if (w->list) {
 		doctor_list();
 		return 0;
 	}
-	if (w.nodes && (w.peer || w.only || w.pid || *w.root))
+	if (w->nodes && (w->peer || w->only || w->pid || *w->root))
 		return opt_error("braid doctor", "--nodes goes with --json and --strict alone");
-	if (w.only && !doctor_only_is_valid(w.only, bad, sizeof(bad)))
+	if (w->only && !doctor_only_is_valid(w->only, bad, sizeof(bad)))
 		return opt_error("braid doctor", "--only: no check or group '%s', see --list", bad);
-	snprintf(path, sizeof(path), "%s/proc/%d", w.root, w.pid);
-	if (!w.pid)
-		*strrchr(path, '/') = '\0';
-	if (access(path, X_OK) < 0)
-		return opt_error("braid doctor", "%s: %s", path, strerror(errno));
-	snprintf(path, sizeof(path), "%s/proc/%d/environ", w.root, w.pid);
-	if (w.pid && access(path, R_OK) < 0)
-		return opt_error("braid doctor", "%s: %s", path, strerror(errno));
-	if (w.nodes)
-		return doctor_nodes(&w);
-	if (w.peer) {
-		peer = strdup(w.peer);
-		if (!peer || peer_split(peer, &w) < 0) {
-			rc = opt_error("braid doctor", "--peer takes HOST or HOST:PORT");
-			free(peer);
-			return rc;
-		}
-	}
-	rc = examine(&w);
-	free(peer);
-	return rc;
+	rc = check_proc(w);
+	if (rc)
+		return rc;
+	if (w->nodes)
+		return doctor_nodes(w);
+	return w->peer ? examine_with_peer(w) : examine(w);
 }

@@ -294,96 +294,114 @@ static int serve(const char *prog, struct perf_options *o, const struct words *w
 	return rc;
 }
 
+static struct perf cmd;
+static struct words given = { .pattern = "pingpong" };
+
+static const struct opt common_rows[] = {
+	{OPT_TEXT, "pattern", "NAME",
+	 "pingpong oneway bidir rate allreduce alltoall incast hier sparse setup",
+	 &given.pattern, 0, 0},
+	{OPT_TEXT, "sizes", "LIST", "8:1m by doubling, or 8,1k,64k; k, m, g", &given.sizes, 0,
+	 0},
+	{OPT_INT, "inflight", "K", "messages posted and not done, per comm", &cmd.opt.inflight,
+	 1, PERF_INFLIGHT_MAX},
+	{OPT_INT, "comms", "N", "comms from one rank to another", &cmd.opt.comms, 1,
+	 PERF_COMMS_MAX},
+	{OPT_INT, "threads", "N", "threads a process drives them with", &cmd.opt.threads, 1,
+	 PERF_THREADS_MAX},
+	{OPT_INT, "procs", "N", "processes", &cmd.opt.procs, 2, PERF_PROCS_MAX},
+	{OPT_REAL, "seconds", "S", "each measurement lasts so long (0.5)", &cmd.opt.seconds,
+	 0.001, 3600},
+	{OPT_REAL, "iters", "N", "this many iterations instead", &cmd.opt.iters, 1, 2e9},
+	{OPT_REAL, "warmup", "N", "iterations before (a tenth)", &cmd.opt.warmup, 0, 2e9},
+	{OPT_INT, "rounds", "N", "measure so often, fabrics in turn; medians", &cmd.opt.rounds,
+	 1, 1000},
+	{OPT_FLAG, "check", NULL, "verify every byte (slower)", &cmd.opt.check, 0, 0},
+	{OPT_FLAG, "pin", NULL, "process r runs on CPU r only", &cmd.opt.pin, 0, 0},
+	{OPT_FLAG, "spin", NULL, "keep the CPU while nothing moves, as perftest does",
+	 &cmd.opt.env.spin, 0, 0},
+	{OPT_TEXT, "dev", "DEV", "device, by number or name; a+b: both, fused",
+	 &cmd.opt.env.dev, 0, 0},
+	{OPT_TEXT, "listen", "[ADDR:]PORT",
+	 "serve --connect of another host, by IPv4 and IPv6, and print its key",
+	 &given.listen, 0, 0},
+	{OPT_FLAG, "once", NULL, "with --listen: serve one session", &given.once, 0, 0},
+	{OPT_FLAG, "until-eof", NULL, "with --listen: serve until standard input ends",
+	 &given.until_eof, 0, 0},
+	{OPT_TEXT, "connect", "HOST:PORT", "half of the processes run there", &cmd.opt.remote, 0,
+	 0},
+	{OPT_TEXT, "key-file", "FILE", PERF_KEY_HELP, &cmd.opt.key_file, 0, 0},
+	{OPT_REAL, "timeout", "S",
+	 "give up when a step takes longer (BRAID_CONNECT_TIMEOUT and 15)",
+	 &cmd.opt.timeout_s, 1, 3600},
+	{OPT_FLAG, "json", NULL, "print JSON", &cmd.opt.json, 0, 0},
+	{OPT_FLAG, "csv", NULL, "print CSV", &cmd.opt.csv, 0, 0},
+};
+
+static const struct opt plugin_rows[] = {
+	{OPT_FLAG, "raw", NULL, "the same over raw TCP, and the ratio", &cmd.opt.raw, 0, 0},
+	{OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &cmd.opt.env.plugin, 0, 0},
+	{OPT_INT, "abi", "V", "its ABI version (the newest)", &cmd.opt.env.abi, 5, 12},
+	{OPT_FLAG, "verbose", NULL, "print what the plugin logs", &cmd.opt.env.verbose, 0, 0},
+	OPT_SUCH_AS("braid perf --raw --pin --rounds 5 --sizes 8:512k",
+		    "beside raw TCP on this machine, five rounds"),
+	OPT_SUCH_AS("braid perf --listen 5201", "on one host, and on another"),
+	OPT_SUCH_AS("BRAID_PERF_KEY=KEY braid perf --connect host1:5201 --pattern oneway",
+		    "bandwidth between the two; the listener prints KEY"),
+	{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
+};
+
+enum {
+	COMMON_ROWS = sizeof(common_rows) / sizeof(common_rows[0]),
+	PLUGIN_ROWS = sizeof(plugin_rows) / sizeof(plugin_rows[0]),
+};
+
+static enum opt_end parse(const char *prog, bool raw_only, int argc, char **argv)
+{
+	struct opt rows[COMMON_ROWS + PLUGIN_ROWS] = { 0 };
+
+	memcpy(rows, common_rows, sizeof(common_rows));
+	if (raw_only)
+		rows[COMMON_ROWS].type = OPT_END;
+	else
+		memcpy(rows + COMMON_ROWS, plugin_rows, sizeof(plugin_rows));
+	return opt_parse(prog, raw_only ? "Plain TCP, measured as braid perf measures plugins." :
+				"Measure a NCCL net plugin, by default Braid, between processes.",
+			 rows, argc, argv);
+}
+
 int perf_main(const char *prog, const struct fabric_ops *const *fabrics, int argc, char **argv)
 {
-	const bool raw_only = !fabrics[FABRIC_PLUGIN];
-	struct perf p = { .prog = prog };
-	struct perf_options *o = &p.opt;
-	struct words w = { .pattern = "pingpong" };
-	const struct opt rows[] = {
-		{OPT_TEXT, "pattern", "NAME",
-		 "pingpong oneway bidir rate allreduce alltoall incast hier sparse setup",
-		 &w.pattern, 0, 0},
-		{OPT_TEXT, "sizes", "LIST", "8:1m by doubling, or 8,1k,64k; k, m, g", &w.sizes, 0,
-		 0},
-		{OPT_INT, "inflight", "K", "messages posted and not done, per comm", &o->inflight,
-		 1, PERF_INFLIGHT_MAX},
-		{OPT_INT, "comms", "N", "comms from one rank to another", &o->comms, 1,
-		 PERF_COMMS_MAX},
-		{OPT_INT, "threads", "N", "threads a process drives them with", &o->threads, 1,
-		 PERF_THREADS_MAX},
-		{OPT_INT, "procs", "N", "processes", &o->procs, 2, PERF_PROCS_MAX},
-		{OPT_REAL, "seconds", "S", "each measurement lasts so long (0.5)", &o->seconds,
-		 0.001, 3600},
-		{OPT_REAL, "iters", "N", "this many iterations instead", &o->iters, 1, 2e9},
-		{OPT_REAL, "warmup", "N", "iterations before (a tenth)", &o->warmup, 0, 2e9},
-		{OPT_INT, "rounds", "N", "measure so often, fabrics in turn; medians", &o->rounds,
-		 1, 1000},
-		{OPT_FLAG, "check", NULL, "verify every byte (slower)", &o->check, 0, 0},
-		{OPT_FLAG, "pin", NULL, "process r runs on CPU r only", &o->pin, 0, 0},
-		{OPT_FLAG, "spin", NULL, "keep the CPU while nothing moves, as perftest does",
-		 &o->env.spin, 0, 0},
-		{OPT_TEXT, "dev", "DEV", "device, by number or name; a+b: both, fused",
-		 &o->env.dev, 0, 0},
-		{OPT_TEXT, "listen", "[ADDR:]PORT",
-		 "serve --connect of another host, by IPv4 and IPv6, and print its key",
-		 &w.listen, 0, 0},
-		{OPT_FLAG, "once", NULL, "with --listen: serve one session", &w.once, 0, 0},
-		{OPT_FLAG, "until-eof", NULL, "with --listen: serve until standard input ends",
-		 &w.until_eof, 0, 0},
-		{OPT_TEXT, "connect", "HOST:PORT", "half of the processes run there", &o->remote, 0,
-		 0},
-		{OPT_TEXT, "key-file", "FILE", PERF_KEY_HELP, &o->key_file, 0, 0},
-		{OPT_REAL, "timeout", "S",
-		 "give up when a step takes longer (BRAID_CONNECT_TIMEOUT and 15)",
-		 &o->timeout_s, 1, 3600},
-		{OPT_FLAG, "json", NULL, "print JSON", &o->json, 0, 0},
-		{OPT_FLAG, "csv", NULL, "print CSV", &o->csv, 0, 0},
-		/* from here on for plugins only */
-		{raw_only ? OPT_END : OPT_FLAG, "raw", NULL, "the same over raw TCP, and the ratio",
-		 &o->raw, 0, 0},
-		{OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &o->env.plugin, 0, 0},
-		{OPT_INT, "abi", "V", "its ABI version (the newest)", &o->env.abi, 5, 12},
-		{OPT_FLAG, "verbose", NULL, "print what the plugin logs", &o->env.verbose, 0, 0},
-		OPT_SUCH_AS("braid perf --raw --pin --rounds 5 --sizes 8:512k",
-			    "beside raw TCP on this machine, five rounds"),
-		OPT_SUCH_AS("braid perf --listen 5201", "on one host, and on another"),
-		OPT_SUCH_AS("BRAID_PERF_KEY=KEY braid perf --connect host1:5201 --pattern oneway",
-			    "bandwidth between the two; the listener prints KEY"),
-		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
-	};
+	struct perf_options *o = &cmd.opt;
 	enum opt_end end;
 	int rc;
 
+	cmd.prog = prog;
 	o->threads = o->rounds = 1;
 	o->seconds = 0.5;
 	o->warmup = -1;
 	o->timeout_s = perf_connect_s() + 15;
 	o->env.cpu = -1;
 	o->env.fabrics = fabrics;
-	o->raw_only = raw_only;
-	end = opt_parse(prog,
-			raw_only
-				? "Plain TCP, measured as braid perf measures plugins."
-				: "Measure a NCCL net plugin, by default Braid, between processes.",
-			rows, argc, argv);
+	o->raw_only = !fabrics[FABRIC_PLUGIN];
+	end = parse(prog, o->raw_only, argc, argv);
 	if (end != OPT_RUN)
 		return end;
 	if (!o->env.plugin)
 		o->env.plugin = plugin_find();
-	rc = options_settle(prog, o, &w);
+	rc = options_settle(prog, o, &given);
 	if (!rc)
-		rc = remote_check(prog, o, &w);
+		rc = remote_check(prog, o, &given);
 	if (rc)
 		return rc;
 	o->env.key = &o->key;
 	if (o->remote)
 		rc = perf_key_need(prog, o->key_file, o->remote, &o->key);
-	else if (w.listen)
+	else if (given.listen)
 		rc = perf_key_read(prog, o->key_file, &o->key);
 	if (rc)
 		return rc;
-	return w.listen ? serve(prog, o, &w) : perf_run(&p);
+	return given.listen ? serve(prog, o, &given) : perf_run(&cmd);
 }
 
 int cmd_perf(int argc, char **argv)

@@ -305,8 +305,10 @@ static void babbling_taker(struct abi *t)
 }
 
 static const struct abi_case cases[] = {
-	CASE("300 babbling senders harm nobody", babbling_sender, ONCE, .seconds = 120),
-	CASE("150 babbling receivers harm nobody", babbling_taker, ONCE, .seconds = 120),
+	CASE("300 senders of random bytes harm no other peer",
+	     babbling_sender, ONCE, .seconds = 120),
+	CASE("150 receivers that send random bytes harm no other peer",
+	     babbling_taker, ONCE, .seconds = 120),
 };
 
 ABI_MAIN(cases)

@@ -537,14 +537,14 @@ static void tries_again(struct abi *t)
 
 static const struct abi_case cases[] = {
 	CASE("connect is done before accept is called", connect_first),
-	CASE("accept says not yet until somebody connects", accept_first),
+	CASE("accept returns no comm until a peer connects", accept_first),
 	CASE("connect and accept interleave in any order", any_interleaving, .every = true),
 	CASE("many comms in both directions share the streams of one", many_comms),
 	CASE("a listener may be closed with no accept", listener_unaccepted),
-	CASE("a connect that nobody accepted fails when the listener is closed",
+	CASE("an unaccepted connect fails when the listener is closed",
 	     listener_closed_under_connect),
 	CASE("a connect to a closed listener fails", listener_gone, .warns = "not-listening"),
-	CASE("a connect beyond what a listener keeps unaccepted is refused for want of room",
+	CASE("a connect beyond the limit of unaccepted comms is refused: no room",
 	     too_many_unaccepted, ONCE, .warns = "peer-no-room"),
 	CASE("a recv comm outlives its listener", listener_closed_under_data),
 	CASE("closing NULL is success", close_null, .every = true),
@@ -553,8 +553,9 @@ static const struct abi_case cases[] = {
 	CASE("a handle with any bit flipped is an error", handle_flips, .warns = "bad-handle"),
 	CASE("a handle that changes while connecting does no harm", handle_flips_midway),
 	CASE("the first connect waits for descriptors", waits_for_descriptors, ONCE),
-	CASE("a connect that failed for want of them may be tried again", tries_again, ONCE),
-	CASE("finalize cleans up what was left half-way", left_half_way, .since = 11, .every = true),
+	CASE("a connect that failed without descriptors may be tried again", tries_again, ONCE),
+	CASE("finalize cleans up unfinished connects and accepts",
+	     left_half_way, .since = 11, .every = true),
 };
 
 ABI_MAIN(cases)

@@ -220,7 +220,7 @@ static const struct abi_case cases[] = {
 	CASE("connect goes on when descriptors come back",
 	     connect_without_fds, ONCE, .warns = "no-descriptors"),
 	CASE("listen goes on when descriptors come back", listen_without_fds, ONCE, .warns = "no-start"),
-	CASE("a child that holds strangers' descriptors harms nobody", fork_holds_on, ONCE),
+	CASE("strangers whose sockets a child still holds block no peer", fork_holds_on, ONCE),
 };
 
 ABI_MAIN(cases)

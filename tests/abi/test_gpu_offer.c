@@ -107,19 +107,21 @@ static void half_fused(struct abi *t)
 
 static const struct abi_case cases[] = {
 	CASE("GPU memory is offered where it was read and written, DMA-BUF too", all_ways, .since = 6),
-	CASE("InfiniBand: the same", all_methods_ib, ONCE),
+	CASE("InfiniBand: GPU memory is offered where it was read and written",
+	     all_methods_ib, ONCE),
 	CASE("without DMA-BUF in the NIC nvidia-peermem is offered", peermem_alone, ONCE),
 	CASE("without nvidia-peermem DMA-BUF is offered", dmabuf_alone, ONCE),
-	CASE("without either nothing is", no_way, ONCE),
-	CASE("iWARP: nothing is", iwarp, ONCE),
+	CASE("without either, GPU memory is not offered", no_way, ONCE),
+	CASE("iWARP: GPU memory is not offered", iwarp, ONCE),
 	CASE("memory that the driver does not export: nvidia-peermem", no_export, ONCE),
 	CASE("a DMA-BUF that holds other bytes is not offered", lies, ONCE),
-	CASE("while another thread captures a graph the same is offered", capture, ONCE),
-	CASE("BRAID_GPU=none: nothing is offered", named_none, ONCE),
-	CASE("BRAID_GPU=peermem: that is, and no DMA-BUF", named_peermem, ONCE),
-	CASE("a process without the driver: nothing is offered", no_driver, ONCE),
-	CASE("without a context nothing is, and with one the next init offers it", later, ONCE),
-	CASE("two NICs as one: what one can't is not offered", half_fused, ONCE),
+	CASE("GPU memory is offered while another thread captures a graph", capture, ONCE),
+	CASE("BRAID_GPU=none: GPU memory is not offered", named_none, ONCE),
+	CASE("BRAID_GPU=peermem: GPU memory is offered, DMA-BUF is not", named_peermem, ONCE),
+	CASE("a process without the driver: GPU memory is not offered", no_driver, ONCE),
+	CASE("without a context GPU memory is not offered; with one, the next init offers it",
+	     later, ONCE),
+	CASE("two NICs as one: methods that one NIC lacks are not offered", half_fused, ONCE),
 };
 
 GPU_MAIN(cases)

@@ -394,18 +394,19 @@ static void mute_listener(struct abi *t)
 }
 
 static const struct abi_case cases[] = {
-	CASE("a peer of another version is refused, naming both",
+	CASE("a peer of another version is refused, and the log names both versions",
 	     other_versions, ONCE, .warns = "wire-version"),
-	CASE("what answers and is no peer of ours is named",
+	CASE("an answer from a program other than Braid is named as such",
 	     wrong_answers, .warns = "not-braid wrong-token wire-version"),
-	CASE("a handle of another version names both", handle_versions),
-	CASE("a peer that dies while it dials harms nobody", died_dialling, ONCE),
-	CASE("a peer that is killed while it dials harms nobody", killed_dialling, ONCE),
+	CASE("a handle of another version is refused, and the log names both versions",
+	     handle_versions),
+	CASE("a peer that dies while it dials harms no other peer", died_dialling, ONCE),
+	CASE("a peer that is killed while it dials harms no other peer", killed_dialling, ONCE),
 	CASE("a peer that dies while we dial is a remote error", died_listening, ONCE),
 	CASE("a dead port is an error and no call waits", dead_port, ONCE),
 	CASE("a SYN without an answer is an error in time and no call waits",
 	     black_hole, ONCE, .warns = "no-route"),
-	CASE("a listener without a word is an error in time and no call waits",
+	CASE("a listener that never answers is an error in time and no call waits",
 	     mute_listener, ONCE, .warns = "no-answer"),
 };
 

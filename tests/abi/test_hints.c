@@ -269,7 +269,7 @@ static const struct abi_case cases[] = {
 	CASE("without a traffic class nothing is marked", class_undefined),
 	CASE("BRAID_DSCP marks every packet", dscp_marks),
 	CASE("BRAID_DSCP 0 wins over NCCL's traffic class", dscp_wins, .since = 10),
-	CASE("the profiler is told start and stop of each message, with its phandle", profiled,
+	CASE("the profiler gets start and stop of each message, with its phandle", profiled,
 	     .since = 10, .every = true),
 };
 

@@ -339,7 +339,7 @@ static const struct abi_case cases[] = {
 	CASE("contexts end in any order", many_contexts, .since = 11),
 	CASE("when the last comm is closed the traffic is reported, if there was any", traffic_told,
 	     .every = true),
-	CASE("a link that nobody uses is closed, and that is reported", closed_links_told, ONCE),
+	CASE("an unused link is closed, and that is reported", closed_links_told, ONCE),
 	CASE("a service thread that hangs is left behind, and that is reported", thread_is_left, ONCE),
 };
 

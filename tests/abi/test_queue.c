@@ -309,8 +309,8 @@ static const struct abi_case cases[] = {
 	CASE("a receive that may complete early overwrites the mark and gets its bytes",
 	     optional_completion, .every = true),
 	CASE("a flush is done at once or becomes a request", flush, .every = true),
-	CASE("32 sends that nobody receives hold up no other comm", idle_receiver),
-	CASE("what is under way arrives though one end stops calling", quiet),
+	CASE("32 sends without a receive hold up no other comm", idle_receiver),
+	CASE("messages in flight arrive although one end stops calling", quiet),
 };
 
 ABI_MAIN(cases)

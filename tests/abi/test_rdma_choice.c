@@ -159,15 +159,16 @@ static void strict(struct abi *t)
 }
 
 static const struct abi_case cases[] = {
-	CASE("rails and planes that BRAID_IB_HCA tells of are NCCL's", rails, .since = 12),
+	CASE("rails and planes of BRAID_IB_HCA are those that NCCL gets", rails, .since = 12),
 	CASE("RoCE: writes into NCCL's buffers may overtake each other, no others", relaxed, LONG),
-	CASE("RoCE: none may if that is wanted", strict, LONG),
-	CASE("iWARP: NCCL's traffic class is that of the packets", marked_by_nccl, LONG),
-	CASE("iWARP: BRAID_DSCP wins over it", marked_by_dscp, LONG),
-	CASE("iWARP: without either, or if it can't be had, nothing is marked", marked_by_nobody, LONG),
+	CASE("RoCE: no writes may overtake each other if the user wants that", strict, LONG),
+	CASE("iWARP: packets have NCCL's traffic class", marked_by_nccl, LONG),
+	CASE("iWARP: BRAID_DSCP wins over NCCL's traffic class", marked_by_dscp, LONG),
+	CASE("iWARP: without BRAID_DSCP and class, or if they can't be set, nothing is marked",
+	     marked_by_nobody, LONG),
 	CASE("RoCE: BRAID_IB_GID chooses for one port", gid_of_port, LONG),
-	CASE("RoCE: and leaves others to BRAID_IB_GID_INDEX", gid_of_all, LONG),
-	CASE("RoCE: an entry that is not there leaves it to TCP", gid_missing, LONG),
+	CASE("RoCE: BRAID_IB_GID leaves other ports to BRAID_IB_GID_INDEX", gid_of_all, LONG),
+	CASE("RoCE: a GID index that does not exist makes the port use TCP", gid_missing, LONG),
 	CASE("RoCE: a GID that changes is followed", gid_moves, LONG),
 };
 

@@ -414,9 +414,9 @@ static const struct abi_case cases[] = {
 	CASE("a small message is one call to send and one to receive", per_message, ONCE),
 	CASE("a burst of small messages is fewer calls than messages", per_burst, ONCE),
 	CASE("a large message is little beside its data", per_large, ONCE),
-	CASE("who has small messages alone needs the service thread rarely", seldom, ONCE),
-	CASE("when all is quiet nothing is called", quiet, ONCE),
-	CASE("a test in vain is one call", in_vain, ONCE),
+	CASE("small messages alone need the service thread rarely", seldom, ONCE),
+	CASE("an idle link makes no system call", quiet, ONCE),
+	CASE("a test() that finds nothing is one call", in_vain, ONCE),
 };
 
 int main(void)

@@ -443,7 +443,7 @@ static const struct abi_case cases[] = {
 	CASE("every size arrives whole at any address, one process", one_process),
 	CASE("a stream of random sizes arrives whole, two processes", two_processes),
 	CASE("64 MiB arrive whole, two processes", large, ONCE),
-	CASE("both ends are told the size of a send smaller than its receive", sent_less, .every = true),
+	CASE("both ends get the size of a send smaller than its receive", sent_less, .every = true),
 	CASE("a send larger than its receive is invalid usage at both ends, with both sizes",
 	     excess, .every = true, .warns = "size-mismatch"),
 	CASE("negative sizes are refused and do no harm", negative, .until = 8, .every = true),

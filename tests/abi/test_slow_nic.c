@@ -629,8 +629,10 @@ static const struct abi_case cases[] = {
 	CASE("two NICs as one: ibv_destroy_qp", fused_destroy, ONCE, .seconds = 240),
 	CASE("two NICs as one: ibv_modify_qp:ERR", fused_stop, ONCE, .seconds = 240),
 	CASE("two NICs as one: all calls", fused_all, ONCE, .seconds = 240),
-	CASE("two NICs as one: the other one's port goes down, too", fused_flap, ONCE, .seconds = 240),
-	CASE("finalize() leaves a NIC behind that never answers", stuck_at_the_end, ONCE, .warns = "nic-hangs"),
+	CASE("two NICs as one: the second NIC's port goes down, too",
+	     fused_flap, ONCE, .seconds = 240),
+	CASE("finalize() does not wait for a NIC that never answers",
+	     stuck_at_the_end, ONCE, .warns = "nic-hangs"),
 	CASE("memory that a NIC may still write is not given back, and that is reported", keeps_memory, ONCE),
 };
 

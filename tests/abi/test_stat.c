@@ -599,17 +599,19 @@ static void stall(struct abi *t)
 }
 
 static const struct abi_case cases[] = {
-	CASE("of a process that stands still: messages, ages, what they wait for", stuck),
-	CASE("a message that is done and was not asked for is reported", unasked),
-	CASE("other words than the three get no answer", strange_words, .since = 12),
-	CASE("who connects and says nothing holds up nobody", slow_reader, .since = 12),
+	CASE("a stuck process: its messages, their ages, and what they wait for", stuck),
+	CASE("a finished message that was not tested is reported", unasked),
+	CASE("requests other than the three get no answer", strange_words, .since = 12),
+	CASE("a client that connects and sends nothing delays no other", slow_reader, .since = 12),
 	CASE("BRAID_STAT=0 makes no socket", turned_off),
 	CASE("a directory that is not private has no effect on the job", bad_directory),
-	CASE("nor has one that can't be made", no_such_directory),
+	CASE("a directory that can't be made has no effect on the job", no_such_directory),
 	CASE("a user's files in the directory are left alone", users_files, .since = 12),
-	CASE("also where they have the names of our socket", names_taken, .since = 12),
+	CASE("a user's files with the names of our socket are left alone",
+	     names_taken, .since = 12),
 	CASE("metrics are written to a file", metrics_file, .since = 12),
-	CASE("but never over a pipe, a device or through a link", metrics_nowhere, .since = 12),
+	CASE("metrics are never written to a pipe, a device or through a link",
+	     metrics_nowhere, .since = 12),
 	CASE("a message that waits too long is dumped once, for its user alone",
 	     stall, .since = 12, .warns = "peer-late"),
 };

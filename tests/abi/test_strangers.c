@@ -415,15 +415,15 @@ static void anonymous(struct abi *t)
 }
 
 static const struct abi_case cases[] = {
-	CASE("silent strangers keep nobody out", silent),
-	CASE("strangers who say three bytes keep nobody out", three_bytes),
-	CASE("noise, HTTP, TLS and SSH are shown out at once", noise, ONCE),
-	CASE("2000 strangers who come and go keep nobody out", passing, ONCE),
-	CASE("2000 strangers who stay hold 64 descriptors", sitting, ONCE),
-	CASE("who knows the protocol and not the token stays out", forged, ONCE),
-	CASE("who has no key does not learn who we are", anonymous, ONCE),
+	CASE("silent strangers block no peer", silent),
+	CASE("strangers that send three bytes block no peer", three_bytes),
+	CASE("random bytes, HTTP, TLS and SSH are disconnected at once", noise, ONCE),
+	CASE("2000 strangers that come and go block no peer", passing, ONCE),
+	CASE("2000 strangers that stay hold 64 descriptors", sitting, ONCE),
+	CASE("a peer that knows the protocol but not the token is refused", forged, ONCE),
+	CASE("a peer without the key does not learn our identity", anonymous, ONCE),
 	CASE("a recorded handshake opens nothing", replayed, ONCE),
-	CASE("good hellos without a proof keep nobody out", replay_crowd, ONCE),
+	CASE("valid hellos without a proof block no peer", replay_crowd, ONCE),
 };
 
 ABI_MAIN(cases)

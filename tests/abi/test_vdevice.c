@@ -167,10 +167,11 @@ static void carries(struct abi *t)
 #define SINCE .since = 9
 
 static const struct abi_case cases[] = {
-	CASE("one device is made of two, once", made, SINCE, .every = true),
-	CASE("what can't be made one is refused", refused, SINCE),
+	CASE("two devices are fused into one, once", made, SINCE, .every = true),
+	CASE("devices that can't be fused are refused", refused, SINCE),
 	CASE("a member without a PCI path is refused", pathless, SINCE),
-	CASE("to force it is reported at once", pathless_forced, SINCE),
+	CASE("NCCL_NET_FORCE_MERGE with a member without PCI path is reported at once",
+	     pathless_forced, SINCE),
 	CASE("a device made of two carries data over both", carries, SINCE),
 };
 

@@ -566,15 +566,18 @@ static void gpu_memory(struct abi *t)
 
 static const struct abi_case cases[] = {
 	CASE("a peer that is stopped before it answers is no firewall", stopped_before, ONCE),
-	CASE("nor is it when it is asked again and again", stopped_before_often, ONCE),
+	CASE("a stopped peer that is dialled again and again is no firewall",
+	     stopped_before_often, ONCE),
 	CASE("a peer on this host that is stopped is reported as stopped", stopped_later, ONCE),
-	CASE("so is one that gets no CPU", starved, ONCE),
-	CASE("so is one that the kernel holds up", held_up, ONCE),
-	CASE("so is one whose cgroup of version 1 is frozen", frozen_v1, ONCE),
-	CASE("so is one whose cgroup of version 2 is frozen", frozen_v2, ONCE),
+	CASE("a peer on this host that gets no CPU is reported", starved, ONCE),
+	CASE("a peer on this host that the kernel blocks is reported", held_up, ONCE),
+	CASE("a peer on this host whose cgroup of version 1 is frozen is reported",
+	     frozen_v1, ONCE),
+	CASE("a peer on this host whose cgroup of version 2 is frozen is reported",
+	     frozen_v2, ONCE),
 	CASE("a lane that is lost once is back, opened twice, at both ends", lanes_are_counted,
 	     ONCE),
-	CASE("memory of a GPU that nobody offered to take names the topology file", gpu_memory),
+	CASE("GPU memory that no device offered to register names the topology file", gpu_memory),
 };
 
 ABI_MAIN(cases)

@@ -195,8 +195,9 @@ static void unheeded(struct abi *t)
 static const struct abi_case cases[] = {
 	CASE("elements of NCCL_IB_HCA that match or mean nothing are reported", ports, ONCE),
 	CASE("a NIC that may not be opened is reported, with its file", not_opened, ONCE),
-	CASE("so are those of NCCL_SOCKET_IFNAME", interfaces, ONCE),
-	CASE("so are variables of NCCL's that have no effect", unheeded, ONCE),
+	CASE("elements of NCCL_SOCKET_IFNAME that match or mean nothing are reported",
+	     interfaces, ONCE),
+	CASE("NCCL's variables that have no effect are reported", unheeded, ONCE),
 };
 
 int main(void)

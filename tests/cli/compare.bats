@@ -54,7 +54,7 @@ in_csv()
 	[[ $(tr '\n' ' ' <<<"$output") == *"The winner changes between 64k and 4m: verbs, then tcp."* ]]
 }
 
-@test "what is stored is what was printed" {
+@test "the stored report has the figures that were printed" {
 	tcp --json "$tmp/a.json" >"$tmp/a"
 	"$braid" compare --from "$tmp/a.json" --json "$tmp/b.json" >"$tmp/b"
 	diff "$tmp/a" "$tmp/b"
@@ -120,7 +120,7 @@ faked()
 	[ "$none" -eq 0 ] && [ "$some" -gt 0 ]
 }
 
-@test "what would fall back to TCP is not measured under its name" {
+@test "a transport that falls back to TCP is not measured under its name" {
 	fakes
 	FAKE_SMC=tcp:0x03030000 LD_PRELOAD=$build/tests/fakesmc/.libs/smc.so compare --lanes 1 \
 		--over tcp,smc --patterns pingpong --sizes 8 --rounds 1 --csv "$csv" >"$tmp/out"
@@ -166,7 +166,7 @@ faked()
 	[[ $output == *"pingpong 8 over tcp x1, round 2 of 5"*" us; "*"s left"* ]]
 }
 
-@test "Ctrl-C keeps what is measured" {
+@test "Ctrl-C keeps the results so far" {
 	compare --over tcp --lanes 1 --patterns pingpong --sizes 8 --seconds 0.2 --rounds 99 \
 		--csv "$csv" >"$tmp/out" 2>"$tmp/err" &
 	sleep $((6 * slow))		# something has been measured by then
@@ -200,7 +200,7 @@ listener()				# OPTIONS... - sets $port and $listener
 	grep -E 'checked: .*, 0 wrong' "$tmp/out"
 }
 
-@test "a peer that vanishes is one line and status 2, and what was measured is kept" {
+@test "a peer that vanishes is one line and status 2, and results so far are kept" {
 	listener
 	tcp --connect 127.0.0.1:"$port" --sizes 8 --seconds 0.2 --rounds 99 --csv "$csv" \
 		>"$tmp/out" 2>"$tmp/err" &
@@ -246,7 +246,7 @@ fake_ssh()				# FIRST-LINE-OF-THE-SCRIPT
 	! kill -0 "$(cat "$tmp/pid")" 2>/dev/null
 }
 
-@test "ssh that fails is one line, with what it said" {
+@test "an ssh that fails is one line, with its error" {
 	fake_ssh 'echo "ssh: Could not resolve hostname" >&2; exit 255'
 	bad "ssh nowhere: ssh: Could not resolve hostname" --ssh nowhere
 	fake_ssh 'exit 1'
@@ -355,7 +355,7 @@ fake_perftest()				# LINE...
 	[[ " $(in_csv over)" == *" Gloo:2 "* ]]
 }
 
-@test "--reference: what can't be had says why, and how to get it" {
+@test "--reference: a missing program is reported with the reason and how to get it" {
 	mkdir -p "$tmp/bin"
 	printf '#!/bin/sh\necho "Unable to find the device"; exit 1\n' >"$tmp/bin/ib_send_lat"
 	cp "$tmp/bin/ib_send_lat" "$tmp/bin/ib_write_bw"

@@ -20,7 +20,7 @@ demo()
 	awk 'length > 80 { exit 1 }' <<<"$output"
 }
 
-@test "two and three processes will do" {
+@test "two and three processes work" {
 	run -0 demo --procs 2 --steps 1
 	run -0 demo --procs 3 --steps 1
 }

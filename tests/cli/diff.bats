@@ -34,7 +34,7 @@ bad()					# WORDS ARGUMENTS...
 low=1,2,3,4,5,6,7
 high=11,12,13,14,15,16,17
 
-@test "two alike: nothing is worse" {
+@test "two equal reports: nothing is worse" {
 	report a pass less $low
 	run -0 "$braid" diff a a
 	[ "${lines[-1]}" = "0 worse, 0 better, 2 as before: nothing has become worse" ]
@@ -65,21 +65,21 @@ high=11,12,13,14,15,16,17
 	run -0 "$braid" diff a b
 }
 
-@test "what may be chance is not worse" {
+@test "a difference that may be chance is not worse" {
 	report a pass less 1,9,3,12,5,6,7
 	report b pass less 8,2,14,4,9,10,11
 	run -0 "$braid" diff a b
 	[[ $output == *"may be chance"* ]]
 }
 
-@test "few samples can't tell" {
+@test "few samples show no difference" {
 	report a pass less 1,2,3,4
 	report b pass less 11,12,13,14
 	run -0 "$braid" diff a b
 	[[ $(tr -s ' \n' ' ' <<<"$output") == *"too few to tell from chance"* ]]
 }
 
-@test "--threshold says what is no change" {
+@test "--threshold sets the difference that is no change" {
 	report a pass less 100,101,102,103,104,105,106
 	report b pass less 107,108,109,110,111,112,113
 	run -0 "$braid" diff a b
@@ -110,7 +110,7 @@ high=11,12,13,14,15,16,17
 	bad "one report is of braid perf" a p
 }
 
-@test "what can't be read is one line" {
+@test "a report that can't be read is one line" {
 	report a pass less $low
 	bad "two reports are needed" a
 	bad "unexpected argument 'c'" a a c

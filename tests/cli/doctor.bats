@@ -91,7 +91,7 @@ bad()
 	[ -z "$complaints" ]
 }
 
-@test "a GID that was asked for at one port is looked at there" {
+@test "a GID set for one port is checked at that port" {
 	variables NCCL_IB_GID_INDEX=0 BRAID_IB_GID=mlx5_0:1=0,mlx5_1=3,mlx5_2=3
 	doctor --only rdma-gid-index
 	[ "$status" -eq 1 ]
@@ -103,7 +103,7 @@ bad()
 	[ "${output%% *}" = ok ]
 }
 
-@test "no case is left over" {
+@test "every case belongs to a check" {
 	diff <(declare -F | sed -n 's/^declare -f bad_\(.*_.*\)$/\1/p' | sort) <(ids | tr - _ | sort)
 }
 
@@ -115,14 +115,14 @@ bad()
 		END { exit bad || !mean || !cause || !mend }' "$page"
 }
 
-@test "a right host is said to be right, in few words" {
+@test "a healthy host is reported as such, in few words" {
 	doctor
 	[ "$status" -eq 0 ]
 	[ "${lines[-1]}" = "Nothing is wrong here." ]
 	[ "${#lines[@]}" -le 4 ]
 }
 
-@test "six faults of a quiz are each named by themselves" {
+@test "each of six faults is named" {
 	for fault in rdma_gid_index net_mtu plugin_fallback limits_memlock net_flaps numa_binding; do
 		"bad_$fault"
 		doctor
@@ -131,7 +131,7 @@ bad()
 	done
 }
 
-@test "nothing but the line that mends is wider than 80 columns, and no escapes are in it" {
+@test "only remedies are wider than 80 columns, and no escapes are printed" {
 	for id in $(ids); do
 		"bad_${id//-/_}" 2>/dev/null || :	# what one breaks another may look for
 	done
@@ -177,7 +177,7 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	[ "$status" -eq 1 ]
 }
 
-@test "what NCCL's configuration files say counts, and is mended there" {
+@test "values of NCCL's configuration files count, and are mended there" {
 	put etc/nccl.conf "NCCL_IB_TIMEOUT=99" "NCCL_NET=Socket"
 	doctor --only nccl-values
 	[[ $flat == *"NCCL_IB_TIMEOUT=99 is not from 1 to 31"* ]]
@@ -225,7 +225,7 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	[[ $flat == *"NCCL_IB_RETRY_CNT=10 is not from 0 to 7"*" /home/me/.nccl.conf # line 1"* ]]
 }
 
-@test "lines of both configuration files are looked at, and homes that differ are reported" {
+@test "lines of both configuration files are checked, and homes that differ are reported" {
 	put etc/passwd "me:x:1000:1000::/users/me:/bin/sh"
 	put proc/self/status "Name:	job" "Uid:	1000	1000	1000	1000" "CapEff:	0" \
 		"Cpus_allowed_list:	0-31"
@@ -242,7 +242,7 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	[[ $flat != *"password file"* ]]
 }
 
-@test "a libnccl-net.so of somebody else's is reported where NCCL may load it" {
+@test "another vendor's libnccl-net.so is reported where NCCL may load it" {
 	put probe/standard.json '{"loaded": true, "net": "AWS Libfabric"}'
 	doctor --only plugin-standard --all		# NCCL_NET_PLUGIN names Braid, and NCCL is new
 	[ "${output%% *}" = ok ]
@@ -256,7 +256,7 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	[ "${output%% *}" = ok ]
 }
 
-@test "each element of a filter is looked at" {
+@test "each element of a filter is checked" {
 	variables NCCL_IB_HCA=mlx5_0,mlxl5_1,mlx5_2:0
 	doctor --only rdma-hca
 	[ "${output%% *}" = warn ]
@@ -446,7 +446,7 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	false
 }
 
-@test "the plugin is tried as NCCL would, and what is silent there is said" {
+@test "the plugin is loaded as NCCL would, and NCCL's silent failures are reported" {
 	NCCL_NET_PLUGIN=$plugin NCCL_NET=braid run "$braid" doctor --only plugin-load,plugin-net --all
 	[[ $(tr -s ' \n' ' ' <<<"$output") == *"NCCL finds Braid in "*"ABI version 12"*"is the plugin's name"* ]]
 	unset NCCL_NET
@@ -473,7 +473,7 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	[[ $output != *RCCL* ]]
 }
 
-@test "a plugin that crashes, or hangs, is said to" {
+@test "a plugin that crashes or hangs is reported as such" {
 	command -v "${BRAID_TEST_CC%% *}" >/dev/null || skip "no compiler"
 	for what in 'abort()' 'for (;;) sleep(1)'; do
 		printf '#include <stdlib.h>\n#include <unistd.h>\n%s\n' \
@@ -539,7 +539,7 @@ assert d["differences"][0]["values"][1] == {"value": "1500", "hosts": ["n4"]}' <
 	fi
 }
 
-@test "--nodes: a host is asked by ssh; who does not answer is named" {
+@test "--nodes: hosts are queried by ssh; one that does not answer is named" {
 	reports 1
 	mkdir "$BATS_TEST_TMPDIR/bin"
 	cat >"$BATS_TEST_TMPDIR/bin/ssh" <<-END

@@ -41,12 +41,12 @@ with_nics()
 	[[ $stderr == *"has no ncclNetPlugin_v5 to v12"*"[no-plugin]" ]]
 }
 
-@test "it finds the plugin without being told" {
+@test "it finds the plugin without an option" {
 	run -0 "$braid" info
 	[[ $output == *"libnccl-net-braid.so"* ]]
 }
 
-@test "every ABI version tells of the same devices" {
+@test "every ABI version reports the same devices" {
 	run -0 "$braid" info --plugin "$plugin"
 	devices=$(grep '^device' <<<"$output")
 	for v in 5 6 7 8 9 10 11 12; do

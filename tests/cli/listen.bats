@@ -186,7 +186,7 @@ bad()					# TEXT COMMAND... - status 2 and one line with that in it
 		--seconds 0.05 --key-file <(echo $key)
 }
 
-@test "a stranger is told nothing and starts nothing" {
+@test "a stranger learns nothing and starts nothing" {
 	BRAID_PERF_KEY=$key listener perf
 	stranger '
 for said in (b"", b"x", os.urandom(72), b"braid k1" + bytes(64), b"\xff" * 5000):
@@ -221,7 +221,7 @@ for i in range(3):
 '
 }
 
-@test "who answers in the listener's place is found out" {
+@test "a program that answers in the listener's place is detected" {
 	BRAID_PERF_KEY=$key listener perf
 	cat >"$tmp/fake.py" <<-'PYTHON'
 		import os, socket
@@ -244,7 +244,7 @@ for i in range(3):
 }
 
 # A peer's text may be printed to a terminal, a log or a report, so control characters are replaced.
-@test "a peer can't write to the terminal" {
+@test "text of a peer can't control the terminal" {
 	cat >"$tmp/peer.py" <<-'PYTHON'
 		import hashlib, os, socket, struct, sys
 		l = socket.socket()
@@ -274,7 +274,7 @@ for i in range(3):
 	[ -z "$(tr -d '\n' <<<"$stderr" | LC_ALL=C grep -a '[[:cntrl:]]')" ]
 }
 
-@test "200 idle strangers shut out nobody, and do not end --once" {
+@test "200 idle strangers block no peer, and do not end --once" {
 	BRAID_PERF_KEY=$key listener perf --once
 	idle_crowd 200
 	kill -0 $listener
@@ -304,7 +304,7 @@ for i in range(3):
 	done
 }
 
-@test "nor do strangers that come all the time" {
+@test "strangers that keep connecting block no peer" {
 	BRAID_PERF_KEY=$key listener perf
 	crowd_comes 'print("there", flush=True)
 for i in range(30000):

@@ -82,7 +82,7 @@ checked()				# OPTIONS...
 	run -0 perf --pattern oneway --sizes 0
 }
 
-@test "setup tells of every comm" {
+@test "setup reports every comm" {
 	run -0 --separate-stderr perf --pattern setup --comms 5 --csv
 	[ "${#lines[@]}" -eq 6 ]
 }
@@ -108,7 +108,7 @@ checked()				# OPTIONS...
 	fi
 }
 
-@test "SIGTERM ends the rounds, and what was measured is reported" {
+@test "SIGTERM ends the rounds, and results so far are reported" {
 	"$braid" perf --plugin "$plugin" --sizes 8 --rounds 1000 --seconds 0.5 --check --csv \
 		>"$BATS_TEST_TMPDIR/csv" &
 	perf=$!
@@ -172,7 +172,7 @@ kill_worker()				# the newest of timeout's braid perf, $perf
 	grep -q 'died: Killed' "$BATS_TEST_TMPDIR/err"
 }
 
-@test "what was measured before a process dies is printed" {
+@test "results from before a process died are printed" {
 	for wait in 3 9 27; do		# four times S in all: 16 MiB are under way by then
 		timeout 60 "$braid" perf --plugin "$plugin" --raw --sizes 8,16m --seconds $((wait / 3)) \
 			>"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" &
@@ -188,7 +188,7 @@ kill_worker()				# the newest of timeout's braid perf, $perf
 	return 1
 }
 
-@test "nobody at the other end is one line and status 2" {
+@test "no listener at the other end is one line and status 2" {
 	run -2 --separate-stderr perf --connect 127.0.0.1:1
 	[ "${#stderr_lines[@]}" -eq 1 ]
 	[[ $stderr == *"127.0.0.1:1"*refused* ]]

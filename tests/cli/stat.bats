@@ -155,7 +155,7 @@ except OSError:
 	[ "$output" = refused ]
 }
 
-@test "what can't be asked is one line and status 2" {
+@test "a process that can't be queried is one line and status 2" {
 	bad "a PID is a number, not 'x'" stat x
 	bad "a PID is a number, not '-1'" dump -1 || bad "unexpected argument '-1'" dump -1
 	bad "a PID is a number, not ''" dump ""
@@ -168,7 +168,7 @@ except OSError:
 	bad "unknown option '--PID'" stat --PID 1
 }
 
-@test "a socket that was left behind is said to be, and swept away by the next process" {
+@test "a socket left behind is reported as such, and removed by the next process" {
 	job
 	kill -9 "$job" "$pid" "${pids[1]##*/}" 2>/dev/null || true
 	wait "$job" 2>/dev/null || true
@@ -191,7 +191,7 @@ job2()
 	done
 }
 
-@test "a process that is stopped is said to be" {
+@test "a stopped process is reported as such" {
 	job
 	kill -STOP "$pid"
 	run -2 --separate-stderr "$braid" stat "$pid"
@@ -199,7 +199,7 @@ job2()
 	[[ $stderr == *"it is stopped"*"[process-silent]" ]]
 }
 
-@test "what is no report, or a newer one, is one line" {
+@test "an answer that is no report, or a newer one, is one line" {
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	for said in '{"braid_report":2}' '{"braid_report":1' 'x' '[]'; do
 		says "$said"
@@ -211,7 +211,7 @@ job2()
 	done
 }
 
-@test "what another process says can't write to the terminal" {
+@test "text of another process can't control the terminal" {
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	says '{"braid_report":1,"host":"\u001b[31mred","links":[{"peer":"\u001b[2J"}]}'
 	run -0 "$braid" dump $who
@@ -226,7 +226,7 @@ job2()
 }
 
 # The process sends one byte now and then, without end.
-@test "a process that answers by single bytes holds up nobody" {
+@test "a process that answers by single bytes delays no other" {
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	timeout 100 python3 -c '
 import os, socket, sys, time
@@ -246,7 +246,7 @@ while True:
 }
 
 # All silent processes share one deadline; after it the other processes are shown.
-@test "twelve silent processes cost as long as one" {
+@test "twelve silent processes take as long as one" {
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	job
 	for i in $(seq 12); do
@@ -275,7 +275,7 @@ time.sleep(90)' "$dir" "$i" 3>&- &
 	kill "${silent[@]}" 2>/dev/null || true
 }
 
-@test "a socket of another process is not believed" {
+@test "a socket of another process is not trusted" {
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	says '{"braid_report":1,"host":"somewhere"}'
 	mv "$dir/$who" "$dir/$$"

@@ -49,7 +49,7 @@ squeezed()
 	done
 }
 
-@test "JSON tells the same choices, for every number of GPUs" {
+@test "JSON has the same choices, for every number of GPUs" {
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	checked=0
 	for machine in $machines; do
@@ -107,7 +107,7 @@ for line in open(sys.argv[1]):
 	[[ $output != *"PCIe link"* ]]
 }
 
-@test "--explain says which, why, and why not the others, within 80 columns" {
+@test "--explain names the NICs chosen, why, and why no others, within 80 columns" {
 	run -0 topo dgx-a100 --explain 1
 	[[ $output == "GPU1 uses NIC1 (mlx5_1:1)."* ]]
 	flat=$(tr '\n' ' ' <<<"$output")
@@ -130,7 +130,7 @@ for line in open(sys.argv[1]):
 	[ "$output" = "$three" ]
 }
 
-@test "a virtual machine without distances says so, and spreads" {
+@test "a virtual machine without distances is reported, and its GPUs use all NICs" {
 	run -0 topo cloud-vm --explain 5
 	[[ $output == "GPU5 uses NIC2 (mlx5_1:1)."* ]]
 	flat=$(tr '\n' ' ' <<<"$output")
@@ -219,7 +219,7 @@ for line in open(sys.argv[1]):
 	[[ $output != *$'\x01'* ]]
 }
 
-@test "this machine can be looked at, and looks the same when it was recorded" {
+@test "this machine can be shown, and its recording shows the same" {
 	run -0 --separate-stderr "$braid" topo --json
 	live=$output
 	run -0 sh "$src/tools/recordsys" "$BATS_TEST_TMPDIR/recorded"
@@ -277,7 +277,7 @@ nvlink()
 	[ "$status" -eq 0 ]
 }
 
-@test "NVLink is shown where hwloc tells it, direct or through a switch" {
+@test "NVLink is shown where hwloc reports it, direct or through a switch" {
 	# GPU0 and GPU1, GPU0 and GPU2; themselves as hwloc has it
 	nvlink "122 120 105 121" "9 2 1 0  2 9 0 0  1 0 9 0  0 0 0 9"
 	[[ $output == *$'\n'"GPU0  X    NVL  NVL  SYS  PIX "* ]]
@@ -314,7 +314,7 @@ nvlink()
 	[ "${#stderr_lines[@]}" -eq 1 ]
 }
 
-@test "this machine can be looked at by hwloc" {
+@test "this machine can be read by hwloc" {
 	[ -d /sys/devices/system/cpu ] || skip "/sys is not mounted: libhwloc complains by itself"
 	# hwloc's PCI plugins keep memory and are unloaded before the leak check, which would report it
 	export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"

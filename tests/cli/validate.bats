@@ -71,7 +71,7 @@ broken_as()
 	diff "$BATS_TEST_TMPDIR/list" "$BATS_TEST_TMPDIR/docs"
 }
 
-@test "Braid passes what the quick profile has, and its figures are reported" {
+@test "Braid passes the quick profile, and its figures are reported" {
 	run --separate-stderr validate
 	echo "$output"
 	[ "$status" -eq 0 ]
@@ -82,7 +82,7 @@ broken_as()
 	[[ $output != *$'\033'* ]]
 }
 
-@test "Braid passes what breaks things" {
+@test "Braid passes the checks that break things" {
 	run --separate-stderr validate --faults --only fault
 	echo "$output"
 	[ "$status" -eq 0 ]
@@ -199,7 +199,7 @@ broken_as()
 	[[ ${lines[3]} == "ok 2 - iwarp-initiator: "*" # SKIP the device is no iWARP NIC" ]]
 }
 
-@test "77 where all was skipped" {
+@test "exit status 77 where all checks were skipped" {
 	run -77 validate --only iwarp
 }
 
@@ -287,7 +287,7 @@ listen()				# OPTIONS...
 	[[ $output == *" 0 fail, "* ]]
 }
 
-@test "a peer that goes away in the middle: one line, exit status 2, and what was seen is kept" {
+@test "a peer that vanishes during a run: one line, exit status 2, and results so far are kept" {
 	listen
 	( sleep 1; kill $listener ) 3>&- &
 	run -2 --separate-stderr validate --connect "127.0.0.1:$port" \
@@ -298,7 +298,7 @@ listen()				# OPTIONS...
 	grep -q '"result": "pass"' "$BATS_TEST_TMPDIR/r.json"
 }
 
-@test "somebody who stops it has what was seen" {
+@test "a run that is interrupted prints its results so far" {
 	"$braid" validate --plugin "$plugin" --json "$BATS_TEST_TMPDIR/r.json" \
 		>"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
 	pid=$!

@@ -40,11 +40,11 @@ env_both="BRAID_SOCKET_IFNAME==w1"
 case_ "listens on the chosen interface's address alone" while_talking listeners
 case_ "streams are between the chosen interfaces' addresses" while_talking streams
 env_both="$env_both BRAID_LANES=4"
-case_ "so are all lanes" while_talking streams
+case_ "all lanes are between the chosen interfaces' addresses" while_talking streams
 env_both="NCCL_SOCKET_IFNAME==w1"
-case_ "NCCL_SOCKET_IFNAME chooses too" while_talking streams
+case_ "NCCL_SOCKET_IFNAME chooses the streams' interface too" while_talking streams
 env_both="NCCL_SOCKET_IFNAME==w2 BRAID_SOCKET_IFNAME==w1"
-case_ "BRAID_SOCKET_IFNAME comes before it" while_talking listeners
+case_ "BRAID_SOCKET_IFNAME comes before NCCL_SOCKET_IFNAME" while_talking listeners
 
 # A program that connects from the other wire finds no listener there.
 knocked()

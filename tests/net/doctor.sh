@@ -79,7 +79,7 @@ nobody()
 {
 	says "there is no route to 10.99.0.1" peer-route --peer 10.99.0.1
 }
-case_ "a host that no route leads to is said to be" nobody
+case_ "a host without a route is reported as such" nobody
 
 # would OPTIONS... - which interfaces would be used, in one line.
 would()

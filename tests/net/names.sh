@@ -30,14 +30,14 @@ veth()				# NAME ADDRESS; its other end is of no use and in b
 }
 
 ip -n "$a" link set w0 down
-case_ "nothing but loopback: that is it" are lo
+case_ "loopback is chosen where there is nothing else" are lo
 veth virbr7 10.78.5.1
 case_ "a bridge of virtual machines comes after loopback" are lo
 veth docker7 10.78.4.1
 case_ "docker's bridge comes before loopback" are docker7
 veth eth7 10.78.3.1
 veth eth8 10.78.6.1
-case_ "others come before docker's, all of them" are "eth7 eth8"
+case_ "all other interfaces come before docker's" are "eth7 eth8"
 veth ib7 10.78.2.1
 case_ "ib comes before the others" are ib7
 
@@ -47,9 +47,10 @@ case_ "marks before each name are one before the first" are "eth7 eth8" NCCL_SOC
 case_ "quotes do not count" are "eth8 ib7" NCCL_SOCKET_IFNAME="'ib','eth8'"
 if ip -n "$a" link property add dev eth8 altname fabric-port-of-rack-17 2>"$tmp/why"; then
 	case_ "an alternative name is its interface" are eth8 NCCL_SOCKET_IFNAME=fabric-port-of-rack-17
-	case_ "so it is as a whole name, and beside others" are "eth8 ib7" \
+	case_ "an alternative name may be a whole name, and one of several" are "eth8 ib7" \
 		NCCL_SOCKET_IFNAME="=ib7,fabric-port-of-rack-17"
-	case_ "so it is where it excludes" are eth7 NCCL_SOCKET_IFNAME="^fabric-port-of-rack-17,ib,docker,virbr,lo"
+	case_ "an alternative name excludes its interface" are eth7 \
+		NCCL_SOCKET_IFNAME="^fabric-port-of-rack-17,ib,docker,virbr,lo"
 else
 	no_case "an alternative name is its interface" "ip link property add: $(cat "$tmp/why")"
 fi

@@ -22,9 +22,9 @@ says()
 
 case_ "the subnet that both have comes first" says =w1 10.77.1.2 \
 	"  1  10.77.1.1 of w1 to 10.77.1.2: in one subnet"
-case_ "what another interface leads to is said" says =w1 10.77.2.2 \
+case_ "a peer that another interface leads to is named" says =w1 10.77.2.2 \
 	"  1  10.77.1.1 of w1 to 10.77.2.2: the route leads there by another interface"
-case_ "a host without a route is said" says =w1 10.99.0.1 \
+case_ "a host without a route is named" says =w1 10.99.0.1 \
 	"  1  10.77.1.1 of w1 to 10.99.0.1: no route"
 ip -n "$a" route add 10.99.0.0/24 via 10.77.1.2
 case_ "a route counts" says =w1 10.99.0.1 "  1  10.77.1.1 of w1 to 10.99.0.1: by a route"

@@ -321,7 +321,7 @@ static const struct abi_case cases[] = {
 	CASE("4 KiB are one request to send, one receive, one packet", page, ONCE),
 	CASE("8 KiB are one request to send and one receive", two_pages, ONCE),
 	CASE("64 KiB are a credit, a write, and at most one request more", large64, ONCE),
-	CASE("who waits for one peer alone is served by several looks", in_vain, ONCE),
+	CASE("a caller that waits for one peer alone polls several times a call", in_vain, ONCE),
 	CASE("512 KiB are a credit, a write, and at most one request more", large512, ONCE),
 };
 

@@ -116,7 +116,7 @@ check "the peer declines, and why" \
 check "a reason of a later kernel" fell_back tcp:03990000 "reason 0x03990000: one that is newer"
 check "nothing but SMC allowed" refused tcp:03030000 "reason 0x03030000: no device for SMC"
 check "a connect that hangs" hangs hang:20
-check "one that hangs, and closes that do" hangs hard:20
+check "a connect that hangs, and closes that hang" hangs hard:20
 check "the only lane breaks" breaks 1
 check "four lanes break" breaks 4
 check "the accepter has none" one_sided none smcr b "the kernel has no AF_SMC"

@@ -95,13 +95,14 @@ static void ucx_nobody_calls(struct abi *t)
 
 static const struct abi_case ucx_cases[] = {
 	CASE("GPU memory is offered where UCX has moved some", ucx_offers, .since = 6),
-	CASE("where UCX does not say that it can, nothing is", ucx_silent, ONCE),
-	CASE("BRAID_GPU=none: nothing is offered", ucx_none, ONCE),
-	CASE("UCX says that it can, and can't: nothing is offered", ucx_broken, ONCE),
-	CASE("UCX brings other bytes: nothing is offered", ucx_lies, ONCE),
+	CASE("GPU memory is not offered where UCX does not report support", ucx_silent, ONCE),
+	CASE("BRAID_GPU=none: GPU memory is not offered", ucx_none, ONCE),
+	CASE("UCX reports support and fails: GPU memory is not offered", ucx_broken, ONCE),
+	CASE("UCX brings other bytes: GPU memory is not offered", ucx_lies, ONCE),
 	CASE("messages between GPU and host, all sizes, early and late", ucx_messages, ONCE),
 	CASE("endpoints break under messages of a GPU: they go on over TCP", ucx_breaks, ONCE),
-	CASE("a message comes into a GPU although nobody calls", ucx_nobody_calls, ONCE),
+	CASE("a message reaches a GPU although the application makes no call",
+	     ucx_nobody_calls, ONCE),
 	CASE("memory of a GPU is taken back with messages under way", gpu_taken_back, ONCE),
 };
 

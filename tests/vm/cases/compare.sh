@@ -29,5 +29,5 @@ carries()			# OVER LEAST MOST
 export BRAID_SOCKET_IFNAME=v0
 case_ "a RoCE device comes up" vm_rxe v0
 case_ "over TCP the device sends nothing" carries tcp 0 20
-case_ "over verbs it does" carries verbs 40 100000000
+case_ "over verbs the device sends" carries verbs 40 100000000
 done_

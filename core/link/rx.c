@@ -152,17 +152,6 @@ static int rx_frame(struct braid_lane *lane)
 	return braid_comm_rx_begin(lane);
 }
 
-static int rx_begin(struct braid_lane *lane)
-{
-	const struct braid_hdr *h = &lane->rx_hdr;
-	int err;
-
-	if (h->lseq != lane->rx_frames || (h->flags & BRAID_FLAG_PLACED && !lane->tr->dma))
-		return -EBADMSG;
-	err = braid_tx_acked(lane, h->ack);
-	return err ? err : rx_frame(lane);
-}
-
 static void rx_count(struct braid_lane *lane, unsigned type, size_t len)
 {
 	lane->rx_frames++;
@@ -206,19 +195,42 @@ static int of_frame(struct braid_lane *lane, int err)
 	return err ? braid_rx_broken(lane, braid_frame_name(lane->rx_hdr.type), err) : 0;
 }
 
-/* A header came: decide where its payload goes. */
+/* A header came: check it, and take its acknowledgement. */
 static int rx_header(struct braid_lane *lane, const char *p)
 {
 	struct braid_hdr *h = &lane->rx_hdr;
 	int err = braid_hdr_unpack(p, h);
 
 	if (err)
-		return of_frame(lane, err);
+		return err;
 	if (h->type == BRAID_F_CHUNK || h->type == BRAID_F_EAGER)
 		lane->rx_large = h->len > BRAID_COPY_MAX;
 	else if (h->type == BRAID_F_START)
 		lane->rx_large = true;
-	return of_frame(lane, rx_begin(lane));
+	if (h->lseq != lane->rx_frames || (h->flags & BRAID_FLAG_PLACED && !lane->tr->dma))
+		return -EBADMSG;
+	return braid_tx_acked(lane, h->ack);
+}
+
+/* Can a message that is here whole go to its receive at once?  Not if the lane becomes home. */
+static bool may_be_fast(const struct braid_lane *lane)
+{
+	const struct braid_link *link = lane->link;
+
+	return !link->rx.again.kind &&
+	       atomic_load_explicit(&link->rx.home, memory_order_relaxed) == lane->index;
+}
+
+/* The fast path of a small message that is here whole.  False: nothing was changed. */
+static bool rx_whole(struct braid_lane *lane, const char *payload, size_t n)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+
+	if (h->type != BRAID_F_EAGER || n < h->len || !may_be_fast(lane) ||
+	    !braid_comm_rx_fast(lane, payload))
+		return false;
+	rx_count(lane, BRAID_F_EAGER, h->len);
+	return true;
 }
 
 /* A part of the present frame's payload came. */
@@ -249,6 +261,11 @@ int braid_rx_bytes(struct braid_lane *lane, const char *p, size_t n, size_t *ret
 				break;
 			err = rx_header(lane, p + at);
 			at += BRAID_HDR_SIZE;
+			if (!err && rx_whole(lane, p + at, n - at)) {
+				at += lane->rx_hdr.len;
+				continue;
+			}
+			err = of_frame(lane, err ? err : rx_frame(lane));
 			if (err)
 				break;
 		}
@@ -297,11 +314,8 @@ static BRAID_APART int rx_nohdr_slow(struct braid_lane *lane, uint32_t imm, cons
 
 static int rx_nohdr(struct braid_lane *lane, uint32_t imm, const char *p, size_t n, size_t at)
 {
-	struct braid_link *link = lane->link;
-
-	if (n == at || link->rx.again.kind ||
-	    atomic_load_explicit(&link->rx.home, memory_order_relaxed) != lane->index ||
-	    !braid_comm_rx_nohdr_fast(link, imm, p + at, n - at))
+	if (n == at || !may_be_fast(lane) ||
+	    !braid_comm_rx_nohdr_fast(lane->link, imm, p + at, n - at))
 		return rx_nohdr_slow(lane, imm, p, n, at);
 	rx_count(lane, BRAID_F_EAGER, n - at);
 	braid_count(&lane->rx_bytes, n);

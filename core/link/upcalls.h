@@ -56,9 +56,11 @@ int braid_open_came(struct braid_lane *lane);
 /* Fill in lane->rx_hdr for a message that came without header; `seq`: low half of its number. */
 void braid_comm_rx_nohdr(struct braid_lane *lane, uint16_t seq);
 /*
- * Fast path: if a message without header (`imm` of braid_short()) is for the oldest receive, copy
- * it there and complete the receive.  False: it is not, and nothing was changed.
+ * Fast path of a message that is here whole: if it is small, and for the oldest receive, copy its
+ * payload there and complete the receive.  False: it is not, and nothing was changed.
  */
+bool braid_comm_rx_fast(struct braid_lane *lane, const char *payload);	/* an EAGER in rx_hdr */
+/* The same without a header: `imm` of braid_short(). */
 bool braid_comm_rx_nohdr_fast(struct braid_link *link, uint32_t imm, const char *payload,
 			      size_t size);
 /* The NIC wrote the chunk of lane->rx_hdr into that slot's receive.  whole: it is the message. */

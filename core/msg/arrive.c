@@ -104,18 +104,16 @@ static int end_eager(struct braid_lane *lane)
 	return 0;
 }
 
-bool braid_comm_rx_nohdr_fast(struct braid_link *link, uint32_t imm, const char *payload,
-			      size_t size)
+/* The comm's next message is here whole: see braid_comm_rx_fast(). */
+static bool rx_fast(struct braid_comm *c, int32_t tag, const char *payload, size_t size)
 {
-	struct braid_comm *c = braid_comm_find(link, imm >> 16);
-	struct braid_recv *e = !c || c->sender ? NULL : braid_recv_at(c, c->oldest_rseq);
+	struct braid_recv *e = c->sender ? NULL : braid_recv_at(c, c->oldest_rseq);
 
-	braid_assert_locked(&link->lock);
-	if (!e || braid_comm_drains(c) || (uint16_t)imm != (uint16_t)c->rx_seq ||
-	    braid_is_retired(c, c->rx_seq) || !braid_recv_is_open(e) || e->tag != c->last_tag ||
-	    e->credited || e->begun || size > e->room || size > BRAID_COPY_MAX ||
-	    braid_recv_is_gpu(e))
+	if (!e || braid_comm_drains(c) || braid_is_retired(c, c->rx_seq) ||
+	    !braid_recv_is_open(e) || e->tag != tag || e->credited || e->begun ||
+	    size > e->room || size > BRAID_COPY_MAX || braid_recv_is_gpu(e))
 		return false;
+	c->last_tag = tag;
 	c->large = false;
 	braid_recv_match(c, e, size);
 	braid_credit_not_due(c, e);
@@ -123,6 +121,24 @@ bool braid_comm_rx_nohdr_fast(struct braid_link *link, uint32_t imm, const char 
 	braid_copy_up(e->data, payload, size);
 	braid_recv_complete(e);
 	return true;
+}
+
+bool braid_comm_rx_fast(struct braid_lane *lane, const char *payload)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_comm *c = braid_comm_find(lane->link, h->comm);
+
+	braid_assert_locked(&lane->link->lock);
+	return c && !h->flags && h->seq == c->rx_seq && rx_fast(c, h->tag, payload, h->len);
+}
+
+bool braid_comm_rx_nohdr_fast(struct braid_link *link, uint32_t imm, const char *payload,
+			      size_t size)
+{
+	struct braid_comm *c = braid_comm_find(link, imm >> 16);
+
+	braid_assert_locked(&link->lock);
+	return c && (uint16_t)imm == (uint16_t)c->rx_seq && rx_fast(c, c->last_tag, payload, size);
 }
 
 void braid_comm_rx_nohdr(struct braid_lane *lane, uint16_t seq)

@@ -195,15 +195,25 @@ void braid_comm_rx_nohdr(struct braid_lane *lane, uint16_t seq)
 	lane->rx_hdr.seq = seq;
 }
 
-bool braid_comm_rx_nohdr_fast(struct braid_link *link, uint32_t imm, const char *from, size_t size)
+static bool rx_fast(struct braid_link *link, const char *from, size_t size)
 {
-	(void)imm;
 	braid_assert_locked(&link->lock);
 	if (!stub.fast)
 		return false;
 	stub.fasts++;
 	memcpy(stub.in, from, size);
 	return true;
+}
+
+bool braid_comm_rx_fast(struct braid_lane *lane, const char *from)
+{
+	return rx_fast(lane->link, from, lane->rx_hdr.len);
+}
+
+bool braid_comm_rx_nohdr_fast(struct braid_link *link, uint32_t imm, const char *from, size_t size)
+{
+	(void)imm;
+	return rx_fast(link, from, size);
 }
 
 int braid_comm_rx_imm(struct braid_lane *lane, unsigned slot, bool whole)

@@ -54,7 +54,7 @@ struct stub {
 	int failed;			/* the last error that comms failed with */
 	unsigned fails;
 	int begin_err, end_err, open_err, imm_err;
-	bool fast;			/* messages without header are for the oldest receive */
+	bool fast;			/* whole messages are for the oldest receive */
 	struct braid_hdr begun;		/* the last frame that began */
 	unsigned begins, ends, opens, undos, imms, fasts;
 	unsigned imm_slot;

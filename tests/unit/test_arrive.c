@@ -55,6 +55,8 @@ static void lies_are_refused(void **state)
 	} rows[] = {
 		{ "a message skipped", { .type = BRAID_F_EAGER, .seq = 2 }, 0 },
 		{ "a message again", { .type = BRAID_F_EAGER, .seq = 0 }, 0 },
+		{ "a message skipped, for the receive", { .type = BRAID_F_EAGER, .seq = 2, .tag = 1 }, 0 },
+		{ "a message again, for the receive", { .type = BRAID_F_EAGER, .seq = 0, .tag = 1 }, 0 },
 		{ "a credit nobody gave",
 		  { .type = BRAID_F_EAGER, .seq = 1, .tag = 1, .rseq = 1,
 		    .flags = BRAID_FLAG_CREDITED }, 0 },
@@ -211,6 +213,40 @@ static void a_message_without_its_header_is_the_next(void **state)
 	assert_false(done(other));
 	assert_int_equal(bare(cs->id + 1000, 0, 8), 0);	/* of a comm that no longer exists: dropped */
 	assert_int_equal(warn_count, 0);
+}
+
+static int whole(uint32_t comm, uint32_t seq, int32_t tag, uint32_t len)
+{
+	struct braid_hdr h = {
+		.type = BRAID_F_EAGER, .comm = comm, .seq = seq, .tag = tag, .len = len, .size = len,
+	};
+
+	return null_forge(&pair, A, 0, &h, "with");
+}
+
+/* A message that is here whole has the number that the comm expects next, and a tag of its own. */
+static void a_message_with_its_header_may_have_any_tag(void **state)
+{
+	char to[4][8] = { "" };
+	struct braid_req *r[4];
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		r[i] = irecv(cr, to[i], 8, 5 + i / 2);
+	assert_int_equal(whole(cs->id, 0, 6, 4), 0);	/* not for the oldest receive */
+	assert_true(done(r[2]));
+	assert_int_equal(whole(cs->id, 1, 5, 5), 0);	/* for the oldest */
+	assert_int_equal(size_of(r[0]), 5);
+	assert_string_equal(to[0], "with");
+	assert_int_equal(bare(cs->id, 2, 8), 0);	/* without a header: the tag of the last one */
+	assert_int_equal(size_of(r[1]), 8);
+	assert_int_equal(whole(cs->id, 3, 6, 0), 0);
+	assert_int_equal(size_of(r[3]), 0);
+	assert_int_equal(whole(cs->id + 1000, 0, 6, 4), 0);	/* of a comm that no longer exists */
+	assert_int_equal(warn_count, 0);
+	r[0] = irecv(cr, to[0], 4, 5);
+	assert_int_equal(whole(cs->id, 4, 5, 5), 0);	/* more than fits */
+	assert_int_equal(atomic_load(&cr->err), -EMSGSIZE);
 }
 
 static void lies_without_a_header_are_refused(void **state)
@@ -434,6 +470,7 @@ int main(void)
 		CASE_LANES(lies_are_refused),
 		CASE(lies_to_a_sender_are_refused),
 		CASE(a_message_without_its_header_is_the_next),
+		CASE(a_message_with_its_header_may_have_any_tag),
 		CASE(lies_without_a_header_are_refused),
 		CASE(a_short_header_says_the_same),
 		CASE(a_frame_out_of_its_number_is_refused),

@@ -170,6 +170,71 @@ static void after_a_large_payload_the_next_may_be_large_too(void **state)
 	assert_true(braid_rx_rest(stub_at(0)).large);
 }
 
+/* --- the fast path of small messages ------------------------------------------------------- */
+
+static void a_small_message_that_is_here_whole_takes_the_fast_path(void **state)
+{
+	size_t done;
+
+	(void)state;
+	stub.fast = true;
+	three_frames();
+	assert_int_equal(take(stream.bytes, stream.n, &done), 0);
+	assert_int_equal(done, stream.n);
+	assert_int_equal(stub.fasts, 2);	/* not the ALIVE between them */
+	assert_int_equal(stub.begins, 0);
+	assert_memory_equal(stub.in, text + 4, 10);
+	assert_memory_equal(stub.in + 10, text + 10, sizeof(text) - 10);
+	assert_int_equal(stub_at(0)->rx_frames, 3);
+	assert_int_equal(stub_at(0)->rx_bytes, stream.n);
+}
+
+static void a_message_of_which_bytes_are_missing_takes_the_slow_path(void **state)
+{
+	size_t done;
+
+	(void)state;
+	stub.fast = true;
+	three_frames();
+	assert_int_equal(take(stream.bytes, BRAID_HDR_SIZE + sizeof(text) - 1, &done), 0);
+	assert_int_equal(stub.begins, 1);
+	assert_int_equal(take(stream.bytes + done, 1, &done), 0);
+	assert_int_equal(stub.ends, 1);
+	assert_int_equal(stub.fasts, 0);
+	assert_memory_equal(stub.in, text, sizeof(text));
+}
+
+/* The lane becomes the peer's home: the slow path sees to that. */
+static void on_another_lane_than_home_a_message_takes_the_slow_path(void **state)
+{
+	(void)state;
+	stub.fast = true;
+	assert_int_equal(stub_receive(1, eager(20), text), 0);
+	assert_int_equal(stub.fasts, 0);
+	assert_int_equal(stub.link->rx.home, 1);
+	assert_int_equal(stub_receive(1, eager(20), text), 0);
+	assert_int_equal(stub.fasts, 1);
+}
+
+static void the_fast_path_checks_and_counts_as_the_slow_one_does(void **state)
+{
+	size_t done;
+
+	(void)state;
+	stub.fast = true;
+	stub_add_chunk(0, 100, NULL);
+	stub_push(0);
+	three_frames();
+	stream.bytes[offsetof(struct braid_hdr, ack)] = 1;
+	assert_int_equal(take(stream.bytes, stream.n, &done), 0);
+	assert_int_equal(stub_at(0)->tx.f_acked, 1);
+	assert_broken(0, take(stream.bytes, stream.n, &done), -EBADMSG, "eager");	/* its number */
+	assert_int_equal(stub.fasts, 2);
+	while (!stub_at(0)->rx_ack_due)
+		assert_int_equal(stub_receive(0, eager(20), text), 0);
+	assert_int_equal(stub_at(0)->rx_frames, stub_at(0)->ack_frames);
+}
+
 /* --- messages ------------------------------------------------------------------------------ */
 
 static int message(unsigned lane, const char *p, size_t n)
@@ -579,6 +644,19 @@ static void a_message_without_header_takes_the_slow_path_then(void **state)
 	assert_memory_equal(stub.in, text, sizeof(text));
 }
 
+static void so_does_one_with_its_header(void **state)
+{
+	struct braid_hdr h = half_received();
+
+	(void)state;
+	stub.fast = true;
+	atomic_store(&stub.link->rx.home, 1);
+	assert_int_equal(stub_receive(1, h, text), 0);
+	assert_int_equal(stub.fasts, 0);
+	assert_int_equal(stub.ends, 1);
+	assert_memory_equal(stub.in, text, sizeof(text));
+}
+
 /* --- GPU memory ---------------------------------------------------------------------------- */
 
 /* A carrier reads bytes ahead into host memory: those of a GPU go there by a copy. */
@@ -646,6 +724,10 @@ int main(void)
 		CASE(the_carrier_may_put_payload_there_by_itself),
 		CASE(while_a_payload_is_copied_into_a_gpu_nothing_else_is_received),
 		CASE(after_a_large_payload_the_next_may_be_large_too),
+		CASE(a_small_message_that_is_here_whole_takes_the_fast_path),
+		CASE(a_message_of_which_bytes_are_missing_takes_the_slow_path),
+		CASE(on_another_lane_than_home_a_message_takes_the_slow_path),
+		CASE(the_fast_path_checks_and_counts_as_the_slow_one_does),
 		CASE(a_message_has_whole_frames_or_a_part_of_one),
 		CASE(a_message_with_a_piece_of_a_header_is_broken),
 		CASE(a_message_that_waits_for_a_gpu_comes_again_whole),
@@ -671,6 +753,7 @@ int main(void)
 		CASE(it_must_be_the_same_message),
 		CASE(a_void_in_its_place_ends_it),
 		CASE(a_message_without_header_takes_the_slow_path_then),
+		CASE(so_does_one_with_its_header),
 		CASE(payload_for_a_gpu_is_received_into_host_memory_first),
 		CASE(a_chunks_place_is_the_message_layers_to_know),
 		CASE(only_malformed_data_is_the_peers_fault),

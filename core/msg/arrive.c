@@ -14,6 +14,7 @@
 #include "core/base/copy.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
+#include "core/msg/comms.h"
 #include "core/msg/msg_int.h"
 
 static int rx_to_entry(struct braid_lane *lane, struct braid_recv *e, uint64_t offset)

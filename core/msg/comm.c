@@ -89,16 +89,6 @@ void braid_comm_free(struct braid_comm *c)
 	free(c);
 }
 
-struct braid_comm *braid_comm_find(const struct braid_link *link, uint32_t id)
-{
-	struct braid_comm *c = link->msg.bucket[id % BRAID_LINK_BUCKETS];
-
-	braid_assert_locked(&link->lock);
-	while (c && c->id != id)
-		c = c->hash_next;
-	return c;
-}
-
 /* A send comm not opened yet does not count: its caller dials again, or the dial logs an error. */
 bool braid_comms_wait(const struct braid_link *link)
 {

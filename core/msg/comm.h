@@ -193,8 +193,6 @@ struct braid_comm {
 struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sender);
 void braid_comm_free(struct braid_comm *c);
 
-/* The comm of that id, or NULL.  With the link's lock held. */
-struct braid_comm *braid_comm_find(const struct braid_link *link, uint32_t id);
 /* A control frame of `c` is due.  With the link's lock held. */
 void braid_comm_control_due(struct braid_comm *c);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comms.h - all comms of one link, for core/setup and core/watch.
+ * comms.h - all comms of one link, also for core/setup and core/watch.
  *
  * The counts may be read without the link's lock.
  */
@@ -11,8 +11,20 @@
 #include <stdint.h>
 
 #include "core/link/link.h"
+#include "core/msg/comm.h"
 
 enum { BRAID_LINK_BUCKETS = 256 };	/* of a link's comms, by id */
+
+/* The comm of that id, or NULL.  With the link's lock held. */
+static inline struct braid_comm *braid_comm_find(const struct braid_link *link, uint32_t id)
+{
+	struct braid_comm *c = link->msg.bucket[id % BRAID_LINK_BUCKETS];
+
+	braid_assert_locked(&link->lock);
+	while (c && c->id != id)
+		c = c->hash_next;
+	return c;
+}
 
 /* The comms, by their `node`.  With the link's lock held. */
 static inline struct braid_list *braid_comms(struct braid_link *link)

@@ -11,6 +11,7 @@
 
 #include "core/base/log.h"
 #include "core/link/link.h"
+#include "core/msg/comms.h"
 #include "core/msg/msg_int.h"
 #include "core/msg/open.h"
 #include "core/proto/auth.h"

@@ -14,9 +14,8 @@
 #include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
+#include "core/msg/comms.h"
 #include "core/msg/msg_int.h"
-
-enum { RETIRE_MAX = 64 };		/* messages that a RETIRE may be due for */
 
 struct braid_credit *braid_credit_find(struct braid_comm *c, int32_t tag)
 {
@@ -147,22 +146,6 @@ bool braid_credits_send(struct braid_comm *c)
 		e->credited = true;
 	}
 	return true;
-}
-
-/* A message met its receive without a credit: a RETIRE is due. */
-void braid_retire(struct braid_comm *c, uint32_t seq, uint64_t size)
-{
-	struct braid_link *link = c->link;
-
-	braid_assert_locked(&link->lock);
-	if (!c->retire_n++ || (int32_t)(seq - c->retire_first) < 0)
-		c->retire_first = seq;
-	c->retired[seq % BRAID_SLOTS / 64] |= 1ull << seq % 64;
-	c->retire_bytes += size + BRAID_UNEXP_COST;
-	link->msg.retire_bytes += size + BRAID_UNEXP_COST;
-	braid_comm_control_due(c);
-	if (c->retire_n >= RETIRE_MAX || link->msg.retire_bytes * 4 >= link->msg.rx_window)
-		braid_link_urge_once(link);
 }
 
 /* One RETIRE for each run of consecutive numbers: one run if all messages have the same tag. */

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "core/base/clock.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/msg/comm.h"
@@ -60,6 +61,8 @@ static inline bool braid_comm_drains(struct braid_comm *c)
 	return c->closed || atomic_load_explicit(&c->err, memory_order_relaxed);
 }
 
+enum { BRAID_RETIRE_MAX = 64 };		/* messages that a RETIRE may be due for */
+
 /* --- comm.c -------------------------------------------------------------------------------- */
 
 struct braid_req *braid_req_in_vain(struct braid_comm *c, unsigned n);
@@ -84,7 +87,19 @@ void braid_send_hold_back(struct braid_comm *c);
 
 /* The oldest open receive of that tag, or NULL. */
 struct braid_recv *braid_recv_find(struct braid_comm *c, int32_t tag);
-void braid_recv_match(struct braid_comm *c, struct braid_recv *e, uint64_t size);
+static inline void braid_recv_match(struct braid_comm *c, struct braid_recv *e, uint64_t size)
+{
+	braid_assert_locked(&c->link->lock);
+	e->matched = true;
+	e->unsized = false;
+	e->size = size;
+	if (e->rseq != c->oldest_rseq)
+		return;
+	do
+		c->oldest_rseq++;
+	while (c->oldest_rseq != c->next_rseq &&
+	       !braid_recv_is_open(braid_recv_at(c, c->oldest_rseq)));
+}
 /* Match a receive to a message that sent WANT: it gets a credit, unless one is due or sent. */
 void braid_recv_match_want(struct braid_comm *c, struct braid_recv *e, uint32_t seq, uint64_t size);
 static inline void braid_recv_complete(struct braid_recv *e)
@@ -129,7 +144,21 @@ static inline void braid_credit_not_due(struct braid_comm *c, struct braid_recv 
 }
 void braid_credit_all(struct braid_comm *c);
 /* A message met its receive without a credit: a RETIRE is due. */
-void braid_retire(struct braid_comm *c, uint32_t seq, uint64_t size);
+static inline void braid_retire(struct braid_comm *c, uint32_t seq, uint64_t size)
+{
+	struct braid_link *link = c->link;
+
+	braid_assert_locked(&link->lock);
+	if (!c->retire_n++)
+		braid_comm_control_due(c);
+	if (c->retire_n == 1 || (int32_t)(seq - c->retire_first) < 0)
+		c->retire_first = seq;
+	c->retired[seq % BRAID_SLOTS / 64] |= 1ull << seq % 64;
+	c->retire_bytes += size + BRAID_UNEXP_COST;
+	link->msg.retire_bytes += size + BRAID_UNEXP_COST;
+	if (c->retire_n >= BRAID_RETIRE_MAX || link->msg.retire_bytes * 4 >= link->msg.rx_window)
+		braid_link_urge_once(link);
+}
 /* Queue the credits that are due; false: no room for all. */
 bool braid_credits_send(struct braid_comm *c);
 bool braid_retires_send(struct braid_comm *c);

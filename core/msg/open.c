@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
+#include "core/msg/comms.h"
 #include "core/msg/msg_int.h"
 
 struct braid_refusals {

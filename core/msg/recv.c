@@ -20,20 +20,6 @@ struct braid_recv *braid_recv_find(struct braid_comm *c, int32_t tag)
 	return NULL;
 }
 
-void braid_recv_match(struct braid_comm *c, struct braid_recv *e, uint64_t size)
-{
-	braid_assert_locked(&c->link->lock);
-	e->matched = true;
-	e->unsized = false;
-	e->size = size;
-	if (e->rseq != c->oldest_rseq)
-		return;
-	do
-		c->oldest_rseq++;
-	while (c->oldest_rseq != c->next_rseq &&
-	       !braid_recv_is_open(braid_recv_at(c, c->oldest_rseq)));
-}
-
 void braid_recv_match_want(struct braid_comm *c, struct braid_recv *e, uint32_t seq, uint64_t size)
 {
 	braid_recv_match(c, e, size);

@@ -12,6 +12,7 @@
 #include "core/base/os.h"
 #include "core/base/pool.h"
 #include "core/link/recover.h"
+#include "core/msg/comms.h"
 
 uint64_t null_now_ns = 1000000000u;
 unsigned null_posts;

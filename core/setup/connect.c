@@ -84,14 +84,16 @@ static int attempt_new(struct attempt **ret)
 	for (i = 0; i < nattempts && attempts[i]->used; i++)
 		;
 	if (i == nattempts) {
-		struct attempt **more = realloc(attempts, (nattempts + 1) * sizeof(*more));
+		struct attempt **more = NULL;
 
-		if (!more)
-			return braid_no_memory("a connect");
-		attempts = more;
 		a = calloc(1, sizeof(*a));
-		if (!a)
+		if (a)
+			more = realloc(attempts, (nattempts + 1) * sizeof(*more));
+		if (!more) {
+			free(a);
 			return braid_no_memory("a connect");
+		}
+		attempts = more;
 		attempts[nattempts++] = a;
 	}
 	a = attempts[i];

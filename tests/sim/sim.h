@@ -74,6 +74,7 @@ struct sim_proc {
 	struct sim_file *file[SIM_FILES];
 	struct braid_list cos;
 	struct braid_list blocks;	/* memory that the product holds */
+	unsigned short_in;		/* so many allocations from now one fails; 0: none does */
 };
 
 struct sim {
@@ -84,6 +85,7 @@ struct sim {
 	bool lossy;			/* data was lost, or a process stopped: limits of time do not hold */
 	bool cut;			/* a connection was reset: some limits are longer */
 	bool doomed;			/* some comm had a reason to fail */
+	bool short_of_memory;		/* an allocation has failed: any comm may fail */
 	unsigned preempt;		/* per mille of system calls in which another thread runs first */
 	bool verbose, over;
 	bool sabotage;			/* change a byte, to see that the model notices */

@@ -11,7 +11,8 @@
  * a receive's too, which is checked once more when the comm is over.
  *
  * No call may wait.  An error is correct only if the plan gave a reason: the other process was
- * killed, the outage outlasts the peer timeout, or the other end was closed early.
+ * killed, the outage outlasts the peer timeout, the other end was closed early, or some process was
+ * short of memory.
  */
 #include "tests/sim/sim.h"
 
@@ -27,6 +28,7 @@ enum {
 	CALLS_MS = 5,
 	TOLD_MS = 200,			/* from a death to a driver's error: 100, and the path */
 	TOLD_LATE_MS = 800,		/* if the peer died just after it was asked to dial again */
+	ALONE_MS = 3000,		/* for accept(), if the peer has sent all and closed */
 };
 
 struct message {
@@ -251,13 +253,15 @@ static void side_over(struct comm *c, struct side *s, enum side_state state)
 static void side_fails(struct comm *c, struct side *s, int err, const char *what)
 {
 	s->err = err;
-	if (!c->doomed_at)
+	if (err == -ENOMEM && sim.short_of_memory)
+		;
+	else if (!c->doomed_at && !sim.short_of_memory)
 		sim_fail("comm %u, %s: %s says %s without a reason", c->index, side_name(c, s), what,
 			 strerror(-err));
 	else if (!remote_error(err))
 		sim_fail("comm %u, %s: %s says %s, not that the peer is gone", c->index,
 			 side_name(c, s), what, strerror(-err));
-	if (c->killed_at && !sim.lossy && s->state == SIDE_RUN &&
+	if (c->killed_at && !sim.lossy && !sim.short_of_memory && s->state == SIDE_RUN &&
 	    sim.now > c->killed_at + (sim.cut ? TOLD_LATE_MS : TOLD_MS) * MS)
 		sim_fail("comm %u, %s: told %llu ms after the peer's end", c->index, side_name(c, s),
 			 (unsigned long long)((sim.now - c->killed_at) / MS));
@@ -386,6 +390,8 @@ static bool recv_accept(struct comm *c, struct side *s)
 	if (s->state == SIDE_WAIT) {
 		int err = p->node->listen(p->dev, c->handle, &c->listen);
 
+		if (err == -ENOMEM && sim.short_of_memory)
+			return false;
 		if (err)
 			sim_fail("comm %u: listen says %s", c->index, strerror(-err));
 		s->state = SIDE_OPEN;
@@ -465,6 +471,13 @@ static bool is_over(const struct side *s)
 	return s->state >= SIDE_CLOSED;
 }
 
+/* The link of an accepted comm may fail for want of memory before accept() returns the comm. */
+static bool is_alone(const struct comm *c, unsigned i)
+{
+	return sim.short_of_memory && i && c->side[1].state == SIDE_OPEN && is_over(&c->side[0]) &&
+	       sim.now > sim_model_moved + ALONE_MS * MS;
+}
+
 /* One side closes with requests outstanding: from then on its memory must not be touched. */
 static void leave(struct comm *c, struct side *s)
 {
@@ -496,7 +509,8 @@ static bool side_step(struct comm *c, unsigned i)
 		return true;
 	}
 	/* The other end will never connect or accept. */
-	if (c->doomed_at && (s->state == SIDE_WAIT || (i && s->state == SIDE_OPEN))) {
+	if ((c->doomed_at && (s->state == SIDE_WAIT || (i && s->state == SIDE_OPEN))) ||
+	    is_alone(c, i)) {
 		if (i)
 			recv_stop_listening(c);
 		side_over(c, s, SIDE_FAILED);
@@ -558,6 +572,8 @@ void *sim_proc_main(void *arg)
 	struct sim_proc *p = arg;
 	int err = p->node->service_init();
 
+	if (err == -ENOMEM && sim.short_of_memory)
+		err = p->node->service_init();
 	if (err)
 		sim_fail("init says %s", strerror(-err));
 	p->node->service_get();

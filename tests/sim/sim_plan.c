@@ -236,6 +236,13 @@ static void fault_storm(void)
 		cut(sim_chance(&sim.plan, 500) ? SIM_CUT_ABORT : SIM_CUT_RESET);
 }
 
+/* One of the next allocations of a process fails. */
+static void fault_memory(void)
+{
+	sim.proc[any_place()].short_in = (unsigned)sim_between(&sim.plan, 1, 64);
+	lasts_until(sim.now);
+}
+
 static void fault_none(void)
 {
 }
@@ -259,6 +266,7 @@ static const struct {
 	{ "half", 4, fault_half },
 	{ "silent", 2, fault_silent },
 	{ "storm", 1, fault_storm },
+	{ "memory", 3, fault_memory },
 };
 
 enum { KINDS = sizeof(faults) / sizeof(faults[0]) };
@@ -386,7 +394,7 @@ int sim_seed(uint64_t seed)
 	choose_params();
 	sim.preempt = (unsigned)ONE_OF(0, 10, 100);
 	sim.nprocs = 2 + sim_chance(&sim.plan, 400);
-	sim.lossy = sim.cut = false;
+	sim.lossy = sim.cut = sim.short_of_memory = false;
 	rails = 1 + sim_chance(&sim.plan, 250);
 	sim_net_begin(&weather);
 	sim_model_begin();
@@ -396,7 +404,8 @@ int sim_seed(uint64_t seed)
 		place_start(i);
 	ncomms = 1 + (unsigned)sim_below(&sim.plan, COMMS_MAX);
 	for (unsigned i = 0; i < ncomms; i++) {
-		uint64_t start = sim_chance(&sim.plan, 500) ? 0 : sim_between(&sim.plan, 0, 50 * MS);
+		uint64_t start = sim_chance(&sim.plan, 500) ? 0 :
+				 sim_between(&sim.plan, 0, (sim_chance(&sim.plan, 200) ? 500 : 50) * MS);
 		unsigned from = any_place();
 		unsigned to = sim_chance(&sim.plan, 50) ? from :
 			      (from + 1 + (unsigned)sim_below(&sim.plan, sim.nprocs - 1)) % sim.nprocs;

@@ -363,14 +363,22 @@ struct block {
 	size_t pad;			/* so that the memory after it is aligned as by malloc() */
 };
 
+/* NULL: the plan wants this allocation to fail. */
 static void *node_alloc(size_t size)
 {
-	struct block *b = malloc(sizeof(*b) + size);
+	struct sim_proc *p = running->proc;
+	struct block *b;
 
+	if (p->short_in && !--p->short_in) {
+		sim.short_of_memory = true;
+		sim_event("no memory", p->index, p->life, size);
+		return NULL;
+	}
+	b = malloc(sizeof(*b) + size);
 	if (!b)
 		abort();
 	b->size = size;
-	braid_list_add_tail(&running->proc->blocks, &b->node);
+	braid_list_add_tail(&p->blocks, &b->node);
 	return b + 1;
 }
 
@@ -389,7 +397,7 @@ static void *node_resize(void *p, size_t size)
 {
 	void *q = node_alloc(size);
 
-	if (p) {
+	if (p && q) {
 		size_t old = ((struct block *)p - 1)->size;
 
 		memcpy(q, p, old < size ? old : size);
@@ -518,7 +526,8 @@ static void log_line(enum braid_log_level level, const char *file, int line, con
 	if (sim.verbose)
 		fprintf(stderr, "%s\n", log_tail[(nlog - 1) % 32]);
 	/* Warnings about waiting are right whenever a fault takes long enough. */
-	if (level == BRAID_LOG_WARN && !sim_comms_doomed() && !strstr(text, "not a word for") &&
+	if (level == BRAID_LOG_WARN && !sim.short_of_memory && !sim_comms_doomed() &&
+	    !strstr(text, "not a word for") &&
 	    !strstr(text, "has waited for"))
 		sim_fail("process %u.%u warns without a reason: %s", running->proc->index,
 			 running->proc->life, text);
@@ -548,6 +557,7 @@ void sim_world_begin(uint64_t seed)
 		p->index = i;
 		p->life = 0;
 		p->alive = p->stopped = p->orderly = false;
+		p->short_in = 0;
 		braid_list_init(&p->cos);
 		braid_list_init(&p->blocks);
 	}

@@ -131,7 +131,8 @@ static bool sabotage_is_noticed(uint64_t first)
 		sim.sabotage = true;
 		if (sim_seed(seed))
 			noticed++;
-		else if (!sim.sabotage && !sim.lossy && !sim.cut && !sim.doomed)
+		else if (!sim.sabotage && !sim.lossy && !sim.cut && !sim.doomed &&
+			 !sim.short_of_memory)
 			missed++;
 	}
 	sim.sabotage = false;

@@ -281,7 +281,7 @@ static void a_hello_for_a_listen_gets_its_token_and_device(void **state)
 	assert_key('t');
 }
 
-static void a_listen_that_is_closed_is_said_to_be(void **state)
+static void a_closed_listen_is_reported_as_closed(void **state)
 {
 	(void)state;
 	conn(&c, BRAID_HELLO_LINK, LISTEN + 1);
@@ -619,7 +619,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(a_hello_for_a_listen_gets_its_token_and_device),
-		CASE(a_listen_that_is_closed_is_said_to_be),
+		CASE(a_closed_listen_is_reported_as_closed),
 		CASE(a_hello_for_a_lane_gets_its_links_session_key),
 		CASE(lanes_are_dialled_by_one_end_and_asked_for_by_the_other),
 		CASE(a_link_that_is_not_up_is_none),

@@ -288,7 +288,7 @@ static void lies_without_a_header_are_refused(void **state)
 	assert_int_equal(err, -EBADMSG);		/* beyond what was granted */
 }
 
-static void a_short_header_says_the_same(void **state)
+static void a_short_header_has_the_same_content(void **state)
 {
 	in_short = true;
 	a_message_without_its_header_is_the_next(state);
@@ -336,7 +336,7 @@ static void poll_oddly(struct braid_link *link, const char *what)
 	lane->tr = tr;
 }
 
-static void what_is_broken_but_no_frame_is_not_called_by_the_last_one(void **state)
+static void malformed_input_other_than_a_frame_is_named_as_what_it_is(void **state)
 {
 	(void)state;
 	poll_oddly(pair.end[B], "count");
@@ -433,7 +433,7 @@ static void lies_about_a_credited_receive_are_refused(void **state)
 	}
 }
 
-static void the_place_of_a_chunk_is_told_while_its_receive_waits(void **state)
+static void the_place_of_a_chunk_is_known_while_its_receive_waits(void **state)
 {
 	struct braid_hdr h = {
 		.type = BRAID_F_CHUNK, .tag = 1, .rseq = 1, .n = 1, .len = 500, .offset = 500,
@@ -472,12 +472,12 @@ int main(void)
 		CASE(a_message_without_its_header_is_the_next),
 		CASE(a_message_with_its_header_may_have_any_tag),
 		CASE(lies_without_a_header_are_refused),
-		CASE(a_short_header_says_the_same),
+		CASE(a_short_header_has_the_same_content),
 		CASE(a_frame_out_of_its_number_is_refused),
-		CASE(what_is_broken_but_no_frame_is_not_called_by_the_last_one),
+		CASE(malformed_input_other_than_a_frame_is_named_as_what_it_is),
 		CASE(an_error_of_the_kernels_is_not_the_peers),
 		CASE(lies_about_a_credited_receive_are_refused),
-		CASE(the_place_of_a_chunk_is_told_while_its_receive_waits),
+		CASE(the_place_of_a_chunk_is_known_while_its_receive_waits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

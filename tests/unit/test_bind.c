@@ -237,7 +237,7 @@ static void a_dialler_that_is_not_bound_stays_in_its_vrf(void **state)
 	assert_int_equal(w.bound_to, VRF);
 }
 
-static void where_binding_is_forbidden_one_warn_says_so(void **state)
+static void where_binding_is_forbidden_there_is_one_warn(void **state)
 {
 	struct braid_way way_ = way();
 
@@ -305,7 +305,7 @@ static void one_whose_packets_come_in_by_another_interface_is_reported(void **st
 	assert_non_null(strstr(warn_text, "[not-by-device]"));
 }
 
-static void where_the_kernel_does_not_say_nothing_is_bound_or_said(void **state)
+static void without_the_kernels_answer_nothing_is_bound_or_logged(void **state)
 {
 	(void)state;
 	assert_false(accepted());
@@ -314,7 +314,7 @@ static void where_the_kernel_does_not_say_nothing_is_bound_or_said(void **state)
 
 /* --- binding does not help ----------------------------------------------------------------- */
 
-static void a_link_that_works_only_unbound_says_so_once(void **state)
+static void a_link_that_works_only_unbound_is_reported_once(void **state)
 {
 	static struct braid_link link;
 	struct braid_way way_ = way();
@@ -345,13 +345,13 @@ int main(void)
 		CASE(a_listener_is_tied_to_its_interface_or_to_its_vrf),
 		CASE(a_dialler_is_bound_only_where_that_makes_a_difference),
 		CASE(a_dialler_that_is_not_bound_stays_in_its_vrf),
-		CASE(where_binding_is_forbidden_one_warn_says_so),
+		CASE(where_binding_is_forbidden_there_is_one_warn),
 		CASE(what_a_bound_listener_accepts_is_bound_already),
 		CASE(an_accepted_socket_is_bound_if_packets_come_in_by_its_interface),
 		CASE(one_whose_answers_leave_by_its_interface_anyway_is_not_bound),
 		CASE(one_whose_packets_come_in_by_another_interface_is_reported),
-		CASE(where_the_kernel_does_not_say_nothing_is_bound_or_said),
-		CASE(a_link_that_works_only_unbound_says_so_once),
+		CASE(without_the_kernels_answer_nothing_is_bound_or_logged),
+		CASE(a_link_that_works_only_unbound_is_reported_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

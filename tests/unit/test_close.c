@@ -12,7 +12,7 @@
 
 #include "tests/lib/comms.h"
 
-static void a_comm_is_gone_when_both_said_goodbye(void **state)
+static void a_comm_is_freed_when_both_ends_sent_bye(void **state)
 {
 	(void)state;
 	braid_comm_close(cs);
@@ -175,7 +175,7 @@ static int counted_poll(struct braid_lane *lane)
 }
 
 /* Deregistering memory that no request uses must not poll lanes, which may be slow. */
-static void memory_that_nobody_uses_is_taken_back_without_a_look(void **state)
+static void unused_memory_is_taken_back_without_a_poll(void **state)
 {
 	static struct braid_transport counted;
 	char to[64];
@@ -204,12 +204,12 @@ static void memory_that_nobody_uses_is_taken_back_without_a_look(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(a_comm_is_gone_when_both_said_goodbye),
+		CASE(a_comm_is_freed_when_both_ends_sent_bye),
 		CASE(messages_sent_before_a_goodbye_are_received),
 		CASE_LANES(a_goodbye_finds_the_send_acknowledged_on_every_lane),
 		CASE(closing_takes_the_memory_away_but_tears_no_frame),
 		CASE_LANES(a_receive_cancelled_in_the_middle_is_not_written_any_more),
-		CASE(memory_that_nobody_uses_is_taken_back_without_a_look),
+		CASE(unused_memory_is_taken_back_without_a_poll),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

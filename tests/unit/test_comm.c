@@ -34,7 +34,7 @@ static void frames_of_a_comm_that_is_gone_are_dropped(void **state)
 }
 
 /* Ids that fall into the same bucket of the link's table. */
-static void comms_are_told_apart_by_their_whole_id(void **state)
+static void comms_are_distinguished_by_their_whole_id(void **state)
 {
 	struct braid_comm *s[3] = { cs }, *r[3] = { cr };
 
@@ -83,7 +83,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(frames_of_a_comm_that_is_gone_are_dropped),
-		CASE(comms_are_told_apart_by_their_whole_id),
+		CASE(comms_are_distinguished_by_their_whole_id),
 		CASE(an_idle_link_gives_its_memory_back_and_takes_it_again),
 	};
 

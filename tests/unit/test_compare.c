@@ -118,7 +118,7 @@ static void interval_holds_the_truth(void **state)
 	assert_true(held < 990);	/* too wide intervals would be useless */
 }
 
-static void few_rounds_say_nothing(void **state)
+static void few_rounds_give_no_verdict(void **state)
 {
 	static const double a[] = { 9, 9, 9, 9 }, b[] = { 1, 1, 1, 1 };
 	struct cmp_ratio r;
@@ -232,7 +232,7 @@ static void lanes_are_named_where_only_they_differ(void **state)
 	      "tcp x4 is ahead at 64, 2.00x [2.00..2.00] tcp x1.");
 }
 
-static void nobody_wins_by_noise(void **state)
+static void noise_makes_no_winner(void **state)
 {
 	(void)state;
 	report_new(5);
@@ -244,7 +244,7 @@ static void nobody_wins_by_noise(void **state)
 	words("pingpong: nobody is surely ahead at 8.");
 }
 
-static void nothing_is_said_of_one(void **state)
+static void a_single_competitor_has_no_summary(void **state)
 {
 	(void)state;
 	report_new(5);
@@ -364,7 +364,7 @@ static bool launched(const char *env, struct cmp_place *p, char *meet)
 	return cmp_launched(p, meet, 300);
 }
 
-static void launchers_are_told_by_their_variables(void **state)
+static void launchers_are_recognised_by_their_variables(void **state)
 {
 	static const struct {
 		const char *env, *launcher, *meet;	/* meet: how it begins; launcher NULL: none */
@@ -453,19 +453,19 @@ int main(void)
 		cmocka_unit_test(same_ratio_is_certain),
 		cmocka_unit_test(interval_depends_on_the_seed_alone),
 		cmocka_unit_test(interval_holds_the_truth),
-		cmocka_unit_test(few_rounds_say_nothing),
+		cmocka_unit_test(few_rounds_give_no_verdict),
 		cmocka_unit_test(medians),
 		cmocka_unit_test_teardown(less_latency_is_a_ratio_above_1, report_end),
 		cmocka_unit_test_teardown(greatest_of_maxima, report_end),
 		cmocka_unit_test_teardown(sizes_come_in_order, report_end),
 		cmocka_unit_test_teardown(the_winner_changes, report_end),
 		cmocka_unit_test_teardown(lanes_are_named_where_only_they_differ, report_end),
-		cmocka_unit_test_teardown(nobody_wins_by_noise, report_end),
-		cmocka_unit_test_teardown(nothing_is_said_of_one, report_end),
+		cmocka_unit_test_teardown(noise_makes_no_winner, report_end),
+		cmocka_unit_test_teardown(a_single_competitor_has_no_summary, report_end),
 		cmocka_unit_test(numbers_fit_four_columns),
 		cmocka_unit_test_teardown(stored_and_read_back, report_end),
 		cmocka_unit_test(rubbish_is_refused),
-		cmocka_unit_test(launchers_are_told_by_their_variables),
+		cmocka_unit_test(launchers_are_recognised_by_their_variables),
 		cmocka_unit_test(jobs_meet_at_ports_of_their_own),
 		cmocka_unit_test(two_ranks_are_far_apart),
 	};

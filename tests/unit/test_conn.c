@@ -491,7 +491,7 @@ static void a_stream_cut_at_any_byte_is_an_end_and_nothing_else(void **state)
 	}
 }
 
-static void what_the_socket_says_is_what_is_said(void **state)
+static void a_handshake_returns_the_sockets_own_error(void **state)
 {
 	(void)state;
 	w.so_error = ECONNREFUSED;
@@ -506,7 +506,7 @@ static void what_the_socket_says_is_what_is_said(void **state)
 	assert_int_equal(step(DIALLER), -EPIPE);
 }
 
-static void a_stranger_is_known_by_its_first_eight_bytes_and_told_nothing(void **state)
+static void a_stranger_is_known_by_its_first_eight_bytes_and_gets_no_answer(void **state)
 {
 	static const char http[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -579,7 +579,7 @@ static void a_public_key_of_small_order_is_refused(void **state)
 	assert_int_equal(step(ACCEPTER), -EACCES);
 }
 
-static void a_wrong_key_is_refused_without_a_word(void **state)
+static void a_wrong_key_is_refused_without_an_answer(void **state)
 {
 	struct verdict v;
 
@@ -599,7 +599,7 @@ static void a_wrong_key_is_refused_without_a_word(void **state)
 	assert_int_equal(w.pipe[ACCEPTER].total, 0);
 }
 
-static void a_refusal_says_why(void **state)
+static void a_refusal_has_a_reason(void **state)
 {
 	static const struct {
 		uint8_t status;
@@ -740,7 +740,7 @@ static void an_answer_is_no_proof(void **state)
 	assert_int_equal(step(ACCEPTER), -EACCES);
 }
 
-static void nobody_is_up_twice(void **state)
+static void no_end_comes_up_twice(void **state)
 {
 	(void)state;
 	shake();
@@ -832,19 +832,19 @@ int main(void)
 		CASE(older_peers_meet_without_an_exchange),
 		CASE(a_token_and_a_tap_do_not_give_the_session),
 		CASE(a_stream_cut_at_any_byte_is_an_end_and_nothing_else),
-		CASE(what_the_socket_says_is_what_is_said),
-		CASE(a_stranger_is_known_by_its_first_eight_bytes_and_told_nothing),
+		CASE(a_handshake_returns_the_sockets_own_error),
+		CASE(a_stranger_is_known_by_its_first_eight_bytes_and_gets_no_answer),
 		CASE(versions_that_do_not_meet_are_named_at_both_ends),
 		CASE(a_peer_that_pretends_to_be_older_is_refused),
 		CASE(a_public_key_of_small_order_is_refused),
-		CASE(a_wrong_key_is_refused_without_a_word),
-		CASE(a_refusal_says_why),
+		CASE(a_wrong_key_is_refused_without_an_answer),
+		CASE(a_refusal_has_a_reason),
 		CASE(what_changes_our_course_must_be_signed),
 		CASE(any_bit_flipped_on_the_way_keeps_the_link_down),
 		CASE(a_reflected_hello_is_no_answer),
 		CASE(a_recorded_handshake_does_not_work_again),
 		CASE(an_answer_is_no_proof),
-		CASE(nobody_is_up_twice),
+		CASE(no_end_comes_up_twice),
 		CASE(both_ends_wait_for_what_is_being_made),
 		CASE(what_is_not_made_in_time_is_dropped_and_the_socket_will_do),
 		CASE(a_peer_that_goes_meanwhile_is_noticed),

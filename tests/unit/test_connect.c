@@ -225,7 +225,7 @@ static void a_peer_without_room_refuses(void **state)
 	assert_ends(-EREMOTEIO, "[peer-no-room]");
 }
 
-static void a_peer_that_does_not_know_the_token_is_not_believed(void **state)
+static void a_peer_that_does_not_know_the_token_is_refused(void **state)
 {
 	(void)state;
 	wrong_token = true;
@@ -251,7 +251,7 @@ static void a_peer_that_does_not_answer_is_given_up_in_time(void **state)
 
 /* --- handles ------------------------------------------------------------------------------- */
 
-static void handles_that_are_not_ours_are_told_apart(void **state)
+static void handles_that_are_not_ours_are_distinguished(void **state)
 {
 	(void)state;
 	handle[0] ^= 1;
@@ -491,7 +491,7 @@ static void links_that_are_lost_one_after_the_other_end_it(void **state)
 
 /* --- no service thread --------------------------------------------------------------------- */
 
-static void what_runs_short_is_waited_for(void **state)
+static void connect_waits_when_resources_run_short(void **state)
 {
 	(void)state;
 	braid_param.share = 0;
@@ -527,9 +527,9 @@ int main(void)
 		CASE(comms_of_one_link_have_ids_of_their_own),
 		CASE(a_peer_that_no_longer_listens_refuses),
 		CASE(a_peer_without_room_refuses),
-		CASE(a_peer_that_does_not_know_the_token_is_not_believed),
+		CASE(a_peer_that_does_not_know_the_token_is_refused),
 		CASE(a_peer_that_does_not_answer_is_given_up_in_time),
-		CASE(handles_that_are_not_ours_are_told_apart),
+		CASE(handles_that_are_not_ours_are_distinguished),
 		CASE(a_handle_whose_connect_has_ended_is_not_taken_again),
 		CASE(after_a_failure_the_handle_is_good_for_another_try),
 		CASE(the_state_in_a_handle_cannot_be_made_up),
@@ -539,7 +539,7 @@ int main(void)
 		CASE(a_link_that_was_only_closing_is_replaced),
 		CASE(a_dial_for_another_listen_does_not_fail_this_connect),
 		CASE(links_that_are_lost_one_after_the_other_end_it),
-		CASE(what_runs_short_is_waited_for),
+		CASE(connect_waits_when_resources_run_short),
 		CASE(other_errors_end_the_connect_at_once),
 	};
 

@@ -12,7 +12,7 @@
 #include "tests/lib/comms.h"
 
 /* After a large message, each receive sends its credit when it is posted. */
-static void a_credit_that_came_first_is_used_without_a_word(void **state)
+static void a_credit_that_came_first_is_used_without_a_want(void **state)
 {
 	char *from = message(BIG, 2), *to = malloc(BIG);
 	struct braid_req *r, *s;
@@ -100,7 +100,7 @@ static void a_want_that_crosses_a_credit_gets_no_second_one(void **state)
 	close_both();
 }
 
-static void a_retirement_is_told_before_any_later_credit(void **state)
+static void a_retirement_is_sent_before_any_later_credit(void **state)
 {
 	char small[8], *from = message(BIG, 6), *to = malloc(BIG);
 	struct braid_req *r[2], *s[2];
@@ -162,10 +162,10 @@ static void credits_beyond_what_a_comm_can_have_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(a_credit_that_came_first_is_used_without_a_word),
+		CASE(a_credit_that_came_first_is_used_without_a_want),
 		CASE(an_eager_message_that_crosses_a_credit_uses_it_up),
 		CASE(a_want_that_crosses_a_credit_gets_no_second_one),
-		CASE(a_retirement_is_told_before_any_later_credit),
+		CASE(a_retirement_is_sent_before_any_later_credit),
 		CASE(a_credit_that_is_due_outlives_the_receive_before_it),
 		CASE(credits_beyond_what_a_comm_can_have_are_refused),
 	};

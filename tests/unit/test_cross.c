@@ -122,7 +122,7 @@ static void a_dial_that_tcp_has_not_connected_gives_way_at_once(void **state)
 	assert_gave_way(3);
 }
 
-static void so_does_one_that_has_no_connection_yet(void **state)
+static void a_dial_without_a_connection_gives_way_at_once(void **state)
 {
 	(void)state;
 	braid_svc_lock();
@@ -171,7 +171,7 @@ static void a_link_that_is_not_being_dialled_refuses_nothing(void **state)
 	assert_int_equal(link_.dial.at_ns, 0);
 }
 
-static void a_peer_that_dialled_lately_has_been_heard(void **state)
+static void a_recent_dial_counts_as_a_sign_of_life(void **state)
 {
 	(void)state;
 	dial(9, BRAID_CONN_RX_ANSWER);
@@ -200,11 +200,11 @@ int main(void)
 		CASE(the_smaller_process_refuses_the_others_dial),
 		CASE(the_larger_process_admits_the_others_dial),
 		CASE(a_dial_that_tcp_has_not_connected_gives_way_at_once),
-		CASE(so_does_one_that_has_no_connection_yet),
+		CASE(a_dial_without_a_connection_gives_way_at_once),
 		CASE(one_that_gets_no_answer_gives_way_after_a_while),
 		CASE(one_whose_peer_has_shown_the_key_never_gives_way),
 		CASE(a_link_that_is_not_being_dialled_refuses_nothing),
-		CASE(a_peer_that_dialled_lately_has_been_heard),
+		CASE(a_recent_dial_counts_as_a_sign_of_life),
 		CASE(the_end_that_was_refused_dials_again_in_half_a_second),
 	};
 

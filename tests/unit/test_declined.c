@@ -39,7 +39,7 @@ static void assert_text(const char *want)
 	assert_string_equal(text, want);
 }
 
-static void what_came_up_is_no_refusal(void **state)
+static void a_lane_that_came_up_is_no_refusal(void **state)
 {
 	(void)state;
 	assert_int_equal(decline(0, 0), 0);
@@ -95,7 +95,7 @@ static void the_call_that_failed_here_is_named(void **state)
 	assert_text("the peer can't have rdma (Cannot allocate memory)");
 }
 
-static void the_transports_own_words_replace_those_of_the_errno(void **state)
+static void the_transports_own_text_replaces_that_of_the_errno(void **state)
 {
 	(void)state;
 	decline(EPROTOTYPE, 0);
@@ -142,11 +142,11 @@ static void a_timeout_is_final_where_the_transport_wants_rest(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_came_up_is_no_refusal),
+		cmocka_unit_test(a_lane_that_came_up_is_no_refusal),
 		cmocka_unit_test(the_end_that_could_not_is_named),
 		cmocka_unit_test(errors_of_a_set_up_say_what_to_look_for),
 		cmocka_unit_test(the_call_that_failed_here_is_named),
-		cmocka_unit_test(the_transports_own_words_replace_those_of_the_errno),
+		cmocka_unit_test(the_transports_own_text_replaces_that_of_the_errno),
 		cmocka_unit_test(text_is_cut_to_its_room),
 		cmocka_unit_test(only_what_cannot_change_is_final),
 		cmocka_unit_test(a_timeout_is_final_where_the_transport_wants_rest),

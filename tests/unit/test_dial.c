@@ -387,7 +387,7 @@ static void a_refusal_is_final_after_half_a_second(void **state)
 }
 
 /* As behind a NAT, where only the peer can dial. */
-static void but_not_while_the_peer_reaches_us(void **state)
+static void a_refused_dial_is_not_final_while_the_peer_reaches_us(void **state)
 {
 	(void)state;
 	over(dial(), -ECONNREFUSED);
@@ -430,7 +430,7 @@ static void an_answer_that_may_be_a_strangers_is_final_after_half_a_second(void 
 	assert_gave_up(BRAID_DIAL_PEER, -EPROTO);
 }
 
-static void what_may_pass_is_dialled_again(void **state)
+static void a_dial_that_fails_temporarily_is_repeated(void **state)
 {
 	static const int errs[] = { ENOTCONN, ECONNRESET, ETIMEDOUT, EBADMSG, EPIPE };
 	struct braid_conn *c;
@@ -482,7 +482,7 @@ static void a_stranger_at_one_address_does_not_end_the_dial_of_the_others(void *
 	assert_tries_on();
 }
 
-static void a_peer_that_has_shown_the_key_speaks_for_all_its_addresses(void **state)
+static void an_answer_with_the_key_counts_for_all_addresses(void **state)
 {
 	(void)state;
 	two_addresses();
@@ -716,13 +716,13 @@ int main(void)
 		CASE(descriptors_that_run_out_are_reported_once),
 		CASE(a_peer_of_the_other_ip_version_is_given_up_at_once),
 		CASE(a_refusal_is_final_after_half_a_second),
-		CASE(but_not_while_the_peer_reaches_us),
+		CASE(a_refused_dial_is_not_final_while_the_peer_reaches_us),
 		CASE(an_answer_that_the_peer_would_repeat_is_final),
 		CASE(an_answer_that_may_be_a_strangers_is_final_after_half_a_second),
-		CASE(what_may_pass_is_dialled_again),
+		CASE(a_dial_that_fails_temporarily_is_repeated),
 		CASE(a_peer_that_dials_us_is_waited_for),
 		CASE(a_stranger_at_one_address_does_not_end_the_dial_of_the_others),
-		CASE(a_peer_that_has_shown_the_key_speaks_for_all_its_addresses),
+		CASE(an_answer_with_the_key_counts_for_all_addresses),
 		CASE(the_last_dial_before_the_deadline_explains_less_than_the_one_before),
 		CASE(a_link_that_is_up_or_dead_already_has_no_use_for_it),
 		CASE(a_handshake_that_succeeds_brings_the_link_up),

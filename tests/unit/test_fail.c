@@ -77,7 +77,7 @@ static void a_message_larger_than_its_receive_fails_both_ends_and_writes_nothing
 	free(to);
 }
 
-static void a_request_that_waits_for_a_peer_that_left_fails_and_says_so(void **state)
+static void a_request_that_waits_for_an_ended_peer_fails_and_logs(void **state)
 {
 	char to[16], *from = message(BIG, 0);
 	struct braid_req *r = irecv(cr, to, sizeof(to), 0), *s;
@@ -121,7 +121,7 @@ static void fail_comm(struct braid_comm *c)
 }
 
 /* NCCL expects isend() and irecv() to succeed, and the error to come from test(). */
-static void a_comm_that_failed_takes_posts_until_test_has_said_so(void **state)
+static void a_failed_comm_accepts_posts_until_test_returns_the_error(void **state)
 {
 	char to[3][16];
 	void *data[] = { to[0], to[1], to[2] };
@@ -157,7 +157,7 @@ static void a_comm_that_failed_takes_posts_until_test_has_said_so(void **state)
 }
 
 /* Frames that were on their way when a comm failed are no reason to lose the link. */
-static void a_failed_comm_ignores_what_still_comes(void **state)
+static void a_failed_comm_ignores_later_frames(void **state)
 {
 	char *from = message(BIG, 3), *to = malloc(BIG);
 	struct braid_comm *gone_s = cs, *gone_r = cr;
@@ -184,7 +184,7 @@ static void a_failed_comm_ignores_what_still_comes(void **state)
 	free(from);
 }
 
-static void a_link_that_dies_takes_its_comms_with_it_and_says_so_once(void **state)
+static void a_link_that_dies_fails_its_comms_and_logs_once(void **state)
 {
 	struct braid_comm *other_s, *other_r;
 	char to[8];
@@ -213,10 +213,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(a_message_larger_than_its_receive_fails_both_ends_and_writes_nothing),
-		CASE(a_request_that_waits_for_a_peer_that_left_fails_and_says_so),
-		CASE(a_comm_that_failed_takes_posts_until_test_has_said_so),
-		CASE(a_failed_comm_ignores_what_still_comes),
-		CASE(a_link_that_dies_takes_its_comms_with_it_and_says_so_once),
+		CASE(a_request_that_waits_for_an_ended_peer_fails_and_logs),
+		CASE(a_failed_comm_accepts_posts_until_test_returns_the_error),
+		CASE(a_failed_comm_ignores_later_frames),
+		CASE(a_link_that_dies_fails_its_comms_and_logs_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

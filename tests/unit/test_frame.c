@@ -281,7 +281,7 @@ static size_t add_frame(uint8_t *at, struct braid_hdr h)
 	return BRAID_HDR_SIZE;
 }
 
-static void frames_tell_whether_the_last_lacks_its_payload(void **state)
+static void a_last_frame_without_its_payload_is_detected(void **state)
 {
 	const struct braid_hdr whole = { .type = BRAID_F_EAGER, .len = 8, .size = 8 };
 	struct braid_hdr chunk = { .type = BRAID_F_CHUNK, .seq = 7, .len = 100, .size = 100 }, got;
@@ -322,7 +322,7 @@ int main(void)
 		cmocka_unit_test(a_short_header_is_known_by_its_first_bytes),
 		cmocka_unit_test(every_frame_has_a_name_of_its_own),
 		cmocka_unit_test(an_open_is_these_bytes_and_comes_back_whole),
-		cmocka_unit_test(frames_tell_whether_the_last_lacks_its_payload),
+		cmocka_unit_test(a_last_frame_without_its_payload_is_detected),
 		cmocka_unit_test(sizes_are_what_the_design_says),
 	};
 

@@ -285,7 +285,7 @@ static void without_the_driver_a_nic_must_try_at_once(void **state)
 	ASKED_WERE(0);
 }
 
-static void a_copy_that_nobody_can_make_fails_and_names_both_errors(void **state)
+static void a_copy_that_neither_nic_nor_driver_can_make_names_both_errors(void **state)
 {
 	(void)state;
 	mr.stage = NULL;
@@ -424,7 +424,7 @@ int main(void)
 		CASE(the_driver_is_asked_first_if_the_parameter_says_so),
 		CASE(a_nic_that_failed_recently_is_asked_once_more_when_all_else_failed),
 		CASE(without_the_driver_a_nic_must_try_at_once),
-		CASE(a_copy_that_nobody_can_make_fails_and_names_both_errors),
+		CASE(a_copy_that_neither_nic_nor_driver_can_make_names_both_errors),
 		CASE(a_piece_that_never_ends_is_given_up_after_its_time_with_one_warning),
 		CASE(a_copy_that_gets_no_slot_waits_longer_and_warns_of_nothing),
 		CASE(each_piece_has_its_own_time),

@@ -396,7 +396,7 @@ static void a_dial_that_takes_too_long_ends_with_etimedout(void **state)
 	assert_int_equal(w.done_err, -ETIMEDOUT);
 }
 
-static void an_accepted_one_that_takes_too_long_is_dropped_without_a_word(void **state)
+static void an_accepted_handshake_that_takes_too_long_is_dropped_silently(void **state)
 {
 	(void)state;
 	accepted();
@@ -443,7 +443,7 @@ static struct braid_conn *sets_up(const struct braid_transport *tr, enum braid_h
 	return c;
 }
 
-static void a_set_up_gets_the_whole_time_anew_and_each_part_of_it_a_second(void **state)
+static void a_set_up_gets_the_whole_time_again_and_each_part_of_it_a_second(void **state)
 {
 	struct braid_conn *c = sets_up(&rdma, BRAID_HELLO_LANE);
 	uint64_t now = start + 4 * SEC;
@@ -594,9 +594,9 @@ int main(void)
 		CASE(our_own_dials_make_no_room),
 		CASE(strangers_are_counted_in_one_line),
 		CASE(a_dial_that_takes_too_long_ends_with_etimedout),
-		CASE(an_accepted_one_that_takes_too_long_is_dropped_without_a_word),
+		CASE(an_accepted_handshake_that_takes_too_long_is_dropped_silently),
 		CASE(a_peer_that_has_rdma_gets_two_seconds_to_answer),
-		CASE(a_set_up_gets_the_whole_time_anew_and_each_part_of_it_a_second),
+		CASE(a_set_up_gets_the_whole_time_again_and_each_part_of_it_a_second),
 		CASE(a_slow_transport_gets_half_of_the_time),
 		CASE(a_new_link_that_cannot_use_the_socket_waits_on),
 		CASE(a_socket_alone_has_no_such_limits),

@@ -248,7 +248,7 @@ static int no_memory(struct braid_lane *l)
 	return -ENOMEM;
 }
 
-static void a_link_without_memory_fails_and_says_so(void **state)
+static void a_link_without_memory_fails_and_logs(void **state)
 {
 	struct braid_conn c = first_lane(true);
 
@@ -477,7 +477,7 @@ static void a_peer_that_does_not_offer_the_best_transport_is_reported_once(void 
 	assert_false(link->setup.better);
 }
 
-static void the_best_transport_is_not_worth_a_word(void **state)
+static void the_best_transport_is_not_logged(void **state)
 {
 	struct braid_conn c = over(link, true);
 
@@ -507,7 +507,7 @@ int main(void)
 		CASE(the_accepting_ends_id_names_the_link_at_both_ends),
 		CASE(an_accepted_link_knows_where_its_peer_listens),
 		CASE(the_peers_pid_counts_on_this_host_only),
-		CASE(a_link_without_memory_fails_and_says_so),
+		CASE(a_link_without_memory_fails_and_logs),
 		CASE(a_lane_owns_its_socket_and_all_that_was_set_up),
 		CASE(an_accepted_lane_has_the_diallers_number),
 		CASE(a_lane_that_cannot_be_opened_is_reported),
@@ -522,7 +522,7 @@ int main(void)
 		CASE(what_was_reported_before_is_not_reported_again),
 		CASE(a_refusal_of_a_lane_that_returns_is_not_reported),
 		CASE(a_peer_that_does_not_offer_the_best_transport_is_reported_once),
-		CASE(the_best_transport_is_not_worth_a_word),
+		CASE(the_best_transport_is_not_logged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -359,7 +359,7 @@ static void those_lanes_that_came_are_tried(void **state)
 	assert_int_equal(active(), 8);
 }
 
-static void a_user_who_says_how_many_gets_that_many(void **state)
+static void a_number_of_lanes_that_the_user_sets_is_kept(void **state)
 {
 	struct network net = { .rate = more_is_less, .starving = true };
 
@@ -436,7 +436,7 @@ static void a_lane_that_only_the_peer_has_is_dialled(void **state)
 	assert_false(braid_lane_count_wants_dial(p.end[0]));
 }
 
-static void nobody_dials_for_a_link_without_comms(void **state)
+static void a_link_without_comms_is_not_dialled(void **state)
 {
 	(void)state;
 	p.end[0]->lanes.want = 4;
@@ -465,11 +465,11 @@ int main(void)
 		CASE(traffic_that_ends_in_a_try_leaves_no_more_lanes_in_use),
 		CASE(lanes_that_cannot_be_opened_are_done_without),
 		CASE(those_lanes_that_came_are_tried),
-		CASE(a_user_who_says_how_many_gets_that_many),
+		CASE(a_number_of_lanes_that_the_user_sets_is_kept),
 		CASE(never_more_than_both_ends_allow),
 		CASE(the_end_that_was_dialled_asks_by_a_frame),
 		CASE(a_lane_that_only_the_peer_has_is_dialled),
-		CASE(nobody_dials_for_a_link_without_comms),
+		CASE(a_link_without_comms_is_not_dialled),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

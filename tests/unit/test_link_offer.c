@@ -168,7 +168,7 @@ static void a_header_waits_until_its_payload_is_out_of_the_gpu(void **state)
 	assert_int_equal(p.len, 2 * BRAID_HDR_SIZE);
 }
 
-static void a_message_may_go_without_what_the_peer_can_tell(void **state)
+static void a_header_may_be_omitted_where_the_peer_knows_its_fields(void **state)
 {
 	struct braid_xfer *s = send_of(0, 1, 1);
 
@@ -253,7 +253,7 @@ int main(void)
 		CASE(a_start_is_written_with_the_first_chunk),
 		CASE(a_start_at_the_end_of_the_ring_goes_alone),
 		CASE(a_header_waits_until_its_payload_is_out_of_the_gpu),
-		CASE(a_message_may_go_without_what_the_peer_can_tell),
+		CASE(a_header_may_be_omitted_where_the_peer_knows_its_fields),
 		CASE(a_header_that_acknowledges_stays_until_it_is_sent),
 		CASE(other_frames_go_with_their_headers),
 	};

@@ -155,7 +155,7 @@ static void a_fenced_lane_is_closed_and_the_peer_gets_its_count(void **state)
 }
 
 /* The DOWN of another lane may have been lost with this one. */
-static void with_each_lane_that_is_closed_all_are_reported_again(void **state)
+static void each_lane_that_is_closed_makes_all_be_reported_again(void **state)
 {
 	(void)state;
 	assert_int_equal(braid_lane_fence(stub_at(1)), 0);
@@ -242,7 +242,7 @@ static void chunks_on_lane_1(unsigned n)
 	stub.lane[1].n = 0;
 }
 
-static void the_peers_word_comes_first_and_the_rest_goes_over_other_lanes(void **state)
+static void the_peers_down_comes_first_and_the_rest_goes_over_other_lanes(void **state)
 {
 	(void)state;
 	chunks_on_lane_1(4);
@@ -523,11 +523,11 @@ int main(void)
 		CASE(a_link_without_memory_ends),
 		CASE(after_the_peers_close_its_lanes_end_the_link),
 		CASE(a_fenced_lane_is_closed_and_the_peer_gets_its_count),
-		CASE(with_each_lane_that_is_closed_all_are_reported_again),
+		CASE(each_lane_that_is_closed_makes_all_be_reported_again),
 		CASE(a_chunk_half_received_is_forgotten),
 		CASE(a_message_half_received_goes_on_when_it_is_sent_again),
 		CASE_NIC(a_lane_is_closed_once_its_nic_has_stopped),
-		CASE(the_peers_word_comes_first_and_the_rest_goes_over_other_lanes),
+		CASE(the_peers_down_comes_first_and_the_rest_goes_over_other_lanes),
 		CASE(our_own_close_comes_first_and_the_rest_goes_over_other_lanes),
 		CASE(chunks_wait_while_the_peers_nic_may_write),
 		CASE(a_count_of_frames_that_were_never_sent_ends_the_link),

@@ -99,7 +99,7 @@ static void errno_is_kept_and_can_be_printed(void **state)
 	assert_int_equal(errno, EPIPE);
 }
 
-static void a_long_line_is_cut_to_the_limit_and_says_so(void **state)
+static void a_long_line_is_cut_to_the_limit_and_marked(void **state)
 {
 	static const struct {
 		size_t body, len;
@@ -275,7 +275,7 @@ static void say_closed(void)
 		got.n = 77;
 }
 
-static void a_closed_stderr_harms_nobody(void **state)
+static void a_closed_stderr_does_no_harm(void **state)
 {
 	char out[8], err[8];
 
@@ -363,14 +363,14 @@ int main(void)
 		T(every_level_reaches_the_sink),
 		T(error_returns_what_it_was_given_and_warns),
 		T(errno_is_kept_and_can_be_printed),
-		T(a_long_line_is_cut_to_the_limit_and_says_so),
+		T(a_long_line_is_cut_to_the_limit_and_marked),
 		T(a_cut_never_splits_a_character),
 		T(bytes_that_are_no_text_do_not_upset_the_cut),
 		T(bytes_that_are_not_utf_8_are_replaced),
 		T(one_line_stays_one_line),
 		T(without_a_sink_warnings_go_to_stderr_and_nothing_to_stdout),
 		T(a_cut_line_on_stderr_still_ends),
-		T(a_closed_stderr_harms_nobody),
+		T(a_closed_stderr_does_no_harm),
 		T(a_gate_opens_once_in_ten_seconds),
 		T(threads_lose_no_line_while_the_sink_changes),
 	};

@@ -344,7 +344,7 @@ static void with_nothing_left_it_ends_after_a_while(void **state)
 	assert_int_equal(t.wait[1], 100);
 }
 
-static void a_dead_link_in_between_begins_that_time_anew(unsigned round)
+static void a_dead_link_in_between_restarts_that_time(unsigned round)
 {
 	if (round == 10)
 		list(B);
@@ -358,7 +358,7 @@ static void the_while_begins_when_the_last_link_is_gone(void **state)
 
 	(void)state;
 	no_comms();
-	run_loop(a_dead_link_in_between_begins_that_time_anew);
+	run_loop(a_dead_link_in_between_restarts_that_time);
 	assert_true(freed[B]);
 	all = passed_ms();
 	assert_true(all >= 900 + IDLE_S * 1000);

@@ -94,7 +94,7 @@ static struct braid_mr_stats stats(void)
 	return s;
 }
 
-static void what_covers_it_serves_and_else_the_nic_is_told(void **state)
+static void a_covering_registration_is_shared_else_the_nic_registers(void **state)
 {
 	struct braid_mr *a = reg(0, 4), *b = reg(1, 3), *c = reg(3, 5), *d = reg(0, 4);
 
@@ -253,7 +253,7 @@ static void bytes_have_a_limit_too(void **state)
 /* It is not asked: there is no room. */
 static const struct braid_gpu with_gpus;
 
-static void of_a_gpu_it_is_an_error_with_its_reason(void **state)
+static void of_gpu_memory_it_is_an_error_with_its_reason(void **state)
 {
 	struct braid_mem mem = { .data = (void *)PAGE, .size = PAGE, .gpu = true, .fd = -1 };
 	static struct braid_transport with;
@@ -310,7 +310,7 @@ static void others_go_on(struct braid_mr *shared)
 	braid_mr_free(a);
 }
 
-static void a_slow_nic_keeps_nobody_else_waiting(void **state)
+static void a_slow_nic_delays_no_other_nic(void **state)
 {
 	struct braid_mr *mr, *shared = reg(0, 4);
 	pthread_t thread;
@@ -335,14 +335,14 @@ static void a_slow_nic_keeps_nobody_else_waiting(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(what_covers_it_serves_and_else_the_nic_is_told, setup),
+		cmocka_unit_test_setup(a_covering_registration_is_shared_else_the_nic_registers, setup),
 		cmocka_unit_test_setup(any_order_of_calls_ends_as_in_a_list, setup),
 		cmocka_unit_test_setup(they_are_counted, setup),
 		cmocka_unit_test_setup(beyond_the_ports_limit_no_nic_is_asked, setup),
 		cmocka_unit_test_setup(the_parameter_stands_above_the_port, setup),
 		cmocka_unit_test_setup(bytes_have_a_limit_too, setup),
-		cmocka_unit_test_setup(of_a_gpu_it_is_an_error_with_its_reason, setup),
-		cmocka_unit_test_setup(a_slow_nic_keeps_nobody_else_waiting, setup),
+		cmocka_unit_test_setup(of_gpu_memory_it_is_an_error_with_its_reason, setup),
+		cmocka_unit_test_setup(a_slow_nic_delays_no_other_nic, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

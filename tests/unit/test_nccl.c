@@ -78,7 +78,7 @@ static void a_number_of_more_than_64_bits_is_a_range_error(void **state)
 	assert_int_equal(v, 99);
 }
 
-static void nothing_is_said_of_what_is_not_set(void **state)
+static void variables_that_are_not_set_are_not_reported(void **state)
 {
 	(void)state;
 	setenv("NCCL_IB_USE_INLINE", "", 1);
@@ -122,7 +122,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(numbers_are_decimal_hex_or_octal),
 		CASE(a_number_of_more_than_64_bits_is_a_range_error),
-		CASE(nothing_is_said_of_what_is_not_set),
+		CASE(variables_that_are_not_set_are_not_reported),
 		CASE(what_is_set_is_named_with_its_value_and_the_reason),
 		CASE(all_at_once_take_several_lines_and_none_is_cut),
 	};

@@ -57,7 +57,7 @@ static void a_plain_nic_is_described(void **state)
 	assert_true(devs[0].guid != guid);
 }
 
-static void a_list_says_a_number_of_a_port(void **state)
+static void a_list_gives_a_number_for_a_port(void **state)
 {
 	static const struct {
 		const char *list, *name;
@@ -82,7 +82,7 @@ static void a_list_says_a_number_of_a_port(void **state)
 }
 
 /* Whose card and whose port: (guid, port) of two interfaces on functions of PCI devices. */
-static void ports_and_functions_of_a_card_are_told_apart(void **state)
+static void ports_and_functions_of_a_card_are_distinguished(void **state)
 {
 	static const struct {
 		const char *fn[2], *dev_port[2], *physfn[2];
@@ -412,7 +412,7 @@ static void without_pci_the_guid_is_the_hardware_address_or_a_made_up_one(void *
 	}
 }
 
-static void sysfs_of_another_network_namespace_is_not_believed(void **state)
+static void sysfs_of_another_network_namespace_is_ignored(void **state)
 {
 	(void)state;
 	put_device(BRIDGE "0000:03:00.0", "pci");
@@ -521,8 +521,8 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(a_plain_nic_is_described),
-		T(a_list_says_a_number_of_a_port),
-		T(ports_and_functions_of_a_card_are_told_apart),
+		T(a_list_gives_a_number_for_a_port),
+		T(ports_and_functions_of_a_card_are_distinguished),
 		T(ports_are_small_numbers),
 		T(only_what_pci_made_is_pci),
 		T(a_device_that_leads_nowhere_is_not_pci),
@@ -534,7 +534,7 @@ int main(void)
 		T(a_paravirtual_interface_leads_to_the_function_behind_it),
 		T(interfaces_that_stand_on_each_other_end_the_search),
 		T(without_pci_the_guid_is_the_hardware_address_or_a_made_up_one),
-		T(sysfs_of_another_network_namespace_is_not_believed),
+		T(sysfs_of_another_network_namespace_is_ignored),
 		T(a_machine_without_sysfs_still_has_interfaces),
 		T(a_sysroot_may_be_reached_through_a_link),
 		T(a_pci_address_is_parsed_or_refused),

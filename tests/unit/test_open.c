@@ -58,7 +58,7 @@ static void an_open_is_answered(void **state)
 	assert_int_equal(next_frame(B, BRAID_F_OPENED).comm, 100);
 }
 
-static void an_open_that_nobody_listens_for_is_refused(void **state)
+static void an_open_without_a_listen_is_refused(void **state)
 {
 	(void)state;
 	offer_err = -ENOENT;
@@ -132,7 +132,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE_OPEN(an_open_is_answered),
-		CASE_OPEN(an_open_that_nobody_listens_for_is_refused),
+		CASE_OPEN(an_open_without_a_listen_is_refused),
 		CASE_OPEN(opens_without_proof_take_no_memory),
 		CASE_OPEN(one_comm_too_many_is_refused),
 		CASE_OPEN(an_open_is_answered_on_a_link_that_was_idle),

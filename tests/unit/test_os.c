@@ -193,7 +193,7 @@ static void *taker(void *arg)
 	return NULL;
 }
 
-static void who_waits_for_a_lock_comes_next(void **state)
+static void a_thread_that_waits_for_a_lock_comes_next(void **state)
 {
 	enum { WAITS = 20 };
 	pthread_t thread;
@@ -314,7 +314,7 @@ int main(void)
 		CASE(test_never_wider),
 		CASE(test_nothing_in_common),
 		CASE(test_starter_stays),
-		cmocka_unit_test(who_waits_for_a_lock_comes_next),
+		cmocka_unit_test(a_thread_that_waits_for_a_lock_comes_next),
 		cmocka_unit_test(without_getrandom_the_numbers_come_from_a_file),
 		cmocka_unit_test(without_both_there_is_an_error),
 #ifdef BRAID_CHECK_LOCKS

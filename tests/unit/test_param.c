@@ -434,7 +434,7 @@ static const struct load_case load_cases[] = {
 	{ .env = { "BRAID=1", "XBRAID_LANES=4", "NCCL_LANES=1" } },
 };
 
-static void load_reads_the_environment_once_and_says_what_is_wrong(void **state)
+static void load_reads_the_environment_once_and_reports_bad_values(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof(load_cases) / sizeof(load_cases[0]); i++) {
@@ -452,7 +452,7 @@ static void load_reads_the_environment_once_and_says_what_is_wrong(void **state)
 	}
 }
 
-static void what_is_not_heeded_is_told_once(void **state)
+static void ignored_variables_are_reported_once(void **state)
 {
 	static const char *const both[] = { "NCCL_IB_USE_INLINE=1", "NCCL_SOCKET_NTHREADS=8",
 					    "NCCL_IB_TC=104", "NCCL_NET_GDR_LEVEL=PHB",
@@ -482,7 +482,7 @@ static void what_is_not_heeded_is_told_once(void **state)
 	assert_int_equal(status, 0);
 }
 
-static void all_that_is_not_heeded_fits_in_lines(void **state)
+static void all_ignored_variables_fit_in_lines(void **state)
 {
 	static char set[128][128];
 	int status = -1;
@@ -543,7 +543,7 @@ static void a_message_names_the_variable_that_was_set(void **state)
 	}
 }
 
-static void no_variable_is_heeded_and_not_heeded(void **state)
+static void no_variable_is_both_used_and_ignored(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < braid_nccl_count; i++) {
@@ -597,12 +597,12 @@ int main(void)
 		T(values_and_ranges_read_as_people_write_them),
 		T(a_short_buffer_cuts_the_text),
 		T(the_nearest_name_is_the_one_that_was_meant),
-		T(load_reads_the_environment_once_and_says_what_is_wrong),
+		T(load_reads_the_environment_once_and_reports_bad_values),
 		T(load_without_any_environment_is_fine),
-		T(what_is_not_heeded_is_told_once),
-		T(all_that_is_not_heeded_fits_in_lines),
+		T(ignored_variables_are_reported_once),
+		T(all_ignored_variables_fit_in_lines),
 		T(a_message_names_the_variable_that_was_set),
-		T(no_variable_is_heeded_and_not_heeded),
+		T(no_variable_is_both_used_and_ignored),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

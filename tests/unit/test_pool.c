@@ -70,7 +70,7 @@ static void a_buffer_has_room_for_what_was_asked(void **state)
 	}
 }
 
-static void what_was_given_back_is_taken_again(void **state)
+static void memory_given_back_is_used_again(void **state)
 {
 	void *a, *b, *c;
 
@@ -147,7 +147,7 @@ int main(void)
 		CASE(promises_end_where_the_pool_does),
 		CASE(a_pool_made_smaller_promises_nothing_more),
 		CASE(a_buffer_has_room_for_what_was_asked),
-		CASE(what_was_given_back_is_taken_again),
+		CASE(memory_given_back_is_used_again),
 		CASE(trim_gives_everything_back),
 		CASE(threads_share_it),
 	};

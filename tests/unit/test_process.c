@@ -89,7 +89,7 @@ static void a_process_without_keys_does_not_start(void **state)
 	auth_err = 0;
 }
 
-static void nor_does_one_whose_children_would_keep_them(void **state)
+static void init_fails_if_children_would_keep_the_descriptors(void **state)
 {
 	(void)state;
 	atfork_err = -ENOMEM;
@@ -185,7 +185,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_process_without_random_numbers_does_not_start),
 		cmocka_unit_test(a_process_without_keys_does_not_start),
-		cmocka_unit_test(nor_does_one_whose_children_would_keep_them),
+		cmocka_unit_test(init_fails_if_children_would_keep_the_descriptors),
 		cmocka_unit_test(the_first_call_prepares_everything),
 		cmocka_unit_test(a_second_call_changes_nothing),
 		cmocka_unit_test(a_forked_child_has_no_keys_of_links),

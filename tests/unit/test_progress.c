@@ -107,7 +107,7 @@ static void a_lane_that_another_thread_reads_is_left_to_it(void **state)
 	braid_unlock(&stub_at(0)->io);
 }
 
-static void a_lane_that_is_down_is_polled_only_for_what_came_before(void **state)
+static void a_lane_that_is_down_is_polled_only_for_earlier_data(void **state)
 {
 	(void)state;
 	atomic_store(&stub_at(0)->up, false);
@@ -157,7 +157,7 @@ static void a_dead_link_is_not_polled_but_copies_into_gpus_go_on(void **state)
 
 /* --- pushing ------------------------------------------------------------------------------- */
 
-static void a_push_sends_what_is_queued_and_says_how_much(void **state)
+static void a_push_sends_the_queue_and_returns_how_much(void **state)
 {
 	(void)state;
 	assert_int_equal(stub_push(1), 0);
@@ -525,10 +525,10 @@ int main(void)
 		CASE(the_service_thread_polls_all_lanes),
 		CASE(polling_ends_with_the_first_lane_that_had_something_and_goes_on_behind_it),
 		CASE(a_lane_that_another_thread_reads_is_left_to_it),
-		CASE(a_lane_that_is_down_is_polled_only_for_what_came_before),
+		CASE(a_lane_that_is_down_is_polled_only_for_earlier_data),
 		CASE(a_lane_whose_poll_fails_is_lost_and_the_others_go_on),
 		CASE(a_dead_link_is_not_polled_but_copies_into_gpus_go_on),
-		CASE(a_push_sends_what_is_queued_and_says_how_much),
+		CASE(a_push_sends_the_queue_and_returns_how_much),
 		CASE(nothing_is_pushed_on_a_lane_that_is_down_or_a_link_that_is_dead),
 		CASE(a_lane_that_another_thread_pushes_is_pushed_later),
 		CASE(what_a_full_carrier_did_not_take_leaves_with_a_later_call),

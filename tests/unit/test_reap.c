@@ -143,7 +143,7 @@ static void an_idle_link_is_closed_after_its_time(void **state)
 	assert_int_equal(closes, 0);		/* the next turn closes the lanes */
 }
 
-static void what_uses_a_link_begins_its_time_anew(void **state)
+static void using_a_link_restarts_its_idle_time(void **state)
 {
 	struct braid_comm *c;
 
@@ -428,7 +428,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(an_idle_link_is_closed_after_its_time),
-		CASE(what_uses_a_link_begins_its_time_anew),
+		CASE(using_a_link_restarts_its_idle_time),
 		CASE(an_accepted_link_waits_longer_for_its_first_comm),
 		CASE(it_waits_as_long_as_others_if_that_is_longer),
 		CASE(a_socket_may_come_late_where_rdma_was_tried),

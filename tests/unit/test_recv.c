@@ -62,7 +62,7 @@ static void requests_may_be_tested_in_any_order(void **state)
 }
 
 /* While one lane is in the middle of a chunk, no other lane can complete the receive. */
-static void nobody_completes_a_receive_that_is_being_written(void **state)
+static void a_receive_that_is_being_written_is_not_completed(void **state)
 {
 	char *from = message(BIG, 1), *to = malloc(BIG);
 	struct braid_hdr eager = {
@@ -97,7 +97,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(a_group_takes_its_messages_in_any_order_of_tags),
 		CASE(requests_may_be_tested_in_any_order),
-		CASE_LANES(nobody_completes_a_receive_that_is_being_written),
+		CASE_LANES(a_receive_that_is_being_written_is_not_completed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

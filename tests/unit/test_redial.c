@@ -130,7 +130,7 @@ static void each_failure_doubles_the_wait(void **state)
 	assert_int_equal(next_us(), 5000);
 }
 
-static void a_dial_that_nobody_answered_took_its_time_already(void **state)
+static void an_unanswered_dial_is_repeated_after_the_shortest_wait(void **state)
 {
 	(void)state;
 	one_path();
@@ -205,7 +205,7 @@ static void requests_to_dial_wait_in_the_same_way(void **state)
 	assert_int_equal(link_.recover.probe_ns - now, 500 * MS);
 }
 
-static void a_request_that_was_heard_speaks_for_its_path(void **state)
+static void an_answered_request_shows_that_its_path_works(void **state)
 {
 	struct braid_conn c = { .state = BRAID_CONN_UP };
 
@@ -393,13 +393,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(each_failure_doubles_the_wait),
-		CASE(a_dial_that_nobody_answered_took_its_time_already),
+		CASE(an_unanswered_dial_is_repeated_after_the_shortest_wait),
 		CASE(a_peer_that_only_connects_is_dialled_ever_more_rarely),
 		CASE(no_two_peers_wait_equally_long),
 		CASE(a_dial_that_is_not_needed_any_more_changes_nothing),
 		CASE(success_is_a_sign_of_life),
 		CASE(requests_to_dial_wait_in_the_same_way),
-		CASE(a_request_that_was_heard_speaks_for_its_path),
+		CASE(an_answered_request_shows_that_its_path_works),
 		CASE(a_closed_port_and_a_strangers_answer_are_refusals),
 		CASE(trouble_on_the_way_is_no_refusal),
 		CASE(a_peer_that_is_short_of_memory_lives),

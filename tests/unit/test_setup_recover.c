@@ -85,7 +85,7 @@ static void time_without_the_service_thread_is_not_the_peers(void **state)
 }
 
 /* In the turn after such a pause, a redial that has succeeded may have been read before. */
-static void a_peer_heard_at_the_end_of_such_a_pause_is_not_lost(void **state)
+static void a_peer_that_sends_at_the_end_of_such_a_pause_is_not_lost(void **state)
 {
 	(void)state;
 	pass(4000);
@@ -102,7 +102,7 @@ static void a_peer_heard_at_the_end_of_such_a_pause_is_not_lost(void **state)
 }
 
 /* The turn's time was read before the handshake's. */
-static void a_peer_heard_after_the_turn_began_is_not_lost(void **state)
+static void a_peer_that_sent_data_after_the_turn_began_is_not_lost(void **state)
 {
 	(void)state;
 	braid_recover_tick(link, null_now_ns);
@@ -119,8 +119,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(a_silent_peer_is_given_up_after_its_time),
 		CASE(time_without_the_service_thread_is_not_the_peers),
-		CASE(a_peer_heard_at_the_end_of_such_a_pause_is_not_lost),
-		CASE(a_peer_heard_after_the_turn_began_is_not_lost),
+		CASE(a_peer_that_sends_at_the_end_of_such_a_pause_is_not_lost),
+		CASE(a_peer_that_sent_data_after_the_turn_began_is_not_lost),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

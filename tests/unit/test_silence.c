@@ -120,7 +120,7 @@ static void a_silence_of_three_seconds_is_reported_once(void **state)
 	assert_int_equal(warn_count, 1);
 }
 
-static void a_peer_that_is_heard_again_may_be_reported_again(void **state)
+static void a_peer_that_sends_again_may_be_reported_again(void **state)
 {
 	(void)state;
 	pass(3000);
@@ -263,7 +263,7 @@ static void a_link_that_is_not_needed_ends_without_a_warning(void **state)
 	assert_int_equal(warn_count, 0);
 }
 
-static void what_was_not_acknowledged_is_needed(void **state)
+static void a_link_with_unacknowledged_frames_is_not_over(void **state)
 {
 	struct braid_hdr h = { .type = BRAID_F_ALIVE };
 
@@ -301,7 +301,7 @@ static void watched(void)
 	atomic_store(&link->thread.watched, true);
 }
 
-static void an_end_without_news_says_alive_every_second(void **state)
+static void an_end_with_nothing_to_send_sends_alive_every_second(void **state)
 {
 	(void)state;
 	watched();
@@ -334,7 +334,7 @@ static void other_frames_take_its_place(void **state)
 	assert_true(alive());
 }
 
-static void it_is_said_sooner_while_a_caller_waits_and_nothing_comes(void **state)
+static void alive_is_sent_sooner_while_a_caller_waits_and_nothing_comes(void **state)
 {
 	(void)state;
 	pass(249);
@@ -381,7 +381,7 @@ static void it_waits_for_nothing(void **state)
 	assert_true(alive());
 }
 
-static void a_lost_home_says_nothing(void **state)
+static void a_lost_home_sends_no_alive(void **state)
 {
 	(void)state;
 	watched();
@@ -398,7 +398,7 @@ int main(void)
 		CASE_LANES(any_byte_ends_the_silence),
 		CASE(a_time_before_the_last_sign_is_no_silence),
 		CASE(a_silence_of_three_seconds_is_reported_once),
-		CASE(a_peer_that_is_heard_again_may_be_reported_again),
+		CASE(a_peer_that_sends_again_may_be_reported_again),
 		CASE(the_path_is_blamed_if_the_peers_kernel_does_not_answer),
 		CASE(a_peer_is_lost_after_its_time),
 		CASE_LANES(a_refused_dial_ends_a_link_without_lanes),
@@ -407,13 +407,13 @@ int main(void)
 		CASE_LANES(an_end_that_can_not_dial_waits_half_a_second),
 		CASE_LANES(an_end_that_can_dial_or_ask_goes_on),
 		CASE_LANES(a_link_that_is_not_needed_ends_without_a_warning),
-		CASE_LANES(what_was_not_acknowledged_is_needed),
-		CASE(an_end_without_news_says_alive_every_second),
+		CASE_LANES(a_link_with_unacknowledged_frames_is_not_over),
+		CASE(an_end_with_nothing_to_send_sends_alive_every_second),
 		CASE(other_frames_take_its_place),
-		CASE(it_is_said_sooner_while_a_caller_waits_and_nothing_comes),
+		CASE(alive_is_sent_sooner_while_a_caller_waits_and_nothing_comes),
 		CASE(nothing_is_added_to_frames_that_wait),
 		CASE(it_waits_for_nothing),
-		CASE(a_lost_home_says_nothing),
+		CASE(a_lost_home_sends_no_alive),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -161,7 +161,7 @@ static void the_time_between_messages_does_not_count(void **state)
 	run(isend(cs, "x", 1, 5), r);
 }
 
-static void a_second_wait_is_reported_anew(void **state)
+static void a_second_wait_is_reported_again(void **state)
 {
 	struct braid_req *r = irecv(cr, into, sizeof(into), 5);
 
@@ -264,7 +264,7 @@ int main(void)
 		CASE(a_small_send_is_not_late),
 		CASE(nothing_is_reported_while_messages_keep_coming),
 		CASE(the_time_between_messages_does_not_count),
-		CASE(a_second_wait_is_reported_anew),
+		CASE(a_second_wait_is_reported_again),
 		CASE(two_late_comms_of_a_link_are_one_report),
 		CASE(a_silent_peer_is_not_late),
 		CASE(zero_turns_it_off),

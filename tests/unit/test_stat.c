@@ -146,7 +146,7 @@ static void a_client_that_is_silent_or_gone_delays_the_next_one_only(void **stat
 	close(silent);
 }
 
-static void no_thread_where_nobody_may_look(void **state)
+static void no_thread_where_no_client_is_allowed(void **state)
 {
 	(void)state;
 	braid_stat_stop();
@@ -167,7 +167,7 @@ int main(void)
 		CASE(a_line_in_two_parts_is_one_line),
 		CASE(an_unknown_or_endless_line_gets_no_report),
 		CASE(a_client_that_is_silent_or_gone_delays_the_next_one_only),
-		CASE(no_thread_where_nobody_may_look),
+		CASE(no_thread_where_no_client_is_allowed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

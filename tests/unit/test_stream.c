@@ -588,7 +588,7 @@ static void a_lost_connection_is_no_error_of_its_comms(void **state)
 	(void)s;
 }
 
-static void a_link_closed_with_a_word_is_no_loss(void **state)
+static void a_link_closed_by_a_close_frame_is_no_loss(void **state)
 {
 	struct braid_comm *s, *r;
 	struct braid_hdr h = { .type = BRAID_F_CLOSE };
@@ -637,7 +637,7 @@ static void bytes_that_are_no_frame_are_an_error(void **state)
 	assert_int_equal(poll_home(), -EBADMSG);
 }
 
-static void a_link_that_hears_nonsense_is_given_up_and_says_so(void **state)
+static void a_link_that_receives_a_malformed_frame_fails_and_logs(void **state)
 {
 	struct braid_comm *s, *r;
 	struct braid_req *req;
@@ -658,7 +658,7 @@ static void a_link_that_hears_nonsense_is_given_up_and_says_so(void **state)
 	assert_non_null(strstr(warned, "left"));
 }
 
-static void any_nonsense_ends_in_an_error_or_in_waiting_for_more(void **state)
+static void any_bytes_end_in_an_error_or_in_waiting_for_more(void **state)
 {
 	struct null_rnd r = { 4711 };
 
@@ -792,10 +792,10 @@ int main(void)
 		CASE(an_end_is_an_end),
 		CASE(a_lost_connection_is_no_error_of_its_comms),
 		CASE(a_message_survives_its_connection),
-		CASE(a_link_closed_with_a_word_is_no_loss),
+		CASE(a_link_closed_by_a_close_frame_is_no_loss),
 		CASE(bytes_that_are_no_frame_are_an_error),
-		CASE(a_link_that_hears_nonsense_is_given_up_and_says_so),
-		CASE(any_nonsense_ends_in_an_error_or_in_waiting_for_more),
+		CASE(a_link_that_receives_a_malformed_frame_fails_and_logs),
+		CASE(any_bytes_end_in_an_error_or_in_waiting_for_more),
 		CASE(threads_may_call_on_one_link_at_once),
 	};
 

@@ -51,7 +51,7 @@ static uint64_t next_ms(unsigned at_ms)		/* until the next dial, then */
 	return (link_.dial.at_ns - START * SEC) / MS - at_ms;
 }
 
-static void the_only_way_has_all_the_time(void **state)
+static void the_only_address_has_all_the_time(void **state)
 {
 	(void)state;
 	fresh(1, 60, 5);
@@ -136,7 +136,7 @@ static void one_that_was_bound_is_dialled_again_without(void **state)
 	assert_false(ways->way[0].loose);
 }
 
-static void a_last_word_of_the_only_way_ends_it(void **state)
+static void a_final_refusal_of_the_only_address_ends_the_dial(void **state)
 {
 	(void)state;
 	fresh(1, 60, 5);
@@ -144,7 +144,7 @@ static void a_last_word_of_the_only_way_ends_it(void **state)
 	assert_false(fails(-ECONNREFUSED, true, 500));
 }
 
-static void last_words_of_all_ways_end_it(void **state)
+static void final_refusals_of_all_addresses_end_the_dial(void **state)
 {
 	(void)state;
 	fresh(3, 60, 5);
@@ -153,7 +153,7 @@ static void last_words_of_all_ways_end_it(void **state)
 	assert_false(fails(-ECONNREFUSED, true, 2));
 }
 
-static void other_ways_have_some_seconds_after_a_last_word(void **state)
+static void other_addresses_have_some_seconds_after_a_final_refusal(void **state)
 {
 	(void)state;
 	fresh(2, 60, 5);
@@ -196,16 +196,16 @@ static int unlock(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_only_way_has_all_the_time),
+		cmocka_unit_test(the_only_address_has_all_the_time),
 		cmocka_unit_test(a_socket_that_is_bound_leaves_time_to_dial_without),
 		cmocka_unit_test(each_round_gives_twice_the_time),
 		cmocka_unit_test(little_time_is_shared),
 		cmocka_unit_test(ways_are_tried_in_order_and_then_again),
 		cmocka_unit_test(a_dial_that_never_began_counts_for_its_way),
 		cmocka_unit_test(one_that_was_bound_is_dialled_again_without),
-		cmocka_unit_test(a_last_word_of_the_only_way_ends_it),
-		cmocka_unit_test(last_words_of_all_ways_end_it),
-		cmocka_unit_test(other_ways_have_some_seconds_after_a_last_word),
+		cmocka_unit_test(a_final_refusal_of_the_only_address_ends_the_dial),
+		cmocka_unit_test(final_refusals_of_all_addresses_end_the_dial),
+		cmocka_unit_test(other_addresses_have_some_seconds_after_a_final_refusal),
 		cmocka_unit_test(time_that_goes_back_ends_nothing),
 	};
 

@@ -318,7 +318,7 @@ static void setup_lead(void)
 	atomic_store(&f.lane.up, true);
 }
 
-static void what_has_left_first_is_sent_like_any_when_it_goes_again(void **state)
+static void a_frame_that_left_first_is_replayed_like_any_other(void **state)
 {
 	size_t kept;
 
@@ -471,7 +471,7 @@ int main(void)
 		CASE(a_queue_without_memory_has_no_room),
 		CASE(data_leaves_room_for_control_frames),
 		CASE(the_ring_wraps_anywhere),
-		CASE(what_has_left_first_is_sent_like_any_when_it_goes_again),
+		CASE(a_frame_that_left_first_is_replayed_like_any_other),
 		CASE(nothing_leaves_first_that_may_not),
 		CASE(the_cost_of_a_lane_is_the_time_that_bytes_took_of_late),
 		CASE(a_queue_taken_down_and_up_again_goes_on_counting),

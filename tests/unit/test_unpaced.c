@@ -98,7 +98,7 @@ static void bbr_gives_way_to_reno_and_is_named(void **state)
 	assert_string_equal(replaced, "bbr");
 }
 
-static void so_do_its_later_versions(void **state)
+static void later_versions_of_bbr_give_way_to_reno(void **state)
 {
 	(void)state;
 	socket_with("bbr2_long_names");
@@ -129,7 +129,7 @@ static void the_users_choice_is_kept(void **state)
 	assert_int_equal(kernel.reads + kernel.writes, 0);
 }
 
-static void a_socket_that_does_not_tell_is_left_alone(void **state)
+static void a_socket_without_statistics_is_left_alone(void **state)
 {
 	(void)state;
 	kernel.silent = true;
@@ -153,10 +153,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(bbr_gives_way_to_reno_and_is_named),
-		CASE(so_do_its_later_versions),
+		CASE(later_versions_of_bbr_give_way_to_reno),
 		CASE(one_that_does_not_pace_is_kept),
 		CASE(the_users_choice_is_kept),
-		CASE(a_socket_that_does_not_tell_is_left_alone),
+		CASE(a_socket_without_statistics_is_left_alone),
 		CASE(one_that_could_not_be_replaced_is_not_named),
 	};
 

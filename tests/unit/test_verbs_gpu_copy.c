@@ -92,7 +92,7 @@ static void a_flush_whose_queue_pair_is_dropped_is_repeated(void **state)
 	assert_int_equal(f.tries, 2);
 }
 
-static void nobody_waits_for_the_loop(void **state)
+static void no_caller_waits_for_the_loop(void **state)
 {
 	char own[8];
 	struct braid_dev *dev = ports_loop()->loop_dev;
@@ -116,7 +116,7 @@ int main(void)
 		cmocka_unit_test(one_that_fails_twice_is_given_up),
 		cmocka_unit_test(a_flush_is_done_when_its_read_is),
 		cmocka_unit_test(a_flush_whose_queue_pair_is_dropped_is_repeated),
-		cmocka_unit_test(nobody_waits_for_the_loop),
+		cmocka_unit_test(no_caller_waits_for_the_loop),
 	};
 
 	ports_of("ib0:ib");

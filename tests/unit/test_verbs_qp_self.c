@@ -37,7 +37,7 @@ static void iwarp_has_none(void **state)
 	assert_int_equal(braid_qp_loop(braid_ibport_of(dev), dev, &w, NULL), -EOPNOTSUPP);
 }
 
-static void immediate_data_that_arrives_is_believed(void **state)
+static void immediate_data_that_arrives_is_used(void **state)
 {
 	(void)state;
 	assert_true(proves("ib0:1"));
@@ -70,7 +70,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_is_connected_to_itself),
 		cmocka_unit_test(iwarp_has_none),
-		cmocka_unit_test(immediate_data_that_arrives_is_believed),
+		cmocka_unit_test(immediate_data_that_arrives_is_used),
 		cmocka_unit_test(a_nic_that_loses_it_or_its_length_does_without),
 		cmocka_unit_test(the_call_that_failed_is_named),
 	};

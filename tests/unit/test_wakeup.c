@@ -20,7 +20,7 @@ static bool is_readable(int fd)
 	return poll(&p, 1, 0) == 1;
 }
 
-static void waking_nobody_is_nothing(void **state)
+static void waking_a_closed_service_does_nothing(void **state)
 {
 	(void)state;
 	braid_wake_service();
@@ -67,7 +67,7 @@ static void without_a_descriptor_there_is_an_error_and_no_wake_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(waking_nobody_is_nothing),
+		cmocka_unit_test(waking_a_closed_service_does_nothing),
 		cmocka_unit_test(a_wake_up_is_seen_until_it_is_read),
 		cmocka_unit_test(without_a_descriptor_there_is_an_error_and_no_wake_up),
 	};

@@ -269,7 +269,7 @@ static void a_blocked_lane_waits_for_room_too(void **state)
 	assert_int_equal(set.events[FD + 1], ALWAYS);
 }
 
-static void an_event_descriptor_tells_of_arrivals_and_room(void **state)
+static void an_event_descriptor_reports_arrivals_and_room(void **state)
 {
 	(void)state;
 	link->lane[0]->event_fd = EVENT_FD;
@@ -375,7 +375,7 @@ int main(void)
 		CASE(a_link_with_work_left_is_not_watched),
 		CASE(a_full_epoll_set_is_tried_again_at_the_next_tick),
 		CASE(a_blocked_lane_waits_for_room_too),
-		CASE(an_event_descriptor_tells_of_arrivals_and_room),
+		CASE(an_event_descriptor_reports_arrivals_and_room),
 		CASE(a_blocked_lane_of_a_nic_must_be_asked_again),
 		CASE(a_lost_lane_is_not_watched),
 		CASE(a_lane_leaves_the_set_before_it_is_closed),

@@ -87,7 +87,7 @@ static const char *listens(void)
 	return text;
 }
 
-static void a_device_listens_where_its_handle_can_say(void **state)
+static void a_device_listens_at_addresses_that_fit_its_handle(void **state)
 {
 	(void)state;
 	device("10.1.0.1", NULL);
@@ -116,7 +116,7 @@ static void one_with_rdma_listens_for_handshakes_too(void **state)
 	assert_int_equal(braid_ways_nets(&dev, nets), 1);
 }
 
-static void a_handle_tells_all_its_addresses(void **state)
+static void a_handle_has_all_its_addresses(void **state)
 {
 	struct braid_handle h = { .port = 4000, .has4 = 1, .addr4 = { 10, 1, 0, 1 },
 				  .more4 = { { 10, 2, 0, 1 }, { 10, 3, 0, 1 } } };
@@ -144,7 +144,7 @@ static void a_handle_tells_all_its_addresses(void **state)
 	assert_int_equal(braid_handle_addrs(&h, a), BRAID_HANDLE_ADDRS);
 }
 
-static void a_handle_tells_whether_the_peer_is_here(void **state)
+static void a_handle_shows_whether_the_peer_is_on_this_host(void **state)
 {
 	struct braid_handle h = { .place = 7 };
 
@@ -266,10 +266,10 @@ static void the_text_of_ways_is_cut_to_its_room(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_device_listens_where_its_handle_can_say),
+		cmocka_unit_test(a_device_listens_at_addresses_that_fit_its_handle),
 		cmocka_unit_test(one_with_rdma_listens_for_handshakes_too),
-		cmocka_unit_test(a_handle_tells_all_its_addresses),
-		cmocka_unit_test(a_handle_tells_whether_the_peer_is_here),
+		cmocka_unit_test(a_handle_has_all_its_addresses),
+		cmocka_unit_test(a_handle_shows_whether_the_peer_is_on_this_host),
 		cmocka_unit_test(the_nearest_way_comes_first),
 		cmocka_unit_test(interfaces_for_handshakes_come_first_where_they_did_before),
 		cmocka_unit_test(all_have_failed_when_each_has_since_one_worked),

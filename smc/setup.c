@@ -20,10 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/units.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/base/units.h"
 #include "core/base/work.h"
 #include "core/proto/auth.h"
 #include "smc/conn.h"

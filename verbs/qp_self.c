@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/units.h"
 #include "core/base/os.h"
+#include "core/base/units.h"
 #include "verbs/qp.h"
 #include "verbs/route.h"
 

@@ -10,9 +10,9 @@
 #include "core/dev.h"
 #include "core/base/flight.h"
 #include "core/base/log.h"
+#include "core/base/units.h"
 #include "core/base/work.h"
 #include "core/base/wakeup.h"
-#include "core/base/units.h"
 
 enum {
 	SLOW_MS = 20,			/* after so long, jobs behind a job get own threads */

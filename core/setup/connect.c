@@ -11,6 +11,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/base/units.h"
 #include "core/base/wakeup.h"
 #include "core/dev.h"
 #include "core/link/link.h"
@@ -23,7 +24,6 @@
 #include "core/setup/links.h"
 #include "core/setup/path.h"
 #include "core/setup/service.h"
-#include "core/base/units.h"
 
 enum {
 	TRIES_MAX = 10,			/* links tried for one connect */

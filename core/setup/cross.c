@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "core/base/self.h"
+#include "core/base/units.h"
 #include "core/link/link.h"
 #include "core/setup/conn.h"
 #include "core/setup/handshake.h"
 #include "core/setup/links.h"
-#include "core/base/units.h"
 
 enum {
 	AGAIN_MS = 500,			/* until the refused end dials again */

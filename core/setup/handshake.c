@@ -12,6 +12,7 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/base/pool.h"
+#include "core/base/units.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/msg/open.h"
@@ -19,7 +20,6 @@
 #include "core/setup/addr.h"
 #include "core/setup/events.h"
 #include "core/setup/links.h"
-#include "core/base/units.h"
 #include "core/transport.h"
 
 enum {

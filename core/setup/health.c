@@ -6,13 +6,13 @@
 
 #include "core/base/flight.h"
 #include "core/base/os.h"
+#include "core/base/units.h"
 #include "core/dev.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
 #include "core/link/state.h"
 #include "core/setup/path.h"
 #include "core/setup/redial.h"
-#include "core/base/units.h"
 #include "core/setup/why.h"
 #include "core/transport.h"
 

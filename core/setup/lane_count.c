@@ -5,12 +5,12 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/base/units.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/msg/comms.h"
 #include "core/setup/links.h"
-#include "core/base/units.h"
 
 enum {
 	LANE_MBPS = 25000,		/* what one stream can carry */

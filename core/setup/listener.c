@@ -10,12 +10,12 @@
 
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "core/base/units.h"
 #include "core/dev.h"
 #include "core/setup/bind.h"
 #include "core/setup/events.h"
 #include "core/setup/handshake.h"
 #include "core/setup/links.h"
-#include "core/base/units.h"
 #include "core/setup/unpaced.h"
 #include "core/setup/ways.h"
 #include "core/transport.h"

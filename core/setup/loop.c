@@ -12,6 +12,7 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/base/pool.h"
+#include "core/base/units.h"
 #include "core/base/wakeup.h"
 #include "core/base/work.h"
 #include "core/dev.h"
@@ -34,7 +35,6 @@
 #include "core/setup/reap.h"
 #include "core/setup/recover.h"
 #include "core/setup/service.h"
-#include "core/base/units.h"
 #include "core/setup/watched.h"
 
 enum {

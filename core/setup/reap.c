@@ -6,6 +6,7 @@
 
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/base/units.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
@@ -18,7 +19,6 @@
 #include "core/setup/handshake.h"
 #include "core/setup/links.h"
 #include "core/setup/listen.h"
-#include "core/base/units.h"
 #include "core/setup/watched.h"
 #include "core/transport.h"
 

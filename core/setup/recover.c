@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "core/base/os.h"
+#include "core/base/units.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
@@ -18,7 +19,6 @@
 #include "core/setup/redial.h"
 #include "core/setup/silence.h"
 #include "core/setup/stall.h"
-#include "core/base/units.h"
 #include "core/setup/watched.h"
 
 enum {

@@ -8,12 +8,12 @@
 #include "core/base/flight.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "core/base/units.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/setup/conn.h"
 #include "core/setup/links.h"
 #include "core/setup/path.h"
-#include "core/base/units.h"
 #include "core/setup/why.h"
 #include "core/transport.h"
 

@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/base/units.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/link/txq.h"
@@ -17,7 +18,6 @@
 #include "core/setup/health.h"
 #include "core/setup/links.h"
 #include "core/setup/redial.h"
-#include "core/base/units.h"
 #include "core/setup/why.h"
 
 enum {

@@ -9,6 +9,7 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/base/self.h"
+#include "core/base/units.h"
 #include "core/dev.h"
 #include "core/link/link.h"
 #include "core/msg/comm.h"
@@ -16,7 +17,6 @@
 #include "core/setup/links.h"
 #include "core/setup/service.h"
 #include "core/setup/silence.h"
-#include "core/base/units.h"
 
 enum { STALL_MS = 1000 };		/* between checks for messages that wait for a live peer */
 

@@ -4,10 +4,10 @@
 
 #include "core/base/log.h"
 #include "core/base/param.h"
+#include "core/base/units.h"
 #include "core/link/link.h"
 #include "core/setup/conn.h"
 #include "core/setup/links.h"
-#include "core/base/units.h"
 #include "core/setup/ways.h"
 
 enum {

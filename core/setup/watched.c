@@ -5,12 +5,12 @@
 #include <sys/epoll.h>
 
 #include "core/base/os.h"
+#include "core/base/units.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
 #include "core/link/state.h"
 #include "core/setup/events.h"
-#include "core/base/units.h"
 #include "core/transport.h"
 
 enum {

@@ -12,10 +12,10 @@
 #include "core/base/flight.h"
 #include "core/base/os.h"
 #include "core/base/self.h"
+#include "core/base/units.h"
 #include "core/dev.h"
 #include "core/setup/links.h"
 #include "core/watch/view.h"
-#include "core/base/units.h"
 
 #ifdef HAVE_CONFIG_H
 #include "config.h"

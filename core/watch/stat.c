@@ -28,9 +28,9 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/base/self.h"
+#include "core/base/units.h"
 #include "core/watch/report.h"
 #include "core/watch/statdir.h"
-#include "core/base/units.h"
 
 enum {
 	REQUEST_MS = 200, ANSWER_MS = 700,	/* for one client, before the next is served */

@@ -142,7 +142,7 @@ static void any_bit_of_a_handle_flipped_is_an_error(void **state)
 	}
 }
 
-static void a_handle_without_a_common_version_is_refused_and_its_version_known(void **state)
+static void a_handle_without_a_common_version_is_refused_with_its_version(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < N(versions); i++) {
@@ -172,7 +172,7 @@ int main(void)
 		cmocka_unit_test(a_handle_has_room_for_more_addresses),
 		cmocka_unit_test(the_diallers_state_is_its_own_to_change),
 		cmocka_unit_test(any_bit_of_a_handle_flipped_is_an_error),
-		cmocka_unit_test(a_handle_without_a_common_version_is_refused_and_its_version_known),
+		cmocka_unit_test(a_handle_without_a_common_version_is_refused_with_its_version),
 		cmocka_unit_test(sizes_are_what_the_design_says),
 	};
 

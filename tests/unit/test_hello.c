@@ -104,7 +104,7 @@ static void an_epoch_has_32_bits_from_version_2_on(void **state)
 	assert_int_equal(got.epoch, 0x1234);
 }
 
-static void a_hello_without_a_common_version_is_refused_and_its_version_known(void **state)
+static void a_hello_without_a_common_version_is_refused_with_its_version(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < N(versions); i++) {
@@ -190,7 +190,7 @@ int main(void)
 		cmocka_unit_test(the_hello_of_version_1_is_these_bytes),
 		cmocka_unit_test(a_hello_comes_back_whole),
 		cmocka_unit_test(an_epoch_has_32_bits_from_version_2_on),
-		cmocka_unit_test(a_hello_without_a_common_version_is_refused_and_its_version_known),
+		cmocka_unit_test(a_hello_without_a_common_version_is_refused_with_its_version),
 		cmocka_unit_test(a_hello_that_is_not_ours_or_has_a_field_out_of_range_is_refused),
 		cmocka_unit_test(a_host_name_from_outside_is_fit_to_print),
 		cmocka_unit_test(sizes_are_what_the_design_says),

@@ -94,7 +94,7 @@ static struct braid_mr_stats stats(void)
 	return s;
 }
 
-static void a_covering_registration_is_shared_else_the_nic_registers(void **state)
+static void a_covering_registration_is_shared_or_the_nic_registers(void **state)
 {
 	struct braid_mr *a = reg(0, 4), *b = reg(1, 3), *c = reg(3, 5), *d = reg(0, 4);
 
@@ -335,7 +335,7 @@ static void a_slow_nic_delays_no_other_nic(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(a_covering_registration_is_shared_else_the_nic_registers, setup),
+		cmocka_unit_test_setup(a_covering_registration_is_shared_or_the_nic_registers, setup),
 		cmocka_unit_test_setup(any_order_of_calls_ends_as_in_a_list, setup),
 		cmocka_unit_test_setup(they_are_counted, setup),
 		cmocka_unit_test_setup(beyond_the_ports_limit_no_nic_is_asked, setup),

@@ -12,10 +12,10 @@
 #include <string.h>
 
 #include "core/base/param.h"
+#include "core/base/units.h"
 #include "core/setup/links.h"
 #include "core/setup/recover.h"
 #include "core/setup/silence.h"
-#include "core/base/units.h"
 #include "tests/lib/pair.h"
 
 static struct null_pair p;

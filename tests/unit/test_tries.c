@@ -13,11 +13,11 @@
 #include <string.h>
 
 #include "core/base/param.h"
+#include "core/base/units.h"
 #include "core/link/link.h"
 #include "core/setup/conn.h"
 #include "core/setup/links.h"
 #include "core/setup/tries.h"
-#include "core/base/units.h"
 
 enum { START = 1000 };			/* s: when each case begins */
 

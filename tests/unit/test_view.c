@@ -14,9 +14,9 @@
 
 #include "core/base/clock.h"
 #include "core/base/flight.h"
+#include "core/base/units.h"
 #include "core/link/recover.h"
 #include "core/setup/links.h"
-#include "core/base/units.h"
 #include "core/watch/report.h"
 #include "core/watch/view.h"
 #include "tests/lib/pair.h"

@@ -128,7 +128,7 @@ static void test_ended_at_once_is_not_reported(void **state)
 	assert_int_equal(warns, 0);
 }
 
-static void test_stuck_is_left_behind_and_reported_once(void **state)
+static void test_stuck_is_left_and_reported_once(void **state)
 {
 	struct job *j = start(false), *k = start(false);
 
@@ -207,7 +207,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_done_and_freed_once, begin, end),
 		cmocka_unit_test_setup_teardown(test_ended_at_once_is_not_reported, begin, end),
-		cmocka_unit_test_setup_teardown(test_stuck_is_left_behind_and_reported_once, begin, end),
+		cmocka_unit_test_setup_teardown(test_stuck_is_left_and_reported_once, begin, end),
 		cmocka_unit_test_setup_teardown(test_a_slow_one_is_not_stuck_for_half_a_minute, begin,
 						end),
 		cmocka_unit_test_setup_teardown(test_one_that_came_back_is_not_stuck, begin, end),

@@ -125,7 +125,7 @@ BRAID_HOT ncclResult_t braid_net_test(void *opaque, int *done, int *sizes)
 	*done = 0;
 	if (req->flush)
 		return test_flush(req, done);
-	res = braid_comm_ask(req);
+	res = braid_comm_test(req);
 	if (res <= 0)
 		return braid_net_result(res);
 	ctx = req->comm->ctx;

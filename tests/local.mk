@@ -292,6 +292,7 @@ tests_libtest_la_SOURCES = \
 	tests/lib/pair.c \
 	tests/lib/pair.h \
 	tests/lib/queued.h \
+	tests/lib/req.h \
 	tests/lib/speak.c \
 	tests/lib/speak.h \
 	tests/lib/versions.h \

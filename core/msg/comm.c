@@ -176,7 +176,7 @@ void braid_comm_finish(struct braid_req *req, int *sizes)
 		braid_link_defer_control(c->link);
 }
 
-int braid_comm_ask(struct braid_req *req)
+int braid_comm_test(struct braid_req *req)
 {
 	struct braid_comm *c = req->comm;
 	int err;
@@ -191,17 +191,6 @@ int braid_comm_ask(struct braid_req *req)
 		return 1;
 	err = atomic_load_explicit(&c->err, memory_order_acquire);
 	return err ? braid_comm_report(c, err) : 0;
-}
-
-int braid_comm_test(struct braid_req *req, bool *ret_done, int *sizes)
-{
-	int res = braid_comm_ask(req);
-
-	*ret_done = res > 0;
-	if (res <= 0)
-		return res;
-	braid_comm_finish(req, sizes);
-	return 0;
 }
 
 bool braid_comm_waits(struct braid_comm *c, struct braid_waiting *ret)

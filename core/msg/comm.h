@@ -218,11 +218,9 @@ int braid_comm_isend(struct braid_comm *c, const void *data, uint64_t size, int3
 int braid_comm_irecv(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,
 		     const int *tags, struct braid_mr *const *mrs, struct braid_req **ret);
 /* 1: done, call braid_comm_finish() next; 0: not yet; or the comm's error. */
-int braid_comm_ask(struct braid_req *req);
+int braid_comm_test(struct braid_req *req);
 /* Frees the request.  sizes[], if not NULL, gets one entry per buffer, at most INT_MAX each. */
 void braid_comm_finish(struct braid_req *req, int *sizes);
-/* _ask() and, once done, _finish() in one call: 0 and *ret_done, or the comm's error. */
-int braid_comm_test(struct braid_req *req, bool *ret_done, int *sizes);
 
 /*
  * Stop using the memory of requests on `mr` (NULL: of those without a registration), and fail the

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "tests/lib/pair.h"
+#include "tests/lib/req.h"
 
 enum { SIZE = 8, BATCH = 4096, SAMPLES_MAX = 100000 };
 
@@ -37,7 +38,7 @@ static bool tests(struct braid_req *req)
 {
 	bool done;
 
-	if (braid_comm_test(req, &done, NULL))
+	if (req_test(req, &done, NULL))
 		die("a request failed");
 	return done;
 }

@@ -29,6 +29,7 @@
 #include "core/msg/comm.h"
 #include "core/setup/process.h"
 #include "core/transport.h"
+#include "tests/lib/req.h"
 
 extern const struct braid_transport braid_tcp;
 
@@ -357,7 +358,7 @@ static void test_one(struct request *r)
 	int sizes[BRAID_RECVS_MAX];
 	bool done;
 
-	if (r->comm && !braid_comm_test(r->req, &done, sizes) && done)
+	if (r->comm && !req_test(r->req, &done, sizes) && done)
 		forget(r);
 }
 

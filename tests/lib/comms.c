@@ -11,6 +11,7 @@
 #include "core/base/param.h"
 #include "core/base/pool.h"
 #include "tests/lib/comms.h"
+#include "tests/lib/req.h"
 
 struct null_pair pair;
 struct braid_comm *cs, *cr;
@@ -89,7 +90,7 @@ bool done(struct braid_req *req)
 {
 	bool ret;
 
-	assert_int_equal(braid_comm_test(req, &ret, NULL), 0);
+	assert_int_equal(req_test(req, &ret, NULL), 0);
 	return ret;
 }
 
@@ -104,7 +105,7 @@ int error_of(struct braid_req *req)
 {
 	bool ret;
 
-	return braid_comm_test(req, &ret, NULL);
+	return req_test(req, &ret, NULL);
 }
 
 int size_of(struct braid_req *req)
@@ -112,7 +113,7 @@ int size_of(struct braid_req *req)
 	int size[BRAID_RECVS_MAX];
 	bool ret;
 
-	assert_int_equal(braid_comm_test(req, &ret, size), 0);
+	assert_int_equal(req_test(req, &ret, size), 0);
 	assert_true(ret);
 	return size[0];
 }
@@ -154,9 +155,9 @@ void run(struct braid_req *a, struct braid_req *b)
 
 		more = (a && !atomic_load(&a->done)) || (b && !atomic_load(&b->done));
 		if (a && !atomic_load(&a->done))
-			braid_comm_test(a, &ret, NULL);
+			req_test(a, &ret, NULL);
 		if (b && !atomic_load(&b->done))
-			braid_comm_test(b, &ret, NULL);
+			req_test(b, &ret, NULL);
 		braid_link_progress(pair.end[A], &cs->flush_epoch, NULL);
 		braid_link_progress(pair.end[B], &cr->flush_epoch, NULL);
 		null_deliver_all(&pair);

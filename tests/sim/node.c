@@ -5,6 +5,7 @@
  * must know what memory a process holds, and when a thread waits for another.
  */
 #include "tests/sim/node.h"
+#include "tests/lib/req.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -106,6 +107,6 @@ __attribute__((visibility("default"))) const struct sim_node sim_node = {
 	.connect = braid_connect,
 	.isend = braid_comm_isend,
 	.irecv = braid_comm_irecv,
-	.test = braid_comm_test,
+	.test = req_test,
 	.close = braid_comm_close,
 };

@@ -106,7 +106,7 @@ static struct braid_mr *mr_of(struct braid_comm *c, char *data, size_t size)
 
 static bool is_done(struct braid_req *req)
 {
-	int res = braid_comm_ask(req);
+	int res = braid_comm_test(req);
 
 	assert_true(res >= 0);
 	return res > 0;

@@ -12,6 +12,7 @@
 
 #include "core/link/lane_io.h"
 #include "tests/lib/comms.h"
+#include "tests/lib/req.h"
 
 static void a_chunk_may_overtake_its_start(void **state)
 {
@@ -27,7 +28,7 @@ static void a_chunk_may_overtake_its_start(void **state)
 	for (int i = 0; i < 10; i++) {
 		bool ret;
 
-		braid_comm_test(s, &ret, NULL);
+		req_test(s, &ret, NULL);
 		for (unsigned l = 1; l < 3; l++) {
 			while (null_deliver(&pair, A, l) > 0)
 				;

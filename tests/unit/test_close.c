@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "tests/lib/comms.h"
+#include "tests/lib/req.h"
 
 static void a_comm_is_freed_when_both_ends_sent_bye(void **state)
 {
@@ -74,7 +75,7 @@ static void a_goodbye_finds_the_send_acknowledged_on_every_lane(void **state)
 	braid_link_progress(pair.end[B], &cr->flush_epoch, NULL);
 	pass_frame(B, BRAID_F_CREDIT);
 	for (int i = 0; i < 1000 && !atomic_load(&r->done); i++) {
-		braid_comm_test(s, &ret, NULL);
+		req_test(s, &ret, NULL);
 		for (unsigned lane = 0; lane < 3; lane++)
 			null_deliver(&pair, A, lane);
 	}

@@ -29,6 +29,7 @@
 #include "core/base/param.h"
 #include "core/base/pool.h"
 #include "tests/lib/pair.h"
+#include "tests/lib/req.h"
 
 enum {
 	FLOWS_MAX = 4,
@@ -306,7 +307,7 @@ static bool test_send(struct flow *f, unsigned i)
 
 	if (i >= f->sent || m->done || f->send_left)
 		return false;
-	err = braid_comm_test(m->req, &done, &size);
+	err = req_test(m->req, &done, &size);
 	if (err) {
 		if (!f->left)
 			return wrong("test of a send said %d", err);
@@ -352,7 +353,7 @@ static bool test_group(struct flow *f, unsigned i)
 
 	if (i >= f->posted || g->done || f->recv_left)
 		return false;
-	err = braid_comm_test(g->req, &done, sizes);
+	err = req_test(g->req, &done, sizes);
 	if (err) {
 		if (!f->left)
 			return wrong("test of a receive said %d", err);

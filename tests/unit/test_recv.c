@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "tests/lib/comms.h"
+#include "tests/lib/req.h"
 
 static void a_group_takes_its_messages_in_any_order_of_tags(void **state)
 {
@@ -32,7 +33,7 @@ static void a_group_takes_its_messages_in_any_order_of_tags(void **state)
 	assert_false(done(r));
 	assert_true(settled(isend(cs, "7b", 3, 7)));
 	null_deliver_all(&pair);
-	assert_int_equal(braid_comm_test(r, &is_done, got), 0);
+	assert_int_equal(req_test(r, &is_done, got), 0);
 	assert_true(is_done);
 	assert_string_equal(to[0], "first seven");
 	assert_string_equal(to[2], "7b");

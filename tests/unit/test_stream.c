@@ -31,6 +31,7 @@
 #include "core/transport.h"
 #include "socket/stream.h"
 #include "tests/lib/pair.h"
+#include "tests/lib/req.h"
 #include "tests/unit/unkind.h"
 
 enum { K = 1024, BIG = 3 << 20 };
@@ -180,7 +181,7 @@ static void fill(struct ring *g, struct slot *t, unsigned k)
 /* Calls test(): is the request done? */
 static bool is_done(struct braid_req *req)
 {
-	int res = atomic_load(&req->done) ? 1 : braid_comm_ask(req);
+	int res = atomic_load(&req->done) ? 1 : braid_comm_test(req);
 
 	assert_true(res >= 0);
 	return res > 0;
@@ -206,8 +207,8 @@ static void check(struct ring *g, struct slot *t)
 	assert_int_equal(t->to[t->size], 0x5a);
 	if (t->size)
 		assert_int_equal(t->to[0], pattern(g->stream, k, 0));
-	assert_int_equal(braid_comm_test(t->s, &done, NULL), 0);
-	assert_int_equal(braid_comm_test(t->r, &done, NULL), 0);
+	assert_int_equal(req_test(t->s, &done, NULL), 0);
+	assert_int_equal(req_test(t->r, &done, NULL), 0);
 	free(t->from);
 	free(t->to);
 	t->from = NULL;
@@ -315,8 +316,8 @@ static void payload_of_a_dead_comm_is_thrown_away(void **state)
 	assert_int_equal(braid_comm_irecv(r, 1, &to, &size, &tag, NULL, &rreq), 0);
 	assert_int_equal(braid_comm_isend(s, big, sizeof(big), 0, NULL, &req), 0);
 	for (unsigned i = 0; i < 6; i++) {
-		braid_comm_test(req, &done, NULL);
-		braid_comm_test(rreq, &done, NULL);
+		req_test(req, &done, NULL);
+		req_test(rreq, &done, NULL);
 	}
 	braid_comm_close(r);
 	free(to);
@@ -349,10 +350,10 @@ static void a_small_message_costs_one_call_at_each_end(void **state)
 		assert_int_equal(braid_comm_isend(s, "12345678", 8, 0, NULL, &req), 0);
 		assert_int_equal(unkind.sends, 1);
 		assert_int_equal(unkind.recvs, 0);
-		assert_int_equal(braid_comm_test(req, &done, NULL), 0);
+		assert_int_equal(req_test(req, &done, NULL), 0);
 		assert_true(done);
 		assert_int_equal(unkind.sends + unkind.recvs, 1);
-		assert_int_equal(braid_comm_test(rreq, &done, NULL), 0);
+		assert_int_equal(req_test(rreq, &done, NULL), 0);
 		assert_true(done);
 		assert_int_equal(unkind.sends, 1);
 		assert_int_equal(unkind.recvs, 1);
@@ -373,7 +374,7 @@ static void a_burst_leaves_in_fewer_calls_than_messages(void **state)
 		assert_int_equal(braid_comm_isend(s, "x", 1, 0, NULL, &req[i]), 0);
 	for (unsigned k = 0; k < 4; k++) {
 		for (unsigned i = 0; i < 32; i++)
-			assert_int_equal(braid_comm_test(req[i], &done, NULL), 0);
+			assert_int_equal(req_test(req[i], &done, NULL), 0);
 	}
 	assert_true(unkind.sends <= 8);
 	(void)r;
@@ -398,11 +399,11 @@ static void a_call_moves_at_most_its_budget(void **state)
 	assert_int_equal(braid_comm_isend(s, big, sizeof(big), 0, NULL, &req), 0);
 	for (int i = 0; i < 100000 && !done; i++) {
 		unkind.moved = 0;
-		assert_int_equal(braid_comm_test(rreq, &done, NULL), 0);
+		assert_int_equal(req_test(rreq, &done, NULL), 0);
 		most = unkind.moved > most ? unkind.moved : most;
 		unkind.moved = 0;
 		if (!sent)
-			assert_int_equal(braid_comm_test(req, &sent, NULL), 0);
+			assert_int_equal(req_test(req, &sent, NULL), 0);
 		most = unkind.moved > most ? unkind.moved : most;
 	}
 	assert_true(done);
@@ -436,9 +437,9 @@ static void a_message_of_a_mebibyte_takes_one_call(void **state)
 	assert_int_equal(braid_comm_isend(s, big, sizeof(big), 0, NULL, &req), 0);
 	for (int i = 0; i < 4; i++)		/* the credit leaves, and is not read yet */
 		braid_link_progress(end[1], &r->flush_epoch, NULL);
-	assert_int_equal(braid_comm_test(req, &done, NULL), 0);
+	assert_int_equal(req_test(req, &done, NULL), 0);
 	assert_true(q->f_head > 1 && !q->unsent);
-	assert_int_equal(braid_comm_test(rreq, &done, NULL), 0);
+	assert_int_equal(req_test(rreq, &done, NULL), 0);
 	assert_true(done);
 	assert_memory_equal(big, to, sizeof(big));
 }
@@ -461,7 +462,7 @@ static void what_arrives_while_the_link_is_busy_is_kept(void **state)
 	assert_int_equal(braid_comm_isend(s, "kept", 5, 0, NULL, &req), 0);
 	assert_true(braid_trylock(&end[1]->lock));
 	for (unsigned i = 0; i < 3; i++) {
-		assert_int_equal(braid_comm_test(rreq, &done, NULL), 0);
+		assert_int_equal(req_test(rreq, &done, NULL), 0);
 		assert_false(done);
 	}
 	/* Not even memory may be given back: something lies in it. */
@@ -469,7 +470,7 @@ static void what_arrives_while_the_link_is_busy_is_kept(void **state)
 	braid_stream_detach(end[1]->lane[0]);
 	braid_unlock(&end[1]->lane[0]->io);
 	braid_unlock(&end[1]->lock);
-	assert_int_equal(braid_comm_test(rreq, &done, NULL), 0);
+	assert_int_equal(req_test(rreq, &done, NULL), 0);
 	assert_true(done);
 	assert_string_equal(to, "kept");
 }
@@ -553,9 +554,9 @@ static void a_message_survives_its_connection(void **state)
 		reconnect();
 		for (int n = 0; n < 1000 && !(sent && got); n++) {
 			if (!sent)
-				assert_int_equal(braid_comm_test(tx, &sent, NULL), 0);
+				assert_int_equal(req_test(tx, &sent, NULL), 0);
 			if (!got)
-				assert_int_equal(braid_comm_test(rx, &got, NULL), 0);
+				assert_int_equal(req_test(rx, &got, NULL), 0);
 			braid_link_move(end[0]);
 			braid_link_try_flush_control(end[1]);
 		}
@@ -580,7 +581,7 @@ static void a_lost_connection_is_no_error_of_its_comms(void **state)
 	comms(0, &s, &r);
 	assert_int_equal(braid_comm_irecv(r, 1, &data, &size, &tag, NULL, &req), 0);
 	shutdown(end[0]->lane[0]->fd, SHUT_RDWR);
-	assert_int_equal(braid_comm_test(req, &done, NULL), 0);
+	assert_int_equal(req_test(req, &done, NULL), 0);
 	assert_false(done);
 	assert_false(atomic_load(&end[0]->lane[0]->up) && atomic_load(&end[1]->lane[0]->up));
 	assert_int_equal(atomic_load(&end[0]->state), BRAID_LINK_UP);
@@ -652,7 +653,7 @@ static void a_link_that_receives_a_malformed_frame_fails_and_logs(void **state)
 	assert_int_equal(braid_comm_irecv(r, 1, &data, &size, &tag, NULL, &req), 0);
 	raw("GET / HTTP/1.1\r\nHost: right\r\nAccept: */*\r\n\r\n", 44);
 	raw("more of it", 10);
-	assert_int_equal(braid_comm_test(req, &done, NULL), -EREMOTEIO);
+	assert_int_equal(req_test(req, &done, NULL), -EREMOTEIO);
 	assert_int_equal(warns, 1);
 	assert_non_null(strstr(warned, "right"));
 	assert_non_null(strstr(warned, "left"));
@@ -716,7 +717,7 @@ static void *work(void *arg)
 				      braid_comm_isend(w->c, buf, size, tag, NULL, &req) :
 				      braid_comm_irecv(w->c, 1, &data, &size, &tag, NULL, &req);
 		while (!done && !err) {
-			err = braid_comm_test(req, &done, NULL);
+			err = req_test(req, &done, NULL);
 			if (!done)
 				sched_yield();
 		}

@@ -20,6 +20,7 @@
 #include "core/watch/report.h"
 #include "core/watch/view.h"
 #include "tests/lib/pair.h"
+#include "tests/lib/req.h"
 
 enum { LARGE = 100000, WRITERS = 4 };
 
@@ -78,7 +79,7 @@ static bool done(struct braid_req *req)
 {
 	bool ret;
 
-	assert_int_equal(braid_comm_test(req, &ret, NULL), 0);
+	assert_int_equal(req_test(req, &ret, NULL), 0);
 	return ret;
 }
 

@@ -158,8 +158,8 @@ struct braid_transport {
 	void (*dereg)(struct braid_dev *dev, struct braid_key *key);
 	const struct braid_gpu *gpu;	/* NULL: no GPU memory over this transport */
 
-	/* In the handshake the ends exchange BRAID_BLOB_SIZE bytes.  False: no set-up calls. */
-	bool blob;
+	/* The handshake's BRAID_BLOB_SIZE bytes set up a carrier; lane->fd only shows its end. */
+	bool blob;			/* false: frames use lane->fd; no set-up calls */
 	bool slow;			/* set-up may take half BRAID_HANDSHAKE_TIMEOUT; else 1 s */
 	unsigned rest_s;		/* after it failed on a path, only sockets use that path
 					 * for so long at least; 0: core/setup/path.c decides */

@@ -38,7 +38,6 @@ struct smc_conn {
 	int listen_fd;			/* of the accepter */
 	struct smc_pending pending[BRAID_SMC_PENDING];
 	uint8_t nonce[BRAID_SMC_NONCE];
-	unsigned idle_polls;
 	struct braid_progress progress;	/* only for the service thread */
 };
 

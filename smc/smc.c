@@ -71,23 +71,11 @@ static int smc_push(struct braid_lane *lane)
 	return err ? verdict(lane, err) : 0;
 }
 
-static int stream_poll(struct braid_lane *lane)
+static int smc_poll(struct braid_lane *lane)
 {
 	int n = braid_stream_poll(lane);
 
-	if (n < 0)
-		return verdict(lane, n);
-	if (n)
-		conn_of(lane)->idle_polls = 0;
-	return n;
-}
-
-static int smc_poll(struct braid_lane *lane)
-{
-	int n = stream_poll(lane);
-
-	return n || !braid_lane_check_due(lane, &conn_of(lane)->idle_polls) ?
-		       n : braid_lane_final_poll(lane, stream_poll);
+	return n < 0 ? verdict(lane, n) : n;
 }
 
 static int smc_health(struct braid_lane *lane, struct braid_health *ret)

@@ -81,7 +81,6 @@ struct ucx_ep {
 	char *scratch;			/* receives a payload that is thrown away */
 	unsigned slots, posted, seen;	/* heads before `seen` have been read ahead */
 	unsigned payloads_done, payloads_posted;
-	unsigned idle_polls;
 	struct braid_progress progress;	/* the service thread's */
 	struct braid_stage *gpu;	/* of the first GPU whose memory was given to UCX */
 };

@@ -177,23 +177,13 @@ static int progress_and_read(struct braid_lane *lane)
 			return 1;
 		n = read_messages(lane, w);
 		braid_unlock(&lane->link->lock);
-		if (n == -EIO)
-			return braid_ucx_broken(lane, w);
-		if (n < 0)
-			return braid_lane_check_fd(lane) ? -ENOTCONN : n;
-		w->idle_polls = 0;
-		return n;
+		return n == -EIO ? braid_ucx_broken(lane, w) : n;
 	}
 	return 0;
 }
 
 int braid_ucx_poll(struct braid_lane *lane)
 {
-	struct ucx_ep *w = braid_ucx_ep_of(lane);
-	int n;
-
 	braid_assert_locked(&lane->io);
-	n = w->over ? 0 : progress_and_read(lane);
-	return n || w->over || !braid_lane_check_due(lane, &w->idle_polls) ?
-		       n : braid_lane_final_poll(lane, progress_and_read);
+	return braid_ucx_ep_of(lane)->over ? 0 : progress_and_read(lane);
 }

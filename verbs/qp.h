@@ -130,7 +130,6 @@ struct braid_qp {
 	atomic_bool broken;		/* failed in lane_open(), or by a device's event */
 	struct ibv_wc wc[BRAID_POLL_MAX];
 	int wc_beg, wc_end;
-	unsigned idle_polls;
 
 	/* health: the service thread */
 	struct braid_progress progress;

@@ -147,19 +147,7 @@ static BRAID_APART BRAID_HOT int handle_found(struct braid_lane *lane, struct br
 			break;
 		err = poll_cq(w);
 	} while (err > 0);
-	w->idle_polls = 0;
-	/* If the peer's process has ended, the NIC is not at fault. */
-	if (err)
-		return braid_lane_check_fd(lane) == -ENOTCONN ? -ENOTCONN : err;
-	return handled;
-}
-
-static BRAID_APART int poll_and_handle(struct braid_lane *lane)
-{
-	struct braid_qp *w = braid_qp_of(lane);
-	int res = poll_cq(w);
-
-	return res > 0 ? handle_found(lane, w) : res;
+	return err ? err : handled;
 }
 
 BRAID_HOT int braid_verbs_poll(struct braid_lane *lane)
@@ -175,12 +163,11 @@ BRAID_HOT int braid_verbs_poll(struct braid_lane *lane)
 		for (unsigned i = 0; i < EXTRA_POLLS && !res; i++)
 			res = poll_cq(w);
 	}
-	if (res)
-		return res < 0 ? res : handle_found(lane, w);
-	if (atomic_load_explicit(&w->broken, memory_order_relaxed)) {
-		res = braid_lane_final_poll(lane, poll_and_handle);
-		return res ? res : -EIO;
+	/* What had come before it broke is taken first. */
+	if (!res && atomic_load_explicit(&w->broken, memory_order_acquire)) {
+		res = poll_cq(w);
+		if (!res)
+			return -EIO;
 	}
-	return braid_lane_check_due(lane, &w->idle_polls) ?
-		       braid_lane_final_poll(lane, poll_and_handle) : 0;
+	return res > 0 ? handle_found(lane, w) : res;
 }

@@ -121,14 +121,15 @@ BRAID_APART int braid_lane_check_fd(const struct braid_lane *lane)
 	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -ENOTCONN;
 }
 
-BRAID_APART int braid_lane_final_poll(struct braid_lane *lane, int (*poll)(struct braid_lane *lane))
+BRAID_APART int braid_lane_final_poll(struct braid_lane *lane, int n)
 {
-	int n;
-
+	braid_assert_locked(&lane->io);
 	if (!braid_lane_check_fd(lane))
-		return 0;
-	n = poll(lane);
-	return n ? n : -ENOTCONN;
+		return n;
+	if (!n)
+		n = lane->tr->poll(lane);
+	/* An error after the end is not the carrier's fault. */
+	return n > 0 || n == -ENOMEM || lane->rx_broken ? n : -ENOTCONN;
 }
 
 bool braid_lane_stuck(const struct braid_lane *lane, struct braid_progress *progress,

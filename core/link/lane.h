@@ -77,6 +77,7 @@ struct braid_lane {
 	uint64_t flight_max;		/* limit of unacknowledged chunk bytes; 0: none */
 	struct braid_lock io;		/* held by the thread that reads the carrier */
 	bool pushing;			/* a thread pushes it, perhaps without the link's lock */
+	unsigned idle_polls;		/* in a row, that found nothing; `io` guards it */
 	atomic_bool blocked;		/* the carrier took no more at the last push */
 
 	struct braid_txq tx;

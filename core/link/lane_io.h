@@ -4,7 +4,7 @@
  * arrived go.
  *
  * A transport includes this and core/transport.h.  All calls are made with the link's lock held,
- * except braid_lane_check_due(), braid_lane_check_fd() and braid_lane_final_poll().
+ * except braid_lane_is_alone() and braid_lane_check_fd().
  */
 #ifndef BRAID_LINK_LANE_IO_H
 #define BRAID_LINK_LANE_IO_H
@@ -153,30 +153,17 @@ int braid_rx_broken(struct braid_lane *lane, const char *what, int err);
 
 /* --- is the peer there? -------------------------------------------------------------------- */
 
-enum { BRAID_CHECK_FD = 256 };		/* braid_lane_check_due() */
-
 /* A hint: recently no call used another link. */
 static inline bool braid_lane_is_alone(const struct braid_lane *lane)
 {
 	return atomic_load_explicit(&lane->link->thread.alone, memory_order_relaxed);
 }
 
-/* Look at lane->fd?  After each BRAID_CHECK_FD-th empty poll; while watched, after each. */
-static inline bool braid_lane_check_due(const struct braid_lane *lane, unsigned *in_vain)
-{
-	return ++*in_vain % BRAID_CHECK_FD == 0 || atomic_load(&lane->link->thread.watched);
-}
-
 /*
- * For a lane whose frames do not use its socket: 0, or -ENOTCONN if the peer closed that socket.
- * The socket's only event is its end: the peer closed the lane, or the peer's process ended.
+ * For a lane with a carrier of its own (`blob`), after that has failed: 0, or -ENOTCONN if the peer
+ * closed lane->fd.  The socket's only event is its end.  The core asks this after each poll().
  */
 int braid_lane_check_fd(const struct braid_lane *lane);
-/*
- * Call it after a poll that found nothing: 0 if lane->fd is open.  If the peer closed it, data may
- * have come before: returns what `poll` finds now, or -ENOTCONN if it finds nothing.
- */
-int braid_lane_final_poll(struct braid_lane *lane, int (*poll)(struct braid_lane *lane));
 
 /*
  * braid_lane_stuck() is true if frames are in flight, and for more than `most` calls in a row

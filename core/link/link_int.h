@@ -32,6 +32,11 @@ void braid_link_forget_deferred(struct braid_link *link);
  * then names.
  */
 void braid_lane_died(struct braid_lane *lane, const char *broken, int err);
+/*
+ * A poll of a lane with a carrier of its own found nothing (n is 0), or failed.  Returns n, or
+ * -ENOTCONN if the peer has closed lane->fd.  What came before the end is read first.
+ */
+int braid_lane_final_poll(struct braid_lane *lane, int n);
 /* Give a lane that is closed at both ends to feed_orphans(), once the peer's NIC has stopped. */
 void braid_lane_orphan(struct braid_lane *lane);
 /* A lane that can become home, or NULL. */

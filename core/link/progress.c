@@ -23,6 +23,7 @@
 enum {
 	POLL_OTHERS = 4,		/* empty lanes that one call polls, beside home */
 	POLL_RARELY = 64,		/* calls between polls of lanes that expect nothing */
+	CHECK_FD = 256,		/* empty polls after which lane->fd is checked */
 	BACKLOG_BYTES = 256 << 10,	/* received: send control frames even while data comes */
 };
 
@@ -80,6 +81,15 @@ void braid_link_send(struct braid_link *link, bool now)
 		braid_lane_push(braid_link_home(link));
 }
 
+/*
+ * A NIC does not report that the peer's process has ended, but the socket of the handshake does.
+ * Check it now and then; in each round while the service thread watches.
+ */
+static inline bool is_check_due(struct braid_lane *lane)
+{
+	return ++lane->idle_polls % CHECK_FD == 0 || atomic_load(&lane->link->thread.watched);
+}
+
 static inline int lane_poll(struct braid_lane *lane)
 {
 	bool up;
@@ -91,6 +101,10 @@ static inline int lane_poll(struct braid_lane *lane)
 		return 1;		/* another thread polls it */
 	up = braid_lane_up(lane);
 	n = up || braid_lane_unread(lane) ? lane->tr->poll(lane) : 0;
+	if (n > 0)
+		lane->idle_polls = 0;
+	else if (up && lane->tr->blob && (n < 0 || is_check_due(lane)))
+		n = braid_lane_final_poll(lane, n);
 	if (n < 0)
 		braid_lane_died(lane, lane->rx_broken, n);	/* before another thread reads it */
 	if (n <= 0 && !up)

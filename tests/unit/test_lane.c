@@ -171,7 +171,6 @@ static void a_new_carrier_is_not_expected_to_bring_large_payloads(void **state)
 /* --- the end of a lane's socket ------------------------------------------------------------ */
 
 static int recv_errno;			/* 0: the peer has closed; -1: there is a byte */
-static int polled, poll_answer;
 
 static ssize_t os_recv(int fd, void *buf, size_t len, int flags)
 {
@@ -186,13 +185,6 @@ static ssize_t os_recv(int fd, void *buf, size_t len, int flags)
 	return recv_errno ? -1 : 0;
 }
 
-static int poll_again(struct braid_lane *lane)
-{
-	assert_ptr_equal(lane, stub_at(0));
-	polled++;
-	return poll_answer;
-}
-
 static int setup_fd(void **state)
 {
 	static struct braid_os os;
@@ -201,7 +193,6 @@ static int setup_fd(void **state)
 	os = *braid_os;
 	os.recv = os_recv;
 	braid_os = &os;
-	polled = poll_answer = 0;
 	return 0;
 }
 
@@ -220,31 +211,44 @@ static void a_quiet_socket_is_open_and_any_event_is_its_end(void **state)
 	assert_int_equal(braid_lane_check_fd(stub_at(0)), -ENOTCONN);
 }
 
-static void what_came_before_the_end_is_read_first(void **state)
+/* A poll answered n, and the next one will answer `then`. */
+static int final_poll(int n, int then)
+{
+	stub.lane[0].poll = then;
+	braid_lock_wait(&stub_at(0)->io);
+	n = braid_lane_final_poll(stub_at(0), n);
+	braid_unlock(&stub_at(0)->io);
+	return n;
+}
+
+static void while_the_socket_is_open_a_poll_means_what_it_says(void **state)
 {
 	(void)state;
 	recv_errno = EAGAIN;
-	poll_answer = 3;
-	assert_int_equal(braid_lane_final_poll(stub_at(0), poll_again), 0);
-	assert_int_equal(polled, 0);
-	recv_errno = 0;
-	assert_int_equal(braid_lane_final_poll(stub_at(0), poll_again), 3);
-	poll_answer = -EIO;
-	assert_int_equal(braid_lane_final_poll(stub_at(0), poll_again), -EIO);
-	poll_answer = 0;
-	assert_int_equal(braid_lane_final_poll(stub_at(0), poll_again), -ENOTCONN);
+	assert_int_equal(final_poll(0, 3), 0);
+	assert_int_equal(final_poll(-EIO, 3), -EIO);
+	assert_int_equal(stub.lane[0].polls, 0);
 }
 
-static void the_socket_is_looked_at_now_and_then_and_always_while_the_link_is_watched(void **state)
+static void what_came_before_the_end_is_read_first(void **state)
 {
-	unsigned in_vain = 0, looks = 0;
-
 	(void)state;
-	for (unsigned i = 0; i < 10 * BRAID_CHECK_FD; i++)
-		looks += braid_lane_check_due(stub_at(0), &in_vain);
-	assert_int_equal(looks, 10);
-	atomic_store(&stub.link->thread.watched, true);
-	assert_true(braid_lane_check_due(stub_at(0), &in_vain));
+	recv_errno = 0;
+	assert_int_equal(final_poll(0, 3), 3);
+	assert_int_equal(final_poll(0, 0), -ENOTCONN);
+	assert_int_equal(stub.lane[0].polls, 2);
+}
+
+static void an_error_after_the_end_is_not_the_carriers_unless_the_peer_sent_nonsense(void **state)
+{
+	(void)state;
+	recv_errno = 0;
+	assert_int_equal(final_poll(-EIO, 3), -ENOTCONN);
+	assert_int_equal(stub.lane[0].polls, 0);
+	assert_int_equal(final_poll(0, -EIO), -ENOTCONN);
+	assert_int_equal(final_poll(-ENOMEM, 3), -ENOMEM);
+	stub_at(0)->rx_broken = "header";
+	assert_int_equal(final_poll(-EBADMSG, 3), -EBADMSG);
 }
 
 /* --- a peer that has stopped --------------------------------------------------------------- */
@@ -303,8 +307,9 @@ int main(void)
 		CASE(a_lane_has_room_for_the_largest_transport),
 		CASE(a_new_carrier_is_not_expected_to_bring_large_payloads),
 		CASE_FD(a_quiet_socket_is_open_and_any_event_is_its_end),
+		CASE_FD(while_the_socket_is_open_a_poll_means_what_it_says),
 		CASE_FD(what_came_before_the_end_is_read_first),
-		CASE(the_socket_is_looked_at_now_and_then_and_always_while_the_link_is_watched),
+		CASE_FD(an_error_after_the_end_is_not_the_carriers_unless_the_peer_sent_nonsense),
 		CASE(a_lane_is_stuck_while_frames_are_in_flight_and_nothing_happens),
 		CASE(bytes_and_acknowledgements_are_signs_of_life),
 	};

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/base/os.h"
 #include "core/link/control.h"
 #include "core/link/link_int.h"
 #include "core/link/state.h"
@@ -137,6 +138,88 @@ static void a_lane_whose_poll_fails_is_lost_and_the_others_go_on(void **state)
 	assert_int_equal(braid_link_move(stub.link), 0);
 	assert_int_equal(stub.lane[1].polls, 1);
 	assert_int_equal(stub.lane[3].polls, 1);
+}
+
+static unsigned looks;
+static bool open_still;
+
+static ssize_t look(int fd, void *buf, size_t len, int flags)
+{
+	(void)buf, (void)flags;
+	assert_int_equal(fd, stub_at(0)->fd);
+	assert_int_equal(len, 1);
+	looks++;
+	errno = EAGAIN;
+	return open_still ? -1 : 0;
+}
+
+static int setup_nic(void **state)
+{
+	static struct braid_os os;
+
+	(void)state;
+	stub_up(&stub_nic, 1);
+	os = *braid_os;
+	os.recv = look;
+	braid_os = &os;
+	looks = 0;
+	open_still = true;
+	return 0;
+}
+
+static void a_socket_beside_the_carrier_is_looked_at_now_and_then_or_while_watched(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 2560; i++)
+		braid_link_move(stub.link);
+	assert_int_equal(looks, 10);
+	for (unsigned i = 0; i < 2560; i++) {	/* data comes in between */
+		stub.lane[0].poll = i % 100 == 0;
+		braid_link_move(stub.link);
+	}
+	assert_int_equal(looks, 10);
+	atomic_store(&stub.link->thread.watched, true);
+	braid_link_move(stub.link);
+	assert_int_equal(looks, 11);
+	open_still = false;
+	braid_link_move(stub.link);
+	assert_false(stub_at(0)->up);
+	assert_false(stub_at(0)->loss.carrier_failed);
+}
+
+static void fail_poll(void)
+{
+	stub.lane[0].poll = -EIO;
+	braid_link_move(stub.link);
+	assert_int_equal(looks, 1);
+	assert_false(stub_at(0)->up);
+}
+
+static void a_carrier_that_fails_while_its_socket_is_open_has_failed_by_itself(void **state)
+{
+	(void)state;
+	fail_poll();
+	assert_true(stub_at(0)->loss.carrier_failed);
+}
+
+static void a_carrier_that_fails_when_its_socket_has_ended_was_closed_by_the_peer(void **state)
+{
+	(void)state;
+	open_still = false;
+	fail_poll();
+	assert_false(stub_at(0)->loss.carrier_failed);
+}
+
+static void the_socket_that_is_the_carrier_is_not_looked_at(void **state)
+{
+	(void)state;
+	stub_at(0)->tr = &stub_socket;
+	atomic_store(&stub.link->thread.watched, true);
+	braid_link_move(stub.link);
+	stub.lane[0].poll = -EIO;
+	braid_link_move(stub.link);
+	assert_int_equal(looks, 0);
+	assert_false(stub_at(0)->up);
 }
 
 static void a_dead_link_is_not_polled_but_copies_into_gpus_go_on(void **state)
@@ -514,6 +597,7 @@ static void a_call_on_a_link_that_is_watched_wakes_the_service_thread_once(void 
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE_NIC(f) cmocka_unit_test_setup_teardown(f, setup_nic, teardown)
 #define CASE_TWO(f) cmocka_unit_test_setup_teardown(f, setup_two, teardown_two)
 
 int main(void)
@@ -527,6 +611,10 @@ int main(void)
 		CASE(a_lane_that_another_thread_reads_is_left_to_it),
 		CASE(a_lane_that_is_down_is_polled_only_for_earlier_data),
 		CASE(a_lane_whose_poll_fails_is_lost_and_the_others_go_on),
+		CASE_NIC(a_socket_beside_the_carrier_is_looked_at_now_and_then_or_while_watched),
+		CASE_NIC(a_carrier_that_fails_while_its_socket_is_open_has_failed_by_itself),
+		CASE_NIC(a_carrier_that_fails_when_its_socket_has_ended_was_closed_by_the_peer),
+		CASE_NIC(the_socket_that_is_the_carrier_is_not_looked_at),
 		CASE(a_dead_link_is_not_polled_but_copies_into_gpus_go_on),
 		CASE(a_push_sends_the_queue_and_returns_how_much),
 		CASE(nothing_is_pushed_on_a_lane_that_is_down_or_a_link_that_is_dead),

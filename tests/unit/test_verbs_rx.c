@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/base/os.h"
+#include "core/link/link_int.h"
 #include "verbs/verbs.h"
 
 static int poll_at(struct lanes *l, unsigned end)
@@ -102,7 +103,9 @@ static void a_peer_that_has_ended_is_not_the_nics_fault(void **state)
 	ports_ctl(cmd);
 	atomic_store(&lane_qp(&l, 0)->broken, true);
 	UNTIL((n = poll_at(&l, 0)) < 0);
-	assert_int_equal(n, -ENOTCONN);
+	braid_lock_wait(&lane_at(&l, 0)->io);
+	assert_int_equal(braid_lane_final_poll(lane_at(&l, 0), n), -ENOTCONN);
+	braid_unlock(&lane_at(&l, 0)->io);
 	lanes_down(&l);
 }
 

@@ -14,31 +14,30 @@
 #include "core/base/log.h"
 #include "ucx/ep.h"
 
-static void post_payload(struct ucx_ep *w, char *at, size_t len, uint32_t comm,
-			 const struct braid_mr *gpu)
+static void post_payload(struct ucx_ep *w, const struct braid_rx_rest *rest)
 {
 	struct ucx_slot *s = &w->payload[w->payloads_posted++ % BRAID_UCX_PAYLOADS];
 
-	s->at = at;
-	s->comm = comm;
-	braid_ucx_post(w, s, len, BRAID_UCX_PAYLOAD, gpu);
+	s->at = rest->dst;
+	s->comm = rest->comm;
+	braid_ucx_post(w, s, rest->len, BRAID_UCX_PAYLOAD, rest->gpu);
 }
 
 static int await_payload(struct braid_lane *lane, struct ucx_ep *w)
 {
-	const struct braid_rx_rest rest = braid_rx_rest(lane);
-	char *at = rest.dst;
+	struct braid_rx_rest rest = braid_rx_rest(lane);
 
-	if (!at && w->payloads_posted == w->payloads_done) {
-		at = w->scratch = malloc(rest.len);
-		if (!at)
+	if (!rest.dst && w->payloads_posted == w->payloads_done) {
+		rest.dst = w->scratch = malloc(rest.len);
+		if (!rest.dst)
 			return braid_no_memory("a message that nobody waits for");
+		rest.comm = BRAID_UCX_OURS;
+		rest.gpu = NULL;
 	}
 	braid_lock_wait(&w->lock);
 	w->awaits_payload = true;
 	if (w->payloads_posted == w->payloads_done)
-		post_payload(w, at, rest.len, w->scratch ? BRAID_UCX_OURS : rest.comm,
-			     w->scratch ? NULL : rest.gpu);
+		post_payload(w, &rest);
 	braid_unlock(&w->lock);
 	return 0;
 }
@@ -59,16 +58,11 @@ static void post_ahead(struct braid_lane *lane, struct ucx_ep *w)
 	braid_lock_wait(&w->lock);
 	for (; w->worker && may_post_ahead(w); w->seen += !w->blind) {
 		const struct ucx_slot *s = &w->slot[w->seen % BRAID_UCX_SLOTS];
-		const struct braid_mr *gpu;
-		struct braid_hdr h;
-		char *at;
+		const struct braid_rx_rest rest = braid_rx_ahead(lane, s->at, s->len);
 
-		if (!braid_frames_lack(s->at, s->len, &h))
-			continue;
-		at = braid_rx_place(lane, &h, &gpu);
-		w->blind = !at;
-		if (at)
-			post_payload(w, at, h.len, h.comm, gpu);
+		if (rest.dst)
+			post_payload(w, &rest);
+		w->blind = rest.len && !rest.dst;
 	}
 	braid_unlock(&w->lock);
 }
@@ -83,17 +77,13 @@ static int lost(struct ucx_ep *w, ucs_status_t status)
 static int finish_payload(struct braid_lane *lane, struct ucx_ep *w)
 {
 	const struct ucx_slot *s = &w->payload[w->payloads_done % BRAID_UCX_PAYLOADS];
-	size_t len = braid_rx_rest(lane).len, none;
 	int err;
 
 	free(w->scratch);
 	w->scratch = NULL;
-	if (len && s->status != UCS_OK)
+	if (braid_rx_rest(lane).len && s->status != UCS_OK)
 		return lost(w, s->status);
-	if (len && s->len != len)
-		return braid_rx_broken(lane, "payload", -EBADMSG);
-	braid_rx_filled(lane, len);
-	err = braid_rx_bytes(lane, NULL, 0, &none);
+	err = braid_rx_placed(lane, s->len);
 	w->awaits_payload = err == -EAGAIN;
 	w->payloads_done += !w->awaits_payload;
 	return err;

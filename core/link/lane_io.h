@@ -71,8 +71,6 @@ void braid_tx_advance(struct braid_lane *lane, size_t n);
  * without the lock: no other thread uses the lane yet.
  */
 void braid_rx_acked(struct braid_lane *lane);
-/* The peer acknowledges `frames` in all: 0, or -EPROTO if fewer were queued. */
-int braid_tx_acked(struct braid_lane *lane, uint32_t frames);
 
 struct braid_lane_counts {		/* of frames, ever */
 	uint32_t sent, sent_acked;	/* handed over, or begun to be; acknowledged by the peer */
@@ -130,7 +128,7 @@ static inline struct braid_rx_rest braid_rx_rest(const struct braid_lane *lane)
 		.large = lane->rx_large,
 	};
 }
-/* The carrier has put n bytes at `dst`.  Next, call braid_rx_bytes(), with 0 bytes if need be. */
+/* A stream has put n bytes at `dst`.  Next, call braid_rx_bytes(), with 0 bytes if need be. */
 static inline void braid_rx_filled(struct braid_lane *lane, size_t n)
 {
 	if (lane->rx_dst)
@@ -139,17 +137,13 @@ static inline void braid_rx_filled(struct braid_lane *lane, size_t n)
 	braid_count(&lane->rx_bytes, n);
 }
 
+/* A message was that rest: the carrier has put its n bytes at `dst`. */
+int braid_rx_placed(struct braid_lane *lane, size_t n);
 /*
- * Where the payload of a chunk that has not begun will go; NULL: not known yet, ask later.
- * *ret_gpu: its registration, if it is GPU memory, which only a lane with lane->gpu gets.
+ * The payload that the next message will carry, if the last frame of message p lacks it.  That
+ * frame has not begun.  `dst` NULL: its place is not known yet, ask later.
  */
-char *braid_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
-		     const struct braid_mr **ret_gpu);
-/*
- * If err is -EBADMSG or -EPROTO, note that the peer sent a malformed `what`; returns err, for
- * poll().  Without this call these errors are the kernel's or a library's: the lane is just lost.
- */
-int braid_rx_broken(struct braid_lane *lane, const char *what, int err);
+struct braid_rx_rest braid_rx_ahead(const struct braid_lane *lane, const char *p, size_t n);
 
 /* --- is the peer there? -------------------------------------------------------------------- */
 

@@ -33,6 +33,11 @@ void braid_link_forget_deferred(struct braid_link *link);
  */
 void braid_lane_died(struct braid_lane *lane, const char *broken, int err);
 /*
+ * If err is -EBADMSG or -EPROTO, note that the peer sent a malformed `what`; returns err, for
+ * poll().  Without this call these errors are the kernel's or a library's: the lane is just lost.
+ */
+int braid_rx_broken(struct braid_lane *lane, const char *what, int err);
+/*
  * A poll of a lane with a carrier of its own found nothing (n is 0), or failed.  Returns n, or
  * -ENOTCONN if the peer has closed lane->fd.  What came before the end is read first.
  */

@@ -93,11 +93,18 @@ int braid_rx_stage(struct braid_lane *lane)
 	return 0;
 }
 
-char *braid_rx_place(const struct braid_lane *lane, const struct braid_hdr *h,
-		     const struct braid_mr **ret_gpu)
+struct braid_rx_rest braid_rx_ahead(const struct braid_lane *lane, const char *p, size_t n)
 {
+	struct braid_rx_rest rest = { 0 };
+	struct braid_hdr h;
+
 	braid_assert_locked(&lane->link->lock);
-	return braid_comm_rx_place(lane, h, ret_gpu);
+	if (!braid_frames_lack(p, n, &h))
+		return rest;
+	rest.len = h.len;
+	rest.comm = h.comm;
+	rest.dst = braid_comm_rx_place(lane, &h, &rest.gpu);
+	return rest;
 }
 
 /* The resent message that was half received when its lane was lost: same destination. */
@@ -329,6 +336,17 @@ int braid_rx_message(struct braid_lane *lane, const char *p, size_t n)
 	braid_assert_locked(&lane->link->lock);
 	return lane->rx_kind == BRAID_RX_NONE && braid_short_unpack(p, n, &imm) ?
 		       rx_nohdr(lane, imm, p, n, BRAID_SHORT_SIZE) : rx_frames(lane, p, n);
+}
+
+int braid_rx_placed(struct braid_lane *lane, size_t n)
+{
+	size_t none;
+
+	braid_assert_locked(&lane->link->lock);
+	if (lane->rx_left && n != lane->rx_left)
+		return braid_rx_broken(lane, "payload", -EBADMSG);
+	braid_rx_filled(lane, lane->rx_left);
+	return braid_rx_bytes(lane, NULL, 0, &none);
 }
 
 /* The NIC wrote a chunk of len bytes into its receive. */

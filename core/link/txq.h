@@ -75,6 +75,9 @@ bool braid_txq_room_ctl(const struct braid_txq *q);
 void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy, const void *ext,
 		  struct braid_xfer *owner);
 
+/* The peer acknowledges `frames` in all: 0, or -EPROTO if fewer were queued. */
+int braid_tx_acked(struct braid_lane *lane, uint32_t frames);
+
 /*
  * For latency, send a message's payload before its frame is queued; the transport must have `post`.
  * False: frames are waiting, or the carrier refuses.  True: it was sent, and the next frame queued

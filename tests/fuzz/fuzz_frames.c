@@ -232,16 +232,12 @@ static void bare(unsigned l, const struct braid_hdr *h)
 /* Where a payload may be received ahead of its turn there is room for all of it. */
 static void look_ahead(const void *bytes, size_t n)
 {
-	const struct braid_mr *gpu;
-	struct braid_hdr h;
-	char *at = NULL;
+	struct braid_rx_rest rest;
 
-	if (!braid_frames_lack(bytes, n, &h))
-		return;
 	braid_lock_wait(&w.link->lock);
-	at = braid_rx_place(w.link->lane[0], &h, &gpu);
-	if (at)
-		memset(at, 1, h.len);
+	rest = braid_rx_ahead(w.link->lane[0], bytes, n);
+	if (rest.dst)
+		memset(rest.dst, 1, rest.len);
 	braid_unlock(&w.link->lock);
 }
 

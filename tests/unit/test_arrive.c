@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/link/lane_io.h"
+#include "core/link/link_int.h"
 #include "tests/lib/comms.h"
 #include "tests/lib/req.h"
 
@@ -361,7 +362,7 @@ static char *place_at(unsigned end, const struct braid_hdr *h)
 	char *place;
 
 	braid_lock_wait(&pair.end[end]->lock);
-	place = braid_rx_place(pair.end[end]->lane[0], h, &gpu);
+	place = braid_comm_rx_place(pair.end[end]->lane[0], h, &gpu);
 	braid_unlock(&pair.end[end]->lock);
 	return place;
 }

@@ -111,6 +111,42 @@ static void frames_of_a_stream_may_come_in_any_pieces(void **state)
 	}
 }
 
+/* A message of its own brings the payload. */
+static int placed(size_t n)
+{
+	size_t done;
+	int err;
+
+	if (!stub.begins) {
+		three_frames();
+		assert_int_equal(take(stream.bytes, BRAID_HDR_SIZE, &done), 0);
+	}
+	stub_lock();
+	err = braid_rx_placed(stub_at(0), n);
+	stub_unlock();
+	return err;
+}
+
+static void a_message_may_be_the_rest_of_a_payload(void **state)
+{
+	(void)state;
+	stub.end_err = -EAGAIN;			/* a GPU is busy */
+	assert_int_equal(placed(sizeof(text)), -EAGAIN);
+	assert_int_equal(placed(sizeof(text)), -EAGAIN);
+	stub.end_err = 0;
+	assert_int_equal(placed(sizeof(text)), 0);
+	assert_int_equal(stub.ends, 3);
+	assert_int_equal(stub_at(0)->rx_frames, 1);
+	assert_int_equal(stub_at(0)->rx_bytes, BRAID_HDR_SIZE + sizeof(text));
+}
+
+static void a_message_of_another_length_than_the_rest_is_broken(void **state)
+{
+	(void)state;
+	assert_broken(0, placed(sizeof(text) - 1), -EBADMSG, "payload");
+	assert_int_equal(stub.ends, 0);
+}
+
 /* The carrier reads large payload into its place itself. */
 static void the_carrier_may_put_payload_there_by_itself(void **state)
 {
@@ -682,20 +718,34 @@ static void payload_for_a_gpu_is_received_into_host_memory_first(void **state)
 	assert_int_equal(stub.in[0], 0);
 }
 
+static struct braid_rx_rest ahead(const char *p, size_t n)
+{
+	struct braid_rx_rest rest;
+
+	stub_lock();
+	rest = braid_rx_ahead(stub_at(0), p, n);
+	stub_unlock();
+	return rest;
+}
+
 static void a_chunks_place_is_the_message_layers_to_know(void **state)
 {
 	static struct braid_mr mr = { .gpu = true };
-	const struct braid_mr *gpu = NULL;
-	struct braid_hdr h = { .type = BRAID_F_CHUNK };
-	char *place;
+	struct braid_hdr h = { .type = BRAID_F_CHUNK, .comm = 5, .len = 100, .size = 100 };
+	char p[BRAID_HDR_SIZE + 100] = { 0 };
+	struct braid_rx_rest rest;
 
 	(void)state;
 	stub.in_mr = &mr;
-	stub_lock();
-	place = braid_rx_place(stub_at(0), &h, &gpu);
-	stub_unlock();
-	assert_ptr_equal(place, stub.in);
-	assert_ptr_equal(gpu, &mr);
+	braid_hdr_pack(&h, p);
+	rest = ahead(p, BRAID_HDR_SIZE);
+	assert_ptr_equal(rest.dst, stub.in);
+	assert_ptr_equal(rest.gpu, &mr);
+	assert_int_equal(rest.len, 100);
+	assert_int_equal(rest.comm, 5);
+	assert_int_equal(ahead(p, sizeof(p)).len, 0);	/* its payload is there */
+	assert_int_equal(ahead(p, BRAID_HDR_SIZE - 1).len, 0);
+	assert_int_equal(stub.begins, 0);
 }
 
 /* --- what broke ---------------------------------------------------------------------------- */
@@ -722,6 +772,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(frames_of_a_stream_may_come_in_any_pieces),
 		CASE(the_carrier_may_put_payload_there_by_itself),
+		CASE(a_message_may_be_the_rest_of_a_payload),
+		CASE(a_message_of_another_length_than_the_rest_is_broken),
 		CASE(while_a_payload_is_copied_into_a_gpu_nothing_else_is_received),
 		CASE(after_a_large_payload_the_next_may_be_large_too),
 		CASE(a_small_message_that_is_here_whole_takes_the_fast_path),

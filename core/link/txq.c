@@ -25,6 +25,7 @@ int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t nframes)
 {
 	char *ring = malloc(ring_size);
 	struct braid_txf *f = calloc(nframes, sizeof(*f));
+	bool keep = nframes > 4 * BRAID_CTL_FRAMES + 1 && ring_size >= BRAID_CTL_BYTES;
 
 	assert(!(nframes & (nframes - 1)) && !(ring_size & (ring_size - 1)));
 	if (!ring || !f) {
@@ -36,6 +37,8 @@ int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t nframes)
 	q->f = f;
 	q->ring_size = ring_size;
 	q->fmask = nframes - 1;
+	q->frames_max = q->fmask - (keep ? BRAID_CTL_FRAMES : 0);
+	q->bytes_max = ring_size - (keep ? BRAID_CTL_BYTES : 0);
 	q->head = q->tail = 0;
 	return 0;
 }
@@ -60,6 +63,7 @@ void braid_txq_fini(struct braid_txq *q)
 	q->f = NULL;
 	q->fmask = 0;
 	q->ring_size = 0;
+	q->frames_max = q->bytes_max = 0;
 }
 
 bool braid_txq_idle(const struct braid_txq *q)
@@ -73,26 +77,12 @@ bool braid_txq_idle(const struct braid_txq *q)
 	return true;
 }
 
-static bool room(const struct braid_txq *q, size_t inl, uint32_t bytes_kept, uint32_t frames_kept)
-{
-	uint32_t off;
-
-	if (!q->ring || q->f_head - q->f_acked + frames_kept > q->fmask)
-		return false;
-	bytes_kept += braid_txq_ring_need(q, BRAID_HDR_SIZE + inl, &off);
-	return q->head - q->tail + bytes_kept <= q->ring_size;
-}
-
-bool braid_txq_room(const struct braid_txq *q, size_t inl)
-{
-	uint32_t big = q->fmask > 4 * BRAID_CTL_FRAMES;
-
-	return room(q, inl, big ? BRAID_CTL_BYTES : 0, big ? BRAID_CTL_FRAMES : 0);
-}
-
 bool braid_txq_room_ctl(const struct braid_txq *q)
 {
-	return room(q, BRAID_OPEN_SIZE, 0, 0);
+	uint32_t off, need = BRAID_HDR_SIZE + BRAID_OPEN_SIZE;
+
+	return q->ring && q->f_head - q->f_acked <= q->fmask &&
+	       q->head - q->tail + braid_txq_ring_need(q, need, &off) <= q->ring_size;
 }
 
 static bool is_timed(const struct braid_lane *lane)

@@ -18,9 +18,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct braid_hdr;
+#include "core/proto/frame.h"
+
 struct braid_lane;
 struct braid_xfer;
+
+enum { BRAID_CTL_BYTES = 8192, BRAID_CTL_FRAMES = 64 };	/* reserved for control frames */
 
 struct braid_txf {			/* one frame: queued, in flight or not yet acknowledged */
 	uint32_t off, inl;		/* header and copied payload: ring[off, off + inl) */
@@ -37,6 +40,7 @@ struct braid_txq {
 	uint64_t head, tail;		/* ring bytes ever used, ever freed */
 	struct braid_txf *f;
 	uint32_t fmask;
+	uint32_t frames_max, bytes_max;	/* for all but control frames */
 	uint32_t f_head, f_sent, f_acked;	/* frames ever queued, handed over, acknowledged */
 	size_t part;			/* bytes of frame f_sent already handed over */
 	uint32_t f_peer_acked;		/* frames the peer has acknowledged; may be ahead of f_sent
@@ -64,8 +68,20 @@ bool braid_txq_idle(const struct braid_txq *q);
  */
 double braid_txq_cost(const struct braid_txq *q, uint64_t more, double best);
 
-/* Is there room for `inl` bytes of copied payload, beside what is kept for control frames? */
-bool braid_txq_room(const struct braid_txq *q, size_t inl);
+/*
+ * Is there room for a frame with `inl` bytes of copied payload, beside what is kept for control
+ * frames?  A frame does not wrap in the ring: bytes at the end may be skipped.
+ */
+static inline bool braid_txq_room(const struct braid_txq *q, size_t inl)
+{
+	uint64_t off = q->head & (q->ring_size - 1), end = off + BRAID_HDR_SIZE + inl;
+
+	if (end > q->ring_size)
+		end += q->ring_size - off;
+	return q->ring && q->f_head - q->f_acked <= q->frames_max &&
+	       q->head - q->tail + end - off <= q->bytes_max;
+}
+/* Is there room for a control frame? */
 bool braid_txq_room_ctl(const struct braid_txq *q);
 
 /*

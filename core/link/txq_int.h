@@ -5,8 +5,6 @@
 
 #include "core/link/link.h"
 
-enum { BRAID_CTL_BYTES = 8192, BRAID_CTL_FRAMES = 64 };	/* reserved for control frames */
-
 struct braid_kept {			/* a former ring, which a NIC may still read */
 	struct braid_kept *next;
 	char *ring;

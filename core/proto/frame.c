@@ -54,31 +54,6 @@ bool braid_short_unpack(const void *from, size_t n, uint32_t *ret)
 	return true;
 }
 
-/*
- * Packed member by member, although a little-endian struct has the wire's layout: one copy of the
- * whole took longer, perhaps because it waits for the stores of the members (store forwarding).
- */
-void braid_hdr_pack(const struct braid_hdr *h, void *to)
-{
-	struct cursor c = { .w = to };
-
-	put8(&c, h->type);
-	put8(&c, h->flags);
-	put16(&c, h->n);
-	put32(&c, h->ack);
-	put32(&c, h->lseq);
-	put32(&c, h->comm);
-	put32(&c, h->seq);
-	put32(&c, (uint32_t)h->tag);
-	put32(&c, h->rseq);
-	put32(&c, h->len);
-	put64(&c, h->offset);
-	if (h->type == BRAID_F_EAGER)
-		braid_short_pack(braid_short(h->comm, h->seq), c.w);
-	else
-		put64(&c, h->size);
-}
-
 int braid_hdr_unpack(const void *from, struct braid_hdr *ret)
 {
 	struct cursor c = { .r = from };

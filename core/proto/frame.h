@@ -7,6 +7,7 @@
 #ifndef BRAID_PROTO_FRAME_H
 #define BRAID_PROTO_FRAME_H
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -90,7 +91,45 @@ void braid_short_pack(uint32_t what, void *to);
 /* True: `from` is a short header with payload after it.  *ret: its content. */
 bool braid_short_unpack(const void *from, size_t n, uint32_t *ret);
 
-void braid_hdr_pack(const struct braid_hdr *h, void *to);
+/* The 48 bytes of a header on the wire: little-endian, anywhere in memory. */
+struct braid_wire_hdr {
+	uint8_t type, flags;
+	uint16_t n;
+	uint32_t ack, lseq, comm, seq, tag, rseq, len;
+	uint64_t offset;
+	union {
+		uint64_t size;
+		struct { uint32_t mark; uint16_t seq, comm; } brief;	/* of an EAGER */
+	};
+} __attribute__((packed, may_alias));
+
+/*
+ * Packed member by member, although on most machines one copy would do: that took longer, perhaps
+ * because it waits for the stores of the members (store forwarding).
+ */
+static inline void braid_hdr_pack(const struct braid_hdr *h, void *to)
+{
+	struct braid_wire_hdr *w = to;
+
+	w->type = h->type;
+	w->flags = h->flags;
+	w->n = htole16(h->n);
+	w->ack = htole32(h->ack);
+	w->lseq = htole32(h->lseq);
+	w->comm = htole32(h->comm);
+	w->seq = htole32(h->seq);
+	w->tag = htole32((uint32_t)h->tag);
+	w->rseq = htole32(h->rseq);
+	w->len = htole32(h->len);
+	w->offset = htole64(h->offset);
+	if (h->type == BRAID_F_EAGER) {		/* a short header: braid_short_pack() */
+		w->brief.mark = htole32(BRAID_SHORT);
+		w->brief.seq = htole16((uint16_t)h->seq);
+		w->brief.comm = htole16((uint16_t)h->comm);
+	} else {
+		w->size = htole64(h->size);
+	}
+}
 /* 0 or -EBADMSG: unknown type or flag, a length or size beyond what its type may have. */
 int braid_hdr_unpack(const void *from, struct braid_hdr *ret);
 /* How many bytes of payload follow the header. */

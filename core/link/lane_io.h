@@ -4,7 +4,8 @@
  * arrived go.
  *
  * A transport includes this and core/transport.h.  All calls are made with the link's lock held,
- * except braid_lane_is_alone() and braid_lane_check_fd().
+ * except braid_lane_is_alone() and braid_lane_check_fd().  No transport needs more than eight of
+ * these functions to move frames: docs/dev/adding-a-transport.md says which.
  */
 #ifndef BRAID_LINK_LANE_IO_H
 #define BRAID_LINK_LANE_IO_H
@@ -145,17 +146,17 @@ int braid_rx_placed(struct braid_lane *lane, size_t n);
  */
 struct braid_rx_rest braid_rx_ahead(const struct braid_lane *lane, const char *p, size_t n);
 
-/* --- is the peer there? -------------------------------------------------------------------- */
-
 /* A hint: recently no call used another link. */
 static inline bool braid_lane_is_alone(const struct braid_lane *lane)
 {
 	return atomic_load_explicit(&lane->link->thread.alone, memory_order_relaxed);
 }
 
+/* --- not to move frames: after a failure, and for health() --------------------------------- */
+
 /*
  * For a lane with a carrier of its own (`blob`), after that has failed: 0, or -ENOTCONN if the peer
- * closed lane->fd.  The socket's only event is its end.  The core asks this after each poll().
+ * closed lane->fd.  The socket's only event is its end.  The core calls this for poll().
  */
 int braid_lane_check_fd(const struct braid_lane *lane);
 

@@ -7,7 +7,8 @@
 #	verbs, socket, smc, ucx -> core/transport.h, dev.h, link/lane_io.h, mem, proto, base;
 #				gdr, topo		and smc -> socket/stream.h
 #
-# Nobody includes a transport, and all transports are named in one file, the same for all.
+# Nobody includes a transport, and all transports are named in one file, the same for all.  To move
+# frames, a transport calls at most eight functions of core/link/lane_io.h.
 # tools and tests/abi know what NCCL knows, and the parameters; tools also what the machine is
 # (topo); tests/unit, tests/lib and tests/fuzz test what is inside and may look at anything.
 set -u
@@ -102,6 +103,25 @@ named()
 		{ print }'
 )
 
+# The functions of lane_io.h that move frames.
+movers()
+{
+	sed -n '/^.\* --- not to move frames/q; s/^[a-z].*[ *]\(braid_[a-z0-9_]*\)(.*/\1/p' \
+		"$src/core/link/lane_io.h"
+}
+
+# Print each transport of tree $1 that calls too many of them.
+crowded()
+(
+	cd "$1" || exit
+	for dir in $transports; do
+		used=$(movers | while read -r name; do
+			cat "$dir"/*.c 2>/dev/null | grep -qw "$name" && echo "$name"
+		done | paste -sd " ")
+		[ "$(echo "$used" | wc -w)" -le 8 ] || echo "$dir calls more than 8: $used"
+	done
+)
+
 # A tree with one file; the checks must have something to say about it.
 planted()				# FILE TEXT CHECK
 {
@@ -116,6 +136,7 @@ trap 'rm -rf "$tmp"' EXIT
 
 report "includes point downwards" "$(includes "$src")"
 report "transports are named in one file" "$(named "$src")"
+report "no transport calls more than 8 functions of its lane to move frames" "$(crowded "$src")"
 planted core/a.c '#include "plugin/net.h"' includes
 planted core/base/a.c '#include "core/transport.h"' includes
 planted core/base/a.c '#include "core/proto/hello.h"' includes
@@ -133,5 +154,6 @@ planted tools/a.c '#  include "core/msg/comm.h"' includes
 planted tests/abi/a.c '#include "core/msg/comm.h"' includes
 planted plugin/a.c '#include "net.h"' includes
 planted verbs/a.c 'const struct braid_transport braid_verbs = {' named
-report "both rules notice their planted offences" "$faults"
+planted ucx/a.c "$(movers)" crowded
+report "each rule notices its planted offences" "$faults"
 echo "1..$n"

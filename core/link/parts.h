@@ -111,6 +111,8 @@ struct braid_link_setup {		/* set by the handshake that made the link */
 	uint32_t peer_pid;		/* if the peer is on a host of our host's name; else 0 */
 	uint32_t next_comm;		/* under the link's lock */
 	struct braid_path path[BRAID_PATHS_MAX];
+	bool proven;			/* the peer is the process that it says: it knew a token */
+	bool distrusted;		/* set in join.c; in bind.c */
 	bool better;			/* both ends can use more than sockets */
 	bool warned_plain, warned_loose;	/* this WARN was written: in join.c; in bind.c */
 };
@@ -120,6 +122,7 @@ struct braid_link_dial {		/* core/setup/dial.c */
 	struct braid_conn *conn;	/* the dial in progress */
 	uint64_t at_ns, until_ns, refused_until_ns;
 	uint64_t crossed_ns;		/* first refusal of the peer's dial: core/setup/cross.c */
+	bool alone;			/* no link that the peer dials takes its place */
 	int err;			/* how the last dial ended */
 	uint8_t stage;			/* how far that dial got: core/setup/why.h */
 };

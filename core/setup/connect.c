@@ -40,6 +40,7 @@ struct attempt {			/* one connect, until it is over */
 	struct braid_link *link;
 	struct braid_comm *comm;
 	unsigned tries;
+	bool distrusts;			/* the peer's own link: see attempt_distrust() */
 	uint64_t deadline_ns;
 };
 
@@ -187,6 +188,7 @@ static int attempt_link(struct attempt *a)
 		link->dialler = true;
 		link->dial.target = a->to;
 		link->dial.until_ns = a->deadline_ns;
+		link->dial.alone = a->distrusts;
 		braid_path_text(link, 0, link->peer, sizeof(link->peer));
 		braid_link_number(link);
 		braid_link_list(link);
@@ -256,6 +258,21 @@ static int attempt_again(struct attempt *a)
 	return err;
 }
 
+/*
+ * A refusal over a link that the peer dialled.  Its dialler knew a token of ours, but perhaps only
+ * claims to be the process that made the handle.  So dial that process itself.
+ */
+static int attempt_distrust(struct attempt *a)
+{
+	a->link->setup.distrusted = true;
+	a->distrusts = true;
+	braid_comm_close(a->comm);
+	a->comm = NULL;
+	braid_link_unpin(a->link);
+	a->link = NULL;
+	return -EAGAIN;
+}
+
 static int attempt_step(struct attempt *a)
 {
 	struct braid_link *link;
@@ -283,8 +300,12 @@ static int attempt_step(struct attempt *a)
 	opened = a->comm->opened;
 	err = atomic_load(&a->comm->err);
 	braid_unlock(&link->lock);
-	if (opened)
+	if (opened) {
+		link->setup.proven = true;
 		return 0;
+	}
+	if (!link->setup.proven && (err == -ECONNREFUSED || err == -EACCES || err == -ENOBUFS))
+		return attempt_distrust(a);
 	if (err == -ECONNREFUSED)
 		return braid_error(-EREMOTEIO,
 				   "device %s, peer %s: it no longer listens for this connection; "

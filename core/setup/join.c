@@ -191,6 +191,7 @@ int braid_join_link(struct braid_link *link, struct braid_conn *c)
 	braid_svc_assert_locked();
 	braid_conn_session(c, link->setup.session);
 	link->setup.version = c->version;
+	link->setup.proven = c->dialler;	/* the handle names the peer and has its token */
 	braid_lock_wait(&link->lock);	/* core/watch/view.c may be reading these */
 	link->dialler = c->dialler;
 	snprintf(link->peer, sizeof(link->peer), "%s (pid %u, %s)", c->theirs.host, c->theirs.pid,

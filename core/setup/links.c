@@ -61,7 +61,8 @@ struct braid_link *braid_link_find(const struct braid_link_key *key, bool pendin
 		int state = atomic_load(&link->state);
 
 		if (same_key(&link->key, key) && state != BRAID_LINK_DEAD &&
-		    !braid_link_peer_gone(link) && (!pending || state != BRAID_LINK_UP))
+		    !braid_link_peer_gone(link) && !link->setup.distrusted &&
+		    (!pending || (state != BRAID_LINK_UP && !link->dial.alone)))
 			return link;
 	}
 	return NULL;

@@ -43,7 +43,10 @@ void braid_svc_unlock(void);
 
 /* --- with braid_svc.lock held -------------------------------------------------------------- */
 
-/* The link with that key, up or on its way, or NULL; `pending`: only one that is not up yet. */
+/*
+ * The link with that key, up or on its way, or NULL.  `pending`: only one that is not up yet, and
+ * whose place a link dialled by the peer may take.
+ */
 struct braid_link *braid_link_find(const struct braid_link_key *key, bool pending);
 /* Give a new link its number in this process. */
 void braid_link_number(struct braid_link *link);

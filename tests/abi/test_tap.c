@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_tap.c - attackers that read the network, and know a token: what that opens, and what not.
+ * test_tap.c - attackers that know a token, or read the network: what that opens, and what not.
  *
  * The attacker's code is here and in tests/lib/speak.c.  It speaks every wire version.
  */
 #include "tests/lib/hostile.h"
 
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -79,8 +80,72 @@ static void token_and_tap(struct abi *t)
 	stage_down(&s);
 }
 
+static void receiver(struct abi *t, int fd)
+{
+	struct net *net = abi_up(t);
+	void *recv = recv_from(net, fd);
+
+	recv_one(net, recv, 1000, 3);
+	meet(fd);
+	OK(net_close_recv(net, recv));
+	abi_down(net);
+	end_well();
+}
+
+/* Answers an OPEN, if one has come, by a refusal of that kind. */
+static bool refuse(struct speaker *sp, uint16_t code)
+{
+	struct pollfd pfd = { .fd = sp->fd, .events = POLLIN };
+	struct braid_hdr h;
+
+	if (poll(&pfd, 1, 0) <= 0 || !speak_hear_frame(sp, &h, NULL, 0) || h.type != BRAID_F_OPEN)
+		return false;
+	h = (struct braid_hdr){ .type = BRAID_F_REFUSED, .comm = h.comm, .n = code };
+	TRUE(speak_frame(sp, &h, NULL, 0));
+	return true;
+}
+
+/* Holds a token of this process, and links in under another process's id before that is met. */
+static void squat(struct stage *s, struct peer *victim, uint16_t code)
+{
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+	struct braid_handle theirs;
+	struct speaker sp;
+	void *send = NULL;
+	unsigned refused = 0;
+
+	take(victim->fd, handle, sizeof(handle));
+	theirs = handle_of(handle);
+	speaker_init(&sp, &s->to);
+	memcpy(sp.mine.process, theirs.process, sizeof(sp.mine.process));
+	sp.mine.dev = theirs.dev;
+	TRUE(speak_dial(&sp, &s->to));
+	TRUE(speak_until(&sp, SPEAK_PROOF, false));
+	nap_ms(100);
+	WAIT_FOR((refused += refuse(&sp, code), connect_step(s->net, handle, &send)));
+	EQ(1, refused);			/* the link was taken for the victim's */
+	send_one(s->net, send, 1000, 3);
+	meet(victim->fd);
+	OK(net_close_send(s->net, send));
+	peer_join(victim);
+	close(sp.fd);
+}
+
+static void squatter(struct abi *t)
+{
+	struct peer one = peer_start(t, receiver), two = peer_start(t, receiver);
+	struct stage s;
+
+	stage_up(t, &s);
+	squat(&s, &one, BRAID_HELLO_NO_LISTEN);
+	squat(&s, &two, BRAID_HELLO_NO_ROOM);
+	stage_down(&s);
+}
+
 static const struct abi_case cases[] = {
 	CASE("a token and a recorded handshake do not open the link", token_and_tap, ONCE),
+	CASE("a process that claims another's id costs it a second dial, and no connection", squatter,
+	     ONCE),
 };
 
 ABI_MAIN(cases)

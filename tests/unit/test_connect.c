@@ -108,6 +108,7 @@ static int setup(void **state)
 	braid_list_init(&braid_svc.links);
 	link = p.end[0];
 	link->key.peer_dev = PEER_DEV;
+	link->setup.proven = true;
 	list(link, true);
 	listener = (struct braid_handle){
 		.least = BRAID_WIRE_LEAST, .most = BRAID_WIRE_MOST, .dev = PEER_DEV,
@@ -398,6 +399,46 @@ static void where_no_link_is_up_a_new_one_is_to_be_dialled(void **state)
 	forget(l);
 }
 
+/* Whoever knows a token of ours can link in and claim to be the process that we connect to. */
+static void a_refusal_over_a_link_that_the_peer_dialled_is_not_the_last_word(void **state)
+{
+	static const int refusals[] = { -ENOENT, -ENOSPC, 0 };
+	struct braid_link *l;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		link->setup.proven = link->setup.distrusted = false;
+		check_err = refusals[i];
+		wrong_token = !check_err;
+		braid_handle_pack(&listener, handle);
+		assert_not_yet();
+		null_settle(&p);
+		assert_not_yet();
+		assert_int_equal(pins(), 0);
+		assert_not_yet();
+		assert_int_equal(warn_count, 0);
+		l = made();			/* now by our own dial */
+		assert_true(l->dialler && l->dial.alone);
+		assert_memory_equal(l->dial.target.token, listener.token, sizeof(listener.token));
+		assert_memory_equal(&l->key, &link->key, sizeof(l->key));
+		die(l, -EREMOTEIO);
+		assert_int_equal(call(), -EREMOTEIO);
+		forget(l);
+	}
+	assert_int_equal(atomic_load(&link->state), BRAID_LINK_UP);	/* its comms go on */
+}
+
+static void a_peer_that_has_opened_a_comm_is_believed(void **state)
+{
+	(void)state;
+	link->setup.proven = false;
+	assert_not_yet();
+	null_settle(&p);
+	assert_int_equal(call(), 0);
+	assert_non_null(comm);
+	assert_true(link->setup.proven);
+}
+
 static void two_connects_to_one_process_share_a_link_if_they_may(void **state)
 {
 	uint8_t second[BRAID_HANDLE_SIZE];
@@ -535,6 +576,8 @@ int main(void)
 		CASE(the_state_in_a_handle_cannot_be_made_up),
 		CASE(a_lock_that_is_held_for_long_makes_it_call_again),
 		CASE(where_no_link_is_up_a_new_one_is_to_be_dialled),
+		CASE(a_refusal_over_a_link_that_the_peer_dialled_is_not_the_last_word),
+		CASE(a_peer_that_has_opened_a_comm_is_believed),
 		CASE(two_connects_to_one_process_share_a_link_if_they_may),
 		CASE(a_link_that_was_only_closing_is_replaced),
 		CASE(a_dial_for_another_listen_does_not_fail_this_connect),

@@ -114,6 +114,24 @@ static void a_link_that_is_over_is_not_found(void **state)
 	assert_null(braid_link_find(&link_[0].key, false));
 }
 
+static void a_link_whose_peer_is_not_what_it_says_is_not_found(void **state)
+{
+	(void)state;
+	link_[0].setup.distrusted = true;
+	assert_null(braid_link_find(&link_[0].key, false));
+	link_[2].key = link_[0].key;
+	assert_ptr_equal(braid_link_find(&link_[0].key, false), &link_[2]);
+}
+
+static void the_peers_dial_takes_no_place_of_a_link_that_dials_alone(void **state)
+{
+	(void)state;
+	atomic_store(&link_[0].state, BRAID_LINK_DIALING);
+	link_[0].dial.alone = true;
+	assert_null(braid_link_find(&link_[0].key, true));
+	assert_ptr_equal(braid_link_find(&link_[0].key, false), &link_[0]);
+}
+
 static void a_pending_link_is_one_that_is_not_up(void **state)
 {
 	(void)state;
@@ -208,6 +226,8 @@ int main(void)
 		CASE(a_link_is_found_by_its_key),
 		CASE(every_part_of_the_key_counts),
 		CASE(a_link_that_is_over_is_not_found),
+		CASE(a_link_whose_peer_is_not_what_it_says_is_not_found),
+		CASE(the_peers_dial_takes_no_place_of_a_link_that_dials_alone),
 		CASE(a_pending_link_is_one_that_is_not_up),
 		CASE(links_are_numbered_one_after_the_other),
 		CASE(a_walk_meets_every_link_once),

@@ -80,21 +80,34 @@ static inline size_t braid_copy_gap(const uint8_t *dst, size_t align, size_t n)
 	return gap < n ? gap : n;
 }
 
-static inline void braid_copy_up(void *dst, const void *src, size_t n)
+static inline void braid_copy_any(uint8_t *d, const uint8_t *s, size_t n)
 {
-	uint8_t *d = dst;
-	const uint8_t *s = src;
-	size_t at;
+	size_t at = braid_copy_bytes(d, s, braid_copy_gap(d, 8, n));
 
-	if (!n)			/* dst may be NULL then */
-		return;
-	at = braid_copy_bytes(d, s, braid_copy_gap(d, 8, n));
 	if (n - at >= BRAID_LINE) {
 		at += braid_copy_words(d + at, s + at, braid_copy_gap(d + at, BRAID_LINE, n - at));
 		at += braid_copy_lines(d + at, s + at, n - at);
 	}
 	at += braid_copy_words(d + at, s + at, n - at);
 	braid_copy_bytes(d + at, s + at, n - at);
+}
+
+/* Small messages are aligned words, as a rule.  dst may be NULL if n is 0. */
+static inline void braid_copy_up(void *dst, const void *src, size_t n)
+{
+	uint8_t *d = dst;
+	const uint8_t *s = src;
+
+	if (n >= BRAID_LINE || ((uintptr_t)d | n) % 8) {
+		braid_copy_any(d, s, n);
+		return;
+	}
+	for (; n; n -= 8, d += 8, s += 8) {
+		uint64_t word;
+
+		memcpy(&word, s, sizeof(word));
+		*(volatile uint64_t *)(void *)d = word;
+	}
 }
 
 #endif

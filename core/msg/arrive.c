@@ -106,7 +106,7 @@ static int end_eager(struct braid_lane *lane)
 }
 
 /* The comm's next message is here whole: see braid_comm_rx_fast(). */
-static bool rx_fast(struct braid_comm *c, int32_t tag, const char *payload, size_t size)
+static inline bool rx_fast(struct braid_comm *c, int32_t tag, const char *payload, size_t size)
 {
 	struct braid_recv *e = c->sender ? NULL : braid_recv_at(c, c->oldest_rseq);
 

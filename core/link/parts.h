@@ -112,7 +112,7 @@ struct braid_link_setup {		/* set by the handshake that made the link */
 	uint32_t next_comm;		/* under the link's lock */
 	struct braid_path path[BRAID_PATHS_MAX];
 	bool proven;			/* the peer is the process that it says: it knew a token */
-	bool distrusted;		/* set in join.c; in bind.c */
+	bool distrusted;		/* the peer refused a comm, unproven: open no other */
 	bool better;			/* both ends can use more than sockets */
 	bool warned_plain, warned_loose;	/* this WARN was written: in join.c; in bind.c */
 };

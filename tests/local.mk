@@ -77,6 +77,7 @@ unit_tests = \
 	tests/unit/test_redial \
 	tests/unit/test_rx \
 	tests/unit/test_send \
+	tests/unit/test_secret \
 	tests/unit/test_self \
 	tests/unit/test_service \
 	tests/unit/test_setup_links \
@@ -339,6 +340,7 @@ tests_unit_test_spread_SOURCES = tests/unit/test_spread.c $(stub_sources)
 tests_unit_test_loop_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_handshake_event,--wrap=braid_listener_event \
 	-Wl,--wrap=braid_listener_read_events,--wrap=braid_dial_link,--wrap=braid_dial_lane \
 	-Wl,--wrap=braid_handshakes_left,--wrap=braid_handshakes_poll
+tests_unit_test_secret_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=mmap,--wrap=munmap,--wrap=madvise
 tests_unit_test_process_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_auth_init,--wrap=braid_os_atfork
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_get
 tests_unit_test_stream_SOURCES = tests/unit/test_stream.c tests/unit/unkind.c tests/unit/unkind.h

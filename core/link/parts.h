@@ -106,7 +106,7 @@ struct braid_link_table {		/* core/setup/links.c: all links */
 
 struct braid_link_setup {		/* set by the handshake that made the link */
 	uint64_t id;
-	uint8_t session[BRAID_KEY_SIZE];
+	uint8_t *session;		/* its key (core/base/secret.h); NULL: not up yet */
 	uint16_t version;		/* of the wire, spoken by both ends */
 	uint32_t peer_pid;		/* if the peer is on a host of our host's name; else 0 */
 	uint32_t next_comm;		/* under the link's lock */
@@ -118,7 +118,8 @@ struct braid_link_setup {		/* set by the handshake that made the link */
 };
 
 struct braid_link_dial {		/* core/setup/dial.c */
-	struct braid_handle target;	/* dialler: the handle to dial, until the link is up */
+	struct braid_handle target;	/* dialler: the handle to dial, but for its token: */
+	uint8_t *token;			/* until the link is up or dead (core/base/secret.h) */
 	struct braid_conn *conn;	/* the dial in progress */
 	uint64_t at_ns, until_ns, refused_until_ns;
 	uint64_t crossed_ns;		/* first refusal of the peer's dial: core/setup/cross.c */

@@ -11,7 +11,6 @@
 #include "core/base/pool.h"
 #include "core/base/self.h"
 #include "core/link/link.h"
-#include "core/proto/auth.h"
 #include "core/proto/hello.h"
 #include "core/setup/bind.h"
 #include "core/setup/cross.h"
@@ -83,7 +82,7 @@ static int accept_find(struct braid_conn *c)
 		    link->setup.id != c->theirs.ident ||
 		    link->dialler != (c->theirs.kind == BRAID_HELLO_ALIVE))
 			continue;
-		memcpy(c->key, link->setup.session, sizeof(c->key));
+		memcpy(c->key, link->setup.session, BRAID_KEY_SIZE);
 		c->must_be = link->setup.version;
 		c->link = link;
 		return hello_is_old(c) ? -EACCES : 0;
@@ -193,7 +192,7 @@ static int accepted(struct braid_conn *c)
 	braid_link_number(link);
 	err = braid_join_link(link, c);
 	if (err) {
-		braid_auth_wipe(link->setup.session, sizeof(link->setup.session));
+		braid_link_forget_keys(link);
 		braid_link_free(link);
 		return err;
 	}

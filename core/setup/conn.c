@@ -23,14 +23,24 @@
 #include <sys/uio.h>
 
 #include "core/base/os.h"
+#include "core/base/secret.h"
 #include "core/base/self.h"
 #include "core/proto/auth.h"
 
 static const uint8_t proof_tag[8] = { '!', 'B', 'R', 'P', 'R', 'O', 'O', 'F' };
 
+void braid_conn_forget_keys(struct braid_conn *c)
+{
+	braid_secret_free(c->key);
+	braid_secret_free(c->secret);
+	c->key = c->secret = NULL;
+}
+
 int braid_conn_init(struct braid_conn *c, int fd, bool dialler,
 		    const struct braid_conn_owner *owner)
 {
+	int err = -ENOMEM;
+
 	c->owner = owner;
 	c->fd = fd;
 	c->dialler = dialler;
@@ -40,7 +50,15 @@ int braid_conn_init(struct braid_conn *c, int fd, bool dialler,
 	c->mine.pid = braid_self.pid;
 	memcpy(c->mine.process, braid_self.process, sizeof(c->mine.process));
 	memcpy(c->mine.host, braid_self.host, sizeof(c->mine.host));
-	return braid_os->random(c->secret, sizeof(c->secret));
+	if (!c->key)
+		c->key = braid_secret_new();
+	if (!c->secret)
+		c->secret = braid_secret_new();
+	if (c->key && c->secret)
+		err = braid_os->random(c->secret, BRAID_KEY_SIZE);
+	if (err)
+		braid_conn_forget_keys(c);
+	return err;
 }
 
 /* Send or receive the rest of one message of fixed size: 0 when it is complete. */

@@ -74,8 +74,8 @@ struct braid_conn {
 	bool bound;			/* the socket is bound to its interface */
 	uint16_t version;		/* agreed on; 0: not yet */
 	uint16_t must_be;		/* the version that the peer is known to speak; or 0 */
-	uint8_t key[BRAID_KEY_SIZE];
-	uint8_t secret[BRAID_KEY_SIZE];	/* of the public key in mine.nonce */
+	uint8_t *key;			/* core/base/secret.h, as the next one */
+	uint8_t *secret;		/* of the public key in mine.nonce */
 	uint8_t m1[BRAID_HELLO_SIZE], m2[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
 	struct braid_hello mine, theirs;
 	char addr[64];			/* the other end's address, for logs */
@@ -99,10 +99,11 @@ struct braid_conn {
 /*
  * Prepare a handshake on a socket; a dialler's may still be connecting.  The owner fills c->mine,
  * all but versions, identity, nonce and MAC; for a dialler c->key and c->must_be as well.  0 or a
- * negative errno.
+ * negative errno.  The caller calls braid_conn_forget_keys() in the end.
  */
 int braid_conn_init(struct braid_conn *c, int fd, bool dialler,
 		    const struct braid_conn_owner *owner);
+void braid_conn_forget_keys(struct braid_conn *c);	/* wipe and free them */
 
 /*
  * 0: up, and braid_conn_session() works; -EAGAIN: wait for *ret_events.  Any other errno: close

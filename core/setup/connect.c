@@ -11,6 +11,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/base/secret.h"
 #include "core/base/units.h"
 #include "core/base/wakeup.h"
 #include "core/dev.h"
@@ -34,7 +35,8 @@ struct attempt {			/* one connect, until it is over */
 	uint32_t gen;
 	uint64_t nonce;
 	bool used;
-	struct braid_handle to;
+	struct braid_handle to;		/* without its token: */
+	uint8_t *token;			/* core/base/secret.h */
 	struct braid_dev *dev;
 	int traffic_class;
 	struct braid_link *link;
@@ -49,12 +51,6 @@ static struct braid_log_gate gate_short;
 static struct attempt **attempts;	/* under braid_svc.lock */
 static unsigned nattempts;
 static unsigned nused;			/* attempts in use */
-
-void braid_connects_wipe(void)
-{
-	for (unsigned i = 0; i < nattempts; i++)
-		braid_auth_wipe(attempts[i]->to.token, BRAID_KEY_SIZE);
-}
 
 bool braid_connects_left(void)
 {
@@ -76,6 +72,7 @@ static int attempt_new(struct attempt **ret)
 {
 	struct attempt *a;
 	uint64_t nonce;
+	uint8_t *token;
 	unsigned i;
 	int err = braid_os->random(&nonce, sizeof(nonce));
 
@@ -97,8 +94,11 @@ static int attempt_new(struct attempt **ret)
 		attempts = more;
 		attempts[nattempts++] = a;
 	}
+	token = braid_secret_new();
+	if (!token)
+		return braid_no_memory("a connect");
 	a = attempts[i];
-	*a = (struct attempt){ .used = true, .gen = a->gen + 1, .nonce = nonce };
+	*a = (struct attempt){ .used = true, .gen = a->gen + 1, .nonce = nonce, .token = token };
 	nused++;
 	*ret = a;
 	return 0;
@@ -110,7 +110,7 @@ static void attempt_end(struct attempt *a)
 		braid_link_unpin(a->link);
 	a->link = NULL;
 	a->used = false;
-	braid_auth_wipe(&a->to, sizeof(a->to));
+	braid_secret_free(a->token);
 	nused--;
 }
 
@@ -141,6 +141,8 @@ static int attempt_find(const struct braid_handle *h, void *handle, struct attem
 	st.nonce = a->nonce;
 	braid_handle_put_state(handle, &st);
 	a->to = *h;
+	memcpy(a->token, h->token, BRAID_KEY_SIZE);
+	braid_auth_wipe(a->to.token, sizeof(a->to.token));
 	a->deadline_ns = braid_os->now_ns() + (uint64_t)braid_param.connect_timeout * SEC;
 	*ret = a;
 	return 0;
@@ -183,10 +185,16 @@ static int attempt_link(struct attempt *a)
 		if (err)
 			return err;
 		link = braid_link_new(&key);
-		if (!link)
+		if (link)
+			link->dial.token = braid_secret_new();
+		if (!link || !link->dial.token) {
+			if (link)
+				braid_link_free(link);
 			return braid_no_memory("a link");
+		}
 		link->dialler = true;
 		link->dial.target = a->to;
+		memcpy(link->dial.token, a->token, BRAID_KEY_SIZE);
 		link->dial.until_ns = a->deadline_ns;
 		link->dial.alone = a->distrusts;
 		braid_path_text(link, 0, link->peer, sizeof(link->peer));
@@ -219,8 +227,8 @@ static int attempt_open(struct attempt *a)
 	if (!err) {
 		h.comm = a->comm->id;
 		link->setup.next_comm += 2;
-		braid_auth_open(a->to.token, link->setup.session, h.comm, open.listen_id, open.mac);
-		braid_auth_opened(a->to.token, link->setup.session, h.comm, open.listen_id,
+		braid_auth_open(a->token, link->setup.session, h.comm, open.listen_id, open.mac);
+		braid_auth_opened(a->token, link->setup.session, h.comm, open.listen_id,
 				  a->comm->opened_mac);
 		braid_open_pack(&open, payload);
 		braid_link_ctl(link, &h, payload);

@@ -92,7 +92,7 @@ static void fill_hello(struct braid_conn *c, enum braid_hello_kind kind, struct 
 	if (kind == BRAID_HELLO_LINK) {
 		c->mine.ident = link->dial.target.listen_id;
 		c->mine.window = (uint32_t)braid_pool_promise((size_t)braid_param.window);
-		memcpy(c->key, link->dial.target.token, sizeof(c->key));
+		memcpy(c->key, link->dial.token, BRAID_KEY_SIZE);
 		c->must_be = braid_version_agreed(link->dial.target.most);
 	} else {
 		c->mine.ident = link->setup.id;
@@ -104,7 +104,7 @@ static void fill_hello(struct braid_conn *c, enum braid_hello_kind kind, struct 
 			/* A new number: the peer may have admitted the dial that failed here. */
 			c->mine.epoch = lane ? ++lane->recover.dialled : link->lane_count.dials++;
 		}
-		memcpy(c->key, link->setup.session, sizeof(c->key));
+		memcpy(c->key, link->setup.session, BRAID_KEY_SIZE);
 		c->must_be = link->setup.version;
 	}
 }

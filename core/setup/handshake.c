@@ -70,6 +70,7 @@ void braid_handshake_end(struct braid_conn *c)
 	}
 	braid_conn_drop(c);
 	braid_pool_unpromise(c->mine.window);	/* 0 if a link has taken the promise over */
+	braid_conn_forget_keys(c);
 	braid_auth_wipe(c, sizeof(*c));
 	free(c);
 }

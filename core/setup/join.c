@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* join.c - see join.h. */
+#include "core/proto/auth.h"
 #include "core/setup/join.h"
 
 #include <errno.h>
@@ -9,12 +10,12 @@
 #include "core/base/flight.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "core/base/secret.h"
 #include "core/base/self.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
 #include "core/link/state.h"
 #include "core/msg/comms.h"
-#include "core/proto/auth.h"
 #include "core/setup/addr.h"
 #include "core/setup/conn.h"
 #include "core/setup/declined.h"
@@ -189,6 +190,10 @@ int braid_join_link(struct braid_link *link, struct braid_conn *c)
 	int err;
 
 	braid_svc_assert_locked();
+	if (!link->setup.session)
+		link->setup.session = braid_secret_new();
+	if (!link->setup.session)
+		return braid_no_memory("a link");
 	braid_conn_session(c, link->setup.session);
 	link->setup.version = c->version;
 	link->setup.proven = c->dialler;	/* the handle names the peer and has its token */
@@ -213,7 +218,7 @@ int braid_join_link(struct braid_link *link, struct braid_conn *c)
 		braid_link_fail(link, err, "can't bring the link up: %s [no-link]", strerror(-err));
 		return err;
 	}
-	braid_auth_wipe(link->dial.target.token, BRAID_KEY_SIZE);
+	braid_link_forget_token(link);
 	atomic_store(&link->state, BRAID_LINK_UP);
 	braid_lane_count_start(link);
 	braid_silence_start(link, braid_os->now_ns());

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "core/base/secret.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
 
@@ -101,6 +102,20 @@ bool braid_link_unlist(struct braid_link *link)
 		braid_list_del(&link->table.node);
 	braid_unlock(&table.lock);
 	return free;
+}
+
+void braid_link_forget_token(struct braid_link *link)
+{
+	braid_svc_assert_locked();
+	braid_secret_free(link->dial.token);
+	link->dial.token = NULL;
+}
+
+void braid_link_forget_keys(struct braid_link *link)
+{
+	braid_link_forget_token(link);
+	braid_secret_free(link->setup.session);
+	link->setup.session = NULL;
 }
 
 unsigned braid_links_devices(const struct braid_dev **ret, unsigned max)

@@ -53,6 +53,9 @@ void braid_link_number(struct braid_link *link);
 /* Add a link to the table, or take it out; false: a reader still uses it. */
 void braid_link_list(struct braid_link *link);
 bool braid_link_unlist(struct braid_link *link);
+/* Wipe and free what a link knows: the token by which it was dialled; that and its session key. */
+void braid_link_forget_token(struct braid_link *link);
+void braid_link_forget_keys(struct braid_link *link);
 
 /* --- without any lock ---------------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "core/base/secret.h"
 #include "core/base/self.h"
 #include "core/base/wakeup.h"
 #include "core/link/control.h"
@@ -29,13 +30,6 @@ enum {
 static struct braid_lock lock;		/* the innermost lock; guards the two below */
 static struct braid_list listens;
 static unsigned nlistens;
-
-void braid_listens_wipe(void)
-{
-	for (struct braid_list *n = listens.next; n && n != &listens; n = n->next)
-		braid_auth_wipe(braid_list_entry(n, struct braid_listen, node)->token,
-				BRAID_KEY_SIZE);
-}
 
 bool braid_listens_left(void)
 {
@@ -80,32 +74,55 @@ static void handle_fill(struct braid_handle *h, const struct braid_listen *l,
 	h->listen_id = l->id;
 	h->port = first->port;
 	memcpy(h->process, braid_self.process, sizeof(h->process));
-	memcpy(h->token, l->token, sizeof(h->token));
+	memcpy(h->token, l->token, BRAID_KEY_SIZE);
 	braid_list_for(p, &braid_listeners, node) {
 		if (p->dev == first->dev && !p->bound)
 			handle_add(h, &p->at);
 	}
 }
 
-int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **ret)
+static void listen_free(struct braid_listen *l)
+{
+	if (l)
+		braid_secret_free(l->token);
+	free(l);
+}
+
+/* A listen with an id and a token. */
+static int listen_make(struct braid_dev *dev, struct braid_listen **ret)
 {
 	struct braid_listen *l = calloc(1, sizeof(*l));
-	struct braid_handle h = { 0 };
-	struct braid_listener *p = NULL;
 	int err;
 
-	if (!l)
+	if (l)
+		l->token = braid_secret_new();
+	if (!l || !l->token) {
+		listen_free(l);
 		return braid_no_memory("a listen");
-	l->dev = dev;
+	}
 	err = braid_os->random(&l->id, sizeof(l->id));
 	if (!err)
-		err = braid_os->random(l->token, sizeof(l->token));
+		err = braid_os->random(l->token, BRAID_KEY_SIZE);
 	if (err) {
-		free(l);
+		listen_free(l);
 		return braid_no_random(err);
 	}
+	l->dev = dev;
 	braid_list_init(&l->ready);
 	braid_list_init(&l->ctx_node);
+	*ret = l;
+	return 0;
+}
+
+int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **ret)
+{
+	struct braid_listen *l = NULL;
+	struct braid_handle h = { 0 };
+	struct braid_listener *p = NULL;
+	int err = listen_make(dev, &l);
+
+	if (err)
+		return err;
 	braid_svc_lock();
 	err = braid_service_start();
 	for (unsigned i = dev->nmembers; !err && i--; )
@@ -119,7 +136,7 @@ int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **
 	}
 	braid_svc_unlock();
 	if (err) {
-		free(l);
+		listen_free(l);
 		return err;
 	}
 	braid_handle_pack(&h, handle);
@@ -276,8 +293,7 @@ void braid_listen_close(struct braid_listen *l)
 	braid_unlock(&lock);
 	while ((c = listen_pop(l)))
 		braid_comm_close(c);
-	braid_auth_wipe(l->token, sizeof(l->token));
-	free(l);
+	listen_free(l);
 	braid_wake_service();
 }
 

@@ -20,7 +20,7 @@ struct braid_dev;
 struct braid_listen {
 	struct braid_list node;		/* all listens */
 	uint64_t id;
-	uint8_t token[BRAID_KEY_SIZE];
+	uint8_t *token;			/* core/base/secret.h */
 	struct braid_dev *dev;
 	struct braid_list ready;	/* comms that the peer has opened, oldest first */
 	unsigned nready;
@@ -40,7 +40,6 @@ struct braid_comm *braid_listen_accept(struct braid_listen *l);
 void braid_listen_close(struct braid_listen *l);
 
 void braid_listens_init(void);
-void braid_listens_wipe(void);		/* in a forked child: no lock, async-signal-safe */
 bool braid_listens_left(void);
 /* A listen's token and device; on entry *dev is that device or a member of it.  False: none. */
 bool braid_listen_token(uint64_t id, struct braid_dev **dev, uint8_t *ret);

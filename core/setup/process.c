@@ -7,10 +7,9 @@
 
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "core/base/secret.h"
 #include "core/base/self.h"
-#include "core/link/link.h"
 #include "core/proto/auth.h"
-#include "core/setup/connect.h"
 #include "core/setup/handshake.h"
 #include "core/setup/links.h"
 #include "core/setup/listen.h"
@@ -19,19 +18,6 @@
 #include "core/setup/service.h"
 
 static bool ready;			/* under braid_svc.lock */
-
-/* In a forked child: wipe all keys.  Descriptors are closed already. */
-static void wipe_child(void)
-{
-	for (struct braid_list *n = braid_svc.links.next; n && n != &braid_svc.links; n = n->next) {
-		struct braid_link *link = braid_list_entry(n, struct braid_link, table.node);
-
-		braid_auth_wipe(link->setup.session, sizeof(link->setup.session));
-		braid_auth_wipe(&link->dial.target, sizeof(link->dial.target));
-	}
-	braid_listens_wipe();
-	braid_connects_wipe();
-}
 
 int braid_service_init(const struct braid_service_hooks *hooks)
 {
@@ -47,7 +33,7 @@ int braid_service_init(const struct braid_service_hooks *hooks)
 		}
 		err = braid_auth_init();
 		if (!err)
-			err = braid_os_atfork(wipe_child);
+			err = braid_os_atfork(braid_secrets_wipe);
 		if (err) {
 			braid_error(err, "can't prepare keys and forks: %s "
 				    "[no-start]", strerror(-err));

@@ -14,7 +14,6 @@
 #include "core/mem/later.h"
 #include "core/msg/comm.h"
 #include "core/msg/comms.h"
-#include "core/proto/auth.h"
 #include "core/proto/frame.h"
 #include "core/setup/handshake.h"
 #include "core/setup/links.h"
@@ -96,6 +95,7 @@ bool braid_reap_link(struct braid_link *link, uint64_t now)
 
 	braid_svc_assert_locked();
 	if (state == BRAID_LINK_DEAD) {
+		braid_link_forget_token(link);
 		braid_watched_end(link);
 		link_close_lanes(link);
 		free_dead_comms(link);
@@ -104,7 +104,7 @@ bool braid_reap_link(struct braid_link *link, uint64_t now)
 		if (braid_comms_count(link) || braid_link_is_pinned(link) ||
 		    !braid_stops_past(link->key.dev, &link->reap.stops) || !braid_link_unlist(link))
 			return false;
-		braid_auth_wipe(link->setup.session, sizeof(link->setup.session));
+		braid_link_forget_keys(link);
 		braid_link_free(link);
 		return true;
 	}

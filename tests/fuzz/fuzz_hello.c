@@ -313,5 +313,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		braid_conn_session(&w.c, session);
 	braid_conn_drop(&w.c);
 	assert(!w.wires);
+	braid_conn_forget_keys(&w.c);
 	return 0;
 }

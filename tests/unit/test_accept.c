@@ -41,6 +41,7 @@ static struct braid_dev dev, met;
 static struct braid_link link_, made;
 static struct braid_lane lane[LANES];
 static struct braid_conn c, other;
+static uint8_t keys[2][BRAID_KEY_SIZE], session[BRAID_KEY_SIZE];
 static const struct braid_transport tr = { .name = "tr" };
 
 static struct {
@@ -182,6 +183,7 @@ static struct braid_conn *conn(struct braid_conn *k, enum braid_hello_kind kind,
 	if (k->node.next)			/* it is another connection now */
 		braid_list_del(&k->node);
 	*k = (struct braid_conn){ .dev = &met, .met = &met, .tr = &tr, .state = BRAID_CONN_RX_PROOF };
+	k->key = keys[k == &other];
 	k->theirs = (struct braid_hello){ .kind = (uint8_t)kind, .ident = ident, .dev = 5,
 					  .traffic_class = -1, .least = 8, .most = 9 };
 	memset(k->theirs.process, PEER, sizeof(k->theirs.process));
@@ -197,7 +199,7 @@ static void have_link(int state, bool dialler)
 				     .dialler = dialler, .nlanes = LANES, .number = 1 };
 	memset(link_.key.process, PEER, sizeof(link_.key.process));
 	link_.setup.id = LINK;
-	memset(link_.setup.session, 's', sizeof(link_.setup.session));
+	link_.setup.session = memset(session, 's', sizeof(session));
 	for (unsigned i = 0; i < LANES; i++) {
 		lane[i] = (struct braid_lane){ .link = &link_, .index = (uint8_t)i };
 		lane[i].recover.dialled = 3;

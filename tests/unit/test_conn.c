@@ -207,7 +207,7 @@ static int owner_find(struct braid_conn *c)
 	c->mine.status = w.status;
 	c->mine.lanes_max = 4;
 	memcpy(c->mine.transports, w.c[DIALLER].mine.transports, sizeof(c->mine.transports));
-	memcpy(c->key, w.token, sizeof(c->key));
+	memcpy(c->key, w.token, sizeof(w.token));
 	return 0;
 }
 

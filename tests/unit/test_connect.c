@@ -92,6 +92,8 @@ static bool connects_left(void)
 	return left;
 }
 
+static uint8_t session[BRAID_KEY_SIZE] = { 4 };
+
 static int setup(void **state)
 {
 	struct null_config config = { .window = 65536 };
@@ -109,6 +111,7 @@ static int setup(void **state)
 	link = p.end[0];
 	link->key.peer_dev = PEER_DEV;
 	link->setup.proven = true;
+	link->setup.session = p.end[1]->setup.session = session;
 	list(link, true);
 	listener = (struct braid_handle){
 		.least = BRAID_WIRE_LEAST, .most = BRAID_WIRE_MOST, .dev = PEER_DEV,
@@ -386,7 +389,7 @@ static void where_no_link_is_up_a_new_one_is_to_be_dialled(void **state)
 	assert_true(l->dialler);
 	assert_true(l->number);
 	assert_int_equal(l->dial.until_ns, null_now_ns + 60 * SEC);
-	assert_memory_equal(l->dial.target.token, listener.token, sizeof(listener.token));
+	assert_memory_equal(l->dial.token, listener.token, sizeof(listener.token));
 	assert_int_equal(l->key.peer_dev, PEER_DEV + 1);
 	assert_string_equal(l->peer, "10.1.0.2:4711");
 	null_now_ns += 60 * SEC;		/* how its dial ends decides, not the time */
@@ -419,7 +422,7 @@ static void a_refusal_over_a_link_that_the_peer_dialled_is_not_the_last_word(voi
 		assert_int_equal(warn_count, 0);
 		l = made();			/* now by our own dial */
 		assert_true(l->dialler && l->dial.alone);
-		assert_memory_equal(l->dial.target.token, listener.token, sizeof(listener.token));
+		assert_memory_equal(l->dial.token, listener.token, sizeof(listener.token));
 		assert_memory_equal(&l->key, &link->key, sizeof(l->key));
 		die(l, -EREMOTEIO);
 		assert_int_equal(call(), -EREMOTEIO);

@@ -21,6 +21,7 @@
 
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/base/secret.h"
 #include "core/base/units.h"
 #include "core/link/recover.h"
 #include "core/proto/auth.h"
@@ -50,6 +51,8 @@ static struct {
 static struct null_pair p;
 static struct braid_link *link;		/* to be dialled */
 static struct braid_link *up;		/* of p's dialler, with two lanes and two paths */
+static uint8_t session[BRAID_KEY_SIZE] = { 9 };	/* of up */
+static const uint8_t token[BRAID_KEY_SIZE] = { 1, 2, 3 };
 static struct braid_params saved;
 static const struct braid_os *standing;
 static struct braid_os os;
@@ -161,8 +164,9 @@ static struct braid_link *to_dial(void)
 	l->dial.until_ns = null_now_ns + 60 * SEC;
 	l->dial.target = (struct braid_handle){
 		.least = BRAID_WIRE_LEAST, .most = BRAID_WIRE_MOST, .listen_id = LISTEN,
-		.token = { 1, 2, 3 }, .has4 = 1, .addr4 = { 10, 1, 0, 2 }, .port = PORT,
+		.has4 = 1, .addr4 = { 10, 1, 0, 2 }, .port = PORT,
 	};
+	l->dial.token = memcpy(braid_secret_new(), token, sizeof(token));
 	return l;
 }
 
@@ -208,7 +212,7 @@ static int setup(void **state)
 	link = to_dial();
 	up = p.end[0];
 	up->setup.id = 0x1234;
-	up->setup.session[0] = 9;
+	up->setup.session = session;
 	two_paths();
 	braid_svc_lock();
 	braid_handshakes_init();
@@ -282,7 +286,7 @@ static void its_hello_names_the_listen_and_grants_a_window(void **state)
 	c = dial();
 	assert_int_equal(c->mine.kind, BRAID_HELLO_LINK);
 	assert_int_equal(c->mine.ident, LISTEN);
-	assert_memory_equal(c->key, link->dial.target.token, sizeof(c->key));
+	assert_memory_equal(c->key, token, sizeof(token));
 	assert_int_equal(c->mine.dev, 6);
 	assert_int_equal(c->mine.peer_dev, PEER_DEV);
 	assert_int_equal(c->mine.traffic_class, 5);
@@ -546,7 +550,7 @@ static void a_further_lane_is_dialled_in_the_links_name(void **state)
 	assert_int_equal(c->mine.lane, 2);
 	assert_int_equal(c->mine.epoch, 7);
 	assert_int_equal(up->lane_count.dials, 8);	/* the next dial has another number */
-	assert_memory_equal(c->key, up->setup.session, sizeof(c->key));
+	assert_memory_equal(c->key, session, sizeof(session));
 	assert_int_equal(c->mine.window, 0);
 	assert_int_equal(c->deadline_ns, null_now_ns + 5 * SEC);
 	assert_int_equal(c->path, 0);			/* lane 2 of two paths */

@@ -22,6 +22,7 @@
 #include "core/proto/auth.h"
 #include "core/setup/conn.h"
 #include "core/setup/join.h"
+#include "core/base/secret.h"
 #include "core/setup/links.h"
 #include "tests/lib/pair.h"
 
@@ -30,6 +31,7 @@ enum { FD = 1000 };			/* a number: nothing is open there */
 static struct null_pair p;		/* a link that is up, the clock, and the log */
 static struct braid_dev *dev;
 static struct braid_link *link;		/* being made */
+static uint8_t token[BRAID_KEY_SIZE] = { 1 };
 static struct braid_lane *lane;		/* of p's dialler */
 static struct braid_transport tr;	/* null, or that with a fault */
 static const struct braid_transport rdma = { .name = "rdma", .blob = true, .rest_s = 300 };
@@ -177,7 +179,7 @@ static struct braid_conn first_lane(bool dialler)
 	c.mine.window = (uint32_t)braid_pool_promise(2000);
 	c.theirs.ident = 0x7777;
 	c.mine.ident = 0x1111;
-	c.key[0] = 1;
+	c.key = token;
 	return c;
 }
 
@@ -187,7 +189,7 @@ static void the_first_lane_makes_a_link_of_what_both_hellos_say(void **state)
 	uint8_t session[BRAID_KEY_SIZE];
 
 	(void)state;
-	memset(link->dial.target.token, 9, BRAID_KEY_SIZE);
+	link->dial.token = braid_secret_new();
 	braid_conn_session(&c, session);
 	assert_int_equal(braid_join_link(link, &c), 0);
 	assert_int_equal(atomic_load(&link->state), BRAID_LINK_UP);
@@ -199,8 +201,7 @@ static void the_first_lane_makes_a_link_of_what_both_hellos_say(void **state)
 	assert_int_equal(link->msg.rx_window, 2000);
 	assert_int_equal(c.mine.window, 0);	/* the link gives it back */
 	assert_memory_equal(link->setup.session, session, sizeof(session));
-	for (unsigned i = 0; i < BRAID_KEY_SIZE; i++)
-		assert_int_equal(link->dial.target.token[i], 0);
+	assert_null(link->dial.token);
 	assert_int_equal(warn_count, 0);
 }
 

@@ -13,6 +13,8 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/base/os.h"
 #include "core/base/self.h"
@@ -23,6 +25,7 @@
 #include "core/msg/open.h"
 #include "core/proto/auth.h"
 #include "core/proto/handle.h"
+#include "core/base/secret.h"
 #include "core/setup/links.h"
 #include "core/setup/listen.h"
 #include "core/setup/listener.h"
@@ -34,6 +37,7 @@ struct braid_comm_hooks braid_comm_hooks;	/* instead of core/msg/open.c's */
 
 static struct braid_dev dev, member[2], other;
 static struct braid_link links[LINKS];
+static uint8_t session[LINKS][BRAID_KEY_SIZE];
 static struct braid_listener sockets[12];
 static struct braid_listen *l;
 static char handle[BRAID_HANDLE_SIZE];
@@ -143,7 +147,7 @@ static int setup(void **state)
 	for (unsigned i = 0; i < LINKS; i++) {
 		links[i].key.dev = &dev;
 		links[i].number = i + 1;
-		memset(links[i].setup.session, 's', sizeof(links[i].setup.session));
+		links[i].setup.session = memset(session[i], 's', sizeof(session[i]));
 		atomic_store(&links[i].state, BRAID_LINK_UP);
 	}
 	braid_svc_unlock();
@@ -212,7 +216,7 @@ static void each_listen_has_its_own_id_and_token(void **state)
 	first = l;
 	listen_now();
 	assert_int_not_equal(first->id, l->id);
-	assert_memory_not_equal(first->token, l->token, sizeof(l->token));
+	assert_memory_not_equal(first->token, l->token, BRAID_KEY_SIZE);
 	braid_listen_close(first);
 }
 
@@ -517,11 +521,20 @@ static void urgent_control_frames_of_a_link_leave_with_it(void **state)
 static void a_forked_child_forgets_the_tokens(void **state)
 {
 	static const uint8_t zero[BRAID_KEY_SIZE];
+	int status;
+	pid_t pid;
 
 	(void)state;
 	listen_now();
-	braid_listens_wipe();
-	assert_memory_equal(l->token, zero, sizeof(zero));
+	assert_memory_not_equal(l->token, zero, sizeof(zero));
+	pid = fork();
+	if (!pid) {
+		braid_secrets_wipe();
+		_exit(memcmp(l->token, zero, sizeof(zero)) != 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

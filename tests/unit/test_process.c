@@ -16,9 +16,11 @@
 
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "core/base/secret.h"
 #include "core/base/self.h"
 #include "core/link/link.h"
 #include "core/proto/auth.h"
+#include "core/setup/conn.h"
 #include "core/setup/handshake.h"
 #include "core/setup/links.h"
 #include "core/setup/listen.h"
@@ -131,10 +133,8 @@ static void a_second_call_changes_nothing(void **state)
 	braid_list_del(&l.table.node);
 }
 
-static bool all_zero(const void *p, size_t n)
+static bool all_zero(const uint8_t *b, size_t n)
 {
-	const uint8_t *b = p;
-
 	while (n && !*b) {
 		b++;
 		n--;
@@ -143,41 +143,72 @@ static bool all_zero(const void *p, size_t n)
 }
 
 /* Runs in the child, where only async-signal-safe functions may be called: its exit status. */
-static int keys_left(const struct braid_link *l, unsigned n)
+static int keys_left(uint8_t *const *key, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
-		if (!all_zero(l[i].setup.session, sizeof(l[i].setup.session)) ||
-		    !all_zero(&l[i].dial.target, sizeof(l[i].dial.target)))
+		if (!all_zero(key[i], BRAID_KEY_SIZE))
 			return 1;
 	}
 	return atomic_load(&braid_forked) ? 0 : 2;
 }
 
+static int status_of(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
 static void a_forked_child_has_no_keys_of_links(void **state)
 {
-	static struct braid_link l[2];
-	struct braid_link kept;
-	int status;
+	uint8_t *key[2];
 	pid_t pid;
 
 	(void)state;
-	memset(l, 0, sizeof(l));
 	for (unsigned i = 0; i < 2; i++) {
-		memset(l[i].setup.session, 0x5a, sizeof(l[i].setup.session));
-		memset(&l[i].dial.target, 0x5a, sizeof(l[i].dial.target));
-		braid_list_add_tail(&braid_svc.links, &l[i].table.node);
+		key[i] = braid_secret_new();
+		assert_non_null(key[i]);
+		memset(key[i], 0x5a, BRAID_KEY_SIZE);
 	}
-	kept = l[1];
 	pid = fork();
 	if (!pid)
-		_exit(keys_left(l, 2));
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status));
-	assert_int_equal(WEXITSTATUS(status), 0);
+		_exit(keys_left(key, 2));
+	assert_int_equal(status_of(pid), 0);
 	/* The parent goes on with its own. */
-	assert_memory_equal(&kept, &l[1], sizeof(kept));
+	assert_int_equal(key[1][BRAID_KEY_SIZE - 1], 0x5a);
 	assert_false(atomic_load(&braid_forked));
+	for (unsigned i = 0; i < 2; i++)
+		braid_secret_free(key[i]);
 	braid_list_init(&braid_svc.links);
+}
+
+static int one_random(void *buf, size_t len)
+{
+	memset(buf, 0x5a, len);
+	return 0;
+}
+
+/* ... nor of handshakes in progress. */
+static void a_forked_child_has_no_keys_of_handshakes(void **state)
+{
+	const struct braid_os *real = braid_os;
+	struct braid_os os = *real;
+	struct braid_conn c = { 0 };
+	pid_t pid;
+
+	(void)state;
+	os.random = one_random;
+	braid_os = &os;
+	assert_int_equal(braid_conn_init(&c, -1, true, NULL), 0);
+	braid_os = real;
+	memset(c.key, 0x5a, BRAID_KEY_SIZE);
+	pid = fork();
+	if (!pid)
+		_exit(keys_left((uint8_t *[]){ c.key, c.secret }, 2));
+	assert_int_equal(status_of(pid), 0);
+	braid_conn_forget_keys(&c);
 }
 
 int main(void)
@@ -189,6 +220,7 @@ int main(void)
 		cmocka_unit_test(the_first_call_prepares_everything),
 		cmocka_unit_test(a_second_call_changes_nothing),
 		cmocka_unit_test(a_forked_child_has_no_keys_of_links),
+		cmocka_unit_test(a_forked_child_has_no_keys_of_handshakes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

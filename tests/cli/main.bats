@@ -15,6 +15,53 @@ bad()
 	[[ $stderr == *"$1"* ]]
 }
 
+# In shared/: braid, and beside it a plugin.
+share()
+{
+	shared=$BATS_TEST_TMPDIR/shared
+	mkdir "$shared"
+	chmod 755 "$shared"
+	cp "$braid" "$shared/braid"
+	cp "${BRAID_TEST_PLUGIN:?}" "$shared/libnccl-net-braid.so"
+	chmod 755 "$shared/braid" "$shared/libnccl-net-braid.so"
+}
+
+# Each command that loads a plugin refuses that one, by a line that has $1 in it.
+refuses()
+{
+	for sub in info demo perf validate; do
+		run -1 --separate-stderr "$shared/braid" $sub
+		[ -z "$output" ]
+		[ "${#stderr_lines[@]}" -eq 1 ]
+		[[ $stderr == "braid $sub: $shared/libnccl-net-braid.so is not loaded: $1"*"--plugin PATH [unsafe-plugin]" ]]
+	done
+}
+
+@test "a plugin that others could have put beside braid is not loaded" {
+	share
+	run -0 "$shared/braid" info
+	chmod 777 "$shared"
+	refuses "every user can write to $shared (mode 0777)."
+	run -0 "$shared/braid" info --plugin "$shared/libnccl-net-braid.so"
+	chmod 1777 "$shared"			# as /tmp is: nobody can replace the file
+	run -0 "$shared/braid" info
+	chmod 666 "$shared/libnccl-net-braid.so"
+	refuses "every user can write to $shared/libnccl-net-braid.so (mode 0666)."
+}
+
+@test "a plugin of another user beside braid is not loaded" {
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	share
+	chmod 1777 "$shared"
+	chown 65534 "$shared/libnccl-net-braid.so"
+	refuses "$shared/libnccl-net-braid.so belongs to user 65534."
+	chown 65534 "$shared/braid"		# that user could change the program as well
+	run -0 "$shared/braid" info
+	chgrp 65534 "$shared/libnccl-net-braid.so"
+	chmod 775 "$shared/libnccl-net-braid.so"
+	refuses "group 65534 can write to $shared/libnccl-net-braid.so (mode 0775)."
+}
+
 @test "without a subcommand it says that one is needed" {
 	bad "subcommand is needed"
 }

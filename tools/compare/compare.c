@@ -472,9 +472,9 @@ int cmd_compare(int argc, char **argv)
 	cmd.rep.rounds = o->rounds;
 	if (o->timeout_s <= 0)
 		o->timeout_s = perf_connect_s() + 15;
-	if (!plugin)
-		o->env.plugin = plugin_find();
-	rc = settle(&cmd);
+	rc = plugin_find(prog, &o->env.plugin);
+	if (!rc)
+		rc = settle(&cmd);
 	if (rc)
 		return rc;
 	return cmd.o.place.rank > 0 ? serve(&cmd) : compare(&cmd, plugin);

@@ -51,10 +51,11 @@ static const json_t *taken(struct doctor *d, const json_t *list)
 /* Report how to ask for Braid, if it is here. */
 static void mend_braid(struct doctor *d)
 {
-	const char *path = plugin_find();
+	const char *path = NULL;
 
 	doctor_mend(d, "export NCCL_NET_PLUGIN=%s NCCL_NET=Braid",
-		    *path == '/' && doctor_is_live(d) ? path : "braid");
+		    !plugin_find(NULL, &path) && *path == '/' && doctor_is_live(d) ? path :
+										       "braid");
 }
 
 static void load(struct doctor *d)

@@ -253,7 +253,5 @@ int cmd_info(int argc, char **argv)
 			argv);
 	if (end != OPT_RUN)
 		return end;
-	if (!w.plugin)
-		w.plugin = plugin_find();
-	return info(&w);
+	return plugin_find("braid info", &w.plugin) ? 1 : info(&w);
 }

@@ -260,8 +260,8 @@ int cmd_demo(int argc, char **argv)
 			rows, argc, argv);
 	if (end != OPT_RUN)
 		return end;
-	if (!d.env.plugin)
-		d.env.plugin = plugin_find();
+	if (plugin_find("braid demo", &d.env.plugin))
+		return 1;
 	perf_resnet50(&d.model);
 	return demo(&d);
 }

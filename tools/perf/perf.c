@@ -387,9 +387,9 @@ int perf_main(const char *prog, const struct fabric_ops *const *fabrics, int arg
 	end = parse(prog, o->raw_only, argc, argv);
 	if (end != OPT_RUN)
 		return end;
-	if (!o->env.plugin)
-		o->env.plugin = plugin_find();
-	rc = options_settle(prog, o, &given);
+	rc = o->raw_only ? 0 : plugin_find(prog, &o->env.plugin);
+	if (!rc)
+		rc = options_settle(prog, o, &given);
 	if (!rc)
 		rc = remote_check(prog, o, &given);
 	if (rc)

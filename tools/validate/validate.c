@@ -170,9 +170,9 @@ int cmd_validate(int argc, char **argv)
 		validate_list();
 		return 0;
 	}
-	if (!w.plugin)
-		w.plugin = plugin_find();
-	rc = settle(&w, &words);
+	rc = plugin_find(prog, &w.plugin);
+	if (!rc)
+		rc = settle(&w, &words);
 	if (rc)
 		return rc;
 	if (words.transport)

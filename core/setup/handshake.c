@@ -7,6 +7,7 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 
 #include "core/base/log.h"
 #include "core/base/os.h"
@@ -25,12 +26,14 @@
 enum {
 	READY_MS = 1000,		/* for a transport's set-up; then the socket is used */
 	POLLS = 64,			/* handshakes polled in one round, at most */
+	FD_SHARE = 8,			/* strangers hold at most 1/8 of the descriptors */
 	ANSWER_MS = 2000,		/* for a peer that must first stop the old lane's RDMA */
 };
 
 struct braid_list braid_handshakes;
 
 static unsigned half_open;		/* accepted connections that have not proved themselves */
+static unsigned fd_share;		/* what the limit of descriptors allows of them */
 static uint64_t strangers, dropped;
 static struct braid_log_gate gate_strangers;
 
@@ -98,10 +101,21 @@ static void handshakes_revoke(const struct braid_link *link)
 	braid_svc_unlock();
 }
 
+/* NCCL and its programs need descriptors of the same limit. */
+static unsigned share_of_fds(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) || lim.rlim_cur / FD_SHARE > UINT32_MAX)
+		return UINT32_MAX;
+	return lim.rlim_cur < FD_SHARE ? 1 : (unsigned)(lim.rlim_cur / FD_SHARE);
+}
+
 void braid_handshakes_init(void)
 {
 	braid_svc_assert_locked();
 	braid_list_init(&braid_handshakes);
+	fd_share = share_of_fds();
 	braid_comm_hooks.revoked = handshakes_revoke;
 }
 
@@ -205,7 +219,7 @@ int braid_handshake_accept(int fd, struct braid_dev *dev, const struct braid_con
 		braid_os->close(fd);
 		return -ENOMEM;
 	}
-	if (half_open >= (unsigned)braid_param.half_open)
+	if (half_open >= (unsigned)braid_param.half_open || half_open >= fd_share)
 		braid_handshake_make_room();
 	braid_os->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	err = braid_conn_init(c, fd, false, owner);

@@ -152,6 +152,7 @@ struct braid_link_recover {		/* core/setup/silence.c: does the peer live? */
 	uint64_t sent_ns;		/* when that count last grew */
 	uint64_t ticked_ns, health_ns, down_ns, probe_ns, stall_ns;
 	unsigned probe_wait_ms;
+	uint64_t refused_ns;		/* of a refusal that anybody may have made; 0: none */
 	bool refused, unanswered, warned_mtu;
 	atomic_bool silent, late;
 	atomic_uint stalls;		/* times that a message was late */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* join.c - see join.h. */
-#include "core/proto/auth.h"
 #include "core/setup/join.h"
 
 #include <errno.h>
@@ -16,6 +15,7 @@
 #include "core/link/recover.h"
 #include "core/link/state.h"
 #include "core/msg/comms.h"
+#include "core/proto/auth.h"
 #include "core/setup/addr.h"
 #include "core/setup/conn.h"
 #include "core/setup/declined.h"

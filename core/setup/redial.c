@@ -21,6 +21,8 @@ enum {
 	SUSPECT_MAX_MS = 1600,		/* doubled up to this for a lane lost again and again */
 	CALM_MS = 10000,		/* if a lane is lost again sooner, its host may be slow */
 	WAIT_MAX_MS = 500,		/* the longest wait between failed dials */
+	ASK_AGAIN_MS = 40,		/* between two dials before a refusal is believed */
+	ASKED_MS = 2000,		/* after so long a refusal is the first one again */
 	WAIT_UNANSWERED_MS = 5000,	/* the longest if only the peer's kernel answers */
 };
 
@@ -62,6 +64,22 @@ static bool is_refusal(const struct braid_conn *c, int err)
 	       (err == -EPROTO || err == -EPROTONOSUPPORT || err == -EACCES);
 }
 
+/*
+ * Anybody on the path can make one refusal: a reset, a few bytes, an answer without a MAC.  So one
+ * that the peer has not signed must come twice.  True: the peer is gone.
+ */
+static bool is_refused_again(struct braid_link *link, const struct braid_conn *c, uint64_t now)
+{
+	uint64_t first = link->recover.refused_ns;
+
+	if (c && c->known)
+		return true;
+	if (first && braid_since(first, now) <= ASKED_MS * MS)
+		return braid_since(first, now) >= ASK_AGAIN_MS * MS * 3 / 4;
+	link->recover.refused_ns = now;
+	return false;
+}
+
 void braid_redial_avoid(struct braid_link *link, unsigned path, uint64_t now)
 {
 	braid_svc_assert_locked();
@@ -72,8 +90,8 @@ void braid_redial_avoid(struct braid_link *link, unsigned path, uint64_t now)
 	}
 }
 
-/* Record how a dial, or a request that the peer dial, ended. */
-static void note_dial(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
+/* Record how a dial, or a request that the peer dial, ended.  True: ask again soon. */
+static bool note_dial(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
 {
 	bool spent = !c || braid_path_dialled(link, c, err, now);
 
@@ -83,11 +101,14 @@ static void note_dial(struct braid_link *link, const struct braid_conn *c, int e
 			   "again: %s; trying on%s "
 			   "[no-redial]", link->key.dev->net.name, link->peer,
 			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
+	if (!err)
+		link->recover.refused_ns = 0;
 	if (is_refusal(c, err) && spent)
-		link->recover.refused = true;
+		link->recover.refused |= is_refused_again(link, c, now);
 	link->recover.unanswered = err == -ETIMEDOUT && c && c->state != BRAID_CONN_CONNECT;
 	if (c && err && !is_refusal(c, err) && spent)
 		braid_redial_avoid(link, c->path, now);
+	return is_refusal(c, err) && spent && !link->recover.refused;
 }
 
 void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int err,
@@ -100,7 +121,8 @@ void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int
 		return;
 	if (err)
 		lane->recover.dial_at_ns = now + back_off(&lane->recover.dial_wait_ms, c, err);
-	note_dial(link, c, err, now);
+	if (note_dial(link, c, err, now))
+		lane->recover.dial_at_ns = now + jitter(ASK_AGAIN_MS);
 	if (err) {
 		braid_event(BRAID_EVENT_LANE_DIALLED, link->number, lane->index, err,
 			    c ? (int64_t)c->path : -1);
@@ -117,9 +139,12 @@ void braid_redial_requested(struct braid_link *link, const struct braid_conn *c,
 			    uint64_t now)
 {
 	braid_svc_assert_locked();
-	note_dial(link, c, err, now);
-	link->recover.probe_ns = now + (err ? back_off(&link->recover.probe_wait_ms, c, err) :
-					   jitter(WAIT_MAX_MS));
+	if (note_dial(link, c, err, now))
+		link->recover.probe_ns = now + jitter(ASK_AGAIN_MS);
+	else
+		link->recover.probe_ns =
+			now + (err ? back_off(&link->recover.probe_wait_ms, c, err) :
+				     jitter(WAIT_MAX_MS));
 }
 
 bool braid_redial_again(const struct braid_lane *lane, uint64_t now)

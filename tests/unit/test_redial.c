@@ -222,6 +222,10 @@ static void an_answered_request_shows_that_its_path_works(void **state)
 static bool refused(enum braid_conn_state state, int err)
 {
 	link_.recover.refused = false;
+	link_.recover.refused_ns = 0;
+	ends(state, err);
+	assert_false(link_.recover.refused);	/* one may be anybody's */
+	now += 40 * MS;
 	ends(state, err);
 	return link_.recover.refused;
 }
@@ -236,6 +240,43 @@ static void a_closed_port_and_a_strangers_answer_are_refusals(void **state)
 	assert_true(refused(BRAID_CONN_RX_ANSWER, -EREMOTEIO));
 	/* A refusal is no fault of the path. */
 	assert_int_equal(link_.setup.path[0].bad_until_ns, 0);
+}
+
+static void a_refusal_without_proof_is_asked_for_again(void **state)
+{
+	struct braid_conn c = { .state = BRAID_CONN_RX_ANSWER, .known = true };
+
+	(void)state;
+	ends(BRAID_CONN_CONNECT, -ECONNREFUSED);
+	assert_int_equal(lane_[0].recover.dial_at_ns - now, 40 * MS);
+	ends(BRAID_CONN_CONNECT, -ECONNREFUSED);	/* another lane, at the same time */
+	assert_false(link_.recover.refused);
+	now += 40 * MS;
+	ends(BRAID_CONN_UP, 0);			/* the peer itself has answered */
+	ends(BRAID_CONN_CONNECT, -ECONNREFUSED);
+	now += 3 * SEC;
+	ends(BRAID_CONN_CONNECT, -ECONNREFUSED);
+	assert_false(link_.recover.refused);
+	now += 30 * MS;
+	ends(BRAID_CONN_CONNECT, -ECONNREFUSED);
+	assert_true(link_.recover.refused);
+	link_.recover.refused = false;
+	link_.recover.refused_ns = 0;
+	braid_redial_ended(&lane_[0], &c, -EREMOTEIO, now);
+	assert_true(link_.recover.refused);	/* signed */
+}
+
+static void a_request_that_is_refused_is_made_again(void **state)
+{
+	struct braid_conn c = { .state = BRAID_CONN_CONNECT };
+
+	(void)state;
+	braid_redial_requested(&link_, &c, -ECONNREFUSED, now);
+	assert_false(link_.recover.refused);
+	assert_int_equal(link_.recover.probe_ns - now, 40 * MS);
+	now += 40 * MS;
+	braid_redial_requested(&link_, &c, -ECONNREFUSED, now);
+	assert_true(link_.recover.refused);
 }
 
 static void trouble_on_the_way_is_no_refusal(void **state)
@@ -266,9 +307,10 @@ static void only_the_last_way_of_a_path_counts_as_a_refusal(void **state)
 	link_.setup.path[0].ways.n = 2;
 	braid_redial_ended(&lane_[0], &c, -ECONNREFUSED, now);
 	assert_false(link_.recover.refused);
+	assert_int_equal(link_.recover.refused_ns, 0);
 	c.way = 1;
 	braid_redial_ended(&lane_[0], &c, -ECONNREFUSED, now);
-	assert_true(link_.recover.refused);
+	assert_int_equal(link_.recover.refused_ns, now);
 }
 
 static void a_path_that_failed_is_avoided_and_its_lanes_go_elsewhere_at_once(void **state)
@@ -401,6 +443,8 @@ int main(void)
 		CASE(requests_to_dial_wait_in_the_same_way),
 		CASE(an_answered_request_shows_that_its_path_works),
 		CASE(a_closed_port_and_a_strangers_answer_are_refusals),
+		CASE(a_refusal_without_proof_is_asked_for_again),
+		CASE(a_request_that_is_refused_is_made_again),
 		CASE(trouble_on_the_way_is_no_refusal),
 		CASE(a_peer_that_is_short_of_memory_lives),
 		CASE(only_the_last_way_of_a_path_counts_as_a_refusal),

@@ -78,7 +78,10 @@ static ucs_status_t try_open(struct try *t, ucp_context_h ctx)
 	};
 	ucp_address_t *address;
 	size_t len;
-	ucs_status_t status = braid_ucp.worker_create(ctx, &params, &t->worker);
+	ucs_status_t status;
+
+	braid_ucx_warn_listens();
+	status = braid_ucp.worker_create(ctx, &params, &t->worker);
 
 	if (status != UCS_OK) {
 		t->worker = NULL;

@@ -5,11 +5,16 @@
  * UCX names an RDMA port "mlx5_0:1" and an interface "eth0".  A context gets the interface of its
  * device, and the RDMA ports whose GID table names that interface.  Within a host UCX also uses
  * shared memory.  What the user sets for UCX (UCX_NET_DEVICES, UCX_TLS, ...) takes precedence.
+ *
+ * UCX's TCP is used only if UCX_TLS names it.  It listens on a port of its own, where Braid's
+ * handshake protects nothing, and Braid has a TCP of its own.
  */
 #include "ucx/port.h"
 
 #include <errno.h>
 #include <glob.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +140,31 @@ static bool may_be_rdma(const char *nets)
 	return strchr(nets, ':') || strstr(nets, "all");
 }
 
+/* Does the list of UCX's transports leave its TCP in?  "^" at its head inverts it. */
+static bool has_tcp(const char *tls)
+{
+	bool without = *tls == '^', named = false;
+	size_t n;
+
+	for (tls += without; *tls; tls += n + (tls[n] == ',')) {
+		n = strcspn(tls, ",");
+		named |= (n == 3 && !strncmp(tls, "tcp", n)) ||
+			 (n == 3 && !strncmp(tls, "all", n)) || (n == 1 && *tls == '*');
+	}
+	return named != without;
+}
+
+void braid_ucx_warn_listens(void)
+{
+	static atomic_bool warned;
+	const char *tls = getenv("UCX_TLS");
+
+	if (tls && has_tcp(tls) && !atomic_exchange(&warned, true))
+		braid_warn("ucx: UCX_TLS=%s lets UCX listen on TCP ports of its own, which Braid "
+			   "can't guard: whoever reaches them can disturb or end this process; "
+			   "leave tcp out, or use networks without strangers [ucx-listens]", tls);
+}
+
 static ucs_status_t open_context(struct braid_ucx_port *p)
 {
 	ucp_params_t params = {
@@ -151,6 +181,8 @@ static ucs_status_t open_context(struct braid_ucx_port *p)
 		return status;
 	if (!user)
 		status = braid_ucp.config_modify(config, "NET_DEVICES", p->nets);
+	if (status == UCS_OK && !getenv("UCX_TLS"))
+		status = braid_ucp.config_modify(config, "TLS", "^tcp");
 	apply(config, settings, COUNT(settings));
 	if (!may_be_rdma(user ? user : p->nets))
 		apply(config, by_sockets, COUNT(by_sockets));

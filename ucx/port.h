@@ -22,4 +22,7 @@ static inline struct braid_ucx_port *braid_ucx_port_of(const struct braid_dev *d
 	return dev->port[BRAID_TRANSPORT_UCX];
 }
 
+/* WARN once if UCX, whose first worker is being made, listens on TCP ports of its own. */
+void braid_ucx_warn_listens(void);
+
 #endif

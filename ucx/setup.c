@@ -54,6 +54,7 @@ static int open_worker(struct ucx_setup *c, struct ucx_ep *w)
 	};
 	ucs_status_t status;
 
+	braid_ucx_warn_listens();
 	status = braid_ucp.worker_create(c->port->ctx, &params, &w->worker);
 	if (status != UCS_OK) {
 		w->worker = NULL;

@@ -116,6 +116,7 @@ abi_tests = \
 	tests/abi/test_badpeer_lanes \
 	tests/abi/test_close \
 	tests/abi/test_connect \
+	tests/abi/test_cut \
 	tests/abi/test_death \
 	tests/abi/test_descriptors \
 	tests/abi/test_fork \

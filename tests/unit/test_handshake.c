@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 
 #include "core/base/log.h"
 #include "core/base/os.h"
@@ -339,6 +340,26 @@ static void the_oldest_stranger_makes_room_for_the_next_one(void **state)
 	assert_int_equal(w.dones, 0);
 }
 
+static void strangers_hold_at_most_an_eighth_of_the_descriptors(void **state)
+{
+	struct rlimit lim, few;
+	struct braid_conn *first, *second;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &lim), 0);
+	few = lim;
+	few.rlim_cur = 16;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	braid_handshakes_init();
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &lim), 0);
+	first = accepted();
+	second = accepted();
+	assert_true(is_left(first));
+	accepted();
+	assert_false(is_left(first));
+	assert_true(is_left(second));
+}
+
 static void one_that_has_shown_the_key_is_dropped_last(void **state)
 {
 	struct braid_conn *knows = accepted(), *stranger = accepted();
@@ -590,6 +611,7 @@ int main(void)
 		CASE(one_that_cannot_be_watched_is_closed),
 		CASE(a_dead_link_takes_its_handshakes_with_it),
 		CASE(the_oldest_stranger_makes_room_for_the_next_one),
+		CASE(strangers_hold_at_most_an_eighth_of_the_descriptors),
 		CASE(one_that_has_shown_the_key_is_dropped_last),
 		CASE(our_own_dials_make_no_room),
 		CASE(strangers_are_counted_in_one_line),

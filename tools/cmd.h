@@ -42,7 +42,8 @@ int cmd_completion(const struct commands *all, int argc, char **argv);
 /*
  * If *path is NULL, set it to that of libnccl-net-braid.so: beside this program, in ../lib, in a
  * build tree, or where make install put it; else to its bare name, for the loader to look up.
- * Static storage.  0; or 1 after one line on stderr, if other users could have put the file there (`prog` NULL: no line).
+ * Static storage.  0; or 1 after one line on stderr (`prog` NULL: no line), if other users could
+ * have put the file there.
  */
 int plugin_find(const char *prog, const char **path);
 

@@ -21,9 +21,9 @@ const struct braid_transport *braid_transport_find(uint8_t id)
 	return NULL;
 }
 
-int braid_no_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret)
+int braid_no_reg(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret)
 {
-	(void)dev, (void)data, (void)size, (void)ret;
+	(void)dev, (void)mem, (void)ret;
 	return -EOPNOTSUPP;
 }
 

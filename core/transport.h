@@ -49,6 +49,7 @@ struct braid_mem {			/* a buffer of the user's */
 	void *data;
 	size_t size;
 	bool gpu;			/* GPU memory, which the CPU never touches */
+	bool send_only;			/* of a send comm: the peer's NIC must not write there */
 	int gpu_index;			/* the driver's number of the GPU; -1: not known */
 	uint64_t gpu_id;		/* of the allocation, as in gdr/cuda.h; 0: not known */
 	int fd;				/* its DMA-BUF, where it begins at `offset`; -1: none */
@@ -153,8 +154,8 @@ struct braid_transport {
 	 * when the thread ends.  True: more is coming, and is worth a moment's wait at the end.
 	 */
 	bool (*events)(struct braid_dev *dev);
-	/* Register user memory: from now on the NIC may read and write it.  *ret: keys on dev. */
-	int (*reg)(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
+	/* Register host memory: from now on the NIC may access it.  *ret: keys on dev. */
+	int (*reg)(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret);
 	void (*dereg)(struct braid_dev *dev, struct braid_key *key);
 	const struct braid_gpu *gpu;	/* NULL: no GPU memory over this transport */
 
@@ -227,7 +228,7 @@ struct braid_transport {
 };
 
 /* Default members, for transports without that feature: they do nothing, or return -EOPNOTSUPP. */
-int braid_no_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
+int braid_no_reg(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret);
 void braid_no_dereg(struct braid_dev *dev, struct braid_key *key);
 int braid_no_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);
 int braid_no_setup_peer(struct braid_setup *s, const uint8_t *theirs);

@@ -44,6 +44,7 @@ static ncclResult_t reg(struct braid_comm *c, struct braid_mem *mem, int type, v
 			   dev->net.name, type);
 		return ncclInternalError;
 	}
+	mem->send_only = c->sender;
 	if (type == NCCL_PTR_CUDA)
 		find_gpu(mem);
 	err = braid_mr_new(c->link->key.dev, braid_link_copies(c->link), mem, &mr);

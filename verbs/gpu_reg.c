@@ -19,9 +19,11 @@ const char *const braid_gpu_method_name[BRAID_GPU_METHODS] = {
 };
 
 /* Remote reads are for the loop: lanes' queue pairs do not allow them. */
-enum {
-	GPU_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
-};
+static unsigned gpu_access(const struct braid_mem *mem)
+{
+	return IBV_ACCESS_REMOTE_READ |
+	       (mem->send_only ? 0 : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+}
 
 static int mr_key(struct ibv_mr *mr, int gpu, struct braid_key *ret)
 {
@@ -42,7 +44,7 @@ static int reg_fd(struct braid_ibport *p, const struct braid_mem *mem, unsigned 
 		  uint64_t offset, struct braid_key *ret)
 {
 	uint64_t at = (uint64_t)(uintptr_t)mem->data;
-	int access = (int)(GPU_ACCESS | braid_ibport_relaxed());
+	int access = (int)(gpu_access(mem) | braid_ibport_relaxed());
 	bool direct = braid_gpu_method_is_direct(method);
 	struct ibv_mr *mr;
 
@@ -71,8 +73,8 @@ static int reg_export(struct braid_ibport *p, const struct braid_mem *mem, unsig
 static int reg_peermem(struct braid_ibport *p, const struct braid_mem *mem, struct braid_key *ret)
 {
 	errno = 0;
-	return mr_key(braid_ibport_reg_user(p, mem->data, mem->size, GPU_ACCESS), mem->gpu_index,
-		      ret);
+	return mr_key(braid_ibport_reg_user(p, mem->data, mem->size, gpu_access(mem)),
+		      mem->gpu_index, ret);
 }
 
 int braid_gpu_reg_by(struct braid_ibport *p, const struct braid_mem *mem, unsigned method,

@@ -60,25 +60,26 @@ struct ibv_mr *braid_ibport_reg_user(struct braid_ibport *p, void *data, size_t 
 				      access | relaxed);
 }
 
-int braid_ibport_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret)
+int braid_ibport_reg(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret)
 {
 	struct braid_ibport *p = braid_ibport_of(dev);
-	const unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-	struct ibv_mr *mr = braid_ibport_reg_user(p, data, size, access);
-	bool sealed = false;
+	const unsigned access = mem->send_only ? 0 :
+						 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	struct ibv_mr *mr = braid_ibport_reg_user(p, mem->data, mem->size, access);
+	bool sealed = mem->send_only;
 	int err;
 
 	/* Drivers that don't know relaxed ordering ignore the flag or refuse it. */
 	if (!mr && (errno == EINVAL || errno == EOPNOTSUPP) && braid_ibport_relaxed())
-		mr = braid_ibv.reg_mr(p->pd, data, size, (int)access);
+		mr = braid_ibv.reg_mr(p->pd, mem->data, mem->size, (int)access);
 	/* Memory that can't be written can still be sent from. */
 	if (!mr && (errno == EFAULT || errno == EACCES || errno == EPERM)) {
-		mr = braid_ibv.reg_mr(p->pd, data, size, 0);
+		mr = braid_ibv.reg_mr(p->pd, mem->data, mem->size, 0);
 		sealed = mr;
 	}
 	if (!mr) {
 		err = errno ? -errno : -EIO;
-		warn_no_memory(p, size, err, "messages there are copied");
+		warn_no_memory(p, mem->size, err, "messages there are copied");
 		return err == -ENOMEM ? -EAGAIN : err;
 	}
 	*ret = (struct braid_key){

@@ -6,7 +6,7 @@
 #include "verbs/port.h"
 
 /* The members reg and dereg of struct braid_transport. */
-int braid_ibport_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret);
+int braid_ibport_reg(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret);
 void braid_ibport_dereg(struct braid_dev *dev, struct braid_key *key);
 /*
  * Writes into the user's memory may pass each other on PCIe, unless BRAID_IB_PCI_RELAXED_ORDERING

@@ -24,7 +24,7 @@ struct braid_mrc {
 	uint32_t prio;
 	unsigned refs;
 	uint64_t id;			/* of a GPU allocation; 0: host memory, or not shared */
-	bool gpu;
+	bool gpu, send_only;
 	struct braid_dev *dev;
 	const struct braid_transport *tr;
 	struct braid_key key;
@@ -96,19 +96,23 @@ static struct braid_mrc *tree_remove(struct braid_mrc *root, const struct braid_
 	return root;
 }
 
-/* A registration of the same memory that covers [beg, end), or NULL. */
-static struct braid_mrc *find(struct braid_mrc *root, uint64_t beg, uint64_t end, bool gpu,
-			      uint64_t id)
+/*
+ * A registration of the same memory that covers [beg, end), or NULL.  A receive's must be one that
+ * the peer's NIC may write.
+ */
+static struct braid_mrc *find(struct braid_mrc *root, uint64_t beg, uint64_t end,
+			      const struct braid_mem *mem, uint64_t id)
 {
 	struct braid_mrc *n;
 
 	if (!root || root->reach < end)
 		return NULL;
-	n = find(root->kid[0], beg, end, gpu, id);
+	n = find(root->kid[0], beg, end, mem, id);
 	if (n || root->beg > beg)
 		return n;
-	return root->end >= end && root->gpu == gpu && root->id == id ?
-		       root : find(root->kid[1], beg, end, gpu, id);
+	return root->end >= end && root->gpu == mem->gpu && root->id == id &&
+	       (!root->send_only || mem->send_only) ? root :
+						      find(root->kid[1], beg, end, mem, id);
 }
 
 /* Log which limit refused a registration, and what raises that limit. */
@@ -175,7 +179,7 @@ static int reg(struct braid_mrc *n, const struct braid_mem *mem)
 {
 	struct braid_mr_stats *s = &n->dev->mr_stats;
 	int err = mem->gpu ? n->tr->gpu->reg(n->dev, mem, &n->key) :
-			     n->tr->reg(n->dev, mem->data, mem->size, &n->key);
+			     n->tr->reg(n->dev, mem, &n->key);
 
 	pthread_mutex_lock(&lock);
 	if (err) {
@@ -202,7 +206,7 @@ static struct braid_mrc *hit(struct braid_dev *dev, const struct braid_mem *mem,
 	struct braid_mrc *n;
 
 	pthread_mutex_lock(&lock);
-	n = mem->gpu && !id ? NULL : find(dev->mrs, beg, beg + mem->size, mem->gpu, id);
+	n = mem->gpu && !id ? NULL : find(dev->mrs, beg, beg + mem->size, mem, id);
 	if (n) {
 		dev->mr_stats.hits++;
 		n->refs++;
@@ -235,7 +239,8 @@ static struct braid_mrc *get(struct braid_dev *dev, const struct braid_transport
 	}
 	*made = (struct braid_mrc){
 		.beg = (uint64_t)(uintptr_t)mem->data, .prio = prio, .refs = 1,
-		.id = mem->gpu ? mem->gpu_id : 0, .gpu = mem->gpu, .dev = dev, .tr = tr,
+		.id = mem->gpu ? mem->gpu_id : 0, .gpu = mem->gpu, .send_only = mem->send_only,
+		.dev = dev, .tr = tr,
 	};
 	made->end = made->reach = made->beg + mem->size;
 	*ret_err = reg(made, mem);

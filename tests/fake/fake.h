@@ -420,7 +420,8 @@ void call_takes(const struct ibv_context *ctx, const char *call);
 long slow_add(const char *call, const char *ms, const char *nic);
 long slow_calls(void);
 void slow_forked(void);
-extern atomic_int live_ctx, live_pd, live_mr, live_relaxed, live_cq, live_qp, live_srq, live_ah, live_channel;
+extern atomic_int live_ctx, live_pd, live_mr, live_relaxed, live_open;
+extern atomic_int live_cq, live_qp, live_srq, live_ah, live_channel;
 
 /* For libmlx5.so.1 of this directory. */
 EXPORT struct ibv_mr *fake_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd,

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-atomic_int live_ctx, live_pd, live_mr, live_relaxed, live_cq, live_qp, live_srq, live_ah, live_channel;
+atomic_int live_ctx, live_pd, live_mr, live_relaxed, live_open;
+atomic_int live_cq, live_qp, live_srq, live_ah, live_channel;
 
 /* --- calls -------------------------------------------------------------------------------------- */
 
@@ -286,6 +287,7 @@ static long do_live(char **w, unsigned n)
 		{ "ctx", &live_ctx }, { "pd", &live_pd }, { "mr", &live_mr }, { "cq", &live_cq },
 		{ "qp", &live_qp }, { "srq", &live_srq }, { "ah", &live_ah }, { "channel", &live_channel },
 		{ "relaxed", &live_relaxed },
+		{ "open", &live_open },
 	};
 
 	for (unsigned i = 0; n > 1 && i < sizeof(table) / sizeof(table[0]); i++)

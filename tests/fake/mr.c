@@ -191,6 +191,8 @@ static struct ibv_mr *reg(struct ibv_pd *pd, uint8_t *host, void *addr, size_t l
 	atomic_fetch_add(&live_mr, 1);
 	if (access & IBV_ACCESS_RELAXED_ORDERING)
 		atomic_fetch_add(&live_relaxed, 1);
+	if (access & IBV_ACCESS_REMOTE_WRITE)
+		atomic_fetch_add(&live_open, 1);
 	return &mr->ibv;
 full:
 	pthread_rwlock_unlock(&mr_lock);
@@ -328,6 +330,8 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *ibv)
 		munmap(mr->map, mr->map_len);
 	if (mr->access & IBV_ACCESS_RELAXED_ORDERING)
 		atomic_fetch_sub(&live_relaxed, 1);
+	if (mr->access & IBV_ACCESS_REMOTE_WRITE)
+		atomic_fetch_sub(&live_open, 1);
 	free(mr);
 	atomic_fetch_sub(&live_mr, 1);
 	return 0;

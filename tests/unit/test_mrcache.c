@@ -34,15 +34,18 @@ static void take_time(const void *data)
 		sched_yield();
 }
 
-static int nic_reg(struct braid_dev *dev, void *data, size_t size, struct braid_key *ret)
+static bool send_only;			/* of the last registration */
+
+static int nic_reg(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret)
 {
-	(void)dev, (void)size;
-	take_time(data);
+	(void)dev;
+	take_time(mem->data);
+	send_only = mem->send_only;
 	asked++;
 	if (fails)
 		return -EIO;
 	given++;
-	*ret = (struct braid_key){ .mr = data, .local = asked, .remote = asked };
+	*ret = (struct braid_key){ .mr = mem->data, .local = asked, .remote = asked };
 	return 0;
 }
 
@@ -76,14 +79,20 @@ static int setup(void **state)
 }
 
 /* Pages `beg` to `end`, which nobody touches. */
-static struct braid_mr *reg(unsigned beg, unsigned end)
+static struct braid_mr *reg_as(unsigned beg, unsigned end, bool for_send)
 {
 	struct braid_mem mem = { .data = (void *)(uintptr_t)((beg + 1) * PAGE),
-				 .size = (size_t)(end - beg) * PAGE, .fd = -1 };
+				 .size = (size_t)(end - beg) * PAGE, .fd = -1,
+				 .send_only = for_send };
 	struct braid_mr *mr;
 
 	assert_int_equal(braid_mr_new(link.key.dev, &link.rx.copies, &mem, &mr), 0);
 	return mr;
+}
+
+static struct braid_mr *reg(unsigned beg, unsigned end)
+{
+	return reg_as(beg, end, false);
 }
 
 static struct braid_mr_stats stats(void)
@@ -112,6 +121,27 @@ static void a_covering_registration_is_shared_or_the_nic_registers(void **state)
 	assert_int_equal(asked, 3);
 	braid_mr_free(a);
 	braid_mr_free(c);
+	assert_int_equal(given, 0);
+}
+
+/* A peer must not write memory that is only sent from; what it may write can be sent from, too. */
+static void a_receive_shares_no_registration_of_a_send(void **state)
+{
+	struct braid_mr *s = reg_as(0, 4, true), *t = reg_as(1, 2, true), *r, *u;
+
+	(void)state;
+	assert_int_equal(asked, 1);
+	assert_true(send_only);
+	r = reg_as(0, 2, false);
+	assert_int_equal(asked, 2);
+	assert_false(send_only);
+	assert_int_not_equal(r->key[0].remote, s->key[0].remote);
+	u = reg_as(0, 1, true);
+	assert_int_equal(asked, 2);
+	braid_mr_free(s);
+	braid_mr_free(t);
+	braid_mr_free(r);
+	braid_mr_free(u);
 	assert_int_equal(given, 0);
 }
 
@@ -336,6 +366,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_covering_registration_is_shared_or_the_nic_registers, setup),
+		cmocka_unit_test_setup(a_receive_shares_no_registration_of_a_send, setup),
 		cmocka_unit_test_setup(any_order_of_calls_ends_as_in_a_list, setup),
 		cmocka_unit_test_setup(they_are_counted, setup),
 		cmocka_unit_test_setup(beyond_the_ports_limit_no_nic_is_asked, setup),

@@ -47,9 +47,10 @@ static void what_a_transport_lacks_is_not_supported(void **state)
 	struct braid_setup setup = { .dev = &dev };
 	struct braid_key key = { 0 };
 	uint8_t blob[BRAID_BLOB_SIZE] = { 0 };
+	struct braid_mem mem = { .data = blob, .size = sizeof(blob), .fd = -1 };
 
 	(void)state;
-	assert_int_equal(braid_no_reg(&dev, blob, sizeof(blob), &key), -EOPNOTSUPP);
+	assert_int_equal(braid_no_reg(&dev, &mem, &key), -EOPNOTSUPP);
 	braid_no_dereg(&dev, &key);
 	assert_int_equal(braid_no_setup(&setup, NULL, blob), -EOPNOTSUPP);
 	assert_int_equal(braid_no_setup_peer(&setup, blob), -EOPNOTSUPP);

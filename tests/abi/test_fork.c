@@ -4,9 +4,9 @@
  *
  * The child has copies of the parent's descriptors and memory, and none of its threads.  In the
  * child every call returns ncclSystemError.  Whatever the child does and however it ends, the
- * parent's connections go on: the child must not write to the parent's streams.
+ * parent's connections go on: the child must not write to the parent's streams.  It has no keys either.
  */
-#include "tests/abi/abi.h"
+#include "tests/lib/hostile.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -166,8 +166,81 @@ static void forks(struct abi *t)
 	abi_down(m.net);
 }
 
+/* -- keys ------------------------------------------------------------------------------------- */
+
+enum { KEY = 32, HIDE = 0xff };
+
+/* How often memory from `at` to `end` has the key whose bytes `hidden` has inverted. */
+static unsigned found(const uint8_t *at, const uint8_t *end, const uint8_t *hidden)
+{
+	unsigned n = 0;
+
+	for (; at + KEY <= end; at++) {
+		int i = 0;
+
+		while (i < KEY && (at[i] ^ hidden[i]) == HIDE)
+			i++;
+		n += i == KEY;
+	}
+	return n;
+}
+
+/* The same in all of this process's memory, or in what a core dump has of it. */
+static unsigned found_in_process(const uint8_t *hidden, bool dumped)
+{
+	unsigned long from = 0, to = 0, a, b;
+	char line[512], mode[8] = "";
+	unsigned n = 0;
+	FILE *f = fopen("/proc/self/smaps", "re");
+
+	TRUE(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx %7s", &a, &b, mode) == 3) {
+			from = a;
+			to = b;
+		} else if (!strncmp(line, "VmFlags:", 8) && !strncmp(mode, "rw", 2) &&
+			   (!dumped || !strstr(line, " dd"))) {
+			n += found((const uint8_t *)from, (const uint8_t *)to, hidden);
+		}
+	}
+	fclose(f);
+	return n;
+}
+
+static void keys(struct abi *t)
+{
+	struct net *net = abi_up(t);
+	struct braid_handle h;
+	uint8_t hidden[KEY];
+	struct pair p;
+	pid_t pid;
+
+	pair_listen(net, &p);
+	EQ(0, braid_handle_unpack(p.handle, &h));
+	for (unsigned i = 0; i < KEY; i++)
+		hidden[i] = h.token[i] ^ HIDE;
+	WAIT_FOR(pair_step(net, &p));
+	exchange(net, p.send, p.recv, 1000, 1);
+	/* The test, as NCCL does, has copies of the handle. */
+	explicit_bzero(&h, sizeof(h));
+	explicit_bzero(p.handle, sizeof(p.handle));
+	TRUE(found_in_process(hidden, false));
+	EQ(0, found_in_process(hidden, true));
+	fflush(NULL);
+	pid = fork();
+	TRUE(pid >= 0);
+	if (!pid)
+		_exit(found_in_process(hidden, false) != 0);
+	child_ends_well(pid);
+	pair_close(net, &p);
+	abi_down(net);
+}
+
 static const struct abi_case cases[] = {
 	CASE("a forked child is refused everything and disturbs nothing", forks),
+#ifndef __SANITIZE_ADDRESS__		/* whose memory is too large to search */
+	CASE("neither a forked child nor a core dump has a listen's token", keys, ONCE),
+#endif
 };
 
 ABI_MAIN(cases)

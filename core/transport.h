@@ -62,19 +62,19 @@ enum {				/* what a NIC can do with GPU memory */
 	BRAID_GPU_DIRECT = 4,	/* data and completions take different paths: always flush */
 };
 
-struct braid_gpu_flush {		/* one flush; the transport's, except `insist` */
-	bool insist;			/* false: -EHOSTDOWN if a recent one failed */
+struct braid_gpu_flush {		/* one flush; the transport owns all but `insist` */
+	bool insist;			/* false: return -EHOSTDOWN if a recent flush failed */
 	uint64_t id;
 	unsigned tries;
 	int err;
 };
 
 struct braid_gpu_copy {			/* one copy from or to GPU memory */
-	char *at, *own;			/* the rest to copy: in the GPU; in host memory */
+	char *at, *own;			/* next byte to copy: its GPU address; its host address */
 	size_t len;
 	bool to_gpu;
-	bool insist;			/* false: -EHOSTDOWN if a recent one failed */
-	size_t piece;			/* the transport's: bytes in flight; 0: none */
+	bool insist;			/* false: return -EHOSTDOWN if a recent copy failed */
+	size_t piece;			/* bytes in flight, set by the transport; 0: none */
 	uint64_t id;
 	unsigned tries;
 	int err;
@@ -123,7 +123,7 @@ struct braid_setup {			/* set-up of one lane, over an authenticated socket */
 	unsigned lane;
 	int traffic_class;
 	bool dialler;
-	bool has_ticket;		/* wire version 2: */
+	bool has_ticket;		/* `ticket` is set, from wire version 2 on */
 	uint8_t ticket[BRAID_MAC_SIZE];	/* only the two ends know it: see braid_auth_ticket() */
 	void *priv;			/* made by setup(), taken over by lane_open() */
 	const char *failed;		/* the library call that failed, for people; or NULL */
@@ -159,18 +159,18 @@ struct braid_transport {
 	void (*dereg)(struct braid_dev *dev, struct braid_key *key);
 	const struct braid_gpu *gpu;	/* NULL: no GPU memory over this transport */
 
-	/* The handshake's BRAID_BLOB_SIZE bytes set up a carrier; lane->fd only shows its end. */
+	/* The handshake exchanges BRAID_BLOB_SIZE bytes; lane->fd only shows if the peer ends. */
 	bool blob;			/* false: frames use lane->fd; no set-up calls */
-	bool slow;			/* set-up may take half BRAID_HANDSHAKE_TIMEOUT; else 1 s */
-	unsigned rest_s;		/* after it failed on a path, only sockets use that path
-					 * for so long at least; 0: core/setup/path.c decides */
+	bool slow;			/* set-up limit: half BRAID_HANDSHAKE_TIMEOUT; false: 1 s */
+	unsigned rest_s;		/* after set-up failed on a path, only sockets use it for at
+					 * least so many seconds; 0: core/setup/path.c decides */
 	/*
 	 * Make s->priv and fill `mine`, which the peer gets; the accepting end has `theirs`.
-	 * 0, or -EAGAIN: call again in a moment.  -EALREADY, here and in the next two: set-up with
-	 * this peer failed recently, and that has been reported.
+	 * 0, or -EAGAIN: call again in a moment.  -EALREADY, also from setup_peer() and
+	 * setup_ready(): set-up with this peer failed recently, and that has been reported.
 	 */
 	int (*setup)(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine);
-	/* The dialling end has the peer's bytes. */
+	/* At the dialling end: the peer's bytes have arrived. */
 	int (*setup_peer)(struct braid_setup *s, const uint8_t *theirs);
 	/* Is s->priv ready for a lane?  0, or -EAGAIN: ask again in a moment. */
 	int (*setup_ready)(struct braid_setup *s);
@@ -180,8 +180,9 @@ struct braid_transport {
 	/* Take over lane->fd, whose peer has just been authenticated, and lane->priv. */
 	int (*lane_open)(struct braid_lane *lane);
 	/*
-	 * Memory for traffic: taken when the first comm attaches, given back after the last.
-	 * lane_detach() has the lane's io lock; lane_attach() may be called twice without it.
+	 * Allocate memory for traffic when the first comm attaches; free it after the last.  If
+	 * another lane then fails to attach, lane_attach() is later called again, without
+	 * lane_detach() in between.  lane_detach() is called with the lane's io lock held.
 	 */
 	int (*lane_attach)(struct braid_lane *lane);
 	void (*lane_detach)(struct braid_lane *lane);
@@ -194,7 +195,7 @@ struct braid_transport {
 	void (*lane_fence)(struct braid_lane *lane);
 	/*
 	 * May memory of that comm be filled between calls of poll(), other than by chunks written
-	 * with the keys of a credit?  NULL: never.  Called while the link stands still.
+	 * with the keys of a credit?  NULL: never.  Called while no thread moves the link.
 	 */
 	bool (*lands)(const struct braid_lane *lane, uint32_t comm);
 	/*
@@ -221,9 +222,9 @@ struct braid_transport {
 	 * pieces were read, 0 if nothing had arrived, or a negative errno: the lane is dead.
 	 */
 	int (*poll)(struct braid_lane *lane);
-	/* The service thread asks now and then, without a lock. */
+	/* Report how the carrier is doing.  The service thread calls this without a lock. */
 	int (*health)(struct braid_lane *lane, struct braid_health *ret);
-	/* For people.  *ret is zeroed.  With the link's lock held, and no other. */
+	/* Describe the carrier, for people.  *ret is zeroed; only the link's lock is held. */
 	void (*describe)(struct braid_lane *lane, struct braid_wire_state *ret);
 };
 
@@ -241,7 +242,7 @@ bool braid_always(const struct braid_dev *dev);
 int braid_no_event_fd(const struct braid_dev *dev);
 bool braid_no_events(struct braid_dev *dev);
 
-/* Transports in use, best first, NULL-terminated: plugin/device.c hands them over. */
+/* Transports in use, best first, NULL-terminated; plugin/device.c sets this list. */
 extern const struct braid_transport *const *braid_transports;
 void braid_transports_use(const struct braid_transport *const *list);
 const struct braid_transport *braid_transport_find(uint8_t id);	/* or NULL */

@@ -36,7 +36,7 @@ struct braid_link_lanes {
 	atomic_bool attached;		/* the lanes have rings */
 	_Atomic uint32_t rkey_epoch;	/* times that credits were revoked: docs/dev/wire.md */
 	atomic_uint want;		/* dial until the link has so many lanes */
-	atomic_uint ask;		/* lanes to ask the peer to dial: LANES is due; 0: none */
+	atomic_uint ask;		/* LANES is due: ask the peer to dial so many; 0: none */
 	atomic_uint peer;		/* the peer has so many lanes: dial them in any case */
 };
 
@@ -45,21 +45,21 @@ struct braid_link_tx {
 	uint64_t isend_epoch;		/* counts isend calls */
 	uint32_t burst_now;		/* frames of the present burst, after the first */
 	atomic_bool quiet;		/* a test() was idle since the last isend: no burst now */
-	unsigned push_turn;		/* which lane is pushed next: push_waiting() */
-	atomic_bool stalled;		/* work is left for a later call: push_waiting() */
-	atomic_bool control_urgent;	/* the peer waits for a control frame that is due */
-	atomic_bool control_was_urgent;	/* it was set since braid_link_flush_if_urgent() */
+	unsigned push_turn;		/* the lane after home that push_waiting() starts with */
+	atomic_bool stalled;		/* work is left for a later call of push_waiting() */
+	atomic_bool control_urgent;	/* a control frame is due that the peer waits for */
+	atomic_bool control_was_urgent;	/* it was set since the last braid_link_flush_if_urgent() */
 	_Atomic uint64_t acked_bytes;	/* bytes of chunks ever acknowledged */
 	atomic_ulong starved;		/* times that chunks waited because every lane was full */
 };
 
 struct braid_link_rx {
 	atomic_uint home;		/* the peer's home: where its last home frame came from */
-	atomic_uint poll_turn, calls;	/* which lane is polled next; calls of move() */
+	atomic_uint poll_turn, calls;	/* which lane is polled next; calls of others_due() */
 	atomic_uint spread;		/* messages whose chunks may come on any lane */
 	atomic_uint copies;		/* all copies from and to GPU memory in progress */
 	atomic_bool peer_gone;		/* F_CLOSE received */
-	struct {			/* message half received when its lane was lost; resent */
+	struct {			/* half received when its lane was lost; it is sent again */
 		enum braid_rx_kind kind;	/* NONE: there is none */
 		struct braid_hdr hdr;
 		void *target;

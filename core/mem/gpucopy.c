@@ -13,8 +13,8 @@
 
 enum {
 	SPIN_NS = 10000,		/* a small copy ends within this */
-	STAGE_S = 2,			/* for one piece: other copies may be queued before it */
-	STAGE_WAIT_S = 10,		/* for a free slot: many copies may want one */
+	STAGE_S = 2,			/* seconds for one piece and the copies queued before it */
+	STAGE_WAIT_S = 10,		/* seconds to wait for a slot, which many copies may want */
 	COPIERS = BRAID_PATHS_MAX + 1,	/* copiers: members of the device, and the driver */
 };
 
@@ -107,7 +107,10 @@ static int by_driver(struct braid_gpucopy *c)
 
 /* --- choice of a copier -------------------------------------------------------------------- */
 
-/* The copier to try now: a member of the device, or BRAID_PATHS_MAX: the driver. */
+/*
+ * The copier to try now: the index of a member of the device, or BRAID_PATHS_MAX for the driver.
+ * The driver comes last, but first with BRAID_GPU_STAGE=2.
+ */
 static unsigned copier_of(const struct braid_gpucopy *c)
 {
 	return braid_param.gpu_stage < 2 ? c->copier : c->copier ? c->copier - 1 : BRAID_PATHS_MAX;
@@ -128,7 +131,7 @@ static int try_copiers(struct braid_gpucopy *c)
 		else if (err != -ENODEV)
 			c->nic_err = err;
 		if (driver && (err == -ETIMEDOUT || c->lost))
-			return err;	/* the driver may still write, over another copier's data */
+			return err;	/* the driver may yet overwrite another copier's data */
 	}
 	return err;
 }

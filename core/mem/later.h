@@ -87,15 +87,14 @@ struct braid_stopping {			/* zeroed: nothing */
 void braid_stop_begin(struct braid_dev *dev, struct braid_stop *stop);
 void braid_stop_end(struct braid_dev *dev, struct braid_stop *stop);
 
-/*
- * _mark() notes all requests to let go of memory that a device's NICs have got so far; _mark_one():
- * one member's NIC.  _past(): are these requests over?  Until then the NICs may use that memory.
- */
+/* The requests to let go of memory that the NICs of a device had got when this was noted. */
 struct braid_stops {
 	uint64_t of[BRAID_PATHS_MAX];
 };
+/* Note them: those of all members' NICs, or of one member's. */
 void braid_stops_mark(const struct braid_dev *dev, struct braid_stops *ret);
 void braid_stops_mark_one(const struct braid_dev *dev, unsigned member, struct braid_stops *ret);
+/* Are these requests over?  Until then the NICs may use that memory. */
 bool braid_stops_past(const struct braid_dev *dev, const struct braid_stops *s);
 /* For NCCL's calls that take memory back; without a lock held: 0, or -ETIMEDOUT and a WARN. */
 int braid_stops_wait(const struct braid_dev *dev);

@@ -44,7 +44,7 @@ enum {
 	BRAID_UNEXP_COST = 64,			/* window that a message uses beyond its bytes */
 };
 
-struct braid_req {			/* what NCCL holds */
+struct braid_req {			/* a request, as NCCL holds it */
 	struct braid_comm *comm;
 	atomic_bool done;
 	bool flush;			/* core/msg/flush.c; else a send or a receive */
@@ -118,7 +118,7 @@ struct braid_credit {
 };
 
 enum braid_why {			/* why the peer ended a comm */
-	BRAID_WHY_OTHER,		/* the code that failed it wrote a WARN */
+	BRAID_WHY_OTHER,		/* the code that failed the comm wrote a WARN */
 	BRAID_WHY_CLOSED,		/* the peer closed the comm while requests waited here */
 	BRAID_WHY_GAVE_UP,
 };
@@ -176,7 +176,7 @@ struct braid_comm {
 	uint64_t retired[BRAID_SLOTS / 64];	/* messages that a RETIRE is due for, by number */
 	uint32_t retire_first, retire_n;	/* lower bound of these numbers; how many */
 	uint64_t retire_bytes;
-	uint32_t credit_scan, ndue;	/* the lowest credit due may be; how many are due */
+	uint32_t credit_scan, ndue;	/* no credit before it is due; how many are due */
 	struct braid_list control_node;	/* link->msg.control_due: a control frame is due */
 	bool fail_due, bye_due, opened_due;
 	uint16_t fail_code;		/* the errno to send */
@@ -223,8 +223,9 @@ int braid_comm_test(struct braid_req *req);
 void braid_comm_finish(struct braid_req *req, int *sizes);
 
 /*
- * Stop using the memory of requests on `mr` (NULL: of those without a registration), and fail the
- * comm if it has any.  On return our code does not touch it; for NICs see braid_link_revoke().
+ * Stop using the memory of requests that use `mr` (NULL: that have no registration), and fail the
+ * comm if it has such requests.  On return Braid's code no longer touches that memory; for NICs see
+ * braid_link_revoke().
  */
 void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr);
 void braid_comm_close(struct braid_comm *c);

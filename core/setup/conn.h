@@ -70,7 +70,7 @@ struct braid_conn {
 	struct braid_link *link;	/* dialler: the link that dials; accepter: see find() */
 	struct braid_lane *lane;	/* the lane of link that had a socket before, or NULL */
 	unsigned path;			/* dialler: index of the link's path taken */
-	unsigned way;			/* index of that path's way taken */
+	unsigned way;			/* index of the way taken on that path */
 	bool bound;			/* the socket is bound to its interface */
 	uint16_t version;		/* agreed on; 0: not yet */
 	uint16_t must_be;		/* the version that the peer is known to speak; or 0 */
@@ -106,9 +106,9 @@ int braid_conn_init(struct braid_conn *c, int fd, bool dialler,
 void braid_conn_forget_keys(struct braid_conn *c);	/* wipe and free them */
 
 /*
- * 0: up, and braid_conn_session() works; -EAGAIN: wait for *ret_events.  Any other errno: close
- * the connection: -EALREADY revoked, -EPROTO not Braid, -EPROTONOSUPPORT no common version, -EACCES
- * a wrong key, -EREMOTEIO refused (c->theirs.status says why), or the socket's error.
+ * 0: up, and braid_conn_session() works.  -EAGAIN: wait for *ret_events.  Else close the socket:
+ * -EALREADY (revoked), -EPROTO (not Braid), -EPROTONOSUPPORT (no common version), -EACCES (wrong
+ * key), -EREMOTEIO (refused: c->theirs.status says why), or the socket's error.
  */
 int braid_conn_step(struct braid_conn *c, uint32_t *ret_events);
 /* Drop at once what c->tr has set up; the next step returns -EALREADY. */

@@ -20,7 +20,7 @@ struct braid_dev;
  */
 int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct braid_comm **ret);
 
-/* With braid_svc.lock held, except _wipe(), which a forked child calls: async-signal-safe. */
+/* Both with braid_svc.lock held. */
 bool braid_connects_left(void);
 void braid_connects_free(void);
 

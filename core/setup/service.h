@@ -32,9 +32,9 @@ void braid_service_stop(void);
 void braid_service_runs(void (*loop)(void));
 /* Start the thread unless it runs: 0, or a negative errno that has been logged. */
 int braid_service_start(void);
-/* _try() is _start() without a line in the log; _failed() writes that line, and returns err. */
+/* The same without a line in the log. */
 int braid_service_try(void);
-int braid_service_failed(int err);
+int braid_service_failed(int err);	/* write that line, and return err */
 bool braid_service_stopping(void);
 void braid_service_woken(void);		/* forget earlier calls of braid_wake_service() */
 

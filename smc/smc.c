@@ -42,7 +42,10 @@ static int smc_open(struct braid_lane *lane)
 	return 0;
 }
 
-/* Closes the socket first.  A peer whose stream then fails checks it, and knows we closed both. */
+/*
+ * Closes the handshake's socket before the stream.  When the peer's stream fails, the peer looks at
+ * that socket and sees that this end has closed the lane.
+ */
 static void smc_close(struct braid_lane *lane)
 {
 	if (lane->fd >= 0)

@@ -13,7 +13,8 @@ struct braid_stream {
 	int fd;				/* owned by the transport: lane->fd, or a second socket */
 	char *stage;				/* bytes read ahead, to be parsed */
 	unsigned beg, end;		/* the part of it that is not parsed yet */
-	bool again;			/* go on with what was read, even if that is nothing */
+	bool again;			/* the link or a GPU was busy: call braid_rx_bytes() again,
+					 * even if no bytes are staged */
 };
 
 int braid_stream_attach(struct braid_lane *lane);

@@ -66,7 +66,7 @@ void braid_ucx_ep_fence(struct ucx_ep *w)
 		for (unsigned i = 0; i < BRAID_UCX_PAYLOADS; i++)
 			cancel(w, &w->payload[i]);
 		cancel(w, &w->hello);
-		/* No more progress: UCX could make a second endpoint, to answer the peer. */
+		/* Progress now could make UCX create a second endpoint, to answer the peer. */
 		braid_ucp.worker_destroy(w->worker);
 	}
 	w->worker = NULL;
@@ -113,7 +113,7 @@ static void ep_end(struct ucx_ep *w)
 	end_free(&w->ending);
 }
 
-/* Drop a reference.  The stop's job has destroyed the worker before the last one goes. */
+/* Drops a reference; the last one frees the endpoint, whose worker is destroyed by then. */
 static void ep_put(struct ucx_ep *w)
 {
 	if (atomic_fetch_sub(&w->users, 1) == 1)
@@ -130,8 +130,8 @@ static void stop_run(struct braid_job *job)
 }
 
 /*
- * Has a job fence the endpoint: UCX may still use the user's memory, and destroying a worker is
- * slow.  braid_stops_past() says when that is over.
+ * Starts a job that fences the endpoint: UCX may still use the user's memory, and destroying a
+ * worker is slow.  braid_stops_past() says when the job is over.
  */
 void braid_ucx_ep_stop(struct ucx_ep *w, struct braid_dev *dev)
 {
@@ -168,7 +168,7 @@ void braid_ucx_ep_free(struct ucx_ep *w)
 	braid_unlock(&braid_ucx_eps_lock);
 }
 
-/* Ends stranded endpoints that are ready for it.  The service thread calls this now and then. */
+/* The service thread calls this now and then. */
 void braid_ucx_ep_sweep(void)
 {
 	struct braid_list done = { &done, &done };

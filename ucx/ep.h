@@ -57,11 +57,11 @@ struct ucx_ep {
 	struct braid_dev *dev;		/* set with `over` */
 	struct braid_job stop;
 	struct braid_stop stopping;
-	atomic_uint users;		/* its owner, and that job */
-	bool over;			/* fenced: the lane moves no more */
+	atomic_uint users;		/* references: the owner's, and the job `stop`'s */
+	bool over;			/* stopped: the lane moves no more frames */
 	struct braid_list node;		/* of braid_ucx_eps */
 	struct braid_lock lock;
-	struct ucx_setup *setup;	/* the service thread's; NULL: none is under way */
+	struct ucx_setup *setup;	/* of the service thread; NULL: no set-up is under way */
 	ucp_worker_h worker;		/* NULL: fenced, or left at exit */
 	ucp_ep_h ep;
 	int efd;
@@ -71,10 +71,10 @@ struct ucx_ep {
 	unsigned flying;
 	bool rdma, wired, stranded;
 	char *memory;
-	/* Heads; the oldest is number `slots`, the next `posted`. */
+	/* Receives for heads; the oldest is number `slots`, the next `posted`. */
 	struct ucx_slot slot[BRAID_UCX_SLOTS];
 	struct ucx_slot hello;
-	/* Payloads; the oldest is number `payloads_done`, the next `payloads_posted`. */
+	/* The same for payloads: `payloads_done`, `payloads_posted`. */
 	struct ucx_slot payload[BRAID_UCX_PAYLOADS];
 	bool awaits_payload;		/* the head of the oldest payload has been taken */
 	bool blind;			/* the place of the next payload is not known yet */
@@ -96,21 +96,20 @@ extern struct braid_lock braid_ucx_eps_lock;
 extern struct braid_list braid_ucx_eps;	/* all endpoints; with that lock held */
 extern atomic_bool braid_ucx_left;	/* the process exits: UCX must not be called */
 
-/* Has exit() leave all endpoints as they are.  False: it can't, or the process exits already. */
+/* Makes exit() leave all endpoints alone.  False: not possible, or the process already exits. */
 bool braid_ucx_watch_exit(void);
 /* Takes w->lock.  False: the process exits, UCX must not be called, and the lock is not held. */
 bool braid_ucx_enter(struct ucx_ep *w);
 
 /* --- msg.c --------------------------------------------------------------------------------- */
 
-/* Keeps the first error of the endpoint.  It is UCX's error handler of it, too. */
+/* Keeps the endpoint's first error.  UCX calls this too, as the endpoint's error handler. */
 void braid_ucx_ep_error(void *arg, ucp_ep_h ep, ucs_status_t status);
 /* Fills w->send_param. */
 void braid_ucx_send_init(struct ucx_ep *w);
-/*
- * turn() calls ucp_worker_progress() once; progress() until it finds nothing, TURNS times at most.
- */
+/* Calls ucp_worker_progress() once. */
 unsigned braid_ucx_progress_once(struct ucx_ep *w);
+/* Calls it until it finds nothing, at most BRAID_UCX_PROGRESS_MAX times. */
 void braid_ucx_progress(struct ucx_ep *w);
 /* Posts a receive to s->at.  gpu: the GPU memory in which that lies, or NULL. */
 void braid_ucx_post(struct ucx_ep *w, struct ucx_slot *s, size_t size, uint64_t tag,
@@ -127,11 +126,11 @@ struct ucx_ep *braid_ucx_ep_new(struct braid_dev *dev);	/* NULL: no memory */
 bool braid_ucx_is_wired(struct ucx_ep *w);
 /* Destroys the worker now, which may take long. */
 void braid_ucx_ep_fence(struct ucx_ep *w);
-/* Has a job do so; braid_stops_past() says when that is over. */
+/* Starts a job that fences the endpoint; braid_stops_past() says when it is over. */
 void braid_ucx_ep_stop(struct ucx_ep *w, struct braid_dev *dev);
 /* Drops the owner's reference; another thread destroys what is left.  NULL is nothing. */
 void braid_ucx_ep_free(struct ucx_ep *w);
-/* Ends stranded endpoints that are ready for it.  The service thread calls this now and then. */
+/* Destroys stranded endpoints whose first message has gone or failed: see braid_ucx_ep_free(). */
 void braid_ucx_ep_sweep(void);
 
 /* --- members of struct braid_transport ----------------------------------------------------- */

@@ -38,8 +38,8 @@ void net_unload(struct net *net);	/* dlclose; call net_finalize first */
 
 ncclResult_t net_init(struct net *net, uint64_t comm_id, int traffic_class, ncclDebugLogger_t log,
 		      ncclProfilerCallback_t prof);
-ncclResult_t net_finalize(struct net *net);	/* success where the ABI has none */
-/* Makes another context with the same table; before v11, calls the same init again. */
+ncclResult_t net_finalize(struct net *net);	/* success if the ABI has no finalize */
+/* Calls the plugin's init: from v11 on it makes another context; before v11 *ctx is NULL. */
 ncclResult_t net_init_ctx(struct net *net, void **ctx, uint64_t comm_id, int traffic_class,
 			  ncclDebugLogger_t log, ncclProfilerCallback_t prof);
 ncclResult_t net_finalize_ctx(struct net *net, void *ctx);

@@ -25,7 +25,7 @@
 #include "tools/perf/stat.h"
 
 enum { HELLO_MS = 5000, ASK_MS = 600000 };
-enum { LINK_MORE_S = 5 };		/* more than the plugin takes to give a peer up */
+enum { LINK_MORE_S = 5 };		/* seconds beyond the plugin's own time limit */
 
 struct worker {
 	int fd;
@@ -73,7 +73,7 @@ static uint32_t entries(const char *dir)
 
 /* -- fabrics and comms -------------------------------------------------------------------- */
 
-/* Only a known name and a number become parameters of the plugin. */
+/* The coordinator's text goes no further: only a known name and a small number do. */
 static int apply_way(const struct perf_way *way)
 {
 	static const char *const names[] = { "tcp", "verbs", "smc", "ucx" };

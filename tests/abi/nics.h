@@ -15,18 +15,21 @@ long ctl(const char *cmd);			/* fake_ctl(), which must succeed */
 
 /* Sets this case's NICs; `text` is as in BRAID_TEST_FAKE_DEVICES. */
 void fake_nics(const char *text);
-/* Sets this case's NIC, nic0, and more of its description (",max_qp=1") or NICs (";nic1:ib"). */
+/*
+ * Gives this case one NIC, nic0.  `more` is appended to its description: options (",max_qp=1") or
+ * further NICs (";nic1:ib").
+ */
 void nic(const char *kind, const char *more);
 
 /* The name of an interface other than loopback; skips the case if there is none. */
 const char *second_interface(void);
 
-/* The plugin, with the first two devices fused; that device is used from now on. */
+/* Loads the plugin and fuses its first two devices.  The case uses that device from now on. */
 struct net *fused_up(struct abi *t);
 
 /* -- what the plugin says ----------------------------------------------------------------- */
 
-/* The plugin, whose WARN and INFO lines of all threads are kept, as struct lines says. */
+/* Loads the plugin, and keeps WARN and INFO lines of all threads: see struct lines. */
 struct net *heard_up(struct abi *t);
 const char *was_said(const char *words);	/* the log from these words on; NULL: never logged */
 void must_say(const char *words);
@@ -40,7 +43,7 @@ extern const size_t sizes[8];
 
 struct talk {				/* messages one way */
 	void *comm;
-	bool is_recv, stop;		/* stop: the last DEPTH messages say that they are */
+	bool is_recv, stop;		/* stop: mark the last DEPTH messages as the last */
 	struct buf buf[DEPTH];
 	struct op op[DEPTH];
 	uint64_t oldest;
@@ -53,16 +56,16 @@ struct job {
 	struct net *net;
 	struct talk out, in;
 	uint64_t moved_us, longest_us;	/* as above, of both ways together */
-	uint64_t slowest_us;		/* of all calls of isend(), irecv() and test() */
+	uint64_t slowest_us;		/* slowest call of isend(), irecv() or test() */
 };
 
 void job_new(struct job *j, struct net *net, void *send, void *recv);
 /* No message has more than `most` bytes; both ends must give the same `most`. */
 void job_new_small(struct job *j, struct net *net, void *send, void *recv, size_t most);
-void job_rest(struct job *j);			/* counts pauses from now on */
+void job_rest(struct job *j);			/* measures pauses from now on */
 bool job_step(struct job *j);			/* true if a message was done */
 void job_play(struct job *j, unsigned ms);
-void job_need(struct job *j, unsigned n, unsigned ms);	/* until n more have come in */
+void job_need(struct job *j, unsigned n, unsigned ms);	/* until n more have arrived */
 bool job_over(const struct job *j);
 /* Goes on until all messages are done, once j->out.stop is set at either end. */
 void job_finish(struct job *j);

@@ -68,7 +68,7 @@ static void burst(unsigned n)
 	for (unsigned i = 0; i < n; i++) {
 		if (braid_comm_isend(cs, from, SIZE, tag, NULL, &s[i]))
 			die("isend");
-		if (!s[i]) {		/* until the receiver, which waits, has said what it took */
+		if (!s[i]) {		/* no room: the waiting receiver must report its matches */
 			tests(r[n - 1]);
 			i--;
 		}

@@ -125,7 +125,7 @@ struct fab_qp {
 	_Atomic uint32_t qpn, state, dest_qpn;
 	_Atomic uint32_t port, dst_port;	/* PORT_ID */
 	_Atomic uint32_t mtu, pkey, gid_type;
-	_Atomic uint32_t force;		/* enum force: what others make it do */
+	_Atomic uint32_t force;		/* enum force: set by others, for the owner to carry out */
 	_Atomic uint64_t count[COUNTERS];
 	struct ring req, resp;
 };
@@ -139,7 +139,7 @@ struct fab {
 	struct fab_nic nic[NICS_MAX];
 	struct fab_dev dev[DEVS_MAX];
 	struct fab_qp qp[QPS_MAX];
-	uint8_t data[QPS_MAX][2][RING_BYTES];	/* of req and resp; apart, so that tables take few pages */
+	uint8_t data[QPS_MAX][2][RING_BYTES];	/* of req and resp; not in qp[], to keep it small */
 };
 
 struct fab *fab_get(void);		/* maps it at the first call; NULL with errno */
@@ -234,7 +234,7 @@ struct fpd {
 struct fmr {
 	struct ibv_mr ibv;
 	uint64_t iova;
-	uint8_t *host;			/* where iova is */
+	uint8_t *host;			/* the host address of iova */
 	unsigned access;
 	bool direct;			/* the NIC's second PCI function writes it */
 	void *map;			/* of a DMA-BUF */
@@ -251,8 +251,8 @@ struct fchannel {
 struct fcqe {
 	struct ibv_wc wc;
 	struct fqp *qp;
-	struct fsrq *srq;		/* the queue that the receive came from */
-	uint32_t upto;			/* once this is polled, the slots before it are free */
+	struct fsrq *srq;		/* the shared receive queue that it took a slot from */
+	uint32_t upto;			/* polling this completion frees the slots before `upto` */
 	bool send;
 };
 
@@ -377,9 +377,9 @@ void mr_enter(void);
 void mr_leave(void);
 void mr_forked(void);
 uint8_t *mr_at(struct ibv_pd *pd, uint32_t key, uint64_t va, uint64_t len, unsigned access);
-/* A peer writes at `to`, which mr_at() returned.  Into a GPU's memory it may arrive late (late=1): */
+/* A peer writes at `to`, which mr_at() returned; to GPU memory perhaps late (late=1). */
 void mr_write(struct ibv_pd *pd, uint32_t key, uint8_t *to, const uint8_t *from, size_t n);
-void mr_settle(void);			/* a NIC reads: now late writes arrive */
+void mr_settle(void);			/* late writes arrive now, since a NIC reads */
 
 /* cq.c */
 void cq_push(struct fcq *cq, const struct fcqe *e, bool solicited);

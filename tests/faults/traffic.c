@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * traffic.c - one end: loads the plugin, and is NCCL's proxy thread to it.
+ * traffic.c - one end: loads the plugin, and drives it as NCCL's proxy thread does.
  *
  * An act is connect, traffic, close.  Message k of a flow has a size and a content that follow
  * from the seed, the act, the flow and k, so that a byte that is lost, changed or doubled, in
- * whatever message, is seen by the receiver at once.  The sender says in the flow's limit how
- * many it will certainly send, and the receiver asks for no more: so when all is to stop, all
- * that was asked for arrives, and nothing is left behind.
+ * whatever message, is seen by the receiver at once.  The sender writes to the flow's limit how
+ * many messages it will certainly send, and the receiver posts no more receives than that.  So
+ * when all is to stop, every posted receive gets its message.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -136,7 +136,7 @@ static void failed(struct actor *a, struct stream *s, ncclResult_t res)
 	}
 }
 
-/* Takes the result of isend() or irecv().  False: no request was given, so the call is made again. */
+/* Takes the result of isend() or irecv().  False: there is no request, so the call is repeated. */
 static bool posted(struct actor *a, struct stream *s, const struct slot *slot, ncclResult_t res)
 {
 	if (res != ncclSuccess)
@@ -202,7 +202,7 @@ static bool may_post(struct actor *a, struct stream *s)
 	       !(s->sends ? a->st->idle : a->st->hold[a->who]);
 }
 
-/* Every flow has an error, or has nothing to wait for. */
+/* True if every flow has an error, or nothing to wait for. */
 static bool all_failed(const struct actor *a)
 {
 	for (int f = 0; f < FLOWS; f++) {
@@ -335,7 +335,7 @@ static int unread_pipe(bool closed)
 	return fds[1];
 }
 
-/* Closes or replaces stdio.  Where it is closed, the plugin's streams get the numbers 0 to 2. */
+/* Closes or replaces stdio.  Once it is closed, the plugin's next descriptors are 0 to 2. */
 static void spoil_stdio(struct actor *a)
 {
 	int fd = -1;
@@ -464,7 +464,7 @@ static void close_one(struct actor *a, struct stream *s, unsigned what)
 		       net_result_name(res));
 }
 
-/* Listens after the comms are there, as NCCL does; the rest in any order. */
+/* Closes all flows in random order: of each the listen, then the memory, then the comm. */
 static void close_all(struct actor *a)
 {
 	unsigned order[FLOWS] = { 0 };
@@ -517,7 +517,7 @@ static void *memory(size_t size)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* All devices as one, if the run has several paths. */
+/* Fuses all devices into one, if the run has several paths. */
 static ncclResult_t fuse(struct actor *a, int ndev)
 {
 	ncclNetVDeviceProps_v12_t all = { .ndevs = a->st->devices[a->who] };

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fuzz_frames.c - an authenticated peer that says anything, to a link with four comms and three
- * lanes, while its owner posts, tests, cancels and closes, and sockets are lost and found.
+ * fuzz_frames.c - an authenticated peer sends arbitrary bytes to a link with four comms and three
+ * lanes.  Meanwhile the link's owner posts, tests, cancels and closes, and sockets are replaced.
  *
  * Input: a list of steps (below), each a byte and what it needs.  Most frames are built from a
  * few small numbers, with the frame's own number and acknowledgement made right, so that they get
  * as far as they can; others are raw bytes.  Payload is a pattern.
  *
  * A sanitizer watches memory: every buffer is a block of its own, freed as soon as it is the
- * owner's again (test() said done, cancel() or close() returned), so that a byte written outside,
- * or after that, is seen.  What our end says is parsed: it must be well-formed, and numbered.
+ * owner's again (test() returned done, cancel() or close() returned).  So a byte written outside,
+ * or later, is found.  Our end's frames are parsed: they must be well-formed and numbered.
  */
 #include <assert.h>
 #include <errno.h>
@@ -33,24 +33,24 @@
 
 extern const struct braid_transport braid_tcp;
 
-enum step {				/* and the bytes that follow */
+enum step {				/* each with the input bytes that follow it */
 	FRAME,		/* lane type flags n comm seq tag rseq len len offset size size */
 	RAW,				/* lane count bytes */
-	BITE,				/* how much the socket gives at a time */
+	BITE,				/* the most bytes that one read of a socket returns */
 	RECV,				/* comm count (tag size size)* */
 	SEND,				/* comm tag size size */
 	TEST,				/* request */
 	LEAVE,				/* comm how */
 	MOVE,				/* how */
-	LOSE,				/* lane how, and frames or first as they come */
+	LOSE,				/* lane how, and arbitrary `frames` or `first`: lose() */
 	STEPS,
 };
 
 enum {
 	LANES = 3, COMMS = 4, REQS = 32, IN_MAX = 1 << 18, FD = 1 << 19,
-	WILD_SEQ = 0x40, WILD_ACK = 0x80,	/* in FRAME's lane: numbers as they come */
-	BARE = 0x20,			/* its payload alone, as a NIC would hand it over; with flags, in
-					 * a short header */
+	WILD_SEQ = 0x40, WILD_ACK = 0x80,	/* in FRAME's lane: arbitrary lseq; arbitrary ack */
+	BARE = 0x20,			/* its payload without a header, as from a NIC; with a short
+					 * header if the frame has flags */
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -73,9 +73,9 @@ static struct {
 		uint8_t *in;
 		size_t n, read;
 		uint32_t lseq;		/* of the next frame to us */
-		uint8_t hdr[BRAID_HDR_SIZE];	/* of the frame that our end is saying */
+		uint8_t hdr[BRAID_HDR_SIZE];	/* of the frame that our end is sending */
 		size_t said, left;
-		uint32_t out;		/* frames that it has said */
+		uint32_t out;		/* frames that our end has sent */
 	} lane[LANES];
 } w;
 
@@ -146,7 +146,7 @@ static void hear(unsigned l, const uint8_t *p, size_t n)
 			assert(braid_hdr_unpack(w.lane[l].hdr, &h) == 0);
 			assert(h.lseq == w.lane[l].out++);
 			w.lane[l].left = h.len;
-			w.lane[l].hdr[0] = 0;	/* understood */
+			w.lane[l].hdr[0] = 0;	/* this header has been parsed */
 		}
 		if (!w.lane[l].left)
 			w.lane[l].said = 0;
@@ -203,11 +203,11 @@ static void arrive(unsigned l, const void *bytes, size_t n)
 	w.lane[l].n += n;
 }
 
-/* Behind room for a short header. */
+/* The payload, with room for a short header in front. */
 static uint8_t sent[BRAID_SHORT_SIZE + (1 << 16)] = { [BRAID_SHORT_SIZE] = 1, 2, 3 };
 static const uint8_t *const payload = sent + BRAID_SHORT_SIZE;
 
-/* Whole, and only after all that came before: on this lane those are a stream. */
+/* A message without a header comes whole, and only once all earlier bytes have been read. */
 static void bare(unsigned l, const struct braid_hdr *h)
 {
 	struct braid_lane *lane = w.link->lane[l];
@@ -229,7 +229,7 @@ static void bare(unsigned l, const struct braid_hdr *h)
 		braid_link_fail(w.link, -EREMOTEIO, "a message that says nothing true");
 }
 
-/* Where a payload may be received ahead of its turn there is room for all of it. */
+/* Fills the place of a payload that may be received early, to check that all of it fits. */
 static void look_ahead(const void *bytes, size_t n)
 {
 	struct braid_rx_rest rest;
@@ -386,8 +386,8 @@ static void move(unsigned how)
 }
 
 /*
- * A lane's socket is lost, and perhaps another one comes: the peer states how many frames it has
- * had, and which is the oldest that it has kept, truly or not.
+ * A lane loses its socket, and may get another.  The peer then states how many frames it has
+ * received, and which is the oldest that it has kept.  Both numbers may be wrong.
  */
 static void lose(void)
 {
@@ -402,7 +402,7 @@ static void lose(void)
 		return;
 	frames = how & WILD_FRAMES ? byte() : w.lane[l].out;
 	first = how & WILD_FIRST ? byte() : lane->rx_frames;
-	/* What it says again begins where we start to listen. */
+	/* The peer replays from the frame that our end expects next. */
 	if (braid_lane_resume(lane, &(struct braid_carrier){
 		.tr = lane->tr, .fd = FD + (int)l, .epoch = (uint16_t)(lane->epoch + 1),
 	}, frames, first)) {

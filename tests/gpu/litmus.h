@@ -2,8 +2,8 @@
 /*
  * litmus.h - a kernel that looks at what arrives while it arrives, as NCCL's kernels do.
  *
- * A watch is a kernel that sees one buffer filled in rounds.  What a line holds follows from the
- * round and its place, and the flag of LL and LL128 is the round:
+ * A watch is a kernel that looks at one buffer while it is filled in rounds.  The round and a
+ * line's place determine the line's content.  The flag of LL and LL128 is the round's number:
  *
  *	Simple	16 bytes of data, whole once lm_ready() has raised the counter to the round
  *	LL	16 bytes: data, flag, data, flag, of 4 bytes each, read in one load
@@ -29,7 +29,7 @@ enum { LM_MOST = 1 << 20 };		/* bytes of a round */
 
 struct lm_count {
 	uint64_t lines, early, torn;
-	int whole;			/* every round was seen to its end */
+	int whole;			/* 1: the watch has seen all rounds; 0: it gave up */
 };
 
 LM_BOTH uint32_t lm_line(int kind)
@@ -37,7 +37,7 @@ LM_BOTH uint32_t lm_line(int kind)
 	return kind == LM_LL128 ? 128 : 16;
 }
 
-/* Of rounds of 16 or 128 bytes up to LM_MOST, whole lines all. */
+/* The bytes of a round: whole lines, from one line to LM_MOST bytes. */
 LM_BOTH uint32_t lm_bytes(int kind, uint32_t round)
 {
 	uint32_t n = (uint32_t)LM_MOST >> (round * 5 % 7 * 2);
@@ -63,17 +63,17 @@ struct lm_watch;
 extern "C" {
 #endif
 
-const char *lm_init(void);		/* the first GPU; NULL, or what it says */
-void *lm_host(size_t size);		/* pinned, the GPU's as well, zeroed; NULL: no memory */
-void *lm_gpu(size_t size);		/* the GPU's, zeroed */
+const char *lm_init(void);		/* takes the first GPU; NULL, or CUDA's error */
+void *lm_host(size_t size);		/* zeroed, pinned, mapped for the GPU; NULL: no memory */
+void *lm_gpu(size_t size);		/* zeroed GPU memory */
 void lm_host_free(void *p);
 void lm_gpu_free(void *p);
 
-/* Of rounds 1 to `rounds`; it gives up after `seconds`.  NULL: it can't be started. */
+/* Watches rounds 1 to `rounds`; gives up after `seconds`.  NULL: the kernel can't be started. */
 struct lm_watch *lm_start(int kind, const void *buf, uint32_t rounds, unsigned seconds);
 void lm_ready(struct lm_watch *w, uint32_t round);
-int lm_seen(const struct lm_watch *w, uint32_t round);	/* every line of it has been looked at */
-/* Ends it, if it has not ended; NULL, or what went wrong. */
+int lm_seen(const struct lm_watch *w, uint32_t round);	/* has it looked at every line? */
+/* Ends the watch if it still runs.  NULL, or what went wrong. */
 const char *lm_end(struct lm_watch *w, struct lm_count *ret);
 
 #ifdef __cplusplus

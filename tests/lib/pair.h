@@ -52,9 +52,9 @@ void null_comms(struct null_pair *p, unsigned from, struct braid_comm **ret_send
 		struct braid_comm **ret_recv);
 
 /*
- * Held wires, by the sending end.  deliver() delivers the rest of the first frame, if all of it has
- * been pushed; deliver_some() a header and at most n bytes of payload.  Both return 1 if anything
- * moved, 0 if not, or the receiving link's error: the lane is dead then, as its next poll() finds.
+ * Held wires, named by the sending end.  null_deliver() delivers the rest of the first frame, if
+ * all of it was pushed; null_deliver_some() a header and at most n bytes of payload.  1: something
+ * moved; 0: nothing did; else the receiving link's error, which the lane's next poll() returns too.
  */
 int null_deliver(struct null_pair *p, unsigned from, unsigned lane);
 int null_deliver_some(struct null_pair *p, unsigned from, unsigned lane, size_t n);

@@ -3,10 +3,10 @@
 #ifndef BRAID_TESTS_WARNS_H
 #define BRAID_TESTS_WARNS_H
 
-extern unsigned warn_count;			/* since warns_keep() or warns_clear() */
-extern char warn_text[1024];		/* the last of them */
+extern unsigned warn_count;			/* WARN lines since warns_keep() or warns_clear() */
+extern char warn_text[1024];		/* the last WARN line */
 
-void warns_keep(void);			/* becomes the logger; braid_log_to(NULL) ends it */
+void warns_keep(void);			/* starts; braid_log_to(NULL) stops */
 void warns_clear(void);
 
 #endif

@@ -50,7 +50,7 @@ struct nccl_peer {
 struct nccl_channel {
 	struct nccl_peer **peers;
 	int prev, next;
-	int *ranks;				/* of the ring, from this rank on */
+	int *ranks;				/* the ring's ranks, from this one on */
 	union {
 		int index_before_2_29;
 		int *index_of_rank;		/* 2.29 and later */
@@ -78,7 +78,7 @@ _Static_assert(offsetof(struct nccl_device_comm, channels) == 56, "the channels"
 /* The arguments of a launch: this, then batches, then perhaps work. */
 struct nccl_args {
 	struct nccl_device_comm *comm;
-	uint64_t channels;			/* a bit each; the n-th of them begins with the n-th batch */
+	uint64_t channels;			/* one bit each; the n-th begins with batch n */
 	uint8_t storage;			/* 0: work lies in the arguments, else in `work` */
 	uint32_t work_mask;
 	char *work;
@@ -91,7 +91,7 @@ enum { WORK_P2P = 0, WORK_COLL = 1 };
 struct nccl_batch {
 	uint32_t jump:14, extends:1, type:2, func:15;
 	uint32_t base;
-	uint64_t items;				/* a bit each */
+	uint64_t items;				/* one bit for each item */
 };
 _Static_assert(sizeof(struct nccl_batch) == 16, "a batch");
 
@@ -100,7 +100,7 @@ struct nccl_p2p {
 	size_t send_bytes, recv_bytes;
 	int send_rank, recv_rank;
 	uint8_t channels, channel_base, send_channels, recv_channels;
-	uint8_t send_chunk, recv_chunk;		/* 8 bits of floating point */
+	uint8_t send_chunk, recv_chunk;		/* sizes, as 8-bit floating-point numbers */
 	uint8_t send_ll:1, recv_ll:1, send_reg:1, recv_reg:1, send_ipc:1, recv_ipc:1;
 	uint8_t pad;
 };
@@ -117,7 +117,7 @@ struct nccl_coll_bufs {
 };
 struct nccl_coll_parts {
 	size_t lo, mid, hi;			/* elements of the first, a middle and the last channel */
-	uint64_t lo_grains:21, mid_grains:21, hi_grains:21;	/* of a chunk */
+	uint64_t lo_grains:21, mid_grains:21, hi_grains:21;	/* their chunks' sizes */
 	uint64_t arg;
 };
 _Static_assert(sizeof(struct nccl_coll) == 8, "the head of a collective's item");
@@ -125,12 +125,12 @@ _Static_assert(sizeof(struct nccl_coll_parts) == 40, "the parts of a collective'
 
 struct nccl_layout {
 	size_t coll_size, coll_bufs, coll_parts;
-	bool new_ring;				/* index_since_2_29 */
-	bool mirrored_parts;			/* a channel's part of a send is its number, bits reversed */
-	unsigned rows;				/* of the table of functions */
+	bool new_ring;				/* a channel has index_since_2_29 */
+	bool mirrored_parts;			/* channel n carries part n, bits reversed */
+	unsigned rows;				/* rows in the table of functions */
 };
 
-/* False: a release whose layouts are not known here. */
+/* False: the layouts of this release are not known. */
 bool layout_of(int version, struct nccl_layout *ret);
 
 /* What a row of the table of functions does, in that layout. */

@@ -72,7 +72,7 @@ static struct net *up(void)
 	return net;
 }
 
-/* Both are stepped each time, so neither waits for the other. */
+/* Each call steps connect and accept, so neither waits for the other. */
 static bool both_step(struct net *net, void *handle, void **send, void *listen, void **recv)
 {
 	bool connected = connect_step(net, handle, send);

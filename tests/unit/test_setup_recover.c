@@ -84,7 +84,7 @@ static void time_without_the_service_thread_is_not_the_peers(void **state)
 	assert_true(warn_count == 1 && strstr(warn_text, "[peer-silent]"));
 }
 
-/* In the turn after such a pause, a redial that has succeeded may have been read before. */
+/* In the turn after such a pause, a redial may succeed before the peer's silence is checked. */
 static void a_peer_that_sends_at_the_end_of_such_a_pause_is_not_lost(void **state)
 {
 	(void)state;
@@ -101,7 +101,7 @@ static void a_peer_that_sends_at_the_end_of_such_a_pause_is_not_lost(void **stat
 	assert_true(warn_count == 1 && strstr(warn_text, "[peer-silent]"));
 }
 
-/* The turn's time was read before the handshake's. */
+/* A handshake in the same turn reads the clock later than the turn itself did. */
 static void a_peer_that_sent_data_after_the_turn_began_is_not_lost(void **state)
 {
 	(void)state;

@@ -18,7 +18,7 @@
  *	early	receives are done before they are	swap	two messages of a tag
  *	lose	a message				order	grouped: sizes in another order
  *	stale	registrations are kept by address	error	errors are the caller's fault
- *	death	errors are never told			class	init's class of traffic is dropped
+ *	death	errors are not returned			class	init's class of traffic is dropped
  *	reuse	sends are done before they are		crash	a receive is a SIGSEGV
  */
 #include <dlfcn.h>
@@ -42,7 +42,7 @@ static bool is(const char *what)
 	return strcmp(mode, what) == 0;
 }
 
-/* -- requests: what is ours knows what it is of ------------------------------------------- */
+/* -- requests: ours wrap those of the real plugin ----------------------------------------- */
 
 enum { HELD = 4096 };
 
@@ -162,7 +162,7 @@ static ncclResult_t accepts(void *listen, void **comm, ncclNetDeviceHandle_v7_t 
 
 /* -- memory ------------------------------------------------------------------------------- */
 
-/* What a cache does that does not see munmap(): it goes on sending from a copy. */
+/* Acts as a registration cache that misses munmap(): it goes on sending from a copy. */
 static struct kept {
 	void *data;
 	size_t size;
@@ -221,7 +221,7 @@ static ncclResult_t isend(void *comm, void *data, size_t size, int tag, void *mr
 		return ncclSuccess;
 	}
 	if (is("swap") && size == 2000 && last && last_size == size) {
-		/* The neighbours change places, where both are still to go. */
+		/* Swaps the content of this message and the last, which may not have left yet. */
 		for (size_t i = 0; i < size; i++) {
 			uint8_t x = ((uint8_t *)data)[i];
 
@@ -303,7 +303,7 @@ static ncclResult_t test(void *req, int *done, int *sizes)
 		r->used = false;
 		return ncclSuccess;
 	}
-	if (r->early) {			/* what becomes of the request itself nobody asks */
+	if (r->early) {			/* the real request is not tested any more */
 		*done = 1;
 		for (int i = 0; sizes && r->is_recv && i < r->n; i++)
 			sizes[i] = (int)r->room[i];
@@ -366,7 +366,7 @@ __attribute__((constructor)) static void begin(void)
 	real = dl ? dlsym(dl, "ncclNetPlugin_v12") : NULL;
 	if (!real)
 		abort();
-	ncclNetPlugin_v12.name = real->name;	/* what is Braid's own is looked at as well */
+	ncclNetPlugin_v12.name = real->name;	/* so that the checks of Braid alone run too */
 	if (is("members"))
 		ncclNetPlugin_v12.test = NULL;
 	if (is("dmabuf"))

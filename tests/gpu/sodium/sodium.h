@@ -12,7 +12,7 @@
 enum { crypto_generichash_BYTES = 32, crypto_generichash_KEYBYTES = 32 };
 
 typedef struct {
-	uint64_t h[8], count;		/* bytes hashed, those in block not yet */
+	uint64_t h[8], count;		/* bytes hashed so far, without those in `block` */
 	uint8_t block[128];
 	size_t used, size;
 } crypto_generichash_state;

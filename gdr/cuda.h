@@ -49,8 +49,8 @@ int braid_gpu_export(const void *data, size_t size, bool pcie, int *ret_fd, uint
 int braid_gpu_pci(int gpu, char *ret, size_t len);
 
 /*
- * _can_flush(): is the driver's own flush of a GPU supported?  _flush(): do it, in a thread whose
- * context is that GPU's.  Both may wait for other calls of the driver, which may wait for a kernel.
+ * Does the driver support a flush of that GPU by itself?  braid_gpu_flush() does it, in a thread
+ * with that GPU's context.  Both may wait for other driver calls, which may wait for a kernel.
  */
 int braid_gpu_can_flush(int gpu);
 int braid_gpu_flush(int gpu);

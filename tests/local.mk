@@ -86,6 +86,7 @@ unit_tests = \
 	tests/unit/test_silence \
 	tests/unit/test_slab \
 	tests/unit/test_smc \
+	tests/unit/test_smc_setup \
 	tests/unit/test_stall \
 	tests/unit/test_spread \
 	tests/unit/test_stream \

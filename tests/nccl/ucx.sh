@@ -10,5 +10,6 @@ export BRAID_TRANSPORTS=ucx BRAID_SOCKET_IFNAME="=lo" UCX_TLS=tcp,self
 grep -q "transports.*ucx" "$tmp/info" || skip "$(grep -m1 ucx "$tmp/info" || echo "no UCX here")"
 [ -e /sys/class/net/lo ] || skip "UCX finds interfaces in /sys, which is not mounted"
 
-"$job" --label "UCX over TCP: " types soak kill
+BRAID_TEST_NCCL_WARNS=1 BRAID_TEST_NCCL_SAYS="[ucx-listens]" "$job" --label "UCX over TCP: " types soak
+"$job" --label "UCX over TCP: " kill
 UCX_TLS=posix,sysv,self "$job" --label "UCX over shared memory: " types soak

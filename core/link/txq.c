@@ -77,14 +77,6 @@ bool braid_txq_idle(const struct braid_txq *q)
 	return true;
 }
 
-bool braid_txq_room_ctl(const struct braid_txq *q)
-{
-	uint32_t off, need = BRAID_HDR_SIZE + BRAID_OPEN_SIZE;
-
-	return q->ring && q->f_head - q->f_acked <= q->fmask &&
-	       q->head - q->tail + braid_txq_ring_need(q, need, &off) <= q->ring_size;
-}
-
 static bool is_timed(const struct braid_lane *lane)
 {
 	return atomic_load_explicit(&lane->link->nlanes, memory_order_relaxed) > 1;

@@ -68,21 +68,42 @@ bool braid_txq_idle(const struct braid_txq *q);
  */
 double braid_txq_cost(const struct braid_txq *q, uint64_t more, double best);
 
-/*
- * Is there room for a frame with `inl` bytes of copied payload, beside what is kept for control
- * frames?  A frame does not wrap in the ring: bytes at the end may be skipped.
- */
+/* Ring bytes that a frame uses: its own, and those skipped at the end so that it does not wrap. */
+static inline uint32_t braid_txq_ring_need(const struct braid_txq *q, size_t inl,
+					   uint32_t *ret_off)
+{
+	uint32_t off = (uint32_t)(q->head & (q->ring_size - 1));
+	uint32_t len = (uint32_t)inl;	/* not padded: adjacent frames leave in one piece */
+
+	if (off + len > q->ring_size) {
+		*ret_off = 0;
+		return q->ring_size - off + len;
+	}
+	*ret_off = off;
+	return len;
+}
+
+/* Is there room for a frame of `len` bytes, within these limits? */
+static inline bool braid_txq_fits(const struct braid_txq *q, size_t len, uint32_t frames_max,
+				  uint32_t bytes_max)
+{
+	uint32_t off;
+
+	return q->ring && q->f_head - q->f_acked <= frames_max &&
+	       q->head - q->tail + braid_txq_ring_need(q, len, &off) <= bytes_max;
+}
+
+/* The same for `inl` bytes of copied payload, beside what is kept for control frames. */
 static inline bool braid_txq_room(const struct braid_txq *q, size_t inl)
 {
-	uint64_t off = q->head & (q->ring_size - 1), end = off + BRAID_HDR_SIZE + inl;
-
-	if (end > q->ring_size)
-		end += q->ring_size - off;
-	return q->ring && q->f_head - q->f_acked <= q->frames_max &&
-	       q->head - q->tail + end - off <= q->bytes_max;
+	return braid_txq_fits(q, BRAID_HDR_SIZE + inl, q->frames_max, q->bytes_max);
 }
-/* Is there room for a control frame? */
-bool braid_txq_room_ctl(const struct braid_txq *q);
+
+/* The same for a control frame. */
+static inline bool braid_txq_room_ctl(const struct braid_txq *q)
+{
+	return braid_txq_fits(q, BRAID_HDR_SIZE + BRAID_OPEN_SIZE, q->fmask, q->ring_size);
+}
 
 /*
  * Queue one frame: header, then h->len bytes of either `copy` or `ext`, or no payload.  There must

@@ -10,21 +10,6 @@ struct braid_kept {			/* a former ring, which a NIC may still read */
 	char *ring;
 };
 
-/* Ring bytes that a frame uses: its own, and those skipped at the end so that it does not wrap. */
-static inline uint32_t braid_txq_ring_need(const struct braid_txq *q, size_t inl,
-					   uint32_t *ret_off)
-{
-	uint32_t off = (uint32_t)(q->head & (q->ring_size - 1));
-	uint32_t len = (uint32_t)inl;	/* not padded: adjacent frames leave in one piece */
-
-	if (off + len > q->ring_size) {
-		*ret_off = 0;
-		return q->ring_size - off + len;
-	}
-	*ret_off = off;
-	return len;
-}
-
 void braid_txq_time_start(struct braid_txq *q);
 /* Free the ring before the oldest frame, or all of it if no frame is left. */
 void braid_txq_give_back(struct braid_txq *q);

@@ -238,7 +238,7 @@ static void keys(struct abi *t)
 
 static const struct abi_case cases[] = {
 	CASE("a forked child is refused everything and disturbs nothing", forks),
-#ifndef __SANITIZE_ADDRESS__		/* whose memory is too large to search */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)	/* too much memory to search */
 	CASE("neither a forked child nor a core dump has a listen's token", keys, ONCE),
 #endif
 };

@@ -339,7 +339,8 @@ void lines_clear(struct lines *l)
 }
 
 static const char *listened_for;
-static char heard[512];
+static pthread_mutex_t heard_lock = PTHREAD_MUTEX_INITIALIZER;
+static char heard[512];			/* under heard_lock: the plugin's threads write it */
 static atomic_bool has_heard;
 
 ncclDebugLogger_t abi_hear(const char *word)
@@ -350,10 +351,15 @@ ncclDebugLogger_t abi_hear(const char *word)
 
 void abi_heard(const char *want)
 {
-	if (strcmp(heard, want) != 0)
-		FAIL("what is reported is \"%s\", not \"%s\"", heard, want);
+	char got[sizeof(heard)];
+
+	pthread_mutex_lock(&heard_lock);
+	memcpy(got, heard, sizeof(got));
 	heard[0] = '\0';
 	atomic_store(&has_heard, false);
+	pthread_mutex_unlock(&heard_lock);
+	if (strcmp(got, want) != 0)
+		FAIL("what is reported is \"%s\", not \"%s\"", got, want);
 }
 
 bool abi_has_heard(void)
@@ -398,8 +404,10 @@ void abi_log(int level, unsigned long flags, const char *file, int line, const c
 	if (level == NCCL_LOG_WARN)
 		note_id(text);
 	if (listened_for && strstr(text, listened_for)) {
+		pthread_mutex_lock(&heard_lock);
 		snprintf(heard, sizeof(heard), "%s", strstr(text, listened_for));
 		atomic_store(&has_heard, true);
+		pthread_mutex_unlock(&heard_lock);
 	}
 	net_log(level, flags, file, line, "%s", text);
 }

@@ -98,16 +98,10 @@ static inline void braid_copy_up(void *dst, const void *src, size_t n)
 	uint8_t *d = dst;
 	const uint8_t *s = src;
 
-	if (n >= BRAID_LINE || ((uintptr_t)d | n) % 8) {
+	if (n >= BRAID_LINE || ((uintptr_t)d | n) % 8)
 		braid_copy_any(d, s, n);
-		return;
-	}
-	for (; n; n -= 8, d += 8, s += 8) {
-		uint64_t word;
-
-		memcpy(&word, s, sizeof(word));
-		*(volatile uint64_t *)(void *)d = word;
-	}
+	else
+		braid_copy_words(d, s, n);
 }
 
 #endif

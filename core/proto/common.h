@@ -37,10 +37,10 @@ static inline int braid_version_check(uint16_t least, uint16_t most)
 		       -EPROTONOSUPPORT : 0;
 }
 
-/* The highest version that this library and a peer whose highest is `most` have in common. */
-static inline uint16_t braid_version_agreed(uint16_t most)
+/* The version that two ends with these highest versions speak. */
+static inline uint16_t braid_version_agreed(uint16_t ours, uint16_t theirs)
 {
-	return most < BRAID_WIRE_MOST ? most : BRAID_WIRE_MOST;
+	return ours < theirs ? ours : theirs;
 }
 
 /* Is epoch a later than epoch b?  Version 1 sends the low 16 bits only. */

@@ -134,7 +134,7 @@ static int conn_tx_hello(struct braid_conn *c)
 /* The peer's hello is here: settle the version.  A peer that is known to speak a later one must. */
 static int agree_version(struct braid_conn *c)
 {
-	c->version = c->theirs.most < c->mine.most ? c->theirs.most : c->mine.most;
+	c->version = braid_version_agreed(c->mine.most, c->theirs.most);
 	return c->must_be && c->version != c->must_be ? -EACCES : 0;
 }
 

@@ -93,7 +93,7 @@ static void fill_hello(struct braid_conn *c, enum braid_hello_kind kind, struct 
 		c->mine.ident = link->dial.target.listen_id;
 		c->mine.window = (uint32_t)braid_pool_promise((size_t)braid_param.window);
 		memcpy(c->key, link->dial.token, BRAID_KEY_SIZE);
-		c->must_be = braid_version_agreed(link->dial.target.most);
+		c->must_be = braid_version_agreed(BRAID_WIRE_MOST, link->dial.target.most);
 	} else {
 		c->mine.ident = link->setup.id;
 		if (kind == BRAID_HELLO_ALIVE) {

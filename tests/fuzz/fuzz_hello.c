@@ -52,7 +52,8 @@ static const uint8_t *made(void)
 	static uint8_t e[BRAID_KEY_SIZE];
 
 	memcpy(e, key, sizeof(e));
-	if (braid_version_agreed((uint16_t)(w.in[AT_MOST] | w.in[AT_MOST + 1] << 8)) >= 2)
+	if (braid_version_agreed(BRAID_WIRE_MOST,
+				 (uint16_t)(w.in[AT_MOST] | w.in[AT_MOST + 1] << 8)) >= 2)
 		braid_auth_exchange(w.c.secret, w.in + AT_NONCE, e);
 	return e;
 }

@@ -157,10 +157,9 @@ void speaker_draw(struct speaker *s)
 /* Both hellos are there: make the key of this handshake. */
 static bool exchange(struct speaker *s)
 {
-	uint16_t most = s->mine.most < s->theirs.most ? s->mine.most : s->theirs.most;
-
 	memcpy(s->made, s->key, sizeof(s->made));
-	return most < 2 || !braid_auth_exchange(s->secret, s->theirs.nonce, s->made);
+	return braid_version_agreed(s->mine.most, s->theirs.most) < 2 ||
+	       !braid_auth_exchange(s->secret, s->theirs.nonce, s->made);
 }
 
 void speaker_init(struct speaker *s, const struct braid_handle *to)

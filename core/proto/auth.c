@@ -12,6 +12,7 @@
 _Static_assert(BRAID_MAC_SIZE == crypto_generichash_BYTES, "MAC size");
 _Static_assert(BRAID_KEY_SIZE == crypto_generichash_KEYBYTES, "key size");
 _Static_assert(BRAID_KEY_SIZE == crypto_scalarmult_SCALARBYTES, "secret key size");
+_Static_assert(BRAID_KEY_SIZE == BRAID_MAC_SIZE, "a MAC may be a key");
 _Static_assert(BRAID_NONCE_SIZE == crypto_scalarmult_BYTES, "public key size");
 
 int braid_auth_init(void)
@@ -19,20 +20,30 @@ int braid_auth_init(void)
 	return sodium_init() < 0 ? -EIO : 0;
 }
 
+static void begin(crypto_generichash_state *st, const uint8_t *key, const char *label)
+{
+	crypto_generichash_init(st, key, BRAID_KEY_SIZE, BRAID_MAC_SIZE);
+	crypto_generichash_update(st, (const uint8_t *)label, strlen(label) + 1);
+}
+
+static void end(crypto_generichash_state *st, uint8_t *ret)
+{
+	crypto_generichash_final(st, ret, BRAID_MAC_SIZE);
+	sodium_memzero(st, sizeof(*st));
+}
+
 static void mac(const uint8_t *key, const char *label, const uint8_t *m1, const uint8_t *m2,
 		const uint8_t *setup, uint8_t *ret)
 {
 	crypto_generichash_state st;
 
-	crypto_generichash_init(&st, key, BRAID_KEY_SIZE, BRAID_MAC_SIZE);
-	crypto_generichash_update(&st, (const uint8_t *)label, strlen(label) + 1);
+	begin(&st, key, label);
 	crypto_generichash_update(&st, m1, BRAID_HELLO_SIGNED);
 	if (m2)
 		crypto_generichash_update(&st, m2, BRAID_HELLO_SIGNED);
 	if (setup)
 		crypto_generichash_update(&st, setup, BRAID_SETUP_SIGNED);
-	crypto_generichash_final(&st, ret, BRAID_MAC_SIZE);
-	sodium_memzero(&st, sizeof(st));
+	end(&st, ret);
 }
 
 void braid_auth_hello(const uint8_t *key, const uint8_t *m1, uint8_t *ret)
@@ -73,19 +84,14 @@ void braid_auth_public(const uint8_t *secret, uint8_t *ret)
 
 int braid_auth_exchange(const uint8_t *secret, const uint8_t *public, uint8_t *key)
 {
-	static const char label[] = "braid exchange";
-	uint8_t shared[crypto_scalarmult_BYTES], made[BRAID_KEY_SIZE];
+	uint8_t shared[crypto_scalarmult_BYTES];
 	crypto_generichash_state st;
 	int err = crypto_scalarmult(shared, secret, public) ? -EACCES : 0;
 
-	crypto_generichash_init(&st, key, BRAID_KEY_SIZE, sizeof(made));
-	crypto_generichash_update(&st, (const uint8_t *)label, sizeof(label));
+	begin(&st, key, "braid exchange");
 	crypto_generichash_update(&st, shared, sizeof(shared));
-	crypto_generichash_final(&st, made, sizeof(made));
-	memcpy(key, made, sizeof(made));
+	end(&st, key);
 	sodium_memzero(shared, sizeof(shared));
-	sodium_memzero(made, sizeof(made));
-	sodium_memzero(&st, sizeof(st));
 	return err;
 }
 
@@ -99,12 +105,10 @@ static void mac_open(const uint8_t *token, const char *label, const uint8_t *ses
 		ids[i] = (uint8_t)(comm >> 8 * i);
 	for (int i = 0; i < 8; i++)
 		ids[4 + i] = (uint8_t)(listen_id >> 8 * i);
-	crypto_generichash_init(&st, token, BRAID_KEY_SIZE, BRAID_MAC_SIZE);
-	crypto_generichash_update(&st, (const uint8_t *)label, strlen(label) + 1);
+	begin(&st, token, label);
 	crypto_generichash_update(&st, session, BRAID_KEY_SIZE);
 	crypto_generichash_update(&st, ids, sizeof(ids));
-	crypto_generichash_final(&st, ret, BRAID_MAC_SIZE);
-	sodium_memzero(&st, sizeof(st));
+	end(&st, ret);
 }
 
 void braid_auth_open(const uint8_t *token, const uint8_t *session, uint32_t comm,

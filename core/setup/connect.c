@@ -238,6 +238,16 @@ static int attempt_open(struct attempt *a)
 	return err == -ENOMEM ? braid_no_memory("a connection") : err;
 }
 
+/* Another link is tried next. */
+static void leave_link(struct attempt *a)
+{
+	if (a->comm)
+		braid_comm_close(a->comm);
+	a->comm = NULL;
+	braid_link_unpin(a->link);
+	a->link = NULL;
+}
+
 /*
  * The link died before the peer acknowledged our comm.  Nothing was sent on the comm yet, so
  * another link will do, unless it was our own dial that failed.
@@ -252,11 +262,7 @@ static int attempt_again(struct attempt *a)
 	char peer[sizeof(a->link->peer)];
 
 	memcpy(peer, a->link->peer, sizeof(peer));
-	if (a->comm)
-		braid_comm_close(a->comm);
-	a->comm = NULL;
-	braid_link_unpin(a->link);
-	a->link = NULL;
+	leave_link(a);
 	if (closed || (!failed && err == -EREMOTEIO && ++a->tries < TRIES_MAX))
 		return -EAGAIN;
 	if (!failed)		/* a failed dial has been logged */
@@ -274,10 +280,7 @@ static int attempt_distrust(struct attempt *a)
 {
 	a->link->setup.distrusted = true;
 	a->distrusts = true;
-	braid_comm_close(a->comm);
-	a->comm = NULL;
-	braid_link_unpin(a->link);
-	a->link = NULL;
+	leave_link(a);
 	return -EAGAIN;
 }
 

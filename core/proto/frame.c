@@ -36,14 +36,6 @@ const char *braid_frame_name(unsigned type)
 	return type < BRAID_F_MAX && frames[type].name ? frames[type].name : "unknown";
 }
 
-void braid_short_pack(uint32_t what, void *to)
-{
-	struct cursor c = { .w = to };
-
-	put32(&c, BRAID_SHORT);
-	put32(&c, what);
-}
-
 bool braid_short_unpack(const void *from, size_t n, uint32_t *ret)
 {
 	struct cursor c = { .r = from };

@@ -87,7 +87,18 @@ static inline uint32_t braid_short(uint32_t comm, uint32_t seq)
 	return comm << 16 | (uint16_t)seq;
 }
 
-void braid_short_pack(uint32_t what, void *to);
+struct braid_wire_short {		/* the 8 bytes of a short header on the wire */
+	uint32_t mark, what;
+} __attribute__((packed, may_alias));
+
+static inline void braid_short_pack(uint32_t what, void *to)
+{
+	struct braid_wire_short *w = to;
+
+	w->mark = htole32(BRAID_SHORT);
+	w->what = htole32(what);
+}
+
 /* True: `from` is a short header with payload after it.  *ret: its content. */
 bool braid_short_unpack(const void *from, size_t n, uint32_t *ret);
 
@@ -97,10 +108,7 @@ struct braid_wire_hdr {
 	uint16_t n;
 	uint32_t ack, lseq, comm, seq, tag, rseq, len;
 	uint64_t offset;
-	union {
-		uint64_t size;
-		struct { uint32_t mark; uint16_t seq, comm; } brief;	/* of an EAGER */
-	};
+	uint64_t size;			/* of an EAGER: a short header */
 } __attribute__((packed, may_alias));
 
 /*
@@ -122,14 +130,12 @@ static inline void braid_hdr_pack(const struct braid_hdr *h, void *to)
 	w->rseq = htole32(h->rseq);
 	w->len = htole32(h->len);
 	w->offset = htole64(h->offset);
-	if (h->type == BRAID_F_EAGER) {		/* a short header: braid_short_pack() */
-		w->brief.mark = htole32(BRAID_SHORT);
-		w->brief.seq = htole16((uint16_t)h->seq);
-		w->brief.comm = htole16((uint16_t)h->comm);
-	} else {
+	if (h->type == BRAID_F_EAGER)
+		braid_short_pack(braid_short(h->comm, h->seq), &w->size);
+	else
 		w->size = htole64(h->size);
-	}
 }
+
 /* 0 or -EBADMSG: unknown type or flag, a length or size beyond what its type may have. */
 int braid_hdr_unpack(const void *from, struct braid_hdr *ret);
 /* How many bytes of payload follow the header. */

@@ -2,9 +2,10 @@
 /* choose.c - see choose.h. */
 #include "topo/choose.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "topo/text.h"
 
 enum { SLOW = 4, COLUMNS = 80, WORDS = 4096 };
 
@@ -110,35 +111,15 @@ void braid_choose(const struct braid_machine *m, unsigned n_gpus, unsigned gpu,
 
 /* ---------------------------------------------------------------------------------- in words */
 
-struct text_buf {
-	char text[WORDS];
-	size_t used;
-};
-
-__attribute__((format(printf, 2, 3)))
-static void add_text(struct text_buf *w, const char *fmt, ...)
-{
-	va_list ap;
-	int n;
-
-	va_start(ap, fmt);
-	n = vsnprintf(w->text + w->used, sizeof(w->text) - w->used, fmt, ap);
-	va_end(ap);
-	if (n > 0)
-		w->used += (size_t)n;
-	if (w->used > sizeof(w->text) - 1)
-		w->used = sizeof(w->text) - 1;
-}
-
 /* Adds "NIC0 (mlx5_0:1), NIC2 (mlx5_2:1)", the NICs left out for `why`; returns how many. */
-static unsigned add_nics(struct text_buf *w, const struct braid_machine *m,
+static unsigned add_nics(struct braid_topo_text *w, const struct braid_machine *m,
 			 const struct braid_choice *c, enum braid_left_out why)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < m->n_nics; i++) {
 		if (c->left_out[i] == why)
-			add_text(w, "%sNIC%u (%s)", n++ ? ", " : "", i, m->nics[i].name);
+			braid_topo_add(w, "%sNIC%u (%s)", n++ ? ", " : "", i, m->nics[i].name);
 	}
 	return n;
 }
@@ -153,7 +134,7 @@ static unsigned count_left(const struct braid_machine *m, const struct braid_cho
 	return n;
 }
 
-static void add_left_out(struct text_buf *w, const struct braid_machine *m,
+static void add_left_out(struct braid_topo_text *w, const struct braid_machine *m,
 			 const struct braid_choice *c)
 {
 	static const struct {
@@ -173,57 +154,58 @@ static void add_left_out(struct text_buf *w, const struct braid_machine *m,
 
 		if (!n)
 			continue;
-		add_text(w, "Not ");
+		braid_topo_add(w, "Not ");
 		add_nics(w, m, c, rows[i].why);
-		add_text(w, ": %s.\n", n > 1 ? rows[i].many : rows[i].one);
+		braid_topo_add(w, ": %s.\n", n > 1 ? rows[i].many : rows[i].one);
 	}
 }
 
-static void add_rails(struct text_buf *w, unsigned gpu, const struct braid_choice *c)
+static void add_rails(struct braid_topo_text *w, unsigned gpu, const struct braid_choice *c)
 {
 	if (c->n_near == 1 && c->sharers == 1)
 		return;
 	if (c->sharers == 1) {
-		add_text(w, "No other GPU has the same ones, so all are GPU%u's, one rail each.\n",
-			 gpu);
+		braid_topo_add(w, "No other GPU has the same ones, so all are GPU%u's, "
+			       "one rail each.\n", gpu);
 		return;
 	}
 	if (c->n_near == 1) {
-		add_text(w, "%u GPUs share it.\n", c->sharers);
+		braid_topo_add(w, "%u GPUs share it.\n", c->sharers);
 		return;
 	}
-	add_text(w, "%u GPUs share these %u; GPU%u is number %u of them, counted from 0, and "
-		    "takes ", c->sharers, c->n_near, gpu, c->turn);
+	braid_topo_add(w, "%u GPUs share these %u; GPU%u is number %u of them, counted from 0, and "
+		       "takes ", c->sharers, c->n_near, gpu, c->turn);
 	if (c->n_near < c->sharers)
-		add_text(w, "number %u mod %u = %u of these", c->turn, c->n_near,
-			 c->turn % c->n_near);
+		braid_topo_add(w, "number %u mod %u = %u of these", c->turn, c->n_near,
+			       c->turn % c->n_near);
 	else if (c->n_near == c->sharers)
-		add_text(w, "the NIC of that number");
+		braid_topo_add(w, "the NIC of that number");
 	else
-		add_text(w, "that number and every %u after it", c->sharers);
-	add_text(w, ", so that it has the same rail on every host of this make.\n");
+		braid_topo_add(w, "that number and every %u after it", c->sharers);
+	braid_topo_add(w, ", so that it has the same rail on every host of this make.\n");
 }
 
-static void explain(struct text_buf *w, const struct braid_machine *m, unsigned gpu,
+static void explain(struct braid_topo_text *w, const struct braid_machine *m, unsigned gpu,
 		    const struct braid_choice *c)
 {
-	add_text(w, "GPU%u uses ", gpu);
+	braid_topo_add(w, "GPU%u uses ", gpu);
 	for (unsigned i = 0; i < c->n; i++)
-		add_text(w, "%sNIC%u (%s)", i ? ", " : "", c->nics[i], m->nics[c->nics[i]].name);
-	add_text(w, "%s.\n", c->n ? "" : "none: there is no NIC");
+		braid_topo_add(w, "%sNIC%u (%s)", i ? ", " : "", c->nics[i],
+			       m->nics[c->nics[i]].name);
+	braid_topo_add(w, "%s.\n", c->n ? "" : "none: there is no NIC");
 	if (!c->n)
 		return;
 	if (c->distance == BRAID_DISTANCE_UNKNOWN)
-		add_text(w, "How near it is to any NIC is not known, so none is preferred: ");
+		braid_topo_add(w, "How near it is to any NIC is not known, so none is preferred: ");
 	else
-		add_text(w, "Nearest, at %s (%s): ", braid_distance_name(c->distance),
-			 braid_distance_words(c->distance));
+		braid_topo_add(w, "Nearest, at %s (%s): ", braid_distance_name(c->distance),
+			       braid_distance_words(c->distance));
 	add_nics(w, m, c, BRAID_LEFT_NOT);
-	add_text(w, ".\n");
+	braid_topo_add(w, ".\n");
 	add_rails(w, gpu, c);
 	add_left_out(w, m, c);
 	for (unsigned i = 0; i < m->n_notes; i++)
-		add_text(w, "Note: %s.\n", m->notes[i]);
+		braid_topo_add(w, "Note: %s.\n", m->notes[i]);
 }
 
 /* Break lines at blanks. */
@@ -250,9 +232,10 @@ static void fold(char *text)
 size_t braid_choice_explain(const struct braid_machine *m, unsigned gpu,
 			    const struct braid_choice *c, char *ret, size_t len)
 {
-	struct text_buf w = { .used = 0 };
+	char text[WORDS] = "";
+	struct braid_topo_text w = { .text = text, .len = sizeof(text) };
 
 	explain(&w, m, gpu, c);
-	fold(w.text);
-	return (size_t)snprintf(ret, len, "%s", w.text);
+	fold(text);
+	return (size_t)snprintf(ret, len, "%s", text);
 }

@@ -12,13 +12,13 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netpacket/packet.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "topo/netdev_int.h"
+#include "topo/text.h"
 
 enum { NAP_NS = 100000000, NAPS_MAX = 31 };	/* duplicate address detection takes 1 s or 2 */
 
@@ -74,31 +74,11 @@ static int collect(struct braid_search *s, const struct ifaddrs *list)
 
 /* --- why none was found, or some were left out --------------------------------------------- */
 
-/* Text that grows until it is full; nothing is written if there is no room at all. */
-struct text_buf {
-	char *text;
-	size_t len, used;
-};
-
-__attribute__((format(printf, 2, 3)))
-static void add_text(struct text_buf *w, const char *fmt, ...)
+static void add_why_none(struct braid_topo_text *w, const struct braid_search *s)
 {
-	va_list ap;
-	int n;
-
-	if (!w->text || w->used + 1 >= w->len)
-		return;
-	va_start(ap, fmt);
-	n = vsnprintf(w->text + w->used, w->len - w->used, fmt, ap);
-	va_end(ap);
-	w->used += n > 0 ? (size_t)n : 0;
-}
-
-static void add_why_none(struct text_buf *w, const struct braid_search *s)
-{
-	add_text(w, "no usable network interface");
+	braid_topo_add(w, "no usable network interface");
 	if (s->filter.n)
-		add_text(w, " for the filter '%.200s'", s->filter_text);
+		braid_topo_add(w, " for the filter '%.200s'", s->filter_text);
 	for (size_t i = 0; i < s->n_cands; i++) {
 		const char *name = s->cands[i].name, *fault = braid_cand_fault(s, &s->cands[i]);
 
@@ -106,16 +86,16 @@ static void add_why_none(struct text_buf *w, const struct braid_search *s)
 
 		/* A list that does not fit ends with how many it leaves out. */
 		if (w->used + need > w->len) {
-			add_text(w, i ? ", and %zu more" : " among %zu", s->n_cands - i);
+			braid_topo_add(w, i ? ", and %zu more" : " among %zu", s->n_cands - i);
 			break;
 		}
-		add_text(w, "%s %s %s", i ? "," : ":", name, fault);
+		braid_topo_add(w, "%s %s %s", i ? "," : ":", name, fault);
 	}
 	if (!s->n_cands)
-		add_text(w, ": there is none at all");
+		braid_topo_add(w, ": there is none at all");
 }
 
-static void add_left_out(struct text_buf *w, const struct braid_search *s, size_t n)
+static void add_left_out(struct braid_topo_text *w, const struct braid_search *s, size_t n)
 {
 	size_t left = 0;
 
@@ -128,10 +108,10 @@ static void add_left_out(struct text_buf *w, const struct braid_search *s, size_
 			continue;
 		if (w->used + strlen(c->name) + strlen(c->left) + sizeof(",  , and 9999 more") >
 		    w->len) {
-			add_text(w, "%s%zu more", w->used ? ", and " : "", left);
+			braid_topo_add(w, "%s%zu more", w->used ? ", and " : "", left);
 			break;
 		}
-		add_text(w, "%s%s %s", w->used ? ", " : "", c->name, c->left);
+		braid_topo_add(w, "%s%s %s", w->used ? ", " : "", c->name, c->left);
 		left--;
 	}
 }
@@ -139,7 +119,7 @@ static void add_left_out(struct text_buf *w, const struct braid_search *s, size_
 /* --- finding interfaces -------------------------------------------------------------------- */
 
 /* Fill s with all candidates; on failure, say why. */
-static int find_candidates(struct braid_search *s, struct text_buf *w)
+static int find_candidates(struct braid_search *s, struct braid_topo_text *w)
 {
 	char why[BRAID_FILTER_TEXT] = "";
 	struct ifaddrs *list;
@@ -147,13 +127,14 @@ static int find_candidates(struct braid_search *s, struct text_buf *w)
 
 	err = braid_netdev_filter_parse(s->filter_text, &s->filter, why, sizeof(why));
 	if (err) {
-		add_text(w, "the interface filter '%.200s' can't be read: %s", s->filter_text, why);
+		braid_topo_add(w, "the interface filter '%.200s' can't be read: %s",
+			       s->filter_text, why);
 		return err;
 	}
 	if (!*s->sysroot)
 		braid_netdev_filter_resolve(&s->filter);
 	if (s->family != AF_UNSPEC && s->family != AF_INET && s->family != AF_INET6) {
-		add_text(w, "address family %d is neither IPv4 nor IPv6", s->family);
+		braid_topo_add(w, "address family %d is neither IPv4 nor IPv6", s->family);
 		return -EAFNOSUPPORT;
 	}
 	err = s->family == AF_INET ? 0 : braid_v6_flags_load(s->sysroot, &s->v6);
@@ -166,7 +147,7 @@ static int find_candidates(struct braid_search *s, struct text_buf *w)
 	}
 	if (err) {
 		errno = -err;
-		add_text(w, "the list of network interfaces cannot be read: %m");
+		braid_topo_add(w, "the list of network interfaces cannot be read: %m");
 	}
 	return err;
 }
@@ -191,7 +172,7 @@ static void forget(struct braid_search *s)
 }
 
 /* Calls find_candidates() again while the kernel still checks addresses that we wait for. */
-static int find_stable(struct braid_search *s, struct text_buf *w)
+static int find_stable(struct braid_search *s, struct braid_topo_text *w)
 {
 	static const struct timespec nap = { .tv_nsec = NAP_NS };
 	bool waits = true;
@@ -214,7 +195,7 @@ int braid_netdev_find(const char *filter, int family, const char *sysroot, struc
 {
 	struct braid_search s = { .sysroot = sysroot, .filter_text = filter ? filter : "",
 			    .family = family };
-	struct text_buf w = { .text = why, .len = why_len };
+	struct braid_topo_text w = { .text = why, .len = why_len };
 	size_t n = 0;
 	int err;
 

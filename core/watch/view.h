@@ -60,7 +60,7 @@ struct braid_view {
 	enum braid_link_state state;
 	int err;
 	bool busy, dialler, silent, late;
-	uint64_t silent_ns;		/* ago; 0: the link is not up */
+	uint64_t silent_ns;		/* since something came; 0 if the link is not up */
 	unsigned stalls;
 	unsigned nlanes, ncomms;
 	struct braid_view_lane lane[BRAID_LANES_MAX];

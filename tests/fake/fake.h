@@ -125,7 +125,7 @@ struct fab_qp {
 	_Atomic uint32_t qpn, state, dest_qpn;
 	_Atomic uint32_t port, dst_port;	/* PORT_ID */
 	_Atomic uint32_t mtu, pkey, gid_type;
-	_Atomic uint32_t force;		/* enum force: set by others, for the owner to carry out */
+	_Atomic uint32_t force;		/* enum force: another process sets it, the owner acts on it */
 	_Atomic uint64_t count[COUNTERS];
 	struct ring req, resp;
 };

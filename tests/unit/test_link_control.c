@@ -98,7 +98,7 @@ static void what_came_at_home_is_acknowledged_by_the_next_frame_or_alone_if_none
 	assert_int_equal(h.ack, 2);
 }
 
-/* Otherwise two ends would send each other ACKs of ACKs for ever. */
+/* If an ACK caused an ACK, two ends would send ACKs to each other for ever. */
 static void acknowledgements_are_not_acknowledged_alone(void **state)
 {
 	struct braid_hdr ack = { .type = BRAID_F_ACK, .n = 1 };

@@ -115,7 +115,7 @@ static void an_open_is_answered_on_a_link_that_was_idle(void **state)
 	assert_int_equal(pass_frame(B, BRAID_F_OPENED).comm, 100);
 }
 
-/* Its receives would wait for ever: the link's end has failed the comms that there were. */
+/* The end of a link fails its comms.  Receives of a comm made after that would wait for ever. */
 static void an_open_read_before_the_link_ended_makes_no_comm(void **state)
 {
 	unsigned had = atomic_load(&pair.end[B]->msg.ncomms);

@@ -7,8 +7,6 @@
 
 #include "core/proto/cursor.h"
 
-enum { SPARE = 6 };		/* bytes that are 0 */
-
 void braid_hello_pack(const struct braid_hello *h, uint8_t *to)
 {
 	struct cursor c = { .w = to };
@@ -33,7 +31,9 @@ void braid_hello_pack(const struct braid_hello *h, uint8_t *to)
 	put_bytes(&c, h->transports, sizeof(h->transports));
 	put_bytes(&c, h->host, sizeof(h->host));
 	put16(&c, (uint16_t)(h->epoch >> 16));
-	c.w += SPARE;
+	put8(&c, h->ciphers);
+	put8(&c, h->options);
+	put32(&c, h->hint);
 	put32(&c, h->frames);
 	put32(&c, h->first);
 	put16(&c, h->port);
@@ -71,11 +71,14 @@ int braid_hello_unpack(const uint8_t *from, struct braid_hello *ret)
 	get_bytes(&c, h.nonce, sizeof(h.nonce));
 	get_bytes(&c, h.transports, sizeof(h.transports));
 	get_bytes(&c, h.host, sizeof(h.host));
-	if (h.most >= 2)		/* version 1 has longer host names */
+	if (h.most >= 2) {		/* version 1 has longer host names */
 		h.epoch |= (uint32_t)get16(&c) << 16;
-	else
-		c.r += 2;
-	c.r += SPARE;
+		h.ciphers = get8(&c);
+		h.options = get8(&c);
+		h.hint = get32(&c);
+	} else {
+		c.r += 8;
+	}
 	h.host[BRAID_HOST_SIZE - 1] = '\0';
 	for (char *p = h.host; *p; p++) {
 		if (*p < '!' || *p > '~')

@@ -45,6 +45,13 @@ enum braid_hello_status {
 	BRAID_HELLO_STATUS_MAX,
 };
 
+enum braid_hello_option {		/* bits; both ends must know version 2 */
+	BRAID_OPTION_ENCRYPT = 1,	/* the sender refuses a link that is not encrypted */
+	BRAID_OPTION_CHECKSUM = 2,	/* it wants a checksum in each frame */
+	BRAID_OPTION_KEEPS_KEY = 4,	/* it can't change the key by which it receives */
+	BRAID_OPTION_SECRET = 8,	/* its key is mixed with a secret of the job */
+};
+
 struct braid_addr {
 	uint8_t ip[16];			/* IPv6; IPv4 as ::ffff:a.b.c.d */
 	uint16_t port;			/* 0: none */
@@ -65,6 +72,9 @@ struct braid_hello {			/* each end sends one; the dialler first */
 	uint8_t nonce[BRAID_NONCE_SIZE];	/* version 2: an ephemeral X25519 public key */
 	uint8_t transports[BRAID_TRANSPORTS_MAX];	/* ids, best first; 0 ends */
 	char host[BRAID_HOST_SIZE];	/* for people; always terminated */
+	uint8_t ciphers;		/* that the sender has: bits of enum braid_cipher */
+	uint8_t options;		/* enum braid_hello_option */
+	uint32_t hint;			/* reserved for BRAID_OPTION_SECRET */
 	uint32_t frames;		/* LANE: frames ever received on this lane */
 	uint32_t first;			/* LANE: oldest frame that this hello's sender keeps */
 	uint16_t port;			/* the listening port of this hello's sender; 0: none */

@@ -69,6 +69,30 @@ static void the_hello_of_version_1_is_these_bytes(void **state)
 	assert_int_equal(BRAID_HELLO_SIGNED, 224);
 }
 
+static void version_2_has_epoch_and_options_behind_the_host_name(void **state)
+{
+	static const uint8_t bytes[] = { 0x06, 0x05, 0x07, 0x0d, 0xd4, 0xd3, 0xd2, 0xd1 };
+	struct braid_hello h = some_hello(), back;
+	uint8_t got[BRAID_HELLO_SIZE];
+
+	(void)state;
+	h.most = 2;
+	h.epoch = 0x05060008;
+	h.ciphers = 7;
+	h.options = BRAID_OPTION_ENCRYPT | BRAID_OPTION_KEEPS_KEY | BRAID_OPTION_SECRET;
+	h.hint = 0xd1d2d3d4;
+	braid_hello_pack(&h, got);
+	assert_memory_equal(got + 152, bytes, sizeof(bytes));
+	assert_int_equal(braid_hello_unpack(got, &back), 0);
+	assert_int_equal(back.epoch, h.epoch);
+	assert_int_equal(back.ciphers, h.ciphers);
+	assert_int_equal(back.options, h.options);
+	assert_int_equal(back.hint, h.hint);
+	got[10] = 1;
+	assert_int_equal(braid_hello_unpack(got, &back), 0);
+	assert_int_equal(back.options | back.ciphers, 0);
+}
+
 static void a_hello_comes_back_whole(void **state)
 {
 	struct braid_hello h = some_hello(), got;
@@ -188,6 +212,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_hello_of_version_1_is_these_bytes),
+		cmocka_unit_test(version_2_has_epoch_and_options_behind_the_host_name),
 		cmocka_unit_test(a_hello_comes_back_whole),
 		cmocka_unit_test(an_epoch_has_32_bits_from_version_2_on),
 		cmocka_unit_test(a_hello_without_a_common_version_is_refused_with_its_version),

@@ -17,6 +17,7 @@
 
 unit_tests = \
 	tests/unit/test_addr \
+	tests/unit/test_aead \
 	tests/unit/test_accept \
 	tests/unit/test_arrive \
 	tests/unit/test_auth \
@@ -286,6 +287,7 @@ tests_libtest_la_SOURCES = \
 	tests/abi/rdma.c \
 	tests/abi/rdma.h \
 	tests/lib/golden.h \
+	tests/lib/hex.h \
 	tests/lib/comms.c \
 	tests/lib/comms.h \
 	tests/lib/hostile.c \
@@ -342,6 +344,8 @@ tests_unit_test_spread_SOURCES = tests/unit/test_spread.c $(stub_sources)
 tests_unit_test_loop_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_handshake_event,--wrap=braid_listener_event \
 	-Wl,--wrap=braid_listener_read_events,--wrap=braid_dial_link,--wrap=braid_dial_lane \
 	-Wl,--wrap=braid_handshakes_left,--wrap=braid_handshakes_poll
+tests_unit_test_aead_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=aligned_alloc,--wrap=dlopen \
+	-Wl,--wrap=braid_secret_new,--wrap=braid_lib_find
 tests_unit_test_secret_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=mmap,--wrap=munmap,--wrap=madvise
 tests_unit_test_process_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_auth_init,--wrap=braid_os_atfork
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_get

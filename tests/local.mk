@@ -45,6 +45,7 @@ unit_tests = \
 	tests/unit/test_health \
 	tests/unit/test_hello \
 	tests/unit/test_join \
+	tests/unit/test_keys \
 	tests/unit/test_lane \
 	tests/unit/test_lane_count \
 	tests/unit/test_later \

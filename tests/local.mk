@@ -75,6 +75,7 @@ unit_tests = \
 	tests/unit/test_process \
 	tests/unit/test_progress \
 	tests/unit/test_reap \
+	tests/unit/test_record \
 	tests/unit/test_recv \
 	tests/unit/test_redial \
 	tests/unit/test_rx \
@@ -347,6 +348,7 @@ tests_unit_test_loop_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_handshake_event,--
 	-Wl,--wrap=braid_handshakes_left,--wrap=braid_handshakes_poll
 tests_unit_test_aead_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=aligned_alloc,--wrap=dlopen \
 	-Wl,--wrap=braid_secret_new,--wrap=braid_lib_find
+tests_unit_test_record_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=braid_secret_new
 tests_unit_test_secret_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=mmap,--wrap=munmap,--wrap=madvise
 tests_unit_test_process_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_auth_init,--wrap=braid_os_atfork
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_get

@@ -166,8 +166,12 @@ static int next_bytes(struct braid_lane *lane, const struct braid_can *can,
 		if (f->ext_len && braid_txf_stage_out(q, f))
 			break;
 		if (skip < f->inl) {
-			n = iov_put(can->iov, n, q->ring + f->off + skip, f->inl - skip);
-			bytes += f->inl - skip;
+			size_t len = f->inl - skip;
+
+			if (len > can->max - bytes)
+				len = can->max - bytes;
+			n = iov_put(can->iov, n, q->ring + f->off + skip, len);
+			bytes += len;
 			skip = 0;
 		} else {
 			skip -= f->inl;

@@ -95,6 +95,30 @@ static struct braid_piece offered(uint32_t imm_max)
 	return p;
 }
 
+static void a_piece_of_a_stream_has_no_more_bytes_than_the_carrier_takes(void **state)
+{
+	struct iovec iov[8];
+	struct braid_can can = { .iov = iov, .niov = 8 };
+	struct braid_piece p;
+
+	(void)state;
+	for (can.max = 1; can.max < 200; can.max++) {
+		size_t len = 0;
+
+		setup(state);
+		for (unsigned i = 0; i < 2; i++)
+			add(text, sizeof(text), send_of(i, 1, 0));
+		assert_int_equal(braid_lane_next(&f.lane, &can, &p), 1);
+		for (int i = 0; i < p.niov; i++)
+			len += iov[i].iov_len;
+		assert_int_equal(len, p.len);
+		assert_true(p.len && p.len <= can.max);
+		teardown(state);
+		braid_unlock(&f.link.lock);
+	}
+	setup(state);
+}
+
 static void a_start_is_written_with_the_first_chunk(void **state)
 {
 	struct braid_mr mr = { .key = { { .mr = &mr, .local = 5 } } };
@@ -250,6 +274,7 @@ static void other_frames_go_with_their_headers(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		CASE(a_piece_of_a_stream_has_no_more_bytes_than_the_carrier_takes),
 		CASE(a_start_is_written_with_the_first_chunk),
 		CASE(a_start_at_the_end_of_the_ring_goes_alone),
 		CASE(a_header_waits_until_its_payload_is_out_of_the_gpu),

@@ -12,6 +12,7 @@
 #include "plugin/device.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +22,9 @@
 #include "core/mem/mrcache.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
-#include "core/transport.h"
+#include "core/setup/encrypt.h"
 #include "core/setup/ways.h"
+#include "core/transport.h"
 #include "gdr/cuda.h"
 #include "plugin/filters.h"
 #include "topo/ips.h"
@@ -47,11 +49,35 @@ static int family(void)
 	return braid_param_family(braid_param.socket_family);
 }
 
+/* Could verbs find a NIC on this host? */
+static bool has_rdma(void)
+{
+	DIR *d = opendir("/sys/class/infiniband");
+	unsigned n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n > 2;			/* more than "." and ".." */
+}
+
+/* Say which transports BRAID_ENCRYPT=require leaves out, unless nobody would miss them. */
+static void warn_left_out(const char *names)
+{
+	if (*names && (strcmp(names, "verbs") != 0 || has_rdma()))
+		braid_warn("BRAID_ENCRYPT=require leaves out %s, which Braid can't encrypt. "
+			   "If the network does (MACsec, IPsec, PSP), set "
+			   "BRAID_FABRIC_ENCRYPTED=1 [cannot-encrypt]", names);
+}
+
 /* Choose the transports that BRAID_TRANSPORTS names, in that order. */
 static void choose_transports(void)
 {
 	static const struct braid_transport *chosen[KNOWN + 1];
 	const char *p = braid_param.transports;
+	char left_out[64] = "";
+	size_t at = 0;
 	unsigned n = 0;
 
 	while (*p) {
@@ -63,12 +89,16 @@ static void choose_transports(void)
 
 			for (unsigned k = 0; k < n; k++)
 				fits &= chosen[k] != known[i];
-			if (fits)
+			if (fits && braid_encrypt_allows(known[i]->id))
 				chosen[n++] = known[i];
+			else if (fits && at < sizeof(left_out))
+				at += (size_t)snprintf(left_out + at, sizeof(left_out) - at,
+						       "%s%s", at ? ", " : "", name);
 		}
 		p += len + (p[len] == ',');
 	}
 	chosen[n] = NULL;
+	warn_left_out(left_out);
 	braid_transports_use(chosen);
 }
 

@@ -20,6 +20,7 @@
 #include "core/msg/comm.h"
 #include "core/msg/flush.h"
 #include "core/setup/connect.h"
+#include "core/setup/encrypt.h"
 #include "core/setup/listen.h"
 #include "core/setup/process.h"
 #include "core/setup/service.h"
@@ -61,8 +62,10 @@ static int start(ncclDebugLogger_t log)
 	err = braid_param_load();
 	if (!err)
 		err = braid_service_init(&hooks);
-	if (!err)
+	if (!err) {
+		braid_encrypt_start();
 		err = braid_devices_find();
+	}
 	if (err > 0)
 		braid_devices_gpu();
 	return err < 0 ? err : 0;

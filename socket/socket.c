@@ -11,6 +11,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/proto/aead.h"
 #include "core/transport.h"
 #include "socket/stream.h"
 #include "topo/ips.h"
@@ -75,8 +76,10 @@ static bool is_ip6(int fd)
 static int tcp_open(struct braid_lane *lane)
 {
 	const char *given_up = lane->link->key.dev->member[0]->congestion;
-	int tos = dscp_byte(lane->link);
+	int tos = dscp_byte(lane->link), err = braid_stream_encrypt(lane);
 
+	if (err)
+		return err;
 	((struct braid_stream *)lane)->fd = lane->fd;
 	lane->local = same_host(lane->fd);
 	set_int(lane->fd, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -140,6 +143,7 @@ static const char *tcp_state(unsigned state)
 
 static void tcp_describe(struct braid_lane *lane, struct braid_wire_state *ret)
 {
+	uint8_t cipher = ((struct braid_stream *)lane)->cipher;
 	struct tcp_info info = { 0 };
 	socklen_t len = sizeof(info);
 
@@ -147,9 +151,10 @@ static void tcp_describe(struct braid_lane *lane, struct braid_wire_state *ret)
 		return;
 	ret->resent = info.tcpi_total_retrans;
 	snprintf(ret->text, sizeof(ret->text), "%s, rtt %u us, window of %u, %u not acknowledged, "
-		 "%u lost%s", tcp_state(info.tcpi_state), info.tcpi_rtt, info.tcpi_snd_cwnd,
+		 "%u lost%s, %s", tcp_state(info.tcpi_state), info.tcpi_rtt, info.tcpi_snd_cwnd,
 		 info.tcpi_unacked, info.tcpi_lost,
-		 info.tcpi_probes ? ", peer's window is closed" : "");
+		 info.tcpi_probes ? ", peer's window is closed" : "",
+		 cipher ? braid_aead_name(cipher) : "not encrypted");
 }
 
 /* TCP can use every interface. */

@@ -7,6 +7,8 @@
  * payload is read straight to its destination, together with just enough behind it for the next
  * header.  A read that came short means the socket is empty, so a small message costs one
  * recvmsg().
+ *
+ * Where a direction is encrypted in user space, sealed.c has the rest of it.
  */
 #include "socket/stream.h"
 
@@ -21,7 +23,7 @@
 #include "core/base/os.h"
 
 enum {
-	STAGE = 64 << 10,
+	STAGE = BRAID_SEALED_DATA,
 	AHEAD = 4 * BRAID_HDR_SIZE,	/* behind a large payload: control frames, next header */
 	IOV_MAX_TX = 64,
 };
@@ -31,6 +33,23 @@ static struct braid_stream *stream_of(struct braid_lane *lane)
 	return braid_container(lane, struct braid_stream, lane);
 }
 
+int braid_stream_encrypt(struct braid_lane *lane)
+{
+	struct braid_stream *s = stream_of(lane);
+	const struct braid_lane_keys *k = lane->keys;
+	int err;
+
+	if (!k)
+		return 0;
+	s->cipher = k->cipher;
+	err = braid_seal_init(&s->seal, k->cipher, k->send, k->peer_keeps);
+	if (!err)
+		err = braid_unseal_init(&s->unseal, k->cipher, k->receive);
+	if (err)
+		braid_seal_fini(&s->seal);
+	return err;
+}
+
 /* The staging buffer is guarded by the io lock, so the first poll() allocates it. */
 int braid_stream_attach(struct braid_lane *lane)
 {
@@ -38,16 +57,22 @@ int braid_stream_attach(struct braid_lane *lane)
 	return 0;
 }
 
-void braid_stream_detach(struct braid_lane *lane)
+/* An idle link keeps no buffers for receiving. */
+static void drop_buffers(struct braid_stream *s)
 {
-	struct braid_stream *s = stream_of(lane);
-
-	braid_assert_locked(&lane->io);
+	braid_assert_locked(&s->lane.io);
+	braid_unseal_idle(&s->unseal);
 	if (s->beg != s->end)
 		return;
 	free(s->stage);
 	s->stage = NULL;
 	s->beg = s->end = 0;
+}
+
+void braid_stream_detach(struct braid_lane *lane)
+{
+	drop_buffers(stream_of(lane));
+	braid_seal_idle(&stream_of(lane)->seal);
 }
 
 void braid_stream_close(struct braid_lane *lane)
@@ -58,6 +83,8 @@ void braid_stream_close(struct braid_lane *lane)
 		braid_os->close(lane->fd);
 	lane->fd = -1;
 	lane->rx_dst = NULL;
+	braid_seal_fini(&s->seal);
+	braid_unseal_fini(&s->unseal);
 	free(s->stage);
 	s->stage = NULL;
 	s->beg = s->end = 0;
@@ -83,13 +110,15 @@ static ssize_t rx(int fd, struct msghdr *msg)
 
 BRAID_HOT int braid_stream_push(struct braid_lane *lane)
 {
-	const struct braid_stream *s = stream_of(lane);
+	struct braid_stream *s = stream_of(lane);
 	struct braid_lock *lock = &lane->link->lock;
 	struct iovec iov[IOV_MAX_TX];
 	struct braid_can can = { .iov = iov, .niov = IOV_MAX_TX, .max = BRAID_CALL_BUDGET };
 
 	if (lane->fd < 0)
 		return -EPIPE;
+	if (s->seal.records)
+		return braid_seal_push(&s->seal, lane, s->fd);
 	while (lane->tx.unsent && can.max) {
 		struct msghdr msg = { .msg_iov = iov };
 		struct braid_piece p;
@@ -118,7 +147,7 @@ BRAID_HOT int braid_stream_push(struct braid_lane *lane)
 }
 
 /* One read: its bytes, and *ret_short if it emptied the socket; 0: the end; or -errno. */
-static ssize_t receive(struct braid_stream *s, size_t budget, bool *ret_short)
+static ssize_t receive_plain(struct braid_stream *s, size_t budget, bool *ret_short)
 {
 	const struct braid_rx_rest rest = braid_rx_rest(&s->lane);
 	size_t direct = rest.len < budget ? rest.len : budget, ahead = 0;
@@ -151,25 +180,86 @@ static ssize_t receive(struct braid_stream *s, size_t budget, bool *ret_short)
 	return n;
 }
 
-/* Take staged bytes: 0; -EAGAIN: the link or a GPU is busy; else the peer sent malformed data. */
-static BRAID_HOT int take(struct braid_stream *s)
+/* The same of encrypted bytes, all into the staging buffer. */
+static ssize_t receive_sealed(struct braid_stream *s, bool *ret_short)
+{
+	ssize_t n = braid_unseal_read(&s->unseal, s->fd, s->stage + s->end, ret_short);
+
+	if (n > 0)
+		s->end += (unsigned)n;
+	return n;
+}
+
+static ssize_t receive(struct braid_stream *s, size_t budget, bool *ret_short)
+{
+	return s->unseal.records ? receive_sealed(s, ret_short) :
+				   receive_plain(s, budget, ret_short);
+}
+
+/*
+ * Take at most `max` of the staged bytes: 0; -EAGAIN: the link or a GPU is busy; else the peer sent
+ * malformed data.
+ */
+static BRAID_HOT int take(struct braid_stream *s, unsigned max)
 {
 	struct braid_lane *lane = &s->lane;
+	unsigned left = s->end - s->beg;
 	size_t done;
 	int err;
 
 	s->again = true;
 	if (!braid_trylock(&lane->link->lock))
 		return -EAGAIN;
-	err = braid_rx_bytes(lane, s->stage + s->beg, s->end - s->beg, &done);
+	err = braid_rx_bytes(lane, s->stage + s->beg, left < max ? left : max, &done);
 	braid_unlock(&lane->link->lock);
 	s->again = err == -EAGAIN;
 	s->beg += (unsigned)done;
-	if (s->beg) {
-		memmove(s->stage, s->stage + s->beg, s->end - s->beg);
-		s->end -= s->beg;
+	left -= (unsigned)done;
+	if (s->beg && left < BRAID_HDR_SIZE) {
+		memmove(s->stage, s->stage + s->beg, left);
+		s->end = left;
 		s->beg = 0;
 	}
+	return err;
+}
+
+/* Copy staged bytes to where the present payload goes, without the link's lock. */
+static void place(struct braid_stream *s)
+{
+	const struct braid_rx_rest rest = braid_rx_rest(&s->lane);
+	size_t n = s->end - s->beg;
+
+	if (n > rest.len)
+		n = rest.len;
+	if (!n)
+		return;
+	if (rest.dst)
+		memcpy(rest.dst, s->stage + s->beg, n);
+	braid_rx_filled(&s->lane, n);
+	s->beg += (unsigned)n;
+	if (s->beg == s->end)
+		s->beg = s->end = 0;
+}
+
+static bool is_in_payload(const struct braid_stream *s)
+{
+	return braid_rx_rest(&s->lane).len;
+}
+
+/* Take all staged bytes.  What was opened here may be large payloads, as well as frames. */
+static int take_all(struct braid_stream *s)
+{
+	int err;
+
+	if (!s->unseal.records)
+		return take(s, STAGE);
+	do {
+		place(s);
+		if (is_in_payload(s) && s->beg == s->end)
+			return 0;
+		err = take(s, BRAID_COPY_LOCKED);
+	} while (!err && s->beg != s->end &&
+		 (is_in_payload(s) || s->end - s->beg >= BRAID_HDR_SIZE));
 	return err;
 }
 
@@ -183,12 +273,12 @@ int braid_stream_poll(struct braid_lane *lane)
 	if (lane->fd < 0)
 		return -EPIPE;
 	if (!s->stage) {
-		s->stage = malloc(STAGE);
+		s->stage = malloc(BRAID_SEALED_ROOM + BRAID_HDR_SIZE);
 		if (!s->stage)
 			return braid_no_memory("a stream's buffer");
 	}
 	if (s->end || s->again) {
-		err = take(s);		/* left over from the last poll */
+		err = take_all(s);	/* left over from the last poll */
 		if (err)
 			return err == -EAGAIN ? 1 : err;
 	}
@@ -205,14 +295,14 @@ int braid_stream_poll(struct braid_lane *lane)
 			return (int)n;
 		budget -= (size_t)n < budget ? (size_t)n : budget;
 		taken++;
-		if (braid_rx_rest(lane).len && s->beg == s->end)
+		if (is_in_payload(s) && s->beg == s->end)
 			continue;	/* inside a large payload: nothing to take */
-		err = take(s);
+		err = take_all(s);
 		if (err)
 			return err == -EAGAIN ? taken : err;
 	}
 	/* An idle link keeps no staging buffer: free the one this poll allocated. */
-	if (!taken && !braid_rx_rest(lane).len && !lane->tx.ring)
-		braid_stream_detach(lane);
+	if (!taken && !is_in_payload(s) && !lane->tx.ring)
+		drop_buffers(s);
 	return taken;
 }

@@ -7,6 +7,7 @@
 #define BRAID_SOCKET_STREAM_H
 
 #include "core/link/lane_io.h"
+#include "socket/sealed.h"
 
 struct braid_stream {
 	struct braid_lane lane;		/* first */
@@ -15,8 +16,13 @@ struct braid_stream {
 	unsigned beg, end;		/* the part of it that is not parsed yet */
 	bool again;			/* the link or a GPU was busy: call braid_rx_bytes() again,
 					 * even if no bytes are staged */
+	uint8_t cipher;			/* enum braid_cipher, in both directions; 0: plain bytes */
+	struct braid_seal seal;
+	struct braid_unseal unseal;
 };
 
+/* Encrypt both directions if lane->keys says so: 0 or -ENOMEM.  For lane_open(). */
+int braid_stream_encrypt(struct braid_lane *lane);
 int braid_stream_attach(struct braid_lane *lane);
 void braid_stream_detach(struct braid_lane *lane);
 void braid_stream_close(struct braid_lane *lane);

@@ -34,6 +34,7 @@ unit_tests = \
 	tests/unit/test_declined \
 	tests/unit/test_dial \
 	tests/unit/test_diff \
+	tests/unit/test_encrypt \
 	tests/unit/test_events \
 	tests/unit/test_fail \
 	tests/unit/test_flight \
@@ -114,6 +115,7 @@ unit_tests = \
 # Those that take longest begin first.
 abi_tests = \
 	$(rdma_abi_tests) \
+	tests/abi/test_encrypt \
 	tests/abi/test_fault \
 	tests/abi/test_badpeer \
 	tests/abi/test_badpeer_chance \

@@ -54,6 +54,8 @@ static size_t lane_size(const struct braid_transport *tr)
 /* Take over a new carrier for the lane. */
 int braid_lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 {
+	int err;
+
 	memset(lane + 1, 0, lane->size - sizeof(*lane));
 	lane->tr = c->tr;
 	lane->epoch = c->epoch;
@@ -68,7 +70,10 @@ int braid_lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 	lane->rx_large = false;
 	lane->gpu = false;
 	lane->loss.stopping = lane->loss.writes_due = lane->loss.writes_sent = false;
-	return c->tr->lane_open(lane);
+	lane->keys = c->keys;
+	err = c->tr->lane_open(lane);
+	lane->keys = NULL;
+	return err;
 }
 
 /* Was memory given back since the carrier's set-up?  The peer's NIC could still write there. */

@@ -24,6 +24,12 @@
 struct braid_conn;
 struct braid_link;
 
+struct braid_lane_keys {		/* of a lane that is encrypted; wiped after lane_open() */
+	uint8_t cipher;			/* enum braid_cipher */
+	bool peer_keeps;		/* the peer can't change the key by which it receives */
+	uint8_t send[BRAID_KEY_SIZE], receive[BRAID_KEY_SIZE];	/* traffic secrets */
+};
+
 enum { BRAID_ACK_BYTES = 64 << 10 };	/* received bytes after which an ACK is due at the latest */
 
 enum braid_rx_kind { BRAID_RX_NONE, BRAID_RX_DRAIN, BRAID_RX_CTL, BRAID_RX_ENTRY, BRAID_RX_UNEXP };
@@ -65,6 +71,7 @@ struct braid_lane {
 	uint32_t epoch;
 	int fd;
 	void *priv;			/* made by setup(), taken over by lane_open() */
+	const struct braid_lane_keys *keys;	/* in lane_open(); NULL: it is not encrypted */
 	int event_fd;			/* see struct braid_transport, arm; -1: none */
 	uint8_t member;			/* its two ends: of our device and of the peer's */
 	uint8_t peer_member;

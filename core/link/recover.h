@@ -20,6 +20,7 @@ struct braid_carrier {		/* the result of a handshake: it carries a lane's frames
 	const struct braid_transport *tr;
 	int fd;
 	void *priv;
+	const struct braid_lane_keys *keys;	/* NULL: it is not encrypted */
 	uint32_t epoch;
 	uint8_t member, peer_member;
 	uint32_t rkey_epoch, peer_rkey_epoch;	/* of both links when it was set up */

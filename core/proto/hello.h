@@ -42,6 +42,7 @@ enum braid_hello_status {
 	BRAID_HELLO_NO_LINK,		/* no such link, or no longer */
 	BRAID_HELLO_NO_TRANSPORT,	/* no transport in common */
 	BRAID_HELLO_NO_ROOM,		/* not now: no memory, or too many wait for accept */
+	BRAID_HELLO_ENCRYPT,		/* one end requires encryption, the other has none */
 	BRAID_HELLO_STATUS_MAX,
 };
 

@@ -14,6 +14,7 @@
 #include "core/proto/hello.h"
 #include "core/setup/bind.h"
 #include "core/setup/cross.h"
+#include "core/setup/encrypt.h"
 #include "core/setup/handshake.h"
 #include "core/setup/join.h"
 #include "core/setup/links.h"
@@ -22,7 +23,7 @@
 #include "core/setup/path.h"
 #include "core/setup/recover.h"
 
-static struct braid_log_gate gate_version;
+static struct braid_log_gate gate_version, gate_encrypt;
 
 /* --- the listen or link that a hello names -------------------------------------------------- */
 
@@ -202,6 +203,8 @@ static int accepted(struct braid_conn *c)
 
 static void accept_done(struct braid_conn *c, int err, uint64_t now)
 {
+	char why[256];
+
 	if (!err)
 		accepted(c);
 	if (err == -EPROTONOSUPPORT && braid_log_gate_open(&gate_version, now))
@@ -210,6 +213,11 @@ static void accept_done(struct braid_conn *c, int err, uint64_t now)
 			   "refused. Install the same Braid release on both hosts [wire-version]",
 			   c->dev->net.name, c->addr, c->theirs.least, c->theirs.most,
 			   BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
+	if (err == -ENOKEY && braid_log_gate_open(&gate_encrypt, now)) {
+		braid_encrypt_why(c, why, sizeof(why));
+		braid_warn("device %s: refused: %s (pid %u, %s) %s", c->dev->net.name,
+			   c->theirs.host, c->theirs.pid, c->addr, why);
+	}
 }
 
 const struct braid_conn_owner braid_accepting = {

@@ -26,6 +26,8 @@
 #include "core/base/secret.h"
 #include "core/base/self.h"
 #include "core/proto/auth.h"
+#include "core/setup/encrypt.h"
+#include "core/setup/offer.h"
 
 static const uint8_t proof_tag[8] = { '!', 'B', 'R', 'P', 'R', 'O', 'O', 'F' };
 
@@ -89,23 +91,6 @@ static int move(struct braid_conn *c, uint8_t *buf, unsigned size, bool tx)
 	return 0;
 }
 
-static bool offers(const struct braid_hello *h, uint8_t id)
-{
-	return memchr(h->transports, id, sizeof(h->transports));
-}
-
-/* The transport that the dialler prefers among those that the accepter offers too, or NULL. */
-static const struct braid_transport *agreed(const struct braid_hello *dialler,
-					     const struct braid_hello *accepter)
-{
-	for (unsigned i = 0; i < BRAID_TRANSPORTS_MAX && dialler->transports[i]; i++) {
-		if (offers(accepter, dialler->transports[i]) &&
-		    braid_transport_find(dialler->transports[i]))
-			return braid_transport_find(dialler->transports[i]);
-	}
-	return NULL;
-}
-
 static int conn_connect(struct braid_conn *c)
 {
 	socklen_t len = sizeof(int);
@@ -166,10 +151,15 @@ static int conn_rx_answer(struct braid_conn *c)
 	if (!braid_auth_equal(mac, c->theirs.mac))
 		return -EACCES;
 	c->known = true;
+	if (c->theirs.status == BRAID_HELLO_ENCRYPT)
+		return -ENOKEY;
 	if (c->theirs.status != BRAID_HELLO_OK)
 		return -EREMOTEIO;
+	err = braid_encrypt_check(c);
+	if (err)
+		return err;
 	if (c->mine.kind != BRAID_HELLO_ALIVE) {
-		c->tr = agreed(&c->mine, &c->theirs);
+		c->tr = braid_offer_agreed(&c->mine, &c->theirs);
 		if (!c->tr)		/* the peer should have refused */
 			return -EBADMSG;
 	}
@@ -219,8 +209,9 @@ static int conn_rx_hello(struct braid_conn *c)
 		if (err)
 			return err;
 		c->known = true;
+		braid_encrypt_choose(c);
 		if (c->theirs.kind != BRAID_HELLO_ALIVE)
-			c->tr = agreed(&c->theirs, &c->mine);
+			c->tr = braid_offer_agreed(&c->theirs, &c->mine);
 	} else {
 		anonymous(c);
 	}
@@ -231,7 +222,8 @@ static int socket_lives(struct braid_conn *c);
 
 static int conn_admit(struct braid_conn *c)
 {
-	int err = c->known ? c->owner->admit(c) : 0;
+	bool admits = c->known && c->mine.status == BRAID_HELLO_OK;
+	int err = admits ? c->owner->admit(c) : 0;
 
 	c->shutting = err == -EAGAIN;
 	if (c->shutting)
@@ -258,8 +250,16 @@ static int conn_tx_answer(struct braid_conn *c)
 
 	if (err)
 		return err;
-	return c->mine.status == BRAID_HELLO_VERSION ? -EPROTONOSUPPORT :
-	       c->mine.status == BRAID_HELLO_OK ? 0 : -EREMOTEIO;
+	switch (c->mine.status) {
+	case BRAID_HELLO_OK:
+		return 0;
+	case BRAID_HELLO_VERSION:
+		return c->known ? -ENOKEY : -EPROTONOSUPPORT;
+	case BRAID_HELLO_ENCRYPT:
+		return -ENOKEY;
+	default:
+		return -EREMOTEIO;
+	}
 }
 
 static int conn_rx_proof(struct braid_conn *c)
@@ -290,7 +290,8 @@ void braid_conn_drop(struct braid_conn *c)
 
 bool braid_conn_socket_will_do(const struct braid_conn *c)
 {
-	return offers(&c->mine, BRAID_TRANSPORT_TCP) && offers(&c->theirs, BRAID_TRANSPORT_TCP);
+	return braid_offer_has(&c->mine, BRAID_TRANSPORT_TCP) &&
+	       braid_offer_has(&c->theirs, BRAID_TRANSPORT_TCP);
 }
 
 /* The transport can't be had: use the socket, if both ends allow it. */

@@ -171,6 +171,7 @@ static bool is_final(const struct braid_conn *c, enum braid_dial_stage stage, in
 		return stage == BRAID_DIAL_HERE;
 	case EPROTONOSUPPORT:
 	case EPROTO:
+	case ENOKEY:
 	case EACCES:			/* at other stages: a route's or firewall's, may pass */
 		return stage == BRAID_DIAL_PEER;
 	case EREMOTEIO:

@@ -19,6 +19,7 @@
 #include "core/setup/addr.h"
 #include "core/setup/conn.h"
 #include "core/setup/declined.h"
+#include "core/setup/encrypt.h"
 #include "core/setup/events.h"
 #include "core/setup/lane_count.h"
 #include "core/setup/links.h"
@@ -76,10 +77,12 @@ static void lane_owns(struct braid_lane *lane, struct braid_conn *c)
 	braid_link_set_watched(lane->link, false);
 }
 
-static struct braid_carrier carrier_of(const struct braid_conn *c)
+/* The caller wipes *keys. */
+static struct braid_carrier carrier_of(const struct braid_conn *c, struct braid_lane_keys *keys)
 {
 	return (struct braid_carrier){
 		.tr = c->tr, .fd = c->fd, .priv = c->setup.priv,
+		.keys = braid_encrypt_keys(c, keys) ? keys : NULL,
 		.epoch = c->dialler ? c->mine.epoch : c->theirs.epoch,
 		.member = c->mine_setup.member, .peer_member = c->their_setup.member,
 		.rkey_epoch = c->mine_setup.rkey_epoch,
@@ -122,12 +125,14 @@ static void note_transport(struct braid_link *link, const struct braid_conn *c, 
 
 int braid_join_new_lane(struct braid_link *link, struct braid_conn *c, unsigned index)
 {
-	struct braid_carrier carried = carrier_of(c);
+	struct braid_lane_keys keys;
+	struct braid_carrier carried = carrier_of(c, &keys);
 	int err;
 
 	braid_svc_assert_locked();
 	braid_unwatch(c->fd);
 	err = braid_link_add_lane(link, index, &carried);
+	braid_auth_wipe(&keys, sizeof(keys));
 	if (err == -EALREADY)
 		return err;
 	if (err)
@@ -142,14 +147,17 @@ int braid_join_new_lane(struct braid_link *link, struct braid_conn *c, unsigned 
 int braid_join_lane(struct braid_lane *lane, struct braid_conn *c)
 {
 	struct braid_link *link = lane->link;
-	struct braid_carrier carried = carrier_of(c);
+	struct braid_lane_keys keys;
+	struct braid_carrier carried;
 	int err;
 
 	braid_svc_assert_locked();
 	if (!c->dialler && c->theirs.epoch != lane->recover.dialled)
 		return -EALREADY;		/* a later dial has come in between */
 	braid_unwatch(c->fd);
+	carried = carrier_of(c, &keys);
 	err = braid_lane_resume(lane, &carried, c->theirs.frames, c->theirs.first);
+	braid_auth_wipe(&keys, sizeof(keys));
 	if (err == -EALREADY)
 		return err;
 	if (err) {
@@ -223,8 +231,8 @@ int braid_join_link(struct braid_link *link, struct braid_conn *c)
 	braid_lane_count_start(link);
 	braid_silence_start(link, braid_os->now_ns());
 	braid_event(BRAID_EVENT_LINK_UP, link->number, BRAID_FLIGHT_NONE, link->lanes_max, 0);
-	braid_info("device %s: link to %s is up, %s", link->key.dev->net.name, link->peer,
-		   link->dialler ? "dialled" : "accepted");
+	braid_info("device %s: link to %s is up, %s, %s", link->key.dev->net.name, link->peer,
+		   link->dialler ? "dialled" : "accepted", braid_encrypt_name(c));
 	if (link->dialler)
 		braid_tries_log(link);
 	return 0;

@@ -18,6 +18,7 @@
 #include "core/setup/addr.h"
 #include "core/setup/conn.h"
 #include "core/setup/declined.h"
+#include "core/setup/encrypt.h"
 #include "core/setup/path.h"
 #include "core/setup/redial.h"
 #include "topo/ips.h"
@@ -205,6 +206,14 @@ static void describe_token(const struct ended *e, char *ret, size_t len)
 		 "made the handle [wrong-token]", e->addr);
 }
 
+static void describe_encrypt(const struct ended *e, char *ret, size_t len)
+{
+	char why[256];
+
+	braid_encrypt_why(e->c, why, sizeof(why));
+	snprintf(ret, len, "%s (%s, pid %u) %s", e->addr, e->c->theirs.host, e->c->theirs.pid, why);
+}
+
 static void describe_family(const struct ended *e, char *ret, size_t len)
 {
 	(void)e;
@@ -259,6 +268,7 @@ static const struct row {
 	{ BRAID_DIAL_PEER, EPROTO,          -EPROTONOSUPPORT, false, describe_stranger },
 	{ BRAID_DIAL_PEER, EBADMSG,         -EPROTONOSUPPORT, true,  describe_stranger },
 	{ BRAID_DIAL_PEER, EACCES,          0,                false, describe_token },
+	{ BRAID_DIAL_PEER, ENOKEY,          -EPROTONOSUPPORT, false, describe_encrypt },
 	{ BRAID_DIAL_PEER, EREMOTEIO,       0,                false, describe_turned_away },
 	{ BRAID_DIAL_PEER, ETIMEDOUT,       -EREMOTEIO,       true,  describe_no_answer },
 	{ BRAID_DIAL_PEER, ENOTCONN,        -EREMOTEIO,       true,  describe_hangs_up },

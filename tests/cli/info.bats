@@ -149,3 +149,22 @@ assert any(n.startswith("fork: ") for n in p["notes"])' <<<"$output"
 	run -1 --separate-stderr "$braid" info --plugin "$plugin" --peer no-such-host.invalid
 	[[ $stderr == *"no-such-host.invalid: "*"[no-such-host]"* ]]
 }
+
+@test "it says whether the job's bytes are encrypted, by which ciphers, and what is left out for that" {
+	run -0 "$braid" info --plugin "$plugin"
+	[[ $output == *"encrypt: off (BRAID_ENCRYPT)"* ]]
+	BRAID_ENCRYPT=prefer BRAID_CIPHER=chacha20 run -0 "$braid" info --plugin "$plugin"
+	[[ $output == *"encrypt: prefer, TCP: ChaCha20-Poly1305 by "* ]]
+	BRAID_ENCRYPT=require BRAID_TRANSPORTS=smc,ucx,tcp run -0 "$braid" info --plugin "$plugin"
+	[[ $output == *"BRAID_ENCRYPT=require leaves out smc, ucx, which"*"[cannot-encrypt]"* ]]
+	[[ $output == *"transports tcp"* ]]
+	BRAID_ENCRYPT=require BRAID_FABRIC_ENCRYPTED=1 BRAID_TRANSPORTS=smc,tcp run -0 "$braid" info --plugin "$plugin"
+	[[ $output != *"[cannot-encrypt]"* ]]
+	BRAID_ENCRYPT=require BRAID_TRANSPORTS=verbs run -0 "$braid" info --plugin "$plugin"
+	[[ $output == *"no devices"* ]]
+}
+
+@test "RDMA is left out where encryption is required, and the reason is given" {
+	BRAID_ENCRYPT=require run -0 with_nics roce2 "$braid" info --plugin "$plugin"
+	[[ $output != *"transports verbs"* && $output == *"transports tcp"* ]]
+}

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/proto/aead.h"
+
 static const struct sim_host *host;
 
 void *__wrap_malloc(size_t size);
@@ -89,6 +91,7 @@ static int service_init(void)
 	extern const struct braid_transport braid_tcp;
 	static const struct braid_transport *const tcp[] = { &braid_tcp, NULL };
 
+	braid_aead_init();
 	braid_transports_use(tcp);
 	return braid_service_init(NULL);
 }

@@ -89,6 +89,7 @@ struct sim {
 	unsigned preempt;		/* per mille of system calls in which another thread runs first */
 	bool verbose, over;
 	bool sabotage;			/* change a byte, to see that the model notices */
+	bool encrypted;			/* so a changed byte does no harm: its lane is replaced */
 	char failure[512];		/* the first reason */
 };
 extern struct sim sim;

@@ -293,6 +293,7 @@ static ssize_t os_sendmsg(int fd, const struct msghdr *msg, int flags)
 			if (e->ring && sim.sabotage && left > SABOTAGE) {
 				e->ring[at + piece / 2] ^= 1;
 				sim.sabotage = false;
+				sim.cut |= sim.encrypted;
 			}
 			e->wrote += piece;
 			done += piece;

@@ -351,6 +351,8 @@ static void choose_params(void)
 	params.links_idle = (int64_t)ONE_OF(0, 1, 256);
 	params.share = (int64_t)ONE_OF(0, 1, 1, 1);
 	params.peer_timeout = (int64_t)ONE_OF(SHORT_TIMEOUT_S, 20, 240);
+	sim.encrypted = sim.seed % 4 == 0;
+	strcpy(params.encrypt, sim.encrypted ? "require" : "off");
 }
 
 /* --- a run --------------------------------------------------------------------------------- */

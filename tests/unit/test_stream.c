@@ -28,6 +28,7 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/base/pool.h"
+#include "core/proto/aead.h"
 #include "core/transport.h"
 #include "socket/stream.h"
 #include "tests/lib/pair.h"
@@ -42,6 +43,7 @@ static const struct braid_os *real_os;
 static struct braid_link *end[2];
 static struct braid_dev dev[2];
 static struct braid_params saved;
+static uint8_t cipher;		/* of lanes that are added; 0: they are not encrypted */
 
 static void keep_warn(enum braid_log_level level, const char *file, int line, const char *text)
 {
@@ -56,15 +58,32 @@ static void keep_warn(enum braid_log_level level, const char *file, int line, co
 
 extern const struct braid_transport braid_tcp;
 
-static void add_lane(void)
+/* Two ends of a connection, with keys of their own if it is to be encrypted. */
+static void carriers(struct braid_carrier ret[2])
 {
+	static struct braid_lane_keys keys[2];
+	static uint8_t n;
 	int fd[2];
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
+	n += 2;
 	for (int i = 0; i < 2; i++) {
-		struct braid_carrier c = { .tr = &braid_tcp, .fd = fd[i] };
+		keys[i].cipher = cipher;
+		memset(keys[i].send, n + i, sizeof(keys[i].send));
+		memset(keys[i].receive, n + !i, sizeof(keys[i].receive));
+		ret[i] = (struct braid_carrier){
+			.tr = &braid_tcp, .fd = fd[i], .keys = cipher ? &keys[i] : NULL,
+		};
+	}
+}
 
-		assert_int_equal(braid_link_add_lane(end[i], end[i]->nlanes, &c), 0);
+static void add_lane(void)
+{
+	struct braid_carrier c[2];
+
+	carriers(c);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(braid_link_add_lane(end[i], end[i]->nlanes, &c[i]), 0);
 		end[i]->lanes.active = end[i]->nlanes;
 	}
 }
@@ -112,6 +131,19 @@ static int setup(void **state)
 	braid_log_to(keep_warn);
 	join(1);
 	return 0;
+}
+
+static int setup_aes(void **state)
+{
+	cipher = braid_aead_ciphers() & BRAID_CIPHER_AES256 ? BRAID_CIPHER_AES256 :
+							      BRAID_CIPHER_CHACHA20;
+	return setup(state);
+}
+
+static int setup_chacha(void **state)
+{
+	cipher = BRAID_CIPHER_CHACHA20;
+	return setup(state);
 }
 
 static int teardown(void **state)
@@ -510,17 +542,14 @@ static void an_end_is_an_end(void **state)
 static void reconnect(void)
 {
 	struct braid_lane *a = end[0]->lane[0], *b = end[1]->lane[0];
-	int sv[2];
+	struct braid_carrier c[2];
 
 	braid_lane_fence(a);
 	braid_lane_fence(b);
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, sv), 0);
-	assert_int_equal(braid_lane_resume(a, &(struct braid_carrier){
-		.tr = a->tr, .fd = sv[0], .epoch = (uint16_t)(a->epoch + 1),
-	}, b->rx_frames, a->tx.f_acked), 0);
-	assert_int_equal(braid_lane_resume(b, &(struct braid_carrier){
-		.tr = b->tr, .fd = sv[1], .epoch = (uint16_t)(b->epoch + 1),
-	}, a->rx_frames, b->tx.f_acked), 0);
+	carriers(c);
+	c[0].epoch = c[1].epoch = (uint16_t)(a->epoch + 1);
+	assert_int_equal(braid_lane_resume(a, &c[0], b->rx_frames, a->tx.f_acked), 0);
+	assert_int_equal(braid_lane_resume(b, &c[1], a->rx_frames, b->tx.f_acked), 0);
 }
 
 /* The connection is lost at either end, at any point of the message. */
@@ -777,7 +806,16 @@ static void threads_may_call_on_one_link_at_once(void **state)
 	braid_os = real_os;
 }
 
+static int teardown_last(void **state)
+{
+	teardown(state);
+	cipher = 0;
+	return 0;
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define SEALED(name, f) { name, f, setup_aes, teardown_last, NULL }
+#define CHACHA(name, f) { name, f, setup_chacha, teardown_last, NULL }
 
 int main(void)
 {
@@ -798,7 +836,24 @@ int main(void)
 		CASE(a_link_that_receives_a_malformed_frame_fails_and_logs),
 		CASE(any_bytes_end_in_an_error_or_in_waiting_for_more),
 		CASE(threads_may_call_on_one_link_at_once),
+		SEALED("every_frame_arrives_whole_through_records",
+		       every_frame_arrives_whole_through_a_kind_socket),
+		CHACHA("every_frame_arrives_whole_through_records_of_chacha20",
+		       every_frame_arrives_whole_through_a_kind_socket),
+		SEALED("every_frame_arrives_whole_through_records_in_an_unkind_socket",
+		       every_frame_arrives_whole_through_an_unkind_one),
+		SEALED("payload_of_a_dead_comm_is_thrown_away_out_of_records",
+		       payload_of_a_dead_comm_is_thrown_away),
+		SEALED("a_small_record_costs_one_call_at_each_end",
+		       a_small_message_costs_one_call_at_each_end),
+		SEALED("what_arrives_in_records_while_the_link_is_busy_is_kept",
+		       what_arrives_while_the_link_is_busy_is_kept),
+		SEALED("a_message_survives_its_encrypted_connection",
+		       a_message_survives_its_connection),
+		SEALED("threads_may_call_on_one_encrypted_link_at_once",
+		       threads_may_call_on_one_link_at_once),
 	};
 
+	braid_aead_init();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,11 +141,17 @@ static void names(struct doctor *d)
 
 static void net(struct doctor *d)
 {
-	const char *asked = env_get(d, "NCCL_NET");
+	const char *asked = env_get(d, "NCCL_NET"), *encrypt = env_get(d, "BRAID_ENCRYPT");
 	const json_t *list = candidates(d), *c;
 
 	if (!list)
 		return;
+	if (!asked && encrypt && strcmp(encrypt, "require") == 0) {
+		doctor_find(d, LEVEL_WARN, "BRAID_ENCRYPT=require, and NCCL_NET is not set: if "
+			    "Braid can't be loaded, NCCL uses a network of its own, unencrypted");
+		doctor_mend(d, "export NCCL_NET=Braid");
+		return;
+	}
 	if (!asked) {
 		doctor_ok(d, "NCCL_NET is not set: the first that works is taken");
 		return;

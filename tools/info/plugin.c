@@ -64,7 +64,7 @@ static json_t *notes_json(const json_t *lines)
 		if (!strncmp(text, "verbs: ", 7) || !strncmp(text, "ucx: ", 5) ||
 		    !strncmp(text, "smc: ", 5) ||
 		    !strncmp(text, "fork: ", 6) || !strncmp(text, "not heeded: ", 12) ||
-		    !strncmp(text, "interfaces: ", 12) ||
+		    !strncmp(text, "interfaces: ", 12) || !strncmp(text, "encrypt: ", 9) ||
 		    !strncmp(text, "gpu: ", 5))
 			json_array_append(list, x);
 	}

@@ -82,6 +82,7 @@ unit_tests = \
 	tests/unit/test_rx \
 	tests/unit/test_send \
 	tests/unit/test_secret \
+	tests/unit/test_secrets_in_time \
 	tests/unit/test_self \
 	tests/unit/test_service \
 	tests/unit/test_setup_links \
@@ -153,6 +154,7 @@ fuzz_tests = \
 	tests/fuzz/fuzz_hello \
 	tests/fuzz/fuzz_machine \
 	tests/fuzz/fuzz_param \
+	tests/fuzz/fuzz_records \
 	tests/fuzz/fuzz_smcdiag
 
 # Programs that go through the TAP driver and need nothing of the above.
@@ -323,6 +325,7 @@ tests_fuzz_fuzz_handle_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_hello_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_machine_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_param_LDADD = $(fuzz_libs)
+tests_fuzz_fuzz_records_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_smcdiag_LDADD = $(fuzz_libs)
 
 # Programs that need more than that.
@@ -352,6 +355,7 @@ tests_unit_test_aead_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=aligned_al
 	-Wl,--wrap=braid_secret_new,--wrap=braid_lib_find
 tests_unit_test_record_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=braid_secret_new
 tests_unit_test_secret_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=mmap,--wrap=munmap,--wrap=madvise
+tests_unit_test_secrets_in_time_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=crypto_scalarmult
 tests_unit_test_process_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_auth_init,--wrap=braid_os_atfork
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_get
 tests_unit_test_stream_SOURCES = tests/unit/test_stream.c tests/unit/unkind.c tests/unit/unkind.h

@@ -51,6 +51,7 @@ unit_tests = \
 	tests/unit/test_lane_count \
 	tests/unit/test_later \
 	tests/unit/test_lib \
+	tests/unit/test_libcrypto \
 	tests/unit/test_link \
 	tests/unit/test_link_control \
 	tests/unit/test_link_offer \
@@ -351,8 +352,11 @@ tests_unit_test_spread_SOURCES = tests/unit/test_spread.c $(stub_sources)
 tests_unit_test_loop_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_handshake_event,--wrap=braid_listener_event \
 	-Wl,--wrap=braid_listener_read_events,--wrap=braid_dial_link,--wrap=braid_dial_lane \
 	-Wl,--wrap=braid_handshakes_left,--wrap=braid_handshakes_poll
-tests_unit_test_aead_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=aligned_alloc,--wrap=dlopen \
-	-Wl,--wrap=braid_secret_new,--wrap=braid_lib_find
+tests_unit_test_aead_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=aligned_alloc \
+	-Wl,--wrap=braid_secret_new,--wrap=sodium_runtime_has_aesni,--wrap=braid_libcrypto_has \
+	-Wl,--wrap=braid_libcrypto_new,--wrap=braid_libcrypto_begin \
+	-Wl,--wrap=braid_libcrypto_update,--wrap=braid_libcrypto_end
+tests_unit_test_libcrypto_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=dlopen,--wrap=braid_lib_find
 tests_unit_test_record_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=braid_secret_new
 tests_unit_test_secret_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=mmap,--wrap=munmap,--wrap=madvise
 tests_unit_test_secrets_in_time_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=crypto_scalarmult

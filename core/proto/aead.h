@@ -4,10 +4,6 @@
  *
  * The ciphers are libcrypto's, which is loaded at run time, or else libsodium's, which is part of
  * Braid.  Whichever library does it, the bytes are the same.
- *
- * Braid is a guest of libcrypto.  It takes the one that the process already uses, with a library
- * context of its own if there are any (OpenSSL 3): no configuration file is read, nothing is left
- * to be done at exit, and the error queues of the caller's thread stay as they are.
  */
 #ifndef BRAID_PROTO_AEAD_H
 #define BRAID_PROTO_AEAD_H

@@ -21,6 +21,7 @@
 #include "core/msg/flush.h"
 #include "core/setup/connect.h"
 #include "core/setup/encrypt.h"
+#include "core/setup/job_key.h"
 #include "core/setup/listen.h"
 #include "core/setup/process.h"
 #include "core/setup/service.h"
@@ -62,6 +63,8 @@ static int start(ncclDebugLogger_t log)
 	err = braid_param_load();
 	if (!err)
 		err = braid_service_init(&hooks);
+	if (!err)
+		err = braid_job_key_load();
 	if (!err) {
 		braid_encrypt_start();
 		err = braid_devices_find();

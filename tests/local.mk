@@ -45,6 +45,8 @@ unit_tests = \
 	tests/unit/test_handshake \
 	tests/unit/test_health \
 	tests/unit/test_hello \
+	tests/unit/test_job_key \
+	tests/unit/test_job_secret \
 	tests/unit/test_join \
 	tests/unit/test_keys \
 	tests/unit/test_lane \
@@ -131,6 +133,7 @@ abi_tests = \
 	tests/abi/test_group \
 	tests/abi/test_handshake \
 	tests/abi/test_hints \
+	tests/abi/test_job_secret \
 	tests/abi/test_life \
 	tests/abi/test_loss \
 	tests/abi/test_mixed \
@@ -358,6 +361,8 @@ tests_unit_test_aead_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=aligned_al
 	-Wl,--wrap=braid_libcrypto_update,--wrap=braid_libcrypto_end
 tests_unit_test_libcrypto_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=dlopen,--wrap=braid_lib_find
 tests_unit_test_record_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=braid_secret_new
+tests_unit_test_job_key_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_secret_new
+tests_unit_test_job_secret_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fstat,--wrap=read
 tests_unit_test_secret_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=mmap,--wrap=munmap,--wrap=madvise
 tests_unit_test_secrets_in_time_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=crypto_scalarmult
 tests_unit_test_process_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_auth_init,--wrap=braid_os_atfork

@@ -38,6 +38,7 @@ static const char env_prefix[] = "BRAID_";
 /* Our variables that are no parameters: the tests' switches, and the commit of a build. */
 static const char env_test[] = "BRAID_TEST_";
 static const char env_perf[] = "BRAID_PERF_KEY";	/* of the command */
+static const char env_secret[] = "BRAID_SECRET";	/* core/base/job_secret.h */
 static const char env_git[] = "BRAID_GIT";
 
 static const char transports[] =	/* the words of that row */
@@ -417,7 +418,7 @@ static bool is_known(const char *name)
 			return true;
 	}
 	return strncmp(name, env_test, sizeof(env_test) - 1) == 0 || strcmp(name, env_git) == 0 ||
-	       strcmp(name, env_perf) == 0;
+	       strcmp(name, env_perf) == 0 || strcmp(name, env_secret) == 0;
 }
 
 /* Warn about an entry, "NAME=value", whose NAME looks like ours and is not. */

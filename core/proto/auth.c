@@ -22,7 +22,7 @@ int braid_auth_init(void)
 
 static void begin(crypto_generichash_state *st, const uint8_t *key, const char *label)
 {
-	crypto_generichash_init(st, key, BRAID_KEY_SIZE, BRAID_MAC_SIZE);
+	crypto_generichash_init(st, key, key ? BRAID_KEY_SIZE : 0, BRAID_MAC_SIZE);
 	crypto_generichash_update(st, (const uint8_t *)label, strlen(label) + 1);
 }
 
@@ -93,6 +93,36 @@ int braid_auth_exchange(const uint8_t *secret, const uint8_t *public, uint8_t *k
 	end(&st, key);
 	sodium_memzero(shared, sizeof(shared));
 	return err;
+}
+
+void braid_auth_job(const char *text, size_t len, uint8_t *ret)
+{
+	crypto_generichash_state st;
+
+	begin(&st, NULL, "braid secret");
+	crypto_generichash_update(&st, (const uint8_t *)text, len);
+	end(&st, ret);
+}
+
+void braid_auth_mix(const uint8_t *secret, uint8_t *key)
+{
+	crypto_generichash_state st;
+
+	begin(&st, secret, "braid secret key");
+	crypto_generichash_update(&st, key, BRAID_KEY_SIZE);
+	end(&st, key);
+}
+
+uint32_t braid_auth_hint(const uint8_t *token, const uint8_t *m1)
+{
+	uint8_t mac[BRAID_MAC_SIZE];
+	crypto_generichash_state st;
+
+	begin(&st, token, "braid hint");
+	crypto_generichash_update(&st, m1, BRAID_HELLO_HINT);
+	end(&st, mac);
+	return (uint32_t)mac[0] | (uint32_t)mac[1] << 8 | (uint32_t)mac[2] << 16 |
+	       (uint32_t)mac[3] << 24;
 }
 
 static void mac_open(const uint8_t *token, const char *label, const uint8_t *session,

@@ -5,6 +5,7 @@
  * The dialler's hello is M1, the answer M2.  With K the listen's token (a new link) or the link's
  * session key (another lane of it), and every MAC bound to its role by a different label:
  *
+ *	K       = MAC(S, "secret key" | token)		where the job has a secret, S
  *	M1.mac  = MAC(K, "hello" | M1)			lets the listener drop strangers at once
  *	E       = MAC(K, "exchange" | X25519)		of the public keys in M1 and M2
  *	M2.mac  = MAC(E, "answer" | M1 | M2)		the listener knows K and saw this M1
@@ -52,6 +53,13 @@ void braid_auth_setup(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, 
  * that the dialler of this handshake made it.
  */
 void braid_auth_ticket(const uint8_t *key, const uint8_t *m1, const uint8_t *m2, uint8_t *ret);
+
+/* Make S of the text of a job's secret. */
+void braid_auth_job(const char *text, size_t len, uint8_t *ret);
+/* Turn a token into the key K of a new link's handshake. */
+void braid_auth_mix(const uint8_t *secret, uint8_t *key);
+/* Bytes of a MAC over the start of M1, by which its sender shows that it knows the token. */
+uint32_t braid_auth_hint(const uint8_t *token, const uint8_t *m1);
 
 /* Make the public key of a secret one, BRAID_KEY_SIZE random bytes. */
 void braid_auth_public(const uint8_t *secret, uint8_t *ret);

@@ -43,6 +43,7 @@ enum braid_hello_status {
 	BRAID_HELLO_NO_TRANSPORT,	/* no transport in common */
 	BRAID_HELLO_NO_ROOM,		/* not now: no memory, or too many wait for accept */
 	BRAID_HELLO_ENCRYPT,		/* one end requires encryption, the other has none */
+	BRAID_HELLO_SECRET,		/* the ends have two secrets of the job, or one has none */
 	BRAID_HELLO_STATUS_MAX,
 };
 
@@ -75,7 +76,7 @@ struct braid_hello {			/* each end sends one; the dialler first */
 	char host[BRAID_HOST_SIZE];	/* for people; always terminated */
 	uint8_t ciphers;		/* that the sender has: bits of enum braid_cipher */
 	uint8_t options;		/* enum braid_hello_option */
-	uint32_t hint;			/* reserved for BRAID_OPTION_SECRET */
+	uint32_t hint;			/* with BRAID_OPTION_SECRET: braid_auth_hint() */
 	uint32_t frames;		/* LANE: frames ever received on this lane */
 	uint32_t first;			/* LANE: oldest frame that this hello's sender keeps */
 	uint16_t port;			/* the listening port of this hello's sender; 0: none */
@@ -84,6 +85,7 @@ struct braid_hello {			/* each end sends one; the dialler first */
 };
 
 enum { BRAID_HELLO_SIGNED = BRAID_HELLO_SIZE - BRAID_MAC_SIZE };	/* bytes under the MAC */
+enum { BRAID_HELLO_HINT = 156 };		/* bytes before the hint */
 
 void braid_hello_pack(const struct braid_hello *h, uint8_t *to);
 /* 0, -EPROTO not Braid, -EPROTONOSUPPORT no common version (*ret is filled), -EBADMSG. */

@@ -16,6 +16,7 @@
 #include "core/setup/cross.h"
 #include "core/setup/encrypt.h"
 #include "core/setup/handshake.h"
+#include "core/setup/job_key.h"
 #include "core/setup/join.h"
 #include "core/setup/links.h"
 #include "core/setup/listen.h"
@@ -23,7 +24,7 @@
 #include "core/setup/path.h"
 #include "core/setup/recover.h"
 
-static struct braid_log_gate gate_version, gate_encrypt;
+static struct braid_log_gate gate_version, gate_encrypt, gate_secret;
 
 /* --- the listen or link that a hello names -------------------------------------------------- */
 
@@ -203,10 +204,15 @@ static int accepted(struct braid_conn *c)
 
 static void accept_done(struct braid_conn *c, int err, uint64_t now)
 {
+	const char *differs = braid_job_key_differs(c);
 	char why[256];
 
 	if (!err)
 		accepted(c);
+	if (differs && braid_log_gate_open(&gate_secret, now))
+		braid_warn("device %s: %s %s: refused. Every process needs the same "
+			   "BRAID_SECRET_FILE; braid doctor checks it [secret-mismatch]",
+			   c->dev->net.name, c->addr, differs);
 	if (err == -EPROTONOSUPPORT && braid_log_gate_open(&gate_version, now))
 		braid_warn("device %s: %s speaks Braid's wire versions %u to %u, this library %u "
 			   "to %u: "

@@ -27,6 +27,7 @@
 #include "core/base/self.h"
 #include "core/proto/auth.h"
 #include "core/setup/encrypt.h"
+#include "core/setup/job_key.h"
 #include "core/setup/offer.h"
 
 static const uint8_t proof_tag[8] = { '!', 'B', 'R', 'P', 'R', 'O', 'O', 'F' };
@@ -105,9 +106,7 @@ static int conn_connect(struct braid_conn *c)
 	if (err)
 		return err;
 	braid_auth_public(c->secret, c->mine.nonce);
-	braid_hello_pack(&c->mine, c->m1);
-	braid_auth_hello(c->key, c->m1, c->mine.mac);
-	braid_hello_pack(&c->mine, c->m1);
+	braid_job_key_sign(c);
 	return 0;
 }
 
@@ -142,6 +141,8 @@ static int conn_rx_answer(struct braid_conn *c)
 		return -EPROTONOSUPPORT;
 	if (c->theirs.status == BRAID_HELLO_NO_LISTEN || c->theirs.status == BRAID_HELLO_NO_LINK)
 		return -EREMOTEIO;	/* unsigned, for want of a key; a forged one costs a dial */
+	if (c->theirs.status != BRAID_HELLO_SECRET)
+		braid_job_key_mix(c);
 	err = agree_version(c);
 	if (!err)
 		err = exchange_keys(c);
@@ -150,6 +151,8 @@ static int conn_rx_answer(struct braid_conn *c)
 	braid_auth_answer(c->key, c->m1, c->m2, mac);
 	if (!braid_auth_equal(mac, c->theirs.mac))
 		return -EACCES;
+	if (c->theirs.status == BRAID_HELLO_SECRET)
+		return -EKEYREJECTED;
 	c->known = true;
 	if (c->theirs.status == BRAID_HELLO_ENCRYPT)
 		return -ENOKEY;
@@ -183,7 +186,6 @@ static void anonymous(struct braid_conn *c)
 
 static int conn_rx_hello(struct braid_conn *c)
 {
-	uint8_t mac[BRAID_MAC_SIZE];
 	int err = move(c, c->m1, sizeof(c->m1), false);
 
 	if (err)
@@ -199,15 +201,13 @@ static int conn_rx_hello(struct braid_conn *c)
 	if (err)
 		return err;
 	err = c->owner->find(c);
+	if (!err && c->mine.status == BRAID_HELLO_OK)
+		err = braid_job_key_check(c);
+	if (!err)
+		err = agree_version(c);
 	if (err)
 		return err;
 	if (c->mine.status == BRAID_HELLO_OK) {
-		braid_auth_hello(c->key, c->m1, mac);
-		if (!braid_auth_equal(mac, c->theirs.mac))
-			return -EACCES;
-		err = agree_version(c);
-		if (err)
-			return err;
 		c->known = true;
 		braid_encrypt_choose(c);
 		if (c->theirs.kind != BRAID_HELLO_ALIVE)
@@ -230,7 +230,7 @@ static int conn_admit(struct braid_conn *c)
 		return socket_lives(c);
 	if (err)
 		return err;
-	if (c->known) {
+	if (c->known || c->mine.status == BRAID_HELLO_SECRET) {
 		braid_auth_public(c->secret, c->mine.nonce);
 		err = exchange_keys(c);
 	}

@@ -108,8 +108,9 @@ void braid_conn_forget_keys(struct braid_conn *c);	/* wipe and free them */
 /*
  * 0: up, and braid_conn_session() works.  -EAGAIN: wait for *ret_events.  Else close the socket:
  * -EALREADY (revoked), -EPROTO (not Braid), -EPROTONOSUPPORT (no common version), -EACCES (wrong
- * key), -ENOKEY (they differ on encryption), -EREMOTEIO (refused: c->theirs.status says why), or the
- * socket's error.
+ * key), -EKEYREJECTED (refused by somebody who knows the token, for its secret is another), -ENOKEY
+ * (they differ on encryption), -EREMOTEIO (refused: c->theirs.status says why), or the socket's
+ * error.
  */
 int braid_conn_step(struct braid_conn *c, uint32_t *ret_events);
 /* Drop at once what c->tr has set up; the next step returns -EALREADY. */

@@ -185,7 +185,8 @@ static bool is_final(const struct braid_conn *c, enum braid_dial_stage stage, in
 static bool by_another(const struct braid_conn *c, enum braid_dial_stage stage, int err)
 {
 	return err == -ECONNREFUSED || (stage == BRAID_DIAL_PEER && c && !c->known &&
-					(err == -EPROTO || err == -EACCES));
+					(err == -EPROTO || err == -EACCES ||
+					 err == -EKEYREJECTED));
 }
 
 /* A refusal that may be a firewall's is final after a while, unless the peer reaches us. */

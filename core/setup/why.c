@@ -19,6 +19,7 @@
 #include "core/setup/conn.h"
 #include "core/setup/declined.h"
 #include "core/setup/encrypt.h"
+#include "core/setup/job_key.h"
 #include "core/setup/path.h"
 #include "core/setup/redial.h"
 #include "topo/ips.h"
@@ -170,9 +171,10 @@ static void describe_no_answer(const struct ended *e, char *ret, size_t len)
 
 static void describe_hangs_up(const struct ended *e, char *ret, size_t len)
 {
-	snprintf(ret, len, "%s takes connections and closes them at once: the peer is ending, or a "
-		 "proxy takes them in its place; look for the first error in that rank's log "
-		 "[peer-hangs-up]", e->addr);
+	snprintf(ret, len, "%s takes connections and closes them at once: the peer is ending, %sor "
+		 "a proxy takes them in its place; look for the first error in that rank's log "
+		 "[peer-hangs-up]", e->addr, !braid_job_key_is_set() ? "" :
+		 "or is an older Braid that knows no secret (BRAID_SECRET_FILE), ");
 }
 
 static void describe_local(const struct ended *e, char *ret, size_t len)
@@ -212,6 +214,15 @@ static void describe_encrypt(const struct ended *e, char *ret, size_t len)
 
 	braid_encrypt_why(e->c, why, sizeof(why));
 	snprintf(ret, len, "%s (%s, pid %u) %s", e->addr, e->c->theirs.host, e->c->theirs.pid, why);
+}
+
+static void describe_secret(const struct ended *e, char *ret, size_t len)
+{
+	const char *how = e->c ? braid_job_key_differs(e->c) : NULL;
+
+	snprintf(ret, len, "%s %s: every process needs the same BRAID_SECRET_FILE; braid doctor "
+		 "checks it [secret-mismatch]", e->addr,
+		 how ? how : "has another secret of the job than this process, or none");
 }
 
 static void describe_family(const struct ended *e, char *ret, size_t len)
@@ -269,6 +280,7 @@ static const struct row {
 	{ BRAID_DIAL_PEER, EBADMSG,         -EPROTONOSUPPORT, true,  describe_stranger },
 	{ BRAID_DIAL_PEER, EACCES,          0,                false, describe_token },
 	{ BRAID_DIAL_PEER, ENOKEY,          -EPROTONOSUPPORT, false, describe_encrypt },
+	{ BRAID_DIAL_PEER, EKEYREJECTED,    -EACCES,          false, describe_secret },
 	{ BRAID_DIAL_PEER, EREMOTEIO,       0,                false, describe_turned_away },
 	{ BRAID_DIAL_PEER, ETIMEDOUT,       -EREMOTEIO,       true,  describe_no_answer },
 	{ BRAID_DIAL_PEER, ENOTCONN,        -EREMOTEIO,       true,  describe_hangs_up },

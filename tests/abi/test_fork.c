@@ -9,9 +9,11 @@
 #include "tests/lib/hostile.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -207,14 +209,42 @@ static unsigned found_in_process(const uint8_t *hidden, bool dumped)
 	return n;
 }
 
+/* A file with a secret of the job; its text, and the key made of it, are given back inverted. */
+static void secret_file(uint8_t *ret_text, uint8_t *ret_key)
+{
+	static const char name[] = "/tmp/braid-test-secret-XXXXXX";
+	char path[sizeof(name)];
+	uint8_t text[KEY], key[BRAID_KEY_SIZE];
+	int fd;
+
+	memcpy(path, name, sizeof(name));
+	fd = mkostemp(path, O_CLOEXEC);
+	TRUE(fd >= 0 && !braid_auth_init());
+	TRUE(getrandom(text, sizeof(text), 0) == sizeof(text));
+	text[KEY - 1] = 'x';		/* no newline */
+	TRUE(write(fd, text, sizeof(text)) == sizeof(text));
+	close(fd);
+	braid_auth_job((const char *)text, sizeof(text), key);
+	for (unsigned i = 0; i < KEY; i++) {
+		ret_text[i] = text[i] ^ HIDE;
+		ret_key[i] = key[i] ^ HIDE;
+	}
+	explicit_bzero(text, sizeof(text));
+	explicit_bzero(key, sizeof(key));
+	setenv("BRAID_SECRET_FILE", path, 1);
+}
+
 static void keys(struct abi *t)
 {
-	struct net *net = abi_up(t);
+	uint8_t hidden[KEY], text[KEY], key[KEY];
 	struct braid_handle h;
-	uint8_t hidden[KEY];
+	struct net *net;
 	struct pair p;
 	pid_t pid;
 
+	secret_file(text, key);
+	net = abi_up(t);
+	unlink(getenv("BRAID_SECRET_FILE"));
 	pair_listen(net, &p);
 	EQ(0, braid_handle_unpack(p.handle, &h));
 	for (unsigned i = 0; i < KEY; i++)
@@ -225,12 +255,16 @@ static void keys(struct abi *t)
 	explicit_bzero(&h, sizeof(h));
 	explicit_bzero(p.handle, sizeof(p.handle));
 	TRUE(found_in_process(hidden, false));
+	TRUE(found_in_process(key, false));
+	EQ(0, found_in_process(text, false));	/* not kept at all */
 	EQ(0, found_in_process(hidden, true));
+	EQ(0, found_in_process(key, true));
 	fflush(NULL);
 	pid = fork();
 	TRUE(pid >= 0);
 	if (!pid)
-		_exit(found_in_process(hidden, false) != 0);
+		_exit(found_in_process(hidden, false) + found_in_process(key, false) +
+			      found_in_process(text, false) != 0);
 	child_ends_well(pid);
 	pair_close(net, &p);
 	abi_down(net);
@@ -239,7 +273,8 @@ static void keys(struct abi *t)
 static const struct abi_case cases[] = {
 	CASE("a forked child is refused everything and disturbs nothing", forks),
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)	/* too much memory to search */
-	CASE("neither a forked child nor a core dump has a listen's token", keys, ONCE),
+	CASE("neither a forked child nor a core dump has a listen's token, or a secret of the job",
+	     keys, ONCE),
 #endif
 };
 

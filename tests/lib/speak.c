@@ -158,6 +158,9 @@ void speaker_draw(struct speaker *s)
 static bool exchange(struct speaker *s)
 {
 	memcpy(s->made, s->key, sizeof(s->made));
+	if (s->has_job && s->theirs.status != BRAID_HELLO_SECRET &&
+	    s->mine.status != BRAID_HELLO_SECRET)
+		braid_auth_mix(s->job, s->made);
 	return braid_version_agreed(s->mine.most, s->theirs.most) < 2 ||
 	       !braid_auth_exchange(s->secret, s->theirs.nonce, s->made);
 }
@@ -204,10 +207,25 @@ void speaker_guess(struct speaker *s, unsigned guess, const struct braid_handle 
 	braid_auth_session(key, m1, m2, s->key);
 }
 
+void speaker_secret(struct speaker *s, const char *text)
+{
+	braid_auth_job(text, strlen(text), s->job);
+	s->has_job = true;
+	s->mine.options |= BRAID_OPTION_SECRET;
+}
+
 void speak_sign(struct speaker *s)
 {
+	uint8_t key[BRAID_KEY_SIZE];
+
+	memcpy(key, s->key, sizeof(key));
 	braid_hello_pack(&s->mine, s->m1);
-	braid_auth_hello(s->key, s->m1, s->mine.mac);
+	if (s->has_job) {
+		s->mine.hint = braid_auth_hint(s->key, s->m1);
+		braid_auth_mix(s->job, key);
+	}
+	braid_hello_pack(&s->mine, s->m1);
+	braid_auth_hello(key, s->m1, s->mine.mac);
 	braid_hello_pack(&s->mine, s->m1);
 }
 

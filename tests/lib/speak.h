@@ -38,6 +38,8 @@ struct speaker {
 	uint8_t key[BRAID_KEY_SIZE];	/* the listen's token, or the link's session */
 	uint8_t secret[BRAID_KEY_SIZE];	/* of the public key in mine.nonce */
 	uint8_t made[BRAID_KEY_SIZE];	/* by both ends' exchange */
+	uint8_t job[BRAID_KEY_SIZE];	/* of the secret of its job */
+	bool has_job;
 	struct braid_hello mine, theirs;
 	uint8_t m1[BRAID_HELLO_SIZE], m2[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
 	uint8_t session[BRAID_KEY_SIZE];
@@ -59,6 +61,7 @@ void speak_reset(int fd);			/* closes with a RST, as a killed process may */
 /* Fills s->mine as an honest dialler of that listen would, of a process not met before. */
 void speaker_init(struct speaker *s, const struct braid_handle *to);
 void speaker_draw(struct speaker *s);		/* a new secret, and its public key */
+void speaker_secret(struct speaker *s, const char *text);	/* the secret of its job */
 void speak_sign(struct speaker *s);		/* packs s->mine to s->m1, under s->key */
 /* Makes s->key of what an attacker has who knows the token and has read the handshake m1, m2. */
 enum { SPEAK_GUESSES = 3 };

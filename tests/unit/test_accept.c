@@ -615,6 +615,19 @@ static void another_wire_version_is_named_in_one_warning(void **state)
 	assert_non_null(strstr(warn_text, "[wire-version]"));
 }
 
+static void another_secret_is_named_in_one_warning(void **state)
+{
+	(void)state;
+	conn(&c, BRAID_HELLO_LINK, LISTEN);
+	c.theirs.options = BRAID_OPTION_SECRET;
+	c.mine.status = BRAID_HELLO_SECRET;
+	done(-EREMOTEIO);
+	done(-EREMOTEIO);
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "10.0.0.9 has a secret of the job, and this process"));
+	assert_non_null(strstr(warn_text, "[secret-mismatch]"));
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -645,6 +658,7 @@ int main(void)
 		CASE(the_socket_of_a_lane_goes_to_that_lane),
 		CASE(a_handshake_that_failed_makes_nothing),
 		CASE(another_wire_version_is_named_in_one_warning),
+		CASE(another_secret_is_named_in_one_warning),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

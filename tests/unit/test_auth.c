@@ -130,6 +130,43 @@ static void a_public_key_that_every_secret_fits_is_refused(void **state)
 	assert_int_equal(braid_auth_exchange(secret, one, key), -EACCES);
 }
 
+static void a_jobs_secret_makes_a_key_of_a_token(void **state)
+{
+	static const char text[] = "the text of a secret";
+	uint8_t all[64], s[BRAID_KEY_SIZE], key[BRAID_KEY_SIZE], want[BRAID_KEY_SIZE];
+
+	(void)state;
+	memset(key, 9, sizeof(key));
+	memcpy(all, "braid secret", 13);
+	memcpy(all + 13, text, strlen(text));
+	crypto_generichash(want, sizeof(want), all, 13 + strlen(text), NULL, 0);
+	braid_auth_job(text, strlen(text), s);
+	assert_memory_equal(s, want, sizeof(s));
+	memcpy(all, "braid secret key", 17);
+	memcpy(all + 17, key, sizeof(key));
+	crypto_generichash(want, sizeof(want), all, 17 + sizeof(key), s, sizeof(s));
+	braid_auth_mix(s, key);
+	assert_memory_equal(key, want, sizeof(key));
+}
+
+/* The formula of auth.h, over the bytes before the hint. */
+static void a_hint_covers_the_start_of_a_hello(void **state)
+{
+	struct shake s = some_shake();
+	uint8_t all[11 + 156], mac[BRAID_MAC_SIZE];
+	uint32_t hint = braid_auth_hint(s.key, s.m1);
+
+	(void)state;
+	memcpy(all, "braid hint", 11);
+	memcpy(all + 11, s.m1, 156);
+	crypto_generichash(mac, sizeof(mac), all, sizeof(all), s.key, sizeof(s.key));
+	assert_int_equal(hint, mac[0] | mac[1] << 8 | mac[2] << 16 | (uint32_t)mac[3] << 24);
+	s.m1[156] ^= 1;
+	assert_int_equal(braid_auth_hint(s.key, s.m1), hint);
+	s.m1[155] ^= 1;
+	assert_int_not_equal(braid_auth_hint(s.key, s.m1), hint);
+}
+
 /* For comm 0x01020304 and listen 0x1112131415161718, from the formula. */
 static void assert_open_mac(const uint8_t *mac, const char *label, const uint8_t *token,
 			    const uint8_t *session)
@@ -278,6 +315,8 @@ int main(void)
 		cmocka_unit_test(each_mac_is_what_its_formula_says),
 		cmocka_unit_test(both_ends_of_an_exchange_make_its_formulas_key),
 		cmocka_unit_test(a_public_key_that_every_secret_fits_is_refused),
+		cmocka_unit_test(a_jobs_secret_makes_a_key_of_a_token),
+		cmocka_unit_test(a_hint_covers_the_start_of_a_hello),
 		cmocka_unit_test(an_open_is_bound_to_session_comm_and_listen),
 		cmocka_unit_test(an_answer_to_an_open_is_not_that_open),
 		cmocka_unit_test(no_mac_can_stand_in_for_another),

@@ -434,6 +434,17 @@ static void an_answer_that_may_be_a_strangers_is_final_after_half_a_second(void 
 	assert_gave_up(BRAID_DIAL_PEER, -EPROTO);
 }
 
+/* Who knows the token and not the secret can make one on the path. */
+static void a_refusal_for_another_secret_is_final_after_half_a_second(void **state)
+{
+	(void)state;
+	answer(-EKEYREJECTED, false);
+	assert_tries_on();
+	null_now_ns += 500 * MS;
+	answer(-EKEYREJECTED, false);
+	assert_gave_up(BRAID_DIAL_PEER, -EKEYREJECTED);
+}
+
 static void a_dial_that_fails_temporarily_is_repeated(void **state)
 {
 	static const int errs[] = { ENOTCONN, ECONNRESET, ETIMEDOUT, EBADMSG, EPIPE };
@@ -723,6 +734,7 @@ int main(void)
 		CASE(a_refused_dial_is_not_final_while_the_peer_reaches_us),
 		CASE(an_answer_that_the_peer_would_repeat_is_final),
 		CASE(an_answer_that_may_be_a_strangers_is_final_after_half_a_second),
+		CASE(a_refusal_for_another_secret_is_final_after_half_a_second),
 		CASE(a_dial_that_fails_temporarily_is_repeated),
 		CASE(a_peer_that_dials_us_is_waited_for),
 		CASE(a_stranger_at_one_address_does_not_end_the_dial_of_the_others),

@@ -62,6 +62,8 @@ static const struct {
 	{ P, EPROTO, EPROTONOSUPPORT, 0, 0, "[not-braid]", NULL },
 	{ P, EBADMSG, EPROTONOSUPPORT, 0, 0, "[not-braid]", "route" },
 	{ P, EACCES, EACCES, 0, 0, "[wrong-token]", NULL },
+	{ P, EKEYREJECTED, EACCES, 0, BRAID_HELLO_SECRET, "has no secret", "token" },
+	{ P, EKEYREJECTED, EACCES, 0, 0, "or none: every process", NULL },
 	{ P, EREMOTEIO, EREMOTEIO, 0, BRAID_HELLO_NO_LISTEN, "no longer listens", NULL },
 	{ P, EREMOTEIO, EREMOTEIO, 0, BRAID_HELLO_NO_TRANSPORT, "BRAID_TRANSPORTS", NULL },
 	{ P, EREMOTEIO, EREMOTEIO, 0, BRAID_HELLO_NO_LINK, "it refused [peer-refused]", NULL },
@@ -82,7 +84,9 @@ static void a_dial_that_fails_names_its_cause_and_no_other(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct braid_link_key key = { .dev = &p.dev[0] };
 		struct braid_link *link = braid_link_new(&key);
-		struct braid_conn c = { .met = &p.dev[0], .theirs.status = rows[i].status };
+		struct braid_conn c = {
+			.dialler = true, .met = &p.dev[0], .theirs.status = rows[i].status,
+		};
 		struct sockaddr_in *to = (struct sockaddr_in *)&c.to;
 
 		assert_non_null(link);

@@ -65,6 +65,7 @@ static json_t *notes_json(const json_t *lines)
 		    !strncmp(text, "smc: ", 5) ||
 		    !strncmp(text, "fork: ", 6) || !strncmp(text, "not heeded: ", 12) ||
 		    !strncmp(text, "interfaces: ", 12) || !strncmp(text, "encrypt: ", 9) ||
+		    !strncmp(text, "secret: ", 8) ||
 		    !strncmp(text, "gpu: ", 5))
 			json_array_append(list, x);
 	}

@@ -67,6 +67,7 @@ tools_libtools_la_SOURCES = \
 	tools/doctor/probe_plugin.c \
 	tools/doctor/rdma.c \
 	tools/doctor/run.c \
+	tools/doctor/secret.c \
 	tools/doctor/subnet.c \
 	tools/doctor/subnet.h \
 	tools/doctor/sys.c \

@@ -30,7 +30,7 @@ static int check_length(const char *name, const struct braid_job_secret *s, char
 }
 
 /* Only its owner may read or change it, and that is this process's user, or root. */
-static int check_file(const char *path, int fd, char *why)
+static int check_file(const char *path, unsigned user, int fd, char *why)
 {
 	struct stat st;
 
@@ -40,10 +40,10 @@ static int check_file(const char *path, int fd, char *why)
 	else if (!S_ISREG(st.st_mode))
 		snprintf(why, BRAID_JOB_SECRET_WHY, "%.*s is no regular file; BRAID_SECRET_FILE "
 			 "must name one", PATH_SHOWN, path);
-	else if (st.st_uid != geteuid() && st.st_uid != 0)
+	else if (st.st_uid != user && st.st_uid != 0)
 		snprintf(why, BRAID_JOB_SECRET_WHY, "%.*s belongs to user %u; it must belong to "
 			 "user %u, who runs this process, or to root: chown %u FILE", PATH_SHOWN,
-			 path, (unsigned)st.st_uid, (unsigned)geteuid(), (unsigned)geteuid());
+			 path, (unsigned)st.st_uid, user, user);
 	else if (st.st_mode & 077)
 		snprintf(why, BRAID_JOB_SECRET_WHY, "%.*s has mode %04o, so other users may read "
 			 "or change it: chmod 600 FILE", PATH_SHOWN, path,
@@ -73,7 +73,7 @@ static int read_text(const char *path, int fd, struct braid_job_secret *s, char 
 	return 0;
 }
 
-int braid_job_secret_file(const char *path, struct braid_job_secret *ret,
+int braid_job_secret_file(const char *path, unsigned user, struct braid_job_secret *ret,
 			  char why[BRAID_JOB_SECRET_WHY])
 {
 	char name[PATH_SHOWN + 1];
@@ -87,7 +87,7 @@ int braid_job_secret_file(const char *path, struct braid_job_secret *ret,
 		return -EINVAL;
 	}
 	snprintf(name, sizeof(name), "%s", path);
-	err = check_file(path, fd, why);
+	err = check_file(path, user, fd, why);
 	if (!err)
 		err = read_text(path, fd, ret, why);
 	if (!err)
@@ -122,6 +122,7 @@ int braid_job_secret_read(struct braid_job_secret *ret, char why[BRAID_JOB_SECRE
 			 "value", path ? "BRAID_SECRET_FILE" : "BRAID_SECRET");
 		return -EINVAL;
 	}
-	err = path ? braid_job_secret_file(path, ret, why) : read_variable(text, ret, why);
+	err = path ? braid_job_secret_file(path, geteuid(), ret, why) :
+		     read_variable(text, ret, why);
 	return err ? err : 1;
 }

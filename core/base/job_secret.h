@@ -21,10 +21,10 @@ struct braid_job_secret {		/* the caller wipes it */
 };
 
 /*
- * Read the file `path`: 0, or -EINVAL and `why` names the file, the cause and the remedy.  Newlines
- * at the end of the file do not count.
+ * Read the file `path` for that user: 0, or -EINVAL and `why` names the file, the cause and the
+ * remedy.  Newlines at the end of the file do not count.
  */
-int braid_job_secret_file(const char *path, struct braid_job_secret *ret,
+int braid_job_secret_file(const char *path, unsigned user, struct braid_job_secret *ret,
 			  char why[BRAID_JOB_SECRET_WHY]);
 /* Read the secret that the environment asks for: 1; 0: none; -EINVAL, as above. */
 int braid_job_secret_read(struct braid_job_secret *ret, char why[BRAID_JOB_SECRET_WHY]);

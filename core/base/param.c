@@ -408,7 +408,7 @@ const char *braid_param_variable(const char *name, char ret[BRAID_PARAM_VARIABLE
 	return ret;
 }
 
-static bool is_known(const char *name)
+static bool is_parameter(const char *name)
 {
 	char ours[ENV_NAME_MAX];
 
@@ -417,8 +417,20 @@ static bool is_known(const char *name)
 		if (strcmp(ours, name) == 0)
 			return true;
 	}
-	return strncmp(name, env_test, sizeof(env_test) - 1) == 0 || strcmp(name, env_git) == 0 ||
-	       strcmp(name, env_perf) == 0 || strcmp(name, env_secret) == 0;
+	return false;
+}
+
+bool braid_param_is_known(const char *name)
+{
+	return is_parameter(name) || strcmp(name, env_git) == 0 || strcmp(name, env_perf) == 0 ||
+	       strcmp(name, env_secret) == 0 || !strncmp(name, env_test, sizeof(env_test) - 1);
+}
+
+bool braid_param_hides(const char *name)
+{
+	return strncmp(name, env_prefix, sizeof(env_prefix) - 1) == 0 && !is_parameter(name) &&
+	       (strcasestr(name, "SEC") || strcasestr(name, "KEY") ||
+		distance(name, env_secret) <= 2);
 }
 
 /* Warn about an entry, "NAME=value", whose NAME looks like ours and is not. */
@@ -432,7 +444,7 @@ static void check_entry(const char *entry)
 	if (!equals || strncmp(entry, env_prefix, head) != 0)
 		return;
 	snprintf(name, sizeof(name), "%.*s", (int)(equals - entry), entry);
-	if (is_known(name))
+	if (braid_param_is_known(name))
 		return;
 	for (i = head; name[i]; i++)
 		lower[i - head] = (char)tolower((unsigned char)name[i]);

@@ -90,6 +90,14 @@ bool braid_param_lists(const char *value, const char *word);
 /* The socket family that a parameter's value names: AF_INET, AF_INET6, or else AF_UNSPEC. */
 int braid_param_family(const char *value);
 
+/* Is it a variable of Braid's, "BRAID_LANES", be it a parameter or not? */
+bool braid_param_is_known(const char *variable);
+/*
+ * May the variable hold a secret or a key, perhaps under a misspelt name?  Its value is shown
+ * nowhere.
+ */
+bool braid_param_hides(const char *variable);
+
 /* The parameter whose name (lower case) is most like `name`: never NULL. */
 const char *braid_param_nearest(const char *name);
 

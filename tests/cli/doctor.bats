@@ -103,6 +103,41 @@ bad()
 	[ "${output%% *}" = ok ]
 }
 
+@test "a secret that can't be used is named with its cause, and one that is missing is a note" {
+	variables BRAID_SECRET_FILE=/etc/none
+	doctor --only braid-secret
+	[ "$status" -eq 1 ]
+	[[ $flat == *"can't open $root/etc/none"* ]]
+	variables BRAID_SECRET_FILE=/etc/job.secret BRAID_SECRET=sixteen-and-more
+	doctor --only braid-secret
+	[[ $status == 1 && $flat == *"are both set"*"unset BRAID_SECRET"* ]]
+	variables BRAID_SECRET=short
+	doctor --only braid-secret
+	[[ $status == 1 && $flat == *"BRAID_SECRET has 5 bytes"* ]]
+	variables BRAID_SECRET=
+	doctor --only braid-secret
+	[[ $status == 1 && $flat == *"BRAID_SECRET is set and empty"* ]]
+	variables NCCL_DEBUG=WARN
+	doctor --only braid-secret
+	[[ $status == 0 && $output == note*"the job has no secret"* ]]
+	variables BRAID_SECRET=sixteen-and-more
+	doctor --only braid-secret --all
+	[[ $output == ok* && $flat == *"are safe, even where NCCL's bootstrap can be read"* ]]
+}
+
+@test "what may be a secret is shown nowhere, under a misspelt name neither" {
+	put etc/nccl.conf "BRAID_SECRETS = hidden-one" "BRAID_KEY=hidden-one"
+	variables BRAID_SECRET=hidden-one-and-two BRAID_SERCET=hidden-one BRAID_SECRT=hidden-one \
+		BRAID_PERF_KEY=hidden-one BRAID_LANE=4
+	for how in --all --json; do
+		doctor $how
+		[[ $output != *hidden-one* ]]
+	done
+	doctor --only braid-parameters
+	[[ $flat == *"unset BRAID_SERCET "* && $flat == *"export BRAID_LANES='4'"* ]]
+	[[ $flat != *"BRAID_PERF_KEY is no"* && $flat != *"BRAID_SECRET is no"* ]]
+}
+
 @test "every case belongs to a check" {
 	diff <(declare -F | sed -n 's/^declare -f bad_\(.*_.*\)$/\1/p' | sort) <(ids | tr - _ | sort)
 }

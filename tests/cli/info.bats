@@ -32,6 +32,20 @@ with_nics()
 	[[ $output == *"BRAID_LANES = 2"* && $output != *"BRAID_LANES=3"* ]]
 }
 
+@test "it says where the secret of the job comes from, and shows it nowhere" {
+	run -0 "$braid" info --plugin "$plugin"
+	[[ $output == *"secret: none"* ]]
+	BRAID_SECRET=sixteen-and-more run -0 "$braid" info --params --plugin "$plugin"
+	[[ $output == *"secret: from BRAID_SECRET"* && $output != *sixteen* ]]
+	printf sixteen-and-more >"$BATS_TEST_TMPDIR/s"
+	chmod 600 "$BATS_TEST_TMPDIR/s"
+	BRAID_SECRET_FILE=$BATS_TEST_TMPDIR/s run -0 "$braid" info --json --verbose --plugin "$plugin"
+	[[ $output == *"secret: $BATS_TEST_TMPDIR/s"* && $output != *sixteen* ]]
+	echo BRAID_SECRET=sixteen-and-more >"$BATS_TEST_TMPDIR/c"
+	NCCL_CONF_FILE=$BATS_TEST_TMPDIR/c run -0 "$braid" info --plugin "$plugin"
+	[[ $output == *"BRAID_SECRET=(hidden)"*"secret: from BRAID_SECRET"* && $output != *sixteen* ]]
+}
+
 @test "a plugin of newer ABI versions alone is an error in one line" {
 	cc=$(command -v "${CC%% *}" || command -v cc) || skip "no compiler"
 	echo 'struct { const char *name; } ncclNetPlugin_v13 = { "Newer" };' >"$BATS_TEST_TMPDIR/x.c"

@@ -107,6 +107,15 @@ bad()
 	[ "$(grep -c '^# TYPE' <<<"$output")" -ge 15 ]
 }
 
+@test "no answer has the secret of the job" {
+	export BRAID_SECRET=sixteen-and-more
+	job
+	for what in stat "stat --json" "stat --metrics" dump "dump --json"; do
+		run -0 "$braid" $what "$pid"
+		[[ -n $output && $output != *sixteen* ]]
+	done
+}
+
 @test "the socket is the user's own, in a directory that is" {
 	job
 	[ "$(stat -c %a "$dir/$pid")" = 600 ]

@@ -129,11 +129,18 @@ ethtool()				# PAUSES DROPPED
 }
 
 asked=(NCCL_NET_PLUGIN=braid NCCL_NET=Braid NCCL_DEBUG=WARN BRAID_TRANSPORTS=verbs,smc,ucx,tcp
-	NCCL_IB_GID_INDEX=3 NCCL_IB_TC=104 NCCL_IB_HCA=mlx5)
+	NCCL_IB_GID_INDEX=3 NCCL_IB_TC=104 NCCL_IB_HCA=mlx5 BRAID_SECRET_FILE=/etc/job.secret)
+
+secret()				# MODE
+{
+	put etc/job.secret sixteen-and-more
+	chmod "$1" "$root/etc/job.secret"
+}
 
 complete()
 {
 	variables "${asked[@]}"
+	secret 600
 	limits unlimited 1048576 515000
 	status 0-31
 	routes 0000000A 0001000A
@@ -306,6 +313,7 @@ bad_braid_parameters() { variables BRAID_LANES=99; says fail "BRAID_LANES=99 is 
 
 # -- the plugin
 
+bad_braid_secret() { secret 640; says fail "/etc/job.secret has mode 0640" "chmod 600 /etc/job.secret"; }
 bad_plugin_load() { no_plugin; says fail "can't load the plugin 'braid'" "NCCL_NET_PLUGIN=braid"; }
 bad_plugin_name() { variables NCCL_NET_PLUGIN=st; says fail "'st' is the beginning of STATIC_PLUGIN" "NCCL_NET_PLUGIN=braid"; }
 bad_plugin_net() { variables NCCL_NET_PLUGIN=braid NCCL_NET=Briad; says fail "NCCL_NET=Briad, and no plugin" "export NCCL_NET=Braid"; }

@@ -99,7 +99,7 @@ static void assert_text(const char *want)
 /* The file is refused; the line names it, and has no byte of the secret. */
 static void assert_refused(const char *word)
 {
-	assert_int_equal(braid_job_secret_file(file, &secret, why), -EINVAL);
+	assert_int_equal(braid_job_secret_file(file, geteuid(), &secret, why), -EINVAL);
 	assert_non_null(strstr(why, file));
 	if (!strstr(why, word))
 		fail_msg("no \"%s\" in: %s", word, why);
@@ -113,7 +113,7 @@ static void a_file_of_its_user_alone_gives_its_text(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
 		chmod(file, modes[i]);
-		assert_int_equal(braid_job_secret_file(file, &secret, why), 0);
+		assert_int_equal(braid_job_secret_file(file, geteuid(), &secret, why), 0);
 		assert_text(text);
 	}
 }
@@ -122,10 +122,10 @@ static void newlines_at_the_end_do_not_count(void **state)
 {
 	(void)state;
 	write_file("sixteen bytes or\n\n", 18, 0600);
-	assert_int_equal(braid_job_secret_file(file, &secret, why), 0);
+	assert_int_equal(braid_job_secret_file(file, geteuid(), &secret, why), 0);
 	assert_text(text);
 	write_file("\nsixteen\nbytes or", 17, 0600);
-	assert_int_equal(braid_job_secret_file(file, &secret, why), 0);
+	assert_int_equal(braid_job_secret_file(file, geteuid(), &secret, why), 0);
 	assert_text("\nsixteen\nbytes or");
 }
 
@@ -164,10 +164,10 @@ static void a_link_to_a_file_will_do(void **state)
 	(void)state;
 	snprintf(link, sizeof(link), "%s.ln", file);
 	assert_int_equal(symlink(file, link), 0);
-	assert_int_equal(braid_job_secret_file(link, &secret, why), 0);
+	assert_int_equal(braid_job_secret_file(link, geteuid(), &secret, why), 0);
 	assert_text(text);
 	chmod(file, 0644);
-	assert_int_equal(braid_job_secret_file(link, &secret, why), -EINVAL);
+	assert_int_equal(braid_job_secret_file(link, geteuid(), &secret, why), -EINVAL);
 	unlink(link);
 }
 
@@ -194,7 +194,7 @@ static void a_text_has_16_to_4096_bytes(void **state)
 		if (!rows[i].fine) {
 			assert_refused("16 to 4096");
 		} else {
-			assert_int_equal(braid_job_secret_file(file, &secret, why), 0);
+			assert_int_equal(braid_job_secret_file(file, geteuid(), &secret, why), 0);
 			assert_text(value);
 		}
 		setenv("BRAID_SECRET", value, 1);
@@ -210,7 +210,7 @@ static void reads_that_give_little_or_are_interrupted_go_on(void **state)
 	(void)state;
 	w.bite = 1;
 	w.interrupts = 3;
-	assert_int_equal(braid_job_secret_file(file, &secret, why), 0);
+	assert_int_equal(braid_job_secret_file(file, geteuid(), &secret, why), 0);
 	assert_text(text);
 }
 

@@ -585,6 +585,27 @@ static int setup(void **state)
 	return 0;
 }
 
+static void a_value_that_may_be_a_secret_is_hidden(void **state)
+{
+	static const char *const hidden[] = {
+		"BRAID_SECRET", "BRAID_PERF_KEY", "BRAID_SECRT", "BRAID_SERCET", "BRAID_SECRET_FIEL",
+		"BRAID_secret", "BRAID_KEY",
+	};
+	static const char *const shown[] = {
+		"BRAID_SECRET_FILE", "BRAID_IB_PKEY", "BRAID_LANES", "BRAID_LANE", "BRAID_SHARED",
+		"NCCL_SECRET", "BRAID_GIT", "",
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++)
+		assert_true(braid_param_hides(hidden[i]));
+	for (unsigned i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
+		assert_false(braid_param_hides(shown[i]));
+	assert_true(braid_param_is_known("BRAID_SECRET"));
+	assert_true(braid_param_is_known("BRAID_LANES"));
+	assert_false(braid_param_is_known("BRAID_SECRT"));
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup(name, setup)
@@ -603,6 +624,7 @@ int main(void)
 		T(all_ignored_variables_fit_in_lines),
 		T(a_message_names_the_variable_that_was_set),
 		T(no_variable_is_both_used_and_ignored),
+		T(a_value_that_may_be_a_secret_is_hidden),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,8 +31,8 @@ struct check {
 /* Each table is in the file of its name, and its last row is empty. */
 extern const struct check doctor_limits[], doctor_kernel[], doctor_tcp[], doctor_net[],
 	doctor_nic[], doctor_subnet[], doctor_rdma[], doctor_hca[], doctor_counters[],
-	doctor_pcie[], doctor_gpu[], doctor_nccl[], doctor_plugin[], doctor_other[],
-	doctor_peer[];
+	doctor_pcie[], doctor_gpu[], doctor_nccl[], doctor_secret[], doctor_plugin[],
+	doctor_other[], doctor_peer[];
 
 /* -- what a check reports (verdict.c) ----------------------------------------------------- */
 

@@ -233,6 +233,8 @@ static void own(struct doctor *d)
 		for (k = 0; name[k]; k++)
 			name[k] = (char)tolower((unsigned char)name[k]);
 		seen++;
+		if (braid_param_is_known(e->name) && braid_param_hides(e->name))
+			continue;
 		err = *e->value ? braid_param_set(&scratch, name, e->value) : 0;
 		if (err == 0 && strcmp(name, "address") == 0)
 			own_address(d, e->value);
@@ -249,7 +251,8 @@ static void own(struct doctor *d)
 		for (k = 0; right[k]; k++)
 			right[k] = (char)toupper((unsigned char)right[k]);
 		doctor_find(d, LEVEL_WARN, "%s is no parameter of Braid's: %s?", e->name, right);
-		doctor_mend_rename(d, e->name, right, e->value);
+		doctor_mend_rename(d, e->name, right,
+				   braid_param_hides(e->name) ? NULL : e->value);
 	}
 	doctor_ok(d, seen ? "%u parameters of Braid's were looked at" :
 		  "no parameter of Braid's is set", seen);
@@ -438,7 +441,8 @@ static int conf_file(struct doctor *d, const char *path)
 		if (*line == '#' || !line[strspn(line, " \t\r")] || (name && line[name] == '='))
 			continue;
 		bad++;
-		doctor_find(d, LEVEL_WARN, "%s:%u is not NAME=VALUE: %.40s", path, n, line);
+		doctor_find(d, LEVEL_WARN, "%s:%u is not NAME=VALUE: %.*s", path, n,
+			    braid_param_hides(line) ? (int)strcspn(line, " =") : 40, line);
 		doctor_mend(d, "%ssed -i '%ud' %s   # or write it without blanks", sudo, n, path);
 	}
 	free(text);

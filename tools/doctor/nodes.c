@@ -42,6 +42,7 @@ static const struct {
 	{ "interfaces", LEVEL_WARN,
 	  "Names and numbers of interfaces differ: see NCCL_SOCKET_IFNAME" },
 	{ "memlock", LEVEL_WARN, "Registrations fail on some hosts" },
+	{ "secret", LEVEL_FAIL, "Ranks without the secret of the job are refused" },
 	{ "gpu memory", LEVEL_WARN, "GPUDirect works on some hosts only" },
 	{ "nvidia driver", LEVEL_WARN, "Hosts with different drivers are hard to reason about" },
 	{ "firmware ", LEVEL_WARN, "Cards that behave differently are hard to reason about" },

@@ -19,7 +19,7 @@ enum { CHECK_MS = 6000, WORKERS = 3 };
 static const struct check *const tables[] = {
 	doctor_limits, doctor_kernel, doctor_tcp, doctor_net, doctor_nic, doctor_subnet,
 	doctor_rdma, doctor_hca, doctor_counters, doctor_pcie, doctor_gpu, doctor_nccl,
-	doctor_plugin, doctor_other, doctor_peer,
+	doctor_secret, doctor_plugin, doctor_other, doctor_peer,
 };
 enum { TABLES = sizeof(tables) / sizeof(tables[0]) };
 

@@ -185,7 +185,8 @@ static json_t *conf_lines;
 static void conf_line(const char *name, const char *value, const char *file, unsigned line)
 {
 	json_array_append_new(conf_lines, json_pack("{s:s, s:s, s:s, s:i}", "name", name, "value",
-						    value, "file", file, "line", (int)line));
+						    braid_param_hides(name) ? "(hidden)" : value,
+						    "file", file, "line", (int)line));
 }
 
 static int info(const struct options *w)

@@ -13,6 +13,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "core/base/param.h"
 #include "tools/child.h"
 #include "tools/info/info.h"
 #include "tools/perf/stat.h"
@@ -131,11 +132,11 @@ static json_t *environ_json(void)
 		char name[128];
 
 		for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
-			if (strncmp(*e, ours[i], strlen(ours[i])) != 0 || !strchr(*e, '=') ||
-			    strncmp(*e, "BRAID_PERF_KEY=", 15) == 0)
+			if (strncmp(*e, ours[i], strlen(ours[i])) != 0 || !strchr(*e, '='))
 				continue;
 			snprintf(name, sizeof(name), "%.*s", (int)strcspn(*e, "="), *e);
-			set(o, name, strchr(*e, '=') + 1);
+			if (!braid_param_hides(name))
+				set(o, name, strchr(*e, '=') + 1);
 		}
 	}
 	return o;

@@ -194,7 +194,8 @@ rdma_tests = \
 	tests/rdma/ib.sh \
 	tests/rdma/iwarp.sh \
 	tests/rdma/roce1.sh \
-	tests/rdma/roce2.sh
+	tests/rdma/roce2.sh \
+	tests/rdma/strict.sh
 ucx_tests = \
 	tests/ucx/faults.sh \
 	tests/ucx/gpu.sh \

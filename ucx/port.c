@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "core/base/log.h"
+#include "core/base/param.h"
 
 #define IB "/sys/class/infiniband/"
 
@@ -196,9 +197,16 @@ static ucs_status_t open_context(struct braid_ucx_port *p)
 int braid_ucx_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len)
 {
 	struct braid_ucp_guard g;
-	int err = braid_ucp_load(why, len);
+	int err;
 
 	(void)max;
+	if (braid_param.rdma_strict) {
+		snprintf(why, len, "is left out by BRAID_RDMA_STRICT");
+		braid_warn("ucx: is not used: UCX gives its peers keys of the user's memory, which "
+			   "BRAID_RDMA_STRICT=1 forbids [rdma-strict]");
+		return 0;
+	}
+	err = braid_ucp_load(why, len);
 	for (unsigned i = 0; i < *count && !err; i++) {
 		struct braid_ucx_port *p = calloc(1, sizeof(*p));
 		ucs_status_t status;

@@ -7,6 +7,7 @@
 
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "core/base/param.h"
 #include "gdr/cuda.h"
 #include "verbs/direct.h"
 #include "verbs/gpu.h"
@@ -31,6 +32,7 @@ static int mr_key(struct ibv_mr *mr, int gpu, struct braid_key *ret)
 		return errno ? -errno : -EIO;
 	*ret = (struct braid_key){
 		.mr = mr, .local = mr->lkey, .remote = mr->rkey, .gpu = gpu,
+		.sealed = braid_param.rdma_strict,
 	};
 	return 0;
 }

@@ -94,9 +94,10 @@ void braid_ibport_dereg(struct braid_dev *dev, struct braid_key *key)
 	braid_ibv.dereg_mr(key->mr);
 }
 
-struct ibv_mr *braid_ibport_own(struct braid_ibport *p, void *data, size_t size, int access)
+struct ibv_mr *braid_ibport_own(struct braid_ibport *p, struct ibv_pd *pd, void *data, size_t size,
+				int access)
 {
-	struct ibv_mr *mr = braid_ibv.reg_mr(p->pd, data, size, access);
+	struct ibv_mr *mr = braid_ibv.reg_mr(pd, data, size, access);
 
 	if (!mr)
 		warn_no_memory(p, size, errno ? -errno : -EIO, "TCP carries what it can");

@@ -17,6 +17,7 @@ unsigned braid_ibport_relaxed(void);	/* the flag of relaxed ordering, or 0 */
 struct ibv_mr *braid_ibport_reg_user(struct braid_ibport *p, void *data, size_t size,
 				     unsigned access);
 /* Registers our own memory.  NULL: it failed, and the log says what to do about it. */
-struct ibv_mr *braid_ibport_own(struct braid_ibport *p, void *data, size_t size, int access);
+struct ibv_mr *braid_ibport_own(struct braid_ibport *p, struct ibv_pd *pd, void *data, size_t size,
+				int access);
 
 #endif

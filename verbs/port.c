@@ -155,8 +155,8 @@ static const char *port_room(struct braid_ibport *p, const struct ibv_device_att
 		return why;
 	}
 	lane = calloc(BRAID_SLOTS_RX, BRAID_SLOT);
-	mr = lane ? braid_ibport_own(p, lane, BRAID_SLOTS_RX * BRAID_SLOT, IBV_ACCESS_LOCAL_WRITE) :
-		    NULL;
+	mr = lane ? braid_ibport_own(p, p->pd, lane, BRAID_SLOTS_RX * BRAID_SLOT,
+				     IBV_ACCESS_LOCAL_WRITE) : NULL;
 	if (mr)
 		braid_ibv.dereg_mr(mr);
 	free(lane);
@@ -175,9 +175,11 @@ static void set_mr_max(struct braid_dev *dev, const struct braid_ibport *p, int 
 		snprintf(memlock, sizeof(memlock), "memlock limit %llu KiB",
 			 (unsigned long long)lim.rlim_cur / 1024);
 	braid_info("verbs: %s has %d registrations for all processes; of the user's memory there "
-		   "will be at most %lld; %s%s", p->name, max_mr, braid_param.mr_max ?
+		   "will be at most %lld; %s%s%s", p->name, max_mr, braid_param.mr_max ?
 		   (long long)braid_param.mr_max : (long long)dev->mr_max, memlock,
-		   braid_srq_used(p) ? "; receives are shared" : "");
+		   braid_srq_used(p) ? "; receives are shared" : "", braid_param.rdma_strict ?
+		   "; BRAID_RDMA_STRICT: no peer gets a key of the user's memory, and each queue "
+		   "pair has a protection domain of its own" : "");
 }
 
 /* NULL if the port has the partition key that the user asks for, else why not. */

@@ -141,8 +141,11 @@ struct braid_qp {
 int braid_qp_failed(struct braid_qp *w, const char *call, int err);
 /* -ECANCELED if the owner has dropped its reference, perhaps while the NIC was busy; else 0. */
 int braid_qp_check_owner(const struct braid_qp *w);
-/* Makes what every queue pair needs.  own: its receives are not shared.  0 or a negative errno. */
-int braid_qp_fill(struct braid_qp *w, bool own);
+/*
+ * Makes what every queue pair needs.  loop: it is its own peer, and its receives are not shared.
+ * 0 or a negative errno.
+ */
+int braid_qp_fill(struct braid_qp *w, bool loop);
 /* Make the queue pair, on w->id unless that is NULL; post its receives.  0 or a negative errno. */
 int braid_qp_create(struct braid_qp *w);
 int braid_qp_post_all(struct braid_qp *w);

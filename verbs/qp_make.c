@@ -82,11 +82,11 @@ int braid_qp_create(struct braid_qp *w)
 		};
 		errno = 0;
 		if (w->id) {
-			err = braid_rdma.create_qp(w->id, w->port->pd, &a) ?
+			err = braid_rdma.create_qp(w->id, w->m->pd, &a) ?
 				      errno ? -errno : -EIO : 0;
 			w->qp = err ? NULL : w->id->qp;
 		} else {
-			w->qp = braid_ibv.create_qp(w->port->pd, &a);
+			w->qp = braid_ibv.create_qp(w->m->pd, &a);
 			err = w->qp ? 0 : errno ? -errno : -EIO;
 		}
 		if (!err)
@@ -123,11 +123,10 @@ int braid_qp_check_owner(const struct braid_qp *w)
 	return atomic_load(&w->gone) ? -ECANCELED : 0;
 }
 
-/* Makes what every queue pair needs.  own: its receives are not shared. */
-int braid_qp_fill(struct braid_qp *w, bool own)
+int braid_qp_fill(struct braid_qp *w, bool loop)
 {
 	struct braid_ibport *p = w->port;
-	int err = own ? 0 : braid_srq_join(p, &w->srq);
+	int err = loop ? 0 : braid_srq_join(p, &w->srq);
 
 	w->gid = BRAID_GID_NONE;
 	w->sq_max = p->sq_max;
@@ -140,7 +139,7 @@ int braid_qp_fill(struct braid_qp *w, bool own)
 	if (w->imm_max > p->max_msg)
 		w->imm_max = p->max_msg;
 	if (!err)
-		w->m = braid_qp_memory(p, !w->srq);
+		w->m = braid_qp_memory(p, !w->srq, loop);
 	err = w->m ? braid_qp_check_owner(w) : braid_qp_failed(w, "ibv_reg_mr", -ENOMEM);
 	if (!err)
 		err = qp_cq(w);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "core/base/param.h"
 #include "verbs/mr.h"
 #include "verbs/qp.h"
 
@@ -42,26 +43,35 @@ static void unmap(void *p, size_t size)
 		munmap(p, size);
 }
 
-static void memory_free(struct braid_qp_memory *m)
+static void memory_free(struct braid_ibport *p, struct braid_qp_memory *m)
 {
 	dereg(m->bounce_mr);
 	dereg(m->ack_mr);
 	braid_slots_free(m->slots);
 	unmap(m->bounce, BOUNCE_BYTES);
 	unmap((void *)m->ack, PAGE);
+	if (m->pd && m->pd != p->pd)
+		braid_ibv.dealloc_pd(m->pd);
 	free(m);
 }
 
-static int memory_fill(struct braid_ibport *p, struct braid_qp_memory *m)
+static int memory_fill(struct braid_ibport *p, struct braid_qp_memory *m, bool apart)
 {
+	m->pd = apart ? braid_ibv.alloc_pd(p->ctx) : p->pd;
 	m->bounce = pages(BOUNCE_BYTES);
 	m->ack = (void *)pages(PAGE);
-	if (!m->bounce || !m->ack)
-		return -ENOMEM;
-	m->bounce_mr = braid_ibport_own(p, m->bounce, BOUNCE_BYTES, 0);
-	if (m->bounce_mr)
-		m->ack_mr = braid_ibport_own(p, (void *)m->ack, PAGE,
-					   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	if (m->pd && m->bounce && m->ack)
+		m->bounce_mr = braid_ibport_own(p, m->pd, m->bounce, BOUNCE_BYTES, 0);
+	return m->bounce_mr ? 0 : -ENOMEM;
+}
+
+/* Each queue pair's page has a key of its own: the peer of an earlier one knows that one's. */
+static int ack_open(struct braid_ibport *p, struct braid_qp_memory *m)
+{
+	atomic_store(&m->ack[0], 0);
+	atomic_store(&m->ack[1], 0);
+	m->ack_mr = braid_ibport_own(p, m->pd, (void *)m->ack, PAGE,
+				     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	return m->ack_mr ? 0 : -ENOMEM;
 }
 
@@ -81,24 +91,24 @@ static struct braid_qp_memory *spare_pop(struct braid_ibport *p)
 	return m;
 }
 
-struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool own)
+struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool slots, bool loop)
 {
-	struct braid_qp_memory *m = spare_pop(p);
+	bool apart = braid_param.rdma_strict && !loop;
+	struct braid_qp_memory *m = apart ? NULL : spare_pop(p);
 	int err = 0;
 
-	if (m) {
-		atomic_store(&m->ack[0], 0);
-		atomic_store(&m->ack[1], 0);
-	} else {
+	if (!m) {
 		m = calloc(1, sizeof(*m));
 		if (!m)
 			return NULL;
-		err = memory_fill(p, m);
+		err = memory_fill(p, m, apart);
 	}
-	if (!err && own && !m->slots)
-		m->slots = braid_slots_new(p);
-	if (err || (own && !m->slots)) {
-		memory_free(m);
+	if (!err)
+		err = ack_open(p, m);
+	if (!err && slots && !m->slots)
+		m->slots = braid_slots_new(p, m->pd);
+	if (err || (slots && !m->slots)) {
+		memory_free(p, m);
 		return NULL;
 	}
 	return m;
@@ -106,6 +116,12 @@ struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool own)
 
 void braid_qp_memory_put(struct braid_ibport *p, struct braid_qp_memory *m)
 {
+	if (m->pd != p->pd) {
+		memory_free(p, m);
+		return;
+	}
+	dereg(m->ack_mr);
+	m->ack_mr = NULL;
 	if (braid_srq_used(p)) {		/* the next lane needs no slots of its own */
 		braid_slots_free(m->slots);
 		m->slots = NULL;
@@ -119,7 +135,7 @@ void braid_qp_memory_put(struct braid_ibport *p, struct braid_qp_memory *m)
 	}
 	pthread_mutex_unlock(&spare_lock);
 	if (m)
-		memory_free(m);
+		memory_free(p, m);
 }
 
 /* If registering fails, what is sent from the ring is copied. */
@@ -129,7 +145,8 @@ static void ring_run(struct braid_job *job)
 	struct braid_qp *w = r->qp;
 
 	if (!atomic_load(&w->gone))
-		atomic_store(&r->mr, braid_ibport_own(w->port, r->at, r->size, 0));
+		atomic_store(&r->mr, braid_ibport_own(w->port, w->m->pd, r->at, r->size,
+						      0));
 	braid_qp_put(w);
 }
 

@@ -2,6 +2,10 @@
 /*
  * qp_mem.h - the registered memory of a queue pair: receive slots, bounce pieces, the words that
  * the peer writes, and the lane's send ring.
+ *
+ * A key works on every queue pair of its protection domain.  With BRAID_RDMA_STRICT a lane's queue
+ * pair has a domain of its own, which holds this memory and nothing else: no key that a peer learns
+ * or guesses opens the user's memory, or another lane's.
  */
 #ifndef BRAID_VERBS_QP_MEM_H
 #define BRAID_VERBS_QP_MEM_H
@@ -24,6 +28,7 @@ enum {
 /* Registered memory of one queue pair; the port keeps it for the next queue pair. */
 struct braid_qp_memory {
 	struct braid_qp_memory *next;
+	struct ibv_pd *pd;		/* the port's, or its own: BRAID_RDMA_STRICT */
 	struct braid_slots *slots;	/* NULL: it receives from a shared queue */
 	char *bounce;			/* BRAID_BOUNCES pieces */
 	_Atomic uint32_t *ack;		/* two words that the peer writes: frames that it has
@@ -42,10 +47,11 @@ struct braid_ring {
 };
 
 /*
- * Memory that an earlier lane left, or new memory, whose pinning may take long.  own: with slots,
- * for receives that are not shared.  NULL: no memory can be allocated or registered.
+ * Memory that an earlier lane left, or new memory, whose pinning may take long.  slots: for
+ * receives that are not shared.  loop: for a queue pair that is its own peer and uses the port's protection
+ * domain.  NULL: no memory can be allocated or registered.
  */
-struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool own);
+struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool slots, bool loop);
 /* Keeps the memory for a later lane, or frees it.  No queue pair may use it any more. */
 void braid_qp_memory_put(struct braid_ibport *p, struct braid_qp_memory *m);
 

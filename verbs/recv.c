@@ -28,13 +28,13 @@ enum {
 
 /* --- slots --------------------------------------------------------------------------------- */
 
-struct braid_slots *braid_slots_new(struct braid_ibport *p)
+struct braid_slots *braid_slots_new(struct braid_ibport *p, struct ibv_pd *pd)
 {
 	struct braid_slots *s = calloc(1, sizeof(*s));
 	void *rx = mmap(NULL, RX_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (s && rx != MAP_FAILED)
-		s->mr = braid_ibport_own(p, rx, RX_BYTES, IBV_ACCESS_LOCAL_WRITE);
+		s->mr = braid_ibport_own(p, pd, rx, RX_BYTES, IBV_ACCESS_LOCAL_WRITE);
 	if (!s || !s->mr) {
 		if (rx != MAP_FAILED)
 			munmap(rx, RX_BYTES);
@@ -110,7 +110,7 @@ static void srq_close(struct braid_srq *s)
 
 static int srq_grow(struct braid_srq *s)
 {
-	struct braid_slots *slots = braid_slots_new(s->port);
+	struct braid_slots *slots = braid_slots_new(s->port, s->port->pd);
 
 	if (!slots)
 		return -ENOMEM;
@@ -184,7 +184,7 @@ static int join(struct braid_srq *s)
 
 bool braid_srq_used(const struct braid_ibport *p)
 {
-	return braid_param.ib_srq && p->fabric != BRAID_FABRIC_IWARP &&
+	return braid_param.ib_srq && !braid_param.rdma_strict && p->fabric != BRAID_FABRIC_IWARP &&
 	       p->srq_max >= BRAID_SLOTS_RX;
 }
 

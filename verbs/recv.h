@@ -61,7 +61,7 @@ static inline const char *braid_slot_data(const struct ibv_recv_wr *wr)
 }
 
 /* NULL: no memory, or it can't be registered, which has been logged. */
-struct braid_slots *braid_slots_new(struct braid_ibport *p);
+struct braid_slots *braid_slots_new(struct braid_ibport *p, struct ibv_pd *pd);
 void braid_slots_free(struct braid_slots *s);	/* s may be NULL */
 /* Chains all its receives by `next`; returns the first. */
 struct ibv_recv_wr *braid_slots_chain(struct braid_slots *s);

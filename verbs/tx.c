@@ -199,11 +199,14 @@ static void bounce_used(struct braid_qp *w, struct ibv_send_wr *wr)
 void braid_verbs_tx_init(struct braid_qp *w)
 {
 	w->can = (struct braid_can){
-		.max = BRAID_SLOT, .payload_max = BRAID_SLOT, .gpu = true, .nohdr = true,
+		.max = BRAID_SLOT, .payload_max = BRAID_SLOT, .nohdr = true,
 		.unacked_max = w->wr_max / 4, .imm_max = w->imm_max,
-		/* Its header goes with it. */
-		.put_max = (size_t)w->port->max_msg * (BRAID_CHAIN - 1),
 	};
+	if (w->m->pd != w->port->pd)	/* the user's memory is in the port's: it is copied */
+		return;
+	w->can.gpu = true;
+	/* Its header goes with it. */
+	w->can.put_max = (size_t)w->port->max_msg * (BRAID_CHAIN - 1);
 }
 
 static unsigned pieces_of(const struct braid_qp *w, size_t len)

@@ -271,6 +271,16 @@ static void put_ref(struct braid_mrc *n)
 	free(n);
 }
 
+/* With BRAID_RDMA_STRICT no NIC reaches host memory of the user's: lanes copy it. */
+static bool is_registered(const struct braid_dev *m, const struct braid_mem *mem)
+{
+	if (!m->best)
+		return false;
+	if (mem->gpu)
+		return m->best->gpu != NULL;
+	return m->best->reg != braid_no_reg && !braid_param.rdma_strict;
+}
+
 /* GPU memory must be registered with every NIC, since the CPU can't copy it. */
 static int get_all(struct braid_mr *mr, const struct braid_mem *mem)
 {
@@ -280,7 +290,7 @@ static int get_all(struct braid_mr *mr, const struct braid_mem *mem)
 	for (unsigned i = 0; i < dev->nmembers && mem->size && err != -ENOMEM; i++) {
 		struct braid_dev *m = dev->member[i];
 
-		if (!m->best || (mem->gpu ? !m->best->gpu : m->best->reg == braid_no_reg))
+		if (!is_registered(m, mem))
 			continue;
 		mr->cached[i] = get(m, m->best, mem, &err);
 		if (mr->cached[i])

@@ -36,6 +36,13 @@ static void by_peermem(struct abi *t)
 	gpu_messages(t, "rocev2", ",peermem=1,dmabuf=0");
 }
 
+/* No lane's queue pair reads or writes the GPU: the NIC copies to and from itself. */
+static void strict(struct abi *t)
+{
+	setenv("BRAID_RDMA_STRICT", "1", 1);
+	gpu_messages(t, "rocev2", ALL_WAYS);
+}
+
 static void no_inline(struct abi *t)
 {
 	gpu_messages(t, "rocev2", ALL_WAYS ",max_inline=0");
@@ -179,6 +186,7 @@ static const struct abi_case cases[] = {
 	CASE("InfiniBand: messages between GPU and host", ib, ONCE),
 	CASE("InfiniBand, plain writes: messages between GPU and host", plain_writes, ONCE),
 	CASE("nvidia-peermem: messages between GPU and host", by_peermem, ONCE),
+	CASE("strict: messages between GPU and host, which no peer writes", strict, ONCE),
 	CASE("a NIC that sends nothing inline: messages between GPU and host", no_inline, ONCE),
 	CASE("a DMA-BUF of NCCL's own, closed after it was registered", its_dmabuf, ONCE),
 	CASE("a DMA-BUF that the kernel made is where messages go", real_dmabuf, ONCE),

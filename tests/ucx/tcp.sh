@@ -21,4 +21,10 @@ grep -q "\[ucx-listens\]" "$tmp/perf" && good=1
 verdict $good "left to itself Braid gives UCX no TCP"
 export UCX_TLS=$tls
 
+# UCX gives out keys of its own, so strict leaves it out, and says so.
+BRAID_RDMA_STRICT=1 BRAID_TRANSPORTS=ucx,tcp braid_perf --sizes 8,1m --iters 20
+good=$?
+grep -q "\[rdma-strict\]" "$tmp/perf" || good=1
+verdict $good "UCX is not used if RDMA is to be strict"
+
 program ucx/test_tcp

@@ -73,7 +73,7 @@ static int setup(void **state)
 	(void)state;
 	dev = (struct braid_dev){ .net.name = "nic0:1", .nmembers = 1, .member = { &dev }, .best = &nic };
 	asked = given = fails = 0;
-	braid_param.mr_max = braid_param.mr_bytes = 0;
+	braid_param.mr_max = braid_param.mr_bytes = braid_param.rdma_strict = 0;
 	braid_log_to(hear);
 	return 0;
 }
@@ -101,6 +101,19 @@ static struct braid_mr_stats stats(void)
 
 	braid_mr_stats(&dev, &s);
 	return s;
+}
+
+static void host_memory_is_given_to_no_nic_when_strict(void **state)
+{
+	struct braid_mr *mr;
+
+	(void)state;
+	braid_param.rdma_strict = 1;
+	mr = reg(0, 4);
+	assert_null(mr->key[0].mr);
+	assert_int_equal(asked, 0);
+	assert_int_equal(stats().refused, 0);
+	braid_mr_free(mr);
 }
 
 static void a_covering_registration_is_shared_or_the_nic_registers(void **state)
@@ -365,6 +378,7 @@ static void a_slow_nic_delays_no_other_nic(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(host_memory_is_given_to_no_nic_when_strict, setup),
 		cmocka_unit_test_setup(a_covering_registration_is_shared_or_the_nic_registers, setup),
 		cmocka_unit_test_setup(a_receive_shares_no_registration_of_a_send, setup),
 		cmocka_unit_test_setup(any_order_of_calls_ends_as_in_a_list, setup),

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/param.h"
 #include "verbs/gpu.h"
 
 static _Alignas(4096) char memory[8192];	/* plays the GPU's: nvidia-peermem takes it */
@@ -24,6 +25,20 @@ static void a_way_that_was_found_to_work_is_used(void **state)
 	assert_int_equal(braid_verbs_gpu_reg(dev, &mem, &key), 0);
 	assert_int_equal(key.gpu, 3);
 	assert_int_equal(key.remote, ((struct ibv_mr *)key.mr)->rkey);
+	braid_ibv.dereg_mr(key.mr);
+}
+
+static void a_strict_port_names_the_key_to_no_peer(void **state)
+{
+	struct braid_dev *dev = dev_named("ib0:1");
+	struct braid_key key;
+
+	(void)state;
+	braid_ibport_of(dev)->gpu_methods = 1 << BRAID_PEERMEM;
+	braid_param.rdma_strict = 1;
+	assert_int_equal(braid_verbs_gpu_reg(dev, &mem, &key), 0);
+	braid_param.rdma_strict = 0;
+	assert_true(key.sealed);
 	braid_ibv.dereg_mr(key.mr);
 }
 
@@ -71,6 +86,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_way_that_was_found_to_work_is_used),
+		cmocka_unit_test(a_strict_port_names_the_key_to_no_peer),
 		cmocka_unit_test(without_a_way_the_reason_is_reported_once),
 		cmocka_unit_test(each_way_has_a_name_and_two_are_by_data_direct),
 		cmocka_unit_test(reasons_are_gathered_in_one_line),

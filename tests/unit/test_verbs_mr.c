@@ -85,7 +85,8 @@ static void only_the_users_memory_is_written_in_any_order(void **state)
 	(void)state;
 	assert_int_equal(braid_ibport_relaxed(), IBV_ACCESS_RELAXED_ORDERING);
 	assert_int_equal(reg(dev, data, false, &key), 0);
-	own = braid_ibport_own(braid_ibport_of(dev), data, BYTES, IBV_ACCESS_LOCAL_WRITE);
+	own = braid_ibport_own(braid_ibport_of(dev), braid_ibport_of(dev)->pd, data, BYTES,
+			       IBV_ACCESS_LOCAL_WRITE);
 	assert_non_null(own);
 	assert_int_equal(ports_ctl("live relaxed"), 1);
 	braid_ibv.dereg_mr(own);

@@ -16,7 +16,7 @@ static struct braid_srq *joined(struct braid_ibport *p)
 static void slots_are_chained_and_name_themselves(void **state)
 {
 	long before = ports_ctl("live mr");
-	struct braid_slots *s = braid_slots_new(port_named("ib0:1"));
+	struct braid_slots *s = braid_slots_new(port_named("ib0:1"), port_named("ib0:1")->pd);
 	unsigned n = 0;
 
 	(void)state;

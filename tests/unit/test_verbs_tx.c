@@ -82,6 +82,22 @@ static void memory_that_is_not_registered_is_copied_and_sent(void **state)
 	lanes_down(&l);
 }
 
+static void a_strict_lane_copies_registered_memory_and_sends_it(void **state)
+{
+	struct lanes l;
+	long imms;
+
+	(void)state;
+	braid_param.rdma_strict = 1;
+	lanes_up(&l, "ib0:1", "ib1:1");
+	imms = count("imms", lane_qp(&l, 0));
+	lanes_move(&l, 300000, true);
+	assert_true(lane_qp(&l, 0)->bounces >= 300000 / BRAID_SLOT);
+	assert_int_equal(count("imms", lane_qp(&l, 0)), imms);
+	lanes_down(&l);
+	braid_param.rdma_strict = 0;
+}
+
 static void no_more_slots_are_used_than_the_peer_has(void **state)
 {
 	struct lanes l;
@@ -144,6 +160,7 @@ int main(void)
 		cmocka_unit_test(without_immediate_data_its_header_follows_as_a_send),
 		cmocka_unit_test(a_chunk_larger_than_a_message_of_the_device_goes_in_pieces),
 		cmocka_unit_test(memory_that_is_not_registered_is_copied_and_sent),
+		cmocka_unit_test(a_strict_lane_copies_registered_memory_and_sends_it),
 		cmocka_unit_test(no_more_slots_are_used_than_the_peer_has),
 		cmocka_unit_test(counts_are_written_into_the_peers_memory),
 		cmocka_unit_test(a_lane_that_was_fenced_sends_nothing),

@@ -29,6 +29,7 @@ unit_tests = \
 	tests/unit/test_conn \
 	tests/unit/test_connect \
 	tests/unit/test_copy \
+	tests/unit/test_crc32c \
 	tests/unit/test_credits \
 	tests/unit/test_cross \
 	tests/unit/test_declined \

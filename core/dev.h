@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "core/base/log.h"
 #include "core/mem/later.h"
 #include "core/transport.h"
 #include "core/proto/common.h"
@@ -36,6 +37,8 @@ struct braid_dev {
 	struct braid_mr_stats mr_stats;
 	struct braid_traffic sent, got;	/* of comms that were closed */
 	_Atomic uint64_t lost, redials, stalls;	/* lanes lost, lanes back; late messages reported */
+	_Atomic uint64_t corrupt;	/* lanes lost because a checksum was wrong */
+	struct braid_log_gate corrupt_gate;
 	unsigned mr_max;		/* registrations that its port allows; 0: not known */
 	unsigned gpu;			/* BRAID_GPU_* that all members have; _DIRECT: any has */
 	char direct[BRAID_NETDEV_PATH];	/* _DIRECT: by that PCI function; "": not in /sys */

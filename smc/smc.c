@@ -60,7 +60,7 @@ static void smc_close(struct braid_lane *lane)
 /* The errno of a failed stream: -ENOTCONN if the peer's process has ended, else the stream's. */
 static int verdict(const struct braid_lane *lane, int err)
 {
-	if (err == -EAGAIN || lane->rx_broken || err == -ENOMEM)
+	if (err == -EAGAIN || err == -EILSEQ || lane->rx_broken || err == -ENOMEM)
 		return err;
 	if (braid_lane_check_fd(lane))
 		return -ENOTCONN;

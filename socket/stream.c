@@ -175,7 +175,7 @@ static ssize_t receive_plain(struct braid_stream *s, size_t budget, bool *ret_sh
 	if ((size_t)n < direct)
 		direct = (size_t)n;
 	if (direct)
-		braid_rx_filled(&s->lane, direct);
+		braid_rx_filled(&s->lane, iov[0].iov_base, direct);
 	s->end += (unsigned)((size_t)n - direct);
 	return n;
 }
@@ -235,7 +235,7 @@ static void place(struct braid_stream *s)
 		return;
 	if (rest.dst)
 		memcpy(rest.dst, s->stage + s->beg, n);
-	braid_rx_filled(&s->lane, n);
+	braid_rx_filled(&s->lane, s->stage + s->beg, n);
 	s->beg += (unsigned)n;
 	if (s->beg == s->end)
 		s->beg = s->end = 0;

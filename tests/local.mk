@@ -39,6 +39,7 @@ unit_tests = \
 	tests/unit/test_events \
 	tests/unit/test_fail \
 	tests/unit/test_flight \
+	tests/unit/test_flips \
 	tests/unit/test_flush \
 	tests/unit/test_frame \
 	tests/unit/test_gpucopy \

@@ -19,14 +19,19 @@
 #define STEP8(crc, word) ((uint32_t)_mm_crc32_u64(crc, word))
 #define STEP1(crc, byte) _mm_crc32_u8(crc, byte)
 #elif defined(__aarch64__) && defined(__linux__)
-#include <arm_acle.h>
 #include <sys/auxv.h>
 #ifndef HWCAP_CRC32
 #define HWCAP_CRC32 (1 << 7)
 #endif
-#define BY_CPU __attribute__((target("+crc")))
-#define STEP8(crc, word) __crc32cd(crc, word)
-#define STEP1(crc, byte) __crc32cb(crc, byte)
+#define BY_CPU
+#define STEP8(crc, word) step("crc32cx %w0, %w1, %x2", crc, word)
+#define STEP1(crc, byte) step("crc32cb %w0, %w1, %w2", crc, byte)
+/* Assembler, since compilers differ in how they offer the instruction. */
+#define step(insn, crc, in) ({						\
+	uint32_t out_;							\
+	__asm__(".arch_extension crc\n\t" insn : "=r"(out_) : "r"(crc), "r"(in));	\
+	out_;								\
+})
 #endif
 
 #define POLYNOMIAL 0x82f63b78u

@@ -67,7 +67,7 @@ int braid_lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 	lane->peer_rkey_epoch = c->peer_rkey_epoch;
 	lane->ack_frames = ACK_FRAMES;
 	lane->rx_broken = NULL;
-	lane->rx_large = false;
+	lane->rx_large = lane->rx_checks = false;
 	lane->gpu = false;
 	lane->loss.stopping = lane->loss.writes_due = lane->loss.writes_sent = false;
 	lane->keys = c->keys;
@@ -134,7 +134,7 @@ BRAID_APART int braid_lane_final_poll(struct braid_lane *lane, int n)
 	if (!n)
 		n = lane->tr->poll(lane);
 	/* An error after the end is not the carrier's fault. */
-	return n > 0 || n == -ENOMEM || lane->rx_broken ? n : -ENOTCONN;
+	return n > 0 || n == -ENOMEM || n == -EILSEQ || lane->rx_broken ? n : -ENOTCONN;
 }
 
 bool braid_lane_stuck(const struct braid_lane *lane, struct braid_progress *progress,

@@ -37,6 +37,7 @@ enum braid_rx_kind { BRAID_RX_NONE, BRAID_RX_DRAIN, BRAID_RX_CTL, BRAID_RX_ENTRY
 /* How a lane was lost, and what both ends did about it.  Owned by core/link. */
 struct braid_lane_loss {
 	atomic_uint lost, back;		/* times that its carrier was lost, was replaced */
+	atomic_uint corrupt;		/* of these losses: a checksum was wrong */
 	bool down_due;			/* closed here: a DOWN frame is pending */
 	bool writes_due, writes_sent;	/* BRAID_DOWN_WRITES is due; our NIC is slow to stop */
 	bool peer_down;			/* closed by the peer, which received this many frames: */
@@ -103,6 +104,8 @@ struct braid_lane {
 	const struct braid_mr *rx_mr;	/* of an entry in GPU memory; NULL: in host memory */
 	char *rx_dst;			/* NULL: discard the payload */
 	size_t rx_left;
+	bool rx_checks;			/* its checksum is rx_sum, and so far: */
+	uint32_t rx_sum, rx_crc;
 	size_t rx_at;			/* bytes used of the carrier's message that got -EAGAIN */
 	bool rx_large;			/* the last payload was large, so the next may be, too */
 	char *rx_stage, *rx_gpu;	/* host memory for GPU payload; its place in the GPU */

@@ -129,9 +129,16 @@ static inline struct braid_rx_rest braid_rx_rest(const struct braid_lane *lane)
 		.large = lane->rx_large,
 	};
 }
-/* A stream has put n bytes at `dst`.  Next, call braid_rx_bytes(), with 0 bytes if need be. */
-static inline void braid_rx_filled(struct braid_lane *lane, size_t n)
+/* More of the payload came, and lies at p.  NULL, or a GPU's memory: it can't be checked. */
+void braid_rx_sum(struct braid_lane *lane, const char *p, size_t n);
+/*
+ * A stream has put n bytes at `dst`, or if that is NULL, at p.  Next, call braid_rx_bytes(), with 0
+ * bytes if need be.
+ */
+static inline void braid_rx_filled(struct braid_lane *lane, const char *p, size_t n)
 {
+	if (lane->rx_checks)
+		braid_rx_sum(lane, p, n);
 	if (lane->rx_dst)
 		lane->rx_dst += n;
 	lane->rx_left -= n;

@@ -58,6 +58,7 @@ struct braid_link {
 	/* Also set before the link is up; no other thread reads these until then. */
 	unsigned lanes_max;		/* the smaller of both ends' limits */
 	unsigned npaths;		/* between the two devices: core/setup/path.h */
+	bool checksums;			/* headers are sealed: core/proto/frame.h */
 
 	_Atomic int state;		/* enum braid_link_state */
 	atomic_int err;			/* once dead */

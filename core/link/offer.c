@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/crc32c.h"
 #include "core/link/lane_io.h"
 #include "core/link/upcalls.h"
 #include "core/mem/gpucopy.h"
@@ -41,10 +42,14 @@ BRAID_APART void braid_txf_drop_own(struct braid_txf *f)
 	f->own = NULL;
 }
 
-/* A frame without its header has 16 bits for the comm, and can't carry an acknowledgement. */
+/*
+ * A frame without its header has 16 bits for the comm, and can carry neither an acknowledgement nor
+ * a checksum.
+ */
 static bool may_be_bare(const struct braid_lane *lane, uint32_t comm)
 {
-	return comm <= UINT16_MAX && lane->rx_quiet < BRAID_ACK_BYTES / 2;
+	return !lane->link->checksums && comm <= UINT16_MAX &&
+	       lane->rx_quiet < BRAID_ACK_BYTES / 2;
 }
 
 bool braid_tx_fast_send(struct braid_lane *lane, uint32_t id, uint32_t seq, const void *payload,
@@ -138,6 +143,36 @@ static void stamp(struct braid_lane *lane)
 	braid_rx_acked(lane);
 }
 
+/*
+ * Put checksums into the header of frame i, at the last moment: the acknowledgement is under them.
+ * Memory of a GPU, which the CPU can't read, is sent without.
+ */
+static BRAID_APART void seal(struct braid_txq *q, uint32_t i, uint8_t flags)
+{
+	struct braid_txf *f = &q->f[i & q->fmask];
+	char *hdr = q->ring + f->off;
+
+	if (f->ext_len && is_in_gpu(f)) {
+		braid_hdr_seal(hdr, i, flags | BRAID_FLAG_UNSUMMED, 0);
+		return;
+	}
+	if (!f->summed)
+		f->sum = f->ext_len ? braid_crc32c(0, f->ext, f->ext_len) :
+				      braid_crc32c(0, hdr + BRAID_HDR_SIZE,
+						   f->inl - BRAID_HDR_SIZE);
+	f->summed = true;
+	braid_hdr_seal(hdr, i, flags, f->sum);
+}
+
+/* Seal a message: the frames from f_sent on whose ring bytes are these. */
+static BRAID_APART void seal_message(struct braid_txq *q, size_t bytes)
+{
+	for (uint32_t i = q->f_sent; bytes; i++) {
+		seal(q, i, 0);
+		bytes -= q->f[i & q->fmask].inl;
+	}
+}
+
 static int iov_put(struct iovec *iov, int n, const char *p, size_t len)
 {
 	if (n && (char *)iov[n - 1].iov_base + iov[n - 1].iov_len == p) {
@@ -165,6 +200,8 @@ static int next_bytes(struct braid_lane *lane, const struct braid_can *can,
 
 		if (f->ext_len && braid_txf_stage_out(q, f))
 			break;
+		if (!skip && lane->link->checksums)
+			seal(q, i, 0);
 		if (skip < f->inl) {
 			size_t len = f->inl - skip;
 
@@ -228,8 +265,8 @@ static const struct braid_txf *first_chunk(const struct braid_txq *q)
 	if (q->ring[f->off] != BRAID_F_START || q->f_sent + 1 == q->f_head ||
 	    q->ring[g->off] != BRAID_F_CHUNK)
 		return NULL;
-	braid_hdr_unpack(q->ring + f->off, &start);
-	braid_hdr_unpack(q->ring + g->off, &chunk);
+	braid_hdr_read(q->ring + f->off, &start);
+	braid_hdr_read(q->ring + g->off, &chunk);
 	return chunk.comm == start.comm && chunk.rseq == start.rseq ? g : NULL;
 }
 
@@ -250,8 +287,9 @@ static bool next_put(const struct braid_lane *lane, const struct braid_can *can,
 	    (int32_t)(s->to.rkey_epoch - lane->peer_rkey_epoch) < 0 || !s->mr->key[m].mr ||
 	    q->ring[f->off] != BRAID_F_CHUNK || f->ext_len > can->put_max)
 		return false;
-	braid_hdr_unpack(q->ring + f->off, &h);
-	imm = !must_ack && h.len <= can->imm_max && h.comm <= UINT16_MAX && h.n != BRAID_IMM_WHOLE;
+	braid_hdr_read(q->ring + f->off, &h);
+	imm = !must_ack && !lane->link->checksums && h.len <= can->imm_max &&
+	      h.comm <= UINT16_MAX && h.n != BRAID_IMM_WHOLE;
 	/* Immediate data stands for one frame or a whole message; two headers must be adjacent. */
 	if (first && (imm ? h.len != h.size : f->off != at->off + BRAID_HDR_SIZE))
 		return false;
@@ -294,6 +332,16 @@ static void next_payload(const struct braid_lane *lane, const struct braid_can *
 	ret->local = gpu ? gpu->key[lane->member].local : 0;
 }
 
+/* Seal the headers of a PUT: a chunk's, perhaps behind a START's. */
+static BRAID_APART void seal_put(struct braid_txq *q, uint32_t hdrs_len)
+{
+	bool start = hdrs_len > BRAID_HDR_SIZE;
+
+	if (start)
+		seal(q, q->f_sent, 0);
+	seal(q, q->f_sent + start, BRAID_FLAG_PLACED);
+}
+
 /* The next message of frames, of a payload, or in place of a frame. */
 static int next_message(struct braid_lane *lane, const struct braid_can *can,
 			struct braid_piece *ret)
@@ -312,6 +360,8 @@ static int next_message(struct braid_lane *lane, const struct braid_can *can,
 	    next_put(lane, can, must_ack, ret)) {
 		if (!ret->has_imm)
 			stamp(lane);
+		if (lane->link->checksums)
+			seal_put(q, ret->hdrs_len);
 		return 1;
 	}
 	ret->data = q->ring + f->off;
@@ -326,6 +376,8 @@ static int next_message(struct braid_lane *lane, const struct braid_can *can,
 	}
 	ret->kind = BRAID_PIECE_FRAMES;
 	stamp(lane);
+	if (lane->link->checksums)
+		seal_message(q, ret->len);
 	return 1;
 }
 

@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +57,28 @@ static void log_broken(struct braid_lane *lane)
 	braid_unlock(&lane->link->lock);
 }
 
+/*
+ * What came over the lane is not what was sent: a checksum or a tag is wrong.  The carrier is lost,
+ * and another path is tried first.
+ */
+static BRAID_APART void note_corrupt(struct braid_lane *lane)
+{
+	const struct braid_link *link = lane->link;
+	struct braid_dev *dev = link->key.dev;
+	const char *member = dev->member[lane->member]->net.name;
+	uint64_t all = atomic_fetch_add(&dev->corrupt, 1) + 1;
+
+	atomic_fetch_add(&lane->loss.corrupt, 1);
+	atomic_store(&lane->loss.avoid_path, true);
+	if (!braid_log_gate_open(&dev->corrupt_gate, braid_os->now_ns()))
+		return;
+	braid_warn("device %s, peer %s: data was changed on its way here, over lane %u (%s, %s); "
+		   "it is sent again over another connection. That is %u on this lane, %" PRIu64
+		   " on this device. Look at the NIC and its cable, the switches, and the memory "
+		   "of both hosts [corrupt-data]", dev->net.name, link->peer, lane->index,
+		   lane->tr->name, member, atomic_load(&lane->loss.corrupt), all);
+}
+
 /* A lane's carrier failed.  A new one may work, unless the peer sent malformed data. */
 BRAID_APART void braid_lane_died(struct braid_lane *lane, const char *broken, int err)
 {
@@ -73,6 +96,8 @@ BRAID_APART void braid_lane_died(struct braid_lane *lane, const char *broken, in
 		braid_link_fail(link, -EREMOTEIO, "the peer closed the link [link-ended]");
 	} else {
 		braid_lock_wait(&link->lock);
+		if (err == -EILSEQ && braid_lane_up(lane))
+			note_corrupt(lane);
 		braid_lane_lost(lane, err);
 		braid_unlock(&link->lock);
 	}

@@ -40,7 +40,7 @@ void braid_tx_move(struct braid_lane *from, struct braid_lane *to)
 	struct braid_hdr h;
 
 	braid_assert_locked(&from->link->lock);
-	braid_hdr_unpack(q->ring + f.off, &h);
+	braid_hdr_read(q->ring + f.off, &h);
 	q->head -= (q->head - f.off) & (q->ring_size - 1);
 	q->unsent -= f.inl + f.ext_len;
 	q->unacked -= f.ext_len;
@@ -81,7 +81,7 @@ static void move_frames(struct braid_txq *q, struct braid_txq *from, uint32_t ac
 		struct braid_txf f = from->f[i & from->fmask];
 		struct braid_hdr h;
 
-		braid_hdr_unpack(from->ring + f.off, &h);
+		braid_hdr_read(from->ring + f.off, &h);
 		if (but_chunks && h.type == BRAID_F_CHUNK) {
 			h.lseq = stay;
 			braid_hdr_pack(&h, from->ring + f.off);
@@ -145,7 +145,7 @@ void braid_txf_void(struct braid_txq *q, struct braid_txf *f, bool sent)
 {
 	struct braid_hdr h;
 
-	braid_hdr_unpack(q->ring + f->off, &h);
+	braid_hdr_read(q->ring + f->off, &h);
 	h = (struct braid_hdr){
 		.type = BRAID_F_VOID, .ack = h.ack, .lseq = h.lseq, .comm = h.comm, .seq = h.seq,
 	};

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "core/base/copy.h"
+#include "core/base/crc32c.h"
 #include "core/base/flight.h"
 #include "core/base/wakeup.h"
 #include "core/link/link_int.h"
@@ -99,7 +100,8 @@ struct braid_rx_rest braid_rx_ahead(const struct braid_lane *lane, const char *p
 	struct braid_hdr h;
 
 	braid_assert_locked(&lane->link->lock);
-	if (!braid_frames_lack(p, n, &h))
+	/* A sealed header can't be checked before its turn, so it says no place ahead. */
+	if (lane->link->checksums || !braid_frames_lack(p, n, &h))
 		return rest;
 	rest.len = h.len;
 	rest.comm = h.comm;
@@ -202,11 +204,64 @@ static int of_frame(struct braid_lane *lane, int err)
 	return err ? braid_rx_broken(lane, braid_frame_name(lane->rx_hdr.type), err) : 0;
 }
 
+/* --- checksums ----------------------------------------------------------------------------- */
+
+void braid_rx_sum(struct braid_lane *lane, const char *p, size_t n)
+{
+	if (p && !braid_rx_rest(lane).gpu)
+		lane->rx_crc = braid_crc32c(lane->rx_crc, p, n);
+	else
+		lane->rx_checks = false;
+}
+
+/* A sealed header. */
+static BRAID_APART int rx_open(struct braid_lane *lane, const char *p)
+{
+	struct braid_hdr *h = &lane->rx_hdr;
+	int err = braid_hdr_open(p, lane->rx_frames, h, &lane->rx_sum);
+
+	if (err)
+		return err;
+	lane->rx_checks = h->len && !(h->flags & BRAID_FLAG_UNSUMMED);
+	lane->rx_crc = 0;
+	h->flags &= (uint8_t)~BRAID_FLAG_UNSUMMED;
+	return 0;
+}
+
+/* If the payload is here whole, check it before the frame begins. */
+static BRAID_APART int rx_check_whole(struct braid_lane *lane, const char *p, size_t n)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+
+	if (h->flags & BRAID_FLAG_PLACED || n < h->len)
+		return 0;
+	if (braid_crc32c(0, p, h->len) != lane->rx_sum)
+		return -EILSEQ;
+	lane->rx_checks = false;
+	return 0;
+}
+
+/* The frame is complete.  What a NIC wrote is read here, unless it is memory of a GPU. */
+static BRAID_APART int rx_check(struct braid_lane *lane)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+
+	if (h->flags & BRAID_FLAG_PLACED) {
+		if (lane->rx_kind == BRAID_RX_DRAIN || braid_rx_rest(lane).gpu)
+			return 0;
+		lane->rx_crc = braid_crc32c(0, lane->rx_dst, h->len);
+	}
+	if (lane->rx_crc != lane->rx_sum)
+		return -EILSEQ;
+	lane->rx_checks = false;	/* rx_end() may be called again */
+	return 0;
+}
+
 /* A header came: check it, and take its acknowledgement. */
 static int rx_header(struct braid_lane *lane, const char *p)
 {
 	struct braid_hdr *h = &lane->rx_hdr;
-	int err = braid_hdr_unpack(p, h);
+	int err = lane->link->checksums ? rx_open(lane, p) : braid_hdr_unpack(p, h);
 
 	if (err)
 		return err;
@@ -247,6 +302,8 @@ static int rx_payload(struct braid_lane *lane, const char *p, size_t n)
 
 	if (err)
 		return err;
+	if (lane->rx_checks)
+		lane->rx_crc = braid_crc32c(lane->rx_crc, p, n);
 	if (lane->rx_dst) {
 		braid_copy_up(lane->rx_dst, p, n);
 		lane->rx_dst += n;
@@ -268,6 +325,8 @@ int braid_rx_bytes(struct braid_lane *lane, const char *p, size_t n, size_t *ret
 				break;
 			err = rx_header(lane, p + at);
 			at += BRAID_HDR_SIZE;
+			if (!err && lane->rx_checks)
+				err = rx_check_whole(lane, p + at, n - at);
 			if (!err && rx_whole(lane, p + at, n - at)) {
 				at += lane->rx_hdr.len;
 				continue;
@@ -281,7 +340,7 @@ int braid_rx_bytes(struct braid_lane *lane, const char *p, size_t n, size_t *ret
 			err = rx_payload(lane, p + at, len);
 			at += len;
 		}
-		if (err || lane->rx_left)
+		if (err || lane->rx_left || (lane->rx_checks && (err = rx_check(lane))))
 			break;
 		err = of_frame(lane, rx_end(lane));
 	} while (!err);
@@ -334,7 +393,8 @@ int braid_rx_message(struct braid_lane *lane, const char *p, size_t n)
 	uint32_t imm;
 
 	braid_assert_locked(&lane->link->lock);
-	return lane->rx_kind == BRAID_RX_NONE && braid_short_unpack(p, n, &imm) ?
+	return lane->rx_kind == BRAID_RX_NONE && !lane->link->checksums &&
+	       braid_short_unpack(p, n, &imm) ?
 		       rx_nohdr(lane, imm, p, n, BRAID_SHORT_SIZE) : rx_frames(lane, p, n);
 }
 
@@ -345,7 +405,7 @@ int braid_rx_placed(struct braid_lane *lane, size_t n)
 	braid_assert_locked(&lane->link->lock);
 	if (lane->rx_left && n != lane->rx_left)
 		return braid_rx_broken(lane, "payload", -EBADMSG);
-	braid_rx_filled(lane, lane->rx_left);
+	braid_rx_filled(lane, lane->rx_dst, lane->rx_left);
 	return braid_rx_bytes(lane, NULL, 0, &none);
 }
 
@@ -370,6 +430,8 @@ static BRAID_APART int rx_written(struct braid_lane *lane, uint32_t imm, uint32_
 int braid_rx_imm(struct braid_lane *lane, uint32_t imm, const char *p, size_t n)
 {
 	braid_assert_locked(&lane->link->lock);
+	if (lane->link->checksums)
+		return braid_rx_broken(lane, "immediate data in place of a header", -EBADMSG);
 	if (!p)
 		return rx_written(lane, imm, (uint32_t)n);
 	return lane->rx_kind == BRAID_RX_NONE ?

@@ -103,6 +103,12 @@ static inline unsigned braid_lane_times_lost(const struct braid_lane *lane)
 	return atomic_load_explicit(&lane->loss.lost, memory_order_relaxed);
 }
 
+/* Of these: because a checksum was wrong. */
+static inline unsigned braid_lane_times_corrupt(const struct braid_lane *lane)
+{
+	return atomic_load_explicit(&lane->loss.corrupt, memory_order_relaxed);
+}
+
 static inline unsigned braid_lane_times_back(const struct braid_lane *lane)
 {
 	return atomic_load_explicit(&lane->loss.back, memory_order_relaxed);

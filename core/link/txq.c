@@ -130,7 +130,7 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 	f->ext_len = ext ? h->len : 0;
 	f->owner = owner;
 	f->own = NULL;
-	f->bringing = false;
+	f->bringing = f->summed = false;
 	braid_hdr_pack(h, q->ring + f->off);
 	if (copy && !q->fast_sent)
 		memcpy(q->ring + f->off + BRAID_HDR_SIZE, copy, h->len);

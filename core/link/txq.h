@@ -32,6 +32,8 @@ struct braid_txf {			/* one frame: queued, in flight or not yet acknowledged */
 	struct braid_xfer *owner;	/* the send that completes with it; or NULL */
 	void *own;			/* our own copy of ext: freed when acknowledged */
 	bool bringing;			/* that copy is still coming from a GPU (offer.c) */
+	bool summed;			/* on a link with checksums: the payload's is in `sum` */
+	uint32_t sum;
 };
 
 struct braid_txq {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/base/crc32c.h"
 #include "core/proto/cursor.h"
 
 static const struct {
@@ -46,21 +47,45 @@ bool braid_short_unpack(const void *from, size_t n, uint32_t *ret)
 	return true;
 }
 
+/* All fields as they are, but the size of an EAGER. */
+static void get_hdr(struct cursor *c, struct braid_hdr *ret)
+{
+	ret->type = get8(c);
+	ret->flags = get8(c);
+	ret->n = get16(c);
+	ret->ack = get32(c);
+	ret->lseq = get32(c);
+	ret->comm = get32(c);
+	ret->seq = get32(c);
+	ret->tag = (int32_t)get32(c);
+	ret->rseq = get32(c);
+	ret->len = get32(c);
+	ret->offset = get64(c);
+}
+
+/* Is each field in its range? */
+static int check(const struct braid_hdr *h)
+{
+	if (h->type >= BRAID_F_MAX || !frames[h->type].name ||
+	    h->flags & ~frames[h->type].flags || h->len > frames[h->type].len_max ||
+	    h->size > BRAID_MSG_MAX ||
+	    (h->offset > BRAID_MSG_MAX && h->type != BRAID_F_CREDIT))
+		return -EBADMSG;
+	if (h->type == BRAID_F_CREDIT && h->len % 4)
+		return -EBADMSG;
+	if ((h->type == BRAID_F_OPEN || h->type == BRAID_F_OPENED) && h->len != BRAID_OPEN_SIZE)
+		return -EBADMSG;
+	if (h->type == BRAID_F_CHUNK &&
+	    (!h->len || h->n >= BRAID_CHUNKS_MAX || h->offset + h->len > h->size))
+		return -EBADMSG;
+	return 0;
+}
+
 int braid_hdr_unpack(const void *from, struct braid_hdr *ret)
 {
 	struct cursor c = { .r = from };
 
-	ret->type = get8(&c);
-	ret->flags = get8(&c);
-	ret->n = get16(&c);
-	ret->ack = get32(&c);
-	ret->lseq = get32(&c);
-	ret->comm = get32(&c);
-	ret->seq = get32(&c);
-	ret->tag = (int32_t)get32(&c);
-	ret->rseq = get32(&c);
-	ret->len = get32(&c);
-	ret->offset = get64(&c);
+	get_hdr(&c, ret);
 	if (ret->type == BRAID_F_EAGER) {
 		if (get32(&c) != BRAID_SHORT || get32(&c) != braid_short(ret->comm, ret->seq))
 			return -EBADMSG;
@@ -68,20 +93,74 @@ int braid_hdr_unpack(const void *from, struct braid_hdr *ret)
 	} else {
 		ret->size = get64(&c);
 	}
-	if (ret->type >= BRAID_F_MAX || !frames[ret->type].name ||
-	    ret->flags & ~frames[ret->type].flags || ret->len > frames[ret->type].len_max ||
-	    ret->size > BRAID_MSG_MAX ||
-	    (ret->offset > BRAID_MSG_MAX && ret->type != BRAID_F_CREDIT))
-		return -EBADMSG;
-	if (ret->type == BRAID_F_CREDIT && ret->len % 4)
-		return -EBADMSG;
-	if ((ret->type == BRAID_F_OPEN || ret->type == BRAID_F_OPENED) &&
-	    ret->len != BRAID_OPEN_SIZE)
-		return -EBADMSG;
-	if (ret->type == BRAID_F_CHUNK &&
-	    (!ret->len || ret->n >= BRAID_CHUNKS_MAX || ret->offset + ret->len > ret->size))
-		return -EBADMSG;
-	return 0;
+	return check(ret);
+}
+
+/* --- sealed headers ------------------------------------------------------------------------ */
+
+enum {
+	SUM_IN_N = 8, SUM_IN_SIZE = 24,	/* bits of the payload's checksum */
+	SEAL_FLAGS = BRAID_FLAG_PLACED | BRAID_FLAG_UNSUMMED,
+};
+
+#define N_MASK ((1u << (16 - SUM_IN_N)) - 1)
+#define SIZE_MASK ((1ull << (64 - SUM_IN_SIZE)) - 1)
+
+void braid_hdr_read(const void *from, struct braid_hdr *ret)
+{
+	struct cursor c = { .r = from };
+
+	get_hdr(&c, ret);
+	ret->size = ret->type == BRAID_F_EAGER ? ret->len : get64(&c);
+	ret->flags &= (uint8_t)~SEAL_FLAGS;
+	if (ret->len) {
+		ret->n &= N_MASK;
+		ret->size &= SIZE_MASK;
+	}
+}
+
+/* The checksum of a header, with `lseq` in the place of the checksum. */
+static uint32_t hdr_sum(const void *hdr, uint32_t lseq)
+{
+	struct braid_wire_hdr w;
+
+	memcpy(&w, hdr, sizeof(w));
+	w.lseq = htole32(lseq);
+	return braid_crc32c(0, &w, sizeof(w));
+}
+
+void braid_hdr_seal(void *hdr, uint32_t lseq, uint8_t flags, uint32_t sum)
+{
+	struct braid_wire_hdr *w = hdr;
+
+	w->flags = (uint8_t)((w->flags & ~SEAL_FLAGS) | flags);
+	if (w->len) {
+		uint64_t size = w->type == BRAID_F_EAGER ? le32toh(w->len) : le64toh(w->size);
+
+		w->n = htole16((uint16_t)((le16toh(w->n) & N_MASK) | sum << (16 - SUM_IN_N)));
+		w->size = htole64((size & SIZE_MASK) |
+				  (uint64_t)(sum >> SUM_IN_N) << (64 - SUM_IN_SIZE));
+	}
+	w->lseq = htole32(hdr_sum(hdr, lseq));
+}
+
+int braid_hdr_open(const void *from, uint32_t lseq, struct braid_hdr *ret, uint32_t *ret_sum)
+{
+	const struct braid_wire_hdr *w = from;
+	int err;
+
+	if (le32toh(w->lseq) != hdr_sum(from, lseq))
+		return -EILSEQ;
+	*ret_sum = 0;
+	if (w->len)
+		*ret_sum = (uint32_t)(le16toh(w->n) >> (16 - SUM_IN_N)) |
+			   (uint32_t)(le64toh(w->size) >> (64 - SUM_IN_SIZE)) << SUM_IN_N;
+	braid_hdr_read(from, ret);
+	ret->lseq = lseq;
+	ret->flags |= w->flags & BRAID_FLAG_PLACED;
+	err = check(ret);
+	ret->flags |= w->flags & BRAID_FLAG_UNSUMMED;
+	return err;
 }
 
 bool braid_frames_lack(const void *from, size_t n, struct braid_hdr *ret)

@@ -52,6 +52,7 @@ enum braid_frame {
 enum {
 	BRAID_FLAG_CREDITED = 1,
 	BRAID_FLAG_PLACED = 2,	/* the NIC wrote the payload to its place: none follows */
+	BRAID_FLAG_UNSUMMED = 4,	/* sealed headers only: the payload has no checksum */
 };
 
 /*
@@ -138,6 +139,22 @@ static inline void braid_hdr_pack(const struct braid_hdr *h, void *to)
 
 /* 0 or -EBADMSG: unknown type or flag, a length or size beyond what its type may have. */
 int braid_hdr_unpack(const void *from, struct braid_hdr *ret);
+/* Read a header of our own, sealed or not: the fields that braid_hdr_pack() was given. */
+void braid_hdr_read(const void *from, struct braid_hdr *ret);
+
+/*
+ * On a link with checksums headers are sealed before they are sent.  In place of lseq, which the
+ * receiver knows, is the CRC32C of the header.  The payload's CRC32C is in bits that no frame with
+ * payload needs: the upper 8 of n and the upper 24 of size.
+ */
+/* Seal a packed header, perhaps not for the first time.  `flags`: PLACED or UNSUMMED, if so now. */
+void braid_hdr_seal(void *hdr, uint32_t lseq, uint8_t flags, uint32_t sum);
+/*
+ * braid_hdr_unpack() of a sealed header, which should be frame `lseq`.  *ret_sum: the payload's
+ * CRC32C.  -EILSEQ: a bit of the header has changed, or it is another frame's.
+ */
+int braid_hdr_open(const void *from, uint32_t lseq, struct braid_hdr *ret, uint32_t *ret_sum);
+
 /* How many bytes of payload follow the header. */
 static inline uint32_t braid_hdr_follows(const struct braid_hdr *h)
 {

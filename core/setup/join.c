@@ -178,6 +178,21 @@ int braid_join_lane(struct braid_lane *lane, struct braid_conn *c)
 	return 0;
 }
 
+/* Checksums need both ends.  An end that wants them and can't have them says so. */
+static void agree_checksums(struct braid_link *link, const struct braid_conn *c)
+{
+	static struct braid_log_gate gate;
+	bool mine = c->mine.options & BRAID_OPTION_CHECKSUM;
+	bool theirs = c->version >= 2 && c->theirs.options & BRAID_OPTION_CHECKSUM;
+
+	link->checksums = mine && theirs;
+	if (mine && !theirs && braid_log_gate_open(&gate, braid_os->now_ns()))
+		braid_warn("device %s, peer %s: data on this link has no checksums: the peer %s "
+			   "[no-checksum]", link->key.dev->net.name, link->peer,
+			   c->version >= 2 ? "runs without BRAID_CHECKSUM=on" :
+					     "has an older Braid, which knows none");
+}
+
 /* Find the paths to the peer.  The accepting end asks for a dial by them if all lanes are lost. */
 static void find_paths(struct braid_link *link, const struct braid_conn *c)
 {
@@ -217,6 +232,7 @@ int braid_join_link(struct braid_link *link, struct braid_conn *c)
 	link->lanes_max = c->theirs.lanes_max < c->mine.lanes_max ? c->theirs.lanes_max :
 								    c->mine.lanes_max;
 	c->mine.window = 0;
+	agree_checksums(link, c);
 	find_paths(link, c);
 	err = braid_join_new_lane(link, c, 0);
 	if (err)

@@ -11,8 +11,8 @@ struct braid_hello;
 struct braid_transport;
 
 /*
- * Fill in a hello's lanes_max, its ciphers, and the transports that can use the device `met`.  plain: leave
- * out those that need a set-up, if `met` can use sockets.
+ * Fill in a hello's options, lanes_max, ciphers, and the transports that can use the device `met`.
+ * plain: leave out those that need a set-up, if `met` can use sockets.
  */
 void braid_offer_fill(struct braid_hello *h, const struct braid_dev *met, bool plain);
 

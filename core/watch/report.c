@@ -122,9 +122,10 @@ static void put_lane(struct braid_text *t, unsigned index, const struct braid_vi
 	braid_text_add(t, "\"up\":%s,\"home\":%s,\"suspect_ms\":%" PRIu64 ",\"sent_bytes\":%" PRIu64
 		       ",\"received_bytes\":%" PRIu64 ",\"queued_bytes\":%" PRIu64
 		       ",\"unacked_bytes\":%" PRIu64 ",\"resent_packets\":%" PRIu64
-		       ",\"lost\":%u,\"back\":%u},", bool_text(l->up), bool_text(l->home),
-		       (uint64_t)(l->suspect_ns / MS), l->sent, l->received, l->queued, l->unacked,
-		       l->wire.resent, l->lost, l->back);
+		       ",\"lost\":%u,\"back\":%u,\"corrupt\":%u},", bool_text(l->up),
+		       bool_text(l->home), (uint64_t)(l->suspect_ns / MS), l->sent,
+		       l->received, l->queued, l->unacked, l->wire.resent, l->lost, l->back,
+		       l->corrupt);
 }
 
 static void put_message(struct braid_text *t, const struct braid_view_message *m)
@@ -242,7 +243,8 @@ int braid_report_json(struct braid_text *t, bool all)
 
 enum metric {
 	LINKS, LINKS_SILENT, LANES, LANES_DOWN, COMMS, SENDS, RECEIVES, OLDEST, QUEUED, RESENT,
-	SENT_MESSAGES, SENT_BYTES, RECEIVED_MESSAGES, RECEIVED_BYTES, LOST, REDIALS, STALLS,
+	SENT_MESSAGES, SENT_BYTES, RECEIVED_MESSAGES, RECEIVED_BYTES, LOST, REDIALS, CORRUPT,
+	STALLS,
 	METRICS,
 };
 
@@ -266,6 +268,7 @@ static const struct {
 	[RECEIVED_BYTES] = { "received_bytes", "bytes", "Bytes of them.", true },
 	[LOST] = { "lanes_lost", "", "Times that a lane was lost.", true },
 	[REDIALS] = { "lanes_back", "", "Times that a lane was back.", true },
+	[CORRUPT] = { "lanes_corrupt", "", "Times that a checksum was wrong.", true },
 	[STALLS] = { "stalls", "", "Times that a message was so late that a WARN said so.", true },
 };
 
@@ -286,6 +289,7 @@ static void begin(struct sums *s)
 	s->of[RECEIVED_BYTES] = atomic_load(&dev->got.bytes);
 	s->of[LOST] = atomic_load(&dev->lost);
 	s->of[REDIALS] = atomic_load(&dev->redials);
+	s->of[CORRUPT] = atomic_load(&dev->corrupt);
 	s->of[STALLS] = atomic_load(&dev->stalls);
 }
 

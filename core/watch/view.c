@@ -48,6 +48,7 @@ static void view_lane(const struct braid_lane *lane, uint64_t now, struct braid_
 	ret->received = counted(&lane->rx_bytes);
 	ret->lost = braid_lane_times_lost(lane);
 	ret->back = braid_lane_times_back(lane);
+	ret->corrupt = braid_lane_times_corrupt(lane);
 }
 
 static void view_link(struct braid_link *link, uint64_t now, struct braid_view *ret)

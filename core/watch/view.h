@@ -50,6 +50,7 @@ struct braid_view_lane {
 	uint64_t sent, received;	/* bytes of frames, ever; replayed ones count again */
 	uint64_t queued, unacked;	/* bytes not handed to the wire; payload not acknowledged */
 	unsigned lost, back;		/* times */
+	unsigned corrupt;		/* of the losses: a checksum was wrong */
 	struct braid_wire_state wire;
 };
 

@@ -90,6 +90,7 @@ struct sim {
 	bool verbose, over;
 	bool sabotage;			/* change a byte, to see that the model notices */
 	bool encrypted;			/* so a changed byte does no harm: its lane is replaced */
+	unsigned flipped, found;	/* bits flipped, and wrong checksums, of this run */
 	char failure[512];		/* the first reason */
 };
 extern struct sim sim;
@@ -171,6 +172,8 @@ enum sim_cut {
 	SIM_CUT_SILENT,			/* a middlebox has forgotten it: nothing arrives from now on */
 };
 bool sim_net_cut(uint64_t which, enum sim_cut how);
+/* Flips a bit of one connection: `ahead` bytes from now, but not before its handshake is over. */
+void sim_net_flip(uint64_t which, uint64_t ahead);
 unsigned sim_net_connections(void);
 
 /* --- sim_model.c --------------------------------------------------------------------------- */

@@ -553,18 +553,42 @@ unsigned sim_net_connections(void)
 	return n;
 }
 
-bool sim_net_cut(uint64_t which, enum sim_cut how)
+/* One of the living connections, or NULL if there are none. */
+static struct conn *any_conn(uint64_t which)
 {
-	unsigned n = sim_net_connections(), side = (unsigned)(which >> 32) & 1;
+	unsigned n = sim_net_connections();
 	struct conn *c;
 
 	if (!n)
-		return false;
+		return NULL;
 	n = (unsigned)(which % n);
 	braid_list_for(c, &sim_conns, node) {
 		if (alive(c) && !n--)
 			break;
 	}
+	return c;
+}
+
+void sim_net_flip(uint64_t which, uint64_t ahead)
+{
+	struct conn *c = any_conn(which);
+	unsigned side = (unsigned)(which >> 32) & 1;
+	uint64_t shaken = side ? BRAID_HELLO_SIZE : BRAID_HELLO_SIZE + BRAID_PROOF_SIZE;
+	struct end *e;
+
+	if (!c)
+		return;
+	e = &c->end[side];
+	e->flip_at = (e->wrote > shaken ? e->wrote : shaken) + ahead;
+}
+
+bool sim_net_cut(uint64_t which, enum sim_cut how)
+{
+	struct conn *c = any_conn(which);
+	unsigned side = (unsigned)(which >> 32) & 1;
+
+	if (!c)
+		return false;
 	sim_event("cut", how, side, ntohs(c->to.in.sin_port));
 	switch (how) {
 	case SIM_CUT_ABORT:

@@ -27,6 +27,7 @@ struct end {			/* of a connection */
 	bool rto_set;
 	unsigned backoff, probes, retransmits;
 	uint64_t heard;		/* when the last acknowledgement came */
+	uint64_t flip_at;	/* a bit of this byte of the stream will be flipped; 0: none */
 };
 
 struct conn {

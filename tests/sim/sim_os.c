@@ -290,6 +290,14 @@ static ssize_t os_sendmsg(int fd, const struct msghdr *msg, int flags)
 				piece = cap - at;
 			if (e->ring)
 				memcpy(e->ring + at, from, piece);
+			if (e->ring && e->flip_at && e->flip_at - e->wrote < piece) {
+				size_t flip = at + (size_t)(e->flip_at - e->wrote);
+
+				e->ring[flip] ^= (char)(1 << sim_below(&sim.net, 8));
+				e->flip_at = 0;
+				sim.flipped++;
+				sim_event("flip", e->wrote, flip, 0);
+			}
 			if (e->ring && sim.sabotage && left > SABOTAGE) {
 				e->ring[at + piece / 2] ^= 1;
 				sim.sabotage = false;

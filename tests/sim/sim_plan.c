@@ -236,6 +236,17 @@ static void fault_storm(void)
 		cut(sim_chance(&sim.plan, 500) ? SIM_CUT_ABORT : SIM_CUT_RESET);
 }
 
+/* A bit of a stream changes.  Without checksums nobody would notice. */
+static void fault_flip(void)
+{
+	if (strcmp(params.checksum, "on") != 0)
+		return;
+	sim.cut = true;
+	for (uint64_t n = sim_between(&sim.plan, 1, 64); n; n--)
+		sim_net_flip(sim_next(&sim.plan), sim_between(&sim.plan, 1, 1 << 20) - 1);
+	lasts_until(sim.now);
+}
+
 /* One of the next allocations of a process fails. */
 static void fault_memory(void)
 {
@@ -267,6 +278,7 @@ static const struct {
 	{ "silent", 2, fault_silent },
 	{ "storm", 1, fault_storm },
 	{ "memory", 3, fault_memory },
+	{ "flip", 12, fault_flip },
 };
 
 enum { KINDS = sizeof(faults) / sizeof(faults[0]) };
@@ -353,6 +365,7 @@ static void choose_params(void)
 	params.peer_timeout = (int64_t)ONE_OF(SHORT_TIMEOUT_S, 20, 240);
 	sim.encrypted = sim.seed % 4 == 0;
 	strcpy(params.encrypt, sim.encrypted ? "require" : "off");
+	strcpy(params.checksum, sim_chance(&sim.plan, 500) && !sim.sabotage ? "on" : "off");
 }
 
 /* --- a run --------------------------------------------------------------------------------- */
@@ -397,6 +410,7 @@ int sim_seed(uint64_t seed)
 	sim.preempt = (unsigned)ONE_OF(0, 10, 100);
 	sim.nprocs = 2 + sim_chance(&sim.plan, 400);
 	sim.lossy = sim.cut = sim.short_of_memory = false;
+	sim.flipped = sim.found = 0;
 	rails = 1 + sim_chance(&sim.plan, 250);
 	sim_net_begin(&weather);
 	sim_model_begin();
@@ -417,6 +431,8 @@ int sim_seed(uint64_t seed)
 	choose_faults();
 	watch(NULL, 0, 0);
 	sim_run();
+	for (unsigned i = 0; i < sim.nprocs; i++)
+		sim.found += (unsigned)atomic_load(&sim.proc[i].dev->corrupt);
 	if (sim.failure[0] && sim.verbose)
 		sim_comms_tell();
 	sim.doomed = sim_comms_doomed();

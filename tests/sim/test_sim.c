@@ -145,7 +145,7 @@ static bool sabotage_is_noticed(uint64_t first)
 
 int main(int argc, char **argv)
 {
-	uint64_t first = 1, n = SEEDS, total = 0, events = 0, runs = 0;
+	uint64_t first = 1, n = SEEDS, total = 0, events = 0, runs = 0, flipped = 0, found = 0;
 	unsigned failed = 0, astray = 0;
 	bool noticed;
 	const char *module = NULL, *single = NULL;
@@ -188,6 +188,8 @@ int main(int argc, char **argv)
 		}
 		hash = sim.hash;
 		events += sim.events;
+		flipped += sim.flipped;
+		found += sim.found;
 		total = (total ^ hash) * 0x9ddfea08eb382d69u;
 		if (seed % REPLAY)
 			continue;
@@ -204,8 +206,12 @@ int main(int argc, char **argv)
 	       "%.0f events each, hash %016llx\n", (unsigned long long)runs,
 	       (unsigned long long)first, failed, astray, (double)runs / (seconds() - begin),
 	       (double)events / (double)runs, (unsigned long long)total);
-	printf("1..3\n%sok 1 - every seed ends as the model says\n%sok 2 - seeds repeat\n"
-	       "%sok 3 - a changed byte is noticed, and of an encrypted link does no harm\n",
-	       failed ? "not " : "", astray ? "not " : "", noticed ? "" : "not ");
-	return failed || astray || !noticed ? 1 : 0;
+	printf("sim: %llu bits were flipped, %llu checksums were wrong\n",
+	       (unsigned long long)flipped, (unsigned long long)found);
+	printf("1..4\n%sok 1 - every seed ends as the model says\n%sok 2 - seeds repeat\n"
+	       "%sok 3 - a changed byte is noticed, and of an encrypted link does no harm\n"
+	       "%sok 4 - a flipped bit is found by its checksum\n",
+	       failed ? "not " : "", astray ? "not " : "", noticed ? "" : "not ",
+	       found ? "" : "not ");
+	return failed || astray || !noticed || !found ? 1 : 0;
 }

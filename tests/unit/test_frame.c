@@ -241,6 +241,96 @@ static void a_short_header_is_known_by_its_first_bytes(void **state)
 	}
 }
 
+/* --- sealed headers ------------------------------------------------------------------------ */
+
+enum { SUM = (int)0xa1b2c3d4 };
+
+static void a_sealed_header_is_these_bytes(void **state)
+{
+	const struct braid_hdr chunk = { .type = BRAID_F_CHUNK, .n = 255, .ack = 1, .comm = 3,
+		.seq = 4, .tag = 5, .rseq = 6, .len = 128, .offset = 1024, .size = 1152 };
+	const struct braid_hdr eager = { .type = BRAID_F_EAGER, .comm = 3, .seq = 4, .len = 8 };
+	const struct braid_hdr alive = { .type = BRAID_F_ALIVE, .ack = 1 };
+	uint8_t got[BRAID_HDR_SIZE];
+
+	(void)state;
+	braid_hdr_pack(&chunk, got);
+	braid_hdr_seal(got, 2, BRAID_FLAG_PLACED, (uint32_t)SUM);
+	assert_golden(got, sizeof(got),
+		      "04 02 ffd4 01000000 59e0e28f 03000000 04000000 05000000 06000000 80000000"
+		      "0004000000000000 8004000000c3b2a1");
+	braid_hdr_pack(&eager, got);
+	braid_hdr_seal(got, 2, BRAID_FLAG_UNSUMMED, 0);
+	assert_golden(got, sizeof(got),
+		      "01 04 0000 00000000 b05003ec 03000000 04000000 00000000 00000000 08000000"
+		      "0000000000000000 0800000000000000");
+	braid_hdr_pack(&alive, got);
+	braid_hdr_seal(got, 2, 0, 0);
+	assert_golden(got, sizeof(got),
+		      "10 00 0000 01000000 90e4cc31 00000000 00000000 00000000 00000000 00000000"
+		      "0000000000000000 0000000000000000");
+}
+
+static void a_sealed_header_opens_to_what_was_sealed(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < N(frames); i++) {
+		uint8_t bytes[BRAID_HDR_SIZE], again[BRAID_HDR_SIZE], plain[BRAID_HDR_SIZE];
+		struct braid_hdr h = frames[i].h, got;
+		uint32_t sum = 1;
+
+		h.lseq = 77;
+		braid_hdr_pack(&h, plain);
+		memcpy(bytes, plain, sizeof(bytes));
+		braid_hdr_seal(bytes, 5, BRAID_FLAG_UNSUMMED, ~0u);	/* not for the first time */
+		braid_hdr_seal(bytes, 77, 0, (uint32_t)SUM);
+		assert_int_equal(braid_hdr_open(bytes, 77, &got, &sum), 0);
+		assert_int_equal(sum, h.len ? (uint32_t)SUM : 0);
+		braid_hdr_pack(&got, again);
+		assert_memory_equal(again, plain, sizeof(plain));
+		braid_hdr_read(bytes, &got);		/* all but lseq */
+		got.lseq = 77;
+		braid_hdr_pack(&got, again);
+		assert_memory_equal(again, plain, sizeof(plain));
+		braid_hdr_read(plain, &got);
+		braid_hdr_pack(&got, again);
+		assert_memory_equal(again, plain, sizeof(plain));
+	}
+}
+
+static void a_changed_bit_of_a_sealed_header_is_found(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < N(frames); i++) {
+		uint8_t bytes[BRAID_HDR_SIZE];
+		struct braid_hdr got;
+		uint32_t sum;
+
+		braid_hdr_pack(&frames[i].h, bytes);
+		braid_hdr_seal(bytes, 9, 0, (uint32_t)SUM);
+		assert_int_equal(braid_hdr_open(bytes, 8, &got, &sum), -EILSEQ);
+		for (unsigned bit = 0; bit < 8 * BRAID_HDR_SIZE; bit++) {
+			bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+			assert_int_equal(braid_hdr_open(bytes, 9, &got, &sum), -EILSEQ);
+			bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		}
+		assert_int_equal(braid_hdr_open(bytes, 9, &got, &sum), 0);
+	}
+}
+
+static void a_sealed_header_out_of_range_is_refused(void **state)
+{
+	const struct braid_hdr h = { .type = BRAID_F_CHUNK, .len = 2, .size = 1 };
+	uint8_t bytes[BRAID_HDR_SIZE];
+	struct braid_hdr got;
+	uint32_t sum;
+
+	(void)state;
+	braid_hdr_pack(&h, bytes);
+	braid_hdr_seal(bytes, 0, 0, 0);
+	assert_int_equal(braid_hdr_open(bytes, 0, &got, &sum), -EBADMSG);
+}
+
 static void every_frame_has_a_name_of_its_own(void **state)
 {
 	(void)state;
@@ -320,6 +410,10 @@ int main(void)
 		cmocka_unit_test(each_field_lies_in_its_place_and_nowhere_else),
 		cmocka_unit_test(frames_with_a_field_out_of_range_are_refused),
 		cmocka_unit_test(a_short_header_is_known_by_its_first_bytes),
+		cmocka_unit_test(a_sealed_header_is_these_bytes),
+		cmocka_unit_test(a_sealed_header_opens_to_what_was_sealed),
+		cmocka_unit_test(a_changed_bit_of_a_sealed_header_is_found),
+		cmocka_unit_test(a_sealed_header_out_of_range_is_refused),
 		cmocka_unit_test(every_frame_has_a_name_of_its_own),
 		cmocka_unit_test(an_open_is_these_bytes_and_comes_back_whole),
 		cmocka_unit_test(a_last_frame_without_its_payload_is_detected),

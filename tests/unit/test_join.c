@@ -495,6 +495,43 @@ static void the_best_transport_is_not_logged(void **state)
 	assert_int_equal(warn_count, 0);
 }
 
+/* --- checksums ----------------------------------------------------------------------------- */
+
+static void both_ends_must_want_checksums(void **state)
+{
+	static const struct {
+		uint8_t mine, theirs;
+		uint16_t version;
+		bool agreed;
+		const char *warn;
+	} rows[] = {
+		{ BRAID_OPTION_CHECKSUM, BRAID_OPTION_CHECKSUM, 2, true, NULL },
+		{ 0, BRAID_OPTION_CHECKSUM, 2, false, NULL },
+		{ 0, 0, 2, false, NULL },
+		{ BRAID_OPTION_CHECKSUM, 0, 2, false, "runs without BRAID_CHECKSUM=on" },
+		{ BRAID_OPTION_CHECKSUM, 0, 1, false, "has an older Braid" },
+	};
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct braid_conn c = first_lane(i % 2);
+
+		link->dial.token = braid_secret_new();
+		c.mine.options = rows[i].mine;
+		c.theirs.options = rows[i].theirs;
+		c.version = rows[i].version;
+		assert_int_equal(braid_join_link(link, &c), 0);
+		assert_int_equal(link->checksums, rows[i].agreed);
+		assert_int_equal(warn_count, rows[i].warn ? 1 : 0);
+		if (rows[i].warn) {
+			assert_non_null(strstr(warn_text, rows[i].warn));
+			assert_non_null(strstr(warn_text, "[no-checksum]"));
+		}
+		null_now_ns += 20 * SEC;
+		teardown(state);
+		setup(state);
+	}
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -524,6 +561,7 @@ int main(void)
 		CASE(a_refusal_of_a_lane_that_returns_is_not_reported),
 		CASE(a_peer_that_does_not_offer_the_best_transport_is_reported_once),
 		CASE(the_best_transport_is_not_logged),
+		CASE(both_ends_must_want_checksums),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

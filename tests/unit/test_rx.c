@@ -162,7 +162,7 @@ static void the_carrier_may_put_payload_there_by_itself(void **state)
 	assert_int_equal(rest.comm, 5);
 	assert_null(rest.gpu);
 	memcpy(rest.dst, text + 7, rest.len);
-	braid_rx_filled(stub_at(0), rest.len);
+	braid_rx_filled(stub_at(0), rest.dst, rest.len);
 	assert_int_equal(stub.ends, 0);
 	assert_int_equal(take(NULL, 0, &done), 0);
 	assert_int_equal(stub.ends, 1);

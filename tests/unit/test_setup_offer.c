@@ -94,6 +94,17 @@ static void lanes_are_limited_by_their_number_or_by_the_most_they_may_be(void **
 	assert_int_equal(hello.lanes_max, 3);
 }
 
+static void checksums_are_offered_if_they_are_switched_on(void **state)
+{
+	(void)state;
+	braid_offer_fill(&hello, &dev, false);
+	assert_int_equal(hello.options, 0);
+	strcpy(braid_param.checksum, "on");
+	braid_offer_fill(&hello, &dev, false);
+	assert_int_equal(hello.options, BRAID_OPTION_CHECKSUM);
+	strcpy(braid_param.checksum, "off");
+}
+
 #define CASE(f) cmocka_unit_test_setup(f, setup)
 
 int main(void)
@@ -104,6 +115,7 @@ int main(void)
 		CASE(a_plain_offer_is_without_those_that_need_a_set_up),
 		CASE(a_device_without_sockets_offers_the_same_plain),
 		CASE(lanes_are_limited_by_their_number_or_by_the_most_they_may_be),
+		CASE(checksums_are_offered_if_they_are_switched_on),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

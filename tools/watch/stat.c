@@ -35,6 +35,9 @@ static void print_lane(const json_t *lane)
 	       report_number(lane, "back"));
 	if (*report_text(lane, "wire"))
 		printf("        %s\n", report_text(lane, "wire"));
+	if (report_number(lane, "corrupt"))
+		printf("        lost %lld times because data was changed on its way here\n",
+		       report_number(lane, "corrupt"));
 }
 
 void stat_print_link(const json_t *link)

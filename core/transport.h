@@ -110,6 +110,7 @@ struct braid_health {			/* how the carrier of a lane is doing */
 	unsigned rtt_ms;		/* round trip to the peer's host */
 	uint32_t segment;		/* payload of a packet; 0: not known to this host */
 	uint64_t acked;			/* bytes the peer's host has acknowledged, ever */
+	bool old_key;			/* its key has been used for long: replace the carrier */
 };
 
 struct braid_wire_state {		/* the state of a carrier, for people */
@@ -133,10 +134,8 @@ struct braid_setup {			/* set-up of one lane, over an authenticated socket */
 struct braid_transport {
 	const char *name;
 	uint8_t id;
-	bool dma;			/* the NIC reads and writes user memory by itself: call
-					 * lane_fence() before that memory is given back */
-	bool ports;			/* it finds its own ports: choosing interfaces by name
-					 * neither includes nor excludes them */
+	bool dma;			/* the NIC uses user memory until lane_fence() */
+	bool ports;			/* its ports are not chosen by the names of interfaces */
 	size_t lane_size;
 
 	/*

@@ -48,6 +48,7 @@ struct braid_lane_loss {
 	struct braid_stops stops;
 	atomic_bool carrier_failed;	/* its carrier failed, and neither end closed it */
 	atomic_bool avoid_path;		/* the peer closed it: try another path first */
+	atomic_bool old_key;		/* its carrier is to be replaced, for new keys */
 	_Atomic uint64_t suspect_ns;	/* nothing was acknowledged since then; 0: not suspect */
 };
 
@@ -61,6 +62,7 @@ struct braid_lane_recover {
 	unsigned dial_wait_ms;		/* the wait after the last failed dial; 0: none failed */
 	unsigned patience_ms, rtt_ms;	/* how long the lane may be suspect; round trip */
 	uint64_t resumed_ns;
+	uint64_t shut_ns;		/* when its carrier was closed for another */
 	uint32_t lost_size;		/* segments of this size do not arrive; 0: all arrive */
 };
 

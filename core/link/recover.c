@@ -350,6 +350,7 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 		link->lanes.norphaned -= lane->loss.orphaned;
 		lane->loss.orphaned = false;
 		lane->loss.suspect_ns = 0;
+		lane->loss.old_key = false;
 		lane->loss.carrier_failed = false;
 		braid_hint(&lane->blocked, false);
 		braid_event(BRAID_EVENT_LANE_BACK, link->number, lane->index, c->tr->id, c->epoch);

@@ -52,6 +52,18 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 	return 0;
 }
 
+/* The peer has used its key for a lane for long, and can't dial. */
+static int rx_renew(struct braid_link *link, const struct braid_hdr *h)
+{
+	if (!link->dialler || h->n >= link->nlanes)
+		return -EBADMSG;
+	if (h->rseq != link->lane[h->n]->epoch)
+		return 0;			/* the lane has been dialled again since */
+	atomic_store(&link->lane[h->n]->loss.old_key, true);
+	braid_wake_service();
+	return 0;
+}
+
 static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
@@ -72,6 +84,8 @@ static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 		return 0;
 	case BRAID_F_DOWN:
 		return rx_down(link, h);
+	case BRAID_F_RENEW:
+		return rx_renew(link, h);
 	case BRAID_F_ALIVE:
 		return 0;
 	default:
@@ -129,7 +143,8 @@ static BRAID_APART int rx_begin_again(struct braid_lane *lane)
 #define OF(TYPE) (1u << BRAID_F_##TYPE)
 
 enum {
-	LINKS = OF(ACK) | OF(OPEN) | OF(LANES) | OF(CLOSE) | OF(DOWN) | OF(ALIVE),
+	LINKS = OF(ACK) | OF(OPEN) | OF(LANES) | OF(CLOSE) | OF(DOWN) | OF(ALIVE) |
+		OF(RENEW),
 	ROAMING = OF(CHUNK) | OF(VOID) | OF(DOWN),	/* all other types are sent at home only */
 };
 

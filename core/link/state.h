@@ -75,6 +75,17 @@ static inline void braid_lane_set_suspect(struct braid_lane *lane, uint64_t sinc
 	lane->loss.suspect_ns = since_ns;
 }
 
+/* Is the lane's carrier to be replaced, only because its key has been used for long? */
+static inline bool braid_lane_old_key(const struct braid_lane *lane)
+{
+	return atomic_load(&lane->loss.old_key);
+}
+
+static inline void braid_lane_set_old_key(struct braid_lane *lane, bool old)
+{
+	atomic_store(&lane->loss.old_key, old);
+}
+
 /* Did the lane's carrier fail before either end closed it? */
 static inline bool braid_lane_has_failed(const struct braid_lane *lane)
 {

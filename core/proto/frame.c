@@ -30,6 +30,7 @@ static const struct {
 	[BRAID_F_DOWN]    = { "down", 0, 0 },
 	[BRAID_F_ALIVE]   = { "alive", 0, 0 },
 	[BRAID_F_VOID]    = { "void", 0, 0 },
+	[BRAID_F_RENEW]   = { "renew", 0, 0 },
 };
 
 const char *braid_frame_name(unsigned type)

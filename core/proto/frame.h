@@ -46,6 +46,7 @@ enum braid_frame {
 	BRAID_F_DOWN,		/* lane n, epoch rseq, is closed; `seq` frames were received */
 	BRAID_F_ALIVE,		/* keepalive */
 	BRAID_F_VOID,		/* replaces a frame whose memory was given back; FAIL follows */
+	BRAID_F_RENEW,		/* please dial lane n, epoch rseq, again: new keys are due */
 	BRAID_F_MAX,
 };
 

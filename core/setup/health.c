@@ -11,6 +11,7 @@
 #include "core/link/link.h"
 #include "core/link/recover.h"
 #include "core/link/state.h"
+#include "core/proto/frame.h"
 #include "core/setup/path.h"
 #include "core/setup/redial.h"
 #include "core/setup/why.h"
@@ -81,6 +82,24 @@ static void suspect_lane(struct braid_lane *lane, const struct braid_health *h, 
 	check_mtu(lane, h, true);
 }
 
+/* New keys are due.  Only the end that dialled the link can dial the lane again. */
+static void renew(struct braid_lane *lane)
+{
+	struct braid_link *link = lane->link;
+	struct braid_hdr h = { .type = BRAID_F_RENEW, .n = lane->index, .rseq = lane->epoch };
+	bool asked = link->dialler;
+
+	if (braid_lane_old_key(lane))
+		return;
+	braid_lock_wait(&link->lock);
+	if (!asked) {
+		asked = braid_link_ctl(link, &h, NULL);
+		braid_link_flush(link);
+	}
+	braid_lane_set_old_key(lane, asked);
+	braid_unlock(&link->lock);
+}
+
 bool braid_health_check(struct braid_link *link, uint64_t now)
 {
 	bool under_way = false;
@@ -102,6 +121,8 @@ bool braid_health_check(struct braid_link *link, uint64_t now)
 			continue;
 		}
 		under_way |= h.unacked;
+		if (h.old_key)
+			renew(lane);
 		lane->recover.rtt_ms = h.rtt_ms;
 		if (!h.resent)
 			check_mtu(lane, &h, false);

@@ -11,6 +11,7 @@
 #include "core/base/os.h"
 #include "core/base/secret.h"
 #include "core/base/self.h"
+#include "core/base/units.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
 #include "core/link/state.h"
@@ -30,12 +31,19 @@
 #include "core/setup/watched.h"
 #include "core/transport.h"
 
+enum { DIAL_MS = 500 };			/* that the peer's dial may take */
+
 int braid_join_close_lane(struct braid_conn *c)
 {
 	struct braid_lane *lane = c->lane;
-	int err = braid_lane_shut(lane);
+	int err;
 
 	braid_svc_assert_locked();
+	lane->recover.shut_ns = braid_os->now_ns();
+	/* The peer is dialling: it need not be asked to while it may still succeed. */
+	if (!c->dialler && lane == braid_link_home(lane->link))
+		lane->link->recover.probe_ns = lane->recover.shut_ns + DIAL_MS * MS;
+	err = braid_lane_shut(lane);
 	if (err)
 		return err;
 	braid_lock_wait(&lane->link->lock);
@@ -149,6 +157,8 @@ int braid_join_lane(struct braid_lane *lane, struct braid_conn *c)
 	struct braid_link *link = lane->link;
 	struct braid_lane_keys keys;
 	struct braid_carrier carried;
+	bool renewed = braid_lane_old_key(lane);
+	uint64_t now;
 	int err;
 
 	braid_svc_assert_locked();
@@ -170,10 +180,17 @@ int braid_join_lane(struct braid_lane *lane, struct braid_conn *c)
 	}
 	lane_owns(lane, c);
 	note_transport(link, c, lane->index);
-	braid_info("device %s, peer %s: lane %u is back (opened %u times)",
-		   link->key.dev->net.name, link->peer, lane->index,
-		   braid_lane_times_back(lane) + 1);
-	braid_redial_resumed(lane, braid_os->now_ns());
+	now = braid_os->now_ns();
+	if (renewed) {		/* it was not lost, and its path is as good as it was */
+		braid_info("device %s, peer %s: lane %u has new keys; it stood still for %llu us",
+			   link->key.dev->net.name, link->peer, lane->index,
+			   (unsigned long long)braid_since(lane->recover.shut_ns, now) / 1000);
+	} else {
+		braid_info("device %s, peer %s: lane %u is back (opened %u times)",
+			   link->key.dev->net.name, link->peer, lane->index,
+			   braid_lane_times_back(lane) + 1);
+		braid_redial_resumed(lane, now);
+	}
 	braid_link_move(link);
 	return 0;
 }

@@ -43,6 +43,20 @@ void braid_recover_requested(struct braid_link *link, unsigned index, uint32_t e
 	braid_unlock(&link->lock);
 }
 
+/* May the lane be dialled again for new keys?  One at a time, so that the others go on. */
+static bool may_renew(const struct braid_lane *lane)
+{
+	const struct braid_link *link = lane->link;
+
+	if (!braid_lane_old_key(lane) || braid_link_ndown(link))
+		return false;
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (link->lane[i]->recover.conn)
+			return false;
+	}
+	return true;
+}
+
 /* The end that dialled the link dials its lanes. */
 static void dial_lanes(struct braid_link *link, uint64_t now)
 {
@@ -56,7 +70,8 @@ static void dial_lanes(struct braid_link *link, uint64_t now)
 			braid_path_plain(link, lane->recover.path, true, 0, now);
 			braid_lane_forget_failure(lane);
 		}
-		astray = lane->recover.path != path || braid_redial_is_poor(lane, path, now);
+		astray = lane->recover.path != path || braid_redial_is_poor(lane, path, now) ||
+			 may_renew(lane);
 		if (lane->recover.conn || braid_lane_is_stopping(lane) ||
 		    now < lane->recover.dial_at_ns ||
 		    (braid_health_well(lane, now) && !astray))

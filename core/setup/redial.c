@@ -185,6 +185,7 @@ bool braid_redial_is_poor(const struct braid_lane *lane, unsigned path, uint64_t
 bool braid_redial_is_needed(const struct braid_lane *lane, unsigned path)
 {
 	braid_svc_assert_locked();
-	return !braid_lane_up(lane) || braid_lane_suspect_ns(lane) || lane->recover.path != path ||
+	return !braid_lane_up(lane) || braid_lane_suspect_ns(lane) || braid_lane_old_key(lane) ||
+	       lane->recover.path != path ||
 	       braid_redial_is_poor(lane, path, braid_os->now_ns());
 }

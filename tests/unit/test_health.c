@@ -283,6 +283,33 @@ static void an_event_of_a_port_that_is_down_makes_the_next_look_due(void **state
 enum { FULL = 8948 };
 
 /* Lane 1 sends segments of that size, of which so many bytes are acknowledged, and is lost or not. */
+/* --- keys ------------------------------------------------------------------------------------ */
+
+static void the_dialler_replaces_a_lane_whose_key_is_old(void **state)
+{
+	(void)state;
+	link->dialler = true;
+	look();
+	assert_false(link->lane[1]->loss.old_key);
+	report[1].old_key = true;
+	look();
+	assert_true(link->lane[1]->loss.old_key);
+	assert_true(well(1));			/* until then it goes on */
+	assert_int_equal(link->lane[0]->tx.f_head, 0);
+}
+
+static void the_accepting_end_asks_once_for_a_lane_whose_key_is_old(void **state)
+{
+	(void)state;
+	link->dialler = false;
+	report[1].old_key = true;
+	look();
+	look();
+	assert_true(well(1));
+	assert_int_equal(link->lane[0]->tx.f_head, 1);
+	assert_int_equal(link->lane[1]->tx.f_head, 0);
+}
+
 static void carries(uint32_t segment, uint64_t acked, bool lost)
 {
 	report[1] = (struct braid_health){ .segment = segment, .acked = acked };
@@ -345,6 +372,8 @@ int main(void)
 		CASE(a_port_that_is_down_loses_its_lane_at_once),
 		CASE(a_socket_that_cannot_be_asked_keeps_its_lane),
 		CASE(an_event_of_a_port_that_is_down_makes_the_next_look_due),
+		CASE(the_dialler_replaces_a_lane_whose_key_is_old),
+		CASE(the_accepting_end_asks_once_for_a_lane_whose_key_is_old),
 		CASE(large_packets_that_are_lost_where_small_ones_arrive_are_reported_once),
 		CASE(large_packets_that_arrive_after_all_are_no_such_fault),
 		CASE(a_lane_lost_after_a_large_packet_had_arrived_is_no_such_fault),

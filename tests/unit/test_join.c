@@ -102,6 +102,17 @@ static void a_lane_is_closed_and_its_counts_are_announced(void **state)
 	assert_int_equal(c.mine.first, 5);
 }
 
+static void a_peer_that_dials_is_not_asked_to_dial(void **state)
+{
+	struct braid_conn c = over(p.end[0], true);
+
+	(void)state;
+	c.lane = lane;
+	c.dialler = false;
+	assert_int_equal(braid_join_close_lane(&c), 0);
+	assert_true(p.end[0]->recover.probe_ns > null_now_ns);
+}
+
 static void a_carrier_that_still_stops_announces_nothing(void **state)
 {
 	struct braid_conn c = over(p.end[0], true);
@@ -538,6 +549,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(a_lane_is_closed_and_its_counts_are_announced),
+		CASE(a_peer_that_dials_is_not_asked_to_dial),
 		CASE(a_carrier_that_still_stops_announces_nothing),
 		CASE(a_set_up_names_the_member_and_the_state_of_revocation),
 		CASE(a_transport_that_failed_on_this_lane_is_declined_once),

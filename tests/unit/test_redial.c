@@ -424,6 +424,9 @@ static void a_dial_is_wanted_until_the_lane_works_where_it_should(void **state)
 	atomic_store(&lane_[0].up, false);
 	assert_true(braid_redial_is_needed(&lane_[0], 0));
 	atomic_store(&lane_[0].up, true);
+	lane_[0].loss.old_key = true;
+	assert_true(braid_redial_is_needed(&lane_[0], 0));
+	lane_[0].loss.old_key = false;
 	dev.best = &rdma;
 	link_.setup.path[0].better = true;
 	assert_true(braid_redial_is_needed(&lane_[0], 0));

@@ -559,6 +559,26 @@ static void only_the_end_that_dials_may_be_asked_for_lanes(void **state)
 	assert_broken(0, stub_receive(0, h, NULL), -EBADMSG, "lanes");
 }
 
+static void a_lane_whose_keys_are_old_at_the_peer_is_dialled_again(void **state)
+{
+	struct braid_hdr h = { .type = BRAID_F_RENEW, .n = 1, .rseq = 0 };
+
+	(void)state;
+	stub.link->dialler = true;
+	assert_int_equal(stub_receive(0, h, NULL), 0);
+	assert_false(stub_at(1)->loss.old_key);	/* of an earlier carrier */
+	h.rseq = stub_at(1)->epoch;
+	assert_int_equal(stub_receive(0, h, NULL), 0);
+	assert_true(stub_at(1)->loss.old_key);
+	assert_true(stub_at(1)->up);
+	assert_int_equal(stub.wakes, 1);
+	h.n = LANES;
+	assert_broken(0, stub_receive(0, h, NULL), -EBADMSG, "renew");
+	h.n = 1;
+	stub.link->dialler = false;
+	assert_broken(0, stub_receive(0, h, NULL), -EBADMSG, "renew");
+}
+
 static void a_lane_lost_at_the_peer_before_it_is_up_here_is_dialled_again(void **state)
 {
 	struct braid_hdr h = { .type = BRAID_F_DOWN, .n = LANES };
@@ -798,6 +818,7 @@ int main(void)
 		CASE(the_peers_home_is_where_its_home_frames_come_from),
 		CASE(an_open_comes_with_its_proof),
 		CASE(only_the_end_that_dials_may_be_asked_for_lanes),
+		CASE(a_lane_whose_keys_are_old_at_the_peer_is_dialled_again),
 		CASE(a_lane_lost_at_the_peer_before_it_is_up_here_is_dialled_again),
 		CASE(the_loss_of_an_earlier_carrier_is_no_news),
 		CASE(payload_that_the_sender_keeps_is_acknowledged_soon),

@@ -12,7 +12,7 @@
  *   - Nothing waits.  A driver call that may sleep is a job for the threads of core/mem/later.h.
  *     Only reg() and dereg() may sleep: their callers hold no lock.
  *   - Lanes come from the core, zeroed, lane_size bytes long with struct braid_lane first.
- *   - None may be NULL, except `post` and `lands`, and `gpu` as a whole.
+ *   - None may be NULL, except `post`, `lands` and `keeps_key`, and `gpu` as a whole.
  *
  * Locks: poll() is called with the lane's `io` lock held, so one thread at a time reads a lane.
  * push() and post() are called with the link's lock held, which also guards the queue of frames
@@ -146,6 +146,7 @@ struct braid_transport {
 	int (*probe)(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len);
 	/* Can dev carry a lane now, as far as this end knows?  Without a lock; never waits. */
 	bool (*usable)(const struct braid_dev *dev);
+	bool (*keeps_key)(void);	/* must the peer keep its key?  NULL: it may change it */
 	/* A descriptor for a device's events that belong to no lane; -1: none. */
 	int (*event_fd)(const struct braid_dev *dev);
 	/*

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libbraid_core_la_SOURCES += \
+	socket/ktls.c \
+	socket/ktls.h \
 	socket/sealed.c \
 	socket/sealed.h \
 	socket/socket.c \

@@ -18,6 +18,8 @@
 
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "core/base/param.h"
+#include "socket/ktls.h"
 
 enum {
 	IOV_MAX_TX = 64,
@@ -30,6 +32,7 @@ int braid_seal_init(struct braid_seal *s, uint8_t cipher, const uint8_t *secret,
 	s->records = braid_records_new(cipher, secret, true);
 	if (!s->records)
 		return -ENOMEM;
+	braid_records_limit(s->records, (uint64_t)braid_param.key_records);
 	if (peer_keeps)
 		braid_records_keep_key(s->records);
 	return 0;
@@ -103,6 +106,8 @@ static int seal(struct braid_seal *s, const struct braid_piece *p, const struct 
 			return (int)n;
 		s->end += (size_t)n;
 	}
+	if (braid_records_due(s->records))
+		braid_hint(&s->old_key, true);
 	return 0;
 }
 
@@ -145,6 +150,18 @@ static int send_rest(struct braid_seal *s, struct braid_lane *lane, int fd)
 		return err;
 	s->held = false;
 	braid_tx_advance(lane, 1);
+	return 0;
+}
+
+int braid_seal_count(struct braid_seal *s, size_t n)
+{
+	const uint64_t limit = (uint64_t)braid_param.key_records;
+
+	if (s->sealed >= 2 * limit)
+		return -EKEYEXPIRED;
+	s->sealed += braid_ktls_records(n);
+	if (s->sealed >= limit)
+		braid_hint(&s->old_key, true);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #ifndef BRAID_SOCKET_SEALED_H
 #define BRAID_SOCKET_SEALED_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,6 +25,9 @@ enum {
 
 struct braid_seal {			/* guarded as the lane's push() is */
 	struct braid_records *records;
+	bool kernel;			/* the kernel seals, and there are no records here */
+	uint64_t sealed;		/* records that the kernel has made, at most */
+	atomic_bool old_key;		/* the carrier is to be replaced, for a new key */
 	uint8_t *out;			/* records of one piece; made by the first push */
 	size_t at, end;			/* the part of them that is not sent yet */
 	bool held;			/* the piece's last byte counts as unsent until they are */
@@ -31,6 +35,7 @@ struct braid_seal {			/* guarded as the lane's push() is */
 
 struct braid_unseal {			/* guarded by the lane's io lock */
 	struct braid_records *records;
+	bool kernel;			/* the kernel opens, and there are no records here */
 	uint8_t *in;			/* what was read and is not opened yet */
 	size_t at, end;
 };
@@ -45,6 +50,12 @@ void braid_unseal_idle(struct braid_unseal *u);
 
 /* push() of a lane whose bytes are sealed here. */
 int braid_seal_push(struct braid_seal *s, struct braid_lane *lane, int fd);
+
+/*
+ * The kernel is to seal n bytes more: 0, or -EKEYEXPIRED: its key has sealed all that it may.  A
+ * lane's carrier is replaced long before.
+ */
+int braid_seal_count(struct braid_seal *s, size_t n);
 
 /*
  * Read records from fd and open them into `to`, which has room for BRAID_SEALED_ROOM bytes: how

@@ -13,6 +13,7 @@
 #include "core/base/param.h"
 #include "core/proto/aead.h"
 #include "core/transport.h"
+#include "socket/ktls.h"
 #include "socket/stream.h"
 #include "topo/ips.h"
 
@@ -125,6 +126,7 @@ static int tcp_health(struct braid_lane *lane, struct braid_health *ret)
 	ret->rtt_ms = info->tcpi_rtt / 1000;
 	ret->segment = info->tcpi_snd_mss;
 	ret->acked = got.words[BYTES_ACKED];
+	ret->old_key = ((struct braid_stream *)lane)->seal.old_key;
 	return 0;
 }
 
@@ -141,9 +143,17 @@ static const char *tcp_state(unsigned state)
 	return state < sizeof(names) / sizeof(names[0]) && names[state] ? names[state] : "?";
 }
 
+/* What of a stream is done by the kernel. */
+static const char *by_kernel(const struct braid_stream *s)
+{
+	if (s->seal.kernel)
+		return s->unseal.kernel ? " (kernel)" : " (kernel seals)";
+	return s->unseal.kernel ? " (kernel opens)" : "";
+}
+
 static void tcp_describe(struct braid_lane *lane, struct braid_wire_state *ret)
 {
-	uint8_t cipher = ((struct braid_stream *)lane)->cipher;
+	const struct braid_stream *s = (struct braid_stream *)lane;
 	struct tcp_info info = { 0 };
 	socklen_t len = sizeof(info);
 
@@ -151,16 +161,17 @@ static void tcp_describe(struct braid_lane *lane, struct braid_wire_state *ret)
 		return;
 	ret->resent = info.tcpi_total_retrans;
 	snprintf(ret->text, sizeof(ret->text), "%s, rtt %u us, window of %u, %u not acknowledged, "
-		 "%u lost%s, %s", tcp_state(info.tcpi_state), info.tcpi_rtt, info.tcpi_snd_cwnd,
+		 "%u lost%s, %s%s", tcp_state(info.tcpi_state), info.tcpi_rtt, info.tcpi_snd_cwnd,
 		 info.tcpi_unacked, info.tcpi_lost,
 		 info.tcpi_probes ? ", peer's window is closed" : "",
-		 cipher ? braid_aead_name(cipher) : "not encrypted");
+		 s->cipher ? braid_aead_name(s->cipher) : "not encrypted", by_kernel(s));
 }
 
 /* TCP can use every interface. */
 static int tcp_probe(struct braid_dev *table, unsigned *count, unsigned max, char *why, size_t len)
 {
 	(void)max, (void)why, (void)len;
+	braid_ktls_init();
 	for (unsigned i = 0; i < *count; i++)
 		table[i].port[BRAID_TRANSPORT_TCP] = &table[i];
 	return 0;
@@ -172,6 +183,7 @@ const struct braid_transport braid_tcp = {
 	.lane_size = sizeof(struct braid_stream),
 	.probe = tcp_probe,
 	.usable = braid_always,
+	.keeps_key = braid_ktls_keeps_key,
 	.event_fd = braid_no_event_fd,
 	.events = braid_no_events,
 	.reg = braid_no_reg,

@@ -21,6 +21,7 @@
 #include "core/link/lane_io.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "socket/ktls.h"
 
 enum {
 	STAGE = BRAID_SEALED_DATA,
@@ -42,8 +43,10 @@ int braid_stream_encrypt(struct braid_lane *lane)
 	if (!k)
 		return 0;
 	s->cipher = k->cipher;
-	err = braid_seal_init(&s->seal, k->cipher, k->send, k->peer_keeps);
-	if (!err)
+	s->seal.kernel = braid_ktls_take(lane->fd, k->cipher, k->send, false);
+	s->unseal.kernel = braid_ktls_take(lane->fd, k->cipher, k->receive, true);
+	err = s->seal.kernel ? 0 : braid_seal_init(&s->seal, k->cipher, k->send, k->peer_keeps);
+	if (!err && !s->unseal.kernel)
 		err = braid_unseal_init(&s->unseal, k->cipher, k->receive);
 	if (err)
 		braid_seal_fini(&s->seal);
@@ -127,6 +130,9 @@ BRAID_HOT int braid_stream_push(struct braid_lane *lane)
 
 		if (err <= 0)
 			return err;
+		err = s->seal.kernel ? braid_seal_count(&s->seal, p.len) : 0;
+		if (err)
+			return err;
 		msg.msg_iovlen = (size_t)p.niov;
 		if (p.len > BRAID_COPY_LOCKED)
 			braid_unlock(lock);
@@ -169,8 +175,10 @@ static ssize_t receive_plain(struct braid_stream *s, size_t budget, bool *ret_sh
 		iov[msg.msg_iovlen++].iov_len = ahead;
 	}
 	n = rx(s->fd, &msg);
-	if (n <= 0)
-		return n < 0 ? -errno : 0;
+	if (n < 0)
+		return s->unseal.kernel ? braid_ktls_error(errno) : -errno;
+	if (!n)
+		return 0;
 	*ret_short = (size_t)n < direct + ahead;
 	if ((size_t)n < direct)
 		direct = (size_t)n;

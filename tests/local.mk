@@ -51,6 +51,7 @@ unit_tests = \
 	tests/unit/test_job_secret \
 	tests/unit/test_join \
 	tests/unit/test_keys \
+	tests/unit/test_ktls \
 	tests/unit/test_lane \
 	tests/unit/test_lane_count \
 	tests/unit/test_later \
@@ -247,6 +248,7 @@ vm_tests = \
 	tests/vm/cases/compare.sh \
 	tests/vm/cases/doctor.sh \
 	tests/vm/cases/faults.sh \
+	tests/vm/cases/ktls.sh \
 	tests/vm/cases/loss.sh \
 	tests/vm/cases/outage.sh \
 	tests/vm/cases/pair.sh \

@@ -69,8 +69,12 @@ void braid_encrypt_start(void)
 
 void braid_encrypt_offer(struct braid_hello *h)
 {
+	const struct braid_transport *tcp = braid_transport_find(BRAID_TRANSPORT_TCP);
+
 	h->ciphers = is_off() ? 0 : wanted() & braid_aead_ciphers();
-	h->options &= (uint8_t)~BRAID_OPTION_ENCRYPT;
+	h->options &= (uint8_t)~(BRAID_OPTION_ENCRYPT | BRAID_OPTION_KEEPS_KEY);
+	if (h->ciphers && tcp && tcp->keeps_key && tcp->keeps_key())
+		h->options |= BRAID_OPTION_KEEPS_KEY;
 	if (is_required())
 		h->options |= BRAID_OPTION_ENCRYPT;
 }

@@ -17,7 +17,7 @@
 #include "core/base/secret.h"
 #include "core/proto/libcrypto.h"
 
-enum { GATHER_MAX = 512 };		/* up to here one call for all bytes is cheaper than a copy */
+enum { GATHER_MAX = 512 };		/* up to here a copy is cheaper than more calls */
 
 static const struct {
 	uint8_t bit, key_size;

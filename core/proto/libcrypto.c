@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libcrypto.c - see libcrypto.h.  Its functions are declared here by their documented signatures. */
+/* libcrypto.c - see libcrypto.h.  Functions are declared by their documented signatures. */
 #include "core/proto/libcrypto.h"
 
 #include <dlfcn.h>

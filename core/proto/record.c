@@ -13,7 +13,7 @@
 enum { TYPE_HANDSHAKE = 22, TYPE_DATA = 23 };
 
 _Static_assert(BRAID_RECORD_EXTRA == BRAID_RECORD_HDR + 1 + BRAID_AEAD_TAG_SIZE, "tag size");
-_Static_assert((int)BRAID_SECRET_SIZE == (int)BRAID_TRAFFIC_SIZE, "a traffic secret is a key of secret.h");
+_Static_assert((int)BRAID_SECRET_SIZE == (int)BRAID_TRAFFIC_SIZE, "a secret is one of secret.h");
 _Static_assert((int)BRAID_SECRET_SIZE >= (int)BRAID_AEAD_KEY_MAX, "so is a record's key");
 
 /* KeyUpdate, which does not ask the other end for one (RFC 8446, 4.6.3). */

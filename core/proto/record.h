@@ -64,8 +64,8 @@ ssize_t braid_records_seal(struct braid_records *r, const struct iovec *iov, int
  * which lie at `out` without gaps, and in *ret_used the bytes of `in` that are done with.  0 with
  * *ret_used 0: the first record is not here whole.
  *
- * -ENOBUFS: the first record is here and does not fit.  -EILSEQ: a record is false.  -ENOMEM.  After
- * -EILSEQ and -ENOMEM the lane is to be given up.
+ * -ENOBUFS: the first record is here and does not fit.  -EILSEQ: a record is false.  -ENOMEM.
+ * After -EILSEQ and -ENOMEM the lane is to be given up.
  *
  * Behind the data `out` may be written to; it must be memory that nobody but Braid reads, and must
  * not overlap `in`.

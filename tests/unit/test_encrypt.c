@@ -166,6 +166,36 @@ static void both_ends_derive_the_same_keys_crosswise(void **state)
 	assert_false(braid_encrypt_keys(&accepter, &a));
 }
 
+static bool keeps_key(void)
+{
+	return true;
+}
+
+static void a_peer_is_told_of_a_key_that_cannot_change(void **state)
+{
+	const struct braid_transport kernel = {
+		.id = BRAID_TRANSPORT_TCP, .keeps_key = keeps_key,
+	};
+	static const struct braid_transport *const users[] = { &tcp, NULL };
+	const struct braid_transport *const kernels[] = { &kernel, NULL };
+	struct end end = { "require", "auto", 2 };
+	struct braid_lane_keys keys;
+
+	(void)state;
+	braid_transports_use(users);
+	assert_int_equal(meet(end, end), 0);
+	assert_true(braid_encrypt_keys(&dialler, &keys));
+	assert_false(keys.peer_keeps);
+	braid_transports_use(kernels);
+	assert_int_equal(meet(end, end), 0);
+	assert_true(braid_encrypt_keys(&dialler, &keys));
+	assert_true(keys.peer_keeps);
+	end.encrypt = "off";
+	assert_int_equal(meet(end, end), 0);
+	assert_int_equal(dialler.mine.options, 0);
+	braid_transports_use(users);
+}
+
 static void only_tcp_is_allowed_where_encryption_is_required(void **state)
 {
 	(void)state;
@@ -188,6 +218,7 @@ int main(void)
 		cmocka_unit_test(an_end_that_requires_encryption_refuses_a_peer_without_it),
 		cmocka_unit_test(an_answer_that_chooses_what_was_not_offered_is_an_error),
 		cmocka_unit_test(both_ends_derive_the_same_keys_crosswise),
+		cmocka_unit_test(a_peer_is_told_of_a_key_that_cannot_change),
 		cmocka_unit_test(only_tcp_is_allowed_where_encryption_is_required),
 	};
 

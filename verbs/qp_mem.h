@@ -48,8 +48,8 @@ struct braid_ring {
 
 /*
  * Memory that an earlier lane left, or new memory, whose pinning may take long.  slots: for
- * receives that are not shared.  loop: for a queue pair that is its own peer and uses the port's protection
- * domain.  NULL: no memory can be allocated or registered.
+ * receives that are not shared.  loop: for a queue pair that is its own peer and uses the port's
+ * protection domain.  NULL: no memory can be allocated or registered.
  */
 struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool slots, bool loop);
 /* Keeps the memory for a later lane, or frees it.  No queue pair may use it any more. */

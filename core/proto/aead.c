@@ -129,7 +129,7 @@ size_t braid_aead_key_size(uint8_t cipher)
 static bool sodium_new(struct braid_aead *a, const uint8_t *key)
 {
 	if (a->cipher == BRAID_CIPHER_AES256) {
-		a->aes = aligned_alloc(16, sizeof(*a->aes));
+		a->aes = calloc(1, sizeof(*a->aes));	/* aligned to 16 bytes, as it must be */
 		return a->aes && !crypto_aead_aes256gcm_beforenm(a->aes, key);
 	}
 	a->key = braid_secret_new();

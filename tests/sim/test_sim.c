@@ -6,7 +6,8 @@
  *	test_sim -v SEED				one, with all that happens in it
  *
  * Every REPLAY-th seed runs twice and must take the same course; some run once more with one byte
- * changed, and must fail, unless they are encrypted: these must not.  MODULE: by default the one that the build made, beside this program.
+ * changed, and must fail, unless they are encrypted: these must not.  MODULE: by default the one
+ * that the build made, beside this program.
  */
 #include "tests/sim/sim.h"
 

@@ -614,7 +614,7 @@ endif
 dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(smc_tests) \
 	$(fault_tests) $(cli_tests) $(vm_tests) \
 	$(vm_smc_tests) tests/no-cmocka.sh tests/old-plugin tests/readme tests/again tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
-	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/vm/cases/compare-report.sh tests/ucx/bench.sh \
+	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/vm/cases/compare-report.sh tests/bench/encrypt.sh tests/ucx/bench.sh \
 	tests/rdma/device.sh tests/ucx/device.sh tests/topo/mktree tests/gpu/run
 EXTRA_DIST += tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) tests/doctor/healthy.txt tests/doctor/cases.bash tests/valgrind.supp \
 	tests/cppcheck.supp tests/fuzz/corpus tests/net/fabric.sh tests/net/lib.sh tests/tidy/lib.sh \
@@ -750,6 +750,9 @@ bench-nccl: all tests/nccl/job
 # Braid beside perftest on emulated RDMA devices; it only prints.
 ucx-bench: all
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/ucx/bench.sh
+# What encryption and checksums cost over TCP; it only prints.
+encrypt-bench: all
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/tests/bench/encrypt.sh
 vm-bench: all
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/vm/cases/bench.sh
 vm-compare: all

@@ -45,7 +45,8 @@ void braid_aead_init(void)
 {
 	if (inited || sodium_init() < 0)
 		return;
-	braid_libcrypto_load();
+	if (use_libcrypto)
+		braid_libcrypto_load();
 	inited = true;
 }
 

@@ -35,7 +35,10 @@ const char *braid_aead_name(uint8_t cipher);	/* "AES-256-GCM" */
 const char *braid_aead_library(uint8_t cipher);	/* whose it is: "OpenSSL 3.0.15", "libsodium" */
 size_t braid_aead_key_size(uint8_t cipher);
 
-/* For tests: make further keys of libsodium alone (false), or of libcrypto where there is one. */
+/*
+ * For tests: make further keys of libsodium alone (false), or of libcrypto where there is one.  If
+ * false at init, libcrypto is not loaded.
+ */
 void braid_aead_use_libcrypto(bool use);
 
 struct braid_aead;

@@ -91,6 +91,8 @@ static int service_init(void)
 	extern const struct braid_transport braid_tcp;
 	static const struct braid_transport *const tcp[] = { &braid_tcp, NULL };
 
+	/* libcrypto's memory is not the process's own: it would outlive one that is killed. */
+	braid_aead_use_libcrypto(false);
 	braid_aead_init();
 	braid_transports_use(tcp);
 	return braid_service_init(NULL);

@@ -9,8 +9,9 @@
 #include <strings.h>
 
 #include "core/base/lib.h"
+#include "core/proto/aead.h"
 
-enum { TAG_SIZE = 16, NONCE_SIZE = 12, CIPHERS = 3 };
+enum { TAG_SIZE = BRAID_AEAD_TAG_SIZE, NONCE_SIZE = BRAID_AEAD_IV_SIZE, CIPHERS = 3 };
 
 /* --- OpenSSL 3: the default provider --------------------------------------------------------- */
 
@@ -196,6 +197,7 @@ static void try_ciphers(void)
 void braid_libcrypto_load(void)
 {
 	const char *(*get_version)(int type);
+	char *word;
 	void *lib;
 
 	if (loaded)
@@ -204,9 +206,11 @@ void braid_libcrypto_load(void)
 	lib = open_library();
 	if (!lib || !braid_lib_find(lib, "OpenSSL_version", &get_version))
 		return;
-	/* "OpenSSL 3.0.15 3 Sep 2024" */
+	/* "OpenSSL 3.0.15 3 Sep 2024": the first two words, if there are two. */
 	snprintf(version, sizeof(version), "%s", get_version(0));
-	version[strcspn(version, " ") + strcspn(strchr(version, ' ') + 1, " ") + 1] = '\0';
+	word = version + strcspn(version, " ");
+	word += strspn(word, " ");
+	word[strcspn(word, " ")] = '\0';
 	if (!load_provider(lib))
 		load_evp(lib);
 	try_ciphers();

@@ -24,6 +24,13 @@ both()				# ROW COLUMN SCALE OPTIONS...
 	figure "$name" braid by_setting "$@"
 }
 
+one_round()
+{
+	both 8 p50_us 1 --pattern pingpong --sizes 8 --iters 20000
+	both 64k alg_gb_s 1 --pattern oneway --inflight 8 --sizes 65536 --iters 5000
+	both 1m alg_gb_s 1 --pattern oneway --inflight 8 --sizes 1048576 --iters 1000
+}
+
 by_setting()
 {
 	# shellcheck disable=SC2086 # a list of settings
@@ -39,14 +46,7 @@ for setting in BRAID_ENCRYPT=require "BRAID_ENCRYPT=require BRAID_CIPHER=aes128"
 	"BRAID_ENCRYPT=require BRAID_CIPHER=chacha20" BRAID_CHECKSUM=on; do
 	echo
 	echo "$setting, $rounds rounds"
-	: >"$tmp/figures"
-	round=0
-	while [ $round -lt "$rounds" ]; do
-		round=$((round + 1))
-		both 8 p50_us 1 --pattern pingpong --sizes 8 --iters 20000
-		both 64k alg_gb_s 1 --pattern oneway --inflight 8 --sizes 65536 --iters 5000
-		both 1m alg_gb_s 1 --pattern oneway --inflight 8 --sizes 1048576 --iters 1000
-	done
+	all_rounds one_round
 	table 8 us plain
 	table 64k GB/s plain
 	table 1m GB/s plain

@@ -8,6 +8,17 @@
 
 rounds=${BRAID_TEST_ROUNDS:-5}
 
+# all_rounds COMMAND - forget the figures there are, and run the command in each round.
+all_rounds()
+{
+	: >"$tmp/figures"
+	round=0
+	while [ $round -lt "$rounds" ]; do
+		round=$((round + 1))
+		"$@"
+	done
+}
+
 # figure ROW PROGRAM COMMAND... - what the command prints, or else prints the second time.
 figure()
 {

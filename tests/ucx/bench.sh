@@ -47,19 +47,19 @@ bandwidth()			# ROW SIZE ITERATIONS
 		--sizes "$2" --iters "$3"
 }
 
+one_round()
+{
+	latency 8 8 20000
+	bandwidth 64k 65536 5000
+	bandwidth 1m 1048576 1000
+}
+
 export BRAID_TRANSPORTS=ucx BRAID_SOCKET_IFNAME=lo UCX_NET_DEVICES=lo UCX_MM_ERROR_HANDLING=y
 for tls in shm,self tcp,self; do
 	export UCX_TLS=$tls
 	echo
 	echo "UCX_TLS=$tls, $rounds rounds"
-	: >"$tmp/figures"
-	round=0
-	while [ $round -lt "$rounds" ]; do
-		round=$((round + 1))
-		latency 8 8 20000
-		bandwidth 64k 65536 5000
-		bandwidth 1m 1048576 1000
-	done
+	all_rounds one_round
 	for other in tag ucp_am; do
 		table 8 us ${other}_lat
 		table 64k MiB/s ${other}_bw

@@ -46,6 +46,14 @@ bandwidth()			# ROW SIZE ITERATIONS
 		--sizes "$2" --iters "$3"
 }
 
+one_round()
+{
+	latency 8 8 2000
+	latency 4k 4096 2000
+	bandwidth 64k 65536 500
+	bandwidth 1m 1048576 50
+}
+
 measure()			# TYPE
 {
 	vm_rdma "$1" v0 || return
@@ -54,15 +62,7 @@ measure()			# TYPE
 	has_verbs >/dev/null 2>&1 || { over="TCP: it has no verbs"; unset BRAID_TRANSPORTS; }
 	echo
 	echo "$rdma, $rounds rounds; braid moves this over $over"
-	: >"$tmp/figures"
-	round=0
-	while [ $round -lt "$rounds" ]; do
-		round=$((round + 1))
-		latency 8 8 2000
-		latency 4k 4096 2000
-		bandwidth 64k 65536 500
-		bandwidth 1m 1048576 50
-	done
+	all_rounds one_round
 	echo "          braid"
 	table 8 us ib_send_lat ib_write_lat
 	table 4k us ib_send_lat ib_write_lat

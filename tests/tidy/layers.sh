@@ -66,14 +66,14 @@ includes()
 		rule=$(allowed "$dir")
 		depth=9
 		[ "$dir" = core ] && depth=1
-		find "$dir" -maxdepth "$depth" -name '*.[ch]' | sort | while read -r file; do
-			sed -n 's/^[ 	]*#[ 	]*include[ 	]*"\([^"]*\)".*/\1/p' "$file" |
-			while read -r inc; do
-				case $inc in
-				config.h | git-hash.h) continue ;;
-				esac
-				[[ $inc =~ $rule ]] || echo "$file includes \"$inc\""
-			done
+		find "$dir" -maxdepth "$depth" -name '*.[ch]' \
+			-exec grep -EH '^[[:blank:]]*#[[:blank:]]*include[[:blank:]]*"' {} + |
+		sort | while IFS=: read -r file inc; do
+			inc=${inc#*\"} inc=${inc%%\"*}
+			case $inc in
+			config.h | git-hash.h) continue ;;
+			esac
+			[[ $inc =~ $rule ]] || echo "$file includes \"$inc\""
 		done
 	done
 )
@@ -116,9 +116,7 @@ crowded()
 (
 	cd "$1" || exit
 	for dir in $transports; do
-		used=$(movers | while read -r name; do
-			cat "$dir"/*.c 2>/dev/null | grep -qw "$name" && echo "$name"
-		done | paste -sd " ")
+		used=$(cat "$dir"/*.c 2>/dev/null | grep -owF "$(movers)" | sort -u | paste -sd " ")
 		[ "$(echo "$used" | wc -w)" -le 8 ] || echo "$dir calls more than 8: $used"
 	done
 )

@@ -167,11 +167,16 @@ rule_rooms()
 rule_beside()
 {
 	local f name dir
+	local -A count
 
+	for f in $(files '*.c' core); do
+		name=${f##*/}
+		count[$name]=$((${count[$name]-0} + 1))
+	done
 	for f in $(files '*.c' core verbs); do
 		name=${f##*/}
 		dir=${f%/*}
-		if [ "$(files "$name" core)" = "$f" ] && [ -e "tests/unit/test_$name" ]; then
+		if [ "${f#core/}" != "$f" ] && [ "${count[$name]}" = 1 ] && [ -e "tests/unit/test_$name" ]; then
 			continue
 		fi
 		[ -e "tests/unit/test_${dir##*/}_$name" ] ||
@@ -200,11 +205,9 @@ rule_params()
 		return
 	fi
 	sed -n 's/^P_[A-Z]*(\([a-z0-9_]*\),.*/\1/p' core/base/param.def | tr '[:lower:]' '[:upper:]' |
-	while read -r name; do
-		# \-, \& and the like are the page's own
-		sed 's/\\[-&]//g' "$page" | grep -qE "BRAID_$name([^A-Z0-9_]|$)" ||
-			echo "BRAID_$name is not in braid-params.7"
-	done
+	# \-, \& and the like are the page's own
+	awk 'FILENAME != "-" { gsub(/\\[-&]/, ""); gsub(/[^A-Z0-9_]+/, " "); for (i = 1; i <= NF; i++) has[$i]; next }
+		!("BRAID_" $0 in has) { print "BRAID_" $0 " is not in braid-params.7" }' "$page" -
 }
 
 # Every warning ends in an id, every id has its heading, and no heading is without one.  A line whose
@@ -214,17 +217,16 @@ rule_messages()
 	local calls='braid_(warn|error|link_fail|link_down|no_memory)|opt_fail' page=docs/user/messages.md id ids
 
 	# shellcheck disable=SC2046,SC2086
-	for f in $(files '*.c' $product tools); do
-		awk -v f="$f" -v calls="(^|[^a-z_])($calls)[(]" '
+	awk -v calls="(^|[^a-z_])($calls)[(]" '
+			FNR == 1 { text = "" }
 			/^[a-z].*[(]/ { next }
 			!text && $0 ~ calls { text = " "; at = FNR }
 			text { text = text $0 }
 			text && /;$/ {
 				if (text !~ /\[[a-z0-9-]+\]"/ && text !~ /, why[)];$/ && text !~ /no_memory[(]/)
-					print f ":" at ": a warning without its id"
+					print FILENAME ":" at ": a warning without its id"
 				text = ""
-			}' "$f"
-	done
+			}' /dev/null $(files '*.c' $product tools)
 	# shellcheck disable=SC2046,SC2086
 	ids=$(grep -ohE '[ "]\[[a-z][a-z0-9]*(-[a-z0-9]+)+\]"' /dev/null $(files '*.[ch]' $product tools) |
 		tr -d ' "[]' | sort -u)
@@ -238,14 +240,13 @@ rule_messages()
 # Each id is read in a test that provokes its message.
 rule_provoked()
 {
-	local page=docs/user/messages.md id
+	local page=docs/user/messages.md
 
 	[ -e "$page" ] || return
-	for id in $(sed -n 's/^### //p' "$page"); do
-		grep -rqE --include='*.[ch]' --include='*.sh' --include='*.bats' --exclude-dir=tidy \
-			-- "(^|[^a-z0-9-])$id([^a-z0-9-]|\$)" tests 2>/dev/null ||
-			echo "$page: no test reads a warning of $id"
-	done
+	grep -rhoE --include='*.[ch]' --include='*.sh' --include='*.bats' --exclude-dir=tidy \
+		-- '[a-z0-9-]+' tests 2>/dev/null | sort -u |
+		awk -v page="$page" 'FILENAME == "-" { seen[$0]; next }
+			/^### / && !($2 in seen) { print page ": no test reads a warning of " $2 }' - "$page"
 }
 
 tmp=$(mktemp -d)

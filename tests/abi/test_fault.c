@@ -401,6 +401,12 @@ static void setup_on(struct abi *t)
 	run_these(t, (struct run){ .kind = FAULT_SETUP, .how = FAULT_ON, .may_fail = true }, K_MAX);
 }
 
+static void no_port(struct abi *t)
+{
+	fault_only("listen");
+	run_these(t, (struct run){ .kind = FAULT_SETUP, .how = FAULT_ON, .may_fail = true }, 1);
+}
+
 static void recovery(struct abi *t)
 {
 	run_these(t, (struct run){ .kind = FAULT_SETUP, .how = FAULT_ONCE, .may_fail = true,
@@ -563,13 +569,15 @@ static void half_a_lane_no_ring(struct abi *t)
 
 static const struct abi_case cases[] = {
 	CASE("whichever call of set-up fails, the job ends well or the log says why", setup_once,
-	     .since = 12, .seconds = 300, .warns = "cannot-listen no-memory"),
+	     .since = 12, .seconds = 300, .warns = "no-memory"),
 	CASE("whichever call of set-up fails, without finalize: ends well or the log says why",
 	     setup_once,
 	     .since = 10, .until = 10, .seconds = 300),
 	CASE("whichever call of set-up and all later ones fail: ends well or the log says why",
 	     setup_on, .since = 12,
-	     .seconds = 300, .warns = "cannot-listen no-memory"),
+	     .seconds = 300, .warns = "no-memory"),
+	CASE("without a port the job ends and the log says why", no_port, .since = 12,
+	     .warns = "cannot-listen"),
 	CASE("whichever call fails after connections are lost: ends well or the log says why",
 	     recovery, .since = 12,
 	     .seconds = 300, .warns = "no-redial"),

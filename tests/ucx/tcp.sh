@@ -22,7 +22,7 @@ verdict $good "left to itself Braid gives UCX no TCP"
 export UCX_TLS=$tls
 
 # UCX gives out keys of its own, so strict leaves it out, and says so.
-BRAID_RDMA_STRICT=1 BRAID_TRANSPORTS=ucx,tcp braid_perf --sizes 8,1m --iters 20
+BRAID_RDMA_STRICT=1 BRAID_TRANSPORTS=ucx,tcp braid_perf --sizes 8,1m --iters 20 --verbose >"$tmp/strict"
 good=$?
 grep -q "\[rdma-strict\]" "$tmp/perf" || good=1
 verdict $good "UCX is not used if RDMA is to be strict"

@@ -11,8 +11,7 @@ set -u
 
 newest="rdma/test_counts abi/test_shapes"
 # How some are found and addressed is their own, what they carry then is not: all of it by check-rdma.
-[ "${own-}" != address ] || few="abi/test_life abi/test_connect abi/test_sizes
-	abi/test_order abi/test_group abi/test_queue abi/test_shapes rdma/test_counts"
+[ "${own-}" != address ] || few="abi/test_life abi/test_connect rdma/test_counts"
 # shellcheck source=tests/rdma/suite.sh
 . "$(dirname "$0")/suite.sh"
 build=${BRAID_TEST_BUILDDIR:-.}

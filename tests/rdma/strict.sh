@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # strict.sh - RoCE v2 and BRAID_RDMA_STRICT: messages move, and no NIC writes into their buffers.
 nics=roce0:rocev2,netdev=lo
-: "${BRAID_TEST_PROGRAMS:=abi/test_life abi/test_sizes abi/test_order abi/test_queue abi/test_close}"
+: "${BRAID_TEST_PROGRAMS:=abi/test_life abi/test_sizes abi/test_order}"
 export BRAID_RDMA_STRICT=1
 # shellcheck source=tests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"

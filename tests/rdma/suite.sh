@@ -3,10 +3,10 @@
 # suite.sh - the ABI tests that an RDMA NIC can carry.  Sourced by lib.sh (NICs that exist in memory
 # only) and device.sh (real ones, and the kernel's own in a virtual machine).
 #
-# BRAID_TEST_FILTER: cmocka's pattern ("v12*"); BRAID_TEST_PROGRAMS: those and no others.
+# BRAID_TEST_FILTER: cmocka's pattern ("v12*"); BRAID_TEST_PROGRAMS: those and no others;
+# BRAID_TEST_ALL=1: all, also where the sourcer has $few.
 
-# The sourcer's $few instead of all, if neither is said.
-[ "${BRAID_TEST_FILTER-}" ] || : "${BRAID_TEST_PROGRAMS:=${few-}}"
+[ "${BRAID_TEST_ALL-}" ] || : "${BRAID_TEST_PROGRAMS:=${few-}}"
 export BRAID_TEST_FILTER="${BRAID_TEST_FILTER:-v12*}"
 # How long a message may be is core's, which cuts it: seen over TCP.
 export BRAID_TEST_WITHOUT="${BRAID_TEST_WITHOUT-*2^31*}"

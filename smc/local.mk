@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-libbraid_core_la_SOURCES += \
+libbraid_core_a_SOURCES += \
 	smc/conn.h \
 	smc/diag.c \
 	smc/diag.h \

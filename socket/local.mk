@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-libbraid_core_la_SOURCES += \
+libbraid_core_a_SOURCES += \
 	socket/ktls.c \
 	socket/ktls.h \
 	socket/sealed.c \

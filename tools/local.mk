@@ -3,8 +3,8 @@
 # The code of braid, rawtcp and the ABI tests; each links the objects it needs.  From core/ they
 # take the parameter table alone, and from topo/ the machine: the plugin is loaded by path, as
 # NCCL would.
-noinst_LTLIBRARIES += tools/libtools.la
-tools_libtools_la_SOURCES = \
+noinst_LIBRARIES += tools/libtools.a
+tools_libtools_a_SOURCES = \
 	tools/child.c \
 	tools/child.h \
 	tools/cmd.c \
@@ -159,9 +159,9 @@ tools_libtools_la_SOURCES = \
 	tools/watch/stat.h \
 	tools/watch/top.c
 if WITH_HWLOC
-tools_libtools_la_SOURCES += tools/topo/hwloc.c
+tools_libtools_a_SOURCES += tools/topo/hwloc.c
 endif
-tools_libs = tools/libtools.la libbraid-core.la $(SODIUM_LIBS) $(JANSSON_LIBS) -lm -ldl -lpthread
+tools_libs = tools/libtools.a libbraid-core.a $(SODIUM_LIBS) $(JANSSON_LIBS) -lm -ldl -lpthread
 
 bin_PROGRAMS += braid
 braid_SOURCES = tools/main.c

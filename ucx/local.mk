@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 if WITH_UCX
-libbraid_core_la_SOURCES += \
+libbraid_core_a_SOURCES += \
 	ucx/ep.c \
 	ucx/ep.h \
 	ucx/exit.c \

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 if WITH_RDMA
-libbraid_core_la_SOURCES += \
+libbraid_core_a_SOURCES += \
 	verbs/attr.c \
 	verbs/blob.c \
 	verbs/blob.h \

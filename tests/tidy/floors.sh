@@ -15,18 +15,19 @@ set -u
 src=${BRAID_TEST_SRCDIR:-$(dirname "$0")/../..}
 transports=$(transport_folders "$src" | paste -sd " ")
 
-# Print "source symbol kind" of each object of these directories of the build that has a source.
-symbols()				# BUILD DIR...
+# Print "source symbol kind" of each object of these directories that has a source.
+symbols()				# DIR...
 {
-	local build=$1 obj from file
-	shift
-	(cd "$build" && find "$@" -path '*/.libs/*.o' 2>/dev/null) | sort | while read -r obj; do
-		file=${obj##*/}
-		file=${file#*_la-}
-		from=${obj%/.libs/*}/${file%.o}.c
-		[ -e "$src/$from" ] || continue
-		"$nm" "$build/$obj" 2>/dev/null | awk -v from="$from" '{ print from, $NF, $(NF - 1) }'
-	done
+	find "$@" -name '*.o' ! -path '*/.libs/*' -exec "$nm" -A {} + 2>/dev/null | awk -v src="$src" '
+		{
+			from = $0
+			sub(/\.o:.*/, ".c", from)
+			sub(/[^\/]*_a-/, "", from)
+			if (!(from in known))
+				known[from] = (getline line < (src "/" from)) > 0
+			if (known[from])
+				print from, $NF, $(NF - 1)
+		}'
 }
 
 # Reads symbols; prints "from to symbol" for each symbol that one file defines and another uses.
@@ -75,15 +76,23 @@ knots()
 {
 	awk -v may="$1" '
 		BEGIN { n = split(may, a, " "); for (i = 1; i <= n; i++) up[a[i]] = 1; n = 0 }
-		!($3 in up) { e[$1, $2] = 1; f[$1]; f[$2] }
+		!($3 in up) && !(($1, $2) in edge) { edge[$1, $2]; to[$1] = to[$1] " " $2; f[$1]; f[$2] }
+		# All that can be reached from `from`, by one call or more.
+		function reach(from,	todo, m, next_, k, q) {
+			todo[m = 1] = from
+			for (q = 1; q <= m; q++) {
+				split(to[todo[q]], next_, " ")
+				for (k in next_)
+					if (!((from, next_[k]) in e)) {
+						e[from, next_[k]] = 1
+						todo[++m] = next_[k]
+					}
+			}
+		}
 		END {
 			for (i in f) name[++n] = i
-			for (k = 1; k <= n; k++)
-				for (i = 1; i <= n; i++)
-					if ((name[i], name[k]) in e)
-						for (j = 1; j <= n; j++)
-							if ((name[k], name[j]) in e)
-								e[name[i], name[j]] = 1
+			for (i = 1; i <= n; i++)
+				reach(name[i])
 			for (i = 1; i <= n; i++) {
 				if (seen[i] || !((name[i], name[i]) in e))
 					continue
@@ -129,8 +138,8 @@ fi
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-symbols . core plugin $transports gdr topo | calls >"$tmp/product"
-symbols . tools | calls >"$tmp/tools"
+symbols core plugin $transports gdr topo | calls >"$tmp/product"
+symbols tools | calls >"$tmp/tools"
 may=$(upcalls)
 report "no call of the product goes up" "$(upward "$may" <"$tmp/product")"
 report "few files of core, and no others, call each other in a circle" \

@@ -20,7 +20,7 @@
 
 #include "tests/lib/queued.h"
 
-enum { STOP = 3, NAP_US = 50, PACE_US = 500 };
+enum { STOP = 3, NAP_US = 200, PACE_US = 500 };
 
 /* -- the NICs ----------------------------------------------------------------------------- */
 

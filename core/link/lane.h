@@ -38,6 +38,7 @@ enum braid_rx_kind { BRAID_RX_NONE, BRAID_RX_DRAIN, BRAID_RX_CTL, BRAID_RX_ENTRY
 struct braid_lane_loss {
 	atomic_uint lost, back;		/* times that its carrier was lost, was replaced */
 	atomic_uint corrupt;		/* of these losses: a checksum was wrong */
+	atomic_bool corrupt_new;	/* one more since braid_lane_was_corrupt() */
 	bool down_due;			/* closed here: a DOWN frame is pending */
 	bool writes_due, writes_sent;	/* BRAID_DOWN_WRITES is due; our NIC is slow to stop */
 	bool peer_down;			/* closed by the peer, which received this many frames: */
@@ -63,6 +64,7 @@ struct braid_lane_recover {
 	unsigned patience_ms, rtt_ms;	/* how long the lane may be suspect; round trip */
 	uint64_t resumed_ns;
 	uint64_t shut_ns;		/* when its carrier was closed for another */
+	uint32_t peer_corrupt;		/* times that it was corrupt at the peer, by its hello */
 	uint32_t lost_size;		/* segments of this size do not arrive; 0: all arrive */
 };
 

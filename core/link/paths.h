@@ -31,6 +31,13 @@ struct braid_ways {
 	struct braid_way way[BRAID_WAYS_MAX];
 };
 
+struct braid_left {			/* a path on which data is changed again and again */
+	uint64_t first_ns;		/* when n began to count such losses */
+	unsigned n;
+	unsigned pause_s;		/* how long it was left the last time */
+	uint64_t until_ns;
+};
+
 struct braid_path {
 	struct braid_dev *dev;		/* a member of the link's device */
 	struct braid_addr to;		/* the peer's member, for a transport's own set-up */
@@ -41,6 +48,7 @@ struct braid_path {
 	bool better;			/* both ends have a transport better than sockets */
 	uint64_t plain_until_ns;	/* until then only sockets use this path */
 	unsigned plain_ms;
+	struct braid_left left[2];	/* 1: by a transport better than sockets */
 };
 
 #endif

@@ -69,6 +69,7 @@ static BRAID_APART void note_corrupt(struct braid_lane *lane)
 	uint64_t all = atomic_fetch_add(&dev->corrupt, 1) + 1;
 
 	atomic_fetch_add(&lane->loss.corrupt, 1);
+	atomic_store(&lane->loss.corrupt_new, true);
 	atomic_store(&lane->loss.avoid_path, true);
 	if (!braid_log_gate_open(&dev->corrupt_gate, braid_os->now_ns()))
 		return;

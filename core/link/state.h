@@ -120,6 +120,12 @@ static inline unsigned braid_lane_times_corrupt(const struct braid_lane *lane)
 	return atomic_load_explicit(&lane->loss.corrupt, memory_order_relaxed);
 }
 
+/* Once more since the last call? */
+static inline bool braid_lane_was_corrupt(struct braid_lane *lane)
+{
+	return atomic_exchange(&lane->loss.corrupt_new, false);
+}
+
 static inline unsigned braid_lane_times_back(const struct braid_lane *lane)
 {
 	return atomic_load_explicit(&lane->loss.back, memory_order_relaxed);

@@ -76,7 +76,10 @@ struct braid_hello {			/* each end sends one; the dialler first */
 	char host[BRAID_HOST_SIZE];	/* for people; always terminated */
 	uint8_t ciphers;		/* that the sender has: bits of enum braid_cipher */
 	uint8_t options;		/* enum braid_hello_option */
-	uint32_t hint;			/* with BRAID_OPTION_SECRET: braid_auth_hint() */
+	union {
+		uint32_t hint;		/* M1, with BRAID_OPTION_SECRET: braid_auth_hint() */
+		uint32_t corrupt;	/* M2 of a LANE: times that its sender found data changed */
+	};
 	uint32_t frames;		/* LANE: frames ever received on this lane */
 	uint32_t first;			/* LANE: oldest frame that this hello's sender keeps */
 	uint16_t port;			/* the listening port of this hello's sender; 0: none */

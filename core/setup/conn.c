@@ -168,7 +168,7 @@ static int conn_rx_answer(struct braid_conn *c)
 	}
 	memcpy(c->proof, proof_tag, sizeof(proof_tag));
 	braid_auth_proof(c->key, c->m1, c->m2, c->proof + sizeof(proof_tag));
-	return 0;
+	return c->owner->answered ? c->owner->answered(c) : 0;
 }
 
 static int conn_tx_proof(struct braid_conn *c)

@@ -50,6 +50,8 @@ struct braid_conn_owner {
 	 * connection is not needed any more.
 	 */
 	int (*ready)(struct braid_conn *c);
+	/* Dialling end, may be NULL: the peer has answered.  0, or -EALREADY as above. */
+	int (*answered)(struct braid_conn *c);
 	/* Prepare c->setup and c->mine_setup, all but the blob; an errno in the latter declines. */
 	void (*setup)(struct braid_conn *c);
 	/* The handshake is over; err 0: it has succeeded.  The caller closes and frees the rest. */

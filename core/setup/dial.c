@@ -287,6 +287,17 @@ static int dial_ready(struct braid_conn *c)
 	return braid_join_close_lane(c);
 }
 
+/* The peer says how often it found that data of this lane was changed. */
+static int dial_answered(struct braid_conn *c)
+{
+	struct braid_lane *lane = c->lane;
+
+	if (!lane || lane->recover.peer_corrupt == c->theirs.corrupt)
+		return 0;
+	lane->recover.peer_corrupt = c->theirs.corrupt;
+	return braid_redial_corrupt(lane, braid_os->now_ns()) ? -EALREADY : 0;
+}
+
 /* Report the end of a dial to the code that started it. */
 static void report_end(struct braid_conn *c, int err, uint64_t now)
 {
@@ -315,5 +326,6 @@ static void dial_done(struct braid_conn *c, int err, uint64_t now)
 }
 
 static const struct braid_conn_owner dialling = {
-	.ready = dial_ready, .setup = braid_join_setup, .done = dial_done,
+	.ready = dial_ready, .answered = dial_answered, .setup = braid_join_setup,
+	.done = dial_done,
 };

@@ -49,6 +49,8 @@ int braid_join_close_lane(struct braid_conn *c)
 	braid_lock_wait(&lane->link->lock);
 	c->mine.frames = lane->rx_frames;
 	c->mine.first = lane->tx.f_acked;
+	if (!c->dialler)
+		c->mine.corrupt = braid_lane_times_corrupt(lane);
 	braid_unlock(&lane->link->lock);
 	return 0;
 }

@@ -10,7 +10,7 @@
 #include "core/setup/encrypt.h"
 #include "core/transport.h"
 
-static bool has_socket(const struct braid_dev *dev)
+bool braid_offer_has_socket(const struct braid_dev *dev)
 {
 	return braid_transport_find(BRAID_TRANSPORT_TCP) && dev->port[BRAID_TRANSPORT_TCP];
 }
@@ -26,7 +26,7 @@ void braid_offer_fill(struct braid_hello *h, const struct braid_dev *met, bool p
 	for (unsigned i = 0; braid_transports[i] && n < BRAID_TRANSPORTS_MAX; i++) {
 		const struct braid_transport *tr = braid_transports[i];
 
-		if (met->port[tr->id] && !(plain && tr->blob && has_socket(met)))
+		if (met->port[tr->id] && !(plain && tr->blob && braid_offer_has_socket(met)))
 			h->transports[n++] = tr->id;
 	}
 }

@@ -16,6 +16,7 @@ struct braid_transport;
  */
 void braid_offer_fill(struct braid_hello *h, const struct braid_dev *met, bool plain);
 
+bool braid_offer_has_socket(const struct braid_dev *dev);	/* its TCP can be used */
 bool braid_offer_has(const struct braid_hello *h, uint8_t transport);
 /* The transport that the dialler prefers among those that the accepter offers too, or NULL. */
 const struct braid_transport *braid_offer_agreed(const struct braid_hello *dialler,

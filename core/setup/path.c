@@ -21,6 +21,9 @@
 enum {
 	HOLD_MS = 2000, HOLD_MAX_MS = 60000,
 	LASTS_MS = 10000,		/* a path that fails sooner again flaps */
+	CORRUPT = 3,			/* so many losses with wrong checksums ... */
+	CORRUPT_S = 60,			/* ... within this time: the path is left */
+	LEFT_S = 10, LEFT_MAX_S = 320,
 };
 
 void braid_path_member(const struct braid_path *p, struct sockaddr_storage *ret)
@@ -193,6 +196,13 @@ void braid_paths_announce(struct braid_dev *dev, const struct braid_dev *met,
 
 /* --- which paths work ---------------------------------------------------------------------- */
 
+static uint64_t avoided_until(const struct braid_link *link, unsigned path)
+{
+	const struct braid_path *p = &link->setup.path[path];
+
+	return p->bad_until_ns > p->left[0].until_ns ? p->bad_until_ns : p->left[0].until_ns;
+}
+
 unsigned braid_path_for(const struct braid_link *link, unsigned lane, uint64_t now)
 {
 	unsigned best = lane % link->npaths;
@@ -201,9 +211,9 @@ unsigned braid_path_for(const struct braid_link *link, unsigned lane, uint64_t n
 	for (unsigned i = 0; i < link->npaths; i++) {
 		unsigned p = (lane + i) % link->npaths;
 
-		if (now >= link->setup.path[p].bad_until_ns)
+		if (now >= avoided_until(link, p))
 			return p;
-		if (link->setup.path[p].bad_until_ns < link->setup.path[best].bad_until_ns)
+		if (avoided_until(link, p) < avoided_until(link, best))
 			best = p;
 	}
 	return best;
@@ -253,10 +263,39 @@ void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsign
 		    (int64_t)((p->plain_until_ns - now) / MS));
 }
 
+unsigned braid_path_corrupt(struct braid_link *link, unsigned path, bool better, uint64_t now)
+{
+	struct braid_path *p = &link->setup.path[path];
+	struct braid_left *l = &p->left[better];
+
+	braid_svc_assert_locked();
+	if (now < l->until_ns)		/* there was no other way, or it is another lane */
+		return 0;
+	if (l->pause_s && braid_since(l->until_ns, now) <= CORRUPT_S * SEC) {
+		l->pause_s = l->pause_s < LEFT_MAX_S ? l->pause_s * 2 : LEFT_MAX_S;
+	} else {
+		if (braid_since(l->first_ns, now) > CORRUPT_S * SEC)
+			l->n = 0;
+		if (!l->n++)
+			l->first_ns = now;
+		if (l->n < CORRUPT)
+			return 0;
+		l->pause_s = LEFT_S;
+	}
+	l->n = 0;
+	l->until_ns = now + l->pause_s * SEC;
+	if (better && p->plain_until_ns < l->until_ns) {
+		p->plain_until_ns = l->until_ns;
+		braid_event(BRAID_EVENT_PLAIN, link->number, BRAID_FLIGHT_NONE, path,
+			    (int64_t)l->pause_s * 1000);
+	}
+	return l->pause_s;
+}
+
 static bool all_bad(const struct braid_link *link, uint64_t now)
 {
 	for (unsigned i = 0; i < link->npaths; i++) {
-		if (now >= link->setup.path[i].bad_until_ns)
+		if (now >= avoided_until(link, i))
 			return false;
 	}
 	return true;

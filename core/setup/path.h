@@ -57,5 +57,11 @@ void braid_path_good(struct braid_link *link, unsigned path, uint64_t now);
  */
 void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsigned least_s,
 		      uint64_t now);
+/*
+ * Data was changed on its way over the path.  If that happens again and again the path is left: for
+ * 10 s, twice as long each time that it happens again soon.  Returns for how many seconds, or 0.
+ * better: by a transport better than sockets, in whose place sockets use the path meanwhile.
+ */
+unsigned braid_path_corrupt(struct braid_link *link, unsigned path, bool better, uint64_t now);
 
 #endif

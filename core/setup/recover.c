@@ -44,14 +44,17 @@ void braid_recover_requested(struct braid_link *link, unsigned index, uint32_t e
 }
 
 /* May the lane be dialled again for new keys?  One at a time, so that the others go on. */
-static bool may_renew(const struct braid_lane *lane)
+static bool may_renew(const struct braid_lane *lane, uint64_t now)
 {
 	const struct braid_link *link = lane->link;
 
-	if (!braid_lane_old_key(lane) || braid_link_ndown(link))
+	if (!braid_lane_old_key(lane))
 		return false;
 	for (unsigned i = 0; i < link->nlanes; i++) {
-		if (link->lane[i]->recover.conn)
+		const struct braid_lane *k = link->lane[i];
+
+		if (k->recover.conn ||
+		    (!braid_lane_up(k) && !braid_redial_is_left(link, k->recover.path, now)))
 			return false;
 	}
 	return true;
@@ -62,19 +65,23 @@ static void dial_lanes(struct braid_link *link, uint64_t now)
 {
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
-		unsigned path = braid_path_for(link, i, now);
 		bool astray;
+		unsigned path;
 		int err;
 
+		if (braid_lane_was_corrupt(lane))
+			braid_redial_corrupt(lane, now);
+		path = braid_path_for(link, i, now);
 		if (braid_lane_has_failed(lane) && lane->fd < 0) {
 			braid_path_plain(link, lane->recover.path, true, 0, now);
 			braid_lane_forget_failure(lane);
 		}
 		astray = lane->recover.path != path || braid_redial_is_poor(lane, path, now) ||
-			 may_renew(lane);
+			 may_renew(lane, now);
 		if (lane->recover.conn || braid_lane_is_stopping(lane) ||
 		    now < lane->recover.dial_at_ns ||
-		    (braid_health_well(lane, now) && !astray))
+		    (braid_health_well(lane, now) && !astray) ||
+		    (!braid_lane_up(lane) && braid_redial_is_left(link, path, now)))
 			continue;
 		if (braid_lane_up(lane) && lane != braid_link_home(link) && !astray)
 			continue;		/* home first; then both ends close this one */

@@ -13,6 +13,7 @@
 #include "core/link/state.h"
 #include "core/setup/conn.h"
 #include "core/setup/links.h"
+#include "core/setup/offer.h"
 #include "core/setup/path.h"
 #include "core/setup/why.h"
 #include "core/transport.h"
@@ -88,6 +89,39 @@ void braid_redial_avoid(struct braid_link *link, unsigned path, uint64_t now)
 		if (braid_path_for(link, i, now) != path)
 			link->lane[i]->recover.dial_at_ns = 0;
 	}
+}
+
+static bool any_works(const struct braid_link *link)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (braid_lane_up(link->lane[i]) && !braid_lane_suspect_ns(link->lane[i]))
+			return true;
+	}
+	return false;
+}
+
+bool braid_redial_is_left(const struct braid_link *link, unsigned path, uint64_t now)
+{
+	braid_svc_assert_locked();
+	return now < link->setup.path[path].left[0].until_ns && any_works(link);
+}
+
+bool braid_redial_corrupt(struct braid_lane *lane, uint64_t now)
+{
+	const struct braid_link *link = lane->link;
+	const struct braid_dev *dev = link->setup.path[lane->recover.path].dev;
+	bool plain = lane->tr->blob && braid_offer_has_socket(dev);
+	unsigned s = braid_path_corrupt(lane->link, lane->recover.path, plain, now);
+
+	braid_svc_assert_locked();
+	if (s && (plain || link->npaths > 1 || any_works(link)))
+		braid_warn("device %s, peer %s: lane %u (%s, %s) is left for %u s, because data "
+			   "is changed on its way over it again and again; %s [lane-left]",
+			   link->key.dev->net.name, link->peer, lane->index, lane->tr->name,
+			   dev->net.name, s, plain ? "TCP carries the lane meanwhile" :
+			   link->npaths > 1 ? "it takes another path meanwhile" :
+					      "the other lanes carry the data meanwhile");
+	return s;
 }
 
 /* Record how a dial, or a request that the peer dial, ended.  True: ask again soon. */

@@ -36,6 +36,13 @@ bool braid_redial_again(const struct braid_lane *lane, uint64_t now);
 bool braid_redial_is_needed(const struct braid_lane *lane, unsigned path);
 /* Does a plain socket carry the lane although its path supports a better transport? */
 bool braid_redial_is_poor(const struct braid_lane *lane, unsigned path, uint64_t now);
+/*
+ * Data was changed on its way over the lane, as this end or the peer has found.  True: its path is
+ * left from now on, for a while.
+ */
+bool braid_redial_corrupt(struct braid_lane *lane, uint64_t now);
+/* Is the path left, so that no lost lane is dialled over it while another lane works? */
+bool braid_redial_is_left(const struct braid_link *link, unsigned path, uint64_t now);
 /* Avoid a path for a while.  Lanes that have another one may dial it at once. */
 void braid_redial_avoid(struct braid_link *link, unsigned path, uint64_t now);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_encrypt.c - what somebody on the path sees of an encrypted job, and what he can do to it.
+ * test_encrypt.c - what somebody on the path sees of an encrypted job, and what he can do to it; and
+ * what a path that flips bits does to a job with checksums.
  *
  * A process relays all connections between two others.  It looks for the job's bytes in what crosses,
  * flips bits, repeats bytes, turns them back, and mixes those of one connection into another.
@@ -21,7 +22,9 @@
 #include <unistd.h>
 
 enum { CHANGES = 60, PAIRS = 256, HANDSHAKE = BRAID_HELLO_SIZE + BRAID_PROOF_SIZE };
-enum meddling { LOOK_ON, FLIP, REPEAT, REFLECT, MIX, DROP, MEDDLINGS };
+/* The last two flip a bit in each connection of lane 1, towards the end that accepted or dialled it. */
+enum meddling { LOOK_ON, FLIP, REPEAT, REFLECT, MIX, DROP, FLIP_THERE, FLIP_BACK };
+enum { LANE = 1, HELLO_KIND = 12, HELLO_LANE = 14 };
 
 static const char marker[] = "the weights of a secret model";
 
@@ -29,11 +32,14 @@ static struct path {			/* shared by all processes */
 	atomic_uint how;		/* enum meddling */
 	atomic_uint most;		/* changes */
 	atomic_uint changes, marked;
+	atomic_uint dials;		/* of lane 1 */
 	_Atomic uint64_t bytes;
 } *path;
 
 static struct way {			/* one direction of a connection */
 	int from, to;
+	bool back;			/* to the end that dialled */
+	bool lane, flipped;		/* of lane 1; a bit of it */
 	uint64_t passed;
 } ways[2 * PAIRS];
 static unsigned nways;
@@ -57,11 +63,37 @@ static bool pass(const struct way *w, const char *p, size_t n)
 static char other_bytes[4096];
 static size_t nother;
 
+/* The first bytes of a connection come: its hello names the lane. */
+static void look_up_lane(struct way *w, const char *p, size_t n)
+{
+	w->lane = n > HELLO_LANE && p[HELLO_KIND] == BRAID_HELLO_LANE && p[HELLO_LANE] == LANE;
+	if (w->lane)
+		atomic_fetch_add(&path->dials, 1);
+}
+
+static bool flip_lane(struct abi *t, struct way *w, char *p, size_t n)
+{
+	size_t handshake = w->back ? BRAID_HELLO_SIZE : HANDSHAKE;
+	size_t spared = w->passed < handshake ? handshake - w->passed : 0;
+
+	if (!w->passed)
+		look_up_lane(w, p, n);
+	w->passed += n;
+	if (w->lane && !w->flipped && n > spared) {
+		w->flipped = true;
+		atomic_fetch_add(&path->changes, 1);
+		p[spared + rnd_below(t, (unsigned)(n - spared))] ^= (char)(1 << rnd_below(t, 8));
+	}
+	return pass(w, p, n);
+}
+
 static bool meddle(struct abi *t, struct way *w, char *p, size_t n)
 {
 	size_t spared = w->passed < HANDSHAKE ? HANDSHAKE - w->passed : 0;
 	unsigned how = atomic_load(&path->how);
 
+	if (how == (w->back ? FLIP_BACK : FLIP_THERE))
+		return flip_lane(t, w, p, n);
 	w->passed += n;
 	if (n <= spared || how == LOOK_ON || atomic_load(&path->changes) >= atomic_load(&path->most) ||
 	    rnd_below(t, 8))
@@ -131,7 +163,7 @@ static void on_the_path(struct abi *t, int fd)
 
 			TRUE(a >= 0 && nways < 2 * PAIRS);
 			ways[nways++] = (struct way){ .from = a, .to = b };
-			ways[nways++] = (struct way){ .from = b, .to = a };
+			ways[nways++] = (struct way){ .from = b, .to = a, .back = true };
 		}
 	}
 }
@@ -243,6 +275,36 @@ static void mixed(struct abi *t)
 static void dropped(struct abi *t)
 {
 	meddled(t, DROP);
+}
+
+/* --- checksums ----------------------------------------------------------------------------- */
+
+/* A path flips bits of one lane whenever it is dialled: the other one carries all, unchanged. */
+static void flips_lane(struct abi *t, unsigned how)
+{
+	uint64_t begun = now_us();
+	unsigned dials, most;
+
+	path_new(how, 0);
+	setenv("BRAID_CHECKSUM", "on", 1);
+	setenv("BRAID_LANES", "2", 1);
+	job(t, "off", other, talk_both_ways);
+	dials = atomic_load(&path->dials);
+	most = 4 + 2 * (unsigned)((now_us() - begun) / 10000000);	/* 10 s is the shortest pause */
+	printf("v%d: %u changes in %u dials of lane 1\n", t->abi, atomic_load(&path->changes), dials);
+	TRUE(atomic_load(&path->changes) >= 3);
+	if (dials > most)
+		FAIL("lane 1 was dialled %u times", dials);
+}
+
+static void flips_there(struct abi *t)
+{
+	flips_lane(t, FLIP_THERE);
+}
+
+static void flips_back(struct abi *t)
+{
+	flips_lane(t, FLIP_BACK);
 }
 
 /* --- what can be read ---------------------------------------------------------------------- */
@@ -386,6 +448,10 @@ static void preferred(struct abi *t)
 static const struct abi_case cases[] = {
 	CASE("what an encrypted job sends is in no capture of it", unread, ONCE),
 	CASE("the same capture has it if the job is not encrypted", read_in_plain, ONCE),
+	CASE("a lane whose bits are flipped on the way to its accepter is left", flips_there, ONCE,
+	     .warns = "corrupt-data lane-left"),
+	CASE("a lane whose bits are flipped on the way to its dialler is left", flips_back, ONCE,
+	     .warns = "corrupt-data lane-left"),
 	CASE("a flipped bit reaches no message, and the job goes on", flipped, ONCE),
 	CASE("repeated bytes reach no message, and the job goes on", repeated, ONCE),
 	CASE("bytes turned back reach no message, and the job goes on", reflected, ONCE),

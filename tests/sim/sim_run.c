@@ -529,7 +529,8 @@ static void log_line(enum braid_log_level level, const char *file, int line, con
 	if (level == BRAID_LOG_WARN && !sim.short_of_memory && !sim_comms_doomed() &&
 	    !strstr(text, "not a word for") &&
 	    !strstr(text, "has waited for") &&
-	    !((sim.flipped || sim.encrypted) && strstr(text, "[corrupt-data]")))
+	    !((sim.flipped || sim.encrypted) &&
+	      (strstr(text, "[corrupt-data]") || strstr(text, "[lane-left]"))))
 		sim_fail("process %u.%u warns without a reason: %s", running->proc->index,
 			 running->proc->life, text);
 }

@@ -664,6 +664,27 @@ static void a_dial_of_a_lane_that_works_again_is_dropped(void **state)
 	assert_int_equal(c->mine.frames, 7);
 }
 
+/* The peer's hello says how often it has found changed data: each dial but the third goes on. */
+static void a_dial_of_a_lane_on_which_the_peer_finds_changed_data_is_dropped(void **state)
+{
+	struct braid_lane *lane = up->lane[1];
+	struct braid_conn *c;
+
+	(void)state;
+	lane->recover.path = 1;
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(braid_dial_lane(up, lane, null_now_ns), 0);
+		c = lane->recover.conn;
+		c->theirs.corrupt = i;
+		assert_int_equal(c->owner->answered(c), i < 3 ? 0 : -EALREADY);
+		assert_int_equal(c->owner->answered(c), 0);
+		braid_handshake_end(c);
+	}
+	assert_non_null(strstr(warn_text, "it takes another path meanwhile [lane-left]"));
+	assert_int_equal(braid_dial_lane(up, lane, null_now_ns), 0);
+	assert_int_equal(lane->recover.conn->path, 0);
+}
+
 static void a_lost_lane_that_comes_back_is_up_and_one_that_does_not_is_dialled_again(void **state)
 {
 	struct braid_lane *lane = up->lane[1];
@@ -748,6 +769,7 @@ int main(void)
 		CASE(one_that_is_lost_again_soon_gets_small_segments),
 		CASE(a_lane_that_the_peer_closed_takes_another_path_once),
 		CASE(a_dial_of_a_lane_that_works_again_is_dropped),
+		CASE(a_dial_of_a_lane_on_which_the_peer_finds_changed_data_is_dropped),
 		CASE(a_lost_lane_that_comes_back_is_up_and_one_that_does_not_is_dialled_again),
 		CASE(an_error_here_is_returned_to_the_caller),
 		CASE(the_peer_is_asked_to_dial_in_homes_name),

@@ -195,6 +195,64 @@ static void rdma_that_flaps_is_left_alone_for_longer(void **state)
 	assert_int_equal(plain(link_.setup.path[1].plain_until_ns, false), 2);
 }
 
+/* Seconds for which a path is left whose data was changed now; 0: it is not. */
+static unsigned corrupt(uint64_t now)
+{
+	return braid_path_corrupt(&link_, 1, false, now);
+}
+
+static void a_path_that_changes_data_three_times_a_minute_is_left(void **state)
+{
+	uint64_t now = 100 * SEC;
+
+	(void)state;
+	two_paths();
+	assert_int_equal(corrupt(now), 0);
+	assert_int_equal(corrupt(now + 50 * SEC), 0);
+	assert_int_equal(corrupt(now + 61 * SEC), 0);	/* the first one of another minute */
+	assert_int_equal(corrupt(now + 80 * SEC), 0);
+	assert_int_equal(braid_path_for(&link_, 1, now += 121 * SEC), 1);
+	assert_int_equal(corrupt(now), 10);
+	assert_int_equal(braid_path_for(&link_, 1, now), 0);
+	/* A dial that works, and another lane of the path, change nothing about that. */
+	braid_path_good(&link_, 1, now);
+	assert_int_equal(corrupt(now + SEC), 0);
+	assert_int_equal(braid_path_for(&link_, 1, now + 10 * SEC - 1), 0);
+	assert_int_equal(braid_path_for(&link_, 1, now + 10 * SEC), 1);
+}
+
+static void the_pause_of_a_path_that_still_changes_data_doubles(void **state)
+{
+	uint64_t now = 100 * SEC;
+
+	(void)state;
+	two_paths();
+	assert_int_equal(corrupt(now) + corrupt(now), 0);
+	for (unsigned want = 10; want <= 320; want *= 2) {
+		assert_int_equal(corrupt(now), want);
+		now += (want + 60) * SEC;
+	}
+	assert_int_equal(corrupt(now), 320);
+	/* A minute without a fault: it is as good as new. */
+	now += (320 + 61) * SEC;
+	assert_int_equal(corrupt(now) + corrupt(now), 0);
+	assert_int_equal(corrupt(now), 10);
+}
+
+static void sockets_use_a_path_on_which_rdma_changes_data(void **state)
+{
+	uint64_t now = 100 * SEC;
+
+	(void)state;
+	two_paths();
+	assert_int_equal(plain(now, true), 2);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(braid_path_corrupt(&link_, 1, true, now), i == 2 ? 10 : 0);
+	assert_int_equal(link_.setup.path[1].plain_until_ns, now + 10 * SEC);
+	assert_int_equal(braid_path_for(&link_, 1, now), 1);
+	assert_int_equal(corrupt(now), 0);
+}
+
 static void the_only_path_is_never_left_alone(void **state)
 {
 	static const char *const a[] = { "10.1.0.1" }, *const b[] = { "10.1.0.2" };
@@ -246,6 +304,9 @@ int main(void)
 		cmocka_unit_test(lanes_alternate_and_leave_a_path_that_is_bad),
 		cmocka_unit_test(a_path_that_flaps_is_left_alone_for_longer),
 		cmocka_unit_test(rdma_that_flaps_is_left_alone_for_longer),
+		cmocka_unit_test(a_path_that_changes_data_three_times_a_minute_is_left),
+		cmocka_unit_test(the_pause_of_a_path_that_still_changes_data_doubles),
+		cmocka_unit_test(sockets_use_a_path_on_which_rdma_changes_data),
 		cmocka_unit_test(the_only_path_is_never_left_alone),
 		cmocka_unit_test(an_address_of_the_other_version_is_no_way),
 	};

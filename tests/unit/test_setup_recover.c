@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_setup_recover.c - how long a peer has been silent, by a clock that only the test moves.
+ * test_setup_recover.c - how long a peer has been silent, and which lost lanes are dialled, by a clock
+ * that only the test moves.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,8 @@
 
 #include "core/base/param.h"
 #include "core/base/units.h"
+#include "core/link/link_int.h"
+#include "core/link/state.h"
 #include "core/setup/links.h"
 #include "core/setup/recover.h"
 #include "core/setup/silence.h"
@@ -112,6 +115,102 @@ static void a_peer_that_sent_data_after_the_turn_began_is_not_lost(void **state)
 	assert_int_equal(warn_count, 0);
 }
 
+/* --- lanes on which data is changed ---------------------------------------------------------- */
+
+static void lose(struct braid_lane *lane, int err)
+{
+	null_transport.lane_close(lane);
+	braid_lane_died(lane, NULL, err);
+	lane->fd = -1;
+	lane->recover.dial_at_ns = 0;
+	braid_recover_tick(link, null_now_ns);
+}
+
+/* Was the lane dialled in the last tick?  It has no address, so that failed. */
+static bool was_dialled(const struct braid_lane *lane)
+{
+	return lane->recover.dial_at_ns;
+}
+
+static void back(struct braid_lane *lane)
+{
+	atomic_store(&lane->up, true);
+	atomic_store(&link->lanes.ndown, 0);
+	lane->fd = 1;
+}
+
+static int setup_two(void **state)
+{
+	struct null_config config = { .lanes = 2, .held = true };
+
+	(void)state;
+	null_pair_init(&p, &config);
+	link = p.end[0];
+	link->npaths = 1;
+	link->setup.path[0].dev = link->key.dev;
+	link->msg.ncomms = 1;
+	null_now_ns += 1000 * SEC;
+	braid_svc_lock();
+	braid_silence_start(link, null_now_ns);
+	warns_clear();
+	return 0;
+}
+
+static void a_lane_whose_data_is_changed_again_and_again_is_left_for_a_while(void **state)
+{
+	struct braid_lane *lane = link->lane[1];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		lose(lane, -EILSEQ);
+		assert_true(was_dialled(lane));
+		back(lane);
+	}
+	lose(lane, -EILSEQ);
+	assert_false(was_dialled(lane));
+	assert_non_null(strstr(warn_text, "lane 1 (null, "));
+	assert_non_null(strstr(warn_text, " is left for 10 s, "));
+	assert_non_null(strstr(warn_text, "the other lanes carry the data meanwhile [lane-left]"));
+	assert_int_equal(braid_lane_times_corrupt(lane), 3);
+	pass(2000);
+	link->recover.received_ns = null_now_ns;
+	braid_recover_tick(link, null_now_ns);
+	assert_false(was_dialled(lane));
+	pass(8000);
+	link->recover.received_ns = null_now_ns;
+	braid_recover_tick(link, null_now_ns);
+	assert_true(was_dialled(lane));
+}
+
+static void the_last_lane_is_dialled_however_often_its_data_is_changed(void **state)
+{
+	struct braid_lane *last = link->lane[1];
+
+	(void)state;
+	lose(link->lane[0], -ECONNRESET);
+	for (unsigned i = 0; i < 5; i++) {
+		lose(last, -EILSEQ);
+		assert_true(was_dialled(last));
+		atomic_store(&last->up, true);
+		last->fd = 1;
+		link->lanes.ndown = 1;
+	}
+	assert_null(strstr(warn_text, "[lane-left]"));
+	assert_int_equal(state_of(), BRAID_LINK_UP);
+}
+
+static void lanes_that_are_lost_for_other_reasons_are_not_left(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 5; i++) {
+		lose(link->lane[1], -ECONNRESET);
+		assert_true(was_dialled(link->lane[1]));
+		back(link->lane[1]);
+	}
+	assert_int_equal(warn_count, 0);
+}
+
+#define TWO(f) cmocka_unit_test_setup_teardown(f, setup_two, teardown)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -121,6 +220,9 @@ int main(void)
 		CASE(time_without_the_service_thread_is_not_the_peers),
 		CASE(a_peer_that_sends_at_the_end_of_such_a_pause_is_not_lost),
 		CASE(a_peer_that_sent_data_after_the_turn_began_is_not_lost),
+		TWO(a_lane_whose_data_is_changed_again_and_again_is_left_for_a_while),
+		TWO(the_last_lane_is_dialled_however_often_its_data_is_changed),
+		TWO(lanes_that_are_lost_for_other_reasons_are_not_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

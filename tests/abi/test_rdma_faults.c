@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { FLAP_MS = 5000 };
 
@@ -78,6 +79,50 @@ static void port_down_ib(struct abi *t)
 {
 	port_down(t, nic_kinds[2]);
 }
+
+/* -- bits that change on the way ----------------------------------------------------------- */
+
+/* Links with checksums make no writes with immediate data, which would have none. */
+static void flips(struct abi *t, const char *kind, const char *what)
+{
+	enum { PROBES = 8 };		/* by which ports are tried out */
+	char cmd[32];
+	struct peer p;
+	struct job *j;
+
+	setenv("BRAID_CHECKSUM", "on", 1);
+	j = rdma_start_lanes(t, &p, kind, "", "2");
+	for (long i = 1; i <= 3; i++) {
+		uint64_t end = deadline_ms(RETURN_MS * SLACK);
+
+		rdma_returns(j, kind);
+		snprintf(cmd, sizeof(cmd), "flip nic0 %s 1", what);
+		ctl(cmd);
+		while (ctl("count flips") != i) {
+			job_step(j);
+			wait_tick(end, __FILE__, __LINE__, "a bit to be flipped");
+		}
+		stall_ends(j, what);
+	}
+	job_play(j, 500);
+	TRUE(ctl("count imms") <= PROBES);
+	if (strstr(net_last_warn(), "[corrupt-data]") && !strstr(net_last_warn(), " (verbs, nic0:1)"))
+		FAIL("%s", net_last_warn());
+	rdma_finish(j, &p);
+}
+
+static void flips_sends(struct abi *t, const char *kind)
+{
+	flips(t, kind, "sends");
+}
+
+static void flips_writes(struct abi *t, const char *kind)
+{
+	flips(t, kind, "writes");
+}
+
+EACH_KIND(flips_sends)
+EACH_KIND(flips_writes)
 
 /* -- it is gone for good ------------------------------------------------------------------- */
 
@@ -323,6 +368,14 @@ static const struct abi_case cases[] = {
 	     black_hole_lanes_roce, LONG),
 	CASE("iWARP: packets that vanish with several lanes cost a moment",
 	     black_hole_lanes_iwarp, LONG),
+	CASE("RoCE: a bit that is flipped in a message reaches no buffer", flips_sends_roce, LONG,
+	     .warns = "corrupt-data lane-left"),
+	CASE("iWARP: a bit that is flipped in a message reaches no buffer", flips_sends_iwarp, LONG,
+	     .warns = "corrupt-data lane-left"),
+	CASE("RoCE: a bit that is flipped in a write reaches no application", flips_writes_roce, LONG,
+	     .warns = "corrupt-data lane-left"),
+	CASE("iWARP: a bit that is flipped in a write reaches no application", flips_writes_iwarp,
+	     LONG, .warns = "corrupt-data lane-left"),
 	BOTH("a NIC that is removed costs a moment", removed),
 	BOTH("queue pairs that fail again and again are left alone", flaps),
 	CASE("RoCE: a shared receive queue that fails costs a moment", srq_fails_roce, LONG),

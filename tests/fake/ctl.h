@@ -49,6 +49,8 @@
  *   port HOST/NAME/PORT down|up       events PORT_ERR, PORT_ACTIVE; packets are lost meanwhile
  *   drop HOST/NAME/PORT 0|1           packets are lost, without an event
  *   lose HOST/NAME/PORT N             the next N packets from there are lost
+ *   flip HOST/NAME/PORT sends|writes N   a bit of each of the next N messages from there is changed on
+ *                                     the way; writes: of more than 8 bytes, with immediate data or not
  *   delay HOST/NAME/PORT USEC         each packet into there takes that much longer
  *   requests HOST/NAME/PORT MSEC      rdma_cm's requests take that much longer into there
  *   gid HOST/NAME/PORT INDEX none|ADDRESS [v1|v2]   event GID_CHANGE
@@ -59,8 +61,8 @@
  *   srq error                         [pid] all shared receive queues and their users fail likewise
  *   cq error                          [pid] all completion queues of queue pairs are broken
  *   count WHAT [QPN]                  sends messages (IBV_WR_SEND alone) imms (writes with
- *                                     immediate data) recvs packets retries rnr acks, of all if
- *                                     no QPN
+ *                                     immediate data) recvs packets retries rnr acks flips, of
+ *                                     all if no QPN
  *   fail K [WHICH] [ERRNO] [on]       [pid] the K-th call fails (0: none); WHICH: a function's
  *                                     name, setup, post (the ops), poll, or all but poll; on:
  *                                     every later one too.  Restarts the count.

@@ -66,6 +66,7 @@ struct fab_gid {
 struct fab_port {
 	_Atomic uint32_t up, drop, delay_us, lid, mtu, request_ms;
 	_Atomic uint32_t lose;
+	_Atomic uint32_t flip[2];	/* of sends, of writes */
 	_Atomic uint32_t events;	/* how many there were ... */
 	_Atomic uint32_t event[EVENTS_MAX];	/* ... and the last of them: enum ibv_event_type */
 	/* under the fabric's lock: */
@@ -114,7 +115,9 @@ struct ring {
 	uint32_t pad2[13];
 };
 
-enum counter { C_SENDS, C_MESSAGES, C_IMMS, C_RECVS, C_PACKETS, C_RETRIES, C_RNR, C_ACKS, COUNTERS };
+enum counter {
+	C_SENDS, C_MESSAGES, C_IMMS, C_RECVS, C_PACKETS, C_RETRIES, C_RNR, C_ACKS, C_FLIPS, COUNTERS
+};
 
 enum force { FORCE_ERROR = 1, FORCE_TERMINATE = 2, FORCE_CLOSED = 3 };
 

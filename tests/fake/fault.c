@@ -201,6 +201,16 @@ static long do_gid(char **w, unsigned n, uint32_t id)
 	return 0;
 }
 
+static long do_flip(char **w, unsigned n, uint32_t id)
+{
+	bool writes = n > 3 && !strcmp(w[2], "writes");
+
+	if (n < 4 || (!writes && strcmp(w[2], "sends")))
+		return -EINVAL;
+	atomic_store(&fab_port(id)->flip[writes], (uint32_t)strtoul(w[3], NULL, 0));
+	return 0;
+}
+
 static long do_port(char **w, unsigned n)
 {
 	uint32_t id, was;
@@ -222,6 +232,8 @@ static long do_port(char **w, unsigned n)
 		return -EINVAL;
 	if (!strcmp(w[0], "gid"))
 		return do_gid(w, n, id);
+	if (!strcmp(w[0], "flip"))
+		return do_flip(w, n, id);
 	if (!strcmp(w[0], "drop")) {
 		atomic_store(&p->drop, (uint32_t)strtoul(w[2], NULL, 0));
 	} else if (!strcmp(w[0], "lid") || !strcmp(w[0], "mtu")) {
@@ -263,7 +275,8 @@ static struct fab_qp *find_qp(const char *text)
 static long do_count(char **w, unsigned n)
 {
 	static const char *const names[COUNTERS] = {
-		"sends", "messages", "imms", "recvs", "packets", "retries", "rnr", "acks"
+		"sends", "messages", "imms", "recvs", "packets", "retries", "rnr", "acks",
+		"flips",
 	};
 	struct fab_qp *q;
 
@@ -349,7 +362,7 @@ long braid_fake_ctl(const char *cmd)
 	}
 	if (!strcmp(w[0], "port") || !strcmp(w[0], "drop") || !strcmp(w[0], "lose") || !strcmp(w[0], "delay") ||
 	    !strcmp(w[0], "requests") || !strcmp(w[0], "gid") || !strcmp(w[0], "fatal") ||
-	    !strcmp(w[0], "lid") || !strcmp(w[0], "mtu"))
+	    !strcmp(w[0], "lid") || !strcmp(w[0], "mtu") || !strcmp(w[0], "flip"))
 		return do_port(w, n);
 	return -EINVAL;
 }

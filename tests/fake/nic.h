@@ -25,6 +25,8 @@ bool path_works(struct fqp *qp);
 bool peer_fits(const struct fqp *qp);		/* are the two each other's peer? */
 bool peer_listens(const struct fqp *qp);	/* would the peer take a packet? */
 bool lose_one(struct fqp *qp);
+/* Changes a bit of a record's data on its way, if it is to be. */
+void flip_one(struct fqp *qp, const struct rec *r, uint8_t *data);
 void kick_peer(const struct fqp *qp);
 struct rec plain_rec(const struct fqp *qp);
 bool is_delayed(struct fqp *qp, const struct rec *r);

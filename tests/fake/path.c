@@ -196,15 +196,33 @@ bool peer_listens(const struct fqp *qp)
 	return (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) && peer_fits(qp);
 }
 
-bool lose_one(struct fqp *qp)
+static bool take_one(_Atomic uint32_t *from)
 {
-	struct fab_port *p = fab_port(atomic_load(&qp->fab->port));
-	uint32_t n = atomic_load(&p->lose);
+	uint32_t n = atomic_load(from);
 
 	while (n)
-		if (atomic_compare_exchange_weak(&p->lose, &n, n - 1))
+		if (atomic_compare_exchange_weak(from, &n, n - 1))
 			return true;
 	return false;
+}
+
+bool lose_one(struct fqp *qp)
+{
+	return take_one(&fab_port(atomic_load(&qp->fab->port))->lose);
+}
+
+enum { COUNTS = 8 };			/* a write that short has a carrier's own counts */
+
+void flip_one(struct fqp *qp, const struct rec *r, uint8_t *data)
+{
+	bool write = r->op == REC_WRITE;
+	uint32_t chance = r->psn * 2654435761u;
+
+	if (!(r->flags & REC_FIRST) || !r->bytes || (write && r->msg_len <= COUNTS) ||
+	    !take_one(&fab_port(atomic_load(&qp->fab->port))->flip[write]))
+		return;
+	data[(chance >> 3) % r->bytes] ^= (uint8_t)(1u << (chance & 7));
+	fab_count(qp->slot, C_FLIPS, 1);
 }
 
 void kick_peer(const struct fqp *qp)

@@ -123,6 +123,8 @@ static bool send_piece(struct fqp *qp, struct swqe *w)
 			fail_oldest(qp, IBV_WC_LOC_PROT_ERR);
 			return false;
 		}
+		if (op != IBV_WR_RDMA_READ)
+			flip_one(qp, &r, to);
 		*at = r;
 		ring_commit(&qp->fab->req, bytes);
 		kick_peer(qp);

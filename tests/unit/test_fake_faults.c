@@ -191,6 +191,37 @@ static void test_lost_packets_are_sent_again(void **state)
 	end_close(&b);
 }
 
+static void test_a_bit_is_flipped(void **state)
+{
+	static const enum ibv_wr_opcode ops[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE_WITH_IMM };
+	struct end a, b;
+	struct addr to;
+
+	(void)state;
+	pair(&a, &b, "ib0", "ib1", BUF);
+	to = addr_of(&b);
+	for (unsigned k = 0; k < 2; k++) {
+		for (unsigned flips = 0; flips < 2; flips++) {
+			unsigned changed = 0;
+
+			ok(!flips ? "flip ib0 sends 0" : k ? "flip ib0 writes 1" : "flip ib0 sends 1");
+			fill(&a, BUF, k);
+			memset(b.buf, 0, BUF);
+			assert_int_equal(take(&b, 0, BUF), 0);
+			assert_int_equal(post(&a, ops[k], &to, 0, BUF, IBV_SEND_SIGNALED), 0);
+			wait_status(&a, IBV_WC_SUCCESS);
+			wait_status(&b, IBV_WC_SUCCESS);
+			for (unsigned i = 0; i < BUF; i++)
+				changed += (unsigned)__builtin_popcount((uint8_t)(a.buf[i] ^ b.buf[i]));
+			assert_int_equal(changed, flips);
+		}
+	}
+	assert_int_equal(braid_fake_ctl("count flips"), 2);
+	assert_int_equal(braid_fake_ctl("flip ib0 reads 1"), -EINVAL);
+	end_close(&a);
+	end_close(&b);
+}
+
 static void test_delay(void **state)
 {
 	struct end a, b;
@@ -662,6 +693,7 @@ int main(void)
 		cmocka_unit_test(test_a_dead_path_is_noticed_in_time),
 		cmocka_unit_test(test_port_goes_and_returns),
 		cmocka_unit_test(test_lost_packets_are_sent_again),
+		cmocka_unit_test(test_a_bit_is_flipped),
 		cmocka_unit_test(test_delay),
 		cmocka_unit_test(test_queue_pair_is_forced_into_error),
 		cmocka_unit_test(test_send_queue_drains),

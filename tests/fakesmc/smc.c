@@ -13,6 +13,7 @@
  *	tcp:CODE[:PEER]	a fallback, with the kernel's codes, in hexadecimal
  *	hang:SECONDS	connect() takes that long; signals don't end it
  *	hard:SECONDS	the same, and close() too
+ *	flip:BYTES	smcr, but a bit of each socket's stream is changed after so many bytes
  *	break:BYTES	smcr, but each socket fails once so many bytes were sent on it
  * FAKE_SMC_INET=1: the kernel has IPPROTO_SMC.
  */
@@ -225,16 +226,50 @@ static ssize_t count(int fd, ssize_t n)
 	return n;
 }
 
+/* Is the byte to be changed among those to be sent now? */
+static bool flips(int fd, size_t len)
+{
+	unsigned long long at = is("flip:") ? strtoull(mode() + strlen("flip:"), NULL, 10) : 0;
+
+	return known(fd) && at && sent_on[fd] <= at && at < sent_on[fd] + len;
+}
+
+static ssize_t send_flipped(int fd, const struct msghdr *msg, size_t len, int flags)
+{
+	char *copy = malloc(len);
+	size_t n = 0;
+	ssize_t res;
+
+	for (size_t i = 0; i < msg->msg_iovlen; n += msg->msg_iov[i++].iov_len)
+		memcpy(copy + n, msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len);
+	copy[strtoull(mode() + strlen("flip:"), NULL, 10) - sent_on[fd]] ^= 4;
+	res = REAL(send)(fd, copy, len, flags);
+	free(copy);
+	return res;
+}
+
 STAND_IN ssize_t send(int fd, const void *data, size_t len, int flags)
 {
 	if (fd >= 0 && fd < FDS && diag_end[fd]) {
 		answer(diag_end[fd] - 1);
 		return (ssize_t)len;
 	}
+	if (flips(fd, len)) {
+		struct iovec one = { (void *)(uintptr_t)data, len };
+
+		return count(fd, send_flipped(fd, &(struct msghdr){ .msg_iov = &one, .msg_iovlen = 1 },
+					      len, flags));
+	}
 	return breaks(fd) ? fail(ECONNRESET) : count(fd, REAL(send)(fd, data, len, flags));
 }
 
 STAND_IN ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
+	size_t len = 0;
+
+	for (size_t i = 0; i < msg->msg_iovlen; i++)
+		len += msg->msg_iov[i].iov_len;
+	if (flips(fd, len))
+		return count(fd, send_flipped(fd, msg, len, flags));
 	return breaks(fd) ? fail(ECONNRESET) : count(fd, REAL(sendmsg)(fd, msg, flags));
 }

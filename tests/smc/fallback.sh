@@ -83,6 +83,15 @@ breaks()
 	[ "$smc" -ge 2 ] && [ "$back" -ge "$smc" ] && grep -q "lane 0 is lost" "$tmp"/err.[ab]
 }
 
+# flips SIZES - each stream changes a bit: what came is sent again, TCP takes over at the third time
+flips()
+{
+	BRAID_CHECKSUM=on BRAID_LANES=2 pair flip:3000001 flip:3000001 --sizes "$1" --seconds 8 --inflight 4 \
+		--pattern bidir || return
+	grep -q "WARN.*, over lane [01] (smc, lo).*\[corrupt-data\]" "$tmp"/err.[ab] || return
+	grep -q "lane [01] (smc, lo) is left for .* TCP carries the lane meanwhile \[lane-left\]" "$tmp"/err.[ab]
+}
+
 # one_sided A B WORDS - an end without SMC: TCP, and words of the end that has it
 one_sided()
 {
@@ -119,6 +128,8 @@ check "a connect that hangs" hangs hang:20
 check "a connect that hangs, and closes that hang" hangs hard:20
 check "the only lane breaks" breaks 1
 check "four lanes break" breaks 4
+check "bits change in large messages" flips 1m
+check "bits change in small messages" flips 64
 check "the accepter has none" one_sided none smcr b "the kernel has no AF_SMC"
 check "the dialler has none" one_sided smcr none a "the kernel has no AF_SMC"
 check "no smc_diag" one_sided nodiag smcr b "the kernel does not tell"

@@ -49,6 +49,19 @@ verdict $? "an endpoint breaks while data moves: TCP carries the lane, then UCX 
 BRAID_TEST_UCP_BREAK=20000+ transfer --seconds 1
 verdict $? "endpoints break again and again: the bytes arrive"
 
+# flips EACH SIZES - a bit of every so many-th message is changed: TCP carries the lane
+flips()
+{
+	BRAID_CHECKSUM=on BRAID_LANES=2 BRAID_TEST_UCP_FLIP=$1 BRAID_TRANSPORTS=ucx,tcp \
+		braid_perf --sizes "$2" --timeout 200 --seconds 3 --pattern bidir --verbose &&
+		grep -q "WARN.*, over lane [01] (ucx, .*\[corrupt-data\]" "$tmp/perf" &&
+		grep -q "WARN.*lane [01] (ucx, .* is left for .*\[lane-left\]" "$tmp/perf"
+}
+flips 1000 8,20000
+verdict $? "a bit of a small message changes again and again: TCP takes over, and the bytes are right"
+flips 1000 300000,1m
+verdict $? "a bit of a large message changes again and again: TCP takes over, and the bytes are right"
+
 # Who arms a worker is the service thread.
 BRAID_TEST_UCP_TIMES=$tmp/times transfer && awk '
 	$2 == "ucp_worker_arm" { service[$1] = 1 }

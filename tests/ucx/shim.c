@@ -7,6 +7,7 @@
  * BRAID_TEST_UCP_BREAK=K	the K-th ucp_worker_progress() of a process reports all endpoints of its
  *				worker broken, and the next endpoint cannot be made; =K+: later calls
  *				report every new endpoint, too, and endpoints can be made
+ * BRAID_TEST_UCP_FLIP=K	a bit of every K-th message of a process is changed on the way
  * BRAID_TEST_UCP_CUDA=1	UCX claims support for GPU memory, and moves that of tests/fakecuda;
  *				calls from a thread without a context fail; =broken: every send fails;
  *				=lies: the first half of the bytes sent is zeroed
@@ -35,7 +36,8 @@ static struct {
 	unsigned long at;		/* 0: never */
 	bool on;			/* and all after it */
 } fail, broken;
-static atomic_ulong calls, turns;
+static atomic_ulong calls, turns, sends;
+static unsigned long flip_each;		/* 0: none */
 static atomic_bool refuse;		/* the next endpoint */
 static struct {
 	ucp_worker_h worker;
@@ -63,6 +65,9 @@ __attribute__((constructor)) static void begin(void)
 {
 	const char *path = getenv("BRAID_TEST_UCP");
 
+	bool on;
+
+	read_point("BRAID_TEST_UCP_FLIP", &flip_each, &on);
 	times = getenv("BRAID_TEST_UCP_TIMES");
 	cuda = getenv("BRAID_TEST_UCP_CUDA");
 	real = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
@@ -345,6 +350,29 @@ static void moved_here(void *req, ucs_status_t status, const ucp_tag_recv_info_t
 	moved_free(m);
 }
 
+static bool flips(size_t count, const ucp_request_param_t *param)
+{
+	return flip_each && count && !is_gpu(param) && (atomic_fetch_add(&sends, 1) + 1) % flip_each == 0;
+}
+
+/* Sends a copy, of which a bit is changed. */
+static ucs_status_ptr_t send_flipped(ucp_ep_h ep, const void *data, size_t count, ucp_tag_t tag,
+				     const ucp_request_param_t *param)
+{
+	unsigned long chance = atomic_load(&sends) * 2654435761u;
+	ucp_request_param_t ours;
+	struct moved *m = moved_new(NULL, count, param, &ours);
+	ucs_status_ptr_t req;
+
+	ours.cb.send = moved_sent;
+	memcpy(m->bytes, data, count);
+	((char *)m->bytes)[(chance >> 3) % count] ^= (char)(1 << (chance & 7));
+	req = REAL(ucp_tag_send_nbx, ep, m->bytes, count, tag, &ours);
+	if (!UCS_PTR_IS_PTR(req))
+		moved_free(m);
+	return req;
+}
+
 static ucs_status_ptr_t send_gpu(ucp_ep_h ep, const void *data, size_t count, ucp_tag_t tag,
 				 const ucp_request_param_t *param)
 {
@@ -392,6 +420,7 @@ OUT ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void *data, size_t coun
 	uint64_t begun = times ? now_us() : 0;
 	ucs_status_ptr_t req = fails() ? UCS_STATUS_PTR(UCS_ERR_IO_ERROR) :
 			       is_gpu(param) ? send_gpu(ep, data, count, tag, param) :
+			       flips(count, param) ? send_flipped(ep, data, count, tag, param) :
 					 REAL(ucp_tag_send_nbx, ep, data, count, tag, param);
 
 	if (times)

@@ -115,6 +115,7 @@ struct braid_qp {
 	uint32_t wr_frame[BRAID_SLOTS_RX];	/* the frame whose acknowledgement frees a slot */
 	unsigned wr_max;
 	uint32_t count_seen;		/* the peer's last count of slots posted again */
+	_Atomic uint64_t odd_ns;	/* since when its counts don't fit their checksum; or 0 */
 	bool may_send;			/* iWARP: only once the dialler has sent something */
 	uint64_t peer_ack;		/* the peer's memory into which we write counts */
 	uint32_t peer_ack_key;

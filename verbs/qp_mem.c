@@ -70,6 +70,7 @@ static int ack_open(struct braid_ibport *p, struct braid_qp_memory *m)
 {
 	atomic_store(&m->ack[0], 0);
 	atomic_store(&m->ack[1], 0);
+	atomic_store(&m->ack[2], 0);
 	m->ack_mr = braid_ibport_own(p, m->pd, (void *)m->ack, PAGE,
 				     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	return m->ack_mr ? 0 : -ENOMEM;

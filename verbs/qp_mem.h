@@ -22,7 +22,7 @@ struct braid_qp;
 
 enum {
 	BRAID_BOUNCES = 8,		/* pieces, for data in unregistered memory */
-	BRAID_ACK_OUT = 16,		/* index in `ack` of our two words for the peer's `ack` */
+	BRAID_ACK_OUT = 16,		/* index in `ack` of our words for the peer's `ack` */
 };
 
 /* Registered memory of one queue pair; the port keeps it for the next queue pair. */
@@ -31,8 +31,9 @@ struct braid_qp_memory {
 	struct ibv_pd *pd;		/* the port's, or its own: BRAID_RDMA_STRICT */
 	struct braid_slots *slots;	/* NULL: it receives from a shared queue */
 	char *bounce;			/* BRAID_BOUNCES pieces */
-	_Atomic uint32_t *ack;		/* two words that the peer writes: frames that it has
-					 * received; slots that it has posted again, plus 1 */
+	_Atomic uint32_t *ack;		/* words that the peer writes: frames that it has received;
+					 * slots that it has posted again, plus 1; on a link with
+					 * checksums, the CRC32C of both */
 	struct ibv_mr *bounce_mr, *ack_mr;
 };
 

@@ -11,11 +11,13 @@
 
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "core/base/units.h"
 #include "verbs/verbs.h"
 
 enum {
 	POLLS = 4,			/* batches of completions a call */
 	EXTRA_POLLS = 7,		/* more polls, if no other link is in use */
+	ODD_MS = 100,			/* by then the NIC has written all words of the counts */
 };
 
 static BRAID_APART int wc_failed(const struct braid_lane *lane, const struct ibv_wc *wc)
@@ -97,18 +99,24 @@ static int handle_completions(struct braid_lane *lane, struct braid_qp *w)
 /* Takes in the count that the peer writes into our memory. */
 static int read_count(struct braid_lane *lane, struct braid_qp *w)
 {
-	uint32_t count = le32toh(atomic_load_explicit(w->m->ack, memory_order_acquire));
+	uint32_t counts[2];
+	uint64_t odd;
 
 	braid_assert_locked(&lane->link->lock);
-	if (count == w->ack_seen)
+	if (!braid_verbs_counts(lane, w, counts)) {
+		odd = atomic_load_explicit(&w->odd_ns, memory_order_relaxed);
+		return odd && braid_since(odd, braid_os->now_ns()) >= ODD_MS * MS ? -EILSEQ : 0;
+	}
+	if (counts[0] == w->ack_seen)
 		return 0;
-	w->ack_seen = count;
-	return braid_rx_count(lane, count);
+	w->ack_seen = counts[0];
+	return braid_rx_count(lane, counts[0]);
 }
 
 static bool has_count(const struct braid_qp *w)
 {
-	return le32toh(atomic_load_explicit(w->m->ack, memory_order_relaxed)) != w->ack_seen;
+	return le32toh(atomic_load_explicit(w->m->ack, memory_order_relaxed)) != w->ack_seen ||
+	       atomic_load_explicit(&w->odd_ns, memory_order_relaxed);
 }
 
 /* Is there something to take?  1, 0 or -EIO. */

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/base/crc32c.h"
 #include "core/base/os.h"
 #include "verbs/sigpipe.h"
 #include "verbs/verbs.h"
@@ -109,15 +110,38 @@ static bool may_send(struct braid_qp *w)
 	return w->may_send;
 }
 
+/* While the NIC writes, some words are still old: a checksum that is wrong may be right soon. */
+BRAID_APART bool braid_verbs_counts(const struct braid_lane *lane, struct braid_qp *w,
+				    uint32_t ret[2])
+{
+	uint32_t words[3];
+	bool same, fits;
+
+	braid_assert_locked(&lane->link->lock);
+	for (unsigned i = 0; i < 3; i++)
+		words[i] = atomic_load_explicit(&w->m->ack[i], memory_order_acquire);
+	ret[0] = le32toh(words[0]);
+	ret[1] = le32toh(words[1]);
+	same = ret[0] == w->ack_seen && ret[1] == w->count_seen;
+	fits = !lane->link->checksums || braid_crc32c(0, words, 8) == le32toh(words[2]);
+	if (same || fits)
+		atomic_store_explicit(&w->odd_ns, 0, memory_order_relaxed);
+	else if (!atomic_load_explicit(&w->odd_ns, memory_order_relaxed))
+		atomic_store_explicit(&w->odd_ns, braid_os->now_ns(), memory_order_relaxed);
+	return !same && fits;
+}
+
 /* Takes in acknowledgements and the peer's count of free slots.  True: it has a free one. */
 static BRAID_APART bool slots_back(struct braid_qp *w, const struct braid_lane *lane)
 {
-	uint32_t counted = le32toh(atomic_load_explicit(&w->m->ack[1], memory_order_acquire));
-	uint32_t acked = braid_lane_counts(lane).sent_acked;
+	uint32_t acked = braid_lane_counts(lane).sent_acked, counts[2];
 
-	if (counted != w->count_seen && counted - 1 - w->wr_tail <= w->wr_head - w->wr_tail)
-		w->wr_tail = counted - 1;
-	w->count_seen = counted;
+	if (braid_verbs_counts(lane, w, counts)) {
+		if (counts[1] != w->count_seen &&
+		    counts[1] - 1 - w->wr_tail <= w->wr_head - w->wr_tail)
+			w->wr_tail = counts[1] - 1;
+		w->count_seen = counts[1];
+	}
 	while (w->wr_tail != w->wr_head &&
 	       (int32_t)(acked - w->wr_frame[w->wr_tail % BRAID_SLOTS_RX]) >= 0)
 		w->wr_tail++;
@@ -140,12 +164,15 @@ static void slot_used(struct braid_qp *w, uint32_t frames)
 BRAID_APART void braid_verbs_write_counts(struct braid_lane *lane, struct braid_qp *w)
 {
 	_Atomic uint32_t *words = w->m->ack + BRAID_ACK_OUT;
+	uint32_t counts[2] = { htole32(braid_lane_counts(lane).came), htole32(w->slots + 1) };
+	uint32_t sum = lane->link->checksums ? braid_crc32c(0, counts, sizeof(counts)) : 0;
 	struct ibv_send_wr *wr;
 
-	atomic_store_explicit(&words[0], htole32(braid_lane_counts(lane).came),
-			      memory_order_relaxed);
-	atomic_store_explicit(&words[1], htole32(w->slots + 1), memory_order_relaxed);
-	wr = chain_add(w, IBV_WR_RDMA_WRITE, (const void *)words, 8, w->m->ack_mr->lkey);
+	atomic_store_explicit(&words[0], counts[0], memory_order_relaxed);
+	atomic_store_explicit(&words[1], counts[1], memory_order_relaxed);
+	atomic_store_explicit(&words[2], htole32(sum), memory_order_relaxed);
+	wr = chain_add(w, IBV_WR_RDMA_WRITE, (const void *)words, lane->link->checksums ? 12 : 8,
+		       w->m->ack_mr->lkey);
 	wr->wr.rdma.remote_addr = w->peer_ack;
 	wr->wr.rdma.rkey = w->peer_ack_key;
 	w->slots_reported = w->slots;

@@ -19,6 +19,11 @@ int braid_verbs_poll(struct braid_lane *lane);
 /* tx.c, with the link's lock held, or before any other thread knows the lane: */
 
 void braid_verbs_tx_init(struct braid_qp *w);
+/*
+ * The two counts that the peer has written into our memory.  False: nothing new, or what is there
+ * does not fit its checksum (yet).
+ */
+bool braid_verbs_counts(const struct braid_lane *lane, struct braid_qp *w, uint32_t ret[2]);
 /* Adds the WRITE of our counts, of received frames and of free slots, to the chain. */
 void braid_verbs_write_counts(struct braid_lane *lane, struct braid_qp *w);
 /* Writes the counts if the peer may need them; if it can't now, sets w->count_due.  0 or -EIO. */

@@ -49,8 +49,9 @@
  *   port HOST/NAME/PORT down|up       events PORT_ERR, PORT_ACTIVE; packets are lost meanwhile
  *   drop HOST/NAME/PORT 0|1           packets are lost, without an event
  *   lose HOST/NAME/PORT N             the next N packets from there are lost
- *   flip HOST/NAME/PORT sends|writes N   a bit of each of the next N messages from there is changed on
- *                                     the way; writes: of more than 8 bytes, with immediate data or not
+ *   flip HOST/NAME/PORT sends|writes|counts N   a bit of each of the next N messages from there is
+ *                                     changed on the way; counts: writes of up to 12 bytes, in
+ *                                     the first 4; writes: longer ones, with immediate data or not
  *   delay HOST/NAME/PORT USEC         each packet into there takes that much longer
  *   requests HOST/NAME/PORT MSEC      rdma_cm's requests take that much longer into there
  *   gid HOST/NAME/PORT INDEX none|ADDRESS [v1|v2]   event GID_CHANGE

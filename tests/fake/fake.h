@@ -66,7 +66,7 @@ struct fab_gid {
 struct fab_port {
 	_Atomic uint32_t up, drop, delay_us, lid, mtu, request_ms;
 	_Atomic uint32_t lose;
-	_Atomic uint32_t flip[2];	/* of sends, of writes */
+	_Atomic uint32_t flip[3];	/* of sends, of writes, of counts */
 	_Atomic uint32_t events;	/* how many there were ... */
 	_Atomic uint32_t event[EVENTS_MAX];	/* ... and the last of them: enum ibv_event_type */
 	/* under the fabric's lock: */

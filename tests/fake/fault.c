@@ -203,12 +203,15 @@ static long do_gid(char **w, unsigned n, uint32_t id)
 
 static long do_flip(char **w, unsigned n, uint32_t id)
 {
-	bool writes = n > 3 && !strcmp(w[2], "writes");
+	static const char *const names[] = { "sends", "writes", "counts" };
 
-	if (n < 4 || (!writes && strcmp(w[2], "sends")))
-		return -EINVAL;
-	atomic_store(&fab_port(id)->flip[writes], (uint32_t)strtoul(w[3], NULL, 0));
-	return 0;
+	for (unsigned i = 0; n > 3 && i < 3; i++) {
+		if (strcmp(w[2], names[i]))
+			continue;
+		atomic_store(&fab_port(id)->flip[i], (uint32_t)strtoul(w[3], NULL, 0));
+		return 0;
+	}
+	return -EINVAL;
 }
 
 static long do_port(char **w, unsigned n)

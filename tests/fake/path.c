@@ -211,17 +211,17 @@ bool lose_one(struct fqp *qp)
 	return take_one(&fab_port(atomic_load(&qp->fab->port))->lose);
 }
 
-enum { COUNTS = 8 };			/* a write that short has a carrier's own counts */
+enum { COUNTS = 12 };			/* a write that short has a lane's counts */
 
 void flip_one(struct fqp *qp, const struct rec *r, uint8_t *data)
 {
-	bool write = r->op == REC_WRITE;
+	unsigned what = r->op != REC_WRITE ? 0 : r->msg_len > COUNTS ? 1 : 2;
 	uint32_t chance = r->psn * 2654435761u;
 
-	if (!(r->flags & REC_FIRST) || !r->bytes || (write && r->msg_len <= COUNTS) ||
-	    !take_one(&fab_port(atomic_load(&qp->fab->port))->flip[write]))
+	if (!(r->flags & REC_FIRST) || !r->bytes ||
+	    !take_one(&fab_port(atomic_load(&qp->fab->port))->flip[what]))
 		return;
-	data[(chance >> 3) % r->bytes] ^= (uint8_t)(1u << (chance & 7));
+	data[(chance >> 3) % (what == 2 ? 4 : r->bytes)] ^= (uint8_t)(1u << (chance & 7));
 	fab_count(qp->slot, C_FLIPS, 1);
 }
 

@@ -23,7 +23,7 @@ static void help(void)
 	puts("\n`braid SUBCOMMAND --help` lists its options; `braid --version` says which it is.");
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	if (argc < 2)
 		return opt_error("braid", "a subcommand is needed, see braid help");
@@ -41,4 +41,15 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	return opt_error("braid", "no subcommand '%s', see braid help", argv[1]);
+}
+
+/* Each line is out before the next is made, so that a signal or a crash loses none. */
+int main(int argc, char **argv)
+{
+	int status, bad;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	status = run(argc, argv);
+	bad = opt_finish("braid", "-", stdout, true);
+	return bad ? bad : status;
 }

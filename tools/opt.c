@@ -8,11 +8,14 @@
 #include "tools/opt.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tools/text.h"
 
@@ -64,10 +67,26 @@ bool opt_is_stdout(const char *path)
 	return path && strcmp(path, "-") == 0;
 }
 
+/*
+ * What is written for `path` has this name until it is whole.  False: what is there is no file, such
+ * as a pipe or a link, and is written itself.
+ */
+static bool part_name(const char *path, char *ret, size_t len)
+{
+	struct stat st;
+	int n = snprintf(ret, len, "%s.%d.tmp", path, (int)getpid());
+
+	return n > 0 && (size_t)n < len && (lstat(path, &st) != 0 || S_ISREG(st.st_mode));
+}
+
 FILE *opt_create(const char *prog, const char *path)
 {
-	FILE *f = opt_is_stdout(path) ? stdout : fopen(path, "we");
+	char part[PATH_MAX];
+	FILE *f;
 
+	if (opt_is_stdout(path))
+		return stdout;
+	f = fopen(part_name(path, part, sizeof(part)) ? part : path, "we");
 	if (!f)
 		opt_error(prog, "%s: %s [cannot-write]", path, strerror(errno));
 	return f;
@@ -75,11 +94,21 @@ FILE *opt_create(const char *prog, const char *path)
 
 int opt_finish(const char *prog, const char *path, FILE *f, bool made)
 {
-	bool bad = fflush(f) != 0 || ferror(f) || !made;
+	char part[PATH_MAX];
+	bool apart = f != stdout && part_name(path, part, sizeof(part));
+	bool bad = fflush(f) != 0 || ferror(f);
 
-	if (f != stdout)
+	if (f == stdout)
+		clearerr(f);		/* reported once */
+	else
 		bad |= fclose(f) != 0;
-	return bad ? opt_error(prog, "%s: could not be written [cannot-write]", path) : 0;
+	bad |= !made;
+	if (apart && !bad)
+		bad = rename(part, path) != 0;
+	if (apart && bad)
+		unlink(part);
+	return bad ? opt_error(prog, "%s: could not be written, or not all of it [cannot-write]",
+			       f == stdout ? "standard output" : path) : 0;
 }
 
 static void option_help(const struct opt *o)

@@ -37,6 +37,16 @@ refuses()
 	done
 }
 
+@test "output that can't be written is one line and status 2" {
+	[ -c /dev/full ] || skip "there is no /dev/full"
+	for words in --version help "perf --help" "info --params" topo; do
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr bash -c '"$@" >/dev/full' _ "$braid" $words
+		[ "${#stderr_lines[@]}" -eq 1 ]
+		[[ $stderr == "braid: standard output: could not be written"*"[cannot-write]" ]]
+	done
+}
+
 @test "a plugin that others could have put beside braid is not loaded" {
 	share
 	run -0 "$shared/braid" info

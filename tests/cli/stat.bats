@@ -78,7 +78,7 @@ bad()
 @test "stat lists processes, and shows links and lanes of one" {
 	job
 	run -0 "$braid" stat --dir "$dir"	# others' processes are elsewhere
-	[ "$(grep -cE '^ *[0-9]+  braid ' <<<"$output")" -eq 2 ]
+	[ "$(grep -cE '^ *[0-9]+ braid ' <<<"$output")" -eq 2 ]
 	run -0 "$braid" stat "$pid"
 	[[ $output == "process $pid on "* ]]
 	[[ $output == *"link 1 over "* ]]
@@ -208,6 +208,23 @@ job2()
 	[[ $stderr == *"it is stopped"*"[process-silent]" ]]
 }
 
+@test "a process that does not answer has a row, and no table is wider than 80 columns" {
+	job
+	kill -STOP "$pid"
+	run -0 "$braid" stat
+	echo "$output"
+	grep -qE "^ *$pid braid  *does not answer within 3 s: it is stopped$" <<<"$output"
+	[ "$(grep -cE '^ *[0-9]+ braid ' <<<"$output")" -eq 2 ]
+	awk 'length > 80 { exit 1 }' <<<"$output"
+	run -0 "$braid" top --once
+	echo "$output"
+	kill -CONT "$pid"
+	grep -qE "^ *$pid braid  *does not answer within 3 s: it is stopped$" <<<"$output"
+	awk 'length > 80 { exit 1 }' <<<"$output"
+	run -0 "$braid" stat "$pid"
+	awk 'length > 80 { exit 1 }' <<<"$output"
+}
+
 @test "an answer that is no report, or a newer one, is one line" {
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	for said in '{"braid_report":2}' '{"braid_report":1' 'x' '[]'; do
@@ -274,11 +291,11 @@ time.sleep(90)' "$dir" "$i" 3>&- &
 	SECONDS=0
 	run -0 "$braid" stat --dir "$dir"
 	took=$SECONDS
-	[ "$(grep -cE '^ *[0-9]+  braid ' <<<"$output")" -eq 2 ]
+	[ "$(grep -cE '^ *[0-9]+ braid ' <<<"$output")" -eq 2 ]
 	SECONDS=0
 	run -0 "$braid" top --dir "$dir" --once --seconds 0.1
 	echo "stat took $took s, top $SECONDS s"
-	[ "$(grep -cE '^ *[0-9]+  braid ' <<<"$output")" -eq 2 ]
+	[ "$(grep -cE '^ *[0-9]+ braid ' <<<"$output")" -eq 2 ]
 	[ $took -lt 18 ]		# one after another: 36 and 72 s
 	[ $SECONDS -lt 36 ]
 	kill "${silent[@]}" 2>/dev/null || true
@@ -307,7 +324,7 @@ time.sleep(90)' "$dir" "$i" 3>&- &
 @test "top shows rates: once where there is no terminal, in place where there is one" {
 	job
 	run -0 "$braid" top --seconds 0.3 --dir "$dir"
-	[ "$(grep -cE '^ *[0-9]+  braid ' <<<"$output")" -eq 2 ]
+	[ "$(grep -cE '^ *[0-9]+ braid ' <<<"$output")" -eq 2 ]
 	[[ $output != *$'\e'* ]]
 	# the sender's messages of a second; the other's are as many
 	[ "$(awk '$2 == "braid" && $7 > 0' <<<"$output" | wc -l)" -eq 2 ]

@@ -36,8 +36,12 @@ char *process_query(const struct process *p, const char *word, size_t *ret_len,
 /* The answer as JSON, of a version that this command knows. */
 json_t *process_report(const struct process *p, const char *word, char err[PROCESS_ERR]);
 
-/* Ask all of these at once; NULL for one that does not answer within 3 s.  Each is to be freed. */
-void process_reports(const struct process *p, size_t n, const char *word, json_t **ret);
+/*
+ * Ask all of these at once; each answer is to be freed.  NULL: it does not answer within 3 s, and
+ * err[] says why, without "process PID"; it is "" if the process has ended.
+ */
+void process_reports(const struct process *p, size_t n, const char *word, json_t **ret,
+		     char (*err)[PROCESS_ERR]);
 
 /* -- members of a report ------------------------------------------------------------------ */
 

@@ -236,11 +236,25 @@ json_t *process_report(const struct process *p, const char *word, char err[PROCE
 	return text ? report_of(p, text, len, err) : NULL;
 }
 
-void process_reports(const struct process *p, size_t n, const char *word, json_t **ret)
+/* Leave of "process 4711 is another user's (UID 5): ..." what a row of a table has room for. */
+static void shorten(char err[PROCESS_ERR])
+{
+	char *end = strpbrk(err, "([");
+	int skip = 0;
+
+	if (strstr(err, "[no-process]"))
+		end = err + 1;
+	if (end && end > err)
+		end[-1] = 0;
+	sscanf(err, "process %*d %n", &skip);
+	memmove(err, err + skip, strlen(err + skip) + 1);
+}
+
+void process_reports(const struct process *p, size_t n, const char *word, json_t **ret,
+		     char (*err)[PROCESS_ERR])
 {
 	struct query *a = calloc(n + 1, sizeof(*a));
 	struct rlimit limit;
-	char err[PROCESS_ERR];
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
 		limit.rlim_cur = limit.rlim_max;	/* one descriptor for each process */
@@ -250,7 +264,14 @@ void process_reports(const struct process *p, size_t n, const char *word, json_t
 		a[i] = (struct query){ .p = &p[i], .fd = -1 };
 	if (a)
 		query_all(a, n, word);
-	for (size_t i = 0; i < n; i++)
-		ret[i] = a && a[i].text ? report_of(&p[i], a[i].text, a[i].len, err) : NULL;
+	for (size_t i = 0; i < n; i++) {
+		err[i][0] = 0;
+		ret[i] = a && a[i].text ? report_of(&p[i], a[i].text, a[i].len, err[i]) : NULL;
+		if (ret[i])
+			continue;
+		if (!err[i][0])
+			no_answer(&p[i], a ? a[i].err : ENOMEM, err[i]);
+		shorten(err[i]);
+	}
 	free(a);
 }

@@ -12,6 +12,8 @@
 #include "tools/watch/process.h"
 #include "tools/text.h"
 
+enum { WIRE_COLUMN = 8 };
+
 void stat_print_process(const json_t *o)
 {
 	printf("process %lld on %s, Braid %s\n", report_number(o, "pid"), report_text(o, "host"),
@@ -23,7 +25,7 @@ static void print_lane(const json_t *lane)
 	long long suspect = report_number(lane, "suspect_ms");
 	bool up = report_is(lane, "up"), well = up && !suspect;
 
-	printf("  %4lld  %-9s  %s%-12s%s  %9s  %9s  %9s  %6lld  %4lld  %4lld\n",
+	printf("  %4lld  %-9s  %s%-8s%s  %9s  %9s  %9s  %6lld  %4lld  %4lld\n",
 	       report_number(lane, "lane"), report_text(lane, "transport"),
 	       text_colour(well ? COLOUR_GOOD : COLOUR_BAD),
 	       !up ? "down" : suspect ? "suspect" : report_is(lane, "home") ? "up, home" : "up",
@@ -33,8 +35,10 @@ static void print_lane(const json_t *lane)
 	       report_bytes((double)report_number(lane, "queued_bytes")),
 	       report_number(lane, "resent_packets"), report_number(lane, "lost"),
 	       report_number(lane, "back"));
-	if (*report_text(lane, "wire"))
-		printf("        %s\n", report_text(lane, "wire"));
+	if (*report_text(lane, "wire")) {
+		printf("%*s", WIRE_COLUMN, "");
+		text_wrap(report_text(lane, "wire"), WIRE_COLUMN, WIRE_COLUMN);
+	}
 	if (report_number(lane, "corrupt"))
 		printf("        lost %lld times because data was changed on its way here\n",
 		       report_number(lane, "corrupt"));
@@ -62,8 +66,7 @@ void stat_print_link(const json_t *link)
 	printf("  outstanding: %lld sends, %lld receives, the oldest for %s\n",
 	       report_number(link, "sends"), report_number(link, "receives"),
 	       report_age(report_number(link, "oldest_ms")));
-	puts("  lane  transport  state              sent   received     queued  resent  lost  "
-	     "back");
+	puts("  lane  transport  state          sent   received     queued  resent  lost  back");
 	json_array_foreach(json_object_get(link, "lanes"), i, lane)
 		print_lane(lane);
 }
@@ -95,26 +98,35 @@ const char *stat_command(pid_t pid)
 	return name;
 }
 
-/* One line for each process; those that have just ended are passed over. */
+void stat_print_silent(const struct process *p, const char *why)
+{
+	printf("%7d %-13.13s %s%s%s\n", (int)p->pid, stat_command(p->pid),
+	       text_colour(COLOUR_BAD), why, text_colour(COLOUR_NONE));
+}
+
+/* One line for each process, also for one that is silent; those that have just ended have none. */
 static int list(const char *dir)
 {
 	static struct process p[PROCESSES_MAX];
 	static json_t *reports[PROCESSES_MAX];
+	static char err[PROCESSES_MAX][PROCESS_ERR];
 	size_t n = process_list(dir, p, PROCESSES_MAX);
 
-	process_reports(p, n, "stat", reports);
-	puts("    PID  command          links  lanes up  outstanding   oldest       sent  "
-	     "received");
+	process_reports(p, n, "stat", reports, err);
+	puts("    PID command       links lanes up outstanding  oldest      sent  received");
 	for (size_t i = 0; i < n; i++) {
 		json_t *o = reports[i];
 		struct report_sums s;
 		char lanes[32];
 
-		if (!o)
+		if (!o) {
+			if (*err[i])
+				stat_print_silent(&p[i], err[i]);
 			continue;
+		}
 		s = report_sums(o);
 		snprintf(lanes, sizeof(lanes), "%lld/%lld", s.lanes_up, s.lanes);
-		printf("%7d  %-15s  %5lld  %8s  %11lld  %7s  %9s %9s\n", (int)p[i].pid,
+		printf("%7d %-13.13s %5lld %8s %11lld %7s %9s %9s\n", (int)p[i].pid,
 		       stat_command(p[i].pid), s.links, lanes, s.sends + s.receives,
 		       report_age(s.oldest_ms), report_bytes((double)s.sent_bytes),
 		       report_bytes((double)s.received_bytes));

@@ -6,6 +6,8 @@
 #include <jansson.h>
 #include <sys/types.h>
 
+struct process;
+
 enum { PROCESSES_MAX = 1024 };		/* at most so many are shown */
 
 /* One line about a report's process, two about a link, and a table of its lanes. */
@@ -18,6 +20,9 @@ void stat_print_link(const json_t *link);
  */
 int stat_show(const char *prog, const char *dir, const char *pid, const char *word,
 	      void (*print)(const json_t *report));
+
+/* A row for a process that does not answer. */
+void stat_print_silent(const struct process *p, const char *why);
 
 /* The name of a process, as ps shows it; static storage. */
 const char *stat_command(pid_t pid);

@@ -21,6 +21,7 @@
 
 struct sample {
 	struct process p;
+	char silent[PROCESS_ERR];	/* why it does not answer; "": it does */
 	struct report_sums s;
 	double at;			/* seconds */
 };
@@ -42,18 +43,23 @@ static void read_samples(const char *dir, struct samples *ret)
 {
 	static struct process p[PROCESSES_MAX];
 	static json_t *reports[PROCESSES_MAX];
+	static char err[PROCESSES_MAX][PROCESS_ERR];
 	size_t n = process_list(dir, p, PROCESSES_MAX);
 
-	process_reports(p, n, "stat", reports);
+	process_reports(p, n, "stat", reports, err);
 	ret->n = 0;
 	for (size_t i = 0; i < n; i++) {
-		json_t *o = reports[i];
+		struct sample *s = &ret->of[ret->n];
 
-		if (!o)
+		if (!reports[i] && !*err[i])
 			continue;	/* the process has ended */
-		ret->of[ret->n++] = (struct sample){ p[i], report_sums(o),
-						     (double)perf_now_ns() / 1e9 };
-		json_decref(o);
+		*s = (struct sample){ .p = p[i], .at = (double)perf_now_ns() / 1e9 };
+		if (reports[i])
+			s->s = report_sums(reports[i]);
+		else
+			memcpy(s->silent, err[i], sizeof(s->silent));
+		json_decref(reports[i]);
+		ret->n++;
 	}
 }
 
@@ -72,8 +78,17 @@ static const char *rate(long long more, double seconds, double per)
 	static unsigned turn;
 	char *t = text[turn++ % 4];
 
-	snprintf(t, sizeof(text[0]), "%.3g",
-		 more > 0 && seconds > 0 ? (double)more / seconds * per : 0.);
+	const char *unit = "";
+	double v = more > 0 && seconds > 0 ? (double)more / seconds * per : 0;
+
+	if (v >= 1e6) {
+		v /= 1e6;
+		unit = "M";
+	} else if (v >= 1e4) {
+		v /= 1e3;
+		unit = "k";
+	}
+	snprintf(t, sizeof(text[0]), v >= 100 ? "%.0f%s" : "%.3g%s", v, unit);
 	return t;
 }
 
@@ -84,7 +99,7 @@ static void print_one(const struct sample *s, const struct sample *was)
 	char lanes[32];
 
 	snprintf(lanes, sizeof(lanes), "%lld/%lld", s->s.lanes_up, s->s.lanes);
-	printf("%7d  %-15s %s%6s%s %6lld  %8s %8s  %8s  %8s  %6lld %4lld\n", (int)s->p.pid,
+	printf("%7d %-13.13s %s%6s%s %6lld %7s %7s %7s %8s %6lld %4lld\n", (int)s->p.pid,
 	       stat_command(s->p.pid), text_colour(ill ? COLOUR_BAD : COLOUR_GOOD), lanes,
 	       text_colour(COLOUR_NONE), s->s.sends + s->s.receives,
 	       rate(s->s.sent_bytes - was->s.sent_bytes, seconds, 8e-9),
@@ -96,12 +111,13 @@ static void print_one(const struct sample *s, const struct sample *was)
 
 static void print(const struct samples *is, const struct samples *was)
 {
-	puts("    PID  command          lanes  waits  Gb/s out  Gb/s in     msg/s    oldest  "
-	     "resent lost");
+	puts("    PID command        lanes  waits Gb/s out Gb/s in  msg/s   oldest resent lost");
 	for (size_t i = 0; i < is->n; i++) {
 		const struct sample *s = &is->of[i], *before = same(was, s);
 
-		if (before)		/* a new process is shown the next time */
+		if (*s->silent)
+			stat_print_silent(&s->p, s->silent);
+		else if (before && !*before->silent)		/* a new process is shown the next time */
 			print_one(s, before);
 	}
 	if (!is->n)

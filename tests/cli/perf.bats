@@ -119,6 +119,38 @@ checked()				# OPTIONS...
 	[ "$rows" -ge 2 ] && [ "$rows" -lt 500 ]
 }
 
+@test "rows are printed as they are measured, and Ctrl-C loses none" {
+	local out=$BATS_TEST_TMPDIR/out err=$BATS_TEST_TMPDIR/err pid status=0
+
+	timeout 300 "$braid" perf --plugin "$plugin" --seconds 3 --sizes 8,16,32,64,128,256 \
+		> >(cat >"$out") 2>"$err" &
+	pid=$!
+	for ((i = 0; i < 600; i++)); do
+		grep -q '^ *8 ' "$out" && break
+		sleep 0.1
+	done
+	pkill -INT -P "$pid" -x braid
+	wait "$pid" || status=$?
+	[ "$status" = 130 ]
+	grep -q '^ *8 ' "$out"
+	! grep -q '^ *256 ' "$out"
+	[ "$(cat "$err")" = "braid perf: stopped; what is above was measured before [stopped-early]" ]
+}
+
+@test "a measurement may last longer than --timeout" {
+	run -0 --separate-stderr perf --sizes 8 --timeout 4 --seconds 5
+}
+
+@test "a disk that is full is one line and status 2" {
+	[ -c /dev/full ] || skip "there is no /dev/full"
+	for how in --json --csv --pin; do
+		run -2 --separate-stderr bash -c '"$1" perf --plugin "$2" --seconds 0.02 --sizes 8 "$3" >/dev/full' \
+			_ "$braid" "$plugin" "$how"
+		[ "${#stderr_lines[@]}" -eq 1 ]
+		[[ $stderr == *"standard output: could not be written"*"[cannot-write]" ]]
+	done
+}
+
 @test "two sides over the side channel, and the listener ends after one session" {
 	: >"$BATS_TEST_TMPDIR/err"
 	perf --listen 127.0.0.1:0 --once 2>"$BATS_TEST_TMPDIR/err" &
@@ -217,7 +249,7 @@ kill_worker()				# the newest of timeout's braid perf, $perf
 }
 
 @test "an address that can't be listened at is one line" {
-	run -1 --separate-stderr perf --listen 198.51.100.1:0
+	run -2 --separate-stderr perf --listen 198.51.100.1:0
 	[ "${#stderr_lines[@]}" -eq 1 ]
 	[[ $stderr == *"198.51.100.1"*"[not-served]" ]]
 }

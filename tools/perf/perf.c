@@ -21,6 +21,9 @@
 #include "tools/perf/worker.h"
 #include "tools/tcp.h"
 
+/* A measurement may take so many times its --seconds, whose iterations are an estimate. */
+enum { RUN_TIMES = 10 };
+
 struct perf {				/* one invocation */
 	const char *prog;
 	struct perf_options opt;
@@ -78,21 +81,22 @@ static int measure(struct perf *p, enum fabric_kind kind, uint64_t size, int rou
 
 /* -- ending the rounds early -------------------------------------------------------------- */
 
-static volatile sig_atomic_t no_more;
+static volatile sig_atomic_t no_more, interrupted;
 
 static void stop(int sig)
 {
-	(void)sig;
 	no_more = 1;
+	interrupted = sig == SIGINT;
 }
 
-/* SIGTERM ends the rounds after the current one; a second SIGTERM ends the process. */
-static void stop_on_term(const struct perf_options *o)
+/* SIGTERM ends the rounds after the current one, Ctrl-C at once; a second signal the process. */
+static void stop_on_signals(const struct perf_options *o)
 {
 	struct sigaction sa = { .sa_handler = stop, .sa_flags = SA_RESTART | (int)SA_RESETHAND };
 
 	if (o->rounds > 1)
 		sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGINT, &sa, NULL);
 }
 
 /* -- all rows ----------------------------------------------------------------------------- */
@@ -112,6 +116,8 @@ static int patterns_run(struct perf *p)
 				if (rc)
 					return rc;
 			}
+		progress_end(p);
+		perf_print_more(&p->rep);
 	}
 	return 0;
 }
@@ -176,26 +182,39 @@ static bool all_right(const struct perf_report *rep)
 	return true;
 }
 
+/* What goes wrong once Ctrl-C was pressed is not reported: a worker may have left, too. */
+static int perf_end(struct perf *p, int rc)
+{
+	bool has = !rc || (p->rep.nrows && p->opt.pattern != PERF_SETUP);
+
+	progress_end(p);
+	if (rc && !interrupted)
+		opt_fail(p->prog, "[not-measured]", "%s", p->s.err[0] ? p->s.err : strerror(-rc));
+	if (has)
+		perf_print_end(&p->rep);	/* the rows so far, if it was stopped */
+	if (rc && interrupted)
+		opt_fail(p->prog, "[stopped-early]",
+			 has ? "stopped; what is above was measured before" : "stopped");
+	return !rc ? !all_right(&p->rep) : interrupted ? 128 + SIGINT : 2;
+}
+
 static int perf_run(struct perf *p)
 {
 	int rc;
 
 	p->tty = isatty(STDERR_FILENO);
 	p->rep.opt = &p->opt;
-	stop_on_term(&p->opt);
+	stop_on_signals(&p->opt);
 	rc = perf_session_open(&p->s, &p->opt.env, p->opt.procs, p->opt.pin, p->opt.remote,
 			       p->opt.timeout_s);
+	p->s.stop = &interrupted;
+	p->s.run_s = p->opt.iters > 0 ? 0 : RUN_TIMES * p->opt.seconds;
 	if (!rc)
 		rc = fabrics_open(p);
 	if (!rc)
 		rc = p->opt.pattern == PERF_SETUP ? setup_run(p) : patterns_run(p);
-	progress_end(p);
-	if (rc)
-		opt_fail(p->prog, "[not-measured]", "%s", p->s.err[0] ? p->s.err : strerror(-rc));
-	if (!rc || (p->rep.nrows && p->opt.pattern != PERF_SETUP))
-		perf_print(&p->rep);	/* the rows so far, if it was stopped */
+	rc = perf_end(p, rc);
 	perf_session_close(&p->s);
-	rc = rc ? 2 : !all_right(&p->rep);
 	free(p->rep.rows);
 	return rc;
 }
@@ -286,7 +305,7 @@ static int serve(const char *prog, struct perf_options *o, const struct words *w
 	int port, rc, fd = perf_worker_listen(w->listen, &port, err);
 
 	if (fd < 0)
-		return opt_fail(prog, "[not-served]", "%s", err);
+		return opt_fail(prog, "[not-served]", "%s", err), 2;
 	perf_listen_print(prog, fd, port, perf_key_made(&o->key, text));
 	rc = perf_worker_serve(fd, &o->env, perf_worker_main, o->pin, w->once,
 			       w->until_eof ? STDIN_FILENO : -1);

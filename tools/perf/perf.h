@@ -43,6 +43,7 @@ struct perf_report {
 	bool have[FABRIC_KINDS];
 	struct perf_row *rows;
 	int nrows, room;
+	int printed;			/* of the rows; 0: the heading neither */
 	uint64_t close_ns[FABRIC_KINDS];
 };
 
@@ -74,7 +75,9 @@ int perf_sizes_parse(const char *text, uint64_t *sizes, int max);	/* how many, o
 const char *perf_size_name(uint64_t size, char room[24]);
 /* `fabrics` as in fabric_env; without FABRIC_PLUGIN, options for plugins are left out. */
 int perf_main(const char *prog, const struct fabric_ops *const *fabrics, int argc, char **argv);
-void perf_print(const struct perf_report *rep);
+/* Print the rows since the last call, if the format is a list of rows: those of whole sizes. */
+void perf_print_more(struct perf_report *rep);
+void perf_print_end(struct perf_report *rep);	/* the rest */
 int perf_row_add(struct perf_report *rep, const struct perf_row *row);
 
 #endif

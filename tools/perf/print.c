@@ -4,6 +4,7 @@
  *
  * CSV and JSON have a row for each round.  The table has medians over the rounds.  A ratio is the
  * median of each round's ratio, for plugin and raw TCP of one round ran under the same conditions.
+ * Table and CSV are printed size by size, so that a run that is stopped has shown what it has.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -313,45 +314,66 @@ static void setup_verdict(const struct perf_report *rep, enum fabric_kind kind)
 	free(v);
 }
 
-static void print_table(const struct perf_report *rep)
+static bool has_both(const struct perf_report *rep)
+{
+	return rep->have[FABRIC_PLUGIN] && rep->have[FABRIC_RAW];
+}
+
+static void table_more(const struct perf_report *rep)
+{
+	const struct perf_row *r;
+
+	if (!rep->printed) {
+		title(rep);
+		head(rep, has_both(rep));
+	}
+	for (r = rep->rows + rep->printed; r < rep->rows + rep->nrows; r++)
+		if (r->kind == first_kind(rep) && r->round == 0)
+			line(rep, r, has_both(rep));
+}
+
+static void table_end(const struct perf_report *rep)
+{
+	if (has_both(rep))
+		printf("ratio: %s over raw TCP, %s is better\n", rep->about[FABRIC_PLUGIN].name,
+		       main_values[shows(rep)].better);
+	verdict(rep);
+}
+
+static void print_setup(const struct perf_report *rep)
 {
 	enum fabric_kind kind = first_kind(rep);
-	bool setup = shows(rep) == PERF_SHOWS_SETUP;
-	bool both = rep->have[FABRIC_PLUGIN] && rep->have[FABRIC_RAW] && !setup;
 	const struct perf_row *r;
 
 	title(rep);
-	head(rep, both);
+	head(rep, false);
 	for (r = rep->rows; r < rep->rows + rep->nrows; r++) {
-		if (setup && r->kind != kind) {
+		if (r->kind != kind) {
 			setup_verdict(rep, kind);
 			printf("now %s\n", rep->about[r->kind].name);
 		}
-		if (setup)
-			kind = r->kind;
-		if (r->kind == kind && r->round == 0 && (!setup || is_shown(rep, r)))
-			line(rep, r, both);
+		kind = r->kind;
+		if (r->round == 0 && is_shown(rep, r))
+			line(rep, r, false);
 	}
-	if (setup)
-		setup_verdict(rep, kind);
-	if (both)
-		printf("ratio: %s over raw TCP, %s is better\n", rep->about[kind].name,
-		       main_values[shows(rep)].better);
+	setup_verdict(rep, kind);
 	verdict(rep);
 }
 
 /* -- for programs ------------------------------------------------------------------------- */
 
-static void print_csv(const struct perf_report *rep)
+static void csv_more(const struct perf_report *rep)
 {
 	const struct perf_row *r;
 	unsigned i;
 
-	printf("pattern,fabric,round,size");
-	for (i = 0; i < COLUMNS; i++)
-		printf(",%s", columns[i].name);
-	puts(",regime_moved");
-	for (r = rep->rows; r < rep->rows + rep->nrows; r++) {
+	if (!rep->printed) {
+		printf("pattern,fabric,round,size");
+		for (i = 0; i < COLUMNS; i++)
+			printf(",%s", columns[i].name);
+		puts(",regime_moved");
+	}
+	for (r = rep->rows + rep->printed; r < rep->rows + rep->nrows; r++) {
 		printf("%s,%s,%d,%llu", perf_kinds[rep->opt->pattern].name,
 		       rep->opt->env.fabrics[r->kind]->name, r->round, (unsigned long long)r->size);
 		for (i = 0; i < COLUMNS; i++)
@@ -400,12 +422,22 @@ static void print_json(const struct perf_report *rep)
 	json_decref(o);
 }
 
-void perf_print(const struct perf_report *rep)
+void perf_print_more(struct perf_report *rep)
 {
+	if (rep->opt->json || (shows(rep) == PERF_SHOWS_SETUP && !rep->opt->csv))
+		return;
+	if (rep->opt->csv)
+		csv_more(rep);
+	else
+		table_more(rep);
+	rep->printed = rep->nrows;
+}
+
+void perf_print_end(struct perf_report *rep)
+{
+	perf_print_more(rep);
 	if (rep->opt->json)
 		print_json(rep);
-	else if (rep->opt->csv)
-		print_csv(rep);
-	else
-		print_table(rep);
+	else if (!rep->opt->csv)
+		(shows(rep) == PERF_SHOWS_SETUP ? print_setup : table_end)(rep);
 }

@@ -24,7 +24,7 @@
 #include "tools/tcp.h"
 #include "tools/text.h"
 
-enum { DIAL_MS = 10000, DEATH_MS = 300, QUIT_MS = 3000 };
+enum { DIAL_MS = 10000, DEATH_MS = 300, QUIT_MS = 3000, STOP_MS = 100 };
 
 static int fail(struct perf_session *s, int err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -48,6 +48,7 @@ static void worker_child(struct perf_session *s, int rank, int fd, const struct 
 	int i;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGINT, SIG_IGN);	/* the coordinator ends it */
 	for (i = 0; i < PERF_PROCS_MAX; i++)
 		if (s->w[i].fd >= 0)
 			close(s->w[i].fd);
@@ -178,6 +179,8 @@ static int answers(struct perf_session *s, bool *waiting, struct perf_ctl *ret)
 		}
 		if (n == 0)
 			return 0;
+		if (s->stop && *s->stop)
+			return fail(s, -EINTR, "stopped");
 		if (perf_now_ns() >= end_ns ||
 		    (poll(p, (nfds_t)s->nprocs, 1000) < 0 && errno != EINTR))
 			break;
@@ -370,8 +373,10 @@ int perf_session_run(struct perf_session *s, const struct perf_run *run, struct 
 
 	rc = call_all(s, &m, all);
 	m.type = PERF_CTL_GO;
+	s->timeout_s += s->run_s;
 	if (!rc)
 		rc = call_all(s, &m, all);
+	s->timeout_s -= s->run_s;
 	for (i = 0; !rc && i < s->nprocs; i++)
 		ret[i] = all[i].result;
 	return rc;
@@ -394,8 +399,8 @@ int perf_session_unlink(struct perf_session *s, enum fabric_kind kind, uint64_t 
 void perf_session_close(struct perf_session *s)
 {
 	struct perf_ctl m = { .type = PERF_CTL_QUIT };
-	uint64_t end_ns = perf_now_ns() + (uint64_t)QUIT_MS * 1000000;
-	int i;
+	int i, late_ms = s->stop && *s->stop ? STOP_MS : QUIT_MS;
+	uint64_t end_ns = perf_now_ns() + (uint64_t)late_ms * 1000000;
 
 	for (i = 0; i < s->nprocs; i++) {
 		if (s->w[i].fd < 0)

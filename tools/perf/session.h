@@ -21,6 +21,8 @@
 #ifndef BRAID_TOOLS_PERF_SESSION_H
 #define BRAID_TOOLS_PERF_SESSION_H
 
+#include <signal.h>
+
 #include "tools/perf/fabric.h"
 #include "tools/perf/pattern.h"
 
@@ -32,6 +34,8 @@ struct perf_session {
 		char where[96];		/* for messages: "rank 1 (pid 4711 on host)" */
 	} w[PERF_PROCS_MAX];
 	double timeout_s;		/* for one answer */
+	double run_s;			/* and so much more where something is measured */
+	const volatile sig_atomic_t *stop;	/* if it is set, calls end with -EINTR; may be NULL */
 	char err[PERF_TEXT * 2];
 };
 

@@ -144,6 +144,7 @@ abi_tests = \
 	tests/abi/test_order \
 	tests/abi/test_pool \
 	tests/abi/test_queue \
+	tests/abi/test_renew \
 	tests/abi/test_shapes \
 	tests/abi/test_sizes \
 	tests/abi/test_stat \
@@ -381,6 +382,9 @@ tests_unit_test_netdev_sys_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=getifaddrs,--wrap=
 # stands in for send() and the like, so only those who ask for it may have it.
 tests_abi_test_shapes_SOURCES = tests/abi/test_shapes.c tests/lib/count.c tests/lib/count.h
 tests_abi_test_shapes_LDFLAGS = $(AM_LDFLAGS) -rdynamic
+
+# Its setsockopt() is the plugin's, too, for the same reason.
+tests_abi_test_renew_LDFLAGS = $(AM_LDFLAGS) -rdynamic
 
 tests_abi_test_fault_SOURCES = tests/abi/test_fault.c tests/lib/fault.c tests/lib/fault.h
 

@@ -91,6 +91,7 @@ struct sim {
 	bool sabotage;			/* change a byte, to see that the model notices */
 	bool encrypted;			/* so a changed byte does no harm: its lane is replaced */
 	unsigned flipped, found;	/* bits flipped, and wrong checksums, of this run */
+	unsigned renewed;		/* lanes that were replaced for new keys, at both ends */
 	char failure[512];		/* the first reason */
 };
 extern struct sim sim;

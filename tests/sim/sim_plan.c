@@ -3,6 +3,7 @@
  * sim_plan.c - what one seed does: a network, parameters, processes, comms, and faults from a
  * table.  After the last fault, everything must complete within a bound.
  */
+#include "core/proto/record.h"
 #include "tests/sim/sim.h"
 
 #include <stdio.h>
@@ -20,6 +21,7 @@ static struct braid_params params;
 static unsigned rails;			/* how many a device is made of */
 static uint64_t quiet_at;		/* when the last fault is over */
 static unsigned faults_left;
+static bool keeps_key[SIM_PROCS];	/* that place can't change the key by which it receives */
 
 /* --- faults -------------------------------------------------------------------------------- */
 
@@ -147,6 +149,8 @@ static void place_start(unsigned i)
 	struct sim_proc *p = sim_proc_start(i, sim_proc_main);
 
 	*p->node->param = params;
+	if (keeps_key[i])
+		strcpy(p->node->param->encrypt_by, "kernel-receive");
 	for (unsigned rail = 0; rail < SIM_RAILS; rail++) {
 		struct braid_dev *d = &p->rail[rail];
 
@@ -348,7 +352,15 @@ static struct sim_weather choose_weather(void)
 	return w;
 }
 
-static void choose_params(void)
+/* They take the longest frame and all that is under way, so each new key brings the lane on. */
+static int64_t fewest_records(const struct sim_weather *w)
+{
+	int64_t most = params.eager > params.chunk ? params.eager : params.chunk;
+
+	return (most + (int64_t)(w->sndbuf + w->rcvbuf)) / BRAID_RECORD_DATA_MAX + 4;
+}
+
+static void choose_params(const struct sim_weather *w)
 {
 	params = *sim.proc[0].node->param;
 	params.stat = 0;		/* it would start a thread of the real system */
@@ -365,6 +377,10 @@ static void choose_params(void)
 	params.peer_timeout = (int64_t)ONE_OF(SHORT_TIMEOUT_S, 20, 240);
 	sim.encrypted = sim.seed % 4 == 0;
 	strcpy(params.encrypt, sim.encrypted ? "require" : "off");
+	strcpy(params.encrypt_by, "auto");
+	params.key_records = fewest_records(w) + (int64_t)ONE_OF(0, 0, 10, 8000000);
+	for (unsigned i = 0; i < SIM_PROCS; i++)
+		keeps_key[i] = sim.encrypted && sim_chance(&sim.plan, 500);
 	strcpy(params.checksum, sim_chance(&sim.plan, 500) && !sim.sabotage ? "on" : "off");
 }
 
@@ -406,11 +422,11 @@ int sim_seed(uint64_t seed)
 
 	sim_world_begin(seed);
 	weather = choose_weather();
-	choose_params();
+	choose_params(&weather);
 	sim.preempt = (unsigned)ONE_OF(0, 10, 100);
 	sim.nprocs = 2 + sim_chance(&sim.plan, 400);
 	sim.lossy = sim.cut = sim.short_of_memory = false;
-	sim.flipped = sim.found = 0;
+	sim.flipped = sim.found = sim.renewed = 0;
 	rails = 1 + sim_chance(&sim.plan, 250);
 	sim_net_begin(&weather);
 	sim_model_begin();

@@ -525,6 +525,7 @@ static void log_line(enum braid_log_level level, const char *file, int line, con
 		 level == BRAID_LOG_WARN ? "WARN" : "INFO", text);
 	if (sim.verbose)
 		fprintf(stderr, "%s\n", log_tail[(nlog - 1) % 32]);
+	sim.renewed += strstr(text, "has new keys") != NULL;
 	/* Warnings about waiting are right whenever a fault takes long enough. */
 	if (level == BRAID_LOG_WARN && !sim.short_of_memory && !sim_comms_doomed() &&
 	    !strstr(text, "not a word for") &&

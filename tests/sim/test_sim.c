@@ -27,6 +27,7 @@ enum {
 	SEEDS = 3000,
 #endif
 	REPLAY = 32, SABOTAGED = 32,
+	RENEWED = 1000,			/* of so many seeds, one at least replaces a lane for new keys */
 	FAILURES_MAX = 20,
 	SEED_SECONDS = 120,		/* of real time: longer means a thread that never yields */
 };
@@ -146,7 +147,7 @@ static bool sabotage_is_noticed(uint64_t first)
 
 int main(int argc, char **argv)
 {
-	uint64_t first = 1, n = SEEDS, total = 0, events = 0, runs = 0, flipped = 0, found = 0;
+	uint64_t first = 1, n = SEEDS, total = 0, events = 0, runs = 0, flipped = 0, found = 0, renewed = 0;
 	unsigned failed = 0, astray = 0;
 	bool noticed;
 	const char *module = NULL, *single = NULL;
@@ -191,6 +192,7 @@ int main(int argc, char **argv)
 		events += sim.events;
 		flipped += sim.flipped;
 		found += sim.found;
+		renewed += sim.renewed;
 		total = (total ^ hash) * 0x9ddfea08eb382d69u;
 		if (seed % REPLAY)
 			continue;
@@ -209,10 +211,13 @@ int main(int argc, char **argv)
 	       (double)events / (double)runs, (unsigned long long)total);
 	printf("sim: %llu bits were flipped, %llu checksums were wrong\n",
 	       (unsigned long long)flipped, (unsigned long long)found);
-	printf("1..4\n%sok 1 - every seed ends as the model says\n%sok 2 - seeds repeat\n"
+	printf("sim: lanes had new keys %llu times\n", (unsigned long long)renewed);
+	renewed += n < RENEWED;
+	printf("1..5\n%sok 1 - every seed ends as the model says\n%sok 2 - seeds repeat\n"
 	       "%sok 3 - a changed byte is noticed, and of an encrypted link does no harm\n"
-	       "%sok 4 - a flipped bit is found by its checksum\n",
+	       "%sok 4 - a flipped bit is found by its checksum\n"
+	       "%sok 5 - lanes are replaced for new keys\n",
 	       failed ? "not " : "", astray ? "not " : "", noticed ? "" : "not ",
-	       found ? "" : "not ");
-	return failed || astray || !noticed || !found ? 1 : 0;
+	       found ? "" : "not ", renewed ? "" : "not ");
+	return failed || astray || !noticed || !found || !renewed ? 1 : 0;
 }

@@ -81,6 +81,6 @@ env_both="$env_both BRAID_CIPHER=aes128"
 case_ "AES-128-GCM" by kernel kernel ++++
 case_ "a connection is reset: the kernel at both ends" resets kernel kernel
 case_ "a connection is reset: the kernel at one end" resets user kernel
-case_ "keys grow old: the kernel at both ends" new_keys kernel kernel 500
-case_ "keys grow old: the kernel at one end" new_keys kernel user 500
+case_ "keys grow old: the kernel at both ends" new_keys kernel kernel 2048
+case_ "keys grow old: the kernel at one end" new_keys kernel user 2048
 done_

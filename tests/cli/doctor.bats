@@ -125,6 +125,34 @@ bad()
 	[[ $output == ok* && $flat == *"are safe, even where NCCL's bootstrap can be read"* ]]
 }
 
+@test "strict RDMA is told of each active port, and missed only where others use the network" {
+	variables BRAID_RDMA_STRICT=1
+	doctor --only rdma-strict --all
+	[[ $status == 0 && $output == ok* && $flat == *"mlx5_0:1: no peer gets a key"* ]]
+	[[ $flat == *"mlx5_1:1: no peer"* && $flat != *UCX* && $flat != *SMC* ]]
+	variables BRAID_RDMA_STRICT=1 BRAID_TRANSPORTS=verbs,smc,tcp
+	doctor --only rdma-strict --all
+	[[ $output == ok* && $flat == *"SMC: its keys are those of the kernel's buffers"* ]]
+	variables BRAID_ENCRYPT=prefer
+	doctor --only rdma-strict
+	[[ $status == 0 && $output == note* && $flat == *"BRAID_ENCRYPT=prefer says that others"* ]]
+	grep -qF "export BRAID_RDMA_STRICT=1" <<<"$output"
+	variables BRAID_ENCRYPT=require BRAID_FABRIC_ENCRYPTED=1
+	doctor --only rdma-strict
+	[[ $output == note* ]]
+	for without in BRAID_ENCRYPT=require BRAID_TRANSPORTS=tcp; do
+		variables "$without"
+		doctor --only rdma-strict --all
+		[[ $output == ok* && $flat == *"Braid's own RDMA is left out"* ]]
+	done
+	variables NCCL_DEBUG=WARN
+	doctor --only rdma-strict --all
+	[[ $output == ok* && $flat == *"BRAID_RDMA_STRICT is not set"* ]]
+	rm -r "$root/sys/class/infiniband"
+	doctor --only rdma-strict --all
+	[[ $output == skip*"no RDMA device"* ]]
+}
+
 @test "what may be a secret is shown nowhere, under a misspelt name neither" {
 	put etc/nccl.conf "BRAID_SECRETS = hidden-one" "BRAID_KEY=hidden-one"
 	variables BRAID_SECRET=hidden-one-and-two BRAID_SERCET=hidden-one BRAID_SECRT=hidden-one \

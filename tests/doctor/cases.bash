@@ -239,6 +239,7 @@ bad_rdma_firmware() { put $ib0/fw_ver 20.12.0; says warn "mlx5_0 has firmware 20
 bad_rdma_library() { libraries libibverbs.so.1 23003; says fail "libibverbs.so.1 can't be loaded" "ibverbs-providers"; }
 bad_rdma_hca() { variables NCCL_IB_HCA=mlx4; says fail "NCCL_IB_HCA=mlx4 leaves no active RDMA port" "export NCCL_IB_HCA=mlx5_0"; }
 bad_rdma_kind() { put $ib0/node_type "4: RNIC"; says note "mlx5_0:1 is iWARP" "NCCL_NET=Braid"; }
+bad_rdma_strict() { variables BRAID_RDMA_STRICT=1 BRAID_TRANSPORTS=ucx,tcp; says warn "BRAID_RDMA_STRICT=1 leaves out UCX" "unset BRAID_RDMA_STRICT"; }
 
 # -- counters
 

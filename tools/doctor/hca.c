@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* hca.c - RDMA devices: the libraries they need, and which of them the job asks for. */
+/* hca.c - RDMA devices: their libraries, which the job asks for, and what peers may write. */
 #include "config.h"
+
+#include <string.h>
 
 #include "tools/doctor/doctor.h"
 #include "topo/netdev.h"
@@ -100,6 +102,63 @@ static void kind(struct doctor *d)
 	}
 }
 
+/* Do the variables say that others use the network, too? */
+static bool is_shared(struct doctor *d)
+{
+	const char *encrypt = env_get(d, "BRAID_ENCRYPT");
+
+	return encrypt && strcmp(encrypt, "off") != 0;
+}
+
+/* Does encryption that Braid can't do by itself leave verbs out? */
+static bool is_encrypted_without(struct doctor *d)
+{
+	const char *encrypt = env_get(d, "BRAID_ENCRYPT");
+	long long fabric = 0;
+
+	env_number(d, "BRAID_FABRIC_ENCRYPTED", &fabric);
+	return encrypt && strcmp(encrypt, "require") == 0 && fabric != 1;
+}
+
+static void strict_is_on(struct doctor *d)
+{
+	const struct rdma_port *p;
+
+	for (unsigned i = 0; next_port(d, &i, &p); ) {
+		if (p->active)
+			doctor_ok(d, "%s: no peer gets a key of the job's memory, so both ends "
+				  "copy each message", p->name);
+	}
+	if (doctor_transport_is_on(d, "smc"))
+		doctor_ok(d, "SMC: its keys are those of the kernel's buffers in any case");
+	if (!doctor_transport_is_on(d, "ucx"))
+		return;
+	doctor_find(d, LEVEL_WARN, "BRAID_RDMA_STRICT=1 leaves out UCX, which BRAID_TRANSPORTS "
+		    "names: UCX gives keys of the job's memory to peers");
+	doctor_mend_set(d, "BRAID_RDMA_STRICT", NULL);
+}
+
+static void strict(struct doctor *d)
+{
+	long long on = 0;
+
+	if (no_port(d))
+		return;
+	if (env_number(d, "BRAID_RDMA_STRICT", &on) && on == 1) {
+		strict_is_on(d);
+	} else if (!doctor_transport_is_on(d, "verbs") || is_encrypted_without(d)) {
+		doctor_ok(d, "Braid's own RDMA is left out");
+	} else if (is_shared(d)) {
+		doctor_find(d, LEVEL_NOTE, "BRAID_ENCRYPT=%s says that others use this network, "
+			    "and peers get keys of the job's memory over RDMA",
+			    env_get(d, "BRAID_ENCRYPT"));
+		doctor_mend(d, "export BRAID_RDMA_STRICT=1   # both ends copy each message");
+	} else {
+		doctor_ok(d, "BRAID_RDMA_STRICT is not set: peers get keys of the job's memory, "
+			  "as RDMA does without it");
+	}
+}
+
 const struct check doctor_hca[] = {
 	{ "rdma-library", "libibverbs and librdmacm",
 	  "Without them neither NCCL nor Braid can use RDMA: all goes over TCP, silently",
@@ -107,5 +166,7 @@ const struct check doctor_hca[] = {
 	{ "rdma-hca", "Devices that are asked for",
 	  "The names match nothing that works, and RDMA is silently not used", hca },
 	{ "rdma-kind", "Kind of RDMA", "Not what a training job wants", kind },
+	{ "rdma-strict", "Keys of the job's memory",
+	  "A peer that has a key can write more of the job's memory than it was asked to", strict },
 	{ NULL, NULL, NULL, NULL },
 };

@@ -105,17 +105,24 @@ void taker_listens(struct taker *k, uint8_t *handle)
 	handle_forge(handle, port, &k->to);
 }
 
-/* Dials for more lanes of a link that was broken before are closed. */
+/*
+ * Connections that end before their hello, and dials for more lanes, are closed: the plugin may
+ * have begun them for the link that was broken before.
+ */
 static void accept_link(struct scene *s, struct taker *k, uint8_t *handle)
 {
+	uint64_t end = deadline_ms(drive_hang_ms);
+
 	for (;;) {
 		connect_begins(s->net, handle, k->listener, &k->send);
 		speaker_init(&k->sp, &k->to);
 		TRUE((k->sp.fd = speak_accept(k->listener)) >= 0);
-		TRUE(speak_hear(&k->sp));
-		if (k->sp.theirs.kind == BRAID_HELLO_LINK)
+		if (!speak_hear(&k->sp))
+			TRUE(speak_closed(k->sp.fd, 0));
+		else if (k->sp.theirs.kind == BRAID_HELLO_LINK)
 			return;
 		close(k->sp.fd);
+		wait_tick(end, __FILE__, __LINE__, "the dial of a link");
 	}
 }
 

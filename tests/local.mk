@@ -525,6 +525,7 @@ tests_sim_node_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath 
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free \
 	-Wl,--wrap=sched_yield,--wrap=pthread_mutex_lock,--wrap=pthread_detach \
 	-Wl,--wrap=pthread_atfork,--wrap=getpid,--wrap=gethostname \
+	-Wl,--wrap=braid_tries_patience \
 	$(core_module)
 tests_sim_node_la_LIBADD = $(SODIUM_MODULE_LIBS)
 EXTRA_tests_sim_node_la_DEPENDENCIES = libbraid-core.a

@@ -81,7 +81,8 @@ void braid_link_down(struct braid_link *link, int err, const char *why)
 {
 	int state = atomic_load(&link->state);
 	/* A caller waits for a link that is not up yet, unless this end stops it. */
-	bool affected = (state != BRAID_LINK_UP && err != -ENOTCONN) || braid_comms_wait(link);
+	bool affected = (state != BRAID_LINK_UP && err != -ENOTCONN && !link->spare) ||
+			braid_comms_wait(link);
 
 	braid_assert_locked(&link->lock);
 	if (state == BRAID_LINK_DEAD) {

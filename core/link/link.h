@@ -55,6 +55,7 @@ struct braid_link {
 	/* Set by core/setup before the link is up: under the lock, as the viewer reads these. */
 	bool dialler;
 	char peer[192];			/* "host (pid N) at address", for people */
+	atomic_bool spare;		/* while it is dialled: the callers have another one */
 	/* Also set before the link is up; no other thread reads these until then. */
 	unsigned lanes_max;		/* the smaller of both ends' limits */
 	unsigned npaths;		/* between the two devices: core/setup/path.h */

@@ -113,6 +113,7 @@ struct braid_link_setup {		/* set by the handshake that made the link */
 	struct braid_path path[BRAID_PATHS_MAX];
 	bool proven;			/* the peer is the process that it says: it knew a token */
 	bool distrusted;		/* the peer refused a comm, unproven: open no other */
+	bool one_comm;			/* the peer takes one comm of a connect() */
 	bool better;			/* both ends can use more than sockets */
 	bool warned_plain, warned_loose;	/* this WARN was written: in join.c; in bind.c */
 };

@@ -96,9 +96,12 @@ int braid_refused_came(struct braid_lane *lane, struct braid_comm *c)
 	c->peer_closed = true;
 	if (c->opened)
 		braid_comm_orphaned(c);	/* after the peer accepted it */
-	else
-		braid_comm_fail(c, lane->rx_hdr.n == BRAID_HELLO_NO_ROOM ?
-					   -ENOBUFS : -ECONNREFUSED);	/* the dialler logs it */
+	else					/* the dialler logs it */
+		braid_comm_fail(c, lane->rx_hdr.n == BRAID_HELLO_NO_ROOM ? -ENOBUFS :
+				   lane->rx_hdr.n == BRAID_HELLO_CROSSED ? -EALREADY :
+									   -ECONNREFUSED);
+	if (c->closed && !c->bye_due)
+		braid_comm_free(c);
 	return 0;
 }
 

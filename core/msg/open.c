@@ -56,7 +56,7 @@ static int refuse(struct braid_link *link, uint32_t comm, int err)
 	i = (r->first + r->n++) % BRAID_REFUSALS_MAX;
 	r->at[i].comm = comm;
 	r->at[i].code = err == -ENOMEM || err == -ENOSPC ? BRAID_HELLO_NO_ROOM :
-							   BRAID_HELLO_NO_LISTEN;
+			err == -EALREADY ? BRAID_HELLO_CROSSED : BRAID_HELLO_NO_LISTEN;
 	return 0;
 }
 

@@ -201,6 +201,7 @@ void braid_open_pack(const struct braid_open *o, uint8_t *to)
 	memset(to, 0, BRAID_OPEN_SIZE);
 	put64(&c, o->listen_id);
 	put_bytes(&c, o->mac, sizeof(o->mac));
+	put64(&c, o->connect);
 }
 
 void braid_open_unpack(const uint8_t *from, struct braid_open *ret)
@@ -209,4 +210,5 @@ void braid_open_unpack(const uint8_t *from, struct braid_open *ret)
 
 	ret->listen_id = get64(&c);
 	get_bytes(&c, ret->mac, sizeof(ret->mac));
+	ret->connect = get64(&c);
 }

@@ -169,6 +169,7 @@ const char *braid_frame_name(unsigned type);
 struct braid_open {
 	uint64_t listen_id;
 	uint8_t mac[BRAID_MAC_SIZE];	/* braid_auth_open(), in the answer braid_auth_opened() */
+	uint64_t connect;		/* number of the connect() that opens it; 0: not known */
 };
 
 void braid_keys_pack(const uint32_t *key, unsigned n, uint8_t *to);	/* 4 n bytes */

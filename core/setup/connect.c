@@ -25,10 +25,16 @@
 #include "core/setup/links.h"
 #include "core/setup/path.h"
 #include "core/setup/service.h"
+#include "core/setup/tries.h"
 
 enum {
 	TRIES_MAX = 10,			/* links tried for one connect */
 	LOCK_WAIT_NS = 1000000,		/* how long one call waits for braid_svc.lock */
+};
+
+struct way {				/* a link to the peer, and our comm on it */
+	struct braid_link *link;
+	struct braid_comm *comm;
 };
 
 struct attempt {			/* one connect, until it is over */
@@ -39,10 +45,12 @@ struct attempt {			/* one connect, until it is over */
 	uint8_t *token;			/* core/base/secret.h */
 	struct braid_dev *dev;
 	int traffic_class;
-	struct braid_link *link;
-	struct braid_comm *comm;
+	struct way way, beside;		/* beside: see attempt_doubt() */
+	uint64_t connect;		/* in each OPEN: of equal ones the peer takes the first */
+	uint64_t up_ns;			/* when the link of `way` was seen up; 0: not yet */
 	unsigned tries;
 	bool distrusts;			/* the peer's own link: see attempt_distrust() */
+	bool doubted;			/* there is, or was, a way beside */
 	uint64_t deadline_ns;
 };
 
@@ -71,10 +79,10 @@ void braid_connects_free(void)
 static int attempt_new(struct attempt **ret)
 {
 	struct attempt *a;
-	uint64_t nonce;
+	uint64_t nonce[2];
 	uint8_t *token;
 	unsigned i;
-	int err = braid_os->random(&nonce, sizeof(nonce));
+	int err = braid_os->random(nonce, sizeof(nonce));
 
 	if (err)
 		return braid_no_random(err);
@@ -98,17 +106,26 @@ static int attempt_new(struct attempt **ret)
 	if (!token)
 		return braid_no_memory("a connect");
 	a = attempts[i];
-	*a = (struct attempt){ .used = true, .gen = a->gen + 1, .nonce = nonce, .token = token };
+	*a = (struct attempt){ .used = true, .gen = a->gen + 1, .nonce = nonce[0], .token = token,
+			       .connect = nonce[1] | 1 };
 	nused++;
 	*ret = a;
 	return 0;
 }
 
+static void leave(struct way *w)
+{
+	if (w->comm)
+		braid_comm_close(w->comm);
+	if (w->link)
+		braid_link_unpin(w->link);
+	*w = (struct way){ NULL, NULL };
+}
+
 static void attempt_end(struct attempt *a)
 {
-	if (a->link)
-		braid_link_unpin(a->link);
-	a->link = NULL;
+	leave(&a->way);
+	leave(&a->beside);
 	a->used = false;
 	braid_secret_free(a->token);
 	nused--;
@@ -169,16 +186,18 @@ static int start_service(const struct attempt *a)
 }
 
 /* Choose the link: one that exists, or a new one that the service thread will dial. */
-static int attempt_link(struct attempt *a)
+static int attempt_link(struct attempt *a, struct way *w)
 {
+	const bool beside = w == &a->beside;
 	struct braid_link_key key = { 0 };
-	struct braid_link *link;
+	struct braid_link *link = NULL;
 
 	memcpy(key.process, a->to.process, sizeof(key.process));
 	key.dev = a->dev;
 	key.peer_dev = a->to.dev;
 	key.traffic_class = (int16_t)a->traffic_class;
-	link = braid_param.share ? braid_link_find(&key, false) : NULL;
+	if (braid_param.share)
+		link = beside ? braid_link_find_proven(&key) : braid_link_find(&key, false);
 	if (!link) {
 		int err = start_service(a);
 
@@ -196,7 +215,8 @@ static int attempt_link(struct attempt *a)
 		link->dial.target = a->to;
 		memcpy(link->dial.token, a->token, BRAID_KEY_SIZE);
 		link->dial.until_ns = a->deadline_ns;
-		link->dial.alone = a->distrusts;
+		link->dial.alone = a->distrusts || beside;
+		link->spare = beside;
 		braid_path_text(link, 0, link->peer, sizeof(link->peer));
 		braid_link_number(link);
 		braid_link_list(link);
@@ -204,15 +224,15 @@ static int attempt_link(struct attempt *a)
 		braid_wake_service();
 	}
 	braid_link_pin(link);
-	a->link = link;
+	w->link = link;
 	return 0;
 }
 
-static int attempt_open(struct attempt *a)
+static int attempt_open(struct attempt *a, struct way *w)
 {
 	struct braid_hdr h = { .type = BRAID_F_OPEN, .len = BRAID_OPEN_SIZE };
-	struct braid_link *link = a->link;
-	struct braid_open open = { .listen_id = a->to.listen_id };
+	struct braid_link *link = w->link;
+	struct braid_open open = { .listen_id = a->to.listen_id, .connect = a->connect };
 	uint8_t payload[BRAID_OPEN_SIZE];
 	int err;
 
@@ -221,15 +241,15 @@ static int attempt_open(struct attempt *a)
 	if (!err && !braid_txq_room_ctl(&braid_link_home(link)->tx))
 		err = -EAGAIN;
 	if (!err) {
-		a->comm = braid_comm_new(link, link->setup.next_comm, true);
-		err = a->comm ? 0 : -ENOMEM;
+		w->comm = braid_comm_new(link, link->setup.next_comm, true);
+		err = w->comm ? 0 : -ENOMEM;
 	}
 	if (!err) {
-		h.comm = a->comm->id;
+		h.comm = w->comm->id;
 		link->setup.next_comm += 2;
 		braid_auth_open(a->token, link->setup.session, h.comm, open.listen_id, open.mac);
 		braid_auth_opened(a->token, link->setup.session, h.comm, open.listen_id,
-				  a->comm->opened_mac);
+				  w->comm->opened_mac);
 		braid_open_pack(&open, payload);
 		braid_link_ctl(link, &h, payload);
 		braid_link_flush(link);
@@ -238,14 +258,32 @@ static int attempt_open(struct attempt *a)
 	return err == -ENOMEM ? braid_no_memory("a connection") : err;
 }
 
-/* Another link is tried next. */
-static void leave_link(struct attempt *a)
+/* What the peer says of our comm: 0, with *ret_opened true once it has it; or an error. */
+static int way_answer(const struct way *w, bool *ret_opened)
 {
-	if (a->comm)
-		braid_comm_close(a->comm);
-	a->comm = NULL;
-	braid_link_unpin(a->link);
-	a->link = NULL;
+	int err;
+
+	braid_link_progress(w->link, NULL, NULL);
+	braid_lock_wait(&w->link->lock);
+	*ret_opened = w->comm->opened;
+	err = atomic_load(&w->comm->err);
+	braid_unlock(&w->link->lock);
+	return err;
+}
+
+/* Go on by the way beside, if there is one.  Else another link is tried next, by a new number. */
+static int attempt_elsewhere(struct attempt *a)
+{
+	leave(&a->way);
+	a->way = a->beside;
+	a->beside = (struct way){ NULL, NULL };
+	if (a->way.link)
+		a->way.link->spare = false;
+	else
+		a->connect += 2;
+	a->up_ns = 0;
+	a->doubted = false;
+	return -EAGAIN;
 }
 
 /*
@@ -254,16 +292,17 @@ static void leave_link(struct attempt *a)
  */
 static int attempt_again(struct attempt *a)
 {
-	int err = atomic_load(&a->link->err);
+	struct braid_link *link = a->way.link;
+	int err = atomic_load(&link->err);
 	/* The link was idle and closing, or it was dialled for another listen, which is gone. */
-	bool closed = err == -ENOTCONN || braid_link_peer_gone(a->link) ||
-		      (!a->link->nlanes && a->link->dial.target.listen_id != a->to.listen_id);
-	bool failed = !a->link->nlanes;
-	char peer[sizeof(a->link->peer)];
+	bool closed = err == -ENOTCONN || braid_link_peer_gone(link) ||
+		      (!link->nlanes && link->dial.target.listen_id != a->to.listen_id);
+	bool failed = !link->nlanes, beside = a->beside.link;
+	char peer[sizeof(link->peer)];
 
-	memcpy(peer, a->link->peer, sizeof(peer));
-	leave_link(a);
-	if (closed || (!failed && err == -EREMOTEIO && ++a->tries < TRIES_MAX))
+	memcpy(peer, link->peer, sizeof(peer));
+	attempt_elsewhere(a);
+	if (closed || beside || (!failed && err == -EREMOTEIO && ++a->tries < TRIES_MAX))
 		return -EAGAIN;
 	if (!failed)		/* a failed dial has been logged */
 		braid_warn("device %s, peer %s: %u links in a row were lost before a connection "
@@ -278,68 +317,110 @@ static int attempt_again(struct attempt *a)
  */
 static int attempt_distrust(struct attempt *a)
 {
-	a->link->setup.distrusted = true;
+	a->way.link->setup.distrusted = true;
 	a->distrusts = true;
-	leave_link(a);
+	return attempt_elsewhere(a);
+}
+
+/*
+ * The answer is late over a link that the peer dialled, so the link may lead to another process, or
+ * an honest peer is slow.  So keep our comm on it, and open a second one over a link that we dial.
+ * The peer takes the one that comes first, and refuses the other.
+ */
+static void attempt_doubt(struct attempt *a)
+{
+	struct way *w = &a->beside;
+	bool opened = false;
+	int err, state;
+
+	if (!w->link) {
+		if (a->doubted || a->way.link->setup.proven || !a->up_ns ||
+		    braid_since(a->up_ns, braid_os->now_ns()) < braid_tries_patience())
+			return;
+		a->doubted = attempt_link(a, w) != -EAGAIN;
+		return;
+	}
+	state = atomic_load(&w->link->state);
+	if (state == BRAID_LINK_DIALING || state == BRAID_LINK_WAITING)
+		return;
+	if (state == BRAID_LINK_DEAD || !w->link->setup.proven || !w->link->setup.one_comm)
+		err = -ENOTCONN;
+	else if (!w->comm)
+		err = attempt_open(a, w);
+	else
+		err = way_answer(w, &opened);
+	if (opened) {
+		a->way.link->setup.distrusted = true;
+		attempt_elsewhere(a);
+	} else if (err && err != -EAGAIN) {
+		leave(w);
+	}
+}
+
+/* What ends the connect, if something does. */
+static int attempt_refused(const struct attempt *a, int err, bool late)
+{
+	const char *dev = a->dev->net.name, *peer = a->way.link->peer;
+
+	if (err == -ECONNREFUSED)
+		return braid_error(-EREMOTEIO,
+				   "device %s, peer %s: it no longer listens for this connection; "
+				   "did that rank abort? [not-listening]", dev, peer);
+	if (err == -EACCES)
+		return braid_error(err,
+				   "device %s, peer %s: it does not know this connection's token: "
+				   "it is not the process that made the handle [wrong-token]",
+				   dev, peer);
+	if (err == -ENOBUFS)
+		return braid_error(-EREMOTEIO,
+				   "device %s, peer %s: it has no room for this connection; its "
+				   "own log says why [peer-no-room]", dev, peer);
+	if (late)
+		return braid_error(-EREMOTEIO,
+				   "device %s, peer %s: connected, but no answer within "
+				   "%lld s (BRAID_CONNECT_TIMEOUT): is that process stopped? "
+				   "[no-answer]", dev, peer,
+				   (long long)braid_param.connect_timeout);
 	return -EAGAIN;
 }
 
 static int attempt_step(struct attempt *a)
 {
 	struct braid_link *link;
-	bool opened;
+	bool opened, late;
 	int err, state;
 
-	if (!a->link) {
-		err = attempt_link(a);
+	if (!a->way.link) {
+		err = attempt_link(a, &a->way);
 		if (err)
 			return err;
 	}
-	link = a->link;
+	attempt_doubt(a);
+	link = a->way.link;
 	state = atomic_load(&link->state);
 	if (state == BRAID_LINK_DEAD)
 		return attempt_again(a);
 	if (state != BRAID_LINK_UP)
 		return -EAGAIN;
-	if (!a->comm) {
-		err = attempt_open(a);
+	if (!a->up_ns)
+		a->up_ns = braid_os->now_ns();
+	if (!a->way.comm) {
+		err = attempt_open(a, &a->way);
 		if (err)
 			return err;
 	}
-	braid_link_progress(link, NULL, NULL);
-	braid_lock_wait(&link->lock);
-	opened = a->comm->opened;
-	err = atomic_load(&a->comm->err);
-	braid_unlock(&link->lock);
+	err = way_answer(&a->way, &opened);
 	if (opened) {
 		link->setup.proven = true;
 		return 0;
 	}
-	if (!link->setup.proven && (err == -ECONNREFUSED || err == -EACCES || err == -ENOBUFS))
+	if (!link->setup.proven &&
+	    (err == -ECONNREFUSED || err == -EACCES || err == -ENOBUFS || err == -EALREADY))
 		return attempt_distrust(a);
-	if (err == -ECONNREFUSED)
-		return braid_error(-EREMOTEIO,
-				   "device %s, peer %s: it no longer listens for this connection; "
-				   "did that rank abort? [not-listening]",
-				   a->dev->net.name, link->peer);
-	if (err == -EACCES)
-		return braid_error(err,
-				   "device %s, peer %s: it does not know this connection's token: "
-				   "it is not the process that made the handle [wrong-token]",
-				   a->dev->net.name, link->peer);
-	if (err == -ENOBUFS)
-		return braid_error(-EREMOTEIO,
-				   "device %s, peer %s: it has no room for this connection; its "
-				   "own log says why [peer-no-room]",
-				   a->dev->net.name, link->peer);
-	if (braid_os->now_ns() >= a->deadline_ns)
-		return braid_error(-EREMOTEIO,
-				   "device %s, peer %s: connected, but no answer within "
-				   "%lld s (BRAID_CONNECT_TIMEOUT): is that process stopped? "
-				   "[no-answer]",
-				   a->dev->net.name, link->peer,
-				   (long long)braid_param.connect_timeout);
-	return -EAGAIN;
+	late = braid_os->now_ns() >= a->deadline_ns;
+	if (err == -EALREADY && !late)	/* it took the other comm, whose link was lost since */
+		return attempt_elsewhere(a);
+	return attempt_refused(a, err, late);
 }
 
 /* The lock's holder may not be running: don't wait long for it, since NCCL calls again anyway. */
@@ -389,11 +470,11 @@ int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct
 		a->dev = dev;
 		a->traffic_class = traffic_class;
 		err = attempt_step(a);
-		if (!err)
-			*ret = a->comm;
+		if (!err) {
+			*ret = a->way.comm;
+			a->way.comm = NULL;
+		}
 		if (err != -EAGAIN) {
-			if (err && a->comm)
-				braid_comm_close(a->comm);
 			attempt_end(a);
 			if (err)	/* a further call is a new attempt */
 				braid_handle_put_state(handle, &no_state);

@@ -238,6 +238,7 @@ int braid_join_link(struct braid_link *link, struct braid_conn *c)
 		return braid_no_memory("a link");
 	braid_conn_session(c, link->setup.session);
 	link->setup.version = c->version;
+	link->setup.one_comm = c->version >= 2 && c->theirs.options & BRAID_OPTION_ONE_COMM;
 	link->setup.proven = c->dialler;	/* the handle names the peer and has its token */
 	braid_lock_wait(&link->lock);	/* core/watch/view.c may be reading these */
 	link->dialler = c->dialler;

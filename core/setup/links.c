@@ -53,17 +53,34 @@ static bool same_key(const struct braid_link_key *a, const struct braid_link_key
 	       a->self_accepted == b->self_accepted;
 }
 
+static bool serves(const struct braid_link *link, const struct braid_link_key *key)
+{
+	return same_key(&link->key, key) && atomic_load(&link->state) != BRAID_LINK_DEAD &&
+	       !braid_link_peer_gone(link) && !link->setup.distrusted;
+}
+
 struct braid_link *braid_link_find(const struct braid_link_key *key, bool pending)
 {
 	struct braid_link *link;
 
 	braid_svc_assert_locked();
 	braid_list_for(link, &braid_svc.links, table.node) {
-		int state = atomic_load(&link->state);
+		bool up = atomic_load(&link->state) == BRAID_LINK_UP;
 
-		if (same_key(&link->key, key) && state != BRAID_LINK_DEAD &&
-		    !braid_link_peer_gone(link) && !link->setup.distrusted &&
-		    (!pending || (state != BRAID_LINK_UP && !link->dial.alone)))
+		if (serves(link, key) && (pending ? !up && !link->dial.alone :
+						    up || !link->spare))
+			return link;
+	}
+	return NULL;
+}
+
+struct braid_link *braid_link_find_proven(const struct braid_link_key *key)
+{
+	struct braid_link *link;
+
+	braid_svc_assert_locked();
+	braid_list_for(link, &braid_svc.links, table.node) {
+		if (serves(link, key) && (link->setup.proven || link->dial.alone))
 			return link;
 	}
 	return NULL;

@@ -48,6 +48,8 @@ void braid_svc_unlock(void);
  * whose place a link dialled by the peer may take.
  */
 struct braid_link *braid_link_find(const struct braid_link_key *key, bool pending);
+/* The same of a link whose peer has shown, or will, that it is the process of the key. */
+struct braid_link *braid_link_find_proven(const struct braid_link_key *key);
 /* Give a new link its number in this process. */
 void braid_link_number(struct braid_link *link);
 /* Add a link to the table, or take it out; false: a reader still uses it. */

@@ -181,6 +181,16 @@ bool braid_listen_token(uint64_t id, struct braid_dev **dev, uint8_t *ret)
 	return found;
 }
 
+/* Has a comm of this connect() come over another link? */
+static bool is_taken(const struct braid_listen *l, uint64_t connect)
+{
+	for (unsigned i = 0; connect && i < l->ntaken && i < BRAID_TAKEN_MAX; i++) {
+		if (l->taken[i] == connect)
+			return true;
+	}
+	return false;
+}
+
 /* With the lock held. */
 static int open_check(const struct braid_listen *l, const struct braid_link *link, uint32_t comm,
 		      const struct braid_open *open)
@@ -195,6 +205,8 @@ static int open_check(const struct braid_listen *l, const struct braid_link *lin
 		return -EACCES;
 	if (l->dev != link->key.dev)
 		return -ENOENT;
+	if (is_taken(l, open->connect))
+		return -EALREADY;
 	return l->nready < READY_MAX ? 0 : -ENOSPC;
 }
 
@@ -223,6 +235,8 @@ static int listen_offer(struct braid_comm *c, const struct braid_open *open)
 		braid_auth_opened(l->token, c->link->setup.session, c->id, l->id, c->opened_mac);
 		c->listen = l;
 		l->nready++;
+		if (open->connect)
+			l->taken[l->ntaken++ % BRAID_TAKEN_MAX] = open->connect;
 		braid_list_add_tail(&l->ready, &c->listen_node);
 	}
 	braid_unlock(&lock);

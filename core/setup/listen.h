@@ -17,6 +17,8 @@
 struct braid_comm;
 struct braid_dev;
 
+enum { BRAID_TAKEN_MAX = 256 };
+
 struct braid_listen {
 	struct braid_list node;		/* all listens */
 	uint64_t id;
@@ -24,6 +26,8 @@ struct braid_listen {
 	struct braid_dev *dev;
 	struct braid_list ready;	/* comms that the peer has opened, oldest first */
 	unsigned nready;
+	uint64_t taken[BRAID_TAKEN_MAX];	/* connects whose comms were queued last: a ring */
+	unsigned ntaken;		/* ever */
 	uint32_t polled;		/* accept() has moved the links up to that number */
 	void *ctx;
 	struct braid_list ctx_node;

@@ -16,6 +16,7 @@ enum {
 	CONNECT_MIN_MS = 100, CONNECT_MAX_MS = 1000,	/* for a connection, in the first round */
 	ANSWER_MIN_MS = 1000,
 	ROUNDS_MAX = 3,			/* each round doubles that time, up to this round */
+	PATIENCE_PART = 60,		/* of all the time */
 	FINAL_MS = 5000,		/* left to the other ways once one has failed for good */
 };
 
@@ -36,6 +37,11 @@ uint64_t braid_tries_slice(const struct braid_link *link, bool bound, bool conne
 		return between(ANSWER_MIN_MS * MS, all / (others + 2), whole);
 	slice = between(CONNECT_MIN_MS * MS, all / (3 * (others + 1)), CONNECT_MAX_MS * MS);
 	return between(0, slice << (round < ROUNDS_MAX ? round : ROUNDS_MAX), whole);
+}
+
+uint64_t braid_tries_patience(void)
+{
+	return (uint64_t)braid_param.connect_timeout * SEC / PATIENCE_PART;
 }
 
 static bool all_final(const struct braid_ways *w)

@@ -17,6 +17,8 @@ struct braid_link;
 
 /* How long to wait for TCP to connect or, if `connected`, for the peer's answer: ns. */
 uint64_t braid_tries_slice(const struct braid_link *link, bool bound, bool connected);
+/* How long the answer to an OPEN may take before a link that proves nothing is in doubt: ns. */
+uint64_t braid_tries_patience(void);
 /*
  * A dial of the link failed (`c` NULL: before there was a connection).  final: trying this address
  * again is no use.  True: the next dial is due at link->dial.at_ns.

@@ -7,6 +7,7 @@
 #include "tests/lib/hostile.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -92,7 +93,9 @@ static void receiver(struct abi *t, int fd)
 	end_well();
 }
 
-/* Answers an OPEN, if one has come, by a refusal of that kind. */
+enum { SILENT = BRAID_HELLO_STATUS_MAX };
+
+/* Takes an OPEN, if one has come, and refuses it by that code, or is silent. */
 static bool refuse(struct speaker *sp, uint16_t code)
 {
 	struct pollfd pfd = { .fd = sp->fd, .events = POLLIN };
@@ -100,6 +103,8 @@ static bool refuse(struct speaker *sp, uint16_t code)
 
 	if (poll(&pfd, 1, 0) <= 0 || !speak_hear_frame(sp, &h, NULL, 0) || h.type != BRAID_F_OPEN)
 		return false;
+	if (code == SILENT)
+		return true;
 	h = (struct braid_hdr){ .type = BRAID_F_REFUSED, .comm = h.comm, .n = code };
 	TRUE(speak_frame(sp, &h, NULL, 0));
 	return true;
@@ -134,11 +139,72 @@ static void squat(struct stage *s, struct peer *victim, uint16_t code)
 static void squatter(struct abi *t)
 {
 	struct peer one = peer_start(t, receiver), two = peer_start(t, receiver);
+	struct peer three = peer_start(t, receiver);
 	struct stage s;
 
 	stage_up(t, &s);
 	squat(&s, &one, BRAID_HELLO_NO_LISTEN);
 	squat(&s, &two, BRAID_HELLO_NO_ROOM);
+	squat(&s, &three, BRAID_HELLO_CROSSED);
+	stage_down(&s);
+}
+
+/* It would cost this connect() all of its time. */
+static void silent_squatter(struct abi *t)
+{
+	struct peer victim = peer_start(t, receiver);
+	struct stage s;
+
+	stage_up(t, &s);
+	squat(&s, &victim, SILENT);
+	stage_quiet(&s, 0);
+	stage_down(&s);
+}
+
+/* Its link is as doubtful as a squatter's, until it goes on: then one comm of two is taken. */
+static void stops(struct abi *t, int fd)
+{
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE] = { 0 };
+	struct net *net = abi_up(t);
+	void *send = send_to(net, fd), *listen, *recv = NULL;
+
+	OK(net_listen(net, the_device(), handle, &listen));
+	give(fd, handle, sizeof(handle));
+	raise(SIGSTOP);
+	WAIT_FOR(accept_step(net, listen, &recv));
+	OK(net_close_listen(net, listen));
+	recv_one(net, recv, 1000, 3);
+	send_one(net, send, 1000, 4);
+	meet(fd);
+	OK(net_close_recv(net, recv));
+	OK(net_close_send(net, send));
+	abi_down(net);
+	end_well();
+}
+
+static void stopped(struct abi *t)
+{
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+	struct peer peer = peer_start(t, stops);
+	struct stage s;
+	void *send = NULL, *recv = NULL;
+
+	stage_up(t, &s);
+	give(peer.fd, s.handle, sizeof(s.handle));
+	WAIT_FOR(accept_step(s.net, s.listen, &recv));
+	take(peer.fd, handle, sizeof(handle));
+	peer_stopped(&peer);
+	for (uint64_t end = now_us() + 1500000; now_us() < end; nap_ms(1))
+		TRUE(!connect_step(s.net, handle, &send));
+	kill(peer.pid, SIGCONT);
+	WAIT_FOR(connect_step(s.net, handle, &send));
+	send_one(s.net, send, 1000, 3);
+	recv_one(s.net, recv, 1000, 4);
+	meet(peer.fd);
+	OK(net_close_send(s.net, send));
+	OK(net_close_recv(s.net, recv));
+	peer_join(&peer);
+	stage_quiet(&s, 0);
 	stage_down(&s);
 }
 
@@ -146,6 +212,9 @@ static const struct abi_case cases[] = {
 	CASE("a token and a recorded handshake do not open the link", token_and_tap, ONCE),
 	CASE("a process that claims another's id costs it a second dial, and no connection", squatter,
 	     ONCE),
+	CASE("a process that claims another's id and is silent costs it a second dial", silent_squatter,
+	     ONCE),
+	CASE("a process that is stopped while another connects to it is met once", stopped, ONCE),
 };
 
 ABI_MAIN(cases)

@@ -35,6 +35,9 @@ static uint8_t handle[BRAID_HANDLE_SIZE];
 static struct braid_comm *comm;		/* what the last call returned */
 static int service_err, check_err;
 static bool wrong_token;
+static const struct braid_link *twice;	/* a comm over it comes second */
+static bool one_comm, came_second;		/* q's end takes one comm of a connect; has taken another */
+static uint64_t numbers[8];		/* of the connects in OPENs, modulo 8 */
 static unsigned starts, checks;
 
 int __wrap_braid_service_try(void);
@@ -50,11 +53,11 @@ static int check(const struct braid_link *l, uint32_t id, const struct braid_ope
 {
 	uint8_t mac[BRAID_MAC_SIZE];
 
-	checks++;
+	numbers[checks++ % 8] = open->connect;
 	assert_int_equal(open->listen_id, LISTEN);
 	braid_auth_open(listener.token, l->setup.session, id, LISTEN, mac);
 	assert_memory_equal(open->mac, mac, sizeof(mac));
-	return check_err;
+	return l == twice ? -EALREADY : check_err;
 }
 
 static int offer(struct braid_comm *c, const struct braid_open *open)
@@ -104,6 +107,9 @@ static int setup(void **state)
 	braid_comm_hooks = (struct braid_comm_hooks){ check, offer, revoked };
 	service_err = check_err = 0;
 	wrong_token = false;
+	twice = NULL;
+	one_comm = true;
+	came_second = false;
 	starts = checks = 0;
 	null_pair_init(&p, &config);
 	null_now_ns += 1000 * SEC;
@@ -431,6 +437,175 @@ static void a_refusal_over_a_link_that_the_peer_dialled_is_not_the_last_word(voi
 	assert_int_equal(atomic_load(&link->state), BRAID_LINK_UP);	/* its comms go on */
 }
 
+/* --- a way beside, over a link that is up -------------------------------------------------- */
+
+static struct null_pair q;		/* leads to the same process, and proves it */
+
+static void assert_called(unsigned n)
+{
+	while (n--)
+		assert_not_yet();
+}
+
+/* The OPEN over `link` is late, and another has left over q's link. */
+static void doubt(void)
+{
+	struct null_config config = { .window = 65536 };
+
+	null_pair_init(&q, &config);
+	q.end[0]->key = link->key;
+	q.end[0]->setup.proven = true;
+	q.end[0]->setup.one_comm = one_comm;
+	twice = came_second ? q.end[1] : NULL;
+	q.end[0]->setup.session = q.end[1]->setup.session = session;
+	list(q.end[0], true);
+	link->setup.proven = false;
+	assert_not_yet();
+	null_now_ns += SEC - 1;
+	assert_called(3);
+	assert_int_equal(checks, 1);
+	null_now_ns++;
+	assert_called(2);
+}
+
+static void doubt_ends(void)
+{
+	assert_int_equal(atomic_load(&q.end[0]->thread.pins), 0);
+	list(q.end[0], false);
+	null_pair_fini(&q);
+}
+
+static void a_late_answer_is_also_asked_for_over_a_link_of_our_own(void **state)
+{
+	(void)state;
+	doubt();
+	assert_int_equal(checks, 2);
+	assert_true(numbers[0] && numbers[0] == numbers[1]);
+	null_settle(&q);
+	assert_int_equal(call(), 0);
+	assert_non_null(comm);
+	assert_ptr_equal(comm->link, q.end[0]);
+	assert_true(link->setup.distrusted);
+	assert_int_equal(pins(), 0);
+	assert_true(braid_list_entry(link->msg.comms.next, struct braid_comm, node)->closed);
+	assert_int_equal(warn_count, 0);
+	doubt_ends();
+}
+
+static void a_peer_that_was_only_slow_is_believed(void **state)
+{
+	(void)state;
+	doubt();
+	null_settle(&p);
+	assert_int_equal(call(), 0);
+	assert_non_null(comm);
+	assert_ptr_equal(comm->link, link);
+	assert_true(link->setup.proven && !link->setup.distrusted);
+	assert_true(braid_list_entry(q.end[0]->msg.comms.next, struct braid_comm, node)->closed);
+	assert_false(connects_left());
+	doubt_ends();
+}
+
+static void what_comes_second_waits_for_what_came_first(void **state)
+{
+	(void)state;
+	came_second = true;
+	doubt();
+	null_settle(&q);
+	assert_called(2);
+	null_settle(&p);
+	assert_int_equal(call(), 0);
+	assert_ptr_equal(comm->link, link);
+	doubt_ends();
+}
+
+static void a_refusal_leaves_the_way_beside(void **state)
+{
+	(void)state;
+	check_err = -EALREADY;
+	doubt();
+	check_err = 0;
+	null_settle(&p);
+	assert_called(1);
+	null_settle(&q);
+	assert_called(2);			/* q's was refused as well: all begins anew */
+	assert_int_equal(checks, 3);
+	assert_true(numbers[2] && numbers[2] != numbers[0]);
+	null_settle(&q);
+	assert_int_equal(call(), 0);
+	assert_ptr_equal(comm->link, q.end[0]);
+	doubt_ends();
+}
+
+/* As builds do that know no number of a connect. */
+static void a_peer_that_would_take_both_comms_is_offered_one(void **state)
+{
+	(void)state;
+	one_comm = false;
+	doubt();
+	assert_int_equal(checks, 1);
+	assert_int_equal(atomic_load(&q.end[0]->thread.pins), 0);
+	null_settle(&p);
+	assert_int_equal(call(), 0);
+	assert_ptr_equal(comm->link, link);
+	doubt_ends();
+}
+
+static void a_dial_beside_that_fails_costs_nothing(void **state)
+{
+	struct braid_link *l;
+
+	(void)state;
+	link->setup.proven = false;
+	assert_not_yet();
+	null_now_ns += SEC;
+	assert_not_yet();
+	l = made();
+	assert_true(l->dialler && l->dial.alone && l->spare);
+	assert_memory_equal(l->dial.token, listener.token, sizeof(listener.token));
+	assert_int_equal(pins(), 1);
+	die(l, -EREMOTEIO);
+	assert_called(3);
+	forget(l);
+	null_settle(&p);
+	assert_int_equal(call(), 0);
+	assert_ptr_equal(comm->link, link);
+	assert_int_equal(starts, 1);
+	assert_int_equal(warn_count, 0);
+}
+
+static void where_the_first_link_dies_the_dial_beside_goes_on(void **state)
+{
+	struct braid_link *l;
+
+	(void)state;
+	link->setup.proven = false;
+	assert_not_yet();
+	null_now_ns += SEC;
+	assert_not_yet();
+	l = made();
+	die(link, -EREMOTEIO);
+	assert_called(2);
+	assert_int_equal(pins(), 0);
+	assert_ptr_equal(made(), l);
+	assert_false(l->spare);		/* its failure is one of the connect */
+	die(l, -EREMOTEIO);
+	assert_int_equal(call(), -EREMOTEIO);
+	forget(l);
+}
+
+static void a_link_that_was_proven_is_waited_for(void **state)
+{
+	(void)state;
+	assert_not_yet();
+	null_now_ns += 59 * SEC;
+	assert_called(3);
+	assert_int_equal(starts, 0);
+	null_settle(&p);
+	assert_int_equal(call(), 0);
+	assert_ptr_equal(comm->link, link);
+}
+
 static void a_peer_that_has_opened_a_comm_is_believed(void **state)
 {
 	(void)state;
@@ -580,6 +755,14 @@ int main(void)
 		CASE(a_lock_that_is_held_for_long_makes_it_call_again),
 		CASE(where_no_link_is_up_a_new_one_is_to_be_dialled),
 		CASE(a_refusal_over_a_link_that_the_peer_dialled_is_not_the_last_word),
+		CASE(a_late_answer_is_also_asked_for_over_a_link_of_our_own),
+		CASE(a_peer_that_was_only_slow_is_believed),
+		CASE(what_comes_second_waits_for_what_came_first),
+		CASE(a_refusal_leaves_the_way_beside),
+		CASE(a_peer_that_would_take_both_comms_is_offered_one),
+		CASE(a_dial_beside_that_fails_costs_nothing),
+		CASE(where_the_first_link_dies_the_dial_beside_goes_on),
+		CASE(a_link_that_was_proven_is_waited_for),
 		CASE(a_peer_that_has_opened_a_comm_is_believed),
 		CASE(two_connects_to_one_process_share_a_link_if_they_may),
 		CASE(a_link_that_was_only_closing_is_replaced),

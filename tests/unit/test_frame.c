@@ -353,8 +353,10 @@ static void an_open_is_these_bytes_and_comes_back_whole(void **state)
 		"08 07 06 05 04 03 02 01"		/* listen id */
 		"c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 ca cb cc cd ce cf"	/* MAC */
 		"d0 d1 d2 d3 d4 d5 d6 d7 d8 d9 da db dc dd de df"
-		"00 00 00 00 00 00 00 00";		/* reserved */
-	struct braid_open o = { .listen_id = 0x0102030405060708 }, back;
+		"18 17 16 15 14 13 12 11";		/* number of the connect() */
+	struct braid_open o = {
+		.listen_id = 0x0102030405060708, .connect = 0x1112131415161718,
+	}, back;
 	uint8_t got[BRAID_OPEN_SIZE];
 
 	(void)state;
@@ -364,7 +366,7 @@ static void an_open_is_these_bytes_and_comes_back_whole(void **state)
 	braid_open_pack(&o, got);
 	assert_golden(got, sizeof(got), hex);
 	braid_open_unpack(got, &back);
-	assert_true(back.listen_id == o.listen_id);
+	assert_true(back.listen_id == o.listen_id && back.connect == o.connect);
 	assert_memory_equal(back.mac, o.mac, sizeof(o.mac));
 }
 

@@ -506,6 +506,21 @@ static void the_best_transport_is_not_logged(void **state)
 	assert_int_equal(warn_count, 0);
 }
 
+static void whether_the_peer_takes_one_comm_of_a_connect_is_kept(void **state)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		struct braid_conn c = first_lane(true);
+
+		link->dial.token = braid_secret_new();
+		c.theirs.options = i ? BRAID_OPTION_ONE_COMM : 0;
+		c.version = i == 2 ? 1 : 2;
+		assert_int_equal(braid_join_link(link, &c), 0);
+		assert_int_equal(link->setup.one_comm, i == 1);
+		teardown(state);
+		setup(state);
+	}
+}
+
 /* --- checksums ----------------------------------------------------------------------------- */
 
 static void both_ends_must_want_checksums(void **state)
@@ -573,6 +588,7 @@ int main(void)
 		CASE(a_refusal_of_a_lane_that_returns_is_not_reported),
 		CASE(a_peer_that_does_not_offer_the_best_transport_is_reported_once),
 		CASE(the_best_transport_is_not_logged),
+		CASE(whether_the_peer_takes_one_comm_of_a_connect_is_kept),
 		CASE(both_ends_must_want_checksums),
 	};
 

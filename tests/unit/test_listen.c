@@ -427,6 +427,42 @@ static void a_listen_keeps_a_limited_number_of_comms(void **state)
 		;
 }
 
+/* Its connect() was not answered in time over one link, and has tried another. */
+static void of_one_connect_the_first_comm_is_taken(void **state)
+{
+	struct braid_comm *one = comm(0), *two = comm(1), *three = comm(2);
+	struct braid_open o;
+
+	(void)state;
+	listen_now();
+	o = proof(one);
+	o.connect = 5;
+	assert_int_equal(offer(one, &o), 0);
+	o = proof(two);
+	o.connect = 5;
+	assert_int_equal(offer(two, &o), -EALREADY);
+	assert_ptr_equal(braid_listen_accept(l), one);
+	assert_int_equal(offer(two, &o), -EALREADY);	/* although the first is accepted */
+	o.mac[0] ^= 1;
+	assert_int_equal(offer(two, &o), -EACCES);	/* who can't open learns nothing */
+	o = proof(three);
+	o.connect = 7;
+	assert_int_equal(offer(three, &o), 0);
+	assert_ptr_equal(braid_listen_accept(l), three);
+}
+
+static void connects_without_a_number_are_all_taken(void **state)
+{
+	struct braid_comm *one = comm(0), *two = comm(1);
+
+	(void)state;
+	listen_now();
+	assert_int_equal(open_comm(one), 0);
+	assert_int_equal(open_comm(two), 0);
+	assert_ptr_equal(braid_listen_accept(l), one);
+	assert_ptr_equal(braid_listen_accept(l), two);
+}
+
 static void a_comm_of_a_dead_link_is_taken_back_once(void **state)
 {
 	bool taken[2];
@@ -554,6 +590,8 @@ int main(void)
 		CASE(an_open_without_proof_is_refused),
 		CASE(an_open_for_no_listen_or_one_of_another_device_is_refused),
 		CASE(a_listen_keeps_a_limited_number_of_comms),
+		CASE(of_one_connect_the_first_comm_is_taken),
+		CASE(connects_without_a_number_are_all_taken),
 		CASE(a_comm_of_a_dead_link_is_taken_back_once),
 		CASE(closing_a_listen_closes_what_was_never_accepted),
 		CASE(accept_moves_the_links_of_its_device_that_are_up),

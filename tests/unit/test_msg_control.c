@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/base/param.h"
+#include "core/proto/hello.h"
 #include "tests/lib/comms.h"
 
 /* Even a short last chunk is acknowledged at once, since its sender waits for that. */
@@ -132,6 +133,29 @@ static void a_comm_that_was_refused_fails(void **state)
 	assert_int_equal(pair.end[A]->msg.ncomms, 0);
 }
 
+static void a_connect_that_came_twice_is_told_so(void **state)
+{
+	struct braid_hdr h = { .type = BRAID_F_REFUSED, .comm = cs->id, .n = BRAID_HELLO_CROSSED };
+
+	(void)state;
+	cs->opened = false;
+	assert_int_equal(null_forge(&pair, B, 0, &h, NULL), 0);
+	assert_int_equal(atomic_load(&cs->err), -EALREADY);
+}
+
+/* This end has given it up in the meantime, and nothing more will come for it. */
+static void a_closed_comm_that_is_refused_is_forgotten(void **state)
+{
+	struct braid_hdr h = { .type = BRAID_F_REFUSED, .comm = cs->id };
+
+	(void)state;
+	cs->opened = false;
+	braid_comm_close(cs);
+	assert_int_equal(pair.end[A]->msg.ncomms, 1);
+	assert_int_equal(null_forge(&pair, B, 0, &h, NULL), 0);
+	assert_int_equal(pair.end[A]->msg.ncomms, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -140,6 +164,8 @@ int main(void)
 		CASE(an_acknowledgement_is_not_lost_behind_a_frame_half_sent),
 		CASE(an_answer_with_proof_opens_a_comm),
 		CASE(a_comm_that_was_refused_fails),
+		CASE(a_connect_that_came_twice_is_told_so),
+		CASE(a_closed_comm_that_is_refused_is_forgotten),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

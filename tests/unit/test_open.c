@@ -10,6 +10,7 @@
 
 #include "core/link/control.h"
 #include "core/msg/open.h"
+#include "core/proto/hello.h"
 #include "tests/lib/comms.h"
 
 static int offer_err;			/* what the listen answers: 0 or an errno */
@@ -67,6 +68,16 @@ static void an_open_without_a_listen_is_refused(void **state)
 	assert_int_equal(next_frame(B, BRAID_F_REFUSED).comm, 100);
 	assert_int_equal(pair.end[B]->msg.ncomms, 1);
 	pass_frame(B, BRAID_F_REFUSED);		/* A has given up that comm: no effect */
+}
+
+static void an_open_of_a_connect_that_came_before_is_told_so(void **state)
+{
+	(void)state;
+	offer_err = -EALREADY;
+	assert_int_equal(forge_open(100), 0);
+	braid_link_try_flush_control(pair.end[B]);
+	assert_int_equal(next_frame(B, BRAID_F_REFUSED).n, BRAID_HELLO_CROSSED);
+	assert_int_equal(pair.end[B]->msg.ncomms, 1);
 }
 
 /* A peer sends OPEN frames without proof, and reads no answers. */
@@ -133,6 +144,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE_OPEN(an_open_is_answered),
 		CASE_OPEN(an_open_without_a_listen_is_refused),
+		CASE_OPEN(an_open_of_a_connect_that_came_before_is_told_so),
 		CASE_OPEN(opens_without_proof_take_no_memory),
 		CASE_OPEN(one_comm_too_many_is_refused),
 		CASE_OPEN(an_open_is_answered_on_a_link_that_was_idle),

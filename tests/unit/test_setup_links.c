@@ -132,6 +132,29 @@ static void the_peers_dial_takes_no_place_of_a_link_that_dials_alone(void **stat
 	assert_ptr_equal(braid_link_find(&link_[0].key, false), &link_[0]);
 }
 
+/* Its callers have another link.  It fails without a warning, so no other connect may rely on it. */
+static void a_spare_link_is_found_once_it_is_up(void **state)
+{
+	(void)state;
+	atomic_store(&link_[0].state, BRAID_LINK_DIALING);
+	link_[0].dial.alone = link_[0].spare = true;
+	assert_null(braid_link_find(&link_[0].key, false));
+	assert_ptr_equal(braid_link_find_proven(&link_[0].key), &link_[0]);
+	atomic_store(&link_[0].state, BRAID_LINK_UP);
+	assert_ptr_equal(braid_link_find(&link_[0].key, false), &link_[0]);
+}
+
+static void a_link_that_proves_nothing_is_passed_over_for_one_that_does(void **state)
+{
+	(void)state;
+	assert_null(braid_link_find_proven(&link_[0].key));
+	link_[2].key = link_[0].key;
+	link_[2].setup.proven = true;
+	assert_ptr_equal(braid_link_find_proven(&link_[0].key), &link_[2]);
+	link_[2].setup.distrusted = true;
+	assert_null(braid_link_find_proven(&link_[0].key));
+}
+
 static void a_pending_link_is_one_that_is_not_up(void **state)
 {
 	(void)state;
@@ -228,6 +251,8 @@ int main(void)
 		CASE(a_link_that_is_over_is_not_found),
 		CASE(a_link_whose_peer_is_not_what_it_says_is_not_found),
 		CASE(the_peers_dial_takes_no_place_of_a_link_that_dials_alone),
+		CASE(a_spare_link_is_found_once_it_is_up),
+		CASE(a_link_that_proves_nothing_is_passed_over_for_one_that_does),
 		CASE(a_pending_link_is_one_that_is_not_up),
 		CASE(links_are_numbered_one_after_the_other),
 		CASE(a_walk_meets_every_link_once),

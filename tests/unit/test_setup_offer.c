@@ -98,10 +98,10 @@ static void checksums_are_offered_if_they_are_switched_on(void **state)
 {
 	(void)state;
 	braid_offer_fill(&hello, &dev, false);
-	assert_int_equal(hello.options, 0);
+	assert_int_equal(hello.options, BRAID_OPTION_ONE_COMM);
 	strcpy(braid_param.checksum, "on");
 	braid_offer_fill(&hello, &dev, false);
-	assert_int_equal(hello.options, BRAID_OPTION_CHECKSUM);
+	assert_int_equal(hello.options, BRAID_OPTION_CHECKSUM | BRAID_OPTION_ONE_COMM);
 	strcpy(braid_param.checksum, "off");
 }
 

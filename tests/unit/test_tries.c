@@ -193,6 +193,15 @@ static int unlock(void **state)
 	return 0;
 }
 
+static void an_answer_may_take_a_sixtieth_of_the_time(void **state)
+{
+	(void)state;
+	fresh(1, 60, 5);
+	assert_int_equal(braid_tries_patience(), ms(1000));
+	fresh(1, 3, 5);
+	assert_int_equal(braid_tries_patience(), ms(50));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -200,6 +209,7 @@ int main(void)
 		cmocka_unit_test(a_socket_that_is_bound_leaves_time_to_dial_without),
 		cmocka_unit_test(each_round_gives_twice_the_time),
 		cmocka_unit_test(little_time_is_shared),
+		cmocka_unit_test(an_answer_may_take_a_sixtieth_of_the_time),
 		cmocka_unit_test(ways_are_tried_in_order_and_then_again),
 		cmocka_unit_test(a_dial_that_never_began_counts_for_its_way),
 		cmocka_unit_test(one_that_was_bound_is_dialled_again_without),

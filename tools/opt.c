@@ -68,8 +68,8 @@ bool opt_is_stdout(const char *path)
 }
 
 /*
- * What is written for `path` has this name until it is whole.  False: what is there is no file, such
- * as a pipe or a link, and is written itself.
+ * What is written for `path` has this name until it is whole.  False: what is there is no file
+ * but a pipe or a link, say, and is written itself.
  */
 static bool part_name(const char *path, char *ret, size_t len)
 {

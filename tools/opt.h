@@ -58,9 +58,9 @@ int opt_fail(const char *prog, const char *id, const char *fmt, ...)
 
 /*
  * An output file that an option names; "-" is standard output.  opt_create() returns NULL after
- * reporting why.  opt_finish() closes the file, which only then has its name: a file is whole or is
- * not there.  If a write failed, or the caller could not make all of the contents (`made` is false),
- * it reports that and returns 2.
+ * reporting why.  opt_finish() closes the file, which only then has its name: a file is whole or
+ * is not there.  If a write failed, or the caller could not make all of it (`made` is false), it
+ * reports that and returns 2.
  */
 bool opt_is_stdout(const char *path);		/* NULL is not */
 FILE *opt_create(const char *prog, const char *path);

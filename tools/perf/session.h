@@ -35,7 +35,7 @@ struct perf_session {
 	} w[PERF_PROCS_MAX];
 	double timeout_s;		/* for one answer */
 	double run_s;			/* and so much more where something is measured */
-	const volatile sig_atomic_t *stop;	/* if it is set, calls end with -EINTR; may be NULL */
+	const volatile sig_atomic_t *stop;	/* set: calls end with -EINTR; may be NULL */
 	char err[PERF_TEXT * 2];
 };
 

@@ -111,13 +111,15 @@ static void print_one(const struct sample *s, const struct sample *was)
 
 static void print(const struct samples *is, const struct samples *was)
 {
-	puts("    PID command        lanes  waits Gb/s out Gb/s in  msg/s   oldest resent lost");
+	puts("    PID command        lanes  waits Gb/s out Gb/s in  msg/s   oldest "
+	     "resent lost");
 	for (size_t i = 0; i < is->n; i++) {
 		const struct sample *s = &is->of[i], *before = same(was, s);
 
+		/* One that is new, or was silent, is shown the next time. */
 		if (*s->silent)
 			stat_print_silent(&s->p, s->silent);
-		else if (before && !*before->silent)		/* a new process is shown the next time */
+		else if (before && !*before->silent)
 			print_one(s, before);
 	}
 	if (!is->n)

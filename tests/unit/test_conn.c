@@ -4,7 +4,7 @@
  *
  * Sockets are two queues of bytes behind a fake braid_os, which can limit the bytes of a call,
  * interrupt calls, and end a stream after some bytes.  Two functions here replace the tables that
- * accept.c reads, so a case chooses what the accepting end finds.
+ * accept.c reads, so a case chooses what the accepting end finds.  BRAID_TEST_FORGERIES=N forges N.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,6 +21,7 @@
 #include "core/base/self.h"
 #include "core/proto/auth.h"
 #include "core/setup/conn.h"
+#include "tests/lib/null.h"
 
 enum { PIPE_MAX = 4096, DIALLER = 0, ACCEPTER = 1, EITHER = -1 };
 
@@ -50,6 +51,7 @@ static struct {
 	unsigned lazy[2], asked[2];
 	unsigned made[2], dropped;
 } w;
+static uint32_t life;			/* number of this handshake, in its nonces */
 
 /* --- the fake socket ----------------------------------------------------------------------- */
 
@@ -139,6 +141,8 @@ static int os_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 static int os_random(void *buf, size_t len)
 {
 	memset(buf, ++w.seed, len);
+	if (len >= 8)
+		memcpy((uint8_t *)buf + 4, &life, sizeof(life));
 	return 0;
 }
 
@@ -270,6 +274,7 @@ static int setup(void **state)
 	(void)state;
 	braid_os = &fake;
 	braid_transports_use(both);
+	life = 0;
 	meet();
 	return braid_auth_init();
 }
@@ -385,16 +390,12 @@ static void bytes_behind_the_handshake_stay_in_the_socket(void **state)
 static void every_handshake_has_a_session_of_its_own(void **state)
 {
 	uint8_t one[BRAID_KEY_SIZE], two[BRAID_KEY_SIZE];
-	uint8_t seed;
 
 	(void)state;
 	shake();
 	braid_conn_session(&w.c[DIALLER], one);
-	seed = w.seed;
+	life = 1;				/* other nonces, everything else the same */
 	meet();
-	w.seed = seed;				/* other nonces, everything else the same */
-	braid_conn_init(&w.c[DIALLER], DIALLER, true, &owner);
-	braid_conn_init(&w.c[ACCEPTER], ACCEPTER, false, &owner);
 	shake();
 	assert_up();
 	braid_conn_session(&w.c[DIALLER], two);
@@ -692,18 +693,15 @@ static void a_reflected_hello_is_no_answer(void **state)
 static void a_recorded_handshake_does_not_work_again(void **state)
 {
 	uint8_t hello[BRAID_HELLO_SIZE], answer[BRAID_HELLO_SIZE], proof[BRAID_PROOF_SIZE];
-	uint8_t seed;
 
 	(void)state;
 	shake();
 	memcpy(hello, w.pipe[DIALLER].buf, sizeof(hello));
 	memcpy(answer, w.pipe[ACCEPTER].buf, sizeof(answer));
 	memcpy(proof, w.pipe[DIALLER].buf + sizeof(hello), sizeof(proof));
-	seed = w.seed;
 
+	life = 1;
 	meet();				/* to the accepter, whose nonce is new */
-	w.seed = seed;
-	braid_conn_init(&w.c[ACCEPTER], ACCEPTER, false, &owner);
 	memcpy(w.pipe[DIALLER].buf, hello, sizeof(hello));
 	memcpy(w.pipe[DIALLER].buf + sizeof(hello), proof, sizeof(proof));
 	w.pipe[DIALLER].n = sizeof(hello) + sizeof(proof);
@@ -711,14 +709,63 @@ static void a_recorded_handshake_does_not_work_again(void **state)
 	assert_int_equal(w.admits, 1);
 
 	meet();				/* to the dialler, whose nonce is new, too */
-	w.seed = seed;
-	braid_conn_init(&w.c[DIALLER], DIALLER, true, &owner);
-	w.c[DIALLER].mine.kind = BRAID_HELLO_LINK;
-	w.c[DIALLER].mine.lanes_max = 8;
-	w.c[DIALLER].mine.transports[0] = BRAID_TRANSPORT_TCP;
 	memcpy(w.pipe[ACCEPTER].buf, answer, sizeof(answer));
 	w.pipe[ACCEPTER].n = sizeof(answer);
 	assert_int_equal(step(DIALLER), -EACCES);
+}
+
+static uint8_t old[16][3][BRAID_HELLO_SIZE];	/* M1, M2 and proof of handshakes, as they crossed */
+
+#define CROSSING(which) (w.pipe[(which) == 1].buf + ((which) == 2 ? BRAID_HELLO_SIZE : 0))
+
+/* Change a bit, replay what another handshake had, reflect the other end's message, or make one up. */
+static void forge(unsigned which, struct null_rnd *r)
+{
+	size_t len = which == 2 ? 8 + BRAID_MAC_SIZE : BRAID_HELLO_SIZE;
+	uint8_t *p = CROSSING(which);
+
+	switch (null_rnd(r) % 4) {
+	case 0:
+		p[null_rnd(r) % len] ^= (uint8_t)(1u << null_rnd(r) % 8);
+		break;
+	case 1:
+		memcpy(p, old[null_rnd(r) % 16][which], len);
+		break;
+	case 2:
+		if (which == 2)
+			memcpy(p + 8, w.c[ACCEPTER].m2 + BRAID_HELLO_SIGNED, BRAID_MAC_SIZE);
+		else
+			memcpy(p, which ? CROSSING(0) : old[null_rnd(r) % 16][1], len);
+		break;
+	default:
+		for (size_t i = 8; i < len; i++)	/* behind the magic word */
+			p[i] = (uint8_t)null_rnd(r);
+	}
+}
+
+static void no_handshake_with_a_forged_message_comes_up(void **state)
+{
+	const char *text = getenv("BRAID_TEST_FORGERIES");
+	uint32_t n = text ? (uint32_t)strtoul(text, NULL, 10) : 3000;
+	struct null_rnd r = { 26 };
+
+	(void)state;
+	for (life = 1; life <= n + 16; life++) {
+		unsigned which = (unsigned)null_rnd(&r) % 3;
+
+		meet();
+		for (unsigned i = 0; life > 16 && i <= which; i++)
+			step(i == 1 ? ACCEPTER : DIALLER);
+		if (life > 16)
+			forge(which, &r);
+		shake();
+		assert_int_equal(w.c[ACCEPTER].state == BRAID_CONN_UP, life <= 16);
+		assert_true(w.c[DIALLER].state != BRAID_CONN_UP || life <= 16 || which == 2);
+		for (unsigned i = 0; life <= 16 && i < 3; i++)
+			memcpy(old[life - 1][i], CROSSING(i), i == 2 ? BRAID_PROOF_SIZE : BRAID_HELLO_SIZE);
+		for (unsigned i = 0; i < 2; i++)
+			braid_conn_forget_keys(&w.c[i]);
+	}
 }
 
 /* A man in the middle has no key, only M1 and the accepter's own messages: no proof follows from them. */
@@ -839,6 +886,7 @@ int main(void)
 		CASE(what_changes_our_course_must_be_signed),
 		CASE(any_bit_flipped_on_the_way_keeps_the_link_down),
 		CASE(a_reflected_hello_is_no_answer),
+		CASE(no_handshake_with_a_forged_message_comes_up),
 		CASE(a_recorded_handshake_does_not_work_again),
 		CASE(an_answer_is_no_proof),
 		CASE(no_end_comes_up_twice),

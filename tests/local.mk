@@ -635,8 +635,9 @@ EXTRA_DIST += tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) 
 # built: make would look at these two files again, and programs wait for that until all scripts have
 # begun.
 check%TESTS: AM_MAKEFLAGS = -o config.h -o git-hash.h
-TESTS = $(tidy_tests) $(cmocka_tests) $(fault_tests) $(nccl_quick_tests) $(rdma_tests) $(cli_tests) $(ucx_tests) \
-	$(smc_tests) $(net_tests) $(fuzz_tests) $(sim_tests)
+# Those that take longest, and mostly wait, begin first.
+TESTS = $(net_tests) $(rdma_tests) $(tidy_tests) $(cmocka_tests) $(fault_tests) $(nccl_quick_tests) $(cli_tests) \
+	$(ucx_tests) $(smc_tests) $(fuzz_tests) $(sim_tests)
 
 TEST_EXTENSIONS = .sh .bats
 TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh

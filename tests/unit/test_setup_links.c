@@ -137,7 +137,8 @@ static void a_spare_link_is_found_once_it_is_up(void **state)
 {
 	(void)state;
 	atomic_store(&link_[0].state, BRAID_LINK_DIALING);
-	link_[0].dial.alone = link_[0].spare = true;
+	link_[0].dial.alone = true;
+	link_[0].spare = true;
 	assert_null(braid_link_find(&link_[0].key, false));
 	assert_ptr_equal(braid_link_find_proven(&link_[0].key), &link_[0]);
 	atomic_store(&link_[0].state, BRAID_LINK_UP);

@@ -91,6 +91,7 @@ ncclDebugLogger_t abi_hear(const char *word);
 /* Fails unless the last text kept is `want` ("": none was kept), and forgets it. */
 void abi_heard(const char *want);
 bool abi_has_heard(void);		/* a text was kept, in any thread */
+unsigned abi_heard_lines(bool warns);	/* so many WARNs, or other lines, had `word` */
 
 struct net *abi_up(struct abi *t);		/* loaded, init called, at least one device */
 struct net *abi_up_with(struct abi *t, int traffic_class, ncclProfilerCallback_t prof);

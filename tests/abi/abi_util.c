@@ -342,6 +342,7 @@ static const char *listened_for;
 static pthread_mutex_t heard_lock = PTHREAD_MUTEX_INITIALIZER;
 static char heard[512];			/* under heard_lock: the plugin's threads write it */
 static atomic_bool has_heard;
+static atomic_uint heard_lines[2];	/* 1: WARNs */
 
 ncclDebugLogger_t abi_hear(const char *word)
 {
@@ -360,6 +361,11 @@ void abi_heard(const char *want)
 	pthread_mutex_unlock(&heard_lock);
 	if (strcmp(got, want) != 0)
 		FAIL("what is reported is \"%s\", not \"%s\"", got, want);
+}
+
+unsigned abi_heard_lines(bool warns)
+{
+	return atomic_load(&heard_lines[warns]);
 }
 
 bool abi_has_heard(void)
@@ -404,6 +410,7 @@ void abi_log(int level, unsigned long flags, const char *file, int line, const c
 	if (level == NCCL_LOG_WARN)
 		note_id(text);
 	if (listened_for && strstr(text, listened_for)) {
+		atomic_fetch_add(&heard_lines[level == NCCL_LOG_WARN], 1);
 		pthread_mutex_lock(&heard_lock);
 		snprintf(heard, sizeof(heard), "%s", strstr(text, listened_for));
 		atomic_store(&has_heard, true);

@@ -11,8 +11,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -572,38 +570,10 @@ static void taken_then_error(struct abi *t)
 
 enum { COMMS = 8 };			/* of one link; every other one receives */
 
-/* The numbers of log lines that contain `word`, by level. */
-static struct {
-	const char *word;
-	atomic_uint info, warn;
-} lines;
-
-__attribute__((format(printf, 5, 6)))
-static void count_lines(int level, unsigned long flags, const char *file, int line,
-			const char *fmt, ...)
-{
-	char text[1024];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	if (strstr(text, lines.word))
-		atomic_fetch_add(level == NCCL_LOG_WARN ? &lines.warn : &lines.info, 1);
-	abi_log(level, flags, file, line, "%s", text);
-}
-
 static struct net *up_counting(struct abi *t, const char *word)
 {
-	struct net *net;
-	char err[512];
-
-	lines.word = word;
-	net = net_load(t->plugin, t->abi, err, sizeof(err));
-	if (!net)
-		FAIL("%s", err);
-	OK(net_init(net, rnd(t), NCCL_NET_TRAFFIC_CLASS_UNDEF, count_lines, NULL));
-	return net;
+	abi_hear(word);
+	return abi_up(t);
 }
 
 struct rank {
@@ -648,7 +618,7 @@ static void aborts(struct abi *t, int fd)
 	rank_abort(&r);
 	meet(fd);
 	abi_down(net);
-	EQ(1, lines.info);
+	EQ(1, abi_heard_lines(false));
 	EQ(0, net_warn_count());
 }
 
@@ -661,11 +631,11 @@ static void abort_of_all(struct abi *t)
 
 	rank_open(&r, net, peer.fd, false);
 	meet(peer.fd);
-	WAIT_FOR(lines.info);		/* the peer has closed, while this rank calls nothing */
+	WAIT_FOR(abi_heard_lines(false));		/* the peer has closed, while this rank calls nothing */
 	nap_ms(50);
 	rank_abort(&r);
 	meet(peer.fd);
-	EQ(1, lines.info);
+	EQ(1, abi_heard_lines(false));
 	EQ(0, net_warn_count());
 	peer_join(&peer);
 	abi_down(net);
@@ -681,14 +651,14 @@ static void abort_of_one(struct abi *t)
 	warns_expected();
 	rank_open(&r, net, peer.fd, false);
 	meet(peer.fd);
-	WAIT_FOR(lines.info);
+	WAIT_FOR(abi_heard_lines(false));
 	nap_ms(50);
 	EQ(0, net_warn_count());
 	ops_settle(r.op, COMMS);
 	for (int i = 0; i < COMMS; i++)
 		RES(ncclRemoteError, r.op[i].res);
 	EQ(1, net_warn_count());
-	EQ(1, lines.warn);
+	EQ(1, abi_heard_lines(true));
 	if (strstr(net_last_warn(), "its own log says why"))
 		FAIL("sends the reader to a log without a word: %s", net_last_warn());
 	rank_abort(&r);

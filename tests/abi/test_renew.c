@@ -11,10 +11,8 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -32,7 +30,7 @@ struct end {
 static struct end dialler, accepter;
 static bool kernel_has_tls;
 
-/* --- the kernel, and the log -------------------------------------------------------------- */
+/* --- the kernel -------------------------------------------------------------- */
 
 static atomic_uint taken;		/* directions of sockets that the kernel took over */
 
@@ -59,44 +57,17 @@ int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 	return getpeername(fd, (struct sockaddr *)&sa, &size) ? fails(ENOTCONN) : 0;
 }
 
-static atomic_uint renewed;
-
-static void count_renewals(int level, unsigned long flags, const char *file, int line,
-			   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-
-static void count_renewals(int level, unsigned long flags, const char *file, int line,
-			   const char *fmt, ...)
-{
-	char text[1024];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	if (strstr(text, "has new keys"))
-		atomic_fetch_add(&renewed, 1);
-	abi_log(level, flags, file, line, "%s", text);
-}
-
 /* --- two processes ------------------------------------------------------------------------ */
 
 static struct net *up(struct abi *t, const struct end *e)
 {
-	struct net *net;
-	char err[512];
-	int ndev = 0;
-
 	setenv("BRAID_ENCRYPT", "require", 1);
 	setenv("BRAID_ENCRYPT_BY", e->by, 1);
 	setenv("BRAID_KEY_RECORDS", e->records, 1);
 	setenv("BRAID_CHECKSUM", e->checksum, 1);
 	warns_expected();
-	net = net_load(t->plugin, t->abi, err, sizeof(err));
-	if (!net)
-		FAIL("%s", err);
-	OK(net_init(net, rnd(t), NCCL_NET_TRAFFIC_CLASS_UNDEF, count_renewals, NULL));
-	OK(net_devices(net, &ndev));
-	return net;
+	abi_hear("has new keys");
+	return abi_up(t);
 }
 
 /* Messages both ways, in parts, until both ends have seen enough renewals. */
@@ -108,14 +79,14 @@ static void talk(struct abi *t, struct net *net, void *send, void *recv, const s
 
 	do {
 		both_ways(t, net, send, recv, &part);
-		mine = !e->counts || atomic_load(&renewed) >= RENEWALS;
+		mine = !e->counts || abi_heard_lines(false) >= RENEWALS;
 		give(fd, &mine, sizeof(mine));
 		take(fd, &theirs, sizeof(theirs));
 		if (now_us() > end)
-			FAIL("%u renewals", atomic_load(&renewed));
+			FAIL("%u renewals", abi_heard_lines(false));
 	} while (!mine || !theirs);
 	printf("v%d: %s: %u lanes had new keys, the kernel took over %u directions\n", t->abi, e->by,
-	       atomic_load(&renewed), atomic_load(&taken));
+	       abi_heard_lines(false), atomic_load(&taken));
 	EQ(kernel_has_tls, atomic_load(&taken) > 0);
 }
 

@@ -551,16 +551,21 @@ static void a_peer_that_would_take_both_comms_is_offered_one(void **state)
 	doubt_ends();
 }
 
-static void a_dial_beside_that_fails_costs_nothing(void **state)
+/* The answer is late over a link that proves nothing: what is dialled beside it. */
+static struct braid_link *dialled_beside(void)
 {
-	struct braid_link *l;
-
-	(void)state;
 	link->setup.proven = false;
 	assert_not_yet();
 	null_now_ns += SEC;
 	assert_not_yet();
-	l = made();
+	return made();
+}
+
+static void a_dial_beside_that_fails_costs_nothing(void **state)
+{
+	struct braid_link *l = dialled_beside();
+
+	(void)state;
 	assert_true(l->dialler && l->dial.alone && l->spare);
 	assert_memory_equal(l->dial.token, listener.token, sizeof(listener.token));
 	assert_int_equal(pins(), 1);
@@ -576,14 +581,9 @@ static void a_dial_beside_that_fails_costs_nothing(void **state)
 
 static void where_the_first_link_dies_the_dial_beside_goes_on(void **state)
 {
-	struct braid_link *l;
+	struct braid_link *l = dialled_beside();
 
 	(void)state;
-	link->setup.proven = false;
-	assert_not_yet();
-	null_now_ns += SEC;
-	assert_not_yet();
-	l = made();
 	die(link, -EREMOTEIO);
 	assert_called(2);
 	assert_int_equal(pins(), 0);

@@ -86,7 +86,7 @@ static volatile sig_atomic_t no_more, interrupted;
 static void stop(int sig)
 {
 	no_more = 1;
-	interrupted = sig == SIGINT;
+	interrupted |= sig == SIGINT;
 }
 
 /* SIGTERM ends the rounds after the current one, Ctrl-C at once; a second signal the process. */

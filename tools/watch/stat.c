@@ -35,10 +35,8 @@ static void print_lane(const json_t *lane)
 	       report_bytes((double)report_number(lane, "queued_bytes")),
 	       report_number(lane, "resent_packets"), report_number(lane, "lost"),
 	       report_number(lane, "back"));
-	if (*report_text(lane, "wire")) {
-		printf("%*s", WIRE_COLUMN, "");
-		text_wrap(report_text(lane, "wire"), WIRE_COLUMN, WIRE_COLUMN);
-	}
+	if (*report_text(lane, "wire"))
+		text_wrap(report_text(lane, "wire"), WIRE_COLUMN, 0);
 	if (report_number(lane, "corrupt"))
 		printf("        lost %lld times because data was changed on its way here\n",
 		       report_number(lane, "corrupt"));

@@ -77,7 +77,6 @@ static const char *rate(long long more, double seconds, double per)
 	static char text[4][16];
 	static unsigned turn;
 	char *t = text[turn++ % 4];
-
 	const char *unit = "";
 	double v = more > 0 && seconds > 0 ? (double)more / seconds * per : 0;
 

@@ -258,7 +258,7 @@ static int attempt_open(struct attempt *a, struct way *w)
 	return err == -ENOMEM ? braid_no_memory("a connection") : err;
 }
 
-/* What the peer says of our comm: 0, with *ret_opened true once it has it; or an error. */
+/* The peer's answer: 0, with *ret_opened true once the peer has our comm; or an error. */
 static int way_answer(const struct way *w, bool *ret_opened)
 {
 	int err;

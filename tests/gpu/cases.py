@@ -92,7 +92,6 @@ def said(argv, seconds=20):
 
 # -- the plugin -----------------------------------------------------------------------------------
 
-PRODUCT = ("plugin", "core", "verbs", "socket", "smc", "ucx", "gdr", "topo")
 CC = os.environ.get("CC", "cc")
 CFLAGS = ["-std=gnu11", "-O2", "-g", "-fPIC", "-D_GNU_SOURCE=", "-fvisibility=hidden", "-pthread"]
 
@@ -103,12 +102,6 @@ def made(argv, limit, **more):
     if done.returncode:
         raise Fail(f"{' '.join(argv[:2])} ...: {tail(done.stdout, 5)}")
     return done.stdout
-
-
-def has_headers(*names):
-    text = "".join(f"#include <{name}>\n" for name in names)
-    return subprocess.run([CC, "-E", "-xc", "-"], input=text, text=True, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def version():
@@ -124,7 +117,7 @@ def by_autotools(into, limit):
     """In a copy, so that the sources stay as they are."""
     for tool in ("autoconf", "automake", "libtoolize", "make"):
         if not shutil.which(tool):
-            raise Fail(f"no {tool}")
+            raise Fail(f"no {tool}: build elsewhere, and name the PLUGIN.so")
     copy = f"{into}/copy"
     shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(
         ".git", "build", "build-*", "vm", "autom4te.cache", "__pycache__"))
@@ -139,47 +132,6 @@ def by_autotools(into, limit):
     return f"{into}/autotools/plugin/.libs/libnccl-net-braid.so"
 
 
-def sodium():
-    """Flags for compiling, files for linking, and what it is."""
-    own = said([CC, "-print-file-name=libsodium.a"])
-    if os.path.isabs(own) and os.path.exists(own) and has_headers("sodium.h"):
-        return [], [own], "libsodium"
-    return [f"-I{HERE}/sodium"], [f"{HERE}/sodium/sodium.c"], "tests/gpu/sodium for libsodium"
-
-
-def by_cc(into, limit):
-    flags, libs, what = sodium()
-    skip = set()
-    with open(f"{into}/config.h", "w") as f:
-        f.write(f'#define PACKAGE_VERSION "{version()}"\n')
-        for name, directory, headers in (
-                ("RDMA", "verbs", ("infiniband/verbs.h", "rdma/rdma_cma.h")),
-                ("UCX", "ucx", ("ucp/api/ucp.h",))):
-            if has_headers(*headers):
-                f.write(f"#define HAVE_{name} 1\n")
-            else:
-                skip.add(directory)
-    with open(f"{into}/git-hash.h", "w") as f:
-        f.write(f'#define BRAID_GIT "{commit()}"\n')
-    sources = [src for d in PRODUCT if d not in skip
-               for src in sorted(glob.glob(f"{ROOT}/{d}/*.c"))]
-    sources += [lib for lib in libs if lib.endswith(".c")]
-
-    def compiled(src):
-        obj = f"{into}/{os.path.relpath(src, ROOT).replace('/', '-')[:-2]}.o"
-        made([CC, *CFLAGS, f"-I{ROOT}", f"-I{into}", *flags, "-c", src, "-o", obj], limit)
-        return obj
-
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = list(pool.map(compiled, sources))
-    so = f"{into}/libnccl-net-braid.so"
-    made([CC, "-shared", "-pthread", "-o", so, *objects, *(x for x in libs if x.endswith(".a")),
-          "-Wl,-z,defs", "-Wl,-z,nodelete", "-Wl,--exclude-libs,ALL",
-          f"-Wl,--version-script={ROOT}/plugin/export.map", "-ldl", "-lm"], limit)
-    without = "".join(f", no {d}" for d in sorted(skip))
-    return so, f"{what}{without}"
-
-
 def built(run, given, into, limit):
     own = f"{ROOT}/build/plugin/.libs/libnccl-net-braid.so"
     if given:
@@ -187,11 +139,7 @@ def built(run, given, into, limit):
     elif os.path.exists(own):
         run.plugin, what = own, "that of build/"
     else:
-        try:
-            run.plugin, what = by_autotools(into, limit * 0.6), "built with autotools"
-        except (Fail, subprocess.TimeoutExpired, OSError) as why:
-            run.plugin, what = by_cc(into, limit * 0.4)
-            what = f"built by {CC} alone, {what}, for autotools could not ({str(why)[:160]})"
+        run.plugin, what = by_autotools(into, limit), "built with autotools"
     if not os.path.exists(run.plugin):
         raise Fail(f"{run.plugin} is not there")
     symbols = said(["nm", "-D", run.plugin])

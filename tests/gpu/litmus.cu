@@ -148,7 +148,7 @@ __device__ static bool see_ll128(struct tally *t, struct patience *p, const char
 				 uint32_t round, uint32_t n, uint32_t me)
 {
 	const unsigned every = 0xffffffff;
-	uint32_t lane = me % 8;
+	uint32_t lane = me % 8, bad;
 
 	for (uint32_t l = me / 8; l - me % 32 / 8 < n; l += ALL / 8) {
 		const char *mine = at + 128 * (size_t)l + 16 * lane;
@@ -169,17 +169,19 @@ __device__ static bool see_ll128(struct tally *t, struct patience *p, const char
 			q = load(mine);
 		wrong = in && !ll128_right(q, round, l, lane);
 		t->lines += in && lane == 0;
-		if (!__any_sync(every, wrong))
+		bad = __ballot_sync(every, wrong);	/* all lanes come here, or none goes on */
+		if (!bad)
 			continue;
 		/* Of each line the first lane counts, whichever was wrong. */
-		t->early += lane == 0 && (__ballot_sync(every, wrong) >> me % 32 & 0xff);
+		t->early += lane == 0 && (bad >> me % 32 & 0xff);
 		until = now_ns() + STRAY_NS;
 		while (wrong && now_ns() <= until) {
 			q = load(mine);
 			wrong = !ll128_right(q, round, l, lane);
 		}
 		__syncwarp();
-		t->torn += lane == 0 && (__ballot_sync(every, wrong) >> me % 32 & 0xff);
+		bad = __ballot_sync(every, wrong);
+		t->torn += lane == 0 && (bad >> me % 32 & 0xff);
 	}
 	return true;
 }

@@ -160,7 +160,8 @@ static void a_hint_covers_the_start_of_a_hello(void **state)
 	memcpy(all, "braid hint", 11);
 	memcpy(all + 11, s.m1, 156);
 	crypto_generichash(mac, sizeof(mac), all, sizeof(all), s.key, sizeof(s.key));
-	assert_int_equal(hint, (uint32_t)mac[3] << 24 | (uint32_t)mac[2] << 16 | (uint32_t)mac[1] << 8 | mac[0]);
+	assert_int_equal(hint, (uint32_t)mac[3] << 24 | (uint32_t)mac[2] << 16 |
+				       (uint32_t)mac[1] << 8 | mac[0]);
 	s.m1[156] ^= 1;
 	assert_int_equal(braid_auth_hint(s.key, s.m1), hint);
 	s.m1[155] ^= 1;

@@ -63,7 +63,7 @@ static struct braid_conn conn(bool dialler, enum braid_hello_kind kind)
 
 	memcpy(key, token, sizeof(key));
 	c.mine = (struct braid_hello){
-		.least = 1, .most = 2, .kind = kind, .lanes_max = 1, .port = 9, .transports = { 1 },
+		.least = 1, .most = 2, .kind = (uint8_t)kind, .lanes_max = 1, .port = 9, .transports = { 1 },
 	};
 	memset(c.mine.more, 5, sizeof(c.mine.more));
 	c.theirs = c.mine;

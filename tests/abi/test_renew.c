@@ -30,7 +30,7 @@ struct end {
 static struct end dialler, accepter;
 static bool kernel_has_tls;
 
-/* --- the kernel -------------------------------------------------------------- */
+/* --- the kernel --------------------------------------------------------------------------- */
 
 static atomic_uint taken;		/* directions of sockets that the kernel took over */
 

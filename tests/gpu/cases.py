@@ -92,10 +92,6 @@ def said(argv, seconds=20):
 
 # -- the plugin -----------------------------------------------------------------------------------
 
-CC = os.environ.get("CC", "cc")
-CFLAGS = ["-std=gnu11", "-O2", "-g", "-fPIC", "-D_GNU_SOURCE=", "-fvisibility=hidden", "-pthread"]
-
-
 def made(argv, limit, **more):
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           timeout=limit, check=False, **more)
@@ -430,6 +426,10 @@ def speed(run):
 
 
 # -- the litmus -----------------------------------------------------------------------------------
+
+CC = os.environ.get("CC", "cc")
+CFLAGS = ["-std=gnu11", "-O2", "-g", "-fPIC", "-D_GNU_SOURCE=", "-pthread"]
+
 
 def nvcc():
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")

@@ -169,7 +169,7 @@ __device__ static bool see_ll128(struct tally *t, struct patience *p, const char
 			q = load(mine);
 		wrong = in && !ll128_right(q, round, l, lane);
 		t->lines += in && lane == 0;
-		bad = __ballot_sync(every, wrong);	/* all lanes come here, or none goes on */
+		bad = __ballot_sync(every, wrong);	/* by all lanes: no && before it */
 		if (!bad)
 			continue;
 		/* Of each line the first lane counts, whichever was wrong. */

@@ -187,6 +187,7 @@ int perf_pattern_run(const struct perf_run *run, int rank, int nprocs, struct pe
 	struct job j = { .run = run, .rank = rank, .n = nprocs, .ends = ends, .arena = arena,
 			 .layout = layouts[run->pattern] };
 	struct perf_result r = { .ns = 0 };
+	struct perf_segments tcp;
 	int rc = job_init(&j, ctl_fd);
 
 	if (rc) {
@@ -198,9 +199,13 @@ int perf_pattern_run(const struct perf_run *run, int rank, int nprocs, struct pe
 	rc = go(go_arg);
 	if (rc)
 		goto out;
+	perf_segments(&tcp);
 	r.cpu_ns = perf_cpu_ns();
 	rc = strands_run(&j);
 	r.cpu_ns = perf_cpu_ns() - r.cpu_ns;
+	perf_segments(&r.tcp);
+	r.tcp.sent -= tcp.sent;
+	r.tcp.resent -= tcp.resent;
 	if (rc) {
 		format_error(&j, rc, err);
 		goto out;

@@ -16,6 +16,7 @@ enum {
 	PERF_INFLIGHT_MAX = 32,		/* NCCL's own bound for one comm */
 	PERF_SIZES_MAX = 64,
 	PERF_TEXT = 480,
+	PERF_HOST = 64,			/* a host's name, or its kernel's */
 };
 
 #define PERF_SIZE_MAX (UINT64_C(1) << 30)
@@ -71,6 +72,7 @@ struct perf_result {
 	uint64_t cpu_ns;		/* user and system, all threads of the process */
 	uint64_t values, wrong;		/* checked, and found wrong */
 	struct perf_latency lat;
+	struct perf_segments tcp;	/* of this host meanwhile */
 };
 
 /* Memory a worker needs for `run` at its largest size. */

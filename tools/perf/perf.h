@@ -33,6 +33,7 @@ struct perf_row {			/* one size over one fabric, all workers together */
 	bool regime_moved;		/* before and after differ by half or more */
 	double cpu_share;		/* part of a CPU that the most starved process had */
 	uint64_t values, wrong;
+	double resent;			/* share of the busiest sender's TCP segments sent again */
 	struct perf_latency lat;
 	struct perf_linked linked;	/* setup: of comm number `iters` */
 };

@@ -4,6 +4,8 @@
 
 #include "tools/perf/perf.h"
 
+enum { SEGMENTS_LEAST = 20, SEGMENT_MOST = 65536 };
+
 struct perf_run perf_run_of(const struct perf_options *o, enum fabric_kind kind, uint64_t size,
 			    uint64_t iters)
 {
@@ -17,6 +19,7 @@ struct perf_run perf_run_of(const struct perf_options *o, enum fabric_kind kind,
 /* All workers' results as one: the slowest worker's time; messages, bytes and CPU of all. */
 static void row_sum(const struct perf_result *res, int nprocs, struct perf_row *row)
 {
+	uint64_t sent = 0, resent = 0;
 	double cpu = 0;
 	int i;
 
@@ -28,12 +31,17 @@ static void row_sum(const struct perf_result *res, int nprocs, struct perf_row *
 		row->msg_s += res[i].rate;
 		row->values += res[i].values;
 		row->wrong += res[i].wrong;
+		sent = sent > res[i].tcp.sent ? sent : res[i].tcp.sent;
+		resent = resent > res[i].tcp.resent ? resent : res[i].tcp.resent;
 		cpu += (double)res[i].cpu_ns / 1e9;
 		if (res[i].ns)
 			row->cpu_share =
 				fmin(row->cpu_share, (double)res[i].cpu_ns / (double)res[i].ns);
 	}
 	row->lat = res[0].lat;
+	/* Fewer segments than the data would fill: something else than TCP carried them. */
+	if (sent >= SEGMENTS_LEAST && (double)sent * SEGMENT_MOST >= row->bytes)
+		row->resent = fmin((double)resent / (double)sent, 1);
 	if (row->seconds <= 0)
 		return;
 	row->gbit_s = row->msg_s * (double)row->size * 8 / 1e9;

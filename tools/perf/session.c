@@ -255,6 +255,17 @@ static int workers_start(struct perf_session *s, const struct fabric_env *env, b
 	return rc;
 }
 
+/* What a worker's answer to HELLO says of its host. */
+static void worker_about(struct perf_worker *w, int rank, struct perf_ctl *m)
+{
+	m->text[PERF_HOST - 1] = 0;
+	text_clean(m->text + PERF_HOST, PERF_HOST, "");
+	snprintf(w->host, sizeof(w->host), "%s", m->text);
+	snprintf(w->kernel, sizeof(w->kernel), "%s", m->text + PERF_HOST);
+	snprintf(w->where, sizeof(w->where), "rank %d (pid %d on %.40s)", rank, (int)m->idx,
+		 w->host);
+}
+
 int perf_session_open(struct perf_session *s, const struct fabric_env *env, int nprocs, bool pin,
 		      const char *remote, double timeout_s)
 {
@@ -281,11 +292,8 @@ int perf_session_open_at(struct perf_session *s, const struct fabric_env *env, i
 	rc = workers_start(s, env, pin, where);
 	if (!rc)
 		rc = call_all(s, &m, ret);
-	for (i = 0; !rc && i < nprocs; i++) {
-		ret[i].text[63] = 0;
-		snprintf(s->w[i].where, sizeof(s->w[i].where), "rank %d (pid %d on %.40s)", i,
-			 (int)ret[i].idx, ret[i].text);
-	}
+	for (i = 0; !rc && i < nprocs; i++)
+		worker_about(&s->w[i], i, &ret[i]);
 	return rc;
 }
 
@@ -294,16 +302,18 @@ int perf_session_load(struct perf_session *s, enum fabric_kind kind, const struc
 {
 	struct perf_ctl m = { .type = PERF_CTL_LOAD, .fabric = kind };
 	struct perf_ctl all[PERF_PROCS_MAX];
-	int rc;
+	int i, rc;
 
 	if (way)
 		m.way = *way;
 	rc = call_all(s, &m, all);
-	if (!rc) {
-		text_clean(all[0].about.name, sizeof(all[0].about.name), "");
-		text_clean(all[0].about.dev, sizeof(all[0].about.dev), "");
-		*ret = all[0].about;
+	for (i = 0; !rc && i < s->nprocs; i++) {
+		text_clean(all[i].about.name, sizeof(all[i].about.name), "");
+		text_clean(all[i].about.dev, sizeof(all[i].about.dev), "");
+		s->w[i].about = all[i].about;
 	}
+	if (!rc)
+		*ret = all[0].about;
 	return rc;
 }
 

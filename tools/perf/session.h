@@ -32,6 +32,8 @@ struct perf_session {
 		int fd;
 		int pid;		/* 0: on another host */
 		char where[96];		/* for messages: "rank 1 (pid 4711 on host)" */
+		char host[PERF_HOST], kernel[PERF_HOST];	/* as it says */
+		struct fabric_about about;	/* of the fabric loaded last */
 	} w[PERF_PROCS_MAX];
 	double timeout_s;		/* for one answer */
 	double run_s;			/* and so much more where something is measured */

@@ -257,6 +257,39 @@ double perf_bounce_ns(int a, int b)
 	return ns;
 }
 
+/* The lines "Tcp:" of /proc/net/snmp: first names, then numbers, in the same order. */
+static void segments_read(FILE *f, struct perf_segments *ret)
+{
+	char names[600], numbers[600], *n = NULL, *v = NULL, *name, *value;
+
+	while (fgets(names, sizeof(names), f))
+		if (strncmp(names, "Tcp:", 4) == 0)
+			break;
+	if (!fgets(numbers, sizeof(numbers), f))
+		return;
+	name = strtok_r(names, " \n", &n);
+	value = strtok_r(numbers, " \n", &v);
+	for (; name && value; name = strtok_r(NULL, " \n", &n), value = strtok_r(NULL, " \n", &v)) {
+		if (strcmp(name, "OutSegs") == 0)
+			ret->sent = strtoull(value, NULL, 10);
+		else if (strcmp(name, "RetransSegs") == 0)
+			ret->resent = strtoull(value, NULL, 10);
+	}
+}
+
+/* OutSegs is without those sent again. */
+void perf_segments(struct perf_segments *ret)
+{
+	FILE *f = fopen("/proc/net/snmp", "re");
+
+	*ret = (struct perf_segments){ .sent = 0 };
+	if (!f)
+		return;
+	segments_read(f, ret);
+	ret->sent += ret->resent;
+	fclose(f);
+}
+
 uint64_t perf_memory_free(void)
 {
 	unsigned long long kb = 0;

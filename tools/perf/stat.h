@@ -29,6 +29,11 @@ void perf_latency_of(struct perf_samples *s, unsigned n, unsigned div, struct pe
 void *perf_grow(void *v, int n, int *room, size_t each);
 double perf_median(double *v, int n);	/* sorts v */
 
+struct perf_segments {			/* of TCP, by all of this host's connections */
+	uint64_t sent, resent;		/* resent ones are among sent ones */
+};
+void perf_segments(struct perf_segments *ret);	/* so far; zeros: not known */
+
 uint64_t perf_now_ns(void);
 uint64_t perf_cpu_ns(void);		/* used by this process so far */
 int perf_cpu_nth(int n);		/* the n-th we may run on, modulo their number; or -1 */

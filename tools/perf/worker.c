@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "core/base/param.h"
@@ -367,13 +368,17 @@ static int on_run(struct worker *w, struct perf_ctl *m)
 
 static int on_hello(struct worker *w, struct perf_ctl *m)
 {
+	struct utsname u;
+
 	if (m->nprocs < 2 || m->nprocs > PERF_PROCS_MAX || m->rank < 0 || m->rank >= m->nprocs)
 		return refuse(w, m, -EINVAL, "a rank that can't be");
 	w->rank = m->rank;
 	w->nprocs = m->nprocs;
 	m->idx = (int32_t)getpid();
 	memset(m->text, 0, sizeof(m->text));
-	gethostname(m->text, 64);
+	gethostname(m->text, PERF_HOST);
+	if (uname(&u) == 0)
+		snprintf(m->text + PERF_HOST, PERF_HOST, "%.60s", u.release);
 	return answer(w, m);
 }
 

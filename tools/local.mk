@@ -78,6 +78,14 @@ tools_libtools_a_SOURCES = \
 	tools/info/libs.c \
 	tools/info/peer.c \
 	tools/info/plugin.c \
+	tools/mesh/hosts.c \
+	tools/mesh/mesh.h \
+	tools/mesh/rounds.c \
+	tools/mesh/score.c \
+	tools/mesh/score.h \
+	tools/mesh/score_cells.c \
+	tools/mesh/score_host.c \
+	tools/mesh/score_side.c \
 	tools/perf/allreduce.c \
 	tools/perf/coll.c \
 	tools/perf/ctl.c \

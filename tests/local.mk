@@ -187,6 +187,7 @@ net_tests = \
 	tests/net/doctor.sh \
 	tests/net/dscp.sh \
 	tests/net/ipv6.sh \
+	tests/net/mesh.sh \
 	tests/net/names.sh \
 	tests/net/nics.sh \
 	tests/net/peer.sh \
@@ -238,6 +239,7 @@ cli_tests = \
 	tests/cli/install.bats \
 	tests/cli/listen.bats \
 	tests/cli/main.bats \
+	tests/cli/mesh.bats \
 	tests/cli/perf.bats \
 	tests/cli/quiz.bats \
 	tests/cli/stat.bats \

@@ -27,6 +27,7 @@ void commands_visit(const struct commands *all, opt_visitor visit);
 
 int cmd_perf(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
+int cmd_mesh(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_topo(int argc, char **argv);

@@ -15,6 +15,7 @@ static const struct command rows[] = {
 	{"demo", cmd_demo, "A training step's communication on this machine, checked and timed"},
 	{"perf", cmd_perf, "Measure latency, bandwidth, rate and set-up, also of raw TCP"},
 	{"compare", cmd_compare, "Which transport wins at which size, measured in turn"},
+	{"mesh", cmd_mesh, "All pairs of many hosts: a map, and which host or path is odd"},
 	{"info", cmd_info, "What the plugin offers here, and every parameter"},
 	{"topo", cmd_topo, "How near GPUs and NICs are, and which a GPU should use"},
 	{"smc", cmd_smc, "What the kernel's SMC has and lacks"},

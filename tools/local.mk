@@ -79,13 +79,20 @@ tools_libtools_a_SOURCES = \
 	tools/info/peer.c \
 	tools/info/plugin.c \
 	tools/mesh/hosts.c \
+	tools/mesh/json.c \
+	tools/mesh/map.c \
+	tools/mesh/mesh.c \
 	tools/mesh/mesh.h \
+	tools/mesh/pair.c \
 	tools/mesh/rounds.c \
+	tools/mesh/run.c \
 	tools/mesh/score.c \
 	tools/mesh/score.h \
 	tools/mesh/score_cells.c \
 	tools/mesh/score_host.c \
 	tools/mesh/score_side.c \
+	tools/mesh/start.c \
+	tools/mesh/verdict.c \
 	tools/perf/allreduce.c \
 	tools/perf/coll.c \
 	tools/perf/ctl.c \

@@ -83,7 +83,7 @@ refuses()
 @test "help lists the subcommands" {
 	run -0 "$braid" help
 	awk 'length > 80 { exit 1 }' <<<"$output"
-	for word in demo perf info topo smc doctor stat dump top validate diff completion; do
+	for word in demo perf mesh info topo smc doctor stat dump top validate diff completion; do
 		[[ $output == *"  $word "* ]]
 	done
 }
@@ -94,7 +94,7 @@ refuses()
 }
 
 @test "each subcommand has --help within 80 columns" {
-	for sub in demo perf compare info topo smc "smc setup" doctor stat dump top validate diff completion; do
+	for sub in demo perf compare mesh info topo smc "smc setup" doctor stat dump top validate diff completion; do
 		run -0 "$braid" $sub --help
 		[[ $output == "usage: braid $sub"* ]]
 		awk 'length > 80 { exit 1 }' <<<"$output"
@@ -106,7 +106,7 @@ differences()
 {
 	local has names
 
-	has=$(for sub in demo perf compare info topo smc "smc setup" doctor stat dump top validate diff completion; do
+	has=$(for sub in demo perf compare mesh info topo smc "smc setup" doctor stat dump top validate diff completion; do
 		"$braid" $sub --help
 	done | grep -oE '^  --[a-z0-9-]+' | tr -d ' ' | sort -u)
 	names=$(sed 's/\\-/-/g' "$1" | grep -oE 'Fl -[a-z0-9-]+' | sed 's/Fl /-/' | sort -u |

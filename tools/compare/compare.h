@@ -136,8 +136,9 @@ struct cmp_place {
 	bool one_host;			/* all ranks are on this host */
 	bool by_file;			/* rank 0 has put their key in a file */
 	const char *remote;		/* HOST:PORT of braid perf --listen; or NULL */
-	char host[64];			/* this host's name */
+	char host[PERF_HOST];		/* this host's name */
 	char addr[PERF_PROCS_MAX][80];	/* of each rank but 0 */
+	char names[PERF_PROCS_MAX][PERF_HOST];	/* of each rank's host */
 	bool elsewhere[PERF_PROCS_MAX];	/* on another host */
 	int fds[PERF_PROCS_MAX];	/* the ranks serve us while these are open */
 	int ssh_pid, ssh_in;

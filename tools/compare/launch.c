@@ -168,7 +168,8 @@ static bool meet_rank(struct cmp_place *p, int fd)
 	snprintf(p->addr[m.rank], sizeof(p->addr[m.rank]), strchr(text, ':') ? "[%s]:%d" : "%s:%d",
 		 text, (int)m.idx);
 	p->fds[m.rank] = fd;
-	m.text[63] = 0;
+	m.text[PERF_HOST - 1] = 0;
+	memcpy(p->names[m.rank], m.text, PERF_HOST);
 	p->elsewhere[m.rank] = strcmp(m.text, p->host) != 0;
 	return true;
 }
@@ -196,6 +197,7 @@ int cmp_gather(struct cmp_place *p, const char *meet, struct perf_key *key, doub
 		return -EIO;
 	}
 	gethostname(p->host, sizeof(p->host) - 1);
+	memcpy(p->names[0], p->host, PERF_HOST);
 	while (here < p->nprocs && perf_now_ns() < end_ns) {
 		fd = perf_gate_next(gate, false, 100);
 		if (fd < 0)

@@ -68,6 +68,7 @@ unit_tests = \
 	tests/unit/test_loop \
 	tests/unit/test_machine \
 	tests/unit/test_match \
+	tests/unit/test_mesh_map \
 	tests/unit/test_mesh_rounds \
 	tests/unit/test_mesh_score \
 	tests/unit/test_mrcache \

@@ -180,6 +180,24 @@ static void verdict(const struct mesh_report *r)
 		printf("Nothing is odd%s.\n", r->stopped ? " in what was measured" : "");
 }
 
+/* Where a quarter of the pairs had no CPU of their own, the figures are not the network's alone. */
+static void starved(const struct mesh_report *r)
+{
+	char text[240];
+	int i, n = 0, bad = 0;
+
+	for (i = 0; i < r->n * r->n; i++) {
+		n += r->cells[i].state == MESH_DONE;
+		bad += r->cells[i].state == MESH_DONE && r->cells[i].cpu < MESH_CPU;
+	}
+	if (4 * bad <= n)
+		return;
+	snprintf(text, sizeof(text), "In %d of %d measurements a process had less than %.1f of a "
+		 "CPU, so that they say more of the CPUs than of the network: try --parallel 1.",
+		 bad, n, MESH_CPU);
+	text_wrap(text, 0, 0);
+}
+
 /* What was measured, from the least to the greatest figure. */
 static void summary(const struct mesh_report *r)
 {
@@ -213,5 +231,6 @@ void mesh_print(const struct mesh_report *r)
 		mesh_print_map(r, terminal_width());
 	putchar('\n');
 	summary(r);
+	starved(r);
 	verdict(r);
 }

@@ -242,6 +242,8 @@ static int report(void)
 
 	mesh_score(r);
 	mesh_words(r);
+	if (cmd.place.nprocs)		/* mpirun gives rank 0 a terminal of its own */
+		setenv("NO_COLOR", "1", 1);
 	if (!opt_is_stdout(cmd.json))
 		mesh_print(r);
 	if (f)

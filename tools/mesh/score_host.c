@@ -8,7 +8,7 @@
 
 #include "tools/mesh/score.h"
 
-/* A host's median must be so many times worse than the others'. */
+/* A host's median must be so many times worse than the others'; of few pairs, more. */
 static const double host_ratio[SCORE_METRICS] = { 1.25, 1.5 };
 static const double lossy = 0.005, lossy_times = 5;
 
@@ -96,13 +96,14 @@ static bool is_beyond(const struct score *s, int i, enum mesh_way way, const str
 
 static void lines_judge(const struct score *s, struct line *l, enum mesh_way way, double noise)
 {
-	double between = lines_spread(l, s->n), least = log(host_ratio[s->metric]), limit;
+	double between = lines_spread(l, s->n), least, limit;
 	int i;
 
 	for (i = 0; i < s->n; i++) {
 		if (!l[i].any || (s->metric == SCORE_TIME &&
 				  exp(-l[i].mid) - exp(-l[i].others) < SCORE_LATE_S))
 			continue;
+		least = log(host_ratio[s->metric]) * (1 + 2.0 / l[i].n);
 		limit = fmax(least, fmax(4 * between, 5 * noise * 1.25 / sqrt(l[i].n)));
 		l[i].odd = is_beyond(s, i, way, &l[i], limit);
 		l[i].bad = is_beyond(s, i, way, &l[i], least);

@@ -149,6 +149,7 @@ int mesh_start(struct mesh_report *r, struct mesh_shell *sh, const char *key,
 	       const volatile sig_atomic_t *stop)
 {
 	struct starting st = { .r = r, .sh = sh };
+	bool tty = isatty(STDERR_FILENO);
 	int next = 0, rc;
 
 	sh->agents = calloc((size_t)r->n, sizeof(*sh->agents));
@@ -168,7 +169,11 @@ int mesh_start(struct mesh_report *r, struct mesh_shell *sh, const char *key,
 			st.until[st.n++] = child_now() + START_MS;
 		}
 		wait_some(&st);
+		if (tty)
+			fprintf(stderr, "\r\033[K%d of %d hosts have answered", next - st.n, r->n);
 	}
+	if (tty)
+		fputs("\r\033[K", stderr);
 	return *stop ? -EINTR : 0;
 }
 

@@ -15,11 +15,12 @@ setup()
 	export BRAID_SOCKET_IFNAME=lo
 	tmp=$BATS_TEST_TMPDIR
 	# A remote shell that goes nowhere; a host whose name begins with "gone" can't be reached.
-	cat >"$tmp/rsh" <<-'END'
+	cat >"$tmp/rsh" <<-END
 		#!/bin/sh
-		case $1 in gone*) echo "$1: no route" >&2; exit 255 ;; esac
+		case \$1 in gone*) echo "\$1: no route" >&2; exit 255 ;; esac
+		echo \$\$ >"$tmp/pid.\$1"
 		shift
-		exec "$@"
+		exec "\$@"
 	END
 	chmod +x "$tmp/rsh"
 	how=(--rsh "$tmp/rsh" --remote-braid "$braid" --plugin "$plugin" --seconds 0.01 --size 4k
@@ -166,8 +167,8 @@ bad()					# WORDS - one line on stderr, and nothing was started
 	[[ $output != *"Lines send"* ]]
 }
 
-# stopped SIGNAL [HOSTS] - runs a mesh and sends the signal once some pairs are measured.
-stopped()
+# runs_until_round_3 - a mesh of six hosts in the background, whose process is $pid.
+runs_until_round_3()
 {
 	hosts a b c d e f
 	"$braid" mesh "$tmp/hosts" "${how[@]}" --seconds 0.1 --json "$tmp/json" \
@@ -177,19 +178,34 @@ stopped()
 		! grep -q '^round 3' "$tmp/err" || break
 		sleep 0.05
 	done
-	sleep 0.1
-	kill "$1" $pid
+}
+
+ends()
+{
 	status=0
 	wait $pid || status=$?
 }
 
 @test "what was measured before Ctrl-C is kept, and the status is 130" {
-	stopped -INT
+	runs_until_round_3
+	kill -INT $pid
+	ends
 	[ $status = 130 ]
 	grep -q 'stopped; what is above was measured before \[stopped-early\]$' "$tmp/err"
 	grep -q '^ *1 a ' "$tmp/out"
 	jq -e '(.complete | not) and ([.pairs[] | select(.state == "measured")] | length) >= 4 and
 		([.pairs[] | select(.state == "not-measured")] | length) >= 4' "$tmp/json"
+}
+
+@test "a host that dies during the run is named, and what was measured with it is kept" {
+	runs_until_round_3
+	kill -KILL "$(cat "$tmp/pid.e")"
+	ends
+	[ $status = 1 ]
+	grep -q "^! e can't be measured: its listener ended during the run" "$tmp/out"
+	jq -e '.complete and ([.pairs[] | select(.from == "e" and .state == "measured")] | length) >= 2 and
+		([.pairs[] | select(.from == "e" and .state == "failed")] | length) >= 1 and
+		([.pairs[] | select(.from != "e" and .to != "e")] | all(.state == "measured"))' "$tmp/json"
 }
 
 # -- ranks ----------------------------------------------------------------------------------------

@@ -210,6 +210,20 @@ static void a_lossy_host_is_named(void **state)
 	says_only(MESH_HOST_LOSSY, MESH_BOTH, 5, -1);
 }
 
+static void loss_on_one_of_a_few_pairs_names_no_host(void **state)
+{
+	(void)state;
+	mesh(8, 0.1, 9);
+	for (int i = 0; i < 64; i++)
+		r.cells[i].state = i == 1 || i == 2 || i == 12 || i == 22 ? MESH_DONE : MESH_OPEN;
+	mesh_cell(&r, 0, 1)->resent = 0.05;
+	mesh_score(&r);
+	assert_int_equal(r.nfound, 0);
+	mesh_cell(&r, 0, 2)->state = MESH_OPEN;
+	mesh_score(&r);
+	assert_int_equal(r.nfound, 0);
+}
+
 static void loss_everywhere_names_no_host(void **state)
 {
 	(void)state;
@@ -393,6 +407,7 @@ int main(void)
 		cmocka_unit_test(a_slow_sender_is_named_as_one),
 		cmocka_unit_test(three_slow_hosts_are_all_named),
 		cmocka_unit_test(a_lossy_host_is_named),
+		cmocka_unit_test(loss_on_one_of_a_few_pairs_names_no_host),
 		cmocka_unit_test(loss_everywhere_names_no_host),
 		cmocka_unit_test(a_late_host_is_named),
 		cmocka_unit_test(an_absent_host_is_named_and_its_pairs_are_not),

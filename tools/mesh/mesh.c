@@ -75,7 +75,6 @@ static void stop_on_signals(void)
 
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
-	signal(SIGPIPE, SIG_IGN);
 }
 
 /* -- hosts by a remote shell -------------------------------------------------------------- */

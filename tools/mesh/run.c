@@ -49,13 +49,16 @@ static void progress(struct mesh *m, int round)
 {
 	double s = (double)(child_now() - m->start) / 1000;
 	char left[48] = "";
+	bool minutes;
 
 	if (m->again || (!m->tty && round == m->shown))
 		return;
 	m->shown = round;
+	s = m->r->done ? s / m->r->done * (m->r->pairs - m->r->done) : 0;
+	minutes = s >= 120;
 	if (m->r->done > 0)
-		snprintf(left, sizeof(left), ", about %.0f s left",
-			 s / m->r->done * (m->r->pairs - m->r->done));
+		snprintf(left, sizeof(left), ", about %.0f %s left", minutes ? s / 60 : s,
+			 minutes ? "min" : "s");
 	fprintf(stderr, "%sround %d of %d, %d of %d pairs%s%s", m->tty ? "\r\033[K" : "", round + 1,
 		m->r->rounds, m->r->done, m->r->pairs, left, m->tty ? "" : "\n");
 }

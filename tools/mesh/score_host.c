@@ -126,6 +126,7 @@ static void lines_make(const struct score *s, struct line *l, enum mesh_way way,
 	lines_judge(s, l, way, noise);
 }
 
+/* The median of a host's pairs; 0 if there is only one, or more than a quarter lose nothing. */
 static double resent_of(const struct mesh_report *r, int i, enum mesh_way way)
 {
 	double v[MESH_HOSTS_MAX];
@@ -137,7 +138,10 @@ static double resent_of(const struct mesh_report *r, int i, enum mesh_way way)
 		if (j != i && c->state == MESH_DONE)
 			v[n++] = c->resent;
 	}
-	return n ? perf_median(v, n) : 0;
+	if (n < 2)
+		return 0;
+	qsort(v, (size_t)n, sizeof(*v), score_by_value);
+	return v[(n - 1) / 4] < lossy ? 0 : perf_median(v, n);
 }
 
 static double resent_elsewhere(const struct score *s, int i)

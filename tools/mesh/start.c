@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -145,6 +146,18 @@ static void wait_some(struct starting *st)
 	}
 }
 
+/* Two for each host, and as many for the pairs: the usual limit is 1024. */
+static void descriptors_for(int hosts)
+{
+	rlim_t need = (rlim_t)hosts * 4 + 64;
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) != 0 || l.rlim_cur >= need)
+		return;
+	l.rlim_cur = l.rlim_max < need ? l.rlim_max : need;
+	setrlimit(RLIMIT_NOFILE, &l);
+}
+
 int mesh_start(struct mesh_report *r, struct mesh_shell *sh, const char *key,
 	       const volatile sig_atomic_t *stop)
 {
@@ -155,6 +168,7 @@ int mesh_start(struct mesh_report *r, struct mesh_shell *sh, const char *key,
 	sh->agents = calloc((size_t)r->n, sizeof(*sh->agents));
 	if (!sh->agents)
 		return -ENOMEM;
+	descriptors_for(r->n);
 	for (int i = 0; i < r->n; i++)
 		sh->agents[i].in = sh->agents[i].out = -1;
 	while ((next < r->n || st.n > 0) && !*stop) {

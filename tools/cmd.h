@@ -38,6 +38,7 @@ int cmd_dump(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_completion(const struct commands *all, int argc, char **argv);
 
 /*

@@ -25,6 +25,7 @@ static const struct command rows[] = {
 	{"dump", cmd_dump, "What a process waits for: its messages, and the last events"},
 	{"top", cmd_top, "What processes carry, second by second"},
 	{"validate", cmd_validate, "Does a plugin keep its promises here, or between two hosts"},
+	{"report", cmd_report, "A page for people, of the JSON that another command wrote"},
 	{"diff", cmd_diff, "What has changed between two reports, and whether that is chance"},
 	{"completion", completion, "A script by which a shell completes these words"},
 };

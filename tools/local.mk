@@ -32,6 +32,9 @@ tools_libtools_a_SOURCES = \
 	tools/compare/compare.h \
 	tools/compare/diff.c \
 	tools/compare/diff.h \
+	tools/compare/diff_read.c \
+	tools/compare/diff_read.h \
+	tools/compare/diff_stat.c \
 	tools/compare/json.c \
 	tools/compare/key.c \
 	tools/compare/launch.c \
@@ -130,6 +133,22 @@ tools_libtools_a_SOURCES = \
 	tools/perf/stream.c \
 	tools/perf/worker.c \
 	tools/perf/worker.h \
+	tools/report/anonymize.c \
+	tools/report/html.c \
+	tools/report/inventory.c \
+	tools/report/markdown.c \
+	tools/report/page.c \
+	tools/report/page.h \
+	tools/report/page_compare.c \
+	tools/report/page_diff.c \
+	tools/report/page_mesh.c \
+	tools/report/page_perf.c \
+	tools/report/page_topo.c \
+	tools/report/page_validate.c \
+	tools/report/provenance.c \
+	tools/report/report.c \
+	tools/report/report.h \
+	tools/report/svg.c \
 	tools/topo/draw.c \
 	tools/topo/topo.c \
 	tools/topo/topo.h \

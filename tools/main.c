@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/cmd.h"
+#include "tools/report/report.h"
 
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -49,6 +50,7 @@ int main(int argc, char **argv)
 	int status, bad;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	report_command(argc, argv);
 	status = run(argc, argv);
 	bad = opt_finish("braid", "-", stdout, true);
 	return bad ? bad : status;

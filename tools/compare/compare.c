@@ -23,6 +23,7 @@ struct words {				/* options as given */
 	const char *connect, *ssh, *remote_braid, *meet, *key_file;
 	const char *json, *csv, *from;
 	double seed;
+	struct report_to page;
 };
 
 struct compare {
@@ -198,18 +199,28 @@ static void describe_ends(struct compare *c)
 			 p->remote ? p->remote : "");
 }
 
-static int write_report(const struct cmp_report *rep, const char *path,
-			int (*write)(const struct cmp_report *rep, FILE *to))
+static int write_csv(const struct cmp_report *rep, const char *path)
 {
 	FILE *to = opt_create(prog, path);
 
-	return to ? opt_finish(prog, path, to, write(rep, to) == 0) : 2;
+	if (!to)
+		return 2;
+	cmp_print_csv(rep, to);
+	return opt_finish(prog, path, to, true);
 }
 
-static int csv_write(const struct cmp_report *rep, FILE *to)
+static int write_doc(const struct compare *c)
 {
-	cmp_print_csv(rep, to);
-	return 0;
+	json_t *doc = cmp_json(&c->rep);
+	int rc = 0;
+
+	if (c->w.page.anonymize)
+		report_anonymize(doc);
+	if (c->w.json)
+		rc = report_json(prog, c->w.json, doc);
+	rc |= report_write(prog, &c->w.page, doc);
+	json_decref(doc);
+	return rc;
 }
 
 static bool wrong(const struct cmp_report *rep)
@@ -226,16 +237,17 @@ static bool wrong(const struct cmp_report *rep)
 static int put_all(const struct compare *c)
 {
 	const struct words *w = &c->w;
-	bool taken = opt_is_stdout(w->json) || opt_is_stdout(w->csv);
+	bool taken = opt_is_stdout(w->json) || opt_is_stdout(w->csv) ||
+		     report_is_stdout(&w->page);
 	int rc = 0;
 
 	if (!taken && (c->rep.nrows || !c->rep.failed[0]))
 		cmp_print(&c->rep);
 	fflush(stdout);
-	if (w->json)
-		rc = write_report(&c->rep, w->json, cmp_json_write);
+	if (w->json || w->page.html || w->page.markdown)
+		rc = write_doc(c);
 	if (w->csv && !rc)
-		rc = write_report(&c->rep, w->csv, csv_write);
+		rc = write_csv(&c->rep, w->csv);
 	return rc;
 }
 
@@ -435,6 +447,7 @@ static const struct opt rows[] = {
 	{OPT_TEXT, "json", "FILE", "also write JSON; -: only that, to standard output",
 	 &cmd.w.json, 0, 0},
 	{OPT_TEXT, "csv", "FILE", "the same as CSV, a row for each round", &cmd.w.csv, 0, 0},
+	REPORT_OPTIONS(cmd.w.page),
 	{OPT_TEXT, "from", "FILE", "measure nothing, print this JSON again", &cmd.w.from, 0,
 	 0},
 	{OPT_REAL, "seed", "N", "of the intervals (1)", &cmd.w.seed, 0, 4294967295.0},

@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "tools/perf/perf.h"
+#include "tools/report/report.h"
 
 enum {
 	CMP_WAYS_MAX = 24,
@@ -61,6 +62,7 @@ struct cmp_report {
 	char ends[PERF_TEXT];		/* names of the two ends, for the title */
 	char notes[CMP_NOTES_MAX][PERF_TEXT];
 	int nnotes;
+	json_t *stamp;			/* of --from: when and where it was made; or NULL */
 	bool interrupted;
 	char failed[PERF_TEXT];		/* the error that ended it; or "" */
 };
@@ -68,7 +70,7 @@ struct cmp_report {
 int cmp_row_add(struct cmp_report *rep, const struct cmp_row *row);
 void cmp_note(struct cmp_report *rep, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-int cmp_json_write(const struct cmp_report *rep, FILE *to);
+json_t *cmp_json(const struct cmp_report *rep);
 /* 0, or -errno with a sentence.  cmp_report_fini() frees what was read. */
 int cmp_json_read(struct cmp_report *rep, const char *path, char *err);
 void cmp_report_fini(struct cmp_report *rep);

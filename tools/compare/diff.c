@@ -2,11 +2,13 @@
 /*
  * diff.c - `braid diff A B`: two reports of braid validate, or two of braid perf --json.
  *
- * A figure is worse if its median is worse by more than the threshold, and if that is unlikely to
- * be chance with so many samples.  Means and normal distributions would be wrong here: latencies
- * have long tails.
+ * A figure is worse if it is so by more than the threshold, and if chance would show that in one
+ * of 100 comparisons of two reports, however many figures they have.  Where both reports have raw
+ * TCP beside the plugin, the plugin's figures are taken as ratios to it: a busier host slows both.
+ * Samples whose processes were kept from the CPU by other programs do not count.
  */
 #include "tools/compare/diff.h"
+#include "tools/compare/diff_read.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -17,259 +19,31 @@
 
 #include "tools/cmd.h"
 #include "tools/opt.h"
-#include "tools/perf/stat.h"
+#include "tools/report/report.h"
 #include "tools/text.h"
-#include "tools/validate/validate.h"
 
-enum { EXACT_MOST = 20, SAMPLES_LEAST = 5, SAMPLES_MOST = 1000 };
+enum { SAMPLES_LEAST = 5 };
 
 static const char prog[] = "braid diff";
 static const double ALPHA = 0.01;
 
-/* -- statistics --------------------------------------------------------------------------- */
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-double diff_median(const double *v, unsigned n)
-{
-	double *copy = n ? malloc(n * sizeof(*copy)) : NULL, ret;
-
-	if (!copy)
-		return 0;
-	memcpy(copy, v, n * sizeof(*copy));
-	ret = perf_median(copy, (int)n);
-	free(copy);
-	return ret;
-}
-
-/* The fraction of all orderings of na and nb values in which U is at most u. */
-static double exact(unsigned na, unsigned nb, double u)
-{
-	static double ways[EXACT_MOST + 1][EXACT_MOST + 1][EXACT_MOST * EXACT_MOST + 1];
-	double sum = 0, all = 0;
-
-	for (unsigned i = 0; i <= na; i++) {
-		for (unsigned k = 0; k <= nb; k++) {
-			for (unsigned x = 0; x <= i * k; x++) {
-				double w = i == 0 || k == 0;
-
-				if (i && k) {	/* the largest value: of the first series, or not */
-					w = x >= k ? ways[i - 1][k][x - k] : 0;
-					w += x <= i * (k - 1) ? ways[i][k - 1][x] : 0;
-				}
-				ways[i][k][x] = w;
-			}
-			for (unsigned x = i * k + 1; x <= EXACT_MOST * EXACT_MOST; x++)
-				ways[i][k][x] = 0;
-		}
-	}
-	for (unsigned x = 0; x <= na * nb; x++) {
-		all += ways[na][nb][x];
-		sum += x <= u ? ways[na][nb][x] : 0;
-	}
-	return sum / all;
-}
-
-/* How many values are tied, as the sum of t^3 - t. */
-static double ties(const double *a, unsigned na, const double *b, unsigned nb)
-{
-	unsigned n = na + nb;
-	double *all = malloc(n * sizeof(*all)), sum = 0;
-
-	if (!all)
-		return 0;
-	memcpy(all, a, na * sizeof(*all));
-	memcpy(all + na, b, nb * sizeof(*all));
-	qsort(all, n, sizeof(*all), by_value);
-	for (unsigned i = 0, k; i < n; i = k) {
-		double t;
-
-		for (k = i + 1; k < n && all[k] <= all[i];)
-			k++;
-		t = k - i;
-		sum += t * t * t - t;
-	}
-	free(all);
-	return sum;
-}
-
-double diff_chance(const double *a, unsigned na, const double *b, unsigned nb)
-{
-	double u = 0, n = na + nb, most = (double)na * nb, tied, sd, z, p;
-
-	if (!na || !nb)
-		return 1;
-	for (unsigned i = 0; i < na; i++)
-		for (unsigned k = 0; k < nb; k++)
-			u += a[i] > b[k] ? 1 : a[i] < b[k] ? 0 : 0.5;
-	u = fmin(u, most - u);
-	tied = ties(a, na, b, nb);
-	if (tied <= 0 && na <= EXACT_MOST && nb <= EXACT_MOST) {
-		p = 2 * exact(na, nb, u);
-		return fmin(p, 1);
-	}
-	sd = sqrt(most / 12 * (n + 1 - tied / (n * (n - 1))));
-	if (!(sd > 0))
-		return 1;
-	z = fmax(fabs(u - most / 2) - 0.5, 0) / sd;
-	return erfc(z / sqrt(2));
-}
-
-/* -- reports ------------------------------------------------------------------------------ */
-
-struct series {				/* a figure of a report */
-	char name[160];
-	const char *unit;
-	bool more;			/* more is better */
-	double v[SAMPLES_MOST];
-	unsigned n;
-};
-
-struct sheet {				/* a report */
-	const char *path;
-	json_t *json;
-	bool perf;
-	struct series *v;
-	unsigned n;
-};
-
-static struct series *series_of(struct sheet *s, const char *name)
-{
-	struct series *v;
-
-	for (unsigned i = 0; i < s->n; i++)
-		if (strcmp(s->v[i].name, name) == 0)
-			return &s->v[i];
-	v = realloc(s->v, (s->n + 1) * sizeof(*v));
-	if (!v)
-		return NULL;
-	s->v = v;
-	v = &s->v[s->n++];
-	memset(v, 0, sizeof(*v));
-	snprintf(v->name, sizeof(v->name), "%s", name);
-	return v;
-}
-
-static void sample(struct series *v, const json_t *x)
-{
-	if (v && json_is_number(x) && v->n < SAMPLES_MOST)
-		v->v[v->n++] = json_number_value(x);
-}
-
-static void read_validate(struct sheet *s)
-{
-	json_t *c, *f, *x;
-	size_t i, k, m;
-
-	json_array_foreach(json_object_get(s->json, "checks"), i, c) {
-		json_array_foreach(json_object_get(c, "figures"), k, f) {
-			struct series *v = series_of(s, text_of(f, "name"));
-
-			if (!v)
-				continue;
-			v->unit = text_of(f, "unit");
-			v->more = strcmp(text_of(f, "better"), "more") == 0;
-			json_array_foreach(json_object_get(f, "samples"), m, x)
-				sample(v, x);
-		}
-	}
-}
-
-/* The figures of a row that can be better or worse; each round is a sample. */
-static const struct {
-	const char *column, *unit;
-	bool more;
-} columns[] = {
-	{ "p50_us", "us", false }, { "p99_us", "us", false }, { "gbit_s", "Gbit/s", true },
-	{ "msg_s", "1/s", true }, { "cpu_s_per_gb", "s/GB", false },
-};
-
-static void read_perf(struct sheet *s)
-{
-	json_t *row;
-	size_t i;
-
-	json_array_foreach(json_object_get(s->json, "rows"), i, row) {
-		for (size_t k = 0; k < sizeof(columns) / sizeof(columns[0]); k++) {
-			json_t *x = json_object_get(row, columns[k].column);
-			struct series *v;
-			char name[160];
-
-			if (!json_is_number(x) || !(json_number_value(x) > 0))
-				continue;
-			snprintf(name, sizeof(name), "%.40s %.20s %lld bytes %s",
-				 text_of(s->json, "pattern"), text_of(row, "fabric"),
-				 (long long)json_integer_value(json_object_get(row, "size")),
-				 columns[k].column);
-			v = series_of(s, name);
-			if (v) {
-				v->unit = columns[k].unit;
-				v->more = columns[k].more;
-			}
-			sample(v, x);
-		}
-	}
-}
-
-/* Read a report: 0, or 2 after a line that says why it can't be used. */
-static int sheet_open(struct sheet *s, const char *path)
-{
-	const char *schema;
-	json_error_t e;
-	json_t *version;
-
-	*s = (struct sheet){ .path = path };
-	s->json = json_load_file(path, 0, &e);
-	if (!s->json)
-		return e.line < 1 ? opt_error(prog, "%s", e.text) :
-				    opt_error(prog, "%s: line %d: %s [bad-report]", path, e.line,
-					      e.text);
-	schema = text_of(s->json, "schema");
-	version = json_object_get(s->json, "version");
-	s->perf = strcmp(schema, "braid-perf-1") == 0;
-	if (s->perf && json_is_array(json_object_get(s->json, "rows"))) {
-		read_perf(s);
-		return 0;
-	}
-	if (strncmp(schema, "braid-perf-", 11) == 0 && !s->perf)
-		return opt_error(prog, "%s: %s is newer than this braid [newer-report]",
-				 path, schema);
-	if (strcmp(schema, "braid-validate") != 0)
-		return opt_error(prog, "%s: neither of braid validate --json nor of braid perf "
-				 "--json [bad-report]", path);
-	if (json_integer_value(version) > VALIDATE_VERSION)
-		return opt_error(prog, "%s: version %lld is newer than this braid, which knows %d "
-				 "[newer-report]",
-				 path, (long long)json_integer_value(version), VALIDATE_VERSION);
-	if (json_integer_value(version) < 1 || !json_is_array(json_object_get(s->json, "checks")))
-		return opt_error(prog, "%s: not a whole report [bad-report]", path);
-	read_validate(s);
-	return 0;
-}
-
-static void sheet_close(struct sheet *s)
-{
-	json_decref(s->json);
-	free(s->v);
-}
-
 /* -- changes ------------------------------------------------------------------------------ */
 
-struct tally {
-	unsigned worse, better, same;
-	double threshold;
+struct change {				/* one figure of both reports */
+	const struct series *a, *b;
+	double was, is, percent;
+	double p;			/* that chance shows a change in that direction */
+	const char *result, *why;
 };
 
-static void print_line(enum colour colour, const char *word, const char *text)
-{
-	printf("%s%-7s%s ", text_colour(colour), word, text_colour(COLOUR_NONE));
-	text_wrap(text, 8, 8);
-}
+struct diff {
+	const struct sheet *a, *b;
+	double threshold;		/* per cent */
+	struct change *v;
+	unsigned n;
+	json_t *notes, *checks;
+	unsigned worse, better, same;
+};
 
 static const json_t *check_of(const json_t *report, const char *id)
 {
@@ -282,104 +56,282 @@ static const json_t *check_of(const json_t *report, const char *id)
 	return NULL;
 }
 
-static void compare_check(const json_t *was, const json_t *is, struct tally *t)
+static void compare_check(struct diff *d, const json_t *was, const json_t *is)
 {
-	const char *a = text_of(was, "result"), *b = text_of(is, "result");
+	const char *a = was ? text_of(was, "result") : "not there";
+	const char *b = is ? text_of(is, "result") : "", *result = "other";
 	const char *why = json_string_value(json_array_get(json_object_get(is, "saw"), 0));
-	char line[600];
 
-	snprintf(line, sizeof(line), "%s: %s, was %s%s%.400s", text_of(is, "id"), b,
-		 was ? a : "not there", why ? ": " : "", why ? why : "");
 	if (strcmp(a, b) == 0) {
-		t->same++;
-	} else if (*b == 'f') {
-		t->worse++;
-		print_line(COLOUR_BAD, "worse", line);
-	} else if (*a == 'f') {
-		t->better++;
-		print_line(COLOUR_GOOD, "better", line);
-	} else {
-		print_line(COLOUR_HINT, "other", line);
+		d->same++;
+		return;
 	}
+	if (strcmp(b, "fail") == 0)
+		d->worse++, result = "worse";
+	else if (strcmp(a, "fail") == 0 && is)
+		d->better++, result = "better";
+	json_array_append_new(d->checks, json_pack("{s:s, s:s, s:s, s:s, s:s}", "id",
+						   text_of(is ? is : was, "id"), "result", result,
+						   "was", a, "is", b, "saw", why ? why : ""));
 }
 
-static void compare_checks(const json_t *a, const json_t *b, struct tally *t)
+static void compare_checks(struct diff *d)
 {
-	char line[200];
+	const json_t *a = d->a->json, *b = d->b->json;
 	json_t *c;
 	size_t i;
 
 	json_array_foreach(json_object_get(b, "checks"), i, c)
 		if (check_of(b, text_of(c, "id")) == c)
-			compare_check(check_of(a, text_of(c, "id")), c, t);
-	json_array_foreach(json_object_get(a, "checks"), i, c) {
-		if (check_of(b, text_of(c, "id")))
-			continue;
-		snprintf(line, sizeof(line), "%.60s: was %.10s, and is not in the second report",
-			 text_of(c, "id"), text_of(c, "result"));
-		print_line(COLOUR_HINT, "other", line);
+			compare_check(d, check_of(a, text_of(c, "id")), c);
+	json_array_foreach(json_object_get(a, "checks"), i, c)
+		if (!check_of(b, text_of(c, "id")))
+			compare_check(d, c, NULL);
+}
+
+/* What is shown, also where no sample counts. */
+static double middle(const struct series *s)
+{
+	return s->n ? diff_median(s->v, s->n) : diff_median(s->starved_v, s->starved);
+}
+
+static void judge(struct diff *d, struct change *c)
+{
+	bool worse = c->b->more ? c->percent < 0 : c->percent > 0;
+	unsigned starved = c->a->starved + c->b->starved;
+
+	c->why = "";
+	if (fabs(c->percent) <= d->threshold) {
+		c->result = "same";
+		d->same++;
+	} else if (c->p < ALPHA) {
+		c->result = worse ? "worse" : "better";
+		d->worse += worse;
+		d->better += !worse;
+	} else {
+		c->result = "unsure";
+		c->why = starved > (c->a->n + c->b->n) / 2 ? "other programs had the CPU" :
+			 c->a->n < SAMPLES_LEAST || c->b->n < SAMPLES_LEAST ?
+			 "too few to tell from chance" : "may be chance";
 	}
 }
 
-static void compare_series(const struct series *a, const struct series *b, struct tally *t)
+/* Holm's correction is among all figures, also those that have not moved. */
+static void compare_figures(struct diff *d)
 {
-	double was = diff_median(a->v, a->n), is = diff_median(b->v, b->n);
-	double percent = was != 0 ? (is - was) / fabs(was) * 100 : is != 0 ? 100 : 0;
-	double p = diff_chance(a->v, a->n, b->v, b->n);
-	bool moved = fabs(percent) > t->threshold, worse = b->more ? percent < 0 : percent > 0;
+	double **p;
+
+	d->v = calloc(d->b->n + 1, sizeof(*d->v));
+	p = calloc(d->b->n + 1, sizeof(*p));
+	for (unsigned i = 0; d->v && p && i < d->b->n; i++) {
+		for (unsigned k = 0; k < d->a->n; k++) {
+			const struct series *a = &d->a->v[k], *b = &d->b->v[i];
+			struct change *c = &d->v[d->n];
+
+			if (strcmp(a->name, b->name) != 0)
+				continue;
+			*c = (struct change){ .a = a, .b = b, .was = middle(a), .is = middle(b) };
+			c->percent = c->was != 0 ? (c->is - c->was) / fabs(c->was) * 100 :
+				     c->is != 0 ? 100 : 0;
+			c->p = diff_chance_beyond(a->v, a->n, b->v, b->n, c->is > c->was,
+						  d->threshold / 100);
+			p[d->n++] = &c->p;
+			break;
+		}
+	}
+	if (p)
+		diff_holm(p, d->n);
+	for (unsigned i = 0; i < d->n; i++)
+		judge(d, &d->v[i]);
+	free(p);
+}
+
+/* -- what else differs, and then figures say little about what was changed ------------------ */
+
+static void note(struct diff *d, const char *what, const char *a, const char *b)
+{
 	char line[400];
 
-	if (!moved) {
-		t->same++;
+	if (strcmp(a, b) == 0)
 		return;
+	snprintf(line, sizeof(line), "%s differs: %.150s, then %.150s", what, *a ? a : "not known",
+		 *b ? b : "not known");
+	json_array_append_new(d->notes, json_string(line));
+}
+
+static void notes(struct diff *d)
+{
+	static const char *const settings[] = { "procs", "comms", "threads", "inflight", "pinned",
+		"checked" };
+	static const char *const fabrics[] = { "plugin", "raw" };
+	static const char *const host[] = { "name", "kernel", "cpu", "governor", "nccl" };
+	const json_t *a = d->a->json, *b = d->b->json, *x, *y;
+	unsigned least = diff_samples_least(d->n, ALPHA), n = SAMPLES_MOST;
+	char line[200];
+
+	for (size_t i = 0; i < 2; i++) {
+		x = json_object_get(json_object_get(a, "fabrics"), fabrics[i]);
+		y = json_object_get(json_object_get(b, "fabrics"), fabrics[i]);
+		if (x && y)
+			note(d, "the device", text_of(x, "device"), text_of(y, "device"));
 	}
-	snprintf(line, sizeof(line), "%s: %.5g %s, was %.5g (%+.1f %%; p = %.2g of %u and %u "
-		 "samples)", b->name, is, b->unit, was, percent, p, a->n, b->n);
-	if (a->n < SAMPLES_LEAST || b->n < SAMPLES_LEAST)
-		print_line(COLOUR_HINT, "unsure", strcat(line, ": too few to tell from chance"));
-	else if (p >= ALPHA)
-		print_line(COLOUR_HINT, "unsure", strcat(line, ": may be chance"));
-	else if (worse)
-		t->worse++, print_line(COLOUR_BAD, "worse", line);
-	else
-		t->better++, print_line(COLOUR_GOOD, "better", line);
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		x = json_object_get(a, settings[i]);
+		y = json_object_get(b, settings[i]);
+		snprintf(line, sizeof(line), "--%s differs", settings[i]);
+		if (x && y && !json_equal(x, y))
+			json_array_append_new(d->notes, json_string(line));
+	}
+	x = json_object_get(a, "host");
+	y = json_object_get(b, "host");
+	for (size_t i = 0; x && y && i < sizeof(host) / sizeof(host[0]); i++) {
+		snprintf(line, sizeof(line), "the host's %s", host[i]);
+		note(d, line, text_of(x, host[i]), text_of(y, host[i]));
+	}
+	for (unsigned i = 0; i < d->n; i++) {
+		unsigned na = d->v[i].a->n + d->v[i].a->starved;
+		unsigned nb = d->v[i].b->n + d->v[i].b->starved;
+
+		n = na < n ? na : n;
+		n = nb < n ? nb : n;
+	}
+	snprintf(line, sizeof(line), "with %u samples and %u figures nothing can be sure: %u rounds "
+		 "or more", n, d->n, least);
+	if (d->n && n < least)
+		json_array_append_new(d->notes, json_string(line));
 }
 
-static void compare_figures(const struct sheet *a, const struct sheet *b, struct tally *t)
+/* -- the report --------------------------------------------------------------------------- */
+
+static json_t *figure_json(const struct change *c)
 {
-	for (unsigned i = 0; i < b->n; i++)
-		for (unsigned k = 0; k < a->n; k++)
-			if (strcmp(a->v[k].name, b->v[i].name) == 0)
-				compare_series(&a->v[k], &b->v[i], t);
+	return json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:i, s:i, s:i}", "name",
+			 c->b->name, "unit", c->b->unit ? c->b->unit : "", "result", c->result, "why",
+			 c->why, "was", c->was, "is", c->is, "percent", c->percent, "p", c->p,
+			 "samples_was", (int)c->a->n, "samples_is", (int)c->b->n, "starved",
+			 (int)(c->a->starved + c->b->starved));
 }
 
-static int compare(const struct sheet *a, const struct sheet *b, double threshold)
+static json_t *report_of(const struct diff *d)
 {
-	struct tally t = { .threshold = threshold };
+	json_t *figures = json_array(), *doc;
+	char verdict[200];
 
+	for (unsigned i = 0; i < d->n; i++)
+		json_array_append_new(figures, figure_json(&d->v[i]));
+	snprintf(verdict, sizeof(verdict), "%u worse, %u better, %u as before: %s", d->worse,
+		 d->better, d->same,
+		 d->worse ? "something has become worse" : "nothing has become worse");
+	doc = json_pack("{s:s, s:s, s:s, s:f, s:i, s:i, s:i, s:s, s:O, s:O, s:o}", "schema",
+			"braid-diff-1", "a", d->a->path, "b", d->b->path, "threshold", d->threshold,
+			"worse", (int)d->worse, "better", (int)d->better, "same", (int)d->same,
+			"verdict", verdict, "notes", d->notes, "checks", d->checks, "figures",
+			figures);
+	report_stamp(doc);
+	return doc;
+}
+
+static void print_line(const char *word, const char *text)
+{
+	enum colour colour = strcmp(word, "worse") == 0 ? COLOUR_BAD :
+			     strcmp(word, "better") == 0 ? COLOUR_GOOD : COLOUR_HINT;
+
+	printf("%s%-7s%s ", text_colour(colour), word, text_colour(COLOUR_NONE));
+	text_wrap(text, 8, 8);
+}
+
+static void print(const struct diff *d, const json_t *doc)
+{
+	char line[900];
+	json_t *x;
+	size_t i;
+
+	json_array_foreach(d->notes, i, x)
+		print_line("note", json_string_value(x));
+	json_array_foreach(d->checks, i, x) {
+		if (*text_of(x, "is"))
+			snprintf(line, sizeof(line), "%s: %s, was %s%s%.400s", text_of(x, "id"),
+				 text_of(x, "is"), text_of(x, "was"), *text_of(x, "saw") ? ": " : "",
+				 text_of(x, "saw"));
+		else
+			snprintf(line, sizeof(line), "%s: was %s, and is not in the second report",
+				 text_of(x, "id"), text_of(x, "was"));
+		print_line(text_of(x, "result"), line);
+	}
+	for (i = 0; i < d->n; i++) {
+		const struct change *c = &d->v[i];
+
+		if (strcmp(c->result, "same") == 0)
+			continue;
+		snprintf(line, sizeof(line), "%s: %.5g %s, was %.5g (%+.1f %%; p = %.2g of %u and "
+			 "%u samples)%s%s", c->b->name, c->is, c->b->unit ? c->b->unit : "", c->was,
+			 c->percent, c->p, c->a->n, c->b->n, *c->why ? ": " : "", c->why);
+		print_line(c->result, line);
+	}
+	printf("%s\n", text_of(doc, "verdict"));
+}
+
+struct output {
+	const char *json;
+	struct report_to page;
+};
+
+static int write_out(const struct diff *d, const struct output *out)
+{
+	json_t *doc = report_of(d);
+	int rc = 0;
+
+	if (!opt_is_stdout(out->json) && !report_is_stdout(&out->page))
+		print(d, doc);
+	if (out->page.anonymize)
+		report_anonymize(doc);
+	if (out->json)
+		rc = report_json(prog, out->json, doc);
+	rc |= report_write(prog, &out->page, doc);
+	json_decref(doc);
+	return rc;
+}
+
+static int compare(struct sheet *a, struct sheet *b, double threshold, const struct output *out)
+{
+	struct diff d = { .a = a, .b = b, .threshold = threshold, .notes = json_array(),
+			  .checks = json_array() };
+	bool beside = sheet_has_raw(a) && sheet_has_raw(b);
+	int rc;
+
+	sheet_fill(a, beside);
+	sheet_fill(b, beside);
 	if (!a->perf)
-		compare_checks(a->json, b->json, &t);
-	compare_figures(a, b, &t);
-	printf("%u worse, %u better, %u as before: %s\n", t.worse, t.better, t.same,
-	       t.worse ? "something has become worse" : "nothing has become worse");
-	return t.worse ? 1 : 0;
+		compare_checks(&d);
+	compare_figures(&d);
+	notes(&d);
+	rc = write_out(&d, out);
+	json_decref(d.notes);
+	json_decref(d.checks);
+	free(d.v);
+	return rc ? rc : d.worse ? 1 : 0;
 }
 
 static const char about[] =
 	"What has changed from report A to report B: of braid validate --json FILE, or of\n"
-	"braid perf --json.  A figure counts as changed beyond the threshold, with five\n"
-	"samples or more on each side, and where chance would do so once in 100 times.\n"
+	"braid perf --json.  A figure has changed if it did by more than the threshold,\n"
+	"and if chance shows any such change in less than one of 100 pairs of reports.\n"
+	"With raw TCP in both (--raw) ratios to it are compared, for a busier host slows\n"
+	"both.  Samples that other programs kept from the CPU do not count.\n"
 	"Exit status: 0 nothing is worse, 1 something is, 2 a report can't be read.";
 
 int cmd_diff(int argc, char **argv)
 {
 	const char *paths[2] = { NULL, NULL };
 	double threshold = 10;
+	struct output out = { .json = NULL };
 	const struct opt rows[] = {
 		{OPT_ARG, "A", NULL, "the report of before", &paths[0], 0, 0},
 		{OPT_ARG, "B", NULL, "the report of after", &paths[1], 0, 0},
 		{OPT_REAL, "threshold", "PERCENT", "what is less is no change (10)", &threshold, 0,
 		 1000},
+		{OPT_TEXT, "json", "FILE", "also write JSON; -: only that, to stdout", &out.json, 0, 0},
+		REPORT_OPTIONS(out.page),
 		OPT_SUCH_AS("braid diff before.json after.json",
 			    "two reports of braid validate --json, or of braid perf --json"),
 		OPT_SUCH_AS("braid diff --threshold 3 monday.json today.json",
@@ -402,7 +354,7 @@ int cmd_diff(int argc, char **argv)
 			rc = opt_error(prog, "one report is of braid perf, the other of braid "
 				       "validate");
 		if (!rc)
-			rc = compare(&a, &b, threshold);
+			rc = compare(&a, &b, threshold, &out);
 		sheet_close(&b);
 	}
 	sheet_close(&a);

@@ -48,6 +48,8 @@ void cmp_note(struct cmp_report *rep, const char *fmt, ...)
 void cmp_report_fini(struct cmp_report *rep)
 {
 	free(rep->rows);
+	json_decref(rep->stamp);
+	rep->stamp = NULL;
 	rep->rows = NULL;
 	rep->nrows = rep->room = 0;
 }
@@ -132,11 +134,11 @@ static json_t *pattern_json(const struct cmp_report *rep, enum perf_pattern patt
 			 summaries_json(rep, pattern));
 }
 
-int cmp_json_write(const struct cmp_report *rep, FILE *to)
+json_t *cmp_json(const struct cmp_report *rep)
 {
 	json_t *ways = json_array(), *patterns = json_array(), *rows = json_array();
 	json_t *notes = json_array(), *o;
-	int i, rc;
+	int i;
 
 	for (i = 0; i < rep->nways; i++)
 		json_array_append_new(ways, way_json(&rep->ways[i]));
@@ -152,11 +154,11 @@ int cmp_json_write(const struct cmp_report *rep, FILE *to)
 		      rep->base >= 0 ? rep->ways[rep->base].name : "", "ends", rep->ends,
 		      "interrupted", rep->interrupted, "failed", rep->failed, "notes", notes,
 		      "ways", ways, "patterns", patterns, "rows", rows);
-	if (!o)
-		return -EINVAL;
-	rc = json_dumpf(o, to, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-	json_decref(o);
-	return rc || fputc('\n', to) == EOF ? -EIO : 0;
+	if (rep->stamp)
+		json_object_update(o, rep->stamp);
+	else
+		report_stamp(o);
+	return o;
 }
 
 /* -- reading ------------------------------------------------------------------------------ */
@@ -222,6 +224,18 @@ static int row_read(struct cmp_report *rep, const json_t *o)
 	return cmp_row_add(rep, &row);
 }
 
+/* Of when, where and how the report was made. */
+static json_t *stamp_read(const json_t *doc)
+{
+	static const char *const keys[] = { "date", "command", "host" };
+	json_t *o = json_object(), *x;
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if ((x = json_object_get(doc, keys[i])))
+			json_object_set(o, keys[i], x);
+	return o;
+}
+
 static int lists_read(struct cmp_report *rep, const json_t *doc)
 {
 	json_t *o;
@@ -272,6 +286,7 @@ int cmp_json_read(struct cmp_report *rep, const char *path, char *err)
 	else
 		rc = 0;
 	rep->base = way_find(rep, json_string_value(json_object_get(doc, "base")));
+	rep->stamp = stamp_read(doc);
 	json_decref(doc);
 	if (rc)
 		cmp_report_fini(rep);

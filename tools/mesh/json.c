@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tools/mesh/mesh.h"
+#include "tools/report/report.h"
 
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -90,23 +91,19 @@ static json_t *finding_json(const struct mesh_report *r, const struct mesh_findi
 			 f->next);
 }
 
-int mesh_json_write(const struct mesh_report *r, FILE *to)
+json_t *mesh_json(const struct mesh_report *r)
 {
 	json_t *found = json_array(), *o;
-	int i, rc;
+	int i;
 
 	for (i = 0; i < r->nfound; i++)
 		json_array_append_new(found, finding_json(r, &r->found[i]));
-	o = json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:f, s:f, s:b, s:{s:f, s:f}, s:o, s:o, s:o}",
-		      "schema", "braid-mesh-1", "braid", PACKAGE_VERSION, "date", r->date,
-		      "command", r->command, "over", text_json(r->over), "size",
+	o = json_pack("{s:s, s:s, s:o, s:I, s:f, s:f, s:b, s:{s:f, s:f}, s:o, s:o, s:o}",
+		      "schema", "braid-mesh-1", "braid", PACKAGE_VERSION, "over", text_json(r->over), "size",
 		      (json_int_t)r->size, "seconds", r->seconds, "took", r->took_s, "complete",
 		      r->done == r->pairs && !r->stopped, "median", "bandwidth", r->bytes_s,
 		      "latency", r->latency_s, "hosts", hosts_json(r), "pairs", pairs_json(r),
 		      "findings", found);
-	rc = o ? json_dumpf(o, to, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) : -1;
-	if (rc == 0)
-		fputc('\n', to);
-	json_decref(o);
-	return rc;
+	report_stamp(o);
+	return o;
 }

@@ -11,11 +11,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "tools/cmd.h"
 #include "tools/compare/compare.h"
 #include "tools/mesh/mesh.h"
+#include "tools/report/report.h"
 #include "tools/perf/worker.h"
 
 static const char prog[] = "braid mesh";
@@ -26,6 +26,7 @@ static struct {
 	struct mesh_report r;
 	struct cmp_place place;
 	char meet_at[300];
+	struct report_to page;
 } cmd = {
 	.rsh = "ssh -o BatchMode=yes -o ConnectTimeout=10", .remote_braid = "braid", .size = "1m",
 	.o = { .seconds = 0.3, .timeout_s = 10, .env = { .cpu = -1 } },
@@ -53,6 +54,7 @@ static const struct opt rows[] = {
 	{OPT_TEXT, "meet", "HOST:PORT", "where ranks of mpirun, srun or torchrun meet rank 0",
 	 &cmd.meet, 0, 0},
 	{OPT_TEXT, "json", "FILE", "also write all figures and findings there", &cmd.json, 0, 0},
+	REPORT_OPTIONS(cmd.page),
 	OPT_SUCH_AS("braid mesh hosts.txt", "all pairs of these hosts, by ssh"),
 	OPT_SUCH_AS("mpirun -N 1 braid mesh", "all pairs of a job's hosts"),
 	OPT_SUCH_AS("braid mesh hosts.txt --rsh 'ip netns exec'",
@@ -216,37 +218,33 @@ static int hosts_by_launcher(void)
 
 /* -- the report --------------------------------------------------------------------------- */
 
-static void describe(int argc, char **argv)
+static int write_out(const struct mesh_report *r)
 {
-	time_t now = time(NULL);
-	struct tm tm;
-	size_t at;
-	int i;
+	json_t *doc = mesh_json(r);
+	int rc = 0;
 
-	strftime(cmd.r.date, sizeof(cmd.r.date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &tm));
-	snprintf(cmd.r.command, sizeof(cmd.r.command), "braid");
-	for (i = 0; i < argc; i++) {
-		at = strlen(cmd.r.command);
-		snprintf(cmd.r.command + at, sizeof(cmd.r.command) - at, " %s", argv[i]);
-	}
-	cmd.r.seconds = cmd.o.seconds;
-	cmd.r.size = cmd.o.size;
+	if (cmd.page.anonymize)
+		report_anonymize(doc);
+	if (cmd.json)
+		rc = report_json(prog, cmd.json, doc);
+	rc |= report_write(prog, &cmd.page, doc);
+	json_decref(doc);
+	return rc;
 }
 
 static int report(void)
 {
 	struct mesh_report *r = &cmd.r;
-	FILE *f = cmd.json ? opt_create(prog, cmd.json) : NULL;
-	int rc = cmd.json && !f ? 2 : 0;
+	int rc = 0;
 
 	mesh_score(r);
 	mesh_words(r);
 	if (cmd.place.nprocs)		/* mpirun gives rank 0 a terminal of its own */
 		setenv("NO_COLOR", "1", 1);
-	if (!opt_is_stdout(cmd.json))
+	if (!opt_is_stdout(cmd.json) && !report_is_stdout(&cmd.page))
 		mesh_print(r);
-	if (f)
-		rc = opt_finish(prog, cmd.json, f, mesh_json_write(r, f) == 0);
+	if (cmd.json || cmd.page.html || cmd.page.markdown)
+		rc = write_out(r);
 	if (r->stopped) {
 		opt_fail(prog, "[stopped-early]", "stopped; what is above was measured before");
 		return rc ? rc : 128 + SIGINT;
@@ -298,7 +296,8 @@ int cmd_mesh(int argc, char **argv)
 		return rc;
 	rc = cmd.hostfile ? hosts_by_file(&sh) : hosts_by_launcher();
 	if (!rc && (cmd.hostfile || cmd.place.rank == 0)) {
-		describe(argc, argv);
+		cmd.r.seconds = cmd.o.seconds;
+		cmd.r.size = cmd.o.size;
 		mesh_run(&cmd.r, &cmd.o);
 		mesh_end(&cmd.r, &sh);
 		rc = report();

@@ -8,6 +8,7 @@
 #ifndef BRAID_TOOLS_MESH_H
 #define BRAID_TOOLS_MESH_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -86,7 +87,6 @@ struct mesh_report {
 	int nfound, more;		/* more: findings for which there was no room */
 	double bytes_s, latency_s;	/* medians of all cells; 0: none */
 
-	char command[1024], date[32];	/* date: UTC */
 	char over[FABRIC_NAME];		/* the plugin's name, or "raw TCP" */
 	uint64_t size;
 	double seconds;			/* of a measurement */
@@ -178,6 +178,6 @@ void mesh_time_text(double seconds, char *room, size_t n);
 
 void mesh_print(const struct mesh_report *r);
 void mesh_print_map(const struct mesh_report *r, int width);
-int mesh_json_write(const struct mesh_report *r, FILE *to);
+json_t *mesh_json(const struct mesh_report *r);
 
 #endif

@@ -186,16 +186,19 @@ static bool all_right(const struct perf_report *rep)
 static int perf_end(struct perf *p, int rc)
 {
 	bool has = !rc || (p->rep.nrows && p->opt.pattern != PERF_SETUP);
+	int bad = 0;
 
 	progress_end(p);
 	if (rc && !interrupted)
 		opt_fail(p->prog, "[not-measured]", "%s", p->s.err[0] ? p->s.err : strerror(-rc));
-	if (has)
-		perf_print_end(&p->rep);	/* the rows so far, if it was stopped */
+	if (has)			/* the rows so far, if it was stopped */
+		bad = perf_print_end(p->prog, &p->rep);
 	if (rc && interrupted)
 		opt_fail(p->prog, "[stopped-early]",
 			 has ? "stopped; what is above was measured before" : "stopped");
-	return !rc ? !all_right(&p->rep) : interrupted ? 128 + SIGINT : 2;
+	if (!rc)
+		return bad ? bad : !all_right(&p->rep);
+	return interrupted ? 128 + SIGINT : 2;
 }
 
 static int perf_run(struct perf *p)
@@ -272,6 +275,8 @@ static int options_settle(const char *prog, struct perf_options *o, const struct
 				 w->sizes);
 	if (o->json && o->csv)
 		return opt_error(prog, "--json or --csv, not both");
+	if ((o->json || o->csv) && report_is_stdout(&o->page))
+		return opt_error(prog, "--json, --csv or a page to standard output, not two");
 	if (o->env.verbose && o->raw_only)
 		return opt_error(prog, "--verbose is for a plugin");
 	return 0;
@@ -355,6 +360,7 @@ static const struct opt common_rows[] = {
 	 &cmd.opt.timeout_s, 1, 3600},
 	{OPT_FLAG, "json", NULL, "print JSON", &cmd.opt.json, 0, 0},
 	{OPT_FLAG, "csv", NULL, "print CSV", &cmd.opt.csv, 0, 0},
+	REPORT_OPTIONS(cmd.opt.page),
 };
 
 static const struct opt plugin_rows[] = {

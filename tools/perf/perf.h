@@ -6,6 +6,7 @@
 #include "tools/perf/fabric.h"
 #include "tools/perf/key.h"
 #include "tools/perf/session.h"
+#include "tools/report/report.h"
 
 struct perf_options {
 	enum perf_pattern pattern;
@@ -19,6 +20,7 @@ struct perf_options {
 	double timeout_s;		/* by default 15 more than perf_connect_s() */
 	bool check, raw, raw_only, pin, json, csv;
 	const char *remote, *key_file;
+	struct report_to page;
 	struct perf_key key;		/* of the listener, there or here */
 };
 
@@ -78,7 +80,8 @@ const char *perf_size_name(uint64_t size, char room[24]);
 int perf_main(const char *prog, const struct fabric_ops *const *fabrics, int argc, char **argv);
 /* Print the rows since the last call, if the format is a list of rows: those of whole sizes. */
 void perf_print_more(struct perf_report *rep);
-void perf_print_end(struct perf_report *rep);	/* the rest */
+/* The rest, and the pages; 0, or 2 if one could not be written. */
+int perf_print_end(const char *prog, struct perf_report *rep);
 int perf_row_add(struct perf_report *rep, const struct perf_row *row);
 
 #endif

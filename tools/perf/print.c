@@ -388,6 +388,15 @@ static json_t *about_json(const struct fabric_about *a)
 			 (int)a->abi, "speed_mbps", (int)a->speed_mbps);
 }
 
+static json_t *cdf_json(const struct perf_latency *l)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < PERF_CDF; i++)
+		json_array_append_new(list, json_real(l->cdf[i] / 1e3));
+	return list;
+}
+
 static json_t *row_json(const struct perf_report *rep, const struct perf_row *r)
 {
 	json_t *o = json_pack("{s:s, s:i, s:I, s:b}", "fabric",
@@ -397,10 +406,12 @@ static json_t *row_json(const struct perf_report *rep, const struct perf_row *r)
 
 	for (i = 0; i < COLUMNS; i++)
 		json_object_set_new(o, columns[i].name, json_real(columns[i].get(rep, r)));
+	if (r->lat.n)
+		json_object_set_new(o, "cdf_us", cdf_json(&r->lat));
 	return o;
 }
 
-static void print_json(const struct perf_report *rep)
+static json_t *rows_json(const struct perf_report *rep)
 {
 	const struct perf_options *opt = rep->opt;
 	json_t *fabrics = json_object(), *rows = json_array(), *o;
@@ -417,14 +428,19 @@ static void print_json(const struct perf_report *rep)
 		      "braid-perf-1", "pattern", perf_kinds[opt->pattern].name, "procs", opt->procs,
 		      "comms", opt->comms, "threads", opt->threads, "inflight", opt->inflight,
 		      "pinned", opt->pin, "checked", opt->check, "fabrics", fabrics, "rows", rows);
-	json_dumpf(o, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-	putchar('\n');
-	json_decref(o);
+	report_stamp(o);
+	return o;
+}
+
+/* Is the table, or the list of rows, what standard output is for? */
+static bool has_table(const struct perf_report *rep)
+{
+	return !rep->opt->json && !report_is_stdout(&rep->opt->page);
 }
 
 void perf_print_more(struct perf_report *rep)
 {
-	if (rep->opt->json || (shows(rep) == PERF_SHOWS_SETUP && !rep->opt->csv))
+	if (!has_table(rep) || (shows(rep) == PERF_SHOWS_SETUP && !rep->opt->csv))
 		return;
 	if (rep->opt->csv)
 		csv_more(rep);
@@ -433,11 +449,25 @@ void perf_print_more(struct perf_report *rep)
 	rep->printed = rep->nrows;
 }
 
-void perf_print_end(struct perf_report *rep)
+int perf_print_end(const char *prog, struct perf_report *rep)
 {
+	const struct perf_options *opt = rep->opt;
+	json_t *doc;
+	int rc = 0;
+
 	perf_print_more(rep);
-	if (rep->opt->json)
-		print_json(rep);
-	else if (!rep->opt->csv)
+	if (has_table(rep) && !opt->csv)
 		(shows(rep) == PERF_SHOWS_SETUP ? print_setup : table_end)(rep);
+	if (!opt->json && !opt->page.html && !opt->page.markdown)
+		return 0;
+	doc = rows_json(rep);
+	if (opt->page.anonymize)
+		report_anonymize(doc);
+	if (opt->json) {
+		json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+		putchar('\n');
+	}
+	rc = report_write(prog, &opt->page, doc);
+	json_decref(doc);
+	return rc;
 }

@@ -15,6 +15,9 @@
 
 enum { SAMPLES = 1 << 20, BOUNCES = 20000, BATCHES = 40 };
 
+const double perf_cdf_at[PERF_CDF] = { 0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75,
+	80, 85, 90, 95, 99, 99.9, 100 };
+
 uint64_t perf_now_ns(void)
 {
 	struct timespec t;
@@ -131,6 +134,8 @@ void perf_latency_of(struct perf_samples *s, unsigned n, unsigned div, struct pe
 	l.p90 = percentile(v, all, 90) / div;
 	l.p99 = percentile(v, all, 99) / div;
 	l.p999 = percentile(v, all, 99.9) / div;
+	for (i = 0; i < PERF_CDF; i++)
+		l.cdf[i] = percentile(v, all, perf_cdf_at[i]) / div;
 	free(v);
 	*ret = l;
 }

@@ -6,10 +6,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Percentiles that a report draws the spread of latencies with. */
+enum { PERF_CDF = 23 };
+extern const double perf_cdf_at[PERF_CDF];
+
 struct perf_latency {			/* nanoseconds; n 0: none taken */
 	uint64_t n;
 	double min, p50, p90, p99, p999, max, mean;
 	double jitter;			/* the average difference between neighbours */
+	double cdf[PERF_CDF];		/* at perf_cdf_at[] */
 };
 
 struct perf_samples {

@@ -17,28 +17,28 @@ enum { ATTR = 64, VALUE_MOST = 253 };
 enum { LEAF_W = 112, LEAF_H = 46, LEVEL_H = 64, GAP = 12, MARGIN = 16 };	/* of the picture */
 
 /* For attributes and text alike; characters that XML can't have become question marks. */
-static void put_escaped(const char *text)
+static void put_escaped(FILE *to, const char *text)
 {
 	for (; *text; text++) {
 		unsigned char c = (unsigned char)*text;
 
 		if (c == '&')
-			fputs("&amp;", stdout);
+			fputs("&amp;", to);
 		else if (c == '<')
-			fputs("&lt;", stdout);
+			fputs("&lt;", to);
 		else if (c == '>')
-			fputs("&gt;", stdout);
+			fputs("&gt;", to);
 		else if (c == '"')
-			fputs("&quot;", stdout);
+			fputs("&quot;", to);
 		else
-			putchar(c < ' ' || c > '~' ? '?' : c);
+			fputc(c < ' ' || c > '~' ? '?' : c, to);
 	}
 }
 
 static void put_attr(const char *name, const char *value)
 {
 	printf(" %s=\"", name);
-	put_escaped(value);
+	put_escaped(stdout, value);
 	putchar('"');
 }
 
@@ -241,21 +241,23 @@ struct picture {
 	unsigned deepest;
 };
 
-static void put_box(int x, int y, int width, const char *fill, const char *title, const char *text)
+static void put_box(FILE *to, int x, int y, int width, const char *fill, const char *title,
+		    const char *text)
 {
-	printf("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\" fill=\"%s\" "
+	fprintf(to, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\" fill=\"%s\" "
 	       "stroke=\"#555\"/>\n", x - width / 2, y, width, LEAF_H, fill);
-	printf("<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" font-weight=\"bold\">", x, y + 19);
-	put_escaped(title);
-	puts("</text>");
-	printf("<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" fill=\"#444\">", x, y + 36);
-	put_escaped(text);
-	puts("</text>");
+	fprintf(to, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" font-weight=\"bold\">", x,
+		y + 19);
+	put_escaped(to, title);
+	fputs("</text>\n", to);
+	fprintf(to, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" fill=\"#444\">", x, y + 36);
+	put_escaped(to, text);
+	fputs("</text>\n", to);
 }
 
-static void put_line(int x1, int y1, int x2, int y2)
+static void put_line(FILE *to, int x1, int y1, int x2, int y2)
 {
-	printf("<path d=\"M%d %dV%dH%dV%d\" fill=\"none\" stroke=\"#777\"/>\n", x1, y1,
+	fprintf(to, "<path d=\"M%d %dV%dH%dV%d\" fill=\"none\" stroke=\"#777\"/>\n", x1, y1,
 	       (y1 + y2) / 2, x2, y2);
 }
 
@@ -302,7 +304,7 @@ static void nic_label(const struct braid_machine *m, int spot, char *title, char
 	}
 }
 
-static void put_spot(const struct picture *p, int spot)
+static void put_spot(FILE *to, const struct picture *p, int spot)
 {
 	const struct braid_machine *m = p->m;
 	const struct braid_spot *s = &m->spots[spot];
@@ -310,29 +312,29 @@ static void put_spot(const struct picture *p, int spot)
 	int y = spot_y(s->depth);
 
 	if (s->up >= 0)
-		put_line(p->x[s->up], spot_y(s->depth - 1) + LEAF_H, p->x[spot], y);
+		put_line(to, p->x[s->up], spot_y(s->depth - 1) + LEAF_H, p->x[spot], y);
 	if (s->gpu) {
 		for (unsigned i = 0; i < m->n_gpus; i++) {
 			if (m->gpus[i].spot == spot)
 				snprintf(title, sizeof(title), "GPU%u", i);
 		}
-		put_box(p->x[spot], y, LEAF_W, "#cfe8c0", title, s->name);
+		put_box(to, p->x[spot], y, LEAF_W, "#cfe8c0", title, s->name);
 	} else if (s->nic) {
 		nic_label(m, spot, title, text);
-		put_box(p->x[spot], y, LEAF_W, "#c9dcf2", title, text);
+		put_box(to, p->x[spot], y, LEAF_W, "#c9dcf2", title, text);
 	} else if (s->depth) {
-		put_box(p->x[spot], y, LEAF_W, "#eeeeee", s->depth % 2 ? "port" : "switch",
+		put_box(to, p->x[spot], y, LEAF_W, "#eeeeee", s->depth % 2 ? "port" : "switch",
 			s->name);
 	} else {
 		if (s->numa >= 0)
 			snprintf(title, sizeof(title), "NUMA node %d", s->numa);
 		else
 			snprintf(title, sizeof(title), "host bridge");
-		put_box(p->x[spot], y, LEAF_W, "#f3dfb8", title, s->name);
+		put_box(to, p->x[spot], y, LEAF_W, "#f3dfb8", title, s->name);
 	}
 }
 
-void topo_svg(const struct braid_machine *m)
+void topo_svg(const struct braid_machine *m, FILE *to)
 {
 	struct picture p = { .m = m, .x = calloc(m->n_spots + 1, sizeof(int)) };
 	int width = MARGIN, height;
@@ -346,19 +348,19 @@ void topo_svg(const struct braid_machine *m)
 	if (width < 480)
 		width = 480;
 	height = spot_y(p.deepest) + LEAF_H + MARGIN + 16 * ((int)m->n_notes + 1);
-	printf("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+	fprintf(to, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
 	       "viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" font-size=\"12\">\n",
 	       width + MARGIN, height, width + MARGIN, height);
-	puts("<rect width=\"100%\" height=\"100%\" fill=\"white\"/>");
-	printf("<text x=\"%d\" y=\"%d\" font-size=\"14\">%u GPUs, %u NICs</text>\n", MARGIN,
+	fputs("<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n", to);
+	fprintf(to, "<text x=\"%d\" y=\"%d\" font-size=\"14\">%u GPUs, %u NICs</text>\n", MARGIN,
 	       MARGIN + 8, m->n_gpus, m->n_nics);
 	for (unsigned i = 0; i < m->n_spots; i++)
-		put_spot(&p, (int)i);
+		put_spot(to, &p, (int)i);
 	for (unsigned i = 0; i < m->n_notes; i++) {
-		printf("<text x=\"%d\" y=\"%d\">Note: ", MARGIN, height - 16 * (int)i - 8);
-		put_escaped(m->notes[i]);
-		puts(".</text>");
+		fprintf(to, "<text x=\"%d\" y=\"%d\">Note: ", MARGIN, height - 16 * (int)i - 8);
+		put_escaped(to, m->notes[i]);
+		fputs(".</text>\n", to);
 	}
-	puts("</svg>");
+	fputs("</svg>\n", to);
 	free(p.x);
 }

@@ -5,6 +5,7 @@
  * The matrix is that of `nvidia-smi topo -m`; NVLink is shown where hwloc knows it.
  */
 #include "config.h"
+#include "tools/report/report.h"
 #include "tools/topo/topo.h"
 
 #include <errno.h>
@@ -253,9 +254,9 @@ static json_t *nic_json(const struct braid_machine *m, unsigned i)
 	return o;
 }
 
-static void print_json(const struct braid_machine *m, unsigned n_gpus)
+static json_t *machine_json(const struct braid_machine *m, unsigned n_gpus)
 {
-	json_t *gpus = json_array(), *nics = json_array(), *notes = json_array(), *doc;
+	json_t *gpus = json_array(), *nics = json_array(), *notes = json_array();
 
 	for (unsigned i = 0; i < m->n_gpus; i++)
 		json_array_append_new(gpus, gpu_json(m, n_gpus, i));
@@ -263,11 +264,8 @@ static void print_json(const struct braid_machine *m, unsigned n_gpus)
 		json_array_append_new(nics, nic_json(m, i));
 	for (unsigned i = 0; i < m->n_notes; i++)
 		json_array_append_new(notes, json_string(m->notes[i]));
-	doc = json_pack("{s:s, s:b, s:o, s:o, s:o}", "schema", "braid-topo-1", "virtual",
-			m->is_virtual, "gpus", gpus, "nics", nics, "notes", notes);
-	json_dumpf(doc, stdout, JSON_INDENT(1));
-	putchar('\n');
-	json_decref(doc);
+	return json_pack("{s:s, s:b, s:o, s:o, s:o}", "schema", "braid-topo-1", "virtual",
+			 m->is_virtual, "gpus", gpus, "nics", nics, "notes", notes);
 }
 
 /* -- the command -------------------------------------------------------------------------- */
@@ -276,6 +274,7 @@ struct options {
 	const char *explain, *root, *hwloc;
 	int gpus;
 	bool json, svg, xml;
+	struct report_to page;
 };
 
 /* Find "3", "GPU3" or "0000:07:00.0"; -1: there is none. */
@@ -343,6 +342,35 @@ static int read_machine(const struct options *w, struct braid_machine **ret)
 	return !!err;
 }
 
+/* The JSON, and the pages, which also have the picture. */
+static int write_doc(const struct braid_machine *m, unsigned n_gpus, const struct options *w)
+{
+	json_t *doc = machine_json(m, n_gpus);
+	char *picture = NULL;
+	size_t len;
+	FILE *f = open_memstream(&picture, &len);
+	int rc;
+
+	if (*w->root || w->hwloc)	/* it is another host, and was recorded */
+		json_object_set_new(doc, "host", json_null());
+	report_stamp(doc);
+	if (w->page.anonymize)
+		report_anonymize(doc);
+	if (w->json) {
+		json_dumpf(doc, stdout, JSON_INDENT(1));
+		putchar('\n');
+	}
+	if (f) {
+		topo_svg(m, f);
+		fclose(f);
+		json_object_set_new(doc, "picture", json_string(picture));
+	}
+	rc = report_write("braid topo", &w->page, doc);
+	free(picture);
+	json_decref(doc);
+	return rc;
+}
+
 static int topo(const struct options *w)
 {
 	struct braid_machine *m;
@@ -354,14 +382,16 @@ static int topo(const struct options *w)
 	n_gpus = w->gpus && (unsigned)w->gpus < m->n_gpus ? (unsigned)w->gpus : m->n_gpus;
 	if (w->explain)
 		rc = explain(m, w, n_gpus);
-	else if (w->json)
-		print_json(m, n_gpus);
+	else if (w->json || report_is_stdout(&w->page))
+		;
 	else if (w->xml)
 		topo_xml(m);
 	else if (w->svg)
-		topo_svg(m);
+		topo_svg(m, stdout);
 	else
 		print_table(m);
+	if (w->json || w->page.html || w->page.markdown)
+		rc |= write_doc(m, n_gpus, w);
 	braid_machine_free(m);
 	return rc;
 }
@@ -378,6 +408,7 @@ int cmd_topo(int argc, char **argv)
 		{OPT_FLAG, "svg", NULL, "a picture of the PCI tree", &w.svg, 0, 0},
 		{OPT_FLAG, "xml", NULL, "a topology for NCCL_TOPO_FILE", &w.xml, 0, 0},
 		{OPT_TEXT, "root", "DIR", "read DIR/sys, recorded elsewhere", &w.root, 0, 0},
+		REPORT_OPTIONS(w.page),
 		{OPT_TEXT, "hwloc", "FILE", "read hwloc's XML; 'live': this machine by hwloc",
 		 &w.hwloc, 0, 0},
 		OPT_SUCH_AS("braid topo", "the matrix"),

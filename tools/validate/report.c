@@ -29,7 +29,7 @@ static bool is_failure(const json_t *c)
 
 static bool is_quiet(const struct options *w)
 {
-	return opt_is_stdout(w->json) || opt_is_stdout(w->junit);
+	return opt_is_stdout(w->json) || opt_is_stdout(w->junit) || report_is_stdout(&w->page);
 }
 
 /* -- text --------------------------------------------------------------------------------- */
@@ -296,5 +296,6 @@ int report_end(const struct options *w, const json_t *report)
 		printf("1..%d\n", total(report));
 	else if (!w->tap && !is_quiet(w))
 		print_verdict(report);
-	return write_to(w->json, write_json, report) | write_to(w->junit, write_junit, report);
+	return write_to(w->json, write_json, report) | write_to(w->junit, write_junit, report) |
+	       report_write("braid validate", &w->page, report);
 }

@@ -120,6 +120,9 @@ static json_t *report(const struct all *a, double seconds, uint64_t seed)
 			    json_pack("{s:i, s:i, s:i}", "pass", (int)a->passes, "fail",
 				      (int)a->fails, "skip", (int)(a->n - a->fails - a->passes)));
 	json_object_set(o, "checks", a->checks);
+	report_stamp(o);
+	if (a->w->page.anonymize)
+		report_anonymize(o);
 	return o;
 }
 

@@ -143,6 +143,7 @@ int cmd_validate(int argc, char **argv)
 		 0},
 		{OPT_TEXT, "json", "FILE", "write a report; -: to stdout", &w.json, 0, 0},
 		{OPT_TEXT, "junit", "FILE", "the same as JUnit XML", &w.junit, 0, 0},
+		REPORT_OPTIONS(w.page),
 		{OPT_FLAG, "tap", NULL, "TAP 13 instead of text", &w.tap, 0, 0},
 		{OPT_REAL, "seed", "N", "of what is random; of a report", &w.seed, 1, 9e15},
 		{OPT_TEXT, "port-down", "CMD", "takes the port down, for fault-port", &w.port_down,

@@ -20,6 +20,7 @@
 #include "tools/perf/key.h"
 #include "tools/perf/fabric.h"
 #include "tools/findings.h"
+#include "tools/report/report.h"
 
 enum { VALIDATE_VERSION = 1 };
 
@@ -28,6 +29,7 @@ enum profile { PROFILE_QUICK, PROFILE_FULL, PROFILE_SOAK };
 struct options {
 	const char *plugin, *dev, *connect, *only, *port_down, *port_up;
 	const char *json, *junit, *thresholds;
+	struct report_to page;
 	const char *key_file;
 	struct perf_key key;		/* of the listener, there or here */
 	int abi;

@@ -2,14 +2,12 @@
 /* drive.c - see drive.h. */
 #include "tools/drive.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +18,19 @@ enum { YIELDS = 1000 };			/* after so many yields a wait sleeps, to free the CPU
 static void (*verdict)(const char *file, int line, const char *text);
 static unsigned slow = 1;
 unsigned drive_hang_ms = 10000;
+
+bool drive_late;
+static bool any_order;
+
+void drive_any_order(bool any)
+{
+	any_order = any;
+}
+
+bool drive_in_order(void)
+{
+	return !any_order;
+}
 
 void drive_set(void (*fail)(const char *file, int line, const char *text), unsigned slower)
 {
@@ -80,7 +91,7 @@ void wait_tick(uint64_t deadline, const char *file, int line, const char *what)
 	static const struct timespec nap = { .tv_nsec = 50000 };
 
 	if (now_us() > deadline)
-		fail_at(file, line, "waited too long for %s", what);
+		drive_late = true, fail_at(file, line, "waited too long for %s", what);
 	if (deadline != of)
 		ticks = 0;
 	of = deadline;
@@ -297,6 +308,15 @@ static bool op_next(const struct op *ops, size_t i)
 	return true;
 }
 
+/* May it be tested now?  Requests of a comm were posted in the order of the array. */
+static bool op_due(const struct op *ops, size_t i)
+{
+	for (size_t k = 0; k < i && !any_order; k++)
+		if (ops[k].posted && !ops[k].done && ops[k].comm == ops[i].comm)
+			return false;
+	return ops[i].posted && !ops[i].done;
+}
+
 bool ops_step(struct op *ops, size_t n)
 {
 	bool all = true;
@@ -304,7 +324,7 @@ bool ops_step(struct op *ops, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		if (!ops[i].posted && op_next(ops, i))
 			op_post(&ops[i]);
-		else if (ops[i].posted && !ops[i].done)
+		else if (op_due(ops, i))
 			op_test(&ops[i]);
 		all = all && ops[i].done;
 	}
@@ -333,7 +353,7 @@ void ops_run(struct op *ops, size_t n)
 		if (now_us() > end)
 			for (size_t i = 0; i < n; i++)
 				if (!ops[i].done)
-					FAIL("%s %zu of %zu, %zu bytes, tag %d, is %s for ever",
+					LATE("%s %zu of %zu, %zu bytes, tag %d, is %s for ever",
 					     ops[i].is_recv ? "receive" : "send", i, n,
 					     ops[i].size[0], ops[i].tag[0],
 					     ops[i].posted ? "under way" : "refused");
@@ -443,49 +463,4 @@ void pair_close(struct net *net, struct pair *p)
 	OK(net_close_recv(net, p->recv));
 	OK(net_close_listen(net, p->listen));
 	memset(p, 0, sizeof(*p));
-}
-
-/* -- this process ------------------------------------------------------------------------- */
-
-static unsigned count_entries(const char *path)
-{
-	unsigned n = 0;
-	DIR *dir = opendir(path);
-
-	TRUE(dir);
-	for (struct dirent *e = readdir(dir); e; e = readdir(dir))
-		n += e->d_name[0] != '.';
-	closedir(dir);
-	return n;
-}
-
-unsigned count_fds(void)
-{
-	return count_entries("/proc/self/fd");
-}
-
-unsigned count_threads(void)
-{
-	return count_entries("/proc/self/task");
-}
-
-static bool is_stream(int fd)
-{
-	struct sockaddr_storage peer;
-	socklen_t len = sizeof(int), peer_len = sizeof(peer);
-	int type = 0, domain = 0;
-
-	return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) && type == SOCK_STREAM &&
-	       !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) &&
-	       (domain == AF_INET || domain == AF_INET6) &&
-	       !getpeername(fd, (struct sockaddr *)&peer, &peer_len);
-}
-
-unsigned count_streams(bool (*each)(int fd))
-{
-	unsigned n = 0;
-
-	for (int fd = 0; fd < 4096; fd++)
-		n += is_stream(fd) && each(fd);
-	return n;
 }

@@ -20,6 +20,13 @@ enum { RECVS_MAX = 8, REQS_MAX = 32 };	/* NCCL's limits for one comm */
 /* The function that gets failures, and the factor on all deadlines. */
 void drive_set(void (*fail)(const char *file, int line, const char *text), unsigned slower);
 unsigned drive_slow(void);
+/*
+ * By default ops_step() tests as NCCL does: of a comm only the oldest request that is not done.
+ * With `any`, all of them.
+ */
+void drive_any_order(bool any);
+bool drive_in_order(void);
+extern bool drive_late;			/* the failure is of a deadline: nothing was seen wrong */
 extern unsigned drive_hang_ms;			/* a longer wait is a hang; by default 10 s */
 
 _Noreturn void fail_at(const char *file, int line, const char *fmt, ...)
@@ -28,6 +35,7 @@ void result_is(const char *file, int line, const char *call, ncclResult_t want, 
 void equal(const char *file, int line, const char *what, uint64_t want, uint64_t got);
 
 #define FAIL(...) fail_at(__FILE__, __LINE__, __VA_ARGS__)
+#define LATE(...) (drive_late = true, FAIL(__VA_ARGS__))
 #define TRUE(cond) ((cond) ? (void)0 : FAIL("not so: %s", #cond))
 #define EQ(want, got) equal(__FILE__, __LINE__, #got, (uint64_t)(want), (uint64_t)(got))
 #define RES(want, call) result_is(__FILE__, __LINE__, #call, want, call)

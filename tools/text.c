@@ -2,13 +2,14 @@
 /* text.c - see text.h. */
 #include "tools/text.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { COLUMNS = 80 };
+enum { COLUMNS = 80, WORD_MOST = 80 };
 
 void text_wrap(const char *text, int indent, int used)
 {
@@ -91,4 +92,32 @@ void text_clean(char *text, size_t n, const char *keep)
 		for (; len > 1; len--)
 			*s++ = '?';
 	}
+}
+
+unsigned text_distance(const char *a, const char *b)
+{
+	unsigned row[3][WORD_MOST + 1], *now, *last = row[0], *before = row[1];
+	size_t n = strlen(a), m = strlen(b);
+
+	if (n > WORD_MOST || m > WORD_MOST)
+		return UINT_MAX;
+	for (unsigned k = 0; k <= m; k++)
+		last[k] = k;
+	for (unsigned i = 1; i <= n; i++) {
+		now = row[(i + 1) % 3];
+		now[0] = i;
+		for (unsigned k = 1; k <= m; k++) {
+			unsigned best = last[k - 1] + (a[i - 1] != b[k - 1]);
+
+			best = last[k] + 1 < best ? last[k] + 1 : best;
+			best = now[k - 1] + 1 < best ? now[k - 1] + 1 : best;
+			if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1] &&
+			    before[k - 2] + 1 < best)
+				best = before[k - 2] + 1;
+			now[k] = best;
+		}
+		before = last;
+		last = now;
+	}
+	return last[m];
 }

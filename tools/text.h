@@ -21,6 +21,9 @@ const char *text_of(const json_t *o, const char *key);
  */
 void text_clean(char *text, size_t n, const char *keep);
 
+/* How many letters must be changed, added, left out or swapped; UINT_MAX: a word is too long. */
+unsigned text_distance(const char *a, const char *b);
+
 /* The sequence that selects a colour; "" unless stdout is a terminal and NO_COLOR is not set. */
 const char *text_colour(enum colour colour);
 

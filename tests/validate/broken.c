@@ -20,6 +20,10 @@
  *	stale	registrations are kept by address	error	errors are the caller's fault
  *	death	errors are not returned			class	init's class of traffic is dropped
  *	reuse	sends are done before they are		crash	a receive is a SIGSEGV
+ *	hang	no receive is ever done			none	it has no device
+ *
+ * One is not broken, and does no more than NCCL asks for:
+ *	oldest	only a comm's oldest request may be tested, one receive at a time, tags are not looked at
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -52,7 +56,20 @@ static struct request {
 	size_t room[8];
 	int n;
 	bool is_recv, used, early;
+	void *comm;			/* mode oldest: requests of a comm are numbered */
+	uint64_t nth;
 } held[HELD];
+
+static uint64_t posted;
+
+/* Is an older request of that comm not done yet? */
+static bool has_older(const struct request *r)
+{
+	for (int i = 0; i < HELD; i++)
+		if (held[i].used && held[i].comm == r->comm && held[i].nth < r->nth)
+			return true;
+	return false;
+}
 
 static struct request *hold(void *req)
 {
@@ -61,6 +78,8 @@ static struct request *hold(void *req)
 			continue;
 		held[i].req = req;
 		held[i].early = false;
+		held[i].comm = &held[i];
+		held[i].nth = ++posted;
 		return &held[i];
 	}
 	abort();
@@ -96,7 +115,11 @@ static ncclResult_t finalize(void *ctx)
 
 static ncclResult_t devices(int *n)
 {
-	return real->devices(n);
+	ncclResult_t res = real->devices(n);
+
+	if (is("none"))
+		*n = 0;
+	return res;
 }
 
 static ncclResult_t properties(int dev, ncclNetProperties_v12_t *p)
@@ -121,6 +144,8 @@ static ncclResult_t properties(int dev, ncclNetProperties_v12_t *p)
 		p->pciPath = (char *)(uintptr_t)"/sys/nowhere/at/all";
 	if (is("recvs"))
 		p->maxRecvs = 99;
+	if (is("oldest"))
+		p->maxRecvs = 1;
 	if (is("changes"))
 		p->speed += ++asked;
 	return res;
@@ -236,13 +261,14 @@ static ncclResult_t isend(void *comm, void *data, size_t size, int tag, void *mr
 	} else if (k && k->copy && size <= k->size) {
 		memcpy(data, k->copy, size);
 	}
-	res = real->isend(comm, data, size, tag, mr, ph, req);
+	res = real->isend(comm, data, size, is("oldest") ? 0 : tag, mr, ph, req);
 	last = res == ncclSuccess && *req && size == 2000 ? data : NULL;
 	last_size = size;
 	if (res != ncclSuccess || !*req)
 		return fault(res);
 	r = hold(*req);
 	r->is_recv = false;
+	r->comm = comm;
 	r->early = is("reuse") && size > 65536;
 	*req = r;
 	return ncclSuccess;
@@ -251,6 +277,7 @@ static ncclResult_t isend(void *comm, void *data, size_t size, int tag, void *mr
 static ncclResult_t irecv(void *comm, int n, void **data, size_t *sizes, int *tags, void **mrs,
 			  void **phs, void **req)
 {
+	static int none;
 	ncclResult_t res;
 	struct request *r;
 
@@ -258,11 +285,14 @@ static ncclResult_t irecv(void *comm, int n, void **data, size_t *sizes, int *ta
 		usleep(20000);
 	if (is("crash"))
 		raise(SIGSEGV);
+	if (is("oldest"))
+		tags = &none;
 	res = real->irecv(comm, n, data, sizes, tags, mrs, phs, req);
 	if (res != ncclSuccess || !*req)
 		return fault(res);
 	r = hold(*req);
 	r->is_recv = true;
+	r->comm = comm;
 	r->early = is("early");
 	r->n = n;
 	for (int i = 0; i < n; i++) {
@@ -298,6 +328,12 @@ static ncclResult_t test(void *req, int *done, int *sizes)
 
 	if (is("wait"))
 		usleep(20000);
+	if (is("oldest") && has_older(r))
+		return ncclInternalError;
+	if (is("hang") && r->is_recv) {
+		*done = 0;
+		return ncclSuccess;
+	}
 	if (!r->req) {
 		*done = 1;
 		r->used = false;

@@ -16,6 +16,7 @@
 #include "core/base/param.h"
 #include "tools/conf.h"
 #include "tools/doctor/doctor.h"
+#include "tools/text.h"
 #include "topo/ips.h"
 
 struct name {
@@ -40,35 +41,6 @@ static struct name name_at(unsigned i)
 	return row ? (struct name){ row->name + 5, row->least, row->most } : names[i];
 }
 
-/* How many letters must be changed, added, left out or swapped; FAR: that many or more. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned row[3][WORD + 1], *now, *last = row[0], *before = row[1];
-	size_t n = strlen(a), m = strlen(b);
-
-	if (n > WORD || m > WORD || n > m + FAR || m > n + FAR)
-		return FAR;
-	for (unsigned k = 0; k <= m; k++)
-		last[k] = k;
-	for (unsigned i = 1; i <= n; i++) {
-		now = row[(i + 1) % 3];
-		now[0] = i;
-		for (unsigned k = 1; k <= m; k++) {
-			unsigned best = last[k - 1] + (a[i - 1] != b[k - 1]);
-
-			best = last[k] + 1 < best ? last[k] + 1 : best;
-			best = now[k - 1] + 1 < best ? now[k - 1] + 1 : best;
-			if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1] &&
-			    before[k - 2] + 1 < best)
-				best = before[k - 2] + 1;
-			now[k] = best;
-		}
-		before = last;
-		last = now;
-	}
-	return last[m] < FAR ? last[m] : FAR;
-}
-
 /* The variable called `name`, or NONE; *ret_near: the most similar one, or NONE. */
 static int find(const char *name, int *ret_near)
 {
@@ -76,7 +48,7 @@ static int find(const char *name, int *ret_near)
 
 	*ret_near = NONE;
 	for (unsigned i = 0; i < NAMES + braid_nccl_count; i++) {
-		unsigned far = distance(name, name_at(i).name);
+		unsigned far = text_distance(name, name_at(i).name);
 
 		if (far == 0)
 			return (int)i;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "tools/child.h"
+#include "tools/text.h"
 #include "tools/validate/validate.h"
 
 enum { CHECK_S = 20 };
@@ -69,17 +70,17 @@ static json_t *lost(const struct child *c, bool over, int seconds, const char *l
 		snprintf(text, sizeof(text), "it hangs: no end after %d s", seconds);
 	if (*last)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), ", at: %.400s", last);
-	return json_pack("{s:s, s:[{s:s, s:s}], s:[]}", "level", "fail", "says", "level", "fail",
-			 "text", text, "figures");
+	return json_pack("{s:s, s:[{s:s, s:s}], s:[], s:b}", "level", "fail", "says", "level",
+			 "fail", "text", text, "figures", "late", !over);
 }
 
-static const char *result_of(const json_t *o)
+static const char *result_of(const struct vcheck *c, const json_t *o)
 {
 	switch (level_of(json_string_value(json_object_get(o, "level")))) {
 	case LEVEL_FAIL:
-		return "fail";
+		return c->flags & V_MORE ? "skip" : "fail";
 	case LEVEL_SKIP:
-		return "skip";
+		return json_array_size(json_object_get(o, "figures")) ? "measured" : "skip";
 	default:
 		return "pass";
 	}
@@ -101,7 +102,9 @@ static json_t *sentences(const json_t *o, bool worst)
 
 static json_t *result_json(const struct vcheck *c, json_t *o, double seconds, uint64_t seed)
 {
-	const char *result = result_of(o);
+	bool failed = level_of(text_of(o, "level")) == LEVEL_FAIL;
+	bool late = json_is_true(json_object_get(o, "late"));
+	const char *result = result_of(c, o);
 	char group[16];
 	json_t *ret;
 
@@ -110,11 +113,21 @@ static json_t *result_json(const struct vcheck *c, json_t *o, double seconds, ui
 			group, "title", c->title, "profile", validate_profile(c), "ends",
 			c->flags & V_HERE ? "here" : "both", "result", result,
 			"seconds", seconds, "seed", (json_int_t)seed, "saw",
-			sentences(o, *result == 'f'), "figures", json_object_get(o, "figures"));
+			sentences(o, failed), "figures", json_object_get(o, "figures"));
 	if (*result == 'f')
-		json_object_set_new(ret, "mend", json_string(c->mend));
+		json_object_set_new(ret, "mend", json_string(late ? TOO_LATE : c->mend));
 	json_decref(o);
 	return ret;
+}
+
+json_t *check_passed_over(const struct vcheck *c, const char *result, const char *why)
+{
+	json_t *o = json_pack("{s:s, s:[{s:s, s:s}], s:[]}", "level", "skip", "says", "level",
+			      "skip", "text", why, "figures");
+
+	o = result_json(c, o, 0, 0);
+	json_object_set_new(o, "result", json_string(result));
+	return o;
 }
 
 json_t *check_run(const struct options *w, const struct vcheck *c, const json_t *limits,

@@ -49,6 +49,7 @@ bool far_answer(struct validate *v, struct order *ret, int ms)
 	text_clean(ret->text, sizeof(ret->text), "");
 	if (ret->magic != order_magic)
 		FAIL("the peer is of another version");
+	drive_late = drive_late || (ret->status && ret->flags & FAR_LATE);
 	if (ret->status)
 		FAIL("the other end: %.390s", ret->text);
 	return true;
@@ -58,7 +59,7 @@ void far_call(struct validate *v, struct order *o)
 {
 	far_send(v, o);
 	if (!far_answer(v, o, ANSWER_MS))
-		FAIL("the other end has not answered for %d s", ANSWER_MS / 1000);
+		LATE("the other end has not answered for %d s", ANSWER_MS / 1000);
 }
 
 void far_call_stepping(struct validate *v, struct order *o, bool (*own_end)(void *), void *arg)
@@ -74,7 +75,7 @@ void far_call_stepping(struct validate *v, struct order *o, bool (*own_end)(void
 		if (!answered)
 			answered = far_answer(v, o, done ? 10 : 0);
 		if (now_us() > end)
-			FAIL("%s end is not done after %u s%s%.200s", done ? "the other" : "this",
+			LATE("%s end is not done after %u s%s%.200s", done ? "the other" : "this",
 			     ms / 1000, *net_last_warn() ? ": " : "", net_last_warn());
 		if (!done)
 			sched_yield();
@@ -116,9 +117,9 @@ void both_up_as(struct validate *v, unsigned flags)
 	struct order o = { .what = FAR_HELLO, .abi = v->abi, .flags = flags };
 
 	far_start(v);
+	net_up(v);
 	step(v, "the other end's init");
 	far_call(v, &o);
-	net_up(v);
 }
 
 void both_up(struct validate *v)

@@ -21,7 +21,12 @@ const char *net_transport(void);
 
 /* -- the other end (far.c) ---------------------------------------------------------------- */
 
-enum { FAR_TCP = 1 };			/* the servant uses TCP only */
+enum {					/* flags of the servant's hello */
+	FAR_TCP = 1,			/* it uses TCP only */
+	FAR_IPV6 = 2,			/* and IPv6 addresses only */
+	FAR_ANY_ORDER = 4,		/* it tests requests in any order */
+};
+enum { FAR_LATE = 1 };			/* flag of an answer with an error: of a deadline */
 void both_up(struct validate *v);	/* start the servant, then net_up() */
 void both_up_as(struct validate *v, unsigned flags);
 
@@ -114,6 +119,8 @@ struct order {				/* one order or answer; crosses hosts */
 	uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
 	char text[400];
 };
+
+void ipv6_only(void);			/* for plugins that this process loads from now on */
 
 enum { ANSWER_MS = 15000, WAIT_MS = 8000 };
 

@@ -100,6 +100,15 @@ static bool next(const struct job *j, size_t i)
 	return true;
 }
 
+/* NCCL tests the oldest request of a comm alone. */
+static bool due(const struct job *j, size_t i)
+{
+	for (size_t k = 0; k < i && drive_in_order(); k++)
+		if (j[k].op.posted && !j[k].op.done && j[k].op.comm == j[i].op.comm)
+			return false;
+	return j[i].op.posted && !j[i].op.done;
+}
+
 bool jobs_step(struct job *j, size_t n)
 {
 	bool all = true;
@@ -107,7 +116,7 @@ bool jobs_step(struct job *j, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		if (!j[i].op.posted && next(j, i))
 			op_post(&j[i].op);
-		else if (j[i].op.posted && !j[i].op.done)
+		else if (due(j, i))
 			op_test(&j[i].op);
 		if (j[i].op.done && !j[i].over)
 			finish(&j[i]);

@@ -8,14 +8,36 @@
  * "nic" is a pattern for the device's name; without it the thresholds hold for any.
  */
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/text.h"
 #include "tools/validate/validate.h"
+
+static const char *const names[] = {
+	"latency_8B_p50", "latency_8B_p99", "latency_8B_p999", "latency_64K_p50",
+	"jitter_p99_over_p50", "bw_1M", "bw_64K", "bw_1M_4_comms", "bw_1M_both_ways", "rate_8B",
+	"cpu_1M", "latency_8B_over_tcp", "bw_1M_over_tcp", "death_noticed", "mesh_setup",
+	"fds_per_comm", "threads_per_comm", "kb_per_comm", "reap", "setup_first", "setup_next",
+};
+
+bool limits_knows(const char *name, const char **ret_near)
+{
+	unsigned best = UINT_MAX, far;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		far = text_distance(name, names[i]);
+		if (far < best)
+			*ret_near = names[i];
+		best = far < best ? far : best;
+	}
+	return best == 0;
+}
 
 static const char *figure_wrong(const char *name, const json_t *f, char *err, size_t len)
 {
-	const char *key;
+	const char *key, *close;
 	json_t *x;
 
 	json_object_foreach((json_t *)(uintptr_t)f, key, x) {
@@ -27,6 +49,10 @@ static const char *figure_wrong(const char *name, const json_t *f, char *err, si
 	}
 	if (json_object_size(f) == 0) {
 		snprintf(err, len, "figure \"%.60s\" has neither \"least\" nor \"most\"", name);
+		return err;
+	}
+	if (!limits_knows(name, &close)) {
+		snprintf(err, len, "there is no figure \"%.60s\"; is \"%s\" meant?", name, close);
 		return err;
 	}
 	return NULL;

@@ -317,13 +317,18 @@ static bool has_device(struct validate *v)
 	       net_devices(v->net, &n) == ncclSuccess && n > 0;
 }
 
-static void ipv6(struct validate *v)
+void ipv6_only(void)
 {
 	setenv("BRAID_SOCKET_FAMILY", "AF_INET6", 1);
 	setenv("NCCL_SOCKET_FAMILY", "AF_INET6", 1);
+}
+
+static void ipv6(struct validate *v)
+{
+	ipv6_only();
 	if (!beforehand(v, has_device))
 		skip(v, "no device has an IPv6 address");
-	both_up(v);
+	both_up_as(v, FAR_IPV6);
 	move_one(v, 100000);
 }
 

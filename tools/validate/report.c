@@ -13,7 +13,7 @@
 #include "tools/validate/validate.h"
 #include "tools/opt.h"
 
-enum { TITLE_AT = 29, TEXT_AT = 9 };
+enum { TITLE_AT = 35, TEXT_AT = 9 };
 
 static const char *first_saw(const json_t *c)
 {
@@ -27,7 +27,7 @@ static bool is_failure(const json_t *c)
 	return strcmp(text_of(c, "result"), "fail") == 0;
 }
 
-static bool is_quiet(const struct options *w)
+bool report_is_quiet(const struct options *w)
 {
 	return opt_is_stdout(w->json) || opt_is_stdout(w->junit) || report_is_stdout(&w->page);
 }
@@ -44,12 +44,14 @@ static void print_result(const json_t *c)
 		{ "pass", "\342\234\223", "+", COLOUR_GOOD },
 		{ "fail", "\342\234\227", "x", COLOUR_BAD },
 		{ "skip", "\342\200\223", "-", COLOUR_DIM },
+		{ "measured", "\302\267", ".", COLOUR_NONE },
+		{ "unfinished", "?", "?", COLOUR_WARN },
 	};
 	bool utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (strcmp(rows[i].word, text_of(c, "result")) == 0)
-			printf("%s%s %s%s  ", text_colour(rows[i].colour),
+			printf("%s%s %-10s%s  ", text_colour(rows[i].colour),
 			       utf8 ? rows[i].symbol : rows[i].plain, rows[i].word,
 			       text_colour(COLOUR_NONE));
 }
@@ -58,14 +60,14 @@ static void print_text(const json_t *c)
 {
 	bool failed = is_failure(c);
 	bool figures = json_array_size(json_object_get(c, "figures")) > 0;
-	int used = 8;
+	int used = 14;
 	json_t *s;
 	size_t i;
 
 	print_result(c);
 	used += printf("%-20s ", text_of(c, "id"));
 	text_wrap(text_of(c, "title"), TITLE_AT, used);
-	if (!failed && !figures && strcmp(text_of(c, "result"), "skip") != 0)
+	if (!failed && !figures && strcmp(text_of(c, "result"), "pass") == 0)
 		return;
 	fputs(text_colour(failed ? COLOUR_NONE : COLOUR_DIM), stdout);
 	json_array_foreach(json_object_get(c, "saw"), i, s)
@@ -84,9 +86,14 @@ static void print_verdict(const json_t *report)
 	json_t *c;
 	size_t i;
 
-	printf("\n%d pass, %d fail, %d skip in %.1f s; seed %lld\n",
-	       (int)json_integer_value(json_object_get(n, "pass")), fails,
-	       (int)json_integer_value(json_object_get(n, "skip")),
+	printf("\n%d pass, %d fail, %d skip", (int)json_integer_value(json_object_get(n, "pass")),
+	       fails, (int)json_integer_value(json_object_get(n, "skip")));
+	if (json_integer_value(json_object_get(n, "measured")))
+		printf(", %d measured", (int)json_integer_value(json_object_get(n, "measured")));
+	if (json_integer_value(json_object_get(n, "unfinished")))
+		printf(", %d unfinished",
+		       (int)json_integer_value(json_object_get(n, "unfinished")));
+	printf(" in %.1f s; seed %lld\n",
 	       json_real_value(json_object_get(report, "seconds")),
 	       (long long)json_integer_value(json_object_get(report, "seed")));
 	json_array_foreach(json_object_get(report, "checks"), i, c)
@@ -116,7 +123,7 @@ static void print_tap(const json_t *c, unsigned nth)
 	json_t *s;
 	size_t i;
 
-	printf("%sok %u - %s: %s", *result == 'f' ? "not " : "", nth, text_of(c, "id"),
+	printf("%sok %u - %s: %s", strchr("fu", *result) ? "not " : "", nth, text_of(c, "id"),
 	       text_of(c, "title"));
 	printf(*result == 's' ? " # SKIP %s\n" : "%.0s\n", first_saw(c));
 	if (*result == 'f') {
@@ -149,7 +156,7 @@ void report_check(const struct options *w, const json_t *c, unsigned nth)
 {
 	if (w->tap)
 		print_tap(c, nth);
-	else if (!is_quiet(w) && (w->profile != PROFILE_SOAK || is_failure(c)))
+	else if (!report_is_quiet(w) && (w->profile != PROFILE_SOAK || is_failure(c)))
 		print_text(c);		/* a soak prints failures, and its seeds */
 	fflush(stdout);
 }
@@ -294,7 +301,7 @@ int report_end(const struct options *w, const json_t *report)
 {
 	if (w->tap && w->profile == PROFILE_SOAK)
 		printf("1..%d\n", total(report));
-	else if (!w->tap && !is_quiet(w))
+	else if (!w->tap && !report_is_quiet(w))
 		print_verdict(report);
 	return write_to(w->json, write_json, report) | write_to(w->junit, write_junit, report) |
 	       report_write("braid validate", &w->page, report);

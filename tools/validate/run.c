@@ -3,8 +3,10 @@
 #include "config.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -56,12 +58,19 @@ static int check_peer(const struct options *w)
 			      perf_prove_why(rc)) : 0;
 }
 
+enum { EVENTS_MOST = 20000, KEPT_MOST = 1000, SAVE_S = 60, LINE_S = 60 };
+
 struct all {
 	const struct options *w;
-	json_t *limits, *checks;
-	unsigned n, fails, passes;
+	json_t *limits, *checks, *host;
+	json_t *events;			/* of a soak: when which fault and which failure was */
+	unsigned n, fails, passes, measured, unfinished;
+	const char *dead;		/* the check without which no other can be run; or NULL */
 	bool gone;
-	double until;			/* end of a soak, in seconds of the monotonic clock */
+	double began, until;		/* by the monotonic clock; until: the end of a soak */
+	double saved, said;		/* when its report was last written, and its line printed */
+	uint64_t seed;			/* of the current round */
+	unsigned round;
 };
 
 static double now_s(void)
@@ -74,26 +83,116 @@ static bool over(const struct all *a)
 	return stopped || a->gone || (a->until > 0 && now_s() >= a->until);
 }
 
-static void run_all(struct all *a, uint64_t seed)
+/* A plugin that can't be loaded or has no device fails once, and not in every check. */
+static bool is_needed(const char *id)
 {
+	static const char *const ids[] = { "load-open", "load-symbols", "load-init",
+		"props-devices" };
+
+	for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
+		if (strcmp(ids[i], id) == 0)
+			return true;
+	return false;
+}
+
+static json_t *run_one(struct all *a, const struct vcheck *c, uint64_t seed)
+{
+	char why[100];
+	json_t *o;
+
+	if (a->dead) {
+		snprintf(why, sizeof(why), "%s failed, and this needs it", a->dead);
+		return check_passed_over(c, "skip", why);
+	}
+	o = check_run(a->w, c, a->limits, seed);
+	if (strcmp(text_of(o, "result"), "fail") != 0)
+		return o;
+	if (try_peer(a->w) != 0) {	/* it says nothing of the plugin */
+		a->gone = true;
+		json_decref(o);
+		return check_passed_over(c, "unfinished", "the peer has gone");
+	}
+	if (is_needed(c->id))
+		a->dead = c->id;
+	return o;
+}
+
+static void count_one(struct all *a, const json_t *o)
+{
+	const char *result = text_of(o, "result");
+
+	a->n++;
+	a->fails += *result == 'f';
+	a->passes += *result == 'p';
+	a->measured += *result == 'm';
+	a->unfinished += *result == 'u';
+}
+
+/* For the timeline of a soak: what broke things, and what failed. */
+static void add_event(struct all *a, const struct vcheck *c, const json_t *o, double at)
+{
+	bool fail = strcmp(text_of(o, "result"), "fail") == 0;
+
+	if (!fail && (!(c->flags & V_FAULT) || json_array_size(a->events) >= EVENTS_MOST))
+		return;
+	json_array_append_new(a->events, json_pack("{s:f, s:O, s:s, s:O, s:O}", "at", at - a->began,
+						   "seconds", json_object_get(o, "seconds"), "id",
+						   c->id, "result", json_object_get(o, "result"),
+						   "seed", json_object_get(o, "seed")));
+}
+
+static json_t *report(const struct all *a);
+
+/* A soak may last for days: what it has found must not be lost with its process. */
+static void soak_step(struct all *a, bool failed)
+{
+	double now = now_s(), left = a->until - now;
+	bool tty = isatty(STDOUT_FILENO) && !a->w->tap;
+
+	if (report_is_quiet(a->w) ? false : tty || failed || now - a->said >= LINE_S || !a->said) {
+		printf("%s%sround %u, seed %llu: %u pass, %u fail, %u skip; %.0f:%02.0f h left%s",
+		       tty ? "\r\033[K" : "", a->w->tap ? "# " : "", a->round,
+		       (unsigned long long)a->seed, a->passes, a->fails,
+		       a->n - a->fails - a->passes - a->measured, floor(fmax(left, 0) / 3600),
+		       floor(fmod(fmax(left, 0), 3600) / 60), tty ? "" : "\n");
+		fflush(stdout);
+		a->said = now;
+	}
+	if (a->w->json && !opt_is_stdout(a->w->json) && (failed || now - a->saved >= SAVE_S)) {
+		json_t *o = report(a);
+
+		report_json(prog, a->w->json, o);
+		json_decref(o);
+		a->saved = now_s();
+	}
+}
+
+static void run_all(struct all *a)
+{
+	bool soak = a->w->profile == PROFILE_SOAK;
 	const struct vcheck *c;
 
+	a->round++;
 	for (unsigned i = 0; (c = validate_at(i)) && !over(a); i++) {
-		const char *result;
+		double at = now_s();
+		bool failed;
 		json_t *o;
 
 		if (!validate_is_selected(a->w, c))
 			continue;
-		o = check_run(a->w, c, a->limits, mix(seed + i) >> 16);
-		result = json_string_value(json_object_get(o, "result"));
-		a->fails += *result == 'f';
-		a->passes += *result == 'p';
-		if (*result == 'f' && try_peer(a->w) != 0)
-			a->gone = true;
-		report_check(a->w, o, ++a->n);
-		/* A soak may last for days: count what passed, keep what failed. */
-		if (a->w->profile != PROFILE_SOAK || *result == 'f' || a->n <= 1000)
+		o = run_one(a, c, mix(a->seed + i) >> 16);
+		count_one(a, o);
+		failed = strcmp(text_of(o, "result"), "fail") == 0;
+		if (soak && failed && isatty(STDOUT_FILENO))
+			putchar('\n');
+		report_check(a->w, o, a->n);
+		/* Count what passed, keep what failed. */
+		if (!soak || failed || a->n <= KEPT_MOST)
 			json_array_append(a->checks, o);
+		if (soak) {
+			add_event(a, c, o, at);
+			soak_step(a, failed);
+		}
 		json_decref(o);
 	}
 }
@@ -105,21 +204,26 @@ static const char *profile_name(const struct options *w)
 	return names[w->profile];
 }
 
-static json_t *report(const struct all *a, double seconds, uint64_t seed)
+static json_t *report(const struct all *a)
 {
 	json_t *o = json_pack("{s:s, s:i, s:s, s:s, s:s, s:b, s:b, s:I, s:f}", "schema",
 			      "braid-validate", "version", VALIDATE_VERSION, "braid",
 			      PACKAGE_VERSION, "profile", profile_name(a->w), "plugin",
 			      a->w->plugin, "faults", a->w->faults, "complete",
-			      !stopped && !a->gone, "seed", (json_int_t)seed, "seconds", seconds);
+			      !stopped && !a->gone && (!a->until || now_s() >= a->until), "seed",
+			      (json_int_t)a->seed, "seconds", now_s() - a->began);
+	unsigned skips = a->n - a->fails - a->passes - a->measured - a->unfinished;
 
 	json_object_set_new(o, "peer",
 			    a->w->connect ? json_string(a->w->connect) : json_null());
-	json_object_set_new(o, "host", host_inventory(a->w));
+	json_object_set(o, "host", a->host);
 	json_object_set_new(o, "counts",
-			    json_pack("{s:i, s:i, s:i}", "pass", (int)a->passes, "fail",
-				      (int)a->fails, "skip", (int)(a->n - a->fails - a->passes)));
+			    json_pack("{s:i, s:i, s:i, s:i, s:i}", "pass", (int)a->passes, "fail",
+				      (int)a->fails, "skip", (int)skips, "measured",
+				      (int)a->measured, "unfinished", (int)a->unfinished));
 	json_object_set(o, "checks", a->checks);
+	if (a->events)
+		json_object_set(o, "events", a->events);
 	report_stamp(o);
 	if (a->w->page.anonymize)
 		report_anonymize(o);
@@ -148,10 +252,8 @@ static uint64_t seed_of(const struct options *w)
 
 int validate_run(const struct options *w)
 {
-	struct all a = { .w = w };
+	struct all a = { .w = w, .seed = seed_of(w), .began = now_s() };
 	struct sigaction sa = { .sa_handler = stop, .sa_flags = (int)SA_RESETHAND };
-	uint64_t seed = seed_of(w);
-	double began = now_s();
 	char err[400];
 	json_t *o;
 	int rc;
@@ -169,19 +271,26 @@ int validate_run(const struct options *w)
 	a.checks = json_array();
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
-	if (w->profile == PROFILE_SOAK)
-		a.until = began + w->hours * 3600;
+	if (w->profile == PROFILE_SOAK) {
+		a.until = a.began + w->hours * 3600;
+		a.events = json_array();
+	}
+	a.host = host_inventory(w);
 	report_begin(w, count(w));
-	do {
-		if (w->profile == PROFILE_SOAK)
-			printf("%sseed %llu\n", w->tap ? "# " : "", (unsigned long long)seed);
-		run_all(&a, seed++);
-	} while (w->profile == PROFILE_SOAK && !over(&a) && a.n);
-	o = report(&a, now_s() - began, seed - 1);
+	for (;; a.seed++) {
+		run_all(&a);
+		if (w->profile != PROFILE_SOAK || over(&a) || !a.n)
+			break;
+	}
+	if (a.until && isatty(STDOUT_FILENO) && !w->tap)
+		putchar('\n');
+	o = report(&a);
 	rc = report_end(w, o);
 	json_decref(o);
 	json_decref(a.checks);
 	json_decref(a.limits);
+	json_decref(a.events);
+	json_decref(a.host);
 	if (a.gone)
 		opt_error(prog, "the peer %s has gone; what is above was seen before [peer-gone]",
 			  w->connect);
@@ -189,5 +298,5 @@ int validate_run(const struct options *w)
 		opt_error(prog, "stopped; what is above was seen before [stopped-early]");
 	if (rc || a.gone || stopped)
 		return 2;
-	return a.fails ? 1 : a.passes ? 0 : RESULT_SKIP;
+	return a.fails ? 1 : a.passes || a.measured ? 0 : RESULT_SKIP;
 }

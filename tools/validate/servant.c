@@ -51,6 +51,7 @@ static void servant_failed(const char *file, int line, const char *text)
 {
 	(void)file, (void)line;
 	servant->now.status = -1;
+	servant->now.flags = drive_late ? FAR_LATE : 0;
 	snprintf(servant->now.text, sizeof(servant->now.text), "%s%s%.150s", text,
 		 *net_last_warn() ? "; its last warning: " : "", net_last_warn());
 	answer(servant);
@@ -68,6 +69,9 @@ static void on_hello(struct servant *s)
 		refuse(s, "a second hello");
 	if (s->now.flags & FAR_TCP)
 		setenv("BRAID_TRANSPORTS", "tcp", 1);
+	if (s->now.flags & FAR_IPV6)
+		ipv6_only();
+	drive_any_order(s->now.flags & FAR_ANY_ORDER);
 	s->v.abi = s->now.abi;
 	net_up(&s->v);
 	snprintf(s->now.text, sizeof(s->now.text), "%s", s->v.net->name);
@@ -230,13 +234,13 @@ static void slow(struct servant *s)
 			jobs_there(s);
 		for (int i = 0; s->busy && late && i < s->n_jobs; i++)
 			if (!s->jobs[i].over)
-				FAIL("a %s of %zu bytes, tag %d, is not over after %u s",
+				LATE("a %s of %zu bytes, tag %d, is not over after %u s",
 				     s->jobs[i].op.is_recv ? "receive" : "send",
 				     s->jobs[i].msg[0].size, s->jobs[i].op.tag[0],
 				     (unsigned)s->now.ms / 1000);
 	}
 	if (s->busy && late)
-		FAIL("%s: not there after %d s", what[s->now.what], WAIT_MS / 1000);
+		LATE("%s: not there after %d s", what[s->now.what], WAIT_MS / 1000);
 }
 
 static void obey(struct servant *s)

@@ -45,6 +45,7 @@ enum {
 	V_FAULT = 2,			/* breaks things: with --faults */
 	V_SOAK = 4,			/* repeated by soak */
 	V_HERE = 8,			/* both ends are on this host, with --connect as well */
+	V_MORE = 16,			/* more than NCCL asks: a plugin may do without */
 };
 
 struct validate;
@@ -59,6 +60,10 @@ struct vcheck {
 };
 
 #define REPORT "Report it to who made the plugin"
+#define MORE "Nothing, for NCCL: it does not ask for this"
+#define TOO_LATE                                                                    \
+	"It was late, not wrong: run it again while the host is idle; if it is late again, " \
+	"jobs would hang here: report it"
 #define HANGS "Jobs hang, or go on with wrong data: report it"
 #define HUNG "NCCL's thread stands still for all its peers: report it"
 #define BROKEN                                                                      \
@@ -106,6 +111,8 @@ struct figure {
 	unsigned n;
 };
 void figure(struct validate *v, const struct figure *f);
+/* Is there a figure of that name?  If not, *ret_near is the one most like it. */
+bool limits_knows(const char *name, const char **ret_near);
 enum limit { LIMIT_NONE, LIMIT_KEPT, LIMIT_BROKEN };	/* LIMIT_BROKEN: with a sentence */
 enum limit limits_hold(const json_t *limits, const char *nic, const struct figure *f, char *ret,
 		       size_t len);
@@ -124,6 +131,8 @@ void validate_list(void);
 /* Run one check; its result, as the report has it. */
 json_t *check_run(const struct options *w, const struct vcheck *c, const json_t *limits,
 		  uint64_t seed);
+/* The result of a check that did not run to its end, or not at all. */
+json_t *check_passed_over(const struct vcheck *c, const char *result, const char *why);
 /* Run the checks that are asked for and write the reports; returns the exit status. */
 int validate_run(const struct options *w);
 
@@ -132,6 +141,7 @@ json_t *host_inventory(const struct options *w);
 /* Read a file of thresholds; NULL with a sentence: unreadable, malformed, newer. */
 json_t *limits_load(const char *path, char *err, size_t len);
 
+bool report_is_quiet(const struct options *w);	/* stdout is for a file */
 /* Print results as checks end, as text or TAP. */
 void report_begin(const struct options *w, unsigned n);
 void report_check(const struct options *w, const json_t *c, unsigned nth);

@@ -29,8 +29,8 @@ static void line_out(const struct validate *v, json_t *o)
 
 static _Noreturn void leave(struct validate *v)
 {
-	line_out(v, json_pack("{s:s, s:o, s:o}", "level", level_name(v->findings.level), "says",
-			      v->findings.list, "figures", v->figures));
+	line_out(v, json_pack("{s:s, s:o, s:o, s:b}", "level", level_name(v->findings.level),
+			      "says", v->findings.list, "figures", v->figures, "late", drive_late));
 	_exit(0);
 }
 
@@ -102,10 +102,13 @@ static void failed(const char *file, int line, const char *text)
 void figure(struct validate *v, const struct figure *f)
 {
 	json_t *samples = json_array();
+	const char *close;
 	unsigned every = f->n / SAMPLES_MAX + 1;
 	enum limit limit;
 	char why[256];
 
+	if (!limits_knows(f->name, &close))
+		FAIL("a figure that thresholds can't name: %s", f->name);
 	for (unsigned i = 0; i < f->n; i += every)
 		json_array_append_new(samples, json_real(f->samples[i]));
 	json_array_append_new(v->figures,
@@ -129,7 +132,7 @@ void verdict_begin(struct validate *v)
 void verdict_end(struct validate *v)
 {
 	if (v->findings.level == LEVEL_SKIP && strncmp(v->check->id, "perf-", 5) == 0)
-		add(v, LEVEL_SKIP, "no threshold for this NIC: --thresholds FILE has some");
+		add(v, LEVEL_SKIP, "measured; --thresholds FILE says what it must be");
 	else if (v->findings.level == LEVEL_SKIP && json_array_size(v->findings.list) == 0)
 		saw(v, "as it should be");
 	else if (v->findings.level == LEVEL_SKIP)

@@ -90,7 +90,14 @@ static const char *find(void)
 	if (slash)
 		*slash = 0;
 	for (i = 0; slash && i < sizeof(places) / sizeof(places[0]); i++) {
-		snprintf(path, sizeof(path), "%s%s", dir, places[i]);
+		const char *place = places[i], *up = strrchr(dir, '/');
+		int len = (int)strlen(dir);
+
+		if (up && strncmp(place, "/..", 3) == 0) {	/* the kernel's path has no links */
+			len = (int)(up - dir);
+			place += 3;
+		}
+		snprintf(path, sizeof(path), "%.*s%s", len, dir, place);
 		if (access(path, R_OK) == 0)
 			return path;
 	}

@@ -7,6 +7,7 @@
 
 #include "tools/cmd.h"
 #include "tools/report/report.h"
+#include "tools/text.h"
 
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -24,24 +25,57 @@ static void help(void)
 	puts("\n`braid SUBCOMMAND --help` lists its options; `braid --version` says which it is.");
 }
 
+static const struct command *find(const char *name)
+{
+	for (unsigned i = 0; i < commands.n; i++)
+		if (strcmp(name, commands.row[i].name) == 0)
+			return &commands.row[i];
+	return NULL;
+}
+
+/* The subcommand that is most like a word that none has. */
+static int unknown(const char *word)
+{
+	const char *name = NULL;
+	unsigned best = 3, far;
+
+	for (unsigned i = 0; i < commands.n; i++) {
+		far = text_distance(word, commands.row[i].name);
+		if (far < best && far < strlen(word)) {
+			best = far;
+			name = commands.row[i].name;
+		}
+	}
+	if (name)
+		return opt_error("braid", "no subcommand '%s'; is %s meant?", word, name);
+	return opt_error("braid", "no subcommand '%s', see braid help", word);
+}
+
 static int run(int argc, char **argv)
 {
+	const struct command *c = argc > 1 ? find(argv[1]) : NULL;
+
 	if (argc < 2)
 		return opt_error("braid", "a subcommand is needed, see braid help");
-	for (unsigned i = 0; i < commands.n; i++) {
-		if (strcmp(argv[1], commands.row[i].name) == 0)
-			return commands.row[i].run(argc - 1, argv + 1);
+	if (c)
+		return c->run(argc - 1, argv + 1);
+	if (strcmp(argv[1], "help") == 0 && argc > 2) {
+		char option[] = "--help", *words[] = { argv[2], option, NULL };
+
+		c = find(argv[2]);
+		return c ? c->run(2, words) : unknown(argv[2]);
 	}
 	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
 	    strcmp(argv[1], "-h") == 0) {
 		help();
 		return 0;
 	}
-	if (strcmp(argv[1], "--version") == 0) {
+	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-v") == 0 ||
+	    strcmp(argv[1], "-V") == 0) {
 		puts("braid " PACKAGE_VERSION);
 		return 0;
 	}
-	return opt_error("braid", "no subcommand '%s', see braid help", argv[1]);
+	return unknown(argv[1]);
 }
 
 /* Each line is out before the next is made, so that a signal or a crash loses none. */

@@ -161,6 +161,26 @@ static const struct opt *row_find(const struct opt *o, const char *word, const c
 	return NULL;
 }
 
+/* The line for a word with dashes that no row has; it names the row that is most like it. */
+static int unknown(const char *prog, const struct opt *o, const char *word)
+{
+	char name[64];
+	const char *near_name = NULL;
+	unsigned best = 3, far;
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, "="), word + 2);
+	for (; o->type != OPT_END; o++) {
+		far = opt_has_dashes(o) ? text_distance(name, o->name) : best;
+		if (far < best && far < strlen(name)) {
+			best = far;
+			near_name = o->name;
+		}
+	}
+	if (near_name)
+		return opt_error(prog, "unknown option '%s'; is --%s meant?", word, near_name);
+	return opt_error(prog, "unknown option '%s', see --help", word);
+}
+
 /* The first row from *next on that takes a word without dashes; NULL: none is left. */
 static const struct opt *arg_next(const struct opt **next)
 {
@@ -171,18 +191,25 @@ static const struct opt *arg_next(const struct opt **next)
 	return NULL;
 }
 
+/* "1000000", not "1e+06". */
+static const char *bound(double x, char room[32])
+{
+	snprintf(room, 32, x > -1e15 && x < 1e15 && x == (double)(long long)x ? "%.0f" : "%g", x);
+	return room;
+}
+
 static int number_set(const char *prog, const struct opt *o, const char *value)
 {
-	char *end;
+	char *end, least[32], most[32];
 	double x;
 
 	errno = 0;
 	x = strtod(value, &end);
 	if (*value == 0 || *end || errno || !(x >= o->least && x <= o->most) ||
 	    (o->type == OPT_INT && x != (double)(long long)x))
-		return opt_error(prog, "--%s takes a%s from %g to %g, not '%s'", o->name,
-				 o->type == OPT_INT ? "n integer" : " number", o->least, o->most,
-				 value);
+		return opt_error(prog, "--%s takes a%s from %s to %s, not '%s'", o->name,
+				 o->type == OPT_INT ? "n integer" : " number",
+				 bound(o->least, least), bound(o->most, most), value);
 	if (o->type == OPT_INT)
 		*(int *)o->to = (int)x;
 	else
@@ -224,7 +251,7 @@ enum opt_end opt_parse(const char *prog, const char *about, const struct opt *op
 			       OPT_BAD;
 		o = row_find(opts, argv[i] + 2, &value);
 		if (!o)
-			return opt_error(prog, "unknown option '%s', see --help", argv[i]), OPT_BAD;
+			return unknown(prog, opts, argv[i]), OPT_BAD;
 		if (o->type == OPT_FLAG) {
 			if (value)
 				return opt_error(prog, "--%s takes no value", o->name), OPT_BAD;

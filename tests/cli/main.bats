@@ -78,12 +78,28 @@ refuses()
 
 @test "an unknown subcommand is named" {
 	bad "no subcommand 'frobnicate'" frobnicate
+	bad "no subcommand 'valdate'; is validate meant? [bad-option]" valdate
+	bad "no subcommand 'prf'; is perf meant?" help prf
+}
+
+@test "a misspelt option is named with the one that is meant" {
+	bad "unknown option '--size'; is --sizes meant?" perf --size 8
+	bad "unknown option '--hmtl=x'; is --html meant?" topo --hmtl=x
+	bad "unknown option '--elephant', see --help" perf --elephant
+	bad "--iters takes a number from 1 to 2000000000, not 'x'" perf --iters x
+}
+
+@test "help SUBCOMMAND is its --help, and -v is --version" {
+	run -0 "$braid" help perf
+	[ "$output" = "$("$braid" perf --help)" ]
+	run -0 "$braid" -v
+	[ "$output" = "$("$braid" --version)" ]
 }
 
 @test "help lists the subcommands" {
 	run -0 "$braid" help
 	awk 'length > 80 { exit 1 }' <<<"$output"
-	for word in demo perf mesh info topo smc doctor stat dump top validate diff completion; do
+	for word in demo perf mesh info topo smc doctor stat dump top validate report diff completion; do
 		[[ $output == *"  $word "* ]]
 	done
 }
@@ -94,7 +110,7 @@ refuses()
 }
 
 @test "each subcommand has --help within 80 columns" {
-	for sub in demo perf compare mesh info topo smc "smc setup" doctor stat dump top validate diff completion; do
+	for sub in demo perf compare mesh info topo smc "smc setup" doctor stat dump top validate report diff completion; do
 		run -0 "$braid" $sub --help
 		[[ $output == "usage: braid $sub"* ]]
 		awk 'length > 80 { exit 1 }' <<<"$output"
@@ -169,5 +185,6 @@ differences()
 	run -1 --separate-stderr $other "$braid" smc setup --ueid BRAID-TEST
 	[ "${#stderr_lines[@]}" -eq 1 ]
 	[[ $stderr == "braid smc setup: the UEID: "*"; it is for root [smc-refused]" ||
+		$stderr == "braid smc setup: the UEID: this kernel has no SMC, "*"modprobe smc [smc-refused]" ||
 		$stderr == "braid smc setup: this braid was built without libnl [no-libnl]" ]]
 }

@@ -87,6 +87,28 @@ checked()				# OPTIONS...
 	[ "${#lines[@]}" -eq 6 ]
 }
 
+# column NAME - of the CSV in $output, its values.
+column()
+{
+	awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next }
+		{ print $at }' <<<"$output"
+}
+
+@test "what was not measured is empty in CSV and null in JSON" {
+	run -0 --separate-stderr perf --pattern oneway --sizes 8 --csv
+	[ "$(column p50_us)" = "" ] && [ "$(column connect_us)" = "" ]
+	[ "$(column gbit_s)" ] && [ "$(column wrong)" = 0 ]
+	run -0 --separate-stderr perf --pattern setup --comms 1 --csv
+	[ "$(column gbit_s)" = "" ] && [ "$(column connect_us)" ]
+	run -0 --separate-stderr perf --pattern oneway --sizes 8 --json
+	[[ $output == *'"p50_us": null'* ]]
+}
+
+@test "within a host no speed of a NIC is named" {
+	run -0 perf --sizes 8
+	[[ ${lines[0]} == *"; nothing leaves this host" && ${lines[0]} != *"Gbit/s"* ]]
+}
+
 @test "every ABI version works" {
 	for v in 5 6 7 8 9 10 11 12; do
 		run -0 perf --abi $v --sizes 8,64k --check --csv

@@ -75,6 +75,25 @@ self()
 }
 case_ "an address of this host, or of loopback, is no other host" self
 
+empty()
+{
+	says "no host of this network has the address 10.77.1.77, or it is off" peer-port --peer 10.77.1.77
+}
+case_ "an address that no host has is told from a firewall" empty
+
+# Root may ping also where a sysctl keeps users from it, as in a new namespace.
+no_range()
+{
+	in_a sh -c 'echo "1 0" >/proc/sys/net/ipv4/ping_group_range'
+	ip -n "$b" link set w1 mtu 1200
+	says "only 1200 bytes arrive at 10.77.1.2" peer-mtu --peer 10.77.1.2
+	rc=$?
+	ip -n "$b" link set w1 mtu 9000
+	in_a sh -c 'echo "0 2147483647" >/proc/sys/net/ipv4/ping_group_range'
+	return $rc
+}
+case_ "the path's MTU is found by root without the sysctl for pings" no_range
+
 nobody()
 {
 	says "there is no route to 10.99.0.1" peer-route --peer 10.99.0.1

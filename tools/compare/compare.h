@@ -67,6 +67,12 @@ struct cmp_report {
 	char failed[PERF_TEXT];		/* the error that ended it; or "" */
 };
 
+/* No latency is taken in a pattern of bandwidth, say; what has a 0 of its own was measured. */
+static inline bool cmp_is_measured(const struct cmp_row *r, enum cmp_value what)
+{
+	return r->v[what] > 0 || what == CMP_WRONG || what == CMP_CHECKED || what == CMP_CPU;
+}
+
 int cmp_row_add(struct cmp_report *rep, const struct cmp_row *row);
 void cmp_note(struct cmp_report *rep, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -80,7 +80,8 @@ static json_t *row_json(const struct cmp_report *rep, const struct cmp_row *r)
 	int i;
 
 	for (i = 0; i < CMP_VALUES; i++)
-		json_object_set_new(o, cmp_value_names[i], json_real(r->v[i]));
+		json_object_set_new(o, cmp_value_names[i], cmp_is_measured(r, (enum cmp_value)i) ?
+				    json_real(r->v[i]) : json_null());
 	return o;
 }
 

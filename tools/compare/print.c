@@ -240,7 +240,10 @@ void cmp_print_csv(const struct cmp_report *rep, FILE *to)
 		fprintf(to, "%s,%s,%llu,%d", perf_kinds[r->pattern].name, rep->ways[r->way].name,
 			(unsigned long long)r->size, r->round);
 		for (i = 0; i < CMP_VALUES; i++)
-			fprintf(to, ",%.9g", r->v[i]);
+			if (cmp_is_measured(r, (enum cmp_value)i))
+				fprintf(to, ",%.9g", r->v[i]);
+			else
+				fputc(',', to);
 		fputc('\n', to);
 	}
 }

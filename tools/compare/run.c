@@ -130,13 +130,18 @@ static int base_of(const struct cmp_report *rep)
 int cmp_probe(struct cmp_report *rep, struct cmp_options *o)
 {
 	struct cmp_way *w;
+	bool tty = isatty(STDERR_FILENO);
 	int there = 0;
 
 	for (w = rep->ways; w < rep->ways + rep->nways && !*o->stop; w++) {
+		if (tty)
+			fprintf(stderr, "\r\033[Kis there %.40s?", w->name);
 		if (!w->tool)
 			way_probe(rep, w, o);
 		there += w->there && !w->reference;
 	}
+	if (tty)
+		fputs("\r\033[K", stderr);
 	if (rep->base < 0 || !rep->ways[rep->base].there)
 		rep->base = base_of(rep);
 	return there ? 0 : -ENODEV;

@@ -59,6 +59,10 @@ static void speed(struct doctor *d)
 	if (none(d))
 		return;
 	for (unsigned i = 0; (s = device(d, i)); i++) {
+		if (!(s->now.gts > 0)) {
+			doctor_skip(d, "%s: /sys does not say how fast its link is", label(d, s));
+			continue;
+		}
 		if (!braid_machine_is_slower(s)) {
 			doctor_ok(d, "%s: %g GT/s", label(d, s), s->now.gts);
 			continue;
@@ -77,6 +81,10 @@ static void width(struct doctor *d)
 	if (none(d))
 		return;
 	for (unsigned i = 0; (s = device(d, i)); i++) {
+		if (!s->now.width) {
+			doctor_skip(d, "%s: /sys does not say how many lanes its link has", label(d, s));
+			continue;
+		}
 		if (!braid_machine_is_narrower(s)) {
 			doctor_ok(d, "%s: x%u", label(d, s), s->now.width);
 			continue;

@@ -146,6 +146,11 @@ static void port(struct doctor *d)
 		doctor_mend(d, "braid perf --listen %lld   # there", num);
 	} else if (answer) {
 		doctor_ok(d, "%s answers at port %lld: no firewall", text_of(o, "address"), num);
+	} else if (json_is_true(json_object_get(o, "no_neighbour"))) {
+		doctor_find(d, LEVEL_FAIL, "no host of this network has the address %s, or it is off",
+			    text_of(o, "address"));
+		doctor_mend(d, "ip neigh show %s   # FAILED; is the address right?",
+			    text_of(o, "address"));
 	} else {
 		doctor_find(d, LEVEL_FAIL, "a firewall is between: %s port %lld: %s",
 			    text_of(o, "address"), num, text_of(o, "connected"));

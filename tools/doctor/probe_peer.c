@@ -22,7 +22,8 @@
 #include "topo/ips.h"
 #include "topo/netdev.h"
 
-enum { ANSWER_MS = 1000, ECHO_MS = 250, EPHEMERAL = 50007 };
+/* The kernel asks three times, a second each, for the hardware address of a neighbour. */
+enum { ANSWER_MS = 1000, NEIGHBOUR_MS = 3500, ECHO_MS = 250, EPHEMERAL = 50007 };
 
 static socklen_t addr_len(const struct sockaddr *sa)
 {
@@ -86,7 +87,9 @@ static void peer_route(json_t *o, const struct sockaddr *to)
 static void peer_connect(json_t *o, const struct sockaddr *to)
 {
 	int fd = socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool on_link = json_is_true(json_object_get(o, "on_link"));
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	long long began = child_now();
 	socklen_t len = sizeof(int);
 	int err = 0;
 
@@ -94,20 +97,39 @@ static void peer_connect(json_t *o, const struct sockaddr *to)
 		err = errno;
 	if (err == EINPROGRESS) {
 		err = ETIMEDOUT;
-		if (poll(&p, 1, ANSWER_MS) > 0)
+		if (poll(&p, 1, on_link ? NEIGHBOUR_MS : ANSWER_MS) > 0)
 			getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
 	}
 	close(fd);
 	set_text(o, "connected", err ? strerror(err) : "yes");
+	/* A firewall's refusal has the same error, and comes at once. */
+	json_object_set_new(o, "no_neighbour", json_boolean(on_link && err == EHOSTUNREACH &&
+							    child_now() - began > ANSWER_MS));
 	json_object_set_new(o, "answered", json_boolean(!err || err == ECONNREFUSED));
 }
 
+/* RFC 792: the sum of 16-bit words; the kernel makes it for IPv6 and for a user's pings. */
+static void checksum(unsigned char *icmp, unsigned n)
+{
+	uint32_t sum = 0;
+
+	icmp[2] = icmp[3] = 0;
+	for (unsigned i = 0; i + 1 < n; i += 2)
+		sum += (uint32_t)icmp[i] << 8 | icmp[i + 1];
+	if (n % 2)
+		sum += (uint32_t)icmp[n - 1] << 8;
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = ~(sum + (sum >> 16));
+	icmp[2] = (unsigned char)(sum >> 8);
+	icmp[3] = (unsigned char)sum;
+}
+
 /* Send one echo of an IP packet of `size` bytes that may not be cut; was it answered? */
-static bool echo(int fd, bool v6, unsigned size)
+static bool echo(int fd, bool v6, bool raw, unsigned size)
 {
 	static unsigned char packet[65536], answer[65536];
 	static uint16_t number;
-	const unsigned head = v6 ? 40 : 20;
+	const unsigned head = v6 ? 40 : 20, skip = raw && !v6 ? 20 : 0;
 	long long until = child_now() + ECHO_MS;
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
@@ -116,12 +138,20 @@ static bool echo(int fd, bool v6, unsigned size)
 	packet[0] = v6 ? ICMP6_ECHO_REQUEST : ICMP_ECHO;
 	packet[6] = (unsigned char)(++number >> 8);
 	packet[7] = (unsigned char)number;
+	if (raw) {
+		packet[4] = (unsigned char)(getpid() >> 8);
+		packet[5] = (unsigned char)getpid();
+	}
+	if (raw && !v6)
+		checksum(packet, size - head);
 	if (send(fd, packet, size - head, 0) < 0)
 		return false;
 	while (poll(&p, 1, (int)(until - child_now())) > 0) {
 		ssize_t n = recv(fd, answer, sizeof(answer), MSG_DONTWAIT);
 
-		if (n == (ssize_t)(size - head) && answer[6] == packet[6] && answer[7] == packet[7])
+		if (n == (ssize_t)(size - head + skip) &&
+		    answer[skip] == (v6 ? ICMP6_ECHO_REPLY : ICMP_ECHOREPLY) &&
+		    memcmp(answer + skip + 6, packet + 6, 2) == 0)
 			return true;
 		if (n < 0 || child_now() >= until)
 			break;
@@ -132,14 +162,18 @@ static bool echo(int fd, bool v6, unsigned size)
 /* The largest packet that arrives, among usual sizes below our MTU. */
 static void peer_mtu(json_t *o, const struct sockaddr *to)
 {
-	static const unsigned sizes[] = { 9000, 8192, 4200, 2048, 1500, 1450, 1400, 1280, 576 };
+	static const unsigned sizes[] = { 9000, 8192, 4200, 2048, 1500, 1450, 1400, 1280, 1200, 576 };
 	unsigned own = (unsigned)json_integer_value(json_object_get(o, "mtu"));
 	bool v6 = to->sa_family == AF_INET6;
 	int fd = socket(to->sa_family, SOCK_DGRAM | SOCK_CLOEXEC,
 			v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP);
 	int probe = IP_PMTUDISC_PROBE, room = 1 << 20;
 	unsigned least = v6 ? 1280 : 576;
+	bool raw = fd < 0;
 
+	if (raw)			/* where a sysctl keeps users from pinging, root still may */
+		fd = socket(to->sa_family, SOCK_RAW | SOCK_CLOEXEC,
+			    v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP);
 	if (fd < 0) {
 		set_text(o, "mtu_error", "this user may not ping: sudo sysctl -w "
 			 "net.ipv4.ping_group_range='0 2147483647'");
@@ -149,14 +183,14 @@ static void peer_mtu(json_t *o, const struct sockaddr *to)
 	setsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER,
 		   &probe, sizeof(probe));
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	if (connect(fd, to, addr_len(to)) < 0 || (!echo(fd, v6, 84) && !echo(fd, v6, 84))) {
+	if (connect(fd, to, addr_len(to)) < 0 || (!echo(fd, v6, raw, 84) && !echo(fd, v6, raw, 84))) {
 		set_text(o, "mtu_error", "the peer does not answer pings");
-	} else if (echo(fd, v6, own) || echo(fd, v6, own)) {
+	} else if (echo(fd, v6, raw, own) || echo(fd, v6, raw, own)) {
 		json_object_set_new(o, "path_mtu", json_integer(own));
 	} else {
 		for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 			if (sizes[i] >= own || sizes[i] < least ||
-			    (!echo(fd, v6, sizes[i]) && sizes[i] > least))
+			    (!echo(fd, v6, raw, sizes[i]) && sizes[i] > least))
 				continue;
 			json_object_set_new(o, "path_mtu", json_integer(sizes[i]));
 			break;
@@ -188,4 +222,4 @@ static json_t *peer(struct doctor *d)
 	return o;
 }
 
-const struct probe probe_peer = { "peer", peer, 5000 };
+const struct probe probe_peer = { "peer", peer, 8000 };

@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -36,7 +37,7 @@ struct column {
 
 #define US(field) \
 	static double get_##field(const struct perf_report *rep, const struct perf_row *r) \
-	{ (void)rep; return r->lat.field / 1e3; }
+	{ (void)rep; return r->lat.n ? r->lat.field / 1e3 : NAN; }
 #define PLAIN(field) \
 	static double get_##field(const struct perf_report *rep, const struct perf_row *r) \
 	{ (void)rep; return (double)r->field; }
@@ -201,10 +202,13 @@ static void title(const struct perf_report *rep)
 	if (a->abi)
 		printf(" (ABI v%d)", a->abi);
 	printf(" on %s", a->dev);
-	if (a->speed_mbps)
+	if (a->speed_mbps && o->remote)	/* within a host no speed of a NIC is a bound */
 		printf(" at %g Gbit/s", a->speed_mbps / 1e3);
-	printf(", %d processes%s%s\n", o->procs, o->remote ? ", half of them at " :
-	       o->pin ? ", one per CPU" : "", o->remote ? o->remote : "");
+	printf(", %d processes", o->procs);
+	if (o->remote)
+		printf(", half of them at %s\n", o->remote);
+	else
+		printf("%s; nothing leaves this host\n", o->pin ? ", one per CPU" : "");
 	printf("%s: %s", perf_kinds[o->pattern].name, perf_kinds[o->pattern].help);
 	if (shows(rep) != PERF_SHOWS_SETUP)
 		printf("; %d comm%s, %d thread%s, %d in flight", o->comms, o->comms == 1 ? "" : "s",
@@ -362,6 +366,25 @@ static void print_setup(const struct perf_report *rep)
 
 /* -- for programs ------------------------------------------------------------------------- */
 
+/* Was this column measured?  A latency is not where none was taken, nor set-up with a pattern. */
+static bool is_measured(const struct perf_report *rep, const struct perf_row *r,
+			const struct column *c)
+{
+	bool setup = shows(rep) == PERF_SHOWS_SETUP;
+
+	return !isnan(c->get(rep, r)) && (c->shows == SETUP ? setup || c->get == get_iters : true) &&
+	       (!setup || c->shows == SETUP);
+}
+
+static void csv_value(const struct perf_report *rep, const struct perf_row *r,
+		      const struct column *c)
+{
+	if (is_measured(rep, r, c))
+		printf(",%.9g", c->get(rep, r));
+	else
+		putchar(',');
+}
+
 static void csv_more(const struct perf_report *rep)
 {
 	const struct perf_row *r;
@@ -377,7 +400,7 @@ static void csv_more(const struct perf_report *rep)
 		printf("%s,%s,%d,%llu", perf_kinds[rep->opt->pattern].name,
 		       rep->opt->env.fabrics[r->kind]->name, r->round, (unsigned long long)r->size);
 		for (i = 0; i < COLUMNS; i++)
-			printf(",%.9g", columns[i].get(rep, r));
+			csv_value(rep, r, &columns[i]);
 		printf(",%d\n", r->regime_moved);
 	}
 }
@@ -405,7 +428,8 @@ static json_t *row_json(const struct perf_report *rep, const struct perf_row *r)
 	unsigned i;
 
 	for (i = 0; i < COLUMNS; i++)
-		json_object_set_new(o, columns[i].name, json_real(columns[i].get(rep, r)));
+		json_object_set_new(o, columns[i].name, is_measured(rep, r, &columns[i]) ?
+				    json_real(columns[i].get(rep, r)) : json_null());
 	if (r->lat.n)
 		json_object_set_new(o, "cdf_us", cdf_json(&r->lat));
 	return o;

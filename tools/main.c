@@ -5,14 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "git-hash.h"
 #include "tools/cmd.h"
-
-#ifdef HAVE_CONFIG_H
-#include "config.h"
-#endif
-#ifndef PACKAGE_VERSION
-#define PACKAGE_VERSION "unknown"
-#endif
 
 static void help(void)
 {
@@ -37,7 +31,7 @@ static int run(int argc, char **argv)
 		return 0;
 	}
 	if (strcmp(argv[1], "--version") == 0) {
-		puts("braid " PACKAGE_VERSION);
+		puts("braid " BRAID_VERSION);
 		return 0;
 	}
 	return opt_error("braid", "no subcommand '%s', see braid help", argv[1]);

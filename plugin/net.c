@@ -26,6 +26,7 @@
 #include "core/setup/process.h"
 #include "core/setup/service.h"
 #include "core/watch/stat.h"
+#include "git-hash.h"
 #include "plugin/device.h"
 #include "plugin/net_int.h"
 
@@ -52,12 +53,16 @@ static int start(ncclDebugLogger_t log)
 	static const struct braid_service_hooks hooks = {
 		.started = braid_stat_start, .ending = braid_stat_stop, .stalled = braid_stat_dump,
 	};
+	static bool told;
 	int err;
 
 	if (log) {
 		atomic_store(&logger, log);
 		braid_log_to(to_nccl);
 	}
+	if (!told)
+		braid_info("version " BRAID_VERSION);
+	told = true;
 	if (braid_net_forked())
 		return -EPERM;
 	err = braid_param_load();

@@ -626,7 +626,7 @@ endif
 
 dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(smc_tests) \
 	$(fault_tests) $(cli_tests) $(vm_tests) \
-	$(vm_smc_tests) tests/no-cmocka.sh tests/old-plugin tests/readme tests/again tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
+	$(vm_smc_tests) tests/no-cmocka.sh tests/old-plugin tests/readme tests/packages/run tests/again tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/vm/cases/compare-report.sh tests/bench/encrypt.sh tests/ucx/bench.sh \
 	tests/rdma/device.sh tests/ucx/device.sh tests/topo/mktree tests/gpu/run
 EXTRA_DIST += tests/browser/pages.sh tests/browser/look.py tests/browser/reports.py tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) tests/doctor/healthy.txt tests/doctor/cases.bash tests/valgrind.supp \
@@ -711,6 +711,10 @@ check-device: all
 	BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-1200} DEV='$(DEV)' PEER='$(PEER)' \
 		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS=tests/rdma/device.sh
 
+# Packages, in a bare Debian 12 and 13: make check-packages CACHE=DIR keeps what debootstrap makes.
+check-packages: dist
+	$(srcdir)/tests/packages/run $(distdir).tar.gz $(CACHE) || test $$? = 77
+
 # For ThreadSanitizer: programs with threads, without those in which a data race is wanted.  test_order
 # reads while the plugin writes, as a GPU would; a fake NIC writes what the others read.
 check-threads: all
@@ -788,7 +792,7 @@ else
 endif
 clean-local:
 	rm -f soak-faults.json
-	rm -rf fuzz-out old vm
+	rm -rf fuzz-out old packages vm
 
 coverage: check
 if COVERAGE
@@ -820,5 +824,5 @@ lint: $(nodist_man_MANS)
 lint_dirs = plugin core gdr verbs socket topo tools
 lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
-.PHONY: check-browser bench-nccl check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-smc check-nccl check-old-new check-threads \
+.PHONY: check-browser bench-nccl check-packages check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-smc check-nccl check-old-new check-threads \
 	check-valgrind vm vm-bench vm-compare vm-smc fuzz coverage lint soak soak-sim soak-faults

@@ -5,16 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "git-hash.h"
 #include "tools/cmd.h"
 #include "tools/report/report.h"
 #include "tools/text.h"
-
-#ifdef HAVE_CONFIG_H
-#include "config.h"
-#endif
-#ifndef PACKAGE_VERSION
-#define PACKAGE_VERSION "unknown"
-#endif
 
 static void help(void)
 {
@@ -72,7 +66,7 @@ static int run(int argc, char **argv)
 	}
 	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-v") == 0 ||
 	    strcmp(argv[1], "-V") == 0) {
-		puts("braid " PACKAGE_VERSION);
+		puts("braid " BRAID_VERSION);
 		return 0;
 	}
 	return unknown(argv[1]);

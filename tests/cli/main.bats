@@ -106,7 +106,13 @@ refuses()
 
 @test "--version prints one line" {
 	run -0 "$braid" --version
-	[[ $output =~ ^braid\ [0-9a-z.]+$ ]]
+	[[ $output =~ ^braid\ [0-9]+\.[0-9]+\.[0-9]+(\ \(git\ [0-9a-z-]+\))?$ ]]
+}
+
+@test "the plugin says the version of the command beside it" {
+	run -0 "$braid" --version
+	[[ $("$braid" info --verbose 2>&1) == *"braid: version ${output#braid }"* ]]
+	strings -a "${BRAID_TEST_PLUGIN:?}" | grep -qxF "version ${output#braid }"
 }
 
 @test "each subcommand has --help within 80 columns" {

@@ -221,8 +221,8 @@ static int send_setup(struct nl_sock *nl, const char *family, uint8_t cmd, const
 static int complain(const char *what, int err)
 {
 	if (err == -NLE_OBJ_NOTFOUND)
-		return opt_fail("braid smc setup", "[smc-refused]", "%s: this kernel has no SMC, or "
-				"its module is not loaded: modprobe smc", what);
+		return opt_fail("braid smc setup", "[smc-refused]", "%s: this kernel has no SMC, "
+				"or its module is not loaded: modprobe smc", what);
 	return opt_fail("braid smc setup", "[smc-refused]", "%s: %s%s", what, nl_geterror(err),
 			geteuid() ? "; it is for root" : "");
 }

@@ -196,17 +196,17 @@ static json_t *load(const char *text, char *err)
 
 static void thresholds(void **state)
 {
-	struct figure f = { .name = "bw", .unit = "Gbit/s", .value = 10 };
+	struct figure f = { .name = "bw_1M", .unit = "Gbit/s", .value = 10 };
 	char err[400], why[256] = "";
 	json_t *o = load("{\"schema\": \"braid-thresholds\", \"version\": 1, \"nic\": \"mlx5_*\","
-			 " \"figures\": {\"bw\": {\"least\": 10, \"most\": 20}}}", err);
+			 " \"figures\": {\"bw_1M\": {\"least\": 10, \"most\": 20}}}", err);
 
 	(void)state;
 	assert_non_null(o);
 	assert_int_equal(limits_hold(o, "mlx5_0:1", &f, why, sizeof(why)), LIMIT_KEPT);
 	f.value = 9.99;
 	assert_int_equal(limits_hold(o, "mlx5_0:1", &f, why, sizeof(why)), LIMIT_BROKEN);
-	assert_string_equal(why, "bw is 9.99 Gbit/s, and at least 10 was to be");
+	assert_string_equal(why, "bw_1M is 9.99 Gbit/s, and at least 10 was to be");
 	f.value = 21;
 	assert_int_equal(limits_hold(o, "mlx5_0:1", &f, why, sizeof(why)), LIMIT_BROKEN);
 	f.value = NAN;
@@ -222,7 +222,7 @@ static void thresholds(void **state)
 static void malformed(void **state)
 {
 	static const char good[] = "{\"schema\": \"braid-thresholds\", \"version\": 1, "
-				   "\"figures\": {\"bw\": {\"least\": 10}}}";
+				   "\"figures\": {\"bw_1M\": {\"least\": 10}}}";
 	char text[sizeof(good)], err[400];
 	unsigned refused = 0;
 

@@ -49,31 +49,6 @@ static const char *const style[] = {
 	".c .good{fill:var(--good)}.c .warn{fill:var(--warn)}.c .bad{fill:var(--bad)}",
 };
 
-void html_text(FILE *to, const char *text)
-{
-	for (; *text; text++) {
-		switch (*text) {
-		case '<':
-			fputs("&lt;", to);
-			break;
-		case '>':
-			fputs("&gt;", to);
-			break;
-		case '&':
-			fputs("&amp;", to);
-			break;
-		case '"':
-			fputs("&quot;", to);
-			break;
-		case '\'':
-			fputs("&#39;", to);
-			break;
-		default:		/* a control character would not be HTML */
-			fputc((unsigned char)*text < ' ' || *text == 0x7f ? ' ' : *text, to);
-		}
-	}
-}
-
 static void element(FILE *to, const char *tag, const char *text)
 {
 	fprintf(to, "<%s>", tag);

@@ -67,7 +67,7 @@ void page_picture(json_t *part, const char *title, const char *svg);
 void page_html(const json_t *page, FILE *to);
 void page_markdown(const json_t *page, FILE *to);
 void svg_chart(const json_t *chart, FILE *to);
-void html_text(FILE *to, const char *text);	/* fit for HTML: text, and quoted attributes */
+void html_text(FILE *to, const char *text);	/* fit for text and quoted attributes (svg.c) */
 const char *page_cell_text(const json_t *cell, char *room, size_t n);
 const char *page_shown(double x, char *room, size_t n);	/* three digits or more */
 const char *page_size_name(double bytes, char *room, size_t n);

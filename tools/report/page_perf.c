@@ -99,13 +99,14 @@ static double median(const struct sweep *s, const char *fabric, json_int_t size,
 static void figures(json_t *part, const struct sweep *s, const struct view *v)
 {
 	json_t *chart = NULL, *series = NULL, *row;
-	json_t *table = page_table(part, v->label, s->nfabrics > 1 ? "size|plugin|raw" : "size|median",
-				   true);
+	json_t *table = page_table(part, v->label,
+				   s->nfabrics > 1 ? "size|plugin|raw" : "size|median", true);
 
 	if (s->nsizes > 1)
 		chart = page_lines(part, "Medians by size",
 				   (struct page_axis){ "message size, bytes", SCALE_SIZES },
-				   (struct page_axis){ v->label, v->less ? SCALE_LOG : SCALE_LINEAR });
+				   (struct page_axis){ v->label,
+					v->less ? SCALE_LOG : SCALE_LINEAR });
 	for (int k = 0; chart && k < s->nfabrics; k++) {
 		series = page_series(chart, s->fabrics[k]);
 		for (int i = 0; i < s->nsizes; i++)
@@ -221,7 +222,8 @@ static bool is_measured(const struct sweep *s, const char *column)
 static void rows_table(json_t *page, const struct sweep *s)
 {
 	static const char *const columns[] = { "min_us", "p50_us", "p90_us", "p99_us", "p99.9_us",
-		"max_us", "mean_us", "jitter_us", "op_us", "alg_gb_s", "bus_gb_s", "gbit_s", "msg_s",
+		"max_us", "mean_us", "jitter_us", "op_us", "alg_gb_s", "bus_gb_s", "gbit_s",
+		"msg_s",
 		"cpu_s_per_gb", "connect_us", "accept_us", "iters", "seconds", "values", "wrong" };
 	enum { N = sizeof(columns) / sizeof(columns[0]) };
 	char heads[512] = "over|size|round";

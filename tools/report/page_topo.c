@@ -31,7 +31,8 @@ static bool uses(const json_t *gpu, const char *nic)
 
 static void near_part(json_t *page, const json_t *gpus, const json_t *nics)
 {
-	json_t *part = page_part(page, "How near GPUs and NICs are"), *chart, *table, *row, *gpu, *nic;
+	json_t *part = page_part(page, "How near GPUs and NICs are"), *chart, *table, *row;
+	json_t *gpu, *nic;
 	char heads[2048] = "GPU|vendor|uses";
 	size_t i, k;
 
@@ -40,7 +41,8 @@ static void near_part(json_t *page, const json_t *gpus, const json_t *nics)
 			 json_array_size(nics));
 		return;
 	}
-	page_say(part, "The stronger the colour, the nearer; a frame marks the NICs that the GPU should use.");
+	page_say(part, "The stronger the colour, the nearer; a frame marks the NICs that the GPU "
+		 "should use.");
 	chart = page_heat(part, "GPU by NIC", "GPU", "NIC");
 	json_array_foreach(nics, k, nic)
 		if (strlen(heads) + 64 < sizeof(heads))
@@ -57,7 +59,8 @@ static void near_part(json_t *page, const json_t *gpus, const json_t *nics)
 				strncat(strcat(list, k ? " " : ""), json_string_value(nic), 60);
 		page_text(row, list);
 		json_array_foreach(nics, k, nic) {
-			const char *d = text_of(json_object_get(gpu, "distance"), text_of(nic, "id"));
+			const json_t *far = json_object_get(gpu, "distance");
+			const char *d = text_of(far, text_of(nic, "id"));
 
 			page_cell(chart, text_of(gpu, "id"), text_of(nic, "id"), nearness(d), d,
 				  uses(gpu, text_of(nic, "name")));
@@ -73,8 +76,8 @@ static void nic_part(json_t *page, const json_t *nics)
 
 	if (!json_array_size(nics))
 		return;
-	table = page_table(page_part(page, "NICs"), "", "NIC|name|interface|port|Mbit/s|link|NUMA|PCI",
-			   false);
+	table = page_table(page_part(page, "NICs"), "",
+			   "NIC|name|interface|port|Mbit/s|link|NUMA|PCI", false);
 	json_array_foreach(nics, i, nic) {
 		const json_t *up = json_object_get(nic, "up");
 

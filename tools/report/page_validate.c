@@ -45,14 +45,16 @@ static void figures(json_t *page, const json_t *checks)
 		json_array_foreach(json_object_get(c, "figures"), k, f) {
 			if (!part) {
 				part = page_part(page, "Figures");
-				table = page_table(part, "", "check|figure|value|unit|samples", false);
+				table = page_table(part, "",
+						   "check|figure|value|unit|samples", false);
 			}
 			row = page_row(table);
 			page_text(row, text_of(c, "id"));
 			page_text(row, text_of(f, "name"));
 			page_number(row, json_object_get(f, "value"));
 			page_text(row, text_of(f, "unit"));
-			page_number(row, json_object_get(f, "n"));
+			json_array_append_new(row, json_integer((json_int_t)json_array_size(
+				json_object_get(f, "samples"))));
 		}
 	}
 }

@@ -136,8 +136,9 @@ int cmd_report(int argc, char **argv)
 		OPT_SUCH_AS("braid report perf.json --markdown -", "tables for a ticket"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
-	enum opt_end end = opt_parse("braid report", "A page for people, of the JSON that perf, "
-				     "compare, validate, topo,\ndiff or mesh wrote.", rows, argc, argv);
+	static const char about[] = "A page for people, of the JSON that perf, compare, validate, "
+		"topo,\ndiff or mesh wrote.";
+	enum opt_end end = opt_parse("braid report", about, rows, argc, argv);
 	json_error_t e;
 	json_t *doc;
 	int rc;

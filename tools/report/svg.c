@@ -14,6 +14,31 @@
 
 enum { WIDTH = 440, LEFT = 48, RIGHT = 12, TOP = 10, PLOT_H = 200, COLOURS_N = 8, TICKS = 12 };
 
+void html_text(FILE *to, const char *text)
+{
+	for (; *text; text++) {
+		switch (*text) {
+		case '<':
+			fputs("&lt;", to);
+			break;
+		case '>':
+			fputs("&gt;", to);
+			break;
+		case '&':
+			fputs("&amp;", to);
+			break;
+		case '"':
+			fputs("&quot;", to);
+			break;
+		case '\'':
+			fputs("&#39;", to);
+			break;
+		default:		/* a control character would not be HTML */
+			fputc((unsigned char)*text < ' ' || *text == 0x7f ? ' ' : *text, to);
+		}
+	}
+}
+
 static void label(FILE *to, double x, double y, const char *anchor, const char *class,
 		  const char *text)
 {

@@ -13,6 +13,7 @@
 /* -- the plugin (net.c) ------------------------------------------------------------------- */
 
 void net_up(struct validate *v);	/* load it here, call init, choose a device */
+void ipv6_only(void);			/* for plugins that are loaded from now on */
 bool is_braid(const struct validate *v);
 void needs_braid(struct validate *v);	/* else the check is skipped */
 void needs_abi(struct validate *v, int abi);
@@ -119,8 +120,6 @@ struct order {				/* one order or answer; crosses hosts */
 	uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
 	char text[400];
 };
-
-void ipv6_only(void);			/* for plugins that this process loads from now on */
 
 enum { ANSWER_MS = 15000, WAIT_MS = 8000 };
 

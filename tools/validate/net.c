@@ -97,3 +97,9 @@ void needs_abi(struct validate *v, int abi)
 	if (v->abi < abi)
 		skip(v, "it is about version %d of the interface, and this is %d", abi, v->abi);
 }
+
+void ipv6_only(void)
+{
+	setenv("BRAID_SOCKET_FAMILY", "AF_INET6", 1);
+	setenv("NCCL_SOCKET_FAMILY", "AF_INET6", 1);
+}

@@ -317,12 +317,6 @@ static bool has_device(struct validate *v)
 	       net_devices(v->net, &n) == ncclSuccess && n > 0;
 }
 
-void ipv6_only(void)
-{
-	setenv("BRAID_SOCKET_FAMILY", "AF_INET6", 1);
-	setenv("NCCL_SOCKET_FAMILY", "AF_INET6", 1);
-}
-
 static void ipv6(struct validate *v)
 {
 	ipv6_only();

@@ -29,7 +29,7 @@ completion/braid.fish: braid$(EXEEXT)
 EXTRA_DIST += docs/decisions docs/results \
 	docs/dev/adding-a-transport.md docs/dev/architecture.md docs/dev/glossary.md docs/dev/life-of-a-message.md \
 	docs/dev/rationale.md docs/dev/testing.md docs/dev/wire.md \
-	docs/user/addresses.md docs/user/compare.md docs/user/doctor.md docs/user/encryption.md docs/user/gpu.md docs/user/install.md \
+	docs/examples/braid-alerts.test.yml docs/examples/braid-alerts.yml docs/examples/grafana-braid.json docs/user/addresses.md docs/user/compare.md docs/user/doctor.md docs/user/encryption.md docs/user/gpu.md docs/user/install.md \
 	docs/user/mesh.md docs/user/messages.md docs/user/nccl.md docs/user/observability.md docs/user/thresholds.example.json docs/user/rdma.md docs/user/reports.md \
 	docs/user/reliability.md docs/user/smc.md docs/user/topology.md docs/user/ucx.md \
 	docs/user/validate.md docs/user/validate.schema.json

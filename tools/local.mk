@@ -187,6 +187,7 @@ tools_libtools_a_SOURCES = \
 	tools/validate/verdict.c \
 	tools/validate/watch.c \
 	tools/watch/dump.c \
+	tools/watch/metrics.c \
 	tools/watch/process.c \
 	tools/watch/process.h \
 	tools/watch/query.c \

@@ -239,7 +239,53 @@ int braid_report_json(struct braid_text *t, bool all)
 	return err ? err : t->bad ? -ENOMEM : 0;
 }
 
-/* --- OpenMetrics --------------------------------------------------------------------------- */
+/* --- metrics, in the text format of Prometheus ---------------------------------------------- */
+
+enum { LABEL_LEN = 64 };
+
+/* Whose process this is; "" if no launcher says so. */
+static struct {
+	char job[LABEL_LEN], rank[LABEL_LEN];
+} labels;
+
+/* The first of these variables that is set. */
+static void from_env(char ret[LABEL_LEN], const char *const *names)
+{
+	const char *value = NULL;
+
+	for (; *names && !value; names++)
+		value = getenv(*names);
+	snprintf(ret, LABEL_LEN, "%s", value ? value : "");
+}
+
+void braid_report_job(void)
+{
+	static const char *const jobs[] = { "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID",
+		"LSB_JOBID", NULL };
+	static const char *const ranks[] = { "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK",
+		"PMIX_RANK", "PMI_RANK", NULL };
+
+	from_env(labels.job, jobs);
+	from_env(labels.rank, ranks);
+}
+
+static void put_label(struct braid_text *t, const char *name, const char *value)
+{
+	if (!*value)
+		return;
+	braid_text_add(t, "%s=", name);
+	braid_text_string(t, value);
+	braid_text_add(t, ",");
+}
+
+static void put_labels(struct braid_text *t)
+{
+	braid_text_add(t, "{");
+	put_label(t, "host", braid_self.host);
+	put_label(t, "job_id", labels.job);	/* "job" is the scraper's */
+	put_label(t, "rank", labels.rank);
+	braid_text_add(t, "pid=\"%u\"", braid_self.pid);
+}
 
 enum metric {
 	LINKS, LINKS_SILENT, LANES, LANES_DOWN, COMMS, SENDS, RECEIVES, OLDEST, QUEUED, RESENT,
@@ -249,27 +295,27 @@ enum metric {
 };
 
 static const struct {
-	const char *name, *unit, *help;
+	const char *name, *help;
 	bool counter;
 } rows[METRICS] = {
-	[LINKS] = { "links", "", "Links that are up.", false },
-	[LINKS_SILENT] = { "links_silent", "", "Links whose peer was not heard for 3 s.", false },
-	[LANES] = { "lanes", "", "Lanes that are up.", false },
-	[LANES_DOWN] = { "lanes_down", "", "Lanes that are lost and not yet back.", false },
-	[COMMS] = { "comms", "", "Connections of NCCL that are open.", false },
-	[SENDS] = { "sends_outstanding", "", "Sends that are not done.", false },
-	[RECEIVES] = { "receives_outstanding", "", "Receives that are not done.", false },
-	[OLDEST] = { "oldest_seconds", "seconds", "Age of the oldest of them.", false },
-	[QUEUED] = { "queued_bytes", "bytes", "Not yet handed to the wire.", false },
-	[RESENT] = { "resent_packets", "", "Sent again by TCP sockets that are open.", false },
-	[SENT_MESSAGES] = { "sent_messages", "", "Sends that were done.", true },
-	[SENT_BYTES] = { "sent_bytes", "bytes", "Bytes of them.", true },
-	[RECEIVED_MESSAGES] = { "received_messages", "", "Receives that were done.", true },
-	[RECEIVED_BYTES] = { "received_bytes", "bytes", "Bytes of them.", true },
-	[LOST] = { "lanes_lost", "", "Times that a lane was lost.", true },
-	[REDIALS] = { "lanes_back", "", "Times that a lane was back.", true },
-	[CORRUPT] = { "lanes_corrupt", "", "Times that a checksum was wrong.", true },
-	[STALLS] = { "stalls", "", "Times that a message was so late that a WARN said so.", true },
+	[LINKS] = { "links", "Links that are up.", false },
+	[LINKS_SILENT] = { "links_silent", "Links whose peer was not heard for 3 s.", false },
+	[LANES] = { "lanes", "Lanes that are up.", false },
+	[LANES_DOWN] = { "lanes_down", "Lanes that are lost and not yet back.", false },
+	[COMMS] = { "comms", "Connections of NCCL that are open.", false },
+	[SENDS] = { "sends_outstanding", "Sends that are not done.", false },
+	[RECEIVES] = { "receives_outstanding", "Receives that are not done.", false },
+	[OLDEST] = { "oldest_seconds", "Age of the oldest of them.", false },
+	[QUEUED] = { "queued_bytes", "Not yet handed to the wire.", false },
+	[RESENT] = { "resent_packets", "Sent again by TCP sockets that are open.", false },
+	[SENT_MESSAGES] = { "sent_messages", "Sends that were done.", true },
+	[SENT_BYTES] = { "sent_bytes", "Bytes of them.", true },
+	[RECEIVED_MESSAGES] = { "received_messages", "Receives that were done.", true },
+	[RECEIVED_BYTES] = { "received_bytes", "Bytes of them.", true },
+	[LOST] = { "lanes_lost", "Times that a lane was lost.", true },
+	[REDIALS] = { "lanes_back", "Times that a lane was back.", true },
+	[CORRUPT] = { "lanes_corrupt", "Times that a checksum was wrong.", true },
+	[STALLS] = { "stalls", "Times that a message was so late that a WARN said so.", true },
 };
 
 /* One metric of each kind per device, so that their number does not grow with the peers. */
@@ -331,17 +377,17 @@ static void hold_up(struct sums *s, unsigned n)
 
 static void put_metric(struct braid_text *t, enum metric m, const struct sums *s, unsigned n)
 {
-	const char *name = rows[m].name;
+	const char *name = rows[m].name, *end = rows[m].counter ? "_total" : "";
 
-	braid_text_add(t, "# TYPE braid_%s %s\n", name, rows[m].counter ? "counter" : "gauge");
-	if (rows[m].unit[0])
-		braid_text_add(t, "# UNIT braid_%s %s\n", name, rows[m].unit);
-	braid_text_add(t, "# HELP braid_%s %s\n", name, rows[m].help);
+	braid_text_add(t, "# HELP braid_%s%s %s\n", name, end, rows[m].help);
+	braid_text_add(t, "# TYPE braid_%s%s %s\n", name, end,
+		       rows[m].counter ? "counter" : "gauge");
 	for (unsigned i = 0; i < n; i++) {
 		uint64_t v = s[i].of[m];
 
-		braid_text_add(t, "braid_%s%s{pid=\"%u\",device=", name,
-			       rows[m].counter ? "_total" : "", braid_self.pid);
+		braid_text_add(t, "braid_%s%s", name, end);
+		put_labels(t);
+		braid_text_add(t, ",device=");
 		braid_text_string(t, s[i].dev->net.name);
 		if (m == OLDEST)
 			braid_text_add(t, "} %" PRIu64 ".%03u\n", v / 1000, (unsigned)(v % 1000));
@@ -373,6 +419,9 @@ int braid_report_metrics(struct braid_text *t)
 		}
 	}
 	hold_up(s, n);
+	braid_text_add(t, "# HELP braid_up The process answers.\n# TYPE braid_up gauge\nbraid_up");
+	put_labels(t);
+	braid_text_add(t, "} 1\n");
 	for (enum metric m = 0; m < METRICS; m++)
 		put_metric(t, m, s, n);
 	braid_text_add(t, "# EOF\n");

@@ -26,5 +26,7 @@ void braid_text_free(struct braid_text *t);
 /* The state of this process.  all: with each message and the flight recorder.  0 or -ENOMEM. */
 int braid_report_json(struct braid_text *t, bool all);
 int braid_report_metrics(struct braid_text *t);
+/* Read the job and the rank from the environment, for labels; before there is another thread. */
+void braid_report_job(void);
 
 #endif

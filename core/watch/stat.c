@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -40,6 +41,7 @@ enum {
 };
 
 static struct {
+	bool wrote;			/* the metrics file is of this process */
 	bool running, lost;		/* lost: the last thread never came back */
 	pthread_t thread;
 	int wake;			/* eventfd */
@@ -156,11 +158,23 @@ static void write_metrics(void)
 	if (braid_report_metrics(&t))
 		errno = ENOMEM;
 	else if (!braid_file_write(path, &t, 0644))
-		errno = 0;
+		st.wrote = true, errno = 0;
 	if (errno && !warned)
 		braid_info("BRAID_METRICS_FILE: %s can't be written: %s", path, strerror(errno));
 	warned |= errno != 0;
 	braid_text_free(&t);
+}
+
+/* A file that outlives its process would go on saying that its links are up. */
+static void remove_metrics(void)
+{
+	char path[2 * BRAID_PARAM_STR_MAX];
+	struct stat sb;
+
+	expand(braid_param.metrics_file, path, sizeof(path));
+	if (st.wrote && !lstat(path, &sb) && S_ISREG(sb.st_mode) && sb.st_uid == geteuid())
+		unlink(path);
+	st.wrote = false;
 }
 
 /* Log the last events, for users that have only the log. */
@@ -251,6 +265,7 @@ void braid_stat_start(void)
 	if (st.lost || (!braid_param.stat && !braid_param.metrics_file[0] &&
 			!braid_param.dump_dir[0]))
 		return;
+	braid_report_job();
 	atomic_store(&st.stop, false);
 	st.wake = braid_os->eventfd();
 	err = st.wake < 0 ? -errno : 0;
@@ -280,6 +295,7 @@ void braid_stat_stop(void)
 	}
 	braid_os->close(st.wake);
 	st.wake = -1;
+	remove_metrics();
 }
 
 void braid_stat_dump(void)

@@ -6,6 +6,7 @@ bats_require_minimum_version 1.5.0
 
 braid=${BRAID_TEST_BRAID:-braid}
 plugin=${BRAID_TEST_PLUGIN:-libnccl-net-braid.so}
+examples=${BRAID_TEST_SRCDIR:-.}/docs/examples
 
 setup()
 {
@@ -99,12 +100,83 @@ bad()
 	[[ $output == '{"braid_report":1,'*'"pid":'$pid,* ]]
 	run -0 "$braid" dump --json "$pid"
 	[[ $output == *'"events":[{'* ]]
-	run -0 "$braid" stat --metrics "$pid"
+	run -0 "$braid" stat --openmetrics "$pid"
 	[ "${lines[-1]}" = "# EOF" ]
-	# each line is a sample or a comment, and each sample's family has a type
-	grep -vqE '^(# (TYPE|UNIT|HELP) braid_[a-z_]+ .*|# EOF|braid_[a-z_]+\{pid="[0-9]+",device="[^"]*"\} [0-9.]+)$' \
-		<<<"$output" && false
+	well_formed "$output"
+	grep -q '^# TYPE braid_sent_bytes counter$' <<<"$output"
+	run -0 "$braid" stat --metrics "$pid"
+	well_formed "$output"
+	grep -q '^# TYPE braid_sent_bytes_total counter$' <<<"$output"
 	[ "$(grep -c '^# TYPE' <<<"$output")" -ge 15 ]
+}
+
+# Each line is a sample or a heading, each metric has one heading, and no sample is there twice.
+well_formed()				# TEXT
+{
+	grep -vE '^(# (TYPE|HELP) braid_[a-z_]+ .*|# EOF|braid_[a-z_]+\{([a-z_]+="([^"\\]|\\.)*",?)+\} [0-9.]+)$' \
+		<<<"$1" && return 1
+	[ -z "$(grep '^# TYPE' <<<"$1" | sort | uniq -d)" ] &&
+		[ -z "$(grep -v '^#' <<<"$1" | cut -d' ' -f1 | sort | uniq -d)" ]
+}
+
+@test "--metrics without a PID is every process of the host, with job and rank" {
+	export SLURM_JOB_ID='4711"\' RANK=3
+	job
+	run -0 "$braid" stat --metrics
+	well_formed "$output"
+	[ "$(grep -c '^braid_up{host="'"$(hostname)"'",job_id="4711\\"\\\\",rank="3",pid="[0-9]*"} 1$' <<<"$output")" -eq 2 ]
+	[ "$(grep -c '^braid_sent_bytes_total{.*device="' <<<"$output")" -ge 2 ]
+	if command -v promtool >/dev/null; then
+		promtool check metrics <<<"$output"
+	fi
+	run -0 "$braid" stat --metrics --textfile "$dir/all.prom"
+	[ -z "$output" ]
+	grep -q '^braid_up{' "$dir/all.prom"
+}
+
+@test "--metrics names a process that does not answer" {
+	job
+	kill -STOP "$pid"
+	run -0 "$braid" stat --metrics
+	kill -CONT "$pid"
+	grep -q '^braid_up{host="'"$(hostname)"'",pid="'"$pid"'"} 0$' <<<"$output"
+	grep -q '^braid_up{.*} 1$' <<<"$output"
+	[ "$(grep -c '^# TYPE braid_up gauge$' <<<"$output")" -eq 1 ]
+}
+
+@test "--metrics without any process is empty, and no error" {
+	run -0 "$braid" stat --metrics --dir "$dir"
+	[ -z "$output" ]
+	run -0 "$braid" stat --openmetrics --dir "$dir"
+	[ "$output" = "# EOF" ]
+}
+
+@test "the dashboard and the alerts use metrics that there are" {
+	job
+	"$braid" stat --metrics >"$dir/metrics.txt"
+	for file in grafana-braid.json braid-alerts.yml; do
+		for name in $(grep -oE 'braid_[a-z_]+' "$examples/$file" | sort -u); do
+			grep -q "^# TYPE $name " "$dir/metrics.txt" || {
+				echo "$file: no metric $name"
+				return 1
+			}
+		done
+	done
+	python3 -m json.tool "$examples/grafana-braid.json" >/dev/null
+}
+
+@test "every alert fires where it should, and none where all is well" {
+	command -v promtool >/dev/null || skip "promtool is not installed"
+	run -0 promtool check rules "$examples/braid-alerts.yml"
+	run -0 promtool test rules "$examples/braid-alerts.test.yml"
+	# the dashboard's expressions are PromQL
+	python3 -c '
+import json, sys
+d = json.load(open(sys.argv[1]))
+e = [t["expr"] for p in d["panels"] for t in p["targets"]]
+rules = [{"record": "x:%d" % i, "expr": x.replace("$job", ".*").replace("$host", ".*")} for i, x in enumerate(e)]
+print(json.dumps({"groups": [{"name": "x", "rules": rules}]}))' "$examples/grafana-braid.json" >"$dir/rules.yml"
+	run -0 promtool check rules "$dir/rules.yml"
 }
 
 @test "no answer has the secret of the job" {
@@ -245,9 +317,10 @@ job2()
 	says '{"braid_report":1,"host":"z\u00fcrich\u009b2J\u202ex"}'
 	run -0 "$braid" dump $who
 	[[ $output == *"on zürich??2J???x,"* ]]
-	says $'# TYPE \e[2J\n\xff\n# EOF\n'
+	says $'# TYPE \e[2J\n\xff\nbraid_up{x="\e[2J"} 1\nbraid_up{y="} 1\nother{} 1\n# EOF\n'
 	run -0 "$braid" stat --metrics $who
-	[ "$output" = $'# TYPE ?[2J\n?\n# EOF' ]
+	[ "${lines[-1]}" = 'braid_up{x="?[2J"} 1' ]
+	[ "${#lines[@]}" -eq 3 ]
 }
 
 # The process sends one byte now and then, without end.

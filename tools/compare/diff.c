@@ -195,8 +195,8 @@ static void notes(struct diff *d)
 		n = na < n ? na : n;
 		n = nb < n ? nb : n;
 	}
-	snprintf(line, sizeof(line), "with %u samples and %u figures nothing can be sure: %u rounds "
-		 "or more", n, d->n, least);
+	snprintf(line, sizeof(line), "with %u samples and %u figures nothing can be sure: %u "
+		 "rounds or more", n, d->n, least);
 	if (d->n && n < least)
 		json_array_append_new(d->notes, json_string(line));
 }
@@ -206,8 +206,9 @@ static void notes(struct diff *d)
 static json_t *figure_json(const struct change *c)
 {
 	return json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:i, s:i, s:i}", "name",
-			 c->b->name, "unit", c->b->unit ? c->b->unit : "", "result", c->result, "why",
-			 c->why, "was", c->was, "is", c->is, "percent", c->percent, "p", c->p,
+			 c->b->name, "unit", c->b->unit ? c->b->unit : "", "result", c->result,
+			 "why", c->why, "was", c->was, "is", c->is, "percent", c->percent, "p",
+			 c->p,
 			 "samples_was", (int)c->a->n, "samples_is", (int)c->b->n, "starved",
 			 (int)(c->a->starved + c->b->starved));
 }
@@ -251,8 +252,8 @@ static void print(const struct diff *d, const json_t *doc)
 	json_array_foreach(d->checks, i, x) {
 		if (*text_of(x, "is"))
 			snprintf(line, sizeof(line), "%s: %s, was %s%s%.400s", text_of(x, "id"),
-				 text_of(x, "is"), text_of(x, "was"), *text_of(x, "saw") ? ": " : "",
-				 text_of(x, "saw"));
+				 text_of(x, "is"), text_of(x, "was"),
+				 *text_of(x, "saw") ? ": " : "", text_of(x, "saw"));
 		else
 			snprintf(line, sizeof(line), "%s: was %s, and is not in the second report",
 				 text_of(x, "id"), text_of(x, "was"));
@@ -330,7 +331,8 @@ int cmd_diff(int argc, char **argv)
 		{OPT_ARG, "B", NULL, "the report of after", &paths[1], 0, 0},
 		{OPT_REAL, "threshold", "PERCENT", "what is less is no change (10)", &threshold, 0,
 		 1000},
-		{OPT_TEXT, "json", "FILE", "also write JSON; -: only that, to stdout", &out.json, 0, 0},
+		{OPT_TEXT, "json", "FILE", "also write JSON; -: only that, to stdout", &out.json,
+		 0, 0},
 		REPORT_OPTIONS(out.page),
 		OPT_SUCH_AS("braid diff before.json after.json",
 			    "two reports of braid validate --json, or of braid perf --json"),

@@ -82,7 +82,8 @@ static void width(struct doctor *d)
 		return;
 	for (unsigned i = 0; (s = device(d, i)); i++) {
 		if (!s->now.width) {
-			doctor_skip(d, "%s: /sys does not say how many lanes its link has", label(d, s));
+			doctor_skip(d, "%s: /sys does not say how many lanes its link has",
+				    label(d, s));
 			continue;
 		}
 		if (!braid_machine_is_narrower(s)) {

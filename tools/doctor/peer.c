@@ -147,8 +147,8 @@ static void port(struct doctor *d)
 	} else if (answer) {
 		doctor_ok(d, "%s answers at port %lld: no firewall", text_of(o, "address"), num);
 	} else if (json_is_true(json_object_get(o, "no_neighbour"))) {
-		doctor_find(d, LEVEL_FAIL, "no host of this network has the address %s, or it is off",
-			    text_of(o, "address"));
+		doctor_find(d, LEVEL_FAIL, "no host of this network has the address %s, or it is "
+			    "off", text_of(o, "address"));
 		doctor_mend(d, "ip neigh show %s   # FAILED; is the address right?",
 			    text_of(o, "address"));
 	} else {

@@ -162,7 +162,8 @@ static bool echo(int fd, bool v6, bool raw, unsigned size)
 /* The largest packet that arrives, among usual sizes below our MTU. */
 static void peer_mtu(json_t *o, const struct sockaddr *to)
 {
-	static const unsigned sizes[] = { 9000, 8192, 4200, 2048, 1500, 1450, 1400, 1280, 1200, 576 };
+	static const unsigned sizes[] = { 9000, 8192, 4200, 2048, 1500, 1450, 1400, 1280, 1200,
+		576 };
 	unsigned own = (unsigned)json_integer_value(json_object_get(o, "mtu"));
 	bool v6 = to->sa_family == AF_INET6;
 	int fd = socket(to->sa_family, SOCK_DGRAM | SOCK_CLOEXEC,
@@ -171,7 +172,7 @@ static void peer_mtu(json_t *o, const struct sockaddr *to)
 	unsigned least = v6 ? 1280 : 576;
 	bool raw = fd < 0;
 
-	if (raw)			/* where a sysctl keeps users from pinging, root still may */
+	if (raw)			/* root may, where a sysctl keeps users from it */
 		fd = socket(to->sa_family, SOCK_RAW | SOCK_CLOEXEC,
 			    v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP);
 	if (fd < 0) {
@@ -183,7 +184,8 @@ static void peer_mtu(json_t *o, const struct sockaddr *to)
 	setsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER,
 		   &probe, sizeof(probe));
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	if (connect(fd, to, addr_len(to)) < 0 || (!echo(fd, v6, raw, 84) && !echo(fd, v6, raw, 84))) {
+	if (connect(fd, to, addr_len(to)) < 0 ||
+	    (!echo(fd, v6, raw, 84) && !echo(fd, v6, raw, 84))) {
 		set_text(o, "mtu_error", "the peer does not answer pings");
 	} else if (echo(fd, v6, raw, own) || echo(fd, v6, raw, own)) {
 		json_object_set_new(o, "path_mtu", json_integer(own));

@@ -99,8 +99,9 @@ json_t *mesh_json(const struct mesh_report *r)
 	for (i = 0; i < r->nfound; i++)
 		json_array_append_new(found, finding_json(r, &r->found[i]));
 	o = json_pack("{s:s, s:s, s:o, s:I, s:f, s:f, s:b, s:{s:f, s:f}, s:o, s:o, s:o}",
-		      "schema", "braid-mesh-1", "braid", PACKAGE_VERSION, "over", text_json(r->over), "size",
-		      (json_int_t)r->size, "seconds", r->seconds, "took", r->took_s, "complete",
+		      "schema", "braid-mesh-1", "braid", PACKAGE_VERSION, "over",
+		      text_json(r->over), "size", (json_int_t)r->size, "seconds", r->seconds,
+		      "took", r->took_s, "complete",
 		      r->done == r->pairs && !r->stopped, "median", "bandwidth", r->bytes_s,
 		      "latency", r->latency_s, "hosts", hosts_json(r), "pairs", pairs_json(r),
 		      "findings", found);

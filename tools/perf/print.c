@@ -372,7 +372,7 @@ static bool is_measured(const struct perf_report *rep, const struct perf_row *r,
 {
 	bool setup = shows(rep) == PERF_SHOWS_SETUP;
 
-	return !isnan(c->get(rep, r)) && (c->shows == SETUP ? setup || c->get == get_iters : true) &&
+	return !isnan(c->get(rep, r)) && (c->shows != SETUP || setup || c->get == get_iters) &&
 	       (!setup || c->shows == SETUP);
 }
 

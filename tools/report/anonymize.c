@@ -112,7 +112,8 @@ static size_t address_at(const char *s, char word[64])
 			return strcmp(word, "0.0.0.0") && strncmp(word, "127.", 4) ? n : 0;
 		if (colons >= 2 && inet_pton(AF_INET6, word, bin) == 1)
 			return strcmp(word, "::1") && strcmp(word, "::") ? n : 0;
-		if ((colons == 5 && n == 17) || (colons == 3 && n == 19) || (colons == 7 && n == 23))
+		if ((colons == 5 && n == 17) || (colons == 3 && n == 19) ||
+		    (colons == 7 && n == 23))
 			return n;
 	}
 	return 0;

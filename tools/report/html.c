@@ -20,26 +20,30 @@ static const char *const style[] = {
 	"--line:#38414f;--soft:#1b212b;--good:#6fd39a;--warn:#f0bc5e;--bad:#ff8f85;",
 	"--heat:96,165,250;--s0:#7ab2ff;--s1:#ffab66;--s2:#5fd3b0;--s3:#d79bf0;--s4:#e3cf6a;",
 	"--s5:#ff94b5;--s6:#a7c6e0;--s7:#c7d67f;color-scheme:dark}}",
-	"@media print{:root{--bg:#fff;--ink:#000;--dim:#444;--line:#999;--soft:#fff;--good:#19703c;",
-	"--warn:#8a5a00;--bad:#b3261e;--heat:37,99,175;color-scheme:light}",
+	"@media print{:root{--bg:#fff;--ink:#000;--dim:#444;--line:#999;--soft:#fff;",
+	"--good:#19703c;--warn:#8a5a00;--bad:#b3261e;--heat:37,99,175;color-scheme:light}",
 	"section{break-inside:avoid-page}details>*{display:block}}",
 	"*{box-sizing:border-box}html{-webkit-text-size-adjust:100%}",
 	"body{margin:0 auto;max-width:76rem;padding:1rem;background:var(--bg);color:var(--ink);",
 	"font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}",
-	"h1{font-size:1.6rem;line-height:1.25;margin:.5rem 0}h2{font-size:1.2rem;margin:2rem 0 .5rem;",
-	"padding-top:.75rem;border-top:1px solid var(--line)}p{margin:.4rem 0;max-width:46rem;",
+	"h1{font-size:1.6rem;line-height:1.25;margin:.5rem 0}h2{font-size:1.2rem;",
+	"margin:2rem 0 .5rem;padding-top:.75rem;border-top:1px solid var(--line)}",
+	"p{margin:.4rem 0;max-width:46rem;",
 	"overflow-wrap:anywhere}",
-	".charts{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr))}",
+	".charts{display:grid;gap:1rem;",
+	"grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr))}",
 	"figure{margin:.75rem 0;min-width:0}figcaption{font-weight:600;margin-bottom:.25rem}",
 	"figure>svg{display:block;width:100%;height:auto;max-width:44rem}",
 	".wide,.scroll{overflow-x:auto}.wide>svg{max-width:none}",
 	"details{margin:.5rem 0}summary{cursor:pointer;color:var(--dim)}",
-	"table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem;margin:.5rem 0}",
+	"table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem;",
+	"margin:.5rem 0}",
 	"caption{text-align:left;font-weight:600;padding:.25rem 0}",
 	"th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);text-align:left;",
 	"vertical-align:top;overflow-wrap:break-word;max-width:36rem}",
 	"th{color:var(--dim);font-weight:600;white-space:nowrap;border-bottom-width:2px}",
-	"td.n,th.n{text-align:right;white-space:nowrap}tbody tr:nth-child(even){background:var(--soft)}",
+	"td.n,th.n{text-align:right;white-space:nowrap}",
+	"tbody tr:nth-child(even){background:var(--soft)}",
 	".good{color:var(--good)}.warn{color:var(--warn)}.bad{color:var(--bad);font-weight:600}",
 	".dim{color:var(--dim)}footer{margin-top:2rem;color:var(--dim);font-size:.85rem}",
 	".c text{font:11px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;",
@@ -116,7 +120,7 @@ static void table(FILE *to, const json_t *t)
 		element(to, "caption", text_of(t, "caption"));
 	fputs("<thead><tr>", to);
 	json_array_foreach(json_object_get(t, "columns"), i, x) {
-		fputs(has_numbers(t, i) ? "<th class=\"n\" scope=\"col\">" : "<th scope=\"col\">", to);
+		fprintf(to, "<th%s scope=\"col\">", has_numbers(t, i) ? " class=\"n\"" : "");
 		html_text(to, json_string_value(x));
 		fputs("</th>", to);
 	}

@@ -24,11 +24,13 @@ static const char *figure_of(const json_t *pattern, const char **label)
 		{ "p50_us", "half round trip, microseconds" },
 		{ "gbit_s", "Gbit/s" },
 	};
+	bool rate;
 
 	if (strcmp(text_of(pattern, "name"), "pingpong") != 0 && !is_zero(pattern, "gbit_s") &&
 	    is_zero(pattern, "p50_us")) {
-		*label = strcmp(text_of(pattern, "name"), "rate") ? "Gbit/s" : "messages per second";
-		return strcmp(text_of(pattern, "name"), "rate") ? "gbit_s" : "msg_s";
+		rate = strcmp(text_of(pattern, "name"), "rate") == 0;
+		*label = rate ? "messages per second" : "Gbit/s";
+		return rate ? "msg_s" : "gbit_s";
 	}
 	for (size_t i = 0; i < 3; i++) {
 		*label = figures[i][1];
@@ -128,7 +130,8 @@ json_t *page_of_compare(const json_t *doc)
 		page_say(page, "Note: %s.", json_string_value(x));
 	json_array_foreach(json_object_get(doc, "patterns"), i, x)
 		pattern_part(page, doc, x);
-	table = page_table(page_part(page, "What was measured"), "", "over|what it is|device", false);
+	table = page_table(page_part(page, "What was measured"), "", "over|what it is|device",
+			   false);
 	json_array_foreach(json_object_get(doc, "ways"), i, x) {
 		const json_t *about = json_object_get(x, "about");
 

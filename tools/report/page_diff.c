@@ -18,7 +18,8 @@ static void checks_part(json_t *page, const json_t *checks)
 
 	if (!json_array_size(checks))
 		return;
-	table = page_table(page_part(page, "Checks"), "", "|check|before|after|what was seen", false);
+	table = page_table(page_part(page, "Checks"), "", "|check|before|after|what was seen",
+			   false);
 	json_array_foreach(checks, i, c) {
 		row = page_row(table);
 		page_mood(row, mood(text_of(c, "result")), text_of(c, "result"));
@@ -35,7 +36,7 @@ static void figures_part(json_t *page, const json_t *figures)
 	size_t i;
 
 	table = page_table(page_part(page, "Figures"), "",
-			   "|figure|unit|before|after|change %|low|high|p|samples before|after", false);
+			   "|figure|unit|before|after|change %|p|samples before|after", false);
 	json_array_foreach(figures, i, f) {
 		row = page_row(table);
 		page_mood(row, mood(text_of(f, "result")), text_of(f, "result"));
@@ -44,8 +45,6 @@ static void figures_part(json_t *page, const json_t *figures)
 		page_number(row, json_object_get(f, "was"));
 		page_number(row, json_object_get(f, "is"));
 		page_number(row, json_object_get(f, "percent"));
-		page_number(row, json_object_get(f, "low"));
-		page_number(row, json_object_get(f, "high"));
 		page_number(row, json_object_get(f, "p"));
 		page_number(row, json_object_get(f, "samples_was"));
 		page_number(row, json_object_get(f, "samples_is"));

@@ -43,6 +43,10 @@ json_t *process_report(const struct process *p, const char *word, char err[PROCE
 void process_reports(const struct process *p, size_t n, const char *word, json_t **ret,
 		     char (*err)[PROCESS_ERR]);
 
+/* The same for an answer as text, to be freed. */
+void process_texts(const struct process *p, size_t n, const char *word, char **ret,
+		   char (*err)[PROCESS_ERR]);
+
 /* -- members of a report ------------------------------------------------------------------ */
 
 long long report_number(const json_t *o, const char *key);	/* 0 if it is not there */

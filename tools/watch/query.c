@@ -250,20 +250,44 @@ static void shorten(char err[PROCESS_ERR])
 	memmove(err, err + skip, strlen(err + skip) + 1);
 }
 
-void process_reports(const struct process *p, size_t n, const char *word, json_t **ret,
-		     char (*err)[PROCESS_ERR])
+/* One descriptor for each process. */
+static struct query *queries(const struct process *p, size_t n, const char *word)
 {
 	struct query *a = calloc(n + 1, sizeof(*a));
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-		limit.rlim_cur = limit.rlim_max;	/* one descriptor for each process */
+		limit.rlim_cur = limit.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &limit);
 	}
 	for (size_t i = 0; a && i < n; i++)
 		a[i] = (struct query){ .p = &p[i], .fd = -1 };
 	if (a)
 		query_all(a, n, word);
+	return a;
+}
+
+void process_texts(const struct process *p, size_t n, const char *word, char **ret,
+		   char (*err)[PROCESS_ERR])
+{
+	struct query *a = queries(p, n, word);
+
+	for (size_t i = 0; i < n; i++) {
+		err[i][0] = 0;
+		ret[i] = a ? a[i].text : NULL;
+		if (!ret[i]) {
+			no_answer(&p[i], a ? a[i].err : ENOMEM, err[i]);
+			shorten(err[i]);
+		}
+	}
+	free(a);
+}
+
+void process_reports(const struct process *p, size_t n, const char *word, json_t **ret,
+		     char (*err)[PROCESS_ERR])
+{
+	struct query *a = queries(p, n, word);
+
 	for (size_t i = 0; i < n; i++) {
 		err[i][0] = 0;
 		ret[i] = a && a[i].text ? report_of(&p[i], a[i].text, a[i].len, err[i]) : NULL;

@@ -162,16 +162,22 @@ int stat_show(const char *prog, const char *dir, const char *pid, const char *wo
 
 int cmd_stat(int argc, char **argv)
 {
-	const char *pid = NULL, *dir = NULL;
-	bool json = false, metrics = false;
+	const char *pid = NULL, *dir = NULL, *file = NULL;
+	bool json = false, metrics = false, openmetrics = false;
 	const struct opt rows[] = {
 		{OPT_ARG, "[PID]", NULL, "the process; without it, which there are", &pid, 0, 0},
 		{OPT_FLAG, "json", NULL, "the report as it came", &json, 0, 0},
-		{OPT_FLAG, "metrics", NULL, "as OpenMetrics text", &metrics, 0, 0},
+		{OPT_FLAG, "metrics", NULL, "of it, or of all of this host, for Prometheus",
+		 &metrics, 0, 0},
+		{OPT_FLAG, "openmetrics", NULL, "the same in that format", &openmetrics, 0, 0},
+		{OPT_TEXT, "textfile", "FILE", "write them there, whole or not at all", &file, 0,
+		 0},
 		{OPT_TEXT, "dir", "DIR", "where its socket is, if BRAID_STAT_DIR was set for it",
 		 &dir, 0, 0},
 		OPT_SUCH_AS("braid stat", "the processes of this user that have Braid loaded"),
 		OPT_SUCH_AS("braid stat 4711", "the links and lanes of one"),
+		OPT_SUCH_AS("braid stat --metrics --textfile /var/lib/node/braid.prom",
+			    "all of this host, for a node exporter"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
 	enum opt_end end;
@@ -180,11 +186,15 @@ int cmd_stat(int argc, char **argv)
 			  argc, argv);
 	if (end != OPT_RUN)
 		return end;
+	metrics = metrics || openmetrics;
 	if (json && metrics)
 		return opt_error("braid stat", "--json or --metrics, not both");
-	if (!pid && (json || metrics))
-		return opt_error("braid stat", "%s is of one PID", json ? "--json" : "--metrics");
+	if (file && !metrics)
+		return opt_error("braid stat", "--textfile is for --metrics");
+	if (!pid && json)
+		return opt_error("braid stat", "--json is of one PID");
+	if (metrics)
+		return metrics_show("braid stat", dir, pid, openmetrics, file);
 	return !pid ? list(dir) :
-	       stat_show("braid stat", dir, pid, metrics ? "metrics" : "stat",
-			 json || metrics ? NULL : print_process);
+	       stat_show("braid stat", dir, pid, "stat", json ? NULL : print_process);
 }

@@ -4,6 +4,7 @@
 #define BRAID_TOOLS_STAT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct process;
@@ -20,6 +21,13 @@ void stat_print_link(const json_t *link);
  */
 int stat_show(const char *prog, const char *dir, const char *pid, const char *word,
 	      void (*print)(const json_t *report));
+
+/*
+ * Print the metrics of that process, or (pid NULL) of all; to `file` if it is not NULL.  With
+ * `openmetrics` in that format, else in that of Prometheus.  Returns the exit status.
+ */
+int metrics_show(const char *prog, const char *dir, const char *pid, bool openmetrics,
+		 const char *file);
 
 /* A row for a process that does not answer. */
 void stat_print_silent(const struct process *p, const char *why);

@@ -10,6 +10,13 @@ docs/man/braid-params.7: tools/genman$(EXEEXT)
 docs/man/braid.1: tools/genman$(EXEEXT) docs/man/braid.1.in
 	$(AM_V_GEN)$(MKDIR_P) docs/man && ./tools/genman $(srcdir)/docs/man/braid.1.in >$@.tmp && mv $@.tmp $@
 
+# The documents and manual pages as a site that needs no server: site/index.html.
+docs: $(nodist_man_MANS)
+	$(AM_V_GEN)$(SHELL) $(srcdir)/docs/site/build '$(srcdir)' docs/man site
+	@echo 'the documents: site/index.html'
+EXTRA_DIST += docs/site
+.PHONY: docs
+
 # Where each shell looks; completion/ in the build tree.
 bashcompdir = $(datadir)/bash-completion/completions
 zshcompdir = $(datadir)/zsh/site-functions

@@ -38,5 +38,5 @@ EXTRA_DIST += docs/decisions docs/results \
 	docs/dev/rationale.md docs/dev/testing.md docs/dev/wire.md \
 	docs/user/addresses.md docs/user/compare.md docs/user/doctor.md docs/user/encryption.md docs/user/gpu.md \
 	docs/user/mesh.md docs/user/messages.md docs/user/nccl.md docs/user/observability.md docs/user/rdma.md docs/user/reports.md \
-	docs/user/reliability.md docs/user/smc.md docs/user/topology.md docs/user/ucx.md \
+	docs/user/reliability.md docs/user/smc.md docs/user/topology.md docs/user/tutorial.md docs/user/ucx.md \
 	docs/user/validate.md docs/user/validate.schema.json

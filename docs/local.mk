@@ -4,11 +4,21 @@ nodist_man_MANS += docs/man/braid.1 docs/man/braid-params.7
 CLEANFILES += docs/man/braid.1 docs/man/braid-params.7
 EXTRA_DIST += docs/man/braid.1.in
 
+# The pages name documents by their paths here; their readers find them where they are installed.
+installed_paths = $(SED) 's|docs/user/|$(userdocdir)/|g' $@.tmp >$@ && rm $@.tmp
+
 docs/man/braid-params.7: tools/genman$(EXEEXT)
-	$(AM_V_GEN)$(MKDIR_P) docs/man && ./tools/genman >$@.tmp && mv $@.tmp $@
+	$(AM_V_GEN)$(MKDIR_P) docs/man && ./tools/genman >$@.tmp && $(installed_paths)
 
 docs/man/braid.1: tools/genman$(EXEEXT) docs/man/braid.1.in
-	$(AM_V_GEN)$(MKDIR_P) docs/man && ./tools/genman $(srcdir)/docs/man/braid.1.in >$@.tmp && mv $@.tmp $@
+	$(AM_V_GEN)$(MKDIR_P) docs/man && ./tools/genman $(srcdir)/docs/man/braid.1.in >$@.tmp && $(installed_paths)
+
+userdocdir = $(docdir)/user
+dist_userdoc_DATA = \
+	docs/user/addresses.md docs/user/compare.md docs/user/doctor.md docs/user/encryption.md docs/user/gpu.md \
+	docs/user/mesh.md docs/user/messages.md docs/user/nccl.md docs/user/observability.md docs/user/rdma.md docs/user/reports.md \
+	docs/user/reliability.md docs/user/smc.md docs/user/topology.md docs/user/tutorial.md docs/user/ucx.md \
+	docs/user/validate.md docs/user/validate.schema.json
 
 # The documents and manual pages as a site that needs no server: site/index.html.
 docs: $(nodist_man_MANS)
@@ -35,8 +45,4 @@ completion/braid.fish: braid$(EXEEXT)
 
 EXTRA_DIST += docs/decisions docs/results \
 	docs/dev/adding-a-transport.md docs/dev/architecture.md docs/dev/glossary.md docs/dev/life-of-a-message.md \
-	docs/dev/rationale.md docs/dev/testing.md docs/dev/wire.md \
-	docs/user/addresses.md docs/user/compare.md docs/user/doctor.md docs/user/encryption.md docs/user/gpu.md \
-	docs/user/mesh.md docs/user/messages.md docs/user/nccl.md docs/user/observability.md docs/user/rdma.md docs/user/reports.md \
-	docs/user/reliability.md docs/user/smc.md docs/user/topology.md docs/user/tutorial.md docs/user/ucx.md \
-	docs/user/validate.md docs/user/validate.schema.json
+	docs/dev/rationale.md docs/dev/testing.md docs/dev/wire.md

@@ -246,6 +246,7 @@ cli_tests = \
 	tests/cli/report.bats \
 	tests/cli/stat.bats \
 	tests/cli/topo.bats \
+	tests/cli/tutorial.sh \
 	tests/cli/validate.bats
 
 vm_tests = \
@@ -629,7 +630,7 @@ dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(s
 	$(vm_smc_tests) tests/no-cmocka.sh tests/old-plugin tests/readme tests/packages/run tests/again tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/vm/cases/compare-report.sh tests/bench/encrypt.sh tests/ucx/bench.sh \
 	tests/rdma/device.sh tests/ucx/device.sh tests/topo/mktree tests/gpu/run
-EXTRA_DIST += tests/browser/pages.sh tests/browser/look.py tests/browser/reports.py tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) tests/doctor/healthy.txt tests/doctor/cases.bash tests/valgrind.supp \
+EXTRA_DIST += tests/cli/tutorial.py tests/site/pages.sh tests/site/look.py tests/browser/pages.sh tests/browser/look.py tests/browser/reports.py tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) tests/doctor/healthy.txt tests/doctor/cases.bash tests/valgrind.supp \
 	tests/cppcheck.supp tests/fuzz/corpus tests/net/fabric.sh tests/net/lib.sh tests/tidy/lib.sh \
 	tests/rdma/lib.sh tests/rdma/suite.sh tests/ucx/lib.sh tests/ucx/shim.sh tests/smc/lib.sh tests/bench/figures.sh tests/vm/lib.sh \
 	tests/vm/abi.sh tests/vm/rdma-faults.sh tests/vm/rdma-load.sh tests/vm/rdma-outage.sh \
@@ -698,6 +699,10 @@ check-cli: all $(check_LTLIBRARIES)
 check-browser: all
 	BRAID_TEST_PICTURES='$(abs_top_builddir)/browser' BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-300} \
 		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS=tests/browser/pages.sh
+# The documents as a site (make docs), and every link of it.
+check-site: all
+	BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-300} \
+		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS=tests/site/pages.sh
 
 # This build and the plugin of an older commit talk to each other over TCP: make check-old-new OLD=COMMIT.
 # The older one is built in old/COMMIT; BRAID_TEST_OLD=PATH names one that is there.
@@ -792,7 +797,7 @@ else
 endif
 clean-local:
 	rm -f soak-faults.json
-	rm -rf fuzz-out old packages vm
+	rm -rf fuzz-out old packages site vm
 
 coverage: check
 if COVERAGE
@@ -824,5 +829,5 @@ lint: $(nodist_man_MANS)
 lint_dirs = plugin core gdr verbs socket topo tools
 lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
-.PHONY: check-browser bench-nccl check-packages check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-smc check-nccl check-old-new check-threads \
+.PHONY: check-browser check-site bench-nccl check-packages check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-smc check-nccl check-old-new check-threads \
 	check-valgrind vm vm-bench vm-compare vm-smc fuzz coverage lint soak soak-sim soak-faults

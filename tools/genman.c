@@ -283,7 +283,7 @@ static void options(const char *prog, const char *about, const struct opt *opts)
 		if (o->type == OPT_EXAMPLE)
 			continue;
 		print_name(o, false);
-		print_help(o->help);
+		print_text(o->help);	/* as --help has it: it may begin with a value, which keeps its case */
 	}
 	puts(".El");
 	if (examples)
@@ -294,7 +294,7 @@ static void options(const char *prog, const char *about, const struct opt *opts)
 		fputs(".It Li \"", stdout);
 		print_word(o->name, strlen(o->name), o->name);
 		puts("\"");
-		print_help(o->help);
+		print_text(o->help);
 	}
 	if (examples)
 		puts(".El");

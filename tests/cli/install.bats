@@ -39,6 +39,22 @@ installed()				# VARIABLE=VALUE...
 	[ "$(readlink "$tmp/root/usr/lib/libnccl-net.so")" = libnccl-net-braid.so ]
 }
 
+@test "what the manual pages name is installed" {
+	installed DESTDIR="$tmp/root"
+	named=$(sed 's/\\&//g' "$build/docs/man/braid.1" "$build/docs/man/braid-params.7" | grep -oE '[^ (]*user/[a-z]+\.md')
+	[ "$(wc -l <<<"$named")" -ge 6 ]
+	for file in $named; do
+		[[ $file == /* ]]
+		[ -s "$tmp/root$file" ] || { echo "$file is not installed"; return 1; }
+	done
+	run -1 grep docs/user "$build/docs/man/braid.1" "$build/docs/man/braid-params.7"
+}
+
+@test "a manual page leaves values as they are typed" {
+	grep -qx 'pingpong oneway bidir rate allreduce .*' "$build/docs/man/braid.1"
+	run -1 grep -E '^(Pingpong|Perftest|Bash|Quick|Of tcp)' "$build/docs/man/braid.1"
+}
+
 @test "a directory that the loader does not search is named in the line for the job" {
 	command -v ldconfig >/dev/null || PATH=$PATH:/usr/sbin:/sbin
 	command -v ldconfig >/dev/null || skip "ldconfig is not installed"

@@ -54,7 +54,7 @@ static void death(struct validate *v, bool out)
 	if (op.res != ncclRemoteError && op.res != ncclSystemError)
 		FAIL("the other end was killed, and that is %s, which is not a peer's fault",
 		     net_result_name(op.res));
-	figure(v, &(struct figure){ "death_noticed", "ms", ms, false, &ms, 1 });
+	figure(v, &(struct figure){ "death_noticed", "ms", ms, false, &ms, 1, NULL });
 	saw(v, "%s after %.0f ms (Braid promises %d)", net_result_name(op.res), ms, PROMISED_MS);
 	step(v, "closing what is left");
 	if (out)

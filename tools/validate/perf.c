@@ -80,8 +80,20 @@ static uint64_t calibrate(struct meter *m, struct perf_run r)
 }
 
 struct series {
+	double share[ROUNDS];
 	double p50[ROUNDS], p99[ROUNDS], p999[ROUNDS], rate[ROUNDS], gbit[ROUNDS], cpu[ROUNDS];
 };
+
+/* What part of a CPU the more starved of the two had: other programs may have taken the rest. */
+static double share_of(const struct perf_result res[2])
+{
+	double share = 1;
+
+	for (int i = 0; i < 2; i++)
+		if (res[i].ns)
+			share = fmin(share, (double)res[i].cpu_ns / (double)res[i].ns);
+	return share;
+}
 
 static void measure(struct validate *v, struct meter *m, enum fabric_kind kind,
 		    enum perf_pattern pattern, int comms, uint64_t size, struct series *ret)
@@ -100,6 +112,7 @@ static void measure(struct validate *v, struct meter *m, enum fabric_kind kind,
 		keep_pace(&r, res);
 		bytes = (double)(res[0].bytes + res[1].bytes);
 		cpu = (double)(res[0].cpu_ns + res[1].cpu_ns) / 1e9;
+		ret->share[i] = share_of(res);
 		ret->p50[i] = res[0].lat.p50 / 1e3;
 		ret->p99[i] = res[0].lat.p99 / 1e3;
 		ret->p999[i] = res[0].lat.p999 / 1e3;
@@ -110,10 +123,10 @@ static void measure(struct validate *v, struct meter *m, enum fabric_kind kind,
 }
 
 static void add_figure(struct validate *v, const char *name, const char *unit, bool more,
-		       const double *samples)
+		       const double *samples, const double *shares)
 {
 	figure(v, &(struct figure){ name, unit, diff_median(samples, ROUNDS), more, samples,
-				    ROUNDS });
+				    ROUNDS, shares });
 }
 
 static void latency(struct validate *v)
@@ -124,9 +137,9 @@ static void latency(struct validate *v)
 	meter_open(v, &m, PERF_PINGPONG, 1, false);
 	measure(v, &m, FABRIC_PLUGIN, PERF_PINGPONG, 1, 8, &s);
 	perf_session_close(&m.s);
-	add_figure(v, "latency_8B_p50", "us", false, s.p50);
-	add_figure(v, "latency_8B_p99", "us", false, s.p99);
-	add_figure(v, "latency_8B_p999", "us", false, s.p999);
+	add_figure(v, "latency_8B_p50", "us", false, s.p50, s.share);
+	add_figure(v, "latency_8B_p99", "us", false, s.p99, s.share);
+	add_figure(v, "latency_8B_p999", "us", false, s.p999, s.share);
 }
 
 static void latency_large(struct validate *v)
@@ -137,7 +150,7 @@ static void latency_large(struct validate *v)
 	meter_open(v, &m, PERF_PINGPONG, 1, false);
 	measure(v, &m, FABRIC_PLUGIN, PERF_PINGPONG, 1, 65536, &s);
 	perf_session_close(&m.s);
-	add_figure(v, "latency_64K_p50", "us", false, s.p50);
+	add_figure(v, "latency_64K_p50", "us", false, s.p50, s.share);
 }
 
 static void jitter(struct validate *v)
@@ -151,7 +164,7 @@ static void jitter(struct validate *v)
 	perf_session_close(&m.s);
 	for (int i = 0; i < ROUNDS; i++)
 		ratio[i] = s.p99[i] / s.p50[i];
-	add_figure(v, "jitter_p99_over_p50", "times", false, ratio);
+	add_figure(v, "jitter_p99_over_p50", "times", false, ratio, s.share);
 }
 
 static void bandwidth(struct validate *v, enum perf_pattern pattern, int comms, uint64_t size,
@@ -163,7 +176,7 @@ static void bandwidth(struct validate *v, enum perf_pattern pattern, int comms, 
 	meter_open(v, &m, pattern, comms, false);
 	measure(v, &m, FABRIC_PLUGIN, pattern, comms, size, &s);
 	perf_session_close(&m.s);
-	add_figure(v, name, "Gbit/s", true, s.gbit);
+	add_figure(v, name, "Gbit/s", true, s.gbit, s.share);
 }
 
 static void one_way(struct validate *v)
@@ -194,7 +207,7 @@ static void rate(struct validate *v)
 	meter_open(v, &m, PERF_RATE, 1, false);
 	measure(v, &m, FABRIC_PLUGIN, PERF_RATE, 1, 8, &s);
 	perf_session_close(&m.s);
-	add_figure(v, "rate_8B", "million/s", true, s.rate);
+	add_figure(v, "rate_8B", "million/s", true, s.rate, s.share);
 }
 
 static void cpu(struct validate *v)
@@ -205,7 +218,7 @@ static void cpu(struct validate *v)
 	meter_open(v, &m, PERF_ONEWAY, 1, false);
 	measure(v, &m, FABRIC_PLUGIN, PERF_ONEWAY, 1, 1 << 20, &s);
 	perf_session_close(&m.s);
-	add_figure(v, "cpu_1M", "s/GB", false, s.cpu);
+	add_figure(v, "cpu_1M", "s/GB", false, s.cpu, s.share);
 }
 
 /* Compare with plain TCP, between the same processes. */
@@ -222,7 +235,8 @@ static void beside(struct validate *v, bool lat)
 	perf_session_close(&m.s);
 	for (int i = 0; i < ROUNDS; i++)
 		ratio[i] = lat ? ours.p50[i] / raw.p50[i] : ours.gbit[i] / raw.gbit[i];
-	add_figure(v, lat ? "latency_8B_over_tcp" : "bw_1M_over_tcp", "times", !lat, ratio);
+	add_figure(v, lat ? "latency_8B_over_tcp" : "bw_1M_over_tcp", "times", !lat, ratio,
+		   ours.share);
 }
 
 static void beside_latency(struct validate *v)

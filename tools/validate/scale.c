@@ -39,7 +39,7 @@ static void mesh(struct validate *v, int n, int comms)
 	perf_session_close(&s);
 	if (wrong)
 		FAIL("%llu values are wrong", (unsigned long long)wrong);
-	figure(v, &(struct figure){ "mesh_setup", "ms", ms, false, &ms, 1 });
+	figure(v, &(struct figure){ "mesh_setup", "ms", ms, false, &ms, 1, NULL });
 	saw(v, "%d comms", n * (n - 1) * comms);
 }
 
@@ -102,7 +102,7 @@ static void descriptors(struct validate *v)
 {
 	struct cost c = many(v, pairs);
 
-	figure(v, &(struct figure){ "fds_per_comm", "descriptors", c.fds, false, &c.fds, 1 });
+	figure(v, &(struct figure){ "fds_per_comm", "descriptors", c.fds, false, &c.fds, 1, NULL });
 	if (c.fds > 32)
 		FAIL("%.1f descriptors for each comm: %d comms take %.0f", c.fds, 1000,
 		     c.fds * 1000);
@@ -113,7 +113,7 @@ static void threads(struct validate *v)
 	struct cost c = many(v, pairs);
 
 	figure(v, &(struct figure){ "threads_per_comm", "threads", c.threads, false, &c.threads,
-				    1 });
+				    1, NULL });
 	if (c.threads > 4.5)
 		FAIL("%.1f threads for each comm", c.threads);
 }
@@ -122,7 +122,7 @@ static void memory(struct validate *v)
 {
 	struct cost c = many(v, pairs);
 
-	figure(v, &(struct figure){ "kb_per_comm", "KiB", c.kb, false, &c.kb, 1 });
+	figure(v, &(struct figure){ "kb_per_comm", "KiB", c.kb, false, &c.kb, 1, NULL });
 	if (c.kb > 64 * 1024)
 		FAIL("%.0f KiB for each comm", c.kb);
 }
@@ -153,7 +153,7 @@ static void reaped(struct validate *v)
 		FAIL("%u descriptors, %u 15 s after the last of %d comms was closed", before.fds,
 		     after.fds, MANY);
 	s = (double)(now_us() - began) / 1e6;
-	figure(v, &(struct figure){ "reap", "s", s, false, &s, 1 });
+	figure(v, &(struct figure){ "reap", "s", s, false, &s, 1, NULL });
 }
 
 static void setup(struct validate *v)
@@ -170,8 +170,8 @@ static void setup(struct validate *v)
 		sum += i ? ms[i] : 0;
 		conn_close(v, &conn);
 	}
-	figure(v, &(struct figure){ "setup_first", "ms", ms[0], false, ms, 1 });
-	figure(v, &(struct figure){ "setup_next", "ms", sum / (N - 1), false, ms + 1, N - 1 });
+	figure(v, &(struct figure){ "setup_first", "ms", ms[0], false, ms, 1, NULL });
+	figure(v, &(struct figure){ "setup_next", "ms", sum / (N - 1), false, ms + 1, N - 1, NULL });
 }
 
 static const char report[] = "Large jobs run out of it: ulimit -n higher, and report it";

@@ -109,6 +109,7 @@ struct figure {
 	bool more_is_better;
 	const double *samples;
 	unsigned n;
+	const double *shares;		/* of a CPU, that the more starved process had; or NULL */
 };
 void figure(struct validate *v, const struct figure *f);
 /* Is there a figure of that name?  If not, *ret_near is the one most like it. */

@@ -101,7 +101,7 @@ static void failed(const char *file, int line, const char *text)
 /* A figure alone is no pass: without a threshold it is only reported. */
 void figure(struct validate *v, const struct figure *f)
 {
-	json_t *samples = json_array();
+	json_t *samples = json_array(), *shares = json_array();
 	const char *close;
 	unsigned every = f->n / SAMPLES_MAX + 1;
 	enum limit limit;
@@ -115,6 +115,12 @@ void figure(struct validate *v, const struct figure *f)
 			      json_pack("{s:s, s:f, s:s, s:s, s:o}", "name", f->name, "value",
 					f->value, "unit", f->unit, "better",
 					f->more_is_better ? "more" : "less", "samples", samples));
+	for (unsigned i = 0; f->shares && i < f->n; i += every)
+		json_array_append_new(shares, json_real(f->shares[i]));
+	if (f->shares)
+		json_object_set(json_array_get(v->figures, json_array_size(v->figures) - 1),
+				"cpu_share", shares);
+	json_decref(shares);
 	limit = limits_hold(v->limits, v->nic, f, why, sizeof(why));
 	add(v, limit == LIMIT_NONE ? LEVEL_SKIP : LEVEL_OK, "%s: %.6g %s", f->name, f->value,
 	    f->unit);

@@ -171,7 +171,8 @@ static void setup(struct validate *v)
 		conn_close(v, &conn);
 	}
 	figure(v, &(struct figure){ "setup_first", "ms", ms[0], false, ms, 1, NULL });
-	figure(v, &(struct figure){ "setup_next", "ms", sum / (N - 1), false, ms + 1, N - 1, NULL });
+	figure(v, &(struct figure){ "setup_next", "ms", sum / (N - 1), false, ms + 1, N - 1,
+				    NULL });
 }
 
 static const char report[] = "Large jobs run out of it: ulimit -n higher, and report it";

@@ -179,6 +179,27 @@ print(json.dumps({"groups": [{"name": "x", "rules": rules}]}))' "$examples/grafa
 	run -0 promtool check rules "$dir/rules.yml"
 }
 
+@test "q ends braid top, and the terminal is as it was" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	timeout 60 python3 -c '
+import os, pty, sys, termios, time
+pid, fd = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], ["braid", "top", "--seconds", "0.3"])
+before = termios.tcgetattr(fd)[3]
+seen = b""
+while b"PID" not in seen:
+    seen += os.read(fd, 4096)
+assert not termios.tcgetattr(fd)[3] & termios.ICANON
+os.write(fd, b"q")
+_, status = os.waitpid(pid, 0)
+assert os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0, status
+try:
+    assert termios.tcgetattr(fd)[3] == before
+except termios.error:
+    pass' "$braid"
+}
+
 @test "no answer has the secret of the job" {
 	export BRAID_SECRET=sixteen-and-more
 	job

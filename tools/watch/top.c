@@ -4,12 +4,13 @@
  *
  * On a terminal the table is redrawn in place; elsewhere tables follow each other.
  */
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "tools/cmd.h"
@@ -125,12 +126,42 @@ static void print(const struct samples *is, const struct samples *was)
 		puts("no process of this user has a connection of Braid's open");
 }
 
+/* Keys are read as they come, and not shown; the terminal is as before once braid top ends. */
+static bool keys;
+static struct termios before;
+
+static void keys_begin(void)
+{
+	struct termios raw;
+
+	if (!isatty(STDIN_FILENO) || tcgetattr(STDIN_FILENO, &before) != 0)
+		return;
+	raw = before;
+	raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+	keys = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
+}
+
+static void keys_end(void)
+{
+	if (keys)
+		tcsetattr(STDIN_FILENO, TCSANOW, &before);
+}
+
+/* A signal ends it, and so does q. */
 static void wait_for(double seconds)
 {
-	struct timespec ts = { .tv_sec = (time_t)seconds };
+	double end = (double)perf_now_ns() / 1e9 + seconds, left = seconds;
+	struct pollfd p = { .fd = keys ? STDIN_FILENO : -1, .events = POLLIN };
+	char key;
 
-	ts.tv_nsec = (long)((seconds - (double)ts.tv_sec) * 1e9);
-	nanosleep(&ts, NULL);		/* a signal ends it */
+	for (; left > 0 && !atomic_load(&over); left = end - (double)perf_now_ns() / 1e9) {
+		if (poll(&p, 1, (int)(left * 1000) + 1) <= 0)
+			continue;
+		if (read(STDIN_FILENO, &key, 1) != 1)
+			p.fd = -1;	/* the terminal has gone */
+		else if (key == 'q' || key == 'Q')
+			atomic_store(&over, true);
+	}
 }
 
 static int watch(const char *dir, double seconds, int times, bool in_place)
@@ -160,7 +191,7 @@ int cmd_top(int argc, char **argv)
 	const struct sigaction stop = { .sa_handler = interrupted };
 	const char *dir = NULL, *term = getenv("TERM");
 	double seconds = 1;
-	int times = 0;
+	int times = 0, rc;
 	bool once = false, terminal;
 	const struct opt rows[] = {
 		{OPT_FLAG, "once", NULL, "one table, of one interval; so it is without a terminal",
@@ -170,7 +201,7 @@ int cmd_top(int argc, char **argv)
 		{OPT_INT, "times", "N", "so many tables, one below the other", &times, 1, 1000000},
 		{OPT_TEXT, "dir", "DIR", "where their sockets are, if BRAID_STAT_DIR was set",
 		 &dir, 0, 0},
-		OPT_SUCH_AS("braid top", "until Ctrl-C, on a terminal"),
+		OPT_SUCH_AS("braid top", "until q or Ctrl-C, on a terminal"),
 		OPT_SUCH_AS("braid top --times 60 >job.log", "a minute of it, in a file"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 	};
@@ -187,5 +218,9 @@ int cmd_top(int argc, char **argv)
 		times = 1;
 	sigaction(SIGINT, &stop, NULL);
 	sigaction(SIGTERM, &stop, NULL);
-	return watch(dir, seconds, times, !times);
+	if (!times)
+		keys_begin();
+	rc = watch(dir, seconds, times, !times);
+	keys_end();
+	return rc;
 }

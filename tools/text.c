@@ -7,13 +7,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { COLUMNS = 80, WORD_MOST = 80 };
+enum { COLUMNS_LEAST = 80, COLUMNS_MOST = 120, WORD_MOST = 80 };
+
+int text_columns(void)
+{
+	struct winsize w;
+	int n = COLUMNS_LEAST;
+
+	if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0)
+		n = w.ws_col;
+	return n < COLUMNS_LEAST ? COLUMNS_LEAST : n > COLUMNS_MOST ? COLUMNS_MOST : n;
+}
 
 void text_wrap(const char *text, int indent, int used)
 {
-	int room = COLUMNS - indent, n;
+	int room = text_columns() - indent, n;
 
 	printf("%*s", indent > used ? indent - used : 0, "");
 	while (*text) {

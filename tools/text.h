@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* text.h - text for a terminal: lines of 80 columns, colour, and strings that are safe to print. */
+/* text.h - text for a terminal: its width, colour, and strings that are safe to print. */
 #ifndef BRAID_TOOLS_TEXT_H
 #define BRAID_TOOLS_TEXT_H
 
@@ -7,6 +7,9 @@
 #include <stddef.h>
 
 enum colour { COLOUR_NONE, COLOUR_GOOD, COLOUR_HINT, COLOUR_WARN, COLOUR_BAD, COLOUR_DIM, COLOURS };
+
+/* How wide lines may be: 80, or on a terminal that is wider up to 120. */
+int text_columns(void);
 
 /* Print in lines cut at blanks; the first line begins behind `used` columns already printed. */
 void text_wrap(const char *text, int indent, int used);

@@ -26,6 +26,7 @@ bool limits_knows(const char *name, const char **ret_near)
 {
 	unsigned best = UINT_MAX, far;
 
+	*ret_near = names[0];
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		far = text_distance(name, names[i]);
 		if (far < best)

@@ -79,6 +79,11 @@ static void print_process(const json_t *o)
 		stat_print_link(link);
 }
 
+int stat_command_width(void)
+{
+	return 13 + text_columns() - 80;
+}
+
 const char *stat_command(pid_t pid)
 {
 	static char name[32];
@@ -98,7 +103,8 @@ const char *stat_command(pid_t pid)
 
 void stat_print_silent(const struct process *p, const char *why)
 {
-	printf("%7d %-13.13s %s%s%s\n", (int)p->pid, stat_command(p->pid),
+	printf("%7d %-*.*s %s%s%s\n", (int)p->pid, stat_command_width(), stat_command_width(),
+	       stat_command(p->pid),
 	       text_colour(COLOUR_BAD), why, text_colour(COLOUR_NONE));
 }
 
@@ -111,7 +117,8 @@ static int list(const char *dir)
 	size_t n = process_list(dir, p, PROCESSES_MAX);
 
 	process_reports(p, n, "stat", reports, err);
-	puts("    PID command       links lanes up outstanding  oldest      sent  received");
+	printf("    PID %-*s links lanes up outstanding  oldest      sent  received\n",
+	       stat_command_width(), "command");
 	for (size_t i = 0; i < n; i++) {
 		json_t *o = reports[i];
 		struct report_sums s;
@@ -124,8 +131,9 @@ static int list(const char *dir)
 		}
 		s = report_sums(o);
 		snprintf(lanes, sizeof(lanes), "%lld/%lld", s.lanes_up, s.lanes);
-		printf("%7d %-13.13s %5lld %8s %11lld %7s %9s %9s\n", (int)p[i].pid,
-		       stat_command(p[i].pid), s.links, lanes, s.sends + s.receives,
+		printf("%7d %-*.*s %5lld %8s %11lld %7s %9s %9s\n", (int)p[i].pid,
+		       stat_command_width(), stat_command_width(), stat_command(p[i].pid),
+		       s.links, lanes, s.sends + s.receives,
 		       report_age(s.oldest_ms), report_bytes((double)s.sent_bytes),
 		       report_bytes((double)s.received_bytes));
 		json_decref(o);

@@ -32,6 +32,8 @@ int metrics_show(const char *prog, const char *dir, const char *pid, bool openme
 /* A row for a process that does not answer. */
 void stat_print_silent(const struct process *p, const char *why);
 
+/* Names have what a table leaves of a line. */
+int stat_command_width(void);
 /* The name of a process, as ps shows it; static storage. */
 const char *stat_command(pid_t pid);
 

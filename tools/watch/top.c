@@ -99,8 +99,9 @@ static void print_one(const struct sample *s, const struct sample *was)
 	char lanes[32];
 
 	snprintf(lanes, sizeof(lanes), "%lld/%lld", s->s.lanes_up, s->s.lanes);
-	printf("%7d %-13.13s %s%6s%s %6lld %7s %7s %7s %8s %6lld %4lld\n", (int)s->p.pid,
-	       stat_command(s->p.pid), text_colour(ill ? COLOUR_BAD : COLOUR_GOOD), lanes,
+	printf("%7d %-*.*s %s%6s%s %6lld %7s %7s %7s %8s %6lld %4lld\n", (int)s->p.pid,
+	       stat_command_width(), stat_command_width(), stat_command(s->p.pid),
+	       text_colour(ill ? COLOUR_BAD : COLOUR_GOOD), lanes,
 	       text_colour(COLOUR_NONE), s->s.sends + s->s.receives,
 	       rate(s->s.sent_bytes - was->s.sent_bytes, seconds, 8e-9),
 	       rate(s->s.received_bytes - was->s.received_bytes, seconds, 8e-9),
@@ -111,8 +112,8 @@ static void print_one(const struct sample *s, const struct sample *was)
 
 static void print(const struct samples *is, const struct samples *was)
 {
-	puts("    PID command        lanes  waits Gb/s out Gb/s in  msg/s   oldest "
-	     "resent lost");
+	printf("    PID %-*s  lanes  waits Gb/s out Gb/s in  msg/s   oldest resent lost\n",
+	       stat_command_width(), "command");
 	for (size_t i = 0; i < is->n; i++) {
 		const struct sample *s = &is->of[i], *before = same(was, s);
 

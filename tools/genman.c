@@ -283,7 +283,7 @@ static void options(const char *prog, const char *about, const struct opt *opts)
 		if (o->type == OPT_EXAMPLE)
 			continue;
 		print_name(o, false);
-		print_text(o->help);	/* as --help has it: it may begin with a value, which keeps its case */
+		print_text(o->help);		/* not as a sentence: it may begin with a value */
 	}
 	puts(".El");
 	if (examples)

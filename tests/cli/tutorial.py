@@ -16,6 +16,7 @@ line was changed, added or left out; all of these must differ.  Prints TAP.
 import os
 import re
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -198,28 +199,34 @@ def compare(tap, command, want, have, status):
                                  "it printed:", *have, "which is:", *map(shape, have)])
 
 
+def run(tap, document, shells, commands, env, folder):
+    for comment, steps in blocks(document):
+        kind = "root" if comment.startswith("as root") else ""
+        why = comment[9:] if comment.startswith("not run: ") else None
+        if not why and not commands[kind]:
+            why = "only root can make networks, and not everywhere"
+        for command, want in steps:
+            if why:
+                tap.say(True, f"{command.replace('#', '')} # SKIP {why}")
+                continue
+            if kind not in shells:
+                shells[kind] = Shell(commands[kind], env, folder)
+            status, have = settled(shells[kind], command, want)
+            compare(tap, command, want, have, status)
+
+
 def main(document, braid):
     tap, shells = Tap(), {}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "BRAID_"))}
+    env.update(PATH=f"{os.path.dirname(os.path.abspath(braid))}:{os.environ['PATH']}",
+               COLUMNS="80", LC_ALL="C.UTF-8")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory() as folder:
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "BRAID_"))}
-        env.update(PATH=f"{os.path.dirname(os.path.abspath(braid))}:{os.environ['PATH']}",
-                   COLUMNS="80", LC_ALL="C.UTF-8")
-        commands = {"": ["bash"], "root": root_shell()}
-        for comment, steps in blocks(document):
-            kind = "root" if comment.startswith("as root") else ""
-            why = comment[9:] if comment.startswith("not run: ") else None
-            if not why and not commands[kind]:
-                why = "only root can make networks, and not everywhere"
-            for command, want in steps:
-                if why:
-                    tap.say(True, f"{command.replace('#', '')} # SKIP {why}")
-                    continue
-                if kind not in shells:
-                    shells[kind] = Shell(commands[kind], env, folder)
-                status, have = settled(shells[kind], command, want)
-                compare(tap, command, want, have, status)
-        for shell in shells.values():
-            shell.end()
+        try:
+            run(tap, document, shells, {"": ["bash"], "root": root_shell()}, env, folder)
+        finally:
+            for shell in shells.values():
+                shell.end()
     print(f"1..{tap.n}")
     return tap.failed > 0
 

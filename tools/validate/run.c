@@ -149,7 +149,7 @@ static void soak_step(struct all *a, bool failed)
 	double now = now_s(), left = a->until - now;
 	bool tty = isatty(STDOUT_FILENO) && !a->w->tap;
 
-	if (report_is_quiet(a->w) ? false : tty || failed || now - a->said >= LINE_S || !a->said) {
+	if (report_is_quiet(a->w) ? false : tty || failed || now - a->said >= LINE_S || a->said <= 0) {
 		printf("%s%sround %u, seed %llu: %u pass, %u fail, %u skip; %.0f:%02.0f h left%s",
 		       tty ? "\r\033[K" : "", a->w->tap ? "# " : "", a->round,
 		       (unsigned long long)a->seed, a->passes, a->fails,
@@ -210,7 +210,7 @@ static json_t *report(const struct all *a)
 			      "braid-validate", "version", VALIDATE_VERSION, "braid",
 			      PACKAGE_VERSION, "profile", profile_name(a->w), "plugin",
 			      a->w->plugin, "faults", a->w->faults, "complete",
-			      !stopped && !a->gone && (!a->until || now_s() >= a->until), "seed",
+			      !stopped && !a->gone && (a->until <= 0 || now_s() >= a->until), "seed",
 			      (json_int_t)a->seed, "seconds", now_s() - a->began);
 	unsigned skips = a->n - a->fails - a->passes - a->measured - a->unfinished;
 
@@ -282,7 +282,7 @@ int validate_run(const struct options *w)
 		if (w->profile != PROFILE_SOAK || over(&a) || !a.n)
 			break;
 	}
-	if (a.until && isatty(STDOUT_FILENO) && !w->tap)
+	if (a.until > 0 && isatty(STDOUT_FILENO) && !w->tap)
 		putchar('\n');
 	o = report(&a);
 	rc = report_end(w, o);

@@ -8,7 +8,6 @@
 bats_require_minimum_version 1.5.0
 
 braid=${BRAID_TEST_BRAID:-braid}
-src=${BRAID_TEST_SRCDIR:-.}
 
 setup()
 {
@@ -102,8 +101,6 @@ doc()
 
 @test "a report with anything in it makes a page or one line" {
 	doc a b >good
-	local n
-	n=$(wc -c <good)
 	for i in $(seq 1 40); do
 		python3 - "$i" <<-'END' >d.json
 		import random, sys

@@ -149,7 +149,8 @@ static void soak_step(struct all *a, bool failed)
 	double now = now_s(), left = a->until - now;
 	bool tty = isatty(STDOUT_FILENO) && !a->w->tap;
 
-	if (report_is_quiet(a->w) ? false : tty || failed || now - a->said >= LINE_S || a->said <= 0) {
+	if (!report_is_quiet(a->w) &&
+	    (tty || failed || now - a->said >= LINE_S || a->said <= 0)) {
 		printf("%s%sround %u, seed %llu: %u pass, %u fail, %u skip; %.0f:%02.0f h left%s",
 		       tty ? "\r\033[K" : "", a->w->tap ? "# " : "", a->round,
 		       (unsigned long long)a->seed, a->passes, a->fails,

@@ -236,6 +236,7 @@ cli_tests = \
 	tests/cli/demo.bats \
 	tests/cli/diff.bats \
 	tests/cli/doctor.bats \
+	tests/cli/examples.bats \
 	tests/cli/info.bats \
 	tests/cli/install.bats \
 	tests/cli/listen.bats \

@@ -109,24 +109,6 @@ static int by_pid(const void *a, const void *b)
 	return x->pid != y->pid ? (x->pid > y->pid) - (x->pid < y->pid) : strcmp(x->path, y->path);
 }
 
-size_t process_list(const char *dir, struct process *ret, size_t max)
-{
-	struct places all = places(dir);
-	size_t n = 0;
-
-	for (size_t i = 0; i < all.n; i++) {
-		DIR *d = opendir(all.at[i].dir);
-		struct dirent *e;
-
-		while (d && n < max && (e = readdir(d)))
-			n += e->d_name[0] != '.' && process_at(&all.at[i], e->d_name, &ret[n]);
-		if (d)
-			closedir(d);
-	}
-	qsort(ret, n, sizeof(*ret), by_pid);
-	return n;
-}
-
 void process_own_name(const char *pid, char *ret, size_t len)
 {
 	char path[64], line[256], *last;
@@ -158,10 +140,90 @@ static bool found_in(const struct places *p, const char *name, struct process *r
 	return false;
 }
 
+/* Look where a process of this user has its socket, also in a file system of its own. */
+static bool found_at_home(const char *pid, uid_t uid, struct process *ret)
+{
+	struct places there = { 0 };
+	char name[32], root[64];
+
+	snprintf(root, sizeof(root), "/proc/%.*s/root", (int)strcspn(pid, "."), pid);
+	process_own_name(pid, name, sizeof(name));
+	places_of(&there, "", uid);
+	places_of(&there, root, uid);
+	return found_in(&there, name, ret);
+}
+
+static bool is_listed(const struct process *list, size_t n, const char *path)
+{
+	struct stat a, b;
+
+	if (lstat(path, &a))
+		return true;
+	for (size_t i = 0; i < n; i++) {
+		if (!lstat(list[i].path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+			return true;
+	}
+	return false;
+}
+
+/* Is the process in another mount namespace?  false also if that can't be seen from here. */
+static bool is_in_container(const char *pid)
+{
+	char path[64];
+	struct stat here, there;
+
+	snprintf(path, sizeof(path), "/proc/%.20s/ns/mnt", pid);
+	return !stat("/proc/self/ns/mnt", &here) && !stat(path, &there) &&
+	       here.st_ino != there.st_ino;
+}
+
+/* Add the processes of containers to the n that are listed. */
+static size_t list_containers(struct process *ret, size_t n, size_t max)
+{
+	DIR *d = opendir("/proc");
+	struct dirent *e;
+	struct stat sb;
+	char path[64];
+
+	while (d && n < max && (e = readdir(d))) {
+		long pid = strtol(e->d_name, NULL, 10);
+
+		snprintf(path, sizeof(path), "/proc/%.20s", e->d_name);
+		if (pid <= 0 || !is_in_container(e->d_name) || stat(path, &sb) ||
+		    !found_at_home(e->d_name, sb.st_uid, &ret[n]) ||
+		    is_listed(ret, n, ret[n].path))
+			continue;
+		ret[n++].pid = (pid_t)pid;
+	}
+	if (d)
+		closedir(d);
+	return n;
+}
+
+size_t process_list(const char *dir, struct process *ret, size_t max)
+{
+	struct places all = places(dir);
+	size_t n = 0;
+
+	for (size_t i = 0; i < all.n; i++) {
+		DIR *d = opendir(all.at[i].dir);
+		struct dirent *e;
+
+		while (d && n < max && (e = readdir(d)))
+			n += e->d_name[0] != '.' && process_at(&all.at[i], e->d_name, &ret[n]);
+		if (d)
+			closedir(d);
+	}
+	if (!dir)
+		n = list_containers(ret, n, max);
+	qsort(ret, n, sizeof(*ret), by_pid);
+	return n;
+}
+
 int process_find(const char *dir, const char *pid, struct process *ret, char err[PROCESS_ERR])
 {
-	struct places here = places(dir), there = { 0 };
-	char name[32], path[64];
+	struct places here = places(dir);
+	char path[64];
 	struct stat sb;
 	bool runs;
 
@@ -173,14 +235,8 @@ int process_find(const char *dir, const char *pid, struct process *ret, char err
 	runs = !stat(path, &sb);
 	if (found_in(&here, pid, ret))
 		return 0;
-	if (runs && !dir) {
-		process_own_name(pid, name, sizeof(name));
-		places_of(&there, "", sb.st_uid);
-		strcat(path, "/root");
-		places_of(&there, path, sb.st_uid);
-		if (found_in(&there, name, ret))
-			return 0;
-	}
+	if (runs && !dir && found_at_home(pid, sb.st_uid, ret))
+		return 0;
 	if (!runs)
 		snprintf(err, PROCESS_ERR, "there is no process %s [no-process]", pid);
 	else if (geteuid() != 0 && sb.st_uid != geteuid())

@@ -16,12 +16,15 @@
 enum { PROCESS_ERR = 300 };
 
 struct process {
-	pid_t pid;			/* as in its socket's name */
+	pid_t pid;			/* as in its socket's name; in a container, its PID here */
 	uid_t uid;			/* the owner of the directory */
 	char path[104];			/* of the socket */
 };
 
-/* List sockets in `dir`, or (NULL) in the usual places: this user's, or for root everyone's. */
+/*
+ * List sockets in `dir`, or (NULL) in the usual places: this user's, or for root everyone's, also
+ * in containers.
+ */
 size_t process_list(const char *dir, struct process *ret, size_t max);
 
 /* Find the process with that PID.  0, or -1 with a sentence in err. */

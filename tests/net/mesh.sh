@@ -113,6 +113,36 @@ mesh()
 	[ $rc = "$want" ]
 }
 
+# Did other programs keep its processes from the CPUs?  Then its figures say little, as it says itself.
+starved()
+{
+	grep -q "measurements a process had less than" "$tmp/out"
+}
+
+# quiz WHAT COMMAND - a case that is tried three times, and then left out, where it is starved.
+quiz()
+{
+	tries=1
+	while ! "$2" >"$tmp/tried" 2>&1; do
+		if ! starved; then
+			case_ "$1" failed
+			return
+		fi
+		if [ $tries = 3 ]; then
+			no_case "$1" "other programs had the CPUs, as the report says"
+			return
+		fi
+		tries=$((tries + 1))
+	done
+	case_ "$1" true
+}
+
+failed()
+{
+	cat "$tmp/tried"
+	false
+}
+
 findings()			# NUMBER - so many, and no more
 {
 	[ "$(grep -c '^! ' "$tmp/text")" = "$1" ]
@@ -140,7 +170,7 @@ healthy()
 }
 
 up 6
-case_ "a healthy mesh has no finding, and exit status 0" healthy
+quiz "a healthy mesh has no finding, and exit status 0" healthy
 
 # -- a quiz of three broken clusters --------------------------------------------------------------
 
@@ -151,7 +181,7 @@ thin()
 	mesh 1 && findings 1 &&
 		says 'Between these hosts (node1, node2, node3) and those (node4, node5, node6) there are only'
 }
-case_ "a thin link between two switches is named, and the hosts on each side" thin
+quiz "a thin link between two switches is named, and the hosts on each side" thin
 
 fired()
 {
@@ -179,7 +209,7 @@ deaf()
 	mesh 1 && findings 1 && says 'node2 receives slowly, from all:' 'and sends well'
 }
 up 6
-case_ "a host that is slow to receive is named as one" deaf
+quiz "a host that is slow to receive is named as one" deaf
 
 # -- sixteen hosts with three faults --------------------------------------------------------------
 
@@ -199,8 +229,10 @@ limit 3 30
 cut_ 11 12
 faults=3
 lose 8 5 || faults=2
-case_ "of 16 hosts, one that is limited and a pair that can't talk are named, and no other" three
-if [ $faults = 3 ]; then
+quiz "of 16 hosts, one that is limited and a pair that can't talk are named, and no other" three
+if starved && ! lossy; then
+	no_case "of the same hosts, one that loses packets is named" "other programs had the CPUs"
+elif [ $faults = 3 ]; then
 	case_ "of the same hosts, one that loses packets is named" lossy
 else
 	no_case "of the same hosts, one that loses packets is named" "$(cat "$tmp/why")"

@@ -211,8 +211,8 @@ static json_t *report(const struct all *a)
 			      "braid-validate", "version", VALIDATE_VERSION, "braid",
 			      PACKAGE_VERSION, "profile", profile_name(a->w), "plugin",
 			      a->w->plugin, "faults", a->w->faults, "complete",
-			      !stopped && !a->gone && (a->until <= 0 || now_s() >= a->until), "seed",
-			      (json_int_t)a->seed, "seconds", now_s() - a->began);
+			      !stopped && !a->gone && (a->until <= 0 || now_s() >= a->until),
+			      "seed", (json_int_t)a->seed, "seconds", now_s() - a->began);
 	unsigned skips = a->n - a->fails - a->passes - a->measured - a->unfinished;
 
 	json_object_set_new(o, "peer",

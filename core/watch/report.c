@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/base/flight.h"
+#include "core/base/launchers.h"
 #include "core/base/os.h"
 #include "core/base/self.h"
 #include "core/base/units.h"
@@ -248,22 +249,22 @@ static struct {
 	char job[LABEL_LEN], rank[LABEL_LEN];
 } labels;
 
-/* The first of these variables that is set. */
+/* The first of these variables that is set, and says something. */
 static void from_env(char ret[LABEL_LEN], const char *const *names)
 {
-	const char *value = NULL;
+	ret[0] = 0;
+	for (; *names && !ret[0]; names++) {
+		const char *value = getenv(*names);
 
-	for (; *names && !value; names++)
-		value = getenv(*names);
-	snprintf(ret, LABEL_LEN, "%s", value ? value : "");
+		if (value && strcmp(value, BRAID_NO_JOB) != 0)
+			snprintf(ret, LABEL_LEN, "%s", value);
+	}
 }
 
 void braid_report_job(void)
 {
-	static const char *const jobs[] = { "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID",
-		"LSB_JOBID", NULL };
-	static const char *const ranks[] = { "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK",
-		"PMIX_RANK", "PMI_RANK", NULL };
+	static const char *const jobs[] = { BRAID_JOB_VARS, NULL };
+	static const char *const ranks[] = { BRAID_RANK_VARS, NULL };
 
 	from_env(labels.job, jobs);
 	from_env(labels.rank, ranks);

@@ -7,6 +7,7 @@ bats_require_minimum_version 1.5.0
 braid=${BRAID_TEST_BRAID:-braid}
 plugin=${BRAID_TEST_PLUGIN:-libnccl-net-braid.so}
 examples=${BRAID_TEST_SRCDIR:-.}/docs/examples
+tests=${BRAID_TEST_SRCDIR:-.}/tests/cli
 
 setup()
 {
@@ -94,54 +95,120 @@ bad()
 	[[ $output == *"events, the newest last"*"link up"* ]]
 }
 
-@test "--json is the report, --metrics is OpenMetrics" {
+# The text is right for who reads it: promtool where it is installed, and a small parser.
+well_formed()				# prometheus|openmetrics TEXT
+{
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	python3 "$tests/metrics.py" "$1" <<<"$2"
+	if [ "$1" = prometheus ] && command -v promtool >/dev/null; then
+		promtool check metrics <<<"$2"
+	fi
+}
+
+@test "--json is the report, --metrics and --openmetrics are what their readers take" {
 	job
 	run -0 "$braid" stat "$pid" --json
 	[[ $output == '{"braid_report":1,'*'"pid":'$pid,* ]]
 	run -0 "$braid" dump --json "$pid"
 	[[ $output == *'"events":[{'* ]]
 	run -0 "$braid" stat --openmetrics "$pid"
-	[ "${lines[-1]}" = "# EOF" ]
-	well_formed "$output"
+	well_formed openmetrics "$output"
 	grep -q '^# TYPE braid_sent_bytes counter$' <<<"$output"
 	run -0 "$braid" stat --metrics "$pid"
-	well_formed "$output"
+	well_formed prometheus "$output"
 	grep -q '^# TYPE braid_sent_bytes_total counter$' <<<"$output"
 	[ "$(grep -c '^# TYPE' <<<"$output")" -ge 15 ]
 }
 
-# Each line is a sample or a heading, each metric has one heading, and no sample is there twice.
-well_formed()				# TEXT
-{
-	grep -vE '^(# (TYPE|HELP) braid_[a-z_]+ .*|# EOF|braid_[a-z_]+\{([a-z_]+="([^"\\]|\\.)*",?)+\} [0-9.]+)$' \
-		<<<"$1" && return 1
-	[ -z "$(grep '^# TYPE' <<<"$1" | sort | uniq -d)" ] &&
-		[ -z "$(grep -v '^#' <<<"$1" | cut -d' ' -f1 | sort | uniq -d)" ]
+@test "the parser finds what is wrong with metrics" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	head=$'# HELP braid_x_total X.\n# TYPE braid_x_total counter\n'
+	python3 "$tests/metrics.py" prometheus <<<"$head"'braid_x_total{a="\"\\"} 1'
+	while IFS='|' read -r words text; do
+		run -1 python3 "$tests/metrics.py" prometheus <<<"$(printf "$text")"
+		[[ $output == *"$words"* ]] || { echo "$text: $output"; return 1; }
+	done <<-'END'
+		has no heading before it|braid_x_total{a="1"} 1
+		has no HELP|# TYPE braid_x gauge\nbraid_x{a="1"} 1
+		TYPE of braid_x twice|# HELP braid_x X.\n# TYPE braid_x gauge\n# TYPE braid_x gauge
+		is a counter|# HELP braid_x X.\n# TYPE braid_x counter\nbraid_x{a="1"} 1
+		twice: |# HELP braid_x X.\n# TYPE braid_x gauge\nbraid_x{a="1",b="2"} 1\nbraid_x{b="2",a="1"} 1
+		neither heading nor sample|# HELP braid_x X.\n# TYPE braid_x gauge\nbraid_x{a="1"b"} 1
+	END
 }
 
 @test "--metrics without a PID is every process of the host, with job and rank" {
 	export SLURM_JOB_ID='4711"\' RANK=3
 	job
 	run -0 "$braid" stat --metrics
-	well_formed "$output"
-	[ "$(grep -c '^braid_up{host="'"$(hostname)"'",job_id="4711\\"\\\\",rank="3",pid="[0-9]*"} 1$' <<<"$output")" -eq 2 ]
-	[ "$(grep -c '^braid_sent_bytes_total{.*device="' <<<"$output")" -ge 2 ]
-	if command -v promtool >/dev/null; then
-		promtool check metrics <<<"$output"
-	fi
+	well_formed prometheus "$output"
+	[ "$(grep -c '^braid_up{host="'"$(hostname)"'",job_id="4711\\"\\\\",pid="[0-9]*",rank="3"} 1$' <<<"$output")" -eq 2 ]
+	[ "$(grep -c '^braid_sent_bytes_total{device="' <<<"$output")" -ge 2 ]
 	run -0 "$braid" stat --metrics --textfile "$dir/all.prom"
 	[ -z "$output" ]
+	well_formed prometheus "$(cat "$dir/all.prom")"
 	grep -q '^braid_up{' "$dir/all.prom"
 }
 
-@test "--metrics names a process that does not answer" {
+@test "a job or rank that says nothing is no label, and hides no other variable" {
+	export TORCHELASTIC_RUN_ID=none PBS_JOBID=12.server RANK='' OMPI_COMM_WORLD_RANK=4
+	unset SLURM_JOB_ID SLURM_PROCID
 	job
+	run -0 "$braid" stat --metrics "$pid"
+	grep -q '^braid_up{.*job_id="12.server",pid="'"$pid"'",rank="4"} 1$' <<<"$output"
+}
+
+@test "a process that does not answer is 0 in the series in which it was 1" {
+	export SLURM_JOB_ID='4711"\' RANK=3
+	job
+	run -0 "$braid" stat --metrics
+	was=$(grep "^braid_up{.*pid=\"$pid\"" <<<"$output")
 	kill -STOP "$pid"
 	run -0 "$braid" stat --metrics
 	kill -CONT "$pid"
-	grep -q '^braid_up{host="'"$(hostname)"'",pid="'"$pid"'"} 0$' <<<"$output"
+	grep -qxF "${was%1}0" <<<"$output"
 	grep -q '^braid_up{.*} 1$' <<<"$output"
-	[ "$(grep -c '^# TYPE braid_up gauge$' <<<"$output")" -eq 1 ]
+	well_formed prometheus "$output"
+}
+
+@test "a directory by two names is one" {
+	mkdir -m 700 "$dir/braid"
+	export BRAID_STAT_DIR=$dir/braid/
+	"$braid" perf --plugin "$plugin" --pattern oneway --sizes 4k:4k --seconds 30 >/dev/null 2>&1 3>&- &
+	job=$!
+	dir=$dir/braid sockets 2
+	XDG_RUNTIME_DIR=$dir run -0 "$braid" stat
+	[ "$(grep -cE '^ *[0-9]+ braid ' <<<"$output")" -eq 2 ]
+	XDG_RUNTIME_DIR=$dir run -0 "$braid" stat --metrics
+	well_formed prometheus "$output"
+}
+
+@test "metrics of a process that are not well-formed are left out" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	says '# HELP braid_x X\y.
+# HELP braid_x Again.
+# TYPE braid_x histogram
+# TYPE braid_x gauge
+# TYPE braid_y counter
+# TYPE braid_X gauge
+braid_x{a="1",pid="7"} 1
+braid_x{pid="8",a="1"} 2
+braid_x{a="\n\"\\"} 3
+braid_x{a="\t"} 4
+braid_x{a="1"b"} 5
+braid_x{a="1",a="2"} 6
+braid_x{a="1",} 7
+braid_x{} 8
+braid_x{a="1"} 0x1p2
+braid_x{a="1"} nan
+braid_x{a="1"} 1 2
+braid_x{a="1
+braid_x{a="\'
+	run -0 "$braid" stat --metrics $who
+	[ "$output" = "# HELP braid_x X?y.
+# TYPE braid_x gauge
+braid_x{a=\"1\",pid=\"$who\"} 1
+braid_x{a=\"\\n\\\"\\\\\",pid=\"$who\"} 3" ]
 }
 
 @test "--metrics without any process is empty, and no error" {
@@ -340,7 +407,7 @@ job2()
 	[[ $output == *"on zürich??2J???x,"* ]]
 	says $'# TYPE \e[2J\n\xff\nbraid_up{x="\e[2J"} 1\nbraid_up{y="} 1\nother{} 1\n# EOF\n'
 	run -0 "$braid" stat --metrics $who
-	[ "${lines[-1]}" = 'braid_up{x="?[2J"} 1' ]
+	[ "${lines[-1]}" = 'braid_up{pid="'$who'",x="?[2J"} 1' ]
 	[ "${#lines[@]}" -eq 3 ]
 }
 

@@ -85,7 +85,7 @@ bad()
 	[[ $output == "process $pid on "* ]]
 	[[ $output == *"link 1 over "* ]]
 	[[ $output =~ \ 0\ \ (tcp|verbs)\ +up,\ home ]]
-	awk 'length > 100 { exit 1 }' <<<"$output"
+	awk 'length > 80 { exit 1 }' <<<"$output"
 }
 
 @test "dump shows messages, a verdict and events" {
@@ -265,6 +265,75 @@ try:
     assert termios.tcgetattr(fd)[3] == before
 except termios.error:
     pass' "$braid"
+}
+
+# A process that answers every question with the python expression $1, in which n counts them.
+answers()
+{
+	python3 -c '
+import json, os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+name = "%s/%d" % (sys.argv[1], os.getpid())
+s.bind(name + ".new")
+s.listen()
+os.rename(name + ".new", name)
+n = 0
+while True:
+    c = s.accept()[0]
+    c.recv(16)
+    n += 1
+    c.send(json.dumps(eval(sys.argv[2])).encode())
+    c.close()' "$dir" "$1" 3>&- &
+	job=$!
+	until [ -S "$dir/$job" ]; do sleep 0.02; done
+}
+
+@test "top shows small and large rates as figures with k, M or G" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	answers '{"braid_report": 1, "links": [{"state": "up", "sent_bytes": 3 * n, "sent_messages": n,
+		"received_bytes": n * 10**13, "received_messages": n * 10**7}]}'
+	run -0 "$braid" top --once --seconds 1
+	echo "$output"
+	[[ $output != *[0-9]e[+-]* ]]
+	row=$(awk -v pid="$job" '$1 == pid { print $5, $6, $7 }' <<<"$output")
+	[[ $row =~ ^[12]?[0-9].[0-9]+\ [0-9.]+T\ [0-9.]+M$ ]]
+	awk 'length > 80 { exit 1 }' <<<"$output"
+}
+
+@test "stat and dump break lines between words, and fit 80 columns" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	answers '{"braid_report": 1, "host": "host-of-a-long-name." * 3, "version": "1", "links": [{
+		"device": "eth0", "peer": "other-host-of-a-long-name.example (pid 4711, 192.0.2.1 and 2001:db8::1)",
+		"state": "down", "error": "Transport endpoint is not connected, which is a long reason",
+		"lanes": [{"transport": "tcp", "up": True, "wire": "window of 192 packets, " * 6}],
+		"messages": [{"kind": "receive", "comm": 1, "tag": 2**31 - 1, "bytes": 2**31, "age_ms": 99999999,
+			"state": "peer has not posted the receive", "lane_ill": True, "failed": True}]}],
+		"events": [{"event": "lane added", "link": 1, "lane": 0, "transport": 1},
+			{"event": "lane back", "link": 1, "lane": 0, "transport": 2, "epoch": 5},
+			{"event": "lane added", "link": 1, "transport": 99},
+			{"event": "lane lost for a reason of many words", "link": 1, "lane": 0, "errno": -104,
+				"times": 12345678901234}]}'
+	for what in stat dump; do
+		run -0 "$braid" $what "$job"
+		echo "$output"
+		awk 'length > 80 { exit 1 }' <<<"$output"
+		words=$(tr -s ' \n' '  ' <<<"$output")
+		[[ $words == *"(pid 4711, 192.0.2.1 and 2001:db8::1)"* ]]
+		[[ $words == *"Transport endpoint is not connected, which is a long reason, heard"* ]]
+		[[ $words == *"window of 192 packets, window of 192 packets"* ]]
+	done
+	[[ $words == *"posted the receive, on a lane that is ill, its comm has failed"* ]]
+	[[ $words == *"waits for: a lane that is down or suspect: the network"* ]]
+	# a transport has its word; the number of one that is not known stays
+	[[ $words == *"lane added, tcp "* && $words == *"lane back, verbs, epoch 5"* ]]
+	[[ $words == *"lane added, transport 99"* ]]
+}
+
+@test "a lane's window has its unit" {
+	job
+	run -0 "$braid" stat "$pid"
+	[[ $(tr -s ' \n' '  ' <<<"$output") =~ "window of "[0-9]+" packets" ]] ||
+		skip "no lane is over TCP here"
 }
 
 @test "no answer has the secret of the job" {

@@ -402,6 +402,7 @@ except OSError:
 	bad "it needs a PID" dump
 	bad "unexpected argument '2'" stat 1 2
 	bad "--json is of one PID" stat --json
+	bad "--pids alone" stat --pids 1
 	bad "--json or --metrics, not both" stat --json --metrics 1
 	bad "unknown option '--PID'" stat --PID 1
 }

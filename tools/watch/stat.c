@@ -142,6 +142,19 @@ static int list(const char *dir)
 	return 0;
 }
 
+/* For the shells' completion, which can't wait for a process that is silent. */
+static int list_pids(const char *dir)
+{
+	static struct process p[PROCESSES_MAX];
+	size_t n = process_list(dir, p, PROCESSES_MAX);
+
+	for (size_t i = 0; i < n; i++) {
+		if (*stat_command(p[i].pid))		/* it still runs */
+			printf("%d\n", (int)p[i].pid);
+	}
+	return 0;
+}
+
 int stat_show(const char *prog, const char *dir, const char *pid, const char *word,
 	      void (*print)(const json_t *report))
 {
@@ -172,10 +185,11 @@ int stat_show(const char *prog, const char *dir, const char *pid, const char *wo
 int cmd_stat(int argc, char **argv)
 {
 	const char *pid = NULL, *dir = NULL, *file = NULL;
-	bool json = false, metrics = false, openmetrics = false;
+	bool json = false, pids = false, metrics = false, openmetrics = false;
 	const struct opt rows[] = {
 		{OPT_ARG, "[PID]", NULL, "the process; without it, which there are", &pid, 0, 0},
 		{OPT_FLAG, "json", NULL, "the report as it came", &json, 0, 0},
+		{OPT_FLAG, "pids", NULL, "the PIDs alone, without a question to any", &pids, 0, 0},
 		{OPT_FLAG, "metrics", NULL, "of it, or of all of this host, for Prometheus",
 		 &metrics, 0, 0},
 		{OPT_FLAG, "openmetrics", NULL, "the same in that format", &openmetrics, 0, 0},
@@ -196,10 +210,14 @@ int cmd_stat(int argc, char **argv)
 	if (end != OPT_RUN)
 		return end;
 	metrics = metrics || openmetrics;
+	if (pids && (pid || json || metrics))
+		return opt_error("braid stat", "--pids alone");
 	if (json && metrics)
 		return opt_error("braid stat", "--json or --metrics, not both");
 	if (file && !metrics)
 		return opt_error("braid stat", "--textfile is for --metrics");
+	if (pids)
+		return list_pids(dir);
 	if (!pid && json)
 		return opt_error("braid stat", "--json is of one PID");
 	if (metrics)

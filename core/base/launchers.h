@@ -11,4 +11,6 @@
 	"JOB_COMPLETION_INDEX"
 #define BRAID_NO_JOB "none"		/* torchrun's word for no id */
 
+enum { BRAID_LABEL_LEN = 64 };		/* with its NUL; longer values are cut */
+
 #endif

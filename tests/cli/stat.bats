@@ -234,6 +234,9 @@ braid_x{a=\"\\n\\\"\\\\\",pid=\"$who\"} 3" ]
 
 @test "every alert fires where it should, and none where all is well" {
 	command -v promtool >/dev/null || skip "promtool is not installed"
+	for name in $(sed -n 's/^ *- alert: //p' "$examples/braid-alerts.yml"); do
+		grep -q "alertname=\"$name\"" "$examples/braid-alerts.test.yml" || { echo "$name is not tested"; return 1; }
+	done
 	run -0 promtool check rules "$examples/braid-alerts.yml"
 	run -0 promtool test rules "$examples/braid-alerts.test.yml"
 	# the dashboard's expressions are PromQL

@@ -205,8 +205,8 @@ static void add_text(struct metrics *m, char *text, const char *pid)
 
 static void put_label(FILE *f, const char *label, const char *value)
 {
-	fprintf(f, "%s=\"", label);
-	for (; *value; value++)			/* as the process itself prints it */
+	fprintf(f, "%s=\"", label);		/* as the process itself prints it */
+	for (unsigned i = 0; *value && i < BRAID_LABEL_LEN - 1; i++, value++)
 		fprintf(f, *value == '"' || *value == '\\' ? "\\%c" : "%c",
 			*value < ' ' || *value > '~' ? '?' : *value);
 	fputs("\",", f);

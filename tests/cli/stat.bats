@@ -171,6 +171,25 @@ well_formed()				# prometheus|openmetrics TEXT
 	well_formed prometheus "$output"
 }
 
+@test "so is one of a container, which has a host name of its own" {
+	[ "$(id -u)" = 0 ] || skip "only root may make namespaces"
+	unshare -u hostname inside 2>/dev/null || skip "no namespace can be had"
+	unshare -u sh -c 'hostname inside; HOSTNAME=inside RANK=1 exec "$@"' - "$braid" perf --plugin "$plugin" \
+		--pattern oneway --sizes 4k:4k --seconds 30 >/dev/null 2>&1 3>&- &
+	job=$!
+	sockets 2
+	pid=${pids[0]##*/}
+	for _ in $(seq 500); do
+		was=$("$braid" stat --metrics | grep "^braid_up{.*pid=\"$pid\"") && break
+		sleep 0.02
+	done
+	[[ $was == 'braid_up{host="inside",pid="'$pid'",rank="1"} 1' ]]
+	kill -STOP "$pid"
+	run -0 "$braid" stat --metrics
+	kill -CONT "$pid"
+	grep -qxF "${was%1}0" <<<"$output"
+}
+
 @test "a directory by two names is one" {
 	mkdir -m 700 "$dir/braid"
 	export BRAID_STAT_DIR=$dir/braid/

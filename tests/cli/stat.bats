@@ -202,6 +202,41 @@ well_formed()				# prometheus|openmetrics TEXT
 	well_formed prometheus "$output"
 }
 
+@test "two plugins of one process are told apart" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	python3 -c '
+import os, socket, sys
+all = []
+for end in ".1", "":
+    s = socket.socket(socket.AF_UNIX)
+    s.bind("%s/%d%s" % (sys.argv[1], os.getpid(), end))
+    s.listen()
+    all.append(s)
+while True:
+    for s in reversed(all):
+        c = s.accept()[0]
+        c.recv(16)
+        c.send(b"# HELP braid_x X.\n# TYPE braid_x gauge\nbraid_x{pid=\"%d\"} 1\n" % os.getpid())
+        c.close()' "$dir" 3>&- &
+	job=$!
+	sockets 2
+	run -0 "$braid" stat --metrics
+	well_formed prometheus "$output"
+	[ "$(grep '^braid_x' <<<"$output")" = 'braid_x{pid="'$job'"} 1
+braid_x{pid="'$job'.1"} 1' ]
+}
+
+@test "the file that a process writes is well-formed" {
+	export BRAID_METRICS_FILE=$dir/m-%p.prom BRAID_METRICS_S=1
+	job
+	for _ in $(seq 500); do
+		[ -e "$dir/m-$pid.prom" ] && break
+		sleep 0.02
+	done
+	well_formed prometheus "$(cat "$dir/m-$pid.prom")"
+	well_formed openmetrics "$("$braid" stat --openmetrics "$pid")"
+}
+
 @test "metrics of a process that are not well-formed are left out" {
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	says '# HELP braid_x X\y.

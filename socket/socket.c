@@ -160,9 +160,9 @@ static void tcp_describe(struct braid_lane *lane, struct braid_wire_state *ret)
 	if (braid_os->getsockopt(lane->fd, IPPROTO_TCP, TCP_INFO, &info, &len))
 		return;
 	ret->resent = info.tcpi_total_retrans;
-	snprintf(ret->text, sizeof(ret->text), "%s, rtt %u us, window of %u, %u not acknowledged, "
-		 "%u lost%s, %s%s", tcp_state(info.tcpi_state), info.tcpi_rtt, info.tcpi_snd_cwnd,
-		 info.tcpi_unacked, info.tcpi_lost,
+	snprintf(ret->text, sizeof(ret->text), "%s, rtt %u us, window of %u packets, "
+		 "%u not acknowledged, %u lost%s, %s%s", tcp_state(info.tcpi_state),
+		 info.tcpi_rtt, info.tcpi_snd_cwnd, info.tcpi_unacked, info.tcpi_lost,
 		 info.tcpi_probes ? ", peer's window is closed" : "",
 		 s->cipher ? braid_aead_name(s->cipher) : "not encrypted", by_kernel(s));
 }

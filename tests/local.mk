@@ -110,6 +110,7 @@ unit_tests = \
 	tests/unit/test_unexpected \
 	tests/unit/test_file \
 	tests/unit/test_replay \
+	tests/unit/test_metrics \
 	tests/unit/test_report \
 	tests/unit/test_stat \
 	tests/unit/test_statdir \
@@ -631,7 +632,7 @@ dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(s
 	$(vm_smc_tests) tests/no-cmocka.sh tests/old-plugin tests/readme tests/packages/run tests/again tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
 	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/vm/cases/compare-report.sh tests/bench/encrypt.sh tests/ucx/bench.sh \
 	tests/rdma/device.sh tests/ucx/device.sh tests/topo/mktree tests/gpu/run
-EXTRA_DIST += tests/cli/tutorial.py tests/site/pages.sh tests/site/look.py tests/browser/pages.sh tests/browser/look.py tests/browser/reports.py tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) tests/doctor/healthy.txt tests/doctor/cases.bash tests/valgrind.supp \
+EXTRA_DIST += tests/cli/tutorial.py tests/cli/metrics.py tests/site/pages.sh tests/site/look.py tests/browser/pages.sh tests/browser/look.py tests/browser/reports.py tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) tests/doctor/healthy.txt tests/doctor/cases.bash tests/valgrind.supp \
 	tests/cppcheck.supp tests/fuzz/corpus tests/net/fabric.sh tests/net/lib.sh tests/tidy/lib.sh \
 	tests/rdma/lib.sh tests/rdma/suite.sh tests/ucx/lib.sh tests/ucx/shim.sh tests/smc/lib.sh tests/bench/figures.sh tests/vm/lib.sh \
 	tests/vm/abi.sh tests/vm/rdma-faults.sh tests/vm/rdma-load.sh tests/vm/rdma-outage.sh \

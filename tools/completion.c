@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * completion.c - `braid completion`: a script by which bash, zsh or fish completes subcommands,
- * their options, and files where an option takes one.  Made of the same rows as --help.
+ * their options, files where an option takes one, words and PIDs.  Made of the same rows as --help.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,6 +31,38 @@ static void quoted(const char *text, const char *special)
 	}
 }
 
+/* What a value may be: words, what `braid COMMAND` prints, or else the words of its help. */
+struct choices {
+	const char *prog, *name;	/* of the option, or of a row without dashes */
+	const char *words, *command;
+	bool list;			/* several, with commas */
+};
+
+#define IDS " --list 2>/dev/null | grep -o \"^[a-z][a-z0-9-]*\""
+#define PIDS "stat --pids 2>/dev/null"
+
+static const struct choices choices[] = {
+	{"braid perf", "pattern", NULL, NULL, false},
+	{"braid compare", "patterns", NULL, NULL, true},
+	{"braid validate", "[PROFILE]", "quick full soak", NULL, false},
+	{"braid validate", "only", NULL, "validate" IDS, true},
+	{"braid doctor", "only", NULL, "doctor" IDS, true},
+	{"braid doctor", "pid", NULL, PIDS, false},
+	{"braid stat", "[PID]", NULL, PIDS, false},
+	{"braid dump", "PID", NULL, PIDS, false},
+	{"braid completion", "shell", "bash zsh fish", NULL, false},
+};
+
+static const struct choices *choices_of(const char *prog, const struct opt *o)
+{
+	for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++) {
+		if (o->type != OPT_EXAMPLE && strcmp(choices[i].prog, prog) == 0 &&
+		    strcmp(choices[i].name, o->name) == 0)
+			return &choices[i];
+	}
+	return NULL;
+}
+
 /* The subcommand in a message prefix: "smc setup" of "braid smc setup". */
 static const char *words_of(const char *prog)
 {
@@ -38,6 +70,46 @@ static const char *words_of(const char *prog)
 }
 
 /* -- bash --------------------------------------------------------------------------------- */
+
+static const char *words_for(const struct choices *c, const struct opt *o)
+{
+	return c->words ? c->words : c->command ? NULL : o->help;
+}
+
+static void bash_choices(const struct choices *c, const struct opt *o)
+{
+	const char *words = words_for(c, o);
+
+	printf("_braid_of '%s' ", c->list ? "," : "");
+	if (words)
+		printf("'%s'\n", words);
+	else
+		printf("\"$(\"${COMP_WORDS[0]}\" %s)\"\n", c->command);
+}
+
+/* Values of options, and of the words without dashes. */
+static void bash_values(const char *prog, const struct opt *opts)
+{
+	puts("\t\tcase $prev in");
+	for (const struct opt *o = opts; o->type != OPT_END; o++) {
+		const struct choices *c = choices_of(prog, o);
+
+		if (!c || !opt_has_dashes(o))
+			continue;
+		printf("\t\t--%s)\n\t\t\t", o->name);
+		bash_choices(c, o);
+		puts("\t\t\treturn ;;");
+	}
+	puts("\t\tesac");
+	for (const struct opt *o = opts; o->type != OPT_END; o++) {
+		const struct choices *c = choices_of(prog, o);
+
+		if (!c || opt_has_dashes(o))
+			continue;
+		fputs("\t\t[[ $cur == -* || $values$files == *\" $prev \"* ]] || ", stdout);
+		bash_choices(c, o);
+	}
+}
 
 static void bash_options(const char *prog, const char *about, const struct opt *opts)
 {
@@ -57,12 +129,20 @@ static void bash_options(const char *prog, const char *about, const struct opt *
 		if (opt_has_dashes(o) && has_file_arg(o))
 			printf(" --%s ", o->name);
 	}
-	puts("' ;;");
+	puts("'");
+	bash_values(prog, opts);
+	puts("\t\t;;");
 }
 
 static void bash(void)
 {
 	puts("# bash completion of braid, made by `braid completion --shell bash`\n"
+	     "# Offer WORDS; $1: what separates the words of a list, or nothing.\n"
+	     "_braid_of()\t\t\t# SEPARATOR WORDS\n{\n"
+	     "\tlocal last=$cur\n\n"
+	     "\t[ -z \"$1\" ] || last=${cur##*\"$1\"}\n"
+	     "\tCOMPREPLY+=($(compgen -P \"${cur%\"$last\"}\" -W \"$2\" -- \"$last\"))\n"
+	     "}\n\n"
 	     "_braid()\n{\n"
 	     "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
 	     "\tlocal what=${COMP_WORDS[1]} words= values= files=\n\n"
@@ -100,23 +180,45 @@ static void bash(void)
 
 /* -- zsh ---------------------------------------------------------------------------------- */
 
+static void zsh_choices(const struct choices *c, const struct opt *o)
+{
+	const char *words = words_for(c, o), *with = c->list ? "_values -s , word" : "compadd --";
+
+	if (words)
+		printf(":{%s %s}", with, words);
+	else
+		printf(":{%s ${(f)\"$(braid %s)\"}}", with, c->command);
+}
+
+static void zsh_option(const char *prog, const struct opt *o)
+{
+	const struct choices *c = choices_of(prog, o);
+
+	if (!opt_has_dashes(o) && !c)
+		return;
+	fputs(" \\\n\t\t\t'", stdout);
+	if (opt_has_dashes(o)) {
+		printf("--%s[", o->name);
+		quoted(o->help, "[]:\\");
+		putchar(']');
+	}
+	if (o->arg || c) {
+		fputs(opt_has_dashes(o) ? ":" : "1:", stdout);
+		quoted(o->arg ? o->arg : "word", "[]:\\");
+		if (c)
+			zsh_choices(c, o);
+		else
+			printf(":%s", has_file_arg(o) ? "_files" : "");
+	}
+	putchar('\'');
+}
+
 static void zsh_options(const char *prog, const char *about, const struct opt *opts)
 {
 	(void)about;
 	printf("\t'%s')\n\t\t_arguments", words_of(prog));
-	for (const struct opt *o = opts; o->type != OPT_END; o++) {
-		if (!opt_has_dashes(o))
-			continue;
-		printf(" \\\n\t\t\t'--%s[", o->name);
-		quoted(o->help, "[]:\\");
-		putchar(']');
-		if (o->arg) {
-			putchar(':');
-			quoted(o->arg, "[]:\\");
-			printf(":%s", has_file_arg(o) ? "_files" : "");
-		}
-		putchar('\'');
-	}
+	for (const struct opt *o = opts; o->type != OPT_END; o++)
+		zsh_option(prog, o);
 	puts(" ;;");
 }
 
@@ -175,15 +277,39 @@ static void fish_text(const char *text)
 	puts("'");
 }
 
+/* Between single quotes: fish runs what is in (), and what a list's words come from once more. */
+static void fish_choices(const struct choices *c, const struct opt *o)
+{
+	const char *words = words_for(c, o);
+
+	if (words && !c->list) {
+		printf(" -a '%s'", words);
+		return;
+	}
+	fputs(c->list ? " -a '(__fish_complete_list , \"" : " -a '(", stdout);
+	fputs(words ? "string split , " : "braid ", stdout);
+	for (const char *s = words ? words : c->command; *s; s++) {
+		if (c->list && *s == '"')
+			putchar('\\');
+		putchar(words && *s == ' ' ? ',' : *s);
+	}
+	fputs(c->list ? "\")'" : ")'", stdout);
+}
+
 static void fish_options(const char *prog, const char *about, const struct opt *opts)
 {
 	(void)about;
 	for (const struct opt *o = opts; o->type != OPT_END; o++) {
-		if (!opt_has_dashes(o))
+		const struct choices *c = choices_of(prog, o);
+
+		if (!opt_has_dashes(o) && !c)
 			continue;
 		fish_where(words_of(prog));
-		printf(" -l %s%s", o->name,
-		       o->type == OPT_FLAG ? "" : has_file_arg(o) ? " -r -F" : " -x");
+		if (opt_has_dashes(o))
+			printf(" -l %s%s", o->name,
+			       o->type == OPT_FLAG ? "" : has_file_arg(o) ? " -r -F" : " -x");
+		if (c)
+			fish_choices(c, o);
 		fish_text(o->help);
 	}
 }

@@ -3,6 +3,7 @@
 #include "tools/text.h"
 
 #include <limits.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,20 @@ void text_wrap(const char *text, int indent, int used)
 		if (*text)
 			printf("%*s", indent, "");
 	}
+}
+
+void text_lines(int first, int indent, const char *fmt, ...)
+{
+	char *text = NULL;
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (vasprintf(&text, fmt, ap) < 0)
+		text = NULL;
+	va_end(ap);
+	if (text)
+		text_wrap(text, indent, indent - first);
+	free(text);
 }
 
 const char *text_colour(enum colour colour)

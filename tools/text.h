@@ -14,6 +14,13 @@ int text_columns(void);
 /* Print in lines cut at blanks; the first line begins behind `used` columns already printed. */
 void text_wrap(const char *text, int indent, int used);
 
+/*
+ * Print formatted text in lines cut at blanks: the first begins in column `first`, all others in
+ * column `indent`, which is not less.
+ */
+void text_lines(int first, int indent, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
 /* o[key], or "" if there is no text. */
 const char *text_of(const json_t *o, const char *key);
 

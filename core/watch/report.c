@@ -13,7 +13,6 @@
 #include "core/base/os.h"
 #include "core/base/self.h"
 #include "core/base/units.h"
-#include "core/dev.h"
 #include "core/setup/links.h"
 #include "core/watch/view.h"
 
@@ -23,11 +22,6 @@
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION "unknown"
 #endif
-
-/* How long to wait for locks, for all links together: half of what a dump may take. */
-#define LOCK_BUDGET_NS (300 * MS)
-
-enum { DEVICES_MAX = 16 };		/* devices that are reported; further ones are not */
 
 /* --- text ---------------------------------------------------------------------------------- */
 
@@ -216,7 +210,7 @@ int braid_report_json(struct braid_text *t, bool all)
 {
 	struct braid_view *v = malloc(sizeof(*v));
 	struct braid_link *link = NULL;
-	uint64_t budget_ns = LOCK_BUDGET_NS;
+	uint64_t budget_ns = BRAID_REPORT_LOCK_NS;
 	int err = 0;
 
 	if (!v)
@@ -237,194 +231,4 @@ int braid_report_json(struct braid_text *t, bool all)
 		t->p[t->len - 1] = '\n';
 	free(v);
 	return err ? err : t->bad ? -ENOMEM : 0;
-}
-
-/* --- metrics, in the text format of Prometheus ---------------------------------------------- */
-
-enum { LABEL_LEN = 64 };
-
-/* Whose process this is; "" if no launcher says so. */
-static struct {
-	char job[LABEL_LEN], rank[LABEL_LEN];
-} labels;
-
-/* The first of these variables that is set. */
-static void from_env(char ret[LABEL_LEN], const char *const *names)
-{
-	const char *value = NULL;
-
-	for (; *names && !value; names++)
-		value = getenv(*names);
-	snprintf(ret, LABEL_LEN, "%s", value ? value : "");
-}
-
-void braid_report_job(void)
-{
-	static const char *const jobs[] = { "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID",
-		"LSB_JOBID", NULL };
-	static const char *const ranks[] = { "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK",
-		"PMIX_RANK", "PMI_RANK", NULL };
-
-	from_env(labels.job, jobs);
-	from_env(labels.rank, ranks);
-}
-
-static void put_label(struct braid_text *t, const char *name, const char *value)
-{
-	if (!*value)
-		return;
-	braid_text_add(t, "%s=", name);
-	braid_text_string(t, value);
-	braid_text_add(t, ",");
-}
-
-static void put_labels(struct braid_text *t)
-{
-	braid_text_add(t, "{");
-	put_label(t, "host", braid_self.host);
-	put_label(t, "job_id", labels.job);	/* "job" is the scraper's */
-	put_label(t, "rank", labels.rank);
-	braid_text_add(t, "pid=\"%u\"", braid_self.pid);
-}
-
-enum metric {
-	LINKS, LINKS_SILENT, LANES, LANES_DOWN, COMMS, SENDS, RECEIVES, OLDEST, QUEUED, RESENT,
-	SENT_MESSAGES, SENT_BYTES, RECEIVED_MESSAGES, RECEIVED_BYTES, LOST, REDIALS, CORRUPT,
-	STALLS,
-	METRICS,
-};
-
-static const struct {
-	const char *name, *help;
-	bool counter;
-} rows[METRICS] = {
-	[LINKS] = { "links", "Links that are up.", false },
-	[LINKS_SILENT] = { "links_silent", "Links whose peer was not heard for 3 s.", false },
-	[LANES] = { "lanes", "Lanes that are up.", false },
-	[LANES_DOWN] = { "lanes_down", "Lanes that are lost and not yet back.", false },
-	[COMMS] = { "comms", "Connections of NCCL that are open.", false },
-	[SENDS] = { "sends_outstanding", "Sends that are not done.", false },
-	[RECEIVES] = { "receives_outstanding", "Receives that are not done.", false },
-	[OLDEST] = { "oldest_seconds", "Age of the oldest of them.", false },
-	[QUEUED] = { "queued_bytes", "Not yet handed to the wire.", false },
-	[RESENT] = { "resent_packets", "Sent again by TCP sockets that are open.", false },
-	[SENT_MESSAGES] = { "sent_messages", "Sends that were done.", true },
-	[SENT_BYTES] = { "sent_bytes", "Bytes of them.", true },
-	[RECEIVED_MESSAGES] = { "received_messages", "Receives that were done.", true },
-	[RECEIVED_BYTES] = { "received_bytes", "Bytes of them.", true },
-	[LOST] = { "lanes_lost", "Times that a lane was lost.", true },
-	[REDIALS] = { "lanes_back", "Times that a lane was back.", true },
-	[CORRUPT] = { "lanes_corrupt", "Times that a checksum was wrong.", true },
-	[STALLS] = { "stalls", "Times that a message was so late that a WARN said so.", true },
-};
-
-/* One metric of each kind per device, so that their number does not grow with the peers. */
-struct sums {
-	const struct braid_dev *dev;
-	uint64_t of[METRICS];
-};
-
-/* Read closed comms before open ones, so that one that closes meanwhile is not counted twice. */
-static void begin(struct sums *s)
-{
-	const struct braid_dev *dev = s->dev;
-
-	s->of[SENT_MESSAGES] = atomic_load(&dev->sent.messages);
-	s->of[SENT_BYTES] = atomic_load(&dev->sent.bytes);
-	s->of[RECEIVED_MESSAGES] = atomic_load(&dev->got.messages);
-	s->of[RECEIVED_BYTES] = atomic_load(&dev->got.bytes);
-	s->of[LOST] = atomic_load(&dev->lost);
-	s->of[REDIALS] = atomic_load(&dev->redials);
-	s->of[CORRUPT] = atomic_load(&dev->corrupt);
-	s->of[STALLS] = atomic_load(&dev->stalls);
-}
-
-static void add_up(struct sums *s, const struct braid_view *v)
-{
-	s->of[LINKS] += v->state == BRAID_LINK_UP;
-	s->of[LINKS_SILENT] += v->silent;
-	s->of[COMMS] += v->ncomms;
-	s->of[SENDS] += v->outstanding[1];
-	s->of[RECEIVES] += v->outstanding[0];
-	s->of[SENT_MESSAGES] += v->open[1].messages;
-	s->of[SENT_BYTES] += v->open[1].bytes;
-	s->of[RECEIVED_MESSAGES] += v->open[0].messages;
-	s->of[RECEIVED_BYTES] += v->open[0].bytes;
-	if (v->oldest_ns / MS > s->of[OLDEST])
-		s->of[OLDEST] = v->oldest_ns / MS;
-	for (unsigned i = 0; i < v->nlanes; i++) {
-		s->of[LANES] += v->lane[i].up;
-		s->of[LANES_DOWN] += !v->lane[i].up;
-		s->of[QUEUED] += v->lane[i].queued;
-		s->of[RESENT] += v->lane[i].wire.resent;
-	}
-}
-
-/* Counters must not fall, but a busy link or a comm closed meanwhile is missing from the sums. */
-static void hold_up(struct sums *s, unsigned n)
-{
-	/* The last values reported.  Only one thread reports. */
-	static uint64_t shown[DEVICES_MAX][METRICS];
-
-	for (unsigned i = 0; i < n; i++) {
-		for (unsigned m = 0; m < METRICS; m++) {
-			if (rows[m].counter && s[i].of[m] < shown[i][m])
-				s[i].of[m] = shown[i][m];
-			shown[i][m] = s[i].of[m];
-		}
-	}
-}
-
-static void put_metric(struct braid_text *t, enum metric m, const struct sums *s, unsigned n)
-{
-	const char *name = rows[m].name, *end = rows[m].counter ? "_total" : "";
-
-	braid_text_add(t, "# HELP braid_%s%s %s\n", name, end, rows[m].help);
-	braid_text_add(t, "# TYPE braid_%s%s %s\n", name, end,
-		       rows[m].counter ? "counter" : "gauge");
-	for (unsigned i = 0; i < n; i++) {
-		uint64_t v = s[i].of[m];
-
-		braid_text_add(t, "braid_%s%s", name, end);
-		put_labels(t);
-		braid_text_add(t, ",device=");
-		braid_text_string(t, s[i].dev->net.name);
-		if (m == OLDEST)
-			braid_text_add(t, "} %" PRIu64 ".%03u\n", v / 1000, (unsigned)(v % 1000));
-		else
-			braid_text_add(t, "} %" PRIu64 "\n", v);
-	}
-}
-
-int braid_report_metrics(struct braid_text *t)
-{
-	const struct braid_dev *devs[DEVICES_MAX];
-	unsigned n = braid_links_devices(devs, DEVICES_MAX);
-	struct braid_view *v = malloc(sizeof(*v));
-	struct sums s[DEVICES_MAX] = { { 0 } };
-	struct braid_link *link = NULL;
-	uint64_t budget_ns = LOCK_BUDGET_NS;
-
-	if (!v)
-		return -ENOMEM;
-	for (unsigned i = 0; i < n; i++) {
-		s[i].dev = devs[i];
-		begin(&s[i]);
-	}
-	while ((link = braid_links_next(link))) {
-		braid_view_link(link, &budget_ns, v);
-		for (unsigned i = 0; i < n; i++) {
-			if (s[i].dev == link->key.dev)
-				add_up(&s[i], v);
-		}
-	}
-	hold_up(s, n);
-	braid_text_add(t, "# HELP braid_up The process answers.\n# TYPE braid_up gauge\nbraid_up");
-	put_labels(t);
-	braid_text_add(t, "} 1\n");
-	for (enum metric m = 0; m < METRICS; m++)
-		put_metric(t, m, s, n);
-	braid_text_add(t, "# EOF\n");
-	free(v);
-	return t->bad ? -ENOMEM : 0;
 }

@@ -30,6 +30,7 @@
 #include "core/base/param.h"
 #include "core/base/self.h"
 #include "core/base/units.h"
+#include "core/watch/metrics.h"
 #include "core/watch/report.h"
 #include "core/watch/statdir.h"
 
@@ -41,7 +42,7 @@ enum {
 };
 
 static struct {
-	bool wrote;			/* the metrics file is of this process */
+	atomic_bool wrote;		/* the metrics file is of this process */
 	bool running, lost;		/* lost: the last thread never came back */
 	pthread_t thread;
 	int wake;			/* eventfd */
@@ -101,7 +102,7 @@ static void answer(int fd, const char *line, uint64_t until)
 	if (!strcmp(line, "stat") || !strcmp(line, "dump"))
 		err = braid_report_json(&t, line[0] == 'd');
 	else if (!strcmp(line, "metrics"))
-		err = braid_report_metrics(&t);
+		err = braid_metrics_text(&t);
 	for (size_t sent = 0; !err && sent < t.len;) {
 		ssize_t n = braid_os->send(fd, t.p + sent, t.len - sent, MSG_NOSIGNAL);
 
@@ -155,10 +156,10 @@ static void write_metrics(void)
 	struct braid_text t = { 0 };
 
 	expand(braid_param.metrics_file, path, sizeof(path));
-	if (braid_report_metrics(&t))
+	if (braid_metrics_text(&t))
 		errno = ENOMEM;
 	else if (!braid_file_write(path, &t, 0644))
-		st.wrote = true, errno = 0;
+		atomic_store(&st.wrote, true), errno = 0;
 	if (errno && !warned)
 		braid_info("BRAID_METRICS_FILE: %s can't be written: %s", path, strerror(errno));
 	warned |= errno != 0;
@@ -172,9 +173,17 @@ static void remove_metrics(void)
 	struct stat sb;
 
 	expand(braid_param.metrics_file, path, sizeof(path));
-	if (st.wrote && !lstat(path, &sb) && S_ISREG(sb.st_mode) && sb.st_uid == geteuid())
+	if (atomic_exchange(&st.wrote, false) && !lstat(path, &sb) && S_ISREG(sb.st_mode) &&
+	    sb.st_uid == geteuid())
 		unlink(path);
-	st.wrote = false;
+}
+
+/* A process may exit() with links: many jobs never tell NCCL that they are done. */
+static void __attribute__((destructor)) remove_metrics_at_exit(void)
+{
+	atomic_store(&st.stop, true);
+	if (!atomic_load(&braid_forked))
+		remove_metrics();
 }
 
 /* Log the last events, for users that have only the log. */
@@ -265,7 +274,7 @@ void braid_stat_start(void)
 	if (st.lost || (!braid_param.stat && !braid_param.metrics_file[0] &&
 			!braid_param.dump_dir[0]))
 		return;
-	braid_report_job();
+	braid_metrics_job();
 	atomic_store(&st.stop, false);
 	st.wake = braid_os->eventfd();
 	err = st.wake < 0 ? -errno : 0;

@@ -466,6 +466,45 @@ static void metrics_file(struct abi *t)
 	no_directory();
 }
 
+/* As many jobs do, the process exits with links that are open. */
+static void exit_with_metrics(struct abi *t)
+{
+	char path[128];
+	struct net *net = abi_up(t);
+	struct pair p;
+
+	pair_open(net, &p);
+	exchange(net, p.send, p.recv, 1000, 1);
+	snprintf(path, sizeof(path), "%s/m-exit.prom", dir);
+	WAIT_FOR(has_line(path, "braid_up{"));
+	if (!fork())
+		exit(0);		/* what a child does leaves the file alone */
+	wait(NULL);
+	if (access(path, F_OK) != 0)
+		_exit(1);
+	exit(0);
+}
+
+static void metrics_gone_at_exit(struct abi *t)
+{
+	char path[128];
+	int status;
+	pid_t pid;
+
+	own_directory();
+	snprintf(path, sizeof(path), "%s/m-exit.prom", dir);
+	setenv("BRAID_METRICS_FILE", path, 1);
+	setenv("BRAID_METRICS_S", "1", 1);
+	fflush(NULL);
+	pid = fork();
+	if (!pid)
+		exit_with_metrics(t);
+	TRUE(pid > 0 && waitpid(pid, &status, 0) == pid);
+	TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	TRUE(access(path, F_OK) != 0);
+	sweep();			/* its socket is removed by the next process */
+}
+
 static mode_t mode_of(const char *path)
 {
 	struct stat sb;
@@ -610,6 +649,8 @@ static const struct abi_case cases[] = {
 	CASE("a user's files with the names of our socket are left alone",
 	     names_taken, .since = 12),
 	CASE("metrics are written to a file", metrics_file, .since = 12),
+	CASE("a process that exits with links takes its metrics along",
+	     metrics_gone_at_exit, .since = 12),
 	CASE("metrics are never written to a pipe, a device or through a link",
 	     metrics_nowhere, .since = 12),
 	CASE("a message that waits too long is dumped once, for its user alone",

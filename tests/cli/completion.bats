@@ -63,6 +63,74 @@ load_bash()
 	[ -z "$(offered perf --procs '')" ]
 }
 
+# "braid" of these tests is not in PATH, and each shell calls it.
+in_path()
+{
+	mkdir -p "$BATS_TEST_TMPDIR/bin"
+	ln -sf "$(realpath "$(command -v "$braid")")" "$BATS_TEST_TMPDIR/bin/braid"
+	PATH=$BATS_TEST_TMPDIR/bin:$PATH
+}
+
+# A socket as a process of Braid's has it; $BASHPID is a process that runs, 4194300 is none.
+pids_there()
+{
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	export BRAID_STAT_DIR=$BATS_TEST_TMPDIR/stat
+	mkdir -m 700 "$BRAID_STAT_DIR"
+	python3 -c 'import socket, sys
+for name in sys.argv[1:]: socket.socket(socket.AF_UNIX).bind(name)' "$BRAID_STAT_DIR/$BASHPID" \
+		"$BRAID_STAT_DIR/4194300"
+	me=$BASHPID
+}
+
+@test "bash completes patterns, profiles, ids of checks, and PIDs of processes that run" {
+	in_path
+	load_bash
+	pids_there
+	[ "$(offered perf --pattern al | sort | xargs)" = "allreduce alltoall" ]
+	offered compare --patterns pingpong,al | grep -qx pingpong,alltoall
+	[ "$(offered validate so)" = soak ]
+	[ "$(offered completion --shell f)" = fish ]
+	offered validate --only data-large,data-s | grep -qx data-large,data-small
+	offered doctor --only limits-m | grep -qx limits-memlock
+	for what in stat dump "doctor --pid"; do
+		# shellcheck disable=SC2086
+		offered $what "$me" | grep -qx "$me"
+		# shellcheck disable=SC2086
+		run ! grep -qx 4194300 <<<"$(offered $what 419)"
+	done
+	# not where an option takes something else
+	cd "$BRAID_STAT_DIR"
+	[ -z "$(offered stat --dir 99)" ]
+}
+
+@test "zsh and fish complete them as well" {
+	in_path
+	pids_there
+	if command -v fish >/dev/null; then
+		"$braid" completion --shell fish >"$BATS_TEST_TMPDIR/braid.fish"
+		while IFS='|' read -r line word; do
+			fish --no-config -c "source $BATS_TEST_TMPDIR/braid.fish
+				complete -C 'braid $line'" | sed 's/	.*//' | grep -qx -e "$word" ||
+				{ echo "fish: $line"; return 1; }
+		done <<-END
+			perf --pattern al|alltoall
+			compare --patterns pingpong,al|pingpong,alltoall
+			validate so|soak
+			validate --only data-s|data-small
+			doctor --only limits-m|limits-memlock
+			stat $me|$me
+			dump $me|$me
+		END
+	fi
+	command -v zsh >/dev/null || skip "zsh is not installed"
+	"$braid" completion --shell zsh >"$BATS_TEST_TMPDIR/_braid"
+	for line in 'dump:1:word:{compadd -- \${(f)"\$(braid stat --pids' 'perf:NAME:{compadd -- pingpong oneway ' \
+		'validate:LIST:{_values -s , word \${(f)"\$(braid validate --list'; do
+		sed -n "/^	'${line%%:*}')/,/;;/p" "$BATS_TEST_TMPDIR/_braid" | grep -q -e "${line#*:}"
+	done
+}
+
 @test "zsh takes its script, which has every option" {
 	command -v zsh >/dev/null || skip "zsh is not installed"
 	"$braid" completion --shell zsh | zsh -n

@@ -7,6 +7,7 @@ bats_require_minimum_version 1.5.0
 braid=${BRAID_TEST_BRAID:-braid}
 plugin=${BRAID_TEST_PLUGIN:-libnccl-net-braid.so}
 examples=${BRAID_TEST_SRCDIR:-.}/docs/examples
+tests=${BRAID_TEST_SRCDIR:-.}/tests/cli
 
 setup()
 {
@@ -84,7 +85,7 @@ bad()
 	[[ $output == "process $pid on "* ]]
 	[[ $output == *"link 1 over "* ]]
 	[[ $output =~ \ 0\ \ (tcp|verbs)\ +up,\ home ]]
-	awk 'length > 100 { exit 1 }' <<<"$output"
+	awk 'length > 80 { exit 1 }' <<<"$output"
 }
 
 @test "dump shows messages, a verdict and events" {
@@ -94,54 +95,174 @@ bad()
 	[[ $output == *"events, the newest last"*"link up"* ]]
 }
 
-@test "--json is the report, --metrics is OpenMetrics" {
+# The text is right for who reads it: promtool where it is installed, and a small parser.
+well_formed()				# prometheus|openmetrics TEXT
+{
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	python3 "$tests/metrics.py" "$1" <<<"$2"
+	if [ "$1" = prometheus ] && command -v promtool >/dev/null; then
+		promtool check metrics <<<"$2"
+	fi
+}
+
+@test "--json is the report, --metrics and --openmetrics are what their readers take" {
 	job
 	run -0 "$braid" stat "$pid" --json
 	[[ $output == '{"braid_report":1,'*'"pid":'$pid,* ]]
 	run -0 "$braid" dump --json "$pid"
 	[[ $output == *'"events":[{'* ]]
 	run -0 "$braid" stat --openmetrics "$pid"
-	[ "${lines[-1]}" = "# EOF" ]
-	well_formed "$output"
+	well_formed openmetrics "$output"
 	grep -q '^# TYPE braid_sent_bytes counter$' <<<"$output"
 	run -0 "$braid" stat --metrics "$pid"
-	well_formed "$output"
+	well_formed prometheus "$output"
 	grep -q '^# TYPE braid_sent_bytes_total counter$' <<<"$output"
 	[ "$(grep -c '^# TYPE' <<<"$output")" -ge 15 ]
 }
 
-# Each line is a sample or a heading, each metric has one heading, and no sample is there twice.
-well_formed()				# TEXT
-{
-	grep -vE '^(# (TYPE|HELP) braid_[a-z_]+ .*|# EOF|braid_[a-z_]+\{([a-z_]+="([^"\\]|\\.)*",?)+\} [0-9.]+)$' \
-		<<<"$1" && return 1
-	[ -z "$(grep '^# TYPE' <<<"$1" | sort | uniq -d)" ] &&
-		[ -z "$(grep -v '^#' <<<"$1" | cut -d' ' -f1 | sort | uniq -d)" ]
+@test "the parser finds what is wrong with metrics" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	head=$'# HELP braid_x_total X.\n# TYPE braid_x_total counter\n'
+	python3 "$tests/metrics.py" prometheus <<<"$head"'braid_x_total{a="\"\\"} 1'
+	while IFS='|' read -r words text; do
+		run -1 python3 "$tests/metrics.py" prometheus <<<"$(printf "$text")"
+		[[ $output == *"$words"* ]] || { echo "$text: $output"; return 1; }
+	done <<-'END'
+		has no heading before it|braid_x_total{a="1"} 1
+		has no HELP|# TYPE braid_x gauge\nbraid_x{a="1"} 1
+		TYPE of braid_x twice|# HELP braid_x X.\n# TYPE braid_x gauge\n# TYPE braid_x gauge
+		is a counter|# HELP braid_x X.\n# TYPE braid_x counter\nbraid_x{a="1"} 1
+		twice: |# HELP braid_x X.\n# TYPE braid_x gauge\nbraid_x{a="1",b="2"} 1\nbraid_x{b="2",a="1"} 1
+		neither heading nor sample|# HELP braid_x X.\n# TYPE braid_x gauge\nbraid_x{a="1"b"} 1
+	END
 }
 
 @test "--metrics without a PID is every process of the host, with job and rank" {
 	export SLURM_JOB_ID='4711"\' RANK=3
 	job
 	run -0 "$braid" stat --metrics
-	well_formed "$output"
-	[ "$(grep -c '^braid_up{host="'"$(hostname)"'",job_id="4711\\"\\\\",rank="3",pid="[0-9]*"} 1$' <<<"$output")" -eq 2 ]
-	[ "$(grep -c '^braid_sent_bytes_total{.*device="' <<<"$output")" -ge 2 ]
-	if command -v promtool >/dev/null; then
-		promtool check metrics <<<"$output"
-	fi
+	well_formed prometheus "$output"
+	[ "$(grep -c '^braid_up{host="'"$(hostname)"'",job_id="4711\\"\\\\",pid="[0-9]*",rank="3"} 1$' <<<"$output")" -eq 2 ]
+	[ "$(grep -c '^braid_sent_bytes_total{device="' <<<"$output")" -ge 2 ]
 	run -0 "$braid" stat --metrics --textfile "$dir/all.prom"
 	[ -z "$output" ]
+	well_formed prometheus "$(cat "$dir/all.prom")"
 	grep -q '^braid_up{' "$dir/all.prom"
 }
 
-@test "--metrics names a process that does not answer" {
+@test "a job or rank that says nothing is no label, and hides no other variable" {
+	export TORCHELASTIC_RUN_ID=none PBS_JOBID=12.server RANK='' OMPI_COMM_WORLD_RANK=4
+	unset SLURM_JOB_ID SLURM_PROCID
 	job
+	run -0 "$braid" stat --metrics "$pid"
+	grep -q '^braid_up{.*job_id="12.server",pid="'"$pid"'",rank="4"} 1$' <<<"$output"
+}
+
+@test "a process that does not answer is 0 in the series in which it was 1" {
+	export SLURM_JOB_ID='4711"\' RANK=3
+	job
+	run -0 "$braid" stat --metrics
+	was=$(grep "^braid_up{.*pid=\"$pid\"" <<<"$output")
 	kill -STOP "$pid"
 	run -0 "$braid" stat --metrics
 	kill -CONT "$pid"
-	grep -q '^braid_up{host="'"$(hostname)"'",pid="'"$pid"'"} 0$' <<<"$output"
+	grep -qxF "${was%1}0" <<<"$output"
 	grep -q '^braid_up{.*} 1$' <<<"$output"
-	[ "$(grep -c '^# TYPE braid_up gauge$' <<<"$output")" -eq 1 ]
+	well_formed prometheus "$output"
+}
+
+@test "so is one of a container, which has a host name of its own" {
+	[ "$(id -u)" = 0 ] || skip "only root may make namespaces"
+	unshare -u hostname inside 2>/dev/null || skip "no namespace can be had"
+	unshare -u sh -c 'hostname inside; HOSTNAME=inside RANK=1 exec "$@"' - "$braid" perf --plugin "$plugin" \
+		--pattern oneway --sizes 4k:4k --seconds 30 >/dev/null 2>&1 3>&- &
+	job=$!
+	sockets 2
+	pid=${pids[0]##*/}
+	for _ in $(seq 500); do
+		was=$("$braid" stat --metrics | grep "^braid_up{.*pid=\"$pid\"") && break
+		sleep 0.02
+	done
+	[[ $was == 'braid_up{host="inside",pid="'$pid'",rank="1"} 1' ]]
+	kill -STOP "$pid"
+	run -0 "$braid" stat --metrics
+	kill -CONT "$pid"
+	grep -qxF "${was%1}0" <<<"$output"
+}
+
+@test "a directory by two names is one" {
+	mkdir -m 700 "$dir/braid"
+	export BRAID_STAT_DIR=$dir/braid/
+	"$braid" perf --plugin "$plugin" --pattern oneway --sizes 4k:4k --seconds 30 >/dev/null 2>&1 3>&- &
+	job=$!
+	dir=$dir/braid sockets 2
+	XDG_RUNTIME_DIR=$dir run -0 "$braid" stat
+	[ "$(grep -cE '^ *[0-9]+ braid ' <<<"$output")" -eq 2 ]
+	XDG_RUNTIME_DIR=$dir run -0 "$braid" stat --metrics
+	well_formed prometheus "$output"
+}
+
+@test "two plugins of one process are told apart" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	python3 -c '
+import os, socket, sys
+all = []
+for end in ".1", "":
+    s = socket.socket(socket.AF_UNIX)
+    s.bind("%s/%d%s" % (sys.argv[1], os.getpid(), end))
+    s.listen()
+    all.append(s)
+while True:
+    for s in reversed(all):
+        c = s.accept()[0]
+        c.recv(16)
+        c.send(b"# HELP braid_x X.\n# TYPE braid_x gauge\nbraid_x{pid=\"%d\"} 1\n" % os.getpid())
+        c.close()' "$dir" 3>&- &
+	job=$!
+	sockets 2
+	run -0 "$braid" stat --metrics
+	well_formed prometheus "$output"
+	[ "$(grep '^braid_x' <<<"$output")" = 'braid_x{pid="'$job'"} 1
+braid_x{pid="'$job'.1"} 1' ]
+}
+
+@test "the file that a process writes is well-formed" {
+	export BRAID_METRICS_FILE=$dir/m-%p.prom BRAID_METRICS_S=1
+	job
+	for _ in $(seq 500); do
+		[ -e "$dir/m-$pid.prom" ] && break
+		sleep 0.02
+	done
+	well_formed prometheus "$(cat "$dir/m-$pid.prom")"
+	well_formed openmetrics "$("$braid" stat --openmetrics "$pid")"
+}
+
+@test "metrics of a process that are not well-formed are left out" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	says '# HELP braid_x X\y.
+# HELP braid_x Again.
+# TYPE braid_x histogram
+# TYPE braid_x gauge
+# TYPE braid_y counter
+# TYPE braid_X gauge
+braid_x{a="1",pid="7"} 1
+braid_x{pid="8",a="1"} 2
+braid_x{a="\n\"\\"} 3
+braid_x{a="\t"} 4
+braid_x{a="1"b"} 5
+braid_x{a="1",a="2"} 6
+braid_x{a="1",} 7
+braid_x{} 8
+braid_x{a="1"} 0x1p2
+braid_x{a="1"} nan
+braid_x{a="1"} 1 2
+braid_x{a="1
+braid_x{a="\'
+	run -0 "$braid" stat --metrics $who
+	[ "$output" = "# HELP braid_x X?y.
+# TYPE braid_x gauge
+braid_x{a=\"1\",pid=\"$who\"} 1
+braid_x{a=\"\\n\\\"\\\\\",pid=\"$who\"} 3" ]
 }
 
 @test "--metrics without any process is empty, and no error" {
@@ -167,6 +288,9 @@ well_formed()				# TEXT
 
 @test "every alert fires where it should, and none where all is well" {
 	command -v promtool >/dev/null || skip "promtool is not installed"
+	for name in $(sed -n 's/^ *- alert: //p' "$examples/braid-alerts.yml"); do
+		grep -q "alertname=\"$name\"" "$examples/braid-alerts.test.yml" || { echo "$name is not tested"; return 1; }
+	done
 	run -0 promtool check rules "$examples/braid-alerts.yml"
 	run -0 promtool test rules "$examples/braid-alerts.test.yml"
 	# the dashboard's expressions are PromQL
@@ -198,6 +322,75 @@ try:
     assert termios.tcgetattr(fd)[3] == before
 except termios.error:
     pass' "$braid"
+}
+
+# A process that answers every question with the python expression $1, in which n counts them.
+answers()
+{
+	python3 -c '
+import json, os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+name = "%s/%d" % (sys.argv[1], os.getpid())
+s.bind(name + ".new")
+s.listen()
+os.rename(name + ".new", name)
+n = 0
+while True:
+    c = s.accept()[0]
+    c.recv(16)
+    n += 1
+    c.send(json.dumps(eval(sys.argv[2])).encode())
+    c.close()' "$dir" "$1" 3>&- &
+	job=$!
+	until [ -S "$dir/$job" ]; do sleep 0.02; done
+}
+
+@test "top shows small and large rates as figures with k, M or G" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	answers '{"braid_report": 1, "links": [{"state": "up", "sent_bytes": 3 * n, "sent_messages": n,
+		"received_bytes": n * 10**13, "received_messages": n * 10**7}]}'
+	run -0 "$braid" top --once --seconds 1
+	echo "$output"
+	[[ $output != *[0-9]e[+-]* ]]
+	row=$(awk -v pid="$job" '$1 == pid { print $5, $6, $7 }' <<<"$output")
+	[[ $row =~ ^[12]?[0-9].[0-9]+\ [0-9.]+T\ [0-9.]+M$ ]]
+	awk 'length > 80 { exit 1 }' <<<"$output"
+}
+
+@test "stat and dump break lines between words, and fit 80 columns" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	answers '{"braid_report": 1, "host": "host-of-a-long-name." * 3, "version": "1", "links": [{
+		"device": "eth0", "peer": "other-host-of-a-long-name.example (pid 4711, 192.0.2.1 and 2001:db8::1)",
+		"state": "down", "error": "Transport endpoint is not connected, which is a long reason",
+		"lanes": [{"transport": "tcp", "up": True, "wire": "window of 192 packets, " * 6}],
+		"messages": [{"kind": "receive", "comm": 1, "tag": 2**31 - 1, "bytes": 2**31, "age_ms": 99999999,
+			"state": "peer has not posted the receive", "lane_ill": True, "failed": True}]}],
+		"events": [{"event": "lane added", "link": 1, "lane": 0, "transport": 1},
+			{"event": "lane back", "link": 1, "lane": 0, "transport": 2, "epoch": 5},
+			{"event": "lane added", "link": 1, "transport": 99},
+			{"event": "lane lost for a reason of many words", "link": 1, "lane": 0, "errno": -104,
+				"times": 12345678901234}]}'
+	for what in stat dump; do
+		run -0 "$braid" $what "$job"
+		echo "$output"
+		awk 'length > 80 { exit 1 }' <<<"$output"
+		words=$(tr -s ' \n' '  ' <<<"$output")
+		[[ $words == *"(pid 4711, 192.0.2.1 and 2001:db8::1)"* ]]
+		[[ $words == *"Transport endpoint is not connected, which is a long reason, heard"* ]]
+		[[ $words == *"window of 192 packets, window of 192 packets"* ]]
+	done
+	[[ $words == *"posted the receive, on a lane that is ill, its comm has failed"* ]]
+	[[ $words == *"waits for: a lane that is down or suspect: the network"* ]]
+	# a transport has its word; the number of one that is not known stays
+	[[ $words == *"lane added, tcp "* && $words == *"lane back, verbs, epoch 5"* ]]
+	[[ $words == *"lane added, transport 99"* ]]
+}
+
+@test "a lane's window has its unit" {
+	job
+	run -0 "$braid" stat "$pid"
+	[[ $(tr -s ' \n' '  ' <<<"$output") =~ "window of "[0-9]+" packets" ]] ||
+		skip "no lane is over TCP here"
 }
 
 @test "no answer has the secret of the job" {
@@ -266,6 +459,7 @@ except OSError:
 	bad "it needs a PID" dump
 	bad "unexpected argument '2'" stat 1 2
 	bad "--json is of one PID" stat --json
+	bad "--pids alone" stat --pids 1
 	bad "--json or --metrics, not both" stat --json --metrics 1
 	bad "unknown option '--PID'" stat --PID 1
 }
@@ -340,7 +534,7 @@ job2()
 	[[ $output == *"on zürich??2J???x,"* ]]
 	says $'# TYPE \e[2J\n\xff\nbraid_up{x="\e[2J"} 1\nbraid_up{y="} 1\nother{} 1\n# EOF\n'
 	run -0 "$braid" stat --metrics $who
-	[ "${lines[-1]}" = 'braid_up{x="?[2J"} 1' ]
+	[ "${lines[-1]}" = 'braid_up{pid="'$who'",x="?[2J"} 1' ]
 	[ "${#lines[@]}" -eq 3 ]
 }
 

@@ -37,7 +37,7 @@ SHAPES = [
     (r"\b\d+(\.\d+){3}(:\d+)?\b|\b[0-9a-f]{0,4}(:[0-9a-f]{0,4}){2,7}\b", "ADDRESS"),
     (r"(?<![\w.])(%s)(?![\w.])" % "|".join(map(re.escape, HOSTS)), "HOST"),
     (r"(?<![\w.])(%s)(?![\w.])" % "|".join(map(re.escape, NAMES)), "DEVICE"),
-    (r"(?<![\w.])-?\d+(\.\d+)?([eE][+-]?\d+)?(?![\w.]*\w)", "#"),
+    (r"(?<![\w.])-?\d+(\.\d+)?([eE][+-]?\d+|[kMGT])?(?![\w.]*\w)", "#"),
     (r"# (ns|us|ms|s|min)\b", "TIME"),
     (r"# [kMGT]?bit/s", "RATE"),
     (r"# [kMGT]?i?B\b", "SIZE"),

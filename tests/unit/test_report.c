@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_report.c - JSON and OpenMetrics are well-formed whatever the strings in them are. */
+/* test_report.c - JSON is well-formed whatever the strings in them are. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -97,17 +97,6 @@ static void a_dump_has_the_last_events(void **state)
 	json_decref(j);
 }
 
-static void metrics_end_as_openmetrics_wants(void **state)
-{
-	struct braid_text t = { 0 };
-
-	(void)state;
-	assert_int_equal(braid_report_metrics(&t), 0);
-	assert_true(t.len > 6);
-	assert_string_equal(t.p + t.len - 6, "# EOF\n");
-	braid_text_free(&t);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -115,7 +104,6 @@ int main(void)
 		cmocka_unit_test(a_string_is_valid_json_with_question_marks_for_what_is_not_ascii),
 		cmocka_unit_test(a_process_without_links_has_a_report),
 		cmocka_unit_test(a_dump_has_the_last_events),
-		cmocka_unit_test(metrics_end_as_openmetrics_wants),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

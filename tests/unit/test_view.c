@@ -281,24 +281,6 @@ static void no_links(void **state)
 	json_decref(o);
 }
 
-static void metrics(void **state)
-{
-	struct braid_text t = { 0 };
-
-	(void)state;
-	listed(&pair);
-	send_one(LARGE);
-	null_now_ns += 1500 * MS;
-	assert_int_equal(braid_report_metrics(&t), 0);
-	assert_non_null(strstr(t.p, "# TYPE braid_oldest_seconds gauge\n"));
-	assert_non_null(strstr(t.p, "\"} 1.500\n"));
-	assert_non_null(strstr(t.p, "# TYPE braid_sent_bytes_total counter\n"));
-	assert_non_null(strstr(t.p, "\nbraid_sent_bytes_total{"));
-	assert_string_equal(t.p + t.len - strlen("# EOF\n"), "# EOF\n");
-	braid_text_free(&t);
-	braid_list_del(&pair.end[0]->table.node);
-}
-
 /* --- events -------------------------------------------------------------------------------- */
 
 static void last_events(void **state)
@@ -373,7 +355,6 @@ int main(void)
 		WITH_PAIR(somebody_has_the_lock),
 		WITH_PAIR(json),
 		WITH_PAIR(no_links),
-		WITH_PAIR(metrics),
 		cmocka_unit_test(last_events),
 		cmocka_unit_test(whole_events),
 	};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dump.c - `braid dump`: a process's pending messages, what they wait for, and the last events. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/cmd.h"
@@ -9,7 +10,10 @@
 #include "tools/watch/stat.h"
 #include "tools/text.h"
 
-enum { LONG_MS = 1000 };		/* report a message that waits so long */
+enum {
+	LONG_MS = 1000,			/* report a message that waits so long */
+	EVENT_COLUMN = 18,
+};
 
 /* The oldest message of a link, or NULL. */
 static const json_t *oldest(const json_t *link)
@@ -48,31 +52,58 @@ static const char *words_of(const json_t *message)
 	return "in a state that this command does not know";
 }
 
-static void print_verdict(const json_t *link)
+/* What the oldest message waits for, as text to be freed; NULL: there is no memory. */
+static char *verdict_of(const json_t *link)
 {
 	const json_t *m = oldest(link), *lane;
 	bool up = false, ill = m && report_is(m, "lane_ill");
+	char *ret = NULL;
 	size_t i;
+	int n;
 
 	json_array_foreach(json_object_get(link, "lanes"), i, lane)
 		up |= report_is(lane, "up");
-	printf("  waits for: %s", text_colour(COLOUR_WARN));
 	if (report_is(link, "busy"))
-		printf("a thread of this process, which keeps this link's lock: its messages can't "
-		       "be seen");
-	else if (!m || report_number(m, "age_ms") < LONG_MS)
-		printf("nothing for long");
-	else if (!up)
-		printf("a lane: all are down, Braid reconnects");
-	else if (report_is(link, "silent"))
-		printf("the peer, which was not heard for %s: it is stopped, or the path is down",
-		       report_age(report_number(link, "heard_ms")));
+		return strdup("a thread of this process, which keeps this link's lock: its "
+			      "messages can't be seen");
+	if (!m || report_number(m, "age_ms") < LONG_MS)
+		return strdup("nothing for long");
+	if (!up)
+		return strdup("a lane: all are down, Braid reconnects");
+	if (report_is(link, "silent"))
+		n = asprintf(&ret, "the peer, which was not heard for %s: it is stopped, or the "
+			     "path is down", report_age(report_number(link, "heard_ms")));
 	else if (ill)
-		printf("a lane that is down or suspect: the network");
+		return strdup("a lane that is down or suspect: the network");
 	else
-		printf("%s %lld of comm %lld: %s", report_text(m, "kind"),
-		       report_number(m, "number"), report_number(m, "comm"), words_of(m));
-	printf("%s\n", text_colour(COLOUR_NONE));
+		n = asprintf(&ret, "%s %lld of comm %lld: %s", report_text(m, "kind"),
+			     report_number(m, "number"), report_number(m, "comm"), words_of(m));
+	return n < 0 ? NULL : ret;
+}
+
+static void print_verdict(const json_t *link)
+{
+	int used = printf("  waits for: ");
+	char *verdict = verdict_of(link);
+
+	fputs(text_colour(COLOUR_WARN), stdout);
+	text_wrap(verdict ? verdict : "?", used, used);
+	fputs(text_colour(COLOUR_NONE), stdout);
+	free(verdict);
+}
+
+static void print_message(const json_t *m)
+{
+	char state[400];
+	int used = printf("  %-7s %4lld %8lld %6lld %10lld %10lld %8s", report_text(m, "kind"),
+			  report_number(m, "comm"), report_number(m, "number"),
+			  report_number(m, "tag"), report_number(m, "bytes"),
+			  report_number(m, "bytes_done"), report_age(report_number(m, "age_ms")));
+
+	snprintf(state, sizeof(state), "%s%s%s", report_text(m, "state"),
+		 report_is(m, "lane_ill") ? ", on a lane that is ill" : "",
+		 report_is(m, "failed") ? ", its comm has failed" : "");
+	text_wrap(state, used + 1, used);
 }
 
 static void print_messages(const json_t *link)
@@ -83,40 +114,61 @@ static void print_messages(const json_t *link)
 
 	if (!json_array_size(json_object_get(link, "messages")))
 		return;
-	puts("  message  comm    number        tag       bytes        done       age  state");
+	puts("  message comm   number    tag      bytes       done      age state");
 	json_array_foreach(json_object_get(link, "messages"), i, m)
-		printf("  %-7s %5lld  %8lld %10lld  %10lld  %10lld  %8s  %s%s%s\n",
-		       report_text(m, "kind"), report_number(m, "comm"),
-		       report_number(m, "number"), report_number(m, "tag"),
-		       report_number(m, "bytes"), report_number(m, "bytes_done"),
-		       report_age(report_number(m, "age_ms")), report_text(m, "state"),
-		       report_is(m, "lane_ill") ? ", on a lane that is ill" : "",
-		       report_is(m, "failed") ? ", its comm has failed" : "");
+		print_message(m);
 	if (more)
 		printf("  and %lld more\n", more);
+}
+
+/* The word for a transport, by the number that events have; NULL: it is newer than this command. */
+static const char *transport_word(long long id)
+{
+#define BRAID_TRANSPORTS_ALL
+#define BRAID_TRANSPORT(folder, table, word, name, number) if (id == (number)) return word;
+#include "core/base/transports.def"
+#undef BRAID_TRANSPORT
+#undef BRAID_TRANSPORTS_ALL
+	return NULL;
+}
+
+/* One of an event's own numbers. */
+static void put_number(FILE *f, const char *key, long long n)
+{
+	const char *word = strcmp(key, "transport") == 0 ? transport_word(n) : NULL;
+
+	if (strcmp(key, "errno") == 0 && n < 0)
+		fprintf(f, ", %s", strerror((int)-n));
+	else if (word)
+		fprintf(f, ", %s", word);
+	else
+		fprintf(f, ", %.40s %lld", key, n);
 }
 
 /* Print "5.2 s ago  link 1 lane 0  lane lost, errno -104, times 1"; the words are the report's. */
 static void print_event(json_t *e)
 {
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
 	const char *key;
 	json_t *x;
 
-	printf("%12s ago  link %lld", report_age(report_number(e, "ago_ms")),
-	       report_number(e, "link"));
+	if (!f)
+		return;
+	fprintf(f, "%12s ago  link %lld", report_age(report_number(e, "ago_ms")),
+		report_number(e, "link"));
 	if (json_object_get(e, "lane"))
-		printf(" lane %lld", report_number(e, "lane"));
-	printf("  %s", report_text(e, "event"));
+		fprintf(f, " lane %lld", report_number(e, "lane"));
+	fprintf(f, "  %s", report_text(e, "event"));
 	json_object_foreach(e, key, x) {
-		long long n = json_integer_value(x);
-
-		if (strcmp(key, "errno") == 0 && n < 0)
-			printf(", %s", strerror((int)-n));
-		else if (strcmp(key, "ago_ms") != 0 && strcmp(key, "link") != 0 &&
-			 strcmp(key, "lane") != 0 && json_is_integer(x))
-			printf(", %.40s %lld", key, n);
+		if (strcmp(key, "ago_ms") != 0 && strcmp(key, "link") != 0 &&
+		    strcmp(key, "lane") != 0 && json_is_integer(x))
+			put_number(f, key, json_integer_value(x));
 	}
-	putchar('\n');
+	if (fclose(f) == 0)
+		text_lines(0, EVENT_COLUMN, "%s", text);
+	free(text);
 }
 
 static void print_all(const json_t *o)

@@ -6,24 +6,28 @@
  * heading only, so the samples of all processes are put together under it.  Answers are not
  * trusted: a line that is no heading or sample of a metric of Braid's is left out.
  */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/launchers.h"
 #include "tools/opt.h"
 #include "tools/text.h"
 #include "tools/watch/process.h"
 #include "tools/watch/stat.h"
 
-enum { METRICS_MAX = 64, NAME_LEN = 64 };
+#define LETTERS "abcdefghijklmnopqrstuvwxyz_"
+
+enum { METRICS_MAX = 64, NAME_LEN = 64, LABELS_MAX = 12, PID_LEN = 32 };
 
 struct metric {
 	char name[NAME_LEN];		/* of its samples */
 	char type[16], help[200];
 	char *samples;			/* whole lines */
 	size_t len;
+	size_t begun;			/* where the samples of the present process begin */
 	FILE *f;
 };
 
@@ -45,100 +49,288 @@ static struct metric *metric_of(struct metrics *m, const char *name, size_t len)
 		return NULL;
 	x = &m->of[m->n];
 	snprintf(x->name, sizeof(x->name), "%.*s", (int)len, name);
-	snprintf(x->type, sizeof(x->type), "untyped");
 	x->f = open_memstream(&x->samples, &x->len);
 	m->n += x->f != NULL;
 	return x->f ? x : NULL;
 }
 
-/* Is it NAME{LABELS} NUMBER, with every quote closed?  Then *ret_name is how long NAME is. */
-static bool is_sample(const char *line, size_t *ret_name)
+/* The end of a label's value, at its quote; NULL: it has none, or an escape is unknown. */
+static char *value_end(char *s)
 {
-	const char *s = line;
-	bool quoted = false;
-	char *end;
-
-	while (islower((unsigned char)*s) || *s == '_')
-		s++;
-	*ret_name = (size_t)(s - line);
-	if (*s++ != '{')
-		return false;
-	for (; *s && (quoted || *s != '}'); s++) {
-		if (*s == '\\' && s[1])
-			s++;
-		else if (*s == '"')
-			quoted = !quoted;
+	for (; *s && *s != '"'; s++) {
+		if (*s == '\\' && !strchr("\\\"n", *++s))
+			return NULL;
+		if (!*s)
+			return NULL;
 	}
-	if (*s != '}' || s[1] != ' ')
-		return false;
-	strtod(s + 2, &end);
-	return end > s + 2 && !*end;
+	return *s ? s : NULL;
 }
 
-static void add_line(struct metrics *m, char *line)
+static bool is_number(const char *s)
+{
+	size_t digits = strspn(s, "0123456789");
+
+	if (digits && s[digits] == '.')
+		digits += 1 + strspn(s + digits + 1, "0123456789");
+	return digits && !s[digits];
+}
+
+/* A sample, cut out of its line: NAME{LABEL="VALUE",...} NUMBER. */
+struct sample {
+	char *name, *number;
+	char *label[LABELS_MAX];	/* LABEL="VALUE" */
+	unsigned n;
+};
+
+/* Take the label at s, and return where it ends; NULL: there is none, or it is there twice. */
+static char *cut_label(char *s, struct sample *ret)
+{
+	size_t len = strspn(s, LETTERS);
+	char *end = len && s[len] == '=' && s[len + 1] == '"' ? value_end(s + len + 2) : NULL;
+
+	if (!end || (end[1] != ',' && end[1] != '}') || ret->n == LABELS_MAX)
+		return NULL;
+	for (unsigned i = 0; i < ret->n; i++)
+		if (strncmp(ret->label[i], s, len + 1) == 0)
+			return NULL;
+	ret->label[ret->n++] = s;
+	return end + 1;
+}
+
+static bool cut_sample(char *line, struct sample *ret)
+{
+	char *s = line + strspn(line, LETTERS);
+
+	*ret = (struct sample){ .name = line };
+	if (*s != '{')
+		return false;
+	while (*s != '}') {
+		*s = '\0';
+		s = cut_label(s + 1, ret);
+		if (!s)
+			return false;
+	}
+	*s = '\0';
+	ret->number = s + 2;
+	return s[1] == ' ' && is_number(ret->number);
+}
+
+static int by_label(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The labels in one order, as text to be freed; NULL: there is no memory. */
+static char *labels_of(struct sample *s)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		return NULL;
+	qsort(s->label, s->n, sizeof(s->label[0]), by_label);
+	for (unsigned i = 0; i < s->n; i++)
+		fprintf(f, "%c%s", i ? ',' : '{', s->label[i]);
+	fputs("} ", f);
+	fclose(f);
+	return text;
+}
+
+/*
+ * Add a sample unless the process has given it before.  Its PID is replaced by the one that this
+ * command takes: a container has PIDs of its own, and a process may have the plugin twice.
+ */
+static void add_sample(struct metrics *m, struct sample *s, const char *pid)
+{
+	struct metric *x = metric_of(m, s->name, strlen(s->name));
+	char own[PID_LEN + 8], *text;
+
+	snprintf(own, sizeof(own), "pid=\"%s\"", pid);
+	for (unsigned i = 0; i < s->n; i++)
+		if (strncmp(s->label[i], "pid=", 4) == 0)
+			s->label[i] = s->label[--s->n];
+	if (!x || s->n == LABELS_MAX)
+		return;
+	s->label[s->n++] = own;
+	text = labels_of(s);
+	fflush(x->f);
+	if (text && !(x->begun < x->len && strstr(x->samples + x->begun, text)))
+		fprintf(x->f, "%s%s%s\n", s->name, text, s->number);
+	free(text);
+}
+
+/* The first heading counts.  A backslash would begin an escape. */
+static void add_heading(struct metrics *m, const char *name, const char *type, char *help)
+{
+	bool plain = !name[strspn(name, LETTERS)];
+	struct metric *x = plain ? metric_of(m, name, strlen(name)) : NULL;
+
+	if (!x)
+		return;
+	if (type && !*x->type && (strcmp(type, "counter") == 0 || strcmp(type, "gauge") == 0))
+		snprintf(x->type, sizeof(x->type), "%s", type);
+	for (char *s = help; s && *s; s++)
+		if (*s == '\\')
+			*s = '?';
+	if (help && !*x->help)
+		snprintf(x->help, sizeof(x->help), "%s", help);
+}
+
+static void add_line(struct metrics *m, char *line, const char *pid)
 {
 	char name[NAME_LEN], rest[200];
-	struct metric *x;
-	size_t len;
+	struct sample s;
 
-	if (sscanf(line, "# TYPE %63s %15[a-z]", name, rest) == 2) {
-		x = metric_of(m, name, strlen(name));
-		if (x)
-			snprintf(x->type, sizeof(x->type), "%.15s", rest);
-	} else if (sscanf(line, "# HELP %63s %199[^\n]", name, rest) == 2) {
-		x = metric_of(m, name, strlen(name));
-		if (x)
-			snprintf(x->help, sizeof(x->help), "%s", rest);
-	} else if (is_sample(line, &len)) {
-		x = metric_of(m, line, len);
-		if (x)
-			fprintf(x->f, "%s\n", line);
-	}
+	if (sscanf(line, "# TYPE %63s %15[a-z]", name, rest) == 2)
+		add_heading(m, name, rest, NULL);
+	else if (sscanf(line, "# HELP %63s %199[^\n]", name, rest) == 2)
+		add_heading(m, name, NULL, rest);
+	else if (cut_sample(line, &s))
+		add_sample(m, &s, pid);
 }
 
-static void add_text(struct metrics *m, char *text)
+static void add_text(struct metrics *m, char *text, const char *pid)
 {
 	char *save = NULL;
 
+	for (unsigned i = 0; i < m->n; i++) {
+		fflush(m->of[i].f);
+		m->of[i].begun = m->of[i].len;
+	}
 	for (char *s = strtok_r(text, "\n", &save); s; s = strtok_r(NULL, "\n", &save))
-		add_line(m, s);
+		add_line(m, s, pid);
 }
 
-/* A process that is stopped, or hangs, is the one that is looked for. */
-static void add_silent(struct metrics *m, const struct process *p)
+/* -- a process that does not answer ----------------------------------------------------------- */
+
+static void put_label(FILE *f, const char *label, const char *value)
 {
-	char line[400], host[256] = "?";
-
-	gethostname(host, sizeof(host) - 1);
-	host[strcspn(host, "\"\\\n")] = '\0';
-	snprintf(line, sizeof(line), "# TYPE braid_up gauge");
-	add_line(m, line);
-	snprintf(line, sizeof(line), "# HELP braid_up The process answers.");
-	add_line(m, line);
-	snprintf(line, sizeof(line), "braid_up{host=\"%s\",pid=\"%d\"} 0", host, (int)p->pid);
-	add_line(m, line);
+	fprintf(f, "%s=\"", label);		/* as the process itself prints it */
+	for (unsigned i = 0; *value && i < BRAID_LABEL_LEN - 1; i++, value++)
+		fprintf(f, *value == '"' || *value == '\\' ? "\\%c" : "%c",
+			*value < ' ' || *value > '~' ? '?' : *value);
+	fputs("\",", f);
 }
 
-/* OpenMetrics names the family of a counter without the end of its samples' name. */
+/* The first of these variables that is set in `env` and says something, as a label. */
+static void put_variable(FILE *f, const char *label, const char *env, size_t len,
+			 const char *const *names)
+{
+	for (; *names; names++) {
+		size_t n = strlen(*names);
+
+		for (const char *s = env; s < env + len; s += strlen(s) + 1) {
+			if (strncmp(s, *names, n) == 0 && s[n] == '=' && s[n + 1] &&
+			    strcmp(s + n + 1, BRAID_NO_JOB) != 0) {
+				put_label(f, label, s + n + 1);
+				return;
+			}
+		}
+	}
+}
+
+static size_t environment(pid_t pid, char *ret, size_t len)
+{
+	char path[64];
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	f = fopen(path, "re");
+	n = f ? fread(ret, 1, len - 1, f) : 0;
+	ret[n] = '\0';
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static bool has_own_host_name(pid_t pid)
+{
+	struct stat here, there;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/uts", (int)pid);
+	return !stat("/proc/self/ns/uts", &here) && !stat(path, &there) &&
+	       here.st_ino != there.st_ino;
+}
+
+/* Its labels are as if it had answered: the same series becomes 0. */
+static void add_silent(struct metrics *m, const struct process *p, const char *pid)
+{
+	static const char *const jobs[] = { BRAID_JOB_VARS, NULL };
+	static const char *const ranks[] = { BRAID_RANK_VARS, NULL };
+	static const char *const hosts[] = { "HOSTNAME", NULL };
+	static char env[128 << 10];
+	char host[256] = "?", *text = NULL;
+	size_t len = 0, size = environment(p->pid, env, sizeof(env));
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		return;
+	gethostname(host, sizeof(host) - 1);
+	fputs("# TYPE braid_up gauge\n# HELP braid_up The process answers.\nbraid_up{", f);
+	put_variable(f, "job_id", env, size, jobs);
+	put_variable(f, "rank", env, size, ranks);
+	if (has_own_host_name(p->pid))		/* as containers have it */
+		put_variable(f, "host", env, size, hosts);
+	else
+		put_label(f, "host", host);
+	fputs("pid=\"\"} 0\n", f);
+	if (fclose(f) == 0)
+		add_text(m, text, pid);
+	free(text);
+}
+
+/* -- all of them ------------------------------------------------------------------------------ */
+
+/* A counter's samples end in _total: OpenMetrics names the family without that. */
+static void print_metric(const struct metric *x, bool openmetrics, FILE *to)
+{
+	int len = (int)strlen(x->name), stem = len - 6;
+	bool total = stem > 0 && strcmp(x->name + stem, "_total") == 0;
+	const char *type = openmetrics ? "unknown" : "untyped";
+
+	if (*x->type && total == (strcmp(x->type, "counter") == 0))
+		type = x->type;
+	if (openmetrics && strcmp(type, "counter") == 0)
+		len = stem;
+	fprintf(to, "# HELP %.*s %s\n", len, x->name, x->help);
+	fprintf(to, "# TYPE %.*s %s\n%s", len, x->name, type, x->samples);
+}
+
 static void print(struct metrics *m, bool openmetrics, FILE *to)
 {
 	for (unsigned i = 0; i < m->n; i++) {
-		struct metric *x = &m->of[i];
-		int len = (int)strlen(x->name);
-
-		fclose(x->f);
-		if (openmetrics && strcmp(x->type, "counter") == 0 && len > 6 &&
-		    strcmp(x->name + len - 6, "_total") == 0)
-			len -= 6;
-		if (x->len) {
-			fprintf(to, "# HELP %.*s %s\n", len, x->name, x->help);
-			fprintf(to, "# TYPE %.*s %s\n%s", len, x->name, openmetrics && !*x->help ?
-				"unknown" : x->type, x->samples);
-		}
-		free(x->samples);
+		fclose(m->of[i].f);
+		if (m->of[i].samples && (*m->of[i].help || m->of[i].len))
+			print_metric(&m->of[i], openmetrics, to);
+		free(m->of[i].samples);
 	}
 	if (openmetrics)
 		fputs("# EOF\n", to);
+}
+
+/* The PID as this command takes it: its own one here, and .n for a second plugin. */
+static void name_of(const struct process *p, char ret[PID_LEN])
+{
+	const char *file = strrchr(p->path, '/'), *copy = file ? strchr(file, '.') : NULL;
+
+	snprintf(ret, PID_LEN, "%d%.8s", (int)p->pid, copy ? copy : "");
+}
+
+/* Has the list that process before, by another path? */
+static bool is_again(const struct process *p, size_t i)
+{
+	char name[PID_LEN], other[PID_LEN];
+
+	name_of(&p[i], name);
+	for (size_t k = i; k > 0 && p[k - 1].pid == p[i].pid; k--) {
+		name_of(&p[k - 1], other);
+		if (strcmp(name, other) == 0)
+			return true;
+	}
+	return false;
 }
 
 int metrics_show(const char *prog, const char *dir, const char *pid, bool openmetrics,
@@ -148,6 +340,7 @@ int metrics_show(const char *prog, const char *dir, const char *pid, bool openme
 	static char err[PROCESSES_MAX][PROCESS_ERR];
 	static char *texts[PROCESSES_MAX];
 	static struct metrics m;
+	char name[PID_LEN];
 	FILE *to;
 	size_t n = 1;
 
@@ -159,11 +352,13 @@ int metrics_show(const char *prog, const char *dir, const char *pid, bool openme
 	if (pid && !texts[0])
 		return opt_error(prog, "process %s %s", pid, err[0]);
 	for (size_t i = 0; i < n; i++) {
-		if (texts[i]) {
+		name_of(&p[i], name);
+		if (texts[i] && !is_again(p, i)) {
 			text_clean(texts[i], strlen(texts[i]) + 1, "\n");
-			add_text(&m, texts[i]);
-		} else if (*err[i] && !strstr(err[i], "another user's")) {
-			add_silent(&m, &p[i]);
+			add_text(&m, texts[i], name);
+		} else if (!texts[i] && *err[i] && !strstr(err[i], "another user's") &&
+			   !is_again(p, i)) {
+			add_silent(&m, &p[i], name);
 		}
 		free(texts[i]);
 	}

@@ -25,6 +25,8 @@ struct places {
 	struct place {
 		char dir[104];
 		uid_t uid;
+		dev_t dev;
+		ino_t ino;
 	} at[PLACES];
 };
 
@@ -36,10 +38,12 @@ static void place_add(struct places *p, const char *dir)
 	if (p->n == PLACES || strlen(dir) >= sizeof(p->at[0].dir) || lstat(dir, &sb) ||
 	    !S_ISDIR(sb.st_mode) || sb.st_mode & 077)
 		return;
-	for (size_t i = 0; i < p->n; i++) {
-		if (strcmp(p->at[i].dir, dir) == 0)
+	for (size_t i = 0; i < p->n; i++) {	/* also under another name */
+		if (p->at[i].dev == sb.st_dev && p->at[i].ino == sb.st_ino)
 			return;
 	}
+	p->at[p->n].dev = sb.st_dev;
+	p->at[p->n].ino = sb.st_ino;
 	strcpy(p->at[p->n].dir, dir);
 	p->at[p->n++].uid = sb.st_uid;
 }

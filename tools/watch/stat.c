@@ -12,12 +12,12 @@
 #include "tools/watch/process.h"
 #include "tools/text.h"
 
-enum { WIRE_COLUMN = 8 };
+enum { WIRE_COLUMN = 8, WRAPPED = 4 };
 
 void stat_print_process(const json_t *o)
 {
-	printf("process %lld on %s, Braid %s\n", report_number(o, "pid"), report_text(o, "host"),
-	       report_text(o, "version"));
+	text_lines(0, WRAPPED, "process %lld on %s, Braid %s", report_number(o, "pid"),
+		   report_text(o, "host"), report_text(o, "version"));
 }
 
 static void print_lane(const json_t *lane)
@@ -48,22 +48,23 @@ void stat_print_link(const json_t *link)
 	json_t *lane;
 	size_t i;
 
-	printf("\nlink %lld over %s, peer %s\n", report_number(link, "link"),
-	       report_text(link, "device"),
-	       *report_text(link, "peer") ? report_text(link, "peer") : "not known yet");
-	printf("  %s%s%s, heard %s ago, %lld comms, %lld stalls reported%s\n",
-	       report_text(link, "state"), *err ? ": " : "", err,
-	       report_age(report_number(link, "heard_ms")),
-	       report_number(link, "comms"), report_number(link, "stalls"),
-	       report_is(link, "busy") ? ", busy" : "");
-	printf("  done: %lld sends of %s, %lld receives of %s\n",
-	       report_number(link, "sent_messages"),
-	       report_bytes((double)report_number(link, "sent_bytes")),
-	       report_number(link, "received_messages"),
-	       report_bytes((double)report_number(link, "received_bytes")));
-	printf("  outstanding: %lld sends, %lld receives, the oldest for %s\n",
-	       report_number(link, "sends"), report_number(link, "receives"),
-	       report_age(report_number(link, "oldest_ms")));
+	putchar('\n');
+	text_lines(0, WRAPPED, "link %lld over %s, peer %s", report_number(link, "link"),
+		   report_text(link, "device"),
+		   *report_text(link, "peer") ? report_text(link, "peer") : "not known yet");
+	text_lines(2, WRAPPED, "%s%s%s, heard %s ago, %lld comms, %lld stalls reported%s",
+		   report_text(link, "state"), *err ? ": " : "", err,
+		   report_age(report_number(link, "heard_ms")),
+		   report_number(link, "comms"), report_number(link, "stalls"),
+		   report_is(link, "busy") ? ", busy" : "");
+	text_lines(2, WRAPPED, "done: %lld sends of %s, %lld receives of %s",
+		   report_number(link, "sent_messages"),
+		   report_bytes((double)report_number(link, "sent_bytes")),
+		   report_number(link, "received_messages"),
+		   report_bytes((double)report_number(link, "received_bytes")));
+	text_lines(2, WRAPPED, "outstanding: %lld sends, %lld receives, the oldest for %s",
+		   report_number(link, "sends"), report_number(link, "receives"),
+		   report_age(report_number(link, "oldest_ms")));
 	puts("  lane  transport  state          sent   received     queued  resent  lost  back");
 	json_array_foreach(json_object_get(link, "lanes"), i, lane)
 		print_lane(lane);
@@ -141,6 +142,19 @@ static int list(const char *dir)
 	return 0;
 }
 
+/* For the shells' completion, which can't wait for a process that is silent. */
+static int list_pids(const char *dir)
+{
+	static struct process p[PROCESSES_MAX];
+	size_t n = process_list(dir, p, PROCESSES_MAX);
+
+	for (size_t i = 0; i < n; i++) {
+		if (*stat_command(p[i].pid))		/* it still runs */
+			printf("%d\n", (int)p[i].pid);
+	}
+	return 0;
+}
+
 int stat_show(const char *prog, const char *dir, const char *pid, const char *word,
 	      void (*print)(const json_t *report))
 {
@@ -171,10 +185,11 @@ int stat_show(const char *prog, const char *dir, const char *pid, const char *wo
 int cmd_stat(int argc, char **argv)
 {
 	const char *pid = NULL, *dir = NULL, *file = NULL;
-	bool json = false, metrics = false, openmetrics = false;
+	bool json = false, pids = false, metrics = false, openmetrics = false;
 	const struct opt rows[] = {
 		{OPT_ARG, "[PID]", NULL, "the process; without it, which there are", &pid, 0, 0},
 		{OPT_FLAG, "json", NULL, "the report as it came", &json, 0, 0},
+		{OPT_FLAG, "pids", NULL, "the PIDs alone, without a question to any", &pids, 0, 0},
 		{OPT_FLAG, "metrics", NULL, "of it, or of all of this host, for Prometheus",
 		 &metrics, 0, 0},
 		{OPT_FLAG, "openmetrics", NULL, "the same in that format", &openmetrics, 0, 0},
@@ -195,10 +210,14 @@ int cmd_stat(int argc, char **argv)
 	if (end != OPT_RUN)
 		return end;
 	metrics = metrics || openmetrics;
+	if (pids && (pid || json || metrics))
+		return opt_error("braid stat", "--pids alone");
 	if (json && metrics)
 		return opt_error("braid stat", "--json or --metrics, not both");
 	if (file && !metrics)
 		return opt_error("braid stat", "--textfile is for --metrics");
+	if (pids)
+		return list_pids(dir);
 	if (!pid && json)
 		return opt_error("braid stat", "--json is of one PID");
 	if (metrics)

@@ -73,22 +73,20 @@ static const struct sample *same(const struct samples *all, const struct sample 
 	return NULL;
 }
 
+/* With a unit of 1,000: "12.3G". */
 static const char *rate(long long more, double seconds, double per)
 {
-	static char text[4][16];
+	static const char *const units[] = { "", "k", "M", "G", "T", "P", "E" };
+	static char text[4][32];
 	static unsigned turn;
 	char *t = text[turn++ % 4];
-	const char *unit = "";
 	double v = more > 0 && seconds > 0 ? (double)more / seconds * per : 0;
+	unsigned u = 0;
 
-	if (v >= 1e6) {
-		v /= 1e6;
-		unit = "M";
-	} else if (v >= 1e4) {
-		v /= 1e3;
-		unit = "k";
-	}
-	snprintf(t, sizeof(text[0]), v >= 100 ? "%.0f%s" : "%.3g%s", v, unit);
+	for (; v >= 999.5 && u < 6; u++)
+		v /= 1000;
+	snprintf(t, sizeof(text[0]), "%.*f%s", v >= 99.95 || v < 0.005 ? 0 : v >= 9.995 ? 1 : 2,
+		 v, units[u]);
 	return t;
 }
 
@@ -103,8 +101,8 @@ static void print_one(const struct sample *s, const struct sample *was)
 	       stat_command_width(), stat_command_width(), stat_command(s->p.pid),
 	       text_colour(ill ? COLOUR_BAD : COLOUR_GOOD), lanes,
 	       text_colour(COLOUR_NONE), s->s.sends + s->s.receives,
-	       rate(s->s.sent_bytes - was->s.sent_bytes, seconds, 8e-9),
-	       rate(s->s.received_bytes - was->s.received_bytes, seconds, 8e-9),
+	       rate(s->s.sent_bytes - was->s.sent_bytes, seconds, 8),
+	       rate(s->s.received_bytes - was->s.received_bytes, seconds, 8),
 	       rate(s->s.sent_messages - was->s.sent_messages + s->s.received_messages -
 			    was->s.received_messages, seconds, 1),
 	       report_age(s->s.oldest_ms), s->s.resent, s->s.lost);
@@ -112,7 +110,7 @@ static void print_one(const struct sample *s, const struct sample *was)
 
 static void print(const struct samples *is, const struct samples *was)
 {
-	printf("    PID %-*s  lanes  waits Gb/s out Gb/s in  msg/s   oldest resent lost\n",
+	printf("    PID %-*s  lanes  waits out b/s  in b/s  msg/s   oldest resent lost\n",
 	       stat_command_width(), "command");
 	for (size_t i = 0; i < is->n; i++) {
 		const struct sample *s = &is->of[i], *before = same(was, s);
@@ -208,8 +206,8 @@ int cmd_top(int argc, char **argv)
 	};
 	enum opt_end end;
 
-	end = opt_parse("braid top", "What processes carry that have Braid loaded.", rows, argc,
-			  argv);
+	end = opt_parse("braid top", "What processes carry that have Braid loaded; b/s are bits.",
+			rows, argc, argv);
 	if (end != OPT_RUN)
 		return end;
 	if (once && times)

@@ -212,13 +212,8 @@ static int write_csv(const struct cmp_report *rep, const char *path)
 static int write_doc(const struct compare *c)
 {
 	json_t *doc = cmp_json(&c->rep);
-	int rc = 0;
+	int rc = report_write(prog, &c->w.page, c->w.json, doc);
 
-	if (c->w.page.anonymize)
-		report_anonymize(doc);
-	if (c->w.json)
-		rc = report_json(prog, c->w.json, doc);
-	rc |= report_write(prog, &c->w.page, doc);
 	json_decref(doc);
 	return rc;
 }
@@ -244,7 +239,7 @@ static int put_all(const struct compare *c)
 	if (!taken && (c->rep.nrows || !c->rep.failed[0]))
 		cmp_print(&c->rep);
 	fflush(stdout);
-	if (w->json || w->page.html || w->page.markdown)
+	if (report_is_wanted(&w->page, w->json))
 		rc = write_doc(c);
 	if (w->csv && !rc)
 		rc = write_csv(&c->rep, w->csv);

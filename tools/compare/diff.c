@@ -280,15 +280,11 @@ struct output {
 static int write_out(const struct diff *d, const struct output *out)
 {
 	json_t *doc = report_of(d);
-	int rc = 0;
+	int rc;
 
 	if (!opt_is_stdout(out->json) && !report_is_stdout(&out->page))
 		print(d, doc);
-	if (out->page.anonymize)
-		report_anonymize(doc);
-	if (out->json)
-		rc = report_json(prog, out->json, doc);
-	rc |= report_write(prog, &out->page, doc);
+	rc = report_write(prog, &out->page, out->json, doc);
 	json_decref(doc);
 	return rc;
 }

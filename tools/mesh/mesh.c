@@ -221,13 +221,8 @@ static int hosts_by_launcher(void)
 static int write_out(const struct mesh_report *r)
 {
 	json_t *doc = mesh_json(r);
-	int rc = 0;
+	int rc = report_write(prog, &cmd.page, cmd.json, doc);
 
-	if (cmd.page.anonymize)
-		report_anonymize(doc);
-	if (cmd.json)
-		rc = report_json(prog, cmd.json, doc);
-	rc |= report_write(prog, &cmd.page, doc);
 	json_decref(doc);
 	return rc;
 }
@@ -243,7 +238,7 @@ static int report(void)
 		setenv("NO_COLOR", "1", 1);
 	if (!opt_is_stdout(cmd.json) && !report_is_stdout(&cmd.page))
 		mesh_print(r);
-	if (cmd.json || cmd.page.html || cmd.page.markdown)
+	if (report_is_wanted(&cmd.page, cmd.json))
 		rc = write_out(r);
 	if (r->stopped) {
 		opt_fail(prog, "[stopped-early]", "stopped; what is above was measured before");

@@ -476,22 +476,17 @@ void perf_print_more(struct perf_report *rep)
 int perf_print_end(const char *prog, struct perf_report *rep)
 {
 	const struct perf_options *opt = rep->opt;
+	const char *json = opt->json ? "-" : NULL;
 	json_t *doc;
-	int rc = 0;
+	int rc;
 
 	perf_print_more(rep);
 	if (has_table(rep) && !opt->csv)
 		(shows(rep) == PERF_SHOWS_SETUP ? print_setup : table_end)(rep);
-	if (!opt->json && !opt->page.html && !opt->page.markdown)
+	if (!report_is_wanted(&opt->page, json))
 		return 0;
 	doc = rows_json(rep);
-	if (opt->page.anonymize)
-		report_anonymize(doc);
-	if (opt->json) {
-		json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-		putchar('\n');
-	}
-	rc = report_write(prog, &opt->page, doc);
+	rc = report_write(prog, &opt->page, json, doc);
 	json_decref(doc);
 	return rc;
 }

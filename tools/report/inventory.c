@@ -102,14 +102,12 @@ json_t *report_nic(const char *name)
 	snprintf(dir, sizeof(dir), "/sys/class/net/%s", base);
 	if (access(dir, F_OK) == 0) {
 		from_file(o, "mtu", dir, "mtu");
-		from_file(o, "speed_mbps", dir, "speed");
 		driver(o, base);
 	} else {
 		snprintf(dir, sizeof(dir), "/sys/class/infiniband/%s", base);
 		from_file(o, "firmware", dir, "fw_ver");
 		from_file(o, "board", dir, "board_id");
 		from_file(o, "type", dir, "node_type");
-		from_file(o, "rate", dir, "ports/1/rate");
 	}
 	snprintf(pci, sizeof(pci), "%s/device", dir);
 	from_file(o, "pci_vendor", pci, "vendor");
@@ -120,8 +118,10 @@ json_t *report_nic(const char *name)
 	return o;
 }
 
-static void add_nics(json_t *list, const char *class)
+/* `speed`: the file, under a NIC's own folder, that has its speed; `key`: what that is called here. */
+static void add_nics(json_t *list, const char *class, const char *key, const char *speed)
 {
+	char own[512];
 	DIR *dir = opendir(class);
 	struct dirent *e;
 	json_t *nic;
@@ -132,6 +132,8 @@ static void add_nics(json_t *list, const char *class)
 			continue;
 		nic = report_nic(e->d_name);
 		json_object_set_new(nic, "name", json_string(e->d_name));
+		snprintf(own, sizeof(own), "%s/%s", class, e->d_name);
+		from_file(nic, key, own, speed);
 		json_array_append_new(list, nic);
 	}
 	if (dir)
@@ -196,8 +198,8 @@ json_t *report_inventory(void)
 	from_list(o, "gpu_driver", "/proc/driver/nvidia/version", "NVRM version");
 	set(o, "braid", PACKAGE_VERSION);
 	add_nccl(o);
-	add_nics(nics, "/sys/class/net");
-	add_nics(nics, "/sys/class/infiniband");
+	add_nics(nics, "/sys/class/net", "speed_mbps", "speed");
+	add_nics(nics, "/sys/class/infiniband", "rate", "ports/1/rate");
 	json_object_set_new(o, "nics", nics);
 	return o;
 }

@@ -99,26 +99,37 @@ int report_json(const char *prog, const char *path, const json_t *doc)
 			  fputc('\n', f) != EOF);
 }
 
-int report_write(const char *prog, const struct report_to *to, const json_t *doc)
+int report_pages(const char *prog, const struct report_to *to, const json_t *doc)
 {
-	json_t *copy, *page;
+	json_t *page;
 	int rc;
 
 	if (!to->html && !to->markdown)
 		return 0;
-	copy = json_deep_copy(doc);
-	if (to->anonymize)
-		report_anonymize(copy);
-	page = page_of(copy);
-	if (page)
-		rc = write_one(prog, to->html, page, page_html) |
-		     write_one(prog, to->markdown, page, page_markdown);
-	else
-		rc = opt_error(prog, "no report of perf, compare, validate, topo, diff or mesh "
-			       "[bad-report]");
+	page = page_of(doc);
+	if (!page)
+		return opt_error(prog, "no report of perf, compare, validate, topo, diff or mesh "
+				 "[bad-report]");
+	rc = write_one(prog, to->html, page, page_html) |
+	     write_one(prog, to->markdown, page, page_markdown);
 	json_decref(page);
-	json_decref(copy);
 	return rc;
+}
+
+bool report_is_wanted(const struct report_to *to, const char *json)
+{
+	return json || to->html || to->markdown;
+}
+
+int report_write(const char *prog, const struct report_to *to, const char *json, json_t *doc)
+{
+	int rc = 0;
+
+	if (to->anonymize)
+		report_anonymize(doc);
+	if (json)
+		rc = report_json(prog, json, doc);
+	return rc | report_pages(prog, to, doc);
 }
 
 int cmd_report(int argc, char **argv)
@@ -152,7 +163,7 @@ int cmd_report(int argc, char **argv)
 		return opt_error("braid report", "%s: %s [bad-report]", file, e.text);
 	if (!to.html && !to.markdown)
 		to.html = "-";
-	rc = report_write("braid report", &to, doc);
+	rc = report_write("braid report", &to, NULL, doc);
 	json_decref(doc);
 	return rc;
 }

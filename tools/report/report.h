@@ -41,7 +41,11 @@ void report_anonymize(json_t *doc);
 /* Write the JSON itself to `path`, "-" for standard output.  0, or 2 after one line on stderr. */
 int report_json(const char *prog, const char *path, const json_t *doc);
 /* Write the pages asked for.  0; 2 after one line on stderr (`prog`: what it starts with). */
-int report_write(const char *prog, const struct report_to *to, const json_t *doc);
+int report_pages(const char *prog, const struct report_to *to, const json_t *doc);
+/* Is the JSON needed, for a file or a page?  `json`: the file that --json names, or NULL. */
+bool report_is_wanted(const struct report_to *to, const char *json);
+/* All of it: anonymize `doc` if that is asked for, write it to `json` if not NULL, and the pages. */
+int report_write(const char *prog, const struct report_to *to, const char *json, json_t *doc);
 
 /* This host: kernel, processor, governor, NUMA nodes, NICs with driver and firmware, versions. */
 json_t *report_inventory(void);

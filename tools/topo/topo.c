@@ -342,31 +342,40 @@ static int read_machine(const struct options *w, struct braid_machine **ret)
 	return !!err;
 }
 
-/* The JSON, and the pages, which also have the picture. */
-static int write_doc(const struct braid_machine *m, unsigned n_gpus, const struct options *w)
+static void add_picture(json_t *doc, const struct braid_machine *m)
 {
-	json_t *doc = machine_json(m, n_gpus);
 	char *picture = NULL;
 	size_t len;
 	FILE *f = open_memstream(&picture, &len);
-	int rc;
+
+	if (!f)
+		return;
+	topo_svg(m, f);
+	fclose(f);
+	json_object_set_new(doc, "picture", json_string(picture));
+	free(picture);
+}
+
+/* The JSON, and the pages, which also have the picture. */
+static int write_doc(const struct braid_machine *m, unsigned n_gpus, const struct options *w)
+{
+	json_t *doc = machine_json(m, n_gpus), *plain;
+	int rc = 0;
 
 	if (*w->root || w->hwloc)	/* it is another host, and was recorded */
 		json_object_set_new(doc, "host", json_null());
 	report_stamp(doc);
+	if (report_is_wanted(&w->page, NULL))
+		add_picture(doc, m);
 	if (w->page.anonymize)
 		report_anonymize(doc);
 	if (w->json) {
-		json_dumpf(doc, stdout, JSON_INDENT(1));
-		putchar('\n');
+		plain = json_copy(doc);
+		json_object_del(plain, "picture");
+		rc = report_json("braid topo", "-", plain);
+		json_decref(plain);
 	}
-	if (f) {
-		topo_svg(m, f);
-		fclose(f);
-		json_object_set_new(doc, "picture", json_string(picture));
-	}
-	rc = report_write("braid topo", &w->page, doc);
-	free(picture);
+	rc |= report_pages("braid topo", &w->page, doc);
 	json_decref(doc);
 	return rc;
 }
@@ -390,7 +399,7 @@ static int topo(const struct options *w)
 		topo_svg(m, stdout);
 	else
 		print_table(m);
-	if (w->json || w->page.html || w->page.markdown)
+	if (report_is_wanted(&w->page, w->json ? "-" : NULL))
 		rc |= write_doc(m, n_gpus, w);
 	braid_machine_free(m);
 	return rc;

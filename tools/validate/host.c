@@ -2,14 +2,9 @@
 /* host.c - a report's description of the host, for readers elsewhere. */
 #include "config.h"
 
-#include <linux/ethtool.h>
-#include <linux/sockios.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -17,6 +12,7 @@
 #include "tools/child.h"
 #include "tools/info/info.h"
 #include "tools/perf/stat.h"
+#include "tools/text.h"
 #include "tools/validate/validate.h"
 
 extern char **environ;
@@ -29,69 +25,6 @@ static void set(json_t *o, const char *key, const char *value)
 
 	if (s)
 		json_object_set_new(o, key, s);
-}
-
-/* The first line of a file; "" if there is none. */
-static const char *line_of(char *ret, size_t len, const char *path)
-{
-	FILE *f = fopen(path, "re");
-
-	*ret = '\0';
-	if (f && fgets(ret, (int)len, f))
-		ret[strcspn(ret, "\n")] = '\0';
-	if (f)
-		fclose(f);
-	return ret;
-}
-
-static void from_file(json_t *o, const char *key, const char *dir, const char *name)
-{
-	char path[512], line[128];
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	set(o, key, line_of(line, sizeof(line), path));
-}
-
-static void firmware(json_t *o, const char *netdev)
-{
-	struct ethtool_drvinfo info = { .cmd = ETHTOOL_GDRVINFO };
-	struct ifreq r = { .ifr_data = (void *)&info };
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-	snprintf(r.ifr_name, sizeof(r.ifr_name), "%.15s", netdev);
-	if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &r) == 0) {
-		set(o, "driver", info.driver);
-		set(o, "driver_version", info.version);
-		set(o, "firmware", info.fw_version);
-	}
-	if (fd >= 0)
-		close(fd);
-}
-
-/* A device by the plugin's name for it: an interface, or an RDMA device and its port. */
-static json_t *nic_json(const char *name)
-{
-	json_t *o = json_object();
-	char base[64], dir[256], pci[300];
-
-	snprintf(base, sizeof(base), "%.*s", (int)strcspn(name, ":"), name);
-	snprintf(dir, sizeof(dir), "/sys/class/net/%s", base);
-	if (access(dir, F_OK) == 0) {
-		from_file(o, "mtu", dir, "mtu");
-		firmware(o, base);
-	} else {
-		snprintf(dir, sizeof(dir), "/sys/class/infiniband/%s", base);
-		from_file(o, "firmware", dir, "fw_ver");
-		from_file(o, "board", dir, "board_id");
-		from_file(o, "type", dir, "node_type");
-	}
-	snprintf(pci, sizeof(pci), "%s/device", dir);
-	from_file(o, "pci_vendor", pci, "vendor");
-	from_file(o, "pci_device", pci, "device");
-	from_file(o, "pcie_speed", pci, "current_link_speed");
-	from_file(o, "pcie_width", pci, "current_link_width");
-	from_file(o, "numa_node", pci, "numa_node");
-	return o;
 }
 
 static void run_plugin(void *arg, int fd)
@@ -162,8 +95,7 @@ json_t *host_inventory(const struct options *w)
 	set(o, "memlock", lock.rlim_cur == RLIM_INFINITY ? "unlimited" : room);
 	set(o, "iommu_groups", access("/sys/kernel/iommu_groups/0", F_OK) == 0 ? "yes" : "no");
 	json_array_foreach(json_object_get(plugin, "devices"), i, dev)
-		json_object_set_new(dev, "nic",
-				    nic_json(json_string_value(json_object_get(dev, "name"))));
+		json_object_set_new(dev, "nic", report_nic(text_of(dev, "name")));
 	json_object_set_new(o, "plugin", plugin);
 	json_object_set_new(o, "environment", environ_json());
 	return o;

@@ -285,6 +285,11 @@ static int write_to(const char *path, void (*write)(FILE *f, const json_t *repor
 	return opt_finish("braid validate", path, f, true);
 }
 
+int report_save(const struct options *w, const json_t *report)
+{
+	return write_to(w->json, write_json, report);
+}
+
 /* A soak's report does not list all that passed. */
 static int total(const json_t *report)
 {
@@ -303,6 +308,6 @@ int report_end(const struct options *w, const json_t *report)
 		printf("1..%d\n", total(report));
 	else if (!w->tap && !report_is_quiet(w))
 		print_verdict(report);
-	return write_to(w->json, write_json, report) | write_to(w->junit, write_junit, report) |
-	       report_write("braid validate", &w->page, report);
+	return report_save(w, report) | write_to(w->junit, write_junit, report) |
+	       report_pages("braid validate", &w->page, report);
 }

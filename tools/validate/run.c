@@ -162,7 +162,7 @@ static void soak_step(struct all *a, bool failed)
 	if (a->w->json && !opt_is_stdout(a->w->json) && (failed || now - a->saved >= SAVE_S)) {
 		json_t *o = report(a);
 
-		report_json(prog, a->w->json, o);
+		report_save(a->w, o);
 		json_decref(o);
 		a->saved = now_s();
 	}

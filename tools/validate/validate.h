@@ -146,6 +146,8 @@ bool report_is_quiet(const struct options *w);	/* stdout is for a file */
 /* Print results as checks end, as text or TAP. */
 void report_begin(const struct options *w, unsigned n);
 void report_check(const struct options *w, const json_t *c, unsigned nth);
+/* Write the JSON, if there is a file for it: 0, or 2 after a line on stderr. */
+int report_save(const struct options *w, const json_t *report);
 /* Write the report's files: 0, or -1 after a line on stderr. */
 int report_end(const struct options *w, const json_t *report);
 

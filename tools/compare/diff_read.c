@@ -158,9 +158,8 @@ int sheet_open(struct sheet *s, const char *path)
 	schema = text_of(s->json, "schema");
 	version = json_object_get(s->json, "version");
 	s->perf = strcmp(schema, "braid-perf-1") == 0;
-	if (s->perf && json_is_array(json_object_get(s->json, "rows"))) {
+	if (s->perf && json_is_array(json_object_get(s->json, "rows")))
 		return 0;
-	}
 	if (strncmp(schema, "braid-perf-", 11) == 0 && !s->perf)
 		return opt_error(prog, "%s: %s is newer than this braid [newer-report]",
 				 path, schema);

@@ -68,7 +68,7 @@ static void learn(struct names *n, const json_t *o, bool is_name)
 
 		for (i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 			names |= strcmp(key, keys[i]) == 0;
-		learn(n, x, names && (json_is_string(x) || json_is_array(x) || json_is_object(x)));
+		learn(n, x, names);
 	}
 }
 

@@ -96,6 +96,24 @@ void page_size(json_t *row, json_int_t bytes)
 					     "number", (double)bytes));
 }
 
+void page_members(json_t *row, const json_t *o, const char *keys)
+{
+	size_t n;
+
+	for (; *keys; keys += n + (keys[n] == '|')) {
+		const json_t *x;
+		char key[64];
+
+		n = strcspn(keys, "|");
+		snprintf(key, sizeof(key), "%.*s", (int)n, keys);
+		x = json_object_get(o, key);
+		if (json_is_string(x))
+			page_text(row, json_string_value(x));
+		else
+			page_number(row, x);
+	}
+}
+
 /* -- numbers as they are shown ------------------------------------------------------------ */
 
 const char *page_shown(double x, char *room, size_t n)

@@ -32,6 +32,9 @@ void page_text(json_t *row, const char *text);		/* NULL: an empty cell */
 void page_mood(json_t *row, const char *mood, const char *text);
 void page_number(json_t *row, const json_t *number);	/* not a number: an empty cell */
 void page_size(json_t *row, json_int_t bytes);		/* "64k" */
+/* A cell for each of these members of `o`, separated by '|'; neither text nor number: an empty one. */
+void page_members(json_t *row, const json_t *o, const char *keys);
+
 
 /* -- charts (svg.c) ----------------------------------------------------------------------- */
 
@@ -80,6 +83,13 @@ json_t *page_of_validate(const json_t *doc);
 json_t *page_of_topo(const json_t *doc);
 json_t *page_of_diff(const json_t *doc);
 json_t *page_of_mesh(const json_t *doc);
+/* The figure that judges a pattern of braid perf, by its member's name, and its words. */
+struct page_view {
+	const char *figure, *label;
+	bool less;			/* less is better */
+};
+const struct page_view *page_view_of(const char *pattern);
+
 /* How, when and on what it was made: the last part of each page. */
 void page_provenance(json_t *page, const json_t *doc);
 

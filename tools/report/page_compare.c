@@ -16,31 +16,6 @@ static bool is_zero(const json_t *pattern, const char *key)
 	return true;
 }
 
-/* What judges the pattern: the first of these that it has. */
-static const char *figure_of(const json_t *pattern, const char **label)
-{
-	static const char *const figures[][2] = {
-		{ "op_us", "one operation, microseconds" },
-		{ "p50_us", "half round trip, microseconds" },
-		{ "gbit_s", "Gbit/s" },
-	};
-	bool rate;
-
-	if (strcmp(text_of(pattern, "name"), "pingpong") != 0 && !is_zero(pattern, "gbit_s") &&
-	    is_zero(pattern, "p50_us")) {
-		rate = strcmp(text_of(pattern, "name"), "rate") == 0;
-		*label = rate ? "messages per second" : "Gbit/s";
-		return rate ? "msg_s" : "gbit_s";
-	}
-	for (size_t i = 0; i < 3; i++) {
-		*label = figures[i][1];
-		if (!is_zero(pattern, figures[i][0]) &&
-		    (i || strcmp(text_of(pattern, "name"), "pingpong") != 0))
-			return figures[i][0];
-	}
-	return "gbit_s";
-}
-
 /* One line of a chart for each way; with `low`, an interval. */
 static void series(json_t *chart, const json_t *ways, const json_t *pattern, const char *figure,
 		   const char *low, const char *high)
@@ -97,15 +72,16 @@ static void summary_table(json_t *part, const json_t *pattern)
 static void pattern_part(json_t *page, const json_t *doc, const json_t *pattern)
 {
 	const json_t *ways = json_object_get(doc, "ways");
-	const char *label, *figure = figure_of(pattern, &label), *base = text_of(doc, "base");
+	const struct page_view *view = page_view_of(text_of(pattern, "name"));
+	const char *base = text_of(doc, "base");
 	json_t *part = page_part(page, text_of(pattern, "name")), *chart;
 	struct page_axis size = { "message size, bytes", SCALE_SIZES };
 	char title[128];
 
 	page_say(part, "%s", text_of(pattern, "words"));
-	chart = page_lines(part, label, size, (struct page_axis){ label,
-			   strstr(figure, "_us") ? SCALE_LOG : SCALE_LINEAR });
-	series(chart, ways, pattern, figure, NULL, NULL);
+	chart = page_lines(part, view->label, size, (struct page_axis){ view->label,
+			   view->less ? SCALE_LOG : SCALE_LINEAR });
+	series(chart, ways, pattern, view->figure, NULL, NULL);
 	if (*base && !is_zero(pattern, "ratio")) {
 		snprintf(title, sizeof(title), "Times as good as %s, with 95 %% intervals", base);
 		chart = page_lines(part, title, size, (struct page_axis){ "ratio", SCALE_LINEAR });

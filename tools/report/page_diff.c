@@ -23,10 +23,7 @@ static void checks_part(json_t *page, const json_t *checks)
 	json_array_foreach(checks, i, c) {
 		row = page_row(table);
 		page_mood(row, mood(text_of(c, "result")), text_of(c, "result"));
-		page_text(row, text_of(c, "id"));
-		page_text(row, text_of(c, "was"));
-		page_text(row, text_of(c, "is"));
-		page_text(row, text_of(c, "saw"));
+		page_members(row, c, "id|was|is|saw");
 	}
 }
 
@@ -40,14 +37,7 @@ static void figures_part(json_t *page, const json_t *figures)
 	json_array_foreach(figures, i, f) {
 		row = page_row(table);
 		page_mood(row, mood(text_of(f, "result")), text_of(f, "result"));
-		page_text(row, text_of(f, "name"));
-		page_text(row, text_of(f, "unit"));
-		page_number(row, json_object_get(f, "was"));
-		page_number(row, json_object_get(f, "is"));
-		page_number(row, json_object_get(f, "percent"));
-		page_number(row, json_object_get(f, "p"));
-		page_number(row, json_object_get(f, "samples_was"));
-		page_number(row, json_object_get(f, "samples_is"));
+		page_members(row, f, "name|unit|was|is|percent|p|samples_was|samples_is");
 	}
 }
 

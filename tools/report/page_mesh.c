@@ -95,13 +95,7 @@ static void pairs_part(json_t *page, const json_t *doc)
 			   "from|to|state|bytes/s|latency s|share sent again|error", true);
 	json_array_foreach(json_object_get(doc, "pairs"), i, p) {
 		row = page_row(table);
-		page_text(row, text_of(p, "from"));
-		page_text(row, text_of(p, "to"));
-		page_text(row, text_of(p, "state"));
-		page_number(row, json_object_get(p, "bandwidth"));
-		page_number(row, json_object_get(p, "latency"));
-		page_number(row, json_object_get(p, "resent"));
-		page_text(row, text_of(p, "error"));
+		page_members(row, p, "from|to|state|bandwidth|latency|resent|error");
 	}
 }
 
@@ -113,12 +107,7 @@ static void hosts_part(json_t *page, const json_t *hosts)
 
 	json_array_foreach(hosts, i, h) {
 		row = page_row(table);
-		page_text(row, text_of(h, "name"));
-		page_text(row, text_of(h, "address"));
-		page_text(row, text_of(h, "side"));
-		page_text(row, text_of(h, "nic"));
-		page_number(row, json_object_get(h, "speed_mbps"));
-		page_text(row, text_of(h, "kernel"));
+		page_members(row, h, "name|address|side|nic|speed_mbps|kernel");
 		page_mood(row, *text_of(h, "error") ? "bad" : "", text_of(h, "error"));
 	}
 }

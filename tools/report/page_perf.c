@@ -17,27 +17,20 @@
 
 enum { SIZES = 128, ROUNDS = 1000 };
 
-struct view {				/* what the page shows of a pattern */
-	const char *pattern, *figure, *label;
-	bool less;			/* less is better */
-};
-
-static const struct view views[] = {
-	{ "pingpong", "p50_us", "half round trip, microseconds", true },
-	{ "oneway", "gbit_s", "Gbit/s", false },
-	{ "bidir", "gbit_s", "Gbit/s", false },
-	{ "rate", "msg_s", "messages per second", false },
-	{ "setup", "connect_us", "connect, microseconds", true },
-	{ NULL, "op_us", "one operation, microseconds", true },
-};
-
-static const struct view *view_of(const char *pattern)
+const struct page_view *page_view_of(const char *pattern)
 {
-	const struct view *v = views;
+	static const struct page_view views[] = {
+		[PERF_SHOWS_LATENCY] = { "p50_us", "half round trip, microseconds", true },
+		[PERF_SHOWS_BANDWIDTH] = { "gbit_s", "Gbit/s", false },
+		[PERF_SHOWS_RATE] = { "msg_s", "messages per second", false },
+		[PERF_SHOWS_COLL] = { "op_us", "one operation, microseconds", true },
+		[PERF_SHOWS_SETUP] = { "connect_us", "connect, microseconds", true },
+	};
 
-	while (v->pattern && strcmp(v->pattern, pattern) != 0)
-		v++;
-	return v;
+	for (size_t i = 0; i < PERF_PATTERNS; i++)
+		if (strcmp(perf_kinds[i].name, pattern) == 0)
+			return &views[perf_kinds[i].shows];
+	return &views[PERF_SHOWS_COLL];
 }
 
 struct sweep {				/* the rows, ordered */
@@ -96,7 +89,7 @@ static double median(const struct sweep *s, const char *fabric, json_int_t size,
 }
 
 /* A chart by size says nothing of one size; its table does. */
-static void figures(json_t *part, const struct sweep *s, const struct view *v)
+static void figures(json_t *part, const struct sweep *s, const struct page_view *v)
 {
 	json_t *chart = NULL, *series = NULL, *row;
 	json_t *table = page_table(part, v->label,
@@ -126,18 +119,17 @@ static void figures(json_t *part, const struct sweep *s, const struct view *v)
 static int ratios(const struct sweep *s, json_int_t size, const char *figure, double *v)
 {
 	double a[ROUNDS], b[ROUNDS];
-	int n = values(s, s->fabrics[0], size, figure, a), i, used = 0;
+	int n = values(s, s->fabrics[0], size, figure, a);
+	int m = values(s, s->fabrics[1], size, figure, b), i, used = 0;
 
-	if (values(s, s->fabrics[1], size, figure, b) < n)
-		n = values(s, s->fabrics[1], size, figure, b);
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n && i < m; i++)
 		if (b[i] > 0)
 			v[used++] = a[i] / b[i];
 	perf_median(v, used);		/* sorts */
 	return used;
 }
 
-static void ratios_by_size(json_t *part, const struct sweep *s, const struct view *view)
+static void ratios_by_size(json_t *part, const struct sweep *s, const struct page_view *view)
 {
 	json_t *chart, *series, *table, *row;
 	double v[ROUNDS];
@@ -251,7 +243,7 @@ static void rows_table(json_t *page, const struct sweep *s)
 json_t *page_of_perf(const json_t *doc)
 {
 	const json_t *fabrics = json_object_get(doc, "fabrics");
-	const struct view *v = view_of(text_of(doc, "pattern"));
+	const struct page_view *v = page_view_of(text_of(doc, "pattern"));
 	struct sweep *s = calloc(1, sizeof(*s));
 	char title[128];
 	const char *name;

@@ -52,8 +52,7 @@ static void near_part(json_t *page, const json_t *gpus, const json_t *nics)
 		char list[400] = "";
 
 		row = page_row(table);
-		page_text(row, text_of(gpu, "id"));
-		page_text(row, text_of(gpu, "vendor"));
+		page_members(row, gpu, "id|vendor");
 		json_array_foreach(json_object_get(gpu, "uses"), k, nic)
 			if (strlen(list) + 64 < sizeof(list))
 				strncat(strcat(list, k ? " " : ""), json_string_value(nic), 60);
@@ -82,11 +81,7 @@ static void nic_part(json_t *page, const json_t *nics)
 		const json_t *up = json_object_get(nic, "up");
 
 		row = page_row(table);
-		page_text(row, text_of(nic, "id"));
-		page_text(row, text_of(nic, "name"));
-		page_text(row, text_of(nic, "netdev"));
-		page_number(row, json_object_get(nic, "port"));
-		page_number(row, json_object_get(nic, "speed_mbps"));
+		page_members(row, nic, "id|name|netdev|port|speed_mbps");
 		page_mood(row, json_is_false(up) ? "bad" : "",
 			  json_is_true(up) ? "up" : json_is_false(up) ? "down" : "not known");
 		page_number(row, json_object_get(nic, "numa"));

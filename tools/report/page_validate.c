@@ -50,9 +50,7 @@ static void figures(json_t *page, const json_t *checks)
 			}
 			row = page_row(table);
 			page_text(row, text_of(c, "id"));
-			page_text(row, text_of(f, "name"));
-			page_number(row, json_object_get(f, "value"));
-			page_text(row, text_of(f, "unit"));
+			page_members(row, f, "name|value|unit");
 			json_array_append_new(row, json_integer((json_int_t)json_array_size(
 				json_object_get(f, "samples"))));
 		}
@@ -68,9 +66,7 @@ static void all(json_t *page, const json_t *checks)
 	json_array_foreach(checks, i, c) {
 		row = page_row(table);
 		page_mood(row, mood(text_of(c, "result")), text_of(c, "result"));
-		page_text(row, text_of(c, "id"));
-		page_text(row, text_of(c, "title"));
-		page_number(row, json_object_get(c, "seconds"));
+		page_members(row, c, "id|title|seconds");
 		page_text(row, first_saw(c));
 	}
 }
@@ -93,9 +89,7 @@ static void times(json_t *page, const json_t *doc)
 			   json_number_value(json_object_get(e, "seconds")),
 			   mood(text_of(e, "result")), text_of(e, "result"));
 		row = page_row(table);
-		page_number(row, json_object_get(e, "at"));
-		page_number(row, json_object_get(e, "seconds"));
-		page_text(row, text_of(e, "id"));
+		page_members(row, e, "at|seconds|id");
 		page_mood(row, mood(text_of(e, "result")), text_of(e, "result"));
 		page_number(row, json_object_get(e, "seed"));
 	}

@@ -6,7 +6,7 @@
 #include "tools/report/page.h"
 #include "tools/text.h"
 
-/* Keys that are told elsewhere on the page, or say nothing to a reader. */
+/* Facts that the page has elsewhere are left out here. */
 static bool is_shown(const char *key)
 {
 	static const char *const not[] = { "nics", "plugin", "environment" };
@@ -49,13 +49,11 @@ static void host(json_t *part, const json_t *h)
 
 static void nic_row(json_t *table, const char *name, const json_t *nic)
 {
-	static const char *const keys[] = { "driver", "driver_version", "firmware", "mtu",
-		"speed_mbps", "pcie_speed", "pcie_width", "numa_node" };
 	json_t *row = page_row(table);
 
 	page_text(row, name);
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		page_text(row, text_of(nic, keys[i]));
+	page_members(row, nic, "driver|driver_version|firmware|mtu|speed_mbps|pcie_speed|"
+		     "pcie_width|numa_node");
 }
 
 static void nics(json_t *part, const json_t *h)

@@ -53,16 +53,16 @@ static int start(ncclDebugLogger_t log)
 	static const struct braid_service_hooks hooks = {
 		.started = braid_stat_start, .ending = braid_stat_stop, .stalled = braid_stat_dump,
 	};
-	static bool told;
+	static bool logged;
 	int err;
 
 	if (log) {
 		atomic_store(&logger, log);
 		braid_log_to(to_nccl);
 	}
-	if (!told)
+	if (!logged)
 		braid_info("version " BRAID_VERSION);
-	told = true;
+	logged = true;
 	if (braid_net_forked())
 		return -EPERM;
 	err = braid_param_load();

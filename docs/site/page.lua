@@ -105,7 +105,7 @@ local function html(text)
 	return (text:gsub("[&<>\"]", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }))
 end
 
--- What the page of all headings has of this one: a heading, and beside it the text under it to search.
+-- The entries of this page on the page of all headings: each heading, and the text below it to search.
 local function headings(doc)
 	local page, out, words, heading = pages[position], {}, {}, nil
 

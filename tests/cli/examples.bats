@@ -187,7 +187,7 @@ unknown_options()
 		esac
 	done <"$examples/Containerfile"
 	[ "$copies" -eq 5 ]
-	# What the packages have, as the stage `deb` moves it.
+	# The files of the packages, where the stage `deb` moves them.
 	grep -qx 'usr/lib/\*/libnccl-net-braid.so' "$src/build-aux/debian/braid-nccl-plugin.install"
 	grep -qx usr/bin/braid "$src/build-aux/debian/braid-tools.install"
 }
@@ -400,7 +400,7 @@ complaints()
 
 # -- Slurm ----------------------------------------------------------------------------------------
 
-# As slurmd does.  What it logs is in $logged; a line more than one is a failure.
+# Run the prolog as slurmd does.  Its log line goes to $logged; more than one line is a failure.
 prolog()				# STATUS
 {
 	stand_in logger <<<"echo \"\$*\" >>\"$tmp/logged\""

@@ -26,7 +26,7 @@ static void mesh(int n)
 	}
 }
 
-/* What the map of this width prints. */
+/* The map of this width, as it is printed. */
 static char *map(int width)
 {
 	static char text[200000];

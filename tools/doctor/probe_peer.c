@@ -22,7 +22,7 @@
 #include "topo/ips.h"
 #include "topo/netdev.h"
 
-/* The kernel asks three times, a second each, for the hardware address of a neighbour. */
+/* The kernel sends three requests for a neighbour's hardware address, one a second. */
 enum { ANSWER_MS = 1000, NEIGHBOUR_MS = 3500, ECHO_MS = 250, EPHEMERAL = 50007 };
 
 static socklen_t addr_len(const struct sockaddr *sa)

@@ -13,7 +13,7 @@
 #define PACKAGE_VERSION "unknown"
 #endif
 
-/* What is not known is null. */
+/* A text that is not known is null. */
 static json_t *text_json(const char *s)
 {
 	return s && *s ? json_string(s) : json_null();

@@ -272,7 +272,7 @@ static void list_all(struct mesh *m)
 	m->npairs = (int)(p - m->pairs);
 }
 
-/* One bad moment is no bad path: what is said of a pair must be seen twice. */
+/* One bad moment is no bad path: a finding about a pair needs two measurements that show it. */
 static void list_odd(struct mesh *m)
 {
 	const struct mesh_finding *f = m->r->found;

@@ -76,7 +76,7 @@ static double upper(double *v, int n)
 	return v[(int)ceil(0.75 * (n - 1))];
 }
 
-/* What a cell should be: as the median, but no better than its two hosts are elsewhere. */
+/* The expected value of a cell: the median, but no better than its two hosts are elsewhere. */
 static double expected(const struct score *s, int a, int b)
 {
 	double v[MESH_HOSTS_MAX], ret = s->sorted[s->nsorted / 2].x;

@@ -64,7 +64,7 @@ static int spread_from(struct score *s, int i, double least)
 	return n;
 }
 
-/* What a quarter of the cells exceed is a good figure, if only a quarter are good. */
+/* The upper quartile is a good figure even if only a quarter of the cells are good. */
 static bool groups_by_reach(struct score *s)
 {
 	struct mesh_report *r = s->r;

@@ -52,7 +52,7 @@ static const char *words_of(const json_t *message)
 	return "in a state that this command does not know";
 }
 
-/* What the oldest message waits for, as text to be freed; NULL: there is no memory. */
+/* The reason why the oldest message waits, as text to be freed; NULL: there is no memory. */
 static char *verdict_of(const json_t *link)
 {
 	const json_t *m = oldest(link), *lane;

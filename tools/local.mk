@@ -25,6 +25,8 @@ tools_libtools_a_SOURCES = \
 	tools/proxy.h \
 	tools/smc.c \
 	tools/smc.h \
+	tools/stop.c \
+	tools/stop.h \
 	tools/tcp.c \
 	tools/tcp.h \
 	tools/text.c \

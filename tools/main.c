@@ -31,15 +31,9 @@ static const struct command *find(const char *name)
 static int unknown(const char *word)
 {
 	const char *name = NULL;
-	unsigned best = 3, far;
 
-	for (unsigned i = 0; i < commands.n; i++) {
-		far = text_distance(word, commands.row[i].name);
-		if (far < best && far < strlen(word)) {
-			best = far;
-			name = commands.row[i].name;
-		}
-	}
+	for (unsigned i = 0; i < commands.n; i++)
+		name = text_nearer(word, name, commands.row[i].name);
 	if (name)
 		return opt_error("braid", "no subcommand '%s'; is %s meant?", word, name);
 	return opt_error("braid", "no subcommand '%s', see braid help", word);

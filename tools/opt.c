@@ -166,16 +166,11 @@ static int unknown(const char *prog, const struct opt *o, const char *word)
 {
 	char name[64];
 	const char *near_name = NULL;
-	unsigned best = 3, far;
 
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, "="), word + 2);
-	for (; o->type != OPT_END; o++) {
-		far = opt_has_dashes(o) ? text_distance(name, o->name) : best;
-		if (far < best && far < strlen(name)) {
-			best = far;
-			near_name = o->name;
-		}
-	}
+	for (; o->type != OPT_END; o++)
+		if (opt_has_dashes(o))
+			near_name = text_nearer(name, near_name, o->name);
 	if (near_name)
 		return opt_error(prog, "unknown option '%s'; is --%s meant?", word, near_name);
 	return opt_error(prog, "unknown option '%s', see --help", word);

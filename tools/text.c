@@ -147,3 +147,12 @@ unsigned text_distance(const char *a, const char *b)
 	}
 	return last[m];
 }
+
+const char *text_nearer(const char *word, const char *best, const char *name)
+{
+	unsigned far = text_distance(word, name);
+
+	if (far > 2 || far >= strlen(word) || (best && far >= text_distance(word, best)))
+		return best;
+	return name;
+}

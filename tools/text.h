@@ -33,6 +33,11 @@ void text_clean(char *text, size_t n, const char *keep);
 
 /* How many letters must be changed, added, left out or swapped; UINT_MAX: a word is too long. */
 unsigned text_distance(const char *a, const char *b);
+/*
+ * For a word that nothing has: `name`, if it is more like the word than `best` (NULL: none so far)
+ * and at most two letters off; else `best`.
+ */
+const char *text_nearer(const char *word, const char *best, const char *name);
 
 /* The sequence that selects a colour; "" unless stdout is a terminal and NO_COLOR is not set. */
 const char *text_colour(enum colour colour);

@@ -103,8 +103,7 @@ static const struct {
 	[STALLS] = { "stalls", "Times that a message was so late that a WARN said so.", true },
 };
 
-/* One metric of each kind per device, so that their number does not grow with the peers. */
-struct sums {
+struct sums {			/* of one device */
 	const struct braid_dev *dev;
 	uint64_t of[METRICS];
 };
@@ -182,7 +181,7 @@ static void put_metric(struct braid_text *t, enum metric m, const struct sums *s
 	}
 }
 
-/* What is ill is named link by link; what is well only counts, however large the job is. */
+/* A link that is ill has series of its own; healthy ones only add to the counts of their device. */
 struct ill {
 	struct braid_text peers, lanes;
 	unsigned npeers, nlanes;

@@ -12,6 +12,7 @@
 #include "tools/cmd.h"
 #include "tools/opt.h"
 #include "tools/perf/worker.h"
+#include "tools/stop.h"
 #include "tools/tcp.h"
 
 static const char prog[] = "braid compare";
@@ -32,25 +33,6 @@ struct compare {
 	struct cmp_report rep;
 	char meet[300];
 };
-
-/* -- Ctrl-C ------------------------------------------------------------------------------- */
-
-static volatile int stopped;
-
-static void stop(int sig)
-{
-	(void)sig;
-	stopped = 1;
-}
-
-/* The first signal lets the current measurement finish and be reported; the second ends it. */
-static void stop_on_signals(void)
-{
-	struct sigaction sa = { .sa_handler = stop, .sa_flags = SA_RESTART | (int)SA_RESETHAND };
-
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
-}
 
 /* -- lists -------------------------------------------------------------------------------- */
 
@@ -406,7 +388,7 @@ static struct compare cmd = {
 	.o = { .perf = { .procs = 4, .comms = 1, .threads = 1, .seconds = 0.03,
 			 .warmup = -1, .rounds = 5,
 			 .env = { .fabrics = fabric_table, .cpu = -1 } },
-	       .stop = &stopped },
+	       .stop = &stop_asked },
 };
 
 static const struct opt rows[] = {

@@ -10,6 +10,7 @@
 #ifndef BRAID_TOOLS_COMPARE_H
 #define BRAID_TOOLS_COMPARE_H
 
+#include <signal.h>
 #include <stdio.h>
 
 #include "tools/perf/perf.h"
@@ -179,7 +180,7 @@ struct cmp_options {
 	enum perf_pattern patterns[PERF_PATTERNS];
 	int npatterns;
 	bool reference;
-	volatile int *stop;		/* set by SIGINT */
+	const volatile sig_atomic_t *stop;		/* set by SIGINT */
 	struct cmp_place place;
 };
 

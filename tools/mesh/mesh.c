@@ -16,6 +16,7 @@
 #include "tools/compare/compare.h"
 #include "tools/mesh/mesh.h"
 #include "tools/report/report.h"
+#include "tools/stop.h"
 #include "tools/perf/worker.h"
 
 static const char prog[] = "braid mesh";
@@ -61,23 +62,6 @@ static const struct opt rows[] = {
 		    "all pairs of network namespaces of this host"),
 	{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 };
-
-static volatile sig_atomic_t stopped;
-
-static void stop(int sig)
-{
-	(void)sig;
-	stopped = 1;
-}
-
-/* A second signal ends the process. */
-static void stop_on_signals(void)
-{
-	struct sigaction sa = { .sa_handler = stop, .sa_flags = SA_RESTART | (int)SA_RESETHAND };
-
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
-}
 
 /* -- hosts by a remote shell -------------------------------------------------------------- */
 
@@ -156,7 +140,7 @@ static int hosts_by_file(struct mesh_shell *sh)
 	cmd.o.shell = sh;
 	perf_key_new(&cmd.o.key, key);
 	stop_on_signals();
-	mesh_start(&cmd.r, sh, key, &stopped);
+	mesh_start(&cmd.r, sh, key, &stop_asked);
 	return 0;
 }
 
@@ -257,7 +241,7 @@ static int settle(void)
 
 	cmd.o.env.fabrics = fabric_table;
 	cmd.o.env.key = &cmd.o.key;
-	cmd.o.stop = &stopped;
+	cmd.o.stop = &stop_asked;
 	if (perf_sizes_parse(cmd.size, sizes, 2) != 1 || sizes[0] == 0)
 		return opt_error(prog, "--size takes one size up to 1g, such as 64k, not '%s'",
 				 cmd.size);

@@ -118,7 +118,7 @@ json_t *report_nic(const char *name)
 	return o;
 }
 
-/* `speed`: the file, under a NIC's own folder, that has its speed; `key`: what that is called here. */
+/* `speed`: the file in a NIC's folder that has its speed; `key`: the member that it becomes. */
 static void add_nics(json_t *list, const char *class, const char *key, const char *speed)
 {
 	char own[512];

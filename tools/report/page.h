@@ -32,7 +32,7 @@ void page_text(json_t *row, const char *text);		/* NULL: an empty cell */
 void page_mood(json_t *row, const char *mood, const char *text);
 void page_number(json_t *row, const json_t *number);	/* not a number: an empty cell */
 void page_size(json_t *row, json_int_t bytes);		/* "64k" */
-/* A cell for each of these members of `o`, separated by '|'; neither text nor number: an empty one. */
+/* A cell for each of these members of `o`, separated by '|'; empty if not text or a number. */
 void page_members(json_t *row, const json_t *o, const char *keys);
 
 

@@ -44,7 +44,7 @@ int report_json(const char *prog, const char *path, const json_t *doc);
 int report_pages(const char *prog, const struct report_to *to, const json_t *doc);
 /* Is the JSON needed, for a file or a page?  `json`: the file that --json names, or NULL. */
 bool report_is_wanted(const struct report_to *to, const char *json);
-/* All of it: anonymize `doc` if that is asked for, write it to `json` if not NULL, and the pages. */
+/* Anonymize `doc` if that is asked for; write it to `json` unless that is NULL, and the pages. */
 int report_write(const char *prog, const struct report_to *to, const char *json, json_t *doc);
 
 /* This host: kernel, processor, governor, NUMA nodes, NICs with driver and firmware, versions. */

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/base/launchers.h"
@@ -245,16 +244,6 @@ static size_t environment(pid_t pid, char *ret, size_t len)
 	return n;
 }
 
-static bool has_own_host_name(pid_t pid)
-{
-	struct stat here, there;
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/ns/uts", (int)pid);
-	return !stat("/proc/self/ns/uts", &here) && !stat(path, &there) &&
-	       here.st_ino != there.st_ino;
-}
-
 /* Its labels are as if it had answered: the same series becomes 0. */
 static void add_silent(struct metrics *m, const struct process *p, const char *pid)
 {
@@ -272,7 +261,7 @@ static void add_silent(struct metrics *m, const struct process *p, const char *p
 	fputs("# TYPE braid_up gauge\n# HELP braid_up The process answers.\nbraid_up{", f);
 	put_variable(f, "job_id", env, size, jobs);
 	put_variable(f, "rank", env, size, ranks);
-	if (has_own_host_name(p->pid))		/* as containers have it */
+	if (process_is_apart(p->pid, "uts"))		/* as containers have it */
 		put_variable(f, "host", env, size, hosts);
 	else
 		put_label(f, "host", host);

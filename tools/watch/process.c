@@ -170,15 +170,14 @@ static bool is_listed(const struct process *list, size_t n, const char *path)
 	return false;
 }
 
-/* Is the process in another mount namespace?  false also if that can't be seen from here. */
-static bool is_in_container(const char *pid)
+bool process_is_apart(pid_t pid, const char *namespace)
 {
-	char path[64];
+	char own[64], path[64];
 	struct stat here, there;
 
-	snprintf(path, sizeof(path), "/proc/%.20s/ns/mnt", pid);
-	return !stat("/proc/self/ns/mnt", &here) && !stat(path, &there) &&
-	       here.st_ino != there.st_ino;
+	snprintf(own, sizeof(own), "/proc/self/ns/%.8s", namespace);
+	snprintf(path, sizeof(path), "/proc/%d/ns/%.8s", (int)pid, namespace);
+	return !stat(own, &here) && !stat(path, &there) && here.st_ino != there.st_ino;
 }
 
 /* Add the processes of containers to the n that are listed. */
@@ -193,7 +192,7 @@ static size_t list_containers(struct process *ret, size_t n, size_t max)
 		long pid = strtol(e->d_name, NULL, 10);
 
 		snprintf(path, sizeof(path), "/proc/%.20s", e->d_name);
-		if (pid <= 0 || !is_in_container(e->d_name) || stat(path, &sb) ||
+		if (pid <= 0 || !process_is_apart((pid_t)pid, "mnt") || stat(path, &sb) ||
 		    !found_at_home(e->d_name, sb.st_uid, &ret[n]) ||
 		    is_listed(ret, n, ret[n].path))
 			continue;

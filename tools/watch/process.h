@@ -33,6 +33,9 @@ int process_find(const char *dir, const char *pid, struct process *ret, char err
 /* A process's PID in its own PID namespace, as text, from its PID here. */
 void process_own_name(const char *pid, char *ret, size_t len);
 
+/* Is it in another "mnt" or "uts" namespace than this command?  false also if that is hidden. */
+bool process_is_apart(pid_t pid, const char *namespace);
+
 /* The process's answer to a word, as text to be freed; NULL with a sentence in err. */
 char *process_query(const struct process *p, const char *word, size_t *ret_len,
 		    char err[PROCESS_ERR]);

@@ -125,7 +125,8 @@ static void print(const struct samples *is, const struct samples *was)
 		puts("no process of this user has a connection of Braid's open");
 }
 
-/* Keys are read as they come, and not shown; the terminal is as before once braid top ends. */
+/* Keys are read as they come, and not shown; the terminal is as before once braid top ends.  A
+ * process in the background (timeout 9 braid top) would be stopped for touching the terminal. */
 static bool keys;
 static struct termios before;
 
@@ -133,7 +134,7 @@ static void keys_begin(void)
 {
 	struct termios raw;
 
-	if (!isatty(STDIN_FILENO) || tcgetattr(STDIN_FILENO, &before) != 0)
+	if (tcgetpgrp(STDIN_FILENO) != getpgrp() || tcgetattr(STDIN_FILENO, &before) != 0)
 		return;
 	raw = before;
 	raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);

@@ -29,7 +29,7 @@ struct perf {				/* one invocation */
 	struct perf_options opt;
 	struct perf_session s;
 	struct perf_report rep;
-	uint64_t iters[FABRIC_KINDS];	/* for the current size; 0: not yet known */
+	uint64_t iters[PERF_SIZES_MAX][FABRIC_KINDS];	/* 0: not yet known */
 	bool tty;
 };
 
@@ -58,18 +58,19 @@ static void progress_end(const struct perf *p)
 		fputs("\r\033[K", stderr);
 }
 
-static int measure(struct perf *p, enum fabric_kind kind, uint64_t size, int round)
+static int measure(struct perf *p, enum fabric_kind kind, int at, int round)
 {
+	uint64_t size = p->opt.sizes[at], *iters = &p->iters[at][kind];
 	struct perf_row row;
 	double before, after;
 	int rc;
 
 	progress(p, kind, size, round);
-	rc = perf_warm_up(&p->s, &p->opt, kind, size, &p->iters[kind]);
+	rc = perf_warm_up(&p->s, &p->opt, kind, size, iters);
 	if (rc)
 		return rc;
 	before = bounce(p);
-	rc = perf_measure(&p->s, &p->opt, kind, size, &p->iters[kind], &row);
+	rc = perf_measure(&p->s, &p->opt, kind, size, iters, &row);
 	if (rc)
 		return rc;
 	after = bounce(p);
@@ -101,25 +102,34 @@ static void stop_on_signals(const struct perf_options *o)
 
 /* -- all rows ----------------------------------------------------------------------------- */
 
-static int patterns_run(struct perf *p)
+/* The samples of a size are spread over the whole run: a host that is busy for a second takes one
+ * of each size, and none of a size's median. */
+static int round_run(struct perf *p, int round)
 {
 	enum fabric_kind kind;
-	int i, round, rc;
+	int i, rc;
 
 	for (i = 0; i < p->opt.nsizes; i++) {
-		memset(p->iters, 0, sizeof(p->iters));
-		for (round = 0; round < p->opt.rounds && (!round || !no_more); round++)
-			for (kind = 0; kind < FABRIC_KINDS; kind++) {
-				if (!p->rep.have[kind])
-					continue;
-				rc = measure(p, kind, p->opt.sizes[i], round);
-				if (rc)
-					return rc;
-			}
+		for (kind = 0; kind < FABRIC_KINDS; kind++) {
+			if (!p->rep.have[kind])
+				continue;
+			rc = measure(p, kind, i, round);
+			if (rc)
+				return rc;
+		}
 		progress_end(p);
 		perf_print_more(&p->rep);
 	}
 	return 0;
+}
+
+static int patterns_run(struct perf *p)
+{
+	int round, rc = 0;
+
+	for (round = 0; round < p->opt.rounds && !rc && (!round || !no_more); round++)
+		rc = round_run(p, round);
+	return rc;
 }
 
 /* Set up comm after comm; then close all. */

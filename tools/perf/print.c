@@ -214,8 +214,8 @@ static void title(const struct perf_report *rep)
 		printf("; %d comm%s, %d thread%s, %d in flight", o->comms, o->comms == 1 ? "" : "s",
 		       o->threads, o->threads == 1 ? "" : "s", o->inflight);
 	printf("%s\n", shows(rep) == PERF_SHOWS_LATENCY ? "\nhalf round trip in microseconds" : "");
-	if (o->rounds > 1)
-		printf("medians of %d rounds\n", o->rounds);
+	if (rep->nrows && rep->rows[rep->nrows - 1].round)	/* which may have been stopped */
+		printf("medians of %d rounds\n", rep->rows[rep->nrows - 1].round + 1);
 }
 
 static void head(const struct perf_report *rep, bool both)
@@ -462,7 +462,7 @@ static bool has_table(const struct perf_report *rep)
 	return !rep->opt->json && !report_is_stdout(&rep->opt->page);
 }
 
-void perf_print_more(struct perf_report *rep)
+static void print_rows(struct perf_report *rep)
 {
 	if (!has_table(rep) || (shows(rep) == PERF_SHOWS_SETUP && !rep->opt->csv))
 		return;
@@ -473,6 +473,13 @@ void perf_print_more(struct perf_report *rep)
 	rep->printed = rep->nrows;
 }
 
+/* The medians of a table are there once the rounds have ended. */
+void perf_print_more(struct perf_report *rep)
+{
+	if (rep->opt->csv || rep->opt->rounds == 1)
+		print_rows(rep);
+}
+
 int perf_print_end(const char *prog, struct perf_report *rep)
 {
 	const struct perf_options *opt = rep->opt;
@@ -480,7 +487,7 @@ int perf_print_end(const char *prog, struct perf_report *rep)
 	json_t *doc;
 	int rc;
 
-	perf_print_more(rep);
+	print_rows(rep);
 	if (has_table(rep) && !opt->csv)
 		(shows(rep) == PERF_SHOWS_SETUP ? print_setup : table_end)(rep);
 	if (!report_is_wanted(&opt->page, json))

@@ -238,6 +238,7 @@ cli_tests = \
 	tests/cli/diff.bats \
 	tests/cli/doctor.bats \
 	tests/cli/examples.bats \
+	tests/cli/exit.bats \
 	tests/cli/info.bats \
 	tests/cli/install.bats \
 	tests/cli/listen.bats \

@@ -21,6 +21,7 @@
  *	death	errors are not returned			class	init's class of traffic is dropped
  *	reuse	sends are done before they are		crash	a receive is a SIGSEGV
  *	hang	no receive is ever done			none	it has no device
+ *	large	a bit of what is over 256 KiB
  *
  * One is not broken, and does no more than NCCL asks for:
  *	oldest	only a comm's oldest request may be tested, one receive at a time, tags are not looked at
@@ -307,7 +308,7 @@ static void spoil(struct request *r, int *sizes)
 {
 	size_t got = sizes ? (size_t)sizes[0] : 0;
 
-	if (is("flip") && got > 0)
+	if ((is("flip") && got > 0) || (is("large") && got > 256 << 10))
 		r->data[0][got / 2] ^= 0x10;
 	if (is("short") && sizes && got > 0)
 		sizes[0]--;

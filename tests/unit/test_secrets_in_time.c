@@ -26,10 +26,10 @@
 #include <valgrind/memcheck.h>
 #else
 #define RUNNING_ON_VALGRIND 0
-#define VALGRIND_COUNT_ERRORS 0
+#define VALGRIND_COUNT_ERRORS 0UL
 #define VALGRIND_GET_VBITS(at, bits, n) ((void)(at), (void)(bits), 0)
-#define VALGRIND_MAKE_MEM_DEFINED(at, n) ((void)(at))
-#define VALGRIND_MAKE_MEM_UNDEFINED(at, n) ((void)(at))
+#define VALGRIND_MAKE_MEM_DEFINED(at, n) ((void)(at), (void)(n))
+#define VALGRIND_MAKE_MEM_UNDEFINED(at, n) ((void)(at), (void)(n))
 #endif
 
 int __wrap_crypto_scalarmult(uint8_t *q, const uint8_t *n, const uint8_t *p);
@@ -221,7 +221,7 @@ static void a_branch_on_a_secret_is_seen(void **state)
 		exchange(e);
 		if (e[0][0] == 0x5a)
 			branches++;
-		_exit(VALGRIND_COUNT_ERRORS > before ? 42 : 0);
+		_exit(VALGRIND_COUNT_ERRORS != before ? 42 : 0);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status));

@@ -67,16 +67,41 @@ bool opt_is_stdout(const char *path)
 	return path && strcmp(path, "-") == 0;
 }
 
+/* May files be made in the directory of `path`?  If not, errno says why. */
+static bool has_room(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char dir[PATH_MAX];
+
+	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+	return access(dir, W_OK | X_OK) == 0;
+}
+
 /*
- * What is written for `path` has this name until it is whole.  False: what is there is no file
- * but a pipe or a link, say, and is written itself.
+ * What is written for `path` has this name until it is whole.  False: what is there is written
+ * itself, for it is a pipe or a link, say, or a file of a directory that is not ours.
  */
 static bool part_name(const char *path, char *ret, size_t len)
 {
 	struct stat st;
 	int n = snprintf(ret, len, "%s.%d.tmp", path, (int)getpid());
 
-	return n > 0 && (size_t)n < len && (lstat(path, &st) != 0 || S_ISREG(st.st_mode));
+	return n > 0 && (size_t)n < len && has_room(path) &&
+	       (lstat(path, &st) != 0 || S_ISREG(st.st_mode));
+}
+
+/* 0, or an errno. */
+static int why_not_made(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return EISDIR;
+	if (opt_is_stdout(path) || access(path, W_OK) == 0)
+		return 0;
+	if (errno != ENOENT)
+		return errno;
+	return has_room(path) ? 0 : errno;
 }
 
 FILE *opt_create(const char *prog, const char *path)
@@ -214,8 +239,12 @@ static int number_set(const char *prog, const struct opt *o, const char *value)
 
 static int value_set(const char *prog, const struct opt *o, const char *value)
 {
-	if (o->type != OPT_TEXT)
+	int why = o->type == OPT_OUTPUT ? why_not_made(value) : 0;
+
+	if (o->type != OPT_TEXT && o->type != OPT_OUTPUT)
 		return number_set(prog, o, value);
+	if (why)
+		return opt_error(prog, "%s: %s [cannot-write]", value, strerror(why));
 	*(const char **)o->to = value;
 	return 0;
 }

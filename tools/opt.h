@@ -15,6 +15,7 @@
 
 enum opt_type {
 	OPT_END, OPT_FLAG, OPT_INT, OPT_REAL, OPT_TEXT,
+	OPT_OUTPUT,		/* a TEXT, of a file that can be made; "-" is standard output */
 	OPT_ARG,		/* a word without dashes; "[PID]" may be left out */
 	OPT_EXAMPLE,		/* a command line, in `name`, and what it does, in `help` */
 };
@@ -24,7 +25,7 @@ struct opt {
 	const char *name;	/* without the dashes; of an ARG, for the help: "PID" */
 	const char *arg;	/* what its value is called in the help; NULL for a flag */
 	const char *help;
-	void *to;		/* a bool, int, double, or const char * (TEXT, ARG), by the type */
+	void *to;		/* a bool, int, double, or const char *, by the type */
 	double least, most;	/* INT and REAL */
 };
 
@@ -57,10 +58,11 @@ int opt_fail(const char *prog, const char *id, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * An output file that an option names; "-" is standard output.  opt_create() returns NULL after
- * reporting why.  opt_finish() closes the file, which only then has its name: a file is whole or
- * is not there.  If a write failed, or the caller could not make all of it (`made` is false), it
- * reports that and returns 2.
+ * An output file that an option names; "-" is standard output.  opt_parse() has looked whether it
+ * can be made, before anything is measured.  opt_create() returns NULL after reporting why.
+ * opt_finish() closes the file, which only then has its name: a file is whole or is not there.  If
+ * a write failed, or the caller could not make all of it (`made` is false), it reports that and
+ * returns 2.
  */
 bool opt_is_stdout(const char *path);		/* NULL is not */
 FILE *opt_create(const char *prog, const char *path);

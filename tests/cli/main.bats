@@ -15,6 +15,11 @@ bad()
 	[[ $stderr == *"$1"* ]]
 }
 
+teardown()
+{
+	[ -z "${dir-}" ] || rm -r "$dir"
+}
+
 # In shared/: braid, and beside it a plugin.
 share()
 {
@@ -181,13 +186,31 @@ differences()
 	bad "from 1 to 2" smc setup --pnetid NET1 --ib x0 --port 3
 }
 
-# Run without root's rights: what root sets would stay until the next boot.
-@test "smc setup that is refused, or that this braid can't ask for, is one line" {
+# $other runs a command without root's rights.
+without_rights()
+{
 	other=
-	if [ "$(id -u)" = 0 ]; then
-		other="setpriv --reuid 65534 --regid 65534 --clear-groups"
-		$other "$braid" --version >/dev/null || skip "another user can't run braid where it is"
-	fi
+	[ "$(id -u)" = 0 ] || return 0
+	other="setpriv --reuid 65534 --regid 65534 --clear-groups"
+	$other "$braid" --version >/dev/null || skip "another user can't run braid where it is"
+}
+
+@test "a file is written that is ours, in a directory that is not" {
+	[ "$(id -u)" = 0 ] || skip "only root can make a directory of another user"
+	without_rights
+	dir=$(mktemp -d)		# not in bats' own, which others can't enter
+	chmod 755 "$dir"
+	echo before >"$dir/metrics"
+	chown 65534 "$dir/metrics"
+	run -0 $other "$braid" stat --metrics --textfile "$dir/metrics"
+	! grep before "$dir/metrics"
+	run -2 --separate-stderr $other "$braid" stat --metrics --textfile "$dir/new"
+	[ "$stderr" = "braid stat: $dir/new: Permission denied [cannot-write]" ]
+}
+
+# What root sets would stay until the next boot.
+@test "smc setup that is refused, or that this braid can't ask for, is one line" {
+	without_rights
 	run -1 --separate-stderr $other "$braid" smc setup --ueid BRAID-TEST
 	[ "${#stderr_lines[@]}" -eq 1 ]
 	[[ $stderr == "braid smc setup: the UEID: "*"; it is for root [smc-refused]" ||

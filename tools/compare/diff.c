@@ -327,7 +327,7 @@ int cmd_diff(int argc, char **argv)
 		{OPT_ARG, "B", NULL, "the report of after", &paths[1], 0, 0},
 		{OPT_REAL, "threshold", "PERCENT", "what is less is no change (10)", &threshold, 0,
 		 1000},
-		{OPT_TEXT, "json", "FILE", "also write JSON; -: only that, to stdout", &out.json,
+		{OPT_OUTPUT, "json", "FILE", "also write JSON; -: only that, to stdout", &out.json,
 		 0, 0},
 		REPORT_OPTIONS(out.page),
 		OPT_SUCH_AS("braid diff before.json after.json",

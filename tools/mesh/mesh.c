@@ -54,7 +54,7 @@ static const struct opt rows[] = {
 	{OPT_TEXT, "dev", "DEV", "device, by number or name, on all hosts", &cmd.o.env.dev, 0, 0},
 	{OPT_TEXT, "meet", "HOST:PORT", "where ranks of mpirun, srun or torchrun meet rank 0",
 	 &cmd.meet, 0, 0},
-	{OPT_TEXT, "json", "FILE", "also write all figures and findings there", &cmd.json, 0, 0},
+	{OPT_OUTPUT, "json", "FILE", "also write all figures and findings there", &cmd.json, 0, 0},
 	REPORT_OPTIONS(cmd.page),
 	OPT_SUCH_AS("braid mesh hosts.txt", "all pairs of these hosts, by ssh"),
 	OPT_SUCH_AS("mpirun -N 1 braid mesh", "all pairs of a job's hosts"),

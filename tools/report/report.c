@@ -138,8 +138,8 @@ int cmd_report(int argc, char **argv)
 	struct report_to to = { .html = NULL };
 	const struct opt rows[] = {
 		{OPT_ARG, "FILE", NULL, "what --json of another command has written", &file, 0, 0},
-		{OPT_TEXT, "html", "FILE", "a page to look at (stdout)", &to.html, 0, 0},
-		{OPT_TEXT, "markdown", "FILE", "the same for a ticket", &to.markdown, 0, 0},
+		{OPT_OUTPUT, "html", "FILE", "a page to look at (stdout)", &to.html, 0, 0},
+		{OPT_OUTPUT, "markdown", "FILE", "the same for a ticket", &to.markdown, 0, 0},
 		{OPT_FLAG, "anonymize", NULL, "without names and addresses of hosts", &to.anonymize,
 		 0, 0},
 		OPT_SUCH_AS("braid report soak.json --html soak.html",

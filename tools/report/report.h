@@ -18,9 +18,9 @@ struct report_to {			/* the options of a command; all zero: no page */
 
 /* Rows of a command's option table (tools/opt.h). */
 #define REPORT_OPTIONS(to) \
-	{OPT_TEXT, "html", "FILE", "also write a page to look at; -: to stdout", &(to).html, 0, \
+	{OPT_OUTPUT, "html", "FILE", "also write a page to look at; -: to stdout", &(to).html, 0, \
 	 0}, \
-	{OPT_TEXT, "markdown", "FILE", "the same for a ticket; -: to stdout", &(to).markdown, 0, \
+	{OPT_OUTPUT, "markdown", "FILE", "the same for a ticket; -: to stdout", &(to).markdown, 0, \
 	 0}, \
 	{OPT_FLAG, "anonymize", NULL, "without names and addresses of hosts, in files too", \
 	 &(to).anonymize, 0, 0}

@@ -193,7 +193,7 @@ int cmd_stat(int argc, char **argv)
 		{OPT_FLAG, "metrics", NULL, "of it, or of all of this host, for Prometheus",
 		 &metrics, 0, 0},
 		{OPT_FLAG, "openmetrics", NULL, "the same in that format", &openmetrics, 0, 0},
-		{OPT_TEXT, "textfile", "FILE", "write them there, whole or not at all", &file, 0,
+		{OPT_OUTPUT, "textfile", "FILE", "write them there, whole or not at all", &file, 0,
 		 0},
 		{OPT_TEXT, "dir", "DIR", "where its socket is, if BRAID_STAT_DIR was set for it",
 		 &dir, 0, 0},

@@ -5,7 +5,7 @@
 # shellcheck disable=SC2034 # for scripts that source this
 need_build="autoconf automake libtool make gcc libc6-dev libsodium-dev libjansson-dev libibverbs-dev librdmacm-dev libhwloc-dev libucx-dev libnl-genl-3-dev"
 # shellcheck disable=SC2034
-need_tests="libcmocka-dev bats binutils iproute2 procps tcpdump openmpi-bin nftables python3 python3-jsonschema python3-yaml zsh fish"
+need_tests="libcmocka-dev bats binutils iproute2 procps tcpdump openmpi-bin nftables jq python3 python3-jsonschema python3-yaml zsh fish"
 
 # need PACKAGE... - install those that are missing, and only those; false if that fails.
 need()

@@ -8,6 +8,7 @@ braid=${BRAID_TEST_BRAID:-braid}
 plugin=${BRAID_TEST_PLUGIN:-libnccl-net-braid.so}
 src=${BRAID_TEST_SRCDIR:-.}
 broken=${BRAID_TEST_BUILDDIR:-.}/tests/validate/.libs/broken.so
+slow=${BRAID_TEST_SLOW:-1}
 export BRAID_PERF_KEY=that-of-all-tests
 
 setup()
@@ -76,7 +77,7 @@ table()
 		1	BREAK=large compare --plugin % --over tcp --lanes 1 --patterns oneway --sizes 1m --check
 		2	compare --plugin /nowhere.so
 		2	compare --plugin @ --seconds 60 --csv /nowhere/rows.csv
-		130	INT compare --plugin @ --over tcp --lanes 1 --patterns pingpong --sizes 8 --rounds 99
+		130	INT compare --plugin @ --over tcp --lanes 1 --patterns pingpong --sizes 8 --rounds 99 --seconds 1
 		1	mesh hosts --rsh /bin/false
 		130	INT mesh hosts --rsh ./near --remote-braid $braid --plugin @ --seconds 60
 		2	mesh nowhere
@@ -109,14 +110,14 @@ table()
 # ends WORDS... - run it; INT: with a Ctrl-C once it has begun.  Prints the status.
 ends()
 {
-	local status=0 env=() how=(timeout 120)
+	local status=0 env=() how=(timeout $((120 * slow)))
 
 	while [[ $1 == *=* ]]; do
 		env+=("$1")
 		shift
 	done
 	if [ "$1" = INT ]; then
-		how=(timeout --preserve-status -k 60 -s INT 5)
+		how=(timeout --preserve-status -k 60 -s INT $((10 * slow)))
 		shift
 	fi
 	env "${env[@]}" "${how[@]}" "$braid" "$@" </dev/null >out 2>err || status=$?

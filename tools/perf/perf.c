@@ -118,7 +118,8 @@ static int round_run(struct perf *p, int round)
 				return rc;
 		}
 		progress_end(p);
-		perf_print_more(&p->rep);
+		if (p->opt.csv || p->opt.rounds == 1)	/* medians are there at the end */
+			perf_print_more(&p->rep);
 	}
 	return 0;
 }

@@ -78,7 +78,7 @@ int perf_sizes_parse(const char *text, uint64_t *sizes, int max);	/* how many, o
 const char *perf_size_name(uint64_t size, char room[24]);
 /* `fabrics` as in fabric_env; without FABRIC_PLUGIN, options for plugins are left out. */
 int perf_main(const char *prog, const struct fabric_ops *const *fabrics, int argc, char **argv);
-/* Print the rows since the last call, where each is a line of its own: in CSV, or of one round. */
+/* Print the rows since the last call, if the format is a list of rows. */
 void perf_print_more(struct perf_report *rep);
 /* The rest, and the pages; 0, or 2 if one could not be written. */
 int perf_print_end(const char *prog, struct perf_report *rep);

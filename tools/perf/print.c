@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "tools/perf/perf.h"
+#include "tools/text.h"
 
 int perf_row_add(struct perf_report *rep, const struct perf_row *row)
 {
@@ -218,13 +219,21 @@ static void title(const struct perf_report *rep)
 		printf("medians of %d rounds\n", rep->rows[rep->nrows - 1].round + 1);
 }
 
+/* Beside the range of a ratio, 80 columns have no room for all. */
+static bool is_in_table(const struct perf_report *rep, const struct column *c, bool both)
+{
+	bool narrow = both && rep->opt->rounds > 1 && text_columns() < 94;
+
+	return c->shows & 1u << shows(rep) && !(narrow && (c->get == get_min || c->get == get_p90));
+}
+
 static void head(const struct perf_report *rep, bool both)
 {
 	unsigned i;
 
 	printf("%8s", shows(rep) == PERF_SHOWS_SETUP ? "" : "size");
 	for (i = 0; i < COLUMNS; i++)
-		if (columns[i].shows & 1u << shows(rep))
+		if (is_in_table(rep, &columns[i], both))
 			printf("%*s", columns[i].width, columns[i].head);
 	if (both)
 		printf("%*s%7s", main_values[shows(rep)].width, main_values[shows(rep)].head,
@@ -255,7 +264,7 @@ static void line(const struct perf_report *rep, const struct perf_row *r, bool b
 
 	printf("%8s", setup ? "" : perf_size_name(r->size, room));
 	for (i = 0; i < COLUMNS; i++)
-		if (columns[i].shows & 1u << shows(rep))
+		if (is_in_table(rep, &columns[i], both))
 			printf("%*.*f", columns[i].width, columns[i].digits,
 			       setup ? columns[i].get(rep, r) : median_of(rep, r, columns[i].get));
 	if (both)
@@ -462,22 +471,12 @@ static bool has_table(const struct perf_report *rep)
 	return !rep->opt->json && !report_is_stdout(&rep->opt->page);
 }
 
-static void print_rows(struct perf_report *rep)
+void perf_print_more(struct perf_report *rep)
 {
 	if (!has_table(rep) || (shows(rep) == PERF_SHOWS_SETUP && !rep->opt->csv))
 		return;
-	if (rep->opt->csv)
-		csv_more(rep);
-	else
-		table_more(rep);
+	(rep->opt->csv ? csv_more : table_more)(rep);
 	rep->printed = rep->nrows;
-}
-
-/* The medians of a table are there once the rounds have ended. */
-void perf_print_more(struct perf_report *rep)
-{
-	if (rep->opt->csv || rep->opt->rounds == 1)
-		print_rows(rep);
 }
 
 int perf_print_end(const char *prog, struct perf_report *rep)
@@ -487,7 +486,7 @@ int perf_print_end(const char *prog, struct perf_report *rep)
 	json_t *doc;
 	int rc;
 
-	print_rows(rep);
+	perf_print_more(rep);
 	if (has_table(rep) && !opt->csv)
 		(shows(rep) == PERF_SHOWS_SETUP ? print_setup : table_end)(rep);
 	if (!report_is_wanted(&opt->page, json))

@@ -95,9 +95,11 @@ static int why_not_made(const char *path)
 {
 	struct stat st;
 
+	if (opt_is_stdout(path))
+		return 0;
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
 		return EISDIR;
-	if (opt_is_stdout(path) || access(path, W_OK) == 0)
+	if (access(path, W_OK) == 0)
 		return 0;
 	if (errno != ENOENT)
 		return errno;

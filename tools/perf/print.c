@@ -222,9 +222,10 @@ static void title(const struct perf_report *rep)
 /* Beside the range of a ratio, 80 columns have no room for all. */
 static bool is_in_table(const struct perf_report *rep, const struct column *c, bool both)
 {
-	bool narrow = both && rep->opt->rounds > 1 && text_columns() < 94;
+	bool spare = c->get == get_min || c->get == get_p90;
 
-	return c->shows & 1u << shows(rep) && !(narrow && (c->get == get_min || c->get == get_p90));
+	return c->shows & 1u << shows(rep) &&
+	       !(spare && both && rep->opt->rounds > 1 && text_columns() < 94);
 }
 
 static void head(const struct perf_report *rep, bool both)

@@ -31,7 +31,7 @@ setup()
 	# A port that is taken, by a program that never answers.
 	mute=
 	if command -v python3 >/dev/null; then
-		python3 -c 'import socket, sys, time
+		python3 -c 'import socket, time
 s = socket.create_server(("127.0.0.1", 0))
 print(s.getsockname()[1], flush=True)
 time.sleep(600)' >port 3>&- &

@@ -102,8 +102,10 @@ static void stop_on_signals(const struct perf_options *o)
 
 /* -- all rows ----------------------------------------------------------------------------- */
 
-/* The samples of a size are spread over the whole run: a host that is busy for a second takes one
- * of each size, and none of a size's median. */
+/*
+ * The samples of a size are spread over the whole run: a host that is busy for a second spoils one
+ * of each size, and no size's median.
+ */
 static int round_run(struct perf *p, int round)
 {
 	enum fabric_kind kind;

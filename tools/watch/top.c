@@ -125,8 +125,10 @@ static void print(const struct samples *is, const struct samples *was)
 		puts("no process of this user has a connection of Braid's open");
 }
 
-/* Keys are read as they come, and not shown; the terminal is as before once braid top ends.  A
- * process in the background (timeout 9 braid top) would be stopped for touching the terminal. */
+/*
+ * Keys are read as they come, and not shown; the terminal is as before once braid top ends.  A
+ * process in the background (timeout 9 braid top) would be stopped for touching the terminal.
+ */
 static bool keys;
 static struct termios before;
 

@@ -117,7 +117,7 @@ void braid_link_go(struct braid_link *link, unsigned n);
 
 /* With the link's lock held: */
 bool braid_link_ctl(struct braid_link *link, struct braid_hdr *h, const void *payload);
-void braid_link_pending(struct braid_link *link, struct braid_list *node);	/* a send to cut */
+void braid_link_pending(struct braid_link *link, struct braid_xfer *x);	/* chunks to cut */
 /* If the payload goes to a receive in GPU memory, receive it into host memory first. */
 int braid_rx_stage(struct braid_lane *lane);
 /* The bytes of each chunk of a message, except the last. */

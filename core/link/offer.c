@@ -74,7 +74,7 @@ bool braid_tx_fast_send(struct braid_lane *lane, uint32_t id, uint32_t seq, cons
 /* The frame's bytes can't be read from the GPU: fail the comm, send a VOID instead. */
 static int not_here(struct braid_txq *q, struct braid_txf *f, const struct braid_gpucopy *copy)
 {
-	braid_send_no_gpu(f->owner, copy);
+	f->owner->ops->no_gpu(f->owner, copy);
 	f->owner = NULL;
 	braid_txf_void(q, f, false);
 	return 0;

@@ -16,10 +16,10 @@ enum {
 	LANE_QUEUE = 256 << 10,		/* bytes queued for a lane that the carrier has not taken */
 };
 
-void braid_link_pending(struct braid_link *link, struct braid_list *node)
+void braid_link_pending(struct braid_link *link, struct braid_xfer *x)
 {
 	braid_assert_locked(&link->lock);
-	braid_list_add_tail(&link->tx.pending, node);
+	braid_list_add_tail(&link->tx.pending, &x->node);
 	braid_link_stall(link);
 }
 
@@ -125,9 +125,10 @@ BRAID_APART void braid_link_feed(struct braid_link *link)
 			break;
 		}
 		do {
-			struct braid_list *first = pending->next;
+			struct braid_xfer *x = braid_list_entry(pending->next, struct braid_xfer,
+								node);
 
-			if (!braid_send_cut(lane, first))
+			if (!x->ops->cut(lane, x))
 				break;
 			/* A single lane takes several chunks a call; several lanes take turns. */
 		} while (link->lanes.active == 1 && !braid_list_empty(pending) &&

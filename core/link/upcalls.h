@@ -15,11 +15,9 @@
 
 #include "core/link/xfer.h"
 
-struct braid_gpucopy;
 struct braid_hdr;
 struct braid_lane;
 struct braid_link;
-struct braid_list;
 struct braid_open;
 
 /* Limits of messages that both layers know. */
@@ -35,10 +33,6 @@ void braid_comms_end(struct braid_link *link);
 
 /* --- sending ------------------------------------------------------------------------------- */
 
-/* Queue the next chunk of link->tx.pending's send on this lane; false: no room for that. */
-bool braid_send_cut(struct braid_lane *lane, struct braid_list *node);
-/* Fail a send whose GPU memory can't be read: `copy` failed; NULL: no host memory for a copy. */
-void braid_send_no_gpu(struct braid_xfer *x, const struct braid_gpucopy *copy);
 /* Queue the control frames of comms that are due; false: no room for all. */
 bool braid_comms_send_control(struct braid_link *link);
 

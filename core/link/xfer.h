@@ -7,12 +7,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/base/list.h"
 #include "core/mem/mr.h"
+
+struct braid_gpucopy;
+struct braid_lane;
+struct braid_xfer;
 
 enum { BRAID_COPY_MAX = 8192 };		/* messages up to this size are copied when posted */
 
+struct braid_xfer_ops {		/* calls up to the message layer, with the link's lock held */
+	/* Queue its next chunk on this lane; false: no room for that. */
+	bool (*cut)(struct braid_lane *lane, struct braid_xfer *x);
+	/* GPU memory can't be read: `copy` failed; NULL: no host memory for a copy. */
+	void (*no_gpu)(struct braid_xfer *x, const struct braid_gpucopy *copy);
+};
+
 /* Part of struct braid_send (core/msg/comm.h). */
 struct braid_xfer {
+	const struct braid_xfer_ops *ops;
+	struct braid_list node;		/* link->tx.pending: chunks are left to cut */
 	uint32_t comm;			/* its id */
 	uint32_t seq;			/* its number in the comm */
 	uint32_t parts;			/* frames not done; +1 while something is left to cut */

@@ -69,7 +69,7 @@ static void forget_sends(struct braid_comm *c)
 {
 	braid_link_revoke(c->link, is_sending, c);
 	for (uint32_t q = c->first; q != c->next_seq; q++)
-		braid_list_del(&braid_send_at(c, q)->node);
+		braid_list_del(&braid_send_at(c, q)->x.node);
 	for (unsigned i = 0; i < c->link->nlanes; i++) {
 		if (braid_tx_release(c->link->lane[i], c->id))
 			braid_link_down(c->link, -ENOMEM, "out of memory [no-memory]");
@@ -174,7 +174,7 @@ static bool is_copied(const struct braid_comm *c, const struct braid_recv *e)
 
 static bool is_untaken(const struct braid_send *s)
 {
-	return s->x.parts && (s->await != BRAID_MET || !braid_list_empty(&s->node));
+	return s->x.parts && (s->await != BRAID_MET || !braid_list_empty(&s->x.node));
 }
 
 /*

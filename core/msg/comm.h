@@ -67,7 +67,6 @@ struct braid_send {
 	int32_t tag;
 	uint16_t chunks;
 	bool start_due;
-	struct braid_list node;		/* link->tx.pending */
 };
 
 struct braid_recv {			/* one receive entry; the first of a request holds it */

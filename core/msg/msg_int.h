@@ -75,6 +75,7 @@ void braid_comm_orphaned(struct braid_comm *c);	/* the peer closed it, and reque
 int braid_comm_report(struct braid_comm *c, int err);
 void braid_comm_give_up(struct braid_comm *c, const char *how);
 void braid_comm_no_gpu(struct braid_comm *c, const struct braid_gpucopy *copy);
+void braid_send_no_gpu(struct braid_xfer *x, const struct braid_gpucopy *copy);
 
 /* --- send.c -------------------------------------------------------------------------------- */
 

@@ -48,7 +48,7 @@ void braid_send_to_credit(struct braid_comm *c, struct braid_send *s, uint32_t r
 	s->rseq = rseq;
 	s->x.to = *to;
 	s->start_due = true;
-	braid_link_pending(c->link, &s->node);
+	braid_link_pending(c->link, &s->x);
 }
 
 static bool send_start_frame(struct braid_send *s)
@@ -67,9 +67,9 @@ static bool send_start_frame(struct braid_send *s)
 	return true;
 }
 
-bool braid_send_cut(struct braid_lane *lane, struct braid_list *node)
+static bool send_cut(struct braid_lane *lane, struct braid_xfer *x)
 {
-	struct braid_send *s = braid_list_entry(node, struct braid_send, node);
+	struct braid_send *s = braid_container(x, struct braid_send, x);
 	struct braid_hdr h = {
 		.type = BRAID_F_CHUNK, .comm = s->x.comm, .seq = s->x.seq, .rseq = s->rseq,
 		.tag = s->tag, .n = s->chunks, .offset = s->cut, .size = s->size,
@@ -79,7 +79,7 @@ bool braid_send_cut(struct braid_lane *lane, struct braid_list *node)
 	if (!send_start_frame(s) || !braid_txq_room(&lane->tx, 0))
 		return false;
 	if (!s->size) {			/* no window was left for an EAGER: it is START alone */
-		braid_list_del(&s->node);
+		braid_list_del(&s->x.node);
 		braid_xfer_part_done(&s->x);
 		return true;
 	}
@@ -91,11 +91,13 @@ bool braid_send_cut(struct braid_lane *lane, struct braid_list *node)
 	s->cut += h.len;
 	s->chunks++;
 	if (s->cut == s->size) {
-		braid_list_del(&s->node);
+		braid_list_del(&s->x.node);
 		braid_xfer_part_done(&s->x);
 	}
 	return true;
 }
+
+static const struct braid_xfer_ops send_ops = { send_cut, braid_send_no_gpu };
 
 static void send_whole(struct braid_comm *c, struct braid_send *s, const struct braid_credit *cr)
 {
@@ -269,7 +271,8 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 	s->req.n = 1;
 	atomic_store_explicit(&s->req.done, false, memory_order_relaxed);
 	braid_hint(&s->busy, true);
-	braid_list_init(&s->node);
+	braid_list_init(&s->x.node);
+	s->x.ops = &send_ops;
 	s->at_ns = braid_posted_at(link);
 	s->await = BRAID_MET;
 	s->x.seq = c->next_seq++;

@@ -110,7 +110,7 @@ static void view_send(const struct braid_link *link, const struct braid_view *vi
 		ret->state = BRAID_VIEW_DONE;
 	else if (s->await == BRAID_AWAIT_WANT)
 		ret->state = BRAID_VIEW_NOT_POSTED;
-	else if (f.queued || !braid_list_empty(&s->node))
+	else if (f.queued || !braid_list_empty(&s->x.node))
 		ret->state = BRAID_VIEW_SENDING;
 	else
 		ret->state = BRAID_VIEW_NOT_ACKED;

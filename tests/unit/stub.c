@@ -121,9 +121,9 @@ void braid_comms_end(struct braid_link *link)
 	stub.ended++;
 }
 
-bool braid_send_cut(struct braid_lane *lane, struct braid_list *node)
+static bool send_cut(struct braid_lane *lane, struct braid_xfer *x)
 {
-	struct stub_send *s = braid_list_entry(node, struct stub_send, node);
+	struct stub_send *s = braid_container(x, struct stub_send, x);
 	struct braid_hdr start = { .type = BRAID_F_START, .size = 1 };
 	struct braid_hdr h = { .type = BRAID_F_CHUNK, .len = s->len, .size = s->len };
 
@@ -139,16 +139,18 @@ bool braid_send_cut(struct braid_lane *lane, struct braid_list *node)
 	braid_tx_add(lane, &h, NULL, payload, &s->x);
 	if (--s->left)
 		return true;
-	braid_list_del(&s->node);
+	braid_list_del(&s->x.node);
 	braid_xfer_part_done(&s->x);
 	return true;
 }
 
-void braid_send_no_gpu(struct braid_xfer *x, const struct braid_gpucopy *copy)
+static void send_no_gpu(struct braid_xfer *x, const struct braid_gpucopy *copy)
 {
 	(void)x, (void)copy;
 	stub.fails++;
 }
+
+const struct braid_xfer_ops stub_xfer_ops = { send_cut, send_no_gpu };
 
 bool braid_comms_send_control(struct braid_link *link)
 {
@@ -437,8 +439,8 @@ void stub_send(struct stub_send *s, unsigned chunks, uint32_t len)
 {
 	assert_true(len <= STUB_PAYLOAD);
 	*s = (struct stub_send){ .start_due = true, .left = chunks, .len = len };
-	s->x = (struct braid_xfer){ .parts = 1, .done = &s->done };
+	s->x = (struct braid_xfer){ .ops = &stub_xfer_ops, .parts = 1, .done = &s->done };
 	stub_lock();
-	braid_link_pending(stub.link, &s->node);
+	braid_link_pending(stub.link, &s->x);
 	stub_unlock();
 }

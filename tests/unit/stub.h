@@ -90,8 +90,8 @@ void stub_add_chunk(unsigned lane, uint32_t len, struct braid_xfer *owner);
 /* Push a lane; returns the bytes sent. */
 size_t stub_push(unsigned lane);
 
+extern const struct braid_xfer_ops stub_xfer_ops;
 struct stub_send {			/* a large message: chunks to cut */
-	struct braid_list node;
 	struct braid_xfer x;
 	atomic_bool done;
 	bool start_due;

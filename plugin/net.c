@@ -318,7 +318,8 @@ ncclResult_t braid_net_connect(void *opaque, int index, int traffic_class, void 
 	*ret_send = NULL;
 	if (traffic_class == NCCL_NET_TRAFFIC_CLASS_UNDEF)
 		traffic_class = ctx->traffic_class;
-	err = braid_connect(dev, traffic_class < 0 ? -1 : traffic_class & 0xff, handle, &c);
+	err = braid_connect(dev, traffic_class < 0 ? -1 : traffic_class & 0xff, handle, NULL,
+			    &c);
 	if (err)
 		return braid_net_result(err);
 	if (c) {

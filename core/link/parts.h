@@ -82,6 +82,7 @@ struct braid_link_msg {
 	struct braid_list comms;
 	struct braid_comm **bucket;	/* comms by id */
 	atomic_uint ncomms;
+	atomic_uint nrma;		/* of these: channels of one-sided traffic */
 	atomic_bool used;		/* has had a comm */
 	struct braid_traffic closed[2];	/* of closed comms: received, sent */
 	/* sending */

@@ -160,6 +160,24 @@ static void rx_forget(struct braid_lane *lane)
 	lane->rx_left = lane->rx_at = 0;
 }
 
+/* Receive no more into the memory that the present frame goes to. */
+static void rx_discard(struct braid_lane *lane)
+{
+	lane->rx_dst = NULL;
+	braid_gpucopy_end(&lane->rx_copy);
+	free(lane->rx_stage);
+	lane->rx_stage = NULL;
+}
+
+/* The carrier may be receiving into memory of that comm already. */
+static void stop_landing(struct braid_lane *lane, uint32_t comm)
+{
+	if (!lane->tr->lands || !lane->tr->lands(lane, comm))
+		return;
+	lane->tr->lane_fence(lane);
+	braid_lane_lost(lane, -ECANCELED);
+}
+
 void braid_link_drop_payload(struct braid_link *link, uint32_t comm)
 {
 	braid_assert_locked(&link->lock);
@@ -168,18 +186,28 @@ void braid_link_drop_payload(struct braid_link *link, uint32_t comm)
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
-		if (lane->tr->lands && lane->tr->lands(lane, comm)) {
-			lane->tr->lane_fence(lane);
-			braid_lane_lost(lane, -ECANCELED);
-		}
+		stop_landing(lane, comm);
 		if (lane->rx_hdr.comm != comm ||
 		    (lane->rx_kind != BRAID_RX_ENTRY && lane->rx_kind != BRAID_RX_UNEXP))
 			continue;
 		lane->rx_kind = BRAID_RX_DRAIN;
-		lane->rx_dst = NULL;
-		braid_gpucopy_end(&lane->rx_copy);
-		free(lane->rx_stage);
-		lane->rx_stage = NULL;
+		rx_discard(lane);
+	}
+}
+
+void braid_link_discard(struct braid_link *link, uint32_t comm, const void *target)
+{
+	braid_assert_locked(&link->lock);
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		struct braid_lane *lane = link->lane[i];
+
+		stop_landing(lane, comm);
+		if (lane->rx_kind != BRAID_RX_ENTRY || lane->rx_hdr.comm != comm ||
+		    lane->rx_target != target)
+			continue;
+		lane->rx_target = NULL;
+		lane->rx_mr = NULL;
+		rx_discard(lane);
 	}
 }
 

@@ -71,5 +71,10 @@ void braid_link_end_copies(struct braid_link *link);
  * a message half received when its lane was lost.  All lanes stand still (braid_link_stop).
  */
 void braid_link_drop_payload(struct braid_link *link, uint32_t comm);
+/*
+ * Discard the rest of chunks of that comm that have begun to arrive for `target`, which they name no
+ * more; they end as others do.  All lanes stand still.
+ */
+void braid_link_discard(struct braid_link *link, uint32_t comm, const void *target);
 
 #endif

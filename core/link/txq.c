@@ -113,12 +113,13 @@ double braid_txq_cost(const struct braid_txq *q, uint64_t more, double best)
 	return (double)(q->unacked + more) * (ns + 1e-3);
 }
 
-void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy, const void *ext,
-		  struct braid_xfer *owner)
+/* Queue a frame with `copied` bytes of payload in the ring; returns their place. */
+static inline char *add(struct braid_lane *lane, struct braid_hdr *h, uint32_t copied,
+			const void *ext, struct braid_xfer *owner)
 {
 	struct braid_txq *q = &lane->tx;
 	struct braid_txf *f = &q->f[q->f_head & q->fmask];
-	uint32_t inl = BRAID_HDR_SIZE + (copy ? h->len : 0);
+	uint32_t inl = BRAID_HDR_SIZE + copied;
 
 	braid_assert_locked(&lane->link->lock);
 	assert(q->f_head - q->f_acked <= q->fmask);
@@ -132,18 +133,33 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 	f->own = NULL;
 	f->bringing = f->summed = false;
 	braid_hdr_pack(h, q->ring + f->off);
-	if (copy && !q->fast_sent)
-		memcpy(q->ring + f->off + BRAID_HDR_SIZE, copy, h->len);
 	q->f_head++;
 	q->unsent += inl + f->ext_len;
 	if (f->ext_len && !q->unacked && is_timed(lane))
 		braid_txq_time_start(q);
 	q->unacked += f->ext_len;
 	assert(q->head - q->tail <= q->ring_size);
+	return q->ring + f->off + BRAID_HDR_SIZE;
+}
+
+void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy, const void *ext,
+		  struct braid_xfer *owner)
+{
+	struct braid_txq *q = &lane->tx;
+	uint32_t copied = copy ? h->len : 0;
+	char *at = add(lane, h, copied, ext, owner);
+
 	if (q->fast_sent) {
 		q->fast_sent = false;
-		braid_tx_advance(lane, inl);
+		braid_tx_advance(lane, BRAID_HDR_SIZE + copied);
+	} else if (copy) {
+		memcpy(at, copy, h->len);
 	}
+}
+
+char *braid_tx_add_room(struct braid_lane *lane, struct braid_hdr *h, struct braid_xfer *owner)
+{
+	return add(lane, h, h->len, NULL, owner);
 }
 
 /* Free the ring before the oldest frame, or all of it if no frame is left. */

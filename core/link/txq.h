@@ -113,6 +113,8 @@ static inline bool braid_txq_room_ctl(const struct braid_txq *q)
  */
 void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy, const void *ext,
 		  struct braid_xfer *owner);
+/* The same; the caller writes the h->len bytes of payload to the place returned, at once. */
+char *braid_tx_add_room(struct braid_lane *lane, struct braid_hdr *h, struct braid_xfer *owner);
 
 /* The peer acknowledges `frames` in all: 0, or -EPROTO if fewer were queued. */
 int braid_tx_acked(struct braid_lane *lane, uint32_t frames);

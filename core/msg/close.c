@@ -15,6 +15,7 @@
 #include "core/link/recover.h"
 #include "core/link/state.h"
 #include "core/msg/msg_int.h"
+#include "core/msg/rma.h"
 #include "core/msg/open.h"
 #include "core/msg/window.h"
 
@@ -34,6 +35,8 @@ static void count_closed(struct braid_comm *c)
 
 static bool unfinished(const struct braid_comm *c)
 {
+	if (c->rma)
+		return braid_rma_unfinished(c);
 	for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
 		if (c->sender ? braid_send_at(c, q)->x.parts : braid_recv_at(c, q)->posted)
 			return true;
@@ -80,7 +83,7 @@ static void forget_sends(struct braid_comm *c)
 
 static void forget_recvs(struct braid_comm *c)
 {
-	bool placed = false;
+	bool placed = c->rma && c->rma->placed;
 
 	for (uint32_t q = c->first; q != c->next_rseq; q++) {
 		const struct braid_recv *e = braid_recv_at(c, q);
@@ -102,6 +105,17 @@ static void forget_recvs(struct braid_comm *c)
 	braid_unexps_drop(c);
 }
 
+void braid_comm_drop(struct braid_comm *c)
+{
+	braid_assert_locked(&c->link->lock);
+	if (c->sender || c->rma)	/* a channel's target sends what gets ask for */
+		forget_sends(c);
+	if (!c->sender || c->rma)
+		forget_recvs(c);
+	if (c->rma)
+		braid_rma_forget(c);
+}
+
 void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 {
 	struct braid_link *link = c->link;
@@ -113,10 +127,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 		if (!atomic_load(&c->err))
 			braid_comm_give_up(c, "memory is deregistered here");
 		braid_comm_fail(c, -ECANCELED);
-		if (c->sender)
-			forget_sends(c);
-		else
-			forget_recvs(c);
+		braid_comm_drop(c);
 	}
 	braid_link_go(link, n);
 	if (!used)
@@ -136,10 +147,9 @@ void braid_comm_close(struct braid_comm *c)
 
 	if (unfinished(c) && !atomic_load(&c->err) && !c->peer_closed)
 		braid_comm_give_up(c, "a connection is closed here");
-	if (c->sender)
-		forget_sends(c);
-	else
-		forget_recvs(c);
+	braid_comm_drop(c);
+	if (c->rma)
+		braid_rma_channel_leave(c);
 	c->closed = true;
 	braid_event(BRAID_EVENT_COMM_CLOSE, link->number, BRAID_FLIGHT_NONE, c->id,
 		    atomic_load(&c->err));
@@ -184,6 +194,8 @@ static bool is_untaken(const struct braid_send *s)
  */
 static bool orphans(const struct braid_comm *c)
 {
+	if (c->rma)
+		return c->sender && braid_rma_unfinished(c);
 	for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
 		if (c->sender ? is_untaken(braid_send_at(c, q)) :
 				braid_recv_at(c, q)->posted && !is_copied(c, braid_recv_at(c, q)))

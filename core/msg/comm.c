@@ -12,6 +12,7 @@
 #include "core/link/link.h"
 #include "core/msg/comms.h"
 #include "core/msg/msg_int.h"
+#include "core/msg/rma.h"
 #include "core/msg/window.h"
 
 static size_t entry_size(bool sender)
@@ -78,6 +79,8 @@ void braid_comm_free(struct braid_comm *c)
 	while (*p != c)
 		p = &(*p)->hash_next;
 	*p = c->hash_next;
+	if (c->rma)
+		braid_rma_channel_free(c);
 	braid_unexps_drop(c);
 	if (c->sender)
 		link->msg.shared_out -= braid_window_over(c->eager_out);

@@ -173,6 +173,8 @@ int braid_fail_came(struct braid_lane *lane, struct braid_comm *c);
 
 /* --- close.c ------------------------------------------------------------------------------- */
 
+/* Stop using all memory of the comm's requests.  All lanes stand still. */
+void braid_comm_drop(struct braid_comm *c);
 int braid_bye_came(struct braid_lane *lane, struct braid_comm *c);
 
 #endif

@@ -19,6 +19,7 @@
 #include "core/link/state.h"
 #include "core/link/txq.h"
 #include "core/msg/comm.h"
+#include "core/msg/rma.h"
 #include "core/proto/auth.h"
 #include "core/proto/frame.h"
 #include "core/proto/handle.h"
@@ -45,6 +46,7 @@ struct attempt {			/* one connect, until it is over */
 	uint8_t *token;			/* core/base/secret.h */
 	struct braid_dev *dev;
 	int traffic_class;
+	struct braid_rma *rma;		/* NULL: NCCL's messages */
 	struct way way, beside;		/* beside: see attempt_doubt() */
 	uint64_t connect;		/* in each OPEN: of equal ones the peer takes the first */
 	uint64_t up_ns;			/* when the link of `way` was seen up; 0: not yet */
@@ -244,6 +246,11 @@ static int attempt_open(struct attempt *a, struct way *w)
 		w->comm = braid_comm_new(link, link->setup.next_comm, true);
 		err = w->comm ? 0 : -ENOMEM;
 	}
+	if (!err && a->rma && braid_rma_channel_new(a->rma, w->comm)) {
+		braid_comm_free(w->comm);
+		w->comm = NULL;
+		err = -ENOMEM;
+	}
 	if (!err) {
 		h.comm = w->comm->id;
 		link->setup.next_comm += 2;
@@ -436,7 +443,24 @@ static bool enter(void)
 	return true;
 }
 
-int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct braid_comm **ret)
+void braid_connect_give_up(void *handle)
+{
+	static const struct braid_handle_state no_state;
+	struct braid_handle h;
+	struct attempt *a = NULL;
+
+	if (braid_handle_unpack(handle, &h))
+		return;
+	braid_svc_lock();
+	if (h.state.slot && !attempt_find(&h, handle, &a))
+		attempt_end(a);
+	braid_svc_unlock();
+	braid_handle_put_state(handle, &no_state);
+	braid_auth_wipe(&h, sizeof(h));
+}
+
+int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct braid_rma *rma,
+		  struct braid_comm **ret)
 {
 	static const struct braid_handle_state no_state;
 	struct braid_handle h;
@@ -469,6 +493,7 @@ int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct
 	if (!err) {
 		a->dev = dev;
 		a->traffic_class = traffic_class;
+		a->rma = rma;
 		err = attempt_step(a);
 		if (!err) {
 			*ret = a->way.comm;

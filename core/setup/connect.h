@@ -13,12 +13,17 @@
 
 struct braid_comm;
 struct braid_dev;
+struct braid_rma;
 
 /*
  * Move a connect on; `handle` is the caller's copy, in which the state of the attempt is kept.
+ * `rma` is not NULL: the comm is to be a channel of that communicator (core/msg/rma.h).
  * 0 with *ret NULL: call again.  An error has been logged and ends the attempt.
  */
-int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct braid_comm **ret);
+int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct braid_rma *rma,
+		  struct braid_comm **ret);
+/* Give up an attempt that is not over, if the handle has one. */
+void braid_connect_give_up(void *handle);
 
 /* Both with braid_svc.lock held. */
 bool braid_connects_left(void);

@@ -16,6 +16,7 @@
 #include "core/link/link.h"
 #include "core/msg/comm.h"
 #include "core/msg/open.h"
+#include "core/msg/rma.h"
 #include "core/proto/auth.h"
 #include "core/proto/handle.h"
 #include "core/setup/links.h"
@@ -233,12 +234,15 @@ static int listen_offer(struct braid_comm *c, const struct braid_open *open)
 	if (!err) {
 		c->listen_id = l->id;
 		braid_auth_opened(l->token, c->link->setup.session, c->id, l->id, c->opened_mac);
+		err = l->rma ? braid_rma_channel_new(l->rma, c) : 0;
+	}
+	if (!err && !l->rma) {
 		c->listen = l;
 		l->nready++;
-		if (open->connect)
-			l->taken[l->ntaken++ % BRAID_TAKEN_MAX] = open->connect;
 		braid_list_add_tail(&l->ready, &c->listen_node);
 	}
+	if (!err && open->connect)
+		l->taken[l->ntaken++ % BRAID_TAKEN_MAX] = open->connect;
 	braid_unlock(&lock);
 	return err;
 }

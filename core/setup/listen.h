@@ -16,6 +16,7 @@
 
 struct braid_comm;
 struct braid_dev;
+struct braid_rma;
 
 enum { BRAID_TAKEN_MAX = 256 };
 
@@ -29,6 +30,7 @@ struct braid_listen {
 	uint64_t taken[BRAID_TAKEN_MAX];	/* connects whose comms were queued last: a ring */
 	unsigned ntaken;		/* ever */
 	uint32_t polled;		/* accept() has moved the links up to that number */
+	struct braid_rma *rma;		/* takes all comms, as channels; NULL: accept() does */
 	void *ctx;
 	struct braid_list ctx_node;
 };

@@ -145,7 +145,7 @@ static int teardown(void **state)
 static int call_with(void *h)
 {
 	comm = (void *)&p;
-	return braid_connect(&p.dev[0], -1, h, &comm);
+	return braid_connect(&p.dev[0], -1, h, NULL, &comm);
 }
 
 static int call(void)

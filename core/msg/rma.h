@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rma.h - one-sided traffic: puts, signals and gets between the ranks of a communicator.
+ *
+ * Each rank registers *windows*: memory that the others may write and read.  The k-th window of one
+ * rank belongs to the k-th of every other, so its number names it everywhere.  A rank that puts
+ * opens a comm to its target, a *channel*.  Frames of a channel have these meanings:
+ *
+ *   EAGER	an operation (core/proto/rma.h): in order, on the home lane
+ *   CHUNK	bytes of a large put, or back to the rank that put, of a get: on any lane
+ *   CREDIT	the target has registered window rseq, of `size` bytes; RETIRE: it has closed it
+ *
+ * An operation on a window that the target has not registered yet waits where it was posted, so
+ * nothing unexpected ever arrives.
+ *
+ * Order.  Operations of one context are counted in epochs, which ORDERED signals end.  A chunk names
+ * its epoch, and its operation (BULK) the bytes to come.  The target applies an ORDERED signal once
+ * all epochs before have ended and the bytes of its own are here.  Whatever lanes carry them, and
+ * however often these are lost, each frame arrives once, so each signal is added once.
+ *
+ * The link's lock guards a channel.  Windows are found without a lock: one that is closed is freed
+ * only once all links of its ranks have stood still.
+ */
+#ifndef BRAID_MSG_RMA_H
+#define BRAID_MSG_RMA_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/list.h"
+#include "core/base/os.h"
+#include "core/link/xfer.h"
+#include "core/mem/mr.h"
+#include "core/proto/rma.h"
+
+struct braid_comm;
+struct braid_hdr;
+struct braid_lane;
+struct braid_link;
+struct braid_rma_order;
+
+enum {
+	BRAID_RMA_BUCKETS = 64,
+	BRAID_RMA_INLINE_MAX = BRAID_COPY_MAX - BRAID_RMA_HDR_SIZE,	/* larger puts go in chunks */
+	BRAID_RMA_NO_RANK = -1,
+};
+
+struct braid_rma_window {
+	_Atomic(struct braid_rma_window *) next;	/* in its bucket */
+	uint32_t number;
+	char *data;
+	uint64_t size;
+	struct braid_mr *mr;
+};
+
+struct braid_rma {			/* one rank's part of a communicator */
+	struct braid_dev *dev;
+	unsigned nranks, rank;		/* 0 and 0 until connect() */
+	struct braid_lock lock;		/* after a link's lock; guards what follows */
+	struct braid_list channels;
+	struct braid_list lost;		/* operations of channels that were closed */
+	uint32_t *closed;		/* the windows closed so far, by number */
+	unsigned nclosed, closed_room;
+	atomic_uint nwindows;		/* registered so far */
+	_Atomic(struct braid_rma_window *) bucket[BRAID_RMA_BUCKETS];
+	atomic_int err;			/* of the first channel that failed */
+	_Atomic(struct braid_comm *) failed;	/* its comm */
+	atomic_uint copies;		/* of GPU memory, in progress */
+};
+
+struct braid_rma_remote {		/* a window of the target */
+	uint32_t number;
+	uint64_t size;
+	struct braid_place to;		/* where the NIC may write; no keys: nowhere */
+};
+
+struct braid_rma_op {			/* an operation that was posted, as NCCL holds it */
+	struct braid_rma_channel *ch;	/* NULL: not there yet, or freed */
+	struct braid_list node;		/* ch->ops, until test() has returned done */
+	struct braid_xfer x;		/* its node: the queue, a link's pending, or channel->gets */
+	atomic_bool done;
+	atomic_int err;			/* done in vain: it makes no sense */
+	void *owner;			/* of the caller */
+	struct braid_rma_hdr h;
+	struct braid_mr *mr;		/* of the local memory; NULL: a signal alone */
+	char *data;			/* there */
+	uint64_t cut;			/* bytes given to lanes as chunks; of a get: received */
+	uint32_t epoch;
+};
+
+struct braid_rma_channel {
+	struct braid_list node;		/* rma->channels; under rma->lock */
+	struct braid_comm *comm;
+	struct braid_rma *rma;		/* NULL: it is closed */
+	int rank;			/* of the peer */
+	uint32_t next_seq;		/* of its EAGER frames */
+	/* of the rank that posts */
+	struct braid_list ops;		/* all that are not finished */
+	struct braid_list queue;	/* of these: not sent yet, in order */
+	struct braid_list gets;		/* of these: sent, and waiting for bytes */
+	struct braid_rma_remote *remote;	/* open windows, by number */
+	unsigned nremote, remote_room;
+	uint32_t remote_next;		/* lower numbers are open, or closed for good */
+	uint32_t epoch[BRAID_RMA_CONTEXTS];
+	uint32_t ahead;			/* ORDERED signals since all chunks were known to be there */
+	uint32_t next_get;
+	bool rank_due;
+	atomic_bool waits;		/* a hint: the queue is not empty */
+	/* of the target */
+	struct braid_rma_order *order[BRAID_RMA_CONTEXTS];	/* NULL: not used yet */
+	struct braid_list replies;	/* to gets */
+	uint32_t announced;		/* windows announced so far */
+	unsigned closed;		/* of rma->closed, announced */
+	int64_t due;			/* bytes of chunks announced and not here */
+	unsigned placed;		/* windows announced with keys, and open */
+	char *scratch;			/* an operation that arrives in pieces */
+	/* of both */
+	bool spread;			/* chunks may come on any lane: see braid_link_spread_begin() */
+};
+
+/* --- the communicator ---------------------------------------------------------------------- */
+
+void braid_rma_init(struct braid_rma *rma, struct braid_dev *dev);
+void braid_rma_fini(struct braid_rma *rma);	/* it has neither channels nor windows */
+/* Make `c` a channel: 0 or -ENOMEM.  With its link's lock held.  It is freed with the comm. */
+int braid_rma_channel_new(struct braid_rma *rma, struct braid_comm *c);
+
+/*
+ * Give a window the next number, and announce it on all channels.  It is the caller's, who keeps
+ * `data`, `size` and `mr` valid until braid_rma_window_close() returns.
+ */
+void braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w);
+/*
+ * Stop using a window, as source and as target: 0 or -ENOMEM.  Then only NICs may still access it:
+ * call braid_stops_wait().  A channel that has operations from it fails.
+ */
+int braid_rma_window_close(struct braid_rma *rma, struct braid_rma_window *w);
+struct braid_rma_window *braid_rma_window(const struct braid_rma *rma, uint32_t number);
+/* Apply a signal to a window of this rank's: 0, or -ERANGE. */
+int braid_rma_signal(struct braid_rma *rma, uint32_t window, uint64_t offset, uint64_t value);
+
+/* --- a channel, with its link's lock held -------------------------------------------------- */
+
+/* Post an operation.  `more`: others follow, so that it may wait for them to leave together. */
+void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool more);
+/* Send operations that had to wait, if they can leave now.  Takes the lock, if it is free. */
+void braid_rma_retry(struct braid_rma_channel *ch);
+/* The error of a channel's comm, after the WARN that it may still need; 0: none.  Takes the lock. */
+int braid_rma_error(struct braid_comm *c);
+
+/* What core/msg does with comms, for one that is a channel. */
+int braid_rma_rx_begin(struct braid_lane *lane, struct braid_comm *c);
+int braid_rma_rx_end(struct braid_lane *lane, struct braid_comm *c);
+/* An EAGER that is here whole; false: it is not for this way. */
+bool braid_rma_rx_fast(struct braid_comm *c, const struct braid_hdr *h, const char *payload);
+char *braid_rma_rx_place(const struct braid_lane *lane, const struct braid_comm *c,
+			 const struct braid_hdr *h, const struct braid_mr **ret_gpu);
+bool braid_rma_send_control(struct braid_comm *c);	/* false: no room for all */
+void braid_rma_failed(struct braid_comm *c, int err);
+bool braid_rma_unfinished(const struct braid_comm *c);
+void braid_rma_forget(struct braid_comm *c);	/* its memory is not used any more */
+/* The comm is closed: it no longer is its communicator's. */
+void braid_rma_channel_leave(struct braid_comm *c);
+void braid_rma_channel_free(struct braid_comm *c);
+
+#endif

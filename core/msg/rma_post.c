@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rma_post.c - operations that this rank posts, from iput() to the lanes, and the bytes of gets.
+ *
+ * An operation leaves as one frame, with the bytes of a small put in it; those of a large one follow
+ * in chunks.  It waits in the channel's queue, in order, while its target has not registered the
+ * window, or home has no room.
+ */
+#include "core/msg/rma_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/link/control.h"
+#include "core/proto/frame.h"
+
+enum {
+	AHEAD_MAX = 2048,		/* signals sent while chunks sent before may be missing */
+	REMOTE_MAX = 65536,		/* windows open at one target */
+};
+
+enum look { LOOK_FOUND, LOOK_WAIT, LOOK_VAIN };
+
+/* The operation makes no sense: it is done, in vain. */
+static BRAID_APART enum look in_vain(struct braid_rma_op *op, const char *what, uint64_t at,
+				     uint64_t size, uint64_t room)
+{
+	const struct braid_link *link = op->ch->comm->link;
+
+	braid_warn("device %s, peer %s: %s %llu bytes at offset %llu of window %u of rank %d, which "
+		   "has %llu bytes there [rma-range]", link->key.dev->net.name, link->peer, what,
+		   (unsigned long long)size, (unsigned long long)at, op->h.window, op->ch->rank,
+		   (unsigned long long)room);
+	atomic_store(&op->err, -EINVAL);
+	op->x.parts = 0;
+	atomic_store_explicit(&op->done, true, memory_order_release);
+	return LOOK_VAIN;
+}
+
+static struct braid_rma_remote *find(const struct braid_rma_channel *ch, uint32_t number)
+{
+	unsigned low = 0, high = ch->nremote;
+
+	while (low < high) {
+		unsigned mid = (low + high) / 2;
+
+		if (ch->remote[mid].number < number)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < ch->nremote && ch->remote[low].number == number ? &ch->remote[low] : NULL;
+}
+
+/* Find the target's window, and check that these bytes are in it. */
+static enum look look(struct braid_rma_op *op, uint32_t window, uint64_t at, uint64_t size,
+		      struct braid_rma_remote **ret)
+{
+	struct braid_rma_remote *r = find(op->ch, window);
+
+	*ret = r;
+	if (r)
+		return at <= r->size && size <= r->size - at ?
+			       LOOK_FOUND : in_vain(op, "an operation on", at, size, r->size);
+	return window >= op->ch->remote_next ? LOOK_WAIT : in_vain(op, "the window is closed:", at,
+								    size, 0);
+}
+
+static enum look look_at_all(struct braid_rma_op *op, struct braid_rma_remote **ret)
+{
+	const struct braid_rma_hdr *h = &op->h;
+	struct braid_rma_remote *word;
+	enum look l = LOOK_FOUND;
+
+	if (h->what & (BRAID_RMA_DATA | BRAID_RMA_BULK | BRAID_RMA_GET))
+		l = look(op, h->window, h->offset, h->size, ret);
+	if (l == LOOK_FOUND && h->what & BRAID_RMA_SIGNAL)
+		l = look(op, h->signal_window, h->signal_offset, sizeof(h->value), &word);
+	return l;
+}
+
+static bool chunks_are_out(const struct braid_rma_channel *ch)
+{
+	const struct braid_rma_op *op;
+
+	braid_list_for(op, &ch->ops, node) {
+		if (op->h.what & BRAID_RMA_BULK && op->cut && !atomic_load(&op->done))
+			return true;
+	}
+	return false;
+}
+
+/* Is the target to keep too many signals that wait for chunks? */
+static bool is_too_far_ahead(struct braid_rma_channel *ch)
+{
+	if (ch->ahead < AHEAD_MAX)
+		return false;
+	if (chunks_are_out(ch))
+		return true;
+	ch->ahead = 0;
+	return false;
+}
+
+static bool has_room(const struct braid_rma_channel *ch, size_t len)
+{
+	return braid_txq_room(&braid_link_home(ch->comm->link)->tx, BRAID_RMA_HDR_SIZE + len);
+}
+
+static void send_frame(struct braid_rma_channel *ch, const struct braid_rma_hdr *h,
+		       const char *data, uint32_t len, struct braid_xfer *owner)
+{
+	struct braid_hdr f = {
+		.type = BRAID_F_EAGER, .comm = ch->comm->id, .seq = ch->next_seq++,
+		.len = BRAID_RMA_HDR_SIZE + len, .size = BRAID_RMA_HDR_SIZE + len,
+	};
+	char *at = braid_tx_add_room(braid_link_home(ch->comm->link), &f, owner);
+
+	braid_rma_pack(h, at);
+	if (len)
+		memcpy(at + BRAID_RMA_HDR_SIZE, data, len);
+}
+
+static bool send_rank(struct braid_rma_channel *ch)
+{
+	struct braid_rma_hdr h = { .what = BRAID_RMA_RANK, .id = ch->rma->rank };
+
+	if (!has_room(ch, 0))
+		return false;
+	send_frame(ch, &h, NULL, 0, NULL);
+	ch->rank_due = false;
+	return true;
+}
+
+static bool cut(struct braid_lane *lane, struct braid_xfer *x)
+{
+	struct braid_rma_op *op = braid_container(x, struct braid_rma_op, x);
+	uint64_t left = op->h.size - op->cut, at = op->h.offset + op->cut;
+	uint32_t chunk = braid_link_chunk_len(lane->link, op->h.size);
+	struct braid_hdr f = {
+		.type = BRAID_F_CHUNK, .comm = x->comm, .seq = op->epoch, .n = op->h.context,
+		.tag = (int32_t)op->h.window, .offset = at,
+		.len = left < chunk ? (uint32_t)left : chunk,
+	};
+
+	braid_assert_locked(&lane->link->lock);
+	if (!braid_txq_room(&lane->tx, 0))
+		return false;
+	f.size = at + f.len;
+	x->parts++;
+	braid_tx_add(lane, &f, NULL, op->data + op->cut, x);
+	op->cut += f.len;
+	if (op->cut == op->h.size) {
+		braid_list_del(&x->node);
+		braid_xfer_part_done(x);
+	}
+	return true;
+}
+
+static void no_gpu(struct braid_xfer *x, const struct braid_gpucopy *copy)
+{
+	braid_comm_no_gpu(braid_container(x, struct braid_rma_op, x)->ch->comm, copy);
+}
+
+static const struct braid_xfer_ops ops = { cut, no_gpu };
+
+/* Send the operation; false: it has to wait. */
+static bool post_now(struct braid_rma_channel *ch, struct braid_rma_op *op)
+{
+	bool inlined = op->h.what & BRAID_RMA_DATA, whole;
+	struct braid_rma_remote *to = NULL;
+	enum look l;
+
+	if (ch->rank_due && !send_rank(ch))
+		return false;
+	l = look_at_all(op, &to);
+	if (l != LOOK_FOUND)
+		return l == LOOK_VAIN;
+	if (!has_room(ch, inlined ? op->h.size : 0) || is_too_far_ahead(ch))
+		return false;
+	whole = !(op->h.what & (BRAID_RMA_BULK | BRAID_RMA_GET));
+	op->epoch = ch->epoch[op->h.context];
+	if (op->h.what & BRAID_RMA_GET)
+		op->h.id = ch->next_get++;
+	send_frame(ch, &op->h, op->data, inlined ? (uint32_t)op->h.size : 0, whole ? &op->x : NULL);
+	if (op->h.what & BRAID_RMA_ORDERED) {
+		ch->epoch[op->h.context]++;
+		ch->ahead++;
+	}
+	if (op->h.what & BRAID_RMA_BULK) {
+		op->x.to = to->to;
+		braid_link_pending(ch->comm->link, &op->x);
+	} else if (op->h.what & BRAID_RMA_GET) {
+		braid_list_add_tail(&ch->gets, &op->x.node);
+		braid_rma_spread(ch, true);
+	}
+	return true;
+}
+
+static void post_queued(struct braid_rma_channel *ch)
+{
+	struct braid_rma_op *op, *tmp;
+
+	if (braid_comm_drains(ch->comm))
+		return;
+	braid_list_for_safe(op, tmp, &ch->queue, x.node) {
+		braid_list_del(&op->x.node);
+		if (!post_now(ch, op)) {	/* it stays the first */
+			op->x.node.next = ch->queue.next;
+			op->x.node.prev = &ch->queue;
+			ch->queue.next->prev = &op->x.node;
+			ch->queue.next = &op->x.node;
+			return;
+		}
+	}
+	braid_hint(&ch->waits, false);
+}
+
+void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool more)
+{
+	struct braid_comm *c = ch->comm;
+	struct braid_link *link = c->link;
+
+	braid_assert_locked(&link->lock);
+	op->ch = ch;
+	braid_list_add_tail(&ch->ops, &op->node);
+	braid_list_init(&op->x.node);
+	op->x.ops = &ops;
+	op->x.comm = c->id;
+	op->x.parts = 1;
+	op->x.done = &op->done;
+	op->x.mr = op->mr;
+	if (c->peer_closed)
+		braid_comm_orphaned(c);
+	if (braid_comm_drains(c))
+		return;			/* test() returns the comm's error */
+	if (braid_link_is_urgent(link))
+		braid_link_send_control(link);
+	if (!braid_list_empty(&ch->queue) || !post_now(ch, op)) {
+		braid_list_add_tail(&ch->queue, &op->x.node);
+		braid_hint(&ch->waits, true);
+	}
+	braid_link_send(link, !more);
+}
+
+void braid_rma_retry(struct braid_rma_channel *ch)
+{
+	struct braid_link *link = ch->comm->link;
+
+	if (!atomic_load_explicit(&ch->waits, memory_order_relaxed) || !braid_trylock(&link->lock))
+		return;
+	post_queued(ch);
+	braid_link_send(link, true);
+	braid_unlock(&link->lock);
+}
+
+/* --- the target's windows ------------------------------------------------------------------ */
+
+int braid_rma_window_came(struct braid_lane *lane, struct braid_comm *c)
+{
+	struct braid_rma_channel *ch = c->rma;
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_rma_remote *r;
+
+	if (h->rseq < ch->remote_next || h->rseq == UINT32_MAX || ch->nremote == REMOTE_MAX)
+		return -EBADMSG;
+	if (ch->nremote == ch->remote_room) {
+		unsigned room = ch->remote_room ? 2 * ch->remote_room : 8;
+		struct braid_rma_remote *more = realloc(ch->remote, room * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		ch->remote = more;
+		ch->remote_room = room;
+	}
+	r = &ch->remote[ch->nremote++];
+	*r = (struct braid_rma_remote){
+		.number = h->rseq, .size = h->size,
+		.to = { .addr = h->offset, .rkey_epoch = h->seq, .nkeys = h->len / 4 },
+	};
+	braid_keys_unpack(lane->rx_ctl, r->to.nkeys, r->to.key);
+	ch->remote_next = h->rseq + 1;
+	post_queued(ch);
+	braid_link_stall(c->link);	/* the frames leave with the next call */
+	return 0;
+}
+
+int braid_rma_closed_came(struct braid_lane *lane, struct braid_comm *c)
+{
+	struct braid_rma_channel *ch = c->rma;
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_rma_remote *r;
+
+	if (!c->sender || h->n != 1 || h->seq == UINT32_MAX)
+		return -EBADMSG;
+	r = find(ch, h->seq);
+	if (r) {
+		ch->nremote--;
+		memmove(r, r + 1, (size_t)(ch->remote + ch->nremote - r) * sizeof(*r));
+	}
+	if (h->seq >= ch->remote_next)
+		ch->remote_next = h->seq + 1;
+	post_queued(ch);
+	braid_link_stall(c->link);
+	return 0;
+}
+
+/* --- gets ---------------------------------------------------------------------------------- */
+
+int braid_rma_got_begin(struct braid_lane *lane, struct braid_comm *c)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_rma_op *op;
+
+	braid_list_for(op, &c->rma->gets, x.node) {
+		if (op->h.id != h->seq)
+			continue;
+		if (h->flags || h->size > op->h.size || h->len > op->h.size - op->cut)
+			return -EBADMSG;
+		lane->rx_kind = BRAID_RX_ENTRY;
+		lane->rx_target = op;
+		lane->rx_mr = op->mr->gpu ? op->mr : NULL;
+		lane->rx_dst = op->data + h->offset;
+		return lane->rx_mr && !lane->gpu ? braid_rx_stage(lane) : 0;
+	}
+	return -EBADMSG;
+}
+
+void braid_rma_got_end(struct braid_rma_channel *ch, struct braid_rma_op *op, uint32_t len)
+{
+	op->cut += len;
+	if (op->cut < op->h.size)
+		return;
+	braid_list_del(&op->x.node);
+	braid_rma_spread(ch, !braid_list_empty(&ch->gets));
+	braid_xfer_part_done(&op->x);
+}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * abi.c - every version of the ABI that NCCL may ask for; no other file of the plugin knows that
- * more than one exists.
+ * abi.c - every version of the net ABI that NCCL may ask for; no other file of the plugin knows
+ * that more than one exists.  rma_abi.c does the same for RMA.
  *
  * net.h is written in the shape of the newest version.  Where a signature once differed there is
  * a shim of a few lines, named after the first version that had it and written in terms of the

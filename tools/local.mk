@@ -23,6 +23,8 @@ tools_libtools_a_SOURCES = \
 	tools/opt.h \
 	tools/proxy.c \
 	tools/proxy.h \
+	tools/rma.c \
+	tools/rma.h \
 	tools/smc.c \
 	tools/smc.h \
 	tools/stop.c \

@@ -46,9 +46,9 @@ allowed()
 	gdr) echo '^gdr/' ;;
 	topo) echo '^topo/' ;;
 	smc) echo "^(smc|$contract|gdr|topo)/|^core/([a-z]+|link/lane_io)\.h\$|^socket/stream\.h\$" ;;
-	tools) echo '^(tools|topo)/|^plugin/(abi|net)\.h$|^core/base/(param\.(h|def)|transports\.def|(job_secret|launchers)\.h)$' ;;
+	tools) echo '^(tools|topo)/|^plugin/(abi|abi_rma|net)\.h$|^core/base/(param\.(h|def)|transports\.def|(job_secret|launchers)\.h)$' ;;
 	tests/abi | tests/net | tests/cli)
-		echo '^(tools|tests)/|^plugin/(abi|net)\.h$|^core/base/param\.(h|def)$' ;;
+		echo '^(tools|tests)/|^plugin/(abi|abi_rma|net)\.h$|^core/base/param\.(h|def)$' ;;
 	*)
 		case " $transports" in
 		*" $1 "*) echo "^($1|$contract|gdr|topo)/|^core/([a-z]+|link/lane_io)\.h\$" ;;

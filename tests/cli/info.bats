@@ -18,8 +18,33 @@ with_nics()
 @test "it names plugin, ABI versions and at least one device" {
 	run -0 "$braid" info --plugin "$plugin"
 	[[ $output == *"plugin     $plugin"* ]]
-	[[ $output == *"ABI        v5 v6 v7 v8 v9 v10 v11 v12"* ]]
+	[[ $output == *$'\n'"ABI        v5 v6 v7 v8 v9 v10 v11 v12"$'\n'* ]]
+	[[ $output == *$'\n'"RMA ABI    v14 v15 v16"$'\n'* ]]
 	[[ $output == *"device 0 "* ]]
+}
+
+@test "it says that a plugin has no RMA table, or one that lacks a call" {
+	cc=$(command -v "${CC%% *}" || command -v cc) || skip "no compiler"
+	cd "$BATS_TEST_TMPDIR"
+	cat >net.c <<-'END'
+		#include <stddef.h>
+		static int init(void **ctx) { *ctx = NULL; return 0; }
+		static int devices(int *n) { *n = 0; return 0; }
+		static int finalize(void *ctx) { (void)ctx; return 0; }
+		const void *ncclNetPlugin_v11[22] = { "Other", init, devices, [20] = finalize };
+	END
+	"$cc" -shared -fPIC -o net.so net.c
+	run -0 "$braid" info --plugin ./net.so
+	[[ $output == *"name       Other"* && $output == *$'\n'"RMA ABI    none"$'\n'* ]]
+	{
+		cat net.c
+		echo '#define F (void *)devices, (void *)devices, (void *)devices, (void *)devices'
+		echo 'const void *ncclRmaPlugin_v14[21] = { "Other", F, F, F, F, F };'
+		echo 'const void *ncclRmaPlugin_v15[21] = { "Other", F, F, F, F };'
+	} >rma.c
+	"$cc" -shared -fPIC -o rma.so rma.c
+	run -0 "$braid" info --plugin ./rma.so
+	[[ $output == *$'\n'"RMA ABI    v14"$'\n'* ]]
 }
 
 @test "it reads NCCL's configuration files, as NCCL does before the plugin starts" {
@@ -94,7 +119,7 @@ with_nics()
 	run -0 --separate-stderr "$braid" info --plugin "$plugin" --json
 	[[ $output == *'"schema": "braid-info-1"'* ]]
 	if command -v python3 >/dev/null; then
-		python3 -c 'import json, sys; d = json.load(sys.stdin); assert d["plugin"]["devices"]; assert len(d["params"]) > 5' <<<"$output"
+		python3 -c 'import json, sys; d = json.load(sys.stdin); assert d["plugin"]["devices"]; assert d["plugin"]["rma_abis"] == [14, 15, 16]; assert len(d["params"]) > 5' <<<"$output"
 	fi
 }
 

@@ -130,6 +130,10 @@ static void print_plugin(const json_t *doc)
 	printf("           asked through v%lld; DMA-BUF registration %s, NIC fusion %s\n",
 	       number_of(p, "abi"), json_is_true(json_object_get(p, "dmabuf")) ? "yes" : "no",
 	       json_is_true(json_object_get(p, "fusion")) ? "yes" : "no");
+	if (json_array_size(json_object_get(p, "rma_abis")))
+		print_list("RMA ABI    ", json_object_get(p, "rma_abis"), "v", " ");
+	else
+		puts("RMA ABI    none");
 	json_array_foreach(json_object_get(p, "notes"), i, x)
 		printf("%s %s\n", i ? "          " : "notes     ", json_string_value(x));
 	if (json_is_string(json_object_get(p, "warning")))

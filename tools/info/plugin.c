@@ -15,6 +15,7 @@
 
 #include "tools/info/info.h"
 #include "tools/proxy.h"
+#include "tools/rma.h"
 #include "tools/tcp.h"
 
 enum { LINE = 1024 };
@@ -81,6 +82,22 @@ static json_t *transports_json(const char *line)
 	for (p = p ? strchr(p, ',') : NULL; p; p = strchr(p, ',')) {
 		p += strspn(p, ", ");
 		json_array_append_new(list, json_stringn(p, strcspn(p, ",")));
+	}
+	return list;
+}
+
+static json_t *rma_abis_json(const char *path)
+{
+	json_t *list = json_array();
+	char err[INFO_ERR];
+	struct rma *rma;
+
+	for (int v = RMA_ABI_OLDEST; v <= RMA_ABI_NEWEST; v++) {
+		rma = rma_load(path, v, err, sizeof(err));
+		if (!rma)
+			continue;
+		json_array_append_new(list, json_integer(v));
+		rma_unload(rma);
 	}
 	return list;
 }
@@ -219,5 +236,6 @@ json_t *info_plugin(const char *path, int abi, char *err)
 	net_finalize(net);
 	net_unload(net);
 	json_object_set_new(o, "abis", abis_json(path));
+	json_object_set_new(o, "rma_abis", rma_abis_json(path));
 	return o;
 }

@@ -14,6 +14,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,17 +50,41 @@ static int family(void)
 	return braid_param_family(braid_param.socket_family);
 }
 
+/* How many RDMA devices are here whose node_type begins with `type`; "" counts all. */
+static unsigned count_rdma(const char *type)
+{
+	DIR *d = opendir("/sys/class/infiniband");
+	const struct dirent *e;
+	unsigned n = 0;
+
+	while (d && (e = readdir(d))) {
+		char path[PATH_MAX], word[16] = "";
+		FILE *f;
+
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/sys/class/infiniband/%s/node_type", e->d_name);
+		f = fopen(path, "re");
+		if (f && !fgets(word, sizeof(word), f))
+			word[0] = '\0';
+		if (f)
+			fclose(f);
+		n += !strncmp(word, type, strlen(type));
+	}
+	if (d)
+		closedir(d);
+	return n;
+}
+
 /* Could verbs find a NIC on this host? */
 static bool has_rdma(void)
 {
-	DIR *d = opendir("/sys/class/infiniband");
-	unsigned n = 0;
+	return count_rdma("") > 0;
+}
 
-	while (d && readdir(d))
-		n++;
-	if (d)
-		closedir(d);
-	return n > 2;			/* more than "." and ".." */
+bool braid_devices_ib(void)
+{
+	return count_rdma("1") > 0;	/* "1: CA"; an iWARP NIC is "4: RNIC" */
 }
 
 /* Say which transports BRAID_ENCRYPT=require leaves out, unless nobody would miss them. */
@@ -448,6 +473,15 @@ int braid_devices_fuse(unsigned n, const int *indices)
 unsigned braid_devices_count(void)
 {
 	return count;
+}
+
+unsigned braid_devices_plain(void)
+{
+	unsigned n = 0;
+
+	while (n < count && table[n].nmembers == 1)
+		n++;
+	return n;
 }
 
 struct braid_dev *braid_device(int index)

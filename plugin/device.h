@@ -22,6 +22,9 @@ void braid_devices_gpu(void);
  */
 void braid_devices_log(void);
 unsigned braid_devices_count(void);
+unsigned braid_devices_plain(void);	/* of these: not fused; they come first */
+/* Has the host an InfiniBand or RoCE port, which NCCL can use by itself? */
+bool braid_devices_ib(void);
 struct braid_dev *braid_device(int index);	/* NULL: no such device */
 
 /*

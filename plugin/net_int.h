@@ -37,6 +37,10 @@ static inline bool braid_net_forked(void)
 	return atomic_load_explicit(&braid_forked, memory_order_relaxed);
 }
 
+struct braid_mem;
+/* Fill in what is known of memory that was registered as CUDA's. */
+void braid_net_find_gpu(struct braid_mem *mem);
+
 /* Warns of a call that NCCL's ABI does not allow, and returns its result. */
 ncclResult_t braid_net_misuse(const char *what);
 

@@ -13,7 +13,7 @@
 #include "plugin/net_int.h"
 
 /* Memory registered as CUDA's may be pinned memory of the host, and is then treated as such. */
-static void find_gpu(struct braid_mem *mem)
+void braid_net_find_gpu(struct braid_mem *mem)
 {
 	struct braid_gpu_mem gpu;
 	int err = braid_gpu_query(mem->data, mem->size, &gpu);
@@ -46,7 +46,7 @@ static ncclResult_t reg(struct braid_comm *c, struct braid_mem *mem, int type, v
 	}
 	mem->send_only = c->sender;
 	if (type == NCCL_PTR_CUDA)
-		find_gpu(mem);
+		braid_net_find_gpu(mem);
 	err = braid_mr_new(c->link->key.dev, braid_link_copies(c->link), mem, &mr);
 	if (err)
 		return braid_net_result(err);

@@ -12,7 +12,7 @@
 #include "core/msg/comms.h"
 #include "core/msg/open.h"
 
-void braid_rma_init(struct braid_rma *rma, struct braid_dev *dev)
+void braid_rma_start(struct braid_rma *rma, struct braid_dev *dev)
 {
 	memset(rma, 0, sizeof(*rma));
 	rma->dev = dev;
@@ -20,7 +20,7 @@ void braid_rma_init(struct braid_rma *rma, struct braid_dev *dev)
 	braid_list_init(&rma->lost);
 }
 
-void braid_rma_fini(struct braid_rma *rma)
+void braid_rma_end(struct braid_rma *rma)
 {
 	free(rma->closed);
 	rma->closed = NULL;

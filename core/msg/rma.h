@@ -122,8 +122,8 @@ struct braid_rma_channel {
 
 /* --- the communicator ---------------------------------------------------------------------- */
 
-void braid_rma_init(struct braid_rma *rma, struct braid_dev *dev);
-void braid_rma_fini(struct braid_rma *rma);	/* it has neither channels nor windows */
+void braid_rma_start(struct braid_rma *rma, struct braid_dev *dev);
+void braid_rma_end(struct braid_rma *rma);	/* it has neither channels nor windows */
 /* Make `c` a channel: 0 or -ENOMEM.  With its link's lock held.  It is freed with the comm. */
 int braid_rma_channel_new(struct braid_rma *rma, struct braid_comm *c);
 

@@ -55,7 +55,7 @@ int braid_coll_listen(struct braid_dev *dev, void *handle, struct braid_coll **r
 
 	if (!coll)
 		return braid_no_memory("a communicator");
-	braid_rma_init(&coll->rma, dev);
+	braid_rma_start(&coll->rma, dev);
 	pthread_mutex_init(&coll->lock, NULL);
 	coll->refs = 1;
 	coll->traffic_class = -1;
@@ -187,7 +187,7 @@ static void leave(struct braid_coll *coll)
 	pthread_mutex_unlock(&coll->lock);
 	if (!last)
 		return;
-	braid_rma_fini(&coll->rma);
+	braid_rma_end(&coll->rma);
 	pthread_mutex_destroy(&coll->lock);
 	free(coll->handle);
 	free(coll->token);

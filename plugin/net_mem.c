@@ -47,7 +47,7 @@ static ncclResult_t reg(struct braid_comm *c, struct braid_mem *mem, int type, v
 	mem->send_only = c->sender;
 	if (type == NCCL_PTR_CUDA)
 		braid_net_find_gpu(mem);
-	err = braid_mr_new(c->link->key.dev, braid_link_copies(c->link), mem, &mr);
+	err = braid_mr_new(c->link->key.dev, mem, &mr);
 	if (err)
 		return braid_net_result(err);
 	pthread_mutex_lock(&braid_net_lock);

@@ -16,6 +16,7 @@
 
 #include "core/base/crc32c.h"
 #include "core/link/lane_io.h"
+#include "core/link/state.h"
 #include "core/link/upcalls.h"
 #include "core/mem/gpucopy.h"
 
@@ -87,8 +88,9 @@ static bool is_in_gpu(const struct braid_txf *f)
 }
 
 /* A socket can't read GPU memory, so send a copy.  0, or -EAGAIN: the copy is not complete. */
-int braid_txf_stage_out(struct braid_txq *q, struct braid_txf *f)
+int braid_txf_stage_out(struct braid_lane *lane, struct braid_txf *f)
 {
+	struct braid_txq *q = &lane->tx;
 	struct staged *b = f->own;
 	int err;
 
@@ -98,8 +100,8 @@ int braid_txf_stage_out(struct braid_txq *q, struct braid_txf *f)
 		b = malloc(sizeof(*b) + f->ext_len);
 		if (!b)
 			return not_here(q, f, NULL);
-		braid_gpucopy_begin(&b->copy, f->owner->mr, (char *)(uintptr_t)f->ext, b->bytes,
-				    f->ext_len, false);
+		braid_gpucopy_begin(&b->copy, braid_link_copies(lane->link), f->owner->mr,
+				    (char *)(uintptr_t)f->ext, b->bytes, f->ext_len, false);
 		f->own = b;
 		f->bringing = true;
 	}
@@ -198,7 +200,7 @@ static int next_bytes(struct braid_lane *lane, const struct braid_can *can,
 	     i++) {
 		struct braid_txf *f = &q->f[i & q->fmask];
 
-		if (f->ext_len && braid_txf_stage_out(q, f))
+		if (f->ext_len && braid_txf_stage_out(lane, f))
 			break;
 		if (!skip && lane->link->checksums)
 			seal(q, i, 0);
@@ -354,7 +356,7 @@ static int next_message(struct braid_lane *lane, const struct braid_can *can,
 		next_payload(lane, can, f, ret);
 		return 1;
 	}
-	if (f->ext_len && !can->gpu && braid_txf_stage_out(q, f))
+	if (f->ext_len && !can->gpu && braid_txf_stage_out(lane, f))
 		return -EAGAIN;
 	if (can->put_max && (f->ext_len || q->ring[f->off] == BRAID_F_START) &&
 	    next_put(lane, can, must_ack, ret)) {

@@ -17,7 +17,7 @@ void braid_txq_give_back(struct braid_txq *q);
 void braid_txq_pop_acked(struct braid_lane *lane);
 
 /* A carrier that can't read GPU memory sends a copy.  0, or -EAGAIN: it is not complete. */
-int braid_txf_stage_out(struct braid_txq *q, struct braid_txf *f);
+int braid_txf_stage_out(struct braid_lane *lane, struct braid_txf *f);
 /* End a copy from GPU memory that is in progress. */
 void braid_txf_end_stage(struct braid_txf *f);
 /* End the copy as braid_txf_end_stage() does, and free our copy of the payload. */

@@ -20,18 +20,18 @@ enum {
 
 static void over(struct braid_gpucopy *c)
 {
-	atomic_fetch_sub(c->mr->copies, 1);
+	atomic_fetch_sub(c->copies, 1);
 	c->mr = NULL;
 }
 
-void braid_gpucopy_begin(struct braid_gpucopy *c, const struct braid_mr *mr, char *at, void *own,
-			 size_t len, bool to_gpu)
+void braid_gpucopy_begin(struct braid_gpucopy *c, atomic_uint *copies, const struct braid_mr *mr,
+			 char *at, void *own, size_t len, bool to_gpu)
 {
 	*c = (struct braid_gpucopy){
-		.mr = mr, .of = mr, .left = { .at = at, .own = own, .len = len, .to_gpu = to_gpu },
+		.mr = mr, .of = mr, .copies = copies, .left = { .at = at, .own = own, .len = len, .to_gpu = to_gpu },
 	};
 	c->left.insist = !mr->stage;
-	atomic_fetch_add(mr->copies, 1);
+	atomic_fetch_add(copies, 1);
 }
 
 /* --- the driver ---------------------------------------------------------------------------- */

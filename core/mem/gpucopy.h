@@ -10,6 +10,7 @@
 #ifndef BRAID_MEM_GPUCOPY_H
 #define BRAID_MEM_GPUCOPY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,6 +23,7 @@ struct braid_staged;
 struct braid_gpucopy {
 	const struct braid_mr *mr;	/* NULL: no copy is in progress */
 	const struct braid_mr *of;	/* as mr, but kept when the copy has ended */
+	atomic_uint *copies;
 	struct braid_gpu_copy left;
 	unsigned copier;		/* the one that is tried now */
 	struct braid_staged *piece;	/* the driver's piece in flight; or NULL */
@@ -31,8 +33,9 @@ struct braid_gpucopy {
 	int nic_err, stage_err;		/* why NIC and driver failed */
 };
 
-void braid_gpucopy_begin(struct braid_gpucopy *c, const struct braid_mr *mr, char *at, void *own,
-			 size_t len, bool to_gpu);
+/* `copies` counts the copies in progress; it outlives this one. */
+void braid_gpucopy_begin(struct braid_gpucopy *c, atomic_uint *copies, const struct braid_mr *mr,
+			 char *at, void *own, size_t len, bool to_gpu);
 /* 0: done; -EAGAIN: not yet; else neither can copy.  Except at -EAGAIN, c->mr is then NULL. */
 int braid_gpucopy_move(struct braid_gpucopy *c);
 /*

@@ -18,7 +18,6 @@ struct braid_stage;
 struct braid_mr {			/* registered user memory, and its keys */
 	struct braid_list node;		/* in its owner's list */
 	struct braid_dev *dev;
-	atomic_uint *copies;		/* its link's count of copies in progress */
 	char *data;
 	size_t size;
 	bool gpu;			/* the CPU must not touch it */

@@ -315,8 +315,7 @@ static void get_stage(struct braid_mr *mr, const struct braid_mem *mem)
 	}
 }
 
-int braid_mr_new(struct braid_dev *dev, atomic_uint *copies, const struct braid_mem *mem,
-		 struct braid_mr **ret)
+int braid_mr_new(struct braid_dev *dev, const struct braid_mem *mem, struct braid_mr **ret)
 {
 	struct braid_mr *mr = calloc(1, sizeof(*mr));
 	int err;
@@ -324,7 +323,6 @@ int braid_mr_new(struct braid_dev *dev, atomic_uint *copies, const struct braid_
 	if (!mr)
 		return braid_no_memory("a registration");
 	mr->dev = dev;
-	mr->copies = copies;
 	mr->data = mem->data;
 	mr->size = mem->size;
 	mr->gpu = mem->gpu;

@@ -20,10 +20,9 @@
 /*
  * Register memory with each member's NIC.  If a NIC refuses host memory, messages are copied there,
  * after one WARN.  GPU memory must be accepted by all.  0, or a negative errno (host memory: only
- * -ENOMEM) and a WARN.  `copies` outlives the registration.
+ * -ENOMEM) and a WARN.
  */
-int braid_mr_new(struct braid_dev *dev, atomic_uint *copies, const struct braid_mem *mem,
-		 struct braid_mr **ret);
+int braid_mr_new(struct braid_dev *dev, const struct braid_mem *mem, struct braid_mr **ret);
 void braid_mr_free(struct braid_mr *mr);
 
 /* copy() and copy_end() of struct braid_gpu, by member i; -ENODEV: not registered there. */

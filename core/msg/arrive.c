@@ -34,8 +34,8 @@ static BRAID_APART int stage_in_done(struct braid_lane *lane)
 	int err;
 
 	if (!lane->rx_copy.mr)
-		braid_gpucopy_begin(&lane->rx_copy, e->mr, lane->rx_gpu, lane->rx_stage,
-				    lane->rx_hdr.len, true);
+		braid_gpucopy_begin(&lane->rx_copy, braid_link_copies(lane->link), e->mr,
+				    lane->rx_gpu, lane->rx_stage, lane->rx_hdr.len, true);
 	err = braid_recv_to_gpu(e, &lane->rx_copy);
 	if (err == -EAGAIN)
 		return err;

@@ -442,8 +442,8 @@ static BRAID_APART int to_gpu(struct braid_lane *lane, struct braid_comm *c)
 	int err;
 
 	if (!lane->rx_copy.mr)
-		braid_gpucopy_begin(&lane->rx_copy, lane->rx_mr, lane->rx_gpu, lane->rx_stage,
-				    lane->rx_hdr.len, true);
+		braid_gpucopy_begin(&lane->rx_copy, braid_link_copies(lane->link), lane->rx_mr,
+				    lane->rx_gpu, lane->rx_stage, lane->rx_hdr.len, true);
 	err = braid_gpucopy_move(&lane->rx_copy);
 	if (err == -EAGAIN)
 		return err;

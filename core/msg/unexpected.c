@@ -121,7 +121,8 @@ static bool unexp_deliver(struct braid_unexp *u)
 		braid_copy_up(e->data, u->data, u->size);
 	} else {
 		if (!u->copy.mr)
-			braid_gpucopy_begin(&u->copy, e->mr, e->data, u->data, u->size, true);
+			braid_gpucopy_begin(&u->copy, braid_link_copies(u->comm->link), e->mr,
+					    e->data, u->data, u->size, true);
 		err = braid_recv_to_gpu(e, &u->copy);
 	}
 	if (err == -EAGAIN)

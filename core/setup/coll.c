@@ -235,7 +235,7 @@ int braid_coll_open(struct braid_coll *coll, const struct braid_mem *mem,
 		return braid_no_memory("a window");
 	w->data = mem->data;
 	w->size = mem->size;
-	err = braid_mr_new(coll->rma.dev, &coll->rma.copies, mem, &w->mr);
+	err = braid_mr_new(coll->rma.dev, mem, &w->mr);
 	if (err) {
 		free(w);
 		return err;

@@ -100,7 +100,7 @@ static struct braid_mr *mr_of(struct braid_comm *c, char *data, size_t size)
 	struct braid_mem mem = { .data = data, .size = size, .fd = -1 };
 	struct braid_mr *mr;
 
-	assert_int_equal(braid_mr_new(c->link->key.dev, &c->link->rx.copies, &mem, &mr), 0);
+	assert_int_equal(braid_mr_new(c->link->key.dev, &mem, &mr), 0);
 	return mr;
 }
 

@@ -150,7 +150,7 @@ static int setup(void **state)
 	braid_param.gpu_stage = 1;
 	memset(&w, 0, sizeof(w));
 	memset(&piece, 0, sizeof(piece));
-	mr = (struct braid_mr){ .gpu = true, .copies = &copies, .stage = &driver };
+	mr = (struct braid_mr){ .gpu = true, .stage = &driver };
 	for (size_t i = 0; i < BYTES; i++) {
 		gpu[i] = (char)(i * 7 + (i >> 8));
 		host[i] = (char)~gpu[i];
@@ -160,7 +160,7 @@ static int setup(void **state)
 
 static void begin(size_t len, bool to_gpu)
 {
-	braid_gpucopy_begin(&c, &mr, gpu, host, len, to_gpu);
+	braid_gpucopy_begin(&c, &copies, &mr, gpu, host, len, to_gpu);
 	assert_int_equal(copies, 1);
 	assert_ptr_equal(c.mr, &mr);
 }

@@ -86,7 +86,7 @@ static struct braid_mr *reg_as(unsigned beg, unsigned end, bool for_send)
 				 .send_only = for_send };
 	struct braid_mr *mr;
 
-	assert_int_equal(braid_mr_new(link.key.dev, &link.rx.copies, &mem, &mr), 0);
+	assert_int_equal(braid_mr_new(link.key.dev, &mem, &mr), 0);
 	return mr;
 }
 
@@ -310,7 +310,7 @@ static void of_gpu_memory_it_is_an_error_with_its_reason(void **state)
 	a = reg(8, 12);
 	for (unsigned i = 0; i < 2; i++) {
 		warn[0] = '\0';
-		assert_int_equal(braid_mr_new(link.key.dev, &link.rx.copies, &mem, &mr), -ENOSPC);
+		assert_int_equal(braid_mr_new(link.key.dev, &mem, &mr), -ENOSPC);
 		assert_non_null(strstr(warn, "4096 bytes of a GPU"));
 	}
 	braid_mr_free(a);

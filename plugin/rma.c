@@ -155,7 +155,8 @@ ncclResult_t braid_rma_close_listen(void *listen)
 
 /* --- memory -------------------------------------------------------------------------------- */
 
-static ncclResult_t reg(struct braid_coll *coll, struct braid_mem *mem, int type, void **ret_mh)
+static ncclResult_t reg(struct braid_coll *coll, struct braid_mem *mem, int type, uint64_t flags,
+			void **ret_mh)
 {
 	struct braid_rma_window *w = NULL;
 	int err;
@@ -165,7 +166,7 @@ static ncclResult_t reg(struct braid_coll *coll, struct braid_mem *mem, int type
 		return braid_net_misuse("RMA regMrSym");
 	if (type == NCCL_PTR_CUDA)
 		braid_net_find_gpu(mem);
-	err = braid_coll_open(coll, mem, &w);
+	err = braid_coll_open(coll, mem, flags & NCCL_RMA_NEVER_RESET, &w);
 	*ret_mh = w;
 	return braid_net_result(err);
 }
@@ -175,10 +176,10 @@ ncclResult_t braid_rma_reg(void *coll, void *data, size_t size, int type, uint64
 {
 	struct braid_mem mem = { .data = data, .size = size, .fd = -1 };
 
-	(void)flags;
 	if (braid_net_forked())
 		return ncclSystemError;
-	return coll && ret_mh ? reg(coll, &mem, type, ret_mh) : braid_net_misuse("RMA regMrSym");
+	return coll && ret_mh ? reg(coll, &mem, type, flags, ret_mh) :
+				braid_net_misuse("RMA regMrSym");
 }
 
 ncclResult_t braid_rma_reg_dmabuf(void *coll, void *data, size_t size, int type, uint64_t offset,
@@ -186,10 +187,9 @@ ncclResult_t braid_rma_reg_dmabuf(void *coll, void *data, size_t size, int type,
 {
 	struct braid_mem mem = { .data = data, .size = size, .fd = fd, .offset = offset };
 
-	(void)flags;
 	if (braid_net_forked())
 		return ncclSystemError;
-	return coll && ret_mh ? reg(coll, &mem, type, ret_mh) :
+	return coll && ret_mh ? reg(coll, &mem, type, flags, ret_mh) :
 				braid_net_misuse("RMA regMrSymDmaBuf");
 }
 
@@ -259,15 +259,21 @@ ncclResult_t braid_rma_get(void *opaque, int context, uint64_t remote_off, void 
 	return err == -EINVAL ? braid_net_misuse("RMA iget") : braid_net_result(err);
 }
 
-ncclResult_t braid_rma_flush(void *ctx, int context, void *mh, uint32_t rank, void **ret_req)
+ncclResult_t braid_rma_flush(void *opaque, int context, void *mh, uint32_t rank, void **ret_req)
 {
-	(void)mh, (void)rank;
+	struct rma_context *ctx = opaque;
+	struct braid_rma_op *op = NULL;
+	int err = 0;
+
+	(void)rank;			/* all that NICs wrote, whoever sent it */
 	if (braid_net_forked())
 		return ncclSystemError;
 	if (!is_context(ctx, context) || !ret_req)
 		return braid_net_misuse("RMA iflush");
-	*ret_req = NULL;
-	return ncclSuccess;
+	if (mh && braid_param.gpu_flush)
+		err = braid_coll_flush(ctx->coll, mh, &op);
+	*ret_req = op;
+	return braid_net_result(err);
 }
 
 ncclResult_t braid_rma_test(void *coll, void *req, int *done)

@@ -95,6 +95,7 @@ struct braid_link_msg {
 	uint64_t rx_window, unexp_bytes;	/* of unexpected messages: limit; in use */
 	uint64_t retire_bytes;		/* window that RETIREs due will free at the peer */
 	struct braid_list copying;	/* unexpected messages being copied into a GPU */
+	struct braid_list delivering;	/* channels with puts or signals for a GPU */
 	struct braid_log_gate ended, reported, given_up;	/* core/msg/fail.c */
 };
 

@@ -29,6 +29,7 @@ int braid_comms_init(struct braid_link *link)
 	braid_list_init(&link->msg.comms);
 	braid_list_init(&link->msg.control_due);
 	braid_list_init(&link->msg.copying);
+	braid_list_init(&link->msg.delivering);
 	return 0;
 }
 

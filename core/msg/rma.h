@@ -32,6 +32,7 @@
 #include "core/base/list.h"
 #include "core/base/os.h"
 #include "core/link/xfer.h"
+#include "core/mem/gpucopy.h"
 #include "core/mem/mr.h"
 #include "core/proto/rma.h"
 
@@ -53,6 +54,8 @@ struct braid_rma_window {
 	char *data;
 	uint64_t size;
 	struct braid_mr *mr;
+	bool never_reset;		/* its words begin at 0, and only signals change them */
+	uint64_t *shadow;		/* of a GPU's: what its words are, once a signal came */
 };
 
 struct braid_rma {			/* one rank's part of a communicator */
@@ -67,6 +70,10 @@ struct braid_rma {			/* one rank's part of a communicator */
 	_Atomic(struct braid_rma_window *) bucket[BRAID_RMA_BUCKETS];
 	atomic_int err;			/* of the first channel that failed */
 	_Atomic(struct braid_comm *) failed;	/* its comm */
+	struct braid_list words;	/* signals to words in GPU memory, the oldest first: */
+	struct braid_gpucopy word_copy;
+	uint64_t word;			/* what is read or written */
+	bool word_writes;
 	atomic_uint copies;		/* of GPU memory, in progress */
 };
 
@@ -116,6 +123,8 @@ struct braid_rma_channel {
 	int64_t due;			/* bytes of chunks announced and not here */
 	unsigned placed;		/* windows announced with keys, and open */
 	char *scratch;			/* an operation that arrives in pieces */
+	struct braid_list landings;	/* core/msg/rma_gpu.c */
+	struct braid_list deliver_node;	/* link->msg.delivering */
 	/* of both */
 	bool spread;			/* chunks may come on any lane: see braid_link_spread_begin() */
 };
@@ -138,8 +147,10 @@ void braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w);
  */
 int braid_rma_window_close(struct braid_rma *rma, struct braid_rma_window *w);
 struct braid_rma_window *braid_rma_window(const struct braid_rma *rma, uint32_t number);
-/* Apply a signal to a window of this rank's: 0, or -ERANGE. */
+/* Apply a signal to a window of this rank's: 0, -ERANGE or -ENOMEM. */
 int braid_rma_signal(struct braid_rma *rma, uint32_t window, uint64_t offset, uint64_t value);
+/* Write words of signals into GPUs; false: some are not written yet.  Takes rma->lock. */
+bool braid_rma_words_move(struct braid_rma *rma);
 
 /* --- a channel, with its link's lock held -------------------------------------------------- */
 

@@ -46,14 +46,26 @@ struct reply {				/* to a get */
 /* Words are added to by several links at once. */
 int braid_rma_signal(struct braid_rma *rma, uint32_t window, uint64_t offset, uint64_t value)
 {
-	const struct braid_rma_window *w = braid_rma_window(rma, window);
+	struct braid_rma_window *w = braid_rma_window(rma, window);
 
 	if (!w)
 		return 0;		/* closed since */
 	if (offset % sizeof(value) || offset > w->size || sizeof(value) > w->size - offset)
 		return -ERANGE;
+	if (w->mr->gpu)
+		return braid_rma_word_add(rma, w, offset, value);
 	__atomic_fetch_add((uint64_t *)(void *)(w->data + offset), value, __ATOMIC_RELEASE);
 	return 0;
+}
+
+int braid_rma_apply_signal(struct braid_rma_channel *ch, uint32_t window, uint64_t offset,
+			   uint64_t value)
+{
+	int err = braid_rma_signal(ch->rma, window, offset, value);
+
+	if (!braid_list_empty(&ch->rma->words))	/* a hint: it is moved in any case */
+		braid_rma_deliver_soon(ch);
+	return err == -ERANGE ? -EBADMSG : err;
 }
 
 /* --- order --------------------------------------------------------------------------------- */
@@ -111,8 +123,10 @@ static int finish_epochs(struct braid_rma_channel *ch, struct braid_rma_order *o
 	for (; o->n && at(o, 0)->ended && at(o, 0)->got == at(o, 0)->want; o->n--, o->first++) {
 		const struct epoch *e = at(o, 0);
 
-		if (braid_rma_signal(ch->rma, e->window, e->offset, e->value))
-			return -EBADMSG;
+		int err = braid_rma_apply_signal(ch, e->window, e->offset, e->value);
+
+		if (err)
+			return err;
 	}
 	/* The present epoch, if nothing of it is on its way, needs no entry. */
 	if (o->n == 1 && !at(o, 0)->ended && at(o, 0)->got == at(o, 0)->want)
@@ -133,10 +147,8 @@ static int end_epoch(struct braid_rma_channel *ch, struct braid_rma_order *o,
 	int err;
 
 	if (!o->n) {			/* nothing is on its way */
-		if (braid_rma_signal(ch->rma, h->signal_window, h->signal_offset, h->value))
-			return -EBADMSG;
 		o->first = ++o->now;
-		return 0;
+		return braid_rma_apply_signal(ch, h->signal_window, h->signal_offset, h->value);
 	}
 	err = epoch_of(o, o->now, &e);
 	if (err)
@@ -149,20 +161,29 @@ static int end_epoch(struct braid_rma_channel *ch, struct braid_rma_order *o,
 	return finish_epochs(ch, o);
 }
 
-static int bulk(struct braid_rma_channel *ch, struct braid_rma_order *o,
-		const struct braid_rma_hdr *h)
+/* Bytes that the present epoch waits for: of chunks, or of a landing. */
+static int expect(struct braid_rma_order *o, uint64_t bytes)
 {
 	struct epoch *e;
 	int err = epoch_of(o, o->now, &e);
 
+	if (!err)
+		e->want += bytes;
+	return err;
+}
+
+static int bulk(struct braid_rma_channel *ch, struct braid_rma_order *o,
+		const struct braid_rma_hdr *h)
+{
+	int err = expect(o, h->size);
+
 	if (err)
 		return err;
-	e->want += h->size;
 	count_due(ch, (int64_t)h->size);
 	return h->what & BRAID_RMA_SIGNAL ? 0 : finish_epochs(ch, o);
 }
 
-int braid_rma_chunk_came(struct braid_rma_channel *ch, uint8_t context, uint32_t epoch, uint32_t len)
+int braid_rma_landed(struct braid_rma_channel *ch, uint8_t context, uint32_t epoch, uint64_t len)
 {
 	struct braid_rma_order *o = order_of(ch, context);
 	struct epoch *e;
@@ -172,10 +193,28 @@ int braid_rma_chunk_came(struct braid_rma_channel *ch, uint8_t context, uint32_t
 	if (err)
 		return err;
 	e->got += len;
-	if (e->ended && e->got > e->want)
-		return -EBADMSG;
+	return e->ended && e->got > e->want ? -EBADMSG : finish_epochs(ch, o);
+}
+
+int braid_rma_chunk_came(struct braid_rma_channel *ch, uint8_t context, uint32_t epoch, uint32_t len)
+{
 	count_due(ch, -(int64_t)len);
-	return finish_epochs(ch, o);
+	return braid_rma_landed(ch, context, epoch, len);
+}
+
+/* The bytes of a small put go to their window. */
+static int data(struct braid_rma_channel *ch, struct braid_rma_order *o, struct braid_rma_window *w,
+		const struct braid_rma_hdr *h, const char *bytes)
+{
+	uint32_t epoch = o->now;
+	int err;
+
+	if (!w->mr->gpu) {
+		braid_copy_up(w->data + h->offset, bytes, h->size);
+		return 0;
+	}
+	err = expect(o, h->size);
+	return err ? err : braid_rma_land(ch, w, h, epoch, bytes);
 }
 
 void braid_rma_orders_free(struct braid_rma_channel *ch)
@@ -286,6 +325,7 @@ int braid_rma_apply(struct braid_rma_channel *ch, const char *payload, size_t n)
 	struct braid_rma_window *w = NULL, *word;
 	struct braid_rma_order *o;
 	struct braid_rma_hdr h;
+	int err = 0;
 
 	braid_assert_locked(&ch->comm->link->lock);
 	if (braid_rma_unpack(payload, n, &h))
@@ -313,15 +353,14 @@ int braid_rma_apply(struct braid_rma_channel *ch, const char *payload, size_t n)
 		return 0;
 	}
 	if (h.what & BRAID_RMA_DATA && w)
-		braid_copy_up(w->data + h.offset, payload + BRAID_RMA_HDR_SIZE, h.size);
-	if (h.what & BRAID_RMA_BULK) {
-		int err = bulk(ch, o, &h);
-
-		if (err)
-			return err;
-	}
+		err = data(ch, o, w, &h, payload + BRAID_RMA_HDR_SIZE);
+	else if (h.what & BRAID_RMA_BULK)
+		err = bulk(ch, o, &h);
+	if (err || !(h.what & BRAID_RMA_SIGNAL))
+		return err;
 	if (h.what & BRAID_RMA_ORDERED)
 		return end_epoch(ch, o, &h);
-	return h.what & BRAID_RMA_SIGNAL ?
-		       braid_rma_signal(ch->rma, h.signal_window, h.signal_offset, h.value) : 0;
+	if (h.what & BRAID_RMA_DATA && w && w->mr->gpu)
+		return 0;		/* its landing applies the signal */
+	return braid_rma_apply_signal(ch, h.signal_window, h.signal_offset, h.value);
 }

@@ -1,50 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* coll.c - see coll.h. */
-#include "core/setup/coll.h"
+/* coll.c - communicators: their life, windows and peers; see coll.h. */
+#include "core/setup/coll_int.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/copy.h"
 #include "core/base/log.h"
 #include "core/base/secret.h"
-#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/mem/later.h"
 #include "core/mem/mrcache.h"
 #include "core/msg/comm.h"
-#include "core/msg/rma.h"
 #include "core/proto/auth.h"
-#include "core/proto/handle.h"
 #include "core/setup/connect.h"
 #include "core/setup/listen.h"
-
-enum { LINKS_A_CALL = 4 };		/* links that one progress call moves */
-
-struct peer {				/* a rank that operations were posted to */
-	pthread_mutex_t lock;		/* before braid_svc.lock and a link's lock */
-	struct braid_handle to;		/* without its token: */
-	uint8_t *token;			/* core/base/secret.h */
-	unsigned rank;
-	struct braid_list early;	/* operations posted before there was a channel */
-	_Atomic(struct braid_rma_channel *) ch;
-	atomic_int err;			/* connect() failed */
-};
-
-struct braid_coll {
-	struct braid_rma rma;
-	struct braid_listen *listen;
-	unsigned refs;			/* of the listen and of the communicator, under `lock` */
-	pthread_mutex_t lock;		/* guards what follows, where not atomic */
-	struct braid_handle *handle;	/* of each rank, without its token: */
-	uint8_t **token;		/* NULL: the rank has been dialled */
-	_Atomic(struct peer *) *peer;
-	atomic_int traffic_class;
-	atomic_uint orders;
-};
 
 /* --- its life ------------------------------------------------------------------------------ */
 
@@ -59,6 +30,8 @@ int braid_coll_listen(struct braid_dev *dev, void *handle, struct braid_coll **r
 	pthread_mutex_init(&coll->lock, NULL);
 	coll->refs = 1;
 	coll->traffic_class = -1;
+	braid_list_init(&coll->here);
+	braid_list_init(&coll->heres);
 	err = braid_listen_new(dev, handle, &coll->listen);
 	if (err) {
 		pthread_mutex_destroy(&coll->lock);
@@ -119,7 +92,7 @@ static void free_ops(struct braid_list *ops)
 		free(op);
 }
 
-static void peer_close(struct peer *p)
+static void peer_close(struct braid_coll_peer *p)
 {
 	struct braid_rma_channel *ch = atomic_load(&p->ch);
 	uint8_t handle[BRAID_HANDLE_SIZE];
@@ -161,13 +134,14 @@ static void close_all(struct braid_coll *coll)
 	braid_listen_close(coll->listen);
 	coll->listen = NULL;
 	for (unsigned i = 0; coll->peer && i < coll->rma.nranks; i++) {
-		struct peer *p = atomic_load(&coll->peer[i]);
+		struct braid_coll_peer *p = atomic_load(&coll->peer[i]);
 
 		if (p)
 			peer_close(p);
 	}
 	while (close_channel(coll))
 		;
+	braid_coll_here_drop(coll, NULL);
 	for (unsigned i = 0; i < BRAID_RMA_BUCKETS; i++) {
 		while ((w = atomic_load(&coll->rma.bucket[i])) &&
 		       braid_coll_close_window(coll, w) != -ENOMEM)
@@ -225,7 +199,7 @@ uint8_t braid_coll_order(struct braid_coll *coll)
 
 /* --- windows ------------------------------------------------------------------------------- */
 
-int braid_coll_open(struct braid_coll *coll, const struct braid_mem *mem,
+int braid_coll_open(struct braid_coll *coll, const struct braid_mem *mem, bool never_reset,
 		    struct braid_rma_window **ret)
 {
 	struct braid_rma_window *w = calloc(1, sizeof(*w));
@@ -235,6 +209,7 @@ int braid_coll_open(struct braid_coll *coll, const struct braid_mem *mem,
 		return braid_no_memory("a window");
 	w->data = mem->data;
 	w->size = mem->size;
+	w->never_reset = never_reset;
 	err = braid_mr_new(coll->rma.dev, mem, &w->mr);
 	if (err) {
 		free(w);
@@ -247,8 +222,10 @@ int braid_coll_open(struct braid_coll *coll, const struct braid_mem *mem,
 
 int braid_coll_close_window(struct braid_coll *coll, struct braid_rma_window *w)
 {
-	int err = braid_rma_window_close(&coll->rma, w);
+	int err;
 
+	braid_coll_here_drop(coll, w);
+	err = braid_rma_window_close(&coll->rma, w);
 	/* The NIC of a lost lane may still read or write the memory. */
 	if (!err)
 		err = braid_stops_wait(coll->rma.dev);
@@ -261,9 +238,9 @@ int braid_coll_close_window(struct braid_coll *coll, struct braid_rma_window *w)
 
 /* --- peers --------------------------------------------------------------------------------- */
 
-static struct peer *peer_new(struct braid_coll *coll, unsigned rank)
+static struct braid_coll_peer *peer_new(struct braid_coll *coll, unsigned rank)
 {
-	struct peer *p = calloc(1, sizeof(*p));
+	struct braid_coll_peer *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return NULL;
@@ -277,9 +254,9 @@ static struct peer *peer_new(struct braid_coll *coll, unsigned rank)
 	return p;
 }
 
-static struct peer *peer_of(struct braid_coll *coll, unsigned rank)
+struct braid_coll_peer *braid_coll_peer(struct braid_coll *coll, unsigned rank)
 {
-	struct peer *p = atomic_load_explicit(&coll->peer[rank], memory_order_acquire);
+	struct braid_coll_peer *p = atomic_load_explicit(&coll->peer[rank], memory_order_acquire);
 
 	if (p)
 		return p;
@@ -292,7 +269,7 @@ static struct peer *peer_of(struct braid_coll *coll, unsigned rank)
 }
 
 /* The channel is open: post what has waited for it. */
-static void peer_opened(struct peer *p, struct braid_comm *c)
+static void peer_opened(struct braid_coll_peer *p, struct braid_comm *c)
 {
 	struct braid_rma_op *op, *tmp;
 
@@ -310,7 +287,7 @@ static void peer_opened(struct peer *p, struct braid_comm *c)
 }
 
 /* Move the connect on, if no other thread does. */
-static void peer_connect(struct braid_coll *coll, struct peer *p)
+void braid_coll_peer_connect(struct braid_coll *coll, struct braid_coll_peer *p)
 {
 	uint8_t handle[BRAID_HANDLE_SIZE];
 	struct braid_comm *c = NULL;
@@ -333,228 +310,4 @@ static void peer_connect(struct braid_coll *coll, struct peer *p)
 			peer_opened(p, c);
 	}
 	pthread_mutex_unlock(&p->lock);
-}
-
-/* --- operations ---------------------------------------------------------------------------- */
-
-static int op_new(const struct braid_coll *coll, unsigned rank, struct braid_rma_op **ret)
-{
-	struct braid_rma_op *op;
-
-	if (!coll->peer || rank >= coll->rma.nranks)
-		return -EINVAL;
-	op = calloc(1, sizeof(*op));
-	if (!op)
-		return braid_no_memory("a put");
-	braid_list_init(&op->node);
-	braid_list_init(&op->x.node);
-	*ret = op;
-	return 0;
-}
-
-/* Is all of it in the local window? */
-static bool is_in(const struct braid_rma_window *w, uint64_t off, uint64_t size)
-{
-	return w && off <= w->size && size <= w->size - off;
-}
-
-/* Give the operation to its channel, or keep it until there is one. */
-static int post(struct braid_coll *coll, unsigned rank, struct braid_rma_op *op, bool more)
-{
-	struct peer *p = peer_of(coll, rank);
-	struct braid_rma_channel *ch;
-
-	if (!p)
-		return braid_no_memory("a put");
-	op->owner = p;
-	ch = atomic_load_explicit(&p->ch, memory_order_acquire);
-	if (!ch) {
-		pthread_mutex_lock(&p->lock);
-		ch = atomic_load(&p->ch);
-		if (!ch)
-			braid_list_add_tail(&p->early, &op->node);
-		pthread_mutex_unlock(&p->lock);
-		if (!ch) {
-			peer_connect(coll, p);
-			return 0;
-		}
-	}
-	braid_lock_wait(&ch->comm->link->lock);
-	braid_rma_post(ch, op, more);
-	braid_unlock(&ch->comm->link->lock);
-	braid_link_touch(ch->comm->link);
-	return 0;
-}
-
-/* To this rank itself, at once: all that was posted before is done. */
-static int put_here(struct braid_coll *coll, const struct braid_put *put, struct braid_rma_op *op)
-{
-	if (put->size) {
-		if (!is_in(put->dst, put->dst_off, put->size))
-			return -EINVAL;
-		memmove(put->dst->data + put->dst_off, op->data, put->size);
-	}
-	atomic_store(&op->done, true);
-	return put->word && braid_rma_signal(&coll->rma, put->word->number, put->word_off,
-					     put->value) ? -EINVAL : 0;
-}
-
-static void op_fill(struct braid_rma_op *op, const struct braid_put *put)
-{
-	struct braid_rma_hdr *h = &op->h;
-
-	h->context = put->order;
-	if (put->size) {
-		op->data = put->src->data + put->src_off;
-		op->mr = put->src->mr;
-		h->what = put->size <= BRAID_RMA_INLINE_MAX && !op->mr->gpu ? BRAID_RMA_DATA :
-									      BRAID_RMA_BULK;
-		h->window = put->dst->number;
-		h->offset = put->dst_off;
-		h->size = put->size;
-	}
-	if (put->word) {
-		h->what |= BRAID_RMA_SIGNAL;
-		/* The put's own chunks are not told from earlier ones of the same order. */
-		if (put->strong || h->what & BRAID_RMA_BULK)
-			h->what |= BRAID_RMA_ORDERED;
-		h->signal_window = put->word->number;
-		h->signal_offset = put->word_off;
-		h->value = put->value;
-	}
-}
-
-int braid_coll_put(struct braid_coll *coll, const struct braid_put *put, struct braid_rma_op **ret)
-{
-	struct braid_rma_op *op = NULL;
-	int err;
-
-	if ((put->size && (!put->dst || !is_in(put->src, put->src_off, put->size))) ||
-	    (put->word && put->word_off % sizeof(uint64_t)))
-		return -EINVAL;
-	err = op_new(coll, put->rank, &op);
-	if (err)
-		return err;
-	op_fill(op, put);
-	if (put->rank == coll->rma.rank || !op->h.what)
-		err = put_here(coll, put, op);
-	else
-		err = post(coll, put->rank, op, put->more);
-	if (err) {
-		free(op);
-		return err;
-	}
-	*ret = op;
-	return 0;
-}
-
-int braid_coll_get(struct braid_coll *coll, const struct braid_get *get, struct braid_rma_op **ret)
-{
-	struct braid_rma_op *op = NULL;
-	int err;
-
-	if (!get->remote || !is_in(get->local, get->local_off, get->size))
-		return -EINVAL;
-	err = op_new(coll, get->rank, &op);
-	if (err)
-		return err;
-	op->h = (struct braid_rma_hdr){
-		.what = BRAID_RMA_GET, .context = get->order, .window = get->remote->number,
-		.offset = get->remote_off, .size = get->size,
-	};
-	op->mr = get->local->mr;
-	op->data = get->local->data + get->local_off;
-	if (get->rank == coll->rma.rank || !get->size) {
-		if (is_in(get->remote, get->remote_off, get->size))
-			memmove(op->data, get->remote->data + get->remote_off, get->size);
-		else if (get->rank == coll->rma.rank)
-			err = -EINVAL;
-		atomic_store(&op->done, true);
-	} else {
-		err = post(coll, get->rank, op, get->more);
-	}
-	if (err) {
-		free(op);
-		return err;
-	}
-	*ret = op;
-	return 0;
-}
-
-/* Free a request that is done; the error with which it was. */
-static int finish(struct braid_rma_op *op)
-{
-	struct braid_rma_channel *ch = op->ch;
-	int err = atomic_load(&op->err);
-
-	if (ch) {
-		braid_lock_wait(&ch->comm->link->lock);
-		braid_list_del(&op->node);
-		braid_unlock(&ch->comm->link->lock);
-	}
-	free(op);
-	return err ? err : 1;
-}
-
-int braid_coll_test(struct braid_coll *coll, struct braid_rma_op *op)
-{
-	struct peer *p = op->owner;
-	struct braid_rma_channel *ch;
-	int err;
-
-	if (atomic_load_explicit(&op->done, memory_order_acquire))
-		return finish(op);
-	ch = atomic_load_explicit(&p->ch, memory_order_acquire);
-	if (!ch) {
-		peer_connect(coll, p);
-		return atomic_load(&p->err);
-	}
-	braid_rma_retry(ch);
-	braid_link_progress(ch->comm->link, &ch->comm->flush_epoch, &op->done);
-	if (atomic_load_explicit(&op->done, memory_order_acquire))
-		return finish(op);
-	err = braid_rma_error(ch->comm);
-	return err;
-}
-
-int braid_coll_error(const struct braid_coll *coll)
-{
-	return atomic_load_explicit(&coll->rma.err, memory_order_relaxed);
-}
-
-/* The next channels in turn, with their links pinned. */
-static unsigned some_channels(struct braid_coll *coll, struct braid_rma_channel **ret)
-{
-	struct braid_list *all = &coll->rma.channels;
-	unsigned n = 0;
-
-	braid_lock_wait(&coll->rma.lock);
-	while (n < LINKS_A_CALL && !braid_list_empty(all)) {
-		struct braid_rma_channel *ch = braid_list_entry(all->next,
-								struct braid_rma_channel, node);
-
-		if (n && ch == ret[0])
-			break;
-		braid_list_del(&ch->node);
-		braid_list_add_tail(all, &ch->node);
-		braid_link_pin(ch->comm->link);
-		ret[n++] = ch;
-	}
-	braid_unlock(&coll->rma.lock);
-	return n;
-}
-
-int braid_coll_progress(struct braid_coll *coll)
-{
-	struct braid_rma_channel *ch[LINKS_A_CALL];
-	unsigned n = some_channels(coll, ch);
-	struct braid_comm *failed;
-
-	for (unsigned i = 0; i < n; i++) {
-		braid_rma_retry(ch[i]);
-		braid_link_progress(ch[i]->comm->link, &ch[i]->comm->flush_epoch, NULL);
-		braid_link_unpin(ch[i]->comm->link);
-	}
-	failed = atomic_load(&coll->rma.failed);
-	return failed ? braid_rma_error(failed) : 0;
 }

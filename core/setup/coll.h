@@ -36,8 +36,8 @@ void braid_coll_set_class(struct braid_coll *coll, int traffic_class);
 /* An order of its own for the operations of one context; contexts beyond 256 share them. */
 uint8_t braid_coll_order(struct braid_coll *coll);
 
-/* Register memory as this rank's next window. */
-int braid_coll_open(struct braid_coll *coll, const struct braid_mem *mem,
+/* Register memory as this rank's next window.  never_reset: as in core/msg/rma.h. */
+int braid_coll_open(struct braid_coll *coll, const struct braid_mem *mem, bool never_reset,
 		    struct braid_rma_window **ret);
 int braid_coll_close_window(struct braid_coll *coll, struct braid_rma_window *w);
 
@@ -64,6 +64,9 @@ struct braid_get {
 	bool more;
 };
 int braid_coll_get(struct braid_coll *coll, const struct braid_get *get, struct braid_rma_op **ret);
+/* What NICs wrote into the window is visible to its GPU once the request is done; NULL: it is. */
+int braid_coll_flush(struct braid_coll *coll, const struct braid_rma_window *w,
+		     struct braid_rma_op **ret);
 /* 1: done, and freed; 0: not yet; else it failed, and is freed with the communicator. */
 int braid_coll_test(struct braid_coll *coll, struct braid_rma_op *op);
 

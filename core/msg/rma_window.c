@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rma_window.c - windows: opened, announced to the ranks that have a channel here, and closed.
+ */
+#include "core/msg/rma_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/base/log.h"
+#include "core/link/control.h"
+#include "core/link/recover.h"
+#include "core/msg/comms.h"
+#include "core/msg/open.h"
+
+struct braid_rma_window *braid_rma_window(const struct braid_rma *rma, uint32_t number)
+{
+	struct braid_rma_window *w = atomic_load_explicit(&rma->bucket[number % BRAID_RMA_BUCKETS],
+							  memory_order_acquire);
+
+	while (w && w->number != number)
+		w = atomic_load_explicit(&w->next, memory_order_acquire);
+	return w;
+}
+
+/* A link that the communicator has a channel on, pinned. */
+struct links {
+	struct braid_link **link;
+	unsigned n;
+};
+
+static int add_link(struct links *to, struct braid_link *link)
+{
+	struct braid_link **more;
+
+	for (unsigned i = 0; i < to->n; i++) {
+		if (to->link[i] == link)
+			return 0;
+	}
+	more = realloc(to->link, (to->n + 1) * sizeof(struct braid_link *));
+	if (!more)
+		return -ENOMEM;
+	to->link = more;
+	braid_link_pin(link);
+	to->link[to->n++] = link;
+	return 0;
+}
+
+/* With rma->lock held.  A channel is in the list as long as its comm, so its link lives. */
+static int links_of(struct braid_rma *rma, struct links *ret)
+{
+	const struct braid_rma_channel *ch;
+	int err = 0;
+
+	braid_assert_locked(&rma->lock);
+	*ret = (struct links){ NULL, 0 };
+	braid_list_for(ch, &rma->channels, node) {
+		if (!err)
+			err = add_link(ret, ch->comm->link);
+	}
+	return err;
+}
+
+static void links_leave(struct links *l)
+{
+	for (unsigned i = 0; i < l->n; i++)
+		braid_link_unpin(l->link[i]);
+	free(l->link);
+}
+
+/* Windows were opened or closed: announce that on the communicator's channels of this link. */
+static void announce(const struct braid_rma *rma, struct braid_link *link)
+{
+	struct braid_comm *c;
+
+	braid_assert_locked(&link->lock);
+	if (atomic_load(&link->state) != BRAID_LINK_UP)
+		return;
+	braid_list_for(c, braid_comms(link), node) {
+		if (c->rma && c->rma->rma == rma && !c->sender)
+			braid_comm_control_due(c);
+	}
+	braid_link_urge(link);
+	braid_link_send_control(link);
+	braid_link_flush(link);
+}
+
+void braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w)
+{
+	_Atomic(struct braid_rma_window *) *bucket;
+	struct links links;
+
+	braid_lock_wait(&rma->lock);
+	w->number = atomic_load(&rma->nwindows);
+	bucket = &rma->bucket[w->number % BRAID_RMA_BUCKETS];
+	atomic_store(&w->next, atomic_load(bucket));
+	atomic_store_explicit(bucket, w, memory_order_release);
+	atomic_store(&rma->nwindows, w->number + 1);
+	if (links_of(rma, &links))	/* the announcement goes with later control frames */
+		braid_info("out of memory: window %u is announced late", w->number);
+	braid_unlock(&rma->lock);
+	for (unsigned i = 0; i < links.n; i++) {
+		braid_lock_wait(&links.link[i]->lock);
+		announce(rma, links.link[i]);
+		braid_unlock(&links.link[i]->lock);
+	}
+	links_leave(&links);
+}
+
+/* Take the window out of its bucket, and note its number.  With rma->lock held. */
+static int unlist(struct braid_rma *rma, struct braid_rma_window *w)
+{
+	_Atomic(struct braid_rma_window *) *p = &rma->bucket[w->number % BRAID_RMA_BUCKETS];
+
+	braid_assert_locked(&rma->lock);
+	if (rma->nclosed == rma->closed_room) {
+		unsigned room = rma->closed_room ? 2 * rma->closed_room : 16;
+		uint32_t *more = realloc(rma->closed, room * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		rma->closed = more;
+		rma->closed_room = room;
+	}
+	while (atomic_load(p) != w)
+		p = &atomic_load(p)->next;
+	atomic_store(p, atomic_load(&w->next));
+	rma->closed[rma->nclosed++] = w->number;
+	return 0;
+}
+
+/* Does an operation that is not done, or a reply, read or write the memory of `mr`? */
+static bool uses(const struct braid_rma_channel *ch, const struct braid_mr *mr)
+{
+	const struct braid_rma_op *op;
+
+	braid_list_for(op, &ch->ops, node) {
+		if (op->mr == mr && !atomic_load(&op->done))
+			return true;
+	}
+	return braid_rma_replies_use(ch, mr);
+}
+
+/* Can NICs write the window, by keys that peers get? */
+static bool has_keys(const struct braid_rma_window *w)
+{
+	for (unsigned i = 0; i < w->mr->dev->nmembers; i++) {
+		if (!w->mr->key[i].mr || w->mr->key[i].sealed)
+			return false;
+	}
+	return true;
+}
+
+/* The lanes of the link stand still. */
+static void stop_using(struct braid_comm *c, const struct braid_rma_window *w)
+{
+	struct braid_rma_channel *ch = c->rma;
+
+	braid_assert_locked(&c->link->lock);
+	if (!c->sender && w->number < ch->announced && has_keys(w)) {
+		braid_link_revoke(c->link, NULL, c);
+		ch->placed--;
+	}
+	braid_link_discard(c->link, c->id, w);
+	braid_rma_landings_drop(ch, w);
+	if (!uses(ch, w->mr))
+		return;
+	if (!atomic_load(&c->err))
+		braid_comm_give_up(c, "a window is closed here");
+	braid_comm_fail(c, -ECANCELED);
+	braid_comm_drop(c);
+}
+
+static void close_on(const struct braid_rma *rma, struct braid_link *link,
+		     const struct braid_rma_window *w)
+{
+	unsigned n = braid_link_stop(link);
+	uint32_t rkey_epoch = braid_link_rkey_epoch(link);
+	struct braid_comm *c;
+
+	braid_list_for(c, braid_comms(link), node) {
+		if (c->rma && c->rma->rma == rma && !c->closed)
+			stop_using(c, w);
+	}
+	braid_link_go(link, n);
+	if (rkey_epoch != braid_link_rkey_epoch(link))
+		braid_comm_hooks.revoked(link);
+	braid_lock_wait(&link->lock);
+	announce(rma, link);
+	braid_unlock(&link->lock);
+}
+
+int braid_rma_window_close(struct braid_rma *rma, struct braid_rma_window *w)
+{
+	struct links links;
+	int err;
+
+	braid_lock_wait(&rma->lock);
+	err = links_of(rma, &links);
+	if (!err)
+		err = unlist(rma, w);
+	braid_unlock(&rma->lock);
+	for (unsigned i = 0; !err && i < links.n; i++)
+		close_on(rma, links.link[i], w);
+	links_leave(&links);
+	if (err)
+		return braid_no_memory("the end of a window");
+	braid_rma_words_drop(rma, w);
+	free(w->shadow);
+	w->shadow = NULL;
+	return 0;
+}
+
+/* --- announcements ------------------------------------------------------------------------- */
+
+/* Pack the keys by which peers may write a window: their bytes, or 0. */
+static uint32_t keys_of(const struct braid_rma_window *w, uint8_t *to)
+{
+	unsigned n = has_keys(w) ? w->mr->dev->nmembers : 0;
+	uint32_t key[BRAID_PATHS_MAX];
+
+	for (unsigned i = 0; i < n; i++)
+		key[i] = w->mr->key[i].remote;
+	braid_keys_pack(key, n, to);
+	return 4 * n;
+}
+
+static bool send_open(struct braid_rma_channel *ch, const struct braid_rma_window *w)
+{
+	struct braid_comm *c = ch->comm;
+	struct braid_hdr h = {
+		.type = BRAID_F_CREDIT, .comm = c->id, .rseq = w->number, .size = w->size,
+	};
+	uint8_t keys[4 * BRAID_PATHS_MAX];
+
+	h.len = keys_of(w, keys);
+	if (h.len) {
+		h.offset = (uint64_t)(uintptr_t)w->data;
+		h.seq = braid_link_rkey_epoch(c->link);
+	}
+	if (!braid_link_ctl(c->link, &h, h.len ? keys : NULL))
+		return false;
+	ch->placed += h.len != 0;
+	return true;
+}
+
+static bool send_closed(const struct braid_rma_channel *ch, uint32_t number)
+{
+	struct braid_hdr h = {
+		.type = BRAID_F_RETIRE, .comm = ch->comm->id, .seq = number, .n = 1,
+	};
+
+	return braid_link_ctl(ch->comm->link, &h, NULL);
+}
+
+/* With rma->lock held, so that no window is closed and freed meanwhile. */
+static bool send_all(struct braid_rma_channel *ch)
+{
+	const struct braid_rma *rma = ch->rma;
+
+	for (; ch->announced < atomic_load(&rma->nwindows); ch->announced++) {
+		const struct braid_rma_window *w = braid_rma_window(rma, ch->announced);
+
+		if (w ? !send_open(ch, w) : !send_closed(ch, ch->announced))
+			return false;
+	}
+	for (; ch->closed < rma->nclosed; ch->closed++) {
+		if (!send_closed(ch, rma->closed[ch->closed]))
+			return false;
+	}
+	return true;
+}
+
+bool braid_rma_send_control(struct braid_comm *c)
+{
+	bool all;
+
+	braid_assert_locked(&c->link->lock);
+	if (c->sender || c->closed || atomic_load(&c->err))
+		return true;
+	braid_lock_wait(&c->rma->rma->lock);
+	all = send_all(c->rma);
+	braid_unlock(&c->rma->rma->lock);
+	return all;
+}

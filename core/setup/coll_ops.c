@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* coll_ops.c - the operations of a communicator, from a call to a channel; and progress. */
+#include "core/setup/coll_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/base/log.h"
+#include "core/link/link.h"
+#include "core/link/state.h"
+#include "core/msg/comm.h"
+
+enum { LINKS_A_CALL = 4 };		/* links that one progress call moves */
+
+static int op_new(const struct braid_coll *coll, unsigned rank, struct braid_rma_op **ret)
+{
+	struct braid_rma_op *op;
+
+	if (!coll->peer || rank >= coll->rma.nranks)
+		return -EINVAL;
+	op = calloc(1, sizeof(*op));
+	if (!op)
+		return braid_no_memory("a put");
+	braid_list_init(&op->node);
+	braid_list_init(&op->x.node);
+	*ret = op;
+	return 0;
+}
+
+/* Is all of it in the local window? */
+static bool is_in(const struct braid_rma_window *w, uint64_t off, uint64_t size)
+{
+	return w && off <= w->size && size <= w->size - off;
+}
+
+/* Give the operation to its channel, or keep it until there is one. */
+static int post(struct braid_coll *coll, unsigned rank, struct braid_rma_op *op, bool more)
+{
+	struct braid_coll_peer *p = braid_coll_peer(coll, rank);
+	struct braid_rma_channel *ch;
+
+	if (!p)
+		return braid_no_memory("a put");
+	op->owner = p;
+	ch = atomic_load_explicit(&p->ch, memory_order_acquire);
+	if (!ch) {
+		pthread_mutex_lock(&p->lock);
+		ch = atomic_load(&p->ch);
+		if (!ch)
+			braid_list_add_tail(&p->early, &op->node);
+		pthread_mutex_unlock(&p->lock);
+		if (!ch) {
+			braid_coll_peer_connect(coll, p);
+			return 0;
+		}
+	}
+	braid_lock_wait(&ch->comm->link->lock);
+	braid_rma_post(ch, op, more);
+	braid_unlock(&ch->comm->link->lock);
+	braid_link_touch(ch->comm->link);
+	return 0;
+}
+
+static void op_fill(struct braid_rma_op *op, const struct braid_put *put)
+{
+	struct braid_rma_hdr *h = &op->h;
+
+	h->context = put->order;
+	if (put->size) {
+		op->data = put->src->data + put->src_off;
+		op->mr = put->src->mr;
+		h->what = put->size <= BRAID_RMA_INLINE_MAX && !op->mr->gpu ? BRAID_RMA_DATA :
+									      BRAID_RMA_BULK;
+		h->window = put->dst->number;
+		h->offset = put->dst_off;
+		h->size = put->size;
+	}
+	if (put->word) {
+		h->what |= BRAID_RMA_SIGNAL;
+		/* The put's own chunks are not told from earlier ones of the same order. */
+		if (put->strong || h->what & BRAID_RMA_BULK)
+			h->what |= BRAID_RMA_ORDERED;
+		h->signal_window = put->word->number;
+		h->signal_offset = put->word_off;
+		h->value = put->value;
+	}
+}
+
+int braid_coll_put(struct braid_coll *coll, const struct braid_put *put, struct braid_rma_op **ret)
+{
+	struct braid_rma_op *op = NULL;
+	int err;
+
+	if ((put->size && (!put->dst || !is_in(put->src, put->src_off, put->size))) ||
+	    (put->word && put->word_off % sizeof(uint64_t)))
+		return -EINVAL;
+	if (put->rank == coll->rma.rank || (!put->size && !put->word))
+		return braid_coll_put_here(coll, put, ret);
+	err = op_new(coll, put->rank, &op);
+	if (err)
+		return err;
+	op_fill(op, put);
+	err = post(coll, put->rank, op, put->more);
+	if (err) {
+		free(op);
+		return err;
+	}
+	*ret = op;
+	return 0;
+}
+
+int braid_coll_get(struct braid_coll *coll, const struct braid_get *get, struct braid_rma_op **ret)
+{
+	struct braid_rma_op *op = NULL;
+	int err;
+
+	if (!get->remote || !is_in(get->local, get->local_off, get->size))
+		return -EINVAL;
+	if (get->rank == coll->rma.rank || !get->size)
+		return braid_coll_get_here(coll, get, ret);
+	err = op_new(coll, get->rank, &op);
+	if (err)
+		return err;
+	op->h = (struct braid_rma_hdr){
+		.what = BRAID_RMA_GET, .context = get->order, .window = get->remote->number,
+		.offset = get->remote_off, .size = get->size,
+	};
+	op->mr = get->local->mr;
+	op->data = get->local->data + get->local_off;
+	err = post(coll, get->rank, op, get->more);
+	if (err) {
+		free(op);
+		return err;
+	}
+	*ret = op;
+	return 0;
+}
+
+/* Free a request that is done; the error with which it was. */
+static int finish(struct braid_rma_op *op)
+{
+	struct braid_rma_channel *ch = op->ch;
+	int err = atomic_load(&op->err);
+
+	if (ch) {
+		braid_lock_wait(&ch->comm->link->lock);
+		braid_list_del(&op->node);
+		braid_unlock(&ch->comm->link->lock);
+	}
+	free(op);
+	return err ? err : 1;
+}
+
+/* The same of an operation of this rank on itself. */
+static int test_here(struct braid_coll *coll, struct braid_rma_op *op)
+{
+	int err;
+
+	braid_coll_here_move(coll);
+	if (!atomic_load_explicit(&op->done, memory_order_acquire))
+		return 0;
+	err = atomic_load(&op->err);
+	braid_coll_here_free(coll, op);
+	return err ? err : 1;
+}
+
+int braid_coll_test(struct braid_coll *coll, struct braid_rma_op *op)
+{
+	struct braid_coll_peer *p = op->owner;
+	struct braid_rma_channel *ch;
+
+	if (!p)
+		return test_here(coll, op);
+	if (atomic_load_explicit(&op->done, memory_order_acquire))
+		return finish(op);
+	ch = atomic_load_explicit(&p->ch, memory_order_acquire);
+	if (!ch) {
+		braid_coll_peer_connect(coll, p);
+		return atomic_load(&p->err);
+	}
+	braid_rma_retry(ch);
+	braid_link_progress(ch->comm->link, &ch->comm->flush_epoch, &op->done);
+	if (atomic_load_explicit(&op->done, memory_order_acquire))
+		return finish(op);
+	return braid_rma_error(ch->comm);
+}
+
+int braid_coll_error(const struct braid_coll *coll)
+{
+	return atomic_load_explicit(&coll->rma.err, memory_order_relaxed);
+}
+
+/* The next channels in turn, with their links pinned. */
+static unsigned some_channels(struct braid_coll *coll, struct braid_rma_channel **ret)
+{
+	struct braid_list *all = &coll->rma.channels;
+	unsigned n = 0;
+
+	braid_lock_wait(&coll->rma.lock);
+	while (n < LINKS_A_CALL && !braid_list_empty(all)) {
+		struct braid_rma_channel *ch = braid_list_entry(all->next,
+								struct braid_rma_channel, node);
+
+		if (n && ch == ret[0])
+			break;
+		braid_list_del(&ch->node);
+		braid_list_add_tail(all, &ch->node);
+		braid_link_pin(ch->comm->link);
+		ret[n++] = ch;
+	}
+	braid_unlock(&coll->rma.lock);
+	return n;
+}
+
+int braid_coll_progress(struct braid_coll *coll)
+{
+	struct braid_rma_channel *ch[LINKS_A_CALL];
+	unsigned n = some_channels(coll, ch);
+	struct braid_comm *failed;
+
+	for (unsigned i = 0; i < n; i++) {
+		braid_rma_retry(ch[i]);
+		braid_link_progress(ch[i]->comm->link, &ch[i]->comm->flush_epoch, NULL);
+		braid_link_unpin(ch[i]->comm->link);
+	}
+	braid_rma_words_move(&coll->rma);
+	braid_coll_here_move(coll);
+	failed = atomic_load(&coll->rma.failed);
+	return failed ? braid_rma_error(failed) : 0;
+}

@@ -88,6 +88,7 @@ unit_tests = \
 	tests/unit/test_record \
 	tests/unit/test_recv \
 	tests/unit/test_redial \
+	tests/unit/test_rma_abi \
 	tests/unit/test_rx \
 	tests/unit/test_send \
 	tests/unit/test_secret \
@@ -383,6 +384,9 @@ tests_unit_test_secret_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=mmap,--wrap=munmap,--w
 tests_unit_test_secrets_in_time_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=crypto_scalarmult
 tests_unit_test_process_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_auth_init,--wrap=braid_os_atfork
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_get
+# Its own tables are the plugin that it loads.
+tests_unit_test_rma_abi_SOURCES = tests/unit/test_rma_abi.c plugin/rma_abi.c
+tests_unit_test_rma_abi_LDFLAGS = $(AM_LDFLAGS) -rdynamic
 tests_unit_test_stream_SOURCES = tests/unit/test_stream.c tests/unit/unkind.c tests/unit/unkind.h
 tests_unit_test_netdev_SOURCES = tests/unit/test_netdev.c tests/unit/netdevs.c tests/unit/netdevs.h
 tests_unit_test_netdev_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=getifaddrs,--wrap=freeifaddrs

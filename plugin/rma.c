@@ -44,8 +44,8 @@ static const char *declined(void)
 	if (!strcmp(braid_param.rma, "off"))
 		return "BRAID_RMA=off";
 	if (!strcmp(braid_param.rma, "auto") && !braid_param.ib_disable && braid_devices_ib())
-		return "NCCL's own RMA serves the InfiniBand or RoCE port that is here; BRAID_RMA=on "
-		       "has Braid do it";
+		return "NCCL's own RMA serves the InfiniBand or RoCE port that is here; with "
+		       "BRAID_RMA=on Braid does";
 	return NULL;
 }
 

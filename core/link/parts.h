@@ -82,7 +82,7 @@ struct braid_link_msg {
 	struct braid_list comms;
 	struct braid_comm **bucket;	/* comms by id */
 	atomic_uint ncomms;
-	atomic_uint nrma;		/* of these: channels of one-sided traffic */
+	atomic_uint nkinds;		/* of these: of another kind than NCCL's messages */
 	atomic_bool used;		/* has had a comm */
 	struct braid_traffic closed[2];	/* of closed comms: received, sent */
 	/* sending */
@@ -95,7 +95,7 @@ struct braid_link_msg {
 	uint64_t rx_window, unexp_bytes;	/* of unexpected messages: limit; in use */
 	uint64_t retire_bytes;		/* window that RETIREs due will free at the peer */
 	struct braid_list copying;	/* unexpected messages being copied into a GPU */
-	struct braid_list delivering;	/* channels with puts or signals for a GPU */
+	struct braid_list delivering;	/* comms: braid_comm_deliver_later() */
 	struct braid_log_gate ended, reported, given_up;	/* core/msg/fail.c */
 };
 

@@ -72,8 +72,8 @@ void braid_link_end_copies(struct braid_link *link);
  */
 void braid_link_drop_payload(struct braid_link *link, uint32_t comm);
 /*
- * Discard the rest of chunks of that comm that have begun to arrive for `target`, which they name no
- * more; they end as others do.  All lanes stand still.
+ * Discard the rest of chunks of that comm that have begun to arrive for `target`.  They end as
+ * others do.  All lanes stand still.
  */
 void braid_link_discard(struct braid_link *link, uint32_t comm, const void *target);
 

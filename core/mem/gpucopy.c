@@ -28,7 +28,8 @@ void braid_gpucopy_begin(struct braid_gpucopy *c, atomic_uint *copies, const str
 			 char *at, void *own, size_t len, bool to_gpu)
 {
 	*c = (struct braid_gpucopy){
-		.mr = mr, .of = mr, .copies = copies, .left = { .at = at, .own = own, .len = len, .to_gpu = to_gpu },
+		.mr = mr, .of = mr, .copies = copies,
+		.left = { .at = at, .own = own, .len = len, .to_gpu = to_gpu },
 	};
 	c->left.insist = !mr->stage;
 	atomic_fetch_add(copies, 1);

@@ -16,7 +16,6 @@
 #include "core/link/state.h"
 #include "core/msg/comms.h"
 #include "core/msg/msg_int.h"
-#include "core/msg/rma.h"
 
 static int rx_to_entry(struct braid_lane *lane, struct braid_recv *e, uint64_t offset)
 {
@@ -131,8 +130,8 @@ bool braid_comm_rx_fast(struct braid_lane *lane, const char *payload)
 	struct braid_comm *c = braid_comm_find(lane->link, h->comm);
 
 	braid_assert_locked(&lane->link->lock);
-	if (c && c->rma)
-		return braid_rma_rx_fast(c, h, payload);
+	if (c && c->kind)
+		return c->kind->rx_fast(c, h, payload);
 	return c && !h->flags && h->seq == c->rx_seq && rx_fast(c, h->tag, payload, h->len);
 }
 
@@ -142,7 +141,7 @@ bool braid_comm_rx_nohdr_fast(struct braid_link *link, uint32_t imm, const char 
 	struct braid_comm *c = braid_comm_find(link, imm >> 16);
 
 	braid_assert_locked(&link->lock);
-	return c && !c->rma && (uint16_t)imm == (uint16_t)c->rx_seq &&
+	return c && !c->kind && (uint16_t)imm == (uint16_t)c->rx_seq &&
 	       rx_fast(c, c->last_tag, payload, size);
 }
 
@@ -281,8 +280,8 @@ char *braid_comm_rx_place(const struct braid_lane *lane, const struct braid_hdr 
 	braid_assert_locked(&lane->link->lock);
 	if (h->type != BRAID_F_CHUNK || !c || braid_comm_drains(c))
 		return NULL;
-	if (c->rma)
-		return braid_rma_rx_place(lane, c, h, ret_gpu);
+	if (c->kind)
+		return c->kind->rx_place(lane, c, h, ret_gpu);
 	if (c->sender)
 		return NULL;
 	e = braid_recv_at(c, h->rseq);
@@ -299,7 +298,7 @@ int braid_comm_rx_imm(struct braid_lane *lane, unsigned slot, bool whole)
 	int err;
 
 	braid_assert_locked(&lane->link->lock);
-	if (c && (c->sender || c->rma))
+	if (c && (c->sender || c->kind))
 		return -EBADMSG;
 	if (!c || braid_comm_drains(c))
 		return 0;
@@ -323,14 +322,14 @@ int braid_comm_rx_imm(struct braid_lane *lane, unsigned slot, bool whole)
 	return rx_to_entry(lane, e, 0);
 }
 
-/* The comm of the frame in lane->rx_hdr, if that is a channel of one-sided traffic. */
-static inline struct braid_comm *channel_of(const struct braid_lane *lane)
+/* The comm of the frame in lane->rx_hdr, if it is of another kind. */
+static inline struct braid_comm *other_kind(const struct braid_lane *lane)
 {
 	struct braid_comm *c = NULL;
 
-	if (atomic_load_explicit(&lane->link->msg.nrma, memory_order_relaxed))
+	if (atomic_load_explicit(&lane->link->msg.nkinds, memory_order_relaxed))
 		c = braid_comm_find(lane->link, lane->rx_hdr.comm);
-	return c && c->rma ? c : NULL;
+	return c && c->kind ? c : NULL;
 }
 
 void braid_comm_rx_undo(struct braid_lane *lane)
@@ -339,7 +338,7 @@ void braid_comm_rx_undo(struct braid_lane *lane)
 	struct braid_recv *e = lane->rx_target;
 
 	braid_assert_locked(&lane->link->lock);
-	if (channel_of(lane))
+	if (other_kind(lane))
 		return;			/* it is counted at its end */
 	e->begun -= h->len;
 	e->chunks[h->n / 64] &= ~(1ull << (h->n % 64));
@@ -372,8 +371,8 @@ static const struct {
 	[BRAID_F_VOID]    = { braid_void_came, NULL },
 };
 
-/* Does the frame mean something else on a channel of one-sided traffic? */
-static bool is_one_sided(unsigned type)
+/* Does the meaning of the frame depend on the comm's kind? */
+static bool is_of_kind(unsigned type)
 {
 	return type <= BRAID_F_RETIRE;
 }
@@ -386,17 +385,17 @@ int braid_comm_rx_begin(struct braid_lane *lane)
 	braid_assert_locked(&lane->link->lock);
 	if (!c)
 		return 0;		/* a late frame of a comm that is gone */
-	if (c->rma && is_one_sided(type))
-		return braid_rma_rx_begin(lane, c);
+	if (c->kind && is_of_kind(type))
+		return c->kind->rx_begin(lane, c);
 	return rx[type].begin ? rx[type].begin(lane, c) : -EBADMSG;
 }
 
 int braid_comm_rx_end(struct braid_lane *lane)
 {
-	struct braid_comm *c = channel_of(lane);
+	struct braid_comm *c = other_kind(lane);
 
 	braid_assert_locked(&lane->link->lock);
-	if (c && is_one_sided(lane->rx_hdr.type))
-		return braid_rma_rx_end(lane, c);
+	if (c && is_of_kind(lane->rx_hdr.type))
+		return c->kind->rx_end(lane, c);
 	return rx[lane->rx_hdr.type].end(lane);
 }

@@ -15,7 +15,6 @@
 #include "core/link/recover.h"
 #include "core/link/state.h"
 #include "core/msg/msg_int.h"
-#include "core/msg/rma.h"
 #include "core/msg/open.h"
 #include "core/msg/window.h"
 
@@ -35,8 +34,8 @@ static void count_closed(struct braid_comm *c)
 
 static bool unfinished(const struct braid_comm *c)
 {
-	if (c->rma)
-		return braid_rma_unfinished(c);
+	if (c->kind)
+		return c->kind->unfinished(c);
 	for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
 		if (c->sender ? braid_send_at(c, q)->x.parts : braid_recv_at(c, q)->posted)
 			return true;
@@ -83,7 +82,7 @@ static void forget_sends(struct braid_comm *c)
 
 static void forget_recvs(struct braid_comm *c)
 {
-	bool placed = c->rma && c->rma->placed;
+	bool placed = false;
 
 	for (uint32_t q = c->first; q != c->next_rseq; q++) {
 		const struct braid_recv *e = braid_recv_at(c, q);
@@ -108,12 +107,12 @@ static void forget_recvs(struct braid_comm *c)
 void braid_comm_drop(struct braid_comm *c)
 {
 	braid_assert_locked(&c->link->lock);
-	if (c->sender || c->rma)	/* a channel's target sends what gets ask for */
+	if (c->sender || c->kind)	/* other kinds send in both directions */
 		forget_sends(c);
-	if (!c->sender || c->rma)
+	if (!c->sender || c->kind)
 		forget_recvs(c);
-	if (c->rma)
-		braid_rma_forget(c);
+	if (c->kind)
+		c->kind->forget(c);
 }
 
 void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
@@ -148,8 +147,8 @@ void braid_comm_close(struct braid_comm *c)
 	if (unfinished(c) && !atomic_load(&c->err) && !c->peer_closed)
 		braid_comm_give_up(c, "a connection is closed here");
 	braid_comm_drop(c);
-	if (c->rma)
-		braid_rma_channel_leave(c);
+	if (c->kind)
+		c->kind->close(c);
 	c->closed = true;
 	braid_event(BRAID_EVENT_COMM_CLOSE, link->number, BRAID_FLIGHT_NONE, c->id,
 		    atomic_load(&c->err));
@@ -194,8 +193,8 @@ static bool is_untaken(const struct braid_send *s)
  */
 static bool orphans(const struct braid_comm *c)
 {
-	if (c->rma)
-		return c->sender && braid_rma_unfinished(c);
+	if (c->kind)
+		return c->sender && c->kind->unfinished(c);
 	for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
 		if (c->sender ? is_untaken(braid_send_at(c, q)) :
 				braid_recv_at(c, q)->posted && !is_copied(c, braid_recv_at(c, q)))

@@ -10,9 +10,9 @@
 #include "core/base/pool.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/msg/comms.h"
 #include "core/msg/msg_int.h"
-#include "core/msg/rma.h"
 #include "core/msg/window.h"
 
 static size_t entry_size(bool sender)
@@ -59,6 +59,7 @@ struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sen
 	braid_list_init(&c->unexps);
 	braid_list_init(&c->control_node);
 	braid_list_init(&c->listen_node);
+	braid_list_init(&c->deliver_node);
 	braid_list_init(&c->ctx_node);
 	braid_list_init(&c->mrs);
 	braid_list_init(&c->flushes);
@@ -71,6 +72,54 @@ struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sen
 	return c;
 }
 
+void braid_comm_set_kind(struct braid_comm *c, const struct braid_comm_kind *kind, void *channel)
+{
+	braid_assert_locked(&c->link->lock);
+	c->kind = kind;
+	c->channel = channel;
+	c->link->msg.nkinds++;
+}
+
+void braid_comm_deliver_later(struct braid_comm *c)
+{
+	struct braid_link *link = c->link;
+
+	braid_assert_locked(&link->lock);
+	if (braid_list_empty(&c->deliver_node)) {
+		braid_list_add_tail(&link->msg.delivering, &c->deliver_node);
+		atomic_fetch_add(braid_link_copies(link), 1);
+	}
+	braid_link_stall(link);
+}
+
+static void delivered(struct braid_comm *c)
+{
+	if (braid_list_empty(&c->deliver_node))
+		return;
+	braid_list_del(&c->deliver_node);
+	atomic_fetch_sub(braid_link_copies(c->link), 1);
+}
+
+bool braid_comms_deliver(struct braid_link *link)
+{
+	struct braid_comm *c, *tmp;
+
+	braid_assert_locked(&link->lock);
+	braid_list_for_safe(c, tmp, &link->msg.delivering, deliver_node) {
+		if (c->kind->deliver(c))
+			delivered(c);
+	}
+	return braid_list_empty(&link->msg.delivering);
+}
+
+static void kind_end(struct braid_comm *c)
+{
+	c->kind->free(c);
+	delivered(c);
+	c->link->msg.nkinds--;
+	c->kind = NULL;
+}
+
 void braid_comm_free(struct braid_comm *c)
 {
 	struct braid_link *link = c->link;
@@ -80,8 +129,8 @@ void braid_comm_free(struct braid_comm *c)
 	while (*p != c)
 		p = &(*p)->hash_next;
 	*p = c->hash_next;
-	if (c->rma)
-		braid_rma_channel_free(c);
+	if (c->kind)
+		kind_end(c);
 	braid_unexps_drop(c);
 	if (c->sender)
 		link->msg.shared_out -= braid_window_over(c->eager_out);

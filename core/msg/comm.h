@@ -37,8 +37,8 @@
 
 struct braid_link;
 struct braid_lane;
+struct braid_comm_kind;
 struct braid_listen;
-struct braid_rma_channel;
 
 enum {
 	BRAID_FLOOR = 16384,			/* window reserved for each comm */
@@ -183,7 +183,9 @@ struct braid_comm {
 	uint64_t fail_size, fail_room;
 	struct braid_list listen_node;	/* listen->ready */
 	struct braid_listen *listen;
-	struct braid_rma_channel *rma;	/* core/msg/rma.h; NULL: NCCL's messages */
+	const struct braid_comm_kind *kind;	/* core/msg/kind.h; NULL: NCCL's messages */
+	void *channel;			/* of that kind */
+	struct braid_list deliver_node;	/* link->msg.delivering */
 	uint64_t listen_id;
 	uint32_t stall_seq;		/* core/setup/stall.c: which message waits, since when */
 	uint64_t stall_ns;

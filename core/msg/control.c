@@ -13,7 +13,6 @@
 #include "core/link/link.h"
 #include "core/msg/comms.h"
 #include "core/msg/msg_int.h"
-#include "core/msg/rma.h"
 #include "core/msg/open.h"
 #include "core/proto/auth.h"
 
@@ -46,7 +45,7 @@ static bool send_control(struct braid_comm *c)
 	};
 	struct braid_hdr bye = { .type = BRAID_F_BYE, .comm = c->id };
 
-	return (!c->opened_due || send_opened(c)) && (!c->rma || braid_rma_send_control(c)) &&
+	return (!c->opened_due || send_opened(c)) && (!c->kind || c->kind->send_control(c)) &&
 	       braid_retires_send(c) &&
 	       (c->sender || braid_credits_send(c)) && send_if_due(c, &c->fail_due, &fail, NULL) &&
 	       send_if_due(c, &c->bye_due, &bye, NULL);

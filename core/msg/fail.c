@@ -19,7 +19,6 @@
 #include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/msg/msg_int.h"
-#include "core/msg/rma.h"
 
 void braid_comm_fail(struct braid_comm *c, int err)
 {
@@ -30,8 +29,8 @@ void braid_comm_fail(struct braid_comm *c, int err)
 	if (!atomic_compare_exchange_strong(&c->err, &none, err))
 		return;
 	braid_event(BRAID_EVENT_COMM_FAIL, c->link->number, BRAID_FLIGHT_NONE, c->id, err);
-	if (c->rma)
-		braid_rma_failed(c, err);
+	if (c->kind)
+		c->kind->failed(c, err);
 }
 
 static void send_fail(struct braid_comm *c, uint16_t code, uint64_t size, uint64_t room)

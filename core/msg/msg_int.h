@@ -16,6 +16,7 @@
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/msg/comm.h"
+#include "core/msg/kind.h"
 
 /* NULL: no send of that number, modulo BRAID_SLOTS, is open. */
 static inline struct braid_send *braid_send_at(const struct braid_comm *c, uint32_t seq)
@@ -56,25 +57,18 @@ static inline bool braid_is_retired(const struct braid_comm *c, uint32_t seq)
 	return c->retired[seq % BRAID_SLOTS / 64] >> seq % 64 & 1;
 }
 
-static inline bool braid_comm_drains(struct braid_comm *c)
-{
-	return c->closed || atomic_load_explicit(&c->err, memory_order_relaxed);
-}
-
 enum { BRAID_RETIRE_MAX = 64 };		/* messages that a RETIRE may be due for */
 
 /* --- comm.c -------------------------------------------------------------------------------- */
 
+/* Move all that braid_comm_deliver_later() asked for; false: some is left. */
+bool braid_comms_deliver(struct braid_link *link);
 struct braid_req *braid_req_in_vain(struct braid_comm *c, unsigned n);
 
 /* --- fail.c -------------------------------------------------------------------------------- */
 
 void braid_comm_oversize(struct braid_comm *c, uint64_t size, uint64_t room, int32_t tag);
 void braid_comm_ended(struct braid_comm *c, enum braid_why why);
-void braid_comm_orphaned(struct braid_comm *c);	/* the peer closed it, and requests wait here */
-int braid_comm_report(struct braid_comm *c, int err);
-void braid_comm_give_up(struct braid_comm *c, const char *how);
-void braid_comm_no_gpu(struct braid_comm *c, const struct braid_gpucopy *copy);
 void braid_send_no_gpu(struct braid_xfer *x, const struct braid_gpucopy *copy);
 
 /* --- send.c -------------------------------------------------------------------------------- */
@@ -173,8 +167,6 @@ int braid_fail_came(struct braid_lane *lane, struct braid_comm *c);
 
 /* --- close.c ------------------------------------------------------------------------------- */
 
-/* Stop using all memory of the comm's requests.  All lanes stand still. */
-void braid_comm_drop(struct braid_comm *c);
 int braid_bye_came(struct braid_lane *lane, struct braid_comm *c);
 
 #endif

@@ -14,7 +14,6 @@
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/msg/msg_int.h"
-#include "core/msg/rma_int.h"
 #include "core/msg/window.h"
 
 void braid_unexp_free(struct braid_comm *c, struct braid_unexp *u)
@@ -152,7 +151,7 @@ bool braid_comm_deliver(struct braid_link *link)
 	braid_assert_locked(&link->lock);
 	braid_list_for_safe(u, tmp, &link->msg.copying, copy_node)
 		unexp_deliver(u);
-	return braid_rma_deliver(link) && braid_list_empty(&link->msg.copying);
+	return braid_comms_deliver(link) && braid_list_empty(&link->msg.copying);
 }
 
 void braid_comm_leave(struct braid_link *link)

@@ -30,7 +30,7 @@ static int check_what(unsigned what)
 
 	if (what == BRAID_RMA_GET || what == BRAID_RMA_RANK)
 		return 0;
-	if (!what || what > (BRAID_RMA_DATA | BRAID_RMA_BULK | BRAID_RMA_SIGNAL | BRAID_RMA_ORDERED))
+	if (!what || what >= 2 * BRAID_RMA_ORDERED)
 		return -EBADMSG;
 	if (put == (BRAID_RMA_DATA | BRAID_RMA_BULK))
 		return -EBADMSG;

@@ -19,7 +19,7 @@ enum braid_rma_what {
 	BRAID_RMA_DATA = 1,	/* `size` bytes follow: they go to `offset` of `window` */
 	BRAID_RMA_BULK = 2,	/* `size` bytes come in chunks */
 	BRAID_RMA_SIGNAL = 4,	/* add `value` to the word at `signal_offset` of `signal_window` */
-	BRAID_RMA_ORDERED = 8,	/* SIGNAL: once all that was sent before it in this context is here */
+	BRAID_RMA_ORDERED = 8,	/* SIGNAL: once all that its context sent before is here */
 	BRAID_RMA_GET = 16,	/* send these `size` bytes, in chunks of number `id` */
 	BRAID_RMA_RANK = 32,	/* the sender's rank is `id`: the first of a channel */
 };

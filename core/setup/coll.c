@@ -16,6 +16,7 @@
 #include "core/proto/auth.h"
 #include "core/setup/connect.h"
 #include "core/setup/listen.h"
+#include "core/setup/peer_handle.h"
 
 /* --- its life ------------------------------------------------------------------------------ */
 
@@ -46,13 +47,10 @@ int braid_coll_listen(struct braid_dev *dev, void *handle, struct braid_coll **r
 static int keep_handle(struct braid_coll *coll, unsigned rank, const void *from)
 {
 	struct braid_handle *h = &coll->handle[rank];
-	int err = braid_handle_unpack(from, h);
+	int err = braid_peer_handle(coll->rma.dev, from, h);
 
 	if (err)
-		return braid_error(err == -EPROTO ? -EPROTONOSUPPORT : -EINVAL,
-				   "device %s: the handle of rank %u is not one of this Braid "
-				   "release: set NCCL_NET_PLUGIN=braid on every rank, or BRAID_RMA="
-				   "off on all [rma-handle]", coll->rma.dev->net.name, rank);
+		return err;
 	coll->token[rank] = braid_secret_new();
 	if (!coll->token[rank])
 		return braid_no_memory("a communicator");
@@ -273,15 +271,17 @@ static void peer_opened(struct braid_coll_peer *p, struct braid_comm *c)
 {
 	struct braid_rma_op *op, *tmp;
 
+	struct braid_rma_channel *ch = c->channel;
+
 	braid_lock_wait(&c->link->lock);
-	c->rma->rank = (int)p->rank;
+	ch->rank = (int)p->rank;
 	braid_list_for_safe(op, tmp, &p->early, node) {
 		braid_list_del(&op->node);
-		braid_rma_post(c->rma, op, true);
+		braid_rma_post(ch, op, true);
 	}
 	braid_link_send(c->link, true);
 	braid_unlock(&c->link->lock);
-	atomic_store_explicit(&p->ch, c->rma, memory_order_release);
+	atomic_store_explicit(&p->ch, ch, memory_order_release);
 	braid_secret_free(p->token);
 	p->token = NULL;
 }

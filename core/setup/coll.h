@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * coll.h - communicators for one-sided traffic (NCCL's collComm): their ranks, windows and requests.
+ * coll.h - communicators for one-sided traffic, NCCL's collComm: ranks, windows and requests.
  *
  * connect() only keeps the handles of all ranks.  A rank is dialled when the first operation is
  * posted to it, by the calls that wait for that operation, and over a link that exists already if
@@ -24,7 +24,7 @@ struct braid_rma_window;
 
 /* Listen on a device; `handle` gets 128 bytes for the other ranks. */
 int braid_coll_listen(struct braid_dev *dev, void *handle, struct braid_coll **ret);
-/* The handles of all ranks, this one's among them.  -EINVAL or -EPROTO: one is not Braid's. */
+/* The handles of all ranks, this one's among them. */
 int braid_coll_connect(struct braid_coll *coll, void *const *handles, unsigned nranks,
 		       unsigned rank);
 /* The listen, or the communicator, is not used any more.  Freed once both are. */
@@ -36,7 +36,7 @@ void braid_coll_set_class(struct braid_coll *coll, int traffic_class);
 /* An order of its own for the operations of one context; contexts beyond 256 share them. */
 uint8_t braid_coll_order(struct braid_coll *coll);
 
-/* Register memory as this rank's next window.  never_reset: as in core/msg/rma.h. */
+/* Register memory as this rank's next window.  never_reset: as in core/rma/rma.h. */
 int braid_coll_open(struct braid_coll *coll, const struct braid_mem *mem, bool never_reset,
 		    struct braid_rma_window **ret);
 int braid_coll_close_window(struct braid_coll *coll, struct braid_rma_window *w);
@@ -59,7 +59,7 @@ int braid_coll_put(struct braid_coll *coll, const struct braid_put *put, struct 
 struct braid_get {
 	unsigned rank;
 	uint8_t order;
-	const struct braid_rma_window *remote, *local;	/* both of this rank; remote: the target's */
+	const struct braid_rma_window *remote, *local;	/* of this rank: remote names the target's */
 	uint64_t remote_off, local_off, size;
 	bool more;
 };

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "core/base/list.h"
-#include "core/msg/rma.h"
+#include "core/rma/rma.h"
 #include "core/proto/handle.h"
 #include "core/setup/coll.h"
 

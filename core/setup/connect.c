@@ -19,12 +19,13 @@
 #include "core/link/state.h"
 #include "core/link/txq.h"
 #include "core/msg/comm.h"
-#include "core/msg/rma.h"
+#include "core/rma/rma.h"
 #include "core/proto/auth.h"
 #include "core/proto/frame.h"
 #include "core/proto/handle.h"
 #include "core/setup/links.h"
 #include "core/setup/path.h"
+#include "core/setup/peer_handle.h"
 #include "core/setup/service.h"
 #include "core/setup/tries.h"
 
@@ -57,7 +58,7 @@ struct attempt {			/* one connect, until it is over */
 };
 
 static struct braid_log_gate gate_short;
-
+static const struct braid_handle_state no_state;
 static struct attempt **attempts;	/* under braid_svc.lock */
 static unsigned nattempts;
 static unsigned nused;			/* attempts in use */
@@ -445,7 +446,6 @@ static bool enter(void)
 
 void braid_connect_give_up(void *handle)
 {
-	static const struct braid_handle_state no_state;
 	struct braid_handle h;
 	struct attempt *a = NULL;
 
@@ -462,29 +462,13 @@ void braid_connect_give_up(void *handle)
 int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct braid_rma *rma,
 		  struct braid_comm **ret)
 {
-	static const struct braid_handle_state no_state;
 	struct braid_handle h;
 	struct attempt *a = NULL;
-	int err = braid_handle_unpack(handle, &h);
+	int err = braid_peer_handle(dev, handle, &h);
 
 	*ret = NULL;
-	if (err == -EPROTO)
-		return braid_error(-EPROTONOSUPPORT,
-				   "device %s: the peer's handle is not Braid's: it "
-				   "runs another NCCL net plugin; set NCCL_NET_PLUGIN=braid on "
-				   "every rank [other-plugin]",
-				   dev->net.name);
-	if (err == -EPROTONOSUPPORT)
-		return braid_error(
-			err,
-			"device %s: the peer speaks Braid's wire versions %u to %u, this "
-			"library %u to %u: install the same Braid release on both hosts "
-			"[wire-version]",
-			dev->net.name, h.least, h.most, BRAID_WIRE_LEAST, BRAID_WIRE_MOST);
 	if (err)
-		return braid_error(-EINVAL, "device %s: the peer's handle was damaged on its way "
-				   "[bad-handle]",
-				   dev->net.name);
+		return err;
 	if (!enter()) {
 		braid_auth_wipe(&h, sizeof(h));
 		return 0;
@@ -499,11 +483,10 @@ int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct
 			*ret = a->way.comm;
 			a->way.comm = NULL;
 		}
-		if (err != -EAGAIN) {
+		if (err != -EAGAIN)
 			attempt_end(a);
-			if (err)	/* a further call is a new attempt */
-				braid_handle_put_state(handle, &no_state);
-		}
+		if (err && err != -EAGAIN)	/* a further call is a new attempt */
+			braid_handle_put_state(handle, &no_state);
 	}
 	braid_svc_unlock();
 	braid_auth_wipe(&h, sizeof(h));

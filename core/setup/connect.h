@@ -17,7 +17,7 @@ struct braid_rma;
 
 /*
  * Move a connect on; `handle` is the caller's copy, in which the state of the attempt is kept.
- * `rma` is not NULL: the comm is to be a channel of that communicator (core/msg/rma.h).
+ * `rma` is not NULL: the comm is to be a channel of that communicator (core/rma/rma.h).
  * 0 with *ret NULL: call again.  An error has been logged and ends the attempt.
  */
 int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct braid_rma *rma,

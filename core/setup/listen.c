@@ -16,7 +16,7 @@
 #include "core/link/link.h"
 #include "core/msg/comm.h"
 #include "core/msg/open.h"
-#include "core/msg/rma.h"
+#include "core/rma/rma.h"
 #include "core/proto/auth.h"
 #include "core/proto/handle.h"
 #include "core/setup/links.h"

@@ -40,7 +40,7 @@ struct sim_node {
 	struct braid_comm *(*accept)(struct braid_listen *l);
 	void (*close_listen)(struct braid_listen *l);
 	int (*connect)(struct braid_dev *dev, int traffic_class, void *handle,
-		       struct braid_comm **ret);
+		       struct braid_rma *rma, struct braid_comm **ret);
 	int (*isend)(struct braid_comm *c, const void *data, uint64_t size, int32_t tag,
 		     struct braid_mr *mr, struct braid_req **ret);
 	int (*irecv)(struct braid_comm *c, unsigned n, void *const *data, const size_t *sizes,

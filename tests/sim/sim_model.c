@@ -312,7 +312,7 @@ static bool send_connect(struct comm *c, struct side *s)
 	if (s->state == SIDE_WAIT)
 		memcpy(c->mine, c->handle, sizeof(c->mine));
 	s->state = SIDE_OPEN;
-	err = p->node->connect(p->dev, -1, c->mine, &s->c);
+	err = p->node->connect(p->dev, -1, c->mine, NULL, &s->c);
 	if (err)
 		side_fails(c, s, err, "connect");
 	else if (s->c)

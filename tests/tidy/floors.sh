@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # floors.sh - calls point downwards only, as `nm` sees them in the objects of this build:
 #
-#	base < proto < contract (core/*.c) < mem < link < msg < setup < watch	all of core/
+#	base < proto < contract (core/*.c) < mem < link < msg < rma < setup < watch	all of core/
 #	verbs, socket, smc, ucx	call core up to link; nobody but plugin calls them
 #	gdr, topo		are below core
 #
@@ -55,6 +55,7 @@ upward()
 			if (f ~ /^core\/link\//) return 5
 			if (f ~ carriers) return 5.5
 			if (f ~ /^core\/msg\//) return 6
+			if (f ~ /^core\/rma\//) return 6.5
 			if (f ~ /^core\/setup\//) return 7
 			if (f ~ /^core\/watch\//) return 8
 			return 9

@@ -3,7 +3,7 @@
 # layers.sh - includes point downwards only:
 #
 #	plugin -> core -> gdr, topo
-#	in core: watch -> setup -> msg -> link -> mem -> transport.h, dev.h -> proto -> base
+#	in core: watch -> setup -> rma -> msg -> link -> mem -> transport.h, dev.h -> proto -> base
 #	verbs, socket, smc, ucx -> core/transport.h, dev.h, link/lane_io.h, mem, proto, base;
 #				gdr, topo		and smc -> socket/stream.h
 #
@@ -26,7 +26,7 @@ floor()
 {
 	local f under=
 
-	for f in base proto mem link msg setup watch; do
+	for f in base proto mem link msg rma setup watch; do
 		under=$under${under:+|}$f
 		[ "$f" = "$1" ] && break
 	done

@@ -23,6 +23,7 @@
 #include "core/link/link.h"
 #include "core/msg/comm.h"
 #include "core/msg/open.h"
+#include "core/rma/rma.h"
 #include "core/proto/auth.h"
 #include "core/proto/handle.h"
 #include "core/base/secret.h"
@@ -43,7 +44,7 @@ static struct braid_listen *l;
 static char handle[BRAID_HANDLE_SIZE];
 
 static struct {
-	int service_err, listener_err;
+	int service_err, listener_err, channel_err;
 	unsigned opened;		/* devices whose listeners were opened */
 	unsigned moved[LINKS], flushed;
 	struct braid_comm *brought;	/* comes when a link is moved */
@@ -94,6 +95,12 @@ bool braid_link_try_flush_control(struct braid_link *link)
 	assert_ptr_equal(link, &links[0]);
 	w.flushed++;
 	return true;
+}
+
+int braid_rma_channel_new(struct braid_rma *rma, struct braid_comm *c)
+{
+	c->channel = rma;
+	return w.channel_err;
 }
 
 void braid_comm_close(struct braid_comm *c)
@@ -451,6 +458,33 @@ static void of_one_connect_the_first_comm_is_taken(void **state)
 	assert_ptr_equal(braid_listen_accept(l), three);
 }
 
+static void a_listen_for_one_sided_traffic_makes_channels(void **state)
+{
+	struct braid_comm *one = comm(0), *two = comm(1);
+	static struct braid_rma rma;
+	struct braid_open o;
+
+	(void)state;
+	listen_now();
+	l->rma = &rma;
+	o = proof(one);
+	o.connect = 5;
+	assert_int_equal(offer(one, &o), 0);
+	assert_ptr_equal(one->channel, &rma);
+	assert_null(one->listen);		/* accept() does not get it */
+	assert_null(braid_listen_accept(l));
+	o = proof(two);
+	o.connect = 5;
+	assert_int_equal(offer(two, &o), -EALREADY);
+	o.connect = 7;
+	w.channel_err = -ENOMEM;
+	braid_lock_wait(&two->link->lock);
+	assert_int_equal(braid_comm_hooks.open_offer(two, &o), -ENOMEM);
+	w.channel_err = 0;
+	assert_int_equal(braid_comm_hooks.open_offer(two, &o), 0);	/* it was not taken */
+	braid_unlock(&two->link->lock);
+}
+
 static void connects_without_a_number_are_all_taken(void **state)
 {
 	struct braid_comm *one = comm(0), *two = comm(1);
@@ -591,6 +625,7 @@ int main(void)
 		CASE(an_open_for_no_listen_or_one_of_another_device_is_refused),
 		CASE(a_listen_keeps_a_limited_number_of_comms),
 		CASE(of_one_connect_the_first_comm_is_taken),
+		CASE(a_listen_for_one_sided_traffic_makes_channels),
 		CASE(connects_without_a_number_are_all_taken),
 		CASE(a_comm_of_a_dead_link_is_taken_back_once),
 		CASE(closing_a_listen_closes_what_was_never_accepted),

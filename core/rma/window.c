@@ -2,7 +2,7 @@
 /*
  * rma_window.c - windows: opened, announced to the ranks that have a channel here, and closed.
  */
-#include "core/msg/rma_int.h"
+#include "core/rma/rma_int.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,36 +13,26 @@
 #include "core/msg/comms.h"
 #include "core/msg/open.h"
 
-struct braid_rma_window *braid_rma_window(const struct braid_rma *rma, uint32_t number)
-{
-	struct braid_rma_window *w = atomic_load_explicit(&rma->bucket[number % BRAID_RMA_BUCKETS],
-							  memory_order_acquire);
-
-	while (w && w->number != number)
-		w = atomic_load_explicit(&w->next, memory_order_acquire);
-	return w;
-}
-
 /* A link that the communicator has a channel on, pinned. */
 struct links {
-	struct braid_link **link;
+	struct braid_link **all;
 	unsigned n;
 };
 
 static int add_link(struct links *to, struct braid_link *link)
 {
-	struct braid_link **more;
+	void *more;
 
 	for (unsigned i = 0; i < to->n; i++) {
-		if (to->link[i] == link)
+		if (to->all[i] == link)
 			return 0;
 	}
-	more = realloc(to->link, (to->n + 1) * sizeof(struct braid_link *));
+	more = realloc(to->all, (to->n + 1) * sizeof(struct braid_link *));
 	if (!more)
 		return -ENOMEM;
-	to->link = more;
+	to->all = more;
 	braid_link_pin(link);
-	to->link[to->n++] = link;
+	to->all[to->n++] = link;
 	return 0;
 }
 
@@ -64,8 +54,16 @@ static int links_of(struct braid_rma *rma, struct links *ret)
 static void links_leave(struct links *l)
 {
 	for (unsigned i = 0; i < l->n; i++)
-		braid_link_unpin(l->link[i]);
-	free(l->link);
+		braid_link_unpin(l->all[i]);
+	free(l->all);
+}
+
+/* Is the comm a channel of that communicator? */
+static bool is_of(const struct braid_comm *c, const struct braid_rma *rma)
+{
+	const struct braid_rma_channel *ch = braid_rma_channel_of(c);
+
+	return ch && ch->rma == rma;
 }
 
 /* Windows were opened or closed: announce that on the communicator's channels of this link. */
@@ -77,7 +75,7 @@ static void announce(const struct braid_rma *rma, struct braid_link *link)
 	if (atomic_load(&link->state) != BRAID_LINK_UP)
 		return;
 	braid_list_for(c, braid_comms(link), node) {
-		if (c->rma && c->rma->rma == rma && !c->sender)
+		if (is_of(c, rma) && !c->sender)
 			braid_comm_control_due(c);
 	}
 	braid_link_urge(link);
@@ -100,9 +98,9 @@ void braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w)
 		braid_info("out of memory: window %u is announced late", w->number);
 	braid_unlock(&rma->lock);
 	for (unsigned i = 0; i < links.n; i++) {
-		braid_lock_wait(&links.link[i]->lock);
-		announce(rma, links.link[i]);
-		braid_unlock(&links.link[i]->lock);
+		braid_lock_wait(&links.all[i]->lock);
+		announce(rma, links.all[i]);
+		braid_unlock(&links.all[i]->lock);
 	}
 	links_leave(&links);
 }
@@ -154,7 +152,7 @@ static bool has_keys(const struct braid_rma_window *w)
 /* The lanes of the link stand still. */
 static void stop_using(struct braid_comm *c, const struct braid_rma_window *w)
 {
-	struct braid_rma_channel *ch = c->rma;
+	struct braid_rma_channel *ch = c->channel;
 
 	braid_assert_locked(&c->link->lock);
 	if (!c->sender && w->number < ch->announced && has_keys(w)) {
@@ -179,7 +177,7 @@ static void close_on(const struct braid_rma *rma, struct braid_link *link,
 	struct braid_comm *c;
 
 	braid_list_for(c, braid_comms(link), node) {
-		if (c->rma && c->rma->rma == rma && !c->closed)
+		if (is_of(c, rma) && !c->closed)
 			stop_using(c, w);
 	}
 	braid_link_go(link, n);
@@ -201,7 +199,7 @@ int braid_rma_window_close(struct braid_rma *rma, struct braid_rma_window *w)
 		err = unlist(rma, w);
 	braid_unlock(&rma->lock);
 	for (unsigned i = 0; !err && i < links.n; i++)
-		close_on(rma, links.link[i], w);
+		close_on(rma, links.all[i], w);
 	links_leave(&links);
 	if (err)
 		return braid_no_memory("the end of a window");
@@ -271,15 +269,16 @@ static bool send_all(struct braid_rma_channel *ch)
 	return true;
 }
 
-bool braid_rma_send_control(struct braid_comm *c)
+bool braid_rma_announce(struct braid_comm *c)
 {
+	struct braid_rma_channel *ch = c->channel;
 	bool all;
 
 	braid_assert_locked(&c->link->lock);
 	if (c->sender || c->closed || atomic_load(&c->err))
 		return true;
-	braid_lock_wait(&c->rma->rma->lock);
-	all = send_all(c->rma);
-	braid_unlock(&c->rma->rma->lock);
+	braid_lock_wait(&ch->rma->lock);
+	all = send_all(ch);
+	braid_unlock(&ch->rma->lock);
 	return all;
 }

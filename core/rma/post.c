@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rma_post.c - operations that this rank posts, from iput() to the lanes, and the bytes of gets.
+ * post.c - operations that this rank posts, from iput() to the lanes, and the bytes of gets.
  *
- * An operation leaves as one frame, with the bytes of a small put in it; those of a large one follow
- * in chunks.  It waits in the channel's queue, in order, while its target has not registered the
- * window, or home has no room.
+ * An operation leaves as one frame, with the bytes of a small put in it.  Those of a large one
+ * follow in chunks.  It waits in the channel's queue, in order, while its target has not registered
+ * the window, or home has no room.
  */
-#include "core/msg/rma_int.h"
+#include "core/rma/rma_int.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -29,9 +29,9 @@ static BRAID_APART enum look in_vain(struct braid_rma_op *op, const char *what, 
 {
 	const struct braid_link *link = op->ch->comm->link;
 
-	braid_warn("device %s, peer %s: %s %llu bytes at offset %llu of window %u of rank %d, which "
-		   "has %llu bytes there [rma-range]", link->key.dev->net.name, link->peer, what,
-		   (unsigned long long)size, (unsigned long long)at, op->h.window, op->ch->rank,
+	braid_warn("device %s, peer %s: %s %llu bytes at offset %llu of window %u of rank %d, "
+		   "which has %llu bytes there [rma-range]", link->key.dev->net.name, link->peer,
+		   what, (unsigned long long)size, (unsigned long long)at, op->h.window, op->ch->rank,
 		   (unsigned long long)room);
 	atomic_store(&op->err, -EINVAL);
 	op->x.parts = 0;
@@ -259,7 +259,7 @@ void braid_rma_retry(struct braid_rma_channel *ch)
 
 int braid_rma_window_came(struct braid_lane *lane, struct braid_comm *c)
 {
-	struct braid_rma_channel *ch = c->rma;
+	struct braid_rma_channel *ch = c->channel;
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_rma_remote *r;
 
@@ -288,7 +288,7 @@ int braid_rma_window_came(struct braid_lane *lane, struct braid_comm *c)
 
 int braid_rma_closed_came(struct braid_lane *lane, struct braid_comm *c)
 {
-	struct braid_rma_channel *ch = c->rma;
+	struct braid_rma_channel *ch = c->channel;
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_rma_remote *r;
 
@@ -310,10 +310,11 @@ int braid_rma_closed_came(struct braid_lane *lane, struct braid_comm *c)
 
 int braid_rma_got_begin(struct braid_lane *lane, struct braid_comm *c)
 {
+	const struct braid_rma_channel *ch = c->channel;
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_rma_op *op;
 
-	braid_list_for(op, &c->rma->gets, x.node) {
+	braid_list_for(op, &ch->gets, x.node) {
 		if (op->h.id != h->seq)
 			continue;
 		if (h->flags || h->size > op->h.size || h->len > op->h.size - op->cut)

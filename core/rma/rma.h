@@ -10,19 +10,19 @@
  *   CHUNK	bytes of a large put, or back to the rank that put, of a get: on any lane
  *   CREDIT	the target has registered window rseq, of `size` bytes; RETIRE: it has closed it
  *
- * An operation on a window that the target has not registered yet waits where it was posted, so
+ * An operation on a window that the target has not registered yet waits where it was posted.  So
  * nothing unexpected ever arrives.
  *
- * Order.  Operations of one context are counted in epochs, which ORDERED signals end.  A chunk names
- * its epoch, and its operation (BULK) the bytes to come.  The target applies an ORDERED signal once
- * all epochs before have ended and the bytes of its own are here.  Whatever lanes carry them, and
+ * Order.  Operations of one context are counted in epochs, which ORDERED signals end.  A chunk
+ * names its epoch, and its operation (BULK) the bytes to come.  The target applies an ORDERED signal
+ * once all epochs before have ended and the bytes of its own are here.  Whatever lanes carry them, and
  * however often these are lost, each frame arrives once, so each signal is added once.
  *
  * The link's lock guards a channel.  Windows are found without a lock: one that is closed is freed
  * only once all links of its ranks have stood still.
  */
-#ifndef BRAID_MSG_RMA_H
-#define BRAID_MSG_RMA_H
+#ifndef BRAID_RMA_RMA_H
+#define BRAID_RMA_RMA_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -44,7 +44,8 @@ struct braid_rma_order;
 
 enum {
 	BRAID_RMA_BUCKETS = 64,
-	BRAID_RMA_INLINE_MAX = BRAID_COPY_MAX - BRAID_RMA_HDR_SIZE,	/* larger puts go in chunks */
+	/* Larger puts go in chunks. */
+	BRAID_RMA_INLINE_MAX = BRAID_COPY_MAX - BRAID_RMA_HDR_SIZE,
 	BRAID_RMA_NO_RANK = -1,
 };
 
@@ -86,7 +87,7 @@ struct braid_rma_remote {		/* a window of the target */
 struct braid_rma_op {			/* an operation that was posted, as NCCL holds it */
 	struct braid_rma_channel *ch;	/* NULL: not there yet, or freed */
 	struct braid_list node;		/* ch->ops, until test() has returned done */
-	struct braid_xfer x;		/* its node: the queue, a link's pending, or channel->gets */
+	struct braid_xfer x;		/* its node: in the queue, a link's pending, or gets */
 	atomic_bool done;
 	atomic_int err;			/* done in vain: it makes no sense */
 	void *owner;			/* of the caller */
@@ -111,7 +112,7 @@ struct braid_rma_channel {
 	unsigned nremote, remote_room;
 	uint32_t remote_next;		/* lower numbers are open, or closed for good */
 	uint32_t epoch[BRAID_RMA_CONTEXTS];
-	uint32_t ahead;			/* ORDERED signals since all chunks were known to be there */
+	uint32_t ahead;			/* ORDERED signals since no chunk was on its way */
 	uint32_t next_get;
 	bool rank_due;
 	atomic_bool waits;		/* a hint: the queue is not empty */
@@ -123,10 +124,9 @@ struct braid_rma_channel {
 	int64_t due;			/* bytes of chunks announced and not here */
 	unsigned placed;		/* windows announced with keys, and open */
 	char *scratch;			/* an operation that arrives in pieces */
-	struct braid_list landings;	/* core/msg/rma_gpu.c */
-	struct braid_list deliver_node;	/* link->msg.delivering */
+	struct braid_list landings;	/* core/rma/land.c */
 	/* of both */
-	bool spread;			/* chunks may come on any lane: see braid_link_spread_begin() */
+	bool spread;			/* chunks may come on any lane */
 };
 
 /* --- the communicator ---------------------------------------------------------------------- */
@@ -146,7 +146,17 @@ void braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w);
  * call braid_stops_wait().  A channel that has operations from it fails.
  */
 int braid_rma_window_close(struct braid_rma *rma, struct braid_rma_window *w);
-struct braid_rma_window *braid_rma_window(const struct braid_rma *rma, uint32_t number);
+/* NULL: it is closed, or not open yet. */
+static inline struct braid_rma_window *braid_rma_window(const struct braid_rma *rma,
+							uint32_t number)
+{
+	struct braid_rma_window *w = atomic_load_explicit(&rma->bucket[number % BRAID_RMA_BUCKETS],
+							  memory_order_acquire);
+
+	while (w && w->number != number)
+		w = atomic_load_explicit(&w->next, memory_order_acquire);
+	return w;
+}
 /* Apply a signal to a window of this rank's: 0, -ERANGE or -ENOMEM. */
 int braid_rma_signal(struct braid_rma *rma, uint32_t window, uint64_t offset, uint64_t value);
 /* Write words of signals into GPUs; false: some are not written yet.  Takes rma->lock. */
@@ -158,22 +168,7 @@ bool braid_rma_words_move(struct braid_rma *rma);
 void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool more);
 /* Send operations that had to wait, if they can leave now.  Takes the lock, if it is free. */
 void braid_rma_retry(struct braid_rma_channel *ch);
-/* The error of a channel's comm, after the WARN that it may still need; 0: none.  Takes the lock. */
+/* The error of a channel's comm, after the WARN that may still be due; 0: none.  Takes the lock. */
 int braid_rma_error(struct braid_comm *c);
-
-/* What core/msg does with comms, for one that is a channel. */
-int braid_rma_rx_begin(struct braid_lane *lane, struct braid_comm *c);
-int braid_rma_rx_end(struct braid_lane *lane, struct braid_comm *c);
-/* An EAGER that is here whole; false: it is not for this way. */
-bool braid_rma_rx_fast(struct braid_comm *c, const struct braid_hdr *h, const char *payload);
-char *braid_rma_rx_place(const struct braid_lane *lane, const struct braid_comm *c,
-			 const struct braid_hdr *h, const struct braid_mr **ret_gpu);
-bool braid_rma_send_control(struct braid_comm *c);	/* false: no room for all */
-void braid_rma_failed(struct braid_comm *c, int err);
-bool braid_rma_unfinished(const struct braid_comm *c);
-void braid_rma_forget(struct braid_comm *c);	/* its memory is not used any more */
-/* The comm is closed: it no longer is its communicator's. */
-void braid_rma_channel_leave(struct braid_comm *c);
-void braid_rma_channel_free(struct braid_comm *c);
 
 #endif

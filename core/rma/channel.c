@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rma.c - the channels of a communicator, and the frames that arrive on them; see rma.h. */
-#include "core/msg/rma_int.h"
+#include "core/rma/rma_int.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/link/recover.h"
 
 void braid_rma_start(struct braid_rma *rma, struct braid_dev *dev)
 {
@@ -21,81 +23,10 @@ void braid_rma_end(struct braid_rma *rma)
 	rma->closed = NULL;
 }
 
-/* --- channels ------------------------------------------------------------------------------ */
-
-int braid_rma_channel_new(struct braid_rma *rma, struct braid_comm *c)
+static void failed(struct braid_comm *c, int err)
 {
-	struct braid_rma_channel *ch = calloc(1, sizeof(*ch));
-
-	braid_assert_locked(&c->link->lock);
-	if (!ch)
-		return -ENOMEM;
-	ch->comm = c;
-	ch->rma = rma;
-	ch->rank = BRAID_RMA_NO_RANK;
-	ch->rank_due = true;
-	braid_list_init(&ch->ops);
-	braid_list_init(&ch->queue);
-	braid_list_init(&ch->gets);
-	braid_list_init(&ch->replies);
-	braid_list_init(&ch->landings);
-	braid_list_init(&ch->deliver_node);
-	c->rma = ch;
-	c->link->msg.nrma++;
-	braid_lock_wait(&rma->lock);
-	braid_list_add_tail(&rma->channels, &ch->node);
-	braid_unlock(&rma->lock);
-	return 0;
-}
-
-void braid_rma_channel_leave(struct braid_comm *c)
-{
-	struct braid_rma_channel *ch = c->rma;
+	struct braid_rma_channel *ch = c->channel;
 	struct braid_rma *rma = ch->rma;
-	struct braid_rma_op *op, *tmp;
-
-	braid_assert_locked(&c->link->lock);
-	if (!rma)
-		return;
-	braid_lock_wait(&rma->lock);
-	braid_list_del(&ch->node);
-	if (atomic_load(&rma->failed) == c)
-		atomic_store(&rma->failed, NULL);
-	braid_rma_forget(c);
-	braid_list_for_safe(op, tmp, &ch->ops, node) {
-		braid_list_del(&op->node);
-		braid_list_add_tail(&rma->lost, &op->node);
-	}
-	braid_unlock(&rma->lock);
-	ch->rma = NULL;
-}
-
-void braid_rma_channel_free(struct braid_comm *c)
-{
-	struct braid_rma_channel *ch = c->rma;
-
-	braid_rma_channel_leave(c);
-	braid_rma_orders_free(ch);
-	c->link->msg.nrma--;
-	c->rma = NULL;
-	free(ch->remote);
-	free(ch->scratch);
-	free(ch);
-}
-
-void braid_rma_spread(struct braid_rma_channel *ch, bool spread)
-{
-	braid_assert_locked(&ch->comm->link->lock);
-	if (spread && !ch->spread)
-		braid_link_spread_begin(ch->comm->link);
-	else if (!spread && ch->spread)
-		braid_link_spread_end(ch->comm->link);
-	ch->spread = spread;
-}
-
-void braid_rma_failed(struct braid_comm *c, int err)
-{
-	struct braid_rma *rma = c->rma->rma;
 	int none = 0;
 
 	if (c->closed || (c->sender && !c->opened))	/* connect() goes on by another link */
@@ -116,24 +47,28 @@ int braid_rma_error(struct braid_comm *c)
 	return err;
 }
 
-bool braid_rma_unfinished(const struct braid_comm *c)
+static bool unfinished(const struct braid_comm *c)
 {
+	const struct braid_rma_channel *ch = c->channel;
 	const struct braid_rma_op *op;
 
 	braid_assert_locked(&c->link->lock);
-	braid_list_for(op, &c->rma->ops, node) {
+	braid_list_for(op, &ch->ops, node) {
 		if (!atomic_load(&op->done))
 			return true;
 	}
-	return braid_rma_replies_use(c->rma, NULL);
+	return braid_rma_replies_use(ch, NULL);
 }
 
-void braid_rma_forget(struct braid_comm *c)
+static void forget(struct braid_comm *c)
 {
-	struct braid_rma_channel *ch = c->rma;
+	struct braid_rma_channel *ch = c->channel;
 	struct braid_rma_op *op;
 
 	braid_assert_locked(&c->link->lock);
+	if (ch->placed)
+		braid_link_revoke(c->link, NULL, c);
+	ch->placed = 0;
 	braid_list_for(op, &ch->ops, node)
 		braid_list_del(&op->x.node);
 	braid_rma_replies_free(ch, true);
@@ -141,11 +76,44 @@ void braid_rma_forget(struct braid_comm *c)
 	braid_rma_spread(ch, false);
 }
 
+static void leave(struct braid_comm *c)
+{
+	struct braid_rma_channel *ch = c->channel;
+	struct braid_rma *rma = ch->rma;
+	struct braid_rma_op *op, *tmp;
+
+	braid_assert_locked(&c->link->lock);
+	if (!rma)
+		return;
+	braid_lock_wait(&rma->lock);
+	braid_list_del(&ch->node);
+	if (atomic_load(&rma->failed) == c)
+		atomic_store(&rma->failed, NULL);
+	forget(c);
+	braid_list_for_safe(op, tmp, &ch->ops, node) {
+		braid_list_del(&op->node);
+		braid_list_add_tail(&rma->lost, &op->node);
+	}
+	braid_unlock(&rma->lock);
+	ch->rma = NULL;
+}
+
+static void channel_free(struct braid_comm *c)
+{
+	struct braid_rma_channel *ch = c->channel;
+
+	leave(c);
+	braid_rma_orders_free(ch);
+	free(ch->remote);
+	free(ch->scratch);
+	free(ch);
+}
+
 /* --- frames that arrive -------------------------------------------------------------------- */
 
 static int begin_op(struct braid_lane *lane, struct braid_comm *c)
 {
-	struct braid_rma_channel *ch = c->rma;
+	struct braid_rma_channel *ch = c->channel;
 	const struct braid_hdr *h = &lane->rx_hdr;
 
 	if (c->sender || h->seq != ch->next_seq || h->flags || h->len > BRAID_COPY_MAX)
@@ -161,9 +129,9 @@ static int begin_op(struct braid_lane *lane, struct braid_comm *c)
 	return 0;
 }
 
-bool braid_rma_rx_fast(struct braid_comm *c, const struct braid_hdr *h, const char *payload)
+static bool rx_fast(struct braid_comm *c, const struct braid_hdr *h, const char *payload)
 {
-	struct braid_rma_channel *ch = c->rma;
+	struct braid_rma_channel *ch = c->channel;
 
 	braid_assert_locked(&c->link->lock);
 	if (c->sender || h->seq != ch->next_seq || h->flags || h->len > BRAID_COPY_MAX ||
@@ -177,7 +145,7 @@ bool braid_rma_rx_fast(struct braid_comm *c, const struct braid_hdr *h, const ch
 static int chunk_place(const struct braid_comm *c, const struct braid_hdr *h,
 		       struct braid_rma_window **ret_window)
 {
-	const struct braid_rma_channel *ch = c->rma;
+	const struct braid_rma_channel *ch = c->channel;
 	struct braid_rma_window *w = braid_rma_window(ch->rma, (uint32_t)h->tag);
 
 	*ret_window = w;
@@ -205,8 +173,8 @@ static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
 	return lane->rx_mr && !lane->gpu ? braid_rx_stage(lane) : 0;
 }
 
-char *braid_rma_rx_place(const struct braid_lane *lane, const struct braid_comm *c,
-			 const struct braid_hdr *h, const struct braid_mr **ret_gpu)
+static char *rx_place(const struct braid_lane *lane, const struct braid_comm *c,
+		      const struct braid_hdr *h, const struct braid_mr **ret_gpu)
 {
 	struct braid_rma_window *w;
 
@@ -217,7 +185,7 @@ char *braid_rma_rx_place(const struct braid_lane *lane, const struct braid_comm 
 	return !*ret_gpu || lane->gpu ? w->data + h->offset : NULL;
 }
 
-int braid_rma_rx_begin(struct braid_lane *lane, struct braid_comm *c)
+static int rx_begin(struct braid_lane *lane, struct braid_comm *c)
 {
 	braid_assert_locked(&c->link->lock);
 	if (braid_comm_drains(c))
@@ -269,10 +237,10 @@ static int chunk_is_here(const struct braid_lane *lane, struct braid_rma_channel
 	return braid_rma_chunk_came(ch, (uint8_t)h->n, h->seq, h->len);
 }
 
-int braid_rma_rx_end(struct braid_lane *lane, struct braid_comm *c)
+static int rx_end(struct braid_lane *lane, struct braid_comm *c)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
-	struct braid_rma_channel *ch = c->rma;
+	struct braid_rma_channel *ch = c->channel;
 	int err;
 
 	braid_assert_locked(&c->link->lock);
@@ -288,5 +256,39 @@ int braid_rma_rx_end(struct braid_lane *lane, struct braid_comm *c)
 	if (!c->sender)
 		return chunk_is_here(lane, ch);
 	braid_rma_got_end(ch, lane->rx_target, h->len);
+	return 0;
+}
+
+static bool deliver(struct braid_comm *c)
+{
+	return braid_rma_landings_move(c->channel);
+}
+
+static const struct braid_comm_kind kind = {
+	.rx_begin = rx_begin, .rx_end = rx_end, .rx_fast = rx_fast, .rx_place = rx_place,
+	.send_control = braid_rma_announce, .deliver = deliver, .failed = failed,
+	.unfinished = unfinished, .forget = forget, .close = leave, .free = channel_free,
+};
+
+int braid_rma_channel_new(struct braid_rma *rma, struct braid_comm *c)
+{
+	struct braid_rma_channel *ch = calloc(1, sizeof(*ch));
+
+	braid_assert_locked(&c->link->lock);
+	if (!ch)
+		return -ENOMEM;
+	ch->comm = c;
+	ch->rma = rma;
+	ch->rank = BRAID_RMA_NO_RANK;
+	ch->rank_due = true;
+	braid_list_init(&ch->ops);
+	braid_list_init(&ch->queue);
+	braid_list_init(&ch->gets);
+	braid_list_init(&ch->replies);
+	braid_list_init(&ch->landings);
+	braid_comm_set_kind(c, &kind, ch);
+	braid_lock_wait(&rma->lock);
+	braid_list_add_tail(&rma->channels, &ch->node);
+	braid_unlock(&rma->lock);
 	return 0;
 }

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rma_int.h - what the files of core/rma share; with the link's lock held, but for word.c. */
+#ifndef BRAID_RMA_RMA_INT_H
+#define BRAID_RMA_RMA_INT_H
+
+#include "core/link/lane.h"
+#include "core/link/link.h"
+#include "core/link/state.h"
+#include "core/msg/comm.h"
+#include "core/msg/kind.h"
+#include "core/rma/rma.h"
+
+/* NULL: the comm carries NCCL's messages. */
+static inline struct braid_rma_channel *braid_rma_channel_of(const struct braid_comm *c)
+{
+	return c->kind ? c->channel : NULL;
+}
+
+/* Chunks may come on any lane, or no more than before. */
+static inline void braid_rma_spread(struct braid_rma_channel *ch, bool spread)
+{
+	braid_assert_locked(&ch->comm->link->lock);
+	if (spread && !ch->spread)
+		braid_link_spread_begin(ch->comm->link);
+	else if (!spread && ch->spread)
+		braid_link_spread_end(ch->comm->link);
+	ch->spread = spread;
+}
+
+/* --- post.c ----------------------------------------------------------------------------------- */
+
+int braid_rma_window_came(struct braid_lane *lane, struct braid_comm *c);
+int braid_rma_closed_came(struct braid_lane *lane, struct braid_comm *c);
+/* A chunk of a get begins, or is here. */
+int braid_rma_got_begin(struct braid_lane *lane, struct braid_comm *c);
+void braid_rma_got_end(struct braid_rma_channel *ch, struct braid_rma_op *op, uint32_t len);
+
+/* --- window.c --------------------------------------------------------------------------------- */
+
+bool braid_rma_announce(struct braid_comm *c);	/* false: no room for all */
+
+/* --- apply.c ---------------------------------------------------------------------------------- */
+
+/* An operation is here: 0, or -EBADMSG or -ENOMEM, and nothing was changed. */
+int braid_rma_apply(struct braid_rma_channel *ch, const char *payload, size_t n);
+/* Is there a reply from the memory of `mr`; NULL: any? */
+bool braid_rma_replies_use(const struct braid_rma_channel *ch, const struct braid_mr *mr);
+/* Free replies that have been sent; all: the others, too, which no lane refers to. */
+void braid_rma_replies_free(struct braid_rma_channel *ch, bool all);
+
+/* --- order.c: 0, -EBADMSG or -ENOMEM ---------------------------------------------------------- */
+
+/* NULL: out of memory. */
+struct braid_rma_order *braid_rma_order_of(struct braid_rma_channel *ch, uint8_t context);
+/* The number of the present epoch. */
+uint32_t braid_rma_epoch(const struct braid_rma_order *o);
+/* It also waits for so many bytes of a landing; of an operation's chunks. */
+int braid_rma_expect(struct braid_rma_order *o, uint64_t bytes);
+int braid_rma_bulk(struct braid_rma_channel *ch, struct braid_rma_order *o,
+		   const struct braid_rma_hdr *h);
+/* They are here. */
+int braid_rma_landed(struct braid_rma_channel *ch, uint8_t context, uint32_t epoch, uint64_t len);
+int braid_rma_chunk_came(struct braid_rma_channel *ch, uint8_t context, uint32_t epoch,
+			 uint32_t len);
+/* An ORDERED signal ends the present epoch. */
+int braid_rma_end_epoch(struct braid_rma_channel *ch, struct braid_rma_order *o,
+			const struct braid_rma_hdr *h);
+/* Apply a signal of the channel's now. */
+int braid_rma_apply_signal(struct braid_rma_channel *ch, uint32_t window, uint64_t offset,
+			   uint64_t value);
+void braid_rma_orders_free(struct braid_rma_channel *ch);
+
+/* --- land.c ----------------------------------------------------------------------------------- */
+
+/* Bring the bytes of an operation into a GPU.  0 or -ENOMEM. */
+int braid_rma_land(struct braid_rma_channel *ch, struct braid_rma_window *w,
+		   const struct braid_rma_hdr *h, uint32_t epoch, const char *bytes);
+/* A NIC has written a chunk into a GPU: make the GPU see it.  0 or -ENOMEM. */
+int braid_rma_land_written(struct braid_rma_channel *ch, struct braid_rma_window *w,
+			   const struct braid_hdr *h);
+/* Move the channel's landings on, and all words; false: some are not over. */
+bool braid_rma_landings_move(struct braid_rma_channel *ch);
+/* Forget what goes to that window; NULL: to all, as the channel is closed. */
+void braid_rma_landings_drop(struct braid_rma_channel *ch, const struct braid_rma_window *w);
+
+/* --- word.c ----------------------------------------------------------------------------------- */
+
+/* Add to a word of a GPU's memory: 0 or -ENOMEM. */
+int braid_rma_word_add(struct braid_rma *rma, struct braid_rma_window *window, uint64_t offset,
+		       uint64_t value);
+void braid_rma_words_drop(struct braid_rma *rma, const struct braid_rma_window *window);
+
+#endif

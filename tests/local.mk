@@ -150,6 +150,8 @@ abi_tests = \
 	tests/abi/test_pool \
 	tests/abi/test_queue \
 	tests/abi/test_renew \
+	tests/abi/test_rma \
+	tests/abi/test_rma_life \
 	tests/abi/test_shapes \
 	tests/abi/test_sizes \
 	tests/abi/test_stat \
@@ -311,6 +313,8 @@ tests_libtest_a_SOURCES = \
 	tests/abi/loss.h \
 	tests/abi/nics.c \
 	tests/abi/nics.h \
+	tests/abi/onesided.c \
+	tests/abi/onesided.h \
 	tests/abi/rdma.c \
 	tests/abi/rdma.h \
 	tests/lib/golden.h \

@@ -409,7 +409,7 @@ void flush_run(struct group *g, int context, const struct window *w, unsigned ra
 
 /* -- flows -------------------------------------------------------------------------------- */
 
-enum { SLOTS = 4, PIECES = 6, SLOT = 1 << 20 };
+enum { PIECES = 6, SLOT = 1 << 20 };
 enum { WORD_ROUNDS, WORD_ACKS, WORD_WEAK, FLOW_WORDS };
 
 struct flow *flow_new(struct group *g, int context, unsigned peer, unsigned rounds, unsigned id)
@@ -418,8 +418,8 @@ struct flow *flow_new(struct group *g, int context, unsigned peer, unsigned roun
 
 	TRUE(f);
 	*f = (struct flow){ .g = g, .peer = peer, .context = context, .rounds = rounds, .id = id };
-	f->src = window_new(g, SLOTS * SLOT);
-	f->dst = memory_new(SLOTS * SLOT);
+	f->src = window_new(g, FLOW_SLOTS * SLOT);
+	f->dst = memory_new(FLOW_SLOTS * SLOT);
 	blank(f->dst.data, f->dst.size);	/* puts may come as soon as it is registered */
 	window_reg(g, &f->dst, 0);
 	f->words = words_new(g, FLOW_WORDS);
@@ -430,7 +430,7 @@ struct flow *flow_new(struct group *g, int context, unsigned peer, unsigned roun
 static size_t piece(const struct flow *f, unsigned round, unsigned i, size_t *off, uint64_t *seed)
 {
 	static const size_t sizes[] = { 1, 8, 130, 4000, 8144, 8145, 30001, 65536, 150000 };
-	size_t at = round % SLOTS * SLOT;
+	size_t at = round % FLOW_SLOTS * SLOT;
 	size_t size = 0;
 
 	for (unsigned k = 0; k <= i; k++) {
@@ -463,7 +463,7 @@ static void flow_test(struct flow *f)
 		if (!req_done(f->g, f->queue[i].req))
 			return;
 		if (f->queue[i].size)
-			blank(f->queue[i].src, f->queue[i].size);
+			memset(f->queue[i].src, 0xdd, f->queue[i].size);
 		f->head++;
 	}
 }
@@ -489,7 +489,7 @@ static void flow_post(struct flow *f)
 	}
 	flow_keep(f, POST(f->g, .context = f->context, .rank = f->peer, .words = &f->words,
 			  .word = WORD_ROUNDS, .add = 1), NULL, 0);
-	f->sent++;
+	f->posted[f->sent++ % FLOW_SLOTS] = f->tail;
 }
 
 static void flow_look(struct flow *f)
@@ -511,10 +511,10 @@ bool flow_step(struct flow *f)
 	uint64_t acked = word(&f->words, WORD_ACKS);
 
 	TRUE(acked <= f->sent);
-	TRUE(word(&f->words, WORD_ROUNDS) <= f->seen + SLOTS);
+	TRUE(word(&f->words, WORD_ROUNDS) <= f->seen + FLOW_SLOTS);
 	flow_test(f);
-	/* The source of a slot is free as soon as its requests are done, well before the peer says so. */
-	if (f->sent < f->rounds && f->sent < acked + SLOTS)
+	if (f->sent < f->rounds && f->sent < acked + FLOW_SLOTS &&
+	    (int)(f->head - f->posted[f->sent % FLOW_SLOTS]) >= 0)
 		flow_post(f);
 	while (word(&f->words, WORD_ROUNDS) > f->seen)
 		flow_look(f);

@@ -12,7 +12,7 @@
 #include "tests/abi/abi.h"
 #include "tools/rma.h"
 
-enum { RANKS_MAX = 16, GROUPS_MAX = 8, NOTES = 64 };
+enum { RANKS_MAX = 16, GROUPS_MAX = 8, NOTES = 64, FLOW_SLOTS = 4 };
 
 struct rank {
 	struct abi *t;
@@ -103,7 +103,7 @@ struct flow {
 	struct window src, dst, words;
 	unsigned sent, seen, weak_sent;
 	struct { void *req; uint8_t *src; size_t size; } queue[512];	/* a ring; the source, once done */
-	unsigned head, tail;
+	unsigned head, tail, posted[FLOW_SLOTS];	/* posted: the tail after a slot's last round */
 };
 struct flow *flow_new(struct group *g, int context, unsigned peer, unsigned rounds, unsigned id);
 bool flow_step(struct flow *f);		/* true: all rounds are done, both ways */

@@ -290,7 +290,7 @@ static bool next_put(const struct braid_lane *lane, const struct braid_can *can,
 	    q->ring[f->off] != BRAID_F_CHUNK || f->ext_len > can->put_max)
 		return false;
 	braid_hdr_read(q->ring + f->off, &h);
-	imm = !must_ack && !lane->link->checksums && h.len <= can->imm_max &&
+	imm = !must_ack && !lane->link->checksums && !s->no_imm && h.len <= can->imm_max &&
 	      h.comm <= UINT16_MAX && h.n != BRAID_IMM_WHOLE;
 	/* Immediate data stands for one frame or a whole message; two headers must be adjacent. */
 	if (first && (imm ? h.len != h.size : f->off != at->off + BRAID_HDR_SIZE))

@@ -31,6 +31,7 @@ struct braid_xfer {
 	uint32_t seq;			/* its number in the comm */
 	uint32_t parts;			/* frames not done; +1 while something is left to cut */
 	bool same_tag;			/* as the comm's message before it */
+	bool no_imm;			/* its chunks need their headers */
 	atomic_bool *done;		/* set when no part is left */
 	struct braid_mr *mr;		/* of its memory; or NULL */
 	struct braid_place to;

@@ -97,6 +97,7 @@ static int answer(struct braid_rma_channel *ch, const struct braid_rma_hdr *h,
 	r->x.parts = 1;
 	r->x.done = &r->done;
 	r->x.mr = w->mr;
+	r->x.no_imm = true;
 	braid_list_add_tail(&ch->replies, &r->node);
 	braid_link_pending(ch->comm->link, &r->x);
 	return 0;

@@ -231,6 +231,7 @@ void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool 
 	op->x.parts = 1;
 	op->x.done = &op->done;
 	op->x.mr = op->mr;
+	op->x.no_imm = true;
 	if (c->peer_closed)
 		braid_comm_orphaned(c);
 	if (braid_comm_drains(c))

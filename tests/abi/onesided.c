@@ -27,6 +27,8 @@ static struct {				/* of the ranks that are being started */
 	void (*body)(struct rank *r);
 } start;
 
+void (*ranks_prepare)(void);
+
 /* -- ranks -------------------------------------------------------------------------------- */
 
 static void rank_up(struct rank *r)
@@ -34,6 +36,8 @@ static void rank_up(struct rank *r)
 	char err[512];
 	int ndev = 0;
 
+	if (ranks_prepare)
+		ranks_prepare();
 	r->rma = rma_load(r->t->plugin, start.version, err, sizeof(err));
 	if (!r->rma)
 		FAIL("%s", err);

@@ -38,6 +38,7 @@ struct window {				/* memory between pages that nobody may touch */
 	size_t map_len;
 };
 
+extern void (*ranks_prepare)(void);	/* called in each rank before it loads the plugin; or NULL */
 /* Run `body` as n ranks, with the newest version of the ABI, or (each) with one after the other. */
 void ranks_run(struct abi *t, unsigned n, void (*body)(struct rank *r));
 void ranks_run_each(struct abi *t, unsigned n, void (*body)(struct rank *r));

@@ -132,7 +132,7 @@ static void close_all(struct braid_coll *coll)
 	braid_listen_close(coll->listen);
 	coll->listen = NULL;
 	for (unsigned i = 0; coll->peer && i < coll->rma.nranks; i++) {
-		struct braid_coll_peer *p = atomic_load(&coll->peer[i]);
+		struct braid_coll_peer *p = atomic_exchange(&coll->peer[i], NULL);
 
 		if (p)
 			peer_close(p);
@@ -218,11 +218,31 @@ int braid_coll_open(struct braid_coll *coll, const struct braid_mem *mem, bool n
 	return 0;
 }
 
+/* Fail the peer, if an operation that waits for its channel reads or writes the window. */
+static void peer_stop_using(struct braid_coll_peer *p, const struct braid_rma_window *w)
+{
+	const struct braid_rma_op *op;
+	int none = 0;
+
+	pthread_mutex_lock(&p->lock);
+	braid_list_for(op, &p->early, node) {
+		if (op->mr == w->mr)
+			atomic_compare_exchange_strong(&p->err, &none, -ECANCELED);
+	}
+	pthread_mutex_unlock(&p->lock);
+}
+
 int braid_coll_close_window(struct braid_coll *coll, struct braid_rma_window *w)
 {
 	int err;
 
 	braid_coll_here_drop(coll, w);
+	for (unsigned i = 0; coll->peer && i < coll->rma.nranks; i++) {
+		struct braid_coll_peer *p = atomic_load(&coll->peer[i]);
+
+		if (p)
+			peer_stop_using(p, w);
+	}
 	err = braid_rma_window_close(&coll->rma, w);
 	/* The NIC of a lost lane may still read or write the memory. */
 	if (!err)

@@ -22,7 +22,7 @@ struct braid_coll_peer {				/* a rank that operations were posted to */
 	unsigned rank;
 	struct braid_list early;	/* operations posted before there was a channel */
 	_Atomic(struct braid_rma_channel *) ch;
-	atomic_int err;			/* connect() failed */
+	atomic_int err;			/* connect() failed, or a window of `early` was closed */
 };
 
 struct braid_coll {

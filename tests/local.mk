@@ -151,6 +151,7 @@ abi_tests = \
 	tests/abi/test_queue \
 	tests/abi/test_renew \
 	tests/abi/test_rma \
+	tests/abi/test_rma_fault \
 	tests/abi/test_rma_life \
 	tests/abi/test_shapes \
 	tests/abi/test_sizes \

@@ -371,6 +371,68 @@ static void late(struct abi *t)
 	ranks_run_each(t, 2, late_window);
 }
 
+/* -- many ranks --------------------------------------------------------------------------- */
+
+enum { TOKENS = 8, TOKEN = 7168 };
+
+static size_t token_size(unsigned from, unsigned to, unsigned round, unsigned i)
+{
+	return 8 + mix(((from * 16 + to) * 16 + round) * 16 + i) % (TOKEN - 8);
+}
+
+/* As experts' tokens are sent: from all ranks to all, a signal with each, on two contexts. */
+static void dispatch(struct rank *r)
+{
+	enum { ROUNDS = 3 };
+	struct group *g = group_new(r, 2);
+	size_t part = (size_t)TOKENS * TOKEN;
+	struct window src = window_new(g, part * r->n), dst = window_new(g, part * r->n);
+	struct window words = words_new(g, RANKS_MAX + 1);
+	void *req[RANKS_MAX * TOKENS];
+
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		unsigned n = 0;
+
+		for (unsigned i = 0; i < TOKENS; i++) {
+			for (unsigned k = 0; k < r->n; k++) {
+				unsigned to = (r->rank + k) % r->n;
+				size_t at = to * part + (size_t)i * TOKEN;
+				size_t size = token_size(r->rank, to, round, i);
+
+				fill(src.data + at, size, round * 7 + i + r->rank * 1000);
+				req[n++] = POST(g, .context = i % 2, .src = &src, .src_off = at, .dst = &dst,
+						.dst_off = r->rank * part + (size_t)i * TOKEN, .size = size,
+						.rank = to, .words = &words, .word = r->rank,
+						.weak = i % 3 == 0, .more = k < r->n - 1);
+			}
+			tick(r);
+		}
+		for (unsigned i = 0; i < n; i++)
+			req_wait(g, req[i]);
+		for (unsigned k = 0; k < r->n; k++) {
+			word_wait(g, &words, k, (uint64_t)TOKENS * (round + 1));
+			for (unsigned i = 0; i < TOKENS; i++)
+				filled(dst.data + k * part + (size_t)i * TOKEN, token_size(k, r->rank, round, i),
+				       round * 7 + i + k * 1000);
+		}
+		for (unsigned k = 0; k < r->n; k++)
+			PUT(g, .rank = k, .words = &words, .word = RANKS_MAX);
+		word_wait(g, &words, RANKS_MAX, (uint64_t)r->n * (round + 1));
+	}
+	together(r);
+	for (unsigned k = 0; k < r->n; k++)
+		EQ(TOKENS * ROUNDS, word(&words, k));
+	window_free(g, &words);
+	window_free(g, &dst);
+	window_free(g, &src);
+	groups_close(r);
+}
+
+static void sixteen(struct abi *t)
+{
+	ranks_run(t, 16, dispatch);
+}
+
 /* -- threads ------------------------------------------------------------------------------ */
 
 struct worker {
@@ -502,6 +564,7 @@ static const struct abi_case cases[] = {
 	CASE("puts go to any of 200 windows", many_windows, ONCE),
 	CASE("windows come and go 500 times", windows_come_and_go, ONCE),
 	CASE("a put waits for a window that its target registers later", late, ONCE),
+	CASE("sixteen ranks put to all others, with a signal each", sixteen, ONCE),
 	CASE("windows are registered while two threads put", threads, ONCE),
 	CASE("devices are those of the net plugin, and proxied", told, ONCE),
 	CASE("BRAID_RMA=off leaves NCCL without devices", off, ONCE),

@@ -23,6 +23,19 @@ void braid_rma_end(struct braid_rma *rma)
 	rma->closed = NULL;
 }
 
+static bool unfinished(const struct braid_comm *c)
+{
+	const struct braid_rma_channel *ch = c->channel;
+	const struct braid_rma_op *op;
+
+	braid_assert_locked(&c->link->lock);
+	braid_list_for(op, &ch->ops, node) {
+		if (!atomic_load(&op->done))
+			return true;
+	}
+	return braid_rma_replies_use(ch, NULL);
+}
+
 static void failed(struct braid_comm *c, int err)
 {
 	struct braid_rma_channel *ch = c->channel;
@@ -30,6 +43,8 @@ static void failed(struct braid_comm *c, int err)
 	int none = 0;
 
 	if (c->closed || (c->sender && !c->opened))	/* connect() goes on by another link */
+		return;
+	if (c->peer_closed && !unfinished(c))	/* that rank is done, and ended before this one */
 		return;
 	atomic_store(&rma->failed, c);
 	atomic_compare_exchange_strong(&rma->err, &none, err);
@@ -45,19 +60,6 @@ int braid_rma_error(struct braid_comm *c)
 	braid_comm_report(c, err);
 	braid_unlock(&c->link->lock);
 	return err;
-}
-
-static bool unfinished(const struct braid_comm *c)
-{
-	const struct braid_rma_channel *ch = c->channel;
-	const struct braid_rma_op *op;
-
-	braid_assert_locked(&c->link->lock);
-	braid_list_for(op, &ch->ops, node) {
-		if (!atomic_load(&op->done))
-			return true;
-	}
-	return braid_rma_replies_use(ch, NULL);
 }
 
 static void forget(struct braid_comm *c)

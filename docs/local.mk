@@ -16,7 +16,7 @@ docs/man/braid.1: tools/genman$(EXEEXT) docs/man/braid.1.in
 userdocdir = $(docdir)/user
 dist_userdoc_DATA = \
 	docs/user/addresses.md docs/user/clusters.md docs/user/compare.md docs/user/doctor.md docs/user/encryption.md docs/user/gpu.md \
-	docs/user/install.md docs/user/thresholds.example.json docs/user/mesh.md docs/user/messages.md docs/user/nccl.md docs/user/observability.md docs/user/rdma.md docs/user/reports.md \
+	docs/user/install.md docs/user/thresholds.example.json docs/user/mesh.md docs/user/messages.md docs/user/nccl.md docs/user/observability.md docs/user/onesided.md docs/user/rdma.md docs/user/reports.md \
 	docs/user/reliability.md docs/user/smc.md docs/user/topology.md docs/user/tutorial.md docs/user/ucx.md \
 	docs/user/validate.md docs/user/validate.schema.json
 

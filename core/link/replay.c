@@ -191,3 +191,22 @@ int braid_tx_release(struct braid_lane *lane, uint32_t comm)
 	}
 	return 0;
 }
+
+int braid_tx_copy(struct braid_lane *lane, const struct braid_xfer *x)
+{
+	struct braid_txq *q = &lane->tx;
+
+	braid_assert_locked(&lane->link->lock);
+	for (uint32_t i = q->f_acked; i != q->f_head; i++) {
+		struct braid_txf *f = &q->f[i & q->fmask];
+
+		if (f->owner != x || !f->ext_len || f->own)
+			continue;
+		f->own = malloc(f->ext_len);
+		if (!f->own)
+			return -ENOMEM;
+		memcpy(f->own, f->ext, f->ext_len);
+		f->ext = f->own;
+	}
+	return 0;
+}

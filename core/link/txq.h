@@ -132,5 +132,10 @@ bool braid_tx_fast_send(struct braid_lane *lane, uint32_t id, uint32_t seq, cons
  * be completed.  The lane stands still.  0, or -ENOMEM: the link must die.
  */
 int braid_tx_release(struct braid_lane *lane, uint32_t comm);
+/*
+ * Send a message's frames from copies, so that its memory can be given back.  No NIC reads it, and
+ * it is not a GPU's.  The lane stands still.  0, or -ENOMEM.
+ */
+int braid_tx_copy(struct braid_lane *lane, const struct braid_xfer *x);
 
 #endif

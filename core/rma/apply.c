@@ -68,6 +68,28 @@ void braid_rma_replies_free(struct braid_rma_channel *ch, bool all)
 	}
 }
 
+/*
+ * Its rank may have all of a reply although this one does not know that yet, and the ranks may have
+ * agreed to close the window.
+ */
+void braid_rma_replies_copy(struct braid_rma_channel *ch, const struct braid_mr *mr)
+{
+	const struct braid_link *link = ch->comm->link;
+	struct reply *r;
+	bool all;
+
+	braid_list_for(r, &ch->replies, node) {
+		if (atomic_load(&r->done) || r->x.mr != mr || mr->gpu || r->cut < r->size)
+			continue;
+		all = true;
+		for (unsigned i = 0; i < link->nlanes; i++)
+			all = all && !link->lane[i]->tr->dma &&
+			      !braid_tx_copy(link->lane[i], &r->x);
+		if (all)
+			r->x.mr = NULL;
+	}
+}
+
 bool braid_rma_replies_use(const struct braid_rma_channel *ch, const struct braid_mr *mr)
 {
 	const struct reply *r;

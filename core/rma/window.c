@@ -161,6 +161,7 @@ static void stop_using(struct braid_comm *c, const struct braid_rma_window *w)
 	}
 	braid_link_discard(c->link, c->id, w);
 	braid_rma_landings_drop(ch, w);
+	braid_rma_replies_copy(ch, w->mr);
 	if (!uses(ch, w->mr))
 		return;
 	if (!atomic_load(&c->err))

@@ -24,14 +24,14 @@ enum {
 enum look { LOOK_FOUND, LOOK_WAIT, LOOK_VAIN };
 
 /* The operation makes no sense: it is done, in vain. */
-static BRAID_APART enum look in_vain(struct braid_rma_op *op, const char *what, uint64_t at,
-				     uint64_t size, uint64_t room)
+static BRAID_APART enum look in_vain(struct braid_rma_op *op, const char *what, uint32_t window,
+				     uint64_t at, uint64_t size, uint64_t room)
 {
 	const struct braid_link *link = op->ch->comm->link;
 
 	braid_warn("device %s, peer %s: %s %llu bytes at offset %llu of window %u of rank %d, "
 		   "which has %llu bytes there [rma-range]", link->key.dev->net.name, link->peer,
-		   what, (unsigned long long)size, (unsigned long long)at, op->h.window, op->ch->rank,
+		   what, (unsigned long long)size, (unsigned long long)at, window, op->ch->rank,
 		   (unsigned long long)room);
 	atomic_store(&op->err, -EINVAL);
 	op->x.parts = 0;
@@ -61,11 +61,12 @@ static enum look look(struct braid_rma_op *op, uint32_t window, uint64_t at, uin
 	struct braid_rma_remote *r = find(op->ch, window);
 
 	*ret = r;
+	if (r && at <= r->size && size <= r->size - at)
+		return LOOK_FOUND;
 	if (r)
-		return at <= r->size && size <= r->size - at ?
-			       LOOK_FOUND : in_vain(op, "an operation on", at, size, r->size);
-	return window >= op->ch->remote_next ? LOOK_WAIT : in_vain(op, "the window is closed:", at,
-								    size, 0);
+		return in_vain(op, "an operation on", window, at, size, r->size);
+	return window >= op->ch->remote_next ?
+		       LOOK_WAIT : in_vain(op, "the window is closed:", window, at, size, 0);
 }
 
 static enum look look_at_all(struct braid_rma_op *op, struct braid_rma_remote **ret)

@@ -14,9 +14,9 @@
  * nothing unexpected ever arrives.
  *
  * Order.  Operations of one context are counted in epochs, which ORDERED signals end.  A chunk
- * names its epoch, and its operation (BULK) the bytes to come.  The target applies an ORDERED signal
- * once all epochs before have ended and the bytes of its own are here.  Whatever lanes carry them, and
- * however often these are lost, each frame arrives once, so each signal is added once.
+ * names its epoch, and its operation (BULK) the bytes to come.  The target applies an ORDERED
+ * signal once all epochs before have ended and the bytes of its own are here.  Whatever lanes carry
+ * them, and however often these are lost, each frame arrives once, so each signal is added once.
  *
  * The link's lock guards a channel.  Windows are found without a lock: one that is closed is freed
  * only once all links of its ranks have stood still.

@@ -15,7 +15,7 @@
 
 /* A link that the communicator has a channel on, pinned. */
 struct links {
-	struct braid_link **all;
+	struct braid_link **link;
 	unsigned n;
 };
 
@@ -24,15 +24,15 @@ static int add_link(struct links *to, struct braid_link *link)
 	void *more;
 
 	for (unsigned i = 0; i < to->n; i++) {
-		if (to->all[i] == link)
+		if (to->link[i] == link)
 			return 0;
 	}
-	more = realloc(to->all, (to->n + 1) * sizeof(struct braid_link *));
+	more = realloc(to->link, (to->n + 1) * sizeof(struct braid_link *));
 	if (!more)
 		return -ENOMEM;
-	to->all = more;
+	to->link = more;
 	braid_link_pin(link);
-	to->all[to->n++] = link;
+	to->link[to->n++] = link;
 	return 0;
 }
 
@@ -54,8 +54,8 @@ static int links_of(struct braid_rma *rma, struct links *ret)
 static void links_leave(struct links *l)
 {
 	for (unsigned i = 0; i < l->n; i++)
-		braid_link_unpin(l->all[i]);
-	free(l->all);
+		braid_link_unpin(l->link[i]);
+	free(l->link);
 }
 
 /* Is the comm a channel of that communicator? */
@@ -98,9 +98,9 @@ void braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w)
 		braid_info("out of memory: window %u is announced late", w->number);
 	braid_unlock(&rma->lock);
 	for (unsigned i = 0; i < links.n; i++) {
-		braid_lock_wait(&links.all[i]->lock);
-		announce(rma, links.all[i]);
-		braid_unlock(&links.all[i]->lock);
+		braid_lock_wait(&links.link[i]->lock);
+		announce(rma, links.link[i]);
+		braid_unlock(&links.link[i]->lock);
 	}
 	links_leave(&links);
 }
@@ -200,7 +200,7 @@ int braid_rma_window_close(struct braid_rma *rma, struct braid_rma_window *w)
 		err = unlist(rma, w);
 	braid_unlock(&rma->lock);
 	for (unsigned i = 0; !err && i < links.n; i++)
-		close_on(rma, links.all[i], w);
+		close_on(rma, links.link[i], w);
 	links_leave(&links);
 	if (err)
 		return braid_no_memory("the end of a window");

@@ -59,7 +59,7 @@ int braid_coll_put(struct braid_coll *coll, const struct braid_put *put, struct 
 struct braid_get {
 	unsigned rank;
 	uint8_t order;
-	const struct braid_rma_window *remote, *local;	/* of this rank: remote names the target's */
+	const struct braid_rma_window *remote, *local;	/* this rank's: remote names the target's */
 	uint64_t remote_off, local_off, size;
 	bool more;
 };

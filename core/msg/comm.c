@@ -12,6 +12,7 @@
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/msg/comms.h"
+#include "core/msg/kind.h"
 #include "core/msg/msg_int.h"
 #include "core/msg/window.h"
 
@@ -251,16 +252,20 @@ bool braid_comm_waits(struct braid_comm *c, struct braid_waiting *ret)
 	braid_assert_locked(&c->link->lock);
 	if (c->closed || atomic_load(&c->err))
 		return false;
+	if (c->kind)
+		return c->kind->waits(c, ret);
 	if (!c->sender && c->oldest_rseq != c->next_rseq) {
 		const struct braid_recv *e = braid_recv_at(c, c->oldest_rseq);
 
-		*ret = (struct braid_waiting){ true, e->rseq, e->tag, e->room };
+		*ret = (struct braid_waiting){ .any = true, .seq = e->rseq, .tag = e->tag,
+						.size = e->room };
 	}
 	for (uint32_t q = c->oldest_await; c->sender && q != c->next_seq && !ret->any; q++) {
 		const struct braid_send *s = braid_send_at(c, q);
 
 		if (s->await == BRAID_AWAIT_WANT)
-			*ret = (struct braid_waiting){ true, s->x.seq, s->tag, s->size };
+			*ret = (struct braid_waiting){ .any = true, .seq = s->x.seq,
+							.tag = s->tag, .size = s->size };
 	}
 	return ret->any;
 }

@@ -235,6 +235,7 @@ void braid_comm_close(struct braid_comm *c);
 
 struct braid_waiting {			/* the oldest message that waits for the peer */
 	bool any;
+	const char *what, *why;		/* in words, if it is neither a send nor a receive */
 	uint32_t seq;			/* of the message or the receive */
 	int32_t tag;
 	uint64_t size;

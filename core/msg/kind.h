@@ -30,6 +30,8 @@ struct braid_comm_kind {
 	bool (*deliver)(struct braid_comm *c);
 	void (*failed)(struct braid_comm *c, int err);
 	bool (*unfinished)(const struct braid_comm *c);
+	/* See braid_comm_waits(). */
+	bool (*waits)(const struct braid_comm *c, struct braid_waiting *ret);
 	/* Stop using the user's memory.  All lanes stand still. */
 	void (*forget)(struct braid_comm *c);
 	void (*close)(struct braid_comm *c);	/* it may live on until the peer has closed, too */

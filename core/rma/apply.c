@@ -186,6 +186,8 @@ int braid_rma_apply(struct braid_rma_channel *ch, const char *payload, size_t n)
 		braid_comm_fail(ch->comm, -ECANCELED);
 		return 0;
 	}
+	braid_count(&ch->comm->done.messages, 1);
+	braid_count(&ch->comm->done.bytes, h.size);
 	if (h.what & BRAID_RMA_DATA && w)
 		err = data(ch, o, w, &h, payload + BRAID_RMA_HDR_SIZE);
 	else if (h.what & BRAID_RMA_BULK)

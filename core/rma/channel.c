@@ -269,7 +269,7 @@ static bool deliver(struct braid_comm *c)
 static const struct braid_comm_kind kind = {
 	.rx_begin = rx_begin, .rx_end = rx_end, .rx_fast = rx_fast, .rx_place = rx_place,
 	.send_control = braid_rma_announce, .deliver = deliver, .failed = failed,
-	.unfinished = unfinished, .forget = forget, .close = leave, .free = channel_free,
+	.unfinished = unfinished, .waits = braid_rma_waits, .forget = forget, .close = leave, .free = channel_free,
 };
 
 int braid_rma_channel_new(struct braid_rma *rma, struct braid_comm *c)

@@ -202,3 +202,16 @@ void braid_rma_orders_free(struct braid_rma_channel *ch)
 		ch->order[i] = NULL;
 	}
 }
+
+unsigned braid_rma_signals_waiting(const struct braid_rma_channel *ch)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < BRAID_RMA_CONTEXTS; i++) {
+		const struct braid_rma_order *o = ch->order[i];
+
+		for (unsigned k = 0; o && k < o->n; k++)
+			n += at(o, k)->ended;
+	}
+	return n;
+}

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/link/control.h"
 #include "core/proto/frame.h"
@@ -184,6 +185,7 @@ static bool post_now(struct braid_rma_channel *ch, struct braid_rma_op *op)
 	op->epoch = ch->epoch[op->h.context];
 	if (op->h.what & BRAID_RMA_GET)
 		op->h.id = ch->next_get++;
+	op->sent = true;
 	send_frame(ch, &op->h, op->data, inlined ? (uint32_t)op->h.size : 0, whole ? &op->x : NULL);
 	if (op->h.what & BRAID_RMA_ORDERED) {
 		ch->epoch[op->h.context]++;
@@ -225,6 +227,8 @@ void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool 
 
 	braid_assert_locked(&link->lock);
 	op->ch = ch;
+	op->number = ch->posted++;
+	op->at_ns = braid_clock_now(braid_link_is_watched(link));
 	braid_list_add_tail(&ch->ops, &op->node);
 	braid_list_init(&op->x.node);
 	op->x.ops = &ops;
@@ -244,6 +248,54 @@ void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool 
 		braid_hint(&ch->waits, true);
 	}
 	braid_link_send(link, !more);
+}
+
+void braid_rma_finish(struct braid_rma_op *op)
+{
+	struct braid_comm *c = op->ch->comm;
+
+	braid_lock_wait(&c->link->lock);
+	braid_count(&c->done.messages, 1);
+	braid_count(&c->done.bytes, op->h.size);
+	braid_list_del(&op->node);
+	braid_unlock(&c->link->lock);
+}
+
+enum braid_rma_state braid_rma_state(const struct braid_rma_op *op)
+{
+	if (atomic_load(&op->done))
+		return BRAID_RMA_DONE;
+	if (!op->sent)
+		return BRAID_RMA_WAITS;
+	return op->h.what & BRAID_RMA_GET ? BRAID_RMA_ASKED : BRAID_RMA_SENDING;
+}
+
+const char *braid_rma_name(const struct braid_rma_op *op)
+{
+	return op->h.what & BRAID_RMA_GET ? "get" :
+	       op->h.what & (BRAID_RMA_DATA | BRAID_RMA_BULK) ? "put" : "signal";
+}
+
+/* The oldest operation that the target keeps waiting. */
+bool braid_rma_waits(const struct braid_comm *c, struct braid_waiting *ret)
+{
+	const struct braid_rma_channel *ch = c->channel;
+	const struct braid_rma_op *op;
+
+	braid_list_for(op, &ch->ops, node) {
+		enum braid_rma_state state = braid_rma_state(op);
+
+		if (state != BRAID_RMA_WAITS && state != BRAID_RMA_ASKED)
+			continue;
+		*ret = (struct braid_waiting){
+			.any = true, .what = braid_rma_name(op), .seq = op->number,
+			.tag = (int32_t)op->h.window, .size = op->h.size,
+			.why = state == BRAID_RMA_ASKED ? "has not sent the bytes" :
+							  "has not registered that window",
+		};
+		return true;
+	}
+	return false;
 }
 
 void braid_rma_retry(struct braid_rma_channel *ch)

@@ -90,11 +90,14 @@ struct braid_rma_op {			/* an operation that was posted, as NCCL holds it */
 	struct braid_xfer x;		/* its node: in the queue, a link's pending, or gets */
 	atomic_bool done;
 	atomic_int err;			/* done in vain: it makes no sense */
+	bool sent;			/* its frame is queued at home */
 	void *owner;			/* of the caller */
 	struct braid_rma_hdr h;
 	struct braid_mr *mr;		/* of the local memory; NULL: a signal alone */
 	char *data;			/* there */
 	uint64_t cut;			/* bytes given to lanes as chunks; of a get: received */
+	uint32_t number;		/* of its channel's operations */
+	uint64_t at_ns;			/* when posted, to within some ms: core/base/clock.h */
 	uint32_t epoch;
 };
 
@@ -105,6 +108,7 @@ struct braid_rma_channel {
 	int rank;			/* of the peer */
 	uint32_t next_seq;		/* of its EAGER frames */
 	/* of the rank that posts */
+	uint32_t posted;		/* operations, ever */
 	struct braid_list ops;		/* all that are not finished */
 	struct braid_list queue;	/* of these: not sent yet, in order */
 	struct braid_list gets;		/* of these: sent, and waiting for bytes */
@@ -166,6 +170,19 @@ bool braid_rma_words_move(struct braid_rma *rma);
 
 /* Post an operation.  `more`: others follow, so that it may wait for them to leave together. */
 void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool more);
+/* An operation is over: forget it. */
+void braid_rma_finish(struct braid_rma_op *op);
+
+enum braid_rma_state {			/* of an operation */
+	BRAID_RMA_WAITS,		/* for a window of the target's, or for room */
+	BRAID_RMA_SENDING,		/* its frame or some chunks have not left, or not arrived */
+	BRAID_RMA_ASKED,		/* a get: bytes are missing */
+	BRAID_RMA_DONE,			/* but test() has not been called since */
+};
+enum braid_rma_state braid_rma_state(const struct braid_rma_op *op);
+const char *braid_rma_name(const struct braid_rma_op *op);	/* "put", "signal", "get" */
+/* Signals that wait for bytes on their way here. */
+unsigned braid_rma_signals_waiting(const struct braid_rma_channel *ch);
 /* Send operations that had to wait, if they can leave now.  Takes the lock, if it is free. */
 void braid_rma_retry(struct braid_rma_channel *ch);
 /* The error of a channel's comm, after the WARN that may still be due; 0: none.  Takes the lock. */

@@ -29,6 +29,7 @@ static inline void braid_rma_spread(struct braid_rma_channel *ch, bool spread)
 
 /* --- post.c ----------------------------------------------------------------------------------- */
 
+bool braid_rma_waits(const struct braid_comm *c, struct braid_waiting *ret);
 int braid_rma_window_came(struct braid_lane *lane, struct braid_comm *c);
 int braid_rma_closed_came(struct braid_lane *lane, struct braid_comm *c);
 /* A chunk of a get begins, or is here. */

@@ -139,14 +139,10 @@ int braid_coll_get(struct braid_coll *coll, const struct braid_get *get, struct 
 /* Free a request that is done; the error with which it was. */
 static int finish(struct braid_rma_op *op)
 {
-	struct braid_rma_channel *ch = op->ch;
 	int err = atomic_load(&op->err);
 
-	if (ch) {
-		braid_lock_wait(&ch->comm->link->lock);
-		braid_list_del(&op->node);
-		braid_unlock(&ch->comm->link->lock);
-	}
+	if (op->ch)
+		braid_rma_finish(op);
 	free(op);
 	return err ? err : 1;
 }

@@ -54,11 +54,12 @@ void braid_stall_check(struct braid_link *link, uint64_t now)
 				   "late, the network is fine. See braid dump %u "
 				   "[peer-late]",
 				   link->key.dev->net.name, link->peer,
-				   c->sender ? "send" : "receive", w.tag,
+				   w.what ? w.what : c->sender ? "send" : "receive", w.tag,
 				   (unsigned long long)w.size,
 				   (unsigned long long)seconds(braid_since(c->stall_ns, now)),
 				   (unsigned long long)(braid_silence(link, now) / MS),
-				   c->sender ? "has not posted its receive" : "has not sent it",
+				   w.why ? w.why : c->sender ? "has not posted its receive" :
+							       "has not sent it",
 				   braid_self.pid);
 			note_stall(link, braid_since(c->stall_ns, now) / MS, w.size);
 		}

@@ -127,7 +127,7 @@ static void put_message(struct braid_text *t, const struct braid_view_message *m
 	braid_text_add(t, "{\"kind\":\"%s\",\"comm\":%u,\"number\":%u,\"tag\":%d,\"bytes\":%" PRIu64
 		       ",\"bytes_done\":%" PRIu64 ",\"age_ms\":%" PRIu64
 		       ",\"failed\":%s,\"lane_ill\":%s,\"state\":\"%s\"},",
-		       m->sender ? "send" : "receive", m->comm, m->seq, m->tag, m->size, m->done,
+		       m->what ? m->what : m->sender ? "send" : "receive", m->comm, m->seq, m->tag, m->size, m->done,
 		       (uint64_t)(m->age_ns / MS), bool_text(m->failed), bool_text(m->ill),
 		       braid_view_words[m->state]);
 }
@@ -158,6 +158,9 @@ static void put_link(struct braid_text *t, const struct braid_view *v, bool all)
 		       v->open[1].bytes + v->closed[1].bytes,
 		       v->open[0].messages + v->closed[0].messages,
 		       v->open[0].bytes + v->closed[0].bytes);
+	if (v->nchannels)
+		braid_text_add(t, "\"channels\":%u,\"peer_windows\":%u,\"signals_waiting\":%u,",
+			       v->nchannels, v->windows, v->signals_waiting);
 	braid_text_add(t, "\"sends\":%" PRIu64 ",\"receives\":%" PRIu64 ",\"oldest_ms\":%" PRIu64
 		       ",\"lanes\":[", v->outstanding[1], v->outstanding[0],
 		       (uint64_t)(v->oldest_ns / MS));

@@ -10,6 +10,7 @@
 #include "core/link/lane.h"
 #include "core/link/state.h"
 #include "core/base/os.h"
+#include "core/rma/rma.h"
 #include "core/setup/silence.h"
 #include "core/setup/stall.h"
 
@@ -22,6 +23,8 @@ const char *const braid_view_words[BRAID_VIEW_STATES] = {
 	[BRAID_VIEW_NOT_SENT] = "peer has not sent it",
 	[BRAID_VIEW_ANNOUNCED] = "announced, no data yet",
 	[BRAID_VIEW_RECEIVING] = "being received",
+	[BRAID_VIEW_NOT_REGISTERED] = "peer has not registered the window",
+	[BRAID_VIEW_ASKED] = "peer has not sent the bytes",
 	[BRAID_VIEW_DONE] = "done, not asked for",
 };
 
@@ -132,6 +135,41 @@ static void view_recv(const struct braid_recv *e, struct braid_view_message *ret
 		ret->state = BRAID_VIEW_RECEIVING;
 }
 
+static void add_message(struct braid_view *view, const struct braid_view_message *m)
+{
+	view->outstanding[m->sender]++;
+	if (m->age_ns > view->oldest_ns)
+		view->oldest_ns = m->age_ns;
+	if (view->nmsgs < BRAID_VIEW_MESSAGES)
+		view->msg[view->nmsgs++] = *m;
+}
+
+/* A channel of one-sided operations. */
+static void view_channel(const struct braid_comm *c, uint64_t now, struct braid_view *view)
+{
+	static const enum braid_view_state states[] = {
+		[BRAID_RMA_WAITS] = BRAID_VIEW_NOT_REGISTERED,
+		[BRAID_RMA_SENDING] = BRAID_VIEW_SENDING, [BRAID_RMA_ASKED] = BRAID_VIEW_ASKED,
+		[BRAID_RMA_DONE] = BRAID_VIEW_DONE,
+	};
+	const struct braid_rma_channel *ch = c->channel;
+	const struct braid_rma_op *op;
+
+	view->nchannels++;
+	view->windows += ch->nremote;
+	view->signals_waiting += braid_rma_signals_waiting(ch);
+	braid_list_for(op, &ch->ops, node) {
+		struct braid_view_message m = {
+			.what = braid_rma_name(op), .comm = c->id, .seq = op->number,
+			.tag = (int32_t)op->h.window, .sender = true,
+			.failed = atomic_load(&c->err), .state = states[braid_rma_state(op)],
+			.size = op->h.size, .done = op->cut, .age_ns = braid_since(op->at_ns, now),
+		};
+
+		add_message(view, &m);
+	}
+}
+
 static void view_comm(const struct braid_comm *c, uint64_t now, struct braid_view *view)
 {
 	bool failed = atomic_load(&c->err);
@@ -139,6 +177,8 @@ static void view_comm(const struct braid_comm *c, uint64_t now, struct braid_vie
 	if (c->closed)
 		return;
 	add(&view->open[c->sender], &c->done);
+	if (c->kind)
+		view_channel(c, now, view);
 	for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
 		const struct braid_send *s = c->sender ? c->send[q % BRAID_SLOTS] : NULL;
 		const struct braid_recv *e = c->sender ? NULL : c->recv[q % BRAID_SLOTS];
@@ -153,11 +193,7 @@ static void view_comm(const struct braid_comm *c, uint64_t now, struct braid_vie
 		else
 			view_recv(e, &m);
 		m.age_ns = braid_since(s ? s->at_ns : e->at_ns, now);
-		view->outstanding[c->sender]++;
-		if (m.age_ns > view->oldest_ns)
-			view->oldest_ns = m.age_ns;
-		if (view->nmsgs < BRAID_VIEW_MESSAGES)
-			view->msg[view->nmsgs++] = m;
+		add_message(view, &m);
 	}
 }
 

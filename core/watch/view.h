@@ -28,14 +28,17 @@ enum braid_view_state {			/* of a message; words in view.c */
 	BRAID_VIEW_NOT_SENT,		/* a receive: the peer has nothing for it */
 	BRAID_VIEW_ANNOUNCED,
 	BRAID_VIEW_RECEIVING,
+	BRAID_VIEW_NOT_REGISTERED,	/* an operation: the peer has no such window yet */
+	BRAID_VIEW_ASKED,		/* a get: bytes are missing */
 	BRAID_VIEW_DONE,		/* but test() has not been called since */
 	BRAID_VIEW_STATES,
 };
 extern const char *const braid_view_words[BRAID_VIEW_STATES];
 
 struct braid_view_message {
+	const char *what;		/* "put", "signal", "get"; NULL: as `sender` says */
 	uint32_t comm, seq;		/* seq: of the message, or of the receive */
-	int32_t tag;
+	int32_t tag;			/* of an operation: the window */
 	bool sender, failed;		/* failed: its comm has, and test() was not called since */
 	bool ill;			/* part of it is on a lane that is down or suspect */
 	enum braid_view_state state;
@@ -69,6 +72,8 @@ struct braid_view {
 		uint64_t messages, bytes;
 	} open[2], closed[2];		/* messages done; [0] received, [1] sent */
 	uint64_t outstanding[2], oldest_ns;
+	unsigned nchannels, windows;	/* of one-sided operations; windows that peers opened */
+	unsigned signals_waiting;	/* here, for bytes that are on their way */
 	unsigned nmsgs;			/* how many outstanding messages msg has */
 	struct braid_view_message msg[BRAID_VIEW_MESSAGES];
 };

@@ -39,6 +39,9 @@ static const struct {
 	{ "being sent", "it is being sent" },
 	{ "sent, not acknowledged", "it was sent and is not acknowledged: look at the peer" },
 	{ "being received", "it is being received" },
+	{ "peer has not registered the window",
+	  "the peer has not registered that window: that rank is late, the network is fine" },
+	{ "peer has not sent the bytes", "the peer has not sent its bytes: look there" },
 	{ "done, not asked for",
 	  "it is done, and NCCL has not asked: the proxy thread of this process is late or stuck" },
 };
@@ -104,6 +107,16 @@ static void print_message(const json_t *m)
 		 report_is(m, "lane_ill") ? ", on a lane that is ill" : "",
 		 report_is(m, "failed") ? ", its comm has failed" : "");
 	text_wrap(state, used + 1, used);
+}
+
+/* One-sided operations: what peers have registered, and signals that wait for bytes here. */
+static void print_channels(const json_t *link)
+{
+	if (json_object_get(link, "channels"))
+		printf("  one-sided: %lld channels, %lld windows of the peer's, %lld signals wait "
+		       "for bytes\n", report_number(link, "channels"),
+		       report_number(link, "peer_windows"),
+		       report_number(link, "signals_waiting"));
 }
 
 static void print_messages(const json_t *link)
@@ -180,6 +193,7 @@ static void print_all(const json_t *o)
 	json_array_foreach(json_object_get(o, "links"), i, x) {
 		stat_print_link(x);
 		print_verdict(x);
+		print_channels(x);
 		print_messages(x);
 	}
 	puts("\nevents, the newest last");

@@ -118,6 +118,7 @@ tools_libtools_a_SOURCES = \
 	tools/perf/model.c \
 	tools/perf/model.h \
 	tools/perf/net.c \
+	tools/perf/onesided.c \
 	tools/perf/pattern.c \
 	tools/perf/pattern.h \
 	tools/perf/perf.c \

@@ -17,7 +17,11 @@
 
 enum { FABRIC_HANDLE = 128, FABRIC_ERR = 400, FABRIC_NAME = 64 };
 
-enum fabric_kind { FABRIC_PLUGIN, FABRIC_RAW, FABRIC_KINDS };
+enum fabric_kind {
+	FABRIC_PLUGIN, FABRIC_RAW,
+	FABRIC_PUT, FABRIC_PUT_SIGNAL, FABRIC_GET,	/* of an RMA plugin: onesided.c */
+	FABRIC_KINDS,
+};
 
 struct perf_key;
 
@@ -72,11 +76,13 @@ struct fabric_ops {
 struct fabric {				/* the first member of each fabric's own struct */
 	const struct fabric_ops *ops;
 	struct fabric_about about;
+	unsigned batch;			/* sends that its caller posts before it waits */
 	char err[FABRIC_ERR];
 };
 
 extern const struct fabric_ops fabric_plugin;	/* net.c */
 extern const struct fabric_ops fabric_raw;	/* raw.c */
+extern const struct fabric_ops fabric_put, fabric_put_signal, fabric_get;	/* onesided.c */
 
 /* All of them, by enum fabric_kind (fabrics.c). */
 extern const struct fabric_ops *const fabric_table[FABRIC_KINDS];

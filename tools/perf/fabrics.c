@@ -5,4 +5,7 @@
 const struct fabric_ops *const fabric_table[FABRIC_KINDS] = {
 	[FABRIC_PLUGIN] = &fabric_plugin,
 	[FABRIC_RAW] = &fabric_raw,
+	[FABRIC_PUT] = &fabric_put,
+	[FABRIC_PUT_SIGNAL] = &fabric_put_signal,
+	[FABRIC_GET] = &fabric_get,
 };

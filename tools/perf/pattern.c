@@ -190,6 +190,7 @@ int perf_pattern_run(const struct perf_run *run, int rank, int nprocs, struct pe
 	struct perf_segments tcp;
 	int rc = job_init(&j, ctl_fd);
 
+	ends->fab->batch = run->pattern == PERF_PINGPONG ? 1 : run->inflight;
 	if (rc) {
 		snprintf(err, PERF_TEXT, "%s", strerror(-rc));
 		goto out;

@@ -175,7 +175,7 @@ static int fabrics_open(struct perf *p)
 	int rc = arena_make(p);
 
 	for (kind = 0; kind < FABRIC_KINDS && !rc; kind++) {
-		if (!(kind == FABRIC_RAW ? p->opt.raw || p->opt.raw_only : !p->opt.raw_only))
+		if (kind != perf_first(&p->opt) && kind != perf_base(&p->opt))
 			continue;
 		p->rep.have[kind] = true;
 		rc = perf_session_load(&p->s, kind, NULL, &p->rep.about[kind]);
@@ -238,9 +238,31 @@ static int perf_run(struct perf *p)
 /* -- the command line --------------------------------------------------------------------- */
 
 struct words {				/* options as given */
-	const char *pattern, *sizes, *listen;
+	const char *pattern, *sizes, *listen, *one_sided;
 	bool once, until_eof;
 };
+
+/* Which fabric --one-sided names.  What it puts lands where the sender has it: no --check. */
+static int one_sided_find(const char *prog, struct perf_options *o, const char *word)
+{
+	enum fabric_kind kind = FABRIC_PUT;
+	bool streams = o->pattern <= PERF_RATE || o->pattern == PERF_ALLTOALL ||
+		       o->pattern == PERF_INCAST;
+
+	if (!word)
+		return 0;
+	while (kind < FABRIC_KINDS && strcmp(word, o->env.fabrics[kind]->name) != 0)
+		kind++;
+	if (kind == FABRIC_KINDS)
+		return opt_error(prog, "--one-sided '%s' is none of put, putsignal, get", word);
+	if (!streams || (kind == FABRIC_GET && o->pattern == PERF_PINGPONG))
+		return opt_error(prog, "--one-sided %s has no --pattern %s", word,
+				 perf_kinds[o->pattern].name);
+	if (o->check)
+		return opt_error(prog, "--one-sided or --check, not both");
+	o->one_sided = kind;
+	return 0;
+}
 
 static int pattern_find(const char *prog, const char *name, enum perf_pattern *ret)
 {
@@ -286,6 +308,9 @@ static int options_settle(const char *prog, struct perf_options *o, const struct
 				 "--sizes takes a list of sizes up to 1g and of ranges, such as "
 				 "8:1m or 8,1k,64k, not '%s'",
 				 w->sizes);
+	rc = one_sided_find(prog, o, w->one_sided);
+	if (rc)
+		return rc;
 	if (o->json && o->csv)
 		return opt_error(prog, "--json or --csv, not both");
 	if ((o->json || o->csv) && report_is_stdout(&o->page))
@@ -378,11 +403,16 @@ static const struct opt common_rows[] = {
 
 static const struct opt plugin_rows[] = {
 	{OPT_FLAG, "raw", NULL, "the same over raw TCP, and the ratio", &cmd.opt.raw, 0, 0},
+	{OPT_TEXT, "one-sided", "WORD",
+	 "by the plugin's RMA: put, putsignal or get, and the ratio to messages",
+	 &given.one_sided, 0, 0},
 	{OPT_TEXT, "plugin", "PATH", "any NCCL net plugin's .so", &cmd.opt.env.plugin, 0, 0},
 	{OPT_INT, "abi", "V", "its ABI version (the newest)", &cmd.opt.env.abi, 5, 12},
 	{OPT_FLAG, "verbose", NULL, "print what the plugin logs", &cmd.opt.env.verbose, 0, 0},
 	OPT_SUCH_AS("braid perf --raw --pin --rounds 5 --sizes 8:512k",
 		    "beside raw TCP on this machine, five rounds"),
+	OPT_SUCH_AS("braid perf --one-sided putsignal --pattern alltoall --procs 8 --sizes 8:8k",
+		    "many small puts with signals, as expert dispatch does"),
 	OPT_SUCH_AS("braid perf --listen 5201", "on one host, and on another"),
 	OPT_SUCH_AS("BRAID_PERF_KEY=KEY braid perf --connect host1:5201 --pattern oneway",
 		    "bandwidth between the two; the listener prints KEY"),

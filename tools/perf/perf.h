@@ -19,6 +19,7 @@ struct perf_options {
 	int rounds;
 	double timeout_s;		/* by default 15 more than perf_connect_s() */
 	bool check, raw, raw_only, pin, json, csv;
+	enum fabric_kind one_sided;	/* FABRIC_PLUGIN: no */
 	const char *remote, *key_file;
 	struct report_to page;
 	struct perf_key key;		/* of the listener, there or here */
@@ -49,6 +50,13 @@ struct perf_report {
 	int printed;			/* of the rows; 0: the heading neither */
 	uint64_t close_ns[FABRIC_KINDS];
 };
+
+/* NULL: it was not measured. */
+const struct perf_row *perf_row_find(const struct perf_report *rep, enum fabric_kind kind,
+				     uint64_t size, int round);
+/* What is measured, and what it is compared with; `base` FABRIC_KINDS: with nothing. */
+enum fabric_kind perf_first(const struct perf_options *o);
+enum fabric_kind perf_base(const struct perf_options *o);
 
 /* -- one row (row.c) ---------------------------------------------------------------------- */
 

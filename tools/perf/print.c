@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/perf/perf.h"
 #include "tools/text.h"
@@ -131,16 +132,21 @@ static const struct {
 	const char *head, *better;
 	int width, digits;
 } main_values[] = {
-	[PERF_SHOWS_LATENCY] = { get_p50, "raw p50", "less", 9, 2 },
-	[PERF_SHOWS_BANDWIDTH] = { get_gbit_s, "raw Gbit/s", "more", 11, 2 },
-	[PERF_SHOWS_RATE] = { get_msg_s, "raw msg/s", "more", 12, 0 },
-	[PERF_SHOWS_COLL] = { get_op_us, "raw us", "less", 11, 1 },
+	[PERF_SHOWS_LATENCY] = { get_p50, "p50", "less", 9, 2 },
+	[PERF_SHOWS_BANDWIDTH] = { get_gbit_s, "Gbit/s", "more", 11, 2 },
+	[PERF_SHOWS_RATE] = { get_msg_s, "msg/s", "more", 12, 0 },
+	[PERF_SHOWS_COLL] = { get_op_us, "us", "less", 11, 1 },
 	[PERF_SHOWS_SETUP] = { get_connect_us, "", "less", 0, 0 },
 };
 
 static enum perf_shows shows(const struct perf_report *rep)
 {
 	return perf_kinds[rep->opt->pattern].shows;
+}
+
+static enum fabric_kind first_kind(const struct perf_report *rep)
+{
+	return perf_first(rep->opt);
 }
 
 /* -- medians over rounds ------------------------------------------------------------------ */
@@ -159,40 +165,24 @@ static double median_of(const struct perf_report *rep, const struct perf_row *li
 	return perf_median(v, n);
 }
 
-static const struct perf_row *row_find(const struct perf_report *rep, enum fabric_kind kind,
-				       uint64_t size, int round)
-{
-	const struct perf_row *r;
-
-	for (r = rep->rows; r < rep->rows + rep->nrows; r++)
-		if (r->kind == kind && r->size == size && r->round == round)
-			return r;
-	return NULL;
-}
-
-/* The ratio of plugin to raw TCP in each round; v has room for 1000. */
+/* The ratio to raw TCP, or of puts to messages, in each round; v has room for 1000. */
 static int ratios(const struct perf_report *rep, uint64_t size, double *v)
 {
-	const struct perf_row *plugin, *raw;
+	const struct perf_row *first, *base;
 	int round, n = 0;
 	double x;
 
 	for (round = 0; round < rep->opt->rounds; round++) {
-		plugin = row_find(rep, FABRIC_PLUGIN, size, round);
-		raw = row_find(rep, FABRIC_RAW, size, round);
-		x = raw ? main_values[shows(rep)].get(rep, raw) : 0;
-		if (plugin && x > 0)
-			v[n++] = main_values[shows(rep)].get(rep, plugin) / x;
+		first = perf_row_find(rep, first_kind(rep), size, round);
+		base = perf_row_find(rep, perf_base(rep->opt), size, round);
+		x = base ? main_values[shows(rep)].get(rep, base) : 0;
+		if (first && x > 0)
+			v[n++] = main_values[shows(rep)].get(rep, first) / x;
 	}
 	return n;
 }
 
 /* -- the table ---------------------------------------------------------------------------- */
-
-static enum fabric_kind first_kind(const struct perf_report *rep)
-{
-	return rep->have[FABRIC_PLUGIN] ? FABRIC_PLUGIN : FABRIC_RAW;
-}
 
 static void title(const struct perf_report *rep)
 {
@@ -228,6 +218,11 @@ static bool is_in_table(const struct perf_report *rep, const struct column *c, b
 	       !(spare && both && rep->opt->rounds > 1 && text_columns() < 94);
 }
 
+static const char *base_word(const struct perf_report *rep)
+{
+	return perf_base(rep->opt) == FABRIC_RAW ? "raw" : "msg";
+}
+
 static void head(const struct perf_report *rep, bool both)
 {
 	unsigned i;
@@ -237,19 +232,20 @@ static void head(const struct perf_report *rep, bool both)
 		if (is_in_table(rep, &columns[i], both))
 			printf("%*s", columns[i].width, columns[i].head);
 	if (both)
-		printf("%*s%7s", main_values[shows(rep)].width, main_values[shows(rep)].head,
-		       "ratio");
+		printf("%*s %s%7s", main_values[shows(rep)].width -
+		       (int)strlen(main_values[shows(rep)].head) - 1, base_word(rep),
+		       main_values[shows(rep)].head, "ratio");
 	putchar('\n');
 }
 
 static void line_ratio(const struct perf_report *rep, uint64_t size)
 {
-	const struct perf_row like = { .kind = FABRIC_RAW, .size = size };
+	const struct perf_row like = { .kind = perf_base(rep->opt), .size = size };
 	double v[1000];
 	int n = ratios(rep, size, v);
 	double mid = perf_median(v, n);
 
-	if (!n)				/* stopped before raw TCP was measured */
+	if (!n)				/* stopped before that was measured */
 		return;
 	printf("%*.*f%7.2f", main_values[shows(rep)].width, main_values[shows(rep)].digits,
 	       median_of(rep, &like, main_values[shows(rep)].get), mid);
@@ -330,7 +326,7 @@ static void setup_verdict(const struct perf_report *rep, enum fabric_kind kind)
 
 static bool has_both(const struct perf_report *rep)
 {
-	return rep->have[FABRIC_PLUGIN] && rep->have[FABRIC_RAW];
+	return perf_base(rep->opt) != FABRIC_KINDS;
 }
 
 static void table_more(const struct perf_report *rep)
@@ -349,7 +345,8 @@ static void table_more(const struct perf_report *rep)
 static void table_end(const struct perf_report *rep)
 {
 	if (has_both(rep))
-		printf("ratio: %s over raw TCP, %s is better\n", rep->about[FABRIC_PLUGIN].name,
+		printf("ratio: %s over %s, %s is better\n", rep->about[first_kind(rep)].name,
+		       perf_base(rep->opt) == FABRIC_RAW ? "raw TCP" : "isend and irecv",
 		       main_values[shows(rep)].better);
 	verdict(rep);
 }

@@ -6,6 +6,18 @@
 
 enum { SEGMENTS_LEAST = 20, SEGMENT_MOST = 65536 };
 
+enum fabric_kind perf_first(const struct perf_options *o)
+{
+	return o->raw_only ? FABRIC_RAW : o->one_sided;
+}
+
+enum fabric_kind perf_base(const struct perf_options *o)
+{
+	if (o->raw_only)
+		return FABRIC_KINDS;
+	return o->raw ? FABRIC_RAW : o->one_sided != FABRIC_PLUGIN ? FABRIC_PLUGIN : FABRIC_KINDS;
+}
+
 struct perf_run perf_run_of(const struct perf_options *o, enum fabric_kind kind, uint64_t size,
 			    uint64_t iters)
 {
@@ -118,4 +130,15 @@ int perf_warm_up(struct perf_session *s, const struct perf_options *o, enum fabr
 	if (warmup < 0)
 		warmup = fmax(1, floor((double)*iters / 10));
 	return warmup > 0 ? perf_once(s, o, kind, size, (uint64_t)warmup, &unused) : 0;
+}
+
+const struct perf_row *perf_row_find(const struct perf_report *rep, enum fabric_kind kind,
+				     uint64_t size, int round)
+{
+	const struct perf_row *r;
+
+	for (r = rep->rows; r < rep->rows + rep->nrows; r++)
+		if (r->kind == kind && r->size == size && r->round == round)
+			return r;
+	return NULL;
 }

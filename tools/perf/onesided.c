@@ -131,8 +131,8 @@ static void os_close(struct fabric *fab)
 	free(f);
 }
 
-static int open_kind(enum fabric_kind kind, const struct fabric_env *env, struct fabric **ret_fab,
-		     char *err)
+static int open_kind(enum fabric_kind kind, const struct fabric_ops *ops,
+		     const struct fabric_env *env, struct fabric **ret_fab, char *err)
 {
 	struct onesided *f = calloc(1, sizeof(*f));
 	int rc;
@@ -141,7 +141,7 @@ static int open_kind(enum fabric_kind kind, const struct fabric_env *env, struct
 		return -ENOMEM;
 	net_log_verbose(env->verbose);
 	f->kind = kind;
-	f->super.ops = fabric_table[kind];
+	f->super.ops = ops;
 	f->rma = rma_load(env->plugin, 0, err, FABRIC_ERR);
 	if (!f->rma) {
 		free(f);
@@ -158,17 +158,17 @@ static int open_kind(enum fabric_kind kind, const struct fabric_env *env, struct
 
 static int open_put(const struct fabric_env *env, struct fabric **ret_fab, char *err)
 {
-	return open_kind(FABRIC_PUT, env, ret_fab, err);
+	return open_kind(FABRIC_PUT, &fabric_put, env, ret_fab, err);
 }
 
 static int open_put_signal(const struct fabric_env *env, struct fabric **ret_fab, char *err)
 {
-	return open_kind(FABRIC_PUT_SIGNAL, env, ret_fab, err);
+	return open_kind(FABRIC_PUT_SIGNAL, &fabric_put_signal, env, ret_fab, err);
 }
 
 static int open_get(const struct fabric_env *env, struct fabric **ret_fab, char *err)
 {
-	return open_kind(FABRIC_GET, env, ret_fab, err);
+	return open_kind(FABRIC_GET, &fabric_get, env, ret_fab, err);
 }
 
 /* -- comms ------------------------------------------------------------------------------------ */

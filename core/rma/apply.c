@@ -95,7 +95,7 @@ bool braid_rma_replies_use(const struct braid_rma_channel *ch, const struct brai
 	const struct reply *r;
 
 	braid_list_for(r, &ch->replies, node) {
-		if (!atomic_load(&r->done) && (!mr || r->x.mr == mr))
+		if (!atomic_load(&r->done) && r->x.mr == mr)
 			return true;
 	}
 	return false;

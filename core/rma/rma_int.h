@@ -44,7 +44,7 @@ bool braid_rma_announce(struct braid_comm *c);	/* false: no room for all */
 
 /* An operation is here: 0, or -EBADMSG or -ENOMEM, and nothing was changed. */
 int braid_rma_apply(struct braid_rma_channel *ch, const char *payload, size_t n);
-/* Is there a reply from the memory of `mr`; NULL: any? */
+/* Is there a reply from the memory of `mr`? */
 bool braid_rma_replies_use(const struct braid_rma_channel *ch, const struct braid_mr *mr);
 /* Let those that are sent, or queued, need it no more, where that can be. */
 void braid_rma_replies_copy(struct braid_rma_channel *ch, const struct braid_mr *mr);

@@ -194,7 +194,7 @@ static bool is_untaken(const struct braid_send *s)
 static bool orphans(const struct braid_comm *c)
 {
 	if (c->kind)
-		return c->sender && c->kind->unfinished(c);
+		return c->kind->orphans(c);
 	for (uint32_t q = c->first; q != braid_comm_next(c); q++) {
 		if (c->sender ? is_untaken(braid_send_at(c, q)) :
 				braid_recv_at(c, q)->posted && !is_copied(c, braid_recv_at(c, q)))

@@ -32,6 +32,7 @@ struct braid_comm_kind {
 	bool (*unfinished)(const struct braid_comm *c);
 	/* See braid_comm_waits(). */
 	bool (*waits)(const struct braid_comm *c, struct braid_waiting *ret);
+	bool (*orphans)(const struct braid_comm *c);	/* does anything wait for more than BYE? */
 	/* Stop using the user's memory.  All lanes stand still. */
 	void (*forget)(struct braid_comm *c);
 	void (*close)(struct braid_comm *c);	/* it may live on until the peer has closed, too */

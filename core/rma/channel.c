@@ -37,6 +37,20 @@ static bool unfinished(const struct braid_comm *c)
 		if (!atomic_load(&op->done))
 			return true;
 	}
+	return ch->due != 0;
+}
+
+/* Puts that are all sent have arrived, or FAIL would have come first. */
+static bool orphans(const struct braid_comm *c)
+{
+	const struct braid_rma_channel *ch = c->channel;
+	const struct braid_rma_op *op;
+
+	braid_assert_locked(&c->link->lock);
+	braid_list_for(op, &ch->ops, node) {
+		if (!atomic_load(&op->done) && !braid_list_empty(&op->x.node))
+			return true;
+	}
 	return false;
 }
 
@@ -273,7 +287,8 @@ static bool deliver(struct braid_comm *c)
 static const struct braid_comm_kind kind = {
 	.rx_begin = rx_begin, .rx_end = rx_end, .rx_fast = rx_fast, .rx_place = rx_place,
 	.send_control = braid_rma_announce, .deliver = deliver, .failed = failed,
-	.unfinished = unfinished, .waits = braid_rma_waits, .forget = forget, .close = leave, .free = channel_free,
+	.unfinished = unfinished, .orphans = orphans, .waits = braid_rma_waits, .forget = forget,
+	.close = leave, .free = channel_free,
 };
 
 int braid_rma_channel_new(struct braid_rma *rma, struct braid_comm *c)

@@ -188,6 +188,81 @@ static void leaves(struct abi *t)
 	ranks_run(t, 3, one_leaves);
 }
 
+/* Rank 1 closes all as soon as it has the last signal, when rank 0 may not know yet that all has come. */
+static void close_after_signal(struct rank *r)
+{
+	enum { SIZE = 200000, PUTS = 4 };
+
+	for (unsigned round = 0; round < 60; round++) {
+		struct group *g = group_new(r, 1);
+		struct window src = window_new(g, SIZE), dst = window_new(g, SIZE);
+		struct window words = words_new(g, 1);
+		void *req[PUTS];
+
+		if (r->rank == 0) {
+			for (unsigned i = 0; i < PUTS; i++)
+				req[i] = POST(g, .src = &src, .dst = &dst, .size = SIZE, .rank = 1,
+					      .words = &words);
+			if (round % 2) {	/* its news of all lanes, and of the end, come at once */
+				for (uint64_t until = now_us() + 50 * round; now_us() < until;)
+					tick(r);
+				nap_ms(10);
+			}
+			for (unsigned i = 0; i < PUTS; i++)
+				req_wait(g, req[i]);
+			for (unsigned i = 0; i < 50; i++)
+				tick(r);
+		} else {
+			word_wait(g, &words, 0, PUTS);
+		}
+		window_free(g, &words);
+		window_free(g, &dst);
+		window_free(g, &src);
+		group_close(g);
+		quietly_together(r);
+	}
+}
+
+static void closes_first(struct abi *t)
+{
+	setenv("BRAID_LANES", "4", 1);
+	ranks_run(t, 2, close_after_signal);
+}
+
+/* Rank 1 closes as soon as rank 0 says that it has got all. */
+static void close_after_get(struct rank *r)
+{
+	enum { SIZE = 1 << 20 };
+
+	for (unsigned round = 1; round <= 100; round++) {
+		struct group *g = group_new(r, 1);
+		struct window w = window_new(g, SIZE), to = window_new(g, SIZE);
+
+		fill(w.data, w.size, r->rank);
+		if (r->rank == 0) {
+			req_wait(g, get_post(g, 0, 1, &w, 8, SIZE - 8, &to, 8));
+			atomic_store(note(0), round);
+			for (unsigned i = 0; i < 200; i++)
+				tick(r);
+		} else {
+			WAIT_FOR(atomic_load(note(0)) == round || (tick(r), false));
+		}
+		if (round % 2)
+			window_free(g, &w);
+		group_close(g);
+		quietly_together(r);
+		if (!(round % 2))
+			memory_free(&w);
+		memory_free(&to);
+	}
+}
+
+static void closes_after_get(struct abi *t)
+{
+	setenv("BRAID_LANES", "4", 1);
+	ranks_run(t, 2, close_after_get);
+}
+
 /* -- NCCL's two contexts, and its groups -------------------------------------------------- */
 
 static void init_twice(struct rank *r)
@@ -557,6 +632,8 @@ static const struct abi_case cases[] = {
 	CASE("a listen that nobody connects to closes, and NULL does", unconnected, ONCE),
 	CASE("a communicator that nobody puts to ends well", no_traffic, ONCE),
 	CASE("a rank that closes does not disturb those that go on", leaves, ONCE),
+	CASE("a target closes once it has the last signal", closes_first, ONCE),
+	CASE("a rank closes once another has got all", closes_after_get, ONCE),
 	CASE("two inits with one id are ended each by itself", two_inits, ONCE),
 	CASE("four communicators carry traffic at once", four, ONCE),
 	CASE("groups of some ranks have numbers of their own", subsets, ONCE),

@@ -53,8 +53,7 @@ static bool uses(const struct braid_comm *c, const struct braid_mr *mr)
 	return false;
 }
 
-/* Has a chunk of the comm been sent whose memory a NIC may still read? */
-static bool is_sending(const struct braid_lane *lane, const struct braid_comm *c)
+bool braid_comm_is_sending(const struct braid_lane *lane, const struct braid_comm *c)
 {
 	const struct braid_txq *q = &lane->tx;
 
@@ -69,7 +68,7 @@ static bool is_sending(const struct braid_lane *lane, const struct braid_comm *c
 
 static void forget_sends(struct braid_comm *c)
 {
-	braid_link_revoke(c->link, is_sending, c);
+	braid_link_revoke(c->link, braid_comm_is_sending, c);
 	for (uint32_t q = c->first; q != c->next_seq; q++)
 		braid_list_del(&braid_send_at(c, q)->x.node);
 	for (unsigned i = 0; i < c->link->nlanes; i++) {

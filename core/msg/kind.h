@@ -45,6 +45,8 @@ void braid_comm_set_kind(struct braid_comm *c, const struct braid_comm_kind *kin
 void braid_comm_deliver_later(struct braid_comm *c);
 /* As close() does: stop using all memory of the comm's requests.  All lanes stand still. */
 void braid_comm_drop(struct braid_comm *c);
+/* Has a chunk of the comm been sent whose memory a NIC may still read? */
+bool braid_comm_is_sending(const struct braid_lane *lane, const struct braid_comm *c);
 /* This end gives up a comm: tell the peer, and the log that `how` did it. */
 void braid_comm_give_up(struct braid_comm *c, const char *how);
 /* The peer closed the comm, and requests wait here. */

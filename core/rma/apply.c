@@ -11,6 +11,7 @@
 
 #include "core/base/copy.h"
 #include "core/link/control.h"
+#include "core/link/recover.h"
 #include "core/proto/frame.h"
 
 struct reply {				/* to a get */
@@ -68,25 +69,32 @@ void braid_rma_replies_free(struct braid_rma_channel *ch, bool all)
 	}
 }
 
+/* Let lanes have copies of a reply's bytes: false: out of memory. */
+static bool copy(struct braid_link *link, struct reply *r)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (braid_tx_copy(link->lane[i], &r->x))
+			return false;
+	}
+	r->x.mr = NULL;
+	return true;
+}
+
 /*
  * Its rank may have all of a reply although this one does not know that yet, and the ranks may have
  * agreed to close the window.
  */
 void braid_rma_replies_copy(struct braid_rma_channel *ch, const struct braid_mr *mr)
 {
-	const struct braid_link *link = ch->comm->link;
+	struct braid_link *link = ch->comm->link;
 	struct reply *r;
-	bool all;
 
 	braid_list_for(r, &ch->replies, node) {
 		if (atomic_load(&r->done) || r->x.mr != mr || mr->gpu || r->cut < r->size)
 			continue;
-		all = true;
-		for (unsigned i = 0; i < link->nlanes; i++)
-			all = all && !link->lane[i]->tr->dma &&
-			      !braid_tx_copy(link->lane[i], &r->x);
-		if (all)
-			r->x.mr = NULL;
+		braid_link_revoke(link, braid_comm_is_sending, ch->comm);
+		if (!copy(link, r))
+			return;
 	}
 }
 

@@ -253,11 +253,13 @@ static void killed_under_puts(struct rank *r)
 	rank_kill(r, 1);
 	from = now_us();
 	limit = deadline_ms(FAIL_MS);
-	for (unsigned i = 0; i < COUNT(req); i++, done = 0) {
-		do {
+	for (unsigned i = 0; res == ncclSuccess; i = (i + 1) % COUNT(req), done = 0) {
+		while (res == ncclSuccess && !done) {
 			res = rma_test(r->rma, g->coll, req[i], &done);
 			wait_tick(limit, __FILE__, __LINE__, "the death of the peer");
-		} while (res == ncclSuccess && !done);
+		}
+		if (res == ncclSuccess)	/* it was done before the kill */
+			res = put_try(g, &(struct put){ .src = &w, .dst = &w, .size = DYING, .rank = 1 }, &req[i]);
 	}
 	told_at("killed under puts", from);
 	RES(ncclRemoteError, res);

@@ -143,6 +143,8 @@ int braid_rma_end_epoch(struct braid_rma_channel *ch, struct braid_rma_order *o,
 	err = epoch_of(o, o->now, &e);
 	if (err)
 		return err;
+	if (e->got > e->want)		/* more chunks came than were announced */
+		return -EBADMSG;
 	e->ended = true;
 	e->window = h->signal_window;
 	e->offset = h->signal_offset;

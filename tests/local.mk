@@ -88,7 +88,9 @@ unit_tests = \
 	tests/unit/test_record \
 	tests/unit/test_recv \
 	tests/unit/test_redial \
+	tests/unit/test_proto_rma \
 	tests/unit/test_rma_abi \
+	tests/unit/test_rma_order \
 	tests/unit/test_rx \
 	tests/unit/test_send \
 	tests/unit/test_secret \
@@ -320,6 +322,8 @@ tests_libtest_a_SOURCES = \
 	tests/abi/rdma.h \
 	tests/lib/golden.h \
 	tests/lib/hex.h \
+	tests/lib/channel.c \
+	tests/lib/channel.h \
 	tests/lib/comms.c \
 	tests/lib/comms.h \
 	tests/lib/hostile.c \

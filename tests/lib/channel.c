@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* channel.c - see channel.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/link/recover.h"
+#include "core/proto/frame.h"
+#include "tests/lib/channel.h"
+
+struct braid_rma rma[2];
+struct braid_rma_channel *ca, *cb;
+static struct win *wins;
+static struct braid_mr local;		/* the memory of all operations */
+
+static struct braid_rma_channel *make(struct braid_rma *of, struct braid_comm *c)
+{
+	braid_lock_wait(&c->link->lock);
+	assert_int_equal(braid_rma_channel_new(of, c), 0);
+	braid_unlock(&c->link->lock);
+	return c->channel;
+}
+
+void channel_make(struct braid_comm *s, struct braid_comm *r)
+{
+	ca = make(&rma[A], s);
+	cb = make(&rma[B], r);
+}
+
+void channel_start(void)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		braid_rma_start(&rma[i], &pair.dev[i]);
+		rma[i].nranks = 2;
+		rma[i].rank = i;
+	}
+	wins = NULL;
+	channel_make(cs, cr);
+}
+
+int setup_channel(void **state)
+{
+	setup(state);
+	channel_start();
+	return 0;
+}
+
+int setup_channel_lanes(void **state)
+{
+	setup_lanes(state);
+	channel_start();
+	return 0;
+}
+
+int teardown_channel(void **state)
+{
+	struct braid_rma_op *op, *tmp;
+
+	teardown(state);
+	while (wins)
+		win_close(wins);
+	for (unsigned i = 0; i < 2; i++) {
+		braid_list_for_safe(op, tmp, &rma[i].lost, node)
+			free(op);
+		braid_rma_end(&rma[i]);
+	}
+	return 0;
+}
+
+/* --- windows ------------------------------------------------------------------------------- */
+
+static struct win *open_at(unsigned end, size_t size, bool gpu)
+{
+	struct win *w = calloc(1, sizeof(*w));
+
+	w->bytes = calloc(1, size);
+	w->mr = (struct braid_mr){ .dev = &pair.dev[end], .data = w->bytes, .size = size, .gpu = gpu };
+	w->w.data = w->bytes;
+	w->w.size = size;
+	w->w.mr = &w->mr;
+	w->next = wins;
+	wins = w;
+	braid_rma_window_open(&rma[end], &w->w);
+	return w;
+}
+
+struct win *win(unsigned end, size_t size)
+{
+	return open_at(end, size, false);
+}
+
+struct win *win_gpu(unsigned end, size_t size)
+{
+	return open_at(end, size, true);
+}
+
+struct win *win_here(size_t size)
+{
+	struct win *w = win(B, size);
+
+	null_settle(&pair);
+	return w;
+}
+
+void win_close(struct win *w)
+{
+	struct win **p = &wins;
+
+	assert_int_equal(braid_rma_window_close(&rma[w->mr.dev->index], &w->w), 0);
+	while (*p != w)
+		p = &(*p)->next;
+	*p = w->next;
+	free(w->bytes);
+	free(w);
+}
+
+uint64_t word_at(const struct win *w, uint64_t offset)
+{
+	uint64_t ret;
+
+	memcpy(&ret, w->bytes + offset, sizeof(ret));
+	return ret;
+}
+
+/* --- operations ---------------------------------------------------------------------------- */
+
+struct braid_rma_op *post(struct braid_rma_hdr h, void *data)
+{
+	struct braid_rma_op *op = calloc(1, sizeof(*op));
+	struct braid_link *link = ca->comm->link;
+
+	op->h = h;
+	op->data = data;
+	op->mr = data ? &local : NULL;
+	braid_lock_wait(&link->lock);
+	braid_rma_post(ca, op, false);
+	braid_unlock(&link->lock);
+	return op;
+}
+
+bool op_done(struct braid_rma_op *op)
+{
+	braid_rma_retry(op->ch);
+	braid_link_progress(op->ch->comm->link, &op->ch->comm->flush_epoch, &op->done);
+	return atomic_load(&op->done);
+}
+
+int op_end(struct braid_rma_op *op)
+{
+	struct braid_link *link = op->ch->comm->link;
+	int err = atomic_load(&op->err);
+
+	assert_true(atomic_load(&op->done));
+	braid_lock_wait(&link->lock);
+	braid_list_del(&op->node);
+	braid_unlock(&link->lock);
+	free(op);
+	return err;
+}
+
+int op_run(struct braid_rma_op *op)
+{
+	for (int i = 0; i < 200 && !op_done(op); i++)
+		null_settle(&pair);
+	return op_end(op);
+}
+
+/* --- frames -------------------------------------------------------------------------------- */
+
+int forge_op(struct braid_rma_hdr h, const void *data)
+{
+	char payload[BRAID_COPY_MAX];
+	struct braid_hdr f = {
+		.type = BRAID_F_EAGER, .comm = cb->comm->id, .seq = cb->next_seq,
+		.len = BRAID_RMA_HDR_SIZE,
+	};
+
+	braid_rma_pack(&h, payload);
+	if (h.what & BRAID_RMA_DATA) {
+		memcpy(payload + BRAID_RMA_HDR_SIZE, data, h.size);
+		f.len += (uint32_t)h.size;
+	}
+	f.size = f.len;
+	return null_forge(&pair, A, 0, &f, payload);
+}
+
+int forge_chunk(unsigned lane, uint32_t window, uint64_t offset, uint32_t len, uint8_t context,
+		uint32_t epoch, const void *data)
+{
+	struct braid_hdr f = {
+		.type = BRAID_F_CHUNK, .comm = cb->comm->id, .seq = epoch, .n = context,
+		.tag = (int32_t)window, .offset = offset, .len = len, .size = offset + len,
+	};
+
+	return null_forge(&pair, A, lane, &f, data);
+}
+
+void lose_lane(unsigned index)
+{
+	struct braid_lane *lane[2] = { pair.end[A]->lane[index], pair.end[B]->lane[index] };
+	const struct braid_transport *tr = lane[A]->tr;
+
+	for (unsigned i = 0; i < 2; i++) {
+		lane[i]->fd = 1 << 19;		/* no file: the transport has none */
+		assert_int_equal(braid_lane_fence(lane[i]), -EAGAIN);
+		lane[i]->fd = -1;
+		for (unsigned k = 0; k < pair.end[i]->nlanes; k++)
+			pair.end[i]->lane[k]->loss.down_due = false;	/* no lane has an fd here */
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		struct braid_carrier c = { .tr = tr, .fd = -1 };
+
+		assert_int_equal(braid_lane_resume(lane[i], &c, lane[!i]->rx_frames,
+						   lane[!i]->tx.f_acked), 0);
+		null_of(lane[i])->held = pair.config.held;
+		null_of(lane[i])->limit = pair.config.limit;
+		null_of(lane[i])->bite = pair.config.bite;
+	}
+	null_of(lane[A])->peer = null_of(lane[B]);
+	null_of(lane[B])->peer = null_of(lane[A]);
+}

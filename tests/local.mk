@@ -91,6 +91,7 @@ unit_tests = \
 	tests/unit/test_proto_rma \
 	tests/unit/test_rma_abi \
 	tests/unit/test_rma_order \
+	tests/unit/test_rma_post \
 	tests/unit/test_rx \
 	tests/unit/test_send \
 	tests/unit/test_secret \

@@ -362,6 +362,20 @@ int braid_rma_closed_came(struct braid_lane *lane, struct braid_comm *c)
 
 /* --- gets ---------------------------------------------------------------------------------- */
 
+/* Bytes of the get that lanes are receiving now. */
+static uint64_t arriving(const struct braid_link *link, const struct braid_rma_op *op)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		const struct braid_lane *lane = link->lane[i];
+
+		if (lane->rx_kind == BRAID_RX_ENTRY && lane->rx_target == op)
+			n += lane->rx_hdr.len;
+	}
+	return n;
+}
+
 int braid_rma_got_begin(struct braid_lane *lane, struct braid_comm *c)
 {
 	const struct braid_rma_channel *ch = c->channel;
@@ -371,7 +385,9 @@ int braid_rma_got_begin(struct braid_lane *lane, struct braid_comm *c)
 	braid_list_for(op, &ch->gets, x.node) {
 		if (op->h.id != h->seq)
 			continue;
-		if (h->flags || h->size > op->h.size || h->len > op->h.size - op->cut)
+		/* More bytes than asked for could end the get while a lane still writes there. */
+		if (h->flags || h->size > op->h.size ||
+		    h->len > op->h.size - op->cut - arriving(lane->link, op))
 			return -EBADMSG;
 		lane->rx_kind = BRAID_RX_ENTRY;
 		lane->rx_target = op;

@@ -168,6 +168,7 @@ int op_run(struct braid_rma_op *op)
 {
 	for (int i = 0; i < 200 && !op_done(op); i++)
 		null_settle(&pair);
+	null_settle(&pair);		/* a small put is done once it is queued */
 	return op_end(op);
 }
 

@@ -47,7 +47,7 @@ uint64_t word_at(const struct win *w, uint64_t offset);
 struct braid_rma_op *post(struct braid_rma_hdr h, void *data);
 bool op_done(struct braid_rma_op *op);	/* after a call, as test() makes it */
 int op_end(struct braid_rma_op *op);	/* it must be done: free it, and return its error */
-/* Have both ends move until the operation is done, and free it. */
+/* Have both ends move until it is done and nothing is on its way; free it. */
 int op_run(struct braid_rma_op *op);
 
 /* Frames that A did not send: an operation at B, with the next number; a chunk on a lane. */

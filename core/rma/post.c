@@ -83,23 +83,26 @@ static enum look look_at_all(struct braid_rma_op *op, struct braid_rma_remote **
 	return l;
 }
 
-static bool chunks_are_out(const struct braid_rma_channel *ch)
+/* Has an operation been sent, before that one, whose chunks may be missing? */
+static bool chunks_are_out(const struct braid_rma_channel *ch, const struct braid_rma_op *before)
 {
 	const struct braid_rma_op *op;
 
 	braid_list_for(op, &ch->ops, node) {
-		if (op->h.what & BRAID_RMA_BULK && op->cut && !atomic_load(&op->done))
+		if (op == before)
+			break;
+		if (op->h.what & BRAID_RMA_BULK && !atomic_load(&op->done))
 			return true;
 	}
 	return false;
 }
 
 /* Is the target to keep too many signals that wait for chunks? */
-static bool is_too_far_ahead(struct braid_rma_channel *ch)
+static bool is_too_far_ahead(struct braid_rma_channel *ch, const struct braid_rma_op *op)
 {
 	if (ch->ahead < AHEAD_MAX)
 		return false;
-	if (chunks_are_out(ch))
+	if (chunks_are_out(ch, op))
 		return true;
 	ch->ahead = 0;
 	return false;
@@ -179,7 +182,7 @@ static bool post_now(struct braid_rma_channel *ch, struct braid_rma_op *op)
 	l = look_at_all(op, &to);
 	if (l != LOOK_FOUND)
 		return l == LOOK_VAIN;
-	if (!has_room(ch, inlined ? op->h.size : 0) || is_too_far_ahead(ch))
+	if (!has_room(ch, inlined ? op->h.size : 0) || is_too_far_ahead(ch, op))
 		return false;
 	whole = !(op->h.what & (BRAID_RMA_BULK | BRAID_RMA_GET));
 	op->epoch = ch->epoch[op->h.context];

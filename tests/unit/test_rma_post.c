@@ -207,17 +207,31 @@ static void operations_wait_while_home_has_no_room(void **state)
 	assert_false(atomic_load(&ca->waits));
 }
 
+/* Lanes take chunks, or no more of them. */
+static void take_chunks(bool take)
+{
+	for (unsigned i = 0; i < pair.end[A]->nlanes; i++) {
+		struct braid_lane *lane = pair.end[A]->lane[i];
+
+		lane->flight_max = !take;
+		lane->tx.unacked += take ? -1ull : 1;
+	}
+}
+
 /* The target keeps each ORDERED signal until the chunks before it are there. */
-static void signals_wait_at_the_sender_while_chunks_are_out(void **state)
+static void signals_wait_at_the_sender_while_chunks(bool cut)
 {
 	enum { MANY = 3000 };
 	static struct braid_rma_op *op[MANY];
 	struct win *w = win_here(SIZE);
 	char *from = message(BIG, 1);
-	struct braid_rma_op *large = post(put(0, 8, BIG), from);
+	struct braid_rma_op *large;
 	unsigned sent = 0;
 
-	(void)state;
+	if (!cut)
+		take_chunks(false);
+	large = post(put(0, 8, BIG), from);
+	assert_int_equal(large->cut != 0, cut);
 	pass_op(BRAID_RMA_RANK);
 	pass_op(BRAID_RMA_BULK);
 	for (unsigned i = 0; i < MANY; i++)
@@ -236,12 +250,26 @@ static void signals_wait_at_the_sender_while_chunks_are_out(void **state)
 	while (sent < MANY && atomic_load(&op[sent]->done))
 		sent++;
 	assert_int_equal(sent, 2048);
+	if (!cut)
+		take_chunks(true);
 	run_to_the_end(large);
 	for (unsigned i = 0; i < MANY; i++)
 		run_to_the_end(op[i]);
 	assert_int_equal(word_at(w, 0), MANY);
 	assert_memory_equal(w->bytes + 8, from, BIG);
 	free(from);
+}
+
+static void signals_wait_at_the_sender_while_chunks_are_out(void **state)
+{
+	(void)state;
+	signals_wait_at_the_sender_while_chunks(true);
+}
+
+static void signals_wait_at_the_sender_while_chunks_wait_for_lanes(void **state)
+{
+	(void)state;
+	signals_wait_at_the_sender_while_chunks(false);
 }
 
 /* --- what is in vain ----------------------------------------------------------------------- */
@@ -471,6 +499,7 @@ int main(void)
 		CHANNEL(an_operation_waits_for_both_of_its_windows),
 		CHANNEL(operations_wait_while_home_has_no_room),
 		CHANNEL_LANES(signals_wait_at_the_sender_while_chunks_are_out),
+		CHANNEL_LANES(signals_wait_at_the_sender_while_chunks_wait_for_lanes),
 		CHANNEL(an_operation_out_of_range_fails_and_the_next_one_works),
 		CHANNEL(an_operation_that_waited_may_turn_out_to_be_in_vain),
 		CHANNEL(operations_on_a_window_that_was_closed_are_in_vain),

@@ -93,6 +93,7 @@ unit_tests = \
 	tests/unit/test_rma_apply \
 	tests/unit/test_rma_order \
 	tests/unit/test_rma_post \
+	tests/unit/test_rma_window \
 	tests/unit/test_rx \
 	tests/unit/test_send \
 	tests/unit/test_secret \
@@ -399,6 +400,7 @@ tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_get
 tests_unit_test_rma_abi_SOURCES = tests/unit/test_rma_abi.c plugin/rma_abi.c
 tests_unit_test_rma_abi_LDFLAGS = $(AM_LDFLAGS) -rdynamic
 tests_unit_test_rma_apply_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
+tests_unit_test_rma_window_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=realloc
 tests_unit_test_stream_SOURCES = tests/unit/test_stream.c tests/unit/unkind.c tests/unit/unkind.h
 tests_unit_test_netdev_SOURCES = tests/unit/test_netdev.c tests/unit/netdevs.c tests/unit/netdevs.h
 tests_unit_test_netdev_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=getifaddrs,--wrap=freeifaddrs

@@ -75,12 +75,15 @@ int teardown_channel(void **state)
 
 /* --- windows ------------------------------------------------------------------------------- */
 
-static struct win *open_at(unsigned end, size_t size, bool gpu)
+struct win *win_like(unsigned end, size_t size, const struct braid_mr *mr)
 {
 	struct win *w = calloc(1, sizeof(*w));
 
 	w->bytes = calloc(1, size);
-	w->mr = (struct braid_mr){ .dev = &pair.dev[end], .data = w->bytes, .size = size, .gpu = gpu };
+	w->mr = *mr;
+	w->mr.dev = &pair.dev[end];
+	w->mr.data = w->bytes;
+	w->mr.size = size;
 	w->w.data = w->bytes;
 	w->w.size = size;
 	w->w.mr = &w->mr;
@@ -92,12 +95,7 @@ static struct win *open_at(unsigned end, size_t size, bool gpu)
 
 struct win *win(unsigned end, size_t size)
 {
-	return open_at(end, size, false);
-}
-
-struct win *win_gpu(unsigned end, size_t size)
-{
-	return open_at(end, size, true);
+	return win_like(end, size, &(struct braid_mr){ .gpu = false });
 }
 
 struct win *win_here(size_t size)

@@ -36,9 +36,9 @@ void channel_make(struct braid_comm *s, struct braid_comm *r);	/* other comms, i
 #define CHANNEL(f) cmocka_unit_test_setup_teardown(f, setup_channel, teardown_channel)
 #define CHANNEL_LANES(f) cmocka_unit_test_setup_teardown(f, setup_channel_lanes, teardown_channel)
 
-/* Open a window, whose announcement is on the wire; of GPU memory, if `gpu`. */
+/* Open a window, whose announcement is on the wire; registered like `mr`. */
 struct win *win(unsigned end, size_t size);
-struct win *win_gpu(unsigned end, size_t size);
+struct win *win_like(unsigned end, size_t size, const struct braid_mr *mr);
 struct win *win_here(size_t size);	/* at B; A knows it, and no frame is left */
 void win_close(struct win *w);		/* frees its memory, so that a sanitizer sees later writes */
 uint64_t word_at(const struct win *w, uint64_t offset);

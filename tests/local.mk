@@ -91,6 +91,7 @@ unit_tests = \
 	tests/unit/test_proto_rma \
 	tests/unit/test_rma_abi \
 	tests/unit/test_rma_apply \
+	tests/unit/test_rma_channel \
 	tests/unit/test_rma_order \
 	tests/unit/test_rma_post \
 	tests/unit/test_rma_window \

@@ -200,6 +200,8 @@ int braid_rma_apply(struct braid_rma_channel *ch, const char *payload, size_t n)
 		err = data(ch, o, w, &h, payload + BRAID_RMA_HDR_SIZE);
 	else if (h.what & BRAID_RMA_BULK)
 		err = braid_rma_bulk(ch, o, &h);
+	if (w && h.what & BRAID_RMA_BULK)
+		atomic_fetch_add_explicit(&w->due, (int64_t)h.size, memory_order_relaxed);
 	if (err || !(h.what & BRAID_RMA_SIGNAL))
 		return err;
 	if (h.what & BRAID_RMA_ORDERED)

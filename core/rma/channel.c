@@ -252,6 +252,8 @@ static int chunk_is_here(const struct braid_lane *lane, struct braid_rma_channel
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_rma_window *w = lane->rx_target;
 
+	if (w)
+		atomic_fetch_sub_explicit(&w->due, h->len, memory_order_relaxed);
 	if (w && w->mr->gpu && (lane->gpu || h->flags & BRAID_FLAG_PLACED))
 		return braid_rma_land_written(ch, w, h);
 	return braid_rma_chunk_came(ch, (uint8_t)h->n, h->seq, h->len);

@@ -55,6 +55,7 @@ struct braid_rma_window {
 	char *data;
 	uint64_t size;
 	struct braid_mr *mr;
+	_Atomic int64_t due;		/* bytes of chunks announced for it and not here */
 	bool never_reset;		/* its words begin at 0, and only signals change them */
 	uint64_t *shadow;		/* of a GPU's: what its words are, once a signal came */
 };

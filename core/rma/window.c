@@ -13,6 +13,8 @@
 #include "core/msg/comms.h"
 #include "core/msg/open.h"
 
+enum { DRAIN_NS = 1000000000, DRAIN_TURNS = 100000 };	/* how long a close waits for bytes */
+
 /* A link that the communicator has a channel on, pinned. */
 struct links {
 	struct braid_link **link;
@@ -189,11 +191,33 @@ static void close_on(const struct braid_rma *rma, struct braid_link *link,
 	braid_unlock(&link->lock);
 }
 
+/*
+ * Let puts whose bytes have been announced end, so that none is cut off in the middle.  Not if a
+ * peer has failed, and not for long.
+ */
+static void drain(struct braid_rma *rma, const struct braid_rma_window *w)
+{
+	uint64_t until = braid_os->now_ns() + DRAIN_NS;
+	struct links links = { .n = 1 };
+
+	for (unsigned i = 0; i < DRAIN_TURNS && links.n && atomic_load(&w->due) > 0 &&
+			     !atomic_load(&rma->err) && braid_os->now_ns() < until; i++) {
+		braid_lock_wait(&rma->lock);
+		links_of(rma, &links);
+		braid_unlock(&rma->lock);
+		for (unsigned k = 0; k < links.n; k++)
+			braid_link_progress(links.link[k], NULL, NULL);
+		links_leave(&links);
+		braid_yield();
+	}
+}
+
 int braid_rma_window_close(struct braid_rma *rma, struct braid_rma_window *w)
 {
 	struct links links;
 	int err;
 
+	drain(rma, w);
 	braid_lock_wait(&rma->lock);
 	err = links_of(rma, &links);
 	if (!err)

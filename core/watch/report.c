@@ -127,7 +127,8 @@ static void put_message(struct braid_text *t, const struct braid_view_message *m
 	braid_text_add(t, "{\"kind\":\"%s\",\"comm\":%u,\"number\":%u,\"tag\":%d,\"bytes\":%" PRIu64
 		       ",\"bytes_done\":%" PRIu64 ",\"age_ms\":%" PRIu64
 		       ",\"failed\":%s,\"lane_ill\":%s,\"state\":\"%s\"},",
-		       m->what ? m->what : m->sender ? "send" : "receive", m->comm, m->seq, m->tag, m->size, m->done,
+		       m->what ? m->what : m->sender ? "send" : "receive", m->comm, m->seq,
+		       m->tag, m->size, m->done,
 		       (uint64_t)(m->age_ns / MS), bool_text(m->failed), bool_text(m->ill),
 		       braid_view_words[m->state]);
 }

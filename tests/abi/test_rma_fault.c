@@ -259,7 +259,8 @@ static void killed_under_puts(struct rank *r)
 			wait_tick(limit, __FILE__, __LINE__, "the death of the peer");
 		}
 		if (res == ncclSuccess)	/* it was done before the kill */
-			res = put_try(g, &(struct put){ .src = &w, .dst = &w, .size = DYING, .rank = 1 }, &req[i]);
+			res = put_try(g, &(struct put){ .src = &w, .dst = &w, .size = DYING, .rank = 1 },
+				      &req[i]);
 	}
 	told_at("killed under puts", from);
 	RES(ncclRemoteError, res);
@@ -502,7 +503,8 @@ static const struct abi_case cases[] = {
 	CASE("puts and signals go over lanes with checksums", checksums, ONCE),
 	CASE("puts and signals go over encrypted lanes", encrypted, ONCE),
 	CASE("encrypted lanes are lost, and no put or signal", encrypted_cut, ONCE),
-	CASE("a put outside of the window is an error, and hurts no other", senseless, ONCE, .warns = "rma-range"),
+	CASE("a put outside of the window is an error, and hurts no other", senseless, ONCE,
+	     .warns = "rma-range"),
 	CASE("a get outside of the window is an error, and hurts no other", senseless_get, ONCE,
 	     .warns = "rma-range"),
 	CASE("a target killed under puts is a remote error in a second", death_of_target, ONCE),

@@ -487,8 +487,8 @@ static void dispatch(struct rank *r)
 		for (unsigned k = 0; k < r->n; k++) {
 			word_wait(g, &words, k, (uint64_t)TOKENS * (round + 1));
 			for (unsigned i = 0; i < TOKENS; i++)
-				filled(dst.data + k * part + (size_t)i * TOKEN, token_size(k, r->rank, round, i),
-				       round * 7 + i + k * 1000);
+				filled(dst.data + k * part + (size_t)i * TOKEN,
+				       token_size(k, r->rank, round, i), round * 7 + i + k * 1000);
 		}
 		for (unsigned k = 0; k < r->n; k++)
 			PUT(g, .rank = k, .words = &words, .word = RANKS_MAX);

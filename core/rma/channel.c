@@ -254,9 +254,10 @@ static int chunk_is_here(const struct braid_lane *lane, struct braid_rma_channel
 
 	if (w)
 		atomic_fetch_sub_explicit(&w->due, h->len, memory_order_relaxed);
+	braid_rma_chunk_came(ch, h->len);
 	if (w && w->mr->gpu && (lane->gpu || h->flags & BRAID_FLAG_PLACED))
 		return braid_rma_land_written(ch, w, h);
-	return braid_rma_chunk_came(ch, (uint8_t)h->n, h->seq, h->len);
+	return braid_rma_landed(ch, (uint8_t)h->n, h->seq, h->len);
 }
 
 static int rx_end(struct braid_lane *lane, struct braid_comm *c)

@@ -188,11 +188,9 @@ int braid_rma_landed(struct braid_rma_channel *ch, uint8_t context, uint32_t epo
 	return e->ended && e->got > e->want ? -EBADMSG : finish_epochs(ch, o);
 }
 
-int braid_rma_chunk_came(struct braid_rma_channel *ch, uint8_t context, uint32_t epoch,
-			 uint32_t len)
+void braid_rma_chunk_came(struct braid_rma_channel *ch, uint32_t len)
 {
 	count_due(ch, -(int64_t)len);
-	return braid_rma_landed(ch, context, epoch, len);
 }
 
 void braid_rma_orders_free(struct braid_rma_channel *ch)

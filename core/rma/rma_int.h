@@ -61,10 +61,10 @@ uint32_t braid_rma_epoch(const struct braid_rma_order *o);
 int braid_rma_expect(struct braid_rma_order *o, uint64_t bytes);
 int braid_rma_bulk(struct braid_rma_channel *ch, struct braid_rma_order *o,
 		   const struct braid_rma_hdr *h);
-/* They are here. */
+/* They are where they go, and may be seen. */
 int braid_rma_landed(struct braid_rma_channel *ch, uint8_t context, uint32_t epoch, uint64_t len);
-int braid_rma_chunk_came(struct braid_rma_channel *ch, uint8_t context, uint32_t epoch,
-			 uint32_t len);
+/* A chunk is here: no lane is to bring it any more. */
+void braid_rma_chunk_came(struct braid_rma_channel *ch, uint32_t len);
 /* An ORDERED signal ends the present epoch. */
 int braid_rma_end_epoch(struct braid_rma_channel *ch, struct braid_rma_order *o,
 			const struct braid_rma_hdr *h);

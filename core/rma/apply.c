@@ -159,7 +159,12 @@ static int data(struct braid_rma_channel *ch, struct braid_rma_order *o, struct 
 		return 0;
 	}
 	err = braid_rma_expect(o, h->size);
-	return err ? err : braid_rma_land(ch, w, h, epoch, bytes);
+	if (err)
+		return err;
+	err = braid_rma_land(ch, w, h, epoch, bytes);
+	if (err)
+		braid_rma_expect(o, -h->size);	/* it has an entry, so this can't fail */
+	return err;
 }
 
 int braid_rma_apply(struct braid_rma_channel *ch, const char *payload, size_t n)

@@ -121,9 +121,8 @@ bool braid_rma_landings_move(struct braid_rma_channel *ch)
 			braid_comm_fail(ch->comm, -ENOMEM);
 		landing_free(l);
 	}
-	if (!ch->rma)			/* the channel is closed */
-		return true;
-	return braid_rma_words_move(ch->rma) && braid_list_empty(&ch->landings);
+	/* A channel that is closed has none left, and words are the communicator's. */
+	return !ch->rma || (braid_rma_words_move(ch->rma) && braid_list_empty(&ch->landings));
 }
 
 void braid_rma_landings_drop(struct braid_rma_channel *ch, const struct braid_rma_window *w)

@@ -105,6 +105,21 @@ static int landed(struct braid_rma_channel *ch, const struct landing *l)
 	return err;
 }
 
+static void landing_failed(struct braid_rma_channel *ch, const struct landing *l, int err)
+{
+	struct braid_comm *c = ch->comm;
+
+	if (!l->flushes) {
+		braid_comm_no_gpu(c, &l->copy);
+	} else if (!braid_comm_drains(c)) {
+		braid_warn("device %s, peer %s: a put: the NIC could not read memory of the GPU: "
+			   "%s [flush-failed]", c->link->key.dev->net.name, c->link->peer,
+			   strerror(-err));
+		braid_comm_give_up(c, "a flush failed");
+		braid_comm_fail(c, -EIO);
+	}
+}
+
 bool braid_rma_landings_move(struct braid_rma_channel *ch)
 {
 	struct landing *l, *tmp;
@@ -116,7 +131,7 @@ bool braid_rma_landings_move(struct braid_rma_channel *ch)
 		if (err == -EAGAIN)
 			continue;
 		if (err)
-			braid_comm_no_gpu(ch->comm, l->flushes ? NULL : &l->copy);
+			landing_failed(ch, l, err);
 		else if (landed(ch, l))
 			braid_comm_fail(ch->comm, -ENOMEM);
 		landing_free(l);

@@ -92,9 +92,11 @@ unit_tests = \
 	tests/unit/test_rma_abi \
 	tests/unit/test_rma_apply \
 	tests/unit/test_rma_channel \
+	tests/unit/test_rma_land \
 	tests/unit/test_rma_order \
 	tests/unit/test_rma_post \
 	tests/unit/test_rma_window \
+	tests/unit/test_rma_word \
 	tests/unit/test_rx \
 	tests/unit/test_send \
 	tests/unit/test_secret \
@@ -401,6 +403,13 @@ tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_get
 tests_unit_test_rma_abi_SOURCES = tests/unit/test_rma_abi.c plugin/rma_abi.c
 tests_unit_test_rma_abi_LDFLAGS = $(AM_LDFLAGS) -rdynamic
 tests_unit_test_rma_apply_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
+fakegpu_sources = tests/lib/fakegpu.c tests/lib/fakegpu.h
+fakegpu_wraps = -Wl,--wrap=braid_gpucopy_begin,--wrap=braid_gpucopy_move \
+	-Wl,--wrap=braid_gpucopy_end,--wrap=braid_mr_flush,--wrap=calloc
+tests_unit_test_rma_land_SOURCES = tests/unit/test_rma_land.c $(fakegpu_sources)
+tests_unit_test_rma_land_LDFLAGS = $(AM_LDFLAGS) $(fakegpu_wraps)
+tests_unit_test_rma_word_SOURCES = tests/unit/test_rma_word.c $(fakegpu_sources)
+tests_unit_test_rma_word_LDFLAGS = $(AM_LDFLAGS) $(fakegpu_wraps)
 tests_unit_test_rma_window_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=realloc
 tests_unit_test_stream_SOURCES = tests/unit/test_stream.c tests/unit/unkind.c tests/unit/unkind.h
 tests_unit_test_netdev_SOURCES = tests/unit/test_netdev.c tests/unit/netdevs.c tests/unit/netdevs.h

@@ -24,6 +24,8 @@ unit_tests = \
 	tests/unit/test_bind \
 	tests/unit/test_clock \
 	tests/unit/test_close \
+	tests/unit/test_coll_here \
+	tests/unit/test_coll_ops \
 	tests/unit/test_comm \
 	tests/unit/test_compare \
 	tests/unit/test_conn \
@@ -81,6 +83,7 @@ unit_tests = \
 	tests/unit/test_pairs \
 	tests/unit/test_param \
 	tests/unit/test_path \
+	tests/unit/test_peer_handle \
 	tests/unit/test_pool \
 	tests/unit/test_process \
 	tests/unit/test_progress \
@@ -103,6 +106,7 @@ unit_tests = \
 	tests/unit/test_secrets_in_time \
 	tests/unit/test_self \
 	tests/unit/test_service \
+	tests/unit/test_setup_coll \
 	tests/unit/test_setup_links \
 	tests/unit/test_setup_offer \
 	tests/unit/test_setup_recover \
@@ -403,6 +407,18 @@ tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_get
 tests_unit_test_rma_abi_SOURCES = tests/unit/test_rma_abi.c plugin/rma_abi.c
 tests_unit_test_rma_abi_LDFLAGS = $(AM_LDFLAGS) -rdynamic
 tests_unit_test_rma_apply_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
+coll_sources = tests/unit/coll.c tests/unit/coll.h
+coll_wraps = -Wl,--wrap=braid_listen_new,--wrap=braid_listen_close,--wrap=braid_connect \
+	-Wl,--wrap=braid_connect_give_up,--wrap=braid_mr_new,--wrap=braid_mr_free \
+	-Wl,--wrap=braid_stops_wait
+tests_unit_test_coll_here_SOURCES = tests/unit/test_coll_here.c $(coll_sources)
+tests_unit_test_coll_here_LDFLAGS = $(AM_LDFLAGS) $(coll_wraps) \
+	-Wl,--wrap=braid_gpucopy_begin,--wrap=braid_gpucopy_move \
+	-Wl,--wrap=braid_gpucopy_end,--wrap=braid_mr_flush
+tests_unit_test_coll_ops_SOURCES = tests/unit/test_coll_ops.c $(coll_sources)
+tests_unit_test_coll_ops_LDFLAGS = $(AM_LDFLAGS) $(coll_wraps)
+tests_unit_test_setup_coll_SOURCES = tests/unit/test_setup_coll.c $(coll_sources)
+tests_unit_test_setup_coll_LDFLAGS = $(AM_LDFLAGS) $(coll_wraps)
 fakegpu_sources = tests/lib/fakegpu.c tests/lib/fakegpu.h
 fakegpu_wraps = -Wl,--wrap=braid_gpucopy_begin,--wrap=braid_gpucopy_move \
 	-Wl,--wrap=braid_gpucopy_end,--wrap=braid_mr_flush,--wrap=calloc

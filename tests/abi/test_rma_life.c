@@ -195,14 +195,14 @@ static void close_after_signal(struct rank *r)
 
 	for (unsigned round = 0; round < 60; round++) {
 		struct group *g = group_new(r, 1);
-		struct window src = window_new(g, SIZE), dst = window_new(g, SIZE);
+		struct window src = window_new(g, SIZE), dst = window_new(g, (size_t)PUTS * SIZE);
 		struct window words = words_new(g, 1);
 		void *req[PUTS];
 
 		if (r->rank == 0) {
 			for (unsigned i = 0; i < PUTS; i++)
-				req[i] = POST(g, .src = &src, .dst = &dst, .size = SIZE, .rank = 1,
-					      .words = &words);
+				req[i] = POST(g, .src = &src, .dst = &dst, .dst_off = (size_t)i * SIZE,
+					      .size = SIZE, .rank = 1, .words = &words);
 			if (round % 2) {	/* its news of all lanes, and of the end, come at once */
 				for (uint64_t until = now_us() + 50 * round; now_us() < until;)
 					tick(r);
@@ -236,9 +236,10 @@ static void close_after_get(struct rank *r)
 
 	for (unsigned round = 1; round <= 100; round++) {
 		struct group *g = group_new(r, 1);
-		struct window w = window_new(g, SIZE), to = window_new(g, SIZE);
+		struct window w = memory_new(SIZE), to = window_new(g, SIZE);
 
 		fill(w.data, w.size, r->rank);
+		window_reg(g, &w, 0);
 		if (r->rank == 0) {
 			req_wait(g, get_post(g, 0, 1, &w, 8, SIZE - 8, &to, 8));
 			atomic_store(note(0), round);

@@ -39,7 +39,7 @@ int braid_coll_listen(struct braid_dev *dev, void *handle, struct braid_coll **r
 		free(coll);
 		return err;
 	}
-	coll->listen->rma = &coll->rma;
+	braid_listen_for(coll->listen, &coll->rma);
 	*ret = coll;
 	return 0;
 }

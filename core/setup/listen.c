@@ -146,6 +146,13 @@ int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **
 	return 0;
 }
 
+void braid_listen_for(struct braid_listen *l, struct braid_rma *rma)
+{
+	braid_lock_wait(&lock);
+	l->rma = rma;
+	braid_unlock(&lock);
+}
+
 static struct braid_listen *listen_by_id(uint64_t id)
 {
 	struct braid_listen *l;

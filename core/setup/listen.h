@@ -37,6 +37,8 @@ struct braid_listen {
 
 /* Make a listen on a device, ready for peers on return.  `handle` gets 128 bytes for them. */
 int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **ret);
+/* Peers open channels of that communicator here, before `handle` is given to them. */
+void braid_listen_for(struct braid_listen *l, struct braid_rma *rma);
 /*
  * The oldest comm that a peer has opened here, or NULL: none yet.  Moves the device's links itself
  * rather than waiting for the service thread to be scheduled.

@@ -466,7 +466,7 @@ static void a_listen_for_one_sided_traffic_makes_channels(void **state)
 
 	(void)state;
 	listen_now();
-	l->rma = &rma;
+	braid_listen_for(l, &rma);
 	o = proof(one);
 	o.connect = 5;
 	assert_int_equal(offer(one, &o), 0);

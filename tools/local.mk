@@ -64,6 +64,7 @@ tools_libtools_a_SOURCES = \
 	tools/doctor/net.c \
 	tools/doctor/nic.c \
 	tools/doctor/nodes.c \
+	tools/doctor/onesided.c \
 	tools/doctor/other.c \
 	tools/doctor/pcie.c \
 	tools/doctor/peer.c \

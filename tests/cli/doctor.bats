@@ -319,6 +319,31 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	[ "${output%% *}" = ok ]
 }
 
+@test "who does one-sided operations follows from version, port and variables" {
+	libraries none 23203
+	doctor --only plugin-rma --all
+	[[ $output == ok* && $flat == *"NCCL's own backend does one-sided operations"* ]]
+	variables BRAID_RMA=on
+	doctor --only plugin-rma --all
+	[[ $output == ok* && $flat == *"NCCL 2.32.3 takes Braid for one-sided operations, by v16"* ]]
+	variables NCCL_IB_DISABLE=1
+	libraries none 23007
+	doctor --only plugin-rma --all
+	[[ $output == ok* && $flat == *"NCCL 2.30.7 takes Braid for one-sided operations, by v14"* ]]
+	variables BRAID_RMA=off
+	doctor --only plugin-rma --all
+	[[ $output == ok* && $flat == *"BRAID_RMA=off"* ]]
+	variables NCCL_RMA_PLUGIN=other
+	doctor --only plugin-rma
+	[[ $output == note* && $flat == *"NCCL asks that first"*"unset NCCL_RMA_PLUGIN"* ]]
+	libraries none 22809
+	doctor --only plugin-rma --all
+	[[ $output == ok* && $flat == *"2.30.7 and newer do"* ]]
+	libraries libnccl.so.2 0
+	doctor --only plugin-rma --all
+	[[ $output == skip* ]]
+}
+
 @test "each element of a filter is checked" {
 	variables NCCL_IB_HCA=mlx5_0,mlxl5_1,mlx5_2:0
 	doctor --only rdma-hca

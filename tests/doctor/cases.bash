@@ -334,6 +334,8 @@ bad_plugin_standard()
 }
 bad_plugin_nccl() { libraries none 22809; drop probe/standard.json; says note "NCCL 2.28.9 forgets" "NCCL_NET_PLUGIN_REF_COUNT=1"; }
 
+bad_plugin_rma() { libraries none 23203; variables NCCL_WIN_ENABLE=0; says note "NCCL_WIN_ENABLE=0: NCCL has no one-sided" "unset NCCL_WIN_ENABLE"; }
+
 # -- SMC and UCX
 
 bad_smc_kernel() { smc false 0 ''; says fail "the kernel has no SMC" "modprobe -a smc"; }

@@ -33,6 +33,7 @@ extern const struct check doctor_limits[], doctor_kernel[], doctor_tcp[], doctor
 	doctor_nic[], doctor_subnet[], doctor_rdma[], doctor_hca[], doctor_counters[],
 	doctor_pcie[], doctor_gpu[], doctor_nccl[], doctor_secret[], doctor_plugin[],
 	doctor_other[], doctor_peer[];
+void doctor_onesided(struct doctor *d);		/* of doctor_plugin, in onesided.c */
 
 /* -- what a check reports (verdict.c) ----------------------------------------------------- */
 

@@ -416,5 +416,7 @@ const struct check doctor_plugin[] = {
 	  check_standard },
 	{ "plugin-nccl", "NCCL's version",
 	  "Known of this version; a later communicator may come without the plugin", library },
+	{ "plugin-rma", "Who does one-sided operations (RMA)",
+	  "Without a backend there is no symmetric memory between hosts", doctor_onesided },
 	{ NULL, NULL, NULL, NULL },
 };

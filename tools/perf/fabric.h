@@ -36,6 +36,7 @@ struct fabric_env {			/* settings of one process; never taken from the network *
 	const struct perf_key *key;	/* proved to peers on other hosts; NULL: no such peers */
 	int cpu;			/* run there; -1: anywhere */
 	bool verbose, spin;		/* spin: never give up the CPU while nothing moves */
+	bool asks;			/* raw TCP: a header, and an answer, before each message */
 };
 
 struct fabric_about {

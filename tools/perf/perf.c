@@ -308,6 +308,8 @@ static int options_settle(const char *prog, struct perf_options *o, const struct
 				 "--sizes takes a list of sizes up to 1g and of ranges, such as "
 				 "8:1m or 8,1k,64k, not '%s'",
 				 w->sizes);
+	if (o->env.asks && o->pattern != PERF_PINGPONG)
+		return opt_error(prog, "--asked is for --pattern pingpong");
 	rc = one_sided_find(prog, o, w->one_sided);
 	if (rc)
 		return rc;
@@ -419,6 +421,12 @@ static const struct opt plugin_rows[] = {
 	{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
 };
 
+static const struct opt raw_rows[] = {
+	{OPT_FLAG, "asked", NULL, "a header, and an answer, before each message; pingpong only",
+	 &cmd.opt.env.asks, 0, 0},
+	{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
+};
+
 enum {
 	COMMON_ROWS = sizeof(common_rows) / sizeof(common_rows[0]),
 	PLUGIN_ROWS = sizeof(plugin_rows) / sizeof(plugin_rows[0]),
@@ -430,7 +438,7 @@ static enum opt_end parse(const char *prog, bool raw_only, int argc, char **argv
 
 	memcpy(rows, common_rows, sizeof(common_rows));
 	if (raw_only)
-		rows[COMMON_ROWS].type = OPT_END;
+		memcpy(rows + COMMON_ROWS, raw_rows, sizeof(raw_rows));
 	else
 		memcpy(rows + COMMON_ROWS, plugin_rows, sizeof(plugin_rows));
 	return opt_parse(prog, raw_only ? "Plain TCP, measured as braid perf measures plugins." :

@@ -9,6 +9,10 @@
  * n sockets.  A send is done when the kernel has taken its bytes: "k in flight" is no more than
  * send() as fast as the socket accepts, from k buffers in turn.
  *
+ * With fabric_env.asks each message has a header of its own, and waits for an answer before its
+ * bytes follow, as a sender must that does not know whether the receiver is ready.  One message at a
+ * time may be under way between two ranks then.
+ *
  * Each rank has one listening socket.  A dialler's first bytes name the comm and prove that
  * it knows the session's key and the handle's token.  The answer proves the same, and is read
  * before memory is registered, so no data goes to an address where the peer is not.
@@ -30,12 +34,14 @@
 #include "tools/perf/key.h"
 
 enum { QUEUE = 64, HELLO_MS = 200, DIAL_MS = 5000 };
+enum { HEADER = 8, ANSWER = 4, STEPS = 2 };
 
 struct wire {				/* a socket between this process and one peer */
 	struct wire *next;
 	int fd;
 	int peer, idx;
 	unsigned users;			/* comms on it: at most one each way */
+	bool asked;			/* a header was sent, and its answer is still to come */
 	bool awaited;			/* dialled: the answer below is still to come */
 	uint8_t answer[PERF_KEY];
 };
@@ -44,11 +50,14 @@ struct raw_req {
 	struct raw_comm *comm;
 	char *data;
 	size_t size, moved;
+	unsigned step;			/* of asking; STEPS: over, or not done */
+	char note[8];			/* the header or the answer */
 };
 
 struct raw_comm {			/* one direction; requests complete in order */
 	struct wire *wire;
 	bool is_send;
+	bool asks;
 	uint64_t posted, done;
 	struct raw_req queue[QUEUE];
 };
@@ -67,6 +76,7 @@ struct hello {
 struct raw_fabric {
 	struct fabric super;
 	int listen_fd;
+	bool asks;
 	union tcp_addr addr;
 	uint8_t key[PERF_KEY];		/* the session's; zeros within one host */
 	uint8_t token[16];		/* of the listen under way */
@@ -116,7 +126,8 @@ static int raw_open(const struct fabric_env *env, struct fabric **ret_fab, char 
 	if (!r)
 		return -ENOMEM;
 	r->super.ops = &fabric_raw;
-	snprintf(r->super.about.name, FABRIC_NAME, "raw TCP");
+	r->asks = env->asks;
+	snprintf(r->super.about.name, FABRIC_NAME, "raw TCP%s", r->asks ? ", asked" : "");
 	rc = addr_choose(env, &r->addr, r->super.about.dev);
 	if (env->key)
 		memcpy(r->key, env->key->bytes, sizeof(r->key));
@@ -188,7 +199,7 @@ static struct wire *wire_add(struct raw_fabric *r, int fd, int peer, int idx)
 	return w;
 }
 
-static int comm_new(struct wire *w, bool is_send, void **ret_comm)
+static int comm_new(const struct raw_fabric *r, struct wire *w, bool is_send, void **ret_comm)
 {
 	struct raw_comm *c = calloc(1, sizeof(*c));
 
@@ -196,6 +207,7 @@ static int comm_new(struct wire *w, bool is_send, void **ret_comm)
 		return -ENOMEM;
 	c->wire = w;
 	c->is_send = is_send;
+	c->asks = r->asks;
 	w->users++;
 	*ret_comm = c;
 	return 0;
@@ -223,7 +235,7 @@ static int raw_fab_connect(struct fabric *fab, int peer, int idx, void *handle, 
 	int fd;
 
 	if (w)
-		return comm_new(w, true, ret_comm);
+		return comm_new(r, w, true, ret_comm);
 	memset(&h, 0, sizeof(h));
 	memcpy(&h, handle, FABRIC_HANDLE);
 	fd = tcp_dial(&h.addr, DIAL_MS);
@@ -239,7 +251,7 @@ static int raw_fab_connect(struct fabric *fab, int peer, int idx, void *handle, 
 		return -ENOMEM;
 	proof(r, h.token, idx, false, w->answer);
 	w->awaited = true;
-	return comm_new(w, true, ret_comm);
+	return comm_new(r, w, true, ret_comm);
 }
 
 /* The peer's hello is in the first segment; a silent stranger costs us 200 ms at most. */
@@ -267,7 +279,7 @@ static int raw_fab_accept(struct fabric *fab, int peer, int idx, void *listen, v
 
 	(void)listen;
 	if (w)
-		return comm_new(w, false, ret_comm);
+		return comm_new(r, w, false, ret_comm);
 	if (poll(&p, 1, 0) != 1)
 		return 0;
 	fd = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC);
@@ -278,7 +290,7 @@ static int raw_fab_accept(struct fabric *fab, int peer, int idx, void *listen, v
 		return 0;
 	}
 	w = wire_add(r, fd, peer, idx);
-	return w ? comm_new(w, false, ret_comm) : -ENOMEM;
+	return w ? comm_new(r, w, false, ret_comm) : -ENOMEM;
 }
 
 static int raw_reg(struct fabric *fab, void *comm, void *data, size_t size, void **ret_mr)
@@ -304,25 +316,47 @@ static void raw_dereg(struct fabric *fab, void *comm, void *mr)
 
 /* -- moving bytes ------------------------------------------------------------------------- */
 
-/* 1: the oldest request is done; 0: not now; or -errno. */
-static int head_move(struct raw_comm *c)
+/* Send or receive the rest of these bytes: 1, all have moved; 0, not now; or -errno. */
+static int move(const struct raw_comm *c, struct raw_req *q, char *data, size_t size, bool sends)
 {
-	struct raw_req *q = &c->queue[c->done % QUEUE];
 	ssize_t n;
 
-	while (q->moved < q->size) {
-		if (c->is_send)
-			n = send(c->wire->fd, q->data + q->moved, q->size - q->moved, MSG_NOSIGNAL);
+	while (q->moved < size) {
+		if (sends)
+			n = send(c->wire->fd, data + q->moved, size - q->moved, MSG_NOSIGNAL);
 		else
-			n = recv(c->wire->fd, q->data + q->moved, q->size - q->moved, 0);
+			n = recv(c->wire->fd, data + q->moved, size - q->moved, 0);
 		if (n < 0)
 			return errno == EAGAIN ? 0 : -errno;
 		if (n == 0)
 			return -ECONNRESET;
 		q->moved += (size_t)n;
 	}
-	c->done++;
+	if (data == q->note)
+		q->moved = 0;
 	return 1;
+}
+
+/* 1: the oldest request is done; 0: not now; or -errno. */
+static int head_move(struct raw_comm *c)
+{
+	struct raw_req *q = &c->queue[c->done % QUEUE];
+	int rc = 1;
+
+	/* The sender's header goes there, and then the receiver's answer comes back. */
+	if (c->asks && !c->is_send && c->wire->asked)
+		return 0;		/* what comes next is the answer to our own header */
+	for (; q->step < STEPS && rc == 1; q->step += rc == 1) {
+		if (c->is_send)
+			c->wire->asked = true;
+		rc = move(c, q, q->note, q->step ? ANSWER : HEADER, c->is_send == !q->step);
+	}
+	if (c->is_send && q->step == STEPS)
+		c->wire->asked = false;
+	if (rc == 1)
+		rc = move(c, q, q->data, q->size, c->is_send);
+	c->done += rc == 1;
+	return rc;
 }
 
 static int post(struct raw_comm *c, void *data, size_t size, struct raw_req **ret_req)
@@ -332,7 +366,7 @@ static int post(struct raw_comm *c, void *data, size_t size, struct raw_req **re
 	*ret_req = NULL;
 	if (c->posted - c->done == QUEUE)
 		return 0;
-	*q = (struct raw_req){ .comm = c, .data = data, .size = size };
+	*q = (struct raw_req){ .comm = c, .data = data, .size = size, .step = c->asks ? 0 : STEPS };
 	c->posted++;
 	*ret_req = q;
 	return 0;

@@ -48,7 +48,7 @@ int braid_rma_apply_signal(struct braid_rma_channel *ch, uint32_t window, uint64
 {
 	int err = braid_rma_signal(ch->rma, window, offset, value);
 
-	if (!braid_list_empty(&ch->rma->words))	/* a hint: it is moved in any case */
+	if (atomic_load_explicit(&ch->rma->nwords, memory_order_relaxed))
 		braid_comm_deliver_later(ch->comm);
 	return err == -ERANGE ? -EBADMSG : err;
 }

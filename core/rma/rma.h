@@ -72,7 +72,8 @@ struct braid_rma {			/* one rank's part of a communicator */
 	_Atomic(struct braid_rma_window *) bucket[BRAID_RMA_BUCKETS];
 	atomic_int err;			/* of the first channel that failed */
 	_Atomic(struct braid_comm *) failed;	/* its comm */
-	struct braid_list words;	/* signals to words in GPU memory, the oldest first: */
+	atomic_uint nwords;		/* signals to words in GPU memory; under the lock: */
+	struct braid_list words;	/* the oldest first */
 	struct braid_gpucopy word_copy;
 	uint64_t word;			/* what is read or written */
 	bool word_writes;

@@ -22,8 +22,9 @@ struct word {				/* a signal to apply */
 };
 
 /* With rma->lock held. */
-static void drop(struct word *w)
+static void drop(struct braid_rma *rma, struct word *w)
 {
+	atomic_fetch_sub(&rma->nwords, 1);
 	braid_list_del(&w->node);
 	free(w);
 }
@@ -90,7 +91,7 @@ static bool move_words(struct braid_rma *rma)
 				   "%s [rma-signal-lost]", rma->dev->net.name, strerror(-err));
 			atomic_compare_exchange_strong(&rma->err, &none, err);
 		}
-		drop(w);
+		drop(rma, w);
 	}
 	return true;
 }
@@ -99,6 +100,8 @@ bool braid_rma_words_move(struct braid_rma *rma)
 {
 	bool all;
 
+	if (!atomic_load_explicit(&rma->nwords, memory_order_relaxed))
+		return true;
 	braid_lock_wait(&rma->lock);
 	all = move_words(rma);
 	braid_unlock(&rma->lock);
@@ -115,6 +118,7 @@ int braid_rma_word_add(struct braid_rma *rma, struct braid_rma_window *window, u
 	*w = (struct word){ .window = window, .offset = offset, .value = value };
 	braid_lock_wait(&rma->lock);
 	braid_list_add_tail(&rma->words, &w->node);
+	atomic_fetch_add(&rma->nwords, 1);
 	move_words(rma);
 	braid_unlock(&rma->lock);
 	return 0;
@@ -130,7 +134,7 @@ void braid_rma_words_drop(struct braid_rma *rma, const struct braid_rma_window *
 			continue;
 		if (w->node.prev == &rma->words)	/* the one that is being copied */
 			braid_gpucopy_end(&rma->word_copy);
-		drop(w);
+		drop(rma, w);
 	}
 	braid_unlock(&rma->lock);
 }

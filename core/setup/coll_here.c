@@ -109,8 +109,9 @@ static int move(struct braid_coll *coll, struct here *h)
 	return err;
 }
 
-static void end(struct here *h, int err)
+static void end(struct braid_coll *coll, struct here *h, int err)
 {
+	atomic_fetch_sub(&coll->nhere, 1);
 	braid_gpucopy_end(&h->copy);
 	braid_list_del(&h->node);
 	atomic_store(&h->op.err, err);
@@ -126,13 +127,14 @@ static void move_all(struct braid_coll *coll)
 
 		if (err == -EAGAIN)
 			return;
-		end(h, err);
+		end(coll, h, err);
 	}
 }
 
 void braid_coll_here_move(struct braid_coll *coll)
 {
-	if (pthread_mutex_trylock(&coll->lock))
+	if (!atomic_load_explicit(&coll->nhere, memory_order_relaxed) ||
+	    pthread_mutex_trylock(&coll->lock))
 		return;
 	move_all(coll);
 	pthread_mutex_unlock(&coll->lock);
@@ -145,7 +147,7 @@ void braid_coll_here_drop(struct braid_coll *coll, const struct braid_rma_window
 	pthread_mutex_lock(&coll->lock);
 	braid_list_for_safe(h, tmp, &coll->here, node) {
 		if (!w || h->from == w || h->to == w || h->word == w)
-			end(h, -ECANCELED);
+			end(coll, h, -ECANCELED);
 	}
 	braid_list_for_safe(h, tmp, &coll->heres, op.node) {
 		if (!w)
@@ -159,6 +161,7 @@ static void post(struct braid_coll *coll, struct here *h, struct braid_rma_op **
 	pthread_mutex_lock(&coll->lock);
 	braid_list_add_tail(&coll->heres, &h->op.node);
 	braid_list_add_tail(&coll->here, &h->node);
+	atomic_fetch_add(&coll->nhere, 1);
 	move_all(coll);
 	pthread_mutex_unlock(&coll->lock);
 	*ret = &h->op;

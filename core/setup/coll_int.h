@@ -35,6 +35,7 @@ struct braid_coll {
 	_Atomic(struct braid_coll_peer *) *peer;
 	atomic_int traffic_class;
 	atomic_uint orders;
+	atomic_uint nhere;		/* a hint: operations in `here` */
 	struct braid_list heres, here;	/* operations of this rank on itself; not done, in order */
 };
 

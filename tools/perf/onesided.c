@@ -412,20 +412,26 @@ static ncclResult_t test_part(struct os_comm *c, void **req)
 	return res;
 }
 
+/* Has the message come, for all that this end's memory shows? */
+static bool has_come(const struct os_req *q)
+{
+	return q->comm->is_send ||
+	       atomic_load_explicit(&q->comm->word, memory_order_acquire) >= q->least;
+}
+
 static int os_test(struct fabric *fab, void *req, bool *ret_done, size_t *ret_size)
 {
 	struct os_req *q = req;
 	struct os_comm *c = q->comm;
 	ncclResult_t res = test_part(c, &q->put);
-	uint64_t word = atomic_load_explicit(&c->word, memory_order_acquire);
 
 	if (res == ncclSuccess)
 		res = test_part(c, &q->signal);
-	*ret_done = !q->put && !q->signal && (c->is_send || word >= q->least);
-	if (res == ncclSuccess && !*ret_done && !c->is_send && !q->put)
+	if (res == ncclSuccess && !has_come(q))
 		res = rma_progress(c->f->rma, c->ctx);
 	if (res != ncclSuccess)
 		return fail(fab, res, "test");
+	*ret_done = !q->put && !q->signal && has_come(q);
 	if (*ret_done) {
 		c->done++;
 		*ret_size = q->size;

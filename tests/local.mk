@@ -183,6 +183,7 @@ fuzz_tests = \
 	tests/fuzz/fuzz_machine \
 	tests/fuzz/fuzz_param \
 	tests/fuzz/fuzz_records \
+	tests/fuzz/fuzz_rma \
 	tests/fuzz/fuzz_smcdiag
 
 # Programs that go through the TAP driver and need nothing of the above.
@@ -366,6 +367,7 @@ tests_fuzz_fuzz_hello_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_machine_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_param_LDADD = $(fuzz_libs)
 tests_fuzz_fuzz_records_LDADD = $(fuzz_libs)
+tests_fuzz_fuzz_rma_LDADD = tests/libtest.a $(fuzz_libs)
 tests_fuzz_fuzz_smcdiag_LDADD = $(fuzz_libs)
 
 # Programs that need more than that.

@@ -6,11 +6,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/link/recover.h"
 #include "core/proto/frame.h"
 #include "tests/lib/channel.h"
 
@@ -198,29 +196,4 @@ int forge_chunk(unsigned lane, uint32_t window, uint64_t offset, uint32_t len, u
 	};
 
 	return null_forge(&pair, A, lane, &f, data);
-}
-
-void lose_lane(unsigned index)
-{
-	struct braid_lane *lane[2] = { pair.end[A]->lane[index], pair.end[B]->lane[index] };
-	const struct braid_transport *tr = lane[A]->tr;
-
-	for (unsigned i = 0; i < 2; i++) {
-		lane[i]->fd = 1 << 19;		/* no file: the transport has none */
-		assert_int_equal(braid_lane_fence(lane[i]), -EAGAIN);
-		lane[i]->fd = -1;
-		for (unsigned k = 0; k < pair.end[i]->nlanes; k++)
-			pair.end[i]->lane[k]->loss.down_due = false;	/* no lane has an fd here */
-	}
-	for (unsigned i = 0; i < 2; i++) {
-		struct braid_carrier c = { .tr = tr, .fd = -1 };
-
-		assert_int_equal(braid_lane_resume(lane[i], &c, lane[!i]->rx_frames,
-						   lane[!i]->tx.f_acked), 0);
-		null_of(lane[i])->held = pair.config.held;
-		null_of(lane[i])->limit = pair.config.limit;
-		null_of(lane[i])->bite = pair.config.bite;
-	}
-	null_of(lane[A])->peer = null_of(lane[B]);
-	null_of(lane[B])->peer = null_of(lane[A]);
 }

@@ -55,7 +55,4 @@ int forge_op(struct braid_rma_hdr h, const void *data);
 int forge_chunk(unsigned lane, uint32_t window, uint64_t offset, uint32_t len, uint8_t context,
 		uint32_t epoch, const void *data);
 
-/* A lane is lost with all that is on its way, and gets another carrier. */
-void lose_lane(unsigned lane);
-
 #endif

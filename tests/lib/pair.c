@@ -319,6 +319,33 @@ void null_pair_add_lane(struct null_pair *p)
 	lane[1]->peer = lane[0];
 }
 
+void null_lose(struct null_pair *p, unsigned index)
+{
+	struct braid_lane *lane[2] = { p->end[0]->lane[index], p->end[1]->lane[index] };
+
+	for (unsigned i = 0; i < 2; i++) {
+		int err;
+
+		lane[i]->fd = 1 << 19;		/* of no file: so that it can be closed */
+		err = braid_lane_fence(lane[i]);
+		assert(err == -EAGAIN);
+		lane[i]->fd = -1;
+		for (unsigned k = 0; k < p->end[i]->nlanes; k++)
+			p->end[i]->lane[k]->loss.down_due = false;	/* no lane has an fd here */
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		struct braid_carrier c = { .tr = &transport, .fd = -1 };
+		int err = braid_lane_resume(lane[i], &c, lane[!i]->rx_frames, lane[!i]->tx.f_acked);
+
+		assert(!err);
+		null_of(lane[i])->held = p->config.held;
+		null_of(lane[i])->limit = p->config.limit;
+		null_of(lane[i])->bite = p->config.bite;
+	}
+	null_of(lane[0])->peer = null_of(lane[1]);
+	null_of(lane[1])->peer = null_of(lane[0]);
+}
+
 static struct braid_link *link_new(struct null_pair *p, unsigned end)
 {
 	struct braid_link_key key = { .dev = &p->dev[end], .traffic_class = -1 };

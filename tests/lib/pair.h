@@ -76,6 +76,9 @@ int null_forge(struct null_pair *p, unsigned from, unsigned lane, struct braid_h
 int null_bare(struct null_pair *p, unsigned from, unsigned lane, uint32_t what,
 	      const void *payload, size_t n, bool in_short);
 
+/* A lane is lost with all that is on its way, and both ends get another carrier for it. */
+void null_lose(struct null_pair *p, unsigned lane);
+
 /* NULL if nothing queued, pending, lent or counted is left at either end; else what is left. */
 const char *null_not_idle(const struct null_pair *p);
 

@@ -240,7 +240,7 @@ static void one_event(void)
 		break;
 	case 4:
 		if (!below(20))
-			lose_lane(lane);
+			null_lose(&pair, lane);
 		break;
 	case 5:
 		assert_true(null_deliver_some(&pair, end, lane, below(3000)) >= 0);
@@ -378,7 +378,7 @@ static void an_operation_half_received_on_a_lost_lane_is_applied_once(void **sta
 	post(strong(), NULL);
 	pass_frame(A, BRAID_F_EAGER);
 	assert_int_equal(null_deliver_some(&pair, A, 0, 2000), 1);
-	lose_lane(0);
+	null_lose(&pair, 0);
 	null_settle(&pair);
 	assert_int_equal(word_at(win0, 0), 4);
 	assert_memory_equal(win0->bytes + 8, from, 5000);

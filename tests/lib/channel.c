@@ -179,7 +179,7 @@ int forge_op(struct braid_rma_hdr h, const void *data)
 	};
 
 	braid_rma_pack(&h, payload);
-	if (h.what & BRAID_RMA_DATA) {
+	if (h.what & BRAID_RMA_DATA && h.size) {
 		memcpy(payload + BRAID_RMA_HDR_SIZE, data, h.size);
 		f.len += (uint32_t)h.size;
 	}

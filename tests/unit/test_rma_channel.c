@@ -124,7 +124,7 @@ static void grow_old(void)
 static void plan(uint64_t seed)
 {
 	static const size_t limits[] = { 0, 0, 3000, 100000 }, bites[] = { 0, 0, 60, 5000 };
-	struct null_config config = { .held = true, .window = 512 * K };
+	struct null_config config = { .window = 512 * K };
 	size_t room = 8;
 
 	memset(&w, 0, sizeof(w));
@@ -132,6 +132,7 @@ static void plan(uint64_t seed)
 	for (int i = 0; i < 8; i++)
 		null_rnd(&w.rnd);
 	config.lanes = w.lanes = 1 + (unsigned)below(4);
+	config.held = below(4);			/* else frames are received whole, at once */
 	config.limit = limits[below(4)];
 	config.bite = bites[below(4)];
 	braid_param.chunk = 4096 << below(5);

@@ -3,7 +3,7 @@
 # roce2.sh - RoCE v2; and peers that have TCP alone.
 nics=roce0:rocev2,netdev=lo
 programs="abi/test_badpeer abi/test_badpeer_chance abi/test_badpeer_lanes
-	abi/test_descriptors abi/test_handshake abi/test_strangers"
+	abi/test_descriptors abi/test_handshake abi/test_strangers abi/test_rma_life abi/test_rma_fault"
 # shellcheck source=tests/rdma/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -13,7 +13,7 @@ export BRAID_TEST_WITHOUT="${BRAID_TEST_WITHOUT-*2^31*}"
 
 # The sourcer's $programs are run as well, and its $newest for the newest version only.
 case $BRAID_TEST_FILTER in	# what is below the shims is tested for one version
-v12*) newest="abi/test_loss ${newest-}" ;;
+v12*) newest="abi/test_loss abi/test_rma ${newest-}" ;;
 *) newest= ;;
 esac
 
